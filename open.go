@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
 	"sparrow/builtin"
 	"sparrow/engine"
@@ -27,6 +28,7 @@ const (
 	defaultMaxRunning  = 64
 	defaultMaxQueue    = 1024
 	defaultPlanHistory = 64
+	defaultWatchdog    = time.Minute
 )
 
 // Registry lists the kernels of this build, best first.
@@ -116,6 +118,9 @@ func (c Config) withDefaults() Config {
 	set(&c.MaxRunning, defaultMaxRunning)
 	set(&c.MaxQueue, defaultMaxQueue)
 	set(&c.PlanHistory, defaultPlanHistory)
+	if c.Watchdog == 0 {
+		c.Watchdog = defaultWatchdog
+	}
 	if c.Kernels == "" {
 		c.Kernels = "cpu"
 	}
@@ -166,7 +171,7 @@ func build(c Config, p *parts, m model.Model) (*Engine, error) {
 	core, err := engine.New(m, engine.Config{Policy: c.Policy, Draft: c.Draft, CacheTokens: c.CacheTokens,
 		ContextTokens: c.ContextTokens, StepTokens: c.StepTokens, MaxRunning: c.MaxRunning, MaxQueue: c.MaxQueue,
 		PlanHistory: c.PlanHistory, NoReuse: c.NoReuse, EOS: eos, WeightBytes: p.source.Weights.Bytes(), Packed: c.Pack,
-		Log: c.Log})
+		SelfTest: c.SelfTest, Watchdog: max(c.Watchdog, 0), Log: c.Log})
 	if err != nil {
 		return nil, err
 	}

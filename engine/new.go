@@ -66,10 +66,14 @@ func New(m model.Model, c Config) (*Engine, error) {
 	}
 	e := &Engine{cfg: c, model: m, wake: make(chan struct{}, 1), stopped: make(chan struct{}),
 		plans: make([]PlanRecord, 0, min(c.PlanHistory, 1024))}
+	e.watchdog.after = c.Watchdog
 	e.stateful, _ = m.(model.Stateful)
 	e.windowed, _ = m.(model.Windowed)
 	// Pages alone do not continue a sequence of a stateful model, unless its state can be restored from the cache.
 	e.reuse = !c.NoReuse && (e.stateful == nil || e.windowed != nil)
+	if err := e.selfTest(&resolved); err != nil {
+		return nil, err
+	}
 	if err := e.allocate(&resolved, notices); err != nil {
 		return nil, err
 	}

@@ -11,3 +11,7 @@ var ErrUnsupported = errors.New("kernel: not supported by this implementation")
 
 // ErrUnavailable is wrapped when a registered implementation cannot run on this machine or in this build.
 var ErrUnavailable = errors.New("kernel: not available here")
+
+// ErrLost is wrapped when a device can no longer be used: every later operation fails too, and what its memory held is
+// lost.
+var ErrLost = errors.New("kernel: the device can no longer be used")

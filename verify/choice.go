@@ -82,8 +82,8 @@ func (d *follower) follow(c *choices) {
 // next takes one recorded choice.
 func next(list [][]int32, at *int, t kernel.Tensor) ([]int32, error) {
 	if *at >= len(list) || len(list[*at]) != t.Rows*t.Cols {
-		return nil, fmt.Errorf("verify: choice %d of the reference has %d x %d elements, the other run had no such choice",
-			*at, t.Rows, t.Cols)
+		return nil, fmt.Errorf("verify: choice %d of the reference has %d x %d elements, the other run had no such "+
+			"choice", *at, t.Rows, t.Cols)
 	}
 	*at++
 	return list[*at-1], nil
@@ -104,7 +104,8 @@ func (d *follower) Select(a kernel.SelectArgs) error {
 		if n := int(lens[r*a.Lens.Stride]); n > a.Out.Cols {
 			d.keys.add(selectionMargin(host.RowF32(a.Scores, r)[:n], own, other))
 		} else if !slices.Equal(own, other) {
-			return fmt.Errorf("verify: row %d sees %d keys, no more than it keeps, and its selection is %v", r, n, other)
+			return fmt.Errorf("verify: row %d sees %d keys, no more than it keeps, and its selection is %v", r, n,
+				other)
 		}
 		copy(own, other)
 	}

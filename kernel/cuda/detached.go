@@ -12,10 +12,14 @@ func OpenDetached(p Properties) *Device {
 		next += (bytes + detachedAlign - 1) &^ (detachedAlign - 1)
 		return at
 	}
+	var pinned [][]byte // page-locked memory, which the host does read and write
 	answer := func(s symbol, args []uintptr) int {
 		switch s {
 		case cuMemAlloc:
 			store(args[0], take(args[1]))
+		case cuMemHostAlloc:
+			pinned = append(pinned, make([]byte, max(args[1], 16)))
+			store(args[0], uintptr(unsafe.Pointer(unsafe.SliceData(pinned[len(pinned)-1]))))
 		case cuStreamCreateWithPriority, cuEventCreate, cuModuleLoadDataEx, cuModuleGetFunction:
 			store(args[0], take(1))
 		case cuFuncGetAttribute:

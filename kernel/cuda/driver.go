@@ -39,6 +39,7 @@ const (
 	cuStreamSynchronize
 	cuStreamWaitEvent
 	cuStreamQuery
+	cuStreamWriteValue32
 	cuEventCreate
 	cuEventRecord
 	cuEventSynchronize
@@ -96,6 +97,7 @@ var symbolNames = [symbolCount]string{
 	cuStreamSynchronize:        "cuStreamSynchronize",
 	cuStreamWaitEvent:          "cuStreamWaitEvent",
 	cuStreamQuery:              "cuStreamQuery",
+	cuStreamWriteValue32:       "cuStreamWriteValue32_v2",
 	cuEventCreate:              "cuEventCreate",
 	cuEventRecord:              "cuEventRecord",
 	cuEventSynchronize:         "cuEventSynchronize",

@@ -64,6 +64,13 @@ func newEngineCollector(source Source) *engineCollector {
 			gauge("requests_waiting", "Sequences in the queue.", func(s *snapshot) float64 {
 				return float64(s.stats.Waiting)
 			}),
+			gauge("device_usable", "1 while the device works, 0 after it failed or while a step on it does not end.",
+				func(s *snapshot) float64 {
+					if s.stats.Device != "" {
+						return 0
+					}
+					return 1
+				}),
 			gauge("kv_usage_ratio", "Share of cache pages in use by running sequences, 0 to 1.", (*snapshot).usage),
 			gauge("kv_page_tokens", "Tokens in a cache page.", func(s *snapshot) float64 {
 				return float64(s.info.PageTokens)

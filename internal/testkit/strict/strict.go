@@ -2,8 +2,8 @@
 //
 // Every call passes through the CUDA operations, on a detached device (cuda.OpenDetached). Their checks of types,
 // widths, head counts, offsets, strides and pages, and those of the launchers below them, are the only rules. Accepted
-// calls are computed by a device in host memory, such as the reference, in float32 and rounded to bfloat16
-// (kernel/rounded), the type of the activations. Operations that have no CUDA kernel yet (op.Missing) are computed without rules.
+// calls are computed by a device in host memory, such as the reference, in float32 and rounded to bfloat16, the type of
+// the activations (kernel/rounded). Operations that have no CUDA kernel yet (op.Missing) are computed without rules.
 //
 // It is imported by tests only and never registered.
 package strict

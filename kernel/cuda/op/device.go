@@ -21,6 +21,7 @@ type Device struct {
 	count   *cuda.Buffer   // i32 0, 1, 2, ...: the positions of tables that hold a row for each token
 	weights []*cuda.Buffer // what was prepared
 	calls   map[cuda.Product]*cuda.ProductCall
+	marks   marks
 }
 
 var (
@@ -82,6 +83,9 @@ func On(gpu *cuda.Device) (_ *Device, err error) {
 	if d.faults, err = d.gpu.Alloc(4); err != nil {
 		return nil, err
 	}
+	if err = d.marks.open(gpu); err != nil {
+		return nil, err
+	}
 	d.scratch = d.gpu.NewPool()
 	return d, d.stream.Fill(d.faults.Ptr(), 0, 4)
 }
@@ -118,7 +122,7 @@ func (d *Device) Close() error {
 	if d.scratch != nil {
 		errs = append(errs, d.scratch.Close())
 	}
-	errs = append(errs, d.faults.Free(), d.count.Free())
+	errs = append(errs, d.faults.Free(), d.count.Free(), d.marks.memory.Free())
 	for _, b := range d.weights {
 		errs = append(errs, b.Free())
 	}
