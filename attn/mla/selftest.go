@@ -369,7 +369,8 @@ func (t *selfTest) checkOutputs() error {
 		}
 		if share := math.Sqrt(diff / size); !(share <= most) {
 			return fmt.Errorf("mla: self-test: of %d keys, sparse attention differs from dense attention over the "+
-				"same %d keys by %.3g of its size, at most %.3g is rounding", n, min(int(n), t.params.TopK), share, most)
+				"same %d keys by %.3g of its size, at most %.3g is rounding", n, min(int(n), t.params.TopK), share,
+				most)
 		}
 	}
 	return nil
