@@ -61,7 +61,7 @@ var order = []string{
 
 // testOnly lists packages that only tests may import.
 var testOnly = []string{
-	"internal/testkit", "internal/testkit/memnet", "internal/testkit/record", "internal/testkit/strict",
+	"engine/losttest", "internal/testkit", "internal/testkit/memnet", "internal/testkit/record", "internal/testkit/strict",
 	"internal/testmodel", "internal/tree", "server/clienttest",
 }
 
