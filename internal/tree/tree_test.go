@@ -61,8 +61,8 @@ var order = []string{
 
 // testOnly lists packages that only tests may import.
 var testOnly = []string{
-	"engine/losttest", "internal/testkit", "internal/testkit/memnet", "internal/testkit/record", "internal/testkit/strict",
-	"internal/testmodel", "internal/tree", "server/clienttest", "server/soak",
+	"engine/losttest", "internal/testkit", "internal/testkit/memnet", "internal/testkit/record",
+	"internal/testkit/strict", "internal/testmodel", "internal/tree", "server/clienttest", "server/soak",
 }
 
 func TestImportsPointDown(t *testing.T) {
