@@ -87,7 +87,7 @@ func (d *Device) Multiply(a kernel.MultiplyArgs) error {
 			y := float32(dot(row, x[t]))
 			out := host.RowF32(a.Out, t)
 			if a.Accumulate {
-				y += out[o]
+				y = d.term(y) + out[o]
 			}
 			out[o] = y
 		}

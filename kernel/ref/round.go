@@ -1,6 +1,9 @@
 package ref
 
 import (
+	"math"
+	"slices"
+
 	"sparrow/internal/num"
 	"sparrow/kernel"
 	"sparrow/kernel/host"
@@ -12,7 +15,10 @@ import (
 //   - rows that multiply such blocks are quantised to e4m3 for each 128 columns;
 //   - what an expert holds between its products is quantised so, or rounded to bf16 where its weights are not such
 //     blocks;
-//   - what an expert gives is rounded to bf16.
+//   - what an expert gives is rounded to bf16, and so is a product that is added to other rows;
+//   - latent rows are rounded to bf16 before they are encoded, in every layout;
+//   - weights of keys multiply values as bf16 in dense attention and over bf16 rows (weigh); over FP8 rows they are
+//     half precision, which is left out here.
 
 // blockSide is the side of the blocks whose rows are quantised.
 const blockSide = 128
@@ -57,6 +63,63 @@ func (d *Device) between(x []float32, w *host.Matrix) []float32 {
 	return out
 }
 
+// tiles are the keys that an attention kernel of a GPU weighs at a time, and whether it begins with the last of them.
+type tiles struct {
+	keys     int
+	fromLast bool
+}
+
+// weigh turns scores into weights as softmax does and returns the same. With Rounded they are rounded to bf16 where a
+// GPU rounds them: relative to a base, which is the largest score of the first tile and follows the scores when a later
+// tile has outgrown it 2^8 times. The sum is that of weights before they are rounded.
+func (d *Device) weigh(scores []float64, t tiles) (largest, sum float64) {
+	if !d.Rounded || len(scores) == 0 {
+		return softmax(scores)
+	}
+	const slack = 8
+	largest = slices.Max(scores)
+	base := math.Inf(-1) // of exponents of two
+	count := (len(scores) + t.keys - 1) / t.keys
+	bases := make([]float64, count)
+	for n := range count {
+		if t.fromLast {
+			n = count - 1 - n
+		}
+		tile := scores[n*t.keys : min((n+1)*t.keys, len(scores))]
+		if high := slices.Max(tile) * math.Log2E; high > base+slack {
+			base = high
+		}
+		bases[n] = base
+	}
+	for i, s := range scores {
+		own := bases[i/t.keys]
+		p := math.Exp2(s*math.Log2E - own)
+		sum += p * math.Exp2(own-base)
+		scores[i] = float64(num.RoundBF16(float32(p))) * math.Exp2(own-base)
+	}
+	for i := range scores {
+		scores[i] /= sum
+	}
+	return largest, sum * math.Exp(base/math.Log2E-largest)
+}
+
+// term is a product that is added to other rows.
+func (d *Device) term(v float32) float32 {
+	if d.Rounded {
+		return num.RoundBF16(v)
+	}
+	return v
+}
+
+// kept is a latent row as it is encoded.
+func (d *Device) kept(row []float32) {
+	if d.Rounded {
+		for i, v := range row {
+			row[i] = num.RoundBF16(v)
+		}
+	}
+}
+
 // result is a value that an expert gives.
 func (d *Device) result(v float64) float64 {
 	if d.Rounded {
@@ -68,4 +131,12 @@ func (d *Device) result(v float64) float64 {
 func quantised(w *host.Matrix) bool {
 	return w.Role() == kernel.Projected && w.Data.DType == kernel.E4M3 && w.BlockRows == blockSide &&
 		w.BlockCols == blockSide
+}
+
+// denseTiles are those of dense attention: smaller where values are wide.
+func denseTiles(d kernel.LatentDims) tiles {
+	if d.V > 128 {
+		return tiles{keys: 64, fromLast: true}
+	}
+	return tiles{keys: 128, fromLast: true}
 }
