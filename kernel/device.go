@@ -59,11 +59,6 @@ type Partial interface {
 	Missing() []string
 }
 
-// RowQuantizer is a device whose products may quantise the rows that FP8 weights multiply.
-type RowQuantizer interface {
-	QuantizesRows() bool
-}
-
 // Event is a point in the device's queue that can be waited for.
 type Event interface {
 	// Wait returns when the work and everything before it is done, with the first error among them.

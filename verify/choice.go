@@ -14,8 +14,14 @@ import (
 // experts compute it. Equal plans enqueue equal operations, so the n-th selection of one run is that of the same rows
 // of the same layer in another.
 type choices struct {
-	selections [][]int32 // of each selection, [rows, K]
-	experts    [][]int32 // of each choice of experts, [rows, top]
+	selections []choice // [rows, K] by scores [rows, keys]
+	experts    []choice // [rows, top] by logits [rows, experts]
+}
+
+// choice is one operation that chooses.
+type choice struct {
+	ids    []int32
+	scores []float32 // nil where all are taken
 }
 
 // recorder is a device that notes the choices of the passes it runs.
@@ -29,7 +35,7 @@ func (d *recorder) Select(a kernel.SelectArgs) error {
 	if err := d.Device.Select(a); err != nil {
 		return err
 	}
-	return d.note(&d.made.selections, a.Out)
+	return d.note(&d.made.selections, a.Out, a.Scores)
 }
 
 // Route notes the chosen experts.
@@ -37,20 +43,25 @@ func (d *recorder) Route(a kernel.RouteArgs) error {
 	if err := d.Device.Route(a); err != nil {
 		return err
 	}
-	return d.note(&d.made.experts, a.IDs)
+	return d.note(&d.made.experts, a.IDs, a.Logits)
 }
 
-func (d *recorder) note(to *[][]int32, t kernel.Tensor) error {
-	if t.Stride != t.Cols && t.Rows > 1 {
-		return fmt.Errorf("verify: choices %v with gaps between rows cannot be read", t)
+func (d *recorder) note(to *[]choice, ids, scores kernel.Tensor) error {
+	c := choice{ids: make([]int32, ids.Rows*ids.Cols), scores: make([]float32, scores.Rows*scores.Cols)}
+	for _, t := range []kernel.Tensor{ids, scores} {
+		if t.Stride != t.Cols && t.Rows > 1 {
+			return fmt.Errorf("verify: choices %v with gaps between rows cannot be read", t)
+		}
 	}
-	out := make([]int32, t.Rows*t.Cols)
-	*to = append(*to, out)
-	return kernel.ReadI32(d.Device, out, t)
+	*to = append(*to, c)
+	if err := kernel.ReadI32(d.Device, c.ids, ids); err != nil || len(c.scores) == 0 {
+		return err
+	}
+	return kernel.ReadF32(d.Device, c.scores, scores)
 }
 
-// follower is the reference, in host memory. Where choices are given it follows them in place of its own, and measures
-// by how much its own scores would have had to differ for them.
+// follower is the reference, in host memory. Where choices are given it follows them in place of its own, and compares
+// how far its own scores are from them with how far its scores are from those of the other run.
 type follower struct {
 	kernel.Device
 	given *choices // nil: its own choices
@@ -59,17 +70,21 @@ type follower struct {
 	route margins
 }
 
-// margins are choices that differ from those of the reference.
+// margins are choices of another run that the reference would not have made.
 type margins struct {
-	Rows   int     // compared
-	Differ int     // of them
-	Worst  float64 // the largest distance from the cut, as a share of the scale of the row's scores
+	Rows   int     `json:"rows"`    // compared
+	Differ int     `json:"differ"`  // of them
+	Worst  float64 `json:"largest"` // distance from the cut, as a share of the scale of the row's scores
+	// Unexplained are those whose distance from the cut is above what the scores of the two runs differ by.
+	Unexplained int `json:"unexplained"`
 }
 
-func (m *margins) add(differ bool, distance float64) {
-	if m.Rows++; differ {
-		m.Differ++
-		m.Worst = max(m.Worst, distance)
+// add counts a row. Its scores differ by up to most, so a key and the cut may have moved by that, each.
+func (m *margins) add(distance, most, scale float64) {
+	m.Differ++
+	m.Worst = max(m.Worst, distance/scale)
+	if !(distance <= 2*most) {
+		m.Unexplained++
 	}
 }
 
@@ -80,10 +95,10 @@ func (d *follower) follow(c *choices) {
 }
 
 // next takes one recorded choice.
-func next(list [][]int32, at *int, t kernel.Tensor) ([]int32, error) {
-	if *at >= len(list) || len(list[*at]) != t.Rows*t.Cols {
-		return nil, fmt.Errorf("verify: choice %d of the reference has %d x %d elements, the other run had no such "+
-			"choice", *at, t.Rows, t.Cols)
+func next(list []choice, at *int, t kernel.Tensor) (choice, error) {
+	if *at >= len(list) || len(list[*at].ids) != t.Rows*t.Cols {
+		return choice{}, fmt.Errorf("verify: choice %d of the reference has %d x %d elements, the other run had no "+
+			"such choice", *at, t.Rows, t.Cols)
 	}
 	*at++
 	return list[*at-1], nil
@@ -100,9 +115,14 @@ func (d *follower) Select(a kernel.SelectArgs) error {
 	}
 	lens := host.I32(a.Lens)
 	for r := range a.Out.Rows {
-		own, other := host.RowI32(a.Out, r), given[r*a.Out.Cols:][:a.Out.Cols]
+		own, other := host.RowI32(a.Out, r), given.ids[r*a.Out.Cols:][:a.Out.Cols]
 		if n := int(lens[r*a.Lens.Stride]); n > a.Out.Cols {
-			d.keys.add(selectionMargin(host.RowF32(a.Scores, r)[:n], own, other))
+			d.keys.Rows++
+			scores := host.RowF32(a.Scores, r)[:n]
+			if !slices.Equal(own, other) {
+				most, scale := apart(scores, given.scores[r*a.Scores.Cols:][:n])
+				d.keys.add(selectionMargin(scores, own, other), most, scale)
+			}
 		} else if !slices.Equal(own, other) {
 			return fmt.Errorf("verify: row %d sees %d keys, no more than it keeps, and its selection is %v", r, n,
 				other)
@@ -112,21 +132,23 @@ func (d *follower) Select(a kernel.SelectArgs) error {
 	return nil
 }
 
-// selectionMargin says whether two selections differ, and how far from the cut the scores of the keys are that are in
-// one of them alone. A key that cannot be selected is infinitely far.
-func selectionMargin(scores []float32, own, other []int32) (differ bool, distance float64) {
-	cut, scale := math.Inf(1), 0.0
-	for _, p := range own {
-		if p >= 0 {
-			cut = min(cut, float64(scores[p]))
-		}
+// apart is the largest difference of two rows of scores, and the largest of the scores.
+func apart(a, b []float32) (most, scale float64) {
+	for i := range a {
+		most, scale = max(most, math.Abs(float64(a[i])-float64(b[i]))), max(scale, math.Abs(float64(a[i])))
 	}
-	for _, s := range scores {
-		scale = max(scale, math.Abs(float64(s)))
-	}
+	return most, scale
+}
+
+// selectionMargin is how far from the cut the scores of the keys are that are in one of two selections alone. A key
+// that cannot be selected is infinitely far.
+func selectionMargin(scores []float32, own, other []int32) (distance float64) {
+	cut := math.Inf(1)
 	mine := map[int32]bool{}
 	for _, p := range own {
-		mine[p] = true
+		if mine[p] = true; p >= 0 {
+			cut = min(cut, float64(scores[p]))
+		}
 	}
 	for _, p := range other {
 		if mine[p] {
@@ -134,20 +156,17 @@ func selectionMargin(scores []float32, own, other []int32) (differ bool, distanc
 			continue
 		}
 		if p < 0 || int(p) >= len(scores) {
-			return true, math.Inf(1)
+			return math.Inf(1)
 		}
-		differ, distance = true, max(distance, cut-float64(scores[p]))
+		distance = max(distance, cut-float64(scores[p]))
 	}
 	for p := range mine { // selected by the reference alone
 		if p < 0 {
-			return true, math.Inf(1)
+			return math.Inf(1)
 		}
-		differ, distance = true, max(distance, float64(scores[p])-cut)
+		distance = max(distance, float64(scores[p])-cut)
 	}
-	if !differ {
-		return false, 0
-	}
-	return true, distance / scale
+	return distance
 }
 
 // Route chooses by scores, then follows.
@@ -161,41 +180,50 @@ func (d *follower) Route(a kernel.RouteArgs) error {
 	}
 	bias := host.RowF32(a.Bias, 0)
 	for r := range a.IDs.Rows {
-		own, other := host.RowI32(a.IDs, r), given[r*a.IDs.Cols:][:a.IDs.Cols]
-		logits := host.RowF32(a.Logits, r)
-		scores, biased := make([]float64, len(logits)), make([]float64, len(logits))
-		for e, l := range logits {
-			scores[e] = 1 / (1 + math.Exp(-float64(l)))
-			biased[e] = scores[e] + float64(bias[e])
+		own, other := host.RowI32(a.IDs, r), given.ids[r*a.IDs.Cols:][:a.IDs.Cols]
+		scores := sigmoids(host.RowF32(a.Logits, r))
+		d.route.Rows++
+		if !sameSet(own, other) {
+			most, scale := apart(scores, sigmoids(given.scores[r*a.Logits.Cols:][:a.Logits.Cols]))
+			biased := make([]float64, len(scores))
+			for e := range scores {
+				biased[e] = float64(scores[e] + bias[e])
+			}
+			d.route.add(expertMargin(biased, &a, other), most, scale)
 		}
-		d.route.add(expertMargin(biased, &a, own, other))
 		copy(own, other)
 		expertWeights(host.RowF32(a.Weights, r), scores, own, &a)
 	}
 	return nil
 }
 
+// sigmoids are the scores of experts.
+func sigmoids(logits []float32) []float32 {
+	out := make([]float32, len(logits))
+	for e, l := range logits {
+		out[e] = float32(1 / (1 + math.Exp(-float64(l))))
+	}
+	return out
+}
+
 // expertWeights are the weights of chosen experts.
-func expertWeights(out []float32, scores []float64, ids []int32, a *kernel.RouteArgs) {
+func expertWeights(out, scores []float32, ids []int32, a *kernel.RouteArgs) {
 	sum := 1.0
 	if a.Normalize {
 		sum = 1e-20
 		for _, e := range ids {
-			sum += scores[e]
+			sum += float64(scores[e])
 		}
 	}
 	for j, e := range ids {
-		out[j] = float32(scores[e] / sum * float64(a.Scale))
+		out[j] = float32(float64(scores[e]) / sum * float64(a.Scale))
 	}
 }
 
-// expertMargin says whether two choices of experts differ, and by how much the scores would have to differ for it. The
-// other choice is one of the best experts of some groups: those that explain it with the least distance count, be it
-// of the groups' ranks, which are sums of two scores, or of the experts' scores from the worst that would be chosen.
-func expertMargin(biased []float64, a *kernel.RouteArgs, own, other []int32) (differ bool, distance float64) {
-	if sameSet(own, other) {
-		return false, 0
-	}
+// expertMargin is by how much scores would have to differ for a choice of experts. It is a choice of the best experts
+// of some groups: those that explain it with the least distance count, be it of the groups' ranks, which are sums of
+// two scores, or of the experts' scores from the worst that would be chosen.
+func expertMargin(biased []float64, a *kernel.RouteArgs, other []int32) (distance float64) {
 	size := len(biased) / a.Groups
 	ranks := make([]float64, a.Groups)
 	for g := range ranks {
@@ -211,7 +239,7 @@ func expertMargin(biased []float64, a *kernel.RouteArgs, own, other []int32) (di
 			distance = min(distance, max(groupDistance(ranks, kept)/2, expertDistance(biased, size, kept, other)))
 		}
 	}
-	return true, distance
+	return distance
 }
 
 // groupDistance is how far the worst of the kept groups is below the best of the others.

@@ -56,8 +56,8 @@ func TestGPUIllegalAddress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := engine.New(m, engine.Config{StepTokens: 256, MaxRunning: 4, MaxQueue: 16, CacheTokens: 4096, PlanHistory: 4,
-		Log: slog.New(slog.DiscardHandler)})
+	e, err := engine.New(m, engine.Config{StepTokens: 256, MaxRunning: 4, MaxQueue: 16, CacheTokens: 4096,
+		PlanHistory: 4, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

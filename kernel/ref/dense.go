@@ -84,7 +84,7 @@ func (d *Device) Multiply(a kernel.MultiplyArgs) error {
 	for o := range w.Out() {
 		d.weightRow(row, w, o)
 		for t := range a.X.Rows {
-			y := float32(dot(row, x[t]))
+			y := float32(d.sum(dot(row, x[t]), w))
 			out := host.RowF32(a.Out, t)
 			if a.Accumulate {
 				y = d.term(y) + out[o]

@@ -35,7 +35,7 @@ func (d *Device) Absorb(a kernel.AbsorbArgs) error {
 		for t := range a.Q.Rows {
 			out := host.RowF32(a.Out, t)[h*n.Row():][:n.Row()]
 			for c, v := range sums[t*n.Latent:][:n.Latent] {
-				out[c] = float32(v)
+				out[c] = float32(d.sum(v, kvb))
 			}
 			copy(out[n.Latent:], host.RowF32(a.Q, t)[h*n.QK()+n.Nope:])
 		}
@@ -61,7 +61,8 @@ func (d *Device) Expand(a kernel.ExpandArgs) error {
 		for v := range n.V {
 			d.weightRow(row, kvb, h*(n.Nope+n.V)+n.Nope+v)
 			for t := range a.U.Rows {
-				host.RowF32(a.Out, t)[h*n.V+v] = float32(dot(row, host.RowF32(a.U, t)[h*n.Latent:][:n.Latent]))
+				u := host.RowF32(a.U, t)[h*n.Latent:][:n.Latent]
+				host.RowF32(a.Out, t)[h*n.V+v] = float32(d.sum(dot(row, u), kvb))
 			}
 		}
 	}

@@ -21,11 +21,21 @@ type Differences map[string]*Difference // by operation and argument, such as "N
 
 // Difference is how one argument of one kind of operation differs, over all calls.
 type Difference struct {
+	DType    kernel.DType
 	Calls    int
 	Elements int     // compared
 	Unequal  int     // of them
 	Worst    float64 // the largest difference of a call, as a share of the largest value of that call
-	Noise    float64 // the largest root mean square of a call's differences, as a share of that of its values
+	diff     float64 // sum of the squares of all differences
+	size     float64 // sum of the squares of all values
+}
+
+// Noise is the root mean square of the differences, as a share of that of the values.
+func (d *Difference) Noise() float64 {
+	if d.diff == 0 {
+		return 0
+	}
+	return math.Sqrt(d.diff / d.size)
 }
 
 // Print writes the differences as a table.
@@ -34,7 +44,7 @@ func (s Differences) Print(w io.Writer) {
 	fmt.Fprintln(out, "argument\tcalls\telements\tunequal\tworst\tnoise")
 	for _, name := range slices.Sorted(maps.Keys(s)) {
 		d := s[name]
-		fmt.Fprintf(out, "%s\t%d\t%d\t%d\t%.2e\t%.2e\n", name, d.Calls, d.Elements, d.Unequal, d.Worst, d.Noise)
+		fmt.Fprintf(out, "%s\t%d\t%d\t%d\t%.2e\t%.2e\n", name, d.Calls, d.Elements, d.Unequal, d.Worst, d.Noise())
 	}
 	out.Flush()
 }
@@ -44,11 +54,60 @@ func (s Differences) Print(w io.Writer) {
 func (d *Device) Settle(c Call, to Differences) error {
 	var err error
 	tensors(reflect.ValueOf(c.Args), c.Operation(), func(field string, t kernel.Tensor) {
-		if err == nil {
-			err = d.settle(field, t, valid(c.Args, field, t), to)
+		if err != nil {
+			return
 		}
+		x := to[field]
+		if x == nil {
+			x = &Difference{DType: t.DType}
+			to[field] = x
+		}
+		n := d.written(c.Args, field, t)
+		if err = d.settle(t, n.columns, x); err != nil {
+			err = fmt.Errorf("%s: %w", field, err)
+		}
+		x.Elements += n.elements
 	})
 	return err
+}
+
+// written is what of a tensor an operation writes.
+type written struct {
+	columns  func(r int) int // of row r
+	elements int             // in all
+}
+
+// written is all of a tensor, but for scores, which end at the keys that a row sees, and for pools, whose other rows
+// stay as they are.
+func (d *Device) written(args any, field string, t kernel.Tensor) written {
+	n := written{func(int) int { return t.Cols }, t.Rows * t.Cols}
+	rows := func(slots kernel.Tensor, p kernel.Pool) {
+		if strings.HasSuffix(field, ".Pool.Mem") {
+			n.elements = slots.Rows * p.Mem.Cols / p.PageTokens
+		}
+	}
+	switch a := args.(type) {
+	case kernel.StoreArgs:
+		rows(a.Slots, a.Pool)
+	case kernel.IndexStoreArgs:
+		rows(a.Slots, a.Pool)
+	case kernel.ScoreArgs:
+		if !strings.HasSuffix(field, ".Out") {
+			break
+		}
+		lens := host.I32(onSecond(a.Lens))
+		n.columns = func(r int) int {
+			if k := int(lens[r*a.Lens.Stride]); k > a.SkipUpTo {
+				return k
+			}
+			return 0
+		}
+		n.elements = 0
+		for r := range t.Rows {
+			n.elements += n.columns(r)
+		}
+	}
+	return n
 }
 
 // tensors calls visit for every tensor of an operation's arguments.
@@ -71,55 +130,38 @@ func tensors(v reflect.Value, path string, visit func(string, kernel.Tensor)) {
 	}
 }
 
-// valid is how many columns of row r of a tensor hold results: scores end at the keys that a row sees.
-func valid(args any, field string, t kernel.Tensor) func(r int) int {
-	a, ok := args.(kernel.ScoreArgs)
-	if !ok || !strings.HasSuffix(field, ".Out") {
-		return func(int) int { return t.Cols }
-	}
-	lens := host.I32(onSecond(a.Lens))
-	return func(r int) int {
-		if n := int(lens[r*a.Lens.Stride]); n > a.SkipUpTo {
-			return n
-		}
-		return 0
-	}
-}
-
 // settle does it for one tensor.
-func (d *Device) settle(field string, t kernel.Tensor, valid func(r int) int, to Differences) error {
+func (d *Device) settle(t kernel.Tensor, columns func(r int) int, x *Difference) error {
 	raw := make([]byte, t.Extent())
 	if err := d.first.Read(raw, onFirst(t)); err != nil {
-		return fmt.Errorf("%s: %w", field, err)
+		return err
 	}
+	x.Calls++
 	size := t.DType.Size()
-	var sum, square, most, worst float64
-	elements, unequal := 0, 0
+	var most, worst float64
 	for r := range t.Rows {
 		got, want := raw[r*t.Stride*size:][:t.Cols*size], host.Bytes(onSecond(t).Slice(r, r+1))
-		for c := range valid(r) {
+		for c := range columns(r) {
 			g, w := value(t.DType, got[c*size:]), value(t.DType, want[c*size:])
-			elements++
-			if g != w && !(math.IsNaN(g) && math.IsNaN(w)) {
-				unequal++
-			}
 			diff := math.Abs(g - w)
-			if math.IsNaN(diff) || math.IsInf(diff, 0) {
-				continue
+			switch {
+			case g == w || math.IsNaN(g) && math.IsNaN(w):
+				diff = 0
+			case math.IsNaN(diff):
+				diff = math.Inf(1)
+				fallthrough
+			default:
+				x.Unequal++
 			}
-			worst, most = max(worst, diff), max(most, math.Abs(w))
-			sum, square = sum+diff*diff, square+w*w
+			if !math.IsInf(w, 0) && !math.IsNaN(w) {
+				most, x.size = max(most, math.Abs(w)), x.size+w*w
+			}
+			worst, x.diff = max(worst, diff), x.diff+diff*diff
 		}
 		copy(want, got)
 	}
-	x := to[field]
-	if x == nil {
-		x = &Difference{}
-		to[field] = x
-	}
-	x.Calls, x.Elements, x.Unequal = x.Calls+1, x.Elements+elements, x.Unequal+unequal
-	if most > 0 {
-		x.Worst, x.Noise = max(x.Worst, worst/most), max(x.Noise, math.Sqrt(sum/square))
+	if worst > 0 {
+		x.Worst = max(x.Worst, worst/most)
 	}
 	return nil
 }

@@ -96,9 +96,6 @@ func (d *Device) Name() string { return Name }
 // Activation is bf16.
 func (d *Device) Activation() kernel.DType { return kernel.BF16 }
 
-// QuantizesRows is true: FP8 weights multiply rows of e4m3.
-func (d *Device) QuantizesRows() bool { return true }
-
 // Missing lists the operations without a kernel. Only DeepSeek-V4 asks for them.
 func (d *Device) Missing() []string { return Missing() }
 
