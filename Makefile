@@ -5,7 +5,7 @@ RACE = . ./attn/... ./engine ./model ./sched ./kv/... ./plan ./server ./weight .
 # Platforms that tests do not run on; they are compiled.
 PLATFORMS = linux/arm64 darwin/arm64 windows/amd64
 
-.PHONY: test check width unit race schemas build kernels clean
+.PHONY: test check width unit race schemas build dist kernels clean
 
 test: check unit race
 
@@ -45,5 +45,11 @@ kernels:
 build:
 	$(GO) build -o bin/sparrow ./cmd/sparrow
 
+# Archives for people to install, in the folder dist: static builds for CPUs, and linux/amd64 with CUDA. The static one
+# of this platform is then run in an empty folder as its root, where the system allows that.
+dist:
+	$(GO) run ./cmd/dist
+	$(GO) test ./cmd/dist -count=1 -run TestAlone -v -args -dist $(abspath dist)
+
 clean:
-	rm -rf bin .build
+	rm -rf bin .build dist

@@ -61,6 +61,14 @@ const (
 	FormatChoice             // one of Choices
 )
 
+// Ignored is a keyword of a schema in a request that the answer need not follow. Without a keyword it is the whole
+// schema.
+type Ignored struct {
+	Tool    int    // index of the tool whose schema it is, or -1 for the Format's
+	Pointer string // JSON pointer of the object that has the keyword, "" for the root
+	Keyword string
+}
+
 // Event is something that happened to one choice of a request. Deltas is set for chats, Text always. Text is whole
 // characters: bytes that form none, such as a character the choice ended in the middle of, are U+FFFD.
 type Event struct {

@@ -42,7 +42,7 @@ func (e *Engine) Decode(ids []int32) (string, error) {
 // conversation is a chat with what the configuration says about chats.
 func (e *Engine) conversation(c *chat.Request) chat.Request {
 	out := *c
-	out.ControlTokens = e.cfg.ControlTokens
+	out.ControlTokens, out.CallTokens = e.cfg.ControlTokens, e.callTokens
 	return out
 }
 

@@ -55,9 +55,7 @@ func NewTemplate(c TemplateConfig) (*Template, error) {
 		return nil, fmt.Errorf("%w: %w", ErrTemplate, err)
 	}
 	t := &Template{tmpl: tmpl, now: c.Now, bos: c.BOS, special: map[string]string{}}
-	for name, text := range c.Special {
-		t.special[name] = text
-	}
+	maps.Copy(t.special, c.Special)
 	t.special["bos_token"], t.special["eos_token"] = c.BOS, c.EOS
 	if c.EOS != "" {
 		t.stop = append(t.stop, c.EOS)

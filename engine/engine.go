@@ -28,6 +28,7 @@ type Config struct {
 	NoReuse       bool
 	EOS           []int32 // tokens that end a sequence
 	WeightBytes   int64   // memory that the weights take beside the cache
+	ReservedBytes int64   // memory of a device that its operations take beside weights, cache and passes
 	Packed        bool    // the weights are a copy in memory of their own
 	SelfTest      SelfTest
 	Watchdog      time.Duration // how long a pass may take before it is reported; 0 is for ever

@@ -38,6 +38,16 @@ type Stats struct {
 	Plans []PlanCount
 	// Conversions and Slices count segments whose rows were converted, and extra launches because a limit was met.
 	Conversions, Slices int64
+	// Graphs counts captured graphs; all zero on devices without them.
+	Graphs GraphCount
+}
+
+// GraphCount is how many passes were captured, ran from a captured graph, could not be captured, and lost their graph
+// to another; how many graphs there are now, and the device memory that they take.
+type GraphCount struct {
+	Captured, Replayed, Failed, Evicted int64
+	Held                                int
+	Bytes                               int64
 }
 
 // DraftCount is how many drafts at one place of their chains were compared with the target's choice, and how many were
@@ -151,6 +161,7 @@ func (e *Engine) record(p *plan.Plan, begun time.Time, requests int) {
 		e.planAt = (e.planAt + 1) % len(e.plans)
 	}
 	e.publish()
+	e.noteGraphs()
 	for i := range p.Segments {
 		seg := &p.Segments[i]
 		s.count(seg)

@@ -1,6 +1,9 @@
 package kernel
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // ErrArgument is wrapped by every error about an operation's arguments: a shape, type or range that the operation
 // cannot take.
@@ -15,3 +18,10 @@ var ErrUnavailable = errors.New("kernel: not available here")
 // ErrLost is wrapped when a device can no longer be used: every later operation fails too, and what its memory held is
 // lost.
 var ErrLost = errors.New("kernel: the device can no longer be used")
+
+// ErrAbsent is wrapped when an implementation cannot run because this machine has no hardware for it. It wraps
+// ErrUnavailable.
+var ErrAbsent = fmt.Errorf("%w: no such hardware", ErrUnavailable)
+
+// ErrMemory is wrapped when a device has too little memory for a model.
+var ErrMemory = errors.New("too little memory on the device")

@@ -1,5 +1,7 @@
 package plan
 
+import "slices"
+
 import "fmt"
 
 // Arch is the architecture a kernel was built for.
@@ -139,10 +141,5 @@ func (h *Hardware) SplitParts(heads int) int {
 }
 
 func (h *Hardware) missing(k Kernel) bool {
-	for _, m := range h.Missing {
-		if m == k {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(h.Missing, k)
 }

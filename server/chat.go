@@ -11,7 +11,7 @@ import (
 
 // chatCompletion answers POST /v1/chat/completions.
 func (s *Server) chatCompletion(w http.ResponseWriter, r *http.Request) error {
-	req, err := decode(s, w, r, (*openai.Decoder).Chat)
+	req, err := decode(s, w, r, openai.DecodeChat)
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,8 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 		status       int
 		code, allow  string
 	}{
-		{"GET", "/", 404, "unknown_url", ""},
+		{"GET", "/index", 404, "unknown_url", ""},
+		{"POST", "/", 405, "method_not_supported", "GET, HEAD"},
 		{"POST", "/v1/embeddings", 404, "unknown_url", ""},
 		{"GET", "/v1/models/", 404, "unknown_url", ""},
 		{"GET", "/v1/chat/completions", 405, "method_not_supported", "POST"},

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sparrow/api/openai"
+	"sparrow/api/wire"
 	"sparrow/chat"
 )
 
@@ -58,7 +59,7 @@ func TestStoredResponsesAreReadAndDeletedByTheirTenant(t *testing.T) {
 	for _, got := range []reply{
 		get(t, at, theirs...), send(t, "DELETE", at, "", theirs...), get(t, hs.URL+responsePrefix+"resp_1", mine...),
 	} {
-		if got.status != 404 || *errorOf(t, got).Code != string(openai.CodeNoResponse) {
+		if got.status != 404 || *errorOf(t, got).Code != string(wire.CodeNoResponse) {
 			t.Errorf("status %d: %s", got.status, got.body)
 		}
 	}

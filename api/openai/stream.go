@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"sparrow/api/wire"
 	"strconv"
 )
 
@@ -16,16 +17,16 @@ type stream struct {
 // newStream prepares the constant text. With usage announced, it is null in every chunk but the closing one.
 func newStream(h Head, usage bool) stream {
 	head := append([]byte(nil), `data: {"id":`...)
-	head = appendString(head, h.ID)
+	head = wire.AppendString(head, h.ID)
 	head = append(head, `,"object":`...)
-	head = appendString(head, h.Object)
+	head = wire.AppendString(head, h.Object)
 	head = append(head, `,"created":`...)
 	head = strconv.AppendInt(head, h.Created, 10)
 	head = append(head, `,"model":`...)
-	head = appendString(head, h.Model)
+	head = wire.AppendString(head, h.Model)
 	if h.SystemFingerprint != "" {
 		head = append(head, `,"system_fingerprint":`...)
-		head = appendString(head, h.SystemFingerprint)
+		head = wire.AppendString(head, h.SystemFingerprint)
 	}
 	tail := "]}\n\n"
 	if usage {
@@ -74,7 +75,7 @@ func (s *CompletionStream) Append(dst []byte, c *CompletionChoice) []byte {
 	dst = append(dst, `{"index":`...)
 	dst = strconv.AppendInt(dst, int64(c.Index), 10)
 	dst = append(dst, `,"text":`...)
-	dst = appendString(dst, c.Text)
+	dst = wire.AppendString(dst, c.Text)
 	dst = append(dst, `,"logprobs":`...)
 	dst = appendCompletionLogprobs(dst, c.Logprobs)
 	dst = append(dst, `,"finish_reason":`...)
@@ -92,7 +93,7 @@ func (s *stream) AppendClosing(dst []byte, usage *Usage, trace json.RawMessage) 
 	out := append(dst, s.head...)
 	out = append(out, ']')
 	if usage != nil {
-		text, err := Marshal(usage)
+		text, err := wire.Marshal(usage)
 		if err != nil {
 			return dst, fmt.Errorf("openai: closing chunk: usage: %w", err)
 		}
@@ -113,11 +114,11 @@ func (s *stream) AppendClosing(dst []byte, usage *Usage, trace json.RawMessage) 
 func AppendDone(dst []byte) []byte { return append(dst, "data: [DONE]\n\n"...) }
 
 // AppendError writes an error in the middle of a stream, where the status has long been sent. Clients raise it.
-func AppendError(dst []byte, e *Error) []byte {
+func AppendError(dst []byte, e *wire.Error) []byte {
 	dst = append(dst, `data: {"error":{"message":`...)
-	dst = appendString(dst, e.Message)
+	dst = wire.AppendString(dst, e.Message)
 	dst = append(dst, `,"type":`...)
-	dst = appendString(dst, e.Type())
+	dst = wire.AppendString(dst, errorType(e.Status()))
 	dst = append(dst, `,"param":`...)
 	dst = appendOrNull(dst, e.Param)
 	dst = append(dst, `,"code":`...)
@@ -157,7 +158,7 @@ func appendMember(dst []byte, members *int, name, value string) []byte {
 	dst = append(dst, name...)
 	dst = append(dst, '"', ':')
 	*members++
-	return appendString(dst, value)
+	return wire.AppendString(dst, value)
 }
 
 func appendCallDelta(dst []byte, t *ToolCallDelta) []byte {
@@ -185,5 +186,5 @@ func appendOrNull(dst []byte, s string) []byte {
 	if s == "" {
 		return append(dst, "null"...)
 	}
-	return appendString(dst, s)
+	return wire.AppendString(dst, s)
 }

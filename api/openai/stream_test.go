@@ -3,6 +3,7 @@ package openai
 import (
 	"encoding/json"
 	"math"
+	"sparrow/api/wire"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -219,7 +220,7 @@ func BenchmarkChunk(b *testing.B) {
 			chunk := ChatChunk{Head: head, Choices: []ChunkChoice{*c.choice}}
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := Marshal(&chunk); err != nil {
+				if _, err := wire.Marshal(&chunk); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -70,11 +70,7 @@ type Pass struct {
 	*Attention
 	cfg  *plan.Config
 	plan *plan.Plan
-
-	request, slots, lens, kept kernel.Tensor // i32 [T, 1]
-	start, indexStart          kernel.Tensor // i32 [T, 1]
-	place                      kernel.Tensor // i32 [T, 1]: positions
-	table                      kernel.Tensor // i32 [requests, pages]
+	inputArrays[kernel.Tensor]
 
 	angles    kernel.Tensor // f32 [T, rope]
 	positions kernel.Tensor // i32 [T, K]: the latest selection
@@ -119,11 +115,7 @@ type Layouts struct{ Main, Index layout.Kind }
 func (a *Attention) Arrange(p *plan.Plan, cfg *plan.Config, in attn.Inputs, mem *kernel.Arena, l Layouts) (*Pass,
 	error) {
 	t, d := p.Rows, a.params.Dims
-	out := &Pass{Attention: a, cfg: cfg, plan: p,
-		request: in.Array(plan.RowRequests), slots: in.Array(plan.Slots), lens: in.Array(plan.Lengths),
-		kept:  in.Array(plan.Kept),
-		start: in.Array(plan.GatherStart), indexStart: in.Array(plan.IndexStart), place: in.Array(plan.Positions),
-		table:  in.Array(plan.PageTable),
+	out := &Pass{Attention: a, cfg: cfg, plan: p, inputArrays: inputArraysOf(in.Array),
 		angles: mem.Take(kernel.F32, t, 2*len(a.params.InvFreq))}
 	if p.Selects() {
 		out.positions = mem.Take(kernel.I32, t, a.params.TopK)
@@ -143,7 +135,7 @@ func (a *Attention) Arrange(p *plan.Plan, cfg *plan.Config, in attn.Inputs, mem 
 		}
 		for j := range s.Launches {
 			mem.Reset(mark)
-			x, err := out.launch(s, &s.Launches[j], in, mem, l)
+			x, err := out.launch(s, &s.Launches[j], mem, l)
 			if err != nil {
 				return nil, err
 			}
@@ -157,17 +149,16 @@ func (a *Attention) Arrange(p *plan.Plan, cfg *plan.Config, in attn.Inputs, mem 
 }
 
 // launch lays out one launch. Selection ends before attention begins, so both use the same memory.
-func (p *Pass) launch(s *plan.Segment, l *plan.Launch, in attn.Inputs, mem *kernel.Arena, kinds Layouts) (x launch,
-	err error) {
+func (p *Pass) launch(s *plan.Segment, l *plan.Launch, mem *kernel.Arena, kinds Layouts) (x launch, err error) {
 	d := p.params.Dims
 	x.segment = s
 	x.first, x.last = attn.LaunchRows(s, l)
 	n := x.last - x.first
-	x.gather = in.Array(plan.GatherSlots).Slice(l.Gather.First, l.Gather.End())
-	x.pages = in.Array(plan.ConvertPages).Slice(l.Pages.First, l.Pages.End())
-	x.indexSlots = in.Array(plan.IndexSlots).Slice(l.Index.First, l.Index.End())
+	x.gather = p.gather.Slice(l.Gather.First, l.Gather.End())
+	x.pages = p.pages.Slice(l.Pages.First, l.Pages.End())
+	x.indexSlots = p.indexSlots.Slice(l.Index.First, l.Index.End())
 	if l.Tables.Count > 0 {
-		x.table = in.Array(plan.ConvertTables).Slice(l.Tables.First, l.Tables.End())
+		x.table = p.tables.Slice(l.Tables.First, l.Tables.End())
 	}
 	switch s.Form {
 	case plan.FormDenseMHA:
@@ -211,7 +202,7 @@ func workspace(mem *kernel.Arena, k layout.Kind, pages, tokens int) (kernel.Pool
 // Begin enqueues what every layer reads: the rotation of each row.
 func (p *Pass) Begin() {
 	p.selected = false
-	p.q.Angles(kernel.AngleArgs{Out: p.angles, Positions: p.place, InvFreq: p.freq, Scale: p.params.CosScale})
+	p.q.Angles(kernel.AngleArgs{Out: p.angles, Positions: p.position, InvFreq: p.freq, Scale: p.params.CosScale})
 }
 
 // Layer adds the attention output of one layer for x (normalised rows, in plan order) to h. Where selections are

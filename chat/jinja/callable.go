@@ -1,5 +1,7 @@
 package jinja
 
+import "slices"
+
 // callable is a macro, a method or a global function.
 type callable interface {
 	call(in *interp, args *callArgs) (Value, error)
@@ -85,7 +87,7 @@ func (m *macro) call(in *interp, args *callArgs) (Value, error) {
 		switch {
 		case name == "caller":
 			s.set("caller", args.vals[i])
-		case contains(def.params, name):
+		case slices.Contains(def.params, name):
 			if _, twice := s.vars[name]; twice {
 				return nil, runtimef("macro '%s' got '%s' twice", def.name, name)
 			}

@@ -86,7 +86,7 @@ func (in *interp) path(v, attribute Value) (Value, error) {
 	if i, ok := attribute.(int64); ok {
 		return in.item(v, i)
 	}
-	for _, part := range strings.Split(str(attribute), ".") {
+	for part := range strings.SplitSeq(str(attribute), ".") {
 		var key Value = part
 		if n, err := strconv.ParseInt(part, 10, 64); err == nil {
 			key = n
@@ -220,7 +220,7 @@ func (in *interp) sortKeys(items []Value, attribute Value, sensitive bool) ([]Va
 		paths := []Value{attribute}
 		if s, ok := asString(attribute); ok {
 			paths = nil
-			for _, p := range strings.Split(s, ",") {
+			for p := range strings.SplitSeq(s, ",") {
 				paths = append(paths, p)
 			}
 		}

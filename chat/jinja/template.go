@@ -48,8 +48,8 @@ func Compile(src string, limits Limits) (*Template, error) {
 		return nil, t.locate(err)
 	}
 	p := &parser{tokens: tokens}
-	if t.body, _, err = p.body(); err != nil {
-		return nil, t.locate(err)
+	if t.body, _ = p.body(); p.err != nil {
+		return nil, t.locate(p.err)
 	}
 	return t, nil
 }

@@ -210,6 +210,7 @@ func (f *evalFlags) askEngine(cmd *cobra.Command, tasks []eval.Task, c sparrow.C
 	}
 	bar := newProgress(cmd.ErrOrStderr(), "loading weights")
 	c.OnLoad = func(done, total int) { bar.set(int64(min(done, total)), int64(total), p.Name) }
+	c.Warn = warnings(cmd)
 	e, err := sparrow.Open(cmd.Context(), c)
 	bar.end()
 	if err != nil {

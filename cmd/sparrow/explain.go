@@ -86,7 +86,8 @@ func (f *explainFlags) refuse(cmd *cobra.Command, err error) error {
 }
 
 func (f *explainFlags) add(s *pflag.FlagSet) {
-	s.StringVar(&f.model, "model", "", "checkpoint folder whose config.json describes the model")
+	s.StringVar(&f.model, "model", "",
+		"checkpoint folder, or name of a pulled model, whose config.json describes the model")
 	s.StringVar(&f.family, "family", "",
 		"released model instead of a checkpoint: "+strings.Join(plan.ModelNames(), ", "))
 	s.StringVar(&f.catalog, "catalog", "sparrow", "kernels to choose from: sparrow or public")
@@ -184,7 +185,11 @@ func (f *explainFlags) facts() (plan.Model, error) {
 	case f.model != "" && f.family != "":
 		return m, fmt.Errorf("explain: --model and --family both name a model; give one of them")
 	case f.model != "":
-		c, err := config.Read(f.model)
+		dir, err := modelFolder(modelFlag, f.model)
+		if err != nil {
+			return m, err
+		}
+		c, err := config.Read(dir)
 		if err != nil {
 			return m, err
 		}

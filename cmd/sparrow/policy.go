@@ -17,7 +17,7 @@ type policyFlags struct {
 
 func (p *policyFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&p.kv, "kv", "", "cache layout: bf16, fp8 (656-byte blocks), fp8-576 (raw), f32 (exact, for "+
-		"proofs); default that of the hardware, bf16 on a CPU")
+		"proofs); default that of the hardware: bf16 on a CPU, fp8 on a GPU")
 	f.StringVar(&p.prefill, "prefill", "", "prefill kernel: sparse-flat, sparse-block, sparse-raw, auto; default "+
 		"the first that fits layout and hardware")
 	f.StringVar(&p.decode, "decode", "",

@@ -14,13 +14,15 @@ import (
 // order lists the packages of the module from top to bottom: a package may import those below it, never those above.
 // Packages on one line do not import each other. docs/architecture.md describes each package.
 var order = []string{
-	"cmd/sparrow cmd/kernelc internal/tree/width",
+	"cmd/sparrow cmd/kernelc cmd/dist internal/tree/width",
 	"verify eval bench/load bench/kernels bench/model",
 	"bench/machine bench/pause bench/peak bench/plot", // what benchmarks share; peak starts workers of its own
 	"server",
 	"server/metric",
-	"api/openai/client",
+	"hub",
+	"api/openai/client api/anthropic api/ollama",
 	"api/openai",
+	"api/wire",
 	".",
 	"builtin engine",
 	"toolcall",
@@ -32,7 +34,7 @@ var order = []string{
 	"step",
 	"model/inspect model/synth",
 	"model/family",
-	"model/dsa model/v4",
+	"model/dsa model/v4 model/llamacpp",
 	"model/nn",
 	"model",
 	"model/config",
@@ -55,7 +57,9 @@ var order = []string{
 	"kernel/host",
 	"kernel",
 	"weight",
+	"weight/gguf",
 	"layout",
+	"internal/block",
 	"internal/jsonscan internal/mark internal/num internal/mmap internal/sysmem internal/unit",
 }
 

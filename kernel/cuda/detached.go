@@ -4,31 +4,42 @@ import "unsafe"
 
 // OpenDetached makes a device without a GPU. Launchers check their arguments as on a GPU of these properties; memory
 // has addresses and no contents, and launches and copies have no effect. With it, tests on machines without a GPU find
-// the arguments that launchers refuse.
+// the arguments that launchers refuse, and an engine finds how much memory a model would take.
 func OpenDetached(p Properties) *Device {
-	next := uintptr(detachedBase) // the next address or handle
+	next := uintptr(detachedBase)  // the next address or handle
+	taken := map[uintptr]uintptr{} // bytes of device memory by address
+	used := uintptr(0)
 	take := func(bytes uintptr) uintptr {
 		at := next
 		next += (bytes + detachedAlign - 1) &^ (detachedAlign - 1)
 		return at
 	}
-	var pinned [][]byte // page-locked memory, which the host does read and write
+	var held [][]byte // host memory
 	answer := func(s symbol, args []uintptr) int {
 		switch s {
 		case cuMemAlloc:
-			store(args[0], take(args[1]))
-		case cuMemHostAlloc:
-			pinned = append(pinned, make([]byte, max(args[1], 16)))
-			store(args[0], uintptr(unsafe.Pointer(unsafe.SliceData(pinned[len(pinned)-1]))))
-		case cuStreamCreateWithPriority, cuEventCreate, cuModuleLoadDataEx, cuModuleGetFunction:
+			at := take(args[1])
+			taken[at] = args[1]
+			used += args[1]
+			store(args[0], at)
+		case cuMemFree:
+			used -= taken[args[0]]
+			delete(taken, args[0])
+		case cuStreamCreateWithPriority, cuEventCreate, cuModuleLoadDataEx, cuModuleGetFunction,
+			cuGraphInstantiateWithFlags:
 			store(args[0], take(1))
+		case cuMemHostAlloc:
+			held = append(held, make([]byte, args[1]))
+			store(args[0], uintptr(unsafe.Pointer(&held[len(held)-1][0])))
 		case cuFuncGetAttribute:
 			// No kernel of ours uses static shared or local memory that a launcher's check depends on.
 			if args[1] == funcMaxThreads {
 				store(args[0], maxBlockThreads)
 			}
+		case cuStreamEndCapture:
+			store(args[1], take(1))
 		case cuMemGetInfo:
-			store(args[0], uintptr(p.MemoryBytes))
+			store(args[0], uintptr(max(p.MemoryBytes-int64(used), 0)))
 			store(args[1], uintptr(p.MemoryBytes))
 		}
 		return 0

@@ -73,6 +73,9 @@ func (k *Kernels) QuantiseRows(s *Stream, a *QuantiseRowsArgs) error {
 // maxGrid is the largest number of blocks of a launch.
 const maxGrid = 1<<31 - 1
 
+// maxGridY is the largest second dimension of a launch.
+const maxGridY = 1<<16 - 1
+
 // NormQuantise adds Delta to X, normalises the sum and quantises the norm. Each step rounds to bf16, so the results
 // are those of the steps launched one by one.
 func (k *Kernels) NormQuantise(s *Stream, a *NormQuantiseArgs) error {

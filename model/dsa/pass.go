@@ -148,9 +148,8 @@ func (s *target) Execute() error {
 		s.q.Norm(kernel.NormArgs{Out: picked, X: picked, Weight: m.norm, Eps: m.config.RMSEps})
 		s.head.Logits(s.q, picked, m.head)
 	}
-	if err := s.q.Done(); err != nil {
-		return err
-	}
-	m.hidden.rows = s.plan.Rows
-	return nil
+	return s.q.Done()
 }
+
+// Enqueued lets drafting passes continue the rows of this one.
+func (s *target) Enqueued() { s.m.hidden.rows = s.plan.Rows }

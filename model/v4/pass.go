@@ -189,9 +189,8 @@ func (s *target) Execute() error {
 	if s.plan.Logits > 0 {
 		s.logits(s.streams, &m.last, m.norm)
 	}
-	if err := s.q.Done(); err != nil {
-		return err
-	}
-	m.streams.rows = s.plan.Rows
-	return nil
+	return s.q.Done()
 }
+
+// Enqueued lets drafting passes continue the rows of this one.
+func (s *target) Enqueued() { s.m.streams.rows = s.plan.Rows }

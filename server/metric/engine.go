@@ -111,6 +111,14 @@ func newEngineCollector(source Source) *engineCollector {
 			counter("slices_total", "Extra launches because a kernel's limit was met.", func(s *sparrow.Stats) int64 {
 				return s.Slices
 			}),
+			counter("graphs_captured_total", "Passes that were captured as a graph of the device.",
+				func(s *sparrow.Stats) int64 { return s.Graphs.Captured }),
+			counter("graphs_replayed_total", "Passes that ran from a captured graph.",
+				func(s *sparrow.Stats) int64 { return s.Graphs.Replayed }),
+			counter("graphs_failed_total", "Captures that failed; passes of these shapes run with plain launches.",
+				func(s *sparrow.Stats) int64 { return s.Graphs.Failed }),
+			gauge("graphs_bytes", "Device memory of captured graphs.",
+				func(s *snapshot) float64 { return float64(s.stats.Graphs.Bytes) }),
 		},
 		info: desc("info", "Always 1; the labels describe the engine.", "model", "family", "kernels", "layout",
 			"prefill", "decode"),

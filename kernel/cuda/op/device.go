@@ -2,6 +2,7 @@ package op
 
 import (
 	"errors"
+	"fmt"
 
 	"sparrow/kernel"
 	"sparrow/kernel/cuda"
@@ -20,13 +21,22 @@ type Device struct {
 	faults  *cuda.Buffer   // one u32 of fault bits
 	count   *cuda.Buffer   // i32 0, 1, 2, ...: the positions of tables that hold a row for each token
 	weights []*cuda.Buffer // what was prepared
+	upload  *upload        // of weights; nil when none is in progress
+	trace   *cuda.Trace    // nil unless launches are timed
+	tried   bool           // a rehearsal: host memory of weights is not read
 	calls   map[cuda.Product]*cuda.ProductCall
 	marks   marks
+	fetches []*fetched
 }
 
 var (
-	_ kernel.Device  = (*Device)(nil)
-	_ kernel.Partial = (*Device)(nil)
+	_ kernel.Device      = (*Device)(nil)
+	_ kernel.Partial     = (*Device)(nil)
+	_ kernel.Drawer      = (*Device)(nil)
+	_ kernel.BulkLoader  = (*Device)(nil)
+	_ kernel.Tracer      = (*Device)(nil)
+	_ kernel.MemoryOwner = (*Device)(nil)
+	_ kernel.Rehearser   = (*Device)(nil)
 )
 
 // Backends lists the implementation for a registry. It has the operations of the DSA families: a device is a
@@ -87,6 +97,9 @@ func On(gpu *cuda.Device) (_ *Device, err error) {
 		return nil, err
 	}
 	d.scratch = d.gpu.NewPool()
+	if err := d.countUp(); err != nil {
+		return nil, err
+	}
 	return d, d.stream.Fill(d.faults.Ptr(), 0, 4)
 }
 
@@ -95,6 +108,12 @@ func (d *Device) Name() string { return Name }
 
 // Activation is bf16.
 func (d *Device) Activation() kernel.DType { return kernel.BF16 }
+
+// Describe names the GPU.
+func (d *Device) Describe() string {
+	p := d.gpu.Properties()
+	return fmt.Sprintf("GPU %d (%s)", p.Ordinal, p.Name)
+}
 
 // Missing lists the operations without a kernel. Only DeepSeek-V4 asks for them.
 func (d *Device) Missing() []string { return Missing() }
@@ -110,14 +129,43 @@ func (d *Device) Hardware() kernel.Hardware {
 // MemoryFree is the device memory that can still be allocated, and all of it.
 func (d *Device) MemoryFree() (free, total int64, err error) { return d.gpu.MemoryFree() }
 
+// MemoryUse is what weights and operations hold.
+func (d *Device) MemoryUse() kernel.MemoryUse {
+	var u kernel.MemoryUse
+	for _, b := range d.weights {
+		u.Weights += b.Len()
+	}
+	u.Scratch, _ = d.scratch.Held()
+	return u
+}
+
+// Rehearse is a device of the same properties without memory.
+func (d *Device) Rehearse() (kernel.Device, error) {
+	p := d.gpu.Properties()
+	free, _, err := d.gpu.MemoryFree()
+	if err != nil {
+		return nil, err
+	}
+	p.MemoryBytes = free
+	out, err := On(cuda.OpenDetached(p))
+	if err != nil {
+		return nil, err
+	}
+	out.tried = true
+	return out, nil
+}
+
 // Close waits for what was enqueued and gives everything back.
 func (d *Device) Close() error {
-	var errs []error
+	errs := []error{d.EndLoad(), d.Trace(false)}
 	if d.stream != nil {
 		errs = append(errs, d.stream.Sync(), d.stream.Close())
 	}
 	if d.scratch != nil {
 		errs = append(errs, d.scratch.Close())
+	}
+	for _, f := range d.fetches {
+		errs = append(errs, f.close())
 	}
 	errs = append(errs, d.faults.Free(), d.count.Free(), d.marks.memory.Free())
 	for _, b := range d.weights {

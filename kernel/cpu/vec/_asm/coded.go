@@ -77,7 +77,7 @@ func (m affine) data(e *emitter, name string) {
 	for i := range data {
 		data[i] = byte(m.rows[7-i%8])
 	}
-	table(e, name, data)
+	e.table(name, data)
 }
 
 func (m affine) apply(e *emitter, matrix, src, dst int) {
@@ -85,36 +85,36 @@ func (m affine) apply(e *emitter, matrix, src, dst int) {
 }
 
 // ordinaryData writes the constants for decoding ordinary codes.
-func ordinaryData(e *emitter) {
+func (e *emitter) ordinaryData() {
 	highMap.data(e, "highMap")
 	lowMap.data(e, "lowMap")
 	markMap.data(e, "markMap")
-	words(e, "extremeMarks", markLeast*0x01010101)
+	e.words("extremeMarks", markLeast*0x01010101)
 }
 
-func codedData(e *emitter) {
-	ordinaryData(e)
-	words(e, "scaleBias", 127)
-	words(e, "scaleLeast", (127-100)<<23)
-	words(e, "scaleMost", (127+100)<<23)
+func (e *emitter) codedData() {
+	e.ordinaryData()
+	e.words("scaleBias", 127)
+	e.words("scaleLeast", (127-100)<<23)
+	e.words("scaleMost", (127+100)<<23)
 	lower := make([]byte, 64)
 	for i := range lower {
 		lower[i] = byte(i%16/4*4 + i%2)
 	}
-	table(e, "twice", lower)
+	e.table("twice", lower)
 	for i := range 2 {
 		rows, pairs := make([]byte, 64), make([]byte, 64)
 		for j := range 16 {
 			rows[4*j] = byte(8*i + j/2)
 			pairs[4*j] = byte(j/8*8 + 4*i + j%8/2)
 		}
-		table(e, fmt.Sprintf("rowsTwice%d", i), rows)
-		table(e, fmt.Sprintf("pairsTwice%d", i), pairs)
+		e.table(fmt.Sprintf("rowsTwice%d", i), rows)
+		e.table(fmt.Sprintf("pairsTwice%d", i), pairs)
 	}
 }
 
 // ordinaryMaps loads the registers that decoding keeps.
-func ordinaryMaps(e *emitter) {
+func (e *emitter) ordinaryMaps() {
 	e.op("VMOVDQU64 highMap<>(SB), Z%d", zHighMap)
 	e.op("VMOVDQU64 lowMap<>(SB), Z%d", zLowMap)
 	e.op("VMOVDQU64 markMap<>(SB), Z%d", zMarkMap)
@@ -122,7 +122,7 @@ func ordinaryMaps(e *emitter) {
 }
 
 // unpackOrdinary turns 64 ordinary codes in register c into bfloat16 in register to and the next. It uses t.
-func unpackOrdinary(e *emitter, c, t, to int) {
+func (e *emitter) unpackOrdinary(c, t, to int) {
 	lowMap.apply(e, zLowMap, c, t)
 	highMap.apply(e, zHighMap, c, c)
 	e.op("VPUNPCKLBW Z%d, Z%d, Z%d", c, t, to)
@@ -135,22 +135,24 @@ func unpackOrdinary(e *emitter, c, t, to int) {
 //	R12, R11 exponents of rows, of pairs   R8 places   BX rows left   R13 a row
 //	Z20 bits that are no exponent   Z21 least, Z22 largest scale
 func (c *coded) exponents(e *emitter, refused string) {
-	e.op("MOVQ attendScoreArgs_exponents(AX), R12")
-	e.op("MOVQ CX, BX")
-	e.op("SHLQ $6, BX")
-	e.op("VPXORD Z20, Z20, Z20")
-	e.op("VPTERNLOGD $0xFF, Z21, Z21, Z21")
-	e.op("VPXORD Z22, Z22, Z22")
-	e.op("VMOVDQU64 notExponent<>(SB), Z23")
-	e.op("VMOVDQU64 scaleBias<>(SB), Z24")
-	e.op("VMOVDQU64 twice<>(SB), Z25")
+	e.op(`
+		MOVQ attendScoreArgs_exponents(AX), R12
+		MOVQ CX, BX
+		SHLQ $6, BX
+		VPXORD Z20, Z20, Z20
+		VPTERNLOGD $0xFF, Z21, Z21, Z21
+		VPXORD Z22, Z22, Z22
+		VMOVDQU64 notExponent<>(SB), Z23
+		VMOVDQU64 scaleBias<>(SB), Z24
+		VMOVDQU64 twice<>(SB), Z25`)
 	for i := range 2 {
 		e.op("VMOVDQU64 rowsTwice%d<>(SB), Z%d", i, 16+i)
 		e.op("VMOVDQU64 pairsTwice%d<>(SB), Z%d", i, 18+i)
 	}
-	e.op("MOVQ attendScoreArgs_pairExponents(AX), R11")
-	e.op("MOVL $0xAAAAAAAA, R13")
-	e.op("KMOVD R13, K1")
+	e.op(`
+		MOVQ attendScoreArgs_pairExponents(AX), R11
+		MOVL $0xAAAAAAAA, R13
+		KMOVD R13, K1`)
 	loop := e.label("scales")
 	e.at(loop)
 	for lane := range 4 {
@@ -161,30 +163,33 @@ func (c *coded) exponents(e *emitter, refused string) {
 		}
 		e.op("VINSERTI32X4 $%d, %d(SI)(R13*1), Z0, Z0", lane, scalesAt)
 	}
-	e.op("VPTERNLOGD $0xF8, Z23, Z0, Z20")
-	e.op("VPMINUD Z0, Z21, Z21")
-	e.op("VPMAXUD Z0, Z22, Z22")
-	e.op("VPSRLD $23, Z0, Z0")
-	e.op("VPSUBD Z24, Z0, Z0")
-	e.op("VPSLLD $7, Z0, Z0")
-	e.op("VPSHUFB Z25, Z0, Z0")
+	e.op(`
+		VPTERNLOGD $0xF8, Z23, Z0, Z20
+		VPMINUD Z0, Z21, Z21
+		VPMAXUD Z0, Z22, Z22
+		VPSRLD $23, Z0, Z0
+		VPSUBD Z24, Z0, Z0
+		VPSLLD $7, Z0, Z0
+		VPSHUFB Z25, Z0, Z0`)
 	for i := range 4 {
 		e.op("VPERMD Z0, Z%d, Z%d", 16+i, 1+i)
 	}
 	e.op("VMOVDQU16 Z4, K1, Z3") // words of the second row of each pair
-	e.op("VMOVDQU64 Z1, (R12)")
-	e.op("VMOVDQU64 Z2, 64(R12)")
-	e.op("VMOVDQU64 Z3, (R11)")
+	e.op(`
+		VMOVDQU64 Z1, (R12)
+		VMOVDQU64 Z2, 64(R12)
+		VMOVDQU64 Z3, (R11)`)
 	e.op("ADDQ $%d, R12", 4*exponentRow)
 	e.op("ADDQ $%d, R11", 2*exponentRow)
 	e.op("ADDQ $32, R8")
 	e.op("SUBQ $4, BX")
 	e.op("JNZ %s", loop)
-	e.op("VPTESTMD Z20, Z20, K1")
-	e.op("VPCMPUD $1, scaleLeast<>(SB), Z21, K2")
-	e.op("VPCMPUD $6, scaleMost<>(SB), Z22, K3")
-	e.op("KORW K1, K2, K1")
-	e.op("KORTESTW K1, K3")
+	e.op(`
+		VPTESTMD Z20, Z20, K1
+		VPCMPUD $1, scaleLeast<>(SB), Z21, K2
+		VPCMPUD $6, scaleMost<>(SB), Z22, K3
+		KORW K1, K2, K1
+		KORTESTW K1, K3`)
 	e.op("JNZ %s", refused)
 	e.op("MOVQ attendScoreArgs_exponents(AX), R12")
 	e.op("MOVQ attendScoreArgs_at(AX), R8")
@@ -211,7 +216,7 @@ func (c *coded) rows(e *emitter, first, rows int, last bool) {
 			markMap.apply(e, zMarkMap, z+2, z+3)
 			e.op("VPMAXUB Z%d, Z%d, Z%d", z+3, zMark, zMark)
 		}
-		unpackOrdinary(e, z+2, z+3, z)
+		e.unpackOrdinary(z+2, z+3, z)
 		if c.scaled {
 			e.op("VPBROADCASTD %s, Z%d", at16("R12", exponentRow*row), z+2)
 			e.op("VPADDW Z%d, Z%d, Z%d", z+2, z, z)
@@ -294,10 +299,11 @@ func (c *coded) emitDecoders(e *emitter) {
 	e.raw("TEXT decode%s<>(SB), NOSPLIT, $0-0", c.name)
 	c.decoder(e, exponentRow, 64, func(row, z int) {
 		if c.scaled {
-			e.op("VPANDD codeBits<>(SB), Z6, Z7")
-			e.op("VPCMPEQB codeBits<>(SB), Z7, K1")
-			e.op("KMOVQ K1, R14")
-			e.op("ORQ R14, attendScoreArgs_nan(AX)")
+			e.op(`
+				VPANDD codeBits<>(SB), Z6, Z7
+				VPCMPEQB codeBits<>(SB), Z7, K1
+				KMOVQ K1, R14
+				ORQ R14, attendScoreArgs_nan(AX)`)
 			c.addExponents(e, at16("R12", exponentRow*row), z, z+1)
 		}
 		c.lay(e, z, row)
@@ -352,12 +358,13 @@ func (c *coded) decoder(e *emitter, exponents, lines int, then func(row, z int))
 	for row := range markRows {
 		z := 2 * (row % 2)
 		e.op("MOVQ %s, R14", at16("R8", 8*row))
-		e.op("VMOVDQU64 (SI)(R14*1), Z6")
-		e.op("VMOVDQA64 Z6, Z7")
-		e.op("VPERMI2B Z11, Z10, Z7")
-		e.op("VMOVDQA64 Z6, Z8")
-		e.op("VPERMI2B Z13, Z12, Z8")
-		e.op("VPTERNLOGD $0xF8, Z14, Z6, Z7")
+		e.op(`
+			VMOVDQU64 (SI)(R14*1), Z6
+			VMOVDQA64 Z6, Z7
+			VPERMI2B Z11, Z10, Z7
+			VMOVDQA64 Z6, Z8
+			VPERMI2B Z13, Z12, Z8
+			VPTERNLOGD $0xF8, Z14, Z6, Z7`)
 		e.op("VPUNPCKLBW Z7, Z8, Z%d", z)
 		e.op("VPUNPCKHBW Z7, Z8, Z%d", z+1)
 		then(row, z)

@@ -11,12 +11,12 @@ func (c *coded) emitScores(e *emitter) {
 	refused := e.label("refused")
 	e.function("attendScores"+c.name+"amx", "attendScoreArgs",
 		"products of 64 x groups "+c.doc+", at any places, and 16 heads.")
-	scoresOpen(e)
+	e.scoresOpen()
 	e.op("MOVQ %sat(AX), R8", a)
 	if c.scaled {
 		c.exponents(e, refused)
 	}
-	ordinaryMaps(e)
+	e.ordinaryMaps()
 	e.op("MOVQ %smarks(AX), R15", a)
 	e.op("MOVQ %stiles(AX), R11", a)
 	e.op("LEAQ %d(R11), R9", codedSlot)
@@ -51,12 +51,12 @@ func (c *coded) emitScores(e *emitter) {
 	}
 	e.op("JMP %s", round)
 	e.at(end)
-	scoresStore(e)
+	e.scoresStore()
 	e.op("DECQ CX")
 	e.op("JMP %s", group)
 	e.at(last)
 	c.round(e, func(int, int) {})
-	scoresStore(e)
+	e.scoresStore()
 	e.op("MOVQ R14, %sfetch(AX)", a)
 	e.emit(tilerelease())
 	e.ret()
@@ -82,11 +82,11 @@ func (c *coded) next(e *emitter) {
 func (c *coded) round(e *emitter, decode func(first, rows int)) {
 	const eighth = codedRounds / 8
 	for step := range 2 {
-		scoreStep(e, step, func(i int) memory {
+		e.scoreStep(step, func(i int) memory {
 			return memory{base: "R9", index: "R10", disp: step*codedSlot/2 + i*tileBytes}
 		}, func(i int) {
 			if i%2 == 0 {
-				fetchRow(e, "R14", "attendScoreArgs_memory", c.lines)
+				e.fetchRow("R14", "attendScoreArgs_memory", c.lines)
 			}
 			decode((4*step+i)*eighth, eighth)
 		})
@@ -111,7 +111,7 @@ func (c *coded) emitValues(e *emitter) {
 	e.op("MOVQ %stiles(AX), R11", a)
 	e.op("LEAQ %d(R11), R9", 4*tileBytes)
 	e.op("MOVQ $64, R10")
-	ordinaryMaps(e)
+	e.ordinaryMaps()
 	first := func() {
 		e.op("MOVQ %sat(AX), R8", a)
 		e.op("MOVQ %smarks(AX), R15", a)
@@ -125,7 +125,7 @@ func (c *coded) emitValues(e *emitter) {
 	}
 	columns, groups, wrapped, same := e.label("columns"), e.label("groups"), e.label("wrapped"), e.label("same")
 	e.at(columns)
-	valuesBegin(e)
+	e.valuesBegin()
 	e.at(groups)
 	e.note("The group to be decoded: the next one, or the first of the next columns.")
 	e.op("XCHGQ R9, R11")
@@ -146,14 +146,14 @@ func (c *coded) emitValues(e *emitter) {
 	e.at(wrapped)
 	first()
 	e.at(same)
-	valuesStep(e, "R9", func(quarter int) {
+	e.valuesStep("R9", func(quarter int) {
 		if quarter%2 == 0 {
-			fetchRow(e, "BX", a+"memory", c.lines)
+			e.fetchRow("BX", a+"memory", c.lines)
 		}
 		for row := 8 * quarter; row < 8*quarter+8; row += markRows {
 			c.pairs(e, row)
 		}
 	})
 	e.op("JNZ %s", groups)
-	valuesEnd(e, columns)
+	e.valuesEnd(columns)
 }

@@ -4,37 +4,37 @@ package main
 // tile accumulates the products of 128 elements in four steps: rows of A are
 // heads, B holds keys as pairs of elements, so that lanes run along the keys
 // and the sum over heads needs no folding.
-func emitIndex(e *emitter) {
-	codeTablesData(e)
-	inOrderData(e)
-	ordinaryData(e)
-	emitIndexQuery(e)
-	emitAnyKeys(e)
-	emitIndexKeys(e)
-	emitIndexScores(e)
-	emitIndexOnce(e)
+func (e *emitter) emitIndex() {
+	e.codeTablesData()
+	e.inOrderData()
+	e.ordinaryData()
+	e.emitIndexQuery()
+	e.emitAnyKeys()
+	e.emitIndexKeys()
+	e.emitIndexScores()
+	e.emitIndexOnce()
 }
 
 // emitIndexQuery writes the kernel that widens codes to bfloat16 in order.
 //
 //	AX arguments   SI codes   DI bfloat16   CX registers of 64 codes left
-func emitIndexQuery(e *emitter) {
+func (e *emitter) emitIndexQuery() {
 	e.function("indexQueryamx", "indexPackArgs", "widens steps x 64 codes at src to bfloat16 at dst.")
-	e.op("MOVQ indexPackArgs_src(AX), SI")
-	e.op("MOVQ indexPackArgs_dst(AX), DI")
-	e.op("MOVQ indexPackArgs_steps(AX), CX")
-	codeTables(e)
+	e.op(`
+		MOVQ indexPackArgs_src(AX), SI
+		MOVQ indexPackArgs_dst(AX), DI
+		MOVQ indexPackArgs_steps(AX), CX`)
+	e.codeTables()
 	e.op("VMOVDQU64 %s<>(SB), Z26", inOrder)
-	loop := e.label("loop")
-	e.at(loop)
-	e.op("VPERMQ (SI), Z26, Z0")
-	decodeCodes(e, 0, 1, 2)
-	e.op("VMOVDQU64 Z0, (DI)")
-	e.op("VMOVDQU64 Z1, 64(DI)")
-	e.op("ADDQ $64, SI")
-	e.op("ADDQ $128, DI")
-	e.op("DECQ CX")
-	e.op("JNZ %s", loop)
+	e.loop("loop", "CX", func() {
+		e.op("VPERMQ (SI), Z26, Z0")
+		e.decodeCodes(0, 1, 2)
+		e.op(`
+			VMOVDQU64 Z0, (DI)
+			VMOVDQU64 Z1, 64(DI)
+			ADDQ $64, SI
+			ADDQ $128, DI`)
+	})
 	e.ret()
 }
 
@@ -58,7 +58,7 @@ const (
 	headBytes = 256 // bfloat16 of one head
 )
 
-func emitIndexScores(e *emitter) {
+func (e *emitter) emitIndexScores() {
 	var k indexScores
 	e.function("indexScoresamx", "indexScoreArgs", "scores pairs x 32 keys for one query.")
 	e.op("MOVQ indexScoreArgs_shapes(AX), R9")
@@ -77,10 +77,11 @@ func emitIndexScores(e *emitter) {
 	e.op("JZ %s", last)
 	e.at(steady)
 	k.passes(e, true, true)
-	e.op("VMOVUPS Z0, (DI)")
-	e.op("VMOVUPS Z1, 64(DI)")
-	e.op("ADDQ $128, BX")
-	e.op("ADDQ $128, DI")
+	e.op(`
+		VMOVUPS Z0, (DI)
+		VMOVUPS Z1, 64(DI)
+		ADDQ $128, BX
+		ADDQ $128, DI`)
 	e.op("ADDQ $%d, SI", 8*tileBytes)
 	e.op("DECQ CX")
 	e.op("JNZ %s", steady)
@@ -97,31 +98,30 @@ func emitIndexScores(e *emitter) {
 // passes processes all heads once: it multiplies one pair of keys, sums up the
 // products of the pair before it, or both. Scores are left in Z0 and Z1.
 func (k indexScores) passes(e *emitter, multiply, sum bool) {
-	e.op("MOVQ indexScoreArgs_query(AX), R11")
-	e.op("MOVQ indexScoreArgs_weights(AX), R12")
-	e.op("MOVQ indexScoreArgs_heads(AX), R13")
-	e.op("MOVQ indexScoreArgs_products(AX), R8")
+	e.op(`
+		MOVQ indexScoreArgs_query(AX), R11
+		MOVQ indexScoreArgs_weights(AX), R12
+		MOVQ indexScoreArgs_heads(AX), R13
+		MOVQ indexScoreArgs_products(AX), R8`)
 	if sum {
 		k.clear(e)
 	}
-	heads := e.label("heads")
-	e.at(heads)
-	for step := range 16 {
-		if multiply {
-			k.multiply(e, step, 0, func(t int) { k.storeTile(e, "R14", t) })
-		}
-		for row := range k.rowsAt(step, multiply) {
-			if sum {
-				k.addRow(e, "R8", 0, 0, row)
+	e.loop("heads", "R13", func() {
+		for step := range 16 {
+			if multiply {
+				k.multiply(e, step, 0, func(t int) { k.storeTile(e, "R14", t) })
+			}
+			for row := range k.rowsAt(step, multiply) {
+				if sum {
+					k.addRow(e, "R8", 0, 0, row)
+				}
 			}
 		}
-	}
-	e.op("MOVQ R8, R14")
-	e.op("ADDQ $%d, R8", 4*tileBytes)
-	e.op("ADDQ $%d, R11", 32*headBytes)
-	e.op("ADDQ $128, R12")
-	e.op("DECQ R13")
-	e.op("JNZ %s", heads)
+		e.op("MOVQ R8, R14")
+		e.op("ADDQ $%d, R8", 4*tileBytes)
+		e.op("ADDQ $%d, R11", 32*headBytes)
+		e.op("ADDQ $128, R12")
+	})
 	if sum {
 		k.finish(e)
 	}
@@ -193,10 +193,11 @@ func (indexScores) finish(e *emitter) {
 
 // storeLast writes those of the last pair that exist.
 func (indexScores) storeLast(e *emitter) {
-	e.op("MOVQ indexScoreArgs_mask(AX), R8")
-	e.op("KMOVW R8, K1")
-	e.op("SHRQ $16, R8")
-	e.op("KMOVW R8, K2")
-	e.op("VMOVUPS Z0, K1, (DI)")
-	e.op("VMOVUPS Z1, K2, 64(DI)")
+	e.op(`
+		MOVQ indexScoreArgs_mask(AX), R8
+		KMOVW R8, K1
+		SHRQ $16, R8
+		KMOVW R8, K2
+		VMOVUPS Z0, K1, (DI)
+		VMOVUPS Z1, K2, 64(DI)`)
 }

@@ -11,7 +11,7 @@ package main
 //	Z0 to Z3 sums   Z4 to Z9 products and weights   Z31 zero   others as for keys
 type indexOnce struct{ indexScores }
 
-func emitIndexOnce(e *emitter) {
+func (e *emitter) emitIndexOnce() {
 	var k indexOnce
 	e.function("indexOnceamx", "indexScoreArgs",
 		"scores pairs x 32 keys, whose groups are at the places, for one query of 64 heads.")
@@ -24,12 +24,12 @@ func emitIndexOnce(e *emitter) {
 	e.op("MOVQ $64, R9")
 	e.op("MOVQ $%d, R10", headBytes)
 	e.op("VPXORD Z31, Z31, Z31")
-	ordinaryMaps(e)
+	e.ordinaryMaps()
 	e.op("LEAQ %d(R8), SI", 2*groupBytes)
 	for range 2 {
 		k.group(e)
 		for chunk := range keyChunks {
-			widenChunk(e, chunk)
+			e.widenChunk(chunk)
 		}
 		e.op("ADDQ $%d, R8", groupBytes)
 	}
@@ -47,10 +47,11 @@ func emitIndexOnce(e *emitter) {
 		k.pass(e, p, true)
 	}
 	k.finish(e)
-	e.op("VMOVUPS Z0, (DI)")
-	e.op("VMOVUPS Z1, 64(DI)")
-	e.op("ADDQ $128, BX")
-	e.op("ADDQ $128, DI")
+	e.op(`
+		VMOVUPS Z0, (DI)
+		VMOVUPS Z1, 64(DI)
+		ADDQ $128, BX
+		ADDQ $128, DI`)
 	k.turn(e)
 	e.op("DECQ CX")
 	e.op("JNZ %s", steady)
@@ -107,7 +108,7 @@ func (k indexOnce) pass(e *emitter, pass int, sum bool) {
 			for line := range 4 {
 				e.op("PREFETCHT1 %s", at16("DX", 64*(2*step+line)))
 			}
-			widenChunk(e, step/2)
+			e.widenChunk(step / 2)
 		}
 		for row := range k.rowsAt(step, true) {
 			if sum {
