@@ -67,6 +67,9 @@ func (s *Stream) Idle() (bool, error) {
 // WriteWord enqueues writing a word of page-locked host memory, at a multiple of four bytes, once everything before it
 // has run.
 func (s *Stream) WriteWord(to *HostBuffer, at int, value uint32) error {
+	if s.dry {
+		return nil
+	}
 	return s.device.plain(cuStreamWriteValue32, s.handle, to.address+uintptr(at), uintptr(value), 0)
 }
 
