@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 
 	"sparrow/builtin"
 	"sparrow/engine"
+	"sparrow/internal/textfile"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
 	"sparrow/kernel/cuda/op"
@@ -196,7 +196,8 @@ func (c Config) engine(p *parts) engine.Config {
 	return engine.Config{Policy: c.Policy, Draft: c.Draft, CacheTokens: c.CacheTokens,
 		ContextTokens: c.ContextTokens, StepTokens: c.StepTokens, MaxRunning: c.MaxRunning, MaxQueue: c.MaxQueue,
 		PlanHistory: c.PlanHistory, NoReuse: c.NoReuse, EOS: endTokens(p.source.Config, p.generation, p.tokenizer),
-		WeightBytes: p.source.Weights.Bytes(), ReservedBytes: c.reserved, Packed: c.Pack, Log: c.Log}
+		WeightBytes: p.source.Weights.Bytes(), ReservedBytes: c.reserved, Packed: c.Pack, Log: c.Log,
+		Diagnose: damage(p.source.Weights, c.Log)}
 }
 
 // readParts opens the checkpoint in dir, or the one inside the binary.
@@ -218,7 +219,7 @@ func readParts(dir string) (*parts, error) {
 		name string
 		to   *[]byte
 	}{{"tokenizer_config.json", &p.tokenizerConfig}, {"generation_config.json", &p.generation}} {
-		if *f.to, err = os.ReadFile(filepath.Join(dir, f.name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if *f.to, err = textfile.Optional(filepath.Join(dir, f.name), textfile.Config); err != nil {
 			return nil, fmt.Errorf("sparrow: %w", err)
 		}
 	}

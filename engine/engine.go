@@ -30,6 +30,8 @@ type Config struct {
 	ReservedBytes int64   // memory of a device that its operations take beside weights, cache and passes
 	Packed        bool    // the weights are a copy in memory of their own
 	Log           *slog.Logger
+	// Diagnose may add to the error of a pass or of sampling what is known of its cause; nil adds nothing.
+	Diagnose func(error) error
 }
 
 // Engine serves one model. Its exported methods may be called from any goroutine; the loop owns everything below the

@@ -6,8 +6,10 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -73,6 +75,8 @@ Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace
 }
 
 func (f *serveFlags) serve(cmd *cobra.Command) error {
+	// A log collector that ends takes the pipe behind standard error with it. Lines are lost then, requests are not.
+	signal.Ignore(syscall.SIGPIPE)
 	log, level, err := newLog(cmd.ErrOrStderr(), f.logLevel, f.logJSON)
 	if err != nil {
 		return err

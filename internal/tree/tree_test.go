@@ -60,13 +60,14 @@ var order = []string{
 	"weight/gguf",
 	"layout",
 	"internal/block",
+	"internal/textfile",
 	"internal/jsonscan internal/mark internal/num internal/mmap internal/sysmem internal/unit",
 }
 
 // testOnly lists packages that only tests may import.
 var testOnly = []string{
 	"internal/testkit", "internal/testkit/memnet", "internal/testkit/record", "internal/testkit/strict",
-	"internal/testmodel", "internal/tree", "server/clienttest",
+	"internal/testkit/turns", "internal/testmodel", "internal/tree", "server/clienttest",
 }
 
 func TestImportsPointDown(t *testing.T) {

@@ -90,7 +90,8 @@ func (e *emitter) raw(format string, args ...any) {
 
 var numbered = regexp.MustCompile(`\b[VH][0-9]+\b`)
 
-// op writes instructions, one in a line. V3 is register 3 of the instruction set in its full width, H3 its lower half.
+// op writes instructions, one in a line. V3 is register 3 of the instruction set in its full width, H3 its lower half;
+// a displacement of zero is not written.
 func (e *emitter) op(format string, args ...any) {
 	text := numbered.ReplaceAllStringFunc(fmt.Sprintf(format, args...), func(r string) string {
 		if n, _ := strconv.Atoi(r[1:]); n >= e.regs {
@@ -102,7 +103,7 @@ func (e *emitter) op(format string, args ...any) {
 		return e.reg + r[1:]
 	})
 	for line := range strings.Lines(strings.TrimSpace(text)) {
-		e.raw("\t%s", strings.TrimSpace(line))
+		e.raw("\t%s", strings.ReplaceAll(strings.TrimSpace(line), " 0(", " ("))
 	}
 }
 
