@@ -43,13 +43,37 @@ func kindOf(r rune) byte {
 
 // kindRanges are, for each kind from kindLower on, its characters in order, without surrogates.
 var kindRanges = sync.OnceValue(func() (list [kindsEnd - kindLower][]runeEdge) {
-	for r := rune(0); r <= unicode.MaxRune; r++ {
-		if k := kindOf(r); k >= kindLower {
-			list[k-kindLower] = appendValid(list[k-kindLower], r, r, 0)
+	borders := []rune{0x2028, 0x202a, 0xfeff, 0xff00, unicode.MaxRune + 1} // where the kind may change
+	for r := range rune(utf8.RuneSelf + 1) {
+		borders = append(borders, r)
+	}
+	for _, table := range []*unicode.RangeTable{unicode.L, unicode.White_Space} {
+		for _, r := range table.R16 {
+			borders = appendBorders(borders, rune(r.Lo), rune(r.Hi), rune(r.Stride))
+		}
+		for _, r := range table.R32 {
+			borders = appendBorders(borders, rune(r.Lo), rune(r.Hi), rune(r.Stride))
+		}
+	}
+	slices.Sort(borders)
+	for i, lo := range borders[:len(borders)-1] {
+		if k := kindOf(lo); k >= kindLower && lo < borders[i+1] {
+			list[k-kindLower] = appendValid(list[k-kindLower], lo, borders[i+1]-1, 0)
 		}
 	}
 	return list
 })
+
+// appendBorders adds where a range of a table, of every stride-th character, begins and ends.
+func appendBorders(borders []rune, lo, hi, stride rune) []rune {
+	if stride == 1 {
+		return append(borders, lo, hi+1)
+	}
+	for ; lo <= hi; lo += stride {
+		borders = append(borders, lo, lo+1)
+	}
+	return borders
+}
 
 // shapes is the trie of the shapes of tokens: their texts with each character replaced by its kind. All words of seven
 // letters are one node of it. Where a leaf treats the characters of a kind alike, as most patterns and all bounded

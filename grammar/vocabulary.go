@@ -87,7 +87,6 @@ func NewTokens(v Vocabulary) (*Tokens, error) {
 	t.broken = newTrie(slices.DeleteFunc(slices.Clone(ids), func(id int32) bool { return utf8.Valid(t.bytes(id)) }),
 		t.bytes)
 	t.shapes = newShapes(&t.trie, t.MaskWords())
-	kindRanges() // takes some milliseconds, which no mask should
 	t.warm(&stringLeaf{0, noLimit}, &freeKey{})
 	return t, nil
 }
