@@ -1,7 +1,8 @@
 # Targets a developer needs. `make test` is what CI runs; it sets nothing up beyond what `go` fetches by itself.
 GO ?= go
 # Packages whose tests are cheap enough to repeat under the race detector on two cores.
-RACE = . ./attn/... ./engine ./model ./sched ./kv/... ./plan ./server ./hub ./weight ./kernel/cpu/pool ./kernel/cuda
+RACE = . ./attn/... ./engine ./model ./sched ./kv/... ./plan ./server ./hub ./weight ./kernel/cpu/pool \
+	./kernel/cuda
 # Platforms that tests do not run on; they are compiled.
 PLATFORMS = linux/arm64 darwin/arm64 windows/amd64
 

@@ -187,11 +187,7 @@ func describe(w io.Writer, i sparrow.Info) {
 	fmt.Fprintf(w, "plan     %v cache (%v rows, pages of %d tokens), prefill %v, decode %v, %s; top %d keys of "+
 		"each query; kernels %s\n",
 		c.KV, c.Layout, c.Page, c.Prefill, c.Decode, denseText(i), c.Model.K, i.Kernels)
-	if len(i.Defaults) > 0 {
-		fmt.Fprintf(w, "device   %s; its defaults: %s\n", i.Device, strings.Join(i.Defaults, ", "))
-	} else {
-		fmt.Fprintf(w, "device   %s\n", i.Device)
-	}
+	fmt.Fprintf(w, "device   %s\n", deviceText(i))
 	fmt.Fprintf(w, "drafts   %s\n", draftText(i))
 	for _, n := range i.Notices {
 		if n.Level != plan.NoticeInfo { // those say what the line above says
@@ -203,10 +199,29 @@ func describe(w io.Writer, i sparrow.Info) {
 	if m.Packed {
 		packed = ", packed"
 	}
-	fmt.Fprintf(w, "memory   weights %s%s; cache %s: %d pages, %d tokens; %s for the largest step\n",
+	fmt.Fprintf(w, "memory   weights %s%s; cache %s: %d pages, %d tokens; %s for the largest step",
 		unit.Bytes(m.Weights), packed, unit.Bytes(m.Cache), i.Pages, i.CacheTokens, unit.Bytes(m.Arena))
+	if m.Device > 0 {
+		fmt.Fprintf(w, ", %s for operations, of %s", unit.Bytes(m.Scratch), unit.Bytes(m.Device))
+	}
+	fmt.Fprintln(w)
 	fmt.Fprintf(w, "limits   largest step x context: %d x %d tokens; %d sequences run, %d may wait\n", i.StepTokens,
 		i.ContextTokens, i.MaxRunning, i.MaxQueue)
+}
+
+// deviceText names the device and the values that were chosen for it.
+func deviceText(i sparrow.Info) string {
+	if len(i.Defaults) == 0 {
+		return i.Device
+	}
+	return i.Device + "; its defaults: " + strings.Join(i.Defaults, ", ")
+}
+
+// noteDevice says in one line that a GPU runs the model, and with which defaults.
+func noteDevice(w io.Writer, i sparrow.Info) {
+	if i.Memory.Device > 0 {
+		fmt.Fprintf(w, "device: %s\n", deviceText(i))
+	}
 }
 
 func draftText(i sparrow.Info) string {

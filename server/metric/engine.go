@@ -98,7 +98,21 @@ func (s *snapshot) engine() {
 	s.counter("graphs_replayed_total", "Passes that ran from a captured graph.", stats.Graphs.Replayed)
 	s.counter("graphs_failed_total", "Captures that failed; passes of these shapes run with plain launches.",
 		stats.Graphs.Failed)
-	s.add(prometheus.GaugeValue, "graphs_bytes", "Device memory of captured graphs.", float64(stats.Graphs.Bytes))
+	m := &info.Memory
+	s.add(prometheus.GaugeValue, "device_memory_total_bytes", "All memory of a GPU; 0 on a CPU.", float64(m.Device))
+	s.add(prometheus.CounterValue, "device_busy_seconds_total",
+		"Time of passes, from their preparation until their results are there.", stats.Busy.Seconds())
+	s.counter("device_faults_total", "Passes that the device failed.", stats.Faults)
+	usable := 1
+	if stats.Device != "" {
+		usable = 0
+	}
+	s.gauge("device_usable", "1 while the device works, 0 after it failed or while a step on it does not end.", usable)
+	for owner, bytes := range map[string]int64{"weights": m.Weights, "cache": m.Cache, "states": m.States,
+		"arena": m.Arena, "scratch": m.Scratch, "graphs": stats.Graphs.Bytes} {
+		s.add(prometheus.GaugeValue, "device_memory_bytes", "Memory by owner: weights, cache, states of sequences, "+
+			"arena of passes, scratch of operations, graphs.", float64(bytes), "owner", owner)
+	}
 	for state, n := range map[string]int{"used": kv.Used, "cached": kv.Cached, "free": kv.Free} {
 		s.gauge("kv_pages", "Cache pages by state: used by sequences, cached for later prompts, or free.", n,
 			"state", state)
