@@ -27,8 +27,11 @@ type Config struct {
 	NoReuse       bool
 	EOS           []int32 // tokens that end a sequence
 	WeightBytes   int64   // memory that the weights take beside the cache
+	ReservedBytes int64   // memory of a device that its operations take beside weights, cache and passes
 	Packed        bool    // the weights are a copy in memory of their own
 	Log           *slog.Logger
+	// Diagnose may add to the error of a pass or of sampling what is known of its cause; nil adds nothing.
+	Diagnose func(error) error
 }
 
 // Engine serves one model. Its exported methods may be called from any goroutine; the loop owns everything below the

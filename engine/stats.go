@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"time"
 
 	"sparrow/kv"
@@ -36,6 +37,20 @@ type Stats struct {
 	Plans []PlanCount
 	// Conversions and Slices count segments whose rows were converted, and extra launches because a limit was met.
 	Conversions, Slices int64
+	// Busy is the time that passes took, from their preparation until their results were there. Faults counts passes
+	// that the device failed.
+	Busy   time.Duration
+	Faults int64
+	// Graphs counts captured graphs; all zero on devices without them.
+	Graphs GraphCount
+}
+
+// GraphCount is how many passes were captured, ran from a captured graph, could not be captured, and lost their graph
+// to another; how many graphs there are now, and the device memory that they take.
+type GraphCount struct {
+	Captured, Replayed, Failed, Evicted int64
+	Held                                int
+	Bytes                               int64
 }
 
 // DraftCount is how many drafts at one place of their chains were compared with the target's choice, and how many were
@@ -59,6 +74,16 @@ type PlanRecord struct {
 	Plan     *plan.Plan
 	Took     time.Duration // planning, model, sampling and drafting
 	Requests int
+}
+
+// notePass counts what a pass took and whether the device failed it.
+func (e *Engine) notePass(begun time.Time, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.stats.Busy += time.Since(begun)
+	if errors.Is(err, plan.E28) {
+		e.stats.Faults++
+	}
 }
 
 // publish refreshes what Stats shows of the scheduler and the cache. The caller holds mu.
@@ -149,6 +174,7 @@ func (e *Engine) record(p *plan.Plan, begun time.Time, requests int) {
 		e.planAt = (e.planAt + 1) % len(e.plans)
 	}
 	e.publish()
+	e.noteGraphs()
 	for i := range p.Segments {
 		seg := &p.Segments[i]
 		s.count(seg)

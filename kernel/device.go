@@ -53,6 +53,23 @@ func MemoryFree(d Device) (free, total int64, err error) {
 	return 0, 0, nil
 }
 
+// MemoryUse is what a device's own memory holds, in bytes, beside the buffers of its callers.
+type MemoryUse struct {
+	Weights int64 // as the device stores them
+	Scratch int64 // of operations
+}
+
+// MemoryOwner is a device that says what it holds.
+type MemoryOwner interface{ MemoryUse() MemoryUse }
+
+// Rehearser is a device on whose behalf loading and passes can be tried without memory.
+type Rehearser interface {
+	// Rehearse is a device like this one that computes nothing: its memory has addresses and no contents, prepared
+	// weights are never read, and allocations beyond the free memory succeed. What a model would take can be read from
+	// it, a [MemoryOwner], before anything is uploaded.
+	Rehearse() (Device, error)
+}
+
 // Partial is a device that has the operations of the DSA families and not all of DeepSeek-V4's.
 type Partial interface {
 	// Missing lists the operations that it does not have.
@@ -110,15 +127,6 @@ func FetchF32(m Memory, dst []float32, src Tensor) (Event, error) {
 	}
 	// A view of dst's own memory: 4 bytes for each of its elements.
 	return m.Fetch(unsafe.Slice((*byte)(unsafe.Pointer(&dst[0])), 4*len(dst)), src)
-}
-
-// ReadF32 copies a contiguous f32 tensor to dst.
-func ReadF32(m Memory, dst []float32, src Tensor) error {
-	if len(dst) == 0 {
-		return nil
-	}
-	// A view of dst's own memory: 4 bytes for each of its elements.
-	return m.Read(unsafe.Slice((*byte)(unsafe.Pointer(&dst[0])), 4*len(dst)), src)
 }
 
 // ReadI32 copies a contiguous i32 tensor to dst.

@@ -36,275 +36,127 @@ func (q *Queue) Done() error {
 	return err
 }
 
-// Embed enqueues [Embedder].
-func (q *Queue) Embed(a EmbedArgs) {
+// enqueue runs an operation unless an earlier one failed. It takes a method of the interface, not of the device, which
+// would be allocated.
+func enqueue[A any](q *Queue, do func(Device, A) error, a A) {
 	if q.err == nil {
-		q.Fail(q.dev.Embed(a))
+		q.Fail(do(q.dev, a))
 	}
 }
+
+// Embed enqueues [Embedder].
+func (q *Queue) Embed(a EmbedArgs) { enqueue(q, Device.Embed, a) }
 
 // Norm enqueues [Normalizer].
-func (q *Queue) Norm(a NormArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.Norm(a))
-	}
-}
+func (q *Queue) Norm(a NormArgs) { enqueue(q, Device.Norm, a) }
 
 // Multiply enqueues [Multiplier].
-func (q *Queue) Multiply(a MultiplyArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.Multiply(a))
-	}
-}
+func (q *Queue) Multiply(a MultiplyArgs) { enqueue(q, Device.Multiply, a) }
 
 // Project enqueues [Projector].
-func (q *Queue) Project(a ProjectArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.Project(a))
-	}
-}
+func (q *Queue) Project(a ProjectArgs) { enqueue(q, Device.Project, a) }
 
 // Take enqueues [RowTaker].
-func (q *Queue) Take(a TakeArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.Take(a))
-	}
-}
+func (q *Queue) Take(a TakeArgs) { enqueue(q, Device.Take, a) }
 
 // Angles enqueues [AngleTable].
-func (q *Queue) Angles(a AngleArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.Angles(a))
-	}
-}
+func (q *Queue) Angles(a AngleArgs) { enqueue(q, Device.Angles, a) }
 
 // Rotate enqueues [Rotator].
-func (q *Queue) Rotate(a RotateArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.Rotate(a))
-	}
-}
+func (q *Queue) Rotate(a RotateArgs) { enqueue(q, Device.Rotate, a) }
 
 // Absorb enqueues [Absorber].
-func (q *Queue) Absorb(a AbsorbArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.Absorb(a))
-	}
-}
+func (q *Queue) Absorb(a AbsorbArgs) { enqueue(q, Device.Absorb, a) }
 
 // Expand enqueues [Expander].
-func (q *Queue) Expand(a ExpandArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.Expand(a))
-	}
-}
+func (q *Queue) Expand(a ExpandArgs) { enqueue(q, Device.Expand, a) }
 
 // StoreRows enqueues [RowStore].
-func (q *Queue) StoreRows(a StoreArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.StoreRows(a))
-	}
-}
+func (q *Queue) StoreRows(a StoreArgs) { enqueue(q, Device.StoreRows, a) }
 
 // GatherRows enqueues [RowGather].
-func (q *Queue) GatherRows(a GatherArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.GatherRows(a))
-	}
-}
+func (q *Queue) GatherRows(a GatherArgs) { enqueue(q, Device.GatherRows, a) }
 
 // StoreIndex enqueues [IndexStore].
-func (q *Queue) StoreIndex(a IndexStoreArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.StoreIndex(a))
-	}
-}
+func (q *Queue) StoreIndex(a IndexStoreArgs) { enqueue(q, Device.StoreIndex, a) }
 
 // GatherIndex enqueues [IndexGather].
-func (q *Queue) GatherIndex(a IndexGatherArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.GatherIndex(a))
-	}
-}
+func (q *Queue) GatherIndex(a IndexGatherArgs) { enqueue(q, Device.GatherIndex, a) }
 
 // ConvertPages enqueues [PageConverter].
-func (q *Queue) ConvertPages(a ConvertArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.ConvertPages(a))
-	}
-}
+func (q *Queue) ConvertPages(a ConvertArgs) { enqueue(q, Device.ConvertPages, a) }
 
 // IndexQuery enqueues [IndexQuerier].
-func (q *Queue) IndexQuery(a IndexQueryArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.IndexQuery(a))
-	}
-}
+func (q *Queue) IndexQuery(a IndexQueryArgs) { enqueue(q, Device.IndexQuery, a) }
 
 // Scores enqueues [IndexScorer].
-func (q *Queue) Scores(a ScoreArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.Scores(a))
-	}
-}
+func (q *Queue) Scores(a ScoreArgs) { enqueue(q, Device.Scores, a) }
 
 // Select enqueues [Selector].
-func (q *Queue) Select(a SelectArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.Select(a))
-	}
-}
+func (q *Queue) Select(a SelectArgs) { enqueue(q, Device.Select, a) }
 
 // Locate enqueues [Locator].
-func (q *Queue) Locate(a LocateArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.Locate(a))
-	}
-}
+func (q *Queue) Locate(a LocateArgs) { enqueue(q, Device.Locate, a) }
 
 // SparseAttend enqueues [SparseAttender].
-func (q *Queue) SparseAttend(a SparseArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.SparseAttend(a))
-	}
-}
+func (q *Queue) SparseAttend(a SparseArgs) { enqueue(q, Device.SparseAttend, a) }
 
 // DenseAttend enqueues [DenseAttender].
-func (q *Queue) DenseAttend(a DenseArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.DenseAttend(a))
-	}
-}
+func (q *Queue) DenseAttend(a DenseArgs) { enqueue(q, Device.DenseAttend, a) }
 
 // Gate enqueues [Gater].
-func (q *Queue) Gate(a GateArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.Gate(a))
-	}
-}
+func (q *Queue) Gate(a GateArgs) { enqueue(q, Device.Gate, a) }
 
 // Route enqueues [Router].
-func (q *Queue) Route(a RouteArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.Route(a))
-	}
-}
+func (q *Queue) Route(a RouteArgs) { enqueue(q, Device.Route, a) }
 
 // Experts enqueues [ExpertRunner].
-func (q *Queue) Experts(a ExpertArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.Experts(a))
-	}
-}
+func (q *Queue) Experts(a ExpertArgs) { enqueue(q, Device.Experts, a) }
 
 // HyperPre enqueues [HyperPreparer].
-func (q *Queue) HyperPre(a HyperPreArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.HyperPre(a))
-	}
-}
+func (q *Queue) HyperPre(a HyperPreArgs) { enqueue(q, Device.HyperPre, a) }
 
 // HyperPost enqueues [HyperPoster].
-func (q *Queue) HyperPost(a HyperPostArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.HyperPost(a))
-	}
-}
+func (q *Queue) HyperPost(a HyperPostArgs) { enqueue(q, Device.HyperPost, a) }
 
 // HyperHead enqueues [HyperHeader].
-func (q *Queue) HyperHead(a HyperHeadArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.HyperHead(a))
-	}
-}
+func (q *Queue) HyperHead(a HyperHeadArgs) { enqueue(q, Device.HyperHead, a) }
 
 // HeadNorm enqueues [HeadNormalizer].
-func (q *Queue) HeadNorm(a HeadNormArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.HeadNorm(a))
-	}
-}
+func (q *Queue) HeadNorm(a HeadNormArgs) { enqueue(q, Device.HeadNorm, a) }
 
 // Compress enqueues [Compressor].
-func (q *Queue) Compress(a CompressArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.Compress(a))
-	}
-}
+func (q *Queue) Compress(a CompressArgs) { enqueue(q, Device.Compress, a) }
 
 // Put enqueues [RowPutter].
-func (q *Queue) Put(a PutArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.Put(a))
-	}
-}
+func (q *Queue) Put(a PutArgs) { enqueue(q, Device.Put, a) }
 
 // StoreEntries enqueues [EntryStore].
-func (q *Queue) StoreEntries(a EntryStoreArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.StoreEntries(a))
-	}
-}
+func (q *Queue) StoreEntries(a EntryStoreArgs) { enqueue(q, Device.StoreEntries, a) }
 
 // StoreKeys enqueues [KeyStore].
-func (q *Queue) StoreKeys(a KeyStoreArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.StoreKeys(a))
-	}
-}
+func (q *Queue) StoreKeys(a KeyStoreArgs) { enqueue(q, Device.StoreKeys, a) }
 
 // DualAttend enqueues [DualAttender].
-func (q *Queue) DualAttend(a DualArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.DualAttend(a))
-	}
-}
+func (q *Queue) DualAttend(a DualArgs) { enqueue(q, Device.DualAttend, a) }
 
 // FlatAttend enqueues [FlatAttender].
-func (q *Queue) FlatAttend(a FlatArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.FlatAttend(a))
-	}
-}
+func (q *Queue) FlatAttend(a FlatArgs) { enqueue(q, Device.FlatAttend, a) }
 
 // Unpack enqueues [Unpacker].
-func (q *Queue) Unpack(a UnpackArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.Unpack(a))
-	}
-}
+func (q *Queue) Unpack(a UnpackArgs) { enqueue(q, Device.Unpack, a) }
 
 // Combine enqueues [Combiner].
-func (q *Queue) Combine(a CombineArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.Combine(a))
-	}
-}
+func (q *Queue) Combine(a CombineArgs) { enqueue(q, Device.Combine, a) }
 
 // RouteRoot enqueues [RootRouter].
-func (q *Queue) RouteRoot(a RootRouteArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.RouteRoot(a))
-	}
-}
+func (q *Queue) RouteRoot(a RootRouteArgs) { enqueue(q, Device.RouteRoot, a) }
 
 // RouteHash enqueues [HashRouter].
-func (q *Queue) RouteHash(a HashRouteArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.RouteHash(a))
-	}
-}
+func (q *Queue) RouteHash(a HashRouteArgs) { enqueue(q, Device.RouteHash, a) }
 
 // Copy enqueues [Copier].
-func (q *Queue) Copy(a CopyArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.Copy(a))
-	}
-}
+func (q *Queue) Copy(a CopyArgs) { enqueue(q, Device.Copy, a) }
 
 // Candidates enqueues [CandidateFinder].
-func (q *Queue) Candidates(a CandidateArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.Candidates(a))
-	}
-}
+func (q *Queue) Candidates(a CandidateArgs) { enqueue(q, Device.Candidates, a) }

@@ -40,8 +40,12 @@ type Pass interface {
 	Outputs() *Outputs
 	// Prepare checks a batch and fills the input block in host memory. It touches no device.
 	Prepare(in *Input, block []int32) error
-	// Execute enqueues the pass. It reads no host data, allocates nothing and waits for nothing.
+	// Execute enqueues the pass. It reads and writes no host data, allocates nothing and waits for nothing, so that
+	// what it enqueues can be captured and enqueued again without it.
 	Execute() error
+	// Enqueued is called once the pass was enqueued, by Execute or from a captured graph: later passes may then read
+	// what it leaves on the device.
+	Enqueued()
 }
 
 // Outputs are the results of a pass in the device's memory. They follow each other in one piece of the arena, which

@@ -1,6 +1,9 @@
 package plan
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Arch is the architecture a kernel was built for.
 type Arch uint8
@@ -139,10 +142,5 @@ func (h *Hardware) SplitParts(heads int) int {
 }
 
 func (h *Hardware) missing(k Kernel) bool {
-	for _, m := range h.Missing {
-		if m == k {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(h.Missing, k)
 }

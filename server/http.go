@@ -18,6 +18,10 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	rec.Header().Set(requestIDHeader, x.id)
 	defer s.account(rec, r, x)
 	defer s.rescue(rec, x)
+	if err := s.checkHost(r); err != nil {
+		s.fail(rec, x, err)
+		return
+	}
 	if s.cors(rec, r) {
 		x.route = "preflight"
 		return

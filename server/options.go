@@ -32,6 +32,10 @@ type Options struct {
 	// AllowOrigins are the origins whose web pages may call the server, such as https://example.org, or "*" for all.
 	// Empty is none.
 	AllowOrigins []string
+	// AllowHosts are the names that requests may be sent to (their Host, without a port), besides addresses and
+	// localhost. Others are refused, because web pages reach a server that their visitor can reach by names of their
+	// own. nil accepts every name.
+	AllowHosts []string
 	// Strict refuses requests with unknown fields, and limits on tokens above what the context holds. Otherwise such
 	// fields are ignored and named in a header, and such limits are reduced.
 	Strict bool
@@ -112,6 +116,12 @@ func (o Options) Validate() error {
 	}
 	if o.MaxHeaderBytes < 0 {
 		errs = append(errs, fmt.Errorf("MaxHeaderBytes is %d, want 0 (the default) or more", o.MaxHeaderBytes))
+	}
+	for _, name := range o.AllowHosts {
+		if !validHost(name) {
+			errs = append(errs, fmt.Errorf("AllowHosts: %q is not a host name; want one such as models.example.org, "+
+				"without scheme and port", name))
+		}
 	}
 	for _, origin := range o.AllowOrigins {
 		if err := checkOrigin(origin); err != nil {

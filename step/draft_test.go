@@ -287,7 +287,11 @@ func TestPaddedRowsHaveNoNegativeLength(t *testing.T) {
 			if err := kernel.WriteI32(m.Device(), pass.Inputs(), block); err != nil {
 				return err
 			}
-			return pass.Execute()
+			if err := pass.Execute(); err != nil {
+				return err
+			}
+			pass.Enqueued()
+			return nil
 		}
 		prompt := model.Input{Tokens: [][]int32{tokens[:140]}}
 		prompt.Tables = [][]int32{pages}

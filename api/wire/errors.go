@@ -30,6 +30,7 @@ const (
 	CodeNoPrevious       Code = "previous_response_not_found" // the same, in a request that continues it
 	CodeUnknownURL       Code = "unknown_url"                 // no such path
 	CodeBadMethod        Code = "method_not_supported"        // GET where POST belongs
+	CodeWrongHost        Code = "misdirected_request"         // sent to a name that is not this server's
 	CodeBodyTooLarge     Code = "request_too_large"           // more bytes than the server reads
 	CodeMediaType        Code = "unsupported_media_type"      // the body is not declared as JSON
 	CodeQueueFull        Code = "rate_limit_exceeded"         // too many requests waiting; comes with Retry-After
@@ -58,6 +59,7 @@ var statuses = map[Code]int{
 	CodeNoPrevious:       http.StatusBadRequest,
 	CodeUnknownURL:       http.StatusNotFound,
 	CodeBadMethod:        http.StatusMethodNotAllowed,
+	CodeWrongHost:        http.StatusMisdirectedRequest,
 	CodeBodyTooLarge:     http.StatusRequestEntityTooLarge,
 	CodeMediaType:        http.StatusUnsupportedMediaType,
 	CodeQueueFull:        http.StatusTooManyRequests,

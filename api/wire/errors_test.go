@@ -9,6 +9,7 @@ func TestCodesHaveAStatus(t *testing.T) {
 	for code, want := range map[Code]int{
 		CodeInvalidJSON: 400, CodeUnknownParameter: 400, CodeContextLength: 400, CodeInvalidKey: 401,
 		CodeModelNotFound: 404, CodeUnknownURL: 404, CodeBadMethod: 405, CodeBodyTooLarge: 413, CodeMediaType: 415,
+		CodeWrongHost: 421,
 		CodeQueueFull: 429, CodeInternal: 500, CodeUnavailable: 503, CodeDeadline: 504, Code("never heard of"): 500,
 	} {
 		if got := NewError(code, "", "x").Status(); got != want {

@@ -2,10 +2,12 @@ package model
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"sparrow/bench/machine"
 	"sparrow/bench/pause"
+	"sparrow/internal/unit"
 )
 
 // Phase is the time of a decode step or a prefill chunk.
@@ -16,7 +18,27 @@ type Phase struct {
 	Spread          float64 `json:"spread"`    // (90th - 10th percentile) / median
 	Steps           int     `json:"steps"`
 	TokensPerSecond float64 `json:"tokens_per_second"` // at the best step
-	Stages          Stages  `json:"stages_ms"`         // of the best step
+	Stages          Stages  `json:"stages_ms"`         // of the best step; on a GPU of a traced one
+	// Of a traced step on a GPU: its launches one after the other, and the device time of all of them. StepMs is below
+	// DeviceMs where launches overlap, and above it where the device waits.
+	Launches int      `json:"launches,omitempty"`
+	DeviceMs float64  `json:"device_ms,omitempty"`
+	Kernels  []Kernel `json:"kernels,omitempty"` // those that take longest first
+}
+
+// Kernel is the launches of one kernel in a step.
+type Kernel struct {
+	Name     string  `json:"name"`
+	Stage    string  `json:"stage"`
+	Launches int     `json:"launches"`
+	Us       float64 `json:"us"` // of all launches
+}
+
+// Prompt is a whole prompt, computed in chunks.
+type Prompt struct {
+	Length  int    `json:"length"`
+	Skipped string `json:"skipped,omitempty"`
+	Time    *Phase `json:"time,omitempty"`
 }
 
 // MsPerToken is the time of a step divided by its sequences' tokens.
@@ -61,6 +83,16 @@ func (v Verdict) word() string {
 	return "not met"
 }
 
+// Load is how long the weights took to load, or to be drawn.
+type Load struct {
+	Bytes   int64   `json:"bytes"`
+	Seconds float64 `json:"seconds"`
+}
+
+func (l Load) String() string {
+	return fmt.Sprintf("%s in %.2f s, %.1f GB/s", unit.Bytes(l.Bytes), l.Seconds, float64(l.Bytes)/l.Seconds/1e9)
+}
+
 // Report is a whole run.
 type Report struct {
 	Machine machine.Machine `json:"machine"`
@@ -74,7 +106,9 @@ type Report struct {
 	Index   string          `json:"index_layout"`
 	Chunk   int             `json:"chunk"` // new tokens of a prefill step
 	Fill    string          `json:"fill"`
+	Load    Load            `json:"load"`
 	Cells   []Cell          `json:"cells"`
+	Prompts []Prompt        `json:"prompts,omitempty"`
 	Flat    *Flat           `json:"flat,omitempty"`
 	Pause   *pause.Pause    `json:"gc_pause,omitempty"`
 	Drafts  *Drafting       `json:"drafts,omitempty"`

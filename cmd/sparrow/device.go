@@ -1,6 +1,13 @@
 package main
 
-import "github.com/spf13/pflag"
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"sparrow"
+)
 
 // deviceFlags say what computes, shared by every command that opens a device for a whole model.
 type deviceFlags struct {
@@ -20,6 +27,12 @@ func (d *deviceFlags) add(f *pflag.FlagSet) {
 
 // addKernels adds --kernels alone, for a command that takes the rest of a device as it is.
 func addKernels(f *pflag.FlagSet, kernels *string) {
-	f.StringVar(kernels, "kernels", "cpu",
-		"kernels to run: cpu (best of this machine), cuda (a Hopper GPU), ref, or a name from 'sparrow version'")
+	f.StringVar(kernels, "kernels", sparrow.AutoKernels,
+		"kernels to run: auto (a GPU that can run the model, else the CPU), cuda (a Hopper GPU), cpu (best of this "+
+			"machine), ref, or a name from 'sparrow version'")
+}
+
+// warnings prints what is worth knowing and stops nothing, a line each.
+func warnings(cmd *cobra.Command) func(string) {
+	return func(text string) { fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s\n", text) }
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sparrow"
 	"sparrow/kernel"
 	"sparrow/model"
 	"sparrow/model/family"
@@ -45,7 +46,7 @@ golden.json and golden.safetensors beside the weights can be verified: in the so
 			if chunk < 0 {
 				return fmt.Errorf("verify: --chunk %d: want prompt tokens per step, or 0 for whole prompts", chunk)
 			}
-			r, err := runVerify(args[0], kernels, p, chunk)
+			r, err := runVerify(args[0], kernels, p, chunk, warnings(cmd))
 			if err != nil {
 				return err
 			}
@@ -72,13 +73,14 @@ golden.json and golden.safetensors beside the weights can be verified: in the so
 	return c
 }
 
-func runVerify(dir, kernels string, p plan.Policy, chunk int) (_ *verify.Report, err error) {
+func runVerify(dir, kernels string, p plan.Policy, chunk int, warn func(string)) (_ *verify.Report, err error) {
 	src, err := family.Open(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
-	dev, err := registry().Open(kernels, kernel.Options{Precise: p.KV == "f32" || p.KV == "exact"})
+	dev, err := sparrow.OpenDevice(registry(), sparrow.DeviceRequest{Kernels: kernels, Source: src, Policy: p,
+		Warn: warn, Options: kernel.Options{Precise: p.KV == "f32" || p.KV == "exact"}})
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ func openLibrary(name string) (library, error) {
 	return library{}, &Unavailable{
 		Reason: "this binary was built without CUDA support (tag nocuda, or not linux/amd64)",
 		Try:    "build without the tag on linux/amd64, or run on the CPU",
+		Absent: true,
 	}
 }
 

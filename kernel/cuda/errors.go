@@ -23,13 +23,20 @@ var ErrClosed = errors.New("cuda: used after close")
 type Unavailable struct {
 	Reason string // what was found
 	Try    string // what to do about it
+	Absent bool   // there is no GPU, or this build has no driver binding: nothing that could be mended
 }
 
 func (e *Unavailable) Error() string {
 	return fmt.Sprintf("%v: %s; %s", ErrUnavailable, e.Reason, e.Try)
 }
 
-func (e *Unavailable) Unwrap() error { return ErrUnavailable }
+// Unwrap is ErrUnavailable and, where there is no GPU, kernel.ErrAbsent.
+func (e *Unavailable) Unwrap() []error {
+	if e.Absent {
+		return []error{ErrUnavailable, kernel.ErrAbsent}
+	}
+	return []error{ErrUnavailable}
+}
 
 // DriverError is a status other than success from one driver call.
 type DriverError struct {
@@ -51,6 +58,8 @@ func (e *DriverError) Error() string {
 // The codes that callers distinguish.
 const (
 	codeOutOfMemory = 2
+	codeStubLibrary = 34
+	codeNoDevice    = 100
 	codeNotReady    = 600
 )
 

@@ -61,6 +61,14 @@ func onlyF32(op string, ts ...kernel.Tensor) error {
 // widen reads row r of a tensor of any float type.
 func widen(dst []float64, t kernel.Tensor, r int) {
 	row := t.Slice(r, r+1)
+	if f, ok := t.DType.Block(); ok {
+		values := make([]float32, t.Cols*f.Values())
+		f.Decode(values, host.Bytes(row))
+		for i, v := range values {
+			dst[i] = float64(v)
+		}
+		return
+	}
 	switch t.DType {
 	case kernel.F32:
 		for i, v := range host.F32(row) {
