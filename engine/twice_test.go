@@ -41,7 +41,8 @@ func TestTwoEnginesAtOnce(t *testing.T) {
 	both.Wait()
 	for i, s := range sides {
 		if len(s.rows.rows) == 0 || !maps.Equal(s.rows.rows, s.lone.rows) {
-			t.Errorf("engine %d: %d rows of logits, other bits than the %d alone", i, len(s.rows.rows), len(s.lone.rows))
+			t.Errorf("engine %d: %d rows of logits, other bits than the %d alone", i, len(s.rows.rows),
+				len(s.lone.rows))
 		}
 	}
 }

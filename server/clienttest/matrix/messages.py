@@ -86,13 +86,13 @@ def _():
 @case(CLIENT, "as Claude Code asks")
 def _():
     cache = {"type": "ephemeral"}
-    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object", "additionalProperties": False,
-              "properties": {"file_path": {"type": "string", "description": "absolute"},
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object",
+              "additionalProperties": False, "properties": {"file_path": {"type": "string", "description": "absolute"},
                              "edits": {"type": "array", "minItems": 1, "items": {"type": "object"}, "x-order": 1},
                              "when": {"type": "string", "format": "date-time", "examples": ["now"]}},
               "required": ["file_path"]}
-    tools = [{"name": name, "description": "d" * 300, "input_schema": schema}
-             for name in ("Read", "Edit", "mcp__some_server_with_a_long_name__and_a_tool_with_a_name_longer_than_sixty_four")]
+    names = ("Read", "Edit", "mcp__some_server_with_a_long_name__and_a_tool_with_a_name_longer_than_sixty_four")
+    tools = [{"name": name, "description": "d" * 300, "input_schema": schema} for name in names]
     tools[-1]["cache_control"] = cache
     with claude.beta.messages.stream(
             model=MODEL, max_tokens=32000, tools=tools,
