@@ -44,7 +44,7 @@ func installPython(ctx context.Context, home, name string) (python string, err e
 			return err
 		}
 		if _, err := output(ctx, "", python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile",
-			"--disable-pip-version-check", "--no-input", "--retries", "1", "-r", list); err != nil {
+			"--disable-pip-version-check", "--no-input", "--retries", "1", "--timeout", "30", "-r", list); err != nil {
 			return fmt.Errorf("pip could not install the pinned clients: %w", err)
 		}
 		return nil
