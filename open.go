@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"sparrow/builtin"
 	"sparrow/engine"
@@ -35,6 +36,7 @@ const (
 	gpuPrefill         = "sparse-flat" // gathered rows: 15 to 20 % faster than reading the cache in place
 	defaultMaxQueue    = 1024
 	defaultPlanHistory = 64
+	defaultWatchdog    = time.Minute
 )
 
 // Registry lists the kernels of this build, best first.
@@ -148,6 +150,9 @@ func (c Config) withDefaults() Config {
 	}
 	set(&c.MaxQueue, defaultMaxQueue)
 	set(&c.PlanHistory, defaultPlanHistory)
+	if c.Watchdog == 0 {
+		c.Watchdog = defaultWatchdog
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -215,8 +220,8 @@ func (c Config) engine(p *parts) engine.Config {
 	return engine.Config{Policy: c.Policy, Draft: c.Draft, CacheTokens: c.CacheTokens,
 		ContextTokens: c.ContextTokens, StepTokens: c.StepTokens, MaxRunning: c.MaxRunning, MaxQueue: c.MaxQueue,
 		PlanHistory: c.PlanHistory, NoReuse: c.NoReuse, EOS: endTokens(p.source.Config, p.generation, p.tokenizer),
-		WeightBytes: p.source.Weights.Bytes(), ReservedBytes: c.reserved, Packed: c.Pack, Log: c.Log,
-		Diagnose: damage(p.source.Weights, c.Log)}
+		WeightBytes: p.source.Weights.Bytes(), ReservedBytes: c.reserved, Packed: c.Pack, SelfTest: c.SelfTest,
+		Watchdog: max(c.Watchdog, 0), Log: c.Log, Diagnose: damage(p.source.Weights, c.Log)}
 }
 
 // readParts opens the checkpoint in dir, or the one inside the binary.

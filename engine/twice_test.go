@@ -9,9 +9,9 @@ import (
 	"sparrow/plan"
 )
 
-// Two engines of one process, with different models, cache layouts and drafts, share nothing that changes: run at the same
-// time, each gives every request the tokens, and the logits to the bit, that it gives alone. Under the race detector
-// nothing that one writes is read by the other.
+// Two engines of one process, with different models, cache layouts and drafts, share nothing that changes: run at the
+// same time, each gives every request the tokens, and the logits to the bit, that it gives alone. Under the race
+// detector nothing that one writes is read by the other.
 func TestTwoEnginesAtOnce(t *testing.T) {
 	type side struct {
 		dir        string

@@ -52,7 +52,7 @@ var order = []string{
 	"kernel/cuda",
 	"kernel/cuda/image",
 	"kernel/cuda/cubin",
-	"kernel/cpu kernel/ref",
+	"kernel/cpu kernel/ref kernel/rounded kernel/twin",
 	"kernel/cpu/pool kernel/cpu/vec",
 	"kernel/host",
 	"kernel",
@@ -66,8 +66,9 @@ var order = []string{
 
 // testOnly lists packages that only tests may import.
 var testOnly = []string{
-	"internal/testkit", "internal/testkit/memnet", "internal/testkit/record", "internal/testkit/strict",
-	"internal/testkit/turns", "internal/testmodel", "internal/tree", "server/clienttest",
+	"engine/losttest", "internal/testkit", "internal/testkit/memnet", "internal/testkit/record",
+	"internal/testkit/strict", "internal/testkit/turns", "internal/testmodel", "internal/tree", "server/clienttest",
+	"server/soak",
 }
 
 func TestImportsPointDown(t *testing.T) {

@@ -103,6 +103,11 @@ func (s *snapshot) engine() {
 	s.add(prometheus.CounterValue, "device_busy_seconds_total",
 		"Time of passes, from their preparation until their results are there.", stats.Busy.Seconds())
 	s.counter("device_faults_total", "Passes that the device failed.", stats.Faults)
+	usable := 1
+	if stats.Device != "" {
+		usable = 0
+	}
+	s.gauge("device_usable", "1 while the device works, 0 after it failed or while a step on it does not end.", usable)
 	for owner, bytes := range map[string]int64{"weights": m.Weights, "cache": m.Cache, "states": m.States,
 		"arena": m.Arena, "scratch": m.Scratch, "graphs": stats.Graphs.Bytes} {
 		s.add(prometheus.GaugeValue, "device_memory_bytes", "Memory by owner: weights, cache, states of sequences, "+
