@@ -24,6 +24,9 @@ const (
 	DefaultStoreBytes     = 64 << 20
 )
 
+// NoStore as Options.StoreBytes stores no response.
+const NoStore = -1
+
 // Options is everything about serving that is not about the model. Zero values mean the defaults above.
 type Options struct {
 	// Version is what /version answers.
@@ -43,7 +46,7 @@ type Options struct {
 	// VLLMNames adds the metrics that routers know under vLLM's names.
 	VLLMNames bool
 
-	// StoreBytes is the memory for stored responses of /v1/responses; older ones give way.
+	// StoreBytes is the memory for stored responses of /v1/responses; older ones give way. NoStore stores none.
 	StoreBytes int64
 
 	// RequestMemory bounds the memory of requests that are read, encoded and answered at once. Requests wait for it, in
@@ -117,8 +120,8 @@ func (o Options) Validate() error {
 	if o.MaxBodyBytes < 0 {
 		errs = append(errs, fmt.Errorf("MaxBodyBytes is %d, want 0 (the default) or more", o.MaxBodyBytes))
 	}
-	if o.StoreBytes < 0 {
-		errs = append(errs, fmt.Errorf("StoreBytes is %d, want 0 (the default) or more", o.StoreBytes))
+	if o.StoreBytes < NoStore {
+		errs = append(errs, fmt.Errorf("StoreBytes is %d, want 0 (the default), more, or NoStore", o.StoreBytes))
 	}
 	if o.MaxHeaderBytes < 0 {
 		errs = append(errs, fmt.Errorf("MaxHeaderBytes is %d, want 0 (the default) or more", o.MaxHeaderBytes))

@@ -140,9 +140,8 @@ func (s *Server) ignored(w http.ResponseWriter, x *exchange, names []string) {
 		return
 	}
 	x.ignored = append(x.ignored, names...)
-	text := strings.Join(x.ignored, ", ")
-	w.Header().Set(ignoredHeader, text)
-	s.options.Log.Debug("fields without effect", "id", x.id, "fields", text)
+	w.Header().Set(ignoredHeader, strings.Join(x.ignored, ", "))
+	s.options.Log.Debug("fields without effect", "id", x.id, "fields", strings.Join(names, ", "))
 }
 
 // reader reads one kind of request.

@@ -30,6 +30,7 @@ type serveFlags struct {
 	origins  []string
 	strict   bool
 	vllm     bool
+	store    string
 	logLevel string
 	logJSON  bool
 	grace    time.Duration
@@ -43,8 +44,8 @@ func serveCommand() *cobra.Command {
 	var f serveFlags
 	c := &cobra.Command{
 		Use:   "serve",
-		Short: "Serve a model over HTTP, as OpenAI's API",
-		Long: `Serve loads a model and answers OpenAI's chat and text completions and responses, with streaming, tools, JSON schemas and log probabilities. Without
+		Short: "Serve a model over HTTP, as OpenAI's, Anthropic's and Ollama's APIs",
+		Long: `Serve loads a model and answers OpenAI's chat and text completions and responses, Anthropic's messages and Ollama's chats, with streaming, tools, JSON schemas and log probabilities. Without
 --model it runs the small model inside the binary. It says once what it decided: the plan, how memory is divided, and where it listens.
 Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace; a second Ctrl-C ends at once.`,
 		Example: `  sparrow serve
@@ -70,6 +71,8 @@ Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace
 	s.BoolVar(&f.strict, "strict", false,
 		"refuse requests with unknown fields or with limits above the context, instead of ignoring or reducing them")
 	s.BoolVar(&f.vllm, "vllm-metrics", false, "also publish the metrics that routers know under vLLM's names")
+	s.StringVar(&f.store, "store-bytes", "64M",
+		"memory for stored responses of /v1/responses, such as 512M; 0 stores none")
 	s.StringVar(&f.logLevel, "log-level", "info", "least level that is logged: debug, info, warn, error")
 	s.BoolVar(&f.logJSON, "log-json", false, "log as JSON lines")
 	s.DurationVar(&f.grace, "grace", server.DefaultGrace, "how long running answers may take to finish at the end")
@@ -90,6 +93,12 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 	}
 	o := server.Options{Version: revision(), AllowOrigins: f.origins, AllowHosts: f.hosts(), Strict: f.strict,
 		VLLMNames: f.vllm, Grace: f.grace, DrainDelay: f.drain, RequestTimeout: f.timeout, Log: log}
+	switch o.StoreBytes, err = parseBytes(f.store); {
+	case err != nil:
+		return fmt.Errorf("--store-bytes: %w", err)
+	case o.StoreBytes == 0:
+		o.StoreBytes = server.NoStore
+	}
 	if f.keys != "" {
 		if o.Keys, err = server.LoadKeys(f.keys); err != nil {
 			return fmt.Errorf("--api-keys: %w", err)
