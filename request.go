@@ -24,6 +24,8 @@ type Request struct {
 	// IgnoreEOS goes on after an end-of-sequence token, which adds no text, for load tests. A Format ends the choice
 	// all the same.
 	IgnoreEOS bool
+	// Score asks for log probabilities of the prompt's own tokens; nil computes none.
+	Score *Score
 	// Format constrains the text. The choice ends with FinishStop as soon as nothing can follow the document.
 	Format Format
 
@@ -76,6 +78,7 @@ type Event struct {
 	Text     string       // new text; may be empty while a character or a stop string is incomplete
 	Deltas   []chat.Delta // the same, parsed
 	Tokens   []Token      // the tokens behind it
+	Scored   []Token      // the next tokens of the prompt with their log probabilities, where asked for
 	Finish   Finish       // set on the last event of a choice
 	Matched  string       // the stop string that ended it
 	Err      error        // with FinishError
@@ -83,9 +86,10 @@ type Event struct {
 	TraceLog *Trace       // on the last event of the request, when asked for
 }
 
-// Token is one generated token with its log probabilities when asked for.
+// Token is one generated or scored token with its log probabilities when asked for.
 type Token struct {
 	ID      int32
+	Rank    int    // of a scored token, 1 for the likeliest; 0 for the first of a prompt, which has no probability
 	Text    string // its bytes as they are; not always whole characters
 	Logprob float64
 	Top     []sample.TokenLogprob
