@@ -6,7 +6,7 @@ RACE = . ./attn/... ./engine ./model ./sched ./kv/... ./plan ./server ./hub ./we
 # Platforms that tests do not run on; they are compiled.
 PLATFORMS = linux/arm64 darwin/arm64 windows/amd64
 
-.PHONY: test check width unit race schemas build dist kernels clean
+.PHONY: test check width unit race schemas clients build dist kernels clean
 
 test: check unit race
 
@@ -32,6 +32,11 @@ unit:
 schemas:
 	@if [ -z "$(DIR)" ]; then echo "usage: make schemas DIR=folder of the JSON Schema test suite"; exit 2; fi
 	$(GO) test ./grammar -count=1 -run TestSuite -v -args -suite $(abspath $(DIR))
+
+# Runs the clients people use, pinned, in front of a server of the built-in model. They are installed once, below the
+# user's cache folder or the one that SPARROW_CLIENTS names.
+clients:
+	$(GO) run ./server/clienttest/matrix
 
 race:
 	$(GO) test -race $(RACE)
