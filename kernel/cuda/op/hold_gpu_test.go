@@ -190,7 +190,7 @@ func (l *heldLayer) run(alone bool) map[string][]byte {
 	for name, t := range map[string]kernel.Tensor{"residual rows": h, "first products": first, "second products": both,
 		"cache": main, "indexer keys": keys, "index queries": codes, "index weights": folded,
 		"latent queries": absorbed,
-		"places": indices, "inner rows": inner, "choices": ids, "norm": last, "a product of the norm": then} {
+		"places":         indices, "inner rows": inner, "choices": ids, "norm": last, "a product of the norm": then} {
 		wrote[name] = b.bytes(g, t)
 	}
 	return wrote
