@@ -111,7 +111,8 @@ func TestShapeTellsBatchesApart(t *testing.T) {
 func TestPaddingHasNoShapeOfItsOwn(t *testing.T) {
 	cfg := newSetup(t, CatalogSparrow, "sm90", drafts(2)).resolve(t)
 	for name, pair := range map[string][2]Batch{
-		"decode": {decode(500, 60, 7), NewBatch(ModeDecode, DecodeRequest(500), DecodeRequest(60), Request{Padding: true})},
+		"decode": {decode(500, 60, 7), NewBatch(ModeDecode, DecodeRequest(500), DecodeRequest(60),
+			Request{Padding: true})},
 		"verify": {verify(500, 60), NewBatch(ModeVerify, VerifyRequest(2, 500), Request{N: 2, Padding: true})},
 	} {
 		full, err := ShapeOf(cfg, pair[0])

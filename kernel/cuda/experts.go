@@ -340,7 +340,8 @@ func (k *Kernels) PrepareExperts(s *Stream, e ExpertShape, a *ExpertsArgs) error
 	if err != nil {
 		return err
 	}
-	return Run(s, fn, Launch{Grid: Dim{X: 1 + quantiseBlocks(e, a)}, Block: Dim{X: prepareThreads}, Overlap: s.overlap}, a)
+	return Run(s, fn, Launch{Grid: Dim{X: 1 + quantiseBlocks(e, a)}, Block: Dim{X: prepareThreads},
+		Overlap: s.overlap}, a)
 }
 
 // RouteExpertsArgs are the arguments of the kernel that chooses experts, sorts and quantises.
