@@ -108,7 +108,8 @@ template <int Pieces, bool Experts> DEVICE void norm_quantise_body(const NormQua
     WeightPiece weight[Pieces]; // does not depend on the kernel before
 #pragma unroll
     for (int r = 0; r < Pieces; r++) {
-        if (a.weight != nullptr && mine + r * kNormThreads < pieces) weight[r] = load_weight(a, mine + r * kNormThreads);
+        const i32 i = mine + r * kNormThreads;
+        if (a.weight != nullptr && i < pieces) weight[r] = load_weight(a, i);
     }
     begin_after_previous();
     uint4 kept[Pieces], delta[Pieces];
