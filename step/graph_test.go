@@ -89,8 +89,13 @@ var decodings = []decoding{{sequences: 1, steps: 5, rows: 1}, {sequences: 9, ste
 // has them too.
 func TestGPUGraphsKeepBits(t *testing.T) {
 	for _, set := range gpuSettings(t)[:3] {
-		for _, checkpoint := range []string{"deepseek_v32-1", "deepseek_v32-fp8-1", "glm_moe_dsa-1"} {
-			m := open(t, checkpoint, "cuda")
+		for _, checkpoint := range []string{"testdata/oracle/deepseek_v32-1", "testdata/oracle/deepseek_v32-fp8-1",
+			"testdata/oracle/glm_moe_dsa-1", "builtin"} {
+			dev, err := op.Open(0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := loadOn(t, "../"+checkpoint, dev)
 			for _, d := range decodings {
 				sameGraphs(t, fmt.Sprintf("%s, %s, %+v", checkpoint, set.name, d), m, set.policy, d)
 			}
@@ -122,6 +127,7 @@ func sameGraphs(t *testing.T, what string, m model.Model, p plan.Policy, d decod
 	for range 2 {
 		got, n := d.run(t, m, p, step.Limits{})
 		b.sameBits(what, got, plain)
+		t.Logf("%s: %d graphs of %d launches, %d bytes", what, n.Held, n.Launches, n.Bytes)
 		if n.Captured == 0 || n.Replayed < int64(d.steps)-3 || n.Failed != 0 {
 			t.Errorf("%s: %+v", what, n)
 		}
