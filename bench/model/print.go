@@ -125,7 +125,7 @@ func (r *Report) rows() [][]string {
 			fmt.Sprintf("%.1f", p.TokensPerSecond)}
 		all := p.StepMs
 		if traced {
-			row = append(row, fmt.Sprintf("%.2f", p.StepMs-p.SpanMs), fmt.Sprint(p.Launches),
+			row = append(row, fmt.Sprintf("%.2f", p.GapMs), fmt.Sprint(p.Launches),
 				fmt.Sprintf("%.2f", p.DeviceMs))
 			all = p.DeviceMs
 		}

@@ -20,7 +20,7 @@ func (b *bench) profile(p *Phase, steps int, one func(i int) error) (err error) 
 	if !ok {
 		return nil
 	}
-	if p.SpanMs, err = b.span(t, steps, one); err != nil {
+	if p.GapMs, err = b.gap(t, steps, one); err != nil {
 		return err
 	}
 	if err := t.Trace(true); err != nil {
@@ -70,27 +70,33 @@ func (b *bench) profile(p *Phase, steps int, one func(i int) error) (err error) 
 	return nil
 }
 
-// span is the device's time of the steps of a phase as they run otherwise, the best of a few.
-func (b *bench) span(t kernel.Tracer, steps int, one func(i int) error) (best float64, err error) {
+// gap is the time of the steps of a phase in which the device waits for the host: all of it less the device's time from
+// the first launch of each step to its last. The median of a few rounds counts.
+func (b *bench) gap(t kernel.Tracer, steps int, one func(i int) error) (float64, error) {
 	b.watch.spans = t
 	defer func() { b.watch.spans = nil }()
-	for round := range 5 {
-		all := 0.
+	var gaps []float64
+	for range 5 {
+		begin, device := time.Now(), time.Duration(0)
 		for i := range steps {
 			if err := one(i); err != nil {
 				return 0, err
+			}
+			if !b.watch.ended { // it fetches nothing
+				if err := t.EndSpan(); err != nil {
+					return 0, err
+				}
 			}
 			took, err := t.Span()
 			if err != nil {
 				return 0, err
 			}
-			all += float64(took.Nanoseconds()) / 1e6
+			device += took
 		}
-		if round == 0 || all < best {
-			best = all
-		}
+		gaps = append(gaps, float64((time.Since(begin)-device).Nanoseconds())/1e6)
 	}
-	return best, nil
+	slices.Sort(gaps)
+	return gaps[len(gaps)/2], nil
 }
 
 // prompt times a whole prompt from an empty cache, in chunks. Of the last chunk alone a token is chosen.

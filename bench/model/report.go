@@ -19,10 +19,9 @@ type Phase struct {
 	Steps           int     `json:"steps"`
 	TokensPerSecond float64 `json:"tokens_per_second"` // at the best step
 	Stages          Stages  `json:"stages_ms"`         // of the best step; on a GPU of a traced one
-	// SpanMs is the time from a step's first launch to its last on a GPU: for the rest of StepMs the GPU waits for the
-	// host. Launches of a traced step run one after the other; DeviceMs is the sum of their times, which is above
-	// SpanMs where launches overlap.
-	SpanMs   float64  `json:"span_ms,omitempty"`
+	// GapMs is the part of a step in which a GPU waits for the host. Launches of a traced step run one after the other;
+	// DeviceMs is the sum of their times, which is above that of a step where launches overlap.
+	GapMs    float64  `json:"gap_ms,omitempty"`
 	Launches int      `json:"launches,omitempty"`
 	DeviceMs float64  `json:"device_ms,omitempty"`
 	Kernels  []Kernel `json:"kernels,omitempty"` // those that take longest first
