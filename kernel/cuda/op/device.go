@@ -14,22 +14,20 @@ const Name = "cuda"
 // Device runs operations on one GPU. One goroutine uses it at a time.
 type Device struct {
 	missing
-	gpu      *cuda.Device
-	kernels  *cuda.Kernels
-	stream   *cuda.Stream
-	scratch  *cuda.Pool
-	faults   *cuda.Buffer   // one u32 of fault bits, one that counts blocks and is zero between launches
-	count    *cuda.Buffer   // i32 0, 1, 2, ...: the positions of tables that hold a row for each token
-	weights  []*cuda.Buffer // what was prepared
-	upload   *upload        // of weights; nil when none is in progress
-	trace    *cuda.Trace    // nil unless launches are timed
-	span     *span          // nil before the first one
-	tried    bool           // a rehearsal: host memory of weights is not read
-	calls    map[cuda.Product]*cuda.ProductCall
-	outboxes [2]outbox
-	outbox   int // the next of the two
-	fetches  []*fetched
-	held     held
+	gpu     *cuda.Device
+	kernels *cuda.Kernels
+	stream  *cuda.Stream
+	scratch *cuda.Pool
+	faults  *cuda.Buffer   // one u32 of fault bits, one that counts blocks and is zero between launches
+	count   *cuda.Buffer   // i32 0, 1, 2, ...: the positions of tables that hold a row for each token
+	weights []*cuda.Buffer // what was prepared
+	upload  *upload        // of weights; nil when none is in progress
+	trace   *cuda.Trace    // nil unless launches are timed
+	span    *span          // nil before the first one
+	tried   bool           // a rehearsal: host memory of weights is not read
+	calls   map[cuda.Product]*cuda.ProductCall
+	fetches []*fetched
+	held    held
 }
 
 var (
@@ -165,9 +163,6 @@ func (d *Device) Close() error {
 	}
 	if d.scratch != nil {
 		errs = append(errs, d.scratch.Close())
-	}
-	for i := range d.outboxes {
-		errs = append(errs, d.outboxes[i].close())
 	}
 	for _, f := range d.fetches {
 		errs = append(errs, f.close())

@@ -2,7 +2,6 @@ package op
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 
 	"sparrow/kernel"
@@ -51,50 +50,8 @@ func (d *Device) Write(dst kernel.Tensor, src []byte) error {
 	if err := d.settle(); err != nil || len(src) == 0 {
 		return err
 	}
-	if len(src) > outboxBytes {
-		return d.stream.CopyToDevice(at(dst), src)
-	}
-	b := &d.outboxes[d.outbox]
-	d.outbox = 1 - d.outbox
-	return b.send(d, at(dst), src)
+	return d.stream.CopyToDevice(at(dst), src)
 }
-
-// outboxBytes is the largest write that goes through page-locked memory: the inputs of a pass are smaller.
-const outboxBytes = 8 << 20
-
-// outbox is page-locked memory through which writes go to the device: from other memory the driver copies in steps and
-// waits for the stream. There are two, so that a write does not wait for the one before.
-type outbox struct {
-	memory *cuda.HostBuffer
-	sent   *cuda.Event // recorded behind the latest copy; nil before the first
-}
-
-// send enqueues a copy of src, which may change when it returns.
-func (b *outbox) send(d *Device, to cuda.Ptr, src []byte) (err error) {
-	if b.sent == nil {
-		if b.sent, err = d.gpu.NewMarker(); err != nil {
-			return err
-		}
-	} else if err := b.sent.Sync(); err != nil {
-		return err
-	}
-	if need := int64(len(src)); b.memory == nil || int64(len(b.memory.Bytes())) < need {
-		if err := b.memory.Free(); err != nil {
-			return err
-		}
-		if b.memory, err = d.gpu.AllocHost(max(need+need/4, 64<<10)); err != nil {
-			return err
-		}
-	}
-	from := b.memory.Bytes()[:len(src)]
-	copy(from, src)
-	if err := d.stream.CopyToDevice(to, from); err != nil {
-		return err
-	}
-	return b.sent.Record(d.stream)
-}
-
-func (b *outbox) close() error { return errors.Join(b.sent.Close(), b.memory.Free()) }
 
 // Read copies the start of src to dst and waits for everything enqueued before.
 func (d *Device) Read(dst []byte, src kernel.Tensor) error {
