@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"time"
 
 	"sparrow/plan"
 	"sparrow/spec"
@@ -48,6 +49,13 @@ type Config struct {
 	NoReuse bool
 	// PlanHistory is how many plans are kept for inspection; 0 means 64.
 	PlanHistory int
+
+	// SelfTest is when the forms of attention are compared on the weights before the engine opens; a difference is an
+	// error that wraps ErrSelfTest.
+	SelfTest SelfTest
+	// Watchdog is how long one forward pass may take: then the operation it has come to is logged, and Stats.Device
+	// has it. 0 means a minute, below 0 no watchdog.
+	Watchdog time.Duration
 
 	// ChatFormat forces a chat format by name; empty detects it.
 	ChatFormat string

@@ -4,14 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"sparrow/builtin"
 	"sparrow/engine"
+	"sparrow/internal/textfile"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
 	"sparrow/kernel/cuda/op"
@@ -35,6 +36,7 @@ const (
 	gpuPrefill         = "sparse-flat" // gathered rows: 15 to 20 % faster than reading the cache in place
 	defaultMaxQueue    = 1024
 	defaultPlanHistory = 64
+	defaultWatchdog    = time.Minute
 )
 
 // Registry lists the kernels of this build, best first.
@@ -148,6 +150,9 @@ func (c Config) withDefaults() Config {
 	}
 	set(&c.MaxQueue, defaultMaxQueue)
 	set(&c.PlanHistory, defaultPlanHistory)
+	if c.Watchdog == 0 {
+		c.Watchdog = defaultWatchdog
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -215,7 +220,8 @@ func (c Config) engine(p *parts) engine.Config {
 	return engine.Config{Policy: c.Policy, Draft: c.Draft, CacheTokens: c.CacheTokens,
 		ContextTokens: c.ContextTokens, StepTokens: c.StepTokens, MaxRunning: c.MaxRunning, MaxQueue: c.MaxQueue,
 		PlanHistory: c.PlanHistory, NoReuse: c.NoReuse, EOS: endTokens(p.source.Config, p.generation, p.tokenizer),
-		WeightBytes: p.source.Weights.Bytes(), ReservedBytes: c.reserved, Packed: c.Pack, Log: c.Log}
+		WeightBytes: p.source.Weights.Bytes(), ReservedBytes: c.reserved, Packed: c.Pack, SelfTest: c.SelfTest,
+		Watchdog: max(c.Watchdog, 0), Log: c.Log, Diagnose: damage(p.source.Weights, c.Log)}
 }
 
 // readParts opens the checkpoint in dir, or the one inside the binary.
@@ -237,7 +243,7 @@ func readParts(dir string) (*parts, error) {
 		name string
 		to   *[]byte
 	}{{"tokenizer_config.json", &p.tokenizerConfig}, {"generation_config.json", &p.generation}} {
-		if *f.to, err = os.ReadFile(filepath.Join(dir, f.name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if *f.to, err = textfile.Optional(filepath.Join(dir, f.name), textfile.Config); err != nil {
 			return nil, fmt.Errorf("sparrow: %w", err)
 		}
 	}

@@ -59,6 +59,9 @@ func New(m model.Model, c Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := e.selfTest(&resolved); err != nil {
+		return nil, err
+	}
 	d := e.info
 	if err := e.allocate(&resolved, notices); err != nil {
 		return nil, err
@@ -94,6 +97,7 @@ func resolve(m model.Model, c Config) (*Engine, plan.Config, []plan.Notice, erro
 	e := &Engine{cfg: c, model: m, wake: make(chan struct{}, 1), stopped: make(chan struct{}),
 		plans: make([]PlanRecord, 0, min(c.PlanHistory, 1024)),
 		info:  Info{Draft: c.Draft, Drafts: drafts, NoDrafts: why}}
+	e.watchdog.after = c.Watchdog
 	e.stateful, _ = m.(model.Stateful)
 	e.windowed, _ = m.(model.Windowed)
 	// Pages alone do not continue a sequence of a stateful model, unless its state can be restored from the cache.

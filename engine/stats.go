@@ -14,6 +14,8 @@ import (
 type Stats struct {
 	Running, Waiting int
 	KV               kv.Stats
+	// Device is why the device cannot be used now: it failed, or a pass on it does not end. Empty while it works.
+	Device string
 
 	Requests                                 int64 // accepted
 	Finished                                 int64

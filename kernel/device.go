@@ -76,11 +76,6 @@ type Partial interface {
 	Missing() []string
 }
 
-// RowQuantizer is a device whose products may quantise the rows that FP8 weights multiply.
-type RowQuantizer interface {
-	QuantizesRows() bool
-}
-
 // Event is a point in the device's queue that can be waited for.
 type Event interface {
 	// Wait returns when the work and everything before it is done, with the first error among them.
@@ -131,6 +126,15 @@ func FetchF32(m Memory, dst []float32, src Tensor) (Event, error) {
 
 // ReadI32 copies a contiguous i32 tensor to dst.
 func ReadI32(m Memory, dst []int32, src Tensor) error {
+	if len(dst) == 0 {
+		return nil
+	}
+	// A view of dst's own memory: 4 bytes for each of its elements.
+	return m.Read(unsafe.Slice((*byte)(unsafe.Pointer(&dst[0])), 4*len(dst)), src)
+}
+
+// ReadF32 copies a contiguous f32 tensor to dst.
+func ReadF32(m Memory, dst []float32, src Tensor) error {
 	if len(dst) == 0 {
 		return nil
 	}

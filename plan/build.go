@@ -107,8 +107,7 @@ func (w *builder) pad(s *Segment) error {
 	}
 	if cpActive(w.cfg, w.b, s) {
 		s.KernelRows = roundUp(s.KernelRows, w.cfg.CP.Size) / w.cfg.CP.Size
-		s.Reasons = append(s.Reasons,
-			Reason{"dispatch 15", "context parallelism leaves each rank its share of the rows"})
+		s.reason("dispatch 15", "context parallelism leaves each rank its share of the rows")
 	}
 	return nil
 }

@@ -67,6 +67,15 @@ func (s *Stream) Idle() (bool, error) {
 	return err == nil, err
 }
 
+// WriteWord enqueues writing a word of page-locked host memory, at a multiple of four bytes, once everything before it
+// has run.
+func (s *Stream) WriteWord(to *HostBuffer, at int, value uint32) error {
+	if s.dry {
+		return nil
+	}
+	return s.device.plain(cuStreamWriteValue32, s.handle, to.address+uintptr(at), uintptr(value), 0)
+}
+
 // Wait makes work enqueued from now on wait for an event recorded on another stream.
 func (s *Stream) Wait(e *Event) error {
 	return s.device.plain(cuStreamWaitEvent, s.handle, e.handle, 0)

@@ -26,6 +26,7 @@ type Device struct {
 	span    *span          // nil before the first one
 	tried   bool           // a rehearsal: host memory of weights is not read
 	calls   map[cuda.Product]*cuda.ProductCall
+	marks   marks
 	fetches []*fetched
 	held    held
 }
@@ -99,6 +100,9 @@ func (d *Device) start() (_ *Device, err error) {
 	if d.faults, err = d.gpu.Alloc(8); err != nil {
 		return nil, err
 	}
+	if err = d.marks.open(d.gpu); err != nil {
+		return nil, err
+	}
 	d.scratch = d.gpu.NewPool()
 	if err := d.countUp(); err != nil {
 		return nil, err
@@ -117,9 +121,6 @@ func (d *Device) Describe() string {
 	p := d.gpu.Properties()
 	return fmt.Sprintf("GPU %d (%s)", p.Ordinal, p.Name)
 }
-
-// QuantizesRows is true: FP8 weights multiply rows of e4m3.
-func (d *Device) QuantizesRows() bool { return true }
 
 // Missing lists the operations without a kernel. Only DeepSeek-V4 asks for them.
 func (d *Device) Missing() []string { return Missing() }
@@ -167,7 +168,7 @@ func (d *Device) Close() error {
 	for _, f := range d.fetches {
 		errs = append(errs, f.close())
 	}
-	errs = append(errs, d.faults.Free(), d.count.Free())
+	errs = append(errs, d.faults.Free(), d.count.Free(), d.marks.memory.Free())
 	for _, b := range d.weights {
 		errs = append(errs, b.Free())
 	}

@@ -37,6 +37,9 @@ func (d *Device) Capture(pass func() error) (kernel.Graph, error) {
 	}
 	d.scratch.Fix(true)
 	defer d.scratch.Fix(false)
+	// The graph has every mark of the pass, and so has the plain pass after it.
+	d.marks.last = 0
+	defer func() { d.marks.last = 0 }()
 	first := d.stream.Launches()
 	recorded, err := d.stream.Capture(func() error { return errors.Join(pass(), d.settle()) })
 	if err != nil {
