@@ -10,6 +10,10 @@ import (
 // Mark is a place in a pass: an operation of a stage of a layer. Only the queue that made it can read it.
 type Mark uint32
 
+// MarkReplay is the place of a captured pass, whose operations are not marked: a mark takes longer than the gap between
+// two of its operations.
+const MarkReplay Mark = 1<<32 - 1
+
 // Stage is the mark without its operation: the stage as a whole.
 func (m Mark) Stage() Mark { return m &^ 0xFF }
 
@@ -162,6 +166,9 @@ func (p *progress) next(op operation) Mark {
 // text describes a place: "norm in attention of layer 3", or of a stage as a whole "attention of layer 3, one of norm,
 // project".
 func (p *progress) text(m Mark) string {
+	if m == MarkReplay {
+		return "a captured pass, whose operations are not noted (--no-graphs runs passes without capturing them)"
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	op, stage, layer := operation(m&0xFF), int(m>>8&0xFF), int(m>>16)

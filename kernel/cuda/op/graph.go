@@ -33,9 +33,8 @@ func (d *Device) Capture(pass func() error) (kernel.Graph, error) {
 	}
 	d.scratch.Fix(true)
 	defer d.scratch.Fix(false)
-	// The graph has every mark of the pass, and so has the plain pass after it.
-	d.marks.last = 0
-	defer func() { d.marks.last = 0 }()
+	d.marks.off = true
+	defer func() { d.marks.off = false }()
 	first := d.stream.Launches()
 	recorded, err := d.stream.Capture(pass)
 	if err != nil {
@@ -50,7 +49,14 @@ func (d *Device) Capture(pass func() error) (kernel.Graph, error) {
 	return g, nil
 }
 
-func (g *graph) Launch() error { return g.recorded.Launch(g.dev.stream) }
+// Launch enqueues the recorded operations.
+func (g *graph) Launch() error {
+	if err := g.dev.markReplay(); err != nil {
+		return err
+	}
+	return g.recorded.Launch(g.dev.stream)
+}
+
 func (g *graph) Launches() int { return g.launches }
 func (g *graph) Bytes() int64  { return g.bytes }
 func (g *graph) Close() error  { return g.recorded.Close() }
