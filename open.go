@@ -200,9 +200,9 @@ func describeDevice(dev kernel.Device) string {
 func (c Config) engine(p *parts) engine.Config {
 	return engine.Config{Policy: c.Policy, Draft: c.Draft, CacheTokens: c.CacheTokens,
 		ContextTokens: c.ContextTokens, StepTokens: c.StepTokens, MaxRunning: c.MaxRunning, MaxQueue: c.MaxQueue,
-		PlanHistory: c.PlanHistory, NoReuse: c.NoReuse, NoGraphs: c.NoGraphs, EOS: endTokens(p.source.Config, p.generation, p.tokenizer),
-		WeightBytes: p.source.Weights.Bytes(), ReservedBytes: c.reserved, Packed: c.Pack,
-		SelfTest: c.SelfTest, Watchdog: max(c.Watchdog, 0), Log: c.Log}
+		PlanHistory: c.PlanHistory, NoReuse: c.NoReuse, NoGraphs: c.NoGraphs,
+		EOS: endTokens(p.source.Config, p.generation, p.tokenizer), WeightBytes: p.source.Weights.Bytes(),
+		ReservedBytes: c.reserved, Packed: c.Pack, SelfTest: c.SelfTest, Watchdog: max(c.Watchdog, 0), Log: c.Log}
 }
 
 // readParts opens the checkpoint in dir, or the one inside the binary.
