@@ -70,8 +70,8 @@ type Config struct {
 	Log *slog.Logger
 	// Warn is called with the reason why a GPU that is there is not used (AutoKernels); nil logs it.
 	Warn func(text string)
-	// OnLoad is called as weights load, with how many tensors are done.
-	OnLoad func(done, total int)
+	// OnLoad is called as weights load, with how many of their bytes are done.
+	OnLoad func(done, total int64)
 
 	defaults []string // values that the device chose, as flags
 	reserved int64    // memory of a device for its operations

@@ -34,6 +34,8 @@ type Config struct {
 	SelfTest      SelfTest
 	Watchdog      time.Duration // how long a pass may take before it is reported; 0 is for ever
 	Log           *slog.Logger
+	// Diagnose may add to the error of a pass or of sampling what is known of its cause; nil adds nothing.
+	Diagnose func(error) error
 }
 
 // Engine serves one model. Its exported methods may be called from any goroutine; the loop owns everything below the

@@ -86,6 +86,7 @@ func (e *Engine) forward(items []sched.Item) (rows logits, err error) {
 	defer e.watchdog.end()
 	begun := time.Now()
 	rows.result, err = p.runner.Run(p.works)
+	e.notePass(begun, err)
 	if err == nil && e.drafter != nil && decodesOnly(rows.plan()) {
 		e.drafter.control.ForwardPass(rows.plan().Rows, time.Since(begun).Seconds())
 	}
@@ -146,6 +147,7 @@ func (e *Engine) draftPass(chained bool) (rows logits, err error) {
 	defer e.watchdog.end()
 	begun := time.Now()
 	rows.result, err = p.runner.Draft(p.drafts, chained)
+	e.notePass(begun, err)
 	if err == nil && rows.plan() != nil && !prompts {
 		e.drafter.control.DraftPass(n, time.Since(begun).Seconds())
 	}

@@ -38,6 +38,9 @@ func (e *Engine) run(items []sched.Item, begun time.Time) error {
 	}
 	for i := range items {
 		outs, err := e.sampleItem(&items[i], rows.take(&items[i]))
+		if err != nil {
+			err = e.diagnose(err)
+		}
 		e.account(&items[i], rows.plan(), outs, err)
 	}
 	e.draft(items)

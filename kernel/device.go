@@ -57,7 +57,6 @@ func MemoryFree(d Device) (free, total int64, err error) {
 type MemoryUse struct {
 	Weights int64 // as the device stores them
 	Scratch int64 // of operations
-	Graphs  int64 // of captured passes
 }
 
 // MemoryOwner is a device that says what it holds.
@@ -67,7 +66,7 @@ type MemoryOwner interface{ MemoryUse() MemoryUse }
 type Rehearser interface {
 	// Rehearse is a device like this one that computes nothing: its memory has addresses and no contents, prepared
 	// weights are never read, and allocations beyond the free memory succeed. What a model would take can be read from
-	// it before anything is uploaded.
+	// it, a [MemoryOwner], before anything is uploaded.
 	Rehearse() (Device, error)
 }
 

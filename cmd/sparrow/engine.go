@@ -15,6 +15,7 @@ import (
 	"sparrow"
 	"sparrow/builtin"
 	"sparrow/engine"
+	"sparrow/internal/unit"
 )
 
 // engineFlags are the flags that say what to run and with how much of the machine, shared by every command that opens
@@ -177,9 +178,7 @@ func (f *engineFlags) open(cmd *cobra.Command, log *slog.Logger) (*sparrow.Engin
 		bar.end()
 		warnings(cmd)(text)
 	}
-	c.OnLoad = func(done, total int) {
-		bar.set(int64(min(done, total)), int64(total), fmt.Sprintf("%d of %d tensors", min(done, total), total))
-	}
+	c.OnLoad = func(done, total int64) { bar.set(done, total, unit.Bytes(done)+" of "+unit.Bytes(total)) }
 	return sparrow.Open(cmd.Context(), c)
 }
 

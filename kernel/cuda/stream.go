@@ -1,6 +1,9 @@
 package cuda
 
-import "errors"
+import (
+	"errors"
+	"sync/atomic"
+)
 
 // Stream is a queue of device work that runs in order. One goroutine uses it at a time.
 type Stream struct {
@@ -8,7 +11,7 @@ type Stream struct {
 	handle   uintptr
 	overlap  bool
 	dry      bool
-	launches int64
+	launches atomic.Int64
 	trace    *Trace // nil unless launches are timed
 }
 
@@ -32,14 +35,14 @@ func (s *Stream) SetOverlap(on bool) { s.overlap = on }
 func (s *Stream) SetDry(on bool) { s.dry = on }
 
 // Launches is how many kernels, copies and fills were enqueued so far, graphs counting as one.
-func (s *Stream) Launches() int64 { return s.launches }
+func (s *Stream) Launches() int64 { return s.launches.Load() }
 
 // enqueue counts one launch and reports whether it is to be made.
 func (s *Stream) enqueue() bool {
 	if s.dry {
 		return false
 	}
-	s.launches++
+	s.launches.Add(1)
 	return true
 }
 

@@ -17,9 +17,14 @@ const patternBytes = 4 << 20
 func scoreCases() []Case {
 	return []Case{
 		raggedCase(4096, 8192, 64, 506), raggedCase(4096, 32768, 64, 1941), raggedCase(4096, 131072, 64, 8385),
-		raggedCase(4096, 32768, 32, 0), pagedCase(64, 32768, 1, 64, 79.0), pagedCase(64, 32768, 2, 64, 82.9),
-		pagedCase(64, 32768, 4, 64, 0), pagedCase(128, 65536, 1, 64, 283.9), pagedCase(128, 65536, 2, 64, 293.5),
-		pagedCase(64, 32768, 1, 32, 0), topKCase(1, 131072, 2048, slots), topKCase(1, 1<<20, 2048, slots),
+		raggedCase(4096, 32768, 32, 0), pagedCase(64, 32768, 1, 1, 64, 79.0), pagedCase(64, 32768, 2, 2, 64, 82.9),
+		pagedCase(64, 32768, 2, 1, 64, 0), pagedCase(64, 32768, 3, 3, 64, 0), pagedCase(64, 32768, 3, 1, 64, 0),
+		pagedCase(64, 32768, 4, 4, 64, 0), pagedCase(64, 32768, 4, 2, 64, 0), pagedCase(64, 32768, 4, 1, 64, 0),
+		pagedCase(64, 32768, 6, 3, 64, 0), pagedCase(64, 32768, 6, 2, 64, 0), pagedCase(64, 32768, 6, 1, 64, 0),
+		pagedCase(64, 32768, 8, 4, 64, 0), pagedCase(64, 32768, 8, 2, 64, 0), pagedCase(64, 32768, 8, 1, 64, 0),
+		pagedCase(1, 131072, 8, 4, 64, 0), pagedCase(1, 131072, 8, 1, 64, 0),
+		pagedCase(128, 65536, 1, 1, 64, 283.9), pagedCase(128, 65536, 2, 2, 64, 293.5),
+		pagedCase(64, 32768, 1, 1, 32, 0), topKCase(1, 131072, 2048, slots), topKCase(1, 1<<20, 2048, slots),
 		topKCase(64, 32768, 2048, positions), topKCase(64, 32768, 2048, slots), topKCase(64, 32768, 512, slots),
 		topKCase(64, 32768, 2048, zeros), topKCase(128, 65536, 2048, slots), topKCase(4096, 8192, 2048, slots),
 		topKCase(4096, 32768, 2048, positions), topKCase(4096, 32768, 2048, slots), topKCase(4096, 32768, 2048, zeros),
@@ -77,12 +82,21 @@ func (r *reader) checkScore(queries, weights cuda.Ptr, heads int, row int64, key
 	return nil
 }
 
-func pagedCase(requests, keys, nextN, heads int, peer float64) Case {
+// pagedCase scores rows of each request, together of them at once: all of them natively, fewer in groups, one alone
+// split.
+func pagedCase(requests, keys, each, together, heads int, peer float64) Case {
 	blocks := keys / 64
-	rows := requests * nextN
+	rows := requests * each
 	cache := int64(requests*blocks) * layout.IndexPageBytes
+	shape := fmt.Sprintf("%d x %dk, next_n %d, %d heads", requests, keys>>10, each, heads)
+	switch {
+	case together == 1 && each > 1:
+		shape += ", split"
+	case together < each:
+		shape += fmt.Sprintf(", in groups of %d", together)
+	}
 	return Case{
-		Name: "index_paged", Shape: fmt.Sprintf("%d x %dk, next_n %d, %d heads", requests, keys>>10, nextN, heads),
+		Name: "index_paged", Shape: shape,
 		Rate: FP8, Peer: Peer{"DeepGEMM", peer}, FLOPs: 2 * float64(rows) * float64(keys) * float64(heads) * 128,
 		Bytes:    float64(cache) + 4*float64(rows)*float64(keys) + float64(rows*heads)*132,
 		SetBytes: cache + 4*int64(rows)*int64(keys), New: func(h *holder) Set {
@@ -90,14 +104,18 @@ func pagedCase(requests, keys, nextN, heads int, peer float64) Case {
 			for range 64 {
 				pattern = append(pattern, indexPage(h)...)
 			}
-			table := h.permutation(requests * blocks)
+			table, owner := h.permutation(requests*blocks), make([]int32, rows)
+			for i := range owner {
+				owner[i] = int32(i / each)
+			}
 			x := cuda.IndexPaged{
 				Queries: h.put(h.codes(rows * heads * 128)), Cache: h.repeat(pattern, cache),
 				PageBytes: layout.IndexPageBytes, Pages: int64(requests * blocks),
 				Weights:        putAll(h, h.floats(rows*heads, 0.02, 0)),
 				ContextLengths: putAll(h, constant(int32(keys), rows)), BlockTable: putAll(h, table),
-				Scores: h.output(int64(rows) * int64(keys) * 4), Stride: int64(keys), TableStride: int64(blocks),
-				Requests: int32(requests), NextN: int32(nextN), Heads: int32(heads), MaxContext: int32(keys),
+				TableRows: putAll(h, owner),
+				Scores:    h.output(int64(rows) * int64(keys) * 4), Stride: int64(keys), TableStride: int64(blocks),
+				Requests: int32(rows / together), NextN: int32(together), Heads: int32(heads), MaxContext: int32(keys),
 				MaxBlocks: int32(blocks),
 			}
 			var args cuda.IndexPagedArgs
@@ -108,7 +126,7 @@ func pagedCase(requests, keys, nextN, heads int, peer float64) Case {
 				func(r *reader) error {
 					for range samples {
 						row, col := h.rng.IntN(rows), h.rng.IntN(keys)
-						at := int64(table[row/nextN*blocks+col/64]) * layout.IndexPageBytes
+						at := int64(table[row/each*blocks+col/64]) * layout.IndexPageBytes
 						page, l := r.bytes(x.Cache.Add(at), layout.IndexPageBytes), layout.IndexFP8{}
 						score := x.Scores.Add((int64(row)*x.Stride + int64(col)) * 4)
 						if err := r.checkScore(x.Queries, x.Weights, heads, int64(row), l.Key(page, col%64),

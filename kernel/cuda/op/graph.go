@@ -16,6 +16,7 @@ var (
 type graph struct {
 	dev      *Device
 	recorded *cuda.Graph
+	pass     func() error
 	launches int
 	bytes    int64
 }
@@ -27,6 +28,9 @@ const nodeBytes = 1 << 10
 // Capture records what a pass enqueues. The scratch memory must not grow meanwhile: a pass that needs more than there
 // is fails, and runs without a graph first.
 func (d *Device) Capture(pass func() error) (kernel.Graph, error) {
+	if err := d.settle(); err != nil {
+		return nil, err
+	}
 	free, _, err := d.gpu.MemoryFree()
 	if err != nil {
 		return nil, err
@@ -36,11 +40,11 @@ func (d *Device) Capture(pass func() error) (kernel.Graph, error) {
 	d.marks.off = true
 	defer func() { d.marks.off = false }()
 	first := d.stream.Launches()
-	recorded, err := d.stream.Capture(pass)
+	recorded, err := d.stream.Capture(func() error { return errors.Join(pass(), d.settle()) })
 	if err != nil {
 		return nil, err
 	}
-	g := &graph{dev: d, recorded: recorded, launches: int(d.stream.Launches() - first)}
+	g := &graph{dev: d, recorded: recorded, pass: pass, launches: int(d.stream.Launches() - first)}
 	left, _, err := d.gpu.MemoryFree()
 	if err != nil {
 		return nil, errors.Join(err, g.Close())
@@ -49,9 +53,12 @@ func (d *Device) Capture(pass func() error) (kernel.Graph, error) {
 	return g, nil
 }
 
-// Launch enqueues the recorded operations.
+// Launch enqueues the graph, or its launches one by one while they are traced.
 func (g *graph) Launch() error {
-	if err := g.dev.markReplay(); err != nil {
+	if g.dev.trace != nil {
+		return errors.Join(g.pass(), g.dev.settle())
+	}
+	if err := errors.Join(g.dev.settle(), g.dev.markReplay()); err != nil {
 		return err
 	}
 	return g.recorded.Launch(g.dev.stream)
@@ -63,9 +70,12 @@ func (g *graph) Close() error  { return g.recorded.Close() }
 
 // Reserve grows the scratch memory to what a pass needs.
 func (d *Device) Reserve(pass func() error) error {
+	if err := d.settle(); err != nil {
+		return err
+	}
 	d.stream.SetDry(true)
 	defer d.stream.SetDry(false)
-	return pass()
+	return errors.Join(pass(), d.settle())
 }
 
 // Reserved is the size of the scratch memory.
