@@ -166,6 +166,8 @@ func TestBatchRefusals(t *testing.T) {
 		{"a negative length", ours, decode(-1), E26},
 		{"a negative prefix", ours, NewBatch(ModeExtend, Request{Seq: 2, Prefix: -1, Extend: 3}), E26},
 		{"a decode with a prefix", ours, NewBatch(ModeDecode, Request{Seq: 5, Prefix: 4}), E26},
+		{"padding that has keys", ours, NewBatch(ModeDecode, Request{Seq: 5, Padding: true}), E26},
+		{"a prompt as padding", ours, NewBatch(ModeExtend, Request{Padding: true}), E26},
 		{"a decode of two tokens", ours, NewBatch(ModeDecode, Request{Seq: 5, N: 2}), E26},
 		{"keys beyond int32", ours, Batch{Mode: ModeDecode, Requests: repeat(3, DecodeRequest(1<<30))}, E26},
 		{"less padding than rows", ours, padded(1, decode(5, 6)), E26},
