@@ -23,6 +23,7 @@ type Device struct {
 	weights []*cuda.Buffer // what was prepared
 	upload  *upload        // of weights; nil when none is in progress
 	trace   *cuda.Trace    // nil unless launches are timed
+	span    *span          // nil before the first one
 	tried   bool           // a rehearsal: host memory of weights is not read
 	calls   map[cuda.Product]*cuda.ProductCall
 	marks   marks
@@ -157,7 +158,7 @@ func (d *Device) Rehearse() (kernel.Device, error) {
 
 // Close waits for what was enqueued and gives everything back.
 func (d *Device) Close() error {
-	errs := []error{d.EndLoad(), d.Trace(false)}
+	errs := []error{d.EndLoad(), d.Trace(false), d.span.close()}
 	if d.stream != nil {
 		errs = append(errs, d.stream.Sync(), d.stream.Close())
 	}
