@@ -25,6 +25,7 @@ type Config struct {
 	MaxQueue      int // bounds the sequences that wait
 	PlanHistory   int // how many plans are kept for inspection
 	NoReuse       bool
+	NoGraphs      bool    // passes are not captured, on devices that could
 	EOS           []int32 // tokens that end a sequence
 	WeightBytes   int64   // memory that the weights take beside the cache
 	ReservedBytes int64   // memory of a device that its operations take beside weights, cache and passes
