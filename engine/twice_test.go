@@ -9,9 +9,9 @@ import (
 	"sparrow/plan"
 )
 
-// Two engines of one process, with different models, cache layouts and drafts, share nothing that changes: run at the same
-// time, each gives every request the tokens, and the logits to the bit, that it gives alone. Under the race detector
-// nothing that one writes is read by the other.
+// Two engines of one process, with different models, cache layouts and drafts, share nothing that changes: run at the
+// same time, each gives every request the tokens, and the logits to the bit, that it gives alone. Under the race
+// detector nothing that one writes is read by the other.
 func TestTwoEnginesAtOnce(t *testing.T) {
 	type side struct {
 		dir        string
@@ -41,7 +41,8 @@ func TestTwoEnginesAtOnce(t *testing.T) {
 	both.Wait()
 	for i, s := range sides {
 		if len(s.rows.rows) == 0 || !maps.Equal(s.rows.rows, s.lone.rows) {
-			t.Errorf("engine %d: %d rows of logits, other bits than the %d alone", i, len(s.rows.rows), len(s.lone.rows))
+			t.Errorf("engine %d: %d rows of logits, other bits than the %d alone", i, len(s.rows.rows),
+				len(s.lone.rows))
 		}
 	}
 }

@@ -66,7 +66,7 @@ func TestNativeAndSplitVerifyAgree(t *testing.T) {
 		m := loadDrafting(t, preset, "cpu", nil)
 		layouts, rows := settings[:4], []int{2, 3, 4}
 		if preset != "v32-tiny" {
-			layouts, rows = settings[2:3], []int{4, 8}
+			layouts, rows = settings[2:3], []int{4, 8, 9}
 		}
 		for _, s := range layouts {
 			for _, n := range rows {
