@@ -17,7 +17,7 @@ type costs struct {
 	// verify are scores of 8 rows of each request over 32,768 keys: rows of a group, and milliseconds in groups and
 	// split (BenchmarkVerifyScores in kernel/cpu for one request; index_paged in kernel/cuda/bench for 64).
 	verify   contest
-	requests int // of which that were the rows
+	verified string // where and what that was
 }
 
 // contest is the times of two ways at one size.
@@ -34,14 +34,14 @@ func (h *Hardware) costs() costs {
 			prompts: []contest{{128, 0.0336, 0.0797}, {256, 0.0457, 0.135}, {512, 0.0796, 0.268}, {1024, 0.173, 0.63},
 				{2048, 0.439, 1.8}},
 			v4:     []contest{{512, 0.0504, 0.0686}, {4096, 0.535, 0.703}, {13312, 1.86, 2.38}, {30720, 4.43, 5.61}},
-			verify: contest{4, 0.235, 0.552},
+			verify: contest{4, 0.235, 0.552}, verified: "an H200, 8 rows of each of 64 requests",
 		}
 	}
 	c := costs{
 		device:  "two cores of a Xeon",
 		prompts: []contest{{128, 39.1, 49.5}, {256, 92.6, 113}, {512, 260, 271}, {1024, 698, 635}, {2048, 2958, 1997}},
 		v4:      []contest{{512, 45.4, 45.4}, {4096, 752, 850}, {13312, 2886, 3441}, {30720, 6818, 8693}},
-		verify:  contest{4, 9.5, 12.6},
+		verify:  contest{4, 9.5, 12.6}, verified: "one core of a Xeon, 8 rows of a request",
 	}
 	if h.NoTiles {
 		// Both forms then multiply float32, of which the dense form needs a third.
@@ -113,6 +113,6 @@ func (h *Hardware) group(n int) int {
 
 // groupReason quotes groups against split rows.
 func (c *costs) groupReason() string {
-	return fmt.Sprintf("on %s, 8 rows over 32768 keys take %.3g ms in groups of %d, %.3g split", c.device,
-		c.verify.first, c.verify.size, c.verify.second)
+	return fmt.Sprintf("on %s over 32768 keys take %.3g ms in groups of %d, %.3g split", c.verified, c.verify.first,
+		c.verify.size, c.verify.second)
 }
