@@ -1,11 +1,12 @@
 # Targets a developer needs. `make test` is what CI runs; it sets nothing up beyond what `go` fetches by itself.
 GO ?= go
 # Packages whose tests are cheap enough to repeat under the race detector on two cores.
-RACE = . ./attn/... ./engine ./model ./sched ./kv/... ./plan ./server ./weight ./kernel/cpu/pool ./kernel/cuda
+RACE = . ./attn/... ./engine ./model ./sched ./kv/... ./plan ./server ./hub ./weight ./kernel/cpu/pool \
+	./kernel/cuda
 # Platforms that tests do not run on; they are compiled.
 PLATFORMS = linux/arm64 darwin/arm64 windows/amd64
 
-.PHONY: test check width unit race schemas build dist kernels clean
+.PHONY: test check width unit race schemas clients build dist kernels clean
 
 test: check unit race
 
@@ -31,6 +32,11 @@ unit:
 schemas:
 	@if [ -z "$(DIR)" ]; then echo "usage: make schemas DIR=folder of the JSON Schema test suite"; exit 2; fi
 	$(GO) test ./grammar -count=1 -run TestSuite -v -args -suite $(abspath $(DIR))
+
+# Runs the clients people use, pinned, in front of a server of the built-in model. They are installed once, below the
+# user's cache folder or the one that SPARROW_CLIENTS names.
+clients:
+	$(GO) run ./server/clienttest/matrix
 
 race:
 	$(GO) test -race $(RACE)

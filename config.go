@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"time"
 
 	"sparrow/plan"
 	"sparrow/spec"
@@ -49,6 +50,13 @@ type Config struct {
 	// PlanHistory is how many plans are kept for inspection; 0 means 64.
 	PlanHistory int
 
+	// SelfTest is when the forms of attention are compared on the weights before the engine opens; a difference is an
+	// error that wraps ErrSelfTest.
+	SelfTest SelfTest
+	// Watchdog is how long one forward pass may take: then the operation it has come to is logged, and Stats.Device
+	// has it. 0 means a minute, below 0 no watchdog.
+	Watchdog time.Duration
+
 	// ChatFormat forces a chat format by name; empty detects it.
 	ChatFormat string
 	// ControlTokens lets messages and tools of chats hold control tokens: <｜User｜> in a message begins a turn.
@@ -59,8 +67,8 @@ type Config struct {
 	Log *slog.Logger
 	// Warn is called with the reason why a GPU that is there is not used (AutoKernels); nil logs it.
 	Warn func(text string)
-	// OnLoad is called as weights load, with how many tensors are done.
-	OnLoad func(done, total int)
+	// OnLoad is called as weights load, with how many of their bytes are done.
+	OnLoad func(done, total int64)
 
 	defaults []string // values that the device chose, as flags
 	reserved int64    // memory of a device for its operations

@@ -22,7 +22,8 @@ type DeviceRequest struct {
 	Kernels string
 	Source  *family.Source
 	Policy  plan.Policy
-	// Fits refuses a device with too little memory, before weights are loaded; nil refuses none.
+	// Fits refuses a device with too little memory, before weights are loaded; nil compares the weights alone with what
+	// is free.
 	Fits func(kernel.Device) error
 	// Warn is called with the reason why a GPU that is there is not used; nil drops it.
 	Warn func(text string)
@@ -93,28 +94,42 @@ func (q *DeviceRequest) suits(dev kernel.Device) error {
 	if q.Fits != nil {
 		return q.Fits(dev)
 	}
-	return nil
+	n := &engine.Need{}
+	return tried(q.Source, dev, func(m model.Model, free int64) error {
+		n.Weights, n.Free = m.Device().(kernel.MemoryOwner).MemoryUse().Weights, free
+		return n.Err(describeDevice(dev))
+	})
 }
 
 // need is the memory that a model takes of a device, found before anything is uploaded; nil for a device that uses the
 // machine's own memory.
-func need(src *family.Source, dev kernel.Device, c engine.Config) (_ *engine.Need, err error) {
+func need(src *family.Source, dev kernel.Device, c engine.Config) (n *engine.Need, err error) {
+	err = tried(src, dev, func(m model.Model, free int64) (err error) {
+		n, err = engine.Measure(m, c, free)
+		return err
+	})
+	return n, err
+}
+
+// tried loads a model on a device that computes nothing in place of one with memory of its own, and calls look with it
+// and with the memory that is free. For other devices it does nothing.
+func tried(src *family.Source, dev kernel.Device, look func(m model.Model, free int64) error) (err error) {
 	r, ok := dev.(kernel.Rehearser)
 	if !ok {
-		return nil, nil
+		return nil
 	}
 	free, _, err := kernel.MemoryFree(dev)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	tried, err := r.Rehearse()
+	empty, err := r.Rehearse()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	defer func() { err = errors.Join(err, tried.Close()) }()
-	m, err := src.Load(tried, nil)
+	defer func() { err = errors.Join(err, empty.Close()) }()
+	m, err := src.Load(empty, nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return engine.Measure(m, c, free)
+	return look(m, free)
 }

@@ -25,6 +25,8 @@ type (
 	Trace = engine.Trace
 	// PlanUse is a plan and how often it carried this request.
 	PlanUse = engine.PlanUse
+	// SelfTest is when an engine compares the forms of attention on its weights before it opens.
+	SelfTest = engine.SelfTest
 	// Finish is why a choice ended.
 	Finish = engine.Finish
 )

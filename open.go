@@ -4,14 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"sparrow/builtin"
 	"sparrow/engine"
+	"sparrow/internal/textfile"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
 	"sparrow/kernel/cuda/op"
@@ -21,6 +22,7 @@ import (
 	"sparrow/model/config"
 	"sparrow/model/family"
 	"sparrow/model/llamacpp"
+	"sparrow/plan"
 	"sparrow/tokenizer"
 )
 
@@ -31,8 +33,10 @@ const (
 	gpuStepTokens      = 8192
 	gpuMaxRunning      = 256
 	gpuKV              = "fp8"
+	gpuPrefill         = "sparse-flat" // gathered rows: 15 to 20 % faster than reading the cache in place
 	defaultMaxQueue    = 1024
 	defaultPlanHistory = 64
+	defaultWatchdog    = time.Minute
 )
 
 // Registry lists the kernels of this build, best first.
@@ -79,7 +83,7 @@ func assemble(ctx context.Context, c Config) (_ *Engine, err error) {
 	if err := checkPacking(c, p.source.Weights.Bytes()); err != nil {
 		return nil, err
 	}
-	dev, c, err := openDevice(c, p)
+	dev, c, err := openDevice(Registry(), c, p)
 	if err != nil {
 		return nil, err
 	}
@@ -99,9 +103,9 @@ func assemble(ctx context.Context, c Config) (_ *Engine, err error) {
 }
 
 // openDevice opens the device and returns the configuration with that device's defaults.
-func openDevice(c Config, p *parts) (kernel.Device, Config, error) {
+func openDevice(r Registered, c Config, p *parts) (kernel.Device, Config, error) {
 	var reserved int64
-	dev, err := OpenDevice(Registry(), DeviceRequest{
+	dev, err := OpenDevice(r, DeviceRequest{
 		Options: kernel.Options{Workers: c.Workers, Ordinal: c.Device, Pack: c.Pack}, Kernels: c.Kernels,
 		Source: p.source, Policy: c.Policy, Warn: c.Warn,
 		Fits: func(dev kernel.Device) error {
@@ -123,9 +127,12 @@ func openDevice(c Config, p *parts) (kernel.Device, Config, error) {
 
 // load reads the weights. ctx is checked once they are read: a model whose caller has gone is not kept.
 func load(ctx context.Context, c Config, p *parts, dev kernel.Device) (model.Model, error) {
-	total, done := len(p.source.Weights.Names()), 0
-	m, err := p.source.Load(dev, func(string) {
-		if done++; c.OnLoad != nil {
+	total, done := p.source.Weights.Bytes(), int64(0)
+	m, err := p.source.Load(dev, func(name string) {
+		if t, ok := p.source.Weights.Tensor(name); ok {
+			done += int64(len(t.Data))
+		}
+		if c.OnLoad != nil {
 			c.OnLoad(done, total)
 		}
 	})
@@ -143,6 +150,9 @@ func (c Config) withDefaults() Config {
 	}
 	set(&c.MaxQueue, defaultMaxQueue)
 	set(&c.PlanHistory, defaultPlanHistory)
+	if c.Watchdog == 0 {
+		c.Watchdog = defaultWatchdog
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -176,11 +186,25 @@ func (c Config) onDevice(dev kernel.Device, d config.Description) Config {
 	}
 	set(&c.StepTokens, steps, "step-tokens")
 	set(&c.MaxRunning, running, "max-running")
-	if _, ok := d.(*config.DSA); ok && gpu && c.Policy.KV == "" {
-		c.Policy.KV = gpuKV
-		c.defaults = append(c.defaults, "--kv "+gpuKV)
-	}
+	var chosen []string
+	c.Policy, chosen = PolicyOn(dev, d, c.Policy)
+	c.defaults = append(c.defaults, chosen...)
 	return c
+}
+
+// PolicyOn is a policy with the defaults of the device that a model runs on, and those defaults as flags: on a GPU the
+// cache is FP8 and prompts read gathered rows of it, where nothing else was asked for.
+func PolicyOn(dev kernel.Device, d config.Description, p plan.Policy) (plan.Policy, []string) {
+	if _, ok := d.(*config.DSA); !ok || dev.Hardware().Arch == "cpu" || p.KV != "" {
+		return p, nil
+	}
+	p.KV = gpuKV
+	chosen := []string{"--kv " + gpuKV}
+	if p.Prefill == "" && p.Decode == "" && !p.Deterministic {
+		p.Prefill = gpuPrefill
+		chosen = append(chosen, "--prefill "+gpuPrefill)
+	}
+	return p, chosen
 }
 
 // describeDevice names a device.
@@ -196,7 +220,8 @@ func (c Config) engine(p *parts) engine.Config {
 	return engine.Config{Policy: c.Policy, Draft: c.Draft, CacheTokens: c.CacheTokens,
 		ContextTokens: c.ContextTokens, StepTokens: c.StepTokens, MaxRunning: c.MaxRunning, MaxQueue: c.MaxQueue,
 		PlanHistory: c.PlanHistory, NoReuse: c.NoReuse, EOS: endTokens(p.source.Config, p.generation, p.tokenizer),
-		WeightBytes: p.source.Weights.Bytes(), ReservedBytes: c.reserved, Packed: c.Pack, Log: c.Log}
+		WeightBytes: p.source.Weights.Bytes(), ReservedBytes: c.reserved, Packed: c.Pack, SelfTest: c.SelfTest,
+		Watchdog: max(c.Watchdog, 0), Log: c.Log, Diagnose: damage(p.source.Weights, c.Log)}
 }
 
 // readParts opens the checkpoint in dir, or the one inside the binary.
@@ -218,7 +243,7 @@ func readParts(dir string) (*parts, error) {
 		name string
 		to   *[]byte
 	}{{"tokenizer_config.json", &p.tokenizerConfig}, {"generation_config.json", &p.generation}} {
-		if *f.to, err = os.ReadFile(filepath.Join(dir, f.name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if *f.to, err = textfile.Optional(filepath.Join(dir, f.name), textfile.Config); err != nil {
 			return nil, fmt.Errorf("sparrow: %w", err)
 		}
 	}

@@ -82,8 +82,11 @@ func (e *Engine) forward(items []sched.Item) (rows logits, err error) {
 	for i := range items {
 		p.works = append(p.works, workOf(&items[i]))
 	}
+	e.watchdog.begin()
+	defer e.watchdog.end()
 	begun := time.Now()
 	rows.result, err = p.runner.Run(p.works)
+	e.notePass(begun, err)
 	if err == nil && e.drafter != nil && decodesOnly(rows.plan()) {
 		e.drafter.control.ForwardPass(rows.plan().Rows, time.Since(begun).Seconds())
 	}
@@ -140,8 +143,11 @@ func (e *Engine) draftPass(chained bool) (rows logits, err error) {
 		n += len(p.drafts[i].Tokens)
 		prompts = prompts || p.drafts[i].Kind != plan.ModeDraft
 	}
+	e.watchdog.begin()
+	defer e.watchdog.end()
 	begun := time.Now()
 	rows.result, err = p.runner.Draft(p.drafts, chained)
+	e.notePass(begun, err)
 	if err == nil && rows.plan() != nil && !prompts {
 		e.drafter.control.DraftPass(n, time.Since(begun).Seconds())
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"sparrow/kernel"
 	"sparrow/kv"
 	"sparrow/model"
 	"sparrow/plan"
@@ -48,12 +49,17 @@ type Memory struct {
 	Cache   int64
 	States  int64 // the most that running sequences keep beside their pages
 	Arena   int64 // of passes: activations, scores, gathered rows and logits of the largest one
+	Scratch int64 // of operations, on a device with memory of its own
+	Device  int64 // all memory of such a device; 0 elsewhere
 }
 
 // New makes an engine for a loaded model and allocates its cache. Run starts it.
 func New(m model.Model, c Config) (*Engine, error) {
 	e, resolved, notices, err := resolve(m, c)
 	if err != nil {
+		return nil, err
+	}
+	if err := e.selfTest(&resolved); err != nil {
 		return nil, err
 	}
 	d := e.info
@@ -91,6 +97,7 @@ func resolve(m model.Model, c Config) (*Engine, plan.Config, []plan.Notice, erro
 	e := &Engine{cfg: c, model: m, wake: make(chan struct{}, 1), stopped: make(chan struct{}),
 		plans: make([]PlanRecord, 0, min(c.PlanHistory, 1024)),
 		info:  Info{Draft: c.Draft, Drafts: drafts, NoDrafts: why}}
+	e.watchdog.after = c.Watchdog
 	e.stateful, _ = m.(model.Stateful)
 	e.windowed, _ = m.(model.Windowed)
 	// Pages alone do not continue a sequence of a stateful model, unless its state can be restored from the cache.
@@ -137,6 +144,10 @@ func (e *Engine) allocate(cfg *plan.Config, notices []plan.Notice) error {
 		Kernels: e.model.Device().Name(), Config: *cfg, Notices: notices,
 		Memory: Memory{Weights: c.WeightBytes, Packed: c.Packed, Cache: size.bytes, States: size.states,
 			Arena: e.passes.runner.Bytes()}}
+	if o, ok := e.model.Device().(kernel.MemoryOwner); ok {
+		use, m := o.MemoryUse(), &e.info.Memory
+		m.Weights, m.Scratch, m.Device = use.Weights, use.Scratch, e.memory.total
+	}
 	return nil
 }
 
@@ -179,5 +190,6 @@ func (e *Engine) announce() {
 	e.cfg.Log.Info("drafts", "asked", i.Draft.String(), "most", i.Drafts, "none_because", i.NoDrafts)
 	e.cfg.Log.Info("memory", "weights_bytes", i.Memory.Weights, "cache_bytes", i.Memory.Cache,
 		"state_bytes", i.Memory.States, "cache_tokens", i.CacheTokens, "pages", i.Pages, "window_pages", i.WindowPages,
-		"arena_bytes", i.Memory.Arena, "step_tokens", i.StepTokens, "context_tokens", i.ContextTokens)
+		"arena_bytes", i.Memory.Arena, "scratch_bytes", i.Memory.Scratch, "step_tokens", i.StepTokens,
+		"context_tokens", i.ContextTokens)
 }

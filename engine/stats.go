@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"time"
 
 	"sparrow/kv"
@@ -13,6 +14,8 @@ import (
 type Stats struct {
 	Running, Waiting int
 	KV               kv.Stats
+	// Device is why the device cannot be used now: it failed, or a pass on it does not end. Empty while it works.
+	Device string
 
 	Requests                                 int64 // accepted
 	Finished                                 int64
@@ -36,6 +39,10 @@ type Stats struct {
 	Plans []PlanCount
 	// Conversions and Slices count segments whose rows were converted, and extra launches because a limit was met.
 	Conversions, Slices int64
+	// Busy is the time that passes took, from their preparation until their results were there. Faults counts passes
+	// that the device failed.
+	Busy   time.Duration
+	Faults int64
 	// Graphs counts captured graphs; all zero on devices without them.
 	Graphs GraphCount
 }
@@ -69,6 +76,16 @@ type PlanRecord struct {
 	Plan     *plan.Plan
 	Took     time.Duration // planning, model, sampling and drafting
 	Requests int
+}
+
+// notePass counts what a pass took and whether the device failed it.
+func (e *Engine) notePass(begun time.Time, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.stats.Busy += time.Since(begun)
+	if errors.Is(err, plan.E28) {
+		e.stats.Faults++
+	}
 }
 
 // publish refreshes what Stats shows of the scheduler and the cache. The caller holds mu.

@@ -29,10 +29,11 @@ type tries struct {
 	first   time.Duration // pause after the first of them; it doubles
 	longest time.Duration // longest pause, whoever asks for it
 	sleep   func(context.Context, time.Duration) error
+	notice  func(format string, args ...any) // told of every pause
 }
 
-func defaultTries() tries {
-	return tries{most: 6, first: time.Second, longest: 2 * time.Minute, sleep: sleep}
+func defaultTries(notice func(string, ...any)) tries {
+	return tries{most: 6, first: time.Second, longest: 2 * time.Minute, sleep: sleep, notice: notice}
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
@@ -84,18 +85,26 @@ func (t tries) repeat(ctx context.Context, attempt func() (progress bool, err er
 			failed = 1
 		}
 		if failed >= t.most {
-			return fmt.Errorf("%w: %d attempts failed, the last one with: %w", ErrUnavailable, failed, a.err)
+			return fmt.Errorf("%w (%d attempts failed)", asUnavailable(a.err), failed)
 		}
 		if a.after > t.longest {
-			return fmt.Errorf("%w: %w, to be repeated after %v; run the command again then", ErrUnavailable, a.err,
-				a.after)
+			return fmt.Errorf("%w, to be repeated after %v; run the command again then", asUnavailable(a.err), a.after)
 		}
 		pause := min(t.first<<(failed-1), t.longest)
 		pause = max(pause/2+rand.N(pause/2+1), a.after) // parallel downloads do not return at the same moment
+		t.notice("%v; trying again in %v", a.err, pause.Round(100*time.Millisecond))
 		if err := t.sleep(ctx, pause); err != nil {
 			return err
 		}
 	}
+}
+
+// asUnavailable is the error of a request that is not repeated any more.
+func asUnavailable(err error) error {
+	if errors.Is(err, ErrUnavailable) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
 
 // newClient makes the client of an endpoint. Connections are HTTP/1.1, so that parallel downloads have windows of

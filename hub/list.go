@@ -150,8 +150,14 @@ func (l *listing) file(n Name, name string) (File, error) {
 
 // otherFormats tells of weights in formats that are not read.
 func otherFormats(names []string) string {
-	for _, suffix := range []string{".gguf", ".bin", ".pt", ".pth"} {
-		if slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, suffix) }) {
+	has := func(suffix string) bool {
+		return slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, suffix) })
+	}
+	if has(".gguf") {
+		return "; it has *.gguf files: download the one you want by other means and give it to --model"
+	}
+	for _, suffix := range []string{".bin", ".pt", ".pth"} {
+		if has(suffix) {
 			return "; it has *" + suffix + " files, and weights are read from *.safetensors alone"
 		}
 	}

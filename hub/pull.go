@@ -60,9 +60,11 @@ func New(o Options) (*Puller, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Puller{cache: o.Cache, endpoint: strings.TrimRight(o.Endpoint, "/"), token: o.Token, version: o.Version,
-		jobs: o.Jobs, client: newClient(u, o.Jobs), tries: defaultTries(), stall: stallTimeout,
-		meter: &meter{report: o.Progress}, onNotice: o.Notice}, nil
+	p := &Puller{cache: o.Cache, endpoint: strings.TrimRight(o.Endpoint, "/"), token: o.Token, version: o.Version,
+		jobs: o.Jobs, client: newClient(u, o.Jobs), stall: stallTimeout, meter: &meter{report: o.Progress},
+		onNotice: o.Notice}
+	p.tries = defaultTries(p.notice)
+	return p, nil
 }
 
 // Download is what there is to do for one model.

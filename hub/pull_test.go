@@ -294,7 +294,13 @@ func TestBusyServersAreAskedAgainAsTheySay(t *testing.T) {
 				return fault(w, tries)
 			}
 			var pauses []time.Duration
-			dir, err := h.pull(h.puller(t.TempDir(), &pauses))
+			p := h.puller(t.TempDir(), &pauses)
+			var notices []string
+			p.onNotice = func(text string) { notices = append(notices, text) }
+			dir, err := h.pull(p)
+			if len(notices) != len(pauses) || len(notices) > 0 && !strings.Contains(notices[0], "trying again in") {
+				t.Errorf("%d pauses and the notices %q", len(pauses), notices)
+			}
 			if c.fails {
 				if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "24h") {
 					t.Errorf("%v", err)

@@ -58,7 +58,6 @@ func MemoryFree(d Device) (free, total int64, err error) {
 type MemoryUse struct {
 	Weights int64 // as the device stores them
 	Scratch int64 // of operations
-	Graphs  int64 // of captured passes
 }
 
 // MemoryOwner is a device that says what it holds.
@@ -68,7 +67,7 @@ type MemoryOwner interface{ MemoryUse() MemoryUse }
 type Rehearser interface {
 	// Rehearse is a device like this one that computes nothing: its memory has addresses and no contents, prepared
 	// weights are never read, and allocations beyond the free memory succeed. What a model would take can be read from
-	// it before anything is uploaded.
+	// it, a [MemoryOwner], before anything is uploaded.
 	Rehearse() (Device, error)
 }
 
@@ -76,11 +75,6 @@ type Rehearser interface {
 type Partial interface {
 	// Missing lists the operations that it does not have.
 	Missing() []string
-}
-
-// RowQuantizer is a device whose products may quantise the rows that FP8 weights multiply.
-type RowQuantizer interface {
-	QuantizesRows() bool
 }
 
 // Event is a point in the device's queue that can be waited for.
@@ -133,6 +127,15 @@ func FetchF32(m Memory, dst []float32, src Tensor) (Event, error) {
 
 // ReadI32 copies a contiguous i32 tensor to dst.
 func ReadI32(m Memory, dst []int32, src Tensor) error {
+	if len(dst) == 0 {
+		return nil
+	}
+	// A view of dst's own memory: 4 bytes for each of its elements.
+	return m.Read(unsafe.Slice((*byte)(unsafe.Pointer(&dst[0])), 4*len(dst)), src)
+}
+
+// ReadF32 copies a contiguous f32 tensor to dst.
+func ReadF32(m Memory, dst []float32, src Tensor) error {
 	if len(dst) == 0 {
 		return nil
 	}

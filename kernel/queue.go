@@ -3,20 +3,42 @@ package kernel
 import "fmt"
 
 // Queue enqueues operations on a device and keeps the first error; operations after an error are not enqueued. A pass
-// is written as a list of operations and checks the error once, at its end.
+// is written as a list of operations and checks the error once, at its end. One goroutine uses it; only Place may be
+// called by others.
 type Queue struct {
 	dev   Device
+	mark  Marker // nil where the device takes no marks
 	err   error
 	stage string
 	layer int
+	place progress
 }
 
 // NewQueue makes a queue of a device's operations.
-func NewQueue(dev Device) *Queue { return &Queue{dev: dev} }
+func NewQueue(dev Device) *Queue {
+	q := &Queue{dev: dev, layer: -1}
+	q.mark, _ = dev.(Marker)
+	return q
+}
 
 // At sets the stage of the following operations, for errors: a stage of a layer, or of no layer where layer is
 // negative.
-func (q *Queue) At(stage string, layer int) { q.stage, q.layer = stage, layer }
+func (q *Queue) At(stage string, layer int) {
+	q.stage, q.layer = stage, layer
+	q.place.at(stage, layer)
+}
+
+// next notes that an operation is enqueued, unless one before it failed.
+func (q *Queue) next(op operation) bool {
+	if q.err != nil {
+		return false
+	}
+	at := q.place.next(op)
+	if q.mark != nil {
+		q.Fail(q.mark.Mark(at))
+	}
+	return q.err == nil
+}
 
 // Fail stops the queue with an error of the caller.
 func (q *Queue) Fail(err error) {
@@ -38,125 +60,125 @@ func (q *Queue) Done() error {
 
 // enqueue runs an operation unless an earlier one failed. It takes a method of the interface, not of the device, which
 // would be allocated.
-func enqueue[A any](q *Queue, do func(Device, A) error, a A) {
-	if q.err == nil {
+func enqueue[A any](q *Queue, op operation, do func(Device, A) error, a A) {
+	if q.next(op) {
 		q.Fail(do(q.dev, a))
 	}
 }
 
 // Embed enqueues [Embedder].
-func (q *Queue) Embed(a EmbedArgs) { enqueue(q, Device.Embed, a) }
+func (q *Queue) Embed(a EmbedArgs) { enqueue(q, opEmbed, Device.Embed, a) }
 
 // Norm enqueues [Normalizer].
-func (q *Queue) Norm(a NormArgs) { enqueue(q, Device.Norm, a) }
+func (q *Queue) Norm(a NormArgs) { enqueue(q, opNorm, Device.Norm, a) }
 
 // Multiply enqueues [Multiplier].
-func (q *Queue) Multiply(a MultiplyArgs) { enqueue(q, Device.Multiply, a) }
+func (q *Queue) Multiply(a MultiplyArgs) { enqueue(q, opMultiply, Device.Multiply, a) }
 
 // Project enqueues [Projector].
-func (q *Queue) Project(a ProjectArgs) { enqueue(q, Device.Project, a) }
+func (q *Queue) Project(a ProjectArgs) { enqueue(q, opProject, Device.Project, a) }
 
 // Take enqueues [RowTaker].
-func (q *Queue) Take(a TakeArgs) { enqueue(q, Device.Take, a) }
+func (q *Queue) Take(a TakeArgs) { enqueue(q, opTake, Device.Take, a) }
 
 // Angles enqueues [AngleTable].
-func (q *Queue) Angles(a AngleArgs) { enqueue(q, Device.Angles, a) }
+func (q *Queue) Angles(a AngleArgs) { enqueue(q, opAngles, Device.Angles, a) }
 
 // Rotate enqueues [Rotator].
-func (q *Queue) Rotate(a RotateArgs) { enqueue(q, Device.Rotate, a) }
+func (q *Queue) Rotate(a RotateArgs) { enqueue(q, opRotate, Device.Rotate, a) }
 
 // Absorb enqueues [Absorber].
-func (q *Queue) Absorb(a AbsorbArgs) { enqueue(q, Device.Absorb, a) }
+func (q *Queue) Absorb(a AbsorbArgs) { enqueue(q, opAbsorb, Device.Absorb, a) }
 
 // Expand enqueues [Expander].
-func (q *Queue) Expand(a ExpandArgs) { enqueue(q, Device.Expand, a) }
+func (q *Queue) Expand(a ExpandArgs) { enqueue(q, opExpand, Device.Expand, a) }
 
 // StoreRows enqueues [RowStore].
-func (q *Queue) StoreRows(a StoreArgs) { enqueue(q, Device.StoreRows, a) }
+func (q *Queue) StoreRows(a StoreArgs) { enqueue(q, opStoreRows, Device.StoreRows, a) }
 
 // GatherRows enqueues [RowGather].
-func (q *Queue) GatherRows(a GatherArgs) { enqueue(q, Device.GatherRows, a) }
+func (q *Queue) GatherRows(a GatherArgs) { enqueue(q, opGatherRows, Device.GatherRows, a) }
 
 // StoreIndex enqueues [IndexStore].
-func (q *Queue) StoreIndex(a IndexStoreArgs) { enqueue(q, Device.StoreIndex, a) }
+func (q *Queue) StoreIndex(a IndexStoreArgs) { enqueue(q, opStoreIndex, Device.StoreIndex, a) }
 
 // GatherIndex enqueues [IndexGather].
-func (q *Queue) GatherIndex(a IndexGatherArgs) { enqueue(q, Device.GatherIndex, a) }
+func (q *Queue) GatherIndex(a IndexGatherArgs) { enqueue(q, opGatherIndex, Device.GatherIndex, a) }
 
 // ConvertPages enqueues [PageConverter].
-func (q *Queue) ConvertPages(a ConvertArgs) { enqueue(q, Device.ConvertPages, a) }
+func (q *Queue) ConvertPages(a ConvertArgs) { enqueue(q, opConvertPages, Device.ConvertPages, a) }
 
 // IndexQuery enqueues [IndexQuerier].
-func (q *Queue) IndexQuery(a IndexQueryArgs) { enqueue(q, Device.IndexQuery, a) }
+func (q *Queue) IndexQuery(a IndexQueryArgs) { enqueue(q, opIndexQuery, Device.IndexQuery, a) }
 
 // Scores enqueues [IndexScorer].
-func (q *Queue) Scores(a ScoreArgs) { enqueue(q, Device.Scores, a) }
+func (q *Queue) Scores(a ScoreArgs) { enqueue(q, opScores, Device.Scores, a) }
 
 // Select enqueues [Selector].
-func (q *Queue) Select(a SelectArgs) { enqueue(q, Device.Select, a) }
+func (q *Queue) Select(a SelectArgs) { enqueue(q, opSelect, Device.Select, a) }
 
 // Locate enqueues [Locator].
-func (q *Queue) Locate(a LocateArgs) { enqueue(q, Device.Locate, a) }
+func (q *Queue) Locate(a LocateArgs) { enqueue(q, opLocate, Device.Locate, a) }
 
 // SparseAttend enqueues [SparseAttender].
-func (q *Queue) SparseAttend(a SparseArgs) { enqueue(q, Device.SparseAttend, a) }
+func (q *Queue) SparseAttend(a SparseArgs) { enqueue(q, opSparseAttend, Device.SparseAttend, a) }
 
 // DenseAttend enqueues [DenseAttender].
-func (q *Queue) DenseAttend(a DenseArgs) { enqueue(q, Device.DenseAttend, a) }
+func (q *Queue) DenseAttend(a DenseArgs) { enqueue(q, opDenseAttend, Device.DenseAttend, a) }
 
 // Gate enqueues [Gater].
-func (q *Queue) Gate(a GateArgs) { enqueue(q, Device.Gate, a) }
+func (q *Queue) Gate(a GateArgs) { enqueue(q, opGate, Device.Gate, a) }
 
 // Route enqueues [Router].
-func (q *Queue) Route(a RouteArgs) { enqueue(q, Device.Route, a) }
+func (q *Queue) Route(a RouteArgs) { enqueue(q, opRoute, Device.Route, a) }
 
 // Experts enqueues [ExpertRunner].
-func (q *Queue) Experts(a ExpertArgs) { enqueue(q, Device.Experts, a) }
+func (q *Queue) Experts(a ExpertArgs) { enqueue(q, opExperts, Device.Experts, a) }
 
 // HyperPre enqueues [HyperPreparer].
-func (q *Queue) HyperPre(a HyperPreArgs) { enqueue(q, Device.HyperPre, a) }
+func (q *Queue) HyperPre(a HyperPreArgs) { enqueue(q, opHyperPre, Device.HyperPre, a) }
 
 // HyperPost enqueues [HyperPoster].
-func (q *Queue) HyperPost(a HyperPostArgs) { enqueue(q, Device.HyperPost, a) }
+func (q *Queue) HyperPost(a HyperPostArgs) { enqueue(q, opHyperPost, Device.HyperPost, a) }
 
 // HyperHead enqueues [HyperHeader].
-func (q *Queue) HyperHead(a HyperHeadArgs) { enqueue(q, Device.HyperHead, a) }
+func (q *Queue) HyperHead(a HyperHeadArgs) { enqueue(q, opHyperHead, Device.HyperHead, a) }
 
 // HeadNorm enqueues [HeadNormalizer].
-func (q *Queue) HeadNorm(a HeadNormArgs) { enqueue(q, Device.HeadNorm, a) }
+func (q *Queue) HeadNorm(a HeadNormArgs) { enqueue(q, opHeadNorm, Device.HeadNorm, a) }
 
 // Compress enqueues [Compressor].
-func (q *Queue) Compress(a CompressArgs) { enqueue(q, Device.Compress, a) }
+func (q *Queue) Compress(a CompressArgs) { enqueue(q, opCompress, Device.Compress, a) }
 
 // Put enqueues [RowPutter].
-func (q *Queue) Put(a PutArgs) { enqueue(q, Device.Put, a) }
+func (q *Queue) Put(a PutArgs) { enqueue(q, opPut, Device.Put, a) }
 
 // StoreEntries enqueues [EntryStore].
-func (q *Queue) StoreEntries(a EntryStoreArgs) { enqueue(q, Device.StoreEntries, a) }
+func (q *Queue) StoreEntries(a EntryStoreArgs) { enqueue(q, opStoreEntries, Device.StoreEntries, a) }
 
 // StoreKeys enqueues [KeyStore].
-func (q *Queue) StoreKeys(a KeyStoreArgs) { enqueue(q, Device.StoreKeys, a) }
+func (q *Queue) StoreKeys(a KeyStoreArgs) { enqueue(q, opStoreKeys, Device.StoreKeys, a) }
 
 // DualAttend enqueues [DualAttender].
-func (q *Queue) DualAttend(a DualArgs) { enqueue(q, Device.DualAttend, a) }
+func (q *Queue) DualAttend(a DualArgs) { enqueue(q, opDualAttend, Device.DualAttend, a) }
 
 // FlatAttend enqueues [FlatAttender].
-func (q *Queue) FlatAttend(a FlatArgs) { enqueue(q, Device.FlatAttend, a) }
+func (q *Queue) FlatAttend(a FlatArgs) { enqueue(q, opFlatAttend, Device.FlatAttend, a) }
 
 // Unpack enqueues [Unpacker].
-func (q *Queue) Unpack(a UnpackArgs) { enqueue(q, Device.Unpack, a) }
+func (q *Queue) Unpack(a UnpackArgs) { enqueue(q, opUnpack, Device.Unpack, a) }
 
 // Combine enqueues [Combiner].
-func (q *Queue) Combine(a CombineArgs) { enqueue(q, Device.Combine, a) }
+func (q *Queue) Combine(a CombineArgs) { enqueue(q, opCombine, Device.Combine, a) }
 
 // RouteRoot enqueues [RootRouter].
-func (q *Queue) RouteRoot(a RootRouteArgs) { enqueue(q, Device.RouteRoot, a) }
+func (q *Queue) RouteRoot(a RootRouteArgs) { enqueue(q, opRouteRoot, Device.RouteRoot, a) }
 
 // RouteHash enqueues [HashRouter].
-func (q *Queue) RouteHash(a HashRouteArgs) { enqueue(q, Device.RouteHash, a) }
+func (q *Queue) RouteHash(a HashRouteArgs) { enqueue(q, opRouteHash, Device.RouteHash, a) }
 
 // Copy enqueues [Copier].
-func (q *Queue) Copy(a CopyArgs) { enqueue(q, Device.Copy, a) }
+func (q *Queue) Copy(a CopyArgs) { enqueue(q, opCopy, Device.Copy, a) }
 
 // Candidates enqueues [CandidateFinder].
-func (q *Queue) Candidates(a CandidateArgs) { enqueue(q, Device.Candidates, a) }
+func (q *Queue) Candidates(a CandidateArgs) { enqueue(q, opCandidates, Device.Candidates, a) }

@@ -92,3 +92,15 @@ type Drafter interface {
 	// DraftHead returns nil when the checkpoint holds the layer, and otherwise an error that lists the missing tensors.
 	DraftHead() error
 }
+
+// SelfTester is a model that can compare the forms of its attention on its own weights.
+type SelfTester interface {
+	// SelfTest returns an error that says what differs. It needs no cache and frees the memory that it takes.
+	SelfTest(cfg *plan.Config) error
+}
+
+// Placer is a model that says where its passes are.
+type Placer interface {
+	// Place is the operation that the pass in progress has come to. It may be called from any goroutine.
+	Place() string
+}

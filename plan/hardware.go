@@ -1,8 +1,9 @@
 package plan
 
-import "slices"
-
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Arch is the architecture a kernel was built for.
 type Arch uint8

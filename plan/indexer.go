@@ -44,7 +44,7 @@ func (w *builder) rowIndexer(s *Segment) {
 	if s.Row.DecodeLike() && s.Indexer.Kind.scores() && w.b.shortSegment(w.cfg, s.Spans[0].Request) {
 		s.Variant, why = VariantShort, reasonShort
 	}
-	s.Reasons = append(s.Reasons, why)
+	s.because(why)
 }
 
 // verifyTogether scores rows of a request at once, or in groups of them.
@@ -113,9 +113,9 @@ func (w *builder) sizeScores(s *Segment) {
 		s.Indexer.Heads = paddedIndexHeads(cfg.Hardware.Arch, cfg.Model.IndexHeads)
 	}
 	if n := s.Indexer.Heads; cfg.Catalog == CatalogSparrow && s.Scores() && n > cfg.Model.IndexHeads {
-		s.Reasons = append(s.Reasons, Reason{"dispatch 6", fmt.Sprintf(
+		s.reason("dispatch 6",
 			"%d index heads run as %d: the score kernels take no fewer, and the others have weight zero",
-			cfg.Model.IndexHeads, n)})
+			cfg.Model.IndexHeads, n)
 	}
 	if !s.Scores() {
 		return
@@ -155,9 +155,8 @@ func (w *builder) chunkRows(s *Segment, rows, keys int) int {
 		return rows
 	}
 	chunk := clamp(int(min(budget/(4*int64(width)), math.MaxInt32)), 1, rows)
-	s.Reasons = append(s.Reasons,
-		Reason{"dispatch 6", fmt.Sprintf("scores of %d x %d in chunks of %d rows: budget %d bytes", rows, width, chunk,
-			budget)})
+	s.reason("dispatch 6", "scores of %d x %d in chunks of %d rows: budget %d bytes", rows, width, chunk,
+		budget)
 	return chunk
 }
 

@@ -1,5 +1,7 @@
 package plan
 
+import "fmt"
+
 // Reasons that need no numbers, worded once.
 var (
 	reasonDenseRow   = Reason{"dispatch 5", "dense: no row sees more keys than the threshold"}
@@ -28,3 +30,11 @@ var (
 	reasonWindowOnly = Reason{"dispatch 13", "V4 draft layers attend to the window only"}
 	reasonUnclipped  = Reason{"dispatch 11", "the kernel takes unclipped lengths in plain decode"}
 )
+
+// because adds a reason to a segment.
+func (s *Segment) because(r Reason) { s.Reasons = append(s.Reasons, r) }
+
+// reason is because with a formatted text.
+func (s *Segment) reason(rule, format string, args ...any) {
+	s.because(Reason{rule, fmt.Sprintf(format, args...)})
+}

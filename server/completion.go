@@ -39,6 +39,7 @@ func (s *Server) completion(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	shape.head, shape.usage = s.head("cmpl-"+x.id, openai.ObjectCompletion), req.WantsUsage()
+	shape.continuous = req.WantsContinuousUsage()
 	switch {
 	case req.NewTokens() == 0:
 		return s.echoOnly(w, r, ask, shape, req.Stream)
@@ -81,6 +82,7 @@ func (s *Server) encodePlain(r *openai.CompletionRequest, ask []sparrow.Request)
 type completionShape struct {
 	head         openai.Head
 	usage        bool // a stream ends with it
+	continuous   bool // every chunk of a stream has it
 	spelling     *spelling
 	n            int
 	echo         []string // text of each prompt, when it is part of the answer

@@ -75,6 +75,16 @@ func TestSmallEndpoints(t *testing.T) {
 		got.body != `{"status":"not ready","reason":"the queue is full"}` {
 		t.Errorf("status %d: %s", got.status, got.body)
 	}
+	e.mu.Lock()
+	e.stats.Device = "the device failed"
+	e.mu.Unlock()
+	if got := get(t, hs.URL+"/ready"); got.status != 503 ||
+		got.body != `{"status":"not ready","reason":"the device failed"}` {
+		t.Errorf("status %d: %s", got.status, got.body)
+	}
+	if got := get(t, hs.URL+"/health"); got.status != 200 {
+		t.Errorf("/health of a process whose device failed: status %d", got.status)
+	}
 }
 
 func TestTokenizeAndBack(t *testing.T) {

@@ -37,13 +37,17 @@ func (s *Server) createMessage(w http.ResponseWriter, r *http.Request) error {
 	s.fitEffort(w, x, turnChat, "output_config.effort")
 	ask := []sparrow.Request{chatRequest(turnChat, s.origin(x, x.id))}
 	to := &messageAnswer{
+		limit:    *req.MaxTokens,
 		response: anthropic.NewResponse("msg_"+rand.Text(), s.info.Name),
 		turn:     turn{watch: unwatched{}, shape: chatShape{singleCall: singleCall(turnChat)}},
+	}
+	if to.limit == 0 {
+		ask[0].MaxTokens = 1 // the first token is computed with the end of the prompt, and nobody sees it
 	}
 	if req.Stream {
 		err = s.stream(w, r, ask, func(e *sse) sink { return newMessageStream(e, to) })
 	} else {
-		err = s.collect(w, r, ask, &to.turn, to.finish)
+		err = s.collect(w, r, ask, to, to.finish)
 	}
 	return x.dialect.rename(err, x.id)
 }
@@ -68,8 +72,17 @@ func (s *Server) countTokens(w http.ResponseWriter, r *http.Request) error {
 
 // messageAnswer turns what was generated into a message.
 type messageAnswer struct {
+	limit    int // on tokens; 0 only reads the prompt into the cache
 	response *anthropic.Response
 	turn     turn
+}
+
+func (a *messageAnswer) event(prompt int, ev *sparrow.Event) error {
+	if a.limit == 0 {
+		a.turn.finish = sparrow.FinishLength
+		return nil
+	}
+	return a.turn.event(prompt, ev)
 }
 
 // finish completes the message.
@@ -78,24 +91,27 @@ func (a *messageAnswer) finish(res *result) (any, error) {
 	for i := range a.turn.pieces {
 		r.Content = append(r.Content, blockOf(&a.turn.pieces[i]))
 	}
-	reason := stopReason(a.turn.finish, a.turn.matched)
+	u := &res.usage
+	r.Usage = anthropic.Usage{InputTokens: u.PromptTokens - u.CachedTokens, CacheReadInputTokens: u.CachedTokens,
+		OutputTokens:        min(u.CompletionTokens, a.limit),
+		OutputTokensDetails: anthropic.OutputTokensDetails{ThinkingTokens: min(u.ReasoningTokens, a.limit)}}
+	reason := a.stopReason()
 	r.StopReason = &reason
 	if reason == anthropic.StopSequence {
 		r.StopSequence = &a.turn.matched
 	}
-	u := &res.usage
-	r.Usage = anthropic.Usage{InputTokens: u.PromptTokens - u.CachedTokens, CacheReadInputTokens: u.CachedTokens,
-		OutputTokens: u.CompletionTokens}
 	return r, nil
 }
 
-func stopReason(f sparrow.Finish, matched string) string {
-	switch {
-	case f == sparrow.FinishLength:
+func (a *messageAnswer) stopReason() string {
+	switch t := &a.turn; {
+	case t.finish == sparrow.FinishLength && a.response.Usage.OutputTokens < a.limit:
+		return anthropic.StopContext
+	case t.finish == sparrow.FinishLength:
 		return anthropic.StopMaxTokens
-	case f == sparrow.FinishToolCalls:
+	case t.finish == sparrow.FinishToolCalls:
 		return anthropic.StopToolUse
-	case matched != "":
+	case t.matched != "":
 		return anthropic.StopSequence
 	}
 	return anthropic.StopEndTurn
@@ -147,7 +163,7 @@ func (s *messageStream) event(prompt int, ev *sparrow.Event) error {
 	if err := s.begin(); err != nil {
 		return err
 	}
-	if err := s.answer.turn.event(prompt, ev); err != nil {
+	if err := s.answer.event(prompt, ev); err != nil {
 		return err
 	}
 	return s.flush()
@@ -197,5 +213,5 @@ func blockType(p *piece) string {
 
 // anthropicModel is the served model, in Anthropic's words.
 func (s *Server) anthropicModel() anthropic.Model {
-	return anthropic.NewModel(s.info.Name, s.info.Created.UTC().Format(time.RFC3339))
+	return anthropic.NewModel(s.info.Name, s.info.Created.UTC().Format(time.RFC3339), s.info.ContextTokens)
 }

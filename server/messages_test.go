@@ -20,7 +20,7 @@ func TestAMessageInOnePiece(t *testing.T) {
 	got := post(t, hs.URL+messagesPath, askedMessage+`}`)
 	want := `{"id":"msg_X","type":"message","role":"assistant","model":"sparrow-test","content":` + toldBlocks +
 		`,"stop_reason":"tool_use","stop_sequence":null,"usage":{"input_tokens":3,"cache_creation_input_tokens":0,` +
-		`"cache_read_input_tokens":4,"output_tokens":9}}`
+		`"cache_read_input_tokens":4,"output_tokens":9,"output_tokens_details":{"thinking_tokens":3}}}`
 	if diff := cmp.Diff(want, ids(got.body)); got.status != 200 || diff != "" {
 		t.Errorf("status %d: %s", got.status, diff)
 	}
@@ -41,7 +41,7 @@ func TestAMessageInAStream(t *testing.T) {
 	}
 	want := `message_start,"message":{"id":"msg_X","type":"message","role":"assistant","model":"sparrow-test",` +
 		`"content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":7,` +
-		`"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":0}}` + "\nping\n" +
+		`"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":0,"output_tokens_details":{"thinking_tokens":0}}}` + "\nping\n" +
 		block("0", `{"type":"thinking","thinking":"","signature":""}`, `{"type":"thinking_delta","thinking":"Hm"}`,
 			`{"type":"thinking_delta","thinking":"m."}`, `{"type":"signature_delta","signature":"unsigned"}`) +
 		block("1", `{"type":"text","text":""}`, `{"type":"text_delta","text":"I"}`,
@@ -51,7 +51,7 @@ func TestAMessageInAStream(t *testing.T) {
 		block("3", `{"type":"tool_use","id":"c2","name":"g","input":{}}`,
 			`{"type":"input_json_delta","partial_json":"{}"}`) +
 		`message_delta,"delta":{"stop_reason":"tool_use","stop_sequence":null},"usage":{"input_tokens":3,` +
-		`"cache_creation_input_tokens":0,"cache_read_input_tokens":4,"output_tokens":9}` + "\nmessage_stop\n"
+		`"cache_creation_input_tokens":0,"cache_read_input_tokens":4,"output_tokens":9,"output_tokens_details":{"thinking_tokens":3}}` + "\nmessage_stop\n"
 	if diff := cmp.Diff(want, ids(plainEvents(t, got.body))); diff != "" {
 		t.Error(diff)
 	}
@@ -77,7 +77,7 @@ func plainEvents(t *testing.T, body string) string {
 
 func TestWhyAMessageStopped(t *testing.T) {
 	end := func(f sparrow.Finish, matched string, deltas ...chat.Delta) []sparrow.Event {
-		return []sparrow.Event{{Deltas: deltas}, {Finish: f, Matched: matched, Usage: usage(1)}}
+		return []sparrow.Event{{Deltas: deltas}, {Finish: f, Matched: matched, Usage: usage(50)}}
 	}
 	word := chat.Delta{Kind: chat.DeltaContent, Text: "x"}
 	cut := chat.Delta{Kind: chat.DeltaToolCall, Call: chat.CallDelta{ID: "c", Name: "f", Arguments: `{"a":"b`}}
@@ -92,6 +92,9 @@ func TestWhyAMessageStopped(t *testing.T) {
 			`[{"type":"text","text":"x"}],"stop_reason":"stop_sequence","stop_sequence":"END"`},
 		{"the limit", end(sparrow.FinishLength, "", word),
 			`[{"type":"text","text":"x"}],"stop_reason":"max_tokens","stop_sequence":null`},
+		{"the end of the context", append(end("", "", word)[:1], sparrow.Event{Finish: sparrow.FinishLength,
+			Usage: usage(49)}),
+			`[{"type":"text","text":"x"}],"stop_reason":"model_context_window_exceeded","stop_sequence":null`},
 		{"the limit inside a call", end(sparrow.FinishLength, "", cut),
 			`[{"type":"tool_use","id":"c","name":"f","input":{"a":"b"}}],"stop_reason":"max_tokens","stop_sequence":null`},
 	} {
@@ -148,6 +151,36 @@ func TestAMessageBecomesAChat(t *testing.T) {
 		if !strings.Contains(", "+got.header.Get(ignoredHeader)+",", ", "+name+",") {
 			t.Errorf("%s is not among the ignored fields %s", name, got.header.Get(ignoredHeader))
 		}
+	}
+}
+
+func TestAMessageOfNoTokensReadsThePrompt(t *testing.T) {
+	e := newFake(saying("x"))
+	_, hs := start(t, e, Options{})
+	body := strings.Replace(askedMessage, `"max_tokens":50`, `"max_tokens":0`, 1)
+	got := post(t, hs.URL+messagesPath, body+`}`)
+	if !strings.Contains(got.body, `"content":[],"stop_reason":"max_tokens"`) ||
+		!strings.Contains(got.body, `"output_tokens":0,`) || e.last(t).MaxTokens != 1 {
+		t.Errorf("status %d: %s, limit %d", got.status, got.body, e.last(t).MaxTokens)
+	}
+	if got := post(t, hs.URL+messagesPath, body+`,"stream":true}`); strings.Contains(got.body, "content_block") {
+		t.Error(got.body)
+	}
+}
+
+func TestThinkingBetweenTools(t *testing.T) {
+	e := newFake(saying("x"))
+	_, hs := start(t, e, Options{})
+	thinking := `,"thinking":{"type":"between_tools"}}`
+	post(t, hs.URL+messagesPath, askedMessage+thinking)
+	if on := e.last(t).Chat.Thinking; on == nil || *on {
+		t.Error("it thinks before any tool was called")
+	}
+	post(t, hs.URL+messagesPath, `{"model":"sparrow-test","max_tokens":5,"messages":[{"role":"user","content":"a"},
+		{"role":"assistant","content":[{"type":"tool_use","id":"t","name":"f","input":{}}]},
+		{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"r"}]}]`+thinking)
+	if on := e.last(t).Chat.Thinking; on == nil || !*on {
+		t.Error("it does not think about the result of a tool")
 	}
 }
 
@@ -225,7 +258,8 @@ func TestCountedTokens(t *testing.T) {
 
 func TestModelsForAnthropicsClients(t *testing.T) {
 	_, hs := start(t, newFake(saying("x")), Options{})
-	model := `{"type":"model","id":"sparrow-test","display_name":"sparrow-test","created_at":"2023-11-14T22:13:20Z"}`
+	model := `{"type":"model","id":"sparrow-test","display_name":"sparrow-test","created_at":"2023-11-14T22:13:20Z",` +
+		`"lifecycle":"active","max_input_tokens":4096,"max_tokens":4096}`
 	for path, want := range map[string]string{
 		"/v1/models":              `{"data":[` + model + `],"has_more":false,"first_id":"sparrow-test","last_id":"sparrow-test"}`,
 		"/v1/models/sparrow-test": model,

@@ -31,6 +31,9 @@ var outcomes = []struct {
 	{sparrow.ErrQueueFull, wire.CodeQueueFull, "",
 		"too many requests are waiting; try again after the time in Retry-After"},
 	{sparrow.ErrClosed, wire.CodeUnavailable, "", "the engine is closed; send the request to another server"},
+	{sparrow.ErrDevice, wire.CodeUnavailable, "",
+		"the device that this server computes on has failed; send the request to another server, or again after a " +
+			"restart"},
 	{ErrDraining, wire.CodeUnavailable, "",
 		"the server is shutting down; send the request again, to another server if there is one"},
 	{ErrDeadline, wire.CodeDeadline, "",

@@ -161,3 +161,14 @@ func TestTruncationLeavesOutOldTurns(t *testing.T) {
 		}
 	}
 }
+
+func TestNothingIsStoredWithoutMemory(t *testing.T) {
+	_, hs := start(t, newFake(saying("x")), Options{StoreBytes: NoStore})
+	r := respond(t, hs.URL, asked+`}`)
+	if got := get(t, hs.URL+responsePrefix+r.ID); got.status != 404 {
+		t.Errorf("status %d: %s", got.status, got.body)
+	}
+	if err := (Options{StoreBytes: -2}).Validate(); err == nil {
+		t.Error("a negative size was accepted")
+	}
+}

@@ -349,6 +349,17 @@ func TestSilentStreamsAreKeptAlive(t *testing.T) {
 		if got := w.post(t, "/v1/chat/completions", hello+`}`); got.status != 200 || !strings.HasPrefix(got.body, "{") {
 			t.Errorf("status %d: %s", got.status, got.body)
 		}
+		ping := "event: ping\ndata: {\"type\":\"ping\"}\n\n"
+		got = w.post(t, messagesPath, askedMessage+`,"stream":true}`)
+		if !strings.HasPrefix(got.body, ping+ping) || !strings.Contains(got.body, "event: message_stop\n") {
+			t.Error(got.body)
+		}
+		// Lines of JSON have no comments; an empty piece is sent.
+		lines := strings.Split(w.post(t, "/api/chat", askedOllama+`}`).body, "\n")
+		if n := len(lines); n < 4 || !strings.Contains(lines[0], `"content":""},"done":false}`) ||
+			!strings.Contains(lines[n-3], `"content":"Hel"`) || !strings.Contains(lines[n-2], `"done":true`) {
+			t.Errorf("%q", lines)
+		}
 	})
 }
 

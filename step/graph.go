@@ -137,14 +137,13 @@ func (g *graphs) close() error {
 	return nil
 }
 
-// bucket is the number of requests that a batch is padded to, so that few shapes occur: up to 8 the next power of
-// two, up to 64 the next multiple of 8, then of 16.
+// bucket is the number of requests that a batch is padded to, so that few shapes occur: up to 8 itself, up to 64 the
+// next multiple of 8, then of 16. Rows that are padding are equal and so are their experts, whose weights are read once
+// more at most: that counts beside few rows only.
 func bucket(requests int) int {
 	switch {
-	case requests <= 2:
+	case requests <= 8:
 		return requests
-	case requests <= 4:
-		return 4
 	case requests <= 64:
 		return (requests + 7) &^ 7
 	}

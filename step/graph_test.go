@@ -6,12 +6,12 @@ import (
 	"testing"
 
 	"sparrow/internal/testkit/strict"
-	"sparrow/internal/testmodel"
 	"sparrow/kernel"
 	"sparrow/kernel/cuda"
 	"sparrow/kernel/cuda/op"
 	"sparrow/model"
 	"sparrow/model/family"
+	"sparrow/model/synth"
 	"sparrow/plan"
 	"sparrow/step"
 )
@@ -27,7 +27,7 @@ func (d decoding) run(t *testing.T, m model.Model, p plan.Policy, l step.Limits)
 	t.Helper()
 	b := newBench(t, m, p)
 	b.run.Close()
-	l.Rows, l.Requests, l.Context = 700, 8, min(b.cfg.Model.Context, 512)
+	l.Rows, l.Requests, l.Context = 700, 16, min(b.cfg.Model.Context, 512)
 	var err error
 	if b.run, err = step.New(m, b.cfg, l); err != nil {
 		t.Fatal(err)
@@ -35,10 +35,12 @@ func (d decoding) run(t *testing.T, m model.Model, p plan.Policy, l step.Limits)
 	defer b.run.Close()
 	works := make([]step.Work, d.sequences)
 	for i := range works {
-		tokens := b.prompt(i+1, 40+70*i)
+		tokens := b.prompt(i+1, 40+23*i)
 		works[i] = step.Work{Kind: plan.ModeExtend, Tokens: tokens, Pages: b.pages(len(tokens) + d.steps*d.rows + 8)}
 	}
-	b.step(works...)
+	for i := range works {
+		b.step(works[i])
+	}
 	var all [][]float32
 	for s := range d.steps {
 		for i := range works {
@@ -80,8 +82,8 @@ func (b *bench) draft(works []step.Work) [][]float32 {
 	return out
 }
 
-var decodings = []decoding{{sequences: 1, steps: 5, rows: 1}, {sequences: 3, steps: 5, rows: 1},
-	{sequences: 5, steps: 4, rows: 2}}
+var decodings = []decoding{{sequences: 1, steps: 5, rows: 1}, {sequences: 9, steps: 5, rows: 1},
+	{sequences: 11, steps: 4, rows: 2}}
 
 // Logits of a pass that runs from a captured graph, in a padded batch, have the bits of plain launches; a second run
 // has them too.
@@ -99,14 +101,14 @@ func TestGPUGraphsKeepBits(t *testing.T) {
 // Drafting passes run from graphs as well.
 func TestGPUDraftGraphsKeepBits(t *testing.T) {
 	gpuSettings(t)
-	for _, folder := range []string{testmodel.V32Draft(t), testmodel.GLMDraft(t)} {
+	for _, kind := range []synth.DType{synth.FP8, synth.BF16} {
 		dev, err := op.Open(0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := loadOn(t, folder, dev)
-		sameGraphs(t, folder, m, plan.Policy{KV: "fp8-656", Speculation: plan.Speculation{Tokens: 3}},
-			decoding{sequences: 3, steps: 4, rows: 2, drafts: true})
+		m := loadOn(t, layersOf(t, 2, 1, 128, kind), dev)
+		sameGraphs(t, kind.String(), m, plan.Policy{KV: "fp8-656", Speculation: plan.Speculation{Tokens: 3}},
+			decoding{sequences: 9, steps: 4, rows: 2, drafts: true})
 	}
 }
 
@@ -152,10 +154,15 @@ func loadOn(t *testing.T, folder string, dev kernel.Device) model.Model {
 }
 
 // The first pass of a shape is launched plainly, the second captured, later ones replayed with one launch beside the
-// copies of inputs and results. Batches of three and four sequences share a graph.
+// copies of inputs and results. Batches of nine and twelve sequences share a graph.
 func TestGraphsReplay(t *testing.T) {
 	m, dev := detached(t, "../testdata/oracle/deepseek_v32-fp8-1")
 	b := newBench(t, m, plan.Policy{KV: "fp8-656"})
+	b.run.Close()
+	var err error
+	if b.run, err = step.New(m, b.cfg, step.Limits{Rows: 64, Requests: 16, Context: 512}); err != nil {
+		t.Fatal(err)
+	}
 	defer b.run.Close()
 	held := dev.Reserved()
 	if held == 0 {
@@ -173,15 +180,15 @@ func TestGraphsReplay(t *testing.T) {
 		}
 		return dev.Launches() - before, b.run.Graphs()
 	}
-	plain, g := decode(3)
+	plain, g := decode(9)
 	if plain < 20 || g.Captured != 0 {
 		t.Errorf("the first pass took %d launches, %+v", plain, g)
 	}
-	if _, g = decode(4); g.Captured != 1 || g.Replayed != 1 || g.Held != 1 || g.Bytes == 0 {
+	if _, g = decode(12); g.Captured != 1 || g.Replayed != 1 || g.Held != 1 || g.Bytes == 0 {
 		t.Errorf("after the second pass of a shape: %+v", g)
 	}
 	// The inputs, the graph, the results and the fault bits.
-	if n, g := decode(3); n != 4 || g.Captured != 1 || g.Replayed != 2 || int64(g.Launches) != plain-3 {
+	if n, g := decode(9); n != 4 || g.Captured != 1 || g.Replayed != 2 || int64(g.Launches) != plain-3 {
 		t.Errorf("a replay took %d launches, %+v; plain launches are %d", n, g, plain)
 	}
 	if _, g = decode(1); g.Captured != 1 || g.Held != 1 {

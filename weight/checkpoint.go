@@ -171,32 +171,6 @@ func (c *Checkpoint) Close() error {
 	return errors.Join(errs...)
 }
 
-// Advice is a hint about how tensor data will be read.
-type Advice = mmap.Advice
-
-// The hints that Advise takes.
-const (
-	Normal     = mmap.Normal
-	Sequential = mmap.Sequential
-	Random     = mmap.Random
-	WillNeed   = mmap.WillNeed
-)
-
-// Advise gives the system a hint how t will be read. It does nothing for embedded bytes and on systems without hints.
-func (c *Checkpoint) Advise(t *Tensor, a Advice) error {
-	if c.closed {
-		return fmt.Errorf("weight: advise tensor %q: %w", t.Name, ErrClosed)
-	}
-	f, ok := c.maps[t.File]
-	if !ok {
-		return nil
-	}
-	if err := f.Advise(int(t.Offset), len(t.Data), a); err != nil {
-		return fmt.Errorf("weight: tensor %q: %w", t.Name, err)
-	}
-	return nil
-}
-
 // Files lists which of the file names in the folder dir [Open] reads: the index and the shards it names, or one file
 // without an index. readIndex is called where there is an index. A shard may be missing in names.
 func Files(dir string, names []string, readIndex func(name string) ([]byte, error)) ([]string, error) {

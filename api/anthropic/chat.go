@@ -1,6 +1,7 @@
 package anthropic
 
 import (
+	"slices"
 	"sparrow/api/openai"
 )
 
@@ -30,11 +31,11 @@ func (r *Request) AsChat() *openai.ChatRequest {
 		parallel := !t.Single
 		c.ParallelToolCalls = &parallel
 	}
-	switch r.Thinking {
-	case ThinkingEnabled, ThinkingAdaptive:
-		c.Thinking = &openai.Thinking{Type: openai.ThinkingEnabled}
-	case ThinkingDisabled:
+	if r.Thinking != "" {
 		c.Thinking = &openai.Thinking{Type: openai.ThinkingDisabled}
+		if r.thinks() {
+			c.Thinking.Type = openai.ThinkingEnabled
+		}
 	}
 	c.ReasoningEffort = r.Effort
 	if r.Schema != nil {
@@ -42,6 +43,13 @@ func (r *Request) AsChat() *openai.ChatRequest {
 			JSONSchema: &openai.JSONSchema{Name: "output", Schema: r.Schema}}
 	}
 	return c
+}
+
+// thinks says whether the model thinks before its reply.
+func (r *Request) thinks() bool {
+	last := r.Messages[len(r.Messages)-1].Content
+	results := slices.ContainsFunc(last, func(b Block) bool { return b.Type == BlockResult })
+	return r.Thinking != ThinkingDisabled && (r.Thinking != ThinkingBetween || results)
 }
 
 // addTo appends a message to those of a chat.

@@ -14,7 +14,7 @@ func (r *Request) check(p *wire.Problems) {
 	if r.Model == "" {
 		p.AddNew(wire.CodeMissing, "model", "required; GET /v1/models lists the names")
 	}
-	wire.WantRange(p, "max_tokens", r.MaxTokens, 1, openai.MaxTokens)
+	wire.WantRange(p, "max_tokens", r.MaxTokens, 0, openai.MaxTokens)
 	wire.WantRange(p, "temperature", r.Temperature, 0, openai.MaxTemperature)
 	if r.TopP != nil && !(*r.TopP > 0 && *r.TopP <= 1) {
 		p.AddNew(wire.CodeOutOfRange, "top_p", "%v is not in (0, 1]; 1 turns it off", *r.TopP)
@@ -27,9 +27,10 @@ func (r *Request) check(p *wire.Problems) {
 		}
 		wire.WantShort(p, at, s, openai.MaxStopBytes)
 	}
-	if t := r.Thinking; t != "" && !slices.Contains([]string{ThinkingEnabled, ThinkingDisabled, ThinkingAdaptive}, t) {
-		p.AddNew(wire.CodeInvalidValue, "thinking.type", "%q is not %s, %s or %s", jsonscan.Clip(t), ThinkingEnabled,
-			ThinkingAdaptive, ThinkingDisabled)
+	kinds := []string{ThinkingEnabled, ThinkingDisabled, ThinkingAdaptive, ThinkingBetween}
+	if t := r.Thinking; t != "" && !slices.Contains(kinds, t) {
+		p.AddNew(wire.CodeInvalidValue, "thinking.type", "%q is not one of %s", jsonscan.Clip(t),
+			strings.Join(kinds, ", "))
 	}
 	r.checkTools(p)
 	r.checkMessages(p)

@@ -16,7 +16,7 @@ type Request struct {
 	Messages []Message
 	System   []string // a string on the wire is one text
 
-	MaxTokens   *int // thinking included
+	MaxTokens   *int // thinking included; 0 only reads the prompt into the cache
 	Temperature *float64
 	TopP        *float64
 	TopK        *int
@@ -25,7 +25,7 @@ type Request struct {
 
 	Tools      []Tool
 	ToolChoice *ToolChoice
-	Thinking   string          // ThinkingEnabled, ThinkingDisabled or ThinkingAdaptive
+	Thinking   string          // one of the types below; empty is the model's default
 	Effort     string          // output_config.effort: how much to think
 	Schema     json.RawMessage // output_config.format.schema
 }
@@ -59,6 +59,7 @@ const (
 	ThinkingEnabled  = "enabled"
 	ThinkingDisabled = "disabled"
 	ThinkingAdaptive = "adaptive"
+	ThinkingBetween  = "between_tools" // only where the results of tools came last
 )
 
 // MaxNameBytes bounds the name of a tool.

@@ -25,6 +25,7 @@ const (
 	StopMaxTokens = "max_tokens"
 	StopSequence  = "stop_sequence"
 	StopToolUse   = "tool_use"
+	StopContext   = "model_context_window_exceeded"
 )
 
 // Usage counts the tokens of a message. The tokens of a prompt are the sum of the first three.
@@ -33,6 +34,13 @@ type Usage struct {
 	CacheCreationInputTokens int `json:"cache_creation_input_tokens"` // always 0: nothing is charged for it
 	CacheReadInputTokens     int `json:"cache_read_input_tokens"`
 	OutputTokens             int `json:"output_tokens"`
+
+	OutputTokensDetails OutputTokensDetails `json:"output_tokens_details"`
+}
+
+// OutputTokensDetails says what output tokens were.
+type OutputTokensDetails struct {
+	ThinkingTokens int `json:"thinking_tokens"`
 }
 
 // Count answers POST /v1/messages/count_tokens.
@@ -130,11 +138,16 @@ type Model struct {
 	ID          string `json:"id"`
 	DisplayName string `json:"display_name"`
 	CreatedAt   string `json:"created_at"` // RFC 3339
+	Lifecycle   string `json:"lifecycle"`  // "active"
+
+	MaxInputTokens int `json:"max_input_tokens"`
+	MaxTokens      int `json:"max_tokens"` // of an answer
 }
 
-// NewModel describes a model.
-func NewModel(name, created string) Model {
-	return Model{Type: "model", ID: name, DisplayName: name, CreatedAt: created}
+// NewModel describes a model with a context of so many tokens.
+func NewModel(name, created string, context int) Model {
+	return Model{Type: "model", ID: name, DisplayName: name, CreatedAt: created, Lifecycle: "active",
+		MaxInputTokens: context, MaxTokens: context}
 }
 
 // NewModelList is a list of one model.

@@ -58,8 +58,8 @@ func TestFieldsWithoutEffectAreNamed(t *testing.T) {
 			[]string{"messages[].content[].cache_control", "messages[].id", "messages[].annotations",
 				"messages[].provider_specific_fields", "messages[].tool_calls[].index",
 				"messages[].tool_calls[].extra"}},
-		{"the usage of every chunk", chatWith(`"stream":true,"stream_options":{"continuous_usage_stats":true}`),
-			[]string{"stream_options.continuous_usage_stats"}},
+		{"how events are padded", chatWith(`"stream":true,"stream_options":{"include_obfuscation":true}`),
+			[]string{"stream_options.include_obfuscation"}},
 		{"names that no header could hold", chatWith(`"a\r\nb":1,"é":1`), []string{`["a\r\nb"]`, `["\u00e9"]`}},
 		{"more than are listed", chatWith(fields.String() + `"n":1`), append(many, "...")},
 	} {

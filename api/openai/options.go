@@ -50,6 +50,8 @@ type Options struct {
 // StreamOptions is stream_options, allowed only with stream.
 type StreamOptions struct {
 	IncludeUsage bool `json:"include_usage,omitempty"`
+	// ContinuousUsage is vLLM's: every chunk has the usage so far, and every token a chunk.
+	ContinuousUsage bool `json:"continuous_usage_stats,omitempty"`
 }
 
 // Extension is what a request may ask of this server and of no other.
@@ -70,6 +72,11 @@ func (o *Options) Choices() int {
 
 // WantsUsage says whether a stream ends with a chunk of usage.
 func (o *Options) WantsUsage() bool { return o.StreamOptions != nil && o.StreamOptions.IncludeUsage }
+
+// WantsContinuousUsage says whether every chunk of a stream has the usage so far.
+func (o *Options) WantsContinuousUsage() bool {
+	return o.WantsUsage() && o.StreamOptions.ContinuousUsage
+}
 
 // WantsTrace says whether the response carries its trace.
 func (o *Options) WantsTrace() bool { return o.Sparrow != nil && o.Sparrow.Trace }
@@ -118,8 +125,10 @@ func SamplingFields(names ...string) wire.Fields[Options] {
 }
 
 var streamOptionFields = wire.Fields[StreamOptions]{
-	"include_usage":       wire.BoolField(func(s *StreamOptions) *bool { return &s.IncludeUsage }),
-	"include_obfuscation": wire.IgnoreAs[StreamOptions](jsonscan.Bool),
+	"include_usage": wire.BoolField(func(s *StreamOptions) *bool { return &s.IncludeUsage }),
+
+	"continuous_usage_stats": wire.BoolField(func(s *StreamOptions) *bool { return &s.ContinuousUsage }),
+	"include_obfuscation":    wire.IgnoreAs[StreamOptions](jsonscan.Bool),
 }
 
 var extensionFields = wire.Fields[Extension]{

@@ -35,6 +35,24 @@ func newStream(h Head, usage bool) stream {
 	return stream{head: append(head, `,"choices":[`...), tail: []byte(tail)}
 }
 
+// Counts is what a stream has cost so far.
+type Counts struct{ Prompt, Completion int }
+
+// close ends an event: with the usage so far, or as announced.
+func (s *stream) close(dst []byte, so *Counts) []byte {
+	if so == nil {
+		return append(dst, s.tail...)
+	}
+	for _, m := range []struct {
+		name  string
+		count int
+	}{{`],"usage":{"prompt_tokens":`, so.Prompt}, {`,"completion_tokens":`, so.Completion},
+		{`,"total_tokens":`, so.Prompt + so.Completion}} {
+		dst = strconv.AppendInt(append(dst, m.name...), int64(m.count), 10)
+	}
+	return append(dst, "}}\n\n"...)
+}
+
 // ChatStream writes the events of one chat stream. It is read-only once made; all methods append to dst and return it.
 type ChatStream struct{ stream }
 
@@ -45,8 +63,8 @@ func NewChatStream(h Head, usage bool) *ChatStream {
 	return &ChatStream{newStream(h, usage)}
 }
 
-// Append writes a chunk with one choice. It allocates nothing when dst has room.
-func (s *ChatStream) Append(dst []byte, c *ChunkChoice) []byte {
+// Append writes a chunk with one choice and, unless nil, the counts so far. It allocates nothing when dst has room.
+func (s *ChatStream) Append(dst []byte, c *ChunkChoice, so *Counts) []byte {
 	dst = append(dst, s.head...)
 	dst = append(dst, `{"index":`...)
 	dst = strconv.AppendInt(dst, int64(c.Index), 10)
@@ -56,8 +74,7 @@ func (s *ChatStream) Append(dst []byte, c *ChunkChoice) []byte {
 	dst = appendChatLogprobs(dst, c.Logprobs)
 	dst = append(dst, `,"finish_reason":`...)
 	dst = appendFinish(dst, c.FinishReason)
-	dst = append(dst, '}')
-	return append(dst, s.tail...)
+	return s.close(append(dst, '}'), so)
 }
 
 // CompletionStream writes the events of one text completion stream, like [ChatStream].
@@ -69,8 +86,8 @@ func NewCompletionStream(h Head, usage bool) *CompletionStream {
 	return &CompletionStream{newStream(h, usage)}
 }
 
-// Append writes a chunk with one choice. It allocates nothing when dst has room.
-func (s *CompletionStream) Append(dst []byte, c *CompletionChoice) []byte {
+// Append writes a chunk with one choice and, unless nil, the counts so far. It allocates nothing when dst has room.
+func (s *CompletionStream) Append(dst []byte, c *CompletionChoice, so *Counts) []byte {
 	dst = append(dst, s.head...)
 	dst = append(dst, `{"index":`...)
 	dst = strconv.AppendInt(dst, int64(c.Index), 10)
@@ -80,8 +97,7 @@ func (s *CompletionStream) Append(dst []byte, c *CompletionChoice) []byte {
 	dst = appendCompletionLogprobs(dst, c.Logprobs)
 	dst = append(dst, `,"finish_reason":`...)
 	dst = appendFinish(dst, c.FinishReason)
-	dst = append(dst, '}')
-	return append(dst, s.tail...)
+	return s.close(append(dst, '}'), so)
 }
 
 // AppendClosing writes the chunk without choices that carries usage, the trace, or both; nothing when both are nil. It

@@ -3,6 +3,7 @@ package wire
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -81,16 +82,20 @@ func (c *Reader) Problem(code Code, format string, args ...any) {
 // Param is the current path in the notation clients know, such as messages[2].content. A path that leads far into a
 // schema is cut short.
 func (c *Reader) Param() string {
-	const most = 240
+	return c.spelt(240, "[%q]", func(i int) string { return fmt.Sprintf("[%d]", i) })
+}
+
+// spelt is the current path, cut where it is longer than most; quoted is the format of names that are not plain.
+func (c *Reader) spelt(most int, quoted string, index func(int) string) string {
 	var b strings.Builder
 	for _, s := range c.path {
 		switch {
 		case b.Len() > most:
 			return b.String() + "..."
 		case s.indexed:
-			fmt.Fprintf(&b, "[%d]", s.index)
+			b.WriteString(index(s.index))
 		case !PlainName(s.name):
-			fmt.Fprintf(&b, "[%q]", jsonscan.Clip(s.name))
+			fmt.Fprintf(&b, quoted, jsonscan.Clip(s.name))
 		default:
 			if b.Len() > 0 {
 				b.WriteByte('.')
@@ -119,21 +124,7 @@ func (c *Reader) place() string {
 	if len(c.ignored) >= maxIgnored {
 		return "..."
 	}
-	var b strings.Builder
-	for _, s := range c.path {
-		switch {
-		case s.indexed:
-			b.WriteString("[]")
-		case !PlainName(s.name):
-			fmt.Fprintf(&b, "[%+q]", jsonscan.Clip(s.name))
-		default:
-			if b.Len() > 0 {
-				b.WriteByte('.')
-			}
-			b.WriteString(s.name)
-		}
-	}
-	return b.String()
+	return c.spelt(math.MaxInt, "[%+q]", func(int) string { return "[]" })
 }
 
 // PlainName says whether a name reads well in a path without quotes.

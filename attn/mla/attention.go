@@ -50,6 +50,7 @@ type Attention struct {
 	params Params
 	freq   kernel.Tensor // f32 [1, rope/2]
 	index  attn.Indexer
+	joins  bool // the device multiplies by joined matrices
 }
 
 // New prepares attention for a model whose passes go through the queue.
@@ -62,7 +63,8 @@ func New(dev kernel.Device, q *kernel.Queue, p Params) (*Attention, error) {
 		return nil, err
 	}
 	index := attn.Indexer{Heads: p.IndexHeads, TopK: p.TopK, Pairing: p.IndexPairing}
-	return &Attention{q: q, act: dev.Activation(), params: p, freq: freq, index: index}, nil
+	_, joins := dev.(kernel.Joiner)
+	return &Attention{q: q, act: dev.Activation(), params: p, freq: freq, index: index, joins: joins}, nil
 }
 
 // Pass is the attention of every layer in one forward pass: tensors at the places its plan gives them.
@@ -74,6 +76,7 @@ type Pass struct {
 
 	angles    kernel.Tensor // f32 [T, rope]
 	positions kernel.Tensor // i32 [T, K]: the latest selection
+	first     kernel.Tensor // [T, q_lora+128+latent+rope]: qr, key and kv, where matrices are joined
 	qr        kernel.Tensor // [T, q_lora], normalised
 	query     kernel.Tensor // [T, heads*(nope+rope)], rotated
 	kv        kernel.Tensor // [T, latent+rope], raw
@@ -121,12 +124,8 @@ func (a *Attention) Arrange(p *plan.Plan, cfg *plan.Config, in attn.Inputs, mem 
 		out.positions = mem.Take(kernel.I32, t, a.params.TopK)
 	}
 	out.Kept = mem.Mark()
-	out.qr, out.query, out.kv = mem.Take(a.act, t, a.params.QLora), mem.Take(a.act, t, d.Heads*d.QK()),
-		mem.Take(a.act, t, d.Row())
-	out.key, out.out = mem.Take(a.act, t, layout.IndexDim), mem.Take(a.act, t, d.Heads*d.V)
-	if p.JointQueries {
-		out.joint = a.index.TakeQueries(mem, a.act, t)
-	}
+	out.takeProducts(mem)
+	out.out = mem.Take(a.act, t, d.Heads*d.V)
 	mark := mem.Mark()
 	for i := range p.Segments {
 		s := &p.Segments[i]
@@ -146,6 +145,29 @@ func (a *Attention) Arrange(p *plan.Plan, cfg *plan.Config, in attn.Inputs, mem 
 	}
 	mem.Reset(mark)
 	return out, nil
+}
+
+// takeProducts takes the memory of the products of all rows.
+func (p *Pass) takeProducts(mem *kernel.Arena) {
+	t, d, query := p.plan.Rows, p.params.Dims, p.params.Dims.Heads*p.params.Dims.QK()
+	if !p.joins {
+		p.qr, p.query, p.kv = mem.Take(p.act, t, p.params.QLora), mem.Take(p.act, t, query), mem.Take(p.act, t, d.Row())
+		p.key = mem.Take(p.act, t, layout.IndexDim)
+		if p.plan.JointQueries {
+			p.joint = p.index.TakeQueries(mem, p.act, t)
+		}
+		return
+	}
+	p.first = mem.Take(p.act, t, p.params.QLora+layout.IndexDim+d.Row())
+	index := p.params.IndexHeads * layout.IndexDim
+	if !p.plan.JointQueries {
+		index = 0
+	}
+	both := mem.Take(p.act, t, query+index)
+	if p.query = both.Columns(0, query); index > 0 {
+		p.joint = attn.Queries{Q: both.Columns(query, query+index),
+			Weights: mem.Take(kernel.F32, t, p.params.IndexHeads)}
+	}
 }
 
 // launch lays out one launch. Selection ends before attention begins, so both use the same memory.
@@ -234,6 +256,7 @@ func (p *Pass) Layer(layer int, w *Weights, c Cache, h, x, record kernel.Tensor)
 // for rows whose outputs are not used.
 func (p *Pass) Store(layer int, w *Weights, c Cache, x kernel.Tensor) {
 	p.q.At("keys", layer)
+	p.view(w)
 	p.to = p.keys(p.to[:0], w)
 	p.q.Project(kernel.ProjectArgs{X: x, To: p.to})
 	p.store(w, c)

@@ -131,48 +131,24 @@ func (d *stopwatch) Experts(a kernel.ExpertArgs) error {
 
 // whole is the stopwatch with the optional abilities of its device.
 func (d *stopwatch) whole() kernel.Device {
-	if g, ok := d.Device.(gpu); ok {
-		return gpuWatch{d, g, g}
+	if x, ok := d.Device.(abilities); ok {
+		return watchedGPU{d, x}
 	}
 	return d
 }
 
-// gpu is what a device has that draws random values, keeps memory for its operations and captures passes.
-type gpu interface {
+// abilities are those of a GPU.
+type abilities interface {
 	kernel.Drawer
-	kernel.Reserver
 	kernel.Capturer
-}
-
-// gpuWatch is a stopwatch around such a device.
-type gpuWatch struct {
-	*stopwatch
-	kernel.Drawer
 	kernel.Reserver
+	kernel.Joiner
 }
 
-// Capture records a pass. While launches are traced the pass is enqueued again instead.
-func (d gpuWatch) Capture(pass func() error) (kernel.Graph, error) {
-	g, err := d.Device.(gpu).Capture(pass)
-	if err != nil {
-		return nil, err
-	}
-	return watchedGraph{g, d.stopwatch, pass}, nil
-}
-
-// watchedGraph is a captured pass whose launches can be traced.
-type watchedGraph struct {
-	kernel.Graph
-	watch *stopwatch
-	pass  func() error
-}
-
-// Launch enqueues the pass.
-func (g watchedGraph) Launch() error {
-	if g.watch.tracer != nil {
-		return g.pass()
-	}
-	return g.Graph.Launch()
+// watchedGPU is a stopwatch around a GPU.
+type watchedGPU struct {
+	*stopwatch
+	abilities
 }
 
 // BeginLoad starts to prepare weights.

@@ -53,6 +53,9 @@ func isAbsent(v Value) bool {
 	return ok
 }
 
+// flag is whether an argument was passed and is true.
+func flag(v Value) bool { return !isAbsent(v) && truth(v) }
+
 // function is a callable written in Go.
 type function struct {
 	name string

@@ -15,6 +15,7 @@ import (
 	"sparrow"
 	"sparrow/bench/model"
 	"sparrow/builtin"
+	"sparrow/internal/unit"
 	"sparrow/kernel"
 	"sparrow/kernel/host"
 	"sparrow/model/family"
@@ -53,7 +54,7 @@ ms", their sum, and the shares are of that step; a step is shorter than the sum 
   sparrow bench model /tmp/mini --kv fp8 --plot cost.svg --json
   sparrow bench model --contexts 512 --draft auto
   sparrow bench model /tmp/mini --contexts 0,2k,4k,8k --batch 1 --against llama.jsonl
-  sparrow bench model v32-slice --kernels cuda --dummy --kv fp8 --profile`,
+  sparrow bench model v32-slice --kernels cuda --dummy --profile`,
 		Args: mostOneFolder,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, strings.Join(args, "")) },
 	}
@@ -153,6 +154,10 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
+	if err := f.room(src, dev); err != nil {
+		return err
+	}
+	o.Policy, _ = sparrow.PolicyOn(dev, src.Model, o.Policy)
 	bar := newProgress(cmd.ErrOrStderr(), "steps")
 	o.OnCell = func(done, total int, what string) { bar.set(int64(done), int64(total), what) }
 	r, err := model.Run(cmd.Context(), src, dev, o)
@@ -195,6 +200,19 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 		return err
 	}
 	return r.PrintKernels(cmd.OutOrStdout())
+}
+
+// room refuses weights that are drawn in the machine's own memory and do not fit there.
+func (f *benchModelFlags) room(src *family.Source, dev kernel.Device) error {
+	if _, ok := dev.(kernel.Drawer); ok || !f.dummy {
+		return nil
+	}
+	free, _, err := kernel.MemoryFree(dev)
+	if need := src.Weights.Bytes(); err == nil && free > 0 && need > free-free/8 {
+		err = fmt.Errorf("bench model: --dummy: the weights of %s take %s, %s are free; choose a smaller shape or a "+
+			"GPU (--kernels cuda)", src.Name, unit.Bytes(need), unit.Bytes(free))
+	}
+	return err
 }
 
 // source opens the model that is measured, or describes one that is drawn.

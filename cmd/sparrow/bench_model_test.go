@@ -55,6 +55,7 @@ func TestBenchModelFailsWithAReason(t *testing.T) {
 		{"--chunk -1", []string{"--chunk", "-1"}},
 		{"--dummy", []string{"--dummy", "v33"}},
 		{"cannot be drawn", []string{"--dummy", "v4-tiny"}},
+		{"the weights of deepseek-v3.2 take", []string{"--dummy", "deepseek-v3.2", "--kernels", "cpu"}},
 		{"--against", []string{"--against", "/does/not/exist"}},
 		{"/does/not/exist", []string{"/does/not/exist"}},
 		{"--draft", []string{"--draft", "9"}},

@@ -7,12 +7,15 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"sparrow"
 	"sparrow/builtin"
+	"sparrow/engine"
+	"sparrow/internal/unit"
 )
 
 // engineFlags are the flags that say what to run and with how much of the machine, shared by every command that opens
@@ -24,7 +27,8 @@ type engineFlags struct {
 	cacheTokens, context, stepTokens  int
 	maxRunning, maxQueue, planHistory int
 	noPrefixCache                     bool
-	controlTokens                     string
+	controlTokens, selfTest           string
+	watchdog                          time.Duration
 }
 
 func (f *engineFlags) add(s *pflag.FlagSet) {
@@ -42,6 +46,10 @@ func (f *engineFlags) add(s *pflag.FlagSet) {
 		"what the spelling of a control token means inside a chat's messages: text, or allow to let it be the token")
 	f.policyFlags.add(s)
 	f.addDraft(s)
+	s.StringVar(&f.selfTest, "self-test", "auto", "compare sparse with dense attention on the weights before the "+
+		"model opens, and refuse a difference: auto (on a GPU, and on a CPU where it is quick), on, off")
+	s.DurationVar(&f.watchdog, "watchdog", time.Minute,
+		"log the operation that a step has come to when it takes longer; 0 is never")
 }
 
 // addServing adds the flags that matter only where many requests come together.
@@ -123,7 +131,19 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 	if err != nil {
 		return sparrow.Config{}, err
 	}
+	test, err := engine.ParseSelfTest(f.selfTest)
+	if err != nil {
+		return sparrow.Config{}, fmt.Errorf("--%w", err)
+	}
+	if f.watchdog < 0 {
+		return sparrow.Config{}, fmt.Errorf("--watchdog %v: want a time, or 0 for none", f.watchdog)
+	}
+	watchdog := f.watchdog
+	if watchdog == 0 {
+		watchdog = -1 // the configuration's 0 is its default
+	}
 	c := sparrow.Config{
+		SelfTest: test, Watchdog: watchdog,
 		Model: dir, Name: f.wireName(dir), Kernels: f.kernels, Device: f.gpu, Workers: f.workers, Pack: f.pack,
 		Policy: p, Draft: drafts,
 		CacheTokens: f.cacheTokens, ContextTokens: f.context, StepTokens: f.stepTokens, MaxRunning: f.maxRunning,
@@ -156,9 +176,7 @@ func (f *engineFlags) open(cmd *cobra.Command, log *slog.Logger) (*sparrow.Engin
 		bar.end()
 		warnings(cmd)(text)
 	}
-	c.OnLoad = func(done, total int) {
-		bar.set(int64(min(done, total)), int64(total), fmt.Sprintf("%d of %d tensors", min(done, total), total))
-	}
+	c.OnLoad = func(done, total int64) { bar.set(done, total, unit.Bytes(done)+" of "+unit.Bytes(total)) }
 	return sparrow.Open(cmd.Context(), c)
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -64,6 +63,7 @@ type pullReport struct {
 	Commit   string     `json:"commit"`
 	Family   string     `json:"family,omitempty"`
 	Against  string     `json:"cannot_run,omitempty"`
+	Cache    string     `json:"cache"`
 	Folder   string     `json:"folder"`
 	Bytes    int64      `json:"bytes"`
 	Missing  int64      `json:"missing_bytes"`
@@ -110,10 +110,8 @@ func (f *pullFlags) run(cmd *cobra.Command, given string) error {
 	dir, err := p.Pull(cmd.Context(), d)
 	meter.end()
 	if err != nil {
-		if errors.Is(err, context.Canceled) {
-			return err
-		}
-		return fmt.Errorf("%w\nsparrow: what arrived is kept; run the command again to continue", err)
+		fmt.Fprintln(cmd.ErrOrStderr(), "what arrived is kept; run the command again to continue")
+		return err
 	}
 	if f.asJSON {
 		return writeJSON(cmd.OutOrStdout(), r)
@@ -124,8 +122,8 @@ func (f *pullFlags) run(cmd *cobra.Command, given string) error {
 
 // report compares a download with this machine.
 func report(p *hub.Puller, d *hub.Download, cache hub.Cache) *pullReport {
-	r := &pullReport{Model: d.Name.Repo, Revision: d.Name.Revision, Commit: d.Commit, Folder: p.Dir(d), Bytes: d.Bytes,
-		Missing: d.Missing, Files: d.Files, Memory: sysmem.Total()}
+	r := &pullReport{Model: d.Name.Repo, Revision: d.Name.Revision, Commit: d.Commit, Cache: cache.Root,
+		Folder: p.Dir(d), Bytes: d.Bytes, Missing: d.Missing, Files: d.Files, Memory: sysmem.Total()}
 	for _, file := range d.Files {
 		if strings.HasSuffix(file.Path, ".safetensors") {
 			r.Weights += file.Size
@@ -163,7 +161,7 @@ func (f *pullFlags) announce(cmd *cobra.Command, r *pullReport) error {
 	}
 	if r.Free != nil && r.Missing > *r.Free {
 		errs = append(errs, fmt.Errorf("pull: %s are to be downloaded, and the file system of %s has %s free; free "+
-			"%s, or set HF_HUB_CACHE to a folder on another file system", unit.Bytes(r.Missing), r.Folder,
+			"%s, or set HF_HUB_CACHE to a folder on another file system", unit.Bytes(r.Missing), r.Cache,
 			unit.Bytes(*r.Free), unit.Bytes(r.Missing-*r.Free)))
 	}
 	return errors.Join(errs...)
@@ -188,7 +186,7 @@ func (r *pullReport) text(files bool) string {
 		if r.Missing > *r.Free {
 			verdict = "does not fit"
 		}
-		fmt.Fprintf(&b, "disk     %s, %s free where %s is\n", verdict, unit.Bytes(*r.Free), r.Folder)
+		fmt.Fprintf(&b, "disk     %s, %s free where %s is\n", verdict, unit.Bytes(*r.Free), r.Cache)
 	}
 	if r.Memory > 0 {
 		verdict := "fits"

@@ -179,7 +179,8 @@ func TestAnInterruptedPullEndsWithStatus130(t *testing.T) {
 	defer slow.Close()
 	t.Setenv("HF_ENDPOINT", slow.URL)
 	var out, side bytes.Buffer
-	if status := run(ctx, []string{"pull", "acme/tiny"}, &out, &side); status != 130 {
+	if status := run(ctx, []string{"pull", "acme/tiny"}, &out, &side); status != 130 ||
+		!strings.Contains(side.String(), "run the command again to continue") {
 		t.Errorf("status %d: %s", status, &side)
 	}
 	if left, _ := filepath.Glob(filepath.Join(cache, "models--acme--tiny", "refs", "*")); len(left) > 0 {

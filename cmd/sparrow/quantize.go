@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sparrow/builtin"
+	"sparrow/internal/textfile"
 	"sparrow/internal/unit"
 	"sparrow/model/config"
 	"sparrow/model/family"
@@ -87,7 +88,7 @@ func readForGGUF(src string) (*llamacpp.Model, *family.Source, error) {
 		var template []byte
 		for name, to := range map[string]*[]byte{"tokenizer.json": &m.Tokenizer,
 			"tokenizer_config.json": &m.TokenizerConfig, "chat_template.jinja": &template} {
-			if *to, err = os.ReadFile(filepath.Join(src, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if *to, err = textfile.Optional(filepath.Join(src, name), textfile.Tokenizer); err != nil {
 				return nil, nil, err
 			}
 		}

@@ -6,8 +6,10 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,19 +30,22 @@ type serveFlags struct {
 	origins  []string
 	strict   bool
 	vllm     bool
+	store    string
 	logLevel string
 	logJSON  bool
 	grace    time.Duration
 	drain    time.Duration
 	timeout  time.Duration
+
+	requestMemory string
 }
 
 func serveCommand() *cobra.Command {
 	var f serveFlags
 	c := &cobra.Command{
 		Use:   "serve",
-		Short: "Serve a model over HTTP, as OpenAI's API",
-		Long: `Serve loads a model and answers OpenAI's chat and text completions and responses, with streaming, tools, JSON schemas and log probabilities. Without
+		Short: "Serve a model over HTTP, as OpenAI's, Anthropic's and Ollama's APIs",
+		Long: `Serve loads a model and answers OpenAI's chat and text completions and responses, Anthropic's messages and Ollama's chats, with streaming, tools, JSON schemas and log probabilities. Without
 --model it runs the small model inside the binary. It says once what it decided: the plan, how memory is divided, and where it listens.
 Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace; a second Ctrl-C ends at once.`,
 		Example: `  sparrow serve
@@ -61,9 +66,13 @@ Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace
 		"origins whose web pages may call the server, such as https://example.org, or '*'")
 	f.engineFlags.add(s)
 	f.addServing(s)
+	s.StringVar(&f.requestMemory, "request-memory", "", "most memory of requests that are read, encoded and answered "+
+		"at once, such as 512M; without it a quarter of what is available, up to 1G")
 	s.BoolVar(&f.strict, "strict", false,
 		"refuse requests with unknown fields or with limits above the context, instead of ignoring or reducing them")
 	s.BoolVar(&f.vllm, "vllm-metrics", false, "also publish the metrics that routers know under vLLM's names")
+	s.StringVar(&f.store, "store-bytes", "64M",
+		"memory for stored responses of /v1/responses, such as 512M; 0 stores none")
 	s.StringVar(&f.logLevel, "log-level", "info", "least level that is logged: debug, info, warn, error")
 	s.BoolVar(&f.logJSON, "log-json", false, "log as JSON lines")
 	s.DurationVar(&f.grace, "grace", server.DefaultGrace, "how long running answers may take to finish at the end")
@@ -73,6 +82,8 @@ Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace
 }
 
 func (f *serveFlags) serve(cmd *cobra.Command) error {
+	// A log collector that ends takes the pipe behind standard error with it. Lines are lost then, requests are not.
+	signal.Ignore(syscall.SIGPIPE)
 	log, level, err := newLog(cmd.ErrOrStderr(), f.logLevel, f.logJSON)
 	if err != nil {
 		return err
@@ -82,6 +93,12 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 	}
 	o := server.Options{Version: revision(), AllowOrigins: f.origins, AllowHosts: f.hosts(), Strict: f.strict,
 		VLLMNames: f.vllm, Grace: f.grace, DrainDelay: f.drain, RequestTimeout: f.timeout, Log: log}
+	switch o.StoreBytes, err = parseBytes(f.store); {
+	case err != nil:
+		return fmt.Errorf("--store-bytes: %w", err)
+	case o.StoreBytes == 0:
+		o.StoreBytes = server.NoStore
+	}
 	if f.keys != "" {
 		if o.Keys, err = server.LoadKeys(f.keys); err != nil {
 			return fmt.Errorf("--api-keys: %w", err)
@@ -108,11 +125,15 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	if o.RequestMemory, err = requestMemory(f.requestMemory); err != nil {
+		return errors.Join(err, closeNow(e))
+	}
+	boundHeap(o.RequestMemory)
 	s, err := server.New(server.Adapt(e), o)
 	if err != nil {
 		return errors.Join(err, closeNow(e))
 	}
-	if err := f.announce(cmd.OutOrStdout(), e.Info(), l.Addr(), o.Keys); err != nil {
+	if err := f.announce(cmd.OutOrStdout(), e.Info(), o.RequestMemory, l.Addr(), o.Keys); err != nil {
 		return errors.Join(err, closeNow(e))
 	}
 	return errors.Join(s.Serve(cmd.Context(), l), closeNow(e))
@@ -132,7 +153,7 @@ func newLog(w io.Writer, text string, asJSON bool) (*slog.Logger, *slog.LevelVar
 }
 
 // announce says once what was decided and how to ask.
-func (f *serveFlags) announce(w io.Writer, i sparrow.Info, at net.Addr, keys *server.Keys) error {
+func (f *serveFlags) announce(w io.Writer, i sparrow.Info, requests int64, at net.Addr, keys *server.Keys) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "model    %s: %s", i.Name, i.Family)
 	if source := f.source(); filepath.Clean(source) != i.Name { // a folder of that name right here has nothing to add
@@ -140,6 +161,7 @@ func (f *serveFlags) announce(w io.Writer, i sparrow.Info, at net.Addr, keys *se
 	}
 	b.WriteString("\n")
 	describe(&b, i)
+	fmt.Fprintf(&b, "requests up to %s of memory at once\n", unit.Bytes(requests))
 	format := "format " + i.ChatFormat
 	if i.ChatFormat == "" {
 		format = "none: the checkpoint has no tokenizer or no known chat format, so only prompts can be completed"
@@ -183,11 +205,7 @@ func describe(w io.Writer, i sparrow.Info) {
 	fmt.Fprintf(w, "plan     %v cache (%v rows, pages of %d tokens), prefill %v, decode %v, %s; top %d keys of "+
 		"each query; kernels %s\n",
 		c.KV, c.Layout, c.Page, c.Prefill, c.Decode, denseText(i), c.Model.K, i.Kernels)
-	if len(i.Defaults) > 0 {
-		fmt.Fprintf(w, "device   %s; its defaults: %s\n", i.Device, strings.Join(i.Defaults, ", "))
-	} else {
-		fmt.Fprintf(w, "device   %s\n", i.Device)
-	}
+	fmt.Fprintf(w, "device   %s\n", deviceText(i))
 	fmt.Fprintf(w, "drafts   %s\n", draftText(i))
 	for _, n := range i.Notices {
 		if n.Level != plan.NoticeInfo { // those say what the line above says
@@ -199,10 +217,29 @@ func describe(w io.Writer, i sparrow.Info) {
 	if m.Packed {
 		packed = ", packed"
 	}
-	fmt.Fprintf(w, "memory   weights %s%s; cache %s: %d pages, %d tokens; %s for the largest step\n",
+	fmt.Fprintf(w, "memory   weights %s%s; cache %s: %d pages, %d tokens; %s for the largest step",
 		unit.Bytes(m.Weights), packed, unit.Bytes(m.Cache), i.Pages, i.CacheTokens, unit.Bytes(m.Arena))
+	if m.Device > 0 {
+		fmt.Fprintf(w, ", %s for operations, of %s", unit.Bytes(m.Scratch), unit.Bytes(m.Device))
+	}
+	fmt.Fprintln(w)
 	fmt.Fprintf(w, "limits   largest step x context: %d x %d tokens; %d sequences run, %d may wait\n", i.StepTokens,
 		i.ContextTokens, i.MaxRunning, i.MaxQueue)
+}
+
+// deviceText names the device and the values that were chosen for it.
+func deviceText(i sparrow.Info) string {
+	if len(i.Defaults) == 0 {
+		return i.Device
+	}
+	return i.Device + "; its defaults: " + strings.Join(i.Defaults, ", ")
+}
+
+// noteDevice says in one line that a GPU runs the model, and with which defaults.
+func noteDevice(w io.Writer, i sparrow.Info) {
+	if i.Memory.Device > 0 {
+		fmt.Fprintf(w, "device: %s\n", deviceText(i))
+	}
 }
 
 func draftText(i sparrow.Info) string {

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sparrow/builtin"
+	"sparrow/internal/textfile"
 	"sparrow/internal/unit"
 	"sparrow/model/synth"
 )
@@ -177,7 +178,7 @@ func readShape(name string) (file string, text []byte, err error) {
 	if info, err := os.Stat(name); err == nil && info.IsDir() {
 		file = filepath.Join(name, "config.json")
 	}
-	text, err = os.ReadFile(file)
+	text, err = textfile.Read(file, textfile.Config)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil, fmt.Errorf("synth: --config %s is neither a file nor one of %s", name,
 			strings.Join(synth.PresetNames(), ", "))

@@ -14,7 +14,7 @@ import (
 // order lists the packages of the module from top to bottom: a package may import those below it, never those above.
 // Packages on one line do not import each other. docs/architecture.md describes each package.
 var order = []string{
-	"cmd/sparrow cmd/kernelc cmd/dist internal/tree/width",
+	"cmd/sparrow cmd/kernelc cmd/dist internal/tree/width server/clienttest/matrix",
 	"verify eval bench/load bench/kernels bench/model",
 	"bench/machine bench/pause bench/peak bench/plot", // what benchmarks share; peak starts workers of its own
 	"server",
@@ -52,7 +52,7 @@ var order = []string{
 	"kernel/cuda",
 	"kernel/cuda/image",
 	"kernel/cuda/cubin",
-	"kernel/cpu kernel/ref",
+	"kernel/cpu kernel/ref kernel/rounded kernel/twin",
 	"kernel/cpu/pool kernel/cpu/vec",
 	"kernel/host",
 	"kernel",
@@ -60,13 +60,15 @@ var order = []string{
 	"weight/gguf",
 	"layout",
 	"internal/block",
+	"internal/textfile",
 	"internal/jsonscan internal/mark internal/num internal/mmap internal/sysmem internal/unit",
 }
 
 // testOnly lists packages that only tests may import.
 var testOnly = []string{
-	"internal/testkit", "internal/testkit/memnet", "internal/testkit/record", "internal/testkit/strict",
-	"internal/testkit/turns", "internal/testmodel", "internal/tree", "server/clienttest",
+	"engine/losttest", "internal/testkit", "internal/testkit/memnet", "internal/testkit/record",
+	"internal/testkit/strict", "internal/testkit/turns", "internal/testmodel", "internal/tree", "server/clienttest",
+	"server/soak",
 }
 
 func TestImportsPointDown(t *testing.T) {

@@ -1,11 +1,25 @@
 package cuda
 
-import "unsafe"
+import (
+	"sync"
+	"unsafe"
+)
 
 // OpenDetached makes a device without a GPU. Launchers check their arguments as on a GPU of these properties; memory
 // has addresses and no contents, and launches and copies have no effect. With it, tests on machines without a GPU find
 // the arguments that launchers refuse, and an engine finds how much memory a model would take.
-func OpenDetached(p Properties) *Device {
+func OpenDetached(p Properties) *Device { return openDetached(p, p.MemoryBytes) }
+
+// Detached is a device without a GPU that has the properties of this one and as much free memory.
+func (d *Device) Detached() (*Device, error) {
+	free, _, err := d.MemoryFree()
+	if err != nil {
+		return nil, err
+	}
+	return openDetached(d.props, free), nil
+}
+
+func openDetached(p Properties, free int64) *Device {
 	next := uintptr(detachedBase)  // the next address or handle
 	taken := map[uintptr]uintptr{} // bytes of device memory by address
 	used := uintptr(0)
@@ -15,7 +29,10 @@ func OpenDetached(p Properties) *Device {
 		return at
 	}
 	var held [][]byte // host memory
+	var mu sync.Mutex // weights are uploaded by several goroutines
 	answer := func(s symbol, args []uintptr) int {
+		mu.Lock()
+		defer mu.Unlock()
 		switch s {
 		case cuMemAlloc:
 			at := take(args[1])
@@ -39,7 +56,7 @@ func OpenDetached(p Properties) *Device {
 		case cuStreamEndCapture:
 			store(args[1], take(1))
 		case cuMemGetInfo:
-			store(args[0], uintptr(max(p.MemoryBytes-int64(used), 0)))
+			store(args[0], uintptr(max(free-int64(used), 0)))
 			store(args[1], uintptr(p.MemoryBytes))
 		}
 		return 0

@@ -40,6 +40,7 @@ const (
 	cuStreamSynchronize
 	cuStreamWaitEvent
 	cuStreamQuery
+	cuStreamWriteValue32
 	cuStreamWaitValue32
 	cuEventCreate
 	cuEventRecord
@@ -98,6 +99,7 @@ var symbolNames = [symbolCount]string{
 	cuStreamSynchronize:        "cuStreamSynchronize",
 	cuStreamWaitEvent:          "cuStreamWaitEvent",
 	cuStreamQuery:              "cuStreamQuery",
+	cuStreamWriteValue32:       "cuStreamWriteValue32_v2",
 	cuStreamWaitValue32:        "cuStreamWaitValue32_v2",
 	cuEventCreate:              "cuEventCreate",
 	cuEventRecord:              "cuEventRecord",

@@ -66,8 +66,8 @@ func (d *Device) AllocHost(bytes int64) (*HostBuffer, error) {
 	}
 	f := frames.Get().(*frame)
 	defer frames.Put(f)
-	const portable = 1 // usable from every context
-	if err := d.do(f, cuMemHostAlloc, f.slot(0), uintptr(bytes), portable); err != nil {
+	const portable, mapped = 1, 2 // usable from every context, and by the device at the same address
+	if err := d.do(f, cuMemHostAlloc, f.slot(0), uintptr(bytes), portable|mapped); err != nil {
 		return nil, fmt.Errorf("cuda: host alloc %d bytes: %w", bytes, err)
 	}
 	h := &HostBuffer{device: d, address: uintptr(f.out[0])}

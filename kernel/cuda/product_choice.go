@@ -52,7 +52,7 @@ func (x *Product) blocks() int32 {
 }
 
 // parts is the number of parts of k.
-func (x *Product) parts() int32 { return productParts(x.Columns, x.blocks(), x.Batch) }
+func (x *Product) parts() int32 { return productParts(max(x.Columns, x.Whole), x.blocks(), x.Batch) }
 
 // choose picks the kernel for the number of rows.
 func (x *Product) choose(sms int32) productChoice {

@@ -18,8 +18,11 @@ type QuantiseRowsArgs struct {
 type NormQuantiseArgs struct {
 	X           Ptr     // bf16 [Rows, Columns]; multiple of 16, as the other addresses
 	Delta       Ptr     // bf16 [Rows, Columns] that is added to X first; or zero
-	Sum         Ptr     // bf16 [Rows, Columns]: X + Delta, may be X or Delta; or zero
-	Weight      Ptr     // f32 or bf16 [Columns]
+	Results     Ptr     // bf16 [Rows, Top, Columns] of experts, whose weighted sum is added then; or zero
+	IDs         Ptr     // i32 [Rows, Top], with Results: a number that is none of the experts adds nothing
+	Shares      Ptr     // f32 [Rows, Top], with Results: the weights of the sum
+	Sum         Ptr     // bf16 [Rows, Columns]: what was added up, may be X or Delta; or zero
+	Weight      Ptr     // f32 or bf16 [Columns]; or zero for no norm
 	Out         Ptr     // bf16 [Rows, Columns]: the norm of the sum; or zero
 	Codes       Ptr     // e4m3 [Rows, Columns]: the norm quantised; or zero
 	Scales      Ptr     // f32 [ceil(Columns/128), ScaleStride], with Codes
@@ -30,19 +33,23 @@ type NormQuantiseArgs struct {
 	OutStride   int64
 	CodeStride  int64
 	ScaleStride int64
+	IDStride    int64
+	ShareStride int64
 	Rows        int32
 	Columns     int32 // multiple of 16, at most MaxNormColumns
 	WeightBF16  int32 // 1: Weight is bf16
 	Exact       int32 // 1: scales are any f32, 0: powers of two
+	Top         int32 // at most MaxTop
+	Experts     int32
 }
 
 // MaxNormColumns is the widest row that a block of NormQuantise keeps in registers.
 const MaxNormColumns = 16384
 
 const (
-	warpColumns = 256 // columns that a warp quantises
-	normThreads = 512
-	normColumns = 8192 // widest row of the kernel with fewer registers
+	warpColumns = 256  // columns that a warp quantises
+	normColumns = 4096 // widest row of 512 threads with a piece of eight columns each
+	longColumns = 8192 // widest row of 1024 threads
 )
 
 // codes checks where quantised rows go.
@@ -76,8 +83,8 @@ const maxGrid = 1<<31 - 1
 // maxGridY is the largest second dimension of a launch.
 const maxGridY = 1<<16 - 1
 
-// NormQuantise adds Delta to X, normalises the sum and quantises the norm. Each step rounds to bf16, so the results
-// are those of the steps launched one by one.
+// NormQuantise adds Delta and the weighted Results of experts to X, normalises the sum and quantises the norm. Each
+// step rounds to bf16, so the results are those of the steps launched one by one.
 func (k *Kernels) NormQuantise(s *Stream, a *NormQuantiseArgs) error {
 	c := checks{kernel: "norm_quantise"}
 	c.count("rows", a.Rows)
@@ -87,7 +94,6 @@ func (k *Kernels) NormQuantise(s *Stream, a *NormQuantiseArgs) error {
 	}
 	c.memory("x", a.X, 16)
 	c.multiple("x stride", a.XStride, 8, int64(a.Columns))
-	c.memory("weight", a.Weight, 16)
 	c.flag("bf16 weight", a.WeightBF16)
 	for _, m := range []struct {
 		name   string
@@ -102,18 +108,42 @@ func (k *Kernels) NormQuantise(s *Stream, a *NormQuantiseArgs) error {
 	if a.Codes != 0 {
 		c.codes(a.Codes, a.Scales, a.CodeStride, a.ScaleStride, a.Rows, a.Columns, a.Exact)
 	}
-	if a.Out == 0 && a.Codes == 0 {
-		c.fail("neither out nor codes are given: there is nothing to write")
+	switch {
+	case a.Weight != 0:
+		c.memory("weight", a.Weight, 16)
+		if a.Out == 0 && a.Codes == 0 {
+			c.fail("neither out nor codes are given: there is nothing to write")
+		}
+	case a.Out != 0 || a.Codes != 0:
+		c.memory("weight", a.Weight, 16) // names it
+	case a.Sum == 0:
+		c.fail("neither a weight nor a sum is given: there is nothing to write")
+	}
+	if a.Results != 0 {
+		c.kernel = "combine_norm"
+		c.memory("results", a.Results, 16)
+		c.memory("ids", a.IDs, 4)
+		c.memory("shares", a.Shares, 4)
+		c.multiple("id stride", a.IDStride, 1, int64(a.Top))
+		c.multiple("share stride", a.ShareStride, 1, int64(a.Top))
+		c.positive("experts", a.Experts)
+		if a.Top < 1 || a.Top > MaxTop {
+			c.fail("%d choices of a row, supported are 1 to %d", a.Top, MaxTop)
+		}
 	}
 	if c.err != nil || a.Rows == 0 {
 		return c.err
 	}
-	if a.Columns > normColumns {
-		c.kernel = "norm_quantise_wide"
+	switch {
+	case a.Columns > longColumns:
+		c.kernel += "_wide"
+	case a.Columns > normColumns:
+		c.kernel += "_long"
 	}
 	fn, err := k.Function(c.kernel)
 	if err != nil {
 		return err
 	}
-	return Run(s, fn, Launch{Grid: Dim{X: uint32(a.Rows)}, Block: Dim{X: normThreads}, Overlap: s.overlap}, a)
+	return Run(s, fn, Launch{Grid: Dim{X: uint32(a.Rows)}, Block: Dim{X: uint32(fn.attrs.MaxThreads)},
+		Overlap: s.overlap}, a)
 }

@@ -1,6 +1,9 @@
 package cuda
 
-import "errors"
+import (
+	"errors"
+	"sync/atomic"
+)
 
 // Stream is a queue of device work that runs in order. One goroutine uses it at a time.
 type Stream struct {
@@ -8,7 +11,7 @@ type Stream struct {
 	handle   uintptr
 	overlap  bool
 	dry      bool
-	launches int64
+	launches atomic.Int64
 	trace    *Trace // nil unless launches are timed
 }
 
@@ -32,14 +35,14 @@ func (s *Stream) SetOverlap(on bool) { s.overlap = on }
 func (s *Stream) SetDry(on bool) { s.dry = on }
 
 // Launches is how many kernels, copies and fills were enqueued so far, graphs counting as one.
-func (s *Stream) Launches() int64 { return s.launches }
+func (s *Stream) Launches() int64 { return s.launches.Load() }
 
 // enqueue counts one launch and reports whether it is to be made.
 func (s *Stream) enqueue() bool {
 	if s.dry {
 		return false
 	}
-	s.launches++
+	s.launches.Add(1)
 	return true
 }
 
@@ -62,6 +65,15 @@ func (s *Stream) Idle() (bool, error) {
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// WriteWord enqueues writing a word of page-locked host memory, at a multiple of four bytes, once everything before it
+// has run.
+func (s *Stream) WriteWord(to *HostBuffer, at int, value uint32) error {
+	if s.dry {
+		return nil
+	}
+	return s.device.plain(cuStreamWriteValue32, s.handle, to.address+uintptr(at), uintptr(value), 0)
 }
 
 // Wait makes work enqueued from now on wait for an event recorded on another stream.

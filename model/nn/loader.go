@@ -308,6 +308,15 @@ func valueType(d weight.DType) kernel.DType {
 	return 0
 }
 
+// Join reports whether the device multiplies by joined matrices, and lets tell say which belong together.
+func (l *Loader) Join(tell func(kernel.Joiner) error) bool {
+	j, ok := l.dev.(kernel.Joiner)
+	if ok && l.err == nil && len(l.problems) == 0 {
+		l.err = tell(j)
+	}
+	return ok
+}
+
 // Finish reports every missing, misshapen and superfluous tensor. Buffers that some checkpoints contain, such as
 // rotary frequencies, are not weights and are ignored.
 func (l *Loader) Finish() error {

@@ -25,7 +25,9 @@ type Device struct {
 	trace   *cuda.Trace    // nil unless launches are timed
 	tried   bool           // a rehearsal: host memory of weights is not read
 	calls   map[cuda.Product]*cuda.ProductCall
+	marks   marks
 	fetches []*fetched
+	held    held
 }
 
 var (
@@ -74,22 +76,30 @@ func Open(ordinal int) (*Device, error) {
 }
 
 // On is the operations on an open GPU, which closes with them.
-func On(gpu *cuda.Device) (_ *Device, err error) {
-	d := &Device{gpu: gpu}
+func On(gpu *cuda.Device) (*Device, error) {
+	k, err := gpu.LoadKernels()
+	if err != nil {
+		return nil, errors.Join(err, gpu.Close())
+	}
+	return (&Device{gpu: gpu, kernels: k}).start()
+}
+
+// start makes what operations need beside the kernels. When it fails the device is closed.
+func (d *Device) start() (_ *Device, err error) {
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.Close())
 		}
 	}()
-	if d.kernels, err = d.gpu.LoadKernels(); err != nil {
-		return nil, err
-	}
 	if d.stream, err = d.gpu.NewStream(); err != nil {
 		return nil, err
 	}
 	// Weights, which kernels may read before the launch in front has ended, are written long before.
 	d.stream.SetOverlap(true)
 	if d.faults, err = d.gpu.Alloc(4); err != nil {
+		return nil, err
+	}
+	if err = d.marks.open(d.gpu); err != nil {
 		return nil, err
 	}
 	d.scratch = d.gpu.NewPool()
@@ -110,9 +120,6 @@ func (d *Device) Describe() string {
 	p := d.gpu.Properties()
 	return fmt.Sprintf("GPU %d (%s)", p.Ordinal, p.Name)
 }
-
-// QuantizesRows is true: FP8 weights multiply rows of e4m3.
-func (d *Device) QuantizesRows() bool { return true }
 
 // Missing lists the operations without a kernel. Only DeepSeek-V4 asks for them.
 func (d *Device) Missing() []string { return Missing() }
@@ -140,18 +147,12 @@ func (d *Device) MemoryUse() kernel.MemoryUse {
 
 // Rehearse is a device of the same properties without memory.
 func (d *Device) Rehearse() (kernel.Device, error) {
-	p := d.gpu.Properties()
-	free, _, err := d.gpu.MemoryFree()
+	gpu, err := d.gpu.Detached()
 	if err != nil {
 		return nil, err
 	}
-	p.MemoryBytes = free
-	out, err := On(cuda.OpenDetached(p))
-	if err != nil {
-		return nil, err
-	}
-	out.tried = true
-	return out, nil
+	// Nothing is launched: the kernels are asked for their properties alone.
+	return (&Device{gpu: gpu, kernels: d.kernels, tried: true}).start()
 }
 
 // Close waits for what was enqueued and gives everything back.
@@ -166,11 +167,11 @@ func (d *Device) Close() error {
 	for _, f := range d.fetches {
 		errs = append(errs, f.close())
 	}
-	errs = append(errs, d.faults.Free(), d.count.Free())
+	errs = append(errs, d.faults.Free(), d.count.Free(), d.marks.memory.Free())
 	for _, b := range d.weights {
 		errs = append(errs, b.Free())
 	}
-	if d.kernels != nil {
+	if d.kernels != nil && !d.tried { // a rehearsal uses those of its device
 		errs = append(errs, d.kernels.Close())
 	}
 	if d.gpu != nil {

@@ -1,6 +1,7 @@
 package op
 
 import (
+	"errors"
 	"fmt"
 
 	"sparrow/internal/num"
@@ -96,8 +97,8 @@ func (u *upload) stage(w kernel.Weight, asBF16 bool, to cuda.Ptr, scalesAt int64
 	return m, u.put(m.Scales, w.Scale)
 }
 
-// Experts runs the chosen experts. More rows than one call of the kernels takes run one group after the other, which
-// changes no bit.
+// Experts runs the chosen experts. Their weighted sum is held. More rows than one call of the kernels takes run one
+// group after the other, which changes no bit.
 func (d *Device) Experts(a kernel.ExpertArgs) error {
 	if err := a.Check(); err != nil {
 		return err
@@ -118,28 +119,51 @@ func (d *Device) Experts(a kernel.ExpertArgs) error {
 		return r.err
 	}
 	rows, most := a.X.Rows, cuda.MaxExpertPairs/a.IDs.Cols
-	return d.temporary(p.shape.ScratchBytes(int32(min(rows, most)), int32(a.IDs.Cols)), func(scratch cuda.Ptr) error {
-		for from := 0; from < rows; from += most {
-			to := min(from+most, rows)
-			part := kernel.ExpertArgs{Out: a.Out.Slice(from, to), X: a.X.Slice(from, to), IDs: a.IDs.Slice(from, to),
-				Weights: a.Weights.Slice(from, to), Limit: a.Limit}
-			if err := d.runExperts(p, &part, scratch); err != nil {
-				return err
-			}
+	holds := rows <= most && normable(a.Out) && a.IDs.Cols <= cuda.MaxTop
+	if h := &d.held; !holds || h.kind != holdSum || h.sum.rows != a.Out || overlap(a.Out, a.X) {
+		if err := d.settle(); err != nil {
+			return err
 		}
+	}
+	scratch, err := d.scratch.Get(p.shape.ScratchBytes(int32(min(rows, most)), int32(a.IDs.Cols)))
+	if err != nil {
+		return err
+	}
+	if holds {
+		args, err := d.multiplyExperts(p, &a, scratch)
+		if err != nil {
+			return errors.Join(err, d.scratch.Put(scratch))
+		}
+		d.holdResults(a.Out, &args, scratch)
 		return nil
-	})
+	}
+	for from := 0; from < rows && err == nil; from += most {
+		to := min(from+most, rows)
+		part := kernel.ExpertArgs{Out: a.Out.Slice(from, to), X: a.X.Slice(from, to), IDs: a.IDs.Slice(from, to),
+			Weights: a.Weights.Slice(from, to), Limit: a.Limit}
+		var args cuda.ExpertsArgs
+		if args, err = d.multiplyExperts(p, &part, scratch); err == nil {
+			err = d.kernels.CombineExperts(d.stream, &args)
+		}
+	}
+	return errors.Join(err, d.scratch.Put(scratch))
 }
 
-// runExperts runs rows that fit one call.
-func (d *Device) runExperts(p *experts, a *kernel.ExpertArgs, scratch cuda.Ptr) error {
+// multiplyExperts computes the results of the experts of rows that fit one call. What is left is their weighted sum.
+func (d *Device) multiplyExperts(p *experts, a *kernel.ExpertArgs, scratch cuda.Ptr) (cuda.ExpertsArgs, error) {
 	x := cuda.Experts{Shape: p.shape, Packed: p.at, X: at(a.X), Out: at(a.Out), IDs: at(a.IDs), Weights: at(a.Weights),
 		Faults: d.faults.Ptr(), Scratch: scratch, XStride: stride(a.X), OutStride: stride(a.Out),
 		IDStride: stride(a.IDs), WeightStride: stride(a.Weights), Rows: int32(a.X.Rows), Top: int32(a.IDs.Cols),
 		Limit: a.Limit, Scales: p.scales}
 	args, err := x.Encode()
 	if err != nil {
-		return err
+		return args, err
 	}
-	return d.kernels.RunExperts(d.stream, p.shape, &args)
+	for _, launch := range []func(*cuda.Stream, cuda.ExpertShape, *cuda.ExpertsArgs) error{
+		d.kernels.PrepareExperts, d.kernels.MultiplyGateUp, d.kernels.MultiplyDown} {
+		if err := launch(d.stream, p.shape, &args); err != nil {
+			return args, err
+		}
+	}
+	return args, nil
 }

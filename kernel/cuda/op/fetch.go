@@ -27,6 +27,9 @@ func (d *Device) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
 		return nil, fmt.Errorf("%w: fetch: %d bytes from %v (%d bytes)", kernel.ErrArgument, len(dst), src,
 			src.Extent())
 	}
+	if err := d.settle(); err != nil {
+		return nil, err
+	}
 	f, err := d.fetchBuffer(int64(len(dst)))
 	if err != nil {
 		return nil, err

@@ -16,6 +16,7 @@ var (
 type graph struct {
 	dev      *Device
 	recorded *cuda.Graph
+	pass     func() error
 	launches int
 	bytes    int64
 }
@@ -27,18 +28,24 @@ const nodeBytes = 1 << 10
 // Capture records what a pass enqueues. The scratch memory must not grow meanwhile: a pass that needs more than there
 // is fails, and runs without a graph first.
 func (d *Device) Capture(pass func() error) (kernel.Graph, error) {
+	if err := d.settle(); err != nil {
+		return nil, err
+	}
 	free, _, err := d.gpu.MemoryFree()
 	if err != nil {
 		return nil, err
 	}
 	d.scratch.Fix(true)
 	defer d.scratch.Fix(false)
+	// The graph has every mark of the pass, and so has the plain pass after it.
+	d.marks.last = 0
+	defer func() { d.marks.last = 0 }()
 	first := d.stream.Launches()
-	recorded, err := d.stream.Capture(pass)
+	recorded, err := d.stream.Capture(func() error { return errors.Join(pass(), d.settle()) })
 	if err != nil {
 		return nil, err
 	}
-	g := &graph{dev: d, recorded: recorded, launches: int(d.stream.Launches() - first)}
+	g := &graph{dev: d, recorded: recorded, pass: pass, launches: int(d.stream.Launches() - first)}
 	left, _, err := d.gpu.MemoryFree()
 	if err != nil {
 		return nil, errors.Join(err, g.Close())
@@ -47,16 +54,29 @@ func (d *Device) Capture(pass func() error) (kernel.Graph, error) {
 	return g, nil
 }
 
-func (g *graph) Launch() error { return g.recorded.Launch(g.dev.stream) }
+// Launch enqueues the graph, or its launches one by one while they are traced.
+func (g *graph) Launch() error {
+	if g.dev.trace != nil {
+		return errors.Join(g.pass(), g.dev.settle())
+	}
+	if err := g.dev.settle(); err != nil {
+		return err
+	}
+	return g.recorded.Launch(g.dev.stream)
+}
+
 func (g *graph) Launches() int { return g.launches }
 func (g *graph) Bytes() int64  { return g.bytes }
 func (g *graph) Close() error  { return g.recorded.Close() }
 
 // Reserve grows the scratch memory to what a pass needs.
 func (d *Device) Reserve(pass func() error) error {
+	if err := d.settle(); err != nil {
+		return err
+	}
 	d.stream.SetDry(true)
 	defer d.stream.SetDry(false)
-	return pass()
+	return errors.Join(pass(), d.settle())
 }
 
 // Reserved is the size of the scratch memory.

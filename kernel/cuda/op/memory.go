@@ -36,6 +36,7 @@ func (d *Device) Alloc(bytes int64) (kernel.Buffer, error) {
 // Free gives memory back. An error of the driver shows at the next Sync.
 func (d *Device) Free(b kernel.Buffer) {
 	if m := b.(*Buffer); m.memory != nil {
+		_ = d.settle() // what fails here fails again in Sync
 		m.ptr = 0
 		_ = m.memory.Free() // it waits for work that uses the memory; what fails there fails again in Sync
 	}
@@ -46,8 +47,8 @@ func (d *Device) Write(dst kernel.Tensor, src []byte) error {
 	if int64(len(src)) > dst.Extent() {
 		return fmt.Errorf("%w: write: %d bytes into %v (%d bytes)", kernel.ErrArgument, len(src), dst, dst.Extent())
 	}
-	if len(src) == 0 {
-		return nil
+	if err := d.settle(); err != nil || len(src) == 0 {
+		return err
 	}
 	return d.stream.CopyToDevice(at(dst), src)
 }
@@ -56,6 +57,9 @@ func (d *Device) Write(dst kernel.Tensor, src []byte) error {
 func (d *Device) Read(dst []byte, src kernel.Tensor) error {
 	if int64(len(dst)) > src.Extent() {
 		return fmt.Errorf("%w: read: %d bytes from %v (%d bytes)", kernel.ErrArgument, len(dst), src, src.Extent())
+	}
+	if err := d.settle(); err != nil {
+		return err
 	}
 	if len(dst) > 0 {
 		if err := d.stream.CopyToHost(dst, at(src)); err != nil {
@@ -67,6 +71,9 @@ func (d *Device) Read(dst []byte, src kernel.Tensor) error {
 
 // Sync waits for everything enqueued and reports faults that kernels raised.
 func (d *Device) Sync() error {
+	if err := d.settle(); err != nil {
+		return err
+	}
 	var word [4]byte
 	if err := d.stream.CopyToHost(word[:], d.faults.Ptr()); err != nil {
 		return err

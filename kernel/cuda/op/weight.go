@@ -25,6 +25,7 @@ type matrix struct {
 	data    cuda.Ptr // e4m3 or bf16 [stored, in]
 	scales  cuda.Ptr // e4m3: f32 [ceil(out/128), ceil(in/128)]
 	turned  cuda.Ptr // latent: bf16 [in, stored], the transposed matrix
+	group   *joined  // matrices behind or in front of it in memory; nil where it is alone
 	exact   bool     // e4m3: scales of the rows it multiplies are any float32, else powers of two
 }
 

@@ -2,6 +2,7 @@ package op
 
 import (
 	"errors"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -177,4 +178,62 @@ func TestProductsAreKept(t *testing.T) {
 		multiply(i, 1, i)
 	}
 	multiply(mostCalls+1, 1, 1)
+}
+
+// loadTogether prepares weights of many sizes in one load, each three times.
+func loadTogether(t *testing.T, d *Device) (list []kernel.Weight, made []*matrix) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(1, 1))
+	random := func(w kernel.Weight) kernel.Weight {
+		for _, x := range []kernel.Tensor{w.Data, w.Scale} {
+			if x.Given() {
+				b := []byte(x.Buf.(kernel.HostBuffer))
+				for i := range b {
+					b[i] = byte(rng.Uint32())
+				}
+			}
+		}
+		return w
+	}
+	for _, rows := range []int{16, 128, 8192, 20000, 272} {
+		list = append(list, random(stored(kernel.E4M3, rows, 512, 0)), random(stored(kernel.BF16, rows, 256, 0)),
+			random(stored(kernel.E4M3, rows, 128, 16)))
+	}
+	if err := d.BeginLoad(); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		for _, w := range list {
+			m, err := d.Prepare(w, kernel.Projected)
+			if err != nil {
+				t.Fatal(err)
+			}
+			made = append(made, m.(*matrix))
+		}
+	}
+	if err := d.EndLoad(); err != nil {
+		t.Fatal(err)
+	}
+	return list, made
+}
+
+// A load ends with every weight in memory of its own, and gives back what carried them.
+func TestLoadedTogether(t *testing.T) {
+	d := detached(t)
+	free, _, err := d.MemoryFree()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, made := loadTogether(t, d)
+	seen := map[cuda.Ptr]bool{}
+	for _, m := range made {
+		if m.data == 0 || seen[m.data] {
+			t.Errorf("a matrix at %#x", m.data)
+		}
+		seen[m.data] = true
+	}
+	left, _, err := d.MemoryFree()
+	if err != nil || free-left != d.MemoryUse().Weights {
+		t.Errorf("%d bytes are taken, weights take %d, %v", free-left, d.MemoryUse().Weights, err)
+	}
 }

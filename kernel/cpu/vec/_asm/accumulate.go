@@ -76,7 +76,7 @@ func (k *accumulate) write() {
 	}
 	k.loop("loop", "R13", func() {
 		for at := 0; fetch && at < k.vecs*k.lanes*k.w.size; at += 64 {
-			k.op("PREFETCHT0 %s(CX*1)", at16("R8", at))
+			k.op("PREFETCHT0 %d(R8)(CX*1)", at)
 		}
 		k.step()
 		k.op("ADDQ $4, SI")

@@ -31,10 +31,11 @@ func (e *emitter) emitAttend() {
 	e.emitAttendQuery("attendQueryamx", [4]int{0, 8, 16, 24})
 	e.emitAttendQuery("attendQueryCodedamx", [4]int{0, 16, 32, 48})
 	e.codedData()
-	for _, c := range codedRows {
-		c.emitDecoders(e)
-		c.emitScores(e)
-		c.emitValues(e)
+	for _, format := range codedFormats {
+		c := &coded{e, format}
+		c.emitDecoders()
+		c.emitScores()
+		c.emitValues()
 	}
 	e.emitFetchRows()
 	e.emitEntry()
@@ -153,10 +154,10 @@ func (e *emitter) emitAttendQuery(name string, eights [4]int) {
 			}
 			for part := range 2 {
 				for h := range 16 {
-					e.op("VMOVDQU64 %s, Z%d", at16("DX", part*tileBytes+64*h), h)
+					e.op("VMOVDQU64 %d(DX), Z%d", part*tileBytes+64*h, h)
 				}
 				for p, z := range e.transpose16() {
-					e.op("VMOVDQU64 Z%d, %s", z, at16("DI", part*tileBytes+64*p))
+					e.op("VMOVDQU64 Z%d, %d(DI)", z, part*tileBytes+64*p)
 				}
 			}
 			e.op("ADDQ $%d, DI", 2*tileBytes)
@@ -252,8 +253,8 @@ func (e *emitter) emitAttendSoftmax(v *vectors) {
 	}
 	e.loop("scale", "CX", func() {
 		for i := range 4 {
-			e.op("VMULPS %s, Z15, Z%d", at16("SI", 64*i), i)
-			e.op("VMOVUPS Z%d, %s", i, at16("SI", 64*i))
+			e.op("VMULPS %d(SI), Z15, Z%d", 64*i, i)
+			e.op("VMOVUPS Z%d, %d(SI)", i, 64*i)
 			e.op("VMAXPS Z%d, Z%d, Z%d", i, 5+i, 5+i)
 		}
 		e.op("ADDQ $256, SI")
@@ -313,10 +314,10 @@ func (e *emitter) emitAttendSoftmax(v *vectors) {
 	e.loop("group", "CX", func() {
 		for half := range 2 {
 			for i := range 16 {
-				e.op("VMOVUPS %s, Z%d", at16("SI", half*tileBytes+64*i), i)
+				e.op("VMOVUPS %d(SI), Z%d", half*tileBytes+64*i, i)
 			}
 			for h, z := range e.transpose16() {
-				e.op("VMOVUPS Z%d, %s", z, at16("DX", 128*h+64*half))
+				e.op("VMOVUPS Z%d, %d(DX)", z, 128*h+64*half)
 			}
 		}
 		for h := range 16 {
@@ -338,13 +339,13 @@ func (e *emitter) emitAttendRescale() {
 	e.op("MOVQ attendValueArgs_out(AX), DI")
 	e.op("MOVQ attendValueArgs_keep(AX), SI")
 	for h := range 16 {
-		e.op("VBROADCASTSS %s, Z%d", at16("SI", 4*h), 16+h)
+		e.op("VBROADCASTSS %d(SI), Z%d", 4*h, 16+h)
 	}
 	e.op("MOVQ $32, CX")
 	e.loop("loop", "CX", func() {
 		for h := range 16 {
-			e.op("VMULPS %s, Z%d, Z%d", at16("DI", 64*h), 16+h, h)
-			e.op("VMOVUPS Z%d, %s", h, at16("DI", 64*h))
+			e.op("VMULPS %d(DI), Z%d, Z%d", 64*h, 16+h, h)
+			e.op("VMOVUPS Z%d, %d(DI)", h, 64*h)
 		}
 		e.op("ADDQ $%d, DI", tileBytes)
 	})
@@ -378,7 +379,7 @@ func (e *emitter) emitAttendResult() {
 			e.op("VMOVDQA64 Z%d, Z4", 2+i)
 			e.op("VPERMI2Q Z1, Z0, Z4")
 			e.op("VMULPS Z5, Z4, Z4")
-			e.op("VMOVDQU64 Z4, %s", at16("DI", 64*i))
+			e.op("VMOVDQU64 Z4, %d(DI)", 64*i)
 		}
 		e.op("ADDQ $%d, SI", 2*tileBytes)
 		e.op("ADDQ $128, DI")
@@ -399,7 +400,7 @@ func (e *emitter) emitAttendResultCoded() {
 		MOVQ $8, CX`)
 	e.loop("loop", "CX", func() {
 		for j := range 4 {
-			e.op("VMULPS %s, Z8, Z%d", at16("SI", j*tileBytes), j)
+			e.op("VMULPS %d(SI), Z8, Z%d", j*tileBytes, j)
 		}
 		e.note("Lane l of four tiles becomes register l.")
 		for i, lanes := range []int{0x44, 0xEE} {
@@ -407,8 +408,8 @@ func (e *emitter) emitAttendResultCoded() {
 			e.op("VSHUFF32X4 $0x%X, Z3, Z2, Z5", lanes)
 			e.op("VSHUFF32X4 $0x88, Z5, Z4, Z6")
 			e.op("VSHUFF32X4 $0xDD, Z5, Z4, Z7")
-			e.op("VMOVUPS Z6, %s", at16("DI", 128*i))
-			e.op("VMOVUPS Z7, %s", at16("DI", 128*i+64))
+			e.op("VMOVUPS Z6, %d(DI)", 128*i)
+			e.op("VMOVUPS Z7, %d(DI)", 128*i+64)
 		}
 		e.op("ADDQ $%d, SI", 4*tileBytes)
 		e.op("ADDQ $256, DI")

@@ -22,18 +22,18 @@ func (e *emitter) emitEntry() {
 	e.op("VMOVDQU64 codeBits<>(SB), Z%d", zCode)
 	e.op("VPXORD Z%d, Z%d, Z%d", zSeen, zSeen, zSeen)
 	for g := range groups {
-		e.op("MOVBQZX %s, R8", at16("DX", g))
+		e.op("MOVBQZX %d(DX), R8", g)
 		e.op("SUBQ $127, R8")
 		e.op("SHLQ $7, R8")
 		e.op("VPBROADCASTW R8, Z%d", zScale)
-		e.op("VPERMQ %s, Z%d, Z0", at16("SI", 64*g), zOrder)
+		e.op("VPERMQ %d(SI), Z%d, Z0", 64*g, zOrder)
 		e.addExponent(0, zScale)
-		e.op("VMOVDQU64 Z0, %s", at16("DI", 128*g))
-		e.op("VMOVDQU64 Z1, %s", at16("DI", 128*g+64))
+		e.op("VMOVDQU64 Z0, %d(DI)", 128*g)
+		e.op("VMOVDQU64 Z1, %d(DI)", 128*g+64)
 	}
 	for i := range 2 {
-		e.op("VMOVDQU64 %s, Z0", at16("SI", ropeAt+64*i))
-		e.op("VMOVDQU64 Z0, %s", at16("DI", 128*groups+64*i))
+		e.op("VMOVDQU64 %d(SI), Z0", ropeAt+64*i)
+		e.op("VMOVDQU64 Z0, %d(DI)", 128*groups+64*i)
 	}
 	e.op("VPCMPEQB Z%d, Z%d, K1", zCode, zSeen)
 	e.op("KMOVQ K1, R9")

@@ -18,9 +18,9 @@ const (
 // loadChunk leaves the codes of eight pairs in four registers from z+8 on; those from z on are used.
 func (e *emitter) loadChunk(at, z int) {
 	for i := range 4 {
-		e.op("VMOVDQU %s, X%d", at16("R13", at+i*keyBytes), z+i)
+		e.op("VMOVDQU %d(R13), X%d", at+i*keyBytes, z+i)
 		for lane := 1; lane < 4; lane++ {
-			e.op("VINSERTI32X4 $%d, %s, Z%d, Z%d", lane, at16("R13", at+(4*lane+i)*keyBytes), z+i, z+i)
+			e.op("VINSERTI32X4 $%d, %d(R13), Z%d, Z%d", lane, at+(4*lane+i)*keyBytes, z+i, z+i)
 		}
 	}
 	for i, half := range []string{"L", "H"} {
@@ -49,7 +49,7 @@ func (e *emitter) widenChunk(chunk int) {
 		e.op("VPUNPCKLBW Z%d, Z%d, Z%d", codes, t+1, t+2)
 		e.op("VPUNPCKHBW Z%d, Z%d, Z%d", codes, t+1, t+3)
 		for half := range 2 {
-			e.op("VMOVDQU64 Z%d, %s", t+2+half, at16("R8", chunk*chunkBytes+64*(2*i+half)))
+			e.op("VMOVDQU64 Z%d, %d(R8)", t+2+half, chunk*chunkBytes+64*(2*i+half))
 		}
 	}
 	ordinary := e.label("ordinary")
@@ -86,7 +86,7 @@ func (e *emitter) emitAnyKeys() {
 		e.op("VPUNPCKLBW Z10, Z11, Z12")
 		e.op("VPUNPCKHBW Z10, Z11, Z13")
 		for half := range 2 {
-			e.op("VMOVDQU64 Z%d, %s", 12+half, at16("R8", 64*(2*i+half)))
+			e.op("VMOVDQU64 Z%d, %d(R8)", 12+half, 64*(2*i+half))
 		}
 	}
 	e.op(`

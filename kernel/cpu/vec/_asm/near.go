@@ -73,9 +73,9 @@ func (e *emitter) emitAttendScoresAt(name string, steps int) {
 func (e *emitter) copyRows(from, slot, first, rows int) {
 	for row := first; row < first+rows; row++ {
 		z := row % 8
-		e.op("MOVQ %s, R13", at16("R8", 8*row))
-		e.op("VMOVDQU64 %s(R13*1), Z%d", at16("SI", from), z)
-		e.op("VMOVDQU64 Z%d, %s", z, at16("R9", slot*nearSlot+64*row))
+		e.op("MOVQ %d(R8), R13", 8*row)
+		e.op("VMOVDQU64 %d(SI)(R13*1), Z%d", from, z)
+		e.op("VMOVDQU64 Z%d, %d(R9)", z, slot*nearSlot+64*row)
 	}
 }
 
@@ -165,7 +165,7 @@ func (e *emitter) fetchRow(cursor, memory string, lines int) {
 			e.op("MOVQ %d(%s), R13", -8*behind, cursor)
 			e.op("ADDQ %s(AX), R13", memory)
 		}
-		e.op("PREFETCHT1 %s", at16("R13", 64*line))
+		e.op("PREFETCHT1 %d(R13)", 64*line)
 	}
 	e.op("ADDQ $8, %s", cursor)
 	e.at(fetched)
@@ -206,16 +206,16 @@ func (e *emitter) valuesEnd(columns string) {
 // pairRows interleaves 64 elements of two adjacent rows of a group:
 // one line of each of four tiles.
 func (e *emitter) pairRows(pair int) {
-	e.op("MOVQ %s, R14", at16("R8", 16*pair))
-	e.op("MOVQ %s, R15", at16("R8", 16*pair+8))
+	e.op("MOVQ %d(R8), R14", 16*pair)
+	e.op("MOVQ %d(R8), R15", 16*pair+8)
 	for half := range 2 {
-		e.op("VMOVDQU64 %s(R14*1), Z%d", at16("SI", 64*half), 4*half)
-		e.op("VMOVDQU64 %s(R15*1), Z%d", at16("SI", 64*half), 4*half+1)
+		e.op("VMOVDQU64 %d(SI)(R14*1), Z%d", 64*half, 4*half)
+		e.op("VMOVDQU64 %d(SI)(R15*1), Z%d", 64*half, 4*half+1)
 		e.op("VPUNPCKLWD Z%d, Z%d, Z%d", 4*half+1, 4*half, 4*half+2)
 		e.op("VPUNPCKHWD Z%d, Z%d, Z%d", 4*half+1, 4*half, 4*half+3)
 	}
 	for t := range 4 {
-		e.op("VMOVDQU64 Z%d, %s", 4*(t/2)+2+t%2, at16("R11", t*tileBytes+64*pair))
+		e.op("VMOVDQU64 Z%d, %d(R11)", 4*(t/2)+2+t%2, t*tileBytes+64*pair)
 	}
 }
 
@@ -263,7 +263,7 @@ func (e *emitter) emitHolds() {
 	e.loop("row", "CX", func() {
 		e.op("MOVQ (R8), R9")
 		for c := range latentChunks {
-			e.op("VMOVDQU64 %s(R9*1), Z0", at16("SI", 64*c))
+			e.op("VMOVDQU64 %d(SI)(R9*1), Z0", 64*c)
 			e.op(`
 				VPTESTNMW Z1, Z0, K1
 				VPTESTMW Z2, Z0, K1, K1

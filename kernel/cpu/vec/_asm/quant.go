@@ -43,7 +43,7 @@ func (e *emitter) emitRotateQuant() {
 	loop, free := e.label("loop"), e.label("free")
 	e.at(loop)
 	for i := range 8 {
-		e.op("VMOVUPS %s, Z%d", at16("SI", 64*i), i)
+		e.op("VMOVUPS %d(SI), Z%d", 64*i, i)
 		e.roundHalf(at, i, 8)
 	}
 	// Strides below a register: the partner is in another lane; where the
@@ -77,7 +77,7 @@ func (e *emitter) emitRotateQuant() {
 	for i := range 8 {
 		e.op("VMULPS Z%d, Z%d, Z%d", at["quantNorm"], i, i)
 		e.roundHalf(at, i, 8)
-		e.op("VMOVUPS Z%d, %s", i, at16("SI", 64*i))
+		e.op("VMOVUPS Z%d, %d(SI)", i, 64*i)
 	}
 
 	e.note("the largest magnitude: NaN counts as zero, infinity as the largest number")
@@ -111,7 +111,7 @@ func (e *emitter) emitRotateQuant() {
 	e.op("VMOVSS X8, (DX)")
 	for i := range 8 {
 		e.quantRegister(at, i)
-		e.op("VPMOVDB Z%d, %s", i, at16("DI", 16*i))
+		e.op("VPMOVDB Z%d, %d(DI)", i, 16*i)
 	}
 	e.op(`
 		ADDQ $512, SI

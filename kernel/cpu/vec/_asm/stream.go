@@ -219,7 +219,7 @@ func (k *stream) store(t int, base string, at int) {
 func (k *stream) phase(p int, multiply bool) {
 	group, half := p/2, p%2
 	k.note("phase %d", p)
-	k.op("LEAQ %s, R9", at16("BX", 64*half))
+	k.op("LEAQ %d(BX), R9", 64*half)
 	if group > 0 {
 		k.op("ADDQ streamArgs_lower(AX), R9")
 	}

@@ -102,7 +102,7 @@ func (e *emitter) emitAnyRows(groups int) {
 	e.op("PUSHQ R8")
 	e.op("MOVQ (R11), R8")
 	for i := range 4 {
-		e.op("VMOVDQU64 %s, Z%d", at16("R8", 64*i), low+i)
+		e.op("VMOVDQU64 %d(R8), Z%d", 64*i, low+i)
 	}
 	e.op("POPQ R8")
 	e.op("VMOVDQU64 codeSign<>(SB), Z%d", sign)

@@ -202,15 +202,15 @@ func (v *vectors) rotate(name, doc string, body func()) {
 // turned is register i of the elements in x with the partners in y, through
 // registers to and to+1.
 func (v *vectors) turned(i, x, y, to int) {
-	v.op("VMULPS %s, V%d, V%d", at16("SI", i*v.bytes()), x, to)
-	v.op("VMULPS %s, V%d, V%d", at16("SI", 256+i*v.bytes()), y, to+1)
+	v.op("VMULPS %d(SI), V%d, V%d", i*v.bytes(), x, to)
+	v.op("VMULPS %d(SI), V%d, V%d", 256+i*v.bytes(), y, to+1)
 	v.op("VADDPS V%d, V%d, V%d", to+1, to, to)
-	v.op("VMOVUPS V%d, %s", to, at16("DI", i*v.bytes()))
+	v.op("VMOVUPS V%d, %d(DI)", to, i*v.bytes())
 }
 
 func (v *vectors) pairs() {
 	for i := range 64 / v.lanes {
-		v.op("VMOVUPS %s, V0", at16("DI", i*v.bytes()))
+		v.op("VMOVUPS %d(DI), V0", i*v.bytes())
 		v.op("VPERMILPS $0xB1, V0, V1")
 		v.turned(i, 0, 1, 2)
 	}
@@ -219,8 +219,8 @@ func (v *vectors) pairs() {
 func (v *vectors) halves() {
 	half := 32 / v.lanes
 	for i := range half {
-		v.op("VMOVUPS %s, V0", at16("DI", i*v.bytes()))
-		v.op("VMOVUPS %s, V1", at16("DI", (half+i)*v.bytes()))
+		v.op("VMOVUPS %d(DI), V0", i*v.bytes())
+		v.op("VMOVUPS %d(DI), V1", (half+i)*v.bytes())
 		v.turned(i, 0, 1, 2)
 		v.turned(half+i, 1, 0, 4)
 	}

@@ -75,6 +75,7 @@ DEVICE void route_body(const RouteArgs& a) {
             kept |= 1u << winner;
             if (lane == winner) rank = 0;
         }
+        __syncwarp(); // every lane has read its scores
         for (i32 e = lane; e < a.experts; e += 32) {
             if (!(kept >> (e / size) & 1)) biased[e] = kLowest;
         }
@@ -97,6 +98,7 @@ DEVICE void route_body(const RouteArgs& a) {
         u32 most = ptx::warp_max(best);
         e = min(ptx::warp_min_signed(best == most ? e : kMaxExperts), a.experts - 1);
         if (lane == j) mine = e;
+        __syncwarp(); // every lane has read its scores
         if (lane == 0) biased[e] = kLowest;
         __syncwarp();
     }
