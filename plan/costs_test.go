@@ -112,4 +112,26 @@ func TestDocumentsHoldTheTimes(t *testing.T) {
 			}
 		}
 	}
+	text, err := os.ReadFile("../docs/plan.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, prompts := map[Arch]string{}, map[bool]string{true: "gathered (`v4-flat`)", false: "in place (`v4-paged`)"}
+	flat := map[Arch]bool{}
+	for _, arch := range []Arch{CPU, SM90} {
+		times := (&Hardware{Arch: arch}).costs()
+		flat[arch], keys[arch] = times.flat(), "`index_topk`"
+		if limit, all := crossing(times.prompts); !all {
+			keys[arch] = fmt.Sprintf("%d keys", limit)
+		}
+	}
+	for _, row := range []string{
+		fmt.Sprintf("overrides it | %s; `index_topk` over exact rows and without a matrix unit | %s |", keys[CPU],
+			keys[SM90]),
+		fmt.Sprintf("| V4 prompts | %s | %s |", prompts[flat[CPU]], prompts[flat[SM90]]),
+	} {
+		if !strings.Contains(string(text), row) {
+			t.Errorf("docs/plan.md does not say %q", row)
+		}
+	}
 }

@@ -42,7 +42,7 @@ func TestPlansSayWhatRuns(t *testing.T) {
 					hw = rapid.SampledFrom([]string{"cpu", "sm90", "sm90"}).Draw(rt, "hardware")
 				}
 				cfg := configureOn(rt, m, hw, policy)
-				for range 5 {
+				for range 7 {
 					for _, p := range runScenario(rt, m, cfg, drawScenario(rt, &cfg, f.kinds, keeps)) {
 						c := claims{TB: rt, cfg: &cfg, pass: &p, seen: seen}
 						c.check()
@@ -52,6 +52,9 @@ func TestPlansSayWhatRuns(t *testing.T) {
 				m.Check(rt)
 			})
 			t.Logf("%d batches; reasons and how often each was checked: %v", batches, seen)
+			if batches < 1000 {
+				t.Errorf("%d batches, want at least 1000", batches)
+			}
 			if f.name == tight.name && seen["launches"] == 0 {
 				t.Error("no segment was cut into launches")
 			}
