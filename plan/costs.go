@@ -50,17 +50,15 @@ func (h *Hardware) costs() costs {
 	return c
 }
 
-// crossing is up to which size the first way is faster. Rows are dense one by one, so what counts is the time of the
-// rows that each size adds to the one before it. all says that no size is beyond the crossing.
+// crossing is up to which measured size the first way is faster; all says that it is at every size.
 func crossing(list []contest) (size int, all bool) {
-	var last contest
 	for _, c := range list {
-		if c.first-last.first >= c.second-last.second {
-			return last.size, false
+		if c.first >= c.second {
+			return size, false
 		}
-		last = c
+		size = c.size
 	}
-	return last.size, true
+	return size, true
 }
 
 // denseReason says what the dense form gains up to that many keys.
@@ -76,8 +74,10 @@ func (c *costs) denseReason(keys int) string {
 	}
 	text := fmt.Sprintf("on %s, attention of a prompt of %d keys takes a layer %.3g ms dense, %.3g sparse", c.device,
 		at.size, at.first, at.second)
-	if limit, all := crossing(c.prompts); !all && keys >= limit {
-		text += fmt.Sprintf("; rows that see more than %d keys take longer dense", limit)
+	for _, p := range c.prompts {
+		if p.size > keys && p.first >= p.second {
+			return text + fmt.Sprintf("; of %d keys %.3g and %.3g", p.size, p.first, p.second)
+		}
 	}
 	return text
 }

@@ -269,8 +269,8 @@ func TestExplainOwnCatalogue(t *testing.T) {
 		segments    []string
 	}{
 		{"a long prompt on a cpu", "--batch extend:3000", []string{
-			"form=dense-mha kernel=dense-ragged convert=gather-rows rows=256 transform=none",
-			"form=sparse-mla kernel=sparse-flat convert=none rows=1792 indexer=k-only-with-indices",
+			"form=dense-mha kernel=dense-ragged convert=gather-rows rows=512 transform=none",
+			"form=sparse-mla kernel=sparse-flat convert=none rows=1536 indexer=k-only-with-indices",
 			"form=sparse-mla kernel=sparse-flat convert=none rows=952 transform=paged indexer=ragged"}},
 		{"verify 8 in groups of 4", "--hw sm90 --kv fp8 --batch verify:8:100,5000",
 			[]string{"kernel=sparse-block indexer=paged-native next-n=4 kernel-n=4 rows=16"}},
