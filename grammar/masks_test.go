@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // variedSchema draws a schema as they are met: objects with patterns, bounded strings, formats, numbers, enums, arrays
@@ -200,6 +202,26 @@ func TestShapesChangeNoMask(t *testing.T) {
 				t.Errorf("%T %+v after %q: other exits", l, l, text)
 			}
 		}
+	}
+}
+
+// TestKindRangesAreKinds compares the ranges with the kind of every character.
+func TestKindRangesAreKinds(t *testing.T) {
+	counted := 0
+	for k, ranges := range kindRanges() {
+		for i, e := range ranges {
+			if i > 0 && e.lo <= ranges[i-1].hi {
+				t.Fatalf("kind %d: %x is not behind %x", k, e.lo, ranges[i-1].hi)
+			}
+			for r := e.lo; r <= e.hi; r++ {
+				if counted++; kindOf(r) != kindLower+byte(k) {
+					t.Fatalf("%x is of kind %d, not %d", r, kindOf(r)-kindLower, k)
+				}
+			}
+		}
+	}
+	if want := int(unicode.MaxRune) + 1 - utf8.RuneSelf + 62 - 0x800; counted != want { // without surrogates
+		t.Errorf("%d characters have a range, want %d", counted, want)
 	}
 }
 

@@ -2,17 +2,21 @@ package grammar
 
 import (
 	"slices"
+	"sync"
+	"unicode"
 	"unicode/utf8"
 )
 
-// Kinds of characters. ASCII characters that are neither letter nor digit are kinds of their own, below kindLower.
+// Kinds of characters. ASCII characters that are neither letter nor digit are kinds of their own, below kindLower. The
+// others are the classes that patterns tell apart: \S, the dot, \p{L}.
 const (
 	kindLower = utf8.RuneSelf + iota
 	kindUpper
 	kindDigit
-	kindLine      // U+2028, which the dot of a pattern leaves out
-	kindParagraph // U+2029, likewise
-	kindOther     // everything else that is not ASCII
+	kindSpace  // white space that is not ASCII, but for the ends of lines
+	kindLine   // U+2028 and U+2029, which the dot leaves out
+	kindLetter // letters that are not ASCII
+	kindOther
 	kindsEnd
 )
 
@@ -27,29 +31,48 @@ func kindOf(r rune) byte {
 		return kindDigit
 	case r < utf8.RuneSelf:
 		return byte(r)
-	case r == 0x2028:
+	case r == 0x2028 || r == 0x2029:
 		return kindLine
-	case r == 0x2029:
-		return kindParagraph
+	case r != 0x85 && unicode.IsSpace(r) || r == 0xfeff: // as in ecmaSpace
+		return kindSpace
+	case unicode.IsLetter(r):
+		return kindLetter
 	}
 	return kindOther
 }
 
-// kindRanges are the characters of the kinds from kindLower on, without surrogates.
-func kindRanges(kind byte) []runeEdge {
-	switch kind {
-	case kindLower:
-		return []runeEdge{{lo: 'a', hi: 'z'}}
-	case kindUpper:
-		return []runeEdge{{lo: 'A', hi: 'Z'}}
-	case kindDigit:
-		return []runeEdge{{lo: '0', hi: '9'}}
-	case kindLine:
-		return []runeEdge{{lo: 0x2028, hi: 0x2028}}
-	case kindParagraph:
-		return []runeEdge{{lo: 0x2029, hi: 0x2029}}
+// kindRanges are, for each kind from kindLower on, its characters in order, without surrogates.
+var kindRanges = sync.OnceValue(func() (list [kindsEnd - kindLower][]runeEdge) {
+	borders := []rune{0x2028, 0x202a, 0xfeff, 0xff00, unicode.MaxRune + 1} // where the kind may change
+	for r := range rune(utf8.RuneSelf + 1) {
+		borders = append(borders, r)
 	}
-	return []runeEdge{{lo: utf8.RuneSelf, hi: 0x2027}, {lo: 0x202a, hi: 0xd7ff}, {lo: 0xe000, hi: utf8.MaxRune}}
+	for _, table := range []*unicode.RangeTable{unicode.L, unicode.White_Space} {
+		for _, r := range table.R16 {
+			borders = appendBorders(borders, rune(r.Lo), rune(r.Hi), rune(r.Stride))
+		}
+		for _, r := range table.R32 {
+			borders = appendBorders(borders, rune(r.Lo), rune(r.Hi), rune(r.Stride))
+		}
+	}
+	slices.Sort(borders)
+	for i, lo := range borders[:len(borders)-1] {
+		if k := kindOf(lo); k >= kindLower && lo < borders[i+1] {
+			list[k-kindLower] = appendValid(list[k-kindLower], lo, borders[i+1]-1, 0)
+		}
+	}
+	return list
+})
+
+// appendBorders adds where a range of a table, of every stride-th character, begins and ends.
+func appendBorders(borders []rune, lo, hi, stride rune) []rune {
+	if stride == 1 {
+		return append(borders, lo, hi+1)
+	}
+	for ; lo <= hi; lo += stride {
+		borders = append(borders, lo, lo+1)
+	}
+	return borders
 }
 
 // shapes is the trie of the shapes of tokens: their texts with each character replaced by its kind. All words of seven
@@ -248,30 +271,55 @@ func (l *textLeaf) stepKind(dst []uint64, q uint64, kind byte) ([]uint64, bool, 
 	return l.pattern.stepKind(dst, q, kind)
 }
 
+// kindStep is where the characters of a kind lead from a state.
+type kindStep struct {
+	known          bool
+	takes, refuses bool
+	to             []int32 // states, each once
+}
+
 // stepKind appends the states after the characters of a kind, as patternLeaf has them.
 func (d *runeDFA) stepKind(dst []uint64, state int32, kind byte) (states []uint64, takes, refuses bool) {
-	edges := d.edges[state]
-	for _, r := range kindRanges(kind) {
+	if d.kinds == nil {
+		d.kinds = make([]*[kindsEnd - kindLower]kindStep, len(d.edges))
+	}
+	if d.kinds[state] == nil {
+		d.kinds[state] = new([kindsEnd - kindLower]kindStep)
+	}
+	k := &d.kinds[state][kind-kindLower]
+	if !k.known {
+		*k = findKind(d.edges[state], kindRanges()[kind-kindLower])
+	}
+	for _, to := range k.to {
+		dst = append(dst, packPattern(strBody, to, 0))
+	}
+	return dst, k.takes, k.refuses
+}
+
+// findKind follows sorted ranges of characters along sorted edges.
+func findKind(edges, ranges []runeEdge) kindStep {
+	k := kindStep{known: true}
+	for _, r := range ranges {
 		at := r.lo
+		for len(edges) > 0 && edges[0].hi < at {
+			edges = edges[1:]
+		}
 		for _, e := range edges {
-			if e.hi < at {
-				continue
-			}
 			if e.lo > r.hi {
 				break
 			}
 			if e.lo > at {
-				refuses = true
+				k.refuses = true
 			}
-			takes = true
-			dst = append(dst, packPattern(strBody, e.to, 0))
-			if at = e.hi + 1; at > r.hi {
-				break
+			k.takes = true
+			if !slices.Contains(k.to, e.to) {
+				k.to = append(k.to, e.to)
 			}
+			at = e.hi + 1
 		}
 		if at <= r.hi {
-			refuses = true
+			k.refuses = true
 		}
 	}
-	return dst, takes, refuses
+	return k
 }

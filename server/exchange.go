@@ -24,6 +24,7 @@ type exchange struct {
 	dialect *dialect
 	tenant  string   // of the key
 	ignored []string // fields of the request that had no effect
+	memory  lease
 
 	firstToken time.Duration // 0 when there was none
 	usage      sparrow.Usage

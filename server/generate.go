@@ -43,6 +43,7 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, requests []spa
 		return err
 	}
 	defer f.close()
+	x.memory.settle()
 	s.ignored(w, x, x.dialect.keywords(f.ignored))
 	if st, ok := to.(starter); ok {
 		st.start(f.promptTokens)

@@ -17,6 +17,7 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	rec := &recorder{ResponseWriter: w}
 	rec.Header().Set(requestIDHeader, x.id)
 	defer s.account(rec, r, x)
+	defer x.memory.close()
 	defer s.rescue(rec, x)
 	if err := s.checkHost(r); err != nil {
 		s.fail(rec, x, err)

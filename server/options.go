@@ -11,6 +11,7 @@ import (
 
 // The defaults of Options.
 const (
+	DefaultRequestMemory  = 1 << 30
 	DefaultMaxBodyBytes   = 8 << 20
 	DefaultMaxHeaderBytes = 32 << 10
 	DefaultHeaderTimeout  = 10 * time.Second
@@ -48,6 +49,10 @@ type Options struct {
 	// StoreBytes is the memory for stored responses of /v1/responses; older ones give way. NoStore stores none.
 	StoreBytes int64
 
+	// RequestMemory bounds the memory of requests that are read, encoded and answered at once. Requests wait for it, in
+	// order, at most BodyTimeout.
+	RequestMemory int64
+
 	MaxBodyBytes   int64
 	MaxHeaderBytes int
 	HeaderTimeout  time.Duration // to send the headers of a request
@@ -72,6 +77,7 @@ type Options struct {
 
 // withDefaults fills in what was left zero.
 func (o Options) withDefaults() Options {
+	o.RequestMemory = or(o.RequestMemory, DefaultRequestMemory)
 	o.MaxBodyBytes = or(o.MaxBodyBytes, DefaultMaxBodyBytes)
 	o.MaxHeaderBytes = or(o.MaxHeaderBytes, DefaultMaxHeaderBytes)
 	o.HeaderTimeout = or(o.HeaderTimeout, DefaultHeaderTimeout)

@@ -84,10 +84,10 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 	if r.ContentLength > limit {
 		return nil, &http.MaxBytesError{Limit: limit}
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	body, err := s.readAll(r, http.MaxBytesReader(w, r.Body, limit))
 	var large *http.MaxBytesError
 	switch {
-	case err == nil, errors.As(err, &large):
+	case err == nil, errors.As(err, &large), errors.As(err, new(*wire.Error)):
 		return body, err
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, wire.NewError(wire.CodeInvalidJSON, "", "the body did not arrive within %v; send it faster",
@@ -96,6 +96,32 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 		return nil, cause(r.Context())
 	}
 	return nil, wire.NewError(wire.CodeInvalidJSON, "", "the body could not be read to its end: %v", err)
+}
+
+// firstChunk is how much of a body of unknown size is counted before it is read; then the count doubles.
+const firstChunk = 64 << 10
+
+// readAll reads a body. Memory for it is taken before it is read.
+func (s *Server) readAll(r *http.Request, from io.Reader) ([]byte, error) {
+	x := exchangeOf(r)
+	take := func(size int64) error { return x.memory.open(r.Context(), s.memory, size, s.options.BodyTimeout) }
+	if r.ContentLength >= 0 {
+		if err := take(r.ContentLength); err != nil {
+			return nil, err
+		}
+		return io.ReadAll(from)
+	}
+	var body []byte
+	for size := int64(firstChunk); ; size *= 2 {
+		if err := take(size); err != nil {
+			return nil, err
+		}
+		piece, err := io.ReadAll(io.LimitReader(from, size-int64(len(body))))
+		body = append(body, piece...)
+		if err != nil || int64(len(body)) < size {
+			return body, err
+		}
+	}
 }
 
 // plainTool says whether a request of Ollama's interface comes from no browser: those name an origin with every POST

@@ -14,6 +14,7 @@ import (
 type Tokenizer struct {
 	model       bpe
 	out         *vocab   // tokens by the bytes they stand for
+	longest     int      // bytes of the longest of them
 	raw, normed addedSet // added tokens looked for before and after normalising
 	normalizers []normalizer
 	pieces      *pipeline

@@ -5,11 +5,13 @@ package main
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -65,6 +67,58 @@ func TestServeOutlivesItsLog(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Error("it did not end")
 	}
+}
+
+// 24 bodies of 8 MB at once do not make the server exceed its memory, here a hard limit of 700 MB of data: each is
+// answered or refused, and the server goes on.
+func TestServeStaysWithinItsMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	shell, err := exec.LookPath("sh")
+	if err != nil {
+		t.Skip("no shell to set a limit with")
+	}
+	cmd := exec.Command(shell, "-c", "ulimit -d 700000 && exec \"$0\" \"$@\"", os.Args[0], "serve", "--port", "0",
+		"--cache-tokens", "4096", "--request-memory", "400M")
+	cmd.Env = append(os.Environ(), asProgram+"=1")
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	cmd.Stdout, cmd.Stderr = write, write
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	write.Close()
+	url := listening(t, read)
+	go io.Copy(io.Discard, read)
+	texts := []string{strings.Repeat("a", 8<<20-100), strings.Repeat("a b ", 2<<20-100), strings.Repeat(" ", 8<<20-100)}
+	var wait sync.WaitGroup
+	for i := range 24 {
+		wait.Go(func() {
+			body := fmt.Sprintf(`{"prompt": %q, "return_token_strs": true}`, texts[i%len(texts)])
+			r, err := http.Post(url+"/tokenize", "application/json", strings.NewReader(body))
+			if err != nil {
+				t.Errorf("request %d: %v", i, err)
+				return
+			}
+			r.Body.Close()
+			if r.StatusCode >= 500 {
+				t.Errorf("request %d: %s", i, r.Status)
+			}
+		})
+	}
+	wait.Wait()
+	r, err := http.Post(url+"/v1/completions", "application/json",
+		strings.NewReader(`{"model": "sparrow-tiny", "prompt": "hello", "max_tokens": 3}`))
+	if err != nil || r.StatusCode != http.StatusOK {
+		t.Fatalf("after the burst: %v, %v", r, err)
+	}
+	r.Body.Close()
 }
 
 // listening waits for the line that names the address.

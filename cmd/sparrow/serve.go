@@ -36,6 +36,8 @@ type serveFlags struct {
 	grace    time.Duration
 	drain    time.Duration
 	timeout  time.Duration
+
+	requestMemory string
 }
 
 func serveCommand() *cobra.Command {
@@ -64,6 +66,8 @@ Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace
 		"origins whose web pages may call the server, such as https://example.org, or '*'")
 	f.engineFlags.add(s)
 	f.addServing(s)
+	s.StringVar(&f.requestMemory, "request-memory", "", "most memory of requests that are read, encoded and answered "+
+		"at once, such as 512M; without it a quarter of what is available, up to 1G")
 	s.BoolVar(&f.strict, "strict", false,
 		"refuse requests with unknown fields or with limits above the context, instead of ignoring or reducing them")
 	s.BoolVar(&f.vllm, "vllm-metrics", false, "also publish the metrics that routers know under vLLM's names")
@@ -121,11 +125,15 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	if o.RequestMemory, err = requestMemory(f.requestMemory); err != nil {
+		return errors.Join(err, closeNow(e))
+	}
+	boundHeap(o.RequestMemory)
 	s, err := server.New(server.Adapt(e), o)
 	if err != nil {
 		return errors.Join(err, closeNow(e))
 	}
-	if err := f.announce(cmd.OutOrStdout(), e.Info(), l.Addr(), o.Keys); err != nil {
+	if err := f.announce(cmd.OutOrStdout(), e.Info(), o.RequestMemory, l.Addr(), o.Keys); err != nil {
 		return errors.Join(err, closeNow(e))
 	}
 	return errors.Join(s.Serve(cmd.Context(), l), closeNow(e))
@@ -145,7 +153,7 @@ func newLog(w io.Writer, text string, asJSON bool) (*slog.Logger, *slog.LevelVar
 }
 
 // announce says once what was decided and how to ask.
-func (f *serveFlags) announce(w io.Writer, i sparrow.Info, at net.Addr, keys *server.Keys) error {
+func (f *serveFlags) announce(w io.Writer, i sparrow.Info, requests int64, at net.Addr, keys *server.Keys) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "model    %s: %s", i.Name, i.Family)
 	if source := f.source(); filepath.Clean(source) != i.Name { // a folder of that name right here has nothing to add
@@ -153,6 +161,7 @@ func (f *serveFlags) announce(w io.Writer, i sparrow.Info, at net.Addr, keys *se
 	}
 	b.WriteString("\n")
 	describe(&b, i)
+	fmt.Fprintf(&b, "requests up to %s of memory at once\n", unit.Bytes(requests))
 	format := "format " + i.ChatFormat
 	if i.ChatFormat == "" {
 		format = "none: the checkpoint has no tokenizer or no known chat format, so only prompts can be completed"

@@ -2297,8 +2297,8 @@ TEXT ·rowsFP81x4avx512(SB), NOSPLIT, $0-8
 	LEAQ (R9)(R9*2), R10
 	MOVQ rowsArgs_y(AX), DI
 	VPXORD Z31, Z31, Z31
-	VMOVUPS halfMaskavx512<>(SB), Z29
-	VMOVUPS codeMaskavx512<>(SB), Z28
+	VBROADCASTSS halfMaskavx512<>(SB), Z29
+	VBROADCASTSS codeMaskavx512<>(SB), Z28
 	MOVL $0x1111, R11
 	KMOVW R11, K1
 group97:
@@ -2526,8 +2526,8 @@ TEXT ·rowsFP81x1avx512(SB), NOSPLIT, $0-8
 	LEAQ (R9)(R9*2), R10
 	MOVQ rowsArgs_y(AX), DI
 	VPXORD Z31, Z31, Z31
-	VMOVUPS halfMaskavx512<>(SB), Z29
-	VMOVUPS codeMaskavx512<>(SB), Z28
+	VBROADCASTSS halfMaskavx512<>(SB), Z29
+	VBROADCASTSS codeMaskavx512<>(SB), Z28
 group106:
 	VPXORD Z0, Z0, Z0
 	MOVQ rowsArgs_x(AX), SI
@@ -2642,8 +2642,8 @@ TEXT ·rowsFP82x4avx512(SB), NOSPLIT, $0-8
 	LEAQ (R9)(R9*2), R10
 	MOVQ rowsArgs_y(AX), DI
 	VPXORD Z31, Z31, Z31
-	VMOVUPS halfMaskavx512<>(SB), Z29
-	VMOVUPS codeMaskavx512<>(SB), Z28
+	VBROADCASTSS halfMaskavx512<>(SB), Z29
+	VBROADCASTSS codeMaskavx512<>(SB), Z28
 	MOVL $0x1111, R11
 	KMOVW R11, K1
 group115:
@@ -2920,8 +2920,8 @@ TEXT ·rowsFP82x1avx512(SB), NOSPLIT, $0-8
 	LEAQ (R9)(R9*2), R10
 	MOVQ rowsArgs_y(AX), DI
 	VPXORD Z31, Z31, Z31
-	VMOVUPS halfMaskavx512<>(SB), Z29
-	VMOVUPS codeMaskavx512<>(SB), Z28
+	VBROADCASTSS halfMaskavx512<>(SB), Z29
+	VBROADCASTSS codeMaskavx512<>(SB), Z28
 group124:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
@@ -3058,8 +3058,8 @@ TEXT ·rowsFP83x4avx512(SB), NOSPLIT, $0-8
 	LEAQ (R9)(R9*2), R10
 	MOVQ rowsArgs_y(AX), DI
 	VPXORD Z31, Z31, Z31
-	VMOVUPS halfMaskavx512<>(SB), Z29
-	VMOVUPS codeMaskavx512<>(SB), Z28
+	VBROADCASTSS halfMaskavx512<>(SB), Z29
+	VBROADCASTSS codeMaskavx512<>(SB), Z28
 	MOVL $0x1111, R11
 	KMOVW R11, K1
 group133:
@@ -3323,8 +3323,8 @@ TEXT ·rowsFP83x1avx512(SB), NOSPLIT, $0-8
 	LEAQ (R9)(R9*2), R10
 	MOVQ rowsArgs_y(AX), DI
 	VPXORD Z31, Z31, Z31
-	VMOVUPS halfMaskavx512<>(SB), Z29
-	VMOVUPS codeMaskavx512<>(SB), Z28
+	VBROADCASTSS halfMaskavx512<>(SB), Z29
+	VBROADCASTSS codeMaskavx512<>(SB), Z28
 group142:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
@@ -3463,8 +3463,8 @@ TEXT ·rowsFP84x4avx512(SB), NOSPLIT, $0-8
 	LEAQ (R9)(R9*2), R10
 	MOVQ rowsArgs_y(AX), DI
 	VPXORD Z31, Z31, Z31
-	VMOVUPS halfMaskavx512<>(SB), Z29
-	VMOVUPS codeMaskavx512<>(SB), Z28
+	VBROADCASTSS halfMaskavx512<>(SB), Z29
+	VBROADCASTSS codeMaskavx512<>(SB), Z28
 	MOVL $0x1111, R11
 	KMOVW R11, K1
 group151:
@@ -3767,8 +3767,8 @@ TEXT ·rowsFP84x1avx512(SB), NOSPLIT, $0-8
 	LEAQ (R9)(R9*2), R10
 	MOVQ rowsArgs_y(AX), DI
 	VPXORD Z31, Z31, Z31
-	VMOVUPS halfMaskavx512<>(SB), Z29
-	VMOVUPS codeMaskavx512<>(SB), Z28
+	VBROADCASTSS halfMaskavx512<>(SB), Z29
+	VBROADCASTSS codeMaskavx512<>(SB), Z28
 group160:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
@@ -3925,8 +3925,8 @@ TEXT ·rowsCode1x4avx512(SB), NOSPLIT, $0-8
 	LEAQ (R9)(R9*2), R10
 	MOVQ rowsArgs_y(AX), DI
 	VPXORD Z31, Z31, Z31
-	VMOVUPS halfMaskavx512<>(SB), Z29
-	VMOVUPS codeMaskavx512<>(SB), Z28
+	VBROADCASTSS halfMaskavx512<>(SB), Z29
+	VBROADCASTSS codeMaskavx512<>(SB), Z28
 	MOVL $0x1111, R11
 	KMOVW R11, K1
 group169:
@@ -4120,8 +4120,8 @@ TEXT ·rowsCode1x1avx512(SB), NOSPLIT, $0-8
 	LEAQ (R9)(R9*2), R10
 	MOVQ rowsArgs_y(AX), DI
 	VPXORD Z31, Z31, Z31
-	VMOVUPS halfMaskavx512<>(SB), Z29
-	VMOVUPS codeMaskavx512<>(SB), Z28
+	VBROADCASTSS halfMaskavx512<>(SB), Z29
+	VBROADCASTSS codeMaskavx512<>(SB), Z28
 group175:
 	VPXORD Z0, Z0, Z0
 	MOVQ rowsArgs_x(AX), SI
@@ -4217,8 +4217,8 @@ TEXT ·rowsCode2x4avx512(SB), NOSPLIT, $0-8
 	LEAQ (R9)(R9*2), R10
 	MOVQ rowsArgs_y(AX), DI
 	VPXORD Z31, Z31, Z31
-	VMOVUPS halfMaskavx512<>(SB), Z29
-	VMOVUPS codeMaskavx512<>(SB), Z28
+	VBROADCASTSS halfMaskavx512<>(SB), Z29
+	VBROADCASTSS codeMaskavx512<>(SB), Z28
 	MOVL $0x1111, R11
 	KMOVW R11, K1
 group181:
@@ -4461,8 +4461,8 @@ TEXT ·rowsCode2x1avx512(SB), NOSPLIT, $0-8
 	LEAQ (R9)(R9*2), R10
 	MOVQ rowsArgs_y(AX), DI
 	VPXORD Z31, Z31, Z31
-	VMOVUPS halfMaskavx512<>(SB), Z29
-	VMOVUPS codeMaskavx512<>(SB), Z28
+	VBROADCASTSS halfMaskavx512<>(SB), Z29
+	VBROADCASTSS codeMaskavx512<>(SB), Z28
 group187:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
@@ -4580,8 +4580,8 @@ TEXT ·rowsCode3x4avx512(SB), NOSPLIT, $0-8
 	LEAQ (R9)(R9*2), R10
 	MOVQ rowsArgs_y(AX), DI
 	VPXORD Z31, Z31, Z31
-	VMOVUPS halfMaskavx512<>(SB), Z29
-	VMOVUPS codeMaskavx512<>(SB), Z28
+	VBROADCASTSS halfMaskavx512<>(SB), Z29
+	VBROADCASTSS codeMaskavx512<>(SB), Z28
 	MOVL $0x1111, R11
 	KMOVW R11, K1
 group193:
@@ -4819,8 +4819,8 @@ TEXT ·rowsCode3x1avx512(SB), NOSPLIT, $0-8
 	LEAQ (R9)(R9*2), R10
 	MOVQ rowsArgs_y(AX), DI
 	VPXORD Z31, Z31, Z31
-	VMOVUPS halfMaskavx512<>(SB), Z29
-	VMOVUPS codeMaskavx512<>(SB), Z28
+	VBROADCASTSS halfMaskavx512<>(SB), Z29
+	VBROADCASTSS codeMaskavx512<>(SB), Z28
 group199:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
@@ -4942,8 +4942,8 @@ TEXT ·rowsCode4x4avx512(SB), NOSPLIT, $0-8
 	LEAQ (R9)(R9*2), R10
 	MOVQ rowsArgs_y(AX), DI
 	VPXORD Z31, Z31, Z31
-	VMOVUPS halfMaskavx512<>(SB), Z29
-	VMOVUPS codeMaskavx512<>(SB), Z28
+	VBROADCASTSS halfMaskavx512<>(SB), Z29
+	VBROADCASTSS codeMaskavx512<>(SB), Z28
 	MOVL $0x1111, R11
 	KMOVW R11, K1
 group205:
@@ -5220,8 +5220,8 @@ TEXT ·rowsCode4x1avx512(SB), NOSPLIT, $0-8
 	LEAQ (R9)(R9*2), R10
 	MOVQ rowsArgs_y(AX), DI
 	VPXORD Z31, Z31, Z31
-	VMOVUPS halfMaskavx512<>(SB), Z29
-	VMOVUPS codeMaskavx512<>(SB), Z28
+	VBROADCASTSS halfMaskavx512<>(SB), Z29
+	VBROADCASTSS codeMaskavx512<>(SB), Z28
 group211:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1

@@ -27,6 +27,7 @@ func (e *emitter) emitRows() {
 
 // constant defines a read-only vector of equal words.
 func (e *emitter) constant(name string, word uint32) {
+	e.splats[name] = true
 	for i := range e.lanes {
 		e.raw("DATA %s<>+%d(SB)/4, $%#x", name, 4*i, word)
 	}
