@@ -48,6 +48,9 @@ type Config struct {
 	MaxQueue int
 	// NoReuse turns prefix reuse off.
 	NoReuse bool
+	// NoGraphs runs every pass with plain launches, on a GPU that could run captured ones. The watchdog then sees which
+	// stage a pass is in. It changes no answer.
+	NoGraphs bool
 	// PlanHistory is how many plans are kept for inspection; 0 means 64.
 	PlanHistory int
 

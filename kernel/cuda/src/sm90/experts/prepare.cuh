@@ -1,8 +1,8 @@
 // Sorting and quantising before the products, in one launch.
 //
-// Block 0     sorts the pairs (row, choice) by expert, stable: warps count the experts of their part of the pairs, sums
-//             over experts and warps give every warp its places, and a second pass over the same parts writes them.
-//             Lists the experts that have pairs.
+// Block 0     sorts the pairs (row, choice) by expert, stable. Few pairs are sorted by one warp. Of more, warps count
+//             the experts of their part of the pairs, sums over experts and warps give every warp its places, and a
+//             second pass over the same parts writes them. Lists the experts that have pairs.
 // Blocks 1..  e4m3 alone: quantise x per 128 columns, half a warp for each, 32 of them in a block.
 // Bytes       x once, codes once; the pairs twice by one block, which takes some microseconds.
 //
@@ -55,7 +55,38 @@ __device__ __forceinline__ u32 block_prefix(u32 v, u32* scratch, u32& total) {
     return before + inclusive - v;
 }
 
+// Up to 32 pairs, sorted by one warp: a lane finds its place by looking at every other lane's expert.
+__device__ __forceinline__ void sort_few(const ExpertsArgs& args, i32 pairs) {
+    const i32 lane = threadIdx.x, e = pair_expert(args, lane, pairs);
+    const u32 same = __match_any_sync(ptx::kFullMask, e);
+    const bool first = e >= 0 && (same & ((1u << lane) - 1)) == 0;
+    const u32 listed = __ballot_sync(ptx::kFullMask, first), valid = __ballot_sync(ptx::kFullMask, e >= 0);
+    i32 place = 0, before = 0;
+#pragma unroll
+    for (int j = 0; j < 32; ++j) {
+        const i32 other = __shfl_sync(ptx::kFullMask, e, j);
+        place += other >= 0 && (other < e || (other == e && j < lane));
+        before += (listed >> j & 1) && other < e;
+    }
+    if (e >= 0) {
+        args.order[place] = lane;
+    }
+    if (first) {  // one group: no expert has more pairs than a group takes
+        args.list[before] = ListedView{e, place, __popc(same), before};
+    }
+    if (lane == 0) {
+        args.totals[0] = args.totals[1] = __popc(listed);
+        args.totals[2] = __popc(valid);
+    }
+}
+
 __device__ __forceinline__ void sort_pairs(const ExpertsArgs& args) {
+    if (args.rows * args.top <= 32) {
+        if (threadIdx.x < 32) {
+            sort_few(args, args.rows * args.top);
+        }
+        return;
+    }
     __shared__ u32 places[kPrepareWarps][kSortedExperts];
     __shared__ u32 scratch[kPrepareWarps];
     const i32 pairs = args.rows * args.top;
