@@ -67,7 +67,8 @@ func TestMessagesWithTools(t *testing.T) {
 	s := start(t, sparrow.Config{}, server.Options{})
 	talk := []object{{"role": "user", "content": "What is the weather in Paris?"}}
 	body := object{"model": model, "max_tokens": 200, "temperature": 0, "messages": talk,
-		"tools": []object{{"name": "get_weather", "description": "Get the weather of a city.", "input_schema": cityTool}}}
+		"tools": []object{{"name": "get_weather", "description": "Get the weather of a city.",
+			"input_schema": cityTool}}}
 	first := decoded[message](t, s.post(t, "/v1/messages", body))
 	if len(first.Content) != 1 || first.Content[0].Name != "get_weather" || first.StopReason != "tool_use" ||
 		normal(t, string(first.Content[0].Input)) != `{"city":"Paris"}` {
