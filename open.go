@@ -103,7 +103,7 @@ func assemble(ctx context.Context, c Config) (_ *Engine, err error) {
 }
 
 // openDevice opens the device and returns the configuration with that device's defaults.
-func openDevice(r Registered, c Config, p *parts) (kernel.Device, Config, error) {
+func openDevice(r *kernel.Registry, c Config, p *parts) (kernel.Device, Config, error) {
 	var reserved int64
 	dev, err := OpenDevice(r, DeviceRequest{
 		Options: kernel.Options{Workers: c.Workers, Ordinal: c.Device, Pack: c.Pack}, Kernels: c.Kernels,
@@ -219,9 +219,10 @@ func describeDevice(dev kernel.Device) string {
 func (c Config) engine(p *parts) engine.Config {
 	return engine.Config{Policy: c.Policy, Draft: c.Draft, CacheTokens: c.CacheTokens,
 		ContextTokens: c.ContextTokens, StepTokens: c.StepTokens, MaxRunning: c.MaxRunning, MaxQueue: c.MaxQueue,
-		PlanHistory: c.PlanHistory, NoReuse: c.NoReuse, EOS: endTokens(p.source.Config, p.generation, p.tokenizer),
-		WeightBytes: p.source.Weights.Bytes(), ReservedBytes: c.reserved, Packed: c.Pack, SelfTest: c.SelfTest,
-		Watchdog: max(c.Watchdog, 0), Log: c.Log, Diagnose: damage(p.source.Weights, c.Log)}
+		PlanHistory: c.PlanHistory, NoReuse: c.NoReuse, NoGraphs: c.NoGraphs,
+		EOS: endTokens(p.source.Config, p.generation, p.tokenizer), WeightBytes: p.source.Weights.Bytes(),
+		ReservedBytes: c.reserved, Packed: c.Pack, SelfTest: c.SelfTest, Watchdog: max(c.Watchdog, 0), Log: c.Log,
+		Diagnose: damage(p.source.Weights, c.Log)}
 }
 
 // readParts opens the checkpoint in dir, or the one inside the binary.

@@ -26,6 +26,9 @@ type Request struct {
 	IgnoreEOS bool
 	// Score asks for log probabilities of the prompt's own tokens; nil computes none.
 	Score *Score
+	// MaxReasoning bounds the tokens of the reasoning that the prompt of a chat begins: the token that ends it comes
+	// next then. 0 is no bound.
+	MaxReasoning int
 	// Format constrains the text. The choice ends with FinishStop as soon as nothing can follow the document.
 	Format Format
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"sparrow/kernel"
+	"sparrow/plan"
 )
 
 // Invariants of this file: a device that is lost ends every request with an error that says so, and the engine refuses
@@ -178,5 +179,23 @@ func TestSelfTestRefuses(t *testing.T) {
 	}
 	if _, err := buildOver(t, tinyBF16, Config{SelfTest: SelfTestOff}, kernel.Options{}, wrong); err != nil {
 		t.Errorf("without a self-test: %v", err)
+	}
+}
+
+// By default a CPU tests models for which that is quick.
+func TestSelfTestCost(t *testing.T) {
+	small := plan.Model{Heads: 4, K: 64, QKDim: 128, VDim: 64}
+	v32 := plan.Model{Heads: 128, K: 2048, QKDim: 192, VDim: 128}
+	if a, b := selfTestCost(&small), selfTestCost(&v32); a > mostSelfTest || b < mostSelfTest {
+		t.Errorf("a small model takes %.1e multiplications and DeepSeek-V3.2 %.1e; the bound is %.1e", a, b,
+			float64(mostSelfTest))
+	}
+	for text, want := range map[string]SelfTest{"auto": SelfTestAuto, "on": SelfTestOn, "off": SelfTestOff} {
+		if got, err := ParseSelfTest(text); err != nil || got != want {
+			t.Errorf("%s: %v, %v", text, got, err)
+		}
+	}
+	if _, err := ParseSelfTest("no"); err == nil {
+		t.Error("no is taken for a setting")
 	}
 }

@@ -68,10 +68,10 @@ func (e *Engine) runOneByOne(items []sched.Item, begun time.Time, failed error) 
 	}
 }
 
-// sampleItem commits an item, scores tokens of its prompt where asked for and, where its tokens are all computed, samples from its rows of logits one after the
-// other, as plain decoding would: the first row continues the sequence, and each further row counts only if the draft
-// before it is the token that was sampled. A panic is an error of this choice alone. The outcomes are valid until the
-// next call.
+// sampleItem commits an item, scores tokens of its prompt where asked for and, where its tokens are all computed,
+// samples from its rows of logits one after the other, as plain decoding would: the first row continues the sequence,
+// and each further row counts only if the draft before it is the token that was sampled. A panic is an error of this
+// choice alone. The outcomes are valid until the next call.
 func (e *Engine) sampleItem(it *sched.Item, rows logits) (outs []outcome, err error) {
 	e.outcomes = e.outcomes[:0]
 	defer func() { outs = e.outcomes }()

@@ -192,7 +192,7 @@ func (e *Engine) addChoice(j *Job, maxTokens int) (err error) {
 	}
 	given := r.given(c.index)
 	tokens := append(append(make([]int32, 0, len(r.Prompt)+len(given)+reserve), r.Prompt...), given...)
-	c.seq = sched.Sequence{Tokens: tokens, Salt: []byte(r.Tenant), Owner: c}
+	c.seq = sched.Sequence{Tokens: tokens, Salt: []byte(r.Tenant), Owner: c, Tenant: r.Tenant, Request: j}
 	if s := r.Score; s != nil && (c.index == 0 || s.Continuations != nil) {
 		// The row before a token scores it. The last row is there for sampling.
 		c.seq.Logits = min(len(tokens)-max(s.From, 1)+1, len(tokens))

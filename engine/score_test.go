@@ -100,8 +100,8 @@ func TestScoresDoNotDependOnHowTheyAreComputed(t *testing.T) {
 			same("the end of it in a batch", scoresOf(t, jobs[3])[0], whole[600:])
 
 			computed = 0
-			all := scoresOf(t, open(t, e, Request{Prompt: prompt[:640], Sampling: greedy(), Score: &Score{From: 640, Top: 3,
-				Continuations: [][]int32{prompt[640:], tokens(4, 5), prompt[640:660]}}}))
+			all := scoresOf(t, open(t, e, Request{Prompt: prompt[:640], Sampling: greedy(), Score: &Score{From: 640,
+				Top: 3, Continuations: [][]int32{prompt[640:], tokens(4, 5), prompt[640:660]}}}))
 			same("a continuation", all[0], whole[640:])
 			same("a shorter one", all[2], whole[640:660])
 			if len(all[1]) != 5 {

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 )
@@ -9,11 +10,18 @@ import (
 // Mark is a place in a pass: an operation of a stage of a layer. Only the queue that made it can read it.
 type Mark uint32
 
+// MarkReplay is the place of a captured pass, whose operations are not marked: a mark takes longer than the gap between
+// two of its operations.
+const MarkReplay Mark = 1<<32 - 1
+
+// Stage is the mark without its operation: the stage as a whole.
+func (m Mark) Stage() Mark { return m &^ 0xFF }
+
 // Marker is a device that notes how far it has come. Its operations run later than they are enqueued, so what was
 // enqueued last does not say where a device hangs.
 type Marker interface {
-	// Mark enqueues a note that everything before it has run and that the place begins. A device may note only some
-	// of the places, where all of them would take time.
+	// Mark enqueues a note that everything before it has run and that the place begins. A device may note stages
+	// alone, where a note for each operation would take time.
 	Mark(Mark) error
 	// Reached is the latest place that began, 0 before the first. It may be called from any goroutine, also while
 	// the device does not answer.
@@ -121,7 +129,12 @@ type progress struct {
 	stage  uint32        // bits of the present stage and layer
 	mu     sync.Mutex    // guards stages
 	stages []string      // names, by number less one
+	// seen are the operations of each stage so far, a bit for each.
+	seen [maxStages]atomic.Uint64
 }
+
+// maxStages bounds the names of stages; models have about ten.
+const maxStages = 32
 
 // A mark has the operation in its low 8 bits, then 8 bits for the number of the stage and 16 for the layer, counted
 // from 1; 0 is none.
@@ -130,7 +143,9 @@ func (p *progress) at(stage string, layer int) {
 	for n < len(p.stages) && p.stages[n] != stage {
 		n++
 	}
-	if n == len(p.stages) && n < 254 {
+	if n == maxStages {
+		n-- // several stages have the last name
+	} else if n == len(p.stages) {
 		p.mu.Lock()
 		p.stages = append(p.stages, stage)
 		p.mu.Unlock()
@@ -142,22 +157,38 @@ func (p *progress) at(stage string, layer int) {
 func (p *progress) next(op operation) Mark {
 	at := p.stage | uint32(op)
 	p.now.Store(at)
+	if seen := &p.seen[(max(at>>8&0xFF, 1)-1)%maxStages]; seen.Load()>>op&1 == 0 {
+		seen.Or(1 << op)
+	}
 	return Mark(at)
 }
 
-// text describes a place: "norm in attention of layer 3".
+// text describes a place: "norm in attention of layer 3", or of a stage as a whole "attention of layer 3, one of norm,
+// project".
 func (p *progress) text(m Mark) string {
+	if m == MarkReplay {
+		return "a captured pass, whose operations are not noted (--no-graphs runs passes without capturing them)"
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	what := operation(m & 0xFF).String()
-	stage, layer := int(m>>8&0xFF), int(m>>16)
+	op, stage, layer := operation(m&0xFF), int(m>>8&0xFF), int(m>>16)
 	if stage < 1 || stage > len(p.stages) {
-		return what
+		return op.String()
 	}
-	if layer == 0 {
-		return fmt.Sprintf("%s in %s", what, p.stages[stage-1])
+	where := p.stages[stage-1]
+	if layer > 0 {
+		where += fmt.Sprintf(" of layer %d", layer-1)
 	}
-	return fmt.Sprintf("%s in %s of layer %d", what, p.stages[stage-1], layer-1)
+	if op != 0 {
+		return op.String() + " in " + where
+	}
+	var list []string
+	for o := range operation(len(operationNames)) {
+		if p.seen[stage-1].Load()>>o&1 != 0 {
+			list = append(list, o.String())
+		}
+	}
+	return where + ", one of " + strings.Join(list, ", ")
 }
 
 // Place says, from any goroutine, how far a pass has come: the operation that was enqueued last, and where the device
@@ -167,5 +198,5 @@ func (q *Queue) Place() string {
 	if q.mark == nil {
 		return last
 	}
-	return fmt.Sprintf("the device began %s; %s", q.place.text(q.mark.Reached()), last)
+	return fmt.Sprintf("the device is in %s; %s", q.place.text(q.mark.Reached()), last)
 }

@@ -10,6 +10,12 @@ type Tracer interface {
 	TraceLabel(label int)
 	// Traced waits for the launches since the last call and returns their times.
 	Traced() ([]TracedLaunch, error)
+
+	// BeginSpan and EndSpan mark two places in the device's queue; Span waits for the second and returns the device's
+	// time from one to the other. It needs no trace.
+	BeginSpan() error
+	EndSpan() error
+	Span() (time.Duration, error)
 }
 
 // TracedLaunch is one launch of a kernel.

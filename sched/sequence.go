@@ -14,6 +14,9 @@ type Sequence struct {
 	// although they may be cached. The caller lowers it as rows come back.
 	Logits int
 	Owner  any
+	// Tenant and Request are who the sequence belongs to, for fair admission; without a request it is one of its own.
+	Tenant  string
+	Request any
 	// Drafts are proposals for what follows Tokens, for the next batch of a decoding sequence to verify: as many as it
 	// has tokens for. ReserveDrafts says how many there may be. They are gone after the next Schedule.
 	Drafts []int32
@@ -23,6 +26,8 @@ type Sequence struct {
 
 	age      int64
 	state    state
+	request  *party // while it waits or runs
+	turn     int    // sequences that its request added before it
 	cache    kv.Sequence
 	ready    bool // since the latest admission, all tokens it was admitted with were computed
 	computed bool // its prompt was computed once

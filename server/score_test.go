@@ -31,13 +31,14 @@ func scoring(r sparrow.Request) ([]sparrow.Event, error) {
 			t := sparrow.Token{ID: list[at], Text: string([]byte{byte(list[at])})}
 			if at > 0 {
 				t.Rank, t.Logprob = 2, -float64(at)
-				t.Top = []sample.TokenLogprob{{Token: 'x', Logprob: -0.5}, {Token: t.ID, Logprob: t.Logprob}}[:r.Score.Top]
+				t.Top = []sample.TokenLogprob{{Token: 'x', Logprob: -0.5}}[:r.Score.Top]
 			}
 			events = append(events, sparrow.Event{Choice: i, Scored: []sparrow.Token{t}})
 		}
 		if !r.Score.Only && r.Score.Continuations == nil {
-			events = append(events, sparrow.Event{Choice: i, Text: "y",
-				Tokens: []sparrow.Token{{ID: 'y', Text: "y", Logprob: -0.25, Top: []sample.TokenLogprob{{Token: 'y', Logprob: -0.25}}}}})
+			y := sparrow.Token{ID: 'y', Text: "y", Logprob: -0.25,
+				Top: []sample.TokenLogprob{{Token: 'y', Logprob: -0.25}}}
+			events = append(events, sparrow.Event{Choice: i, Text: "y", Tokens: []sparrow.Token{y}})
 		}
 		events = append(events, sparrow.Event{Choice: i, Finish: sparrow.FinishLength})
 	}
@@ -58,7 +59,8 @@ func TestLogprobsOfPrompts(t *testing.T) {
 	echoed := `{"tokens":["\u0001","a","b","y"],"token_logprobs":[null,-1,-2,-0.25],` +
 		`"top_logprobs":[null,{"x":-0.5,"a":-1},{"x":-0.5,"b":-2},{"y":-0.25}],"text_offset":[0,0,1,2]}`
 	for _, c := range []struct{ name, path, body, want string }{
-		{"echo of a text", "/v1/completions", begin + `"ab","echo":true,"logprobs":1}`, `"text":"aby","logprobs":` + echoed},
+		{"echo of a text", "/v1/completions", begin + `"ab","echo":true,"logprobs":1}`,
+			`"text":"aby","logprobs":` + echoed},
 		{"echo of ids", "/v1/completions", begin + `[97,98],"echo":true,"logprobs":0}`,
 			`"text":"aby","logprobs":{"tokens":["a","b","y"],"token_logprobs":[null,-1,-0.25],"top_logprobs":null,` +
 				`"text_offset":[0,1,2]}`},

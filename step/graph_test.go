@@ -1,8 +1,10 @@
 package step_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"sparrow/internal/testkit/strict"
@@ -89,8 +91,13 @@ var decodings = []decoding{{sequences: 1, steps: 5, rows: 1}, {sequences: 9, ste
 // has them too.
 func TestGPUGraphsKeepBits(t *testing.T) {
 	for _, set := range gpuSettings(t)[:3] {
-		for _, checkpoint := range []string{"deepseek_v32-1", "deepseek_v32-fp8-1", "glm_moe_dsa-1"} {
-			m := open(t, checkpoint, "cuda")
+		for _, checkpoint := range []string{"testdata/oracle/deepseek_v32-1", "testdata/oracle/deepseek_v32-fp8-1",
+			"testdata/oracle/glm_moe_dsa-1", "builtin"} {
+			dev, err := op.Open(0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := loadOn(t, "../"+checkpoint, dev)
 			for _, d := range decodings {
 				sameGraphs(t, fmt.Sprintf("%s, %s, %+v", checkpoint, set.name, d), m, set.policy, d)
 			}
@@ -122,6 +129,7 @@ func sameGraphs(t *testing.T, what string, m model.Model, p plan.Policy, d decod
 	for range 2 {
 		got, n := d.run(t, m, p, step.Limits{})
 		b.sameBits(what, got, plain)
+		t.Logf("%s: %d graphs of %d launches, %d bytes", what, n.Held, n.Launches, n.Bytes)
 		if n.Captured == 0 || n.Replayed < int64(d.steps)-3 || n.Failed != 0 {
 			t.Errorf("%s: %+v", what, n)
 		}
@@ -232,5 +240,34 @@ func TestGraphsKeepTheirBudget(t *testing.T) {
 	}
 	if g = run(each / 2); g.Held != 0 || g.Failed != 3 || g.Failure == nil || g.Replayed != 0 {
 		t.Errorf("with room for none: %+v", g)
+	}
+}
+
+// withoutGraphs is a device whose captures fail.
+type withoutGraphs struct{ *op.Device }
+
+func (withoutGraphs) Capture(func() error) (kernel.Graph, error) {
+	return nil, errors.New("no room for a graph")
+}
+
+// A capture that fails is counted with its reason; passes of its shape run with plain launches and are not captured
+// again.
+func TestFailedCapturesRunPlainly(t *testing.T) {
+	dev, err := op.On(cuda.OpenDetached(strict.H200))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBench(t, loadOn(t, "../testdata/oracle/deepseek_v32-fp8-1", withoutGraphs{dev}), plan.Policy{KV: "fp8-656"})
+	defer b.run.Close()
+	for i := range 4 {
+		before := dev.Launches()
+		b.step(step.Work{Kind: plan.ModeDecode, Tokens: []int32{7}, Cached: 20, Pages: []int32{1}, Logits: 1})
+		if n := dev.Launches() - before; n < 20 {
+			t.Errorf("pass %d took %d launches", i, n)
+		}
+	}
+	if g := b.run.Graphs(); g.Failed != 1 || g.Replayed != 0 || g.Failure == nil ||
+		!strings.Contains(g.Failure.Error(), "a pass of 1 rows runs with plain launches: no room for a graph") {
+		t.Errorf("%+v", g)
 	}
 }

@@ -102,8 +102,8 @@ func (r *CompletionRequest) check(p *wire.Problems) {
 	}
 	wire.WantRange(p, "logprobs", r.Logprobs, 0, MaxTopLogprobs)
 	if r.Stream && r.Echo && r.Logprobs != nil && r.Choices() > 1 {
-		p.AddNew(wire.CodeInvalidValue, "n", "%d choices with echo, logprobs and stream; ask for one choice, or without "+
-			"stream", r.Choices())
+		p.AddNew(wire.CodeInvalidValue, "n",
+			"%d choices with echo, logprobs and stream; ask for one choice, or without stream", r.Choices())
 	}
 	if prompts, n := r.Prompt.Len(), r.Choices(); n >= 1 && n <= MaxN && prompts*n > MaxChoices {
 		p.AddNew(wire.CodeTooMany, "n", "%d choices for each of %d prompts, at most %d choices in all are supported", n,

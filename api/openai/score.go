@@ -76,7 +76,8 @@ func (r *ScoreRequest) check(p *wire.Problems) {
 	case r.Continuations.Len() == 0:
 		p.AddNew(wire.CodeMissing, "continuations", "required; an array of strings or of arrays of token ids")
 	case len(r.Prompt.Texts) > 0 != (len(r.Continuations.Texts) > 0):
-		p.AddNew(wire.CodeInvalidValue, "continuations", "text and token ids do not mix; send both as text or both as ids")
+		p.AddNew(wire.CodeInvalidValue, "continuations",
+			"text and token ids do not mix; send both as text or both as ids")
 	case !wire.WantAtMost(p, "continuations", r.Continuations.Len(), MaxContinuations, "continuations"):
 	default:
 		for i, ids := range r.Continuations.Tokens {

@@ -110,7 +110,7 @@ func (r *Report) Markdown(w io.Writer) error {
 func (r *Report) rows() [][]string {
 	head, traced := []string{"phase", "context", "batch", "step ms", "median", "spread", "tokens/s"}, r.traced()
 	if traced {
-		head = append(head, "launches", "device ms")
+		head = append(head, "gap ms", "launches", "kernels ms")
 	}
 	for s := range stageCount {
 		head = append(head, s.String())
@@ -125,7 +125,8 @@ func (r *Report) rows() [][]string {
 			fmt.Sprintf("%.1f", p.TokensPerSecond)}
 		all := p.StepMs
 		if traced {
-			row = append(row, fmt.Sprint(p.Launches), fmt.Sprintf("%.2f", p.DeviceMs))
+			row = append(row, fmt.Sprintf("%.2f", p.GapMs), fmt.Sprint(p.Launches),
+				fmt.Sprintf("%.2f", p.DeviceMs))
 			all = p.DeviceMs
 		}
 		for s := range stageCount {

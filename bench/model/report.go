@@ -19,8 +19,9 @@ type Phase struct {
 	Steps           int     `json:"steps"`
 	TokensPerSecond float64 `json:"tokens_per_second"` // at the best step
 	Stages          Stages  `json:"stages_ms"`         // of the best step; on a GPU of a traced one
-	// Of a traced step on a GPU: its launches one after the other, and the device time of all of them. StepMs is below
-	// DeviceMs where launches overlap, and above it where the device waits.
+	// GapMs is the part of a step in which a GPU waits for the host. Launches of a traced step run one after the other;
+	// DeviceMs is the sum of their times, which is above that of a step where launches overlap.
+	GapMs    float64  `json:"gap_ms,omitempty"`
 	Launches int      `json:"launches,omitempty"`
 	DeviceMs float64  `json:"device_ms,omitempty"`
 	Kernels  []Kernel `json:"kernels,omitempty"` // those that take longest first

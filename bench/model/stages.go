@@ -35,6 +35,28 @@ type stopwatch struct {
 	vocab  int
 	spent  [stageCount]time.Duration
 	tracer kernel.Tracer // of a GPU whose launches are timed; nil otherwise
+	spans  kernel.Tracer // of a GPU whose passes are timed as a whole; nil otherwise
+	ended  bool          // the latest of these passes has fetched its results
+}
+
+// Write copies to the device. The inputs of a pass are written before anything else of it is enqueued.
+func (d *stopwatch) Write(dst kernel.Tensor, src []byte) error {
+	if err := d.Device.Write(dst, src); err != nil || d.spans == nil {
+		return err
+	}
+	d.ended = false
+	return d.spans.BeginSpan()
+}
+
+// Fetch enqueues the copy of a pass's results, the last thing of it.
+func (d *stopwatch) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
+	if d.spans != nil {
+		d.ended = true
+		if err := d.spans.EndSpan(); err != nil {
+			return nil, err
+		}
+	}
+	return d.Device.Fetch(dst, src)
 }
 
 // take is the time of each stage since the last call.

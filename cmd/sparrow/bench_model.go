@@ -47,8 +47,9 @@ step; beside it stand the median of all steps and their spread. Without DIR the 
 are named with the reason. With --draft, answers to a few questions are timed with drafts and without, one at a time.
 
 With --dummy no files are read: SHAPE is a name from 'sparrow synth --help', a config.json or a folder with one, and its weights, FP8 blocks as
-released, are random values that a GPU draws in its own memory. On a GPU the launches of one more step are timed one by one: "launches", "device
-ms", their sum, and the shares are of that step; a step is shorter than the sum where launches overlap and longer where the device waits.`,
+released, are random values that a GPU draws in its own memory. On a GPU "gap ms" is the part of a step in which the GPU waits
+for the host. The launches of one more step are timed one by one, without overlapping: "launches", "kernels ms", their sum with about a
+microsecond for each, and the shares are of that step.`,
 		Example: `  sparrow bench model
   sparrow bench model /tmp/mini --contexts 512,8k,128k --batch 1
   sparrow bench model /tmp/mini --kv fp8 --plot cost.svg --json

@@ -26,7 +26,7 @@ type engineFlags struct {
 	model, name                       string
 	cacheTokens, context, stepTokens  int
 	maxRunning, maxQueue, planHistory int
-	noPrefixCache                     bool
+	noPrefixCache, noGraphs           bool
 	controlTokens, selfTest           string
 	watchdog                          time.Duration
 }
@@ -46,6 +46,8 @@ func (f *engineFlags) add(s *pflag.FlagSet) {
 		"what the spelling of a control token means inside a chat's messages: text, or allow to let it be the token")
 	f.policyFlags.add(s)
 	f.addDraft(s)
+	s.BoolVar(&f.noGraphs, "no-graphs", false, "on a GPU, launch every operation of a step by itself instead of "+
+		"captured steps: slower, and the watchdog sees the stage it hangs in")
 	s.StringVar(&f.selfTest, "self-test", "auto", "compare sparse with dense attention on the weights before the "+
 		"model opens, and refuse a difference: auto (on a GPU, and on a CPU where it is quick), on, off")
 	s.DurationVar(&f.watchdog, "watchdog", time.Minute,
@@ -147,7 +149,7 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 		Model: dir, Name: f.wireName(dir), Kernels: f.kernels, Device: f.gpu, Workers: f.workers, Pack: f.pack,
 		Policy: p, Draft: drafts,
 		CacheTokens: f.cacheTokens, ContextTokens: f.context, StepTokens: f.stepTokens, MaxRunning: f.maxRunning,
-		MaxQueue: f.maxQueue, NoReuse: f.noPrefixCache, PlanHistory: f.planHistory,
+		MaxQueue: f.maxQueue, NoReuse: f.noPrefixCache, NoGraphs: f.noGraphs, PlanHistory: f.planHistory,
 		ControlTokens: f.controlTokens == "allow",
 	}
 	return c, c.Validate()

@@ -26,12 +26,13 @@ type stray struct {
 
 func (d *stray) Norm(a kernel.NormArgs) error {
 	if d.calls.Add(1) == d.at {
-		b, err := d.Alloc(a.X.Extent())
+		b, err := d.Alloc(256 << 20) // so large that the driver unmaps it
 		if err != nil {
 			return err
 		}
+		freed := *b.(*op.Buffer) // with the address
 		d.Free(b)
-		a.X.Buf, a.X.Off = b, 0
+		a.X.Buf, a.X.Off = &freed, 0
 	}
 	return d.Device.Norm(a)
 }

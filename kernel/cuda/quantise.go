@@ -47,9 +47,10 @@ type NormQuantiseArgs struct {
 const MaxNormColumns = 16384
 
 const (
-	warpColumns = 256  // columns that a warp quantises
-	normColumns = 4096 // widest row of 512 threads with a piece of eight columns each
-	longColumns = 8192 // widest row of 1024 threads
+	warpColumns = 256 // columns that a warp quantises
+	normThreads = 512
+	normColumns = 8 * normThreads // widest row with one piece of eight columns for each thread
+	longColumns = 2 * normColumns
 )
 
 // codes checks where quantised rows go.
@@ -144,6 +145,5 @@ func (k *Kernels) NormQuantise(s *Stream, a *NormQuantiseArgs) error {
 	if err != nil {
 		return err
 	}
-	return Run(s, fn, Launch{Grid: Dim{X: uint32(a.Rows)}, Block: Dim{X: uint32(fn.attrs.MaxThreads)},
-		Overlap: s.overlap}, a)
+	return Run(s, fn, Launch{Grid: Dim{X: uint32(a.Rows)}, Block: Dim{X: normThreads}, Overlap: s.overlap}, a)
 }

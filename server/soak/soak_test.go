@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -21,11 +20,10 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"sparrow"
-	"sparrow/builtin"
-	"sparrow/server"
 )
+
+// modelName is the built-in model's.
+const modelName = "sparrow-tiny"
 
 // load is a server and how much it gets.
 type load struct {
@@ -59,33 +57,6 @@ func newLoad(t *testing.T) *load {
 		t.Fatalf("SPARROW_SOAK_URL %q: want the address of a server on this machine, as http://127.0.0.1:8080", l.url)
 	}
 	return l
-}
-
-// ownServer serves the built-in model until the test ends.
-func ownServer(t *testing.T) string {
-	t.Helper()
-	e, err := sparrow.Open(t.Context(), sparrow.Config{CacheTokens: 16384, ContextTokens: 4096})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := server.New(server.Adapt(e), server.Options{Grace: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	at, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(ctx, at) }()
-	t.Cleanup(func() {
-		stop()
-		if err := errors.Join(<-ended, e.Close(context.Background())); err != nil {
-			t.Error(err)
-		}
-	})
-	return "http://" + at.Addr().String()
 }
 
 // golden is one of the golden outputs.
@@ -132,7 +103,7 @@ type answer struct {
 
 // send posts a completion. The caller closes the body.
 func (l *load) send(ctx context.Context, c completion) (*http.Response, error) {
-	c.Model = builtin.Name
+	c.Model = modelName
 	body, err := json.Marshal(c)
 	if err != nil {
 		return nil, err

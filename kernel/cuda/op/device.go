@@ -18,11 +18,12 @@ type Device struct {
 	kernels *cuda.Kernels
 	stream  *cuda.Stream
 	scratch *cuda.Pool
-	faults  *cuda.Buffer   // one u32 of fault bits
+	faults  *cuda.Buffer   // one u32 of fault bits, one that counts blocks and is zero between launches
 	count   *cuda.Buffer   // i32 0, 1, 2, ...: the positions of tables that hold a row for each token
 	weights []*cuda.Buffer // what was prepared
 	upload  *upload        // of weights; nil when none is in progress
 	trace   *cuda.Trace    // nil unless launches are timed
+	span    *span          // nil before the first one
 	tried   bool           // a rehearsal: host memory of weights is not read
 	calls   map[cuda.Product]*cuda.ProductCall
 	marks   marks
@@ -96,7 +97,7 @@ func (d *Device) start() (_ *Device, err error) {
 	}
 	// Weights, which kernels may read before the launch in front has ended, are written long before.
 	d.stream.SetOverlap(true)
-	if d.faults, err = d.gpu.Alloc(4); err != nil {
+	if d.faults, err = d.gpu.Alloc(8); err != nil {
 		return nil, err
 	}
 	if err = d.marks.open(d.gpu); err != nil {
@@ -106,7 +107,7 @@ func (d *Device) start() (_ *Device, err error) {
 	if err := d.countUp(); err != nil {
 		return nil, err
 	}
-	return d, d.stream.Fill(d.faults.Ptr(), 0, 4)
+	return d, d.stream.Fill(d.faults.Ptr(), 0, 8)
 }
 
 // Name is the registered name.
@@ -157,7 +158,7 @@ func (d *Device) Rehearse() (kernel.Device, error) {
 
 // Close waits for what was enqueued and gives everything back.
 func (d *Device) Close() error {
-	errs := []error{d.EndLoad(), d.Trace(false)}
+	errs := []error{d.EndLoad(), d.Trace(false), d.span.close()}
 	if d.stream != nil {
 		errs = append(errs, d.stream.Sync(), d.stream.Close())
 	}

@@ -119,8 +119,13 @@ func (d *Device) Experts(a kernel.ExpertArgs) error {
 		return r.err
 	}
 	rows, most := a.X.Rows, cuda.MaxExpertPairs/a.IDs.Cols
-	holds := rows <= most && normable(a.Out) && a.IDs.Cols <= cuda.MaxTop
-	if h := &d.held; !holds || h.kind != holdSum || h.sum.rows != a.Out || overlap(a.Out, a.X) {
+	h, holds := &d.held, rows <= most && normable(a.Out) && a.IDs.Cols <= cuda.MaxTop
+	routed := holds && h.routes && h.route.IDs == at(a.IDs) && h.route.Weights == at(a.Weights) &&
+		h.route.Experts == p.shape.Experts && int(h.route.Rows) == rows && int(h.route.Top) == a.IDs.Cols
+	if h.routes && routed {
+		h.routes = false // it is launched below
+	}
+	if !holds || h.routes || h.kind != holdSum || h.sum.rows != a.Out || overlap(a.Out, a.X) {
 		if err := d.settle(); err != nil {
 			return err
 		}
@@ -130,7 +135,7 @@ func (d *Device) Experts(a kernel.ExpertArgs) error {
 		return err
 	}
 	if holds {
-		args, err := d.multiplyExperts(p, &a, scratch)
+		args, err := d.multiplyExperts(p, &a, scratch, routed)
 		if err != nil {
 			return errors.Join(err, d.scratch.Put(scratch))
 		}
@@ -142,15 +147,17 @@ func (d *Device) Experts(a kernel.ExpertArgs) error {
 		part := kernel.ExpertArgs{Out: a.Out.Slice(from, to), X: a.X.Slice(from, to), IDs: a.IDs.Slice(from, to),
 			Weights: a.Weights.Slice(from, to), Limit: a.Limit}
 		var args cuda.ExpertsArgs
-		if args, err = d.multiplyExperts(p, &part, scratch); err == nil {
+		if args, err = d.multiplyExperts(p, &part, scratch, false); err == nil {
 			err = d.kernels.CombineExperts(d.stream, &args)
 		}
 	}
 	return errors.Join(err, d.scratch.Put(scratch))
 }
 
-// multiplyExperts computes the results of the experts of rows that fit one call. What is left is their weighted sum.
-func (d *Device) multiplyExperts(p *experts, a *kernel.ExpertArgs, scratch cuda.Ptr) (cuda.ExpertsArgs, error) {
+// multiplyExperts computes the results of the experts of rows that fit one call, after the held choice of experts where
+// routed says so. What is left is their weighted sum.
+func (d *Device) multiplyExperts(p *experts, a *kernel.ExpertArgs, scratch cuda.Ptr, routed bool) (cuda.ExpertsArgs,
+	error) {
 	x := cuda.Experts{Shape: p.shape, Packed: p.at, X: at(a.X), Out: at(a.Out), IDs: at(a.IDs), Weights: at(a.Weights),
 		Faults: d.faults.Ptr(), Scratch: scratch, XStride: stride(a.X), OutStride: stride(a.Out),
 		IDStride: stride(a.IDs), WeightStride: stride(a.Weights), Rows: int32(a.X.Rows), Top: int32(a.IDs.Cols),
@@ -159,11 +166,17 @@ func (d *Device) multiplyExperts(p *experts, a *kernel.ExpertArgs, scratch cuda.
 	if err != nil {
 		return args, err
 	}
-	for _, launch := range []func(*cuda.Stream, cuda.ExpertShape, *cuda.ExpertsArgs) error{
-		d.kernels.PrepareExperts, d.kernels.MultiplyGateUp, d.kernels.MultiplyDown} {
-		if err := launch(d.stream, p.shape, &args); err != nil {
-			return args, err
-		}
+	if routed {
+		err = d.kernels.RouteAndPrepare(d.stream, p.shape, &cuda.RouteExpertsArgs{Route: d.held.route, Experts: args,
+			Arrived: d.faults.Ptr().Add(4)})
+	} else {
+		err = d.kernels.PrepareExperts(d.stream, p.shape, &args)
 	}
-	return args, nil
+	if err == nil {
+		err = d.kernels.MultiplyGateUp(d.stream, p.shape, &args)
+	}
+	if err == nil {
+		err = d.kernels.MultiplyDown(d.stream, p.shape, &args)
+	}
+	return args, err
 }

@@ -37,9 +37,8 @@ func (d *Device) Capture(pass func() error) (kernel.Graph, error) {
 	}
 	d.scratch.Fix(true)
 	defer d.scratch.Fix(false)
-	// The graph has every mark of the pass, and so has the plain pass after it.
-	d.marks.last = 0
-	defer func() { d.marks.last = 0 }()
+	d.marks.off = true
+	defer func() { d.marks.off = false }()
 	first := d.stream.Launches()
 	recorded, err := d.stream.Capture(func() error { return errors.Join(pass(), d.settle()) })
 	if err != nil {
@@ -59,7 +58,7 @@ func (g *graph) Launch() error {
 	if g.dev.trace != nil {
 		return errors.Join(g.pass(), g.dev.settle())
 	}
-	if err := g.dev.settle(); err != nil {
+	if err := errors.Join(g.dev.settle(), g.dev.markReplay()); err != nil {
 		return err
 	}
 	return g.recorded.Launch(g.dev.stream)

@@ -28,6 +28,9 @@ type held struct {
 	turned  kernel.Tensor // its rows
 	copied  bool          // they go to latent queries too
 	scratch []cuda.Ptr    // memory of what is held
+
+	routes bool // a choice of experts is held, beside a sum or alone
+	route  cuda.RouteArgs
 }
 
 type holding uint8
@@ -66,7 +69,7 @@ func (d *Device) begin(a interface{ Check() error }) error {
 
 // settle launches what is held.
 func (d *Device) settle() error {
-	if d.held.kind == holdNothing {
+	if d.held.kind == holdNothing && !d.held.routes {
 		return nil
 	}
 	return d.release(nil)
@@ -78,6 +81,13 @@ func (d *Device) release(to *rowCodes) error {
 	kind := h.kind
 	h.kind = holdNothing
 	var err error
+	if h.routes {
+		h.routes = false
+		err = d.kernels.RouteExperts(d.stream, &h.route)
+	}
+	if err != nil {
+		kind = holdNothing
+	}
 	switch kind {
 	case holdNothing:
 	case holdSum, holdNorm:

@@ -47,7 +47,7 @@ func TestHeldOperationsAreLaunched(t *testing.T) {
 	}
 	launched := func(what string) {
 		t.Helper()
-		if d.held.kind != holdNothing {
+		if d.held.kind != holdNothing || d.held.routes {
 			t.Errorf("%s: a norm is still held", what)
 		}
 	}

@@ -14,22 +14,28 @@ var _ kernel.Marker = (*Device)(nil)
 type marks struct {
 	memory *cuda.HostBuffer // one u32
 	last   kernel.Mark      // enqueued
-	mask   kernel.Mark      // marks that are alike in these bits are one
+	off    bool             // while a pass is captured
 }
 
 func (m *marks) open(gpu *cuda.Device) (err error) {
 	m.memory, err = gpu.AllocHost(4)
-	m.mask = ^kernel.Mark(0xFF)
 	return err
 }
 
-// Mark enqueues a write of the mark where its stage or layer is another than before.
+// Mark enqueues a write of the stage where it is another than before. A write takes 1.5 us and keeps the next kernel
+// from starting early, so operations are not marked, and captured passes have one mark for all of them.
 func (d *Device) Mark(m kernel.Mark) error {
-	if m&d.marks.mask == d.marks.last&d.marks.mask {
+	if m = m.Stage(); m == d.marks.last || d.marks.off {
 		return nil
 	}
 	d.marks.last = m
 	return d.stream.WriteWord(d.marks.memory, 0, uint32(m))
+}
+
+// markReplay notes that a captured pass begins.
+func (d *Device) markReplay() error {
+	d.marks.last = kernel.MarkReplay
+	return d.stream.WriteWord(d.marks.memory, 0, uint32(kernel.MarkReplay))
 }
 
 // Reached is the latest mark that the device has written.

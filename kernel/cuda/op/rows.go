@@ -103,12 +103,13 @@ func (d *Device) gateRows(a *kernel.GateArgs) error {
 	return d.kernels.GateRows(d.stream, &args)
 }
 
-// Route chooses experts. A held sum stays held: it is not among the tensors of a router.
+// Route chooses experts. It is held for the experts that run; a sum stays held, which is not among the tensors of a
+// router.
 func (d *Device) Route(a kernel.RouteArgs) error {
 	if err := a.Check(); err != nil {
 		return err
 	}
-	if h := &d.held; h.kind != holdSum || overlap(h.sum.rows, a.Logits) || overlap(h.sum.rows, a.IDs) ||
+	if h := &d.held; h.kind != holdSum || h.routes || overlap(h.sum.rows, a.Logits) || overlap(h.sum.rows, a.IDs) ||
 		overlap(h.sum.rows, a.Weights) {
 		if err := d.settle(); err != nil {
 			return err
@@ -130,5 +131,6 @@ func (d *Device) Route(a kernel.RouteArgs) error {
 	if r.err != nil || a.Logits.Rows == 0 || a.IDs.Cols == 0 {
 		return r.err
 	}
-	return d.kernels.RouteExperts(d.stream, &args)
+	d.held.routes, d.held.route = true, args
+	return nil
 }

@@ -1,6 +1,12 @@
 package op
 
-import "sparrow/kernel"
+import (
+	"errors"
+	"time"
+
+	"sparrow/kernel"
+	"sparrow/kernel/cuda"
+)
 
 // Trace starts to time launches, or ends it.
 func (d *Device) Trace(on bool) (err error) {
@@ -33,4 +39,36 @@ func (d *Device) Traced() ([]kernel.TracedLaunch, error) {
 		out[i] = kernel.TracedLaunch{Kernel: e.Kernel, Label: e.Label, Time: e.Time}
 	}
 	return out, err
+}
+
+// span is two places in the stream.
+type span struct{ from, to *cuda.Event }
+
+func (s *span) close() error {
+	if s == nil {
+		return nil
+	}
+	return errors.Join(s.from.Close(), s.to.Close())
+}
+
+// BeginSpan marks a place in the stream.
+func (d *Device) BeginSpan() (err error) {
+	if d.span == nil {
+		d.span = &span{}
+		if d.span.from, err = d.gpu.NewEvent(); err == nil {
+			d.span.to, err = d.gpu.NewEvent()
+		}
+	}
+	return errors.Join(err, d.settle(), d.span.from.Record(d.stream))
+}
+
+// EndSpan marks the second place.
+func (d *Device) EndSpan() error { return errors.Join(d.settle(), d.span.to.Record(d.stream)) }
+
+// Span is the device's time between the two places.
+func (d *Device) Span() (time.Duration, error) {
+	if err := d.span.to.Sync(); err != nil {
+		return 0, err
+	}
+	return d.span.to.Since(d.span.from)
 }

@@ -36,13 +36,9 @@ DEVICE u64 ordered_bits(f64 f) {
     return b >> 63 ? ~b : b | (1ull << 63);
 }
 
-DEVICE void route_body(const RouteArgs& a) {
-    __shared__ f32 shared[kWarpsPerBlock][kMaxExperts];
-    begin_after_previous();
-    i64 row = warp_row();
-    if (row >= a.rows) return;
+// A warp chooses the experts of a row; biased is its shared memory for as many scores.
+DEVICE void route_row(const RouteArgs& a, i64 row, f32* biased) {
     i32 lane = lane_id(), size = a.experts / a.groups;
-    f32* biased = shared[threadIdx.x / 32];
     const f32* logits = a.logits + row * a.logit_stride;
 #pragma unroll 4
     for (i32 e = lane; e < a.experts; e += 32) biased[e] = __fadd_rn(route_score(logits[e]), a.bias[e]);
@@ -113,4 +109,11 @@ DEVICE void route_body(const RouteArgs& a) {
         ids[lane] = mine;
         weights[lane] = __double2float_rn(__dmul_rn(static_cast<f64>(score) / divisor, a.scale));
     }
+}
+
+DEVICE void route_body(const RouteArgs& a) {
+    __shared__ f32 shared[kWarpsPerBlock][kMaxExperts];
+    begin_after_previous();
+    i64 row = warp_row();
+    if (row < a.rows) route_row(a, row, shared[threadIdx.x / 32]);
 }
