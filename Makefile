@@ -1,11 +1,12 @@
 # Targets a developer needs. `make test` is what CI runs; it sets nothing up beyond what `go` fetches by itself.
 GO ?= go
 # Packages whose tests are cheap enough to repeat under the race detector on two cores.
-RACE = . ./attn/... ./engine ./model ./sched ./kv/... ./plan ./server ./weight ./kernel/cpu/pool
+RACE = . ./attn/... ./engine ./model ./sched ./kv/... ./plan ./server ./hub ./weight ./kernel/cpu/pool \
+	./kernel/cuda
 # Platforms that tests do not run on; they are compiled.
 PLATFORMS = linux/arm64 darwin/arm64 windows/amd64
 
-.PHONY: test check width unit race schemas build kernels clean
+.PHONY: test check width unit race schemas clients build dist kernels clean
 
 test: check unit race
 
@@ -32,6 +33,11 @@ schemas:
 	@if [ -z "$(DIR)" ]; then echo "usage: make schemas DIR=folder of the JSON Schema test suite"; exit 2; fi
 	$(GO) test ./grammar -count=1 -run TestSuite -v -args -suite $(abspath $(DIR))
 
+# Runs the clients people use, pinned, in front of a server of the built-in model. They are installed once, below the
+# user's cache folder or the one that SPARROW_CLIENTS names.
+clients:
+	$(GO) run ./server/clienttest/matrix
+
 race:
 	$(GO) test -race $(RACE)
 	$(GO) test -race -run AtOnce ./step
@@ -45,5 +51,11 @@ kernels:
 build:
 	$(GO) build -o bin/sparrow ./cmd/sparrow
 
+# Archives for people to install, in the folder dist: static builds for CPUs, and linux/amd64 with CUDA. The static one
+# of this platform is then run in an empty folder as its root, where the system allows that.
+dist:
+	$(GO) run ./cmd/dist
+	$(GO) test ./cmd/dist -count=1 -run TestAlone -v -args -dist $(abspath dist)
+
 clean:
-	rm -rf bin .build
+	rm -rf bin .build dist

@@ -117,7 +117,7 @@ func TestOpenThatFailsGivesEverythingBack(t *testing.T) {
 		{"unknown cache layout", context.Background(), Config{Model: tinyFP8, Policy: plan.Policy{KV: "fp7"}}},
 		{"unknown chat format", context.Background(), Config{ChatFormat: "carrier pigeon"}},
 		{"negative number", context.Background(), Config{Model: tinyFP8, Workers: -1}},
-		{"cancelled while weights load", cancelled, Config{Model: tinyFP8, OnLoad: func(int, int) { cancel() }}},
+		{"cancelled while weights load", cancelled, Config{Model: tinyFP8, OnLoad: func(int64, int64) { cancel() }}},
 		{"cancelled before", cancelled, Config{Model: tinyFP8}},
 	} {
 		if e, err := Open(c.ctx, c.cfg); err == nil {

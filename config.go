@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"time"
 
 	"sparrow/plan"
 	"sparrow/spec"
@@ -16,14 +17,18 @@ type Config struct {
 	Model string
 	// Name is what the model is called on the wire; empty takes the folder's name.
 	Name string
-	// Kernels names the implementation: "cpu" (the best of this machine) or one that 'sparrow version' lists.
+	// Kernels names the implementation: AutoKernels ("auto", also when empty) takes a GPU that can run the model and
+	// the CPU where there is none, "cpu" the best of this machine, "cuda" a GPU or an error; others are listed by
+	// 'sparrow version'. The same prompt may be answered with other words on another kind of device, because sums
+	// round differently: a program that compares answers names one.
 	Kernels string
 	Workers int // CPU threads; 0 means one for each core
 	Device  int // ordinal of the GPU, where the kernels are for GPUs
 	// Pack copies the weights at load to memory that is fast to read: on huge pages, on cache lines, spread over memory
-	// nodes. It takes as much memory as the weights do, and changes no answer.
+	// nodes. It takes as much memory as the weights do, and changes no answer. It is for a CPU: AutoKernels then takes
+	// no GPU.
 	Pack bool
-	// Policy is what the user asked about attention and the cache.
+	// Policy is what the user asked about attention and the cache. Its empty KV is fp8 on a GPU, bf16 on a CPU.
 	Policy plan.Policy
 
 	// Draft is whether tokens are drafted with the model's NextN layer and verified several at a time, which changes
@@ -34,17 +39,27 @@ type Config struct {
 	CacheTokens int
 	// ContextTokens bounds one sequence; 0 means the model's own limit, or the cache's where that is smaller.
 	ContextTokens int
-	// StepTokens bounds the new tokens of one step; 0 means 512.
+	// StepTokens bounds the new tokens of one step; 0 means 512, on a GPU 8192.
 	StepTokens int
-	// MaxRunning bounds the sequences in a batch; 0 means 64, and never more than StepTokens run, so that each gets a
-	// token in every step.
+	// MaxRunning bounds the sequences in a batch; 0 means 64, on a GPU 256, and never more than StepTokens run, so
+	// that each gets a token in every step.
 	MaxRunning int
 	// MaxQueue bounds the sequences that wait; 0 means 1024.
 	MaxQueue int
 	// NoReuse turns prefix reuse off.
 	NoReuse bool
+	// NoGraphs runs every pass with plain launches, on a GPU that could run captured ones. The watchdog then sees which
+	// stage a pass is in. It changes no answer.
+	NoGraphs bool
 	// PlanHistory is how many plans are kept for inspection; 0 means 64.
 	PlanHistory int
+
+	// SelfTest is when the forms of attention are compared on the weights before the engine opens; a difference is an
+	// error that wraps ErrSelfTest.
+	SelfTest SelfTest
+	// Watchdog is how long one forward pass may take: then the operation it has come to is logged, and Stats.Device
+	// has it. 0 means a minute, below 0 no watchdog.
+	Watchdog time.Duration
 
 	// ChatFormat forces a chat format by name; empty detects it.
 	ChatFormat string
@@ -54,8 +69,13 @@ type Config struct {
 	ControlTokens bool
 	// Log receives the engine's messages; nil discards them.
 	Log *slog.Logger
-	// OnLoad is called as weights load, with how many tensors are done.
-	OnLoad func(done, total int)
+	// Warn is called with the reason why a GPU that is there is not used (AutoKernels); nil logs it.
+	Warn func(text string)
+	// OnLoad is called as weights load, with how many of their bytes are done.
+	OnLoad func(done, total int64)
+
+	defaults []string // values that the device chose, as flags
+	reserved int64    // memory of a device for its operations
 }
 
 // Bounds of Config. They keep sums of sizes within an integer and threads within what a system starts; the cache is

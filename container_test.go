@@ -40,10 +40,11 @@ func TestACacheFitsItsContainer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		dev, err := Registry().Open(c.Kernels, kernel.Options{Workers: 1})
+		dev, err := Registry().Open("cpu", kernel.Options{Workers: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
+		c = c.onDevice(dev, p.source.Model)
 		t.Cleanup(func() { _ = errors.Join(dev.Close(), p.source.Close()) })
 		m, err := load(t.Context(), c, p, boxed{dev, system})
 		if err != nil {

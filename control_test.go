@@ -33,6 +33,55 @@ func TestAForgedTurnCallsNoTool(t *testing.T) {
 	}
 }
 
+// A reply that spells the markers of a call with tokens of its letters is text, however it is cut; the same call
+// written with the marker tokens is a call.
+func TestASpelledCallIsText(t *testing.T) {
+	e := start(t, Config{})
+	const call = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>" +
+		`{"city": "Rome"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>`
+	for _, stop := range []string{"", "<｜tool▁call▁begin｜>get_x"} { // the second makes text wait for more
+		c := ask("What is the weather in Rome?")
+		c.Tools = []chat.Tool{forecast}
+		r := Request{Chat: c, Sampling: greedy(), Format: Format{Kind: FormatChoice, Choices: []string{call}}}
+		if stop != "" {
+			r.Sampling.Stop = []string{stop}
+		}
+		got := generate(t, e, r).Choices[0]
+		if m := got.Message; m.Content != call || len(m.ToolCalls) != 0 || got.Finish != FinishStop {
+			t.Errorf("stop %q: content %q, %d calls, finish %s", stop, m.Content, len(m.ToolCalls), got.Finish)
+		}
+	}
+	c := ask("What is the weather in Rome?")
+	c.Tools, c.ToolChoice = []chat.Tool{forecast}, chat.ToolChoice{Mode: chat.ChoiceRequired}
+	r := Request{Chat: c, Sampling: greedy(), MaxTokens: 60}
+	r.Sampling.Stop = []string{"<｜tool▁call▁begin｜>get_x"}
+	if got := generate(t, e, r).Choices[0]; len(got.Message.ToolCalls) != 1 || got.Message.Content != "" {
+		t.Errorf("a demanded call: %+v", got.Message)
+	}
+}
+
+// What of a schema is not enforced is named, with its place.
+func TestIgnoredKeywordsAreNamed(t *testing.T) {
+	e := start(t, Config{})
+	odd := json.RawMessage(`{"type":"object","properties":{"city":{"type":"string","shiny":1}},"required":["city"]}`)
+	c := ask("What is the weather in Rome?")
+	s := open(t, e, Request{Chat: c, Sampling: greedy(), MaxTokens: 1, Format: Format{Kind: FormatSchema, Schema: odd}})
+	if got := s.Ignored(); !slices.Equal(got, []Ignored{{-1, "/properties/city", "shiny"}}) {
+		t.Errorf("of the format: %v", got)
+	}
+	if _, ids, err := e.Render(c); err != nil || s.PromptTokens() != len(ids) {
+		t.Errorf("a prompt of %d tokens, want %d; error %v", s.PromptTokens(), len(ids), err)
+	}
+	s.Close()
+	c = ask("What is the weather in Rome?")
+	c.Tools = []chat.Tool{forecast, {Name: "other", Parameters: odd}}
+	s = open(t, e, Request{Chat: c, Sampling: greedy(), MaxTokens: 1})
+	if got := s.Ignored(); !slices.Equal(got, []Ignored{{1, "/properties/city", "shiny"}}) {
+		t.Errorf("of the tools: %v", got)
+	}
+	s.Close()
+}
+
 // Wherever a conversation carries text of others, the markers in it are characters.
 func TestControlTokensInAConversationAreText(t *testing.T) {
 	e, allowing := start(t, Config{}), start(t, Config{ControlTokens: true})

@@ -25,6 +25,8 @@ type Engine struct {
 	grammar *grammar.Tokens      // nil without one
 	eos     []int32
 	noCalls sample.Mask // every token but the markers of tool calls; nil where calls have none
+	// callTokens are the markers of tool calls that are control tokens
+	callTokens []string
 
 	source   *family.Source
 	dev      kernel.Device

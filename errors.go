@@ -23,6 +23,12 @@ var ErrContext = engine.ErrContext
 // ErrStep means that the model failed on this request alone; others were not affected.
 var ErrStep = engine.ErrStep
 
+// ErrSelfTest means that the self-test found a device that computes wrongly: the engine does not open.
+var ErrSelfTest = engine.ErrSelfTest
+
+// ErrDevice means that the device can no longer be used: what ran on it has failed, and nothing is accepted any more.
+var ErrDevice = engine.ErrDevice
+
 // ErrNoTokenizer means that the checkpoint has no tokenizer, so that only token ids can be generated from.
 var ErrNoTokenizer = errors.New("sparrow: the checkpoint has no tokenizer.json; send token ids")
 

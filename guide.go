@@ -20,6 +20,15 @@ func (e *Engine) guide(r *Request, reasoning bool) (engine.Guide, error) {
 		// out.
 		g.NoCalls = e.noCalls
 	}
+	if r.MaxReasoning > 0 && reasoning {
+		end, err := e.reasoningEnd()
+		if err != nil {
+			return g, &RequestError{Field: "thinking.budget_tokens",
+				Reason: "the end of this model's reasoning is not one " +
+					"token, so its length cannot be bounded; leave it out"}
+		}
+		g.MaxReasoning, g.ReasoningEnd = r.MaxReasoning, end
+	}
 	demand := r.Chat != nil && (r.Chat.ToolChoice.Mode == chat.ChoiceRequired ||
 		r.Chat.ToolChoice.Mode == chat.ChoiceFunction)
 	free := r.Format.Kind == FormatFree
@@ -59,6 +68,22 @@ func (e *Engine) guide(r *Request, reasoning bool) (engine.Guide, error) {
 	return g, err
 }
 
+// ignoredBy lists what a guide does not enforce of the schemas it was made from.
+func ignoredBy(g *engine.Guide) []Ignored {
+	var list []Ignored
+	if g.Document != nil {
+		for _, k := range g.Document.Ignored() {
+			list = append(list, Ignored{-1, k.Pointer, k.Keyword})
+		}
+	}
+	if g.Calls != nil {
+		for _, k := range g.Calls.Ignored() {
+			list = append(list, Ignored{k.Tool, k.Pointer, k.Keyword})
+		}
+	}
+	return list
+}
+
 // callRules prepares the tools of a chat; nil when the format's calls cannot be steered and none is demanded.
 func (e *Engine) callRules(c *chat.Request, demand, reasoning bool) (*toolcall.Rules, error) {
 	var syntax chat.CallSyntax
@@ -94,22 +119,24 @@ func (e *Engine) reasoningEnd() (int32, error) {
 			"turn thinking off"}
 }
 
-// callMarkersMask allows every token but those that are markers of calls. It is nil for formats whose calls have no
-// token of their own.
-func (e *Engine) callMarkersMask(t *tokenizer.Tokenizer) sample.Mask {
+// prepareCalls finds the markers of calls that are tokens of their own, and the mask without them. Both are nil for
+// formats whose calls have none.
+func (e *Engine) prepareCalls(t *tokenizer.Tokenizer) {
 	caller, ok := e.format.(chat.Caller)
 	if !ok {
-		return nil
+		return
 	}
 	syntax, _ := caller.CallSyntax()
-	var markers []int32
+	var ids []int32
 	for _, text := range syntax.Markers {
 		if id, ok := t.TokenID(text); ok {
-			markers = append(markers, id)
+			ids = append(ids, id)
+			if t.IsAdded(id) {
+				e.callTokens = append(e.callTokens, text)
+			}
 		}
 	}
-	if len(markers) == 0 {
-		return nil
+	if len(ids) > 0 {
+		e.noCalls = sample.AllBut(e.info.Vocabulary, ids)
 	}
-	return sample.AllBut(e.info.Vocabulary, markers)
 }

@@ -13,6 +13,8 @@ type (
 	// DraftCount is how many drafts at one place of their chains were compared with the target's choice, and how many
 	// were it.
 	DraftCount = engine.DraftCount
+	// GraphCount is how many passes ran from captured graphs.
+	GraphCount = engine.GraphCount
 	// PlanCount is how many rows one kind of segment has carried.
 	PlanCount = engine.PlanCount
 	// PlanRecord is one forward pass of the recent past.
@@ -23,6 +25,8 @@ type (
 	Trace = engine.Trace
 	// PlanUse is a plan and how often it carried this request.
 	PlanUse = engine.PlanUse
+	// SelfTest is when an engine compares the forms of attention on its weights before it opens.
+	SelfTest = engine.SelfTest
 	// Finish is why a choice ended.
 	Finish = engine.Finish
 )

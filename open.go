@@ -4,20 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
+	"time"
 
 	"sparrow/builtin"
 	"sparrow/engine"
+	"sparrow/internal/textfile"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
 	"sparrow/kernel/cuda/op"
 	"sparrow/kernel/host"
 	"sparrow/kernel/ref"
 	"sparrow/model"
+	"sparrow/model/config"
 	"sparrow/model/family"
+	"sparrow/model/llamacpp"
+	"sparrow/plan"
 	"sparrow/tokenizer"
 )
 
@@ -25,8 +30,13 @@ import (
 const (
 	defaultStepTokens  = 512
 	defaultMaxRunning  = 64
+	gpuStepTokens      = 8192
+	gpuMaxRunning      = 256
+	gpuKV              = "fp8"
+	gpuPrefill         = "sparse-flat" // gathered rows: 15 to 20 % faster than reading the cache in place
 	defaultMaxQueue    = 1024
 	defaultPlanHistory = 64
+	defaultWatchdog    = time.Minute
 )
 
 // Registry lists the kernels of this build, best first.
@@ -73,7 +83,7 @@ func assemble(ctx context.Context, c Config) (_ *Engine, err error) {
 	if err := checkPacking(c, p.source.Weights.Bytes()); err != nil {
 		return nil, err
 	}
-	dev, err := Registry().Open(c.Kernels, kernel.Options{Workers: c.Workers, Ordinal: c.Device, Pack: c.Pack})
+	dev, c, err := openDevice(Registry(), c, p)
 	if err != nil {
 		return nil, err
 	}
@@ -92,11 +102,37 @@ func assemble(ctx context.Context, c Config) (_ *Engine, err error) {
 	return build(c, p, m)
 }
 
+// openDevice opens the device and returns the configuration with that device's defaults.
+func openDevice(r *kernel.Registry, c Config, p *parts) (kernel.Device, Config, error) {
+	var reserved int64
+	dev, err := OpenDevice(r, DeviceRequest{
+		Options: kernel.Options{Workers: c.Workers, Ordinal: c.Device, Pack: c.Pack}, Kernels: c.Kernels,
+		Source: p.source, Policy: c.Policy, Warn: c.Warn,
+		Fits: func(dev kernel.Device) error {
+			n, err := need(p.source, dev, c.onDevice(dev, p.source.Model).engine(p))
+			if err != nil || n == nil {
+				return err
+			}
+			reserved = n.Scratch + n.Graphs
+			return n.Err(describeDevice(dev))
+		},
+	})
+	if err != nil {
+		return nil, c, err
+	}
+	c = c.onDevice(dev, p.source.Model)
+	c.reserved = reserved
+	return dev, c, nil
+}
+
 // load reads the weights. ctx is checked once they are read: a model whose caller has gone is not kept.
 func load(ctx context.Context, c Config, p *parts, dev kernel.Device) (model.Model, error) {
-	total, done := len(p.source.Weights.Names()), 0
-	m, err := p.source.Load(dev, func(string) {
-		if done++; c.OnLoad != nil {
+	total, done := p.source.Weights.Bytes(), int64(0)
+	m, err := p.source.Load(dev, func(name string) {
+		if t, ok := p.source.Weights.Tensor(name); ok {
+			done += int64(len(t.Data))
+		}
+		if c.OnLoad != nil {
 			c.OnLoad(done, total)
 		}
 	})
@@ -112,23 +148,81 @@ func (c Config) withDefaults() Config {
 			*v = d
 		}
 	}
-	set(&c.StepTokens, defaultStepTokens)
-	set(&c.MaxRunning, defaultMaxRunning)
 	set(&c.MaxQueue, defaultMaxQueue)
 	set(&c.PlanHistory, defaultPlanHistory)
-	if c.Kernels == "" {
-		c.Kernels = "cpu"
+	if c.Watchdog == 0 {
+		c.Watchdog = defaultWatchdog
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Warn == nil {
+		c.Warn = func(text string) { c.Log.Warn(text) }
 	}
 	if c.Name == "" {
 		c.Name = builtin.Name
 		if c.Model != "" {
 			c.Name = filepath.Base(filepath.Clean(c.Model))
+			if family.IsGGUF(c.Model) {
+				c.Name = strings.TrimSuffix(c.Name, filepath.Ext(c.Name))
+			}
 		}
 	}
 	return c
+}
+
+// onDevice adds the defaults that depend on the device, and notes them.
+func (c Config) onDevice(dev kernel.Device, d config.Description) Config {
+	steps, running, gpu := defaultStepTokens, defaultMaxRunning, dev.Hardware().Arch != "cpu"
+	if gpu {
+		steps, running = gpuStepTokens, gpuMaxRunning
+	}
+	c.defaults = nil
+	set := func(v *int, d int, flag string) {
+		if *v == 0 {
+			*v = d
+			c.defaults = append(c.defaults, fmt.Sprintf("--%s %d", flag, d))
+		}
+	}
+	set(&c.StepTokens, steps, "step-tokens")
+	set(&c.MaxRunning, running, "max-running")
+	var chosen []string
+	c.Policy, chosen = PolicyOn(dev, d, c.Policy)
+	c.defaults = append(c.defaults, chosen...)
+	return c
+}
+
+// PolicyOn is a policy with the defaults of the device that a model runs on, and those defaults as flags: on a GPU the
+// cache is FP8 and prompts read gathered rows of it, where nothing else was asked for.
+func PolicyOn(dev kernel.Device, d config.Description, p plan.Policy) (plan.Policy, []string) {
+	if _, ok := d.(*config.DSA); !ok || dev.Hardware().Arch == "cpu" || p.KV != "" {
+		return p, nil
+	}
+	p.KV = gpuKV
+	chosen := []string{"--kv " + gpuKV}
+	if p.Prefill == "" && p.Decode == "" && !p.Deterministic {
+		p.Prefill = gpuPrefill
+		chosen = append(chosen, "--prefill "+gpuPrefill)
+	}
+	return p, chosen
+}
+
+// describeDevice names a device.
+func describeDevice(dev kernel.Device) string {
+	if d, ok := dev.(interface{ Describe() string }); ok {
+		return d.Describe()
+	}
+	return dev.Name()
+}
+
+// engine is the configuration of the engine's core.
+func (c Config) engine(p *parts) engine.Config {
+	return engine.Config{Policy: c.Policy, Draft: c.Draft, CacheTokens: c.CacheTokens,
+		ContextTokens: c.ContextTokens, StepTokens: c.StepTokens, MaxRunning: c.MaxRunning, MaxQueue: c.MaxQueue,
+		PlanHistory: c.PlanHistory, NoReuse: c.NoReuse, NoGraphs: c.NoGraphs,
+		EOS: endTokens(p.source.Config, p.generation, p.tokenizer), WeightBytes: p.source.Weights.Bytes(),
+		ReservedBytes: c.reserved, Packed: c.Pack, SelfTest: c.SelfTest, Watchdog: max(c.Watchdog, 0), Log: c.Log,
+		Diagnose: damage(p.source.Weights, c.Log)}
 }
 
 // readParts opens the checkpoint in dir, or the one inside the binary.
@@ -143,11 +237,14 @@ func readParts(dir string) (*parts, error) {
 		p.source, err = builtin.Source()
 		return p, err
 	}
+	if family.IsGGUF(dir) {
+		return readGGUF(dir)
+	}
 	for _, f := range []struct {
 		name string
 		to   *[]byte
 	}{{"tokenizer_config.json", &p.tokenizerConfig}, {"generation_config.json", &p.generation}} {
-		if *f.to, err = os.ReadFile(filepath.Join(dir, f.name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if *f.to, err = textfile.Optional(filepath.Join(dir, f.name), textfile.Config); err != nil {
 			return nil, fmt.Errorf("sparrow: %w", err)
 		}
 	}
@@ -160,18 +257,32 @@ func readParts(dir string) (*parts, error) {
 	return p, err
 }
 
+// readGGUF opens a GGUF file, which holds the vocabulary and the chat template too.
+func readGGUF(path string) (*parts, error) {
+	f, err := llamacpp.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("sparrow: %w", err)
+	}
+	p := &parts{tokenizerConfig: f.TokenizerConfig}
+	if f.Tokenizer != nil {
+		if p.tokenizer, err = tokenizer.New(f.Tokenizer, f.TokenizerConfig); err != nil {
+			return nil, errors.Join(fmt.Errorf("sparrow: %s: %w", path, err), f.Weights.Close())
+		}
+	}
+	p.source, err = family.FromGGUF(path, f)
+	return p, err
+}
+
 // build puts the engine together around a loaded model.
 func build(c Config, p *parts, m model.Model) (*Engine, error) {
-	eos := endTokens(p.source.Config, p.generation, p.tokenizer)
-	core, err := engine.New(m, engine.Config{Policy: c.Policy, Draft: c.Draft, CacheTokens: c.CacheTokens,
-		ContextTokens: c.ContextTokens, StepTokens: c.StepTokens, MaxRunning: c.MaxRunning, MaxQueue: c.MaxQueue,
-		PlanHistory: c.PlanHistory, NoReuse: c.NoReuse, EOS: eos, WeightBytes: p.source.Weights.Bytes(), Packed: c.Pack,
-		Log: c.Log})
+	ec := c.engine(p)
+	core, err := engine.New(m, ec)
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{cfg: c, core: core, info: core.Info(), source: p.source, dev: m.Device(), tok: p.tokenizer, eos: eos}
-	e.info.Name = c.Name
+	e := &Engine{cfg: c, core: core, info: core.Info(), source: p.source, dev: m.Device(), tok: p.tokenizer,
+		eos: ec.EOS}
+	e.info.Name, e.info.Device, e.info.Defaults = c.Name, describeDevice(e.dev), c.defaults
 	return e, e.prepareText(p)
 }
 

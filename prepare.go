@@ -5,15 +5,15 @@ import (
 	"sparrow/tokenizer"
 )
 
-// submit turns a request into token ids and a guide and queues it, or refuses it with the field's name.
-func (e *Engine) submit(r *Request) (*engine.Job, error) {
+// prepare turns a request into token ids and a guide, or refuses it with the field's name.
+func (e *Engine) prepare(r *Request) (engine.Request, error) {
 	prompt, reasoning, err := e.encode(r)
 	if err != nil {
-		return nil, err
+		return engine.Request{}, err
 	}
 	g, err := e.guide(r, reasoning)
 	if err != nil {
-		return nil, err
+		return engine.Request{}, err
 	}
 	out := engine.Request{ID: r.ID, Prompt: prompt, Sampling: r.Sampling, MaxTokens: r.MaxTokens,
 		FitContext: r.FitContext, MinTokens: r.MinTokens, IgnoreEOS: r.IgnoreEOS, Guide: g, Draft: r.Draft,
@@ -23,7 +23,7 @@ func (e *Engine) submit(r *Request) (*engine.Job, error) {
 		skipSpecial := r.Chat == nil
 		out.Decoder = func() *tokenizer.Decoder { return e.tok.NewDecoder(skipSpecial) }
 	}
-	return e.core.Submit(out)
+	return out, nil
 }
 
 // encode gives the prompt's token ids, and whether it ends inside reasoning.

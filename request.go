@@ -24,6 +24,9 @@ type Request struct {
 	// IgnoreEOS goes on after an end-of-sequence token, which adds no text, for load tests. A Format ends the choice
 	// all the same.
 	IgnoreEOS bool
+	// MaxReasoning bounds the tokens of the reasoning that the prompt of a chat begins: the token that ends it comes
+	// next then. 0 is no bound.
+	MaxReasoning int
 	// Format constrains the text. The choice ends with FinishStop as soon as nothing can follow the document.
 	Format Format
 
@@ -60,6 +63,14 @@ const (
 	FormatPattern            // text that Pattern matches as a whole
 	FormatChoice             // one of Choices
 )
+
+// Ignored is a keyword of a schema in a request that the answer need not follow. Without a keyword it is the whole
+// schema.
+type Ignored struct {
+	Tool    int    // index of the tool whose schema it is, or -1 for the Format's
+	Pointer string // JSON pointer of the object that has the keyword, "" for the root
+	Keyword string
+}
 
 // Event is something that happened to one choice of a request. Deltas is set for chats, Text always. Text is whole
 // characters: bytes that form none, such as a character the choice ended in the middle of, are U+FFFD.

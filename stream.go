@@ -7,6 +7,7 @@ import (
 
 	"sparrow/chat"
 	"sparrow/engine"
+	"sparrow/internal/mark"
 )
 
 // Stream is the answer to one request as it is generated. One goroutine reads it; Close may be called from any.
@@ -15,6 +16,8 @@ type Stream struct {
 	job     *engine.Job
 	replies []reply     // one for each choice of a chat
 	stop    func() bool // detaches the caller's context
+	ignored []Ignored
+	prompt  int // tokens
 	done    atomic.Bool
 	reason  int // tokens inside reasoning
 }
@@ -22,8 +25,10 @@ type Stream struct {
 // reply is how far the reply of one choice was read.
 type reply struct {
 	parser  chat.Parser
-	calls   bool // it called a tool
-	pending int  // tokens whose text the parser holds back
+	read    int         // bytes of text given to the parser
+	control []mark.Span // bytes of the reply that control tokens wrote, from read on
+	calls   bool        // it called a tool
+	pending int         // tokens whose text the parser holds back
 }
 
 // Stream starts a request. Cancelling ctx, or Close, ends it and gives its pages back.
@@ -31,11 +36,15 @@ func (e *Engine) Stream(ctx context.Context, r Request) (*Stream, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	j, err := e.submit(&r)
+	in, err := e.prepare(&r)
 	if err != nil {
 		return nil, err
 	}
-	s := &Stream{engine: e, job: j}
+	j, err := e.core.Submit(in)
+	if err != nil {
+		return nil, err
+	}
+	s := &Stream{engine: e, job: j, ignored: ignoredBy(&in.Guide), prompt: len(in.Prompt)}
 	if r.Chat != nil {
 		for range j.Choices() {
 			s.replies = append(s.replies, reply{parser: e.format.Parser(e.conversation(r.Chat))})
@@ -44,6 +53,12 @@ func (e *Engine) Stream(ctx context.Context, r Request) (*Stream, error) {
 	s.stop = context.AfterFunc(ctx, j.Cancel)
 	return s, nil
 }
+
+// Ignored are the keywords of the request's schemas that the answer need not follow.
+func (s *Stream) Ignored() []Ignored { return s.ignored }
+
+// PromptTokens is the length of the prompt.
+func (s *Stream) PromptTokens() int { return s.prompt }
 
 // Next waits for the next event; false after the last one.
 func (s *Stream) Next() (Event, bool) {
@@ -59,6 +74,7 @@ func (s *Stream) Next() (Event, bool) {
 		}
 	}
 	if s.replies != nil {
+		s.note(&got)
 		s.parse(&ev)
 	}
 	if got.Last {
@@ -71,11 +87,42 @@ func (s *Stream) Next() (Event, bool) {
 	return ev, true
 }
 
+// note remembers where in a reply a control token stands. Its text ends what was decoded so far.
+func (s *Stream) note(got *engine.Event) {
+	t := s.engine.tok
+	if got.Token < 0 || got.Decoded == 0 || int(got.Token) >= t.VocabSize() || !t.IsAdded(got.Token) {
+		return
+	}
+	r := &s.replies[got.Choice]
+	r.control = append(r.control, mark.Span{Start: max(got.Decoded-len(t.Text(got.Token)), 0), End: got.Decoded})
+}
+
+// text marks the bytes of the next piece of a reply that no control token wrote.
+func (r *reply) text(piece string) mark.Text {
+	if len(r.control) == 0 {
+		r.read += len(piece)
+		return mark.Marked(piece)
+	}
+	var b mark.Builder
+	at := 0
+	for _, m := range mark.Within(r.control, r.read, r.read+len(piece)) {
+		b.Mark(piece[at:m.Start])
+		b.WriteString(piece[m.Start:m.End])
+		at = m.End
+	}
+	b.Mark(piece[at:])
+	r.read += len(piece)
+	for len(r.control) > 0 && r.control[0].End <= r.read {
+		r.control = r.control[1:]
+	}
+	return b.Text()
+}
+
 // parse reads a chat's text. Tokens count as reasoning when the text they lead to is.
 func (s *Stream) parse(ev *Event) {
 	r := &s.replies[ev.Choice]
 	if ev.Text != "" {
-		ev.Deltas = r.parser.Feed(ev.Text)
+		ev.Deltas = r.parser.Feed(r.text(ev.Text))
 	}
 	if ev.Finish != "" {
 		rest, err := r.parser.Close()

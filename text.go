@@ -18,8 +18,14 @@ func (e *Engine) tokens(text string, o tokenizer.EncodeOptions) ([]int32, error)
 	if e.tok == nil {
 		return nil, ErrNoTokenizer
 	}
+	// Twice the context: who is a little above it learns by how much.
+	o.Limit = 2 * e.info.ContextTokens
 	ids, err := e.tok.Encode(text, o)
-	if err != nil {
+	switch {
+	case errors.Is(err, tokenizer.ErrTooLong):
+		return nil, &RequestError{Field: "prompt", Err: ErrContext, Reason: fmt.Sprintf("has more than %d tokens, the "+
+			"context holds %d with at least one for the answer", o.Limit, e.info.ContextTokens)}
+	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrRequest, err)
 	}
 	return ids, nil
@@ -42,7 +48,7 @@ func (e *Engine) Decode(ids []int32) (string, error) {
 // conversation is a chat with what the configuration says about chats.
 func (e *Engine) conversation(c *chat.Request) chat.Request {
 	out := *c
-	out.ControlTokens = e.cfg.ControlTokens
+	out.ControlTokens, out.CallTokens = e.cfg.ControlTokens, e.callTokens
 	return out
 }
 

@@ -38,8 +38,8 @@ func (e *Engine) prepareText(p *parts) error {
 	f, err := chat.Detect(src)
 	switch {
 	case err == nil:
-		e.format, e.info.ChatFormat = f, f.Name()
-		e.noCalls = e.callMarkersMask(p.tokenizer)
+		e.format, e.info.ChatFormat, e.info.Efforts = f, f.Name(), efforts(f)
+		e.prepareCalls(p.tokenizer)
 	case errors.Is(err, chat.ErrNoFormat) && e.cfg.ChatFormat == "":
 		e.cfg.Log.Info("no chat format; only prompts can be completed", "reason", err)
 	default:
@@ -51,6 +51,20 @@ func (e *Engine) prepareText(p *parts) error {
 		e.cfg.Log.Info("constrained output is not available", "reason", err)
 	}
 	return nil
+}
+
+// efforts are the words for how much to think that a format takes.
+func efforts(f chat.Format) []string {
+	var known []string
+	on := true
+	for _, word := range []string{"minimal", "low", "medium", "high", "xhigh", "max"} {
+		_, err := f.Render(chat.Request{Messages: []chat.Message{{Role: chat.User, Content: "?"}}, Thinking: &on,
+			Effort: word, AddGenerationPrompt: true})
+		if err == nil {
+			known = append(known, word)
+		}
+	}
+	return known
 }
 
 // vocabulary makes a tokenizer the grammar's vocabulary. Ids beyond the tokenizer, which pad the model's vocabulary,

@@ -122,5 +122,10 @@ func generate(t *testing.T, m model.Model, cfg plan.Config, prompt []int32, n in
 		work = step.Work{Kind: plan.ModeDecode, Tokens: out[len(out)-1:], Cached: work.Cached + len(work.Tokens),
 			Pages: table, Logits: 1}
 	}
+	// The first decode is launched plainly, the second captured and launched as a graph, as all of its shape after it.
+	if _, captures := m.Device().(kernel.Capturer); captures && n > 4 && (r.Graphs().Replayed == 0 ||
+		r.Graphs().Failed > 0) {
+		t.Errorf("%d tokens without a captured graph: %+v", n, r.Graphs())
+	}
 	return out
 }

@@ -3,6 +3,7 @@ package chat
 import (
 	"fmt"
 	"os"
+	"sparrow/internal/mark"
 	"strings"
 	"testing"
 )
@@ -56,7 +57,7 @@ func BenchmarkParse(b *testing.B) {
 	for b.Loop() {
 		p := newDSMLParser(v32.block, toolRequest(), true)
 		for i := 0; i < len(reply); i += 4 { // about a token
-			p.Feed(reply[i:min(i+4, len(reply))])
+			p.Feed(mark.Plain(reply[i:min(i+4, len(reply))]))
 		}
 		if _, err := p.Close(); err != nil {
 			b.Fatal(err)

@@ -1,6 +1,10 @@
 package chat
 
-import "strings"
+import (
+	"strings"
+
+	"sparrow/internal/mark"
+)
 
 // DeltaKind says what a Delta carries.
 type DeltaKind int
@@ -47,8 +51,9 @@ type CallDelta struct {
 // Parser reads a reply as it is generated.
 type Parser interface {
 	// Feed takes more text, cut at any byte, and returns what is certain so far. What might be the start of a marker is
-	// held back until the next call.
-	Feed(text string) []Delta
+	// held back until the next call. Marked bytes were written by tokens that are no control tokens: they are no part
+	// of a marker in Request.CallTokens.
+	Feed(text mark.Text) []Delta
 	// Close ends the reply and returns what was held back. The error wraps ErrMalformedCall or ErrUnfinishedCall; the
 	// deltas are valid all the same.
 	Close() ([]Delta, error)
@@ -100,7 +105,7 @@ func (c *Collector) Message() Message {
 // Parse reads a whole reply at once.
 func Parse(p Parser, text string) (Message, error) {
 	var c Collector
-	c.Add(p.Feed(text)...)
+	c.Add(p.Feed(mark.Plain(text))...)
 	last, err := p.Close()
 	c.Add(last...)
 	return c.Message(), err

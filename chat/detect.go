@@ -61,6 +61,9 @@ func Detect(s Source) (Format, error) {
 			c.BOS, c.Stop = glmStart, []string{glmUser, glmObservation}
 		}
 		t, err := NewTemplate(c)
+		if err == nil {
+			err = t.Try()
+		}
 		if err != nil {
 			return nil, err // not a typed nil in the interface
 		}

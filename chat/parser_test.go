@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sparrow/internal/mark"
 	"strings"
 	"testing"
 
@@ -208,7 +209,7 @@ func feed(p Parser, pieces []string) (Message, string, error) {
 		}
 	}
 	for _, piece := range pieces {
-		add(p.Feed(piece))
+		add(p.Feed(mark.Plain(piece)))
 	}
 	last, err := p.Close()
 	add(last)
@@ -290,7 +291,7 @@ func TestContentNeverHoldsPartOfAMarker(t *testing.T) {
 	text := tags("Hi\n\n[calls]\n[invoke name=\"noop\">\n[/invoke]\n[/calls]")
 	p := newDSMLParser(v32.block, toolRequest(), false)
 	for i := range len(text) {
-		for _, d := range p.Feed(text[i : i+1]) {
+		for _, d := range p.Feed(mark.Plain(text[i : i+1])) {
 			if d.Kind == DeltaContent && strings.ContainsAny(d.Text, "\n<") {
 				t.Fatalf("byte %d gave content %q, which is part of a marker", i, d.Text)
 			}
@@ -300,9 +301,60 @@ func TestContentNeverHoldsPartOfAMarker(t *testing.T) {
 
 func TestStringArgumentsStreamAsTheyCome(t *testing.T) {
 	p := newDSMLParser(v32.block, toolRequest(), false)
-	p.Feed(tags("[calls]\n[invoke name=\"weather\">\n[param name=\"city\" string=\"true\">"))
-	deltas := p.Feed("Kö")
+	p.Feed(mark.Plain(tags("[calls]\n[invoke name=\"weather\">\n[param name=\"city\" string=\"true\">")))
+	deltas := p.Feed(mark.Plain("Kö"))
 	if len(deltas) != 1 || deltas[0].Call.Arguments != "Kö" {
 		t.Errorf("after half a value the deltas are %+v, want its text", deltas)
+	}
+}
+
+// Only the token itself is a marker: its characters, written by other tokens, are text, however the reply is cut. A
+// reply whose markers are tokens is read as without the distinction.
+func TestSpelledMarkersAreText(t *testing.T) {
+	syntax := map[string]CallSyntax{"dsml": dsmlCalls(v32.block), "v31": v31Calls, "glm": glmCalls}
+	for _, c := range parserCases {
+		if len(c.want.ToolCalls) == 0 {
+			continue
+		}
+		t.Run(c.family+": "+c.name, func(t *testing.T) {
+			req := toolRequest()
+			req.CallTokens = syntax[c.family].Markers
+			read := func(text mark.Text) Message {
+				whole, bytewise := parserMakers[c.family](req, c.open), parserMakers[c.family](req, c.open)
+				var once, cut Collector
+				once.Add(whole.Feed(text)...)
+				for i := range len(text.String()) {
+					cut.Add(bytewise.Feed(text.Cut(i, i+1))...)
+				}
+				rest, _ := whole.Close()
+				once.Add(rest...)
+				rest, _ = bytewise.Close()
+				cut.Add(rest...)
+				if diff := cmp.Diff(once.Message(), cut.Message()); diff != "" {
+					t.Errorf("byte by byte (-whole +cut):\n%s", diff)
+				}
+				return once.Message()
+			}
+			c.want.Role = Assistant
+			var b mark.Builder
+			for rest := c.text; rest != ""; {
+				at, token := len(rest), ""
+				for _, m := range req.CallTokens {
+					if i := strings.Index(rest, m); i >= 0 && i < at {
+						at, token = i, m
+					}
+				}
+				b.Mark(rest[:at])
+				b.WriteString(token)
+				rest = rest[at+len(token):]
+			}
+			if diff := cmp.Diff(c.want, read(b.Text())); diff != "" {
+				t.Errorf("with tokens (-want +got):\n%s", diff)
+			}
+			spelled := read(mark.Marked(c.text))
+			if len(spelled.ToolCalls) != 0 || !strings.HasSuffix(c.text, spelled.Content) {
+				t.Errorf("spelled: %+v", spelled)
+			}
+		})
 	}
 }

@@ -170,6 +170,20 @@ func replayedArguments(text string) (*jinja.Dict, error) {
 	return args, err
 }
 
+// WholeArguments is the text of a call's arguments as a JSON object. Where a reply ended inside them, what was begun
+// is closed; text that is no object gives an empty one.
+func WholeArguments(text string) string {
+	if _, err := parseArguments(text); err == nil && strings.TrimSpace(text) != "" {
+		return text
+	}
+	if whole, ok := closeObject(text); ok {
+		if _, err := parseArguments(whole); err == nil {
+			return whole
+		}
+	}
+	return "{}"
+}
+
 // parseArguments reads the arguments of a call; empty text is an empty object.
 func parseArguments(text string) (*jinja.Dict, error) {
 	if strings.TrimSpace(text) == "" {

@@ -130,7 +130,7 @@ func resolve(root *jinja.Dict, path string) jinja.Value {
 		return nil
 	}
 	var v jinja.Value = root
-	for _, part := range strings.Split(path, "/") {
+	for part := range strings.SplitSeq(path, "/") {
 		d, ok := v.(*jinja.Dict)
 		if !ok {
 			return nil

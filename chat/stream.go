@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"sparrow/internal/mark"
 )
 
 // maxName bounds how long a tool or parameter name may grow before the text is taken to be something else.
@@ -17,6 +19,7 @@ const maxName = 1024
 // false when it needs more text.
 type stream struct {
 	buf   []byte // text not yet consumed
+	plain []bool // [len(buf)] whether tokens that are no control tokens wrote the byte; nil where nothing depends on it
 	clean int    // no awaited marker starts before this offset of buf
 	raw   []byte // consumed text that no delta carries yet; it comes back as content if the call turns out malformed
 	done  bool   // Close was called: nothing more will come
@@ -24,12 +27,13 @@ type stream struct {
 	out   []Delta
 	err   error
 
-	newID func(int) string
-	types toolTypes
-	tools bool // calls are expected; without, all markup is text
-	calls int  // calls started so far
-	args  int  // arguments of the current call written so far
-	value value
+	tokens []string // markers that are tokens of their own
+	newID  func(int) string
+	types  toolTypes
+	tools  bool // calls are expected; without, all markup is text
+	calls  int  // calls started so far
+	args   int  // arguments of the current call written so far
+	value  value
 }
 
 func newStream(req Request) *stream {
@@ -38,7 +42,11 @@ func newStream(req Request) *stream {
 		newID = randomCallID
 	}
 	tools := callable(req)
-	return &stream{newID: newID, types: newToolTypes(tools), tools: len(tools) > 0}
+	s := &stream{newID: newID, types: newToolTypes(tools), tools: len(tools) > 0}
+	if s.tools {
+		s.tokens = req.CallTokens // without calls, no marker is looked for
+	}
+	return s
 }
 
 func randomCallID(int) string {
@@ -48,9 +56,44 @@ func randomCallID(int) string {
 }
 
 // Feed takes more text.
-func (s *stream) Feed(text string) []Delta {
-	s.buf = append(s.buf, text...)
+func (s *stream) Feed(text mark.Text) []Delta {
+	s.buf = append(s.buf, text.String()...)
+	if len(s.tokens) > 0 {
+		spans := text.Spans()
+		for i := range len(text.String()) {
+			for len(spans) > 0 && spans[0].End <= i {
+				spans = spans[1:]
+			}
+			s.plain = append(s.plain, len(spans) > 0 && spans[0].Start <= i)
+		}
+	}
 	return s.advance()
+}
+
+// genuine says whether the marker that stands at an offset of the text was written as one: the tokens in it by
+// themselves, not by tokens that spell them.
+func (s *stream) genuine(at int, marker string) bool {
+	for _, token := range s.tokens {
+		i := strings.Index(marker, token)
+		if i >= 0 && slices.Contains(s.plain[at+i:at+i+len(token)], true) {
+			return false
+		}
+	}
+	return true
+}
+
+// index is the first place of a marker in the text from an offset on, or -1.
+func (s *stream) index(marker string, from int) int {
+	for {
+		i := bytes.Index(s.buf[from:], []byte(marker))
+		if i < 0 {
+			return -1
+		}
+		if from += i; s.genuine(from, marker) {
+			return from
+		}
+		from++
+	}
 }
 
 // Close ends the reply.
@@ -79,6 +122,9 @@ func (s *stream) consume(n int) string {
 	text := string(s.buf[:n])
 	s.raw = append(s.raw, s.buf[:n]...)
 	s.buf = s.buf[n:]
+	if s.plain != nil {
+		s.plain = s.plain[n:]
+	}
 	s.clean = 0
 	return text
 }
@@ -91,11 +137,11 @@ func (s *stream) commit() { s.raw = s.raw[:0] }
 func (s *stream) find(markers []string) (at, which int) {
 	at, which = len(s.buf), -1
 	for i, m := range markers {
-		j := bytes.Index(s.buf[s.clean:], []byte(m))
+		j := s.index(m, s.clean)
 		if j < 0 {
 			continue
 		}
-		if j += s.clean; which < 0 || j < at || j == at && len(m) > len(markers[which]) {
+		if which < 0 || j < at || j == at && len(m) > len(markers[which]) {
 			at, which = j, i
 		}
 	}
@@ -145,11 +191,11 @@ func (s *stream) expect(options ...string) int {
 	s.skipSpace()
 	short := false
 	for i, o := range options {
-		if bytes.HasPrefix(s.buf, []byte(o)) {
+		if bytes.HasPrefix(s.buf, []byte(o)) && s.genuine(0, o) {
 			s.consume(len(o))
 			return i
 		}
-		short = short || strings.HasPrefix(o, string(s.buf[:min(len(s.buf), len(o))]))
+		short = short || len(s.buf) < len(o) && strings.HasPrefix(o, string(s.buf))
 	}
 	if short && !s.done {
 		return needMore

@@ -55,9 +55,7 @@ func NewTemplate(c TemplateConfig) (*Template, error) {
 		return nil, fmt.Errorf("%w: %w", ErrTemplate, err)
 	}
 	t := &Template{tmpl: tmpl, now: c.Now, bos: c.BOS, special: map[string]string{}}
-	for name, text := range c.Special {
-		t.special[name] = text
-	}
+	maps.Copy(t.special, c.Special)
 	t.special["bos_token"], t.special["eos_token"] = c.BOS, c.EOS
 	if c.EOS != "" {
 		t.stop = append(t.stop, c.EOS)
@@ -67,6 +65,16 @@ func NewTemplate(c TemplateConfig) (*Template, error) {
 	t.parser, t.calls = chooseParser(c.Source, c.Tokens)
 	t.textArgs = t.needsTextArguments()
 	return t, nil
+}
+
+// Try renders one plain message. A template that fails on it fails on every chat: that is found when a model is opened,
+// not by the first request.
+func (t *Template) Try() error {
+	plain := Request{Messages: []Message{{Role: User, Content: "hello"}}, AddGenerationPrompt: true}
+	if _, err := t.Render(plain); err != nil {
+		return fmt.Errorf("a chat of one message: %w", err)
+	}
+	return nil
 }
 
 // chooseParser looks for the markers of the known ways to write calls, in the template first, then among the tokens.
@@ -202,7 +210,25 @@ func (t *Template) run(req Request, turns []turn) (mark.Text, error) {
 	if err != nil {
 		return mark.Text{}, err
 	}
-	return t.tmpl.Render(jinja.Options{Vars: vars, Now: t.now})
+	return t.tmpl.Render(jinja.Options{Vars: vars, Now: t.now, Input: requestBytes(req)})
+}
+
+// requestBytes is the size of what a template reads of a request.
+func requestBytes(req Request) int {
+	n := len(req.ResponseFormat)
+	for _, m := range req.Messages {
+		n += len(m.Content) + len(m.Reasoning) + len(m.Name) + len(m.ToolCallID)
+		for _, c := range m.ToolCalls {
+			n += len(c.ID) + len(c.Name) + len(c.Arguments)
+		}
+	}
+	for _, t := range req.Tools {
+		n += len(t.Name) + len(t.Description) + len(t.Parameters)
+	}
+	for name, v := range req.Kwargs {
+		n += len(name) + len(v)
+	}
+	return n
 }
 
 func (t *Template) variables(req Request, turns []turn) (map[string]jinja.Value, error) {

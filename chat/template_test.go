@@ -223,3 +223,17 @@ func TestTokenizerConfig(t *testing.T) {
 		t.Error("a number as chat_template gave no error")
 	}
 }
+
+// A template that no chat can use is refused when the checkpoint is opened.
+func TestBrokenTemplatesAreFoundAtStart(t *testing.T) {
+	for src, want := range map[string]error{
+		"{{ messages[0].nothing.content }}":                 ErrTemplate,
+		"{% for i in range(99999999) %}{% endfor %}":        jinja.ErrLimit,
+		"{{ raise_exception('this model does not chat') }}": jinja.ErrRaised,
+	} {
+		if _, err := Detect(Source{ModelType: "deepseek_v32", ChatTemplate: src}); !errors.Is(err, want) ||
+			!strings.Contains(err.Error(), "a chat of one message") {
+			t.Errorf("%s: %v, want %v", src, err, want)
+		}
+	}
+}

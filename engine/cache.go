@@ -33,9 +33,14 @@ func (e *Engine) sizeCache(cfg *plan.Config) (_ cacheSize, err error) {
 		return cacheSize{}, err
 	}
 	tokens := e.cfg.CacheTokens
-	if tokens == 0 {
+	switch free := e.memory.free; {
+	case tokens > 0:
+	case onDevice(cfg):
+		// The memory of a GPU has no other use: as much as all sequences that can run may fill.
+		tokens = min(e.cfg.MaxRunning*e.model.Config().MaxPositions, cfg.Page*e.pagesIn(cfg, e.cacheLimit(cfg)))
+	default:
 		tokens = defaultContexts * e.model.Config().MaxPositions
-		if free := e.memory.free; free > 0 {
+		if free > 0 {
 			// Pages take a quarter of the free memory: activations and everything else need the rest.
 			tokens = min(tokens, cfg.Page*e.mostPages(cfg, free/4, func(s cacheSize) bool {
 				return s.bytes <= free/4 && s.total() <= spare(free, e.mapped(cfg))
@@ -57,10 +62,14 @@ func (e *Engine) sizeCache(cfg *plan.Config) (_ cacheSize, err error) {
 // maxCacheBytes bounds a cache on a machine whose memory is not known; it keeps the arithmetic within an integer.
 const maxCacheBytes int64 = 1 << 46
 
-// cacheLimit is the most memory that a cache and the passes over it can have.
-func (e *Engine) cacheLimit() int64 {
-	if e.memory.total == 0 {
+// cacheLimit is the most memory that a cache and the passes over it can have. On a GPU that is what is free beside the
+// weights, less what operations take and a sixteenth for everything else.
+func (e *Engine) cacheLimit(cfg *plan.Config) int64 {
+	switch {
+	case e.memory.total == 0:
 		return maxCacheBytes
+	case onDevice(cfg):
+		return max(e.memory.free-e.memory.free/16-e.cfg.ReservedBytes, 0)
 	}
 	return spare(e.memory.total, e.cfg.WeightBytes)
 }
@@ -83,7 +92,7 @@ func (e *Engine) mapped(cfg *plan.Config) int64 {
 // checkCache refuses a cache that the machine cannot hold. The system gives out the memory of the cache as it fills, so
 // a larger one would end the process later.
 func (e *Engine) checkCache(cfg *plan.Config, tokens int) error {
-	limit := e.cacheLimit()
+	limit := e.cacheLimit(cfg)
 	pages := e.pagesIn(cfg, limit)
 	if tokens/cfg.Page <= pages {
 		return nil
@@ -96,6 +105,10 @@ func (e *Engine) checkCache(cfg *plan.Config, tokens int) error {
 	if total := e.memory.total; total > 0 {
 		machine = fmt.Sprintf("the machine has %.1f, the weights take %.1f", float64(total)/gib,
 			float64(e.cfg.WeightBytes)/gib)
+		if onDevice(cfg) {
+			machine = fmt.Sprintf("the GPU has %.1f, %.1f of them free beside the weights", float64(total)/gib,
+				float64(e.memory.free)/gib)
+		}
 	}
 	err := fmt.Errorf("sparrow: a cache of %d tokens needs %.1f GiB; %.1f GiB are there for it (%s)",
 		tokens, asked/gib, float64(limit)/gib, machine)
@@ -152,8 +165,12 @@ func (e *Engine) arenaBytes(cfg *plan.Config, context int) int64 {
 
 // limits bound the passes of sequences of at most context tokens.
 func (e *Engine) limits(context int) step.Limits {
-	return step.Limits{Rows: e.cfg.StepTokens, Requests: min(e.cfg.MaxRunning, e.cfg.StepTokens),
+	l := step.Limits{Rows: e.cfg.StepTokens, Requests: min(e.cfg.MaxRunning, e.cfg.StepTokens),
 		Prompts: sched.DefaultMaxPrompts, Context: max(context, 1)}
+	if e.cfg.NoGraphs {
+		l.GraphBytes = -1
+	}
+	return l
 }
 
 func (e *Engine) windowBytes(cfg *plan.Config) int64 {

@@ -14,7 +14,7 @@ func TestTheLargestCacheFits(t *testing.T) {
 	for _, dir := range []string{"", testmodel.V4(t)} {
 		e := still(t, dir, Config{CacheTokens: 4096})
 		cfg := e.info.Config
-		pages := e.pagesIn(&cfg, e.cacheLimit())
+		pages := e.pagesIn(&cfg, e.cacheLimit(&cfg))
 		if pages < 16 {
 			t.Fatalf("model %q: %d pages fit", dir, pages)
 		}

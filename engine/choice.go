@@ -17,6 +17,7 @@ type choice struct {
 	sampler   *sample.Sampler
 	limits    constraint
 	decoder   *tokenizer.Decoder // nil without a tokenizer
+	decoded   int                // bytes of text so far
 	stops     *sample.StopMatcher
 	maxTokens int
 	drafts    spec.Request // how many tokens to draft
@@ -94,6 +95,8 @@ func (c *choice) addText(ev *Event) (stopped bool) {
 		return false
 	}
 	ev.Text = c.decoder.Next(ev.Token)
+	c.decoded += len(ev.Text)
+	ev.Decoded = c.decoded
 	if !c.limits.early() {
 		ev.Text, stopped = c.stops.Push(ev.Text)
 	}

@@ -1,6 +1,9 @@
 package engine
 
 import (
+	"errors"
+
+	"sparrow/kernel"
 	"sparrow/sched"
 	"sparrow/spec"
 )
@@ -50,6 +53,10 @@ func (e *Engine) draft(items []sched.Item) {
 	}
 	for chained := false; len(e.passes.drafts) > 0; chained = true {
 		rows, err := e.draftPass(chained)
+		if errors.Is(err, kernel.ErrLost) {
+			e.lose(err)
+			return
+		}
 		if err != nil {
 			e.stopDrafting(items, err)
 			return

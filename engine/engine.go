@@ -2,9 +2,9 @@ package engine
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"sparrow/kv"
 	"sparrow/model"
@@ -25,10 +25,16 @@ type Config struct {
 	MaxQueue      int // bounds the sequences that wait
 	PlanHistory   int // how many plans are kept for inspection
 	NoReuse       bool
+	NoGraphs      bool    // passes are not captured, on devices that could
 	EOS           []int32 // tokens that end a sequence
 	WeightBytes   int64   // memory that the weights take beside the cache
+	ReservedBytes int64   // memory of a device that its operations take beside weights, cache and passes
 	Packed        bool    // the weights are a copy in memory of their own
+	SelfTest      SelfTest
+	Watchdog      time.Duration // how long a pass may take before it is reported; 0 is for ever
 	Log           *slog.Logger
+	// Diagnose may add to the error of a pass or of sampling what is known of its cause; nil adds nothing.
+	Diagnose func(error) error
 }
 
 // Engine serves one model. Its exported methods may be called from any goroutine; the loop owns everything below the
@@ -42,16 +48,18 @@ type Engine struct {
 	mu      sync.Mutex
 	inbox   []*Job
 	cancels []*Job
-	queued  int  // accepted sequences that have not run yet
-	closing bool // nothing is accepted any more
-	halt    bool // stop now, failing what runs
-	gone    bool // the loop has ended
+	queued  backlog
+	closing bool  // nothing is accepted any more
+	halt    bool  // stop now, failing what runs
+	gone    bool  // the loop has ended
+	lost    error // why the device can no longer be used; nil while it can
 	stats   Stats
 	plans   []PlanRecord // ring
 	planAt  int
 
-	wake    chan struct{} // capacity 1
-	stopped chan struct{} // closed when the loop has ended
+	watchdog watchdog
+	wake     chan struct{} // capacity 1
+	stopped  chan struct{} // closed when the loop has ended
 
 	// ---- owned by the loop ----
 	model  model.Model
@@ -69,7 +77,10 @@ type Engine struct {
 }
 
 // Run is the loop. It returns when the engine is closed.
-func (e *Engine) Run() { e.loop() }
+func (e *Engine) Run() {
+	go e.watch() // ends with the loop
+	e.loop()
+}
 
 // Info describes the engine.
 func (e *Engine) Info() Info { return e.info }
@@ -131,11 +142,13 @@ func (e *Engine) Submit(r Request) (*Job, error) {
 	if e.closing {
 		return nil, ErrClosed
 	}
-	if e.queued+len(j.choices) > e.cfg.MaxQueue {
-		e.stats.Refused++
-		return nil, fmt.Errorf("%w: %d sequences wait, at most %d may", ErrQueueFull, e.queued, e.cfg.MaxQueue)
+	if e.lost != nil {
+		return nil, e.lost
 	}
-	e.queued += len(j.choices)
+	if err := e.queued.add(r.Tenant, len(j.choices)); err != nil {
+		e.stats.Refused++
+		return nil, err
+	}
 	e.stats.Requests++
 	e.inbox = append(e.inbox, j)
 	e.signal()

@@ -35,3 +35,9 @@ func (e *RequestError) Unwrap() []error {
 	}
 	return []error{ErrRequest, e.Err}
 }
+
+// ErrSelfTest means that the self-test found a device that computes wrongly: the engine does not open.
+var ErrSelfTest = errors.New("sparrow: the self-test failed")
+
+// ErrDevice means that the device can no longer be used: what ran on it has failed, and nothing is accepted any more.
+var ErrDevice = errors.New("sparrow: the device failed")

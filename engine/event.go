@@ -25,6 +25,7 @@ type Event struct {
 	Choice  int
 	Token   int32  // -1 without one
 	Text    string // whole characters; bytes that form none are U+FFFD
+	Decoded int    // bytes of text up to and with this token's; Text may be behind, where a stop string may begin
 	Logprob float64
 	Top     []sample.TokenLogprob
 	Finish  Finish // set on the last event of a choice, which has no token

@@ -13,13 +13,12 @@ import (
 	"sparrow/step"
 )
 
-// This file is the only one that uses package step.
-
 // runner carries out passes; a step.Runner does.
 type runner interface {
 	Run([]step.Work) (step.Result, error)
 	Draft(works []step.Draft, chained bool) (step.Result, error)
 	Bytes() int64
+	Graphs() step.Graphs
 	Close()
 }
 
@@ -33,6 +32,17 @@ type passes struct {
 func newPasses(m model.Model, cfg plan.Config, l step.Limits) (passes, error) {
 	r, err := step.New(m, cfg, l)
 	return passes{runner: r}, err
+}
+
+// noteGraphs updates the counters of captured graphs and reports the first capture that failed. The caller holds mu.
+func (e *Engine) noteGraphs() {
+	g := e.passes.runner.Graphs()
+	if g.Failed > 0 && e.stats.Graphs.Failed == 0 {
+		e.cfg.Log.Warn("a captured graph could not be made; passes of its shape run with plain launches",
+			"error", g.Failure)
+	}
+	e.stats.Graphs = GraphCount{Captured: g.Captured, Replayed: g.Replayed, Failed: g.Failed, Evicted: g.Evicted,
+		Held: g.Held, Bytes: g.Bytes}
 }
 
 // logits are rows of logits of one pass, [rows, vocabulary], from the row first on.
@@ -72,8 +82,11 @@ func (e *Engine) forward(items []sched.Item) (rows logits, err error) {
 	for i := range items {
 		p.works = append(p.works, workOf(&items[i]))
 	}
+	e.watchdog.begin()
+	defer e.watchdog.end()
 	begun := time.Now()
 	rows.result, err = p.runner.Run(p.works)
+	e.notePass(begun, err)
 	if err == nil && e.drafter != nil && decodesOnly(rows.plan()) {
 		e.drafter.control.ForwardPass(rows.plan().Rows, time.Since(begun).Seconds())
 	}
@@ -130,8 +143,11 @@ func (e *Engine) draftPass(chained bool) (rows logits, err error) {
 		n += len(p.drafts[i].Tokens)
 		prompts = prompts || p.drafts[i].Kind != plan.ModeDraft
 	}
+	e.watchdog.begin()
+	defer e.watchdog.end()
 	begun := time.Now()
 	rows.result, err = p.runner.Draft(p.drafts, chained)
+	e.notePass(begun, err)
 	if err == nil && rows.plan() != nil && !prompts {
 		e.drafter.control.DraftPass(n, time.Since(begun).Seconds())
 	}

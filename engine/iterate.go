@@ -1,13 +1,15 @@
 package engine
 
 import (
+	"errors"
 	"time"
 
+	"sparrow/kernel"
 	"sparrow/sched"
 )
 
 // iterate runs one batch. A batch that fails is run again item by item, so that only the requests that fail by
-// themselves are lost.
+// themselves are lost; where the device is lost, all are.
 func (e *Engine) iterate(items []sched.Item) {
 	begun := time.Now()
 	e.noteAdmitted(items, begun)
@@ -16,6 +18,8 @@ func (e *Engine) iterate(items []sched.Item) {
 	}
 	switch err := e.run(items, begun); {
 	case err == nil:
+	case errors.Is(err, kernel.ErrLost):
+		e.lose(err)
 	case len(items) == 1:
 		e.fail(ownerOf(&items[0]), err)
 	default:
@@ -34,6 +38,9 @@ func (e *Engine) run(items []sched.Item, begun time.Time) error {
 	}
 	for i := range items {
 		outs, err := e.sampleItem(&items[i], rows.take(&items[i]))
+		if err != nil {
+			err = e.diagnose(err)
+		}
 		e.account(&items[i], rows.plan(), outs, err)
 	}
 	e.draft(items)
@@ -51,7 +58,11 @@ func (e *Engine) runOneByOne(items []sched.Item, begun time.Time, failed error) 
 		if e.restartIfStateLost(&items[i]) {
 			continue
 		}
-		if err := e.run(items[i:i+1], begun); err != nil {
+		switch err := e.run(items[i:i+1], begun); {
+		case errors.Is(err, kernel.ErrLost):
+			e.lose(err)
+			return
+		case err != nil:
 			e.fail(ownerOf(&items[i]), err)
 		}
 	}

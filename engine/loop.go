@@ -82,9 +82,18 @@ func (e *Engine) receive() (halt, closing bool) {
 
 // fail ends a choice that cannot be computed.
 func (e *Engine) fail(c *choice, err error) {
+	err = e.diagnose(err)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.failLocked(c, err)
+}
+
+// diagnose adds the cause to an error, where it is known.
+func (e *Engine) diagnose(err error) error {
+	if e.cfg.Diagnose == nil {
+		return err
+	}
+	return e.cfg.Diagnose(err)
 }
 
 // failLocked is fail for callers that hold mu.
@@ -110,7 +119,7 @@ func (e *Engine) conclude(c *choice, why Finish, err error) {
 	}
 	c.ended = true
 	if !c.ran {
-		e.queued--
+		e.queued.done(c.job.request.Tenant)
 	}
 	j := c.job
 	j.open--

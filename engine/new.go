@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"sparrow/kernel"
 	"sparrow/kv"
 	"sparrow/model"
 	"sparrow/plan"
@@ -27,8 +28,11 @@ type Info struct {
 	StepTokens    int // the most new tokens of one batch
 	MaxRunning    int // at most StepTokens
 	MaxQueue      int
-	ChatFormat    string // empty without one
+	ChatFormat    string   // empty without one
+	Efforts       []string // words for how much to think that the chat format takes
 	Kernels       string
+	Device        string   // its name and, where there are several, its number
+	Defaults      []string // values that were not given and depend on the device, as flags
 	Config        plan.Config
 	Notices       []plan.Notice
 	Memory        Memory
@@ -45,43 +49,61 @@ type Memory struct {
 	Cache   int64
 	States  int64 // the most that running sequences keep beside their pages
 	Arena   int64 // of passes: activations, scores, gathered rows and logits of the largest one
+	Scratch int64 // of operations, on a device with memory of its own
+	Device  int64 // all memory of such a device; 0 elsewhere
 }
 
 // New makes an engine for a loaded model and allocates its cache. Run starts it.
 func New(m model.Model, c Config) (*Engine, error) {
-	drafts, why, err := maxDrafts(c.Draft, m, c.StepTokens)
+	e, resolved, notices, err := resolve(m, c)
 	if err != nil {
 		return nil, err
 	}
-	hw, err := model.Hardware(m.Device())
-	if err != nil {
+	if err := e.selfTest(&resolved); err != nil {
 		return nil, err
 	}
-	if drafts > 0 {
-		c.Policy.Speculation.Tokens = drafts + 1
-	}
-	resolved, notices, err := plan.Resolve(hw, m.Facts(), c.Policy)
-	if err != nil {
-		return nil, err
-	}
-	e := &Engine{cfg: c, model: m, wake: make(chan struct{}, 1), stopped: make(chan struct{}),
-		plans: make([]PlanRecord, 0, min(c.PlanHistory, 1024))}
-	e.stateful, _ = m.(model.Stateful)
-	e.windowed, _ = m.(model.Windowed)
-	// Pages alone do not continue a sequence of a stateful model, unless its state can be restored from the cache.
-	e.reuse = !c.NoReuse && (e.stateful == nil || e.windowed != nil)
+	d := e.info
 	if err := e.allocate(&resolved, notices); err != nil {
 		return nil, err
 	}
 	if e.scratch, err = sample.NewScratch(m.Config().Vocab); err != nil {
 		return nil, err
 	}
-	e.info.Draft, e.info.Drafts, e.info.NoDrafts = c.Draft, drafts, why
-	if drafts > 0 {
+	e.info.Draft, e.info.Drafts, e.info.NoDrafts = d.Draft, d.Drafts, d.NoDrafts
+	if d.Drafts > 0 {
 		e.drafter = &drafter{control: spec.New(c.Draft)}
 	}
 	e.announce()
 	return e, nil
+}
+
+// resolve makes an engine that has decided how it runs and has no memory yet.
+func resolve(m model.Model, c Config) (*Engine, plan.Config, []plan.Notice, error) {
+	drafts, why, err := maxDrafts(c.Draft, m, c.StepTokens)
+	if err != nil {
+		return nil, plan.Config{}, nil, err
+	}
+	hw, err := model.Hardware(m.Device())
+	if err != nil {
+		return nil, plan.Config{}, nil, err
+	}
+	if drafts > 0 {
+		c.Policy.Speculation.Tokens = drafts + 1
+	}
+	resolved, notices, err := plan.Resolve(hw, m.Facts(), c.Policy)
+	if err != nil {
+		return nil, plan.Config{}, nil, err
+	}
+	e := &Engine{cfg: c, model: m, queued: backlog{most: c.MaxQueue}, wake: make(chan struct{}, 1),
+		stopped: make(chan struct{}),
+		plans:   make([]PlanRecord, 0, min(c.PlanHistory, 1024)),
+		info:    Info{Draft: c.Draft, Drafts: drafts, NoDrafts: why}}
+	e.watchdog.after = c.Watchdog
+	e.stateful, _ = m.(model.Stateful)
+	e.windowed, _ = m.(model.Windowed)
+	// Pages alone do not continue a sequence of a stateful model, unless its state can be restored from the cache.
+	e.reuse = !c.NoReuse && (e.stateful == nil || e.windowed != nil)
+	return e, resolved, notices, nil
 }
 
 // allocate divides memory: it sizes and allocates the cache, and computes the most that one pass needs.
@@ -123,6 +145,10 @@ func (e *Engine) allocate(cfg *plan.Config, notices []plan.Notice) error {
 		Kernels: e.model.Device().Name(), Config: *cfg, Notices: notices,
 		Memory: Memory{Weights: c.WeightBytes, Packed: c.Packed, Cache: size.bytes, States: size.states,
 			Arena: e.passes.runner.Bytes()}}
+	if o, ok := e.model.Device().(kernel.MemoryOwner); ok {
+		use, m := o.MemoryUse(), &e.info.Memory
+		m.Weights, m.Scratch, m.Device = use.Weights, use.Scratch, e.memory.total
+	}
 	return nil
 }
 
@@ -165,5 +191,6 @@ func (e *Engine) announce() {
 	e.cfg.Log.Info("drafts", "asked", i.Draft.String(), "most", i.Drafts, "none_because", i.NoDrafts)
 	e.cfg.Log.Info("memory", "weights_bytes", i.Memory.Weights, "cache_bytes", i.Memory.Cache,
 		"state_bytes", i.Memory.States, "cache_tokens", i.CacheTokens, "pages", i.Pages, "window_pages", i.WindowPages,
-		"arena_bytes", i.Memory.Arena, "step_tokens", i.StepTokens, "context_tokens", i.ContextTokens)
+		"arena_bytes", i.Memory.Arena, "scratch_bytes", i.Memory.Scratch, "step_tokens", i.StepTokens,
+		"context_tokens", i.ContextTokens)
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"time"
 
 	"sparrow/kv"
@@ -13,6 +14,8 @@ import (
 type Stats struct {
 	Running, Waiting int
 	KV               kv.Stats
+	// Device is why the device cannot be used now: it failed, or a pass on it does not end. Empty while it works.
+	Device string
 
 	Requests                                 int64 // accepted
 	Finished                                 int64
@@ -36,6 +39,20 @@ type Stats struct {
 	Plans []PlanCount
 	// Conversions and Slices count segments whose rows were converted, and extra launches because a limit was met.
 	Conversions, Slices int64
+	// Busy is the time that passes took, from their preparation until their results were there. Faults counts passes
+	// that the device failed.
+	Busy   time.Duration
+	Faults int64
+	// Graphs counts captured graphs; all zero on devices without them.
+	Graphs GraphCount
+}
+
+// GraphCount is how many passes were captured, ran from a captured graph, could not be captured, and lost their graph
+// to another; how many graphs there are now, and the device memory that they take.
+type GraphCount struct {
+	Captured, Replayed, Failed, Evicted int64
+	Held                                int
+	Bytes                               int64
 }
 
 // DraftCount is how many drafts at one place of their chains were compared with the target's choice, and how many were
@@ -61,6 +78,16 @@ type PlanRecord struct {
 	Requests int
 }
 
+// notePass counts what a pass took and whether the device failed it.
+func (e *Engine) notePass(begun time.Time, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.stats.Busy += time.Since(begun)
+	if errors.Is(err, plan.E28) {
+		e.stats.Faults++
+	}
+}
+
 // publish refreshes what Stats shows of the scheduler and the cache. The caller holds mu.
 func (e *Engine) publish() {
 	s := &e.stats
@@ -79,7 +106,7 @@ func (e *Engine) noteAdmitted(items []sched.Item, now time.Time) {
 			continue
 		}
 		c.ran, c.match = true, c.seq.Match
-		e.queued--
+		e.queued.done(c.job.request.Tenant)
 		if j := c.job; j.admitted.IsZero() {
 			j.admitted = now
 			j.usage.CachedTokens = c.match.Tokens
@@ -149,6 +176,7 @@ func (e *Engine) record(p *plan.Plan, begun time.Time, requests int) {
 		e.planAt = (e.planAt + 1) % len(e.plans)
 	}
 	e.publish()
+	e.noteGraphs()
 	for i := range p.Segments {
 		seg := &p.Segments[i]
 		s.count(seg)

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"sparrow/api/openai"
+	"sparrow/api/wire"
 	"sparrow/chat"
 )
 
@@ -108,11 +109,11 @@ func (it *Item) read() error {
 	if len(it.Messages) == 0 {
 		return errors.New("messages: is missing")
 	}
-	body, err := openai.Marshal(wireItem{"task", it.Messages, it.Tools})
+	body, err := wire.Marshal(wireItem{"task", it.Messages, it.Tools})
 	if err != nil {
 		return err
 	}
-	r, bad := (&openai.Decoder{Strict: true}).Chat(body)
+	r, bad := openai.DecodeChat(&wire.Decoder{Strict: true}, body)
 	if bad != nil {
 		return bad
 	}

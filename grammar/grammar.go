@@ -18,7 +18,8 @@ type Grammar struct {
 	mu    sync.Mutex // guards everything below, and the number leaves, which remember prefixes
 	arena *arena
 	own   *maskCache
-	path  []int32 // scratch of arena.walk
+
+	path, shapePath []int32 // scratch of arena.walk and arena.walkShapes
 
 	narrowed atomic.Bool
 }

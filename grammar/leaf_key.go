@@ -100,11 +100,16 @@ func (k *freeKey) accepts(q uint64) bool {
 func (k *freeKey) open(q uint64) bool { return q&0xff != keySpaced }
 
 func (k *freeKey) class(q uint64, _ int) maskKey {
-	mode, s := unpackKey(q)
-	if s.empty() && (mode != strStart || len(k.taken) == 0) {
-		return maskKey{familyFreeKey, mode}
+	if k.free(q) {
+		return maskKey{familyFreeKey, q & 0xff}
 	}
 	return maskKey{familyNone, q}
+}
+
+// free says whether the name cannot become a taken one any more.
+func (k *freeKey) free(q uint64) bool {
+	mode, s := unpackKey(q)
+	return s.empty() && (mode != strStart || len(k.taken) == 0)
 }
 
 // shortEscape is the letter of a control character's two-byte escape, 0 if it has none.

@@ -1,5 +1,7 @@
 package grammar
 
+import "unicode/utf8"
+
 // mask adds the tokens that a state allows to dst [mask words] and says whether there are any.
 func (a *arena) mask(id int32, dst []uint64) bool {
 	var set *tokenSet
@@ -41,7 +43,7 @@ func (a *arena) stateTokens(id int32) *tokenSet {
 				next[e.tag] = s
 			}
 			if s != dead {
-				a.walk(s, e.node)
+				a.walkExit(s, e)
 			}
 		}
 	}
@@ -82,7 +84,7 @@ func (a *arena) configTokens(c config) *tokenSet {
 		m.whole.mergeInto(a.words)
 		for _, e := range m.exits {
 			if next := a.follow(c.stack, e.tag); next != dead {
-				a.walk(next, e.node)
+				a.walkExit(next, e)
 			}
 		}
 		set = freeze(a.words)
@@ -94,13 +96,88 @@ func (a *arena) configTokens(c config) *tokenSet {
 	return set
 }
 
-// walk adds to a.words the tokens below a trie node that a state can take.
-func (a *arena) walk(id, below int32) {
+// walkExit adds to a.words the tokens that go on after an exit and that a state can take.
+func (a *arena) walkExit(id int32, e exit) {
+	if e.shape {
+		a.walkShapes(id, e.node)
+		return
+	}
 	t := &a.g.tokens.trie
-	base := int(t.depth[below])
-	path := a.g.path[:0]
-	path = append(path, id)
-	for i := below + 1; i < t.end[below]; {
+	a.walk(id, e.node+1, t.end[e.node])
+}
+
+// walkShapes is walkExit for all texts of a shape. What follows is mostly punctuation, which shapes tell apart; the
+// rest is followed byte by byte.
+func (a *arena) walkShapes(id, below int32) {
+	s := &a.g.tokens.shapes
+	base := int(s.depth[below])
+	path := append(a.g.shapePath[:0], id)
+	a.walkBroken(id, below)
+	for i := below + 1; i < s.end[below]; {
+		d := int(s.depth[i]) - base
+		if s.label[i] >= kindLower {
+			a.walkEach(path[d-1], i)
+			i = s.end[i]
+			continue
+		}
+		next := a.step(path[d-1], s.label[i])
+		if next == dead {
+			i = s.end[i]
+			continue
+		}
+		path = append(path[:d], next)
+		s.merge(i, a.words)
+		a.walkBroken(next, i)
+		i++
+	}
+	a.g.shapePath = path
+}
+
+// walkEach adds the tokens that begin with a text of a shape, whose last character a state is to take.
+func (a *arena) walkEach(id, shape int32) {
+	t := &a.g.tokens.trie
+	for _, node := range a.g.tokens.shapes.nodes(shape) {
+		text := a.g.tokens.bytes(t.tokens[t.first[node]])[:t.depth[node]]
+		_, size := utf8.DecodeLastRune(text)
+		next := id
+		for _, b := range text[len(text)-size:] {
+			if next = a.step(next, b); next == dead {
+				break
+			}
+		}
+		if next == dead {
+			continue
+		}
+		for _, token := range t.at(node) {
+			a.words[token/64] |= 1 << (token % 64)
+		}
+		a.walk(next, node+1, t.end[node])
+	}
+}
+
+// walkBroken adds the tokens that end inside a character after a text of a shape. It may follow whole characters as
+// well, which is exact too.
+func (a *arena) walkBroken(id, shape int32) {
+	t := &a.g.tokens.trie
+	for _, node := range a.g.tokens.shapes.broken[shape] {
+		for k := node + 1; k < t.end[node]; k = t.end[k] {
+			if t.label[k] >= utf8.RuneSelf {
+				a.walk(id, k, t.end[k])
+			}
+		}
+	}
+}
+
+// walk adds to a.words the tokens of the subtrees from node from to before node end that a state can take; they have
+// one parent.
+func (a *arena) walk(id, from, end int32) {
+	if from == end {
+		return
+	}
+	t := &a.g.tokens.trie
+	base := int(t.depth[from]) - 1
+	path := append(a.g.path[:0], id)
+	for i := from; i < end; {
 		d := int(t.depth[i]) - base
 		next := a.step(path[d-1], t.label[i])
 		if next == dead {
@@ -136,42 +213,5 @@ func (g *Grammar) leafMask(c config, key maskKey) *leafMask {
 	}
 	m := g.tokens.explore(g.leaves[c.leaf], c.q)
 	cache.put(key, m)
-	return m
-}
-
-// explore walks the trie from one leaf state: all of it, or what is left where a slice is taken whole.
-func (t *Tokens) explore(l leaf, q uint64) *leafMask {
-	words := make([]uint64, t.MaskWords())
-	path := make([]uint64, t.trie.deep+1)
-	path[0] = q
-	m := &leafMask{}
-	part := t.sliceOf(l, q)
-	trie := &t.trie
-	if part != nil {
-		copy(words, part.words)
-		trie = &part.rest
-	}
-	nodes := int32(len(trie.label))
-	for i := int32(1); i < nodes; {
-		d := trie.depth[i]
-		next, ok := l.step(path[d-1], trie.label[i])
-		if !ok {
-			i = trie.end[i]
-			continue
-		}
-		path[d] = next
-		for _, token := range trie.at(i) {
-			words[token/64] |= 1 << (token % 64)
-		}
-		if !trie.isLeaf(i) && l.accepts(next) {
-			at := i
-			if part != nil {
-				at = part.node[i]
-			}
-			m.exits = append(m.exits, exit{at, tagOf(l, next)})
-		}
-		i++
-	}
-	m.whole = freeze(words)
 	return m
 }

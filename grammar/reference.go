@@ -137,7 +137,7 @@ func (p *parser) resolve(s *schema) (*schema, error) {
 
 // follow goes down a JSON pointer. missing is the part that is not there, quoted, "" if all are.
 func (l located) follow(pointer string, old bool) (found located, missing string) {
-	for _, part := range strings.Split(pointer[1:], "/") {
+	for part := range strings.SplitSeq(pointer[1:], "/") {
 		part = strings.ReplaceAll(strings.ReplaceAll(part, "~1", "/"), "~0", "~")
 		next, ok := l.below(part, old)
 		if !ok {

@@ -12,7 +12,8 @@ type runeDFA struct {
 	edges  [][]runeEdge // per state, sorted, disjoint, without surrogates
 	accept []bool
 
-	ascii []*[utf8.RuneSelf]int32 // [states] what next says for ASCII, once it was asked
+	ascii []*[utf8.RuneSelf]int32           // [states] what next says for ASCII, once it was asked
+	kinds []*[kindsEnd - kindLower]kindStep // [states] likewise for kinds of characters
 }
 
 // runeEdge leads to a state for every character from lo to hi.

@@ -17,9 +17,6 @@ func (s *State) Clone() *State {
 	return &c
 }
 
-// CopyFrom makes s what o is, without allocating.
-func (s *State) CopyFrom(o *State) { *s = *o }
-
 // Done says whether the document is complete. It may still be possible to go on: 12 after 1.
 func (s *State) Done() bool {
 	s.lock()
@@ -90,48 +87,6 @@ func (s *State) Accept(token int32) error {
 		return fmt.Errorf("%w: token %d, %q, at its byte %d", ErrRejected, token, b, at)
 	}
 	return nil
-}
-
-// AcceptString takes text that does not come from a token, such as a part that was forced. On an error, which wraps
-// [ErrRejected], the state is unchanged.
-func (s *State) AcceptString(text string) error {
-	if s.ended {
-		return fmt.Errorf("%w: text after the end of the sequence", ErrRejected)
-	}
-	if at := s.feed([]byte(text)); at >= 0 {
-		return fmt.Errorf("%w: byte %d (%q) of %q", ErrRejected, at, text[at], clip(text, at))
-	}
-	return nil
-}
-
-// Forced appends the text that must come next whatever is chosen, at most limit bytes of it, and returns dst. It is
-// empty where there is a choice or the document may end. A caller that takes it tells the state with
-// [State.AcceptString].
-func (s *State) Forced(dst []byte, limit int) []byte {
-	if s.ended {
-		return dst
-	}
-	s.lock()
-	defer s.g.mu.Unlock()
-	id := s.id
-	for range limit {
-		if s.arena.states[id].done {
-			break
-		}
-		only, next, ways := byte(0), int32(dead), 0
-		for b := 0; b < 256 && ways < 2; b++ {
-			if n := s.arena.step(id, byte(b)); n != dead {
-				only, next = byte(b), n
-				ways++
-			}
-		}
-		if ways != 1 {
-			break
-		}
-		dst = append(dst, only)
-		id = next
-	}
-	return dst
 }
 
 // feed advances the state by some bytes. It returns the index of the first that is not allowed, or -1.

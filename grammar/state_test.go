@@ -102,33 +102,9 @@ func TestClonesAreIndependent(t *testing.T) {
 	if err := s.AcceptString(`"x`); !errors.Is(err, ErrRejected) || s.Done() {
 		t.Errorf("a rejected text changed the state: %v", err)
 	}
-	s.CopyFrom(before)
+	*s = *before
 	if !s.Done() {
 		t.Error("CopyFrom did not copy")
-	}
-}
-
-func TestForced(t *testing.T) {
-	g := compile(t, tokensOf(t),
-		`{"type":"object","properties":{"colour":{"const":"red"}},"required":["colour"],"additionalProperties":false}`)
-	cases := []struct{ after, want string }{
-		{"", "{"},
-		{`{"`, `colour":`},
-		{`{"colour": `, `"red"`},
-		{`{"colour":"red"`, ""}, // whitespace or the bracket
-		{`{"colour":"red"}`, ""},
-	}
-	for _, c := range cases {
-		s := g.Start()
-		accept(t, s, c.after)
-		if got := string(s.Forced(nil, 100)); got != c.want {
-			t.Errorf("after %q: got %q, want %q", c.after, got, c.want)
-		}
-	}
-	s := g.Start()
-	accept(t, s, `{"`)
-	if got := string(s.Forced([]byte("x"), 3)); got != "xcol" {
-		t.Errorf("with a limit: %q", got)
 	}
 }
 
@@ -300,7 +276,7 @@ func TestStepsDoNotAllocate(t *testing.T) {
 	s := start.Clone()
 	text := []int32{'{', '"', 'n', 'a', 'm', 'e', '"', ':', '"', 'x', 'y', '"', ',', '"', 'n', '"', ':', '1', '2', '}'}
 	if n := testing.AllocsPerRun(20, func() {
-		s.CopyFrom(start)
+		*s = *start
 		for _, id := range text {
 			if err := s.Mask(mask); err != nil {
 				t.Fatal(err)

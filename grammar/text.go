@@ -69,7 +69,3 @@ func (l *textLeaf) open(q uint64) bool {
 }
 
 func (l *textLeaf) class(q uint64, longest int) maskKey { return l.pattern.class(q, longest) }
-
-func (l *textLeaf) takes(q uint64, class *charClass, most int) bool {
-	return l.pattern.takes(q, class, most)
-}

@@ -59,10 +59,11 @@ type leafMask struct {
 	exits []exit
 }
 
-// exit is a trie node after which the leaf may end, and the leaf's outcome there.
+// exit is a node of the trie of tokens, or of their shapes, after which the leaf may end, and the leaf's outcome there.
 type exit struct {
-	node int32
-	tag  int32
+	node  int32
+	tag   int32
+	shape bool
 }
 
 // maskCache remembers leaf masks, the oldest leaving first. It is safe for concurrent use.

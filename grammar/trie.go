@@ -63,3 +63,17 @@ func (t *trie) at(node int32) []int32 { return t.tokens[t.first[node]:t.first[no
 
 // leaf says whether nothing is below the node.
 func (t *trie) isLeaf(node int32) bool { return t.end[node] == node+1 }
+
+// find is the node of a text, if there is one.
+func (t *trie) find(text []byte) (node int32, ok bool) {
+	for _, b := range text {
+		k, end := node+1, t.end[node]
+		for ; k < end && t.label[k] != b; k = t.end[k] {
+		}
+		if k == end {
+			return 0, false
+		}
+		node = k
+	}
+	return node, true
+}

@@ -27,7 +27,8 @@ type Tokens struct {
 	offset []int32 // [size+1] into text; special tokens have none
 	eos    []int32
 	trie   trie
-	slices []*slice // largest first
+	shapes shapes
+	broken trie // of the tokens that are not whole characters
 	shared *maskCache
 
 	mu       sync.Mutex
@@ -83,7 +84,9 @@ func NewTokens(v Vocabulary) (*Tokens, error) {
 		ids = append(ids, id)
 	}
 	t.trie = newTrie(ids, t.bytes)
-	t.slices = newSlices(t)
+	t.broken = newTrie(slices.DeleteFunc(slices.Clone(ids), func(id int32) bool { return utf8.Valid(t.bytes(id)) }),
+		t.bytes)
+	t.shapes = newShapes(&t.trie, t.MaskWords())
 	t.warm(&stringLeaf{0, noLimit}, &freeKey{})
 	return t, nil
 }

@@ -37,6 +37,7 @@ type Hardware struct {
 	Arch            string // the planner's name: "cpu", "sm90"
 	Multiprocessors int
 	MemoryBytes     int64 // of the device's own memory
+	NoTiles         bool  // a CPU whose attention does not run on a matrix unit
 }
 
 // MemoryMeter is a device that reports its memory.
@@ -53,15 +54,27 @@ func MemoryFree(d Device) (free, total int64, err error) {
 	return 0, 0, nil
 }
 
+// MemoryUse is what a device's own memory holds, in bytes, beside the buffers of its callers.
+type MemoryUse struct {
+	Weights int64 // as the device stores them
+	Scratch int64 // of operations
+}
+
+// MemoryOwner is a device that says what it holds.
+type MemoryOwner interface{ MemoryUse() MemoryUse }
+
+// Rehearser is a device on whose behalf loading and passes can be tried without memory.
+type Rehearser interface {
+	// Rehearse is a device like this one that computes nothing: its memory has addresses and no contents, prepared
+	// weights are never read, and allocations beyond the free memory succeed. What a model would take can be read from
+	// it, a [MemoryOwner], before anything is uploaded.
+	Rehearse() (Device, error)
+}
+
 // Partial is a device that has the operations of the DSA families and not all of DeepSeek-V4's.
 type Partial interface {
 	// Missing lists the operations that it does not have.
 	Missing() []string
-}
-
-// RowQuantizer is a device whose products may quantise the rows that FP8 weights multiply.
-type RowQuantizer interface {
-	QuantizesRows() bool
 }
 
 // Event is a point in the device's queue that can be waited for.
@@ -112,8 +125,8 @@ func FetchF32(m Memory, dst []float32, src Tensor) (Event, error) {
 	return m.Fetch(unsafe.Slice((*byte)(unsafe.Pointer(&dst[0])), 4*len(dst)), src)
 }
 
-// ReadF32 copies a contiguous f32 tensor to dst.
-func ReadF32(m Memory, dst []float32, src Tensor) error {
+// ReadI32 copies a contiguous i32 tensor to dst.
+func ReadI32(m Memory, dst []int32, src Tensor) error {
 	if len(dst) == 0 {
 		return nil
 	}
@@ -121,8 +134,8 @@ func ReadF32(m Memory, dst []float32, src Tensor) error {
 	return m.Read(unsafe.Slice((*byte)(unsafe.Pointer(&dst[0])), 4*len(dst)), src)
 }
 
-// ReadI32 copies a contiguous i32 tensor to dst.
-func ReadI32(m Memory, dst []int32, src Tensor) error {
+// ReadF32 copies a contiguous f32 tensor to dst.
+func ReadF32(m Memory, dst []float32, src Tensor) error {
 	if len(dst) == 0 {
 		return nil
 	}

@@ -1,6 +1,9 @@
 package kernel
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // ErrArgument is wrapped by every error about an operation's arguments: a shape, type or range that the operation
 // cannot take.
@@ -11,3 +14,17 @@ var ErrUnsupported = errors.New("kernel: not supported by this implementation")
 
 // ErrUnavailable is wrapped when a registered implementation cannot run on this machine or in this build.
 var ErrUnavailable = errors.New("kernel: not available here")
+
+// ErrAbsent is wrapped when an implementation cannot run because this machine has no hardware for it. It wraps
+// ErrUnavailable.
+var ErrAbsent = fmt.Errorf("%w: no such hardware", ErrUnavailable)
+
+// ErrMemory is wrapped when a device has too little memory for a model.
+var ErrMemory = errors.New("too little memory on the device")
+
+// ErrNotFinite is wrapped when an operation meets NaN where it must choose: weights or inputs are damaged.
+var ErrNotFinite = errors.New("kernel: values are NaN")
+
+// ErrLost is wrapped when a device can no longer be used: every later operation fails too, and what its memory held is
+// lost.
+var ErrLost = errors.New("kernel: the device can no longer be used")

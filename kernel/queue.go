@@ -3,20 +3,42 @@ package kernel
 import "fmt"
 
 // Queue enqueues operations on a device and keeps the first error; operations after an error are not enqueued. A pass
-// is written as a list of operations and checks the error once, at its end.
+// is written as a list of operations and checks the error once, at its end. One goroutine uses it; only Place may be
+// called by others.
 type Queue struct {
 	dev   Device
+	mark  Marker // nil where the device takes no marks
 	err   error
 	stage string
 	layer int
+	place progress
 }
 
 // NewQueue makes a queue of a device's operations.
-func NewQueue(dev Device) *Queue { return &Queue{dev: dev} }
+func NewQueue(dev Device) *Queue {
+	q := &Queue{dev: dev, layer: -1}
+	q.mark, _ = dev.(Marker)
+	return q
+}
 
 // At sets the stage of the following operations, for errors: a stage of a layer, or of no layer where layer is
 // negative.
-func (q *Queue) At(stage string, layer int) { q.stage, q.layer = stage, layer }
+func (q *Queue) At(stage string, layer int) {
+	q.stage, q.layer = stage, layer
+	q.place.at(stage, layer)
+}
+
+// next notes that an operation is enqueued, unless one before it failed.
+func (q *Queue) next(op operation) bool {
+	if q.err != nil {
+		return false
+	}
+	at := q.place.next(op)
+	if q.mark != nil {
+		q.Fail(q.mark.Mark(at))
+	}
+	return q.err == nil
+}
 
 // Fail stops the queue with an error of the caller.
 func (q *Queue) Fail(err error) {
@@ -36,275 +58,127 @@ func (q *Queue) Done() error {
 	return err
 }
 
-// Embed enqueues [Embedder].
-func (q *Queue) Embed(a EmbedArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.Embed(a))
+// enqueue runs an operation unless an earlier one failed. It takes a method of the interface, not of the device, which
+// would be allocated.
+func enqueue[A any](q *Queue, op operation, do func(Device, A) error, a A) {
+	if q.next(op) {
+		q.Fail(do(q.dev, a))
 	}
 }
+
+// Embed enqueues [Embedder].
+func (q *Queue) Embed(a EmbedArgs) { enqueue(q, opEmbed, Device.Embed, a) }
 
 // Norm enqueues [Normalizer].
-func (q *Queue) Norm(a NormArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.Norm(a))
-	}
-}
+func (q *Queue) Norm(a NormArgs) { enqueue(q, opNorm, Device.Norm, a) }
 
 // Multiply enqueues [Multiplier].
-func (q *Queue) Multiply(a MultiplyArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.Multiply(a))
-	}
-}
+func (q *Queue) Multiply(a MultiplyArgs) { enqueue(q, opMultiply, Device.Multiply, a) }
 
 // Project enqueues [Projector].
-func (q *Queue) Project(a ProjectArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.Project(a))
-	}
-}
+func (q *Queue) Project(a ProjectArgs) { enqueue(q, opProject, Device.Project, a) }
 
 // Take enqueues [RowTaker].
-func (q *Queue) Take(a TakeArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.Take(a))
-	}
-}
+func (q *Queue) Take(a TakeArgs) { enqueue(q, opTake, Device.Take, a) }
 
 // Angles enqueues [AngleTable].
-func (q *Queue) Angles(a AngleArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.Angles(a))
-	}
-}
+func (q *Queue) Angles(a AngleArgs) { enqueue(q, opAngles, Device.Angles, a) }
 
 // Rotate enqueues [Rotator].
-func (q *Queue) Rotate(a RotateArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.Rotate(a))
-	}
-}
+func (q *Queue) Rotate(a RotateArgs) { enqueue(q, opRotate, Device.Rotate, a) }
 
 // Absorb enqueues [Absorber].
-func (q *Queue) Absorb(a AbsorbArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.Absorb(a))
-	}
-}
+func (q *Queue) Absorb(a AbsorbArgs) { enqueue(q, opAbsorb, Device.Absorb, a) }
 
 // Expand enqueues [Expander].
-func (q *Queue) Expand(a ExpandArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.Expand(a))
-	}
-}
+func (q *Queue) Expand(a ExpandArgs) { enqueue(q, opExpand, Device.Expand, a) }
 
 // StoreRows enqueues [RowStore].
-func (q *Queue) StoreRows(a StoreArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.StoreRows(a))
-	}
-}
+func (q *Queue) StoreRows(a StoreArgs) { enqueue(q, opStoreRows, Device.StoreRows, a) }
 
 // GatherRows enqueues [RowGather].
-func (q *Queue) GatherRows(a GatherArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.GatherRows(a))
-	}
-}
+func (q *Queue) GatherRows(a GatherArgs) { enqueue(q, opGatherRows, Device.GatherRows, a) }
 
 // StoreIndex enqueues [IndexStore].
-func (q *Queue) StoreIndex(a IndexStoreArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.StoreIndex(a))
-	}
-}
+func (q *Queue) StoreIndex(a IndexStoreArgs) { enqueue(q, opStoreIndex, Device.StoreIndex, a) }
 
 // GatherIndex enqueues [IndexGather].
-func (q *Queue) GatherIndex(a IndexGatherArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.GatherIndex(a))
-	}
-}
+func (q *Queue) GatherIndex(a IndexGatherArgs) { enqueue(q, opGatherIndex, Device.GatherIndex, a) }
 
 // ConvertPages enqueues [PageConverter].
-func (q *Queue) ConvertPages(a ConvertArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.ConvertPages(a))
-	}
-}
+func (q *Queue) ConvertPages(a ConvertArgs) { enqueue(q, opConvertPages, Device.ConvertPages, a) }
 
 // IndexQuery enqueues [IndexQuerier].
-func (q *Queue) IndexQuery(a IndexQueryArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.IndexQuery(a))
-	}
-}
+func (q *Queue) IndexQuery(a IndexQueryArgs) { enqueue(q, opIndexQuery, Device.IndexQuery, a) }
 
 // Scores enqueues [IndexScorer].
-func (q *Queue) Scores(a ScoreArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.Scores(a))
-	}
-}
+func (q *Queue) Scores(a ScoreArgs) { enqueue(q, opScores, Device.Scores, a) }
 
 // Select enqueues [Selector].
-func (q *Queue) Select(a SelectArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.Select(a))
-	}
-}
+func (q *Queue) Select(a SelectArgs) { enqueue(q, opSelect, Device.Select, a) }
 
 // Locate enqueues [Locator].
-func (q *Queue) Locate(a LocateArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.Locate(a))
-	}
-}
+func (q *Queue) Locate(a LocateArgs) { enqueue(q, opLocate, Device.Locate, a) }
 
 // SparseAttend enqueues [SparseAttender].
-func (q *Queue) SparseAttend(a SparseArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.SparseAttend(a))
-	}
-}
+func (q *Queue) SparseAttend(a SparseArgs) { enqueue(q, opSparseAttend, Device.SparseAttend, a) }
 
 // DenseAttend enqueues [DenseAttender].
-func (q *Queue) DenseAttend(a DenseArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.DenseAttend(a))
-	}
-}
+func (q *Queue) DenseAttend(a DenseArgs) { enqueue(q, opDenseAttend, Device.DenseAttend, a) }
 
 // Gate enqueues [Gater].
-func (q *Queue) Gate(a GateArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.Gate(a))
-	}
-}
+func (q *Queue) Gate(a GateArgs) { enqueue(q, opGate, Device.Gate, a) }
 
 // Route enqueues [Router].
-func (q *Queue) Route(a RouteArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.Route(a))
-	}
-}
+func (q *Queue) Route(a RouteArgs) { enqueue(q, opRoute, Device.Route, a) }
 
 // Experts enqueues [ExpertRunner].
-func (q *Queue) Experts(a ExpertArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.Experts(a))
-	}
-}
+func (q *Queue) Experts(a ExpertArgs) { enqueue(q, opExperts, Device.Experts, a) }
 
 // HyperPre enqueues [HyperPreparer].
-func (q *Queue) HyperPre(a HyperPreArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.HyperPre(a))
-	}
-}
+func (q *Queue) HyperPre(a HyperPreArgs) { enqueue(q, opHyperPre, Device.HyperPre, a) }
 
 // HyperPost enqueues [HyperPoster].
-func (q *Queue) HyperPost(a HyperPostArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.HyperPost(a))
-	}
-}
+func (q *Queue) HyperPost(a HyperPostArgs) { enqueue(q, opHyperPost, Device.HyperPost, a) }
 
 // HyperHead enqueues [HyperHeader].
-func (q *Queue) HyperHead(a HyperHeadArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.HyperHead(a))
-	}
-}
+func (q *Queue) HyperHead(a HyperHeadArgs) { enqueue(q, opHyperHead, Device.HyperHead, a) }
 
 // HeadNorm enqueues [HeadNormalizer].
-func (q *Queue) HeadNorm(a HeadNormArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.HeadNorm(a))
-	}
-}
+func (q *Queue) HeadNorm(a HeadNormArgs) { enqueue(q, opHeadNorm, Device.HeadNorm, a) }
 
 // Compress enqueues [Compressor].
-func (q *Queue) Compress(a CompressArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.Compress(a))
-	}
-}
+func (q *Queue) Compress(a CompressArgs) { enqueue(q, opCompress, Device.Compress, a) }
 
 // Put enqueues [RowPutter].
-func (q *Queue) Put(a PutArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.Put(a))
-	}
-}
+func (q *Queue) Put(a PutArgs) { enqueue(q, opPut, Device.Put, a) }
 
 // StoreEntries enqueues [EntryStore].
-func (q *Queue) StoreEntries(a EntryStoreArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.StoreEntries(a))
-	}
-}
+func (q *Queue) StoreEntries(a EntryStoreArgs) { enqueue(q, opStoreEntries, Device.StoreEntries, a) }
 
 // StoreKeys enqueues [KeyStore].
-func (q *Queue) StoreKeys(a KeyStoreArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.StoreKeys(a))
-	}
-}
+func (q *Queue) StoreKeys(a KeyStoreArgs) { enqueue(q, opStoreKeys, Device.StoreKeys, a) }
 
 // DualAttend enqueues [DualAttender].
-func (q *Queue) DualAttend(a DualArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.DualAttend(a))
-	}
-}
+func (q *Queue) DualAttend(a DualArgs) { enqueue(q, opDualAttend, Device.DualAttend, a) }
 
 // FlatAttend enqueues [FlatAttender].
-func (q *Queue) FlatAttend(a FlatArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.FlatAttend(a))
-	}
-}
+func (q *Queue) FlatAttend(a FlatArgs) { enqueue(q, opFlatAttend, Device.FlatAttend, a) }
 
 // Unpack enqueues [Unpacker].
-func (q *Queue) Unpack(a UnpackArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.Unpack(a))
-	}
-}
+func (q *Queue) Unpack(a UnpackArgs) { enqueue(q, opUnpack, Device.Unpack, a) }
 
 // Combine enqueues [Combiner].
-func (q *Queue) Combine(a CombineArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.Combine(a))
-	}
-}
+func (q *Queue) Combine(a CombineArgs) { enqueue(q, opCombine, Device.Combine, a) }
 
 // RouteRoot enqueues [RootRouter].
-func (q *Queue) RouteRoot(a RootRouteArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.RouteRoot(a))
-	}
-}
+func (q *Queue) RouteRoot(a RootRouteArgs) { enqueue(q, opRouteRoot, Device.RouteRoot, a) }
 
 // RouteHash enqueues [HashRouter].
-func (q *Queue) RouteHash(a HashRouteArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.RouteHash(a))
-	}
-}
+func (q *Queue) RouteHash(a HashRouteArgs) { enqueue(q, opRouteHash, Device.RouteHash, a) }
 
 // Copy enqueues [Copier].
-func (q *Queue) Copy(a CopyArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.Copy(a))
-	}
-}
+func (q *Queue) Copy(a CopyArgs) { enqueue(q, opCopy, Device.Copy, a) }
 
 // Candidates enqueues [CandidateFinder].
-func (q *Queue) Candidates(a CandidateArgs) {
-	if q.err == nil {
-		q.Fail(q.dev.Candidates(a))
-	}
-}
+func (q *Queue) Candidates(a CandidateArgs) { enqueue(q, opCandidates, Device.Candidates, a) }

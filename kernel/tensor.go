@@ -1,6 +1,11 @@
 package kernel
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+
+	"sparrow/internal/block"
+)
 
 // DType is the type of a tensor's elements.
 type DType uint8
@@ -20,15 +25,44 @@ const (
 var dtypeNames = [...]string{F32: "f32", BF16: "bf16", F16: "f16", E4M3: "e4m3", E8M0: "e8m0", E2M1x2: "e2m1x2",
 	I32: "i32", U8: "u8"}
 
+// firstBlock is the first of the types that are blocks of values with shared scales ([Blocks]).
+const firstBlock = 128
+
+// Blocks is the type of an element that is one block of a format: a row of such a tensor counts blocks, not values.
+func Blocks(f block.Format) DType { return firstBlock + DType(f) }
+
+// Block is the format of a type made by [Blocks], or false.
+func (d DType) Block() (block.Format, bool) {
+	f := block.Format(d - firstBlock)
+	return f, d > firstBlock && f.Valid()
+}
+
+// Values is the number of values of one element: 2 for E2M1x2, those of a block for a block format, else 1.
+func (d DType) Values() int {
+	if f, ok := d.Block(); ok {
+		return f.Values()
+	}
+	if d == E2M1x2 {
+		return 2
+	}
+	return 1
+}
+
 func (d DType) String() string {
+	if f, ok := d.Block(); ok {
+		return strings.ToLower(f.String())
+	}
 	if int(d) < len(dtypeNames) && dtypeNames[d] != "" {
 		return dtypeNames[d]
 	}
 	return fmt.Sprintf("dtype(%d)", uint8(d))
 }
 
-// Size is the number of bytes of one element (of one pair of values for E2M1x2).
+// Size is the number of bytes of one element: of a pair of values for E2M1x2, of a block for a block format.
 func (d DType) Size() int {
+	if f, ok := d.Block(); ok {
+		return f.Bytes()
+	}
 	switch d {
 	case F32, I32:
 		return 4

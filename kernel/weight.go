@@ -15,7 +15,7 @@ func (b HostBuffer) Len() int64 { return int64(len(b)) }
 // Scale has one element per BlockRows x BlockCols block, ragged at the edges, and is not given for unscaled types.
 // Operations take a [Matrix] made of it.
 type Weight struct {
-	Data      Tensor // [out, in]; e2m1x2 [out, in/2]
+	Data      Tensor // [out, in]; e2m1x2 [out, in/2]; block formats [out, in/values of a block]
 	Scale     Tensor // [ceil(out/BlockRows), ceil(in/BlockCols)]: f32 for e4m3, e8m0 for e2m1x2
 	BlockRows int
 	BlockCols int
@@ -28,12 +28,7 @@ type Weight struct {
 func (w Weight) Out() int { return w.Data.Rows }
 
 // In is the length of the vectors the matrix multiplies.
-func (w Weight) In() int {
-	if w.Data.DType == E2M1x2 {
-		return 2 * w.Data.Cols
-	}
-	return w.Data.Cols
-}
+func (w Weight) In() int { return w.Data.Cols * w.Data.DType.Values() }
 
 // Slice is rows [from, to) as a separate matrix. With block scales, from must be the first row of a block.
 func (w Weight) Slice(from, to int) Weight {
@@ -123,15 +118,24 @@ type Preparer interface {
 	PrepareExperts(ExpertWeights) (Experts, error)
 }
 
+// BulkLoader is a device that prepares many weights faster together: between the two calls it may still read a weight
+// after Prepare has returned, and no operation may use it.
+type BulkLoader interface {
+	BeginLoad() error
+	// EndLoad waits for all weights and returns the first error among them. Without a load in progress it does nothing.
+	EndLoad() error
+}
+
 // weight checks a matrix and its scales. out or in below zero accepts any number.
 func (c *checker) weight(name string, w Weight, out, in int) {
 	if c.err != nil {
 		return
 	}
 	cols := in
-	if w.Data.DType == E2M1x2 && in >= 0 {
-		if cols /= 2; in%2 != 0 {
-			c.fail("%s packs two values in a byte and cannot have %d columns", name, in)
+	if n := w.Data.DType.Values(); n > 1 && in >= 0 {
+		if cols /= n; in%n != 0 {
+			c.fail("%s is %s, which holds %d values in an element, and cannot have %d columns", name, w.Data.DType, n,
+				in)
 		}
 	}
 	c.shape(name, w.Data, out, cols)
@@ -141,12 +145,13 @@ func (c *checker) weight(name string, w Weight, out, in int) {
 	if c.err != nil {
 		return
 	}
-	switch w.Data.DType {
-	case F32, BF16, F16:
+	_, blocked := w.Data.DType.Block()
+	switch d := w.Data.DType; {
+	case d == F32 || d == BF16 || d == F16 || blocked:
 		if w.Scale.Given() {
 			c.fail("%s is %s and must not have scales", name, w.Data.DType)
 		}
-	case E4M3:
+	case d == E4M3:
 		if w.BlockRows <= 0 || w.BlockCols <= 0 {
 			c.fail("%s is e4m3 without a block size", name)
 			return
@@ -154,7 +159,7 @@ func (c *checker) weight(name string, w Weight, out, in int) {
 		c.of = name
 		c.tensor("scales", w.Scale, F32, ceilDiv(w.Data.Rows, w.BlockRows), ceilDiv(w.Data.Cols, w.BlockCols))
 		c.of = ""
-	case E2M1x2:
+	case d == E2M1x2:
 		if w.BlockRows != 1 || w.BlockCols <= 0 || w.BlockCols%2 != 0 {
 			c.fail("%s is e2m1x2 in blocks of %d x %d, want groups of an even number of values of one row",
 				name, w.BlockRows, w.BlockCols)
@@ -164,7 +169,7 @@ func (c *checker) weight(name string, w Weight, out, in int) {
 		c.tensor("scales", w.Scale, E8M0, w.Out(), ceilDiv(w.In(), w.BlockCols))
 		c.of = ""
 	default:
-		c.fail("%s has type %s, want f32, f16, bf16, e4m3 or e2m1x2", name, w.Data.DType)
+		c.fail("%s has type %s, want f32, f16, bf16, e4m3, e2m1x2 or a block format", name, w.Data.DType)
 	}
 }
 

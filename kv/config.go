@@ -73,12 +73,3 @@ type Tag struct {
 
 // String is the tag in one word.
 func (t Tag) String() string { return fmt.Sprintf("%s+%s/%d", t.Main, t.Index, t.PageTokens) }
-
-// Accept returns ErrLayout unless pages labelled other can be read under t.
-func (t Tag) Accept(other Tag) error {
-	if t == other {
-		return nil
-	}
-	return fmt.Errorf("%w: pages are %v, this cache is %v; export them with the same layouts and page size", ErrLayout,
-		other, t)
-}

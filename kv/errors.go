@@ -16,8 +16,6 @@ var (
 	ErrArgument = errors.New("kv: bad argument")
 	// ErrNotReserved reports a commit of more tokens than were reserved.
 	ErrNotReserved = errors.New("kv: tokens were not reserved")
-	// ErrLayout reports pages written in another layout or page size.
-	ErrLayout = errors.New("kv: layouts differ")
 	// ErrCorrupt is wrapped by every problem Check finds in the pool itself; problems of the prefix index wrap
 	// prefix.ErrCorrupt.
 	ErrCorrupt = errors.New("kv: pool is corrupt")

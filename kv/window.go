@@ -182,7 +182,7 @@ func (w *windows) unlink(x int32) {
 	w.idle--
 }
 
-// WindowsAvailable is how many window pages Reserve and Fork could get: free ones and idle ones. Without window pages
+// WindowsAvailable is how many window pages Reserve could get: free ones and idle ones. Without window pages
 // it is 0.
 func (p *Pool) WindowsAvailable() int {
 	if p.win == nil {

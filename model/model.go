@@ -40,8 +40,12 @@ type Pass interface {
 	Outputs() *Outputs
 	// Prepare checks a batch and fills the input block in host memory. It touches no device.
 	Prepare(in *Input, block []int32) error
-	// Execute enqueues the pass. It reads no host data, allocates nothing and waits for nothing.
+	// Execute enqueues the pass. It reads and writes no host data, allocates nothing and waits for nothing, so that
+	// what it enqueues can be captured and enqueued again without it.
 	Execute() error
+	// Enqueued is called once the pass was enqueued, by Execute or from a captured graph: later passes may then read
+	// what it leaves on the device.
+	Enqueued()
 }
 
 // Outputs are the results of a pass in the device's memory. They follow each other in one piece of the arena, which
@@ -87,4 +91,16 @@ type Input struct {
 type Drafter interface {
 	// DraftHead returns nil when the checkpoint holds the layer, and otherwise an error that lists the missing tensors.
 	DraftHead() error
+}
+
+// SelfTester is a model that can compare the forms of its attention on its own weights.
+type SelfTester interface {
+	// SelfTest returns an error that says what differs. It needs no cache and frees the memory that it takes.
+	SelfTest(cfg *plan.Config) error
+}
+
+// Placer is a model that says where its passes are.
+type Placer interface {
+	// Place is the operation that the pass in progress has come to. It may be called from any goroutine.
+	Place() string
 }

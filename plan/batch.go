@@ -39,6 +39,9 @@ type Request struct {
 	// Best says that of these rows the best token is enough: whole rows stay
 	// on the device.
 	Best bool `json:"best,omitempty"`
+	// Padding says that the decode-like request only fills the batch up: Seq is
+	// 0, its rows store nothing and see no key.
+	Padding bool `json:"padding,omitempty"`
 }
 
 // Record names what a pass keeps of every layer: it comes back with the logits.

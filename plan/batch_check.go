@@ -29,6 +29,9 @@ func (b *Batch) Rows(cfg *Config, i int) int {
 // It is negative for a padded request shorter than its rows.
 func (b *Batch) firstPosition(i, rows int) int {
 	r := &b.Requests[i]
+	if r.Padding {
+		return -rows
+	}
 	switch b.KindOf(i) {
 	case ModeVerify:
 		return r.Seq
@@ -121,6 +124,10 @@ func (b *Batch) checkRequest(cfg *Config, i int) error {
 		r.Prefix > math.MaxInt32 || r.Extend > math.MaxInt32 {
 		return lengthError("request %d with lengths seq %d, prefix %d, extend %d, n %d", i, r.Seq, r.Prefix, r.Extend,
 			r.N)
+	}
+	if r.Padding && (r.Seq != 0 || !kind.DecodeLike()) {
+		return lengthError("request %d of kind %s and length %d as padding, which decode-like requests of length 0 are",
+			i, kind, r.Seq)
 	}
 	switch kind {
 	case ModeExtend, ModeSplitPrefill, ModeDLLMExtend:

@@ -31,7 +31,7 @@ func ParseBatch(text string) (Batch, error) {
 		}
 		return b, nil
 	case ModeMixed:
-		for _, part := range strings.Split(rest, "/") {
+		for part := range strings.SplitSeq(rest, "/") {
 			if err := b.parsePart(text, part); err != nil {
 				return Batch{}, err
 			}
@@ -81,7 +81,7 @@ func (b *Batch) parseList(text string, kind Mode, list string) error {
 		}
 		list = rest
 	}
-	for _, item := range strings.Split(list, ",") {
+	for item := range strings.SplitSeq(list, ",") {
 		count := 1
 		if times, rest, ok := strings.Cut(item, "x"); ok {
 			var err error

@@ -47,7 +47,7 @@ func Build(cfg Config, b Batch) (*Plan, error) {
 		p.JointQueries = p.JointQueries || s.Scores()
 	}
 	if cfg.Catalog == CatalogSparrow {
-		p.JointQueries = p.JointQueries && p.Rows <= jointRows
+		p.JointQueries = p.JointQueries && p.Rows <= jointRows(cfg.Hardware.Arch)
 		w.inputs()
 	}
 	p.Key = keyOf(&cfg, p)
@@ -55,8 +55,14 @@ func Build(cfg Config, b Batch) (*Plan, error) {
 }
 
 // jointRows is the most rows of a pass whose indexer queries are computed with
-// the layer's other products.
-const jointRows = 32
+// the layer's other products. A GPU reads weights far longer than it multiplies
+// by them: every decode pass is below its number.
+func jointRows(a Arch) int {
+	if a == CPU {
+		return 32
+	}
+	return 512
+}
 
 // builder carries one call of Build.
 type builder struct {
@@ -101,8 +107,7 @@ func (w *builder) pad(s *Segment) error {
 	}
 	if cpActive(w.cfg, w.b, s) {
 		s.KernelRows = roundUp(s.KernelRows, w.cfg.CP.Size) / w.cfg.CP.Size
-		s.Reasons = append(s.Reasons,
-			Reason{"dispatch 15", "context parallelism leaves each rank its share of the rows"})
+		s.reason("dispatch 15", "context parallelism leaves each rank its share of the rows")
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package plan
 import (
 	"fmt"
 	"math"
-	"slices"
 )
 
 // rowIndexer settles the indexer path of a segment of the sparrow catalogue.
@@ -27,21 +26,11 @@ func (w *builder) rowIndexer(s *Segment) {
 		s.Indexer, why = Indexer{Kind: IndexerPagedSplit, NextN: 1}, reasonPagedSplit
 	case RowVerify:
 		s.Indexer, why = Indexer{Kind: IndexerPagedSplit, NextN: 1}, reasonPagedSplit
-		native := slices.Contains(w.cfg.Hardware.NativeNextN, s.NextN)
-		switch {
-		case native && w.cfg.Deterministic:
-			// One arithmetic for every row means one path for every row.
-			why.Text += ": deterministic verifies score like decodes"
-		case native:
-			s.Indexer = Indexer{Kind: IndexerPagedNative, NextN: s.NextN, KernelN: kernelN(w.cfg.Hardware.Arch,
-				s.NextN)}
-			if why = reasonPagedNative; s.Indexer.KernelN > s.NextN {
-				why.Text += fmt.Sprintf(": %d run as %d, of which %d are masked", s.NextN, s.Indexer.KernelN,
-					s.Indexer.KernelN-s.NextN)
-			}
-		case s.NextN > 1:
-			why.Text += fmt.Sprintf(": %v rows of a request are scored at once, %d are not", w.cfg.Hardware.NativeNextN,
-				s.NextN)
+		if together := w.cfg.Hardware.group(s.NextN); together > 1 {
+			why = w.verifyTogether(s, together)
+		} else if s.NextN > 1 {
+			why.Text += fmt.Sprintf(": %d rows make no groups of %v, which are scored at once", s.NextN,
+				w.cfg.Hardware.NativeNextN)
 		}
 	case RowDraft:
 		s.Indexer, why = Indexer{Kind: IndexerPagedSplit, NextN: 1}, reasonDraftSplit
@@ -55,7 +44,29 @@ func (w *builder) rowIndexer(s *Segment) {
 	if s.Row.DecodeLike() && s.Indexer.Kind.scores() && w.b.shortSegment(w.cfg, s.Spans[0].Request) {
 		s.Variant, why = VariantShort, reasonShort
 	}
-	s.Reasons = append(s.Reasons, why)
+	s.because(why)
+}
+
+// verifyTogether scores rows of a request at once, or in groups of them.
+func (w *builder) verifyTogether(s *Segment, together int) Reason {
+	why := reasonPagedSplit
+	if w.cfg.Deterministic {
+		// One arithmetic for every row means one path for every row.
+		why.Text += ": deterministic verifies score like decodes"
+		return why
+	}
+	arch := w.cfg.Hardware.Arch
+	s.Indexer = Indexer{Kind: IndexerPagedNative, NextN: together, KernelN: kernelN(arch, together)}
+	why = reasonPagedNative
+	if together < s.NextN {
+		why = reasonPagedGroups
+		c := w.cfg.Hardware.costs()
+		why.Text += fmt.Sprintf("%d of a request: %s", together, c.groupReason())
+	}
+	if masked := s.Indexer.KernelN - together; masked > 0 {
+		why.Text += fmt.Sprintf(": %d run as %d, of which %d are masked", together, s.Indexer.KernelN, masked)
+	}
+	return why
 }
 
 // kernelN is how many rows of a request the kernel that scores n of them at
@@ -102,9 +113,9 @@ func (w *builder) sizeScores(s *Segment) {
 		s.Indexer.Heads = paddedIndexHeads(cfg.Hardware.Arch, cfg.Model.IndexHeads)
 	}
 	if n := s.Indexer.Heads; cfg.Catalog == CatalogSparrow && s.Scores() && n > cfg.Model.IndexHeads {
-		s.Reasons = append(s.Reasons, Reason{"dispatch 6", fmt.Sprintf(
+		s.reason("dispatch 6",
 			"%d index heads run as %d: the score kernels take no fewer, and the others have weight zero",
-			cfg.Model.IndexHeads, n)})
+			cfg.Model.IndexHeads, n)
 	}
 	if !s.Scores() {
 		return
@@ -144,9 +155,8 @@ func (w *builder) chunkRows(s *Segment, rows, keys int) int {
 		return rows
 	}
 	chunk := clamp(int(min(budget/(4*int64(width)), math.MaxInt32)), 1, rows)
-	s.Reasons = append(s.Reasons,
-		Reason{"dispatch 6", fmt.Sprintf("scores of %d x %d in chunks of %d rows: budget %d bytes", rows, width, chunk,
-			budget)})
+	s.reason("dispatch 6", "scores of %d x %d in chunks of %d rows: budget %d bytes", rows, width, chunk,
+		budget)
 	return chunk
 }
 

@@ -107,6 +107,25 @@ func TestShapeTellsBatchesApart(t *testing.T) {
 	}
 }
 
+// Requests that are padding make no shapes of their own: a batch filled up with them runs as a batch of as many.
+func TestPaddingHasNoShapeOfItsOwn(t *testing.T) {
+	cfg := newSetup(t, CatalogSparrow, "sm90", drafts(2)).resolve(t)
+	for name, pair := range map[string][2]Batch{
+		"decode": {decode(500, 60, 7), NewBatch(ModeDecode, DecodeRequest(500), DecodeRequest(60),
+			Request{Padding: true})},
+		"verify": {verify(500, 60), NewBatch(ModeVerify, VerifyRequest(2, 500), Request{N: 2, Padding: true})},
+	} {
+		full, err := ShapeOf(cfg, pair[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		padded, err := ShapeOf(cfg, pair[1])
+		if err != nil || padded != full {
+			t.Errorf("%s: %+v, %v; want %+v", name, padded, err, full)
+		}
+	}
+}
+
 func TestConfigurationExplainsItself(t *testing.T) {
 	cfg := newSetup(t, CatalogPublic, "sm90").resolve(t)
 	reasons := map[Kernel]string{}
@@ -247,7 +266,7 @@ func TestConfigurationExplainsItself(t *testing.T) {
 		selects := []ArrayName{Kept, PageTable, IndexSlots, IndexStart, ConvertPages, ConvertTables}
 		for _, hw := range []string{"cpu", "sm90"} {
 			cfg := newSetup(t, CatalogSparrow, hw, kv("fp8")).resolve(t)
-			dense, mixed := build(t, cfg, extend(512, 2048)), build(t, cfg, NewBatch(ModeMixed, ExtendRequest(512, 0),
+			dense, mixed := build(t, cfg, extend(100, cfg.T)), build(t, cfg, NewBatch(ModeMixed, ExtendRequest(100, 0),
 				DecodeRequest(9)))
 			want(t, "selects", dense.Selects(), false)
 			want(t, "a decode beside it selects", mixed.Selects(), true)

@@ -1,5 +1,7 @@
 package plan
 
+import "fmt"
+
 // Reasons that need no numbers, worded once.
 var (
 	reasonDenseRow   = Reason{"dispatch 5", "dense: no row sees more keys than the threshold"}
@@ -21,9 +23,18 @@ var (
 	reasonPagedSplit  = Reason{"dispatch 12", "scores over pages, each row on its own"}
 	reasonPagedNative = Reason{"dispatch 12",
 		"scores over pages, each block of keys read once for all rows of a request"}
-	reasonDraftSplit = Reason{"dispatch 12", "draft rows are always scored one by one"}
-	reasonStoresOnly = Reason{"dispatch 6",
+	reasonPagedGroups = Reason{"dispatch 12", "scores over pages, each block of keys read once for groups of "}
+	reasonDraftSplit  = Reason{"dispatch 12", "draft rows are always scored one by one"}
+	reasonStoresOnly  = Reason{"dispatch 6",
 		"no logits are wanted and no layer follows: rows and indexer keys are stored, nothing attends"}
 	reasonWindowOnly = Reason{"dispatch 13", "V4 draft layers attend to the window only"}
 	reasonUnclipped  = Reason{"dispatch 11", "the kernel takes unclipped lengths in plain decode"}
 )
+
+// because adds a reason to a segment.
+func (s *Segment) because(r Reason) { s.Reasons = append(s.Reasons, r) }
+
+// reason is because with a formatted text.
+func (s *Segment) reason(rule, format string, args ...any) {
+	s.because(Reason{rule, fmt.Sprintf(format, args...)})
+}

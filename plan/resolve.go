@@ -95,6 +95,11 @@ func (r *resolver) inputs() error {
 // indexHeads pads index heads to what the score kernels take, 0 for too many.
 func (r *resolver) indexHeads(heads int) int { return paddedIndexHeads(r.hw.Arch, heads) }
 
+// ScoredHeads is the number of heads that the indexer scores, padded to what the hardware's kernels take.
+func (c *Config) ScoredHeads() int {
+	return max(c.Model.IndexHeads, paddedIndexHeads(c.Hardware.Arch, c.Model.IndexHeads))
+}
+
 func paddedIndexHeads(arch Arch, heads int) int {
 	var sizes []int
 	switch {

@@ -110,16 +110,16 @@ func (w *builder) shapeRow(s *Segment) {
 		s.NeedIndices = w.b.NeedSeed
 		s.Reasons = append(make([]Reason, 0, 6), reasonDenseRow, reasonDenseGather)
 		if cfg.T > cfg.Model.K {
-			s.Reasons = append(s.Reasons, reasonDenseAboveK)
+			s.because(reasonDenseAboveK)
 		} else {
-			s.Reasons = append(s.Reasons, reasonDenseExact)
+			s.because(reasonDenseExact)
 		}
 		s.Rejected = w.againstDense()
 	case RowShortPrefill, RowSparsePrefill:
 		s.Kernel, s.NeedIndices = autoTarget(cfg), true
 		shapeKernel(cfg, s, true)
 		s.Reasons = append(make([]Reason, 0, 6), w.whyNotDense()...)
-		s.Reasons = append(s.Reasons, w.whyKernel(s))
+		s.because(w.whyKernel(s))
 		s.Rejected = w.rejected(PhasePrefill)
 	case RowDecode, RowVerify, RowDraft:
 		s.Kernel, s.NeedIndices = cfg.Decode, !(cfg.Model.v4() && s.Row == RowDraft)
@@ -129,10 +129,10 @@ func (w *builder) shapeRow(s *Segment) {
 	case RowUnset, RowWhole:
 	}
 	if s.Convert == ConvertRawToBlock {
-		s.Reasons = append(s.Reasons, reasonRawToBlock)
+		s.because(reasonRawToBlock)
 	}
 	if cfg.Deterministic {
-		s.Reasons = append(s.Reasons, reasonDeterministic)
+		s.because(reasonDeterministic)
 	}
 	if s.NeedIndices && s.Form != FormDenseMHA {
 		s.FusedTopK = cfg.Fused

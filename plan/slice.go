@@ -226,9 +226,8 @@ func (sl *slicer) finish() {
 		}
 	}
 	if len(s.Launches) > 1 {
-		s.Reasons = append(s.Reasons,
-			Reason{"dispatch 17", fmt.Sprintf("%d rows in %d launches of at most %d rows (%s)", s.KernelRows,
-				len(s.Launches), sl.limit, sl.causes())})
+		s.reason("dispatch 17", "%d rows in %d launches of at most %d rows (%s)", s.KernelRows,
+			len(s.Launches), sl.limit, sl.causes())
 	}
 }
 

@@ -21,13 +21,13 @@ func (w *builder) uniform() error {
 	w.uniformIndexer(&s, facts)
 	w.uniformFusion(&s)
 	if w.cfg.Deterministic {
-		s.Reasons = append(s.Reasons, reasonDeterministic)
+		s.because(reasonDeterministic)
 	}
 	if err := w.complete(&s); err != nil {
 		return err
 	}
 	if w.b.PaddedRows > s.Rows {
-		s.Reasons = append(s.Reasons, Reason{"dispatch 10", "padded rows select nothing: every index is -1"})
+		s.reason("dispatch 10", "padded rows select nothing: every index is -1")
 	}
 	w.plan.Segments = []Segment{s}
 	return nil
@@ -76,16 +76,16 @@ func (w *builder) uniformForm(s *Segment, f batchFacts) {
 	if f.nextN > 0 {
 		s.Kernel = cfg.Decode
 		shapeKernel(cfg, s, true)
-		s.Reasons = append(s.Reasons, reasonDecodePhase)
+		s.because(reasonDecodePhase)
 		s.Rejected = w.rejected(PhaseDecode)
 		if s.Kernel == TRTLLM && w.b.Mode == ModeDecode {
-			s.Reasons = append(s.Reasons, reasonUnclipped)
+			s.because(reasonUnclipped)
 		}
 	} else if against := w.againstUniformDense(f); len(against) == 0 {
 		w.uniformDense(s, f)
 	} else {
 		for _, why := range against {
-			s.Reasons = append(s.Reasons, Reason{"dispatch 5", "not dense: " + why})
+			s.reason("dispatch 5", "not dense: %s", why)
 		}
 		s.Kernel = w.uniformAuto(s, f)
 		shapeKernel(cfg, s, f.prefix)
@@ -96,7 +96,7 @@ func (w *builder) uniformForm(s *Segment, f batchFacts) {
 		s.NeedIndices = false
 	}
 	if s.Convert == ConvertRawToBlock {
-		s.Reasons = append(s.Reasons, reasonRawToBlock)
+		s.because(reasonRawToBlock)
 	}
 }
 
@@ -127,16 +127,15 @@ func (w *builder) uniformDense(s *Segment, f batchFacts) {
 		gather = ConvertGatherBF16
 	}
 	shapeDense(cfg, s, kernel, gather)
-	s.Reasons = append(s.Reasons, reasonDenseRow)
+	s.because(reasonDenseRow)
 	if f.prefix {
-		s.Reasons = append(s.Reasons,
-			Reason{"dispatch 7", fmt.Sprintf("%d rows of %s are gathered as BF16, because a prefix is cached",
-				f.sumKeys, cfg.Layout)})
+		s.reason("dispatch 7", "%d rows of %s are gathered as BF16, because a prefix is cached",
+			f.sumKeys, cfg.Layout)
 	}
 	if f.maxKeys > cfg.Model.K {
-		s.Reasons = append(s.Reasons, reasonDenseAboveK)
+		s.because(reasonDenseAboveK)
 	} else {
-		s.Reasons = append(s.Reasons, reasonDenseExact)
+		s.because(reasonDenseExact)
 	}
 	s.Rejected = []Rejection{{Kernel: cfg.Prefill, Phase: PhasePrefill,
 		Reason: "fits, but the batch is short enough for the dense form"}}
@@ -150,8 +149,7 @@ func (w *builder) uniformAuto(s *Segment, f batchFacts) Kernel {
 		return w.bySize(s, f)
 	}
 	if cfg.Prefill != FlashMLAAuto {
-		s.Reasons = append(s.Reasons,
-			Reason{"dispatch 2", fmt.Sprintf("prompts use the prefill kernel %s", cfg.Prefill)})
+		s.reason("dispatch 2", "prompts use the prefill kernel %s", cfg.Prefill)
 		return cfg.Prefill
 	}
 	kernel, why := autoTarget(cfg), fmt.Sprintf("%s over %s", autoTarget(cfg), cfg.Layout)
@@ -164,7 +162,7 @@ func (w *builder) uniformAuto(s *Segment, f batchFacts) Kernel {
 			why = fmt.Sprintf("%s: %d keys are fewer than 512 x %d rows, so gathering pays", kernel, f.sumKeys, f.rows)
 		}
 	}
-	s.Reasons = append(s.Reasons, Reason{"dispatch 8", "automatic choice is " + why})
+	s.reason("dispatch 8", "automatic choice is %s", why)
 	return kernel
 }
 
@@ -177,7 +175,7 @@ func (w *builder) bySize(s *Segment, f batchFacts) Kernel {
 		kernel = w.cfg.Prefill
 		why = fmt.Sprintf("%d rows are more than the %d of a paged launch", f.rows, most)
 	}
-	s.Reasons = append(s.Reasons, Reason{"dispatch 13", fmt.Sprintf("sparse prefill by size: %s by %s", why, kernel)})
+	s.reason("dispatch 13", "sparse prefill by size: %s by %s", why, kernel)
 	return kernel
 }
 
@@ -195,9 +193,8 @@ func (w *builder) uniformSchedule(s *Segment, f batchFacts) {
 	case by == ScheduleOwn:
 	case f.rows > most && !(cfg.Hardware.Arch.sm12x() && cfg.Model.IndexFP4):
 		s.Indexer.Schedule = ScheduleOwn
-		s.Reasons = append(s.Reasons, Reason{"dispatch 13",
-			fmt.Sprintf("schedule by the engine's own kernel: %d lengths exceed the %d of the library's", f.rows,
-				most)})
+		s.reason("dispatch 13", "schedule by the engine's own kernel: %d lengths exceed the %d of the library's",
+			f.rows, most)
 	default:
 		s.Indexer.Schedule = ScheduleLibrary
 	}
@@ -227,7 +224,7 @@ func (w *builder) uniformIndexer(s *Segment, f batchFacts) {
 	default:
 		s.Indexer.Kind, why = IndexerRagged, reasonRagged
 	}
-	s.Reasons = append(s.Reasons, why)
+	s.because(why)
 	w.uniformSchedule(s, f)
 }
 

@@ -24,11 +24,6 @@ func AllBut(vocabulary int, lists ...[]int32) Mask {
 	return m
 }
 
-// Allows says whether token id may be chosen.
-func (m Mask) Allows(id int32) bool {
-	return m == nil || (id >= 0 && int(id/64) < len(m) && m[id/64]>>(id%64)&1 != 0)
-}
-
 // Choice is the outcome of one step.
 type Choice struct {
 	Token int32

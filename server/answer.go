@@ -7,6 +7,7 @@ import (
 
 	"sparrow"
 	"sparrow/api/openai"
+	"sparrow/api/wire"
 )
 
 // collector is a sink that keeps everything; what it makes of it is for later.
@@ -35,7 +36,7 @@ func (s *Server) collect(w http.ResponseWriter, r *http.Request, ask []sparrow.R
 		return err
 	}
 	k := &kept{collector: to}
-	if err := s.generate(r, ask, k); err != nil {
+	if err := s.generate(w, r, ask, k); err != nil {
 		return err
 	}
 	out, err := response(k.result)
@@ -52,7 +53,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, ask []sparrow.Re
 		return err
 	}
 	out := to(e)
-	err = s.generate(r, ask, out)
+	err = s.generate(w, r, ask, out)
 	if err == nil || !e.open {
 		return err
 	}
@@ -69,11 +70,11 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, ask []sparrow.Re
 
 // failer is a sink whose streams end in a way of their own when something fails.
 type failer interface {
-	fail(*openai.Error) error
+	fail(*wire.Error) error
 }
 
 // abort ends a stream with an error; what was not sent yet is dropped.
-func (e *sse) abort(to sink, err *openai.Error) error {
+func (e *sse) abort(to sink, err *wire.Error) error {
 	e.buf = e.buf[:0]
 	if f, ok := to.(failer); ok {
 		return f.fail(err)
@@ -120,7 +121,7 @@ func (s *Server) admit(o *openai.Options) error {
 // checkModel wants the one model that is served.
 func (s *Server) checkModel(name string) error {
 	if name != s.info.Name {
-		return openai.NewError(openai.CodeModelNotFound, "model", "%.100q is not served here; this server has %q", name,
+		return wire.NewError(wire.CodeModelNotFound, "model", "%.100q is not served here; this server has %q", name,
 			s.info.Name)
 	}
 	return nil

@@ -11,7 +11,7 @@ import (
 
 // chatCompletion answers POST /v1/chat/completions.
 func (s *Server) chatCompletion(w http.ResponseWriter, r *http.Request) error {
-	req, err := decode(s, w, r, (*openai.Decoder).Chat)
+	req, err := decode(s, w, r, openai.DecodeChat)
 	if err != nil {
 		return err
 	}
@@ -22,7 +22,8 @@ func (s *Server) chatCompletion(w http.ResponseWriter, r *http.Request) error {
 	ask := []sparrow.Request{chatRequest(req, s.origin(x, x.id))}
 	shape := chatShape{
 		head: s.head("chatcmpl-"+x.id, openai.ObjectChat), usage: req.WantsUsage(), n: req.Choices(),
-		spelling: newSpelling(s.engine, req.TokensAsIDs), logprobs: req.Logprobs, singleCall: singleCall(req),
+		continuous: req.WantsContinuousUsage(),
+		spelling:   newSpelling(s.engine, req.TokensAsIDs), logprobs: req.Logprobs, singleCall: singleCall(req),
 	}
 	if req.Stream {
 		err = s.stream(w, r, ask, func(e *sse) sink { return newChatStream(e, shape) })
@@ -53,6 +54,7 @@ func renameField(err error, r *openai.ChatRequest) error {
 type chatShape struct {
 	head       openai.Head
 	usage      bool // a stream ends with it
+	continuous bool // every chunk of a stream has it
 	n          int  // choices
 	spelling   *spelling
 	logprobs   bool

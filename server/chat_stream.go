@@ -13,10 +13,12 @@ type chatStream struct {
 	chatShape
 	wire    *openai.ChatStream
 	choices []chatStreamChoice
+	running
 }
 
 func newChatStream(e *sse, shape chatShape) *chatStream {
-	return &chatStream{e, shape, openai.NewChatStream(shape.head, shape.usage), make([]chatStreamChoice, shape.n)}
+	return &chatStream{e, shape, openai.NewChatStream(shape.head, shape.usage), make([]chatStreamChoice, shape.n),
+		running{on: shape.continuous}}
 }
 
 type chatStreamChoice struct {
@@ -26,12 +28,13 @@ type chatStreamChoice struct {
 
 func (s *chatStream) event(_ int, ev *sparrow.Event) error {
 	c := &s.choices[ev.Choice]
+	s.count(ev)
 	if !c.open {
 		c.open = true
 		s.chunk(ev.Choice, openai.Delta{Role: openai.RoleAssistant}, nil, "")
 	}
 	c.logprobs = s.tokens(c.logprobs, ev)
-	if d, any := wireDelta(s.deltas(ev)); any {
+	if d, any := wireDelta(s.deltas(ev)); any || s.on && len(ev.Tokens) > 0 {
 		s.chunk(ev.Choice, d, s.take(c), "")
 	}
 	if ev.Finish != "" {
@@ -41,7 +44,8 @@ func (s *chatStream) event(_ int, ev *sparrow.Event) error {
 }
 
 func (s *chatStream) chunk(choice int, d openai.Delta, l *openai.ChatLogprobs, f openai.FinishReason) {
-	s.buf = s.wire.Append(s.buf, &openai.ChunkChoice{Index: choice, Delta: d, Logprobs: l, FinishReason: f})
+	s.buf = s.wire.Append(s.buf, &openai.ChunkChoice{Index: choice, Delta: d, Logprobs: l, FinishReason: f},
+		s.so())
 }
 
 // take gives the log probabilities that wait, or null.

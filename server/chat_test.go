@@ -96,6 +96,27 @@ func reasonedCall() []sparrow.Event {
 
 const aTool = `,"tools":[{"type":"function","function":{"name":"add"}},{"type":"function","function":{"name":"sub"}}]`
 
+// With vLLM's continuous usage every token has a chunk that counts it, also where it has no text.
+func TestContinuousUsage(t *testing.T) {
+	silent := sparrow.Event{Tokens: []sparrow.Token{{ID: 1}}}
+	events := append([]sparrow.Event{say("a")[0], silent}, say("b")...)
+	_, hs := start(t, newFake(playing(events...)), Options{})
+	const options = `,"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true}}`
+	for path, body := range map[string]string{"/v1/chat/completions": hello + options,
+		"/v1/completions": `{"model":"sparrow-test","prompt":"p"` + options} {
+		got := post(t, hs.URL+path, body).body
+		for n := 1; n <= 3; n++ {
+			want := `"usage":{"prompt_tokens":7,"completion_tokens":` + itoa(n) + `,"total_tokens":` + itoa(7+n) + `}}`
+			if !strings.Contains(got, want) {
+				t.Errorf("%s: no chunk with %s: %s", path, want, got)
+			}
+		}
+		if strings.Contains(got, `"usage":null`) || !strings.HasSuffix(got, "data: [DONE]\n\n") {
+			t.Errorf("%s: %s", path, got)
+		}
+	}
+}
+
 func TestChatStreamsReasoningAndToolCalls(t *testing.T) {
 	_, hs := start(t, newFake(playing(reasonedCall()...)), Options{})
 	got := post(t, hs.URL+"/v1/chat/completions", hello+aTool+`,"stream":true}`)

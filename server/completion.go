@@ -6,11 +6,12 @@ import (
 
 	"sparrow"
 	"sparrow/api/openai"
+	"sparrow/api/wire"
 )
 
 // completion answers POST /v1/completions.
 func (s *Server) completion(w http.ResponseWriter, r *http.Request) error {
-	req, err := decode(s, w, r, (*openai.Decoder).Completion)
+	req, err := decode(s, w, r, openai.DecodeCompletion)
 	if err != nil {
 		return err
 	}
@@ -18,12 +19,12 @@ func (s *Server) completion(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if all := req.Prompt.Len() * req.Choices(); s.info.MaxQueue > 0 && all > s.info.MaxQueue {
-		return openai.NewError(openai.CodeTooMany, "prompt",
+		return wire.NewError(wire.CodeTooMany, "prompt",
 			"%d prompts with %d choices each are %d sequences, and at most %d may wait here; send fewer at a time",
 			req.Prompt.Len(), req.Choices(), all, s.info.MaxQueue)
 	}
 	if req.Echo && req.Logprobs != nil {
-		return openai.NewError(openai.CodeUnsupportedValue, "echo", "log probabilities of a prompt's own tokens "+
+		return wire.NewError(wire.CodeUnsupportedValue, "echo", "log probabilities of a prompt's own tokens "+
 			"are not computed; send echo without logprobs, or logprobs without echo")
 	}
 	x := exchangeOf(r)
@@ -38,6 +39,7 @@ func (s *Server) completion(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	shape.head, shape.usage = s.head("cmpl-"+x.id, openai.ObjectCompletion), req.WantsUsage()
+	shape.continuous = req.WantsContinuousUsage()
 	switch {
 	case req.NewTokens() == 0:
 		return s.echoOnly(w, r, ask, shape, req.Stream)
@@ -67,7 +69,7 @@ func (s *Server) encodePlain(r *openai.CompletionRequest, ask []sparrow.Request)
 			return err
 		}
 		if len(ids) == 0 {
-			return openai.NewError(openai.CodeInvalidValue, "prompt",
+			return wire.NewError(wire.CodeInvalidValue, "prompt",
 				"prompt %d has no tokens without special ones; send text, or leave add_special_tokens out", i)
 		}
 		ask[i].Prompt, ask[i].Tokens = "", ids
@@ -80,6 +82,7 @@ func (s *Server) encodePlain(r *openai.CompletionRequest, ask []sparrow.Request)
 type completionShape struct {
 	head         openai.Head
 	usage        bool // a stream ends with it
+	continuous   bool // every chunk of a stream has it
 	spelling     *spelling
 	n            int
 	echo         []string // text of each prompt, when it is part of the answer

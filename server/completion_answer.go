@@ -50,17 +50,20 @@ type completionStream struct {
 	completionShape
 	wire *openai.CompletionStream
 	list []completionChoice
+	running
 }
 
 func newCompletionStream(e *sse, shape completionShape) *completionStream {
-	return &completionStream{e, shape, openai.NewCompletionStream(shape.head, shape.usage), shape.choices()}
+	return &completionStream{e, shape, openai.NewCompletionStream(shape.head, shape.usage), shape.choices(),
+		running{on: shape.continuous}}
 }
 
 func (s *completionStream) event(prompt int, ev *sparrow.Event) error {
 	i := prompt*s.n + ev.Choice
 	c := &s.list[i]
 	c.add(ev, s.logprobs)
-	if c.pending != "" {
+	s.count(ev)
+	if c.pending != "" || s.on && len(ev.Tokens) > 0 {
 		s.chunk(c.wire(i, ""))
 	}
 	if c.finish != "" {
@@ -69,7 +72,7 @@ func (s *completionStream) event(prompt int, ev *sparrow.Event) error {
 	return s.flush()
 }
 
-func (s *completionStream) chunk(c openai.CompletionChoice) { s.buf = s.wire.Append(s.buf, &c) }
+func (s *completionStream) chunk(c openai.CompletionChoice) { s.buf = s.wire.Append(s.buf, &c, s.so()) }
 
 func (s *completionStream) end(r *result) error { return s.finish(s.wire.AppendClosing, s.usage, r) }
 

@@ -31,6 +31,10 @@ type Stream interface {
 	Next() (sparrow.Event, bool)
 	// Close gives the request up if it still runs.
 	Close()
+	// PromptTokens is the length of the prompt.
+	PromptTokens() int
+	// Ignored are the keywords of the request's schemas that the answer need not follow.
+	Ignored() []sparrow.Ignored
 }
 
 // Adapt makes an open engine servable.

@@ -21,7 +21,10 @@ type exchange struct {
 	id      string
 	arrived time.Time
 	route   string // the pattern that matched
-	tenant  string // of the key
+	dialect *dialect
+	tenant  string   // of the key
+	ignored []string // fields of the request that had no effect
+	memory  lease
 
 	firstToken time.Duration // 0 when there was none
 	usage      sparrow.Usage

@@ -20,8 +20,9 @@ import (
 
 // fakeEngine plays scripted events. Its tokens are bytes: the id of a token is its byte, and 1 begins a text.
 type fakeEngine struct {
-	info  sparrow.Info
-	plans []sparrow.PlanRecord
+	info    sparrow.Info
+	plans   []sparrow.PlanRecord
+	ignored []sparrow.Ignored
 	// script is what the engine answers to a request. A script without a last event leaves the stream waiting for its
 	// end.
 	script func(r sparrow.Request) ([]sparrow.Event, error)
@@ -150,6 +151,10 @@ func (s *fakeStream) Next() (sparrow.Event, bool) {
 	s.done = ev.Usage != nil
 	return ev, true
 }
+
+func (s *fakeStream) PromptTokens() int { return 7 }
+
+func (s *fakeStream) Ignored() []sparrow.Ignored { return s.engine.ignored }
 
 func (s *fakeStream) Close() {
 	if s.closed {

@@ -19,6 +19,9 @@ type flow struct {
 	ended  func(sparrow.Finish) // told of every choice that ends, wanted or not; any pump calls it
 	cancel context.CancelFunc
 	pumps  sync.WaitGroup
+
+	promptTokens int               // of all requests
+	ignored      []sparrow.Ignored // by any of them
 }
 
 // item is an event and the prompt it belongs to.
@@ -44,6 +47,8 @@ func openFlow(ctx context.Context, e Engine, requests []sparrow.Request, ended f
 			return nil, err
 		}
 		streams = append(streams, s)
+		f.promptTokens += s.PromptTokens()
+		f.ignored = append(f.ignored, s.Ignored()...)
 	}
 	f.run(ctx, streams)
 	go func() {

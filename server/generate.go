@@ -25,8 +25,13 @@ type result struct {
 	traces []promptTrace // in the order of prompts, when asked for
 }
 
-// generate runs engine requests to their end and feeds a sink.
-func (s *Server) generate(r *http.Request, requests []sparrow.Request, to sink) error {
+// starter is a sink that wants to know the length of the prompts before the first event.
+type starter interface {
+	start(promptTokens int)
+}
+
+// generate runs engine requests to their end and feeds a sink. To w it writes headers only.
+func (s *Server) generate(w http.ResponseWriter, r *http.Request, requests []sparrow.Request, to sink) error {
 	x := exchangeOf(r)
 	ctx, stop := s.bound(r.Context())
 	defer stop()
@@ -38,6 +43,11 @@ func (s *Server) generate(r *http.Request, requests []sparrow.Request, to sink) 
 		return err
 	}
 	defer f.close()
+	x.memory.settle()
+	s.ignored(w, x, x.dialect.keywords(f.ignored))
+	if st, ok := to.(starter); ok {
+		st.start(f.promptTokens)
+	}
 	g := &generation{s: s, x: x, requests: requests, to: to, last: map[choiceKey]time.Time{}}
 	idle := time.NewTimer(s.options.KeepAlive)
 	defer idle.Stop()

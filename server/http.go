@@ -5,20 +5,24 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"sparrow/api/wire"
 	"strings"
 	"time"
-
-	"sparrow/api/openai"
 )
 
 // serveHTTP is the way of every request: name it, find its endpoint, check who sent it, answer, and account for it
 // whatever happens.
 func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
-	x := &exchange{id: requestID(r), arrived: time.Now(), route: unmatched}
+	x := &exchange{id: requestID(r), arrived: time.Now(), route: unmatched, dialect: dialectOf(r.URL.Path)}
 	rec := &recorder{ResponseWriter: w}
 	rec.Header().Set(requestIDHeader, x.id)
 	defer s.account(rec, r, x)
+	defer x.memory.close()
 	defer s.rescue(rec, x)
+	if err := s.checkHost(r); err != nil {
+		s.fail(rec, x, err)
+		return
+	}
 	if s.cors(rec, r) {
 		x.route = "preflight"
 		return
@@ -48,18 +52,22 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request, x *exchange) e
 	return to.handle(w, r)
 }
 
-// authorise checks the bearer key and gives its tenant.
+// authorise checks the key, which comes as a bearer key or as Anthropic's clients send it, and gives its tenant.
 func (s *Server) authorise(r *http.Request) (tenant string, err error) {
 	if s.options.Keys == nil {
 		return "", nil
 	}
 	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") || given == "" {
-		return "", openai.NewError(openai.CodeInvalidKey, "", "no key; send it in the header Authorization: Bearer KEY")
+		given = r.Header.Get("X-Api-Key")
+	}
+	if given == "" {
+		return "", wire.NewError(wire.CodeInvalidKey, "",
+			"no key; send it in the header Authorization: Bearer KEY, or in X-Api-Key")
 	}
 	tenant, ok := s.options.Keys.tenant(strings.TrimSpace(given))
 	if !ok {
-		return "", openai.NewError(openai.CodeInvalidKey, "", "the key is not one of this server's")
+		return "", wire.NewError(wire.CodeInvalidKey, "", "the key is not one of this server's")
 	}
 	return tenant, nil
 }
@@ -125,7 +133,7 @@ func (s *Server) account(w *recorder, r *http.Request, x *exchange) {
 }
 
 // faultCode is the code that the client was told, or would have been.
-func faultCode(x *exchange) openai.Code {
+func faultCode(x *exchange) wire.Code {
 	if clientGone(x.fault) {
 		return "client_gone"
 	}

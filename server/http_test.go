@@ -25,7 +25,8 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 		status       int
 		code, allow  string
 	}{
-		{"GET", "/", 404, "unknown_url", ""},
+		{"GET", "/index", 404, "unknown_url", ""},
+		{"POST", "/", 405, "method_not_supported", "GET, HEAD"},
 		{"POST", "/v1/embeddings", 404, "unknown_url", ""},
 		{"GET", "/v1/models/", 404, "unknown_url", ""},
 		{"GET", "/v1/chat/completions", 405, "method_not_supported", "POST"},
@@ -73,6 +74,16 @@ func TestSmallEndpoints(t *testing.T) {
 	if got := get(t, hs.URL+"/ready"); got.status != 503 ||
 		got.body != `{"status":"not ready","reason":"the queue is full"}` {
 		t.Errorf("status %d: %s", got.status, got.body)
+	}
+	e.mu.Lock()
+	e.stats.Device = "the device failed"
+	e.mu.Unlock()
+	if got := get(t, hs.URL+"/ready"); got.status != 503 ||
+		got.body != `{"status":"not ready","reason":"the device failed"}` {
+		t.Errorf("status %d: %s", got.status, got.body)
+	}
+	if got := get(t, hs.URL+"/health"); got.status != 200 {
+		t.Errorf("/health of a process whose device failed: status %d", got.status)
 	}
 }
 

@@ -3,6 +3,7 @@ package server
 import (
 	"sparrow"
 	"sparrow/api/openai"
+	"sparrow/api/wire"
 	"sparrow/sample"
 )
 
@@ -96,10 +97,10 @@ func checkDraft(o *openai.Options, info sparrow.Info) error {
 		return nil
 	}
 	if info.Drafts == 0 {
-		return openai.NewError(openai.CodeUnsupportedValue, "sparrow.draft",
+		return wire.NewError(wire.CodeUnsupportedValue, "sparrow.draft",
 			"%d tokens asked for, and this server drafts none: %s; leave it out", *o.Sparrow.Draft, info.NoDrafts)
 	}
-	return openai.NewError(openai.CodeUnsupportedValue, "sparrow.draft",
+	return wire.NewError(wire.CodeUnsupportedValue, "sparrow.draft",
 		"%d tokens asked for, and this server drafts at most %d at a time; ask for 0 to %d, or leave it out",
 		*o.Sparrow.Draft, info.Drafts, info.Drafts)
 }

@@ -10,6 +10,7 @@ import (
 
 	"sparrow"
 	"sparrow/api/openai"
+	"sparrow/api/wire"
 	"sparrow/chat"
 	"sparrow/sample"
 )
@@ -114,7 +115,7 @@ func TestChatRequestsMapToEngineRequests(t *testing.T) {
 			if c.fields != "" {
 				body += "," + c.fields
 			}
-			req, bad := (&openai.Decoder{Strict: true}).Chat([]byte(body + "}"))
+			req, bad := openai.DecodeChat(&wire.Decoder{Strict: true}, []byte(body+"}"))
 			if bad != nil {
 				t.Fatal(bad)
 			}
@@ -126,7 +127,7 @@ func TestChatRequestsMapToEngineRequests(t *testing.T) {
 }
 
 func TestMessagesKeepTheirParts(t *testing.T) {
-	req, bad := (&openai.Decoder{Strict: true}).Chat([]byte(`{"model":"m","continue_final_message":true,"messages":[
+	req, bad := openai.DecodeChat(&wire.Decoder{Strict: true}, []byte(`{"model":"m","continue_final_message":true,"messages":[
 		{"role":"system","content":"s"},
 		{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}],"name":"ann"},
 		{"role":"assistant","content":null,"reasoning_content":"hm","tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}}]},
@@ -183,7 +184,7 @@ func TestCompletionRequestsMapToOneEngineRequestAPrompt(t *testing.T) {
 		}, 2)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			req, bad := (&openai.Decoder{Strict: true}).Completion([]byte(`{"model":"m",` + c.fields + `}`))
+			req, bad := openai.DecodeCompletion(&wire.Decoder{Strict: true}, []byte(`{"model":"m",`+c.fields+`}`))
 			if bad != nil {
 				t.Fatal(bad)
 			}

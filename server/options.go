@@ -11,6 +11,7 @@ import (
 
 // The defaults of Options.
 const (
+	DefaultRequestMemory  = 1 << 30
 	DefaultMaxBodyBytes   = 8 << 20
 	DefaultMaxHeaderBytes = 32 << 10
 	DefaultHeaderTimeout  = 10 * time.Second
@@ -23,6 +24,9 @@ const (
 	DefaultStoreBytes     = 64 << 20
 )
 
+// NoStore as Options.StoreBytes stores no response.
+const NoStore = -1
+
 // Options is everything about serving that is not about the model. Zero values mean the defaults above.
 type Options struct {
 	// Version is what /version answers.
@@ -32,14 +36,22 @@ type Options struct {
 	// AllowOrigins are the origins whose web pages may call the server, such as https://example.org, or "*" for all.
 	// Empty is none.
 	AllowOrigins []string
+	// AllowHosts are the names that requests may be sent to (their Host, without a port), besides addresses and
+	// localhost. Others are refused, because web pages reach a server that their visitor can reach by names of their
+	// own. nil accepts every name.
+	AllowHosts []string
 	// Strict refuses requests with unknown fields, and limits on tokens above what the context holds. Otherwise such
 	// fields are ignored and named in a header, and such limits are reduced.
 	Strict bool
 	// VLLMNames adds the metrics that routers know under vLLM's names.
 	VLLMNames bool
 
-	// StoreBytes is the memory for stored responses of /v1/responses; older ones give way.
+	// StoreBytes is the memory for stored responses of /v1/responses; older ones give way. NoStore stores none.
 	StoreBytes int64
+
+	// RequestMemory bounds the memory of requests that are read, encoded and answered at once. Requests wait for it, in
+	// order, at most BodyTimeout.
+	RequestMemory int64
 
 	MaxBodyBytes   int64
 	MaxHeaderBytes int
@@ -65,6 +77,7 @@ type Options struct {
 
 // withDefaults fills in what was left zero.
 func (o Options) withDefaults() Options {
+	o.RequestMemory = or(o.RequestMemory, DefaultRequestMemory)
 	o.MaxBodyBytes = or(o.MaxBodyBytes, DefaultMaxBodyBytes)
 	o.MaxHeaderBytes = or(o.MaxHeaderBytes, DefaultMaxHeaderBytes)
 	o.HeaderTimeout = or(o.HeaderTimeout, DefaultHeaderTimeout)
@@ -107,11 +120,17 @@ func (o Options) Validate() error {
 	if o.MaxBodyBytes < 0 {
 		errs = append(errs, fmt.Errorf("MaxBodyBytes is %d, want 0 (the default) or more", o.MaxBodyBytes))
 	}
-	if o.StoreBytes < 0 {
-		errs = append(errs, fmt.Errorf("StoreBytes is %d, want 0 (the default) or more", o.StoreBytes))
+	if o.StoreBytes < NoStore {
+		errs = append(errs, fmt.Errorf("StoreBytes is %d, want 0 (the default), more, or NoStore", o.StoreBytes))
 	}
 	if o.MaxHeaderBytes < 0 {
 		errs = append(errs, fmt.Errorf("MaxHeaderBytes is %d, want 0 (the default) or more", o.MaxHeaderBytes))
+	}
+	for _, name := range o.AllowHosts {
+		if !validHost(name) {
+			errs = append(errs, fmt.Errorf("AllowHosts: %q is not a host name; want one such as models.example.org, "+
+				"without scheme and port", name))
+		}
 	}
 	for _, origin := range o.AllowOrigins {
 		if err := checkOrigin(origin); err != nil {

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"sparrow"
-	"sparrow/api/openai"
+	"sparrow/api/wire"
 	"sparrow/chat"
 	"sparrow/grammar"
 	"sparrow/sample"
@@ -24,52 +24,55 @@ const schemaParam = "response_format.json_schema.schema"
 // specific one stands first. say replaces the error's own text where that is not for clients.
 var outcomes = []struct {
 	is    error
-	code  openai.Code
+	code  wire.Code
 	param string
 	say   string
 }{
-	{sparrow.ErrQueueFull, openai.CodeQueueFull, "",
+	{sparrow.ErrQueueFull, wire.CodeQueueFull, "",
 		"too many requests are waiting; try again after the time in Retry-After"},
-	{sparrow.ErrClosed, openai.CodeUnavailable, "", "the engine is closed; send the request to another server"},
-	{ErrDraining, openai.CodeUnavailable, "",
+	{sparrow.ErrClosed, wire.CodeUnavailable, "", "the engine is closed; send the request to another server"},
+	{sparrow.ErrDevice, wire.CodeUnavailable, "",
+		"the device that this server computes on has failed; send the request to another server, or again after a " +
+			"restart"},
+	{ErrDraining, wire.CodeUnavailable, "",
 		"the server is shutting down; send the request again, to another server if there is one"},
-	{ErrDeadline, openai.CodeDeadline, "",
+	{ErrDeadline, wire.CodeDeadline, "",
 		"the request took longer than this server allows; ask for fewer tokens or send a shorter prompt"},
-	{context.DeadlineExceeded, openai.CodeDeadline, "",
+	{context.DeadlineExceeded, wire.CodeDeadline, "",
 		"the request took longer than this server allows; ask for fewer tokens or send a shorter prompt"},
-	{sparrow.ErrNoTokenizer, openai.CodeUnsupportedValue, "",
+	{sparrow.ErrNoTokenizer, wire.CodeUnsupportedValue, "",
 		"this model has no tokenizer; send token ids as the prompt of /v1/completions"},
-	{chat.ErrNoFormat, openai.CodeUnsupportedValue, "messages",
+	{chat.ErrNoFormat, wire.CodeUnsupportedValue, "messages",
 		"this model has no chat format; send a prompt to /v1/completions"},
-	{chat.ErrUnsupported, openai.CodeUnsupportedValue, "", ""},
-	{chat.ErrTemplate, openai.CodeInvalidValue, "messages", ""},
-	{chat.ErrRequest, openai.CodeInvalidValue, "", ""},
-	{grammar.ErrSchema, openai.CodeInvalidValue, schemaParam, ""},
-	{grammar.ErrUnsupported, openai.CodeUnsupportedValue, schemaParam, ""},
-	{grammar.ErrTooLarge, openai.CodeTooLong, schemaParam, ""},
-	{grammar.ErrUnsatisfiable, openai.CodeInvalidValue, schemaParam, ""},
-	{sparrow.ErrContext, openai.CodeContextLength, "", ""},
-	{sample.ErrParams, openai.CodeInvalidValue, "", ""},
-	{sample.ErrToken, openai.CodeOutOfRange, "", ""},
-	{sparrow.ErrRequest, openai.CodeInvalidValue, "", ""},
+	{chat.ErrUnsupported, wire.CodeUnsupportedValue, "", ""},
+	{chat.ErrTemplate, wire.CodeInvalidValue, "messages", ""},
+	{chat.ErrRequest, wire.CodeInvalidValue, "", ""},
+	{grammar.ErrSchema, wire.CodeInvalidValue, schemaParam, ""},
+	{grammar.ErrUnsupported, wire.CodeUnsupportedValue, schemaParam, ""},
+	{grammar.ErrTooLarge, wire.CodeTooLong, schemaParam, ""},
+	{grammar.ErrUnsatisfiable, wire.CodeInvalidValue, schemaParam, ""},
+	{sparrow.ErrContext, wire.CodeContextLength, "", ""},
+	{sample.ErrParams, wire.CodeInvalidValue, "", ""},
+	{sample.ErrToken, wire.CodeOutOfRange, "", ""},
+	{sparrow.ErrRequest, wire.CodeInvalidValue, "", ""},
 }
 
 // toError says how an error leaves the server. Whatever is not known to be the client's to repair is ours, and its
 // text stays in the log.
-func toError(err error, requestID string) *openai.Error {
-	var wire *openai.Error
+func toError(err error, requestID string) *wire.Error {
+	var ready *wire.Error
 	var field *sparrow.RequestError
 	var params *sample.ParamsError
 	var large *http.MaxBytesError
 	switch {
-	case errors.As(err, &wire):
-		return wire
+	case errors.As(err, &ready):
+		return ready
 	case errors.As(err, &field):
 		return fieldError(err, field)
 	case errors.As(err, &params):
 		return joinParams(params)
 	case errors.As(err, &large):
-		return openai.NewError(openai.CodeBodyTooLarge, "",
+		return wire.NewError(wire.CodeBodyTooLarge, "",
 			"the body is larger than the %d bytes this server reads; send less", large.Limit)
 	}
 	for _, o := range outcomes {
@@ -77,13 +80,13 @@ func toError(err error, requestID string) *openai.Error {
 			return describe(err, o.code, o.param, o.say)
 		}
 	}
-	return openai.NewError(openai.CodeInternal, "",
+	return wire.NewError(wire.CodeInternal, "",
 		"the server failed on this request and on no other; the log has the reason under request id %s", requestID)
 }
 
 // fieldError is the error for a field. The code, and where there is one the place inside the field, come from the
 // table.
-func fieldError(err error, field *sparrow.RequestError) *openai.Error {
+func fieldError(err error, field *sparrow.RequestError) *wire.Error {
 	for _, o := range outcomes {
 		if !errors.Is(err, o.is) {
 			continue
@@ -92,34 +95,34 @@ func fieldError(err error, field *sparrow.RequestError) *openai.Error {
 		if strings.HasPrefix(o.param, param+".") {
 			param = o.param
 		}
-		return openai.NewError(o.code, param, "%s", field.Reason)
+		return wire.NewError(o.code, param, "%s", field.Reason)
 	}
-	return openai.NewError(openai.CodeInvalidValue, field.Field, "%s", field.Reason)
+	return wire.NewError(wire.CodeInvalidValue, field.Field, "%s", field.Reason)
 }
 
 // describe words an error whose code is known.
-func describe(err error, code openai.Code, param, say string) *openai.Error {
+func describe(err error, code wire.Code, param, say string) *wire.Error {
 	if say != "" {
-		return openai.NewError(code, param, "%s", say)
+		return wire.NewError(code, param, "%s", say)
 	}
 	text := err.Error()
 	if errors.Is(err, chat.ErrRequest) {
 		if at, reason, ok := cutField(text, chat.ErrRequest.Error()+": "); ok {
-			return openai.NewError(code, at, "%s", reason)
+			return wire.NewError(code, at, "%s", reason)
 		}
 	}
-	return openai.NewError(code, param, "%s", text)
+	return wire.NewError(code, param, "%s", text)
 }
 
-func joinParams(e *sample.ParamsError) *openai.Error {
-	list := make([]openai.Problem, len(e.Problems))
+func joinParams(e *sample.ParamsError) *wire.Error {
+	list := make([]wire.Problem, len(e.Problems))
 	for i, p := range e.Problems {
-		list[i] = openai.Problem{Param: p.Field, Code: openai.CodeInvalidValue, Message: p.Message}
+		list[i] = wire.Problem{Param: p.Field, Code: wire.CodeInvalidValue, Message: p.Message}
 	}
-	if joined := openai.JoinProblems(list); joined != nil {
+	if joined := wire.JoinProblems(list); joined != nil {
 		return joined
 	}
-	return openai.NewError(openai.CodeInvalidValue, "", "%s", e.Error())
+	return wire.NewError(wire.CodeInvalidValue, "", "%s", e.Error())
 }
 
 var fieldPath = regexp.MustCompile(`^[a-z_]+(\[\d+\])?(\.[A-Za-z0-9_]+(\[\d+\])?)*$`)

@@ -11,6 +11,7 @@ import (
 
 	"sparrow"
 	"sparrow/api/openai"
+	"sparrow/api/wire"
 	"sparrow/chat"
 	"sparrow/grammar"
 	"sparrow/sample"
@@ -23,47 +24,47 @@ func TestEveryFailureHasAStatus(t *testing.T) {
 		name   string
 		err    error
 		status int
-		code   openai.Code
+		code   wire.Code
 		param  string
 		says   string
 	}{
-		{"queue full", fmt.Errorf("%w: 9 wait", sparrow.ErrQueueFull), 429, openai.CodeQueueFull, "", "Retry-After"},
-		{"engine closed", sparrow.ErrClosed, 503, openai.CodeUnavailable, "", "closed"},
-		{"draining", ErrDraining, 503, openai.CodeUnavailable, "", "shutting down"},
+		{"queue full", fmt.Errorf("%w: 9 wait", sparrow.ErrQueueFull), 429, wire.CodeQueueFull, "", "Retry-After"},
+		{"engine closed", sparrow.ErrClosed, 503, wire.CodeUnavailable, "", "closed"},
+		{"draining", ErrDraining, 503, wire.CodeUnavailable, "", "shutting down"},
 		{"a field", fmt.Errorf("x: %w", &sparrow.RequestError{Field: "max_tokens", Reason: "too many"}), 400,
-			openai.CodeInvalidValue, "max_tokens", "too many"},
+			wire.CodeInvalidValue, "max_tokens", "too many"},
 		{"a field that does not fit the context",
 			&sparrow.RequestError{Field: "max_tokens", Reason: "too many", Err: sparrow.ErrContext}, 400,
-			openai.CodeContextLength, "max_tokens", "too many"},
+			wire.CodeContextLength, "max_tokens", "too many"},
 		{"a field with a schema that cannot be enforced",
 			&sparrow.RequestError{Field: "response_format", Reason: "odd",
-				Err: &grammar.SchemaError{Kind: grammar.ErrUnsupported}}, 400, openai.CodeUnsupportedValue, schemaParam,
+				Err: &grammar.SchemaError{Kind: grammar.ErrUnsupported}}, 400, wire.CodeUnsupportedValue, schemaParam,
 			"odd"},
 		{"a tool with a schema that is too large",
 			&sparrow.RequestError{Field: "tools", Reason: "big", Err: fmt.Errorf("x: %w", grammar.ErrTooLarge)}, 400,
-			openai.CodeTooLong, "tools", "big"},
-		{"sampling", fmt.Errorf("%w: %w", sparrow.ErrRequest, bad.Validate()), 400, openai.CodeInvalidValue, "top_p",
+			wire.CodeTooLong, "tools", "big"},
+		{"sampling", fmt.Errorf("%w: %w", sparrow.ErrRequest, bad.Validate()), 400, wire.CodeInvalidValue, "top_p",
 			"n: 0 is not in"},
-		{"deadline of ours", ErrDeadline, 504, openai.CodeDeadline, "", "longer than"},
-		{"any deadline", context.DeadlineExceeded, 504, openai.CodeDeadline, "", "longer than"},
+		{"deadline of ours", ErrDeadline, 504, wire.CodeDeadline, "", "longer than"},
+		{"any deadline", context.DeadlineExceeded, 504, wire.CodeDeadline, "", "longer than"},
 		{"chat with a field", fmt.Errorf("%w: messages[3].role: is odd: very", chat.ErrRequest), 400,
-			openai.CodeInvalidValue, "messages[3].role", "is odd: very"},
-		{"chat without a field", fmt.Errorf("%w: Strange Thing: is odd", chat.ErrRequest), 400, openai.CodeInvalidValue,
+			wire.CodeInvalidValue, "messages[3].role", "is odd: very"},
+		{"chat without a field", fmt.Errorf("%w: Strange Thing: is odd", chat.ErrRequest), 400, wire.CodeInvalidValue,
 			"", "Strange Thing: is odd"},
 		{"chat that the format cannot express", fmt.Errorf("%w: no effort", chat.ErrUnsupported), 400,
-			openai.CodeUnsupportedValue, "", "no effort"},
-		{"template", fmt.Errorf("%w: roles must alternate", chat.ErrTemplate), 400, openai.CodeInvalidValue, "messages",
+			wire.CodeUnsupportedValue, "", "no effort"},
+		{"template", fmt.Errorf("%w: roles must alternate", chat.ErrTemplate), 400, wire.CodeInvalidValue, "messages",
 			"alternate"},
-		{"no chat format", chat.ErrNoFormat, 400, openai.CodeUnsupportedValue, "messages", "/v1/completions"},
-		{"no tokenizer", sparrow.ErrNoTokenizer, 400, openai.CodeUnsupportedValue, "", "token ids"},
+		{"no chat format", chat.ErrNoFormat, 400, wire.CodeUnsupportedValue, "messages", "/v1/completions"},
+		{"no tokenizer", sparrow.ErrNoTokenizer, 400, wire.CodeUnsupportedValue, "", "token ids"},
 		{"schema", &grammar.SchemaError{Pointer: "/a", Problem: "odd", Kind: grammar.ErrUnsupported}, 400,
-			openai.CodeUnsupportedValue, schemaParam, "#/a"},
-		{"token outside the vocabulary", fmt.Errorf("%w: 999", sample.ErrToken), 400, openai.CodeOutOfRange, "", "999"},
-		{"any other bad request", fmt.Errorf("%w: odd", sparrow.ErrRequest), 400, openai.CodeInvalidValue, "", "odd"},
-		{"body too large", &http.MaxBytesError{Limit: 10}, 413, openai.CodeBodyTooLarge, "", "10 bytes"},
-		{"a failed step", fmt.Errorf("%w: secret", sparrow.ErrStep), 500, openai.CodeInternal, "", "request id t1"},
-		{"anything unknown", errors.New("secret"), 500, openai.CodeInternal, "", "request id t1"},
-		{"our own error", openai.NewError(openai.CodeModelNotFound, "model", "no"), 404, openai.CodeModelNotFound,
+			wire.CodeUnsupportedValue, schemaParam, "#/a"},
+		{"token outside the vocabulary", fmt.Errorf("%w: 999", sample.ErrToken), 400, wire.CodeOutOfRange, "", "999"},
+		{"any other bad request", fmt.Errorf("%w: odd", sparrow.ErrRequest), 400, wire.CodeInvalidValue, "", "odd"},
+		{"body too large", &http.MaxBytesError{Limit: 10}, 413, wire.CodeBodyTooLarge, "", "10 bytes"},
+		{"a failed step", fmt.Errorf("%w: secret", sparrow.ErrStep), 500, wire.CodeInternal, "", "request id t1"},
+		{"anything unknown", errors.New("secret"), 500, wire.CodeInternal, "", "request id t1"},
+		{"our own error", wire.NewError(wire.CodeModelNotFound, "model", "no"), 404, wire.CodeModelNotFound,
 			"model", "no"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -185,28 +186,28 @@ func TestEngineErrorsReachTheClient(t *testing.T) {
 		script       func(sparrow.Request) ([]sparrow.Event, error)
 		status       int
 		param        string
-		code         openai.Code
+		code         wire.Code
 	}{
-		{"queue full", ``, failing(sparrow.ErrQueueFull), 429, "", openai.CodeQueueFull},
+		{"queue full", ``, failing(sparrow.ErrQueueFull), 429, "", wire.CodeQueueFull},
 		{"queue full when the loop took it", `,"stream":true`, late(fmt.Errorf("%w: x", sparrow.ErrQueueFull)), 429, "",
-			openai.CodeQueueFull},
-		{"closed", ``, failing(sparrow.ErrClosed), 503, "", openai.CodeUnavailable},
-		{"a chat's prompt is its messages", ``, odd("prompt", nil), 400, "messages", openai.CodeInvalidValue},
+			wire.CodeQueueFull},
+		{"closed", ``, failing(sparrow.ErrClosed), 503, "", wire.CodeUnavailable},
+		{"a chat's prompt is its messages", ``, odd("prompt", nil), 400, "messages", wire.CodeInvalidValue},
 		{"a chat's limit under its newer name", `,"max_completion_tokens":9`, odd("max_tokens", nil), 400,
-			"max_completion_tokens", openai.CodeInvalidValue},
+			"max_completion_tokens", wire.CodeInvalidValue},
 		{"a chat's limit under its older name", `,"max_tokens":9`, odd("max_tokens", nil), 400, "max_tokens",
-			openai.CodeInvalidValue},
+			wire.CodeInvalidValue},
 		{"a chat longer than the context", ``, odd("prompt", sparrow.ErrContext), 400, "messages",
-			openai.CodeContextLength},
+			wire.CodeContextLength},
 		{"a chat's limit beyond the context", `,"max_completion_tokens":9`, odd("max_tokens", sparrow.ErrContext), 400,
-			"max_completion_tokens", openai.CodeContextLength},
+			"max_completion_tokens", wire.CodeContextLength},
 		{"a format that cannot be enforced", ``, odd("response_format", grammar.ErrUnsupported), 400, schemaParam,
-			openai.CodeUnsupportedValue},
+			wire.CodeUnsupportedValue},
 		{"a failed step before the first token", `,"stream":true`, late(fmt.Errorf("%w: oom", sparrow.ErrStep)), 500,
-			"", openai.CodeInternal},
-		{"a failed step in one piece", ``, late(nil), 500, "", openai.CodeInternal},
+			"", wire.CodeInternal},
+		{"a failed step in one piece", ``, late(nil), 500, "", wire.CodeInternal},
 		{"cancelled by the engine itself", ``, playing(sparrow.Event{Finish: sparrow.FinishCancelled, Usage: usage(0)}),
-			503, "", openai.CodeUnavailable},
+			503, "", wire.CodeUnavailable},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, hs := start(t, newFake(c.script), Options{})

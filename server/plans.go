@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"sparrow/api/openai"
+	"sparrow/api/wire"
 	"sparrow/plan"
 )
 
@@ -28,7 +28,7 @@ func (s *Server) plans(w http.ResponseWriter, r *http.Request) error {
 	if text := r.URL.Query().Get("n"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 0 {
-			return openai.NewError(openai.CodeInvalidValue, "n", "%.40q is not a number of plans, 0 or more", text)
+			return wire.NewError(wire.CodeInvalidValue, "n", "%.40q is not a number of plans, 0 or more", text)
 		}
 		records = records[max(0, len(records)-n):]
 	}

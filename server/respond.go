@@ -10,16 +10,15 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sparrow/api/wire"
 	"strconv"
 	"strings"
 	"time"
-
-	"sparrow/api/openai"
 )
 
 // respond writes a JSON answer.
 func (s *Server) respond(w http.ResponseWriter, status int, v any) error {
-	body, err := openai.Marshal(v)
+	body, err := wire.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("encode the response: %w", err)
 	}
@@ -42,15 +41,15 @@ func (s *Server) fail(w *recorder, x *exchange, err error) {
 	}
 	e := toError(err, x.id)
 	switch e.Code {
-	case openai.CodeQueueFull, openai.CodeUnavailable:
+	case wire.CodeQueueFull, wire.CodeUnavailable:
 		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(s.options.RetryAfter.Seconds()))))
-	case openai.CodeInvalidKey:
+	case wire.CodeInvalidKey:
 		w.Header().Set("WWW-Authenticate", `Bearer realm="sparrow"`)
 	}
 	if errors.Is(err, ErrDraining) {
 		w.Header().Set("Connection", "close")
 	}
-	if err := s.respond(w, e.Status(), e); err != nil {
+	if err := s.respond(w, e.Status(), x.dialect.failure(e, x.id)); err != nil {
 		s.options.Log.Debug("an error could not be delivered", "id", x.id, "error", err)
 	}
 }
@@ -73,37 +72,80 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 	// Browsers send other types, or none, across origins without asking first; requiring this one keeps foreign pages
 	// out.
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if err != nil || kind != "application/json" {
-		return nil, openai.NewError(openai.CodeMediaType, "",
+	if (err != nil || kind != "application/json") && !plainTool(r) {
+		return nil, wire.NewError(wire.CodeMediaType, "",
 			"the content type is %q; send Content-Type: application/json", r.Header.Get("Content-Type"))
 	}
 	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
-		return nil, openai.NewError(openai.CodeMediaType, "",
+		return nil, wire.NewError(wire.CodeMediaType, "",
 			"the content encoding %q is not supported; send the body as it is", e)
 	}
 	limit := s.options.MaxBodyBytes
 	if r.ContentLength > limit {
 		return nil, &http.MaxBytesError{Limit: limit}
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	body, err := s.readAll(r, http.MaxBytesReader(w, r.Body, limit))
 	var large *http.MaxBytesError
 	switch {
-	case err == nil, errors.As(err, &large):
+	case err == nil, errors.As(err, &large), errors.As(err, new(*wire.Error)):
 		return body, err
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, openai.NewError(openai.CodeInvalidJSON, "", "the body did not arrive within %v; send it faster",
+		return nil, wire.NewError(wire.CodeInvalidJSON, "", "the body did not arrive within %v; send it faster",
 			s.options.BodyTimeout)
 	case r.Context().Err() != nil:
 		return nil, cause(r.Context())
 	}
-	return nil, openai.NewError(openai.CodeInvalidJSON, "", "the body could not be read to its end: %v", err)
+	return nil, wire.NewError(wire.CodeInvalidJSON, "", "the body could not be read to its end: %v", err)
+}
+
+// firstChunk is how much of a body of unknown size is counted before it is read; then the count doubles.
+const firstChunk = 64 << 10
+
+// readAll reads a body. Memory for it is taken before it is read.
+func (s *Server) readAll(r *http.Request, from io.Reader) ([]byte, error) {
+	x := exchangeOf(r)
+	take := func(size int64) error { return x.memory.open(r.Context(), s.memory, size, s.options.BodyTimeout) }
+	if r.ContentLength >= 0 {
+		if err := take(r.ContentLength); err != nil {
+			return nil, err
+		}
+		return io.ReadAll(from)
+	}
+	var body []byte
+	for size := int64(firstChunk); ; size = min(2*size, s.options.MaxBodyBytes+1) { // the last byte is one too many
+		if err := take(size); err != nil {
+			return nil, err
+		}
+		piece, err := io.ReadAll(io.LimitReader(from, size-int64(len(body))))
+		body = append(body, piece...)
+		if err != nil || int64(len(body)) < size {
+			return body, err
+		}
+	}
+}
+
+// plainTool says whether a request of Ollama's interface comes from no browser: those name an origin with every POST
+// that their pages send elsewhere. Ollama's own examples have curl send JSON as a form.
+func plainTool(r *http.Request) bool {
+	return strings.HasPrefix(r.URL.Path, ollamaPrefix) && r.Header.Get("Origin") == "" &&
+		r.Header.Get("Sec-Fetch-Site") == ""
 }
 
 // ignoredHeader names the fields of a request that had no effect.
 const ignoredHeader = "X-Sparrow-Ignored"
 
-// reader is the method of a decoder that reads one kind of request.
-type reader[T any] func(*openai.Decoder, []byte) (*T, *openai.Error)
+// ignored names fields without effect, in the response and in the log.
+func (s *Server) ignored(w http.ResponseWriter, x *exchange, names []string) {
+	if len(names) == 0 {
+		return
+	}
+	x.ignored = append(x.ignored, names...)
+	w.Header().Set(ignoredHeader, strings.Join(x.ignored, ", "))
+	s.options.Log.Debug("fields without effect", "id", x.id, "fields", strings.Join(names, ", "))
+}
+
+// reader reads one kind of request.
+type reader[T any] func(*wire.Decoder, []byte) (*T, *wire.Error)
 
 // decode reads a body and turns it into a request. Ignored fields are named in a header and in the log.
 func decode[T any](s *Server, w http.ResponseWriter, r *http.Request, read reader[T]) (*T, error) {
@@ -111,13 +153,9 @@ func decode[T any](s *Server, w http.ResponseWriter, r *http.Request, read reade
 	if err != nil {
 		return nil, err
 	}
-	d := openai.Decoder{Strict: s.options.Strict}
+	d := wire.Decoder{Strict: s.options.Strict}
 	req, bad := read(&d, body)
-	if len(d.Ignored) > 0 {
-		names := strings.Join(d.Ignored, ", ")
-		w.Header().Set(ignoredHeader, names)
-		s.options.Log.Debug("fields without effect", "id", exchangeOf(r).id, "fields", names)
-	}
+	s.ignored(w, exchangeOf(r), d.Ignored)
 	if bad != nil {
 		return nil, bad
 	}

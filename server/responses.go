@@ -2,20 +2,25 @@ package server
 
 import (
 	"crypto/rand"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 
 	"sparrow"
 	"sparrow/api/openai"
+	"sparrow/api/wire"
+	"sparrow/chat"
 )
 
-// responsePrefix takes ids of stored responses.
-const responsePrefix = "/v1/responses/"
+const (
+	responsesPath  = "/v1/responses"
+	responsePrefix = responsesPath + "/" // followed by the id of a stored response
+)
 
 // createResponse answers POST /v1/responses.
 func (s *Server) createResponse(w http.ResponseWriter, r *http.Request) error {
-	req, err := decode(s, w, r, (*openai.Decoder).Responses)
+	req, err := decode(s, w, r, openai.DecodeResponses)
 	if err != nil {
 		return err
 	}
@@ -31,23 +36,22 @@ func (s *Server) createResponse(w http.ResponseWriter, r *http.Request) error {
 	ask := []sparrow.Request{chatRequest(chat, s.origin(x, x.id))}
 	if req.Truncation == openai.TruncationAuto {
 		if err := s.truncate(&ask[0]); err != nil {
-			return responsesError(err, x.id)
+			return responsesDialect.rename(err, x.id)
 		}
 	}
 	name := rand.Text()
 	to := &responseAnswer{
-		server: s, tenant: x.tenant, conversation: items,
+		server: s, tenant: x.tenant, conversation: items, name: name,
 		response: openai.NewResponse(responseID(name), s.now().Unix(), req),
-		output: responseOutput{name: name, shape: chatShape{spelling: newSpelling(s.engine, req.TokensAsIDs),
+		turn: turn{spoken: true, watch: unwatched{}, shape: chatShape{spelling: newSpelling(s.engine, req.TokensAsIDs),
 			logprobs: chat.Logprobs, singleCall: singleCall(chat)}},
 	}
 	if req.Stream {
 		err = s.stream(w, r, ask, func(e *sse) sink { return newResponseStream(e, to) })
 	} else {
-		to.output.watch = unwatched{}
-		err = s.collect(w, r, ask, &to.output, to.finish)
+		err = s.collect(w, r, ask, &to.turn, to.finish)
 	}
-	return responsesError(err, x.id)
+	return responsesDialect.rename(err, x.id)
 }
 
 // itemsOf is the whole conversation of a request: what came before its previous response, that response, and its
@@ -57,7 +61,7 @@ func (s *Server) itemsOf(tenant string, r *openai.ResponsesRequest) ([]openai.It
 	if id := r.PreviousResponseID; id != "" {
 		previous := s.responses.get(tenant, id)
 		if previous == nil {
-			return nil, openai.NewError(openai.CodeNoPrevious, "previous_response_id",
+			return nil, wire.NewError(wire.CodeNoPrevious, "previous_response_id",
 				"%.100q is not stored: it was created with store false, deleted, or gave way to newer ones; "+
 					"send the whole conversation as input", id)
 		}
@@ -68,7 +72,7 @@ func (s *Server) itemsOf(tenant string, r *openai.ResponsesRequest) ([]openai.It
 		if it.Type == openai.ItemReference {
 			named := s.responses.item(tenant, it.ID)
 			if named == nil {
-				return nil, openai.NewError(openai.CodeInvalidValue, "input",
+				return nil, wire.NewError(wire.CodeInvalidValue, "input",
 					"item %d refers to %.100q, which is not stored; send the item itself", i, it.ID)
 			}
 			it = *named
@@ -76,7 +80,7 @@ func (s *Server) itemsOf(tenant string, r *openai.ResponsesRequest) ([]openai.It
 		items = append(items, it)
 	}
 	if len(items) > openai.MaxMessages {
-		return nil, openai.NewError(openai.CodeTooMany, "input",
+		return nil, wire.NewError(wire.CodeTooMany, "input",
 			"%d items with those of earlier responses, at most %d are supported", len(items), openai.MaxMessages)
 	}
 	return items, nil
@@ -86,7 +90,7 @@ func (s *Server) itemsOf(tenant string, r *openai.ResponsesRequest) ([]openai.It
 func (s *Server) storedResponse(w http.ResponseWriter, r *http.Request) error {
 	id := strings.TrimPrefix(r.URL.Path, responsePrefix)
 	if on := r.URL.Query().Get("stream"); on != "" && on != "false" {
-		return openai.NewError(openai.CodeUnsupportedValue, "stream",
+		return wire.NewError(wire.CodeUnsupportedValue, "stream",
 			"events are not kept; leave stream out to get the whole response")
 	}
 	stored := s.responses.get(exchangeOf(r).tenant, id)
@@ -106,40 +110,7 @@ func (s *Server) deleteResponse(w http.ResponseWriter, r *http.Request) error {
 }
 
 func noResponse(id string) error {
-	return openai.NewError(openai.CodeNoResponse, "", "no response with the id %.100q is stored", id)
-}
-
-// responseFields are the names that chat completions have for fields of /v1/responses; the first match wins.
-var responseFields = []struct{ chat, response string }{
-	{"messages", "input"},
-	{"prompt", "input"},
-	{"max_tokens", "max_output_tokens"},
-	{"max_completion_tokens", "max_output_tokens"},
-	{schemaParam, "text.format.schema"},
-	{"response_format", "text.format"},
-}
-
-// responsesError gives the fields in an error about a request the names they have here. A message of a chat may be
-// several items, so its index is left out.
-func responsesError(err error, requestID string) error {
-	if err == nil {
-		return nil
-	}
-	wire := toError(err, requestID)
-	if wire.Status() != http.StatusBadRequest {
-		return err
-	}
-	list := slices.Clone(wire.Problems)
-	for i := range list {
-		for _, f := range responseFields {
-			rest, ok := strings.CutPrefix(list[i].Param, f.chat)
-			if ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
-				list[i].Param = f.response
-				break
-			}
-		}
-	}
-	return openai.JoinProblems(list)
+	return wire.NewError(wire.CodeNoResponse, "", "no response with the id %.100q is stored", id)
 }
 
 // responseAnswer turns what was generated into a response, and stores it.
@@ -147,8 +118,47 @@ type responseAnswer struct {
 	server       *Server
 	tenant       string
 	conversation []openai.Item // up to the answer
+	name         string        // of the response, for the ids of items
 	response     *openai.Response
-	output       responseOutput
+	turn         turn
+}
+
+// itemPrefixes begin the ids of items, by their type.
+var itemPrefixes = map[string]string{openai.ItemMessage: "msg", openai.ItemReasoning: "rs", openai.ItemCall: "fc"}
+
+// item is a piece as an item of the response.
+func (a *responseAnswer) item(i int, p *piece, status string) openai.Item {
+	it := openai.Item{Type: openai.ItemMessage, Role: openai.RoleAssistant, Status: status, Logprobs: p.logprobs}
+	switch p.kind {
+	case chat.DeltaReasoning:
+		it = openai.Item{Type: openai.ItemReasoning, Status: status}
+	case chat.DeltaToolCall:
+		it = openai.Item{Type: openai.ItemCall, Status: status, CallID: p.call.ID, Name: p.call.Name,
+			Arguments: p.text}
+	}
+	if p.kind != chat.DeltaToolCall && status != openai.StatusInProgress {
+		it.Content = openai.Content{p.text}
+	}
+	it.ID = fmt.Sprintf("%s_%s_%d", itemPrefixes[it.Type], a.name, i)
+	return it
+}
+
+// items are all pieces, which have ended.
+func (a *responseAnswer) items() []openai.Item {
+	list := make([]openai.Item, len(a.turn.pieces))
+	for i := range list {
+		p := &a.turn.pieces[i]
+		list[i] = a.item(i, p, ended(p))
+	}
+	return list
+}
+
+// ended is the status of an item whose piece has ended.
+func ended(p *piece) string {
+	if p.cut {
+		return openai.StatusIncomplete
+	}
+	return openai.StatusCompleted
 }
 
 // finish completes the response.
@@ -158,10 +168,10 @@ func (a *responseAnswer) finish(res *result) (any, error) {
 		return nil, err
 	}
 	r := a.response
-	r.Output, r.Sparrow = a.output.items, trace
+	r.Output, r.Sparrow = a.items(), trace
 	r.Usage = responseUsage(&res.usage)
 	r.Status = openai.StatusCompleted
-	if a.output.finish == sparrow.FinishLength {
+	if a.turn.finish == sparrow.FinishLength {
 		r.Status = openai.StatusIncomplete
 		r.IncompleteDetails = &openai.IncompleteDetails{Reason: openai.IncompleteTokens}
 	} else {

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sparrow/api/openai"
+	"sparrow/api/wire"
 	"sparrow/chat"
 )
 
@@ -58,7 +59,7 @@ func TestStoredResponsesAreReadAndDeletedByTheirTenant(t *testing.T) {
 	for _, got := range []reply{
 		get(t, at, theirs...), send(t, "DELETE", at, "", theirs...), get(t, hs.URL+responsePrefix+"resp_1", mine...),
 	} {
-		if got.status != 404 || *errorOf(t, got).Code != string(openai.CodeNoResponse) {
+		if got.status != 404 || *errorOf(t, got).Code != string(wire.CodeNoResponse) {
 			t.Errorf("status %d: %s", got.status, got.body)
 		}
 	}
@@ -158,5 +159,16 @@ func TestTruncationLeavesOutOldTurns(t *testing.T) {
 			got[1].Role != chat.User {
 			t.Errorf("context %d%s: %d messages, want %d", c.context, c.fields, len(got), 2*c.kept)
 		}
+	}
+}
+
+func TestNothingIsStoredWithoutMemory(t *testing.T) {
+	_, hs := start(t, newFake(saying("x")), Options{StoreBytes: NoStore})
+	r := respond(t, hs.URL, asked+`}`)
+	if got := get(t, hs.URL+responsePrefix+r.ID); got.status != 404 {
+		t.Errorf("status %d: %s", got.status, got.body)
+	}
+	if err := (Options{StoreBytes: -2}).Validate(); err == nil {
+		t.Error("a negative size was accepted")
 	}
 }

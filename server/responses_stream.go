@@ -5,6 +5,7 @@ import (
 
 	"sparrow"
 	"sparrow/api/openai"
+	"sparrow/api/wire"
 )
 
 // responseStream writes a response as it is generated: two events about the response, events about each item, and one
@@ -18,7 +19,7 @@ type responseStream struct {
 
 func newResponseStream(e *sse, a *responseAnswer) *responseStream {
 	s := &responseStream{sse: e, answer: a}
-	a.output.watch = s
+	a.turn.watch = s
 	return s
 }
 
@@ -43,7 +44,7 @@ func (s *responseStream) event(prompt int, ev *sparrow.Event) error {
 	if err := s.begin(); err != nil {
 		return err
 	}
-	if err := s.answer.output.event(prompt, ev); err != nil {
+	if err := s.answer.turn.event(prompt, ev); err != nil {
 		return err
 	}
 	return s.flush()
@@ -64,7 +65,7 @@ func (s *responseStream) end(r *result) error {
 }
 
 // fail ends the stream with a failed response.
-func (s *responseStream) fail(e *openai.Error) error {
+func (s *responseStream) fail(e *wire.Error) error {
 	if err := s.begin(); err != nil {
 		return err
 	}
@@ -74,19 +75,19 @@ func (s *responseStream) fail(e *openai.Error) error {
 	if e.Status() >= http.StatusInternalServerError {
 		r.Error.Code = openai.TypeServer // the name in OpenAI's list
 	}
-	if err := s.answer.output.end(openai.StatusIncomplete); err != nil {
+	if err := s.answer.turn.end(true); err != nil {
 		return err
 	}
-	if s.answer.output.items != nil {
-		r.Output = s.answer.output.items
-	}
+	r.Output = s.answer.items()
 	if err := s.whole(openai.EventFailed); err != nil {
 		return err
 	}
 	return s.flush()
 }
 
-func (s *responseStream) added(i int, item *openai.Item) (err error) {
+func (s *responseStream) began(i int, p *piece) (err error) {
+	it := s.answer.item(i, p, openai.StatusInProgress)
+	item := &it
 	if s.buf, err = s.wire.Item(s.buf, openai.EventItemAdded, i, item); err != nil {
 		return err
 	}
@@ -96,7 +97,9 @@ func (s *responseStream) added(i int, item *openai.Item) (err error) {
 	return err
 }
 
-func (s *responseStream) grew(i int, item *openai.Item, text string, logprobs []openai.TokenLogprob) error {
+func (s *responseStream) grew(i int, p *piece, text string, logprobs []openai.TokenLogprob) error {
+	it := s.answer.item(i, p, openai.StatusInProgress)
+	item := &it
 	switch item.Type {
 	case openai.ItemCall:
 		s.buf = s.wire.Arguments(s.buf, openai.EventArgumentsDelta, place(i, item), item.Name, text)
@@ -108,7 +111,9 @@ func (s *responseStream) grew(i int, item *openai.Item, text string, logprobs []
 	return nil
 }
 
-func (s *responseStream) done(i int, item *openai.Item) (err error) {
+func (s *responseStream) ended(i int, p *piece) (err error) {
+	it := s.answer.item(i, p, ended(p))
+	item := &it
 	at := place(i, item)
 	switch item.Type {
 	case openai.ItemCall:

@@ -15,8 +15,6 @@ import (
 	"sparrow/chat"
 )
 
-const responsesPath = "/v1/responses"
-
 const asked = `{"model":"sparrow-test","input":"hello"`
 
 // drawnName is the drawn part of the ids of a response and its items.

@@ -3,12 +3,11 @@ package server
 import (
 	"net/http"
 	"slices"
+	"sparrow/api/wire"
 	"strings"
-
-	"sparrow/api/openai"
 )
 
-// route is an endpoint. A pattern that ends with a slash takes every longer path.
+// route is an endpoint. A pattern that ends with a slash takes every longer path, but for the root.
 type route struct {
 	method  string
 	pattern string
@@ -25,11 +24,19 @@ func (s *Server) table() []route {
 	return []route{
 		{http.MethodPost, "/v1/chat/completions", false, s.chatCompletion},
 		{http.MethodPost, "/v1/completions", false, s.completion},
-		{http.MethodPost, "/v1/responses", false, s.createResponse},
+		{http.MethodPost, responsesPath, false, s.createResponse},
 		{http.MethodGet, responsePrefix, false, s.storedResponse},
 		{http.MethodDelete, responsePrefix, false, s.deleteResponse},
+		{http.MethodPost, messagesPath, false, s.createMessage},
+		{http.MethodPost, messagesPath + "/count_tokens", false, s.countTokens},
 		{http.MethodGet, "/v1/models", false, s.models},
 		{http.MethodGet, modelPrefix, false, s.model},
+		{http.MethodPost, ollamaPrefix + "chat", false, s.ollamaChat},
+		{http.MethodPost, ollamaPrefix + "generate", false, s.ollamaGenerate},
+		{http.MethodPost, ollamaPrefix + "show", false, s.ollamaShow},
+		{http.MethodGet, ollamaPrefix + "tags", false, s.ollamaTags},
+		{http.MethodGet, ollamaPrefix + "ps", false, s.ollamaRunning},
+		{http.MethodGet, ollamaPrefix + "version", true, s.ollamaVersion},
 		{http.MethodPost, "/tokenize", false, s.tokenize},
 		{http.MethodPost, "/detokenize", false, s.detokenize},
 		{http.MethodGet, "/debug/plans", false, s.plans},
@@ -37,11 +44,12 @@ func (s *Server) table() []route {
 		{http.MethodGet, "/ready", true, s.ready},
 		{http.MethodGet, "/metrics", true, s.metricsText},
 		{http.MethodGet, "/version", true, s.version},
+		{http.MethodGet, "/", true, s.root},
 	}
 }
 
 func (r *route) matches(path string) bool {
-	if strings.HasSuffix(r.pattern, "/") {
+	if strings.HasSuffix(r.pattern, "/") && r.pattern != "/" {
 		return len(path) > len(r.pattern) && strings.HasPrefix(path, r.pattern)
 	}
 	return path == r.pattern
@@ -66,7 +74,7 @@ func (s *Server) find(w http.ResponseWriter, r *http.Request) (*route, error) {
 		near, allowed = each, append(allowed, each.method)
 	}
 	if near == nil {
-		return nil, openai.NewError(openai.CodeUnknownURL, "", "there is no %.200q here; the endpoints are %s",
+		return nil, wire.NewError(wire.CodeUnknownURL, "", "there is no %.200q here; the endpoints are %s",
 			r.URL.Path, s.endpoints())
 	}
 	if slices.Contains(allowed, http.MethodGet) {
@@ -74,7 +82,7 @@ func (s *Server) find(w http.ResponseWriter, r *http.Request) (*route, error) {
 	}
 	list := strings.Join(allowed, ", ")
 	w.Header().Set("Allow", list)
-	return near, openai.NewError(openai.CodeBadMethod, "", "%s takes %s, not %.20q", near.pattern, list, r.Method)
+	return near, wire.NewError(wire.CodeBadMethod, "", "%s takes %s, not %.20q", near.pattern, list, r.Method)
 }
 
 func (s *Server) endpoints() string {

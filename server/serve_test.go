@@ -126,6 +126,10 @@ func TestLeavingClientsEndTheirRequests(t *testing.T) {
 	for _, c := range []struct{ name, path, body string }{
 		{"chat", "/v1/chat/completions", hello + `}`},
 		{"several prompts", "/v1/completions", `{"model":"sparrow-test","prompt":["a","b","c"]}`},
+		{"response", responsesPath, asked + `}`},
+		{"message", messagesPath, askedMessage + `}`},
+		{"Ollama's chat", "/api/chat", askedOllama + `,"stream":false}`},
+		{"Ollama's prompt", "/api/generate", `{"model":"sparrow-test","prompt":"p","stream":false}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := unfinished()
@@ -150,13 +154,30 @@ func TestLeavingClientsEndTheirRequests(t *testing.T) {
 }
 
 func TestLeavingInMidStreamEndsTheRequest(t *testing.T) {
-	e := unfinished()
-	_, url, _ := listen(t, e, Options{})
-	ctx, leave := context.WithCancel(context.Background())
-	openStream(t, ctx, http.DefaultClient, url)
-	leave()
-	wait(t, "the engine to see the end of the context", e.ended)
-	eventually(t, "the stream to be closed", func() bool { return e.opened() == 0 })
+	for _, c := range []struct{ path, body string }{
+		{"/v1/chat/completions", hello + `,"stream":true}`},
+		{responsesPath, asked + `,"stream":true}`},
+		{messagesPath, askedMessage + `,"stream":true}`},
+		{"/api/chat", askedOllama + `}`},
+		{"/api/generate", `{"model":"sparrow-test","prompt":"p","raw":true}`},
+	} {
+		t.Run(c.path, func(t *testing.T) {
+			e := unfinished()
+			_, url, _ := listen(t, e, Options{})
+			ctx, leave := context.WithCancel(context.Background())
+			res, err := http.DefaultClient.Do(newPost(t, ctx, url+c.path, c.body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer res.Body.Close()
+			if n, err := res.Body.Read(make([]byte, 64)); n == 0 {
+				t.Fatal(err)
+			}
+			leave()
+			wait(t, "the engine to see the end of the context", e.ended)
+			eventually(t, "the stream to be closed", func() bool { return e.opened() == 0 })
+		})
+	}
 }
 
 // Choices that end because their client left are counted like all others: the one that was being read, and those
@@ -327,6 +348,17 @@ func TestSilentStreamsAreKeptAlive(t *testing.T) {
 		}
 		if got := w.post(t, "/v1/chat/completions", hello+`}`); got.status != 200 || !strings.HasPrefix(got.body, "{") {
 			t.Errorf("status %d: %s", got.status, got.body)
+		}
+		ping := "event: ping\ndata: {\"type\":\"ping\"}\n\n"
+		got = w.post(t, messagesPath, askedMessage+`,"stream":true}`)
+		if !strings.HasPrefix(got.body, ping+ping) || !strings.Contains(got.body, "event: message_stop\n") {
+			t.Error(got.body)
+		}
+		// Lines of JSON have no comments; an empty piece is sent.
+		lines := strings.Split(w.post(t, "/api/chat", askedOllama+`}`).body, "\n")
+		if n := len(lines); n < 4 || !strings.Contains(lines[0], `"content":""},"done":false}`) ||
+			!strings.Contains(lines[n-3], `"content":"Hel"`) || !strings.Contains(lines[n-2], `"done":true`) {
+			t.Errorf("%q", lines)
 		}
 	})
 }

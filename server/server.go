@@ -24,6 +24,7 @@ type Server struct {
 	routes  []route
 
 	responses *responseStore
+	memory    *memory
 
 	state  atomic.Int32
 	halted context.Context // ends when running requests are to fail
@@ -51,6 +52,7 @@ func New(e Engine, o Options) (*Server, error) {
 			ErrOptions, s.info.Name)
 	}
 	s.responses = newResponseStore(int(s.options.StoreBytes))
+	s.memory = newMemory(s.options.RequestMemory)
 	s.metrics = metric.New(e, o.VLLMNames)
 	s.scrape = s.metrics.Handler()
 	s.halted, s.halt = context.WithCancel(context.Background())

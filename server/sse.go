@@ -8,19 +8,23 @@ import (
 	"sparrow/api/openai"
 )
 
-// sse writes server-sent events. Events are appended to buf and leave together with flush. Nothing is written before
-// the first flush, so that a request that fails before its first token is still answered with a status.
+// sse writes server-sent events, or lines of JSON. Events are appended to buf and leave together with flush. Nothing
+// is written before the first flush, so that a request that fails before its first token is still answered with a
+// status.
 type sse struct {
-	w       http.ResponseWriter
-	timeout time.Duration
-	open    bool      // headers are written
-	heard   time.Time // when the client was last sent something
-	buf     []byte
+	w         http.ResponseWriter
+	mediaType string
+	keepAlive func(dst []byte) []byte // appends what is sent when nothing else is
+	timeout   time.Duration
+	open      bool      // headers are written
+	heard     time.Time // when the client was last sent something
+	buf       []byte
 }
 
 // newSSE prepares a stream on w. The deadline of the whole response, which suits answers of one piece, is lifted.
 func newSSE(w http.ResponseWriter, timeout time.Duration) (*sse, error) {
-	return &sse{w: w, timeout: timeout, heard: time.Now()}, writeBy(w, time.Time{})
+	return &sse{w: w, mediaType: "text/event-stream", keepAlive: openai.AppendKeepAlive, timeout: timeout,
+		heard: time.Now()}, writeBy(w, time.Time{})
 }
 
 // writeBy sets when the client must have taken what is written; zero is no limit. Writers without deadlines exist in
@@ -43,7 +47,7 @@ func (e *sse) flush() error {
 	if !e.open {
 		e.open = true
 		h := e.w.Header()
-		h.Set("Content-Type", "text/event-stream")
+		h.Set("Content-Type", e.mediaType)
 		h.Set("Cache-Control", "no-cache")
 		h.Set("X-Accel-Buffering", "no")
 		e.w.WriteHeader(http.StatusOK)
@@ -58,11 +62,11 @@ func (e *sse) flush() error {
 	return err
 }
 
-// idle sends a comment, and the headers if it is the first of all, when nothing was sent for limit.
+// idle sends a comment, or what stands for it, when nothing was sent for limit; the headers go before the first of all.
 func (e *sse) idle(limit time.Duration) (time.Duration, error) {
 	if left := limit - time.Since(e.heard); left > 0 {
 		return left, nil
 	}
-	e.buf = openai.AppendKeepAlive(e.buf)
+	e.buf = e.keepAlive(e.buf)
 	return limit, e.flush()
 }

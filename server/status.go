@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"strings"
 
+	"sparrow/api/anthropic"
 	"sparrow/api/openai"
 )
 
@@ -17,7 +18,10 @@ func (s *Server) wireModel() openai.Model {
 }
 
 // models answers GET /v1/models.
-func (s *Server) models(w http.ResponseWriter, _ *http.Request) error {
+func (s *Server) models(w http.ResponseWriter, r *http.Request) error {
+	if r.Header.Get(anthropicVersion) != "" {
+		return s.respond(w, http.StatusOK, anthropic.NewModelList(s.anthropicModel()))
+	}
 	return s.respond(w, http.StatusOK, openai.ModelList{Object: openai.ObjectList, Data: []openai.Model{s.wireModel()}})
 }
 
@@ -25,6 +29,9 @@ func (s *Server) models(w http.ResponseWriter, _ *http.Request) error {
 func (s *Server) model(w http.ResponseWriter, r *http.Request) error {
 	if err := s.checkModel(strings.TrimPrefix(r.URL.Path, modelPrefix)); err != nil {
 		return err
+	}
+	if r.Header.Get(anthropicVersion) != "" {
+		return s.respond(w, http.StatusOK, s.anthropicModel())
 	}
 	return s.respond(w, http.StatusOK, s.wireModel())
 }
@@ -45,6 +52,8 @@ func (s *Server) ready(w http.ResponseWriter, _ *http.Request) error {
 	switch stats := s.engine.Stats(); {
 	case s.state.Load() != stateServing:
 		body.Reason = "shutting down"
+	case stats.Device != "":
+		body.Reason = stats.Device
 	case s.info.MaxQueue > 0 && stats.Waiting >= s.info.MaxQueue:
 		body.Reason = "the queue is full"
 	default:

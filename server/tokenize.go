@@ -7,11 +7,12 @@ import (
 	"strings"
 
 	"sparrow/api/openai"
+	"sparrow/api/wire"
 )
 
 // tokenize answers POST /tokenize.
 func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) error {
-	req, err := decode(s, w, r, (*openai.Decoder).Tokenize)
+	req, err := decode(s, w, r, openai.DecodeTokenize)
 	if err != nil {
 		return err
 	}
@@ -46,7 +47,7 @@ func (s *Server) tokensOf(r *openai.TokenizeRequest) ([]int32, error) {
 
 // detokenize answers POST /detokenize.
 func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) error {
-	req, err := decode(s, w, r, (*openai.Decoder).Detokenize)
+	req, err := decode(s, w, r, openai.DecodeDetokenize)
 	if err != nil {
 		return err
 	}
@@ -75,7 +76,7 @@ func (s *Server) checkOptionalModel(name string) error {
 func (s *Server) checkIDs(param string, ids []int32) error {
 	outside := func(id int32) bool { return id < 0 || int(id) >= s.info.Vocabulary }
 	if i := slices.IndexFunc(ids, outside); i >= 0 {
-		return openai.NewError(openai.CodeOutOfRange, fmt.Sprintf("%s[%d]", param, i),
+		return wire.NewError(wire.CodeOutOfRange, fmt.Sprintf("%s[%d]", param, i),
 			"%d is not in [0, %d], the model's vocabulary", ids[i], s.info.Vocabulary-1)
 	}
 	return nil

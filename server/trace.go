@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"sparrow"
-	"sparrow/api/openai"
+	"sparrow/api/wire"
 	"sparrow/plan"
 )
 
@@ -84,7 +84,7 @@ func traceJSON(traces []promptTrace) (json.RawMessage, error) {
 		list.Traces[i] = bodyOf(t)
 	}
 	slices.SortFunc(list.Traces, func(a, b traceBody) int { return a.Prompt - b.Prompt })
-	return openai.Marshal(list)
+	return wire.Marshal(list)
 }
 
 func bodyOf(p promptTrace) traceBody {

@@ -21,6 +21,24 @@ func usageOf(u *sparrow.Usage) *openai.Usage {
 	}
 }
 
+// running counts what a stream has cost so far, where every chunk says it.
+type running struct {
+	on     bool
+	counts openai.Counts
+}
+
+func (r *running) start(promptTokens int) { r.counts.Prompt = promptTokens }
+
+func (r *running) count(ev *sparrow.Event) { r.counts.Completion += len(ev.Tokens) }
+
+// so is what a chunk says, nil for nothing.
+func (r *running) so() *openai.Counts {
+	if !r.on {
+		return nil
+	}
+	return &r.counts
+}
+
 // finishOf is why a choice ended, on the wire. Failures and cancellations never get here.
 func finishOf(f sparrow.Finish) openai.FinishReason {
 	switch f {

@@ -51,6 +51,7 @@ func (r *Runner) Draft(works []Draft, chained bool) (Result, error) {
 		if len(r.draft.batch.Requests) == 0 {
 			continue
 		}
+		r.pad(&r.draft)
 		p, err := r.start(&r.draft)
 		if err != nil {
 			return Result{}, err

@@ -14,6 +14,8 @@ type Limits struct {
 	Context  int // tokens of a sequence; the model's
 	// PromptLogits allows logits of every token of a prompt, not only of its last.
 	PromptLogits bool
+	// GraphBytes is the device memory that captured graphs may take; negative for no graphs.
+	GraphBytes int64
 	// Record selects what passes of the target record of every layer.
 	Record plan.Record
 }
@@ -41,19 +43,31 @@ func Measure(m model.Model, cfg plan.Config, l Limits) (int64, error) {
 	a := kernel.MeasureArena()
 	m.Bind(a, l.Rows)
 	mark := a.Mark()
-	d, ok := m.(model.Drafter)
-	for _, b := range l.worst(cfg.N, ok && cfg.N > 1 && d.DraftHead() == nil) {
-		p, err := plan.Build(cfg, b)
-		if err != nil {
-			return 0, err
-		}
+	err := l.largest(m, &cfg, func(p *plan.Plan) error {
 		a.Reset(mark)
-		if _, err := m.Arrange(p, &cfg, a); err != nil {
-			return 0, err
-		}
+		_, err := m.Arrange(p, &cfg, a)
+		return err
+	})
+	if err != nil {
+		return 0, err
 	}
 	// Smaller shapes may round and slice differently and need a little more; an eighth more covers them.
 	return a.High() + (a.High()-mark)/8, nil
+}
+
+// largest calls visit with the plans of the largest passes.
+func (l *Limits) largest(m model.Model, cfg *plan.Config, visit func(*plan.Plan) error) error {
+	d, ok := m.(model.Drafter)
+	for _, b := range l.worst(cfg.N, ok && cfg.N > 1 && d.DraftHead() == nil) {
+		p, err := plan.Build(*cfg, b)
+		if err == nil {
+			err = visit(p)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // worst are the batches that need the most memory: full contexts, as many rows and logits as a pass can have.

@@ -26,9 +26,20 @@ func (r *Runner) fetch(s *side, p *pass) (Pending, error) {
 		s.results[s.turn] = make([]float32, n)
 	}
 	res.words = s.results[s.turn][:n]
-	res.Logits = res.words[:p.plan.WholeLogits*res.Vocab]
+	res.Logits = res.words[:(p.plan.WholeLogits-paddedLogits(&s.batch))*res.Vocab]
 	event, err := kernel.FetchF32(r.model.Device(), res.words, out.Block)
 	return Pending{result: res, event: event}, err
+}
+
+// paddedLogits is how many of the last whole rows of logits belong to requests that are padding.
+func paddedLogits(b *plan.Batch) int {
+	n := 0
+	for i := range b.Requests {
+		if q := &b.Requests[i]; q.Padding && !q.Best {
+			n += q.Logits
+		}
+	}
+	return n
 }
 
 // Plan is the plan of the pass.

@@ -43,9 +43,12 @@ type Runner struct {
 	shapes plan.Shaper
 	passes map[plan.Shape]*pass
 
+	graphs graphs
+
 	target, draft side
 	ends          []int32 // row of each Draft of the latest call whose logits were wanted, else -1
 	rows          []int32 // memory behind the hidden rows of a draft
+	padding       []int32 // zeros: tokens and hidden rows of requests that are padding
 }
 
 // pass is a plan with its place in the arena.
@@ -53,6 +56,7 @@ type pass struct {
 	plan  *plan.Plan
 	whole []int32 // wholeRows of its batches
 	model.Pass
+	captured captured
 }
 
 // side is what the runner keeps for passes of the target, or of the drafting layer.
@@ -78,11 +82,42 @@ func New(m model.Model, cfg plan.Config, l Limits) (*Runner, error) {
 	}
 	m.Bind(r.arena, r.limits.Rows)
 	r.bound = r.arena.Mark()
+	if err := r.reserve(); err != nil {
+		r.Close()
+		return nil, err
+	}
+	r.graphs = newGraphs(m.Device(), r.limits.GraphBytes)
 	return r, nil
 }
 
+// reserve takes the memory that operations of the largest passes use beside the arena, so that no pass takes any later.
+func (r *Runner) reserve() error {
+	dev, ok := r.model.Device().(kernel.Reserver)
+	if !ok {
+		return nil
+	}
+	return r.limits.largest(r.model, &r.cfg, func(p *plan.Plan) error {
+		r.arena.Reset(r.bound)
+		laid, err := r.model.Arrange(p, &r.cfg, r.arena)
+		if err != nil {
+			return err
+		}
+		if err := dev.Reserve(laid.Execute); err != nil {
+			return fmt.Errorf("step: memory of the operations of %d rows: %w", p.Rows, err)
+		}
+		return nil
+	})
+}
+
 // Close frees the memory.
-func (r *Runner) Close() { r.arena.Free(r.model.Device()) }
+func (r *Runner) Close() {
+	// A graph that the driver does not close shows as an error of the device at its next use.
+	_ = r.graphs.close()
+	r.arena.Free(r.model.Device())
+}
+
+// Graphs counts captured graphs.
+func (r *Runner) Graphs() Graphs { return r.graphs.count }
 
 // Config is the configuration every plan is made from.
 func (r *Runner) Config() *plan.Config { return &r.cfg }
@@ -99,6 +134,7 @@ func (r *Runner) Start(works []Work) (Pending, error) {
 	if err := r.collect(works); err != nil {
 		return Pending{}, err
 	}
+	r.pad(&r.target)
 	return r.start(&r.target)
 }
 
@@ -131,9 +167,10 @@ func (r *Runner) start(s *side) (Pending, error) {
 	if err := kernel.WriteI32(r.model.Device(), p.Inputs(), block); err != nil {
 		return Pending{}, err
 	}
-	if err := p.Execute(); err != nil {
+	if err := r.graphs.enqueue(p); err != nil {
 		return Pending{}, failed(p.plan, err)
 	}
+	p.Enqueued()
 	if c, ok := r.model.(model.Stateful); ok && p.plan.Pass == plan.PassTarget {
 		c.Commit(&s.input)
 	}
@@ -182,6 +219,9 @@ func (r *Runner) pass(b *plan.Batch) (*pass, error) {
 		return nil, err
 	}
 	if len(r.passes) >= maxPasses {
+		if err := r.graphs.close(); err != nil {
+			return nil, err
+		}
 		clear(r.passes)
 	}
 	r.passes[shape] = &pass{plan: p, whole: wholeRows(b, p), Pass: laid}

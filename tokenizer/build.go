@@ -27,6 +27,9 @@ func build(tokenizerJSON, configJSON []byte) (*Tokenizer, error) {
 		return nil, err
 	}
 	t.loadAdded(f.added)
+	for id := range int32(t.out.size()) {
+		t.longest = max(t.longest, len(t.out.bytes(id)))
+	}
 	return t, t.loadFrame(f, cfg)
 }
 

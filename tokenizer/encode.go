@@ -27,11 +27,16 @@ type EncodeOptions struct {
 	// with and without Literal. Added tokens that are nothing but white space are
 	// found everywhere: they are a way to write text, and control nothing.
 	Literal []mark.Span
+
+	// Limit is the most tokens that are of use; 0 is no limit. A text with more is
+	// ErrTooLong, found without encoding the rest of it, and at once where even the
+	// longest tokens would be too many.
+	Limit int
 }
 
-// Encode returns the tokens of text. The error is ErrUnencodable or ErrPattern;
-// neither can happen with a vocabulary that has all bytes and patterns that are
-// known (scan.go).
+// Encode returns the tokens of text. The error is ErrUnencodable or ErrPattern,
+// neither of which can happen with a vocabulary that has all bytes and patterns
+// that are known (scan.go), or ErrTooLong.
 func (t *Tokenizer) Encode(text string, opts EncodeOptions) ([]int32, error) {
 	return t.Append(nil, text, opts)
 }
@@ -41,7 +46,10 @@ func (t *Tokenizer) Append(dst []int32, text string, opts EncodeOptions) ([]int3
 	if len(text) > math.MaxInt32-1 {
 		return dst, fmt.Errorf("tokenizer: %w: %d bytes; at most %d", ErrUnencodable, len(text), math.MaxInt32-1)
 	}
-	e := encoder{t: t, sc: t.scratch.Get().(*scratch), opts: opts, ids: dst}
+	if opts.Limit > 0 && t.fewest(len(text)) > opts.Limit {
+		return dst, fmt.Errorf("tokenizer: %w of %d tokens", ErrTooLong, opts.Limit)
+	}
+	e := encoder{t: t, sc: t.scratch.Get().(*scratch), opts: opts, ids: dst, start: len(dst)}
 	defer func() {
 		e.sc.trim()
 		t.scratch.Put(e.sc)
@@ -80,6 +88,16 @@ type encoder struct {
 	sc   *scratch
 	opts EncodeOptions
 	ids  []int32
+
+	start int // where the tokens of this call begin in ids
+}
+
+// fewest is a lower bound of the tokens that a text of so many bytes has.
+func (t *Tokenizer) fewest(bytes int) int {
+	if len(t.normalizers) > 0 || t.model.unknown >= 0 || !t.model.byteLevel {
+		return 0 // text may get shorter, or one token may cover any of it
+	}
+	return bytes / max(t.longest, 1)
 }
 
 // text encodes a whole text: added tokens that are looked for as they are, and
@@ -109,6 +127,9 @@ func (e *encoder) split(set *addedSet, s string, literal []mark.Span, rest func(
 			}
 		}
 		e.ids = append(e.ids, tok.ID)
+		if err := e.within(0); err != nil {
+			return err
+		}
 		at = end
 	}
 	if at == len(s) {
@@ -120,9 +141,22 @@ func (e *encoder) split(set *addedSet, s string, literal []mark.Span, rest func(
 // plain encodes text without added tokens.
 func (e *encoder) plain(s string, _ []mark.Span) error {
 	return e.t.pieces.each(e.sc, s, func(piece string) (err error) {
-		e.ids, err = e.t.model.encode(&e.sc.merge, e.ids, piece)
-		return err
+		if err := e.within(e.t.fewest(len(piece))); err != nil {
+			return err
+		}
+		if e.ids, err = e.t.model.encode(&e.sc.merge, e.ids, piece); err != nil {
+			return err
+		}
+		return e.within(0)
 	})
+}
+
+// within is ErrTooLong where more tokens would be more than the limit.
+func (e *encoder) within(more int) error {
+	if limit := e.opts.Limit; limit > 0 && len(e.ids)-e.start+more > limit {
+		return fmt.Errorf("%w of %d tokens", ErrTooLong, limit)
+	}
+	return nil
 }
 
 func (t *Tokenizer) normalize(s string) string {

@@ -20,6 +20,9 @@ var (
 	// character of the text: no byte token, no byte fallback, no unknown token.
 	ErrUnencodable = errors.New("text cannot be encoded")
 
+	// ErrTooLong is returned by Encode when a text has more tokens than the limit.
+	ErrTooLong = errors.New("text exceeds the limit")
+
 	// ErrPattern is returned by Encode when matching a pre-tokenizer pattern went
 	// beyond the limits set in pattern.go.
 	ErrPattern = errors.New("pre-tokenizer pattern exceeded its limits")

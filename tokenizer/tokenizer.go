@@ -1,12 +1,11 @@
 package tokenizer
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"sync"
+
+	"sparrow/internal/textfile"
 )
 
 // Tokenizer encodes and decodes with one checkpoint's vocabulary. It is safe for
@@ -15,6 +14,7 @@ import (
 type Tokenizer struct {
 	model       bpe
 	out         *vocab   // tokens by the bytes they stand for
+	longest     int      // bytes of the longest of them
 	raw, normed addedSet // added tokens looked for before and after normalising
 	normalizers []normalizer
 	pieces      *pipeline
@@ -34,17 +34,17 @@ type Tokenizer struct {
 // Open reads the tokenizer of a checkpoint folder: tokenizer.json and, where they
 // exist, tokenizer_config.json and chat_template.jinja.
 func Open(dir string) (*Tokenizer, error) {
-	data, err := os.ReadFile(filepath.Join(dir, "tokenizer.json"))
+	data, err := textfile.Read(filepath.Join(dir, "tokenizer.json"), textfile.Tokenizer)
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer: %w", err)
 	}
-	cfg, err := readOptional(filepath.Join(dir, "tokenizer_config.json"))
+	cfg, err := textfile.Optional(filepath.Join(dir, "tokenizer_config.json"), textfile.Config)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("tokenizer: %w", err)
 	}
-	template, err := readOptional(filepath.Join(dir, "chat_template.jinja"))
+	template, err := textfile.Optional(filepath.Join(dir, "chat_template.jinja"), textfile.Config)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("tokenizer: %w", err)
 	}
 	t, err := New(data, cfg)
 	if err != nil {
@@ -54,18 +54,6 @@ func Open(dir string) (*Tokenizer, error) {
 		t.chatTemplate = string(template)
 	}
 	return t, nil
-}
-
-// readOptional returns nil for a file that does not exist.
-func readOptional(path string) ([]byte, error) {
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("tokenizer: %w", err)
-	}
-	return data, nil
 }
 
 // New makes a tokenizer from the contents of tokenizer.json and

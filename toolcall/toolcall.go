@@ -44,8 +44,32 @@ type Rules struct {
 
 // tool is a name as tokens, Sep included, and the grammar of its arguments.
 type tool struct {
-	name []int32
-	args *grammar.Grammar // nil where arguments are not JSON
+	index int // among the request's
+	name  []int32
+	args  *grammar.Grammar // nil where arguments are not JSON
+	whole bool             // the schema cannot be followed as a whole: args is any object
+}
+
+// Ignored is a keyword of a tool's schema that is not enforced. Without a keyword it is the whole schema.
+type Ignored struct {
+	Tool int // index
+	grammar.Ignored
+}
+
+// Ignored lists what the rules do not enforce.
+func (r *Rules) Ignored() []Ignored {
+	var list []Ignored
+	for i := range r.tools {
+		t := &r.tools[i]
+		if t.whole {
+			list = append(list, Ignored{Tool: t.index})
+		} else if t.args != nil {
+			for _, k := range t.args.Ignored() {
+				list = append(list, Ignored{t.index, k})
+			}
+		}
+	}
+	return list
 }
 
 // Encoder gives the tokens of a text, markers included.
@@ -87,6 +111,7 @@ func Compile(s chat.CallSyntax, tools []chat.Tool, o Options, encode Encoder, t 
 		if err != nil {
 			return nil, fmt.Errorf("%w: tools[%d]: %w", ErrTools, i, err)
 		}
+		x.index = i
 		r.tools = append(r.tools, x)
 	}
 	if len(r.tools) == 0 {
@@ -124,6 +149,7 @@ func compileTool(s chat.CallSyntax, x *chat.Tool, name []int32, t *grammar.Token
 		if out.args, err = grammar.CompileWith(x.Parameters, t, o); err == nil || x.Strict {
 			return out, err
 		}
+		out.whole = true
 	}
 	out.args, err = grammar.JSONObject(t)
 	return out, err

@@ -26,7 +26,8 @@ type Case struct {
 	GreedyEqual  int       `json:"greedy_equal"` // leading tokens that agree
 	GreedyOf     int       `json:"greedy_of"`
 	GreedyMargin float64   `json:"greedy_margin,omitempty"` // oracle's margin at the first token that differs
-	Rule         string    `json:"rule"`                    // rule of the verdict
+	Reference    *Against  `json:"reference,omitempty"`
+	Rule         string    `json:"rule"` // rule of the verdict
 	Problems     []string  `json:"problems,omitempty"`
 }
 

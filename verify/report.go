@@ -3,10 +3,11 @@ package verify
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
-	"sparrow/kernel"
 	"sparrow/model"
 	"sparrow/plan"
 )
@@ -15,6 +16,8 @@ import (
 type Options struct {
 	Config plan.Config // resolved for the model
 	Chunk  int         // prompt tokens per step; 0: whole prompts
+	// Reference is what a device with activations of bf16 is judged by; nil judges by the tolerances of float32.
+	Reference *Reference
 }
 
 // Report is the outcome of all cases.
@@ -41,13 +44,9 @@ func Run(dir string, m model.Model, o Options) (*Report, error) {
 	r := &Report{Model: dir, Kernels: m.Device().Name(), Layout: o.Config.Layout.String(),
 		Prefill: o.Config.Prefill.String(), Decode: o.Config.Decode.String(), Exact: exact, Chunk: o.Chunk,
 		Passed: true}
-	by := rounding{main: o.Config.Layout, index: o.Config.IndexLayout}
-	if q, ok := m.Device().(kernel.RowQuantizer); ok {
-		by.rows = q.QuantizesRows() && m.Config().FP8
-	}
 	seen := map[string]bool{}
 	for i := range golden {
-		out, err := run(m, o.Config, &golden[i], o.Chunk)
+		out, err := run(m, o.Config, &golden[i], o.Chunk, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -61,8 +60,13 @@ func Run(dir string, m model.Model, o Options) (*Report, error) {
 				}
 			}
 		}
-		c := compare(&golden[i], out, m.Config().Indexer.TopK, selectionRatio(&o.Config.Model))
-		judge(&c, by)
+		ratio := selectionRatio(&o.Config.Model)
+		c := compare(&golden[i], out, m.Config().Indexer.TopK, ratio)
+		if o.Reference == nil {
+			judge(&c, o.Config.Layout, o.Config.IndexLayout)
+		} else if err := o.Reference.compare(&c, &golden[i], out, &o, ratio); err != nil {
+			return nil, err
+		}
 		r.Passed = r.Passed && len(c.Problems) == 0
 		r.Cases = append(r.Cases, c)
 	}
@@ -103,11 +107,28 @@ func (r *Report) Print(w io.Writer) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	for _, c := range r.Cases {
-		fmt.Fprintf(w, "%s is checked by: %s\n", c.Name, c.Rule)
-		if len(c.Problems) > 0 {
-			fmt.Fprintf(w, "%s: %s\n", c.Name, strings.Join(c.Problems, "; "))
-		}
+	for i := range r.Cases {
+		r.Cases[i].print(w)
 	}
 	return nil
+}
+
+// print writes the rule of a case, what it compares with, and its problems.
+func (c *Case) print(w io.Writer) {
+	fmt.Fprintf(w, "%s is checked by: %s\n", c.Name, c.Rule)
+	if a := c.Reference; a != nil {
+		fmt.Fprintf(w, "%s: logits differ by %.2f %% of their scale (moved sums: %.2f %%); median error %.3g (the "+
+			"reference's own: %.3g)\n", c.Name, 100*a.Distance, 100*a.Floor, c.MedianError, a.Error)
+		fmt.Fprintf(w, "%s: %d of %d selections and %d of %d choices of experts differ, at margins of up to %.2f %% "+
+			"and %.2f %% of the scores' scale\n", c.Name, a.Keys.Differ, a.Keys.Rows, a.Experts.Differ, a.Experts.Rows,
+			100*a.Keys.Worst, 100*a.Experts.Worst)
+		for _, name := range slices.Sorted(maps.Keys(a.Operations)) {
+			d := a.Operations[name]
+			fmt.Fprintf(w, "  %-24s %5d calls, %6.3f %% unequal, worst %.2e of the scale, rms %.2e\n", name, d.Calls,
+				100*d.Unequal, d.Worst, d.Noise)
+		}
+	}
+	if len(c.Problems) > 0 {
+		fmt.Fprintf(w, "%s: %s\n", c.Name, strings.Join(c.Problems, "; "))
+	}
 }

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"fmt"
+	"slices"
 
 	"sparrow/model"
 	"sparrow/plan"
@@ -10,14 +11,16 @@ import (
 
 // outcome is what a model gave for one case.
 type outcome struct {
-	logits [][]float32 // one row for each prompt position
-	greedy []int32
-	record *record
-	plans  []*plan.Plan
+	logits  [][]float32 // one row for each prompt position
+	decoded [][]float32 // one for each greedy token but the last
+	greedy  []int32
+	record  *record
+	plans   []*plan.Plan
 }
 
-// run computes one case: the prompt whole or in chunks, then greedy decoding with the cache.
-func run(m model.Model, cfg plan.Config, g *Golden, chunk int) (*outcome, error) {
+// run computes one case: the prompt whole or in chunks, then greedy decoding with the cache. Where tokens are given,
+// they are decoded in place of the model's own.
+func run(m model.Model, cfg plan.Config, g *Golden, chunk int, given []int32) (*outcome, error) {
 	n := len(g.Input)
 	total := n + len(g.Greedy)
 	pages := (total + cfg.Page - 1) / cfg.Page
@@ -58,12 +61,15 @@ func run(m model.Model, cfg plan.Config, g *Golden, chunk int) (*outcome, error)
 			return nil, err
 		}
 		for i := range part {
-			o.logits = append(o.logits, append([]float32(nil), res.Row(i)...))
+			o.logits = append(o.logits, slices.Clone(res.Row(i)))
 		}
 	}
 	next := argmax(o.logits[n-1])
 	for i := range g.Greedy {
 		o.greedy = append(o.greedy, next)
+		if given != nil {
+			next = given[i]
+		}
 		if i+1 == len(g.Greedy) {
 			break
 		}
@@ -73,6 +79,7 @@ func run(m model.Model, cfg plan.Config, g *Golden, chunk int) (*outcome, error)
 			return nil, fmt.Errorf("verify: case %s: greedy token %d: %w", g.Name, i, err)
 		}
 		o.keep(res.Plan)
+		o.decoded = append(o.decoded, slices.Clone(res.Row(0)))
 		next = argmax(res.Row(0))
 	}
 	return o, nil

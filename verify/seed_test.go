@@ -93,7 +93,7 @@ func runCase(t *testing.T, m model.Model, p plan.Policy, g *Golden) (*outcome, p
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, err := run(m, cfg, g, 0)
+	o, err := run(m, cfg, g, 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func TestV4BoundsHoldOnOtherWeights(t *testing.T) {
 				t.Errorf("seed %d, %v keys: every selection is equal; the case does not show rounding",
 					seed, cfg.IndexLayout)
 			}
-			judge(&c, rounding{main: cfg.Layout, index: cfg.IndexLayout})
+			judge(&c, cfg.Layout, cfg.IndexLayout)
 			for _, text := range c.Problems {
 				t.Errorf("seed %d, %v keys: %s (%s)", seed, cfg.IndexLayout, text, c.Rule)
 			}
@@ -175,7 +175,7 @@ func TestV4SelectionsAreJudged(t *testing.T) {
 	} {
 		c := near()
 		test.change(c)
-		if judge(c, rounding{main: plan.V4Row584, index: test.index}); (len(c.Problems) == 0) != test.ok {
+		if judge(c, plan.V4Row584, test.index); (len(c.Problems) == 0) != test.ok {
 			t.Errorf("%s: problems %q by the rule %q", test.name, c.Problems, c.Rule)
 		}
 	}

@@ -30,6 +30,7 @@ type Checkpoint struct {
 	metadata map[string]string
 	bytes    int64
 	closed   bool
+	release  func() error // of memory that the caller of FromTensors mapped; nil without it
 }
 
 // FileInfo describes one file of a checkpoint.
@@ -61,11 +62,19 @@ func Open(dir string) (*Checkpoint, error) {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("weight: checkpoint index: %w", err)
 	}
-	path, err := onlyFile(dir)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("weight: checkpoint folder: %w", err)
+	}
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name()
+	}
+	one, err := onlyFile(dir, names)
 	if err != nil {
 		return nil, err
 	}
-	return OpenFile(path)
+	return OpenFile(filepath.Join(dir, one))
 }
 
 // OpenFile opens one safetensors file.
@@ -88,6 +97,42 @@ func FromBytes(name string, data []byte) (*Checkpoint, error) {
 	}
 	c := newCheckpoint()
 	c.addAll(sh)
+	return c, nil
+}
+
+// FromTensors makes a checkpoint of tensors whose data the caller has in memory or has mapped. Close calls release,
+// which may be nil. A name that occurs twice is refused.
+func FromTensors(files []FileInfo, tensors []Tensor, release func() error) (*Checkpoint, error) {
+	c := newCheckpoint()
+	c.files, c.release = files, release
+	c.tensors = make(map[string]*Tensor, len(tensors))
+	for i := range tensors {
+		t := &tensors[i]
+		if _, twice := c.tensors[t.Name]; twice {
+			return nil, fmt.Errorf("weight: %w: tensor %q occurs twice", ErrMalformed, clip(t.Name))
+		}
+		c.tensors[t.Name] = t
+		c.bytes += int64(len(t.Data))
+	}
+	return c, nil
+}
+
+// FromShapes makes a checkpoint of tensors that are drawn, not read: none has Data, all have Drawn.
+func FromShapes(name string, tensors []Tensor) (*Checkpoint, error) {
+	sh := &shard{info: FileInfo{Path: name}, tensors: slices.Clone(tensors)}
+	for i := range sh.tensors {
+		t := &sh.tensors[i]
+		n, ok := dataBytes(t.DType, t.Shape)
+		if !ok || t.Drawn == nil {
+			return nil, fmt.Errorf("weight: %s: tensor %q: %w: %s of shape %s without data", name, t.Name, ErrMalformed,
+				t.DType, shapeText(t.Shape))
+		}
+		t.File = name
+		sh.info.Bytes += n
+	}
+	c := newCheckpoint()
+	c.addAll(sh)
+	c.bytes = sh.info.Bytes
 	return c, nil
 }
 
@@ -118,55 +163,46 @@ func (c *Checkpoint) Close() error {
 			errs = append(errs, fmt.Errorf("weight: %w", err))
 		}
 	}
-	c.maps, c.tensors, c.closed = nil, nil, true
+	if c.release != nil {
+		errs = append(errs, c.release())
+	}
+	c.maps, c.tensors, c.closed, c.release = nil, nil, true, nil
 	c.names = func() []string { return nil }
 	return errors.Join(errs...)
 }
 
-// Advice is a hint about how tensor data will be read.
-type Advice = mmap.Advice
-
-// The hints that Advise takes.
-const (
-	Normal     = mmap.Normal
-	Sequential = mmap.Sequential
-	Random     = mmap.Random
-	WillNeed   = mmap.WillNeed
-)
-
-// Advise gives the system a hint how t will be read. It does nothing for embedded bytes and on systems without hints.
-func (c *Checkpoint) Advise(t *Tensor, a Advice) error {
-	if c.closed {
-		return fmt.Errorf("weight: advise tensor %q: %w", t.Name, ErrClosed)
+// Files lists which of the file names in the folder dir [Open] reads: the index and the shards it names, or one file
+// without an index. readIndex is called where there is an index. A shard may be missing in names.
+func Files(dir string, names []string, readIndex func(name string) ([]byte, error)) ([]string, error) {
+	if !slices.Contains(names, indexName) {
+		one, err := onlyFile(dir, names)
+		return []string{one}, err
 	}
-	f, ok := c.maps[t.File]
-	if !ok {
-		return nil
+	text, err := readIndex(indexName)
+	if err != nil {
+		return nil, err
 	}
-	if err := f.Advise(int(t.Offset), len(t.Data), a); err != nil {
-		return fmt.Errorf("weight: tensor %q: %w", t.Name, err)
+	byFile, err := parseIndex(filepath.Join(dir, indexName), text)
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	return append([]string{indexName}, slices.Sorted(maps.Keys(byFile))...), nil
 }
 
 // onlyFile picks the file of a folder without an index.
-func onlyFile(dir string) (string, error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return "", fmt.Errorf("weight: checkpoint folder: %w", err)
-	}
+func onlyFile(dir string, names []string) (string, error) {
 	var found []string
-	for _, e := range entries {
-		if e.Name() == singleName {
-			return filepath.Join(dir, singleName), nil
+	for _, name := range names {
+		if name == singleName {
+			return singleName, nil
 		}
-		if strings.HasSuffix(e.Name(), extension) {
-			found = append(found, e.Name())
+		if strings.HasSuffix(name, extension) && !strings.Contains(name, "/") {
+			found = append(found, name)
 		}
 	}
 	switch len(found) {
 	case 1:
-		return filepath.Join(dir, found[0]), nil
+		return found[0], nil
 	case 0:
 		return "", fmt.Errorf("weight: %s holds no %s, no %s and no other %s file: %w", dir, indexName, singleName,
 			extension, ErrNotFound)

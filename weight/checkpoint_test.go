@@ -217,19 +217,10 @@ func TestOpenWrongKindOfPath(t *testing.T) {
 	}
 }
 
-func TestAdviseAndClose(t *testing.T) {
+func TestAClosedCheckpointHasNoTensors(t *testing.T) {
 	c, err := Open(writeFiles(t, map[string]string{"model.safetensors": tiny("x", "y")}))
 	if err != nil {
 		t.Fatal(err)
-	}
-	y, _ := c.Tensor("y")
-	for _, a := range []Advice{Normal, Sequential, Random, WillNeed} {
-		if err := c.Advise(y, a); err != nil {
-			t.Error(err)
-		}
-	}
-	if err := c.Advise(y, WillNeed+1); err == nil {
-		t.Error("advice that does not exist is accepted")
 	}
 	for range 2 {
 		if err := c.Close(); err != nil {
@@ -239,9 +230,6 @@ func TestAdviseAndClose(t *testing.T) {
 	if _, ok := c.Tensor("y"); ok || len(c.Names()) != 0 {
 		t.Error("a closed checkpoint still has tensors")
 	}
-	if err := c.Advise(y, WillNeed); !errors.Is(err, ErrClosed) {
-		t.Errorf("advise after close: %v", err)
-	}
 	if _, err := c.Matrix("y"); !errors.Is(err, ErrClosed) {
 		t.Errorf("matrix after close: %v", err)
 	}
@@ -250,8 +238,7 @@ func TestAdviseAndClose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, _ := embedded.Tensor("x")
-	if err := errors.Join(embedded.Advise(x, WillNeed), embedded.Close()); err != nil {
+	if err := embedded.Close(); err != nil {
 		t.Error(err)
 	}
 }

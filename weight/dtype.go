@@ -1,6 +1,10 @@
 package weight
 
-import "fmt"
+import (
+	"fmt"
+
+	"sparrow/internal/block"
+)
 
 // DType is the element type of a tensor.
 type DType uint8
@@ -30,6 +34,18 @@ const (
 	F4E2M1x2
 )
 
+// firstBlock is the first of the types that are block formats of GGUF files ([Blocks]).
+const firstBlock = 128
+
+// Blocks is the type of values in a block format. Shapes count values; rows are whole blocks.
+func Blocks(f block.Format) DType { return firstBlock + DType(f) }
+
+// Block is the block format of a type, or false for types whose values stand alone.
+func (d DType) Block() (block.Format, bool) {
+	f := block.Format(d - firstBlock)
+	return f, d > firstBlock && f.Valid()
+}
+
 // dtypes holds, per DType, the format's spelling and the bits of one element.
 var dtypes = [...]struct {
 	name string
@@ -58,15 +74,19 @@ var dtypes = [...]struct {
 // dtypeList spells out what is supported, for errors.
 const dtypeList = "BOOL U8 I8 U16 I16 U32 I32 U64 I64 F64 F32 F16 BF16 F8_E4M3 F8_E5M2 F8_E8M0 F4"
 
-// String is the spelling used in a safetensors header.
+// String is the spelling used in a safetensors header, or the name of a block format.
 func (d DType) String() string {
+	if f, ok := d.Block(); ok {
+		return f.String()
+	}
 	if int(d) < len(dtypes) {
 		return dtypes[d].name
 	}
 	return fmt.Sprintf("DType(%d)", uint8(d))
 }
 
-// Bits is the size of one element in bits: 4 for F4E2M1x2, a multiple of 8 for every other type, 0 for an invalid one.
+// Bits is the size of one element in bits: 4 for F4E2M1x2, a multiple of 8 for every other type, 0 for an invalid one
+// and for block formats, whose values share scales.
 func (d DType) Bits() int {
 	if int(d) < len(dtypes) {
 		return dtypes[d].bits

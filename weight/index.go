@@ -11,6 +11,7 @@ import (
 
 	"sparrow/internal/jsonscan"
 	"sparrow/internal/mmap"
+	"sparrow/internal/textfile"
 )
 
 // typicalPlacementBytes is the text of one tensor in published indexes; it sizes a table before the tensors are
@@ -94,7 +95,7 @@ func readIndex(path string) ([]byte, error) {
 			Reason: fmt.Sprintf("index of %d bytes is over the limit of %d", info.Size(), maxHeaderBytes),
 			Kind:   ErrMalformed}
 	}
-	text, err := os.ReadFile(path)
+	text, err := textfile.Read(path, textfile.Index)
 	if err != nil {
 		return nil, fmt.Errorf("weight: checkpoint index: %w", err)
 	}

@@ -25,7 +25,8 @@ type Matrix struct {
 	BlockRows, BlockCols int // 128 x 128 for FP8, 1 x 32 for FP4, 0 x 0 when unscaled
 
 	Rows, Cols int // in values; Data's own shape counts bytes when FP4 is stored as I8 or U8
-	// how Data's bytes are read: F32, BF16, F16, F8E4M3, or F4E2M1x2 (also where Data.DType says I8 or U8)
+	// how Data's bytes are read: F32, BF16, F16, a block format, F8E4M3, or F4E2M1x2 (also where Data.DType says I8 or
+	// U8)
 	Values DType
 }
 
@@ -50,18 +51,19 @@ func (c *Checkpoint) Matrix(name string) (Matrix, error) {
 		return Matrix{}, err
 	}
 	m := Matrix{Data: data, Scale: scale, Rows: data.Shape[0], Cols: data.Shape[1], Values: data.DType}
-	switch data.DType {
-	case F32, F16, BF16:
+	_, blocked := data.DType.Block()
+	switch d := data.DType; {
+	case d == F32 || d == F16 || d == BF16 || blocked:
 		if scale != nil {
 			return Matrix{}, scaleError(data, scale,
-				"plain floats have no block scale, and whether to apply it is ambiguous")
+				"these values have no scale beside them, and whether to apply it is ambiguous")
 		}
 		return m, nil
-	case F8E4M3:
+	case d == F8E4M3:
 		m.BlockRows, m.BlockCols = fp8Block, fp8Block
-	case F4E2M1x2:
+	case d == F4E2M1x2:
 		m.BlockRows, m.BlockCols = 1, fp4Group
-	case I8, U8:
+	case d == I8 || d == U8:
 		m.BlockRows, m.BlockCols = 1, fp4Group
 		m.Values = F4E2M1x2
 		if m.Cols *= 2; m.Cols < 0 { // only possible with 0 rows

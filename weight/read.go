@@ -15,6 +15,15 @@ func ReadF32(t *Tensor) ([]float32, error) { return readFloats(t, t.DType) }
 // readFloats reads t's bytes as values of type d.
 func readFloats(t *Tensor, d DType) ([]float32, error) {
 	le := binary.LittleEndian
+	if f, ok := d.Block(); ok {
+		if len(t.Data)%f.Bytes() != 0 {
+			return nil, fmt.Errorf("weight: tensor %q: %w: %d bytes are no whole number of blocks of %s", t.Name,
+				ErrMalformed, len(t.Data), f)
+		}
+		out := make([]float32, len(t.Data)/f.Bytes()*f.Values())
+		f.Decode(out, t.Data)
+		return out, nil
+	}
 	switch d {
 	case F32:
 		return decode(t, 4, func(b []byte) float32 { return math.Float32frombits(le.Uint32(b)) })
@@ -40,7 +49,7 @@ func readFloats(t *Tensor, d DType) ([]float32, error) {
 	}
 	return nil,
 		fmt.Errorf("weight: tensor %q in %s: %w %s; floats are F64 F32 F16 BF16 F8_E4M3 F8_E5M2 F8_E8M0 F4 "+
-			"(integers: ReadI32)", t.Name, t.File, ErrDType, d)
+			"and block formats (integers: ReadI32)", t.Name, t.File, ErrDType, d)
 }
 
 // ReadI32 copies an integer or boolean tensor of any width as int32. A value that does not fit is an error.

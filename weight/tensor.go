@@ -11,6 +11,14 @@ type Tensor struct {
 
 	File   string // path of the file, or the name given to FromBytes
 	Offset int64  // where Data begins in File
+
+	Drawn *Distribution // of the values of a tensor without data; nil where there is Data
+}
+
+// Distribution is what random values are drawn from, close to a normal one.
+type Distribution struct {
+	Seed         uint64
+	Mean, Spread float32 // Spread is the standard deviation
 }
 
 // Elements is the number of values, the product of Shape (1 for a scalar). Two values of F4E2M1x2 share a byte.

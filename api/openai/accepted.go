@@ -1,9 +1,7 @@
 package openai
 
 import (
-	"bytes"
-	"encoding/json"
-
+	"sparrow/api/wire"
 	"sparrow/internal/jsonscan"
 )
 
@@ -16,18 +14,18 @@ type fieldNote struct {
 // ignored are accepted with any value of the right shape. None of them changes the text.
 var ignored = []struct {
 	fieldNote
-	shape shape
+	shape jsonscan.Kind
 }{
-	{fieldNote{"user", "end-user label; nothing is kept per user"}, shapeString},
-	{fieldNote{"safety_identifier", "end-user label; nothing is kept per user"}, shapeString},
-	{fieldNote{"metadata", "labels of stored completions; nothing is stored"}, shapeObject},
-	{fieldNote{"store", "nothing is stored, whatever is asked"}, shapeBool},
-	{fieldNote{"service_tier", "there is one tier"}, shapeString},
+	{fieldNote{"user", "end-user label; nothing is kept per user"}, jsonscan.String},
+	{fieldNote{"safety_identifier", "end-user label; nothing is kept per user"}, jsonscan.String},
+	{fieldNote{"metadata", "labels of stored completions; nothing is stored"}, jsonscan.Object},
+	{fieldNote{"store", "nothing is stored, whatever is asked"}, jsonscan.Bool},
+	{fieldNote{"service_tier", "there is one tier"}, jsonscan.String},
 	{fieldNote{"prompt_cache_key", "routing hint; prefixes are matched by content, and cache_salt separates tenants"},
-		shapeString},
-	{fieldNote{"prompt_cache_retention", "prefixes are kept as long as memory allows"}, shapeString},
-	{fieldNote{"prompt_cache_options", "prefixes are kept as long as memory allows"}, shapeObject},
-	{fieldNote{"prediction", "a guess at the answer that could only make it faster"}, shapeObject},
+		jsonscan.String},
+	{fieldNote{"prompt_cache_retention", "prefixes are kept as long as memory allows"}, jsonscan.String},
+	{fieldNote{"prompt_cache_options", "prefixes are kept as long as memory allows"}, jsonscan.Object},
+	{fieldNote{"prediction", "a guess at the answer that could only make it faster"}, jsonscan.Object},
 }
 
 // ignoredInside are the ignored members of objects inside a request. Clients replay an answer as they got it, with
@@ -56,43 +54,17 @@ var fixed = []struct {
 }
 
 // acceptedFields are the ignored, fixed and refused fields that chat and text completions share.
-func acceptedFields[T any]() fields[T] {
-	all := fields[T]{
-		"guided_grammar":  refuse[T]("use response_format with type json_schema"),
-		"length_penalty":  refuse[T]("it belongs to beam search, and answers are sampled"),
-		"prompt_logprobs": refuse[T]("send a text completion with echo and logprobs"),
+func acceptedFields[T any]() wire.Fields[T] {
+	all := wire.Fields[T]{
+		"guided_grammar":  wire.Refuse[T]("use response_format with type json_schema"),
+		"length_penalty":  wire.Refuse[T]("it belongs to beam search, and answers are sampled"),
+		"prompt_logprobs": wire.Refuse[T]("send a text completion with echo and logprobs"),
 	}
 	for _, f := range ignored {
-		all[f.Name] = ignoreAs[T](f.shape)
+		all[f.Name] = wire.IgnoreAs[T](f.shape)
 	}
 	for _, f := range fixed {
-		all[f.Name] = fixedAs[T](f.text, f.Why)
+		all[f.Name] = wire.FixedAs[T](f.text, f.Why)
 	}
 	return all
-}
-
-// ignoreAny accepts any value and ignores it.
-func ignoreAny[T any]() field[T] {
-	return field[T]{read: func(c *cursor, _ *T) { c.ignore() }}
-}
-
-// ignoreAs accepts a value of one shape and ignores it.
-func ignoreAs[T any](want shape) field[T] {
-	return field[T]{read: func(c *cursor, _ *T) {
-		if c.shape() != want {
-			c.wrongShape(want.String())
-			return
-		}
-		c.ignore()
-	}}
-}
-
-// fixedAs accepts one value only.
-func fixedAs[T any](text, why string) field[T] {
-	return field[T]{read: func(c *cursor, _ *T) {
-		var got bytes.Buffer
-		if err := json.Compact(&got, c.raw()); err == nil && got.String() != text {
-			c.problem(CodeUnsupportedValue, "%s is not supported, only %s: %s", jsonscan.Clip(got.String()), text, why)
-		}
-	}}
 }

@@ -1,58 +1,12 @@
 package openai
 
 import (
+	"sparrow/api/wire"
 	"strconv"
-	"unicode/utf8"
 )
 
 // The append functions write JSON without reflection: a stream encodes every token on its own, and encoding/json would
 // cost more than a dozen allocations each time.
-
-const hexDigits = "0123456789abcdef"
-
-// appendString writes a JSON string. It leaves characters beyond ASCII as they are, except for the three that some
-// clients take for a line break and so for the end of an event (U+0085, U+2028, U+2029). Bytes that are not UTF-8
-// become U+FFFD.
-func appendString(dst []byte, s string) []byte {
-	dst = append(dst, '"')
-	from := 0
-	for i := 0; i < len(s); {
-		b := s[i]
-		if b >= 0x20 && b < utf8.RuneSelf && b != '"' && b != '\\' {
-			i++
-			continue
-		}
-		r, size := rune(b), 1
-		if b >= utf8.RuneSelf {
-			r, size = utf8.DecodeRuneInString(s[i:])
-			if !(r == utf8.RuneError && size == 1) && r != '\u0085' && r != '\u2028' && r != '\u2029' {
-				i += size
-				continue
-			}
-		}
-		dst = append(dst, s[from:i]...)
-		dst = appendEscape(dst, r)
-		i += size
-		from = i
-	}
-	dst = append(dst, s[from:]...)
-	return append(dst, '"')
-}
-
-// appendEscape writes a character below U+10000 as an escape.
-func appendEscape(dst []byte, r rune) []byte {
-	switch r {
-	case '"', '\\':
-		return append(dst, '\\', byte(r))
-	case '\n':
-		return append(dst, '\\', 'n')
-	case '\r':
-		return append(dst, '\\', 'r')
-	case '\t':
-		return append(dst, '\\', 't')
-	}
-	return append(dst, '\\', 'u', hexDigits[r>>12&15], hexDigits[r>>8&15], hexDigits[r>>4&15], hexDigits[r&15])
-}
 
 func appendLogprob(dst []byte, l Logprob) []byte {
 	return strconv.AppendFloat(dst, l.finite(), 'g', -1, 64)
@@ -73,7 +27,7 @@ func appendBytes(dst []byte, b TokenBytes) []byte {
 // appendToken writes the members that chosen tokens and alternatives share, without the closing brace.
 func appendToken(dst []byte, token string, l Logprob, b TokenBytes) []byte {
 	dst = append(dst, `{"token":`...)
-	dst = appendString(dst, token)
+	dst = wire.AppendString(dst, token)
 	dst = append(dst, `,"logprob":`...)
 	dst = appendLogprob(dst, l)
 	dst = append(dst, `,"bytes":`...)
@@ -113,7 +67,7 @@ func appendRanked(dst []byte, ranked RankedLogprobs) []byte {
 		if repeats(ranked[:i], r.Token) {
 			continue
 		}
-		dst = appendString(comma(dst, written), r.Token)
+		dst = wire.AppendString(comma(dst, written), r.Token)
 		dst = appendLogprob(append(dst, ':'), r.Logprob)
 		written++
 	}
@@ -135,7 +89,7 @@ func appendCompletionLogprobs(dst []byte, l *CompletionLogprobs) []byte {
 	}
 	dst = append(dst, `{"tokens":[`...)
 	for i, t := range l.Tokens {
-		dst = appendString(comma(dst, i), t)
+		dst = wire.AppendString(comma(dst, i), t)
 	}
 	dst = append(dst, `],"token_logprobs":[`...)
 	for i, p := range l.TokenLogprobs {

@@ -3,69 +3,72 @@ package openai
 import (
 	"encoding/json"
 	"slices"
+	"sparrow/api/wire"
+	"sparrow/internal/jsonscan"
 )
 
-var chatFields = join(
+var chatFields = wire.Join(
 	acceptedFields[ChatRequest](),
-	lift(optionFields, func(r *ChatRequest) *Options { return &r.Options }),
-	lift(guidedFields, func(r *ChatRequest) *Options { return &r.Options }),
-	fields[ChatRequest]{
-		"messages":               {read: func(c *cursor, r *ChatRequest) { r.Messages = readMessages(c) }},
-		"max_tokens":             optionalInt(func(r *ChatRequest) **int { return &r.MaxTokens }),
-		"max_completion_tokens":  optionalInt(func(r *ChatRequest) **int { return &r.MaxCompletionTokens }),
-		"logprobs":               boolField(func(r *ChatRequest) *bool { return &r.Logprobs }),
-		"top_logprobs":           optionalInt(func(r *ChatRequest) **int { return &r.TopLogprobs }),
-		"tools":                  {read: func(c *cursor, r *ChatRequest) { r.Tools = readTools(c) }},
-		"tool_choice":            {read: func(c *cursor, r *ChatRequest) { r.ToolChoice = readToolChoice(c) }},
-		"parallel_tool_calls":    optionalBool(func(r *ChatRequest) **bool { return &r.ParallelToolCalls }),
-		"reasoning_effort":       textField(func(r *ChatRequest) *string { return &r.ReasoningEffort }),
-		"chat_template_kwargs":   {read: func(c *cursor, r *ChatRequest) { r.ChatTemplateKwargs = readKwargs(c) }},
-		"add_generation_prompt":  optionalBool(func(r *ChatRequest) **bool { return &r.AddGenerationPrompt }),
-		"continue_final_message": boolField(func(r *ChatRequest) *bool { return &r.ContinueFinalMessage }),
-		"thinking": {read: func(c *cursor, r *ChatRequest) {
+	wire.Lift(optionFields, func(r *ChatRequest) *Options { return &r.Options }),
+	wire.Lift(guidedFields, func(r *ChatRequest) *Options { return &r.Options }),
+	wire.Fields[ChatRequest]{
+		"messages":               {Read: func(c *wire.Reader, r *ChatRequest) { r.Messages = readMessages(c) }},
+		"max_tokens":             wire.OptionalInt(func(r *ChatRequest) **int { return &r.MaxTokens }),
+		"max_completion_tokens":  wire.OptionalInt(func(r *ChatRequest) **int { return &r.MaxCompletionTokens }),
+		"logprobs":               wire.BoolField(func(r *ChatRequest) *bool { return &r.Logprobs }),
+		"top_logprobs":           wire.OptionalInt(func(r *ChatRequest) **int { return &r.TopLogprobs }),
+		"tools":                  {Read: func(c *wire.Reader, r *ChatRequest) { r.Tools = ReadTools(c) }},
+		"tool_choice":            {Read: func(c *wire.Reader, r *ChatRequest) { r.ToolChoice = readToolChoice(c) }},
+		"parallel_tool_calls":    wire.OptionalBool(func(r *ChatRequest) **bool { return &r.ParallelToolCalls }),
+		"reasoning_effort":       wire.TextField(func(r *ChatRequest) *string { return &r.ReasoningEffort }),
+		"chat_template_kwargs":   {Read: func(c *wire.Reader, r *ChatRequest) { r.ChatTemplateKwargs = readKwargs(c) }},
+		"add_generation_prompt":  wire.OptionalBool(func(r *ChatRequest) **bool { return &r.AddGenerationPrompt }),
+		"continue_final_message": wire.BoolField(func(r *ChatRequest) *bool { return &r.ContinueFinalMessage }),
+		"thinking": {Read: func(c *wire.Reader, r *ChatRequest) {
 			r.Thinking = &Thinking{}
-			readObject(c, r.Thinking, thinkingFields)
+			wire.ReadObject(c, r.Thinking, thinkingFields)
 		}},
 
-		"functions":          refuse[ChatRequest]("it is the older form of tools; send tools"),
-		"function_call":      refuse[ChatRequest]("it is the older form of tool_choice; send tool_choice"),
-		"moderation":         refuse[ChatRequest]("nothing is moderated; check the text before and after"),
-		"audio":              refuse[ChatRequest]("answers are text"),
-		"web_search_options": refuse[ChatRequest]("the server reaches no network; offer a search tool in tools"),
-		"enable_thinking": refuse[ChatRequest](
+		"functions":          wire.Refuse[ChatRequest]("it is the older form of tools; send tools"),
+		"function_call":      wire.Refuse[ChatRequest]("it is the older form of tool_choice; send tool_choice"),
+		"moderation":         wire.Refuse[ChatRequest]("nothing is moderated; check the text before and after"),
+		"audio":              wire.Refuse[ChatRequest]("answers are text"),
+		"web_search_options": wire.Refuse[ChatRequest]("the server reaches no network; offer a search tool in tools"),
+		"enable_thinking": wire.Refuse[ChatRequest](
 			`send it inside chat_template_kwargs, or send thinking: {"type": "enabled"}`),
-		"chat_template": refuse[ChatRequest]("the template is the model's; variables go in chat_template_kwargs"),
-		"prompt":        refuse[ChatRequest]("it belongs to /v1/completions; send messages"),
+		"chat_template": wire.Refuse[ChatRequest]("the template is the model's; variables go in chat_template_kwargs"),
+		"prompt":        wire.Refuse[ChatRequest]("it belongs to /v1/completions; send messages"),
 	},
 )
 
-var thinkingFields = fields[Thinking]{
-	"type": textField(func(t *Thinking) *string { return &t.Type }),
+var thinkingFields = wire.Fields[Thinking]{
+	"type":          wire.TextField(func(t *Thinking) *string { return &t.Type }),
+	"budget_tokens": wire.OptionalInt(func(t *Thinking) **int { return &t.BudgetTokens }),
 }
 
 // readKwargs keeps each value as JSON; only the switch for thinking has a known type.
-func readKwargs(c *cursor) map[string]json.RawMessage {
-	if c.shape() != shapeObject {
-		c.wrongShape("an object")
+func readKwargs(c *wire.Reader) map[string]json.RawMessage {
+	if c.Shape() != jsonscan.Object {
+		c.WrongShape("an object")
 		return nil
 	}
 	kwargs := map[string]json.RawMessage{}
 	count := 0
-	for name := range c.members {
+	for name := range c.Members {
 		if count++; count > MaxKwargs {
-			c.skip()
+			c.Skip()
 			continue
 		}
-		if slices.Contains(thinkingKwargs, name) && c.shape() != shapeBool {
-			if c.shape() == shapeNull {
-				c.word()
+		if slices.Contains(thinkingKwargs, name) && c.Shape() != jsonscan.Bool {
+			if c.Shape() == jsonscan.Null {
+				c.Word()
 			} else {
-				c.wrongShape("a boolean")
+				c.WrongShape("a boolean")
 			}
 			continue
 		}
-		kwargs[name] = c.raw()
+		kwargs[name] = c.Raw()
 	}
-	wantAtMost(&c.problems, c.param(), count, MaxKwargs, "entries")
+	wire.WantAtMost(&c.Problems, c.Param(), count, MaxKwargs, "entries")
 	return kwargs
 }

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"fmt"
+	"sparrow/api/wire"
 	"strings"
 	"testing"
 )
@@ -20,7 +21,7 @@ const weatherTool = `{"type":"function","function":{"name":"weather","parameters
 type rejection struct{ name, body, param, code, says string }
 
 // checkRejections is the same test for every decoder.
-func checkRejections[T any](t *testing.T, decode func([]byte) (*T, *Error), tests []rejection) {
+func checkRejections[T any](t *testing.T, decode func([]byte) (*T, *wire.Error), tests []rejection) {
 	t.Helper()
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -32,8 +33,8 @@ func checkRejections[T any](t *testing.T, decode func([]byte) (*T, *Error), test
 				t.Errorf("got param %q, code %s, message %q; want param %q, code %s, words %q",
 					err.Param, err.Code, err.Message, test.param, test.code, test.says)
 			}
-			if err.Status() != 400 || err.Type() != TypeInvalidRequest {
-				t.Errorf("status %d, type %s", err.Status(), err.Type())
+			if kind := NewErrorBody(err).Error.Type; err.Status() != 400 || kind != TypeInvalidRequest {
+				t.Errorf("status %d, type %s", err.Status(), kind)
 			}
 			if err.Param != "" && !strings.HasPrefix(err.Message, err.Param) {
 				t.Errorf("message %q does not start with the field %s", err.Message, err.Param)
@@ -394,7 +395,7 @@ func TestAllProblemsAreReportedAtOnce(t *testing.T) {
 		fmt.Fprintf(&b, `"unknown_%d":1,`, i)
 	}
 	_, err = strictChat([]byte(chatWith(b.String() + `"n":0`)))
-	if len(err.Problems) != maxProblems || !strings.HasSuffix(err.Message, "; and 9985 more") ||
+	if len(err.Problems) != 16 || !strings.HasSuffix(err.Message, "; and 9985 more") ||
 		len(err.Message) > 4096 {
 		t.Errorf("%d problems, %d bytes: ...%s", len(err.Problems), len(err.Message), err.Message[len(err.Message)-40:])
 	}

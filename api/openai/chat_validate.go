@@ -5,13 +5,14 @@ import (
 	"slices"
 	"strings"
 
+	"sparrow/api/wire"
 	"sparrow/internal/jsonscan"
 )
 
 // Validate reports every problem of the request, or nil. [Decoder.Chat] has already called it.
-func (r *ChatRequest) Validate() *Error { return verdict(r.check) }
+func (r *ChatRequest) Validate() *wire.Error { return wire.Verdict(r.check) }
 
-func (r *ChatRequest) check(p *problems) {
+func (r *ChatRequest) check(p *wire.Problems) {
 	r.Options.check(p)
 	r.checkLimits(p)
 	r.checkTools(p)
@@ -19,35 +20,40 @@ func (r *ChatRequest) check(p *problems) {
 	r.checkMessages(p)
 }
 
-func (r *ChatRequest) checkLimits(p *problems) {
+func (r *ChatRequest) checkLimits(p *wire.Problems) {
 	checkLength(p, "max_tokens", r.MaxTokens, r.MinTokens, 1)
 	checkLength(p, "max_completion_tokens", r.MaxCompletionTokens, r.MinTokens, 1)
 	if a, b := r.MaxTokens, r.MaxCompletionTokens; a != nil && b != nil && *a != *b {
-		p.addNew(CodeInvalidValue, "max_completion_tokens", "%d differs from max_tokens, which is %d; send one of them",
+		p.AddNew(wire.CodeInvalidValue, "max_completion_tokens",
+			"%d differs from max_tokens, which is %d; send one of them",
 			*b, *a)
 	}
-	wantRange(p, "top_logprobs", r.TopLogprobs, 0, MaxTopLogprobs)
+	wire.WantRange(p, "top_logprobs", r.TopLogprobs, 0, MaxTopLogprobs)
 	if r.TopLogprobs != nil && !r.Logprobs {
-		p.addNew(CodeInvalidValue, "top_logprobs", "only allowed when logprobs is true")
+		p.AddNew(wire.CodeInvalidValue, "top_logprobs", "only allowed when logprobs is true")
 	}
 }
 
-func (r *ChatRequest) checkTools(p *problems) {
-	ok := checkToolList(p, ".function.name", len(r.Tools), func(i int) (string, string) {
-		return r.Tools[i].Type, r.Tools[i].Function.Name
-	})
-	if ok {
+func (r *ChatRequest) checkTools(p *wire.Problems) {
+	if CheckTools(p, r.Tools) {
 		r.checkToolChoice(p)
 	}
 }
 
+// CheckTools checks the types and names of tools. It is false where there are too many to look at.
+func CheckTools(p *wire.Problems, tools []Tool) bool {
+	return checkToolList(p, ".function.name", len(tools), func(i int) (string, string) {
+		return tools[i].Type, tools[i].Function.Name
+	})
+}
+
 // checkToolList checks the types and names of n tools; tool returns those of tool i, and field is where its name
 // stands below tools[i]. It is false where there are too many tools to look at.
-func checkToolList(p *problems, field string, n int, tool func(i int) (kind, name string)) bool {
-	if !wantAtMost(p, "tools", n, MaxTools, "tools") {
+func checkToolList(p *wire.Problems, field string, n int, tool func(i int) (kind, name string)) bool {
+	if !wire.WantAtMost(p, "tools", n, MaxTools, "tools") {
 		return false
 	}
-	var names nameSet
+	var names wire.NameSet
 	for i := range n {
 		at := fmt.Sprintf("tools[%d]", i)
 		kind, name := tool(i)
@@ -56,14 +62,14 @@ func checkToolList(p *problems, field string, n int, tool func(i int) (kind, nam
 			continue
 		}
 		checkName(p, at+field, name)
-		if name != "" && !names.add(name) {
-			p.addNew(CodeInvalidValue, at+field, "%q is the name of an earlier tool too", jsonscan.Clip(name))
+		if name != "" && !names.Add(name) {
+			p.AddNew(wire.CodeInvalidValue, at+field, "%q is the name of an earlier tool too", jsonscan.Clip(name))
 		}
 	}
 	return true
 }
 
-func (r *ChatRequest) checkToolChoice(p *problems) {
+func (r *ChatRequest) checkToolChoice(p *wire.Problems) {
 	if r.ToolChoice == nil {
 		return
 	}
@@ -72,78 +78,81 @@ func (r *ChatRequest) checkToolChoice(p *problems) {
 	case ChoiceNone, ChoiceAuto:
 	case ChoiceRequired:
 		if len(r.Tools) == 0 {
-			p.addNew(CodeInvalidValue, at, "required needs at least one tool in tools")
+			p.AddNew(wire.CodeInvalidValue, at, "required needs at least one tool in tools")
 		}
 	case ChoiceFunction:
 		isNamed := func(tool Tool) bool { return tool.Function.Name == t.Name }
 		switch {
 		case t.Name == "":
-			p.addNew(CodeMissing, at+".function.name", "required")
+			p.AddNew(wire.CodeMissing, at+".function.name", "required")
 		case !slices.ContainsFunc(r.Tools, isNamed):
-			p.addNew(CodeInvalidValue, at+".function.name", "%q is not among tools", jsonscan.Clip(t.Name))
+			p.AddNew(wire.CodeInvalidValue, at+".function.name", "%q is not among tools", jsonscan.Clip(t.Name))
 		}
 	default:
-		p.addNew(CodeInvalidValue, at,
+		p.AddNew(wire.CodeInvalidValue, at,
 			"%q is not supported; use none, auto, required or an object that names a function", jsonscan.Clip(t.Mode))
 	}
 }
 
 // reportType is for tools and tool calls, which have one type.
-func reportType(p *problems, param, kind string) {
+func reportType(p *wire.Problems, param, kind string) {
 	if kind == "" {
-		p.addNew(CodeMissing, param, "required; use %q", typeFunction)
+		p.AddNew(wire.CodeMissing, param, "required; use %q", typeFunction)
 		return
 	}
-	p.addNew(CodeUnsupportedValue, param, "%q is not supported; use %q", jsonscan.Clip(kind), typeFunction)
+	p.AddNew(wire.CodeUnsupportedValue, param, "%q is not supported; use %q", jsonscan.Clip(kind), typeFunction)
 }
 
-func (r *ChatRequest) checkThinking(p *problems) {
+func (r *ChatRequest) checkThinking(p *wire.Problems) {
 	if r.ReasoningEffort != "" && !slices.Contains(reasoningEfforts, r.ReasoningEffort) {
-		p.addNew(CodeInvalidValue, "reasoning_effort", "%q is not one of %s", jsonscan.Clip(r.ReasoningEffort),
+		p.AddNew(wire.CodeInvalidValue, "reasoning_effort", "%q is not one of %s", jsonscan.Clip(r.ReasoningEffort),
 			strings.Join(reasoningEfforts, ", "))
 	}
 	if t := r.Thinking; t != nil && t.Type != ThinkingEnabled && t.Type != ThinkingDisabled {
-		p.addNew(CodeInvalidValue, "thinking.type", "%q is not %s or %s", jsonscan.Clip(t.Type), ThinkingEnabled,
+		p.AddNew(wire.CodeInvalidValue, "thinking.type", "%q is not %s or %s", jsonscan.Clip(t.Type), ThinkingEnabled,
 			ThinkingDisabled)
 	}
-	wantAtMost(p, "chat_template_kwargs", len(r.ChatTemplateKwargs), MaxKwargs, "entries")
+	if r.Thinking != nil {
+		wire.WantRange(p, "thinking.budget_tokens", r.Thinking.BudgetTokens, 1, MaxTokens)
+	}
+	wire.WantAtMost(p, "chat_template_kwargs", len(r.ChatTemplateKwargs), MaxKwargs, "entries")
 	switches := r.thinkingSwitches()
 	for _, s := range switches {
 		if s.on != switches[0].on {
-			p.addNew(CodeInvalidValue, s.param, "contradicts %s; send one of them", switches[0].param)
+			p.AddNew(wire.CodeInvalidValue, s.param, "contradicts %s; send one of them", switches[0].param)
 			return
 		}
 	}
 }
 
-func (r *ChatRequest) checkMessages(p *problems) {
+func (r *ChatRequest) checkMessages(p *wire.Problems) {
 	checkMessages(p, r.Messages)
 	checkContinuation(p, r.Messages, r.AddGenerationPrompt, r.ContinueFinalMessage)
 }
 
 // checkContinuation compares the two ways a prompt can end.
-func checkContinuation(p *problems, messages []Message, add *bool, continueFinal bool) {
+func checkContinuation(p *wire.Problems, messages []Message, add *bool, continueFinal bool) {
 	if !continueFinal {
 		return
 	}
 	if add != nil && *add {
-		p.addNew(CodeInvalidValue, "continue_final_message", "a prompt cannot both continue a message and start "+
+		p.AddNew(wire.CodeInvalidValue, "continue_final_message", "a prompt cannot both continue a message and start "+
 			"one; send add_generation_prompt false or leave it out")
 	}
 	if n := len(messages); n > 0 && messages[n-1].Role != RoleAssistant {
-		p.addNew(CodeInvalidValue, "continue_final_message",
+		p.AddNew(wire.CodeInvalidValue, "continue_final_message",
 			"the last message has role %q, and only an assistant message can be continued",
 			jsonscan.Clip(messages[n-1].Role))
 	}
 }
 
 // checkMessages wants at least one message, each complete for its role, and tool results that answer a call.
-func checkMessages(p *problems, messages []Message) {
+func checkMessages(p *wire.Problems, messages []Message) {
 	if len(messages) == 0 {
-		p.addNew(CodeMissing, "messages", "required; send at least one message")
+		p.AddNew(wire.CodeMissing, "messages", "required; send at least one message")
 		return
 	}
-	if !wantAtMost(p, "messages", len(messages), MaxMessages, "messages") {
+	if !wire.WantAtMost(p, "messages", len(messages), MaxMessages, "messages") {
 		return
 	}
 	calls := map[string]bool{}
@@ -153,62 +162,65 @@ func checkMessages(p *problems, messages []Message) {
 }
 
 // check looks at one message; calls are the ids of all tool calls so far.
-func (m *Message) check(p *problems, at string, calls map[string]bool) {
+func (m *Message) check(p *wire.Problems, at string, calls map[string]bool) {
 	switch m.Role {
 	case RoleSystem, RoleDeveloper, RoleUser, RoleTool:
 		if m.Content == nil {
-			p.addNew(CodeMissing, at+".content", "required for role %s", m.Role)
+			p.AddNew(wire.CodeMissing, at+".content", "required for role %s", m.Role)
 		}
 		if len(m.ToolCalls) > 0 {
-			p.addNew(CodeInvalidValue, at+".tool_calls", "only an assistant message has tool calls, and the role is %s",
+			p.AddNew(wire.CodeInvalidValue, at+".tool_calls",
+				"only an assistant message has tool calls, and the role is %s",
 				m.Role)
 		}
 		if m.ReasoningContent != "" {
-			p.addNew(CodeInvalidValue, at+".reasoning_content",
+			p.AddNew(wire.CodeInvalidValue, at+".reasoning_content",
 				"only an assistant message has reasoning, and the role is %s", m.Role)
 		}
 	case RoleAssistant:
 		if m.Content == nil && len(m.ToolCalls) == 0 && m.ReasoningContent == "" {
-			p.addNew(CodeMissing, at+".content", "required for role assistant unless there are tool_calls")
+			p.AddNew(wire.CodeMissing, at+".content", "required for role assistant unless there are tool_calls")
 		}
 	case "":
-		p.addNew(CodeMissing, at+".role", "required: system, developer, user, assistant or tool")
+		p.AddNew(wire.CodeMissing, at+".role", "required: system, developer, user, assistant or tool")
 		return
 	default:
-		p.addNew(CodeInvalidValue, at+".role", "%q is not supported; use system, developer, user, assistant or tool",
+		p.AddNew(wire.CodeInvalidValue, at+".role",
+			"%q is not supported; use system, developer, user, assistant or tool",
 			jsonscan.Clip(m.Role))
 		return
 	}
 	if m.Content != nil && len(m.Content) == 0 {
-		p.addNew(CodeInvalidValue, at+".content", "an empty array; send a string or at least one text part")
+		p.AddNew(wire.CodeInvalidValue, at+".content", "an empty array; send a string or at least one text part")
 	}
 	m.checkCalls(p, at, calls)
 }
 
-func (m *Message) checkCalls(p *problems, at string, calls map[string]bool) {
+func (m *Message) checkCalls(p *wire.Problems, at string, calls map[string]bool) {
 	for i, t := range m.ToolCalls {
 		at := fmt.Sprintf("%s.tool_calls[%d]", at, i)
 		if t.Type != typeFunction {
 			reportType(p, at+".type", t.Type)
 		}
 		if t.ID == "" {
-			p.addNew(CodeMissing, at+".id", "required")
+			p.AddNew(wire.CodeMissing, at+".id", "required")
 		}
 		if t.Function.Name == "" {
-			p.addNew(CodeMissing, at+".function.name", "required")
+			p.AddNew(wire.CodeMissing, at+".function.name", "required")
 		}
 		calls[t.ID] = true
 	}
 	switch {
 	case m.Role != RoleTool:
 		if m.ToolCallID != "" {
-			p.addNew(CodeInvalidValue, at+".tool_call_id", "only a tool message answers a call, and the role is %s",
+			p.AddNew(wire.CodeInvalidValue, at+".tool_call_id",
+				"only a tool message answers a call, and the role is %s",
 				m.Role)
 		}
 	case m.ToolCallID == "":
-		p.addNew(CodeMissing, at+".tool_call_id", "required for role tool")
+		p.AddNew(wire.CodeMissing, at+".tool_call_id", "required for role tool")
 	case !calls[m.ToolCallID]:
-		p.addNew(CodeInvalidValue, at+".tool_call_id", "no earlier message has a tool call with the id %q",
+		p.AddNew(wire.CodeInvalidValue, at+".tool_call_id", "no earlier message has a tool call with the id %q",
 			jsonscan.Clip(m.ToolCallID))
 	}
 }

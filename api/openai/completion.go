@@ -3,6 +3,7 @@ package openai
 import (
 	"fmt"
 
+	"sparrow/api/wire"
 	"sparrow/internal/jsonscan"
 )
 
@@ -33,76 +34,78 @@ type completionReader struct {
 	maxCompletion *int
 }
 
-func (r *completionReader) check(p *problems) {
+func (r *completionReader) check(p *wire.Problems) {
 	switch {
 	case r.maxCompletion == nil:
 	case r.MaxTokens == nil:
 		r.MaxTokens = r.maxCompletion
 	case *r.MaxTokens != *r.maxCompletion:
-		p.addNew(CodeInvalidValue, "max_completion_tokens", "%d differs from max_tokens, which is %d; send one of them",
+		p.AddNew(wire.CodeInvalidValue, "max_completion_tokens",
+			"%d differs from max_tokens, which is %d; send one of them",
 			*r.maxCompletion, *r.MaxTokens)
 	}
 	r.CompletionRequest.check(p)
 	if r.bestOf != nil && *r.bestOf != r.Choices() {
-		p.addNew(CodeUnsupportedValue, "best_of",
+		p.AddNew(wire.CodeUnsupportedValue, "best_of",
 			"%d is not n, which is %d; all choices are returned, so leave best_of out and rank them by logprobs",
 			*r.bestOf, r.Choices())
 	}
 }
 
-var completionFields = join(
+var completionFields = wire.Join(
 	acceptedFields[completionReader](),
-	lift(optionFields, func(r *completionReader) *Options { return &r.Options }),
-	lift(guidedFields, func(r *completionReader) *Options { return &r.Options }),
-	fields[completionReader]{
-		"prompt":     {read: func(c *cursor, r *completionReader) { r.Prompt = readPrompt(c) }},
-		"max_tokens": optionalInt(func(r *completionReader) **int { return &r.MaxTokens }),
-		"echo":       boolField(func(r *completionReader) *bool { return &r.Echo }),
-		"logprobs":   optionalInt(func(r *completionReader) **int { return &r.Logprobs }),
-		"best_of":    optionalInt(func(r *completionReader) **int { return &r.bestOf }),
+	wire.Lift(optionFields, func(r *completionReader) *Options { return &r.Options }),
+	wire.Lift(guidedFields, func(r *completionReader) *Options { return &r.Options }),
+	wire.Fields[completionReader]{
+		"prompt":     {Read: func(c *wire.Reader, r *completionReader) { r.Prompt = readPrompt(c) }},
+		"max_tokens": wire.OptionalInt(func(r *completionReader) **int { return &r.MaxTokens }),
+		"echo":       wire.BoolField(func(r *completionReader) *bool { return &r.Echo }),
+		"logprobs":   wire.OptionalInt(func(r *completionReader) **int { return &r.Logprobs }),
+		"best_of":    wire.OptionalInt(func(r *completionReader) **int { return &r.bestOf }),
 
-		"max_completion_tokens": optionalInt(func(r *completionReader) **int { return &r.maxCompletion }),
+		"max_completion_tokens": wire.OptionalInt(func(r *completionReader) **int { return &r.maxCompletion }),
 
-		"add_special_tokens": optionalBool(func(r *completionReader) **bool { return &r.AddSpecialTokens }),
-		"suffix":             {read: readSuffix, refused: true},
+		"add_special_tokens": wire.OptionalBool(func(r *completionReader) **bool { return &r.AddSpecialTokens }),
+		"suffix":             {Read: readSuffix, Refused: true},
 
-		"messages": refuse[completionReader]("it belongs to /v1/chat/completions; send prompt"),
-		"tools":    refuse[completionReader]("it belongs to /v1/chat/completions"),
-		"top_logprobs": refuse[completionReader](
+		"messages": wire.Refuse[completionReader]("it belongs to /v1/chat/completions; send prompt"),
+		"tools":    wire.Refuse[completionReader]("it belongs to /v1/chat/completions"),
+		"top_logprobs": wire.Refuse[completionReader](
 			"it belongs to /v1/chat/completions; send logprobs as a number"),
-		"prompt_embeds": refuse[completionReader]("send prompt as text or token ids"),
+		"prompt_embeds": wire.Refuse[completionReader]("send prompt as text or token ids"),
 	},
 )
 
 // readSuffix lets the empty suffix pass: it asks for nothing.
-func readSuffix(c *cursor, _ *completionReader) {
-	if s, ok := c.str(); ok && s != "" {
-		c.problem(CodeUnsupportedParam,
+func readSuffix(c *wire.Reader, _ *completionReader) {
+	if s, ok := c.Str(); ok && s != "" {
+		c.Problem(wire.CodeUnsupportedParam,
 			"not supported; the models do not fill in the middle, so write the task into the prompt")
 	}
 }
 
 // Validate reports every problem of the request, or nil. [Decoder.Completion] has already called it.
-func (r *CompletionRequest) Validate() *Error { return verdict(r.check) }
+func (r *CompletionRequest) Validate() *wire.Error { return wire.Verdict(r.check) }
 
-func (r *CompletionRequest) check(p *problems) {
+func (r *CompletionRequest) check(p *wire.Problems) {
 	r.Options.check(p)
 	r.Prompt.check(p)
 	checkLength(p, "max_tokens", r.MaxTokens, r.MinTokens, 0)
 	if r.MaxTokens != nil && *r.MaxTokens == 0 && !r.Echo {
-		p.addNew(CodeOutOfRange, "max_tokens", "0 asks for no text; only allowed when echo is true")
+		p.AddNew(wire.CodeOutOfRange, "max_tokens", "0 asks for no text; only allowed when echo is true")
 	}
 	if r.MaxTokens == nil && r.MinTokens != nil && *r.MinTokens > DefaultCompletionTokens {
-		p.addNew(CodeInvalidValue, "min_tokens", "%d is more than max_tokens, which is %d when not given", *r.MinTokens,
+		p.AddNew(wire.CodeInvalidValue, "min_tokens", "%d is more than max_tokens, which is %d when not given",
+			*r.MinTokens,
 			DefaultCompletionTokens)
 	}
-	wantRange(p, "logprobs", r.Logprobs, 0, MaxTopLogprobs)
+	wire.WantRange(p, "logprobs", r.Logprobs, 0, MaxTopLogprobs)
 	if prompts, n := r.Prompt.Len(), r.Choices(); n >= 1 && n <= MaxN && prompts*n > MaxChoices {
-		p.addNew(CodeTooMany, "n", "%d choices for each of %d prompts, at most %d choices in all are supported", n,
+		p.AddNew(wire.CodeTooMany, "n", "%d choices for each of %d prompts, at most %d choices in all are supported", n,
 			prompts, MaxChoices)
 	}
 	if r.AddSpecialTokens != nil && len(r.Prompt.Tokens) > 0 {
-		p.addNew(CodeInvalidValue, "add_special_tokens",
+		p.AddNew(wire.CodeInvalidValue, "add_special_tokens",
 			"only allowed with a text prompt: token ids are taken as they are")
 	}
 }
@@ -120,61 +123,52 @@ func (p Prompt) Len() int { return len(p.Texts) + len(p.Tokens) }
 func (p Prompt) MarshalJSON() ([]byte, error) {
 	switch {
 	case len(p.Texts) == 1:
-		return Marshal(p.Texts[0])
+		return wire.Marshal(p.Texts[0])
 	case len(p.Texts) > 1:
-		return Marshal(p.Texts)
+		return wire.Marshal(p.Texts)
 	case len(p.Tokens) == 1:
-		return Marshal(p.Tokens[0])
+		return wire.Marshal(p.Tokens[0])
 	}
-	return Marshal(p.Tokens)
+	return wire.Marshal(p.Tokens)
 }
 
 // readPrompt takes the four forms: a string, strings, ids, arrays of ids. The first element of an array decides.
-func readPrompt(c *cursor) (prompt Prompt) {
-	switch c.shape() {
-	case shapeString:
-		prompt.Texts = []string{c.text()}
+func readPrompt(c *wire.Reader) (prompt Prompt) {
+	switch c.Shape() {
+	case jsonscan.String:
+		prompt.Texts = []string{c.Text()}
 		return prompt
-	case shapeArray:
+	case jsonscan.Array:
 	default:
-		c.wrongShape("a string, an array of strings, an array of token ids or an array of arrays of token ids")
+		c.WrongShape("a string, an array of strings, an array of token ids or an array of arrays of token ids")
 		return prompt
 	}
-	switch c.firstElement() {
-	case shapeNumber:
-		prompt.Tokens = [][]int32{readTokenIDs(c, len(c.Text))}
-	case shapeArray:
-		prompt.Tokens = readList(c, MaxPrompts, "prompts", func() ([]int32, bool) {
-			return readTokenIDs(c, len(c.Text)), true
+	switch c.FirstElement() {
+	case jsonscan.Number:
+		prompt.Tokens = [][]int32{readTokenIDs(c, c.Size())}
+	case jsonscan.Array:
+		prompt.Tokens = wire.ReadList(c, MaxPrompts, "prompts", func() ([]int32, bool) {
+			return readTokenIDs(c, c.Size()), true
 		})
 	default:
-		prompt.Texts = readList(c, MaxPrompts, "prompts", c.str)
+		prompt.Texts = wire.ReadList(c, MaxPrompts, "prompts", c.Str)
 	}
 	return prompt
 }
 
-// firstElement is the shape of the first element of the array at the cursor; shapeNone if there is none.
-func (c *cursor) firstElement() shape {
-	ahead := cursor{Scanner: jsonscan.Scanner{Text: c.Text, Pos: c.Pos + 1}}
-	if ahead.Next() == ']' {
-		return shapeNone
-	}
-	return ahead.shape()
-}
-
-func (p *Prompt) check(list *problems) {
+func (p *Prompt) check(list *wire.Problems) {
 	switch {
 	case p.Len() == 0:
-		list.addNew(CodeMissing, "prompt", "required; send a string, token ids or an array of those")
+		list.AddNew(wire.CodeMissing, "prompt", "required; send a string, token ids or an array of those")
 	case len(p.Texts) > 0 && len(p.Tokens) > 0:
-		list.addNew(CodeInvalidValue, "prompt", "%d texts and %d arrays of token ids; send one kind", len(p.Texts),
+		list.AddNew(wire.CodeInvalidValue, "prompt", "%d texts and %d arrays of token ids; send one kind", len(p.Texts),
 			len(p.Tokens))
-	case !wantAtMost(list, "prompt", p.Len(), MaxPrompts, "prompts"):
+	case !wire.WantAtMost(list, "prompt", p.Len(), MaxPrompts, "prompts"):
 	default:
 		for i, ids := range p.Tokens {
 			at := fmt.Sprintf("prompt[%d]", i)
 			if len(ids) == 0 {
-				list.addNew(CodeInvalidValue, at, "a prompt of token ids needs at least one")
+				list.AddNew(wire.CodeInvalidValue, at, "a prompt of token ids needs at least one")
 			}
 			checkTokenIDs(list, at, ids)
 		}

@@ -3,29 +3,38 @@ package openai
 import (
 	"fmt"
 	"slices"
+	"sparrow/api/wire"
 	"strings"
 	"testing"
 )
 
-func strictChat(body []byte) (*ChatRequest, *Error) { return (&Decoder{Strict: true}).Chat(body) }
-
-func strictCompletion(body []byte) (*CompletionRequest, *Error) {
-	return (&Decoder{Strict: true}).Completion(body)
+func strictChat(body []byte) (*ChatRequest, *wire.Error) {
+	return DecodeChat(&wire.Decoder{Strict: true}, body)
 }
 
-func strictTokenize(body []byte) (*TokenizeRequest, *Error) {
-	return (&Decoder{Strict: true}).Tokenize(body)
+func strictCompletion(body []byte) (*CompletionRequest, *wire.Error) {
+	return DecodeCompletion(&wire.Decoder{Strict: true}, body)
 }
 
-func strictDetokenize(body []byte) (*DetokenizeRequest, *Error) {
-	return (&Decoder{Strict: true}).Detokenize(body)
+func strictTokenize(body []byte) (*TokenizeRequest, *wire.Error) {
+	return DecodeTokenize(&wire.Decoder{Strict: true}, body)
+}
+
+func strictDetokenize(body []byte) (*DetokenizeRequest, *wire.Error) {
+	return DecodeDetokenize(&wire.Decoder{Strict: true}, body)
+}
+
+// lenient is a decoder that ignores unknown fields.
+func lenient[T any](read func(*wire.Decoder, []byte) (*T, *wire.Error)) func([]byte) (*T, *wire.Error) {
+	return func(body []byte) (*T, *wire.Error) { return read(&wire.Decoder{}, body) }
 }
 
 func TestFieldsWithoutEffectAreNamed(t *testing.T) {
-	many := make([]string, maxIgnored, maxIgnored+1)
+	const listed = 32
+	many := make([]string, listed, listed+1)
 	var fields strings.Builder
-	for i := range 2 * maxIgnored {
-		if i < maxIgnored {
+	for i := range 2 * listed {
+		if i < listed {
 			many[i] = fmt.Sprintf("x%d", i)
 		}
 		fmt.Fprintf(&fields, `"x%d":1,`, i)
@@ -49,14 +58,14 @@ func TestFieldsWithoutEffectAreNamed(t *testing.T) {
 			[]string{"messages[].content[].cache_control", "messages[].id", "messages[].annotations",
 				"messages[].provider_specific_fields", "messages[].tool_calls[].index",
 				"messages[].tool_calls[].extra"}},
-		{"the usage of every chunk", chatWith(`"stream":true,"stream_options":{"continuous_usage_stats":true}`),
-			[]string{"stream_options.continuous_usage_stats"}},
+		{"how events are padded", chatWith(`"stream":true,"stream_options":{"include_obfuscation":true}`),
+			[]string{"stream_options.include_obfuscation"}},
 		{"names that no header could hold", chatWith(`"a\r\nb":1,"é":1`), []string{`["a\r\nb"]`, `["\u00e9"]`}},
 		{"more than are listed", chatWith(fields.String() + `"n":1`), append(many, "...")},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var d Decoder
-			if _, err := d.Chat([]byte(c.body)); err != nil {
+			var d wire.Decoder
+			if _, err := DecodeChat(&d, []byte(c.body)); err != nil {
 				t.Fatal(err)
 			}
 			if !slices.Equal(d.Ignored, c.ignored) {
@@ -67,7 +76,7 @@ func TestFieldsWithoutEffectAreNamed(t *testing.T) {
 }
 
 func TestWhatCannotBeHonouredIsRefusedThoughUnknownFieldsAreNot(t *testing.T) {
-	checkRejections(t, (&Decoder{}).Chat, []rejection{
+	checkRejections(t, lenient(DecodeChat), []rejection{
 		{"functions", chatWith(`"foo":1,"functions":[{}]`), "functions", "unsupported_parameter", "send tools"},
 		{"a verbosity", chatWith(`"verbosity":"low"`), "verbosity", "unsupported_value", "only"},
 		{"a grammar", chatWith(`"guided_grammar":"x"`), "guided_grammar", "unsupported_parameter", "response_format"},

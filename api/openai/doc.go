@@ -1,14 +1,13 @@
 // Package openai is the wire format of the HTTP interface: OpenAI's chat and text completions, responses and model
 // list, and the /tokenize and /detokenize calls in vLLM's shape.
 //
-// In flow request bodies as bytes: a [Decoder] turns them into plain structs or into one [Error] that lists what is
-// wrong. Out flow response structs ([Marshal]) and server-sent events ([ChatStream], [CompletionStream],
+// In flow request bodies as bytes: functions such as [DecodeChat] turn them into plain structs or into one error that
+// lists what is wrong. Out flow response structs and server-sent events ([ChatStream], [CompletionStream],
 // [ResponseStream]). The package knows no engine type, reads no clock and does no I/O.
 //
 // # Strictness
 //
-// A body is read by a decoder of our own because encoding/json replaces invalid UTF-8, lets the last of two equal names
-// win, ignores letter case and drops names it does not know. Here the first two are errors with status 400 whose param
+// Bodies are read by package wire: invalid UTF-8 and names that occur twice are errors with status 400 whose param
 // is the field's path, such as messages[2].content[0].type. All problems of a body are reported together, the first one
 // as param; only malformed JSON ends the reading at once, with the byte offset. null means the same as leaving a field
 // out. A number field takes any JSON number; an integer field takes 3, 3.0 and 3e0 but not 3.5.
@@ -19,9 +18,9 @@
 //   - ignored: what OpenAI's clients send that cannot change an answer;
 //   - fixed: accepted with the one value that describes what happens anyway, refused otherwise;
 //   - refused: known elsewhere but not here; the error says what to use instead;
-//   - unknown: ignored, or with [Decoder.Strict] refused with the nearest known name.
+//   - unknown: ignored, or with [wire.Decoder.Strict] refused with the nearest known name.
 //
-// Ignored fields of either kind are named in [Decoder.Ignored].
+// Ignored fields of either kind are named in [wire.Decoder.Ignored].
 //
 // # Extensions
 //

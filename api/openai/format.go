@@ -3,6 +3,7 @@ package openai
 import (
 	"encoding/json"
 
+	"sparrow/api/wire"
 	"sparrow/internal/jsonscan"
 )
 
@@ -31,74 +32,74 @@ type JSONSchema struct {
 	Strict      *bool           `json:"strict,omitempty"`
 }
 
-var formatFields = fields[ResponseFormat]{
-	"type": textField(func(f *ResponseFormat) *string { return &f.Type }),
-	"json_schema": {read: func(c *cursor, f *ResponseFormat) {
+var formatFields = wire.Fields[ResponseFormat]{
+	"type": wire.TextField(func(f *ResponseFormat) *string { return &f.Type }),
+	"json_schema": {Read: func(c *wire.Reader, f *ResponseFormat) {
 		f.JSONSchema = &JSONSchema{}
-		readObject(c, f.JSONSchema, schemaFields)
+		wire.ReadObject(c, f.JSONSchema, schemaFields)
 	}},
-	"regex":  textField(func(f *ResponseFormat) *string { return &f.Regex }),
-	"choice": {read: func(c *cursor, f *ResponseFormat) { f.Choice = readChoices(c) }},
+	"regex":  wire.TextField(func(f *ResponseFormat) *string { return &f.Regex }),
+	"choice": {Read: func(c *wire.Reader, f *ResponseFormat) { f.Choice = readChoices(c) }},
 }
 
-var schemaFields = fields[JSONSchema]{
-	"name":        textField(func(s *JSONSchema) *string { return &s.Name }),
-	"description": textField(func(s *JSONSchema) *string { return &s.Description }),
-	"strict":      optionalBool(func(s *JSONSchema) **bool { return &s.Strict }),
-	"schema":      {read: func(c *cursor, s *JSONSchema) { s.Schema = readSchema(c) }},
+var schemaFields = wire.Fields[JSONSchema]{
+	"name":        wire.TextField(func(s *JSONSchema) *string { return &s.Name }),
+	"description": wire.TextField(func(s *JSONSchema) *string { return &s.Description }),
+	"strict":      wire.OptionalBool(func(s *JSONSchema) **bool { return &s.Strict }),
+	"schema":      {Read: func(c *wire.Reader, s *JSONSchema) { s.Schema = readSchema(c) }},
 }
 
-func readFormat(c *cursor) *ResponseFormat {
+func readFormat(c *wire.Reader) *ResponseFormat {
 	f := &ResponseFormat{}
-	readObject(c, f, formatFields)
+	wire.ReadObject(c, f, formatFields)
 	return f
 }
 
 // readSchema takes an object and keeps its text.
-func readSchema(c *cursor) json.RawMessage {
-	if c.shape() != shapeObject {
-		c.wrongShape("an object, a JSON schema")
+func readSchema(c *wire.Reader) json.RawMessage {
+	if c.Shape() != jsonscan.Object {
+		c.WrongShape("an object, a JSON schema")
 		return nil
 	}
-	return c.raw()
+	return c.Raw()
 }
 
-func (f *ResponseFormat) check(p *problems) {
+func (f *ResponseFormat) check(p *wire.Problems) {
 	const at = "response_format"
 	switch f.Type {
 	case FormatText, FormatJSONObject, FormatRegex, FormatChoice:
 		f.checkText(p, at)
 		if f.JSONSchema != nil {
-			p.addNew(CodeInvalidValue, at+".json_schema", "only allowed with type %s, and the type is %s",
+			p.AddNew(wire.CodeInvalidValue, at+".json_schema", "only allowed with type %s, and the type is %s",
 				FormatJSONSchema, f.Type)
 		}
 	case FormatJSONSchema:
 		if f.JSONSchema == nil {
-			p.addNew(CodeMissing, at+".json_schema", "required with type %s", FormatJSONSchema)
+			p.AddNew(wire.CodeMissing, at+".json_schema", "required with type %s", FormatJSONSchema)
 			return
 		}
 		checkName(p, at+".json_schema.name", f.JSONSchema.Name)
 		if len(f.JSONSchema.Schema) == 0 {
-			p.addNew(CodeMissing, at+".json_schema.schema", "required; for any JSON object use type %s",
+			p.AddNew(wire.CodeMissing, at+".json_schema.schema", "required; for any JSON object use type %s",
 				FormatJSONObject)
 		}
 	case "":
-		p.addNew(CodeMissing, at+".type", "required: %s, %s, %s, %s or %s", FormatText, FormatJSONObject,
+		p.AddNew(wire.CodeMissing, at+".type", "required: %s, %s, %s, %s or %s", FormatText, FormatJSONObject,
 			FormatJSONSchema, FormatRegex, FormatChoice)
 	default:
-		p.addNew(CodeUnsupportedValue, at+".type", "%q is not supported; use %s, %s, %s, %s or %s",
+		p.AddNew(wire.CodeUnsupportedValue, at+".type", "%q is not supported; use %s, %s, %s, %s or %s",
 			jsonscan.Clip(f.Type), FormatText, FormatJSONObject, FormatJSONSchema, FormatRegex, FormatChoice)
 	}
 }
 
 // checkName wants the letters that OpenAI allows in the name of a function or a schema.
-func checkName(p *problems, param, name string) {
+func checkName(p *wire.Problems, param, name string) {
 	switch {
 	case name == "":
-		p.addNew(CodeMissing, param, "required")
-	case len(name) > MaxNameBytes:
-		wantShort(p, param, name, MaxNameBytes)
-	case !plainName(name):
-		p.addNew(CodeInvalidValue, param, "%q may hold only letters, digits, '_' and '-'", jsonscan.Clip(name))
+		p.AddNew(wire.CodeMissing, param, "required")
+	case len(name) > wire.MaxNameBytes:
+		wire.WantShort(p, param, name, wire.MaxNameBytes)
+	case !wire.PlainName(name):
+		p.AddNew(wire.CodeInvalidValue, param, "%q may hold only letters, digits, '_' and '-'", jsonscan.Clip(name))
 	}
 }

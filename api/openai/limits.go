@@ -3,8 +3,6 @@ package openai
 // Limits on a request. Counts keep the work of checking a request in proportion to its size; ranges are OpenAI's where
 // OpenAI has one.
 const (
-	MaxDepth = 128 // nested objects and arrays, JSON schemas included
-
 	MaxMessages     = 8192
 	MaxParts        = 1024 // text parts of one message
 	MaxTools        = 512
@@ -16,7 +14,6 @@ const (
 	MaxStopTokenIDs = 256
 	MaxLogitBias    = 1024 // entries
 	MaxKwargs       = 64   // entries of chat_template_kwargs
-	MaxNameBytes    = 64   // of a tool or schema name
 	MaxSaltBytes    = 256
 
 	MaxN           = 128
@@ -38,9 +35,3 @@ const DefaultCompletionTokens = 16
 
 // Unlimited as max_tokens or max_completion_tokens asks for as many tokens as the context holds.
 const Unlimited = -1
-
-// maxIgnored bounds how many ignored fields are named.
-const maxIgnored = 32
-
-// maxProblems bounds one error message: a body of ten thousand unknown names is described by its first few.
-const maxProblems = 16

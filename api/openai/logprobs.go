@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"sparrow/api/wire"
+	"sparrow/internal/jsonscan"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -106,20 +108,20 @@ func (r RankedLogprobs) MarshalJSON() ([]byte, error) { return appendRanked(nil,
 // UnmarshalJSON reads an object and keeps the order of its names.
 func (r *RankedLogprobs) UnmarshalJSON(text []byte) error {
 	*r = nil
-	c := newCursor(text)
-	if c.shape() == shapeNull {
-		c.word()
-	} else if c.shape() == shapeObject {
+	c := wire.NewReader(text)
+	if c.Shape() == jsonscan.Null {
+		c.Word()
+	} else if c.Shape() == jsonscan.Object {
 		*r = RankedLogprobs{}
-		for token := range c.members {
-			if v, ok := c.float(); ok {
+		for token := range c.Members {
+			if v, ok := c.Float(); ok {
 				*r = append(*r, RankedLogprob{token, Logprob(v)})
 			}
 		}
 	} else {
-		c.wrongShape("an object")
+		c.WrongShape("an object")
 	}
-	if err := c.finish(); err != nil {
+	if err := c.Finish(); err != nil {
 		return fmt.Errorf("openai: ranked logprobs: %w", err)
 	}
 	return nil

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"encoding/json"
+	"sparrow/api/wire"
 	"strings"
 )
 
@@ -43,13 +44,13 @@ func (c Content) MarshalJSON() ([]byte, error) {
 	case 0:
 		return []byte("null"), nil
 	case 1:
-		return Marshal(c[0])
+		return wire.Marshal(c[0])
 	}
 	parts := make([]textPart, len(c))
 	for i, text := range c {
 		parts[i] = textPart{"text", text}
 	}
-	return Marshal(parts)
+	return wire.Marshal(parts)
 }
 
 // ToolCall is a call the model made, in a response or replayed in a request.
@@ -100,7 +101,7 @@ type ToolChoice struct {
 // MarshalJSON writes the mode as a string, or the object that names a function.
 func (t ToolChoice) MarshalJSON() ([]byte, error) {
 	if t.Mode != ChoiceFunction {
-		return Marshal(t.Mode)
+		return wire.Marshal(t.Mode)
 	}
 	var named struct {
 		Type     string `json:"type"`
@@ -109,5 +110,5 @@ func (t ToolChoice) MarshalJSON() ([]byte, error) {
 		} `json:"function"`
 	}
 	named.Type, named.Function.Name = typeFunction, t.Name
-	return Marshal(named)
+	return wire.Marshal(named)
 }

@@ -1,11 +1,14 @@
 package openai
 
-import "sparrow/internal/jsonscan"
+import (
+	"sparrow/api/wire"
+	"sparrow/internal/jsonscan"
+)
 
-func readMessages(c *cursor) []Message {
-	return readList(c, MaxMessages, "messages", func() (Message, bool) {
+func readMessages(c *wire.Reader) []Message {
+	return wire.ReadList(c, MaxMessages, "messages", func() (Message, bool) {
 		var m messageReader
-		readObject(c, &m, messageFields)
+		wire.ReadObject(c, &m, messageFields)
 		m.settle(c)
 		return m.Message, true
 	})
@@ -17,44 +20,45 @@ type messageReader struct {
 	reasoning string
 }
 
-var messageFields = fields[messageReader]{
-	"role":              textField(func(m *messageReader) *string { return &m.Role }),
-	"name":              textField(func(m *messageReader) *string { return &m.Name }),
-	"content":           {read: func(c *cursor, m *messageReader) { m.Content = readContent(c) }},
-	"reasoning_content": textField(func(m *messageReader) *string { return &m.ReasoningContent }),
-	"reasoning":         textField(func(m *messageReader) *string { return &m.reasoning }),
-	"tool_call_id":      textField(func(m *messageReader) *string { return &m.ToolCallID }),
-	"tool_calls": {read: func(c *cursor, m *messageReader) {
-		m.ToolCalls = readList(c, MaxToolCalls, "tool calls", readStruct(c, toolCallFields))
+var messageFields = wire.Fields[messageReader]{
+	"role":              wire.TextField(func(m *messageReader) *string { return &m.Role }),
+	"name":              wire.TextField(func(m *messageReader) *string { return &m.Name }),
+	"content":           {Read: func(c *wire.Reader, m *messageReader) { m.Content = readContent(c) }},
+	"reasoning_content": wire.TextField(func(m *messageReader) *string { return &m.ReasoningContent }),
+	"reasoning":         wire.TextField(func(m *messageReader) *string { return &m.reasoning }),
+	"tool_call_id":      wire.TextField(func(m *messageReader) *string { return &m.ToolCallID }),
+	"tool_calls": {Read: func(c *wire.Reader, m *messageReader) {
+		m.ToolCalls = wire.ReadList(c, MaxToolCalls, "tool calls", wire.ReadStruct(c, toolCallFields))
 	}},
 
 	// What is ignored, here and below, is listed with reasons in ignoredInside.
-	"annotations":   ignoreAs[messageReader](shapeArray),
-	"parsed":        ignoreAny[messageReader](),
-	"refusal":       refuse[messageReader]("send the text as content"),
-	"audio":         refuse[messageReader]("messages are text"),
-	"function_call": refuse[messageReader]("it is the older form of tool_calls; send tool_calls"),
+	"annotations":   wire.IgnoreAs[messageReader](jsonscan.Array),
+	"parsed":        wire.IgnoreAny[messageReader](),
+	"refusal":       wire.Refuse[messageReader]("send the text as content"),
+	"audio":         wire.Refuse[messageReader]("messages are text"),
+	"function_call": wire.Refuse[messageReader]("it is the older form of tool_calls; send tool_calls"),
 }
 
-func (m *messageReader) settle(c *cursor) {
+func (m *messageReader) settle(c *wire.Reader) {
 	switch {
 	case m.reasoning == "" || m.reasoning == m.ReasoningContent:
 	case m.ReasoningContent == "":
 		m.ReasoningContent = m.reasoning
 	default:
-		c.problem(CodeInvalidValue, "reasoning and reasoning_content are two names of one field and differ; send one")
+		c.Problem(wire.CodeInvalidValue,
+			"reasoning and reasoning_content are two names of one field and differ; send one")
 	}
 }
 
 // readContent takes a string or an array of text parts.
-func readContent(c *cursor) Content {
-	switch c.shape() {
-	case shapeString:
-		return Content{c.text()}
-	case shapeArray:
-		return readList(c, MaxParts, "content parts", func() (string, bool) { return readPart(c) })
+func readContent(c *wire.Reader) Content {
+	switch c.Shape() {
+	case jsonscan.String:
+		return Content{c.Text()}
+	case jsonscan.Array:
+		return wire.ReadList(c, MaxParts, "content parts", func() (string, bool) { return readPart(c) })
 	}
-	c.wrongShape("a string or an array of text parts")
+	c.WrongShape("a string or an array of text parts")
 	return nil
 }
 
@@ -65,12 +69,12 @@ type partReader struct {
 }
 
 // partFields also holds the members of other kinds of parts, so that the error for an image names images.
-var partFields = fields[partReader]{
-	"type": textField(func(p *partReader) *string { return &p.kind }),
-	"text": {read: func(c *cursor, p *partReader) { setPointer(&p.text, c.str) }},
+var partFields = wire.Fields[partReader]{
+	"type": wire.TextField(func(p *partReader) *string { return &p.kind }),
+	"text": {Read: func(c *wire.Reader, p *partReader) { wire.SetPointer(&p.text, c.Str) }},
 
-	"prompt_cache_breakpoint": ignoreAs[partReader](shapeObject),
-	"cache_control":           ignoreAs[partReader](shapeObject),
+	"prompt_cache_breakpoint": wire.IgnoreAs[partReader](jsonscan.Object),
+	"cache_control":           wire.IgnoreAs[partReader](jsonscan.Object),
 
 	"image_url":   otherPart,
 	"input_audio": otherPart,
@@ -81,95 +85,94 @@ var partFields = fields[partReader]{
 }
 
 // otherPart skips a member that only makes sense in a part whose type is refused.
-var otherPart = field[partReader]{refused: true, read: func(c *cursor, p *partReader) {
+var otherPart = wire.Field[partReader]{Refused: true, Read: func(c *wire.Reader, p *partReader) {
 	if p.kind == "text" {
-		c.problem(CodeInvalidValue, "a part of type text has no such member")
+		c.Problem(wire.CodeInvalidValue, "a part of type text has no such member")
 	}
-	c.skip()
+	c.Skip()
 }}
 
-func readPart(c *cursor) (string, bool) {
+func readPart(c *wire.Reader) (string, bool) {
 	var part partReader
-	before := len(c.list)
-	readObject(c, &part, partFields)
-	if len(c.list) > before || c.malformed != nil {
+	if !c.Clean(func() { wire.ReadObject(c, &part, partFields) }) {
 		return "", false
 	}
-	at := c.param()
+	at := c.Param()
 	switch {
 	case part.kind == "":
-		c.add(CodeMissing, at+".type", `required; only "text" is supported`)
+		c.Add(wire.CodeMissing, at+".type", `required; only "text" is supported`)
 	case part.kind != "text":
-		c.add(CodeUnsupportedValue, at+".type",
+		c.Add(wire.CodeUnsupportedValue, at+".type",
 			`%q is not supported; the models read text, so send parts of type "text"`, jsonscan.Clip(part.kind))
 	case part.text == nil:
-		c.add(CodeMissing, at+".text", "required")
+		c.Add(wire.CodeMissing, at+".text", "required")
 	default:
 		return *part.text, true
 	}
 	return "", false
 }
 
-var toolCallFields = fields[ToolCall]{
-	"id":   textField(func(t *ToolCall) *string { return &t.ID }),
-	"type": textField(func(t *ToolCall) *string { return &t.Type }),
-	"function": {read: func(c *cursor, t *ToolCall) {
-		readObject(c, &t.Function, functionCallFields)
+var toolCallFields = wire.Fields[ToolCall]{
+	"id":   wire.TextField(func(t *ToolCall) *string { return &t.ID }),
+	"type": wire.TextField(func(t *ToolCall) *string { return &t.Type }),
+	"function": {Read: func(c *wire.Reader, t *ToolCall) {
+		wire.ReadObject(c, &t.Function, functionCallFields)
 	}},
-	"index": ignoreAs[ToolCall](shapeNumber),
+	"index": wire.IgnoreAs[ToolCall](jsonscan.Number),
 }
 
-var functionCallFields = fields[FunctionCall]{
-	"name":             textField(func(f *FunctionCall) *string { return &f.Name }),
-	"arguments":        textField(func(f *FunctionCall) *string { return &f.Arguments }),
-	"parsed_arguments": ignoreAny[FunctionCall](),
+var functionCallFields = wire.Fields[FunctionCall]{
+	"name":             wire.TextField(func(f *FunctionCall) *string { return &f.Name }),
+	"arguments":        wire.TextField(func(f *FunctionCall) *string { return &f.Arguments }),
+	"parsed_arguments": wire.IgnoreAny[FunctionCall](),
 }
 
-func readTools(c *cursor) []Tool {
-	return readList(c, MaxTools, "tools", readStruct(c, toolFields))
+// ReadTools reads an array of tools.
+func ReadTools(c *wire.Reader) []Tool {
+	return wire.ReadList(c, MaxTools, "tools", wire.ReadStruct(c, toolFields))
 }
 
-var toolFields = fields[Tool]{
-	"type":     textField(func(t *Tool) *string { return &t.Type }),
-	"function": {read: func(c *cursor, t *Tool) { readObject(c, &t.Function, functionFields) }},
-	"custom":   refuse[Tool]("send a tool of type function"),
+var toolFields = wire.Fields[Tool]{
+	"type":     wire.TextField(func(t *Tool) *string { return &t.Type }),
+	"function": {Read: func(c *wire.Reader, t *Tool) { wire.ReadObject(c, &t.Function, functionFields) }},
+	"custom":   wire.Refuse[Tool]("send a tool of type function"),
 }
 
-var functionFields = fields[Function]{
-	"name":        textField(func(f *Function) *string { return &f.Name }),
-	"description": textField(func(f *Function) *string { return &f.Description }),
-	"strict":      optionalBool(func(f *Function) **bool { return &f.Strict }),
-	"parameters":  {read: func(c *cursor, f *Function) { f.Parameters = readSchema(c) }},
+var functionFields = wire.Fields[Function]{
+	"name":        wire.TextField(func(f *Function) *string { return &f.Name }),
+	"description": wire.TextField(func(f *Function) *string { return &f.Description }),
+	"strict":      wire.OptionalBool(func(f *Function) **bool { return &f.Strict }),
+	"parameters":  {Read: func(c *wire.Reader, f *Function) { f.Parameters = readSchema(c) }},
 }
 
 // readToolChoice takes a mode or an object that names a function.
-func readToolChoice(c *cursor) *ToolChoice {
-	switch c.shape() {
-	case shapeString:
-		return &ToolChoice{Mode: c.text()}
-	case shapeObject:
+func readToolChoice(c *wire.Reader) *ToolChoice {
+	switch c.Shape() {
+	case jsonscan.String:
+		return &ToolChoice{Mode: c.Text()}
+	case jsonscan.Object:
 		var named namedChoice
-		readObject(c, &named, namedChoiceFields)
+		wire.ReadObject(c, &named, namedChoiceFields)
 		if named.kind != typeFunction {
-			c.problem(CodeUnsupportedValue,
+			c.Problem(wire.CodeUnsupportedValue,
 				`an object must be {"type": "function", "function": {"name": ...}}, and its type is %q`,
 				jsonscan.Clip(named.kind))
 		}
 		return &ToolChoice{Mode: ChoiceFunction, Name: named.name}
 	}
-	c.wrongShape("none, auto, required or an object that names a function")
+	c.WrongShape("none, auto, required or an object that names a function")
 	return nil
 }
 
 type namedChoice struct{ kind, name string }
 
-var namedChoiceFields = fields[namedChoice]{
-	"type":          textField(func(n *namedChoice) *string { return &n.kind }),
-	"function":      {read: func(c *cursor, n *namedChoice) { readObject(c, n, choiceNameFields) }},
-	"allowed_tools": refuse[namedChoice]("send only the tools that are allowed"),
-	"custom":        refuse[namedChoice]("name a tool of type function"),
+var namedChoiceFields = wire.Fields[namedChoice]{
+	"type":          wire.TextField(func(n *namedChoice) *string { return &n.kind }),
+	"function":      {Read: func(c *wire.Reader, n *namedChoice) { wire.ReadObject(c, n, choiceNameFields) }},
+	"allowed_tools": wire.Refuse[namedChoice]("send only the tools that are allowed"),
+	"custom":        wire.Refuse[namedChoice]("name a tool of type function"),
 }
 
-var choiceNameFields = fields[namedChoice]{
-	"name": textField(func(n *namedChoice) *string { return &n.name }),
+var choiceNameFields = wire.Fields[namedChoice]{
+	"name": wire.TextField(func(n *namedChoice) *string { return &n.name }),
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sparrow/api/wire"
+	"sparrow/internal/jsonscan"
 	"strconv"
 )
 
@@ -48,6 +50,8 @@ type Options struct {
 // StreamOptions is stream_options, allowed only with stream.
 type StreamOptions struct {
 	IncludeUsage bool `json:"include_usage,omitempty"`
+	// ContinuousUsage is vLLM's: every chunk has the usage so far, and every token a chunk.
+	ContinuousUsage bool `json:"continuous_usage_stats,omitempty"`
 }
 
 // Extension is what a request may ask of this server and of no other.
@@ -69,180 +73,197 @@ func (o *Options) Choices() int {
 // WantsUsage says whether a stream ends with a chunk of usage.
 func (o *Options) WantsUsage() bool { return o.StreamOptions != nil && o.StreamOptions.IncludeUsage }
 
+// WantsContinuousUsage says whether every chunk of a stream has the usage so far.
+func (o *Options) WantsContinuousUsage() bool {
+	return o.WantsUsage() && o.StreamOptions.ContinuousUsage
+}
+
 // WantsTrace says whether the response carries its trace.
 func (o *Options) WantsTrace() bool { return o.Sparrow != nil && o.Sparrow.Trace }
 
 // optionFields reads Options.
-var optionFields = fields[Options]{
-	"model":              textField(func(o *Options) *string { return &o.Model }),
-	"temperature":        optionalFloat(func(o *Options) **float64 { return &o.Temperature }),
-	"top_p":              optionalFloat(func(o *Options) **float64 { return &o.TopP }),
-	"min_p":              optionalFloat(func(o *Options) **float64 { return &o.MinP }),
-	"frequency_penalty":  optionalFloat(func(o *Options) **float64 { return &o.FrequencyPenalty }),
-	"presence_penalty":   optionalFloat(func(o *Options) **float64 { return &o.PresencePenalty }),
-	"repetition_penalty": optionalFloat(func(o *Options) **float64 { return &o.RepetitionPenalty }),
-	"n":                  optionalInt(func(o *Options) **int { return &o.N }),
-	"min_tokens":         optionalInt(func(o *Options) **int { return &o.MinTokens }),
-	"ignore_eos":         boolField(func(o *Options) *bool { return &o.IgnoreEOS }),
-	"stream":             boolField(func(o *Options) *bool { return &o.Stream }),
-	"cache_salt":         textField(func(o *Options) *string { return &o.CacheSalt }),
+var optionFields = wire.Fields[Options]{
+	"model":              wire.TextField(func(o *Options) *string { return &o.Model }),
+	"temperature":        wire.OptionalFloat(func(o *Options) **float64 { return &o.Temperature }),
+	"top_p":              wire.OptionalFloat(func(o *Options) **float64 { return &o.TopP }),
+	"min_p":              wire.OptionalFloat(func(o *Options) **float64 { return &o.MinP }),
+	"frequency_penalty":  wire.OptionalFloat(func(o *Options) **float64 { return &o.FrequencyPenalty }),
+	"presence_penalty":   wire.OptionalFloat(func(o *Options) **float64 { return &o.PresencePenalty }),
+	"repetition_penalty": wire.OptionalFloat(func(o *Options) **float64 { return &o.RepetitionPenalty }),
+	"n":                  wire.OptionalInt(func(o *Options) **int { return &o.N }),
+	"min_tokens":         wire.OptionalInt(func(o *Options) **int { return &o.MinTokens }),
+	"ignore_eos":         wire.BoolField(func(o *Options) *bool { return &o.IgnoreEOS }),
+	"stream":             wire.BoolField(func(o *Options) *bool { return &o.Stream }),
+	"cache_salt":         wire.TextField(func(o *Options) *string { return &o.CacheSalt }),
 
-	"return_tokens_as_token_ids": boolField(func(o *Options) *bool { return &o.TokensAsIDs }),
-	"include_stop_str_in_output": boolField(func(o *Options) *bool { return &o.IncludeStop }),
+	"return_tokens_as_token_ids": wire.BoolField(func(o *Options) *bool { return &o.TokensAsIDs }),
+	"include_stop_str_in_output": wire.BoolField(func(o *Options) *bool { return &o.IncludeStop }),
 
-	"top_k":           {read: readTopK},
-	"seed":            {read: func(c *cursor, o *Options) { setPointer(&o.Seed, c.integer) }},
-	"logit_bias":      {read: func(c *cursor, o *Options) { o.LogitBias = readBias(c) }},
-	"stop":            {read: func(c *cursor, o *Options) { o.Stop = readStop(c) }},
-	"stop_token_ids":  {read: func(c *cursor, o *Options) { o.StopTokenIDs = readTokenIDs(c, MaxStopTokenIDs) }},
-	"response_format": {read: func(c *cursor, o *Options) { o.constrain(c, readFormat(c)) }},
-	"stream_options": {read: func(c *cursor, o *Options) {
+	"top_k":           {Read: readTopK},
+	"seed":            {Read: func(c *wire.Reader, o *Options) { wire.SetPointer(&o.Seed, c.Integer) }},
+	"logit_bias":      {Read: func(c *wire.Reader, o *Options) { o.LogitBias = readBias(c) }},
+	"stop":            {Read: func(c *wire.Reader, o *Options) { o.Stop = readStop(c) }},
+	"stop_token_ids":  {Read: func(c *wire.Reader, o *Options) { o.StopTokenIDs = readTokenIDs(c, MaxStopTokenIDs) }},
+	"response_format": {Read: func(c *wire.Reader, o *Options) { o.constrain(c, readFormat(c)) }},
+	"stream_options": {Read: func(c *wire.Reader, o *Options) {
 		o.StreamOptions = &StreamOptions{}
-		readObject(c, o.StreamOptions, streamOptionFields)
+		wire.ReadObject(c, o.StreamOptions, streamOptionFields)
 	}},
-	"sparrow": {read: func(c *cursor, o *Options) {
+	"sparrow": {Read: func(c *wire.Reader, o *Options) {
 		o.Sparrow = &Extension{}
-		readObject(c, o.Sparrow, extensionFields)
+		wire.ReadObject(c, o.Sparrow, extensionFields)
 	}},
 }
 
-var streamOptionFields = fields[StreamOptions]{
-	"include_usage":       boolField(func(s *StreamOptions) *bool { return &s.IncludeUsage }),
-	"include_obfuscation": ignoreAs[StreamOptions](shapeBool),
+// SamplingFields are some of the fields of Options, for interfaces that have them under the same names.
+func SamplingFields(names ...string) wire.Fields[Options] {
+	some := wire.Fields[Options]{}
+	for _, name := range names {
+		some[name] = optionFields[name]
+	}
+	return some
 }
 
-var extensionFields = fields[Extension]{
-	"trace": boolField(func(e *Extension) *bool { return &e.Trace }),
-	"draft": optionalInt(func(e *Extension) **int { return &e.Draft }),
+var streamOptionFields = wire.Fields[StreamOptions]{
+	"include_usage": wire.BoolField(func(s *StreamOptions) *bool { return &s.IncludeUsage }),
+
+	"continuous_usage_stats": wire.BoolField(func(s *StreamOptions) *bool { return &s.ContinuousUsage }),
+	"include_obfuscation":    wire.IgnoreAs[StreamOptions](jsonscan.Bool),
+}
+
+var extensionFields = wire.Fields[Extension]{
+	"trace": wire.BoolField(func(e *Extension) *bool { return &e.Trace }),
+	"draft": wire.OptionalInt(func(e *Extension) **int { return &e.Draft }),
 }
 
 // readTopK takes -1 for "off", as vLLM's and SGLang's clients write it.
-func readTopK(c *cursor, o *Options) {
-	setPointer(&o.TopK, func() (int, bool) {
-		k, ok := c.integerIn(-1, MaxTopK)
+func readTopK(c *wire.Reader, o *Options) {
+	wire.SetPointer(&o.TopK, func() (int, bool) {
+		k, ok := c.IntegerIn(-1, MaxTopK)
 		return int(max(k, 0)), ok
 	})
 }
 
 // readBias reads an object whose names are token ids.
-func readBias(c *cursor) map[int32]float64 {
-	if c.shape() != shapeObject {
-		c.wrongShape("an object of token ids and numbers")
+func readBias(c *wire.Reader) map[int32]float64 {
+	if c.Shape() != jsonscan.Object {
+		c.WrongShape("an object of token ids and numbers")
 		return nil
 	}
 	bias := map[int32]float64{}
 	count := 0
-	for name := range c.members {
+	for name := range c.Members {
 		if count++; count > MaxLogitBias {
-			c.skip()
+			c.Skip()
 			continue
 		}
 		id, err := strconv.ParseInt(name, 10, 32)
 		if err != nil || id < 0 || strconv.FormatInt(id, 10) != name {
-			c.problem(CodeInvalidValue, "the name is not a token id in decimal, in [0, %d]", MaxTokenID)
-			c.skip()
+			c.Problem(wire.CodeInvalidValue, "the name is not a token id in decimal, in [0, %d]", MaxTokenID)
+			c.Skip()
 			continue
 		}
-		if v, ok := c.float(); ok {
+		if v, ok := c.Float(); ok {
 			bias[int32(id)] = v
 		}
 	}
-	wantAtMost(&c.problems, c.param(), count, MaxLogitBias, "entries")
+	wire.WantAtMost(&c.Problems, c.Param(), count, MaxLogitBias, "entries")
 	return bias
 }
 
 // readStop takes one string or an array of them.
-func readStop(c *cursor) []string {
-	switch c.shape() {
-	case shapeString:
-		return []string{c.text()}
-	case shapeArray:
-		return readList(c, MaxStops, "strings", c.str)
+func readStop(c *wire.Reader) []string {
+	switch c.Shape() {
+	case jsonscan.String:
+		return []string{c.Text()}
+	case jsonscan.Array:
+		return wire.ReadList(c, MaxStops, "strings", c.Str)
 	}
-	c.wrongShape("a string or an array of strings")
+	c.WrongShape("a string or an array of strings")
 	return nil
 }
 
-func readTokenIDs(c *cursor, most int) []int32 {
-	return readList(c, most, "token ids", func() (int32, bool) {
-		id, ok := c.integerIn(0, MaxTokenID)
+func readTokenIDs(c *wire.Reader, most int) []int32 {
+	return wire.ReadList(c, most, "token ids", func() (int32, bool) {
+		id, ok := c.IntegerIn(0, MaxTokenID)
 		return int32(id), ok
 	})
 }
 
 // check reports every field of Options that is out of range.
-func (o *Options) check(p *problems) {
+func (o *Options) check(p *wire.Problems) {
 	if o.Model == "" {
-		p.addNew(CodeMissing, "model", "required; GET /v1/models lists the names")
+		p.AddNew(wire.CodeMissing, "model", "required; GET /v1/models lists the names")
 	}
-	wantRange(p, "temperature", o.Temperature, 0, MaxTemperature)
+	wire.WantRange(p, "temperature", o.Temperature, 0, MaxTemperature)
 	if o.TopP != nil && !(*o.TopP > 0 && *o.TopP <= 1) {
-		p.addNew(CodeOutOfRange, "top_p", "%v is not in (0, 1]; 1 turns it off", *o.TopP)
+		p.AddNew(wire.CodeOutOfRange, "top_p", "%v is not in (0, 1]; 1 turns it off", *o.TopP)
 	}
-	wantRange(p, "top_k", o.TopK, 0, MaxTopK)
-	wantRange(p, "min_p", o.MinP, 0, 1)
-	wantRange(p, "frequency_penalty", o.FrequencyPenalty, -MaxPenalty, MaxPenalty)
-	wantRange(p, "presence_penalty", o.PresencePenalty, -MaxPenalty, MaxPenalty)
-	wantRange(p, "repetition_penalty", o.RepetitionPenalty, 1/MaxRepetition, MaxRepetition)
-	wantRange(p, "n", o.N, 1, MaxN)
-	wantRange(p, "min_tokens", o.MinTokens, 0, MaxTokens)
+	wire.WantRange(p, "top_k", o.TopK, 0, MaxTopK)
+	wire.WantRange(p, "min_p", o.MinP, 0, 1)
+	wire.WantRange(p, "frequency_penalty", o.FrequencyPenalty, -MaxPenalty, MaxPenalty)
+	wire.WantRange(p, "presence_penalty", o.PresencePenalty, -MaxPenalty, MaxPenalty)
+	wire.WantRange(p, "repetition_penalty", o.RepetitionPenalty, 1/MaxRepetition, MaxRepetition)
+	wire.WantRange(p, "n", o.N, 1, MaxN)
+	wire.WantRange(p, "min_tokens", o.MinTokens, 0, MaxTokens)
 	o.checkBias(p)
 	o.checkStop(p)
 	if o.StreamOptions != nil && !o.Stream {
-		p.addNew(CodeInvalidValue, "stream_options", "only allowed when stream is true")
+		p.AddNew(wire.CodeInvalidValue, "stream_options", "only allowed when stream is true")
 	}
 	if o.ResponseFormat != nil {
 		o.ResponseFormat.check(p)
 	}
-	wantShort(p, "cache_salt", o.CacheSalt, MaxSaltBytes)
+	wire.WantShort(p, "cache_salt", o.CacheSalt, MaxSaltBytes)
 	if o.Sparrow != nil {
-		wantRange(p, "sparrow.draft", o.Sparrow.Draft, 0, MaxDraft)
+		wire.WantRange(p, "sparrow.draft", o.Sparrow.Draft, 0, MaxDraft)
 	}
 }
 
-func (o *Options) checkBias(p *problems) {
-	if !wantAtMost(p, "logit_bias", len(o.LogitBias), MaxLogitBias, "entries") {
+func (o *Options) checkBias(p *wire.Problems) {
+	if !wire.WantAtMost(p, "logit_bias", len(o.LogitBias), MaxLogitBias, "entries") {
 		return
 	}
 	for _, id := range slices.Sorted(maps.Keys(o.LogitBias)) {
 		param := fmt.Sprintf("logit_bias.%d", id)
 		if id < 0 {
-			p.addNew(CodeInvalidValue, param, "a token id is not negative")
+			p.AddNew(wire.CodeInvalidValue, param, "a token id is not negative")
 		}
 		bias := o.LogitBias[id]
-		wantRange(p, param, &bias, -MaxBias, MaxBias)
+		wire.WantRange(p, param, &bias, -MaxBias, MaxBias)
 	}
 }
 
-func (o *Options) checkStop(p *problems) {
-	if wantAtMost(p, "stop", len(o.Stop), MaxStops, "strings") {
+func (o *Options) checkStop(p *wire.Problems) {
+	if wire.WantAtMost(p, "stop", len(o.Stop), MaxStops, "strings") {
 		for i, s := range o.Stop {
 			param := fmt.Sprintf("stop[%d]", i)
 			if s == "" {
-				p.addNew(CodeInvalidValue, param, "an empty stop string would end every answer at once; leave it out")
+				p.AddNew(wire.CodeInvalidValue, param,
+					"an empty stop string would end every answer at once; leave it out")
 			}
-			wantShort(p, param, s, MaxStopBytes)
+			wire.WantShort(p, param, s, MaxStopBytes)
 		}
 	}
-	if wantAtMost(p, "stop_token_ids", len(o.StopTokenIDs), MaxStopTokenIDs, "token ids") {
+	if wire.WantAtMost(p, "stop_token_ids", len(o.StopTokenIDs), MaxStopTokenIDs, "token ids") {
 		checkTokenIDs(p, "stop_token_ids", o.StopTokenIDs)
 	}
 }
 
 // checkTokenIDs reports the first negative id. Whether the others are in the vocabulary is the engine's to say.
-func checkTokenIDs(p *problems, param string, ids []int32) {
+func checkTokenIDs(p *wire.Problems, param string, ids []int32) {
 	if i := slices.IndexFunc(ids, func(id int32) bool { return id < 0 }); i >= 0 {
-		p.addNew(CodeOutOfRange, fmt.Sprintf("%s[%d]", param, i), "%d is not in [0, %d]", ids[i], MaxTokenID)
+		p.AddNew(wire.CodeOutOfRange, fmt.Sprintf("%s[%d]", param, i), "%d is not in [0, %d]", ids[i], MaxTokenID)
 	}
 }
 
 // checkLength compares the limits on the number of new tokens.
-func checkLength(p *problems, param string, limit, minTokens *int, least int) {
+func checkLength(p *wire.Problems, param string, limit, minTokens *int, least int) {
 	if limit != nil && *limit == Unlimited {
 		return
 	}
-	wantRange(p, param, limit, least, MaxTokens)
+	wire.WantRange(p, param, limit, least, MaxTokens)
 	if limit != nil && minTokens != nil && *minTokens > *limit && *limit >= least {
-		p.addNew(CodeInvalidValue, "min_tokens", "%d is more than %s, which is %d", *minTokens, param, *limit)
+		p.AddNew(wire.CodeInvalidValue, "min_tokens", "%d is more than %s, which is %d", *minTokens, param, *limit)
 	}
 }

@@ -3,6 +3,7 @@ package openai
 import (
 	"encoding/json"
 	"math"
+	"sparrow/api/wire"
 	"strings"
 	"testing"
 
@@ -21,7 +22,7 @@ func flat(text string) string {
 // checkGolden compares bytes, then reads them back into the same type.
 func checkGolden[T any](t *testing.T, name string, v T, golden string) {
 	t.Helper()
-	got, err := Marshal(v)
+	got, err := wire.Marshal(v)
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
@@ -100,11 +101,11 @@ func TestLogprobsStayNumbers(t *testing.T) {
 		0: "0", -0.25: "-0.25", -1e-7: "-1e-07", -9999: "-9999", -10000: "-9999", math.Inf(-1): "-9999",
 		math.Inf(1): "-9999",
 	} {
-		if got, err := Marshal(Logprob(value)); err != nil || string(got) != want {
+		if got, err := wire.Marshal(Logprob(value)); err != nil || string(got) != want {
 			t.Errorf("%v: %s, %v; want %s", value, got, err, want)
 		}
 	}
-	if got, err := Marshal(Logprob(math.NaN())); err != nil || string(got) != "-9999" {
+	if got, err := wire.Marshal(Logprob(math.NaN())); err != nil || string(got) != "-9999" {
 		t.Errorf("NaN: %s, %v", got, err)
 	}
 }
@@ -134,56 +135,28 @@ func TestTokensThatAreNotWholeCharacters(t *testing.T) {
 		}
 	}
 	// Two tokens may look the same; a JSON object holds the likelier one.
-	if got, _ := Marshal(RankedLogprobs{{"x", -1}, {"y", -2}, {"x", -3}}); string(got) != `{"x":-1,"y":-2}` {
+	if got, _ := wire.Marshal(RankedLogprobs{{"x", -1}, {"y", -2}, {"x", -3}}); string(got) != `{"x":-1,"y":-2}` {
 		t.Errorf("repeated token: %s", got)
 	}
 }
 
-func TestErrorsHaveOpenAIsShapeAndStatus(t *testing.T) {
-	for code, want := range map[Code]int{
-		CodeInvalidJSON: 400, CodeUnknownParameter: 400, CodeContextLength: 400, CodeInvalidKey: 401,
-		CodeModelNotFound: 404, CodeUnknownURL: 404, CodeBadMethod: 405, CodeBodyTooLarge: 413, CodeMediaType: 415,
-		CodeQueueFull: 429, CodeInternal: 500, CodeUnavailable: 503, CodeDeadline: 504, Code("never heard of"): 500,
-	} {
-		if got := NewError(code, "", "x").Status(); got != want {
-			t.Errorf("%s: status %d, want %d", code, got, want)
-		}
-	}
-	for code, o := range outcomes {
-		if o.kind == "" || o.status < 400 || o.status > 599 {
-			t.Errorf("%s maps to %+v", code, o)
-		}
-	}
+func TestErrorsHaveOpenAIsShape(t *testing.T) {
 	for _, test := range []struct {
-		err  *Error
+		err  *wire.Error
 		want string
 	}{
-		{NewError(CodeModelNotFound, "model", "%q is not served; GET /v1/models lists the names", "x<y"),
+		{wire.NewError(wire.CodeModelNotFound, "model", "%q is not served; GET /v1/models lists the names", "x<y"),
 			`{"error":{"message":"model: \"x<y\" is not served; GET /v1/models lists the names","type":"invalid_request_error","param":"model","code":"model_not_found"}}`},
-		{NewError(CodeQueueFull, "", "busy"),
+		{wire.NewError(wire.CodeQueueFull, "", "busy"),
 			`{"error":{"message":"busy","type":"rate_limit_error","param":null,"code":"rate_limit_exceeded"}}`},
-		{&Error{Message: "odd"}, `{"error":{"message":"odd","type":"server_error","param":null,"code":null}}`},
+		{&wire.Error{Message: "odd"}, `{"error":{"message":"odd","type":"server_error","param":null,"code":null}}`},
 	} {
-		got, err := Marshal(test.err)
+		got, err := wire.Marshal(NewErrorBody(test.err))
 		if err != nil || string(got) != test.want {
 			t.Errorf("got %s, %v\nwant %s", got, err, test.want)
 		}
 		if event := string(AppendError(nil, test.err)); event != "data: "+test.want+"\n\n" {
 			t.Errorf("event %q", event)
 		}
-	}
-}
-
-func TestJoinedProblems(t *testing.T) {
-	if err := JoinProblems(nil); err != nil {
-		t.Errorf("no problems: %v", err)
-	}
-	err := JoinProblems([]Problem{{"top_p", CodeOutOfRange, "too large"}, {"", CodeInternal, "and more"}})
-	if err.Param != "top_p" || err.Status() != 400 || err.Message != "top_p: too large; and more" {
-		t.Errorf("two problems: %+v", err)
-	}
-	if err := JoinProblems(make([]Problem, 20)); len(err.Problems) != maxProblems ||
-		!strings.HasSuffix(err.Message, "and 4 more") {
-		t.Errorf("twenty problems: %+v", err)
 	}
 }

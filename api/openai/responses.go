@@ -1,6 +1,9 @@
 package openai
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"sparrow/api/wire"
+)
 
 // ObjectResponse is the object name of a response.
 const ObjectResponse = "response"
@@ -63,9 +66,9 @@ type ResponseChoice ToolChoice
 // MarshalJSON writes the mode as a string, or the object that names a function.
 func (c ResponseChoice) MarshalJSON() ([]byte, error) {
 	if c.Mode != ChoiceFunction {
-		return Marshal(c.Mode)
+		return wire.Marshal(c.Mode)
 	}
-	return Marshal(struct {
+	return wire.Marshal(struct {
 		Type string `json:"type"`
 		Name string `json:"name"`
 	}{typeFunction, c.Name})

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"fmt"
+	"sparrow/api/wire"
 	"strconv"
 )
 
@@ -38,7 +39,7 @@ type Place struct {
 // open writes an event as far as the members that all have.
 func (s *ResponseStream) open(dst []byte, event string) []byte {
 	dst = append(append(append(dst, "event: "...), event...), "\ndata: {\"type\":"...)
-	dst = appendString(dst, event)
+	dst = wire.AppendString(dst, event)
 	dst = append(dst, `,"sequence_number":`...)
 	dst = strconv.AppendInt(dst, int64(s.next), 10)
 	s.next++
@@ -49,7 +50,7 @@ func end(dst []byte) []byte { return append(dst, "}\n\n"...) }
 
 // member writes a member whose value is marshalled.
 func member(dst []byte, name string, v any) ([]byte, error) {
-	text, err := Marshal(v)
+	text, err := wire.Marshal(v)
 	if err != nil {
 		return dst, fmt.Errorf("openai: event: %s: %w", name, err)
 	}
@@ -94,7 +95,7 @@ func (s *ResponseStream) Text(dst []byte, event string, at Place, text string, l
 	default:
 		dst = append(dst, `,"text":`...)
 	}
-	dst = appendString(dst, text)
+	dst = wire.AppendString(dst, text)
 	if event == EventTextDelta || event == EventTextDone {
 		dst = appendTokens(append(dst, `,"logprobs":`...), logprobs)
 	}
@@ -107,14 +108,14 @@ func (s *ResponseStream) Arguments(dst []byte, event string, at Place, name, arg
 	if event == EventArgumentsDelta {
 		dst = append(dst, `,"delta":`...)
 	} else {
-		dst = appendString(append(dst, `,"name":`...), name)
+		dst = wire.AppendString(append(dst, `,"name":`...), name)
 		dst = append(dst, `,"arguments":`...)
 	}
-	return end(appendString(dst, arguments))
+	return end(wire.AppendString(dst, arguments))
 }
 
 func appendPlace(dst []byte, at Place) []byte {
-	dst = appendString(append(dst, `,"item_id":`...), at.ItemID)
+	dst = wire.AppendString(append(dst, `,"item_id":`...), at.ItemID)
 	return strconv.AppendInt(append(dst, `,"output_index":`...), int64(at.Output), 10)
 }
 

@@ -3,6 +3,7 @@ package openai
 import (
 	"fmt"
 
+	"sparrow/api/wire"
 	"sparrow/internal/jsonscan"
 )
 
@@ -105,7 +106,7 @@ func (i Item) MarshalJSON() ([]byte, error) {
 		text := i.Content.Text()
 		out.CallID, out.Output = i.CallID, &text
 	}
-	return Marshal(out)
+	return wire.Marshal(out)
 }
 
 // Size is about how many bytes of memory the item holds.
@@ -128,37 +129,37 @@ type itemReader struct {
 	output  Content
 }
 
-var itemFields = fields[itemReader]{
-	"type":      textField(func(i *itemReader) *string { return &i.Type }),
-	"id":        textField(func(i *itemReader) *string { return &i.ID }),
-	"role":      textField(func(i *itemReader) *string { return &i.Role }),
-	"call_id":   textField(func(i *itemReader) *string { return &i.CallID }),
-	"name":      textField(func(i *itemReader) *string { return &i.Name }),
-	"arguments": textField(func(i *itemReader) *string { return &i.Arguments }),
-	"content":   {read: func(c *cursor, i *itemReader) { i.Content = readTexts(c) }},
-	"summary":   {read: func(c *cursor, i *itemReader) { i.summary = readTexts(c) }},
-	"output":    {read: func(c *cursor, i *itemReader) { i.output = readTexts(c) }},
+var itemFields = wire.Fields[itemReader]{
+	"type":      wire.TextField(func(i *itemReader) *string { return &i.Type }),
+	"id":        wire.TextField(func(i *itemReader) *string { return &i.ID }),
+	"role":      wire.TextField(func(i *itemReader) *string { return &i.Role }),
+	"call_id":   wire.TextField(func(i *itemReader) *string { return &i.CallID }),
+	"name":      wire.TextField(func(i *itemReader) *string { return &i.Name }),
+	"arguments": wire.TextField(func(i *itemReader) *string { return &i.Arguments }),
+	"content":   {Read: func(c *wire.Reader, i *itemReader) { i.Content = readTexts(c) }},
+	"summary":   {Read: func(c *wire.Reader, i *itemReader) { i.summary = readTexts(c) }},
+	"output":    {Read: func(c *wire.Reader, i *itemReader) { i.output = readTexts(c) }},
 
 	// What a replayed item says beside its text.
-	"status":            {read: func(c *cursor, _ *itemReader) { c.skip() }},
-	"phase":             {read: func(c *cursor, _ *itemReader) { c.skip() }},
-	"encrypted_content": ignoreAny[itemReader](),
+	"status":            {Read: func(c *wire.Reader, _ *itemReader) { c.Skip() }},
+	"phase":             {Read: func(c *wire.Reader, _ *itemReader) { c.Skip() }},
+	"encrypted_content": wire.IgnoreAny[itemReader](),
 }
 
 // readInput takes a string, which is a message of the user, or an array of items.
-func readInput(c *cursor) []Item {
-	switch c.shape() {
-	case shapeString:
-		return []Item{{Type: ItemMessage, Role: RoleUser, Content: Content{c.text()}}}
-	case shapeArray:
-		return readList(c, MaxMessages, "items", func() (Item, bool) {
+func readInput(c *wire.Reader) []Item {
+	switch c.Shape() {
+	case jsonscan.String:
+		return []Item{{Type: ItemMessage, Role: RoleUser, Content: Content{c.Text()}}}
+	case jsonscan.Array:
+		return wire.ReadList(c, MaxMessages, "items", func() (Item, bool) {
 			var i itemReader
-			readObject(c, &i, itemFields)
+			wire.ReadObject(c, &i, itemFields)
 			i.settle()
 			return i.Item, true
 		})
 	}
-	c.wrongShape("a string or an array of items")
+	c.WrongShape("a string or an array of items")
 	return nil
 }
 
@@ -179,27 +180,27 @@ func (i *itemReader) settle() {
 }
 
 // readTexts takes a string or an array of parts that are text.
-func readTexts(c *cursor) Content {
-	switch c.shape() {
-	case shapeString:
-		return Content{c.text()}
-	case shapeArray:
-		return readList(c, MaxParts, "content parts", func() (string, bool) { return readTextPart(c) })
+func readTexts(c *wire.Reader) Content {
+	switch c.Shape() {
+	case jsonscan.String:
+		return Content{c.Text()}
+	case jsonscan.Array:
+		return wire.ReadList(c, MaxParts, "content parts", func() (string, bool) { return readTextPart(c) })
 	}
-	c.wrongShape("a string or an array of text parts")
+	c.WrongShape("a string or an array of text parts")
 	return nil
 }
 
-var textPartFields = fields[partReader]{
-	"type": textField(func(p *partReader) *string { return &p.kind }),
-	"text": {read: func(c *cursor, p *partReader) { setPointer(&p.text, c.str) }},
+var textPartFields = wire.Fields[partReader]{
+	"type": wire.TextField(func(p *partReader) *string { return &p.kind }),
+	"text": {Read: func(c *wire.Reader, p *partReader) { wire.SetPointer(&p.text, c.Str) }},
 
 	// What a replayed part says beside its text, and the members of parts whose type is refused.
-	"annotations":             {read: func(c *cursor, _ *partReader) { c.skip() }},
-	"logprobs":                {read: func(c *cursor, _ *partReader) { c.skip() }},
-	"parsed":                  ignoreAny[partReader](),
-	"prompt_cache_breakpoint": ignoreAny[partReader](),
-	"cache_control":           ignoreAny[partReader](),
+	"annotations":             {Read: func(c *wire.Reader, _ *partReader) { c.Skip() }},
+	"logprobs":                {Read: func(c *wire.Reader, _ *partReader) { c.Skip() }},
+	"parsed":                  wire.IgnoreAny[partReader](),
+	"prompt_cache_breakpoint": wire.IgnoreAny[partReader](),
+	"cache_control":           wire.IgnoreAny[partReader](),
 	"refusal":                 otherPart,
 	"detail":                  otherPart,
 	"image_url":               otherPart,
@@ -210,25 +211,23 @@ var textPartFields = fields[partReader]{
 	"input_audio":             otherPart,
 }
 
-func readTextPart(c *cursor) (string, bool) {
+func readTextPart(c *wire.Reader) (string, bool) {
 	var part partReader
-	before := len(c.list)
-	readObject(c, &part, textPartFields)
-	if len(c.list) > before || c.malformed != nil {
+	if !c.Clean(func() { wire.ReadObject(c, &part, textPartFields) }) {
 		return "", false
 	}
-	at := c.param()
+	at := c.Param()
 	switch part.kind {
 	case partInput, partOutput, partReasoning, "summary_text", "text":
 		if part.text == nil {
-			c.add(CodeMissing, at+".text", "required")
+			c.Add(wire.CodeMissing, at+".text", "required")
 			return "", false
 		}
 		return *part.text, true
 	case "":
-		c.add(CodeMissing, at+".type", "required: %s or %s", partInput, partOutput)
+		c.Add(wire.CodeMissing, at+".type", "required: %s or %s", partInput, partOutput)
 	default:
-		c.add(CodeUnsupportedValue, at+".type",
+		c.Add(wire.CodeUnsupportedValue, at+".type",
 			"%q is not supported; the models read text, so send parts of type %s or %s", jsonscan.Clip(part.kind),
 			partInput, partOutput)
 	}
@@ -236,10 +235,10 @@ func readTextPart(c *cursor) (string, bool) {
 }
 
 // check looks at one item of a request.
-func (i *Item) check(p *problems, at string) {
+func (i *Item) check(p *wire.Problems, at string) {
 	missing := func(field, value string) {
 		if value == "" {
-			p.addNew(CodeMissing, at+"."+field, "required for type %s", i.Type)
+			p.AddNew(wire.CodeMissing, at+"."+field, "required for type %s", i.Type)
 		}
 	}
 	switch i.Type {
@@ -247,13 +246,13 @@ func (i *Item) check(p *problems, at string) {
 		switch i.Role {
 		case RoleSystem, RoleDeveloper, RoleUser, RoleAssistant:
 		case "":
-			p.addNew(CodeMissing, at+".role", "required: system, developer, user or assistant")
+			p.AddNew(wire.CodeMissing, at+".role", "required: system, developer, user or assistant")
 		default:
-			p.addNew(CodeInvalidValue, at+".role", "%q is not supported; use system, developer, user or assistant",
+			p.AddNew(wire.CodeInvalidValue, at+".role", "%q is not supported; use system, developer, user or assistant",
 				jsonscan.Clip(i.Role))
 		}
 		if i.Content == nil {
-			p.addNew(CodeMissing, at+".content", "required for type %s", i.Type)
+			p.AddNew(wire.CodeMissing, at+".content", "required for type %s", i.Type)
 		}
 	case ItemReasoning:
 	case ItemCall:
@@ -262,23 +261,23 @@ func (i *Item) check(p *problems, at string) {
 	case ItemResult:
 		missing("call_id", i.CallID)
 		if i.Content == nil {
-			p.addNew(CodeMissing, at+".output", "required for type %s", i.Type)
+			p.AddNew(wire.CodeMissing, at+".output", "required for type %s", i.Type)
 		}
 	case ItemReference:
 		missing("id", i.ID)
 	default:
-		p.addNew(CodeUnsupportedValue, at+".type", "%q is not supported; use %s, %s, %s, %s or %s",
+		p.AddNew(wire.CodeUnsupportedValue, at+".type", "%q is not supported; use %s, %s, %s, %s or %s",
 			jsonscan.Clip(i.Type), ItemMessage, ItemReasoning, ItemCall, ItemResult, ItemReference)
 	}
 }
 
 // checkItems looks at all items of a request.
-func checkItems(p *problems, items []Item) {
+func checkItems(p *wire.Problems, items []Item) {
 	if len(items) == 0 {
-		p.addNew(CodeMissing, "input", "required; send a string or at least one item")
+		p.AddNew(wire.CodeMissing, "input", "required; send a string or at least one item")
 		return
 	}
-	if wantAtMost(p, "input", len(items), MaxMessages, "items") {
+	if wire.WantAtMost(p, "input", len(items), MaxMessages, "items") {
 		for i := range items {
 			items[i].check(p, fmt.Sprintf("input[%d]", i))
 		}

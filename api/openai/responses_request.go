@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"sparrow/api/wire"
 	"sparrow/internal/jsonscan"
 )
 
@@ -114,64 +115,75 @@ func (r *ResponsesRequest) AsChat(conversation []Item) *ChatRequest {
 	return c
 }
 
-var responsesFields = join(
+var responsesFields = wire.Join(
 	acceptedFields[ResponsesRequest](),
-	lift(responsesOptions(), func(r *ResponsesRequest) *Options { return &r.Options }),
-	fields[ResponsesRequest]{
-		"input":             {read: func(c *cursor, r *ResponsesRequest) { r.Input = readInput(c) }},
-		"instructions":      textField(func(r *ResponsesRequest) *string { return &r.Instructions }),
-		"max_output_tokens": optionalInt(func(r *ResponsesRequest) **int { return &r.MaxOutputTokens }),
-		"top_logprobs":      optionalInt(func(r *ResponsesRequest) **int { return &r.TopLogprobs }),
-		"include": {read: func(c *cursor, r *ResponsesRequest) {
-			r.Include = readList(c, MaxKwargs, "strings", c.str)
+	wire.Lift(responsesOptions(), func(r *ResponsesRequest) *Options { return &r.Options }),
+	wire.Fields[ResponsesRequest]{
+		"input":             {Read: func(c *wire.Reader, r *ResponsesRequest) { r.Input = readInput(c) }},
+		"instructions":      wire.TextField(func(r *ResponsesRequest) *string { return &r.Instructions }),
+		"max_output_tokens": wire.OptionalInt(func(r *ResponsesRequest) **int { return &r.MaxOutputTokens }),
+		"top_logprobs":      wire.OptionalInt(func(r *ResponsesRequest) **int { return &r.TopLogprobs }),
+		"include": {Read: func(c *wire.Reader, r *ResponsesRequest) {
+			r.Include = wire.ReadList(c, MaxKwargs, "strings", c.Str)
 		}},
-		"tools": {read: func(c *cursor, r *ResponsesRequest) {
-			r.Tools = readList(c, MaxTools, "tools", readStruct(c, responseToolFields))
+		"tools": {Read: func(c *wire.Reader, r *ResponsesRequest) {
+			r.Tools = wire.ReadList(c, MaxTools, "tools", wire.ReadStruct(c, responseToolFields))
 		}},
-		"tool_choice":         {read: func(c *cursor, r *ResponsesRequest) { r.ToolChoice = readResponseChoice(c) }},
-		"parallel_tool_calls": optionalBool(func(r *ResponsesRequest) **bool { return &r.ParallelToolCalls }),
-		"text": {read: func(c *cursor, r *ResponsesRequest) {
-			readObject(c, &r.Text, textConfigFields)
+		"tool_choice": {Read: func(c *wire.Reader,
+			r *ResponsesRequest) {
+			r.ToolChoice = readResponseChoice(c)
 		}},
-		"reasoning": {read: func(c *cursor, r *ResponsesRequest) {
-			readObject(c, &r.Reasoning, reasoningFields)
+		"parallel_tool_calls": wire.OptionalBool(func(r *ResponsesRequest) **bool { return &r.ParallelToolCalls }),
+		"text": {Read: func(c *wire.Reader, r *ResponsesRequest) {
+			wire.ReadObject(c, &r.Text, textConfigFields)
 		}},
-		"thinking": {read: func(c *cursor, r *ResponsesRequest) {
+		"reasoning": {Read: func(c *wire.Reader, r *ResponsesRequest) {
+			wire.ReadObject(c, &r.Reasoning, reasoningFields)
+		}},
+		"thinking": {Read: func(c *wire.Reader, r *ResponsesRequest) {
 			r.Thinking = &Thinking{}
-			readObject(c, r.Thinking, thinkingFields)
+			wire.ReadObject(c, r.Thinking, thinkingFields)
 		}},
-		"chat_template_kwargs": {read: func(c *cursor, r *ResponsesRequest) { r.ChatTemplateKwargs = readKwargs(c) }},
-		"previous_response_id": textField(func(r *ResponsesRequest) *string { return &r.PreviousResponseID }),
-		"store":                optionalBool(func(r *ResponsesRequest) **bool { return &r.Store }),
-		"truncation":           textField(func(r *ResponsesRequest) *string { return &r.Truncation }),
-		"metadata":             {read: func(c *cursor, r *ResponsesRequest) { r.Metadata = readMetadata(c) }},
-		"background":           {read: readBackground},
+		"chat_template_kwargs": {Read: func(c *wire.Reader,
+			r *ResponsesRequest) {
+			r.ChatTemplateKwargs = readKwargs(c)
+		}},
+		"previous_response_id": wire.TextField(func(r *ResponsesRequest) *string { return &r.PreviousResponseID }),
+		"store":                wire.OptionalBool(func(r *ResponsesRequest) **bool { return &r.Store }),
+		"truncation":           wire.TextField(func(r *ResponsesRequest) *string { return &r.Truncation }),
+		"metadata":             {Read: func(c *wire.Reader, r *ResponsesRequest) { r.Metadata = readMetadata(c) }},
+		"background":           {Read: readBackground},
 
 		// Calls of tools that OpenAI runs, and how events are padded: there are neither.
-		"max_tool_calls": ignoreAs[ResponsesRequest](shapeNumber),
-		"stream_options": ignoreAs[ResponsesRequest](shapeObject),
+		"max_tool_calls": wire.IgnoreAs[ResponsesRequest](jsonscan.Number),
+		"stream_options": wire.IgnoreAs[ResponsesRequest](jsonscan.Object),
 
-		"conversation":          refuse[ResponsesRequest]("there are no conversations; send previous_response_id"),
-		"prompt":                refuse[ResponsesRequest]("there are no stored prompts; send instructions and input"),
-		"context_management":    refuse[ResponsesRequest]("nothing is compacted; send truncation auto"),
-		"moderation":            refuse[ResponsesRequest]("nothing is moderated; check the text before and after"),
-		"messages":              refuse[ResponsesRequest]("it belongs to /v1/chat/completions; send input"),
-		"max_tokens":            refuse[ResponsesRequest]("it belongs to /v1/chat/completions; send max_output_tokens"),
-		"max_completion_tokens": refuse[ResponsesRequest]("it belongs to /v1/chat/completions; send max_output_tokens"),
-		"reasoning_effort":      refuse[ResponsesRequest]("it belongs to /v1/chat/completions; send reasoning.effort"),
-		"response_format":       refuse[ResponsesRequest]("it belongs to /v1/chat/completions; send text.format"),
-		"n":                     refuse[ResponsesRequest]("a response is one answer; send several requests"),
+		"conversation":          notInResponses("there are no conversations; send previous_response_id"),
+		"prompt":                notInResponses("there are no stored prompts; send instructions and input"),
+		"context_management":    notInResponses("nothing is compacted; send truncation auto"),
+		"moderation":            notInResponses("nothing is moderated; check the text before and after"),
+		"messages":              notInResponses("it belongs to /v1/chat/completions; send input"),
+		"max_tokens":            notInResponses("it belongs to /v1/chat/completions; send max_output_tokens"),
+		"max_completion_tokens": notInResponses("it belongs to /v1/chat/completions; send max_output_tokens"),
+		"reasoning_effort":      notInResponses("it belongs to /v1/chat/completions; send reasoning.effort"),
+		"response_format":       notInResponses("it belongs to /v1/chat/completions; send text.format"),
+		"n":                     notInResponses("a response is one answer; send several requests"),
 
-		"guided_json":        refuse[ResponsesRequest]("use text.format with type json_schema"),
-		"guided_regex":       refuse[ResponsesRequest]("use text.format with type json_schema and a string pattern"),
-		"guided_choice":      refuse[ResponsesRequest]("use text.format with type json_schema and an enum"),
-		"guided_grammar":     refuse[ResponsesRequest]("use text.format with type json_schema"),
-		"structured_outputs": refuse[ResponsesRequest]("use text.format with type json_schema"),
+		"guided_json":        notInResponses("use text.format with type json_schema"),
+		"guided_regex":       notInResponses("use text.format with type json_schema and a string pattern"),
+		"guided_choice":      notInResponses("use text.format with type json_schema and an enum"),
+		"guided_grammar":     notInResponses("use text.format with type json_schema"),
+		"structured_outputs": notInResponses("use text.format with type json_schema"),
 	},
 )
 
+// notInResponses refuses a field, with what to send instead.
+func notInResponses(instead string) wire.Field[ResponsesRequest] {
+	return wire.Refuse[ResponsesRequest](instead)
+}
+
 // responsesOptions are the options that /v1/responses shares with chat completions.
-func responsesOptions() fields[Options] {
+func responsesOptions() wire.Fields[Options] {
 	shared := maps.Clone(optionFields)
 	for _, name := range []string{"n", "response_format", "stream_options"} {
 		delete(shared, name)
@@ -179,101 +191,101 @@ func responsesOptions() fields[Options] {
 	return shared
 }
 
-var responseToolFields = fields[ResponseTool]{
-	"type":        textField(func(t *ResponseTool) *string { return &t.Type }),
-	"name":        textField(func(t *ResponseTool) *string { return &t.Name }),
-	"description": textField(func(t *ResponseTool) *string { return &t.Description }),
-	"strict":      optionalBool(func(t *ResponseTool) **bool { return &t.Strict }),
-	"parameters":  {read: func(c *cursor, t *ResponseTool) { t.Parameters = readSchema(c) }},
+var responseToolFields = wire.Fields[ResponseTool]{
+	"type":        wire.TextField(func(t *ResponseTool) *string { return &t.Type }),
+	"name":        wire.TextField(func(t *ResponseTool) *string { return &t.Name }),
+	"description": wire.TextField(func(t *ResponseTool) *string { return &t.Description }),
+	"strict":      wire.OptionalBool(func(t *ResponseTool) **bool { return &t.Strict }),
+	"parameters":  {Read: func(c *wire.Reader, t *ResponseTool) { t.Parameters = readSchema(c) }},
 }
 
-var textConfigFields = fields[TextConfig]{
-	"format":    {read: func(c *cursor, t *TextConfig) { readObject(c, &t.Format, textFormatFields) }},
-	"verbosity": fixedAs[TextConfig](`"medium"`, "the models take no such instruction; say it in a message"),
+var textConfigFields = wire.Fields[TextConfig]{
+	"format":    {Read: func(c *wire.Reader, t *TextConfig) { wire.ReadObject(c, &t.Format, textFormatFields) }},
+	"verbosity": wire.FixedAs[TextConfig](`"medium"`, "the models take no such instruction; say it in a message"),
 }
 
-var textFormatFields = fields[TextFormat]{
-	"type":        textField(func(f *TextFormat) *string { return &f.Type }),
-	"name":        textField(func(f *TextFormat) *string { return &f.Name }),
-	"description": textField(func(f *TextFormat) *string { return &f.Description }),
-	"strict":      optionalBool(func(f *TextFormat) **bool { return &f.Strict }),
-	"schema":      {read: func(c *cursor, f *TextFormat) { f.Schema = readSchema(c) }},
+var textFormatFields = wire.Fields[TextFormat]{
+	"type":        wire.TextField(func(f *TextFormat) *string { return &f.Type }),
+	"name":        wire.TextField(func(f *TextFormat) *string { return &f.Name }),
+	"description": wire.TextField(func(f *TextFormat) *string { return &f.Description }),
+	"strict":      wire.OptionalBool(func(f *TextFormat) **bool { return &f.Strict }),
+	"schema":      {Read: func(c *wire.Reader, f *TextFormat) { f.Schema = readSchema(c) }},
 }
 
-var reasoningFields = fields[Reasoning]{
-	"effort": textField(func(r *Reasoning) *string { return &r.Effort }),
+var reasoningFields = wire.Fields[Reasoning]{
+	"effort": wire.TextField(func(r *Reasoning) *string { return &r.Effort }),
 	// Reasoning is returned as it is and never summarised.
-	"summary":          ignoreAny[Reasoning](),
-	"generate_summary": ignoreAny[Reasoning](),
-	"context":          ignoreAny[Reasoning](),
+	"summary":          wire.IgnoreAny[Reasoning](),
+	"generate_summary": wire.IgnoreAny[Reasoning](),
+	"context":          wire.IgnoreAny[Reasoning](),
 }
 
 // readBackground lets false pass: it is what happens.
-func readBackground(c *cursor, _ *ResponsesRequest) {
-	if on, ok := c.boolean(); ok && on {
-		c.problem(CodeUnsupportedValue, "true is not supported: an answer is computed while its client waits; "+
+func readBackground(c *wire.Reader, _ *ResponsesRequest) {
+	if on, ok := c.Boolean(); ok && on {
+		c.Problem(wire.CodeUnsupportedValue, "true is not supported: an answer is computed while its client waits; "+
 			"leave background out and keep the connection open, with stream true to see progress")
 	}
 }
 
-func readMetadata(c *cursor) map[string]string {
-	if c.shape() != shapeObject {
-		c.wrongShape("an object of strings")
+func readMetadata(c *wire.Reader) map[string]string {
+	if c.Shape() != jsonscan.Object {
+		c.WrongShape("an object of strings")
 		return nil
 	}
 	all := map[string]string{}
 	count := 0
-	for name := range c.members {
+	for name := range c.Members {
 		if count++; count > MaxMetadata {
-			c.skip()
+			c.Skip()
 			continue
 		}
-		if v, ok := c.str(); ok {
+		if v, ok := c.Str(); ok {
 			all[name] = v
 		}
 	}
-	wantAtMost(&c.problems, c.param(), count, MaxMetadata, "entries")
+	wire.WantAtMost(&c.Problems, c.Param(), count, MaxMetadata, "entries")
 	return all
 }
 
 // readResponseChoice takes a mode or an object that names a function, without the inner object of chat completions.
-func readResponseChoice(c *cursor) *ToolChoice {
-	switch c.shape() {
-	case shapeString:
-		return &ToolChoice{Mode: c.text()}
-	case shapeObject:
+func readResponseChoice(c *wire.Reader) *ToolChoice {
+	switch c.Shape() {
+	case jsonscan.String:
+		return &ToolChoice{Mode: c.Text()}
+	case jsonscan.Object:
 		var named namedChoice
-		readObject(c, &named, responseChoiceFields)
+		wire.ReadObject(c, &named, responseChoiceFields)
 		if named.kind != typeFunction {
-			c.problem(CodeUnsupportedValue, `an object must be {"type": "function", "name": ...}, and its type is %q`,
+			c.Problem(wire.CodeUnsupportedValue, `an object must be {"type": "function", "name": ...}, and its type is %q`,
 				jsonscan.Clip(named.kind))
 		}
 		return &ToolChoice{Mode: ChoiceFunction, Name: named.name}
 	}
-	c.wrongShape("none, auto, required or an object that names a function")
+	c.WrongShape("none, auto, required or an object that names a function")
 	return nil
 }
 
-var responseChoiceFields = fields[namedChoice]{
-	"type": textField(func(n *namedChoice) *string { return &n.kind }),
-	"name": textField(func(n *namedChoice) *string { return &n.name }),
-	"mode": {read: func(c *cursor, _ *namedChoice) { c.skip() }}, // of allowed_tools, whose type is refused
-	"tools": {read: func(c *cursor, _ *namedChoice) {
-		c.skip()
+var responseChoiceFields = wire.Fields[namedChoice]{
+	"type": wire.TextField(func(n *namedChoice) *string { return &n.kind }),
+	"name": wire.TextField(func(n *namedChoice) *string { return &n.name }),
+	"mode": {Read: func(c *wire.Reader, _ *namedChoice) { c.Skip() }}, // of allowed_tools, whose type is refused
+	"tools": {Read: func(c *wire.Reader, _ *namedChoice) {
+		c.Skip()
 	}},
 }
 
 // Validate reports every problem of the request, or nil. [Decoder.Responses] has already called it.
-func (r *ResponsesRequest) Validate() *Error { return verdict(r.check) }
+func (r *ResponsesRequest) Validate() *wire.Error { return wire.Verdict(r.check) }
 
-func (r *ResponsesRequest) check(p *problems) {
+func (r *ResponsesRequest) check(p *wire.Problems) {
 	r.Options.check(p)
 	checkLength(p, "max_output_tokens", r.MaxOutputTokens, r.MinTokens, 1)
-	wantRange(p, "top_logprobs", r.TopLogprobs, 0, MaxTopLogprobs)
+	wire.WantRange(p, "top_logprobs", r.TopLogprobs, 0, MaxTopLogprobs)
 	r.checkTools(p)
 	r.checkFormat(p)
 	if e := r.Reasoning.Effort; e != "" && !slices.Contains(reasoningEfforts, e) {
-		p.addNew(CodeInvalidValue, "reasoning.effort", "%q is not one of %s", jsonscan.Clip(e),
+		p.AddNew(wire.CodeInvalidValue, "reasoning.effort", "%q is not one of %s", jsonscan.Clip(e),
 			strings.Join(reasoningEfforts, ", "))
 	} else {
 		r.AsChat(nil).checkThinking(p)
@@ -281,23 +293,23 @@ func (r *ResponsesRequest) check(p *problems) {
 	switch r.Truncation {
 	case "", TruncationAuto, TruncationDisabled:
 	default:
-		p.addNew(CodeInvalidValue, "truncation", "%q is not %s or %s", jsonscan.Clip(r.Truncation), TruncationAuto,
+		p.AddNew(wire.CodeInvalidValue, "truncation", "%q is not %s or %s", jsonscan.Clip(r.Truncation), TruncationAuto,
 			TruncationDisabled)
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Metadata)) {
 		if len(name) > MaxMetadataNameBytes {
-			p.addNew(CodeTooLong, "metadata", "a name has %d bytes, at most %d are supported", len(name),
+			p.AddNew(wire.CodeTooLong, "metadata", "a name has %d bytes, at most %d are supported", len(name),
 				MaxMetadataNameBytes)
 		}
 		if v := r.Metadata[name]; len(v) > MaxMetadataValueBytes {
-			p.addNew(CodeTooLong, "metadata", "the value of %q has %d bytes, at most %d are supported",
+			p.AddNew(wire.CodeTooLong, "metadata", "the value of %q has %d bytes, at most %d are supported",
 				jsonscan.Clip(name), len(v), MaxMetadataValueBytes)
 		}
 	}
 	checkItems(p, r.Input)
 }
 
-func (r *ResponsesRequest) checkTools(p *problems) {
+func (r *ResponsesRequest) checkTools(p *wire.Problems) {
 	ok := checkToolList(p, ".name", len(r.Tools), func(i int) (string, string) {
 		return r.Tools[i].Type, r.Tools[i].Name
 	})
@@ -306,25 +318,27 @@ func (r *ResponsesRequest) checkTools(p *problems) {
 	}
 }
 
-func (r *ResponsesRequest) checkFormat(p *problems) {
+func (r *ResponsesRequest) checkFormat(p *wire.Problems) {
 	const at = "text.format"
 	switch f := &r.Text.Format; f.Type {
 	case "":
 		if f.Name != "" || f.Schema != nil {
-			p.addNew(CodeMissing, at+".type", "required: %s, %s or %s", FormatText, FormatJSONObject, FormatJSONSchema)
+			p.AddNew(wire.CodeMissing, at+".type", "required: %s, %s or %s", FormatText, FormatJSONObject,
+				FormatJSONSchema)
 		}
 	case FormatText, FormatJSONObject:
 		if f.Schema != nil {
-			p.addNew(CodeInvalidValue, at+".schema", "only allowed with type %s, and the type is %s", FormatJSONSchema,
+			p.AddNew(wire.CodeInvalidValue, at+".schema", "only allowed with type %s, and the type is %s",
+				FormatJSONSchema,
 				f.Type)
 		}
 	case FormatJSONSchema:
 		checkName(p, at+".name", f.Name)
 		if len(f.Schema) == 0 {
-			p.addNew(CodeMissing, at+".schema", "required; for any JSON object use type %s", FormatJSONObject)
+			p.AddNew(wire.CodeMissing, at+".schema", "required; for any JSON object use type %s", FormatJSONObject)
 		}
 	default:
-		p.addNew(CodeUnsupportedValue, at+".type", "%q is not supported; use %s", jsonscan.Clip(f.Type),
+		p.AddNew(wire.CodeUnsupportedValue, at+".type", "%q is not supported; use %s", jsonscan.Clip(f.Type),
 			strings.Join([]string{FormatText, FormatJSONObject, FormatJSONSchema}, ", "))
 	}
 }

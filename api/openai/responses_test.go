@@ -2,14 +2,15 @@ package openai
 
 import (
 	"encoding/json"
+	"sparrow/api/wire"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 )
 
-func strictResponses(body []byte) (*ResponsesRequest, *Error) {
-	return (&Decoder{Strict: true}).Responses(body)
+func strictResponses(body []byte) (*ResponsesRequest, *wire.Error) {
+	return DecodeResponses(&wire.Decoder{Strict: true}, body)
 }
 
 // responseWith is a valid body with further members.
@@ -78,7 +79,7 @@ func TestResponsesRequestsThatClientsSend(t *testing.T) {
 }
 
 func TestResponsesRequestsThatAreRefused(t *testing.T) {
-	checkRejections(t, (&Decoder{}).Responses, []rejection{
+	checkRejections(t, lenient(DecodeResponses), []rejection{
 		{"no input", `{"model":"m"}`, "input", "missing_required_parameter", "at least one item"},
 		{"input of another type", `{"model":"m","input":1}`, "input", "invalid_type", "a string or an array"},
 		{"background", responseWith(`"background":true`), "background", "unsupported_value", "keep the connection"},
@@ -181,7 +182,7 @@ func TestItemsOnTheWire(t *testing.T) {
 		{Item{Type: ItemMessage, Role: RoleUser, Content: Content{"x"}},
 			`{"type":"message","role":"user","content":[{"type":"input_text","text":"x"}]}`},
 	} {
-		if got, err := Marshal(c.item); err != nil || string(got) != c.want {
+		if got, err := wire.Marshal(c.item); err != nil || string(got) != c.want {
 			t.Errorf("%s (%v), want %s", got, err, c.want)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"sparrow/api/wire"
 	"strings"
 	"testing"
 	"time"
@@ -110,8 +111,8 @@ func TestCompletionRequestsSurviveTheWire(t *testing.T) {
 }
 
 // checkSame sends a value and compares what arrives.
-func checkSame[V any](t interface{ Fatalf(string, ...any) }, sent V, decode func([]byte) (V, *Error)) {
-	body, err := Marshal(sent)
+func checkSame[V any](t interface{ Fatalf(string, ...any) }, sent V, decode func([]byte) (V, *wire.Error)) {
+	body, err := wire.Marshal(sent)
 	if err != nil {
 		t.Fatalf("marshal: %v", err)
 	}
@@ -125,7 +126,8 @@ func checkSame[V any](t interface{ Fatalf(string, ...any) }, sent V, decode func
 }
 
 // checkAnswer is what every decoder owes to any body: a valid value or an error that names something.
-func checkAnswer[T any](t *testing.T, body []byte, decode func([]byte) (*T, *Error), validate func(*T) *Error) {
+func checkAnswer[T any](t *testing.T, body []byte, decode func([]byte) (*T, *wire.Error),
+	validate func(*T) *wire.Error) {
 	v, err := decode(body)
 	if err == nil {
 		if err := validate(v); err != nil {
@@ -146,7 +148,7 @@ func checkAnswer[T any](t *testing.T, body []byte, decode func([]byte) (*T, *Err
 			t.Fatalf("%q: %q names nothing", body, p.Message)
 		}
 	}
-	if _, e := Marshal(err); e != nil {
+	if _, e := wire.Marshal(err); e != nil {
 		t.Fatalf("%q: error does not marshal: %v", body, e)
 	}
 }
@@ -156,10 +158,10 @@ func checkAll(t *testing.T, body []byte) {
 	checkAnswer(t, body, strictCompletion, (*CompletionRequest).Validate)
 	checkAnswer(t, body, strictTokenize, (*TokenizeRequest).Validate)
 	checkAnswer(t, body, strictDetokenize, (*DetokenizeRequest).Validate)
-	checkAnswer(t, body, (&Decoder{}).Chat, (*ChatRequest).Validate)
-	checkAnswer(t, body, (&Decoder{}).Completion, (*CompletionRequest).Validate)
+	checkAnswer(t, body, lenient(DecodeChat), (*ChatRequest).Validate)
+	checkAnswer(t, body, lenient(DecodeCompletion), (*CompletionRequest).Validate)
 	checkAnswer(t, body, strictResponses, (*ResponsesRequest).Validate)
-	checkAnswer(t, body, (&Decoder{}).Responses, (*ResponsesRequest).Validate)
+	checkAnswer(t, body, lenient(DecodeResponses), (*ResponsesRequest).Validate)
 	if r, err := strictChat(body); err == nil {
 		checkSame(t, normal(r), strictChat)
 	}
@@ -216,7 +218,7 @@ func compact(raw json.RawMessage) json.RawMessage {
 	if raw == nil {
 		return nil
 	}
-	text, err := Marshal(raw)
+	text, err := wire.Marshal(raw)
 	if err != nil {
 		return raw
 	}
@@ -306,7 +308,7 @@ func BenchmarkDecodeTokenIDs(b *testing.B) {
 	benchDecode(b, "128k", `{"model":"m","prompt":[1`+strings.Repeat(",12345", 128<<10)+`]}`, strictCompletion)
 }
 
-func benchDecode[T any](b *testing.B, name, body string, decode func([]byte) (*T, *Error)) {
+func benchDecode[T any](b *testing.B, name, body string, decode func([]byte) (*T, *wire.Error)) {
 	b.Run(name, func(b *testing.B) {
 		b.SetBytes(int64(len(body)))
 		b.ReportAllocs()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"sparrow/api/wire"
 	"strconv"
 )
 
@@ -16,22 +17,40 @@ type stream struct {
 // newStream prepares the constant text. With usage announced, it is null in every chunk but the closing one.
 func newStream(h Head, usage bool) stream {
 	head := append([]byte(nil), `data: {"id":`...)
-	head = appendString(head, h.ID)
+	head = wire.AppendString(head, h.ID)
 	head = append(head, `,"object":`...)
-	head = appendString(head, h.Object)
+	head = wire.AppendString(head, h.Object)
 	head = append(head, `,"created":`...)
 	head = strconv.AppendInt(head, h.Created, 10)
 	head = append(head, `,"model":`...)
-	head = appendString(head, h.Model)
+	head = wire.AppendString(head, h.Model)
 	if h.SystemFingerprint != "" {
 		head = append(head, `,"system_fingerprint":`...)
-		head = appendString(head, h.SystemFingerprint)
+		head = wire.AppendString(head, h.SystemFingerprint)
 	}
 	tail := "]}\n\n"
 	if usage {
 		tail = "],\"usage\":null}\n\n"
 	}
 	return stream{head: append(head, `,"choices":[`...), tail: []byte(tail)}
+}
+
+// Counts is what a stream has cost so far.
+type Counts struct{ Prompt, Completion int }
+
+// close ends an event: with the usage so far, or as announced.
+func (s *stream) close(dst []byte, so *Counts) []byte {
+	if so == nil {
+		return append(dst, s.tail...)
+	}
+	for _, m := range []struct {
+		name  string
+		count int
+	}{{`],"usage":{"prompt_tokens":`, so.Prompt}, {`,"completion_tokens":`, so.Completion},
+		{`,"total_tokens":`, so.Prompt + so.Completion}} {
+		dst = strconv.AppendInt(append(dst, m.name...), int64(m.count), 10)
+	}
+	return append(dst, "}}\n\n"...)
 }
 
 // ChatStream writes the events of one chat stream. It is read-only once made; all methods append to dst and return it.
@@ -44,8 +63,8 @@ func NewChatStream(h Head, usage bool) *ChatStream {
 	return &ChatStream{newStream(h, usage)}
 }
 
-// Append writes a chunk with one choice. It allocates nothing when dst has room.
-func (s *ChatStream) Append(dst []byte, c *ChunkChoice) []byte {
+// Append writes a chunk with one choice and, unless nil, the counts so far. It allocates nothing when dst has room.
+func (s *ChatStream) Append(dst []byte, c *ChunkChoice, so *Counts) []byte {
 	dst = append(dst, s.head...)
 	dst = append(dst, `{"index":`...)
 	dst = strconv.AppendInt(dst, int64(c.Index), 10)
@@ -55,8 +74,7 @@ func (s *ChatStream) Append(dst []byte, c *ChunkChoice) []byte {
 	dst = appendChatLogprobs(dst, c.Logprobs)
 	dst = append(dst, `,"finish_reason":`...)
 	dst = appendFinish(dst, c.FinishReason)
-	dst = append(dst, '}')
-	return append(dst, s.tail...)
+	return s.close(append(dst, '}'), so)
 }
 
 // CompletionStream writes the events of one text completion stream, like [ChatStream].
@@ -68,19 +86,18 @@ func NewCompletionStream(h Head, usage bool) *CompletionStream {
 	return &CompletionStream{newStream(h, usage)}
 }
 
-// Append writes a chunk with one choice. It allocates nothing when dst has room.
-func (s *CompletionStream) Append(dst []byte, c *CompletionChoice) []byte {
+// Append writes a chunk with one choice and, unless nil, the counts so far. It allocates nothing when dst has room.
+func (s *CompletionStream) Append(dst []byte, c *CompletionChoice, so *Counts) []byte {
 	dst = append(dst, s.head...)
 	dst = append(dst, `{"index":`...)
 	dst = strconv.AppendInt(dst, int64(c.Index), 10)
 	dst = append(dst, `,"text":`...)
-	dst = appendString(dst, c.Text)
+	dst = wire.AppendString(dst, c.Text)
 	dst = append(dst, `,"logprobs":`...)
 	dst = appendCompletionLogprobs(dst, c.Logprobs)
 	dst = append(dst, `,"finish_reason":`...)
 	dst = appendFinish(dst, c.FinishReason)
-	dst = append(dst, '}')
-	return append(dst, s.tail...)
+	return s.close(append(dst, '}'), so)
 }
 
 // AppendClosing writes the chunk without choices that carries usage, the trace, or both; nothing when both are nil. It
@@ -92,7 +109,7 @@ func (s *stream) AppendClosing(dst []byte, usage *Usage, trace json.RawMessage) 
 	out := append(dst, s.head...)
 	out = append(out, ']')
 	if usage != nil {
-		text, err := Marshal(usage)
+		text, err := wire.Marshal(usage)
 		if err != nil {
 			return dst, fmt.Errorf("openai: closing chunk: usage: %w", err)
 		}
@@ -113,11 +130,11 @@ func (s *stream) AppendClosing(dst []byte, usage *Usage, trace json.RawMessage) 
 func AppendDone(dst []byte) []byte { return append(dst, "data: [DONE]\n\n"...) }
 
 // AppendError writes an error in the middle of a stream, where the status has long been sent. Clients raise it.
-func AppendError(dst []byte, e *Error) []byte {
+func AppendError(dst []byte, e *wire.Error) []byte {
 	dst = append(dst, `data: {"error":{"message":`...)
-	dst = appendString(dst, e.Message)
+	dst = wire.AppendString(dst, e.Message)
 	dst = append(dst, `,"type":`...)
-	dst = appendString(dst, e.Type())
+	dst = wire.AppendString(dst, errorType(e.Status()))
 	dst = append(dst, `,"param":`...)
 	dst = appendOrNull(dst, e.Param)
 	dst = append(dst, `,"code":`...)
@@ -157,7 +174,7 @@ func appendMember(dst []byte, members *int, name, value string) []byte {
 	dst = append(dst, name...)
 	dst = append(dst, '"', ':')
 	*members++
-	return appendString(dst, value)
+	return wire.AppendString(dst, value)
 }
 
 func appendCallDelta(dst []byte, t *ToolCallDelta) []byte {
@@ -185,5 +202,5 @@ func appendOrNull(dst []byte, s string) []byte {
 	if s == "" {
 		return append(dst, "null"...)
 	}
-	return appendString(dst, s)
+	return wire.AppendString(dst, s)
 }

@@ -3,6 +3,7 @@ package openai
 import (
 	"encoding/json"
 	"math"
+	"sparrow/api/wire"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -26,7 +27,7 @@ func TestChatStreamIsWhatOpenAISends(t *testing.T) {
 			{Index: 1, Function: FunctionDelta{Arguments: "}"}}}}},
 		{Index: 1, FinishReason: FinishToolCalls},
 	} {
-		out = s.Append(out, &c)
+		out = s.Append(out, &c, nil)
 	}
 	out, err := s.AppendClosing(out, &Usage{PromptTokens: 1, CompletionTokens: 2, TotalTokens: 3},
 		json.RawMessage("{\n \"plans\": 1 }"))
@@ -57,8 +58,8 @@ func TestChatStreamIsWhatOpenAISends(t *testing.T) {
 func TestCompletionStreamIsWhatOpenAISends(t *testing.T) {
 	s := NewCompletionStream(Head{ID: "cmpl-1", Model: "m", Created: 17}, false)
 	out := s.Append(nil, &CompletionChoice{Index: 2, Text: "a", Logprobs: &CompletionLogprobs{
-		Tokens: []string{"a"}, TokenLogprobs: []*Logprob{ptr(Logprob(-1))}, TextOffset: []int{0}}})
-	out = s.Append(out, &CompletionChoice{Text: "", FinishReason: FinishStop})
+		Tokens: []string{"a"}, TokenLogprobs: []*Logprob{ptr(Logprob(-1))}, TextOffset: []int{0}}}, nil)
+	out = s.Append(out, &CompletionChoice{Text: "", FinishReason: FinishStop}, nil)
 	out, err := s.AppendClosing(out, nil, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -125,7 +126,7 @@ func TestChunksSayWhatWasMeant(t *testing.T) {
 			}}},
 			FinishReason: rapid.SampledFrom([]FinishReason{"", FinishStop, FinishLength}).Draw(t, "finish"),
 		}
-		event := readEvent(t, NewChatStream(head, rapid.Bool().Draw(t, "usage")).Append(nil, &sent))
+		event := readEvent(t, NewChatStream(head, rapid.Bool().Draw(t, "usage")).Append(nil, &sent, nil))
 		var got ChatChunk
 		if err := json.Unmarshal(event, &got); err != nil {
 			t.Fatalf("%s: %v", event, err)
@@ -159,7 +160,7 @@ func TestTextChunksSayWhatWasMeant(t *testing.T) {
 				TextOffset:  []int{rapid.Int().Draw(t, "offset")},
 			},
 		}
-		event := readEvent(t, NewCompletionStream(Head{}, false).Append(nil, &sent))
+		event := readEvent(t, NewCompletionStream(Head{}, false).Append(nil, &sent, nil))
 		var got CompletionResponse
 		if err := json.Unmarshal(event, &got); err != nil {
 			t.Fatalf("%s: %v", event, err)
@@ -190,10 +191,10 @@ func TestChunksAreWrittenWithoutAllocating(t *testing.T) {
 	s := NewChatStream(Head{ID: "chatcmpl-1", Model: "m", Created: 17}, false)
 	buffer, rich := make([]byte, 0, 1<<14), richChunk()
 	if n := testing.AllocsPerRun(100, func() {
-		s.Append(buffer, &hotChunk)
-		s.Append(buffer, rich)
+		s.Append(buffer, &hotChunk, nil)
+		s.Append(buffer, rich, &Counts{7, 9})
 		s.Append(buffer,
-			&ChunkChoice{Delta: Delta{ToolCalls: []ToolCallDelta{{Function: FunctionDelta{Arguments: `"x"`}}}}})
+			&ChunkChoice{Delta: Delta{ToolCalls: []ToolCallDelta{{Function: FunctionDelta{Arguments: `"x"`}}}}}, nil)
 		AppendDone(buffer)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
@@ -211,7 +212,7 @@ func BenchmarkChunk(b *testing.B) {
 		b.Run(c.name+"/append", func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				buffer = s.Append(buffer[:0], c.choice)
+				buffer = s.Append(buffer[:0], c.choice, nil)
 			}
 			b.SetBytes(int64(len(buffer)))
 		})
@@ -219,7 +220,7 @@ func BenchmarkChunk(b *testing.B) {
 			chunk := ChatChunk{Head: head, Choices: []ChunkChoice{*c.choice}}
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := Marshal(&chunk); err != nil {
+				if _, err := wire.Marshal(&chunk); err != nil {
 					b.Fatal(err)
 				}
 			}

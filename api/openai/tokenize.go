@@ -1,6 +1,9 @@
 package openai
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"sparrow/api/wire"
+)
 
 // TokenizeRequest is the body of POST /tokenize in vLLM's shape: either a prompt or messages.
 type TokenizeRequest struct {
@@ -59,35 +62,35 @@ func (r *TokenizeRequest) AsChat() *ChatRequest {
 	}
 }
 
-var tokenizeFields = fields[TokenizeRequest]{
-	"model":                  textField(func(r *TokenizeRequest) *string { return &r.Model }),
-	"prompt":                 {read: func(c *cursor, r *TokenizeRequest) { setPointer(&r.Prompt, c.str) }},
-	"messages":               {read: func(c *cursor, r *TokenizeRequest) { r.Messages = readMessages(c) }},
-	"add_special_tokens":     optionalBool(func(r *TokenizeRequest) **bool { return &r.AddSpecialTokens }),
-	"return_token_strs":      boolField(func(r *TokenizeRequest) *bool { return &r.ReturnTokenStrs }),
-	"add_generation_prompt":  optionalBool(func(r *TokenizeRequest) **bool { return &r.AddGenerationPrompt }),
-	"continue_final_message": boolField(func(r *TokenizeRequest) *bool { return &r.ContinueFinalMessage }),
-	"tools":                  {read: func(c *cursor, r *TokenizeRequest) { r.Tools = readTools(c) }},
-	"chat_template_kwargs":   {read: func(c *cursor, r *TokenizeRequest) { r.ChatTemplateKwargs = readKwargs(c) }},
-	"chat_template": refuse[TokenizeRequest](
+var tokenizeFields = wire.Fields[TokenizeRequest]{
+	"model":                  wire.TextField(func(r *TokenizeRequest) *string { return &r.Model }),
+	"prompt":                 {Read: func(c *wire.Reader, r *TokenizeRequest) { wire.SetPointer(&r.Prompt, c.Str) }},
+	"messages":               {Read: func(c *wire.Reader, r *TokenizeRequest) { r.Messages = readMessages(c) }},
+	"add_special_tokens":     wire.OptionalBool(func(r *TokenizeRequest) **bool { return &r.AddSpecialTokens }),
+	"return_token_strs":      wire.BoolField(func(r *TokenizeRequest) *bool { return &r.ReturnTokenStrs }),
+	"add_generation_prompt":  wire.OptionalBool(func(r *TokenizeRequest) **bool { return &r.AddGenerationPrompt }),
+	"continue_final_message": wire.BoolField(func(r *TokenizeRequest) *bool { return &r.ContinueFinalMessage }),
+	"tools":                  {Read: func(c *wire.Reader, r *TokenizeRequest) { r.Tools = ReadTools(c) }},
+	"chat_template_kwargs":   {Read: func(c *wire.Reader, r *TokenizeRequest) { r.ChatTemplateKwargs = readKwargs(c) }},
+	"chat_template": wire.Refuse[TokenizeRequest](
 		"the template is the model's; variables go in chat_template_kwargs"),
 }
 
-var detokenizeFields = fields[DetokenizeRequest]{
-	"model":  textField(func(r *DetokenizeRequest) *string { return &r.Model }),
-	"tokens": {read: func(c *cursor, r *DetokenizeRequest) { r.Tokens = readTokenIDs(c, len(c.Text)) }},
+var detokenizeFields = wire.Fields[DetokenizeRequest]{
+	"model":  wire.TextField(func(r *DetokenizeRequest) *string { return &r.Model }),
+	"tokens": {Read: func(c *wire.Reader, r *DetokenizeRequest) { r.Tokens = readTokenIDs(c, c.Size()) }},
 }
 
 // Validate reports every problem of the request, or nil. [Decoder.Tokenize] has already called it.
-func (r *TokenizeRequest) Validate() *Error { return verdict(r.check) }
+func (r *TokenizeRequest) Validate() *wire.Error { return wire.Verdict(r.check) }
 
-func (r *TokenizeRequest) check(p *problems) {
+func (r *TokenizeRequest) check(p *wire.Problems) {
 	switch {
 	case r.Prompt != nil && r.Messages != nil:
-		p.addNew(CodeInvalidValue, "prompt", "prompt and messages exclude each other; send one")
+		p.AddNew(wire.CodeInvalidValue, "prompt", "prompt and messages exclude each other; send one")
 	case r.Prompt == nil && r.Messages == nil:
-		if len(p.list) == 0 {
-			p.add(CodeMissing, "prompt", "required, unless there are messages")
+		if p.Empty() {
+			p.Add(wire.CodeMissing, "prompt", "required, unless there are messages")
 		}
 	case r.Prompt != nil:
 		r.checkPromptOnly(p)
@@ -100,7 +103,7 @@ func (r *TokenizeRequest) check(p *problems) {
 }
 
 // checkPromptOnly names the fields that a prompt would leave without effect.
-func (r *TokenizeRequest) checkPromptOnly(p *problems) {
+func (r *TokenizeRequest) checkPromptOnly(p *wire.Problems) {
 	for _, f := range []struct {
 		param string
 		given bool
@@ -111,17 +114,17 @@ func (r *TokenizeRequest) checkPromptOnly(p *problems) {
 		{"chat_template_kwargs", r.ChatTemplateKwargs != nil},
 	} {
 		if f.given {
-			p.addNew(CodeInvalidValue, f.param, "only allowed with messages")
+			p.AddNew(wire.CodeInvalidValue, f.param, "only allowed with messages")
 		}
 	}
 }
 
 // Validate reports every problem of the request, or nil. [Decoder.Detokenize] has already called it.
-func (r *DetokenizeRequest) Validate() *Error { return verdict(r.check) }
+func (r *DetokenizeRequest) Validate() *wire.Error { return wire.Verdict(r.check) }
 
-func (r *DetokenizeRequest) check(p *problems) {
+func (r *DetokenizeRequest) check(p *wire.Problems) {
 	if r.Tokens == nil {
-		p.addNew(CodeMissing, "tokens", "required; an array of token ids")
+		p.AddNew(wire.CodeMissing, "tokens", "required; an array of token ids")
 	}
 	checkTokenIDs(p, "tokens", r.Tokens)
 }

@@ -130,12 +130,8 @@ type Pass struct {
 	*Attention
 	plan *plan.Plan
 
-	place, request, slots                    kernel.Tensor // i32 [T, 1]
-	windowLen, groups, kept, heavyLen        kernel.Tensor // i32 [T, 1]
-	windowBase, groupBase, heavyBase, gStart kernel.Tensor // i32 [T, 1]
-	window, heavy                            kernel.Tensor // i32 [T, width]
-	table                                    kernel.Tensor // i32 [requests, pages]
-	closing                                  map[int]*closing
+	inputArrays[kernel.Tensor]
+	closing map[int]*closing
 
 	mainAngles, farAngles kernel.Tensor // f32 [T, 64]
 	selected              kernel.Tensor // i32 [T, K]: groups of ratio 4, as the latest indexer chose them
@@ -151,12 +147,8 @@ type Pass struct {
 
 // closing are the groups of one ratio that close in a pass.
 type closing struct {
-	sources kernel.Tensor // i32 [n, slots of an entry]
-	slots   kernel.Tensor // i32 [n, 1]
-	place   kernel.Tensor // i32 [n, 1]: first position of the group
+	closingArrays[kernel.Tensor]
 	angles  kernel.Tensor // f32 [n, 64]
-	keep    kernel.Tensor // i32 [T, 1]
-	tail    kernel.Tensor // i32 [T, 1]; without rows for ratio 128
 	entries kernel.Tensor // [n, dim]
 	keys    kernel.Tensor // [n, 128]: of the indexer
 }
@@ -192,12 +184,7 @@ type launch struct {
 // Arrange lays out the tensors of a pass on an arena.
 func (a *Attention) Arrange(p *plan.Plan, in attn.Inputs, mem *kernel.Arena, l Layouts) (*Pass, error) {
 	t := p.Rows
-	s := &Pass{Attention: a, plan: p,
-		place: in.Array(plan.Positions), request: in.Array(plan.RowRequests), slots: in.Array(plan.Slots),
-		windowLen: in.Array(plan.WindowLengths), groups: in.Array(plan.Groups), kept: in.Array(plan.Kept),
-		heavyLen: in.Array(plan.HeavyLengths), windowBase: in.Array(plan.WindowStart),
-		groupBase: in.Array(plan.GroupBase), heavyBase: in.Array(plan.HeavyBase), gStart: in.Array(plan.GroupStart),
-		window: in.Array(plan.WindowIndices), heavy: in.Array(plan.HeavyIndices), table: in.Array(plan.PageTable),
+	s := &Pass{Attention: a, plan: p, inputArrays: inputArraysOf(in.Array),
 		closing: map[int]*closing{}, raw: map[int]rawRows{}}
 	s.mainAngles, s.farAngles = mem.Take(kernel.F32, t, 2*a.main.Cols), mem.Take(kernel.F32, t, 2*a.far.Cols)
 	s.selected = mem.Take(kernel.I32, t, a.params.TopK)
@@ -225,7 +212,7 @@ func (a *Attention) Arrange(p *plan.Plan, in attn.Inputs, mem *kernel.Arena, l L
 		}
 		for j := range g.Launches {
 			mem.Reset(high)
-			x, err := s.arrangeLaunch(g, &g.Launches[j], in, mem, l)
+			x, err := s.arrangeLaunch(g, &g.Launches[j], mem, l)
 			if err != nil {
 				return nil, err
 			}
@@ -248,11 +235,8 @@ func (x *projected) arrange(a *Attention, mem *kernel.Arena, rows int) {
 }
 
 func (s *Pass) arrangeClosing(ratio int, in attn.Inputs, mem *kernel.Arena) {
-	c := &closing{sources: in.Array(plan.HeavySources), slots: in.Array(plan.HeavyCloses),
-		place: in.Array(plan.HeavyPositions), keep: in.Array(plan.HeavyKeeps)}
+	c := &closing{closingArrays: closingOf(ratio, in.Array)}
 	if ratio == IndexRatio {
-		c = &closing{sources: in.Array(plan.CloseSources), slots: in.Array(plan.CloseSlots),
-			place: in.Array(plan.ClosePositions), keep: in.Array(plan.KeepRows), tail: in.Array(plan.TailRows)}
 		c.keys = mem.Take(s.act, c.slots.Rows, layout.IndexDim)
 	}
 	c.angles, c.entries = mem.Take(kernel.F32, c.slots.Rows, 2*s.far.Cols), mem.Take(s.act, c.slots.Rows, s.params.Dim)
@@ -260,14 +244,14 @@ func (s *Pass) arrangeClosing(ratio int, in attn.Inputs, mem *kernel.Arena) {
 }
 
 // arrangeLaunch lays out one launch. Selection ends before attention begins, so both use the same memory.
-func (s *Pass) arrangeLaunch(g *plan.Segment, l *plan.Launch, in attn.Inputs, mem *kernel.Arena,
-	kinds Layouts) (x launch, err error) {
+func (s *Pass) arrangeLaunch(g *plan.Segment, l *plan.Launch, mem *kernel.Arena, kinds Layouts) (x launch,
+	err error) {
 	x.segment, x.stage = g, fmt.Sprintf("attention of %v rows", g.Row)
 	x.first, x.last = attn.LaunchRows(g, l)
 	n := x.last - x.first
-	x.window = in.Array(plan.GatherSlots).Slice(l.Gather.First, l.Gather.End())
-	x.groups = in.Array(plan.GroupSlots).Slice(l.Groups.First, l.Groups.End())
-	x.heavy = in.Array(plan.HeavySlots).Slice(l.Heavy.First, l.Heavy.End())
+	x.window = s.gatherWindow.Slice(l.Gather.First, l.Gather.End())
+	x.groups = s.gatherGroups.Slice(l.Groups.First, l.Groups.End())
+	x.heavy = s.gatherHeavy.Slice(l.Heavy.First, l.Heavy.End())
 	mark := mem.Mark()
 	if s.used[IndexRatio] {
 		if x.space, err = s.index.Arrange(mem, s.plan, g, l, kinds.Index, s.act); err != nil {
@@ -301,8 +285,8 @@ func roundUp(n, to int) int { return (n + to - 1) / to * to }
 
 // Begin enqueues what every layer reads: the rotations of rows and of closing groups.
 func (s *Pass) Begin() {
-	s.q.Angles(kernel.AngleArgs{Out: s.mainAngles, Positions: s.place, InvFreq: s.main, Scale: 1})
-	s.q.Angles(kernel.AngleArgs{Out: s.farAngles, Positions: s.place, InvFreq: s.far, Scale: 1})
+	s.q.Angles(kernel.AngleArgs{Out: s.mainAngles, Positions: s.position, InvFreq: s.main, Scale: 1})
+	s.q.Angles(kernel.AngleArgs{Out: s.farAngles, Positions: s.position, InvFreq: s.far, Scale: 1})
 	for _, ratio := range [...]int{IndexRatio, HeavyRatio} {
 		if c := s.closing[ratio]; c != nil && c.slots.Rows > 0 {
 			s.q.Angles(kernel.AngleArgs{Out: c.angles, Positions: c.place, InvFreq: s.far, Scale: 1})
@@ -359,6 +343,6 @@ func (s *Pass) choose(l *launch, x *Index, c Cache, hidden, angles kernel.Tensor
 		Plan: l.segment, Space: &l.space, First: l.first, Last: l.last,
 		Q: x.Q, W: x.Weights, Latent: s.projected.qr, Hidden: hidden, Computed: s.projected.joint, Angles: angles,
 		Out: s.selected, Lens: s.groups, Cache: c.Index,
-		Table: s.table, Request: s.request, Gather: l.groups, Start: s.gStart,
+		Table: s.table, Request: s.request, Gather: l.groups, Start: s.groupStart,
 	})
 }

@@ -23,20 +23,53 @@ func (b *Batch) windows(r int) []int32 {
 	return b.Windows[r]
 }
 
+// inputArrays are the input arrays of a pass, in host memory or on the device.
+type inputArrays[T any] struct {
+	request, position, slots                T // [T, 1]
+	windowLen, groups, kept, heavyLen       T // [T, 1]
+	windowBase, groupBase, heavyBase        T // [T, 1]
+	groupStart                              T // [T, 1]
+	window, heavy                           T // [T, width]
+	table                                   T // [requests, width]
+	gatherWindow, gatherGroups, gatherHeavy T // slots, launch after launch
+}
+
+func inputArraysOf[T any](array func(plan.ArrayName) T) inputArrays[T] {
+	return inputArrays[T]{request: array(plan.RowRequests), position: array(plan.Positions), slots: array(plan.Slots),
+		windowLen: array(plan.WindowLengths), groups: array(plan.Groups), kept: array(plan.Kept),
+		heavyLen: array(plan.HeavyLengths), windowBase: array(plan.WindowStart), groupBase: array(plan.GroupBase),
+		heavyBase: array(plan.HeavyBase), groupStart: array(plan.GroupStart), window: array(plan.WindowIndices),
+		heavy: array(plan.HeavyIndices), table: array(plan.PageTable), gatherWindow: array(plan.GatherSlots),
+		gatherGroups: array(plan.GroupSlots), gatherHeavy: array(plan.HeavySlots)}
+}
+
+// closingArrays are the input arrays of the groups of one ratio that close in a pass.
+type closingArrays[T any] struct {
+	sources T // [n, slots of an entry]
+	slots   T // [n, 1]
+	place   T // [n, 1]: first position of the group
+	keep    T // [T, 1]
+	tail    T // [T, 1]; without rows for ratio 128
+}
+
+func closingOf[T any](ratio int, array func(plan.ArrayName) T) closingArrays[T] {
+	if ratio == IndexRatio {
+		return closingArrays[T]{array(plan.CloseSources), array(plan.CloseSlots), array(plan.ClosePositions),
+			array(plan.KeepRows), array(plan.TailRows)}
+	}
+	var none T
+	return closingArrays[T]{array(plan.HeavySources), array(plan.HeavyCloses), array(plan.HeavyPositions),
+		array(plan.HeavyKeeps), none}
+}
+
 // filler writes the arrays of one pass into host memory. Rows are in plan order: the rows of a segment are
 // adjacent, and a request's rows may be in two segments.
 type filler struct {
-	batch *Batch
-	width int
-
-	request, position, slots             []int32 // [T]
-	windowLen, groups, kept, heavyLen    []int32 // [T]
-	windowBase, groupBase, heavyBase     []int32 // [T]
-	groupStart                           []int32 // [T]
-	window, heavy                        []int32 // [T, width]
-	table, windows                       []int32 // [requests, width]
-	gatherWindow, gatherGroups, gatherHv []int32
-	windowWidth, heavyWidth              int
+	inputArrays[[]int32]
+	batch                   *Batch
+	width                   int
+	windows                 []int32 // [requests, width]: window pages
+	windowWidth, heavyWidth int
 
 	rowAt   []int32 // row of each new token, request after request
 	rowBase []int   // where each request's part of rowAt begins
@@ -47,17 +80,9 @@ type filler struct {
 func (s *Pass) Prepare(b *Batch, block attn.Block) error {
 	f := &s.fill
 	keep := *f
-	*f = filler{batch: b, width: s.plan.TablePages, rowAt: keep.rowAt[:0], rowBase: keep.rowBase[:0],
-		windows: keep.windows, tables: keep.tables[:0], request: block.Array(plan.RowRequests),
-		position: block.Array(plan.Positions), slots: block.Array(plan.Slots),
-		windowLen: block.Array(plan.WindowLengths), groups: block.Array(plan.Groups), kept: block.Array(plan.Kept),
-		heavyLen: block.Array(plan.HeavyLengths), windowBase: block.Array(plan.WindowStart),
-		groupBase: block.Array(plan.GroupBase), heavyBase: block.Array(plan.HeavyBase),
-		groupStart: block.Array(plan.GroupStart), window: block.Array(plan.WindowIndices),
-		heavy: block.Array(plan.HeavyIndices), table: block.Array(plan.PageTable),
-		gatherWindow: block.Array(plan.GatherSlots), gatherGroups: block.Array(plan.GroupSlots),
-		gatherHv: block.Array(plan.HeavySlots), windowWidth: s.plan.Input(plan.WindowIndices).Cols,
-		heavyWidth: s.plan.Input(plan.HeavyIndices).Cols}
+	*f = filler{inputArrays: inputArraysOf(block.Array), batch: b, width: s.plan.TablePages, rowAt: keep.rowAt[:0],
+		rowBase: keep.rowBase[:0], windows: keep.windows, tables: keep.tables[:0],
+		windowWidth: s.plan.Input(plan.WindowIndices).Cols, heavyWidth: s.plan.Input(plan.HeavyIndices).Cols}
 	for _, v := range [...][]int32{f.windowBase, f.groupBase, f.heavyBase, f.groupStart} {
 		clear(v)
 	}
@@ -176,7 +201,7 @@ func (f *filler) launch(s *Pass, g *plan.Segment, l *plan.Launch) {
 	}
 	if l.Heavy.Count > 0 {
 		attn.Gather{Request: f.request, Lens: f.heavyLen, Start: f.heavyBase}.Fill(
-			f.gatherHv[l.Heavy.First:l.Heavy.End()], first, last,
+			f.gatherHeavy[l.Heavy.First:l.Heavy.End()], first, last,
 			func(r, i int) int32 { return f.place(r, i*HeavyRatio, HeavyRatio) })
 	}
 	rows := int32(l.Gather.Count)
@@ -241,37 +266,32 @@ func (f *filler) gather(to []int32, first, last int) {
 // later. A token that ends a group closes it; requests whose rows could close more are padded with entries without
 // source and slot.
 func (f *filler) closing(s *Pass, block attn.Block, ratio int) {
-	names := [...]plan.ArrayName{plan.HeavySources, plan.HeavyCloses, plan.HeavyPositions, plan.HeavyKeeps}
-	if ratio == IndexRatio {
-		names = [...]plan.ArrayName{plan.CloseSources, plan.CloseSlots, plan.ClosePositions, plan.KeepRows}
-	}
-	sources, slots, positions, keep := block.Array(names[0]), block.Array(names[1]), block.Array(names[2]),
-		block.Array(names[3])
-	width := s.plan.Input(names[0]).Cols
-	fill(keep, -1)
+	c := closingOf(ratio, block.Array)
+	width := s.closing[ratio].sources.Cols
+	fill(c.keep, -1)
 	ring, n, b := ringOf(ratio), 0, f.batch
 	for r := range b.Batch.Batch.Requests {
 		st := b.States[r]
 		first := st.len
 		end := first + b.Batch.Batch.Rows(b.Config, r)
 		for p := max(first, end-ring); p < end; p++ {
-			keep[f.rowAt[f.rowBase[r]+p-first]] = int32(st.slot*ring + p%ring)
+			c.keep[f.rowAt[f.rowBase[r]+p-first]] = int32(st.slot*ring + p%ring)
 		}
 		last := n + b.Batch.Batch.Closing(b.Config, r, ratio)
 		for p := first/ratio*ratio + ratio - 1; p < end; p += ratio {
-			slots[n], positions[n] = f.place(r, p, ratio), int32(p+1-ratio)
+			c.slots[n], c.place[n] = f.place(r, p, ratio), int32(p+1-ratio)
 			for i := range width {
-				sources[n*width+i] = f.source(r, p+1-width+i, st, ring)
+				c.sources[n*width+i] = f.source(r, p+1-width+i, st, ring)
 			}
 			n++
 		}
 		for ; n < last; n++ {
-			slots[n], positions[n] = -1, 0
-			fill(sources[n*width:(n+1)*width], -1)
+			c.slots[n], c.place[n] = -1, 0
+			fill(c.sources[n*width:(n+1)*width], -1)
 		}
 	}
 	if ratio == IndexRatio {
-		f.tails(block.Array(plan.TailRows))
+		f.tails(c.tail)
 	}
 }
 

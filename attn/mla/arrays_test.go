@@ -270,6 +270,14 @@ func TestArraysOfPaddedBatches(t *testing.T) {
 	ints(t, "draft slots", h.slots, -1, -1, -1, 8, 32, 33)
 	ints(t, "draft positions", h.position, 0, 0, 0, 0, 4, 5)
 	ints(t, "keys drafts see", h.lens, 0, 0, 0, 1, 5, 6)
+
+	// A verified request counts its rows from the end of what is cached; as padding it has none and lies before it.
+	in = batchOf(t, plan.Policy{KV: "bf16"}, plan.NewBatch(plan.ModeVerify, plan.VerifyRequest(2, 5),
+		plan.Request{N: 2, Padding: true}), []int32{3, 1}, nil)
+	_, h = fill(t, in)
+	ints(t, "verified slots", h.slots, 5, 6, -1, -1)
+	ints(t, "verified positions", h.position, 5, 6, 0, 0)
+	ints(t, "keys verified rows see", h.lens, 6, 7, 0, 0)
 }
 
 func TestPrepareErrors(t *testing.T) {

@@ -50,6 +50,7 @@ type Attention struct {
 	params Params
 	freq   kernel.Tensor // f32 [1, rope/2]
 	index  attn.Indexer
+	joins  bool // the device multiplies by joined matrices
 }
 
 // New prepares attention for a model whose passes go through the queue.
@@ -62,7 +63,8 @@ func New(dev kernel.Device, q *kernel.Queue, p Params) (*Attention, error) {
 		return nil, err
 	}
 	index := attn.Indexer{Heads: p.IndexHeads, TopK: p.TopK, Pairing: p.IndexPairing}
-	return &Attention{q: q, act: dev.Activation(), params: p, freq: freq, index: index}, nil
+	_, joins := dev.(kernel.Joiner)
+	return &Attention{q: q, act: dev.Activation(), params: p, freq: freq, index: index, joins: joins}, nil
 }
 
 // Pass is the attention of every layer in one forward pass: tensors at the places its plan gives them.
@@ -70,14 +72,11 @@ type Pass struct {
 	*Attention
 	cfg  *plan.Config
 	plan *plan.Plan
-
-	request, slots, lens, kept kernel.Tensor // i32 [T, 1]
-	start, indexStart          kernel.Tensor // i32 [T, 1]
-	place                      kernel.Tensor // i32 [T, 1]: positions
-	table                      kernel.Tensor // i32 [requests, pages]
+	inputArrays[kernel.Tensor]
 
 	angles    kernel.Tensor // f32 [T, rope]
 	positions kernel.Tensor // i32 [T, K]: the latest selection
+	first     kernel.Tensor // [T, q_lora+128+latent+rope]: qr, key and kv, where matrices are joined
 	qr        kernel.Tensor // [T, q_lora], normalised
 	query     kernel.Tensor // [T, heads*(nope+rope)], rotated
 	kv        kernel.Tensor // [T, latent+rope], raw
@@ -119,22 +118,14 @@ type Layouts struct{ Main, Index layout.Kind }
 func (a *Attention) Arrange(p *plan.Plan, cfg *plan.Config, in attn.Inputs, mem *kernel.Arena, l Layouts) (*Pass,
 	error) {
 	t, d := p.Rows, a.params.Dims
-	out := &Pass{Attention: a, cfg: cfg, plan: p,
-		request: in.Array(plan.RowRequests), slots: in.Array(plan.Slots), lens: in.Array(plan.Lengths),
-		kept:  in.Array(plan.Kept),
-		start: in.Array(plan.GatherStart), indexStart: in.Array(plan.IndexStart), place: in.Array(plan.Positions),
-		table:  in.Array(plan.PageTable),
+	out := &Pass{Attention: a, cfg: cfg, plan: p, inputArrays: inputArraysOf(in.Array),
 		angles: mem.Take(kernel.F32, t, 2*len(a.params.InvFreq))}
 	if p.Selects() {
 		out.positions = mem.Take(kernel.I32, t, a.params.TopK)
 	}
 	out.Kept = mem.Mark()
-	out.qr, out.query, out.kv = mem.Take(a.act, t, a.params.QLora), mem.Take(a.act, t, d.Heads*d.QK()),
-		mem.Take(a.act, t, d.Row())
-	out.key, out.out = mem.Take(a.act, t, layout.IndexDim), mem.Take(a.act, t, d.Heads*d.V)
-	if p.JointQueries {
-		out.joint = a.index.TakeQueries(mem, a.act, t)
-	}
+	out.takeProducts(mem)
+	out.out = mem.Take(a.act, t, d.Heads*d.V)
 	mark := mem.Mark()
 	for i := range p.Segments {
 		s := &p.Segments[i]
@@ -143,7 +134,7 @@ func (a *Attention) Arrange(p *plan.Plan, cfg *plan.Config, in attn.Inputs, mem 
 		}
 		for j := range s.Launches {
 			mem.Reset(mark)
-			x, err := out.launch(s, &s.Launches[j], in, mem, l)
+			x, err := out.launch(s, &s.Launches[j], mem, l)
 			if err != nil {
 				return nil, err
 			}
@@ -156,18 +147,40 @@ func (a *Attention) Arrange(p *plan.Plan, cfg *plan.Config, in attn.Inputs, mem 
 	return out, nil
 }
 
+// takeProducts takes the memory of the products of all rows.
+func (p *Pass) takeProducts(mem *kernel.Arena) {
+	t, d, query := p.plan.Rows, p.params.Dims, p.params.Dims.Heads*p.params.Dims.QK()
+	if !p.joins {
+		p.qr, p.query, p.kv = mem.Take(p.act, t, p.params.QLora), mem.Take(p.act, t, query), mem.Take(p.act, t, d.Row())
+		p.key = mem.Take(p.act, t, layout.IndexDim)
+		if p.plan.JointQueries {
+			p.joint = p.index.TakeQueries(mem, p.act, t)
+		}
+		return
+	}
+	p.first = mem.Take(p.act, t, p.params.QLora+layout.IndexDim+d.Row())
+	index := p.params.IndexHeads * layout.IndexDim
+	if !p.plan.JointQueries {
+		index = 0
+	}
+	both := mem.Take(p.act, t, query+index)
+	if p.query = both.Columns(0, query); index > 0 {
+		p.joint = attn.Queries{Q: both.Columns(query, query+index),
+			Weights: mem.Take(kernel.F32, t, p.params.IndexHeads)}
+	}
+}
+
 // launch lays out one launch. Selection ends before attention begins, so both use the same memory.
-func (p *Pass) launch(s *plan.Segment, l *plan.Launch, in attn.Inputs, mem *kernel.Arena, kinds Layouts) (x launch,
-	err error) {
+func (p *Pass) launch(s *plan.Segment, l *plan.Launch, mem *kernel.Arena, kinds Layouts) (x launch, err error) {
 	d := p.params.Dims
 	x.segment = s
 	x.first, x.last = attn.LaunchRows(s, l)
 	n := x.last - x.first
-	x.gather = in.Array(plan.GatherSlots).Slice(l.Gather.First, l.Gather.End())
-	x.pages = in.Array(plan.ConvertPages).Slice(l.Pages.First, l.Pages.End())
-	x.indexSlots = in.Array(plan.IndexSlots).Slice(l.Index.First, l.Index.End())
+	x.gather = p.gather.Slice(l.Gather.First, l.Gather.End())
+	x.pages = p.pages.Slice(l.Pages.First, l.Pages.End())
+	x.indexSlots = p.indexSlots.Slice(l.Index.First, l.Index.End())
 	if l.Tables.Count > 0 {
-		x.table = in.Array(plan.ConvertTables).Slice(l.Tables.First, l.Tables.End())
+		x.table = p.tables.Slice(l.Tables.First, l.Tables.End())
 	}
 	switch s.Form {
 	case plan.FormDenseMHA:
@@ -211,7 +224,7 @@ func workspace(mem *kernel.Arena, k layout.Kind, pages, tokens int) (kernel.Pool
 // Begin enqueues what every layer reads: the rotation of each row.
 func (p *Pass) Begin() {
 	p.selected = false
-	p.q.Angles(kernel.AngleArgs{Out: p.angles, Positions: p.place, InvFreq: p.freq, Scale: p.params.CosScale})
+	p.q.Angles(kernel.AngleArgs{Out: p.angles, Positions: p.position, InvFreq: p.freq, Scale: p.params.CosScale})
 }
 
 // Layer adds the attention output of one layer for x (normalised rows, in plan order) to h. Where selections are
@@ -243,6 +256,7 @@ func (p *Pass) Layer(layer int, w *Weights, c Cache, h, x, record kernel.Tensor)
 // for rows whose outputs are not used.
 func (p *Pass) Store(layer int, w *Weights, c Cache, x kernel.Tensor) {
 	p.q.At("keys", layer)
+	p.view(w)
 	p.to = p.keys(p.to[:0], w)
 	p.q.Project(kernel.ProjectArgs{X: x, To: p.to})
 	p.store(w, c)

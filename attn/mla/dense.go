@@ -10,7 +10,7 @@ func (p *Pass) dense(l *launch, w *Weights, c Cache) {
 	p.q.Multiply(kernel.MultiplyArgs{Out: l.up, X: l.rows.Columns(0, d.Latent), W: w.KVB})
 	p.q.DenseAttend(kernel.DenseArgs{
 		Out:   p.out.Slice(l.first, l.last),
-		Q:     p.query.Slice(l.first, l.last),
+		Q:     p.rotate(l),
 		KV:    l.up,
 		Rope:  l.rows.Columns(d.Latent, d.Row()),
 		Start: p.start.Slice(l.first, l.last),

@@ -5,29 +5,34 @@ import (
 	"sparrow/plan"
 )
 
+// inputArrays are the input arrays of a pass, in host memory or on the device.
+type inputArrays[T any] struct {
+	request, position, slots, lens, kept T // [T, 1]
+	start, indexStart                    T // [T, 1]
+	table                                T // [requests, width]
+	gather, indexSlots                   T // slots, launch after launch
+	pages                                T // pages to convert, launch after launch
+	tables                               T // tables over them
+}
+
+func inputArraysOf[T any](array func(plan.ArrayName) T) inputArrays[T] {
+	return inputArrays[T]{request: array(plan.RowRequests), position: array(plan.Positions), slots: array(plan.Slots),
+		lens: array(plan.Lengths), kept: array(plan.Kept), start: array(plan.GatherStart),
+		indexStart: array(plan.IndexStart), table: array(plan.PageTable), gather: array(plan.GatherSlots),
+		indexSlots: array(plan.IndexSlots), pages: array(plan.ConvertPages), tables: array(plan.ConvertTables)}
+}
+
 // filler writes the arrays of one pass into host memory.
 type filler struct {
+	inputArrays[[]int32]
 	batch *attn.Batch
-
-	request, position, slots, lens, kept []int32 // [T]
-	start, indexStart                    []int32 // [T]
-	table                                []int32 // [requests, width]
-	gather, index                        []int32 // slots, launch after launch
-	pages                                []int32 // pages to convert, launch after launch
-	tables                               []int32 // tables over them
-	width                                int
+	width int
 }
 
 // Prepare fills the arrays that attention reads. It reads the batch and its page tables and touches no device.
 func (p *Pass) Prepare(b *attn.Batch, block attn.Block) error {
 	f := &p.fill
-	*f = filler{batch: b, width: p.plan.TablePages,
-		request: block.Array(plan.RowRequests), position: block.Array(plan.Positions), slots: block.Array(plan.Slots),
-		lens: block.Array(plan.Lengths), kept: block.Array(plan.Kept), start: block.Array(plan.GatherStart),
-		indexStart: block.Array(plan.IndexStart), table: block.Array(plan.PageTable),
-		gather: block.Array(plan.GatherSlots),
-		index:  block.Array(plan.IndexSlots), pages: block.Array(plan.ConvertPages),
-		tables: block.Array(plan.ConvertTables)}
+	*f = filler{batch: b, width: p.plan.TablePages, inputArrays: inputArraysOf(block.Array)}
 	selects := p.plan.Selects()
 	if selects {
 		b.FillTable(f.table, b.Tables, 0)
@@ -73,7 +78,7 @@ func (f *filler) launch(s *plan.Segment, l *plan.Launch) {
 	}
 	if l.Index.Count > 0 {
 		attn.Gather{Request: f.request, Lens: f.lens, Start: f.indexStart}.
-			Fill(f.index[l.Index.First:l.Index.End()], first, last, f.slot)
+			Fill(f.indexSlots[l.Index.First:l.Index.End()], first, last, f.slot)
 	}
 	if l.Pages.Count > 0 {
 		f.convert(l, first, last)

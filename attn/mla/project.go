@@ -3,11 +3,12 @@ package mla
 import (
 	"sparrow/attn"
 	"sparrow/kernel"
+	"sparrow/layout"
 )
 
 // project computes queries, latents and indexer keys of x. Products of the same rows go together.
 func (p *Pass) project(w *Weights, x kernel.Tensor) {
-	d := p.params.Dims
+	p.view(w)
 	joint := w.Index != nil && p.plan.JointQueries
 	p.to = p.keys(append(p.to[:0], kernel.Projection{Out: p.qr, W: w.QA}), w)
 	if joint {
@@ -20,17 +21,50 @@ func (p *Pass) project(w *Weights, x kernel.Tensor) {
 		p.to = append(p.to, kernel.Projection{Out: p.joint.Q, W: w.Index.Q})
 	}
 	p.q.Project(kernel.ProjectArgs{X: p.qr, To: p.to})
-	p.q.Rotate(kernel.RotateArgs{X: p.query, Angles: p.angles, Heads: d.Heads, HeadDim: d.QK(), Offset: d.Nope,
-		Pairing: kernel.Interleaved})
 }
 
-// keys adds the products that latent rows and indexer keys are made of.
+// rotate rotates the queries of a launch. Operations that read them follow, so that a device may do both at once.
+func (p *Pass) rotate(l *launch) kernel.Tensor {
+	d, q := p.params.Dims, p.query.Slice(l.first, l.last)
+	p.q.Rotate(kernel.RotateArgs{X: q, Angles: p.angles.Slice(l.first, l.last), Heads: d.Heads, HeadDim: d.QK(),
+		Offset: d.Nope, Pairing: kernel.Interleaved})
+	return q
+}
+
+// keys adds the products that indexer keys and latent rows are made of. The order is that of Weights.Join.
 func (p *Pass) keys(to []kernel.Projection, w *Weights) []kernel.Projection {
-	to = append(to, kernel.Projection{Out: p.kv, W: w.KVA})
 	if w.Index != nil {
 		to = append(to, kernel.Projection{Out: p.key, W: w.Index.K})
 	}
-	return to
+	return append(to, kernel.Projection{Out: p.kv, W: w.KVA})
+}
+
+// view chooses the columns of a layer's products of the same rows: one behind the other, so that a device that has
+// joined their matrices computes them as one.
+func (p *Pass) view(w *Weights) {
+	if !p.joins {
+		return
+	}
+	at := p.params.QLora
+	p.qr = p.first.Columns(0, at)
+	if w.Index != nil {
+		p.key = p.first.Columns(at, at+layout.IndexDim)
+		at += layout.IndexDim
+	}
+	p.kv = p.first.Columns(at, at+p.params.Dims.Row())
+}
+
+// Join tells a device which of a layer's matrices multiply the same rows. A matrix whose rows end inside a block of
+// scales comes last.
+func (w *Weights) Join(j kernel.Joiner) error {
+	first, second := []kernel.Matrix{w.QA}, []kernel.Matrix{w.QB}
+	if w.Index != nil {
+		first, second = append(first, w.Index.K), append(second, w.Index.Q)
+	}
+	if err := j.Join(append(first, w.KVA)...); err != nil {
+		return err
+	}
+	return j.Join(second...)
 }
 
 // store writes the pass's latent rows and the indexer keys of every row, also of rows whose attention needs no

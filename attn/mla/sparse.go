@@ -34,7 +34,7 @@ func (p *Pass) sparse(layer int, l *launch, w *Weights, c Cache, x kernel.Tensor
 // back out.
 func (p *Pass) attend(l *launch, w *Weights, c Cache) {
 	d := p.params.Dims
-	p.q.Absorb(kernel.AbsorbArgs{Out: l.absorbed, Q: p.query.Slice(l.first, l.last), KVB: w.KVB, Dims: d})
+	p.q.Absorb(kernel.AbsorbArgs{Out: l.absorbed, Q: p.rotate(l), KVB: w.KVB, Dims: d})
 	pool := p.source(l, c)
 	p.locate(l, pool)
 	p.q.SparseAttend(kernel.SparseArgs{Out: l.latent, Q: l.absorbed, Pool: pool, Indices: l.indices,

@@ -66,17 +66,11 @@ func dense(r *Rig) *Op {
 	q, out := r.normal(rows, d.Heads*d.QK(), 0.3), r.empty(kernel.F32, rows, d.Heads*d.V)
 	kv, rope := r.normal(rows, d.KVB(), 1), r.normal(rows, d.Rope, 1)
 	start, lens := r.constant(rows, 0), r.ints(rows, 1, func(i int) int32 { return int32(i + 1) })
-	args := func(from, to int, out kernel.Tensor) kernel.DenseArgs {
-		return kernel.DenseArgs{Out: out, Q: q.Slice(from, to), KV: kv, Rope: rope, Start: start.Slice(from, to),
-			Lens: lens.Slice(from, to), Dims: d, Scale: 0.1}
-	}
-	return &Op{
-		Run:    func(dev kernel.Device) error { return dev.DenseAttend(args(0, rows, out)) },
-		Poison: poison(out),
-		Check: sampled(out, 2e-3, func(dev kernel.Device, row int, to kernel.Tensor) error {
-			return dev.DenseAttend(args(row, row+1, to))
-		}),
-		FLOPs: 2 * float64(d.Heads) * float64(rows*(rows+1)/2) * float64(d.QK()+d.V),
-		Bytes: float64(kv.Extent() + rope.Extent()), Memory: host.Bytes(kv),
-	}
+	op := rowwise(out, 2e-3, func(dev kernel.Device, from, to int, out kernel.Tensor) error {
+		return dev.DenseAttend(kernel.DenseArgs{Out: out, Q: q.Slice(from, to), KV: kv, Rope: rope,
+			Start: start.Slice(from, to), Lens: lens.Slice(from, to), Dims: d, Scale: 0.1})
+	}).reads(kv)
+	op.FLOPs = 2 * float64(d.Heads) * float64(rows*(rows+1)/2) * float64(d.QK()+d.V)
+	op.Bytes += float64(rope.Extent())
+	return op
 }

@@ -29,32 +29,24 @@ func storeRows(r *Rig, k layout.Kind) *Op {
 	kv, pool := r.normal(tokens, layout.RowDim, 1), r.mainPool(k, tokens)
 	a := kernel.StoreArgs{KV: kv, Norm: r.normal(1, layout.LatentDim, 1), Eps: 1e-6, Angles: r.angles(tokens),
 		Slots: r.ints(tokens, 1, r.order(tokens)), Pool: pool}
-	return &Op{
-		Run:    func(d kernel.Device) error { return d.StoreRows(a) },
-		Poison: poison(pool.Mem),
-		Check: func(ref kernel.Device) error {
-			b := a
-			b.Pool.Mem = r.empty(kernel.U8, pool.Mem.Rows, pool.Mem.Cols)
-			if err := ref.StoreRows(b); err != nil {
-				return err
-			}
-			return sameRows(pool, b.Pool, tokens)
-		},
-		Bytes: float64(kv.Extent()), Memory: host.Bytes(kv),
-	}
+	return repeated(r, pool.Mem, func(d kernel.Device, mem kernel.Tensor) error {
+		a.Pool.Mem = mem
+		return d.StoreRows(a)
+	}, func(got, want kernel.Tensor) error { return sameRows(pool, got, want, tokens) }).reads(kv)
 }
 
-// sameRows decodes two pools and compares: 1/8 is the coarsest step between neighbouring e4m3 numbers.
-func sameRows(got, want kernel.Pool, tokens int) error {
-	l, err := layout.MainOf(got.Layout)
+// sameRows decodes the pages of two pools that are alike and compares: 1/8 is the coarsest step between neighbouring
+// e4m3 numbers.
+func sameRows(like kernel.Pool, got, want kernel.Tensor, tokens int) error {
+	l, err := layout.MainOf(like.Layout)
 	if err != nil {
 		return err
 	}
 	g, w := make([]float32, layout.RowDim), make([]float32, layout.RowDim)
 	for s := range tokens {
-		page := s / got.PageTokens
-		l.Decode(g, host.Bytes(got.Mem.Slice(page, page+1)), s%got.PageTokens)
-		l.Decode(w, host.Bytes(want.Mem.Slice(page, page+1)), s%got.PageTokens)
+		page, slot := s/like.PageTokens, s%like.PageTokens
+		l.Decode(g, host.Bytes(got.Slice(page, page+1)), slot)
+		l.Decode(w, host.Bytes(want.Slice(page, page+1)), slot)
 		for i := range w {
 			if d := math.Abs(float64(g[i] - w[i])); !(d <= 0.01+math.Abs(float64(w[i]))/8) {
 				return fmt.Errorf("token %d, column %d is %v, the reference gives %v", s, i, g[i], w[i])
@@ -67,16 +59,11 @@ func sameRows(got, want kernel.Pool, tokens int) error {
 func gatherRows(r *Rig, k layout.Kind) *Op {
 	pool := r.mainPool(k, sparseTokens)
 	out, slots := r.empty(kernel.F32, topK, layout.RowDim), r.ints(topK, 1, r.order(sparseTokens))
-	return &Op{
-		Run: func(d kernel.Device) error {
-			return d.GatherRows(kernel.GatherArgs{Out: out, Slots: slots, Pool: pool})
-		},
-		Poison: poison(out),
-		Check: sampled(out, 1e-6, func(d kernel.Device, row int, to kernel.Tensor) error {
-			return d.GatherRows(kernel.GatherArgs{Out: to, Slots: slots.Slice(row, row+1), Pool: pool})
-		}),
-		Bytes: topK * float64(pool.Mem.Cols/pool.PageTokens), Memory: host.Bytes(pool.Mem),
-	}
+	op := rowwise(out, 1e-6, func(d kernel.Device, from, to int, out kernel.Tensor) error {
+		return d.GatherRows(kernel.GatherArgs{Out: out, Slots: slots.Slice(from, to), Pool: pool})
+	})
+	op.Bytes, op.Memory = topK*float64(pool.Mem.Cols/pool.PageTokens), host.Bytes(pool.Mem)
+	return op
 }
 
 func convert(r *Rig) *Op {
@@ -85,19 +72,10 @@ func convert(r *Rig) *Op {
 	out := kernel.Pool{Mem: r.empty(kernel.U8, n, layout.FP8Block{}.PageBytes(64)), Layout: layout.FP8Row656,
 		PageTokens: 64}
 	pages := r.ints(n, 1, r.order(4*n))
-	return &Op{
-		Run: func(d kernel.Device) error {
-			return d.ConvertPages(kernel.ConvertArgs{Out: out, In: in, Pages: pages})
-		},
-		Poison: poison(out.Mem),
-		Check: func(ref kernel.Device) error {
-			want := out
-			want.Mem = r.empty(kernel.U8, n, out.Mem.Cols)
-			if err := ref.ConvertPages(kernel.ConvertArgs{Out: want, In: in, Pages: pages}); err != nil {
-				return err
-			}
-			return near(out.Mem, want.Mem, 0)
-		},
-		Bytes: float64(n * in.Mem.Cols), Memory: host.Bytes(in.Mem),
-	}
+	op := repeated(r, out.Mem, func(d kernel.Device, mem kernel.Tensor) error {
+		out.Mem = mem
+		return d.ConvertPages(kernel.ConvertArgs{Out: out, In: in, Pages: pages})
+	}, equal)
+	op.Bytes, op.Memory = float64(n*in.Mem.Cols), host.Bytes(in.Mem)
+	return op
 }

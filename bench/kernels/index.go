@@ -169,19 +169,10 @@ func storeIndex(r *Rig) *Op {
 	a := kernel.IndexStoreArgs{Key: key, Weight: r.normal(1, layout.IndexDim, 1), Bias: r.normal(1, layout.IndexDim, 1),
 		Eps: 1e-6, Angles: r.angles(tokens), Pairing: kernel.HalfSplit, Hadamard: true,
 		Slots: r.ints(tokens, 1, r.order(tokens)), Pool: pool}
-	return &Op{
-		Run:    func(d kernel.Device) error { return d.StoreIndex(a) },
-		Poison: poison(pool.Mem),
-		Check: func(ref kernel.Device) error {
-			b := a
-			b.Pool.Mem = r.empty(kernel.U8, pool.Mem.Rows, pool.Mem.Cols)
-			if err := ref.StoreIndex(b); err != nil {
-				return err
-			}
-			return sameCodes(pool.Mem, b.Pool.Mem)
-		},
-		Bytes: float64(key.Extent()), Memory: host.Bytes(key),
-	}
+	return repeated(r, pool.Mem, func(d kernel.Device, mem kernel.Tensor) error {
+		a.Pool.Mem = mem
+		return d.StoreIndex(a)
+	}, sameCodes).reads(key)
 }
 
 // sameCodes compares quantised bytes, of which few may differ.
@@ -204,20 +195,12 @@ func gatherIndex(r *Rig) *Op {
 	slots := r.ints(n, 1, r.order(4*n))
 	l := layout.IndexFP8{}
 	to := kernel.Pool{Mem: r.empty(kernel.U8, 1, l.PageBytes(n)), Layout: layout.IndexPage132, PageTokens: n}
-	return &Op{
-		Run: func(d kernel.Device) error {
-			return d.GatherIndex(kernel.IndexGatherArgs{Out: to, Slots: slots, Pool: pool})
-		},
-		Poison: poison(to.Mem),
-		Check: func(ref kernel.Device) error {
-			want := kernel.Pool{Mem: r.empty(kernel.U8, 1, l.PageBytes(n)), Layout: layout.IndexPage132, PageTokens: n}
-			if err := ref.GatherIndex(kernel.IndexGatherArgs{Out: want, Slots: slots, Pool: pool}); err != nil {
-				return err
-			}
-			return near(to.Mem, want.Mem, 0)
-		},
-		Bytes: float64(l.PageBytes(n)), Memory: host.Bytes(pool.Mem),
-	}
+	op := repeated(r, to.Mem, func(d kernel.Device, mem kernel.Tensor) error {
+		to.Mem = mem
+		return d.GatherIndex(kernel.IndexGatherArgs{Out: to, Slots: slots, Pool: pool})
+	}, equal)
+	op.Bytes, op.Memory = float64(l.PageBytes(n)), host.Bytes(pool.Mem)
+	return op
 }
 
 func locate(r *Rig) *Op {
@@ -225,16 +208,8 @@ func locate(r *Rig) *Op {
 	pos, out := r.ints(rows, topK, func(int) int32 { return int32(r.rng.IntN(pages * 64)) }),
 		r.empty(kernel.I32, rows, topK)
 	table, row := r.ints(1, pages, r.order(pages)), r.constant(rows, 0)
-	args := func(from, to int, out kernel.Tensor) kernel.LocateArgs {
-		return kernel.LocateArgs{Out: out, Positions: pos.Slice(from, to), Table: table, TableRow: row.Slice(from, to),
-			PageTokens: 64}
-	}
-	return &Op{
-		Run:    func(d kernel.Device) error { return d.Locate(args(0, rows, out)) },
-		Poison: poison(out),
-		Check: sampled(out, 0, func(d kernel.Device, r int, to kernel.Tensor) error {
-			return d.Locate(args(r, r+1, to))
-		}),
-		Bytes: float64(pos.Extent()), Memory: host.Bytes(pos),
-	}
+	return rowwise(out, 0, func(d kernel.Device, from, to int, out kernel.Tensor) error {
+		return d.Locate(kernel.LocateArgs{Out: out, Positions: pos.Slice(from, to), Table: table,
+			TableRow: row.Slice(from, to), PageTokens: 64})
+	}).reads(pos)
 }

@@ -175,24 +175,16 @@ func experts(r *Rig, tokens int) *Op {
 		w.Down = append(w.Down, r.weight(kernel.BF16, hidden, inner))
 	}
 	handle := prepare(func(d kernel.Device) (kernel.Experts, error) { return d.PrepareExperts(w) })
-	a := kernel.ExpertArgs{Out: out, X: x, IDs: ids, Weights: weights}
-	return &Op{
-		Run: func(d kernel.Device) error {
-			return handle.with(d, func(e kernel.Experts) error {
-				a.Experts = e
-				return d.Experts(a)
-			})
-		},
-		Poison: zero(out), // experts add to what is there
-		Check: sampled(out, 1e-4, func(d kernel.Device, row int, to kernel.Tensor) error {
-			return handle.with(d, func(e kernel.Experts) error {
-				return d.Experts(kernel.ExpertArgs{Out: to, X: x.Slice(row, row+1), IDs: ids.Slice(row, row+1),
-					Weights: weights.Slice(row, row+1), Experts: e})
-			})
-		}),
-		FLOPs: 2 * 3 * float64(tokens) * topk * hidden * inner,
-		Bytes: 3 * 2 * hidden * inner * float64(min(count, tokens*topk)),
-	}
+	op := rowwise(out, 1e-4, func(d kernel.Device, from, to int, out kernel.Tensor) error {
+		return handle.with(d, func(e kernel.Experts) error {
+			return d.Experts(kernel.ExpertArgs{Out: out, X: x.Slice(from, to), IDs: ids.Slice(from, to),
+				Weights: weights.Slice(from, to), Experts: e})
+		})
+	})
+	op.Poison = zero(out) // experts add to what is there
+	op.FLOPs = 2 * 3 * float64(tokens) * topk * hidden * inner
+	op.Bytes = 3 * 2 * hidden * inner * float64(min(count, tokens*topk))
+	return op
 }
 
 var miniDims = kernel.LatentDims{Heads: 16, Nope: 128, Rope: 64, V: 128, Latent: 512}
@@ -201,44 +193,30 @@ func absorb(r *Rig, tokens int) *Op {
 	d := miniDims
 	q, out, w := r.normal(tokens, d.Heads*d.QK(), 1), r.empty(kernel.F32, tokens, d.Heads*d.Row()),
 		r.weight(kernel.BF16, d.KVB(), d.Latent)
+	return latent(w, out, d.Nope, func(dev kernel.Device, kvb kernel.Matrix, from, to int, out kernel.Tensor) error {
+		return dev.Absorb(kernel.AbsorbArgs{Out: out, Q: q.Slice(from, to), KVB: kvb, Dims: d})
+	})
+}
+
+// latent is a product of every head with its part of the up-projection, columns wide.
+func latent(w kernel.Weight, out kernel.Tensor, columns int,
+	run func(d kernel.Device, kvb kernel.Matrix, from, to int, out kernel.Tensor) error) *Op {
 	kvb := matrix(w, kernel.Latent)
-	return &Op{
-		Run: func(dev kernel.Device) error {
-			return kvb.with(dev, func(m kernel.Matrix) error {
-				return dev.Absorb(kernel.AbsorbArgs{Out: out, Q: q, KVB: m, Dims: d})
-			})
-		},
-		Poison: poison(out),
-		Check: sampled(out, 1e-4, func(dev kernel.Device, row int, to kernel.Tensor) error {
-			return kvb.with(dev, func(m kernel.Matrix) error {
-				return dev.Absorb(kernel.AbsorbArgs{Out: to, Q: q.Slice(row, row+1), KVB: m, Dims: d})
-			})
-		}),
-		FLOPs: 2 * float64(tokens*d.Heads*d.Nope*d.Latent), Bytes: 2 * float64(d.Heads*d.Nope*d.Latent),
-		Memory: host.Bytes(w.Data),
-	}
+	op := rowwise(out, 1e-4, func(d kernel.Device, from, to int, out kernel.Tensor) error {
+		return kvb.with(d, func(m kernel.Matrix) error { return run(d, m, from, to, out) })
+	})
+	op.Bytes, op.Memory = 2*float64(miniDims.Heads*columns*miniDims.Latent), host.Bytes(w.Data)
+	op.FLOPs = float64(out.Rows) * op.Bytes
+	return op
 }
 
 func expand(r *Rig, tokens int) *Op {
 	d := miniDims
 	u, out, w := r.normal(tokens, d.Heads*d.Latent, 1), r.empty(kernel.F32, tokens, d.Heads*d.V),
 		r.weight(kernel.BF16, d.KVB(), d.Latent)
-	kvb := matrix(w, kernel.Latent)
-	return &Op{
-		Run: func(dev kernel.Device) error {
-			return kvb.with(dev, func(m kernel.Matrix) error {
-				return dev.Expand(kernel.ExpandArgs{Out: out, U: u, KVB: m, Dims: d})
-			})
-		},
-		Poison: poison(out),
-		Check: sampled(out, 1e-4, func(dev kernel.Device, row int, to kernel.Tensor) error {
-			return kvb.with(dev, func(m kernel.Matrix) error {
-				return dev.Expand(kernel.ExpandArgs{Out: to, U: u.Slice(row, row+1), KVB: m, Dims: d})
-			})
-		}),
-		FLOPs: 2 * float64(tokens*d.Heads*d.V*d.Latent), Bytes: 2 * float64(d.Heads*d.V*d.Latent),
-		Memory: host.Bytes(w.Data),
-	}
+	return latent(w, out, d.V, func(dev kernel.Device, kvb kernel.Matrix, from, to int, out kernel.Tensor) error {
+		return dev.Expand(kernel.ExpandArgs{Out: out, U: u.Slice(from, to), KVB: kvb, Dims: d})
+	})
 }
 
 // all joins checks.

@@ -24,27 +24,19 @@ func rowCases() []Case {
 
 func norm(r *Rig) *Op {
 	x, out, w := r.normal(rowTokens, rowHidden, 1), r.empty(kernel.F32, rowTokens, rowHidden), r.normal(1, rowHidden, 1)
-	return &Op{
-		Run:    func(d kernel.Device) error { return d.Norm(kernel.NormArgs{Out: out, X: x, Weight: w, Eps: 1e-6}) },
-		Poison: poison(out),
-		Check: sampled(out, 1e-5, func(d kernel.Device, row int, to kernel.Tensor) error {
-			return d.Norm(kernel.NormArgs{Out: to, X: x.Slice(row, row+1), Weight: w, Eps: 1e-6})
-		}),
-		Bytes: float64(x.Extent()), Memory: host.Bytes(x),
-	}
+	return rowwise(out, 1e-5, func(d kernel.Device, from, to int, out kernel.Tensor) error {
+		return d.Norm(kernel.NormArgs{Out: out, X: x.Slice(from, to), Weight: w, Eps: 1e-6})
+	}).reads(x)
 }
 
 func gate(r *Rig) *Op {
 	const n = 2048
 	a, b, out := r.normal(rowTokens, n, 1), r.normal(rowTokens, n, 1), r.empty(kernel.F32, rowTokens, n)
-	return &Op{
-		Run:    func(d kernel.Device) error { return d.Gate(kernel.GateArgs{Out: out, Gate: a, Up: b}) },
-		Poison: poison(out),
-		Check: sampled(out, 1e-5, func(d kernel.Device, row int, to kernel.Tensor) error {
-			return d.Gate(kernel.GateArgs{Out: to, Gate: a.Slice(row, row+1), Up: b.Slice(row, row+1)})
-		}),
-		Bytes: float64(a.Extent() + b.Extent()), Memory: host.Bytes(a),
-	}
+	op := rowwise(out, 1e-5, func(d kernel.Device, from, to int, out kernel.Tensor) error {
+		return d.Gate(kernel.GateArgs{Out: out, Gate: a.Slice(from, to), Up: b.Slice(from, to)})
+	}).reads(a)
+	op.Bytes += float64(b.Extent())
+	return op
 }
 
 // rotate works in place, so every run begins with a copy.
@@ -52,22 +44,11 @@ func rotate(r *Rig) *Op {
 	d := miniDims
 	src, x, a := r.normal(rowTokens, d.Heads*d.QK(), 1), r.empty(kernel.F32, rowTokens, d.Heads*d.QK()),
 		r.angles(rowTokens)
-	args := func(x, a kernel.Tensor) kernel.RotateArgs {
-		return kernel.RotateArgs{X: x, Angles: a, Heads: d.Heads, HeadDim: d.QK(), Offset: d.Nope,
-			Pairing: kernel.Interleaved}
-	}
-	return &Op{
-		Run: func(dev kernel.Device) error {
-			copy(host.F32(x), host.F32(src))
-			return dev.Rotate(args(x, a))
-		},
-		Poison: poison(x),
-		Check: sampled(x, 1e-5, func(dev kernel.Device, row int, to kernel.Tensor) error {
-			copy(host.F32(to), host.RowF32(src, row))
-			return dev.Rotate(args(to, a.Slice(row, row+1)))
-		}),
-		Bytes: float64(x.Extent()), Memory: host.Bytes(src),
-	}
+	return rowwise(x, 1e-5, func(dev kernel.Device, from, to int, x kernel.Tensor) error {
+		copy(host.F32(x), host.F32(src.Slice(from, to)))
+		return dev.Rotate(kernel.RotateArgs{X: x, Angles: a.Slice(from, to), Heads: d.Heads, HeadDim: d.QK(),
+			Offset: d.Nope, Pairing: kernel.Interleaved})
+	}).reads(src)
 }
 
 func embed(r *Rig) *Op {
@@ -75,46 +56,33 @@ func embed(r *Rig) *Op {
 	w := r.weight(kernel.BF16, vocabulary, rowHidden)
 	table := matrix(w, kernel.LookedUp)
 	ids, out := r.ints(rowTokens, 1, r.order(vocabulary)), r.empty(kernel.F32, rowTokens, rowHidden)
-	return &Op{
-		Run: func(d kernel.Device) error {
-			return table.with(d, func(m kernel.Matrix) error {
-				return d.Embed(kernel.EmbedArgs{Out: out, Table: m, IDs: ids})
-			})
-		},
-		Poison: poison(out),
-		Check: sampled(out, 0, func(d kernel.Device, row int, to kernel.Tensor) error {
-			return table.with(d, func(m kernel.Matrix) error {
-				return d.Embed(kernel.EmbedArgs{Out: to, Table: m, IDs: ids.Slice(row, row+1)})
-			})
-		}),
-		Bytes: 2 * rowTokens * rowHidden, Memory: host.Bytes(w.Data),
-	}
+	op := rowwise(out, 0, func(d kernel.Device, from, to int, out kernel.Tensor) error {
+		return table.with(d, func(m kernel.Matrix) error {
+			return d.Embed(kernel.EmbedArgs{Out: out, Table: m, IDs: ids.Slice(from, to)})
+		})
+	})
+	op.Bytes, op.Memory = 2*rowTokens*rowHidden, host.Bytes(w.Data)
+	return op
 }
 
 func take(r *Rig) *Op {
 	const n = 64
 	x, out := r.normal(rowTokens, rowHidden, 1), r.empty(kernel.F32, n, rowHidden)
 	rows := r.ints(n, 1, r.order(rowTokens))
-	return &Op{
-		Run:    func(d kernel.Device) error { return d.Take(kernel.TakeArgs{Out: out, X: x, Rows: rows}) },
-		Poison: poison(out),
-		Check: sampled(out, 0, func(d kernel.Device, row int, to kernel.Tensor) error {
-			return d.Take(kernel.TakeArgs{Out: to, X: x, Rows: rows.Slice(row, row+1)})
-		}),
-		Bytes: float64(out.Extent()), Memory: host.Bytes(x),
-	}
+	op := rowwise(out, 0, func(d kernel.Device, from, to int, out kernel.Tensor) error {
+		return d.Take(kernel.TakeArgs{Out: out, X: x, Rows: rows.Slice(from, to)})
+	})
+	op.Bytes, op.Memory = float64(out.Extent()), host.Bytes(x)
+	return op
 }
 
 func copyRows(r *Rig) *Op {
 	x, out := r.normal(rowTokens, rowHidden, 1), r.empty(kernel.F32, rowTokens, rowHidden)
-	return &Op{
-		Run:    func(d kernel.Device) error { return d.Copy(kernel.CopyArgs{Out: out, X: x}) },
-		Poison: poison(out),
-		Check: sampled(out, 0, func(d kernel.Device, row int, to kernel.Tensor) error {
-			return d.Copy(kernel.CopyArgs{Out: to, X: x.Slice(row, row+1)})
-		}),
-		Bytes: 2 * float64(x.Extent()), Memory: host.Bytes(x),
-	}
+	op := rowwise(out, 0, func(d kernel.Device, from, to int, out kernel.Tensor) error {
+		return d.Copy(kernel.CopyArgs{Out: out, X: x.Slice(from, to)})
+	}).reads(x)
+	op.Bytes *= 2
+	return op
 }
 
 // candidates finds the best token of a batch of decodes over the vocabulary of V3.2.
@@ -122,24 +90,22 @@ func candidates(r *Rig) *Op {
 	const rows, vocabulary = 16, 129280
 	logits, ids := r.normal(rows, vocabulary, 1), r.empty(kernel.I32, rows, 1)
 	values, sums := r.empty(kernel.F32, rows, 1), r.empty(kernel.F32, rows, 1)
-	alone := func(d kernel.Device, row int, values, ids, sums kernel.Tensor) error {
+	run := func(d kernel.Device, from, to int, values, ids, sums kernel.Tensor) error {
 		return d.Candidates(kernel.CandidateArgs{Values: values, IDs: ids, LogSum: sums,
-			Logits: logits.Slice(row, row+1)})
+			Logits: logits.Slice(from, to)})
 	}
-	return &Op{
-		Run: func(d kernel.Device) error {
-			return d.Candidates(kernel.CandidateArgs{Values: values, IDs: ids, LogSum: sums, Logits: logits})
-		},
+	op := &Op{
+		Run:    func(d kernel.Device) error { return run(d, 0, rows, values, ids, sums) },
 		Poison: poison(values, ids, sums),
 		Check: all(sampled(values, 0, func(d kernel.Device, row int, to kernel.Tensor) error {
-			return alone(d, row, to, r.empty(kernel.I32, 1, 1), r.empty(kernel.F32, 1, 1))
+			return run(d, row, row+1, to, r.empty(kernel.I32, 1, 1), r.empty(kernel.F32, 1, 1))
 		}), sampled(ids, 0, func(d kernel.Device, row int, to kernel.Tensor) error {
-			return alone(d, row, r.empty(kernel.F32, 1, 1), to, r.empty(kernel.F32, 1, 1))
+			return run(d, row, row+1, r.empty(kernel.F32, 1, 1), to, r.empty(kernel.F32, 1, 1))
 		}), sampled(sums, 1e-5, func(d kernel.Device, row int, to kernel.Tensor) error {
-			return alone(d, row, r.empty(kernel.F32, 1, 1), r.empty(kernel.I32, 1, 1), to)
+			return run(d, row, row+1, r.empty(kernel.F32, 1, 1), r.empty(kernel.I32, 1, 1), to)
 		})),
-		Bytes: float64(logits.Extent()), Memory: host.Bytes(logits),
 	}
+	return op.reads(logits)
 }
 
 func route(r *Rig) *Op {
@@ -155,7 +121,7 @@ func route(r *Rig) *Op {
 func routed(r *Rig, logits kernel.Tensor, topk int,
 	run func(d kernel.Device, from, to int, ids, weights kernel.Tensor) error) *Op {
 	ids, weights := r.empty(kernel.I32, rowTokens, topk), r.empty(kernel.F32, rowTokens, topk)
-	return &Op{
+	op := &Op{
 		Run:    func(d kernel.Device) error { return run(d, 0, rowTokens, ids, weights) },
 		Poison: poison(ids, weights),
 		Check: all(
@@ -165,20 +131,14 @@ func routed(r *Rig, logits kernel.Tensor, topk int,
 			sampled(weights, 1e-5, func(d kernel.Device, row int, to kernel.Tensor) error {
 				return run(d, row, row+1, r.empty(kernel.I32, 1, topk), to)
 			})),
-		Bytes: float64(logits.Extent()), Memory: host.Bytes(logits),
 	}
+	return op.reads(logits)
 }
 
 func angles(r *Rig) *Op {
 	out, positions, freq := r.empty(kernel.F32, rowTokens, 64), r.ints(rowTokens, 1, r.order(1<<17)),
 		r.normal(1, 32, 0.1)
-	return &Op{
-		Run: func(d kernel.Device) error {
-			return d.Angles(kernel.AngleArgs{Out: out, Positions: positions, InvFreq: freq, Scale: 1})
-		},
-		Poison: poison(out),
-		Check: sampled(out, 1e-4, func(d kernel.Device, row int, to kernel.Tensor) error {
-			return d.Angles(kernel.AngleArgs{Out: to, Positions: positions.Slice(row, row+1), InvFreq: freq, Scale: 1})
-		}),
-	}
+	return rowwise(out, 1e-4, func(d kernel.Device, from, to int, out kernel.Tensor) error {
+		return d.Angles(kernel.AngleArgs{Out: out, Positions: positions.Slice(from, to), InvFreq: freq, Scale: 1})
+	})
 }

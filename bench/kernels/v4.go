@@ -51,19 +51,13 @@ func dual(r *Rig) *Op {
 		s.Indices, s.Lens = s.Indices.Slice(from, to), s.Lens.Slice(from, to)
 		return s
 	}
-	args := func(from, to int, out kernel.Tensor) kernel.DualArgs {
-		return kernel.DualArgs{Out: out, Q: q.Slice(from, to), Window: cut(w, from, to), Extra: cut(x, from, to),
-			Sinks: sinks, Heads: heads, Scale: 0.04}
-	}
-	return &Op{
-		Run:    func(d kernel.Device) error { return d.DualAttend(args(0, rows, out)) },
-		Poison: poison(out),
-		Check: sampled(out, 2e-3, func(d kernel.Device, row int, to kernel.Tensor) error {
-			return d.DualAttend(args(row, row+1, to))
-		}),
-		FLOPs: 4 * rows * heads * (window + extra) * layout.V4Dim,
-		Bytes: rows * (window + extra) * layout.V4EntryBytes, Memory: host.Bytes(x.Pool.Mem),
-	}
+	op := rowwise(out, 2e-3, func(d kernel.Device, from, to int, out kernel.Tensor) error {
+		return d.DualAttend(kernel.DualArgs{Out: out, Q: q.Slice(from, to), Window: cut(w, from, to),
+			Extra: cut(x, from, to), Sinks: sinks, Heads: heads, Scale: 0.04})
+	})
+	op.FLOPs = 4 * rows * heads * (window + extra) * layout.V4Dim
+	op.Bytes, op.Memory = rows*(window+extra)*layout.V4EntryBytes, host.Bytes(x.Pool.Mem)
+	return op
 }
 
 func flat(r *Rig) *Op {
@@ -72,18 +66,13 @@ func flat(r *Rig) *Op {
 	q, out, sinks := r.normal(rows, heads*layout.V4Dim, 0.2), r.empty(kernel.F32, rows, heads*layout.V4Dim),
 		r.normal(1, heads, 1)
 	at, lens := r.ints(rows, width, r.order(entries)), r.constant(rows, width)
-	args := func(from, to int, out kernel.Tensor) kernel.FlatArgs {
-		return kernel.FlatArgs{Out: out, Q: q.Slice(from, to), KV: kv, Indices: at.Slice(from, to),
-			Lens: lens.Slice(from, to), Sinks: sinks, Heads: heads, Scale: 0.04}
-	}
-	return &Op{
-		Run:    func(d kernel.Device) error { return d.FlatAttend(args(0, rows, out)) },
-		Poison: poison(out),
-		Check: sampled(out, 2e-3, func(d kernel.Device, row int, to kernel.Tensor) error {
-			return d.FlatAttend(args(row, row+1, to))
-		}),
-		FLOPs: 4 * rows * heads * width * layout.V4Dim, Bytes: rows * width * 2 * layout.V4Dim, Memory: host.Bytes(kv),
-	}
+	op := rowwise(out, 2e-3, func(d kernel.Device, from, to int, out kernel.Tensor) error {
+		return d.FlatAttend(kernel.FlatArgs{Out: out, Q: q.Slice(from, to), KV: kv, Indices: at.Slice(from, to),
+			Lens: lens.Slice(from, to), Sinks: sinks, Heads: heads, Scale: 0.04})
+	})
+	op.FLOPs = 4 * rows * heads * width * layout.V4Dim
+	op.Bytes, op.Memory = rows*width*2*layout.V4Dim, host.Bytes(kv)
+	return op
 }
 
 const hyperStreams = 4
@@ -98,7 +87,7 @@ func hyperPre(r *Rig) *Op {
 		return kernel.HyperPreArgs{Out: out, Post: post, Comb: comb, X: x.Slice(from, to), Mix: mix.Slice(from, to),
 			Base: base, Scale: scale, Streams: n, Rounds: 20, NormEps: 1e-6, Eps: 1e-6}
 	}
-	return &Op{
+	op := &Op{
 		Run:    func(d kernel.Device) error { return d.HyperPre(args(0, rowTokens, out, post, comb)) },
 		Poison: poison(out, post, comb),
 		Check: all(
@@ -108,8 +97,8 @@ func hyperPre(r *Rig) *Op {
 			sampled(comb, 1e-4, func(d kernel.Device, row int, to kernel.Tensor) error {
 				return d.HyperPre(args(row, row+1, r.empty(kernel.F32, 1, rowHidden), r.empty(kernel.F32, 1, n), to))
 			})),
-		Bytes: float64(x.Extent()), Memory: host.Bytes(x),
 	}
+	return op.reads(x)
 }
 
 // hyperPost rewrites its streams, so every run begins with a copy.
@@ -117,59 +106,38 @@ func hyperPost(r *Rig) *Op {
 	const n = hyperStreams
 	src, x := r.normal(rowTokens, n*rowHidden, 1), r.empty(kernel.F32, rowTokens, n*rowHidden)
 	sub, post, comb := r.normal(rowTokens, rowHidden, 1), r.normal(rowTokens, n, 1), r.normal(rowTokens, n*n, 1)
-	args := func(from, to int, x kernel.Tensor) kernel.HyperPostArgs {
-		return kernel.HyperPostArgs{X: x, Sub: sub.Slice(from, to), Post: post.Slice(from, to),
-			Comb: comb.Slice(from, to), Streams: n}
-	}
-	return &Op{
-		Run: func(d kernel.Device) error {
-			copy(host.F32(x), host.F32(src))
-			return d.HyperPost(args(0, rowTokens, x))
-		},
-		Poison: poison(x),
-		Check: sampled(x, 1e-5, func(d kernel.Device, row int, to kernel.Tensor) error {
-			copy(host.F32(to), host.RowF32(src, row))
-			return d.HyperPost(args(row, row+1, to))
-		}),
-		Bytes: float64(x.Extent()), Memory: host.Bytes(src),
-	}
+	return rowwise(x, 1e-5, func(d kernel.Device, from, to int, x kernel.Tensor) error {
+		copy(host.F32(x), host.F32(src.Slice(from, to)))
+		return d.HyperPost(kernel.HyperPostArgs{X: x, Sub: sub.Slice(from, to), Post: post.Slice(from, to),
+			Comb: comb.Slice(from, to), Streams: n})
+	}).reads(src)
 }
 
 // headNorm works in place, so every run begins with a copy.
 func headNorm(r *Rig) *Op {
 	const heads = 64
 	src, x := r.normal(rowTokens, heads*layout.V4Dim, 1), r.empty(kernel.F32, rowTokens, heads*layout.V4Dim)
-	return &Op{
-		Run: func(d kernel.Device) error {
-			copy(host.F32(x), host.F32(src))
-			return d.HeadNorm(kernel.HeadNormArgs{X: x, Heads: heads, Eps: 1e-6})
-		},
-		Poison: poison(x),
-		Check: sampled(x, 1e-5, func(d kernel.Device, row int, to kernel.Tensor) error {
-			copy(host.F32(to), host.RowF32(src, row))
-			return d.HeadNorm(kernel.HeadNormArgs{X: to, Heads: heads, Eps: 1e-6})
-		}),
-		Bytes: float64(x.Extent()), Memory: host.Bytes(src),
-	}
+	return rowwise(x, 1e-5, func(d kernel.Device, from, to int, x kernel.Tensor) error {
+		copy(host.F32(x), host.F32(src.Slice(from, to)))
+		return d.HeadNorm(kernel.HeadNormArgs{X: x, Heads: heads, Eps: 1e-6})
+	}).reads(src)
 }
 
 func compress(r *Rig) *Op {
 	const ratio, dim, entries = 4, 512, rowTokens / 4
 	f := func(rows, cols int) kernel.Tensor { return r.normal(rows, cols, 1) }
-	a := kernel.CompressArgs{Out: r.empty(kernel.F32, entries, dim), Values: f(rowTokens+ratio, 2*dim),
+	a := kernel.CompressArgs{Values: f(rowTokens+ratio, 2*dim),
 		Gates: f(rowTokens+ratio, 2*dim), State: f(1, 4*dim), APE: f(ratio, 2*dim),
 		Sources: r.ints(entries, 2*ratio, func(i int) int32 { return int32(i/(2*ratio)*ratio + i%(2*ratio)) }),
 		Ratio:   ratio, Overlap: true}
-	return &Op{
-		Run:    func(d kernel.Device) error { return d.Compress(a) },
-		Poison: poison(a.Out),
-		Check: sampled(a.Out, 1e-4, func(d kernel.Device, row int, to kernel.Tensor) error {
-			b := a
-			b.Out, b.Sources = to, a.Sources.Slice(row, row+1)
-			return d.Compress(b)
-		}),
-		Bytes: float64(a.Values.Extent() + a.Gates.Extent()), Memory: host.Bytes(a.Values),
-	}
+	out := r.empty(kernel.F32, entries, dim)
+	op := rowwise(out, 1e-4, func(d kernel.Device, from, to int, out kernel.Tensor) error {
+		b := a
+		b.Out, b.Sources = out, a.Sources.Slice(from, to)
+		return d.Compress(b)
+	}).reads(a.Values)
+	op.Bytes += float64(a.Gates.Extent())
+	return op
 }
 
 // storeEntries writes entries; the reference writes its own pool, and both are read back by the reference.
@@ -178,7 +146,7 @@ func storeEntries(r *Rig) *Op {
 	slots := r.ints(rowTokens, 1, r.order(rowTokens))
 	a := kernel.EntryStoreArgs{Rows: rows, Norm: r.normal(1, layout.V4Dim, 1), Eps: 1e-6, Angles: r.angles(rowTokens),
 		Slots: slots, Pool: pool}
-	return &Op{
+	op := &Op{
 		Run:    func(d kernel.Device) error { return d.StoreEntries(a) },
 		Poison: poison(pool.Mem),
 		Check: func(ref kernel.Device) error {
@@ -195,6 +163,6 @@ func storeEntries(r *Rig) *Op {
 			// Values may differ by one rounding step of e4m3.
 			return near(got.As(1, rowTokens*layout.V4Dim), want.As(1, rowTokens*layout.V4Dim), 1.0/16)
 		},
-		Bytes: float64(rows.Extent()), Memory: host.Bytes(rows),
 	}
+	return op.reads(rows)
 }

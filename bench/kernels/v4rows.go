@@ -12,32 +12,20 @@ func storeKeys(r *Rig) *Op {
 	keys, pool := r.normal(rowTokens, layout.IndexDim, 1), r.indexPool(rowTokens)
 	a := kernel.KeyStoreArgs{Keys: keys, Norm: r.normal(1, layout.IndexDim, 1), Eps: 1e-6, Angles: r.angles(rowTokens),
 		Hadamard: true, Slots: r.ints(rowTokens, 1, r.order(rowTokens)), Pool: pool}
-	return &Op{
-		Run:    func(d kernel.Device) error { return d.StoreKeys(a) },
-		Poison: poison(pool.Mem),
-		Check: func(ref kernel.Device) error {
-			b := a
-			b.Pool.Mem = r.empty(kernel.U8, pool.Mem.Rows, pool.Mem.Cols)
-			if err := ref.StoreKeys(b); err != nil {
-				return err
-			}
-			return sameCodes(pool.Mem, b.Pool.Mem)
-		},
-		Bytes: float64(keys.Extent()), Memory: host.Bytes(keys),
-	}
+	return repeated(r, pool.Mem, func(d kernel.Device, mem kernel.Tensor) error {
+		a.Pool.Mem = mem
+		return d.StoreKeys(a)
+	}, sameCodes).reads(keys)
 }
 
 func unpack(r *Rig) *Op {
 	const entries = 32 << 10
 	pool, out, slots := r.entryPool(entries), r.empty(kernel.F32, topK, layout.V4Dim), r.ints(topK, 1, r.order(entries))
-	return &Op{
-		Run:    func(d kernel.Device) error { return d.Unpack(kernel.UnpackArgs{Out: out, Slots: slots, Pool: pool}) },
-		Poison: poison(out),
-		Check: sampled(out, 1e-6, func(d kernel.Device, row int, to kernel.Tensor) error {
-			return d.Unpack(kernel.UnpackArgs{Out: to, Slots: slots.Slice(row, row+1), Pool: pool})
-		}),
-		Bytes: topK * layout.V4EntryBytes, Memory: host.Bytes(pool.Mem),
-	}
+	op := rowwise(out, 1e-6, func(d kernel.Device, from, to int, out kernel.Tensor) error {
+		return d.Unpack(kernel.UnpackArgs{Out: out, Slots: slots.Slice(from, to), Pool: pool})
+	})
+	op.Bytes, op.Memory = topK*layout.V4EntryBytes, host.Bytes(pool.Mem)
+	return op
 }
 
 func combine(r *Rig) *Op {
@@ -67,18 +55,9 @@ func combine(r *Rig) *Op {
 func put(r *Rig) *Op {
 	x, out, rows := r.normal(rowTokens, rowHidden, 1), r.empty(kernel.F32, rowTokens, rowHidden),
 		r.ints(rowTokens, 1, r.order(rowTokens))
-	return &Op{
-		Run:    func(d kernel.Device) error { return d.Put(kernel.PutArgs{Out: out, X: x, Rows: rows}) },
-		Poison: poison(out),
-		Check: func(ref kernel.Device) error {
-			want := r.empty(kernel.F32, rowTokens, rowHidden)
-			if err := ref.Put(kernel.PutArgs{Out: want, X: x, Rows: rows}); err != nil {
-				return err
-			}
-			return near(out, want, 0)
-		},
-		Bytes: float64(x.Extent()), Memory: host.Bytes(x),
-	}
+	return repeated(r, out, func(d kernel.Device, out kernel.Tensor) error {
+		return d.Put(kernel.PutArgs{Out: out, X: x, Rows: rows})
+	}, equal).reads(x)
 }
 
 func hyperHead(r *Rig) *Op {
@@ -86,18 +65,10 @@ func hyperHead(r *Rig) *Op {
 	x, mix, base, scale := r.normal(tokens, n*rowHidden, 1), r.normal(tokens, n, 1), r.normal(1, n, 1),
 		r.normal(1, 1, 1)
 	out := r.empty(kernel.F32, tokens, rowHidden)
-	args := func(from, to int, out kernel.Tensor) kernel.HyperHeadArgs {
-		return kernel.HyperHeadArgs{Out: out, X: x.Slice(from, to), Mix: mix.Slice(from, to), Base: base, Scale: scale,
-			Streams: n, NormEps: 1e-6, Eps: 1e-6}
-	}
-	return &Op{
-		Run:    func(d kernel.Device) error { return d.HyperHead(args(0, tokens, out)) },
-		Poison: poison(out),
-		Check: sampled(out, 1e-4, func(d kernel.Device, row int, to kernel.Tensor) error {
-			return d.HyperHead(args(row, row+1, to))
-		}),
-		Bytes: float64(x.Extent()), Memory: host.Bytes(x),
-	}
+	return rowwise(out, 1e-4, func(d kernel.Device, from, to int, out kernel.Tensor) error {
+		return d.HyperHead(kernel.HyperHeadArgs{Out: out, X: x.Slice(from, to), Mix: mix.Slice(from, to), Base: base,
+			Scale: scale, Streams: n, NormEps: 1e-6, Eps: 1e-6})
+	}).reads(x)
 }
 
 const rootExperts, rootTopK = 256, 6

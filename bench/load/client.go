@@ -78,9 +78,10 @@ type outcome struct {
 	failure string // empty when it was answered: the status, or what went wrong
 	message string // of the failure
 	first   time.Duration
-	last    time.Duration   // of the last piece of text
+	last    time.Duration   // of the last token
 	end     time.Duration   // of the whole answer
-	gaps    []time.Duration // between pieces of text
+	gaps    []time.Duration // between tokens
+	tokens  int             // generated, as far as events told
 	usage   openai.Usage
 }
 
@@ -94,7 +95,7 @@ func (c *caller) complete(ctx context.Context, t task) outcome {
 	zero := 0.0
 	r := &openai.CompletionRequest{MaxTokens: &t.output, Prompt: openai.Prompt{Tokens: [][]int32{t.prompt}}}
 	r.Model, r.Temperature, r.Stream, r.IgnoreEOS = c.model, &zero, true, !c.o.StopAtEOS
-	r.StreamOptions = &openai.StreamOptions{IncludeUsage: true}
+	r.StreamOptions = &openai.StreamOptions{IncludeUsage: true, ContinuousUsage: true}
 	var o outcome
 	start := time.Now()
 	resp, err := c.Send(ctx, http.MethodPost, "/v1/completions", r)
@@ -130,7 +131,7 @@ func (o *outcome) read(body io.Reader, start time.Time) error {
 		data = bytes.TrimSpace(data)
 		if string(data) == "[DONE]" {
 			if o.first == 0 {
-				return fmt.Errorf("%w: it ended without any text", errStream)
+				return fmt.Errorf("%w: it ended without any token", errStream)
 			}
 			return nil
 		}
@@ -149,23 +150,33 @@ func (o *outcome) read(body io.Reader, start time.Time) error {
 	return fmt.Errorf("%w: it broke off", errStream)
 }
 
-// take records one event with its arrival time. The event that ends a choice counts as text: an answer may hold tokens
-// without any.
+// take records one event with its arrival time. Tokens are counted by the usage in every event, where a server tells
+// it: a token may have no text, and a piece of text several tokens, between which the time is then divided evenly.
+// Where it does not, every piece of text counts as a token, and so does the event that ends a choice without text.
 func (o *outcome) take(ev *openai.CompletionResponse, at time.Duration) {
+	fresh := 0
 	if ev.Usage != nil {
 		o.usage = *ev.Usage
 	}
-	text := false
-	for _, ch := range ev.Choices {
-		text = text || ch.Text != "" || ch.FinishReason != "" && o.first == 0
+	if len(ev.Choices) > 0 && ev.Usage != nil {
+		fresh = max(ev.Usage.CompletionTokens-o.tokens, 0)
+	} else {
+		for _, ch := range ev.Choices {
+			if ch.Text != "" || ch.FinishReason != "" && o.first == 0 {
+				fresh = 1
+			}
+		}
 	}
-	switch {
-	case !text:
+	if fresh == 0 {
 		return
-	case o.first == 0:
-		o.first = at
-	default:
-		o.gaps = append(o.gaps, at-o.last)
+	}
+	o.tokens += fresh
+	if o.first == 0 {
+		o.first, o.last = at, at
+		fresh-- // the others came at the same time
+	}
+	for range fresh {
+		o.gaps = append(o.gaps, (at-o.last)/time.Duration(fresh))
 	}
 	o.last = at
 }

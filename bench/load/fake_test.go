@@ -21,6 +21,7 @@ type fake struct {
 	net            *memnet.Listener
 	first, between time.Duration
 	noTokenizer    bool
+	counts         bool // every event has usage, and every second token no text
 	// refuse, when not nil, may answer the i-th completion itself.
 	refuse func(i int, w http.ResponseWriter) bool
 
@@ -39,7 +40,8 @@ type completion struct {
 	Stream        bool    `json:"stream"`
 	IgnoreEOS     bool    `json:"ignore_eos"`
 	StreamOptions struct {
-		IncludeUsage bool `json:"include_usage"`
+		IncludeUsage    bool `json:"include_usage"`
+		ContinuousUsage bool `json:"continuous_usage_stats"`
 	} `json:"stream_options"`
 	key string
 }
@@ -98,7 +100,15 @@ func (f *fake) complete(w http.ResponseWriter, r *http.Request) {
 		if n > 0 {
 			pause(r, f.between)
 		}
-		fmt.Fprint(w, ": a comment\n\ndata: {\"choices\":[{\"index\":0,\"text\":\"x\",\"finish_reason\":null}]}\n\n")
+		usage, text := "", "x"
+		if f.counts && q.StreamOptions.ContinuousUsage {
+			usage = fmt.Sprintf(`,"usage":{"prompt_tokens":%d,"completion_tokens":%d}`, len(q.Prompt), n+1)
+			if n%2 == 1 {
+				text = ""
+			}
+		}
+		fmt.Fprintf(w, ": a comment\n\ndata: {\"choices\":[{\"index\":0,\"text\":%q,\"finish_reason\":null}]%s}\n\n",
+			text, usage)
 		if flush() != nil {
 			return
 		}

@@ -81,6 +81,20 @@ func TestEveryRequestIsSentAsAskedAndCounted(t *testing.T) {
 	})
 }
 
+// Tokens without text are tokens, where the server counts them.
+func TestTokensAreCountedByUsage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, &fake{first: 20 * time.Millisecond, between: 2 * time.Millisecond, counts: true})
+		o := options(f)
+		o.Output = Lengths{5, 5}
+		r := run(t, o)
+		if r.Answered != 12 || r.InterToken.Count != 4*12 || r.InterToken.P50 != 2 || r.InterToken.Max != 2 ||
+			r.PerToken.P50 != 2 || r.FirstToken.P50 != 20 {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
 func TestSameSeedSamePrompts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		prompts := func(seed uint64) []string {

@@ -32,9 +32,9 @@ type Report struct {
 	OutputPerSecond   float64 `json:"output_tokens_per_second"`
 	CachedShare       float64 `json:"cached_share"` // of the prompt tokens, 0 to 1
 
-	// FirstToken is from sending a request to its first text. InterToken is between pieces of text, usually one token
-	// each; PerToken is the mean of one request, from its first text to its last, per token after the first. EndToEnd
-	// is from sending to the end of the answer.
+	// FirstToken is from sending a request to its first token. InterToken is between tokens; PerToken is the mean of
+	// one request, from its first token to its last, per token after the first. EndToEnd is from sending to the end of
+	// the answer. Tokens are counted by usage where the server sends it with every piece, else by pieces of text.
 	FirstToken Times `json:"ttft_ms"`
 	InterToken Times `json:"inter_token_ms"`
 	PerToken   Times `json:"per_output_token_ms"`

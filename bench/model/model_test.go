@@ -126,11 +126,12 @@ func TestMeasuresModelsWithStates(t *testing.T) {
 func TestJobsGiveStatesBack(t *testing.T) {
 	dev := cpu.Open(vec.Best(), kernel.Options{Workers: 1})
 	defer dev.Close()
-	b, err := load(written(t, "v4-tiny", func(config []byte) []byte { return config }), dev, Options{}.withDefaults())
+	b, err := load(written(t, "v4-tiny", func(config []byte) []byte { return config }), dev,
+		Options{}.withDefaults(false))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.allocate([]Cell{{Context: 300, Batch: 2}}); err != nil {
+	if err := b.allocate([]Cell{{Context: 300, Batch: 2}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	j, err := b.job(plan.ModeDecode, 300, 2, 1)

@@ -1,8 +1,10 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -38,9 +40,10 @@ func (r *Report) head() string {
 		packed = ", weights packed"
 	}
 	return fmt.Sprintf(
-		"%s\n%s, commit %s\n%s on %s, %d threads%s, rows %s, keys %s, prefill in chunks of %d\ncontext: %s\n",
+		"%s\n%s, commit %s\n%s on %s, %d threads%s, rows %s, keys %s, prefill in chunks of %d\n"+
+			"weights: %s\ncontext: %s\n",
 		r.Machine, r.Date.Format("2006-01-02 15:04 MST"), r.Commit, r.Model, r.Kernels, r.Threads, packed, r.Layout,
-		r.Index, r.Chunk, r.Fill)
+		r.Index, r.Chunk, r.Load, r.Fill)
 }
 
 // Print writes the report as text.
@@ -105,30 +108,77 @@ func (r *Report) Markdown(w io.Writer) error {
 
 // rows are the cells of the table, its head first: one row for each phase, with the share of every stage.
 func (r *Report) rows() [][]string {
-	head := []string{"phase", "context", "batch", "step ms", "median", "spread", "tokens/s"}
+	head, traced := []string{"phase", "context", "batch", "step ms", "median", "spread", "tokens/s"}, r.traced()
+	if traced {
+		head = append(head, "gap ms", "launches", "kernels ms")
+	}
 	for s := range stageCount {
 		head = append(head, s.String())
 	}
 	out := [][]string{head}
-	for _, name := range []string{"decode", "prefill"} {
-		for _, c := range r.Cells {
-			p := c.Decode
-			if name == "prefill" {
-				p = c.Prefill
-			}
-			if p == nil {
-				continue
-			}
-			row := []string{name, fmt.Sprint(c.Context), fmt.Sprint(c.Batch), fmt.Sprintf("%.2f", p.StepMs),
-				fmt.Sprintf("%.2f", p.MedianMs), fmt.Sprintf("%.0f %%", 100*p.Spread),
-				fmt.Sprintf("%.1f", p.TokensPerSecond)}
-			for s := range stageCount {
-				row = append(row, fmt.Sprintf("%.0f %%", 100*p.Stages[s]/p.StepMs))
-			}
-			out = append(out, row)
+	add := func(name string, context, batch int, p *Phase) {
+		if p == nil {
+			return
 		}
+		row := []string{name, fmt.Sprint(context), fmt.Sprint(batch), fmt.Sprintf("%.2f", p.StepMs),
+			fmt.Sprintf("%.2f", p.MedianMs), fmt.Sprintf("%.0f %%", 100*p.Spread),
+			fmt.Sprintf("%.1f", p.TokensPerSecond)}
+		all := p.StepMs
+		if traced {
+			row = append(row, fmt.Sprintf("%.2f", p.GapMs), fmt.Sprint(p.Launches),
+				fmt.Sprintf("%.2f", p.DeviceMs))
+			all = p.DeviceMs
+		}
+		for s := range stageCount {
+			row = append(row, fmt.Sprintf("%.0f %%", 100*p.Stages[s]/all))
+		}
+		out = append(out, row)
+	}
+	for _, c := range r.Cells {
+		add("decode", c.Context, c.Batch, c.Decode)
+	}
+	for _, c := range r.Cells {
+		add("prefill", c.Context, c.Batch, c.Prefill)
+	}
+	for _, p := range r.Prompts {
+		add("prompt", p.Length, 1, p.Time)
 	}
 	return out
+}
+
+// traced reports whether launches were timed.
+func (r *Report) traced() bool {
+	for _, c := range r.Cells {
+		if c.Decode != nil && c.Decode.Launches > 0 {
+			return true
+		}
+	}
+	return slices.ContainsFunc(r.Prompts, func(p Prompt) bool { return p.Time != nil && p.Time.Launches > 0 })
+}
+
+// PrintKernels writes what each kernel takes in every phase, those that take longest first.
+func (r *Report) PrintKernels(w io.Writer) error {
+	one := func(name string, p *Phase) error {
+		if p == nil || len(p.Kernels) == 0 {
+			return nil
+		}
+		fmt.Fprintf(w, "\n%s: %.3f ms, %d launches of %.3f ms\n", name, p.StepMs, p.Launches, p.DeviceMs)
+		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+		for _, k := range p.Kernels {
+			fmt.Fprintf(t, "%.1f us\t%d x\t%.2f us\t%s\t%s\t\n", k.Us, k.Launches, k.Us/float64(k.Launches), k.Stage,
+				k.Name)
+		}
+		return t.Flush()
+	}
+	var errs []error
+	for _, c := range r.Cells {
+		errs = append(errs, one(fmt.Sprintf("decode, context %d, batch %d", c.Context, c.Batch), c.Decode),
+			one(fmt.Sprintf("prefill, context %d, batch %d", c.Context, c.Batch), c.Prefill))
+	}
+	for _, p := range r.Prompts {
+		errs = append(errs, one(fmt.Sprintf("a prompt of %d tokens", p.Length), p.Time))
+	}
+	return errors.Join(errs...)
 }
 
 // Plot draws cost against context: milliseconds of a decode step, whole and without the scan, and of a token of

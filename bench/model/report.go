@@ -2,10 +2,12 @@ package model
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"sparrow/bench/machine"
 	"sparrow/bench/pause"
+	"sparrow/internal/unit"
 )
 
 // Phase is the time of a decode step or a prefill chunk.
@@ -16,7 +18,28 @@ type Phase struct {
 	Spread          float64 `json:"spread"`    // (90th - 10th percentile) / median
 	Steps           int     `json:"steps"`
 	TokensPerSecond float64 `json:"tokens_per_second"` // at the best step
-	Stages          Stages  `json:"stages_ms"`         // of the best step
+	Stages          Stages  `json:"stages_ms"`         // of the best step; on a GPU of a traced one
+	// GapMs is the part of a step in which a GPU waits for the host. Launches of a traced step run one after the other;
+	// DeviceMs is the sum of their times, which is above that of a step where launches overlap.
+	GapMs    float64  `json:"gap_ms,omitempty"`
+	Launches int      `json:"launches,omitempty"`
+	DeviceMs float64  `json:"device_ms,omitempty"`
+	Kernels  []Kernel `json:"kernels,omitempty"` // those that take longest first
+}
+
+// Kernel is the launches of one kernel in a step.
+type Kernel struct {
+	Name     string  `json:"name"`
+	Stage    string  `json:"stage"`
+	Launches int     `json:"launches"`
+	Us       float64 `json:"us"` // of all launches
+}
+
+// Prompt is a whole prompt, computed in chunks.
+type Prompt struct {
+	Length  int    `json:"length"`
+	Skipped string `json:"skipped,omitempty"`
+	Time    *Phase `json:"time,omitempty"`
 }
 
 // MsPerToken is the time of a step divided by its sequences' tokens.
@@ -61,6 +84,16 @@ func (v Verdict) word() string {
 	return "not met"
 }
 
+// Load is how long the weights took to load, or to be drawn.
+type Load struct {
+	Bytes   int64   `json:"bytes"`
+	Seconds float64 `json:"seconds"`
+}
+
+func (l Load) String() string {
+	return fmt.Sprintf("%s in %.2f s, %.1f GB/s", unit.Bytes(l.Bytes), l.Seconds, float64(l.Bytes)/l.Seconds/1e9)
+}
+
 // Report is a whole run.
 type Report struct {
 	Machine machine.Machine `json:"machine"`
@@ -74,7 +107,9 @@ type Report struct {
 	Index   string          `json:"index_layout"`
 	Chunk   int             `json:"chunk"` // new tokens of a prefill step
 	Fill    string          `json:"fill"`
+	Load    Load            `json:"load"`
 	Cells   []Cell          `json:"cells"`
+	Prompts []Prompt        `json:"prompts,omitempty"`
 	Flat    *Flat           `json:"flat,omitempty"`
 	Pause   *pause.Pause    `json:"gc_pause,omitempty"`
 	Drafts  *Drafting       `json:"drafts,omitempty"`

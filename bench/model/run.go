@@ -21,13 +21,17 @@ import (
 
 // Options say what to measure.
 type Options struct {
-	Contexts []int // tokens in the cache; none means 512, 2k, 8k, 32k and 128k
-	Batches  []int // sequences; none means 1 and 16
-	Chunk    int   // new tokens of a prefill step, divided among the sequences; 0 means 512
-	Policy   plan.Policy
-	Threads  int  // of the device, for the report
-	Packed   bool // the device copies weights, for the report
-	// Budget is how long the steps of one phase of one cell are repeated; 0 means 2 s. A single step may take longer.
+	Contexts []int // tokens in the cache; none means 512, 2k, 8k, 32k and 128k, on a GPU 8k and 32k
+	Batches  []int // sequences; none means 1 and 16, on a GPU 1, 16, 64 and 128
+	Chunk    int   // new tokens of a prefill step, divided among the sequences; 0 means 512, on a GPU 8192
+	// Prompts are lengths of whole prompts that are computed in chunks, instead of a chunk behind each context. None
+	// means 8192 and 32768 on a GPU.
+	Prompts []int
+	Policy  plan.Policy
+	Threads int  // of the device, for the report
+	Packed  bool // the device copies weights, for the report
+	// Budget is how long the steps of one phase of one cell are repeated; 0 means 2 s, on a GPU 0.3 s. A single step
+	// may take longer.
 	Budget time.Duration
 	// PauseTime is how long garbage is collected while steps run; 0 means 2 s.
 	PauseTime time.Duration
@@ -38,7 +42,24 @@ type Options struct {
 	OnCell      func(done, total int, what string)
 }
 
-func (o Options) withDefaults() Options {
+func (o Options) withDefaults(gpu bool) Options {
+	if gpu {
+		if len(o.Contexts) == 0 {
+			o.Contexts = []int{8 << 10, 32 << 10}
+		}
+		if len(o.Batches) == 0 {
+			o.Batches = []int{1, 16, 64, 128}
+		}
+		if o.Chunk == 0 {
+			o.Chunk = 8 << 10
+		}
+		if len(o.Prompts) == 0 {
+			o.Prompts = []int{8 << 10, 32 << 10}
+		}
+		if o.Budget == 0 {
+			o.Budget = 300 * time.Millisecond
+		}
+	}
 	if len(o.Contexts) == 0 {
 		o.Contexts = []int{512, 2 << 10, 8 << 10, 32 << 10, 128 << 10}
 	}
@@ -83,11 +104,14 @@ type bench struct {
 	runner *step.Runner
 	rng    *rand.Rand
 	pages  []int32 // pages of the cache in random order
+	gpu    bool
+	load   Load
 }
 
 // Run loads the model on the device and measures every cell. Cells that cannot be measured say why.
 func Run(ctx context.Context, src *family.Source, dev kernel.Device, o Options) (*Report, error) {
-	o = o.withDefaults()
+	gpu := dev.Hardware().Arch != "cpu"
+	o = o.withDefaults(gpu)
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
@@ -95,6 +119,7 @@ func Run(ctx context.Context, src *family.Source, dev kernel.Device, o Options) 
 	if err != nil {
 		return nil, err
 	}
+	b.gpu = gpu
 	if b.o.MemoryBytes == 0 {
 		free, _, err := kernel.MemoryFree(dev)
 		if err != nil {
@@ -104,7 +129,7 @@ func Run(ctx context.Context, src *family.Source, dev kernel.Device, o Options) 
 	}
 	r := &Report{Machine: machine.Here(), Date: time.Now().UTC(), Model: filepath.Base(src.Name), Kernels: dev.Name(),
 		Threads: o.Threads, Packed: o.Packed, Layout: b.cfg.Layout.String(), Index: b.cfg.IndexLayout.String(),
-		Chunk: o.Chunk, Fill: b.filling()}
+		Chunk: o.Chunk, Fill: b.filling(), Load: b.load}
 	for _, batch := range o.Batches {
 		for _, c := range o.Contexts {
 			r.Cells = append(r.Cells, Cell{Context: c, Batch: batch, Skipped: b.unfit(c, batch)})
@@ -113,7 +138,10 @@ func Run(ctx context.Context, src *family.Source, dev kernel.Device, o Options) 
 	if err := some(r.Cells); err != nil {
 		return nil, err
 	}
-	if err := b.allocate(r.Cells); err != nil {
+	for _, n := range o.Prompts {
+		r.Prompts = append(r.Prompts, Prompt{Length: n, Skipped: b.unfit(n, 1)})
+	}
+	if err := b.allocate(r.Cells, r.Prompts); err != nil {
 		return nil, err
 	}
 	for i := range r.Cells {
@@ -127,6 +155,16 @@ func Run(ctx context.Context, src *family.Source, dev kernel.Device, o Options) 
 		if err := b.measure(ctx, c); err != nil {
 			return r, err
 		}
+	}
+	for i := range r.Prompts {
+		if p := &r.Prompts[i]; p.Skipped == "" {
+			if err := b.prompt(ctx, p); err != nil {
+				return r, err
+			}
+		}
+	}
+	if gpu {
+		return r, nil
 	}
 	if r.Flat, err = b.flat(ctx, r); err != nil {
 		return r, err
@@ -152,10 +190,12 @@ func some(cells []Cell) error {
 
 func load(src *family.Source, dev kernel.Device, o Options) (*bench, error) {
 	watch := &stopwatch{Device: dev, vocab: src.Config.Vocab}
-	m, err := src.Load(watch, o.OnTensor)
+	begin := time.Now()
+	m, err := src.Load(watch.whole(), o.OnTensor)
 	if err != nil {
 		return nil, err
 	}
+	took := Load{Bytes: src.Weights.Bytes(), Seconds: time.Since(begin).Seconds()}
 	if _, ok := m.(filled); !ok {
 		return nil, fmt.Errorf("bench: %s is of family %v, whose cache cannot be filled from outside", src.Name,
 			src.Config.Family)
@@ -168,7 +208,7 @@ func load(src *family.Source, dev kernel.Device, o Options) (*bench, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &bench{o: o, watch: watch, model: m, cfg: cfg, rng: rand.New(rand.NewPCG(o.Seed, 3))}, nil
+	return &bench{o: o, watch: watch, model: m, cfg: cfg, rng: rand.New(rand.NewPCG(o.Seed, 3)), load: took}, nil
 }
 
 // filling says what the contexts are made of.
@@ -183,12 +223,20 @@ func (b *bench) filling() string {
 
 // perSequence is how many pages one sequence of a cell needs.
 func (b *bench) perSequence(context, batch int) int {
-	return (context + b.o.Chunk/batch + b.cfg.Page - 1) / b.cfg.Page
+	return (context + b.new(batch) + b.cfg.Page - 1) / b.cfg.Page
+}
+
+// new is how many new tokens a sequence of a cell gets in a step.
+func (b *bench) new(batch int) int {
+	if len(b.o.Prompts) > 0 {
+		return 1
+	}
+	return b.o.Chunk / batch
 }
 
 // unfit says why a cell cannot be measured, or nothing.
 func (b *bench) unfit(context, batch int) string {
-	if most := b.model.Config().MaxPositions; context+b.o.Chunk/batch > most {
+	if most := b.model.Config().MaxPositions; context+b.new(batch) > most {
 		return fmt.Sprintf("the model has %d positions", most)
 	}
 	need := int64(b.perSequence(context, batch)*batch) * b.model.PageBytes(&b.cfg)
@@ -199,14 +247,19 @@ func (b *bench) unfit(context, batch int) string {
 	return ""
 }
 
-// allocate makes a cache for the largest cell and fills it.
-func (b *bench) allocate(cells []Cell) error {
+// allocate makes a cache for the largest cell or prompt and fills it.
+func (b *bench) allocate(cells []Cell, prompts []Prompt) error {
 	pages, l := 0, step.Limits{}
 	for _, c := range cells {
 		if c.Skipped == "" {
 			pages = max(pages, b.perSequence(c.Context, c.Batch)*c.Batch)
 			l.Rows, l.Requests, l.Context = max(l.Rows, b.o.Chunk, c.Batch), max(l.Requests, c.Batch),
-				max(l.Context, c.Context+b.o.Chunk/c.Batch)
+				max(l.Context, c.Context+b.new(c.Batch))
+		}
+	}
+	for _, p := range prompts {
+		if p.Skipped == "" {
+			pages, l.Context = max(pages, b.perSequence(p.Length, 1)), max(l.Context, p.Length)
 		}
 	}
 	l.Prompts = l.Requests
@@ -224,6 +277,9 @@ func (b *bench) allocate(cells []Cell) error {
 	for i, p := range b.rng.Perm(pages) {
 		b.pages[i] = int32(p)
 	}
+	if d, ok := b.watch.Device.(kernel.Drawer); ok {
+		return draw(d, b.model.(filled).Pools(), b.o.Seed)
+	}
 	return fill(b.watch, b.model.(filled).Pools(), b.o.Seed)
 }
 
@@ -233,7 +289,9 @@ func (b *bench) works(kind plan.Mode, context, batch, n int) []step.Work {
 	out := make([]step.Work, batch)
 	for i := range out {
 		have := (context + n + b.cfg.Page - 1) / b.cfg.Page
-		out[i] = step.Work{Kind: kind, Tokens: b.tokens(n), Cached: context, Pages: b.pages[i*per:][:have], Logits: 1}
+		// The best token alone leaves a GPU, as when it is chosen greedily.
+		out[i] = step.Work{Kind: kind, Tokens: b.tokens(n), Cached: context, Pages: b.pages[i*per:][:have], Logits: 1,
+			Best: b.gpu}
 	}
 	return out
 }
@@ -250,7 +308,7 @@ func (b *bench) tokens(n int) []int32 {
 // measure times decode steps and prefill chunks of a cell. A step writes its new rows to the same places every time,
 // so the context stays.
 func (b *bench) measure(ctx context.Context, c *Cell) (err error) {
-	if c.Decode, err = b.phase(ctx, plan.ModeDecode, c, 1); err == nil {
+	if c.Decode, err = b.phase(ctx, plan.ModeDecode, c, 1); err == nil && len(b.o.Prompts) == 0 {
 		c.Prefill, err = b.phase(ctx, plan.ModeExtend, c, b.o.Chunk/c.Batch)
 	}
 	if err != nil {
@@ -272,15 +330,23 @@ func (b *bench) phase(ctx context.Context, kind plan.Mode, c *Cell, n int) (*Pha
 	}
 	defer j.release()
 	p := &Phase{Tokens: n * c.Batch}
+	if err := b.repeat(ctx, p, func() (time.Duration, Stages, error) { return b.timed(j) }); err != nil {
+		return nil, err
+	}
+	return p, b.profile(p, 1, func(int) error { _, _, err := b.timed(j); return err })
+}
+
+// repeat runs one after one that warms caches and grows scratch memory, for as long as the budget allows.
+func (b *bench) repeat(ctx context.Context, p *Phase, one func() (time.Duration, Stages, error)) error {
 	var times []float64
 	begin := time.Now()
 	for i := 0; ; i++ {
 		if err := ctx.Err(); err != nil {
-			return nil, err
+			return err
 		}
-		took, stages, err := b.timed(j)
+		took, stages, err := one()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if i == 0 && took < maxBudgets*b.o.Budget { // warm-up
 			begin = time.Now()
@@ -300,7 +366,7 @@ func (b *bench) phase(ctx context.Context, kind plan.Mode, c *Cell, n int) (*Pha
 	at := func(q float64) float64 { return times[int(math.Round(q*float64(len(times)-1)))] }
 	p.StepMs, p.MedianMs, p.Spread, p.Steps = times[0], at(0.5), (at(0.9)-at(0.1))/at(0.5), len(times)
 	p.TokensPerSecond = 1e3 * float64(p.Tokens) / p.StepMs
-	return p, nil
+	return nil
 }
 
 // shares turns the clocks of a step into milliseconds; the time outside all clocks is Rest.
@@ -371,7 +437,7 @@ func (b *bench) pauses(cells []Cell) (*pause.Pause, error) {
 	for _, kind := range [2]struct {
 		mode plan.Mode
 		n    int
-	}{{plan.ModeDecode, 1}, {plan.ModeExtend, b.o.Chunk / c.Batch}} {
+	}{{plan.ModeDecode, 1}, {plan.ModeExtend, b.new(c.Batch)}} {
 		j, err := b.job(kind.mode, c.Context, c.Batch, kind.n)
 		if err != nil {
 			return nil, err

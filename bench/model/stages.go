@@ -28,11 +28,35 @@ func (s Stage) String() string { return stageNames[s] }
 type Stages [stageCount]float64
 
 // stopwatch is a device that measures the time of each operation. It wraps the model's device only in benchmarks, so
-// that it costs nothing elsewhere. Operations of host devices are finished when they return.
+// that it costs nothing elsewhere. Operations of host devices are finished when they return; launches of a GPU are
+// timed by its tracer.
 type stopwatch struct {
 	kernel.Device
-	vocab int
-	spent [stageCount]time.Duration
+	vocab  int
+	spent  [stageCount]time.Duration
+	tracer kernel.Tracer // of a GPU whose launches are timed; nil otherwise
+	spans  kernel.Tracer // of a GPU whose passes are timed as a whole; nil otherwise
+	ended  bool          // the latest of these passes has fetched its results
+}
+
+// Write copies to the device. The inputs of a pass are written before anything else of it is enqueued.
+func (d *stopwatch) Write(dst kernel.Tensor, src []byte) error {
+	if err := d.Device.Write(dst, src); err != nil || d.spans == nil {
+		return err
+	}
+	d.ended = false
+	return d.spans.BeginSpan()
+}
+
+// Fetch enqueues the copy of a pass's results, the last thing of it.
+func (d *stopwatch) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
+	if d.spans != nil {
+		d.ended = true
+		if err := d.spans.EndSpan(); err != nil {
+			return nil, err
+		}
+	}
+	return d.Device.Fetch(dst, src)
 }
 
 // take is the time of each stage since the last call.
@@ -44,6 +68,10 @@ func (d *stopwatch) take() [stageCount]time.Duration {
 
 // timed runs one operation on the clock of a stage.
 func timed[A any](d *stopwatch, s Stage, op func(A) error, a A) error {
+	if d.tracer != nil {
+		d.tracer.TraceLabel(int(s))
+		defer d.tracer.TraceLabel(int(Rest))
+	}
 	start := time.Now()
 	err := op(a)
 	d.spent[s] += time.Since(start)
@@ -122,3 +150,44 @@ func (d *stopwatch) Expand(a kernel.ExpandArgs) error {
 func (d *stopwatch) Experts(a kernel.ExpertArgs) error {
 	return timed(d, Products, d.Device.Experts, a)
 }
+
+// whole is the stopwatch with the optional abilities of its device.
+func (d *stopwatch) whole() kernel.Device {
+	if x, ok := d.Device.(abilities); ok {
+		return watchedGPU{d, x}
+	}
+	return d
+}
+
+// abilities are those of a GPU.
+type abilities interface {
+	kernel.Drawer
+	kernel.Capturer
+	kernel.Reserver
+	kernel.Joiner
+}
+
+// watchedGPU is a stopwatch around a GPU.
+type watchedGPU struct {
+	*stopwatch
+	abilities
+}
+
+// BeginLoad starts to prepare weights.
+func (d *stopwatch) BeginLoad() error {
+	if l, ok := d.Device.(kernel.BulkLoader); ok {
+		return l.BeginLoad()
+	}
+	return nil
+}
+
+// EndLoad waits for prepared weights.
+func (d *stopwatch) EndLoad() error {
+	if l, ok := d.Device.(kernel.BulkLoader); ok {
+		return l.EndLoad()
+	}
+	return nil
+}
+
+// MemoryFree is the device's memory.
+func (d *stopwatch) MemoryFree() (free, total int64, err error) { return kernel.MemoryFree(d.Device) }

@@ -1,5 +1,7 @@
 package jinja
 
+import "slices"
+
 // callable is a macro, a method or a global function.
 type callable interface {
 	call(in *interp, args *callArgs) (Value, error)
@@ -51,6 +53,9 @@ func isAbsent(v Value) bool {
 	return ok
 }
 
+// flag is whether an argument was passed and is true.
+func flag(v Value) bool { return !isAbsent(v) && truth(v) }
+
 // function is a callable written in Go.
 type function struct {
 	name string
@@ -85,7 +90,7 @@ func (m *macro) call(in *interp, args *callArgs) (Value, error) {
 		switch {
 		case name == "caller":
 			s.set("caller", args.vals[i])
-		case contains(def.params, name):
+		case slices.Contains(def.params, name):
 			if _, twice := s.vars[name]; twice {
 				return nil, runtimef("macro '%s' got '%s' twice", def.name, name)
 			}

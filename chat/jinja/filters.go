@@ -10,7 +10,7 @@ import (
 )
 
 // filterFunc computes "operand | name(args)".
-type filterFunc func(in *interp, v Value, a *callArgs) (Value, error)
+type filterFunc = methodFunc[Value]
 
 // filterTable holds the filters by name. It is filled once, by init, because some filters apply others.
 var filterTable map[string]filterFunc
@@ -20,20 +20,20 @@ func init() {
 		"abs":        absFilter,
 		"capitalize": textFilter(capitalize),
 		"count":      lengthFilter,
-		"d":          defaultFilter,
-		"default":    defaultFilter,
-		"dictsort":   dictsortFilter,
-		"e":          escapeFilter,
-		"escape":     escapeFilter,
+		"d":          takes("default", defaultFilter, "default_value", "boolean"),
+		"default":    takes("default", defaultFilter, "default_value", "boolean"),
+		"dictsort":   takes("dictsort", dictsortFilter, "case_sensitive", "by", "reverse"),
+		"e":          takes("escape", escapeFilter),
+		"escape":     takes("escape", escapeFilter),
 		"first":      firstFilter,
-		"float":      floatFilter,
+		"float":      takes("float", floatFilter, "default"),
 		"format": func(in *interp, v Value, a *callArgs) (Value, error) {
 			return in.percentFormat(text(v), newTuple(a.pos...))
 		},
-		"indent":     indentFilter,
-		"int":        intFilter,
+		"indent":     takes("indent", indentFilter, "width", "first", "blank"),
+		"int":        takes("int", intFilter, "default", "base"),
 		"items":      itemsFilter,
-		"join":       joinFilter,
+		"join":       takes("join", joinFilter, "d", "attribute"),
 		"last":       lastFilter,
 		"length":     lengthFilter,
 		"list":       listFilter,
@@ -43,19 +43,21 @@ func init() {
 		"min":        extremeFilter(-1),
 		"reject":     selectFilter(false),
 		"rejectattr": selectAttrFilter(false),
-		"replace":    func(in *interp, v Value, a *callArgs) (Value, error) { return replaceString(in, text(v), a) },
+		"replace": func(in *interp, v Value, a *callArgs) (Value, error) {
+			return stringMethods["replace"](in, text(v), a)
+		},
 		"reverse":    reverseFilter,
-		"round":      roundFilter,
+		"round":      takes("round", roundFilter, "precision", "method"),
 		"safe":       func(_ *interp, v Value, _ *callArgs) (Value, error) { return v, nil },
 		"select":     selectFilter(true),
 		"selectattr": selectAttrFilter(true),
-		"sort":       sortFilter,
-		"string":     stringFilter,
-		"sum":        sumFilter,
+		"sort":       takes("sort", sortFilter, "reverse", "case_sensitive", "attribute"),
+		"string":     takes("string", stringFilter),
+		"sum":        takes("sum", sumFilter, "attribute", "start"),
 		"title":      textFilter(titleFilter),
-		"tojson":     tojsonFilter,
+		"tojson":     takes("tojson", tojsonFilter, "ensure_ascii", "indent", "separators", "sort_keys"),
 		"trim":       trimFilter,
-		"unique":     uniqueFilter,
+		"unique":     takes("unique", uniqueFilter, "case_sensitive", "attribute"),
 		"upper":      textFilter(strings.ToUpper),
 	}
 }
@@ -72,26 +74,17 @@ func (in *interp) filter(name string, v Value, a *callArgs) (Value, error) {
 }
 
 func textFilter(f func(string) string) filterFunc {
-	return func(in *interp, v Value, a *callArgs) (Value, error) {
-		if _, err := a.bind("this filter"); err != nil {
-			return nil, err
-		}
+	return takes("this filter", func(in *interp, v Value, _ []Value) (Value, error) {
 		return in.newText(rewrite(text(v), f))
-	}
+	})
 }
 
 // stringFilter prints a value.
-func stringFilter(in *interp, v Value, a *callArgs) (Value, error) {
-	if _, err := a.bind("string"); err != nil {
-		return nil, err
-	}
+func stringFilter(in *interp, v Value, _ []Value) (Value, error) {
 	return in.newText(text(v))
 }
 
-func escapeFilter(in *interp, v Value, a *callArgs) (Value, error) {
-	if _, err := a.bind("escape"); err != nil {
-		return nil, err
-	}
+func escapeFilter(in *interp, v Value, _ []Value) (Value, error) {
 	return in.newText(text(v).Map(htmlEscapes.Replace))
 }
 
@@ -128,11 +121,7 @@ func lengthFilter(_ *interp, v Value, _ *callArgs) (Value, error) {
 	return int64(n), nil
 }
 
-func defaultFilter(_ *interp, v Value, a *callArgs) (Value, error) {
-	args, err := a.bind("default", "default_value", "boolean")
-	if err != nil {
-		return nil, err
-	}
+func defaultFilter(_ *interp, v Value, args []Value) (Value, error) {
 	_, undefined := v.(Undefined)
 	if !undefined && (isAbsent(args[1]) || !truth(args[1]) || truth(v)) {
 		return v, nil
@@ -143,19 +132,16 @@ func defaultFilter(_ *interp, v Value, a *callArgs) (Value, error) {
 	return args[0], nil
 }
 
-func tojsonFilter(in *interp, v Value, a *callArgs) (Value, error) {
-	args, err := a.bind("tojson", "ensure_ascii", "indent", "separators", "sort_keys")
-	if err != nil {
-		return nil, err
-	}
+func tojsonFilter(in *interp, v Value, args []Value) (Value, error) {
 	style := jsonStyle{itemSep: ", ", keySep: ": ", maxLength: in.limits.Memory - in.memory}
-	style.ascii = !isAbsent(args[0]) && truth(args[0])
-	style.sortKeys = !isAbsent(args[3]) && truth(args[3])
+	style.ascii = flag(args[0])
+	style.sortKeys = flag(args[3])
 	if !isAbsent(args[1]) && args[1] != nil {
-		style.pretty, style.itemSep = true, ","
-		if style.indent, err = marginText(args[1]); err != nil {
+		margin, err := marginText(args[1])
+		if err != nil {
 			return nil, err
 		}
+		style.pretty, style.itemSep, style.indent = true, ",", margin
 	}
 	if !isAbsent(args[2]) && args[2] != nil {
 		pair, err := unpackValue(args[2], 2)
@@ -185,13 +171,10 @@ func marginText(v Value) (string, error) {
 	return "", runtimef("an indentation must be a number or a string, not %s", typeName(v))
 }
 
-func indentFilter(in *interp, v Value, a *callArgs) (Value, error) {
-	args, err := a.bind("indent", "width", "first", "blank")
-	if err != nil {
-		return nil, err
-	}
+func indentFilter(in *interp, v Value, args []Value) (Value, error) {
 	margin := "    "
 	if !isAbsent(args[0]) {
+		var err error
 		if margin, err = marginText(args[0]); err != nil {
 			return nil, err
 		}
@@ -200,8 +183,8 @@ func indentFilter(in *interp, v Value, a *callArgs) (Value, error) {
 	if len(parts) == 0 || endsLine(str(v)) {
 		parts = append(parts, mark.Text{})
 	}
-	blank := !isAbsent(args[2]) && truth(args[2])
-	first := !isAbsent(args[1]) && truth(args[1])
+	blank := flag(args[2])
+	first := flag(args[1])
 	var b mark.Builder
 	for i, part := range parts {
 		if i > 0 {
@@ -220,11 +203,7 @@ func indentFilter(in *interp, v Value, a *callArgs) (Value, error) {
 	return textValue(b.Text()), nil
 }
 
-func intFilter(_ *interp, v Value, a *callArgs) (Value, error) {
-	args, err := a.bind("int", "default", "base")
-	if err != nil {
-		return nil, err
-	}
+func intFilter(_ *interp, v Value, args []Value) (Value, error) {
 	if isAbsent(args[0]) {
 		args[0] = int64(0)
 	}
@@ -263,11 +242,7 @@ func trimBase(text string, base int64) string {
 	return strings.TrimPrefix(strings.ToLower(text), prefix)
 }
 
-func floatFilter(_ *interp, v Value, a *callArgs) (Value, error) {
-	args, err := a.bind("float", "default")
-	if err != nil {
-		return nil, err
-	}
+func floatFilter(_ *interp, v Value, args []Value) (Value, error) {
 	if text, ok := asString(v); ok {
 		if f, err := strconv.ParseFloat(strings.TrimFunc(text, isSpace), 64); err == nil {
 			return f, nil
@@ -281,11 +256,7 @@ func floatFilter(_ *interp, v Value, a *callArgs) (Value, error) {
 	return args[0], nil
 }
 
-func roundFilter(_ *interp, v Value, a *callArgs) (Value, error) {
-	args, err := a.bind("round", "precision", "method")
-	if err != nil {
-		return nil, err
-	}
+func roundFilter(_ *interp, v Value, args []Value) (Value, error) {
 	_, f, isInt, ok := number(v)
 	if !ok {
 		return nil, runtimef("round needs a number, not %s", typeName(v))

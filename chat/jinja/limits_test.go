@@ -2,6 +2,7 @@ package jinja
 
 import (
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -175,5 +176,35 @@ func TestTemplatesAreSafeForConcurrentUse(t *testing.T) {
 	}
 	if _, changed := vars["ns"]; changed {
 		t.Error("rendering wrote to the caller's variables")
+	}
+}
+
+// A template that loops or collects values for its own sake ends within a second and within its memory, whatever it
+// does; one that reads a long conversation has what it needs.
+func TestTemplatesEndSoon(t *testing.T) {
+	for name, src := range map[string]string{
+		"long loop":      "{% for i in range(100000000) %}{% endfor %}",
+		"nested loops":   "{% for a in range(30000) %}{% for b in range(30000) %}{% endfor %}{% endfor %}",
+		"long text":      "{% set x = 'a' * 1000000000 %}{{ x }}",
+		"doubled text":   "{% set n = namespace(s='aa') %}{% for i in range(64) %}{% set n.s = n.s+n.s %}{% endfor %}",
+		"doubled list":   "{% set n = namespace(l=[1]) %}{% for i in range(60) %}{% set n.l = n.l + n.l %}{% endfor %}",
+		"much output":    "{% for i in range(1000000) %}{{ 'abcdefgh' * 100 }}{% endfor %}",
+		"texts again":    "{% for i in range(100000) %}{% set x = ('a' * 100000) | upper | length %}{% endfor %}",
+		"split and join": "{% for i in range(100000) %}{% set x = ('ab' * 5000).split('a') | join('c') %}{% endfor %}",
+	} {
+		template, err := Compile(src, Limits{})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		start := time.Now()
+		_, err = template.Render(Options{Input: 1000})
+		took := time.Since(start)
+		runtime.ReadMemStats(&after)
+		if !errors.Is(err, ErrLimit) || took > 3*time.Second || after.TotalAlloc-before.TotalAlloc > 1<<30 {
+			t.Errorf("%s: error %v after %v and %d MB", name, err, took, (after.TotalAlloc-before.TotalAlloc)>>20)
+		}
+		t.Logf("%s: %v, %d MB", name, took, (after.TotalAlloc-before.TotalAlloc)>>20)
 	}
 }

@@ -5,6 +5,19 @@ import "sort"
 // methodFunc is a method of values of type T.
 type methodFunc[T any] func(in *interp, self T, a *callArgs) (Value, error)
 
+// takes is a method whose arguments are bound to params: it gets one value for each of them, absent where none was
+// passed.
+func takes[T any](name string, do func(in *interp, self T, args []Value) (Value, error),
+	params ...string) methodFunc[T] {
+	return func(in *interp, self T, a *callArgs) (Value, error) {
+		args, err := a.bind(name, params...)
+		if err != nil {
+			return nil, err
+		}
+		return do(in, self, args)
+	}
+}
+
 // method binds a method to its object.
 func method[T any](self T, name string, table map[string]methodFunc[T]) (Value, bool) {
 	fn, ok := table[name]
@@ -29,11 +42,7 @@ var dictMethods = map[string]methodFunc[*Dict]{
 	"values": func(in *interp, d *Dict, _ *callArgs) (Value, error) {
 		return in.newList(append([]Value(nil), d.vals...))
 	},
-	"get": func(_ *interp, d *Dict, a *callArgs) (Value, error) {
-		args, err := a.bind("get", "key", "default")
-		if err != nil {
-			return nil, err
-		}
+	"get": takes("get", func(_ *interp, d *Dict, args []Value) (Value, error) {
 		if v, ok := d.lookup(args[0]); ok {
 			return v, nil
 		}
@@ -41,7 +50,7 @@ var dictMethods = map[string]methodFunc[*Dict]{
 			return nil, nil
 		}
 		return args[1], nil
-	},
+	}, "key", "default"),
 	"copy": func(in *interp, d *Dict, _ *callArgs) (Value, error) {
 		c := NewDict()
 		for i, key := range d.keys {
@@ -59,22 +68,14 @@ var dictMethods = map[string]methodFunc[*Dict]{
 }
 
 var listMethods = map[string]methodFunc[*List]{
-	"append": func(in *interp, l *List, a *callArgs) (Value, error) {
-		args, err := a.bind("append", "item")
-		if err != nil {
-			return nil, err
-		}
+	"append": takes("append", func(in *interp, l *List, args []Value) (Value, error) {
 		if l.Tuple || isAbsent(args[0]) {
 			return nil, runtimef("append needs a list and one item")
 		}
 		l.Items = append(l.Items, args[0])
 		return nil, in.charge(2 * valueBytes)
-	},
-	"extend": func(in *interp, l *List, a *callArgs) (Value, error) {
-		args, err := a.bind("extend", "items")
-		if err != nil {
-			return nil, err
-		}
+	}, "item"),
+	"extend": takes("extend", func(in *interp, l *List, args []Value) (Value, error) {
 		items, err := in.iterate(args[0])
 		if err != nil || l.Tuple {
 			return nil, runtimef("extend needs a list and something to loop over")
@@ -84,12 +85,8 @@ var listMethods = map[string]methodFunc[*List]{
 		}
 		l.Items = append(l.Items, items...)
 		return nil, nil
-	},
-	"index": func(in *interp, l *List, a *callArgs) (Value, error) {
-		args, err := a.bind("index", "item")
-		if err != nil {
-			return nil, err
-		}
+	}, "items"),
+	"index": takes("index", func(in *interp, l *List, args []Value) (Value, error) {
 		for i, item := range l.Items {
 			same, err := in.equal(item, args[0])
 			if same || err != nil {
@@ -97,12 +94,8 @@ var listMethods = map[string]methodFunc[*List]{
 			}
 		}
 		return nil, runtimef("%s is not in the list", repr(args[0]).String())
-	},
-	"count": func(in *interp, l *List, a *callArgs) (Value, error) {
-		args, err := a.bind("count", "item")
-		if err != nil {
-			return nil, err
-		}
+	}, "item"),
+	"count": takes("count", func(in *interp, l *List, args []Value) (Value, error) {
 		n := int64(0)
 		for _, item := range l.Items {
 			same, err := in.equal(item, args[0])
@@ -114,7 +107,7 @@ var listMethods = map[string]methodFunc[*List]{
 			}
 		}
 		return n, nil
-	},
+	}, "item"),
 	"copy": func(in *interp, l *List, _ *callArgs) (Value, error) {
 		return in.newList(append([]Value(nil), l.Items...))
 	},

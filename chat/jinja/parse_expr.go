@@ -1,29 +1,26 @@
 package jinja
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
 
 // tuple parses an expression, or several with commas between, which make a tuple. withIf allows the inline if.
-func (p *parser) tuple(withIf bool) (expr, error) {
+func (p *parser) tuple(withIf bool) expr {
 	at := p.peek().at
-	first, err := p.expression(withIf)
-	if err != nil || !p.isOp(",") {
-		return first, err
+	first := p.expression(withIf)
+	if !p.isOp(",") {
+		return first
 	}
 	items := []expr{first}
 	for p.skipOp(",") {
 		if p.atTupleEnd() {
 			break
 		}
-		e, err := p.expression(withIf)
-		if err != nil {
-			return nil, err
-		}
-		items = append(items, e)
+		items = append(items, p.expression(withIf))
 	}
-	return &listExpr{node{at}, items, true}, nil
+	return &listExpr{node{at}, items, true}
 }
 
 func (p *parser) atTupleEnd() bool {
@@ -35,105 +32,63 @@ func (p *parser) atTupleEnd() bool {
 }
 
 // expression parses one expression without top-level commas.
-func (p *parser) expression(withIf bool) (expr, error) {
-	if err := p.enter(); err != nil {
-		return nil, err
-	}
+func (p *parser) expression(withIf bool) expr {
+	p.enter()
 	defer p.leave()
-	e, err := p.or()
-	if err != nil || !withIf {
-		return e, err
-	}
-	for p.isName("if") {
-		at := p.next().at
-		test, err := p.or()
-		if err != nil {
-			return nil, err
-		}
-		c := &condExpr{node: node{at}, test: test, yes: e}
+	e := p.or()
+	for withIf && p.isName("if") {
+		c := &condExpr{node: node{p.next().at}, yes: e}
+		c.test = p.or()
 		if p.skipName("else") {
-			if c.no, err = p.expression(true); err != nil {
-				return nil, err
-			}
+			c.no = p.expression(true)
 		}
 		e = c
 	}
-	return e, nil
+	return e
 }
 
 // leftAssoc parses operands joined by any of ops; the tree leans left.
-func (p *parser) leftAssoc(operand func() (expr, error), kind tokenKind, ops ...string) (expr, error) {
-	left, err := operand()
-	if err != nil {
-		return nil, err
-	}
+func (p *parser) leftAssoc(operand func() expr, kind tokenKind, ops ...string) expr {
+	left := operand()
 	for {
 		t := p.peek()
-		if t.kind != kind || !contains(ops, t.text) {
-			return left, nil
+		if t.kind != kind || !slices.Contains(ops, t.text) {
+			return left
 		}
 		p.next()
-		right, err := operand()
-		if err != nil {
-			return nil, err
-		}
-		left = &binaryExpr{node{t.at}, t.text, left, right}
+		left = &binaryExpr{node{t.at}, t.text, left, operand()}
 	}
 }
 
-func contains(list []string, s string) bool {
-	for _, x := range list {
-		if x == s {
-			return true
-		}
-	}
-	return false
-}
+func (p *parser) or() expr  { return p.leftAssoc(p.and, tokName, "or") }
+func (p *parser) and() expr { return p.leftAssoc(p.not, tokName, "and") }
 
-func (p *parser) or() (expr, error)  { return p.leftAssoc(p.and, tokName, "or") }
-func (p *parser) and() (expr, error) { return p.leftAssoc(p.not, tokName, "and") }
-
-func (p *parser) not() (expr, error) {
+func (p *parser) not() expr {
 	if !p.isName("not") {
 		return p.compare()
 	}
-	if err := p.enter(); err != nil {
-		return nil, err
-	}
+	p.enter()
 	defer p.leave()
-	at := p.next().at
-	e, err := p.not()
-	return &unaryExpr{node{at}, "not", e}, err
+	return &unaryExpr{node{p.next().at}, "not", p.not()}
 }
 
-func (p *parser) compare() (expr, error) {
-	first, err := p.sum()
-	if err != nil {
-		return nil, err
-	}
+func (p *parser) compare() expr {
+	first := p.sum()
 	c := &compareExpr{node: node{p.peek().at}, first: first}
-	for {
-		op := p.comparison()
-		if op == "" {
-			break
-		}
-		right, err := p.sum()
-		if err != nil {
-			return nil, err
-		}
-		c.ops, c.rest = append(c.ops, op), append(c.rest, right)
+	for op := p.comparison(); op != ""; op = p.comparison() {
+		c.ops, c.rest = append(c.ops, op), append(c.rest, p.sum())
 	}
 	if len(c.ops) == 0 {
-		return first, nil
+		return first
 	}
-	return c, nil
+	return c
 }
 
 // comparison takes a comparison operator, or returns "".
 func (p *parser) comparison() string {
 	t := p.peek()
 	switch {
-	case t.kind == tokOperator && contains([]string{"==", "!=", "<", "<=", ">", ">="}, t.text):
+	case t.kind == tokOperator && slices.Contains([]string{"==", "!=", "<", "<=", ">", ">="}, t.text):
 		p.next()
 		return t.text
 	case p.skipName("in"):
@@ -145,99 +100,85 @@ func (p *parser) comparison() string {
 	return ""
 }
 
-func (p *parser) sum() (expr, error) { return p.leftAssoc(p.concat, tokOperator, "+", "-") }
-func (p *parser) product() (expr, error) {
-	return p.leftAssoc(p.power, tokOperator, "*", "/", "//", "%")
-}
-func (p *parser) power() (expr, error) {
-	return p.leftAssoc(func() (expr, error) { return p.unary(true) }, tokOperator, "**")
+func (p *parser) sum() expr     { return p.leftAssoc(p.concat, tokOperator, "+", "-") }
+func (p *parser) product() expr { return p.leftAssoc(p.power, tokOperator, "*", "/", "//", "%") }
+func (p *parser) power() expr {
+	return p.leftAssoc(func() expr { return p.unary(true) }, tokOperator, "**")
 }
 
-func (p *parser) concat() (expr, error) {
+func (p *parser) concat() expr {
 	at := p.peek().at
-	first, err := p.product()
-	if err != nil || !p.isOp("~") {
-		return first, err
-	}
-	parts := []expr{first}
+	parts := []expr{p.product()}
 	for p.skipOp("~") {
-		e, err := p.product()
-		if err != nil {
-			return nil, err
-		}
-		parts = append(parts, e)
+		parts = append(parts, p.product())
 	}
-	return &concatExpr{node{at}, parts}, nil
+	if len(parts) == 1 {
+		return parts[0]
+	}
+	return &concatExpr{node{at}, parts}
 }
 
 // unary parses a sign, an operand and what follows it. A sign binds tighter than filters: -1|abs is (-1)|abs.
-func (p *parser) unary(withFilter bool) (expr, error) {
-	if err := p.enter(); err != nil {
-		return nil, err
-	}
+func (p *parser) unary(withFilter bool) expr {
+	p.enter()
 	defer p.leave()
 	var e expr
-	var err error
 	if t := p.peek(); p.isOp("-") || p.isOp("+") {
 		p.next()
-		operand, operandErr := p.unary(false)
-		e, err = &unaryExpr{node{t.at}, t.text, operand}, operandErr
+		e = &unaryExpr{node{t.at}, t.text, p.unary(false)}
 	} else {
-		e, err = p.primary()
+		e = p.primary()
 	}
-	if err != nil {
-		return nil, err
+	if e = p.postfix(e); withFilter {
+		e = p.filtersAndTests(e)
 	}
-	if e, err = p.postfix(e); err != nil || !withFilter {
-		return e, err
-	}
-	return p.filtersAndTests(e)
+	return e
 }
 
-func (p *parser) primary() (expr, error) {
+func (p *parser) primary() expr {
 	t := p.next()
 	n := node{t.at}
 	switch t.kind {
 	case tokName:
 		switch t.text {
 		case "true", "True":
-			return &constExpr{n, true}, nil
+			return &constExpr{n, true}
 		case "false", "False":
-			return &constExpr{n, false}, nil
+			return &constExpr{n, false}
 		case "none", "None":
-			return &constExpr{n, nil}, nil
+			return &constExpr{n, nil}
 		}
-		return &nameExpr{n, t.text}, nil
+		return &nameExpr{n, t.text}
 	case tokString:
 		text := t.text
 		for p.peek().kind == tokString { // adjacent literals are one string
 			text += p.next().text
 		}
-		return &constExpr{n, text}, nil
+		return &constExpr{n, text}
 	case tokInteger:
 		v, err := strconv.ParseInt(strings.ReplaceAll(t.text, "_", ""), intBase(t.text), 64)
 		if err != nil {
-			return nil, syntaxf(t.at, "integer %s does not fit 64 bits", t.text)
+			p.fail(syntaxf(t.at, "integer %s does not fit 64 bits", t.text))
 		}
-		return &constExpr{n, v}, nil
+		return &constExpr{n, v}
 	case tokFloat:
 		v, err := strconv.ParseFloat(strings.ReplaceAll(t.text, "_", ""), 64)
 		if err != nil {
-			return nil, syntaxf(t.at, "number %s is out of range", t.text)
+			p.fail(syntaxf(t.at, "number %s is out of range", t.text))
 		}
-		return &constExpr{n, v}, nil
+		return &constExpr{n, v}
 	case tokOperator:
 		switch t.text {
 		case "(":
 			return p.parenthesised(n)
 		case "[":
-			items, err := p.items("]")
-			return &listExpr{n, items, false}, err
+			return &listExpr{n, p.items("]"), false}
 		case "{":
 			return p.dict(n)
 		}
 	}
-	return nil, syntaxf(t.at, "expected an expression, found %v", t)
+	p.fail(syntaxf(t.at, "expected an expression, found %v", t))
+	return &constExpr{n, nil}
 }
 
 // intBase is 0 (by prefix) for 0x, 0o and 0b, and 10 for the rest, where a leading 0 means nothing.
@@ -248,61 +189,30 @@ func intBase(text string) int {
 	return 10
 }
 
-func (p *parser) parenthesised(n node) (expr, error) {
+func (p *parser) parenthesised(n node) expr {
 	if p.skipOp(")") {
-		return &listExpr{n, nil, true}, nil
+		return &listExpr{n, nil, true}
 	}
-	e, err := p.tuple(true)
-	if err != nil {
-		return nil, err
-	}
-	return e, p.expectOp(")")
+	e := p.tuple(true)
+	p.expectOp(")")
+	return e
 }
 
 // items parses expressions with commas between, up to the closing operator.
-func (p *parser) items(end string) ([]expr, error) {
+func (p *parser) items(end string) []expr {
 	var items []expr
-	for !p.skipOp(end) {
-		if len(items) > 0 {
-			if err := p.expectOp(","); err != nil {
-				return nil, err
-			}
-			if p.skipOp(end) {
-				break
-			}
-		}
-		e, err := p.expression(true)
-		if err != nil {
-			return nil, err
-		}
-		items = append(items, e)
+	for p.more(end, len(items) == 0) {
+		items = append(items, p.expression(true))
 	}
-	return items, nil
+	return items
 }
 
-func (p *parser) dict(n node) (expr, error) {
+func (p *parser) dict(n node) expr {
 	d := &dictExpr{node: n}
-	for !p.skipOp("}") {
-		if len(d.keys) > 0 {
-			if err := p.expectOp(","); err != nil {
-				return nil, err
-			}
-			if p.skipOp("}") {
-				break
-			}
-		}
-		key, err := p.expression(true)
-		if err != nil {
-			return nil, err
-		}
-		if err := p.expectOp(":"); err != nil {
-			return nil, err
-		}
-		value, err := p.expression(true)
-		if err != nil {
-			return nil, err
-		}
-		d.keys, d.values = append(d.keys, key), append(d.values, value)
+	for p.more("}", len(d.keys) == 0) {
+		d.keys = append(d.keys, p.expression(true))
+		p.expectOp(":")
+		d.values = append(d.values, p.expression(true))
 	}
-	return d, nil
+	return d
 }

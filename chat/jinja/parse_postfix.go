@@ -1,115 +1,91 @@
 package jinja
 
-import "strconv"
+import (
+	"slices"
+	"strconv"
+)
 
 // postfix parses look-ups and calls after an operand.
-func (p *parser) postfix(e expr) (expr, error) {
+func (p *parser) postfix(e expr) expr {
 	for {
-		t := p.peek()
-		var err error
-		switch {
-		case p.isOp("."):
-			p.next()
-			e, err = p.attribute(e, t.at)
-		case p.isOp("["):
-			p.next()
-			e, err = p.subscript(e, t.at)
+		switch at := p.peek().at; {
+		case p.skipOp("."):
+			e = p.attribute(e, at)
+		case p.skipOp("["):
+			e = p.subscript(e, at)
 		case p.isOp("("):
-			e, err = p.call(e)
+			e = p.call(e)
 		default:
-			return e, nil
-		}
-		if err != nil {
-			return nil, err
+			return e
 		}
 	}
 }
 
 // attribute parses what follows a dot: a name, or an integer that is an index.
-func (p *parser) attribute(e expr, at pos) (expr, error) {
+func (p *parser) attribute(e expr, at pos) expr {
 	switch t := p.next(); t.kind {
 	case tokName:
-		return &attrExpr{node{at}, e, t.text}, nil
+		return &attrExpr{node{at}, e, t.text}
 	case tokInteger:
 		index, err := strconv.ParseInt(t.text, 10, 64)
 		if err != nil {
-			return nil, syntaxf(t.at, "index %s does not fit 64 bits", t.text)
+			p.fail(syntaxf(t.at, "index %s does not fit 64 bits", t.text))
 		}
-		return &itemExpr{node{at}, e, &constExpr{node{t.at}, index}}, nil
+		return &itemExpr{node{at}, e, &constExpr{node{t.at}, index}}
 	default:
-		return nil, syntaxf(t.at, "expected a name after '.', found %v", t)
+		p.fail(syntaxf(t.at, "expected a name after '.', found %v", t))
+		return e
 	}
 }
 
 // subscript parses an index, or up to three slice parts with colons between.
-func (p *parser) subscript(e expr, at pos) (expr, error) {
+func (p *parser) subscript(e expr, at pos) expr {
 	var parts [3]expr
 	colons := 0
-	for !p.isOp("]") {
-		if p.skipOp(":") {
+	for p.err == nil && !p.isOp("]") {
+		switch {
+		case p.skipOp(":"):
 			if colons++; colons > 2 {
-				return nil, syntaxf(p.peek().at, "a slice has at most three parts")
+				p.fail(syntaxf(p.peek().at, "a slice has at most three parts"))
 			}
-			continue
+		case parts[colons] != nil:
+			p.expected("']'")
+		default:
+			parts[colons] = p.expression(true)
 		}
-		if parts[colons] != nil {
-			return nil, syntaxf(p.peek().at, "expected ']', found %v", p.peek())
-		}
-		part, err := p.expression(true)
-		if err != nil {
-			return nil, err
-		}
-		parts[colons] = part
 	}
 	p.next()
 	switch {
 	case colons > 0:
-		return &sliceExpr{node{at}, e, parts[0], parts[1], parts[2]}, nil
+		return &sliceExpr{node{at}, e, parts[0], parts[1], parts[2]}
 	case parts[0] == nil:
-		return nil, syntaxf(at, "empty subscript")
+		p.fail(syntaxf(at, "empty subscript"))
 	}
-	return &itemExpr{node{at}, e, parts[0]}, nil
+	return &itemExpr{node{at}, e, parts[0]}
 }
 
-func (p *parser) call(e expr) (expr, error) {
-	at := p.peek().at
-	args, err := p.arguments()
-	return &callExpr{node{at}, e, args}, err
+func (p *parser) call(e expr) expr {
+	return &callExpr{node{p.peek().at}, e, p.arguments()}
 }
 
 // arguments parses "(a, b=c, *d, **e)".
-func (p *parser) arguments() (arguments, error) {
+func (p *parser) arguments() arguments {
 	var a arguments
-	if err := p.expectOp("("); err != nil {
-		return a, err
+	p.expectOp("(")
+	for first := true; p.more(")", first); first = false {
+		p.argument(&a)
 	}
-	for first := true; !p.skipOp(")"); first = false {
-		if !first {
-			if err := p.expectOp(","); err != nil {
-				return a, err
-			}
-			if p.skipOp(")") {
-				break
-			}
-		}
-		if err := p.argument(&a); err != nil {
-			return a, err
-		}
-	}
-	return a, nil
+	return a
 }
 
-func (p *parser) argument(a *arguments) error {
+func (p *parser) argument(a *arguments) {
 	t := p.peek()
 	named := t.kind == tokName && p.tokens[p.at+1].kind == tokOperator && p.tokens[p.at+1].text == "="
 	star, starStar := p.skipOp("*"), p.skipOp("**")
 	if named {
 		p.at += 2
 	}
-	e, err := p.expression(true)
-	if err != nil {
-		return err
-	}
+	e := p.expression(true)
 	switch {
 	case star && a.star == nil && a.starStar == nil:
 		a.star = e
@@ -120,95 +96,71 @@ func (p *parser) argument(a *arguments) error {
 	case !star && !starStar && len(a.named) == 0 && a.star == nil && a.starStar == nil:
 		a.positional = append(a.positional, e)
 	default:
-		return syntaxf(t.at, "arguments are out of order")
+		p.fail(syntaxf(t.at, "arguments are out of order"))
 	}
-	return nil
 }
 
 // filtersAndTests parses "| filter", "is test" and calls of the result.
-func (p *parser) filtersAndTests(e expr) (expr, error) {
+func (p *parser) filtersAndTests(e expr) expr {
 	for {
-		var err error
 		switch {
 		case p.isOp("|"):
-			e, err = p.filters(e)
+			e = p.filters(e)
 		case p.isName("is"):
-			e, err = p.test(e)
+			e = p.test(e)
 		case p.isOp("("):
-			e, err = p.call(e)
+			e = p.call(e)
 		default:
-			return e, nil
-		}
-		if err != nil {
-			return nil, err
+			return e
 		}
 	}
 }
 
 // filters parses "| a | b(1)" around an operand, which is nil inside a block.
-func (p *parser) filters(e expr) (expr, error) {
+func (p *parser) filters(e expr) expr {
 	for p.skipOp("|") {
-		f, err := p.filterName(e)
-		if err != nil {
-			return nil, err
-		}
-		e = f
+		e = p.filterName(e)
 	}
-	return e, nil
+	return e
 }
 
-func (p *parser) filterName(operand expr) (expr, error) {
-	name, err := p.expectName()
-	if err != nil {
-		return nil, err
-	}
+func (p *parser) filterName(operand expr) expr {
+	name := p.expectName()
 	if _, ok := filterTable[name.text]; !ok {
-		return nil, unsupportedf(name.at, "filter '%s'", name.text)
+		p.fail(unsupportedf(name.at, "filter '%s'", name.text))
 	}
 	f := &filterExpr{node: node{name.at}, operand: operand, name: name.text}
 	if p.isOp("(") {
-		f.args, err = p.arguments()
+		f.args = p.arguments()
 	}
-	return f, err
+	return f
 }
 
 // test parses "is [not] name", with arguments in parentheses or one bare operand.
-func (p *parser) test(e expr) (expr, error) {
+func (p *parser) test(e expr) expr {
 	at := p.next().at
 	negated := p.skipName("not")
-	name, err := p.expectName()
-	if err != nil {
-		return nil, err
-	}
+	name := p.expectName()
 	if _, ok := testTable[name.text]; !ok {
-		return nil, unsupportedf(name.at, "test '%s'", name.text)
+		p.fail(unsupportedf(name.at, "test '%s'", name.text))
 	}
 	t := &testExpr{node: node{at}, operand: e, name: name.text}
 	switch {
 	case p.isOp("("):
-		if t.args, err = p.arguments(); err != nil {
-			return nil, err
-		}
+		t.args = p.arguments()
 	case p.startsTestOperand():
-		operand, err := p.primary()
-		if err != nil {
-			return nil, err
-		}
-		if operand, err = p.postfix(operand); err != nil {
-			return nil, err
-		}
-		t.args.positional = []expr{operand}
+		t.args.positional = []expr{p.postfix(p.primary())}
 	}
 	if negated {
-		return &unaryExpr{node{at}, "not", t}, nil
+		return &unaryExpr{node{at}, "not", t}
 	}
-	return t, nil
+	return t
 }
 
 func (p *parser) startsTestOperand() bool {
 	switch t := p.peek(); t.kind {
 	case tokName:
-		return !contains([]string{"else", "or", "and", "is", "if", "in", "not"}, t.text)
+		return !slices.Contains([]string{"else", "or", "and", "is", "if", "in", "not"}, t.text)
 	case tokString, tokInteger, tokFloat:
 		return true
 	case tokOperator:

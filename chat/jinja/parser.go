@@ -5,12 +5,25 @@ import "slices"
 // maxNesting bounds the depth of the syntax tree that recursive parsing may build.
 const maxNesting = 200
 
-// parser builds statements from tokens.
+// parser builds statements from tokens. Its methods return incomplete trees after an error.
 type parser struct {
 	tokens []token
 	at     int
 	depth  int
-	loops  int // enclosing for loops, for break and continue
+	loops  int   // enclosing for loops, for break and continue
+	err    error // the first one; the parser is at the end of the template then, where every loop ends
+}
+
+// fail keeps the first error.
+func (p *parser) fail(err error) {
+	if p.err == nil {
+		p.err = err
+	}
+	p.at = len(p.tokens) - 1
+}
+
+func (p *parser) expected(what string) {
+	p.fail(syntaxf(p.peek().at, "expected %s, found %v", what, p.peek()))
 }
 
 func (p *parser) peek() token { return p.tokens[p.at] }
@@ -49,45 +62,56 @@ func (p *parser) skipName(name string) bool {
 	return false
 }
 
-func (p *parser) expectOp(op string) error {
+func (p *parser) expectOp(op string) {
 	if !p.skipOp(op) {
-		return syntaxf(p.peek().at, "expected '%s', found %v", op, p.peek())
+		p.expected("'" + op + "'")
 	}
-	return nil
 }
 
-func (p *parser) expectName() (token, error) {
+func (p *parser) expectName() token {
 	if p.peek().kind != tokName {
-		return token{}, syntaxf(p.peek().at, "expected a name, found %v", p.peek())
+		p.expected("a name")
 	}
-	return p.next(), nil
+	return p.next()
 }
 
-func (p *parser) blockEnd() error {
-	if p.peek().kind != tokBlockEnd {
-		return syntaxf(p.peek().at, "expected the end of the tag, found %v", p.peek())
+func (p *parser) expectEnd(kind tokenKind, what string) {
+	if p.peek().kind != kind {
+		p.expected(what)
 	}
 	p.next()
-	return nil
+}
+
+func (p *parser) blockEnd() { p.expectEnd(tokBlockEnd, "the end of the tag") }
+
+// more says whether a list goes on: it takes the closing operator, and the comma before every item but the first.
+func (p *parser) more(end string, first bool) bool {
+	if p.skipOp(end) {
+		return false
+	}
+	if !first {
+		p.expectOp(",")
+		if p.skipOp(end) {
+			return false
+		}
+	}
+	return p.err == nil
 }
 
 // enter counts a level of nesting; leave undoes it.
-func (p *parser) enter() error {
+func (p *parser) enter() {
 	p.depth++
 	if p.depth > maxNesting {
-		return &fault{p.peek().at, limitf("nested deeper than %d levels", maxNesting)}
+		p.fail(&fault{p.peek().at, limitf("nested deeper than %d levels", maxNesting)})
 	}
-	return nil
 }
 
 func (p *parser) leave() { p.depth-- }
 
 // body parses statements up to a tag whose first word is one of ends, and takes that word but not the rest of the tag.
 // With no ends it parses to the end of the template.
-func (p *parser) body(ends ...string) ([]stmt, string, error) {
-	if err := p.enter(); err != nil {
-		return nil, "", err
-	}
+func (p *parser) body(ends ...string) ([]stmt, string) {
+	p.enter()
 	defer p.leave()
 	var out []stmt
 	for {
@@ -95,41 +119,28 @@ func (p *parser) body(ends ...string) ([]stmt, string, error) {
 		switch t.kind {
 		case tokEOF:
 			if len(ends) > 0 {
-				return nil, "", syntaxf(t.at, "expected {%% %s %%}, found %v", ends[len(ends)-1], t)
+				p.fail(syntaxf(t.at, "expected {%% %s %%}, found %v", ends[len(ends)-1], t))
 			}
-			return out, "", nil
+			return out, ""
 		case tokText:
 			out = append(out, &textStmt{node{t.at}, t.text})
 		case tokVarBegin:
-			e, err := p.tuple(true)
-			if err != nil {
-				return nil, "", err
-			}
-			if p.peek().kind != tokVarEnd {
-				return nil, "", syntaxf(p.peek().at, "expected '}}', found %v", p.peek())
-			}
-			p.next()
+			e := p.tuple(true)
+			p.expectEnd(tokVarEnd, "'}}'")
 			out = append(out, &outputStmt{node{t.at}, e})
 		case tokBlockBegin:
-			word, err := p.expectName()
-			if err != nil {
-				return nil, "", err
-			}
+			word := p.expectName()
 			if slices.Contains(ends, word.text) {
-				return out, word.text, nil
+				return out, word.text
 			}
-			s, err := p.statement(word)
-			if err != nil {
-				return nil, "", err
-			}
-			out = append(out, s)
+			out = append(out, p.statement(word))
 		default:
-			return nil, "", syntaxf(t.at, "unexpected %v", t)
+			p.fail(syntaxf(t.at, "unexpected %v", t))
 		}
 	}
 }
 
-func (p *parser) statement(word token) (stmt, error) {
+func (p *parser) statement(word token) stmt {
 	n := node{word.at}
 	switch word.text {
 	case "if":
@@ -147,112 +158,84 @@ func (p *parser) statement(word token) (stmt, error) {
 	case "filter":
 		return p.filterStatement(n)
 	case "generation":
-		body, err := p.simpleBody("endgeneration")
-		return &groupStmt{n, body}, err
+		return &groupStmt{n, p.simpleBody("endgeneration")}
 	case "break", "continue":
 		if p.loops == 0 {
-			return nil, syntaxf(word.at, "%s outside of a loop", word.text)
+			p.fail(syntaxf(word.at, "%s outside of a loop", word.text))
 		}
-		if err := p.blockEnd(); err != nil {
-			return nil, err
-		}
+		p.blockEnd()
 		if word.text == "break" {
-			return &breakStmt{n}, nil
+			return &breakStmt{n}
 		}
-		return &continueStmt{n}, nil
+		return &continueStmt{n}
 	case "include", "import", "from", "extends", "block", "autoescape", "do", "trans":
-		return nil, unsupportedf(word.at, "the %s tag", word.text)
+		p.fail(unsupportedf(word.at, "the %s tag", word.text))
+	default:
+		p.fail(syntaxf(word.at, "unknown tag '%s'", word.text))
 	}
-	return nil, syntaxf(word.at, "unknown tag '%s'", word.text)
+	return nil
 }
 
 // simpleBody takes the end of the opening tag, a body, and a closing tag with nothing else in it.
-func (p *parser) simpleBody(end string) ([]stmt, error) {
-	if err := p.blockEnd(); err != nil {
-		return nil, err
-	}
-	body, _, err := p.body(end)
-	if err != nil {
-		return nil, err
-	}
-	return body, p.blockEnd()
+func (p *parser) simpleBody(end string) []stmt {
+	p.blockEnd()
+	body, _ := p.body(end)
+	p.blockEnd()
+	return body
 }
 
-func (p *parser) ifStatement(n node) (stmt, error) {
+func (p *parser) ifStatement(n node) stmt {
 	s := &ifStmt{node: n}
-	for word := "if"; ; {
-		if word == "else" {
-			other, err := p.simpleBody("endif")
-			s.other = other
-			return s, err
+	for {
+		s.tests = append(s.tests, p.tuple(false))
+		p.blockEnd()
+		body, end := p.body("elif", "else", "endif")
+		s.bodies = append(s.bodies, body)
+		switch end {
+		case "elif":
+		case "else":
+			s.other = p.simpleBody("endif")
+			return s
+		default:
+			p.blockEnd()
+			return s
 		}
-		test, err := p.tuple(false)
-		if err != nil {
-			return nil, err
-		}
-		if err := p.blockEnd(); err != nil {
-			return nil, err
-		}
-		body, end, err := p.body("elif", "else", "endif")
-		if err != nil {
-			return nil, err
-		}
-		s.tests, s.bodies = append(s.tests, test), append(s.bodies, body)
-		if end == "endif" {
-			return s, p.blockEnd()
-		}
-		word = end
 	}
 }
 
-func (p *parser) forStatement(n node) (stmt, error) {
+func (p *parser) forStatement(n node) stmt {
 	s := &forStmt{node: n}
-	var err error
-	if s.targets, s.unpack, err = p.loopTargets(); err != nil {
-		return nil, err
-	}
+	s.targets, s.unpack = p.loopTargets()
 	if !p.skipName("in") {
-		return nil, syntaxf(p.peek().at, "expected 'in', found %v", p.peek())
+		p.expected("'in'")
 	}
 	// The condition of an inline if would swallow the loop's own filter, so it is not allowed here.
-	if s.iter, err = p.tuple(false); err != nil {
-		return nil, err
-	}
+	s.iter = p.tuple(false)
 	if p.skipName("if") {
-		if s.filter, err = p.expression(true); err != nil {
-			return nil, err
-		}
+		s.filter = p.expression(true)
 	}
 	if p.isName("recursive") {
-		return nil, unsupportedf(p.peek().at, "recursive loops")
+		p.fail(unsupportedf(p.peek().at, "recursive loops"))
 	}
-	if err := p.blockEnd(); err != nil {
-		return nil, err
-	}
+	p.blockEnd()
 	p.loops++
-	body, end, err := p.body("else", "endfor")
+	body, end := p.body("else", "endfor")
 	p.loops--
-	if err != nil {
-		return nil, err
-	}
 	s.body = body
 	if end == "else" {
-		s.other, err = p.simpleBody("endfor")
-		return s, err
+		s.other = p.simpleBody("endfor")
+	} else {
+		p.blockEnd()
 	}
-	return s, p.blockEnd()
+	return s
 }
 
 // loopTargets takes "a", "a, b" or "(a, b)".
-func (p *parser) loopTargets() (names []string, unpack bool, err error) {
+func (p *parser) loopTargets() (names []string, unpack bool) {
 	paren := p.skipOp("(")
 	unpack = paren
 	for {
-		name, err := p.expectName()
-		if err != nil {
-			return nil, false, err
-		}
-		names = append(names, name.text)
+		names = append(names, p.expectName().text)
 		if !p.skipOp(",") {
 			break
 		}
@@ -262,21 +245,17 @@ func (p *parser) loopTargets() (names []string, unpack bool, err error) {
 		}
 	}
 	if paren {
-		err = p.expectOp(")")
+		p.expectOp(")")
 	}
-	return names, unpack, err
+	return names, unpack
 }
 
-func (p *parser) setStatement(n node) (stmt, error) {
+func (p *parser) setStatement(n node) stmt {
 	var targets []target
 	unpack := false
 	paren := p.skipOp("(")
 	for {
-		t, err := p.setTarget()
-		if err != nil {
-			return nil, err
-		}
-		targets = append(targets, t)
+		targets = append(targets, p.setTarget())
 		if !p.skipOp(",") {
 			break
 		}
@@ -286,48 +265,34 @@ func (p *parser) setStatement(n node) (stmt, error) {
 		}
 	}
 	if paren {
-		if err := p.expectOp(")"); err != nil {
-			return nil, err
-		}
+		p.expectOp(")")
 	}
 	if p.skipOp("=") {
-		value, err := p.tuple(true)
-		if err != nil {
-			return nil, err
-		}
-		return &setStmt{n, targets, unpack, value}, p.blockEnd()
+		value := p.tuple(true)
+		p.blockEnd()
+		return &setStmt{n, targets, unpack, value}
 	}
 	if unpack || paren {
-		return nil, syntaxf(p.peek().at, "expected '=', found %v", p.peek())
+		p.expected("'='")
 	}
 	s := &setBlockStmt{node: n, target: targets[0]}
-	var err error
 	if p.isOp("|") {
-		if s.filter, err = p.filters(nil); err != nil {
-			return nil, err
-		}
+		s.filter = p.filters(nil)
 	}
-	s.body, err = p.simpleBody("endset")
-	return s, err
+	s.body = p.simpleBody("endset")
+	return s
 }
 
-func (p *parser) setTarget() (target, error) {
-	name, err := p.expectName()
-	if err != nil {
-		return target{}, err
-	}
+func (p *parser) setTarget() target {
+	name := p.expectName()
 	if reserved[name.text] {
-		return target{}, syntaxf(name.at, "cannot assign to '%s'", name.text)
+		p.fail(syntaxf(name.at, "cannot assign to '%s'", name.text))
 	}
 	t := target{at: name.at, name: name.text}
 	if p.skipOp(".") {
-		attr, err := p.expectName()
-		if err != nil {
-			return target{}, err
-		}
-		t.attr = attr.text
+		t.attr = p.expectName().text
 	}
-	return t, nil
+	return t
 }
 
 // reserved are the names that are constants in every expression.

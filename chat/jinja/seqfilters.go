@@ -60,11 +60,7 @@ func reverseFilter(in *interp, v Value, _ *callArgs) (Value, error) {
 	return in.newList(items)
 }
 
-func joinFilter(in *interp, v Value, a *callArgs) (Value, error) {
-	args, err := a.bind("join", "d", "attribute")
-	if err != nil {
-		return nil, err
-	}
+func joinFilter(in *interp, v Value, args []Value) (Value, error) {
 	items, err := in.iterate(v)
 	if err != nil {
 		return nil, err
@@ -86,7 +82,7 @@ func (in *interp) path(v, attribute Value) (Value, error) {
 	if i, ok := attribute.(int64); ok {
 		return in.item(v, i)
 	}
-	for _, part := range strings.Split(str(attribute), ".") {
+	for part := range strings.SplitSeq(str(attribute), ".") {
 		var key Value = part
 		if n, err := strconv.ParseInt(part, 10, 64); err == nil {
 			key = n
@@ -220,7 +216,7 @@ func (in *interp) sortKeys(items []Value, attribute Value, sensitive bool) ([]Va
 		paths := []Value{attribute}
 		if s, ok := asString(attribute); ok {
 			paths = nil
-			for _, p := range strings.Split(s, ",") {
+			for p := range strings.SplitSeq(s, ",") {
 				paths = append(paths, p)
 			}
 		}
@@ -237,20 +233,16 @@ func (in *interp) sortKeys(items []Value, attribute Value, sensitive bool) ([]Va
 	return keys, in.charge(valueBytes * len(keys))
 }
 
-func sortFilter(in *interp, v Value, a *callArgs) (Value, error) {
-	args, err := a.bind("sort", "reverse", "case_sensitive", "attribute")
-	if err != nil {
-		return nil, err
-	}
+func sortFilter(in *interp, v Value, args []Value) (Value, error) {
 	items, err := in.iterate(v)
 	if err != nil {
 		return nil, err
 	}
-	keys, err := in.sortKeys(items, args[2], !isAbsent(args[1]) && truth(args[1]))
+	keys, err := in.sortKeys(items, args[2], flag(args[1]))
 	if err != nil {
 		return nil, err
 	}
-	return in.sorted(items, keys, !isAbsent(args[0]) && truth(args[0]))
+	return in.sorted(items, keys, flag(args[0]))
 }
 
 // sorted orders items by their keys; equal keys keep their order, also when reversed.
@@ -275,11 +267,7 @@ func (in *interp) sorted(items, keys []Value, reverse bool) (Value, error) {
 	return in.newList(out)
 }
 
-func dictsortFilter(in *interp, v Value, a *callArgs) (Value, error) {
-	args, err := a.bind("dictsort", "case_sensitive", "by", "reverse")
-	if err != nil {
-		return nil, err
-	}
+func dictsortFilter(in *interp, v Value, args []Value) (Value, error) {
 	d, ok := v.(*Dict)
 	if !ok {
 		return nil, runtimef("dictsort needs a mapping, not %s", typeName(v))
@@ -288,23 +276,19 @@ func dictsortFilter(in *interp, v Value, a *callArgs) (Value, error) {
 	if unmarked(args[1]) == "value" {
 		by = d.vals
 	}
-	keys, err := in.sortKeys(by, absent{}, !isAbsent(args[0]) && truth(args[0]))
+	keys, err := in.sortKeys(by, absent{}, flag(args[0]))
 	if err != nil {
 		return nil, err
 	}
-	return in.sorted(d.items().Items, keys, !isAbsent(args[2]) && truth(args[2]))
+	return in.sorted(d.items().Items, keys, flag(args[2]))
 }
 
-func uniqueFilter(in *interp, v Value, a *callArgs) (Value, error) {
-	args, err := a.bind("unique", "case_sensitive", "attribute")
-	if err != nil {
-		return nil, err
-	}
+func uniqueFilter(in *interp, v Value, args []Value) (Value, error) {
 	items, err := in.iterate(v)
 	if err != nil {
 		return nil, err
 	}
-	keys, err := in.sortKeys(items, args[1], !isAbsent(args[0]) && truth(args[0]))
+	keys, err := in.sortKeys(items, args[1], flag(args[0]))
 	if err != nil {
 		return nil, err
 	}
@@ -324,16 +308,12 @@ func uniqueFilter(in *interp, v Value, a *callArgs) (Value, error) {
 
 // extremeFilter is min (sign -1) or max (sign 1).
 func extremeFilter(sign int) filterFunc {
-	return func(in *interp, v Value, a *callArgs) (Value, error) {
-		args, err := a.bind("min or max", "case_sensitive", "attribute")
-		if err != nil {
-			return nil, err
-		}
+	return takes("min or max", func(in *interp, v Value, args []Value) (Value, error) {
 		items, err := in.iterate(v)
 		if err != nil || len(items) == 0 {
 			return Undefined{"the extreme of an empty sequence"}, err
 		}
-		keys, err := in.sortKeys(items, args[1], !isAbsent(args[0]) && truth(args[0]))
+		keys, err := in.sortKeys(items, args[1], flag(args[0]))
 		if err != nil {
 			return nil, err
 		}
@@ -348,14 +328,10 @@ func extremeFilter(sign int) filterFunc {
 			}
 		}
 		return items[best], nil
-	}
+	}, "case_sensitive", "attribute")
 }
 
-func sumFilter(in *interp, v Value, a *callArgs) (Value, error) {
-	args, err := a.bind("sum", "attribute", "start")
-	if err != nil {
-		return nil, err
-	}
+func sumFilter(in *interp, v Value, args []Value) (Value, error) {
 	items, err := in.iterate(v)
 	if err != nil {
 		return nil, err

@@ -31,11 +31,11 @@ var stringMethods = map[string]stringMethod{
 	"isalnum":      classMethod("isalnum", func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }),
 	"split":        splitString,
 	"rsplit":       rsplitString,
-	"splitlines":   splitLinesMethod,
-	"partition":    partitionMethod,
-	"replace":      replaceString,
-	"join":         joinString,
-	"count":        countString,
+	"splitlines":   takes("splitlines", splitLinesMethod),
+	"partition":    takes("partition", partitionMethod, "sep"),
+	"replace":      takes("replace", replaceString, "old", "new", "count"),
+	"join":         takes("join", joinString, "items"),
+	"count":        takes("count", countString, "sub"),
 	"format":       formatString,
 }
 
@@ -54,35 +54,24 @@ func textArg(fn string, v Value) (string, error) {
 }
 
 func trimMethod(name string, trim func(string, func(rune) bool) string) stringMethod {
-	return func(_ *interp, t mark.Text, a *callArgs) (Value, error) {
-		args, err := a.bind(name, "chars")
-		if err != nil {
-			return nil, err
-		}
+	return takes(name, func(_ *interp, t mark.Text, args []Value) (Value, error) {
 		if isAbsent(args[0]) || args[0] == nil {
 			return textValue(trimmed(t, trim, isSpace)), nil
 		}
 		chars, err := textArg(name, args[0])
 		is := func(r rune) bool { return strings.ContainsRune(chars, r) }
 		return textValue(trimmed(t, trim, is)), err
-	}
+	}, "chars")
 }
 
 func mapMethod(name string, f func(string) string) stringMethod {
-	return func(in *interp, t mark.Text, a *callArgs) (Value, error) {
-		if _, err := a.bind(name); err != nil {
-			return nil, err
-		}
+	return takes(name, func(in *interp, t mark.Text, _ []Value) (Value, error) {
 		return in.newText(rewrite(t, f))
-	}
+	})
 }
 
 func affixMethod(name string, has func(s, affix string) bool) stringMethod {
-	return func(_ *interp, t mark.Text, a *callArgs) (Value, error) {
-		args, err := a.bind(name, "affix")
-		if err != nil {
-			return nil, err
-		}
+	return takes(name, func(_ *interp, t mark.Text, args []Value) (Value, error) {
 		affixes := []Value{args[0]}
 		if list, ok := args[0].(*List); ok && list.Tuple {
 			affixes = list.Items
@@ -97,22 +86,18 @@ func affixMethod(name string, has func(s, affix string) bool) stringMethod {
 			}
 		}
 		return false, nil
-	}
+	}, "affix")
 }
 
 func cutMethod(name string, cut func(s, affix string) (from, to int)) stringMethod {
-	return func(_ *interp, t mark.Text, a *callArgs) (Value, error) {
-		args, err := a.bind(name, "affix")
-		if err != nil {
-			return nil, err
-		}
+	return takes(name, func(_ *interp, t mark.Text, args []Value) (Value, error) {
 		affix, err := textArg(name, args[0])
 		if err != nil {
 			return nil, err
 		}
 		from, to := cut(t.String(), affix)
 		return textValue(t.Cut(from, to)), nil
-	}
+	}, "affix")
 }
 
 func afterPrefix(s, affix string) (from, to int) {
@@ -122,12 +107,8 @@ func afterPrefix(s, affix string) (from, to int) {
 func beforeSuffix(s, affix string) (from, to int) { return 0, len(strings.TrimSuffix(s, affix)) }
 
 func findMethod(name string, find func(s, sub string) int) stringMethod {
-	return func(_ *interp, t mark.Text, a *callArgs) (Value, error) {
+	return takes(name, func(_ *interp, t mark.Text, args []Value) (Value, error) {
 		s := t.String()
-		args, err := a.bind(name, "sub")
-		if err != nil {
-			return nil, err
-		}
 		sub, err := textArg(name, args[0])
 		if err != nil {
 			return nil, err
@@ -137,14 +118,11 @@ func findMethod(name string, find func(s, sub string) int) stringMethod {
 			return int64(-1), nil
 		}
 		return int64(utf8.RuneCountInString(s[:i])), nil
-	}
+	}, "sub")
 }
 
 func classMethod(name string, is func(rune) bool) stringMethod {
-	return func(_ *interp, t mark.Text, a *callArgs) (Value, error) {
-		if _, err := a.bind(name); err != nil {
-			return nil, err
-		}
+	return takes(name, func(_ *interp, t mark.Text, _ []Value) (Value, error) {
 		s := t.String()
 		for _, r := range s {
 			if !is(r) {
@@ -152,7 +130,7 @@ func classMethod(name string, is func(rune) bool) stringMethod {
 			}
 		}
 		return s != "", nil
-	}
+	})
 }
 
 // splitArgs reads the arguments of split and rsplit: white space when sep is none, all parts when max is negative.
@@ -314,18 +292,11 @@ func endsLine(s string) bool {
 	return r != '\r' && isLineEnd(r)
 }
 
-func splitLinesMethod(in *interp, t mark.Text, a *callArgs) (Value, error) {
-	if _, err := a.bind("splitlines"); err != nil {
-		return nil, err
-	}
+func splitLinesMethod(in *interp, t mark.Text, _ []Value) (Value, error) {
 	return in.texts(lines(t))
 }
 
-func partitionMethod(_ *interp, t mark.Text, a *callArgs) (Value, error) {
-	args, err := a.bind("partition", "sep")
-	if err != nil {
-		return nil, err
-	}
+func partitionMethod(_ *interp, t mark.Text, args []Value) (Value, error) {
 	sep, err := textArg("partition", args[0])
 	if err != nil {
 		return nil, err
@@ -338,11 +309,7 @@ func partitionMethod(_ *interp, t mark.Text, a *callArgs) (Value, error) {
 	return newTuple(textValue(t.Cut(0, i)), textValue(t.Cut(i, i+len(sep))), textValue(t.Cut(i+len(sep), len(s)))), nil
 }
 
-func replaceString(in *interp, t mark.Text, a *callArgs) (Value, error) {
-	args, err := a.bind("replace", "old", "new", "count")
-	if err != nil {
-		return nil, err
-	}
+func replaceString(in *interp, t mark.Text, args []Value) (Value, error) {
 	from, err := textArg("replace", args[0])
 	if err != nil {
 		return nil, err
@@ -388,11 +355,7 @@ func mixed(a, b mark.Text) mark.Text {
 	return b
 }
 
-func joinString(in *interp, sep mark.Text, a *callArgs) (Value, error) {
-	args, err := a.bind("join", "items")
-	if err != nil {
-		return nil, err
-	}
+func joinString(in *interp, sep mark.Text, args []Value) (Value, error) {
 	items, err := in.iterate(args[0])
 	if err != nil {
 		return nil, err
@@ -421,11 +384,7 @@ func (in *interp) joinItems(items []Value, sep mark.Text) (Value, error) {
 	return textValue(b.Text()), nil
 }
 
-func countString(_ *interp, t mark.Text, a *callArgs) (Value, error) {
-	args, err := a.bind("count", "sub")
-	if err != nil {
-		return nil, err
-	}
+func countString(_ *interp, t mark.Text, args []Value) (Value, error) {
 	sub, err := textArg("count", args[0])
 	return int64(strings.Count(t.String(), sub)), err
 }

@@ -34,6 +34,8 @@ type Options struct {
 	Vars map[string]Value
 	// Now is the clock behind strftime_now; without one the function fails.
 	Now func() time.Time
+	// Input is the size of the values in bytes: what a template may use grows with it ([Limits.For]).
+	Input int
 }
 
 // Compile parses a template. Errors are *Error values and wrap ErrSyntax, ErrUnsupported or ErrLimit.
@@ -48,8 +50,8 @@ func Compile(src string, limits Limits) (*Template, error) {
 		return nil, t.locate(err)
 	}
 	p := &parser{tokens: tokens}
-	if t.body, _, err = p.body(); err != nil {
-		return nil, t.locate(err)
+	if t.body, _ = p.body(); p.err != nil {
+		return nil, t.locate(p.err)
 	}
 	return t, nil
 }
@@ -68,11 +70,27 @@ func (l Limits) orDefault() Limits {
 	return l
 }
 
+// What a rendering may use for each byte of its input, and before the first. A template that goes over every character
+// of a message several times stays far below; one that loops for its own sake ends within a fraction of a second.
+const (
+	baseSteps, stepsPerByte   = 2_000_000, 8
+	baseMemory, memoryPerByte = 32 << 20, 64
+	baseOutput, outputPerByte = 4 << 20, 8
+)
+
+// For are the limits of a rendering whose values have that many bytes: at most those of l.
+func (l Limits) For(input int) Limits {
+	l.Steps = min(l.Steps, baseSteps+stepsPerByte*input)
+	l.Memory = min(l.Memory, baseMemory+memoryPerByte*input)
+	l.Output = min(l.Output, baseOutput+outputPerByte*input)
+	return l
+}
+
 // Render runs the template. Errors are *Error values and wrap ErrRuntime, ErrRaised, ErrUnsupported or ErrLimit.
 //
 // Marked spans of the result are characters that come from values made by Mark.
 func (t *Template) Render(o Options) (mark.Text, error) {
-	in := newInterp(t.limits, o)
+	in := newInterp(t.limits.For(o.Input), o)
 	if _, err := in.run(t.body, in.root); err != nil {
 		return mark.Text{}, t.locate(err)
 	}

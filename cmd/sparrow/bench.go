@@ -118,7 +118,7 @@ func (f *benchServeFlags) serveHere(cmd *cobra.Command, o load.Options) (err err
 	if err := o.Validate(); err != nil {
 		return err
 	}
-	l, err := listen(cmd.Context(), "127.0.0.1", 0)
+	l, err := listenTCP(cmd.Context(), "127.0.0.1", 0)
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ func (f *benchKernelsFlags) runCUDA(cmd *cobra.Command) (err error) {
 		return fmt.Errorf("--only: %w", err)
 	}
 	if err := cuda.Available(); err != nil {
-		return fmt.Errorf("bench kernels --device cuda: %w", err)
+		return fmt.Errorf("bench kernels --kernels cuda: %w", err)
 	}
 	d, err := cuda.Open(0)
 	if err != nil {

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -9,16 +12,16 @@ import (
 
 // benchKernelsFlags is everything `sparrow bench kernels` can be told.
 type benchKernelsFlags struct {
-	device   string
+	device   string // the old name of --kernels
 	only     []string
 	replays  int
 	pause    time.Duration
 	asJSON   bool
-	kernels  []string // cpu
-	threads  []int    // cpu
-	oneDNN   float64  // cpu
-	markdown bool     // cpu
-	write    string   // cpu
+	kernels  []string
+	threads  []int   // cpu
+	oneDNN   float64 // cpu
+	markdown bool    // cpu
+	write    string  // cpu
 }
 
 func benchKernelsCommand() *cobra.Command {
@@ -32,19 +35,22 @@ the project are printed with what was reached. On a GPU it also prints the share
 		Example: `  sparrow bench kernels
   sparrow bench kernels --only multiply,scores --threads 1
   sparrow bench kernels --kernels cpu-avx2 --json
-  sparrow bench kernels --device cuda
-  sparrow bench kernels --device cuda --only topk,index_paged --json
-  sparrow bench kernels --device cuda --only 'index_ragged 4096 x 32k' --pause 50ms`,
+  sparrow bench kernels --kernels cuda
+  sparrow bench kernels --kernels cuda --only topk,index_paged --json
+  sparrow bench kernels --kernels cuda --only 'index_ragged 4096 x 32k' --pause 50ms`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	s := c.Flags()
 	s.SortFlags = false
-	s.StringVar(&f.device, "device", "cpu", "device to measure: cpu or cuda")
+	s.StringSliceVar(&f.kernels, "kernels", nil, "kernels to measure: cuda, cpu (the best of this machine), or names "+
+		"of kernels for CPUs from 'sparrow version'; default cpu")
+	s.StringVar(&f.device, "device", "", "the old name of --kernels: cpu or cuda")
+	if err := s.MarkHidden("device"); err != nil {
+		panic(err) // the flag was added one line above
+	}
 	s.StringSliceVar(&f.only, "only", nil, "measure only cases whose name and shape contain one of these texts")
 	s.IntVar(&f.replays, "replays", 0, "timed repeats of each case; 0 means 9 on a CPU, 20 on a GPU")
-	s.StringSliceVar(&f.kernels, "kernels", nil,
-		"cpu: kernels to measure, names from 'sparrow version'; default the best of this machine")
 	s.IntSliceVar(&f.threads, "threads", nil, "cpu: numbers of threads; default 1,2")
 	s.Float64Var(&f.oneDNN, "onednn", 0,
 		"cpu: GFLOP/s that oneDNN gave for the bf16 product of the targets on this machine, to compare with")
@@ -60,26 +66,41 @@ func (f *benchKernelsFlags) run(cmd *cobra.Command) error {
 	if f.replays < 0 || f.pause < 0 {
 		return fmt.Errorf("bench kernels: --replays %d and --pause %v cannot be negative", f.replays, f.pause)
 	}
-	switch f.device {
-	case "cpu":
-		if err := f.without(cmd, "pause"); err != nil {
-			return err
+	switch {
+	case f.device == "":
+	case f.device != "cpu" && f.device != cudaKernels:
+		return fmt.Errorf("bench kernels: --device %q: want cpu or cuda", f.device)
+	case f.device == cudaKernels && len(f.kernels) > 0:
+		return fmt.Errorf("bench kernels: --device %s is the old name of --kernels; give one of them", f.device)
+	case len(f.kernels) == 0:
+		f.kernels = []string{f.device}
+	}
+	if slices.Contains(f.kernels, cudaKernels) {
+		if len(f.kernels) > 1 {
+			return fmt.Errorf("bench kernels: --kernels %s: kernels of CPUs and of GPUs are measured by separate runs",
+				strings.Join(f.kernels, ","))
 		}
-		return f.runCPU(cmd)
-	case "cuda":
-		if err := f.without(cmd, "kernels", "threads", "onednn", "markdown", "write"); err != nil {
+		if err := f.without(cmd, "threads", "onednn", "markdown", "write"); err != nil {
 			return err
 		}
 		return f.runCUDA(cmd)
 	}
-	return fmt.Errorf("bench kernels: --device %q: want cpu or cuda", f.device)
+	f.kernels = slices.DeleteFunc(f.kernels, func(name string) bool { return name == "cpu" }) // the best
+	if err := f.without(cmd, "pause"); err != nil {
+		return err
+	}
+	return f.runCPU(cmd)
 }
+
+// cudaKernels names the kernels of GPUs.
+const cudaKernels = "cuda"
 
 // without refuses flags that say nothing about the chosen device.
 func (f *benchKernelsFlags) without(cmd *cobra.Command, names ...string) error {
 	for _, n := range names {
 		if cmd.Flags().Changed(n) {
-			return fmt.Errorf("bench kernels: --%s has no meaning for --device %s; leave it out", n, f.device)
+			return fmt.Errorf("bench kernels: --%s has no meaning for --kernels %s; leave it out", n,
+				cmp.Or(strings.Join(f.kernels, ","), "cpu"))
 		}
 	}
 	return nil

@@ -14,12 +14,17 @@ func TestBenchKernelsFailsWithAReason(t *testing.T) {
 		want string
 		args []string
 	}{
-		{"no case contains", []string{"--only", "nothing of this name"}},
+		{"no case contains", []string{"--kernels", "cuda", "--only", "nothing of this name"}},
+		{"no case contains", []string{"--device", "cuda", "--only", "nothing of this name"}},
 		{`--device "tpu"`, []string{"--device", "tpu"}},
-		{"cannot be negative", []string{"--replays", "-1"}},
-		{"cannot be negative", []string{"--pause", "-1s"}},
+		{"give one of them", []string{"--device", "cuda", "--kernels", "cpu"}},
+		{"separate runs", []string{"--kernels", "cuda,cpu"}},
+		{"--threads has no meaning for --kernels cuda", []string{"--kernels", "cuda", "--threads", "1"}},
+		{"--pause has no meaning for --kernels cpu", []string{"--pause", "1s"}},
+		{"cannot be negative", []string{"--kernels", "cuda", "--replays", "-1"}},
+		{"cannot be negative", []string{"--kernels", "cuda", "--pause", "-1s"}},
 	} {
-		if _, _, err := drive("", append([]string{"bench", "kernels", "--device", "cuda"}, c.args...)...); err == nil ||
+		if _, _, err := drive("", append([]string{"bench", "kernels"}, c.args...)...); err == nil ||
 			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v, want it to say %q", c.args, err, c.want)
 		}
@@ -28,7 +33,7 @@ func TestBenchKernelsFailsWithAReason(t *testing.T) {
 
 // On a machine with a GPU one small case is timed; elsewhere the command says in one line why it cannot.
 func TestBenchKernelsOnCUDA(t *testing.T) {
-	out, _, err := drive("", "bench", "kernels", "--device", "cuda", "--only", "topk 512", "--json")
+	out, _, err := drive("", "bench", "kernels", "--kernels", "cuda", "--only", "topk 512", "--json")
 	if why := cuda.Available(); why != nil {
 		if err == nil || out != "" || !strings.Contains(err.Error(), why.Error()) ||
 			strings.Contains(err.Error(), "\n") {

@@ -12,11 +12,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sparrow"
 	"sparrow/bench/model"
 	"sparrow/builtin"
+	"sparrow/internal/unit"
 	"sparrow/kernel"
 	"sparrow/kernel/host"
 	"sparrow/model/family"
+	"sparrow/model/synth"
 )
 
 // benchModelFlags is everything `sparrow bench model` can be told.
@@ -24,39 +27,52 @@ type benchModelFlags struct {
 	policyFlags
 	deviceFlags
 	memory, plot, against, write string
-	contexts, batches            []string
+	contexts, batches, prompts   []string
 	chunk                        int
 	budget                       time.Duration
 	seed                         uint64
 	asJSON, markdown             bool
+	dummy, profile               bool
 }
 
 func benchModelCommand() *cobra.Command {
 	var f benchModelFlags
 	c := &cobra.Command{
-		Use:   "model [DIR]",
+		Use:   "model [DIR or SHAPE]",
 		Short: "Time decode and prefill steps of a model at depths of context",
 		Long: `Bench model measures decode steps and prefill chunks at several depths of context and batch sizes, with the share of each stage: the indexer's
 scan, selection, attention, products, the head and the rest. Deep contexts are not computed: the cache is filled with random rows, and the
 steps on top of it run for real, in DeepSeek-V4 from states as after a reused prefix. "step ms", tokens/s and the shares are those of the best
 step; beside it stand the median of all steps and their spread. Without DIR the small model inside the binary is measured. Cells that do not fit
-are named with the reason. With --draft, answers to a few questions are timed with drafts and without, one at a time.`,
+are named with the reason. With --draft, answers to a few questions are timed with drafts and without, one at a time.
+
+With --dummy no files are read: SHAPE is a name from 'sparrow synth --help', a config.json or a folder with one, and its weights, FP8 blocks as
+released, are random values that a GPU draws in its own memory. On a GPU "gap ms" is the part of a step in which the GPU waits
+for the host. The launches of one more step are timed one by one, without overlapping: "launches", "kernels ms", their sum with about a
+microsecond for each, and the shares are of that step.`,
 		Example: `  sparrow bench model
   sparrow bench model /tmp/mini --contexts 512,8k,128k --batch 1
   sparrow bench model /tmp/mini --kv fp8 --plot cost.svg --json
   sparrow bench model --contexts 512 --draft auto
-  sparrow bench model /tmp/mini --contexts 0,2k,4k,8k --batch 1 --against llama.jsonl`,
+  sparrow bench model /tmp/mini --contexts 0,2k,4k,8k --batch 1 --against llama.jsonl
+  sparrow bench model v32-slice --kernels cuda --dummy --profile`,
 		Args: mostOneFolder,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, strings.Join(args, "")) },
 	}
 	s := c.Flags()
 	s.SortFlags = false
 	s.StringSliceVar(&f.contexts, "contexts", nil,
-		"tokens in the cache before the measured ones, with k for 1024; default 512,2k,8k,32k,128k")
-	s.StringSliceVar(&f.batches, "batch", nil, "numbers of sequences; default 1,16")
-	s.IntVar(&f.chunk, "chunk", 512, "new tokens of a prefill step, shared out among the sequences")
-	s.DurationVar(&f.budget, "budget", 2*time.Second,
-		"how long the steps of one phase are repeated; one step may take longer")
+		"tokens in the cache before the measured ones, with k for 1024; default 512,2k,8k,32k,128k, on a GPU 8k,32k")
+	s.StringSliceVar(&f.batches, "batch", nil, "numbers of sequences; default 1,16, on a GPU 1,16,64,128")
+	s.StringSliceVar(&f.prompts, "prompts", nil, "lengths of whole prompts, computed in chunks, instead of a chunk "+
+		"behind each context; default on a GPU 8k,32k")
+	s.IntVar(&f.chunk, "chunk", 0, "new tokens of a prefill step, shared out among the sequences; 0 means 512, on a "+
+		"GPU 8192")
+	s.IntVar(&f.chunk, "step-tokens", 0, "the same as --chunk")
+	s.DurationVar(&f.budget, "budget", 0,
+		"how long the steps of one phase are repeated; one step may take longer; 0 means 2s, on a GPU 0.3s")
+	s.BoolVar(&f.dummy, "dummy", false, "random weights of a shape that has a name, without files")
+	s.BoolVar(&f.profile, "profile", false, "print the time of every kernel of a step too, on a GPU")
 	f.deviceFlags.add(s)
 	s.StringVar(&f.memory, "memory", "0",
 		"most memory of the cache, with K, M, G or T; 0 is three quarters of what is free")
@@ -76,7 +92,8 @@ are named with the reason. With --draft, answers to a few questions are timed wi
 // options reads the flags.
 func (f *benchModelFlags) options() (model.Options, error) {
 	o := model.Options{Chunk: f.chunk, Budget: f.budget, Seed: f.seed, Threads: f.workers, Packed: f.pack}
-	var errs [5]error
+	var errs [6]error
+	o.Prompts, errs[5] = counts("--prompts", f.prompts)
 	o.Contexts, errs[0] = counts("--contexts", f.contexts)
 	o.Batches, errs[1] = counts("--batch", f.batches)
 	o.MemoryBytes, errs[2] = parseBytes(f.memory)
@@ -85,10 +102,10 @@ func (f *benchModelFlags) options() (model.Options, error) {
 	if err := errors.Join(errs[:]...); err != nil {
 		return o, err
 	}
-	if f.workers < 0 || f.chunk < 1 || f.budget <= 0 {
+	if f.workers < 0 || f.chunk < 0 || f.budget < 0 {
 		return o,
-			fmt.Errorf("bench model: --workers %d, --chunk %d and --budget %v: want at least 0, at least 1, and "+
-				"more than 0", f.workers, f.chunk, f.budget)
+			fmt.Errorf("bench model: --workers %d, --chunk %d and --budget %v: want at least 0", f.workers, f.chunk,
+				f.budget)
 	}
 	if o.Threads == 0 {
 		o.Threads = runtime.GOMAXPROCS(0)
@@ -122,7 +139,7 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	src, err := modelSource(dir)
+	src, err := f.source(dir)
 	if err != nil {
 		return err
 	}
@@ -132,11 +149,16 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 			return fmt.Errorf("bench model: %w", err)
 		}
 	}
-	dev, err := registry().Open(f.kernels, kernel.Options{Workers: f.workers, Pack: f.pack, Ordinal: f.gpu})
+	dev, err := sparrow.OpenDevice(registry(), sparrow.DeviceRequest{Kernels: f.kernels, Source: src, Policy: o.Policy,
+		Options: kernel.Options{Workers: f.workers, Pack: f.pack, Ordinal: f.gpu}, Warn: warnings(cmd)})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
+	if err := f.room(src, dev); err != nil {
+		return err
+	}
+	o.Policy, _ = sparrow.PolicyOn(dev, src.Model, o.Policy)
 	bar := newProgress(cmd.ErrOrStderr(), "steps")
 	o.OnCell = func(done, total int, what string) { bar.set(int64(done), int64(total), what) }
 	r, err := model.Run(cmd.Context(), src, dev, o)
@@ -175,7 +197,43 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 	case f.markdown:
 		return r.Markdown(cmd.OutOrStdout())
 	}
-	return r.Print(cmd.OutOrStdout())
+	if err := r.Print(cmd.OutOrStdout()); err != nil || !f.profile {
+		return err
+	}
+	return r.PrintKernels(cmd.OutOrStdout())
+}
+
+// room refuses weights that are drawn in the machine's own memory and do not fit there.
+func (f *benchModelFlags) room(src *family.Source, dev kernel.Device) error {
+	if _, ok := dev.(kernel.Drawer); ok || !f.dummy {
+		return nil
+	}
+	free, _, err := kernel.MemoryFree(dev)
+	if need := src.Weights.Bytes(); err == nil && free > 0 && need > free-free/8 {
+		err = fmt.Errorf("bench model: --dummy: the weights of %s take %s, %s are free; choose a smaller shape or a "+
+			"GPU (--kernels cuda)", src.Name, unit.Bytes(need), unit.Bytes(free))
+	}
+	return err
+}
+
+// source opens the model that is measured, or describes one that is drawn.
+func (f *benchModelFlags) source(dir string) (*family.Source, error) {
+	if !f.dummy {
+		folder, err := modelFolder("bench model: ", dir)
+		if err != nil {
+			return nil, err
+		}
+		return modelSource(folder)
+	}
+	file, text, err := readShape(dir)
+	if err != nil {
+		return nil, fmt.Errorf("bench model: --dummy: %w", err)
+	}
+	c, err := synth.New(file, text, synth.Options{DType: synth.FP8, Seed: f.seed})
+	if err != nil {
+		return nil, err
+	}
+	return c.Dummy(dir)
 }
 
 // peer is the results to compare with, read before anything is measured.

@@ -52,7 +52,10 @@ func TestBenchModelFailsWithAReason(t *testing.T) {
 		{`"many" is no number`, []string{"--contexts", "many"}},
 		{"--batch", []string{"--batch", "-1"}},
 		{"batch of 600", []string{"--batch", "600"}},
-		{"--chunk 0", []string{"--chunk", "0"}},
+		{"--chunk -1", []string{"--chunk", "-1"}},
+		{"--dummy", []string{"--dummy", "v33"}},
+		{"cannot be drawn", []string{"--dummy", "v4-tiny"}},
+		{"the weights of deepseek-v3.2 take", []string{"--dummy", "deepseek-v3.2", "--kernels", "cpu"}},
 		{"--against", []string{"--against", "/does/not/exist"}},
 		{"/does/not/exist", []string{"/does/not/exist"}},
 		{"--draft", []string{"--draft", "9"}},
@@ -98,5 +101,19 @@ func TestBenchKernelsOnCPU(t *testing.T) {
 			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v, want it to say %q", c.args, err, c.want)
 		}
+	}
+}
+
+// Weights of a shape that has a name need no files, on any device.
+func TestBenchModelOfDrawnWeights(t *testing.T) {
+	out, _ := mustDrive(t, "", "bench", "model", "v32-tiny", "--dummy", "--contexts", "100", "--batch", "2", "--chunk",
+		"64", "--prompts", "150", "--budget", "10ms", "--json")
+	var r model.Report
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatal(err)
+	}
+	if r.Model != "v32-tiny" || r.Load.Bytes == 0 || len(r.Cells) != 1 || r.Cells[0].Decode == nil ||
+		r.Cells[0].Prefill != nil || len(r.Prompts) != 1 || r.Prompts[0].Time.Tokens != 150 {
+		t.Errorf("%s", out)
 	}
 }

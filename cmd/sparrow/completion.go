@@ -12,7 +12,7 @@ import (
 // flagValues lists what a shell may offer for the values of flags, by the flag's name: flags of one name mean the
 // same in every command.
 func flagValues() map[string][]string {
-	kernels := []string{"cpu"}
+	kernels := []string{"auto\ta GPU that can run the model, else the CPU", "cpu"}
 	for _, b := range registry().Backends() {
 		kernels = append(kernels, b.Name+"\t"+b.Summary)
 	}

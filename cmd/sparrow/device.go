@@ -1,6 +1,13 @@
 package main
 
-import "github.com/spf13/pflag"
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"sparrow"
+)
 
 // deviceFlags say what computes, shared by every command that opens a device for a whole model.
 type deviceFlags struct {
@@ -15,11 +22,17 @@ func (d *deviceFlags) add(f *pflag.FlagSet) {
 	f.IntVar(&d.gpu, "gpu", 0, "which GPU, counted from 0, where --kernels is for GPUs")
 	f.IntVar(&d.workers, "workers", 0, "CPU threads; 0 means one for each core")
 	f.BoolVar(&d.pack, "pack", false, "copy the weights at load to huge pages, which may help where pages of files "+
-		"are small; takes as much memory again")
+		"are small; takes as much memory again; --kernels auto then means the CPU")
 }
 
 // addKernels adds --kernels alone, for a command that takes the rest of a device as it is.
 func addKernels(f *pflag.FlagSet, kernels *string) {
-	f.StringVar(kernels, "kernels", "cpu",
-		"kernels to run: cpu (best of this machine), cuda (a Hopper GPU), ref, or a name from 'sparrow version'")
+	f.StringVar(kernels, "kernels", sparrow.AutoKernels,
+		"kernels to run: auto (a GPU that can run the model, else the CPU), cuda (a Hopper GPU), cpu (best of this "+
+			"machine), ref, or a name from 'sparrow version'")
+}
+
+// warnings prints what is worth knowing and stops nothing, a line each.
+func warnings(cmd *cobra.Command) func(string) {
+	return func(text string) { fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s\n", text) }
 }

@@ -4,18 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"sparrow"
 	"sparrow/builtin"
+	"sparrow/engine"
+	"sparrow/internal/unit"
 )
 
 // engineFlags are the flags that say what to run and with how much of the machine, shared by every command that opens
@@ -26,30 +26,38 @@ type engineFlags struct {
 	model, name                       string
 	cacheTokens, context, stepTokens  int
 	maxRunning, maxQueue, planHistory int
-	noPrefixCache                     bool
-	controlTokens                     string
+	noPrefixCache, noGraphs           bool
+	controlTokens, selfTest           string
+	watchdog                          time.Duration
 }
 
 func (f *engineFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.model, "model", "",
-		"checkpoint folder; without it the small model inside the binary runs ("+builtin.Name+")")
+		"checkpoint folder, GGUF file, or the name of a pulled model such as deepseek-ai/DeepSeek-V3.2; without it "+
+			"the small model inside the binary runs ("+builtin.Name+")")
 	f.deviceFlags.add(s)
 	s.IntVar(&f.cacheTokens, "cache-tokens", 0, "size of the cache in tokens; 0 sizes it by memory")
 	s.IntVar(&f.context, "context", 0,
 		"longest sequence in tokens; 0 means the model's own limit, or the cache where that is smaller")
 	s.IntVar(&f.stepTokens, "step-tokens", 0,
-		"most new tokens of one step: prompts are cut into chunks of it; 0 means 512")
+		"most new tokens of one step: prompts are cut into chunks of it; 0 means 512, on a GPU 8192")
 	s.BoolVar(&f.noPrefixCache, "no-prefix-cache", false, "compute every prompt from its first token")
 	s.StringVar(&f.controlTokens, "control-tokens", "text",
 		"what the spelling of a control token means inside a chat's messages: text, or allow to let it be the token")
 	f.policyFlags.add(s)
 	f.addDraft(s)
+	s.BoolVar(&f.noGraphs, "no-graphs", false, "on a GPU, launch every operation of a step by itself instead of "+
+		"captured steps: slower, and the watchdog sees the stage it hangs in")
+	s.StringVar(&f.selfTest, "self-test", "auto", "compare sparse with dense attention on the weights before the "+
+		"model opens, and refuse a difference: auto (on a GPU, and on a CPU where it is quick), on, off")
+	s.DurationVar(&f.watchdog, "watchdog", time.Minute,
+		"log the operation that a step has come to when it takes longer; 0 is never")
 }
 
 // addServing adds the flags that matter only where many requests come together.
 func (f *engineFlags) addServing(s *pflag.FlagSet) {
 	s.StringVar(&f.name, "name", "", "what the model is called on the wire; default the folder's name")
-	s.IntVar(&f.maxRunning, "max-running", 0, "most sequences in a batch; 0 means 64")
+	s.IntVar(&f.maxRunning, "max-running", 0, "most sequences in a batch; 0 means 64, on a GPU 256")
 	s.IntVar(&f.maxQueue, "max-queue", 0, "most sequences that wait; more are refused with status 429; 0 means 1024")
 	s.IntVar(&f.planHistory, "plan-history", 0, "how many plans /debug/plans remembers; 0 means 64")
 }
@@ -110,7 +118,8 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 	if err := f.sizes(); err != nil {
 		return sparrow.Config{}, err
 	}
-	if err := checkModel(f.model); err != nil {
+	dir, err := modelFolder(modelFlag, f.model)
+	if err != nil {
 		return sparrow.Config{}, err
 	}
 	if f.controlTokens != "text" && f.controlTokens != "allow" {
@@ -124,36 +133,26 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 	if err != nil {
 		return sparrow.Config{}, err
 	}
+	test, err := engine.ParseSelfTest(f.selfTest)
+	if err != nil {
+		return sparrow.Config{}, fmt.Errorf("--%w", err)
+	}
+	if f.watchdog < 0 {
+		return sparrow.Config{}, fmt.Errorf("--watchdog %v: want a time, or 0 for none", f.watchdog)
+	}
+	watchdog := f.watchdog
+	if watchdog == 0 {
+		watchdog = -1 // the configuration's 0 is its default
+	}
 	c := sparrow.Config{
-		Model: f.model, Name: f.name, Kernels: f.kernels, Device: f.gpu, Workers: f.workers, Pack: f.pack,
+		SelfTest: test, Watchdog: watchdog,
+		Model: dir, Name: f.wireName(dir), Kernels: f.kernels, Device: f.gpu, Workers: f.workers, Pack: f.pack,
 		Policy: p, Draft: drafts,
 		CacheTokens: f.cacheTokens, ContextTokens: f.context, StepTokens: f.stepTokens, MaxRunning: f.maxRunning,
-		MaxQueue: f.maxQueue, NoReuse: f.noPrefixCache, PlanHistory: f.planHistory,
+		MaxQueue: f.maxQueue, NoReuse: f.noPrefixCache, NoGraphs: f.noGraphs, PlanHistory: f.planHistory,
 		ControlTokens: f.controlTokens == "allow",
 	}
 	return c, c.Validate()
-}
-
-// checkModel refuses what is no folder, before anything is read.
-func checkModel(path string) error {
-	if path == "" {
-		return nil
-	}
-	const wanted = "a model is a folder with config.json, *.safetensors and tokenizer.json"
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("--model %s: there is no such folder; %s; leave --model out to run the small model inside "+
-			"the binary", path, wanted)
-	case err != nil:
-		return fmt.Errorf("--model: %w", err)
-	case info.IsDir():
-		return nil
-	}
-	if ext := filepath.Ext(path); ext == ".safetensors" || ext == ".json" {
-		return fmt.Errorf("--model %s: this is a file; give the folder it is in: --model %s", path, filepath.Dir(path))
-	}
-	return fmt.Errorf("--model %s: this is a file; %s", path, wanted)
 }
 
 // sizes refuses numbers out of range. What is too large for the model or the machine is an error when it is opened.
@@ -175,18 +174,34 @@ func (f *engineFlags) open(cmd *cobra.Command, log *slog.Logger) (*sparrow.Engin
 	bar := newProgress(cmd.ErrOrStderr(), "loading weights")
 	defer bar.end()
 	c.Log = log
-	c.OnLoad = func(done, total int) {
-		bar.set(int64(min(done, total)), int64(total), fmt.Sprintf("%d of %d tensors", min(done, total), total))
+	c.Warn = func(text string) {
+		bar.end()
+		warnings(cmd)(text)
 	}
+	c.OnLoad = func(done, total int64) { bar.set(done, total, unit.Bytes(done)+" of "+unit.Bytes(total)) }
 	return sparrow.Open(cmd.Context(), c)
+}
+
+// wireName is what the model in dir is called on the wire; empty lets its folder decide. The folder of a model that was
+// given by its name on a hub is called after a commit, so the name itself is taken.
+func (f *engineFlags) wireName(dir string) string {
+	if f.name != "" || dir == f.model {
+		return f.name
+	}
+	repo, _, _ := strings.Cut(f.model, "@")
+	return repo
 }
 
 // source says where the model comes from.
 func (f *engineFlags) source() string {
-	if f.model == "" {
+	dir, err := modelFolder("", f.model)
+	switch {
+	case f.model == "":
 		return "the small model inside the binary (--model DIR runs another)"
+	case err != nil: // gone since it was opened
+		return f.model
 	}
-	return f.model
+	return dir
 }
 
 // closeNow closes an engine whose work is done or no longer wanted.

@@ -209,13 +209,15 @@ func (f *evalFlags) askEngine(cmd *cobra.Command, tasks []eval.Task, c sparrow.C
 		}
 	}
 	bar := newProgress(cmd.ErrOrStderr(), "loading weights")
-	c.OnLoad = func(done, total int) { bar.set(int64(min(done, total)), int64(total), p.Name) }
+	c.OnLoad = func(done, total int64) { bar.set(done, total, p.Name) }
+	c.Warn = warnings(cmd)
 	e, err := sparrow.Open(cmd.Context(), c)
 	bar.end()
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, closeNow(e)) }()
+	noteDevice(cmd.ErrOrStderr(), e.Info())
 	answers, label := eval.NewEngine(e), "items"
 	if p.Dense {
 		if answers, err = eval.NewDenseEngine(e); err != nil {

@@ -20,16 +20,13 @@ import (
 type explainFlags struct {
 	policyFlags
 	model, family, catalog, hw, batch string
-	heads, page                       int
-	threshold, capacity, chunked      int
 	topk, tie, fused, scores, cp      string
 	graph, splits                     string
 	v4Prefill, v4Schedule             string
-	tp, layer, paddedRows             int
+	heads, layer, paddedRows          int
 	draftTokens, draftBranches        int
-	scoreCap, free, reserve, memory   int64
-	tbo, carry, hisparse, v4q8, seed  bool
-	noPreshuffle, asJSON              bool
+	free, memory                      int64
+	seed, noPreshuffle, asJSON        bool
 }
 
 func explainCommand() *cobra.Command {
@@ -86,17 +83,19 @@ func (f *explainFlags) refuse(cmd *cobra.Command, err error) error {
 }
 
 func (f *explainFlags) add(s *pflag.FlagSet) {
-	s.StringVar(&f.model, "model", "", "checkpoint folder whose config.json describes the model")
+	s.StringVar(&f.model, "model", "",
+		"checkpoint folder, or name of a pulled model, whose config.json describes the model")
 	s.StringVar(&f.family, "family", "",
 		"released model instead of a checkpoint: "+strings.Join(plan.ModelNames(), ", "))
 	s.StringVar(&f.catalog, "catalog", "sparrow", "kernels to choose from: sparrow or public")
 	s.StringVar(&f.hw, "hw", "cpu", "hardware: cpu, sm90, sm100, sm103, sm120, gfx95, sm80, ...")
 	s.StringVar(&f.batch, "batch", "", "what to plan; without it only the configuration is shown")
 	s.IntVar(&f.heads, "heads", 0, "query heads per rank, when not the model's own")
-	s.IntVar(&f.page, "page", 0, "tokens per page")
-	s.IntVar(&f.threshold, "dense-threshold", 0, "most keys of a dense row; default index_topk")
-	s.IntVar(&f.capacity, "dense-capacity", 0, "most keys of one dense call; default 131072")
-	s.IntVar(&f.chunked, "chunked-prefill", 0, "most prompt tokens of one step")
+	s.IntVar(&f.wish.Page, "page", 0, "tokens per page")
+	s.IntVar(&f.wish.DenseThreshold, "dense-threshold", 0,
+		"most keys of a dense row; default as measured for the hardware, at most index_topk")
+	s.IntVar(&f.wish.ChunkCapacity, "dense-capacity", 0, "most keys of one dense call; default 131072")
+	s.IntVar(&f.wish.ChunkedPrefill, "chunked-prefill", 0, "most prompt tokens of one step")
 	s.StringVar(&f.topk, "topk", "", "selection kernel: stable, sgl-kernel, flashinfer, torch")
 	s.StringVar(&f.tie, "tie-break", "", "which of two equal scores wins: small or large position")
 	s.StringVar(&f.fused, "fused", "", "selection and transform in one kernel: on or off")
@@ -107,19 +106,19 @@ func (f *explainFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.v4Prefill, "v4-sparse-prefill", "", "V4 prompts through a gathered workspace: on, auto or off")
 	s.StringVar(&f.v4Schedule, "v4-schedule", "",
 		"kernel that plans V4's paged scores, catalogue public: own or library")
-	s.IntVar(&f.tp, "tp", 0, "ranks that share attention heads")
+	s.IntVar(&f.wish.AttentionTP, "tp", 0, "ranks that share attention heads")
 	s.IntVar(&f.layer, "layer", -1, "also show the indexer path of this layer")
 	s.IntVar(&f.paddedRows, "padded-rows", 0, "rows the batch is padded to")
 	s.IntVar(&f.draftTokens, "draft-tokens", 0, "rows verified per request; --draft N says the same as N+1 here")
 	s.IntVar(&f.draftBranches, "draft-branches", 0, "drafts kept per step")
-	s.Int64Var(&f.scoreCap, "score-cap", 0, "most bytes of one chunk of indexer scores; default 256 MiB")
+	s.Int64Var(&f.wish.ScoreCap, "score-cap", 0, "most bytes of one chunk of indexer scores; default 256 MiB")
 	s.Int64Var(&f.free, "free", 0, "device bytes free now")
 	s.Int64Var(&f.memory, "device-memory", 0, "device bytes in all, when not the hardware's usual")
-	s.Int64Var(&f.reserve, "reserve", 0, "most transient bytes of one step")
-	s.BoolVar(&f.tbo, "tbo", false, "two-batch overlap")
-	s.BoolVar(&f.carry, "carry", false, "selections are handed on between sub-batches and stages")
-	s.BoolVar(&f.hisparse, "hisparse", false, "KV offload that pages in selected tokens")
-	s.BoolVar(&f.v4q8, "v4-q8", false, "the FP8 variant of V4's sparse prefill")
+	s.Int64Var(&f.wish.MaxTransient, "reserve", 0, "most transient bytes of one step")
+	s.BoolVar(&f.wish.TBO, "tbo", false, "two-batch overlap")
+	s.BoolVar(&f.wish.CarryIndices, "carry", false, "selections are handed on between sub-batches and stages")
+	s.BoolVar(&f.wish.HiSparse, "hisparse", false, "KV offload that pages in selected tokens")
+	s.BoolVar(&f.wish.V4Q8, "v4-q8", false, "the FP8 variant of V4's sparse prefill")
 	s.BoolVar(&f.seed, "need-seed", false, "indices are wanted as a seed for drafting")
 	s.BoolVar(&f.noPreshuffle, "no-preshuffle", false, "the preshuffled score kernel is not usable (AMD)")
 	s.BoolVar(&f.asJSON, "json", false, "print JSON")
@@ -154,7 +153,7 @@ func (f *explainFlags) answer() (*explain.Answer, error) {
 			Text: fmt.Sprintf("%v runs on cpu only; on %v this shows what its kernels are planned for", m.Family,
 				hw.Arch)})
 	}
-	q := explain.Question{Layer: f.layer, Carried: f.carry}
+	q := explain.Question{Layer: f.layer, Carried: f.wish.CarryIndices}
 	if f.batch == "" {
 		return explain.Explain(cfg, notices, nil, q)
 	}
@@ -184,7 +183,11 @@ func (f *explainFlags) facts() (plan.Model, error) {
 	case f.model != "" && f.family != "":
 		return m, fmt.Errorf("explain: --model and --family both name a model; give one of them")
 	case f.model != "":
-		c, err := config.Read(f.model)
+		dir, err := modelFolder(modelFlag, f.model)
+		if err != nil {
+			return m, err
+		}
+		c, err := config.Read(dir)
 		if err != nil {
 			return m, err
 		}
@@ -203,12 +206,12 @@ func (f *explainFlags) facts() (plan.Model, error) {
 	if f.heads != 0 {
 		m.Heads = f.heads
 	}
-	if f.tp != 0 {
-		if f.tp < 0 || m.Heads%f.tp != 0 {
-			return m, fmt.Errorf("explain: --tp %d does not divide the %d query heads; give a divisor of them", f.tp,
+	if tp := f.wish.AttentionTP; tp != 0 {
+		if tp < 0 || m.Heads%tp != 0 {
+			return m, fmt.Errorf("explain: --tp %d does not divide the %d query heads; give a divisor of them", tp,
 				m.Heads)
 		}
-		m.Heads /= f.tp
+		m.Heads /= tp
 	}
 	if f.layer > m.Layers {
 		return m, fmt.Errorf("explain: --layer %d: the model has layers 0 to %d, and a drafting layer %d where the "+
@@ -223,9 +226,6 @@ func (f *explainFlags) fullPolicy() (plan.Policy, error) {
 	if err != nil {
 		return p, err
 	}
-	p.Page, p.DenseThreshold, p.ChunkCapacity, p.ChunkedPrefill = f.page, f.threshold, f.capacity, f.chunked
-	p.ScoreCap, p.MaxTransient, p.AttentionTP = f.scoreCap, f.reserve, f.tp
-	p.TBO, p.CarryIndices, p.HiSparse, p.V4Q8 = f.tbo, f.carry, f.hisparse, f.v4q8
 	if p.Speculation, err = f.speculation(); err != nil {
 		return p, err
 	}

@@ -18,7 +18,8 @@ func inspectCommand() *cobra.Command {
 		Use:   "inspect DIR",
 		Short: "Describe a checkpoint: parameters, bytes, cache per token, what fits where",
 		Example: `  sparrow inspect testdata/oracle/deepseek_v32-1
-  sparrow inspect /models/DeepSeek-V3.2 --memory 768,1024 --json`,
+  sparrow inspect /models/DeepSeek-V3.2 --memory 768,1024 --json
+  sparrow inspect deepseek-ai/DeepSeek-V3.2`,
 		Args: oneFolder,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, m := range memories {
@@ -26,7 +27,11 @@ func inspectCommand() *cobra.Command {
 					return fmt.Errorf("inspect: --memory %g: want GiB between 0 and %d", m, 1<<20)
 				}
 			}
-			s, err := family.Open(args[0])
+			dir, err := modelFolder("inspect: ", args[0])
+			if err != nil {
+				return err
+			}
+			s, err := family.Open(dir)
 			if err != nil {
 				return err
 			}

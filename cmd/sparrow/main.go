@@ -66,8 +66,8 @@ func root() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	c.AddCommand(serveCommand(), runCommand(), verifyCommand(), explainCommand(), inspectCommand(), synthCommand(),
-		benchCommand(), evalCommand(), versionCommand())
+	c.AddCommand(serveCommand(), runCommand(), pullCommand(), verifyCommand(), explainCommand(), inspectCommand(),
+		synthCommand(), quantizeCommand(), benchCommand(), evalCommand(), healthCommand(), versionCommand())
 	c.SetFlagErrorFunc(flagError)
 	nameSubcommands(c)
 	addCompletions(c)

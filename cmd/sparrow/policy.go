@@ -11,21 +11,21 @@ import (
 
 // policyFlags are the flags that say how attention should run, shared by every command that plans.
 type policyFlags struct {
-	kv, prefill, decode, dense, draft string
-	deterministic, fp4Index           bool
+	wish         plan.Policy // what flags say whose values need no parsing
+	dense, draft string
 }
 
 func (p *policyFlags) add(f *pflag.FlagSet) {
-	f.StringVar(&p.kv, "kv", "", "cache layout: bf16, fp8 (656-byte blocks), fp8-576 (raw), f32 (exact, for "+
-		"proofs); default that of the hardware, bf16 on a CPU")
-	f.StringVar(&p.prefill, "prefill", "", "prefill kernel: sparse-flat, sparse-block, sparse-raw, auto; default "+
+	f.StringVar(&p.wish.KV, "kv", "", "cache layout: bf16, fp8 (656-byte blocks), fp8-576 (raw), f32 (exact, for "+
+		"proofs); default that of the hardware: bf16 on a CPU, fp8 on a GPU")
+	f.StringVar(&p.wish.Prefill, "prefill", "", "prefill kernel: sparse-flat, sparse-block, sparse-raw, auto; default "+
 		"the first that fits layout and hardware")
-	f.StringVar(&p.decode, "decode", "",
+	f.StringVar(&p.wish.Decode, "decode", "",
 		"decode kernel: sparse-flat, sparse-block, sparse-raw; default as for --prefill")
 	f.StringVar(&p.dense, "dense", "",
 		"dense attention for short prompt rows: on or off; default on where a kernel for it exists")
-	f.BoolVar(&p.fp4Index, "fp4-index", false, "indexer keys of DeepSeek-V4 in four bits: 68 bytes instead of 132")
-	f.BoolVar(&p.deterministic, "deterministic", false,
+	f.BoolVar(&p.wish.FP4Index, "fp4-index", false, "indexer keys of DeepSeek-V4 in four bits: 68 bytes instead of 132")
+	f.BoolVar(&p.wish.Deterministic, "deterministic", false,
 		"one arithmetic for every row: the same bits as prompt or as output")
 }
 
@@ -47,8 +47,7 @@ func (p *policyFlags) drafts() (spec.Setting, error) {
 
 // policy is what the flags ask for.
 func (p *policyFlags) policy() (plan.Policy, error) {
-	out := plan.Policy{KV: p.kv, Prefill: p.prefill, Decode: p.decode, Deterministic: p.deterministic,
-		FP4Index: p.fp4Index}
+	out := p.wish
 	if err := out.Dense.UnmarshalText([]byte(p.dense)); err != nil {
 		return out, fmt.Errorf("--dense: %w", err)
 	}

@@ -82,6 +82,7 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	a.engine = e
+	noteDevice(cmd.ErrOrStderr(), e.Info())
 	if talk {
 		a.request.Trace = true // for /plan
 		interrupts := make(chan os.Signal, 2)

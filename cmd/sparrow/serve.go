@@ -1,14 +1,13 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"os/signal"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -16,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sparrow"
-	"sparrow/api/openai"
+	"sparrow/api/wire"
 	"sparrow/internal/unit"
 	"sparrow/plan"
 	"sparrow/plan/explain"
@@ -26,47 +25,54 @@ import (
 // serveFlags is everything `sparrow serve` can be told.
 type serveFlags struct {
 	engineFlags
-	host     string
-	port     int
+	listenFlags
 	keys     string
 	origins  []string
 	strict   bool
 	vllm     bool
+	store    string
 	logLevel string
 	logJSON  bool
 	grace    time.Duration
 	drain    time.Duration
 	timeout  time.Duration
+
+	requestMemory string
 }
 
 func serveCommand() *cobra.Command {
 	var f serveFlags
 	c := &cobra.Command{
 		Use:   "serve",
-		Short: "Serve a model over HTTP, as OpenAI's API",
-		Long: `Serve loads a model and answers OpenAI's chat and text completions and responses, with streaming, tools, JSON schemas and log probabilities. Without
+		Short: "Serve a model over HTTP, as OpenAI's, Anthropic's and Ollama's APIs",
+		Long: `Serve loads a model and answers OpenAI's chat and text completions and responses, Anthropic's messages and Ollama's chats, with streaming, tools, JSON schemas and log probabilities. Without
 --model it runs the small model inside the binary. It says once what it decided: the plan, how memory is divided, and where it listens.
 Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace; a second Ctrl-C ends at once.`,
 		Example: `  sparrow serve
-  sparrow serve --model /models/DeepSeek-V3.2 --kv fp8 --port 9000
+  sparrow serve --model deepseek-ai/DeepSeek-V3.2 --kv fp8 --port 9000
   sparrow serve --model /models/GLM-5 --host 0.0.0.0 --api-keys keys.txt --cors https://example.org --vllm-metrics
+  sparrow serve --host 0.0.0.0 --tls-cert chain.pem --tls-key key.pem --allow-host models.example.org
+  sparrow serve --listen unix:/run/sparrow/sparrow.sock --socket-mode 0660
   sparrow serve --deterministic --cache-tokens 65536 --context 16384`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.serve(cmd) },
 	}
 	s := c.Flags()
 	s.SortFlags = false
-	s.StringVar(&f.host, "host", "127.0.0.1", "address to listen on; 0.0.0.0 for every interface")
-	s.IntVar(&f.port, "port", 8080, "port to listen on; 0 takes a free one")
+	f.listenFlags.add(s)
 	s.StringVar(&f.keys, "api-keys", "",
 		"file of bearer keys, one a line, each with an optional tenant name; without it everybody may ask")
 	s.StringSliceVar(&f.origins, "cors", nil,
 		"origins whose web pages may call the server, such as https://example.org, or '*'")
 	f.engineFlags.add(s)
 	f.addServing(s)
+	s.StringVar(&f.requestMemory, "request-memory", "", "most memory of requests that are read, encoded and answered "+
+		"at once, such as 512M; without it a quarter of what is available, up to 1G")
 	s.BoolVar(&f.strict, "strict", false,
 		"refuse requests with unknown fields or with limits above the context, instead of ignoring or reducing them")
 	s.BoolVar(&f.vllm, "vllm-metrics", false, "also publish the metrics that routers know under vLLM's names")
+	s.StringVar(&f.store, "store-bytes", "64M",
+		"memory for stored responses of /v1/responses, such as 512M; 0 stores none")
 	s.StringVar(&f.logLevel, "log-level", "info", "least level that is logged: debug, info, warn, error")
 	s.BoolVar(&f.logJSON, "log-json", false, "log as JSON lines")
 	s.DurationVar(&f.grace, "grace", server.DefaultGrace, "how long running answers may take to finish at the end")
@@ -76,12 +82,23 @@ Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace
 }
 
 func (f *serveFlags) serve(cmd *cobra.Command) error {
+	// A log collector that ends takes the pipe behind standard error with it. Lines are lost then, requests are not.
+	signal.Ignore(syscall.SIGPIPE)
 	log, level, err := newLog(cmd.ErrOrStderr(), f.logLevel, f.logJSON)
 	if err != nil {
 		return err
 	}
-	o := server.Options{Version: revision(), AllowOrigins: f.origins, Strict: f.strict, VLLMNames: f.vllm,
-		Grace: f.grace, DrainDelay: f.drain, RequestTimeout: f.timeout, Log: log}
+	if err := f.listenFlags.check(cmd.Flags()); err != nil {
+		return err
+	}
+	o := server.Options{Version: revision(), AllowOrigins: f.origins, AllowHosts: f.hosts(), Strict: f.strict,
+		VLLMNames: f.vllm, Grace: f.grace, DrainDelay: f.drain, RequestTimeout: f.timeout, Log: log}
+	switch o.StoreBytes, err = parseBytes(f.store); {
+	case err != nil:
+		return fmt.Errorf("--store-bytes: %w", err)
+	case o.StoreBytes == 0:
+		o.StoreBytes = server.NoStore
+	}
 	if f.keys != "" {
 		if o.Keys, err = server.LoadKeys(f.keys); err != nil {
 			return fmt.Errorf("--api-keys: %w", err)
@@ -94,7 +111,7 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 		return err
 	}
 	// The port comes first: loading a large model only to find it taken would cost minutes.
-	l, err := listen(cmd.Context(), f.host, f.port)
+	l, err := f.listenFlags.open(cmd.Context(), log)
 	if err != nil {
 		return err
 	}
@@ -103,16 +120,20 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 	if asked == slog.LevelInfo && !f.logJSON {
 		level.Set(slog.LevelWarn) // what opening has to tell is announced below, once
 	}
-	e, err := f.open(cmd, log)
+	e, err := f.engineFlags.open(cmd, log)
 	level.Set(asked)
 	if err != nil {
 		return err
 	}
+	if o.RequestMemory, err = requestMemory(f.requestMemory); err != nil {
+		return errors.Join(err, closeNow(e))
+	}
+	boundHeap(o.RequestMemory)
 	s, err := server.New(server.Adapt(e), o)
 	if err != nil {
 		return errors.Join(err, closeNow(e))
 	}
-	if err := f.announce(cmd.OutOrStdout(), e.Info(), l.Addr(), o.Keys); err != nil {
+	if err := f.announce(cmd.OutOrStdout(), e.Info(), o.RequestMemory, l.Addr(), o.Keys); err != nil {
 		return errors.Join(err, closeNow(e))
 	}
 	return errors.Join(s.Serve(cmd.Context(), l), closeNow(e))
@@ -131,59 +152,51 @@ func newLog(w io.Writer, text string, asJSON bool) (*slog.Logger, *slog.LevelVar
 	return slog.New(slog.NewTextHandler(w, o)), level, nil
 }
 
-// listen opens the port, or says what to do when it cannot.
-func listen(ctx context.Context, host string, port int) (net.Listener, error) {
-	if port < 0 || port > 65535 {
-		return nil, fmt.Errorf("--port %d: want 0 to 65535", port)
-	}
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("port %d on %s is in use; stop what listens there, or choose another with --port "+
-			"(--port 0 takes a free one)", port, host)
-	case errors.Is(err, syscall.EACCES):
-		return nil, fmt.Errorf("port %d on %s needs more rights than this user has; choose one above 1023 with --port",
-			port, host)
-	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return nil, fmt.Errorf("%s is no address of this machine; --host takes 127.0.0.1, 0.0.0.0 or one of its own",
-			host)
-	case err != nil:
-		return nil, fmt.Errorf("listen on %s port %d: %w", host, port, err)
-	}
-	return l, nil
-}
-
 // announce says once what was decided and how to ask.
-func (f *serveFlags) announce(w io.Writer, i sparrow.Info, at net.Addr, keys *server.Keys) error {
+func (f *serveFlags) announce(w io.Writer, i sparrow.Info, requests int64, at net.Addr, keys *server.Keys) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "model    %s: %s", i.Name, i.Family)
-	if filepath.Clean(f.model) != i.Name { // a folder of that name right here has nothing to add
-		fmt.Fprintf(&b, ", %s", f.source())
+	if source := f.source(); filepath.Clean(source) != i.Name { // a folder of that name right here has nothing to add
+		fmt.Fprintf(&b, ", %s", source)
 	}
 	b.WriteString("\n")
 	describe(&b, i)
+	fmt.Fprintf(&b, "requests up to %s of memory at once\n", unit.Bytes(requests))
 	format := "format " + i.ChatFormat
 	if i.ChatFormat == "" {
 		format = "none: the checkpoint has no tokenizer or no known chat format, so only prompts can be completed"
 	}
 	fmt.Fprintf(&b, "chat     %s\n", format)
+	where, curl, err := f.address(&b, at, keys)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(&b, "\ntry      %s\n", curlFor(i, curl, where, keys != nil))
+	_, err = io.WriteString(w, b.String())
+	return err
+}
+
+// address writes where the server listens. It returns the URL for a client on this machine, and what curl needs to
+// reach it.
+func (f *serveFlags) address(b *strings.Builder, at net.Addr, keys *server.Keys) (url, curl string, err error) {
+	if at.Network() == "unix" {
+		fmt.Fprintf(b, "address  unix:%s\n", at)
+		return f.scheme() + "://localhost", "curl --unix-socket " + at.String(), nil
+	}
 	host, port, err := net.SplitHostPort(at.String())
 	if err != nil {
-		return fmt.Errorf("address %s: %w", at, err)
+		return "", "", fmt.Errorf("address %s: %w", at, err)
 	}
 	ip := net.ParseIP(host)
 	if ip.IsUnspecified() {
 		host = "127.0.0.1" // all interfaces; this address can be opened
 	}
-	url := "http://" + net.JoinHostPort(host, port)
-	fmt.Fprintf(&b, "address  %s (listening on %s)\n", url, at)
+	url = f.scheme() + "://" + net.JoinHostPort(host, port)
+	fmt.Fprintf(b, "address  %s (listening on %s)\n", url, at)
 	if keys == nil && !ip.IsLoopback() {
 		b.WriteString("warning  anyone who can reach this address can use the server; --api-keys FILE requires a key\n")
 	}
-	fmt.Fprintf(&b, "\ntry      %s\n", curlFor(i, url, keys != nil))
-	_, err = io.WriteString(w, b.String())
-	return err
+	return url, "curl", nil
 }
 
 // describe writes the plan and how memory is divided.
@@ -192,6 +205,7 @@ func describe(w io.Writer, i sparrow.Info) {
 	fmt.Fprintf(w, "plan     %v cache (%v rows, pages of %d tokens), prefill %v, decode %v, %s; top %d keys of "+
 		"each query; kernels %s\n",
 		c.KV, c.Layout, c.Page, c.Prefill, c.Decode, denseText(i), c.Model.K, i.Kernels)
+	fmt.Fprintf(w, "device   %s\n", deviceText(i))
 	fmt.Fprintf(w, "drafts   %s\n", draftText(i))
 	for _, n := range i.Notices {
 		if n.Level != plan.NoticeInfo { // those say what the line above says
@@ -203,10 +217,29 @@ func describe(w io.Writer, i sparrow.Info) {
 	if m.Packed {
 		packed = ", packed"
 	}
-	fmt.Fprintf(w, "memory   weights %s%s; cache %s: %d pages, %d tokens; %s for the largest step\n",
+	fmt.Fprintf(w, "memory   weights %s%s; cache %s: %d pages, %d tokens; %s for the largest step",
 		unit.Bytes(m.Weights), packed, unit.Bytes(m.Cache), i.Pages, i.CacheTokens, unit.Bytes(m.Arena))
+	if m.Device > 0 {
+		fmt.Fprintf(w, ", %s for operations, of %s", unit.Bytes(m.Scratch), unit.Bytes(m.Device))
+	}
+	fmt.Fprintln(w)
 	fmt.Fprintf(w, "limits   largest step x context: %d x %d tokens; %d sequences run, %d may wait\n", i.StepTokens,
 		i.ContextTokens, i.MaxRunning, i.MaxQueue)
+}
+
+// deviceText names the device and the values that were chosen for it.
+func deviceText(i sparrow.Info) string {
+	if len(i.Defaults) == 0 {
+		return i.Device
+	}
+	return i.Device + "; its defaults: " + strings.Join(i.Defaults, ", ")
+}
+
+// noteDevice says in one line that a GPU runs the model, and with which defaults.
+func noteDevice(w io.Writer, i sparrow.Info) {
+	if i.Memory.Device > 0 {
+		fmt.Fprintf(w, "device: %s\n", deviceText(i))
+	}
 }
 
 func draftText(i sparrow.Info) string {
@@ -229,8 +262,8 @@ func denseText(i sparrow.Info) string {
 }
 
 // curlFor is a request one can paste.
-func curlFor(i sparrow.Info, url string, key bool) string {
-	name, err := openai.Marshal(i.Name)
+func curlFor(i sparrow.Info, curl, url string, key bool) string {
+	name, err := wire.Marshal(i.Name)
 	if err != nil {
 		name = []byte(`""`) // no string fails
 	}
@@ -244,7 +277,7 @@ func curlFor(i sparrow.Info, url string, key bool) string {
 	if key {
 		auth = " -H 'Authorization: Bearer KEY'"
 	}
-	return fmt.Sprintf("curl %s%s%s -H 'Content-Type: application/json' -d '%s'", url, path, auth,
+	return fmt.Sprintf("%s %s%s%s -H 'Content-Type: application/json' -d '%s'", curl, url, path, auth,
 		strings.ReplaceAll(body, "'", `'\''`))
 }
 

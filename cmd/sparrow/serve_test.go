@@ -25,12 +25,18 @@ type serving struct {
 // startServer runs `sparrow serve` on a free port until it has said where it listens.
 func startServer(t *testing.T, args ...string) *serving {
 	t.Helper()
+	return startCommand(t, append([]string{"serve", "--port", "0", "--cache-tokens", "4096"}, args...)...)
+}
+
+// startCommand runs a command line that serves.
+func startCommand(t *testing.T, args ...string) *serving {
+	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	ready := make(chan struct{})
 	s := &serving{out: &watcher{met: "\ntry ", hit: func() { close(ready) }}, side: &watcher{}, stop: stop,
 		ended: make(chan error, 1)}
 	c := root()
-	c.SetArgs(append([]string{"serve", "--port", "0", "--cache-tokens", "4096"}, args...))
+	c.SetArgs(args)
 	c.SetOut(s.out)
 	c.SetErr(s.side)
 	go func() { s.ended <- c.ExecuteContext(ctx) }()

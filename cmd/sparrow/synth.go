@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sparrow/builtin"
+	"sparrow/internal/textfile"
 	"sparrow/internal/unit"
 	"sparrow/model/synth"
 )
@@ -25,6 +26,7 @@ type synthFlags struct {
 	seed                 uint64
 	nextN                int
 	dryRun, asJSON       bool
+	repeat               bool
 }
 
 func synthCommand() *cobra.Command {
@@ -54,6 +56,8 @@ Shapes with a name:
 	s.StringVar(&f.shard, "shard-bytes", "4G",
 		"most tensor data of one file, with K, M, G or T for powers of 1024; 0 writes one file")
 	s.IntVar(&f.nextN, "nextn", -1, "drafting layers: 0 or 1; -1 does as the config says")
+	s.BoolVar(&f.repeat, "repeat", false, "draw the first values of each tensor and repeat them, which is many "+
+		"times faster")
 	s.BoolVar(&f.dryRun, "dry-run", false, "only show parameters and bytes")
 	s.BoolVar(&f.asJSON, "json", false, "print JSON")
 	return c
@@ -143,7 +147,7 @@ func (r *synthResult) print(cmd *cobra.Command) error {
 }
 
 func (f *synthFlags) options() (synth.Options, error) {
-	o := synth.Options{Seed: f.seed}
+	o := synth.Options{Seed: f.seed, Repeat: f.repeat}
 	var err error
 	if o.DType, err = synth.ParseDType(f.dtype); err != nil {
 		return o, fmt.Errorf("--dtype: %w", err)
@@ -174,7 +178,7 @@ func readShape(name string) (file string, text []byte, err error) {
 	if info, err := os.Stat(name); err == nil && info.IsDir() {
 		file = filepath.Join(name, "config.json")
 	}
-	text, err = os.ReadFile(file)
+	text, err = textfile.Read(file, textfile.Config)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil, fmt.Errorf("synth: --config %s is neither a file nor one of %s", name,
 			strings.Join(synth.PresetNames(), ", "))

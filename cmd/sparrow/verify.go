@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sparrow"
 	"sparrow/kernel"
 	"sparrow/model"
 	"sparrow/model/family"
@@ -23,7 +24,8 @@ func verifyCommand() *cobra.Command {
 		Short: "Compare a checkpoint's outputs with the golden ones beside it",
 		Long: `Verify runs the prompts of golden.safetensors beside a checkpoint, prefill and then greedy decode with the cache, and compares
 logits, hidden states, selections and tokens. With --exact, rows are cached and multiplied in float32 and everything must agree; with a quantised cache
-medians are compared, because rounding flips single choices on random weights. Exit status 1 means out of tolerance. Folders with
+medians are compared, because rounding flips single choices on random weights. A GPU, whose activations are bf16, is judged by the reference with the
+same rounding on the same checkpoint, operation by operation and as a whole (docs/gpu.md). Exit status 1 means out of tolerance. Folders with
 golden.json and golden.safetensors beside the weights can be verified: in the source tree those under testdata/oracle.`,
 		Example: `  sparrow verify testdata/oracle/deepseek_v32-1 --exact
   sparrow verify testdata/oracle/glm_moe_dsa-1 --kv fp8-576 --prefill sparse-block --chunk 64
@@ -45,7 +47,7 @@ golden.json and golden.safetensors beside the weights can be verified: in the so
 			if chunk < 0 {
 				return fmt.Errorf("verify: --chunk %d: want prompt tokens per step, or 0 for whole prompts", chunk)
 			}
-			r, err := runVerify(args[0], kernels, p, chunk)
+			r, err := runVerify(args[0], kernels, p, chunk, warnings(cmd))
 			if err != nil {
 				return err
 			}
@@ -72,13 +74,14 @@ golden.json and golden.safetensors beside the weights can be verified: in the so
 	return c
 }
 
-func runVerify(dir, kernels string, p plan.Policy, chunk int) (_ *verify.Report, err error) {
+func runVerify(dir, kernels string, p plan.Policy, chunk int, warn func(string)) (_ *verify.Report, err error) {
 	src, err := family.Open(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
-	dev, err := registry().Open(kernels, kernel.Options{Precise: p.KV == "f32" || p.KV == "exact"})
+	dev, err := sparrow.OpenDevice(registry(), sparrow.DeviceRequest{Kernels: kernels, Source: src, Policy: p,
+		Warn: warn, Options: kernel.Options{Precise: p.KV == "f32" || p.KV == "exact"}})
 	if err != nil {
 		return nil, err
 	}
@@ -95,5 +98,11 @@ func runVerify(dir, kernels string, p plan.Policy, chunk int) (_ *verify.Report,
 	if err != nil {
 		return nil, err
 	}
-	return verify.Run(dir, m, verify.Options{Config: cfg, Chunk: chunk})
+	o := verify.Options{Config: cfg, Chunk: chunk}
+	if dev.Activation() == kernel.BF16 {
+		if o.Reference, err = verify.NewReference(src, dev); err != nil {
+			return nil, err
+		}
+	}
+	return verify.Run(dir, m, o)
 }

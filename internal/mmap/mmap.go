@@ -16,35 +16,6 @@ import (
 // ErrNotRegular reports a path that is a folder, a pipe or a device: only regular files have bytes that stay in place.
 var ErrNotRegular = errors.New("not a regular file")
 
-// Advice is a hint about how a range of a mapped file will be read.
-type Advice uint8
-
-const (
-	// Normal withdraws earlier hints.
-	Normal Advice = iota
-	// Sequential means that the range is read once from front to back.
-	Sequential
-	// Random means that reads are in random order, so that read-ahead is useless.
-	Random
-	// WillNeed requests that the range is read ahead now.
-	WillNeed
-)
-
-// String names the advice as the Go constant does.
-func (a Advice) String() string {
-	switch a {
-	case Normal:
-		return "Normal"
-	case Sequential:
-		return "Sequential"
-	case Random:
-		return "Random"
-	case WillNeed:
-		return "WillNeed"
-	}
-	return fmt.Sprintf("Advice(%d)", uint8(a))
-}
-
 // File is the content of one open file.
 //
 // The bytes must not be written to: a mapping is read-only memory, and a write ends the process. If another process
@@ -91,24 +62,6 @@ func Open(path string) (*File, error) {
 
 // Bytes returns the whole file. The slice is valid until Close.
 func (f *File) Bytes() []byte { return f.data }
-
-// Advise gives a hint about the n bytes from off. It does nothing where the system has no such hints.
-func (f *File) Advise(off, n int, a Advice) error {
-	if off < 0 || n < 0 || off > len(f.data) || n > len(f.data)-off {
-		return fmt.Errorf("advise %s: range [%d, +%d) outside the file's %d bytes", f.path, off, n, len(f.data))
-	}
-	if a > WillNeed {
-		return fmt.Errorf("advise %s: unknown advice %d; known are Normal, Sequential, Random, WillNeed", f.path,
-			uint8(a))
-	}
-	if n == 0 {
-		return nil
-	}
-	if err := advise(f.data, off, n, a); err != nil {
-		return fmt.Errorf("advise %s: %s for [%d, +%d): %w", f.path, a, off, n, err)
-	}
-	return nil
-}
 
 // Close unmaps the memory; every slice of Bytes is invalid afterwards. A second Close does nothing.
 func (f *File) Close() error {

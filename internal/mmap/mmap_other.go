@@ -17,5 +17,3 @@ func load(f *os.File, size int) ([]byte, error) {
 }
 
 func unload([]byte) error { return nil }
-
-func advise([]byte, int, int, Advice) error { return nil }

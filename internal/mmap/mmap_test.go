@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 )
 
@@ -68,32 +67,5 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	if _, err := Open(filepath.Join(t.TempDir(), "none")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no file: %v", err)
-	}
-}
-
-func TestAdvise(t *testing.T) {
-	size := 3 * os.Getpagesize()
-	f, err := Open(write(t, make([]byte, size)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	for _, a := range []Advice{Normal, Sequential, Random, WillNeed} {
-		for _, r := range [][2]int{{0, size}, {1, 1}, {os.Getpagesize() + 5, 10}, {size, 0}, {size - 1, 1}} {
-			if err := f.Advise(r[0], r[1], a); err != nil {
-				t.Error(err)
-			}
-		}
-	}
-	for _, r := range [][2]int{{-1, 1}, {0, -1}, {0, size + 1}, {size + 1, 0}, {1, int(^uint(0) >> 1)}} {
-		if err := f.Advise(r[0], r[1], WillNeed); err == nil || !strings.Contains(err.Error(), "outside") {
-			t.Errorf("range %v: %v", r, err)
-		}
-	}
-	if err := f.Advise(0, 1, WillNeed+1); err == nil || !strings.Contains(err.Error(), "unknown advice 4") {
-		t.Errorf("unknown advice: %v", err)
-	}
-	if got := (WillNeed + 1).String(); got != "Advice(4)" {
-		t.Errorf("unknown advice is called %q", got)
 	}
 }

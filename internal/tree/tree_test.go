@@ -14,13 +14,15 @@ import (
 // order lists the packages of the module from top to bottom: a package may import those below it, never those above.
 // Packages on one line do not import each other. docs/architecture.md describes each package.
 var order = []string{
-	"cmd/sparrow cmd/kernelc internal/tree/width",
+	"cmd/sparrow cmd/kernelc cmd/dist internal/tree/width server/clienttest/matrix",
 	"verify eval bench/load bench/kernels bench/model",
 	"bench/machine bench/pause bench/peak bench/plot", // what benchmarks share; peak starts workers of its own
 	"server",
 	"server/metric",
-	"api/openai/client",
+	"hub",
+	"api/openai/client api/anthropic api/ollama",
 	"api/openai",
+	"api/wire",
 	".",
 	"builtin engine",
 	"toolcall",
@@ -32,7 +34,7 @@ var order = []string{
 	"step",
 	"model/inspect model/synth",
 	"model/family",
-	"model/dsa model/v4",
+	"model/dsa model/v4 model/llamacpp",
 	"model/nn",
 	"model",
 	"model/config",
@@ -50,19 +52,23 @@ var order = []string{
 	"kernel/cuda",
 	"kernel/cuda/image",
 	"kernel/cuda/cubin",
-	"kernel/cpu kernel/ref",
+	"kernel/cpu kernel/ref kernel/rounded kernel/twin",
 	"kernel/cpu/pool kernel/cpu/vec",
 	"kernel/host",
 	"kernel",
 	"weight",
+	"weight/gguf",
 	"layout",
+	"internal/block",
+	"internal/textfile",
 	"internal/jsonscan internal/mark internal/num internal/mmap internal/sysmem internal/unit",
 }
 
 // testOnly lists packages that only tests may import.
 var testOnly = []string{
-	"internal/testkit", "internal/testkit/memnet", "internal/testkit/record", "internal/testkit/strict",
-	"internal/testmodel", "internal/tree", "server/clienttest",
+	"engine/losttest", "internal/testkit", "internal/testkit/memnet", "internal/testkit/record",
+	"internal/testkit/strict", "internal/testkit/turns", "internal/testmodel", "internal/tree", "server/clienttest",
+	"server/soak",
 }
 
 func TestImportsPointDown(t *testing.T) {

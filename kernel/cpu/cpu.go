@@ -7,6 +7,7 @@
 package cpu
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"sync/atomic"
@@ -82,7 +83,23 @@ func (t *task[W]) Do(worker, item int) { t.do(t.dev, &t.work, worker, item) }
 // run runs items 0..n-1 of a task on the workers.
 func (t *task[W]) run(d *Device, n int, w W, do func(d *Device, w *W, worker, item int)) error {
 	t.dev, t.work, t.do = d, w, do
-	return d.pool.Run(n, t)
+	err := d.pool.Run(n, t)
+	if err != nil {
+		return lost(err)
+	}
+	return nil
+}
+
+// lost tells a failed read of mapped weights from other errors: the file will not come back.
+func lost(err error) error {
+	var p *pool.PanicError
+	if errors.As(err, &p) {
+		if at, ok := p.Fault(); ok {
+			return fmt.Errorf("%w: reading memory at %#x failed: weights on disk changed (a file of the model was "+
+				"truncated, or its disk does not answer); restore the files and start again", kernel.ErrLost, at)
+		}
+	}
+	return err
 }
 
 // Backends lists one implementation for each tier of this machine, best first, and after them those that cannot run
@@ -135,8 +152,10 @@ func (d *Device) Name() string { return d.name }
 // Activation is float32.
 func (d *Device) Activation() kernel.DType { return kernel.F32 }
 
-// Hardware is a CPU. Plans do not depend on its cores or memory: an answer is the same on any machine.
-func (d *Device) Hardware() kernel.Hardware { return kernel.Hardware{Arch: "cpu"} }
+// Hardware is a CPU. Plans do not depend on its cores or memory; an answer is the same on all machines of a tier.
+func (d *Device) Hardware() kernel.Hardware {
+	return kernel.Hardware{Arch: "cpu", NoTiles: !d.tier.AttendsOnTiles()}
+}
 
 // Placement describes in one line how large buffers are placed in memory.
 func (d *Device) Placement() string { return host.Placement() }

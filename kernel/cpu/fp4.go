@@ -17,6 +17,12 @@ var fp4Pairs = func() (t [256][2]float32) {
 
 // widenBand widens rows n0 to n1 of a weight without a product kernel, scales included, into out [n1-n0, in].
 func widenBand(out []float32, w *host.Matrix, n0, n1 int) {
+	if f, ok := w.Data.DType.Block(); ok {
+		for n := n0; n < n1; n++ {
+			f.Decode(out[(n-n0)*w.In():][:w.In()], host.Bytes(w.Data.Slice(n, n+1)))
+		}
+		return
+	}
 	if w.Data.DType != kernel.E2M1x2 {
 		widenHalf(out, w.Data.Slice(n0, n1))
 		return

@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"fmt"
 	"math"
 
 	"sparrow/kernel"
@@ -62,6 +63,9 @@ func keepGroups(biased, rank []float32, keep int) {
 			if v == v && !math.IsInf(float64(v), 1) && (worst < 0 || v <= rank[worst]) {
 				worst = g
 			}
+		}
+		if worst < 0 {
+			panic(fmt.Errorf("%w: scores of experts", kernel.ErrNotFinite)) // the run fails with it
 		}
 		rank[worst] = float32(math.Inf(1))
 		for e := worst * size; e < (worst+1)*size; e++ {

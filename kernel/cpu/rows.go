@@ -74,8 +74,8 @@ func (d *Device) Embed(a kernel.EmbedArgs) error {
 			copy(out, host.F32(row))
 		case kernel.BF16:
 			d.tier.WidenBF16(out, host.Bytes(row))
-		case kernel.F16:
-			widenHalf(out, row)
+		default:
+			widenBand(out, w.look.Table.(*host.Matrix), id, id+1)
 		}
 	}})
 }

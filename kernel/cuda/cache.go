@@ -10,11 +10,13 @@ import (
 type WriteMainArgs struct {
 	Pool         PoolView
 	Rotary       RotaryView
-	Latent       Ptr   // bf16 [Tokens, 512], normalised
-	Key          Ptr   // bf16 [Tokens, 64], before rotation, pairs (2i, 2i+1)
-	Positions    Ptr   // i32 [Tokens]
-	Slots        Ptr   // i32 [Tokens]; negative: do not write
-	Faults       Ptr   // one u32 of fault bits, or zero
+	Latent       Ptr // bf16 [Tokens, 512], normalised unless there is a norm
+	Key          Ptr // bf16 [Tokens, 64], before rotation, pairs (2i, 2i+1)
+	Positions    Ptr // i32 [Tokens]
+	Slots        Ptr // i32 [Tokens]; negative: do not write
+	Faults       Ptr // one u32 of fault bits, or zero
+	Norm         Ptr // f32 [512]: the weight of the RMSNorm of the latent, rounded to bf16; or zero
+	Epsilon      float64
 	LatentStride int64 // elements between tokens, multiple of 8
 	KeyStride    int64 // elements between tokens, multiple of 2
 	Tokens       int32
@@ -45,19 +47,22 @@ type GatherPagesArgs struct {
 
 // mainKernels are the names of one layout's kernels.
 type mainKernels struct {
-	write, slots, pages string
-	rowBytes            int64
+	write, slots, pages, store string
+	rowBytes                   int64
 }
 
 // kernelsOf are the kernels of a main layout.
 func kernelsOf(kind layout.Kind) (mainKernels, error) {
 	switch kind {
 	case layout.BF16Row1152:
-		return mainKernels{"write_main_bf16", "gather_slots_bf16", "gather_pages_bf16", layout.BF16RowBytes}, nil
+		return mainKernels{"write_main_bf16", "gather_slots_bf16", "gather_pages_bf16",
+			"store_latent_bf16", layout.BF16RowBytes}, nil
 	case layout.FP8Row656:
-		return mainKernels{"write_main_block", "gather_slots_block", "gather_pages_block", layout.BlockRowBytes}, nil
+		return mainKernels{"write_main_block", "gather_slots_block", "gather_pages_block",
+			"store_latent_block", layout.BlockRowBytes}, nil
 	case layout.FP8Row576:
-		return mainKernels{"write_main_raw", "gather_slots_raw", "gather_pages_raw", layout.RawRowBytes}, nil
+		return mainKernels{"write_main_raw", "gather_slots_raw", "gather_pages_raw",
+			"store_latent_raw", layout.RawRowBytes}, nil
 	}
 	return mainKernels{}, argumentError("layout %v has no CUDA kernels; %v, %v and %v have", kind, layout.BF16Row1152,
 		layout.FP8Row656, layout.FP8Row576)
@@ -78,17 +83,25 @@ func (k *Kernels) WriteMain(s *Stream, kind layout.Kind, a *WriteMainArgs) error
 		return err
 	}
 	c := checks{kernel: names.write}
+	a.check(&c, kind, names)
+	return runRows(k, s, &c, a.Tokens, longRows, a)
+}
+
+// check finds what the writers cannot take.
+func (a *WriteMainArgs) check(c *checks, kind layout.Kind, names mainKernels) {
 	c.pool(a.Pool, names.rowBytes)
 	c.rotary(a.Rotary)
 	c.memory("latent", a.Latent, 16)
 	c.memory("key", a.Key, 4)
 	c.memory("positions", a.Positions, 4)
 	c.memory("slots", a.Slots, 4)
+	if a.Norm != 0 {
+		c.memory("norm", a.Norm, 16)
+	}
 	c.multiple("latent stride", a.LatentStride, 8, layout.LatentDim)
 	c.multiple("key stride", a.KeyStride, 2, layout.RopeDim)
 	c.count("tokens", a.Tokens)
 	c.scale(kind, a.KScale)
-	return runRows(k, s, &c, a.Tokens, longRows, a)
 }
 
 // gathered checks what both kinds of gather share.

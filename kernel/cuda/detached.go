@@ -1,30 +1,62 @@
 package cuda
 
-import "unsafe"
+import (
+	"sync"
+	"unsafe"
+)
 
 // OpenDetached makes a device without a GPU. Launchers check their arguments as on a GPU of these properties; memory
 // has addresses and no contents, and launches and copies have no effect. With it, tests on machines without a GPU find
-// the arguments that launchers refuse.
-func OpenDetached(p Properties) *Device {
-	next := uintptr(detachedBase) // the next address or handle
+// the arguments that launchers refuse, and an engine finds how much memory a model would take.
+func OpenDetached(p Properties) *Device { return openDetached(p, p.MemoryBytes) }
+
+// Detached is a device without a GPU that has the properties of this one and as much free memory.
+func (d *Device) Detached() (*Device, error) {
+	free, _, err := d.MemoryFree()
+	if err != nil {
+		return nil, err
+	}
+	return openDetached(d.props, free), nil
+}
+
+func openDetached(p Properties, free int64) *Device {
+	next := uintptr(detachedBase)  // the next address or handle
+	taken := map[uintptr]uintptr{} // bytes of device memory by address
+	used := uintptr(0)
 	take := func(bytes uintptr) uintptr {
 		at := next
 		next += (bytes + detachedAlign - 1) &^ (detachedAlign - 1)
 		return at
 	}
+	var held [][]byte // host memory
+	var mu sync.Mutex // weights are uploaded by several goroutines
 	answer := func(s symbol, args []uintptr) int {
+		mu.Lock()
+		defer mu.Unlock()
 		switch s {
 		case cuMemAlloc:
-			store(args[0], take(args[1]))
-		case cuStreamCreateWithPriority, cuEventCreate, cuModuleLoadDataEx, cuModuleGetFunction:
+			at := take(args[1])
+			taken[at] = args[1]
+			used += args[1]
+			store(args[0], at)
+		case cuMemFree:
+			used -= taken[args[0]]
+			delete(taken, args[0])
+		case cuStreamCreateWithPriority, cuEventCreate, cuModuleLoadDataEx, cuModuleGetFunction,
+			cuGraphInstantiateWithFlags:
 			store(args[0], take(1))
+		case cuMemHostAlloc:
+			held = append(held, make([]byte, args[1]))
+			store(args[0], uintptr(unsafe.Pointer(&held[len(held)-1][0])))
 		case cuFuncGetAttribute:
 			// No kernel of ours uses static shared or local memory that a launcher's check depends on.
 			if args[1] == funcMaxThreads {
 				store(args[0], maxBlockThreads)
 			}
+		case cuStreamEndCapture:
+			store(args[1], take(1))
 		case cuMemGetInfo:
-			store(args[0], uintptr(p.MemoryBytes))
+			store(args[0], uintptr(max(free-int64(used), 0)))
 			store(args[1], uintptr(p.MemoryBytes))
 		}
 		return 0

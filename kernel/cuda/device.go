@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"unsafe"
+
+	"sparrow/kernel"
 )
 
 // Properties are the facts of a device that kernels and the planner depend on. All are read from the driver.
@@ -92,7 +94,11 @@ func Open(ordinal int) (*Device, error) {
 	f := frames.Get().(*frame)
 	defer frames.Put(f)
 	if err := d.call(f, cuDevicePrimaryCtxRetain, f.slot(0), uintptr(handle)); err != nil {
-		return nil, fmt.Errorf("cuda: open device %d: %w", ordinal, err)
+		if IsOutOfMemory(err) {
+			err = fmt.Errorf("%w: of its %d MiB other programs leave too little for a context; end them, or run on "+
+				"the CPU: %w", kernel.ErrMemory, props.MemoryBytes>>20, err)
+		}
+		return nil, fmt.Errorf("cuda: open device %d (%s): %w", ordinal, props.Name, err)
 	}
 	return &Device{driver: d, handle: handle, context: uintptr(f.out[0]), props: props}, nil
 }

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -39,6 +40,8 @@ const (
 	cuStreamSynchronize
 	cuStreamWaitEvent
 	cuStreamQuery
+	cuStreamWriteValue32
+	cuStreamWaitValue32
 	cuEventCreate
 	cuEventRecord
 	cuEventSynchronize
@@ -96,6 +99,8 @@ var symbolNames = [symbolCount]string{
 	cuStreamSynchronize:        "cuStreamSynchronize",
 	cuStreamWaitEvent:          "cuStreamWaitEvent",
 	cuStreamQuery:              "cuStreamQuery",
+	cuStreamWriteValue32:       "cuStreamWriteValue32_v2",
+	cuStreamWaitValue32:        "cuStreamWaitValue32_v2",
 	cuEventCreate:              "cuEventCreate",
 	cuEventRecord:              "cuEventRecord",
 	cuEventSynchronize:         "cuEventSynchronize",
@@ -185,28 +190,44 @@ func openDriver() (*driver, error) {
 		if d.address[s], err = lib.symbol(name); err != nil {
 			return nil, &Unavailable{
 				Reason: fmt.Sprintf("libcuda.so.1 has no %s: %v", name, err),
-				Try:    "install an NVIDIA driver for CUDA 12.9 or newer, or run on the CPU",
+				Try:    "install NVIDIA driver 575 or newer (CUDA 12.9), or run on the CPU",
 			}
 		}
 	}
 	f := frames.Get().(*frame)
 	defer frames.Put(f)
 	if err := d.call(f, cuInit, 0); err != nil {
-		return nil, &Unavailable{Reason: err.Error(), Try: "check the GPU with nvidia-smi, or run on the CPU"}
+		var status *DriverError
+		absent := errors.As(err, &status) && (status.Code == codeNoDevice || status.Code == codeStubLibrary)
+		return nil, &Unavailable{Reason: err.Error(), Try: "check the GPU with nvidia-smi, or run on the CPU",
+			Absent: absent}
 	}
 	if err := d.call(f, cuDriverGetVersion, f.slot(0)); err != nil {
 		return nil, err
 	}
 	d.version = int(int32(f.out[0]))
+	if d.version < MinDriver {
+		return nil, oldDriver(d.version)
+	}
 	if err := d.call(f, cuDeviceGetCount, f.slot(0)); err != nil {
 		return nil, err
 	}
 	d.devices = int(int32(f.out[0]))
 	if d.devices == 0 {
 		return nil, &Unavailable{Reason: "the driver reports no device",
-			Try: "check the GPU with nvidia-smi, or run on the CPU"}
+			Try: "check the GPU with nvidia-smi, or run on the CPU", Absent: true}
 	}
 	return d, nil
+}
+
+// MinDriver is the oldest CUDA version of a driver that the kernels run on: 1000*major + 10*minor.
+const MinDriver = 12090
+
+// oldDriver refuses a driver of that version.
+func oldDriver(version int) *Unavailable {
+	text := func(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }
+	return &Unavailable{Reason: fmt.Sprintf("the NVIDIA driver is for CUDA %s, the kernels need %s", text(version),
+		text(MinDriver)), Try: "install driver 575 or newer, or run on the CPU"}
 }
 
 // call runs one driver function and turns a status other than success into a *DriverError. The arguments are copied

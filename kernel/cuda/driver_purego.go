@@ -23,6 +23,7 @@ func openLibrary(name string) (library, error) {
 		return 0, &Unavailable{
 			Reason: "the driver library cannot be loaded: " + err.Error(),
 			Try:    "install the NVIDIA driver, or run on the CPU",
+			Absent: true,
 		}
 	}
 	return library(h), nil

@@ -8,12 +8,16 @@ const (
 	ElementF32 ElementType = iota
 	ElementBF16
 	ElementF16
+	ElementE4M3
 )
 
 // bytes is the size of an element.
 func (t ElementType) bytes() int {
-	if t == ElementF32 {
+	switch t {
+	case ElementF32:
 		return 4
+	case ElementE4M3:
+		return 1
 	}
 	return 2
 }

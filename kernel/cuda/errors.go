@@ -23,13 +23,20 @@ var ErrClosed = errors.New("cuda: used after close")
 type Unavailable struct {
 	Reason string // what was found
 	Try    string // what to do about it
+	Absent bool   // there is no GPU, or this build has no driver binding: nothing that could be mended
 }
 
 func (e *Unavailable) Error() string {
 	return fmt.Sprintf("%v: %s; %s", ErrUnavailable, e.Reason, e.Try)
 }
 
-func (e *Unavailable) Unwrap() error { return ErrUnavailable }
+// Unwrap is ErrUnavailable and, where there is no GPU, kernel.ErrAbsent.
+func (e *Unavailable) Unwrap() []error {
+	if e.Absent {
+		return []error{ErrUnavailable, kernel.ErrAbsent}
+	}
+	return []error{ErrUnavailable}
+}
 
 // DriverError is a status other than success from one driver call.
 type DriverError struct {
@@ -48,11 +55,27 @@ func (e *DriverError) Error() string {
 	return fmt.Sprintf("cuda: %s(%s): %s (%d): %s", e.Call, strings.Join(args, ", "), e.Name, e.Code, e.Text)
 }
 
+// Unwrap gives kernel.ErrLost where the context cannot be used any more.
+func (e *DriverError) Unwrap() error {
+	if lost[e.Code] {
+		return kernel.ErrLost
+	}
+	return nil
+}
+
 // The codes that callers distinguish.
 const (
 	codeOutOfMemory = 2
+	codeStubLibrary = 34
+	codeNoDevice    = 100
 	codeNotReady    = 600
 )
+
+// lost are the codes after which every later call of the context fails too, by the driver's documentation of CUresult:
+// deinitialised, ECC and link errors, faults and exceptions of kernels, a destroyed context, launch timeouts and
+// unknown failures.
+var lost = map[int]bool{4: true, 214: true, 220: true, 226: true, 700: true, 702: true, 709: true, 710: true,
+	714: true, 715: true, 716: true, 717: true, 718: true, 719: true, 721: true, 999: true}
 
 // IsOutOfMemory reports whether err is the driver's answer to an allocation that does not fit.
 func IsOutOfMemory(err error) bool {

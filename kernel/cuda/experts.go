@@ -340,11 +340,48 @@ func (k *Kernels) PrepareExperts(s *Stream, e ExpertShape, a *ExpertsArgs) error
 	if err != nil {
 		return err
 	}
-	blocks := uint32(1)
-	if !e.BF16 {
-		blocks += uint32((int64(a.Rows)*int64(a.HiddenBlocks) + prepareTiles - 1) / prepareTiles)
+	return Run(s, fn, Launch{Grid: Dim{X: 1 + quantiseBlocks(e, a)}, Block: Dim{X: prepareThreads},
+		Overlap: s.overlap}, a)
+}
+
+// RouteExpertsArgs are the arguments of the kernel that chooses experts, sorts and quantises.
+type RouteExpertsArgs struct {
+	Route    RouteArgs   // IDs and Weights are those of the experts
+	Experts  ExpertsArgs // as Experts.Encode fills them
+	Arrived  Ptr         // u32: zero before and after the launch
+	Blocks   int32       // set by RouteAndPrepare
+	Reserved int32
+}
+
+// RouteAndPrepare does what RouteExperts and PrepareExperts do, in one launch.
+func (k *Kernels) RouteAndPrepare(s *Stream, e ExpertShape, a *RouteExpertsArgs) error {
+	c := checks{kernel: "sparrow_experts_route"}
+	a.Route.check(&c)
+	c.memory("arrived", a.Arrived, 4)
+	r, x := &a.Route, &a.Experts
+	if r.IDs != x.IDs || r.Weights != x.Weights || r.Rows != x.Rows || r.Top != x.Top || r.Experts != x.Experts ||
+		r.IDStride != x.IDStride || r.WeightStride != x.WeightStride {
+		c.fail("%d rows of %d among %d experts are chosen, %d of %d among %d are run; they must be the same", r.Rows,
+			r.Top, r.Experts, x.Rows, x.Top, x.Experts)
 	}
-	return Run(s, fn, Launch{Grid: Dim{X: blocks}, Block: Dim{X: prepareThreads}, Overlap: s.overlap}, a)
+	if c.err != nil || r.Rows == 0 {
+		return c.err
+	}
+	fn, err := k.Function(c.kernel)
+	if err != nil {
+		return err
+	}
+	a.Blocks = ceilDiv(r.Rows, prepareThreads/32)
+	return Run(s, fn, Launch{Grid: Dim{X: uint32(a.Blocks) + quantiseBlocks(e, x)}, Block: Dim{X: prepareThreads},
+		Overlap: s.overlap}, a)
+}
+
+// quantiseBlocks is how many blocks quantise the rows.
+func quantiseBlocks(e ExpertShape, a *ExpertsArgs) uint32 {
+	if e.BF16 {
+		return 0
+	}
+	return uint32((int64(a.Rows)*int64(a.HiddenBlocks) + prepareTiles - 1) / prepareTiles)
 }
 
 // MultiplyGateUp multiplies by gate and up and applies the activation.

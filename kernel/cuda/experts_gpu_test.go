@@ -17,13 +17,13 @@ type expertRig struct {
 	*rig
 	shape          ExpertShape
 	packed         PackedExperts
-	gate, up, down []*expect.BlockMatrix
+	gate, up, down []*blockMatrix
 	rng            *rand.Rand
 }
 
 // matrix is a random weight on the host and on the device.
-func (r *expertRig) matrix(rows, columns int) (*expect.BlockMatrix, Matrix) {
-	m := &expect.BlockMatrix{Rows: rows, Columns: columns}
+func (r *expertRig) matrix(rows, columns int) (*blockMatrix, Matrix) {
+	m := &blockMatrix{Rows: rows, Columns: columns}
 	size := 1 / math.Sqrt(float64(columns))
 	if r.shape.BF16 {
 		m.Values = make([]uint16, rows*columns)
@@ -128,7 +128,7 @@ func (r *expertRig) want(b batch, row int, limit float32, mode num.ScaleMode) []
 		if e < 0 || e >= r.shape.Experts {
 			continue
 		}
-		for i, v := range expect.Expert(expect.Widen(b.x[row*h:][:h]), r.gate[e], r.up[e], r.down[e], limit, mode) {
+		for i, v := range expectedExpert(expect.Widen(b.x[row*h:][:h]), r.gate[e], r.up[e], r.down[e], limit, mode) {
 			out[i] += float64(b.weights[row*b.top+j]) * v
 		}
 	}

@@ -37,3 +37,41 @@ func (c *checks) limit(v float32) {
 		c.fail("limit %v must be positive, or 0 for none", v)
 	}
 }
+
+// GateQuantiseArgs are the arguments of the kernel that applies a gated activation and quantises it.
+type GateQuantiseArgs struct {
+	Gate        Ptr // bf16 [Rows, Columns]; multiple of 16, as the other addresses
+	Up          Ptr // bf16 [Rows, Columns]
+	Out         Ptr // bf16 [Rows, Columns], may be Gate or Up
+	Codes       Ptr // e4m3 [Rows, Columns]: Out quantised
+	Scales      Ptr // f32 [ceil(Columns/128), ScaleStride]
+	GateStride  int64
+	UpStride    int64
+	OutStride   int64
+	CodeStride  int64
+	ScaleStride int64
+	Rows        int32
+	Columns     int32   // multiple of 16
+	Exact       int32   // 1: scales are any f32, 0: powers of two
+	Limit       float32 // 0: no clamps
+}
+
+// GateQuantise applies silu(gate) * up and quantises it for a product. The results are those of both steps launched
+// one by one.
+func (k *Kernels) GateQuantise(s *Stream, a *GateQuantiseArgs) error {
+	c := checks{kernel: "gate_quantise"}
+	c.count("rows", a.Rows)
+	c.multiple("columns", int64(a.Columns), 16, 16)
+	for _, m := range []struct {
+		name   string
+		at     Ptr
+		stride int64
+	}{{"gate", a.Gate, a.GateStride}, {"up", a.Up, a.UpStride}, {"out", a.Out, a.OutStride}} {
+		c.memory(m.name, m.at, 16)
+		c.multiple(m.name+" stride", m.stride, 8, int64(a.Columns))
+	}
+	c.codes(a.Codes, a.Scales, a.CodeStride, a.ScaleStride, a.Rows, a.Columns, a.Exact)
+	c.limit(a.Limit)
+	warps := int64(a.Rows) * int64((a.Columns+warpColumns-1)/warpColumns)
+	return runGrid(k, s, &c, Dim{X: uint32((warps + longRows - 1) / longRows)}, a)
+}

@@ -81,6 +81,9 @@ func (g *Graph) Launch(s *Stream) error {
 	if g.exec == 0 {
 		return ErrClosed
 	}
+	if !s.enqueue() {
+		return nil
+	}
 	if err := g.device.plain(cuGraphLaunch, g.exec, s.handle); err != nil {
 		return fmt.Errorf("cuda: launch graph of %d kernels: %w", len(g.nodes), err)
 	}

@@ -95,6 +95,12 @@ func (c *checks) indexPool(p PoolView) {
 // those of layout.IndexFP8.Encode over the same steps with float64 sums in the LayerNorm.
 func (k *Kernels) WriteIndexKeys(s *Stream, a *WriteIndexKeyArgs) error {
 	c := checks{kernel: "write_index_key"}
+	a.check(&c)
+	return runRows(k, s, &c, a.Tokens, shortRows, a)
+}
+
+// check finds what the writer cannot take.
+func (a *WriteIndexKeyArgs) check(c *checks) {
 	c.indexPool(a.Pool)
 	c.rotary(a.Rotary)
 	c.recipe(a.Recipe)
@@ -110,13 +116,21 @@ func (k *Kernels) WriteIndexKeys(s *Stream, a *WriteIndexKeyArgs) error {
 	c.memory("slots", a.Slots, 4)
 	c.multiple("key stride", a.KeyStride, 4, layout.IndexDim)
 	c.count("tokens", a.Tokens)
-	return runRows(k, s, &c, a.Tokens, shortRows, a)
 }
 
 // PrepareIndexQueries rotates and quantises the indexer queries of every head and folds their scales into the heads'
 // weights.
 func (k *Kernels) PrepareIndexQueries(s *Stream, a *IndexQueryArgs) error {
 	c := checks{kernel: "index_query"}
+	a.check(&c)
+	return runGrid(k, s, &c, Dim{X: uint32(a.Tokens), Y: a.blocks()}, a)
+}
+
+// blocks is how many blocks a token takes.
+func (a *IndexQueryArgs) blocks() uint32 { return (uint32(a.PaddedHeads) + shortRows - 1) / shortRows }
+
+// check finds what the preparation cannot take.
+func (a *IndexQueryArgs) check(c *checks) {
 	c.rotary(a.Rotary)
 	c.recipe(a.Recipe)
 	c.memory("queries", a.Queries, 8)
@@ -129,7 +143,6 @@ func (k *Kernels) PrepareIndexQueries(s *Stream, a *IndexQueryArgs) error {
 	c.multiple("padded heads", int64(a.PaddedHeads), 1, int64(a.Heads))
 	c.multiple("query stride", a.QueryStride, 4, int64(a.Heads)*layout.IndexDim)
 	c.multiple("weight stride", a.WeightStride, 1, int64(a.Heads))
-	return runGrid(k, s, &c, Dim{X: uint32(a.Tokens), Y: (uint32(a.PaddedHeads) + shortRows - 1) / shortRows}, a)
 }
 
 // gatheredIndex checks what both kinds of index gather share.

@@ -118,8 +118,11 @@ const (
 
 // runRows launches a portable kernel over a number of rows, perBlock of them in each block.
 func runRows[T any](k *Kernels, s *Stream, c *checks, rows int32, perBlock uint32, args *T) error {
-	return runGrid(k, s, c, Dim{X: (uint32(rows) + perBlock - 1) / perBlock}, args)
+	return runGrid(k, s, c, Dim{X: rowBlocks(rows, perBlock)}, args)
 }
+
+// rowBlocks is how many blocks some rows take.
+func rowBlocks(rows int32, perBlock uint32) uint32 { return (uint32(rows) + perBlock - 1) / perBlock }
 
 // runGrid launches a portable kernel over a grid of blocks unless its checks failed. An empty grid is no launch.
 func runGrid[T any](k *Kernels, s *Stream, c *checks, grid Dim, args *T) error {

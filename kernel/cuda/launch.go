@@ -76,6 +76,12 @@ func Run[T any](s *Stream, fn *Function, l Launch, args *T) error {
 
 // launch fills the frame's configuration and calls the driver. The argument block is already in place.
 func (s *Stream) launch(f *frame, fn *Function, l Launch) error {
+	if s.trace != nil {
+		if err := s.trace.begin(); err != nil {
+			return err
+		}
+		l.Overlap = false
+	}
 	if l.Shared > smallDynamicBytes && l.Shared > fn.dynamic {
 		return argumentError("kernel %s: launch with %d bytes of dynamic shared memory, AllowShared gave %d", fn.name,
 			l.Shared, fn.dynamic)
@@ -112,10 +118,16 @@ func (s *Stream) launch(f *frame, fn *Function, l Launch) error {
 		f.config.attrs = uintptr(unsafe.Pointer(&f.attrs[0]))
 	}
 	f.params[0] = uintptr(unsafe.Pointer(&f.block[0]))
+	if !s.enqueue() {
+		return nil
+	}
 	err := s.device.do(f, cuLaunchKernelEx, uintptr(unsafe.Pointer(&f.config)), fn.handle,
 		uintptr(unsafe.Pointer(&f.params[0])), 0)
 	if err != nil {
 		return fmt.Errorf("cuda: launch %s grid %v block %v shared %d: %w", fn.name, grid, block, l.Shared, err)
+	}
+	if s.trace != nil {
+		return s.trace.end(fn.name)
 	}
 	return nil
 }

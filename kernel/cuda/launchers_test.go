@@ -94,6 +94,15 @@ func someCandidates() CandidatesArgs {
 		ValueStride: 5, Rows: 5, Columns: 100, Best: 5}
 }
 
+func someDraw() DrawArgs {
+	return DrawArgs{Out: somewhere, Stride: 8, Rows: 5, Columns: 8, Step: 1, Type: ElementE4M3}
+}
+
+func someWiden() WidenArgs {
+	return WidenArgs{From: somewhere, Scales: somewhere, Out: somewhere, Rows: 5, Columns: 300, ScaleStride: 3,
+		BlockRows: 128, BlockColumns: 128, Type: ElementE4M3}
+}
+
 var (
 	someShape  = ExpertShape{Experts: 2, Hidden: 32, Inner: 32}
 	someMatrix = Matrix{Data: somewhere, Scales: somewhere, Stride: 32, ScaleStride: 1}
@@ -235,6 +244,16 @@ func TestLaunchersNameTheArgumentThatIsWrong(t *testing.T) {
 			"32 x 40"},
 		{"pack strides", k.PackExpert(s, someShape, 1, someMatrix, Matrix{somewhere, somewhere, 64, 1}, someMatrix,
 			somePacked), "must agree"},
+		{"draw", k.DrawValues(s, with(someDraw(), func(*DrawArgs) {})), ""},
+		{"draw odd columns", k.DrawValues(s, with(someDraw(), func(a *DrawArgs) { a.Columns = 7 })), "columns 7"},
+		{"draw f16", k.DrawValues(s, with(someDraw(), func(a *DrawArgs) { a.Type = ElementF16 })), "element type 2"},
+		{"draw too much", k.DrawValues(s, with(someDraw(), func(a *DrawArgs) { a.Rows = 1 << 40 })), "supported are 0"},
+		{"widen", k.WidenWeight(s, with(someWiden(), func(*WidenArgs) {})), ""},
+		{"widen into nothing", k.WidenWeight(s, with(someWiden(), func(a *WidenArgs) { a.Out = 0 })), "no output"},
+		{"widen scales", k.WidenWeight(s, with(someWiden(), func(a *WidenArgs) { a.ScaleStride = 1 })),
+			"scale stride 1 for 300 columns"},
+		{"widen and turn", k.WidenWeight(s,
+			with(someWiden(), func(a *WidenArgs) { a.Turned, a.TurnedStride = somewhere, 4 })), "turned stride 4"},
 		{"paged scores of 5 rows", k.ScorePaged(s, 64, &IndexPagedArgs{NextN: 5}), "5 query rows"},
 	} {
 		switch c.says {

@@ -66,8 +66,8 @@ func (d *Device) AllocHost(bytes int64) (*HostBuffer, error) {
 	}
 	f := frames.Get().(*frame)
 	defer frames.Put(f)
-	const portable = 1 // usable from every context
-	if err := d.do(f, cuMemHostAlloc, f.slot(0), uintptr(bytes), portable); err != nil {
+	const portable, mapped = 1, 2 // usable from every context, and by the device at the same address
+	if err := d.do(f, cuMemHostAlloc, f.slot(0), uintptr(bytes), portable|mapped); err != nil {
 		return nil, fmt.Errorf("cuda: host alloc %d bytes: %w", bytes, err)
 	}
 	h := &HostBuffer{device: d, address: uintptr(f.out[0])}
@@ -94,8 +94,11 @@ func (h *HostBuffer) Free() error {
 // CopyToDevice enqueues a copy of src to dst. From page-locked memory it runs asynchronously, and src must stay
 // unchanged until it has run; from ordinary memory the driver has read all of src when the call returns.
 func (s *Stream) CopyToDevice(dst Ptr, src []byte) error {
-	if len(src) == 0 {
+	if len(src) == 0 || !s.enqueue() {
 		return nil
+	}
+	if err := s.trace.release(); err != nil {
+		return err
 	}
 	var pin runtime.Pinner // src may be on the caller's stack, which moves
 	pin.Pin(&src[0])
@@ -107,8 +110,11 @@ func (s *Stream) CopyToDevice(dst Ptr, src []byte) error {
 // CopyToHost enqueues a copy of device memory to dst. Into page-locked memory it runs asynchronously; into ordinary
 // memory the driver finishes the copy before the call returns.
 func (s *Stream) CopyToHost(dst []byte, src Ptr) error {
-	if len(dst) == 0 {
+	if len(dst) == 0 || !s.enqueue() {
 		return nil
+	}
+	if err := s.trace.release(); err != nil {
+		return err
 	}
 	var pin runtime.Pinner // dst may be on the caller's stack, which moves
 	pin.Pin(&dst[0])
@@ -119,7 +125,7 @@ func (s *Stream) CopyToHost(dst []byte, src Ptr) error {
 
 // CopyOnDevice enqueues a copy inside device memory. The ranges must not overlap.
 func (s *Stream) CopyOnDevice(dst, src Ptr, bytes int64) error {
-	if bytes == 0 {
+	if bytes == 0 || !s.enqueue() {
 		return nil
 	}
 	return s.device.plain(cuMemcpyDtoDAsync, uintptr(dst), uintptr(src), uintptr(bytes), s.handle)
@@ -127,7 +133,7 @@ func (s *Stream) CopyOnDevice(dst, src Ptr, bytes int64) error {
 
 // Fill enqueues setting bytes bytes to value.
 func (s *Stream) Fill(dst Ptr, value byte, bytes int64) error {
-	if bytes == 0 {
+	if bytes == 0 || !s.enqueue() {
 		return nil
 	}
 	return s.device.plain(cuMemsetD8Async, uintptr(dst), uintptr(value), uintptr(bytes), s.handle)
@@ -135,7 +141,7 @@ func (s *Stream) Fill(dst Ptr, value byte, bytes int64) error {
 
 // FillWords enqueues setting words 32-bit words to value. dst must be a multiple of 4.
 func (s *Stream) FillWords(dst Ptr, value uint32, words int64) error {
-	if words == 0 {
+	if words == 0 || !s.enqueue() {
 		return nil
 	}
 	return s.device.plain(cuMemsetD32Async, uintptr(dst), uintptr(value), uintptr(words), s.handle)

@@ -11,10 +11,11 @@ func Mirrors() map[string]reflect.Type {
 		WriteMainArgs{}, GatherSlotsArgs{}, GatherPagesArgs{},
 		WriteIndexKeyArgs{}, IndexQueryArgs{}, GatherIndexSlotsArgs{}, GatherIndexPagesArgs{},
 		WriteV4Args{}, CombineV4Args{}, RMSNormArgs{}, LocateArgs{},
-		ListedView{}, ExpertsArgs{}, PackExpertArgs{},
+		ListedView{}, ExpertsArgs{}, RouteExpertsArgs{}, PackExpertArgs{},
 		PickArgs{}, MoveArgs{}, AnglesArgs{}, RotateArgs{}, GateArgs{}, RouteArgs{}, CandidatesArgs{},
 		IndexRaggedArgs{}, IndexPagedArgs{}, TopKArgs{},
 		SelectionView{}, SparseAttendArgs{}, DenseAttendArgs{}, ProductArgs{}, QuantiseRowsArgs{}, NormQuantiseArgs{},
+		GateQuantiseArgs{}, StoreLatentArgs{}, TurnArgs{}, DrawArgs{}, WidenArgs{},
 	} {
 		t := reflect.TypeOf(v)
 		m[t.Name()] = t

@@ -98,7 +98,6 @@ const (
 	funcLocalBytes    = 3
 	funcRegisters     = 4
 	funcMaxDynamic    = 8
-	funcBigClusters   = 14
 	smallDynamicBytes = 48 << 10 // maximum of a launch without opting in
 )
 
@@ -129,14 +128,6 @@ func (f *Function) AllowShared(bytes int) error {
 		return fmt.Errorf("cuda: kernel %s: dynamic shared memory %d bytes: %w", f.name, bytes, err)
 	}
 	f.dynamic = bytes
-	return nil
-}
-
-// AllowBigClusters lets launches use clusters of up to 16 blocks instead of the portable 8.
-func (f *Function) AllowBigClusters() error {
-	if err := f.device.plain(cuFuncSetAttribute, f.handle, funcBigClusters, 1); err != nil {
-		return fmt.Errorf("cuda: kernel %s: cluster size: %w", f.name, err)
-	}
 	return nil
 }
 

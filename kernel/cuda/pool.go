@@ -4,31 +4,30 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"slices"
 )
 
-// Pool hands out device memory in power-of-two classes and keeps what comes back for the next request of the same
-// class, so that a step that needs the same scratch as the last one costs no driver call. It is owned by one
-// goroutine.
+// Pool hands out device memory and keeps what comes back, so that a step that needs no more scratch than an earlier
+// one costs no driver call. It is owned by one goroutine.
 //
 // Memory given back is reused at once in program order: that is safe when all work of the pool's users is enqueued on
-// one stream.
+// one stream. Until Close no memory returns to the device, because captured graphs contain its addresses.
 type Pool struct {
 	device *Device
-	free   map[int64][]*Buffer // class bytes to idle buffers
+	idle   []*Buffer
 	used   map[Ptr]*Buffer
 	held   int64 // bytes taken from the device, idle or used
 	busy   int64 // bytes of those in use
+	fixed  bool
 }
 
-// minPoolBytes is the smallest class: smaller requests share no allocation but cost no more than this.
+// minPoolBytes is the smallest allocation.
 const minPoolBytes = 512
 
 // NewPool makes an empty pool.
-func (d *Device) NewPool() *Pool {
-	return &Pool{device: d, free: map[int64][]*Buffer{}, used: map[Ptr]*Buffer{}}
-}
+func (d *Device) NewPool() *Pool { return &Pool{device: d, used: map[Ptr]*Buffer{}} }
 
-// poolClass is the class of a request: the next power of two, at least minPoolBytes.
+// poolClass is the size of the allocation for a request: the next power of two, at least minPoolBytes.
 func poolClass(n int64) int64 {
 	if n <= minPoolBytes {
 		return minPoolBytes
@@ -36,33 +35,38 @@ func poolClass(n int64) int64 {
 	return 1 << bits.Len64(uint64(n-1))
 }
 
-// Get returns at least n bytes with undefined contents. When the device is full, idle buffers of other classes are
-// freed and the request is tried once more.
+// Fix forbids the pool to take memory from the device, or allows it again. A capture must not allocate.
+func (p *Pool) Fix(on bool) { p.fixed = on }
+
+// Get returns at least n bytes with undefined contents: the smallest idle buffer that is large enough, or memory of
+// the device.
 func (p *Pool) Get(n int64) (Ptr, error) {
 	if n <= 0 {
 		return 0, argumentError("pool request of %d bytes", n)
 	}
-	class := poolClass(n)
-	if idle := p.free[class]; len(idle) > 0 {
-		b := idle[len(idle)-1]
-		p.free[class] = idle[:len(idle)-1]
-		p.used[b.ptr] = b
-		p.busy += class
-		return b.ptr, nil
-	}
-	b, err := p.device.Alloc(class)
-	if IsOutOfMemory(err) {
-		if err := p.Trim(); err != nil {
-			return 0, err
+	best := -1
+	for i, b := range p.idle {
+		if b.bytes >= n && (best < 0 || b.bytes < p.idle[best].bytes) {
+			best = i
 		}
-		b, err = p.device.Alloc(class)
 	}
-	if err != nil {
-		return 0, fmt.Errorf("cuda: pool holding %d bytes, %d of them in use: %w", p.held, p.busy, err)
+	var b *Buffer
+	switch {
+	case best >= 0:
+		b = p.idle[best]
+		p.idle = slices.Delete(p.idle, best, best+1)
+	case p.fixed:
+		return 0, argumentError("%d bytes of a pool that must not grow now; it holds %d, %d of them in use", n, p.held,
+			p.busy)
+	default:
+		var err error
+		if b, err = p.device.Alloc(poolClass(n)); err != nil {
+			return 0, fmt.Errorf("cuda: pool holding %d bytes, %d of them in use: %w", p.held, p.busy, err)
+		}
+		p.held += b.bytes
 	}
 	p.used[b.ptr] = b
-	p.held += class
-	p.busy += class
+	p.busy += b.bytes
 	return b.ptr, nil
 }
 
@@ -74,21 +78,8 @@ func (p *Pool) Put(ptr Ptr) error {
 	}
 	delete(p.used, ptr)
 	p.busy -= b.bytes
-	p.free[b.bytes] = append(p.free[b.bytes], b)
+	p.idle = append(p.idle, b)
 	return nil
-}
-
-// Trim frees every idle buffer.
-func (p *Pool) Trim() error {
-	var errs []error
-	for class, idle := range p.free {
-		for _, b := range idle {
-			errs = append(errs, b.Free())
-			p.held -= class
-		}
-		delete(p.free, class)
-	}
-	return errors.Join(errs...)
 }
 
 // Held is the number of bytes taken from the device, and how many of them are in use.
@@ -96,12 +87,13 @@ func (p *Pool) Held() (held, busy int64) { return p.held, p.busy }
 
 // Close frees everything, in use or not.
 func (p *Pool) Close() error {
-	errs := []error{p.Trim()}
-	for ptr, b := range p.used {
+	var errs []error
+	for _, b := range p.idle {
 		errs = append(errs, b.Free())
-		p.held -= b.bytes
-		p.busy -= b.bytes
-		delete(p.used, ptr)
 	}
+	for _, b := range p.used {
+		errs = append(errs, b.Free())
+	}
+	*p = Pool{device: p.device, used: map[Ptr]*Buffer{}}
 	return errors.Join(errs...)
 }

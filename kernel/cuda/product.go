@@ -65,7 +65,10 @@ type Product struct {
 
 	Rows, Columns, K int32 // Columns and K are multiples of 16
 	Batch            int32 // 1 for a plain product; FP8 products have no batch
-	OutF32           bool
+	// Whole is the columns of the matrix that the weight is a part of, where it is: a part is computed with the bits
+	// that it has in the product of the whole. 0: Columns.
+	Whole  int32
+	OutF32 bool
 }
 
 // ProductCall is a product ready to be launched. It stays valid while the memory stays where it is.

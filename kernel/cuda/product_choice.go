@@ -55,7 +55,7 @@ func (x *Product) blocks() int32 {
 }
 
 // parts is the number of parts of k.
-func (x *Product) parts() int32 { return productParts(x.Columns, x.blocks(), x.Batch) }
+func (x *Product) parts() int32 { return productParts(max(x.Columns, x.Whole), x.blocks(), x.Batch) }
 
 // choose picks the kernel for the number of rows.
 func (x *Product) choose(sms int32) productChoice {
@@ -89,7 +89,7 @@ func (x *Product) chooseAcross(short bool, sms int32) int32 {
 	switch tiles := x.tiles(192); {
 	case x.Rows <= 32 || x.parts() > 1:
 		return 0
-	case short:
+	case short, x.Type == ProductBF16 && x.Rows > 64 && x.tiles(256) >= 3*sms:
 		return 256
 	case x.Type == ProductFP8 && tiles >= sms*3/4 && (x.Rows > 64 || tiles <= sms):
 		return 192

@@ -18,8 +18,11 @@ type QuantiseRowsArgs struct {
 type NormQuantiseArgs struct {
 	X           Ptr     // bf16 [Rows, Columns]; multiple of 16, as the other addresses
 	Delta       Ptr     // bf16 [Rows, Columns] that is added to X first; or zero
-	Sum         Ptr     // bf16 [Rows, Columns]: X + Delta, may be X or Delta; or zero
-	Weight      Ptr     // f32 or bf16 [Columns]
+	Results     Ptr     // bf16 [Rows, Top, Columns] of experts, whose weighted sum is added then; or zero
+	IDs         Ptr     // i32 [Rows, Top], with Results: a number that is none of the experts adds nothing
+	Shares      Ptr     // f32 [Rows, Top], with Results: the weights of the sum
+	Sum         Ptr     // bf16 [Rows, Columns]: what was added up, may be X or Delta; or zero
+	Weight      Ptr     // f32 or bf16 [Columns]; or zero for no norm
 	Out         Ptr     // bf16 [Rows, Columns]: the norm of the sum; or zero
 	Codes       Ptr     // e4m3 [Rows, Columns]: the norm quantised; or zero
 	Scales      Ptr     // f32 [ceil(Columns/128), ScaleStride], with Codes
@@ -30,10 +33,14 @@ type NormQuantiseArgs struct {
 	OutStride   int64
 	CodeStride  int64
 	ScaleStride int64
+	IDStride    int64
+	ShareStride int64
 	Rows        int32
 	Columns     int32 // multiple of 16, at most MaxNormColumns
 	WeightBF16  int32 // 1: Weight is bf16
 	Exact       int32 // 1: scales are any f32, 0: powers of two
+	Top         int32 // at most MaxTop
+	Experts     int32
 }
 
 // MaxNormColumns is the widest row that a block of NormQuantise keeps in registers.
@@ -42,7 +49,8 @@ const MaxNormColumns = 16384
 const (
 	warpColumns = 256 // columns that a warp quantises
 	normThreads = 512
-	normColumns = 8192 // widest row of the kernel with fewer registers
+	normColumns = 8 * normThreads // widest row with one piece of eight columns for each thread
+	longColumns = 2 * normColumns
 )
 
 // codes checks where quantised rows go.
@@ -73,8 +81,11 @@ func (k *Kernels) QuantiseRows(s *Stream, a *QuantiseRowsArgs) error {
 // maxGrid is the largest number of blocks of a launch.
 const maxGrid = 1<<31 - 1
 
-// NormQuantise adds Delta to X, normalises the sum and quantises the norm. Each step rounds to bf16, so the results
-// are those of the steps launched one by one.
+// maxGridY is the largest second dimension of a launch.
+const maxGridY = 1<<16 - 1
+
+// NormQuantise adds Delta and the weighted Results of experts to X, normalises the sum and quantises the norm. Each
+// step rounds to bf16, so the results are those of the steps launched one by one.
 func (k *Kernels) NormQuantise(s *Stream, a *NormQuantiseArgs) error {
 	c := checks{kernel: "norm_quantise"}
 	c.count("rows", a.Rows)
@@ -84,7 +95,6 @@ func (k *Kernels) NormQuantise(s *Stream, a *NormQuantiseArgs) error {
 	}
 	c.memory("x", a.X, 16)
 	c.multiple("x stride", a.XStride, 8, int64(a.Columns))
-	c.memory("weight", a.Weight, 16)
 	c.flag("bf16 weight", a.WeightBF16)
 	for _, m := range []struct {
 		name   string
@@ -99,14 +109,37 @@ func (k *Kernels) NormQuantise(s *Stream, a *NormQuantiseArgs) error {
 	if a.Codes != 0 {
 		c.codes(a.Codes, a.Scales, a.CodeStride, a.ScaleStride, a.Rows, a.Columns, a.Exact)
 	}
-	if a.Out == 0 && a.Codes == 0 {
-		c.fail("neither out nor codes are given: there is nothing to write")
+	switch {
+	case a.Weight != 0:
+		c.memory("weight", a.Weight, 16)
+		if a.Out == 0 && a.Codes == 0 {
+			c.fail("neither out nor codes are given: there is nothing to write")
+		}
+	case a.Out != 0 || a.Codes != 0:
+		c.memory("weight", a.Weight, 16) // names it
+	case a.Sum == 0:
+		c.fail("neither a weight nor a sum is given: there is nothing to write")
+	}
+	if a.Results != 0 {
+		c.kernel = "combine_norm"
+		c.memory("results", a.Results, 16)
+		c.memory("ids", a.IDs, 4)
+		c.memory("shares", a.Shares, 4)
+		c.multiple("id stride", a.IDStride, 1, int64(a.Top))
+		c.multiple("share stride", a.ShareStride, 1, int64(a.Top))
+		c.positive("experts", a.Experts)
+		if a.Top < 1 || a.Top > MaxTop {
+			c.fail("%d choices of a row, supported are 1 to %d", a.Top, MaxTop)
+		}
 	}
 	if c.err != nil || a.Rows == 0 {
 		return c.err
 	}
-	if a.Columns > normColumns {
-		c.kernel = "norm_quantise_wide"
+	switch {
+	case a.Columns > longColumns:
+		c.kernel += "_wide"
+	case a.Columns > normColumns:
+		c.kernel += "_long"
 	}
 	fn, err := k.Function(c.kernel)
 	if err != nil {

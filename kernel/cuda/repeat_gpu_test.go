@@ -161,3 +161,39 @@ func TestGPURowsDoNotDependOnTheirNeighbours(t *testing.T) {
 		}
 	}
 }
+
+// Native and split verifies agree to the bit: rows of a request that are scored at once, in groups, and each alone.
+func TestGPUNativeAndSplitScoresAgree(t *testing.T) {
+	r := onGPU(t)
+	rng := rand.New(rand.NewPCG(24, 1))
+	const requests, blocks = 7, 10
+	for _, heads := range []int{32, 64} {
+		for each := 2; each <= 8; each++ {
+			rows := requests * each
+			bytes := int64(rows * blocks * 64 * 4)
+			var want []byte
+			owner := make([]int32, rows)
+			for i := range owner {
+				owner[i] = int32(i / each)
+			}
+			x := randomPaged(r, rng, rows, blocks, 1, heads) // of its tables the first of each request counts
+			x.TableRows = upload(r, owner)
+			for together := 1; together <= min(each, 4); together++ {
+				if each%together != 0 {
+					continue
+				}
+				y := x
+				y.Requests, y.NextN, y.Scores = int32(rows/together), int32(together), r.poisoned(bytes)
+				a, err := y.Encode(r.d)
+				check(t, err)
+				check(t, r.k.ScorePaged(r.s, y.Heads, &a))
+				got := r.download(y.Scores, bytes)
+				if together == 1 {
+					want = got
+					continue
+				}
+				sameBytes(t, fmt.Sprintf("%d heads, %d rows, %d at once", heads, each, together), got, want)
+			}
+		}
+	}
+}

@@ -16,9 +16,11 @@ type AnglesArgs struct {
 // RotateArgs are the arguments of the kernel that applies rotations in place.
 type RotateArgs struct {
 	X           Ptr   // [Rows, Heads, HeadDim] of XType
-	Angles      Ptr   // f32 [Rows, Rope]
+	Angles      Ptr   // f32 [Rows, Rope]; zero: no rotation
+	Copy        Ptr   // [Rows, Heads, CopyDim] of XType: gets the columns too; or zero
 	XStride     int64 // elements between rows
 	AngleStride int64 // elements between rows
+	CopyStride  int64 // elements between rows
 	Rows        int32
 	Heads       int32
 	HeadDim     int32
@@ -27,6 +29,8 @@ type RotateArgs struct {
 	XType       ElementType // f32 or bf16
 	Interleaved int32       // 1: pairs (2i, 2i+1); 0: (i, i+Rope/2)
 	Inverse     int32       // 1: turn back
+	CopyDim     int32
+	CopyOffset  int32 // first of these columns in a head of Copy
 }
 
 // pairsPerBlock is how many pairs of a row one block rotates.
@@ -46,9 +50,8 @@ func (k *Kernels) ComputeAngles(s *Stream, a *AnglesArgs) error {
 	return runGrid(k, s, &c, Dim{X: uint32(blocks)}, a)
 }
 
-// RotateHeads applies RoPE to a part of every head.
-func (k *Kernels) RotateHeads(s *Stream, a *RotateArgs) error {
-	c := checks{kernel: "rotate_heads"}
+// check finds what a rotation cannot take.
+func (a *RotateArgs) check(c *checks) {
 	c.positive("heads", a.Heads)
 	c.positive("head size", a.HeadDim)
 	c.count("offset", a.Offset)
@@ -57,11 +60,30 @@ func (k *Kernels) RotateHeads(s *Stream, a *RotateArgs) error {
 			a.Offset+a.Rope, a.HeadDim)
 	}
 	c.element("x", a.X, a.XType, ElementBF16, a.XStride, a.Heads*a.HeadDim)
-	c.memory("angles", a.Angles, 4)
-	c.multiple("angle stride", a.AngleStride, 1, int64(a.Rope))
+	if a.Angles != 0 || a.Copy == 0 {
+		c.memory("angles", a.Angles, 4)
+		c.multiple("angle stride", a.AngleStride, 1, int64(a.Rope))
+	}
+	if a.Copy != 0 {
+		c.count("offset of the copy", a.CopyOffset)
+		if a.CopyOffset+a.Rope > a.CopyDim {
+			c.fail("columns %d to %d of heads of %d in the copy", a.CopyOffset, a.CopyOffset+a.Rope, a.CopyDim)
+		}
+		c.element("copy", a.Copy, a.XType, ElementBF16, a.CopyStride, a.Heads*a.CopyDim)
+	}
 	c.flag("interleaved", a.Interleaved)
 	c.flag("inverse", a.Inverse)
 	c.count("rows", a.Rows)
-	pairs := uint32(a.Heads) * uint32(a.Rope/2)
-	return runGrid(k, s, &c, Dim{X: uint32(a.Rows), Y: (pairs + pairsPerBlock - 1) / pairsPerBlock}, a)
+}
+
+// blocks is how many blocks a row takes.
+func (a *RotateArgs) blocks() uint32 {
+	return (uint32(a.Heads)*uint32(a.Rope/2) + pairsPerBlock - 1) / pairsPerBlock
+}
+
+// RotateHeads applies RoPE to a part of every head.
+func (k *Kernels) RotateHeads(s *Stream, a *RotateArgs) error {
+	c := checks{kernel: "rotate_heads"}
+	a.check(&c)
+	return runGrid(k, s, &c, Dim{X: uint32(a.Rows), Y: a.blocks()}, a)
 }

@@ -29,6 +29,12 @@ const (
 // RouteExperts chooses the best experts of every row by sigmoid scores; the lower index wins a tie.
 func (k *Kernels) RouteExperts(s *Stream, a *RouteArgs) error {
 	c := checks{kernel: "route_experts"}
+	a.check(&c)
+	return runRows(k, s, &c, a.Rows, longRows, a)
+}
+
+// check finds what the kernels cannot take.
+func (a *RouteArgs) check(c *checks) {
 	c.memory("logits", a.Logits, 4)
 	c.memory("bias", a.Bias, 4)
 	c.memory("ids", a.IDs, 4)
@@ -46,5 +52,4 @@ func (k *Kernels) RouteExperts(s *Stream, a *RouteArgs) error {
 	c.multiple("weight stride", a.WeightStride, 1, int64(a.Top))
 	c.flag("normalize", a.Normalize)
 	c.count("rows", a.Rows)
-	return runRows(k, s, &c, a.Rows, longRows, a)
 }

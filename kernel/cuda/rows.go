@@ -58,6 +58,12 @@ const warpNormColumns = 1024
 // Locate turns positions into slots of a paged cache, or into rows of a gathered one.
 func (k *Kernels) Locate(s *Stream, a *LocateArgs) error {
 	c := checks{kernel: "locate_positions"}
+	a.check(&c)
+	return runRows(k, s, &c, a.Rows, 1, a)
+}
+
+// check finds what the kernels cannot take.
+func (a *LocateArgs) check(c *checks) {
 	c.memory("positions", a.Positions, 4)
 	c.memory("out", a.Out, 4)
 	if a.Table != 0 {
@@ -73,5 +79,4 @@ func (k *Kernels) Locate(s *Stream, a *LocateArgs) error {
 	c.multiple("position stride", a.PositionStride, 1, int64(a.Columns))
 	c.multiple("out stride", a.OutStride, 1, int64(a.Columns))
 	c.count("rows", a.Rows)
-	return runRows(k, s, &c, a.Rows, longRows, a)
 }

@@ -1,12 +1,18 @@
 package cuda
 
-import "errors"
+import (
+	"errors"
+	"sync/atomic"
+)
 
 // Stream is a queue of device work that runs in order. One goroutine uses it at a time.
 type Stream struct {
-	device  *Device
-	handle  uintptr
-	overlap bool
+	device   *Device
+	handle   uintptr
+	overlap  bool
+	dry      bool
+	launches atomic.Int64
+	trace    *Trace // nil unless launches are timed
 }
 
 // NewStream makes a stream that does not wait for the device's default stream.
@@ -25,11 +31,31 @@ func (d *Device) NewStream() (*Stream, error) {
 // kernel waits; foreign kernels might not.
 func (s *Stream) SetOverlap(on bool) { s.overlap = on }
 
+// SetDry makes the stream ignore what is enqueued: arguments are checked, and no kernel, copy or fill runs.
+func (s *Stream) SetDry(on bool) { s.dry = on }
+
+// Launches is how many kernels, copies and fills were enqueued so far, graphs counting as one.
+func (s *Stream) Launches() int64 { return s.launches.Load() }
+
+// enqueue counts one launch and reports whether it is to be made.
+func (s *Stream) enqueue() bool {
+	if s.dry {
+		return false
+	}
+	s.launches.Add(1)
+	return true
+}
+
 // Device is the device the stream belongs to.
 func (s *Stream) Device() *Device { return s.device }
 
 // Sync waits until everything enqueued has run and returns the first error among it.
-func (s *Stream) Sync() error { return s.device.plain(cuStreamSynchronize, s.handle) }
+func (s *Stream) Sync() error {
+	if err := s.trace.release(); err != nil {
+		return err
+	}
+	return s.device.plain(cuStreamSynchronize, s.handle)
+}
 
 // Idle reports whether everything enqueued has run.
 func (s *Stream) Idle() (bool, error) {
@@ -39,6 +65,15 @@ func (s *Stream) Idle() (bool, error) {
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// WriteWord enqueues writing a word of page-locked host memory, at a multiple of four bytes, once everything before it
+// has run.
+func (s *Stream) WriteWord(to *HostBuffer, at int, value uint32) error {
+	if s.dry {
+		return nil
+	}
+	return s.device.plain(cuStreamWriteValue32, s.handle, to.address+uintptr(at), uintptr(value), 0)
 }
 
 // Wait makes work enqueued from now on wait for an event recorded on another stream.

@@ -26,7 +26,7 @@ func softmax(scores []float64) (largest, sum float64) {
 }
 
 // SparseAttend computes attention over selected rows.
-func (*Device) SparseAttend(a kernel.SparseArgs) error {
+func (d *Device) SparseAttend(a kernel.SparseArgs) error {
 	if err := a.Check(); err != nil {
 		return err
 	}
@@ -55,13 +55,13 @@ func (*Device) SparseAttend(a kernel.SparseArgs) error {
 			rows = append(rows, row)
 		}
 		for h := range a.Heads {
-			attendHead(&a, r, h, rows)
+			d.attendHead(&a, r, h, rows)
 		}
 	}
 	return nil
 }
 
-func attendHead(a *kernel.SparseArgs, r, h int, rows [][layout.RowDim]float32) {
+func (d *Device) attendHead(a *kernel.SparseArgs, r, h int, rows [][layout.RowDim]float32) {
 	q := host.RowF32(a.Q, r)[h*layout.RowDim:][:layout.RowDim]
 	out := host.RowF32(a.Out, r)[h*layout.LatentDim:][:layout.LatentDim]
 	scores := make([]float64, len(rows))
@@ -71,7 +71,11 @@ func attendHead(a *kernel.SparseArgs, r, h int, rows [][layout.RowDim]float32) {
 		}
 		scores[i] *= float64(a.Scale)
 	}
-	largest, sum := softmax(scores)
+	weigh := softmax
+	if a.Pool.Layout == layout.BF16Row1152 {
+		weigh = func(s []float64) (float64, float64) { return d.weigh(s, tiles{keys: 64}) }
+	}
+	largest, sum := weigh(scores)
 	for c := range out {
 		var o float64
 		for i := range rows {
@@ -92,7 +96,7 @@ func attendHead(a *kernel.SparseArgs, r, h int, rows [][layout.RowDim]float32) {
 }
 
 // DenseAttend computes causal attention over expanded keys and values.
-func (*Device) DenseAttend(a kernel.DenseArgs) error {
+func (dev *Device) DenseAttend(a kernel.DenseArgs) error {
 	if err := a.Check(); err != nil {
 		return err
 	}
@@ -120,7 +124,7 @@ func (*Device) DenseAttend(a kernel.DenseArgs) error {
 				}
 				scores[s] *= float64(a.Scale)
 			}
-			softmax(scores)
+			dev.weigh(scores, denseTiles(d))
 			out := host.RowF32(a.Out, r)[h*d.V:][:d.V]
 			for c := range out {
 				var o float64

@@ -11,7 +11,7 @@ import (
 )
 
 // StoreRows normalises, rotates and encodes latent rows.
-func (*Device) StoreRows(a kernel.StoreArgs) error {
+func (d *Device) StoreRows(a kernel.StoreArgs) error {
 	if err := a.Check(); err != nil {
 		return err
 	}
@@ -38,6 +38,7 @@ func (*Device) StoreRows(a kernel.StoreArgs) error {
 		rmsNorm(row[:layout.LatentDim], kv[:layout.LatentDim], norm, a.Eps)
 		copy(row[layout.LatentDim:], kv[layout.LatentDim:])
 		rotate(row[layout.LatentDim:], host.RowF32(a.Angles, t), kernel.Interleaved, false)
+		d.kept(row[:])
 		main.Encode(page, offset, row[:])
 	}
 	return nil

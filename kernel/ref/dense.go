@@ -82,12 +82,12 @@ func (d *Device) Multiply(a kernel.MultiplyArgs) error {
 		x[t] = d.met(host.RowF32(a.X, t), w)
 	}
 	for o := range w.Out() {
-		weightRow(row, w, o)
+		d.weightRow(row, w, o)
 		for t := range a.X.Rows {
-			y := float32(dot(row, x[t]))
+			y := float32(d.sum(dot(row, x[t]), w))
 			out := host.RowF32(a.Out, t)
 			if a.Accumulate {
-				y += out[o]
+				y = d.term(y) + out[o]
 			}
 			out[o] = y
 		}

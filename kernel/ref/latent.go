@@ -6,7 +6,7 @@ import (
 )
 
 // Absorb projects queries into latent space.
-func (*Device) Absorb(a kernel.AbsorbArgs) error {
+func (d *Device) Absorb(a kernel.AbsorbArgs) error {
 	if err := a.Check(); err != nil {
 		return err
 	}
@@ -17,34 +17,34 @@ func (*Device) Absorb(a kernel.AbsorbArgs) error {
 	if err != nil {
 		return err
 	}
-	d := a.Dims
-	row := make([]float64, d.Latent)
-	sums := make([]float64, a.Q.Rows*d.Latent) // [T, Latent] of one head
-	for h := range d.Heads {
+	n := a.Dims
+	row := make([]float64, n.Latent)
+	sums := make([]float64, a.Q.Rows*n.Latent) // [T, Latent] of one head
+	for h := range n.Heads {
 		clear(sums)
-		for n := range d.Nope {
-			weightRow(row, kvb, h*(d.Nope+d.V)+n)
+		for k := range n.Nope {
+			d.weightRow(row, kvb, h*(n.Nope+n.V)+k)
 			for t := range a.Q.Rows {
-				q := float64(host.RowF32(a.Q, t)[h*d.QK()+n])
-				sum := sums[t*d.Latent:][:d.Latent]
+				q := float64(host.RowF32(a.Q, t)[h*n.QK()+k])
+				sum := sums[t*n.Latent:][:n.Latent]
 				for c, w := range row {
 					sum[c] += q * w
 				}
 			}
 		}
 		for t := range a.Q.Rows {
-			out := host.RowF32(a.Out, t)[h*d.Row():][:d.Row()]
-			for c, v := range sums[t*d.Latent:][:d.Latent] {
-				out[c] = float32(v)
+			out := host.RowF32(a.Out, t)[h*n.Row():][:n.Row()]
+			for c, v := range sums[t*n.Latent:][:n.Latent] {
+				out[c] = float32(d.sum(v, kvb))
 			}
-			copy(out[d.Latent:], host.RowF32(a.Q, t)[h*d.QK()+d.Nope:])
+			copy(out[n.Latent:], host.RowF32(a.Q, t)[h*n.QK()+n.Nope:])
 		}
 	}
 	return nil
 }
 
 // Expand projects attention outputs out of latent space.
-func (*Device) Expand(a kernel.ExpandArgs) error {
+func (d *Device) Expand(a kernel.ExpandArgs) error {
 	if err := a.Check(); err != nil {
 		return err
 	}
@@ -55,13 +55,14 @@ func (*Device) Expand(a kernel.ExpandArgs) error {
 	if err != nil {
 		return err
 	}
-	d := a.Dims
-	row := make([]float64, d.Latent)
-	for h := range d.Heads {
-		for v := range d.V {
-			weightRow(row, kvb, h*(d.Nope+d.V)+d.Nope+v)
+	n := a.Dims
+	row := make([]float64, n.Latent)
+	for h := range n.Heads {
+		for v := range n.V {
+			d.weightRow(row, kvb, h*(n.Nope+n.V)+n.Nope+v)
 			for t := range a.U.Rows {
-				host.RowF32(a.Out, t)[h*d.V+v] = float32(dot(row, host.RowF32(a.U, t)[h*d.Latent:][:d.Latent]))
+				u := host.RowF32(a.U, t)[h*n.Latent:][:n.Latent]
+				host.RowF32(a.Out, t)[h*n.V+v] = float32(d.sum(dot(row, u), kvb))
 			}
 		}
 	}

@@ -114,16 +114,16 @@ func (d *Device) Experts(a kernel.ExpertArgs) error {
 			}
 			met := d.met(row, x.Gate[e])
 			for o := range inner {
-				weightRow(wide[:len(row)], x.Gate[e], o)
-				g[o] = float32(dot(wide, met))
-				weightRow(wide[:len(row)], x.Up[e], o)
-				u[o] = float32(dot(wide, met))
+				d.weightRow(wide[:len(row)], x.Gate[e], o)
+				g[o] = float32(d.sum(dot(wide, met), x.Gate[e]))
+				d.weightRow(wide[:len(row)], x.Up[e], o)
+				u[o] = float32(d.sum(dot(wide, met), x.Up[e]))
 			}
 			gate(g, g, u, a.Limit)
 			between := d.between(g, x.Down[e])
 			for o := range sum {
-				weightRow(wide[:inner], x.Down[e], o)
-				sum[o] += float64(weights[j]) * d.result(dot(wide, between))
+				d.weightRow(wide[:inner], x.Down[e], o)
+				sum[o] += float64(weights[j]) * d.result(d.sum(dot(wide, between), x.Down[e]))
 			}
 		}
 		for c, v := range host.RowF32(a.Out, t) {

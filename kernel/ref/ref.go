@@ -17,6 +17,9 @@ type Device struct {
 	// Rounded makes products round where those of a GPU do (round.go). With activations rounded to bf16 between
 	// operations the results are those of a GPU but for the order of its sums.
 	Rounded bool
+	// Moved changes every sum of a product a little, as another order of its terms does (round.go). What it changes in
+	// the end is how well results with the rounding of a GPU are determined at all.
+	Moved bool
 }
 
 // Backends lists the reference implementation for a registry.
@@ -61,6 +64,14 @@ func onlyF32(op string, ts ...kernel.Tensor) error {
 // widen reads row r of a tensor of any float type.
 func widen(dst []float64, t kernel.Tensor, r int) {
 	row := t.Slice(r, r+1)
+	if f, ok := t.DType.Block(); ok {
+		values := make([]float32, t.Cols*f.Values())
+		f.Decode(values, host.Bytes(row))
+		for i, v := range values {
+			dst[i] = float64(v)
+		}
+		return
+	}
 	switch t.DType {
 	case kernel.F32:
 		for i, v := range host.F32(row) {
@@ -108,12 +119,17 @@ func vector(t kernel.Tensor) []float64 {
 }
 
 // weightRow reads row o of a weight: the stored values times their blocks' scales, rounded to float32 as a
-// dequantised matrix would be.
-func weightRow(dst []float64, w *host.Matrix, o int) {
+// dequantised matrix would be, and with Rounded to what a GPU stores.
+func (d *Device) weightRow(dst []float64, w *host.Matrix, o int) {
 	widen(dst, w.Data, o)
-	if !w.Scale.Given() {
-		return
+	if w.Scale.Given() {
+		scale(dst, w, o)
 	}
+	d.stored(dst, w)
+}
+
+// scale multiplies the values of row o by their blocks' scales.
+func scale(dst []float64, w *host.Matrix, o int) {
 	row := w.Scale.Slice(o/w.BlockRows, o/w.BlockRows+1)
 	if w.Scale.DType == kernel.E8M0 {
 		scales := host.Bytes(row)

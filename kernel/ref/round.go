@@ -1,6 +1,9 @@
 package ref
 
 import (
+	"math"
+	"slices"
+
 	"sparrow/internal/num"
 	"sparrow/kernel"
 	"sparrow/kernel/host"
@@ -8,10 +11,14 @@ import (
 
 // Where products of a GPU round, besides activations, which are bf16 there:
 //
-//   - rows that multiply e4m3 blocks of 128 x 128 are quantised to e4m3 for each 128 columns;
-// - what an expert holds between its products is quantised so, or rounded to bf16 where its weights are not such
-// blocks;
-//   - what an expert gives is rounded to bf16.
+//   - weights that are not e4m3 blocks of 128 x 128, and up-projections of latent rows, are stored as bf16;
+//   - rows that multiply such blocks are quantised to e4m3 for each 128 columns;
+//   - what an expert holds between its products is quantised so, or rounded to bf16 where its weights are not such
+//     blocks;
+//   - what an expert gives is rounded to bf16, and so is a product that is added to other rows;
+//   - latent rows are rounded to bf16 before they are encoded, in every layout;
+//   - weights of keys multiply values as bf16 in dense attention and over bf16 rows (weigh); over FP8 rows they are
+//     half precision, which is left out here.
 
 // blockSide is the side of the blocks whose rows are quantised.
 const blockSide = 128
@@ -34,6 +41,16 @@ func (d *Device) met(x []float32, w *host.Matrix) []float32 {
 	return out
 }
 
+// stored rounds a row of a weight to what a GPU keeps of it.
+func (d *Device) stored(row []float64, w *host.Matrix) {
+	if !d.Rounded || quantised(w) {
+		return
+	}
+	for i, v := range row {
+		row[i] = float64(num.RoundBF16(float32(v)))
+	}
+}
+
 // between is a row between the products of an expert.
 func (d *Device) between(x []float32, w *host.Matrix) []float32 {
 	if !d.Rounded || quantised(w) {
@@ -44,6 +61,84 @@ func (d *Device) between(x []float32, w *host.Matrix) []float32 {
 		out[i] = num.RoundBF16(v)
 	}
 	return out
+}
+
+// How far sums of a GPU are from exact ones, as a share of the sum: the mean difference that products show on an H200.
+// Products of e4m3 codes keep 13 bits behind the leading one between two promotions to float32.
+const (
+	movedE4M3 = 1.0 / (1 << 13)
+	movedSum  = 1.0 / (1 << 17)
+)
+
+// sum is the sum of a product with a weight. Moved sums are changed by up to twice the mean difference, by a number
+// that looks random and is the same for the same sum.
+func (d *Device) sum(v float64, w *host.Matrix) float64 {
+	if !d.Moved {
+		return v
+	}
+	most := movedSum
+	if quantised(w) {
+		most = movedE4M3
+	}
+	draw := math.Float64bits(v) * 0x9E3779B97F4A7C15
+	return v * (1 + most*(float64(draw>>11)/(1<<52)-1))
+}
+
+// tiles are the keys that an attention kernel of a GPU weighs at a time, and whether it begins with the last of them.
+type tiles struct {
+	keys     int
+	fromLast bool
+}
+
+// weigh turns scores into weights as softmax does and returns the same. With Rounded they are rounded to bf16 where a
+// GPU rounds them: relative to a base, which is the largest score of the first tile and follows the scores when a later
+// tile has outgrown it 2^8 times. The sum is that of weights before they are rounded.
+func (d *Device) weigh(scores []float64, t tiles) (largest, sum float64) {
+	if !d.Rounded || len(scores) == 0 {
+		return softmax(scores)
+	}
+	const slack = 8
+	largest = slices.Max(scores)
+	base := math.Inf(-1) // of exponents of two
+	count := (len(scores) + t.keys - 1) / t.keys
+	bases := make([]float64, count)
+	for n := range count {
+		if t.fromLast {
+			n = count - 1 - n
+		}
+		tile := scores[n*t.keys : min((n+1)*t.keys, len(scores))]
+		if high := slices.Max(tile) * math.Log2E; high > base+slack {
+			base = high
+		}
+		bases[n] = base
+	}
+	for i, s := range scores {
+		own := bases[i/t.keys]
+		p := math.Exp2(s*math.Log2E - own)
+		sum += p * math.Exp2(own-base)
+		scores[i] = float64(num.RoundBF16(float32(p))) * math.Exp2(own-base)
+	}
+	for i := range scores {
+		scores[i] /= sum
+	}
+	return largest, sum * math.Exp(base/math.Log2E-largest)
+}
+
+// term is a product that is added to other rows.
+func (d *Device) term(v float32) float32 {
+	if d.Rounded {
+		return num.RoundBF16(v)
+	}
+	return v
+}
+
+// kept is a latent row as it is encoded.
+func (d *Device) kept(row []float32) {
+	if d.Rounded {
+		for i, v := range row {
+			row[i] = num.RoundBF16(v)
+		}
+	}
 }
 
 // result is a value that an expert gives.
@@ -57,4 +152,12 @@ func (d *Device) result(v float64) float64 {
 func quantised(w *host.Matrix) bool {
 	return w.Role() == kernel.Projected && w.Data.DType == kernel.E4M3 && w.BlockRows == blockSide &&
 		w.BlockCols == blockSide
+}
+
+// denseTiles are those of dense attention: smaller where values are wide.
+func denseTiles(d kernel.LatentDims) tiles {
+	if d.V > 128 {
+		return tiles{keys: 64, fromLast: true}
+	}
+	return tiles{keys: 128, fromLast: true}
 }

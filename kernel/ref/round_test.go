@@ -2,8 +2,10 @@ package ref
 
 import (
 	"math"
+	"slices"
 	"testing"
 
+	"sparrow/internal/num"
 	"sparrow/kernel"
 	"sparrow/kernel/host"
 )
@@ -60,4 +62,88 @@ func TestRoundedProducts(t *testing.T) {
 func floats(rows, cols int) kernel.Tensor {
 	return kernel.Tensor{Buf: make(kernel.HostBuffer, 4*rows*cols), DType: kernel.F32, Rows: rows, Cols: cols,
 		Stride: cols}
+}
+
+// Weights of keys are rounded relative to the largest score of the tile that is weighed first, and to another base only
+// when a later tile has outgrown it 2^8 times.
+func TestRoundedWeights(t *testing.T) {
+	d := Device{Rounded: true}
+	round := func(p float64) float64 { return float64(num.RoundBF16(float32(p))) }
+	ln2 := math.Ln2
+	for _, c := range []struct {
+		name   string
+		scores []float64 // in powers of two
+		tiles  tiles
+		want   []float64 // before they are divided by the sum
+	}{
+		{"one tile", []float64{0, -1.3, -2.7}, tiles{keys: 4},
+			[]float64{1, round(math.Exp2(-1.3)), round(math.Exp2(-2.7))}},
+		// The base stays that of the first tile: the weight of 2^0.3 is rounded at its own size.
+		{"a later tile that is a little larger", []float64{0, -1.3, 0.3, 0.1}, tiles{keys: 2},
+			[]float64{1, round(math.Exp2(-1.3)), round(math.Exp2(0.3)), round(math.Exp2(0.1))}},
+		{"from the last tile on", []float64{0.3, 0.1, 0, -1.3}, tiles{keys: 2, fromLast: true},
+			[]float64{round(math.Exp2(0.3)), round(math.Exp2(0.1)), 1, round(math.Exp2(-1.3))}},
+		// What was rounded relative to 0 is multiplied by 2^-9.5 later.
+		{"a later tile that outgrows the base", []float64{0, -1.3, 9.5, 9}, tiles{keys: 2},
+			[]float64{math.Exp2(-9.5), round(math.Exp2(-1.3)) * math.Exp2(-9.5), 1, round(math.Exp2(-0.5))}},
+	} {
+		scores := slices.Clone(c.scores)
+		for i := range scores {
+			scores[i] *= ln2
+		}
+		exact := slices.Clone(scores)
+		wantMost, wantSum := softmax(exact)
+		most, sum := d.weigh(scores, c.tiles)
+		if math.Abs(most-wantMost) > 1e-12 || math.Abs(sum-wantSum) > 1e-9*wantSum {
+			t.Errorf("%s: largest %v and sum %v, want %v and %v", c.name, most, sum, wantMost, wantSum)
+		}
+		for i := range scores {
+			if got, want := scores[i]/scores[0], c.want[i]/c.want[0]; math.Abs(got-want) > 1e-9*want {
+				t.Errorf("%s: weight %d is %v of the first, want %v", c.name, i, got, want)
+			}
+			if math.Abs(scores[i]-exact[i]) > exact[i]/256 {
+				t.Errorf("%s: weight %d is %v, exactly %v", c.name, i, scores[i], exact[i])
+			}
+		}
+	}
+	plain := []float64{0, -1.3 * ln2}
+	exact := slices.Clone(plain)
+	softmax(exact)
+	if (&Device{}).weigh(plain, tiles{keys: 1}); !slices.Equal(plain, exact) {
+		t.Errorf("without Rounded %v, want %v", plain, exact)
+	}
+}
+
+// Moved sums differ by about what their kind of product differs by on a GPU, and are the same for the same sum.
+func TestMovedSums(t *testing.T) {
+	weight := func(kind kernel.DType) *host.Matrix {
+		w := kernel.Weight{Data: kernel.Tensor{Buf: make(kernel.HostBuffer, 256), DType: kind, Rows: 1, Cols: 16,
+			Stride: 16}}
+		if kind == kernel.E4M3 {
+			w.BlockRows, w.BlockCols, w.Scale = 128, 128, floats(1, 1)
+		}
+		m, err := (&Device{}).Matrix(w, kernel.Projected)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	for kind, mean := range map[kernel.DType]float64{kernel.E4M3: 1.0 / (1 << 14), kernel.BF16: 1.0 / (1 << 18)} {
+		w, total := weight(kind), 0.0
+		d := Device{Rounded: true, Moved: true}
+		for i := range 1000 {
+			v := 1 + float64(i)/777
+			got := d.sum(v, w)
+			if got != d.sum(v, w) {
+				t.Fatalf("%v: two sums of the same terms differ", kind)
+			}
+			total += math.Abs(got-v) / v
+			if still := (&Device{Rounded: true}).sum(v, w); still != v {
+				t.Fatalf("%v became %v without Moved", v, still)
+			}
+		}
+		if got := total / 1000; got < 0.8*mean || got > 1.2*mean {
+			t.Errorf("%v: sums differ by %v in the mean, want about %v", kind, got, mean)
+		}
+	}
 }

@@ -26,10 +26,31 @@ func (b *builder) missing(name string) {
 
 // Bounds far above every released model limit the memory that a damaged file can make the engine allocate.
 const (
-	mostSize    = 1 << 30
-	mostLayers  = 1 << 12
-	mostExperts = 1 << 16
+	mostSize      = 1 << 30
+	mostLayers    = 1 << 12
+	mostExperts   = 1 << 12
+	mostPositions = 1 << 26
+	mostSelected  = 1 << 16
+	mostTheta     = 1e12
 )
+
+// tokens checks that ids of tokens lie in the vocabulary.
+func (b *builder) tokens(c *Config) {
+	check := func(name string, id int) {
+		if c.Vocab > 0 && (id < 0 || id >= c.Vocab) {
+			b.addProblem("%s is %d, want 0 to %d (vocab_size - 1)", name, id, c.Vocab-1)
+		}
+	}
+	if c.BOS != nil {
+		check("bos_token_id", *c.BOS)
+	}
+	if c.Pad != nil {
+		check("pad_token_id", *c.Pad)
+	}
+	for _, id := range c.EOS {
+		check("eos_token_id", id)
+	}
+}
 
 // positive reads a required size.
 func (b *builder) positive(name string, v *int) int { return b.count(name, v, mostSize) }
@@ -61,7 +82,7 @@ func (b *builder) build() *DSA {
 		Vocab:        b.positive("vocab_size", r.Vocab),
 		Hidden:       b.positive("hidden_size", r.Hidden),
 		Layers:       b.count("num_hidden_layers", r.Layers, mostLayers),
-		MaxPositions: b.positive("max_position_embeddings", r.MaxPositions),
+		MaxPositions: b.count("max_position_embeddings", r.MaxPositions, mostPositions),
 		TiedHead:     r.Tied,
 		NextN:        or(r.NextN, 0),
 		FP8:          r.Quantization.fp8(),
@@ -70,6 +91,7 @@ func (b *builder) build() *DSA {
 		EOS:          r.EOS,
 		Pad:          r.Pad,
 	}}
+	b.tokens(&c.Config)
 	b.eps(c)
 	b.attention(c)
 	b.indexer(c)
@@ -130,7 +152,7 @@ func (b *builder) indexer(c *DSA) {
 	c.Indexer = Indexer{
 		Heads:       b.positive("index_n_heads", r.IndexHeads),
 		Dim:         b.positive("index_head_dim", r.IndexDim),
-		TopK:        b.positive("index_topk", r.IndexTopK),
+		TopK:        b.count("index_topk", r.IndexTopK, mostSelected),
 		Interleaved: or(r.IdxInterleave, c.Family == GLMMoeDSA),
 		ShareDraft:  r.ShareDraft,
 	}
@@ -187,8 +209,8 @@ func (b *builder) rope(c *DSA) {
 	switch {
 	case theta == nil && !b.mistyped["rope_theta"] && !b.mistyped["rope_parameters.rope_theta"]:
 		b.addProblem("rope_theta is neither at the top level nor in rope_parameters")
-	case theta != nil && *theta <= 1:
-		b.addProblem("rope_theta is %v, want a number above 1", *theta)
+	case theta != nil && !(*theta > 1 && *theta <= mostTheta):
+		b.addProblem("rope_theta is %v, want a number above 1, up to %v", *theta, mostTheta)
 	}
 	c.Rope.Theta = or(theta, 0)
 	if p == nil {

@@ -4,10 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
+
+	"sparrow/internal/textfile"
 )
 
 // Open reads DIR/config.json of a DSA model.
@@ -22,7 +23,7 @@ func Open(dir string) (*DSA, error) {
 // load is the name and the text of DIR/config.json.
 func load(dir string) (path string, data []byte, err error) {
 	path = filepath.Join(dir, "config.json")
-	if data, err = os.ReadFile(path); err != nil {
+	if data, err = textfile.Read(path, textfile.Config); err != nil {
 		err = fmt.Errorf("config: %w; a checkpoint folder holds config.json and *.safetensors", err)
 	}
 	return path, data, err

@@ -76,7 +76,7 @@ func (b *v4Builder) build() *V4 {
 		Vocab:        b.positive("vocab_size", r.Vocab),
 		Hidden:       b.positive("hidden_size", r.Hidden),
 		Layers:       b.count("num_hidden_layers", r.Layers, mostLayers),
-		MaxPositions: b.positive("max_position_embeddings", r.MaxPositions),
+		MaxPositions: b.count("max_position_embeddings", r.MaxPositions, mostPositions),
 		RMSEps:       b.small("rms_norm_eps", r.RMSEps),
 		NextN:        or(r.NextN, 0),
 		BOS:          r.BOS,
@@ -85,12 +85,13 @@ func (b *v4Builder) build() *V4 {
 		Indexer: Indexer{
 			Heads:       b.positive("index_n_heads", r.IndexHeads),
 			Dim:         b.exactly("index_head_dim", r.IndexDim, 128),
-			TopK:        b.positive("index_topk", r.IndexTopK),
+			TopK:        b.count("index_topk", r.IndexTopK, mostSelected),
 			Interleaved: true,
 		},
 	}}
 	c.Hyper = Hyper{Streams: b.count("hc_mult", r.HCMult, mostStreams),
 		Rounds: b.count("hc_sinkhorn_iters", r.HCIters, mostRounds), Eps: b.small("hc_eps", r.HCEps)}
+	b.tokens(&c.Config)
 	b.attention(c)
 	b.ropeOf(c)
 	b.ffn(c)

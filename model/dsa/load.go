@@ -46,6 +46,7 @@ func loadAttention(c *config.DSA, l *nn.Loader, p string, index bool) mla.Weight
 		O:      l.Matrix(p+"o_proj.weight", c.Hidden, a.Heads*a.V),
 	}
 	if !index {
+		l.Join(w.Join)
 		return w
 	}
 	x := c.Indexer
@@ -56,5 +57,6 @@ func loadAttention(c *config.DSA, l *nn.Loader, p string, index bool) mla.Weight
 		KNorm:   l.Vector(p+"indexer.k_norm.weight", x.Dim),
 		KBias:   l.Vector(p+"indexer.k_norm.bias", x.Dim),
 	}
+	l.Join(w.Join)
 	return w
 }

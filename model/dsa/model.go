@@ -91,6 +91,9 @@ func attentionParams(c *config.DSA) mla.Params {
 // Config describes the model.
 func (m *Model) Config() *config.Config { return &m.config.Config }
 
+// Place is the operation that the pass in progress has come to.
+func (m *Model) Place() string { return m.queue.Place() }
+
 // Device is where the model runs.
 func (m *Model) Device() kernel.Device { return m.dev }
 

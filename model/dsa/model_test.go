@@ -196,7 +196,11 @@ func (r *rig) run(b plan.Batch, in model.Input) (*model.Outputs, error) {
 	if err := kernel.WriteI32(r.m.Device(), pass.Inputs(), block); err != nil {
 		r.Fatal(err)
 	}
-	return pass.Outputs(), pass.Execute()
+	if err := pass.Execute(); err != nil {
+		return nil, err
+	}
+	pass.Enqueued()
+	return pass.Outputs(), nil
 }
 
 // prompt is a batch of one prompt of n tokens, with logits of the last of them.

@@ -158,9 +158,12 @@ func (d *draft) Execute() error {
 	d.q.At("head of the drafting layer", -1)
 	d.q.Norm(kernel.NormArgs{Out: d.m, X: d.u, Weight: n.final, Eps: eps})
 	d.head.Logits(d.q, d.head.Pick(d.q, d.m), n.head)
-	if err := d.q.Done(); err != nil {
-		return err
+	return d.q.Done()
+}
+
+// Enqueued lets a chain continue the rows of this pass, where it computed outputs.
+func (d *draft) Enqueued() {
+	if d.plan.Logits > 0 {
+		d.pass.m.next.hidden.rows = d.plan.Rows
 	}
-	n.hidden.rows = d.plan.Rows
-	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"sparrow/attn"
 	"sparrow/attn/mla"
 	"sparrow/kernel"
+	"sparrow/layout"
 	"sparrow/model"
 	"sparrow/model/nn"
 	"sparrow/plan"
@@ -17,6 +18,8 @@ type pass struct {
 	m    *Model
 	q    *kernel.Queue
 	plan *plan.Plan
+
+	layout layout.Kind // of the rows in the cache
 
 	in    attn.Inputs
 	out   *model.Outputs
@@ -54,6 +57,7 @@ func (s *pass) arrange(m *Model, p *plan.Plan, cfg *plan.Config, a *kernel.Arena
 	if err != nil {
 		return err
 	}
+	s.layout = main.Kind()
 	if s.attn, err = m.attn.Arrange(p, cfg, s.in, a, mla.Layouts{Main: main.Kind(), Index: index.Kind()}); err != nil {
 		return err
 	}
@@ -79,12 +83,8 @@ func (s *pass) Outputs() *model.Outputs { return s.out }
 
 // prepare fills the arrays of every pass.
 func (s *pass) prepare(in *model.Input, block attn.Block, cache mla.Cache) error {
-	want, _, err := model.Kinds(in.Config)
-	switch {
-	case err != nil:
-		return err
-	case cache.Main.Layout != want:
-		return plan.ErrLayout(want.String(), cache.Main.Layout.String())
+	if have := cache.Main.Layout; have != s.layout {
+		return plan.ErrLayout(s.layout.String(), have.String())
 	}
 	if err := in.Batch.CheckPages(cache.Main.Pages()); err != nil {
 		return err
@@ -148,9 +148,8 @@ func (s *target) Execute() error {
 		s.q.Norm(kernel.NormArgs{Out: picked, X: picked, Weight: m.norm, Eps: m.config.RMSEps})
 		s.head.Logits(s.q, picked, m.head)
 	}
-	if err := s.q.Done(); err != nil {
-		return err
-	}
-	m.hidden.rows = s.plan.Rows
-	return nil
+	return s.q.Done()
 }
+
+// Enqueued lets drafting passes continue the rows of this one.
+func (s *target) Enqueued() { s.m.hidden.rows = s.plan.Rows }

@@ -2,13 +2,16 @@
 package family
 
 import (
+	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"sparrow/kernel"
 	"sparrow/model"
 	"sparrow/model/config"
 	"sparrow/model/dsa"
+	"sparrow/model/llamacpp"
 	"sparrow/model/nn"
 	"sparrow/model/v4"
 	"sparrow/plan"
@@ -28,8 +31,18 @@ func New(name string, d config.Description, w *weight.Checkpoint) *Source {
 	return &Source{Name: name, Config: d.Common(), Model: d, Weights: w}
 }
 
-// Open reads the config and maps the weights of a checkpoint folder.
+// IsGGUF reports whether a path names a GGUF file instead of a checkpoint folder.
+func IsGGUF(path string) bool { return strings.EqualFold(filepath.Ext(path), ".gguf") }
+
+// Open reads the config and maps the weights of a checkpoint folder or a GGUF file.
 func Open(dir string) (*Source, error) {
+	if IsGGUF(dir) {
+		f, err := llamacpp.Open(dir)
+		if err != nil {
+			return nil, err
+		}
+		return FromGGUF(dir, f)
+	}
 	d, err := config.Read(dir)
 	if err != nil {
 		return nil, err
@@ -39,6 +52,15 @@ func Open(dir string) (*Source, error) {
 		return nil, err
 	}
 	return New(dir, d, w), nil
+}
+
+// FromGGUF is the model of an open GGUF file. When it fails, the file is closed.
+func FromGGUF(path string, f *llamacpp.Folder) (*Source, error) {
+	d, err := config.Parse(path, f.Config)
+	if err != nil {
+		return nil, errors.Join(err, f.Weights.Close())
+	}
+	return New(path, d, f.Weights), nil
 }
 
 // Close unmaps the weights. Models loaded from the source must no longer be used.
@@ -56,17 +78,26 @@ func (s *Source) Load(dev kernel.Device, onTensor func(name string)) (model.Mode
 }
 
 func load(d config.Description, l *nn.Loader, dev kernel.Device) (model.Model, error) {
+	if err := Supported(d, dev); err != nil {
+		return nil, err
+	}
 	switch c := d.(type) {
 	case *config.DSA:
 		return loaded(dsa.Load(c, l, dev))
 	case *config.V4:
-		if p, ok := dev.(kernel.Partial); ok {
-			return nil, fmt.Errorf("%w: %s does not run with --kernels %s, which has no kernel for %s; run it with "+
-				"--kernels cpu", kernel.ErrUnsupported, config.DeepseekV4, dev.Name(), strings.Join(p.Missing(), ", "))
-		}
 		return loaded(v4.Load(c, l, dev))
 	}
 	return nil, fmt.Errorf("%w: %T", config.ErrFamily, d)
+}
+
+// Supported refuses a model whose family needs operations that a device does not have.
+func Supported(d config.Description, dev kernel.Device) error {
+	p, partial := dev.(kernel.Partial)
+	if _, ok := d.(*config.V4); ok && partial {
+		return fmt.Errorf("%w: %s does not run with --kernels %s, which has no kernel for %s; run it with "+
+			"--kernels cpu", kernel.ErrUnsupported, config.DeepseekV4, dev.Name(), strings.Join(p.Missing(), ", "))
+	}
+	return nil
 }
 
 // loaded keeps a nil pointer from becoming a model that is not nil.

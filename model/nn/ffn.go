@@ -11,15 +11,18 @@ import (
 type MLP struct {
 	Gate, Up, Down kernel.Matrix
 	Limit          float32
+	joins          bool // the device multiplies by joined matrices
 }
 
 // LoadMLP loads the gate, up and down projections: prefix+"gate_proj.weight" and so on.
 func LoadMLP(l *Loader, prefix string, hidden, inner int) MLP {
-	return MLP{
+	m := MLP{
 		Gate: l.Matrix(prefix+"gate_proj.weight", inner, hidden),
 		Up:   l.Matrix(prefix+"up_proj.weight", inner, hidden),
 		Down: l.Matrix(prefix+"down_proj.weight", hidden, inner),
 	}
+	m.joins = l.Join(func(j kernel.Joiner) error { return j.Join(m.Gate, m.Up) })
+	return m
 }
 
 // MLPSpace is the memory of a block in one pass: activation [T, inner] each.
@@ -30,6 +33,10 @@ type MLPSpace struct {
 
 // Arrange takes the memory of a block for that many rows.
 func (m *MLP) Arrange(a *kernel.Arena, activation kernel.DType, rows int) MLPSpace {
+	if n := m.Gate.Out(); m.joins && n == m.Up.Out() {
+		both := a.Take(activation, rows, 2*n)
+		return MLPSpace{gate: both.Columns(0, n), up: both.Columns(n, 2*n)}
+	}
 	return MLPSpace{gate: a.Take(activation, rows, m.Gate.Out()), up: a.Take(activation, rows, m.Up.Out())}
 }
 

@@ -43,7 +43,11 @@ type Device interface {
 
 // NewLoader reads from a checkpoint for a device. onTensor, when not nil, is called once per tensor, for progress bars.
 func NewLoader(from *weight.Checkpoint, dev Device, onTensor func(name string)) *Loader {
-	return &Loader{from: from, dev: dev, used: map[string]bool{}, onTensor: onTensor}
+	l := &Loader{from: from, dev: dev, used: map[string]bool{}, onTensor: onTensor}
+	if d, ok := dev.(kernel.BulkLoader); ok {
+		l.err = d.BeginLoad()
+	}
+	return l
 }
 
 func (l *Loader) addProblem(format string, args ...any) {
@@ -153,11 +157,40 @@ func (l *Loader) Weight(name string, out, in int) kernel.Weight {
 		w.Scale = view(m.Scale.Data, kernel.E8M0, m.Scale.Shape[0], m.Scale.Shape[1])
 		return w
 	}
-	w.Data = view(m.Data.Data, valueType(m.Values), out, in)
+	d := valueType(m.Values)
+	w.Data = l.values(m.Data, d, out, in/d.Values())
 	if m.Scale != nil {
-		w.Scale = scales(m)
+		w.Scale = l.scales(m)
 	}
 	return w
+}
+
+// values are a tensor's values as a matrix: the checkpoint's bytes, or random values that the device draws by itself
+// where it can.
+func (l *Loader) values(t *weight.Tensor, d kernel.DType, rows, cols int) kernel.Tensor {
+	v := view(t.Data, d, rows, cols)
+	if t.Drawn == nil {
+		return v
+	}
+	x := drawn(t)
+	x.Bytes = v.Extent()
+	if v.Buf = x; l.draws() {
+		return v
+	}
+	v, err := x.OnHost(v)
+	l.err = errors.Join(l.err, err)
+	return v
+}
+
+// draws reports whether the device draws random values.
+func (l *Loader) draws() bool {
+	_, ok := l.dev.(kernel.Drawer)
+	return ok
+}
+
+// drawn is a tensor's distribution.
+func drawn(t *weight.Tensor) kernel.Drawn {
+	return kernel.Drawn{Seed: t.Drawn.Seed, Mean: t.Drawn.Mean, Spread: t.Drawn.Spread}
 }
 
 // matrix finds a weight and checks its shape.
@@ -180,7 +213,8 @@ func (l *Loader) matrix(name string, out, in int) (weight.Matrix, bool) {
 		return weight.Matrix{}, false
 	}
 	if valueType(m.Values) == 0 {
-		l.addProblem("%s is %v, supported are F32, F16, BF16, and F8_E4M3 and FP4 with scales", name, m.Values)
+		l.addProblem("%s is %v, supported are F32, F16, BF16, block formats, and F8_E4M3 and FP4 with scales", name,
+			m.Values)
 		return weight.Matrix{}, false
 	}
 	return m, true
@@ -213,6 +247,13 @@ func (l *Loader) Vector(name string, n int) kernel.Tensor {
 
 // widened copies a tensor of plain floats as float32.
 func (l *Loader) widened(t *weight.Tensor, rows, cols int) kernel.Tensor {
+	if t.Drawn != nil {
+		v := make([]float32, rows*cols)
+		for i := range v {
+			v[i] = drawn(t).Value(int64(i))
+		}
+		return l.floats(v, rows, cols)
+	}
 	v, err := weight.ReadF32(t)
 	if err != nil {
 		l.addProblem("%v", err)
@@ -222,10 +263,10 @@ func (l *Loader) widened(t *weight.Tensor, rows, cols int) kernel.Tensor {
 }
 
 // scales are block scales as float32, whatever the checkpoint stores.
-func scales(m weight.Matrix) kernel.Tensor {
+func (l *Loader) scales(m weight.Matrix) kernel.Tensor {
 	rows, cols := m.Scale.Shape[0], m.Scale.Shape[1]
 	if m.Scale.DType == weight.F32 {
-		return view(m.Scale.Data, kernel.F32, rows, cols)
+		return l.values(m.Scale, kernel.F32, rows, cols)
 	}
 	v := make([]byte, 0, 4*len(m.Scale.Data))
 	for _, b := range m.Scale.Data {
@@ -249,6 +290,9 @@ func view(data []byte, d kernel.DType, rows, cols int) kernel.Tensor {
 }
 
 func valueType(d weight.DType) kernel.DType {
+	if f, ok := d.Block(); ok {
+		return kernel.Blocks(f)
+	}
 	switch d {
 	case weight.F32:
 		return kernel.F32
@@ -264,9 +308,21 @@ func valueType(d weight.DType) kernel.DType {
 	return 0
 }
 
+// Join reports whether the device multiplies by joined matrices, and lets tell say which belong together.
+func (l *Loader) Join(tell func(kernel.Joiner) error) bool {
+	j, ok := l.dev.(kernel.Joiner)
+	if ok && l.err == nil && len(l.problems) == 0 {
+		l.err = tell(j)
+	}
+	return ok
+}
+
 // Finish reports every missing, misshapen and superfluous tensor. Buffers that some checkpoints contain, such as
 // rotary frequencies, are not weights and are ignored.
 func (l *Loader) Finish() error {
+	if d, ok := l.dev.(kernel.BulkLoader); ok {
+		l.err = errors.Join(l.err, d.EndLoad())
+	}
 	if l.err != nil {
 		return fmt.Errorf("load: %w", l.err)
 	}

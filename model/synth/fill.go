@@ -21,6 +21,7 @@ type filler struct {
 	ctx      context.Context
 	seed     uint64
 	pow2     bool // block scales are powers of two
+	repeat   bool // only the first values of a tensor are drawn
 	progress func(bytes int)
 	values   []float32
 	bytes    []byte
@@ -89,8 +90,11 @@ func (f *filler) plain(t tensor, write func([]float32) error) error {
 		if err := f.ctx.Err(); err != nil {
 			return err
 		}
+		first := left == elements(t.shape)
 		v := f.take(int(min(left, chunkValues)))
-		r.fill(v)
+		if first || !f.repeat {
+			r.fill(v)
+		}
 		if err := write(v); err != nil {
 			return err
 		}
@@ -110,10 +114,14 @@ func (f *filler) matrix(w io.Writer, t tensor) error {
 			return err
 		}
 		v := f.take(min(block, out-row) * in)
-		r.fill(v)
 		b := f.takeBytes(len(v))
-		for col := 0; col < in; col += block {
-			all = append(all, f.quantise(b, v, in, col))
+		if row == 0 || !f.repeat {
+			r.fill(v)
+			for col := 0; col < in; col += block {
+				all = append(all, f.quantise(b, v, in, col))
+			}
+		} else {
+			all = append(all, all[:(in+block-1)/block]...)
 		}
 		if w == nil {
 			continue

@@ -24,6 +24,8 @@ func Presets() []Preset {
 		{"v4-tiny", "DeepSeek-V4, smallest size, 4 layers: window, ratio 4, ratio 128, vocabulary for the " +
 			"built-in tokenizer"},
 		{"v32-mini", "DeepSeek-V3.2 cut to 8 layers and 16 heads, whole vocabulary: the benchmark shape"},
+		{"v32-slice", "DeepSeek-V3.2 at its full width, 6 layers and 64 experts: the benchmark shape of one GPU"},
+		{"v32-slice256", "v32-slice with 256 experts"},
 		{"deepseek-v3.2", "DeepSeek-V3.2 as released, 685 billion parameters"},
 		{"glm-5", "GLM-5 as released, 754 billion parameters"},
 		{"glm-5.2", "GLM-5.2 as released: selections shared by groups of layers"},

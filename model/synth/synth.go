@@ -45,6 +45,9 @@ type Options struct {
 	Seed  uint64
 	// ShardBytes bounds the tensor data of one file; 0 writes one file.
 	ShardBytes int64
+	// Repeat draws the first values of each tensor and repeats them: a large checkpoint is written as fast as the disk
+	// takes it.
+	Repeat bool
 	// NextN is the number of drafting layers: 0 or 1. Nil uses the config's.
 	NextN *int
 }

@@ -1,6 +1,7 @@
 package synth
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"math"
@@ -292,4 +293,60 @@ func open(t *testing.T, dir string) *weight.Checkpoint {
 		}
 	})
 	return w
+}
+
+// A checkpoint that is drawn has the tensors and the bytes of one that is written.
+func TestDummyHasTheShapesOfACheckpoint(t *testing.T) {
+	for _, dtype := range []DType{BF16, FP8} {
+		c := preset(t, "v32-tiny", Options{DType: dtype})
+		src, err := c.Dummy("tiny")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer src.Close()
+		if size := c.Size(); src.Weights.Bytes() != size.Bytes || len(src.Weights.Names()) != size.Tensors {
+			t.Errorf("%v: %d bytes in %d tensors, want %+v", dtype, src.Weights.Bytes(), len(src.Weights.Names()), size)
+		}
+		for _, name := range src.Weights.Names() {
+			if x, _ := src.Weights.Tensor(name); x.Drawn == nil || x.Data != nil {
+				t.Errorf("%v: %s is not drawn", dtype, name)
+			}
+		}
+	}
+	if _, err := preset(t, "v4-tiny", Options{}).Dummy("v4"); !errors.Is(err, ErrOptions) {
+		t.Errorf("DeepSeek-V4: %v, want ErrOptions", err)
+	}
+}
+
+// Repeated values are the first ones again, with their scales.
+func TestRepeatedValues(t *testing.T) {
+	dir := t.TempDir()
+	c := preset(t, "v32-tiny", Options{DType: FP8, Repeat: true})
+	if err := c.Write(t.Context(), dir, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	w, err := weight.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if w.Bytes() != c.Size().Bytes {
+		t.Errorf("%d bytes, want %d", w.Bytes(), c.Size().Bytes)
+	}
+	seen := false
+	for _, name := range w.Names() {
+		m, err := w.Matrix(name)
+		if err != nil || m.Scale == nil || m.Rows < 2*block {
+			continue
+		}
+		seen = true
+		half, scales := block*m.Cols, 4*m.Scale.Shape[1]
+		if !bytes.Equal(m.Data.Data[:half], m.Data.Data[half:2*half]) ||
+			!bytes.Equal(m.Scale.Data[:scales], m.Scale.Data[scales:2*scales]) {
+			t.Errorf("%s: the second rows are not the first", name)
+		}
+	}
+	if !seen {
+		t.Error("no matrix has more than one block of rows")
+	}
 }

@@ -50,7 +50,8 @@ func (c *Checkpoint) Write(ctx context.Context, dir string, beside []File,
 		}
 		written = append(written, path)
 	}
-	fill := &filler{ctx: ctx, seed: c.options.Seed, pow2: c.Config().Family != config.GLMMoeDSA}
+	fill := &filler{ctx: ctx, seed: c.options.Seed, repeat: c.options.Repeat,
+		pow2: c.Config().Family != config.GLMMoeDSA}
 	if progress != nil {
 		done, total := int64(0), c.Size().Bytes
 		fill.progress = func(n int) {

@@ -180,13 +180,15 @@ func (d *draft) Execute() error {
 	if d.plan.Logits > 0 {
 		d.logits(d.u, &head.last, head.norm)
 	}
-	if err := d.q.Done(); err != nil {
+	err := d.q.Done()
+	if err != nil {
 		d.forget()
-		return err
 	}
-	head.streams.rows = d.plan.Rows
-	return nil
+	return err
 }
+
+// Enqueued lets a chain continue the rows of this pass.
+func (d *draft) Enqueued() { d.m.draft.streams.rows = d.plan.Rows }
 
 // inputs makes the streams that the layer starts with.
 func (d *draft) inputs() {

@@ -81,6 +81,9 @@ func (m *Model) Config() *config.Config { return &m.config.Config }
 // Facts are the properties that the planner reads.
 func (m *Model) Facts() plan.Model { return Facts(m.config) }
 
+// Place is the operation that the pass in progress has come to.
+func (m *Model) Place() string { return m.queue.Place() }
+
 // Device is where the model runs.
 func (m *Model) Device() kernel.Device { return m.dev }
 

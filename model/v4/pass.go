@@ -6,6 +6,7 @@ import (
 	"sparrow/attn"
 	"sparrow/attn/dual"
 	"sparrow/kernel"
+	"sparrow/layout"
 	"sparrow/model"
 	"sparrow/plan"
 )
@@ -55,6 +56,7 @@ func (m *Model) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.
 	if err != nil {
 		return nil, err
 	}
+	s.layout = entry.Kind()
 	if s.attn, err = m.attn.Arrange(p, s.in, a, dual.Layouts{Entry: entry.Kind(), Index: index.Kind()}); err != nil {
 		return nil, err
 	}
@@ -116,6 +118,7 @@ func (s *pass) logits(streams kernel.Tensor, last *site, norm kernel.Tensor) {
 // target is a pass through the model's own layers.
 type target struct {
 	pass
+	layout  layout.Kind // of the entries in the cache
 	attn    *dual.Pass
 	streams kernel.Tensor // [T, streams*hidden]
 	batch   dual.Batch
@@ -134,12 +137,8 @@ func (s *target) prepare(in *model.Input, block attn.Block) error {
 	if len(s.m.caches) == 0 {
 		return fmt.Errorf("the model has no cache; call Allocate first")
 	}
-	want, _, err := model.Kinds(in.Config)
-	if err != nil {
-		return err
-	}
-	if have := s.m.caches[0].Window.Layout; have != want {
-		return plan.ErrLayout(want.String(), have.String())
+	if have := s.m.caches[0].Window.Layout; have != s.layout {
+		return plan.ErrLayout(s.layout.String(), have.String())
 	}
 	if err := in.Batch.CheckPages(s.m.pages); err != nil {
 		return err
@@ -189,9 +188,8 @@ func (s *target) Execute() error {
 	if s.plan.Logits > 0 {
 		s.logits(s.streams, &m.last, m.norm)
 	}
-	if err := s.q.Done(); err != nil {
-		return err
-	}
-	m.streams.rows = s.plan.Rows
-	return nil
+	return s.q.Done()
 }
+
+// Enqueued lets drafting passes continue the rows of this one.
+func (s *target) Enqueued() { s.m.streams.rows = s.plan.Rows }

@@ -2,6 +2,7 @@ package v4
 
 import (
 	"fmt"
+	"slices"
 
 	"sparrow/attn/dual"
 	"sparrow/model"
@@ -81,10 +82,8 @@ func (m *Model) statesOf(list []*dual.State, in *model.Input) ([]*dual.State, er
 		if err != nil {
 			return nil, err
 		}
-		for _, other := range list {
-			if other == s {
-				return nil, fmt.Errorf("sequence %d shares its state with another one; use Clone", r)
-			}
+		if slices.Contains(list, s) {
+			return nil, fmt.Errorf("sequence %d shares its state with another one; use Clone", r)
 		}
 		list = append(list, s)
 	}

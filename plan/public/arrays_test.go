@@ -16,6 +16,17 @@ func TestShapes(t *testing.T) {
 	t.Run("22 without prefix there is no flat table", func(t *testing.T) {
 		build(t, resolve(t, "sm90", kv("fp8")), batch(t, "extend:512")).wantShape(t, public.PageTableFlat)
 	})
+	t.Run("a dense plan has no arrays of a selection", func(t *testing.T) {
+		for _, text := range []string{"extend:512", "extend:256+256", "extend:100,2048"} {
+			p := build(t, resolve(t, "sm90", kv("fp8")), batch(t, text))
+			for _, name := range []public.ArrayName{public.SplitMetadata, public.NumSplits, public.PagedSchedule,
+				public.CtxLens2D, public.DSACacheSeqlens, public.TopKOffset, public.TopKPlan, public.KStart,
+				public.KEnd, public.TokenToRequest, public.Selection} {
+				p.wantShape(t, name)
+			}
+			want(t, text, p.plan.Segments[0].Form, plan.FormDenseMHA)
+		}
+	})
 	t.Run("28 padded rows have lengths", func(t *testing.T) {
 		b := batch(t, "extend:100")
 		b.Graph, b.PaddedRows = plan.GraphPiecewise, 128

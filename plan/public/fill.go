@@ -73,6 +73,29 @@ func (f Filler) eachRow(put func(row, span, visible int)) {
 	}
 }
 
+// perRow fills an array with an entry for each kernel row.
+func (f Filler) perRow(name ArrayName, dst []int32, value func(span, visible int) int) error {
+	if err := f.sizedRows(name, dst); err != nil {
+		return err
+	}
+	f.eachRow(func(row, span, visible int) { dst[row] = int32(value(span, visible)) })
+	return nil
+}
+
+// sums fills an array with a zero and the prefix sums of n values.
+func (f Filler) sums(name ArrayName, dst []int32, n int, value func(i int) int) error {
+	if err := f.sized(name, dst, n+1); err != nil {
+		return err
+	}
+	dst[0] = 0
+	for i := range n {
+		dst[i+1] = dst[i] + int32(value(i))
+	}
+	return nil
+}
+
+func one(int) int { return 1 }
+
 // CacheSeqlens: [B] keys per request after this step.
 func (f Filler) CacheSeqlens(dst []int32) error {
 	if err := f.sized(CacheSeqlens, dst, f.s.Requests); err != nil {
@@ -85,60 +108,30 @@ func (f Filler) CacheSeqlens(dst []int32) error {
 }
 
 // CuSeqlensK: [B+1] prefix sums of CacheSeqlens.
-func (f Filler) CuSeqlensK(dst []int32) error {
-	if err := f.sized(CuSeqlensK, dst, f.s.Requests+1); err != nil {
-		return err
-	}
-	dst[0] = 0
-	for i := range f.s.Requests {
-		dst[i+1] = dst[i] + int32(f.keys(i))
-	}
-	return nil
-}
+func (f Filler) CuSeqlensK(dst []int32) error { return f.sums(CuSeqlensK, dst, f.s.Requests, f.keys) }
 
 // CuSeqlensQ: [B+1] query offsets of a prompt segment, [R+1] counting up in a
 // decode-like one, where every row is an entry of its own.
 func (f Filler) CuSeqlensQ(dst []int32) error {
 	if f.s.NextN > 0 {
-		return f.countUp(CuSeqlensQ, dst)
+		return f.sums(CuSeqlensQ, dst, f.s.KernelRows, one)
 	}
-	if err := f.sized(CuSeqlensQ, dst, f.s.Requests+1); err != nil {
-		return err
-	}
-	dst[0] = 0
-	for i := range f.s.Spans {
-		dst[i+1] = dst[i] + int32(f.s.Spans[i].Rows())
-	}
-	return nil
-}
-
-func (f Filler) countUp(name ArrayName, dst []int32) error {
-	if err := f.sized(name, dst, f.s.KernelRows+1); err != nil {
-		return err
-	}
-	for i := range dst {
-		dst[i] = int32(i)
-	}
-	return nil
+	return f.sums(CuSeqlensQ, dst, f.s.Requests, func(i int) int {
+		if i >= len(f.s.Spans) { // padded requests have no rows
+			return 0
+		}
+		return f.s.Spans[i].Rows()
+	})
 }
 
 // SeqlensExpanded: [R] keys visible to each row.
 func (f Filler) SeqlensExpanded(dst []int32) error {
-	if err := f.sizedRows(SeqlensExpanded, dst); err != nil {
-		return err
-	}
-	f.eachRow(func(row, _, visible int) { dst[row] = int32(visible) })
-	return nil
+	return f.perRow(SeqlensExpanded, dst, func(_, visible int) int { return visible })
 }
 
 // DSACacheSeqlens: [R] keys each row attends to, at most K; 0 for padding.
 func (f Filler) DSACacheSeqlens(dst []int32) error {
-	if err := f.sizedRows(DSACacheSeqlens, dst); err != nil {
-		return err
-	}
-	most := f.cfg.Model.K
-	f.eachRow(func(row, _, visible int) { dst[row] = int32(min(visible, most)) })
-	return nil
+	return f.perRow(DSACacheSeqlens, dst, func(_, visible int) int { return min(visible, f.cfg.Model.K) })
 }
 
 // DSACuK: [R+1] prefix sums of DSACacheSeqlens.
@@ -157,64 +150,48 @@ func (f Filler) DSACuK(dst []int32) error {
 }
 
 // DSACuQ: [R+1] counting up.
-func (f Filler) DSACuQ(dst []int32) error { return f.countUp(DSACuQ, dst) }
+func (f Filler) DSACuQ(dst []int32) error { return f.sums(DSACuQ, dst, f.s.KernelRows, one) }
 
-// starts calls put for every row with the sum of index keys of earlier spans
-// and the index keys the row sees: tokens, or compressed entries for V4.
-func (f Filler) starts(put func(row, start, visible int)) {
+// starts fills an array from the sum of index keys of earlier spans and the
+// index keys each row sees: tokens, or compressed entries for V4.
+func (f Filler) starts(name ArrayName, dst []int32, value func(start, visible int) int) error {
 	start, last := 0, 0
 	m := &f.cfg.Model
-	f.eachRow(func(row, span, visible int) {
+	return f.perRow(name, dst, func(span, visible int) int {
 		if span > last {
 			start += m.IndexKeys(f.keys(last))
 			last = span
 		}
-		put(row, start, m.IndexKeys(visible))
+		return value(start, m.IndexKeys(visible))
 	})
 }
 
 // KStart: [R] first gathered index key of each row's request.
 func (f Filler) KStart(dst []int32) error {
-	if err := f.sizedRows(KStart, dst); err != nil {
-		return err
-	}
-	f.starts(func(row, start, _ int) { dst[row] = int32(start) })
-	return nil
+	return f.starts(KStart, dst, func(start, _ int) int { return start })
 }
 
 // KEnd: [R] KStart plus the index keys the row sees.
 func (f Filler) KEnd(dst []int32) error {
-	if err := f.sizedRows(KEnd, dst); err != nil {
-		return err
-	}
-	f.starts(func(row, start, visible int) { dst[row] = int32(start + visible) })
-	return nil
+	return f.starts(KEnd, dst, func(start, visible int) int { return start + visible })
 }
 
 // TopKOffset: [R] first gathered KV row of each row's request (V4: of its
 // compressed part), counted over the segment; a launch that gathers only its
 // own spans subtracts the offset of its first row.
 func (f Filler) TopKOffset(dst []int32) error {
-	if err := f.sizedRows(TopKOffset, dst); err != nil {
-		return err
-	}
-	f.starts(func(row, start, _ int) { dst[row] = int32(start) })
-	return nil
+	return f.starts(TopKOffset, dst, func(start, _ int) int { return start })
 }
 
 // TokenToRequest: [R] index into Batch.Requests; padding rows repeat the last.
 func (f Filler) TokenToRequest(dst []int32) error {
-	if err := f.sizedRows(TokenToRequest, dst); err != nil {
-		return err
-	}
 	last := 0
-	f.eachRow(func(row, span, _ int) {
+	return f.perRow(TokenToRequest, dst, func(span, _ int) int {
 		if span >= 0 {
 			last = f.s.Spans[span].Request
 		}
-		dst[row] = int32(last)
+		return last
 	})
-	return nil
 }
 
 // CtxLens2D: native [B, n], every column the index keys after the step; split
@@ -230,16 +207,12 @@ func (f Filler) CtxLens2D(dst []int32) error {
 		}
 		return nil
 	}
-	if err := f.sizedRows(CtxLens2D, dst); err != nil {
-		return err
-	}
-	f.eachRow(func(row, span, visible int) {
-		dst[row] = int32(f.cfg.Model.IndexKeys(visible))
+	return f.perRow(CtxLens2D, dst, func(span, visible int) int {
 		if span < 0 {
-			dst[row] = 1
+			return 1
 		}
+		return f.cfg.Model.IndexKeys(visible)
 	})
-	return nil
 }
 
 // scheduleSplit is the run of keys the paged-score kernel hands to one block,

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"sparrow/api/openai"
+	"sparrow/api/wire"
 )
 
 const (
@@ -103,7 +104,7 @@ func (c *Client) Call(ctx context.Context, method, path string, body, out any) e
 func (c *Client) Send(ctx context.Context, method, path string, body any) (*http.Response, error) {
 	var content io.Reader
 	if body != nil {
-		text, err := openai.Marshal(body)
+		text, err := wire.Marshal(body)
 		if err != nil {
 			return nil, err
 		}

@@ -3,7 +3,7 @@
 // Every call passes through the CUDA operations, on a detached device (cuda.OpenDetached). Their checks of types,
 // widths, head counts, offsets, strides and pages, and those of the launchers below them, are the only rules. Accepted
 // calls are computed by a device in host memory, such as the reference, in float32 and rounded to bfloat16, the type of
-// the activations. Operations that have no CUDA kernel yet (op.Missing) are computed without rules.
+// the activations (kernel/rounded). Operations that have no CUDA kernel yet (op.Missing) are computed without rules.
 //
 // It is imported by tests only and never registered.
 package strict
@@ -15,6 +15,8 @@ import (
 	"sparrow/kernel"
 	"sparrow/kernel/cuda"
 	"sparrow/kernel/cuda/op"
+	"sparrow/kernel/rounded"
+	"sparrow/kernel/twin"
 )
 
 // H200 is the figures of the GPU whose rules are tested.
@@ -26,8 +28,8 @@ var H200 = cuda.Properties{
 
 // Device is the strict device.
 type Device struct {
-	gpu  *op.Device
-	host kernel.Device
+	*twin.Device
+	gpu *op.Device
 	// OnRefusal is called with every refusal; the operation returns its result. If that is nil, the operation is
 	// computed all the same. Without OnRefusal every refusal is returned.
 	OnRefusal func(refusal error) error
@@ -40,30 +42,22 @@ func Open(host kernel.Device) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Device{gpu: gpu, host: host, checked: map[string]int{}}, nil
+	d := &Device{gpu: gpu, checked: map[string]int{}}
+	d.Device = twin.On(gpu, rounded.On(host, gpu.Hardware()), d.run)
+	return d, nil
 }
 
 // Name says which rules are kept.
 func (d *Device) Name() string { return "strict-" + op.Name }
 
-// Activation is that of the CUDA operations.
-func (d *Device) Activation() kernel.DType { return d.gpu.Activation() }
-
-// Hardware is that of the CUDA operations.
-func (d *Device) Hardware() kernel.Hardware { return d.gpu.Hardware() }
-
-// Close ends the device.
-func (d *Device) Close() error { return errors.Join(d.gpu.Close(), d.host.Close()) }
-
 // Checked is how many calls of each operation the CUDA rules have accepted, by the type of their arguments.
 func (d *Device) Checked() map[string]int { return d.checked }
 
 // run hands an operation to the CUDA operations, for their checks, and to the host's, for its results.
-func run[A any](d *Device, a A, check, compute func(A) error) error {
-	name := fmt.Sprintf("%T", a)
-	switch err := check(onGPU(a)); {
+func (d *Device) run(c twin.Call) error {
+	switch err := c.First(); {
 	case err == nil:
-		d.checked[name]++
+		d.checked[c.Operation()]++
 	case errors.Is(err, op.ErrNoKernel):
 	case d.OnRefusal == nil:
 		return err
@@ -72,10 +66,8 @@ func run[A any](d *Device, a A, check, compute func(A) error) error {
 			return err
 		}
 	}
-	var w widened
-	if err := compute(w.onHost(a).(A)); err != nil {
-		return fmt.Errorf("strict: the CUDA rules accept what %s refuses: %w", d.host.Name(), err)
+	if err := c.Second(); err != nil {
+		return fmt.Errorf("strict: the CUDA rules accept what the host refuses: %w", err)
 	}
-	w.narrow()
 	return nil
 }

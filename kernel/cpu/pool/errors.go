@@ -30,6 +30,15 @@ func (e *PanicError) Error() string {
 	return fmt.Sprintf("pool: item %d on worker %d panicked: %v", e.Item, e.Worker, e.Value)
 }
 
+// Fault is the address whose read or write failed, or false where the panic had another cause.
+func (e *PanicError) Fault() (address uintptr, ok bool) {
+	f, ok := e.Value.(interface{ Addr() uintptr })
+	if !ok {
+		return 0, false
+	}
+	return f.Addr(), true
+}
+
 // Unwrap returns the value of the panic where it was an error.
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)

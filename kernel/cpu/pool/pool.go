@@ -88,7 +88,9 @@ func (p *Pool) Run(items int, task Task) error {
 		p.wake(items - 1)
 	}
 	begin := p.spin.now()
+	before := debug.SetPanicOnFault(true) // as in serve
 	p.work(0)
+	debug.SetPanicOnFault(before)
 	own := p.spin.now()
 	p.settle()
 	p.spin.ran(begin, own, p.spin.now())
@@ -147,6 +149,9 @@ func (p *Pool) start(w int) {
 // over the number.
 func (p *Pool) serve(w int) {
 	defer p.done.Done()
+	// Tasks read mapped files. Where one was truncated, a read is a fault: it becomes a panic of the item instead of
+	// the end of the process.
+	debug.SetPanicOnFault(true)
 	self := &p.waiters[w-1]
 	var seen uint32
 	inside := false

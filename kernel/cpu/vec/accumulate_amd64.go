@@ -50,7 +50,7 @@ func (s *isa) accWide(sc *scratch, p *product, w *weights, j int) {
 		if w.format == formatFP8 {
 			a.scale = 256 * w.scale.row(d)[j/scaleBlock]
 		}
-		runAcc(s.wide[w.format], a)
+		runKernel(s.wide[w.format], a)
 		if a.nan != 0 {
 			for c := 0; c < s.wideCols; c += s.accCols {
 				s.accPacked(sc, p, w, j+c, s.accCols, d, d+n)
@@ -71,7 +71,7 @@ func (s *isa) accDirect(sc *scratch, p *product, w *weights, j int) {
 			w: w.at(d, j), ldw: 4 * w.ld,
 			d: min(accCall, p.k-d),
 		}
-		runAcc(s.acc[p.m-1], a)
+		runKernel(s.acc[p.m-1], a)
 	}
 }
 
@@ -97,7 +97,7 @@ func (s *isa) packBlock(sc *scratch, w *weights, j, cols, d, n int) {
 		if w.format == formatFP8 {
 			a.scale = 256 * w.scale.row(d)[j/scaleBlock]
 		}
-		runAcc(s.pack[w.format], a)
+		runKernel(s.pack[w.format], a)
 		if a.nan == 0 {
 			return
 		}
@@ -120,14 +120,14 @@ func (s *isa) accTile(sc *scratch, p *product, i, rows, j, cols, d, n int) {
 		d: n,
 	}
 	if cols == s.accCols {
-		runAcc(s.acc[rows-1], a)
+		runKernel(s.acc[rows-1], a)
 		return
 	}
 	a.y, a.ldy = at(sc.edgeAcc[:], 0), 4*s.accCols
 	for r := range rows {
 		copy(sc.edgeAcc[r*s.accCols:], p.y[(i+r)*p.ldy+j:][:cols])
 	}
-	runAcc(s.acc[rows-1], a)
+	runKernel(s.acc[rows-1], a)
 	for r := range rows {
 		copy(p.y[(i+r)*p.ldy+j:][:cols], sc.edgeAcc[r*s.accCols:])
 	}

@@ -125,7 +125,7 @@ func (t *latentTiles) query(i int, q []float32, heads int, scale float32, format
 		}
 		*a = attendQueryArgs{q: at(part, 0), ld: 4 * t.width, tiles: at(t.queries[i], b*queryHalves),
 			between: at(t.between, 0), chunks: t.width / 64}
-		runAttendQuery(split, a)
+		runKernel(split, a)
 	}
 	*a = attendQueryArgs{}
 }
@@ -191,7 +191,7 @@ func (t *latentTiles) begin(memory []byte, n int, format RowFormat) {
 	if (t.fetchedFrom != address(memory) || t.fetched != t.places[0]) && !t.inRow(t.places[:n]) {
 		t.fetch = fetchArgs{memory: unsafe.Pointer(&memory[0]), at: at(t.places, 0), rows: n,
 			lines: (rowSize(format, t.width) + 63) / 64}
-		runFetch(fetchRowsamx, &t.fetch)
+		runKernel(fetchRowsamx, &t.fetch)
 		t.fetch = fetchArgs{}
 	}
 	if format != RowBF16 && t.marks == nil {
@@ -239,7 +239,7 @@ func (t *latentTiles) scores(kernel func(*attendScoreArgs), a attendScoreArgs, g
 		}
 		s.query, s.shapes, s.tiles = at(t.current, i*queryHalves), unsafe.Pointer(&t.shapes), at(t.tiles, 0)
 		s.scores = at(b.scores, g*scoreRows*tileHeads)
-		runAttendScores(kernel, s)
+		runKernel(kernel, s)
 		if i == 0 {
 			t.value.fetch = s.fetch
 		}
@@ -268,7 +268,7 @@ func (t *latentTiles) fold(b *headBlock, n, first int, format RowFormat) {
 	s := &t.soft
 	s.scores, s.weights, s.between = at(b.scores, 0), at(t.weights, 0), at(t.between, 0)
 	s.keys, s.groups, s.scale, s.most, s.top, s.sum = n, groups, t.scaling, b.most, b.top, b.sum
-	runAttendSoftmax(s)
+	runKernel(attendSoftmaxamx, s)
 	b.most, b.top, b.sum = s.most, s.top, s.sum
 
 	v := &t.value
@@ -276,15 +276,15 @@ func (t *latentTiles) fold(b *headBlock, n, first int, format RowFormat) {
 		unsafe.Pointer(&t.shapes), at(t.tiles, 0)
 	v.groups, v.first, v.columns = groups, flag(first == 0), valueBlocks
 	if first > 0 && s.grew != 0 {
-		runAttendRescale(v)
+		runKernel(attendRescaleamx, v)
 	}
 	v.rows, v.at = v.memory, at(t.places, first)
 	if format == RowBF16 {
-		runAttendValues(attendValuesamx, v)
+		runKernel(attendValuesamx, v)
 		return
 	}
 	v.exponents, v.marks = at(t.pairExponents, 0), at(t.marks, 0)
-	runAttendValues(codedValues[format], v)
+	runKernel(codedValues[format], v)
 }
 
 // result rescales sums whose weights are relative to less than the largest score.
@@ -301,7 +301,7 @@ func (t *latentTiles) result(out, top, sum []float32) {
 		}
 		top[h], sum[h] = b.most[i], b.sum[i]*by
 		*a = attendQueryArgs{q: at(b.out, i*16), tiles: at(out, h*LatentDim), by: by}
-		runAttendQuery(order, a)
+		runKernel(order, a)
 	}
 	*a = attendQueryArgs{}
 }
@@ -311,7 +311,7 @@ func (t *latentTiles) holds(memory []byte, places []int) bool {
 	exact := true
 	for i := 0; i < len(places) && exact; i += holdRows {
 		*a = fetchArgs{memory: unsafe.Pointer(&memory[0]), at: at(places, i), rows: min(holdRows, len(places)-i)}
-		runFetch(holdsamx, a)
+		runKernel(holdsamx, a)
 		exact = a.nan == 0
 	}
 	*a = fetchArgs{}
@@ -324,7 +324,7 @@ func (t *latentTiles) narrow(dst []byte, src []float32) bool {
 	if whole := len(src) / lanes; whole > 0 {
 		a := &t.cut
 		a.dst, a.a, a.steps = at(dst, 0), at(src, 0), whole
-		runVec(narrowExactamx, a)
+		runKernel(narrowExactamx, a)
 		exact = a.nan == 0
 		a.dst, a.a = nil, nil
 	}
@@ -346,7 +346,7 @@ func (t *latentTiles) entry(dst, data, scales []byte) bool {
 	}
 	a := &t.unpack
 	a.data, a.scales, a.row = at(data, 0), at(scales, 0), at(dst, 0)
-	runEntry(a)
+	runKernel(entryamx, a)
 	a.data, a.scales, a.row = nil, nil, nil
 	return a.nan == 0
 }

@@ -97,6 +97,6 @@ func (c *Columns) run(a *packArgs, kernel func(*packArgs), i int) {
 	turn := c.order.steps(1) // steps that are packed together
 	last := c.k - stepDepth*(step+a.steps-turn)
 	a.mask = 1<<min(stepDepth*turn, last) - 1
-	runPack(kernel, a)
+	runKernel(kernel, a)
 	a.rows, a.columns = [GroupRows]unsafe.Pointer{}, nil
 }

@@ -25,7 +25,7 @@ func (s *isa) narrowBF16(dst []byte, src []float32) {
 	for i := 0; i < whole; i += vecCall {
 		v.steps = min(vecCall, whole-i)
 		v.dst, v.a = at(dst, 2*i*s.lanes), at(src, i*s.lanes)
-		runVec(s.vec.narrowBF16, v)
+		runKernel(s.vec.narrowBF16, v)
 	}
 	done := whole * s.lanes
 	narrowBF16Go(dst[2*done:], src[done:])
@@ -54,7 +54,7 @@ func (s *isa) widenWith(sc *scratch, dst []float32, src []byte, scales []float32
 		to := min(from+blockCall, whole)
 		v.s, v.steps, v.stride = 256, (to-from)/s.lanes, 4*step
 		v.dst, v.a, v.b = at(dst, from), at(src, from), at(scales, from/scaleBlock*step)
-		runVec(s.vec.widenE4M3, v)
+		runKernel(s.vec.widenE4M3, v)
 		if sawNaN(&v.codes) {
 			restoreNaN(dst[from:to], src[from:to])
 		}
@@ -77,7 +77,7 @@ func (s *isa) scaleExact(sc *scratch, dst, x, scales []float32) bool {
 		to := min(from+blockCall, len(x))
 		v.s, v.steps, v.stride = 256, (to-from)/s.lanes, 4
 		v.dst, v.a, v.b = at(dst, from), at(x, from), at(scales, from/scaleBlock)
-		runVec(s.vec.scaleExact, v)
+		runKernel(s.vec.scaleExact, v)
 		if v.nan != 0 {
 			v.nan = 0
 			return false
@@ -116,7 +116,7 @@ func (s *isa) widenWhole(sc *scratch, kernel func(*vecArgs), dst []float32, src 
 	for i := 0; i < whole; i += vecCall {
 		v.steps = min(vecCall, whole-i)
 		v.dst, v.a = at(dst, i*s.lanes), at(src, i*s.lanes*size)
-		runVec(kernel, v)
+		runKernel(kernel, v)
 	}
 	return whole * s.lanes
 }

@@ -61,7 +61,7 @@ func (s *isa) headProducts(sc *scratch, is *indexScratch, heads int, keys []byte
 			keys = is.keys[:]
 		}
 		sc.vec.a, sc.vec.dst = at(keys, 0), at(is.columns[:], 0)
-		runVec(s.transpose, &sc.vec)
+		runKernel(s.transpose, &sc.vec)
 		w.b, w.ld, p.n = is.columns[:], indexBlock, indexBlock
 		clear(is.products)
 		s.accPacked(sc, &p, &w, 0, indexBlock, 0, IndexDim)
@@ -80,7 +80,7 @@ func (s *isa) addHeads(sc *scratch, scores, products, w []float32) {
 		// dst advances over the weights, a over the products of one register of keys. A row
 		// of products has indexBlock elements, so whole registers fit.
 		v.dst, v.a, v.steps = at(w, 0), at(products, from), len(w)
-		runVec(s.vec.reluAdd, v)
+		runKernel(s.vec.reluAdd, v)
 		copy(scores[from:], v.acc[:s.lanes])
 	}
 }

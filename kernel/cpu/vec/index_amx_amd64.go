@@ -93,12 +93,12 @@ func (t *indexTiles) scores(scores []float32, q []byte, w []float32, scales []by
 	if once := !t.scored && len(t.weights) == onceHeads; once {
 		t.reserve(onceGroups)
 		a.keys, a.places = unsafe.Pointer(&t.keys[0]), at(t.ordered(len(scores)), 0)
-		runIndexScores(indexOnceamx, a)
+		runKernel(indexOnceamx, a)
 		clear(t.order[:])
 	} else {
 		t.widenKeys()
 		a.keys = unsafe.Pointer(&t.keys[0])
-		runIndexScores(indexScoresamx, a)
+		runKernel(indexScoresamx, a)
 	}
 	t.scored = true
 	a.scores = nil
@@ -128,7 +128,7 @@ func (t *indexTiles) widenKeys() {
 	t.reserve(len(t.groups))
 	a := &t.pack
 	a.dst, a.src, a.steps = unsafe.Pointer(&t.keys[0]), at(t.groups[:], 0), (t.n+indexGroup-1)/indexGroup
-	runIndexKeys(a)
+	runKernel(indexKeysamx, a)
 	a.src = nil
 	t.wide = true
 }
@@ -145,47 +145,6 @@ func (t *indexTiles) widenQuery(q []byte, w []float32) {
 	clear(t.query[len(q):])
 	a := &t.pack
 	a.dst, a.src, a.steps = at(t.query, 0), at(q, 0), len(q)/64
-	runIndexQuery(a)
+	runKernel(indexQueryamx, a)
 	a.src = nil
-}
-
-//go:noinline
-func runIndexKeys(a *indexPackArgs) { indexKeysamx(a) }
-
-//go:noinline
-func runIndexQuery(a *indexPackArgs) { indexQueryamx(a) }
-
-//go:noinline
-func runIndexScores(f func(*indexScoreArgs), a *indexScoreArgs) { f(a) }
-
-//go:noescape
-func indexKeysamx(a *indexPackArgs)
-
-//go:noescape
-func indexQueryamx(a *indexPackArgs)
-
-//go:noescape
-func indexScoresamx(a *indexScoreArgs)
-
-//go:noescape
-func indexOnceamx(a *indexScoreArgs)
-
-var indexBlocks recycler[IndexBlock]
-
-// indexScoresTiles scores keys that no other query shares.
-func indexScoresTiles(scores []float32, q []byte, w []float32, keys, scales []byte) {
-	b := indexBlocks.get()
-	defer indexBlocks.put(b)
-	t, _ := b.score.(*indexTiles)
-	if t == nil {
-		t = newIndexTiles().(*indexTiles)
-		b.score = t
-	}
-	defer func() { clear(t.groups[:]) }() // keys are not held beyond the call
-	for first := 0; first < len(scores); first += IndexBlockKeys {
-		n := min(IndexBlockKeys, len(scores)-first)
-		b.Reset()
-		b.Append(keys[first*IndexDim:], scales[4*first:], n)
-		b.Scores(scores[first:][:n], q, w, len(w))
-	}
 }

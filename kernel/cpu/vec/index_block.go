@@ -1,5 +1,8 @@
 package vec
 
+// IndexDim is the length of the indexer's vectors.
+const IndexDim = 128
+
 // IndexBlockKeys is how many keys an IndexBlock holds.
 const IndexBlockKeys = 512
 
@@ -46,8 +49,15 @@ func (b *IndexBlock) Append(keys, scales []byte, n int) {
 	b.n += n
 }
 
-// Scores computes what [Tier.IndexScoresFP8] computes, with the same bits, for the
-// first len(scores) keys of the block.
+// Scores computes the indexer's scores of the first len(scores) keys of the block for one query:
+//
+//	scores[s] = scale[s] · Σ_h w[h] · max(0, q[h]·key[s])
+//
+//	scores [n], q [heads, 128] e4m3, w [heads]
+//
+// The dot products and the sum over heads are float32, in ascending order of
+// h. The query's scales are the caller's to fold into w. A NaN anywhere in a
+// key, a scale or the query gives a NaN score.
 func (b *IndexBlock) Scores(scores []float32, q []byte, w []float32, heads int) {
 	const method = "IndexBlock.Scores"
 	needMatrix(method, "keys", b.n, 1, len(scores), len(scores))

@@ -97,3 +97,14 @@ func TestIndexScoresNaN(t *testing.T) {
 		wantSame(t, "no heads", clean, []float32{0, 0})
 	})
 }
+
+// IndexScoresFP8 scores n keys in blocks of their own.
+func (t *Tier) IndexScoresFP8(scores []float32, q []byte, w []float32, keys, scales []byte, heads, n int) {
+	b := t.NewIndexBlock()
+	for at := 0; at < n; at += IndexBlockKeys {
+		m := min(IndexBlockKeys, n-at)
+		b.Reset()
+		b.Append(keys[at*IndexDim:], scales[4*at:], m)
+		b.Scores(scores[at:at+m], q, w, heads)
+	}
+}

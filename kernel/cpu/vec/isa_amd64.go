@@ -174,20 +174,11 @@ func releaseScratch(s *scratch) {
 	scratches.put(s)
 }
 
-// Assembly has no safe points. The functions below are not inlined, so their
+// runKernel calls a kernel. Assembly has no safe points: it is not inlined, so its
 // stack check allows preemption before each block.
-
+//
 //go:noinline
-func runRows(f func(*rowsArgs), a *rowsArgs) { f(a) }
-
-//go:noinline
-func runPanel(f func(*panelArgs), a *panelArgs) { f(a) }
-
-//go:noinline
-func runAcc(f func(*accArgs), a *accArgs) { f(a) }
-
-//go:noinline
-func runVec(f func(*vecArgs), a *vecArgs) { f(a) }
+func runKernel[A any](kernel func(*A), a *A) { kernel(a) }
 
 // at is the address of element i of s, which exists.
 func at[T any](s []T, i int) unsafe.Pointer { return unsafe.Pointer(&s[i]) }

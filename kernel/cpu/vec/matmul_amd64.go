@@ -138,7 +138,7 @@ func (s *isa) rowsBlock(sc *scratch, p *product, w *weights, f *factor, i, rows,
 			}
 		}
 		a.y, a.w, a.groups = at(p.y, i*p.ldy+j), w.at(j, 0), groups
-		runRows(kernel, a)
+		runKernel(kernel, a)
 		if w.format == formatFP8 && sawNaN(&a.codes) {
 			p.markNaN(w, i, rows, j, width*groups)
 		}

@@ -107,11 +107,11 @@ func (s *isa) panelTiles(sc *scratch, p *product, kernel panelKernel, i, tiles i
 	a.sums = at(sums, 0)
 	if cols == kernel.cols {
 		a.y, a.ldy = at(p.y, i*p.ldy+j), 4*p.ldy
-		runPanel(kernel.run, a)
+		runKernel(kernel.run, a)
 		return
 	}
 	a.y, a.ldy = at(sc.edge[:], 0), 4*kernel.cols
-	runPanel(kernel.run, a)
+	runKernel(kernel.run, a)
 	if a.last == 0 {
 		return
 	}

@@ -50,7 +50,7 @@ nofetch5:
 	LEAQ (R14)(R14*4), R9
 	CMPQ panelArgs_first(AX), $0
 	JNE fresh2
-	VMOVUPS 0(R8), Y0
+	VMOVUPS (R8), Y0
 	VMOVUPS 32(R8), Y1
 	VMOVUPS 64(R8), Y2
 	VMOVUPS 96(R8), Y3
@@ -137,7 +137,7 @@ notail8:
 	LEAQ (R9)(R9*2), R10
 	CMPQ panelArgs_last(AX), $0
 	JNE fold9
-	VMOVUPS Y0, 0(R8)
+	VMOVUPS Y0, (R8)
 	VMOVUPS Y1, 32(R8)
 	VMOVUPS Y2, 64(R8)
 	VMOVUPS Y3, 96(R8)

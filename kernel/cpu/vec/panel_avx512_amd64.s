@@ -58,7 +58,7 @@ nofetch5:
 	LEAQ (R14)(R14*4), R9
 	CMPQ panelArgs_first(AX), $0
 	JNE fresh2
-	VMOVUPS 0(R8), Z0
+	VMOVUPS (R8), Z0
 	VMOVUPS 64(R8), Z1
 	VMOVUPS 128(R8), Z2
 	VMOVUPS 192(R8), Z3
@@ -193,7 +193,7 @@ notail8:
 	LEAQ (R9)(R9*2), R10
 	CMPQ panelArgs_last(AX), $0
 	JNE fold9
-	VMOVUPS Z0, 0(R8)
+	VMOVUPS Z0, (R8)
 	VMOVUPS Z1, 64(R8)
 	VMOVUPS Z2, 128(R8)
 	VMOVUPS Z3, 192(R8)
@@ -366,7 +366,7 @@ nofetch15:
 	LEAQ (R14)(R14*4), R9
 	CMPQ panelArgs_first(AX), $0
 	JNE fresh12
-	VMOVUPS 0(R8), Z0
+	VMOVUPS (R8), Z0
 	VMOVUPS 64(R8), Z1
 	VMOVUPS 128(R8), Z2
 	VMOVUPS 192(R8), Z3
@@ -465,7 +465,7 @@ notail18:
 	LEAQ (R9)(R9*2), R10
 	CMPQ panelArgs_last(AX), $0
 	JNE fold19
-	VMOVUPS Z0, 0(R8)
+	VMOVUPS Z0, (R8)
 	VMOVUPS Z1, 64(R8)
 	VMOVUPS Z2, 128(R8)
 	VMOVUPS Z3, 192(R8)

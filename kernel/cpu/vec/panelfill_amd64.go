@@ -67,13 +67,13 @@ func (w *panelWeights) fill(ts *tileScratch, row, rows, k, depth int, folded boo
 	case panelBF16:
 		a.panel, a.w = at(ts.panel, 0), at(w.b, row*w.ld+w.bytes(k))
 		a.steps, a.mask = depth/stepDepth, 1<<(depth%stepDepth)-1
-		runFill(fillBF16, a)
+		runKernel(fillBF16, a)
 	case panelFP4:
 		a.panel, a.w = at(ts.panel, 0), at(w.b, row*w.ld+w.bytes(k))
 		a.table, a.scale, a.ldScale = unsafe.Pointer(&wordsFP4), at(w.scales, row*w.ldScale+k/GroupFP4), w.ldScale
 		a.steps, a.mask = depth/(2*stepDepth), 1<<(depth%(2*stepDepth)/2)-1
 		a.scaleMask = 1<<((depth+GroupFP4-1)/GroupFP4) - 1
-		runFill(fillFP4, a)
+		runKernel(fillFP4, a)
 		if depth < tileK || !w.normalPanel(row, rows, k) {
 			for r := range rows {
 				w.fillExtremes(ts, row+r, r, k, depth)
@@ -90,7 +90,7 @@ func (w *panelWeights) fill(ts *tileScratch, row, rows, k, depth int, folded boo
 			}
 			a.table = unsafe.Pointer(&tablesFP8()[power+maxPower])
 			a.steps, a.mask = n/(2*stepDepth), 1<<(n%(2*stepDepth))-1
-			runFill(fillFP8, a)
+			runKernel(fillFP8, a)
 		}
 	}
 	a.w, a.scale = nil, nil

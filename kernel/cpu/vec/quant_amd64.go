@@ -33,13 +33,7 @@ func (s *isa) rotateQuant(codes []byte, scales, v []float32, mode num.ScaleMode)
 		if mode == num.ScalePow2 {
 			a.pow2 = 1
 		}
-		runQuant(s.quant, a)
+		runKernel(s.quant, a)
 	}
 	*a = quantArgs{}
 }
-
-//go:noinline
-func runQuant(f func(*quantArgs), a *quantArgs) { f(a) }
-
-//go:noescape
-func rotateQuantavx512(a *quantArgs)

@@ -287,22 +287,22 @@ TEXT ·rotateQuantavx512(SB), NOSPLIT, $0-8
 	MOVQ quantArgs_scales(AX), DX
 	MOVQ quantArgs_n(AX), CX
 	MOVQ quantArgs_pow2(AX), R8
-	VMOVUPS quantOne<>(SB), Z16
-	VMOVUPS quantHalf<>(SB), Z17
-	VMOVUPS quantUpper<>(SB), Z18
-	VMOVUPS quantQuiet<>(SB), Z19
-	VMOVUPS quantNorm<>(SB), Z20
-	VMOVUPS quantAbs<>(SB), Z21
-	VMOVUPS quantInf<>(SB), Z22
-	VMOVUPS quantTop<>(SB), Z23
-	VMOVUPS quantFloor<>(SB), Z24
-	VMOVUPS quantMax<>(SB), Z25
-	VMOVUPS quantLeast<>(SB), Z26
-	VMOVUPS quantUnits<>(SB), Z27
-	VMOVUPS quantSign<>(SB), Z28
-	VMOVUPS quantNaN<>(SB), Z29
-	VMOVUPS quantCarry<>(SB), Z30
-	VMOVUPS quantExpHigh<>(SB), Z31
+	VBROADCASTSS quantOne<>(SB), Z16
+	VBROADCASTSS quantHalf<>(SB), Z17
+	VBROADCASTSS quantUpper<>(SB), Z18
+	VBROADCASTSS quantQuiet<>(SB), Z19
+	VBROADCASTSS quantNorm<>(SB), Z20
+	VBROADCASTSS quantAbs<>(SB), Z21
+	VBROADCASTSS quantInf<>(SB), Z22
+	VBROADCASTSS quantTop<>(SB), Z23
+	VBROADCASTSS quantFloor<>(SB), Z24
+	VBROADCASTSS quantMax<>(SB), Z25
+	VBROADCASTSS quantLeast<>(SB), Z26
+	VBROADCASTSS quantUnits<>(SB), Z27
+	VBROADCASTSS quantSign<>(SB), Z28
+	VBROADCASTSS quantNaN<>(SB), Z29
+	VBROADCASTSS quantCarry<>(SB), Z30
+	VBROADCASTSS quantExpHigh<>(SB), Z31
 	MOVQ $43690, R9
 	KMOVW R9, K1
 	MOVQ $52428, R9

@@ -24,7 +24,7 @@ func (s *isa) countAbove(x []float32, floor float32) int {
 	total, whole := 0, len(x)/s.lanes
 	for i := 0; i < whole; i += selectCall {
 		*a = selectArgs{x: at(x, i*s.lanes), steps: min(selectCall, whole-i), floor: floor}
-		runSelect(s.selects.count, a)
+		runKernel(s.selects.count, a)
 		total += a.n
 	}
 	a.x = nil
@@ -46,7 +46,7 @@ func (s *isa) collect(to []int32, kept []float32, x []float32, places []int32, b
 		if places != nil {
 			a.places, kernel = at(places, from), s.selects.placed
 		}
-		runSelect(kernel, a)
+		runKernel(kernel, a)
 		n += a.n
 	}
 	*a = selectArgs{}
@@ -56,18 +56,3 @@ func (s *isa) collect(to []int32, kept []float32, x []float32, places []int32, b
 	}
 	return n + collectGo(to[n:], kept[n:], x[rest:], places, base+int32(rest), floor)
 }
-
-//go:noinline
-func runSelect(f func(*selectArgs), a *selectArgs) { f(a) }
-
-//go:noescape
-func countAboveavx512(a *selectArgs)
-
-//go:noescape
-func countAboveavx2(a *selectArgs)
-
-//go:noescape
-func collectCountedavx512(a *selectArgs)
-
-//go:noescape
-func collectPlacedavx512(a *selectArgs)

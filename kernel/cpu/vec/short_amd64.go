@@ -51,7 +51,7 @@ func (ts *tileScratch) blocksTimes(c *Cut, b tileBlock, blocks int) {
 	ts.shape(b.rows, a.ldx)
 	a.x = at(x.mem[:cap(x.mem)], b.m/x.rows*x.groupBytes())
 	a.groups, a.offsetX, a.offsetW, a.sums = blocks, 0, 0, at(b.sums, 0)
-	runTiles(tileKernels[1][x.tiles()-1], a)
+	runKernel(tileKernels[1][x.tiles()-1], a)
 	a.offsetW = 0
 }
 
@@ -70,6 +70,6 @@ func (ts *tileScratch) foldRuns(c *Cut, i, run, blocks int) {
 	a.nextSums, a.nextY = pairLanes, 4*run
 	for w := range blockW / tileSide {
 		a.sums, a.y = at(ts.sums, w*c.X.tiles()*tileBytes), at(c.Y, w*tileSide*run+i)
-		runFold(c.X.folds().strided, a)
+		runKernel(c.X.folds().strided, a)
 	}
 }

@@ -144,7 +144,7 @@ func (ts *tileScratch) foldUnits(c *Cut, u streamUnits) {
 	a.rows, a.tiles, a.line = c.M1-c.M0, u.rows/tileSide, c.X.lineBytes()
 	a.nextSums, a.nextY = tileSide*c.X.tiles()*a.line, pairLanes
 	a.sums, a.y = at(ts.sums, 0), at(c.Y, u.row)
-	runFold(c.X.folds().strided, a)
+	runKernel(c.X.folds().strided, a)
 }
 
 // fetchAhead makes the kernel prefetch the first run bytes of streamRows rows, ld
@@ -177,7 +177,7 @@ func (ts *tileScratch) streamDepth(c *Cut, w *panelWeights, u streamUnits, from,
 		scales := w.scale.row(u.row + i*streamRows)[from/scaleBlock:][:a.blocks]
 		ts.streamScales(ts.scales[1+i*a.blocks:], scales, u.folded)
 	}
-	runStream(streamKernels[x.rows][flag(!u.folded)], a)
+	runKernel(streamKernels[x.rows][flag(!u.folded)], a)
 }
 
 // streamScales writes the scales of the kernel's blocks.

@@ -78,7 +78,6 @@ var portable = &Tier{Name: "go", ops: ops{
 	widenBF16:      widenBF16Go,
 	widenE4M3:      widenE4M3Go,
 	narrowBF16:     narrowBF16Go,
-	indexScores:    indexScoresGo,
 	newIndexScorer: copiedKeys(indexScoresGo),
 	rotateQuant:    rotateQuantGo,
 	countAbove:     countAboveGo,
@@ -109,7 +108,6 @@ type ops struct {
 	widenE4M3  func(dst []float32, src []byte, scale float32)
 	narrowBF16 func(dst []byte, src []float32)
 
-	indexScores    func(scores []float32, q []byte, w []float32, keys, scales []byte)
 	newIndexScorer func() indexScorer
 
 	tiled *tiledOps      // nil where products take x as it is

@@ -45,7 +45,6 @@ func amxTier() *Tier {
 	t := avx512.tier()
 	t.Name = "amx"
 	t.ops.whole = &wholeProducts{bf16: t.ops.matMulBF16, fp8: t.ops.matMulFP8}
-	t.ops.indexScores = indexScoresTiles
 	t.ops.newIndexScorer = newIndexTiles
 	t.ops.tiled = &tiledOps{pack: packColumns, gather: packGathered, packBF16: packColumnsBF16, bf16: tiledBF16,
 		fp8: tiledFP8, fp4: tiledFP4}
@@ -78,7 +77,6 @@ func (s *isa) tier() *Tier {
 		widenBF16:      s.widenBF16,
 		widenE4M3:      s.widenE4M3,
 		narrowBF16:     s.narrowBF16,
-		indexScores:    s.indexScores,
 		newIndexScorer: copiedKeys(s.indexScores),
 		rotateQuant:    s.rotateQuant,
 		countAbove:     s.countAbove,

@@ -79,6 +79,7 @@ func TestAssemblyTiersDoNotAllocate(t *testing.T) {
 		if tier.Name == "go" {
 			continue
 		}
+		block := tier.NewIndexBlock()
 		for name, call := range map[string]func(){
 			"MatMulF32":  func() { a.into(tier, testF32, y) },
 			"MatMulBF16": func() { a.into(tier, testBF16, y) },
@@ -92,7 +93,11 @@ func TestAssemblyTiersDoNotAllocate(t *testing.T) {
 			"Max":           func() { tier.Max(y) },
 			"SiluMul":       func() { tier.SiluMul(y, y, y) },
 			"WidenE4M3":     func() { tier.WidenE4M3(y, a.fp8[:len(y)], 2) },
-			"IndexScores":   func() { tier.IndexScoresFP8(y, q, w, keys, scales, 32, 70) },
+			"IndexBlock": func() {
+				block.Reset()
+				block.Append(keys, scales, 70)
+				block.Scores(y[:70], q, w, 32)
+			},
 		} {
 			if n := testing.AllocsPerRun(20, call); n != 0 {
 				t.Errorf("%s: %s allocates %v times a call", tier.Name, name, n)

@@ -201,12 +201,12 @@ func (ts *tileScratch) groups(c *Cut, b tileBlock, k int) {
 	kernels := &tileKernels[tilesW-1]
 	if pairs := tilesX / 2; pairs > 0 {
 		a.groups, a.x, a.offsetX, a.sums = pairs, first, 0, at(b.sums, 0)
-		runTiles(kernels[1], a)
+		runKernel(kernels[1], a)
 	}
 	if tilesX%2 == 1 {
 		a.groups, a.x, a.sums = 1, first, at(b.sums, (tilesX-1)*tilesW*tileBytes)
 		a.offsetX = tilesX / 2 * a.groupX
-		runTiles(kernels[0], a)
+		runKernel(kernels[0], a)
 	}
 }
 
@@ -296,7 +296,7 @@ func (ts *tileScratch) foldBand(c *Cut, b tileBlock, blockBytes int) {
 		if g+foldAhead >= groups {
 			a.soon += uintptr(4 * (b.rows - groups*GroupRows*c.Ldy))
 		}
-		runFold(c.X.folds().wide, a)
+		runKernel(c.X.folds().wide, a)
 	}
 }
 
@@ -349,7 +349,7 @@ func (ts *tileScratch) foldTiles(c *Cut, b tileBlock, r foldRun) {
 		}
 		a.sums = at(b.sums, r.sums+tile*r.next)
 		a.y = at(c.Y, m*c.Ldy+b.row+r.i*tileSide)
-		runFold(c.X.folds().tiles, a)
+		runKernel(c.X.folds().tiles, a)
 		tile += a.tiles
 	}
 }

@@ -81,9 +81,9 @@ scaled7:
 	CMPQ tileArgs_offsetScale(AX), $0
 	JEQ first8
 add9:
-	VMOVUPS 0(R13), Z0
-	VFMADD213PS 0(DI), Z31, Z0
-	VMOVUPS Z0, 0(DI)
+	VMOVUPS (R13), Z0
+	VFMADD213PS (DI), Z31, Z0
+	VMOVUPS Z0, (DI)
 	VMOVUPS 64(R13), Z1
 	VFMADD213PS 64(DI), Z31, Z1
 	VMOVUPS Z1, 64(DI)
@@ -133,9 +133,9 @@ add9:
 first8:
 	// added to zero, so that a negative one does not depend on the way
 	VPXORD Z30, Z30, Z30
-	VMOVUPS 0(R13), Z0
+	VMOVUPS (R13), Z0
 	VFMADD213PS Z30, Z31, Z0
-	VMOVUPS Z0, 0(DI)
+	VMOVUPS Z0, (DI)
 	VMOVUPS 64(R13), Z1
 	VFMADD213PS Z30, Z31, Z1
 	VMOVUPS Z1, 64(DI)
@@ -292,9 +292,9 @@ scaled18:
 	CMPQ tileArgs_offsetScale(AX), $0
 	JEQ first19
 add20:
-	VMOVUPS 0(R13), Z0
-	VFMADD213PS 0(DI), Z31, Z0
-	VMOVUPS Z0, 0(DI)
+	VMOVUPS (R13), Z0
+	VFMADD213PS (DI), Z31, Z0
+	VMOVUPS Z0, (DI)
 	VMOVUPS 64(R13), Z1
 	VFMADD213PS 64(DI), Z31, Z1
 	VMOVUPS Z1, 64(DI)
@@ -392,9 +392,9 @@ add20:
 first19:
 	// added to zero, so that a negative one does not depend on the way
 	VPXORD Z30, Z30, Z30
-	VMOVUPS 0(R13), Z0
+	VMOVUPS (R13), Z0
 	VFMADD213PS Z30, Z31, Z0
-	VMOVUPS Z0, 0(DI)
+	VMOVUPS Z0, (DI)
 	VMOVUPS 64(R13), Z1
 	VFMADD213PS Z30, Z31, Z1
 	VMOVUPS Z1, 64(DI)
@@ -620,9 +620,9 @@ scaled30:
 	CMPQ tileArgs_offsetScale(AX), $0
 	JEQ first31
 add32:
-	VMOVUPS 0(R13), Z0
-	VFMADD213PS 0(DI), Z31, Z0
-	VMOVUPS Z0, 0(DI)
+	VMOVUPS (R13), Z0
+	VFMADD213PS (DI), Z31, Z0
+	VMOVUPS Z0, (DI)
 	VMOVUPS 64(R13), Z1
 	VFMADD213PS 64(DI), Z31, Z1
 	VMOVUPS Z1, 64(DI)
@@ -720,9 +720,9 @@ add32:
 first31:
 	// added to zero, so that a negative one does not depend on the way
 	VPXORD Z30, Z30, Z30
-	VMOVUPS 0(R13), Z0
+	VMOVUPS (R13), Z0
 	VFMADD213PS Z30, Z31, Z0
-	VMOVUPS Z0, 0(DI)
+	VMOVUPS Z0, (DI)
 	VMOVUPS 64(R13), Z1
 	VFMADD213PS Z30, Z31, Z1
 	VMOVUPS Z1, 64(DI)
@@ -963,9 +963,9 @@ scaled41:
 	CMPQ tileArgs_offsetScale(AX), $0
 	JEQ first42
 add43:
-	VMOVUPS 0(R13), Z0
-	VFMADD213PS 0(DI), Z31, Z0
-	VMOVUPS Z0, 0(DI)
+	VMOVUPS (R13), Z0
+	VFMADD213PS (DI), Z31, Z0
+	VMOVUPS Z0, (DI)
 	VMOVUPS 64(R13), Z1
 	VFMADD213PS 64(DI), Z31, Z1
 	VMOVUPS Z1, 64(DI)
@@ -1159,9 +1159,9 @@ add43:
 first42:
 	// added to zero, so that a negative one does not depend on the way
 	VPXORD Z30, Z30, Z30
-	VMOVUPS 0(R13), Z0
+	VMOVUPS (R13), Z0
 	VFMADD213PS Z30, Z31, Z0
-	VMOVUPS Z0, 0(DI)
+	VMOVUPS Z0, (DI)
 	VMOVUPS 64(R13), Z1
 	VFMADD213PS Z30, Z31, Z1
 	VMOVUPS Z1, 64(DI)

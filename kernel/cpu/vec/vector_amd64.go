@@ -24,7 +24,7 @@ func (s *isa) elementwise(sc *scratch, kernel func(*vecArgs), dst, a, b []float3
 		if b != nil {
 			v.b = at(b, from)
 		}
-		runVec(kernel, v)
+		runKernel(kernel, v)
 	}
 	tail := len(a) % s.lanes
 	if tail == 0 {
@@ -44,7 +44,7 @@ func (s *isa) elementwise(sc *scratch, kernel func(*vecArgs), dst, a, b []float3
 	}
 	v.steps = 1
 	v.dst, v.a, v.b = at(pad[0][:], 0), at(pad[1][:], 0), at(pad[2][:], 0)
-	runVec(kernel, v)
+	runKernel(kernel, v)
 	if dst != nil {
 		copy(dst[from:], pad[0][:tail])
 	}
@@ -118,7 +118,7 @@ func (s *isa) rotate(x []float32, heads, ld int, by *Turn) {
 	for h := 0; h < heads; h += vecCall {
 		v := &sc.vec
 		v.dst, v.a, v.steps, v.stride = at(x, h*ld), at(by.by[:], 0), min(vecCall, heads-h), 4*ld
-		runVec(kernel, v)
+		runKernel(kernel, v)
 	}
 }
 
@@ -128,6 +128,6 @@ func (s *isa) softmax(p []float32, scale, top float32) (newTop, sum float32) {
 	defer releaseScratch(sc)
 	v := &sc.vec
 	v.dst, v.steps, v.s, v.acc[0] = at(p, 0), len(p)/s.lanes, scale, top
-	runVec(s.vec.softmax, v)
+	runKernel(s.vec.softmax, v)
 	return v.acc[0], v.acc[1]
 }

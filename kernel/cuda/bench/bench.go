@@ -55,19 +55,22 @@ type Case struct {
 	Rate     Rate
 	Peer     Peer
 	SetBytes int64 // device memory of one set
-	// New makes one set of inputs and outputs. Different sets hold different memory.
-	New func(*Rig) (Set, error)
+	// New makes one set of inputs and outputs in memory of the holder. Different sets hold different memory.
+	New func(*holder) Set
 }
 
-// Set is one set of a case's inputs and outputs in device memory.
-type Set interface {
+// Set is what a case does with one set of its inputs and outputs.
+type Set struct {
 	// Launch enqueues one run.
-	Launch(*cuda.Stream) error
-	// Poison enqueues filling every output with a pattern that no result has.
-	Poison(*cuda.Stream) error
+	Launch func(*cuda.Stream) error
 	// Check compares the outputs of a finished run with the host's.
-	Check(*cuda.Stream) error
-	Close() error
+	Check func(*reader) error
+}
+
+// heldSet is a set and its device memory.
+type heldSet struct {
+	Set
+	*holder
 }
 
 // Rig holds the device, the kernels and the settings with which sets are made.
@@ -198,21 +201,21 @@ func setCount(setBytes, l2 int64, times float64) int {
 // one checks and times one case.
 func one(rig *Rig, c *Case, o Options) (res *Result, err error) {
 	n := setCount(c.SetBytes, int64(rig.Device.Properties().L2Bytes), o.L2Times)
-	var sets []Set
+	var sets []heldSet
 	defer func() {
 		for _, s := range sets {
-			err = errors.Join(err, s.Close())
+			err = errors.Join(err, s.free())
 		}
 	}()
 	for i := range n {
 		rig.Seed = uint64(i + 1)
-		s, err := c.New(rig)
-		if err != nil {
+		h := newHolder(rig)
+		sets = append(sets, heldSet{c.New(h), h})
+		if err := h.ready(); err != nil {
 			return nil, err
 		}
-		sets = append(sets, s)
 	}
-	for _, s := range []Set{sets[0], sets[n-1]} {
+	for _, s := range []heldSet{sets[0], sets[n-1]} {
 		if err := checkOnce(rig.Stream, s); err != nil {
 			return nil, err
 		}
@@ -233,8 +236,8 @@ func one(rig *Rig, c *Case, o Options) (res *Result, err error) {
 	return r, nil
 }
 
-func checkOnce(stream *cuda.Stream, s Set) error {
-	if err := s.Poison(stream); err != nil {
+func checkOnce(stream *cuda.Stream, s heldSet) error {
+	if err := s.poison(stream); err != nil {
 		return err
 	}
 	if err := s.Launch(stream); err != nil {
@@ -243,15 +246,16 @@ func checkOnce(stream *cuda.Stream, s Set) error {
 	if err := stream.Sync(); err != nil {
 		return err
 	}
-	if err := s.Check(stream); err != nil {
+	r := &reader{stream: stream}
+	if err := s.Check(r); r.err == nil && err != nil {
 		return fmt.Errorf("wrong result: %w", err)
 	}
-	return nil
+	return r.err
 }
 
 // replay captures the launches, rotating over the sets, and times replays of the graph. Times are microseconds per
 // launch.
-func replay(rig *Rig, sets []Set, launches int, o Options) (times []float64, err error) {
+func replay(rig *Rig, sets []heldSet, launches int, o Options) (times []float64, err error) {
 	s := rig.Stream
 	g, err := s.Capture(func() error {
 		for i := range launches {

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"sync"
@@ -43,86 +44,60 @@ func mainLayout(kind layout.Kind) layout.Main {
 	return m
 }
 
-type writeMain struct {
-	*holder
-	kind             layout.Kind
-	args             cuda.WriteMainArgs
-	latent, key      []uint16
-	positions, slots []int32
-	table            []float32
-}
-
 func writeMainCase(kind layout.Kind, tokens int) Case {
 	m := mainLayout(kind)
 	row := m.RowBytes()
 	return Case{
 		Name: "write_main", Shape: fmt.Sprintf("%v, %d tokens", kind, tokens),
 		Bytes: float64(tokens) * float64(1152+256+8+row), SetBytes: int64(tokens * (1152 + 256 + row)),
-		New: func(r *Rig) (Set, error) {
-			h := newHolder(r)
+		New: func(h *holder) Set {
 			pages := (tokens + 63) / 64
-			w := &writeMain{holder: h, kind: kind, latent: h.bf16s(tokens * 512), key: h.bf16s(tokens * 64),
-				slots: h.permutation(pages * 64)[:tokens], positions: h.permutation(tableRows)[:tokens],
-				table: angles()}
-			w.args = cuda.WriteMainArgs{
-				Pool: cuda.PoolView{Base: h.output(int64(m.PageBytes(64) * pages)), PageBytes: int64(m.PageBytes(64)),
-					PageTokens: 64, Slots: int32(64 * pages)},
-				Rotary: cuda.RotaryView{Table: h.put(rawF32(w.table)), Rows: tableRows},
-				Latent: h.put(raw16(w.latent)), Key: h.put(raw16(w.key)), Positions: h.put(rawI32(w.positions)),
-				Slots: h.put(rawI32(w.slots)), LatentStride: 512, KeyStride: 64, Tokens: int32(tokens), KScale: 1,
+			latent, key := h.bf16s(tokens*512), h.bf16s(tokens*64)
+			slots, positions := h.permutation(pages * 64)[:tokens], h.permutation(tableRows)[:tokens]
+			size := int64(m.PageBytes(64) * pages)
+			args := cuda.WriteMainArgs{
+				Pool: cuda.PoolView{Base: h.output(size), PageBytes: int64(m.PageBytes(64)), PageTokens: 64,
+					Slots: int32(64 * pages)},
+				Rotary: h.rotary(), Latent: putAll(h, latent), Key: putAll(h, key), Positions: putAll(h, positions),
+				Slots: putAll(h, slots), LatentStride: 512, KeyStride: 64, Tokens: int32(tokens), KScale: 1,
 			}
-			return h.ready(w)
+			return Set{func(s *cuda.Stream) error { return h.rig.Kernels.WriteMain(s, kind, &args) },
+				func(r *reader) error {
+					pool, want := r.bytes(args.Pool.Base, size), make([]byte, m.RowBytes())
+					for t, slot := range slots {
+						m.Encode(want, 0, expect.MainRow(latent[t*512:][:512], key[t*64:][:64],
+							angles()[int(positions[t])*64:]))
+						at := int(slot)/64*m.PageBytes(64) + int(slot)%64*m.RowBytes()
+						if string(pool[at:at+len(want)]) != string(want) {
+							return fmt.Errorf("row of token %d in slot %d differs from the host's", t, slot)
+						}
+					}
+					return nil
+				}}
 		},
 	}
 }
 
-func (w *writeMain) Launch(s *cuda.Stream) error { return w.rig.Kernels.WriteMain(s, w.kind, &w.args) }
-
-func (w *writeMain) Check(s *cuda.Stream) error {
-	m := mainLayout(w.kind)
-	pool, err := read(s, w.args.Pool.Base, w.outputs[0].bytes)
-	if err != nil {
-		return err
-	}
-	want := make([]byte, m.RowBytes())
-	for t, slot := range w.slots {
-		m.Encode(want, 0, expect.MainRow(w.latent[t*512:][:512], w.key[t*64:][:64], w.table[int(w.positions[t])*64:]))
-		at := int(slot)/64*m.PageBytes(64) + int(slot)%64*m.RowBytes()
-		if string(pool[at:at+len(want)]) != string(want) {
-			return fmt.Errorf("row of token %d in slot %d differs from the host's", t, slot)
-		}
-	}
-	return nil
+// rotary is the rotary table of all cases in device memory.
+func (h *holder) rotary() cuda.RotaryView {
+	return cuda.RotaryView{Table: putAll(h, angles()), Rows: tableRows}
 }
 
-// gatherRows copies rows by slot list; convert gives the expected row.
-type gatherRows struct {
-	*holder
-	args    cuda.GatherSlotsArgs
-	launch  func(*cuda.Stream, *cuda.GatherSlotsArgs) error
-	convert func(slot int) []byte
-	slots   []int32
-}
-
-// newGather makes a set over a pool of given bytes; only its first page's worth of rows is different, the rest
-// repeats it.
-func newGather(h *holder, pool cuda.PoolView, rowBytes int64, count int) *gatherRows {
-	g := &gatherRows{holder: h, slots: h.permutation(int(pool.Slots))[:count]}
-	g.args = cuda.GatherSlotsArgs{Pool: pool, Source: cuda.SlotListView{Slots: h.put(rawI32(g.slots))},
+// gatherSet copies rows of a pool by a list of slots; convert gives the expected row.
+func gatherSet(h *holder, pool cuda.PoolView, rowBytes int64, count int,
+	launch func(*cuda.Stream, *cuda.GatherSlotsArgs) error, convert func(slot int) []byte) Set {
+	slots := h.permutation(int(pool.Slots))[:count]
+	args := cuda.GatherSlotsArgs{Pool: pool, Source: cuda.SlotListView{Slots: putAll(h, slots)},
 		Rows: h.output(rowBytes * int64(count)), RowBytes: rowBytes, Count: int32(count), KScale: 1}
-	return g
-}
-
-func (g *gatherRows) Launch(s *cuda.Stream) error { return g.launch(s, &g.args) }
-
-func (g *gatherRows) Check(s *cuda.Stream) error {
-	for i := 0; i < len(g.slots); i += 61 {
-		if err := same(s, fmt.Sprintf("row %d", i), g.args.Rows.Add(int64(i)*g.args.RowBytes),
-			g.convert(int(g.slots[i]))); err != nil {
-			return err
+	return Set{func(s *cuda.Stream) error { return launch(s, &args) }, func(r *reader) error {
+		for i := 0; i < len(slots); i += 61 {
+			if err := r.same(fmt.Sprintf("row %d", i), args.Rows.Add(int64(i)*rowBytes),
+				convert(int(slots[i]))); err != nil {
+				return err
+			}
 		}
-	}
-	return nil
+		return nil
+	}}
 }
 
 // mainPool is a device pool of a layout that repeats one random page, and that page.
@@ -142,18 +117,16 @@ func gatherCase(kind layout.Kind, count int) Case {
 	return Case{
 		Name: "gather_slots", Shape: fmt.Sprintf("%v to bf16, %d rows", kind, count),
 		Bytes:    float64(count) * float64(row+4+layout.BF16RowBytes),
-		SetBytes: int64(count * (row + layout.BF16RowBytes)), New: func(r *Rig) (Set, error) {
-			h := newHolder(r)
+		SetBytes: int64(count * (row + layout.BF16RowBytes)), New: func(h *holder) Set {
 			pool, page := mainPool(h, kind, count)
-			g := newGather(h, pool, layout.BF16RowBytes, count)
-			g.launch = func(s *cuda.Stream, a *cuda.GatherSlotsArgs) error { return r.Kernels.GatherSlots(s, kind, a) }
-			g.convert = func(slot int) []byte {
+			return gatherSet(h, pool, layout.BF16RowBytes, count, func(s *cuda.Stream, a *cuda.GatherSlotsArgs) error {
+				return h.rig.Kernels.GatherSlots(s, kind, a)
+			}, func(slot int) []byte {
 				v, out := make([]float32, 576), make([]byte, layout.BF16RowBytes)
 				m.Decode(v, page, slot%64)
 				layout.BF16{}.Encode(out, 0, v)
 				return out
-			}
-			return h.ready(g)
+			})
 		},
 	}
 }
@@ -162,17 +135,14 @@ func rawToBlockCase(count int) Case {
 	return Case{
 		Name: "raw_to_block", Shape: fmt.Sprintf("%d rows", count),
 		Bytes:    float64(count) * (layout.RawRowBytes + 4 + layout.BlockRowBytes),
-		SetBytes: int64(count * (layout.RawRowBytes + layout.BlockRowBytes)), New: func(r *Rig) (Set, error) {
-			h := newHolder(r)
+		SetBytes: int64(count * (layout.RawRowBytes + layout.BlockRowBytes)), New: func(h *holder) Set {
 			pool, page := mainPool(h, layout.FP8Row576, count)
-			g := newGather(h, pool, layout.BlockRowBytes, count)
-			g.launch = r.Kernels.RawToBlockSlots
-			g.convert = func(slot int) []byte {
+			convert := func(slot int) []byte {
 				out := make([]byte, layout.BlockRowBytes)
 				layout.RawToBlock(out, page[slot%64*layout.RawRowBytes:][:layout.RawRowBytes], 1)
 				return out
 			}
-			return h.ready(g)
+			return gatherSet(h, pool, layout.BlockRowBytes, count, h.rig.Kernels.RawToBlockSlots, convert)
 		},
 	}
 }
@@ -191,66 +161,43 @@ func gatherV4Case(count int) Case {
 	return Case{
 		Name: "gather_slots_v4", Shape: fmt.Sprintf("%d rows", count),
 		Bytes: float64(count) * (584 + 4 + 1024), SetBytes: int64(count * (585 + 1024)),
-		New: func(r *Rig) (Set, error) {
-			h := newHolder(r)
+		New: func(h *holder) Set {
 			page := v4Page(h)
 			pool := cuda.PoolView{Base: h.repeat(page, int64(count/64*len(page))), PageBytes: int64(len(page)),
 				PageTokens: 64, Slots: int32(count)}
-			g := newGather(h, pool, 1024, count)
-			g.launch = r.Kernels.GatherV4Slots
-			g.convert = func(slot int) []byte { return expect.DecodeV4(page, 64, slot%64) }
-			return h.ready(g)
+			return gatherSet(h, pool, 1024, count, h.rig.Kernels.GatherV4Slots, func(slot int) []byte {
+				return expect.DecodeV4(page, 64, slot%64)
+			})
 		},
 	}
-}
-
-type writeV4 struct {
-	*holder
-	args             cuda.WriteV4Args
-	rows             []uint16
-	positions, slots []int32
-	table            []float32
 }
 
 func writeV4Case(tokens int) Case {
 	return Case{
 		Name: "write_v4", Shape: fmt.Sprintf("%d tokens", tokens), Bytes: float64(tokens) * (1024 + 256 + 8 + 584),
-		SetBytes: int64(tokens * (1024 + 256 + 584)), New: func(r *Rig) (Set, error) {
-			h := newHolder(r)
+		SetBytes: int64(tokens * (1024 + 256 + 584)), New: func(h *holder) Set {
 			pages := (tokens + 255) / 256
-			w := &writeV4{holder: h, rows: h.bf16s(tokens * 512), slots: h.permutation(pages * 256)[:tokens],
-				positions: h.permutation(tableRows)[:tokens], table: angles()}
-			w.args = cuda.WriteV4Args{
-				Pool: cuda.PoolView{Base: h.output(int64(pages) * cuda.V4PageBytes(256)),
-					PageBytes: cuda.V4PageBytes(256), PageTokens: 256, Slots: int32(pages * 256)},
-				Rotary: cuda.RotaryView{Table: h.put(rawF32(w.table)), Rows: tableRows}, Rows: h.put(raw16(w.rows)),
-				Positions: h.put(rawI32(w.positions)), Slots: h.put(rawI32(w.slots)), RowStride: 512,
-				Tokens: int32(tokens),
+			rows := h.bf16s(tokens * 512)
+			slots, positions := h.permutation(pages * 256)[:tokens], h.permutation(tableRows)[:tokens]
+			size := int64(pages) * cuda.V4PageBytes(256)
+			args := cuda.WriteV4Args{
+				Pool: cuda.PoolView{Base: h.output(size), PageBytes: cuda.V4PageBytes(256), PageTokens: 256,
+					Slots: int32(pages * 256)},
+				Rotary: h.rotary(), Rows: putAll(h, rows), Positions: putAll(h, positions), Slots: putAll(h, slots),
+				RowStride: 512, Tokens: int32(tokens),
 			}
-			return h.ready(w)
+			return Set{func(s *cuda.Stream) error { return h.rig.Kernels.WriteV4(s, &args) },
+				func(r *reader) error {
+					want := bytes.Repeat([]byte{poisoned}, int(size))
+					for t, slot := range slots {
+						page := want[int64(slot)/256*cuda.V4PageBytes(256):]
+						expect.EncodeV4(page, 256, int(slot)%256,
+							expect.V4Row(rows[t*512:][:512], angles()[int(positions[t])*64:]))
+					}
+					return r.same("pool", args.Pool.Base, want)
+				}}
 		},
 	}
-}
-
-func (w *writeV4) Launch(s *cuda.Stream) error { return w.rig.Kernels.WriteV4(s, &w.args) }
-
-func (w *writeV4) Check(s *cuda.Stream) error {
-	want := make([]byte, w.outputs[0].bytes)
-	for i := range want {
-		want[i] = 0xAB
-	}
-	for t, slot := range w.slots {
-		page := want[int64(slot)/256*cuda.V4PageBytes(256):]
-		expect.EncodeV4(page, 256, int(slot)%256, expect.V4Row(w.rows[t*512:][:512], w.table[int(w.positions[t])*64:]))
-	}
-	return same(s, "pool", w.args.Pool.Base, want)
-}
-
-type combine struct {
-	*holder
-	args          cuda.CombineV4Args
-	window, extra []int32
-	lengths       [2][]int32
 }
 
 func combineCase(tokens, ks, ke int) Case {
@@ -258,30 +205,24 @@ func combineCase(tokens, ks, ke int) Case {
 	return Case{
 		Name: "combine_v4", Shape: fmt.Sprintf("%d tokens, %d + %d", tokens, ks, ke),
 		Bytes: 4 * float64(tokens) * float64(ks+ke+width+3), SetBytes: int64(4 * tokens * (ks + ke + width)),
-		New: func(r *Rig) (Set, error) {
-			h := newHolder(r)
-			c := &combine{holder: h, window: h.permutation(tokens * ks), extra: h.permutation(tokens * ke)}
-			c.lengths = [2][]int32{constant(int32(ks), tokens), constant(int32(ke-1), tokens)}
-			c.args = cuda.CombineV4Args{Window: h.put(rawI32(c.window)), WindowLength: h.put(rawI32(c.lengths[0])),
-				Extra: h.put(rawI32(c.extra)), ExtraLength: h.put(rawI32(c.lengths[1])),
+		New: func(h *holder) Set {
+			window, extra := h.permutation(tokens*ks), h.permutation(tokens*ke)
+			args := cuda.CombineV4Args{Window: putAll(h, window), WindowLength: putAll(h, constant(int32(ks), tokens)),
+				Extra: putAll(h, extra), ExtraLength: putAll(h, constant(int32(ke-1), tokens)),
 				Rows: h.output(int64(4 * tokens * width)), Lengths: h.output(int64(4 * tokens)),
 				WindowStride: int64(ks), ExtraStride: int64(ke), Tokens: int32(tokens), WindowWidth: int32(ks),
 				ExtraWidth: int32(ke), WindowRows: int32(tokens * ks)}
-			return h.ready(c)
+			return Set{func(s *cuda.Stream) error { return h.rig.Kernels.CombineV4(s, &args) },
+				func(r *reader) error {
+					var want []int32
+					for t := range tokens {
+						want = append(want, expect.Combine(window[t*ks:][:ks], extra[t*ke:][:ke-1],
+							int(args.WindowRows), int(args.Width))...)
+					}
+					return r.same("rows", args.Rows, raw(want))
+				}}
 		},
 	}
-}
-
-func (c *combine) Launch(s *cuda.Stream) error { return c.rig.Kernels.CombineV4(s, &c.args) }
-
-func (c *combine) Check(s *cuda.Stream) error {
-	ks, ke := int(c.args.WindowWidth), int(c.args.ExtraWidth)
-	var want []int32
-	for t := range int(c.args.Tokens) {
-		want = append(want, expect.Combine(c.window[t*ks:][:c.lengths[0][t]], c.extra[t*ke:][:c.lengths[1][t]],
-			int(c.args.WindowRows), int(c.args.Width))...)
-	}
-	return same(s, "rows", c.args.Rows, rawI32(want))
 }
 
 // recipe is the preparation of indexer vectors in V3.2.

@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"sparrow/kernel/cuda"
 	"sparrow/kernel/cuda/expect"
@@ -20,8 +21,7 @@ func denseCases() []Case {
 
 // dense is one set of dense attention: requests of the same number of rows, each behind the same number of cached keys.
 type dense struct {
-	*holder
-	x    cuda.Dense
+	cuda.Dense
 	args cuda.DenseAttendArgs
 	// The host's copies of what rows see.
 	start, lens []int32
@@ -41,42 +41,39 @@ func denseCase(requests, rows, prefix, heads, nope, values int) Case {
 	return Case{
 		Name: "dense_prefill", Shape: fmt.Sprintf("%s, %d heads of %d/%d", shape, heads, nope+64, values), Rate: BF16,
 		Bytes: bytes, SetBytes: int64(bytes), FLOPs: 2 * pairs * float64(heads) * float64(nope+64+values),
-		New: func(r *Rig) (Set, error) {
-			h := newHolder(r)
-			s := &dense{holder: h}
+		New: func(h *holder) Set {
+			d := &dense{}
 			for q := range requests {
 				for i := range rows {
-					s.start = append(s.start, int32(q*(prefix+rows)))
-					s.lens = append(s.lens, int32(prefix+i+1))
+					d.start = append(d.start, int32(q*(prefix+rows)))
+					d.lens = append(d.lens, int32(prefix+i+1))
 				}
 			}
-			random := func(n int) cuda.Ptr { return h.repeat(raw16(h.bf16s(min(n, patternBytes/2+321))), int64(n)*2) }
+			random := func(n int) cuda.Ptr { return h.repeat(raw(h.bf16s(min(n, patternBytes/2+321))), int64(n)*2) }
 			query, kv := heads*(nope+64), heads*(nope+values)
-			s.x = cuda.Dense{
-				Q: random(all * query), KV: random(keys * kv), Rope: random(keys * 64), Start: h.put(rawI32(s.start)),
-				Lens: h.put(rawI32(s.lens)), Out: h.output(int64(all*heads*values) * 2),
+			d.Dense = cuda.Dense{
+				Q: random(all * query), KV: random(keys * kv), Rope: random(keys * 64), Start: putAll(h, d.start),
+				Lens: putAll(h, d.lens), Out: h.output(int64(all*heads*values) * 2),
 				LSE: h.output(int64(all*heads) * 4), Plan: h.alloc(cuda.DensePlanBytes(int32(all))),
 				QStride: int64(query), KVStride: int64(kv), RopeStride: 64, StartStride: 1, LenStride: 1,
 				OutStride: int64(heads * values), LSEStride: int64(heads), Rows: int32(all), Keys: int32(keys),
 				Heads: int32(heads), Nope: int32(nope), Values: int32(values), Scale: denseScale,
 			}
 			if h.err == nil {
-				s.args, h.err = s.x.Encode(r.Device)
+				d.args, h.err = d.Encode(h.rig.Device)
 			}
-			return s.ready(s)
+			return Set{func(s *cuda.Stream) error {
+				return h.rig.Kernels.DenseAttend(s, d.Nope, d.Values, &d.args)
+			}, d.check}
 		},
 	}
 }
 
-func (d *dense) Launch(s *cuda.Stream) error {
-	return d.rig.Kernels.DenseAttend(s, d.x.Nope, d.x.Values, &d.args)
-}
-
-// Check computes some heads of some rows on the host.
-func (d *dense) Check(s *cuda.Stream) error {
-	for _, row := range []int{0, 127, int(d.x.Rows) / 2, int(d.x.Rows) - 1} {
-		for _, head := range []int{0, int(d.x.Heads) - 1} {
-			if err := d.checkHead(s, row, head); err != nil {
+// check computes some heads of some rows on the host.
+func (d *dense) check(r *reader) error {
+	for _, row := range []int{0, 127, int(d.Rows) / 2, int(d.Rows) - 1} {
+		for _, head := range []int{0, int(d.Heads) - 1} {
+			if err := d.checkHead(r, row, head); err != nil {
 				return fmt.Errorf("row %d head %d: %w", row, head, err)
 			}
 		}
@@ -84,48 +81,28 @@ func (d *dense) Check(s *cuda.Stream) error {
 	return nil
 }
 
-func (d *dense) checkHead(s *cuda.Stream, row, head int) error {
-	x := &d.x
-	first := int64(d.start[row])
-	columns := int(x.Nope + x.Values)
+func (d *dense) checkHead(r *reader, row, head int) error {
+	first, columns, query := int64(d.start[row]), int(d.Nope+d.Values), int(d.Nope)+64
 	var keys, values [][]float32
 	for k := first; k < first+int64(d.lens[row]); k++ {
-		b, err := read(s, x.KV.Add((k*x.KVStride+int64(head*columns))*2), int64(columns)*2)
-		if err != nil {
-			return err
-		}
-		turned, err := read(s, x.Rope.Add(k*x.RopeStride*2), 128)
-		if err != nil {
-			return err
-		}
-		key, value := make([]float32, x.Nope+64), make([]float32, x.Values)
-		widen(key[:x.Nope], b)
-		widen(key[x.Nope:], turned)
-		widen(value, b[2*x.Nope:])
-		keys, values = append(keys, key), append(values, value)
+		kv := r.bf16s(d.KV.Add((k*d.KVStride+int64(head*columns))*2), columns)
+		turned := r.bf16s(d.Rope.Add(k*d.RopeStride*2), 64)
+		keys, values = append(keys, slices.Concat(kv[:d.Nope], turned)), append(values, kv[d.Nope:])
 	}
-	q, err := read(s, x.Q.Add((int64(row)*x.QStride+int64(head)*int64(x.Nope+64))*2), int64(x.Nope+64)*2)
-	if err != nil {
-		return err
-	}
-	b, err := read(s, x.Out.Add((int64(row)*x.OutStride+int64(head)*int64(x.Values))*2), int64(x.Values)*2)
-	if err != nil {
-		return err
-	}
-	l, err := read(s, x.LSE.Add((int64(row)*x.LSEStride+int64(head))*4), 4)
-	if err != nil {
-		return err
-	}
-	query, out := make([]float32, x.Nope+64), make([]float32, x.Values)
-	widen(query, q)
-	widen(out, b)
-	want, lse := expect.AttendDense(query, keys, values, float64(x.Scale))
+	q := r.bf16s(d.Q.Add((int64(row)*d.QStride+int64(head*query))*2), query)
+	out := r.bf16s(d.Out.Add((int64(row)*d.OutStride+int64(head)*int64(d.Values))*2), int(d.Values))
+	want, lse := expect.AttendDense(q, keys, values, float64(d.Scale))
+	return attended(out, want, r.f32(d.LSE.Add((int64(row)*d.LSEStride+int64(head))*4)), lse)
+}
+
+// attended compares the output of a head and its log-sum-exp with the host's.
+func attended(out []float32, want []float64, gotLSE, lse float64) error {
 	if d := expect.Distance(out, want); !(d <= expect.AttendError) {
 		return fmt.Errorf("%g of its norm away, at most %g; it begins %v, want %v", d, expect.AttendError, out[:4],
 			want[:4])
 	}
-	if got := float64(f32At(l, 0)); !(math.Abs(got-lse) <= 1e-3) {
-		return fmt.Errorf("lse %g, want %g", got, lse)
+	if !(math.Abs(gotLSE-lse) <= 1e-3) {
+		return fmt.Errorf("lse %g, want %g", gotLSE, lse)
 	}
 	return nil
 }

@@ -47,7 +47,6 @@ func expertCases() []Case {
 }
 
 type expertSet struct {
-	*holder
 	shape         cuda.ExpertShape
 	args          cuda.ExpertsArgs
 	name          string
@@ -92,13 +91,13 @@ func expertCase(shape cuda.ExpertShape, rows int, name string, peer float64) Cas
 	if used < int(shape.Experts) {
 		c.SetBytes /= 8 // several sets: one alone would be found in the cache in part
 	}
-	c.New = func(r *Rig) (Set, error) { return newExpertSet(r, shape, rows, name) }
+	c.New = func(h *holder) Set { return newExpertSet(h, shape, rows, name) }
 	return c
 }
 
-func newExpertSet(r *Rig, shape cuda.ExpertShape, rows int, name string) (Set, error) {
-	h := newHolder(r)
-	e := &expertSet{holder: h, shape: shape, name: name}
+func newExpertSet(h *holder, shape cuda.ExpertShape, rows int, name string) Set {
+	k := h.rig.Kernels
+	e := &expertSet{shape: shape, name: name}
 	values := make([]byte, 0, 1<<16)
 	for len(values) < 1<<16 {
 		if v := float32(h.rng.NormFloat64()); shape.BF16 {
@@ -111,7 +110,7 @@ func newExpertSet(r *Rig, shape cuda.ExpertShape, rows int, name string) (Set, e
 	for i := 0; i < len(e.pattern); i += 2 {
 		copy(e.pattern[i:i+2], values[h.rng.Uint32()%(1<<15)*2:])
 	}
-	e.x = raw16(h.bf16s(37 * expertHidden))
+	e.x = raw(h.bf16s(37 * expertHidden))
 	var gateUpScales, downScales int64
 	e.gateUp, gateUpScales, e.downs, downScales = shape.PackedBytes()
 	n := int64(shape.Experts)
@@ -120,8 +119,8 @@ func newExpertSet(r *Rig, shape cuda.ExpertShape, rows int, name string) (Set, e
 		for i := range e.scales {
 			e.scales[i] = h.floats(2*1031, 2e-5, 2e-4)
 		}
-		packed.GateUpScales = h.repeat(rawF32(e.scales[0]), n*gateUpScales)
-		packed.DownScales = h.repeat(rawF32(e.scales[1]), n*downScales)
+		packed.GateUpScales = h.repeat(raw(e.scales[0]), n*gateUpScales)
+		packed.DownScales = h.repeat(raw(e.scales[1]), n*downScales)
 	}
 	weights := make([]float32, rows*expertTop)
 	for i := range weights {
@@ -129,44 +128,34 @@ func newExpertSet(r *Rig, shape cuda.ExpertShape, rows int, name string) (Set, e
 		weights[i] = h.rng.Float32()
 	}
 	x := cuda.Experts{Shape: shape, Packed: packed, X: h.repeat(e.x, int64(rows)*expertHidden*2),
-		Out: h.repeat(make([]byte, expertHidden*2), int64(rows)*expertHidden*2), IDs: h.put(rawI32(e.ids)),
-		Weights: h.put(rawF32(weights)), Scratch: h.alloc(shape.ScratchBytes(int32(rows), expertTop)),
+		Out: h.repeat(make([]byte, expertHidden*2), int64(rows)*expertHidden*2), IDs: putAll(h, e.ids),
+		Weights: putAll(h, weights), Scratch: h.alloc(shape.ScratchBytes(int32(rows), expertTop)),
 		XStride: expertHidden, OutStride: expertHidden, IDStride: expertTop,
 		WeightStride: expertTop, Rows: int32(rows), Top: expertTop, Scales: num.ScalePow2}
-	if h.err != nil {
-		return h.ready(e)
+	if h.err == nil {
+		e.args, h.err = x.Encode()
 	}
-	e.args, h.err = x.Encode()
 	pairs := int64(rows) * expertTop
+	inner := span{e.args.Inner, pairs * int64(e.args.InnerPitch)}
+	results := span{e.args.Results, pairs * expertHidden * 2}
+	gateUpOf := func(s *cuda.Stream) error { return k.MultiplyGateUp(s, shape, &e.args) }
+	launch := overlapping(func(s *cuda.Stream) error { return k.RunExperts(s, shape, &e.args) })
 	switch name {
 	case "experts_gate_up":
-		h.outputs = append(h.outputs, span{e.args.Inner, pairs * int64(e.args.InnerPitch)})
-		if h.err == nil {
-			h.err = r.Kernels.PrepareExperts(r.Stream, shape, &e.args)
-		}
+		h.outputs, launch = append(h.outputs, inner), gateUpOf
 	case "experts_down":
-		h.outputs = append(h.outputs, span{e.args.Results, pairs * expertHidden * 2})
-		if h.err == nil {
-			h.err = r.Kernels.PrepareExperts(r.Stream, shape, &e.args)
-		}
-		if h.err == nil {
-			h.err = r.Kernels.MultiplyGateUp(r.Stream, shape, &e.args)
-		}
+		h.outputs = append(h.outputs, results)
+		launch = func(s *cuda.Stream) error { return k.MultiplyDown(s, shape, &e.args) }
 	default:
-		h.outputs = append(h.outputs, span{e.args.Inner, pairs * int64(e.args.InnerPitch)},
-			span{e.args.Results, pairs * expertHidden * 2})
+		h.outputs = append(h.outputs, inner, results)
 	}
-	return h.ready(e)
-}
-
-func (e *expertSet) Launch(s *cuda.Stream) error {
-	switch e.name {
-	case "experts_gate_up":
-		return e.rig.Kernels.MultiplyGateUp(s, e.shape, &e.args)
-	case "experts_down":
-		return e.rig.Kernels.MultiplyDown(s, e.shape, &e.args)
+	if h.err == nil && name != "experts" {
+		h.err = k.PrepareExperts(h.rig.Stream, shape, &e.args)
 	}
-	return overlapping(s, func() error { return e.rig.Kernels.RunExperts(s, e.shape, &e.args) })
+	if h.err == nil && name == "experts_down" {
+		h.err = gateUpOf(h.rig.Stream)
+	}
+	return Set{launch, e.check}
 }
 
 // weight is a row of a packed tile of an expert, widened; matrix 0 is gate and up, 1 is down.
@@ -195,41 +184,28 @@ func (e *expertSet) weight(matrix int, expert int32, tile, row int) []float64 {
 }
 
 // inner reads a place's activation back.
-func (e *expertSet) inner(s *cuda.Stream, place int) ([]float32, error) {
-	row, err := read(s, e.args.Inner.Add(int64(place)*int64(e.args.InnerPitch)), int64(e.args.InnerPitch))
-	if err != nil {
-		return nil, err
-	}
-	out := make([]float32, expertInner)
+func (e *expertSet) inner(r *reader, place int) []float32 {
+	at := e.args.Inner.Add(int64(place) * int64(e.args.InnerPitch))
 	if e.shape.BF16 {
-		for i := range out {
-			out[i] = num.FromBF16(binary.LittleEndian.Uint16(row[2*i:]))
-		}
-		return out, nil
+		return r.bf16s(at, expertInner)
 	}
-	scales, err := read(s, e.args.InnerScales.Add(4*int64(place)*int64(e.args.InnerBlocks)),
-		4*int64(e.args.InnerBlocks))
-	if err != nil {
-		return nil, err
-	}
+	out, row := make([]float32, expertInner), r.bytes(at, int64(e.args.InnerPitch))
+	scales := r.f32s(e.args.InnerScales.Add(4*int64(place)*int64(e.args.InnerBlocks)), int(e.args.InnerBlocks))
 	for b := range expertInner / 128 {
-		num.DequantE4M3(out[b*128:][:128], row[b*128:][:128], f32At(scales, b))
+		num.DequantE4M3(out[b*128:][:128], row[b*128:][:128], scales[b])
 	}
-	return out, nil
+	return out
 }
 
-// Check recomputes parts of some places: tiles of their activations from x, and columns of their results from the
+// check recomputes parts of some places: tiles of their activations from x, and columns of their results from the
 // activations that the device has.
-func (e *expertSet) Check(s *cuda.Stream) error {
+func (e *expertSet) check(r *reader) error {
 	order := expect.SortPairs(e.ids, e.shape.Experts)
 	for i := range 5 {
 		place := i * (len(order) - 1) / 4
 		pair := order[place]
 		expert := e.ids[pair]
-		inner, err := e.inner(s, place)
-		if err != nil {
-			return err
-		}
+		inner := e.inner(r, place)
 		if e.name != "experts_down" {
 			x := make([]float32, expertHidden)
 			for c := range x {
@@ -255,14 +231,11 @@ func (e *expertSet) Check(s *cuda.Stream) error {
 			}
 		}
 		if e.name != "experts_gate_up" {
-			row, err := read(s, e.args.Results.Add(2*int64(pair)*expertHidden), 2*expertHidden)
-			if err != nil {
-				return err
-			}
+			row := r.bf16s(e.args.Results.Add(2*int64(pair)*expertHidden), expertHidden)
 			var off, size float64
 			for c := i; c < expertHidden; c += 61 {
 				w := expect.Dot(e.weight(1, expert, c/256, c%256), inner)
-				g := float64(num.FromBF16(binary.LittleEndian.Uint16(row[2*c:])))
+				g := float64(row[c])
 				off += (g - w) * (g - w)
 				size += w * w
 			}

@@ -1,8 +1,6 @@
 package bench
 
 import (
-	"bytes"
-	"encoding/binary"
 	"fmt"
 	"math"
 
@@ -73,10 +71,8 @@ func productCases() []Case {
 
 // product is one set of a product: rows of a batch lie side by side, as heads do.
 type product struct {
-	*holder
-	x       cuda.Product
-	call    cuda.ProductCall
-	overlap bool // launches overlap
+	cuda.Product
+	call cuda.ProductCall
 }
 
 func productCase(s productShape, rows int, peer float64, overlap bool) Case {
@@ -105,10 +101,9 @@ func productCase(s productShape, rows int, peer float64, overlap bool) Case {
 		Name: fmt.Sprintf("product_%v", s.typ), Shape: shape, Rate: rate, Bytes: bytes, SetBytes: int64(bytes),
 		FLOPs: 2 * float64(results) * float64(s.k),
 		Peer:  Peer{s.peer, peer},
-		New: func(r *Rig) (Set, error) {
-			h := newHolder(r)
+		New: func(h *holder) Set {
 			stride := (rows + 3) / 4 * 4
-			p := &product{holder: h, overlap: overlap, x: cuda.Product{
+			p := &product{Product: cuda.Product{
 				Type: s.typ, Weight: h.operand(s.typ, weights), Input: h.operand(s.typ, inputs),
 				Out:          h.output(int64(results * outSize)),
 				WeightStride: int64(s.k), InputStride: int64(s.k * s.batch), ScaleStride: int64(stride),
@@ -118,13 +113,17 @@ func productCase(s productShape, rows int, peer float64, overlap bool) Case {
 			}}
 			if s.typ == cuda.ProductFP8 {
 				blocks := (s.k + 127) / 128
-				p.x.WeightScales = h.put(rawF32(h.floats((s.columns+127)/128*blocks, 1e-4, 1e-3)))
-				p.x.InputScales = h.put(rawF32(h.floats(blocks*stride, 1e-4, 1e-3)))
+				p.WeightScales = putAll(h, h.floats((s.columns+127)/128*blocks, 1e-4, 1e-3))
+				p.InputScales = putAll(h, h.floats(blocks*stride, 1e-4, 1e-3))
 			}
 			if h.err == nil {
-				p.call, h.err = p.x.Encode(r.Device)
+				p.call, h.err = p.Encode(h.rig.Device)
 			}
-			return p.ready(p)
+			launch := func(s *cuda.Stream) error { return h.rig.Kernels.Multiply(s, &p.call) }
+			if overlap {
+				launch = overlapping(launch)
+			}
+			return Set{launch, p.check}
 		},
 	}
 }
@@ -138,54 +137,33 @@ func (h *holder) operand(t cuda.ProductType, n int) cuda.Ptr {
 	if t == cuda.ProductFP8 {
 		return h.repeat(h.codes(min(n, productPattern)), int64(n))
 	}
-	return h.repeat(raw16(h.bf16s(min(n, productPattern))), int64(n)*2)
+	return h.repeat(raw(h.bf16s(min(n, productPattern))), int64(n)*2)
 }
 
-func (p *product) Launch(s *cuda.Stream) error {
-	s.SetOverlap(p.overlap)
-	defer s.SetOverlap(false)
-	return p.rig.Kernels.Multiply(s, &p.call)
-}
-
-// Check computes some elements on the host: the corners, and others spread over the result.
-func (p *product) Check(s *cuda.Stream) error {
-	x := &p.x
+// check computes some elements on the host: the corners, and others spread over the result.
+func (p *product) check(r *reader) error {
 	for i := range 48 {
-		row, column, b := i*577%int(x.Rows), i*7919%int(x.Columns), i*31%int(x.Batch)
+		row, column, b := i*577%int(p.Rows), i*7919%int(p.Columns), i*31%int(p.Batch)
 		if i == 0 {
-			row, column, b = int(x.Rows)-1, int(x.Columns)-1, int(x.Batch)-1
+			row, column, b = int(p.Rows)-1, int(p.Columns)-1, int(p.Batch)-1
 		}
-		if err := p.checkElement(s, row, column, b); err != nil {
+		if err := p.checkElement(r, row, column, b); err != nil {
 			return fmt.Errorf("row %d column %d of %d: %w", row, column, b, err)
 		}
 	}
 	return nil
 }
 
-func (p *product) checkElement(s *cuda.Stream, row, column, b int) error {
-	x := &p.x
-	input, err := p.values(s, x.Input, int64(row)*x.InputStride+int64(b)*x.InputBatch)
-	if err != nil {
-		return err
-	}
-	weight, err := p.values(s, x.Weight, int64(column)*x.WeightStride+int64(b)*x.WeightBatch)
-	if err != nil {
-		return err
-	}
+func (p *product) checkElement(r *reader, row, column, b int) error {
+	input := p.values(r, p.Input, int64(row)*p.InputStride+int64(b)*p.InputBatch)
+	weight := p.values(r, p.Weight, int64(column)*p.WeightStride+int64(b)*p.WeightBatch)
 	var sum, size float64
 	for from := 0; from < len(input); from += 128 {
 		scale := 1.0
-		if x.Type == cuda.ProductFP8 {
-			blocks := (int64(x.K) + 127) / 128
-			is, err := read(s, x.InputScales.Add((int64(from/128)*x.ScaleStride+int64(row))*4), 4)
-			if err != nil {
-				return err
-			}
-			ws, err := read(s, x.WeightScales.Add((int64(column/128)*blocks+int64(from/128))*4), 4)
-			if err != nil {
-				return err
-			}
-			scale = float64(f32At(is, 0)) * float64(f32At(ws, 0))
+		if p.Type == cuda.ProductFP8 {
+			blocks := (int64(p.K) + 127) / 128
+			scale = r.f32(p.InputScales.Add((int64(from/128)*p.ScaleStride+int64(row))*4)) *
+				r.f32(p.WeightScales.Add((int64(column/128)*blocks+int64(from/128))*4))
 		}
 		for i := from; i < min(from+128, len(input)); i++ {
 			v := float64(input[i]) * float64(weight[i]) * scale
@@ -193,22 +171,14 @@ func (p *product) checkElement(s *cuda.Stream, row, column, b int) error {
 			size += math.Abs(v)
 		}
 	}
-	at := int64(row)*x.OutStride + int64(b)*x.OutBatch + int64(column)
+	at := int64(row)*p.OutStride + int64(b)*p.OutBatch + int64(column)
 	// Products of e4m3 keep 14 bits, those of bf16 24; a result in bf16 is rounded to 8.
-	limit := map[cuda.ProductType]float64{cuda.ProductFP8: 5e-4, cuda.ProductBF16: 2e-6}[x.Type] * size
+	limit := map[cuda.ProductType]float64{cuda.ProductFP8: 5e-4, cuda.ProductBF16: 2e-6}[p.Type] * size
 	var got float64
-	if x.OutF32 {
-		r, err := read(s, x.Out.Add(at*4), 4)
-		if err != nil {
-			return err
-		}
-		got = float64(f32At(r, 0))
+	if p.OutF32 {
+		got = r.f32(p.Out.Add(at * 4))
 	} else {
-		r, err := read(s, x.Out.Add(at*2), 2)
-		if err != nil {
-			return err
-		}
-		got = float64(num.FromBF16(binary.LittleEndian.Uint16(r)))
+		got = float64(r.bf16s(p.Out.Add(at*2), 1)[0])
 		limit += math.Abs(sum) / 256
 	}
 	if !(math.Abs(got-sum) <= limit) {
@@ -218,97 +188,80 @@ func (p *product) checkElement(s *cuda.Stream, row, column, b int) error {
 }
 
 // values are the k elements that begin at an element of an operand.
-func (p *product) values(s *cuda.Stream, base cuda.Ptr, at int64) ([]float32, error) {
-	v := make([]float32, p.x.K)
-	if p.x.Type == cuda.ProductBF16 {
-		b, err := read(s, base.Add(at*2), int64(len(v))*2)
-		if err != nil {
-			return nil, err
-		}
-		widen(v, b)
-		return v, nil
+func (p *product) values(r *reader, base cuda.Ptr, at int64) []float32 {
+	if p.Type == cuda.ProductBF16 {
+		return r.bf16s(base.Add(at*2), int(p.K))
 	}
-	b, err := read(s, base.Add(at), int64(len(v)))
-	for i := range b {
-		v[i] = num.FromE4M3(b[i])
+	v := make([]float32, p.K)
+	for i, code := range r.bytes(base.Add(at), int64(p.K)) {
+		v[i] = num.FromE4M3(code)
 	}
-	return v, err
-}
-
-// quantiser is one set of rows to quantise, alone or behind the residual sum and the norm.
-type quantiser struct {
-	*holder
-	x, delta, weight []uint16 // the host's copies of the first row and of the weight
-	norm             bool
-	rows             cuda.QuantiseRowsArgs
-	all              cuda.NormQuantiseArgs
+	return v
 }
 
 func quantiseCase(rows, columns int, norm bool) Case {
 	n := rows * columns
-	bytes, name := float64(3*n+n/32), "quantise_rows"
+	size, name := float64(3*n+n/32), "quantise_rows"
 	if norm {
-		bytes, name = float64(7*n+n/32+2*columns), "norm_quantise"
+		size, name = float64(7*n+n/32+2*columns), "norm_quantise"
 	}
 	return Case{
-		Name: name, Shape: fmt.Sprintf("%d rows of %d", rows, columns), Rate: Memory, Bytes: bytes,
-		SetBytes: int64(bytes),
-		New: func(r *Rig) (Set, error) {
-			h := newHolder(r)
-			q := &quantiser{holder: h, norm: norm, x: h.bf16s(columns), delta: h.bf16s(columns),
-				weight: h.bf16s(columns)}
+		Name: name, Shape: fmt.Sprintf("%d rows of %d", rows, columns), Rate: Memory, Bytes: size,
+		SetBytes: int64(size),
+		New: func(h *holder) Set {
+			// The host's copies of the first row and of the weight.
+			first, delta, weight := h.bf16s(columns), h.bf16s(columns), h.bf16s(columns)
 			stride := int64(columns)
-			x, codes, scales := h.repeat(raw16(q.x), int64(n)*2), h.output(int64(n)), h.output(int64(n/128)*4)
-			q.rows = cuda.QuantiseRowsArgs{X: x, Codes: codes, Scales: scales, XStride: stride, CodeStride: stride,
-				ScaleStride: int64(rows), Rows: int32(rows), Columns: int32(columns)}
-			if norm {
-				q.all = cuda.NormQuantiseArgs{X: x, Delta: h.repeat(raw16(q.delta), int64(n)*2),
-					Sum: h.output(int64(n) * 2), Weight: h.put(raw16(q.weight)), Codes: codes, Scales: scales,
-					Epsilon: 1e-6, XStride: stride, DeltaStride: stride, SumStride: stride, CodeStride: stride,
-					ScaleStride: int64(rows), Rows: int32(rows), Columns: int32(columns), WeightBF16: 1}
+			x, codes, scales := h.repeat(raw(first), int64(n)*2), h.output(int64(n)), h.output(int64(n/128)*4)
+			check := func(r *reader) error {
+				row := expect.Widen(first)
+				if norm {
+					normalised(row, expect.Widen(delta), expect.Widen(weight))
+				}
+				return r.quantised(row, codes, scales, rows)
 			}
-			return q.ready(q)
+			if norm {
+				all := cuda.NormQuantiseArgs{X: x, Delta: h.repeat(raw(delta), int64(n)*2),
+					Sum: h.output(int64(n) * 2), Weight: putAll(h, weight), Codes: codes, Scales: scales,
+					Epsilon: normEpsilon, XStride: stride, DeltaStride: stride, SumStride: stride, CodeStride: stride,
+					ScaleStride: int64(rows), Rows: int32(rows), Columns: int32(columns), WeightBF16: 1}
+				return Set{func(s *cuda.Stream) error { return h.rig.Kernels.NormQuantise(s, &all) }, check}
+			}
+			args := cuda.QuantiseRowsArgs{X: x, Codes: codes, Scales: scales, XStride: stride, CodeStride: stride,
+				ScaleStride: int64(rows), Rows: int32(rows), Columns: int32(columns)}
+			return Set{func(s *cuda.Stream) error { return h.rig.Kernels.QuantiseRows(s, &args) }, check}
 		},
 	}
 }
 
-func (q *quantiser) Launch(s *cuda.Stream) error {
-	if q.norm {
-		return q.rig.Kernels.NormQuantise(s, &q.all)
+const normEpsilon = 1e-6
+
+// normalised is the residual sum of a row and its norm, rounded as on the device.
+func normalised(row, delta, weight []float32) {
+	var squares float64
+	for i, d := range delta {
+		row[i] = num.RoundBF16(row[i] + d)
+		squares += float64(row[i]) * float64(row[i])
 	}
-	return q.rig.Kernels.QuantiseRows(s, &q.rows)
+	inverse := 1 / math.Sqrt(squares/float64(len(row))+normEpsilon)
+	for i, w := range weight {
+		row[i] = num.RoundBF16(float32(float64(row[i]) * inverse * float64(w)))
+	}
 }
 
-// Check quantises the row on the host, of which all rows are copies.
-func (q *quantiser) Check(s *cuda.Stream) error {
-	row := expect.Widen(q.x)
-	if q.norm {
-		var squares float64
-		for i, d := range expect.Widen(q.delta) {
-			row[i] = num.RoundBF16(row[i] + d)
-			squares += float64(row[i]) * float64(row[i])
-		}
-		inverse := 1 / math.Sqrt(squares/float64(len(row))+q.all.Epsilon)
-		for i, w := range expect.Widen(q.weight) {
-			row[i] = num.RoundBF16(float32(float64(row[i]) * inverse * float64(w)))
-		}
-	}
-	columns := int64(len(row))
-	codes, scales := make([]byte, columns), make([]float32, 0, columns/128)
+// quantised compares the first and the last row with the one on the host, of which all rows are copies.
+func (r *reader) quantised(row []float32, codes, scales cuda.Ptr, rows int) error {
+	want, wantScales := make([]byte, len(row)), make([]float32, 0, len(row)/128)
 	for from := 0; from < len(row); from += 128 {
-		scales = append(scales, num.QuantE4M3(codes[from:], row[from:from+128], num.ScalePow2))
+		wantScales = append(wantScales, num.QuantE4M3(want[from:], row[from:from+128], num.ScalePow2))
 	}
-	for _, r := range []int64{0, int64(q.rows.Rows) - 1} {
-		if err := same(s, fmt.Sprintf("codes of row %d", r), q.rows.Codes.Add(r*columns), codes); err != nil {
+	for _, i := range []int{0, rows - 1} {
+		if err := r.same(fmt.Sprintf("codes of row %d", i), codes.Add(int64(i*len(row))), want); err != nil {
 			return err
 		}
-		for b, want := range scales {
-			got, err := read(s, q.rows.Scales.Add((int64(b)*q.rows.ScaleStride+r)*4), 4)
-			if err != nil {
-				return err
-			}
-			if !bytes.Equal(got, rawF32([]float32{want})) {
-				return fmt.Errorf("scale %d of row %d is %g, want %g", b, r, f32At(got, 0), want)
+		for b, w := range wantScales {
+			if got := r.f32(scales.Add(int64(b*rows+i) * 4)); got != float64(w) {
+				return fmt.Errorf("scale %d of row %d is %g, want %g", b, i, got, w)
 			}
 		}
 	}

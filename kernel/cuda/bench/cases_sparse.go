@@ -115,8 +115,8 @@ func (x *sparse) stream(rows, shares, keys, tokens, width int) (sparseStream, cu
 			v.indices = append(v.indices, int32(first+from+h.rng.IntN(to-from)))
 		}
 	}
-	sel, err := v.pool.Select(h.put(rawI32(v.indices)), int64(width), int32(width),
-		h.put(rawI32(constant(int32(width), rows))), 1)
+	sel, err := v.pool.Select(putAll(h, v.indices), int64(width), int32(width),
+		putAll(h, constant(int32(width), rows)), 1)
 	if h.err == nil {
 		h.err = err
 	}
@@ -128,7 +128,7 @@ func (x *sparse) finish(rows, heads int, segments, blocks int32) {
 	h := x.holder
 	partial, stats := cuda.SparseScratch(x.kind, int32(rows), int32(heads), segments)
 	a := &x.args
-	a.Q, a.QStride = h.repeat(raw16(h.bf16s(min(rows*heads*x.dim, patternBytes/2+321))), int64(rows*heads*x.dim)*2),
+	a.Q, a.QStride = h.repeat(raw(h.bf16s(min(rows*heads*x.dim, patternBytes/2+321))), int64(rows*heads*x.dim)*2),
 		int64(heads*x.dim)
 	a.Out, a.OutStride = h.output(int64(rows*heads)*1024), int64(heads)*512
 	a.LSE, a.LSEStride = h.output(int64(rows*heads)*4), int64(heads)
@@ -136,7 +136,7 @@ func (x *sparse) finish(rows, heads int, segments, blocks int32) {
 		a.Partial, a.Stats = h.output(partial), h.output(stats)
 	}
 	if x.dim == cuda.V4Dim {
-		a.Sinks = h.put(rawF32(h.floats(heads, 1, 0)))
+		a.Sinks = putAll(h, h.floats(heads, 1, 0))
 	}
 	a.Rows, a.Heads, a.Segments, a.SegmentBlocks = int32(rows), int32(heads), segments, blocks
 	a.ScoreScale, a.ValueScale = sparseScale*math.Log2E, 1
@@ -154,15 +154,15 @@ func decodeCase(kind layout.Kind, batch, queries, heads, width, extra int, peer 
 	return Case{
 		Name: "sparse_decode", Shape: shape, Rate: BF16, Peer: Peer{"FlashMLA", peer}, Bytes: touched,
 		SetBytes: int64(touched), FLOPs: 2 * float64(rows*heads) * float64(width+extra) * float64(dim+512),
-		New: func(r *Rig) (Set, error) {
-			x := &sparse{holder: newHolder(r), kind: kind, dim: dim}
+		New: func(h *holder) Set {
+			x := &sparse{holder: h, kind: kind, dim: dim}
 			x.streams[0], x.args.Streams[0] = x.stream(rows, batch, keys, 64, width)
 			if extra > 0 {
 				x.streams[1], x.args.Streams[1] = x.stream(rows, batch, keys, 64, extra)
 			}
 			segments, blocks := cuda.SparseSegments(int32((width+63)/64*64 + (extra+63)/64*64))
 			x.finish(rows, heads, segments, blocks)
-			return x.ready(x)
+			return Set{overlapping(x.launch), x.check}
 		},
 	}
 }
@@ -178,37 +178,35 @@ func prefillCase(kind layout.Kind, rows, keys, heads, width int, peer float64) C
 		Name: "sparse_prefill", Shape: fmt.Sprintf("%s, %d x %dk, %d heads, top-k %d", name, rows, keys>>10, heads,
 			width), Rate: BF16, Peer: Peer{"FlashMLA", peer},
 		Bytes: fewest, SetBytes: int64(fewest), FLOPs: 2 * float64(rows*heads) * float64(width) * float64(dim+512),
-		New: func(r *Rig) (Set, error) {
-			x := &sparse{holder: newHolder(r), kind: kind, dim: dim}
+		New: func(h *holder) Set {
+			x := &sparse{holder: h, kind: kind, dim: dim}
 			x.streams[0], x.args.Streams[0] = x.stream(rows, 1, keys, keys, width)
 			x.finish(rows, heads, 1, int32(width+63)/64)
-			return x.ready(x)
+			return Set{overlapping(x.launch), x.check}
 		},
 	}
 }
 
-func (x *sparse) Launch(s *cuda.Stream) error {
-	return overlapping(s, func() error {
-		if x.kind == 0 {
-			return x.rig.Kernels.SparseAttendFlat(s, &x.args)
-		}
-		return x.rig.Kernels.SparseAttend(s, x.kind, &x.args)
-	})
+func (x *sparse) launch(s *cuda.Stream) error {
+	if x.kind == 0 {
+		return x.rig.Kernels.SparseAttendFlat(s, &x.args)
+	}
+	return x.rig.Kernels.SparseAttend(s, x.kind, &x.args)
 }
 
-// Check computes some heads of some rows on the host.
-func (x *sparse) Check(s *cuda.Stream) error {
+// check computes some heads of some rows on the host.
+func (x *sparse) check(r *reader) error {
 	for _, row := range []int{0, int(x.args.Rows) / 2, int(x.args.Rows) - 1} {
 		var rows [][]float32
 		for i := range x.streams {
-			list, err := x.selected(s, &x.streams[i], row)
+			list, err := x.selected(r, &x.streams[i], row)
 			if err != nil {
 				return err
 			}
 			rows = append(rows, list...)
 		}
 		for _, head := range []int{0, int(x.args.Heads) - 1} {
-			if err := x.checkHead(s, row, head, rows); err != nil {
+			if err := x.checkHead(r, row, head, rows); err != nil {
 				return fmt.Errorf("row %d head %d: %w", row, head, err)
 			}
 		}
@@ -217,7 +215,7 @@ func (x *sparse) Check(s *cuda.Stream) error {
 }
 
 // selected reads back the rows that a row attends to.
-func (x *sparse) selected(s *cuda.Stream, v *sparseStream, row int) ([][]float32, error) {
+func (x *sparse) selected(r *reader, v *sparseStream, row int) ([][]float32, error) {
 	if v.width == 0 {
 		return nil, nil
 	}
@@ -226,11 +224,7 @@ func (x *sparse) selected(s *cuda.Stream, v *sparseStream, row int) ([][]float32
 	for _, slot := range v.indices[row*v.width:][:v.width] {
 		page, at := int64(slot/v.pool.PageTokens), int(slot%v.pool.PageTokens)
 		if pages[page] == nil {
-			b, err := read(s, v.pool.Base.Add(page*v.pool.PageBytes), v.pool.PageBytes)
-			if err != nil {
-				return nil, err
-			}
-			pages[page] = b
+			pages[page] = r.bytes(v.pool.Base.Add(page*v.pool.PageBytes), v.pool.PageBytes)
 		}
 		b, values := pages[page], make([]float32, x.dim)
 		switch x.kind {
@@ -250,40 +244,16 @@ func (x *sparse) selected(s *cuda.Stream, v *sparseStream, row int) ([][]float32
 	return rows, nil
 }
 
-func (x *sparse) checkHead(s *cuda.Stream, row, head int, rows [][]float32) error {
+func (x *sparse) checkHead(r *reader, row, head int, rows [][]float32) error {
 	a := &x.args
-	q, err := read(s, a.Q.Add((int64(row)*a.QStride+int64(head*x.dim))*2), int64(x.dim)*2)
-	if err != nil {
-		return err
-	}
-	b, err := read(s, a.Out.Add((int64(row)*a.OutStride+int64(head)*512)*2), 1024)
-	if err != nil {
-		return err
-	}
-	l, err := read(s, a.LSE.Add((int64(row)*a.LSEStride+int64(head))*4), 4)
-	if err != nil {
-		return err
-	}
+	query := r.bf16s(a.Q.Add((int64(row)*a.QStride+int64(head*x.dim))*2), x.dim)
+	out := r.bf16s(a.Out.Add((int64(row)*a.OutStride+int64(head)*512)*2), 512)
 	sink := math.Inf(-1)
 	if a.Sinks != 0 {
-		v, err := read(s, a.Sinks.Add(int64(head)*4), 4)
-		if err != nil {
-			return err
-		}
-		sink = float64(f32At(v, 0))
+		sink = r.f32(a.Sinks.Add(int64(head) * 4))
 	}
-	query, out := make([]float32, x.dim), make([]float32, 512)
-	widen(query, q)
-	widen(out, b)
 	want, lse, _ := expect.Attend(query, rows, sparseScale, sink)
-	if d := expect.Distance(out, want); !(d <= expect.AttendError) {
-		return fmt.Errorf("%g of its norm away, at most %g; it begins %v, want %v", d, expect.AttendError, out[:4],
-			want[:4])
-	}
-	if got := float64(f32At(l, 0)); !(math.Abs(got-lse) <= 1e-3) {
-		return fmt.Errorf("lse %g, want %g", got, lse)
-	}
-	return nil
+	return attended(out, want, r.f32(a.LSE.Add((int64(row)*a.LSEStride+int64(head))*4)), lse)
 }
 
 // widen turns bf16 bytes into float32.

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -74,17 +73,20 @@ func (h *holder) repeat(pattern []byte, n int64) cuda.Ptr {
 	return p
 }
 
-// Poison fills the outputs.
-func (h *holder) Poison(s *cuda.Stream) error {
+// poisoned is the byte that outputs are filled with.
+const poisoned = 0xAB
+
+// poison enqueues filling every output with a pattern that no result has.
+func (h *holder) poison(s *cuda.Stream) error {
 	var errs []error
 	for _, o := range h.outputs {
-		errs = append(errs, s.Fill(o.ptr, 0xAB, o.bytes))
+		errs = append(errs, s.Fill(o.ptr, poisoned, o.bytes))
 	}
 	return errors.Join(errs...)
 }
 
-// Close frees the memory.
-func (h *holder) Close() error {
+// free gives the memory back.
+func (h *holder) free() error {
 	var errs []error
 	for _, b := range h.buffers {
 		errs = append(errs, b.Free())
@@ -93,35 +95,53 @@ func (h *holder) Close() error {
 	return errors.Join(errs...)
 }
 
-// ready finishes a set: it waits for the copies and frees the memory if anything failed.
-func (h *holder) ready(s Set) (Set, error) {
+// ready waits for the copies and returns what failed.
+func (h *holder) ready() error {
 	if h.err == nil {
 		h.err = h.rig.Stream.Sync()
 	}
-	if h.err != nil {
-		return nil, errors.Join(h.err, h.Close())
-	}
-	return s, nil
+	return h.err
 }
 
-// read copies device memory to the host.
-func read(s *cuda.Stream, p cuda.Ptr, n int64) ([]byte, error) {
+// reader copies device memory to the host. It keeps the first error; what is read after it is zero.
+type reader struct {
+	stream *cuda.Stream
+	err    error
+}
+
+func (r *reader) bytes(p cuda.Ptr, n int64) []byte {
 	b := make([]byte, n)
-	if err := s.CopyToHost(b, p); err != nil {
-		return nil, err
+	if r.err == nil {
+		r.err = r.stream.CopyToHost(b, p)
 	}
-	return b, s.Sync()
+	if r.err == nil {
+		r.err = r.stream.Sync()
+	}
+	return b
+}
+
+// f32 reads one float.
+func (r *reader) f32(p cuda.Ptr) float64 { return float64(f32At(r.bytes(p, 4), 0)) }
+
+// f32s reads n floats.
+func (r *reader) f32s(p cuda.Ptr, n int) []float32 {
+	v, b := make([]float32, n), r.bytes(p, int64(4*n))
+	for i := range v {
+		v[i] = f32At(b, i)
+	}
+	return v
+}
+
+// bf16s reads n bf16 values.
+func (r *reader) bf16s(p cuda.Ptr, n int) []float32 {
+	v := make([]float32, n)
+	widen(v, r.bytes(p, int64(2*n)))
+	return v
 }
 
 // same compares an output with what the host expects.
-func same(s *cuda.Stream, what string, p cuda.Ptr, want []byte) error {
-	got, err := read(s, p, int64(len(want)))
-	if err != nil {
-		return err
-	}
-	if bytes.Equal(got, want) {
-		return nil
-	}
+func (r *reader) same(what string, p cuda.Ptr, want []byte) error {
+	got := r.bytes(p, int64(len(want)))
 	for i := range got {
 		if got[i] != want[i] {
 			return fmt.Errorf("%s: byte %d is %#02x, want %#02x", what, i, got[i], want[i])
@@ -166,32 +186,17 @@ func (h *holder) permutation(n int) []int32 {
 	return v
 }
 
-// raw16 is the little-endian bytes of 16-bit values.
-func raw16(v []uint16) []byte {
-	b := make([]byte, 0, 2*len(v))
-	for _, x := range v {
-		b = binary.LittleEndian.AppendUint16(b, x)
+// raw is the little-endian bytes of values.
+func raw[T uint16 | int32 | float32](v []T) []byte {
+	b, err := binary.Append(nil, binary.LittleEndian, v)
+	if err != nil {
+		panic(err) // the types have a fixed size
 	}
 	return b
 }
 
-// rawI32 is the little-endian bytes of integers.
-func rawI32(v []int32) []byte {
-	b := make([]byte, 0, 4*len(v))
-	for _, x := range v {
-		b = binary.LittleEndian.AppendUint32(b, uint32(x))
-	}
-	return b
-}
-
-// rawF32 is the little-endian bytes of floats.
-func rawF32(v []float32) []byte {
-	b := make([]byte, 0, 4*len(v))
-	for _, x := range v {
-		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
-	}
-	return b
-}
+// putAll copies values to fresh memory.
+func putAll[T uint16 | int32 | float32](h *holder, v []T) cuda.Ptr { return h.put(raw(v)) }
 
 // f32At reads one float of a buffer.
 func f32At(b []byte, i int) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:])) }

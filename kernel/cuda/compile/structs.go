@@ -95,7 +95,7 @@ func structHead(word func(int) string, i int) (name string, open int) {
 // structFields lists the member names of a struct's body in order.
 func structFields(body string) ([]string, error) {
 	var fields []string
-	for _, d := range strings.Split(body, ";") {
+	for d := range strings.SplitSeq(body, ";") {
 		d = strings.TrimSpace(brackets.ReplaceAllString(d, ""))
 		if d == "" || strings.HasPrefix(d, "static") {
 			continue
@@ -103,7 +103,7 @@ func structFields(body string) ([]string, error) {
 		if strings.ContainsAny(d, "(){}:") {
 			return nil, fmt.Errorf("member %q is not plain C", d)
 		}
-		for _, part := range strings.Split(d, ",") {
+		for part := range strings.SplitSeq(d, ",") {
 			names := identifier.FindAllString(part, -1)
 			if len(names) == 0 {
 				return nil, fmt.Errorf("member %q has no name", d)

@@ -38,16 +38,16 @@ func TestParseFindsKernelsAndStructs(t *testing.T) {
 			k.LocalBytes != 0 || k.SharedBytes != 0 {
 			t.Errorf("implausible kernel %+v", k)
 		}
-		if len(k.Params) != 1 || k.Params[0].Size != 104 || k.ParamBytes != 104 {
-			t.Errorf("%s: parameters %v of %d bytes, want one of 104", k.Name, k.Params, k.ParamBytes)
+		if len(k.Params) != 1 || k.Params[0].Size != 120 || k.ParamBytes != 120 {
+			t.Errorf("%s: parameters %v of %d bytes, want one of 120", k.Name, k.Params, k.ParamBytes)
 		}
 	}
 	for _, s := range im.Structs {
 		if s.Name != "WriteMainArgs" {
 			continue
 		}
-		if s.Size != 104 || len(s.Fields) != 11 || s.Fields[0] != (cubin.Field{Name: "pool", Offset: 0, Size: 24}) ||
-			s.Fields[10] != (cubin.Field{Name: "k_scale", Offset: 100, Size: 4}) {
+		if s.Size != 120 || len(s.Fields) != 13 || s.Fields[0] != (cubin.Field{Name: "pool", Offset: 0, Size: 24}) ||
+			s.Fields[12] != (cubin.Field{Name: "k_scale", Offset: 116, Size: 4}) {
 			t.Errorf("WriteMainArgs is %+v", s)
 		}
 		return

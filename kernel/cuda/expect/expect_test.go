@@ -137,23 +137,3 @@ func TestCandidatesOfRowsWorkedOutByHand(t *testing.T) {
 		}
 	}
 }
-
-// Two experts of 16 x 16 whose matrices are multiples of the identity: the result is that of one number.
-func TestExpertOfDiagonalMatrices(t *testing.T) {
-	diagonal := func(v float32) *BlockMatrix {
-		m := &BlockMatrix{Rows: 16, Columns: 16, Codes: make([]byte, 256), Scales: []float32{0.5}}
-		for i := range 16 {
-			m.Codes[17*i] = num.E4M3(2 * v)
-		}
-		return m
-	}
-	x := make([]float32, 16)
-	x[3] = 1
-	got := Expert(x, diagonal(2), diagonal(3), diagonal(-1), 0, num.ScalePow2)
-	want := -2 / (1 + math.Exp(-2)) * 3
-	for i, v := range got {
-		if (i == 3 && math.Abs(v-want) > 0.07*math.Abs(want)) || (i != 3 && v != 0) {
-			t.Errorf("column %d is %g, want %g in column 3 and 0 elsewhere", i, v, want)
-		}
-	}
-}

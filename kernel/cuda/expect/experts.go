@@ -8,28 +8,6 @@ import (
 	"sparrow/internal/num"
 )
 
-// BlockMatrix is a weight [Rows, Columns]: e4m3 codes with a scale for each 128 x 128 block, or bf16 values.
-type BlockMatrix struct {
-	Rows, Columns int
-	Codes         []byte
-	Scales        []float32 // [ceil(Rows/128), ceil(Columns/128)]
-	Values        []uint16  // bf16, instead of Codes
-}
-
-// Row is one row as the kernels see it.
-func (m *BlockMatrix) Row(r int) []float64 {
-	out := make([]float64, m.Columns)
-	for c := range out {
-		if m.Values != nil {
-			out[c] = float64(num.FromBF16(m.Values[r*m.Columns+c]))
-			continue
-		}
-		scale := m.Scales[r/128*((m.Columns+127)/128)+c/128]
-		out[c] = float64(num.FromE4M3(m.Codes[r*m.Columns+c])) * float64(scale)
-	}
-	return out
-}
-
 // Quantised is what is left of a row after it was quantised per 128 columns.
 func Quantised(v []float32, mode num.ScaleMode) []float32 {
 	out, codes := make([]float32, len(v)), make([]byte, 128)
@@ -55,30 +33,6 @@ func Dot(a []float64, b []float32) (sum float64) {
 		sum += a[i] * float64(v)
 	}
 	return sum
-}
-
-// Expert is one expert's result for a row of bf16 values: quantised or rounded where the kernels do so, sums in
-// float64, not yet rounded to bf16.
-func Expert(x []float32, gate, up, down *BlockMatrix, limit float32, mode num.ScaleMode) []float64 {
-	scaled := gate.Values == nil
-	if scaled {
-		x = Quantised(x, mode)
-	}
-	inner := make([]float32, gate.Rows)
-	for i := range inner {
-		inner[i] = float32(Gated(Dot(gate.Row(i), x), Dot(up.Row(i), x), limit))
-		if !scaled {
-			inner[i] = num.RoundBF16(inner[i])
-		}
-	}
-	if scaled {
-		inner = Quantised(inner, mode)
-	}
-	out := make([]float64, down.Rows)
-	for i := range out {
-		out[i] = Dot(down.Row(i), inner)
-	}
-	return out
 }
 
 // SortPairs is the pairs row*top+choice ordered by expert, those of an expert as they come; ids outside [0, experts)

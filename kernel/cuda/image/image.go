@@ -86,19 +86,6 @@ func CubinFile(name string) string { return name + ".cubin.gz" }
 // PTXFile is the name of the file that holds an image's PTX.
 func PTXFile(name string) string { return name + ".ptx.gz" }
 
-// Names lists the embedded files, for a test that nothing is left over from an image that no longer exists.
-func Names() ([]string, error) {
-	entries, err := files.ReadDir(".")
-	if err != nil {
-		return nil, fmt.Errorf("image: %w", err)
-	}
-	var names []string
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	return names, nil
-}
-
 func read(name string) ([]byte, error) {
 	b, err := files.ReadFile(name)
 	if err != nil {

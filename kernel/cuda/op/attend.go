@@ -22,7 +22,7 @@ func rowsPerLaunch(multiprocessors int, units int64) int32 {
 // segments that different SMs take. bf16 rows, which prefill reads by the thousand, are not. Either way a row is
 // computed the same alone and in any batch.
 func (d *Device) SparseAttend(a kernel.SparseArgs) error {
-	if err := a.Check(); err != nil {
+	if err := d.begin(&a); err != nil {
 		return err
 	}
 	r := require{op: "sparse attend"}
@@ -43,7 +43,7 @@ func (d *Device) SparseAttend(a kernel.SparseArgs) error {
 
 // DualAttend computes V4 attention over a window and a compressed stream, in segments.
 func (d *Device) DualAttend(a kernel.DualArgs) error {
-	if err := a.Check(); err != nil {
+	if err := d.begin(&a); err != nil {
 		return err
 	}
 	r := require{op: "dual attend"}
@@ -65,7 +65,7 @@ func (d *Device) DualAttend(a kernel.DualArgs) error {
 
 // FlatAttend computes V4 attention over rows gathered for the batch, each row in one piece.
 func (d *Device) FlatAttend(a kernel.FlatArgs) error {
-	if err := a.Check(); err != nil {
+	if err := d.begin(&a); err != nil {
 		return err
 	}
 	r := require{op: "flat attend"}

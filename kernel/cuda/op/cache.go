@@ -11,14 +11,6 @@ import (
 // mains are the layouts of latent rows that have kernels.
 var mains = []layout.Kind{layout.BF16Row1152, layout.FP8Row656, layout.FP8Row576}
 
-// Norm normalises rows.
-func (d *Device) Norm(a kernel.NormArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
-	return d.norm("norm", a.Out, a.X, a.Weight, a.Eps)
-}
-
 func (d *Device) norm(op string, out, x, weight kernel.Tensor, eps float32) error {
 	r := require{op: op}
 	r.dtype("x", x, kernel.BF16)
@@ -51,9 +43,10 @@ func (d *Device) normalised(op string, x, weight kernel.Tensor, eps float32, use
 	})
 }
 
-// StoreRows normalises, rotates and encodes latent rows. The normalised row is rounded to bf16 before it is encoded.
+// StoreRows normalises, rotates and encodes latent rows. The normalised row is rounded to bf16 before it is encoded. It
+// is held: indexer keys and queries of the same rows follow.
 func (d *Device) StoreRows(a kernel.StoreArgs) error {
-	if err := a.Check(); err != nil {
+	if err := d.begin(&a); err != nil {
 		return err
 	}
 	r := require{op: "store rows"}
@@ -66,21 +59,27 @@ func (d *Device) StoreRows(a kernel.StoreArgs) error {
 		return err
 	}
 	rope := a.KV.Columns(layout.LatentDim, layout.RowDim)
-	args := cuda.WriteMainArgs{Pool: r.pool(a.Pool), Rotary: r.angles(a.Angles), Key: at(rope), Positions: positions,
-		Slots: at(a.Slots), Faults: d.faults.Ptr(), LatentStride: layout.LatentDim, KeyStride: int64(a.KV.Stride),
-		Tokens: r.count("tokens", a.KV.Rows), KScale: 1}
+	args := cuda.WriteMainArgs{Pool: r.pool(a.Pool), Rotary: r.angles(a.Angles), Latent: at(a.KV), Key: at(rope),
+		Positions: positions, Slots: at(a.Slots), Faults: d.faults.Ptr(), Norm: at(a.Norm), Epsilon: float64(a.Eps),
+		LatentStride: stride(a.KV), KeyStride: stride(a.KV), Tokens: r.count("tokens", a.KV.Rows), KScale: 1}
 	if r.err != nil || a.KV.Rows == 0 {
 		return r.err
 	}
-	return d.normalised(r.op, a.KV.Columns(0, layout.LatentDim), a.Norm, a.Eps, func(latent kernel.Tensor) error {
-		args.Latent = at(latent)
-		return d.kernels.WriteMain(d.stream, a.Pool.Layout, &args)
-	})
+	if a.KV.Off%16 != 0 || stride(a.KV)%8 != 0 || a.Norm.DType != kernel.F32 || a.Norm.Off%16 != 0 {
+		return d.normalised(r.op, a.KV.Columns(0, layout.LatentDim), a.Norm, a.Eps, func(latent kernel.Tensor) error {
+			args.Latent, args.LatentStride, args.Norm = at(latent), layout.LatentDim, 0
+			return d.kernels.WriteMain(d.stream, a.Pool.Layout, &args)
+		})
+	}
+	h := &d.held
+	h.kind, h.layout, h.store, h.stored = holdStore, a.Pool.Layout, cuda.StoreLatentArgs{Rows: args},
+		[2]kernel.Tensor{a.KV}
+	return nil
 }
 
 // GatherRows collects rows as bf16.
 func (d *Device) GatherRows(a kernel.GatherArgs) error {
-	if err := a.Check(); err != nil {
+	if err := d.begin(&a); err != nil {
 		return err
 	}
 	r := require{op: "gather rows"}
@@ -98,7 +97,7 @@ func (d *Device) GatherRows(a kernel.GatherArgs) error {
 
 // ConvertPages converts pages of raw rows to pages of block rows.
 func (d *Device) ConvertPages(a kernel.ConvertArgs) error {
-	if err := a.Check(); err != nil {
+	if err := d.begin(&a); err != nil {
 		return err
 	}
 	r := require{op: "convert pages"}
@@ -126,7 +125,7 @@ func (d *Device) ConvertPages(a kernel.ConvertArgs) error {
 
 // StoreEntries normalises, rotates and encodes V4 entries. The normalised row is rounded to bf16 before it is encoded.
 func (d *Device) StoreEntries(a kernel.EntryStoreArgs) error {
-	if err := a.Check(); err != nil {
+	if err := d.begin(&a); err != nil {
 		return err
 	}
 	r := require{op: "store entries"}
@@ -150,7 +149,7 @@ func (d *Device) StoreEntries(a kernel.EntryStoreArgs) error {
 
 // Unpack collects V4 entries as bf16.
 func (d *Device) Unpack(a kernel.UnpackArgs) error {
-	if err := a.Check(); err != nil {
+	if err := d.begin(&a); err != nil {
 		return err
 	}
 	r := require{op: "unpack"}
@@ -168,7 +167,7 @@ func (d *Device) Unpack(a kernel.UnpackArgs) error {
 
 // Combine joins the indices of two streams.
 func (d *Device) Combine(a kernel.CombineArgs) error {
-	if err := a.Check(); err != nil {
+	if err := d.begin(&a); err != nil {
 		return err
 	}
 	r := require{op: "combine"}

@@ -7,7 +7,7 @@ import (
 
 // Copy copies a tensor.
 func (d *Device) Copy(a kernel.CopyArgs) error {
-	if err := a.Check(); err != nil {
+	if err := d.begin(&a); err != nil {
 		return err
 	}
 	if a.X.Rows == 0 || a.X.Cols == 0 {
@@ -35,7 +35,7 @@ func (d *Device) Copy(a kernel.CopyArgs) error {
 
 // Candidates finds the best logits of every row, and each row's log-sum-exp.
 func (d *Device) Candidates(a kernel.CandidateArgs) error {
-	if err := a.Check(); err != nil {
+	if err := d.begin(&a); err != nil {
 		return err
 	}
 	r := require{op: "candidates"}

@@ -8,7 +8,7 @@ import (
 // DenseAttend computes causal attention over expanded keys and values. A row is computed the same alone and in any
 // batch. Which keys a row sees is known on the device alone: a row that reaches beyond them raises a fault.
 func (d *Device) DenseAttend(a kernel.DenseArgs) error {
-	if err := a.Check(); err != nil {
+	if err := d.begin(&a); err != nil {
 		return err
 	}
 	r := require{op: "dense attend"}

@@ -2,6 +2,7 @@ package op
 
 import (
 	"errors"
+	"fmt"
 
 	"sparrow/kernel"
 	"sparrow/kernel/cuda"
@@ -17,15 +18,27 @@ type Device struct {
 	kernels *cuda.Kernels
 	stream  *cuda.Stream
 	scratch *cuda.Pool
-	faults  *cuda.Buffer   // one u32 of fault bits
+	faults  *cuda.Buffer   // one u32 of fault bits, one that counts blocks and is zero between launches
 	count   *cuda.Buffer   // i32 0, 1, 2, ...: the positions of tables that hold a row for each token
 	weights []*cuda.Buffer // what was prepared
+	upload  *upload        // of weights; nil when none is in progress
+	trace   *cuda.Trace    // nil unless launches are timed
+	span    *span          // nil before the first one
+	tried   bool           // a rehearsal: host memory of weights is not read
 	calls   map[cuda.Product]*cuda.ProductCall
+	marks   marks
+	fetches []*fetched
+	held    held
 }
 
 var (
-	_ kernel.Device  = (*Device)(nil)
-	_ kernel.Partial = (*Device)(nil)
+	_ kernel.Device      = (*Device)(nil)
+	_ kernel.Partial     = (*Device)(nil)
+	_ kernel.Drawer      = (*Device)(nil)
+	_ kernel.BulkLoader  = (*Device)(nil)
+	_ kernel.Tracer      = (*Device)(nil)
+	_ kernel.MemoryOwner = (*Device)(nil)
+	_ kernel.Rehearser   = (*Device)(nil)
 )
 
 // Backends lists the implementation for a registry. It has the operations of the DSA families: a device is a
@@ -64,26 +77,37 @@ func Open(ordinal int) (*Device, error) {
 }
 
 // On is the operations on an open GPU, which closes with them.
-func On(gpu *cuda.Device) (_ *Device, err error) {
-	d := &Device{gpu: gpu}
+func On(gpu *cuda.Device) (*Device, error) {
+	k, err := gpu.LoadKernels()
+	if err != nil {
+		return nil, errors.Join(err, gpu.Close())
+	}
+	return (&Device{gpu: gpu, kernels: k}).start()
+}
+
+// start makes what operations need beside the kernels. When it fails the device is closed.
+func (d *Device) start() (_ *Device, err error) {
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.Close())
 		}
 	}()
-	if d.kernels, err = d.gpu.LoadKernels(); err != nil {
-		return nil, err
-	}
 	if d.stream, err = d.gpu.NewStream(); err != nil {
 		return nil, err
 	}
 	// Weights, which kernels may read before the launch in front has ended, are written long before.
 	d.stream.SetOverlap(true)
-	if d.faults, err = d.gpu.Alloc(4); err != nil {
+	if d.faults, err = d.gpu.Alloc(8); err != nil {
+		return nil, err
+	}
+	if err = d.marks.open(d.gpu); err != nil {
 		return nil, err
 	}
 	d.scratch = d.gpu.NewPool()
-	return d, d.stream.Fill(d.faults.Ptr(), 0, 4)
+	if err := d.countUp(); err != nil {
+		return nil, err
+	}
+	return d, d.stream.Fill(d.faults.Ptr(), 0, 8)
 }
 
 // Name is the registered name.
@@ -92,8 +116,11 @@ func (d *Device) Name() string { return Name }
 // Activation is bf16.
 func (d *Device) Activation() kernel.DType { return kernel.BF16 }
 
-// QuantizesRows is true: FP8 weights multiply rows of e4m3.
-func (d *Device) QuantizesRows() bool { return true }
+// Describe names the GPU.
+func (d *Device) Describe() string {
+	p := d.gpu.Properties()
+	return fmt.Sprintf("GPU %d (%s)", p.Ordinal, p.Name)
+}
 
 // Missing lists the operations without a kernel. Only DeepSeek-V4 asks for them.
 func (d *Device) Missing() []string { return Missing() }
@@ -109,20 +136,43 @@ func (d *Device) Hardware() kernel.Hardware {
 // MemoryFree is the device memory that can still be allocated, and all of it.
 func (d *Device) MemoryFree() (free, total int64, err error) { return d.gpu.MemoryFree() }
 
+// MemoryUse is what weights and operations hold.
+func (d *Device) MemoryUse() kernel.MemoryUse {
+	var u kernel.MemoryUse
+	for _, b := range d.weights {
+		u.Weights += b.Len()
+	}
+	u.Scratch, _ = d.scratch.Held()
+	return u
+}
+
+// Rehearse is a device of the same properties without memory.
+func (d *Device) Rehearse() (kernel.Device, error) {
+	gpu, err := d.gpu.Detached()
+	if err != nil {
+		return nil, err
+	}
+	// Nothing is launched: the kernels are asked for their properties alone.
+	return (&Device{gpu: gpu, kernels: d.kernels, tried: true}).start()
+}
+
 // Close waits for what was enqueued and gives everything back.
 func (d *Device) Close() error {
-	var errs []error
+	errs := []error{d.EndLoad(), d.Trace(false), d.span.close()}
 	if d.stream != nil {
 		errs = append(errs, d.stream.Sync(), d.stream.Close())
 	}
 	if d.scratch != nil {
 		errs = append(errs, d.scratch.Close())
 	}
-	errs = append(errs, d.faults.Free(), d.count.Free())
+	for _, f := range d.fetches {
+		errs = append(errs, f.close())
+	}
+	errs = append(errs, d.faults.Free(), d.count.Free(), d.marks.memory.Free())
 	for _, b := range d.weights {
 		errs = append(errs, b.Free())
 	}
-	if d.kernels != nil {
+	if d.kernels != nil && !d.tried { // a rehearsal uses those of its device
 		errs = append(errs, d.kernels.Close())
 	}
 	if d.gpu != nil {

@@ -21,7 +21,7 @@ func (x *experts) Hidden() int { return int(x.shape.Hidden) }
 func (x *experts) Inner() int  { return int(x.shape.Inner) }
 
 // PrepareExperts packs the matrices of experts: all as e4m3 where all are in blocks of 128 x 128, else all as bf16.
-func (d *Device) PrepareExperts(w kernel.ExpertWeights) (_ kernel.Experts, err error) {
+func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) {
 	if err := w.Check(); err != nil {
 		return nil, err
 	}
@@ -47,33 +47,37 @@ func (d *Device) PrepareExperts(w kernel.ExpertWeights) (_ kernel.Experts, err e
 	}
 	gateUp, gateUpScales, down, downScales := x.shape.PackedBytes()
 	n := int64(x.shape.Experts)
-	base, err := d.place(nil, n*(gateUp+down+gateUpScales+downScales)+16)
-	if err != nil {
-		return nil, err
-	}
-	x.at = cuda.PackedExperts{GateUp: base, Down: base.Add(n * gateUp), GateUpScales: base.Add(n * (gateUp + down)),
-		DownScales: base.Add(n * (gateUp + down + gateUpScales))}
-	return x, d.pack(x, &w)
+	size := n*(gateUp+down+gateUpScales+downScales) + 16
+	return x, d.loaded(func(u *upload) error {
+		base, err := u.room(size, size)
+		if err != nil {
+			return err
+		}
+		x.at = cuda.PackedExperts{GateUp: base, Down: base.Add(n * gateUp), GateUpScales: base.Add(n * (gateUp + down)),
+			DownScales: base.Add(n * (gateUp + down + gateUpScales))}
+		return u.pack(x, &w)
+	})
 }
 
-// pack brings each expert to device memory and from there to its place. The stream orders the uses of that memory.
-func (d *Device) pack(x *experts, w *kernel.ExpertWeights) (err error) {
-	side := int64(x.shape.Hidden) * int64(x.shape.Inner) * 2 // of a matrix, at most
+// pack brings each expert to device memory and from there to its place.
+func (u *upload) pack(x *experts, w *kernel.ExpertWeights) error {
+	side := (int64(x.shape.Hidden)*int64(x.shape.Inner)*2 + 255) / 256 * 256 // of a matrix, at most
 	blocks := 4 * int64((x.shape.Hidden+blockSide-1)/blockSide) * int64((x.shape.Inner+blockSide-1)/blockSide)
 	each := (side + blocks + 255) / 256 * 256
-	staged, err := d.gpu.Alloc(3 * each)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, staged.Free()) }() // waits for the copies
 	for e := range w.Gate {
-		var to [3]cuda.Matrix
-		for i, m := range []kernel.Weight{w.Gate[e], w.Up[e], w.Down[e]} {
-			if to[i], err = d.stage(m, x.shape.BF16, staged.Ptr().Add(int64(i)*each), side); err != nil {
-				return fmt.Errorf("expert %d: %w", e, err)
+		err := u.temporary(3*each, func(staged cuda.Ptr) (err error) {
+			var to [3]cuda.Matrix
+			for i, m := range []kernel.Weight{w.Gate[e], w.Up[e], w.Down[e]} {
+				if to[i], err = u.stage(m, x.shape.BF16, staged.Add(int64(i)*each), side); err != nil {
+					return err
+				}
 			}
-		}
-		if err := d.kernels.PackExpert(d.stream, x.shape, int32(e), to[0], to[1], to[2], x.at); err != nil {
+			u.do(func() error {
+				return u.d.kernels.PackExpert(u.stream, x.shape, int32(e), to[0], to[1], to[2], x.at)
+			})
+			return nil
+		})
+		if err != nil {
 			return fmt.Errorf("expert %d: %w", e, err)
 		}
 	}
@@ -81,20 +85,20 @@ func (d *Device) pack(x *experts, w *kernel.ExpertWeights) (err error) {
 }
 
 // stage copies a weight to device memory, its scales at an offset behind its values.
-func (d *Device) stage(w kernel.Weight, asBF16 bool, to cuda.Ptr, scalesAt int64) (cuda.Matrix, error) {
+func (u *upload) stage(w kernel.Weight, asBF16 bool, to cuda.Ptr, scalesAt int64) (cuda.Matrix, error) {
 	m := cuda.Matrix{Data: to, Stride: int64(w.In())}
 	if asBF16 {
-		return m, d.stream.CopyToDevice(to, bf16(w))
+		return m, u.widen(w, to, 0, 0)
 	}
 	m.Scales, m.ScaleStride = to.Add(scalesAt), int64(w.Scale.Cols)
-	if err := d.stream.CopyToDevice(to, rowBytes(w.Data)); err != nil {
+	if err := u.put(to, w.Data); err != nil {
 		return m, err
 	}
-	return m, d.stream.CopyToDevice(m.Scales, rowBytes(w.Scale))
+	return m, u.put(m.Scales, w.Scale)
 }
 
-// Experts runs the chosen experts. More rows than one call of the kernels takes run one group after the other, which
-// changes no bit.
+// Experts runs the chosen experts. Their weighted sum is held. More rows than one call of the kernels takes run one
+// group after the other, which changes no bit.
 func (d *Device) Experts(a kernel.ExpertArgs) error {
 	if err := a.Check(); err != nil {
 		return err
@@ -115,28 +119,64 @@ func (d *Device) Experts(a kernel.ExpertArgs) error {
 		return r.err
 	}
 	rows, most := a.X.Rows, cuda.MaxExpertPairs/a.IDs.Cols
-	return d.temporary(p.shape.ScratchBytes(int32(min(rows, most)), int32(a.IDs.Cols)), func(scratch cuda.Ptr) error {
-		for from := 0; from < rows; from += most {
-			to := min(from+most, rows)
-			part := kernel.ExpertArgs{Out: a.Out.Slice(from, to), X: a.X.Slice(from, to), IDs: a.IDs.Slice(from, to),
-				Weights: a.Weights.Slice(from, to), Limit: a.Limit}
-			if err := d.runExperts(p, &part, scratch); err != nil {
-				return err
-			}
+	h, holds := &d.held, rows <= most && normable(a.Out) && a.IDs.Cols <= cuda.MaxTop
+	routed := holds && h.routes && h.route.IDs == at(a.IDs) && h.route.Weights == at(a.Weights) &&
+		h.route.Experts == p.shape.Experts && int(h.route.Rows) == rows && int(h.route.Top) == a.IDs.Cols
+	if h.routes && routed {
+		h.routes = false // it is launched below
+	}
+	if !holds || h.routes || h.kind != holdSum || h.sum.rows != a.Out || overlap(a.Out, a.X) {
+		if err := d.settle(); err != nil {
+			return err
 		}
+	}
+	scratch, err := d.scratch.Get(p.shape.ScratchBytes(int32(min(rows, most)), int32(a.IDs.Cols)))
+	if err != nil {
+		return err
+	}
+	if holds {
+		args, err := d.multiplyExperts(p, &a, scratch, routed)
+		if err != nil {
+			return errors.Join(err, d.scratch.Put(scratch))
+		}
+		d.holdResults(a.Out, &args, scratch)
 		return nil
-	})
+	}
+	for from := 0; from < rows && err == nil; from += most {
+		to := min(from+most, rows)
+		part := kernel.ExpertArgs{Out: a.Out.Slice(from, to), X: a.X.Slice(from, to), IDs: a.IDs.Slice(from, to),
+			Weights: a.Weights.Slice(from, to), Limit: a.Limit}
+		var args cuda.ExpertsArgs
+		if args, err = d.multiplyExperts(p, &part, scratch, false); err == nil {
+			err = d.kernels.CombineExperts(d.stream, &args)
+		}
+	}
+	return errors.Join(err, d.scratch.Put(scratch))
 }
 
-// runExperts runs rows that fit one call.
-func (d *Device) runExperts(p *experts, a *kernel.ExpertArgs, scratch cuda.Ptr) error {
+// multiplyExperts computes the results of the experts of rows that fit one call, after the held choice of experts where
+// routed says so. What is left is their weighted sum.
+func (d *Device) multiplyExperts(p *experts, a *kernel.ExpertArgs, scratch cuda.Ptr, routed bool) (cuda.ExpertsArgs,
+	error) {
 	x := cuda.Experts{Shape: p.shape, Packed: p.at, X: at(a.X), Out: at(a.Out), IDs: at(a.IDs), Weights: at(a.Weights),
 		Faults: d.faults.Ptr(), Scratch: scratch, XStride: stride(a.X), OutStride: stride(a.Out),
 		IDStride: stride(a.IDs), WeightStride: stride(a.Weights), Rows: int32(a.X.Rows), Top: int32(a.IDs.Cols),
 		Limit: a.Limit, Scales: p.scales}
 	args, err := x.Encode()
 	if err != nil {
-		return err
+		return args, err
 	}
-	return d.kernels.RunExperts(d.stream, p.shape, &args)
+	if routed {
+		err = d.kernels.RouteAndPrepare(d.stream, p.shape, &cuda.RouteExpertsArgs{Route: d.held.route, Experts: args,
+			Arrived: d.faults.Ptr().Add(4)})
+	} else {
+		err = d.kernels.PrepareExperts(d.stream, p.shape, &args)
+	}
+	if err == nil {
+		err = d.kernels.MultiplyGateUp(d.stream, p.shape, &args)
+	}
+	if err == nil {
+		err = d.kernels.MultiplyDown(d.stream, p.shape, &args)
+	}
+	return args, err
 }

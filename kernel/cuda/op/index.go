@@ -24,10 +24,15 @@ func indexRecipe(ropeAt int, p kernel.Pairing, hadamard bool, scales num.ScaleMo
 	return v
 }
 
-// StoreIndex normalises, rotates and quantises indexer keys.
+// StoreIndex normalises, rotates and quantises indexer keys, in one launch with latent rows that are held.
 func (d *Device) StoreIndex(a kernel.IndexStoreArgs) error {
 	if err := a.Check(); err != nil {
 		return err
+	}
+	if h := &d.held; h.kind != holdStore || h.store.Keys.Tokens > 0 {
+		if err := d.settle(); err != nil {
+			return err
+		}
 	}
 	r := require{op: "store index"}
 	r.dtype("weight", a.Weight, kernel.F32)
@@ -43,6 +48,10 @@ func (d *Device) StoreIndex(a kernel.IndexStoreArgs) error {
 	var err error
 	if args.Positions, err = d.counting(a.Key.Rows); err != nil {
 		return err
+	}
+	if h := &d.held; h.kind == holdStore {
+		h.store.Keys, h.stored[1] = args, a.Key
+		return nil
 	}
 	return d.kernels.WriteIndexKeys(d.stream, &args)
 }
@@ -68,7 +77,7 @@ func (r *require) indexPool(p kernel.Pool) {
 // StoreKeys normalises, rotates and quantises indexer keys made by a compressor. The normalised key is rounded to
 // bf16 before it is rotated.
 func (d *Device) StoreKeys(a kernel.KeyStoreArgs) error {
-	if err := a.Check(); err != nil {
+	if err := d.begin(&a); err != nil {
 		return err
 	}
 	r := require{op: "store keys"}
@@ -89,7 +98,7 @@ func (d *Device) StoreKeys(a kernel.KeyStoreArgs) error {
 
 // GatherIndex collects indexer keys into one page.
 func (d *Device) GatherIndex(a kernel.IndexGatherArgs) error {
-	if err := a.Check(); err != nil {
+	if err := d.begin(&a); err != nil {
 		return err
 	}
 	r := require{op: "gather index"}
@@ -106,9 +115,18 @@ func (d *Device) GatherIndex(a kernel.IndexGatherArgs) error {
 	return d.kernels.GatherIndexSlots(d.stream, &args)
 }
 
-// IndexQuery rotates and quantises indexer queries and folds their scales into the weights.
+// IndexQuery rotates and quantises indexer queries and folds their scales into the weights, in one launch with rows
+// and keys that are held.
 func (d *Device) IndexQuery(a kernel.IndexQueryArgs) error {
 	if err := a.Check(); err != nil {
+		return err
+	}
+	if d.held.kind != holdStore {
+		if err := d.settle(); err != nil {
+			return err
+		}
+	}
+	if err := d.apart(a.Out, a.W); err != nil {
 		return err
 	}
 	r := require{op: "index query"}
@@ -133,6 +151,10 @@ func (d *Device) IndexQuery(a kernel.IndexQueryArgs) error {
 	var err error
 	if args.Positions, err = d.counting(a.Q.Rows); err != nil {
 		return err
+	}
+	if d.held.kind == holdStore {
+		d.held.store.Queries = args
+		return d.settle()
 	}
 	return d.kernels.PrepareIndexQueries(d.stream, &args)
 }

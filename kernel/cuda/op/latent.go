@@ -6,7 +6,7 @@ import (
 )
 
 // Absorb moves queries into latent space: a product for each head by its part of the transposed up-projection, and a
-// copy of the rotated columns.
+// copy of the rotated columns. Where their rotation is held, the copy is part of it and stays held for Locate.
 func (d *Device) Absorb(a kernel.AbsorbArgs) error {
 	if err := a.Check(); err != nil {
 		return err
@@ -20,19 +20,29 @@ func (d *Device) Absorb(a kernel.AbsorbArgs) error {
 	x.Weight, x.WeightStride, x.WeightBatch = w.turned, int64(w.stored), int64(n.Nope+n.V)
 	x.InputBatch, x.OutBatch, x.Columns, x.K = int64(n.QK()), int64(n.Row()), r.count("latent columns", n.Latent),
 		r.count("key columns", n.Nope)
+	rope := r.count("rotated columns", n.Rope)
+	h := &d.held
+	if t := &h.turn.Rotate; h.kind != holdTurn || h.turned != a.Q || int(t.Heads) != n.Heads ||
+		int(t.Offset) != n.Nope || int(t.HeadDim) != n.QK() || t.Rope != rope || overlap(a.Out, a.Q) {
+		if err := d.settle(); err != nil {
+			return err
+		}
+		h.turn.Rotate = cuda.RotateArgs{X: at(a.Q), XStride: stride(a.Q), Rows: x.Rows, Heads: x.Batch,
+			HeadDim: int32(n.QK()), Offset: int32(n.Nope), Rope: rope, XType: cuda.ElementBF16}
+	}
 	if err := d.perHead(&r, &x); err != nil || a.Q.Rows == 0 || n.Rope == 0 {
 		return err
 	}
-	// A head's rotated columns follow its others, in Q and in Out, and heads follow each other.
-	return d.kernels.MoveRows(d.stream, &cuda.MoveArgs{X: at(a.Q).Add(2 * int64(n.Nope)),
-		Out: at(a.Out).Add(2 * int64(n.Latent)), XStride: int64(n.QK()), OutStride: int64(n.Row()),
-		Rows: int64(a.Q.Rows) * int64(n.Heads), Columns: r.count("rotated columns", n.Rope), XType: cuda.ElementBF16,
-		OutType: cuda.ElementBF16})
+	// The product reads the other columns of a head, so it may run before the rotation.
+	t := &h.turn.Rotate
+	t.Copy, t.CopyStride, t.CopyDim, t.CopyOffset = at(a.Out), stride(a.Out), int32(n.Row()), int32(n.Latent)
+	h.kind, h.turned, h.copied, h.turn.Locate = holdTurn, a.Q, true, cuda.LocateArgs{}
+	return nil
 }
 
 // Expand moves attention outputs out of latent space: a product for each head by its part of the up-projection.
 func (d *Device) Expand(a kernel.ExpandArgs) error {
-	if err := a.Check(); err != nil {
+	if err := d.begin(&a); err != nil {
 		return err
 	}
 	w, err := own("expand", a.KVB)
@@ -56,7 +66,6 @@ func (r *require) heads(in, out kernel.Tensor, n kernel.LatentDims) cuda.Product
 	}{{"rows", in}, {"out", out}} {
 		r.dtype(t.name, t.Tensor, kernel.BF16)
 		r.aligned(t.name, t.Tensor, 16)
-		r.packed(t.name, t.Tensor)
 	}
 	if n.Nope%productSide != 0 || n.V%productSide != 0 || n.Latent%productSide != 0 || n.Rope%8 != 0 {
 		r.fail("heads of %d + %d and %d columns over %d, this backend takes multiples of %d", n.Nope, n.Rope, n.V,

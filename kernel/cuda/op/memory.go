@@ -36,6 +36,7 @@ func (d *Device) Alloc(bytes int64) (kernel.Buffer, error) {
 // Free gives memory back. An error of the driver shows at the next Sync.
 func (d *Device) Free(b kernel.Buffer) {
 	if m := b.(*Buffer); m.memory != nil {
+		_ = d.settle() // what fails here fails again in Sync
 		m.ptr = 0
 		_ = m.memory.Free() // it waits for work that uses the memory; what fails there fails again in Sync
 	}
@@ -46,8 +47,8 @@ func (d *Device) Write(dst kernel.Tensor, src []byte) error {
 	if int64(len(src)) > dst.Extent() {
 		return fmt.Errorf("%w: write: %d bytes into %v (%d bytes)", kernel.ErrArgument, len(src), dst, dst.Extent())
 	}
-	if len(src) == 0 {
-		return nil
+	if err := d.settle(); err != nil || len(src) == 0 {
+		return err
 	}
 	return d.stream.CopyToDevice(at(dst), src)
 }
@@ -57,6 +58,9 @@ func (d *Device) Read(dst []byte, src kernel.Tensor) error {
 	if int64(len(dst)) > src.Extent() {
 		return fmt.Errorf("%w: read: %d bytes from %v (%d bytes)", kernel.ErrArgument, len(dst), src, src.Extent())
 	}
+	if err := d.settle(); err != nil {
+		return err
+	}
 	if len(dst) > 0 {
 		if err := d.stream.CopyToHost(dst, at(src)); err != nil {
 			return err
@@ -65,13 +69,11 @@ func (d *Device) Read(dst []byte, src kernel.Tensor) error {
 	return d.Sync()
 }
 
-// Fetch copies the start of src to dst. It waits: results do not go to pinned memory yet.
-func (d *Device) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
-	return kernel.Done{}, d.Read(dst, src)
-}
-
 // Sync waits for everything enqueued and reports faults that kernels raised.
 func (d *Device) Sync() error {
+	if err := d.settle(); err != nil {
+		return err
+	}
 	var word [4]byte
 	if err := d.stream.CopyToHost(word[:], d.faults.Ptr()); err != nil {
 		return err
@@ -79,7 +81,11 @@ func (d *Device) Sync() error {
 	if err := d.stream.Sync(); err != nil {
 		return err
 	}
-	bits := binary.LittleEndian.Uint32(word[:])
+	return d.fault(binary.LittleEndian.Uint32(word[:]))
+}
+
+// fault turns the fault bits that kernels raised into an error, and clears them.
+func (d *Device) fault(bits uint32) error {
 	if bits == 0 {
 		return nil
 	}
@@ -122,24 +128,25 @@ func (d *Device) temporary(bytes int64, use func(cuda.Ptr) error) error {
 	return err
 }
 
-// counting is device memory that holds 0, 1, 2, ... up to at least n-1.
-func (d *Device) counting(n int) (cuda.Ptr, error) {
-	if d.count != nil && d.count.Len() >= int64(4*n) {
-		return d.count.Ptr(), nil
+// mostCounted is how many rows the tables that hold a row for each token may have: more than any pass.
+const mostCounted = 1 << 16
+
+// countUp writes 0, 1, 2, ... to device memory.
+func (d *Device) countUp() (err error) {
+	if d.count, err = d.gpu.Alloc(4 * mostCounted); err != nil {
+		return err
 	}
-	n = max(2*n, 16384) // most steps have fewer rows
-	b, err := d.gpu.Alloc(int64(4 * n))
-	if err != nil {
-		return 0, err
-	}
-	list := make([]byte, 0, 4*n)
-	for i := range n {
+	list := make([]byte, 0, 4*mostCounted)
+	for i := range mostCounted {
 		list = binary.LittleEndian.AppendUint32(list, uint32(i))
 	}
-	if err := d.stream.CopyToDevice(b.Ptr(), list); err != nil {
-		return 0, err
+	return d.stream.CopyToDevice(d.count.Ptr(), list)
+}
+
+// counting is device memory that holds 0, 1, 2, ... up to at least n-1.
+func (d *Device) counting(n int) (cuda.Ptr, error) {
+	if n > mostCounted {
+		return 0, fmt.Errorf("%w: cuda: %d rows of a pass, at most %d", kernel.ErrUnsupported, n, mostCounted)
 	}
-	old := d.count
-	d.count = b
-	return b.Ptr(), old.Free()
+	return d.count.Ptr(), nil
 }

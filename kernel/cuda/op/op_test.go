@@ -59,3 +59,80 @@ func TestBackendSaysWhyItCannotRun(t *testing.T) {
 		}
 	}
 }
+
+// A trace lists launches in their order, with their labels; without one nothing is listed.
+func TestTracedLaunches(t *testing.T) {
+	d := detached(t)
+	x, err := kernel.New(d, kernel.F32, 2, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(times int) {
+		t.Helper()
+		for range times {
+			if err := d.Draw(x, kernel.Drawn{Spread: 1}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	run(1)
+	if list, err := d.Traced(); err != nil || len(list) != 0 {
+		t.Errorf("no trace: %v, %v", list, err)
+	}
+	if err := d.Trace(true); err != nil {
+		t.Fatal(err)
+	}
+	d.TraceLabel(3)
+	run(2)
+	d.TraceLabel(4)
+	run(500) // more than a held stream takes
+	list, err := d.Traced()
+	if err != nil || len(list) != 502 {
+		t.Fatalf("%d launches, %v", len(list), err)
+	}
+	for i, l := range list {
+		want := 4
+		if i < 2 {
+			want = 3
+		}
+		if l.Kernel != "draw_values" || l.Label != want {
+			t.Errorf("launch %d: %+v", i, l)
+		}
+	}
+	if list, err := d.Traced(); err != nil || len(list) != 0 {
+		t.Errorf("the same launches again: %v, %v", list, err)
+	}
+	if err := d.Trace(false); err != nil {
+		t.Error(err)
+	}
+}
+
+// A rehearsal takes no memory of the device it stands for and knows what weights would take, more than there is too.
+func TestRehearsal(t *testing.T) {
+	d := detached(t)
+	free, _, err := d.MemoryFree()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := d.Rehearse()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := kernel.Weight{Data: kernel.Tensor{Buf: kernel.Drawn{Bytes: 2 << 35}, DType: kernel.BF16, Rows: 1 << 20,
+		Cols: 1 << 15, Stride: 1 << 15}}
+	if _, err := r.Prepare(w, kernel.Projected); err != nil {
+		t.Error(err)
+	}
+	if got := r.(kernel.MemoryOwner).MemoryUse().Weights; got != 2<<35 {
+		t.Errorf("weights take %d bytes, want %d", got, int64(2<<35))
+	}
+	if left, _, err := kernel.MemoryFree(r); err != nil || left != 0 {
+		t.Errorf("%d bytes are left of %d, %v", left, free, err)
+	}
+	if now, _, err := d.MemoryFree(); err != nil || now != free {
+		t.Errorf("%d bytes are free, %d before, %v", now, free, err)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+}

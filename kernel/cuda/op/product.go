@@ -1,6 +1,8 @@
 package op
 
 import (
+	"errors"
+
 	"sparrow/kernel"
 	"sparrow/kernel/cuda"
 )
@@ -22,13 +24,19 @@ func (d *Device) Project(a kernel.ProjectArgs) error {
 	return d.products("project", a.X, a.To, false)
 }
 
-// products computes products of the same rows.
+// products computes products of the same rows. Rows that are held are quantised as they are computed.
 func (d *Device) products(op string, x kernel.Tensor, to []kernel.Projection, add bool) error {
+	if !d.held.makes(x) {
+		if err := d.settle(); err != nil {
+			return err
+		}
+	}
 	r := require{op: op}
 	r.dtype("x", x, kernel.BF16)
 	r.aligned("x", x, 16)
 	p := rowProducts{Device: d, x: x, rows: r.count("rows", x.Rows), k: r.count("columns", x.Cols)}
 	var codes, scales, staged int64
+	var quantised *matrix // the first weight that multiplies codes
 	for _, t := range to {
 		w, err := own(op, t.W)
 		if err != nil {
@@ -40,6 +48,9 @@ func (d *Device) products(op string, x kernel.Tensor, to []kernel.Projection, ad
 		}
 		if w.kind == cuda.ProductFP8 {
 			codes, scales = aligned256(int64(x.Rows)*int64(x.Cols)), p.scaleBytes()
+			if quantised == nil {
+				quantised = w
+			}
 		}
 		if add || !direct(t.Out, w) {
 			staged = max(staged, int64(x.Rows)*int64(w.stored)*int64(t.Out.DType.Size()))
@@ -48,15 +59,35 @@ func (d *Device) products(op string, x kernel.Tensor, to []kernel.Projection, ad
 	if r.err != nil || x.Rows == 0 {
 		return r.err
 	}
+	if add && normable(to[0].Out) {
+		staged = 0
+	}
 	return d.temporary(codes+scales+staged, func(scratch cuda.Ptr) error {
 		p.codes, p.scales, p.staged = scratch, scratch.Add(codes), scratch.Add(codes+scales)
-		for _, t := range to {
-			if err := p.multiply(t.Out, t.W.(*matrix), add); err != nil {
+		if err := p.release(quantised); err != nil {
+			return err
+		}
+		for i := 0; i < len(to); {
+			n, out, w := together(to[i:]), to[i].Out, to[i].W.(*matrix)
+			if n > 1 {
+				out, w = w.group.out(out), &w.group.whole
+			}
+			if err := p.multiply(out, w, add); err != nil {
 				return err
 			}
+			i += n
 		}
 		return nil
 	})
+}
+
+// release launches the rows where they are held, with codes where a weight multiplies them.
+func (p *rowProducts) release(w *matrix) error {
+	if d := p.Device; d.held.kind == holdNothing || w == nil {
+		return d.settle()
+	}
+	p.quantised, p.exact = true, w.exact
+	return p.Device.release(&rowCodes{codes: p.codes, scales: p.scales, stride: p.scaleStride(), exact: w.exact})
 }
 
 // direct reports whether a product kernel can write to a tensor: as wide as the stored matrix, rows at multiples of 16
@@ -112,6 +143,12 @@ func (p *rowProducts) multiply(out kernel.Tensor, w *matrix, add bool) error {
 		}
 		x.Input, x.InputStride, x.InputScales, x.ScaleStride = p.codes, int64(p.k), p.scales, p.scaleStride()
 	}
+	if w.group != nil {
+		x.Whole = int32(w.group.whole.stored)
+	}
+	if add && normable(out) {
+		return p.multiplyAdd(&x, out, w)
+	}
 	whole := !add && direct(out, w)
 	if !whole {
 		x.Out, x.OutStride = p.staged, int64(w.stored)
@@ -128,6 +165,20 @@ func (p *rowProducts) multiply(out kernel.Tensor, w *matrix, add bool) error {
 		a.Add = 1
 	}
 	return p.kernels.MoveRows(p.stream, &a)
+}
+
+// multiplyAdd computes a product whose sum with Out is held.
+func (p *rowProducts) multiplyAdd(x *cuda.Product, out kernel.Tensor, w *matrix) error {
+	delta, err := p.scratch.Get(2 * int64(p.rows) * int64(w.stored))
+	if err != nil {
+		return err
+	}
+	x.Out, x.OutStride = delta, int64(w.stored)
+	if err := p.product(x); err != nil {
+		return errors.Join(err, p.scratch.Put(delta))
+	}
+	p.holdDelta(out, delta, int64(w.stored))
+	return nil
 }
 
 // mostCalls bounds the products that are kept ready to be launched, of about a kilobyte each.

@@ -21,7 +21,7 @@ func (r *require) element(name string, t kernel.Tensor) cuda.ElementType {
 
 // Embed looks up embeddings. A token outside the table raises a fault.
 func (d *Device) Embed(a kernel.EmbedArgs) error {
-	if err := a.Check(); err != nil {
+	if err := d.begin(&a); err != nil {
 		return err
 	}
 	w, err := own("embed", a.Table)
@@ -35,7 +35,7 @@ func (d *Device) Embed(a kernel.EmbedArgs) error {
 
 // Take picks rows. A row outside the tensor raises a fault.
 func (d *Device) Take(a kernel.TakeArgs) error {
-	if err := a.Check(); err != nil {
+	if err := d.begin(&a); err != nil {
 		return err
 	}
 	r := require{op: "take"}
@@ -56,7 +56,7 @@ func (d *Device) pick(r *require, args cuda.PickArgs, out, ids kernel.Tensor) er
 
 // Angles computes the rotation of every row.
 func (d *Device) Angles(a kernel.AngleArgs) error {
-	if err := a.Check(); err != nil {
+	if err := d.begin(&a); err != nil {
 		return err
 	}
 	r := require{op: "angles"}
@@ -69,9 +69,9 @@ func (d *Device) Angles(a kernel.AngleArgs) error {
 	return d.kernels.ComputeAngles(d.stream, &args)
 }
 
-// Rotate applies RoPE in place.
+// Rotate applies RoPE in place. It is held: rows that Absorb moves to latent space are rotated on their way.
 func (d *Device) Rotate(a kernel.RotateArgs) error {
-	if err := a.Check(); err != nil {
+	if err := d.begin(&a); err != nil {
 		return err
 	}
 	r := require{op: "rotate"}
@@ -79,24 +79,18 @@ func (d *Device) Rotate(a kernel.RotateArgs) error {
 		Rows:  r.count("rows", a.X.Rows),
 		Heads: r.count("heads", a.Heads), HeadDim: r.count("columns of a head", a.HeadDim),
 		Offset: r.count("columns before the rotated ones", a.Offset),
-		Rope:   r.count("rotated columns", a.Angles.Cols), XType: r.element("x", a.X)}
-	if a.Pairing == kernel.Interleaved {
-		args.Interleaved = 1
-	}
-	if a.Inverse {
-		args.Inverse = 1
-	}
+		Rope:   r.count("rotated columns", a.Angles.Cols), XType: r.element("x", a.X),
+		Interleaved: flag(a.Pairing == kernel.Interleaved), Inverse: flag(a.Inverse)}
 	if r.err != nil || a.X.Rows == 0 || a.Heads == 0 || a.Angles.Cols == 0 {
 		return r.err
 	}
-	return d.kernels.RotateHeads(d.stream, &args)
+	h := &d.held
+	h.kind, h.turn, h.turned, h.copied = holdTurn, cuda.TurnArgs{Rotate: args}, a.X, false
+	return nil
 }
 
-// Gate applies silu(gate) * up.
-func (d *Device) Gate(a kernel.GateArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
+// gateRows launches silu(gate) * up.
+func (d *Device) gateRows(a *kernel.GateArgs) error {
 	r := require{op: "gate"}
 	args := cuda.GateArgs{Gate: at(a.Gate), Up: at(a.Up), Out: at(a.Out), GateStride: stride(a.Gate),
 		UpStride: stride(a.Up), OutStride: stride(a.Out),
@@ -109,10 +103,17 @@ func (d *Device) Gate(a kernel.GateArgs) error {
 	return d.kernels.GateRows(d.stream, &args)
 }
 
-// Route chooses experts.
+// Route chooses experts. It is held for the experts that run; a sum stays held, which is not among the tensors of a
+// router.
 func (d *Device) Route(a kernel.RouteArgs) error {
 	if err := a.Check(); err != nil {
 		return err
+	}
+	if h := &d.held; h.kind != holdSum || h.routes || overlap(h.sum.rows, a.Logits) || overlap(h.sum.rows, a.IDs) ||
+		overlap(h.sum.rows, a.Weights) {
+		if err := d.settle(); err != nil {
+			return err
+		}
 	}
 	r := require{op: "route"}
 	if a.Logits.Cols > cuda.MaxRouted || a.Groups > cuda.MaxGroups {
@@ -130,5 +131,6 @@ func (d *Device) Route(a kernel.RouteArgs) error {
 	if r.err != nil || a.Logits.Rows == 0 || a.IDs.Cols == 0 {
 		return r.err
 	}
-	return d.kernels.RouteExperts(d.stream, &args)
+	d.held.routes, d.held.route = true, args
+	return nil
 }

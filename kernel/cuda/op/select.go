@@ -8,7 +8,7 @@ import (
 
 // Scores computes index scores over paged or gathered keys.
 func (d *Device) Scores(a kernel.ScoreArgs) error {
-	if err := a.Check(); err != nil {
+	if err := d.begin(&a); err != nil {
 		return err
 	}
 	r := require{op: "scores"}
@@ -83,7 +83,7 @@ func (d *Device) gatheredScores(r *require, a *kernel.ScoreArgs) error {
 
 // Select chooses the best scored positions.
 func (d *Device) Select(a kernel.SelectArgs) error {
-	if err := a.Check(); err != nil {
+	if err := d.begin(&a); err != nil {
 		return err
 	}
 	r := require{op: "select"}
@@ -111,10 +111,15 @@ func (d *Device) Select(a kernel.SelectArgs) error {
 	})
 }
 
-// Locate turns positions into places.
+// Locate turns positions into places, in one launch with a held copy of rotated queries.
 func (d *Device) Locate(a kernel.LocateArgs) error {
 	if err := a.Check(); err != nil {
 		return err
+	}
+	if h := &d.held; h.kind != holdTurn || !h.copied || overlap(a.Out, h.turned) || overlap(a.Positions, h.turned) {
+		if err := d.settle(); err != nil {
+			return err
+		}
 	}
 	r := require{op: "locate"}
 	args := cuda.LocateArgs{Positions: at(a.Positions), Out: at(a.Out), Faults: d.faults.Ptr(),
@@ -131,6 +136,10 @@ func (d *Device) Locate(a kernel.LocateArgs) error {
 	}
 	if r.err != nil || a.Positions.Rows == 0 || a.Positions.Cols == 0 {
 		return r.err
+	}
+	if d.held.kind == holdTurn {
+		d.held.turn.Locate = args
+		return d.settle()
 	}
 	return d.kernels.Locate(d.stream, &args)
 }

@@ -1,11 +1,8 @@
 package op
 
 import (
-	"encoding/binary"
 	"fmt"
-	"math"
 
-	"sparrow/internal/num"
 	"sparrow/kernel"
 	"sparrow/kernel/cuda"
 )
@@ -28,6 +25,7 @@ type matrix struct {
 	data    cuda.Ptr // e4m3 or bf16 [stored, in]
 	scales  cuda.Ptr // e4m3: f32 [ceil(out/128), ceil(in/128)]
 	turned  cuda.Ptr // latent: bf16 [in, stored], the transposed matrix
+	group   *joined  // matrices behind or in front of it in memory; nil where it is alone
 	exact   bool     // e4m3: scales of the rows it multiplies are any float32, else powers of two
 }
 
@@ -63,19 +61,23 @@ func (d *Device) Prepare(w kernel.Weight, role kernel.Role) (kernel.Matrix, erro
 	if r.err != nil {
 		return nil, r.err
 	}
-	var err error
-	if role == kernel.Projected && blocked(w) {
-		m.kind = cuda.ProductFP8
-		if m.data, err = d.place(rowBytes(w.Data), int64(m.stored)*int64(m.in)); err == nil {
-			m.scales, err = d.place(rowBytes(w.Scale), w.Scale.Extent())
+	return m, d.loaded(func(u *upload) (err error) {
+		if role == kernel.Projected && blocked(w) {
+			m.kind = cuda.ProductFP8
+			if m.data, err = u.place(w.Data, int64(m.stored)*int64(m.in)); err == nil {
+				m.scales, err = u.place(w.Scale, w.Scale.Extent())
+			}
+			return err
 		}
-		return m, err
-	}
-	values := bf16(w)
-	if m.data, err = d.place(values, 2*int64(m.stored)*int64(m.in)); err == nil && role == kernel.Latent {
-		m.turned, err = d.place(transposed(values, m.out, m.in, m.stored), 2*int64(m.stored)*int64(m.in))
-	}
-	return m, err
+		size := 2 * int64(m.stored) * int64(m.in)
+		if m.data, err = u.room(size, 2*int64(m.out)*int64(m.in)); err == nil && role == kernel.Latent {
+			m.turned, err = u.room(size, 0)
+		}
+		if err != nil {
+			return err
+		}
+		return u.widen(w, m.data, m.turned, int64(m.stored))
+	})
 }
 
 // weight asks for an element type that this backend reads.
@@ -87,18 +89,73 @@ func (r *require) weight(w kernel.Weight) {
 	}
 }
 
-// place uploads bytes to memory that stays until the device is closed; what lies behind them, up to size, is zero.
-func (d *Device) place(from []byte, size int64) (cuda.Ptr, error) {
-	b, err := d.gpu.Alloc(max(size, 1))
+// room takes memory that stays until the device is closed; what lies behind the first bytes, up to size, is zero.
+func (u *upload) room(size, bytes int64) (cuda.Ptr, error) {
+	b, err := u.d.gpu.Alloc(max(size, 1))
 	if err != nil {
 		return 0, err
 	}
-	d.weights = append(d.weights, b)
-	n := int64(len(from))
-	if err := d.stream.CopyToDevice(b.Ptr(), from); err != nil {
+	u.d.weights = append(u.d.weights, b)
+	u.do(func() error { return u.stream.Fill(b.Ptr().Add(bytes), 0, size-bytes) })
+	return b.Ptr(), nil
+}
+
+// place brings a tensor to memory of its own; what lies behind it, up to size, is zero.
+func (u *upload) place(t kernel.Tensor, size int64) (cuda.Ptr, error) {
+	p, err := u.room(size, int64(t.Rows)*int64(t.Cols)*int64(t.DType.Size()))
+	if err != nil {
 		return 0, err
 	}
-	return b.Ptr(), d.stream.Fill(b.Ptr().Add(n), 0, size-n)
+	return p, u.put(p, t)
+}
+
+// put brings the rows of a tensor to device memory, one after the other.
+func (u *upload) put(to cuda.Ptr, t kernel.Tensor) error {
+	if x, ok := t.Buf.(kernel.Drawn); ok {
+		u.do(func() error { return u.d.draw(u.stream, to, int64(t.Cols), t, x) })
+		return nil
+	}
+	if u.d.tried {
+		return nil
+	}
+	return u.copy(to, rowBytes(t))
+}
+
+// widen brings a weight to device memory as bf16 [out, in], scales applied, and where turned is given transposed too:
+// [in, stride].
+func (u *upload) widen(w kernel.Weight, to, turned cuda.Ptr, stride int64) error {
+	a := cuda.WidenArgs{Out: to, Turned: turned, TurnedStride: stride, Rows: int32(w.Out()), Columns: int32(w.In())}
+	switch w.Data.DType {
+	case kernel.BF16:
+		if err := u.put(to, w.Data); err != nil || turned == 0 {
+			return err
+		}
+		a.From, a.Out, a.Type = to, 0, cuda.ElementBF16
+		u.do(func() error { return u.d.kernels.WidenWeight(u.stream, &a) })
+		return nil
+	case kernel.F32:
+		a.Type = cuda.ElementF32
+	case kernel.F16:
+		a.Type = cuda.ElementF16
+	case kernel.E4M3:
+		a.Type = cuda.ElementE4M3
+		a.BlockRows, a.BlockColumns, a.ScaleStride = int32(w.BlockRows), int32(w.BlockCols), int32(w.Scale.Cols)
+	}
+	values := (int64(w.Out())*int64(w.In())*int64(w.Data.DType.Size()) + 255) / 256 * 256
+	return u.temporary(values+4*int64(w.Scale.Rows)*int64(w.Scale.Cols), func(staged cuda.Ptr) error {
+		a.From = staged
+		if err := u.put(staged, w.Data); err != nil {
+			return err
+		}
+		if w.Scale.Given() {
+			a.Scales = staged.Add(values)
+			if err := u.put(a.Scales, w.Scale); err != nil {
+				return err
+			}
+		}
+		u.do(func() error { return u.d.kernels.WidenWeight(u.stream, &a) })
+		return nil
+	})
 }
 
 // rowBytes are the rows of a host tensor, one after the other.
@@ -110,55 +167,6 @@ func rowBytes(t kernel.Tensor) []byte {
 	out := make([]byte, 0, t.Rows*t.Cols*size)
 	for i := range t.Rows {
 		out = append(out, from[i*t.Stride*size:][:t.Cols*size]...)
-	}
-	return out
-}
-
-// bf16 is a weight [out, in] as bf16, scales applied.
-func bf16(w kernel.Weight) []byte {
-	from := rowBytes(w.Data)
-	if w.Data.DType == kernel.BF16 {
-		return from
-	}
-	rows, cols := w.Out(), w.In()
-	out := make([]byte, 2*rows*cols)
-	put := func(i int, v float32) { binary.LittleEndian.PutUint16(out[2*i:], num.BF16(v)) }
-	switch w.Data.DType {
-	case kernel.F32:
-		for i := range rows * cols {
-			put(i, math.Float32frombits(binary.LittleEndian.Uint32(from[4*i:])))
-		}
-	case kernel.F16:
-		for i := range rows * cols {
-			put(i, num.FromF16(binary.LittleEndian.Uint16(from[2*i:])))
-		}
-	case kernel.E4M3:
-		scales, wide := rowBytes(w.Scale), w.Scale.Cols
-		for r := range rows {
-			for b := range wide {
-				at := 4 * (r/w.BlockRows*wide + b)
-				scale := math.Float32frombits(binary.LittleEndian.Uint32(scales[at:]))
-				for i := r*cols + b*w.BlockCols; i < r*cols+min((b+1)*w.BlockCols, cols); i++ {
-					put(i, num.FromE4M3(from[i])*scale)
-				}
-			}
-		}
-	}
-	return out
-}
-
-// transposed is a bf16 matrix [rows, cols] as [cols, stride], zeros behind the rows' values.
-func transposed(from []byte, rows, cols, stride int) []byte {
-	const tile = 64 // both sides of a tile stay in the cache
-	out := make([]byte, 2*cols*stride)
-	for r := 0; r < rows; r += tile {
-		for c := 0; c < cols; c += tile {
-			for i := r; i < min(r+tile, rows); i++ {
-				for j := c; j < min(c+tile, cols); j++ {
-					*(*[2]byte)(out[2*(j*stride+i):]) = *(*[2]byte)(from[2*(i*cols+j):])
-				}
-			}
-		}
 	}
 	return out
 }

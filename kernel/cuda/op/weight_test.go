@@ -1,10 +1,8 @@
 package op
 
 import (
-	"encoding/binary"
 	"errors"
-	"math"
-	"slices"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -40,67 +38,6 @@ func stored(kind kernel.DType, out, in, gap int) kernel.Weight {
 			Rows: (out + 127) / 128, Cols: (in + 127) / 128, Stride: (in + 127) / 128}
 	}
 	return w
-}
-
-// element is where element (r, c) of a weight begins.
-func element(w kernel.Weight, r, c int) []byte {
-	return []byte(w.Data.Buf.(kernel.HostBuffer))[int(w.Data.Off)+(r*w.Data.Stride+c)*w.Data.DType.Size():]
-}
-
-// Weights become bf16 rows without gaps, rounded to nearest, with the scale of their block applied.
-func TestWeightsAsBF16(t *testing.T) {
-	values := func(w kernel.Weight) (out []float32) {
-		for b := range slices.Chunk(bf16(w), 2) {
-			out = append(out, num.FromBF16(binary.LittleEndian.Uint16(b)))
-		}
-		return out
-	}
-	f32, f16, narrow := stored(kernel.F32, 2, 2, 3), stored(kernel.F16, 2, 2, 1), stored(kernel.BF16, 2, 2, 2)
-	for i, v := range []float32{1, 1 + 1./512, -3, 1 + 3./256} {
-		binary.LittleEndian.PutUint32(element(f32, i/2, i%2), math.Float32bits(v))
-		binary.LittleEndian.PutUint16(element(f16, i/2, i%2), num.F16(v))
-		binary.LittleEndian.PutUint16(element(narrow, i/2, i%2), num.BF16(v))
-	}
-	for _, w := range []kernel.Weight{f32, f16, narrow} {
-		// 1 + 1/512 lies below half a step above 1; 1 + 3/256 is halfway and goes to the even neighbour.
-		if got := values(w); !slices.Equal(got, []float32{1, 1, -3, 1 + 1./64}) {
-			t.Errorf("%v: %v", w.Data.DType, got)
-		}
-	}
-	blocks := stored(kernel.E4M3, 3, 5, 0)
-	blocks.BlockRows, blocks.BlockCols = 2, 4
-	blocks.Scale = kernel.Tensor{Buf: make(kernel.HostBuffer, 16), DType: kernel.F32, Rows: 2, Cols: 2, Stride: 2}
-	for i, v := range []float32{1, 2, 4, 8} {
-		binary.LittleEndian.PutUint32([]byte(blocks.Scale.Buf.(kernel.HostBuffer))[4*i:], math.Float32bits(v))
-	}
-	for i := range 15 {
-		element(blocks, i/5, i%5)[0] = num.E4M3(1.5)
-	}
-	want := []float32{1.5, 1.5, 1.5, 1.5, 3, 1.5, 1.5, 1.5, 1.5, 3, 6, 6, 6, 6, 12}
-	if got := values(blocks); !slices.Equal(got, want) {
-		t.Errorf("blocks of 2 x 4: %v, want %v", got, want)
-	}
-}
-
-// A transposed matrix has the values of the columns in its rows, and zeros behind them.
-func TestTransposed(t *testing.T) {
-	const rows, cols, stride = 70, 130, 80
-	from := make([]byte, 2*rows*cols)
-	for i := range rows * cols {
-		binary.LittleEndian.PutUint16(from[2*i:], uint16(i+1))
-	}
-	to := transposed(from, rows, cols, stride)
-	for c := range cols {
-		for r := range stride {
-			want := uint16(0)
-			if r < rows {
-				want = uint16(r*cols + c + 1)
-			}
-			if got := binary.LittleEndian.Uint16(to[2*(c*stride+r):]); got != want {
-				t.Fatalf("row %d, column %d is %d, want %d", c, r, got, want)
-			}
-		}
-	}
 }
 
 // What stays FP8 and what becomes bf16, and how many rows are stored.
@@ -241,4 +178,62 @@ func TestProductsAreKept(t *testing.T) {
 		multiply(i, 1, i)
 	}
 	multiply(mostCalls+1, 1, 1)
+}
+
+// loadTogether prepares weights of many sizes in one load, each three times.
+func loadTogether(t *testing.T, d *Device) (list []kernel.Weight, made []*matrix) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(1, 1))
+	random := func(w kernel.Weight) kernel.Weight {
+		for _, x := range []kernel.Tensor{w.Data, w.Scale} {
+			if x.Given() {
+				b := []byte(x.Buf.(kernel.HostBuffer))
+				for i := range b {
+					b[i] = byte(rng.Uint32())
+				}
+			}
+		}
+		return w
+	}
+	for _, rows := range []int{16, 128, 8192, 20000, 272} {
+		list = append(list, random(stored(kernel.E4M3, rows, 512, 0)), random(stored(kernel.BF16, rows, 256, 0)),
+			random(stored(kernel.E4M3, rows, 128, 16)))
+	}
+	if err := d.BeginLoad(); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		for _, w := range list {
+			m, err := d.Prepare(w, kernel.Projected)
+			if err != nil {
+				t.Fatal(err)
+			}
+			made = append(made, m.(*matrix))
+		}
+	}
+	if err := d.EndLoad(); err != nil {
+		t.Fatal(err)
+	}
+	return list, made
+}
+
+// A load ends with every weight in memory of its own, and gives back what carried them.
+func TestLoadedTogether(t *testing.T) {
+	d := detached(t)
+	free, _, err := d.MemoryFree()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, made := loadTogether(t, d)
+	seen := map[cuda.Ptr]bool{}
+	for _, m := range made {
+		if m.data == 0 || seen[m.data] {
+			t.Errorf("a matrix at %#x", m.data)
+		}
+		seen[m.data] = true
+	}
+	left, _, err := d.MemoryFree()
+	if err != nil || free-left != d.MemoryUse().Weights {
+		t.Errorf("%d bytes are taken, weights take %d, %v", free-left, d.MemoryUse().Weights, err)
+	}
 }

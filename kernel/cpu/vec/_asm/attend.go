@@ -18,45 +18,46 @@ import (
 //	out      [32 tiles] of [16 heads, 16 columns] float32: tiles 2c and 2c+1 hold
 //	         columns 32c to 32c+31, four and four in turn, as pairs of rows do; of coded
 //	         rows tile 4c+j holds columns 64c+16l+4j to 64c+16l+4j+3 in lane l
-func emitAttend(e *emitter) {
-	codeTablesData(e)
-	inOrderData(e)
-	words(e, "magnitude", 0x7FFF7FFF)
-	words(e, "codeBits", 0x7F7F7F7F)
-	words(e, "notExponent", 0x807FFFFF)
-	words(e, "headroom", math.Float32bits(8)) // weights stay below exp(8), so sums do not overflow
-	v := &vectors{avx512}
-	v.constants(e)
-	emitNarrowExact(e)
-	emitAttendQuery(e, "attendQueryamx", [4]int{0, 8, 16, 24})
-	emitAttendQuery(e, "attendQueryCodedamx", [4]int{0, 16, 32, 48})
-	codedData(e)
-	for _, c := range codedRows {
-		c.emitDecoders(e)
-		c.emitScores(e)
-		c.emitValues(e)
+func (e *emitter) emitAttend() {
+	e.codeTablesData()
+	e.inOrderData()
+	e.words("magnitude", 0x7FFF7FFF)
+	e.words("codeBits", 0x7F7F7F7F)
+	e.words("notExponent", 0x807FFFFF)
+	e.words("headroom", math.Float32bits(8)) // weights stay below exp(8), so sums do not overflow
+	v := &vectors{e}
+	v.constants()
+	e.emitNarrowExact()
+	e.emitAttendQuery("attendQueryamx", [4]int{0, 8, 16, 24})
+	e.emitAttendQuery("attendQueryCodedamx", [4]int{0, 16, 32, 48})
+	e.codedData()
+	for _, format := range codedFormats {
+		c := &coded{e, format}
+		c.emitDecoders()
+		c.emitScores()
+		c.emitValues()
 	}
-	emitFetchRows(e)
-	emitEntry(e)
-	emitHolds(e)
-	emitAttendScores(e, "attendScoresamx", rowChunks)
-	emitAttendScores(e, "attendScoresShortamx", latentChunks)
-	emitAttendScoresAt(e, "attendScoresAtamx", rowChunks)
-	emitAttendScoresAt(e, "attendScoresShortAtamx", latentChunks)
-	emitAttendSoftmax(e, v)
-	emitAttendRescale(e)
-	emitAttendValues(e, "attendValuesamx", 18)
-	emitAttendResult(e)
-	emitAttendResultCoded(e)
+	e.emitFetchRows()
+	e.emitEntry()
+	e.emitHolds()
+	e.emitAttendScores("attendScoresamx", rowChunks)
+	e.emitAttendScores("attendScoresShortamx", latentChunks)
+	e.emitAttendScoresAt("attendScoresAtamx", rowChunks)
+	e.emitAttendScoresAt("attendScoresShortAtamx", latentChunks)
+	e.emitAttendSoftmax(v)
+	e.emitAttendRescale()
+	e.emitAttendValues("attendValuesamx", 18)
+	e.emitAttendResult()
+	e.emitAttendResultCoded()
 }
 
 // words writes a vector of one repeated 32-bit word.
-func words(e *emitter, name string, word uint32) {
+func (e *emitter) words(name string, word uint32) {
 	data := make([]byte, 64)
 	for i := range data {
 		data[i] = byte(word >> (8 * (i % 4)))
 	}
-	table(e, name, data)
+	e.table(name, data)
 }
 
 // emitNarrowExact writes the kernel that truncates float32 to bfloat16 and reports
@@ -64,32 +65,32 @@ func words(e *emitter, name string, word uint32) {
 // treat as zero.
 //
 //	AX arguments   SI numbers   DI bfloat16   CX registers left   K3 inexact lanes
-func emitNarrowExact(e *emitter) {
-	words(e, "lowerHalf", 0x0000FFFF)
-	words(e, "exponent", 0x7F800000)
-	words(e, "withoutSign", 0x7FFFFFFF)
+func (e *emitter) emitNarrowExact() {
+	e.words("lowerHalf", 0x0000FFFF)
+	e.words("exponent", 0x7F800000)
+	e.words("withoutSign", 0x7FFFFFFF)
 	e.function("narrowExactamx", "vecArgs", "dst = a, to bfloat16; nan is set where that is not exact.")
-	e.op("MOVQ vecArgs_dst(AX), DI")
-	e.op("MOVQ vecArgs_a(AX), SI")
-	e.op("MOVQ vecArgs_steps(AX), CX")
-	e.op("VMOVDQU64 lowerHalf<>(SB), Z1")
-	e.op("VMOVDQU64 exponent<>(SB), Z2")
-	e.op("VMOVDQU64 withoutSign<>(SB), Z3")
-	e.op("KXORW K3, K3, K3")
-	loop := e.label("loop")
-	e.at(loop)
-	e.op("VMOVDQU32 (SI), Z0")
-	e.op("VPTESTMD Z1, Z0, K1")
-	e.op("KORW K1, K3, K3")
-	e.op("VPTESTNMD Z2, Z0, K1")
-	e.op("VPTESTMD Z3, Z0, K1, K1")
-	e.op("KORW K1, K3, K3")
-	e.op("VPSRLD $16, Z0, Z0")
-	e.op("VPMOVDW Z0, (DI)")
-	e.op("ADDQ $64, SI")
-	e.op("ADDQ $32, DI")
-	e.op("DECQ CX")
-	e.op("JNZ %s", loop)
+	e.op(`
+		MOVQ vecArgs_dst(AX), DI
+		MOVQ vecArgs_a(AX), SI
+		MOVQ vecArgs_steps(AX), CX
+		VMOVDQU64 lowerHalf<>(SB), Z1
+		VMOVDQU64 exponent<>(SB), Z2
+		VMOVDQU64 withoutSign<>(SB), Z3
+		KXORW K3, K3, K3`)
+	e.loop("loop", "CX", func() {
+		e.op(`
+			VMOVDQU32 (SI), Z0
+			VPTESTMD Z1, Z0, K1
+			KORW K1, K3, K3
+			VPTESTNMD Z2, Z0, K1
+			VPTESTMD Z3, Z0, K1, K1
+			KORW K1, K3, K3
+			VPSRLD $16, Z0, Z0
+			VPMOVDW Z0, (DI)
+			ADDQ $64, SI
+			ADDQ $32, DI`)
+	})
 	e.op("KMOVW K3, R8")
 	e.op("MOVQ R8, vecArgs_nan(AX)")
 	e.ret()
@@ -97,22 +98,23 @@ func emitNarrowExact(e *emitter) {
 
 // splitRow rounds the 32 float32 at two addresses to bfloat16 at dst, and the
 // rounding errors to bfloat16 at rest, through registers 0 to 4.
-func splitRow(e *emitter, low, high, dst, halves, rest string) {
+func (e *emitter) splitRow(low, high, dst, halves, rest string) {
 	e.op("VMOVUPS %s, Z0", low)
 	e.op("VMOVUPS %s, Z1", high)
-	splitPair(e, dst, halves, rest)
+	e.splitPair(dst, halves, rest)
 }
 
 // splitPair is splitRow for numbers in registers 0 and 1.
-func splitPair(e *emitter, dst, halves, rest string) {
+func (e *emitter) splitPair(dst, halves, rest string) {
 	e.emit(narrowPair(0, 1, 2))
 	e.op("VMOVDQU64 Z2, %s", dst)
 	e.op("VPMOVZXWD %s, Z3", dst)
 	e.op("VPMOVZXWD %s, Z4", halves)
-	e.op("VPSLLD $16, Z3, Z3")
-	e.op("VPSLLD $16, Z4, Z4")
-	e.op("VSUBPS Z3, Z0, Z0")
-	e.op("VSUBPS Z4, Z1, Z1")
+	e.op(`
+		VPSLLD $16, Z3, Z3
+		VPSLLD $16, Z4, Z4
+		VSUBPS Z3, Z0, Z0
+		VSUBPS Z4, Z1, Z1`)
 	e.emit(narrowPair(0, 1, 2))
 	e.op("VMOVDQU64 Z2, %s", rest)
 }
@@ -124,45 +126,44 @@ func splitPair(e *emitter, dst, halves, rest string) {
 //
 //	AX arguments   SI elements   R8 stride of heads   DI tiles   CX chunks left
 //	DX two tiles in between   R9 head
-func emitAttendQuery(e *emitter, name string, eights [4]int) {
+func (e *emitter) emitAttendQuery(name string, eights [4]int) {
 	e.function(name, "attendQueryArgs", "splits 16 heads of chunks x 64 elements into tiles of pairs.")
-	e.op("MOVQ attendQueryArgs_q(AX), SI")
-	e.op("MOVQ attendQueryArgs_ld(AX), R8")
-	e.op("MOVQ attendQueryArgs_tiles(AX), DI")
-	e.op("MOVQ attendQueryArgs_between(AX), DX")
-	e.op("MOVQ attendQueryArgs_chunks(AX), CX")
+	e.op(`
+		MOVQ attendQueryArgs_q(AX), SI
+		MOVQ attendQueryArgs_ld(AX), R8
+		MOVQ attendQueryArgs_tiles(AX), DI
+		MOVQ attendQueryArgs_between(AX), DX
+		MOVQ attendQueryArgs_chunks(AX), CX`)
 	second := 32
 	if eights[1] != 8 {
 		second = 8
 	}
-	loop := e.label("loop")
-	e.at(loop)
-	for step := range 2 {
-		e.op("MOVQ SI, R9")
-		for h := range 16 {
-			for i, from := range eights {
-				if part := at16("R9", 4*(from+step*second)); i%2 == 0 {
-					e.op("VMOVUPS %s, Y%d", part, i/2)
-				} else {
-					e.op("VINSERTF64X4 $1, %s, Z%d, Z%d", part, i/2, i/2)
+	e.loop("loop", "CX", func() {
+		for step := range 2 {
+			e.op("MOVQ SI, R9")
+			for h := range 16 {
+				for i, from := range eights {
+					if part := at16("R9", 4*(from+step*second)); i%2 == 0 {
+						e.op("VMOVUPS %s, Y%d", part, i/2)
+					} else {
+						e.op("VINSERTF64X4 $1, %s, Z%d, Z%d", part, i/2, i/2)
+					}
+				}
+				e.splitPair(at16("DX", 64*h), fmt.Sprintf("%d(DX)", 64*h+32), at16("DX", tileBytes+64*h))
+				e.op("ADDQ R8, R9")
+			}
+			for part := range 2 {
+				for h := range 16 {
+					e.op("VMOVDQU64 %d(DX), Z%d", part*tileBytes+64*h, h)
+				}
+				for p, z := range e.transpose16() {
+					e.op("VMOVDQU64 Z%d, %d(DI)", z, part*tileBytes+64*p)
 				}
 			}
-			splitPair(e, at16("DX", 64*h), fmt.Sprintf("%d(DX)", 64*h+32), at16("DX", tileBytes+64*h))
-			e.op("ADDQ R8, R9")
+			e.op("ADDQ $%d, DI", 2*tileBytes)
 		}
-		for part := range 2 {
-			for h := range 16 {
-				e.op("VMOVDQU64 %s, Z%d", at16("DX", part*tileBytes+64*h), h)
-			}
-			for p, z := range transpose16(e) {
-				e.op("VMOVDQU64 Z%d, %s", z, at16("DI", part*tileBytes+64*p))
-			}
-		}
-		e.op("ADDQ $%d, DI", 2*tileBytes)
-	}
-	e.op("ADDQ $256, SI")
-	e.op("DECQ CX")
-	e.op("JNZ %s", loop)
+		e.op("ADDQ $256, SI")
+	})
 	e.ret()
 }
 
@@ -172,11 +173,11 @@ func emitAttendQuery(e *emitter, name string, eights [4]int) {
 //
 //	AX arguments   SI rows   DX query   DI scores   R9, R10 distance of rows
 //	CX groups of 64 rows left
-func emitAttendScores(e *emitter, name string, steps int) {
+func (e *emitter) emitAttendScores(name string, steps int) {
 	rowBytes := 64 * steps
 	e.function(name, "attendScoreArgs",
 		fmt.Sprintf("products of 64 x groups contiguous rows of %d elements and 16 heads.", 32*steps))
-	scoresOpen(e)
+	e.scoresOpen()
 	e.op("MOVQ attendScoreArgs_query(AX), DX")
 	e.op("MOVQ $%d, R9", rowBytes)
 	loop := e.label("loop")
@@ -185,11 +186,11 @@ func emitAttendScores(e *emitter, name string, steps int) {
 		e.emit(tilezero(t))
 	}
 	for k := range steps {
-		scoreStep(e, k, func(i int) memory {
+		e.scoreStep(k, func(i int) memory {
 			return memory{base: "SI", index: "R9", disp: 16*i*rowBytes + 64*k}
 		}, func(int) {})
 	}
-	scoresStore(e)
+	e.scoresStore()
 	e.op("ADDQ $%d, SI", 64*rowBytes)
 	e.op("DECQ CX")
 	e.op("JNZ %s", loop)
@@ -198,18 +199,19 @@ func emitAttendScores(e *emitter, name string, steps int) {
 }
 
 // scoresOpen loads what kernels of scores share.
-func scoresOpen(e *emitter) {
+func (e *emitter) scoresOpen() {
 	e.op("MOVQ attendScoreArgs_shapes(AX), R9")
 	e.emit(ldtilecfg(memory{base: "R9"}))
-	e.op("MOVQ attendScoreArgs_rows(AX), SI")
-	e.op("MOVQ attendScoreArgs_scores(AX), DI")
-	e.op("MOVQ attendScoreArgs_groups(AX), CX")
-	e.op("MOVQ $64, R10")
+	e.op(`
+		MOVQ attendScoreArgs_rows(AX), SI
+		MOVQ attendScoreArgs_scores(AX), DI
+		MOVQ attendScoreArgs_groups(AX), CX
+		MOVQ $64, R10`)
 }
 
 // scoreStep adds the products of step k of the query at DX, for four tiles of rows, and interleaves other
 // instructions with them.
-func scoreStep(e *emitter, k int, rows func(i int) memory, between func(i int)) {
+func (e *emitter) scoreStep(k int, rows func(i int) memory, between func(i int)) {
 	e.emit(tileload(memory{base: "DX", index: "R10", disp: 2 * k * tileBytes}, 6))
 	e.emit(tileload(memory{base: "DX", index: "R10", disp: (2*k + 1) * tileBytes}, 7))
 	for i := 0; i < 4; i += 2 {
@@ -225,7 +227,7 @@ func scoreStep(e *emitter, k int, rows func(i int) memory, between func(i int)) 
 }
 
 // scoresStore writes the scores of 64 rows and advances.
-func scoresStore(e *emitter) {
+func (e *emitter) scoresStore() {
 	for t := range 4 {
 		e.emit(tilestore(t, memory{base: "DI", index: "R10", disp: t * tileBytes}))
 	}
@@ -238,7 +240,7 @@ func scoresStore(e *emitter) {
 //
 //	AX arguments   SI scores   DI weights   DX [16, 32] float32
 //	CX keys left   R9 keys   R10 whole groups of 32 left
-func emitAttendSoftmax(e *emitter, v *vectors) {
+func (e *emitter) emitAttendSoftmax(v *vectors) {
 	const a = "attendSoftmaxArgs_"
 	e.function("attendSoftmaxamx", "attendSoftmaxArgs", "scores of up to 32 x groups keys to weights.")
 	e.op("MOVQ %sscores(AX), SI", a)
@@ -249,19 +251,18 @@ func emitAttendSoftmax(e *emitter, v *vectors) {
 	for i := range 4 {
 		e.op("VMOVAPS Z14, Z%d", 5+i)
 	}
-	scale := e.label("scale")
-	e.at(scale)
-	for i := range 4 {
-		e.op("VMULPS %s, Z15, Z%d", at16("SI", 64*i), i)
-		e.op("VMOVUPS Z%d, %s", i, at16("SI", 64*i))
-		e.op("VMAXPS Z%d, Z%d, Z%d", i, 5+i, 5+i)
-	}
-	e.op("ADDQ $256, SI")
-	e.op("DECQ CX")
-	e.op("JNZ %s", scale)
-	e.op("VMAXPS Z5, Z6, Z5")
-	e.op("VMAXPS Z7, Z8, Z7")
-	e.op("VMAXPS Z5, Z7, Z15")
+	e.loop("scale", "CX", func() {
+		for i := range 4 {
+			e.op("VMULPS %d(SI), Z15, Z%d", 64*i, i)
+			e.op("VMOVUPS Z%d, %d(SI)", i, 64*i)
+			e.op("VMAXPS Z%d, Z%d, Z%d", i, 5+i, 5+i)
+		}
+		e.op("ADDQ $256, SI")
+	})
+	e.op(`
+		VMAXPS Z5, Z6, Z5
+		VMAXPS Z7, Z8, Z7
+		VMAXPS Z5, Z7, Z15`)
 
 	e.note("Z15 is the largest score, Z14 the base of the weights: raised only where weights would get too large.")
 	e.op("VMAXPS %smost(AX), Z15, Z0", a)
@@ -274,7 +275,7 @@ func emitAttendSoftmax(e *emitter, v *vectors) {
 	e.op("KMOVW K1, R8")
 	e.op("MOVQ R8, %sgrew(AX)", a)
 	e.op("VSUBPS Z15, Z14, Z0")
-	v.exp(e)
+	v.exp()
 	e.op("VMOVAPS Z0, Z5")
 	e.op("VMOVUPS Z5, %skeep(AX)", a)
 	e.op("VMULPS %ssum(AX), Z5, Z14", a)
@@ -285,22 +286,24 @@ func emitAttendSoftmax(e *emitter, v *vectors) {
 	e.at(weigh)
 	e.op("VMOVUPS (SI), Z0")
 	e.op("VSUBPS Z15, Z0, Z0")
-	v.exp(e)
-	e.op("VMOVUPS Z0, (SI)")
-	e.op("VADDPS Z0, Z14, Z14")
-	e.op("ADDQ $64, SI")
-	e.op("DECQ CX")
+	v.exp()
+	e.op(`
+		VMOVUPS Z0, (SI)
+		VADDPS Z0, Z14, Z14
+		ADDQ $64, SI
+		DECQ CX`)
 	e.op("JNZ %s", weigh)
 	e.op("VMOVUPS Z14, %ssum(AX)", a)
 	e.op("MOVQ %sgroups(AX), CX", a)
 	e.op("SHLQ $5, CX")
 	e.op("SUBQ %skeys(AX), CX", a)
 	e.op("JZ %s", filled)
-	v.zero(e, 0)
+	v.zero(0)
 	e.at(fill)
-	e.op("VMOVUPS Z0, (SI)")
-	e.op("ADDQ $64, SI")
-	e.op("DECQ CX")
+	e.op(`
+		VMOVUPS Z0, (SI)
+		ADDQ $64, SI
+		DECQ CX`)
 	e.op("JNZ %s", fill)
 	e.at(filled)
 
@@ -308,24 +311,22 @@ func emitAttendSoftmax(e *emitter, v *vectors) {
 	e.op("MOVQ %sweights(AX), DI", a)
 	e.op("MOVQ %sbetween(AX), DX", a)
 	e.op("MOVQ %sgroups(AX), CX", a)
-	group := e.label("group")
-	e.at(group)
-	for half := range 2 {
-		for i := range 16 {
-			e.op("VMOVUPS %s, Z%d", at16("SI", half*tileBytes+64*i), i)
+	e.loop("group", "CX", func() {
+		for half := range 2 {
+			for i := range 16 {
+				e.op("VMOVUPS %d(SI), Z%d", half*tileBytes+64*i, i)
+			}
+			for h, z := range e.transpose16() {
+				e.op("VMOVUPS Z%d, %d(DX)", z, 128*h+64*half)
+			}
 		}
-		for h, z := range transpose16(e) {
-			e.op("VMOVUPS Z%d, %s", z, at16("DX", 128*h+64*half))
+		for h := range 16 {
+			e.splitRow(at16("DX", 128*h), at16("DX", 128*h+64), at16("DI", 64*h), fmt.Sprintf("%d(DI)", 64*h+32),
+				at16("DI", tileBytes+64*h))
 		}
-	}
-	for h := range 16 {
-		splitRow(e, at16("DX", 128*h), at16("DX", 128*h+64), at16("DI", 64*h), fmt.Sprintf("%d(DI)", 64*h+32),
-			at16("DI", tileBytes+64*h))
-	}
-	e.op("ADDQ $%d, SI", 2*tileBytes)
-	e.op("ADDQ $%d, DI", 2*tileBytes)
-	e.op("DECQ CX")
-	e.op("JNZ %s", group)
+		e.op("ADDQ $%d, SI", 2*tileBytes)
+		e.op("ADDQ $%d, DI", 2*tileBytes)
+	})
 	e.ret()
 }
 
@@ -333,23 +334,21 @@ func emitAttendSoftmax(e *emitter, v *vectors) {
 // factor.
 //
 //	AX arguments   DI tiles   CX tiles left   Z16 to Z31 factors of the heads
-func emitAttendRescale(e *emitter) {
+func (e *emitter) emitAttendRescale() {
 	e.function("attendRescaleamx", "attendValueArgs", "out = keep*out.")
 	e.op("MOVQ attendValueArgs_out(AX), DI")
 	e.op("MOVQ attendValueArgs_keep(AX), SI")
 	for h := range 16 {
-		e.op("VBROADCASTSS %s, Z%d", at16("SI", 4*h), 16+h)
+		e.op("VBROADCASTSS %d(SI), Z%d", 4*h, 16+h)
 	}
 	e.op("MOVQ $32, CX")
-	loop := e.label("loop")
-	e.at(loop)
-	for h := range 16 {
-		e.op("VMULPS %s, Z%d, Z%d", at16("DI", 64*h), 16+h, h)
-		e.op("VMOVUPS Z%d, %s", h, at16("DI", 64*h))
-	}
-	e.op("ADDQ $%d, DI", tileBytes)
-	e.op("DECQ CX")
-	e.op("JNZ %s", loop)
+	e.loop("loop", "CX", func() {
+		for h := range 16 {
+			e.op("VMULPS %d(DI), Z%d, Z%d", 64*h, 16+h, h)
+			e.op("VMOVUPS Z%d, %d(DI)", h, 64*h)
+		}
+		e.op("ADDQ $%d, DI", tileBytes)
+	})
 	e.ret()
 }
 
@@ -357,65 +356,63 @@ func emitAttendRescale(e *emitter) {
 // head.
 //
 //	AX arguments   SI row of the first tile   DI result   CX pairs of tiles left
-func emitAttendResult(e *emitter) {
+func (e *emitter) emitAttendResult() {
 	for i, order := range [][]int{{0, 1, 8, 9, 2, 3, 10, 11}, {4, 5, 12, 13, 6, 7, 14, 15}} {
 		data := make([]byte, 64)
 		for j, q := range order {
 			data[8*j] = byte(q)
 		}
-		table(e, fmt.Sprintf("laneOrder%d", i), data)
+		e.table(fmt.Sprintf("laneOrder%d", i), data)
 	}
 	e.function("attendResultamx", "attendQueryArgs", "one row of 32 tiles at q, times by, to 512 float32 at tiles.")
-	e.op("VBROADCASTSS attendQueryArgs_by(AX), Z5")
-	e.op("MOVQ attendQueryArgs_q(AX), SI")
-	e.op("MOVQ attendQueryArgs_tiles(AX), DI")
-	e.op("MOVQ $16, CX")
-	e.op("VMOVDQU64 laneOrder0<>(SB), Z2")
-	e.op("VMOVDQU64 laneOrder1<>(SB), Z3")
-	loop := e.label("loop")
-	e.at(loop)
-	e.op("VMOVDQU64 (SI), Z0")
-	e.op("VMOVDQU64 %d(SI), Z1", tileBytes)
-	for i := range 2 {
-		e.op("VMOVDQA64 Z%d, Z4", 2+i)
-		e.op("VPERMI2Q Z1, Z0, Z4")
-		e.op("VMULPS Z5, Z4, Z4")
-		e.op("VMOVDQU64 Z4, %s", at16("DI", 64*i))
-	}
-	e.op("ADDQ $%d, SI", 2*tileBytes)
-	e.op("ADDQ $128, DI")
-	e.op("DECQ CX")
-	e.op("JNZ %s", loop)
+	e.op(`
+		VBROADCASTSS attendQueryArgs_by(AX), Z5
+		MOVQ attendQueryArgs_q(AX), SI
+		MOVQ attendQueryArgs_tiles(AX), DI
+		MOVQ $16, CX
+		VMOVDQU64 laneOrder0<>(SB), Z2
+		VMOVDQU64 laneOrder1<>(SB), Z3`)
+	e.loop("loop", "CX", func() {
+		e.op("VMOVDQU64 (SI), Z0")
+		e.op("VMOVDQU64 %d(SI), Z1", tileBytes)
+		for i := range 2 {
+			e.op("VMOVDQA64 Z%d, Z4", 2+i)
+			e.op("VPERMI2Q Z1, Z0, Z4")
+			e.op("VMULPS Z5, Z4, Z4")
+			e.op("VMOVDQU64 Z4, %d(DI)", 64*i)
+		}
+		e.op("ADDQ $%d, SI", 2*tileBytes)
+		e.op("ADDQ $128, DI")
+	})
 	e.ret()
 }
 
 // emitAttendResultCoded is emitAttendResult for coded rows.
 //
 //	AX arguments   SI row of the first tile   DI result   CX chunks of four tiles left
-func emitAttendResultCoded(e *emitter) {
+func (e *emitter) emitAttendResultCoded() {
 	e.function("attendResultCodedamx", "attendQueryArgs",
 		"one row of 32 tiles at q, times by, to 512 float32 at tiles.")
-	e.op("VBROADCASTSS attendQueryArgs_by(AX), Z8")
-	e.op("MOVQ attendQueryArgs_q(AX), SI")
-	e.op("MOVQ attendQueryArgs_tiles(AX), DI")
-	e.op("MOVQ $8, CX")
-	loop := e.label("loop")
-	e.at(loop)
-	for j := range 4 {
-		e.op("VMULPS %s, Z8, Z%d", at16("SI", j*tileBytes), j)
-	}
-	e.note("Lane l of four tiles becomes register l.")
-	for i, lanes := range []int{0x44, 0xEE} {
-		e.op("VSHUFF32X4 $0x%X, Z1, Z0, Z4", lanes)
-		e.op("VSHUFF32X4 $0x%X, Z3, Z2, Z5", lanes)
-		e.op("VSHUFF32X4 $0x88, Z5, Z4, Z6")
-		e.op("VSHUFF32X4 $0xDD, Z5, Z4, Z7")
-		e.op("VMOVUPS Z6, %s", at16("DI", 128*i))
-		e.op("VMOVUPS Z7, %s", at16("DI", 128*i+64))
-	}
-	e.op("ADDQ $%d, SI", 4*tileBytes)
-	e.op("ADDQ $256, DI")
-	e.op("DECQ CX")
-	e.op("JNZ %s", loop)
+	e.op(`
+		VBROADCASTSS attendQueryArgs_by(AX), Z8
+		MOVQ attendQueryArgs_q(AX), SI
+		MOVQ attendQueryArgs_tiles(AX), DI
+		MOVQ $8, CX`)
+	e.loop("loop", "CX", func() {
+		for j := range 4 {
+			e.op("VMULPS %d(SI), Z8, Z%d", j*tileBytes, j)
+		}
+		e.note("Lane l of four tiles becomes register l.")
+		for i, lanes := range []int{0x44, 0xEE} {
+			e.op("VSHUFF32X4 $0x%X, Z1, Z0, Z4", lanes)
+			e.op("VSHUFF32X4 $0x%X, Z3, Z2, Z5", lanes)
+			e.op("VSHUFF32X4 $0x88, Z5, Z4, Z6")
+			e.op("VSHUFF32X4 $0xDD, Z5, Z4, Z7")
+			e.op("VMOVUPS Z6, %d(DI)", 128*i)
+			e.op("VMOVUPS Z7, %d(DI)", 128*i+64)
+		}
+		e.op("ADDQ $%d, SI", 4*tileBytes)
+		e.op("ADDQ $256, DI")
+	})
 	e.ret()
 }

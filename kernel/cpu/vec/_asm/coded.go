@@ -15,14 +15,19 @@ import "fmt"
 //	Z26 largest mark of a code   Z27 least mark of a special code
 //	Z28 to Z30 affine maps of codes: mark, lower and upper byte
 
-// coded is a format of rows.
+// coded is the kernels of a format of rows.
 type coded struct {
+	*emitter
+	codedFormat
+}
+
+type codedFormat struct {
 	name, doc string
 	scaled    bool // four scales of 128 elements each, and 64 elements that are bfloat16
 	lines     int  // cache lines of a row
 }
 
-var codedRows = []*coded{
+var codedFormats = []codedFormat{
 	{name: "Raw", doc: "rows of 576 e4m3", lines: 9},
 	{name: "Block", doc: "rows of 512 e4m3 with four scales and 64 bfloat16", scaled: true, lines: 11},
 }
@@ -77,7 +82,7 @@ func (m affine) data(e *emitter, name string) {
 	for i := range data {
 		data[i] = byte(m.rows[7-i%8])
 	}
-	table(e, name, data)
+	e.table(name, data)
 }
 
 func (m affine) apply(e *emitter, matrix, src, dst int) {
@@ -85,36 +90,36 @@ func (m affine) apply(e *emitter, matrix, src, dst int) {
 }
 
 // ordinaryData writes the constants for decoding ordinary codes.
-func ordinaryData(e *emitter) {
+func (e *emitter) ordinaryData() {
 	highMap.data(e, "highMap")
 	lowMap.data(e, "lowMap")
 	markMap.data(e, "markMap")
-	words(e, "extremeMarks", markLeast*0x01010101)
+	e.words("extremeMarks", markLeast*0x01010101)
 }
 
-func codedData(e *emitter) {
-	ordinaryData(e)
-	words(e, "scaleBias", 127)
-	words(e, "scaleLeast", (127-100)<<23)
-	words(e, "scaleMost", (127+100)<<23)
+func (e *emitter) codedData() {
+	e.ordinaryData()
+	e.words("scaleBias", 127)
+	e.words("scaleLeast", (127-100)<<23)
+	e.words("scaleMost", (127+100)<<23)
 	lower := make([]byte, 64)
 	for i := range lower {
 		lower[i] = byte(i%16/4*4 + i%2)
 	}
-	table(e, "twice", lower)
+	e.table("twice", lower)
 	for i := range 2 {
 		rows, pairs := make([]byte, 64), make([]byte, 64)
 		for j := range 16 {
 			rows[4*j] = byte(8*i + j/2)
 			pairs[4*j] = byte(j/8*8 + 4*i + j%8/2)
 		}
-		table(e, fmt.Sprintf("rowsTwice%d", i), rows)
-		table(e, fmt.Sprintf("pairsTwice%d", i), pairs)
+		e.table(fmt.Sprintf("rowsTwice%d", i), rows)
+		e.table(fmt.Sprintf("pairsTwice%d", i), pairs)
 	}
 }
 
 // ordinaryMaps loads the registers that decoding keeps.
-func ordinaryMaps(e *emitter) {
+func (e *emitter) ordinaryMaps() {
 	e.op("VMOVDQU64 highMap<>(SB), Z%d", zHighMap)
 	e.op("VMOVDQU64 lowMap<>(SB), Z%d", zLowMap)
 	e.op("VMOVDQU64 markMap<>(SB), Z%d", zMarkMap)
@@ -122,7 +127,7 @@ func ordinaryMaps(e *emitter) {
 }
 
 // unpackOrdinary turns 64 ordinary codes in register c into bfloat16 in register to and the next. It uses t.
-func unpackOrdinary(e *emitter, c, t, to int) {
+func (e *emitter) unpackOrdinary(c, t, to int) {
 	lowMap.apply(e, zLowMap, c, t)
 	highMap.apply(e, zHighMap, c, c)
 	e.op("VPUNPCKLBW Z%d, Z%d, Z%d", c, t, to)
@@ -134,153 +139,158 @@ func unpackOrdinary(e *emitter, c, t, to int) {
 //
 //	R12, R11 exponents of rows, of pairs   R8 places   BX rows left   R13 a row
 //	Z20 bits that are no exponent   Z21 least, Z22 largest scale
-func (c *coded) exponents(e *emitter, refused string) {
-	e.op("MOVQ attendScoreArgs_exponents(AX), R12")
-	e.op("MOVQ CX, BX")
-	e.op("SHLQ $6, BX")
-	e.op("VPXORD Z20, Z20, Z20")
-	e.op("VPTERNLOGD $0xFF, Z21, Z21, Z21")
-	e.op("VPXORD Z22, Z22, Z22")
-	e.op("VMOVDQU64 notExponent<>(SB), Z23")
-	e.op("VMOVDQU64 scaleBias<>(SB), Z24")
-	e.op("VMOVDQU64 twice<>(SB), Z25")
+func (c *coded) exponents(refused string) {
+	c.op(`
+		MOVQ attendScoreArgs_exponents(AX), R12
+		MOVQ CX, BX
+		SHLQ $6, BX
+		VPXORD Z20, Z20, Z20
+		VPTERNLOGD $0xFF, Z21, Z21, Z21
+		VPXORD Z22, Z22, Z22
+		VMOVDQU64 notExponent<>(SB), Z23
+		VMOVDQU64 scaleBias<>(SB), Z24
+		VMOVDQU64 twice<>(SB), Z25`)
 	for i := range 2 {
-		e.op("VMOVDQU64 rowsTwice%d<>(SB), Z%d", i, 16+i)
-		e.op("VMOVDQU64 pairsTwice%d<>(SB), Z%d", i, 18+i)
+		c.op("VMOVDQU64 rowsTwice%d<>(SB), Z%d", i, 16+i)
+		c.op("VMOVDQU64 pairsTwice%d<>(SB), Z%d", i, 18+i)
 	}
-	e.op("MOVQ attendScoreArgs_pairExponents(AX), R11")
-	e.op("MOVL $0xAAAAAAAA, R13")
-	e.op("KMOVD R13, K1")
-	loop := e.label("scales")
-	e.at(loop)
+	c.op(`
+		MOVQ attendScoreArgs_pairExponents(AX), R11
+		MOVL $0xAAAAAAAA, R13
+		KMOVD R13, K1`)
+	loop := c.label("scales")
+	c.at(loop)
 	for lane := range 4 {
-		e.op("MOVQ %s, R13", at16("R8", 8*lane))
+		c.op("MOVQ %d(R8), R13", 8*lane)
 		if lane == 0 {
-			e.op("VMOVDQU %d(SI)(R13*1), X0", scalesAt)
+			c.op("VMOVDQU %d(SI)(R13*1), X0", scalesAt)
 			continue
 		}
-		e.op("VINSERTI32X4 $%d, %d(SI)(R13*1), Z0, Z0", lane, scalesAt)
+		c.op("VINSERTI32X4 $%d, %d(SI)(R13*1), Z0, Z0", lane, scalesAt)
 	}
-	e.op("VPTERNLOGD $0xF8, Z23, Z0, Z20")
-	e.op("VPMINUD Z0, Z21, Z21")
-	e.op("VPMAXUD Z0, Z22, Z22")
-	e.op("VPSRLD $23, Z0, Z0")
-	e.op("VPSUBD Z24, Z0, Z0")
-	e.op("VPSLLD $7, Z0, Z0")
-	e.op("VPSHUFB Z25, Z0, Z0")
+	c.op(`
+		VPTERNLOGD $0xF8, Z23, Z0, Z20
+		VPMINUD Z0, Z21, Z21
+		VPMAXUD Z0, Z22, Z22
+		VPSRLD $23, Z0, Z0
+		VPSUBD Z24, Z0, Z0
+		VPSLLD $7, Z0, Z0
+		VPSHUFB Z25, Z0, Z0`)
 	for i := range 4 {
-		e.op("VPERMD Z0, Z%d, Z%d", 16+i, 1+i)
+		c.op("VPERMD Z0, Z%d, Z%d", 16+i, 1+i)
 	}
-	e.op("VMOVDQU16 Z4, K1, Z3") // words of the second row of each pair
-	e.op("VMOVDQU64 Z1, (R12)")
-	e.op("VMOVDQU64 Z2, 64(R12)")
-	e.op("VMOVDQU64 Z3, (R11)")
-	e.op("ADDQ $%d, R12", 4*exponentRow)
-	e.op("ADDQ $%d, R11", 2*exponentRow)
-	e.op("ADDQ $32, R8")
-	e.op("SUBQ $4, BX")
-	e.op("JNZ %s", loop)
-	e.op("VPTESTMD Z20, Z20, K1")
-	e.op("VPCMPUD $1, scaleLeast<>(SB), Z21, K2")
-	e.op("VPCMPUD $6, scaleMost<>(SB), Z22, K3")
-	e.op("KORW K1, K2, K1")
-	e.op("KORTESTW K1, K3")
-	e.op("JNZ %s", refused)
-	e.op("MOVQ attendScoreArgs_exponents(AX), R12")
-	e.op("MOVQ attendScoreArgs_at(AX), R8")
+	c.op("VMOVDQU16 Z4, K1, Z3") // words of the second row of each pair
+	c.op(`
+		VMOVDQU64 Z1, (R12)
+		VMOVDQU64 Z2, 64(R12)
+		VMOVDQU64 Z3, (R11)`)
+	c.op("ADDQ $%d, R12", 4*exponentRow)
+	c.op("ADDQ $%d, R11", 2*exponentRow)
+	c.op("ADDQ $32, R8")
+	c.op("SUBQ $4, BX")
+	c.op("JNZ %s", loop)
+	c.op(`
+		VPTESTMD Z20, Z20, K1
+		VPCMPUD $1, scaleLeast<>(SB), Z21, K2
+		VPCMPUD $6, scaleMost<>(SB), Z22, K3
+		KORW K1, K2, K1
+		KORTESTW K1, K3`)
+	c.op("JNZ %s", refused)
+	c.op("MOVQ attendScoreArgs_exponents(AX), R12")
+	c.op("MOVQ attendScoreArgs_at(AX), R8")
 }
 
 // rows decodes a chunk of some of 64 rows for queries; last is the chunk of elements that are not values.
-func (c *coded) rows(e *emitter, first, rows int, last bool) {
+func (c *coded) rows(first, rows int, last bool) {
 	for row := first; row < first+rows; row++ {
 		z := row % 4 * 4
-		e.op("MOVQ %s, R13", at16("R8", 8*row))
+		c.op("MOVQ %d(R8), R13", 8*row)
 		if c.scaled && last {
 			for i := range 2 {
-				e.op("VMOVDQU64 %d(SI)(R13*1), Z%d", ropeAt-scalesAt+64*i, z+2+i)
+				c.op("VMOVDQU64 %d(SI)(R13*1), Z%d", ropeAt-scalesAt+64*i, z+2+i)
 			}
-			e.op("VSHUFI64X2 $0x88, Z%d, Z%d, Z%d", z+3, z+2, z)
-			e.op("VSHUFI64X2 $0xDD, Z%d, Z%d, Z%d", z+3, z+2, z+1)
-			c.lay(e, z, row)
+			c.op("VSHUFI64X2 $0x88, Z%d, Z%d, Z%d", z+3, z+2, z)
+			c.op("VSHUFI64X2 $0xDD, Z%d, Z%d, Z%d", z+3, z+2, z+1)
+			c.lay(z, row)
 			continue
 		}
-		e.op("VMOVDQU64 (SI)(R13*1), Z%d", z+2)
+		c.op("VMOVDQU64 (SI)(R13*1), Z%d", z+2)
 		if row%markRows == 0 {
-			markMap.apply(e, zMarkMap, z+2, zMark)
+			markMap.apply(c.emitter, zMarkMap, z+2, zMark)
 		} else {
-			markMap.apply(e, zMarkMap, z+2, z+3)
-			e.op("VPMAXUB Z%d, Z%d, Z%d", z+3, zMark, zMark)
+			markMap.apply(c.emitter, zMarkMap, z+2, z+3)
+			c.op("VPMAXUB Z%d, Z%d, Z%d", z+3, zMark, zMark)
 		}
-		unpackOrdinary(e, z+2, z+3, z)
+		c.unpackOrdinary(z+2, z+3, z)
 		if c.scaled {
-			e.op("VPBROADCASTD %s, Z%d", at16("R12", exponentRow*row), z+2)
-			e.op("VPADDW Z%d, Z%d, Z%d", z+2, z, z)
-			e.op("VPADDW Z%d, Z%d, Z%d", z+2, z+1, z+1)
+			c.op("VPBROADCASTD %d(R12), Z%d", exponentRow*row, z+2)
+			c.op("VPADDW Z%d, Z%d, Z%d", z+2, z, z)
+			c.op("VPADDW Z%d, Z%d, Z%d", z+2, z+1, z+1)
 		}
-		c.lay(e, z, row)
+		c.lay(z, row)
 		if row%markRows == markRows-1 {
-			c.mark(e, row+1-markRows, last)
+			c.mark(row+1-markRows, last)
 		}
 	}
 }
 
 // lay writes the two registers of a row.
-func (c *coded) lay(e *emitter, z, row int) {
+func (c *coded) lay(z, row int) {
 	for step := range 2 {
-		e.op("VMOVDQU64 Z%d, %s", z+step, at16("R11", step*codedSlot/2+64*row))
+		c.op("VMOVDQU64 Z%d, %d(R11)", z+step, step*codedSlot/2+64*row)
 	}
 }
 
 // mark writes the mark of four rows, and decodes them again where it is set.
-func (c *coded) mark(e *emitter, row int, last bool) {
-	ordinary := e.label("ordinary")
-	e.op("VPCMPUB $5, Z%d, Z%d, K1", zExtreme, zMark)
+func (c *coded) mark(row int, last bool) {
+	ordinary := c.label("ordinary")
+	c.op("VPCMPUB $5, Z%d, Z%d, K1", zExtreme, zMark)
 	if !last {
-		e.op("MOVB $0, %s", at16("R15", row/markRows))
+		c.op("MOVB $0, %d(R15)", row/markRows)
 	}
-	e.op("KTESTQ K1, K1")
-	e.op("JZ %s", ordinary)
+	c.op("KTESTQ K1, K1")
+	c.op("JZ %s", ordinary)
 	if !last {
-		e.op("MOVB $1, %s", at16("R15", row/markRows))
+		c.op("MOVB $1, %d(R15)", row/markRows)
 	}
-	e.op("MOVQ $%d, R13", row)
-	e.op("CALL decode%s<>(SB)", c.name)
-	e.at(ordinary)
+	c.op("MOVQ $%d, R13", row)
+	c.op("CALL decode%s<>(SB)", c.name)
+	c.at(ordinary)
 }
 
 // pairs decodes a chunk of four of 32 rows for weights.
-func (c *coded) pairs(e *emitter, first int) {
-	ordinary, done := e.label("ordinary"), e.label("done")
-	e.op("CMPB %s, $0", at16("R15", first/markRows))
-	e.op("JEQ %s", ordinary)
-	e.op("MOVQ $%d, R13", first)
-	e.op("CALL pair%s<>(SB)", c.name)
-	e.op("JMP %s", done)
-	e.at(ordinary)
+func (c *coded) pairs(first int) {
+	ordinary, done := c.label("ordinary"), c.label("done")
+	c.op("CMPB %d(R15), $0", first/markRows)
+	c.op("JEQ %s", ordinary)
+	c.op("MOVQ $%d, R13", first)
+	c.op("CALL pair%s<>(SB)", c.name)
+	c.op("JMP %s", done)
+	c.at(ordinary)
 	for row := first; row < first+markRows; row += 2 {
 		z := row % 4 / 2 * 8
-		e.op("MOVQ %s, R13", at16("R8", 8*row))
-		e.op("MOVQ %s, R14", at16("R8", 8*row+8))
-		e.op("VMOVDQU64 (SI)(R13*1), Z%d", z)
-		e.op("VMOVDQU64 (SI)(R14*1), Z%d", z+1)
+		c.op("MOVQ %d(R8), R13", 8*row)
+		c.op("MOVQ %d(R8), R14", 8*row+8)
+		c.op("VMOVDQU64 (SI)(R13*1), Z%d", z)
+		c.op("VMOVDQU64 (SI)(R14*1), Z%d", z+1)
 		if c.scaled {
-			e.op("VPBROADCASTD %s, Z%d", at16("R12", exponentRow*row/2), z+6)
+			c.op("VPBROADCASTD %d(R12), Z%d", exponentRow*row/2, z+6)
 		}
-		e.op("VPUNPCKLBW Z%d, Z%d, Z%d", z+1, z, z+2)
-		e.op("VPUNPCKHBW Z%d, Z%d, Z%d", z+1, z, z+3)
+		c.op("VPUNPCKLBW Z%d, Z%d, Z%d", z+1, z, z+2)
+		c.op("VPUNPCKHBW Z%d, Z%d, Z%d", z+1, z, z+3)
 		for half := range 2 {
-			lowMap.apply(e, zLowMap, z+2+half, z)
-			highMap.apply(e, zHighMap, z+2+half, z+1)
+			lowMap.apply(c.emitter, zLowMap, z+2+half, z)
+			highMap.apply(c.emitter, zHighMap, z+2+half, z+1)
 			for i, op := range []string{"VPUNPCKLBW", "VPUNPCKHBW"} {
-				e.op("%s Z%d, Z%d, Z%d", op, z+1, z, z+4+i)
+				c.op("%s Z%d, Z%d, Z%d", op, z+1, z, z+4+i)
 				if c.scaled {
-					e.op("VPADDW Z%d, Z%d, Z%d", z+6, z+4+i, z+4+i)
+					c.op("VPADDW Z%d, Z%d, Z%d", z+6, z+4+i, z+4+i)
 				}
-				e.op("VMOVDQU64 Z%d, %s", z+4+i, at16("R11", (2*half+i)*tileBytes+row/2*64))
+				c.op("VMOVDQU64 Z%d, %d(R11)", z+4+i, (2*half+i)*tileBytes+row/2*64)
 			}
 		}
 	}
-	e.at(done)
+	c.at(done)
 }
 
 // emitDecoders writes the functions that decode four rows with a special code: zero, whose exponent stays, a subnormal
@@ -288,82 +298,84 @@ func (c *coded) pairs(e *emitter, first int) {
 // below 16.
 //
 //	R13 first of the rows; with it go R8, R11 and R12
-func (c *coded) emitDecoders(e *emitter) {
-	e.raw("")
-	e.raw("// Four rows with any codes, of which R13 is the first, for queries.")
-	e.raw("TEXT decode%s<>(SB), NOSPLIT, $0-0", c.name)
-	c.decoder(e, exponentRow, 64, func(row, z int) {
+func (c *coded) emitDecoders() {
+	c.raw("")
+	c.raw("// Four rows with any codes, of which R13 is the first, for queries.")
+	c.raw("TEXT decode%s<>(SB), NOSPLIT, $0-0", c.name)
+	c.decoder(exponentRow, 64, func(row, z int) {
 		if c.scaled {
-			e.op("VPANDD codeBits<>(SB), Z6, Z7")
-			e.op("VPCMPEQB codeBits<>(SB), Z7, K1")
-			e.op("KMOVQ K1, R14")
-			e.op("ORQ R14, attendScoreArgs_nan(AX)")
-			c.addExponents(e, at16("R12", exponentRow*row), z, z+1)
+			c.op(`
+				VPANDD codeBits<>(SB), Z6, Z7
+				VPCMPEQB codeBits<>(SB), Z7, K1
+				KMOVQ K1, R14
+				ORQ R14, attendScoreArgs_nan(AX)`)
+			c.addExponents(at16("R12", exponentRow*row), z, z+1)
 		}
-		c.lay(e, z, row)
+		c.lay(z, row)
 	})
-	e.raw("")
-	e.raw("// Four rows with any codes, of which R13 is the first, for weights.")
-	e.raw("TEXT pair%s<>(SB), NOSPLIT, $0-0", c.name)
-	c.decoder(e, exponentRow/2, 32, func(row, z int) {
+	c.raw("")
+	c.raw("// Four rows with any codes, of which R13 is the first, for weights.")
+	c.raw("TEXT pair%s<>(SB), NOSPLIT, $0-0", c.name)
+	c.decoder(exponentRow/2, 32, func(row, z int) {
 		if row%2 == 0 {
 			return
 		}
 		for half := range 2 {
 			for i, op := range []string{"VPUNPCKLWD", "VPUNPCKHWD"} {
-				e.op("%s Z%d, Z%d, Z%d", op, 2+half, half, 4+i)
+				c.op("%s Z%d, Z%d, Z%d", op, 2+half, half, 4+i)
 			}
 			if c.scaled {
-				c.addExponents(e, at16("R12", exponentRow*(row-1)/2), 4, 5)
+				c.addExponents(at16("R12", exponentRow*(row-1)/2), 4, 5)
 			}
 			for i := range 2 {
-				e.op("VMOVDQU64 Z%d, %s", 4+i, at16("R11", (2*half+i)*tileBytes+(row-1)/2*64))
+				c.op("VMOVDQU64 Z%d, %d(R11)", 4+i, (2*half+i)*tileBytes+(row-1)/2*64)
 			}
 		}
 	})
 }
 
 // addExponents adds those at an address to all but zeros in two registers.
-func (c *coded) addExponents(e *emitter, at string, registers ...int) {
-	e.op("VPBROADCASTD %s, Z9", at)
+func (c *coded) addExponents(at string, registers ...int) {
+	c.op("VPBROADCASTD %s, Z9", at)
 	for _, z := range registers {
-		e.op("VPTESTMW Z15, Z%d, K1", z)
-		e.op("VPADDW Z9, Z%d, K1, Z%d", z, z)
+		c.op("VPTESTMW Z15, Z%d, K1", z)
+		c.op("VPADDW Z9, Z%d, K1, Z%d", z, z)
 	}
 }
 
 // decoder decodes four rows in turn into registers 0 and 1 or 2 and 3, and then calls then for a row, whose codes are
 // in register 6. exponents and lines are the strides of consecutive rows, in bytes.
-func (c *coded) decoder(e *emitter, exponents, lines int, then func(row, z int)) {
+func (c *coded) decoder(exponents, lines int, then func(row, z int)) {
 	for _, r := range []string{"R8", "R11", "R12", "R14"} {
-		e.op("PUSHQ %s", r)
+		c.op("PUSHQ %s", r)
 	}
-	e.op("LEAQ (R8)(R13*8), R8")
-	e.op("IMUL3Q $%d, R13, R14", exponents)
-	e.op("ADDQ R14, R12")
-	e.op("IMUL3Q $%d, R13, R14", lines)
-	e.op("ADDQ R14, R11")
+	c.op("LEAQ (R8)(R13*8), R8")
+	c.op("IMUL3Q $%d, R13, R14", exponents)
+	c.op("ADDQ R14, R12")
+	c.op("IMUL3Q $%d, R13, R14", lines)
+	c.op("ADDQ R14, R11")
 	for i := range 2 {
-		e.op("VMOVDQU64 codeHigh<>+%d(SB), Z%d", 64*i, 10+i)
-		e.op("VMOVDQU64 codeLow<>+%d(SB), Z%d", 64*i, 12+i)
+		c.op("VMOVDQU64 codeHigh<>+%d(SB), Z%d", 64*i, 10+i)
+		c.op("VMOVDQU64 codeLow<>+%d(SB), Z%d", 64*i, 12+i)
 	}
-	e.op("VMOVDQU64 codeSign<>(SB), Z14")
-	e.op("VMOVDQU64 magnitude<>(SB), Z15")
+	c.op("VMOVDQU64 codeSign<>(SB), Z14")
+	c.op("VMOVDQU64 magnitude<>(SB), Z15")
 	for row := range markRows {
 		z := 2 * (row % 2)
-		e.op("MOVQ %s, R14", at16("R8", 8*row))
-		e.op("VMOVDQU64 (SI)(R14*1), Z6")
-		e.op("VMOVDQA64 Z6, Z7")
-		e.op("VPERMI2B Z11, Z10, Z7")
-		e.op("VMOVDQA64 Z6, Z8")
-		e.op("VPERMI2B Z13, Z12, Z8")
-		e.op("VPTERNLOGD $0xF8, Z14, Z6, Z7")
-		e.op("VPUNPCKLBW Z7, Z8, Z%d", z)
-		e.op("VPUNPCKHBW Z7, Z8, Z%d", z+1)
+		c.op("MOVQ %d(R8), R14", 8*row)
+		c.op(`
+			VMOVDQU64 (SI)(R14*1), Z6
+			VMOVDQA64 Z6, Z7
+			VPERMI2B Z11, Z10, Z7
+			VMOVDQA64 Z6, Z8
+			VPERMI2B Z13, Z12, Z8
+			VPTERNLOGD $0xF8, Z14, Z6, Z7`)
+		c.op("VPUNPCKLBW Z7, Z8, Z%d", z)
+		c.op("VPUNPCKHBW Z7, Z8, Z%d", z+1)
 		then(row, z)
 	}
 	for _, r := range []string{"R14", "R12", "R11", "R8"} {
-		e.op("POPQ %s", r)
+		c.op("POPQ %s", r)
 	}
-	e.op("RET")
+	c.op("RET")
 }

@@ -6,92 +6,92 @@ package main
 //	DX query   DI scores   R10 distance of lines   CX groups of 64 rows left   R9 chunk being multiplied
 //	R14 places of rows to fetch, or 0
 //	BX chunks with values of these rows left to decode; less than zero while the first of the next rows is
-func (c *coded) emitScores(e *emitter) {
+func (c *coded) emitScores() {
 	const a = "attendScoreArgs_"
-	refused := e.label("refused")
-	e.function("attendScores"+c.name+"amx", "attendScoreArgs",
+	refused := c.label("refused")
+	c.function("attendScores"+c.name+"amx", "attendScoreArgs",
 		"products of 64 x groups "+c.doc+", at any places, and 16 heads.")
-	scoresOpen(e)
-	e.op("MOVQ %sat(AX), R8", a)
+	c.scoresOpen()
+	c.op("MOVQ %sat(AX), R8", a)
 	if c.scaled {
-		c.exponents(e, refused)
+		c.exponents(refused)
 	}
-	ordinaryMaps(e)
-	e.op("MOVQ %smarks(AX), R15", a)
-	e.op("MOVQ %stiles(AX), R11", a)
-	e.op("LEAQ %d(R11), R9", codedSlot)
-	e.op("MOVQ %sfetch(AX), R14", a)
-	c.rows(e, 0, codedRounds, false)
-	c.next(e)
-	group, round, end, last := e.label("group"), e.label("round"), e.label("end"), e.label("last")
-	e.at(group)
-	e.op("MOVQ %squery(AX), DX", a)
-	e.op("MOVQ $7, BX")
+	c.ordinaryMaps()
+	c.op("MOVQ %smarks(AX), R15", a)
+	c.op("MOVQ %stiles(AX), R11", a)
+	c.op("LEAQ %d(R11), R9", codedSlot)
+	c.op("MOVQ %sfetch(AX), R14", a)
+	c.rows(0, codedRounds, false)
+	c.next()
+	group, round, end, last := c.label("group"), c.label("round"), c.label("end"), c.label("last")
+	c.at(group)
+	c.op("MOVQ %squery(AX), DX", a)
+	c.op("MOVQ $7, BX")
 	for t := range 4 {
-		e.emit(tilezero(t))
+		c.emit(tilezero(t))
 	}
-	e.at(round)
-	c.round(e, func(first, rows int) { c.rows(e, first, rows, false) })
-	c.next(e)
-	e.op("DECQ BX")
-	e.op("JGT %s", round)
-	e.op("JMI %s", end)
-	c.round(e, func(first, rows int) { c.rows(e, first, rows, true) })
-	e.op("XCHGQ R9, R11")
-	e.op("CMPQ CX, $1")
-	e.op("JEQ %s", last)
-	e.note("The first chunk of the next rows is decoded while the last of these is multiplied.")
-	e.op("MOVQ %srows(AX), SI", a)
-	e.op("ADDQ $%d, R8", 8*codedRounds)
-	e.op("ADDQ $%d, %smarks(AX)", codedRounds/markRows, a)
-	e.op("MOVQ %smarks(AX), R15", a)
+	c.at(round)
+	c.round(func(first, rows int) { c.rows(first, rows, false) })
+	c.next()
+	c.op("DECQ BX")
+	c.op("JGT %s", round)
+	c.op("JMI %s", end)
+	c.round(func(first, rows int) { c.rows(first, rows, true) })
+	c.op("XCHGQ R9, R11")
+	c.op("CMPQ CX, $1")
+	c.op("JEQ %s", last)
+	c.note("The first chunk of the next rows is decoded while the last of these is multiplied.")
+	c.op("MOVQ %srows(AX), SI", a)
+	c.op("ADDQ $%d, R8", 8*codedRounds)
+	c.op("ADDQ $%d, %smarks(AX)", codedRounds/markRows, a)
+	c.op("MOVQ %smarks(AX), R15", a)
 	if c.scaled {
-		e.op("ADDQ $%d, %sexponents(AX)", codedRounds*exponentRow, a)
-		e.op("MOVQ %sexponents(AX), R12", a)
+		c.op("ADDQ $%d, %sexponents(AX)", codedRounds*exponentRow, a)
+		c.op("MOVQ %sexponents(AX), R12", a)
 	}
-	e.op("JMP %s", round)
-	e.at(end)
-	scoresStore(e)
-	e.op("DECQ CX")
-	e.op("JMP %s", group)
-	e.at(last)
-	c.round(e, func(int, int) {})
-	scoresStore(e)
-	e.op("MOVQ R14, %sfetch(AX)", a)
-	e.emit(tilerelease())
-	e.ret()
+	c.op("JMP %s", round)
+	c.at(end)
+	c.scoresStore()
+	c.op("DECQ CX")
+	c.op("JMP %s", group)
+	c.at(last)
+	c.round(func(int, int) {})
+	c.scoresStore()
+	c.op("MOVQ R14, %sfetch(AX)", a)
+	c.emit(tilerelease())
+	c.ret()
 	if c.scaled {
-		e.at(refused)
-		e.op("MOVQ $1, %snan(AX)", a)
-		e.emit(tilerelease())
-		e.ret()
+		c.at(refused)
+		c.op("MOVQ $1, %snan(AX)", a)
+		c.emit(tilerelease())
+		c.ret()
 	}
 }
 
 // next advances to the next chunk; the chunk just decoded is multiplied next.
-func (c *coded) next(e *emitter) {
-	e.op("ADDQ $64, SI")
-	e.op("ADDQ $%d, R15", markChunk)
+func (c *coded) next() {
+	c.op("ADDQ $64, SI")
+	c.op("ADDQ $%d, R15", markChunk)
 	if c.scaled {
-		e.op("ADDQ $4, R12")
+		c.op("ADDQ $4, R12")
 	}
-	e.op("XCHGQ R9, R11")
+	c.op("XCHGQ R9, R11")
 }
 
 // round multiplies a chunk, two steps, while rows are decoded by eighths.
-func (c *coded) round(e *emitter, decode func(first, rows int)) {
+func (c *coded) round(decode func(first, rows int)) {
 	const eighth = codedRounds / 8
 	for step := range 2 {
-		scoreStep(e, step, func(i int) memory {
+		c.scoreStep(step, func(i int) memory {
 			return memory{base: "R9", index: "R10", disp: step*codedSlot/2 + i*tileBytes}
 		}, func(i int) {
 			if i%2 == 0 {
-				fetchRow(e, "R14", "attendScoreArgs_memory", c.lines)
+				c.fetchRow("R14", "attendScoreArgs_memory", c.lines)
 			}
 			decode((4*step+i)*eighth, eighth)
 		})
 	}
-	e.op("ADDQ $%d, DX", 4*tileBytes)
+	c.op("ADDQ $%d, DX", 4*tileBytes)
 }
 
 // emitValues writes attendValues for coded rows: their pairs are decoded for one group while the group before it is
@@ -99,61 +99,61 @@ func (c *coded) round(e *emitter, decode func(first, rows int)) {
 //
 //	BX places of rows to fetch, or 0   DI out   DX weights   CX groups left   R10 distance of lines
 //	R9 tiles being multiplied; R12 exponents of pairs
-func (c *coded) emitValues(e *emitter) {
+func (c *coded) emitValues() {
 	const a = "attendValueArgs_"
-	e.function("attendValues"+c.name+"amx", "attendValueArgs",
+	c.function("attendValues"+c.name+"amx", "attendValueArgs",
 		"out += weights * "+c.doc+", for 16 heads and 512 columns.")
-	e.op("MOVQ %sshapes(AX), R10", a)
-	e.emit(ldtilecfg(memory{base: "R10"}))
-	e.op("MOVQ %srows(AX), SI", a)
-	e.op("MOVQ %sfetch(AX), BX", a)
-	e.op("MOVQ %sout(AX), DI", a)
-	e.op("MOVQ %stiles(AX), R11", a)
-	e.op("LEAQ %d(R11), R9", 4*tileBytes)
-	e.op("MOVQ $64, R10")
-	ordinaryMaps(e)
+	c.op("MOVQ %sshapes(AX), R10", a)
+	c.emit(ldtilecfg(memory{base: "R10"}))
+	c.op("MOVQ %srows(AX), SI", a)
+	c.op("MOVQ %sfetch(AX), BX", a)
+	c.op("MOVQ %sout(AX), DI", a)
+	c.op("MOVQ %stiles(AX), R11", a)
+	c.op("LEAQ %d(R11), R9", 4*tileBytes)
+	c.op("MOVQ $64, R10")
+	c.ordinaryMaps()
 	first := func() {
-		e.op("MOVQ %sat(AX), R8", a)
-		e.op("MOVQ %smarks(AX), R15", a)
+		c.op("MOVQ %sat(AX), R8", a)
+		c.op("MOVQ %smarks(AX), R15", a)
 		if c.scaled {
-			e.op("MOVQ %sexponents(AX), R12", a)
+			c.op("MOVQ %sexponents(AX), R12", a)
 		}
 	}
 	first()
 	for row := 0; row < 32; row += markRows {
-		c.pairs(e, row)
+		c.pairs(row)
 	}
-	columns, groups, wrapped, same := e.label("columns"), e.label("groups"), e.label("wrapped"), e.label("same")
-	e.at(columns)
-	valuesBegin(e)
-	e.at(groups)
-	e.note("The group to be decoded: the next one, or the first of the next columns.")
-	e.op("XCHGQ R9, R11")
-	e.op("ADDQ $%d, R8", 32*8)
-	e.op("ADDQ $%d, R15", 32/markRows)
+	columns, groups, wrapped, same := c.label("columns"), c.label("groups"), c.label("wrapped"), c.label("same")
+	c.at(columns)
+	c.valuesBegin()
+	c.at(groups)
+	c.note("The group to be decoded: the next one, or the first of the next columns.")
+	c.op("XCHGQ R9, R11")
+	c.op("ADDQ $%d, R8", 32*8)
+	c.op("ADDQ $%d, R15", 32/markRows)
 	if c.scaled {
-		e.op("ADDQ $%d, R12", 32/2*exponentRow)
+		c.op("ADDQ $%d, R12", 32/2*exponentRow)
 	}
-	e.op("CMPQ CX, $1")
-	e.op("JNE %s", same)
-	e.op("CMPQ %scolumns(AX), $1", a)
-	e.op("JEQ %s", wrapped) // after the last columns the same ones are decoded again
-	e.op("ADDQ $64, SI")
-	e.op("ADDQ $%d, %smarks(AX)", markChunk, a)
+	c.op("CMPQ CX, $1")
+	c.op("JNE %s", same)
+	c.op("CMPQ %scolumns(AX), $1", a)
+	c.op("JEQ %s", wrapped) // after the last columns the same ones are decoded again
+	c.op("ADDQ $64, SI")
+	c.op("ADDQ $%d, %smarks(AX)", markChunk, a)
 	if c.scaled {
-		e.op("ADDQ $4, %sexponents(AX)", a)
+		c.op("ADDQ $4, %sexponents(AX)", a)
 	}
-	e.at(wrapped)
+	c.at(wrapped)
 	first()
-	e.at(same)
-	valuesStep(e, "R9", func(quarter int) {
+	c.at(same)
+	c.valuesStep("R9", func(quarter int) {
 		if quarter%2 == 0 {
-			fetchRow(e, "BX", a+"memory", c.lines)
+			c.fetchRow("BX", a+"memory", c.lines)
 		}
 		for row := 8 * quarter; row < 8*quarter+8; row += markRows {
-			c.pairs(e, row)
+			c.pairs(row)
 		}
 	})
-	e.op("JNZ %s", groups)
-	valuesEnd(e, columns)
+	c.op("JNZ %s", groups)
+	c.valuesEnd(columns)
 }

@@ -31,7 +31,7 @@ func bf16OfCode(c int) int {
 }
 
 // codeTablesData writes the tables.
-func codeTablesData(e *emitter) {
+func (e *emitter) codeTablesData() {
 	for _, t := range []struct {
 		name  string
 		shift int
@@ -40,17 +40,17 @@ func codeTablesData(e *emitter) {
 		for c := range data {
 			data[c] = byte(bf16OfCode(c) >> t.shift)
 		}
-		table(e, t.name, data)
+		e.table(t.name, data)
 	}
 	sign := make([]byte, 64)
 	for i := range sign {
 		sign[i] = 0x80
 	}
-	table(e, "codeSign", sign)
+	e.table("codeSign", sign)
 }
 
 // table writes a read-only array of bytes.
-func table(e *emitter, name string, data []byte) {
+func (e *emitter) table(name string, data []byte) {
 	e.raw("")
 	for i := 0; i < len(data); i += 8 {
 		var v uint64
@@ -63,7 +63,7 @@ func table(e *emitter, name string, data []byte) {
 }
 
 // codeTables loads the decoder's registers.
-func codeTables(e *emitter) {
+func (e *emitter) codeTables() {
 	e.op("VMOVDQU64 codeHigh<>(SB), Z%d", codeHigh)
 	e.op("VMOVDQU64 codeHigh<>+64(SB), Z%d", codeHigh+1)
 	e.op("VMOVDQU64 codeLow<>(SB), Z%d", codeLow)
@@ -76,12 +76,12 @@ type codeRegisters struct{ low, high, sign int }
 
 // decodeCodes turns the 64 codes in register c into bfloat16: the first eight
 // of every 128-bit lane into register c, the others into register t. It uses u.
-func decodeCodes(e *emitter, c, t, u int) {
-	unpackCodes(e, codeRegisters{low: codeLow, high: codeHigh, sign: codeSign}, c, t, u)
+func (e *emitter) decodeCodes(c, t, u int) {
+	e.unpackCodes(codeRegisters{low: codeLow, high: codeHigh, sign: codeSign}, c, t, u)
 }
 
 // unpackCodes is decodeCodes with tables in any registers.
-func unpackCodes(e *emitter, r codeRegisters, c, t, u int) {
+func (e *emitter) unpackCodes(r codeRegisters, c, t, u int) {
 	e.op("VMOVDQA64 Z%d, Z%d", c, t)
 	e.op("VPERMI2B Z%d, Z%d, Z%d", r.high+1, r.high, t)
 	e.op("VMOVDQA64 Z%d, Z%d", c, u)
@@ -95,12 +95,12 @@ func unpackCodes(e *emitter, r codeRegisters, c, t, u int) {
 // first 32 codes in c and the last 32 in t.
 const inOrder = "codeOrder"
 
-func inOrderData(e *emitter) {
+func (e *emitter) inOrderData() {
 	data := make([]byte, 64)
 	for i, q := range []int{0, 4, 1, 5, 2, 6, 3, 7} {
 		data[8*i] = byte(q)
 	}
-	table(e, inOrder, data)
+	e.table(inOrder, data)
 }
 
 // at16 is the address of 16 bytes from a base register.

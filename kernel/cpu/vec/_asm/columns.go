@@ -11,26 +11,26 @@ import (
 // error. The two parts are separate columns, whose sums are added in the end. Sixteen
 // rows are a tile of first parts and one of second parts; a tile of fewer rows has the
 // columns of all second parts after those of the first.
-func emitColumns(e *emitter) {
+func (e *emitter) emitColumns() {
 	e.raw("")
 	e.raw("// Rounds a float32 to bfloat16, halves away from zero, after the mask.")
-	splat(e, "roundHalf", 0x8000)
-	splat(e, "upperHalf", 0xFFFF0000)
+	e.constant("roundHalf", 0x8000)
+	e.constant("upperHalf", 0xFFFF0000)
 	for odd, name := range []string{"evenFloats", "oddFloats"} {
-		lanes(e, name, func(i int) int { return 2*i + odd })
+		e.laneWords(name, func(i int) int { return 2*i + odd })
 	}
 	for odd, name := range []string{"evenWords", "oddWords"} {
-		lanes(e, name, func(i int) int { return 4*i + odd | (4*i+2+odd)<<16 })
+		e.laneWords(name, func(i int) int { return 4*i + odd | (4*i+2+odd)<<16 })
 	}
 	for half, name := range []string{"lowerPairs", "upperPairs"} {
-		lanes(e, name, func(i int) int { return 8*half + i/2 + i%2*16 })
+		e.laneWords(name, func(i int) int { return 8*half + i/2 + i%2*16 })
 	}
 	for _, o := range []order{ascending, evenOdd, halves} {
-		packSixteen(e, o)
-		packFew(e, "packEight", 8, o)
-		packFew(e, "packFour", 4, o)
-		packOne(e, o)
-		packPlain(e, o)
+		e.packSixteen(o)
+		e.packFew("packEight", 8, o)
+		e.packFew("packFour", 4, o)
+		e.packOne(o)
+		e.packPlain(o)
 	}
 	for _, f := range []fold{{"Plain", 16, 1}, {"Parts", 16, 2}, {"Eight", 8, 2}, {"Four", 4, 2}} {
 		f.tiles(e)
@@ -41,15 +41,13 @@ func emitColumns(e *emitter) {
 	}
 }
 
-func splat(e *emitter, name string, word uint32) { constant(e, avx512, name, word) }
-
-// lanes writes a constant of sixteen words.
-func lanes(e *emitter, name string, word func(i int) int) {
+// laneWords writes a constant of sixteen words.
+func (e *emitter) laneWords(name string, word func(i int) int) {
 	data := make([]byte, 64)
 	for i := range 16 {
 		binary.LittleEndian.PutUint32(data[4*i:], uint32(word(i)))
 	}
-	table(e, name, data)
+	e.table(name, data)
 }
 
 // order is the order of the elements of a row: steps of 32 adjacent elements, or
@@ -78,13 +76,14 @@ func (o order) of(name string) string { return name + [...]string{"", "EvenOdd",
 // its elements, size bytes each: two of float32 or one of bfloat16, twice as many
 // where two steps share them. SI is the offset in a row, DI the place to write;
 // out is the bytes of a step.
-func packLoop(e *emitter, o order, size, out int, body func(step int)) {
+func (e *emitter) packLoop(o order, size, out int, body func(step int)) {
 	loop, full := e.label("loop"), e.label("full")
 	each := 64 / size // elements of a register
 	masks := 32 * o.turn() / each
-	e.op("MOVQ packArgs_columns(AX), DI")
-	e.op("MOVQ packArgs_steps(AX), R8")
-	e.op("XORL SI, SI")
+	e.op(`
+		MOVQ packArgs_columns(AX), DI
+		MOVQ packArgs_steps(AX), R8
+		XORL SI, SI`)
 	for k := range masks {
 		e.op("KXNORD K%d, K%d, K%d", 1+k, 1+k, 1+k)
 	}
@@ -129,7 +128,7 @@ func (o order) load(e *emitter, step, i int) {
 // high and low. It uses registers 16 to 23. A number that would round to infinity is truncated
 // instead, with no remainder, so that infinity stays one and no finite number
 // becomes it; a NaN that truncation would make infinite is made quiet first.
-func split(e *emitter, o order, step, high, low int) {
+func (e *emitter) split(o order, step, high, low int) {
 	const zero, x, mask = 16, 21, 5
 	e.op("VPXORD Z%d, Z%d, Z%d", zero, zero, zero)
 	for i := range 2 {
@@ -149,29 +148,31 @@ func split(e *emitter, o order, step, high, low int) {
 
 // packSixteen packs up to sixteen rows: two tiles for every step. Rows are written
 // to their tile first; then the tile is transposed in place.
-func packSixteen(e *emitter, o order) {
+func (e *emitter) packSixteen(o order) {
 	e.function(o.of("packSixteen"), "packArgs",
 		"up to sixteen rows of float32 to steps of two tiles, one of each part, of 16 lines of 16 pairs.")
-	packLoop(e, o, 4, 2*1024, func(step int) {
+	e.packLoop(o, 4, 2*1024, func(step int) {
 		row := e.label("row")
-		e.op("MOVQ packArgs_count(AX), R10")
-		e.op("LEAQ packArgs_rows(AX), R11")
-		e.op("MOVQ DI, R12")
+		e.op(`
+			MOVQ packArgs_count(AX), R10
+			LEAQ packArgs_rows(AX), R11
+			MOVQ DI, R12`)
 		e.at(row)
 		e.op("MOVQ (R11), BX")
-		split(e, o, step, 0, 1)
+		e.split(o, step, 0, 1)
 		for part := range 2 {
 			e.op("VMOVDQU64 Z%d, %d(R12)", part, 1024*part)
 		}
-		e.op("ADDQ $8, R11")
-		e.op("ADDQ $64, R12")
-		e.op("DECQ R10")
+		e.op(`
+			ADDQ $8, R11
+			ADDQ $64, R12
+			DECQ R10`)
 		e.op("JNZ %s", row)
 		for part := range 2 {
 			for r := range 16 {
 				e.op("VMOVDQU64 %d(DI), Z%d", 1024*part+64*r, r)
 			}
-			for c, r := range transpose16(e) {
+			for c, r := range e.transpose16() {
 				e.op("VMOVDQU64 Z%d, %d(DI)", r, 1024*part+64*c)
 			}
 		}
@@ -180,27 +181,27 @@ func packSixteen(e *emitter, o order) {
 
 // packFew packs eight rows or four: a line of a tile is a pair of each part of
 // every row.
-func packFew(e *emitter, name string, rows int, o order) {
+func (e *emitter) packFew(name string, rows int, o order) {
 	e.function(o.of(name), "packArgs",
 		fmt.Sprintf("%d rows of float32 to steps of 16 lines of %d pairs.", rows, 2*rows))
 	line := map[int]string{8: "Z", 4: "Y"}[rows]
-	packLoop(e, o, 4, 2*16*4*rows, func(step int) {
+	e.packLoop(o, 4, 2*16*4*rows, func(step int) {
 		for r := range rows {
 			e.op("MOVQ packArgs_rows+%d(AX), BX", 8*r)
-			split(e, o, step, r, rows+r)
+			e.split(o, step, r, rows+r)
 		}
-		for c, r := range transpose16(e) {
+		for c, r := range e.transpose16() {
 			e.op("VMOVDQU64 %s%d, %d(DI)", line, r, 8*rows*c)
 		}
 	})
 }
 
 // packOne packs a single row: a line of a tile is a pair of each part.
-func packOne(e *emitter, o order) {
+func (e *emitter) packOne(o order) {
 	e.function(o.of("packOne"), "packArgs", "one row of float32 to steps of 16 lines of two pairs.")
 	e.op("MOVQ packArgs_rows(AX), BX")
-	packLoop(e, o, 4, 128, func(step int) {
-		split(e, o, step, 0, 1)
+	e.packLoop(o, 4, 128, func(step int) {
+		e.split(o, step, 0, 1)
 		for half, pairs := range []string{"lowerPairs", "upperPairs"} {
 			e.op("VMOVDQU64 %s<>(SB), Z2", pairs)
 			e.op("VPERMI2D Z1, Z0, Z2")
@@ -210,9 +211,9 @@ func packOne(e *emitter, o order) {
 }
 
 // packPlain packs sixteen rows that are bfloat16 already.
-func packPlain(e *emitter, o order) {
+func (e *emitter) packPlain(o order) {
 	e.function(o.of("packPlain"), "packArgs", "sixteen rows of bfloat16 to steps of 16 lines of 16 pairs.")
-	packLoop(e, o, 2, 1024, func(step int) {
+	e.packLoop(o, 2, 1024, func(step int) {
 		for r := range 16 {
 			e.op("MOVQ packArgs_rows+%d(AX), BX", 8*r)
 			if o == ascending {
@@ -229,7 +230,7 @@ func packPlain(e *emitter, o order) {
 			e.op("VMOVDQU64 %s<>(SB), Z%d", [2]string{"evenWords", "oddWords"}[step], r)
 			e.op("VPERMI2W Z17, Z16, Z%d", r)
 		}
-		for c, r := range transpose16(e) {
+		for c, r := range e.transpose16() {
 			e.op("VMOVDQU64 Z%d, %d(DI)", r, 64*c)
 		}
 	})
@@ -237,7 +238,7 @@ func packPlain(e *emitter, o order) {
 
 // transpose16 turns registers 0 to 15, rows of 16 words, into columns and
 // returns where each is. Registers 16 to 31 are used.
-func transpose16(e *emitter) (column [16]int) {
+func (e *emitter) transpose16() (column [16]int) {
 	// Words of two rows, then of four, so that lane l of register 4q+j holds
 	// column 4l+j of rows 4q to 4q+3.
 	for i := range 8 {

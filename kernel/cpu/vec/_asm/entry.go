@@ -10,30 +10,30 @@ const (
 // with an exponent each and 64 bfloat16, to a row of bfloat16.
 //
 //	AX arguments   SI codes   DX exponents   DI row   R8 an exponent
-func emitEntry(e *emitter) {
+func (e *emitter) emitEntry() {
 	const a, groups, ropeAt = "entryArgs_", 7, 448
 	e.function("entryamx", "entryArgs", "one V4 entry to bfloat16.")
 	e.op("MOVQ %sdata(AX), SI", a)
 	e.op("MOVQ %sscales(AX), DX", a)
 	e.op("MOVQ %srow(AX), DI", a)
-	codeTables(e)
+	e.codeTables()
 	e.op("VMOVDQU64 %s<>(SB), Z%d", inOrder, zOrder)
 	e.op("VMOVDQU64 magnitude<>(SB), Z%d", zMagnitude)
 	e.op("VMOVDQU64 codeBits<>(SB), Z%d", zCode)
 	e.op("VPXORD Z%d, Z%d, Z%d", zSeen, zSeen, zSeen)
 	for g := range groups {
-		e.op("MOVBQZX %s, R8", at16("DX", g))
+		e.op("MOVBQZX %d(DX), R8", g)
 		e.op("SUBQ $127, R8")
 		e.op("SHLQ $7, R8")
 		e.op("VPBROADCASTW R8, Z%d", zScale)
-		e.op("VPERMQ %s, Z%d, Z0", at16("SI", 64*g), zOrder)
-		addExponent(e, 0, zScale)
-		e.op("VMOVDQU64 Z0, %s", at16("DI", 128*g))
-		e.op("VMOVDQU64 Z1, %s", at16("DI", 128*g+64))
+		e.op("VPERMQ %d(SI), Z%d, Z0", 64*g, zOrder)
+		e.addExponent(0, zScale)
+		e.op("VMOVDQU64 Z0, %d(DI)", 128*g)
+		e.op("VMOVDQU64 Z1, %d(DI)", 128*g+64)
 	}
 	for i := range 2 {
-		e.op("VMOVDQU64 %s, Z0", at16("SI", ropeAt+64*i))
-		e.op("VMOVDQU64 Z0, %s", at16("DI", 128*groups+64*i))
+		e.op("VMOVDQU64 %d(SI), Z0", ropeAt+64*i)
+		e.op("VMOVDQU64 Z0, %d(DI)", 128*groups+64*i)
 	}
 	e.op("VPCMPEQB Z%d, Z%d, K1", zCode, zSeen)
 	e.op("KMOVQ K1, R9")
@@ -43,10 +43,10 @@ func emitEntry(e *emitter) {
 
 // addExponent decodes the codes in register z and adds an exponent to all but
 // zeros; it notes the largest code. z+1 and z+2 are used.
-func addExponent(e *emitter, z, exponent int) {
+func (e *emitter) addExponent(z, exponent int) {
 	e.op("VPANDD Z%d, Z%d, Z%d", zCode, z, z+1)
 	e.op("VPMAXUB Z%d, Z%d, Z%d", z+1, zSeen, zSeen)
-	decodeCodes(e, z, z+1, z+2)
+	e.decodeCodes(z, z+1, z+2)
 	for i := range 2 {
 		e.op("VPTESTMW Z%d, Z%d, K1", zMagnitude, z+i)
 		e.op("VPADDW Z%d, Z%d, K1, Z%d", exponent, z+i, z+i)

@@ -7,36 +7,36 @@ package main
 //	AX arguments   R8 row of w   R9 its place in the panel   R10 rows left
 //	SI, DI cursors in both       R11 bytes between steps     R12 steps left
 //	K1 what exists of the last, partial step
-func emitFill(e *emitter) {
-	fillBF16(e)
-	fillFP8(e)
-	fillFP4(e)
+func (e *emitter) emitFill() {
+	e.fillBF16()
+	e.fillFP8()
+	e.fillFP4()
 }
 
 const panelStep = 2048
 
 // fillRows wraps body, which handles one row, in the loop over rows.
-func fillRows(e *emitter, body func()) {
-	e.op("MOVQ fillArgs_w(AX), R8")
-	e.op("MOVQ fillArgs_panel(AX), R9")
-	e.op("MOVQ fillArgs_rows(AX), R10")
-	e.op("MOVQ fillArgs_mask(AX), R12")
-	e.op("KMOVQ R12, K1")
-	row := e.label("row")
-	e.at(row)
-	e.op("MOVQ R8, SI")
-	e.op("MOVQ R9, DI")
-	e.op("MOVQ fillArgs_steps(AX), R12")
-	body()
-	e.op("ADDQ fillArgs_ldw(AX), R8")
-	e.op("ADDQ $64, R9")
-	e.op("DECQ R10")
-	e.op("JNZ %s", row)
+func (e *emitter) fillRows(body func()) {
+	e.op(`
+		MOVQ fillArgs_w(AX), R8
+		MOVQ fillArgs_panel(AX), R9
+		MOVQ fillArgs_rows(AX), R10
+		MOVQ fillArgs_mask(AX), R12
+		KMOVQ R12, K1`)
+	e.loop("row", "R10", func() {
+		e.op(`
+			MOVQ R8, SI
+			MOVQ R9, DI
+			MOVQ fillArgs_steps(AX), R12`)
+		body()
+		e.op("ADDQ fillArgs_ldw(AX), R8")
+		e.op("ADDQ $64, R9")
+	})
 	e.ret()
 }
 
 // fillSteps runs step R12 times and tail once if the mask is not empty.
-func fillSteps(e *emitter, step, tail func()) {
+func (e *emitter) fillSteps(step, tail func()) {
 	loop, last, done := e.label("loop"), e.label("last"), e.label("done")
 	e.op("TESTQ R12, R12")
 	e.op("JZ %s", last)
@@ -51,15 +51,16 @@ func fillSteps(e *emitter, step, tail func()) {
 	e.at(done)
 }
 
-func fillBF16(e *emitter) {
+func (e *emitter) fillBF16() {
 	e.function("fillBF16", "fillArgs", "rows of bfloat16; steps of 32 weights.")
 	e.op("MOVQ fillArgs_ahead(AX), R11")
-	fillRows(e, func() {
-		fillSteps(e, func() {
-			e.op("VMOVDQU64 (SI), Z0")
-			e.op("PREFETCHT1 (SI)(R11*1)")
-			e.op("VMOVDQU64 Z0, (DI)")
-			e.op("ADDQ $64, SI")
+	e.fillRows(func() {
+		e.fillSteps(func() {
+			e.op(`
+				VMOVDQU64 (SI), Z0
+				PREFETCHT1 (SI)(R11*1)
+				VMOVDQU64 Z0, (DI)
+				ADDQ $64, SI`)
 			e.op("ADDQ $%d, DI", panelStep)
 		}, func() {
 			e.op("VMOVDQU16.Z (SI), K1, Z0")
@@ -70,20 +71,20 @@ func fillBF16(e *emitter) {
 
 // fillFP8 widens codes by tables that hold the weight's scale where that is a
 // power of two, and NaN.
-func fillFP8(e *emitter) {
+func (e *emitter) fillFP8() {
 	e.function("fillFP8", "fillArgs",
 		"rows of e4m3 codes under one table; steps of 64 weights: first halves of sixteen, last ones.")
 	e.op("MOVQ fillArgs_table(AX), R8")
-	scaledTables(e, "R8")
-	signBits(e, "R8")
+	e.scaledTables("R8")
+	e.signBits("R8")
 	e.op("MOVQ fillArgs_ahead(AX), R11")
 	widen := func() {
-		decodeCodes(e, 0, 1, 2)
+		e.decodeCodes(0, 1, 2)
 		e.op("VMOVDQU64 Z0, (DI)")
 		e.op("VMOVDQU64 Z1, %d(DI)", panelStep)
 	}
-	fillRows(e, func() {
-		fillSteps(e, func() {
+	e.fillRows(func() {
+		e.fillSteps(func() {
 			e.op("VMOVDQU64 (SI), Z0")
 			e.op("PREFETCHT1 (SI)(R11*1)")
 			widen()
@@ -98,14 +99,14 @@ func fillFP8(e *emitter) {
 
 // scaledTables loads the decoder's registers from tables with a scale in them:
 // lower bytes, upper bytes.
-func scaledTables(e *emitter, base string) {
+func (e *emitter) scaledTables(base string) {
 	for i, r := range []int{codeLow, codeLow + 1, codeHigh, codeHigh + 1} {
 		e.op("VMOVDQU64 %d(%s), Z%d", 64*i, base, r)
 	}
 }
 
 // signBits loads the register that does not depend on the scale.
-func signBits(e *emitter, scratch string) {
+func (e *emitter) signBits(scratch string) {
 	e.op("MOVL $0x80, %s", scratch)
 	e.op("VPBROADCASTB %s, Z%d", scratch, codeSign)
 }
@@ -116,9 +117,9 @@ func signBits(e *emitter, scratch string) {
 //
 //	DX scales of a row   R13 bytes to fetch ahead   Z3 exponents to subtract
 //	Z4 indices of scales: that of the first sixteen words, that of the others
-func fillFP4(e *emitter) {
+func (e *emitter) fillFP4() {
 	const values, top, first, two = 28, 29, 27, 26
-	lanes(e, "groupOfWord", func(i int) int { return i / 8 * 0x10001 })
+	e.laneWords("groupOfWord", func(i int) int { return i / 8 * 0x10001 })
 	e.function("fillFP4", "fillArgs",
 		"rows of pairs of e2m1 codes with an e8m0 scale for 32 weights; steps of 64: even ones, odd ones.")
 	e.op("MOVQ fillArgs_table(AX), R8")
@@ -128,27 +129,29 @@ func fillFP4(e *emitter) {
 		e.op("MOVL $%d, R8", c.value)
 		e.op("VPBROADCASTW R8, Z%d", c.reg)
 	}
-	e.op("MOVQ fillArgs_scale(AX), DX")
-	e.op("MOVQ fillArgs_scaleMask(AX), R8")
-	e.op("KMOVD R8, K2")
-	e.op("MOVQ fillArgs_ahead(AX), R13")
+	e.op(`
+		MOVQ fillArgs_scale(AX), DX
+		MOVQ fillArgs_scaleMask(AX), R8
+		KMOVD R8, K2
+		MOVQ fillArgs_ahead(AX), R13`)
 	widen := func() {
 		e.op("VPERMW Z3, Z4, Z5")
 		e.op("VPERMW Z%d, Z0, Z1", values)
 		e.op("VPSRLW $4, Z0, Z0")
 		e.op("VPERMW Z%d, Z0, Z2", values)
-		e.op("VPSUBUSW Z5, Z1, Z1")
-		e.op("VPSUBUSW Z5, Z2, Z2")
-		e.op("VMOVDQU64 Z1, (DI)")
+		e.op(`
+			VPSUBUSW Z5, Z1, Z1
+			VPSUBUSW Z5, Z2, Z2
+			VMOVDQU64 Z1, (DI)`)
 		e.op("VMOVDQU64 Z2, %d(DI)", panelStep)
 	}
-	fillRows(e, func() {
+	e.fillRows(func() {
 		e.op("VMOVDQU8.Z (DX), K2, X3")
 		e.op("VPMOVZXBW X3, Y3")
 		e.op("VPSUBW Y3, Y%d, Y3", top)
 		e.op("VPSLLW $7, Y3, Y3")
 		e.op("VMOVDQA64 Z%d, Z4", first)
-		fillSteps(e, func() {
+		e.fillSteps(func() {
 			e.op("VPMOVZXBW (SI), Z0")
 			e.op("PREFETCHT1 (SI)(R13*1)")
 			widen()

@@ -17,17 +17,19 @@ func (f fold) of(name string) string { return "fold" + name + f.name }
 // bytes apart, and K1 holds the columns that exist. R13 is the rows left.
 func (f fold) loop(e *emitter, body func()) {
 	loop := e.label("loop")
-	e.op("MOVQ foldArgs_sums(AX), SI")
-	e.op("MOVQ foldArgs_y(AX), DI")
-	e.op("MOVQ foldArgs_ldy(AX), R9")
-	e.op("MOVQ foldArgs_tiles(AX), R8")
-	e.op("MOVQ foldArgs_mask(AX), R10")
-	e.op("KMOVW R10, K1")
+	e.op(`
+		MOVQ foldArgs_sums(AX), SI
+		MOVQ foldArgs_y(AX), DI
+		MOVQ foldArgs_ldy(AX), R9
+		MOVQ foldArgs_tiles(AX), R8
+		MOVQ foldArgs_mask(AX), R10
+		KMOVW R10, K1`)
 	e.at(loop)
 	body()
-	e.op("ADDQ foldArgs_nextSums(AX), SI")
-	e.op("ADDQ foldArgs_nextY(AX), DI")
-	e.op("DECQ R8")
+	e.op(`
+		ADDQ foldArgs_nextSums(AX), SI
+		ADDQ foldArgs_nextY(AX), DI
+		DECQ R8`)
 	e.op("JNZ %s", loop)
 	e.ret()
 }
@@ -42,7 +44,7 @@ func (f fold) load(e *emitter, r int, at func(disp int) string) {
 
 // turn makes rows of the lines in registers 0 to 15 and returns where each is.
 func (f fold) turn(e *emitter) []int {
-	column := transpose16(e)
+	column := e.transpose16()
 	if f.rows < 16 {
 		for r := range f.rows {
 			e.op("VADDPS Z%d, Z%d, Z%d", column[f.rows+r], column[r], column[r])
@@ -52,11 +54,12 @@ func (f fold) turn(e *emitter) []int {
 }
 
 // storeRows writes registers as rows of y, as many as there are, or adds them.
-func storeRows(e *emitter, regs []int) {
+func (e *emitter) storeRows(regs []int) {
 	add, done := e.label("add"), e.label("stored")
-	e.op("MOVQ foldArgs_rows(AX), R13")
-	e.op("MOVQ DI, R11")
-	e.op("CMPQ foldArgs_add(AX), $0")
+	e.op(`
+		MOVQ foldArgs_rows(AX), R13
+		MOVQ DI, R11
+		CMPQ foldArgs_add(AX), $0`)
 	e.op("JNE %s", add)
 	for _, r := range regs {
 		e.op("VMOVUPS Z%d, K1, (R11)", r)
@@ -96,7 +99,7 @@ func (f fold) wide(e *emitter) {
 				e.op("ADDQ R9, R11")
 			}
 			e.op("ADDQ $64, R12")
-			storeRows(e, f.turn(e))
+			e.storeRows(f.turn(e))
 		}
 	})
 }
@@ -111,7 +114,7 @@ func (f fold) strided(e *emitter) {
 			f.load(e, r, func(disp int) string { return fmt.Sprintf("%d(R11)", disp) })
 			e.op("ADDQ foldArgs_line(AX), R11")
 		}
-		storeRows(e, f.turn(e))
+		e.storeRows(f.turn(e))
 	})
 }
 
@@ -122,6 +125,6 @@ func (f fold) tiles(e *emitter) {
 		for r := range 16 {
 			f.load(e, r, func(disp int) string { return fmt.Sprintf("%d(SI)", disp+64*r) })
 		}
-		storeRows(e, f.turn(e))
+		e.storeRows(f.turn(e))
 	})
 }

@@ -4,37 +4,37 @@ package main
 // tile accumulates the products of 128 elements in four steps: rows of A are
 // heads, B holds keys as pairs of elements, so that lanes run along the keys
 // and the sum over heads needs no folding.
-func emitIndex(e *emitter) {
-	codeTablesData(e)
-	inOrderData(e)
-	ordinaryData(e)
-	emitIndexQuery(e)
-	emitAnyKeys(e)
-	emitIndexKeys(e)
-	emitIndexScores(e)
-	emitIndexOnce(e)
+func (e *emitter) emitIndex() {
+	e.codeTablesData()
+	e.inOrderData()
+	e.ordinaryData()
+	e.emitIndexQuery()
+	e.emitAnyKeys()
+	e.emitIndexKeys()
+	e.emitIndexScores()
+	e.emitIndexOnce()
 }
 
 // emitIndexQuery writes the kernel that widens codes to bfloat16 in order.
 //
 //	AX arguments   SI codes   DI bfloat16   CX registers of 64 codes left
-func emitIndexQuery(e *emitter) {
+func (e *emitter) emitIndexQuery() {
 	e.function("indexQueryamx", "indexPackArgs", "widens steps x 64 codes at src to bfloat16 at dst.")
-	e.op("MOVQ indexPackArgs_src(AX), SI")
-	e.op("MOVQ indexPackArgs_dst(AX), DI")
-	e.op("MOVQ indexPackArgs_steps(AX), CX")
-	codeTables(e)
+	e.op(`
+		MOVQ indexPackArgs_src(AX), SI
+		MOVQ indexPackArgs_dst(AX), DI
+		MOVQ indexPackArgs_steps(AX), CX`)
+	e.codeTables()
 	e.op("VMOVDQU64 %s<>(SB), Z26", inOrder)
-	loop := e.label("loop")
-	e.at(loop)
-	e.op("VPERMQ (SI), Z26, Z0")
-	decodeCodes(e, 0, 1, 2)
-	e.op("VMOVDQU64 Z0, (DI)")
-	e.op("VMOVDQU64 Z1, 64(DI)")
-	e.op("ADDQ $64, SI")
-	e.op("ADDQ $128, DI")
-	e.op("DECQ CX")
-	e.op("JNZ %s", loop)
+	e.loop("loop", "CX", func() {
+		e.op("VPERMQ (SI), Z26, Z0")
+		e.decodeCodes(0, 1, 2)
+		e.op(`
+			VMOVDQU64 Z0, (DI)
+			VMOVDQU64 Z1, 64(DI)
+			ADDQ $64, SI
+			ADDQ $128, DI`)
+	})
 	e.ret()
 }
 
@@ -51,15 +51,15 @@ func emitIndexQuery(e *emitter) {
 //	R8, R14 products of this pass, of the pass before
 //	R9, R10 distance of rows: tiles, query
 //	Z0 to Z3 sums   Z4 to Z7 rectified products   Z8, Z9 weights   Z31 zero
-type indexScores struct{}
+type indexScores struct{ *emitter }
 
 const (
 	tileBytes = 1024
 	headBytes = 256 // bfloat16 of one head
 )
 
-func emitIndexScores(e *emitter) {
-	var k indexScores
+func (e *emitter) emitIndexScores() {
+	k := indexScores{e}
 	e.function("indexScoresamx", "indexScoreArgs", "scores pairs x 32 keys for one query.")
 	e.op("MOVQ indexScoreArgs_shapes(AX), R9")
 	e.emit(ldtilecfg(memory{base: "R9"}))
@@ -71,59 +71,59 @@ func emitIndexScores(e *emitter) {
 	e.op("MOVQ $%d, R10", headBytes)
 	e.op("VPXORD Z31, Z31, Z31")
 	steady, last := e.label("steady"), e.label("last")
-	k.passes(e, true, false)
+	k.passes(true, false)
 	e.op("ADDQ $%d, SI", 8*tileBytes)
 	e.op("DECQ CX")
 	e.op("JZ %s", last)
 	e.at(steady)
-	k.passes(e, true, true)
-	e.op("VMOVUPS Z0, (DI)")
-	e.op("VMOVUPS Z1, 64(DI)")
-	e.op("ADDQ $128, BX")
-	e.op("ADDQ $128, DI")
+	k.passes(true, true)
+	e.op(`
+		VMOVUPS Z0, (DI)
+		VMOVUPS Z1, 64(DI)
+		ADDQ $128, BX
+		ADDQ $128, DI`)
 	e.op("ADDQ $%d, SI", 8*tileBytes)
 	e.op("DECQ CX")
 	e.op("JNZ %s", steady)
 	e.at(last)
 	for t := range 4 {
-		k.storeTile(e, "R14", t)
+		k.storeTile("R14", t)
 	}
 	e.emit(tilerelease())
-	k.passes(e, false, true)
-	k.storeLast(e)
+	k.passes(false, true)
+	k.storeLast()
 	e.ret()
 }
 
 // passes processes all heads once: it multiplies one pair of keys, sums up the
 // products of the pair before it, or both. Scores are left in Z0 and Z1.
-func (k indexScores) passes(e *emitter, multiply, sum bool) {
-	e.op("MOVQ indexScoreArgs_query(AX), R11")
-	e.op("MOVQ indexScoreArgs_weights(AX), R12")
-	e.op("MOVQ indexScoreArgs_heads(AX), R13")
-	e.op("MOVQ indexScoreArgs_products(AX), R8")
+func (k indexScores) passes(multiply, sum bool) {
+	k.op(`
+		MOVQ indexScoreArgs_query(AX), R11
+		MOVQ indexScoreArgs_weights(AX), R12
+		MOVQ indexScoreArgs_heads(AX), R13
+		MOVQ indexScoreArgs_products(AX), R8`)
 	if sum {
-		k.clear(e)
+		k.clear()
 	}
-	heads := e.label("heads")
-	e.at(heads)
-	for step := range 16 {
-		if multiply {
-			k.multiply(e, step, 0, func(t int) { k.storeTile(e, "R14", t) })
-		}
-		for row := range k.rowsAt(step, multiply) {
-			if sum {
-				k.addRow(e, "R8", 0, 0, row)
+	k.loop("heads", "R13", func() {
+		for step := range 16 {
+			if multiply {
+				k.multiply(step, 0, func(t int) { k.storeTile("R14", t) })
+			}
+			for row := range k.rowsAt(step, multiply) {
+				if sum {
+					k.addRow("R8", 0, 0, row)
+				}
 			}
 		}
-	}
-	e.op("MOVQ R8, R14")
-	e.op("ADDQ $%d, R8", 4*tileBytes)
-	e.op("ADDQ $%d, R11", 32*headBytes)
-	e.op("ADDQ $128, R12")
-	e.op("DECQ R13")
-	e.op("JNZ %s", heads)
+		k.op("MOVQ R8, R14")
+		k.op("ADDQ $%d, R8", 4*tileBytes)
+		k.op("ADDQ $%d, R11", 32*headBytes)
+		k.op("ADDQ $128, R12")
+	})
 	if sum {
-		k.finish(e)
+		k.finish()
 	}
 }
 
@@ -143,60 +143,61 @@ func (indexScores) rowsAt(step int, stored bool) func(yield func(int) bool) {
 
 // multiply is one product of tiles, preceded by the loads of the tiles it uses first: tiles 4 and 5 hold keys, 6 and 7
 // heads, 0 to 3 the sums, whose products of the pass before are stored first.
-func (indexScores) multiply(e *emitter, step, query int, keep func(t int)) {
-	k, t := step/4, step%4
+func (k indexScores) multiply(step, query int, keep func(t int)) {
+	depth, t := step/4, step%4
 	g, b := t%2, t/2
 	if b == 0 {
-		e.emit(tileload(memory{base: "SI", index: "R9", disp: (4*g + k) * tileBytes}, 4+g))
+		k.emit(tileload(memory{base: "SI", index: "R9", disp: (4*g + depth) * tileBytes}, 4+g))
 	}
 	if g == 0 {
-		e.emit(tileload(memory{base: "R11", index: "R10", disp: query + b*16*headBytes + k*64}, 6+b))
+		k.emit(tileload(memory{base: "R11", index: "R10", disp: query + b*16*headBytes + depth*64}, 6+b))
 	}
-	if k == 0 {
+	if depth == 0 {
 		keep(t)
-		e.emit(tilezero(t))
+		k.emit(tilezero(t))
 	}
-	e.emit(tdpbf16ps(4+g, 6+b, t))
+	k.emit(tdpbf16ps(4+g, 6+b, t))
 }
 
-func (indexScores) storeTile(e *emitter, base string, t int) {
-	e.emit(tilestore(t, memory{base: base, index: "R9", disp: t * tileBytes}))
+func (k indexScores) storeTile(base string, t int) {
+	k.emit(tilestore(t, memory{base: base, index: "R9", disp: t * tileBytes}))
 }
 
 // clear begins the sums.
-func (indexScores) clear(e *emitter) {
+func (k indexScores) clear() {
 	for i := range 4 {
-		e.op("VPXORD Z%d, Z%d, Z%d", i, i, i)
+		k.op("VPXORD Z%d, Z%d, Z%d", i, i, i)
 	}
 }
 
 // addRow adds one row of four tiles of products.
-func (indexScores) addRow(e *emitter, base string, products, weights, row int) {
+func (k indexScores) addRow(base string, products, weights, row int) {
 	for t := range 4 {
-		e.op("VMAXPS %s, Z31, Z%d", at16(base, products+t*tileBytes+row*64), 4+t)
+		k.op("VMAXPS %s, Z31, Z%d", at16(base, products+t*tileBytes+row*64), 4+t)
 	}
 	for b := range 2 {
-		e.op("VBROADCASTSS %s, Z%d", at16("R12", weights+b*64+row*4), 8+b)
+		k.op("VBROADCASTSS %d(R12), Z%d", weights+b*64+row*4, 8+b)
 	}
 	for t := range 4 {
-		e.op("VFMADD231PS Z%d, Z%d, Z%d", 8+t/2, 4+t, t)
+		k.op("VFMADD231PS Z%d, Z%d, Z%d", 8+t/2, 4+t, t)
 	}
 }
 
 // finish leaves the scores of two groups in Z0 and Z1.
-func (indexScores) finish(e *emitter) {
+func (k indexScores) finish() {
 	for g := range 2 {
-		e.op("VADDPS Z%d, Z%d, Z%d", 2+g, g, g)
-		e.op("VMULPS %d(BX), Z%d, Z%d", g*64, g, g)
+		k.op("VADDPS Z%d, Z%d, Z%d", 2+g, g, g)
+		k.op("VMULPS %d(BX), Z%d, Z%d", g*64, g, g)
 	}
 }
 
 // storeLast writes those of the last pair that exist.
-func (indexScores) storeLast(e *emitter) {
-	e.op("MOVQ indexScoreArgs_mask(AX), R8")
-	e.op("KMOVW R8, K1")
-	e.op("SHRQ $16, R8")
-	e.op("KMOVW R8, K2")
-	e.op("VMOVUPS Z0, K1, (DI)")
-	e.op("VMOVUPS Z1, K2, 64(DI)")
+func (k indexScores) storeLast() {
+	k.op(`
+		MOVQ indexScoreArgs_mask(AX), R8
+		KMOVW R8, K1
+		SHRQ $16, R8
+		KMOVW R8, K2
+		VMOVUPS Z0, K1, (DI)
+		VMOVUPS Z1, K2, 64(DI)`)
 }

@@ -16,11 +16,11 @@ const (
 )
 
 // loadChunk leaves the codes of eight pairs in four registers from z+8 on; those from z on are used.
-func loadChunk(e *emitter, at, z int) {
+func (e *emitter) loadChunk(at, z int) {
 	for i := range 4 {
-		e.op("VMOVDQU %s, X%d", at16("R13", at+i*keyBytes), z+i)
+		e.op("VMOVDQU %d(R13), X%d", at+i*keyBytes, z+i)
 		for lane := 1; lane < 4; lane++ {
-			e.op("VINSERTI32X4 $%d, %s, Z%d, Z%d", lane, at16("R13", at+(4*lane+i)*keyBytes), z+i, z+i)
+			e.op("VINSERTI32X4 $%d, %d(R13), Z%d, Z%d", lane, at+(4*lane+i)*keyBytes, z+i, z+i)
 		}
 	}
 	for i, half := range []string{"L", "H"} {
@@ -33,9 +33,9 @@ func loadChunk(e *emitter, at, z int) {
 }
 
 // widenChunk widens a chunk of a group, through registers 10 to 25.
-func widenChunk(e *emitter, chunk int) {
+func (e *emitter) widenChunk(chunk int) {
 	const z, t = 10, 22
-	loadChunk(e, 16*chunk, z)
+	e.loadChunk(16*chunk, z)
 	for i := range 4 {
 		codes := z + 8 + i
 		if i == 0 {
@@ -49,7 +49,7 @@ func widenChunk(e *emitter, chunk int) {
 		e.op("VPUNPCKLBW Z%d, Z%d, Z%d", codes, t+1, t+2)
 		e.op("VPUNPCKHBW Z%d, Z%d, Z%d", codes, t+1, t+3)
 		for half := range 2 {
-			e.op("VMOVDQU64 Z%d, %s", t+2+half, at16("R8", chunk*chunkBytes+64*(2*i+half)))
+			e.op("VMOVDQU64 Z%d, %d(R8)", t+2+half, chunk*chunkBytes+64*(2*i+half))
 		}
 	}
 	ordinary := e.label("ordinary")
@@ -63,17 +63,18 @@ func widenChunk(e *emitter, chunk int) {
 
 // emitAnyKeys writes the function that widens a chunk in which a code is zero, subnormal or NaN. It preserves all
 // registers except DX and vector registers 10 to 25.
-func emitAnyKeys(e *emitter) {
+func (e *emitter) emitAnyKeys() {
 	e.raw("")
 	e.raw("// The chunk DX of a group of keys with any codes.")
 	e.raw("TEXT anyKeys<>(SB), NOSPLIT, $0-0")
-	e.op("PUSHQ R13")
-	e.op("PUSHQ R8")
-	e.op("SHLQ $4, DX")
-	e.op("ADDQ DX, R13")
-	e.op("SHLQ $5, DX")
-	e.op("ADDQ DX, R8")
-	loadChunk(e, 0, 10)
+	e.op(`
+		PUSHQ R13
+		PUSHQ R8
+		SHLQ $4, DX
+		ADDQ DX, R13
+		SHLQ $5, DX
+		ADDQ DX, R8`)
+	e.loadChunk(0, 10)
 	for i := range 4 {
 		codes := 18 + i
 		for part, name := range []string{"codeHigh", "codeLow"} {
@@ -85,33 +86,33 @@ func emitAnyKeys(e *emitter) {
 		e.op("VPUNPCKLBW Z10, Z11, Z12")
 		e.op("VPUNPCKHBW Z10, Z11, Z13")
 		for half := range 2 {
-			e.op("VMOVDQU64 Z%d, %s", 12+half, at16("R8", 64*(2*i+half)))
+			e.op("VMOVDQU64 Z%d, %d(R8)", 12+half, 64*(2*i+half))
 		}
 	}
-	e.op("POPQ R8")
-	e.op("POPQ R13")
-	e.op("RET")
+	e.op(`
+		POPQ R8
+		POPQ R13
+		RET`)
 }
 
 // emitIndexKeys writes the kernel that widens groups of keys.
 //
 //	AX arguments   R14 places of groups   CX groups left
-func emitIndexKeys(e *emitter) {
+func (e *emitter) emitIndexKeys() {
 	e.function("indexKeysamx", "indexPackArgs",
 		"widens steps groups of 16 keys, whose addresses are at src, to tiles of pairs at dst.")
-	e.op("MOVQ indexPackArgs_src(AX), R14")
-	e.op("MOVQ indexPackArgs_dst(AX), R8")
-	e.op("MOVQ indexPackArgs_steps(AX), CX")
-	ordinaryMaps(e)
-	loop := e.label("loop")
-	e.at(loop)
-	e.op("MOVQ (R14), R13")
-	for chunk := range keyChunks {
-		widenChunk(e, chunk)
-	}
-	e.op("ADDQ $8, R14")
-	e.op("ADDQ $%d, R8", groupBytes)
-	e.op("DECQ CX")
-	e.op("JNZ %s", loop)
+	e.op(`
+		MOVQ indexPackArgs_src(AX), R14
+		MOVQ indexPackArgs_dst(AX), R8
+		MOVQ indexPackArgs_steps(AX), CX`)
+	e.ordinaryMaps()
+	e.loop("loop", "CX", func() {
+		e.op("MOVQ (R14), R13")
+		for chunk := range keyChunks {
+			e.widenChunk(chunk)
+		}
+		e.op("ADDQ $8, R14")
+		e.op("ADDQ $%d, R8", groupBytes)
+	})
 	e.ret()
 }

@@ -11,8 +11,8 @@ package main
 //	Z0 to Z3 sums   Z4 to Z9 products and weights   Z31 zero   others as for keys
 type indexOnce struct{ indexScores }
 
-func emitIndexOnce(e *emitter) {
-	var k indexOnce
+func (e *emitter) emitIndexOnce() {
+	k := indexOnce{indexScores{e}}
 	e.function("indexOnceamx", "indexScoreArgs",
 		"scores pairs x 32 keys, whose groups are at the places, for one query of 64 heads.")
 	e.op("MOVQ indexScoreArgs_shapes(AX), R9")
@@ -24,96 +24,97 @@ func emitIndexOnce(e *emitter) {
 	e.op("MOVQ $64, R9")
 	e.op("MOVQ $%d, R10", headBytes)
 	e.op("VPXORD Z31, Z31, Z31")
-	ordinaryMaps(e)
+	e.ordinaryMaps()
 	e.op("LEAQ %d(R8), SI", 2*groupBytes)
 	for range 2 {
-		k.group(e)
+		k.group()
 		for chunk := range keyChunks {
-			widenChunk(e, chunk)
+			e.widenChunk(chunk)
 		}
 		e.op("ADDQ $%d, R8", groupBytes)
 	}
-	k.turn(e)
+	k.turn()
 	steady, last := e.label("steady"), e.label("last")
 	for p := range 2 {
-		k.pass(e, p, false)
+		k.pass(p, false)
 	}
-	k.turn(e)
+	k.turn()
 	e.op("DECQ CX")
 	e.op("JZ %s", last)
 	e.at(steady)
-	k.clear(e)
+	k.clear()
 	for p := range 2 {
-		k.pass(e, p, true)
+		k.pass(p, true)
 	}
-	k.finish(e)
-	e.op("VMOVUPS Z0, (DI)")
-	e.op("VMOVUPS Z1, 64(DI)")
-	e.op("ADDQ $128, BX")
-	e.op("ADDQ $128, DI")
-	k.turn(e)
+	k.finish()
+	e.op(`
+		VMOVUPS Z0, (DI)
+		VMOVUPS Z1, 64(DI)
+		ADDQ $128, BX
+		ADDQ $128, DI`)
+	k.turn()
 	e.op("DECQ CX")
 	e.op("JNZ %s", steady)
 	e.at(last)
 	for t := range 4 {
-		k.store(e, 1, t)
+		k.store(1, t)
 	}
 	e.emit(tilerelease())
-	k.clear(e)
+	k.clear()
 	for p := range 2 {
 		for row := range 16 {
-			k.sum(e, p, row)
+			k.sum(p, row)
 		}
 	}
-	k.finish(e)
-	k.storeLast(e)
+	k.finish()
+	k.storeLast()
 	e.ret()
 }
 
 // group takes the next group to be widened.
-func (indexOnce) group(e *emitter) {
-	e.op("MOVQ (R14), R13")
-	e.op("ADDQ $8, R14")
+func (k indexOnce) group() {
+	k.op("MOVQ (R14), R13")
+	k.op("ADDQ $8, R14")
 }
 
 // turn exchanges the two sets of tiles: the keys just widened are multiplied next, the others are overwritten.
-func (indexOnce) turn(e *emitter) {
-	e.op("SUBQ $%d, R8", 2*groupBytes)
-	e.op("XCHGQ SI, R8")
+func (k indexOnce) turn() {
+	k.op("SUBQ $%d, R8", 2*groupBytes)
+	k.op("XCHGQ SI, R8")
 }
 
 // store keeps the products of a pass.
-func (indexOnce) store(e *emitter, pass, t int) {
-	e.emit(tilestore(t, memory{base: "R15", index: "R9", disp: (4*pass + t) * tileBytes}))
+func (k indexOnce) store(pass, t int) {
+	k.emit(tilestore(t, memory{base: "R15", index: "R9", disp: (4*pass + t) * tileBytes}))
 }
 
 // sum adds a row of the products of a pass.
-func (k indexOnce) sum(e *emitter, pass, row int) {
-	k.addRow(e, "R15", 4*pass*tileBytes, 128*pass, row)
+func (k indexOnce) sum(pass, row int) {
+	k.addRow("R15", 4*pass*tileBytes, 128*pass, row)
 }
 
 // pass multiplies one pair of keys with 32 heads and widens one group of the next pair. In the passes of the first
 // pair there are no products to sum up, and in the first pass there are none to store.
-func (k indexOnce) pass(e *emitter, pass int, sum bool) {
-	k.group(e)
+func (k indexOnce) pass(pass int, sum bool) {
+	k.group()
 	for step := range 16 {
-		k.multiply(e, step, pass*32*headBytes, func(t int) {
+		k.multiply(step, pass*32*headBytes, func(t int) {
 			if sum || pass == 1 {
-				k.store(e, 1-pass, t)
+				k.store(1-pass, t)
 			}
 		})
 		if step%2 == 0 {
-			e.op("MOVQ %d(R14), DX", 8*(fetchGroups-1))
+			k.op("MOVQ %d(R14), DX", 8*(fetchGroups-1))
 			for line := range 4 {
-				e.op("PREFETCHT1 %s", at16("DX", 64*(2*step+line)))
+				k.op("PREFETCHT1 %d(DX)", 64*(2*step+line))
 			}
-			widenChunk(e, step/2)
+			k.widenChunk(step / 2)
 		}
 		for row := range k.rowsAt(step, true) {
 			if sum {
-				k.sum(e, pass, row)
+				k.sum(pass, row)
 			}
 		}
 	}
-	e.op("ADDQ $%d, R8", groupBytes)
+	k.op("ADDQ $%d, R8", groupBytes)
 }

@@ -33,35 +33,24 @@ var avx2 = &isa{
 
 func (s *isa) wide() bool { return s == avx512 }
 
-// r names full-width register i.
-func (s *isa) r(i int) string {
-	if i < 0 || i >= s.regs {
-		panic(fmt.Sprintf("%s has no register %d", s.name, i))
-	}
-	return fmt.Sprintf("%s%d", s.reg, i)
-}
-
-// h names the lower half of register i.
-func (s *isa) h(i int) string { return fmt.Sprintf("%s%d", s.half, i) }
-
 // bytes of one register.
 func (s *isa) bytes() int { return 4 * s.lanes }
 
-func (s *isa) zero(e *emitter, i int) {
-	if s.wide() {
-		e.op("VPXORD %s, %s, %s", s.r(i), s.r(i), s.r(i))
+func (e *emitter) zero(i int) {
+	if e.wide() {
+		e.op("VPXORD V%d, V%d, V%d", i, i, i)
 		return
 	}
-	e.op("VPXOR %s, %s, %s", s.r(i), s.r(i), s.r(i))
+	e.op("VPXOR V%d, V%d, V%d", i, i, i)
 }
 
 // and writes a = b AND memory-or-register c.
-func (s *isa) and(e *emitter, c string, b, a int) {
+func (e *emitter) and(c string, b, a int) {
 	mnemonic := "VPAND"
-	if s.wide() {
+	if e.wide() {
 		mnemonic = "VPANDD"
 	}
-	e.op("%s %s, %s, %s", mnemonic, c, s.r(b), s.r(a))
+	e.op("%s %s, V%d, V%d", mnemonic, c, b, a)
 }
 
 // spaced is the address base + i*stride, where strides one and three times

@@ -17,17 +17,18 @@ const nearSlot = 4 * tileBytes
 //	AX arguments   SI memory, further along the rows with every round   R8 places of rows
 //	CX groups of 64 rows left   BX rounds left   DX query   DI scores
 //	R9 copied tiles   R10 distance of lines   R13 a row   R14 places of rows to fetch, or 0
-func emitAttendScoresAt(e *emitter, name string, steps int) {
+func (e *emitter) emitAttendScoresAt(name string, steps int) {
 	if steps%2 != 0 {
 		panic("a round takes two steps")
 	}
 	e.function(name, "attendScoreArgs",
 		fmt.Sprintf("products of 64 x groups rows of %d elements, at any places, and 16 heads.", 32*steps))
-	scoresOpen(e)
-	e.op("MOVQ attendScoreArgs_at(AX), R8")
-	e.op("MOVQ attendScoreArgs_tiles(AX), R9")
-	e.op("MOVQ attendScoreArgs_fetch(AX), R14")
-	copyRows(e, 0, 0, 0, 64)
+	e.scoresOpen()
+	e.op(`
+		MOVQ attendScoreArgs_at(AX), R8
+		MOVQ attendScoreArgs_tiles(AX), R9
+		MOVQ attendScoreArgs_fetch(AX), R14`)
+	e.copyRows(0, 0, 0, 64)
 	loop, round, same := e.label("loop"), e.label("round"), e.label("same")
 	e.at(loop)
 	e.op("MOVQ attendScoreArgs_query(AX), DX")
@@ -42,12 +43,12 @@ func emitAttendScoresAt(e *emitter, name string, steps int) {
 	between := func(from, to int) func(i int) {
 		return func(i int) {
 			if i%2 == 0 {
-				fetchRow(e, "R14", "attendScoreArgs_memory", steps)
+				e.fetchRow("R14", "attendScoreArgs_memory", steps)
 			}
-			copyRows(e, from, to, 16*i, 16)
+			e.copyRows(from, to, 16*i, 16)
 		}
 	}
-	scoreStep(e, 0, slot(0), between(64, 1))
+	e.scoreStep(0, slot(0), between(64, 1))
 	e.op("ADDQ $128, SI")
 	e.op("DECQ BX")
 	e.op("JNZ %s", same)
@@ -55,11 +56,11 @@ func emitAttendScoresAt(e *emitter, name string, steps int) {
 	e.op("MOVQ attendScoreArgs_rows(AX), SI")
 	e.op("ADDQ $%d, R8", 64*8)
 	e.at(same)
-	scoreStep(e, 1, slot(1), between(0, 0))
+	e.scoreStep(1, slot(1), between(0, 0))
 	e.op("ADDQ $%d, DX", 4*tileBytes)
 	e.op("TESTQ BX, BX")
 	e.op("JNZ %s", round)
-	scoresStore(e)
+	e.scoresStore()
 	e.op("DECQ CX")
 	e.op("JNZ %s", loop)
 	e.op("MOVQ R14, attendScoreArgs_fetch(AX)")
@@ -69,12 +70,12 @@ func emitAttendScoresAt(e *emitter, name string, steps int) {
 
 // copyRows copies 64 bytes of some of 64 rows, from the given place on, to the lines of
 // the tiles of a slot.
-func copyRows(e *emitter, from, slot, first, rows int) {
+func (e *emitter) copyRows(from, slot, first, rows int) {
 	for row := first; row < first+rows; row++ {
 		z := row % 8
-		e.op("MOVQ %s, R13", at16("R8", 8*row))
-		e.op("VMOVDQU64 %s(R13*1), Z%d", at16("SI", from), z)
-		e.op("VMOVDQU64 Z%d, %s", z, at16("R9", slot*nearSlot+64*row))
+		e.op("MOVQ %d(R8), R13", 8*row)
+		e.op("VMOVDQU64 %d(SI)(R13*1), Z%d", from, z)
+		e.op("VMOVDQU64 Z%d, %d(R9)", z, slot*nearSlot+64*row)
 	}
 }
 
@@ -86,7 +87,7 @@ func copyRows(e *emitter, from, slot, first, rows int) {
 //	AX arguments   SI memory and columns   R8 places of rows   R9 groups left of these columns
 //	R11, R12 tiles being filled, and the others   BX places of rows to fetch, or 0
 //	DI out   DX weights   CX groups left   R10 distance of lines   R13 to R15 rows
-func emitAttendValues(e *emitter, name string, rowLines int) {
+func (e *emitter) emitAttendValues(name string, rowLines int) {
 	const a = "attendValueArgs_"
 	e.function(name, "attendValueArgs", "out += weights * rows, for 16 heads and 512 columns.")
 	e.op("MOVQ %sshapes(AX), R10", a)
@@ -100,11 +101,11 @@ func emitAttendValues(e *emitter, name string, rowLines int) {
 	e.op("MOVQ %sout(AX), DI", a)
 	e.op("MOVQ $64, R10")
 	for pair := range 16 {
-		pairRows(e, pair)
+		e.pairRows(pair)
 	}
 	columns, groups, same := e.label("columns"), e.label("groups"), e.label("same")
 	e.at(columns)
-	valuesBegin(e)
+	e.valuesBegin()
 	e.at(groups)
 
 	e.note("The group to be filled: the next one, or the first of the next columns.")
@@ -118,20 +119,20 @@ func emitAttendValues(e *emitter, name string, rowLines int) {
 	e.op("JEQ %s", same) // after the last columns the same ones are filled again
 	e.op("ADDQ $128, SI")
 	e.at(same)
-	valuesStep(e, "R12", func(quarter int) {
+	e.valuesStep("R12", func(quarter int) {
 		if quarter%2 == 0 {
-			fetchRow(e, "BX", a+"memory", rowLines)
+			e.fetchRow("BX", a+"memory", rowLines)
 		}
 		for pair := 4 * quarter; pair < 4*quarter+4; pair++ {
-			pairRows(e, pair)
+			e.pairRows(pair)
 		}
 	})
 	e.op("JNZ %s", groups)
-	valuesEnd(e, columns)
+	e.valuesEnd(columns)
 }
 
 // valuesBegin loads the sums of four tiles of columns, or zeros.
-func valuesBegin(e *emitter) {
+func (e *emitter) valuesBegin() {
 	const a = "attendValueArgs_"
 	fresh, begun := e.label("fresh"), e.label("begun")
 	e.op("MOVQ %sweights(AX), DX", a)
@@ -152,7 +153,7 @@ func valuesBegin(e *emitter) {
 // fetchRow prefetches a row of a later call, through R13, unless the cursor in its places is zero. A CPU has few line
 // fill buffers, so rows are fetched one by one between other instructions: the first lines of one row, and the
 // remaining lines of the row two before it, some of which the hardware prefetcher has loaded by then.
-func fetchRow(e *emitter, cursor, memory string, lines int) {
+func (e *emitter) fetchRow(cursor, memory string, lines int) {
 	fetched := e.label("fetched")
 	e.op("TESTQ %s, %s", cursor, cursor)
 	e.op("JZ %s", fetched)
@@ -164,14 +165,14 @@ func fetchRow(e *emitter, cursor, memory string, lines int) {
 			e.op("MOVQ %d(%s), R13", -8*behind, cursor)
 			e.op("ADDQ %s(AX), R13", memory)
 		}
-		e.op("PREFETCHT1 %s", at16("R13", 64*line))
+		e.op("PREFETCHT1 %d(R13)", 64*line)
 	}
 	e.op("ADDQ $8, %s", cursor)
 	e.at(fetched)
 }
 
 // valuesStep multiplies the tiles of one group with its weights, while another is filled by quarters, and counts it.
-func valuesStep(e *emitter, tiles string, fill func(quarter int)) {
+func (e *emitter) valuesStep(tiles string, fill func(quarter int)) {
 	weights := func(part, t int) { e.emit(tileload(memory{base: "DX", index: "R10", disp: part * tileBytes}, t)) }
 	pairs := func(column, t int) { e.emit(tileload(memory{base: tiles, index: "R10", disp: column * tileBytes}, t)) }
 	weights(0, 4)
@@ -191,7 +192,7 @@ func valuesStep(e *emitter, tiles string, fill func(quarter int)) {
 }
 
 // valuesEnd stores the sums of four tiles of columns and advances to the next four.
-func valuesEnd(e *emitter, columns string) {
+func (e *emitter) valuesEnd(columns string) {
 	for t := range 4 {
 		e.emit(tilestore(t, memory{base: "DI", index: "R10", disp: t * tileBytes}))
 	}
@@ -204,37 +205,40 @@ func valuesEnd(e *emitter, columns string) {
 
 // pairRows interleaves 64 elements of two adjacent rows of a group:
 // one line of each of four tiles.
-func pairRows(e *emitter, pair int) {
-	e.op("MOVQ %s, R14", at16("R8", 16*pair))
-	e.op("MOVQ %s, R15", at16("R8", 16*pair+8))
+func (e *emitter) pairRows(pair int) {
+	e.op("MOVQ %d(R8), R14", 16*pair)
+	e.op("MOVQ %d(R8), R15", 16*pair+8)
 	for half := range 2 {
-		e.op("VMOVDQU64 %s(R14*1), Z%d", at16("SI", 64*half), 4*half)
-		e.op("VMOVDQU64 %s(R15*1), Z%d", at16("SI", 64*half), 4*half+1)
+		e.op("VMOVDQU64 %d(SI)(R14*1), Z%d", 64*half, 4*half)
+		e.op("VMOVDQU64 %d(SI)(R15*1), Z%d", 64*half, 4*half+1)
 		e.op("VPUNPCKLWD Z%d, Z%d, Z%d", 4*half+1, 4*half, 4*half+2)
 		e.op("VPUNPCKHWD Z%d, Z%d, Z%d", 4*half+1, 4*half, 4*half+3)
 	}
 	for t := range 4 {
-		e.op("VMOVDQU64 Z%d, %s", 4*(t/2)+2+t%2, at16("R11", t*tileBytes+64*pair))
+		e.op("VMOVDQU64 Z%d, %d(R11)", 4*(t/2)+2+t%2, t*tileBytes+64*pair)
 	}
 }
 
 // emitFetchRows writes the kernel that fetches rows.
 //
 //	AX arguments   SI memory   R8 places   CX rows left   R9 row   DX lines left
-func emitFetchRows(e *emitter) {
+func (e *emitter) emitFetchRows() {
 	e.function("fetchRowsamx", "fetchArgs", "fetches the lines of rows.")
-	e.op("MOVQ fetchArgs_memory(AX), SI")
-	e.op("MOVQ fetchArgs_at(AX), R8")
-	e.op("MOVQ fetchArgs_rows(AX), CX")
+	e.op(`
+		MOVQ fetchArgs_memory(AX), SI
+		MOVQ fetchArgs_at(AX), R8
+		MOVQ fetchArgs_rows(AX), CX`)
 	row, line := e.label("row"), e.label("line")
 	e.at(row)
-	e.op("MOVQ (R8), R9")
-	e.op("ADDQ SI, R9")
-	e.op("MOVQ fetchArgs_lines(AX), DX")
+	e.op(`
+		MOVQ (R8), R9
+		ADDQ SI, R9
+		MOVQ fetchArgs_lines(AX), DX`)
 	e.at(line)
-	e.op("PREFETCHT1 (R9)")
-	e.op("ADDQ $64, R9")
-	e.op("DECQ DX")
+	e.op(`
+		PREFETCHT1 (R9)
+		ADDQ $64, R9
+		DECQ DX`)
 	e.op("JNZ %s", line)
 	e.op("ADDQ $8, R8")
 	e.op("DECQ CX")
@@ -246,27 +250,27 @@ func emitFetchRows(e *emitter) {
 // which tiles treat as zero.
 //
 //	AX arguments   SI memory   R8 places   CX rows left   R9 row   K3 numbers found
-func emitHolds(e *emitter) {
-	words(e, "exponents", 0x7F807F80)
+func (e *emitter) emitHolds() {
+	e.words("exponents", 0x7F807F80)
 	e.function("holdsamx", "fetchArgs", "nan is set where a row has a subnormal number.")
-	e.op("MOVQ fetchArgs_memory(AX), SI")
-	e.op("MOVQ fetchArgs_at(AX), R8")
-	e.op("MOVQ fetchArgs_rows(AX), CX")
-	e.op("VMOVDQU64 exponents<>(SB), Z1")
-	e.op("VMOVDQU64 magnitude<>(SB), Z2")
-	e.op("KXORD K3, K3, K3")
-	row := e.label("row")
-	e.at(row)
-	e.op("MOVQ (R8), R9")
-	for c := range latentChunks {
-		e.op("VMOVDQU64 %s(R9*1), Z0", at16("SI", 64*c))
-		e.op("VPTESTNMW Z1, Z0, K1")
-		e.op("VPTESTMW Z2, Z0, K1, K1")
-		e.op("KORD K1, K3, K3")
-	}
-	e.op("ADDQ $8, R8")
-	e.op("DECQ CX")
-	e.op("JNZ %s", row)
+	e.op(`
+		MOVQ fetchArgs_memory(AX), SI
+		MOVQ fetchArgs_at(AX), R8
+		MOVQ fetchArgs_rows(AX), CX
+		VMOVDQU64 exponents<>(SB), Z1
+		VMOVDQU64 magnitude<>(SB), Z2
+		KXORD K3, K3, K3`)
+	e.loop("row", "CX", func() {
+		e.op("MOVQ (R8), R9")
+		for c := range latentChunks {
+			e.op("VMOVDQU64 %d(SI)(R9*1), Z0", 64*c)
+			e.op(`
+				VPTESTNMW Z1, Z0, K1
+				VPTESTMW Z2, Z0, K1, K1
+				KORD K1, K3, K3`)
+		}
+		e.op("ADDQ $8, R8")
+	})
 	e.op("KMOVD K3, R9")
 	e.op("MOVQ R9, fetchArgs_nan(AX)")
 	e.ret()

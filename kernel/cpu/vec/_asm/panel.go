@@ -13,14 +13,14 @@ import "fmt"
 //	R8 sums        R12 steps                 R13 tiles left
 //	R14, R15 one, three strides of w
 //	K1 lanes of the last, partial step (the mask vector with 8 lanes)
-func emitPanels(e *emitter, s *isa) {
-	for _, p := range s.panels {
-		(&panel{isa: s, mr: p[0], nr: p[1]}).emit(e)
+func (e *emitter) emitPanels() {
+	for _, p := range e.panels {
+		(&panel{emitter: e, mr: p[0], nr: p[1]}).write()
 	}
 }
 
 type panel struct {
-	*isa
+	*emitter
 	mr, nr int
 }
 
@@ -28,190 +28,193 @@ func (k *panel) acc(m, n int) int { return m*k.nr + n }
 func (k *panel) x(m int) int      { return k.mr*k.nr + m }
 func (k *panel) w() int           { return k.mr*k.nr + k.mr }
 
-func (k *panel) emit(e *emitter) {
+func (k *panel) write() {
 	name := fmt.Sprintf("panel%dx%d%s", k.mr, k.nr, k.name)
-	e.function(name, "panelArgs",
+	k.function(name, "panelArgs",
 		fmt.Sprintf("tiles of %d rows of x by one packed panel of %d rows of weights.", k.mr, k.nr))
-	e.op("MOVQ panelArgs_x(AX), BX")
-	e.op("MOVQ panelArgs_ldx(AX), CX")
-	e.op("LEAQ (CX)(CX*2), DX")
-	e.op("MOVQ panelArgs_y(AX), DI")
-	e.op("MOVQ panelArgs_sums(AX), R8")
-	e.op("MOVQ panelArgs_tiles(AX), R13")
-	e.op("MOVQ panelArgs_ldw(AX), R14")
-	e.op("LEAQ (R14)(R14*2), R15")
+	k.op(`
+		MOVQ panelArgs_x(AX), BX
+		MOVQ panelArgs_ldx(AX), CX
+		LEAQ (CX)(CX*2), DX
+		MOVQ panelArgs_y(AX), DI
+		MOVQ panelArgs_sums(AX), R8
+		MOVQ panelArgs_tiles(AX), R13
+		MOVQ panelArgs_ldw(AX), R14
+		LEAQ (R14)(R14*2), R15`)
 	if k.wide() {
-		e.op("MOVQ panelArgs_mask(AX), R12")
-		e.op("KMOVW R12, K1")
+		k.op("MOVQ panelArgs_mask(AX), R12")
+		k.op("KMOVW R12, K1")
 	}
-	tile, fresh, ready := e.label("tile"), e.label("fresh"), e.label("ready")
-	e.at(tile)
-	k.fetch(e)
-	k.fetchY(e)
-	e.op("MOVQ BX, SI")
-	e.op("MOVQ panelArgs_w(AX), R11")
-	e.op("LEAQ (R14)(R14*4), R9")
-	e.op("CMPQ panelArgs_first(AX), $0")
-	e.op("JNE %s", fresh)
+	tile, fresh, ready := k.label("tile"), k.label("fresh"), k.label("ready")
+	k.at(tile)
+	k.fetch()
+	k.fetchY()
+	k.op(`
+		MOVQ BX, SI
+		MOVQ panelArgs_w(AX), R11
+		LEAQ (R14)(R14*4), R9
+		CMPQ panelArgs_first(AX), $0`)
+	k.op("JNE %s", fresh)
 	for i := range k.mr * k.nr {
-		e.op("VMOVUPS %d(R8), %s", i*k.bytes(), k.r(i))
+		k.op("VMOVUPS %d(R8), V%d", i*k.bytes(), i)
 	}
-	e.op("JMP %s", ready)
-	e.at(fresh)
+	k.op("JMP %s", ready)
+	k.at(fresh)
 	for i := range k.mr * k.nr {
-		k.zero(e, i)
+		k.zero(i)
 	}
-	e.at(ready)
-	k.steps(e)
-	k.finish(e)
+	k.at(ready)
+	k.steps()
+	k.finish()
 	for range k.mr {
-		e.op("ADDQ CX, BX")
-		e.op("ADDQ R9, DI")
+		k.op("ADDQ CX, BX")
+		k.op("ADDQ R9, DI")
 	}
-	e.op("ADDQ $%d, R8", k.mr*k.nr*k.bytes())
-	e.op("DECQ R13")
-	e.op("JNZ %s", tile)
-	e.ret()
+	k.op("ADDQ $%d, R8", k.mr*k.nr*k.bytes())
+	k.op("DECQ R13")
+	k.op("JNZ %s", tile)
+	k.ret()
 }
 
 // fetch requests the next lines of every row that the next panel is made of.
-func (k *panel) fetch(e *emitter) {
-	line, none := e.label("line"), e.label("nofetch")
-	e.op("MOVQ panelArgs_lines(AX), R12")
-	e.op("TESTQ R12, R12")
-	e.op("JZ %s", none)
-	e.op("MOVQ panelArgs_ahead(AX), R11")
-	e.at(line)
-	e.op("MOVQ R11, SI")
+func (k *panel) fetch() {
+	line, none := k.label("line"), k.label("nofetch")
+	k.op("MOVQ panelArgs_lines(AX), R12")
+	k.op("TESTQ R12, R12")
+	k.op("JZ %s", none)
+	k.op("MOVQ panelArgs_ahead(AX), R11")
+	k.at(line)
+	k.op("MOVQ R11, SI")
 	for range k.nr {
-		e.op("PREFETCHT1 (SI)")
-		e.op("ADDQ panelArgs_ldAhead(AX), SI")
+		k.op("PREFETCHT1 (SI)")
+		k.op("ADDQ panelArgs_ldAhead(AX), SI")
 	}
-	e.op("ADDQ $64, R11")
-	e.op("DECQ R12")
-	e.op("JNZ %s", line)
-	e.op("MOVQ R11, panelArgs_ahead(AX)")
-	e.at(none)
+	k.op("ADDQ $64, R11")
+	k.op("DECQ R12")
+	k.op("JNZ %s", line)
+	k.op("MOVQ R11, panelArgs_ahead(AX)")
+	k.at(none)
 }
 
 // fetchY requests the lines of y that the tile will be written to.
-func (k *panel) fetchY(e *emitter) {
-	e.op("MOVQ panelArgs_ldy(AX), R9")
-	e.op("LEAQ (R9)(R9*2), R10")
+func (k *panel) fetchY() {
+	k.op("MOVQ panelArgs_ldy(AX), R9")
+	k.op("LEAQ (R9)(R9*2), R10")
 	for m := range k.mr {
-		e.op("PREFETCHT0 %s", k.yAt(m, 0))
-		e.op("PREFETCHT0 %s", k.yAt(m, k.nr-1))
+		k.op("PREFETCHT0 %s", k.yAt(m, 0))
+		k.op("PREFETCHT0 %s", k.yAt(m, k.nr-1))
 	}
 }
 
-func (k *panel) steps(e *emitter) {
-	loop, tail, none := e.label("loop"), e.label("tail"), e.label("notail")
-	e.op("MOVQ panelArgs_steps(AX), R12")
-	e.op("TESTQ R12, R12")
-	e.op("JZ %s", tail)
-	e.at(loop)
+func (k *panel) steps() {
+	loop, tail, none := k.label("loop"), k.label("tail"), k.label("notail")
+	k.op("MOVQ panelArgs_steps(AX), R12")
+	k.op("TESTQ R12, R12")
+	k.op("JZ %s", tail)
+	k.at(loop)
 	for m := range k.mr {
-		e.op("VMOVUPS %s, %s", spaced("SI", "CX", "DX", "", 0, m), k.r(k.x(m)))
+		k.op("VMOVUPS %s, V%d", spaced("SI", "CX", "DX", "", 0, m), k.x(m))
 	}
-	k.multiply(e, func(n int) {
-		e.op("VMOVUPS %s, %s", k.wAt(n), k.r(k.w()))
+	k.multiply(func(n int) {
+		k.op("VMOVUPS %s, V%d", k.wAt(n), k.w())
 	})
-	e.op("ADDQ $%d, SI", k.bytes())
-	e.op("ADDQ $%d, R11", k.bytes())
-	e.op("DECQ R12")
-	e.op("JNZ %s", loop)
-	e.at(tail)
-	e.op("CMPQ panelArgs_mask(AX), $0")
-	e.op("JE %s", none)
+	k.op("ADDQ $%d, SI", k.bytes())
+	k.op("ADDQ $%d, R11", k.bytes())
+	k.op("DECQ R12")
+	k.op("JNZ %s", loop)
+	k.at(tail)
+	k.op("CMPQ panelArgs_mask(AX), $0")
+	k.op("JE %s", none)
 	if k.wide() {
 		for m := range k.mr {
-			e.op("VMOVUPS.Z %s, K1, %s", spaced("SI", "CX", "DX", "", 0, m), k.r(k.x(m)))
+			k.op("VMOVUPS.Z %s, K1, V%d", spaced("SI", "CX", "DX", "", 0, m), k.x(m))
 		}
-		k.multiply(e, func(n int) {
-			e.op("VMOVUPS.Z %s, K1, %s", k.wAt(n), k.r(k.w()))
+		k.multiply(func(n int) {
+			k.op("VMOVUPS.Z %s, K1, V%d", k.wAt(n), k.w())
 		})
 	} else {
-		e.op("MOVQ panelArgs_maskVec(AX), R12")
-		e.op("VMOVUPS (R12), %s", k.r(k.w()))
+		k.op("MOVQ panelArgs_maskVec(AX), R12")
+		k.op("VMOVUPS (R12), V%d", k.w())
 		for m := range k.mr {
-			e.op("VMASKMOVPS %s, %s, %s", spaced("SI", "CX", "DX", "", 0, m), k.r(k.w()), k.r(k.x(m)))
+			k.op("VMASKMOVPS %s, V%d, V%d", spaced("SI", "CX", "DX", "", 0, m), k.w(), k.x(m))
 		}
-		k.multiply(e, func(n int) {
-			e.op("VMOVUPS (R12), %s", k.r(k.w()))
-			e.op("VMASKMOVPS %s, %s, %s", k.wAt(n), k.r(k.w()), k.r(k.w()))
+		k.multiply(func(n int) {
+			k.op("VMOVUPS (R12), V%d", k.w())
+			k.op("VMASKMOVPS %s, V%d, V%d", k.wAt(n), k.w(), k.w())
 		})
 	}
-	e.at(none)
+	k.at(none)
 }
 
 // wAt is the address of the cursor in row n of the panel.
 func (k *panel) wAt(n int) string { return spaced("R11", "R14", "R15", "R9", 0, n) }
 
 // multiply adds one step of every row to the sums.
-func (k *panel) multiply(e *emitter, load func(n int)) {
+func (k *panel) multiply(load func(n int)) {
 	for n := range k.nr {
 		load(n)
 		for m := range k.mr {
-			e.op("VFMADD231PS %s, %s, %s", k.r(k.x(m)), k.r(k.w()), k.r(k.acc(m, n)))
+			k.op("VFMADD231PS V%d, V%d, V%d", k.x(m), k.w(), k.acc(m, n))
 		}
 	}
 }
 
 // finish stores the sums as they are, or folds them into y when the last
 // block of k is done.
-func (k *panel) finish(e *emitter) {
-	fold, done := e.label("fold"), e.label("done")
-	e.op("MOVQ panelArgs_ldy(AX), R9")
-	e.op("LEAQ (R9)(R9*2), R10")
-	e.op("CMPQ panelArgs_last(AX), $0")
-	e.op("JNE %s", fold)
+func (k *panel) finish() {
+	fold, done := k.label("fold"), k.label("done")
+	k.op(`
+		MOVQ panelArgs_ldy(AX), R9
+		LEAQ (R9)(R9*2), R10
+		CMPQ panelArgs_last(AX), $0`)
+	k.op("JNE %s", fold)
 	for i := range k.mr * k.nr {
-		e.op("VMOVUPS %s, %d(R8)", k.r(i), i*k.bytes())
+		k.op("VMOVUPS V%d, %d(R8)", i, i*k.bytes())
 	}
-	e.op("JMP %s", done)
-	e.at(fold)
+	k.op("JMP %s", done)
+	k.at(fold)
 	if k.wide() {
-		k.foldWide(e)
+		k.foldWide()
 	} else {
-		k.foldNarrow(e)
+		k.foldNarrow()
 	}
-	e.at(done)
+	k.at(done)
 }
 
 func (k *panel) yAt(m, n int) string { return spaced("DI", "R9", "R10", "", 4*n, m) }
 
 // foldNarrow folds four 8-lane sums of a row at a time.
-func (k *panel) foldNarrow(e *emitter) {
+func (k *panel) foldNarrow() {
 	for m := range k.mr {
 		a, t := k.acc(m, 0), k.w()
-		e.op("VHADDPS Y%d, Y%d, Y%d", a+1, a, a)
-		e.op("VHADDPS Y%d, Y%d, Y%d", a+3, a+2, a+2)
-		e.op("VHADDPS Y%d, Y%d, Y%d", a+2, a, a)
-		e.op("VEXTRACTF128 $1, Y%d, X%d", a, t)
-		e.op("VADDPS X%d, X%d, X%d", t, a, a)
-		e.op("VMOVUPS X%d, %s", a, k.yAt(m, 0))
+		k.op("VHADDPS Y%d, Y%d, Y%d", a+1, a, a)
+		k.op("VHADDPS Y%d, Y%d, Y%d", a+3, a+2, a+2)
+		k.op("VHADDPS Y%d, Y%d, Y%d", a+2, a, a)
+		k.op("VEXTRACTF128 $1, Y%d, X%d", a, t)
+		k.op("VADDPS X%d, X%d, X%d", t, a, a)
+		k.op("VMOVUPS X%d, %s", a, k.yAt(m, 0))
 	}
 }
 
 // foldWide folds the four rows of each column together, so that 128-bit lane m
 // of every intermediate belongs to row m, and then pairs of columns.
-func (k *panel) foldWide(e *emitter) {
+func (k *panel) foldWide() {
 	t := k.w()
 	column := func(n int) int { return k.acc(0, n) }
 	for n := range k.nr {
-		foldFour(e, [4]int{k.acc(0, n), k.acc(1, n), k.acc(2, n), k.acc(3, n)}, column(n), t)
+		k.foldFour([4]int{k.acc(0, n), k.acc(1, n), k.acc(2, n), k.acc(3, n)}, column(n), t)
 	}
 	// pairs leaves in a: [a0+a2, a1+a3, b0+b2, b1+b3] per lane.
 	pairs := func(a, b int) {
-		e.op("VSHUFPS $0xEE, Z%d, Z%d, Z%d", b, a, t)
-		e.op("VSHUFPS $0x44, Z%d, Z%d, Z%d", b, a, a)
-		e.op("VADDPS Z%d, Z%d, Z%d", t, a, a)
+		k.op("VSHUFPS $0xEE, Z%d, Z%d, Z%d", b, a, t)
+		k.op("VSHUFPS $0x44, Z%d, Z%d, Z%d", b, a, a)
+		k.op("VADDPS Z%d, Z%d, Z%d", t, a, a)
 	}
 	// singles leaves in a one sum per column: those of a, then those of b.
 	singles := func(a, b int) {
-		e.op("VSHUFPS $0xDD, Z%d, Z%d, Z%d", b, a, t)
-		e.op("VSHUFPS $0x88, Z%d, Z%d, Z%d", b, a, a)
-		e.op("VADDPS Z%d, Z%d, Z%d", t, a, a)
+		k.op("VSHUFPS $0xDD, Z%d, Z%d, Z%d", b, a, t)
+		k.op("VSHUFPS $0x88, Z%d, Z%d, Z%d", b, a, a)
+		k.op("VADDPS Z%d, Z%d, Z%d", t, a, a)
 	}
 	for n := 0; n < k.nr; n += 4 {
 		width := min(4, k.nr-n)
@@ -227,12 +230,12 @@ func (k *panel) foldWide(e *emitter) {
 			from := a
 			if m > 0 {
 				from = t
-				e.op("VEXTRACTF32X4 $%d, Z%d, X%d", m, a, t)
+				k.op("VEXTRACTF32X4 $%d, Z%d, X%d", m, a, t)
 			}
 			if width == 4 {
-				e.op("VMOVUPS X%d, %s", from, k.yAt(m, n))
+				k.op("VMOVUPS X%d, %s", from, k.yAt(m, n))
 			} else {
-				e.op("VMOVLPS X%d, %s", from, k.yAt(m, n))
+				k.op("VMOVLPS X%d, %s", from, k.yAt(m, n))
 			}
 		}
 	}

@@ -7,8 +7,7 @@ package main
 //
 //	AX arguments   SI vectors   DI codes   DX scales   CX vectors left   R8 rule of scales
 //	Z8 to Z15 in between   Z16 on constants
-func emitRotateQuant(e *emitter) {
-	s := avx512
+func (e *emitter) emitRotateQuant() {
 	consts := []struct {
 		name string
 		word uint32
@@ -24,15 +23,16 @@ func emitRotateQuant(e *emitter) {
 	at := map[string]int{}
 	e.raw("")
 	for i, c := range consts {
-		constant(e, s, c.name, c.word)
+		e.constant(c.name, c.word)
 		at[c.name] = 16 + i
 	}
 	e.function("rotateQuantavx512", "quantArgs", "rotates n vectors of 128 at v in place and quantises them.")
-	e.op("MOVQ quantArgs_v(AX), SI")
-	e.op("MOVQ quantArgs_codes(AX), DI")
-	e.op("MOVQ quantArgs_scales(AX), DX")
-	e.op("MOVQ quantArgs_n(AX), CX")
-	e.op("MOVQ quantArgs_pow2(AX), R8")
+	e.op(`
+		MOVQ quantArgs_v(AX), SI
+		MOVQ quantArgs_codes(AX), DI
+		MOVQ quantArgs_scales(AX), DX
+		MOVQ quantArgs_n(AX), CX
+		MOVQ quantArgs_pow2(AX), R8`)
 	for _, c := range consts {
 		e.op("VMOVUPS %s<>(SB), Z%d", c.name, at[c.name])
 	}
@@ -43,8 +43,8 @@ func emitRotateQuant(e *emitter) {
 	loop, free := e.label("loop"), e.label("free")
 	e.at(loop)
 	for i := range 8 {
-		e.op("VMOVUPS %s, Z%d", at16("SI", 64*i), i)
-		roundHalf(e, at, i, 8)
+		e.op("VMOVUPS %d(SI), Z%d", 64*i, i)
+		e.roundHalf(at, i, 8)
 	}
 	// Strides below a register: the partner is in another lane; where the
 	// lane is the upper of the two, its own element is subtracted.
@@ -76,8 +76,8 @@ func emitRotateQuant(e *emitter) {
 	}
 	for i := range 8 {
 		e.op("VMULPS Z%d, Z%d, Z%d", at["quantNorm"], i, i)
-		roundHalf(e, at, i, 8)
-		e.op("VMOVUPS Z%d, %s", i, at16("SI", 64*i))
+		e.roundHalf(at, i, 8)
+		e.op("VMOVUPS Z%d, %d(SI)", i, 64*i)
 	}
 
 	e.note("the largest magnitude: NaN counts as zero, infinity as the largest number")
@@ -87,10 +87,11 @@ func emitRotateQuant(e *emitter) {
 		e.op("VPCMPUD $2, Z%d, Z9, K5", at["quantInf"]) // magnitude <= infinity
 		e.op("VPMAXUD Z9, Z8, K5, Z8")
 	}
-	e.op("VEXTRACTF64X4 $1, Z8, Y9")
-	e.op("VPMAXUD Y9, Y8, Y8")
-	e.op("VEXTRACTF128 $1, Y8, X9")
-	e.op("VPMAXUD X9, X8, X8")
+	e.op(`
+		VEXTRACTF64X4 $1, Z8, Y9
+		VPMAXUD Y9, Y8, Y8
+		VEXTRACTF128 $1, Y8, X9
+		VPMAXUD X9, X8, X8`)
 	for _, order := range []int{0x4E, 0xB1} {
 		e.op("VPSHUFD $%#x, X8, X9", order)
 		e.op("VPMAXUD X9, X8, X8")
@@ -109,19 +110,20 @@ func emitRotateQuant(e *emitter) {
 	e.at(free)
 	e.op("VMOVSS X8, (DX)")
 	for i := range 8 {
-		quantRegister(e, at, i)
-		e.op("VPMOVDB Z%d, %s", i, at16("DI", 16*i))
+		e.quantRegister(at, i)
+		e.op("VPMOVDB Z%d, %d(DI)", i, 16*i)
 	}
-	e.op("ADDQ $512, SI")
-	e.op("ADDQ $128, DI")
-	e.op("ADDQ $4, DX")
-	e.op("DECQ CX")
+	e.op(`
+		ADDQ $512, SI
+		ADDQ $128, DI
+		ADDQ $4, DX
+		DECQ CX`)
 	e.op("JNZ %s", loop)
 	e.ret()
 }
 
 // roundHalf rounds register i to bfloat16, to nearest even, using t and t+1.
-func roundHalf(e *emitter, at map[string]int, i, t int) {
+func (e *emitter) roundHalf(at map[string]int, i, t int) {
 	e.op("VCMPPS $3, Z%d, Z%d, K5", i, i) // NaN
 	e.op("VPSRLD $16, Z%d, Z%d", i, t)
 	e.op("VPANDD Z%d, Z%d, Z%d", at["quantOne"], t, t)
@@ -134,7 +136,7 @@ func roundHalf(e *emitter, at map[string]int, i, t int) {
 // quantRegister replaces register i by the codes of i/Z8, using Z9 to Z13. The
 // arithmetic is that of package num: adding a number whose last bit equals
 // one step of the code leaves the rounded number of steps.
-func quantRegister(e *emitter, at map[string]int, i int) {
+func (e *emitter) quantRegister(at map[string]int, i int) {
 	e.op("VDIVPS Z8, Z%d, Z9", i)
 	e.op("VPSRLD $24, Z9, Z13")
 	e.op("VPANDD Z%d, Z13, Z13", at["quantSign"])
@@ -145,9 +147,10 @@ func quantRegister(e *emitter, at map[string]int, i int) {
 	e.op("VPSRLD $23, Z9, Z10")
 	e.op("VPMAXUD Z%d, Z10, Z10", at["quantLeast"])
 	e.op("VPADDD Z%d, Z10, Z11", at["quantUnits"])
-	e.op("VPSLLD $23, Z11, Z11")
-	e.op("VADDPS Z11, Z9, Z12")
-	e.op("VPSUBD Z11, Z12, Z12")
+	e.op(`
+		VPSLLD $23, Z11, Z11
+		VADDPS Z11, Z9, Z12
+		VPSUBD Z11, Z12, Z12`)
 	e.op("VPSUBD Z%d, Z10, Z10", at["quantLeast"])
 	e.op("VPSLLD $3, Z10, Z10")
 	e.op("VPADDD Z10, Z12, Z12")

@@ -27,16 +27,16 @@ import "fmt"
 //	R8 sums          R11 scale of the block
 //	R12 address to prefetch, R13, R14 one, three strides between the eight prefetch cursors
 //	Z24 scale of sums   Z25 exponents of the block; see streamfill.go for the others
-func emitStreams(e *emitter) {
-	ordinaryData(e)
-	codeTablesData(e)
+func (e *emitter) emitStreams() {
+	e.ordinaryData()
+	e.codeTablesData()
 	for _, rows := range []int{16, 8, 4, 1} {
 		for _, scaled := range []bool{false, true} {
-			(&stream{rows: rows, scaled: scaled}).emit(e)
+			(&stream{emitter: e, rows: rows, scaled: scaled}).write()
 		}
 	}
 	for _, groups := range []int{1, 2} {
-		emitAnyRows(e, groups)
+		e.emitAnyRows(groups)
 	}
 }
 
@@ -44,6 +44,7 @@ func emitStreams(e *emitter) {
 // block times its scale to those in memory; the others have scales, which are
 // powers of two, in the exponents of weights.
 type stream struct {
+	*emitter
 	rows   int
 	scaled bool
 	aside  []func() // what is written behind the kernel
@@ -93,153 +94,156 @@ func (k *stream) groupSums(group int) int { return group * 4 * k.tile() }
 func stepBytes(groups int) int { return 64 * streamRows / groups }
 func halfBytes(groups int) int { return 2 * stepBytes(groups) }
 
-func (k *stream) emit(e *emitter) {
+func (k *stream) write() {
 	name := fmt.Sprintf("stream%d", k.rows)
 	if k.scaled {
 		name += "scaled"
 	}
-	e.function(name, "streamArgs",
+	k.function(name, "streamArgs",
 		fmt.Sprintf("%d rows of x in two parts by 64 rows of e4m3 codes, whole blocks of 128 columns.", k.rows))
-	k.begin(e)
-	loop, entry, done := e.label("loop"), e.label("entry"), e.label("done")
-	k.phase(e, 0, false)
-	e.op("JMP %s", entry) // into the loop, past the phase that has something to multiply
-	e.at(loop)
-	k.phase(e, 0, true)
-	k.nextX(e)
-	e.at(entry)
+	k.begin()
+	loop, entry, done := k.label("loop"), k.label("entry"), k.label("done")
+	k.phase(0, false)
+	k.op("JMP %s", entry) // into the loop, past the phase that has something to multiply
+	k.at(loop)
+	k.phase(0, true)
+	k.nextX()
+	k.at(entry)
 	for p := 1; p < 2*k.groups(); p++ {
-		k.phase(e, p, true)
+		k.phase(p, true)
 	}
-	e.op("ADDQ $128, BX")
-	e.op("ADDQ $%d, R11", entryBytes)
-	e.op("DECQ streamArgs_left(AX)")
-	e.op("JNZ %s", loop)
-	e.op("DECQ streamArgs_units(AX)")
-	e.op("JZ %s", done)
-	k.nextUnit(e)
-	e.op("JMP %s", loop)
-	e.at(done)
-	k.multiply(e, 0, func(int) {})
-	k.end(e)
-	e.emit(tilerelease())
-	e.ret()
+	k.op("ADDQ $128, BX")
+	k.op("ADDQ $%d, R11", entryBytes)
+	k.op("DECQ streamArgs_left(AX)")
+	k.op("JNZ %s", loop)
+	k.op("DECQ streamArgs_units(AX)")
+	k.op("JZ %s", done)
+	k.nextUnit()
+	k.op("JMP %s", loop)
+	k.at(done)
+	k.multiply(0, func(int) {})
+	k.end()
+	k.emit(tilerelease())
+	k.ret()
 	for _, write := range k.aside {
 		write()
 	}
 }
 
-func (k *stream) begin(e *emitter) {
-	e.emit(ldtilecfg(memory{base: "AX"}))
-	e.op("MOVQ streamArgs_w(AX), BX")
-	e.op("MOVQ streamArgs_ldw(AX), CX")
-	e.op("LEAQ (CX)(CX*2), R10")
-	e.op("MOVQ streamArgs_x(AX), SI")
-	e.op("MOVQ streamArgs_panel(AX), DI")
-	e.op("MOVQ streamArgs_sums(AX), R8")
-	e.op("MOVQ streamArgs_scales(AX), R11")
-	e.op("MOVQ streamArgs_ahead(AX), R12")
-	e.op("MOVQ streamArgs_ldAhead(AX), R13")
-	e.op("LEAQ (R13)(R13*2), R14")
-	e.op("MOVQ $%d, DX", k.line())
-	e.op("MOVQ $64, R15")
-	ordinaryMaps(e)
+func (k *stream) begin() {
+	k.emit(ldtilecfg(memory{base: "AX"}))
+	k.op(`
+		MOVQ streamArgs_w(AX), BX
+		MOVQ streamArgs_ldw(AX), CX
+		LEAQ (CX)(CX*2), R10
+		MOVQ streamArgs_x(AX), SI
+		MOVQ streamArgs_panel(AX), DI
+		MOVQ streamArgs_sums(AX), R8
+		MOVQ streamArgs_scales(AX), R11
+		MOVQ streamArgs_ahead(AX), R12
+		MOVQ streamArgs_ldAhead(AX), R13
+		LEAQ (R13)(R13*2), R14`)
+	k.op("MOVQ $%d, DX", k.line())
+	k.op("MOVQ $64, R15")
+	k.ordinaryMaps()
 	for t := range 4 {
 		if k.scaled { // nothing is to be added before the first block is done
-			e.emit(tilezero(t))
+			k.emit(tilezero(t))
 		}
 	}
-	k.loadSums(e)
+	k.loadSums()
 }
 
 // nextX moves on to the columns of x that belong to the block that is filled. Those
 // of a unit's first are the first, and what the tiles hold are then the sums of
 // the unit before.
-func (k *stream) nextX(e *emitter) {
-	same := e.label("same")
-	e.op("ADDQ $%d, SI", 4*k.groups()*k.tile())
-	e.op("MOVQ streamArgs_left(AX), R9")
-	e.op("CMPQ R9, streamArgs_blocks(AX)")
-	e.op("JNE %s", same)
-	e.op("MOVQ streamArgs_x(AX), SI")
+func (k *stream) nextX() {
+	same := k.label("same")
+	k.op("ADDQ $%d, SI", 4*k.groups()*k.tile())
+	k.op("MOVQ streamArgs_left(AX), R9")
+	k.op("CMPQ R9, streamArgs_blocks(AX)")
+	k.op("JNE %s", same)
+	k.op("MOVQ streamArgs_x(AX), SI")
 	if !k.scaled {
-		k.storeSums(e)
-		e.op("ADDQ $%d, R8", k.unitSums())
-		k.loadSums(e)
+		k.storeSums()
+		k.op("ADDQ $%d, R8", k.unitSums())
+		k.loadSums()
 	}
-	e.at(same)
+	k.at(same)
 }
 
 // nextUnit advances to the next 64 rows of weights, and to the bytes prefetched with them.
-func (k *stream) nextUnit(e *emitter) {
-	more := e.label("more")
-	e.op("MOVQ streamArgs_blocks(AX), R9")
-	e.op("MOVQ R9, streamArgs_left(AX)")
-	e.op("ADDQ streamArgs_nextW(AX), BX")
-	e.op("MOVQ streamArgs_unitAhead(AX), R12")
-	e.op("ADDQ streamArgs_ahead(AX), R12")
-	e.op("CMPQ streamArgs_units(AX), $1")
-	e.op("JNE %s", more)
-	e.op("MOVQ streamArgs_lastAhead(AX), R12")
-	e.at(more)
-	e.op("MOVQ R12, streamArgs_ahead(AX)")
-	e.op("MOVQ streamArgs_runAhead(AX), R9")
-	e.op("MOVQ R9, streamArgs_leftAhead(AX)")
+func (k *stream) nextUnit() {
+	more := k.label("more")
+	k.op(`
+		MOVQ streamArgs_blocks(AX), R9
+		MOVQ R9, streamArgs_left(AX)
+		ADDQ streamArgs_nextW(AX), BX
+		MOVQ streamArgs_unitAhead(AX), R12
+		ADDQ streamArgs_ahead(AX), R12
+		CMPQ streamArgs_units(AX), $1`)
+	k.op("JNE %s", more)
+	k.op("MOVQ streamArgs_lastAhead(AX), R12")
+	k.at(more)
+	k.op(`
+		MOVQ R12, streamArgs_ahead(AX)
+		MOVQ streamArgs_runAhead(AX), R9
+		MOVQ R9, streamArgs_leftAhead(AX)`)
 }
 
 // loadSums and storeSums move the sums of all blocks between tiles and memory.
 // Where there are two groups they are those of the last one; a product of the first
 // exchanges them.
-func (k *stream) loadSums(e *emitter) {
+func (k *stream) loadSums() {
 	for t := range 4 {
 		if !k.scaled {
-			e.emit(tileload(memory{base: "R8", index: "DX", disp: k.groupSums(k.groups()-1) + t*k.tile()}, t))
+			k.emit(tileload(memory{base: "R8", index: "DX", disp: k.groupSums(k.groups()-1) + t*k.tile()}, t))
 		}
 	}
 }
 
-func (k *stream) storeSums(e *emitter) {
+func (k *stream) storeSums() {
 	for t := range 4 {
-		k.store(e, t, "R8", k.groupSums(k.groups()-1))
+		k.store(t, "R8", k.groupSums(k.groups()-1))
 	}
 }
 
 // store writes the sums of a tile, line after line.
-func (k *stream) store(e *emitter, t int, base string, at int) {
-	e.emit(tilestore(t, memory{base: base, index: "DX", disp: at + t*k.tile()}))
+func (k *stream) store(t int, base string, at int) {
+	k.emit(tilestore(t, memory{base: base, index: "DX", disp: at + t*k.tile()}))
 }
 
 // phase fills 64 columns of a group and, meanwhile, multiplies what was filled
 // before. Where it fills the first ones it adds the sums that left the tiles in
 // the phase before: by now they have reached the cache.
-func (k *stream) phase(e *emitter, p int, multiply bool) {
+func (k *stream) phase(p int, multiply bool) {
 	group, half := p/2, p%2
-	e.note("phase %d", p)
-	e.op("LEAQ %s, R9", at16("BX", 64*half))
+	k.note("phase %d", p)
+	k.op("LEAQ %d(BX), R9", 64*half)
 	if group > 0 {
-		e.op("ADDQ streamArgs_lower(AX), R9")
+		k.op("ADDQ streamArgs_lower(AX), R9")
 	}
 	if p == 0 {
-		manyRare(e)
+		k.manyRare()
 		if !k.scaled {
-			e.op("VPBROADCASTD %d(R11), Z%d", entryPower, streamPower)
+			k.op("VPBROADCASTD %d(R11), Z%d", entryPower, streamPower)
 		}
 	}
 	adds := half == 0 && multiply && k.scaled
 	if adds {
-		k.loadScale(e, 3-k.groups())
+		k.loadScale(3 - k.groups())
 	}
 	between := func(q int) {
-		k.fill(e, half, q)
+		k.fill(half, q)
 		for r := 4 * q; r < 4*q+4; r++ {
-			k.fetchPlace(e, r)
+			k.fetchPlace(r)
 		}
-		e.op("LEAQ (R9)(CX*4), R9")
+		k.op("LEAQ (R9)(CX*4), R9")
 		if q%8 == 7 {
-			nextRun(e)
+			k.nextRun()
 		}
 		for r := q * k.lines() / k.fours(); adds && r < (q+1)*k.lines()/k.fours(); r++ {
-			k.add(e, group, r)
+			k.add(group, r)
 		}
 	}
 	if !multiply {
@@ -248,48 +252,48 @@ func (k *stream) phase(e *emitter, p int, multiply bool) {
 		}
 		return
 	}
-	k.multiply(e, p, between)
+	k.multiply(p, between)
 	if adds && group == k.groups()-1 {
-		k.added(e)
+		k.added()
 	}
 }
 
 // added counts blocks whose sums were added and moves on to those of the next unit
 // after the last.
-func (k *stream) added(e *emitter) {
-	same := e.label("same")
-	e.op("DECQ streamArgs_leftSums(AX)")
-	e.op("JNZ %s", same)
-	e.op("ADDQ $%d, R8", k.unitSums())
-	e.op("MOVQ streamArgs_blocks(AX), R9")
-	e.op("MOVQ R9, streamArgs_leftSums(AX)")
-	e.at(same)
+func (k *stream) added() {
+	same := k.label("same")
+	k.op("DECQ streamArgs_leftSums(AX)")
+	k.op("JNZ %s", same)
+	k.op("ADDQ $%d, R8", k.unitSums())
+	k.op("MOVQ streamArgs_blocks(AX), R9")
+	k.op("MOVQ R9, streamArgs_leftSums(AX)")
+	k.at(same)
 }
 
 // multiply multiplies what the phase before p filled: two steps of a group's tiles
 // of rows by those of x. It calls between for each four rows of a group.
-func (k *stream) multiply(e *emitter, p int, between func(q int)) {
+func (k *stream) multiply(p int, between func(q int)) {
 	n := k.groups()
 	before := (p + 2*n - 1) % (2 * n)
 	group, half := before/2, before%2
 	for q := range k.fours() {
 		step := q / (k.fours() / 2)
 		w := func(i int) {
-			e.emit(tileload(memory{base: "DI", index: "R15", disp: half*halfBytes(n) + step*stepBytes(n) + i*1024},
+			k.emit(tileload(memory{base: "DI", index: "R15", disp: half*halfBytes(n) + step*stepBytes(n) + i*1024},
 				streamW+i%2))
 		}
 		x := func(i int) {
 			m := memory{base: "SI", index: "DX", disp: ((half*2+step)*n + i) * k.tile()}
 			if n == 1 && k.columns() >= 8 { // executed once for every 64 rows of weights
-				e.emit(tileloadOnce(m, k.tileX(step, i)))
+				k.emit(tileloadOnce(m, k.tileX(step, i)))
 			} else {
-				e.emit(tileload(m, k.tileX(step, i)))
+				k.emit(tileload(m, k.tileX(step, i)))
 			}
 		}
-		product := func(i, j int) { e.emit(tdpbf16ps(k.tileX(step, j), streamW+i%2, i*n+j)) }
+		product := func(i, j int) { k.emit(tdpbf16ps(k.tileX(step, j), streamW+i%2, i*n+j)) }
 		fresh := func(t int) {
 			if half == 0 && step == 0 {
-				k.exchange(e, t, group)
+				k.exchange(t, group)
 			}
 		}
 		between(q)
@@ -349,80 +353,81 @@ func (k *stream) tileX(step, i int) int {
 // exchange makes a tile ready for the sums of a group: those of a block, which
 // begin at zero, or those of all, which stay in the tile unless another group had
 // it.
-func (k *stream) exchange(e *emitter, t, group int) {
+func (k *stream) exchange(t, group int) {
 	switch {
 	case k.scaled:
-		k.store(e, t, "DI", streamBlock)
-		e.emit(tilezero(t))
+		k.store(t, "DI", streamBlock)
+		k.emit(tilezero(t))
 	case k.groups() == 2:
-		k.store(e, t, "R8", k.groupSums(1-group))
-		e.emit(tileload(memory{base: "R8", index: "DX", disp: k.groupSums(group) + t*k.tile()}, t))
+		k.store(t, "R8", k.groupSums(1-group))
+		k.emit(tileload(memory{base: "R8", index: "DX", disp: k.groupSums(group) + t*k.tile()}, t))
 	}
 }
 
 // loadScale loads the scale of an earlier block.
-func (k *stream) loadScale(e *emitter, before int) {
-	e.op("VBROADCASTSS %d(R11), Z%d", entryScale-before*entryBytes, streamScale)
+func (k *stream) loadScale(before int) {
+	k.op("VBROADCASTSS %d(R11), Z%d", entryScale-before*entryBytes, streamScale)
 }
 
 // add adds register r of the sums of a block of a group, times their scale, to
 // those of all blocks.
-func (k *stream) add(e *emitter, group, r int) {
+func (k *stream) add(group, r int) {
 	to, t := at16("R8", k.groupSums(group)+64*r), 8+r%4
-	e.op("VMOVUPS %d(DI), Z%d", streamBlock+64*r, t)
-	e.op("VFMADD213PS %s, Z%d, Z%d", to, streamScale, t)
-	e.op("VMOVUPS Z%d, %s", t, to)
+	k.op("VMOVUPS %d(DI), Z%d", streamBlock+64*r, t)
+	k.op("VFMADD213PS %s, Z%d, Z%d", to, streamScale, t)
+	k.op("VMOVUPS Z%d, %s", t, to)
 }
 
 // end leaves all sums in memory. Two times those of a group and a block are still
 // to be added: what left the tiles, and what is in them.
-func (k *stream) end(e *emitter) {
+func (k *stream) end() {
 	if !k.scaled {
-		k.storeSums(e)
+		k.storeSums()
 		return
 	}
-	k.loadScale(e, 3-k.groups())
+	k.loadScale(3 - k.groups())
 	for r := range k.lines() {
-		k.add(e, 0, r)
+		k.add(0, r)
 	}
 	if k.groups() == 1 {
-		k.added(e)
+		k.added()
 	}
 	for t := range 4 {
-		k.store(e, t, "DI", streamBlock)
+		k.store(t, "DI", streamBlock)
 	}
-	k.loadScale(e, 1)
+	k.loadScale(1)
 	for r := range k.lines() {
-		k.add(e, k.groups()-1, r)
+		k.add(k.groups()-1, r)
 	}
 }
 
 // fetchPlace prefetches a line at cursor r of eight and advances it. With a single row
 // of x the line goes into the L1 cache; with more rows it would evict x.
-func (k *stream) fetchPlace(e *emitter, r int) {
+func (k *stream) fetchPlace(r int) {
 	hint := "PREFETCHT1"
 	if k.rows == 1 {
 		hint = "PREFETCHT0"
 	}
-	e.op("%s %s", hint, spaced("R12", "R13", "R14", "", 0, r%4))
+	k.op("%s %s", hint, spaced("R12", "R13", "R14", "", 0, r%4))
 	switch r % 8 {
 	case 3:
-		e.op("LEAQ (R12)(R13*4), R12")
+		k.op("LEAQ (R12)(R13*4), R12")
 	case 7:
-		e.op("ADDQ streamArgs_backAhead(AX), R12")
+		k.op("ADDQ streamArgs_backAhead(AX), R12")
 	}
 }
 
 // nextRun counts the bytes of the run that were fetched with 32 rows and jumps to
 // the next run after the last.
-func nextRun(e *emitter) {
+func (e *emitter) nextRun() {
 	same := e.label("same")
 	e.op("SUBQ $%d, streamArgs_leftAhead(AX)", streamLine)
 	e.op("JGT %s", same)
-	e.op("ADDQ streamArgs_jumpAhead(AX), R12")
-	e.op("PUSHQ R9")
-	e.op("MOVQ streamArgs_runAhead(AX), R9")
-	e.op("MOVQ R9, streamArgs_leftAhead(AX)")
-	e.op("POPQ R9")
+	e.op(`
+		ADDQ streamArgs_jumpAhead(AX), R12
+		PUSHQ R9
+		MOVQ streamArgs_runAhead(AX), R9
+		MOVQ R9, streamArgs_leftAhead(AX)
+		POPQ R9`)
 	e.at(same)
 }

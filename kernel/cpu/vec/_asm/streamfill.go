@@ -22,7 +22,7 @@ const (
 )
 
 // manyRare selects how the rows of the next block are widened.
-func manyRare(e *emitter) {
+func (e *emitter) manyRare() {
 	few := e.label("few")
 	e.op("MOVQ $0, streamArgs_exact(AX)")
 	e.op("CMPQ streamArgs_rare(AX), $%d", rareMost)
@@ -33,55 +33,55 @@ func manyRare(e *emitter) {
 }
 
 // fill widens rows 4q to 4q+3 of a group into a half of the panel.
-func (k *stream) fill(e *emitter, half, q int) {
+func (k *stream) fill(half, q int) {
 	at := half * halfBytes(k.groups())
-	exact, rare, done := e.label("exact"), e.label("rare"), e.label("filled")
-	e.op("CMPQ streamArgs_exact(AX), $0")
-	e.op("JNE %s", exact)
+	exact, rare, done := k.label("exact"), k.label("rare"), k.label("filled")
+	k.op("CMPQ streamArgs_exact(AX), $0")
+	k.op("JNE %s", exact)
 	for i := range 4 {
 		row, z := 4*q+i, 4*(i%2)
-		e.op("VMOVDQU64 %s, Z%d", spaced("R9", "CX", "R10", "", 0, i), z+2)
+		k.op("VMOVDQU64 %s, Z%d", spaced("R9", "CX", "R10", "", 0, i), z+2)
 		if row%rareRows == 0 {
-			markMap.apply(e, zMarkMap, z+2, zMark)
+			markMap.apply(k.emitter, zMarkMap, z+2, zMark)
 		} else {
-			markMap.apply(e, zMarkMap, z+2, z+3)
-			e.op("VPMAXUB Z%d, Z%d, Z%d", z+3, zMark, zMark)
+			markMap.apply(k.emitter, zMarkMap, z+2, z+3)
+			k.op("VPMAXUB Z%d, Z%d, Z%d", z+3, zMark, zMark)
 		}
-		unpackOrdinary(e, z+2, z+3, z)
+		k.unpackOrdinary(z+2, z+3, z)
 		for step := range 2 {
 			if !k.scaled {
-				e.op("VPADDW Z%d, Z%d, Z%d", streamPower, z+step, z+step)
+				k.op("VPADDW Z%d, Z%d, Z%d", streamPower, z+step, z+step)
 			}
-			e.op("VMOVDQA64 Z%d, %d(DI)", z+step, at+step*stepBytes(k.groups())+64*row)
+			k.op("VMOVDQA64 Z%d, %d(DI)", z+step, at+step*stepBytes(k.groups())+64*row)
 		}
 	}
 	last := (4*q+4)%rareRows == 0
 	if last {
-		e.op("VPCMPUB $5, Z%d, Z%d, K1", zExtreme, zMark)
-		e.op("KORTESTQ K1, K1")
-		e.op("JNZ %s", rare)
+		k.op("VPCMPUB $5, Z%d, Z%d, K1", zExtreme, zMark)
+		k.op("KORTESTQ K1, K1")
+		k.op("JNZ %s", rare)
 	}
-	e.at(done)
+	k.at(done)
 	k.aside = append(k.aside, func() {
 		four := func(q int) {
-			e.op("ADDQ $%d, DI", at+256*q)
-			e.op("CALL %s<>(SB)", anyRows(k.groups()))
-			e.op("SUBQ $%d, DI", at+256*q)
+			k.op("ADDQ $%d, DI", at+256*q)
+			k.op("CALL %s<>(SB)", anyRows(k.groups()))
+			k.op("SUBQ $%d, DI", at+256*q)
 		}
-		e.at(exact)
+		k.at(exact)
 		four(q)
-		e.op("JMP %s", done)
+		k.op("JMP %s", done)
 		if !last {
 			return
 		}
-		e.at(rare)
+		k.at(rare)
 		for range 4 {
-			e.op("SUBQ CX, R9")
+			k.op("SUBQ CX, R9")
 		}
 		four(q - 1)
-		e.op("LEAQ (R9)(CX*4), R9")
+		k.op("LEAQ (R9)(CX*4), R9")
 		four(q)
-		e.op("JMP %s", done)
+		k.op("JMP %s", done)
 	})
 }
 
@@ -93,7 +93,7 @@ func anyRows(groups int) string { return fmt.Sprintf("anyRows%d", streamRows/gro
 // all but K1 and registers below 16.
 //
 //	R9 first of the rows   DI their place in the panel   R8 table of the block
-func emitAnyRows(e *emitter, groups int) {
+func (e *emitter) emitAnyRows(groups int) {
 	const low, high, sign, mark = 10, 12, 14, 15
 	ordinary := e.label("ordinary")
 	e.raw("")
@@ -102,7 +102,7 @@ func emitAnyRows(e *emitter, groups int) {
 	e.op("PUSHQ R8")
 	e.op("MOVQ (R11), R8")
 	for i := range 4 {
-		e.op("VMOVDQU64 %s, Z%d", at16("R8", 64*i), low+i)
+		e.op("VMOVDQU64 %d(R8), Z%d", 64*i, low+i)
 	}
 	e.op("POPQ R8")
 	e.op("VMOVDQU64 codeSign<>(SB), Z%d", sign)
@@ -114,7 +114,7 @@ func emitAnyRows(e *emitter, groups int) {
 			markMap.apply(e, zMarkMap, 0, 1)
 			e.op("VPMAXUB Z1, Z%d, Z%d", mark, mark)
 		}
-		unpackCodes(e, codeRegisters{low: low, high: high, sign: sign}, 0, 1, 2)
+		e.unpackCodes(codeRegisters{low: low, high: high, sign: sign}, 0, 1, 2)
 		e.op("VMOVDQA64 Z0, %d(DI)", 64*i)
 		e.op("VMOVDQA64 Z1, %d(DI)", stepBytes(groups)+64*i)
 	}

@@ -18,53 +18,58 @@ const (
 //	DI sums        SI, R12 cursors in x    DX bytes between pairs of x
 //	R8 steps left  R9 groups left          R13, R10, R15 fetching: cursor, one, three strides
 //	R14 the same, a little at a time, where columns come in pairs
-func emitTiles(e *emitter) {
+func (e *emitter) emitTiles() {
 	for _, s := range [][2]int{{1, 1}, {1, 2}, {2, 1}, {2, 2}} {
-		(&tiles{nw: s[0], nx: s[1]}).emit(e)
+		(&tiles{emitter: e, nw: s[0], nx: s[1]}).write()
 	}
 }
 
 // tiles is a kernel of nw tiles of weights by nx tiles of columns.
-type tiles struct{ nw, nx int }
+type tiles struct {
+	*emitter
+	nw, nx int
+}
 
 // sum is the tile of a sum, the same in every kernel so that shapes are too;
 // place is where it lies in memory.
 func (k *tiles) sum(w, x int) int   { return 2*w + x }
 func (k *tiles) place(w, x int) int { return 1024 * (w*k.nx + x) }
 
-func (k *tiles) emit(e *emitter) {
-	e.function(fmt.Sprintf("tiles%dx%d", k.nw, k.nx), "tileArgs",
+func (k *tiles) write() {
+	k.function(fmt.Sprintf("tiles%dx%d", k.nw, k.nx), "tileArgs",
 		fmt.Sprintf("groups of %d tiles of columns by %d tiles of rows of weights.", k.nx, k.nw))
-	e.emit(ldtilecfg(memory{base: "AX"}))
-	e.op("MOVQ tileArgs_ldw(AX), CX")
-	e.op("MOVQ tileArgs_ldx(AX), DX")
-	e.op("MOVQ tileArgs_sums(AX), DI")
-	e.op("MOVQ tileArgs_groups(AX), R9")
-	e.op("MOVQ tileArgs_ahead(AX), R13")
-	e.op("MOVQ tileArgs_ldAhead(AX), R10")
-	e.op("LEAQ (R10)(R10*2), R15")
+	k.emit(ldtilecfg(memory{base: "AX"}))
+	k.op(`
+		MOVQ tileArgs_ldw(AX), CX
+		MOVQ tileArgs_ldx(AX), DX
+		MOVQ tileArgs_sums(AX), DI
+		MOVQ tileArgs_groups(AX), R9
+		MOVQ tileArgs_ahead(AX), R13
+		MOVQ tileArgs_ldAhead(AX), R10
+		LEAQ (R10)(R10*2), R15`)
 	if k.nx == 2 {
-		e.op("MOVQ tileArgs_soon(AX), R14")
+		k.op("MOVQ tileArgs_soon(AX), R14")
 	}
-	group := e.label("group")
-	block := e.label("block")
-	e.at(group)
-	k.begin(e)
-	e.at(block)
-	k.steps(e)
-	k.end(e, block)
+	group := k.label("group")
+	block := k.label("block")
+	k.at(group)
+	k.begin()
+	k.at(block)
+	k.steps()
+	k.end(block)
 	if k.nx == 2 {
-		k.nextRows(e)
+		k.nextRows()
 	}
-	e.op("ADDQ $%d, DI", 1024*k.nw*k.nx)
-	e.op("MOVQ tileArgs_groupX(AX), R8")
-	e.op("ADDQ R8, tileArgs_offsetX(AX)")
-	e.op("MOVQ tileArgs_groupW(AX), R8")
-	e.op("ADDQ R8, tileArgs_offsetW(AX)")
-	e.op("DECQ R9")
-	e.op("JNZ %s", group)
-	e.emit(tilerelease())
-	e.ret()
+	k.op("ADDQ $%d, DI", 1024*k.nw*k.nx)
+	k.op(`
+		MOVQ tileArgs_groupX(AX), R8
+		ADDQ R8, tileArgs_offsetX(AX)
+		MOVQ tileArgs_groupW(AX), R8
+		ADDQ R8, tileArgs_offsetW(AX)
+		DECQ R9`)
+	k.op("JNZ %s", group)
+	k.emit(tilerelease())
+	k.ret()
 }
 
 func (k *tiles) each(f func(w, x int)) {
@@ -76,143 +81,147 @@ func (k *tiles) each(f func(w, x int)) {
 }
 
 // begin clears the sums or takes them from memory.
-func (k *tiles) begin(e *emitter) {
-	fresh, ready := e.label("fresh"), e.label("ready")
-	e.op("MOVQ tileArgs_w(AX), BX")
-	e.op("ADDQ tileArgs_offsetW(AX), BX")
-	e.op("MOVQ tileArgs_x(AX), SI")
-	e.op("ADDQ tileArgs_offsetX(AX), SI")
+func (k *tiles) begin() {
+	fresh, ready := k.label("fresh"), k.label("ready")
+	k.op(`
+		MOVQ tileArgs_w(AX), BX
+		ADDQ tileArgs_offsetW(AX), BX
+		MOVQ tileArgs_x(AX), SI
+		ADDQ tileArgs_offsetX(AX), SI`)
 	if k.nw == 2 {
-		e.op("MOVQ tileArgs_nextW(AX), R11")
-		e.op("ADDQ BX, R11")
+		k.op("MOVQ tileArgs_nextW(AX), R11")
+		k.op("ADDQ BX, R11")
 	}
 	if k.nx == 2 {
-		e.op("MOVQ tileArgs_nextX(AX), R12")
-		e.op("ADDQ SI, R12")
+		k.op("MOVQ tileArgs_nextX(AX), R12")
+		k.op("ADDQ SI, R12")
 	}
-	e.op("CMPQ tileArgs_fresh(AX), $0")
-	e.op("JNE %s", fresh)
-	e.op("MOVQ $64, R8")
+	k.op("CMPQ tileArgs_fresh(AX), $0")
+	k.op("JNE %s", fresh)
+	k.op("MOVQ $64, R8")
 	k.each(func(w, x int) {
-		e.emit(tileload(memory{base: "DI", index: "R8", disp: k.place(w, x)}, k.sum(w, x)))
+		k.emit(tileload(memory{base: "DI", index: "R8", disp: k.place(w, x)}, k.sum(w, x)))
 	})
-	e.op("JMP %s", ready)
-	e.at(fresh)
-	k.each(func(w, x int) { e.emit(tilezero(k.sum(w, x))) })
-	e.at(ready)
+	k.op("JMP %s", ready)
+	k.at(fresh)
+	k.each(func(w, x int) { k.emit(tilezero(k.sum(w, x))) })
+	k.at(ready)
 }
 
 // loadX takes a tile of columns. Pairs of them pass by a panel that must stay in
 // the L1 cache, so they are hinted not to be kept there.
-func (k *tiles) loadX(e *emitter, cursor string, x int) {
+func (k *tiles) loadX(cursor string, x int) {
 	m := memory{base: cursor, index: "DX"}
 	if k.nx == 2 {
-		e.emit(tileloadOnce(m, tileX+x))
+		k.emit(tileloadOnce(m, tileX+x))
 	} else {
-		e.emit(tileload(m, tileX+x))
+		k.emit(tileload(m, tileX+x))
 	}
-	e.op("ADDQ tileArgs_stepX(AX), %s", cursor)
+	k.op("ADDQ tileArgs_stepX(AX), %s", cursor)
 }
 
-func (k *tiles) loadW(e *emitter, cursor string, w int) {
-	e.emit(tileload(memory{base: cursor, index: "CX"}, tileW+w))
-	e.op("ADDQ tileArgs_stepW(AX), %s", cursor)
+func (k *tiles) loadW(cursor string, w int) {
+	k.emit(tileload(memory{base: cursor, index: "CX"}, tileW+w))
+	k.op("ADDQ tileArgs_stepW(AX), %s", cursor)
 }
 
-func (k *tiles) steps(e *emitter) {
-	step, plain := e.label("step"), e.label("plain")
+func (k *tiles) steps() {
+	step, plain := k.label("step"), k.label("plain")
 	wCursor, xCursor := [2]string{"BX", "R11"}, [2]string{"SI", "R12"}
-	e.op("MOVQ tileArgs_steps(AX), R8")
-	e.at(step)
+	k.op("MOVQ tileArgs_steps(AX), R8")
+	k.at(step)
 	for x := range k.nx {
 		if x < k.nw {
-			k.loadW(e, wCursor[x], x)
+			k.loadW(wCursor[x], x)
 		}
-		k.loadX(e, xCursor[x], x)
+		k.loadX(xCursor[x], x)
 		if x == k.nx-1 && k.nw > k.nx {
-			k.loadW(e, wCursor[1], 1)
+			k.loadW(wCursor[1], 1)
 		}
 	}
-	k.each(func(w, x int) { e.emit(tdpbf16ps(tileX+x, tileW+w, k.sum(w, x))) })
-	e.op("TESTQ R13, R13")
-	e.op("JZ %s", plain)
+	k.each(func(w, x int) { k.emit(tdpbf16ps(tileX+x, tileW+w, k.sum(w, x))) })
+	k.op("TESTQ R13, R13")
+	k.op("JZ %s", plain)
 	for range 4 * k.nw {
 		for i := range 4 {
-			e.op("PREFETCHT0 %s", spaced("R13", "R10", "R15", "", 0, i))
+			k.op("PREFETCHT0 %s", spaced("R13", "R10", "R15", "", 0, i))
 		}
-		e.op("LEAQ (R13)(R10*4), R13")
+		k.op("LEAQ (R13)(R10*4), R13")
 	}
-	e.op("ADDQ tileArgs_stepAhead(AX), R13")
-	e.at(plain)
+	k.op("ADDQ tileArgs_stepAhead(AX), R13")
+	k.at(plain)
 	if k.nx == 2 {
 		for i := range 4 {
-			e.op("PREFETCHT1 %s", spaced("R14", "R10", "R15", "", 0, i))
+			k.op("PREFETCHT1 %s", spaced("R14", "R10", "R15", "", 0, i))
 		}
-		e.op("ADDQ $64, R14")
+		k.op("ADDQ $64, R14")
 	}
-	e.op("DECQ R8")
-	e.op("JNZ %s", step)
+	k.op("DECQ R8")
+	k.op("JNZ %s", step)
 }
 
 // nextRows advances to the next four rows to prefetch, or stays at the last ones.
-func (k *tiles) nextRows(e *emitter) {
-	done := e.label("fetched")
-	e.op("MOVQ tileArgs_soon(AX), R14")
-	e.op("CMPQ tileArgs_soonRows(AX), $4")
-	e.op("JLE %s", done)
-	e.op("SUBQ $4, tileArgs_soonRows(AX)")
-	e.op("LEAQ (R14)(R10*4), R14")
-	e.op("MOVQ R14, tileArgs_soon(AX)")
-	e.at(done)
+func (k *tiles) nextRows() {
+	done := k.label("fetched")
+	k.op("MOVQ tileArgs_soon(AX), R14")
+	k.op("CMPQ tileArgs_soonRows(AX), $4")
+	k.op("JLE %s", done)
+	k.op(`
+		SUBQ $4, tileArgs_soonRows(AX)
+		LEAQ (R14)(R10*4), R14
+		MOVQ R14, tileArgs_soon(AX)`)
+	k.at(done)
 }
 
 // end leaves the sums in memory. Under scales they are the sums of one block along
 // k, memory holds the sum over all blocks, and the next block begins at next.
-func (k *tiles) end(e *emitter, next string) {
-	scaled, first, add := e.label("scaled"), e.label("first"), e.label("add")
-	added, done := e.label("added"), e.label("done")
-	e.op("MOVQ $64, R8")
-	e.op("CMPQ tileArgs_scaled(AX), $0")
-	e.op("JNE %s", scaled)
+func (k *tiles) end(next string) {
+	scaled, first, add := k.label("scaled"), k.label("first"), k.label("add")
+	added, done := k.label("added"), k.label("done")
+	k.op("MOVQ $64, R8")
+	k.op("CMPQ tileArgs_scaled(AX), $0")
+	k.op("JNE %s", scaled)
 	k.each(func(w, x int) {
-		e.emit(tilestore(k.sum(w, x), memory{base: "DI", index: "R8", disp: k.place(w, x)}))
+		k.emit(tilestore(k.sum(w, x), memory{base: "DI", index: "R8", disp: k.place(w, x)}))
 	})
-	e.op("JMP %s", done)
-	e.at(scaled)
-	e.op("MOVQ tileArgs_block(AX), R13")
+	k.op("JMP %s", done)
+	k.at(scaled)
+	k.op("MOVQ tileArgs_block(AX), R13")
 	k.each(func(w, x int) {
-		e.emit(tilestore(k.sum(w, x), memory{base: "R13", index: "R8", disp: k.place(w, x)}))
-		e.emit(tilezero(k.sum(w, x)))
+		k.emit(tilestore(k.sum(w, x), memory{base: "R13", index: "R8", disp: k.place(w, x)}))
+		k.emit(tilezero(k.sum(w, x)))
 	})
-	e.op("MOVQ tileArgs_scales(AX), R8")
-	e.op("ADDQ tileArgs_offsetScale(AX), R8")
-	e.op("VBROADCASTSS (R8), Z31")
-	e.op("CMPQ tileArgs_scaled(AX), $1")
-	e.op("JEQ %s", add)
-	e.op("CMPQ tileArgs_offsetScale(AX), $0")
-	e.op("JEQ %s", first)
-	e.at(add)
+	k.op(`
+		MOVQ tileArgs_scales(AX), R8
+		ADDQ tileArgs_offsetScale(AX), R8
+		VBROADCASTSS (R8), Z31
+		CMPQ tileArgs_scaled(AX), $1`)
+	k.op("JEQ %s", add)
+	k.op("CMPQ tileArgs_offsetScale(AX), $0")
+	k.op("JEQ %s", first)
+	k.at(add)
 	for i := range 16 * k.nw * k.nx {
 		r := i % 16
-		e.op("VMOVUPS %d(R13), Z%d", 64*i, r)
-		e.op("VFMADD213PS %d(DI), Z31, Z%d", 64*i, r)
-		e.op("VMOVUPS Z%d, %d(DI)", r, 64*i)
+		k.op("VMOVUPS %d(R13), Z%d", 64*i, r)
+		k.op("VFMADD213PS %d(DI), Z31, Z%d", 64*i, r)
+		k.op("VMOVUPS Z%d, %d(DI)", r, 64*i)
 	}
-	e.op("JMP %s", added)
-	e.at(first)
-	e.note("added to zero, so that a negative one does not depend on the way")
-	e.op("VPXORD Z30, Z30, Z30")
+	k.op("JMP %s", added)
+	k.at(first)
+	k.note("added to zero, so that a negative one does not depend on the way")
+	k.op("VPXORD Z30, Z30, Z30")
 	for i := range 16 * k.nw * k.nx {
-		e.op("VMOVUPS %d(R13), Z%d", 64*i, i%16)
-		e.op("VFMADD213PS Z30, Z31, Z%d", i%16)
-		e.op("VMOVUPS Z%d, %d(DI)", i%16, 64*i)
+		k.op("VMOVUPS %d(R13), Z%d", 64*i, i%16)
+		k.op("VFMADD213PS Z30, Z31, Z%d", i%16)
+		k.op("VMOVUPS Z%d, %d(DI)", i%16, 64*i)
 	}
-	e.at(added)
-	e.op("XORL R13, R13")
-	e.op("ADDQ $4, tileArgs_offsetScale(AX)")
-	e.op("MOVQ tileArgs_offsetScale(AX), R8")
-	e.op("CMPQ R8, tileArgs_endScale(AX)")
-	e.op("JLT %s", next)
-	e.op("MOVQ $0, tileArgs_offsetScale(AX)")
-	e.at(done)
+	k.at(added)
+	k.op(`
+		XORL R13, R13
+		ADDQ $4, tileArgs_offsetScale(AX)
+		MOVQ tileArgs_offsetScale(AX), R8
+		CMPQ R8, tileArgs_endScale(AX)`)
+	k.op("JLT %s", next)
+	k.op("MOVQ $0, tileArgs_offsetScale(AX)")
+	k.at(done)
 }

@@ -6,12 +6,13 @@ package main
 // 128-bit lane.
 //
 //	AX arguments   SI a   DI dst   CX keys left   DX halves of the keys left
-func emitTranspose(e *emitter, s *isa) {
+func (e *emitter) emitTranspose() {
 	const keys, keyBytes, rowBytes = 64, 128, 64
-	e.function("transpose"+s.name, "vecArgs", "64 keys of 128 bytes at a to 128 rows of 64 at dst.")
-	e.op("MOVQ vecArgs_a(AX), SI")
-	e.op("MOVQ vecArgs_dst(AX), DI")
-	e.op("MOVQ $2, DX")
+	e.function("transpose"+e.name, "vecArgs", "64 keys of 128 bytes at a to 128 rows of 64 at dst.")
+	e.op(`
+		MOVQ vecArgs_a(AX), SI
+		MOVQ vecArgs_dst(AX), DI
+		MOVQ $2, DX`)
 	half, group := e.label("half"), e.label("group")
 	e.at(half)
 	e.op("MOVQ $%d, CX", keys/16)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ptx/types.h"
+#include "smxx/route/args.h"
 
 // One expert that has rows.
 struct ListedView {
@@ -47,6 +48,15 @@ struct ExpertsArgs {
     i32 group_rows;     // most pairs of a group: 64 or 128
     i32 pow2;           // e4m3 alone: 1: scales of activations are powers of two
     float limit;        // of the gate, 0: none
+};
+
+// The choice of experts and what comes before their products.
+struct RouteExpertsArgs {
+    RouteArgs route;      // ids and weights are those of the experts
+    ExpertsArgs experts;
+    u32* arrived;         // blocks that have chosen: zero before and after the launch
+    i32 blocks;           // that choose
+    i32 reserved;
 };
 
 // Packing of one expert's matrices.

@@ -1,15 +1,19 @@
 // Sorting and quantising before the products, in one launch.
 //
-// Block 0     sorts the pairs (row, choice) by expert, stable: warps count the experts of their part of the pairs, sums
-//             over experts and warps give every warp its places, and a second pass over the same parts writes them.
-//             Lists the experts that have pairs.
+// Block 0     sorts the pairs (row, choice) by expert, stable. Few pairs are sorted by one warp. Of more, warps count
+//             the experts of their part of the pairs, sums over experts and warps give every warp its places, and a
+//             second pass over the same parts writes them. Lists the experts that have pairs.
 // Blocks 1..  e4m3 alone: quantise x per 128 columns, half a warp for each, 32 of them in a block.
 // Bytes       x once, codes once; the pairs twice by one block, which takes some microseconds.
+//
+// With the choice of experts in the same launch, the first blocks choose for 16 rows each (smxx/route), and the last of
+// them to arrive sorts.
 #pragma once
 
 #include "ptx/warp.cuh"
 #include "sm90/experts/args.h"
 #include "smxx/floats.cuh"
+#include "smxx/route/route.cuh"
 
 namespace sparrow_experts {
 
@@ -23,7 +27,8 @@ __device__ __forceinline__ i32 pair_expert(const ExpertsArgs& args, i32 pair, i3
         return -1;
     }
     const i32 row = pair / args.top;
-    const i32 id = args.ids[row * args.id_stride + (pair - row * args.top)];
+    // From L2: other blocks of this launch may have written it.
+    const i32 id = __ldcg(args.ids + row * args.id_stride + (pair - row * args.top));
     if (id >= args.experts) {
         raise_fault(args.faults, kFaultExpert);
         return -1;
@@ -50,7 +55,38 @@ __device__ __forceinline__ u32 block_prefix(u32 v, u32* scratch, u32& total) {
     return before + inclusive - v;
 }
 
+// Up to 32 pairs, sorted by one warp: a lane finds its place by looking at every other lane's expert.
+__device__ __forceinline__ void sort_few(const ExpertsArgs& args, i32 pairs) {
+    const i32 lane = threadIdx.x, e = pair_expert(args, lane, pairs);
+    const u32 same = __match_any_sync(ptx::kFullMask, e);
+    const bool first = e >= 0 && (same & ((1u << lane) - 1)) == 0;
+    const u32 listed = __ballot_sync(ptx::kFullMask, first), valid = __ballot_sync(ptx::kFullMask, e >= 0);
+    i32 place = 0, before = 0;
+#pragma unroll
+    for (int j = 0; j < 32; ++j) {
+        const i32 other = __shfl_sync(ptx::kFullMask, e, j);
+        place += other >= 0 && (other < e || (other == e && j < lane));
+        before += (listed >> j & 1) && other < e;
+    }
+    if (e >= 0) {
+        args.order[place] = lane;
+    }
+    if (first) {  // one group: no expert has more pairs than a group takes
+        args.list[before] = ListedView{e, place, __popc(same), before};
+    }
+    if (lane == 0) {
+        args.totals[0] = args.totals[1] = __popc(listed);
+        args.totals[2] = __popc(valid);
+    }
+}
+
 __device__ __forceinline__ void sort_pairs(const ExpertsArgs& args) {
+    if (args.rows * args.top <= 32) {
+        if (threadIdx.x < 32) {
+            sort_few(args, args.rows * args.top);
+        }
+        return;
+    }
     __shared__ u32 places[kPrepareWarps][kSortedExperts];
     __shared__ u32 scratch[kPrepareWarps];
     const i32 pairs = args.rows * args.top;
@@ -115,8 +151,8 @@ __device__ __forceinline__ void sort_pairs(const ExpertsArgs& args) {
     }
 }
 
-__device__ __forceinline__ void quantise_rows(const ExpertsArgs& args) {
-    const i64 tile = static_cast<i64>(blockIdx.x - 1) * kBlockTiles + threadIdx.x / 16;
+__device__ __forceinline__ void quantise_rows(const ExpertsArgs& args, i32 quantised_block) {
+    const i64 tile = static_cast<i64>(quantised_block) * kBlockTiles + threadIdx.x / 16;
     if (tile >= static_cast<i64>(args.rows) * args.hidden_blocks) {
         return;
     }
@@ -154,7 +190,36 @@ __device__ __forceinline__ void prepare(const ExpertsArgs& args) {
     if (blockIdx.x == 0) {
         sort_pairs(args);
     } else {
-        quantise_rows(args);
+        quantise_rows(args, blockIdx.x - 1);
+    }
+}
+
+__device__ __forceinline__ void route_and_prepare(const RouteExpertsArgs& args) {
+    __shared__ float biased[kPrepareWarps][kSortedExperts];
+    __shared__ u32 last;
+    ptx::wait_for_previous_kernel();
+    ptx::release_next_kernel();
+    const i32 block = blockIdx.x, warp = threadIdx.x / 32;
+    if (block >= args.blocks) {
+        quantise_rows(args.experts, block - args.blocks);
+        return;
+    }
+    const i64 row = static_cast<i64>(block) * kPrepareWarps + warp;
+    if (row < args.route.rows) {
+        route_row(args.route, row, biased[warp]);
+    }
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        last = atomicAdd(args.arrived, 1u) + 1 == static_cast<u32>(args.blocks);
+        if (last) {
+            *args.arrived = 0;
+        }
+        __threadfence();
+    }
+    __syncthreads();
+    if (last) {
+        sort_pairs(args.experts);
     }
 }
 

@@ -5,11 +5,13 @@
 struct WriteMainArgs {
     PoolView pool;
     RotaryView rotary;
-    const u16* latent;    // bf16 [tokens, 512], normalised
+    const u16* latent;    // bf16 [tokens, 512], normalised unless there is a norm
     const u16* key;       // bf16 [tokens, 64], before rotation, pairs (2i, 2i+1)
     const i32* positions; // [tokens]
     const i32* slots;     // [tokens]; negative: do not write
     u32* faults;          // one word of fault bits, or null
+    const f32* norm;      // f32 [512]: the weight of the RMSNorm of the latent, rounded to bf16; or null
+    f64 epsilon;          // of the norm
     i64 latent_stride;    // elements between tokens, multiple of 8
     i64 key_stride;       // elements between tokens, multiple of 2
     i32 tokens;

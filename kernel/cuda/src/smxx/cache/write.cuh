@@ -8,10 +8,32 @@
 // Rounding the rotated key is rounded to bf16 first, whatever the layout, so that every layout holds the same key.
 #pragma once
 #include "smxx/cache/row.cuh"
+#include "smxx/rows/norm.cuh"
 
-template <class Layout> DEVICE void write_main(const WriteMainArgs& a) {
+// RMSNorm of the latent that the lanes of a warp hold, with the arithmetic of rms_norm.
+DEVICE void norm_latent(const WriteMainArgs& a, f32 v[16]) {
+    f32 halves[2] = {};
+#pragma unroll
+    for (int i = 0; i < 16; i++) halves[i / 8] = __fmaf_rn(v[i], v[i], halves[i / 8]);
+    struct {
+        i32 columns;
+        f64 epsilon;
+    } sizes{512, a.epsilon};
+    const f32 inverse = inverse_root(warp_total(__dadd_rn(halves[0], halves[1])), sizes);
+    const float4* weight = reinterpret_cast<const float4*>(a.norm) + 4 * lane_id();
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const float4 w = weight[i];
+        const f32 each[4] = {w.x, w.y, w.z, w.w};
+#pragma unroll
+        for (int j = 0; j < 4; j++) v[4 * i + j] = round_bf16(__fmul_rn(__fmul_rn(v[4 * i + j], inverse), each[j]));
+    }
+}
+
+// The block-th block of eight tokens.
+template <class Layout> DEVICE void write_main(const WriteMainArgs& a, i64 block) {
     begin_after_previous();
-    i64 token = warp_row();
+    i64 token = block * kWarpsPerBlock + (threadIdx.x >> 5);
     if (token >= a.tokens) return;
     i64 slot = checked_slot(a.pool, a.slots[token], a.faults);
     if (slot < 0) return;
@@ -24,6 +46,7 @@ template <class Layout> DEVICE void write_main(const WriteMainArgs& a) {
     const f32* angles = rotary(a.rotary, a.positions[token], a.faults);
     load_bf16x8(first, r.latent);
     load_bf16x8(second, r.latent + 8);
+    if (a.norm != nullptr) norm_latent(a, r.latent);
     r.rope[0] = bf16_low(pair);
     r.rope[1] = bf16_high(pair);
     if (angles != nullptr) rotate(r.rope[0], r.rope[1], angles[lane], angles[32 + lane]);

@@ -16,3 +16,20 @@ struct GateArgs {
     i32 out_type;  // f32 or bf16
     f32 limit;     // 0: no clamps
 };
+
+struct GateQuantiseArgs {
+    const u16* gate; // bf16 [rows, columns]; multiple of 16, as the other addresses
+    const u16* up;   // bf16 [rows, columns]
+    u16* out;        // bf16 [rows, columns], may be gate or up itself
+    u8* codes;       // e4m3 [rows, columns]: out quantised
+    f32* scales;     // [ceil(columns / 128), scale_stride]
+    i64 gate_stride; // elements between rows, as the other strides
+    i64 up_stride;
+    i64 out_stride;
+    i64 code_stride;
+    i64 scale_stride;
+    i32 rows;
+    i32 columns;     // multiple of 16
+    i32 exact;       // 1: scales are any f32, 0: powers of two
+    f32 limit;       // 0: no clamps
+};

@@ -9,6 +9,7 @@
 #include "smxx/activation.cuh"
 #include "smxx/floats.cuh"
 #include "smxx/gate/args.h"
+#include "smxx/quant/quantise.cuh"
 
 constexpr i32 kGateColumns = 8 * kThreads;
 
@@ -35,4 +36,27 @@ DEVICE void gate_body(const GateArgs& a) {
         write_float(a.out, out + i, a.out_type,
                     gated(read_float(a.gate, gate + i, a.gate_type), read_float(a.up, up + i, a.up_type), a.limit));
     }
+}
+
+// The activation of bf16 rows, rounded to bf16 and quantised as quantise_rows does.
+DEVICE void gate_quantise_body(const GateQuantiseArgs& a) {
+    begin_after_previous();
+    const i32 segments = (a.columns + 32 * kPieceColumns - 1) / (32 * kPieceColumns);
+    const i64 unit = warp_row(), row = unit / segments;
+    if (row >= a.rows) return;
+    const i32 column = static_cast<i32>(unit - row * segments) * 32 * kPieceColumns + lane_id() * kPieceColumns;
+    f32 v[8] = {};
+    if (column < a.columns) {
+        f32 u[8];
+        unpack_8(*reinterpret_cast<const uint4*>(a.gate + row * a.gate_stride + column), v);
+        unpack_8(*reinterpret_cast<const uint4*>(a.up + row * a.up_stride + column), u);
+#pragma unroll
+        for (int j = 0; j < 8; j++) v[j] = gated(v[j], u[j], a.limit);
+        const uint4 packed = pack_8(v);
+        *reinterpret_cast<uint4*>(a.out + row * a.out_stride + column) = packed;
+        unpack_8(packed, v);
+    }
+    f32 scale;
+    const uint2 w = quantise_piece(v, a.exact, scale);
+    if (column < a.columns) store_piece(a.codes + row * a.code_stride, a.scales, a.scale_stride, row, column, w, scale);
 }

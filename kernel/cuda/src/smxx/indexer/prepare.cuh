@@ -42,9 +42,10 @@ DEVICE void layer_norm(f32 v[16], const f32* gamma, const f32* beta, f64 epsilon
     }
 }
 
-DEVICE void write_index_key_body(const WriteIndexKeyArgs& a) {
+// The block-th block of 32 tokens.
+DEVICE void write_index_key_body(const WriteIndexKeyArgs& a, i64 block) {
     begin_after_previous();
-    i64 token = (i64)blockIdx.x * kGroupsPerBlock + block_group();
+    i64 token = block * kGroupsPerBlock + block_group();
     i64 slot = token < a.tokens ? checked_slot(a.pool, a.slots[token], a.faults) : kNoRow;
     bool active = slot >= 0;
     f32 v[16] = {}, scale;
@@ -61,10 +62,10 @@ DEVICE void write_index_key_body(const WriteIndexKeyArgs& a) {
     if (group_lane() == 0) reinterpret_cast<f32*>(at.page + (i64)a.pool.page_tokens * 128)[at.row] = scale;
 }
 
-DEVICE void index_query_body(const IndexQueryArgs& a) {
+// The block-th block of 32 heads of a token.
+DEVICE void index_query_body(const IndexQueryArgs& a, i64 token, i32 block) {
     begin_after_previous();
-    i64 token = blockIdx.x;
-    i32 head = blockIdx.y * kGroupsPerBlock + block_group();
+    i32 head = block * kGroupsPerBlock + block_group();
     bool active = head < a.heads;
     f32 v[16] = {}, scale;
     const f32* angles = nullptr;

@@ -1,16 +1,15 @@
-// What lies between two layers in one kernel: the residual sum, its RMSNorm and the norm quantised for a product.
+// What lies between two layers in one kernel: the residual sums, their RMSNorm and the norm quantised for a product.
 //
-// In, out  args.h. Each step rounds to bf16 as a kernel of its own would: the sum x + delta, and the norm as rms_norm
-//          computes it (float64 inside).
+// In, out  args.h. Each step rounds to bf16 as a kernel of its own would: x + delta, then plus the weighted sum of the
+//          experts' results in the order of the choice (float32), and the norm with the arithmetic of rms_norm.
 // Block    one row, kept in registers: everything is asked for at once, so that one latency is seen. The sum of squares
 //          is taken in an order that depends on the columns alone.
-// Traffic  x, delta and the weight read once; sum, norm, codes and scales written once.
-// H200     4096 rows of 7168: 93 us, 52 % of 4.3 TB/s; 64 rows 5.6 us.
+// Traffic  x, delta, results and the weight read once; sum, norm, codes and scales written once.
 #pragma once
 #include "smxx/quant/quantise.cuh"
+#include "smxx/rows/norm.cuh"
 
 constexpr i32 kNormThreads = 512;
-constexpr i32 kNormColumns = kNormThreads * kPieceColumns; // of one piece for each thread
 
 DEVICE uint4 pack_piece(const f32 v[kPieceColumns]) {
     return make_uint4(pack_bf16(v[0], v[1]), pack_bf16(v[2], v[3]), pack_bf16(v[4], v[5]), pack_bf16(v[6], v[7]));
@@ -49,15 +48,68 @@ DEVICE void unpack_weight(const WeightPiece& w, bool bf16, f32 v[kPieceColumns])
     for (int i = 0; i < kPieceColumns; i++) v[i] = __uint_as_float(words[i]);
 }
 
-// A thread has Pieces pieces: rows of at most Pieces * kNormColumns columns.
-template <int Pieces> DEVICE void norm_quantise_body(const NormQuantiseArgs& a) {
+constexpr i32 kMostChoices = 32; // of a row
+
+// A row's experts in shared memory: the number of each that gave a result, and its weight.
+struct RowChoices {
+    i32 place[kMostChoices];
+    f32 share[kMostChoices];
+    i32 count;
+};
+
+DEVICE void load_choices(const NormQuantiseArgs& a, i64 row, RowChoices& c) {
+    if (threadIdx.x < 32) {
+        const i32 lane = lane_id();
+        const i32 id = lane < a.top ? a.ids[row * a.id_stride + lane] : -1;
+        const u32 valid = __ballot_sync(ptx::kFullMask, id >= 0 && id < a.experts);
+        if (valid >> lane & 1) {
+            const i32 at = __popc(valid & ((1u << lane) - 1));
+            c.place[at] = lane;
+            c.share[at] = a.shares[row * a.share_stride + lane];
+        }
+        if (lane == 0) c.count = __popc(valid);
+    }
+    __syncthreads();
+}
+
+// The weighted sum of the results in eight columns, in the order of the choice. So many results are asked for together.
+template <int Together>
+DEVICE void add_results(const NormQuantiseArgs& a, i64 row, i32 column, const RowChoices& c, f32 v[kPieceColumns]) {
+    f32 sum[kPieceColumns] = {};
+    const u16* results = a.results + row * a.top * a.columns + column;
+    for (i32 from = 0; from < c.count; from += Together) {
+        uint4 piece[Together];
+#pragma unroll
+        for (int j = 0; j < Together; j++) {
+            if (from + j < c.count) {
+                piece[j] = *reinterpret_cast<const uint4*>(results + static_cast<i64>(c.place[from + j]) * a.columns);
+            }
+        }
+#pragma unroll
+        for (int j = 0; j < Together; j++) {
+            if (from + j >= c.count) break;
+            f32 r[kPieceColumns];
+            unpack_piece(piece[j], r);
+#pragma unroll
+            for (int i = 0; i < kPieceColumns; i++) sum[i] = __fmaf_rn(c.share[from + j], r[i], sum[i]);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < kPieceColumns; i++) v[i] = __fadd_rn(v[i], sum[i]);
+}
+
+// A thread has Pieces pieces of eight columns. Which shape runs depends on the columns alone, as a row's bits do.
+// Experts says that there are results.
+template <int Pieces, bool Experts> DEVICE void norm_quantise_body(const NormQuantiseArgs& a) {
     __shared__ f64 partial[kNormThreads / 32];
+    __shared__ RowChoices choices;
     const i64 row = blockIdx.x;
     const i32 pieces = a.columns / kPieceColumns, mine = threadIdx.x;
     WeightPiece weight[Pieces]; // does not depend on the kernel before
 #pragma unroll
     for (int r = 0; r < Pieces; r++) {
-        if (mine + r * kNormThreads < pieces) weight[r] = load_weight(a, mine + r * kNormThreads);
+        const i32 i = mine + r * kNormThreads;
+        if (a.weight != nullptr && i < pieces) weight[r] = load_weight(a, i);
     }
     begin_after_previous();
     uint4 kept[Pieces], delta[Pieces];
@@ -71,6 +123,7 @@ template <int Pieces> DEVICE void norm_quantise_body(const NormQuantiseArgs& a) 
             }
         }
     }
+    if (Experts) load_choices(a, row, choices);
     f64 squares = 0;
 #pragma unroll
     for (int r = 0; r < Pieces; r++) {
@@ -86,12 +139,17 @@ template <int Pieces> DEVICE void norm_quantise_body(const NormQuantiseArgs& a) 
                 kept[r] = pack_piece(v);
                 unpack_piece(kept[r], v);
             }
+            if (Experts) {
+                add_results<Pieces <= 2 ? 8 : 4>(a, row, i * kPieceColumns, choices, v);
+                kept[r] = pack_piece(v);
+                unpack_piece(kept[r], v);
+            }
             if (a.sum != nullptr) *reinterpret_cast<uint4*>(a.sum + row * a.sum_stride + i * kPieceColumns) = kept[r];
-#pragma unroll
-            for (int j = 0; j < kPieceColumns; j++) squares = __dadd_rn(squares, __dmul_rn(v[j], v[j]));
+            squares = __dadd_rn(squares, eight_squares(kept[r]));
         }
     }
-    const f64 inverse = rsqrt(__dadd_rn(block_sum(squares, partial) / a.columns, a.epsilon));
+    if (a.weight == nullptr) return;
+    const f32 inverse = inverse_root(block_sum(squares, partial), a);
 #pragma unroll
     for (int r = 0; r < Pieces; r++) {
         const i32 i = mine + r * kNormThreads, column = i * kPieceColumns;
@@ -102,7 +160,7 @@ template <int Pieces> DEVICE void norm_quantise_body(const NormQuantiseArgs& a) 
             unpack_piece(kept[r], v);
             unpack_weight(weight[r], a.weight_bf16, w);
 #pragma unroll
-            for (int j = 0; j < kPieceColumns; j++) v[j] = __double2float_rn(__dmul_rn(__dmul_rn(v[j], inverse), w[j]));
+            for (int j = 0; j < kPieceColumns; j++) v[j] = __fmul_rn(__fmul_rn(v[j], inverse), w[j]);
             const uint4 packed = pack_piece(v);
             if (a.out != nullptr) *reinterpret_cast<uint4*>(a.out + row * a.out_stride + column) = packed;
             unpack_piece(packed, v);

@@ -16,9 +16,11 @@ struct AnglesArgs {
 
 struct RotateArgs {
     void* x;           // [rows, heads, head_dim] of x_type, rotated in place
-    const f32* angles; // [rows, rope]: rope / 2 cosines, then sines
+    const f32* angles; // [rows, rope]: rope / 2 cosines, then sines; null: no rotation
+    void* copy;        // [rows, heads, copy_dim] of x_type: gets the columns too; or null
     i64 x_stride;      // elements between rows
     i64 angle_stride;  // elements between rows
+    i64 copy_stride;   // elements between rows
     i32 rows;
     i32 heads;
     i32 head_dim;
@@ -27,4 +29,6 @@ struct RotateArgs {
     i32 x_type;      // f32 or bf16
     i32 interleaved; // 1: pairs (2i, 2i + 1); 0: (i, i + rope / 2)
     i32 inverse;     // 1: turn back
+    i32 copy_dim;
+    i32 copy_offset; // first of these columns in a head of copy
 };

@@ -3,8 +3,9 @@
 // Angles   out[t] = cos(p * f_i), sin(p * f_i), times scale: p * f is rounded to float32; cosine and sine are then
 //          taken in float64 and rounded once. A thread has one frequency of one row. Written once per step; every layer
 //          reads it.
-// Rotate   x [rows, heads, head_dim] f32 or bf16, columns [offset, offset + rope) of every head in place, each product
-//          and sum rounded once to float32. A block has 256 threads and up to 1024 pairs of one row.
+// Rotate   x [rows, heads, head_dim] f32 or bf16, columns [offset, offset + rope) of every head in place and to a
+//          second tensor where one is given, each product and sum rounded once to float32. A block has 256 threads and
+//          up to 1024 pairs of one row.
 // Bytes    the rotated columns read and written.
 #pragma once
 #include "smxx/floats.cuh"
@@ -60,20 +61,26 @@ DEVICE void angles_body(const AnglesArgs& a) {
 
 constexpr i32 kPairsPerBlock = 4 * kThreads;
 
-DEVICE void rotate_body(const RotateArgs& a) {
+// The block-th block of 1024 pairs of a row.
+DEVICE void rotate_body(const RotateArgs& a, i64 row, i32 block) {
     begin_after_previous();
-    i64 row = blockIdx.x;
-    i32 half = a.rope / 2, pairs = a.heads * half,
-        end = min(pairs, (static_cast<i32>(blockIdx.y) + 1) * kPairsPerBlock);
+    i32 half = a.rope / 2, pairs = a.heads * half, end = min(pairs, (block + 1) * kPairsPerBlock);
     const f32* angles = a.angles + row * a.angle_stride;
-    for (i32 p = blockIdx.y * kPairsPerBlock + threadIdx.x; p < end; p += kThreads) {
+    for (i32 p = block * kPairsPerBlock + threadIdx.x; p < end; p += kThreads) {
         i32 head = p / half, i = p - head * half;
+        i32 one = a.interleaved ? 2 * i : i, two = a.interleaved ? 2 * i + 1 : i + half;
         i64 at = row * a.x_stride + static_cast<i64>(head) * a.head_dim + a.offset;
-        i64 first = at + (a.interleaved ? 2 * i : i), second = at + (a.interleaved ? 2 * i + 1 : i + half);
-        f32 x = read_float(a.x, first, a.x_type), y = read_float(a.x, second, a.x_type);
-        f32 sine = angles[half + i];
-        rotate(x, y, angles[i], a.inverse ? -sine : sine);
-        write_float(a.x, first, a.x_type, x);
-        write_float(a.x, second, a.x_type, y);
+        f32 x = read_float(a.x, at + one, a.x_type), y = read_float(a.x, at + two, a.x_type);
+        if (a.angles != nullptr) {
+            f32 sine = angles[half + i];
+            rotate(x, y, angles[i], a.inverse ? -sine : sine);
+            write_float(a.x, at + one, a.x_type, x);
+            write_float(a.x, at + two, a.x_type, y);
+        }
+        if (a.copy != nullptr) {
+            i64 to = row * a.copy_stride + static_cast<i64>(head) * a.copy_dim + a.copy_offset;
+            write_float(a.copy, to + one, a.x_type, x);
+            write_float(a.copy, to + two, a.x_type, y);
+        }
     }
 }

@@ -36,13 +36,9 @@ DEVICE u64 ordered_bits(f64 f) {
     return b >> 63 ? ~b : b | (1ull << 63);
 }
 
-DEVICE void route_body(const RouteArgs& a) {
-    __shared__ f32 shared[kWarpsPerBlock][kMaxExperts];
-    begin_after_previous();
-    i64 row = warp_row();
-    if (row >= a.rows) return;
+// A warp chooses the experts of a row; biased is its shared memory for as many scores.
+DEVICE void route_row(const RouteArgs& a, i64 row, f32* biased) {
     i32 lane = lane_id(), size = a.experts / a.groups;
-    f32* biased = shared[threadIdx.x / 32];
     const f32* logits = a.logits + row * a.logit_stride;
 #pragma unroll 4
     for (i32 e = lane; e < a.experts; e += 32) biased[e] = __fadd_rn(route_score(logits[e]), a.bias[e]);
@@ -75,6 +71,7 @@ DEVICE void route_body(const RouteArgs& a) {
             kept |= 1u << winner;
             if (lane == winner) rank = 0;
         }
+        __syncwarp(); // every lane has read its scores
         for (i32 e = lane; e < a.experts; e += 32) {
             if (!(kept >> (e / size) & 1)) biased[e] = kLowest;
         }
@@ -97,6 +94,7 @@ DEVICE void route_body(const RouteArgs& a) {
         u32 most = ptx::warp_max(best);
         e = min(ptx::warp_min_signed(best == most ? e : kMaxExperts), a.experts - 1);
         if (lane == j) mine = e;
+        __syncwarp(); // every lane has read its scores
         if (lane == 0) biased[e] = kLowest;
         __syncwarp();
     }
@@ -111,4 +109,11 @@ DEVICE void route_body(const RouteArgs& a) {
         ids[lane] = mine;
         weights[lane] = __double2float_rn(__dmul_rn(static_cast<f64>(score) / divisor, a.scale));
     }
+}
+
+DEVICE void route_body(const RouteArgs& a) {
+    __shared__ f32 shared[kWarpsPerBlock][kMaxExperts];
+    begin_after_previous();
+    i64 row = warp_row();
+    if (row < a.rows) route_row(a, row, shared[threadIdx.x / 32]);
 }

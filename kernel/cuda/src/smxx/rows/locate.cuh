@@ -1,14 +1,14 @@
 // Positions to places in a cache: through a page table, or by adding a row's offset. A negative position stays -1.
 //
-// Block    8 warps, one row each. Traffic: an entry read and written per position, page numbers mostly from cache.
+// Block    one row; a thread asks for several positions, then for their pages, before it writes. Traffic: an entry read
+//          and written per position, page numbers mostly from cache.
 #pragma once
 #include "smxx/base.h"
 #include "smxx/rows/args.h"
 
-DEVICE void locate_body(const LocateArgs& a) {
+DEVICE void locate_body(const LocateArgs& a, i64 row) {
+    constexpr int kTogether = 8;
     begin_after_previous();
-    i64 row = warp_row();
-    if (row >= a.rows) return;
     const i32* positions = a.positions + row * a.position_stride;
     i32* out = a.out + row * a.out_stride;
     const i32* table = nullptr;
@@ -20,18 +20,32 @@ DEVICE void locate_body(const LocateArgs& a) {
     } else {
         offset = a.offsets[row];
     }
-    for (i32 i = lane_id(); i < a.columns; i += 32) {
-        i32 p = positions[i], to = -1;
-        if (p >= 0 && table != nullptr) {
-            i32 page = p / a.page_tokens;
-            if (page < pages) {
-                to = table[page] * a.page_tokens + (p - page * a.page_tokens);
-            } else {
-                raise_fault(a.faults, kFaultPosition);
-            }
-        } else if (p >= 0) {
-            to = p + offset;
+    const bool shifts = (a.page_tokens & (a.page_tokens - 1)) == 0;
+    const i32 shift = 31 - __clz(max(a.page_tokens, 1));
+    for (i32 from = threadIdx.x; from < a.columns; from += kTogether * kThreads) {
+        i32 p[kTogether], first[kTogether];
+#pragma unroll
+        for (int i = 0; i < kTogether; i++) {
+            const i32 at = from + i * kThreads;
+            p[i] = at < a.columns ? positions[at] : -1;
         }
-        out[i] = to;
+#pragma unroll
+        for (int i = 0; i < kTogether; i++) {
+            if (p[i] < 0) {
+                first[i] = -1;
+            } else if (table == nullptr) {
+                first[i] = p[i] + offset;
+            } else {
+                const i32 page = shifts ? p[i] >> shift : p[i] / a.page_tokens;
+                first[i] = -1;
+                if (page < pages) first[i] = table[page] * a.page_tokens + (p[i] - page * a.page_tokens);
+                else raise_fault(a.faults, kFaultPosition);
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < kTogether; i++) {
+            const i32 at = from + i * kThreads;
+            if (at < a.columns) out[at] = first[i];
+        }
     }
 }

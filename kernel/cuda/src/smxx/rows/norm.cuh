@@ -27,7 +27,7 @@ DEVICE f32 normalised(const RMSNormArgs& a, f32 x, f32 inverse, i32 i) {
 
 // 1 / sqrt(sum / columns + epsilon) without a division, whose general case is a call that would keep registers in local
 // memory: the hardware's estimate of an inverse root has 20 bits and more, and each step doubles them.
-DEVICE f32 inverse_root(f64 sum, const RMSNormArgs& a) {
+template <class Args> DEVICE f32 inverse_root(f64 sum, const Args& a) {
     f64 columns = a.columns, each;
     asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(each) : "d"(columns));
 #pragma unroll

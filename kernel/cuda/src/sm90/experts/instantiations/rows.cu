@@ -8,5 +8,10 @@ extern "C" __global__ void __launch_bounds__(sparrow_experts::kPrepareThreads)
     sparrow_experts::prepare(args);
 }
 
+extern "C" __global__ void __launch_bounds__(sparrow_experts::kPrepareThreads)
+    sparrow_experts_route(const __grid_constant__ RouteExpertsArgs args) {
+    sparrow_experts::route_and_prepare(args);
+}
+
 KERNEL(kThreads) sparrow_experts_combine(const __grid_constant__ ExpertsArgs args) { sparrow_experts::combine(args); }
 KERNEL(kThreads) sparrow_experts_pack(const __grid_constant__ PackExpertArgs args) { sparrow_experts::pack(args); }

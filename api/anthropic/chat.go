@@ -1,0 +1,84 @@
+package anthropic
+
+import (
+	"slices"
+	"sparrow/api/openai"
+)
+
+// AsChat is the request as a chat completion. The results of tools become messages of their own; messages of one role
+// that follow each other are one turn. A last message of the assistant is one that the model goes on with.
+func (r *Request) AsChat() *openai.ChatRequest {
+	c := &openai.ChatRequest{MaxTokens: r.MaxTokens, Tools: make([]openai.Tool, len(r.Tools))}
+	c.Model, c.Temperature, c.TopP, c.TopK, c.Stop = r.Model, r.Temperature, r.TopP, r.TopK, r.Stop
+	c.Stream = r.Stream
+	if len(r.System) > 0 {
+		c.Messages = append(c.Messages, openai.Message{Role: openai.RoleSystem, Content: r.System})
+	}
+	for i := range r.Messages {
+		c.Messages = r.Messages[i].addTo(c.Messages)
+	}
+	if n := len(c.Messages); n > 0 && c.Messages[n-1].Role == openai.RoleAssistant {
+		c.ContinueFinalMessage = true
+	}
+	for i, t := range r.Tools {
+		c.Tools[i] = openai.Tool{Type: "function", Function: openai.Function{Name: t.Name, Description: t.Description,
+			Parameters: t.Schema, Strict: t.Strict}}
+	}
+	if t := r.ToolChoice; t != nil {
+		c.ToolChoice = &openai.ToolChoice{Mode: map[string]string{ChoiceAuto: openai.ChoiceAuto,
+			ChoiceAny: openai.ChoiceRequired, ChoiceTool: openai.ChoiceFunction, ChoiceNone: openai.ChoiceNone}[t.Type],
+			Name: t.Name}
+		parallel := !t.Single
+		c.ParallelToolCalls = &parallel
+	}
+	if r.Thinking != "" {
+		c.Thinking = &openai.Thinking{Type: openai.ThinkingDisabled}
+		if r.thinks() {
+			c.Thinking.Type, c.Thinking.BudgetTokens = openai.ThinkingEnabled, r.Budget
+		}
+	}
+	c.ReasoningEffort = r.Effort
+	if r.Schema != nil {
+		c.ResponseFormat = &openai.ResponseFormat{Type: openai.FormatJSONSchema,
+			JSONSchema: &openai.JSONSchema{Name: "output", Schema: r.Schema}}
+	}
+	return c
+}
+
+// thinks says whether the model thinks before its reply.
+func (r *Request) thinks() bool {
+	last := r.Messages[len(r.Messages)-1].Content
+	results := slices.ContainsFunc(last, func(b Block) bool { return b.Type == BlockResult })
+	return r.Thinking != ThinkingDisabled && (r.Thinking != ThinkingBetween || results)
+}
+
+// addTo appends a message to those of a chat.
+func (m *Message) addTo(list []openai.Message) []openai.Message {
+	said := openai.Message{Role: m.Role}
+	for i := range m.Content {
+		switch b := &m.Content[i]; b.Type {
+		case BlockText:
+			said.Content = append(said.Content, b.Text)
+		case BlockThinking:
+			said.ReasoningContent += b.Text
+		case BlockToolUse:
+			said.ToolCalls = append(said.ToolCalls, openai.ToolCall{ID: b.ID, Type: "function",
+				Function: openai.FunctionCall{Name: b.Name, Arguments: string(b.Input)}})
+		case BlockResult:
+			list = append(list, openai.Message{Role: openai.RoleTool, ToolCallID: b.ToolUseID, Content: b.Result})
+		}
+	}
+	if said.Content == nil && said.ReasoningContent == "" && said.ToolCalls == nil {
+		return list // results only, or nothing at all
+	}
+	n := len(list) - 1
+	switch {
+	case n < 0 || list[n].Role != m.Role,
+		m.Role == RoleSystem,
+		m.Role == RoleAssistant && said.ReasoningContent != "": // reasoning begins a turn
+		return append(list, said)
+	}
+	list[n].Content = append(list[n].Content, said.Content...)
+	list[n].ToolCalls = append(list[n].ToolCalls, said.ToolCalls...)
+	return list
+}

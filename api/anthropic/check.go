@@ -1,0 +1,136 @@
+package anthropic
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"sparrow/api/openai"
+	"sparrow/api/wire"
+	"sparrow/internal/jsonscan"
+)
+
+func (r *Request) check(p *wire.Problems) {
+	if r.Model == "" {
+		p.AddNew(wire.CodeMissing, "model", "required; GET /v1/models lists the names")
+	}
+	wire.WantRange(p, "max_tokens", r.MaxTokens, 0, openai.MaxTokens)
+	wire.WantRange(p, "temperature", r.Temperature, 0, openai.MaxTemperature)
+	if r.TopP != nil && !(*r.TopP > 0 && *r.TopP <= 1) {
+		p.AddNew(wire.CodeOutOfRange, "top_p", "%v is not in (0, 1]; 1 turns it off", *r.TopP)
+	}
+	wire.WantRange(p, "top_k", r.TopK, 0, openai.MaxTopK)
+	for i, s := range r.Stop {
+		at := fmt.Sprintf("stop_sequences[%d]", i)
+		if strings.TrimSpace(s) == "" {
+			p.AddNew(wire.CodeInvalidValue, at, "only white space; a stop sequence needs a character")
+		}
+		wire.WantShort(p, at, s, openai.MaxStopBytes)
+	}
+	kinds := []string{ThinkingEnabled, ThinkingDisabled, ThinkingAdaptive, ThinkingBetween}
+	if t := r.Thinking; t != "" && !slices.Contains(kinds, t) {
+		p.AddNew(wire.CodeInvalidValue, "thinking.type", "%q is not one of %s", jsonscan.Clip(t),
+			strings.Join(kinds, ", "))
+	}
+	wire.WantRange(p, "thinking.budget_tokens", r.Budget, 1, openai.MaxTokens)
+	r.checkTools(p)
+	r.checkMessages(p)
+}
+
+func (r *Request) checkTools(p *wire.Problems) {
+	var names wire.NameSet
+	for i := range r.Tools {
+		t := &r.Tools[i]
+		at := fmt.Sprintf("tools[%d]", i)
+		if t.Type != "" && t.Type != "custom" {
+			p.AddNew(wire.CodeUnsupportedValue, at+".type",
+				`%q is not supported: its schema is known to other models only; send a tool with an input_schema`,
+				jsonscan.Clip(t.Type))
+			continue
+		}
+		switch {
+		case t.Name == "":
+			p.AddNew(wire.CodeMissing, at+".name", "required")
+		case len(t.Name) > MaxNameBytes:
+			wire.WantShort(p, at+".name", t.Name, MaxNameBytes)
+		case !wire.PlainLetters(t.Name):
+			p.AddNew(wire.CodeInvalidValue, at+".name", "%q may hold only letters, digits, '_' and '-'",
+				jsonscan.Clip(t.Name))
+		case !names.Add(t.Name):
+			p.AddNew(wire.CodeInvalidValue, at+".name", "%q is the name of an earlier tool too", jsonscan.Clip(t.Name))
+		}
+		if t.Schema == nil {
+			p.AddNew(wire.CodeMissing, at+".input_schema", "required")
+		}
+	}
+	if r.ToolChoice == nil {
+		return
+	}
+	switch c := r.ToolChoice; c.Type {
+	case ChoiceAuto, ChoiceNone:
+	case ChoiceAny:
+		if len(r.Tools) == 0 {
+			p.AddNew(wire.CodeInvalidValue, "tool_choice", "any needs at least one tool in tools")
+		}
+	case ChoiceTool:
+		if !slices.ContainsFunc(r.Tools, func(t Tool) bool { return t.Name == c.Name }) {
+			p.AddNew(wire.CodeInvalidValue, "tool_choice.name", "%q is not among tools", jsonscan.Clip(c.Name))
+		}
+	case "":
+		p.AddNew(wire.CodeMissing, "tool_choice.type", "required: %s, %s, %s or %s", ChoiceAuto, ChoiceAny, ChoiceTool,
+			ChoiceNone)
+	default:
+		p.AddNew(wire.CodeInvalidValue, "tool_choice.type", "%q is not %s, %s, %s or %s", jsonscan.Clip(c.Type),
+			ChoiceAuto, ChoiceAny, ChoiceTool, ChoiceNone)
+	}
+}
+
+func (r *Request) checkMessages(p *wire.Problems) {
+	if len(r.Messages) == 0 {
+		p.AddNew(wire.CodeMissing, "messages", "required; send at least one message")
+		return
+	}
+	calls := map[string]bool{}
+	for i := range r.Messages {
+		r.Messages[i].check(p, fmt.Sprintf("messages[%d]", i), calls)
+	}
+}
+
+// check looks at one message; calls are the ids of all calls so far.
+func (m *Message) check(p *wire.Problems, at string, calls map[string]bool) {
+	allowed := []string{BlockText}
+	switch m.Role {
+	case RoleSystem:
+	case RoleUser:
+		allowed = append(allowed, BlockResult)
+	case RoleAssistant:
+		allowed = append(allowed, BlockThinking, BlockRedacted, BlockToolUse)
+	case "":
+		p.AddNew(wire.CodeMissing, at+".role", "required: %s or %s", RoleUser, RoleAssistant)
+		return
+	default:
+		p.AddNew(wire.CodeInvalidValue, at+".role", "%q is not %s or %s; instructions belong in system",
+			jsonscan.Clip(m.Role), RoleUser, RoleAssistant)
+		return
+	}
+	if m.Content == nil {
+		p.AddNew(wire.CodeMissing, at+".content", "required; send a string or an array of blocks")
+	}
+	texts := false
+	for i := range m.Content {
+		b := &m.Content[i]
+		at := fmt.Sprintf("%s.content[%d]", at, i)
+		switch {
+		case !slices.Contains(allowed, b.Type):
+			p.AddNew(wire.CodeInvalidValue, at+".type", "a message of role %s has no block of type %s", m.Role, b.Type)
+		case b.Type == BlockToolUse:
+			calls[b.ID] = true
+		case b.Type == BlockResult && !calls[b.ToolUseID]:
+			p.AddNew(wire.CodeInvalidValue, at+".tool_use_id", "no earlier message has a call with the id %q",
+				jsonscan.Clip(b.ToolUseID))
+		case b.Type == BlockResult && texts:
+			p.AddNew(wire.CodeInvalidValue, at, "results of tools come first in a message, before its text")
+		}
+		texts = texts || b.Type == BlockText
+	}
+}

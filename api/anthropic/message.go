@@ -1,0 +1,167 @@
+package anthropic
+
+import (
+	"encoding/json"
+
+	"sparrow/api/openai"
+	"sparrow/api/wire"
+	"sparrow/internal/jsonscan"
+)
+
+// The roles of a message.
+const (
+	RoleUser      = "user"
+	RoleAssistant = "assistant"
+	RoleSystem    = "system"
+)
+
+// Message is one message of a conversation.
+type Message struct {
+	Role    string
+	Content []Block // a string on the wire is one block of text; nil is no content at all
+}
+
+// The types of blocks.
+const (
+	BlockText     = "text"
+	BlockThinking = "thinking"
+	BlockRedacted = "redacted_thinking" // in requests only, and without effect: nobody here can read it
+	BlockToolUse  = "tool_use"
+	BlockResult   = "tool_result" // in requests only
+)
+
+// Block is one piece of a message. Which fields it has depends on its type.
+type Block struct {
+	Type string
+	Text string // of text and of thinking
+
+	ID    string          // of a call
+	Name  string          // of a call: the tool
+	Input json.RawMessage // of a call: an object
+
+	ToolUseID string   // of a result: the call it answers
+	Result    []string // of a result: its texts
+}
+
+var messageFields = wire.Fields[Message]{
+	"role": wire.TextField(func(m *Message) *string { return &m.Role }),
+	"content": {Read: func(c *wire.Reader, m *Message) {
+		m.Content = readBlocks(c, blockFields)
+	}},
+}
+
+// blockReader is a block in the making; text is nil until it was there.
+type blockReader struct {
+	Block
+	text, thinking *string
+}
+
+// blockFields are those of the blocks of a message.
+var blockFields = wire.Join(plainFields, wire.Fields[blockReader]{"content": {Read: readResult}})
+
+// plainFields are those of blocks that have no blocks inside. There are also the members of blocks that are refused,
+// so that the error names their type.
+var plainFields = wire.Fields[blockReader]{
+	"type":        wire.TextField(func(b *blockReader) *string { return &b.Type }),
+	"text":        {Read: func(c *wire.Reader, b *blockReader) { wire.SetPointer(&b.text, c.Str) }},
+	"thinking":    {Read: func(c *wire.Reader, b *blockReader) { wire.SetPointer(&b.thinking, c.Str) }},
+	"id":          wire.TextField(func(b *blockReader) *string { return &b.ID }),
+	"name":        wire.TextField(func(b *blockReader) *string { return &b.Name }),
+	"input":       {Read: func(c *wire.Reader, b *blockReader) { b.Input = readObject(c, "an object") }},
+	"tool_use_id": wire.TextField(func(b *blockReader) *string { return &b.ToolUseID }),
+
+	"cache_control": wire.IgnoreAny[blockReader](), // every page of a prompt can be reused, wherever it is cut
+	"citations":     wire.IgnoreAny[blockReader](),
+	"caller":        wire.IgnoreAny[blockReader](),
+	"is_error":      {Read: readIsError},
+
+	// What a replayed block says beside its text, and members of blocks that are refused.
+	"signature": skipped, "data": skipped,
+	"source": skipped, "title": skipped, "context": skipped,
+}
+
+var skipped = wire.Field[blockReader]{Refused: true, Read: func(c *wire.Reader, _ *blockReader) { c.Skip() }}
+
+// readIsError: the models have no mark for a failed call, its text says so.
+func readIsError(c *wire.Reader, _ *blockReader) {
+	if yes, ok := c.Boolean(); ok && yes {
+		c.Note()
+	}
+}
+
+// readResult takes the content of a tool result. Other blocks with a member of that name are refused by their type.
+func readResult(c *wire.Reader, b *blockReader) {
+	if b.Type != "" && b.Type != BlockResult {
+		c.Skip()
+		return
+	}
+	b.Result = []string{}
+	for _, part := range readBlocks(c, plainFields) {
+		if part.Type != BlockText {
+			c.Problem(wire.CodeInvalidValue, "a result has blocks of type text, not %s", part.Type)
+			continue
+		}
+		b.Result = append(b.Result, part.Text)
+	}
+}
+
+// readBlocks takes a string or an array of blocks.
+func readBlocks(c *wire.Reader, known wire.Fields[blockReader]) []Block {
+	switch c.Shape() {
+	case jsonscan.String:
+		return []Block{{Type: BlockText, Text: c.Text()}}
+	case jsonscan.Array:
+		return wire.ReadList(c, openai.MaxParts, "blocks", func() (Block, bool) { return readBlock(c, known) })
+	}
+	c.WrongShape("a string or an array of blocks")
+	return nil
+}
+
+func readBlock(c *wire.Reader, known wire.Fields[blockReader]) (Block, bool) {
+	var b blockReader
+	if !c.Clean(func() { wire.ReadObject(c, &b, known) }) {
+		return b.Block, false
+	}
+	at := c.Param()
+	missing := func(name string, given bool) bool {
+		if !given {
+			c.Add(wire.CodeMissing, at+"."+name, "required in a block of type %s", b.Type)
+		}
+		return given
+	}
+	switch b.Type {
+	case BlockText:
+		wire.Set(&b.Text, given(b.text))
+		return b.Block, missing("text", b.text != nil)
+	case BlockThinking:
+		wire.Set(&b.Text, given(b.thinking))
+		return b.Block, missing("thinking", b.thinking != nil)
+	case BlockRedacted:
+		c.Note()
+		return b.Block, true
+	case BlockToolUse:
+		return b.Block, missing("id", b.ID != "") && missing("name", b.Name != "")
+	case BlockResult:
+		return b.Block, missing("tool_use_id", b.ToolUseID != "")
+	case "":
+		c.Add(wire.CodeMissing, at+".type", "required: %s, %s, %s or %s", BlockText, BlockThinking, BlockToolUse,
+			BlockResult)
+	case "image", "document":
+		c.Add(wire.CodeUnsupportedValue, at+".type",
+			"%q is not supported; the models read text, so send its text in a block of type text", b.Type)
+	default:
+		c.Add(wire.CodeUnsupportedValue, at+".type", "%q is not supported; use %s, %s, %s or %s",
+			jsonscan.Clip(b.Type), BlockText, BlockThinking, BlockToolUse, BlockResult)
+	}
+	return b.Block, false
+}
+
+// given adapts a pointer to wire.Set.
+func given(text *string) func() (string, bool) {
+	return func() (string, bool) {
+		if text == nil {
+			return "", false
+		}
+		return *text, true
+	}
+}

@@ -1,0 +1,209 @@
+package anthropic
+
+import (
+	"encoding/json"
+	"strings"
+
+	"sparrow/api/openai"
+	"sparrow/api/wire"
+	"sparrow/internal/jsonscan"
+)
+
+// Request is the body of POST /v1/messages, and without the limit on tokens that of count_tokens. Nil and zero mean
+// that the request leaves the choice to the server.
+type Request struct {
+	Model    string
+	Messages []Message
+	System   []string // a string on the wire is one text
+
+	MaxTokens   *int // thinking included; 0 only reads the prompt into the cache
+	Temperature *float64
+	TopP        *float64
+	TopK        *int
+	Stop        []string // stop_sequences
+	Stream      bool
+
+	Tools      []Tool
+	ToolChoice *ToolChoice
+	Thinking   string          // one of the types below; empty is the model's default
+	Budget     *int            // thinking.budget_tokens: the most tokens of thinking
+	Effort     string          // output_config.effort: how much to think
+	Schema     json.RawMessage // output_config.format.schema
+}
+
+// Tool is a function that the model may call.
+type Tool struct {
+	Type        string // "custom", or empty for the same
+	Name        string
+	Description string
+	Schema      json.RawMessage // input_schema
+	Strict      *bool
+}
+
+// ToolChoice says how freely the model may call tools.
+type ToolChoice struct {
+	Type   string // one of the choices below
+	Name   string // with ChoiceTool
+	Single bool   // disable_parallel_tool_use
+}
+
+// The types of a tool choice.
+const (
+	ChoiceAuto = "auto"
+	ChoiceAny  = "any"
+	ChoiceTool = "tool"
+	ChoiceNone = "none"
+)
+
+// The types of thinking. Adaptive leaves it to the model how much to think.
+const (
+	ThinkingEnabled  = "enabled"
+	ThinkingDisabled = "disabled"
+	ThinkingAdaptive = "adaptive"
+	ThinkingBetween  = "between_tools" // only where the results of tools came last
+)
+
+// MaxNameBytes bounds the name of a tool.
+const MaxNameBytes = 128
+
+// DecodeMessages reads and validates the body of POST /v1/messages.
+func DecodeMessages(d *wire.Decoder, body []byte) (*Request, *wire.Error) {
+	return wire.Decode(d, body, requestFields, func(r *Request, p *wire.Problems) {
+		if r.MaxTokens == nil {
+			p.AddNew(wire.CodeMissing, "max_tokens", "required: the most tokens to generate")
+		}
+		r.check(p)
+	})
+}
+
+// DecodeCount reads and validates the body of POST /v1/messages/count_tokens.
+func DecodeCount(d *wire.Decoder, body []byte) (*Request, *wire.Error) {
+	return wire.Decode(d, body, requestFields, (*Request).check)
+}
+
+var requestFields = wire.Fields[Request]{
+	"model": wire.TextField(func(r *Request) *string { return &r.Model }),
+	"messages": {Read: func(c *wire.Reader, r *Request) {
+		r.Messages = wire.ReadList(c, openai.MaxMessages, "messages", wire.ReadStruct(c, messageFields))
+	}},
+	"system":      {Read: func(c *wire.Reader, r *Request) { r.System = readSystem(c) }},
+	"max_tokens":  wire.OptionalInt(func(r *Request) **int { return &r.MaxTokens }),
+	"temperature": wire.OptionalFloat(func(r *Request) **float64 { return &r.Temperature }),
+	"top_p":       wire.OptionalFloat(func(r *Request) **float64 { return &r.TopP }),
+	"top_k":       wire.OptionalInt(func(r *Request) **int { return &r.TopK }),
+	"stop_sequences": {Read: func(c *wire.Reader, r *Request) {
+		r.Stop = wire.ReadList(c, openai.MaxStops, "strings", c.Str)
+	}},
+	"stream": wire.BoolField(func(r *Request) *bool { return &r.Stream }),
+	"tools": {Read: func(c *wire.Reader, r *Request) {
+		r.Tools = wire.ReadList(c, openai.MaxTools, "tools", wire.ReadStruct(c, toolFields))
+	}},
+	"tool_choice": {Read: func(c *wire.Reader, r *Request) {
+		r.ToolChoice = &ToolChoice{}
+		wire.ReadObject(c, r.ToolChoice, choiceFields)
+	}},
+	"thinking":      {Read: func(c *wire.Reader, r *Request) { wire.ReadObject(c, r, thinkingFields) }},
+	"output_config": {Read: func(c *wire.Reader, r *Request) { wire.ReadObject(c, r, outputFields) }},
+	"output_format": {Read: readFormat}, // the older place of output_config.format
+
+	"metadata":           wire.IgnoreAs[Request](jsonscan.Object), // labels; nothing is kept per user
+	"service_tier":       wire.IgnoreAs[Request](jsonscan.String), // there is one tier
+	"cache_control":      wire.IgnoreAny[Request](),               // every page of a prompt can be reused
+	"context_management": wire.IgnoreAny[Request](),               // the conversation is used as it was sent
+
+	"container":   wire.Refuse[Request]("nothing is run for the model; offer tools of your own"),
+	"mcp_servers": {Read: readServers},
+	"max_tokens_to_sample": wire.Refuse[Request](
+		"it belongs to the older text completions; send max_tokens"),
+	"prompt": wire.Refuse[Request]("it belongs to the older text completions; send messages"),
+}
+
+var toolFields = wire.Fields[Tool]{
+	"type":         wire.TextField(func(t *Tool) *string { return &t.Type }),
+	"name":         wire.TextField(func(t *Tool) *string { return &t.Name }),
+	"description":  wire.TextField(func(t *Tool) *string { return &t.Description }),
+	"strict":       wire.OptionalBool(func(t *Tool) **bool { return &t.Strict }),
+	"input_schema": {Read: func(c *wire.Reader, t *Tool) { t.Schema = readObject(c, "an object, a JSON schema") }},
+}
+
+var choiceFields = wire.Fields[ToolChoice]{
+	"type":                      wire.TextField(func(t *ToolChoice) *string { return &t.Type }),
+	"name":                      wire.TextField(func(t *ToolChoice) *string { return &t.Name }),
+	"disable_parallel_tool_use": wire.BoolField(func(t *ToolChoice) *bool { return &t.Single }),
+}
+
+var thinkingFields = wire.Fields[Request]{
+	"type":          wire.TextField(func(r *Request) *string { return &r.Thinking }),
+	"budget_tokens": wire.OptionalInt(func(r *Request) **int { return &r.Budget }),
+	"display":       wire.IgnoreAs[Request](jsonscan.String), // reasoning is returned as it is
+}
+
+var outputFields = wire.Fields[Request]{
+	"format": {Read: readFormat},
+	"effort": wire.TextField(func(r *Request) *string { return &r.Effort }),
+}
+
+type formatReader struct {
+	kind   string
+	schema json.RawMessage
+}
+
+var formatFields = wire.Fields[formatReader]{
+	"type":   wire.TextField(func(f *formatReader) *string { return &f.kind }),
+	"schema": {Read: func(c *wire.Reader, f *formatReader) { f.schema = readObject(c, "an object, a JSON schema") }},
+}
+
+func readFormat(c *wire.Reader, r *Request) {
+	var f formatReader
+	if !c.Clean(func() { wire.ReadObject(c, &f, formatFields) }) {
+		return
+	}
+	switch {
+	case f.kind != "json_schema":
+		c.Problem(wire.CodeUnsupportedValue, `the type is %q; only "json_schema" is supported`, jsonscan.Clip(f.kind))
+	case f.schema == nil:
+		c.Problem(wire.CodeMissing, "schema is required with type json_schema")
+	default:
+		r.Schema = f.schema
+	}
+}
+
+// readServers lets an empty list pass.
+func readServers(c *wire.Reader, _ *Request) {
+	if c.Shape() == jsonscan.Array && c.FirstElement() == jsonscan.None {
+		c.Skip()
+		return
+	}
+	c.Problem(wire.CodeUnsupportedParam, "not supported; the server calls no other servers: offer their tools in tools")
+	c.Skip()
+}
+
+// readObject takes an object and keeps its text.
+func readObject(c *wire.Reader, what string) json.RawMessage {
+	if c.Shape() != jsonscan.Object {
+		c.WrongShape(what)
+		return nil
+	}
+	return c.Raw()
+}
+
+// billingHeader begins a system block in which Claude Code numbers its requests. It is not for the model, and as it
+// changes with every request no prompt would be found in the prefix cache.
+const billingHeader = "x-anthropic-billing-header:"
+
+// readSystem takes a string or blocks of text.
+func readSystem(c *wire.Reader) []string {
+	var texts []string
+	for _, b := range readBlocks(c, plainFields) {
+		if strings.HasPrefix(b.Text, billingHeader) {
+			c.Note()
+			continue
+		}
+		if b.Type != BlockText {
+			c.Problem(wire.CodeInvalidValue, "a block of type %s; only text is allowed here", b.Type)
+			continue
+		}
+		texts = append(texts, b.Text)
+	}
+	return texts
+}

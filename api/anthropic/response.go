@@ -1,0 +1,154 @@
+package anthropic
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"sparrow/api/wire"
+)
+
+// Response answers POST /v1/messages.
+type Response struct {
+	ID           string  `json:"id"`
+	Type         string  `json:"type"` // "message"
+	Role         string  `json:"role"` // RoleAssistant
+	Model        string  `json:"model"`
+	Content      []Block `json:"content"`
+	StopReason   *string `json:"stop_reason"` // null at the beginning of a stream
+	StopSequence *string `json:"stop_sequence"`
+	Usage        Usage   `json:"usage"`
+}
+
+// The reasons to stop.
+const (
+	StopEndTurn   = "end_turn"
+	StopMaxTokens = "max_tokens"
+	StopSequence  = "stop_sequence"
+	StopToolUse   = "tool_use"
+	StopContext   = "model_context_window_exceeded"
+)
+
+// Usage counts the tokens of a message. The tokens of a prompt are the sum of the first three.
+type Usage struct {
+	InputTokens              int `json:"input_tokens"`
+	CacheCreationInputTokens int `json:"cache_creation_input_tokens"` // always 0: nothing is charged for it
+	CacheReadInputTokens     int `json:"cache_read_input_tokens"`
+	OutputTokens             int `json:"output_tokens"`
+
+	OutputTokensDetails OutputTokensDetails `json:"output_tokens_details"`
+}
+
+// OutputTokensDetails says what output tokens were.
+type OutputTokensDetails struct {
+	ThinkingTokens int `json:"thinking_tokens"`
+}
+
+// Count answers POST /v1/messages/count_tokens.
+type Count struct {
+	InputTokens int `json:"input_tokens"`
+}
+
+// NewResponse is a message before anything was generated.
+func NewResponse(id, model string) *Response {
+	return &Response{ID: id, Type: "message", Role: RoleAssistant, Model: model, Content: []Block{}}
+}
+
+// Signature stands where Anthropic signs its thinking. Blocks are taken back whatever their signature.
+const Signature = "unsigned"
+
+// MarshalJSON writes the fields that the block's type has in a response.
+func (b Block) MarshalJSON() ([]byte, error) {
+	switch b.Type {
+	case BlockThinking:
+		return wire.Marshal(struct {
+			Type      string `json:"type"`
+			Thinking  string `json:"thinking"`
+			Signature string `json:"signature"`
+		}{b.Type, b.Text, Signature})
+	case BlockToolUse:
+		input := b.Input
+		if len(input) == 0 {
+			input = json.RawMessage("{}")
+		}
+		return wire.Marshal(struct {
+			Type  string          `json:"type"`
+			ID    string          `json:"id"`
+			Name  string          `json:"name"`
+			Input json.RawMessage `json:"input"`
+		}{b.Type, b.ID, b.Name, input})
+	}
+	return wire.Marshal(struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	}{b.Type, b.Text})
+}
+
+// ErrorBody is the body of a failed response.
+type ErrorBody struct {
+	Type      string      `json:"type"` // "error"
+	Error     ErrorFields `json:"error"`
+	RequestID string      `json:"request_id,omitempty"`
+}
+
+// ErrorFields is the object inside [ErrorBody].
+type ErrorFields struct {
+	Type    string `json:"type"`
+	Message string `json:"message"`
+}
+
+// NewErrorBody is an error as it goes over the wire.
+func NewErrorBody(e *wire.Error, requestID string) ErrorBody {
+	return ErrorBody{Type: "error", Error: ErrorFields{Type: errorType(e.Status()), Message: e.Message},
+		RequestID: requestID}
+}
+
+// errorType is the type of an error with a status.
+func errorType(status int) string {
+	switch status {
+	case http.StatusUnauthorized:
+		return "authentication_error"
+	case http.StatusNotFound:
+		return "not_found_error"
+	case http.StatusRequestEntityTooLarge:
+		return "request_too_large"
+	case http.StatusTooManyRequests:
+		return "rate_limit_error"
+	case http.StatusServiceUnavailable:
+		return "overloaded_error"
+	case http.StatusGatewayTimeout:
+		return "timeout_error"
+	}
+	if status >= http.StatusInternalServerError {
+		return "api_error"
+	}
+	return "invalid_request_error"
+}
+
+// ModelList answers GET /v1/models where a client of Anthropic's asks.
+type ModelList struct {
+	Data    []Model `json:"data"`
+	HasMore bool    `json:"has_more"`
+	FirstID string  `json:"first_id"`
+	LastID  string  `json:"last_id"`
+}
+
+// Model is one served model.
+type Model struct {
+	Type        string `json:"type"` // "model"
+	ID          string `json:"id"`
+	DisplayName string `json:"display_name"`
+	CreatedAt   string `json:"created_at"` // RFC 3339
+	Lifecycle   string `json:"lifecycle"`  // "active"
+
+	MaxInputTokens int `json:"max_input_tokens"`
+	MaxTokens      int `json:"max_tokens"` // of an answer
+}
+
+// NewModel describes a model with a context of so many tokens.
+func NewModel(name, created string, context int) Model {
+	return Model{Type: "model", ID: name, DisplayName: name, CreatedAt: created, Lifecycle: "active",
+		MaxInputTokens: context, MaxTokens: context}
+}
+
+// NewModelList is a list of one model.
+func NewModelList(m Model) ModelList { return ModelList{Data: []Model{m}, FirstID: m.ID, LastID: m.ID} }

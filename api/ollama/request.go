@@ -1,0 +1,228 @@
+package ollama
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"sparrow/api/openai"
+	"sparrow/api/wire"
+	"sparrow/internal/jsonscan"
+)
+
+// Request is the body of POST /api/chat or of POST /api/generate. Nil and zero mean that the request leaves the choice
+// to the server.
+type Request struct {
+	Model   string
+	Options openai.Options // sampling: the object options, and log probabilities
+	// MaxTokens is options.num_predict; below 0 is no limit.
+	MaxTokens *int
+	Stream    *bool // nil is true
+	Format    *openai.ResponseFormat
+	Think     *bool
+	Effort    string // how much to think, where think is a word
+
+	// Of /api/chat.
+	Messages []Message
+	Tools    []openai.Tool
+
+	// Of /api/generate.
+	Prompt string
+	System string
+	Raw    bool // the prompt is completed as it is
+}
+
+// Streams says whether the answer comes in pieces.
+func (r *Request) Streams() bool { return r.Stream == nil || *r.Stream }
+
+// Message is one message of a chat.
+type Message struct {
+	Role     string
+	Content  string
+	Thinking string
+	Calls    []Call // assistant only
+	ToolName string // tool only: the tool whose result it is
+	ToolCall string // tool only: the call's id, where there is one
+}
+
+// Call is a call of a tool, in a request or in a response.
+type Call struct {
+	ID        string
+	Name      string
+	Arguments json.RawMessage // an object
+}
+
+// DecodeChat reads and validates the body of POST /api/chat.
+func DecodeChat(d *wire.Decoder, body []byte) (*Request, *wire.Error) {
+	return wire.Decode(d, body, chatFields, (*Request).checkChat)
+}
+
+// DecodeGenerate reads and validates the body of POST /api/generate.
+func DecodeGenerate(d *wire.Decoder, body []byte) (*Request, *wire.Error) {
+	return wire.Decode(d, body, generateFields, (*Request).checkGenerate)
+}
+
+// ShowRequest is the body of POST /api/show.
+type ShowRequest struct{ Model string }
+
+// DecodeShow reads and validates the body of POST /api/show.
+func DecodeShow(d *wire.Decoder, body []byte) (*ShowRequest, *wire.Error) {
+	return wire.Decode(d, body, showFields, func(r *ShowRequest, p *wire.Problems) {
+		if r.Model == "" {
+			p.AddNew(wire.CodeMissing, "model", "required; GET /api/tags lists the names")
+		}
+	})
+}
+
+var showFields = wire.Fields[ShowRequest]{
+	"model":   wire.TextField(func(r *ShowRequest) *string { return &r.Model }),
+	"name":    wire.TextField(func(r *ShowRequest) *string { return &r.Model }), // its older name
+	"verbose": wire.IgnoreAs[ShowRequest](jsonscan.Bool),
+}
+
+// commonFields are those of both ways to generate.
+var commonFields = wire.Fields[Request]{
+	"model":  wire.TextField(func(r *Request) *string { return &r.Model }),
+	"stream": wire.OptionalBool(func(r *Request) **bool { return &r.Stream }),
+	"format": {Read: readFormat},
+	"think":  {Read: readThink},
+	"options": {Read: func(c *wire.Reader, r *Request) {
+		wire.ReadObject(c, r, optionFields)
+	}},
+
+	"keep_alive": wire.IgnoreAny[Request](), // the model stays loaded
+	"truncate":   wire.IgnoreAs[Request](jsonscan.Bool),
+	"shift":      wire.IgnoreAs[Request](jsonscan.Bool),
+	"logprobs":   wire.IgnoreAs[Request](jsonscan.Bool),
+
+	"top_logprobs": wire.IgnoreAs[Request](jsonscan.Number),
+}
+
+var chatFields = wire.Join(commonFields, wire.Fields[Request]{
+	"messages": {Read: func(c *wire.Reader, r *Request) {
+		r.Messages = wire.ReadList(c, openai.MaxMessages, "messages", wire.ReadStruct(c, messageFields))
+	}},
+	"tools": {Read: func(c *wire.Reader, r *Request) {
+		r.Tools = openai.ReadTools(c)
+		for i := range r.Tools {
+			if r.Tools[i].Type == "" {
+				r.Tools[i].Type = "function" // the only one
+			}
+		}
+	}},
+})
+
+var generateFields = wire.Join(commonFields, wire.Fields[Request]{
+	"prompt": wire.TextField(func(r *Request) *string { return &r.Prompt }),
+	"system": wire.TextField(func(r *Request) *string { return &r.System }),
+	"raw":    wire.BoolField(func(r *Request) *bool { return &r.Raw }),
+	"suffix": {Read: func(c *wire.Reader, _ *Request) {
+		if text, ok := c.Str(); ok && text != "" {
+			c.Problem(wire.CodeUnsupportedValue, "text between a prompt and a suffix is not supported; leave it out")
+		}
+	}},
+	"images":   {Read: func(c *wire.Reader, _ *Request) { refuseImages(c) }},
+	"template": {Read: refuseText("the template is the model's; send raw true to write the whole prompt")},
+	"context":  {Read: readContext},
+})
+
+var messageFields = wire.Fields[Message]{
+	"role":     wire.TextField(func(m *Message) *string { return &m.Role }),
+	"content":  wire.TextField(func(m *Message) *string { return &m.Content }),
+	"thinking": wire.TextField(func(m *Message) *string { return &m.Thinking }),
+	"tool_calls": {Read: func(c *wire.Reader, m *Message) {
+		m.Calls = wire.ReadList(c, openai.MaxToolCalls, "tool calls", wire.ReadStruct(c, callFields))
+	}},
+	"tool_name":    wire.TextField(func(m *Message) *string { return &m.ToolName }),
+	"tool_call_id": wire.TextField(func(m *Message) *string { return &m.ToolCall }),
+	"images":       {Read: func(c *wire.Reader, _ *Message) { refuseImages(c) }},
+}
+
+var callFields = wire.Fields[Call]{
+	"id":       wire.TextField(func(t *Call) *string { return &t.ID }),
+	"type":     {Read: func(c *wire.Reader, _ *Call) { c.Skip() }},
+	"function": {Read: func(c *wire.Reader, t *Call) { wire.ReadObject(c, t, functionFields) }},
+}
+
+var functionFields = wire.Fields[Call]{
+	"name":  wire.TextField(func(t *Call) *string { return &t.Name }),
+	"index": {Read: func(c *wire.Reader, _ *Call) { c.Skip() }},
+	"arguments": {Read: func(c *wire.Reader, t *Call) {
+		switch c.Shape() {
+		case jsonscan.Object:
+			t.Arguments = c.Raw()
+		case jsonscan.String: // as in OpenAI's interface; the chat format checks it
+			t.Arguments = json.RawMessage(c.Text())
+		default:
+			c.WrongShape("an object")
+		}
+	}},
+}
+
+// refuseImages lets an empty list pass.
+func refuseImages(c *wire.Reader) {
+	if c.Shape() != jsonscan.Array || c.FirstElement() != jsonscan.None {
+		c.Problem(wire.CodeUnsupportedValue, "images are not supported; the models read text")
+	}
+	c.Skip()
+}
+
+func refuseText(why string) func(*wire.Reader, *Request) {
+	return func(c *wire.Reader, _ *Request) {
+		if text, ok := c.Str(); ok && text != "" {
+			c.Problem(wire.CodeUnsupportedParam, "not supported; %s", why)
+		}
+	}
+}
+
+// readContext lets an empty list pass: it is what no earlier answer left.
+func readContext(c *wire.Reader, _ *Request) {
+	if c.Shape() != jsonscan.Array || c.FirstElement() != jsonscan.None {
+		c.Problem(wire.CodeUnsupportedParam, "not supported; send the conversation to /api/chat")
+	}
+	c.Skip()
+}
+
+// readFormat takes "json" or a schema; an empty string is no format.
+func readFormat(c *wire.Reader, r *Request) {
+	switch c.Shape() {
+	case jsonscan.Object:
+		r.Format = &openai.ResponseFormat{Type: openai.FormatJSONSchema,
+			JSONSchema: &openai.JSONSchema{Name: "format", Schema: c.Raw()}}
+	case jsonscan.String:
+		switch text := c.Text(); text {
+		case "":
+		case "json":
+			r.Format = &openai.ResponseFormat{Type: openai.FormatJSONObject}
+		default:
+			c.Problem(wire.CodeInvalidValue, `%q is not "json" or a JSON schema`, jsonscan.Clip(text))
+		}
+	default:
+		c.WrongShape(`"json" or an object, a JSON schema`)
+	}
+}
+
+// efforts are the words that think may be.
+var efforts = []string{"low", "medium", "high", "max"}
+
+// readThink takes a boolean, or a word for how much to think.
+func readThink(c *wire.Reader, r *Request) {
+	switch c.Shape() {
+	case jsonscan.Bool:
+		wire.SetPointer(&r.Think, c.Boolean)
+	case jsonscan.String:
+		text := strings.ToLower(c.Text())
+		if text == "" {
+			return
+		}
+		if !slices.Contains(efforts, text) {
+			c.Problem(wire.CodeInvalidValue, "%q is not a boolean or one of %s", jsonscan.Clip(text),
+				strings.Join(efforts, ", "))
+			return
+		}
+		on := true
+		r.Think, r.Effort = &on, text
+	default:
+		c.WrongShape("a boolean or a word")
+	}
+}

@@ -1,0 +1,45 @@
+package wire
+
+import "sparrow/internal/jsonscan"
+
+// Limits on a body.
+const (
+	MaxDepth     = 128 // nested objects and arrays, JSON schemas included
+	MaxNameBytes = 64  // of a tool or schema name
+)
+
+// maxIgnored bounds how many ignored fields are named.
+const maxIgnored = 32
+
+// maxProblems bounds one error message: a body of ten thousand unknown names is described by its first few.
+const maxProblems = 16
+
+// Decoder is how the body of a request is read, and what was left out of it.
+type Decoder struct {
+	// Strict refuses unknown fields. Otherwise they are ignored.
+	Strict bool
+	// Ignored are the fields of the last body that had no effect, each once, with [] for any index:
+	// messages[].annotations. Its text is plain ASCII. At most maxIgnored are named; "..." stands for the others.
+	Ignored []string
+}
+
+// Decode reads an object, then checks it; both report into one list.
+func Decode[T any](d *Decoder, body []byte, known Fields[T], check func(*T, *Problems)) (*T, *Error) {
+	c := NewReader(body)
+	c.strict = d.Strict
+	v := new(T)
+	if got := c.Shape(); got != jsonscan.Object && got != jsonscan.None {
+		c.Problem(CodeInvalidType, "the body must be a JSON object, got %s", got)
+		c.Skip()
+		return nil, c.Finish()
+	}
+	ReadObject(c, v, known)
+	d.Ignored = c.ignored
+	if c.malformed == nil {
+		check(v, &c.Problems)
+	}
+	if err := c.Finish(); err != nil {
+		return nil, err
+	}
+	return v, nil
+}

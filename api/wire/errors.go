@@ -1,0 +1,137 @@
+package wire
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// Code is the machine-readable reason of an error. It decides the HTTP status.
+type Code string
+
+// The codes, in OpenAI's words where OpenAI has one.
+const (
+	CodeInvalidJSON      Code = "invalid_json"                // the body is not one JSON object in UTF-8
+	CodeUnknownParameter Code = "unknown_parameter"           // a name that no version of the request has
+	CodeUnsupportedParam Code = "unsupported_parameter"       // a name known elsewhere, not here
+	CodeUnsupportedValue Code = "unsupported_value"           // a value known elsewhere, not here
+	CodeDuplicate        Code = "duplicate_parameter"         // the same name twice in one object
+	CodeMissing          Code = "missing_required_parameter"  // a field that must be there
+	CodeInvalidType      Code = "invalid_type"                // a string where a number belongs
+	CodeInvalidValue     Code = "invalid_value"               // right type, impossible value
+	CodeOutOfRange       Code = "value_out_of_range"          // a number outside its range
+	CodeTooMany          Code = "array_above_max_length"      // more elements or entries than allowed
+	CodeTooLong          Code = "string_above_max_length"     // a string of too many bytes
+	CodeContextLength    Code = "context_length_exceeded"     // prompt plus answer do not fit the model
+	CodeInvalidKey       Code = "invalid_api_key"             // missing or wrong bearer key
+	CodeModelNotFound    Code = "model_not_found"             // a model this server does not serve
+	CodeNoResponse       Code = "response_not_found"          // a response that is not stored
+	CodeNoPrevious       Code = "previous_response_not_found" // the same, in a request that continues it
+	CodeUnknownURL       Code = "unknown_url"                 // no such path
+	CodeBadMethod        Code = "method_not_supported"        // GET where POST belongs
+	CodeWrongHost        Code = "misdirected_request"         // sent to a name that is not this server's
+	CodeBodyTooLarge     Code = "request_too_large"           // more bytes than the server reads
+	CodeMediaType        Code = "unsupported_media_type"      // the body is not declared as JSON
+	CodeQueueFull        Code = "rate_limit_exceeded"         // too many requests waiting; comes with Retry-After
+	CodeInternal         Code = "internal_error"              // our fault
+	CodeUnavailable      Code = "service_unavailable"         // loading or shutting down
+	CodeDeadline         Code = "deadline_exceeded"           // the request's time is up
+)
+
+// statuses is the only place that maps a code to a status.
+var statuses = map[Code]int{
+	CodeInvalidJSON:      http.StatusBadRequest,
+	CodeUnknownParameter: http.StatusBadRequest,
+	CodeUnsupportedParam: http.StatusBadRequest,
+	CodeUnsupportedValue: http.StatusBadRequest,
+	CodeDuplicate:        http.StatusBadRequest,
+	CodeMissing:          http.StatusBadRequest,
+	CodeInvalidType:      http.StatusBadRequest,
+	CodeInvalidValue:     http.StatusBadRequest,
+	CodeOutOfRange:       http.StatusBadRequest,
+	CodeTooMany:          http.StatusBadRequest,
+	CodeTooLong:          http.StatusBadRequest,
+	CodeContextLength:    http.StatusBadRequest,
+	CodeInvalidKey:       http.StatusUnauthorized,
+	CodeModelNotFound:    http.StatusNotFound,
+	CodeNoResponse:       http.StatusNotFound,
+	CodeNoPrevious:       http.StatusBadRequest,
+	CodeUnknownURL:       http.StatusNotFound,
+	CodeBadMethod:        http.StatusMethodNotAllowed,
+	CodeWrongHost:        http.StatusMisdirectedRequest,
+	CodeBodyTooLarge:     http.StatusRequestEntityTooLarge,
+	CodeMediaType:        http.StatusUnsupportedMediaType,
+	CodeQueueFull:        http.StatusTooManyRequests,
+	CodeInternal:         http.StatusInternalServerError,
+	CodeUnavailable:      http.StatusServiceUnavailable,
+	CodeDeadline:         http.StatusGatewayTimeout,
+}
+
+// Status is the HTTP status of a code; an unknown code is a server error, because only this program makes codes.
+func (c Code) Status() int {
+	if status, ok := statuses[c]; ok {
+		return status
+	}
+	return http.StatusInternalServerError
+}
+
+// Problem is one thing wrong with a request.
+type Problem struct {
+	Param   string // path of the field, such as messages[2].content; empty when it concerns the whole body
+	Code    Code
+	Message string // says what was given and what is allowed; does not repeat Param
+}
+
+func (p Problem) String() string {
+	if p.Param == "" {
+		return p.Message
+	}
+	return p.Param + ": " + p.Message
+}
+
+// Error is a failed request. Param and Code are those of the first problem; Message tells all of them. Each interface
+// writes it in a shape of its own.
+//
+// Functions of this package and of those beside it return *Error rather than error so that no failure without a status
+// can slip through: compare with nil before storing one in a variable of type error.
+type Error struct {
+	Message  string
+	Param    string // empty when it concerns no field
+	Code     Code
+	Problems []Problem // at least one; not on the wire
+}
+
+// NewError makes an error of a single problem. The message should say what was asked, what is supported and what to do.
+func NewError(code Code, param, format string, args ...any) *Error {
+	return joinProblems([]Problem{{Param: param, Code: code, Message: fmt.Sprintf(format, args...)}}, 0)
+}
+
+// JoinProblems makes one error of several problems, or nil of none. The first problem's code decides the status.
+func JoinProblems(list []Problem) *Error {
+	if len(list) == 0 {
+		return nil
+	}
+	most := min(len(list), maxProblems)
+	return joinProblems(list[:most], len(list)-most)
+}
+
+// joinProblems describes one or more problems and says how many were left out.
+func joinProblems(list []Problem, omitted int) *Error {
+	var b strings.Builder
+	for i, p := range list {
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		b.WriteString(p.String())
+	}
+	if omitted > 0 {
+		fmt.Fprintf(&b, "; and %d more", omitted)
+	}
+	return &Error{Message: b.String(), Param: list[0].Param, Code: list[0].Code, Problems: slices.Clone(list)}
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// Status is the HTTP status to answer with.
+func (e *Error) Status() int { return e.Code.Status() }

@@ -1,0 +1,81 @@
+package wire
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Problems collects what is wrong with one request, first things first, up to maxProblems.
+type Problems struct {
+	list    []Problem
+	omitted int
+}
+
+// Full says that further problems are only counted; callers then need not format them.
+func (p *Problems) Full() bool { return len(p.list) >= maxProblems }
+
+// Add reports a problem of a field.
+func (p *Problems) Add(code Code, param, format string, args ...any) {
+	if p.Full() {
+		p.omitted++
+		return
+	}
+	p.list = append(p.list, Problem{Param: param, Code: code, Message: fmt.Sprintf(format, args...)})
+}
+
+// AddNew is for checks that run after decoding: a field that could not be read is already reported, and everything said
+// about its empty value, or about the value around it, would be noise.
+func (p *Problems) AddNew(code Code, param, format string, args ...any) {
+	for _, old := range p.list {
+		if within(old.Param, param) {
+			return
+		}
+	}
+	p.Add(code, param, format, args...)
+}
+
+// within says whether path a is path b or leads to something inside b.
+func within(a, b string) bool {
+	rest, ok := strings.CutPrefix(a, b)
+	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
+}
+
+// Empty says that nothing was reported.
+func (p *Problems) Empty() bool { return len(p.list) == 0 }
+
+func (p *Problems) err() *Error {
+	if len(p.list) == 0 {
+		return nil
+	}
+	return joinProblems(p.list, p.omitted)
+}
+
+// Verdict runs a check on its own.
+func Verdict(check func(*Problems)) *Error {
+	var p Problems
+	check(&p)
+	return p.err()
+}
+
+// WantRange reports a number outside [lo, hi]. NaN is outside every range.
+func WantRange[N int | int64 | float64](p *Problems, param string, v *N, lo, hi N) {
+	if v != nil && !(*v >= lo && *v <= hi) {
+		p.AddNew(CodeOutOfRange, param, "%v is not in [%v, %v]", *v, lo, hi)
+	}
+}
+
+// WantAtMost reports a collection that is too large.
+func WantAtMost(p *Problems, param string, count, most int, what string) bool {
+	if count > most {
+		p.AddNew(CodeTooMany, param, "%d %s, at most %d are supported", count, what, most)
+		return false
+	}
+	return true
+}
+
+// WantShort reports a string that is too long.
+func WantShort(p *Problems, param, value string, most int) {
+	if len(value) > most {
+		p.AddNew(CodeTooLong, param, "%d bytes, at most %d are supported", len(value), most)
+	}
+}

@@ -1,0 +1,282 @@
+package wire
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"sparrow/internal/jsonscan"
+)
+
+// Reader reads one JSON text from front to back. It keeps the path of names and indices to the current value, which
+// errors name.
+//
+// There are two kinds of errors. Problems (wrong type, unknown name) are collected, and reading continues behind the
+// value. Malformed JSON is final: malformed is set, the position moves to the end, and every loop ends.
+type Reader struct {
+	Problems
+	scan      jsonscan.Scanner
+	path      []step
+	malformed *Error
+
+	strict  bool // unknown fields are problems
+	ignored []string
+}
+
+// step is one link of a path: a member's name, or an element's index when name is empty and indexed is set.
+type step struct {
+	name    string
+	index   int
+	indexed bool
+}
+
+// NewReader checks the encoding of the whole text once.
+func NewReader(body []byte) *Reader {
+	c := &Reader{scan: jsonscan.Scanner{Text: body, Name: "body", MaxDepth: MaxDepth}}
+	c.scan.Lone = func(at int) {
+		c.Problem(CodeInvalidValue, "the escape at byte %d is half of a surrogate pair, which UTF-8 text cannot hold",
+			at)
+	}
+	if at := jsonscan.InvalidUTF8(body); at >= 0 {
+		c.fail("byte %d of the body (0x%02x) is not valid UTF-8; send JSON encoded as UTF-8", at, body[at])
+	}
+	return c
+}
+
+// Finish checks that only white space follows the value, and returns the first error or all problems.
+func (c *Reader) Finish() *Error {
+	c.check(c.scan.End("the end of the body"))
+	if c.malformed != nil {
+		return c.malformed
+	}
+	return c.err()
+}
+
+// fail ends reading. The first failure stays.
+func (c *Reader) fail(format string, args ...any) {
+	if c.malformed == nil {
+		c.malformed = NewError(CodeInvalidJSON, c.Param(), format, args...)
+	}
+	c.scan.Pos = len(c.scan.Text)
+}
+
+// check is fail for a syntax error; it says whether there was none.
+func (c *Reader) check(err error) bool {
+	if err != nil {
+		c.fail("malformed JSON %v", err)
+	}
+	return err == nil
+}
+
+// Problem reports something about the value at the current path. Once the report is full, problems are only counted.
+func (c *Reader) Problem(code Code, format string, args ...any) {
+	if c.Full() {
+		c.omitted++
+		return
+	}
+	c.Add(code, c.Param(), format, args...)
+}
+
+// Param is the current path in the notation clients know, such as messages[2].content. A path that leads far into a
+// schema is cut short.
+func (c *Reader) Param() string {
+	return c.spelt(240, "[%q]", func(i int) string { return fmt.Sprintf("[%d]", i) })
+}
+
+// spelt is the current path, cut where it is longer than most; quoted is the format of names that are not plain.
+func (c *Reader) spelt(most int, quoted string, index func(int) string) string {
+	var b strings.Builder
+	for _, s := range c.path {
+		switch {
+		case b.Len() > most:
+			return b.String() + "..."
+		case s.indexed:
+			b.WriteString(index(s.index))
+		case !PlainName(s.name):
+			fmt.Fprintf(&b, quoted, jsonscan.Clip(s.name))
+		default:
+			if b.Len() > 0 {
+				b.WriteByte('.')
+			}
+			b.WriteString(s.name)
+		}
+	}
+	return b.String()
+}
+
+// Ignore skips the value at hand and notes that it has no effect.
+func (c *Reader) Ignore() {
+	c.Note()
+	c.Skip()
+}
+
+// Note notes that the value at hand, or a part of it, has no effect.
+func (c *Reader) Note() {
+	if name := c.place(); !slices.Contains(c.ignored, name) {
+		c.ignored = append(c.ignored, name)
+	}
+}
+
+// place is the current path for a list of ignored fields: [] for any index, and nothing that a header cannot hold.
+func (c *Reader) place() string {
+	if len(c.ignored) >= maxIgnored {
+		return "..."
+	}
+	return c.spelt(math.MaxInt, "[%+q]", func(int) string { return "[]" })
+}
+
+// PlainName says whether a name reads well in a path without quotes.
+func PlainName(name string) bool {
+	return name != "" && len(name) <= MaxNameBytes && PlainLetters(name)
+}
+
+// PlainLetters says whether a name has letters, digits, '_' and '-' only.
+func PlainLetters(name string) bool {
+	for i := range len(name) {
+		if !nameByte(name[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func nameByte(b byte) bool {
+	return b == '_' || b == '-' || b >= '0' && b <= '9' || b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z'
+}
+
+// Shape looks at the next value without consuming it.
+func (c *Reader) Shape() jsonscan.Kind {
+	kind, err := c.scan.Kind()
+	c.check(err)
+	return kind
+}
+
+// Members yields the name of each member of the object at hand; the loop's body consumes the value. A name that
+// appeared before is reported and its value skipped. The loop must not be left early.
+func (c *Reader) Members(yield func(name string) bool) {
+	if !c.enter() {
+		return
+	}
+	var seen NameSet
+	for first := true; c.more('}', first); first = false {
+		text, err := c.scan.Member()
+		if !c.check(err) {
+			return
+		}
+		name := string(text)
+		c.path = append(c.path, step{name: name})
+		if seen.Add(name) {
+			yield(name)
+		} else {
+			c.Problem(CodeDuplicate, "the name appears twice in the same object; send it once")
+			c.Skip()
+		}
+		c.path = c.path[:len(c.path)-1]
+	}
+}
+
+// Elements yields the index of each element of the array at hand; the loop's body consumes the value. The loop
+// must not be left early.
+func (c *Reader) Elements(yield func(i int) bool) {
+	if !c.enter() {
+		return
+	}
+	for i := 0; c.more(']', i == 0); i++ {
+		c.path = append(c.path, step{index: i, indexed: true})
+		yield(i)
+		c.path = c.path[:len(c.path)-1]
+	}
+}
+
+// enter steps over the opening bracket, which Shape has seen.
+func (c *Reader) enter() bool { return c.malformed == nil && c.check(c.scan.Enter()) }
+
+// more says whether another member or element follows, and steps over the comma or the closing bracket.
+func (c *Reader) more(closing byte, first bool) bool {
+	if c.malformed != nil {
+		return false
+	}
+	more, err := c.scan.More(closing, first)
+	return c.check(err) && more
+}
+
+// Skip consumes the value at hand, checking its syntax and its names.
+func (c *Reader) Skip() {
+	switch c.Shape() {
+	case jsonscan.Object:
+		for range c.Members {
+			c.Skip()
+		}
+	case jsonscan.Array:
+		for range c.Elements {
+			c.Skip()
+		}
+	case jsonscan.String:
+		c.Text()
+	case jsonscan.Number:
+		c.numeral()
+	case jsonscan.Bool, jsonscan.Null:
+		c.Word()
+	case jsonscan.None:
+	}
+}
+
+// Raw consumes the value at hand and returns a copy of its text, names in the order they came.
+func (c *Reader) Raw() json.RawMessage {
+	c.scan.Next()
+	from := c.scan.Pos
+	c.Skip()
+	if c.malformed != nil {
+		return nil
+	}
+	return json.RawMessage(append([]byte(nil), c.scan.Text[from:c.scan.Pos]...))
+}
+
+// NameSet remembers the names of one object; small ones need no map.
+type NameSet struct {
+	few  []string
+	many map[string]struct{}
+}
+
+// Add says whether the name is new.
+func (s *NameSet) Add(name string) bool {
+	if s.many == nil {
+		for _, old := range s.few {
+			if old == name {
+				return false
+			}
+		}
+		if len(s.few) < 16 {
+			s.few = append(s.few, name)
+			return true
+		}
+		s.many = make(map[string]struct{}, 4*len(s.few))
+		for _, old := range s.few {
+			s.many[old] = struct{}{}
+		}
+	}
+	before := len(s.many)
+	s.many[name] = struct{}{}
+	return len(s.many) > before
+}
+
+// Size is the number of bytes of the whole text.
+func (c *Reader) Size() int { return len(c.scan.Text) }
+
+// Clean reads something and says whether it met no problem.
+func (c *Reader) Clean(read func()) bool {
+	before := len(c.list) + c.omitted
+	read()
+	return c.malformed == nil && len(c.list)+c.omitted == before
+}
+
+// FirstElement is the shape of the first element of the array at hand; None if there is none.
+func (c *Reader) FirstElement() jsonscan.Kind {
+	ahead := Reader{scan: jsonscan.Scanner{Text: c.scan.Text, Pos: c.scan.Pos + 1}}
+	if ahead.scan.Next() == ']' {
+		return jsonscan.None
+	}
+	return ahead.Shape()
+}

@@ -1,0 +1,60 @@
+package model
+
+import (
+	"fmt"
+
+	"sparrow/kernel"
+	"sparrow/layout"
+)
+
+// draw fills the cache on the device itself: rows and keys of mean 0 and variance 1, with the scales that belong to
+// them. All keys differ.
+func draw(dev kernel.Drawer, layers [][]kernel.Pool, seed uint64) error {
+	for i, pools := range layers {
+		for j, p := range pools {
+			if err := drawPool(dev, p, seed<<16+uint64(i)<<8+uint64(j)<<4); err != nil {
+				return fmt.Errorf("bench: filling layer %d: %w", i, err)
+			}
+		}
+	}
+	return nil
+}
+
+// codeScale is the scale of e4m3 codes whose values have variance 1: codes then reach 442.
+const codeScale = 1. / 128
+
+// drawPool fills one pool.
+func drawPool(dev kernel.Drawer, p kernel.Pool, seed uint64) error {
+	tokens := p.Pages() * p.PageTokens
+	part := func(d kernel.DType, at, rows, cols, every int, mean, spread float32) error {
+		seed++
+		t := kernel.Tensor{Buf: p.Mem.Buf, Off: p.Mem.Off + int64(at), DType: d, Rows: rows, Cols: cols,
+			Stride: every / d.Size()}
+		return dev.Draw(t, kernel.Drawn{Seed: seed << 32, Mean: mean, Spread: spread})
+	}
+	codes := func(at, rows, cols, every int) error {
+		return part(kernel.E4M3, at, rows, cols, every, 0, 1/codeScale)
+	}
+	switch p.Layout {
+	case layout.BF16Row1152:
+		return part(kernel.BF16, 0, tokens, layout.RowDim, 2*layout.RowDim, 0, 1)
+	case layout.FP8Row656:
+		if err := codes(0, tokens, layout.LatentDim, layout.BlockRowBytes); err != nil {
+			return err
+		}
+		if err := part(kernel.F32, layout.BlockScaleOffset, tokens, layout.Tiles, layout.BlockRowBytes, codeScale,
+			0); err != nil {
+			return err
+		}
+		return part(kernel.BF16, layout.BlockRopeOffset, tokens, layout.RopeDim, layout.BlockRowBytes, 0, 1)
+	case layout.FP8Row576: // its scale is 1
+		return part(kernel.E4M3, 0, tokens, layout.RawRowBytes, layout.RawRowBytes, 0, 1)
+	case layout.IndexPage132:
+		keys := p.PageTokens * layout.IndexDim
+		if err := codes(0, p.Pages(), keys, p.Mem.Cols); err != nil {
+			return err
+		}
+		return part(kernel.F32, keys, p.Pages(), p.PageTokens, p.Mem.Cols, codeScale, 0)
+	}
+	return fmt.Errorf("a pool of layout %v cannot be drawn", p.Layout)
+}

@@ -1,0 +1,80 @@
+package model
+
+import (
+	"testing"
+
+	"sparrow/kernel"
+	"sparrow/layout"
+)
+
+// drawnHost fills host memory as a device that draws would.
+type drawnHost struct{ mem []byte }
+
+func (d drawnHost) Draw(t kernel.Tensor, x kernel.Drawn) error {
+	size := t.DType.Size()
+	for r := range t.Rows {
+		for c := range t.Cols {
+			one := make([]byte, size)
+			v := kernel.Drawn{Mean: x.Value(int64(r*t.Cols + c))}
+			if err := v.Fill(one, t.DType); err != nil {
+				return err
+			}
+			copy(d.mem[int(t.Off)+(r*t.Stride+c)*size:], one)
+		}
+	}
+	return nil
+}
+
+// A drawn pool holds rows and keys of about unit variance, in every layout of a GPU, and all of it is written.
+func TestDrawnPools(t *testing.T) {
+	const pages, tokens = 3, 64
+	decode := map[layout.Kind]func(page []byte, slot int) []float32{
+		layout.IndexPage132: func(page []byte, slot int) []float32 {
+			v := make([]float32, layout.IndexDim)
+			l, err := layout.IndexOf(layout.IndexPage132)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.Decode(v, page, tokens, slot)
+			return v
+		},
+	}
+	for _, k := range []layout.Kind{layout.BF16Row1152, layout.FP8Row656, layout.FP8Row576} {
+		l, err := layout.MainOf(k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		decode[k] = func(page []byte, slot int) []float32 {
+			v := make([]float32, layout.RowDim)
+			l.Decode(v, page, slot)
+			return v
+		}
+	}
+	for kind, rows := range decode {
+		size := layout.IndexPageBytes
+		if l, err := layout.MainOf(kind); err == nil {
+			size = l.PageBytes(tokens)
+		}
+		dev := drawnHost{make([]byte, pages*size)}
+		p := kernel.Pool{Mem: kernel.Tensor{Buf: kernel.HostBuffer(dev.mem), DType: kernel.U8, Rows: pages, Cols: size,
+			Stride: size}, Layout: kind, PageTokens: tokens}
+		if err := draw(dev, [][]kernel.Pool{{p}}, 1); err != nil {
+			t.Fatal(err)
+		}
+		for page := range pages {
+			for slot := range tokens {
+				sum := 0.
+				v := rows(dev.mem[page*size:][:size], slot)
+				for _, x := range v {
+					sum += float64(x) * float64(x)
+				}
+				if mean := sum / float64(len(v)); mean < 0.6 || mean > 1.6 {
+					t.Errorf("%v: page %d, row %d: mean square %v", kind, page, slot, mean)
+				}
+			}
+		}
+	}
+	if err := draw(drawnHost{}, [][]kernel.Pool{{{Layout: layout.V4Row584}}}, 1); err == nil {
+		t.Error("a layout of DeepSeek-V4 was drawn")
+	}
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+func healthCommand() *cobra.Command {
+	var url string
+	var timeout time.Duration
+	var insecure bool
+	c := &cobra.Command{
+		Use:   "health",
+		Short: "Ask a server whether it takes requests",
+		Long: `Health asks a running server's /ready and ends with status 0 when it takes requests, else with 1 and the reason. Containers without a
+shell or curl use it as their health check.`,
+		Example: `  sparrow health
+  sparrow health --url https://127.0.0.1:8443 --insecure
+  sparrow health --url unix:/run/sparrow/sparrow.sock`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := context.WithTimeout(cmd.Context(), timeout)
+			defer stop()
+			return checkHealth(ctx, url, insecure)
+		},
+	}
+	s := c.Flags()
+	s.StringVar(&url, "url", "http://127.0.0.1:8080", "server's URL, or unix:/path of its socket")
+	s.DurationVar(&timeout, "timeout", 5*time.Second, "most time for the answer")
+	s.BoolVar(&insecure, "insecure", false, "accept any certificate, as for a server addressed by 127.0.0.1")
+	return c
+}
+
+// checkHealth fails unless the server at url says that it is ready.
+func checkHealth(ctx context.Context, url string, insecure bool) error {
+	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: insecure}}
+	at := strings.TrimRight(url, "/")
+	if path, ok := strings.CutPrefix(url, "unix:"); ok {
+		at = "http://localhost"
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", path)
+		}
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at+"/ready", nil)
+	if err != nil {
+		return fmt.Errorf("health: --url %s: want a URL such as http://127.0.0.1:8080, or unix:/path: %w", url, err)
+	}
+	resp, err := (&http.Client{Transport: transport}).Do(r)
+	if err != nil {
+		return fmt.Errorf("health: no server answers: %w", err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 500)) // what can be read of the reason
+		return fmt.Errorf("health: %s/ready answered %s: %s", url, resp.Status, text)
+	}
+	return nil
+}

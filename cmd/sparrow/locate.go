@@ -1,0 +1,82 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"sparrow/hub"
+	"sparrow/model/family"
+)
+
+// hubCache is the folder where Hugging Face's tools and 'sparrow pull' keep models.
+func hubCache() (hub.Cache, error) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		home = "" // the environment may name the cache without it
+	}
+	return hub.CacheAt(os.Getenv, home)
+}
+
+// modelFlag begins messages about --model.
+const modelFlag = "--model "
+
+// modelFolder is the folder of a model that was given as a folder, or by its name on a hub. What is neither is refused
+// before anything is read; flag begins the message.
+func modelFolder(flag, given string) (string, error) {
+	if given == "" {
+		return "", nil
+	}
+	const wanted = "a model is a GGUF file, or a folder with config.json, *.safetensors and tokenizer.json"
+	info, err := os.Stat(given)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return pulledModel(flag, given, wanted)
+	case err != nil:
+		return "", fmt.Errorf("%s%w", flag, err)
+	case info.IsDir() || family.IsGGUF(given):
+		return given, nil
+	}
+	if ext := filepath.Ext(given); ext == ".safetensors" || ext == ".json" {
+		again := filepath.Dir(given)
+		if flag == modelFlag {
+			again = flag + again
+		}
+		return "", fmt.Errorf("%s%s: this is a file; give the folder it is in: %s", flag, given, again)
+	}
+	return "", fmt.Errorf("%s%s: this is a file; %s", flag, given, wanted)
+}
+
+// pulledModel looks a name up in the cache.
+func pulledModel(flag, given, wanted string) (string, error) {
+	name, err := hub.ParseName(given)
+	if err != nil {
+		return "", fmt.Errorf("%s%s: there is no such folder or file; %s, or the name of a pulled model such as "+
+			"deepseek-ai/DeepSeek-V3.2%s", flag, given, wanted, withoutModel(flag))
+	}
+	cache, err := hubCache()
+	if err != nil {
+		return "", fmt.Errorf("%s%s: there is no such folder, and as a model's name: %w", flag, given, err)
+	}
+	dir, err := cache.Find(name)
+	switch {
+	case errors.Is(err, hub.ErrNotCached):
+		return "", fmt.Errorf("%s%s: there is no such folder, and %s has no model of this name; 'sparrow pull %s' "+
+			"downloads it; %s%s", flag, given, cache.Root, given, wanted, withoutModel(flag))
+	case errors.Is(err, hub.ErrIncomplete):
+		return "", fmt.Errorf("%s%w; 'sparrow pull %s' downloads the rest", flag, err, given)
+	case err != nil:
+		return "", fmt.Errorf("%s%w", flag, err)
+	}
+	return dir, nil
+}
+
+// withoutModel tells of the model that needs no folder, where the flag may be left out.
+func withoutModel(flag string) string {
+	if flag != modelFlag {
+		return ""
+	}
+	return "; leave --model out to run the small model inside the binary"
+}

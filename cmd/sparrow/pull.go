@@ -1,0 +1,236 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"sparrow/hub"
+	"sparrow/internal/sysmem"
+	"sparrow/internal/unit"
+	"sparrow/model/config"
+)
+
+// pullFlags is everything `sparrow pull` can be told.
+type pullFlags struct {
+	dryRun, asJSON, force bool
+	jobs                  int
+}
+
+func pullCommand() *cobra.Command {
+	var f pullFlags
+	c := &cobra.Command{
+		Use:   "pull NAME",
+		Short: "Download a model from Hugging Face, to be served by its name",
+		Long: `Pull downloads the files of a model that are needed to run it into the cache of Hugging Face's tools (HF_HUB_CACHE, HF_HOME, or
+.cache/huggingface in the home folder), where --model finds it by name. NAME is organisation/name, and optionally @ with a branch, a tag or a
+commit. A download that was interrupted goes on where it was; every file is compared with its hash. HF_TOKEN is the access token for models
+that need one, HF_ENDPOINT another hub. Exit status 1 means that the model is not whole, 130 that Ctrl-C ended it.`,
+		Example: `  sparrow pull deepseek-ai/DeepSeek-V3.2
+  sparrow pull zai-org/GLM-5 --dry-run
+  sparrow pull deepseek-ai/DeepSeek-V3.2@main --jobs 16`,
+		Args: oneName,
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
+	}
+	s := c.Flags()
+	s.SortFlags = false
+	s.BoolVar(&f.dryRun, "dry-run", false, "say what would be downloaded and whether it fits this machine, and stop")
+	s.IntVar(&f.jobs, "jobs", hub.DefaultJobs, "files that are downloaded at the same time")
+	s.BoolVar(&f.force, "force", false, "download a model of a kind that sparrow cannot run as well")
+	s.BoolVar(&f.asJSON, "json", false, "print JSON")
+	return c
+}
+
+// oneName is for commands about one model on a hub.
+func oneName(c *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("%s: want one name such as deepseek-ai/DeepSeek-V3.2, %d were given; use it as: %s", c.Name(),
+			len(args), c.UseLine())
+	}
+	return nil
+}
+
+// pullReport is what there is to download, and whether this machine has the room.
+type pullReport struct {
+	Model    string     `json:"model"`
+	Revision string     `json:"revision"`
+	Commit   string     `json:"commit"`
+	Family   string     `json:"family,omitempty"`
+	Against  string     `json:"cannot_run,omitempty"`
+	Cache    string     `json:"cache"`
+	Folder   string     `json:"folder"`
+	Bytes    int64      `json:"bytes"`
+	Missing  int64      `json:"missing_bytes"`
+	Weights  int64      `json:"weight_bytes"`
+	Free     *int64     `json:"free_bytes,omitempty"`
+	Memory   int64      `json:"memory_bytes,omitempty"`
+	Files    []hub.File `json:"files"`
+}
+
+func (f *pullFlags) run(cmd *cobra.Command, given string) error {
+	name, err := hub.ParseName(given)
+	if err != nil {
+		return err
+	}
+	if v := os.Getenv("HF_HUB_OFFLINE"); v != "" && v != "0" {
+		return fmt.Errorf("pull: HF_HUB_OFFLINE=%s forbids downloads; unset it", v)
+	}
+	if f.jobs < 1 {
+		return fmt.Errorf("pull: --jobs %d: want 1 or more", f.jobs)
+	}
+	cache, err := hubCache()
+	if err != nil {
+		return err
+	}
+	home, _ := os.UserHomeDir() // without one there is no token file
+	token, err := hub.Token(os.Getenv, home)
+	if err != nil {
+		return err
+	}
+	meter := &pullMeter{w: cmd.ErrOrStderr(), bar: newProgress(cmd.ErrOrStderr(), "downloading"), said: time.Now()}
+	p, err := hub.New(hub.Options{Cache: cache, Endpoint: os.Getenv("HF_ENDPOINT"), Token: token, Jobs: f.jobs,
+		Version: revision(), Progress: meter.set, Notice: meter.notice})
+	if err != nil {
+		return err
+	}
+	d, err := p.Plan(cmd.Context(), name)
+	if err != nil {
+		return err
+	}
+	r := report(p, d, cache)
+	if err := f.announce(cmd, r); err != nil || f.dryRun {
+		return err
+	}
+	dir, err := p.Pull(cmd.Context(), d)
+	meter.end()
+	if err != nil {
+		fmt.Fprintln(cmd.ErrOrStderr(), "what arrived is kept; run the command again to continue")
+		return err
+	}
+	if f.asJSON {
+		return writeJSON(cmd.OutOrStdout(), r)
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "folder   %s\n\ntry      sparrow serve --model %s\n", dir, name)
+	return nil
+}
+
+// report compares a download with this machine.
+func report(p *hub.Puller, d *hub.Download, cache hub.Cache) *pullReport {
+	r := &pullReport{Model: d.Name.Repo, Revision: d.Name.Revision, Commit: d.Commit, Cache: cache.Root,
+		Folder: p.Dir(d), Bytes: d.Bytes, Missing: d.Missing, Files: d.Files, Memory: sysmem.Total()}
+	for _, file := range d.Files {
+		if strings.HasSuffix(file.Path, ".safetensors") {
+			r.Weights += file.Size
+		}
+	}
+	if free, known := freeBytes(nearestFolder(cache.Root)); known {
+		r.Free = &free
+	}
+	if c, err := config.Describe("config.json", d.Config); err != nil {
+		r.Against = err.Error()
+	} else {
+		r.Family = string(c.Common().Family)
+	}
+	return r
+}
+
+// announce prints what is about to happen and refuses what cannot be of use: a model that sparrow cannot run, or one
+// that the file system cannot hold.
+func (f *pullFlags) announce(cmd *cobra.Command, r *pullReport) error {
+	out := cmd.OutOrStdout()
+	var err error
+	switch {
+	case !f.asJSON:
+		_, err = io.WriteString(out, r.text(f.dryRun))
+	case f.dryRun: // otherwise it follows once the model is there
+		err = writeJSON(out, r)
+	}
+	if err != nil {
+		return err
+	}
+	var errs []error
+	if r.Against != "" && !f.force {
+		errs = append(errs, fmt.Errorf("pull: sparrow cannot run %s: %s; --force downloads it all the same", r.Model,
+			r.Against))
+	}
+	if r.Free != nil && r.Missing > *r.Free {
+		errs = append(errs, fmt.Errorf("pull: %s are to be downloaded, and the file system of %s has %s free; free "+
+			"%s, or set HF_HUB_CACHE to a folder on another file system", unit.Bytes(r.Missing), r.Cache,
+			unit.Bytes(*r.Free), unit.Bytes(r.Missing-*r.Free)))
+	}
+	return errors.Join(errs...)
+}
+
+// text is the report for people.
+func (r *pullReport) text(files bool) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "model    %s at commit %s", r.Model, r.Commit)
+	if r.Family != "" {
+		fmt.Fprintf(&b, ": %s", r.Family)
+	}
+	fmt.Fprintf(&b, "\nfiles    %d files of %s; %s to download\n", len(r.Files), unit.Bytes(r.Bytes),
+		unit.Bytes(r.Missing))
+	if files {
+		for _, f := range r.Files {
+			fmt.Fprintf(&b, "%18s  %s\n", unit.Bytes(f.Size), f.Path)
+		}
+	}
+	if r.Free != nil {
+		verdict := "fits"
+		if r.Missing > *r.Free {
+			verdict = "does not fit"
+		}
+		fmt.Fprintf(&b, "disk     %s, %s free where %s is\n", verdict, unit.Bytes(*r.Free), r.Cache)
+	}
+	if r.Memory > 0 {
+		verdict := "fits"
+		if r.Weights > r.Memory {
+			verdict = "does not fit: weights would be read from disk again and again, which is slow"
+		}
+		fmt.Fprintf(&b, "memory   %s; weights %s, this machine has %s\n", verdict, unit.Bytes(r.Weights),
+			unit.Bytes(r.Memory))
+	}
+	return b.String()
+}
+
+// pullMeter shows how far a download is: as a bar on a terminal, elsewhere as a line now and then.
+type pullMeter struct {
+	mu   sync.Mutex
+	w    io.Writer
+	bar  *progress
+	said time.Time // when the last line was written
+}
+
+// pullEvery is how often a line is written where there is no terminal.
+const pullEvery = 30 * time.Second
+
+func (m *pullMeter) set(done, total int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	note := fmt.Sprintf("%s of %s", unit.Bytes(done), unit.Bytes(total))
+	m.bar.set(min(done, total), total, note)
+	if m.bar.columns == 0 && now.Sub(m.said) >= pullEvery {
+		m.said = now
+		fmt.Fprintf(m.w, "downloaded %s\n", note)
+	}
+}
+
+func (m *pullMeter) notice(text string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.bar.end()
+	fmt.Fprintln(m.w, text)
+}
+
+func (m *pullMeter) end() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.bar.end()
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"sparrow/builtin"
+	"sparrow/internal/textfile"
+	"sparrow/internal/unit"
+	"sparrow/model/config"
+	"sparrow/model/family"
+	"sparrow/model/llamacpp"
+)
+
+func quantizeCommand() *cobra.Command {
+	mix := string(llamacpp.MixQ4KM)
+	var names []string
+	for _, m := range llamacpp.Mixes() {
+		names = append(names, string(m))
+	}
+	c := &cobra.Command{
+		Use:   "quantize SRC DST",
+		Short: "Write a checkpoint as a GGUF file, with weights in fewer bits",
+		Long: `Quantize reads a checkpoint folder with safetensors files and writes one GGUF file that sparrow and llama.cpp
+run. "builtin" as SRC is the model inside the binary. Matrices get the type asked for; norms, biases and the router
+stay float32. q4_k_m gives the head and some down-projections six bits, as is usual. Rows that do not fit the blocks of
+a type get one with smaller blocks and no fewer bits. Nothing that is there is replaced, and an interrupted run leaves
+nothing that looks complete.`,
+		Example: `  sparrow quantize /models/DeepSeek-V3.2 v32-q4.gguf --type q4_k_m
+  sparrow quantize builtin tiny.gguf --type q8_0`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error { return quantize(cmd, args[0], args[1], mix) },
+	}
+	c.Flags().StringVar(&mix, "type", mix, "type of the matrices: "+strings.Join(names, ", "))
+	return c
+}
+
+func quantize(cmd *cobra.Command, src, dst, name string) (err error) {
+	mix, err := llamacpp.ParseMix(name)
+	if err != nil {
+		return fmt.Errorf("--type: %w", err)
+	}
+	if _, err := os.Stat(dst); err == nil {
+		return fmt.Errorf("%s exists; give another name, or remove it first", dst)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	m, source, err := readForGGUF(src)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, source.Close()) }()
+	bar := newProgress(cmd.ErrOrStderr(), "writing")
+	err = llamacpp.Write(cmd.Context(), dst, m, mix, func(done, total int, tensor string) {
+		bar.set(int64(done), int64(total), tensor)
+	})
+	bar.end()
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(dst)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s: %s of %s, %s before\n", dst, unit.Bytes(info.Size()), mix,
+		unit.Bytes(source.Weights.Bytes()))
+	return nil
+}
+
+// readForGGUF opens a checkpoint with everything that a GGUF file holds of it.
+func readForGGUF(src string) (*llamacpp.Model, *family.Source, error) {
+	m := &llamacpp.Model{Name: filepath.Base(filepath.Clean(src))}
+	var source *family.Source
+	var err error
+	if src == "builtin" {
+		m.Name, m.Tokenizer, m.TokenizerConfig = builtin.Name, builtin.TokenizerJSON(), builtin.TokenizerConfig()
+		source, err = builtin.Source()
+	} else {
+		if family.IsGGUF(src) {
+			return nil, nil, fmt.Errorf("%s is a GGUF file already; give the checkpoint folder it was made of", src)
+		}
+		var template []byte
+		for name, to := range map[string]*[]byte{"tokenizer.json": &m.Tokenizer,
+			"tokenizer_config.json": &m.TokenizerConfig, "chat_template.jinja": &template} {
+			if *to, err = textfile.Optional(filepath.Join(src, name), textfile.Tokenizer); err != nil {
+				return nil, nil, err
+			}
+		}
+		m.ChatTemplate = string(template)
+		source, err = family.Open(src)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	c, ok := source.Model.(*config.DSA)
+	if !ok {
+		return nil, nil, errors.Join(fmt.Errorf("%s is a %s model; GGUF files are written of %s and %s", src,
+			source.Config.Family, config.DeepseekV32, config.GLMMoeDSA), source.Close())
+	}
+	m.Config, m.Weights = c, source.Weights
+	return m, source, nil
+}

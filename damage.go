@@ -1,0 +1,47 @@
+package sparrow
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"sparrow/kernel"
+	"sparrow/sample"
+	"sparrow/weight"
+)
+
+// searchTime bounds how long a failed request waits for the search for its cause.
+const searchTime = 3 * time.Second
+
+// ErrDamaged means that a weight of the checkpoint is NaN or infinite.
+var ErrDamaged = errors.New("sparrow: the checkpoint is damaged")
+
+// damage explains passes that failed because of NaN: weights that are not finite are looked for once, and named. Large
+// checkpoints are searched only in part, small tensors first.
+func damage(w *weight.Checkpoint, log *slog.Logger) func(error) error {
+	search := sync.OnceValue(func() error {
+		found, all := w.FindNotFinite(searchTime)
+		switch {
+		case found != nil:
+			log.Error("a weight is NaN or infinite", "tensor", found.Tensor, "element", found.Element)
+			return fmt.Errorf("%w: element %d of tensor %s is NaN or infinite; fetch the checkpoint again", ErrDamaged,
+				found.Element, found.Tensor)
+		case all:
+			log.Warn("a pass gave NaN although all weights are finite")
+		default:
+			log.Warn("a pass gave NaN; no such weight was found in the time for the search", "time", searchTime)
+		}
+		return nil
+	})
+	return func(err error) error {
+		if !errors.Is(err, sample.ErrLogits) && !errors.Is(err, kernel.ErrNotFinite) {
+			return err
+		}
+		if cause := search(); cause != nil {
+			return fmt.Errorf("%w (%w)", cause, err)
+		}
+		return err
+	}
+}

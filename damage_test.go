@@ -1,0 +1,47 @@
+package sparrow
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A checkpoint with a NaN answers with the name of the tensor that holds it, wherever the NaN comes to light: where
+// experts are chosen, or in the logits.
+func TestDamagedWeightsAreNamed(t *testing.T) {
+	notUnderRace(t)
+	for _, name := range []string{"model.layers.2.self_attn.q_a_proj.weight_scale_inv", "lm_head.weight",
+		"model.norm.weight"} {
+		dir := t.TempDir()
+		if err := os.CopyFS(dir, os.DirFS("builtin")); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, "model.safetensors")
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size := binary.LittleEndian.Uint64(data)
+		var header map[string]struct {
+			Offsets [2]uint64 `json:"data_offsets"`
+		}
+		if err := json.Unmarshal(data[8:8+size], &header); err != nil {
+			t.Fatal(err)
+		}
+		// as F32 and as BF16 these bytes are NaN
+		copy(data[8+size+header[name].Offsets[0]:], "\xc0\x7f\xc0\x7f")
+		if err := os.WriteFile(path, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		e := start(t, Config{Model: dir})
+		_, err = e.Generate(context.Background(), Request{Chat: ask(garden), Sampling: greedy()})
+		if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "element 0 of tensor "+name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,129 @@
+package sparrow
+
+import (
+	"errors"
+	"fmt"
+
+	"sparrow/engine"
+	"sparrow/kernel"
+	"sparrow/model"
+	"sparrow/model/family"
+	"sparrow/plan"
+)
+
+// AutoKernels is the name that leaves the choice of the device to Open: a GPU where there is one that can run the
+// model, else the CPU.
+const AutoKernels = "auto"
+
+// DeviceRequest is what a device is opened for.
+type DeviceRequest struct {
+	kernel.Options
+	// Kernels names an implementation; empty is AutoKernels.
+	Kernels string
+	Source  *family.Source
+	Policy  plan.Policy
+	// Fits refuses a device with too little memory, before weights are loaded; nil compares the weights alone with what
+	// is free.
+	Fits func(kernel.Device) error
+	// Warn is called with the reason why a GPU that is there is not used; nil drops it.
+	Warn func(text string)
+}
+
+// OpenDevice opens the device that a model is to run on. An implementation that was named is refused where it cannot
+// run the model. AutoKernels takes the first GPU backend that can, and the CPU where none can: without a word where
+// there is no GPU, else with a warning.
+func OpenDevice(r *kernel.Registry, q DeviceRequest) (kernel.Device, error) {
+	if q.Kernels != "" && q.Kernels != AutoKernels {
+		return q.open(r, q.Kernels)
+	}
+	for _, b := range r.Backends() {
+		if b.Hardware == "cpu" || q.Pack { // weights are packed for a CPU
+			continue
+		}
+		err := b.Available()
+		if errors.Is(err, kernel.ErrAbsent) {
+			continue
+		}
+		if err == nil {
+			var dev kernel.Device
+			if dev, err = q.open(r, b.Name); err == nil {
+				return dev, nil
+			}
+		}
+		if q.Warn != nil {
+			q.Warn(fmt.Sprintf("the GPU is not used, the model runs on the CPU: %v", err))
+		}
+	}
+	return r.Open("cpu", q.Options)
+}
+
+// open opens an implementation by name and refuses it where it cannot run the model.
+func (q *DeviceRequest) open(r *kernel.Registry, name string) (kernel.Device, error) {
+	dev, err := r.Open(name, q.Options)
+	if err != nil {
+		return nil, err
+	}
+	if err := q.suits(dev); err != nil {
+		return nil, errors.Join(err, dev.Close())
+	}
+	return dev, nil
+}
+
+// suits says why a device cannot run the model.
+func (q *DeviceRequest) suits(dev kernel.Device) error {
+	if err := family.Supported(q.Source.Model, dev); err != nil {
+		return fmt.Errorf("%s: %w", q.Source.Name, err)
+	}
+	hw, err := model.Hardware(dev)
+	if err != nil {
+		return err
+	}
+	facts, err := family.Facts(q.Source.Model)
+	if err != nil {
+		return err
+	}
+	if _, _, err := plan.Resolve(hw, facts, q.Policy); err != nil {
+		return err
+	}
+	if q.Fits != nil {
+		return q.Fits(dev)
+	}
+	n := &engine.Need{}
+	return tried(q.Source, dev, func(m model.Model, free int64) error {
+		n.Weights, n.Free = m.Device().(kernel.MemoryOwner).MemoryUse().Weights, free
+		return n.Err(describeDevice(dev))
+	})
+}
+
+// need is the memory that a model takes of a device, found before anything is uploaded; nil for a device that uses the
+// machine's own memory.
+func need(src *family.Source, dev kernel.Device, c engine.Config) (n *engine.Need, err error) {
+	err = tried(src, dev, func(m model.Model, free int64) (err error) {
+		n, err = engine.Measure(m, c, free)
+		return err
+	})
+	return n, err
+}
+
+// tried loads a model on a device that computes nothing in place of one with memory of its own, and calls look with it
+// and with the memory that is free. For other devices it does nothing.
+func tried(src *family.Source, dev kernel.Device, look func(m model.Model, free int64) error) (err error) {
+	r, ok := dev.(kernel.Rehearser)
+	if !ok {
+		return nil
+	}
+	free, _, err := kernel.MemoryFree(dev)
+	if err != nil {
+		return err
+	}
+	empty, err := r.Rehearse()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, empty.Close()) }()
+	m, err := src.Load(empty, nil)
+	if err != nil {
+		return err
+	}
+	return look(m, free)
+}

@@ -1,0 +1,156 @@
+package sparrow
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"sparrow/internal/testkit/strict"
+	"sparrow/internal/testmodel"
+	"sparrow/kernel"
+	"sparrow/kernel/cpu"
+	"sparrow/kernel/cuda"
+	"sparrow/kernel/cuda/op"
+	"sparrow/kernel/ref"
+	"sparrow/plan"
+)
+
+// machine is the kernels of a machine whose GPU has that much memory and answers so when it is asked for.
+func machine(memory int64, available error) *kernel.Registry {
+	p := strict.H200
+	p.MemoryBytes = memory
+	return kernel.NewRegistry(cpu.Backends(), []kernel.Backend{{Name: "cuda", Hardware: "sm90",
+		Available: func() error { return available },
+		Open:      func(kernel.Options) (kernel.Device, error) { return op.On(cuda.OpenDetached(p)) },
+	}}, ref.Backends())
+}
+
+// opened opens the device of a model and closes it; the result is its name, what was warned of, and the configuration.
+func opened(t *testing.T, r *kernel.Registry, c Config) (name string, warned []string, out Config, err error) {
+	t.Helper()
+	p, err := readParts(c.Model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.source.Close()
+	c.Workers = 1
+	c.Warn = func(text string) { warned = append(warned, text) }
+	dev, out, err := openDevice(r, c.withDefaults(), p)
+	if err != nil {
+		return "", warned, out, err
+	}
+	return dev.Hardware().Arch, warned, out, dev.Close()
+}
+
+// A GPU that can run the model is used without being named, with defaults of its own.
+func TestAutoTakesTheGPU(t *testing.T) {
+	for _, kernels := range []string{"", "auto", "cuda"} {
+		name, warned, c, err := opened(t, machine(80<<30, nil), Config{Kernels: kernels})
+		if err != nil || name != "sm90" || len(warned) != 0 {
+			t.Fatalf("%q: %s, %v, %v", kernels, name, warned, err)
+		}
+		if c.StepTokens != gpuStepTokens || c.MaxRunning != gpuMaxRunning || c.Policy.KV != gpuKV || c.reserved == 0 {
+			t.Errorf("%q: %+v", kernels, c)
+		}
+		want := fmt.Sprintf("[--step-tokens %d --max-running %d --kv %s --prefill %s]", gpuStepTokens, gpuMaxRunning,
+			gpuKV, gpuPrefill)
+		if got := fmt.Sprint(c.defaults); got != want {
+			t.Errorf("defaults %s, want %s", got, want)
+		}
+	}
+	_, _, c, err := opened(t, machine(80<<30, nil), Config{StepTokens: 100, MaxRunning: 3,
+		Policy: plan.Policy{KV: "bf16"}})
+	if err != nil || c.StepTokens != 100 || c.MaxRunning != 3 || c.Policy.KV != "bf16" || len(c.defaults) != 0 {
+		t.Errorf("what was asked for: %+v, %v", c, err)
+	}
+}
+
+// Without a GPU the CPU runs the model and nothing is said; a GPU that cannot be used is named with the reason, and
+// refused where it was asked for.
+func TestAutoFallsBack(t *testing.T) {
+	if arch, warned, _, err := opened(t, machine(80<<30, nil), Config{Pack: true}); arch != "cpu" || len(warned) > 0 {
+		t.Errorf("packed weights: %s, %v, %v", arch, warned, err)
+	}
+	absent := &cuda.Unavailable{Reason: "no library", Try: "install it", Absent: true}
+	old := &cuda.Unavailable{Reason: "the driver is old", Try: "install another"}
+	for _, c := range []struct {
+		name     string
+		r        *kernel.Registry
+		c        Config
+		says     string // the warning of auto
+		refusals []string
+	}{
+		{"no GPU", machine(80<<30, absent), Config{}, "", []string{"no library"}},
+		{"old driver", machine(80<<30, old), Config{}, "the driver is old", []string{"the driver is old"}},
+		{"too small", machine(300<<20, nil), Config{}, "too little memory on the device",
+			[]string{"the model needs", "MiB are free", "weights", "cache", "largest step", "operations", "graphs"}},
+		{"exact cache", machine(80<<30, nil), Config{Policy: plan.Policy{KV: "f32"}}, "f32 on sm90",
+			[]string{"f32 on sm90"}},
+		{"DeepSeek-V4", machine(80<<30, nil), Config{Model: testmodel.V4(t)}, "has no kernel for",
+			[]string{"has no kernel for"}},
+	} {
+		arch, warned, got, err := opened(t, c.r, c.c)
+		if err != nil || arch != "cpu" || got.StepTokens != defaultStepTokens || got.Policy.KV != c.c.Policy.KV {
+			t.Errorf("%s: %s, %+v, %v", c.name, arch, got, err)
+		}
+		if c.says == "" && len(warned) > 0 || c.says != "" && (len(warned) != 1 ||
+			!strings.Contains(warned[0], c.says) || strings.Contains(warned[0], "\n")) {
+			t.Errorf("%s: warned of %q, want one line with %q", c.name, warned, c.says)
+		}
+		c.c.Kernels = "cuda"
+		_, warned, _, err = opened(t, c.r, c.c)
+		if err == nil || len(warned) > 0 {
+			t.Errorf("%s: --kernels cuda: %v, %v", c.name, err, warned)
+			continue
+		}
+		for _, text := range c.refusals {
+			if !strings.Contains(err.Error(), text) {
+				t.Errorf("%s: --kernels cuda: %v, want it to say %q", c.name, err, text)
+			}
+		}
+	}
+	_, _, _, err := opened(t, machine(300<<20, nil), Config{Kernels: "cuda"})
+	if !errors.Is(err, kernel.ErrMemory) {
+		t.Errorf("too small: %v, want ErrMemory", err)
+	}
+}
+
+// Progress counts the bytes of the weights, up to all of them.
+func TestLoadingReportsBytes(t *testing.T) {
+	var last, total int64
+	e, err := Open(t.Context(), Config{Kernels: "cpu", OnLoad: func(done, of int64) {
+		if done < last || done > of {
+			t.Errorf("%d of %d bytes after %d", done, of, last)
+		}
+		last, total = done, of
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close(t.Context())
+	if last != total || total != e.Info().Memory.Weights {
+		t.Errorf("ended at %d of %d bytes, the weights have %d", last, total, e.Info().Memory.Weights)
+	}
+}
+
+// Without a check of the caller's, the weights alone are compared with what is free.
+func TestWeightsMustFit(t *testing.T) {
+	p, err := readParts("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.source.Close()
+	for memory, fits := range map[int64]bool{100 << 20: false, 300 << 20: true} {
+		dev, err := OpenDevice(machine(memory, nil), DeviceRequest{Kernels: "cuda", Source: p.source})
+		if fits != (err == nil) || !fits && (!errors.Is(err, kernel.ErrMemory) ||
+			!strings.Contains(err.Error(), "weights 15.8 MiB")) {
+			t.Errorf("%d bytes: %v", memory, err)
+		}
+		if err == nil {
+			if err := dev.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}

@@ -1,0 +1,201 @@
+package engine
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"sparrow/kernel"
+	"sparrow/plan"
+)
+
+// Invariants of this file: a device that is lost ends every request with an error that says so, and the engine refuses
+// others and can be closed; a pass that hangs is reported with its operation, and nothing else changes.
+
+// failing is a device whose choices of experts fail or hang.
+type failing struct {
+	kernel.Device
+	route func() error // called before each
+}
+
+func (d *failing) Route(a kernel.RouteArgs) error {
+	if err := d.route(); err != nil {
+		return err
+	}
+	return d.Device.Route(a)
+}
+
+// over makes an engine over a failing device. It does not run yet.
+func over(t *testing.T, c Config, route func() error) (*Engine, func()) {
+	t.Helper()
+	e, err := buildOver(t, tinyBF16, c, kernel.Options{}, func(d kernel.Device) kernel.Device {
+		return &failing{d, route}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return running(t, e, checked(t))
+}
+
+func TestLostDevice(t *testing.T) {
+	var calls atomic.Int32
+	e, run := over(t, Config{MaxRunning: 2}, func() error {
+		if calls.Add(1) < 20 {
+			return nil
+		}
+		return fmt.Errorf("%w: an illegal address", kernel.ErrLost)
+	})
+	var jobs []*Job
+	for i := range 5 { // two run, the others wait
+		jobs = append(jobs, open(t, e, Request{Prompt: tokens(i, 20), Sampling: greedy(), MaxTokens: 200,
+			IgnoreEOS: true}))
+	}
+	run()
+	for i, j := range jobs {
+		_, last := collect(j)
+		if last.Finish != FinishError || !errors.Is(last.Err, ErrDevice) || !errors.Is(last.Err, kernel.ErrLost) ||
+			!last.Last {
+			t.Errorf("request %d ended with %+v", i, last)
+		}
+		text := fmt.Sprint(last.Err)
+		for _, part := range []string{"feed-forward of layer", "an illegal address", "restart the server"} {
+			if !strings.Contains(text, part) {
+				t.Errorf("request %d: %q does not say %q", i, text, part)
+			}
+		}
+	}
+	if _, err := e.Submit(Request{Prompt: tokens(9, 5), Sampling: greedy(), MaxTokens: 1}); !errors.Is(err, ErrDevice) {
+		t.Errorf("a request after the loss: %v", err)
+	}
+	if st := e.Stats(); !strings.Contains(st.Device, "an illegal address") || st.Failed != 5 {
+		t.Errorf("device %q, %d failed", st.Device, st.Failed)
+	}
+}
+
+// An error that the device recovers from ends the request alone that it belongs to, and the engine goes on.
+func TestDeviceErrorThatPasses(t *testing.T) {
+	var calls atomic.Int32
+	e, run := over(t, Config{}, func() error {
+		if calls.Add(1) == 3 {
+			return errors.New("a launch was refused")
+		}
+		return nil
+	})
+	run()
+	r := Request{Prompt: tokens(1, 20), Sampling: greedy(), MaxTokens: 4, IgnoreEOS: true}
+	if _, last := collect(open(t, e, r)); last.Finish != FinishError || errors.Is(last.Err, ErrDevice) {
+		t.Errorf("ended with %+v", last)
+	}
+	if got, last := collect(open(t, e, r)); last.Finish != FinishLength || len(got) != 4 {
+		t.Errorf("the next request: %v, %+v", got, last)
+	}
+	if st := e.Stats(); st.Device != "" {
+		t.Errorf("device %q", st.Device)
+	}
+}
+
+// logged collects log lines.
+type logged struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logged) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func TestWatchdogNamesTheOperation(t *testing.T) {
+	var calls atomic.Int32
+	free := make(chan struct{})
+	var lines logged
+	e, run := over(t, Config{Watchdog: 50 * time.Millisecond, Log: slog.New(slog.NewTextHandler(&lines, nil))},
+		func() error {
+			if calls.Add(1) == 4 { // of layers 1 and 2 of the second pass, the latter
+				<-free
+			}
+			return nil
+		})
+	run()
+	r := Request{Prompt: tokens(1, 20), Sampling: greedy(), MaxTokens: 4, IgnoreEOS: true}
+	j := open(t, e, r)
+	wait := func(what string, done func() bool) {
+		t.Helper()
+		for range 500 {
+			if done() {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		t.Fatalf("%s; device %q, log:\n%s", what, e.Stats().Device, lines.text())
+	}
+	wait("the hang was not reported", func() bool { return e.Stats().Device != "" })
+	const place = "route in feed-forward of layer 2"
+	if st := e.Stats(); !strings.Contains(st.Device, place) || !strings.Contains(lines.text(), place) {
+		t.Errorf("device %q, want %q there and in the log:\n%s", st.Device, place, lines.text())
+	}
+	close(free)
+	got, last := collect(j)
+	if last.Finish != FinishLength {
+		t.Errorf("ended with %+v", last)
+	}
+	wait("the end of the hang was not noticed", func() bool { return e.Stats().Device == "" })
+	if n := strings.Count(lines.text(), "the watchdog saw no progress"); n != 1 {
+		t.Errorf("reported %d times", n)
+	}
+	if again, _ := collect(open(t, e, r)); !slices.Equal(again, got) {
+		t.Errorf("%v after the hang, %v through it", again, got)
+	}
+}
+
+// unscaled is a device whose dense attention is wrong.
+type unscaled struct{ kernel.Device }
+
+func (d *unscaled) DenseAttend(a kernel.DenseArgs) error {
+	a.Scale *= 2
+	return d.Device.DenseAttend(a)
+}
+
+// A device that computes wrongly is not served, unless the self-test is switched off.
+func TestSelfTestRefuses(t *testing.T) {
+	wrong := func(d kernel.Device) kernel.Device { return &unscaled{d} }
+	_, err := buildOver(t, tinyBF16, Config{}, kernel.Options{}, wrong)
+	if !errors.Is(err, ErrSelfTest) || !strings.Contains(err.Error(), "--self-test off") {
+		t.Errorf("opened with %v", err)
+	}
+	if _, err := buildOver(t, tinyBF16, Config{SelfTest: SelfTestOff}, kernel.Options{}, wrong); err != nil {
+		t.Errorf("without a self-test: %v", err)
+	}
+}
+
+// By default a CPU tests models for which that is quick.
+func TestSelfTestCost(t *testing.T) {
+	small := plan.Model{Heads: 4, K: 64, QKDim: 128, VDim: 64}
+	v32 := plan.Model{Heads: 128, K: 2048, QKDim: 192, VDim: 128}
+	if a, b := selfTestCost(&small), selfTestCost(&v32); a > mostSelfTest || b < mostSelfTest {
+		t.Errorf("a small model takes %.1e multiplications and DeepSeek-V3.2 %.1e; the bound is %.1e", a, b,
+			float64(mostSelfTest))
+	}
+	for text, want := range map[string]SelfTest{"auto": SelfTestAuto, "on": SelfTestOn, "off": SelfTestOff} {
+		if got, err := ParseSelfTest(text); err != nil || got != want {
+			t.Errorf("%s: %v, %v", text, got, err)
+		}
+	}
+	if _, err := ParseSelfTest("no"); err == nil {
+		t.Error("no is taken for a setting")
+	}
+}

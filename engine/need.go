@@ -1,0 +1,81 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+
+	"sparrow/internal/unit"
+	"sparrow/kernel"
+	"sparrow/model"
+	"sparrow/plan"
+	"sparrow/step"
+)
+
+// Need is the memory that a model takes of a device with memory of its own, in bytes.
+type Need struct {
+	Weights int64 // as the device stores them
+	Cache   int64 // as large as was asked for, else large enough for one prompt
+	Arena   int64 // of the largest pass
+	Scratch int64 // of operations
+	Graphs  int64 // of captured passes
+	Free    int64 // what the device had before
+	Tokens  int   // of the cache
+}
+
+// ownUse is memory that is left to the driver: for its queues, and for what allocations lose to alignment.
+const ownUse = 256 << 20
+
+// Total is what has to be free.
+func (n *Need) Total() int64 { return n.Weights + n.Cache + n.Arena + n.Scratch + n.Graphs + ownUse }
+
+// Err is nil where the memory suffices.
+func (n *Need) Err(where string) error {
+	if n.Total() <= n.Free {
+		return nil
+	}
+	text := fmt.Sprintf("the model needs %s of %s, %s are free: weights %s, cache %s (%d tokens), largest "+
+		"step %s, operations %s, graphs %s, driver %s", unit.Bytes(n.Total()), where, unit.Bytes(n.Free),
+		unit.Bytes(n.Weights), unit.Bytes(n.Cache), n.Tokens, unit.Bytes(n.Arena), unit.Bytes(n.Scratch),
+		unit.Bytes(n.Graphs), unit.Bytes(ownUse))
+	var try []string
+	if n.Weights+ownUse < n.Free {
+		try = append(try, "ask for smaller steps (--step-tokens), fewer sequences (--max-running) or less cache "+
+			"(--cache-tokens)")
+	}
+	try = append(try, "end other programs on the GPU", "run on the CPU (--kernels cpu)")
+	return fmt.Errorf("sparrow: %w: %s; %s", kernel.ErrMemory, text, strings.Join(try, ", "))
+}
+
+// Measure finds what a model takes. The model is loaded on a device that computes nothing (kernel.Rehearser) and is not
+// used afterwards; free is what the device had before.
+func Measure(m model.Model, c Config, free int64) (*Need, error) {
+	e, cfg, _, err := resolve(m, c)
+	if err != nil {
+		return nil, err
+	}
+	n := &Need{Free: free, Tokens: c.CacheTokens}
+	if n.Tokens == 0 {
+		n.Tokens = min(max(c.StepTokens, c.ContextTokens), m.Config().MaxPositions)
+	}
+	pages := (n.Tokens + cfg.Page - 1) / cfg.Page
+	n.Tokens = pages * cfg.Page
+	size := e.cacheOf(&cfg, pages)
+	n.Cache = size.bytes + size.states
+	if err := e.allocateCache(&cfg, size); err != nil {
+		return nil, err
+	}
+	passes, err := step.New(m, cfg, e.limits(min(m.Config().MaxPositions, n.Tokens)))
+	if err != nil {
+		return nil, err
+	}
+	defer passes.Close()
+	n.Arena, n.Graphs = passes.Bytes(), passes.Graphs().Budget
+	if o, ok := m.Device().(kernel.MemoryOwner); ok {
+		use := o.MemoryUse()
+		n.Weights, n.Scratch = use.Weights, use.Scratch
+	}
+	return n, nil
+}
+
+// onDevice reports whether a configuration is for a device with memory of its own.
+func onDevice(cfg *plan.Config) bool { return cfg.Hardware.Arch != plan.CPU }

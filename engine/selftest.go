@@ -1,0 +1,69 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"sparrow/model"
+	"sparrow/plan"
+)
+
+// SelfTest is when an engine compares the forms of attention on its weights before it opens.
+type SelfTest int
+
+// The settings. On a GPU the test takes milliseconds; on a CPU its time is that of expanding the keys of a few rows,
+// which auto bounds.
+const (
+	SelfTestAuto SelfTest = iota // on GPUs, and on CPUs for models where it takes well below a second
+	SelfTestOn
+	SelfTestOff
+)
+
+// ParseSelfTest reads a setting as flags have it.
+func ParseSelfTest(s string) (SelfTest, error) {
+	switch s {
+	case "auto":
+		return SelfTestAuto, nil
+	case "on":
+		return SelfTestOn, nil
+	case "off":
+		return SelfTestOff, nil
+	}
+	return 0, fmt.Errorf("self-test %q: supported are auto, on and off", s)
+}
+
+// mostSelfTest bounds the multiplications of a self-test that runs on a CPU by default: a quarter of a second of one
+// slow core.
+const mostSelfTest = 4e9
+
+// selfTestCost is about how many multiplications it takes: four rows of the maximum selection are expanded.
+func selfTestCost(m *plan.Model) float64 {
+	const rope, latent = 64, 512
+	return 4 * float64(m.K) * float64(m.Heads) * float64(m.QKDim-rope+m.VDim) * latent
+}
+
+// selfTest refuses a device that computes wrongly.
+func (e *Engine) selfTest(cfg *plan.Config) error {
+	m, ok := e.model.(model.SelfTester)
+	setting := e.cfg.SelfTest
+	skip := ""
+	switch {
+	case setting == SelfTestOff:
+		skip = "switched off"
+	case !ok:
+		skip = "models of this family have none"
+	case setting == SelfTestAuto && cfg.Hardware.Arch == plan.CPU && selfTestCost(&cfg.Model) > mostSelfTest:
+		skip = "it would take long on a CPU; --self-test on runs it all the same"
+	}
+	if skip != "" {
+		e.cfg.Log.Info("no self-test", "because", skip)
+		return nil
+	}
+	begun := time.Now()
+	if err := m.SelfTest(cfg); err != nil {
+		return fmt.Errorf("%w on %s: %w; answers would be wrong: check the device and its driver, or run on another "+
+			"(--kernels); --self-test off opens the model all the same", ErrSelfTest, e.model.Device().Name(), err)
+	}
+	e.cfg.Log.Info("self-test passed", "took", time.Since(begun))
+	return nil
+}

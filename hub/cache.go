@@ -1,0 +1,215 @@
+package hub
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"sparrow/weight"
+)
+
+// Cache is a folder of models in the layout of Hugging Face's tools.
+type Cache struct {
+	Root string
+}
+
+// CacheAt is the cache that the environment names: HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE (its older spelling), the
+// folder hub below HF_HOME, or below huggingface in XDG_CACHE_HOME or .cache of the home folder.
+func CacheAt(getenv func(string) string, home string) (Cache, error) {
+	for _, name := range []string{"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"} {
+		if v := getenv(name); v != "" {
+			return Cache{Root: expand(v, home)}, nil
+		}
+	}
+	at := homeAt(getenv, home)
+	if at == "" {
+		return Cache{}, errors.New("hub: this user has no home folder for a cache; set HF_HOME or HF_HUB_CACHE")
+	}
+	return Cache{Root: filepath.Join(at, "hub")}, nil
+}
+
+// Token is the access token that the environment names: HF_TOKEN, the file HF_TOKEN_PATH, or the file token in the
+// folder where Hugging Face's tools keep it. It is empty where there is none.
+func Token(getenv func(string) string, home string) (string, error) {
+	if v := getenv("HF_TOKEN"); v != "" {
+		return strings.TrimSpace(v), nil
+	}
+	path := filepath.Join(homeAt(getenv, home), "token")
+	if v := getenv("HF_TOKEN_PATH"); v != "" {
+		path = expand(v, home)
+	} else if homeAt(getenv, home) == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) && getenv("HF_TOKEN_PATH") == "" {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("hub: access token: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+// homeAt is where Hugging Face's tools keep everything; it is empty where nothing names a folder.
+func homeAt(getenv func(string) string, home string) string {
+	if v := getenv("HF_HOME"); v != "" {
+		return expand(v, home)
+	}
+	if v := getenv("XDG_CACHE_HOME"); v != "" {
+		return filepath.Join(v, "huggingface")
+	}
+	if home == "" {
+		return ""
+	}
+	return filepath.Join(home, ".cache", "huggingface")
+}
+
+// expand replaces a leading ~, which no shell has replaced in a service's environment file.
+func expand(path, home string) string {
+	if path == "~" || strings.HasPrefix(path, "~/") {
+		return filepath.Join(home, path[1:])
+	}
+	return path
+}
+
+// Find is the folder of a model in the cache. It opens nothing but the index of the weights, which says what belongs
+// to the model.
+func (c Cache) Find(n Name) (dir string, err error) {
+	commit, err := c.commit(n)
+	if err != nil {
+		return "", err
+	}
+	dir = c.snapshot(n, commit)
+	missing, err := missingFiles(dir)
+	if err != nil {
+		return "", fmt.Errorf("%w: %s: %w", ErrIncomplete, n, err)
+	}
+	if len(missing) > 0 {
+		return "", fmt.Errorf("%w: %s in %s lacks %d files, the first is %s", ErrIncomplete, n, dir, len(missing),
+			missing[0])
+	}
+	return dir, nil
+}
+
+// commit is the commit that the cache has for a name.
+func (c Cache) commit(n Name) (string, error) {
+	commit := n.Revision
+	if !n.isCommit() {
+		text, err := os.ReadFile(c.ref(n))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return "", fmt.Errorf("%w: %s in %s", ErrNotCached, n, c.Root)
+		case err != nil:
+			return "", fmt.Errorf("hub: %w", err)
+		}
+		commit = string(bytes.TrimSpace(text))
+		if !commitForm.MatchString(commit) {
+			return "", fmt.Errorf("%w: %s holds %.60q, which is no commit", ErrIncomplete, c.ref(n), commit)
+		}
+	}
+	if info, err := os.Stat(c.snapshot(n, commit)); err != nil || !info.IsDir() {
+		return "", fmt.Errorf("%w: %s (commit %s) in %s", ErrNotCached, n, commit, c.Root)
+	}
+	return commit, nil
+}
+
+// missingFiles lists what a snapshot lacks to be opened. A link to a blob that is gone counts as missing.
+func missingFiles(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, e := range entries {
+		if info, err := os.Stat(filepath.Join(dir, e.Name())); err == nil && info.Mode().IsRegular() {
+			names = append(names, e.Name())
+		}
+	}
+	files, err := weight.Files(dir, names, func(name string) ([]byte, error) {
+		return os.ReadFile(filepath.Join(dir, name))
+	})
+	if err != nil {
+		return nil, err
+	}
+	have := make(map[string]bool, len(names))
+	for _, name := range names {
+		have[name] = true
+	}
+	var missing []string
+	for _, name := range append([]string{configName}, files...) {
+		if !have[name] {
+			missing = append(missing, name)
+		}
+	}
+	return missing, nil
+}
+
+func (c Cache) model(n Name) string { return filepath.Join(c.Root, n.folder()) }
+func (c Cache) ref(n Name) string {
+	return filepath.Join(c.model(n), "refs", filepath.FromSlash(n.Revision))
+}
+func (c Cache) snapshot(n Name, commit string) string {
+	return filepath.Join(c.model(n), "snapshots", commit)
+}
+func (c Cache) blob(n Name, hash string) string { return filepath.Join(c.model(n), "blobs", hash) }
+func (c Cache) lock(n Name, hash string) string {
+	return filepath.Join(c.Root, ".locks", n.folder(), hash+".lock")
+}
+
+// link puts a blob under its name into a snapshot: as a relative link, so that the cache can be moved, or where the
+// system has no links for ordinary users as a second name of the same file.
+func (c Cache) link(n Name, commit string, f File) error {
+	at := filepath.Join(c.snapshot(n, commit), filepath.FromSlash(f.Path))
+	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+		return fmt.Errorf("hub: %w", err)
+	}
+	blob := c.blob(n, f.Hash)
+	target, err := filepath.Rel(filepath.Dir(at), blob)
+	if err != nil {
+		return fmt.Errorf("hub: %w", err)
+	}
+	if old, err := os.Readlink(at); err == nil && old == target {
+		return nil
+	}
+	// A name of its own first: another download may put the same link here at the same time.
+	temporary := temporaryName(at)
+	if os.Symlink(target, temporary) != nil {
+		if err := os.Link(blob, temporary); err != nil {
+			return fmt.Errorf("hub: %w", err)
+		}
+	}
+	if err := os.Rename(temporary, at); err != nil {
+		return fmt.Errorf("hub: %w", errors.Join(err, os.Remove(temporary)))
+	}
+	return nil
+}
+
+// temporaryName is a name beside path that nobody else uses.
+func temporaryName(path string) string { return fmt.Sprintf("%s.%016x.new", path, rand.Uint64()) }
+
+// writeRef notes which commit a branch or a tag was at.
+func (c Cache) writeRef(n Name, commit string) error {
+	if n.isCommit() {
+		return nil
+	}
+	at := c.ref(n)
+	if old, err := os.ReadFile(at); err == nil && string(old) == commit {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+		return fmt.Errorf("hub: %w", err)
+	}
+	temporary := temporaryName(at)
+	if err := os.WriteFile(temporary, []byte(commit), 0o644); err != nil {
+		return fmt.Errorf("hub: %w", err)
+	}
+	if err := os.Rename(temporary, at); err != nil {
+		return fmt.Errorf("hub: %w", errors.Join(err, os.Remove(temporary)))
+	}
+	return nil
+}

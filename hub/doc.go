@@ -1,0 +1,13 @@
+// Package hub turns the name of a model, such as deepseek-ai/DeepSeek-V3.2, into a folder of this machine. [Cache]
+// finds models in the layout that Hugging Face's own tools use, and [Puller] downloads them there from a hub server:
+//
+//	models--deepseek-ai--DeepSeek-V3.2/
+//	  refs/main                       the commit that the branch was at
+//	  snapshots/COMMIT/config.json -> ../../blobs/HASH
+//	  blobs/HASH                      contents: SHA-256 of large files, git's blob hash (SHA-1) of others
+//	  blobs/HASH.incomplete           a download that has not ended
+//	.locks/models--deepseek-ai--DeepSeek-V3.2/HASH.lock
+//
+// A blob gets its name only after its contents were hashed. A ref is written only after every file of its commit is in
+// place, so that a model is found whole or not at all. The package reads no environment and opens no model.
+package hub

@@ -1,0 +1,21 @@
+package hub
+
+import "errors"
+
+// Callers find out with errors.Is what kind of failure an error is.
+var (
+	// ErrName is a text that is no name of a model.
+	ErrName = errors.New("hub: this is no name of a model")
+	// ErrNotCached is a model that is not in the cache, or not at that revision.
+	ErrNotCached = errors.New("hub: not in the cache")
+	// ErrIncomplete is a model of which files are missing in the cache.
+	ErrIncomplete = errors.New("hub: files are missing in the cache")
+	// ErrNotFound is a model or a revision that the server does not have.
+	ErrNotFound = errors.New("hub: the server does not have it")
+	// ErrDenied is a model that the server gives only to those with a token, or to others.
+	ErrDenied = errors.New("hub: access denied")
+	// ErrServer is an answer that does not follow the protocol, or contents that are not what was listed.
+	ErrServer = errors.New("hub: bad answer of the server")
+	// ErrUnavailable is a server that could not be reached, or that still failed after every retry.
+	ErrUnavailable = errors.New("hub: the server is not available")
+)

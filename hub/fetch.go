@@ -1,0 +1,292 @@
+package hub
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// mismatches is how often contents may have the wrong hash before the server is not asked again.
+const mismatches = 2
+
+// fileURL is where a file of a commit is.
+func (p *Puller) fileURL(n Name, commit string, f File) string {
+	parts := strings.Split(f.Path, "/")
+	for i := range parts {
+		parts[i] = url.PathEscape(parts[i])
+	}
+	return p.endpoint + "/" + n.Repo + "/resolve/" + commit + "/" + strings.Join(parts, "/")
+}
+
+// text reads a small file, from the cache where it is there.
+func (p *Puller) text(ctx context.Context, n Name, commit string, f File) ([]byte, error) {
+	if f.Size > maxText {
+		return nil, fmt.Errorf("%w: %s of %s has %d bytes; at most %d are read", ErrServer, f.Path, n, f.Size, maxText)
+	}
+	if p.cache.has(n, f) {
+		if text, err := os.ReadFile(p.cache.blob(n, f.Hash)); err == nil {
+			return text, nil
+		}
+	}
+	text, err := p.get(ctx, p.fileURL(n, commit, f), f.Size)
+	if err != nil {
+		return nil, p.explain(n, err)
+	}
+	sum := newDigest(f)
+	sum.Write(text)
+	if got := hex.EncodeToString(sum.Sum(nil)); got != f.Hash {
+		return nil, fmt.Errorf("%w: %s of %s has the hash %s, %s is listed", ErrServer, f.Path, n, got, f.Hash)
+	}
+	return text, nil
+}
+
+// has reports whether a blob is there whole. It got its name after it was hashed, so its size suffices.
+func (c Cache) has(n Name, f File) bool {
+	info, err := os.Stat(c.blob(n, f.Hash))
+	return err == nil && info.Mode().IsRegular() && info.Size() == f.Size
+}
+
+// partial is how many bytes of a blob an earlier download left.
+func (c Cache) partial(n Name, f File) int64 {
+	info, err := os.Stat(c.blob(n, f.Hash) + incomplete)
+	if err != nil || info.Size() > f.Size {
+		return 0
+	}
+	return info.Size()
+}
+
+// incomplete ends the name of a blob that is not whole.
+const incomplete = ".incomplete"
+
+// fetch puts one file into the cache. known has its contents where they were read already.
+func (p *Puller) fetch(ctx context.Context, d *Download, f File, known []byte) (err error) {
+	if p.cache.has(d.Name, f) { // needs no lock, so that a cache that nobody may write to can be used
+		p.meter.add(f.Size)
+		return p.cache.link(d.Name, d.Commit, f)
+	}
+	at := p.cache.blob(d.Name, f.Hash)
+	part := at + incomplete
+	unlock, err := p.locker.take(ctx, p.cache.lock(d.Name, f.Hash), func() {
+		p.notice("%s is being downloaded by another process; waiting for it", f.Path)
+	})
+	switch {
+	case errors.Is(err, errNoLocks):
+		// Two downloads must not write to one file, so this one has a file that no other continues.
+		p.notice("%s: %v, so an interrupted download of it begins anew", f.Path, errNoLocks)
+		part = temporaryName(at) + incomplete
+		defer os.Remove(part) // gone already where it was renamed
+	case err != nil:
+		return err
+	default:
+		defer func() { err = errors.Join(err, unlock()) }()
+	}
+	if p.cache.has(d.Name, f) {
+		p.meter.add(f.Size)
+		return p.cache.link(d.Name, d.Commit, f)
+	}
+	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+		return fmt.Errorf("hub: %w", err)
+	}
+	t := &transfer{p: p, d: d, f: f}
+	if err := t.run(ctx, part, known); err != nil {
+		return err
+	}
+	if err := os.Rename(part, at); err != nil {
+		return fmt.Errorf("hub: %w", err)
+	}
+	return p.cache.link(d.Name, d.Commit, f)
+}
+
+// transfer is the download of one file into its incomplete blob. It owns the file and the running hash.
+type transfer struct {
+	p    *Puller
+	d    *Download
+	f    File
+	file *os.File
+	sum  hash.Hash
+	done int64  // bytes in the file and in the hash
+	etag string // of the response that bytes came from, in this process
+}
+
+// run leaves a file with exactly the listed contents, or what a later run continues.
+func (t *transfer) run(ctx context.Context, path string, known []byte) (err error) {
+	if t.file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644); err != nil {
+		return fmt.Errorf("hub: %w", err)
+	}
+	defer func() { err = errors.Join(err, t.file.Close()) }()
+	if err := t.resume(known); err != nil {
+		return err
+	}
+	for wrong := 0; ; {
+		if err := t.p.tries.repeat(ctx, func() (bool, error) { return t.attempt(ctx) }); err != nil {
+			return fmt.Errorf("%s: %w", t.f.Path, t.p.explain(t.d.Name, err))
+		}
+		got := hex.EncodeToString(t.sum.Sum(nil))
+		if got == t.f.Hash {
+			break
+		}
+		// The part of an earlier run may have been damaged, so the file is fetched once more from its beginning.
+		if err := t.restart(); err != nil {
+			return err
+		}
+		if wrong++; wrong >= mismatches {
+			return fmt.Errorf("%w: %s arrived with the hash %s, and %s is listed; what arrived was deleted", ErrServer,
+				t.f.Path, got, t.f.Hash)
+		}
+		t.p.notice("%s arrived damaged and is fetched again", t.f.Path)
+	}
+	if err := t.file.Sync(); err != nil {
+		return fmt.Errorf("hub: %w", err)
+	}
+	return nil
+}
+
+// resume hashes what an earlier run left. A file that is longer than listed begins anew.
+func (t *transfer) resume(known []byte) error {
+	if known != nil {
+		if err := t.restart(); err != nil {
+			return err
+		}
+		return t.write(known)
+	}
+	t.sum = newDigest(t.f)
+	n, err := io.Copy(t.sum, io.LimitReader(t.file, t.f.Size+1))
+	if err != nil {
+		return fmt.Errorf("hub: %w", err)
+	}
+	if n > t.f.Size {
+		return t.restart()
+	}
+	t.done = n
+	t.p.meter.add(n)
+	return nil
+}
+
+// restart empties the file.
+func (t *transfer) restart() error {
+	if err := t.file.Truncate(0); err != nil {
+		return fmt.Errorf("hub: %w", err)
+	}
+	if _, err := t.file.Seek(0, io.SeekStart); err != nil {
+		return fmt.Errorf("hub: %w", err)
+	}
+	t.p.meter.add(-t.done)
+	t.done, t.sum, t.etag = 0, newDigest(t.f), ""
+	return nil
+}
+
+func (t *transfer) write(b []byte) error {
+	if _, err := t.file.Write(b); err != nil {
+		return fmt.Errorf("hub: %w", err)
+	}
+	t.sum.Write(b)
+	t.done += int64(len(b))
+	t.p.meter.add(int64(len(b)))
+	return nil
+}
+
+// attempt asks for the rest of the file. It begins at the hub each time, because the addresses that it redirects to
+// expire.
+func (t *transfer) attempt(ctx context.Context) (progress bool, err error) {
+	if t.done == t.f.Size {
+		return true, nil
+	}
+	header := http.Header{}
+	if t.done > 0 {
+		header.Set("Range", fmt.Sprintf("bytes=%d-", t.done))
+		if t.etag != "" {
+			header.Set("If-Range", t.etag)
+		}
+	}
+	watched, watch := t.p.watch(ctx)
+	defer watch.stop()
+	resp, err := t.p.send(watched, t.p.fileURL(t.d.Name, t.d.Commit, t.f), header)
+	if status := (*statusError)(nil); errors.As(err, &status) &&
+		status.status == http.StatusRequestedRangeNotSatisfiable && t.done > 0 {
+		// The server's file is shorter than what is here: something is wrong with one of them.
+		return false, errors.Join(&again{err: fmt.Errorf("%w: %w", ErrServer, err)}, t.restart())
+	}
+	if err != nil {
+		return false, err
+	}
+	defer resp.Body.Close()
+	if err := t.accept(resp); err != nil {
+		return false, err
+	}
+	before := t.done
+	err = t.copy(&watchedReader{resp.Body, watch})
+	if a := (*again)(nil); errors.As(err, &a) {
+		a.err = watch.cause(a.err)
+	}
+	return t.done > before, err
+}
+
+// accept compares the header of a response with what is here: contents continue it, or begin anew.
+func (t *transfer) accept(resp *http.Response) error {
+	etag := resp.Header.Get("ETag")
+	changed := t.etag != "" && etag != t.etag
+	if resp.StatusCode == http.StatusOK || changed {
+		if t.done > 0 {
+			if err := t.restart(); err != nil {
+				return err
+			}
+		}
+		if resp.StatusCode != http.StatusOK {
+			return &again{err: fmt.Errorf("%w: the file changed on the server between two parts", ErrServer)}
+		}
+	} else if start, ok := rangeStart(resp.Header.Get("Content-Range"), t.f.Size); !ok || start != t.done {
+		return errors.Join(&again{err: fmt.Errorf("%w: bytes from %d were requested, and %.100q came", ErrServer,
+			t.done, resp.Header.Get("Content-Range"))}, t.restart())
+	}
+	if t.etag = etag; strings.HasPrefix(etag, "W/") {
+		t.etag = "" // says nothing about single bytes
+	}
+	return nil
+}
+
+// copy writes what arrives, to the listed size and no further.
+func (t *transfer) copy(r io.Reader) error {
+	buf := make([]byte, 256<<10)
+	for {
+		n, err := r.Read(buf)
+		if int64(n) > t.f.Size-t.done {
+			return errors.Join(fmt.Errorf("%w: more bytes came than the %d that are listed", ErrServer, t.f.Size),
+				t.restart())
+		}
+		if n > 0 {
+			if err := t.write(buf[:n]); err != nil {
+				return err
+			}
+		}
+		switch {
+		case t.done == t.f.Size && (err == nil || errors.Is(err, io.EOF)):
+			if err == nil {
+				continue // the end has to come now
+			}
+			return nil
+		case errors.Is(err, io.EOF):
+			return &again{err: fmt.Errorf("%w: the connection ended after %d of %d bytes", ErrUnavailable, t.done,
+				t.f.Size)}
+		case err != nil:
+			return &again{err: fmt.Errorf("%w: after %d of %d bytes: %w", ErrUnavailable, t.done, t.f.Size, err)}
+		}
+	}
+}
+
+// rangeStart reads "bytes 5-9/10" with the listed size.
+func rangeStart(text string, size int64) (start int64, ok bool) {
+	var end, total int64
+	if strings.HasSuffix(text, "/*") {
+		text = strings.TrimSuffix(text, "*") + fmt.Sprint(size)
+	}
+	n, err := fmt.Sscanf(text, "bytes %d-%d/%d", &start, &end, &total)
+	return start, err == nil && n == 3 && total == size && start >= 0 && end < size
+}

@@ -1,0 +1,284 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The bounds of one request.
+const (
+	dialTimeout   = 20 * time.Second
+	headerTimeout = 60 * time.Second
+	// stallTimeout ends an attempt in which nothing arrives any more.
+	stallTimeout = 60 * time.Second
+	maxRedirects = 5
+)
+
+// tries is how a failed request is repeated.
+type tries struct {
+	most    int           // attempts in a row without a single new byte
+	first   time.Duration // pause after the first of them; it doubles
+	longest time.Duration // longest pause, whoever asks for it
+	sleep   func(context.Context, time.Duration) error
+	notice  func(format string, args ...any) // told of every pause
+}
+
+func defaultTries(notice func(string, ...any)) tries {
+	return tries{most: 6, first: time.Second, longest: 2 * time.Minute, sleep: sleep, notice: notice}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+// again is a failure after which the request may be repeated. after is what the server asked for, or 0.
+type again struct {
+	err   error
+	after time.Duration
+}
+
+func (a *again) Error() string { return a.err.Error() }
+func (a *again) Unwrap() error { return a.err }
+
+// statusError is a status that answers no request of ours.
+type statusError struct {
+	status int
+	code   string // X-Error-Code of the server
+	url    string
+}
+
+func (e *statusError) Error() string {
+	return fmt.Sprintf("%s answered %d %s", e.url, e.status, http.StatusText(e.status))
+}
+
+// repeat calls attempt until it succeeds, fails for good, or fails too often without progress.
+func (t tries) repeat(ctx context.Context, attempt func() (progress bool, err error)) error {
+	for failed := 0; ; {
+		progress, err := attempt()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		var a *again
+		if !errors.As(err, &a) {
+			return err
+		}
+		if failed++; progress {
+			failed = 1
+		}
+		if failed >= t.most {
+			return fmt.Errorf("%w (%d attempts failed)", asUnavailable(a.err), failed)
+		}
+		if a.after > t.longest {
+			return fmt.Errorf("%w, to be repeated after %v; run the command again then", asUnavailable(a.err), a.after)
+		}
+		pause := min(t.first<<(failed-1), t.longest)
+		pause = max(pause/2+rand.N(pause/2+1), a.after) // parallel downloads do not return at the same moment
+		t.notice("%v; trying again in %v", a.err, pause.Round(100*time.Millisecond))
+		if err := t.sleep(ctx, pause); err != nil {
+			return err
+		}
+	}
+}
+
+// asUnavailable is the error of a request that is not repeated any more.
+func asUnavailable(err error) error {
+	if errors.Is(err, ErrUnavailable) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrUnavailable, err)
+}
+
+// newClient makes the client of an endpoint. Connections are HTTP/1.1, so that parallel downloads have windows of
+// their own.
+func newClient(endpoint *url.URL, jobs int) *http.Client {
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	return &http.Client{
+		Transport: &http.Transport{
+			Proxy:                 http.ProxyFromEnvironment,
+			DialContext:           (&net.Dialer{Timeout: dialTimeout}).DialContext,
+			TLSHandshakeTimeout:   dialTimeout,
+			ResponseHeaderTimeout: headerTimeout,
+			IdleConnTimeout:       headerTimeout,
+			MaxIdleConnsPerHost:   jobs,
+			DisableCompression:    true, // sizes and ranges are those of the file
+			Protocols:             &protocols,
+		},
+		CheckRedirect: func(r *http.Request, via []*http.Request) error {
+			r.Header.Del("Referer")
+			if !sameOrigin(r.URL, endpoint) {
+				r.Header.Del("Authorization") // net/http would still send it to subdomains and other ports
+			}
+			switch {
+			case len(via) > maxRedirects:
+				return fmt.Errorf("%w: more than %d redirects", ErrServer, maxRedirects)
+			case r.URL.Scheme != "https" && via[len(via)-1].URL.Scheme == "https":
+				return fmt.Errorf("%w: a redirect from https to %s://%s", ErrServer, r.URL.Scheme, r.URL.Host)
+			}
+			return nil
+		},
+	}
+}
+
+func sameOrigin(a, b *url.URL) bool { return a.Scheme == b.Scheme && a.Host == b.Host }
+
+// checkEndpoint refuses what is no server, and a token that would travel readable.
+func checkEndpoint(text, token string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" ||
+		(u.Scheme != "https" && u.Scheme != "http") {
+		return nil, fmt.Errorf("hub: endpoint %.200q: want a URL such as %s", text, DefaultEndpoint)
+	}
+	ip := net.ParseIP(u.Hostname())
+	local := u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+	if token != "" && u.Scheme == "http" && !local {
+		return nil, fmt.Errorf("hub: the access token would be sent unencrypted to %s; use an https endpoint, or "+
+			"unset HF_TOKEN", text)
+	}
+	return u, nil
+}
+
+// send asks for a URL. The caller closes the body of a response; an error has none.
+func (p *Puller) send(ctx context.Context, at string, header http.Header) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
+	if err != nil {
+		return nil, fmt.Errorf("hub: %w", err)
+	}
+	for name, v := range header {
+		r.Header[name] = v
+	}
+	r.Header.Set("User-Agent", "sparrow/"+p.version)
+	if p.token != "" {
+		r.Header.Set("Authorization", "Bearer "+p.token)
+	}
+	resp, err := p.client.Do(r)
+	switch {
+	case errors.Is(err, ErrServer):
+		return nil, err
+	case err != nil:
+		return nil, &again{err: fmt.Errorf("%w: %w", ErrUnavailable, withoutQuery(err))}
+	}
+	switch s := resp.StatusCode; {
+	case s == http.StatusOK || s == http.StatusPartialContent:
+		return resp, nil
+	case s == http.StatusRequestTimeout || s == http.StatusTooEarly || s == http.StatusTooManyRequests || s >= 500:
+		err = &again{err: failedStatus(resp), after: retryAfter(resp.Header.Get("Retry-After"), time.Now())}
+	default:
+		err = failedStatus(resp)
+	}
+	return nil, errors.Join(err, drop(resp))
+}
+
+func failedStatus(resp *http.Response) error {
+	u := *resp.Request.URL
+	u.RawQuery, u.User = "", nil // signatures of a redirect's target stay out of messages
+	return &statusError{status: resp.StatusCode, code: resp.Header.Get("X-Error-Code"), url: u.String()}
+}
+
+// withoutQuery keeps signatures of a redirect's target out of messages.
+func withoutQuery(err error) error {
+	var u *url.Error
+	if !errors.As(err, &u) {
+		return err
+	}
+	at, _, _ := strings.Cut(u.URL, "?")
+	return fmt.Errorf("%s: %w", at, u.Err)
+}
+
+// drop reads what is left of a short body, so that its connection can be used again.
+func drop(resp *http.Response) error {
+	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10) // an error would only cost the connection
+	return resp.Body.Close()
+}
+
+// retryAfter reads seconds or a date; 0 is neither.
+func retryAfter(text string, now time.Time) time.Duration {
+	if s, err := strconv.ParseInt(text, 10, 32); err == nil {
+		return max(0, time.Duration(s)*time.Second)
+	}
+	if t, err := http.ParseTime(text); err == nil {
+		return max(0, t.Sub(now))
+	}
+	return 0
+}
+
+// get reads a whole answer of at most so many bytes into memory.
+func (p *Puller) get(ctx context.Context, at string, most int64) (body []byte, err error) {
+	err = p.tries.repeat(ctx, func() (bool, error) {
+		watched, watch := p.watch(ctx)
+		defer watch.stop()
+		resp, err := p.send(watched, at, nil)
+		if err != nil {
+			return false, err
+		}
+		defer resp.Body.Close()
+		body, err = io.ReadAll(io.LimitReader(&watchedReader{resp.Body, watch}, most+1))
+		switch {
+		case err != nil:
+			return false, &again{err: fmt.Errorf("%w: %w", ErrUnavailable, watch.cause(err))}
+		case int64(len(body)) > most:
+			return false, fmt.Errorf("%w: %s sent more than %d bytes", ErrServer, at, most)
+		case resp.ContentLength >= 0 && int64(len(body)) != resp.ContentLength:
+			return false, &again{err: fmt.Errorf("%w: %s was cut off", ErrUnavailable, at)}
+		}
+		return true, nil
+	})
+	return body, err
+}
+
+// watch ends an attempt that receives nothing for too long.
+type watch struct {
+	timer  *time.Timer
+	cancel context.CancelCauseFunc
+	ctx    context.Context
+	every  time.Duration
+}
+
+var errStalled = errors.New("nothing arrived any more")
+
+func (p *Puller) watch(ctx context.Context) (context.Context, *watch) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	// The header has a bound of its own, which is longer than the one between two pieces.
+	t := time.AfterFunc(headerTimeout+p.stall, func() { cancel(errStalled) })
+	return ctx, &watch{timer: t, cancel: cancel, ctx: ctx, every: p.stall}
+}
+
+func (w *watch) stop() { w.timer.Stop(); w.cancel(nil) }
+
+// cause tells a stall from another failure.
+func (w *watch) cause(err error) error {
+	if errors.Is(context.Cause(w.ctx), errStalled) {
+		return fmt.Errorf("%w for %v", errStalled, w.every)
+	}
+	return err
+}
+
+// watchedReader restarts the clock with every piece.
+type watchedReader struct {
+	r io.Reader
+	w *watch
+}
+
+func (r *watchedReader) Read(b []byte) (int, error) {
+	r.w.timer.Reset(r.w.every)
+	return r.r.Read(b)
+}

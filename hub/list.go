@@ -1,0 +1,165 @@
+package hub
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"sparrow/weight"
+)
+
+// File is a file of a model on the server.
+type File struct {
+	Path string `json:"path"`
+	Size int64  `json:"size"`
+	// Hash names the contents: their SHA-256 (64 digits), or git's blob hash, a SHA-1 with a header (40 digits).
+	Hash string `json:"hash"`
+}
+
+const (
+	configName = "config.json"
+	// maxListing bounds the list of a model's files, maxText the files that are read before anything is downloaded.
+	maxListing, maxText = 64 << 20, 256 << 20
+	// maxFile is above any real file; sums of sizes stay within an int64.
+	maxFile = 1 << 46
+	// maxFiles is above the number of files in any real model.
+	maxFiles = 100_000
+)
+
+// textFiles are the files that the engine reads besides weights. Only the first is required.
+var textFiles = []string{configName, "generation_config.json", "tokenizer.json", "tokenizer_config.json",
+	"chat_template.jinja"}
+
+// listing is what the server knows about a model at a revision.
+type listing struct {
+	commit string
+	files  map[string]File
+}
+
+// list asks for the commit of a revision and for its files.
+func (p *Puller) list(ctx context.Context, n Name) (*listing, error) {
+	at := p.endpoint + "/api/models/" + n.Repo + "/revision/" + url.PathEscape(n.Revision) + "?blobs=true"
+	text, err := p.get(ctx, at, maxListing)
+	if err != nil {
+		return nil, p.explain(n, err)
+	}
+	var body struct {
+		SHA      string `json:"sha"`
+		Siblings []struct {
+			Name string `json:"rfilename"`
+			Size *int64 `json:"size"`
+			Blob string `json:"blobId"`
+			LFS  *struct {
+				SHA256 string `json:"sha256"`
+				Size   int64  `json:"size"`
+			} `json:"lfs"`
+		} `json:"siblings"`
+	}
+	if err := json.Unmarshal(text, &body); err != nil {
+		return nil, fmt.Errorf("%w: the list of files of %s: %w", ErrServer, n, err)
+	}
+	if !commitForm.MatchString(body.SHA) || len(body.Siblings) > maxFiles {
+		return nil, fmt.Errorf("%w: %s is listed at commit %.60q with %d files; want a commit of 40 hexadecimal "+
+			"digits and at most %d files", ErrServer, n, body.SHA, len(body.Siblings), maxFiles)
+	}
+	if n.isCommit() && body.SHA != n.Revision {
+		return nil, fmt.Errorf("%w: commit %s was requested, %s was listed", ErrServer, n.Revision, body.SHA)
+	}
+	l := &listing{commit: body.SHA, files: make(map[string]File, len(body.Siblings))}
+	for _, s := range body.Siblings {
+		f := File{Path: s.Name, Size: -1, Hash: s.Blob}
+		if s.Size != nil {
+			f.Size = *s.Size
+		}
+		if s.LFS != nil {
+			f.Size, f.Hash = s.LFS.Size, s.LFS.SHA256
+		}
+		// A name that leads elsewhere is never accidental, so nothing of such a list is trusted.
+		if !safePath(f.Path) {
+			return nil, fmt.Errorf("%w: %s lists a file named %.200q, which leads out of the model's folder", ErrServer,
+				n, f.Path)
+		}
+		if _, twice := l.files[f.Path]; twice {
+			return nil, fmt.Errorf("%w: %s lists %.200q twice", ErrServer, n, f.Path)
+		}
+		l.files[f.Path] = f
+	}
+	return l, nil
+}
+
+// choose picks the files that the engine reads, and returns the contents of those that had to be read for that.
+func (p *Puller) choose(ctx context.Context, n Name, l *listing) (files []File, texts map[string][]byte, err error) {
+	var names []string
+	for name := range l.files {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	if _, ok := l.files[configName]; !ok {
+		return nil, nil, fmt.Errorf("hub: %s has no %s, so it is no model that can be served%s", n, configName,
+			otherFormats(names))
+	}
+	texts = map[string][]byte{}
+	read := func(name string) ([]byte, error) {
+		f, err := l.file(n, name)
+		if err != nil {
+			return nil, err
+		}
+		texts[f.Hash], err = p.text(ctx, n, l.commit, f)
+		return texts[f.Hash], err
+	}
+	if _, err := read(configName); err != nil {
+		return nil, nil, err
+	}
+	wanted, err := weight.Files(n.Repo, names, read)
+	if err != nil {
+		return nil, nil, fmt.Errorf("hub: %w%s", err, otherFormats(names))
+	}
+	for _, name := range textFiles {
+		if _, ok := l.files[name]; ok {
+			wanted = append(wanted, name)
+		}
+	}
+	slices.Sort(wanted)
+	for _, name := range wanted {
+		f, err := l.file(n, name)
+		if err != nil {
+			return nil, nil, err
+		}
+		files = append(files, f)
+	}
+	return files, texts, nil
+}
+
+// file is a listed file whose size and hash can be relied on.
+func (l *listing) file(n Name, name string) (File, error) {
+	f, ok := l.files[name]
+	switch {
+	case !ok:
+		return f, fmt.Errorf("%w: the index of %s names %s, which is not among its files", ErrServer, n, name)
+	case f.Size < 0 || f.Size > maxFile:
+		return f, fmt.Errorf("%w: %s of %s has a size of %d bytes", ErrServer, name, n, f.Size)
+	case newDigest(f) == nil:
+		return f, fmt.Errorf("%w: %s of %s has the hash %.80q; want 64 digits of SHA-256 or 40 of a git blob",
+			ErrServer, name, n, f.Hash)
+	}
+	return f, nil
+}
+
+// otherFormats tells of weights in formats that are not read.
+func otherFormats(names []string) string {
+	has := func(suffix string) bool {
+		return slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, suffix) })
+	}
+	if has(".gguf") {
+		return "; it has *.gguf files: download the one you want by other means and give it to --model"
+	}
+	for _, suffix := range []string{".bin", ".pt", ".pth"} {
+		if has(suffix) {
+			return "; it has *" + suffix + " files, and weights are read from *.safetensors alone"
+		}
+	}
+	return ""
+}

@@ -1,0 +1,68 @@
+package hub
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// defaultRevision is the branch of a name without a revision.
+const defaultRevision = "main"
+
+// Name is a model on a hub: organisation, name and revision.
+type Name struct {
+	Repo     string // "deepseek-ai/DeepSeek-V3.2"
+	Revision string // a branch, a tag or a commit; "main" where none was given
+}
+
+// A part of a name begins with a letter or a digit, so that it is neither an option nor a hidden or parent folder.
+var (
+	repoForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}$`)
+	commitForm = regexp.MustCompile(`^[0-9a-f]{40}$`)
+)
+
+// ParseName reads ORGANISATION/NAME or ORGANISATION/NAME@REVISION.
+func ParseName(text string) (Name, error) {
+	repo, revision, given := strings.Cut(text, "@")
+	// Two hyphens separate the parts in a folder's name, so that a name with them would stand for two models.
+	if !repoForm.MatchString(repo) || strings.Contains(repo, "..") || strings.Contains(repo, "--") {
+		return Name{}, fmt.Errorf("%w: %.200q; want organisation/name, such as deepseek-ai/DeepSeek-V3.2, and "+
+			"optionally @ with a branch, a tag or a commit", ErrName, text)
+	}
+	if !given {
+		revision = defaultRevision
+	}
+	if !safePath(revision) || strings.ContainsAny(revision, "@?#% ") || len(revision) > 200 {
+		return Name{}, fmt.Errorf("%w: %.200q has no usable revision behind the @; want a branch, a tag or a commit "+
+			"of 40 hexadecimal digits", ErrName, text)
+	}
+	return Name{Repo: repo, Revision: revision}, nil
+}
+
+// String is the name as it was given.
+func (n Name) String() string {
+	if n.Revision == defaultRevision {
+		return n.Repo
+	}
+	return n.Repo + "@" + n.Revision
+}
+
+// isCommit reports whether the revision is a commit itself.
+func (n Name) isCommit() bool { return commitForm.MatchString(n.Revision) }
+
+// folder is the name of the model's folder in a cache.
+func (n Name) folder() string { return "models--" + strings.ReplaceAll(n.Repo, "/", "--") }
+
+// safePath reports whether a path that somebody else chose stays below the folder it is joined to, on every system.
+func safePath(path string) bool {
+	if path == "" || !filepath.IsLocal(path) || strings.ContainsAny(path, `\:`) {
+		return false
+	}
+	for _, part := range strings.Split(path, "/") {
+		if part == "" || part == "." || part == ".." {
+			return false
+		}
+	}
+	return !strings.ContainsFunc(path, func(r rune) bool { return r < ' ' || r == 0x7f })
+}

@@ -1,0 +1,197 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// DefaultEndpoint is the hub where none is named, DefaultJobs the number of parallel downloads.
+const (
+	DefaultEndpoint = "https://huggingface.co"
+	DefaultJobs     = 8
+	maxJobs         = 64
+)
+
+// Options is everything a [Puller] needs.
+type Options struct {
+	Cache    Cache
+	Endpoint string // of the hub; empty is DefaultEndpoint
+	Token    string // sent to the endpoint and to nobody else; empty for none
+	Jobs     int    // files at a time; 0 is DefaultJobs
+	Version  string // of this program, in the User-Agent
+	// Progress is called as bytes arrive, never by two goroutines at once; done counts what was there before.
+	Progress func(done, total int64)
+	// Notice is told what a person should know while a download goes on, never by two goroutines at once.
+	Notice func(text string)
+}
+
+// Puller downloads models into a cache.
+type Puller struct {
+	cache    Cache
+	endpoint string // without a slash at its end
+	token    string
+	version  string
+	jobs     int
+	client   *http.Client
+	locker   locker
+	tries    tries
+	stall    time.Duration
+	meter    *meter
+	notices  sync.Mutex
+	onNotice func(string)
+}
+
+// New prepares downloads; it sends nothing yet.
+func New(o Options) (*Puller, error) {
+	if o.Endpoint == "" {
+		o.Endpoint = DefaultEndpoint
+	}
+	if o.Jobs == 0 {
+		o.Jobs = DefaultJobs
+	}
+	if o.Jobs < 1 || o.Jobs > maxJobs {
+		return nil, fmt.Errorf("hub: %d downloads at a time: want 1 to %d", o.Jobs, maxJobs)
+	}
+	u, err := checkEndpoint(o.Endpoint, o.Token)
+	if err != nil {
+		return nil, err
+	}
+	p := &Puller{cache: o.Cache, endpoint: strings.TrimRight(o.Endpoint, "/"), token: o.Token, version: o.Version,
+		jobs: o.Jobs, client: newClient(u, o.Jobs), locker: tryLock, stall: stallTimeout,
+		meter: &meter{report: o.Progress}, onNotice: o.Notice}
+	p.tries = defaultTries(p.notice)
+	return p, nil
+}
+
+// Download is what there is to do for one model.
+type Download struct {
+	Name   Name
+	Commit string
+	Files  []File
+	// Bytes is the size of all files, Missing what has to be downloaded of it.
+	Bytes, Missing int64
+	// Config is the text of config.json.
+	Config []byte
+	// texts are contents that were read already, by hash.
+	texts map[string][]byte
+}
+
+// Dir is the folder that [Puller.Pull] makes.
+func (p *Puller) Dir(d *Download) string { return p.cache.snapshot(d.Name, d.Commit) }
+
+// Plan asks the server what a model consists of, picks the files that the engine reads and compares them with the
+// cache. It writes nothing.
+func (p *Puller) Plan(ctx context.Context, n Name) (*Download, error) {
+	l, err := p.list(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	d := &Download{Name: n, Commit: l.commit}
+	if d.Files, d.texts, err = p.choose(ctx, n, l); err != nil {
+		return nil, err
+	}
+	d.Config = d.texts[l.files[configName].Hash]
+	for _, f := range d.Files {
+		d.Bytes += f.Size
+		if !p.cache.has(n, f) {
+			d.Missing += f.Size - p.cache.partial(n, f)
+		}
+	}
+	return d, nil
+}
+
+// Pull downloads what is missing, several files at a time, and returns the model's folder. What arrived before a
+// failure stays, and a later call goes on there. The first failure ends the others.
+func (p *Puller) Pull(ctx context.Context, d *Download) (dir string, err error) {
+	p.meter.start(d.Bytes)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	todo := make(chan File)
+	var workers sync.WaitGroup
+	for range min(p.jobs, len(d.Files)) {
+		workers.Go(func() {
+			for f := range todo {
+				if err := p.fetch(ctx, d, f, d.texts[f.Hash]); err != nil {
+					cancel(err) // keeps the first
+					return
+				}
+			}
+		})
+	}
+feed:
+	for _, f := range d.Files {
+		select {
+		case todo <- f:
+		case <-ctx.Done():
+			break feed
+		}
+	}
+	close(todo)
+	workers.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return "", err
+	}
+	if err := p.cache.writeRef(d.Name, d.Commit); err != nil {
+		return "", err
+	}
+	return p.Dir(d), nil
+}
+
+// explain turns a status into what a person can do about it.
+func (p *Puller) explain(n Name, err error) error {
+	var s *statusError
+	if !errors.As(err, &s) {
+		return err
+	}
+	page := p.endpoint + "/" + n.Repo
+	switch {
+	case s.code == "GatedRepo" || s.status == http.StatusForbidden:
+		return fmt.Errorf("%w: %s is given only to those who accepted its terms: accept them at %s and set HF_TOKEN "+
+			"to a token of that account (%w)", ErrDenied, n, page, s)
+	case s.code == "RevisionNotFound":
+		return fmt.Errorf("%w: %s has no branch, tag or commit %q (%w)", ErrNotFound, n.Repo, n.Revision, s)
+	case s.status == http.StatusUnauthorized && p.token == "":
+		return fmt.Errorf("%w: there is no %s, or it is private; check the name, or set HF_TOKEN (%w)", ErrDenied, n, s)
+	case s.status == http.StatusUnauthorized:
+		return fmt.Errorf("%w: there is no %s, or the token in use may not read it (%w)", ErrDenied, n, s)
+	case s.status == http.StatusNotFound || s.status == http.StatusGone:
+		return fmt.Errorf("%w: there is no %s at %s; check the spelling (%w)", ErrNotFound, n, page, s)
+	}
+	return err
+}
+
+func (p *Puller) notice(format string, args ...any) {
+	if p.onNotice == nil {
+		return
+	}
+	p.notices.Lock()
+	defer p.notices.Unlock()
+	p.onNotice(fmt.Sprintf(format, args...))
+}
+
+// meter adds up what all downloads have.
+type meter struct {
+	mu          sync.Mutex
+	done, total int64
+	report      func(done, total int64)
+}
+
+func (m *meter) start(total int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.done, m.total = 0, total
+}
+
+func (m *meter) add(n int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.done += n
+	if m.report != nil {
+		m.report(m.done, m.total)
+	}
+}

@@ -1,0 +1,57 @@
+package cuda
+
+import "sparrow/layout"
+
+// StoreLatentArgs are the arguments of the kernel that writes latent rows and indexer keys and prepares indexer
+// queries, each of which may be missing.
+type StoreLatentArgs struct {
+	Rows       WriteMainArgs
+	Keys       WriteIndexKeyArgs
+	Queries    IndexQueryArgs
+	RowBlocks  int32 // set by StoreLatent, as the following
+	KeyBlocks  int32
+	HeadBlocks int32
+	Reserved   int32
+}
+
+// StoreLatent does what WriteMain, WriteIndexKeys and PrepareIndexQueries do, in one launch. What has no tokens is left
+// out; the keys and queries must not be those that this launch writes.
+func (k *Kernels) StoreLatent(s *Stream, kind layout.Kind, a *StoreLatentArgs) error {
+	names, err := kernelsOf(kind)
+	if err != nil {
+		return err
+	}
+	c := checks{kernel: names.store}
+	blocks := uint32(0)
+	if a.RowBlocks = int32(rowBlocks(a.Rows.Tokens, longRows)); a.Rows.Tokens > 0 {
+		a.Rows.check(&c, kind, names)
+	}
+	if a.KeyBlocks = int32(rowBlocks(a.Keys.Tokens, shortRows)); a.Keys.Tokens > 0 {
+		a.Keys.check(&c)
+	}
+	if a.Queries.Tokens > 0 {
+		a.Queries.check(&c)
+		a.HeadBlocks = int32(a.Queries.blocks())
+		blocks = uint32(a.Queries.Tokens) * uint32(a.HeadBlocks)
+	}
+	return runGrid(k, s, &c, Dim{X: uint32(a.RowBlocks) + uint32(a.KeyBlocks) + blocks}, a)
+}
+
+// TurnArgs are the arguments of the kernel that rotates heads and locates positions; the latter may be missing.
+type TurnArgs struct {
+	Rotate     RotateArgs
+	Locate     LocateArgs
+	PairBlocks int32 // set by Turn
+	Reserved   int32
+}
+
+// Turn does what RotateHeads and Locate do, in one launch.
+func (k *Kernels) Turn(s *Stream, a *TurnArgs) error {
+	c := checks{kernel: "turn_and_locate"}
+	a.Rotate.check(&c)
+	a.PairBlocks = int32(a.Rotate.blocks())
+	if a.Locate.Rows > 0 {
+		a.Locate.check(&c)
+	}
+	return runGrid(k, s, &c, Dim{X: uint32(a.Rotate.Rows)*uint32(a.PairBlocks) + uint32(a.Locate.Rows)}, a)
+}

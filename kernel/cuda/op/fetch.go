@@ -1,0 +1,88 @@
+package op
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"sparrow/kernel"
+	"sparrow/kernel/cuda"
+)
+
+// fetched is page-locked memory through which results come back. It belongs to one Fetch until that is waited for.
+type fetched struct {
+	dev    *Device
+	memory *cuda.HostBuffer // a word of fault bits, then the results
+	done   *cuda.Event
+	dst    []byte
+	busy   bool
+}
+
+// wordBytes is the place of the fault bits, so that results begin at a multiple of 16.
+const wordBytes = 16
+
+// Fetch enqueues a copy of the start of src. dst holds it once the event was waited for.
+func (d *Device) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
+	if int64(len(dst)) > src.Extent() {
+		return nil, fmt.Errorf("%w: fetch: %d bytes from %v (%d bytes)", kernel.ErrArgument, len(dst), src,
+			src.Extent())
+	}
+	if err := d.settle(); err != nil {
+		return nil, err
+	}
+	f, err := d.fetchBuffer(int64(len(dst)))
+	if err != nil {
+		return nil, err
+	}
+	to := f.memory.Bytes()
+	if err := errors.Join(d.stream.CopyToHost(to[wordBytes:wordBytes+len(dst)], at(src)),
+		d.stream.CopyToHost(to[:4], d.faults.Ptr()), f.done.Record(d.stream)); err != nil {
+		return nil, err
+	}
+	f.dst, f.busy = dst, true
+	return f, nil
+}
+
+// fetchBuffer is an idle buffer for that many bytes of results.
+func (d *Device) fetchBuffer(bytes int64) (*fetched, error) {
+	var f *fetched
+	for _, b := range d.fetches {
+		if !b.busy && (f == nil || len(b.memory.Bytes()) > len(f.memory.Bytes())) {
+			f = b
+		}
+	}
+	if f == nil {
+		done, err := d.gpu.NewMarker()
+		if err != nil {
+			return nil, err
+		}
+		f = &fetched{dev: d, done: done}
+		d.fetches = append(d.fetches, f)
+	}
+	if need := wordBytes + bytes; f.memory == nil || int64(len(f.memory.Bytes())) < need {
+		if err := f.memory.Free(); err != nil {
+			return nil, err
+		}
+		var err error
+		if f.memory, err = d.gpu.AllocHost(need + need/4); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// Wait waits for the copy and reports faults that kernels raised before it.
+func (f *fetched) Wait() error {
+	if !f.busy {
+		return nil
+	}
+	f.busy = false
+	if err := f.done.Sync(); err != nil {
+		return err
+	}
+	copy(f.dst, f.memory.Bytes()[wordBytes:])
+	f.dst = nil
+	return f.dev.fault(binary.LittleEndian.Uint32(f.memory.Bytes()))
+}
+
+func (f *fetched) close() error { return errors.Join(f.done.Close(), f.memory.Free()) }

@@ -1,0 +1,88 @@
+package op
+
+import (
+	"errors"
+
+	"sparrow/kernel"
+	"sparrow/kernel/cuda"
+)
+
+var (
+	_ kernel.Capturer = (*Device)(nil)
+	_ kernel.Reserver = (*Device)(nil)
+)
+
+// graph is a recorded pass.
+type graph struct {
+	dev      *Device
+	recorded *cuda.Graph
+	pass     func() error
+	launches int
+	bytes    int64
+}
+
+// nodeBytes is what a launch of a graph is counted as at least: the driver takes memory for graphs in large pieces, so
+// that a single capture may seem to take none.
+const nodeBytes = 1 << 10
+
+// Capture records what a pass enqueues. The scratch memory must not grow meanwhile: a pass that needs more than there
+// is fails, and runs without a graph first.
+func (d *Device) Capture(pass func() error) (kernel.Graph, error) {
+	if err := d.settle(); err != nil {
+		return nil, err
+	}
+	free, _, err := d.gpu.MemoryFree()
+	if err != nil {
+		return nil, err
+	}
+	d.scratch.Fix(true)
+	defer d.scratch.Fix(false)
+	d.marks.off = true
+	defer func() { d.marks.off = false }()
+	first := d.stream.Launches()
+	recorded, err := d.stream.Capture(func() error { return errors.Join(pass(), d.settle()) })
+	if err != nil {
+		return nil, err
+	}
+	g := &graph{dev: d, recorded: recorded, pass: pass, launches: int(d.stream.Launches() - first)}
+	left, _, err := d.gpu.MemoryFree()
+	if err != nil {
+		return nil, errors.Join(err, g.Close())
+	}
+	g.bytes = max(free-left, nodeBytes*int64(g.launches))
+	return g, nil
+}
+
+// Launch enqueues the graph, or its launches one by one while they are traced.
+func (g *graph) Launch() error {
+	if g.dev.trace != nil {
+		return errors.Join(g.pass(), g.dev.settle())
+	}
+	if err := errors.Join(g.dev.settle(), g.dev.markReplay()); err != nil {
+		return err
+	}
+	return g.recorded.Launch(g.dev.stream)
+}
+
+func (g *graph) Launches() int { return g.launches }
+func (g *graph) Bytes() int64  { return g.bytes }
+func (g *graph) Close() error  { return g.recorded.Close() }
+
+// Reserve grows the scratch memory to what a pass needs.
+func (d *Device) Reserve(pass func() error) error {
+	if err := d.settle(); err != nil {
+		return err
+	}
+	d.stream.SetDry(true)
+	defer d.stream.SetDry(false)
+	return errors.Join(pass(), d.settle())
+}
+
+// Reserved is the size of the scratch memory.
+func (d *Device) Reserved() int64 {
+	held, _ := d.scratch.Held()
+	return held
+}
+
+// Launches is how many kernels, copies and fills were enqueued so far, a graph counting as one.
+func (d *Device) Launches() int64 { return d.stream.Launches() }

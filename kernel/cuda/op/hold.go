@@ -1,0 +1,241 @@
+package op
+
+import (
+	"errors"
+
+	"sparrow/kernel"
+	"sparrow/kernel/cuda"
+	"sparrow/layout"
+)
+
+// Operations of a few microseconds are launched together with a neighbour: a norm writes the codes that the product
+// behind it multiplies, and adds what the product in front of it left. Such an operation is held until the next one
+// shows what it belongs to. Every other operation, and every access to memory, launches what is held first, so that
+// results are those of operations in the order of their calls. Which kernels run depends on the order of operations
+// and on columns, never on the number of rows.
+type held struct {
+	kind holding
+
+	sum  heldSum         // holdSum; holdNorm where it is not empty
+	norm kernel.NormArgs // holdNorm
+	gate kernel.GateArgs // holdGate
+
+	layout layout.Kind // holdStore
+	store  cuda.StoreLatentArgs
+	stored [2]kernel.Tensor // what store reads
+
+	turn    cuda.TurnArgs // holdTurn
+	turned  kernel.Tensor // its rows
+	copied  bool          // they go to latent queries too
+	scratch []cuda.Ptr    // memory of what is held
+
+	routes bool // a choice of experts is held, beside a sum or alone
+	route  cuda.RouteArgs
+}
+
+type holding uint8
+
+const (
+	holdNothing holding = iota
+	holdSum
+	holdNorm
+	holdGate
+	holdStore
+	holdTurn
+)
+
+// heldSum is what is still to be added to rows: a product, then the results of experts.
+type heldSum struct {
+	rows    kernel.Tensor
+	delta   cuda.Ptr // bf16 [rows, stride], or zero
+	stride  int64
+	experts cuda.ExpertsArgs // Results is zero where there are none
+}
+
+// rowCodes is where quantised rows go.
+type rowCodes struct {
+	codes, scales cuda.Ptr // e4m3 [rows, k], f32 [ceil(k/128), stride]
+	stride        int64
+	exact         bool
+}
+
+// begin launches what is held and checks the arguments of the next operation.
+func (d *Device) begin(a interface{ Check() error }) error {
+	if err := d.settle(); err != nil {
+		return err
+	}
+	return a.Check()
+}
+
+// settle launches what is held.
+func (d *Device) settle() error {
+	if d.held.kind == holdNothing && !d.held.routes {
+		return nil
+	}
+	return d.release(nil)
+}
+
+// release launches what is held; a norm or an activation also as codes, where they are asked for.
+func (d *Device) release(to *rowCodes) error {
+	h := &d.held
+	kind := h.kind
+	h.kind = holdNothing
+	var err error
+	if h.routes {
+		h.routes = false
+		err = d.kernels.RouteExperts(d.stream, &h.route)
+	}
+	if err != nil {
+		kind = holdNothing
+	}
+	switch kind {
+	case holdNothing:
+	case holdSum, holdNorm:
+		err = d.releaseNorm(kind == holdNorm, to)
+	case holdGate:
+		err = d.releaseGate(to)
+	case holdStore:
+		err = d.kernels.StoreLatent(d.stream, h.layout, &h.store)
+	case holdTurn:
+		err = d.kernels.Turn(d.stream, &h.turn)
+	}
+	for _, p := range h.scratch {
+		err = errors.Join(err, d.scratch.Put(p))
+	}
+	h.scratch, h.sum = h.scratch[:0], heldSum{}
+	return err
+}
+
+// normable reports whether the kernel of norms takes a tensor.
+func normable(t kernel.Tensor) bool {
+	return t.DType == kernel.BF16 && t.Off%16 == 0 && stride(t)%8 == 0 && t.Cols%16 == 0 && t.Cols > 0 &&
+		t.Cols <= cuda.MaxNormColumns && t.Rows > 0
+}
+
+// releaseNorm launches a held sum and its norm, where there is one.
+func (d *Device) releaseNorm(norm bool, to *rowCodes) error {
+	s, n := &d.held.sum, &d.held.norm
+	x := s.rows
+	if norm {
+		x = n.X
+	}
+	a := cuda.NormQuantiseArgs{X: at(x), XStride: stride(x), Rows: int32(x.Rows), Columns: int32(x.Cols)}
+	if s.rows.Given() {
+		a.Delta, a.DeltaStride, a.Sum, a.SumStride = s.delta, s.stride, at(x), stride(x)
+	}
+	if e := &s.experts; e.Results != 0 {
+		a.Results, a.IDs, a.Shares, a.IDStride, a.ShareStride = e.Results, e.IDs, e.Weights, e.IDStride, e.WeightStride
+		a.Top, a.Experts = e.Top, e.Experts
+	}
+	if norm {
+		a.Weight, a.Epsilon, a.Out, a.OutStride = at(n.Weight), float64(n.Eps), at(n.Out), stride(n.Out)
+		if n.Weight.DType == kernel.BF16 {
+			a.WeightBF16 = 1
+		}
+	}
+	if to != nil {
+		a.Codes, a.Scales, a.CodeStride, a.ScaleStride = to.codes, to.scales, int64(x.Cols), to.stride
+		a.Exact = flag(to.exact)
+	}
+	return d.kernels.NormQuantise(d.stream, &a)
+}
+
+// releaseGate launches a held activation.
+func (d *Device) releaseGate(to *rowCodes) error {
+	g := &d.held.gate
+	if to == nil {
+		return d.gateRows(g)
+	}
+	return d.kernels.GateQuantise(d.stream, &cuda.GateQuantiseArgs{Gate: at(g.Gate), Up: at(g.Up), Out: at(g.Out),
+		Codes: to.codes, Scales: to.scales, GateStride: stride(g.Gate), UpStride: stride(g.Up),
+		OutStride: stride(g.Out), CodeStride: int64(g.Out.Cols), ScaleStride: to.stride, Rows: int32(g.Out.Rows),
+		Columns: int32(g.Out.Cols), Exact: flag(to.exact), Limit: g.Limit})
+}
+
+func flag(on bool) int32 {
+	if on {
+		return 1
+	}
+	return 0
+}
+
+// makes reports whether what is held computes exactly these rows.
+func (h *held) makes(x kernel.Tensor) bool {
+	return h.kind == holdNorm && h.norm.Out == x || h.kind == holdGate && h.gate.Out == x
+}
+
+// Norm normalises rows. It is held for the product that multiplies them, and takes over a held sum of its rows.
+func (d *Device) Norm(a kernel.NormArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	r := require{op: "norm"}
+	r.dtype("x", a.X, kernel.BF16)
+	r.dtype("out", a.Out, kernel.BF16)
+	if a.Weight.DType != kernel.F32 && a.Weight.DType != kernel.BF16 {
+		r.fail("a weight of type %v, this backend takes f32 and bf16", a.Weight.DType)
+	}
+	if r.err != nil {
+		return r.err
+	}
+	holds := normable(a.X) && normable(a.Out) && a.Weight.Off%16 == 0
+	if !holds || d.held.kind != holdSum || d.held.sum.rows != a.X {
+		if err := d.settle(); err != nil {
+			return err
+		}
+	}
+	if !holds {
+		return d.norm("norm", a.Out, a.X, a.Weight, a.Eps)
+	}
+	d.held.kind, d.held.norm = holdNorm, a
+	return nil
+}
+
+// Gate applies silu(gate) * up. It is held for the product that multiplies it.
+func (d *Device) Gate(a kernel.GateArgs) error {
+	if err := d.begin(&a); err != nil {
+		return err
+	}
+	for _, t := range []kernel.Tensor{a.Gate, a.Up, a.Out} {
+		if t.DType != kernel.BF16 || t.Off%16 != 0 || stride(t)%8 != 0 || t.Cols%16 != 0 || t.Rows == 0 || t.Cols == 0 {
+			return d.gateRows(&a)
+		}
+	}
+	d.held.kind, d.held.gate = holdGate, a
+	return nil
+}
+
+// holdDelta holds the sum of rows and a product in scratch memory, which is given back with it.
+func (d *Device) holdDelta(rows kernel.Tensor, delta cuda.Ptr, stride int64) {
+	h := &d.held
+	h.kind, h.sum = holdSum, heldSum{rows: rows, delta: delta, stride: stride}
+	h.scratch = append(h.scratch, delta)
+}
+
+// holdResults holds the weighted sum of the experts' results, behind a product that is held for the same rows.
+func (d *Device) holdResults(rows kernel.Tensor, a *cuda.ExpertsArgs, scratch cuda.Ptr) {
+	h := &d.held
+	h.kind, h.sum.rows, h.sum.experts = holdSum, rows, *a
+	h.scratch = append(h.scratch, scratch)
+}
+
+// overlap reports whether two tensors share bytes.
+func overlap(a, b kernel.Tensor) bool {
+	if !a.Given() || !b.Given() || a.Rows == 0 || b.Rows == 0 {
+		return false
+	}
+	first, second := at(a), at(b)
+	return first < second.Add(b.Extent()) && second < first.Add(a.Extent())
+}
+
+// apart settles where an operation writes what a held store reads.
+func (d *Device) apart(writes ...kernel.Tensor) error {
+	for _, w := range writes {
+		for _, t := range d.held.stored {
+			if overlap(w, t) {
+				return d.settle()
+			}
+		}
+	}
+	return nil
+}

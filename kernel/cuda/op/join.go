@@ -1,0 +1,129 @@
+package op
+
+import (
+	"errors"
+	"slices"
+
+	"sparrow/kernel"
+	"sparrow/kernel/cuda"
+)
+
+var _ kernel.Joiner = (*Device)(nil)
+
+// joined are matrices that lie one after the other in memory, so that one product computes all of them.
+type joined struct {
+	whole   matrix
+	members []*matrix
+}
+
+// Join moves matrices behind each other, at the end of a load that is in progress.
+func (d *Device) Join(list ...kernel.Matrix) error {
+	if d.upload != nil {
+		d.upload.joins = append(d.upload.joins, list)
+		return nil
+	}
+	return d.join(list)
+}
+
+// join moves matrices. Blocks of scales must not span two of them: all but the last have rows in multiples of a block.
+// Matrices that do not fit together stay where they are.
+func (d *Device) join(list []kernel.Matrix) (err error) {
+	g := &joined{}
+	for i, m := range list {
+		w, err := own("join", m)
+		if err != nil {
+			return err
+		}
+		side := productSide
+		if w.kind == cuda.ProductFP8 {
+			side = blockSide
+		}
+		if f := g.members; w.group != nil || w.turned != 0 || w.role != kernel.Projected || w.stored != w.out ||
+			i > 0 && (w.kind != f[0].kind || w.in != f[0].in || w.exact != f[0].exact) ||
+			i < len(list)-1 && w.out%side != 0 {
+			return nil
+		}
+		g.members = append(g.members, w)
+		g.whole.out += w.out
+	}
+	if len(g.members) < 2 {
+		return nil
+	}
+	f := g.members[0]
+	g.whole.role, g.whole.in, g.whole.stored, g.whole.kind, g.whole.exact = f.role, f.in, g.whole.out, f.kind, f.exact
+	size := int64(2)
+	if f.kind == cuda.ProductFP8 {
+		size = 1
+		if g.whole.scales, err = d.gather(g.members, func(w *matrix) (*cuda.Ptr, int64) {
+			return &w.scales, 4 * int64((w.out+blockSide-1)/blockSide) * int64((w.in+blockSide-1)/blockSide)
+		}); err != nil {
+			return err
+		}
+	}
+	g.whole.data, err = d.gather(g.members, func(w *matrix) (*cuda.Ptr, int64) {
+		return &w.data, size * int64(w.stored) * int64(w.in)
+	})
+	for _, w := range g.members {
+		w.group = g
+	}
+	return err
+}
+
+// gather moves a piece of each matrix to new memory, one behind the other, and frees the old.
+func (d *Device) gather(list []*matrix, piece func(*matrix) (*cuda.Ptr, int64)) (cuda.Ptr, error) {
+	total := int64(0)
+	for _, w := range list {
+		_, n := piece(w)
+		total += n
+	}
+	to, err := d.gpu.Alloc(total)
+	if err != nil {
+		return 0, err
+	}
+	d.weights = append(d.weights, to)
+	next := to.Ptr()
+	for _, w := range list {
+		from, n := piece(w)
+		if err := d.stream.CopyOnDevice(next, *from, n); err != nil {
+			return 0, err
+		}
+		old := slices.IndexFunc(d.weights, func(b *cuda.Buffer) bool { return b.Ptr() == *from })
+		if old < 0 {
+			return 0, errors.New("cuda: join: a matrix has no memory of its own")
+		}
+		if err := d.weights[old].Free(); err != nil { // waits for the copy
+			return 0, err
+		}
+		d.weights = slices.Delete(d.weights, old, old+1)
+		*from, next = next, next.Add(n)
+	}
+	return to.Ptr(), nil
+}
+
+// together is how many of the first projections one product computes: all members of a group in their order, whose
+// outputs are neighbouring columns of the same rows. It is 1 where there is no such group.
+func together(to []kernel.Projection) int {
+	g := to[0].W.(*matrix).group
+	if g == nil || len(to) < len(g.members) {
+		return 1
+	}
+	next := to[0].Out
+	for i, w := range g.members {
+		out := to[i].Out
+		if to[i].W.(*matrix) != w || out.Buf != next.Buf || out.Off != next.Off || out.DType != next.DType ||
+			out.Rows != next.Rows || stride(out) != stride(to[0].Out) && out.Rows > 1 {
+			return 1
+		}
+		next.Off += int64(out.Cols) * int64(out.DType.Size())
+	}
+	if all := g.out(to[0].Out); !direct(all, &g.whole) {
+		return 1
+	}
+	return len(g.members)
+}
+
+// out is the output of all members, beginning with that of the first.
+func (g *joined) out(first kernel.Tensor) kernel.Tensor {
+	first.Cols = g.whole.out
+	return first
+}

@@ -1,0 +1,40 @@
+package op
+
+import (
+	"bytes"
+	"testing"
+
+	"sparrow/kernel"
+	"sparrow/kernel/cuda"
+)
+
+// Weights that are loaded together lie in device memory as they lie in their files, whatever their size: in one piece,
+// in many, and in pieces that they share.
+func TestGPULoadedTogether(t *testing.T) {
+	d := onGPU(t).gpu
+	list, made := loadTogether(t, d)
+	compare := func(what string, p cuda.Ptr, want kernel.Tensor) {
+		t.Helper()
+		b := rowBytes(want)
+		got := make([]byte, len(b))
+		if err := d.stream.CopyToHost(got, p); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, b) {
+			t.Errorf("%s of %v differ", what, want)
+		}
+	}
+	for i, m := range made {
+		w := list[i%len(list)]
+		compare("values", m.data, w.Data)
+		if w.Scale.Given() {
+			compare("scales", m.scales, w.Scale)
+		}
+	}
+	if free, _, err := d.MemoryFree(); err != nil || free == 0 || d.MemoryUse().Weights == 0 {
+		t.Errorf("%d bytes free, weights %d, %v", free, d.MemoryUse().Weights, err)
+	}
+}

@@ -1,0 +1,29 @@
+// Argument structs of kernels that make weights: random values, and the forms in which products read a matrix.
+#pragma once
+#include "smxx/base.h"
+
+struct DrawArgs {
+    void* out;  // [rows, columns] of type
+    i64 stride; // elements between rows, even
+    i64 rows;
+    i64 columns; // even
+    u64 seed;
+    f32 mean;
+    f32 step; // of one unit of the sum of four random bytes
+    i32 type; // f32, bf16 or e4m3
+    i32 reserved;
+};
+
+struct WidenArgs {
+    const void* from;  // [rows, columns] of type, rows one after the other
+    const f32* scales; // [ceil(rows/block_rows), scale_stride]; null: no scales
+    u16* out;          // bf16 [rows, columns]; null: not wanted
+    u16* turned;       // bf16 [columns, turned_stride], the transposed matrix; null: not wanted
+    i64 turned_stride;
+    i32 rows;
+    i32 columns;
+    i32 scale_stride;
+    i32 block_rows;
+    i32 block_columns;
+    i32 type; // f32, bf16, f16 or e4m3
+};

@@ -1,0 +1,4 @@
+#include "smxx/weight/widen.cuh"
+
+KERNEL(kThreads) draw_values(const __grid_constant__ DrawArgs a) { draw_body(a); }
+KERNEL(kThreads) widen_weight(const __grid_constant__ WidenArgs a) { widen_body(a); }

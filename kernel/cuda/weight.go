@@ -1,0 +1,82 @@
+package cuda
+
+// DrawArgs are the arguments of the kernel that fills memory with random values.
+type DrawArgs struct {
+	Out     Ptr   // [Rows, Columns] of Type
+	Stride  int64 // elements between rows, even
+	Rows    int64
+	Columns int64 // even
+	Seed    uint64
+	Mean    float32
+	// Step is what one unit of the sum of four random bytes is worth; the sum has mean 510 and a standard deviation of
+	// 147.8.
+	Step     float32
+	Type     ElementType // f32, bf16 or e4m3
+	Reserved int32
+}
+
+// DrawValues fills memory with random values that are close to a normal distribution. They depend on the seed and on
+// their place in the matrix alone.
+func (k *Kernels) DrawValues(s *Stream, a *DrawArgs) error {
+	c := checks{kernel: "draw_values"}
+	if a.Type == ElementF16 || a.Type < ElementF32 || a.Type > ElementE4M3 {
+		c.fail("element type %d, supported are f32, bf16 and e4m3", a.Type)
+	}
+	c.memory("out", a.Out, 2*a.Type.bytes())
+	c.multiple("columns", a.Columns, 2, 2)
+	c.multiple("stride", a.Stride, 2, a.Columns)
+	words := a.Rows * (a.Columns / 2)
+	if a.Rows < 0 || words > maxGrid*portableThreads {
+		c.fail("%d rows of %d columns, supported are 0 to %d values", a.Rows, a.Columns,
+			int64(2*maxGrid*portableThreads))
+	}
+	return runGrid(k, s, &c, Dim{X: uint32((words + portableThreads - 1) / portableThreads)}, a)
+}
+
+// WidenArgs are the arguments of the kernel that turns a stored matrix into bf16.
+type WidenArgs struct {
+	From         Ptr   // [Rows, Columns] of Type, rows one after the other
+	Scales       Ptr   // f32 [ceil(Rows/BlockRows), ScaleStride]; zero: no scales
+	Out          Ptr   // bf16 [Rows, Columns], or zero
+	Turned       Ptr   // bf16 [Columns, TurnedStride]: the transposed matrix, or zero
+	TurnedStride int64 // at least Rows
+	Rows         int32
+	Columns      int32
+	ScaleStride  int32
+	BlockRows    int32
+	BlockColumns int32
+	Type         ElementType // f32, bf16, f16 or e4m3
+}
+
+// widenTile is the side of the tile of a block, as widen.cuh has it.
+const widenTile = 32
+
+// WidenWeight writes a matrix as bf16, block scales applied, as it is, transposed, or both.
+func (k *Kernels) WidenWeight(s *Stream, a *WidenArgs) error {
+	c := checks{kernel: "widen_weight"}
+	c.positive("rows", a.Rows)
+	c.positive("columns", a.Columns)
+	if a.Type < ElementF32 || a.Type > ElementE4M3 {
+		c.fail("element type %d, supported are f32, bf16, f16 and e4m3", a.Type)
+	}
+	c.memory("from", a.From, a.Type.bytes())
+	if a.Out == 0 && a.Turned == 0 {
+		c.fail("no output is given")
+	}
+	if a.Turned != 0 {
+		c.multiple("turned stride", a.TurnedStride, 1, int64(a.Rows))
+	}
+	if a.Scales != 0 {
+		c.memory("scales", a.Scales, 4)
+		c.positive("block rows", a.BlockRows)
+		c.positive("block columns", a.BlockColumns)
+		if c.err == nil && a.ScaleStride < (a.Columns-1)/a.BlockColumns+1 {
+			c.fail("scale stride %d for %d columns in blocks of %d", a.ScaleStride, a.Columns, a.BlockColumns)
+		}
+	}
+	tiles := func(n int32) uint32 { return (uint32(n) + widenTile - 1) / widenTile }
+	if tiles(a.Rows) > maxGridY {
+		c.fail("%d rows, supported are up to %d", a.Rows, maxGridY*widenTile)
+	}
+	return runGrid(k, s, &c, Dim{X: tiles(a.Columns), Y: tiles(a.Rows)}, a)
+}

@@ -1,0 +1,75 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"sparrow/internal/num"
+)
+
+// Drawn stands for random values that no file holds: weights for benchmarks, and rows of their caches. Values are close
+// to a normal distribution; value i depends on the seed and on i alone and has the same bits on every device.
+type Drawn struct {
+	Seed         uint64
+	Mean, Spread float32 // Spread is the standard deviation
+	Bytes        int64   // of the tensor that they fill
+}
+
+// Len is the size in bytes: a tensor may have Drawn as its buffer where a [Preparer] is given weights.
+func (d Drawn) Len() int64 { return d.Bytes }
+
+// Drawer is a device that fills its memory with random values by itself. Its Prepare and PrepareExperts take weights
+// whose buffers are Drawn, starting at offset 0 and without gaps between rows.
+type Drawer interface {
+	// Draw fills a tensor of f32, bf16 or e4m3 with an even number of columns. Value i is the i-th of the tensor, row
+	// after row.
+	Draw(Tensor, Drawn) error
+}
+
+// The sum of four random bytes, each of variance (256*256-1)/12.
+const bellMean = 4 * 255 / 2
+
+var bellSpread = math.Sqrt(4 * (256*256 - 1) / 12.0)
+
+// Step is the difference between two neighbouring values.
+func (d Drawn) Step() float32 { return float32(float64(d.Spread) / bellSpread) }
+
+// Value is the value with number i.
+func (d Drawn) Value(i int64) float32 {
+	z := d.Seed + uint64(i/2+1)*0x9E3779B97F4A7C15
+	z = (z ^ z>>30) * 0xBF58476D1CE4E5B9
+	z = (z ^ z>>27) * 0x94D049BB133111EB
+	z ^= z >> 31
+	z = z&0x00FF00FF00FF00FF + z>>8&0x00FF00FF00FF00FF // sums of two bytes in 16-bit lanes
+	z += z >> 16                                       // sums of four in lanes 0 and 2
+	sum := int32(z >> (32 * (i & 1)) & 0xFFFF)
+	// The conversion keeps compilers from fusing product and sum, which would round differently on some machines.
+	return d.Mean + float32(float32(sum-bellMean)*d.Step())
+}
+
+// Fill writes the values of a tensor as a host stores them.
+func (d Drawn) Fill(dst []byte, t DType) error {
+	size := t.Size()
+	for i := range len(dst) / size {
+		v, at := d.Value(int64(i)), dst[i*size:]
+		switch t {
+		case F32:
+			binary.NativeEndian.PutUint32(at, math.Float32bits(v))
+		case BF16:
+			binary.NativeEndian.PutUint16(at, num.BF16(v))
+		case E4M3:
+			at[0] = num.E4M3(v)
+		default:
+			return fmt.Errorf("%w: draw: values of type %v, supported are f32, bf16 and e4m3", ErrArgument, t)
+		}
+	}
+	return nil
+}
+
+// OnHost is a tensor with its values in host memory, where they are Drawn.
+func (d Drawn) OnHost(t Tensor) (Tensor, error) {
+	memory := make(HostBuffer, t.Extent())
+	t.Buf, t.Off = memory, 0
+	return t, d.Fill(memory, t.DType)
+}

@@ -1,0 +1,37 @@
+package kernel
+
+// Capturer is a device that can record what a pass enqueues and enqueue all of it again with one call.
+type Capturer interface {
+	// Capture records the operations that pass enqueues, and runs none of them. pass must not allocate, copy from or to
+	// the host, or wait.
+	Capture(pass func() error) (Graph, error)
+}
+
+// Graph is a recorded pass. It reads and writes the memory that the pass was given.
+type Graph interface {
+	// Launch enqueues the recorded operations.
+	Launch() error
+	// Launches is the number of recorded operations of the device: kernels, copies and fills.
+	Launches() int
+	// Bytes is the memory that the graph takes on the device.
+	Bytes() int64
+	Close() error
+}
+
+// Reserver is a device whose operations use memory that is not among their arguments.
+type Reserver interface {
+	// Reserve takes the memory that the operations of a pass use, and runs none of them: the same operations, and those
+	// of smaller passes, take none later.
+	Reserve(pass func() error) error
+	// Reserved is the size of that memory in bytes.
+	Reserved() int64
+}
+
+// Joiner is a device that multiplies the same rows by several matrices in one launch where it knows which belong
+// together.
+type Joiner interface {
+	// Join says that Project will multiply the same rows by these matrices, in this order, into neighbouring columns of
+	// the same rows. They stay usable alone and in other products, with the same bits. Matrices that do not fit
+	// together stay as they are.
+	Join(...Matrix) error
+}

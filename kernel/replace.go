@@ -1,0 +1,50 @@
+package kernel
+
+import "reflect"
+
+// Replacement maps what an operation's arguments refer to; a nil function leaves things as they are.
+type Replacement struct {
+	Tensor  func(Tensor) Tensor // of tensors that are given
+	Matrix  func(Matrix) Matrix
+	Experts func(Experts) Experts
+}
+
+// Replace copies an operation's arguments with every tensor and weight replaced: for devices that hand operations on
+// to another device. Lists are copied too. It uses reflection and allocates.
+func Replace[A any](args A, by Replacement) A {
+	by.walk(reflect.ValueOf(&args).Elem())
+	return args
+}
+
+func (by *Replacement) walk(v reflect.Value) {
+	switch at := v.Addr().Interface().(type) {
+	case *Tensor:
+		if at.Given() && by.Tensor != nil {
+			*at = by.Tensor(*at)
+		}
+		return
+	case *Matrix:
+		if *at != nil && by.Matrix != nil {
+			*at = by.Matrix(*at)
+		}
+		return
+	case *Experts:
+		if *at != nil && by.Experts != nil {
+			*at = by.Experts(*at)
+		}
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			by.walk(v.Field(i))
+		}
+	case reflect.Slice:
+		list := reflect.MakeSlice(v.Type(), v.Len(), v.Len())
+		reflect.Copy(list, v)
+		for i := range list.Len() {
+			by.walk(list.Index(i))
+		}
+		v.Set(list)
+	}
+}

@@ -1,0 +1,37 @@
+// Package rounded is a device in host memory whose activations are bf16, as a GPU's are: tensors of bf16 flow in and
+// out, and every operation is computed by a device of float32 and rounded once at its end.
+//
+// With the reference as that device, and its mode for the rounding inside products (ref.Device.Rounded), it is what a
+// GPU is compared with: the results of a GPU but for the order of its sums.
+package rounded
+
+import "sparrow/kernel"
+
+// Device keeps activations as bf16.
+type Device struct {
+	kernel.Device // computes float32 in host memory
+	hardware      kernel.Hardware
+}
+
+// On makes a device of the given hardware, whose plans it runs, that computes with a device in host memory and closes
+// with it.
+func On(host kernel.Device, hardware kernel.Hardware) *Device { return &Device{host, hardware} }
+
+// Name says that results are rounded.
+func (d *Device) Name() string { return d.Device.Name() + "-rounded" }
+
+// Activation is bf16.
+func (d *Device) Activation() kernel.DType { return kernel.BF16 }
+
+// Hardware is what plans are made for.
+func (d *Device) Hardware() kernel.Hardware { return d.hardware }
+
+// run computes an operation in float32 and rounds its results.
+func run[A any](a A, compute func(A) error) error {
+	var w widened
+	if err := compute(kernel.Replace(a, kernel.Replacement{Tensor: w.widen})); err != nil {
+		return err
+	}
+	w.narrow()
+	return nil
+}

@@ -1,0 +1,55 @@
+// Package twin is a device that hands everything to two devices: memory and weights are on both, and a function of the
+// caller runs each operation on the first, on the second, or on both, and may compare them (Settle).
+//
+// Where both compute, as on a GPU and by the reference, Settle gives the second what the first wrote: the next
+// operation has equal inputs on both sides, and differences do not add up.
+package twin
+
+import (
+	"errors"
+	"fmt"
+
+	"sparrow/kernel"
+)
+
+// Device is two devices. The second is in host memory; it is what Read and Fetch read.
+type Device struct {
+	first, second kernel.Device
+	run           func(Call) error
+}
+
+var _ kernel.Device = (*Device)(nil)
+
+// Call is one operation on both devices.
+type Call struct {
+	Args   any // as the caller gave them
+	First  func() error
+	Second func() error
+}
+
+// Operation is the name of the operation's arguments, such as NormArgs.
+func (c Call) Operation() string { return fmt.Sprintf("%T", c.Args)[len("kernel."):] }
+
+// On makes a device of two that closes with them. run carries out each operation.
+func On(first, second kernel.Device, run func(Call) error) *Device {
+	return &Device{first, second, run}
+}
+
+// Name is the first device's.
+func (d *Device) Name() string { return d.first.Name() }
+
+// Activation is the first device's; the second's must be the same.
+func (d *Device) Activation() kernel.DType { return d.first.Activation() }
+
+// Hardware is the first device's.
+func (d *Device) Hardware() kernel.Hardware { return d.first.Hardware() }
+
+// Close ends both devices.
+func (d *Device) Close() error { return errors.Join(d.first.Close(), d.second.Close()) }
+
+// run hands an operation on.
+func run[A any](d *Device, a A, first, second func(A) error) error {
+	return d.run(Call{Args: a,
+		First:  func() error { return first(kernel.Replace(a, firsts)) },
+		Second: func() error { return second(kernel.Replace(a, seconds)) }})
+}

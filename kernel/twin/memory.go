@@ -1,0 +1,100 @@
+package twin
+
+import "sparrow/kernel"
+
+// buffer is memory on both devices.
+type buffer struct{ first, second kernel.Buffer }
+
+// Len is the size in bytes.
+func (b *buffer) Len() int64 { return b.second.Len() }
+
+// Alloc returns zeroed memory.
+func (d *Device) Alloc(bytes int64) (kernel.Buffer, error) {
+	a, err := d.first.Alloc(bytes)
+	if err != nil {
+		return nil, err
+	}
+	b, err := d.second.Alloc(bytes)
+	return &buffer{a, b}, err
+}
+
+// Free gives memory back.
+func (d *Device) Free(b kernel.Buffer) {
+	d.first.Free(b.(*buffer).first)
+	d.second.Free(b.(*buffer).second)
+}
+
+// Write copies src to the start of dst.
+func (d *Device) Write(dst kernel.Tensor, src []byte) error {
+	if err := d.first.Write(onFirst(dst), src); err != nil {
+		return err
+	}
+	return d.second.Write(onSecond(dst), src)
+}
+
+// Read copies the start of src to dst.
+func (d *Device) Read(dst []byte, src kernel.Tensor) error { return d.second.Read(dst, onSecond(src)) }
+
+// Fetch copies the start of src to dst.
+func (d *Device) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
+	return d.second.Fetch(dst, onSecond(src))
+}
+
+// Sync waits for the first device; the second, in host memory, has finished when an operation returns.
+func (d *Device) Sync() error { return d.first.Sync() }
+
+// matrix is a weight that both devices have prepared.
+type matrix struct{ first, second kernel.Matrix }
+
+func (m *matrix) Out() int          { return m.second.Out() }
+func (m *matrix) In() int           { return m.second.In() }
+func (m *matrix) Role() kernel.Role { return m.second.Role() }
+
+// experts are experts that both devices have prepared.
+type experts struct{ first, second kernel.Experts }
+
+func (x *experts) Count() int  { return x.second.Count() }
+func (x *experts) Hidden() int { return x.second.Hidden() }
+func (x *experts) Inner() int  { return x.second.Inner() }
+
+// Prepare hands a weight to both devices.
+func (d *Device) Prepare(w kernel.Weight, role kernel.Role) (kernel.Matrix, error) {
+	a, err := d.first.Prepare(w, role)
+	if err != nil {
+		return nil, err
+	}
+	b, err := d.second.Prepare(w, role)
+	return &matrix{a, b}, err
+}
+
+// PrepareExperts hands the matrices of experts to both devices.
+func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) {
+	a, err := d.first.PrepareExperts(w)
+	if err != nil {
+		return nil, err
+	}
+	b, err := d.second.PrepareExperts(w)
+	return &experts{a, b}, err
+}
+
+// onFirst is a tensor on the first device.
+func onFirst(t kernel.Tensor) kernel.Tensor {
+	t.Buf = t.Buf.(*buffer).first
+	return t
+}
+
+// onSecond is a tensor on the second device.
+func onSecond(t kernel.Tensor) kernel.Tensor {
+	t.Buf = t.Buf.(*buffer).second
+	return t
+}
+
+// firsts and seconds are an operation's arguments on one of the devices.
+var (
+	firsts = kernel.Replacement{Tensor: onFirst,
+		Matrix:  func(m kernel.Matrix) kernel.Matrix { return m.(*matrix).first },
+		Experts: func(x kernel.Experts) kernel.Experts { return x.(*experts).first }}
+	seconds = kernel.Replacement{Tensor: onSecond,
+		Matrix:  func(m kernel.Matrix) kernel.Matrix { return m.(*matrix).second },
+		Experts: func(x kernel.Experts) kernel.Experts { return x.(*experts).second }}
+)

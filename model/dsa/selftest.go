@@ -1,0 +1,23 @@
+package dsa
+
+import (
+	"fmt"
+
+	"sparrow/attn/mla"
+	"sparrow/model"
+	"sparrow/plan"
+)
+
+// SelfTest compares sparse attention of the first layer that selects with dense attention.
+func (m *Model) SelfTest(cfg *plan.Config) error {
+	main, index, err := model.Kinds(cfg)
+	if err != nil {
+		return fmt.Errorf("dsa: self-test: %w", err)
+	}
+	for i := range m.layers {
+		if w := &m.layers[i].attn; w.Index != nil {
+			return m.attn.SelfTest(m.dev, w, cfg, mla.Layouts{Main: main, Index: index})
+		}
+	}
+	return fmt.Errorf("dsa: self-test: no layer has an indexer")
+}

@@ -1,0 +1,82 @@
+package llamacpp
+
+import (
+	"fmt"
+	"strings"
+
+	"sparrow/internal/block"
+	"sparrow/weight/gguf"
+)
+
+// Mix is a choice of formats for the tensors of a model, by the names that llama.cpp's tools use.
+type Mix string
+
+// The mixes.
+const (
+	MixF32  Mix = "f32"
+	MixBF16 Mix = "bf16"
+	MixQ8_0 Mix = "q8_0"
+	MixQ4_0 Mix = "q4_0"
+	MixQ4KM Mix = "q4_k_m"
+)
+
+// Mixes lists them, for help texts.
+func Mixes() []Mix { return []Mix{MixQ4KM, MixQ8_0, MixQ4_0, MixBF16, MixF32} }
+
+// ParseMix finds a mix by name.
+func ParseMix(name string) (Mix, error) {
+	var names []string
+	for _, m := range Mixes() {
+		if strings.EqualFold(name, string(m)) {
+			return m, nil
+		}
+		names = append(names, string(m))
+	}
+	return "", fmt.Errorf("type %q is not known; known are %s", name, strings.Join(names, ", "))
+}
+
+// fileType is how the format numbers a mix (general.file_type).
+func (m Mix) fileType() uint32 {
+	return map[Mix]uint32{MixF32: 0, MixQ4_0: 2, MixQ8_0: 7, MixQ4KM: 15, MixBF16: 32}[m]
+}
+
+// typeOf is the type of a matrix with rows of cols values. Vectors and the router stay F32: they are small, and errors
+// of the router change which experts run.
+func (m Mix) typeOf(name string, layer, layers, cols int) gguf.Type {
+	switch {
+	case m == MixF32 || strings.HasSuffix(name, "ffn_gate_inp.weight"):
+		return gguf.F32
+	case m == MixBF16:
+		return gguf.BF16
+	}
+	want := block.Q8_0
+	switch {
+	case m == MixQ8_0 || strings.HasSuffix(name, "indexer.attn_k.weight"):
+	case name == "output.weight":
+		want = block.Q6_K
+	case m == MixQ4_0:
+		want = block.Q4_0
+	case strings.Contains(name, "ffn_down") && moreBits(layer, layers):
+		want = block.Q6_K
+	default:
+		want = block.Q4_K
+	}
+	return gguf.TypeOf(narrower(want, cols))
+}
+
+// moreBits picks the layers whose down-projections get six bits: the first and the last eighth, and every third
+// between. Errors there reach the residual rows directly.
+func moreBits(layer, layers int) bool {
+	return layer < layers/8 || layer >= 7*layers/8 || (layer-layers/8)%3 == 2
+}
+
+// narrower replaces a format whose blocks do not fit the rows by one with blocks of 32 values and no fewer bits.
+func narrower(f block.Format, cols int) block.Format {
+	if cols%f.Values() == 0 {
+		return f
+	}
+	if f == block.Q4_K {
+		return block.Q5_0
+	}
+	return block.Q8_0
+}

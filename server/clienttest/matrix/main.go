@@ -1,0 +1,329 @@
+// Command matrix runs the clients people use in front of a fresh `sparrow serve` of the model inside the binary, and
+// prints a line for each client and feature.
+//
+// Clients are installed once, pinned, into virtual environments and a node_modules below a cache folder: that of the
+// user, or the one that SPARROW_CLIENTS names. Where Python, node or a package registry is not to be had, a line says
+// which clients were skipped and why. The exit status is 1 when a case failed, and 0 otherwise.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// files are the suites and what they need installed.
+//
+//go:embed *.py *.mjs *.txt package.json package-lock.json
+var files embed.FS
+
+// Bounds of what is started.
+const (
+	installTime = 10 * time.Minute
+	suiteTime   = 6 * time.Minute
+	startTime   = time.Minute
+	stopTime    = 20 * time.Second
+)
+
+// model is what the model inside the binary is called.
+const model = "sparrow-tiny"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	failed, err := run(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "matrix:", err)
+		os.Exit(1)
+	}
+	if failed {
+		os.Exit(1)
+	}
+}
+
+// suite is a script with an installation of its own.
+type suite struct {
+	name string
+	// install gives the command that runs the script.
+	install func(ctx context.Context, home string) (command []string, err error)
+}
+
+// suites are all of them; work is the folder with their scripts.
+func suites(work string) []suite {
+	var list []suite
+	for _, name := range []string{"current", "older", "measure"} {
+		list = append(list, suite{name + ".py", func(ctx context.Context, home string) ([]string, error) {
+			python, err := installPython(ctx, home, name)
+			return []string{python, filepath.Join(work, name+".py")}, err
+		}})
+	}
+	return append(list, suite{"clients.mjs", installNode})
+}
+
+// run installs everything at once, then runs one suite after the other.
+func run(ctx context.Context) (failed bool, err error) {
+	home, err := cache()
+	if err != nil {
+		return false, err
+	}
+	work, err := os.MkdirTemp("", "sparrow-matrix-")
+	if err != nil {
+		return false, err
+	}
+	defer os.RemoveAll(work)
+	if err := unpack(work); err != nil {
+		return false, err
+	}
+	root, err := moduleRoot(ctx)
+	if err != nil {
+		return false, err
+	}
+	tokenizer, err := copyTokenizer(filepath.Join(root, "builtin"), work)
+	if err != nil {
+		return false, err
+	}
+	list := suites(work)
+	commands, skipped := make([][]string, len(list)), make([]error, len(list))
+	var installing sync.WaitGroup
+	for i, s := range list {
+		installing.Go(func() {
+			limited, cancel := context.WithTimeout(ctx, installTime)
+			defer cancel()
+			commands[i], skipped[i] = s.install(limited, home)
+		})
+	}
+	srv, err := serve(ctx, root, work)
+	if err != nil {
+		return false, err
+	}
+	installing.Wait()
+	t := &tally{out: os.Stdout}
+	for i, s := range list {
+		if skipped[i] != nil {
+			fmt.Printf("skipped: %s: %v\n", s.name, skipped[i])
+			continue
+		}
+		t.suite(ctx, s.name, append(commands[i], srv.url, model, tokenizer))
+	}
+	t.check("server", "no panic, no error of its own", srv.unharmed(ctx))
+	t.check("server", "ends when told", srv.stop())
+	fmt.Printf("%d passed, %d failed\n", t.passed, t.failed)
+	return t.failed > 0, nil
+}
+
+// cache is the folder that installations are kept in.
+func cache() (string, error) {
+	home := os.Getenv("SPARROW_CLIENTS")
+	if home == "" {
+		user, err := os.UserCacheDir()
+		if err != nil {
+			return "", fmt.Errorf("%w; name a folder in SPARROW_CLIENTS", err)
+		}
+		home = filepath.Join(user, "sparrow-clients")
+	}
+	return filepath.Abs(home)
+}
+
+// unpack writes the suites to a folder.
+func unpack(to string) error {
+	list, err := files.ReadDir(".")
+	if err != nil {
+		return err
+	}
+	for _, f := range list {
+		text, err := files.ReadFile(f.Name())
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(to, f.Name()), text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyTokenizer gives a folder with the tokenizer of the model inside the binary and nothing else.
+func copyTokenizer(from, work string) (string, error) {
+	to := filepath.Join(work, "tokenizer")
+	if err := os.Mkdir(to, 0o755); err != nil {
+		return "", err
+	}
+	for _, name := range []string{"tokenizer.json", "tokenizer_config.json"} {
+		text, err := os.ReadFile(filepath.Join(from, name))
+		if err != nil {
+			return "", err
+		}
+		if err := os.WriteFile(filepath.Join(to, name), text, 0o644); err != nil {
+			return "", err
+		}
+	}
+	return to, nil
+}
+
+func moduleRoot(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("go env GOMOD: %w", err)
+	}
+	return filepath.Dir(strings.TrimSpace(string(out))), nil
+}
+
+// tally prints and counts results.
+type tally struct {
+	out            io.Writer
+	passed, failed int
+}
+
+// check counts one result.
+func (t *tally) check(client, feature string, err error) {
+	t.line(client, feature, "", err)
+}
+
+func (t *tally) line(client, feature, took string, err error) {
+	if err != nil {
+		t.failed++
+		text, _, _ := strings.Cut(err.Error(), "\n")
+		fmt.Fprintf(t.out, "FAIL  %-26s %-34s %s\n", client, feature, text)
+		return
+	}
+	t.passed++
+	fmt.Fprintf(t.out, "ok    %-26s %-34s %s\n", client, feature, took)
+}
+
+// suite runs a script and counts the lines it prints. What it prints beside them is shown when it fails.
+func (t *tally) suite(ctx context.Context, name string, command []string) {
+	ctx, cancel := context.WithTimeout(ctx, suiteTime)
+	defer cancel()
+	before := t.failed
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Env, cmd.WaitDelay = plainEnvironment(), time.Second
+	var faults bytes.Buffer
+	cmd.Stderr = &faults
+	out, err := cmd.Output()
+	cases := 0
+	for line := range bytes.Lines(out) {
+		var c struct {
+			Client, Feature string
+			Seconds         float64
+			Error           *string
+		}
+		if json.Unmarshal(line, &c) != nil || c.Client == "" {
+			continue
+		}
+		cases++
+		var bad error
+		if c.Error != nil {
+			bad = errors.New(*c.Error)
+		}
+		t.line(c.Client, c.Feature, fmt.Sprintf("%.2f s", c.Seconds), bad)
+	}
+	if err != nil || cases == 0 {
+		t.check(name, "the suite itself", fmt.Errorf("%d cases, then %v", cases, err))
+	}
+	if t.failed > before {
+		text := faults.String()
+		fmt.Fprintf(t.out, "--- what %s printed last\n%s\n---\n", name, text[max(0, len(text)-8000):])
+	}
+}
+
+// plainEnvironment is ours without what would lead clients elsewhere: keys, addresses and proxies.
+func plainEnvironment() []string {
+	env := []string{"LITELLM_LOCAL_MODEL_COST_MAP=True", "HF_HUB_OFFLINE=1", "OPENAI_AGENTS_DISABLE_TRACING=1"}
+	for _, name := range []string{"PATH", "HOME", "TMPDIR", "TEMP", "LANG", "SYSTEMROOT", "USERPROFILE"} {
+		if v, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+v)
+		}
+	}
+	return env
+}
+
+// server is the process that clients talk to.
+type server struct {
+	cmd    *exec.Cmd
+	url    string
+	output *bytes.Buffer
+	done   chan error
+}
+
+// serve builds and starts the server on a free port.
+func serve(ctx context.Context, root, work string) (*server, error) {
+	binary := filepath.Join(work, "sparrow.exe") // a name that every system starts
+	build := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/sparrow")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	s := &server{cmd: exec.Command(binary, "serve", "--port", "0"), output: &bytes.Buffer{}, done: make(chan error, 1)}
+	s.cmd.Stderr = s.output
+	out, err := s.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.cmd.Start(); err != nil {
+		return nil, err
+	}
+	address := make(chan string, 1)
+	go func() {
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			if words := strings.Fields(lines.Text()); len(words) > 1 && words[0] == "address" {
+				address <- words[1]
+			}
+		}
+		s.done <- s.cmd.Wait()
+	}()
+	select {
+	case s.url = <-address:
+		return s, nil
+	case err := <-s.done:
+		return nil, fmt.Errorf("sparrow serve ended: %w\n%s", err, s.output)
+	case <-time.After(startTime):
+		return nil, errors.Join(fmt.Errorf("sparrow serve gave no address within %v", startTime), s.cmd.Process.Kill())
+	}
+}
+
+// unharmed reads the server's own counts.
+func (s *server) unharmed(ctx context.Context) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/metrics", nil)
+	if err != nil {
+		return err
+	}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	for lines := bufio.NewScanner(res.Body); lines.Scan(); {
+		line := lines.Text()
+		if strings.HasPrefix(line, "sparrow_http_requests_total{") && strings.Contains(line, `status="5`) ||
+			strings.HasPrefix(line, "sparrow_http_panics_total") && !strings.HasSuffix(line, " 0") {
+			return errors.New(line)
+		}
+	}
+	return nil
+}
+
+// stop ends the server as an operator would.
+func (s *server) stop() error {
+	if err := s.cmd.Process.Signal(os.Interrupt); err != nil {
+		return errors.Join(err, s.cmd.Process.Kill())
+	}
+	select {
+	case err := <-s.done:
+		return err
+	case <-time.After(stopTime):
+		return errors.Join(fmt.Errorf("it still runs after %v", stopTime), s.cmd.Process.Kill())
+	}
+}

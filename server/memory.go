@@ -1,0 +1,178 @@
+package server
+
+import (
+	"context"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"sparrow/api/wire"
+	"sparrow/internal/unit"
+)
+
+// What a request takes, at most, for each byte of its body while it is read, decoded, rendered and encoded, what it
+// keeps once its prompt is submitted, and what it takes without a body. Measured by TestMemoryOfRequests.
+const (
+	memoryPerByte = 32
+	keptPerByte   = 8
+	memoryPerCall = 64 << 10
+)
+
+// memory is the budget for bytes of requests in flight, counted before bodies are read. Large requests wait for each
+// other in the order of their arrival and leave a quarter to small ones, which then need not wait for them.
+type memory struct {
+	mu    sync.Mutex
+	total int64
+	free  int64
+	large int64      // taken by large requests
+	queue []*waiting // in order
+	idle  *time.Timer
+	used  int64 // the most in use since memory was last returned to the system
+}
+
+type waiting struct {
+	bytes int64
+	ready chan struct{} // closed when the bytes are taken
+}
+
+// Memory is returned to the system when nothing has been in flight for that long after at least so much was.
+const (
+	idleAfter = 5 * time.Second
+	idleWorth = 64 << 20
+)
+
+func newMemory(total int64) *memory {
+	m := &memory{total: total, free: total}
+	m.idle = time.AfterFunc(time.Hour, debug.FreeOSMemory)
+	m.idle.Stop()
+	return m
+}
+
+func (m *memory) isLarge(n int64) bool { return n > m.total/32 }
+
+// most is what a single request may take.
+func (m *memory) most() int64 { return m.total / 4 * 3 }
+
+// fits reports whether bytes can be taken now. The caller holds mu.
+func (m *memory) fits(n int64) bool {
+	return n <= m.free && (!m.isLarge(n) || m.large+n <= m.most())
+}
+
+// claim takes bytes. The caller holds mu and knows that they fit.
+func (m *memory) claim(n int64) {
+	m.idle.Stop()
+	m.free -= n
+	m.used = max(m.used, m.total-m.free)
+	if m.isLarge(n) {
+		m.large += n
+	}
+}
+
+// take waits until bytes are free, or until ctx or the patience ends.
+func (m *memory) take(ctx context.Context, n int64, patience time.Duration) error {
+	if n > m.most() {
+		return wire.NewError(wire.CodeBodyTooLarge, "", "a body of this size may take %s of memory, and one request "+
+			"has at most %s here; send less, or start the server with more --request-memory", unit.Bytes(n),
+			unit.Bytes(m.most()))
+	}
+	m.mu.Lock()
+	ahead := m.isLarge(n) && slices.ContainsFunc(m.queue, func(w *waiting) bool { return m.isLarge(w.bytes) })
+	if !ahead && m.fits(n) {
+		m.claim(n)
+		m.mu.Unlock()
+		return nil
+	}
+	w := &waiting{bytes: n, ready: make(chan struct{})}
+	m.queue = append(m.queue, w)
+	m.mu.Unlock()
+	timeout := time.NewTimer(patience)
+	defer timeout.Stop()
+	select {
+	case <-w.ready:
+		return nil
+	case <-ctx.Done():
+	case <-timeout.C:
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if i := slices.Index(m.queue, w); i >= 0 {
+		m.queue = slices.Delete(m.queue, i, i+1)
+		m.admit() // who waited behind it may fit
+		if err := ctx.Err(); err != nil {
+			return cause(ctx)
+		}
+		return wire.NewError(wire.CodeQueueFull, "", "requests in flight take %s of the %s of memory for them; send "+
+			"it again later", unit.Bytes(m.total-m.free), unit.Bytes(m.total))
+	}
+	return nil // taken in the meantime; the caller gives it back
+}
+
+// give returns bytes that a request of that size took: all of them, or a part where it goes on.
+func (m *memory) give(n, of int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.free += n
+	if m.isLarge(of) {
+		m.large -= n
+	}
+	m.admit()
+	if m.free == m.total && m.used >= idleWorth {
+		m.used = 0
+		m.idle.Reset(idleAfter)
+	}
+}
+
+// admit lets requests go on that wait and fit. A large one that does not fit holds back those behind it. The caller
+// holds mu.
+func (m *memory) admit() {
+	held := false
+	m.queue = slices.DeleteFunc(m.queue, func(w *waiting) bool {
+		if large := m.isLarge(w.bytes); large && held || !m.fits(w.bytes) {
+			held = held || large
+			return false
+		}
+		m.claim(w.bytes)
+		close(w.ready)
+		return true
+	})
+}
+
+// inUse is what requests take now.
+func (m *memory) inUse() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.total - m.free
+}
+
+// lease is what one request has taken. It belongs to the request's goroutine.
+type lease struct {
+	of    *memory
+	bytes int64 // of the request as it was taken
+	held  int64
+	body  int64
+}
+
+// open takes the memory of a request with a body, instead of what it has.
+func (l *lease) open(ctx context.Context, m *memory, body int64, patience time.Duration) error {
+	n := memoryPerCall + memoryPerByte*body
+	if err := m.take(ctx, n, patience); err != nil {
+		return err
+	}
+	l.close()
+	*l = lease{of: m, bytes: n, held: n, body: body}
+	return nil
+}
+
+// settle gives back what only reading and encoding took.
+func (l *lease) settle() { l.keep(min(l.held, memoryPerCall+keptPerByte*l.body)) }
+
+// close gives everything back.
+func (l *lease) close() { l.keep(0) }
+
+func (l *lease) keep(n int64) {
+	if l.held > n {
+		l.of.give(l.held-n, l.bytes)
+		l.held = n
+	}
+}

@@ -1,0 +1,126 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sparrow/api/wire"
+)
+
+// Large requests wait for each other in order; small ones pass them. What is taken comes back.
+func TestMemoryIsTakenInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory(3200) // large is above 100; large ones have 2400
+		take := func(n int64) chan error {
+			done := make(chan error, 1)
+			go func() { done <- m.take(context.Background(), n, time.Minute) }()
+			synctest.Wait()
+			return done
+		}
+		has := func(done chan error) bool {
+			select {
+			case err := <-done:
+				if err != nil {
+					t.Errorf("%v", err)
+				}
+				return true
+			default:
+				return false
+			}
+		}
+		first, second, third := take(2000), take(1500), take(300)
+		if !has(first) || has(second) || has(third) {
+			t.Fatal("a large request that fits, and two behind it: the first alone goes on, the others wait in order")
+		}
+		var small []chan error
+		for range 8 {
+			small = append(small, take(100))
+		}
+		for _, s := range small {
+			if !has(s) {
+				t.Error("a small request waits for large ones")
+			}
+		}
+		m.give(2000, 2000)
+		synctest.Wait()
+		if !has(second) || !has(third) {
+			t.Error("the waiting requests did not go on")
+		}
+		m.give(1500, 1500)
+		m.give(300, 300)
+		for range small {
+			m.give(100, 100)
+		}
+		if m.inUse() != 0 || m.large != 0 || len(m.queue) != 0 {
+			t.Errorf("%d bytes in use, %d of large requests, %d waiting", m.inUse(), m.large, len(m.queue))
+		}
+	})
+}
+
+// A request that waits in vain is refused with 429, one whose client leaves takes nothing, one that can never fit is
+// refused at once.
+func TestMemoryThatDoesNotCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory(1 << 20)
+		ctx, cancel := context.WithCancel(context.Background())
+		if err := m.take(ctx, 700<<10, time.Second); err != nil {
+			t.Fatal(err)
+		}
+		var e *wire.Error
+		begun := time.Now()
+		if err := m.take(ctx, 500<<10, 5*time.Second); !errors.As(err, &e) || e.Code != wire.CodeQueueFull ||
+			time.Since(begun) != 5*time.Second {
+			t.Errorf("%v after %v", err, time.Since(begun))
+		}
+		if err := m.take(ctx, 1<<20, time.Hour); !errors.As(err, &e) || e.Code != wire.CodeBodyTooLarge {
+			t.Errorf("a request larger than all: %v", err)
+		}
+		go func() {
+			time.Sleep(time.Second)
+			cancel()
+		}()
+		if err := m.take(ctx, 500<<10, time.Hour); !errors.Is(err, context.Canceled) {
+			t.Errorf("a client that left: %v", err)
+		}
+		m.give(700<<10, 700<<10)
+		if m.inUse() != 0 || len(m.queue) != 0 {
+			t.Errorf("%d bytes in use, %d waiting", m.inUse(), len(m.queue))
+		}
+	})
+}
+
+// Bodies are counted before they are read, with and without a length, and given back whatever becomes of the request.
+func TestBodiesAreCounted(t *testing.T) {
+	s, _ := start(t, newFake(saying("x")), Options{RequestMemory: 40 << 20, BodyTimeout: time.Second})
+	send := func(body string, chunked bool) int {
+		r := httptest.NewRequest(http.MethodPost, "/tokenize", strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		if chunked {
+			r.ContentLength = -1
+		}
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, r)
+		return w.Code
+	}
+	small, large := `{"prompt": "a"}`, `{"prompt": "`+strings.Repeat("a ", 1<<20)+`"}`
+	for _, chunked := range []bool{false, true} {
+		if got := send(small, chunked); got != http.StatusOK {
+			t.Errorf("chunked %v: a small body: %d", chunked, got)
+		}
+		if got := send(large, chunked); got != http.StatusRequestEntityTooLarge {
+			t.Errorf("chunked %v: a body of 2 MB with 40 MB for all: %d", chunked, got)
+		}
+		if got := send("nonsense", chunked); got != http.StatusBadRequest {
+			t.Errorf("chunked %v: nonsense: %d", chunked, got)
+		}
+	}
+	if n := s.memory.inUse(); n != 0 {
+		t.Errorf("%d bytes are still taken", n)
+	}
+}

@@ -1,0 +1,217 @@
+package server
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"sparrow"
+	"sparrow/api/anthropic"
+	"sparrow/api/openai"
+	"sparrow/api/wire"
+	"sparrow/chat"
+)
+
+const messagesPath = "/v1/messages"
+
+// The headers of Anthropic's clients: the first is in every request of theirs, the second is where they look for the
+// request's id.
+const (
+	anthropicVersion  = "Anthropic-Version"
+	anthropicIDHeader = "Request-Id"
+)
+
+// createMessage answers POST /v1/messages.
+func (s *Server) createMessage(w http.ResponseWriter, r *http.Request) error {
+	x := exchangeOf(r)
+	w.Header().Set(anthropicIDHeader, x.id)
+	req, err := decode(s, w, r, anthropic.DecodeMessages)
+	if err != nil {
+		return err
+	}
+	turnChat := req.AsChat()
+	if err := s.admit(&turnChat.Options); err != nil {
+		return err
+	}
+	s.fitEffort(w, x, turnChat, "output_config.effort")
+	ask := []sparrow.Request{chatRequest(turnChat, s.origin(x, x.id))}
+	to := &messageAnswer{
+		limit:    *req.MaxTokens,
+		response: anthropic.NewResponse("msg_"+rand.Text(), s.info.Name),
+		turn:     turn{watch: unwatched{}, shape: chatShape{singleCall: singleCall(turnChat)}},
+	}
+	if to.limit == 0 {
+		ask[0].MaxTokens = 1 // the first token is computed with the end of the prompt, and nobody sees it
+	}
+	if req.Stream {
+		err = s.stream(w, r, ask, func(e *sse) sink { return newMessageStream(e, to) })
+	} else {
+		err = s.collect(w, r, ask, to, to.finish)
+	}
+	return x.dialect.rename(err, x.id)
+}
+
+// countTokens answers POST /v1/messages/count_tokens.
+func (s *Server) countTokens(w http.ResponseWriter, r *http.Request) error {
+	x := exchangeOf(r)
+	w.Header().Set(anthropicIDHeader, x.id)
+	req, err := decode(s, w, r, anthropic.DecodeCount)
+	if err != nil {
+		return err
+	}
+	if err := s.checkModel(req.Model); err != nil {
+		return err
+	}
+	ids, err := s.engine.EncodeChat(conversation(req.AsChat()), false)
+	if err != nil {
+		return x.dialect.rename(err, x.id)
+	}
+	return s.respond(w, http.StatusOK, anthropic.Count{InputTokens: len(ids)})
+}
+
+// messageAnswer turns what was generated into a message.
+type messageAnswer struct {
+	limit    int // on tokens; 0 only reads the prompt into the cache
+	response *anthropic.Response
+	turn     turn
+}
+
+func (a *messageAnswer) event(prompt int, ev *sparrow.Event) error {
+	if a.limit == 0 {
+		a.turn.finish = sparrow.FinishLength
+		return nil
+	}
+	return a.turn.event(prompt, ev)
+}
+
+// finish completes the message.
+func (a *messageAnswer) finish(res *result) (any, error) {
+	r := a.response
+	for i := range a.turn.pieces {
+		r.Content = append(r.Content, blockOf(&a.turn.pieces[i]))
+	}
+	u := &res.usage
+	r.Usage = anthropic.Usage{InputTokens: u.PromptTokens - u.CachedTokens, CacheReadInputTokens: u.CachedTokens,
+		OutputTokens:        min(u.CompletionTokens, a.limit),
+		OutputTokensDetails: anthropic.OutputTokensDetails{ThinkingTokens: min(u.ReasoningTokens, a.limit)}}
+	reason := a.stopReason()
+	r.StopReason = &reason
+	if reason == anthropic.StopSequence {
+		r.StopSequence = &a.turn.matched
+	}
+	return r, nil
+}
+
+func (a *messageAnswer) stopReason() string {
+	switch t := &a.turn; {
+	case t.finish == sparrow.FinishLength && a.response.Usage.OutputTokens < a.limit:
+		return anthropic.StopContext
+	case t.finish == sparrow.FinishLength:
+		return anthropic.StopMaxTokens
+	case t.finish == sparrow.FinishToolCalls:
+		return anthropic.StopToolUse
+	case t.matched != "":
+		return anthropic.StopSequence
+	}
+	return anthropic.StopEndTurn
+}
+
+// blockOf is a piece as a block. The input of a call is an object, also where the reply ended inside it.
+func blockOf(p *piece) anthropic.Block {
+	switch p.kind {
+	case chat.DeltaReasoning:
+		return anthropic.Block{Type: anthropic.BlockThinking, Text: p.text}
+	case chat.DeltaToolCall:
+		return anthropic.Block{Type: anthropic.BlockToolUse, ID: p.call.ID, Name: p.call.Name,
+			Input: json.RawMessage(chat.WholeArguments(p.text))}
+	}
+	return anthropic.Block{Type: anthropic.BlockText, Text: p.text}
+}
+
+// messageStream writes a message as it is generated.
+type messageStream struct {
+	*sse
+	answer *messageAnswer
+	begun  bool
+}
+
+func newMessageStream(e *sse, a *messageAnswer) *messageStream {
+	s := &messageStream{sse: e, answer: a}
+	e.keepAlive = anthropic.AppendPing
+	a.turn.watch = s
+	return s
+}
+
+// start notes the length of the prompt. How much of it was in the cache is known at the end.
+func (s *messageStream) start(promptTokens int) { s.answer.response.Usage.InputTokens = promptTokens }
+
+// begin writes the first events. It waits for the first token, so that a request that fails earlier has a status.
+func (s *messageStream) begin() (err error) {
+	if s.begun {
+		return nil
+	}
+	s.begun = true
+	if s.buf, err = anthropic.AppendStart(s.buf, s.answer.response); err != nil {
+		return err
+	}
+	s.buf = anthropic.AppendPing(s.buf)
+	return nil
+}
+
+func (s *messageStream) event(prompt int, ev *sparrow.Event) error {
+	if err := s.begin(); err != nil {
+		return err
+	}
+	if err := s.answer.event(prompt, ev); err != nil {
+		return err
+	}
+	return s.flush()
+}
+
+func (s *messageStream) end(r *result) error {
+	if _, err := s.answer.finish(r); err != nil {
+		return err
+	}
+	var err error
+	if s.buf, err = anthropic.AppendStop(s.buf, s.answer.response); err != nil {
+		return err
+	}
+	return s.flush()
+}
+
+// fail ends the stream with an error.
+func (s *messageStream) fail(e *wire.Error) error {
+	s.buf = anthropic.AppendError(s.buf, e)
+	return s.flush()
+}
+
+func (s *messageStream) began(i int, p *piece) (err error) {
+	s.buf, err = anthropic.AppendBlockStart(s.buf, i, blockOf(p))
+	return err
+}
+
+func (s *messageStream) grew(i int, p *piece, text string, _ []openai.TokenLogprob) error {
+	s.buf = anthropic.AppendDelta(s.buf, i, blockType(p), text)
+	return nil
+}
+
+func (s *messageStream) ended(i int, p *piece) error {
+	s.buf = anthropic.AppendBlockStop(s.buf, i, blockType(p))
+	return nil
+}
+
+func blockType(p *piece) string {
+	switch p.kind {
+	case chat.DeltaReasoning:
+		return anthropic.BlockThinking
+	case chat.DeltaToolCall:
+		return anthropic.BlockToolUse
+	}
+	return anthropic.BlockText
+}
+
+// anthropicModel is the served model, in Anthropic's words.
+func (s *Server) anthropicModel() anthropic.Model {
+	return anthropic.NewModel(s.info.Name, s.info.Created.UTC().Format(time.RFC3339), s.info.ContextTokens)
+}

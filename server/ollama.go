@@ -1,0 +1,196 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"sparrow"
+	"sparrow/api/ollama"
+	"sparrow/api/openai"
+	"sparrow/api/wire"
+	"sparrow/chat"
+)
+
+// ollamaPrefix is what all paths of Ollama's interface begin with.
+const ollamaPrefix = "/api/"
+
+// ollamaChat answers POST /api/chat.
+func (s *Server) ollamaChat(w http.ResponseWriter, r *http.Request) error {
+	req, err := decode(s, w, r, ollama.DecodeChat)
+	if err != nil {
+		return err
+	}
+	return s.ollamaAnswer(w, r, req, len(req.Messages) == 0, false)
+}
+
+// ollamaGenerate answers POST /api/generate.
+func (s *Server) ollamaGenerate(w http.ResponseWriter, r *http.Request) error {
+	req, err := decode(s, w, r, ollama.DecodeGenerate)
+	if err != nil {
+		return err
+	}
+	return s.ollamaAnswer(w, r, req, req.Prompt == "", true)
+}
+
+// ollamaAnswer answers either. A request that asks nothing is how clients load a model; it is loaded.
+func (s *Server) ollamaAnswer(w http.ResponseWriter, r *http.Request, req *ollama.Request, load, generated bool) error {
+	x := exchangeOf(r)
+	to := &ollamaReply{server: s, x: x, raw: generated && req.Raw,
+		next: ollama.Chunk{Model: req.Model, Generated: generated}}
+	to.turn.watch = to
+	var ask sparrow.Request
+	if to.raw {
+		completion := req.AsCompletion()
+		if err := s.admit(&completion.Options); err != nil {
+			return err
+		}
+		ask = completionRequests(completion, func(int) origin { return s.origin(x, x.id) })[0]
+	} else {
+		c := req.AsChat()
+		if err := s.admit(&c.Options); err != nil {
+			return err
+		}
+		s.fitEffort(w, x, c, "think")
+		ask = chatRequest(c, s.origin(x, x.id))
+	}
+	if load {
+		to.next.CreatedAt, to.next.Done = s.now(), &ollama.Done{Reason: ollama.DoneLoad}
+		return s.respond(w, http.StatusOK, &to.next)
+	}
+	var err error
+	if req.Streams() {
+		err = s.stream(w, r, []sparrow.Request{ask}, func(e *sse) sink { return newOllamaStream(e, to) })
+	} else {
+		err = s.collect(w, r, []sparrow.Request{ask}, to, to.finish)
+	}
+	return x.dialect.rename(err, x.id)
+}
+
+// fitEffort leaves out how much to think where the model cannot be told, and says so under the field's name.
+func (s *Server) fitEffort(w http.ResponseWriter, x *exchange, c *openai.ChatRequest, field string) {
+	if c.ReasoningEffort != "" && !slices.Contains(s.info.Efforts, c.ReasoningEffort) {
+		c.ReasoningEffort = ""
+		s.ignored(w, x, []string{field})
+	}
+}
+
+// ollamaReply collects a reply. Calls are sent whole, once they have ended.
+type ollamaReply struct {
+	server *Server
+	x      *exchange
+	raw    bool // the reply of a text completion
+	turn   turn
+	next   ollama.Chunk // what was not sent yet
+}
+
+func (a *ollamaReply) event(prompt int, ev *sparrow.Event) error {
+	if a.raw && ev.Text != "" {
+		said := *ev
+		said.Deltas = []chat.Delta{{Kind: chat.DeltaContent, Text: ev.Text}}
+		ev = &said
+	}
+	return a.turn.event(prompt, ev)
+}
+
+func (a *ollamaReply) began(int, *piece) error { return nil }
+
+func (a *ollamaReply) grew(_ int, p *piece, text string, _ []openai.TokenLogprob) error {
+	switch p.kind {
+	case chat.DeltaReasoning:
+		a.next.Thinking += text
+	case chat.DeltaContent:
+		a.next.Content += text
+	}
+	return nil
+}
+
+func (a *ollamaReply) ended(_ int, p *piece) error {
+	if p.kind == chat.DeltaToolCall {
+		a.next.Calls = append(a.next.Calls, ollama.Call{ID: p.call.ID, Name: p.call.Name,
+			Arguments: json.RawMessage(chat.WholeArguments(p.text))})
+	}
+	return nil
+}
+
+// finish completes the last chunk.
+func (a *ollamaReply) finish(res *result) (any, error) {
+	total := time.Since(a.x.arrived)
+	first := min(a.x.firstToken, total)
+	a.next.CreatedAt = a.server.now()
+	a.next.Done = &ollama.Done{Reason: ollama.DoneStop, Total: total, PromptTokens: res.usage.PromptTokens,
+		PromptTime: first, GeneratedTokens: res.usage.CompletionTokens, GeneratedTime: total - first}
+	if a.turn.finish == sparrow.FinishLength {
+		a.next.Done.Reason = ollama.DoneLength
+	}
+	return &a.next, nil
+}
+
+// ollamaStream writes a reply as lines of JSON.
+type ollamaStream struct {
+	*sse
+	reply *ollamaReply
+}
+
+func newOllamaStream(e *sse, a *ollamaReply) *ollamaStream {
+	s := &ollamaStream{e, a}
+	e.mediaType = "application/x-ndjson"
+	// There are no comments in lines of JSON; an empty piece says as little.
+	e.keepAlive = func(dst []byte) []byte {
+		line, err := wire.Marshal(&ollama.Chunk{Model: a.next.Model, Generated: a.next.Generated,
+			CreatedAt: a.server.now()})
+		if err != nil {
+			return dst // no chunk without calls fails
+		}
+		return append(append(dst, line...), '\n')
+	}
+	return s
+}
+
+// write appends a line and begins the next chunk.
+func (s *ollamaStream) write() error {
+	next := &s.reply.next
+	next.CreatedAt = s.reply.server.now()
+	line, err := wire.Marshal(next)
+	if err != nil {
+		return fmt.Errorf("encode a line: %w", err)
+	}
+	s.buf = append(append(s.buf, line...), '\n')
+	next.Content, next.Thinking, next.Calls = "", "", nil
+	return nil
+}
+
+func (s *ollamaStream) event(prompt int, ev *sparrow.Event) error {
+	if err := s.reply.event(prompt, ev); err != nil {
+		return err
+	}
+	if n := &s.reply.next; n.Content == "" && n.Thinking == "" && len(n.Calls) == 0 {
+		return nil
+	}
+	if err := s.write(); err != nil {
+		return err
+	}
+	return s.flush()
+}
+
+func (s *ollamaStream) end(r *result) error {
+	if _, err := s.reply.finish(r); err != nil {
+		return err
+	}
+	if err := s.write(); err != nil {
+		return err
+	}
+	return s.flush()
+}
+
+// fail ends the stream with an error.
+func (s *ollamaStream) fail(e *wire.Error) error {
+	line, err := wire.Marshal(ollama.NewErrorBody(e))
+	if err != nil {
+		return err
+	}
+	s.buf = append(append(s.buf, line...), '\n')
+	return s.flush()
+}

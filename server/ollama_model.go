@@ -1,0 +1,73 @@
+package server
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"sparrow/api/ollama"
+)
+
+// ollamaTags answers GET /api/tags.
+func (s *Server) ollamaTags(w http.ResponseWriter, _ *http.Request) error {
+	return s.respond(w, http.StatusOK, ollama.Tags{Models: []ollama.Model{s.ollamaModel()}})
+}
+
+// ollamaRunning answers GET /api/ps: the model is loaded as long as the server runs.
+func (s *Server) ollamaRunning(w http.ResponseWriter, _ *http.Request) error {
+	m := s.ollamaModel()
+	never, onDevice := s.now().AddDate(100, 0, 0).UTC(), int64(0)
+	if strings.HasPrefix(s.info.Kernels, "cuda") {
+		onDevice = m.Size
+	}
+	m.ExpiresAt, m.SizeVRAM, m.ContextLength = &never, &onDevice, s.info.ContextTokens
+	return s.respond(w, http.StatusOK, ollama.Tags{Models: []ollama.Model{m}})
+}
+
+// ollamaShow answers POST /api/show.
+func (s *Server) ollamaShow(w http.ResponseWriter, r *http.Request) error {
+	req, err := decode(s, w, r, ollama.DecodeShow)
+	if err != nil {
+		return err
+	}
+	if err := s.checkModel(ollama.ModelName(req.Model)); err != nil {
+		return err
+	}
+	m := s.ollamaModel()
+	can := []string{"completion"}
+	if s.info.ChatFormat != "" {
+		can = append(can, "tools", "thinking")
+	}
+	return s.respond(w, http.StatusOK, ollama.Show{
+		Details: m.Details, Capabilities: can, ModifiedAt: m.ModifiedAt, Template: s.info.ChatFormat,
+		ModelInfo: map[string]any{
+			"general.architecture":            s.info.Family,
+			"general.basename":                s.info.Name,
+			s.info.Family + ".context_length": s.info.ContextTokens,
+			s.info.Family + ".vocab_size":     s.info.Vocabulary,
+		},
+	})
+}
+
+// ollamaVersion answers GET /api/version.
+func (s *Server) ollamaVersion(w http.ResponseWriter, _ *http.Request) error {
+	return s.respond(w, http.StatusOK, ollama.VersionBody{Version: ollama.Version})
+}
+
+// root answers GET /: clients of Ollama ask whether somebody is there.
+func (s *Server) root(w http.ResponseWriter, _ *http.Request) error {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, err := w.Write([]byte("Sparrow is running"))
+	return gone(err)
+}
+
+// ollamaModel describes the served model. Its digest is one of the configuration, not of a file.
+func (s *Server) ollamaModel() ollama.Model {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %v", s.info.Name, s.info.Config.Fingerprint,
+		s.info.Created.UnixNano()))
+	return ollama.Model{Name: s.info.Name, Model: s.info.Name, ModifiedAt: s.info.Created.UTC(),
+		Size: s.info.Memory.Weights, Digest: hex.EncodeToString(sum[:]),
+		Details: ollama.Details{Format: "safetensors", Family: s.info.Family, Families: []string{s.info.Family}}}
+}

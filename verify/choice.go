@@ -1,0 +1,285 @@
+package verify
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+
+	"sparrow/kernel"
+	"sparrow/kernel/host"
+)
+
+// choices are what two runs of a model can only agree or disagree about: which keys a row attends to, and which
+// experts compute it. Equal plans enqueue equal operations, so the n-th selection of one run is that of the same rows
+// of the same layer in another.
+type choices struct {
+	selections []choice // [rows, K] by scores [rows, keys]
+	experts    []choice // [rows, top] by logits [rows, experts]
+}
+
+// choice is one operation that chooses.
+type choice struct {
+	ids    []int32
+	scores []float32 // nil where all are taken
+}
+
+// recorder is a device that notes the choices of the passes it runs.
+type recorder struct {
+	kernel.Device
+	made choices
+}
+
+// Select notes the selected keys.
+func (d *recorder) Select(a kernel.SelectArgs) error {
+	if err := d.Device.Select(a); err != nil {
+		return err
+	}
+	return d.note(&d.made.selections, a.Out, a.Scores)
+}
+
+// Route notes the chosen experts.
+func (d *recorder) Route(a kernel.RouteArgs) error {
+	if err := d.Device.Route(a); err != nil {
+		return err
+	}
+	return d.note(&d.made.experts, a.IDs, a.Logits)
+}
+
+func (d *recorder) note(to *[]choice, ids, scores kernel.Tensor) error {
+	c := choice{ids: make([]int32, ids.Rows*ids.Cols), scores: make([]float32, scores.Rows*scores.Cols)}
+	for _, t := range []kernel.Tensor{ids, scores} {
+		if t.Stride != t.Cols && t.Rows > 1 {
+			return fmt.Errorf("verify: choices %v with gaps between rows cannot be read", t)
+		}
+	}
+	*to = append(*to, c)
+	if err := kernel.ReadI32(d.Device, c.ids, ids); err != nil || len(c.scores) == 0 {
+		return err
+	}
+	return kernel.ReadF32(d.Device, c.scores, scores)
+}
+
+// follower is the reference, in host memory. Where choices are given it follows them in place of its own, and compares
+// how far its own scores are from them with how far its scores are from those of the other run.
+type follower struct {
+	kernel.Device
+	given *choices // nil: its own choices
+	at    struct{ selections, experts int }
+	keys  margins
+	route margins
+}
+
+// margins are choices of another run that the reference would not have made.
+type margins struct {
+	Rows   int     `json:"rows"`    // compared
+	Differ int     `json:"differ"`  // of them
+	Worst  float64 `json:"largest"` // distance from the cut, as a share of the scale of the row's scores
+	// Unexplained are those whose distance from the cut is above what the scores of the two runs differ by.
+	Unexplained int `json:"unexplained"`
+}
+
+// add counts a row. Its scores differ by up to most, so a key and the cut may have moved by that, each.
+func (m *margins) add(distance, most, scale float64) {
+	m.Differ++
+	m.Worst = max(m.Worst, distance/scale)
+	if !(distance <= 2*most) {
+		m.Unexplained++
+	}
+}
+
+// follow takes the choices of another run for the passes that come; nil for the reference's own.
+func (d *follower) follow(c *choices) {
+	d.given, d.keys, d.route = c, margins{}, margins{}
+	d.at.selections, d.at.experts = 0, 0
+}
+
+// next takes one recorded choice.
+func next(list []choice, at *int, t kernel.Tensor) (choice, error) {
+	if *at >= len(list) || len(list[*at].ids) != t.Rows*t.Cols {
+		return choice{}, fmt.Errorf("verify: choice %d of the reference has %d x %d elements, the other run had no "+
+			"such choice", *at, t.Rows, t.Cols)
+	}
+	*at++
+	return list[*at-1], nil
+}
+
+// Select selects by scores, then follows.
+func (d *follower) Select(a kernel.SelectArgs) error {
+	if err := d.Device.Select(a); err != nil || d.given == nil {
+		return err
+	}
+	given, err := next(d.given.selections, &d.at.selections, a.Out)
+	if err != nil {
+		return err
+	}
+	lens := host.I32(a.Lens)
+	for r := range a.Out.Rows {
+		own, other := host.RowI32(a.Out, r), given.ids[r*a.Out.Cols:][:a.Out.Cols]
+		if n := int(lens[r*a.Lens.Stride]); n > a.Out.Cols {
+			d.keys.Rows++
+			scores := host.RowF32(a.Scores, r)[:n]
+			if !slices.Equal(own, other) {
+				most, scale := apart(scores, given.scores[r*a.Scores.Cols:][:n])
+				d.keys.add(selectionMargin(scores, own, other), most, scale)
+			}
+		} else if !slices.Equal(own, other) {
+			return fmt.Errorf("verify: row %d sees %d keys, no more than it keeps, and its selection is %v", r, n,
+				other)
+		}
+		copy(own, other)
+	}
+	return nil
+}
+
+// apart is the largest difference of two rows of scores, and the largest of the scores.
+func apart(a, b []float32) (most, scale float64) {
+	for i := range a {
+		most, scale = max(most, math.Abs(float64(a[i])-float64(b[i]))), max(scale, math.Abs(float64(a[i])))
+	}
+	return most, scale
+}
+
+// selectionMargin is how far from the cut the scores of the keys are that are in one of two selections alone. A key
+// that cannot be selected is infinitely far.
+func selectionMargin(scores []float32, own, other []int32) (distance float64) {
+	cut := math.Inf(1)
+	mine := map[int32]bool{}
+	for _, p := range own {
+		if mine[p] = true; p >= 0 {
+			cut = min(cut, float64(scores[p]))
+		}
+	}
+	for _, p := range other {
+		if mine[p] {
+			delete(mine, p)
+			continue
+		}
+		if p < 0 || int(p) >= len(scores) {
+			return math.Inf(1)
+		}
+		distance = max(distance, cut-float64(scores[p]))
+	}
+	for p := range mine { // selected by the reference alone
+		if p < 0 {
+			return math.Inf(1)
+		}
+		distance = max(distance, float64(scores[p])-cut)
+	}
+	return distance
+}
+
+// Route chooses by scores, then follows.
+func (d *follower) Route(a kernel.RouteArgs) error {
+	if err := d.Device.Route(a); err != nil || d.given == nil {
+		return err
+	}
+	given, err := next(d.given.experts, &d.at.experts, a.IDs)
+	if err != nil {
+		return err
+	}
+	bias := host.RowF32(a.Bias, 0)
+	for r := range a.IDs.Rows {
+		own, other := host.RowI32(a.IDs, r), given.ids[r*a.IDs.Cols:][:a.IDs.Cols]
+		scores := sigmoids(host.RowF32(a.Logits, r))
+		d.route.Rows++
+		if !sameSet(own, other) {
+			most, scale := apart(scores, sigmoids(given.scores[r*a.Logits.Cols:][:a.Logits.Cols]))
+			biased := make([]float64, len(scores))
+			for e := range scores {
+				biased[e] = float64(scores[e] + bias[e])
+			}
+			d.route.add(expertMargin(biased, &a, other), most, scale)
+		}
+		copy(own, other)
+		expertWeights(host.RowF32(a.Weights, r), scores, own, &a)
+	}
+	return nil
+}
+
+// sigmoids are the scores of experts.
+func sigmoids(logits []float32) []float32 {
+	out := make([]float32, len(logits))
+	for e, l := range logits {
+		out[e] = float32(1 / (1 + math.Exp(-float64(l))))
+	}
+	return out
+}
+
+// expertWeights are the weights of chosen experts.
+func expertWeights(out, scores []float32, ids []int32, a *kernel.RouteArgs) {
+	sum := 1.0
+	if a.Normalize {
+		sum = 1e-20
+		for _, e := range ids {
+			sum += float64(scores[e])
+		}
+	}
+	for j, e := range ids {
+		out[j] = float32(float64(scores[e]) / sum * float64(a.Scale))
+	}
+}
+
+// expertMargin is by how much scores would have to differ for a choice of experts. It is a choice of the best experts
+// of some groups: those that explain it with the least distance count, be it of the groups' ranks, which are sums of
+// two scores, or of the experts' scores from the worst that would be chosen.
+func expertMargin(biased []float64, a *kernel.RouteArgs, other []int32) (distance float64) {
+	size := len(biased) / a.Groups
+	ranks := make([]float64, a.Groups)
+	for g := range ranks {
+		best := slices.Clone(biased[g*size:][:size])
+		slices.Sort(best)
+		for _, v := range best[max(size-2, 0):] {
+			ranks[g] += v
+		}
+	}
+	distance = math.Inf(1)
+	for kept := range uint64(1) << a.Groups {
+		if bits.OnesCount64(kept) == a.KeepGroups {
+			distance = min(distance, max(groupDistance(ranks, kept)/2, expertDistance(biased, size, kept, other)))
+		}
+	}
+	return distance
+}
+
+// groupDistance is how far the worst of the kept groups is below the best of the others.
+func groupDistance(ranks []float64, kept uint64) float64 {
+	worst, best := math.Inf(1), math.Inf(-1)
+	for g, r := range ranks {
+		if kept>>g&1 != 0 {
+			worst = min(worst, r)
+		} else {
+			best = max(best, r)
+		}
+	}
+	return max(best-worst, 0)
+}
+
+// expertDistance is how far the worst of some experts is below the worst of as many best ones of the kept groups.
+func expertDistance(biased []float64, size int, kept uint64, ids []int32) float64 {
+	var all []float64
+	for e, v := range biased {
+		if kept>>(e/size)&1 != 0 {
+			all = append(all, v)
+		}
+	}
+	slices.Sort(all)
+	if len(all) < len(ids) {
+		return math.Inf(1)
+	}
+	cut, worst := all[len(all)-len(ids)], math.Inf(1)
+	for _, e := range ids {
+		if e < 0 || int(e) >= len(biased) || kept>>(int(e)/size)&1 == 0 {
+			return math.Inf(1)
+		}
+		worst = min(worst, biased[e])
+	}
+	return max(cut-worst, 0)
+}
+
+func sameSet(a, b []int32) bool {
+	x, y := slices.Clone(a), slices.Clone(b)
+	slices.Sort(x)
+	slices.Sort(y)
+	return slices.Equal(x, y)
+}

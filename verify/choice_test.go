@@ -1,0 +1,51 @@
+package verify
+
+import (
+	"math"
+	"testing"
+
+	"sparrow/kernel"
+)
+
+func TestSelectionMargin(t *testing.T) {
+	scores := []float32{5, 4, 3, 2.5, 1}
+	for _, c := range []struct {
+		name       string
+		own, other []int32
+		want       float64
+	}{
+		{"the same", []int32{0, 1, 2}, []int32{0, 1, 2}, 0},
+		{"the last for the next", []int32{0, 1, 2}, []int32{0, 1, 3}, 0.5},
+		{"the best for the next", []int32{0, 1, 2}, []int32{1, 2, 3}, 2},
+		{"the last for the worst", []int32{0, 1, 2}, []int32{0, 1, 4}, 2},
+		{"a key that is not there", []int32{0, 1, 2}, []int32{0, 1, 5}, math.Inf(1)},
+		{"too few", []int32{0, 1, 2}, []int32{0, 1, -1}, math.Inf(1)},
+	} {
+		if got := selectionMargin(scores, c.own, c.other); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestExpertMargin(t *testing.T) {
+	// Four groups of two, ranks 1.5, 1.25, 1 and 0.5: the first two are kept, and of them experts 0 and 2 chosen.
+	biased := []float64{1, 0.5, 0.875, 0.375, 0.75, 0.25, 0.25, 0.25}
+	args := &kernel.RouteArgs{Groups: 4, KeepGroups: 2}
+	for _, c := range []struct {
+		name  string
+		other []int32
+		want  float64
+	}{
+		{"the best", []int32{0, 2}, 0},
+		// With groups 0 and 2, whose ranks are 0.25 apart: expert 1 is 0.25 below expert 4.
+		{"the second of a group for the first of another", []int32{0, 1}, 0.25},
+		{"a group for the next", []int32{0, 4}, 0.125},
+		// With groups 1 and 2, 0.5 apart from group 0: expert 3 is 0.375 below expert 4.
+		{"two experts of one group", []int32{2, 3}, 0.375},
+		{"no such expert", []int32{0, 8}, math.Inf(1)},
+	} {
+		if got := expertMargin(biased, args, c.other); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,264 @@
+package verify
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+
+	"sparrow/kernel"
+	"sparrow/kernel/ref"
+	"sparrow/kernel/rounded"
+	"sparrow/kernel/twin"
+	"sparrow/model"
+	"sparrow/model/family"
+)
+
+// Reference is what a device with activations of bf16 is judged by: the same checkpoint on the reference, which rounds
+// where a GPU does (ref.Device.Rounded).
+//
+// Three things are asked of the device (judgeByReference):
+//
+//   - Operation by operation, with equal inputs: what the device gives is what the reference gives, within 1 % of its
+//     scale. Choices, of keys and of experts, are equal.
+//   - As a whole: logits are within 1 % of their scale of those of the reference, which follows the choices of the
+//     device; or, because one flipped rounding of random weights moves all that follows, within twice the distance of
+//     the reference from itself with its sums moved as another order of terms moves them. Choices that the reference
+//     would not have made lie at margins below what its scores differ by.
+//   - Of the oracle: errors are at most twice those of the reference on its own.
+type Reference struct {
+	both  *compared // the device and the reference, side by side
+	own   *followed // the reference
+	moved *followed // the reference with moved sums
+}
+
+// followed is the checkpoint on the reference.
+type followed struct {
+	model.Model
+	dev *follower
+}
+
+// compared is the checkpoint on two devices.
+type compared struct {
+	model.Model
+	recorder *recorder
+	found    twin.Differences
+}
+
+// mostReferenceBytes bounds the weights of a checkpoint that is judged by the reference: plain Go multiplies about 7e8
+// numbers a second.
+const mostReferenceBytes = 1 << 30
+
+// NewReference loads a checkpoint on the reference, for a device that it was opened on. The device takes its weights
+// once more.
+func NewReference(src *family.Source, dev kernel.Device) (*Reference, error) {
+	if n := src.Weights.Bytes(); n > mostReferenceBytes {
+		return nil, fmt.Errorf("verify: a device with activations of %v is judged by the reference, which computes in "+
+			"plain Go; %d bytes of weights would take it days (at most %d are verified). Test such a checkpoint by "+
+			"questions with known answers (sparrow eval --model)", dev.Activation(), n, int64(mostReferenceBytes))
+	}
+	load := func(d ref.Device) (*followed, error) {
+		f := &follower{Device: rounded.On(&d, dev.Hardware())}
+		m, err := src.Load(f, nil)
+		return &followed{m, f}, err
+	}
+	var r Reference
+	var err error
+	if r.own, err = load(ref.Device{Rounded: true}); err != nil {
+		return nil, err
+	}
+	if r.moved, err = load(ref.Device{Rounded: true, Moved: true}); err != nil {
+		return nil, err
+	}
+	b := &compared{recorder: &recorder{Device: dev}}
+	var both *twin.Device
+	both = twin.On(b.recorder, rounded.On(&ref.Device{Rounded: true}, dev.Hardware()), func(c twin.Call) error {
+		if err := errors.Join(c.First(), c.Second()); err != nil {
+			return err
+		}
+		return both.Settle(c, b.found)
+	})
+	r.both = b
+	b.Model, err = src.Load(both, nil)
+	return &r, err
+}
+
+// Against is how a case compares with the reference.
+type Against struct {
+	Scale    float64 `json:"logit_scale"`    // largest logit of the reference
+	Distance float64 `json:"distance"`       // median over positions of the largest difference, as a share of it
+	Floor    float64 `json:"distance_moved"` // the same between the reference and itself with moved sums
+	// Error and Noise are the reference's own against the oracle: see Case.MedianError and Case.LogitNoise.
+	Error float64 `json:"reference_error"`
+	Noise float64 `json:"reference_noise"`
+	// Keys and Experts are the choices of the device that the reference would not have made.
+	Keys    margins `json:"keys"`
+	Experts margins `json:"experts"`
+	// Operations are the differences operation by operation, those that are not zero.
+	Operations map[string]OperationDifference `json:"operations"`
+}
+
+// OperationDifference is how results of one kind of operation differ from the reference's.
+type OperationDifference struct {
+	Calls   int     `json:"calls"`
+	Unequal float64 `json:"unequal"` // share of elements
+	Worst   float64 `json:"worst"`   // largest difference, as a share of the largest value of its call
+	Noise   float64 `json:"noise"`   // root mean square of differences, as a share of that of the values
+}
+
+// compare runs a case on the reference and beside it. out is what the device gave.
+func (r *Reference) compare(c *Case, g *Golden, out *outcome, o *Options, ratio int) error {
+	var own, beside, followed, moved *outcome
+	r.own.dev.follow(nil)
+	r.both.recorder.made, r.both.found = choices{}, twin.Differences{}
+	err := atOnce(func() (err error) {
+		own, err = run(r.own, o.Config, g, o.Chunk, nil)
+		return err
+	}, func() (err error) {
+		beside, err = run(r.both, o.Config, g, o.Chunk, nil)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	r.own.dev.follow(&r.both.recorder.made)
+	r.moved.dev.follow(&r.both.recorder.made)
+	err = atOnce(func() (err error) {
+		followed, err = run(r.own, o.Config, g, o.Chunk, out.greedy)
+		return err
+	}, func() (err error) {
+		moved, err = run(r.moved, o.Config, g, o.Chunk, out.greedy)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	alone := compare(g, own, c.TopK, ratio)
+	a := &Against{Scale: scale(followed), Error: alone.MedianError, Noise: alone.LogitNoise,
+		Keys: r.own.dev.keys, Experts: r.own.dev.route, Operations: map[string]OperationDifference{}}
+	a.Distance, a.Floor = distance(out, followed)/a.Scale, distance(followed, moved)/a.Scale
+	for name, d := range r.both.found {
+		if d.Unequal > 0 {
+			a.Operations[name] = OperationDifference{d.Calls, float64(d.Unequal) / float64(d.Elements), d.Worst,
+				d.Noise()}
+		}
+	}
+	c.Reference = a
+	c.judgeByReference(&alone, r.both.found)
+	if !sameBits(out, beside) {
+		c.addProblem("the passes give other bits than the same operations enqueued one by one")
+	}
+	return nil
+}
+
+// atOnce runs two functions.
+func atOnce(first, second func() error) error {
+	var all sync.WaitGroup
+	var errs [2]error
+	all.Go(func() { errs[0] = first() })
+	errs[1] = second()
+	all.Wait()
+	return errors.Join(errs[:]...)
+}
+
+// rows are all logits of an outcome.
+func (o *outcome) rows() [][]float32 { return slices.Concat(o.logits, o.decoded) }
+
+// scale is the largest logit.
+func scale(o *outcome) (most float64) {
+	for _, row := range o.rows() {
+		for _, v := range row {
+			most = max(most, math.Abs(float64(v)))
+		}
+	}
+	return most
+}
+
+// distance is the median over positions of the largest difference of logits.
+func distance(a, b *outcome) float64 {
+	var list []float64
+	other := b.rows()
+	for i, row := range a.rows() {
+		list = append(list, maxDiff(row, other[i]))
+	}
+	return median(list)
+}
+
+// sameBits reports whether two outcomes have equal logits.
+func sameBits(a, b *outcome) bool {
+	return slices.EqualFunc(a.rows(), b.rows(), func(x, y []float32) bool {
+		return slices.EqualFunc(x, y, func(v, w float32) bool { return math.Float32bits(v) == math.Float32bits(w) })
+	})
+}
+
+// What is asked of a device that is judged by the reference.
+const (
+	// within is the largest share of a scale that results may differ by. bf16 rounds by at most half of 2^-7 of the
+	// largest value, so one flipped rounding is below it.
+	within = 0.01
+	// twice bounds errors by those of the reference, as it is or with moved sums.
+	twice = 2.0
+)
+
+// judgeByReference lists the values out of tolerance. alone is how the reference compares with the oracle.
+func (c *Case) judgeByReference(alone *Case, found twin.Differences) {
+	a := c.Reference
+	c.Rule = fmt.Sprintf("the reference with the same rounding: operations within %.0f %% of their scale, logits "+
+		"within %.0f %% of theirs or twice what moved sums change, errors against the oracle at most twice its own",
+		100*within, 100*within)
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		c.judgeOperation(name, found[name])
+	}
+	if most := max(within, twice*a.Floor); !(a.Distance <= most) {
+		c.addProblem("logits differ from the reference by %.2f %% of their scale, want at most %.2f %%", 100*a.Distance,
+			100*most)
+	}
+	if n := a.Keys.Unexplained + a.Experts.Unexplained; n > 0 {
+		c.addProblem("%d choices of keys or experts differ from the reference's at margins above what the scores "+
+			"differ by", n)
+	}
+	if !(c.MedianError <= twice*alone.MedianError) {
+		c.addProblem("median error %.3g against the oracle, want at most twice the reference's %.3g", c.MedianError,
+			alone.MedianError)
+	}
+	if !(c.LogitNoise <= twice*alone.LogitNoise) {
+		c.addProblem("logits differ from the oracle's by %.3g of their size, want at most twice the reference's %.3g",
+			c.LogitNoise, alone.LogitNoise)
+	}
+	for call := range c.Overlap {
+		// A selection holds few keys: half a key of the compared rows is no difference.
+		half := 0.5 / float64(tail*min(c.TopK, c.Visible))
+		if lost, most := 1-c.Overlap[call], twice*(1-alone.Overlap[call])+half; lost > most {
+			c.addProblem("selections of indexer call %d miss %.3f of the oracle's keys, want at most %.3f, twice what "+
+				"the reference misses", call, lost, most)
+		}
+	}
+}
+
+// judgeOperation bounds the differences of one argument of an operation.
+func (c *Case) judgeOperation(name string, d *twin.Difference) {
+	share := float64(d.Unequal) / float64(max(d.Elements, 1))
+	switch {
+	case name == "IndexQueryArgs.Q": // may be overwritten or not
+	case d.DType == kernel.I32 && d.Unequal > 0:
+		c.addProblem("%s: %d of %d integers differ from the reference's", name, d.Unequal, d.Elements)
+	case d.DType == kernel.I32:
+	case d.DType == kernel.U8 || d.DType == kernel.E4M3:
+		// Codes of eight bits: a rounding that flips is one step of several percent.
+		if share > within {
+			c.addProblem("%s: %.2f %% of the bytes differ from the reference's, want at most %.0f %%", name, 100*share,
+				100*within)
+		}
+	case name == "ExpertArgs.Out":
+		// What FP8 experts hold between their products is such codes too.
+		if n := d.Noise(); !(n <= within) {
+			c.addProblem("%s differs from the reference's by %.2f %% of its size, want at most %.0f %%", name, 100*n,
+				100*within)
+		}
+	case !(d.Worst <= within):
+		c.addProblem("%s differs from the reference's by %.2f %% of its scale, want at most %.0f %%", name, 100*d.Worst,
+			100*within)
+	}
+}

@@ -1,0 +1,116 @@
+package verify_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sparrow/kernel"
+	"sparrow/kernel/ref"
+	"sparrow/kernel/rounded"
+	"sparrow/model"
+	"sparrow/model/family"
+	"sparrow/plan"
+	"sparrow/verify"
+)
+
+// runBeside verifies a checkpoint on a device with activations of bf16, judged by the reference. golden is where the
+// golden outputs are; nil takes those beside the weights.
+func runBeside(t *testing.T, dir string, dev kernel.Device, kv string, chunk int, golden *string) *verify.Report {
+	t.Helper()
+	src, err := family.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { src.Close() })
+	m, err := src.Load(dev, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reference, err := verify.NewReference(src, dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hw, err := model.Hardware(dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, _, err := plan.Resolve(hw, m.Facts(), plan.Policy{KV: kv})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if golden == nil {
+		golden = &dir
+	}
+	r, err := verify.Run(*golden, m, verify.Options{Config: cfg, Chunk: chunk, Reference: reference})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// shortCases is a folder with the golden outputs of a checkpoint's case "short" alone.
+func shortCases(t *testing.T, dir string) string {
+	t.Helper()
+	to := t.TempDir()
+	from, err := filepath.Abs(filepath.Join(dir, "golden.safetensors"))
+	if err == nil {
+		err = os.Symlink(from, filepath.Join(to, "golden.safetensors"))
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(to, "golden.json"),
+			[]byte(`{"cases": [{"name": "short", "logits_from": 0, "indexer_calls": 3}]}`), 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// astray is a device that rounds as a GPU does, with sums in another order, and that computes one operation wrongly.
+type astray struct {
+	kernel.Device
+	fault string
+}
+
+func (d *astray) DenseAttend(a kernel.DenseArgs) error {
+	if d.fault == "attention" {
+		a.Scale *= 1.2
+	}
+	return d.Device.DenseAttend(a)
+}
+
+func (d *astray) Route(a kernel.RouteArgs) error {
+	if d.fault == "experts" {
+		a.Groups, a.KeepGroups = 1, 1
+	}
+	return d.Device.Route(a)
+}
+
+// A device that differs from the reference by the order of its sums passes, whatever the layout; one that computes an
+// operation wrongly does not, and the operation is named.
+func TestJudgedByTheReference(t *testing.T) {
+	dir := folder("deepseek_v32-fp8-1")
+	short := shortCases(t, dir)
+	for fault, want := range map[string]string{
+		"":          "",
+		"attention": "DenseArgs.Out differs from the reference's",
+		"experts":   "RouteArgs.IDs",
+	} {
+		dev := rounded.On(&ref.Device{Rounded: true, Moved: true},
+			kernel.Hardware{Arch: "sm90", Multiprocessors: 132, MemoryBytes: 141e9})
+		r := runBeside(t, dir, &astray{dev, fault}, "fp8-656", 0, &short)
+		var text strings.Builder
+		if err := r.Print(&text); err != nil {
+			t.Fatal(err)
+		}
+		problems := strings.Join(r.Cases[0].Problems, "; ")
+		switch {
+		case fault == "" && !r.Passed:
+			t.Errorf("out of tolerance:\n%s", text.String())
+		case fault != "" && !strings.Contains(problems, want):
+			t.Errorf("a fault in %s: %s, want %q", fault, problems, want)
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package weight
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+	"time"
+)
+
+// NotFinite is an element of a tensor that is NaN or infinite: no trained weight is.
+type NotFinite struct {
+	Tensor  string
+	Element int
+}
+
+// FindNotFinite looks for an element that is not finite, in small tensors first, because norms and scales are read by
+// every row. It stops after the given time; all says whether every tensor was read.
+func (c *Checkpoint) FindNotFinite(most time.Duration) (found *NotFinite, all bool) {
+	names := c.Names()
+	slices.SortStableFunc(names, func(a, b string) int { return len(c.tensors[a].Data) - len(c.tensors[b].Data) })
+	start := time.Now()
+	for _, name := range names {
+		t := c.tensors[name]
+		const piece = 1 << 22
+		size := t.elementBytes()
+		if size == 0 {
+			continue
+		}
+		step := max(piece/size, 1) * size
+		for at := 0; at < len(t.Data); at += step {
+			if i := t.firstNotFinite(t.Data[at:min(at+step, len(t.Data))]); i >= 0 {
+				return &NotFinite{Tensor: name, Element: at/size*t.valuesPerElement() + i}, false
+			}
+			if time.Since(start) > most {
+				return nil, false
+			}
+		}
+	}
+	return nil, true
+}
+
+// elementBytes is the size of an element, of a block for block formats, 0 for types without floats.
+func (t *Tensor) elementBytes() int {
+	if f, ok := t.DType.Block(); ok {
+		return f.Bytes()
+	}
+	switch t.DType {
+	case F64, F32, F16, BF16, F8E4M3, F8E5M2, F8E8M0:
+		return t.DType.Size()
+	}
+	return 0
+}
+
+func (t *Tensor) valuesPerElement() int {
+	if f, ok := t.DType.Block(); ok {
+		return f.Values()
+	}
+	return 1
+}
+
+// firstNotFinite is the first value of data that is NaN or infinite, or -1.
+func (t *Tensor) firstNotFinite(data []byte) int {
+	le := binary.LittleEndian
+	if f, ok := t.DType.Block(); ok {
+		v := make([]float32, len(data)/f.Bytes()*f.Values())
+		f.Decode(v, data)
+		return slices.IndexFunc(v, func(x float32) bool { return !(x-x == 0) })
+	}
+	switch t.DType {
+	case F64:
+		return search(data, 8, func(b []byte) bool { return le.Uint64(b)<<1 >= math.Float64bits(math.Inf(1))<<1 })
+	case F32:
+		return search(data, 4, func(b []byte) bool { return le.Uint32(b)<<1 >= 0x7f800000<<1 })
+	case BF16:
+		return search(data, 2, func(b []byte) bool { return le.Uint16(b)<<1 >= 0x7f80<<1 })
+	case F16:
+		return search(data, 2, func(b []byte) bool { return le.Uint16(b)<<1 >= 0x7c00<<1 })
+	case F8E5M2:
+		return search(data, 1, func(b []byte) bool { return b[0]<<1 >= 0x7c<<1 })
+	case F8E4M3:
+		return search(data, 1, func(b []byte) bool { return b[0]<<1 == 0x7f<<1 })
+	default: // F8E8M0
+		return search(data, 1, func(b []byte) bool { return b[0] == 0xff })
+	}
+}
+
+// search is the first element of size bytes for which bad holds, or -1.
+func search(data []byte, size int, bad func([]byte) bool) int {
+	for i := 0; i+size <= len(data); i += size {
+		if bad(data[i : i+size]) {
+			return i / size
+		}
+	}
+	return -1
+}

@@ -1,0 +1,240 @@
+package gguf
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// source is a tensor whose bytes count up from 1.
+func source(name string, t Type, shape ...int) Source {
+	return Source{Name: name, Type: t, Shape: shape, Write: func(w io.Writer) error {
+		n, err := (&Tensor{Name: name, Type: t, Shape: shape}).bytes()
+		if err != nil {
+			return err
+		}
+		b := make([]byte, n)
+		for i := range b {
+			b[i] = byte(i + 1)
+		}
+		_, err = w.Write(b)
+		return err
+	}}
+}
+
+func fileBytes(t testing.TB, pairs []Pair, tensors ...Source) []byte {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "x.gguf")
+	if err := Create(path, pairs, tensors); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+var allPairs = []Pair{
+	{"a.u8", uint8(200)}, {"a.i8", int8(-3)}, {"a.u16", uint16(60000)}, {"a.i16", int16(-300)},
+	{"a.u32", uint32(4e9)}, {"a.i32", int32(-70000)}, {"a.u64", uint64(math.MaxUint64)}, {"a.i64", int64(-1 << 60)},
+	{"a.f32", float32(0.5)}, {"a.f64", 0.1}, {"a.bool", true}, {"a.text", "häuser\x00"},
+	{"a.texts", []string{"", "b"}}, {"a.ints", []int32{-1, 2}}, {"a.floats", []float32{0.25}},
+	{"a.bools", []bool{true, false}}, {"a.bytes", []uint8{7, 255}},
+}
+
+func TestWrittenFilesAreRead(t *testing.T) {
+	data := fileBytes(t, allPairs, source("w", 12, 3, 512), source("norm", F32, 5), source("e", 8, 2, 3, 64),
+		source("none", F16, 0, 7))
+	f, err := Parse("x.gguf", data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Metadata{"a.u8": int64(200), "a.i8": int64(-3), "a.u16": int64(60000), "a.i16": int64(-300),
+		"a.u32": int64(4e9), "a.i32": int64(-70000), "a.u64": uint64(math.MaxUint64), "a.i64": int64(-1 << 60),
+		"a.f32": 0.5, "a.f64": 0.1, "a.bool": true, "a.text": "häuser\x00", "a.texts": []string{"", "b"},
+		"a.ints": []int64{-1, 2}, "a.floats": []float64{0.25}, "a.bools": []bool{true, false},
+		"a.bytes": []int64{7, 255}}
+	if !reflect.DeepEqual(f.Metadata, want) {
+		t.Errorf("metadata %v\nwant %v", f.Metadata, want)
+	}
+	for i, bytes := range []int{3 * 2 * 144, 20, 6 * 2 * 34, 0} {
+		x := f.Tensors[i]
+		if len(x.Data) != bytes || x.Offset%32 != 0 || bytes > 0 && (x.Data[0] != 1 || x.Data[bytes-1] != byte(bytes)) {
+			t.Errorf("tensor %s: %d bytes at %d, want %d", x.Name, len(x.Data), x.Offset, bytes)
+		}
+	}
+	if s := f.Tensors[2].Shape; !reflect.DeepEqual(s, []int{2, 3, 64}) {
+		t.Errorf("shape %v", s)
+	}
+}
+
+func TestSplitsAreJoined(t *testing.T) {
+	dir := t.TempDir()
+	name := func(i int) string { return filepath.Join(dir, "m"+splitSuffix(i, 3)) }
+	write := func(i int, pairs []Pair, s ...Source) {
+		t.Helper()
+		if err := Create(name(i), pairs, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	split := func(i int, more ...Pair) []Pair {
+		return append([]Pair{{"split.no", uint16(i)}, {"split.count", uint16(3)}, {"split.tensors.count", int32(2)}},
+			more...)
+	}
+	write(0, split(0, Pair{"general.architecture", "glm-dsa"}))
+	write(1, split(1), source("a", F32, 2))
+	write(2, split(2), source("b", 8, 32))
+	for i := range 3 { // any of them may be named
+		f, err := Open(name(i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, _ := f.Metadata.Text("general.architecture"); len(f.Tensors) != 2 || f.Tensors[1].Name != "b" ||
+			len(f.Parts) != 3 || f.Parts[2].Path != name(2) || text != "glm-dsa" {
+			t.Errorf("split %d: %d tensors, parts %v, architecture %q", i, len(f.Tensors), f.Parts, text)
+		}
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	write(2, split(1), source("b", 8, 32))
+	if _, err := Open(name(0)); err == nil || !strings.Contains(err.Error(), "it says to be split 2 of 3") {
+		t.Errorf("a wrong split: %v", err)
+	}
+	write(2, split(2), source("a", F32, 2))
+	if _, err := Open(name(0)); err == nil || !strings.Contains(err.Error(), `tensor "a" is in`) {
+		t.Errorf("a tensor in two splits: %v", err)
+	}
+	if err := os.Remove(name(2)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(name(0)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a missing split: %v", err)
+	}
+	if err := os.Rename(name(0), filepath.Join(dir, "renamed.gguf")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(filepath.Join(dir, "renamed.gguf")); err == nil ||
+		!strings.Contains(err.Error(), "must end in -00001-of-00003.gguf") {
+		t.Errorf("a renamed split: %v", err)
+	}
+}
+
+// Every hostile file is refused with a reason, and costs neither memory nor time.
+func TestHostileFilesAreRefused(t *testing.T) {
+	good := fileBytes(t, []Pair{{"k", uint32(1)}}, source("w", F32, 4, 4))
+	put := func(at int, v uint64) []byte {
+		b := bytes.Clone(good)
+		binary.LittleEndian.PutUint64(b[at:], v)
+		return b
+	}
+	// magic 4, version 4, tensors 8, pairs 8; pair "k": length 8, text 1, type 4, value 4; tensor "w": length 8,
+	// text 1, number of dimensions 4, two dimensions of 8, type 4, offset 8
+	const pair, tensor = 24, 24 + 8 + 1 + 4 + 4
+	typeAt, offsetAt := tensor+8+1+4+16, tensor+8+1+4+16+4
+	withType := func(v uint32) []byte {
+		b := bytes.Clone(good)
+		binary.LittleEndian.PutUint32(b[typeAt:], v)
+		return b
+	}
+	wide := bytes.Clone(good)
+	copy(wide[tensor+13:], bytes.Repeat([]byte{0, 0, 0, 0, 0, 0, 1, 0}, 2)) // 2^48 x 2^48
+	nested := append(bytes.Clone(good[:pair+9]), 9, 0, 0, 0)
+	for range 100 {
+		nested = binary.LittleEndian.AppendUint64(append(nested, 9, 0, 0, 0), 1)
+	}
+	for name, c := range map[string]struct {
+		data []byte
+		want string
+	}{
+		"empty":              {nil, "the magic number takes 4 bytes"},
+		"another file":       {[]byte("{\"a\": 1}"), `a GGUF file begins with "GGUF"`},
+		"version 1":          {append([]byte("GGUF\x01\x00\x00\x00"), good[8:]...), "version 1; 2 and 3"},
+		"big endian":         {append([]byte("GGUF\x00\x00\x00\x03"), good[8:]...), "big-endian"},
+		"2^63 tensors":       {put(8, 1<<63), "tensors; at most"},
+		"many tensors":       {put(8, 1<<19), "of 24 bytes or more"},
+		"2^63 pairs":         {put(16, 1<<63), "metadata pairs; at most"},
+		"long key":           {put(pair, 1<<63), "a key has"},
+		"long name":          {put(tensor, 1<<62), "a tensor's name has"},
+		"2^63 columns":       {put(tensor+13, 1<<63), "a dimension of"},
+		"overflowing shape":  {wide, "larger than any file"},
+		"unknown type":       {withType(77), "is type 77, which is not supported"},
+		"unsupported type":   {withType(16), "is IQ2_XXS, which is not supported; supported are F32 F16 Q4_0"},
+		"partial blocks":     {withType(12), "rows of 4 values, and Q4_K has blocks of 256"},
+		"offset of 2^63":     {put(offsetAt, 1<<63), "begins at byte"},
+		"offset outside":     {put(offsetAt, 1<<20), "the download may be incomplete"},
+		"unaligned offset":   {put(offsetAt, 4), "not at a multiple of 32"},
+		"cut off":            {good[:len(good)-16], "the download may be incomplete"},
+		"arrays in arrays":   {nested, "arrays in arrays deeper"},
+		"unknown value type": {put(pair+9, 13), "value type 13"},
+	} {
+		if _, err := Parse(name, c.data); err == nil || !strings.Contains(err.Error(), c.want) ||
+			!errors.Is(err, ErrMalformed) {
+			t.Errorf("%s: error %v, want %q", name, err, c.want)
+		}
+	}
+	for at := range good { // every prefix
+		if _, err := Parse("prefix", good[:at]); err == nil {
+			t.Fatalf("a file cut off at byte %d of %d was accepted", at, len(good))
+		}
+	}
+}
+
+func TestTensorsMustNotOverlap(t *testing.T) {
+	data := fileBytes(t, nil, source("a", F32, 16), source("b", F32, 16))
+	at := bytes.LastIndex(data[:200], []byte("b")) + 1 + 4 + 8 + 4
+	binary.LittleEndian.PutUint64(data[at:], 32)
+	if _, err := Parse("x", data); err == nil || !strings.Contains(err.Error(), "share bytes") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestInterruptedWritesLeaveNothing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.gguf")
+	failing := Source{Name: "w", Type: F32, Shape: []int{1}, Write: func(io.Writer) error { return io.ErrClosedPipe }}
+	if err := Create(path, nil, []Source{failing}); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("got %v", err)
+	}
+	short := Source{Name: "w", Type: F32, Shape: []int{1}, Write: func(io.Writer) error { return nil }}
+	if err := Create(path, nil, []Source{short}); err == nil || !strings.Contains(err.Error(), "0 bytes were written") {
+		t.Errorf("got %v", err)
+	}
+	if left, _ := filepath.Glob(path + "*"); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// An accepted file has tensors inside it that do not overlap; anything else is an error, never a panic.
+func FuzzParse(f *testing.F) {
+	f.Add(fileBytes(f, allPairs, source("w", 12, 1, 256), source("n", F32, 3)))
+	f.Add(fileBytes(f, []Pair{{"general.alignment", uint32(64)}}, source("w", 39, 2, 32)))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		file, err := Parse("fuzz", data)
+		if err != nil {
+			if !errors.Is(err, ErrMalformed) {
+				t.Fatalf("an error of another kind: %v", err)
+			}
+			return
+		}
+		covered := make([]bool, len(data))
+		for _, x := range file.Tensors {
+			if n, err := x.bytes(); err != nil || int64(len(x.Data)) != n {
+				t.Fatalf("tensor %q has %d bytes, want %d (%v)", x.Name, len(x.Data), n, err)
+			}
+			for i := range x.Data {
+				if covered[int(x.Offset)+i] {
+					t.Fatalf("tensor %q overlaps another", x.Name)
+				}
+				covered[int(x.Offset)+i] = true
+			}
+		}
+	})
+}

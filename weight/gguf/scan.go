@@ -1,0 +1,203 @@
+package gguf
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+)
+
+// ErrMalformed is wrapped by every error about the content of a file.
+var ErrMalformed = errors.New("malformed GGUF file")
+
+// Limits of what a file may ask for. They are far above real files, and keep a hostile one from costing memory: a
+// value takes at least one byte of the file, but its Go form takes more.
+const (
+	maxKey      = 1 << 16 // bytes of a key or a tensor name
+	maxPairs    = 1 << 20
+	maxTensors  = 1 << 20
+	maxDims     = 4
+	maxNesting  = 4
+	maxAlign    = 1 << 20
+	defaultPad  = 32
+	magicNumber = "GGUF"
+)
+
+// scanner reads little-endian values from the front of a file. The first problem stops it: later reads return zeros.
+type scanner struct {
+	path string
+	data []byte
+	at   int
+	err  error
+}
+
+func (s *scanner) fail(format string, args ...any) {
+	if s.err == nil {
+		s.err = fmt.Errorf("gguf: %s: byte %d: %w: %s", s.path, s.at, ErrMalformed, fmt.Sprintf(format, args...))
+	}
+}
+
+// take returns the next n bytes, or nil.
+func (s *scanner) take(n uint64, what string) []byte {
+	if s.err != nil {
+		return nil
+	}
+	if left := uint64(len(s.data) - s.at); n > left {
+		s.fail("%s takes %d bytes, and the file has %d more", what, n, left)
+		return nil
+	}
+	b := s.data[s.at : s.at+int(n)]
+	s.at += int(n)
+	return b
+}
+
+func (s *scanner) u32(what string) uint32 {
+	if b := s.take(4, what); b != nil {
+		return binary.LittleEndian.Uint32(b)
+	}
+	return 0
+}
+
+func (s *scanner) u64(what string) uint64 {
+	if b := s.take(8, what); b != nil {
+		return binary.LittleEndian.Uint64(b)
+	}
+	return 0
+}
+
+// count reads the number of things that take at least size bytes each, at most limit of them.
+func (s *scanner) count(what string, size int, limit uint64) int {
+	n := s.u64("the number of " + what)
+	switch left := uint64(len(s.data) - s.at); {
+	case s.err != nil:
+		return 0
+	case n > limit:
+		s.fail("%d %s; at most %d are supported", n, what, limit)
+		return 0
+	case n > left/uint64(size):
+		s.fail("%d %s of %d bytes or more, and the file has %d more bytes", n, what, size, left)
+		return 0
+	}
+	return int(n)
+}
+
+// text reads a string of at most limit bytes.
+func (s *scanner) text(what string, limit uint64) string {
+	n := s.u64("the length of " + what)
+	if s.err == nil && n > limit {
+		s.fail("%s has %d bytes; at most %d are supported", what, n, limit)
+	}
+	return string(s.take(n, what))
+}
+
+// Types of metadata values, as the format numbers them.
+const (
+	typeU8 = iota
+	typeI8
+	typeU16
+	typeI16
+	typeU32
+	typeI32
+	typeF32
+	typeBool
+	typeString
+	typeArray
+	typeU64
+	typeI64
+	typeF64
+	types
+)
+
+// sizes are the bytes of a value of each fixed-size type; a string and an array take at least these.
+var sizes = [types]int{typeU8: 1, typeI8: 1, typeU16: 2, typeI16: 2, typeU32: 4, typeI32: 4, typeF32: 4, typeBool: 1,
+	typeString: 8, typeArray: 12, typeU64: 8, typeI64: 8, typeF64: 8}
+
+// value reads a value: int64, uint64 (only above the range of int64), float64, bool, string, []string, []int64,
+// []float64, []bool, or []any of arrays.
+func (s *scanner) value(kind uint32, depth int) any {
+	switch kind {
+	case typeString:
+		return s.text("a string", math.MaxInt)
+	case typeArray:
+		return s.array(depth)
+	}
+	if kind >= types {
+		s.fail("value type %d; known are 0 to %d", kind, types-1)
+		return nil
+	}
+	return scalar(kind, s.take(uint64(sizes[kind]), "a value"))
+}
+
+func scalar(kind uint32, b []byte) any {
+	if b == nil {
+		return nil
+	}
+	switch kind {
+	case typeU8:
+		return int64(b[0])
+	case typeI8:
+		return int64(int8(b[0]))
+	case typeU16:
+		return int64(binary.LittleEndian.Uint16(b))
+	case typeI16:
+		return int64(int16(binary.LittleEndian.Uint16(b)))
+	case typeU32:
+		return int64(binary.LittleEndian.Uint32(b))
+	case typeI32:
+		return int64(int32(binary.LittleEndian.Uint32(b)))
+	case typeI64:
+		return int64(binary.LittleEndian.Uint64(b))
+	case typeU64:
+		if v := binary.LittleEndian.Uint64(b); v > math.MaxInt64 {
+			return v
+		}
+		return int64(binary.LittleEndian.Uint64(b))
+	case typeF32:
+		return float64(math.Float32frombits(binary.LittleEndian.Uint32(b)))
+	case typeF64:
+		return math.Float64frombits(binary.LittleEndian.Uint64(b))
+	default: // typeBool
+		return b[0] != 0
+	}
+}
+
+// array reads the values of one type into a slice of it.
+func (s *scanner) array(depth int) any {
+	kind := s.u32("the type of an array")
+	switch {
+	case s.err != nil:
+		return nil
+	case kind >= types:
+		s.fail("array of value type %d; known are 0 to %d", kind, types-1)
+		return nil
+	case depth == maxNesting:
+		s.fail("arrays in arrays deeper than %d", maxNesting)
+		return nil
+	}
+	n := s.count("values of an array", sizes[kind], math.MaxInt)
+	switch kind {
+	case typeString:
+		return values[string](s, kind, n, depth)
+	case typeBool:
+		return values[bool](s, kind, n, depth)
+	case typeF32, typeF64:
+		return values[float64](s, kind, n, depth)
+	case typeArray, typeU64:
+		return values[any](s, kind, n, depth)
+	default:
+		return values[int64](s, kind, n, depth)
+	}
+}
+
+// values reads n values. The slice grows with what is read, because strings and arrays may end early.
+func values[T any](s *scanner, kind uint32, n, depth int) []T {
+	list := make([]T, 0, min(n, 1<<12))
+	for range n {
+		v, _ := s.value(kind, depth+1).(T)
+		if s.err != nil {
+			return nil
+		}
+		list = append(list, v)
+	}
+	return list
+}
