@@ -1,13 +1,14 @@
 package sched
 
-// A party is who sequences belong to: a tenant, or one request of a tenant. Parties of the same parent have equal
-// shares. Nobody is held to a share while no other party waits.
+// A party is who sequences belong to: a tenant, or one request of a tenant. While others of the same parent wait, none
+// keeps more than they have.
 type party struct {
 	parent  *party
 	key     any // in the table of the parent
 	running int // sequences that hold pages
 	waiting int
 	served  int64 // tokens of prompts and outputs that were scheduled
+	turns   int   // sequences that a request has added
 	members map[any]*party
 }
 
@@ -47,13 +48,4 @@ func (p *party) serve(tokens int) {
 	for ; p != nil; p = p.parent {
 		p.served += int64(tokens)
 	}
-}
-
-// share is how much of all there is belongs to the party, rounded up.
-func (p *party) share(all int) int {
-	if p.parent == nil {
-		return all
-	}
-	all = p.parent.share(all)
-	return (all + len(p.parent.members) - 1) / len(p.parent.members)
 }

@@ -8,11 +8,11 @@
 // The rules, in order: every sequence that decodes gets its one token, oldest first, whatever prompts wait; the rest of
 // the batch's tokens is shared evenly among the prompts being computed, so that a long one does not delay a short one;
 // new sequences are admitted while there are pages for their whole prompt: the tenant that was served least first, and
-// inside a tenant in order of arrival. When a decode finds no page, drafts lose theirs; then the youngest sequence is
-// preempted: it loses its pages, waits at the head of the queue and is computed again later.
+// inside a tenant requests take turns, in order of arrival. When a decode finds no page, drafts lose theirs; then the
+// youngest sequence is preempted: it loses its pages, waits at its place by arrival and is computed again later.
 //
-// Tenants have equal shares of sequences and pages, and so have the requests of a tenant. While others wait nobody is
-// admitted above their share, and what they have above it is suspended. Who is alone has everything.
+// Nobody keeps more places or pages than others who wait: of the tenant, or the request of a tenant, that has the most,
+// the youngest sequences are suspended, but never its oldest. Who is alone has everything.
 package sched
 
 import (
@@ -96,6 +96,7 @@ func (s *Scheduler) Add(q *Sequence) error {
 	}
 	q.request = s.all.member(q.Tenant).member(request)
 	q.request.count(0, 1)
+	q.turn, q.request.turns = q.request.turns, q.request.turns+1
 	return nil
 }
 

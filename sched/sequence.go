@@ -26,6 +26,7 @@ type Sequence struct {
 	age      int64
 	state    state
 	request  *party // while it waits or runs
+	turn     int    // sequences that its request added before it
 	cache    kv.Sequence
 	ready    bool // since the latest admission, all tokens it was admitted with were computed
 	computed bool // its prompt was computed once
