@@ -25,7 +25,8 @@ type Config struct {
 	Workers int // CPU threads; 0 means one for each core
 	Device  int // ordinal of the GPU, where the kernels are for GPUs
 	// Pack copies the weights at load to memory that is fast to read: on huge pages, on cache lines, spread over memory
-	// nodes. It takes as much memory as the weights do, and changes no answer.
+	// nodes. It takes as much memory as the weights do, and changes no answer. It is for a CPU: AutoKernels then takes
+	// no GPU.
 	Pack bool
 	// Policy is what the user asked about attention and the cache. Its empty KV is fp8 on a GPU, bf16 on a CPU.
 	Policy plan.Policy

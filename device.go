@@ -32,12 +32,12 @@ type DeviceRequest struct {
 // OpenDevice opens the device that a model is to run on. An implementation that was named is refused where it cannot
 // run the model. AutoKernels takes the first GPU backend that can, and the CPU where none can: without a word where
 // there is no GPU, else with a warning.
-func OpenDevice(r Registered, q DeviceRequest) (kernel.Device, error) {
+func OpenDevice(r *kernel.Registry, q DeviceRequest) (kernel.Device, error) {
 	if q.Kernels != "" && q.Kernels != AutoKernels {
 		return q.open(r, q.Kernels)
 	}
 	for _, b := range r.Backends() {
-		if b.Hardware == "cpu" {
+		if b.Hardware == "cpu" || q.Pack { // weights are packed for a CPU
 			continue
 		}
 		err := b.Available()
@@ -57,14 +57,8 @@ func OpenDevice(r Registered, q DeviceRequest) (kernel.Device, error) {
 	return r.Open("cpu", q.Options)
 }
 
-// Registered are the implementations of a build: a *kernel.Registry.
-type Registered interface {
-	Backends() []kernel.Backend
-	Open(name string, o kernel.Options) (kernel.Device, error)
-}
-
 // open opens an implementation by name and refuses it where it cannot run the model.
-func (q *DeviceRequest) open(r Registered, name string) (kernel.Device, error) {
+func (q *DeviceRequest) open(r *kernel.Registry, name string) (kernel.Device, error) {
 	dev, err := r.Open(name, q.Options)
 	if err != nil {
 		return nil, err

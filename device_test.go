@@ -69,6 +69,9 @@ func TestAutoTakesTheGPU(t *testing.T) {
 // Without a GPU the CPU runs the model and nothing is said; a GPU that cannot be used is named with the reason, and
 // refused where it was asked for.
 func TestAutoFallsBack(t *testing.T) {
+	if arch, warned, _, err := opened(t, machine(80<<30, nil), Config{Pack: true}); arch != "cpu" || len(warned) > 0 {
+		t.Errorf("packed weights: %s, %v, %v", arch, warned, err)
+	}
 	absent := &cuda.Unavailable{Reason: "no library", Try: "install it", Absent: true}
 	old := &cuda.Unavailable{Reason: "the driver is old", Try: "install another"}
 	for _, c := range []struct {

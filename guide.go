@@ -20,6 +20,15 @@ func (e *Engine) guide(r *Request, reasoning bool) (engine.Guide, error) {
 		// out.
 		g.NoCalls = e.noCalls
 	}
+	if r.MaxReasoning > 0 && reasoning {
+		end, err := e.reasoningEnd()
+		if err != nil {
+			return g, &RequestError{Field: "thinking.budget_tokens",
+				Reason: "the end of this model's reasoning is not one " +
+					"token, so its length cannot be bounded; leave it out"}
+		}
+		g.MaxReasoning, g.ReasoningEnd = r.MaxReasoning, end
+	}
 	demand := r.Chat != nil && (r.Chat.ToolChoice.Mode == chat.ChoiceRequired ||
 		r.Chat.ToolChoice.Mode == chat.ChoiceFunction)
 	free := r.Format.Kind == FormatFree

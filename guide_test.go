@@ -58,6 +58,32 @@ func TestFormatAfterReasoning(t *testing.T) {
 	}
 }
 
+// Reasoning ends at its limit, and the answer follows as if the model had ended it; drafts change nothing about it.
+func TestReasoningIsBounded(t *testing.T) {
+	notUnderRace(t)
+	e := start(t, Config{})
+	const garden = "A garden is 21 meters long and 2 meters wide. How many meters of fence are needed to go around it?"
+	thinking, none := true, 0
+	for _, limit := range []int{0, 1, 7, 10_000} {
+		for _, draft := range []*int{nil, &none} {
+			c := ask(garden)
+			c.Thinking = &thinking
+			got := generate(t, e, Request{Sampling: greedy(), Chat: c, MaxTokens: 300, MaxReasoning: limit,
+				Draft: draft})
+			a := got.Choices[0]
+			var before int // tokens before the one that ends reasoning
+			for before < len(a.Tokens) && a.Tokens[before].Text != "</think>" {
+				before++
+			}
+			cut := limit == 1 || limit == 7
+			if cut && before != limit || !cut && before < 8 || a.Message.Content == "" || a.Finish != FinishStop {
+				t.Errorf("limit %d: %d tokens of reasoning %q, content %q, finish %s", limit, before,
+					a.Message.Reasoning, a.Message.Content, a.Finish)
+			}
+		}
+	}
+}
+
 // A model that was offered no tool writes no piece of a call, where it would make one if it could: nobody would carry
 // it out, and its markup would be content. That holds before MinTokens too, and however likely a marker is. Drafts
 // change nothing about it.

@@ -103,7 +103,7 @@ func assemble(ctx context.Context, c Config) (_ *Engine, err error) {
 }
 
 // openDevice opens the device and returns the configuration with that device's defaults.
-func openDevice(r Registered, c Config, p *parts) (kernel.Device, Config, error) {
+func openDevice(r *kernel.Registry, c Config, p *parts) (kernel.Device, Config, error) {
 	var reserved int64
 	dev, err := OpenDevice(r, DeviceRequest{
 		Options: kernel.Options{Workers: c.Workers, Ordinal: c.Device, Pack: c.Pack}, Kernels: c.Kernels,

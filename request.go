@@ -24,6 +24,9 @@ type Request struct {
 	// IgnoreEOS goes on after an end-of-sequence token, which adds no text, for load tests. A Format ends the choice
 	// all the same.
 	IgnoreEOS bool
+	// MaxReasoning bounds the tokens of the reasoning that the prompt of a chat begins: the token that ends it comes
+	// next then. 0 is no bound.
+	MaxReasoning int
 	// Format constrains the text. The choice ends with FinishStop as soon as nothing can follow the document.
 	Format Format
 

@@ -99,6 +99,10 @@ func (s *Stream) note(got *engine.Event) {
 
 // text marks the bytes of the next piece of a reply that no control token wrote.
 func (r *reply) text(piece string) mark.Text {
+	if len(r.control) == 0 {
+		r.read += len(piece)
+		return mark.Marked(piece)
+	}
 	var b mark.Builder
 	at := 0
 	for _, m := range mark.Within(r.control, r.read, r.read+len(piece)) {

@@ -42,7 +42,11 @@ func newStream(req Request) *stream {
 		newID = randomCallID
 	}
 	tools := callable(req)
-	return &stream{tokens: req.CallTokens, newID: newID, types: newToolTypes(tools), tools: len(tools) > 0}
+	s := &stream{newID: newID, types: newToolTypes(tools), tools: len(tools) > 0}
+	if s.tools {
+		s.tokens = req.CallTokens // without calls, no marker is looked for
+	}
+	return s
 }
 
 func randomCallID(int) string {
@@ -53,14 +57,14 @@ func randomCallID(int) string {
 
 // Feed takes more text.
 func (s *stream) Feed(text mark.Text) []Delta {
-	from := len(s.buf)
 	s.buf = append(s.buf, text.String()...)
 	if len(s.tokens) > 0 {
-		s.plain = append(s.plain, make([]bool, len(s.buf)-from)...)
-		for _, m := range text.Spans() {
-			for i := m.Start; i < m.End; i++ {
-				s.plain[from+i] = true
+		spans := text.Spans()
+		for i := range len(text.String()) {
+			for len(spans) > 0 && spans[0].End <= i {
+				spans = spans[1:]
 			}
+			s.plain = append(s.plain, len(spans) > 0 && spans[0].Start <= i)
 		}
 	}
 	return s.advance()

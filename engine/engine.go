@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -49,7 +48,7 @@ type Engine struct {
 	mu      sync.Mutex
 	inbox   []*Job
 	cancels []*Job
-	queued  int   // accepted sequences that have not run yet
+	queued  backlog
 	closing bool  // nothing is accepted any more
 	halt    bool  // stop now, failing what runs
 	gone    bool  // the loop has ended
@@ -146,11 +145,10 @@ func (e *Engine) Submit(r Request) (*Job, error) {
 	if e.lost != nil {
 		return nil, e.lost
 	}
-	if e.queued+len(j.choices) > e.cfg.MaxQueue {
+	if err := e.queued.add(r.Tenant, len(j.choices)); err != nil {
 		e.stats.Refused++
-		return nil, fmt.Errorf("%w: %d sequences wait, at most %d may", ErrQueueFull, e.queued, e.cfg.MaxQueue)
+		return nil, err
 	}
-	e.queued += len(j.choices)
 	e.stats.Requests++
 	e.inbox = append(e.inbox, j)
 	e.signal()

@@ -206,7 +206,7 @@ func TestABrokenLoopFailsEveryStream(t *testing.T) {
 		t.Errorf("a request afterwards: error %v", err)
 	}
 	e.Close(context.Background())
-	if st := e.Stats(); st.Failed != 3 || st.Running != 0 || st.Waiting != 0 || e.queued != 0 {
-		t.Errorf("%+v, %d queued", st, e.queued)
+	if st := e.Stats(); st.Failed != 3 || st.Running != 0 || st.Waiting != 0 || e.queued.waiting != 0 {
+		t.Errorf("%+v, %d queued", st, e.queued.waiting)
 	}
 }

@@ -14,6 +14,8 @@ type Guide struct {
 	Document *grammar.Grammar // nil for free text
 	// ReasoningEnd is the token before which Document does not apply; -1 when the reply begins with it.
 	ReasoningEnd int32
+	// MaxReasoning is how many tokens may come before ReasoningEnd, which must be the next one then; 0 is no limit.
+	MaxReasoning int
 	Calls        *toolcall.Rules // nil without tools
 	MaskWords    int             // of the masks of Document and Calls
 	NoCalls      sample.Mask     // every token but those that begin a tool call, where none may begin; else nil
@@ -21,8 +23,10 @@ type Guide struct {
 
 // constraint is which tokens may come next in one choice.
 type constraint struct {
-	document     *grammar.State  // nil for free text
-	reasoningEnd int32           // token before which document does not apply; -1 when it has come
+	document     *grammar.State // nil for free text
+	reasoningEnd int32          // token before which document does not apply; -1 when it has come
+	mustEnd      sample.Mask    // the token that ends reasoning alone, where reasoning has a limit; else nil
+	maxReasoning int
 	calls        *toolcall.State // nil without tools
 	mask         sample.Mask     // memory for the masks of both
 	noCalls      sample.Mask     // Guide.NoCalls
@@ -37,6 +41,11 @@ func (g *Guide) start(r *Request, vocabulary int, eos []int32) constraint {
 	l := constraint{reasoningEnd: -1, noCalls: g.NoCalls, eos: eos, ignoreEOS: r.IgnoreEOS, least: r.MinTokens}
 	if g.Document != nil {
 		l.document, l.reasoningEnd = g.Document.Start(), g.ReasoningEnd
+	}
+	if g.MaxReasoning > 0 && g.ReasoningEnd >= 0 {
+		l.reasoningEnd, l.maxReasoning = g.ReasoningEnd, g.MaxReasoning
+		l.mustEnd = make(sample.Mask, (vocabulary+63)/64)
+		l.mustEnd[g.ReasoningEnd/64] |= 1 << (g.ReasoningEnd % 64)
 	}
 	if g.Calls != nil {
 		l.calls = g.Calls.Start()
@@ -70,7 +79,7 @@ func (l *constraint) clone() constraint {
 
 // free reports whether every token may always come next.
 func (l *constraint) free() bool {
-	return l.document == nil && l.calls == nil && l.noCalls == nil && l.noEnd == nil
+	return l.document == nil && l.calls == nil && l.noCalls == nil && l.noEnd == nil && l.mustEnd == nil
 }
 
 // early reports whether the choice is still shorter than its minimum.
@@ -78,6 +87,9 @@ func (l *constraint) early() bool { return l.made < l.least }
 
 // allowed is the mask of the tokens that may come next; nil means all.
 func (l *constraint) allowed() (sample.Mask, error) {
+	if l.mustEnd != nil && l.reasoningEnd >= 0 && l.made >= l.maxReasoning {
+		return l.mustEnd, nil
+	}
 	limited, err := l.fillMask()
 	switch {
 	case err != nil:

@@ -147,9 +147,10 @@ func checkEmpty(t testing.TB, e *Engine) {
 		t.Error(err)
 	}
 	st := e.Stats()
-	if st.KV.Used != 0 || st.KV.Sequences != 0 || st.Running != 0 || st.Waiting != 0 || e.queued != 0 {
+	if st.KV.Used != 0 || st.KV.Sequences != 0 || st.Running != 0 || st.Waiting != 0 ||
+		e.queued.waiting != 0 || len(e.queued.tenants) != 0 {
 		t.Errorf("left behind: %d pages, %d sequences, %d running, %d waiting, %d queued",
-			st.KV.Used, st.KV.Sequences, st.Running, st.Waiting, e.queued)
+			st.KV.Used, st.KV.Sequences, st.Running, st.Waiting, e.queued.waiting)
 	}
 	if m, ok := e.model.(interface{ States() int }); ok && m.States() != 0 {
 		t.Errorf("%d states of sequences were not released", m.States())

@@ -171,7 +171,7 @@ func (e *Engine) addChoice(j *Job, maxTokens int) (err error) {
 		c.decoder = r.Decoder()
 	}
 	tokens := append(make([]int32, 0, len(r.Prompt)+reserve), r.Prompt...)
-	c.seq = sched.Sequence{Tokens: tokens, Salt: []byte(r.Tenant), Owner: c}
+	c.seq = sched.Sequence{Tokens: tokens, Salt: []byte(r.Tenant), Owner: c, Tenant: r.Tenant, Request: j}
 	if c.index > 0 && e.reuse {
 		c.seq.After = &j.choices[0].seq
 	}

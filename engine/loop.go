@@ -119,7 +119,7 @@ func (e *Engine) conclude(c *choice, why Finish, err error) {
 	}
 	c.ended = true
 	if !c.ran {
-		e.queued--
+		e.queued.done(c.job.request.Tenant)
 	}
 	j := c.job
 	j.open--

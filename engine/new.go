@@ -94,9 +94,10 @@ func resolve(m model.Model, c Config) (*Engine, plan.Config, []plan.Notice, erro
 	if err != nil {
 		return nil, plan.Config{}, nil, err
 	}
-	e := &Engine{cfg: c, model: m, wake: make(chan struct{}, 1), stopped: make(chan struct{}),
-		plans: make([]PlanRecord, 0, min(c.PlanHistory, 1024)),
-		info:  Info{Draft: c.Draft, Drafts: drafts, NoDrafts: why}}
+	e := &Engine{cfg: c, model: m, queued: backlog{most: c.MaxQueue}, wake: make(chan struct{}, 1),
+		stopped: make(chan struct{}),
+		plans:   make([]PlanRecord, 0, min(c.PlanHistory, 1024)),
+		info:    Info{Draft: c.Draft, Drafts: drafts, NoDrafts: why}}
 	e.watchdog.after = c.Watchdog
 	e.stateful, _ = m.(model.Stateful)
 	e.windowed, _ = m.(model.Windowed)

@@ -162,3 +162,35 @@ func TestQueueKeepsOrderAndStaysSmall(t *testing.T) {
 		t.Errorf("three unread events take the memory of %d", cap(q.events))
 	}
 }
+
+// A tenant that fills the queue does not close it for others, and what all tenants together may queue is bounded.
+func TestTheQueueIsSharedByTenants(t *testing.T) {
+	q := backlog{most: 100}
+	accept := func(tenant string, n int, want bool) {
+		t.Helper()
+		if err := q.add(tenant, n); (err == nil) != want || err != nil && !errors.Is(err, ErrQueueFull) {
+			t.Errorf("%d of %q with %d waiting: %v", n, tenant, q.waiting, err)
+		}
+	}
+	accept("a", 100, true)
+	accept("a", 1, false)
+	accept("b", 80, true) // its only request
+	accept("b", 1, false) // above its half
+	accept("c", 1, true)
+	accept("c", 32, true) // its third
+	accept("c", 1, false)
+	for i := range 4 {
+		accept(string(rune('d'+i)), 40, true)
+	}
+	accept("h", 40, false) // too many together
+	accept("h", 10, true)
+	for tenant, n := range map[string]int{"a": 100, "b": 80, "c": 33, "d": 40, "e": 40, "f": 40, "g": 40, "h": 10} {
+		for range n {
+			q.done(tenant)
+		}
+	}
+	if q.waiting != 0 || len(q.tenants) != 0 {
+		t.Errorf("%d wait, %d tenants", q.waiting, len(q.tenants))
+	}
+	accept("a", 101, true) // on an idle engine
+}

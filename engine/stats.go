@@ -106,7 +106,7 @@ func (e *Engine) noteAdmitted(items []sched.Item, now time.Time) {
 			continue
 		}
 		c.ran, c.match = true, c.seq.Match
-		e.queued--
+		e.queued.done(c.job.request.Tenant)
 		if j := c.job; j.admitted.IsZero() {
 			j.admitted = now
 			j.usage.CachedTokens = c.match.Tokens

@@ -72,26 +72,34 @@ func (p *Puller) fetch(ctx context.Context, d *Download, f File, known []byte) (
 		p.meter.add(f.Size)
 		return p.cache.link(d.Name, d.Commit, f)
 	}
-	unlock, err := lockFile(ctx, p.cache.lock(d.Name, f.Hash), func() {
+	at := p.cache.blob(d.Name, f.Hash)
+	part := at + incomplete
+	unlock, err := p.locker.take(ctx, p.cache.lock(d.Name, f.Hash), func() {
 		p.notice("%s is being downloaded by another process; waiting for it", f.Path)
 	})
-	if err != nil {
+	switch {
+	case errors.Is(err, errNoLocks):
+		// Two downloads must not write to one file, so this one has a file that no other continues.
+		p.notice("%s: %v, so an interrupted download of it begins anew", f.Path, errNoLocks)
+		part = temporaryName(at) + incomplete
+		defer os.Remove(part) // gone already where it was renamed
+	case err != nil:
 		return err
+	default:
+		defer func() { err = errors.Join(err, unlock()) }()
 	}
-	defer func() { err = errors.Join(err, unlock()) }()
 	if p.cache.has(d.Name, f) {
 		p.meter.add(f.Size)
 		return p.cache.link(d.Name, d.Commit, f)
 	}
-	at := p.cache.blob(d.Name, f.Hash)
 	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 		return fmt.Errorf("hub: %w", err)
 	}
 	t := &transfer{p: p, d: d, f: f}
-	if err := t.run(ctx, at+incomplete, known); err != nil {
+	if err := t.run(ctx, part, known); err != nil {
 		return err
 	}
-	if err := os.Rename(at+incomplete, at); err != nil {
+	if err := os.Rename(part, at); err != nil {
 		return fmt.Errorf("hub: %w", err)
 	}
 	return p.cache.link(d.Name, d.Commit, f)

@@ -12,10 +12,16 @@ import (
 // lockPause is how often a lock of another process is asked for again.
 const lockPause = 200 * time.Millisecond
 
-// lockFile takes the lock that Hugging Face's tools take for the same blob, and waits while another process has it.
+// errNoLocks is a file system without locks, as some of clusters are.
+var errNoLocks = errors.New("the file system has no locks")
+
+// locker takes a lock on an open file, if nobody has it.
+type locker func(f *os.File) (taken bool, err error)
+
+// take takes the lock that Hugging Face's tools take for the same blob, and waits while another process has it.
 // The system gives it back when a process ends, so that nothing is left over after a crash; the file itself stays, as
 // deleting it would let two processes lock two files of one name.
-func lockFile(ctx context.Context, path string, waiting func()) (unlock func() error, err error) {
+func (try locker) take(ctx context.Context, path string, waiting func()) (unlock func() error, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("hub: %w", err)
 	}
@@ -24,7 +30,7 @@ func lockFile(ctx context.Context, path string, waiting func()) (unlock func() e
 		return nil, fmt.Errorf("hub: lock: %w", err)
 	}
 	for told := false; ; told = true {
-		taken, err := tryLock(f)
+		taken, err := try(f)
 		if err != nil {
 			return nil, fmt.Errorf("hub: lock %s: %w", path, errors.Join(err, f.Close()))
 		}

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tryLock takes a lock on an open file, if nobody has it.
+// tryLock is the locker of this system.
 func tryLock(f *os.File) (bool, error) {
 	for {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
@@ -18,6 +18,8 @@ func tryLock(f *os.File) (bool, error) {
 			continue
 		case errors.Is(err, unix.EWOULDBLOCK):
 			return false, nil
+		case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.ENOTSUP), errors.Is(err, unix.ENOLCK):
+			return false, errNoLocks
 		}
 		return err == nil, err
 	}

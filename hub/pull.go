@@ -38,6 +38,7 @@ type Puller struct {
 	version  string
 	jobs     int
 	client   *http.Client
+	locker   locker
 	tries    tries
 	stall    time.Duration
 	meter    *meter
@@ -61,8 +62,8 @@ func New(o Options) (*Puller, error) {
 		return nil, err
 	}
 	p := &Puller{cache: o.Cache, endpoint: strings.TrimRight(o.Endpoint, "/"), token: o.Token, version: o.Version,
-		jobs: o.Jobs, client: newClient(u, o.Jobs), stall: stallTimeout, meter: &meter{report: o.Progress},
-		onNotice: o.Notice}
+		jobs: o.Jobs, client: newClient(u, o.Jobs), locker: tryLock, stall: stallTimeout,
+		meter: &meter{report: o.Progress}, onNotice: o.Notice}
 	p.tries = defaultTries(p.notice)
 	return p, nil
 }

@@ -654,7 +654,7 @@ func TestALockOfAnotherProcessIsWaitedFor(t *testing.T) {
 	h := newTestHub(t, smallModel()...)
 	root := t.TempDir()
 	n := Name{testRepo, "main"}
-	unlock, err := lockFile(context.Background(), Cache{root}.lock(n, hashOf(h.files[8])),
+	unlock, err := locker(tryLock).take(context.Background(), Cache{root}.lock(n, hashOf(h.files[8])),
 		func() { t.Error("not free") })
 	if err != nil {
 		t.Fatal(err)
@@ -679,6 +679,34 @@ func TestALockOfAnotherProcessIsWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkModel(t, h, p.cache.snapshot(n, testCommit))
+}
+
+// Without locks two downloads at once do not share the work, and do not disturb each other either.
+func TestFileSystemsWithoutLocks(t *testing.T) {
+	h := newTestHub(t, smallModel()...)
+	h.storeFault = cutAfter(70_000)
+	root := t.TempDir()
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			p := h.puller(root, nil)
+			p.locker = func(*os.File) (bool, error) { return false, errNoLocks }
+			told := ""
+			p.onNotice = func(text string) { told += text }
+			dir, err := h.pull(p)
+			if err != nil || !strings.Contains(told, "has no locks") {
+				t.Errorf("%v, and it says %q", err, told)
+				return
+			}
+			checkModel(t, h, dir)
+		})
+	}
+	wg.Wait()
+	for name := range contents(t, root) {
+		if strings.HasSuffix(name, incomplete) {
+			t.Errorf("%s was left", name)
+		}
+	}
 }
 
 func TestCancellingEndsTheDownloadAndKeepsWhatCame(t *testing.T) {

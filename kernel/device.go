@@ -37,6 +37,7 @@ type Hardware struct {
 	Arch            string // the planner's name: "cpu", "sm90"
 	Multiprocessors int
 	MemoryBytes     int64 // of the device's own memory
+	NoTiles         bool  // a CPU whose attention does not run on a matrix unit
 }
 
 // MemoryMeter is a device that reports its memory.

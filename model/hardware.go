@@ -19,5 +19,6 @@ func Hardware(dev kernel.Device) (plan.Hardware, error) {
 	if own.MemoryBytes > 0 {
 		h.MemoryBytes = own.MemoryBytes
 	}
+	h.NoTiles = own.NoTiles
 	return h, nil
 }

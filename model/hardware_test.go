@@ -24,10 +24,14 @@ func TestHardware(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Plans for a CPU are the same on every machine.
+	// Plans for a CPU are the same on every machine with a matrix unit, and on every other machine.
 	h, err := model.Hardware(&ref.Device{})
 	if err != nil || h.Arch != plan.CPU || h.MemoryBytes != cpuPlan.MemoryBytes {
 		t.Errorf("the reference runs on %+v, %v", h, err)
+	}
+	h, err = model.Hardware(other{hardware: kernel.Hardware{Arch: "cpu", NoTiles: true}})
+	if err != nil || h.Arch != plan.CPU || !h.NoTiles || cpuPlan.NoTiles {
+		t.Errorf("a CPU without a matrix unit is %+v, %v", h, err)
 	}
 	h, err = model.Hardware(other{hardware: kernel.Hardware{
 		Arch: "sm90", Multiprocessors: 78, MemoryBytes: 80 << 30,

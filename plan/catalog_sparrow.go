@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // sparrowCatalogue lists the kernels of this project. Prompt rows that see at
@@ -124,7 +125,11 @@ func sparrowPairs(r *resolver) []pair {
 	case r.model.v4() && (r.policy.Deterministic || r.policy.V4SparsePrefill == SparsePrefillOff):
 		return []pair{{V4Paged, V4Paged}}
 	case r.model.v4():
-		return []pair{{V4Flat, V4Paged}, {V4Paged, V4Paged}}
+		list := []pair{{V4Flat, V4Paged}, {V4Paged, V4Paged}}
+		if c := r.hw.costs(); r.byCost() && !c.flat() {
+			slices.Reverse(list)
+		}
+		return list
 	case r.kv == FP8E4M3 && (r.wish == FP8Row576 || r.cfg.Prefill == SparseRaw || r.cfg.Decode == SparseRaw):
 		return []pair{{SparseRaw, SparseRaw}}
 	case r.kv == FP8E4M3:

@@ -89,7 +89,8 @@ func (k *CPKind) UnmarshalText(t []byte) error { return cpKinds.unmarshal(k, t) 
 type SparsePrefill uint8
 
 // SparsePrefillAuto leaves prompts that one paged launch holds to the paged
-// kernel; only the public catalogue knows it.
+// kernel in the public catalogue; in ours, measured times choose the kernel, as
+// they do without a wish.
 const (
 	SparsePrefillUnset SparsePrefill = iota
 	SparsePrefillOn

@@ -79,12 +79,12 @@ type Hardware struct {
 	Heads64 bool `json:"heads64,omitempty"`
 	// Preshuffle says that the preshuffled paged-score kernel is usable (AMD).
 	Preshuffle bool `json:"preshuffle,omitempty"`
+	// NoTiles says of a CPU that its attention does not run on a matrix unit.
+	NoTiles bool `json:"no_tiles,omitempty"`
 	// NativeNextN lists the numbers of rows above 1 of a request that the
 	// paged-score kernels of the sparrow catalogue take at once; other numbers
-	// are split. CPUs take any: 8 rows over 32,768 keys cost 4.3 ms of a core
-	// at once, 4.8 ms in groups of 4 and 7.1 ms split (BenchmarkVerifyScores in
-	// kernel/cpu). The GPU kernels are built for up to 4, and groups of 4 have
-	// not been measured against split rows.
+	// are cut into equal groups of these, or split (costs.verify). The CPU
+	// kernel takes any number, the GPU kernels are built for up to 4.
 	NativeNextN []int `json:"native_next_n,omitempty"`
 	// Missing lists kernels whose library or build is absent.
 	Missing []Kernel `json:"missing,omitempty"`

@@ -3,7 +3,6 @@ package plan
 import (
 	"fmt"
 	"math"
-	"slices"
 )
 
 // rowIndexer settles the indexer path of a segment of the sparrow catalogue.
@@ -27,21 +26,11 @@ func (w *builder) rowIndexer(s *Segment) {
 		s.Indexer, why = Indexer{Kind: IndexerPagedSplit, NextN: 1}, reasonPagedSplit
 	case RowVerify:
 		s.Indexer, why = Indexer{Kind: IndexerPagedSplit, NextN: 1}, reasonPagedSplit
-		native := slices.Contains(w.cfg.Hardware.NativeNextN, s.NextN)
-		switch {
-		case native && w.cfg.Deterministic:
-			// One arithmetic for every row means one path for every row.
-			why.Text += ": deterministic verifies score like decodes"
-		case native:
-			s.Indexer = Indexer{Kind: IndexerPagedNative, NextN: s.NextN, KernelN: kernelN(w.cfg.Hardware.Arch,
-				s.NextN)}
-			if why = reasonPagedNative; s.Indexer.KernelN > s.NextN {
-				why.Text += fmt.Sprintf(": %d run as %d, of which %d are masked", s.NextN, s.Indexer.KernelN,
-					s.Indexer.KernelN-s.NextN)
-			}
-		case s.NextN > 1:
-			why.Text += fmt.Sprintf(": %v rows of a request are scored at once, %d are not", w.cfg.Hardware.NativeNextN,
-				s.NextN)
+		if together := w.cfg.Hardware.group(s.NextN); together > 1 {
+			why = w.verifyTogether(s, together)
+		} else if s.NextN > 1 {
+			why.Text += fmt.Sprintf(": %d rows make no groups of %v, which are scored at once", s.NextN,
+				w.cfg.Hardware.NativeNextN)
 		}
 	case RowDraft:
 		s.Indexer, why = Indexer{Kind: IndexerPagedSplit, NextN: 1}, reasonDraftSplit
@@ -56,6 +45,28 @@ func (w *builder) rowIndexer(s *Segment) {
 		s.Variant, why = VariantShort, reasonShort
 	}
 	s.because(why)
+}
+
+// verifyTogether scores rows of a request at once, or in groups of them.
+func (w *builder) verifyTogether(s *Segment, together int) Reason {
+	why := reasonPagedSplit
+	if w.cfg.Deterministic {
+		// One arithmetic for every row means one path for every row.
+		why.Text += ": deterministic verifies score like decodes"
+		return why
+	}
+	arch := w.cfg.Hardware.Arch
+	s.Indexer = Indexer{Kind: IndexerPagedNative, NextN: together, KernelN: kernelN(arch, together)}
+	why = reasonPagedNative
+	if together < s.NextN {
+		why = reasonPagedGroups
+		c := w.cfg.Hardware.costs()
+		why.Text += fmt.Sprintf("%d of a request: %s", together, c.groupReason())
+	}
+	if masked := s.Indexer.KernelN - together; masked > 0 {
+		why.Text += fmt.Sprintf(": %d run as %d, of which %d are masked", together, s.Indexer.KernelN, masked)
+	}
+	return why
 }
 
 // kernelN is how many rows of a request the kernel that scores n of them at

@@ -266,7 +266,7 @@ func TestConfigurationExplainsItself(t *testing.T) {
 		selects := []ArrayName{Kept, PageTable, IndexSlots, IndexStart, ConvertPages, ConvertTables}
 		for _, hw := range []string{"cpu", "sm90"} {
 			cfg := newSetup(t, CatalogSparrow, hw, kv("fp8")).resolve(t)
-			dense, mixed := build(t, cfg, extend(512, 2048)), build(t, cfg, NewBatch(ModeMixed, ExtendRequest(512, 0),
+			dense, mixed := build(t, cfg, extend(100, cfg.T)), build(t, cfg, NewBatch(ModeMixed, ExtendRequest(100, 0),
 				DecodeRequest(9)))
 			want(t, "selects", dense.Selects(), false)
 			want(t, "a decode beside it selects", mixed.Selects(), true)

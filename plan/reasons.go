@@ -23,8 +23,9 @@ var (
 	reasonPagedSplit  = Reason{"dispatch 12", "scores over pages, each row on its own"}
 	reasonPagedNative = Reason{"dispatch 12",
 		"scores over pages, each block of keys read once for all rows of a request"}
-	reasonDraftSplit = Reason{"dispatch 12", "draft rows are always scored one by one"}
-	reasonStoresOnly = Reason{"dispatch 6",
+	reasonPagedGroups = Reason{"dispatch 12", "scores over pages, each block of keys read once for groups of "}
+	reasonDraftSplit  = Reason{"dispatch 12", "draft rows are always scored one by one"}
+	reasonStoresOnly  = Reason{"dispatch 6",
 		"no logits are wanted and no layer follows: rows and indexer keys are stored, nothing attends"}
 	reasonWindowOnly = Reason{"dispatch 13", "V4 draft layers attend to the window only"}
 	reasonUnclipped  = Reason{"dispatch 11", "the kernel takes unclipped lengths in plain decode"}

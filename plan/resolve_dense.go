@@ -56,7 +56,15 @@ func chunkByMemory(bytes int64) int {
 func (r *resolver) denseForm() error {
 	c, p := &r.cfg, r.policy
 	c.C = orDefault(p.ChunkCapacity, defaultChunkCapacity)
+	times := r.hw.costs()
 	c.T = orDefault(p.DenseThreshold, r.model.K)
+	if r.kv == F32 {
+		times.prompts = nil // exact rows are multiplied in float32 by both forms
+	}
+	byTime := p.Catalog == CatalogSparrow && p.DenseThreshold == 0
+	if limit, all := crossing(times.prompts); byTime && !all {
+		c.T = min(c.T, limit)
+	}
 	if p.DenseThreshold > r.model.K && !r.model.v4() {
 		r.notice(NoticeWarning, "dispatch 5", "dense threshold %d is above index_topk %d: rows between them attend "+
 			"to every key, which changes what the model computes", p.DenseThreshold, r.model.K)
@@ -109,7 +117,14 @@ func (r *resolver) denseForm() error {
 	}
 	c.DenseOK = len(c.DenseAgainst) == 0
 	if c.DenseOK {
-		r.reason("dispatch 5", "dense form for prompts of at most %d keys", c.T)
+		why := ""
+		switch {
+		case p.DenseThreshold > 0:
+			why = ": asked for"
+		case byTime:
+			why = ": " + times.denseReason(c.T)
+		}
+		r.reason("dispatch 5", "dense form for prompts of at most %d keys%s", c.T, why)
 		return nil
 	}
 	for _, why := range c.DenseAgainst {

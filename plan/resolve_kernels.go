@@ -67,8 +67,7 @@ func (r *resolver) choosePair() error {
 		layout, err := r.tryPair(open)
 		if err == nil {
 			if prefill == KernelNone {
-				r.reason("dispatch 16", "prefill %s: first candidate that fits %s and %s", open.prefill, r.hw.Arch,
-					r.kv)
+				r.whyPrefill(open.prefill)
 			}
 			if decode == KernelNone {
 				r.reason("dispatch 16", "decode %s: first candidate that fits %s and %s", open.decode, r.hw.Arch, r.kv)
@@ -84,6 +83,23 @@ func (r *resolver) choosePair() error {
 		return r.nothingFits()
 	}
 	return refusal
+}
+
+// whyPrefill gives the reason of a prefill kernel that was left open.
+func (r *resolver) whyPrefill(k Kernel) {
+	if r.byCost() {
+		c := r.hw.costs()
+		r.reason("dispatch 13", "prefill %s: %s", k, c.flatReason())
+		return
+	}
+	r.reason("dispatch 16", "prefill %s: first candidate that fits %s and %s", k, r.hw.Arch, r.kv)
+}
+
+// byCost reports whether measured times choose between two prefill kernels that fit (costs.flat).
+func (r *resolver) byCost() bool {
+	p := r.policy
+	return p.Catalog == CatalogSparrow && r.model.v4() && r.kv == FP8E4M3 && !p.Deterministic &&
+		(p.V4SparsePrefill == SparsePrefillUnset || p.V4SparsePrefill == SparsePrefillAuto)
 }
 
 func (r *resolver) tryPair(p pair) (Layout, error) {
@@ -156,6 +172,8 @@ func (r *resolver) rejections(chosen pair) []Rejection {
 				rej.Reason = "only on request"
 			case asked != "":
 				rej.Reason = fmt.Sprintf("fits, but %s was asked for", taken)
+			case phase == PhasePrefill && r.byCost():
+				rej.Reason = fmt.Sprintf("fits, but %s was measured faster", taken)
 			default:
 				rej.Reason = fmt.Sprintf("fits, but %s comes first", taken)
 			}

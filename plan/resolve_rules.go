@@ -257,11 +257,10 @@ func (r *resolver) v4Prefill() error {
 			Supported: "it on sm90 in the catalogue public", Try: "the bf16 sparse prefill"}
 	}
 	ours := p.Catalog == CatalogSparrow
-	if ours && (p.V4SparsePrefill == SparsePrefillAuto || p.V4Schedule != ScheduleUnset) {
+	if ours && p.V4Schedule != ScheduleUnset {
 		return &Error{Code: E02,
-			Asked: fmt.Sprintf("the sparse prefill %q and the schedule kernel %q in the catalogue sparrow",
-				p.V4SparsePrefill, p.V4Schedule),
-			Supported: "the sparse prefill on or off; no kernel here needs a schedule", Try: "--v4-sparse-prefill on"}
+			Asked:     fmt.Sprintf("the schedule kernel %q in the catalogue sparrow", p.V4Schedule),
+			Supported: "no schedule kernel: none of its kernels needs a schedule", Try: "no --v4-schedule"}
 	}
 	flat := r.cat.entry(r.cfg.Prefill).gathers.has(r.cfg.Layout)
 	if p.V4SparsePrefill == SparsePrefillOn && !flat {
@@ -275,7 +274,9 @@ func (r *resolver) v4Prefill() error {
 			Supported: r.cat.names(PhaseDecode, r.model), Try: fmt.Sprintf("--prefill %s", r.cfg.Decode)}
 	}
 	r.cfg.SparsePrefill = SparsePrefillOff
-	if flat {
+	if flat && ours {
+		r.cfg.SparsePrefill = SparsePrefillOn
+	} else if flat {
 		r.cfg.SparsePrefill = orDefault(p.V4SparsePrefill, SparsePrefillOn)
 	}
 	if !ours {

@@ -89,8 +89,6 @@ func TestStartRefusals(t *testing.T) {
 		})), E02},
 		{"a flat prefill with the sparse prefill off", ours("cpu", v4, kernelsOf("v4-flat", ""),
 			p(func(p *Policy) { p.V4SparsePrefill = SparsePrefillOff })), E02},
-		{"v4 prompts by size in our catalogue", ours("cpu", v4,
-			p(func(p *Policy) { p.V4SparsePrefill = SparsePrefillAuto })), E02},
 		{"a schedule kernel in our catalogue", ours("sm90", v4, p(func(p *Policy) { p.V4Schedule = ScheduleOwn })),
 			E02},
 		{"hardware without an architecture", &setup{model: model(t, "deepseek_v32", 16)}, E01},

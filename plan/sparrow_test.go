@@ -23,7 +23,8 @@ func line(s *Segment) string {
 // TestSparrowPlans: what each batch gets from our own catalogue.
 func TestSparrowPlans(t *testing.T) {
 	ours := func(hw string, tweaks ...tweak) *setup { return newSetup(t, CatalogSparrow, hw, tweaks...) }
-	cpu, gpu := ours("cpu"), ours("sm90")
+	threshold := func(n int) tweak { return wish(func(p *Policy) { p.DenseThreshold = n }) }
+	cpu, gpu := ours("cpu", threshold(2048)), ours("sm90")
 	block := ours("sm90", kv("fp8"))
 	raw := ours("sm90", kv("fp8-576"))
 	flat8 := ours("sm90", kv("fp8"), kernelsOf("sparse-flat", ""))
@@ -31,7 +32,6 @@ func TestSparrowPlans(t *testing.T) {
 	v4Paged := ours("sm90", family(t, "deepseek_v4"), wish(func(p *Policy) { p.V4SparsePrefill = SparsePrefillOff }))
 	off := wish(func(p *Policy) { p.Dense = SwitchOff })
 	det := wish(func(p *Policy) { p.Deterministic = true })
-	threshold := func(n int) tweak { return wish(func(p *Policy) { p.DenseThreshold = n }) }
 	seeded := func(b Batch) Batch { b.NeedSeed = true; return b }
 	for _, c := range []struct {
 		name string
@@ -43,6 +43,14 @@ func TestSparrowPlans(t *testing.T) {
 			"dense-prefill 512: dense-mha dense-ragged bf16-1152 gather-rows none k-only heads 16 launches [512]"},
 		{"02 a prompt of index_topk tokens is dense", cpu, extend(2048),
 			"dense-prefill 2048: dense-mha dense-ragged bf16-1152 gather-rows none k-only heads 16 launches [2048]"},
+		{"02 without a wish a cpu is dense up to what was measured", ours("cpu"), extend(2049),
+			"dense-prefill 512: dense-mha dense-ragged bf16-1152 gather-rows none k-only heads 16 launches [512]\n" +
+				"short-prefill 1536: sparse-mla sparse-flat bf16-1152 none paged k-only-with-indices heads 16 " +
+				"launches [1536]\n" +
+				"sparse-prefill 1: sparse-mla sparse-flat bf16-1152 none paged ragged heads 16 launches [1]"},
+		{"02 without a wish hopper is dense up to index_topk", gpu, extend(2049),
+			"dense-prefill 2048: dense-mha dense-ragged bf16-1152 gather-rows none k-only heads 16 launches [2048]\n" +
+				"sparse-prefill 1: sparse-mla sparse-flat bf16-1152 none paged ragged heads 64 launches [1]"},
 		{"03 one more token adds one sparse row", cpu, extend(2049),
 			"dense-prefill 2048: dense-mha dense-ragged bf16-1152 gather-rows none k-only heads 16 launches [2048]\n" +
 				"sparse-prefill 1: sparse-mla sparse-flat bf16-1152 none paged ragged heads 16 launches [1]"},
@@ -76,6 +84,12 @@ func TestSparrowPlans(t *testing.T) {
 			"verify 8: sparse-mla sparse-flat bf16-1152 none paged paged-native8 heads 16 launches [8]"},
 		{"14 verify of 5 is split", ours("sm90", drafts(5)), verify(100),
 			"verify 5: sparse-mla sparse-flat bf16-1152 none paged paged-split heads 64 launches [5]"},
+		{"14 verify of 6 runs in groups of 3", ours("sm90", drafts(6)), verify(100),
+			"verify 6: sparse-mla sparse-flat bf16-1152 none paged paged-native3 as 4 heads 64 launches [6]"},
+		{"14 verify of 8 runs in groups of 4", ours("sm90", drafts(8)), verify(100, 90),
+			"verify 16: sparse-mla sparse-flat bf16-1152 none paged paged-native4 heads 64 launches [16]"},
+		{"14 verify of 9 on cpu runs in groups of 3", ours("cpu", drafts(9)), verify(100),
+			"verify 9: sparse-mla sparse-flat bf16-1152 none paged paged-native3 heads 16 launches [9]"},
 		{"15 verify of 1 is split", gpu, verify(100),
 			"verify 1: sparse-mla sparse-flat bf16-1152 none paged paged-split heads 64 launches [1]"},
 		{"16 draft is always split", ours("sm90", drafts(2)), draft(104, 0),

@@ -151,7 +151,8 @@ func (r Run) End() int { return r.First + r.Count }
 // Indexer is the indexer path with its sizes.
 type Indexer struct {
 	Kind IndexerKind `json:"kind"`
-	// NextN is the n of the native paged path, 1 for the split path.
+	// NextN is how many rows of a request the native paged path scores at once,
+	// all of them or an equal group; 1 for the split path.
 	NextN int `json:"next_n,omitempty"`
 	// KernelN is the rows of a request that the native kernel takes, NextN or
 	// more: rows beyond NextN are masked. Only in the sparrow catalogue.

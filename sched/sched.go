@@ -7,9 +7,12 @@
 //
 // The rules, in order: every sequence that decodes gets its one token, oldest first, whatever prompts wait; the rest of
 // the batch's tokens is shared evenly among the prompts being computed, so that a long one does not delay a short one;
-// new sequences are admitted in order of arrival while there are pages for their whole prompt. When a decode finds no
-// page, drafts lose theirs; then the youngest sequence is preempted: it loses its pages, waits at the head of the queue
-// and is computed again later.
+// new sequences are admitted while there are pages for their whole prompt: the tenant that was served least first, and
+// inside a tenant requests take turns, in order of arrival. When a decode finds no page, drafts lose theirs; then the
+// youngest sequence is preempted: it loses its pages, waits at its place by arrival and is computed again later.
+//
+// Nobody keeps more places or pages than others who wait: of the tenant, or the request of a tenant, that has the most,
+// the youngest sequences are suspended, but never its oldest. Who is alone has everything.
 package sched
 
 import (
@@ -37,6 +40,7 @@ type Scheduler struct {
 	waiting  []*Sequence // in order of arrival
 	running  []*Sequence // in order of arrival
 	arrivals int64
+	all      party // everybody; its members are the tenants, theirs the requests
 	items    []Item
 	prompts  []*Sequence // computed in this batch
 
@@ -86,6 +90,13 @@ func (s *Scheduler) Add(q *Sequence) error {
 	s.arrivals++
 	q.age, q.state = s.arrivals, stateWaiting
 	s.waiting = append(s.waiting, q)
+	request := q.Request
+	if request == nil {
+		request = q
+	}
+	q.request = s.all.member(q.Tenant).member(request)
+	q.request.count(0, 1)
+	q.turn, q.request.turns = q.request.turns, q.request.turns+1
 	return nil
 }
 
@@ -94,8 +105,10 @@ func (s *Scheduler) Remove(q *Sequence) {
 	switch q.state {
 	case stateWaiting:
 		s.waiting = without(s.waiting, q)
+		q.request.count(0, -1)
 	case stateRunning:
 		s.running = without(s.running, q)
+		q.request.count(-1, 0)
 		s.free(q)
 	}
 	q.state = stateGone

@@ -10,6 +10,7 @@ import (
 // waits.
 func (s *Scheduler) Schedule() []Item {
 	for {
+		s.makeRoom()
 		s.items, s.prompts = s.items[:0], s.prompts[:0]
 		budget := s.limits.BatchTokens
 
@@ -51,6 +52,9 @@ func (s *Scheduler) Schedule() []Item {
 		}
 
 		if len(s.items) > 0 || len(s.running) == 0 {
+			for i := range s.items {
+				s.items[i].Seq.request.serve(len(s.items[i].Tokens))
+			}
 			return s.items
 		}
 		s.preemptYoungest() // every running sequence is a prompt that lacks pages
@@ -101,16 +105,39 @@ func (s *Scheduler) leavesWindowPages(q *Sequence, n int, after []*Sequence) boo
 }
 
 // nextToAdmit is the place in the queue of the sequence to admit next, or -1. A short sequence does not overtake a long
-// one; only sequences that wait for another to compute their common prompt are passed over.
+// one that comes before it.
 func (s *Scheduler) nextToAdmit() int {
-	if len(s.running) >= s.limits.MaxRunning {
-		return -1
-	}
-	i := slices.IndexFunc(s.waiting, func(q *Sequence) bool { return !q.waitsForPrompt() })
-	if i >= 0 && !s.hasPagesFor(s.waiting[i]) {
+	i := s.firstWaiting()
+	if i >= 0 && !s.canAdmit(s.waiting[i]) {
 		return -1
 	}
 	return i
+}
+
+// firstWaiting is the place in the queue of the sequence that comes first, or -1. Sequences that wait for another to
+// compute their common prompt are passed over.
+func (s *Scheduler) firstWaiting() int {
+	first := -1
+	for i, q := range s.waiting {
+		if !q.waitsForPrompt() && (first < 0 || s.before(q, s.waiting[first])) {
+			first = i
+		}
+	}
+	return first
+}
+
+// canAdmit reports whether there is a place in the batch and there are pages for a sequence.
+func (s *Scheduler) canAdmit(q *Sequence) bool {
+	return len(s.running) < s.limits.MaxRunning && s.hasPagesFor(q)
+}
+
+// pagesFor is how many pages a sequence needs that it does not share.
+func (s *Scheduler) pagesFor(q *Sequence) int {
+	need, _, err := s.pool.Fit(q.Tokens, 1, q.options())
+	if err != nil {
+		return s.capacity // more than any share
+	}
+	return need
 }
 
 // hasPagesFor reports whether a sequence's tokens and one more fit beside what running prompts will still need. An
@@ -140,6 +167,7 @@ func (s *Scheduler) admit(at int) *Sequence {
 	q.cache, q.Match, q.state = c, match, stateRunning
 	s.waiting = slices.Delete(s.waiting, at, at+1)
 	s.running = insert(s.running, q)
+	q.request.count(1, -1)
 	return q
 }
 
@@ -157,6 +185,7 @@ func (s *Scheduler) preemptYoungest() {
 // suspend takes the pages of a running sequence and puts it at its place in the queue.
 func (s *Scheduler) suspend(q *Sequence) {
 	s.running = without(s.running, q)
+	q.request.count(-1, 1)
 	s.free(q)
 	q.state, q.ready, q.Drafts = stateWaiting, false, q.Drafts[:0]
 	q.Preempted++

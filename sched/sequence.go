@@ -13,6 +13,9 @@ type Sequence struct {
 	// Compute is how many of the last tokens must be computed although they may be cached; 0 means one.
 	Compute int
 	Owner   any
+	// Tenant and Request are who the sequence belongs to, for fair admission; without a request it is one of its own.
+	Tenant  string
+	Request any
 	// Drafts are proposals for what follows Tokens, for the next batch of a decoding sequence to verify: as many as it
 	// has tokens for. ReserveDrafts says how many there may be. They are gone after the next Schedule.
 	Drafts []int32
@@ -22,6 +25,8 @@ type Sequence struct {
 
 	age      int64
 	state    state
+	request  *party // while it waits or runs
+	turn     int    // sequences that its request added before it
 	cache    kv.Sequence
 	ready    bool // since the latest admission, all tokens it was admitted with were computed
 	computed bool // its prompt was computed once

@@ -27,7 +27,7 @@ func (s *Server) cors(w http.ResponseWriter, r *http.Request) bool {
 	default:
 		return false
 	}
-	h.Set("Access-Control-Expose-Headers", requestIDHeader+", "+ignoredHeader+", Retry-After")
+	h.Set("Access-Control-Expose-Headers", requestIDHeader+", "+anthropicIDHeader+", "+ignoredHeader+", Retry-After")
 	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
 		return false
 	}

@@ -16,6 +16,9 @@ func chatRequest(r *openai.ChatRequest, from origin) sparrow.Request {
 	if limit, ok := r.NewTokens(); ok {
 		out.MaxTokens = limit
 	}
+	if r.Thinking != nil {
+		setIf(&out.MaxReasoning, r.Thinking.BudgetTokens)
+	}
 	out.Sampling.Logprobs = r.Logprobs
 	setIf(&out.Sampling.TopLogprobs, r.TopLogprobs)
 	return out

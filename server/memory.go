@@ -25,7 +25,7 @@ type memory struct {
 	mu    sync.Mutex
 	total int64
 	free  int64
-	large int64   // taken by large requests
+	large int64      // taken by large requests
 	queue []*waiting // in order
 	idle  *time.Timer
 	used  int64 // the most in use since memory was last returned to the system

@@ -141,12 +141,12 @@ func TestAMessageBecomesAChat(t *testing.T) {
 		t.Error(diff)
 	}
 	if r.MaxTokens != 64 || r.Sampling.Temperature != 0.5 || r.Sampling.TopK != 3 || r.Sampling.Stop[0] != "END" ||
-		r.Chat.Thinking == nil || !*r.Chat.Thinking || r.Chat.Effort != "" ||
+		r.Chat.Thinking == nil || !*r.Chat.Thinking || r.MaxReasoning != 1024 || r.Chat.Effort != "" ||
 		r.Chat.ToolChoice.Mode != chat.ChoiceRequired || len(r.Chat.Tools) != 1 || !r.Chat.AddGenerationPrompt {
 		t.Errorf("%+v, chat %+v", r, r.Chat)
 	}
 	for _, name := range []string{"metadata", "service_tier", "system[].cache_control", "system",
-		"thinking.budget_tokens", "output_config.effort", "tools[].cache_control", "tools[].eager_input_streaming",
+		"output_config.effort", "tools[].cache_control", "tools[].eager_input_streaming",
 		"context_management", "messages[].content[]", "messages[].content[].is_error"} {
 		if !strings.Contains(", "+got.header.Get(ignoredHeader)+",", ", "+name+",") {
 			t.Errorf("%s is not among the ignored fields %s", name, got.header.Get(ignoredHeader))

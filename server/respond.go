@@ -112,7 +112,7 @@ func (s *Server) readAll(r *http.Request, from io.Reader) ([]byte, error) {
 		return io.ReadAll(from)
 	}
 	var body []byte
-	for size := int64(firstChunk); ; size *= 2 {
+	for size := int64(firstChunk); ; size = min(2*size, s.options.MaxBodyBytes+1) { // the last byte is one too many
 		if err := take(size); err != nil {
 			return nil, err
 		}

@@ -10,6 +10,7 @@ import (
 
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
+	"sparrow/kernel/cuda/op"
 	"sparrow/kernel/ref"
 	"sparrow/model"
 	"sparrow/model/family"
@@ -44,7 +45,7 @@ func loadDrafting(t *testing.T, preset, kernels string, wrap func(kernel.Device)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dev, err := kernel.NewRegistry(cpu.Backends(), ref.Backends()).Open(kernels, kernel.Options{})
+	dev, err := kernel.NewRegistry(cpu.Backends(), op.Backends(), ref.Backends()).Open(kernels, kernel.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,29 +63,32 @@ func loadDrafting(t *testing.T, preset, kernels string, wrap func(kernel.Device)
 // Native verify, each block of keys read once for all rows of a request, and split verify, row by row, give the same
 // bits of logits, and both those of plain decoding.
 func TestNativeAndSplitVerifyAgree(t *testing.T) {
-	for _, preset := range []string{"v32-tiny", "glm-tiny"} {
-		m := loadDrafting(t, preset, "cpu", nil)
-		layouts, rows := settings[:4], []int{2, 3, 4}
-		if preset != "v32-tiny" {
-			layouts, rows = settings[2:3], []int{4, 8}
-		}
-		for _, s := range layouts {
-			for _, n := range rows {
-				t.Run(fmt.Sprintf("%s %s %d rows", preset, s.name, n), func(t *testing.T) {
-					policy := s.policy
-					policy.Speculation.Tokens = n
-					const cached = 300
-					native, nativePlan := verify(t, m, policy, cached, n, nil)
-					split, splitPlan := verify(t, m, policy, cached, n,
-						func(hw *plan.Hardware) { hw.NativeNextN = nil })
-					if nativePlan != plan.IndexerPagedNative || splitPlan != plan.IndexerPagedSplit {
-						t.Errorf("indexer paths %v and %v", nativePlan, splitPlan)
-					}
-					b := newBench(t, m, policy)
-					b.sameBits("native and split verify", native, split)
-					b.sameBits("verify and decode", native, decoded(b, cached, n))
-				})
-			}
+	testVerifyPaths(t, "cpu", "v32-tiny", settings[:4], 2, 3, 4)
+	testVerifyPaths(t, "cpu", "glm-tiny", settings[2:3], 4, 8, 9)
+}
+
+func TestGPUNativeAndSplitVerifyAgree(t *testing.T) {
+	testVerifyPaths(t, "cuda", "v32-tiny", gpuSettings(t), 2, 3, 4, 6, 8)
+}
+
+func testVerifyPaths(t *testing.T, kernels, preset string, layouts []setting, rows ...int) {
+	m := loadDrafting(t, preset, kernels, nil)
+	for _, s := range layouts {
+		for _, n := range rows {
+			t.Run(fmt.Sprintf("%s %s %d rows", preset, s.name, n), func(t *testing.T) {
+				policy := s.policy
+				policy.Speculation.Tokens = n
+				const cached = 300
+				native, nativePlan := verify(t, m, policy, cached, n, nil)
+				split, splitPlan := verify(t, m, policy, cached, n,
+					func(hw *plan.Hardware) { hw.NativeNextN = nil })
+				if nativePlan != plan.IndexerPagedNative || splitPlan != plan.IndexerPagedSplit {
+					t.Errorf("indexer paths %v and %v", nativePlan, splitPlan)
+				}
+				b := newBench(t, m, policy)
+				b.sameBits("native and split verify", native, split)
+				b.sameBits("verify and decode", native, decoded(b, cached, n))
+			})
 		}
 	}
 }
@@ -94,7 +98,7 @@ func TestNativeAndSplitVerifyAgree(t *testing.T) {
 func verify(t *testing.T, m model.Model, p plan.Policy, cached, n int, change func(*plan.Hardware)) ([][]float32,
 	plan.IndexerKind) {
 	t.Helper()
-	hw, err := plan.HardwareFor("cpu")
+	hw, err := model.Hardware(m.Device())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -246,7 +246,9 @@ func TestGraphsKeepTheirBudget(t *testing.T) {
 // withoutGraphs is a device whose captures fail.
 type withoutGraphs struct{ *op.Device }
 
-func (withoutGraphs) Capture(func() error) (kernel.Graph, error) { return nil, errors.New("no room for a graph") }
+func (withoutGraphs) Capture(func() error) (kernel.Graph, error) {
+	return nil, errors.New("no room for a graph")
+}
 
 // A capture that fails is counted with its reason; passes of its shape run with plain launches and are not captured
 // again.

@@ -34,7 +34,7 @@ func (r *Request) AsChat() *openai.ChatRequest {
 	if r.Thinking != "" {
 		c.Thinking = &openai.Thinking{Type: openai.ThinkingDisabled}
 		if r.thinks() {
-			c.Thinking.Type = openai.ThinkingEnabled
+			c.Thinking.Type, c.Thinking.BudgetTokens = openai.ThinkingEnabled, r.Budget
 		}
 	}
 	c.ReasoningEffort = r.Effort

@@ -32,6 +32,7 @@ func (r *Request) check(p *wire.Problems) {
 		p.AddNew(wire.CodeInvalidValue, "thinking.type", "%q is not one of %s", jsonscan.Clip(t),
 			strings.Join(kinds, ", "))
 	}
+	wire.WantRange(p, "thinking.budget_tokens", r.Budget, 1, openai.MaxTokens)
 	r.checkTools(p)
 	r.checkMessages(p)
 }

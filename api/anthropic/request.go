@@ -26,6 +26,7 @@ type Request struct {
 	Tools      []Tool
 	ToolChoice *ToolChoice
 	Thinking   string          // one of the types below; empty is the model's default
+	Budget     *int            // thinking.budget_tokens: the most tokens of thinking
 	Effort     string          // output_config.effort: how much to think
 	Schema     json.RawMessage // output_config.format.schema
 }
@@ -132,10 +133,9 @@ var choiceFields = wire.Fields[ToolChoice]{
 }
 
 var thinkingFields = wire.Fields[Request]{
-	"type": wire.TextField(func(r *Request) *string { return &r.Thinking }),
-	// The models are not told how much to think.
-	"budget_tokens": wire.IgnoreAs[Request](jsonscan.Number),
-	"display":       wire.IgnoreAs[Request](jsonscan.String),
+	"type":          wire.TextField(func(r *Request) *string { return &r.Thinking }),
+	"budget_tokens": wire.OptionalInt(func(r *Request) **int { return &r.Budget }),
+	"display":       wire.IgnoreAs[Request](jsonscan.String), // reasoning is returned as it is
 }
 
 var outputFields = wire.Fields[Request]{

@@ -102,7 +102,14 @@ var chatFields = wire.Join(commonFields, wire.Fields[Request]{
 	"messages": {Read: func(c *wire.Reader, r *Request) {
 		r.Messages = wire.ReadList(c, openai.MaxMessages, "messages", wire.ReadStruct(c, messageFields))
 	}},
-	"tools": {Read: func(c *wire.Reader, r *Request) { r.Tools = openai.ReadTools(c) }},
+	"tools": {Read: func(c *wire.Reader, r *Request) {
+		r.Tools = openai.ReadTools(c)
+		for i := range r.Tools {
+			if r.Tools[i].Type == "" {
+				r.Tools[i].Type = "function" // the only one
+			}
+		}
+	}},
 })
 
 var generateFields = wire.Join(commonFields, wire.Fields[Request]{
@@ -141,11 +148,14 @@ var functionFields = wire.Fields[Call]{
 	"name":  wire.TextField(func(t *Call) *string { return &t.Name }),
 	"index": {Read: func(c *wire.Reader, _ *Call) { c.Skip() }},
 	"arguments": {Read: func(c *wire.Reader, t *Call) {
-		if c.Shape() != jsonscan.Object {
+		switch c.Shape() {
+		case jsonscan.Object:
+			t.Arguments = c.Raw()
+		case jsonscan.String: // as in OpenAI's interface; the chat format checks it
+			t.Arguments = json.RawMessage(c.Text())
+		default:
 			c.WrongShape("an object")
-			return
 		}
-		t.Arguments = c.Raw()
 	}},
 }
 

@@ -31,6 +31,8 @@ type ChatRequest struct {
 // Thinking switches reasoning on or off, in the form of DeepSeek's and GLM's own services.
 type Thinking struct {
 	Type string `json:"type"` // enabled or disabled
+	// BudgetTokens bounds the tokens of reasoning, as in Anthropic's interface; nil is no bound.
+	BudgetTokens *int `json:"budget_tokens,omitempty"`
 }
 
 // The values of thinking.type.

@@ -42,7 +42,8 @@ var chatFields = wire.Join(
 )
 
 var thinkingFields = wire.Fields[Thinking]{
-	"type": wire.TextField(func(t *Thinking) *string { return &t.Type }),
+	"type":          wire.TextField(func(t *Thinking) *string { return &t.Type }),
+	"budget_tokens": wire.OptionalInt(func(t *Thinking) **int { return &t.BudgetTokens }),
 }
 
 // readKwargs keeps each value as JSON; only the switch for thinking has a known type.

@@ -146,8 +146,8 @@ func TestChatRequestAnswersQuestions(t *testing.T) {
 		r    ChatRequest
 		want bool
 	}{
-		{"thinking enabled", ChatRequest{Thinking: &Thinking{ThinkingEnabled}}, true},
-		{"thinking disabled", ChatRequest{Thinking: &Thinking{ThinkingDisabled}}, false},
+		{"thinking enabled", ChatRequest{Thinking: &Thinking{Type: ThinkingEnabled}}, true},
+		{"thinking disabled", ChatRequest{Thinking: &Thinking{Type: ThinkingDisabled}}, false},
 		{"template argument thinking", ChatRequest{ChatTemplateKwargs: rawMap("thinking", "true")}, true},
 		{"template argument enable_thinking", ChatRequest{ChatTemplateKwargs: rawMap("enable_thinking", "false")},
 			false},

@@ -112,6 +112,9 @@ func (r *ChatRequest) checkThinking(p *wire.Problems) {
 		p.AddNew(wire.CodeInvalidValue, "thinking.type", "%q is not %s or %s", jsonscan.Clip(t.Type), ThinkingEnabled,
 			ThinkingDisabled)
 	}
+	if r.Thinking != nil {
+		wire.WantRange(p, "thinking.budget_tokens", r.Thinking.BudgetTokens, 1, MaxTokens)
+	}
 	wire.WantAtMost(p, "chat_template_kwargs", len(r.ChatTemplateKwargs), MaxKwargs, "entries")
 	switches := r.thinkingSwitches()
 	for _, s := range switches {

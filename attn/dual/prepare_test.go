@@ -113,21 +113,28 @@ func prepared(t *testing.T, p plan.Policy, topK int, q plan.Request) arrays {
 	first := b.Batch.FirstPosition(b.Config, 0)
 	out := newBlock(t, b.Plan)
 	states := []*State{{of: a.States, slot: 2, len: first, high: first}}
-	if err := pass.Prepare(&Batch{Batch: b, Pages: 100, States: states}, out.block); err != nil {
+	if err := pass.Prepare(&Batch{Batch: b, Pages: 2000, States: states}, out.block); err != nil {
 		t.Fatal(err)
 	}
 	return out
 }
 
 // What a query at position t sees: min(t+1, 128) window entries, t+1 over 4 and t+1 over 128 groups. With top-k 512,
-// every group is selected up to t = 2050, and 512 of them from there on.
+// every group is selected up to t = 2050, and 512 of them from there on, also at the end of 393,216 tokens.
 func TestVisibility(t *testing.T) {
-	h := prepared(t, plan.Policy{KV: "fp8", Prefill: "v4-paged"}, 512, plan.ExtendRequest(2200, 0))
+	paged := plan.Policy{KV: "fp8", Prefill: "v4-paged"}
+	short, long := prepared(t, paged, 512, plan.ExtendRequest(2200, 0)),
+		prepared(t, paged, 512, plan.ExtendRequest(16, 393200))
 	for _, c := range []struct{ t, window, groups, kept, heavy int32 }{
 		{0, 1, 0, 0, 0}, {2, 3, 0, 0, 0}, {3, 4, 1, 1, 0}, {4, 5, 1, 1, 0}, {126, 127, 31, 31, 0},
 		{127, 128, 32, 32, 1}, {128, 128, 32, 32, 1}, {255, 128, 64, 64, 2}, {511, 128, 128, 128, 4},
 		{2047, 128, 512, 512, 16}, {2051, 128, 513, 512, 16},
+		{393214, 128, 98303, 512, 3071}, {393215, 128, 98304, 512, 3072},
 	} {
+		h := short
+		if c.t > 2200 {
+			h = long
+		}
 		r := h.at(c.t)
 		window, groups := h.of(plan.WindowLengths)[r], h.of(plan.Groups)[r]
 		kept, heavy := h.of(plan.Kept)[r], h.of(plan.HeavyLengths)[r]

@@ -22,13 +22,16 @@ type shortPrompt struct {
 	c    Cache
 }
 
-// promptDims are the heads of DeepSeek-V3.2.
-var promptDims = kernel.LatentDims{Heads: 128, Nope: 128, Rope: 64, V: 128, Latent: 512}
+// promptDims are heads of DeepSeek-V3.2, which has 128.
+func promptDims(heads int) kernel.LatentDims {
+	return kernel.LatentDims{Heads: heads, Nope: 128, Rope: 64, V: 128, Latent: 512}
+}
 
 // upProjection is a random kv_b: e4m3 with scales of blocks, as released.
-func upProjection(t turns.Bench) kernel.Matrix {
+func upProjection(t turns.Bench, heads int) kernel.Matrix {
 	t.Helper()
-	rows, cols := promptDims.KVB(), promptDims.Latent
+	d := promptDims(heads)
+	rows, cols := d.KVB(), d.Latent
 	codes := make(kernel.HostBuffer, rows*cols)
 	for i := range codes {
 		codes[i] = num.E4M3(float32(i*37%101-50) * 4)
@@ -51,6 +54,7 @@ func newShortPrompt(t turns.Bench, w Weights, c Cache, n int, policy plan.Policy
 	t.Helper()
 	facts, err := plan.ModelFor("deepseek_v32")
 	t.Must(err)
+	facts.Heads = w.KVB.Out() / 256
 	hw, err := plan.HardwareFor(t.Dev.Hardware().Arch)
 	t.Must(err)
 	p = &shortPrompt{Bench: t, w: w, c: c}
@@ -64,8 +68,8 @@ func newShortPrompt(t turns.Bench, w Weights, c Cache, n int, policy plan.Policy
 	for i := range (n + p.cfg.Page - 1) / p.cfg.Page {
 		b.Tables[0] = append(b.Tables[0], int32(i))
 	}
-	a, err := New(t.Dev, kernel.NewQueue(t.Dev), Params{Dims: promptDims, QLora: 16, IndexHeads: facts.IndexHeads,
-		TopK: facts.K, Scale: 0.07, InvFreq: make([]float32, 32)})
+	a, err := New(t.Dev, kernel.NewQueue(t.Dev), Params{Dims: promptDims(facts.Heads), QLora: 16,
+		IndexHeads: facts.IndexHeads, TopK: facts.K, Scale: 0.07, InvFreq: make([]float32, 32)})
 	t.Must(err)
 	var in attn.Inputs
 	arrange := func(mem *kernel.Arena) {
@@ -102,19 +106,22 @@ func (p *shortPrompt) run() error {
 // neither scores: gathered rows up-projected and attended to, against queries in latent space and outputs back.
 func BenchmarkShortPrompt(b *testing.B) {
 	turns.EachDevice(b, func(t turns.Bench) {
-		w := Weights{KVB: upProjection(t), Index: &IndexWeights{}}
-		for _, kind := range []layout.Kind{layout.BF16Row1152, layout.FP8Row656} {
-			l, err := layout.MainOf(kind)
+		for _, c := range []struct {
+			heads int
+			kind  layout.Kind
+		}{{128, layout.BF16Row1152}, {128, layout.FP8Row656}, {16, layout.BF16Row1152}} {
+			l, err := layout.MainOf(c.kind)
 			t.Must(err)
-			c := Cache{Main: t.Pool(kind, 32, 64, l.PageBytes(64), func(page []byte, slot int, row []float32) {
+			w := Weights{KVB: upProjection(t, c.heads), Index: &IndexWeights{}}
+			cache := Cache{Main: t.Pool(c.kind, 32, 64, l.PageBytes(64), func(page []byte, slot int, row []float32) {
 				l.Encode(page, slot, row[:layout.RowDim])
 			})}
 			for _, n := range []int{128, 256, 512, 1024, 2048} {
-				t.Run(fmt.Sprintf("%v/%d", kind, n), func(b *testing.B) {
+				t.Run(fmt.Sprintf("%d heads, %v/%d", c.heads, c.kind, n), func(b *testing.B) {
 					t := t.On(b)
-					dense, free := newShortPrompt(t, w, c, n, plan.Policy{})
+					dense, free := newShortPrompt(t, w, cache, n, plan.Policy{})
 					defer free()
-					sparse, free := newShortPrompt(t, w, c, n, plan.Policy{Dense: plan.SwitchOff})
+					sparse, free := newShortPrompt(t, w, cache, n, plan.Policy{Dense: plan.SwitchOff})
 					defer free()
 					for _, s := range []*shortPrompt{dense, sparse} {
 						if s.pass.plan.Segments[0].Scores() || len(s.pass.launches) != 1 {

@@ -22,7 +22,7 @@ func (d *deviceFlags) add(f *pflag.FlagSet) {
 	f.IntVar(&d.gpu, "gpu", 0, "which GPU, counted from 0, where --kernels is for GPUs")
 	f.IntVar(&d.workers, "workers", 0, "CPU threads; 0 means one for each core")
 	f.BoolVar(&d.pack, "pack", false, "copy the weights at load to huge pages, which may help where pages of files "+
-		"are small; takes as much memory again")
+		"are small; takes as much memory again; --kernels auto then means the CPU")
 }
 
 // addKernels adds --kernels alone, for a command that takes the rest of a device as it is.

@@ -92,7 +92,8 @@ func (f *explainFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.batch, "batch", "", "what to plan; without it only the configuration is shown")
 	s.IntVar(&f.heads, "heads", 0, "query heads per rank, when not the model's own")
 	s.IntVar(&f.wish.Page, "page", 0, "tokens per page")
-	s.IntVar(&f.wish.DenseThreshold, "dense-threshold", 0, "most keys of a dense row; default index_topk")
+	s.IntVar(&f.wish.DenseThreshold, "dense-threshold", 0,
+		"most keys of a dense row; default as measured for the hardware, at most index_topk")
 	s.IntVar(&f.wish.ChunkCapacity, "dense-capacity", 0, "most keys of one dense call; default 131072")
 	s.IntVar(&f.wish.ChunkedPrefill, "chunked-prefill", 0, "most prompt tokens of one step")
 	s.StringVar(&f.topk, "topk", "", "selection kernel: stable, sgl-kernel, flashinfer, torch")

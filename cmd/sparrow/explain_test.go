@@ -268,7 +268,13 @@ func TestExplainOwnCatalogue(t *testing.T) {
 		name, flags string
 		segments    []string
 	}{
-		{"a long prompt beside a decode", "--batch mixed:extend:3000/decode:9000", []string{
+		{"a long prompt on a cpu", "--batch extend:3000", []string{
+			"form=dense-mha kernel=dense-ragged convert=gather-rows rows=512 transform=none",
+			"form=sparse-mla kernel=sparse-flat convert=none rows=1536 indexer=k-only-with-indices",
+			"form=sparse-mla kernel=sparse-flat convert=none rows=952 transform=paged indexer=ragged"}},
+		{"verify 8 in groups of 4", "--hw sm90 --kv fp8 --batch verify:8:100,5000",
+			[]string{"kernel=sparse-block indexer=paged-native next-n=4 kernel-n=4 rows=16"}},
+		{"a long prompt beside a decode", "--hw sm90 --batch mixed:extend:3000/decode:9000", []string{
 			"form=dense-mha kernel=dense-ragged convert=gather-rows rows=2048 transform=none",
 			"form=sparse-mla kernel=sparse-flat convert=none rows=952 transform=paged indexer=ragged",
 			"form=sparse-mla kernel=sparse-flat rows=1 transform=paged indexer=paged-split"}},

@@ -152,8 +152,10 @@ func (d *Device) Name() string { return d.name }
 // Activation is float32.
 func (d *Device) Activation() kernel.DType { return kernel.F32 }
 
-// Hardware is a CPU. Plans do not depend on its cores or memory: an answer is the same on any machine.
-func (d *Device) Hardware() kernel.Hardware { return kernel.Hardware{Arch: "cpu"} }
+// Hardware is a CPU. Plans do not depend on its cores or memory; an answer is the same on all machines of a tier.
+func (d *Device) Hardware() kernel.Hardware {
+	return kernel.Hardware{Arch: "cpu", NoTiles: !d.tier.AttendsOnTiles()}
+}
 
 // Placement describes in one line how large buffers are placed in memory.
 func (d *Device) Placement() string { return host.Placement() }

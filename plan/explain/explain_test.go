@@ -129,7 +129,8 @@ func TestLayerQuestion(t *testing.T) {
 		kinds = append(kinds, x.Kind)
 	}
 	// Dense rows need no selection, the others carry one.
-	if want := []plan.IndexerKind{plan.IndexerNone, plan.IndexerCarry, plan.IndexerCarry}; !slices.Equal(kinds, want) {
+	want := []plan.IndexerKind{plan.IndexerNone, plan.IndexerCarry, plan.IndexerCarry, plan.IndexerCarry}
+	if !slices.Equal(kinds, want) {
 		t.Errorf("layer 3 runs %v, want %v", kinds, want)
 	}
 	b := plan.NewBatch(plan.ModeDecode, plan.DecodeRequest(9))
@@ -183,7 +184,7 @@ func TestPrint(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out := text.String(); !strings.Contains(out, "1 (1 rows), no limit on cpu") ||
-		!strings.Contains(out, "dense up to 2048 keys (off: ") {
+		!strings.Contains(out, fmt.Sprintf("dense up to %d keys (off: ", cfg.T)) {
 		t.Errorf("printed\n%s", out)
 	}
 	if strings.Contains(text.String(), "  array ") {

@@ -51,6 +51,9 @@ type latentAttend interface {
 	entry(dst, data, scales []byte) bool
 }
 
+// AttendsOnTiles reports whether NewLatentAttend has tiles.
+func (t *Tier) AttendsOnTiles() bool { return t.ops.newLatentAttend != nil }
+
 // NewLatentAttend returns attention over rows of LatentRow or LatentDim elements, or
 // nil for a tier without it.
 func (t *Tier) NewLatentAttend(width int) *LatentAttend {

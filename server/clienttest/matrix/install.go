@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -116,7 +117,7 @@ func once(dir string, install func() error) error {
 	return os.WriteFile(mark, nil, 0o644)
 }
 
-// output runs a program and gives what it printed. An error tells the last line of it.
+// output runs a program and gives what it printed. An error tells the first line of it that says so, else the last.
 func output(ctx context.Context, dir, program string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir, cmd.WaitDelay = dir, time.Second
@@ -126,7 +127,12 @@ func output(ctx context.Context, dir, program string, args ...string) (string, e
 		return "", fmt.Errorf("it did not end in time: %w", ctx.Err())
 	}
 	if err != nil {
-		return "", fmt.Errorf("%w: %s", err, text[strings.LastIndexByte(text, '\n')+1:])
+		lines := strings.Split(text, "\n")
+		at := slices.IndexFunc(lines, func(l string) bool { return strings.Contains(strings.ToLower(l), "error") })
+		if at < 0 {
+			at = len(lines) - 1
+		}
+		return "", fmt.Errorf("%w: %s", err, lines[at])
 	}
 	return text, nil
 }

@@ -1,0 +1,64 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"sparrow/internal/testmodel"
+)
+
+// A short request runs in the batch after the one in which it came, and at most one later, however many choices another
+// tenant, or other requests of the same tenant, have running and waiting. The flood goes on meanwhile, and ends.
+func TestFloodsDoNotDelayOthers(t *testing.T) {
+	for _, tenant := range []string{"other", "flood"} {
+		t.Run(tenant, func(t *testing.T) {
+			iterations, came, ran := 0, map[string]int{}, map[string]int{} // by request
+			note := func(e *Engine) {
+				e.afterIteration = func() {
+					iterations++
+					for _, q := range e.sched.All() {
+						c := q.Owner.(*choice)
+						id := c.job.request.ID
+						if _, known := came[id]; !known {
+							came[id] = iterations
+						}
+						if _, known := ran[id]; !known && c.ran {
+							ran[id] = iterations
+						}
+					}
+				}
+			}
+			e := start(t, testmodel.V32(t), Config{MaxRunning: 4, MaxQueue: 64, CacheTokens: 8192}, note)
+			var floods []*Job
+			for i := range 2 {
+				r := Request{Prompt: tokens(100+i, 8), Sampling: greedy(), MaxTokens: 60, IgnoreEOS: true,
+					Tenant: "flood", ID: fmt.Sprint("flood ", i)}
+				r.Sampling.N, r.Sampling.Temperature = 32, 1
+				floods = append(floods, open(t, e, r))
+			}
+			for range 40 {
+				floods[0].Next() // both run
+			}
+			for i := range 3 {
+				collect(open(t, e, Request{Prompt: tokens(i, 12), Sampling: greedy(), MaxTokens: 3, IgnoreEOS: true,
+					Tenant: tenant, ID: fmt.Sprint("late ", i)}))
+			}
+			for _, j := range floods {
+				if _, last := collect(j); last.Err != nil {
+					t.Error(last.Err)
+				}
+			}
+			e.Close(context.Background()) // the maps belong to the loop until then
+			for i := range 3 {
+				id := fmt.Sprint("late ", i)
+				if ran[id] == 0 || ran[id]-came[id] > 1 {
+					t.Errorf("%s came in iteration %d and ran in %d", id, came[id], ran[id])
+				}
+			}
+			if e.Stats().Preempted == 0 {
+				t.Error("no sequence of the flood was suspended")
+			}
+		})
+	}
+}

@@ -1,0 +1,135 @@
+package plan
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// What plans choose follows from measured times, whatever they are.
+func TestChoicesFollowFromTimes(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		prompts []contest
+		keys    int
+		all     bool
+	}{
+		{"dense wins everywhere", []contest{{128, 1, 2}, {256, 2, 4}}, 256, true},
+		{"dense wins nowhere", []contest{{128, 2, 1}, {256, 3, 9}}, 0, false},
+		{"a tie is none", []contest{{128, 1, 2}, {256, 3, 3}, {512, 3, 9}}, 128, false},
+		{"nothing was measured", nil, 0, true},
+	} {
+		if keys, all := crossing(c.prompts); keys != c.keys || all != c.all {
+			t.Errorf("%s: up to %d keys, all %v; want %d, %v", c.name, keys, all, c.keys, c.all)
+		}
+	}
+	for want, list := range map[bool][]contest{true: {{1, 2, 1}, {9, 5, 8}}, false: {{1, 1, 2}, {9, 8, 5}}} {
+		times := costs{v4: list}
+		if times.flat() != want {
+			t.Errorf("%v: gathered %v", list, !want)
+		}
+	}
+	hw := Hardware{Arch: SM90, NativeNextN: []int{2, 3, 4}}
+	for n, want := range map[int]int{1: 1, 2: 2, 3: 3, 4: 4, 5: 1, 6: 3, 7: 1, 8: 4, 9: 3, 10: 2, 12: 4} {
+		if got := hw.group(n); got != want {
+			t.Errorf("%d rows in groups of %d, want %d", n, got, want)
+		}
+	}
+}
+
+// Configurations follow the times of their hardware and quote them; a wish wins over both.
+func TestReasonsQuoteTimes(t *testing.T) {
+	says := func(cfg Config, text string) {
+		t.Helper()
+		for _, r := range cfg.Reasons {
+			if strings.Contains(r.Text, text) {
+				return
+			}
+		}
+		t.Errorf("%s: no reason contains %q: %q", cfg.Hardware.Arch, text, cfg.Reasons)
+	}
+	for _, arch := range []string{"cpu", "sm90"} {
+		s := newSetup(t, CatalogSparrow, arch)
+		times := s.hw.costs()
+		for _, layout := range []string{"bf16", "fp8", "fp8-576"} {
+			cfg := newSetup(t, CatalogSparrow, arch, kv(layout)).resolve(t)
+			limit, all := crossing(times.prompts)
+			if all {
+				limit = cfg.Model.K
+			}
+			want(t, layout+" threshold", cfg.T, min(limit, cfg.Model.K))
+			says(cfg, fmt.Sprintf("dense form for prompts of at most %d keys: on %s, attention of a prompt of", cfg.T,
+				times.device))
+		}
+		asked := newSetup(t, CatalogSparrow, arch, wish(func(p *Policy) { p.DenseThreshold = 77 })).resolve(t)
+		want(t, "threshold asked for", asked.T, 77)
+		says(asked, "dense form for prompts of at most 77 keys: asked for")
+		other := newSetup(t, CatalogSparrow, arch, func(s *setup) { s.model.K = 64 }).resolve(t)
+		want(t, "threshold with a smaller index_topk", other.T, 64)
+
+		s.hw.NoTiles = true
+		if cfg := s.resolve(t); arch == "cpu" {
+			want(t, "threshold without tiles", cfg.T, cfg.Model.K)
+			says(cfg, "dense form for prompts of at most 2048 keys: index_topk")
+			exact := newSetup(t, CatalogSparrow, arch, kv("f32")).resolve(t)
+			want(t, "threshold of exact rows", exact.T, exact.Model.K)
+		}
+
+		faster := V4Paged
+		if times.flat() {
+			faster = V4Flat
+		}
+		for mode, kernel := range map[SparsePrefill]Kernel{SparsePrefillUnset: faster, SparsePrefillAuto: faster,
+			SparsePrefillOn: V4Flat, SparsePrefillOff: V4Paged} {
+			cfg := newSetup(t, CatalogSparrow, arch, family(t, "deepseek_v4"), wish(func(p *Policy) {
+				p.V4SparsePrefill = mode
+			})).resolve(t)
+			want(t, "v4 prefill "+mode.String(), cfg.Prefill, kernel)
+			if mode == SparsePrefillUnset {
+				says(cfg, fmt.Sprintf("prefill %s: on %s, attention of a prompt of 30720 tokens takes", faster,
+					times.device))
+			}
+		}
+	}
+}
+
+// The documents hold the figures that plans are made from.
+func TestDocumentsHoldTheTimes(t *testing.T) {
+	for arch, file := range map[Arch]string{CPU: "../docs/benchmarks.md", SM90: "../docs/benchmarks-h200.md"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		times := (&Hardware{Arch: arch}).costs()
+		for _, c := range slices.Concat(times.prompts, times.v4) {
+			row := fmt.Sprintf("\n| %d | %v | %v |", c.size, c.first, c.second)
+			if !strings.Contains(string(text), row) {
+				t.Errorf("%s has no row %q", file, row[1:])
+			}
+		}
+	}
+	text, err := os.ReadFile("../docs/plan.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, prompts := map[Arch]string{}, map[bool]string{true: "gathered (`v4-flat`)", false: "in place (`v4-paged`)"}
+	flat := map[Arch]bool{}
+	for _, arch := range []Arch{CPU, SM90} {
+		times := (&Hardware{Arch: arch}).costs()
+		flat[arch], keys[arch] = times.flat(), "`index_topk`"
+		if limit, all := crossing(times.prompts); !all {
+			keys[arch] = fmt.Sprintf("%d keys", limit)
+		}
+	}
+	for _, row := range []string{
+		fmt.Sprintf("overrides it | %s; `index_topk` over exact rows and without a matrix unit | %s |", keys[CPU],
+			keys[SM90]),
+		fmt.Sprintf("| V4 prompts | %s | %s |", prompts[flat[CPU]], prompts[flat[SM90]]),
+	} {
+		if !strings.Contains(string(text), row) {
+			t.Errorf("docs/plan.md does not say %q", row)
+		}
+	}
+}

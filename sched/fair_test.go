@@ -1,0 +1,128 @@
+package sched
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// flood adds n sequences of one request that hardly end.
+func flood(t *testing.T, f *fake, tenant string, request any, n, goal int) {
+	t.Helper()
+	for i := range n {
+		q := &Sequence{Tokens: []int32{1, 2, int32(i + 3)}, Tenant: tenant, Request: request}
+		if err := f.add(q, goal); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func step(t *testing.T, f *fake) []Item {
+	t.Helper()
+	items, err := f.step()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return items
+}
+
+// A sequence of another tenant, or of another request of the same tenant, runs in the next batch, whatever one request
+// has running and waiting: the flood is reduced to its share, where it is above it, and then goes on alone.
+func TestFloodsDoNotLockOut(t *testing.T) {
+	for name, c := range map[string]struct{ tenant, other string }{"tenants": {"a", "b"}, "requests": {"a", "a"}} {
+		for limit, pages := range map[string]int{"places": 1000, "pages": 40} {
+			t.Run(name+" by "+limit, func(t *testing.T) {
+				f, err := newFake(pages, 4, Limits{BatchTokens: 64, MaxRunning: 8})
+				if err != nil {
+					t.Fatal(err)
+				}
+				flood(t, f, c.tenant, "flood", 64, 20)
+				for range 10 {
+					step(t, f)
+				}
+				had := f.sched.Running()
+				late := &Sequence{Tokens: []int32{7, 8, 9}, Tenant: c.other, Request: "late"}
+				if err := f.add(late, 8); err != nil {
+					t.Fatal(err)
+				}
+				ran := false
+				for _, it := range step(t, f) {
+					ran = ran || it.Seq == late
+				}
+				if !ran {
+					t.Errorf("the late sequence is not in the batch; %d run, %d before it came", f.sched.Running(), had)
+				}
+				if n := f.sched.Running() - 1; n < min(had, 8)/2 {
+					t.Errorf("%d sequences of the flood run, %d before: more than its excess was taken", n, had)
+				}
+				for len(f.goals) > 0 {
+					step(t, f)
+				}
+			})
+		}
+	}
+}
+
+// Two large requests on an otherwise idle scheduler share it evenly.
+func TestTwoFloodsShare(t *testing.T) {
+	f, err := newFake(1000, 4, Limits{BatchTokens: 64, MaxRunning: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	flood(t, f, "a", "first", 32, 60)
+	step(t, f)
+	step(t, f)
+	flood(t, f, "b", "second", 32, 60)
+	for range 8 {
+		step(t, f)
+	}
+	of := map[string]int{}
+	for _, q := range f.sched.running {
+		of[q.Tenant]++
+	}
+	if of["a"] != 4 || of["b"] != 4 {
+		t.Errorf("%d sequences of one tenant run and %d of the other, want 4 of each", of["a"], of["b"])
+	}
+}
+
+// Whoever the sequences belong to, all of them end, the invariants of the fake hold, and nothing is remembered of
+// tenants that have gone.
+func TestEveryoneEnds(t *testing.T) {
+	suspended := int64(0)
+	rapid.Check(t, func(t *rapid.T) {
+		size := rapid.IntRange(1, 8).Draw(t, "page tokens")
+		pages := rapid.IntRange(4, 24).Draw(t, "pages")
+		f, err := newFake(pages, size, Limits{BatchTokens: rapid.IntRange(1, 40).Draw(t, "batch tokens"),
+			MaxRunning: rapid.IntRange(1, 8).Draw(t, "max running"),
+			MaxPrompts: rapid.IntRange(1, 5).Draw(t, "prompts")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := drawSequences(t, pages*size)
+		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		for next := 0; next < len(list) || len(f.goals) > 0; {
+			for next < len(list) && random.IntN(3) > 0 {
+				q := list[next].q
+				q.Tenant, q.Request = string(rune('a'+random.IntN(3))), random.IntN(3)
+				if err := f.add(q, list[next].goal); err != nil {
+					t.Fatal(err)
+				}
+				next++
+			}
+			if _, err := f.step(); err != nil {
+				t.Fatal(err)
+			}
+			if f.steps > 20_000 {
+				t.Fatalf("%d sequences are left after %d steps", len(f.goals), f.steps)
+			}
+		}
+		if a := &f.sched.all; a.running != 0 || a.waiting != 0 || len(a.members) != 0 {
+			t.Fatalf("left over: %d run, %d wait, %d tenants", a.running, a.waiting, len(a.members))
+		}
+		suspended += f.sched.Preemptions()
+	})
+	if suspended == 0 {
+		t.Error("no sequence was ever suspended")
+	}
+}

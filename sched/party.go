@@ -1,0 +1,51 @@
+package sched
+
+// A party is who sequences belong to: a tenant, or one request of a tenant. While others of the same parent wait, none
+// keeps more than they have.
+type party struct {
+	parent  *party
+	key     any // in the table of the parent
+	running int // sequences that hold pages
+	waiting int
+	served  int64 // tokens of prompts and outputs that were scheduled
+	turns   int   // sequences that a request has added
+	members map[any]*party
+}
+
+// member finds or makes the party of a key. A new one begins with what the least served of the others has had: time
+// without requests earns nothing.
+func (p *party) member(key any) *party {
+	if m := p.members[key]; m != nil {
+		return m
+	}
+	m := &party{parent: p, key: key}
+	first := true
+	for _, other := range p.members {
+		if first || other.served < m.served {
+			m.served, first = other.served, false
+		}
+	}
+	if p.members == nil {
+		p.members = map[any]*party{}
+	}
+	p.members[key] = m
+	return m
+}
+
+// count changes how many sequences run and wait, up to the root. A party without any is forgotten.
+func (p *party) count(running, waiting int) {
+	for ; p != nil; p = p.parent {
+		p.running += running
+		p.waiting += waiting
+		if p.running+p.waiting == 0 && p.parent != nil {
+			delete(p.parent.members, p.key)
+		}
+	}
+}
+
+// serve counts tokens.
+func (p *party) serve(tokens int) {
+	for ; p != nil; p = p.parent {
+		p.served += int64(tokens)
+	}
+}
