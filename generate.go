@@ -19,6 +19,7 @@ type Answer struct {
 	Text    string
 	Message chat.Message // of a chat
 	Tokens  []Token
+	Scored  []Token // tokens of the prompt
 	Finish  Finish
 	Matched string
 }
@@ -43,6 +44,7 @@ func (s *Stream) whole(ctx context.Context) (*Response, error) {
 		a := &out.Choices[ev.Choice]
 		a.Text += ev.Text
 		a.Tokens = append(a.Tokens, ev.Tokens...)
+		a.Scored = append(a.Scored, ev.Scored...)
 		messages[ev.Choice].Add(ev.Deltas...)
 		if ev.Finish != "" {
 			a.Finish, a.Matched = ev.Finish, ev.Matched

@@ -21,6 +21,8 @@ type (
 	PlanRecord = engine.PlanRecord
 	// Usage counts what a request cost.
 	Usage = engine.Usage
+	// Score says which given tokens get log probabilities.
+	Score = engine.Score
 	// Trace is what happened to a request.
 	Trace = engine.Trace
 	// PlanUse is a plan and how often it carried this request.

@@ -24,6 +24,8 @@ type Request struct {
 	// IgnoreEOS goes on after an end-of-sequence token, which adds no text, for load tests. A Format ends the choice
 	// all the same.
 	IgnoreEOS bool
+	// Score asks for log probabilities of the prompt's own tokens; nil computes none.
+	Score *Score
 	// MaxReasoning bounds the tokens of the reasoning that the prompt of a chat begins: the token that ends it comes
 	// next then. 0 is no bound.
 	MaxReasoning int
@@ -79,6 +81,7 @@ type Event struct {
 	Text     string       // new text; may be empty while a character or a stop string is incomplete
 	Deltas   []chat.Delta // the same, parsed
 	Tokens   []Token      // the tokens behind it
+	Scored   []Token      // the next tokens of the prompt with their log probabilities, where asked for
 	Finish   Finish       // set on the last event of a choice
 	Matched  string       // the stop string that ended it
 	Err      error        // with FinishError
@@ -86,9 +89,10 @@ type Event struct {
 	TraceLog *Trace       // on the last event of the request, when asked for
 }
 
-// Token is one generated token with its log probabilities when asked for.
+// Token is one generated or scored token with its log probabilities when asked for.
 type Token struct {
 	ID      int32
+	Rank    int    // of a scored token, 1 for the likeliest; 0 for the first of a prompt, which has no probability
 	Text    string // its bytes as they are; not always whole characters
 	Logprob float64
 	Top     []sample.TokenLogprob

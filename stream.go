@@ -68,10 +68,12 @@ func (s *Stream) Next() (Event, bool) {
 	got := s.job.Next()
 	ev := Event{Choice: got.Choice, Text: got.Text, Finish: got.Finish, Matched: got.Matched, Err: got.Err}
 	if got.Token >= 0 {
-		ev.Tokens = []Token{{ID: got.Token, Logprob: got.Logprob, Top: got.Top}}
-		if t := s.engine.tok; t != nil && int(got.Token) < t.VocabSize() {
-			ev.Tokens[0].Text = t.Text(got.Token)
-		}
+		ev.Tokens = []Token{{ID: got.Token, Text: s.textOf(got.Token), Logprob: got.Logprob, Top: got.Top}}
+	}
+	for i := range got.Scores {
+		t := &got.Scores[i]
+		ev.Scored = append(ev.Scored,
+			Token{ID: t.Token, Rank: t.Rank, Text: s.textOf(t.Token), Logprob: t.Logprob, Top: t.Top})
 	}
 	if s.replies != nil {
 		s.note(&got)
@@ -85,6 +87,14 @@ func (s *Stream) Next() (Event, bool) {
 		ev.Usage, ev.TraceLog = &u, s.job.Trace()
 	}
 	return ev, true
+}
+
+// textOf is the bytes of a token; empty without a tokenizer, and for ids that pad the vocabulary.
+func (s *Stream) textOf(id int32) string {
+	if t := s.engine.tok; t != nil && int(id) < t.VocabSize() {
+		return t.Text(id)
+	}
+	return ""
 }
 
 // note remembers where in a reply a control token stands. Its text ends what was decoded so far.

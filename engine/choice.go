@@ -22,13 +22,17 @@ type choice struct {
 	maxTokens int
 	drafts    spec.Request // how many tokens to draft
 
-	state    model.State // of a stateful model while the sequence holds pages; else nil
-	restarts int         // times it was computed again because a failed pass left its state unusable
-	match    kv.Match    // what the prefix cache gave the prompt
-	matched  string      // the stop string that ended it
-	ran      bool        // was part of a batch
+	state    model.State     // of a stateful model while the sequence holds pages; else nil
+	scored   []sample.Scored // tokens of the prompt whose log probabilities were not sent yet
+	restarts int             // times it was computed again because a failed pass left its state unusable
+	match    kv.Match        // what the prefix cache gave the prompt
+	matched  string          // the stop string that ended it
+	ran      bool            // was part of a batch
 	ended    bool
 }
+
+// scoresOnly reports whether the choice ends when its prompt is computed.
+func (c *choice) scoresOnly() bool { return c.job.request.Score != nil && c.job.request.Score.Only }
 
 // ownerOf is the choice an item computes.
 func ownerOf(it *sched.Item) *choice { return it.Seq.Owner.(*choice) }
@@ -39,8 +43,11 @@ type outcome struct {
 	finish Finish // empty while the choice goes on
 }
 
-// needsLogits reports whether the choice reads whole rows of logits: its sampler does, or a mask may apply.
-func (c *choice) needsLogits() bool { return c.sampler.NeedsLogits() || !c.limits.free() }
+// needsLogits reports whether the choice reads whole rows of logits: its sampler does, a mask may apply, or its prompt
+// is scored.
+func (c *choice) needsLogits() bool {
+	return c.sampler.NeedsLogits() || !c.limits.free() || c.scores()
+}
 
 // sample chooses the next token from a row of logits.
 func (c *choice) sample(row logitRow) (sample.Choice, error) {

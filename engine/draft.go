@@ -47,7 +47,7 @@ func (e *Engine) draft(items []sched.Item) {
 	}
 	e.passes.drafts, d.chains = e.passes.drafts[:0], d.chains[:0]
 	for i := range items {
-		if c := ownerOf(&items[i]); !c.ended && c.drafts.Active() {
+		if c := ownerOf(&items[i]); !c.ended && c.drafts.Active() && !c.scoresOnly() {
 			e.addToDraftPass(&items[i], i, len(items))
 		}
 	}

@@ -28,6 +28,8 @@ type Event struct {
 	Decoded int    // bytes of text up to and with this token's; Text may be behind, where a stop string may begin
 	Logprob float64
 	Top     []sample.TokenLogprob
+	// Scores are the next tokens of the prompt with their log probabilities, in an event without a token.
+	Scores  []sample.Scored
 	Finish  Finish // set on the last event of a choice, which has no token
 	Matched string // the stop string that ended it
 	Err     error  // with FinishError

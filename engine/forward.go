@@ -70,7 +70,7 @@ func (l logits) plan() *plan.Plan { return l.result.Plan }
 // take returns the rows of the next item of the batch.
 func (l *logits) take(it *sched.Item) logits {
 	own := *l
-	l.first += it.LogitRows()
+	l.first += it.Logits
 	return own
 }
 
@@ -100,7 +100,7 @@ func decodesOnly(p *plan.Plan) bool {
 
 func workOf(it *sched.Item) step.Work {
 	w := step.Work{Kind: plan.ModeExtend, Tokens: it.Tokens, Cached: it.Cached, Pages: it.Pages, Windows: it.Windows,
-		State: ownerOf(it).state, Logits: it.LogitRows(), Best: !ownerOf(it).needsLogits()}
+		State: ownerOf(it).state, Logits: it.Logits, Best: !ownerOf(it).needsLogits()}
 	switch {
 	case it.Drafts > 0:
 		w.Kind = plan.ModeVerify

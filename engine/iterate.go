@@ -68,20 +68,24 @@ func (e *Engine) runOneByOne(items []sched.Item, begun time.Time, failed error) 
 	}
 }
 
-// sampleItem commits an item and, where its tokens are all computed, samples from its rows of logits one after the
-// other, as plain decoding would: the first row continues the sequence, and each further row counts only if the draft
-// before it is the token that was sampled. A panic is an error of this choice alone. The outcomes are valid until the
-// next call.
+// sampleItem commits an item, scores tokens of its prompt where asked for and, where its tokens are all computed,
+// samples from its rows of logits one after the other, as plain decoding would: the first row continues the sequence,
+// and each further row counts only if the draft before it is the token that was sampled. A panic is an error of this
+// choice alone. The outcomes are valid until the next call.
 func (e *Engine) sampleItem(it *sched.Item, rows logits) (outs []outcome, err error) {
 	e.outcomes = e.outcomes[:0]
 	defer func() { outs = e.outcomes }()
 	defer e.recoverTo(&err, "sampling panicked")
 	c, drafts := ownerOf(it), it.DraftTokens()
-	if err := e.sched.Done(it); err != nil || !it.Last {
+	if err := e.sched.Done(it); err != nil {
+		return nil, err
+	}
+	read, err := e.score(c, it, rows)
+	if err != nil || !it.Last || c.scoresOnly() {
 		return nil, err
 	}
 	for i := 0; ; i++ {
-		out, err := c.advance(rows.row(i))
+		out, err := c.advance(rows.row(read + i))
 		if err != nil {
 			return nil, err
 		}

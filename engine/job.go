@@ -23,6 +23,8 @@ type Request struct {
 	FitContext bool
 	// MinTokens keeps a choice from ending earlier; a Guide's complete document ends it all the same.
 	MinTokens int
+	// Score asks for log probabilities of the prompt's own tokens; nil computes none.
+	Score *Score
 	// IgnoreEOS goes on after an end-of-sequence token, which adds no text. A Guide's document ends there all the same.
 	IgnoreEOS bool
 	Guide     Guide
@@ -33,6 +35,17 @@ type Request struct {
 	// Tenant separates prefix reuse: prompts share cached pages only under the same tenant.
 	Tenant string
 	Trace  bool // keep what happened to the request
+}
+
+// Score says which given tokens get log probabilities. Rows whose logits are needed are computed even where they are
+// cached, and no others. Where a request has several choices of one prompt, the first has the scores.
+type Score struct {
+	From int  // the first token of the prompt that is scored; the very first, which nothing precedes, has rank 0
+	Top  int  // alternatives beside each token
+	Only bool // nothing is generated: choices end with FinishLength when their tokens are scored
+	// Continuations are scored behind the prompt, each as a choice of its own, and nothing is generated: From counts
+	// tokens of the prompt and its continuation.
+	Continuations [][]int32
 }
 
 // Job is one request inside the engine. The loop owns it once it is submitted; its queue is shared with the reader.
@@ -74,6 +87,9 @@ const reservedTokens = 4096
 
 // prepare turns a request into a job, or refuses it with the field's name.
 func (e *Engine) prepare(r Request) (*Job, error) {
+	if err := e.checkScore(&r); err != nil {
+		return nil, err
+	}
 	if err := r.Sampling.Validate(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrRequest, err)
 	}
@@ -97,7 +113,8 @@ func (e *Engine) prepare(r Request) (*Job, error) {
 		rand.Read(id[:])
 		r.ID = "req-" + hex.EncodeToString(id[:])
 	}
-	j := &Job{engine: e, request: r, arrived: time.Now(), open: r.Sampling.N, usage: Usage{PromptTokens: len(r.Prompt)}}
+	j := &Job{engine: e, request: r, arrived: time.Now(), open: r.Sampling.N,
+		usage: Usage{PromptTokens: r.givenTokens()}}
 	j.queue.init()
 	if r.Trace {
 		j.trace = &Trace{}
@@ -127,6 +144,9 @@ func (e *Engine) checkPrompt(prompt []int32) error {
 func (e *Engine) maxTokens(r *Request) (int, error) {
 	context, prompt := e.info.ContextTokens, len(r.Prompt)
 	left := context - prompt
+	if r.Score != nil && r.Score.Only {
+		return 0, e.checkScored(r)
+	}
 	limit := r.MaxTokens
 	if r.FitContext {
 		limit = min(limit, max(left, 0))
@@ -170,8 +190,13 @@ func (e *Engine) addChoice(j *Job, maxTokens int) (err error) {
 	if r.Decoder != nil {
 		c.decoder = r.Decoder()
 	}
-	tokens := append(make([]int32, 0, len(r.Prompt)+reserve), r.Prompt...)
+	given := r.given(c.index)
+	tokens := append(append(make([]int32, 0, len(r.Prompt)+len(given)+reserve), r.Prompt...), given...)
 	c.seq = sched.Sequence{Tokens: tokens, Salt: []byte(r.Tenant), Owner: c, Tenant: r.Tenant, Request: j}
+	if s := r.Score; s != nil && (c.index == 0 || s.Continuations != nil) {
+		// The row before a token scores it. The last row is there for sampling.
+		c.seq.Logits = min(len(tokens)-max(s.From, 1)+1, len(tokens))
+	}
 	if c.index > 0 && e.reuse {
 		c.seq.After = &j.choices[0].seq
 	}

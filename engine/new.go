@@ -121,7 +121,8 @@ func (e *Engine) allocate(cfg *plan.Config, notices []plan.Notice) error {
 	if err != nil {
 		return err
 	}
-	e.sched, err = sched.New(e.pool, sched.Limits{BatchTokens: c.StepTokens, MaxRunning: c.MaxRunning})
+	e.sched, err = sched.New(e.pool, sched.Limits{BatchTokens: c.StepTokens, MaxRunning: c.MaxRunning,
+		PromptLogits: e.promptLogits()})
 	if err != nil {
 		return err
 	}

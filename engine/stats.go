@@ -26,6 +26,7 @@ type Stats struct {
 	Isolated                                 int64 // batches that failed and whose sequences were run one by one
 	Preempted                                int64
 	PromptTokens, CachedTokens, OutputTokens int64
+	ScoredTokens                             int64 // of prompts, that got log probabilities
 	Drafted, Accepted                        int64 // tokens
 	Verified                                 int64 // items whose drafts a forward pass verified
 	VerifiedTokens                           int64 // tokens that came out of those
@@ -110,7 +111,7 @@ func (e *Engine) noteAdmitted(items []sched.Item, now time.Time) {
 		if j := c.job; j.admitted.IsZero() {
 			j.admitted = now
 			j.usage.CachedTokens = c.match.Tokens
-			e.stats.PromptTokens += int64(len(j.request.Prompt))
+			e.stats.PromptTokens += int64(j.usage.PromptTokens)
 			e.stats.CachedTokens += int64(c.match.Tokens)
 		}
 	}
@@ -132,11 +133,17 @@ func (e *Engine) account(it *sched.Item, p *plan.Plan, outs []outcome, err error
 		e.countDrafts(c, it.DraftTokens(), outs)
 	}
 	j.tracePlan(p)
+	if n := len(c.scored); n > 0 {
+		e.stats.ScoredTokens += int64(n)
+		j.queue.push(c.takeScores())
+	}
 	for i := range outs {
 		j.queue.push(outs[i].event)
 	}
 	if err != nil {
 		e.failLocked(c, err)
+	} else if it.Last && c.scoresOnly() {
+		e.end(c, FinishLength, nil)
 	} else if n := len(outs); n > 0 && outs[n-1].finish != "" {
 		e.end(c, outs[n-1].finish, nil)
 	}

@@ -2,6 +2,33 @@ package sample
 
 import "math"
 
+// Scored is a given token with its log probability under the model alone.
+type Scored struct {
+	TokenLogprob
+	Rank int // 1 is the likeliest; tokens of equal logits share a rank
+	// Top holds the likeliest tokens, likeliest first. It is overwritten by the next call that uses the same Scratch.
+	Top []TokenLogprob
+}
+
+// Score gives the log probability of a token under logits [vocabulary], its rank, and the n likeliest tokens: the
+// numbers that Sample reports of a token that it chooses.
+func (w *Scratch) Score(logits []float32, token int32, n int) (Scored, error) {
+	if err := checkToken(token, w.Vocabulary()); err != nil {
+		return Scored{}, err
+	}
+	if _, err := w.load(logits); err != nil {
+		return Scored{}, err
+	}
+	s := Scored{TokenLogprob: TokenLogprob{Token: token}, Rank: 1}
+	s.Logprob, s.Top = w.logprobs(logits, token, n)
+	for _, v := range logits {
+		if v > logits[token] {
+			s.Rank++
+		}
+	}
+	return s, nil
+}
+
 // logprobs computes the log-softmax of raw logits at one token and at the n likeliest. The list is in w.top.
 func (w *Scratch) logprobs(logits []float32, token int32, n int) (float64, []TokenLogprob) {
 	top := logits[argmax(logits)]

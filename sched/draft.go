@@ -54,7 +54,7 @@ func (s *Scheduler) addDrafts(budget int) int {
 		q := it.Seq
 		if n := s.ReserveDrafts(q, min(len(q.Drafts), budget-used)); n > 0 {
 			q.verify = append(append(q.verify[:0], it.Tokens...), q.Drafts[:n]...)
-			it.Tokens, it.Drafts = q.verify, n
+			it.Tokens, it.Drafts, it.Logits = q.verify, n, it.Logits+n
 			used += n
 		}
 		q.Drafts, it.Pages, it.Windows = q.Drafts[:0], q.cache.Pages(), q.cache.Windows()

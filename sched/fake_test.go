@@ -20,6 +20,8 @@ import (
 //   - a sequence that decodes gets its token in every step, whatever else runs, unless it is preempted; a prompt gets
 //     at least one unless pages lack;
 //   - sequences wait, run and are admitted in order of arrival, preempted ones too;
+//   - rows of logits are those of the last tokens that a sequence wants, each once, and no batch has more of them than
+//     Limits.PromptLogits beside one for each sequence and draft;
 //   - kv.Check holds after Schedule and after the step.
 type fake struct {
 	pool  *kv.Pool
@@ -34,6 +36,8 @@ type fake struct {
 	guess func(q *Sequence) int // how many drafts to try after a step, some of them wrong; nil for none
 	right int                   // drafts that were accepted
 	wrong int
+	// scored counts the rows of logits of sequences that want more than one.
+	scored map[*Sequence]int
 }
 
 func newFake(pages, size int, l Limits) (*fake, error) {
@@ -48,7 +52,7 @@ func newWindowed(pages, size int, w kv.Window, l Limits) (*fake, error) {
 	}
 	s, err := New(pool, l)
 	return &fake{pool: pool, sched: s, size: size, slots: make([]uint64, pages*size), sight: w.Tokens,
-		seen: make([]uint64, w.Pages*size), goals: map[*Sequence]int{}}, err
+		seen: make([]uint64, w.Pages*size), goals: map[*Sequence]int{}, scored: map[*Sequence]int{}}, err
 }
 
 // add submits a sequence that ends when it has goal tokens.
@@ -91,10 +95,11 @@ func (f *fake) step() ([]Item, error) {
 
 func (f *fake) checkStep(items []Item, decoding map[*Sequence]int) error {
 	older := func(a, b *Sequence) int { return cmp.Compare(a.age, b.age) }
-	tokens, seen, before := 0, map[*Sequence]bool{}, len(f.order)
+	tokens, logits, seen, before := 0, 0, map[*Sequence]bool{}, len(f.order)
 	for i := range items {
 		it := &items[i]
 		tokens += len(it.Tokens)
+		logits += max(it.Logits-1-it.Drafts, 0)
 		if seen[it.Seq] {
 			return fmt.Errorf("a sequence is twice in a step")
 		}
@@ -106,6 +111,9 @@ func (f *fake) checkStep(items []Item, decoding map[*Sequence]int) error {
 	slices.SortFunc(f.order[before:], older)
 	if l := f.sched.Limits(); tokens > l.BatchTokens || len(items) > l.MaxRunning {
 		return fmt.Errorf("%d tokens of %d sequences in a step, limits %+v", tokens, len(items), l)
+	}
+	if most := f.sched.Limits().PromptLogits; logits > most {
+		return fmt.Errorf("%d rows of logits of prompts in a step, at most %d are allowed", logits, most)
 	}
 	if !slices.IsSortedFunc(f.sched.waiting, older) || !slices.IsSortedFunc(f.sched.running, older) {
 		return fmt.Errorf("sequences are not in order of arrival")
@@ -134,6 +142,11 @@ func (f *fake) run(it *Item) error {
 	if it.Last != (it.Cached+own == len(q.Tokens)) || it.Decode && own != 1 || it.Drafts > 0 && !it.Decode {
 		return fmt.Errorf("sequence %d: last %v, decode %v for tokens %d to %d of %d and %d drafts", q.age, it.Last,
 			it.Decode, it.Cached, it.Cached+own, len(q.Tokens), it.Drafts)
+	}
+	first := max(len(q.Tokens)-max(q.Logits, 1), it.Cached) // whose logits are wanted
+	if want := max(it.Cached+own-first, 0) + it.Drafts; it.Logits != want {
+		return fmt.Errorf("sequence %d: %d rows of logits of tokens %d to %d and %d drafts, want %d", q.age, it.Logits,
+			it.Cached, it.Cached+own, it.Drafts, want)
 	}
 	if len(q.Drafts) > 0 {
 		return fmt.Errorf("sequence %d: %d drafts outlive the step", q.age, len(q.Drafts))
@@ -189,6 +202,10 @@ func (f *fake) settle(it *Item) error {
 		if f.slots[f.slot(it, p)] != h {
 			return fmt.Errorf("sequence %d: its row %d was overwritten in the same step", q.age, p)
 		}
+	}
+	if q.Logits > 0 {
+		q.Logits -= it.Logits
+		f.scored[q] += it.Logits
 	}
 	if err := f.sched.Done(it); err != nil || !it.Last {
 		return err

@@ -27,6 +27,8 @@ type Limits struct {
 	BatchTokens int // new tokens of one batch
 	MaxRunning  int // sequences in a batch; at most BatchTokens, so that each of them gets a token in every batch
 	MaxPrompts  int // prompts computed side by side; 0 means 4
+	// PromptLogits is the rows of logits of one batch that belong to prompts, beside one for the last token of each.
+	PromptLogits int
 }
 
 // DefaultMaxPrompts is how many prompts are computed side by side.
@@ -84,8 +86,11 @@ func (s *Scheduler) Add(q *Sequence) error {
 		return fmt.Errorf("%w: it has no tokens", ErrSequence)
 	case len(q.Tokens) > s.capacity:
 		return fmt.Errorf("%w: %d tokens, the pool holds %d", ErrSequence, len(q.Tokens), s.capacity)
-	case q.Compute < 0:
-		return fmt.Errorf("%w: the last %d tokens to be computed, want 0 or more", ErrSequence, q.Compute)
+	case q.Logits < 0 || q.Logits > len(q.Tokens):
+		return fmt.Errorf("%w: logits of the last %d of its %d tokens", ErrSequence, q.Logits, len(q.Tokens))
+	case q.Logits > 1 && s.limits.PromptLogits < 1:
+		return fmt.Errorf("%w: logits of its last %d tokens, batches have no room for those of prompts", ErrSequence,
+			q.Logits)
 	}
 	s.arrivals++
 	q.age, q.state = s.arrivals, stateWaiting

@@ -27,11 +27,19 @@ func TestEverySequenceFinishes(t *testing.T) {
 			BatchTokens: rapid.IntRange(1, 40).Draw(t, "step tokens"),
 			MaxRunning:  rapid.IntRange(1, 12).Draw(t, "max running"),
 			MaxPrompts:  rapid.IntRange(1, 5).Draw(t, "max prompts"),
+
+			PromptLogits: rapid.IntRange(5, 20).Draw(t, "prompt logits"),
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		list := drawSequences(t, pages*size)
+		wanted := map[*Sequence]int{}
+		for _, d := range list {
+			if d.q.Logits > 0 {
+				wanted[d.q] = d.q.Logits
+			}
+		}
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 		cancels := rapid.Bool().Draw(t, "cancels")
 		if rapid.Bool().Draw(t, "drafts") {
@@ -64,6 +72,11 @@ func TestEverySequenceFinishes(t *testing.T) {
 		checkOrder(t, f.order)
 		if st := f.pool.Stats(); st.Used != 0 || st.Sequences != 0 || f.sched.Running()+f.sched.Waiting() != 0 {
 			t.Fatalf("left over: %+v, %d run, %d wait", st, f.sched.Running(), f.sched.Waiting())
+		}
+		for q, n := range wanted {
+			if got := f.scored[q]; got != n && !cancels {
+				t.Fatalf("a sequence wanted %d rows of logits and had %d", n, got)
+			}
 		}
 		preempted += f.sched.Preemptions()
 		right, wrong = right+f.right, wrong+f.wrong
@@ -150,6 +163,9 @@ func drawSequences(t *rapid.T, capacity int) []drawn {
 		}
 		salt := []byte(rapid.SampledFrom([]string{"", "", "a"}).Draw(t, "salt"))
 		first := &Sequence{Tokens: slices.Clone(tokens), Salt: salt}
+		if rapid.Bool().Draw(t, "scored") {
+			first.Logits = rapid.IntRange(0, n).Draw(t, "logits")
+		}
 		list = append(list, drawn{first, goal})
 		for range rapid.IntRange(0, 2).Draw(t, "more") {
 			list = append(list, drawn{&Sequence{Tokens: slices.Clone(tokens), Salt: salt, After: first}, goal})
@@ -281,10 +297,12 @@ func TestBadSequencesAndLimitsAreRefused(t *testing.T) {
 	}
 	q := &Sequence{Tokens: prompt(0, 64)}
 	for name, err := range map[string]error{
-		"empty":           f.sched.Add(&Sequence{}),
-		"too long":        f.sched.Add(&Sequence{Tokens: prompt(0, 65)}),
-		"compute below 0": f.sched.Add(&Sequence{Tokens: prompt(0, 3), Compute: -1}),
-		"added twice":     errors.Join(f.sched.Add(q), f.sched.Add(q)),
+		"empty":                   f.sched.Add(&Sequence{}),
+		"too long":                f.sched.Add(&Sequence{Tokens: prompt(0, 65)}),
+		"logits below 0":          f.sched.Add(&Sequence{Tokens: prompt(0, 3), Logits: -1}),
+		"more logits than tokens": f.sched.Add(&Sequence{Tokens: prompt(0, 3), Logits: 4}),
+		"logits without room":     f.sched.Add(&Sequence{Tokens: prompt(0, 3), Logits: 2}),
+		"added twice":             errors.Join(f.sched.Add(q), f.sched.Add(q)),
 	} {
 		if !errors.Is(err, ErrSequence) {
 			t.Errorf("%s: error %v", name, err)

@@ -12,7 +12,7 @@ func (s *Scheduler) Schedule() []Item {
 	for {
 		s.makeRoom()
 		s.items, s.prompts = s.items[:0], s.prompts[:0]
-		budget := s.limits.BatchTokens
+		budget, logits := s.limits.BatchTokens, s.limits.PromptLogits
 
 		// Every decoding sequence gets its one token, oldest first. When pages run out the youngest is preempted: it
 		// has no item yet.
@@ -45,9 +45,10 @@ func (s *Scheduler) Schedule() []Item {
 		// Prompts share what is left evenly, the shortest first: what it does not need goes to the longer ones.
 		slices.SortStableFunc(s.prompts, func(a, b *Sequence) int { return cmp.Compare(a.left(), b.left()) })
 		for i, q := range s.prompts {
-			if n := s.reserveChunk(q, budget, s.prompts[i+1:]); n > 0 {
+			n := s.reserveChunk(q, share(q, budget, logits, len(s.prompts)-i), s.prompts[i+1:])
+			if n > 0 {
+				budget, logits = budget-n, logits-promptLogits(q, n)
 				s.addItem(q, n, false)
-				budget -= n
 			}
 		}
 
@@ -65,7 +66,7 @@ func (s *Scheduler) Schedule() []Item {
 func (s *Scheduler) addItem(q *Sequence, n int, decode bool) {
 	at := q.cache.Len()
 	s.items = append(s.items, Item{Seq: q, Tokens: q.Tokens[at : at+n], Cached: at, Decode: decode,
-		Last:  at+n == len(q.Tokens),
+		Logits: q.logitRows(n), Last: at+n == len(q.Tokens),
 		Pages: q.cache.Pages(), Windows: q.cache.Windows()})
 }
 
@@ -80,11 +81,27 @@ func (s *Scheduler) reserveToken(q *Sequence) bool {
 	return q.state == stateRunning
 }
 
-// reserveChunk reserves pages for the next tokens of a prompt, at most an even share of budget with the prompts after
-// it, and returns how many. The chunk is halved until the free pages hold it; the rest of the prompt waits.
-func (s *Scheduler) reserveChunk(q *Sequence, budget int, after []*Sequence) int {
-	prompts := 1 + len(after)
-	n := min(q.left(), (budget+prompts-1)/prompts)
+// share is how many of the next tokens of a prompt a batch takes: an even share of the tokens, and of the rows of
+// logits, that are left for so many prompts.
+func share(q *Sequence, tokens, logits, prompts int) int {
+	n := min(q.left(), (tokens+prompts-1)/prompts)
+	if q.Logits > 1 {
+		n = min(n, q.unscored()+(logits+prompts-1)/prompts)
+	}
+	return n
+}
+
+// promptLogits is how many of Limits.PromptLogits the next n tokens of a prompt take.
+func promptLogits(q *Sequence, n int) int {
+	if q.Logits > 1 {
+		return q.logitRows(n)
+	}
+	return 0
+}
+
+// reserveChunk reserves pages for the next n tokens of a prompt, or fewer, and returns how many. The chunk is halved
+// until the free pages hold it; the rest of the prompt waits.
+func (s *Scheduler) reserveChunk(q *Sequence, n int, after []*Sequence) int {
 	for n > 0 && (n > 1 && !s.leavesWindowPages(q, n, after) || q.cache.Reserve(n) != nil) {
 		n /= 2
 	}

@@ -10,9 +10,10 @@ type Sequence struct {
 	// After, when set, is an older sequence with the same prompt: this one waits until that prompt is computed and then
 	// shares its pages.
 	After *Sequence
-	// Compute is how many of the last tokens must be computed although they may be cached; 0 means one.
-	Compute int
-	Owner   any
+	// Logits is for how many of the last tokens rows of logits are wanted; 0 means one. These tokens are computed
+	// although they may be cached. The caller lowers it as rows come back.
+	Logits int
+	Owner  any
 	// Tenant and Request are who the sequence belongs to, for fair admission; without a request it is one of its own.
 	Tenant  string
 	Request any
@@ -50,6 +51,7 @@ type Item struct {
 	Drafts int     // how many of Tokens are drafts
 	Cached int     // tokens before them that are in the cache
 	Decode bool    // one token that continues computed output, and drafts
+	Logits int     // rows of logits, of the last of Tokens
 	Last   bool    // afterwards all tokens are computed, and the next one can be sampled
 	Pages  []int32 // of all Cached + len(Tokens) tokens
 	// Windows are their window pages, negative where the window has moved on; nil where the pool has none.
@@ -60,14 +62,6 @@ type Item struct {
 
 // Kept is how many of the item's tokens are part of the sequence: all but the drafts that were not accepted.
 func (it *Item) Kept() int { return len(it.Tokens) - it.Drafts + it.accepted }
-
-// LogitRows is how many rows of logits the item needs: one for the next token, and one behind each draft.
-func (it *Item) LogitRows() int {
-	if it.Last {
-		return 1 + it.Drafts
-	}
-	return 0
-}
 
 // DraftTokens are the item's drafts, the last of Tokens.
 func (it *Item) DraftTokens() []int32 { return it.Tokens[len(it.Tokens)-it.Drafts:] }
@@ -86,4 +80,10 @@ func (q *Sequence) waitsForPrompt() bool {
 	return q.After != nil && !q.After.computed && q.After.state != stateGone
 }
 
-func (q *Sequence) options() kv.OpenOptions { return kv.OpenOptions{Salt: q.Salt, Compute: q.Compute} }
+func (q *Sequence) options() kv.OpenOptions { return kv.OpenOptions{Salt: q.Salt, Compute: q.Logits} }
+
+// unscored is how many of the next tokens of a running sequence need no row of logits.
+func (q *Sequence) unscored() int { return max(q.left()-max(q.Logits, 1), 0) }
+
+// logitRows is how many rows of logits the next n tokens of a running sequence have.
+func (q *Sequence) logitRows(n int) int { return max(n-q.unscored(), 0) }

@@ -24,11 +24,12 @@ func (s *Server) chatCompletion(w http.ResponseWriter, r *http.Request) error {
 		head: s.head("chatcmpl-"+x.id, openai.ObjectChat), usage: req.WantsUsage(), n: req.Choices(),
 		continuous: req.WantsContinuousUsage(),
 		spelling:   newSpelling(s.engine, req.TokensAsIDs), logprobs: req.Logprobs, singleCall: singleCall(req),
+		scored: req.PromptLogprobs,
 	}
 	if req.Stream {
 		err = s.stream(w, r, ask, func(e *sse) sink { return newChatStream(e, shape) })
 	} else {
-		to := &chatAnswer{shape, make([]chatChoice, shape.n)}
+		to := &chatAnswer{chatShape: shape, choices: make([]chatChoice, shape.n)}
 		err = s.collect(w, r, ask, to, to.response)
 	}
 	return renameField(err, req)
@@ -59,6 +60,7 @@ type chatShape struct {
 	spelling   *spelling
 	logprobs   bool
 	singleCall bool
+	scored     *int // alternatives of prompt_logprobs, where asked for
 }
 
 // deltas are those of an event that the request wants: without parallel calls, the first call only.
@@ -90,6 +92,7 @@ func (c *chatShape) tokens(list []openai.TokenLogprob, ev *sparrow.Event) []open
 type chatAnswer struct {
 	chatShape
 	choices []chatChoice
+	prompt  []sparrow.Token // scored
 }
 
 type chatChoice struct {
@@ -102,6 +105,7 @@ func (a *chatAnswer) event(_ int, ev *sparrow.Event) error {
 	c := &a.choices[ev.Choice]
 	c.message.Add(a.deltas(ev)...)
 	c.logprobs = a.tokens(c.logprobs, ev)
+	a.prompt = append(a.prompt, ev.Scored...)
 	if ev.Finish != "" {
 		c.finish = ev.Finish
 	}
@@ -122,6 +126,9 @@ func (a *chatAnswer) response(res *result) (any, error) {
 		if a.logprobs {
 			out.Choices[i].Logprobs = &openai.ChatLogprobs{Content: c.logprobs}
 		}
+	}
+	if a.scored != nil {
+		out.PromptLogprobs = a.spelling.prompt(a.prompt, *a.scored)
 	}
 	return out, nil
 }

@@ -23,10 +23,6 @@ func (s *Server) completion(w http.ResponseWriter, r *http.Request) error {
 			"%d prompts with %d choices each are %d sequences, and at most %d may wait here; send fewer at a time",
 			req.Prompt.Len(), req.Choices(), all, s.info.MaxQueue)
 	}
-	if req.Echo && req.Logprobs != nil {
-		return wire.NewError(wire.CodeUnsupportedValue, "echo", "log probabilities of a prompt's own tokens "+
-			"are not computed; send echo without logprobs, or logprobs without echo")
-	}
 	x := exchangeOf(r)
 	ask := completionRequests(req, func(i int) origin {
 		return s.origin(x, promptID(x.id, i, req.Prompt.Len()))
@@ -41,7 +37,7 @@ func (s *Server) completion(w http.ResponseWriter, r *http.Request) error {
 	shape.head, shape.usage = s.head("cmpl-"+x.id, openai.ObjectCompletion), req.WantsUsage()
 	shape.continuous = req.WantsContinuousUsage()
 	switch {
-	case req.NewTokens() == 0:
+	case req.NewTokens() == 0 && ask[0].Score == nil:
 		return s.echoOnly(w, r, ask, shape, req.Stream)
 	case req.Stream:
 		return s.stream(w, r, ask, func(e *sse) sink { return newCompletionStream(e, shape) })
@@ -88,13 +84,19 @@ type completionShape struct {
 	echo         []string // text of each prompt, when it is part of the answer
 	prompts      int
 	logprobs     bool
-	alternatives bool
+	alternatives int  // how many
+	scored       *int // alternatives of prompt_logprobs, where asked for
 }
+
+// echoes says whether the log probabilities of an answer begin with those of the prompt.
+func (c *completionShape) echoes() bool { return c.logprobs && c.echo != nil }
 
 func (s *Server) completionShape(r *openai.CompletionRequest) (completionShape, error) {
 	c := completionShape{spelling: newSpelling(s.engine, r.TokensAsIDs), n: r.Choices(), prompts: r.Prompt.Len(),
-		logprobs: r.Logprobs != nil}
-	c.alternatives = c.logprobs && *r.Logprobs > 0
+		logprobs: r.Logprobs != nil, scored: r.PromptLogprobs}
+	if c.logprobs {
+		c.alternatives = *r.Logprobs
+	}
 	if !r.Echo {
 		return c, nil
 	}
@@ -130,6 +132,7 @@ type completionChoice struct {
 	columns  columns
 	pending  string
 	logprobs *openai.CompletionLogprobs
+	scored   []sparrow.Token // of the prompt, in a stream until its text is sent
 	finish   openai.FinishReason
 }
 

@@ -11,13 +11,14 @@ import (
 // completionAnswer collects whole texts.
 type completionAnswer struct {
 	completionShape
-	list  []completionChoice
-	texts []strings.Builder
+	list   []completionChoice
+	texts  []strings.Builder
+	scored [][]sparrow.Token // of each prompt
 }
 
 func newCompletionAnswer(shape completionShape) *completionAnswer {
 	list := shape.choices()
-	return &completionAnswer{shape, list, make([]strings.Builder, len(list))}
+	return &completionAnswer{shape, list, make([]strings.Builder, len(list)), make([][]sparrow.Token, shape.prompts)}
 }
 
 func (a *completionAnswer) event(prompt int, ev *sparrow.Event) error {
@@ -26,6 +27,7 @@ func (a *completionAnswer) event(prompt int, ev *sparrow.Event) error {
 	c.add(ev, a.logprobs)
 	a.texts[i].WriteString(c.pending)
 	c.pending = ""
+	a.scored[prompt] = append(a.scored[prompt], ev.Scored...)
 	return nil
 }
 
@@ -39,7 +41,14 @@ func (a *completionAnswer) response(res *result) (any, error) {
 	for i := range a.list {
 		c := &a.list[i]
 		c.pending = a.texts[i].String() + c.pending
+		scored := a.scored[i/a.n]
+		if a.echoes() {
+			c.logprobs = joined(c.columns.echoed(scored, a.echo[i/a.n]), c.logprobs)
+		}
 		out.Choices[i] = c.wire(i, c.finish)
+		if a.completionShape.scored != nil {
+			out.Choices[i].PromptLogprobs = a.spelling.prompt(scored, *a.completionShape.scored)
+		}
 	}
 	return out, nil
 }
@@ -61,6 +70,14 @@ func newCompletionStream(e *sse, shape completionShape) *completionStream {
 func (s *completionStream) event(prompt int, ev *sparrow.Event) error {
 	i := prompt*s.n + ev.Choice
 	c := &s.list[i]
+	if len(ev.Scored) > 0 {
+		c.scored = append(c.scored, ev.Scored...) // they are sent with the prompt's text
+		return s.flush()
+	}
+	if c.scored != nil {
+		c.logprobs = c.columns.echoed(c.scored, s.echo[prompt])
+		c.scored = nil
+	}
 	c.add(ev, s.logprobs)
 	s.count(ev)
 	if c.pending != "" || s.on && len(ev.Tokens) > 0 {

@@ -125,14 +125,6 @@ func TestCompletionLogprobsCountCharacters(t *testing.T) {
 	}
 }
 
-func TestEchoedPromptsHaveNoLogprobs(t *testing.T) {
-	_, hs := start(t, newFake(saying("x")), Options{})
-	got := post(t, hs.URL+"/v1/completions", `{"model":"sparrow-test","prompt":"p","logprobs":1,"echo":true}`)
-	if got.status != 400 || !strings.Contains(got.body, `"param":"echo"`) {
-		t.Errorf("status %d: %s", got.status, got.body)
-	}
-}
-
 // Ids are the only way to see the tokens of a checkpoint without a tokenizer; they are given in both forms of
 // logprobs, alternatives included.
 func TestLogprobsNameTokensByTheirIDs(t *testing.T) {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"slices"
+	"strings"
 
 	"sparrow"
 	"sparrow/api/openai"
@@ -51,10 +52,10 @@ func (s *spelling) chatToken(t *sparrow.Token) openai.TokenLogprob {
 	return out
 }
 
-// columns collects the tokens of a text completion's choice. alternatives says whether top_logprobs are wanted at all.
+// columns collects the tokens of a text completion's choice.
 type columns struct {
 	spelling     *spelling
-	alternatives bool
+	alternatives int // at most, beside the token itself
 	characters   int // in the text so far
 }
 
@@ -72,14 +73,71 @@ func (c *columns) add(l *openai.CompletionLogprobs, tokens []sparrow.Token) *ope
 	for i := range tokens {
 		t := &tokens[i]
 		p := openai.Logprob(t.Logprob)
-		l.Tokens = append(l.Tokens, c.spelling.show(t.ID, t.Text, openai.BytesText))
+		c.append(l, t, t.Text)
 		l.TokenLogprobs = append(l.TokenLogprobs, &p)
-		l.TextOffset = append(l.TextOffset, c.offset(t.Text))
-		if c.alternatives {
+		if c.alternatives > 0 {
 			l.TopLogprobs = append(l.TopLogprobs, c.ranked(t))
 		}
 	}
 	return l
+}
+
+// append adds the name of a token and where its text starts.
+func (c *columns) append(l *openai.CompletionLogprobs, t *sparrow.Token, text string) {
+	l.Tokens = append(l.Tokens, c.spelling.show(t.ID, t.Text, openai.BytesText))
+	l.TextOffset = append(l.TextOffset, c.offset(text))
+}
+
+// echoed are the columns of a prompt whose text is part of the answer. Its first token has no log probability; where
+// the tokenizer has added it, it has no text either.
+func (c columns) echoed(scored []sparrow.Token, text string) *openai.CompletionLogprobs {
+	if len(scored) == 0 {
+		return nil
+	}
+	c.characters = 0
+	l := &openai.CompletionLogprobs{TokenLogprobs: []*openai.Logprob{nil}}
+	if c.alternatives > 0 {
+		l.TopLogprobs = []openai.RankedLogprobs{nil}
+	}
+	first := scored[0].Text
+	if !strings.HasPrefix(text, first) {
+		first = ""
+	}
+	c.append(l, &scored[0], first)
+	return c.add(l, scored[1:])
+}
+
+// joined puts the columns of a prompt before those of what follows it; either may be nil.
+func joined(a, b *openai.CompletionLogprobs) *openai.CompletionLogprobs {
+	if a == nil {
+		return b
+	}
+	if b == nil {
+		return a
+	}
+	return &openai.CompletionLogprobs{Tokens: slices.Concat(a.Tokens, b.Tokens),
+		TokenLogprobs: slices.Concat(a.TokenLogprobs, b.TokenLogprobs),
+		TopLogprobs:   slices.Concat(a.TopLogprobs, b.TopLogprobs),
+		TextOffset:    slices.Concat(a.TextOffset, b.TextOffset)}
+}
+
+// prompt is the tokens of a prompt in vLLM's form, each with at most that many alternatives.
+func (s *spelling) prompt(scored []sparrow.Token, alternatives int) openai.PromptLogprobs {
+	out := make(openai.PromptLogprobs, len(scored))
+	for i := range scored {
+		t := &scored[i]
+		if t.Rank == 0 {
+			continue // nothing precedes it
+		}
+		out[i] = map[int32]openai.PromptLogprob{}
+		for j, alt := range t.Top[:min(alternatives, len(t.Top))] {
+			out[i][alt.Token] = openai.PromptLogprob{Logprob: openai.Logprob(alt.Logprob), Rank: j + 1,
+				Token: openai.TokenText([]byte(s.of(alt.Token)))}
+		}
+		out[i][t.ID] = openai.PromptLogprob{Logprob: openai.Logprob(t.Logprob), Rank: t.Rank,
+			Token: openai.TokenText([]byte(t.Text))}
+	}
+	return out
 }
 
 // offset is where a token starts, in characters; one that goes on with a character starts where that does.
@@ -94,13 +152,14 @@ func (c *columns) offset(text string) int {
 
 // ranked lists the alternatives, and behind them the chosen token when it is none of them, as OpenAI does.
 func (c *columns) ranked(t *sparrow.Token) openai.RankedLogprobs {
-	list := make(openai.RankedLogprobs, 0, len(t.Top)+1)
-	for _, alt := range t.Top {
+	top := t.Top[:min(c.alternatives, len(t.Top))]
+	list := make(openai.RankedLogprobs, 0, len(top)+1)
+	for _, alt := range top {
 		list = append(list,
 			openai.RankedLogprob{Token: c.spelling.show(alt.Token, c.spelling.of(alt.Token), openai.BytesText),
 				Logprob: openai.Logprob(alt.Logprob)})
 	}
-	if !slices.ContainsFunc(t.Top, func(alt sample.TokenLogprob) bool { return alt.Token == t.ID }) {
+	if !slices.ContainsFunc(top, func(alt sample.TokenLogprob) bool { return alt.Token == t.ID }) {
 		list = append(list, openai.RankedLogprob{Token: c.spelling.show(t.ID, t.Text, openai.BytesText),
 			Logprob: openai.Logprob(t.Logprob)})
 	}

@@ -16,6 +16,12 @@ func completionRequests(r *openai.CompletionRequest, from func(i int) origin) []
 		}
 		if r.Logprobs != nil {
 			out.Sampling.Logprobs, out.Sampling.TopLogprobs = true, *r.Logprobs
+			if r.Echo {
+				out.Score = scoreAtLeast(out.Score, *r.Logprobs)
+			}
+		}
+		if out.Score != nil {
+			out.Score.Only = r.NewTokens() == 0
 		}
 		list = append(list, out)
 	}

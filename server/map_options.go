@@ -36,7 +36,19 @@ func common(o *openai.Options, from origin) sparrow.Request {
 	if o.Sparrow != nil {
 		r.Draft = o.Sparrow.Draft
 	}
+	if o.PromptLogprobs != nil {
+		r.Score = scoreAtLeast(nil, *o.PromptLogprobs)
+	}
 	return r
+}
+
+// scoreAtLeast asks for the log probabilities of a prompt with at least that many alternatives.
+func scoreAtLeast(s *sparrow.Score, top int) *sparrow.Score {
+	if s == nil {
+		s = &sparrow.Score{}
+	}
+	s.Top = max(s.Top, top)
+	return s
 }
 
 // sampling maps sampling parameters; what the request leaves out keeps the value of sample.Default.

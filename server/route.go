@@ -24,6 +24,7 @@ func (s *Server) table() []route {
 	return []route{
 		{http.MethodPost, "/v1/chat/completions", false, s.chatCompletion},
 		{http.MethodPost, "/v1/completions", false, s.completion},
+		{http.MethodPost, "/v1/score", false, s.score},
 		{http.MethodPost, responsesPath, false, s.createResponse},
 		{http.MethodGet, responsePrefix, false, s.storedResponse},
 		{http.MethodDelete, responsePrefix, false, s.deleteResponse},

@@ -12,8 +12,8 @@ type Limits struct {
 	Requests int // sequences of a pass; 64, and at most Rows
 	Prompts  int // of them prompts; 4
 	Context  int // tokens of a sequence; the model's
-	// PromptLogits allows logits of every token of a prompt, not only of its last.
-	PromptLogits bool
+	// PromptLogits is for how many tokens of prompts a pass computes logits beside the last one of each prompt.
+	PromptLogits int
 	// GraphBytes is the device memory that captured graphs may take; negative for no graphs.
 	GraphBytes int64
 	// Record selects what passes of the target record of every layer.
@@ -80,6 +80,9 @@ func (l *Limits) worst(verified int, drafts bool) []plan.Batch {
 		}
 		b := plan.Batch{Pass: pass}
 		for _, q := range requests {
+			if pass != plan.PassTarget {
+				q.Logits = 1 // the drafting layer scores no prompt
+			}
 			b.Add(q)
 		}
 		if pass == plan.PassTarget {
@@ -90,6 +93,7 @@ func (l *Limits) worst(verified int, drafts bool) []plan.Batch {
 	// Prompts at the end of a full context, one and several, alone and beside decodes of every other sequence; and at
 	// its beginning, where a reserve of transient memory lets a launch have more rows.
 	promptsAt := func(n, rows int, first bool) (out []plan.Request) {
+		logits := l.PromptLogits
 		for i := range n {
 			chunk := min(rows/n+(rows%n+n-1-i)/n, l.Context)
 			if chunk > 0 {
@@ -97,9 +101,8 @@ func (l *Limits) worst(verified int, drafts bool) []plan.Batch {
 				if first {
 					q = plan.ExtendRequest(chunk, 0)
 				}
-				if q.Logits = 1; l.PromptLogits {
-					q.Logits = chunk
-				}
+				q.Logits = 1 + min(chunk-1, logits)
+				logits -= q.Logits - 1
 				out = append(out, q)
 			}
 		}

@@ -32,7 +32,7 @@ func run(m model.Model, cfg plan.Config, g *Golden, chunk int, given []int32) (*
 		table[i] = int32(pages - i) // not in order, and page 0 unused: a kernel that ignored the table would be caught
 	}
 	o := &outcome{record: newRecord(n, m.Config().Layers)}
-	r, err := step.New(m, cfg, step.Limits{Rows: n, Requests: 1, Prompts: 1, Context: total, PromptLogits: true,
+	r, err := step.New(m, cfg, step.Limits{Rows: n, Requests: 1, Prompts: 1, Context: total, PromptLogits: n,
 		Record: plan.Record{Hidden: true, Selections: true}})
 	if err != nil {
 		return nil, err

@@ -56,9 +56,8 @@ var fixed = []struct {
 // acceptedFields are the ignored, fixed and refused fields that chat and text completions share.
 func acceptedFields[T any]() wire.Fields[T] {
 	all := wire.Fields[T]{
-		"guided_grammar":  wire.Refuse[T]("use response_format with type json_schema"),
-		"length_penalty":  wire.Refuse[T]("it belongs to beam search, and answers are sampled"),
-		"prompt_logprobs": wire.Refuse[T]("send a text completion with echo and logprobs"),
+		"guided_grammar": wire.Refuse[T]("use response_format with type json_schema"),
+		"length_penalty": wire.Refuse[T]("it belongs to beam search, and answers are sampled"),
 	}
 	for _, f := range ignored {
 		all[f.Name] = wire.IgnoreAs[T](f.shape)

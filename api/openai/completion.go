@@ -11,7 +11,7 @@ import (
 type CompletionRequest struct {
 	Options
 	Prompt    Prompt `json:"prompt"`
-	MaxTokens *int   `json:"max_tokens,omitempty"` // 0 only with Echo, or Unlimited; see [CompletionRequest.NewTokens]
+	MaxTokens *int   `json:"max_tokens,omitempty"` // 0 with Echo or PromptLogprobs, or Unlimited; see NewTokens
 	Echo      bool   `json:"echo,omitempty"`       // the prompt is part of the text, and of the logprobs
 	Logprobs  *int   `json:"logprobs,omitempty"`   // [0, 20]: alternatives per token; nil is no logprobs at all
 
@@ -91,8 +91,9 @@ func (r *CompletionRequest) check(p *wire.Problems) {
 	r.Options.check(p)
 	r.Prompt.check(p)
 	checkLength(p, "max_tokens", r.MaxTokens, r.MinTokens, 0)
-	if r.MaxTokens != nil && *r.MaxTokens == 0 && !r.Echo {
-		p.AddNew(wire.CodeOutOfRange, "max_tokens", "0 asks for no text; only allowed when echo is true")
+	if r.MaxTokens != nil && *r.MaxTokens == 0 && !r.Echo && r.PromptLogprobs == nil {
+		p.AddNew(wire.CodeOutOfRange, "max_tokens",
+			"0 asks for no text; only allowed when echo is true or with prompt_logprobs")
 	}
 	if r.MaxTokens == nil && r.MinTokens != nil && *r.MinTokens > DefaultCompletionTokens {
 		p.AddNew(wire.CodeInvalidValue, "min_tokens", "%d is more than max_tokens, which is %d when not given",
@@ -100,6 +101,10 @@ func (r *CompletionRequest) check(p *wire.Problems) {
 			DefaultCompletionTokens)
 	}
 	wire.WantRange(p, "logprobs", r.Logprobs, 0, MaxTopLogprobs)
+	if r.Stream && r.Echo && r.Logprobs != nil && r.Choices() > 1 {
+		p.AddNew(wire.CodeInvalidValue, "n",
+			"%d choices with echo, logprobs and stream; ask for one choice, or without stream", r.Choices())
+	}
 	if prompts, n := r.Prompt.Len(), r.Choices(); n >= 1 && n <= MaxN && prompts*n > MaxChoices {
 		p.AddNew(wire.CodeTooMany, "n", "%d choices for each of %d prompts, at most %d choices in all are supported", n,
 			prompts, MaxChoices)

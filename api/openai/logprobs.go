@@ -49,6 +49,17 @@ func (l *CompletionLogprobs) MarshalJSON() ([]byte, error) {
 	return appendCompletionLogprobs(nil, l), nil
 }
 
+// PromptLogprobs has an entry for each token of a prompt, as in vLLM: the likeliest tokens at its place and the token
+// itself, by id. The first, which nothing precedes, is null.
+type PromptLogprobs []map[int32]PromptLogprob
+
+// PromptLogprob is one token at a place of a prompt.
+type PromptLogprob struct {
+	Logprob Logprob `json:"logprob"`
+	Rank    int     `json:"rank"` // 1 is the likeliest
+	Token   string  `json:"decoded_token"`
+}
+
 // Logprob is a natural logarithm of a probability. JSON has no infinity: a token that cannot be chosen is written as
 // [Impossible], the value OpenAI documents for that.
 type Logprob float64

@@ -41,6 +41,9 @@ type Options struct {
 	// TokensAsIDs names tokens in logprobs by their ids, as [TokenID] writes them.
 	TokensAsIDs bool `json:"return_tokens_as_token_ids,omitempty"`
 
+	// PromptLogprobs is vLLM's: [0, 20] alternatives beside each token of the prompt; nil is none at all.
+	PromptLogprobs *int `json:"prompt_logprobs,omitempty"`
+
 	// CacheSalt keeps prefix reuse among requests with the same salt.
 	CacheSalt string `json:"cache_salt,omitempty"`
 
@@ -95,6 +98,8 @@ var optionFields = wire.Fields[Options]{
 	"ignore_eos":         wire.BoolField(func(o *Options) *bool { return &o.IgnoreEOS }),
 	"stream":             wire.BoolField(func(o *Options) *bool { return &o.Stream }),
 	"cache_salt":         wire.TextField(func(o *Options) *string { return &o.CacheSalt }),
+
+	"prompt_logprobs": wire.OptionalInt(func(o *Options) **int { return &o.PromptLogprobs }),
 
 	"return_tokens_as_token_ids": wire.BoolField(func(o *Options) *bool { return &o.TokensAsIDs }),
 	"include_stop_str_in_output": wire.BoolField(func(o *Options) *bool { return &o.IncludeStop }),
@@ -210,6 +215,10 @@ func (o *Options) check(p *wire.Problems) {
 	o.checkStop(p)
 	if o.StreamOptions != nil && !o.Stream {
 		p.AddNew(wire.CodeInvalidValue, "stream_options", "only allowed when stream is true")
+	}
+	wire.WantRange(p, "prompt_logprobs", o.PromptLogprobs, 0, MaxTopLogprobs)
+	if o.PromptLogprobs != nil && o.Stream {
+		p.AddNew(wire.CodeInvalidValue, "prompt_logprobs", "only allowed without stream")
 	}
 	if o.ResponseFormat != nil {
 		o.ResponseFormat.check(p)

@@ -11,6 +11,7 @@ const (
 	ObjectCompletion = "text_completion"
 	ObjectModel      = "model"
 	ObjectList       = "list"
+	ObjectScore      = "score"
 )
 
 // FinishReason says why a choice ended. Empty, which is null on the wire, means that it has not.
@@ -41,6 +42,8 @@ type ChatResponse struct {
 	Choices []ChatChoice    `json:"choices"`
 	Usage   Usage           `json:"usage"`
 	Sparrow json.RawMessage `json:"sparrow,omitempty"` // the trace, when asked for
+	// PromptLogprobs are those of the prompt that all choices share, when asked for.
+	PromptLogprobs PromptLogprobs `json:"prompt_logprobs,omitempty"`
 }
 
 // ChatChoice is one answer.
@@ -76,6 +79,8 @@ type CompletionChoice struct {
 	Text         string              `json:"text"`
 	Logprobs     *CompletionLogprobs `json:"logprobs"`
 	FinishReason FinishReason        `json:"finish_reason"`
+
+	PromptLogprobs PromptLogprobs `json:"prompt_logprobs,omitempty"` // when asked for; never in a stream
 }
 
 // Usage counts the tokens of a request.

@@ -106,6 +106,12 @@ func TestCompletionRequestsSurviveTheWire(t *testing.T) {
 			sent.Prompt.Tokens = rapid.SliceOfN(rapid.SliceOfN(rapid.Int32Range(0, MaxTokenID), 1, 9), 1, 4).Draw(t,
 				"tokens")
 		}
+		if sent.Stream && sent.Choices() > 1 {
+			sent.Echo = false // with logprobs it is refused
+		}
+		if !sent.Stream {
+			sent.PromptLogprobs = optional(t, rapid.IntRange(0, 20), "prompt logprobs")
+		}
 		checkSame(t, sent, strictCompletion)
 	})
 }

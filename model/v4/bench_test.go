@@ -30,7 +30,7 @@ type bench struct {
 const benchPages = 13 // no more than sequences of a test need: comparing and emptying caches takes as long as computing
 
 // benchLimits hold every pass of these tests.
-var benchLimits = step.Limits{Rows: 1400, Requests: 16, Prompts: 9, Context: 1536, PromptLogits: true}
+var benchLimits = step.Limits{Rows: 1400, Requests: 16, Prompts: 9, Context: 1536, PromptLogits: 1400}
 
 func device(t *testing.T, kernels string) kernel.Device {
 	t.Helper()

@@ -165,7 +165,7 @@ func TestSlicingKeepsBits(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			sliced := benchOf(t, m, cfg, step.Limits{Rows: n, Requests: 1, Prompts: 1, PromptLogits: true})
+			sliced := benchOf(t, m, cfg, step.Limits{Rows: n, Requests: 1, Prompts: 1, PromptLogits: n})
 			res, err := sliced.run.Run([]step.Work{sliced.sequence(1, n).work(plan.ModeExtend, n)})
 			if err != nil {
 				t.Fatal(err)

@@ -74,7 +74,7 @@ func (l longContext) run(t *testing.T, m *v4.Model, p plan.Policy, chunk, decode
 		t.Fatal(err)
 	}
 	caches := l.fill(t, m)
-	limits := step.Limits{Rows: chunk, Requests: 1, Context: l.tokens + decodes, PromptLogits: true}
+	limits := step.Limits{Rows: chunk, Requests: 1, Context: l.tokens + decodes, PromptLogits: chunk}
 	arena, err := step.Measure(m, cfg, limits)
 	if err != nil {
 		t.Fatal(err)

@@ -61,7 +61,7 @@ func TestAChunkOf32768Tokens(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := benchOf(t, m, cfg, step.Limits{Rows: n, Requests: 1, Prompts: 1, Context: n, PromptLogits: true})
+		b := benchOf(t, m, cfg, step.Limits{Rows: n, Requests: 1, Prompts: 1, Context: n, PromptLogits: n})
 		if err := m.AllocateWindows(&cfg, n/cfg.Page, n/cfg.Page); err != nil {
 			t.Fatal(err)
 		}

@@ -77,6 +77,7 @@ func (s *snapshot) engine() {
 	s.counter("requests_total", "Requests accepted.", stats.Requests)
 	s.counter("steps_total", "Steps of the engine.", stats.Steps)
 	s.counter("preemptions_total", "Sequences that gave up their pages and were computed again.", stats.Preempted)
+	s.counter("scored_tokens_total", "Given tokens whose log probabilities were computed.", stats.ScoredTokens)
 	s.counter("prompt_tokens_total", "Prompt tokens of accepted requests, cached ones included.", stats.PromptTokens)
 	s.counter("output_tokens_total", "Tokens generated.", stats.OutputTokens)
 	s.counter("prefix_queried_tokens_total", "Prompt tokens looked up in the prefix cache.", kv.PromptTokens)

@@ -1,0 +1,121 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+
+	"sparrow/sample"
+	"sparrow/sched"
+)
+
+// promptLogitBytes is the memory of a pass for logits of a prompt's own tokens. Longer prompts are computed in chunks
+// of as many rows as it holds.
+const promptLogitBytes = 64 << 20
+
+// promptLogits is how many rows of logits of prompts a batch may have.
+func (e *Engine) promptLogits() int {
+	rows := promptLogitBytes / (4 * e.model.Config().Vocab)
+	return min(max(rows, 4*sched.DefaultMaxPrompts), e.cfg.StepTokens)
+}
+
+// given is what follows the prompt in a choice before anything is generated.
+func (r *Request) given(choice int) []int32 {
+	if r.Score == nil || r.Score.Continuations == nil {
+		return nil
+	}
+	return r.Score.Continuations[choice]
+}
+
+// givenTokens counts the tokens that a request brings.
+func (r *Request) givenTokens() int {
+	n := len(r.Prompt)
+	if r.Score != nil {
+		for _, ids := range r.Score.Continuations {
+			n += len(ids)
+		}
+	}
+	return n
+}
+
+// checkScore refuses what cannot be scored and sets the number of choices of continuations.
+func (e *Engine) checkScore(r *Request) error {
+	if r.Score == nil {
+		return nil
+	}
+	s := *r.Score
+	r.Score = &s
+	if s.Top < 0 || s.Top > sample.MaxTopLogprobs {
+		return &RequestError{Field: "prompt_logprobs",
+			Reason: fmt.Sprintf("is %d, want 0 to %d", s.Top, sample.MaxTopLogprobs)}
+	}
+	longest := len(r.Prompt)
+	if s.Continuations != nil {
+		if len(s.Continuations) == 0 || len(s.Continuations) > sample.MaxN {
+			return &RequestError{Field: "continuations",
+				Reason: fmt.Sprintf("are %d, want 1 to %d", len(s.Continuations), sample.MaxN)}
+		}
+		r.Sampling.N, r.Score.Only = len(s.Continuations), true
+		for i, ids := range s.Continuations {
+			if len(ids) == 0 {
+				return &RequestError{Field: "continuations", Reason: fmt.Sprintf("number %d has no tokens", i)}
+			}
+			if err := e.checkPrompt(ids); err != nil {
+				return &RequestError{Field: "continuations", Reason: fmt.Sprintf("number %d: %v", i, err)}
+			}
+			longest = max(longest, len(r.Prompt)+len(ids))
+		}
+	}
+	if s.From < 0 || s.From > longest {
+		return &RequestError{Field: "score",
+			Reason: fmt.Sprintf("begins at token %d, want one of the %d that are given", s.From, longest)}
+	}
+	return nil
+}
+
+// checkScored refuses a prompt that is only scored and does not fit the context: it needs no place for an answer.
+func (e *Engine) checkScored(r *Request) error {
+	for i := range max(len(r.Score.Continuations), 1) {
+		if n := len(r.Prompt) + len(r.given(i)); n > e.info.ContextTokens {
+			return &RequestError{Field: "prompt", Err: ErrContext,
+				Reason: fmt.Sprintf("has %d tokens with what follows it, the context holds %d", n,
+					e.info.ContextTokens)}
+		}
+	}
+	return nil
+}
+
+// scores reports whether rows of logits are wanted for the choice's own prompt.
+func (c *choice) scores() bool { return c.seq.Logits > 0 }
+
+// score gives the next tokens of a prompt their log probabilities: every row of logits of an item but the one that the
+// next token is sampled from. It returns how many rows it has read.
+func (e *Engine) score(c *choice, it *sched.Item, rows logits) (read int, err error) {
+	if !c.scores() {
+		return 0, nil
+	}
+	read = it.Logits
+	if it.Last {
+		read--
+	}
+	first := it.Cached + len(it.Tokens) - it.Logits // position of the first row
+	if first == 0 && it.Logits > 0 && c.job.request.Score.From == 0 {
+		c.scored = append(c.scored, sample.Scored{TokenLogprob: sample.TokenLogprob{Token: c.seq.Tokens[0]}})
+	}
+	for i := range read {
+		s, err := e.scratch.Score(rows.row(i).whole, c.seq.Tokens[first+i+1], c.job.request.Score.Top)
+		if err != nil {
+			return i, err
+		}
+		s.Top = slices.Clone(s.Top) // the scratch overwrites its own
+		c.scored = append(c.scored, s)
+	}
+	c.seq.Logits -= it.Logits
+	return read, nil
+}
+
+// takeScores is the event of the scores that were not sent yet.
+func (c *choice) takeScores() Event {
+	ev := Event{Choice: c.index, Token: -1, Scores: c.scored}
+	c.scored = nil
+	return ev
+}
