@@ -16,7 +16,7 @@ func (e *Engine) lose(err error) {
 	if e.lost != nil {
 		return
 	}
-	e.lost = fmt.Errorf("%w: %w; everything on it is lost, restart the server", ErrDevice, err)
+	e.lost = fmt.Errorf("%w: %w%s; everything on it is lost, restart the server", ErrDevice, err, e.place())
 	e.cfg.Log.Error("the device failed; its requests end and no other is accepted", "error", err, "running",
 		e.sched.Running(), "waiting", e.sched.Waiting())
 	for _, q := range e.sched.All() {
@@ -65,14 +65,19 @@ func (e *Engine) watch() {
 		}
 		if took := time.Since(time.Unix(0, began)); began != 0 && reported == 0 && took >= w.after {
 			reported = began
-			text := fmt.Sprintf("a pass has not ended for %v", took.Round(time.Millisecond))
-			if p, ok := e.model.(model.Placer); ok {
-				text += ": " + p.Place()
-			}
+			text := fmt.Sprintf("a pass has not ended for %v%s", took.Round(time.Millisecond), e.place())
 			e.cfg.Log.Error("the watchdog saw no progress", "text", text, "kernels", e.info.Kernels)
 			e.noteHang(text)
 		}
 	}
+}
+
+// place is where the pass in progress is, in brackets, or nothing where the model does not say. Any goroutine may ask.
+func (e *Engine) place() string {
+	if p, ok := e.model.(model.Placer); ok {
+		return " (" + p.Place() + ")"
+	}
+	return ""
 }
 
 // noteHang says in Stats where the device hangs, or with an empty text that it does not.

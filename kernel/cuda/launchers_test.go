@@ -82,6 +82,11 @@ func someGate() GateArgs {
 		Columns: 8}
 }
 
+func someGateQuantise() GateQuantiseArgs {
+	return GateQuantiseArgs{Gate: somewhere, Up: somewhere, Out: somewhere, Codes: somewhere, Scales: somewhere,
+		GateStride: 256, UpStride: 256, OutStride: 128, CodeStride: 128, ScaleStride: 8, Rows: 5, Columns: 128}
+}
+
 func someRoute() RouteArgs {
 	return RouteArgs{Logits: somewhere, Bias: somewhere, IDs: somewhere, Weights: somewhere, LogitStride: 256,
 		IDStride: 33, WeightStride: 33,
@@ -220,11 +225,26 @@ func TestLaunchersNameTheArgumentThatIsWrong(t *testing.T) {
 		{"angles", k.ComputeAngles(s, with(someAngles(), func(*AnglesArgs) {})), ""},
 		{"angles without frequencies", k.ComputeAngles(s, with(someAngles(), func(a *AnglesArgs) { a.Count = 0 })),
 			"count 0"},
-		{"rotate", k.RotateHeads(s, with(someRotate(), func(*RotateArgs) {})), ""},
-		{"rotate beyond the head", k.RotateHeads(s, with(someRotate(), func(a *RotateArgs) { a.Offset = 129 })),
+		{"rotate", k.Turn(s, &TurnArgs{Rotate: *with(someRotate(), func(*RotateArgs) {})}), ""},
+		{"rotate beyond the head", k.Turn(s, &TurnArgs{Rotate: *with(someRotate(),
+			func(a *RotateArgs) { a.Offset = 129 })}),
 			"columns 129 to 193"},
-		{"rotate an odd number", k.RotateHeads(s, with(someRotate(), func(a *RotateArgs) { a.Rope = 63 })),
+		{"rotate an odd number", k.Turn(s, &TurnArgs{Rotate: *with(someRotate(), func(a *RotateArgs) { a.Rope = 63 })}),
 			"even number"},
+		{"rotate into heads too short", k.Turn(s, &TurnArgs{Rotate: *with(someRotate(), func(a *RotateArgs) {
+			a.Copy, a.CopyStride, a.CopyDim, a.CopyOffset = somewhere, 256, 128, 65
+		})}), "columns 65 to 129 of heads of 128 in the copy"},
+		{"rotate and locate", k.Turn(s, &TurnArgs{Rotate: someRotate(), Locate: LocateArgs{Rows: 1, Columns: 1,
+			Out: somewhere}}), "positions is not given"},
+		{"gate and quantise", k.GateQuantise(s, with(someGateQuantise(), func(*GateQuantiseArgs) {})), ""},
+		{"gate and quantise nowhere", k.GateQuantise(s, with(someGateQuantise(), func(a *GateQuantiseArgs) {
+			a.Codes = 0
+		})), "codes is not given"},
+		{"gate and quantise between pieces", k.GateQuantise(s, with(someGateQuantise(), func(a *GateQuantiseArgs) {
+			a.UpStride = 129
+		})), "up stride 129"},
+		{"route other experts", k.RouteAndPrepare(s, ExpertShape{}, &RouteExpertsArgs{Route: someRoute(),
+			Arrived: somewhere}), "5 rows of 8 among 256 experts are chosen, 0 of 0 among 0 are run"},
 		{"gate", k.GateRows(s, with(someGate(), func(*GateArgs) {})), ""},
 		{"gate limit", k.GateRows(s, with(someGate(), func(a *GateArgs) { a.Limit = -1 })), "limit -1"},
 		{"route", k.RouteExperts(s, with(someRoute(), func(*RouteArgs) {})), ""},

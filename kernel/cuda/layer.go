@@ -45,7 +45,7 @@ type TurnArgs struct {
 	Reserved   int32
 }
 
-// Turn does what RotateHeads and Locate do, in one launch.
+// Turn applies RoPE to a part of every head and does what Locate does, in one launch.
 func (k *Kernels) Turn(s *Stream, a *TurnArgs) error {
 	c := checks{kernel: "turn_and_locate"}
 	a.Rotate.check(&c)

@@ -147,21 +147,26 @@ func (x *Product) encode(d *Device, choice productChoice) (ProductCall, error) {
 		call.shared = x.fewBytes(&choice, choice.stages)
 	}
 	switch {
+	case choice.resident: // a block has one of the batch and a share of its tiles of rows
+		call.cluster = 1
+		splits := max(1, int64(d.props.SMs)/int64(x.Batch))
+		count = min(int64(x.Batch)*min(splits, tiles(x.Rows, choice.inputs)), int64(d.props.SMs))
 	case choice.across:
 		call.Args.Across = 1
-		count = int64(x.tiles(2 * choice.weights))
+		count = int64(x.tiles(2*choice.weights)) * tiles(x.Rows, choice.inputs)
 	case !choice.few:
 		count *= tiles(x.Rows, 2*choice.inputs)
 	case call.cluster > 1:
 		count *= tiles(x.Rows, choice.inputs)
 	}
-	if !choice.few || call.cluster == 1 { // persistent blocks; a cluster of parts has one tile
+	// persistent blocks; a cluster of parts has one tile
+	if !choice.resident && (!choice.few || call.cluster == 1) {
 		count = min(count, int64(choice.perSM)*int64(d.props.SMs)/int64(call.cluster))
 	}
 	// A copy of the kernel of few rows fetches all weights or inputs of a tile, and input scales of several blocks of
 	// k; one of the kernel of many rows half of a tile's weights or inputs, and input scales of one block.
 	weightBox, inputBox, scaleRows := choice.weights, choice.inputs, int32(scaleBox)
-	if !choice.few {
+	if !choice.few && !choice.resident {
 		weightBox, inputBox, scaleRows = choice.weights/2, choice.inputs/2, 1
 	}
 	call.grid = uint32(count) * uint32(call.cluster)
@@ -178,9 +183,15 @@ func (x *Product) encode(d *Device, choice productChoice) (ProductCall, error) {
 			L2: 2}})
 	}
 	if !choice.few && !x.OutF32 {
-		const boxColumns, boxRows = 64, 16 // of a warp's store
-		maps = append(maps, mapTarget{&call.Args.OutMap, x.operand(MapBF16, x.Out, x.Columns, x.Rows, x.OutStride*2,
-			x.OutBatch*2, boxColumns, boxRows)})
+		boxColumns, boxRows := int32(64), int32(16) // of a warp's store
+		if choice.weights%boxColumns != 0 {
+			boxColumns = choice.weights
+		}
+		out := x.operand(MapBF16, x.Out, x.Columns, x.Rows, x.OutStride*2, x.OutBatch*2, boxColumns, boxRows)
+		if boxColumns != 64 {
+			out.Swizzle = 0
+		}
+		maps = append(maps, mapTarget{&call.Args.OutMap, out})
 	}
 	return call, encodeMaps(d, nil, maps)
 }

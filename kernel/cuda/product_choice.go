@@ -11,6 +11,9 @@ type productChoice struct {
 	ahead   int32 // few rows: stages whose weights are asked for before the kernel in front has ended
 	across  bool  // many rows: the blocks of a cluster have neighbouring columns of the same rows
 	perSM   int32 // blocks that share an SM
+	// many rows: the weights of one of the batch stay in shared memory
+	resident bool
+	cost     int64 // many rows: time of an element of a tile, relative to others
 }
 
 const (
@@ -66,14 +69,16 @@ func (x *Product) choose(sms int32) productChoice {
 			return c
 		}
 		return x.chooseFew(sms)
-	case x.parts() > 1 && x.Type == ProductBF16:
+	case x.residentFits():
+		return x.resident()
+	case x.Type == ProductBF16 && x.parts() > 1:
 		return x.many(128)
-	case short && x.rounds(128, sms) >= 4:
-		return x.twice()
 	case x.Type == ProductBF16:
-		return x.cheaper(256, sms)
+		return x.cheapest(sms, x.many(256), x.many(128))
+	case x.parts() > 1:
+		return x.cheapest(sms, x.many(176), x.many(128))
 	default:
-		return x.cheaper(192, sms)
+		return x.cheapest(sms, x.tall(), x.many(192), x.many(128))
 	}
 }
 
@@ -168,32 +173,56 @@ func (x *Product) fewBytes(c *productChoice, stages int32) int {
 
 // many is the kernel of many rows with tiles of some columns.
 func (x *Product) many(columns int32) productChoice {
-	name := map[int32]string{128: "many128", 192: "many192", 256: "many256"}[columns]
+	name := map[int32]string{128: "many128", 176: "many176", 192: "many192", 256: "many256"}[columns]
 	if x.parts() > 1 {
 		name += "_parts"
 	}
-	return productChoice{kernel: x.name(name), inputs: manyRows, weights: columns, perSM: 1}
-}
-
-// twice is the kernel of many rows of which two blocks share an SM.
-func (x *Product) twice() productChoice {
-	return productChoice{kernel: x.name("many128_twice"), inputs: manyRows, weights: 128, perSM: 2}
-}
-
-// cheaper is the kernel of many rows with tiles of 128 columns or of more, whichever takes less time when all tiles
-// of a round take as long.
-func (x *Product) cheaper(columns, sms int32) productChoice {
-	if x.rounds(columns, sms)*int64(columns) <= x.rounds(128, sms)*128 {
-		return x.many(columns)
+	c := productChoice{kernel: x.name(name), inputs: manyRows, weights: columns, perSM: 1, cost: 100}
+	if x.Type == ProductFP8 && columns == 192 {
+		c.cost = 94
 	}
-	return x.many(128)
+	return c
 }
 
-// rounds is how many tiles of some columns a pair of blocks of many rows computes one after the other.
-func (x *Product) rounds(columns, sms int32) int64 {
-	pairs := (int64(x.Rows) + 2*manyRows - 1) / (2 * manyRows)
+// tall is the kernel of many rows with tiles of 256 rows, in e4m3.
+func (x *Product) tall() productChoice {
+	return productChoice{kernel: x.name("many256"), inputs: 2 * manyRows, weights: 128, across: true, perSM: 1,
+		cost: 95}
+}
+
+// residentFits says whether the kernel that keeps the weights of one of the batch in shared memory can compute it.
+func (x *Product) residentFits() bool {
+	const mostTiles, stages = 8, 4 // tiles of 128 weight rows and a block of k in shared memory, stages of inputs
+	columns := (x.Columns + 127) / 128
+	return x.Type == ProductBF16 && !x.OutF32 && x.parts() == 1 && columns*x.blocks() <= mostTiles &&
+		(columns == 1 || x.blocks() <= stages)
+}
+
+// resident is that kernel.
+func (x *Product) resident() productChoice {
+	return productChoice{kernel: x.name("resident"), inputs: manyRows, weights: 128, perSM: 1, resident: true}
+}
+
+// cheapest is the kernel of many rows that takes the least time when all tiles of a round take as long.
+func (x *Product) cheapest(sms int32, choices ...productChoice) productChoice {
+	best := choices[0]
+	for _, c := range choices[1:] {
+		if x.time(&c, sms) < x.time(&best, sms) {
+			best = c
+		}
+	}
+	return best
+}
+
+// time is how long the tiles take that a cluster of two blocks computes one after the other, relative to others.
+func (x *Product) time(c *productChoice, sms int32) int64 {
+	rows, columns := 2*c.inputs, c.weights // of a cluster
+	if c.across {
+		rows, columns = c.inputs, 2*c.weights
+	}
+	tiles := (int64(x.Rows) + int64(rows) - 1) / int64(rows) * int64(x.tiles(columns))
 	clusters := int64(max(sms/2, 1))
-	return (pairs*int64(x.tiles(columns)) + clusters - 1) / clusters
+	return (tiles + clusters - 1) / clusters * int64(c.inputs) * int64(c.weights) * c.cost
 }
 
 // tiles is the number of tiles of some columns of all weights of the batch.

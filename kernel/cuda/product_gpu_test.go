@@ -190,7 +190,7 @@ func TestGPUProductsEqualTheHost(t *testing.T) {
 	}
 	rng := rand.New(rand.NewPCG(42, 1))
 	for _, s := range [][4]int{{1, 512, 128, 16}, {5, 128, 512, 128}, {64, 512, 128, 7}, {70, 48, 80, 3}, {300, 128,
-		512, 5}, {150, 512, 128, 2}} {
+		512, 5}, {150, 512, 128, 2}, {300, 512, 112, 140}, {257, 112, 512, 130}} {
 		c := newProductCase(r, rng, ProductBF16, s[0], s[1], s[2], s[3])
 		name := fmt.Sprintf("bf16 %d of %d x %d x %d", s[3], s[0], s[1], s[2])
 		c.check(t, name, rng, c.run(r, 0, s[0], false), c.run(r, 0, s[0], true))
@@ -240,17 +240,18 @@ func everyChoice(x *Product) []productChoice {
 	if x.Type == ProductBF16 {
 		add(x.wide())
 	}
-	for _, n := range map[ProductType][]int32{ProductFP8: {128, 192}, ProductBF16: {128, 256}}[x.Type] {
-		if x.parts() == 1 || n != 256 {
-			c := x.many(n)
-			list = append(list, c)
-			if c.across = true; x.Rows <= manyRows {
-				list = append(list, c)
-			}
-		}
+	widths := map[ProductType][]int32{ProductFP8: {128, 192}, ProductBF16: {128, 256}}[x.Type]
+	if x.parts() > 1 {
+		widths = map[ProductType][]int32{ProductFP8: {128, 176}, ProductBF16: {128}}[x.Type]
+	} else if x.Type == ProductFP8 {
+		list = append(list, x.tall())
 	}
-	if x.Type == ProductBF16 && x.parts() == 1 {
-		list = append(list, x.twice())
+	for _, n := range widths {
+		c := x.many(n)
+		list = append(list, c)
+		if c.across = true; x.Rows <= manyRows && n%64 == 0 {
+			list = append(list, c)
+		}
 	}
 	return list
 }

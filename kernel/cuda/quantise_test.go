@@ -45,6 +45,12 @@ func TestQuantisersNameTheArgumentThatIsWrong(t *testing.T) {
 		{norm(func(a *NormQuantiseArgs) { a.Out, a.OutStride = somewhere, 0 }), "out stride 0"},
 		{norm(func(a *NormQuantiseArgs) { a.Weight = 0 }), "weight is not given"},
 		{norm(func(a *NormQuantiseArgs) { a.WeightBF16 = 3 }), "bf16 weight is 3"},
+		{norm(func(a *NormQuantiseArgs) { a.Weight, a.Codes = 0, 0 }), "neither a weight nor a sum is given"},
+		{norm(func(a *NormQuantiseArgs) { a.Results = somewhere }), "ids is not given"},
+		{norm(func(a *NormQuantiseArgs) {
+			a.Results, a.IDs, a.Shares, a.IDStride, a.ShareStride = somewhere, somewhere, somewhere, 40, 40
+			a.Top, a.Experts = MaxTop+1, 64
+		}), "33 choices of a row"},
 	} {
 		if c.says == "" {
 			if !errors.Is(c.err, image.ErrUnknown) {

@@ -13,7 +13,7 @@ type AnglesArgs struct {
 	Reserved       int32
 }
 
-// RotateArgs are the arguments of the kernel that applies rotations in place.
+// RotateArgs are the rotations that Turn applies in place.
 type RotateArgs struct {
 	X           Ptr   // [Rows, Heads, HeadDim] of XType
 	Angles      Ptr   // f32 [Rows, Rope]; zero: no rotation
@@ -79,11 +79,4 @@ func (a *RotateArgs) check(c *checks) {
 // blocks is how many blocks a row takes.
 func (a *RotateArgs) blocks() uint32 {
 	return (uint32(a.Heads)*uint32(a.Rope/2) + pairsPerBlock - 1) / pairsPerBlock
-}
-
-// RotateHeads applies RoPE to a part of every head.
-func (k *Kernels) RotateHeads(s *Stream, a *RotateArgs) error {
-	c := checks{kernel: "rotate_heads"}
-	a.check(&c)
-	return runGrid(k, s, &c, Dim{X: uint32(a.Rows), Y: a.blocks()}, a)
 }

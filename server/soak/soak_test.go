@@ -169,7 +169,7 @@ func TestGoldenAtOnce(t *testing.T) {
 }
 
 // After many short requests, some of whose clients leave, no page is in use, nothing runs, and the memory of the device
-// is what it was. What the first requests take stays, such as graphs of passes: the second half must take nothing.
+// is what it was. What the first requests take stays: the second half must take nothing.
 func TestNothingIsLeft(t *testing.T) {
 	l := newLoad(t)
 	begun := time.Now()
@@ -261,8 +261,10 @@ func (l *load) held(t *testing.T) map[string]float64 {
 				m[`sparrow_kv_pages{state="free"}`]
 			held := map[string]float64{}
 			for name, v := range m {
-				if strings.HasPrefix(name, "sparrow_device_memory") || strings.HasPrefix(name, "sparrow_kv_pages,") ||
-					name == `sparrow_kv_pages{state="used"}` || name == "sparrow_device_usable" {
+				// Graphs of captured passes come and go within their budget.
+				if strings.HasPrefix(name, "sparrow_device_memory") && !strings.Contains(name, `"graphs"`) ||
+					strings.HasPrefix(name, "sparrow_kv_pages,") || name == `sparrow_kv_pages{state="used"}` ||
+					name == "sparrow_device_usable" {
 					held[name] = v
 				}
 			}

@@ -23,6 +23,7 @@ struct Product;
 #define PTX_R48 ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 #define PTX_R64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
 #define PTX_R80 ", %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define PTX_R80_8 ", %80, %81, %82, %83, %84, %85, %86, %87"
 #define PTX_R96                                                                                      \
     ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
     "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
@@ -60,6 +61,9 @@ struct Product;
 
 PTX_PRODUCTS(E4m3Pair, "32", "e4m3.e4m3", "1, 1")
 PTX_PRODUCTS(Bf16Pair, "16", "bf16.bf16", "1, 1, 0, 0")
+PTX_PRODUCT(E4m3Pair, 176, "m64n176k32.f32.e4m3.e4m3",
+            PTX_R0 PTX_R4 PTX_R8 PTX_R16 PTX_R32 PTX_R48 PTX_R64 PTX_R80_8, "%88", "%89", "%90", "1, 1", PTX_D64(0),
+            PTX_D16(64), PTX_D8(80))
 
 #undef PTX_PRODUCTS
 #undef PTX_PRODUCT
@@ -69,6 +73,7 @@ PTX_PRODUCTS(Bf16Pair, "16", "bf16.bf16", "1, 1, 0, 0")
 #undef PTX_D8
 #undef PTX_D4
 #undef PTX_R96
+#undef PTX_R80_8
 #undef PTX_R80
 #undef PTX_R64
 #undef PTX_R48

@@ -9,24 +9,16 @@
 //                    has two tokens and needs two scales. The other way round it needs 32 of them, and reading those
 //                    takes a third of the shared memory's bandwidth.
 //
-// Bits: a sum over k takes blocks of 128 bytes in order. e4m3: the products of a block (four instructions) are summed
-// by the tensor cores from zero, and the result times the product of the two scales is added in float32. bf16: the
-// tensor cores' own sum runs through. k is never split. How many columns an instruction has, and which operand is
-// which, changes no bit (a test compares them), so a row's result depends on the row and the weights alone.
+// Bits: k is never split (tile.cuh), so a row's result depends on the row and the weights alone.
 #pragma once
 
-#include "ptx/async.cuh"
-#include "ptx/barrier.cuh"
-#include "ptx/copy.cuh"
-#include "ptx/multicast.cuh"
-#include "ptx/warp.cuh"
-#include "ptx/wgmma_product.cuh"
 #include "sm90/experts/args.h"
+#include "sm90/tile.cuh"
 
 namespace sparrow_experts {
 
-constexpr int kBlockBytes = 128;  // of k in a row of an operand: one row of the swizzle
-constexpr int kSteps = 4;         // instructions of a block
+using namespace sparrow_tile;
+
 constexpr int kOperandRows = 64;
 constexpr int kOperandBytes = kOperandRows * kBlockBytes;
 constexpr int kTileRows = 256;
@@ -39,19 +31,6 @@ constexpr int kCopyRegisters = 56;
 constexpr int kMaxExperts = 256;
 // Bytes of a staged token: 64 values of 16 bits and a gap, so that eight tokens meet no bank twice.
 constexpr int kPitch = 144;
-constexpr u32 kSharedLimit = 232448;
-
-struct E4m3 {
-    using Pair = ptx::E4m3Pair;
-    static constexpr bool Scaled = true;
-    static constexpr int Bytes = 1;
-};
-
-struct Bf16 {
-    using Pair = ptx::Bf16Pair;
-    static constexpr bool Scaled = false;
-    static constexpr int Bytes = 2;
-};
 
 // What is multiplied.
 enum class Step { kGateUp, kDown };
@@ -97,19 +76,6 @@ __device__ __forceinline__ Storage<S>& storage() {
     const u32 misaligned = ptx::shared_address(dynamic_shared) % 1024;
     return *reinterpret_cast<Storage<S>*>(dynamic_shared + (misaligned ? 1024 - misaligned : 0));
 }
-
-// A place in the ring and the parity of its use there.
-template <int Stages>
-struct Cursor {
-    u32 stage = 0, parity = 0;
-
-    __device__ __forceinline__ void advance() {
-        if (++stage == Stages) {
-            stage = 0;
-            parity ^= 1;
-        }
-    }
-};
 
 // One item: a tile of an expert's weights by a group of its tokens.
 struct Item {

@@ -73,7 +73,7 @@ __device__ void feed(const ExpertsArgs& args, Storage<S>& shared) {
     const Source from = source<S>(args);
     const u32 t = threadIdx.x % 128, chunk = t % 8;
     Walk<S> walk;
-    Cursor<S::Stages> ring;
+    Cursor ring;
     Handover<S> handover{shared};
     Item item;
     // Down: the list is older than the kernel before, and weights are older still: the first stages are loaded
@@ -156,7 +156,7 @@ __device__ void feed(const ExpertsArgs& args, Storage<S>& shared) {
                 }
             }
             handover.issued(ring.stage);
-            ring.advance();
+            ring.advance(S::Stages);
         }
     }
     handover.template finish<0>();

@@ -20,15 +20,6 @@
 
 namespace sparrow_experts {
 
-// Four products of a block of k. The sum begins at zero unless it goes on.
-template <class T, int N>
-__device__ __forceinline__ void multiply_block(float (&d)[N / 2], u64 weights, u64 inputs, bool go_on) {
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
-        ptx::Product<typename T::Pair, N>::run(d, weights + 2 * step, inputs + 2 * step, step > 0 || go_on);
-    }
-}
-
 // sum += d * scale, the scales of this lane's tokens from shared memory.
 template <int N>
 __device__ __forceinline__ void promote(float (&sum)[N / 2], const float (&d)[N / 2], u32 scales) {
@@ -54,19 +45,10 @@ __device__ __forceinline__ void promote_rows(float (&sum)[64], const float (&d)[
     }
 }
 
-// A warp has read a stage.
-template <class S>
-__device__ __forceinline__ void release(Storage<S>& shared, u32 stage, u32 lane) {
-    __syncwarp();
-    if (lane == 0) {
-        ptx::barrier_arrive(ptx::shared_address(&shared.empty[stage]));
-    }
-}
-
 // Up to 64 tokens: weights by tokens.
 template <class S, int N>
 __device__ void run_item(const ExpertsArgs& args, Storage<S>& shared, const Item& item, i32 blocks,
-                         Cursor<S::Stages>& ring, u32 group, u32 t) {
+                         Cursor& ring, u32 group, u32 t) {
     using T = typename S::Type;
     const u32 lane = t % 32;
     float first[N / 2], second[N / 2];
@@ -99,7 +81,7 @@ __device__ void run_item(const ExpertsArgs& args, Storage<S>& shared, const Item
             ptx::mma_commit();
             if (block > 0) {
                 ptx::mma_wait<1>();
-                release(shared, before, lane);
+                arrive_warp(ptx::shared_address(&shared.empty[before]));
             }
             before = ring.stage;
         } else {
@@ -121,15 +103,15 @@ __device__ void run_item(const ExpertsArgs& args, Storage<S>& shared, const Item
             promote<N>(second, e, of_second);
         }
         if constexpr (T::Scaled) {
-            release(shared, ring.stage, lane);
+            arrive_warp(ptx::shared_address(&shared.empty[ring.stage]));
         }
-        ring.advance();
+        ring.advance(S::Stages);
     }
     if constexpr (!T::Scaled) {
         ptx::mma_wait<0>();
         ptx::mma_pin(first);
         ptx::mma_pin(second);
-        release(shared, before, lane);
+        arrive_warp(ptx::shared_address(&shared.empty[before]));
     }
     if constexpr (S::kStep == Step::kGateUp) {
         write_gated<S, N>(args, shared, item, first, second, group, t);
@@ -144,7 +126,7 @@ __device__ void run_item(const ExpertsArgs& args, Storage<S>& shared, const Item
 // More than 64 tokens: 64 of them by both halves of the weights.
 template <class S>
 __device__ void run_many(const ExpertsArgs& args, Storage<S>& shared, const Item& item, i32 blocks,
-                         Cursor<S::Stages>& ring, u32 group, u32 t) {
+                         Cursor& ring, u32 group, u32 t) {
     using T = typename S::Type;
     constexpr int N = 128;
     const u32 lane = t % 32;
@@ -162,11 +144,25 @@ __device__ void run_many(const ExpertsArgs& args, Storage<S>& shared, const Item
         ptx::copies_commit();
     }
     u32 before = 0;  // bf16: the stage that is still being read
+    constexpr u64 kNext = kTileBytes / 2 >> 4;  // the other half
+    u64 inputs, weights;                        // of the block
+    u32 scales;
+    bool arrived;  // the stage is full
+    // What a block needs beside its products is worked out while those before it run: what stands between the end of a
+    // warpgroup's products and its next ones is what the tensor cores may have to wait for.
+    const auto prepare = [&](const Cursor& at) {
+        inputs = ptx::operand_128b(ptx::shared_address(shared.inputs[at.stage]) + group * kOperandBytes);
+        weights = ptx::operand_128b(ptx::shared_address(shared.weights[at.stage]));
+        scales = ptx::shared_address(shared.scales[at.stage][0]);
+        arrived = barrier_test(ptx::shared_address(&shared.full[at.stage]), at.parity);
+    };
+    prepare(ring);
     for (i32 block = 0; block < blocks; ++block) {
-        ptx::barrier_wait(ptx::shared_address(&shared.full[ring.stage]), ring.parity);
-        const u64 inputs = ptx::operand_128b(ptx::shared_address(shared.inputs[ring.stage]) + group * kOperandBytes);
-        const u64 weights = ptx::operand_128b(ptx::shared_address(shared.weights[ring.stage]));
-        constexpr u64 kNext = kTileBytes / 2 >> 4;  // the other half
+        if (!arrived) {
+            ptx::barrier_wait(ptx::shared_address(&shared.full[ring.stage]), ring.parity);
+        }
+        const u32 stage = ring.stage;
+        ring.advance(S::Stages);
         if constexpr (!T::Scaled) {
             // The products of the block before go on meanwhile; its stage is released when they are done.
             if (block == 0) {
@@ -179,17 +175,19 @@ __device__ void run_many(const ExpertsArgs& args, Storage<S>& shared, const Item
             ptx::mma_commit();
             if (block > 0) {
                 ptx::mma_wait<1>();
-                release(shared, before, lane);
+                arrive_warp(ptx::shared_address(&shared.empty[before]));
             }
-            before = ring.stage;
+            before = stage;
+            if (block + 1 < blocks) {
+                prepare(ring);
+            }
         } else {
             float d[N / 2];
             ptx::mma_pin(d);
             ptx::mma_fence();
             multiply_block<T, N>(d, inputs, weights, false);
             ptx::mma_commit();
-            const u32 scales = ptx::shared_address(shared.scales[ring.stage][0]),
-                      own = scales + (64 * group + t / 32 * 16 + lane / 4) * 4;
+            const u32 own = scales + (64 * group + t / 32 * 16 + lane / 4) * 4;
             const float upper = ptx::load_float(own), lower = ptx::load_float(own + 32);
             const float2 halves = ptx::load_pair(scales + 512);
             ptx::mma_wait<0>();
@@ -199,18 +197,20 @@ __device__ void run_many(const ExpertsArgs& args, Storage<S>& shared, const Item
             ptx::mma_fence();
             multiply_block<T, N>(d, inputs, weights + kNext, false);
             ptx::mma_commit();
+            if (block + 1 < blocks) {
+                prepare(ring);
+            }
             ptx::mma_wait<0>();
-            release(shared, ring.stage, lane);
+            arrive_warp(ptx::shared_address(&shared.empty[stage]));
             ptx::mma_pin(d);
             promote_rows(second, d, __fmul_rn(halves.y, upper), __fmul_rn(halves.y, lower));
         }
-        ring.advance();
     }
     if constexpr (!T::Scaled) {
         ptx::mma_wait<0>();
         ptx::mma_pin(first);
         ptx::mma_pin(second);
-        release(shared, before, lane);
+        arrive_warp(ptx::shared_address(&shared.empty[before]));
     }
     if constexpr (S::kStep == Step::kGateUp) {
         write_gated_rows<S>(args, shared, item, first, second, group, t);
@@ -256,7 +256,7 @@ __device__ void multiply_experts(const ExpertsArgs& args) {
         const i32 blocks = gate_up ? args.hidden_blocks : args.inner_blocks;
         const i32 tiles = gate_up ? args.inner_tiles : args.hidden_tiles;
         Walk<S> walk;
-        Cursor<S::Stages> ring;
+        Cursor ring;
         Item item;
         while (walk.next(shared, tiles, item)) {
             const i32 columns = columns_of(item.count);

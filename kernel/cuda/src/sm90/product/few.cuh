@@ -188,7 +188,7 @@ struct FewMath {
 
     __device__ __forceinline__ void ask_products(float (&d)[Sums], bool go_on) {
         ptx::barrier_wait(at.full(ask.stage), ask.parity);
-        multiply_block<typename S::Type, N>(d, at.weights(ask.stage) + group * 64 * kBlockBytes, at.inputs(ask.stage),
+        ask_block<typename S::Type, N>(d, at.weights(ask.stage) + group * 64 * kBlockBytes, at.inputs(ask.stage),
                                             go_on);
         ask.advance(args.stages);
     }

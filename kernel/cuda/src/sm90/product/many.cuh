@@ -2,16 +2,16 @@
 //
 // In:    weight e4m3 or bf16 [batch, columns, k]; input of the same type [batch, rows, k]; scales (args.h).
 // Out:   bf16 or f32 [rows, batch, columns].
-// Block: one per SM (two where k is short), persistent, two in a cluster. A tile is 128 input rows by N columns; the
-//        two blocks of a cluster have neighbouring rows and the same columns, and each fetches half of the weights for
-//        both. Where there is one tile of rows alone they have neighbouring columns, and each fetches half of the rows
-//        for both. Two warpgroups multiply 64 rows each, one warp asks for copies. e4m3: a warpgroup scales and adds a
-//        block's products while others run: its own of the next block where registers allow two sets of accumulators,
-//        else those of the other warpgroup, and then the two take turns. Where k has several parts, their sum is in
-//        shared memory.
-// Bytes: from L2, for each block of k and tile, 128 rows of input and N / 2 of weights, or 64 and N.
-// H200:  4096 rows, 36864 x 7168 e4m3: 1289 TFLOP/s, 78 % of what the instructions alone reach (1117 without pauses:
-//        the power limit); 24576 x 1536: 1152, 70 %; head in bf16: 706 TFLOP/s, 89 %.
+// Block: one per SM, persistent, two in a cluster. A tile is 128 or 256 input rows by N columns. The two blocks of a
+//        cluster have neighbouring tiles of 128 rows and the same columns, and each fetches half of the weights for
+//        both; or they have the same rows (256, or the only tile of 128) and neighbouring columns, and each fetches
+//        half of the rows for both. Two warpgroups multiply 64 or twice 64 rows each, one warp asks for copies. e4m3: a
+//        warpgroup scales and adds a block's products while others run: its own of the next block where registers
+//        allow two sets of accumulators, else those of the other warpgroup. Where k has several parts, their sum is in
+//        registers or in shared memory.
+// Bytes: from L2, for each block of k and tile, 128 rows of input and N / 2 of weights, or half of the rows and N.
+// H200:  4096 rows, with pauses, 7168 x 16384 e4m3: 1385 TFLOP/s, 84 % of what the instructions alone reach; 24576 x
+//        1536: 1199, 73 %; head in bf16: 723 TFLOP/s, 92 %.
 #pragma once
 
 #include "ptx/wgmma_half.cuh"
@@ -19,28 +19,30 @@
 
 namespace sparrow_product {
 
-// PerSM blocks share an SM: with short k a block's stores run beside another's products.
-template <class T, int Columns, bool Apart, int Blocks = 1>
+// A warpgroup has RowWaves times 64 rows. Apart: k has several parts.
+template <class T, int Columns, int RowWaves, bool Apart>
 struct ManyShape {
     using Type = T;
-    static constexpr int N = Columns, PerSM = Blocks;
-    // Two warpgroups that multiply, and one or one warp that asks for copies.
-    static constexpr int Threads = PerSM == 1 ? 384 : 288;
-    static constexpr bool Parted = Apart;                // k has several parts
-    static constexpr bool Deep = T::Scaled && N <= 128;  // two sets of accumulators
-    static constexpr int Rows = 128;                     // of the input
+    static constexpr int N = Columns, Waves = RowWaves;
+    static constexpr bool Parted = Apart;
+    static constexpr int Threads = 384;  // two warpgroups that multiply, and one of which a warp asks for copies
+    // e4m3: two sets of accumulators, where registers are enough.
+    static constexpr bool Deep = T::Scaled && N <= 128 && Waves == 1 && !Parted;
+    static constexpr int Rows = 128 * Waves;  // of the input
     static constexpr int InputBytes = Rows * kBlockBytes, WeightBytes = N * kBlockBytes;
     static constexpr int StageBytes = InputBytes + WeightBytes;
     static constexpr int ScaleBytes = T::Scaled ? Rows * 4 : 0;
-    // The sum of parts, then the result in bf16: a warp has 16 rows.
-    static constexpr int OutBytes = Rows * N * (Parted ? 4 : 2);
-    static constexpr int Room = (kSharedLimit - (PerSM - 1) * 1024) / PerSM - 1024 - 256 - OutBytes;
-    static constexpr int Stages = Room / (StageBytes + ScaleBytes);
-    static_assert(N % 64 == 0, "results are stored in boxes of 64 columns");
+    // e4m3: the sum of parts stays in registers, where they are enough; else it is in shared memory.
+    static constexpr bool Kept = Parted && T::Scaled && N <= 128;
+    // The sum of parts, then the result in bf16: a warp has 16 rows of each wave.
+    static constexpr int OutBytes = Rows * N * (Parted && !Kept ? 4 : 2);
+    static constexpr int Stages = (kSharedLimit - 1024 - 256 - OutBytes) / (StageBytes + ScaleBytes);
+    static constexpr bool Boxes = N % 64 == 0;  // results are stored in boxes of 64 columns, else of N
+    static_assert(N % 16 == 0 && (Waves == 1 || !Parted), "columns of a part of a scale, and waves without parts");
     static_assert(Stages >= 2 && Stages <= 16, "a ring of stages");
 };
 
-// Pairs of tiles of rows that run over the columns together, so that they share weights in L2.
+// Pairs of tiles of 128 rows that run over the columns together, so that they share weights in L2.
 constexpr int kManyPairs = 8;
 
 // Addresses in shared memory. The base passes through a shuffle, so that the compiler keeps it instead of working it
@@ -79,7 +81,7 @@ struct ManyTiles {
     Divisor each, group, last;  // tiles of one of the batch, of a group of pairs, and pairs of the last group
 
     __device__ __forceinline__ explicit ManyTiles(const ProductArgs& args)
-        : pairs((args.rows + 2 * S::Rows - 1) / (2 * S::Rows)),
+        : pairs((args.rows + 255) / 256),
           each(pairs * columns_of(args)),
           group(kManyPairs * columns_of(args)),
           last((pairs - 1) % kManyPairs + 1) {
@@ -99,7 +101,7 @@ struct ManyTiles {
         const i32 column = whole ? in / kManyPairs : last.divide(in);
         const i32 pair = g * kManyPairs + in - column * (whole ? kManyPairs : last.by);
         const i32 r = static_cast<i32>(rank);
-        return across ? ManyTile{0, (2 * column + r) * S::N, batch}
+        return across ? ManyTile{pair * S::Rows, (2 * column + r) * S::N, batch}
                       : ManyTile{(2 * pair + r) * S::Rows, column * S::N, batch};
     }
 };
@@ -122,12 +124,13 @@ __device__ __forceinline__ void feed_many(const ProductArgs& args, const ManyPla
             const u32 full = at.full(ring.stage), inputs = at.inputs(ring.stage), weights = at.weights(ring.stage);
             const i32 k = block * S::Type::BlockColumns;
             ptx::barrier_expect(full, S::StageBytes + S::ScaleBytes);
-            if (args.across) {
+            if (S::Waves > 1 || args.across) {
+                const u64 policy = S::Waves > 1 ? ptx::kEvictNormal : ptx::kEvictFirst;
                 ptx::load_3d_multicast(inputs + rank * (S::InputBytes / 2), &args.input_map, full, k,
                                        tile.row + r * kHalfRows, tile.batch, kBoth, ptx::kEvictNormal);
-                ptx::load_3d(weights, &args.weight_map, full, k, tile.column, tile.batch, ptx::kEvictFirst);
+                ptx::load_3d(weights, &args.weight_map, full, k, tile.column, tile.batch, policy);
                 ptx::load_3d(weights + S::WeightBytes / 2, &args.weight_map, full, k, tile.column + kHalfColumns,
-                             tile.batch, ptx::kEvictFirst);
+                             tile.batch, policy);
             } else {
                 ptx::load_3d(inputs, &args.input_map, full, k, tile.row, tile.batch, ptx::kEvictNormal);
                 ptx::load_3d(inputs + S::InputBytes / 2, &args.input_map, full, k, tile.row + kHalfRows, tile.batch,
@@ -147,23 +150,24 @@ __device__ __forceinline__ void feed_many(const ProductArgs& args, const ManyPla
 template <class S>
 struct ManyMath {
     static constexpr int N = S::N, Sums = N / 2;
-    static constexpr bool OneScale = N <= kScaleRows;  // tiles of columns are within a block of the weight's scales
+    // Blocks of the weight's scales that a tile of columns touches.
+    static constexpr int ScaleBlocks = N % 128 == 0 ? N / 128 : (N + 128 - (N % 64 == 0 ? 64 : 16) - 1) / 128 + 1;
 
     const ProductArgs& args;
     const ManyPlaces<S> at;
     const u32 rank;
     const i32 group;
     const u32 lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
-    Cursor ask, done;            // stages whose products are asked for next, and whose products are there next
-    WeightScales first, second;  // of the two blocks of the weight's scales that a tile touches
+    Cursor ask, done;  // stages whose products are asked for next, and whose products are there next
+    WeightScales scales[ScaleBlocks];
 
     __device__ __forceinline__ ManyMath(const ProductArgs& a, const ManyPlaces<S>& p, u32 r, i32 g)
         : args(a), at(p), rank(r), group(g) {}
 
     __device__ __forceinline__ void ask_products(float (&d)[Sums], bool go_on) {
         ptx::barrier_wait(at.full(ask.stage), ask.parity);
-        multiply_block<typename S::Type, N>(d, at.inputs(ask.stage) + group * 64 * kBlockBytes, at.weights(ask.stage),
-                                            go_on);
+        ask_block<typename S::Type, N>(d, at.inputs(ask.stage) + group * 64 * kBlockBytes, at.weights(ask.stage),
+                                       go_on);
         ask.advance(S::Stages);
     }
 
@@ -176,74 +180,140 @@ struct ManyMath {
         done.advance(S::Stages);
     }
 
-    // Turns of the two warpgroups at asking for products; both run through the same number of them.
-    __device__ __forceinline__ void take_turn() const {
-        group == 0 ? ptx::group_sync<1, 256>() : ptx::group_sync<2, 256>();
-    }
-    __device__ __forceinline__ void give_turn() const { group == 0 ? group_arrive<2, 256>() : group_arrive<1, 256>(); }
-
     __device__ __forceinline__ const float* scale_row(const ManyTile& tile, i32 further) const {
         const i32 last = (args.columns - 1) / kScaleRows;
         return args.weight_scales + static_cast<i64>(min(tile.column / kScaleRows + further, last)) * args.blocks;
     }
 
-    // Waits for all products but the Pending last, frees their stage and adds them times their scales. The first Border
-    // columns of the tile have the first block of the weight's scales.
-    template <int Pending, int Border>
+    // Waits for all products but the Pending last, frees their stage and adds them times their scales.
+    template <int Pending>
     __device__ __forceinline__ void promote(float (&sum)[Sums], float (&d)[Sums], i32 block) {
-        const u32 scales = at.scales(done.stage) + (group * 64 + warp * 16 + lane / 4) * 4;
-        const float rows[2] = {ptx::load_float(scales), ptx::load_float(scales + 32)};
-        const float a = first.at(block), b = Border < N ? second.at(block) : 0.0f;
-        const float before[2] = {__fmul_rn(rows[0], a), __fmul_rn(rows[1], a)};
-        const float behind[2] = {__fmul_rn(rows[0], b), __fmul_rn(rows[1], b)};
+        const u32 rows = at.scales(done.stage) + (group * 64 + warp * 16 + lane / 4) * 4;
+        const float weight = scales[0].at(block);
+        const float factors[2] = {__fmul_rn(ptx::load_float(rows), weight),
+                                  __fmul_rn(ptx::load_float(rows + 32), weight)};
         ptx::mma_wait<Pending>();
         ptx::mma_pin(d);
         free_stage();
 #pragma unroll
         for (int i = 0; i < Sums; ++i) {
-            sum[i] = __fmaf_rn(i / 4 * 8 < Border ? before[i / 2 % 2] : behind[i / 2 % 2], d[i], sum[i]);
+            sum[i] = __fmaf_rn(factors[i / 2 % 2], d[i], sum[i]);
         }
     }
 
-    // The sum of a part in e4m3.
-    template <int Border>
-    __device__ __forceinline__ void sum_scaled(float (&sum)[Sums], Span span) {
+    // The sum of a part in e4m3 with two sets of accumulators: a block's products run while those before are added.
+    __device__ __forceinline__ void sum_deep(float (&sum)[Sums], Span span) {
+        float d0[Sums], d1[Sums];
 #pragma unroll
         for (int i = 0; i < Sums; ++i) {
             sum[i] = 0;
         }
-        if constexpr (S::Deep) {
-            float d0[Sums], d1[Sums];
+        ask_products(d0, false);
+        i32 i = span.begin + 1;
+#pragma unroll 1
+        for (; i + 1 < span.end; i += 2) {
+            ask_products(d1, false);
+            promote<1>(sum, d0, i - 1);
             ask_products(d0, false);
-            i32 i = span.begin + 1;
-#pragma unroll 1
-            for (; i + 1 < span.end; i += 2) {
-                ask_products(d1, false);
-                promote<1, Border>(sum, d0, i - 1);
-                ask_products(d0, false);
-                promote<1, Border>(sum, d1, i);
-            }
-            if (i < span.end) {
-                ask_products(d1, false);
-                promote<1, Border>(sum, d0, i - 1);
-                promote<0, Border>(sum, d1, i);
-            } else {
-                promote<0, Border>(sum, d0, i - 1);
-            }
+            promote<1>(sum, d1, i);
+        }
+        if (i < span.end) {
+            ask_products(d1, false);
+            promote<1>(sum, d0, i - 1);
+            promote<0>(sum, d1, i);
         } else {
-            float d[Sums];
-#pragma unroll 1
-            for (i32 block = span.begin; block < span.end; ++block) {
-                take_turn();
-                ask_products(d, false);
-                give_turn();
-                promote<0, Border>(sum, d, block);
+            promote<0>(sum, d0, i - 1);
+        }
+    }
+
+    // What a block of k needs beside its products: the scales of the weight, and the descriptors of a stage.
+    struct Block {
+        float weights[ScaleBlocks];
+        u64 left, right;
+        u32 rows;      // address of the scales of the lane's rows
+        bool arrived;  // the stage is full
+
+        __device__ __forceinline__ void prepare(ManyMath& math, i32 block, const Cursor& ring) {
+#pragma unroll
+            for (int i = 0; i < ScaleBlocks; ++i) {
+                weights[i] = math.scales[i].at(block);
             }
+            left = ptx::operand_128b(math.at.inputs(ring.stage) + math.group * (S::Waves * 64 * kBlockBytes));
+            right = ptx::operand_128b(math.at.weights(ring.stage));
+            rows = math.at.scales(ring.stage) + (math.group * (S::Waves * 64) + math.warp * 16 + math.lane / 4) * 4;
+            arrived = barrier_test(math.at.full(ring.stage), ring.parity);
+        }
+    };
+
+    // The sum of a part in e4m3 with one set of accumulators: while a wave of 64 rows is scaled and added, the other
+    // warpgroup's products run. What the next block needs is worked out while products run: what stands between the
+    // end of a warpgroup's products and its next ones is what the tensor cores may have to wait for.
+    template <int Offset>
+    __device__ __forceinline__ void sum_waves(float (&sum)[S::Waves][Sums], Span span) {
+#pragma unroll
+        for (int w = 0; w < S::Waves; ++w) {
+#pragma unroll
+            for (int i = 0; i < Sums; ++i) {
+                sum[w][i] = 0;
+            }
+        }
+        float d[Sums];
+        Block now;
+        now.prepare(*this, span.begin, done);
+#pragma unroll 1
+        for (i32 block = span.begin; block < span.end; ++block) {
+            if (!now.arrived) {
+                ptx::barrier_wait(at.full(done.stage), done.parity);
+            }
+            Block next = now;
+#pragma unroll
+            for (int w = 0; w < S::Waves; ++w) {
+                ptx::mma_pin(d);
+                ptx::mma_fence();
+                multiply_block<typename S::Type, N>(d, now.left + w * (64 * kBlockBytes / 16), now.right, false);
+                ptx::mma_commit();
+                const float upper = ptx::load_float(now.rows + w * 256),
+                            lower = ptx::load_float(now.rows + w * 256 + 32);
+                float factors[ScaleBlocks][2];
+#pragma unroll
+                for (int i = 0; i < ScaleBlocks; ++i) {
+                    factors[i][0] = __fmul_rn(upper, now.weights[i]);
+                    factors[i][1] = __fmul_rn(lower, now.weights[i]);
+                }
+                if (w == S::Waves - 1 && block + 1 < span.end) {
+                    Cursor further = done;
+                    further.advance(S::Stages);
+                    next.prepare(*this, block + 1, further);
+                }
+                ptx::mma_wait<0>();
+                ptx::mma_pin(d);
+                if (w == S::Waves - 1) {
+                    free_stage();
+                }
+#pragma unroll
+                for (int i = 0; i < Sums; ++i) {
+                    sum[w][i] = __fmaf_rn(factors[(Offset + i / 4 * 8) / kScaleRows][i / 2 % 2], d[i], sum[w][i]);
+                }
+            }
+            now = next;
+        }
+    }
+
+    // The same for a tile whose first column is the offset-th of a block of the weight's scales: a copy of the loop for
+    // each offset that tiles can have.
+    template <int Offset>
+    __device__ __forceinline__ void sum_from(float (&sum)[S::Waves][Sums], i32 offset, Span span) {
+        constexpr int kNext = Offset + (N % 128 == 0 ? 128 : N % 64 == 0 ? 64 : 16);
+        if (kNext >= kScaleRows || offset == Offset) {
+            sum_waves<Offset>(sum, span);
+        } else if constexpr (kNext < kScaleRows) {
+            sum_from<kNext>(sum, offset, span);
         }
     }
 
     // The sum of one part.
-    __device__ __forceinline__ void sum_part(float (&sum)[Sums], const ManyTile& tile, Span span) {
+    __device__ __forceinline__ void sum_part(float (&sums)[S::Waves][Sums], const ManyTile& tile, Span span) {
+        float (&sum)[Sums] = sums[0];
         if constexpr (!S::Type::Scaled) {
             ask_products(sum, false);
 #pragma unroll 1
@@ -255,11 +325,10 @@ struct ManyMath {
             ptx::mma_wait<0>();
             ptx::mma_pin(sum);
             free_stage();
-        } else if constexpr (OneScale) {
-            sum_scaled<N>(sum, span);
+        } else if constexpr (S::Deep) {
+            sum_deep(sum, span);
         } else {
-            static_assert(OneScale || N == 192, "tiles begin with a block of scales or in the middle of one");
-            tile.column % kScaleRows == 0 ? sum_scaled<kScaleRows>(sum, span) : sum_scaled<kScaleRows / 2>(sum, span);
+            sum_from<0>(sums, tile.column % kScaleRows, span);
         }
     }
 
@@ -285,8 +354,8 @@ struct ManyMath {
 
     // A warp writes its 16 rows: float32 from registers, bf16 through shared memory and the copy engine in boxes of 64
     // columns.
-    __device__ __forceinline__ void write(const float (&sum)[Sums], const ManyTile& tile) {
-        const i32 top = tile.row + group * 64 + static_cast<i32>(warp) * 16;
+    __device__ __forceinline__ void write(const float (&sum)[Sums], const ManyTile& tile, i32 wave) {
+        const i32 top = tile.row + (group * S::Waves + wave) * 64 + static_cast<i32>(warp) * 16;
         if (args.out_f32) {
             float* out = static_cast<float*>(args.out) + tile.batch * args.out_batch + tile.column + lane % 4 * 2;
 #pragma unroll
@@ -302,19 +371,22 @@ struct ManyMath {
             }
             return;
         }
-        const u32 boxes = at.out() + (group * 4 + warp) * (S::OutBytes / 8), row = lane % 16;
+        const u32 boxes = at.out() + ((group * S::Waves + wave) * 4 + warp) * (S::OutBytes / (8 * S::Waves)),
+                  row = lane % 16;
 #pragma unroll
         for (int e = 0; e < N / 8; e += 2) {
             const u32 words[4] = {
                 ptx::pack_bf16(sum[4 * e], sum[4 * e + 1]), ptx::pack_bf16(sum[4 * e + 2], sum[4 * e + 3]),
                 ptx::pack_bf16(sum[4 * e + 4], sum[4 * e + 5]), ptx::pack_bf16(sum[4 * e + 6], sum[4 * e + 7])};
-            ptx::store_fragments(boxes + e / 8 * 2048 + row * 128 + (((e % 8 + lane / 16) ^ (row & 7)) << 4), words);
+            const u32 piece = S::Boxes ? e / 8 * 2048 + row * 128 + (((e % 8 + lane / 16) ^ (row & 7)) << 4)
+                                       : row * (2 * N) + (e + lane / 16) * 16;
+            ptx::store_fragments(boxes + piece, words);
         }
         ptx::fence_async_proxy();
         __syncwarp();
         if (lane == 0) {
 #pragma unroll
-            for (int box = 0; box < N / 64; ++box) {
+            for (int box = 0; box < (S::Boxes ? N / 64 : 1); ++box) {
                 ptx::store_3d(&args.out_map, boxes + box * 2048, tile.column + box * 64, top, tile.batch);
             }
             ptx::stores_commit();
@@ -323,31 +395,30 @@ struct ManyMath {
 
     __device__ __forceinline__ void run() {
         ManyTiles<S> tiles(args);
-        float first_ahead = 0, second_ahead = 0;  // the first scales of the next tile
-        ManyTile tile = tiles.tile(rank);         // the next tile
+        float ahead[ScaleBlocks] = {};     // the first scales of the next tile
+        ManyTile tile = tiles.tile(rank);  // the next tile
         const auto fetch_ahead = [&] {
             if (S::Type::Scaled && tiles.more()) {
-                first_ahead = WeightScales::fetch(scale_row(tile, 0), 0, args.blocks);
-                second_ahead = OneScale ? 0.0f : WeightScales::fetch(scale_row(tile, 1), 0, args.blocks);
+#pragma unroll
+                for (int i = 0; i < ScaleBlocks; ++i) {
+                    ahead[i] = WeightScales::fetch(scale_row(tile, i), 0, args.blocks);
+                }
             }
         };
         fetch_ahead();
-        if (S::Type::Scaled && !S::Deep && group == 1) {
-            give_turn();
-        }
 #pragma unroll 1
         while (tiles.more()) {
             const ManyTile now = tile;
             tiles.next += tiles.step;
             tile = tiles.tile(rank);
             if constexpr (S::Type::Scaled) {
-                first.begin(scale_row(now, 0), args.blocks, first_ahead);
-                if constexpr (!OneScale) {
-                    second.begin(scale_row(now, 1), args.blocks, second_ahead);
+#pragma unroll
+                for (int i = 0; i < ScaleBlocks; ++i) {
+                    scales[i].begin(scale_row(now, i), args.blocks, ahead[i]);
                 }
                 fetch_ahead();
             }
-            float sum[Sums];
+            float sum[S::Waves][Sums], kept[S::Kept ? Sums : 1];
             const i32 parts = S::Parted ? args.parts : 1;
 #pragma unroll 1
             for (i32 p = 0; p < parts; ++p) {
@@ -358,11 +429,20 @@ struct ManyMath {
                     }
                     __syncwarp();
                 }
-                if constexpr (S::Parted) {
-                    add_part(sum, p == 0, p == parts - 1);
+                if constexpr (S::Kept) {
+#pragma unroll
+                    for (int i = 0; i < Sums; ++i) {
+                        kept[i] = p == 0 ? sum[0][i] : __fadd_rn(kept[i], sum[0][i]);
+                        sum[0][i] = kept[i];
+                    }
+                } else if constexpr (S::Parted) {
+                    add_part(sum[0], p == 0, p == parts - 1);
                 }
             }
-            write(sum, now);
+#pragma unroll
+            for (int w = 0; w < S::Waves; ++w) {
+                write(sum[w], now, w);
+            }
         }
         if (lane == 0) {
             ptx::stores_wait();
@@ -386,9 +466,7 @@ __device__ __forceinline__ void multiply_many(const ProductArgs& args) {
     }
     ptx::cluster_sync();
     if (warp >= 8) {
-        if constexpr (S::PerSM == 1) {
-            ptx::registers_shrink<40>();
-        }
+        ptx::registers_shrink<40>();
         if (warp == 8 && threadIdx.x % 32 == 0) {
             ptx::wait_for_previous_kernel();
             feed_many(args, at, rank);
@@ -396,9 +474,7 @@ __device__ __forceinline__ void multiply_many(const ProductArgs& args) {
         }
         __syncwarp();
     } else {
-        if constexpr (S::PerSM == 1) {
-            ptx::registers_grow<232>();
-        }
+        ptx::registers_grow<232>();
         ManyMath<S>(args, at, rank, warp / 4).run();
     }
     ptx::cluster_sync();  // the other block still copies to this one and arrives at its barriers

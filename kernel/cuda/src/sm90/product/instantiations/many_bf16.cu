@@ -3,30 +3,25 @@
 
 namespace {
 using namespace sparrow_product;
+using Many128 = ManyShape<Bf16, 128, 1, false>;
+using Many256 = ManyShape<Bf16, 256, 1, false>;
+using Many128Parts = ManyShape<Bf16, 128, 1, true>;
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(ManyShape<Bf16, 128, false>::Threads, 1)
+extern "C" __global__ void __launch_bounds__(Many128::Threads, 1)
     sparrow_product_bf16_many128(const __grid_constant__ ProductArgs args) {
-    multiply_many<ManyShape<Bf16, 128, false>>(args);
+    multiply_many<Many128>(args);
 }
-extern "C" __device__ const u32 sparrow_product_bf16_many128_shared = many_shared_bytes<ManyShape<Bf16, 128, false>>();
+extern "C" __device__ const u32 sparrow_product_bf16_many128_shared = many_shared_bytes<Many128>();
 
-extern "C" __global__ void __launch_bounds__(ManyShape<Bf16, 256, false>::Threads, 1)
+extern "C" __global__ void __launch_bounds__(Many256::Threads, 1)
     sparrow_product_bf16_many256(const __grid_constant__ ProductArgs args) {
-    multiply_many<ManyShape<Bf16, 256, false>>(args);
+    multiply_many<Many256>(args);
 }
-extern "C" __device__ const u32 sparrow_product_bf16_many256_shared = many_shared_bytes<ManyShape<Bf16, 256, false>>();
+extern "C" __device__ const u32 sparrow_product_bf16_many256_shared = many_shared_bytes<Many256>();
 
-extern "C" __global__ void __launch_bounds__(ManyShape<Bf16, 128, true>::Threads, 1)
+extern "C" __global__ void __launch_bounds__(Many128Parts::Threads, 1)
     sparrow_product_bf16_many128_parts(const __grid_constant__ ProductArgs args) {
-    multiply_many<ManyShape<Bf16, 128, true>>(args);
+    multiply_many<Many128Parts>(args);
 }
-extern "C" __device__ const u32 sparrow_product_bf16_many128_parts_shared =
-    many_shared_bytes<ManyShape<Bf16, 128, true>>();
-
-extern "C" __global__ void __launch_bounds__(ManyShape<Bf16, 128, false, 2>::Threads, 2)
-    sparrow_product_bf16_many128_twice(const __grid_constant__ ProductArgs args) {
-    multiply_many<ManyShape<Bf16, 128, false, 2>>(args);
-}
-extern "C" __device__ const u32 sparrow_product_bf16_many128_twice_shared =
-    many_shared_bytes<ManyShape<Bf16, 128, false, 2>>();
+extern "C" __device__ const u32 sparrow_product_bf16_many128_parts_shared = many_shared_bytes<Many128Parts>();

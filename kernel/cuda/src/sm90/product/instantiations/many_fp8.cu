@@ -3,30 +3,39 @@
 
 namespace {
 using namespace sparrow_product;
+using Many128 = ManyShape<E4m3, 128, 1, false>;
+using Many192 = ManyShape<E4m3, 192, 1, false>;
+using Many256 = ManyShape<E4m3, 128, 2, false>;  // 256 rows by 128 columns
+using Many128Parts = ManyShape<E4m3, 128, 1, true>;
+using Many176Parts = ManyShape<E4m3, 176, 1, true>;
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(ManyShape<E4m3, 128, false>::Threads, 1)
+extern "C" __global__ void __launch_bounds__(Many128::Threads, 1)
     sparrow_product_fp8_many128(const __grid_constant__ ProductArgs args) {
-    multiply_many<ManyShape<E4m3, 128, false>>(args);
+    multiply_many<Many128>(args);
 }
-extern "C" __device__ const u32 sparrow_product_fp8_many128_shared = many_shared_bytes<ManyShape<E4m3, 128, false>>();
+extern "C" __device__ const u32 sparrow_product_fp8_many128_shared = many_shared_bytes<Many128>();
 
-extern "C" __global__ void __launch_bounds__(ManyShape<E4m3, 192, false>::Threads, 1)
+extern "C" __global__ void __launch_bounds__(Many192::Threads, 1)
     sparrow_product_fp8_many192(const __grid_constant__ ProductArgs args) {
-    multiply_many<ManyShape<E4m3, 192, false>>(args);
+    multiply_many<Many192>(args);
 }
-extern "C" __device__ const u32 sparrow_product_fp8_many192_shared = many_shared_bytes<ManyShape<E4m3, 192, false>>();
+extern "C" __device__ const u32 sparrow_product_fp8_many192_shared = many_shared_bytes<Many192>();
 
-extern "C" __global__ void __launch_bounds__(ManyShape<E4m3, 128, true>::Threads, 1)
+extern "C" __global__ void __launch_bounds__(Many256::Threads, 1)
+    sparrow_product_fp8_many256(const __grid_constant__ ProductArgs args) {
+    multiply_many<Many256>(args);
+}
+extern "C" __device__ const u32 sparrow_product_fp8_many256_shared = many_shared_bytes<Many256>();
+
+extern "C" __global__ void __launch_bounds__(Many128Parts::Threads, 1)
     sparrow_product_fp8_many128_parts(const __grid_constant__ ProductArgs args) {
-    multiply_many<ManyShape<E4m3, 128, true>>(args);
+    multiply_many<Many128Parts>(args);
 }
-extern "C" __device__ const u32 sparrow_product_fp8_many128_parts_shared =
-    many_shared_bytes<ManyShape<E4m3, 128, true>>();
+extern "C" __device__ const u32 sparrow_product_fp8_many128_parts_shared = many_shared_bytes<Many128Parts>();
 
-extern "C" __global__ void __launch_bounds__(ManyShape<E4m3, 192, true>::Threads, 1)
-    sparrow_product_fp8_many192_parts(const __grid_constant__ ProductArgs args) {
-    multiply_many<ManyShape<E4m3, 192, true>>(args);
+extern "C" __global__ void __launch_bounds__(Many176Parts::Threads, 1)
+    sparrow_product_fp8_many176_parts(const __grid_constant__ ProductArgs args) {
+    multiply_many<Many176Parts>(args);
 }
-extern "C" __device__ const u32 sparrow_product_fp8_many192_parts_shared =
-    many_shared_bytes<ManyShape<E4m3, 192, true>>();
+extern "C" __device__ const u32 sparrow_product_fp8_many176_parts_shared = many_shared_bytes<Many176Parts>();

@@ -1,0 +1,75 @@
+// What the kernels of matrix products share: types of operands, blocks of k, the ring of stages, and the products of a
+// block.
+//
+// Bits: a sum over k takes blocks of 128 bytes in order. e4m3: the products of a block (four instructions) are summed
+// by the tensor cores from zero, and the result times the product of the two scales is added in float32. bf16: the
+// tensor cores' own sum runs through. How many columns an instruction has, and which operand is which, changes no bit
+// (tests compare them).
+#pragma once
+
+#include "ptx/async.cuh"
+#include "ptx/barrier.cuh"
+#include "ptx/copy.cuh"
+#include "ptx/multicast.cuh"
+#include "ptx/warp.cuh"
+#include "ptx/wgmma_product.cuh"
+
+namespace sparrow_tile {
+
+constexpr int kBlockBytes = 128;  // of k in a row of an operand: one row of the swizzle
+constexpr int kSteps = 4;         // instructions of a block
+constexpr u32 kSharedLimit = 232448;
+
+struct E4m3 {
+    using Pair = ptx::E4m3Pair;
+    static constexpr bool Scaled = true;
+    static constexpr int Bytes = 1, BlockColumns = 128;
+};
+
+struct Bf16 {
+    using Pair = ptx::Bf16Pair;
+    static constexpr bool Scaled = false;
+    static constexpr int Bytes = 2, BlockColumns = 64;
+};
+
+// A place in a ring and the parity of its use there.
+struct Cursor {
+    u32 stage = 0, parity = 0;
+
+    __device__ __forceinline__ void advance(u32 stages) {
+        if (++stage == stages) {
+            stage = 0;
+            parity ^= 1;
+        }
+    }
+};
+
+// The four products of a block. d is overwritten by the first unless the sum goes on.
+template <class T, int N>
+__device__ __forceinline__ void multiply_block(float (&d)[N / 2], u64 left, u64 right, bool go_on) {
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+        ptx::Product<typename T::Pair, N>::run(d, left + 2 * step, right + 2 * step, step > 0 || go_on);
+    }
+}
+
+// Whether the phase of a barrier is complete; it does not wait.
+__device__ __forceinline__ bool barrier_test(u32 barrier, u32 parity) {
+    u32 done;
+    asm volatile(
+        "{\n.reg .pred p;\nmbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}\n"
+        : "=r"(done)
+        : "r"(barrier), "r"(parity)
+        : "memory");
+    return done != 0;
+}
+
+// One arrival for a warp.
+__device__ __forceinline__ void arrive_warp(u32 barrier) {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) {
+        ptx::barrier_arrive(barrier);
+    }
+}
+
+}  // namespace sparrow_tile
