@@ -1,10 +1,12 @@
 package sparrow
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"sparrow/chat"
+	"sparrow/sample"
 )
 
 func ask(text string) *chat.Request {
@@ -22,5 +24,16 @@ func TestBuiltInModelSolvesAWordProblem(t *testing.T) {
 	}
 	if r.Usage.PromptTokens == 0 || r.Usage.CompletionTokens != len(a.Tokens) {
 		t.Errorf("usage %+v for %d tokens", r.Usage, len(a.Tokens))
+	}
+}
+
+func TestRequestWithoutSamplingTakesTheDefault(t *testing.T) {
+	e := start(t, Config{})
+	out, err := e.prepare(&Request{Tokens: tokens(1, 5)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := fmt.Sprintf("%+v", out.Sampling), fmt.Sprintf("%+v", sample.Default()); got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }

@@ -1,12 +1,18 @@
 package sparrow
 
 import (
+	"reflect"
+
 	"sparrow/engine"
+	"sparrow/sample"
 	"sparrow/tokenizer"
 )
 
 // prepare turns a request into token ids and a guide, or refuses it with the field's name.
 func (e *Engine) prepare(r *Request) (engine.Request, error) {
+	if reflect.ValueOf(r.Sampling).IsZero() {
+		r.Sampling = sample.Default()
+	}
 	prompt, reasoning, err := e.encode(r)
 	if err != nil {
 		return engine.Request{}, err

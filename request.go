@@ -11,7 +11,7 @@ type Request struct {
 	Prompt string        // a prompt as plain text; the beginning-of-sequence token is added where the tokenizer adds it
 	Chat   *chat.Request // a conversation, rendered by the model's chat format; replies are parsed
 
-	// Sampling is how tokens are chosen; start from sample.Default.
+	// Sampling is how tokens are chosen. The zero value is sample.Default; whoever sets a field starts from that.
 	Sampling sample.Params
 	// MaxTokens bounds the tokens of each choice; 0 means as many as the context holds.
 	MaxTokens int

@@ -23,8 +23,8 @@ func (e *Engine) tokens(text string, o tokenizer.EncodeOptions) ([]int32, error)
 	ids, err := e.tok.Encode(text, o)
 	switch {
 	case errors.Is(err, tokenizer.ErrTooLong):
-		return nil, &RequestError{Field: "prompt", Err: ErrContext, Reason: fmt.Sprintf("has more than %d tokens, the "+
-			"context holds %d with at least one for the answer", o.Limit, e.info.ContextTokens)}
+		return nil, &RequestError{Field: "prompt", Err: ErrContext, Reason: fmt.Sprintf("has more than %d tokens; the "+
+			"context holds %d, and one of them is for the answer: send less", o.Limit, e.info.ContextTokens)}
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrRequest, err)
 	}

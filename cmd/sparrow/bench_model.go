@@ -208,6 +208,11 @@ func (f *benchModelFlags) room(src *family.Source, dev kernel.Device) error {
 	if _, ok := dev.(kernel.Drawer); ok || !f.dummy {
 		return nil
 	}
+	const most = 8 << 30 // larger ones take many minutes to draw and to run
+	if need := src.Weights.Bytes(); need > most {
+		return fmt.Errorf("bench model: --dummy: the weights of %s take %s; without a GPU (--kernels cuda) at most %s "+
+			"are drawn: choose a smaller shape", src.Name, unit.Bytes(need), unit.Bytes(most))
+	}
 	free, _, err := kernel.MemoryFree(dev)
 	if need := src.Weights.Bytes(); err == nil && free > 0 && need > free-free/8 {
 		err = fmt.Errorf("bench model: --dummy: the weights of %s take %s, %s are free; choose a smaller shape or a "+

@@ -187,7 +187,7 @@ func (f *explainFlags) facts() (plan.Model, error) {
 		if err != nil {
 			return m, err
 		}
-		c, err := config.Read(dir)
+		c, err := described(dir)
 		if err != nil {
 			return m, err
 		}
@@ -277,4 +277,17 @@ func (f *explainFlags) speculation() (plan.Speculation, error) {
 		return plan.Speculation{Tokens: f.draftTokens, Branches: f.draftBranches}, nil
 	}
 	return plan.Speculation{Tokens: s.Drafts() + 1, Branches: f.draftBranches}, nil
+}
+
+// described is the config of a folder, which may have no weights yet, of a GGUF file, or of the built-in model.
+func described(dir string) (_ config.Description, err error) {
+	if dir != "" && !family.IsGGUF(dir) {
+		return config.Read(dir)
+	}
+	s, err := modelSource(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	return s.Model, nil
 }

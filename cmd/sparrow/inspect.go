@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"sparrow/model/family"
 	"sparrow/model/inspect"
 )
 
@@ -31,7 +30,7 @@ func inspectCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			s, err := family.Open(dir)
+			s, err := modelSource(dir)
 			if err != nil {
 				return err
 			}

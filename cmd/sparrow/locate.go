@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"sparrow/builtin"
 	"sparrow/hub"
 	"sparrow/model/family"
 )
@@ -23,8 +24,11 @@ func hubCache() (hub.Cache, error) {
 // modelFlag begins messages about --model.
 const modelFlag = "--model "
 
-// modelFolder is the folder of a model that was given as a folder, or by its name on a hub. What is neither is refused
-// before anything is read; flag begins the message.
+// builtinModel names the model inside the binary where a model must be named; its own name does too.
+const builtinModel = "builtin"
+
+// modelFolder is the folder of a model that was given as a folder, a GGUF file, or by its name on a hub; empty for the
+// model inside the binary. What is none of these is refused before anything is read; flag begins the message.
 func modelFolder(flag, given string) (string, error) {
 	if given == "" {
 		return "", nil
@@ -32,6 +36,8 @@ func modelFolder(flag, given string) (string, error) {
 	const wanted = "a model is a GGUF file, or a folder with config.json, *.safetensors and tokenizer.json"
 	info, err := os.Stat(given)
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && (given == builtinModel || given == builtin.Name):
+		return "", nil
 	case errors.Is(err, fs.ErrNotExist):
 		return pulledModel(flag, given, wanted)
 	case err != nil:

@@ -78,7 +78,7 @@ func readForGGUF(src string) (*llamacpp.Model, *family.Source, error) {
 	m := &llamacpp.Model{Name: filepath.Base(filepath.Clean(src))}
 	var source *family.Source
 	var err error
-	if src == "builtin" {
+	if src == builtinModel {
 		m.Name, m.Tokenizer, m.TokenizerConfig = builtin.Name, builtin.TokenizerJSON(), builtin.TokenizerConfig()
 		source, err = builtin.Source()
 	} else {
