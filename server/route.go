@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"slices"
 	"sparrow/api/wire"
+	"sparrow/server/page"
 	"strings"
 )
 
@@ -21,7 +22,7 @@ const unmatched = "unmatched"
 // table lists every endpoint. Those that a load balancer or a scraper calls need no key: they show no text and do no
 // work.
 func (s *Server) table() []route {
-	return []route{
+	routes := []route{
 		{http.MethodPost, "/v1/chat/completions", false, s.chatCompletion},
 		{http.MethodPost, "/v1/completions", false, s.completion},
 		{http.MethodPost, "/v1/score", false, s.score},
@@ -41,12 +42,18 @@ func (s *Server) table() []route {
 		{http.MethodPost, "/tokenize", false, s.tokenize},
 		{http.MethodPost, "/detokenize", false, s.detokenize},
 		{http.MethodGet, "/debug/plans", false, s.plans},
+		{http.MethodGet, "/debug/explain", false, s.explainChoices},
+		{http.MethodPost, "/debug/explain", false, s.explain},
 		{http.MethodGet, "/health", true, s.health},
 		{http.MethodGet, "/ready", true, s.ready},
 		{http.MethodGet, "/metrics", true, s.metricsText},
 		{http.MethodGet, "/version", true, s.version},
 		{http.MethodGet, "/", true, s.root},
 	}
+	if s.page != nil {
+		routes = append(routes, route{http.MethodGet, page.Prefix, true, s.pageFile})
+	}
+	return routes
 }
 
 func (r *route) matches(path string) bool {

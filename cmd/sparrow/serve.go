@@ -30,6 +30,7 @@ type serveFlags struct {
 	origins  []string
 	strict   bool
 	vllm     bool
+	noPage   bool
 	store    string
 	logLevel string
 	logJSON  bool
@@ -71,6 +72,7 @@ Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace
 	s.BoolVar(&f.strict, "strict", false,
 		"refuse requests with unknown fields or with limits above the context, instead of ignoring or reducing them")
 	s.BoolVar(&f.vllm, "vllm-metrics", false, "also publish the metrics that routers know under vLLM's names")
+	s.BoolVar(&f.noPage, "no-page", false, "serve no web page at /")
 	s.StringVar(&f.store, "store-bytes", "64M",
 		"memory for stored responses of /v1/responses, such as 512M; 0 stores none")
 	s.StringVar(&f.logLevel, "log-level", "info", "least level that is logged: debug, info, warn, error")
@@ -92,7 +94,7 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 		return err
 	}
 	o := server.Options{Version: revision(), AllowOrigins: f.origins, AllowHosts: f.hosts(), Strict: f.strict,
-		VLLMNames: f.vllm, Grace: f.grace, DrainDelay: f.drain, RequestTimeout: f.timeout, Log: log}
+		VLLMNames: f.vllm, NoPage: f.noPage, Grace: f.grace, DrainDelay: f.drain, RequestTimeout: f.timeout, Log: log}
 	switch o.StoreBytes, err = parseBytes(f.store); {
 	case err != nil:
 		return fmt.Errorf("--store-bytes: %w", err)
@@ -170,6 +172,9 @@ func (f *serveFlags) announce(w io.Writer, i sparrow.Info, requests int64, at ne
 	where, curl, err := f.address(&b, at, keys)
 	if err != nil {
 		return err
+	}
+	if !f.noPage && at.Network() != "unix" {
+		fmt.Fprintf(&b, "page     %s/ (open it in a browser)\n", where)
 	}
 	fmt.Fprintf(&b, "\ntry      %s\n", curlFor(i, curl, where, keys != nil))
 	_, err = io.WriteString(w, b.String())

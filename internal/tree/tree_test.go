@@ -18,7 +18,8 @@ var order = []string{
 	"verify eval bench/load bench/kernels bench/model",
 	"bench/machine bench/pause bench/peak bench/plot", // what benchmarks share; peak starts workers of its own
 	"server",
-	"server/metric",
+	"server/metric server/page",
+	"examples",
 	"hub",
 	"api/openai/client api/anthropic api/ollama",
 	"api/openai",
