@@ -128,8 +128,8 @@ func checkExplained(b *plan.Batch) error {
 		}
 	}
 	if len(b.Requests) > maxExplainRequests || tokens > maxExplainTokens {
-		return wire.NewError(wire.CodeOutOfRange, "batch", "at most %d requests with %d tokens in all are explained here; "+
-			"sparrow explain takes more", maxExplainRequests, maxExplainTokens)
+		return wire.NewError(wire.CodeOutOfRange, "batch", "at most %d requests with %d tokens in all are explained "+
+			"here; sparrow explain takes more", maxExplainRequests, maxExplainTokens)
 	}
 	return nil
 }

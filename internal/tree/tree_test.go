@@ -68,8 +68,8 @@ var order = []string{
 // testOnly lists packages that only tests may import.
 var testOnly = []string{
 	"engine/losttest", "internal/testkit", "internal/testkit/memnet", "internal/testkit/record",
-	"internal/testkit/strict", "internal/testkit/turns", "internal/testmodel", "internal/tree", "server/clienttest",
-	"server/soak",
+	"internal/testkit/strict", "internal/testkit/turns", "internal/testmodel", "internal/tree", "server/browsertest",
+	"server/clienttest", "server/soak",
 }
 
 func TestImportsPointDown(t *testing.T) {

@@ -24,7 +24,8 @@ const Prefix = "/page/"
 // Policy is the Content-Security-Policy of the page: its own files and its own server, nothing inline, and no text that
 // becomes markup.
 const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
-	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; " +
+	"trusted-types 'none'"
 
 //go:embed web
 var web embed.FS
