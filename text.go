@@ -67,7 +67,8 @@ func (e *Engine) EncodeChat(c *chat.Request, addSpecial bool) ([]int32, error) {
 	if err != nil || !addSpecial {
 		return ids, err
 	}
-	return e.tokens("messages", p.Text, tokenizer.EncodeOptions{AddSpecial: true, ParseSpecial: true, Literal: p.Content})
+	return e.tokens("messages", p.Text,
+		tokenizer.EncodeOptions{AddSpecial: true, ParseSpecial: true, Literal: p.Content})
 }
 
 // render also returns what the format knows about the prompt.
@@ -92,6 +93,7 @@ func (e *Engine) render(c *chat.Request) (chat.Prompt, []int32, error) {
 				Reason: fmt.Sprintf("needs %q, which this checkpoint's tokenizer does not have", m)}
 		}
 	}
-	ids, err := e.tokens("messages", p.Text, tokenizer.EncodeOptions{AddSpecial: !p.HasBOS, ParseSpecial: true, Literal: p.Content})
+	ids, err := e.tokens("messages", p.Text,
+		tokenizer.EncodeOptions{AddSpecial: !p.HasBOS, ParseSpecial: true, Literal: p.Content})
 	return p, ids, err
 }

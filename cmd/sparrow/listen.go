@@ -54,7 +54,8 @@ func (f *listenFlags) check(given *pflag.FlagSet) error {
 			f.port, err = strconv.Atoi(port)
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("--listen %s: want HOST:PORT such as 127.0.0.1:8080, or unix:/path", f.socket))
+			errs = append(errs, fmt.Errorf("--listen %s: want HOST:PORT such as 127.0.0.1:8080, or unix:/path",
+				f.socket))
 		}
 		f.host, f.socket = host, ""
 	}
