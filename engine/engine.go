@@ -18,12 +18,13 @@ import (
 type Config struct {
 	Policy        plan.Policy
 	Draft         spec.Setting
-	CacheTokens   int // 0 sizes the cache by memory
-	ContextTokens int // bounds one sequence; 0 means the model's own limit, or the cache's where that is smaller
-	StepTokens    int // bounds the new tokens of one batch
-	MaxRunning    int // bounds the sequences in a batch
-	MaxQueue      int // bounds the sequences that wait
-	PlanHistory   int // how many plans are kept for inspection
+	CacheTokens   int           // 0 sizes the cache by memory
+	ContextTokens int           // bounds one sequence; 0 means the model's own limit, or the cache's where that is smaller
+	StepTokens    int           // bounds the new tokens of one batch
+	MaxRunning    int           // bounds the sequences in a batch
+	MaxQueue      int           // bounds the sequences that wait
+	MaxStall      time.Duration // bounds how long prompts hold up sequences that decode; 0 is no bound
+	PlanHistory   int           // how many plans are kept for inspection
 	NoReuse       bool
 	NoGraphs      bool    // passes are not captured, on devices that could
 	EOS           []int32 // tokens that end a sequence
@@ -54,6 +55,7 @@ type Engine struct {
 	gone    bool  // the loop has ended
 	lost    error // why the device can no longer be used; nil while it can
 	stats   Stats
+	gaps    gaps
 	plans   []PlanRecord // ring
 	planAt  int
 
@@ -70,8 +72,9 @@ type Engine struct {
 	passes   passes
 	pool     *kv.Pool
 	sched    *sched.Scheduler
-	outcomes []outcome // memory for those of one item
-	drafter  *drafter  // nil when nothing is drafted
+	outcomes []outcome     // memory for those of one item
+	stalled  time.Duration // the stall above MaxStall that was reported
+	drafter  *drafter      // nil when nothing is drafted
 
 	afterIteration func() // called by tests
 }
@@ -94,6 +97,7 @@ func (e *Engine) Stats() Stats {
 		s.Waiting += len(j.choices)
 	}
 	s.Plans = append([]PlanCount(nil), s.Plans...)
+	s.LongestGap = e.gaps.longest(time.Now())
 	return s
 }
 

@@ -44,10 +44,12 @@ func (s *Scheduler) Schedule() []Item {
 
 		// Prompts share what is left evenly, the shortest first: what it does not need goes to the longer ones.
 		slices.SortStableFunc(s.prompts, func(a, b *Sequence) int { return cmp.Compare(a.left(), b.left()) })
+		budget = s.promptTokens(budget, logits)
 		for i, q := range s.prompts {
 			n := s.reserveChunk(q, share(q, budget, logits, len(s.prompts)-i), s.prompts[i+1:])
 			if n > 0 {
 				budget, logits = budget-n, logits-promptLogits(q, n)
+				s.load.addPrompt(n, q.cache.Len())
 				s.addItem(q, n, false)
 			}
 		}

@@ -223,8 +223,8 @@ func describe(w io.Writer, i sparrow.Info) {
 		fmt.Fprintf(w, ", %s for operations, of %s", unit.Bytes(m.Scratch), unit.Bytes(m.Device))
 	}
 	fmt.Fprintln(w)
-	fmt.Fprintf(w, "limits   largest step x context: %d x %d tokens; %d sequences run, %d may wait\n", i.StepTokens,
-		i.ContextTokens, i.MaxRunning, i.MaxQueue)
+	fmt.Fprintf(w, "limits   largest step x context: %d x %d tokens; %d sequences run, %d may wait; %s\n", i.StepTokens,
+		i.ContextTokens, i.MaxRunning, i.MaxQueue, stallText(i))
 }
 
 // deviceText names the device and the values that were chosen for it.
@@ -240,6 +240,13 @@ func noteDevice(w io.Writer, i sparrow.Info) {
 	if i.Memory.Device > 0 {
 		fmt.Fprintf(w, "device: %s\n", deviceText(i))
 	}
+}
+
+func stallText(i sparrow.Info) string {
+	if i.MaxStall == 0 {
+		return "prompts may hold up streams for as long as a step takes"
+	}
+	return fmt.Sprintf("prompts hold up streams for at most %v", i.MaxStall)
 }
 
 func draftText(i sparrow.Info) string {
