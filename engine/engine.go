@@ -23,7 +23,7 @@ type Config struct {
 	StepTokens    int           // bounds the new tokens of one batch
 	MaxRunning    int           // bounds the sequences in a batch
 	MaxQueue      int           // bounds the sequences that wait
-	MaxStall      time.Duration // bounds how long prompts hold up sequences that decode; 0 is no bound
+	MaxStall      time.Duration // bounds how long prompts hold up decodes; 0 is no bound
 	PlanHistory   int           // how many plans are kept for inspection
 	NoReuse       bool
 	NoGraphs      bool    // passes are not captured, on devices that could

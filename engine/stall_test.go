@@ -43,7 +43,8 @@ func TestMaxStallCutsPrompts(t *testing.T) {
 		if decodes && rows > 0 {
 			mixed++
 			if rows > sched.SmallestChunk {
-				t.Errorf("step %d: %d rows of prompts beside a stream, want at most %d", r.Step, rows, sched.SmallestChunk)
+				t.Errorf("step %d: %d rows of prompts beside a stream, want at most %d", r.Step, rows,
+					sched.SmallestChunk)
 			}
 		}
 	}

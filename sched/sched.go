@@ -2,8 +2,8 @@
 // preemption.
 //
 // Sequences flow in through Add, the items of the next batch flow out of Schedule; pages are taken from and given back
-// to package kv. It knows no model, no text and no clock: the caller says how long batches took. It sets no bound on the
-// queue. One goroutine owns a Scheduler and everything it hands out.
+// to package kv. It knows no model, no text and no clock: the caller says how long batches took. It sets no bound on
+// the queue. One goroutine owns a Scheduler and everything it hands out.
 //
 // The rules, in order: every sequence that decodes gets its one token, oldest first, whatever prompts wait; the rest of
 // the batch's tokens is shared evenly among the prompts being computed, so that a long one does not delay a short one,

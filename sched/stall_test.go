@@ -140,8 +140,8 @@ func TestPromptsDoNotStallStreams(t *testing.T) {
 				full := free.prefill(t, streams)
 				g := newRig(t, m, m.stall, noise)
 				speed := g.prefill(t, streams)
-				t.Logf("%s, %d streams, noise %v: gap %.0f ms, %.0f tokens/s; without the bound %.0f ms, %.0f tokens/s; "+
-					"kept %v", m.name, streams, noise, 1000*g.longest, speed, 1000*free.longest, full, g.s.Stall())
+				t.Logf("%s, %d streams, noise %v: gap %.0f ms, %.0f tokens/s; without the bound %.0f ms, %.0f "+
+					"tokens/s; kept %v", m.name, streams, noise, 1000*g.longest, speed, 1000*free.longest, full, g.s.Stall())
 				if m.kept > 0 {
 					if kept := g.s.Stall().Seconds(); kept < m.stall.Seconds() || g.longest > 1.2*kept {
 						t.Errorf("%s, %d streams: gaps of %.0f ms, %.0f ms are said to be kept", m.name, streams,
@@ -150,8 +150,8 @@ func TestPromptsDoNotStallStreams(t *testing.T) {
 					continue
 				}
 				if most := 1.2 * m.stall.Seconds(); g.longest > most || g.s.Stall() != 0 {
-					t.Errorf("%s, %d streams, noise %v: a gap of %.0f ms, want at most %.0f; %v is said to be kept", m.name,
-						streams, noise, 1000*g.longest, 1000*most, g.s.Stall())
+					t.Errorf("%s, %d streams, noise %v: a gap of %.0f ms, want at most %.0f; %v is said to be kept",
+						m.name, streams, noise, 1000*g.longest, 1000*most, g.s.Stall())
 				}
 				if speed < 0.75*full {
 					t.Errorf("%s, %d streams, noise %v: %.0f prompt tokens/s, %.0f without the bound", m.name, streams,

@@ -39,8 +39,8 @@ type Options struct {
 
 	// Prompt is the number of tokens of a prompt after the shared prefix. Output is the number of tokens to generate.
 	Prompt, Output Lengths
-	// Streams is how many streams of short prompts run beside the load from its beginning to its end. The report has the
-	// gaps between their tokens, before the load and during it.
+	// Streams is how many streams of short prompts run beside the load from its beginning to its end. The report has
+	// the gaps between their tokens, before the load and during it.
 	Streams int
 	// SharedPrefix is how many tokens the prompts of a group begin with in common; Groups is the number of groups, at
 	// least 1.
