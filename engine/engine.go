@@ -18,13 +18,14 @@ import (
 type Config struct {
 	Policy        plan.Policy
 	Draft         spec.Setting
-	CacheTokens   int           // 0 sizes the cache by memory
-	ContextTokens int           // bounds one sequence; 0 means the model's own limit, or the cache's where that is smaller
-	StepTokens    int           // bounds the new tokens of one batch
-	MaxRunning    int           // bounds the sequences in a batch
-	MaxQueue      int           // bounds the sequences that wait
-	MaxStall      time.Duration // bounds how long prompts hold up decodes; 0 is no bound
-	PlanHistory   int           // how many plans are kept for inspection
+	CacheTokens   int // 0 sizes the cache by memory
+	ContextTokens int // bounds one sequence; 0 means the model's own limit, or the cache's where that is smaller
+	StepTokens    int // bounds the new tokens of one batch
+	MaxRunning    int // bounds the sequences in a batch
+	MaxQueue      int // bounds the sequences that wait
+	PlanHistory   int // how many plans are kept for inspection
+	// MaxStall bounds how long prompts hold up sequences that decode; 0 is no bound.
+	MaxStall      time.Duration
 	NoReuse       bool
 	NoGraphs      bool    // passes are not captured, on devices that could
 	EOS           []int32 // tokens that end a sequence
@@ -50,6 +51,7 @@ type Engine struct {
 	inbox   []*Job
 	cancels []*Job
 	queued  backlog
+	waits   waits
 	closing bool  // nothing is accepted any more
 	halt    bool  // stop now, failing what runs
 	gone    bool  // the loop has ended
@@ -141,6 +143,11 @@ func (e *Engine) Submit(r Request) (*Job, error) {
 	if err != nil {
 		return nil, err
 	}
+	if r.Admit != nil {
+		if err := r.Admit(r.givenTokens()); err != nil {
+			return nil, err
+		}
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closing {
@@ -154,9 +161,17 @@ func (e *Engine) Submit(r Request) (*Job, error) {
 		return nil, err
 	}
 	e.stats.Requests++
+	e.waits.queue(r.Tenant, j.arrived)
 	e.inbox = append(e.inbox, j)
 	e.signal()
 	return j, nil
+}
+
+// Wait estimates how long a request of a tenant would wait before it runs.
+func (e *Engine) Wait(tenant string) time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.waits.estimate(tenant, time.Now())
 }
 
 // cancel queues a job for the loop to end.

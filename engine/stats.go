@@ -113,6 +113,7 @@ func (e *Engine) noteAdmitted(items []sched.Item, now time.Time) {
 		e.queued.done(c.job.request.Tenant)
 		if j := c.job; j.admitted.IsZero() {
 			j.admitted = now
+			e.waits.admit(j.request.Tenant, now)
 			j.usage.CachedTokens = c.match.Tokens
 			e.stats.PromptTokens += int64(j.usage.PromptTokens)
 			e.stats.CachedTokens += int64(c.match.Tokens)

@@ -134,11 +134,11 @@ func (s *Scheduler) nextToAdmit() int {
 }
 
 // firstWaiting is the place in the queue of the sequence that comes first, or -1. Sequences that wait for another to
-// compute their common prompt are passed over.
+// compute their common prompt are passed over, and those of tenants that have as many running as they may.
 func (s *Scheduler) firstWaiting() int {
 	first := -1
 	for i, q := range s.waiting {
-		if !q.waitsForPrompt() && (first < 0 || s.before(q, s.waiting[first])) {
+		if !q.waitsForPrompt() && !q.waitsForPlace() && (first < 0 || s.before(q, s.waiting[first])) {
 			first = i
 		}
 	}

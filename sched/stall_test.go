@@ -141,7 +141,8 @@ func TestPromptsDoNotStallStreams(t *testing.T) {
 				g := newRig(t, m, m.stall, noise)
 				speed := g.prefill(t, streams)
 				t.Logf("%s, %d streams, noise %v: gap %.0f ms, %.0f tokens/s; without the bound %.0f ms, %.0f "+
-					"tokens/s; kept %v", m.name, streams, noise, 1000*g.longest, speed, 1000*free.longest, full, g.s.Stall())
+					"tokens/s; kept %v", m.name, streams, noise, 1000*g.longest, speed, 1000*free.longest, full,
+					g.s.Stall())
 				if m.kept > 0 {
 					if kept := g.s.Stall().Seconds(); kept < m.stall.Seconds() || g.longest > 1.2*kept {
 						t.Errorf("%s, %d streams: gaps of %.0f ms, %.0f ms are said to be kept", m.name, streams,
