@@ -24,6 +24,8 @@ type Config struct {
 	MaxRunning    int // bounds the sequences in a batch
 	MaxQueue      int // bounds the sequences that wait
 	PlanHistory   int // how many plans are kept for inspection
+	// MaxStall bounds how long prompts hold up sequences that decode; 0 is no bound.
+	MaxStall      time.Duration
 	NoReuse       bool
 	NoGraphs      bool    // passes are not captured, on devices that could
 	EOS           []int32 // tokens that end a sequence
@@ -49,11 +51,13 @@ type Engine struct {
 	inbox   []*Job
 	cancels []*Job
 	queued  backlog
+	waits   waits
 	closing bool  // nothing is accepted any more
 	halt    bool  // stop now, failing what runs
 	gone    bool  // the loop has ended
 	lost    error // why the device can no longer be used; nil while it can
 	stats   Stats
+	gaps    gaps
 	plans   []PlanRecord // ring
 	planAt  int
 
@@ -70,8 +74,9 @@ type Engine struct {
 	passes   passes
 	pool     *kv.Pool
 	sched    *sched.Scheduler
-	outcomes []outcome // memory for those of one item
-	drafter  *drafter  // nil when nothing is drafted
+	outcomes []outcome     // memory for those of one item
+	stalled  time.Duration // the stall above MaxStall that was reported
+	drafter  *drafter      // nil when nothing is drafted
 
 	afterIteration func() // called by tests
 }
@@ -94,6 +99,7 @@ func (e *Engine) Stats() Stats {
 		s.Waiting += len(j.choices)
 	}
 	s.Plans = append([]PlanCount(nil), s.Plans...)
+	s.LongestGap = e.gaps.longest(time.Now())
 	return s
 }
 
@@ -137,6 +143,11 @@ func (e *Engine) Submit(r Request) (*Job, error) {
 	if err != nil {
 		return nil, err
 	}
+	if r.Admit != nil {
+		if err := r.Admit(r.givenTokens()); err != nil {
+			return nil, err
+		}
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closing {
@@ -150,9 +161,17 @@ func (e *Engine) Submit(r Request) (*Job, error) {
 		return nil, err
 	}
 	e.stats.Requests++
+	e.waits.queue(r.Tenant, j.arrived)
 	e.inbox = append(e.inbox, j)
 	e.signal()
 	return j, nil
+}
+
+// Wait estimates how long a request of a tenant would wait before it runs.
+func (e *Engine) Wait(tenant string) time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.waits.estimate(tenant, time.Now())
 }
 
 // cancel queues a job for the loop to end.

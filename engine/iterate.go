@@ -16,8 +16,10 @@ func (e *Engine) iterate(items []sched.Item) {
 	if items = e.attachStates(items); len(items) == 0 {
 		return
 	}
+	decodes := items[0].Decode // those come first
 	switch err := e.run(items, begun); {
 	case err == nil:
+		e.noteTime(time.Since(begun), decodes)
 	case errors.Is(err, kernel.ErrLost):
 		e.lose(err)
 	case len(items) == 1:

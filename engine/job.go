@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"strings"
 	"time"
 
 	"sparrow/plan"
@@ -32,9 +33,14 @@ type Request struct {
 	Decoder func() *tokenizer.Decoder
 	// Draft is how many tokens are drafted at a time: nil leaves it to the engine, 0 drafts none.
 	Draft *int
-	// Tenant separates prefix reuse: prompts share cached pages only under the same tenant.
-	Tenant string
-	Trace  bool // keep what happened to the request
+	// Tenant is who the request belongs to, for fair admission. Prompts share cached pages only under the same tenant
+	// and the same salt.
+	Tenant, Salt string
+	// Places is how many sequences of the tenant may run for one of this request to join them; 0 is no bound.
+	Places int
+	// Admit, where set, is called with the number of given tokens before the request is queued; an error refuses it.
+	Admit func(tokens int) error
+	Trace bool // keep what happened to the request
 }
 
 // Score says which given tokens get log probabilities. Rows whose logits are needed are computed even where they are
@@ -192,7 +198,8 @@ func (e *Engine) addChoice(j *Job, maxTokens int) (err error) {
 	}
 	given := r.given(c.index)
 	tokens := append(append(make([]int32, 0, len(r.Prompt)+len(given)+reserve), r.Prompt...), given...)
-	c.seq = sched.Sequence{Tokens: tokens, Salt: []byte(r.Tenant), Owner: c, Tenant: r.Tenant, Request: j}
+	c.seq = sched.Sequence{Tokens: tokens, Salt: r.salt(), Owner: c, Tenant: r.Tenant, Request: j,
+		Places: r.Places}
 	if s := r.Score; s != nil && (c.index == 0 || s.Continuations != nil) {
 		// The row before a token scores it. The last row is there for sampling.
 		c.seq.Logits = min(len(tokens)-max(s.From, 1)+1, len(tokens))
@@ -202,6 +209,14 @@ func (e *Engine) addChoice(j *Job, maxTokens int) (err error) {
 	}
 	j.choices = append(j.choices, c)
 	return nil
+}
+
+// salt separates the request's pages from those of others: no two pairs of a tenant and a salt give the same.
+func (r *Request) salt() []byte {
+	if r.Salt == "" && !strings.HasPrefix(r.Tenant, "\x00") {
+		return []byte(r.Tenant)
+	}
+	return fmt.Appendf(nil, "\x00%d %s%s", len(r.Tenant), r.Tenant, r.Salt)
 }
 
 // complete fills in the trace of a job whose choices have all ended.

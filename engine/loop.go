@@ -139,6 +139,9 @@ func (e *Engine) conclude(c *choice, why Finish, err error) {
 		default:
 			e.stats.Finished++
 		}
+		if j.admitted.IsZero() {
+			e.waits.leave(j.request.Tenant)
+		}
 		j.complete(time.Now())
 		ev.Last = true
 	}

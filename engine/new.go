@@ -28,8 +28,9 @@ type Info struct {
 	StepTokens    int // the most new tokens of one batch
 	MaxRunning    int // at most StepTokens
 	MaxQueue      int
-	ChatFormat    string   // empty without one
-	Efforts       []string // words for how much to think that the chat format takes
+	MaxStall      time.Duration // the longest that prompts may hold up sequences that decode; 0 is no bound
+	ChatFormat    string        // empty without one
+	Efforts       []string      // words for how much to think that the chat format takes
 	Kernels       string
 	Device        string   // its name and, where there are several, its number
 	Defaults      []string // values that were not given and depend on the device, as flags
@@ -122,7 +123,7 @@ func (e *Engine) allocate(cfg *plan.Config, notices []plan.Notice) error {
 		return err
 	}
 	e.sched, err = sched.New(e.pool, sched.Limits{BatchTokens: c.StepTokens, MaxRunning: c.MaxRunning,
-		PromptLogits: e.promptLogits()})
+		PromptLogits: e.promptLogits(), MaxStall: c.MaxStall})
 	if err != nil {
 		return err
 	}
@@ -143,7 +144,7 @@ func (e *Engine) allocate(cfg *plan.Config, notices []plan.Notice) error {
 	e.info = Info{Family: string(mc.Family), Created: time.Now(), Vocabulary: mc.Vocab, ContextTokens: context,
 		CacheTokens: cached, PageTokens: cfg.Page, Pages: size.pages, WindowPages: size.window.Pages,
 		StepTokens: c.StepTokens, MaxRunning: e.sched.Limits().MaxRunning, MaxQueue: c.MaxQueue,
-		Kernels: e.model.Device().Name(), Config: *cfg, Notices: notices,
+		MaxStall: c.MaxStall, Kernels: e.model.Device().Name(), Config: *cfg, Notices: notices,
 		Memory: Memory{Weights: c.WeightBytes, Packed: c.Packed, Cache: size.bytes, States: size.states,
 			Arena: e.passes.runner.Bytes()}}
 	if o, ok := e.model.Device().(kernel.MemoryOwner); ok {

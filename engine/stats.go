@@ -44,6 +44,9 @@ type Stats struct {
 	// that the device failed.
 	Busy   time.Duration
 	Faults int64
+	// LongestGap is the longest batch of the last minute or two that sequences which decode were part of: the longest
+	// time between two of their tokens.
+	LongestGap time.Duration
 	// Graphs counts captured graphs; all zero on devices without them.
 	Graphs GraphCount
 }
@@ -110,6 +113,7 @@ func (e *Engine) noteAdmitted(items []sched.Item, now time.Time) {
 		e.queued.done(c.job.request.Tenant)
 		if j := c.job; j.admitted.IsZero() {
 			j.admitted = now
+			e.waits.admit(j.request.Tenant, now)
 			j.usage.CachedTokens = c.match.Tokens
 			e.stats.PromptTokens += int64(j.usage.PromptTokens)
 			e.stats.CachedTokens += int64(c.match.Tokens)

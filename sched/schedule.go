@@ -44,10 +44,12 @@ func (s *Scheduler) Schedule() []Item {
 
 		// Prompts share what is left evenly, the shortest first: what it does not need goes to the longer ones.
 		slices.SortStableFunc(s.prompts, func(a, b *Sequence) int { return cmp.Compare(a.left(), b.left()) })
+		budget = s.promptTokens(budget, logits)
 		for i, q := range s.prompts {
 			n := s.reserveChunk(q, share(q, budget, logits, len(s.prompts)-i), s.prompts[i+1:])
 			if n > 0 {
 				budget, logits = budget-n, logits-promptLogits(q, n)
+				s.load.addPrompt(n, q.cache.Len())
 				s.addItem(q, n, false)
 			}
 		}
@@ -132,11 +134,11 @@ func (s *Scheduler) nextToAdmit() int {
 }
 
 // firstWaiting is the place in the queue of the sequence that comes first, or -1. Sequences that wait for another to
-// compute their common prompt are passed over.
+// compute their common prompt are passed over, and those of tenants that have as many running as they may.
 func (s *Scheduler) firstWaiting() int {
 	first := -1
 	for i, q := range s.waiting {
-		if !q.waitsForPrompt() && (first < 0 || s.before(q, s.waiting[first])) {
+		if !q.waitsForPrompt() && !q.waitsForPlace() && (first < 0 || s.before(q, s.waiting[first])) {
 			first = i
 		}
 	}

@@ -17,6 +17,9 @@ type Sequence struct {
 	// Tenant and Request are who the sequence belongs to, for fair admission; without a request it is one of its own.
 	Tenant  string
 	Request any
+	// Places is how many sequences of its tenant may run for this one to be admitted beside them, itself included; 0 is
+	// no bound.
+	Places int
 	// Drafts are proposals for what follows Tokens, for the next batch of a decoding sequence to verify: as many as it
 	// has tokens for. ReserveDrafts says how many there may be. They are gone after the next Schedule.
 	Drafts []int32
@@ -79,6 +82,9 @@ func (q *Sequence) decoding() bool { return q.ready && q.left() == 1 }
 func (q *Sequence) waitsForPrompt() bool {
 	return q.After != nil && !q.After.computed && q.After.state != stateGone
 }
+
+// waitsForPlace reports whether a waiting sequence's tenant has as many sequences running as it may.
+func (q *Sequence) waitsForPlace() bool { return q.Places > 0 && q.tenant().running >= q.Places }
 
 func (q *Sequence) options() kv.OpenOptions { return kv.OpenOptions{Salt: q.Salt, Compute: q.Logits} }
 
