@@ -33,6 +33,9 @@ type Config struct {
 	SelfTest      SelfTest
 	Watchdog      time.Duration // how long a pass may take before it is reported; 0 is for ever
 	Log           *slog.Logger
+	Clock         Clock // nil is the machine's
+	// Observe is called by the loop after every iteration; it may call Check. nil observes nothing.
+	Observe func()
 	// Diagnose may add to the error of a pass or of sampling what is known of its cause; nil adds nothing.
 	Diagnose func(error) error
 }
@@ -72,13 +75,11 @@ type Engine struct {
 	sched    *sched.Scheduler
 	outcomes []outcome // memory for those of one item
 	drafter  *drafter  // nil when nothing is drafted
-
-	afterIteration func() // called by tests
 }
 
 // Run is the loop. It returns when the engine is closed.
 func (e *Engine) Run() {
-	go e.watch() // ends with the loop
+	e.cfg.Clock.Go(e.watch) // ends with the loop
 	e.loop()
 }
 
@@ -108,19 +109,18 @@ func (e *Engine) Plans() []PlanRecord {
 // Close stops the loop: no request is accepted any more, those in flight run to their end. When ctx ends first they
 // fail with ErrClosed. Every call returns once the loop has ended; the model is not used after that.
 func (e *Engine) Close(ctx context.Context) {
+	e.stop(ctx.Err() != nil)
+	end := context.AfterFunc(ctx, func() { e.stop(true) })
+	defer end()
+	e.cfg.Clock.Wait(e.stopped, 0)
+}
+
+// stop tells the loop to end, at once or when everything that was accepted has ended.
+func (e *Engine) stop(halt bool) {
 	e.mu.Lock()
-	e.closing = true
+	e.closing, e.halt = true, e.halt || halt
 	e.mu.Unlock()
 	e.signal()
-	select {
-	case <-e.stopped:
-	case <-ctx.Done():
-		e.mu.Lock()
-		e.halt = true
-		e.mu.Unlock()
-		e.signal()
-		<-e.stopped
-	}
 }
 
 // signal wakes the loop.

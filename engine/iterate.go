@@ -11,7 +11,7 @@ import (
 // iterate runs one batch. A batch that fails is run again item by item, so that only the requests that fail by
 // themselves are lost; where the device is lost, all are.
 func (e *Engine) iterate(items []sched.Item) {
-	begun := time.Now()
+	begun := e.now()
 	e.noteAdmitted(items, begun)
 	if items = e.attachStates(items); len(items) == 0 {
 		return
@@ -25,8 +25,8 @@ func (e *Engine) iterate(items []sched.Item) {
 	default:
 		e.runOneByOne(items, begun, err)
 	}
-	if e.afterIteration != nil {
-		e.afterIteration()
+	if e.cfg.Observe != nil {
+		e.cfg.Observe()
 	}
 }
 

@@ -3,7 +3,6 @@ package engine
 import (
 	"fmt"
 	"runtime/debug"
-	"time"
 )
 
 // loop runs iterations until the engine is closed.
@@ -22,7 +21,7 @@ func (e *Engine) loop() {
 		if closing {
 			return
 		}
-		<-e.wake
+		e.cfg.Clock.Wait(e.wake, 0)
 	}
 }
 
@@ -139,7 +138,7 @@ func (e *Engine) conclude(c *choice, why Finish, err error) {
 		default:
 			e.stats.Finished++
 		}
-		j.complete(time.Now())
+		j.complete(e.now())
 		ev.Last = true
 	}
 	j.queue.push(ev)
