@@ -47,6 +47,9 @@ func (r *Report) Add(o Report) {
 	r.WorstWait = max(r.WorstWait, o.WorstWait)
 }
 
+// DefaultRequests is about how many requests a run sends: enough to fill caches, few enough to read what happened.
+const DefaultRequests = 60
+
 // Run simulates a seed with about that many requests.
 func Run(seed uint64, requests int) (Report, error) {
 	w := &world{scenario: newScenario(seed, requests), clock: clock.New(time.Unix(1e9, 0))}
