@@ -44,8 +44,8 @@ func (w *world) compare() (err error) {
 		if err := w.checkCached(s); err != nil {
 			return err
 		}
-		if s.alone && s.first > 0 && w.report.Faults == 0 {
-			w.report.WorstWait = max(w.report.WorstWait, s.first-s.sent)
+		if err := w.checkWait(s); err != nil {
+			return err
 		}
 	}
 	if most := w.report.Faults + w.nan*w.config.MaxRunning; w.report.Lost == 0 && !w.halts && failures > most {

@@ -26,6 +26,7 @@ type scenario struct {
 	faults   []formula.Fault
 	rate     float64 // share of operations that meet one of faults
 	halts    bool    // the engine is closed while requests run
+	flood    bool    // tenants send more than can be served, but for one that sends a small request now and then
 }
 
 const (
@@ -75,6 +76,9 @@ func newScenario(seed uint64, requests int) *scenario {
 		s.rate = 0.0002 * float64(int(1)<<d.IntN(7))
 	}
 	s.halts = d.IntN(4) == 0
+	if s.flood = d.IntN(4) == 0; s.flood {
+		s.gap = time.Millisecond
+	}
 	return s
 }
 
@@ -122,6 +126,9 @@ func (s *scenario) request(number int, known [][]int32) (r engine.Request, bad b
 	case d.IntN(2) == 0:
 		p := s.prompts[d.IntN(len(s.prompts))]
 		r.Prompt = append(r.Prompt, p[:d.IntN(len(p)+1)]...)
+	}
+	if s.flood && number%8 == 7 {
+		r.Tenant, r.Sampling.N = "light", 1
 	}
 	r.Prompt = append(r.Prompt, s.tokens(1+d.IntN(64)>>d.IntN(6))...)
 	most := min(s.shape.Context, s.config.CacheTokens) - 1

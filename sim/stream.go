@@ -16,8 +16,10 @@ type stream struct {
 	sent    int  // iterations before it was sent
 	first   int  // iterations before its first token; 0 without one
 	alone   bool // no other request of its tenant was there
-	choices []outcome
-	ended   bool
+	// cancelled is the iterations before its client left; 0 if it did not.
+	cancelled int
+	choices   []outcome
+	ended     bool
 }
 
 // outcome is what came of a choice.
@@ -47,9 +49,6 @@ func (s *stream) read(w *world) {
 			return
 		}
 		c.add(ev)
-		if ev.Token >= 0 && s.first == 0 {
-			s.first = w.steps
-		}
 		left := slices.ContainsFunc(s.choices, func(c outcome) bool { return c.finish == "" })
 		if ev.Last == left {
 			w.breaks("%s: last event %t, choices left %t", s.request.ID, ev.Last, left)

@@ -179,7 +179,7 @@ func open(shape formula.Shape, dev *formula.Device, c engine.Config) (*engine.En
 }
 
 // fault decides what an operation meets.
-func (w *world) fault(formula.Op) formula.Fault {
+func (w *world) fault(op formula.Op) formula.Fault {
 	if w.opening || len(w.faults) == 0 || w.chance.Float64() >= w.rate {
 		return formula.None
 	}
@@ -188,10 +188,20 @@ func (w *world) fault(formula.Op) formula.Fault {
 		return formula.None // everything else needs engines that live
 	}
 	w.report.Faults++
-	if f == formula.NaN {
+	switch {
+	case f == formula.NaN:
 		w.nan++
+	case f == formula.Hang && op != formula.OpState && w.hang > 2*w.config.Watchdog: // states are no part of a pass
+		w.clock.After(w.hang-w.config.Watchdog/2, w.checkHang)
 	}
 	return f
+}
+
+// checkHang: the watchdog has reported the pass that hangs.
+func (w *world) checkHang() {
+	if w.engine.Stats().Device == "" {
+		w.breaks("a pass takes %v, and the watchdog has not reported it after %v", w.hang, w.config.Watchdog)
+	}
 }
 
 // observe checks the engine after every iteration.
@@ -200,6 +210,27 @@ func (w *world) observe() {
 	if err := w.engine.Check(); err != nil {
 		w.breaks("after iteration %d: %w", w.steps, err)
 	}
+	for _, s := range w.streams {
+		if s.ended || s.engine != w.number {
+			continue
+		}
+		if s.first == 0 && s.job.Usage().CompletionTokens > 0 {
+			s.first = w.steps
+		}
+		if s.cancelled > 0 && w.steps > s.cancelled+1 {
+			if s.read(w); !s.ended {
+				w.breaks("%s goes on %d iterations after it was cancelled", s.request.ID, w.steps-s.cancelled)
+			}
+		}
+	}
+}
+
+// cancel ends a stream from the side of its client.
+func (w *world) cancel(s *stream) {
+	if s.cancelled == 0 {
+		s.cancelled = max(w.steps, 1)
+	}
+	s.job.Cancel()
 }
 
 // send submits the next request, and decides how its client behaves.
@@ -209,7 +240,7 @@ func (w *world) send(number int) {
 	s := &stream{request: r, engine: w.number, sent: w.steps, alone: true, choices: make([]outcome, 0, 1)}
 	for _, other := range w.streams {
 		if !other.ended && other.request.Tenant == r.Tenant {
-			s.alone, other.alone = false, false
+			s.alone, other.alone = false, other.alone && other.first > 0
 		}
 	}
 	job, err := w.engine.Submit(r)
@@ -240,18 +271,18 @@ func (w *world) behave(s *stream) {
 	every := time.Duration(1+d.IntN(200)) * time.Millisecond
 	switch d.IntN(6) {
 	case 0: // it vanishes: the server notices and cancels
-		w.clock.After(time.Duration(d.ExpFloat64()*float64(20*w.gap)), s.job.Cancel)
+		w.clock.After(time.Duration(d.ExpFloat64()*float64(20*w.gap)), func() { w.cancel(s) })
 		if d.IntN(2) == 0 {
 			return // and nobody reads
 		}
 	case 1: // a deadline
-		w.clock.After(time.Duration(d.IntN(5000))*time.Millisecond, s.job.Cancel)
+		w.clock.After(time.Duration(d.IntN(5000))*time.Millisecond, func() { w.cancel(s) })
 	case 2: // a slow reader
 		every *= 50
 	case 3: // it cancels twice, at once
 		if d.IntN(4) == 0 {
-			s.job.Cancel()
-			s.job.Cancel()
+			w.cancel(s)
+			w.cancel(s)
 		}
 	}
 	var tick func()

@@ -27,12 +27,13 @@ func fillLogits(to []float32, h uint64) {
 	}
 }
 
-// best is the likeliest token, its logit, and the logarithm of the sum of exponentials.
+// best is the likeliest token, its logit, and the logarithm of the sum of exponentials. Of NaN it is the first, as a
+// device gives it that does not look.
 func best(logits []float32) (token int32, logit, logSum float32) {
 	logit = float32(math.Inf(-1))
 	sum := 0.0
 	for v, x := range logits {
-		if x > logit {
+		if x > logit || x != x {
 			token, logit = int32(v), x
 		}
 		sum += math.Exp(float64(x))
