@@ -35,6 +35,9 @@ type Config struct {
 	SelfTest      SelfTest
 	Watchdog      time.Duration // how long a pass may take before it is reported; 0 is for ever
 	Log           *slog.Logger
+	Clock         Clock // nil is the machine's
+	// Observe is called by the loop after every iteration; it may call Check. nil observes nothing.
+	Observe func()
 	// Diagnose may add to the error of a pass or of sampling what is known of its cause; nil adds nothing.
 	Diagnose func(error) error
 }
@@ -77,13 +80,11 @@ type Engine struct {
 	outcomes []outcome     // memory for those of one item
 	stalled  time.Duration // the stall above MaxStall that was reported
 	drafter  *drafter      // nil when nothing is drafted
-
-	afterIteration func() // called by tests
 }
 
 // Run is the loop. It returns when the engine is closed.
 func (e *Engine) Run() {
-	go e.watch() // ends with the loop
+	e.cfg.Clock.Go(e.watch) // ends with the loop
 	e.loop()
 }
 
@@ -99,7 +100,7 @@ func (e *Engine) Stats() Stats {
 		s.Waiting += len(j.choices)
 	}
 	s.Plans = append([]PlanCount(nil), s.Plans...)
-	s.LongestGap = e.gaps.longest(time.Now())
+	s.LongestGap = e.gaps.longest(e.now())
 	return s
 }
 
@@ -114,19 +115,18 @@ func (e *Engine) Plans() []PlanRecord {
 // Close stops the loop: no request is accepted any more, those in flight run to their end. When ctx ends first they
 // fail with ErrClosed. Every call returns once the loop has ended; the model is not used after that.
 func (e *Engine) Close(ctx context.Context) {
+	e.stop(ctx.Err() != nil)
+	end := context.AfterFunc(ctx, func() { e.stop(true) })
+	defer end()
+	e.cfg.Clock.Wait(e.stopped, 0)
+}
+
+// stop tells the loop to end, at once or when everything that was accepted has ended.
+func (e *Engine) stop(halt bool) {
 	e.mu.Lock()
-	e.closing = true
+	e.closing, e.halt = true, e.halt || halt
 	e.mu.Unlock()
 	e.signal()
-	select {
-	case <-e.stopped:
-	case <-ctx.Done():
-		e.mu.Lock()
-		e.halt = true
-		e.mu.Unlock()
-		e.signal()
-		<-e.stopped
-	}
 }
 
 // signal wakes the loop.
@@ -171,7 +171,7 @@ func (e *Engine) Submit(r Request) (*Job, error) {
 func (e *Engine) Wait(tenant string) time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.waits.estimate(tenant, time.Now())
+	return e.waits.estimate(tenant, e.now())
 }
 
 // cancel queues a job for the loop to end.

@@ -72,6 +72,9 @@ type Job struct {
 // Next waits for the next event. After the one whose Last is set there is none.
 func (j *Job) Next() Event { return j.queue.pop() }
 
+// Poll returns the next event if there is one, and does not wait.
+func (j *Job) Poll() (Event, bool) { return j.queue.poll() }
+
 // Usage is what the job cost. It is complete once the last event was read.
 func (j *Job) Usage() Usage { return j.usage }
 
@@ -119,7 +122,7 @@ func (e *Engine) prepare(r Request) (*Job, error) {
 		rand.Read(id[:])
 		r.ID = "req-" + hex.EncodeToString(id[:])
 	}
-	j := &Job{engine: e, request: r, arrived: time.Now(), open: r.Sampling.N,
+	j := &Job{engine: e, request: r, arrived: e.now(), open: r.Sampling.N,
 		usage: Usage{PromptTokens: r.givenTokens()}}
 	j.queue.init()
 	if r.Trace {

@@ -3,7 +3,6 @@ package engine
 import (
 	"fmt"
 	"runtime/debug"
-	"time"
 )
 
 // loop runs iterations until the engine is closed.
@@ -22,7 +21,7 @@ func (e *Engine) loop() {
 		if closing {
 			return
 		}
-		<-e.wake
+		e.cfg.Clock.Wait(e.wake, 0)
 	}
 }
 
@@ -142,7 +141,7 @@ func (e *Engine) conclude(c *choice, why Finish, err error) {
 		if j.admitted.IsZero() {
 			e.waits.leave(j.request.Tenant)
 		}
-		j.complete(time.Now())
+		j.complete(e.now())
 		ev.Last = true
 	}
 	j.queue.push(ev)

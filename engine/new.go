@@ -95,6 +95,9 @@ func resolve(m model.Model, c Config) (*Engine, plan.Config, []plan.Notice, erro
 	if err != nil {
 		return nil, plan.Config{}, nil, err
 	}
+	if c.Clock == nil {
+		c.Clock = machine{}
+	}
 	e := &Engine{cfg: c, model: m, queued: backlog{most: c.MaxQueue}, wake: make(chan struct{}, 1),
 		stopped: make(chan struct{}),
 		plans:   make([]PlanRecord, 0, min(c.PlanHistory, 1024)),
@@ -141,7 +144,7 @@ func (e *Engine) allocate(cfg *plan.Config, notices []plan.Notice) error {
 	if e.passes, err = newPasses(e.model, *cfg, e.limits(context)); err != nil {
 		return err
 	}
-	e.info = Info{Family: string(mc.Family), Created: time.Now(), Vocabulary: mc.Vocab, ContextTokens: context,
+	e.info = Info{Family: string(mc.Family), Created: e.now(), Vocabulary: mc.Vocab, ContextTokens: context,
 		CacheTokens: cached, PageTokens: cfg.Page, Pages: size.pages, WindowPages: size.window.Pages,
 		StepTokens: c.StepTokens, MaxRunning: e.sched.Limits().MaxRunning, MaxQueue: c.MaxQueue,
 		MaxStall: c.MaxStall, Kernels: e.model.Device().Name(), Config: *cfg, Notices: notices,

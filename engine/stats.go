@@ -86,7 +86,7 @@ type PlanRecord struct {
 func (e *Engine) notePass(begun time.Time, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.stats.Busy += time.Since(begun)
+	e.stats.Busy += e.since(begun)
 	if errors.Is(err, plan.E28) {
 		e.stats.Faults++
 	}
@@ -129,7 +129,7 @@ func (e *Engine) account(it *sched.Item, p *plan.Plan, outs []outcome, err error
 	c := ownerOf(it)
 	j := c.job
 	if len(outs) > 0 && j.first.IsZero() {
-		j.first = time.Now()
+		j.first = e.now()
 	}
 	j.usage.CompletionTokens += len(outs)
 	e.stats.OutputTokens += int64(len(outs))
@@ -179,7 +179,7 @@ func (e *Engine) record(p *plan.Plan, begun time.Time, requests int) {
 	defer e.mu.Unlock()
 	s := &e.stats
 	s.Steps++
-	r := PlanRecord{Step: s.Steps, At: begun, Plan: p, Took: time.Since(begun), Requests: requests}
+	r := PlanRecord{Step: s.Steps, At: begun, Plan: p, Took: e.since(begun), Requests: requests}
 	if len(e.plans) < e.cfg.PlanHistory {
 		e.plans = append(e.plans, r)
 	} else {
