@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sparrow/kv"
+	"sparrow/kv/tier"
 	"sparrow/model"
 	"sparrow/plan"
 	"sparrow/sample"
@@ -33,6 +34,10 @@ type Config struct {
 	SelfTest      SelfTest
 	Watchdog      time.Duration // how long a pass may take before it is reported; 0 is for ever
 	Log           *slog.Logger
+	// Tiers keep pages outside the device; ModelName and Weights are what they are known by there.
+	Tiers     tier.Options
+	ModelName string
+	Weights   tier.Fingerprint
 	// Diagnose may add to the error of a pass or of sampling what is known of its cause; nil adds nothing.
 	Diagnose func(error) error
 }
@@ -72,6 +77,7 @@ type Engine struct {
 	sched    *sched.Scheduler
 	outcomes []outcome // memory for those of one item
 	drafter  *drafter  // nil when nothing is drafted
+	tiers    *tiers    // nil without tiers of the prefix cache
 
 	afterIteration func() // called by tests
 }
@@ -94,6 +100,9 @@ func (e *Engine) Stats() Stats {
 		s.Waiting += len(j.choices)
 	}
 	s.Plans = append([]PlanCount(nil), s.Plans...)
+	if e.tiers != nil {
+		s.Tiers.Tiers = e.tiers.stack.Counts()
+	}
 	return s
 }
 

@@ -87,6 +87,9 @@ func (e *Engine) forward(items []sched.Item) (rows logits, err error) {
 	begun := time.Now()
 	rows.result, err = p.runner.Run(p.works)
 	e.notePass(begun, err)
+	if err == nil {
+		e.tiers.notePrefill(rows.plan(), time.Since(begun))
+	}
 	if err == nil && e.drafter != nil && decodesOnly(rows.plan()) {
 		e.drafter.control.ForwardPass(rows.plan().Rows, time.Since(begun).Seconds())
 	}
