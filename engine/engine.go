@@ -34,10 +34,8 @@ type Config struct {
 	SelfTest      SelfTest
 	Watchdog      time.Duration // how long a pass may take before it is reported; 0 is for ever
 	Log           *slog.Logger
-	// Tiers keep pages outside the device; ModelName and Weights are what they are known by there.
-	Tiers     tier.Options
-	ModelName string
-	Weights   tier.Fingerprint
+	Tiers         tier.Options     // where pages are kept outside the device
+	Weights       tier.Fingerprint // identifies the weights there
 	// Diagnose may add to the error of a pass or of sampling what is known of its cause; nil adds nothing.
 	Diagnose func(error) error
 }

@@ -37,6 +37,7 @@ type tiers struct {
 	restoring []*choice // in order of admission
 	seeking   int       // fetches of sequences that wait
 	timer     *time.Timer
+	latest    time.Duration // what the latest batch took
 	cost      time.Duration // of computing a token of a prompt; 0 before any was computed
 	stats     TierStats
 }
@@ -79,12 +80,14 @@ type restore struct {
 }
 
 const (
-	// importBytes is how much is copied to the device between two batches: about a millisecond over PCIe.
+	// importBytes is how much is copied to the device between two batches, or as much as takes a quarter of the time of
+	// the latest one: a millisecond over PCIe, so that others hardly notice, and pages come faster than they are
+	// computed however long batches take.
 	importBytes = 64 << 20
 	// maxSeeking is for how many waiting sequences pages are fetched before they are admitted.
 	maxSeeking = 16
-	// defaultTierWait is how much time a request may lose by waiting for pages.
-	defaultTierWait = 500 * time.Millisecond
+	// DefaultTierWait is how much time a request may lose by waiting for pages.
+	DefaultTierWait = 500 * time.Millisecond
 )
 
 // openTiers opens the tiers that were asked for and makes the pool report to them.
@@ -101,7 +104,7 @@ func (e *Engine) openTiers(cfg *plan.Config, pool *kv.Config) error {
 		return errors.New("sparrow: tiers of the prefix cache were asked for, and prefix reuse is off; leave one out")
 	}
 	dev := e.model.Device()
-	spec := tier.Spec{Model: e.cfg.ModelName, Weights: e.cfg.Weights, PageTokens: cfg.Page,
+	spec := tier.Spec{Model: string(e.model.Config().Family), Weights: e.cfg.Weights, PageTokens: cfg.Page,
 		Bytes: int(e.model.PageBytes(cfg)),
 		// Rows of another device or plan differ in their last bits: a prompt must not depend on who computed it before.
 		Layout: fmt.Sprintf("%v+%v/%d %s plan %s", cfg.Layout, cfg.IndexLayout, cfg.Page, dev.Name(), cfg.Fingerprint)}
@@ -110,14 +113,15 @@ func (e *Engine) openTiers(cfg *plan.Config, pool *kv.Config) error {
 	if moves {
 		from = pinned{mover}
 	}
-	stack, err := tier.Open(e.cfg.Tiers, spec, from, e.cfg.Log)
+	o := e.cfg.Tiers
+	if o.Wait == 0 {
+		o.Wait = DefaultTierWait
+	}
+	stack, err := tier.Open(o, spec, from, e.cfg.Log)
 	if err != nil {
 		return fmt.Errorf("sparrow: %w", err)
 	}
-	t := &tiers{e: e, stack: stack, model: paged, dev: dev, moves: moves, wait: e.cfg.Tiers.Wait, log: e.cfg.Log}
-	if t.wait == 0 {
-		t.wait = defaultTierWait
-	}
+	t := &tiers{e: e, stack: stack, model: paged, dev: dev, moves: moves, wait: o.Wait, log: e.cfg.Log}
 	t.timer = time.AfterFunc(time.Hour, e.signal)
 	t.timer.Stop()
 	t.parts = paged.WindowParts(paged.PageParts(nil, 0), 0)
@@ -309,10 +313,10 @@ func (t *tiers) advance() bool {
 	if t == nil || len(t.restoring) == 0 {
 		return false
 	}
-	budget, did := importBytes, false
+	budget, did, until := importBytes, false, time.Now().Add(t.latest/4)
 	var next time.Time // when to look again
 	for _, c := range slices.Clone(t.restoring) {
-		for budget > 0 && c.restore != nil {
+		for c.restore != nil && (budget > 0 || time.Now().Before(until)) {
 			p, from, ended := c.restore.fetch.Next()
 			if p == nil {
 				now, late := time.Now(), t.deadline(c)
@@ -410,7 +414,10 @@ func (t *tiers) finish(c *choice, why string) {
 
 // notePrefill measures what computing a token of a prompt costs, from passes that mostly do that.
 func (t *tiers) notePrefill(p *plan.Plan, took time.Duration) {
-	if t == nil || p.Rows < 16 {
+	if t == nil {
+		return
+	}
+	if t.latest = took; p.Rows < 16 {
 		return
 	}
 	prompt := 0

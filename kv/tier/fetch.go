@@ -40,14 +40,21 @@ func (s *Stack) Fetch(keys []prefix.Hash, wake func()) *Fetch {
 // run asks the tiers, nearest first, for page after page.
 func (f *Fetch) run() {
 	var why []string
+	failed := map[string]string{} // what kept a tier from handing over a page that it held
 	for at := 0; at < len(f.keys) && f.ctx.Err() == nil; {
 		n := 0
 		why = why[:0]
 		for _, t := range f.stack.tiers {
 			var reason string
 			n, reason = t.Load(f.ctx, f.keys[at:], f.stack.room, func(p *Page) bool { return f.deliver(p, t.Name()) })
+			if reason != "" && reason != notHeld {
+				failed[t.Name()] = reason
+			}
 			if n > 0 {
 				break
+			}
+			if earlier, ok := failed[t.Name()]; ok {
+				reason = earlier
 			}
 			why = append(why, t.Name()+": "+reason)
 		}

@@ -17,13 +17,14 @@ type Options struct {
 	HostBytes int64  // host memory for pages that the device gives up
 	DiskDir   string // folder of the disk cache; empty is none
 	DiskBytes int64
+	StoreURL  string // of a store that speaks RESP; empty is none
 	// Wait is how much time a request may lose by waiting for pages instead of computing them.
 	Wait     time.Duration
 	Listener Listener
 }
 
 // Any reports whether there is a tier.
-func (o *Options) Any() bool { return o.HostBytes > 0 || o.DiskDir != "" }
+func (o *Options) Any() bool { return o.HostBytes > 0 || o.DiskDir != "" || o.StoreURL != "" }
 
 // Transit bounds the memory of pages on their way between the device and tiers other than host memory.
 const transitBytes = 256 << 20
@@ -77,6 +78,13 @@ func Open(o Options, spec Spec, from Allocator, log *slog.Logger) (*Stack, error
 			return nil, errors.Join(err, s.Close())
 		}
 		s.tiers = append(s.tiers, d)
+	}
+	if o.StoreURL != "" {
+		x, err := openStore(o.StoreURL, o.Wait, &s.spec, log)
+		if err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+		s.tiers = append(s.tiers, x)
 	}
 	return s, nil
 }
