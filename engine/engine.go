@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sparrow/kv"
+	"sparrow/kv/tier"
 	"sparrow/model"
 	"sparrow/plan"
 	"sparrow/sample"
@@ -35,7 +36,9 @@ type Config struct {
 	SelfTest      SelfTest
 	Watchdog      time.Duration // how long a pass may take before it is reported; 0 is for ever
 	Log           *slog.Logger
-	Clock         Clock // nil is the machine's
+	Tiers         tier.Options     // where pages are kept outside the device
+	Weights       tier.Fingerprint // identifies the weights there
+	Clock         Clock            // nil is the machine's
 	// Observe is called by the loop after every iteration; it may call Check. nil observes nothing.
 	Observe func()
 	// Diagnose may add to the error of a pass or of sampling what is known of its cause; nil adds nothing.
@@ -80,6 +83,7 @@ type Engine struct {
 	outcomes []outcome     // memory for those of one item
 	stalled  time.Duration // the stall above MaxStall that was reported
 	drafter  *drafter      // nil when nothing is drafted
+	tiers    *tiers        // nil without tiers of the prefix cache
 }
 
 // Run is the loop. It returns when the engine is closed.
@@ -101,6 +105,9 @@ func (e *Engine) Stats() Stats {
 	}
 	s.Plans = append([]PlanCount(nil), s.Plans...)
 	s.LongestGap = e.gaps.longest(e.now())
+	if e.tiers != nil {
+		s.Tiers.Tiers = e.tiers.stack.Counts()
+	}
 	return s
 }
 

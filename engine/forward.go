@@ -86,6 +86,9 @@ func (e *Engine) forward(items []sched.Item) (rows logits, err error) {
 	defer e.watchdog.end()
 	rows.result, err = p.runner.Run(p.works)
 	e.notePass(begun, err)
+	if err == nil {
+		e.tiers.notePrefill(rows.plan(), e.since(begun))
+	}
 	if err == nil && e.drafter != nil && decodesOnly(rows.plan()) {
 		e.drafter.control.ForwardPass(rows.plan().Rows, e.since(begun).Seconds())
 	}

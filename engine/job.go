@@ -228,7 +228,7 @@ func (j *Job) complete(now time.Time) {
 		return
 	}
 	j.trace.ID = j.request.ID
-	j.trace.Match = j.choices[0].match
+	j.trace.Match, j.trace.Restored = j.choices[0].match, j.choices[0].restored
 	for _, c := range j.choices {
 		j.trace.Matches = append(j.trace.Matches, c.match)
 		j.trace.Preempted += c.seq.Preempted

@@ -120,9 +120,12 @@ func (e *Engine) allocate(cfg *plan.Config, notices []plan.Notice) error {
 	if err := e.allocateCache(cfg, size); err != nil {
 		return err
 	}
-	e.pool, err = kv.New(kv.Config{Pages: size.pages, PageTokens: cfg.Page, Window: size.window, Reuse: e.reuse,
-		Main: cfg.Layout.String(), Index: cfg.IndexLayout.String()})
-	if err != nil {
+	pool := kv.Config{Pages: size.pages, PageTokens: cfg.Page, Window: size.window, Reuse: e.reuse,
+		Main: cfg.Layout.String(), Index: cfg.IndexLayout.String()}
+	if err := e.openTiers(cfg, &pool); err != nil {
+		return err
+	}
+	if e.pool, err = kv.New(pool); err != nil {
 		return err
 	}
 	e.sched, err = sched.New(e.pool, sched.Limits{BatchTokens: c.StepTokens, MaxRunning: c.MaxRunning,
@@ -130,7 +133,10 @@ func (e *Engine) allocate(cfg *plan.Config, notices []plan.Notice) error {
 	if err != nil {
 		return err
 	}
-	e.sched.OnFree(releaseState)
+	e.sched.OnFree(e.released)
+	if e.tiers != nil {
+		e.sched.OnAdmit(e.tiers.admit)
+	}
 	cached := size.pages * cfg.Page
 	context := min(mc.MaxPositions, cached)
 	if c.ContextTokens > context {

@@ -56,6 +56,7 @@ type Scheduler struct {
 
 	preemptions int64
 	onFree      func(*Sequence)
+	onAdmit     func(*Sequence) bool
 }
 
 // New makes a scheduler over a pool.

@@ -45,6 +45,8 @@ var order = []string{
 	"plan/public",
 	"plan",
 	"kv",
+	"kv/tier",
+	"kv/tier/resp",
 	"kv/prefix",
 	"kernel/cuda/bench kernel/cuda/op",
 	"kernel/cuda/expect",
@@ -67,7 +69,7 @@ var order = []string{
 // testOnly lists packages that only tests may import.
 var testOnly = []string{
 	"engine/losttest", "internal/testkit", "internal/testkit/memnet", "internal/testkit/record",
-	"internal/testkit/strict", "internal/testkit/turns", "internal/testmodel", "internal/tree", "server/clienttest",
+	"internal/testkit/respserver", "internal/testkit/strict", "internal/testkit/turns", "internal/testmodel", "internal/tree", "server/clienttest",
 	"server/soak",
 }
 
