@@ -46,6 +46,10 @@ type Config struct {
 	MaxRunning int
 	// MaxQueue bounds the sequences that wait; 0 means 1024.
 	MaxQueue int
+	// MaxStall is the longest time that prompts may hold up running streams: while there are any, prompts are cut into
+	// chunks by how long steps were measured to take. 0 means 100 ms, on a GPU 50 ms; below 0 is no bound. It changes
+	// no answer.
+	MaxStall time.Duration
 	// NoReuse turns prefix reuse off.
 	NoReuse bool
 	// NoGraphs runs every pass with plain launches, on a GPU that could run captured ones. The watchdog then sees which

@@ -35,9 +35,13 @@ type Request struct {
 	// Draft is how many tokens are drafted at a time: nil leaves it to the engine, 0 drafts none. It changes no answer.
 	Draft *int
 
-	// Tenant separates prefix reuse: prompts share cached pages only under the same tenant. Requests without one
-	// share with each other.
-	Tenant string
+	// Tenant is who the request belongs to: tenants take turns, and prompts share cached pages only under the same
+	// tenant and the same Salt. Requests without one are of one tenant.
+	Tenant, Salt string
+	// Places is how many sequences of the tenant may run for a choice of this request to join them; 0 is no bound.
+	Places int
+	// Admit, where set, is called with the number of prompt tokens before the request is queued; an error refuses it.
+	Admit func(tokens int) error
 	// ID names the request in logs and traces; empty gets one.
 	ID string
 	// Trace keeps what happened to the request: plans, prefix match, time per stage.

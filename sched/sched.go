@@ -2,14 +2,15 @@
 // preemption.
 //
 // Sequences flow in through Add, the items of the next batch flow out of Schedule; pages are taken from and given back
-// to package kv. It knows no model, no text and no clock, and sets no bound on the queue. One goroutine owns a
-// Scheduler and everything it hands out.
+// to package kv. It knows no model, no text and no clock: the caller says how long batches took. It sets no bound on
+// the queue. One goroutine owns a Scheduler and everything it hands out.
 //
 // The rules, in order: every sequence that decodes gets its one token, oldest first, whatever prompts wait; the rest of
-// the batch's tokens is shared evenly among the prompts being computed, so that a long one does not delay a short one;
-// new sequences are admitted while there are pages for their whole prompt: the tenant that was served least first, and
-// inside a tenant requests take turns, in order of arrival. When a decode finds no page, drafts lose theirs; then the
-// youngest sequence is preempted: it loses its pages, waits at its place by arrival and is computed again later.
+// the batch's tokens is shared evenly among the prompts being computed, so that a long one does not delay a short one,
+// and while sequences decode it is no more than Limits.MaxStall allows; new sequences are admitted while there are
+// pages for their whole prompt: the tenant that was served least first, and inside a tenant requests take turns, in
+// order of arrival. When a decode finds no page, drafts lose theirs; then the youngest sequence is preempted: it loses
+// its pages, waits at its place by arrival and is computed again later.
 //
 // Nobody keeps more places or pages than others who wait: of the tenant, or the request of a tenant, that has the most,
 // the youngest sequences are suspended, but never its oldest. Who is alone has everything.
@@ -18,6 +19,7 @@ package sched
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"sparrow/kv"
 )
@@ -29,6 +31,9 @@ type Limits struct {
 	MaxPrompts  int // prompts computed side by side; 0 means 4
 	// PromptLogits is the rows of logits of one batch that belong to prompts, beside one for the last token of each.
 	PromptLogits int
+	// MaxStall is the longest time that prompts may hold up sequences that decode; 0 is no bound. Took has to be called
+	// then.
+	MaxStall time.Duration
 }
 
 // DefaultMaxPrompts is how many prompts are computed side by side.
@@ -45,9 +50,13 @@ type Scheduler struct {
 	all      party // everybody; its members are the tenants, theirs the requests
 	items    []Item
 	prompts  []*Sequence // computed in this batch
+	load     load        // of this batch
+	cost     cost
+	kept     time.Duration // Stall
 
 	preemptions int64
 	onFree      func(*Sequence)
+	onAdmit     func(*Sequence) bool
 }
 
 // New makes a scheduler over a pool.
@@ -59,7 +68,8 @@ func New(pool *kv.Pool, l Limits) (*Scheduler, error) {
 		return nil, fmt.Errorf("%w: %+v, want at least one of each", ErrLimits, l)
 	}
 	l.MaxRunning = min(l.MaxRunning, l.BatchTokens)
-	return &Scheduler{pool: pool, limits: l, capacity: pool.Stats().Pages * pool.Tag().PageTokens}, nil
+	return &Scheduler{pool: pool, limits: l, cost: newCost(),
+		capacity: pool.Stats().Pages * pool.Tag().PageTokens}, nil
 }
 
 // Limits are the bounds in force.

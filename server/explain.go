@@ -2,7 +2,6 @@ package server
 
 import (
 	"encoding"
-	"errors"
 	"net/http"
 
 	"sparrow/api/wire"
@@ -134,13 +133,10 @@ func checkExplained(b *plan.Batch) error {
 	return nil
 }
 
-// explainError passes a refusal of the planner on. What cannot be planned is the client's to change.
+// explainError passes a refusal of the planner on. It is a pure function of the question, so that what it refuses is the
+// client's to change.
 func explainError(param string, err error) error {
-	var refused *plan.Error
-	if errors.As(err, &refused) || errors.Is(err, explain.ErrContext) || param != "" {
-		return wire.NewError(wire.CodeInvalidValue, param, "%s", err.Error())
-	}
-	return err
+	return wire.NewError(wire.CodeInvalidValue, param, "%s", err.Error())
 }
 
 // explainOptions is what a form for explain offers.

@@ -28,7 +28,8 @@ func common(o *openai.Options, from origin) sparrow.Request {
 		FitContext: from.fit,
 		IgnoreEOS:  o.IgnoreEOS,
 		Format:     format(o.ResponseFormat),
-		Tenant:     salted(from.tenant, o.CacheSalt),
+		Tenant:     from.tenant,
+		Salt:       o.CacheSalt,
 		ID:         from.id,
 		Trace:      o.WantsTrace(),
 	}
@@ -93,14 +94,6 @@ func format(f *openai.ResponseFormat) sparrow.Format {
 		return sparrow.Format{Kind: sparrow.FormatChoice, Choices: f.Choice}
 	}
 	return sparrow.Format{}
-}
-
-// salted joins a tenant and a cache salt so that no pair equals another: names of tenants hold no NUL.
-func salted(tenant, salt string) string {
-	if salt == "" {
-		return tenant
-	}
-	return tenant + "\x00" + salt
 }
 
 // checkDraft refuses a depth of drafting above the one the engine can do.

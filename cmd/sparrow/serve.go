@@ -39,6 +39,8 @@ type serveFlags struct {
 	timeout  time.Duration
 
 	requestMemory string
+	tenantLimits  string
+	maxWait       time.Duration
 }
 
 func serveCommand() *cobra.Command {
@@ -63,6 +65,10 @@ Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace
 	f.listenFlags.add(s)
 	s.StringVar(&f.keys, "api-keys", "",
 		"file of bearer keys, one a line, each with an optional tenant name; without it everybody may ask")
+	s.StringVar(&f.tenantLimits, "tenant-limits", "", "what tenants of --api-keys may use, such as 'team-a requests=8 "+
+		"tokens=60000 share=0.5; * requests=2', or a file with a tenant a line: requests at once, tokens a minute, "+
+		"share of the places; * is for every other tenant")
+	s.DurationVar(&f.maxWait, "max-wait", 0, "while new work would wait longer than this, /ready says 503; 0 is never")
 	s.StringSliceVar(&f.origins, "cors", nil,
 		"origins whose web pages may call the server, such as https://example.org, or '*'")
 	f.engineFlags.add(s)
@@ -94,7 +100,8 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 		return err
 	}
 	o := server.Options{Version: revision(), AllowOrigins: f.origins, AllowHosts: f.hosts(), Strict: f.strict,
-		VLLMNames: f.vllm, NoPage: f.noPage, Grace: f.grace, DrainDelay: f.drain, RequestTimeout: f.timeout, Log: log}
+		VLLMNames: f.vllm, NoPage: f.noPage, Grace: f.grace, DrainDelay: f.drain, RequestTimeout: f.timeout,
+		MaxWait: f.maxWait, Log: log}
 	switch o.StoreBytes, err = parseBytes(f.store); {
 	case err != nil:
 		return fmt.Errorf("--store-bytes: %w", err)
@@ -104,6 +111,11 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 	if f.keys != "" {
 		if o.Keys, err = server.LoadKeys(f.keys); err != nil {
 			return fmt.Errorf("--api-keys: %w", err)
+		}
+	}
+	if f.tenantLimits != "" {
+		if o.Limits, err = server.LoadLimits(f.tenantLimits); err != nil {
+			return fmt.Errorf("--tenant-limits: %w", err)
 		}
 	}
 	if err := o.Validate(); err != nil {
@@ -228,8 +240,8 @@ func describe(w io.Writer, i sparrow.Info) {
 		fmt.Fprintf(w, ", %s for operations, of %s", unit.Bytes(m.Scratch), unit.Bytes(m.Device))
 	}
 	fmt.Fprintln(w)
-	fmt.Fprintf(w, "limits   largest step x context: %d x %d tokens; %d sequences run, %d may wait\n", i.StepTokens,
-		i.ContextTokens, i.MaxRunning, i.MaxQueue)
+	fmt.Fprintf(w, "limits   largest step x context: %d x %d tokens; %d sequences run, %d may wait; %s\n", i.StepTokens,
+		i.ContextTokens, i.MaxRunning, i.MaxQueue, stallText(i))
 }
 
 // deviceText names the device and the values that were chosen for it.
@@ -245,6 +257,13 @@ func noteDevice(w io.Writer, i sparrow.Info) {
 	if i.Memory.Device > 0 {
 		fmt.Fprintf(w, "device: %s\n", deviceText(i))
 	}
+}
+
+func stallText(i sparrow.Info) string {
+	if i.MaxStall == 0 {
+		return "prompts may hold up streams for as long as a step takes"
+	}
+	return fmt.Sprintf("prompts hold up streams for at most %v", i.MaxStall)
 }
 
 func draftText(i sparrow.Info) string {

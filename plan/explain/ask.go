@@ -1,14 +1,10 @@
 package explain
 
 import (
-	"errors"
 	"fmt"
 
 	"sparrow/plan"
 )
-
-// ErrContext refuses a batch with a request that the context of the model does not hold.
-var ErrContext = errors.New("explain: batch")
 
 // Ask is everything a decision depends on. Batch is nil when only the configuration is asked for.
 type Ask struct {
@@ -33,8 +29,8 @@ func (q Ask) Answer() (*Answer, error) {
 	if q.Batch != nil && cfg.Runnable {
 		for i, r := range q.Batch.Requests {
 			if r.Seq > q.Model.Context {
-				return nil, fmt.Errorf("%w: request %d has %d tokens, the model's context holds %d", ErrContext, i,
-					r.Seq, q.Model.Context)
+				return nil, fmt.Errorf("explain: batch: request %d has %d tokens, the model's context holds %d", i, r.Seq,
+					q.Model.Context)
 			}
 		}
 	}
