@@ -75,7 +75,8 @@ func (w *world) explorer(t *testing.T) {
 	p.wait(`document.querySelector(".columns .tokens .never")`)
 	p.set(0, "looked")
 	p.set(1, "answer")
-	// The first token of a sequence stands out in every row; the question and the line with the answer come right after it.
+	// The first token of a sequence stands out in every row, and so does the question; then comes the line with the
+	// answer.
 	var best string
 	p.eval(`[...document.querySelectorAll(".best li")].slice(0, 3).map((e) => e.textContent).join("\n")`, &best)
 	if !strings.Contains(best, "The access code of Wanda is 2479.") {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -314,32 +313,4 @@ func (w *world) axed(p *tab, where string) {
 		p.t.Errorf("%s: %s (%s): %s: %.300s: %.300s", where, f.ID, f.Impact, f.Help, f.Nodes[0].HTML,
 			f.Nodes[0].FailureSummary)
 	}
-}
-
-// pictures writes those of the documentation.
-func (w *world) pictures(t *testing.T, dir string) {
-	save := func(p *tab, name string) {
-		p.eval(`new Promise((r) => setTimeout(r, 400))`, nil)
-		if err := os.WriteFile(dir+"/"+name+".png", p.shot(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	p := w.open(t, w.url, screen{width: 1180, height: 820})
-	p.wait(`document.getElementById("model").textContent`)
-	p.press("Ask")
-	p.wait(`document.querySelector(".lit")`)
-	save(p, "start")
-	p.press("Look at it token by token")
-	p.wait(`document.querySelector(".explore:not([hidden])")`)
-	p.eval(`(() => { const s = document.querySelector("input[type=range]"); s.value = "7";
-		s.dispatchEvent(new Event("input")); document.querySelector(".best button").click();
-		document.querySelector(".explore").scrollIntoView(); })()`, nil)
-	save(p, "explorer")
-	p.eval(`location.hash = "chat"`, nil)
-	p.ask("What are you called?")
-	p.ask("A garden is 21 meters long and 2 meters wide. How many meters of fence are needed to go around it?")
-	save(p, "chat")
-	p.eval(`location.hash = "plans"`, nil)
-	p.wait(`document.querySelector(".plans tbody [aria-expanded]")`)
-	save(p, "plans")
 }

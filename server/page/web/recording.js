@@ -204,9 +204,9 @@ export function heat(row, layers, sums, byScore) {
   return looks.length;
 }
 
-// rank orders the passages of the prompt by how much they were looked at. rows holds, for each row, what heat has summed
-// up. By score a passage counts as much as its token that stands out most in each row, otherwise as the share of its
-// tokens that was chosen.
+// rank orders the passages of the prompt by how much they were looked at. rows holds, for each row, what heat has
+// summed up. By score a passage counts as much as its token that stands out most in each row, otherwise as the share
+// of its tokens that was chosen.
 export function rank(recording, rows, byScore) {
   const found = [];
   for (const [from, to] of recording.passages) {
