@@ -21,6 +21,7 @@ type choice struct {
 	stops     *sample.StopMatcher
 	maxTokens int
 	drafts    spec.Request // how many tokens to draft
+	recording *recording   // nil where nothing is recorded
 
 	state    model.State     // of a stateful model while the sequence holds pages; else nil
 	scored   []sample.Scored // tokens of the prompt whose log probabilities were not sent yet

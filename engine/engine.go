@@ -30,6 +30,7 @@ type Config struct {
 	WeightBytes   int64   // memory that the weights take beside the cache
 	ReservedBytes int64   // memory of a device that its operations take beside weights, cache and passes
 	Packed        bool    // the weights are a copy in memory of their own
+	RecordBytes   int64   // bounds the recorded choices of a request; 0 is DefaultRecordBytes, below 0 nothing is recorded
 	SelfTest      SelfTest
 	Watchdog      time.Duration // how long a pass may take before it is reported; 0 is for ever
 	Log           *slog.Logger
@@ -42,6 +43,7 @@ type Config struct {
 type Engine struct {
 	cfg     Config
 	info    Info
+	arch    plan.Arch       // where passes run
 	reuse   bool            // pages are kept for later prompts
 	scratch *sample.Scratch // its size is read by callers, its contents are used by the loop
 

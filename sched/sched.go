@@ -29,6 +29,8 @@ type Limits struct {
 	MaxPrompts  int // prompts computed side by side; 0 means 4
 	// PromptLogits is the rows of logits of one batch that belong to prompts, beside one for the last token of each.
 	PromptLogits int
+	// RecordRows is how many rows of one batch may be recorded, and how many may be given their choices.
+	RecordRows int
 }
 
 // DefaultMaxPrompts is how many prompts are computed side by side.
@@ -45,6 +47,7 @@ type Scheduler struct {
 	all      party // everybody; its members are the tenants, theirs the requests
 	items    []Item
 	prompts  []*Sequence // computed in this batch
+	room     room        // left in this batch
 
 	preemptions int64
 	onFree      func(*Sequence)
@@ -91,6 +94,10 @@ func (s *Scheduler) Add(q *Sequence) error {
 	case q.Logits > 1 && s.limits.PromptLogits < 1:
 		return fmt.Errorf("%w: logits of its last %d tokens, batches have no room for those of prompts", ErrSequence,
 			q.Logits)
+	case q.Record.bad() || q.Replay.bad():
+		return fmt.Errorf("%w: it records positions %v and replays %v", ErrSequence, q.Record, q.Replay)
+	case (q.Record != Span{} || q.Replay != Span{}) && s.limits.RecordRows < 1:
+		return fmt.Errorf("%w: it records or replays rows, batches have no room for that", ErrSequence)
 	}
 	s.arrivals++
 	q.age, q.state = s.arrivals, stateWaiting

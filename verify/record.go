@@ -3,7 +3,6 @@ package verify
 import (
 	"slices"
 
-	"sparrow/attn"
 	"sparrow/step"
 )
 
@@ -22,18 +21,19 @@ func newRecord(prompt, layers int) *record {
 	return &record{prompt: prompt, hidden: make([][]float32, layers), selections: map[int][][]int32{}}
 }
 
-// keep takes what a pass recorded of the prompt's last tokens. Rows of the dense form select nothing.
-func (r *record) keep(res step.Result) error {
-	return res.Rows(func(row attn.Row) error {
-		back := r.prompt - row.Position
-		if back < 1 || back > tail {
-			return nil
+// keep takes what a pass recorded of n tokens of the prompt from position first on. Rows of the dense form select
+// nothing.
+func (r *record) keep(res step.Result, first, n int) {
+	for i := range n {
+		back := r.prompt - first - i
+		if back > tail {
+			continue
 		}
 		for layer := range r.hidden {
 			if back == 1 {
-				r.hidden[layer] = slices.Clone(res.Hidden(layer, row.Index))
+				r.hidden[layer] = slices.Clone(res.Hidden(layer, i))
 			}
-			picked := res.Selected(layer, row.Index)
+			picked := res.Selected(layer, i)
 			if picked == nil {
 				continue
 			}
@@ -44,6 +44,5 @@ func (r *record) keep(res step.Result) error {
 				return p < 0
 			})
 		}
-		return nil
-	})
+	}
 }

@@ -32,8 +32,9 @@ func run(m model.Model, cfg plan.Config, g *Golden, chunk int, given []int32) (*
 		table[i] = int32(pages - i) // not in order, and page 0 unused: a kernel that ignored the table would be caught
 	}
 	o := &outcome{record: newRecord(n, m.Config().Layers)}
+	what := plan.Record{Hidden: true, Selections: true}
 	r, err := step.New(m, cfg, step.Limits{Rows: n, Requests: 1, Prompts: 1, Context: total, PromptLogits: n,
-		Record: plan.Record{Hidden: true, Selections: true}})
+		Record: what})
 	if err != nil {
 		return nil, err
 	}
@@ -51,15 +52,13 @@ func run(m model.Model, cfg plan.Config, g *Golden, chunk int, given []int32) (*
 	}
 	for at := 0; at < n; at += chunk {
 		part := g.Input[at:min(at+chunk, n)]
-		res, err := r.Run([]step.Work{
-			{Kind: plan.ModeExtend, Tokens: part, Cached: at, Pages: table, Logits: len(part), State: state}})
+		res, err := r.Run([]step.Work{{Kind: plan.ModeExtend, Tokens: part, Cached: at, Pages: table,
+			Logits: len(part), State: state, Record: what, RecordTo: len(part)}})
 		if err != nil {
 			return nil, fmt.Errorf("verify: case %s: prompt from position %d: %w", g.Name, at, err)
 		}
 		o.keep(res.Plan)
-		if err := o.record.keep(res); err != nil {
-			return nil, err
-		}
+		o.record.keep(res, at, len(part))
 		for i := range part {
 			o.logits = append(o.logits, slices.Clone(res.Row(i)))
 		}

@@ -44,7 +44,7 @@ var order = []string{
 	"plan/explain",
 	"plan/public",
 	"plan",
-	"kv",
+	"kv record",
 	"kv/prefix",
 	"kernel/cuda/bench kernel/cuda/op",
 	"kernel/cuda/expect",
