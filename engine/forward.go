@@ -103,7 +103,7 @@ func workOf(it *sched.Item) step.Work {
 		State: ownerOf(it).state, Logits: it.Logits, Best: !ownerOf(it).needsLogits()}
 	c := ownerOf(it)
 	if c.recording != nil {
-		w.Record, w.RecordFrom, w.RecordTo = c.recording.what, it.Record.From, it.Record.To
+		w.Record, w.RecordFrom, w.RecordTo = c.recording.What, it.Record.From, it.Record.To
 	}
 	w.Replay = c.job.replay
 	switch {

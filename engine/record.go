@@ -194,25 +194,18 @@ func (r *Record) wants(layer int) bool {
 	return false
 }
 
-// recording is what a choice records.
-type recording struct {
-	what   plan.Record
-	layers []bool // whose selections are sent
-	shape  record.Shape
-}
-
 // newRecording is nil where nothing is recorded.
-func (e *Engine) newRecording(r *Record) *recording {
+func (e *Engine) newRecording(r *Record) *step.Recording {
 	if r == nil {
 		return nil
 	}
-	out := &recording{what: r.what(), shape: e.info.Config.Model.Choices()}
-	out.layers = make([]bool, len(out.shape.Layers))
-	for l := range out.layers {
+	out := &step.Recording{What: r.what(), Shape: e.info.Config.Model.Choices()}
+	out.Layers = make([]bool, len(out.Shape.Layers))
+	for l := range out.Layers {
 		if r.Selections && r.wants(l) {
-			out.layers[l] = true
-			if as := out.shape.Layers[l].As; as >= 0 {
-				out.layers[as] = true // that layer has what this one names
+			out.Layers[l] = true
+			if as := out.Shape.Layers[l].As; as >= 0 {
+				out.Layers[as] = true // that layer has what this one names
 			}
 		}
 	}
@@ -246,7 +239,7 @@ func (e *Engine) keep(it *sched.Item, result step.Result, work int, outs []outco
 	kept := plain + max(len(outs)-1, 0)
 	first := result.Recorded(work)
 	for t := it.Record.From; t < min(it.Record.To, kept); t++ {
-		rows.Rows = append(rows.Rows, r.row(result, first+t-it.Record.From, it.Cached+t))
+		rows.Rows = append(rows.Rows, r.Row(result, first+t-it.Record.From, it.Cached+t))
 		c.seq.Record.From = min(it.Cached+t+1, c.seq.Record.To)
 		if at := t - (plain - 1); at >= 0 && at < len(outs) {
 			outs[at].event.Recorded, rows = rows, &record.Rows{}
@@ -261,46 +254,4 @@ func (e *Engine) keep(it *sched.Item, result step.Result, work int, outs []outco
 	}
 	c.job.queue.push(Event{Choice: c.index, Token: -1, Recorded: rows})
 	return nil
-}
-
-// row is what recorded row i of a pass, at a position of its sequence, chose.
-func (r *recording) row(result step.Result, i, position int) record.Row {
-	row := record.Row{Position: position}
-	for l := range r.shape.Layers {
-		if r.layers[l] {
-			row.Layers = append(row.Layers, r.layer(result, l, i, position))
-		}
-		if ids, weights := result.Experts(l, i); r.what.Experts && ids != nil {
-			row.Experts = append(row.Experts, record.Experts{Layer: l, IDs: record.AppendIDs(nil, ids),
-				Weights: record.AppendFloats(nil, weights)})
-		}
-	}
-	return row
-}
-
-func (r *recording) layer(result step.Result, l, i, position int) record.Layer {
-	s := &r.shape.Layers[l]
-	out := record.Layer{Layer: l, Keys: position + 1, Group: s.Group, Window: s.Window}
-	if s.As != l {
-		switch {
-		case s.As >= 0:
-			out.As = &s.As
-		case s.Group > 0:
-			out.All = true // groups that no indexer selects from
-		}
-		return out
-	}
-	selected, visible := result.Selected(l, i), r.shape.Visible(l, position+1)
-	n := 0
-	for n < len(selected) && selected[n] >= 0 {
-		n++
-	}
-	if out.All = selected == nil || n == visible; out.All {
-		return out
-	}
-	out.Selected = record.AppendPositions(make([]byte, 0, n+position/128+2), selected[:n], max(s.Group, 1))
-	if r.what.Scores {
-		out.Scores = record.AppendFloats(make([]byte, 0, 4*n), result.Scores(l, i)[:n])
-	}
-	return out
 }

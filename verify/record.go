@@ -6,8 +6,8 @@ import (
 	"sparrow/step"
 )
 
-// record keeps, for the prompt of one case, the hidden states of the last position and the selections of the last few.
-type record struct {
+// recorded keeps, for the prompt of one case, the hidden states of the last position and the selections of the last few.
+type recorded struct {
 	prompt int // tokens
 
 	hidden     [][]float32       // [layers][hidden]
@@ -17,13 +17,13 @@ type record struct {
 // tail is for how many of the last positions golden files hold selections.
 const tail = 4
 
-func newRecord(prompt, layers int) *record {
-	return &record{prompt: prompt, hidden: make([][]float32, layers), selections: map[int][][]int32{}}
+func newRecorded(prompt, layers int) *recorded {
+	return &recorded{prompt: prompt, hidden: make([][]float32, layers), selections: map[int][][]int32{}}
 }
 
 // keep takes what a pass recorded of n tokens of the prompt from position first on. Rows of the dense form select
 // nothing.
-func (r *record) keep(res step.Result, first, n int) {
+func (r *recorded) keep(res step.Result, first, n int) {
 	for i := range n {
 		back := r.prompt - first - i
 		if back > tail {
