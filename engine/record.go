@@ -99,7 +99,9 @@ func (e *Engine) checkRecord(r *Request, maxTokens int) (*record.Replay, error) 
 		return nil, bad("sparrow.replay", "is not supported on GPUs: passes there choose for themselves; run with "+
 			"--kernels cpu")
 	}
-	replay, err := record.NewReplay(r.Replay, e.info.Config.Model.Choices())
+	shape := e.info.Config.Model.Choices()
+	shape.Dense = e.info.Config.T
+	replay, err := record.NewReplay(r.Replay, shape)
 	if err != nil {
 		return nil, bad("sparrow.replay", "%v", err)
 	}

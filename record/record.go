@@ -57,6 +57,7 @@ type Experts struct {
 // Shape is what the rows of a model choose.
 type Shape struct {
 	TopK    int // most keys of a selection
+	Dense   int // rows that see up to that many tokens may attend to all of them, also where TopK is less
 	Experts int // of a layer that has them
 	Chosen  int // experts of a row
 	Layers  []LayerShape

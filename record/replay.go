@@ -136,6 +136,9 @@ func (s *Shape) checkSelection(i int, l *Layer, scratch []int32) error {
 		if len(l.Selected) > 0 {
 			return fmt.Errorf("both all and selected are given")
 		}
+		if n := s.Visible(i, l.Keys); n > s.TopK && l.Keys > s.Dense {
+			return fmt.Errorf("all of %d keys; a row attends to at most %d", n, s.TopK)
+		}
 		return nil
 	}
 	group := max(s.Layers[i].Group, 1)
