@@ -45,6 +45,8 @@ var order = []string{
 	"plan/public",
 	"plan",
 	"kv",
+	"kv/event",
+	"kv/event/zmtp",
 	"kv/prefix",
 	"kernel/cuda/bench kernel/cuda/op",
 	"kernel/cuda/expect",
