@@ -40,6 +40,10 @@ func (e *Engine) Info() Info { return e.info }
 // Stats is a snapshot of counters. It includes everything up to the last event that a stream's reader has seen.
 func (e *Engine) Stats() Stats { return e.core.Stats() }
 
+// Flush gives up every page of the prefix cache before the next step. Requests that run go on; nothing that was
+// computed before is reused.
+func (e *Engine) Flush(ctx context.Context) error { return e.core.Flush(ctx) }
+
 // Plans lists recent forward passes, oldest first.
 func (e *Engine) Plans() []PlanRecord { return e.core.Plans() }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sparrow/kv"
+	"sparrow/kv/prefix"
 	"sparrow/model"
 	"sparrow/plan"
 	"sparrow/sample"
@@ -25,11 +26,12 @@ type Config struct {
 	MaxQueue      int // bounds the sequences that wait
 	PlanHistory   int // how many plans are kept for inspection
 	NoReuse       bool
-	NoGraphs      bool    // passes are not captured, on devices that could
-	EOS           []int32 // tokens that end a sequence
-	WeightBytes   int64   // memory that the weights take beside the cache
-	ReservedBytes int64   // memory of a device that its operations take beside weights, cache and passes
-	Packed        bool    // the weights are a copy in memory of their own
+	NoGraphs      bool            // passes are not captured, on devices that could
+	CacheEvents   prefix.Listener // told of the prefix cache's changes; nil is nobody
+	EOS           []int32         // tokens that end a sequence
+	WeightBytes   int64           // memory that the weights take beside the cache
+	ReservedBytes int64           // memory of a device that its operations take beside weights, cache and passes
+	Packed        bool            // the weights are a copy in memory of their own
 	SelfTest      SelfTest
 	Watchdog      time.Duration // how long a pass may take before it is reported; 0 is for ever
 	Log           *slog.Logger
@@ -48,6 +50,7 @@ type Engine struct {
 	mu      sync.Mutex
 	inbox   []*Job
 	cancels []*Job
+	flushes []chan struct{} // closed when the cache is empty
 	queued  backlog
 	closing bool  // nothing is accepted any more
 	halt    bool  // stop now, failing what runs
@@ -120,6 +123,27 @@ func (e *Engine) Close(ctx context.Context) {
 		e.mu.Unlock()
 		e.signal()
 		<-e.stopped
+	}
+}
+
+// Flush empties the prefix cache between two iterations and waits for that.
+func (e *Engine) Flush(ctx context.Context) error {
+	done := make(chan struct{})
+	e.mu.Lock()
+	if e.closing {
+		e.mu.Unlock()
+		return ErrClosed
+	}
+	e.flushes = append(e.flushes, done)
+	e.mu.Unlock()
+	e.signal()
+	select {
+	case <-done:
+		return nil
+	case <-e.stopped:
+		return ErrClosed
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 

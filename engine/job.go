@@ -34,7 +34,10 @@ type Request struct {
 	Draft *int
 	// Tenant separates prefix reuse: prompts share cached pages only under the same tenant.
 	Tenant string
-	Trace  bool // keep what happened to the request
+	// Flow divides the tenant's share; Priority orders the tenant's requests, the highest first.
+	Flow     string
+	Priority int
+	Trace    bool // keep what happened to the request
 }
 
 // Score says which given tokens get log probabilities. Rows whose logits are needed are computed even where they are
@@ -192,7 +195,8 @@ func (e *Engine) addChoice(j *Job, maxTokens int) (err error) {
 	}
 	given := r.given(c.index)
 	tokens := append(append(make([]int32, 0, len(r.Prompt)+len(given)+reserve), r.Prompt...), given...)
-	c.seq = sched.Sequence{Tokens: tokens, Salt: []byte(r.Tenant), Owner: c, Tenant: r.Tenant, Request: j}
+	c.seq = sched.Sequence{Tokens: tokens, Salt: []byte(r.Tenant), Owner: c, Tenant: r.Tenant, Flow: r.Flow,
+		Priority: r.Priority, Request: j}
 	if s := r.Score; s != nil && (c.index == 0 || s.Continuations != nil) {
 		// The row before a token scores it. The last row is there for sampling.
 		c.seq.Logits = min(len(tokens)-max(s.From, 1)+1, len(tokens))

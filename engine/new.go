@@ -117,7 +117,7 @@ func (e *Engine) allocate(cfg *plan.Config, notices []plan.Notice) error {
 		return err
 	}
 	e.pool, err = kv.New(kv.Config{Pages: size.pages, PageTokens: cfg.Page, Window: size.window, Reuse: e.reuse,
-		Main: cfg.Layout.String(), Index: cfg.IndexLayout.String()})
+		Main: cfg.Layout.String(), Index: cfg.IndexLayout.String(), Listener: c.CacheEvents})
 	if err != nil {
 		return err
 	}

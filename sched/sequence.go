@@ -14,9 +14,12 @@ type Sequence struct {
 	// although they may be cached. The caller lowers it as rows come back.
 	Logits int
 	Owner  any
-	// Tenant and Request are who the sequence belongs to, for fair admission; without a request it is one of its own.
-	Tenant  string
-	Request any
+	// Tenant, Flow and Request are who the sequence belongs to, for fair admission: a tenant has flows, a flow has
+	// requests. Without a request it is one of its own.
+	Tenant, Flow string
+	Request      any
+	// Priority orders the sequences of a tenant: the highest is admitted first.
+	Priority int
 	// Drafts are proposals for what follows Tokens, for the next batch of a decoding sequence to verify: as many as it
 	// has tokens for. ReserveDrafts says how many there may be. They are gone after the next Schedule.
 	Drafts []int32

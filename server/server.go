@@ -54,6 +54,9 @@ func New(e Engine, o Options) (*Server, error) {
 	s.responses = newResponseStore(int(s.options.StoreBytes))
 	s.memory = newMemory(s.options.RequestMemory)
 	s.metrics = metric.New(e, o.VLLMNames)
+	if o.Events != nil {
+		s.metrics.AddEvents(o.Events)
+	}
 	s.scrape = s.metrics.Handler()
 	s.halted, s.halt = context.WithCancel(context.Background())
 	s.routes = s.table()

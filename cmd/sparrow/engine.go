@@ -16,6 +16,7 @@ import (
 	"sparrow/builtin"
 	"sparrow/engine"
 	"sparrow/internal/unit"
+	"sparrow/kv/prefix"
 )
 
 // engineFlags are the flags that say what to run and with how much of the machine, shared by every command that opens
@@ -29,6 +30,8 @@ type engineFlags struct {
 	noPrefixCache, noGraphs           bool
 	controlTokens, selfTest           string
 	watchdog                          time.Duration
+
+	events prefix.Listener // of the prefix cache; set by serve
 }
 
 func (f *engineFlags) add(s *pflag.FlagSet) {
@@ -145,7 +148,8 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 		watchdog = -1 // the configuration's 0 is its default
 	}
 	c := sparrow.Config{
-		SelfTest: test, Watchdog: watchdog,
+		CacheEvents: f.events,
+		SelfTest:    test, Watchdog: watchdog,
 		Model: dir, Name: f.wireName(dir), Kernels: f.kernels, Device: f.gpu, Workers: f.workers, Pack: f.pack,
 		Policy: p, Draft: drafts,
 		CacheTokens: f.cacheTokens, ContextTokens: f.context, StepTokens: f.stepTokens, MaxRunning: f.maxRunning,
