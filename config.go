@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"sparrow/kv/prefix"
 	"sparrow/plan"
 	"sparrow/spec"
 )
@@ -64,6 +65,10 @@ type Config struct {
 	// Watchdog is how long one forward pass may take: then the operation it has come to is logged, and Stats.Device
 	// has it. 0 means a minute, below 0 no watchdog.
 	Watchdog time.Duration
+
+	// CacheEvents, when set, is told by the engine's goroutine when pages of the prefix cache become or cease to be
+	// reusable.
+	CacheEvents prefix.Listener
 
 	// ChatFormat forces a chat format by name; empty detects it.
 	ChatFormat string

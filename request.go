@@ -42,6 +42,11 @@ type Request struct {
 	Places int
 	// Admit, where set, is called with the number of prompt tokens before the request is queued; an error refuses it.
 	Admit func(tokens int) error
+	// Flow divides the tenant's share of the machine: requests of one flow take turns with those of others of the same
+	// tenant. It changes nothing for other tenants.
+	Flow string
+	// Priority orders the requests of a tenant: a higher one is served first, and may suspend lower ones that run.
+	Priority int
 	// ID names the request in logs and traces; empty gets one.
 	ID string
 	// Trace keeps what happened to the request: plans, prefix match, time per stage.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sparrow/kv"
+	"sparrow/kv/prefix"
 	"sparrow/kv/tier"
 	"sparrow/model"
 	"sparrow/plan"
@@ -28,11 +29,12 @@ type Config struct {
 	// MaxStall bounds how long prompts hold up sequences that decode; 0 is no bound.
 	MaxStall      time.Duration
 	NoReuse       bool
-	NoGraphs      bool    // passes are not captured, on devices that could
-	EOS           []int32 // tokens that end a sequence
-	WeightBytes   int64   // memory that the weights take beside the cache
-	ReservedBytes int64   // memory of a device that its operations take beside weights, cache and passes
-	Packed        bool    // the weights are a copy in memory of their own
+	NoGraphs      bool            // passes are not captured, on devices that could
+	CacheEvents   prefix.Listener // told of the prefix cache's changes; nil is nobody
+	EOS           []int32         // tokens that end a sequence
+	WeightBytes   int64           // memory that the weights take beside the cache
+	ReservedBytes int64           // memory of a device that its operations take beside weights, cache and passes
+	Packed        bool            // the weights are a copy in memory of their own
 	SelfTest      SelfTest
 	Watchdog      time.Duration // how long a pass may take before it is reported; 0 is for ever
 	Log           *slog.Logger
@@ -56,6 +58,7 @@ type Engine struct {
 	mu      sync.Mutex
 	inbox   []*Job
 	cancels []*Job
+	flushes []chan struct{} // closed when the cache is empty
 	queued  backlog
 	waits   waits
 	closing bool  // nothing is accepted any more
@@ -134,6 +137,27 @@ func (e *Engine) stop(halt bool) {
 	e.closing, e.halt = true, e.halt || halt
 	e.mu.Unlock()
 	e.signal()
+}
+
+// Flush empties the prefix cache between two iterations and waits for that.
+func (e *Engine) Flush(ctx context.Context) error {
+	done := make(chan struct{})
+	e.mu.Lock()
+	if e.closing {
+		e.mu.Unlock()
+		return ErrClosed
+	}
+	e.flushes = append(e.flushes, done)
+	e.mu.Unlock()
+	e.signal()
+	select {
+	case <-done:
+		return nil
+	case <-e.stopped:
+		return ErrClosed
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // signal wakes the loop.

@@ -36,6 +36,9 @@ type Request struct {
 	// Tenant is who the request belongs to, for fair admission. Prompts share cached pages only under the same tenant
 	// and the same salt.
 	Tenant, Salt string
+	// Flow divides the tenant's share; Priority orders the tenant's requests, the highest first.
+	Flow     string
+	Priority int
 	// Places is how many sequences of the tenant may run for one of this request to join them; 0 is no bound.
 	Places int
 	// Admit, where set, is called with the number of given tokens before the request is queued; an error refuses it.
@@ -201,8 +204,8 @@ func (e *Engine) addChoice(j *Job, maxTokens int) (err error) {
 	}
 	given := r.given(c.index)
 	tokens := append(append(make([]int32, 0, len(r.Prompt)+len(given)+reserve), r.Prompt...), given...)
-	c.seq = sched.Sequence{Tokens: tokens, Salt: r.salt(), Owner: c, Tenant: r.Tenant, Request: j,
-		Places: r.Places}
+	c.seq = sched.Sequence{Tokens: tokens, Salt: r.salt(), Owner: c, Tenant: r.Tenant, Flow: r.Flow,
+		Priority: r.Priority, Request: j, Places: r.Places}
 	if s := r.Score; s != nil && (c.index == 0 || s.Continuations != nil) {
 		// The row before a token scores it. The last row is there for sampling.
 		c.seq.Logits = min(len(tokens)-max(s.From, 1)+1, len(tokens))

@@ -121,7 +121,7 @@ func (e *Engine) allocate(cfg *plan.Config, notices []plan.Notice) error {
 		return err
 	}
 	pool := kv.Config{Pages: size.pages, PageTokens: cfg.Page, Window: size.window, Reuse: e.reuse,
-		Main: cfg.Layout.String(), Index: cfg.IndexLayout.String()}
+		Main: cfg.Layout.String(), Index: cfg.IndexLayout.String(), Listener: c.CacheEvents}
 	if err := e.openTiers(cfg, &pool); err != nil {
 		return err
 	}

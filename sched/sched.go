@@ -8,12 +8,14 @@
 // The rules, in order: every sequence that decodes gets its one token, oldest first, whatever prompts wait; the rest of
 // the batch's tokens is shared evenly among the prompts being computed, so that a long one does not delay a short one,
 // and while sequences decode it is no more than Limits.MaxStall allows; new sequences are admitted while there are
-// pages for their whole prompt: the tenant that was served least first, and inside a tenant requests take turns, in
-// order of arrival. When a decode finds no page, drafts lose theirs; then the youngest sequence is preempted: it loses
-// its pages, waits at its place by arrival and is computed again later.
+// pages for their whole prompt: the tenant that was served least first, inside a tenant the highest priority, then the
+// flow that was served least, and inside a flow requests take turns, in order of arrival. When a decode finds no page,
+// drafts lose theirs; then the youngest sequence is preempted: it loses its pages, waits at its place by arrival and is
+// computed again later.
 //
-// Nobody keeps more places or pages than others who wait: of the tenant, or the request of a tenant, that has the most,
-// the youngest sequences are suspended, but never its oldest. Who is alone has everything.
+// Nobody keeps more places or pages than others who wait: of the tenant, the flow of a tenant, or the request of a
+// flow, that has the most, the youngest sequences are suspended, but never its oldest. Who is alone has everything.
+// Inside a tenant a sequence that waits also suspends those of a lower priority.
 package sched
 
 import (
@@ -47,12 +49,14 @@ type Scheduler struct {
 	waiting  []*Sequence // in order of arrival
 	running  []*Sequence // in order of arrival
 	arrivals int64
-	all      party // everybody; its members are the tenants, theirs the requests
+	all      party // everybody; its members are the tenants, theirs the flows, theirs the requests
 	items    []Item
 	prompts  []*Sequence // computed in this batch
 	load     load        // of this batch
 	cost     cost
 	kept     time.Duration // Stall
+	heads    []*Sequence   // memory for the first of each tenant that waits
+	promised []*Sequence   // that wait, and for which others of their tenant were suspended
 
 	preemptions int64
 	onFree      func(*Sequence)
@@ -109,7 +113,7 @@ func (s *Scheduler) Add(q *Sequence) error {
 	if request == nil {
 		request = q
 	}
-	q.request = s.all.member(q.Tenant).member(request)
+	q.request = s.all.member(q.Tenant).member(q.Flow).member(request)
 	q.request.count(0, 1)
 	q.turn, q.request.turns = q.request.turns, q.request.turns+1
 	return nil

@@ -128,6 +128,11 @@ func (s *Scheduler) leavesWindowPages(q *Sequence, n int, after []*Sequence) boo
 // nextToAdmit is the place in the queue of the sequence to admit next, or -1. A short sequence does not overtake a long
 // one that comes before it.
 func (s *Scheduler) nextToAdmit() int {
+	for _, q := range s.promised {
+		if q.state == stateWaiting && s.canAdmit(q) {
+			return slices.Index(s.waiting, q)
+		}
+	}
 	i := s.firstWaiting()
 	if i >= 0 && !s.canAdmit(s.waiting[i]) {
 		return -1

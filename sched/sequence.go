@@ -14,9 +14,12 @@ type Sequence struct {
 	// although they may be cached. The caller lowers it as rows come back.
 	Logits int
 	Owner  any
-	// Tenant and Request are who the sequence belongs to, for fair admission; without a request it is one of its own.
-	Tenant  string
-	Request any
+	// Tenant, Flow and Request are who the sequence belongs to, for fair admission: a tenant has flows, a flow has
+	// requests. Without a request it is one of its own.
+	Tenant, Flow string
+	Request      any
+	// Priority orders the sequences of a tenant: the highest is admitted first.
+	Priority int
 	// Places is how many sequences of its tenant may run for this one to be admitted beside them, itself included; 0 is
 	// no bound.
 	Places int

@@ -7,18 +7,20 @@ import (
 	"sparrow/sample"
 )
 
-// origin is what a request is beside its body: who sent it and under which name, the seed drawn for it in case it
-// brings none, and whether a limit above the context is reduced.
+// origin is what a request is beside its body: who sent it and under which name, the flow and the priority of its
+// headers, the seed drawn for it in case it brings none, and whether a limit above the context is reduced.
 type origin struct {
-	id     string
-	tenant string
-	seed   int64
-	fit    bool
+	id       string
+	tenant   string
+	flow     string
+	priority int
+	seed     int64
+	fit      bool
 }
 
 // origin is that of an engine request with an id of its own.
 func (s *Server) origin(x *exchange, id string) origin {
-	return origin{id: id, tenant: x.tenant, seed: s.seed(), fit: !s.options.Strict}
+	return origin{id: id, tenant: x.tenant, flow: x.flow, priority: x.priority, seed: s.seed(), fit: !s.options.Strict}
 }
 
 // common maps what chat and text completions share.
@@ -30,10 +32,15 @@ func common(o *openai.Options, from origin) sparrow.Request {
 		Format:     format(o.ResponseFormat),
 		Tenant:     from.tenant,
 		Salt:       o.CacheSalt,
+		Flow:       from.flow,
+		Priority:   from.priority,
 		ID:         from.id,
 		Trace:      o.WantsTrace(),
 	}
 	setIf(&r.MinTokens, o.MinTokens)
+	if o.Priority != nil {
+		r.Priority = -*o.Priority // in vLLM's order the lowest comes first
+	}
 	if o.Sparrow != nil {
 		r.Draft = o.Sparrow.Draft
 	}

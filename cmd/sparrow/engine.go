@@ -16,6 +16,7 @@ import (
 	"sparrow/builtin"
 	"sparrow/engine"
 	"sparrow/internal/unit"
+	"sparrow/kv/prefix"
 )
 
 // engineFlags are the flags that say what to run and with how much of the machine, shared by every command that opens
@@ -30,6 +31,8 @@ type engineFlags struct {
 	controlTokens, selfTest           string
 	watchdog                          time.Duration
 	maxStall                          string
+
+	events prefix.Listener // of the prefix cache; set by serve
 }
 
 func (f *engineFlags) add(s *pflag.FlagSet) {
@@ -152,7 +155,7 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 		return sparrow.Config{}, err
 	}
 	c := sparrow.Config{
-		MaxStall: stall, SelfTest: test, Watchdog: watchdog,
+		CacheEvents: f.events, MaxStall: stall, SelfTest: test, Watchdog: watchdog,
 		Model: dir, Name: f.wireName(dir), Kernels: f.kernels, Device: f.gpu, Workers: f.workers, Pack: f.pack,
 		Policy: p, Draft: drafts,
 		CacheTokens: f.cacheTokens, ContextTokens: f.context, StepTokens: f.stepTokens, MaxRunning: f.maxRunning,

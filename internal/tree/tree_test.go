@@ -47,6 +47,8 @@ var order = []string{
 	"kv",
 	"kv/tier",
 	"kv/tier/resp",
+	"kv/event",
+	"kv/event/zmtp",
 	"kv/prefix",
 	"kernel/cuda/bench kernel/cuda/op",
 	"kernel/cuda/expect",
