@@ -57,6 +57,7 @@ func files() map[string][]byte {
 	file("tiles_amx", avx512, (*emitter).emitTiles)
 	file("fill_amx", avx512, (*emitter).emitFill)
 	file("stream_amx", avx512, (*emitter).emitStreams)
+	file("streamfp4_amx", avx512, (*emitter).emitStreamsFP4)
 	file("columns_amx", avx512, (*emitter).emitColumns)
 	set["kernels_amd64.go"] = declarations(declared)
 	return set
