@@ -35,12 +35,15 @@ type Config struct {
 	WeightBytes   int64           // memory that the weights take beside the cache
 	ReservedBytes int64           // memory of a device that its operations take beside weights, cache and passes
 	Packed        bool            // the weights are a copy in memory of their own
-	SelfTest      SelfTest
-	Watchdog      time.Duration // how long a pass may take before it is reported; 0 is for ever
-	Log           *slog.Logger
-	Tiers         tier.Options     // where pages are kept outside the device
-	Weights       tier.Fingerprint // identifies the weights there
-	Clock         Clock            // nil is the machine's
+	// RecordBytes bounds the recorded choices of a request; 0 is DefaultRecordBytes, below 0 nothing is
+	// recorded.
+	RecordBytes int64
+	SelfTest    SelfTest
+	Watchdog    time.Duration // how long a pass may take before it is reported; 0 is for ever
+	Log         *slog.Logger
+	Tiers       tier.Options     // where pages are kept outside the device
+	Weights     tier.Fingerprint // identifies the weights there
+	Clock       Clock            // nil is the machine's
 	// Observe is called by the loop after every iteration; it may call Check. nil observes nothing.
 	Observe func()
 	// Diagnose may add to the error of a pass or of sampling what is known of its cause; nil adds nothing.
@@ -52,6 +55,7 @@ type Config struct {
 type Engine struct {
 	cfg     Config
 	info    Info
+	arch    plan.Arch       // where passes run
 	reuse   bool            // pages are kept for later prompts
 	scratch *sample.Scratch // its size is read by callers, its contents are used by the loop
 

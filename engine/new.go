@@ -102,7 +102,7 @@ func resolve(m model.Model, c Config) (*Engine, plan.Config, []plan.Notice, erro
 		stopped: make(chan struct{}),
 		plans:   make([]PlanRecord, 0, min(c.PlanHistory, 1024)),
 		info:    Info{Draft: c.Draft, Drafts: drafts, NoDrafts: why}}
-	e.watchdog.after = c.Watchdog
+	e.watchdog.after, e.arch = c.Watchdog, resolved.Hardware.Arch
 	e.stateful, _ = m.(model.Stateful)
 	e.windowed, _ = m.(model.Windowed)
 	// Pages alone do not continue a sequence of a stateful model, unless its state can be restored from the cache.
@@ -129,7 +129,7 @@ func (e *Engine) allocate(cfg *plan.Config, notices []plan.Notice) error {
 		return err
 	}
 	e.sched, err = sched.New(e.pool, sched.Limits{BatchTokens: c.StepTokens, MaxRunning: c.MaxRunning,
-		PromptLogits: e.promptLogits(), MaxStall: c.MaxStall})
+		PromptLogits: e.promptLogits(), MaxStall: c.MaxStall, RecordRows: e.recordRows()})
 	if err != nil {
 		return err
 	}

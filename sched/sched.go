@@ -36,6 +36,8 @@ type Limits struct {
 	// MaxStall is the longest time that prompts may hold up sequences that decode; 0 is no bound. Took has to be called
 	// then.
 	MaxStall time.Duration
+	// RecordRows is how many rows of one batch may be recorded, and how many may be given their choices.
+	RecordRows int
 }
 
 // DefaultMaxPrompts is how many prompts are computed side by side.
@@ -57,6 +59,7 @@ type Scheduler struct {
 	kept     time.Duration // Stall
 	heads    []*Sequence   // memory for the first of each tenant that waits
 	promised []*Sequence   // that wait, and for which others of their tenant were suspended
+	room     room          // left in this batch
 
 	preemptions int64
 	onFree      func(*Sequence)
@@ -105,6 +108,10 @@ func (s *Scheduler) Add(q *Sequence) error {
 	case q.Logits > 1 && s.limits.PromptLogits < 1:
 		return fmt.Errorf("%w: logits of its last %d tokens, batches have no room for those of prompts", ErrSequence,
 			q.Logits)
+	case q.Record.bad() || q.Replay.bad():
+		return fmt.Errorf("%w: it records positions %v and replays %v", ErrSequence, q.Record, q.Replay)
+	case (q.Record != Span{} || q.Replay != Span{}) && s.limits.RecordRows < 1:
+		return fmt.Errorf("%w: it records or replays rows, batches have no room for that", ErrSequence)
 	}
 	s.arrivals++
 	q.age, q.state = s.arrivals, stateWaiting

@@ -4,6 +4,7 @@ import (
 	"sparrow"
 	"sparrow/api/openai"
 	"sparrow/api/wire"
+	"sparrow/record"
 	"sparrow/sample"
 )
 
@@ -43,9 +44,36 @@ func common(o *openai.Options, from origin) sparrow.Request {
 	}
 	if o.Sparrow != nil {
 		r.Draft = o.Sparrow.Draft
+		r.Record = recorded(o.Sparrow)
+		if o.Sparrow.Replay != nil {
+			r.Replay = o.Sparrow.Replay.Rows
+			if r.Replay == nil {
+				r.Replay = []record.Row{} // it is refused, not left out
+			}
+		}
 	}
 	if o.PromptLogprobs != nil {
 		r.Score = scoreAtLeast(nil, *o.PromptLogprobs)
+	}
+	return r
+}
+
+// recorded maps what is to be recorded; nil is nothing.
+func recorded(x *openai.Extension) *sparrow.Record {
+	s := x.Selections
+	if s == nil && !x.Experts {
+		return nil
+	}
+	r := &sparrow.Record{Experts: x.Experts}
+	if s == nil {
+		return r
+	}
+	r.Selections, r.Layers, r.Scores = true, s.Layers, s.Scores
+	switch t := s.Tokens; {
+	case t.Range != nil:
+		r.Tokens, r.From, r.To = sparrow.RecordRange, t.Range[0], t.Range[1]
+	case t.All:
+		r.Tokens = sparrow.RecordAll
 	}
 	return r
 }

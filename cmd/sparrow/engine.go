@@ -27,6 +27,7 @@ type engineFlags struct {
 	model, name                       string
 	cacheTokens, context, stepTokens  int
 	maxRunning, maxQueue, planHistory int
+	recordBytes                       int64
 	noPrefixCache, noGraphs           bool
 	controlTokens, selfTest           string
 	watchdog                          time.Duration
@@ -66,6 +67,8 @@ func (f *engineFlags) addServing(s *pflag.FlagSet) {
 		"50ms: prompts are cut into chunks accordingly; 0 is no bound, auto 100ms, on a GPU 50ms")
 	s.IntVar(&f.maxQueue, "max-queue", 0, "most sequences that wait; more are refused with status 429; 0 means 1024")
 	s.IntVar(&f.planHistory, "plan-history", 0, "how many plans /debug/plans remembers; 0 means 64")
+	s.Int64Var(&f.recordBytes, "record-bytes", 0, "most bytes that one request may record of selections and experts "+
+		"(\"sparrow\" in requests); 0 means 64 MiB, -1 records nothing")
 }
 
 // refuse names the flags that configure a model and were given although a remote server has opened it. --name is
@@ -160,7 +163,7 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 		Policy: p, Draft: drafts,
 		CacheTokens: f.cacheTokens, ContextTokens: f.context, StepTokens: f.stepTokens, MaxRunning: f.maxRunning,
 		MaxQueue: f.maxQueue, NoReuse: f.noPrefixCache, NoGraphs: f.noGraphs, PlanHistory: f.planHistory,
-		ControlTokens: f.controlTokens == "allow",
+		RecordBytes: f.recordBytes, ControlTokens: f.controlTokens == "allow",
 	}
 	return c, c.Validate()
 }

@@ -44,7 +44,7 @@ var order = []string{
 	"plan/explain",
 	"plan/public",
 	"plan",
-	"kv",
+	"kv record",
 	"kv/tier",
 	"kv/tier/resp",
 	"kv/event",
