@@ -8,7 +8,7 @@ TESTFLAGS = -vet=off -ldflags=-w
 # Platforms that tests do not run on; their sources are type-checked.
 PLATFORMS = linux/arm64 darwin/arm64 windows/amd64
 
-.PHONY: test check width unit race schemas clients build dist kernels clean
+.PHONY: test check width unit race schemas clients browser screenshots build dist kernels clean
 
 test: check unit race
 
@@ -38,6 +38,14 @@ schemas:
 # user's cache folder or the one that SPARROW_CLIENTS names.
 clients:
 	$(GO) run ./server/clienttest/matrix
+
+# Opens the page in Chromium, which is installed where it is missing and that is allowed.
+browser:
+	$(GO) test ./server/browsertest -count=1 -v -args -browser
+
+# Makes the pictures of the documentation.
+screenshots:
+	$(GO) test ./server/browsertest -count=1 -args -browser -shots $(abspath docs/page)
 
 race:
 	$(GO) test $(TESTFLAGS) -race $(RACE)

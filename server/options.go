@@ -58,6 +58,8 @@ type Options struct {
 	// Strict refuses requests with unknown fields, and limits on tokens above what the context holds. Otherwise such
 	// fields are ignored and named in a header, and such limits are reduced.
 	Strict bool
+	// NoPage leaves the web page out: / answers with a line of text, and /page/ is unknown.
+	NoPage bool
 	// VLLMNames adds the metrics that routers know under vLLM's names.
 	VLLMNames bool
 

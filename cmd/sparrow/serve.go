@@ -33,6 +33,7 @@ type serveFlags struct {
 	origins  []string
 	strict   bool
 	vllm     bool
+	noPage   bool
 	store    string
 	logLevel string
 	logJSON  bool
@@ -83,6 +84,7 @@ Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace
 		"refuse requests with unknown fields or with limits above the context, instead of ignoring or reducing them")
 	s.BoolVar(&f.vllm, "vllm-metrics", false, "also publish the metrics that routers know under vLLM's names")
 	f.eventFlags.add(s)
+	s.BoolVar(&f.noPage, "no-page", false, "serve no web page at /")
 	s.StringVar(&f.store, "store-bytes", "64M",
 		"memory for stored responses of /v1/responses, such as 512M; 0 stores none")
 	s.StringVar(&f.logLevel, "log-level", "info", "least level that is logged: debug, info, warn, error")
@@ -104,7 +106,7 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 		return err
 	}
 	o := server.Options{Version: revision(), AllowOrigins: f.origins, AllowHosts: f.hosts(), Strict: f.strict,
-		VLLMNames: f.vllm, Grace: f.grace, DrainDelay: f.drain, RequestTimeout: f.timeout,
+		VLLMNames: f.vllm, NoPage: f.noPage, Grace: f.grace, DrainDelay: f.drain, RequestTimeout: f.timeout,
 		MaxWait: f.maxWait, Log: log}
 	switch o.StoreBytes, err = parseBytes(f.store); {
 	case err != nil:
@@ -209,6 +211,9 @@ func (f *serveFlags) announce(w io.Writer, i sparrow.Info, requests int64, at ne
 		return err
 	}
 	f.eventFlags.announce(&b)
+	if !f.noPage && at.Network() != "unix" {
+		fmt.Fprintf(&b, "page     %s/ (open it in a browser)\n", where)
+	}
 	fmt.Fprintf(&b, "\ntry      %s\n", curlFor(i, curl, where, keys != nil))
 	_, err = io.WriteString(w, b.String())
 	return err

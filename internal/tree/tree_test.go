@@ -18,7 +18,8 @@ var order = []string{
 	"verify eval bench/load bench/kernels bench/model",
 	"bench/machine bench/pause bench/peak bench/plot", // what benchmarks share; peak starts workers of its own
 	"server",
-	"server/metric",
+	"server/metric server/page",
+	"examples",
 	"hub",
 	"api/openai/client api/anthropic api/ollama",
 	"api/openai",
@@ -71,8 +72,8 @@ var order = []string{
 // testOnly lists packages that only tests may import.
 var testOnly = []string{
 	"engine/losttest", "internal/testkit", "internal/testkit/memnet", "internal/testkit/record",
-	"internal/testkit/respserver", "internal/testkit/strict", "internal/testkit/turns", "internal/testmodel", "internal/tree", "server/clienttest",
-	"server/soak",
+	"internal/testkit/respserver", "internal/testkit/strict", "internal/testkit/turns", "internal/testmodel",
+	"internal/tree", "server/browsertest", "server/clienttest", "server/soak",
 }
 
 func TestImportsPointDown(t *testing.T) {
