@@ -52,6 +52,9 @@ type BlockRows struct {
 
 const lineBytes = 64
 
+// fewBlockRows is the most rows of x that are faster one by one than as a unit.
+const fewBlockRows = 3
+
 // lines is n bytes rounded up to whole lines.
 func lines(n int) int { return (n + lineBytes - 1) / lineBytes * lineBytes }
 
@@ -116,6 +119,9 @@ type blockOps struct {
 // Blocks reports whether this tier has products with block formats.
 func (t *Tier) Blocks() bool { return t.ops.blocks != nil }
 
+// BlockTogether is the number of quantised rows of a unit where they are not alone: parts of products begin with one.
+func (t *Tier) BlockTogether() int { return t.ops.blocks.together }
+
 // ResetBlocks allocates memory for m rows of k values with a scale for each group of them; k is whole groups. Rows that
 // are alone are multiplied one by one.
 func (t *Tier) ResetBlocks(b *BlockRows, m, k, group int, alone bool) {
@@ -123,7 +129,7 @@ func (t *Tier) ResetBlocks(b *BlockRows, m, k, group int, alone bool) {
 		panic(fmt.Sprintf("vec: BlockRows: shape [%d, %d] in groups of %d", m, k, group))
 	}
 	b.m, b.k, b.group, b.rows = m, k, group, 1
-	if m > 1 && !alone {
+	if m > fewBlockRows && !alone {
 		b.rows = t.ops.blocks.together
 	}
 	if n := b.Units() * b.unitBytes(); cap(b.mem) < n {
