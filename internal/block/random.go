@@ -4,12 +4,12 @@ import "math/rand/v2"
 
 // halves holds, per format, where in a block its float16 scales are.
 var halves = [...][]int{
-	Q4_0: {0}, Q4_1: {0, 2}, Q5_0: {0}, Q5_1: {0, 2}, Q8_0: {0}, Q2_K: {80, 82}, Q3_K: {108}, Q4_K: {0, 2}, Q5_K: {0, 2},
-	Q6_K: {208}, IQ4_NL: {0}, IQ4_XS: {0}, MXFP4: nil,
+	Q4_0: {0}, Q4_1: {0, 2}, Q5_0: {0}, Q5_1: {0, 2}, Q8_0: {0}, Q2_K: {80, 82}, Q3_K: {108}, Q4_K: {0, 2},
+	Q5_K: {0, 2}, Q6_K: {208}, IQ4_NL: {0}, IQ4_XS: {0}, MXFP4: nil,
 }
 
-// Random fills whole blocks with any codes and integer scales, and with float scales between 0.001 and 0.02: weights for
-// tests and benchmarks.
+// Random fills whole blocks with any codes and integer scales, and with float scales between 0.001 and 0.02: weights
+// for tests and benchmarks.
 func (f Format) Random(dst []byte, r *rand.Rand) {
 	for i := range dst {
 		dst[i] = byte(r.Uint32())

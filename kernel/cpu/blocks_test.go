@@ -163,7 +163,7 @@ func TestBlockExperts(t *testing.T) {
 			r.must(err)
 			exact, err := r.ref.PrepareExperts(w)
 			r.must(err)
-			for _, tokens := range []int{1, 5, 40} {
+			for _, tokens := range []int{1, 19} {
 				ids := make([]int32, tokens*topk)
 				for i := range ids {
 					ids[i] = int32((i + i/topk) % count)
@@ -180,12 +180,13 @@ func TestBlockExperts(t *testing.T) {
 				r.must(r.ref.Experts(want))
 				// Three products follow each other.
 				r.near(fmt.Sprintf("%d tokens, experts of %v", tokens, formats), a.Out, want.Out, 2*most)
-				for t := 0; t < tokens; t += 3 {
+				for t := 0; t < tokens; t += 6 {
 					one := a
 					one.Out, one.X, one.IDs, one.Weights = r.zeros(1, hidden), a.X.Slice(t, t+1), a.IDs.Slice(t, t+1),
 						a.Weights.Slice(t, t+1)
 					r.must(r.dev.Experts(one))
-					r.same(fmt.Sprintf("token %d of %d, experts of %v", t, tokens, formats), a.Out.Slice(t, t+1), one.Out)
+					r.same(fmt.Sprintf("token %d of %d, experts of %v", t, tokens, formats), a.Out.Slice(t, t+1),
+						one.Out)
 				}
 			}
 		}

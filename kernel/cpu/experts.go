@@ -272,7 +272,8 @@ func (d *Device) expertBand(w *expertWork, worker, item int) {
 func (d *Device) expertProduct(worker int, p product, w *host.Matrix, it expertItem, row int) {
 	st := &d.experts
 	if st.part.quantised() {
-		d.blockProduct(vec.BlockCut{Y: p.y, Ldy: p.ldy, X: &st.rows, M0: row, M1: row + p.m, N: it.n1 - it.n0}, w, it.n0)
+		d.blockProduct(vec.BlockCut{Y: p.y, Ldy: p.ldy, X: &st.rows, M0: row, M1: row + p.m, N: it.n1 - it.n0},
+			w, it.n0)
 		return
 	}
 	if !st.part.packed {

@@ -6,10 +6,10 @@ import (
 	"sparrow/internal/block"
 )
 
-// Products with the block formats of GGUF files multiply integers: weights are read as their packed codes, and rows of x
-// are quantised once per product to eight bits. The integer sum over the values that share all scales is exact in any
-// order, so kernels of different shape (one row from the packed blocks, sixteen rows on tiles) agree to the bit; the
-// scaled sums are added in one order, block after block:
+// Products with the block formats of GGUF files multiply integers: weights are read as their packed codes, and rows of
+// x are quantised once per product to eight bits. The integer sum over the values that share all scales is exact in
+// any order, so kernels of different shape (one row from the packed blocks, sixteen rows on tiles) agree to the bit;
+// the scaled sums are added in one order, block after block:
 //
 //	Q8_0, Q4_0, MXFP4   blocks of 32, x has a scale for each 32:
 //	                    y = fma(float32(Σ q·c), d·dx, y)

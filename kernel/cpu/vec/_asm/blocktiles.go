@@ -138,7 +138,8 @@ func (k *blockTiles) write(doc string) {
 		MOVQ blockTileArgs_units(AX), BX
 		MOVQ blockTileArgs_results(AX), R12
 		MOVQ $64, R11`)
-	unit, fresh, begin, loop, last := k.label("unit"), k.label("fresh"), k.label("begin"), k.label("loop"), k.label("last")
+	unit, fresh, begin := k.label("unit"), k.label("fresh"), k.label("begin")
+	loop, last := k.label("loop"), k.label("last")
 	k.at(unit)
 	k.op(`
 		MOVQ blockTileArgs_x(AX), SI
