@@ -25,6 +25,7 @@ type Server struct {
 
 	responses *responseStore
 	memory    *memory
+	quotas    *quotas
 
 	state  atomic.Int32
 	halted context.Context // ends when running requests are to fail
@@ -53,7 +54,11 @@ func New(e Engine, o Options) (*Server, error) {
 	}
 	s.responses = newResponseStore(int(s.options.StoreBytes))
 	s.memory = newMemory(s.options.RequestMemory)
+	s.quotas = &quotas{limits: s.options.Limits, places: s.info.MaxRunning, now: time.Now}
 	s.metrics = metric.New(e, o.VLLMNames)
+	if o.Events != nil {
+		s.metrics.AddEvents(o.Events)
+	}
 	s.scrape = s.metrics.Handler()
 	s.halted, s.halt = context.WithCancel(context.Background())
 	s.routes = s.table()

@@ -17,6 +17,7 @@ import (
 	"sparrow"
 	"sparrow/api/wire"
 	"sparrow/internal/unit"
+	"sparrow/kv/event"
 	"sparrow/plan"
 	"sparrow/plan/explain"
 	"sparrow/server"
@@ -26,7 +27,9 @@ import (
 type serveFlags struct {
 	engineFlags
 	listenFlags
+	eventFlags
 	keys     string
+	admins   string
 	origins  []string
 	strict   bool
 	vllm     bool
@@ -38,6 +41,8 @@ type serveFlags struct {
 	timeout  time.Duration
 
 	requestMemory string
+	tenantLimits  string
+	maxWait       time.Duration
 }
 
 func serveCommand() *cobra.Command {
@@ -62,6 +67,12 @@ Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace
 	f.listenFlags.add(s)
 	s.StringVar(&f.keys, "api-keys", "",
 		"file of bearer keys, one a line, each with an optional tenant name; without it everybody may ask")
+	s.StringVar(&f.admins, "admin-keys", "",
+		"file of keys, one a line, for the endpoints of administrators such as /flush_cache; without it they are off")
+	s.StringVar(&f.tenantLimits, "tenant-limits", "", "what tenants of --api-keys may use, such as 'team-a requests=8 "+
+		"tokens=60000 share=0.5; * requests=2', or a file with a tenant a line: requests at once, tokens a minute, "+
+		"share of the places; * is for every other tenant")
+	s.DurationVar(&f.maxWait, "max-wait", 0, "while new work would wait longer than this, /ready says 503; 0 is never")
 	s.StringSliceVar(&f.origins, "cors", nil,
 		"origins whose web pages may call the server, such as https://example.org, or '*'")
 	f.engineFlags.add(s)
@@ -71,6 +82,7 @@ Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace
 	s.BoolVar(&f.strict, "strict", false,
 		"refuse requests with unknown fields or with limits above the context, instead of ignoring or reducing them")
 	s.BoolVar(&f.vllm, "vllm-metrics", false, "also publish the metrics that routers know under vLLM's names")
+	f.eventFlags.add(s)
 	s.StringVar(&f.store, "store-bytes", "64M",
 		"memory for stored responses of /v1/responses, such as 512M; 0 stores none")
 	s.StringVar(&f.logLevel, "log-level", "info", "least level that is logged: debug, info, warn, error")
@@ -92,7 +104,8 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 		return err
 	}
 	o := server.Options{Version: revision(), AllowOrigins: f.origins, AllowHosts: f.hosts(), Strict: f.strict,
-		VLLMNames: f.vllm, Grace: f.grace, DrainDelay: f.drain, RequestTimeout: f.timeout, Log: log}
+		VLLMNames: f.vllm, Grace: f.grace, DrainDelay: f.drain, RequestTimeout: f.timeout,
+		MaxWait: f.maxWait, Log: log}
 	switch o.StoreBytes, err = parseBytes(f.store); {
 	case err != nil:
 		return fmt.Errorf("--store-bytes: %w", err)
@@ -103,6 +116,19 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 		if o.Keys, err = server.LoadKeys(f.keys); err != nil {
 			return fmt.Errorf("--api-keys: %w", err)
 		}
+	}
+	if f.tenantLimits != "" {
+		if o.Limits, err = server.LoadLimits(f.tenantLimits); err != nil {
+			return fmt.Errorf("--tenant-limits: %w", err)
+		}
+	}
+	if f.admins != "" {
+		if o.AdminKeys, err = server.LoadKeys(f.admins); err != nil {
+			return fmt.Errorf("--admin-keys: %w", err)
+		}
+	}
+	if o.Objectives, err = f.priorities(); err != nil {
+		return err
 	}
 	if err := o.Validate(); err != nil {
 		return err
@@ -116,6 +142,14 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 		return err
 	}
 	defer l.Close() // the server has closed it already unless loading failed
+	events, err := f.eventFlags.open(log)
+	if err != nil {
+		return err
+	}
+	if events != nil {
+		defer events.Close()
+		o.Events, f.engineFlags.events = events, events.Listener(event.GPU)
+	}
 	asked := level.Level()
 	if asked == slog.LevelInfo && !f.logJSON {
 		level.Set(slog.LevelWarn) // what opening has to tell is announced below, once
@@ -135,6 +169,9 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 	}
 	if err := f.announce(cmd.OutOrStdout(), e.Info(), o.RequestMemory, l.Addr(), o.Keys); err != nil {
 		return errors.Join(err, closeNow(e))
+	}
+	if events != nil {
+		events.Run(event.Topic(f.id, e.Info().Name))
 	}
 	return errors.Join(s.Serve(cmd.Context(), l), closeNow(e))
 }
@@ -171,6 +208,7 @@ func (f *serveFlags) announce(w io.Writer, i sparrow.Info, requests int64, at ne
 	if err != nil {
 		return err
 	}
+	f.eventFlags.announce(&b)
 	fmt.Fprintf(&b, "\ntry      %s\n", curlFor(i, curl, where, keys != nil))
 	_, err = io.WriteString(w, b.String())
 	return err
@@ -223,8 +261,8 @@ func describe(w io.Writer, i sparrow.Info) {
 		fmt.Fprintf(w, ", %s for operations, of %s", unit.Bytes(m.Scratch), unit.Bytes(m.Device))
 	}
 	fmt.Fprintln(w)
-	fmt.Fprintf(w, "limits   largest step x context: %d x %d tokens; %d sequences run, %d may wait\n", i.StepTokens,
-		i.ContextTokens, i.MaxRunning, i.MaxQueue)
+	fmt.Fprintf(w, "limits   largest step x context: %d x %d tokens; %d sequences run, %d may wait; %s\n", i.StepTokens,
+		i.ContextTokens, i.MaxRunning, i.MaxQueue, stallText(i))
 }
 
 // deviceText names the device and the values that were chosen for it.
@@ -240,6 +278,13 @@ func noteDevice(w io.Writer, i sparrow.Info) {
 	if i.Memory.Device > 0 {
 		fmt.Fprintf(w, "device: %s\n", deviceText(i))
 	}
+}
+
+func stallText(i sparrow.Info) string {
+	if i.MaxStall == 0 {
+		return "prompts may hold up streams for as long as a step takes"
+	}
+	return fmt.Sprintf("prompts hold up streams for at most %v", i.MaxStall)
 }
 
 func draftText(i sparrow.Info) string {

@@ -14,7 +14,7 @@ import (
 // order lists the packages of the module from top to bottom: a package may import those below it, never those above.
 // Packages on one line do not import each other. docs/architecture.md describes each package.
 var order = []string{
-	"cmd/sparrow cmd/kernelc cmd/dist internal/tree/width server/clienttest/matrix",
+	"cmd/sparrow cmd/kernelc cmd/dist internal/tree/width internal/tree/platforms server/clienttest/matrix",
 	"verify eval bench/load bench/kernels bench/model",
 	"bench/machine bench/pause bench/peak bench/plot", // what benchmarks share; peak starts workers of its own
 	"server",
@@ -44,7 +44,11 @@ var order = []string{
 	"plan/explain",
 	"plan/public",
 	"plan",
-	"kv",
+	"kv record",
+	"kv/tier",
+	"kv/tier/resp",
+	"kv/event",
+	"kv/event/zmtp",
 	"kv/prefix",
 	"kernel/cuda/bench kernel/cuda/op",
 	"kernel/cuda/expect",
@@ -67,7 +71,7 @@ var order = []string{
 // testOnly lists packages that only tests may import.
 var testOnly = []string{
 	"engine/losttest", "internal/testkit", "internal/testkit/memnet", "internal/testkit/record",
-	"internal/testkit/strict", "internal/testkit/turns", "internal/testmodel", "internal/tree", "server/clienttest",
+	"internal/testkit/respserver", "internal/testkit/strict", "internal/testkit/turns", "internal/testmodel", "internal/tree", "server/clienttest",
 	"server/soak",
 }
 

@@ -103,6 +103,8 @@ func (s *snapshot) engine() {
 	s.add(prometheus.GaugeValue, "device_memory_total_bytes", "All memory of a GPU; 0 on a CPU.", float64(m.Device))
 	s.add(prometheus.CounterValue, "device_busy_seconds_total",
 		"Time of passes, from their preparation until their results are there.", stats.Busy.Seconds())
+	s.add(prometheus.GaugeValue, "longest_gap_seconds",
+		"Longest step of the last minute or two that running streams waited for.", stats.LongestGap.Seconds())
 	s.counter("device_faults_total", "Passes that the device failed.", stats.Faults)
 	usable := 1
 	if stats.Device != "" {
