@@ -29,6 +29,9 @@ type Config struct {
 	// nodes. It takes as much memory as the weights do, and changes no answer. It is for a CPU: AutoKernels then takes
 	// no GPU.
 	Pack bool
+	// Precise multiplies float32 activations whole on a CPU, which is slower: bf16 and FP8 weights do not take them as
+	// two bf16 parts, nor block formats of GGUF files as eight bits.
+	Precise bool
 	// Policy is what the user asked about attention and the cache. Its empty KV is fp8 on a GPU, bf16 on a CPU.
 	Policy plan.Policy
 

@@ -108,8 +108,8 @@ func assemble(ctx context.Context, c Config) (_ *Engine, err error) {
 func openDevice(r *kernel.Registry, c Config, p *parts) (kernel.Device, Config, error) {
 	var reserved int64
 	dev, err := OpenDevice(r, DeviceRequest{
-		Options: kernel.Options{Workers: c.Workers, Ordinal: c.Device, Pack: c.Pack}, Kernels: c.Kernels,
-		Source: p.source, Policy: c.Policy, Warn: c.Warn,
+		Options: kernel.Options{Workers: c.Workers, Ordinal: c.Device, Pack: c.Pack, Precise: c.Precise},
+		Kernels: c.Kernels, Source: p.source, Policy: c.Policy, Warn: c.Warn,
 		Fits: func(dev kernel.Device) error {
 			n, err := need(p.source, dev, c.onDevice(dev, p.source.Model).engine(p))
 			if err != nil || n == nil {
