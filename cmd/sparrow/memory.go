@@ -65,8 +65,8 @@ func sumMemory(i sparrow.Info, requests, store int64) memorySum {
 
 func (s *memorySum) total() int64 { return s.model + s.program + s.requests + s.store + s.garbage }
 
-// bound asks the garbage collector to stay within the sum, so that a burst of requests does not double the heap. A limit
-// in the environment stays.
+// bound asks the garbage collector to stay within the sum, so that a burst of requests does not double the heap. A
+// limit in the environment stays.
 func (s *memorySum) bound() {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(s.total())
@@ -75,9 +75,9 @@ func (s *memorySum) bound() {
 
 // String says what the sum consists of, and whether the process may have as much.
 func (s *memorySum) String() string {
-	text := fmt.Sprintf("at most %s: model %s, requests %s, stored responses %s, garbage %s, the program %s; beside them "+
-		"files that are mapped", unit.Bytes(s.total()), unit.Bytes(s.model), unit.Bytes(s.requests), unit.Bytes(s.store),
-		unit.Bytes(s.garbage), unit.Bytes(s.program))
+	text := fmt.Sprintf("at most %s: model %s, requests %s, stored responses %s, garbage %s, the program %s; beside "+
+		"them files that are mapped", unit.Bytes(s.total()), unit.Bytes(s.model), unit.Bytes(s.requests),
+		unit.Bytes(s.store), unit.Bytes(s.garbage), unit.Bytes(s.program))
 	if most := sysmem.Total(); most > 0 && s.total() > most {
 		text += fmt.Sprintf("; warning: the process may have %s, ask for less (--cache-tokens, --step-tokens, "+
 			"--request-memory, --store-bytes)", unit.Bytes(most))
