@@ -1,8 +1,10 @@
 package llamacpp_test
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"sparrow/builtin"
@@ -29,10 +31,25 @@ func FuzzMetadata(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	pairs, plain := file.Metadata, []gguf.Pair{}
-	for _, p := range pairs {
-		switch p.Value.(type) {
-		case string, bool, uint32, float32:
+	var pairs, plain []gguf.Pair
+	for _, key := range slices.Sorted(maps.Keys(file.Metadata)) {
+		p := gguf.Pair{Key: key, Value: file.Metadata[key]}
+		list := false
+		switch v := p.Value.(type) { // numbers were widened
+		case int64:
+			p.Value = uint32(v)
+		case float64:
+			p.Value = float32(v)
+		case []int64:
+			narrow := make([]int32, len(v))
+			for i := range v {
+				narrow[i] = int32(v[i])
+			}
+			p.Value, list = narrow, true
+		case []string:
+			list = true
+		}
+		if pairs = append(pairs, p); !list {
 			plain = append(plain, p)
 		}
 	}
