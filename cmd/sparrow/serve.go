@@ -164,12 +164,13 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 	if o.RequestMemory, err = requestMemory(f.requestMemory); err != nil {
 		return errors.Join(err, closeNow(e))
 	}
-	boundHeap(o.RequestMemory)
+	sum := sumMemory(e.Info(), o.RequestMemory, o.StoreBytes)
+	sum.bound()
 	s, err := server.New(server.Adapt(e), o)
 	if err != nil {
 		return errors.Join(err, closeNow(e))
 	}
-	if err := f.announce(cmd.OutOrStdout(), e.Info(), o.RequestMemory, l.Addr(), o.Keys); err != nil {
+	if err := f.announce(cmd.OutOrStdout(), e.Info(), &sum, l.Addr(), o.Keys); err != nil {
 		return errors.Join(err, closeNow(e))
 	}
 	if events != nil {
@@ -192,7 +193,7 @@ func newLog(w io.Writer, text string, asJSON bool) (*slog.Logger, *slog.LevelVar
 }
 
 // announce says once what was decided and how to ask.
-func (f *serveFlags) announce(w io.Writer, i sparrow.Info, requests int64, at net.Addr, keys *server.Keys) error {
+func (f *serveFlags) announce(w io.Writer, i sparrow.Info, sum *memorySum, at net.Addr, keys *server.Keys) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "model    %s: %s", i.Name, i.Family)
 	if source := f.source(); filepath.Clean(source) != i.Name { // a folder of that name right here has nothing to add
@@ -200,7 +201,7 @@ func (f *serveFlags) announce(w io.Writer, i sparrow.Info, requests int64, at ne
 	}
 	b.WriteString("\n")
 	describe(&b, i)
-	fmt.Fprintf(&b, "requests up to %s of memory at once\n", unit.Bytes(requests))
+	fmt.Fprintf(&b, "process  %v\n", sum)
 	format := "format " + i.ChatFormat
 	if i.ChatFormat == "" {
 		format = "none: the checkpoint has no tokenizer or no known chat format, so only prompts can be completed"
