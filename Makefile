@@ -6,7 +6,7 @@ RACE = . ./attn/... ./engine ./model ./sched ./kv/... ./plan ./server ./hub ./we
 # Platforms that tests do not run on; they are compiled.
 PLATFORMS = linux/arm64 darwin/arm64 windows/amd64
 
-.PHONY: test check width unit race schemas clients build dist kernels clean
+.PHONY: test check width unit race schemas clients torture build dist kernels clean
 
 test: check unit race
 
@@ -37,6 +37,12 @@ schemas:
 # user's cache folder or the one that SPARROW_CLIENTS names.
 clients:
 	$(GO) run ./server/clienttest/matrix
+
+# Runs simulations of the engine with faults, seed after seed, and then real servers under bad requests and kills, each
+# for DURATION. A broken rule prints the command that repeats it.
+DURATION ?= 1m
+torture:
+	$(GO) run ./sim/torture -duration $(DURATION)
 
 race:
 	$(GO) test -race $(RACE)

@@ -14,7 +14,7 @@ import (
 // order lists the packages of the module from top to bottom: a package may import those below it, never those above.
 // Packages on one line do not import each other. docs/architecture.md describes each package.
 var order = []string{
-	"cmd/sparrow cmd/kernelc cmd/dist internal/tree/width server/clienttest/matrix",
+	"cmd/sparrow cmd/kernelc cmd/dist internal/tree/width server/clienttest/matrix sim/torture",
 	"verify eval bench/load bench/kernels bench/model",
 	"bench/machine bench/pause bench/peak bench/plot", // what benchmarks share; peak starts workers of its own
 	"server",
@@ -24,6 +24,7 @@ var order = []string{
 	"api/openai",
 	"api/wire",
 	".",
+	"sim",
 	"builtin engine",
 	"toolcall",
 	"chat",
@@ -32,7 +33,7 @@ var order = []string{
 	"tokenizer",
 	"sched spec",
 	"step",
-	"model/inspect model/synth",
+	"model/inspect model/synth sim/formula",
 	"model/family",
 	"model/dsa model/v4 model/llamacpp",
 	"model/nn",
@@ -61,7 +62,7 @@ var order = []string{
 	"layout",
 	"internal/block",
 	"internal/textfile",
-	"internal/jsonscan internal/mark internal/num internal/mmap internal/sysmem internal/unit",
+	"internal/jsonscan internal/mark internal/num internal/mmap internal/sysmem internal/unit sim/clock",
 }
 
 // testOnly lists packages that only tests may import.

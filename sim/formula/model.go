@@ -13,7 +13,16 @@ import (
 // Shape is the size of a model.
 type Shape struct {
 	Vocab   int
-	Context int // tokens
+	Context int  // tokens
+	Windows bool // the model is a Windowed one
+}
+
+// New makes a model.
+func New(s Shape, dev *Device) (model.Model, error) {
+	if s.Windows {
+		return newWindowed(s, dev), nil
+	}
+	return newModel(s, dev)
 }
 
 // The indexer keeps all keys of short contexts, so that plans have rows of the dense form, which gathers slots, and of
@@ -40,8 +49,8 @@ type Model struct {
 	logits            []float32 // [vocabulary]: memory of one row
 }
 
-// New makes a model with a drafting layer.
-func New(s Shape, dev *Device) (*Model, error) {
+// newModel makes a model with a drafting layer.
+func newModel(s Shape, dev *Device) (*Model, error) {
 	m := &Model{dev: dev, logits: make([]float32, s.Vocab),
 		config: config.Config{Family: config.DeepseekV32, Vocab: s.Vocab, Hidden: 1, Layers: 1, NextN: 1,
 			MaxPositions: s.Context, Indexer: config.Indexer{Heads: 1, Dim: 128, TopK: topK}},

@@ -35,8 +35,8 @@ func (b *blocks) Outputs() *model.Outputs { return b.out }
 // array is an array of the input block, as the device has it.
 func (b *blocks) array(name plan.ArrayName) []int32 { return host.I32(b.in.Array(name)) }
 
-// fillOutputs writes the results of the wanted rows: hash is that of a row.
-func (b *blocks) fillOutputs(row []float32, nan bool, hash func(row int32) uint64) {
+// fillOutputs writes the results of the wanted rows. fill writes the logits of a row, for which row is memory.
+func (b *blocks) fillOutputs(row []float32, nan bool, fill func(r int32, to []float32)) {
 	whole, at := host.F32(b.out.Logits), 0
 	var values, sums []float32
 	var ids []int32
@@ -45,7 +45,7 @@ func (b *blocks) fillOutputs(row []float32, nan bool, hash func(row int32) uint6
 	}
 	wanted := b.array(plan.WholeRows)
 	for i, r := range b.array(plan.LogitRows) {
-		fillLogits(row, hash(r))
+		fill(r, row)
 		if nan {
 			for v := range row {
 				row[v] = float32(math.NaN())
@@ -143,11 +143,12 @@ func (s *pass) Execute() error {
 	} else if err := s.read(); err != nil {
 		return err
 	}
-	s.fillOutputs(m.logits, m.dev.nan, func(r int32) uint64 {
+	s.fillOutputs(m.logits, m.dev.nan, func(r int32, to []float32) {
+		h := hash[r]
 		if s.plan.Pass != plan.PassTarget {
-			return doubt(hash[r])
+			h = doubt(h)
 		}
-		return hash[r]
+		fillLogits(to, h)
 	})
 	m.dev.nan = false
 	return nil
