@@ -43,6 +43,7 @@ clients:
 DURATION ?= 1m
 torture:
 	$(GO) run ./sim/torture -duration $(DURATION)
+	$(GO) run ./server/siege -duration $(DURATION)
 
 race:
 	$(GO) test -race $(RACE)

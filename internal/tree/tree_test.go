@@ -14,7 +14,8 @@ import (
 // order lists the packages of the module from top to bottom: a package may import those below it, never those above.
 // Packages on one line do not import each other. docs/architecture.md describes each package.
 var order = []string{
-	"cmd/sparrow cmd/kernelc cmd/dist internal/tree/width server/clienttest/matrix sim/torture",
+	"cmd/sparrow cmd/kernelc cmd/dist internal/tree/width server/clienttest/matrix",
+	"server/siege sim/torture", // what make torture runs
 	"verify eval bench/load bench/kernels bench/model",
 	"bench/machine bench/pause bench/peak bench/plot", // what benchmarks share; peak starts workers of its own
 	"server",
