@@ -60,7 +60,8 @@ func newScenario(seed uint64, requests int) *scenario {
 		Draft:       drawDraft(d),
 	}
 	s.cost = formula.Cost{Pass: time.Duration(1+d.IntN(20)) * time.Millisecond,
-		Row: time.Duration(1+d.IntN(200)) * time.Microsecond, Keys: time.Duration(d.IntN(100)) * time.Microsecond}
+		Row: time.Duration(1+d.IntN(200)) * time.Microsecond, Decode: time.Duration(1+d.IntN(200)) * time.Microsecond,
+		Keys: time.Duration(d.IntN(100)) * time.Microsecond}
 	s.hang = time.Duration(1+d.IntN(100)) * time.Second
 	s.tenants = 1 + d.IntN(5)
 	s.gap = time.Duration(1+d.IntN(60)) * time.Millisecond

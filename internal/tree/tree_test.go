@@ -25,7 +25,7 @@ var order = []string{
 	"api/openai",
 	"api/wire",
 	".",
-	"sim",
+	"sim sim/fleet",
 	"builtin engine",
 	"toolcall",
 	"chat",

@@ -15,6 +15,9 @@ type Shape struct {
 	Vocab   int
 	Context int  // tokens
 	Windows bool // the model is a Windowed one
+	// Plain makes the tokens of a model without windows depend on the last one alone: for planning, where nobody looks
+	// at them and contexts are long.
+	Plain bool
 }
 
 // New makes a model.
@@ -38,6 +41,7 @@ type residual struct {
 // Model is a model of the family of DeepSeek-V3.2.
 type Model struct {
 	dev    *Device
+	plain  bool
 	config config.Config
 	facts  plan.Model
 	attn   *mla.Attention
@@ -51,7 +55,7 @@ type Model struct {
 
 // newModel makes a model with a drafting layer.
 func newModel(s Shape, dev *Device) (*Model, error) {
-	m := &Model{dev: dev, logits: make([]float32, s.Vocab),
+	m := &Model{dev: dev, plain: s.Plain, logits: make([]float32, s.Vocab),
 		config: config.Config{Family: config.DeepseekV32, Vocab: s.Vocab, Hidden: 1, Layers: 1, NextN: 1,
 			MaxPositions: s.Context, Indexer: config.Indexer{Heads: 1, Dim: 128, TopK: topK}},
 		facts: plan.Model{Family: plan.DeepSeekV32, Heads: 1, K: topK, IndexHeads: 1, QKDim: 96, VDim: 32, Layers: 1,

@@ -35,6 +35,16 @@ func (b *blocks) Outputs() *model.Outputs { return b.out }
 // array is an array of the input block, as the device has it.
 func (b *blocks) array(name plan.ArrayName) []int32 { return host.I32(b.in.Array(name)) }
 
+// decodes counts the rows that decode or verify.
+func (b *blocks) decodes() (n int) {
+	for i := range b.plan.Segments {
+		if s := &b.plan.Segments[i]; s.Row.DecodeLike() {
+			n += s.Rows
+		}
+	}
+	return n
+}
+
 // fillOutputs writes the results of the wanted rows. fill writes the logits of a row, for which row is memory.
 func (b *blocks) fillOutputs(row []float32, nan bool, fill func(r int32, to []float32)) {
 	whole, at := host.F32(b.out.Logits), 0
@@ -163,7 +173,7 @@ func (s *pass) draft(tokens, positions []int32) {
 		s.hash = append(s.hash, after(from[r], mark(tokens[i], int(positions[i])+1)))
 	}
 	copy(m.chain.hash, s.hash)
-	m.dev.pending += m.dev.cost.of(len(rows), 0) / draftCost
+	m.dev.pending += m.dev.cost.of(len(rows), len(rows), 0) / draftCost
 }
 
 // draftCost is how much cheaper a pass of the drafting layer is than one of the target.
@@ -199,8 +209,11 @@ func (s *pass) read() error {
 					place = func(p int) int32 { return list[int(start[r])+p] }
 				}
 				n := int(lens[r])
+				keys += n
 				w := &s.walk[q]
-				if w.next > n {
+				if s.m.plain {
+					*w = walk{next: n - 1}
+				} else if w.next > n {
 					*w = walk{}
 				}
 				for ; w.next < n; w.next++ {
@@ -211,11 +224,10 @@ func (s *pass) read() error {
 					w.hash = after(w.hash, s.m.marks[slot])
 				}
 				s.m.target.hash[r] = w.hash
-				keys += n
 			}
 		}
 	}
-	s.m.dev.pending += s.m.dev.cost.of(s.plan.Rows, keys)
+	s.m.dev.pending += s.m.dev.cost.of(s.plan.Rows, s.decodes(), keys)
 	return nil
 }
 

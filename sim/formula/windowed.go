@@ -317,7 +317,7 @@ func (s *windowPass) Execute() error {
 		if err := m.dev.try(OpExecute); err != nil {
 			return err
 		}
-		m.dev.pending += m.dev.cost.of(len(tokens), 0) / draftCost
+		m.dev.pending += m.dev.cost.of(len(tokens), len(tokens), 0) / draftCost
 		s.fillOutputs(m.logits, m.dev.nan, func(r int32, to []float32) {
 			h := mark(tokens[r], int(position[r])+1)
 			fillLogits(to, h)
@@ -340,7 +340,7 @@ func (s *windowPass) Execute() error {
 		break
 	}
 	keys := s.compute(tokens, position, slots, request)
-	m.dev.pending += m.dev.cost.of(s.plan.Rows, keys)
+	m.dev.pending += m.dev.cost.of(s.plan.Rows, s.decodes(), keys)
 	s.fillOutputs(m.logits, m.dev.nan, func(r int32, to []float32) {
 		fillLogits(to, m.hash[r])
 		if h := mark(tokens[r], int(position[r])); h%3 > 0 {
