@@ -8,7 +8,8 @@ TESTFLAGS = -vet=off -ldflags=-w
 # Platforms that tests do not run on; their sources are type-checked.
 PLATFORMS = linux/arm64 darwin/arm64 windows/amd64
 
-.PHONY: test check width unit race race-all fuzz schemas clients browser screenshots build dist kernels clean
+.PHONY: test check width unit race race-all fuzz schemas clients browser \
+	screenshots torture build dist kernels clean
 
 test: check unit race
 
@@ -46,6 +47,13 @@ browser:
 # Makes the pictures of the documentation.
 screenshots:
 	$(GO) test ./server/browsertest -count=1 -args -browser -shots $(abspath docs/page)
+
+# Runs simulations of the engine with faults, seed after seed, and then real servers under bad requests and kills, each
+# for DURATION. A broken rule prints the command that repeats it.
+DURATION ?= 1m
+torture:
+	$(GO) run ./sim/torture -duration $(DURATION)
+	$(GO) run ./server/siege -duration $(DURATION)
 
 race:
 	$(GO) test $(TESTFLAGS) -race $(RACE)
