@@ -2,6 +2,8 @@ package metric
 
 import (
 	"strconv"
+	"strings"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -15,6 +17,25 @@ type collector struct {
 	prefix string
 	labels prometheus.Labels // of every metric
 	write  func(*snapshot)
+
+	mu    sync.Mutex
+	descs map[string]*prometheus.Desc // by name and names of labels; making one costs more than writing a number
+}
+
+// desc describes a metric.
+func (c *collector) desc(name, help string, labels []string) *prometheus.Desc {
+	key := name + "\x00" + strings.Join(labels, "\x00")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d := c.descs[key]
+	if d == nil {
+		if c.descs == nil {
+			c.descs = map[string]*prometheus.Desc{}
+		}
+		d = prometheus.NewDesc(c.prefix+name, help, labels, c.labels)
+		c.descs[key] = d
+	}
+	return d
 }
 
 // Describe names nothing: which metrics there are depends on what has run.
@@ -39,8 +60,7 @@ func (s *snapshot) add(kind prometheus.ValueType, name, help string, v float64, 
 	for i := 0; i < len(labels); i += 2 {
 		names, values = append(names, labels[i]), append(values, labels[i+1])
 	}
-	d := prometheus.NewDesc(s.prefix+name, help, names, s.labels)
-	s.out <- prometheus.MustNewConstMetric(d, kind, v, values...)
+	s.out <- prometheus.MustNewConstMetric(s.desc(name, help, names), kind, v, values...)
 }
 
 func (s *snapshot) gauge(name, help string, v int, labels ...string) {
