@@ -279,6 +279,7 @@ func (t *tiers) admit(q *sched.Sequence) bool {
 	}
 	c.restore.begun, c.restore.admit = time.Now(), true
 	t.restoring = append(t.restoring, c)
+	t.e.signal() // the fetch may have said all it had to say before
 	return true
 }
 
