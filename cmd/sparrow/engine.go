@@ -29,6 +29,7 @@ type engineFlags struct {
 	noPrefixCache, noGraphs           bool
 	controlTokens, selfTest           string
 	watchdog                          time.Duration
+	tierFlags
 }
 
 func (f *engineFlags) add(s *pflag.FlagSet) {
@@ -60,6 +61,7 @@ func (f *engineFlags) addServing(s *pflag.FlagSet) {
 	s.IntVar(&f.maxRunning, "max-running", 0, "most sequences in a batch; 0 means 64, on a GPU 256")
 	s.IntVar(&f.maxQueue, "max-queue", 0, "most sequences that wait; more are refused with status 429; 0 means 1024")
 	s.IntVar(&f.planHistory, "plan-history", 0, "how many plans /debug/plans remembers; 0 means 64")
+	f.tierFlags.add(s)
 }
 
 // refuse names the flags that configure a model and were given although a remote server has opened it. --name is
@@ -151,6 +153,9 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 		CacheTokens: f.cacheTokens, ContextTokens: f.context, StepTokens: f.stepTokens, MaxRunning: f.maxRunning,
 		MaxQueue: f.maxQueue, NoReuse: f.noPrefixCache, NoGraphs: f.noGraphs, PlanHistory: f.planHistory,
 		ControlTokens: f.controlTokens == "allow",
+	}
+	if c.Tiers, err = f.tiers(); err != nil {
+		return sparrow.Config{}, err
 	}
 	return c, c.Validate()
 }
