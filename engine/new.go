@@ -37,6 +37,7 @@ type Info struct {
 	Config        plan.Config
 	Notices       []plan.Notice
 	Memory        Memory
+	Tiers         []string // where pages of the prefix cache are kept outside the device
 	// Draft is what was asked about drafting, Drafts the maximum draft length, and NoDrafts why drafting is disabled.
 	Draft    spec.Setting
 	Drafts   int
@@ -156,6 +157,9 @@ func (e *Engine) allocate(cfg *plan.Config, notices []plan.Notice) error {
 		MaxStall: c.MaxStall, Kernels: e.model.Device().Name(), Config: *cfg, Notices: notices,
 		Memory: Memory{Weights: c.WeightBytes, Packed: c.Packed, Cache: size.bytes, States: size.states,
 			Arena: e.passes.runner.Bytes()}}
+	if e.tiers != nil {
+		e.info.Tiers = e.tiers.stack.Describe()
+	}
 	if o, ok := e.model.Device().(kernel.MemoryOwner); ok {
 		use, m := o.MemoryUse(), &e.info.Memory
 		m.Weights, m.Scratch, m.Device = use.Weights, use.Scratch, e.memory.total

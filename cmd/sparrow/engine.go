@@ -34,6 +34,7 @@ type engineFlags struct {
 	maxStall                          string
 
 	events prefix.Listener // of the prefix cache; set by serve
+	tierFlags
 }
 
 func (f *engineFlags) add(s *pflag.FlagSet) {
@@ -69,6 +70,7 @@ func (f *engineFlags) addServing(s *pflag.FlagSet) {
 	s.IntVar(&f.planHistory, "plan-history", 0, "how many plans /debug/plans remembers; 0 means 64")
 	s.Int64Var(&f.recordBytes, "record-bytes", 0, "most bytes that one request may record of selections and experts "+
 		"(\"sparrow\" in requests); 0 means 64 MiB, -1 records nothing")
+	f.tierFlags.add(s)
 }
 
 // refuse names the flags that configure a model and were given although a remote server has opened it. --name is
@@ -164,6 +166,9 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 		CacheTokens: f.cacheTokens, ContextTokens: f.context, StepTokens: f.stepTokens, MaxRunning: f.maxRunning,
 		MaxQueue: f.maxQueue, NoReuse: f.noPrefixCache, NoGraphs: f.noGraphs, PlanHistory: f.planHistory,
 		RecordBytes: f.recordBytes, ControlTokens: f.controlTokens == "allow",
+	}
+	if c.Tiers, err = f.tiers(); err != nil {
+		return sparrow.Config{}, err
 	}
 	return c, c.Validate()
 }

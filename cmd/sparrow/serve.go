@@ -267,6 +267,9 @@ func describe(w io.Writer, i sparrow.Info) {
 		fmt.Fprintf(w, ", %s for operations, of %s", unit.Bytes(m.Scratch), unit.Bytes(m.Device))
 	}
 	fmt.Fprintln(w)
+	for _, t := range i.Tiers {
+		fmt.Fprintf(w, "tier     %s\n", t)
+	}
 	fmt.Fprintf(w, "limits   largest step x context: %d x %d tokens; %d sequences run, %d may wait; %s\n", i.StepTokens,
 		i.ContextTokens, i.MaxRunning, i.MaxQueue, stallText(i))
 }
