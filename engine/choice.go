@@ -28,6 +28,8 @@ type choice struct {
 	scored   []sample.Scored // tokens of the prompt whose log probabilities were not sent yet
 	restarts int             // times it was computed again because a failed pass left its state unusable
 	match    kv.Match        // what the prefix cache gave the prompt
+	restore  *restore        // pages that come from tiers; nil when none do
+	restored Restored        // what came from tiers since the latest admission
 	matched  string          // the stop string that ended it
 	ran      bool            // was part of a batch
 	ended    bool

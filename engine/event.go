@@ -54,6 +54,7 @@ type Trace struct {
 	ID        string
 	Match     kv.Match   // of the first choice's prompt
 	Matches   []kv.Match // of every choice: the others share the prompt's pages with the first
+	Restored  Restored   // what tiers gave the first choice beyond that
 	Queued    time.Duration
 	Prefill   time.Duration // from admission to the first token
 	Decode    time.Duration

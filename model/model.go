@@ -115,3 +115,14 @@ type Placer interface {
 	// Place is the operation that the pass in progress has come to. It may be called from any goroutine.
 	Place() string
 }
+
+// Paged is a model whose pages can leave the cache and come back. What is copied from every part of a page and later
+// to the same parts of another page, of this model or of one with the same weights and configuration, is that page.
+type Paged interface {
+	// PageParts appends the tensors that hold a page: u8 [1, n] each, every layer's rows and indexer keys, those of the
+	// drafting layer included. Their number and sizes depend on the configuration alone.
+	PageParts(parts []kernel.Tensor, page int) []kernel.Tensor
+	// WindowParts appends those of a window page, with the raw rows that it ends with. A model that is not Windowed
+	// appends none.
+	WindowParts(parts []kernel.Tensor, window int) []kernel.Tensor
+}

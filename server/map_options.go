@@ -8,18 +8,20 @@ import (
 	"sparrow/sample"
 )
 
-// origin is what a request is beside its body: who sent it and under which name, the seed drawn for it in case it
-// brings none, and whether a limit above the context is reduced.
+// origin is what a request is beside its body: who sent it and under which name, the flow and the priority of its
+// headers, the seed drawn for it in case it brings none, and whether a limit above the context is reduced.
 type origin struct {
-	id     string
-	tenant string
-	seed   int64
-	fit    bool
+	id       string
+	tenant   string
+	flow     string
+	priority int
+	seed     int64
+	fit      bool
 }
 
 // origin is that of an engine request with an id of its own.
 func (s *Server) origin(x *exchange, id string) origin {
-	return origin{id: id, tenant: x.tenant, seed: s.seed(), fit: !s.options.Strict}
+	return origin{id: id, tenant: x.tenant, flow: x.flow, priority: x.priority, seed: s.seed(), fit: !s.options.Strict}
 }
 
 // common maps what chat and text completions share.
@@ -29,11 +31,17 @@ func common(o *openai.Options, from origin) sparrow.Request {
 		FitContext: from.fit,
 		IgnoreEOS:  o.IgnoreEOS,
 		Format:     format(o.ResponseFormat),
-		Tenant:     salted(from.tenant, o.CacheSalt),
+		Tenant:     from.tenant,
+		Salt:       o.CacheSalt,
+		Flow:       from.flow,
+		Priority:   from.priority,
 		ID:         from.id,
 		Trace:      o.WantsTrace(),
 	}
 	setIf(&r.MinTokens, o.MinTokens)
+	if o.Priority != nil {
+		r.Priority = -*o.Priority // in vLLM's order the lowest comes first
+	}
 	if o.Sparrow != nil {
 		r.Draft = o.Sparrow.Draft
 		r.Record = recorded(o.Sparrow)
@@ -121,14 +129,6 @@ func format(f *openai.ResponseFormat) sparrow.Format {
 		return sparrow.Format{Kind: sparrow.FormatChoice, Choices: f.Choice}
 	}
 	return sparrow.Format{}
-}
-
-// salted joins a tenant and a cache salt so that no pair equals another: names of tenants hold no NUL.
-func salted(tenant, salt string) string {
-	if salt == "" {
-		return tenant
-	}
-	return tenant + "\x00" + salt
 }
 
 // checkDraft refuses a depth of drafting above the one the engine can do.

@@ -30,7 +30,23 @@ type Case struct {
 	Replayed     int       `json:"replayed,omitempty"` // rows that were run again with their choices
 	Rule         string    `json:"rule"`               // rule of the verdict
 	Problems     []string  `json:"problems,omitempty"`
+
+	checked column // columns of the table that the rule looks at
 }
+
+// column is a set of columns of the report's table.
+type column uint
+
+const (
+	maxErrorColumn column = 1 << iota
+	medianErrorColumn
+	cosineColumn
+	hiddenColumn
+	setsColumn
+	overlapColumn
+	argmaxColumn
+	greedyColumn
+)
 
 // selective says whether the prompt is longer than a selection, so that something is left out.
 func (c *Case) selective() bool { return c.Visible > c.TopK }

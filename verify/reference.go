@@ -205,6 +205,7 @@ const (
 // judgeByReference lists the values out of tolerance. alone is how the reference compares with the oracle.
 func (c *Case) judgeByReference(alone *Case, found twin.Differences) {
 	a := c.Reference
+	c.checked = medianErrorColumn
 	c.Rule = fmt.Sprintf("the reference with the same rounding: operations within %.0f %% of their scale, logits "+
 		"within %.0f %% of theirs or twice what moved sums change, errors against the oracle at most twice its own",
 		100*within, 100*within)

@@ -107,17 +107,30 @@ func (r *Report) Print(w io.Writer) error {
 		if len(c.Problems) > 0 {
 			verdict = "FAIL"
 		}
-		fmt.Fprintf(t, "%s\t%d\t%.2e\t%.2e\t%.6f\t%.6f\t%d/%d\t%.3f\t%d/%d\t%d/%d\t%s\t\n", c.Name, c.Tokens,
-			c.MaxError, c.MedianError, c.MedianCosine, median(c.Hidden), c.SetsEqual, c.Selections, first(c.Overlap),
-			c.ArgmaxEqual, c.ArgmaxOf, c.GreedyEqual, c.GreedyOf, verdict)
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", c.Name, c.Tokens,
+			c.cell(maxErrorColumn, "%.2e", c.MaxError), c.cell(medianErrorColumn, "%.2e", c.MedianError),
+			c.cell(cosineColumn, "%.6f", c.MedianCosine), c.cell(hiddenColumn, "%.6f", median(c.Hidden)),
+			c.cell(setsColumn, "%d/%d", c.SetsEqual, c.Selections), c.cell(overlapColumn, "%.3f", first(c.Overlap)),
+			c.cell(argmaxColumn, "%d/%d", c.ArgmaxEqual, c.ArgmaxOf),
+			c.cell(greedyColumn, "%d/%d", c.GreedyEqual, c.GreedyOf), verdict)
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	fmt.Fprintln(w, "values in parentheses are not part of the verdict")
 	for i := range r.Cases {
 		r.Cases[i].print(w)
 	}
 	return nil
+}
+
+// cell is a value of the table, in parentheses where the verdict does not depend on it.
+func (c *Case) cell(of column, format string, values ...any) string {
+	text := fmt.Sprintf(format, values...)
+	if c.checked&of == 0 {
+		text = "(" + text + ")"
+	}
+	return text
 }
 
 // print writes the rule of a case, what it compares with, and its problems.

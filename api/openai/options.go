@@ -48,6 +48,9 @@ type Options struct {
 	// CacheSalt keeps prefix reuse among requests with the same salt.
 	CacheSalt string `json:"cache_salt,omitempty"`
 
+	// Priority is vLLM's: among the requests of one tenant a lower number is served earlier. 0 is the default.
+	Priority *int `json:"priority,omitempty"`
+
 	Sparrow *Extension `json:"sparrow,omitempty"`
 }
 
@@ -105,6 +108,7 @@ var optionFields = wire.Fields[Options]{
 	"stream":             wire.BoolField(func(o *Options) *bool { return &o.Stream }),
 	"cache_salt":         wire.TextField(func(o *Options) *string { return &o.CacheSalt }),
 
+	"priority":        wire.OptionalInt(func(o *Options) **int { return &o.Priority }),
 	"prompt_logprobs": wire.OptionalInt(func(o *Options) **int { return &o.PromptLogprobs }),
 
 	"return_tokens_as_token_ids": wire.BoolField(func(o *Options) *bool { return &o.TokensAsIDs }),
@@ -233,6 +237,7 @@ func (o *Options) check(p *wire.Problems) {
 	if o.ResponseFormat != nil {
 		o.ResponseFormat.check(p)
 	}
+	wire.WantRange(p, "priority", o.Priority, -MaxPriority, MaxPriority)
 	wire.WantShort(p, "cache_salt", o.CacheSalt, MaxSaltBytes)
 	if o.Sparrow != nil {
 		wire.WantRange(p, "sparrow.draft", o.Sparrow.Draft, 0, MaxDraft)
