@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sparrow/kv"
+	"sparrow/kv/prefix"
 	"sparrow/kv/tier"
 	"sparrow/model"
 	"sparrow/plan"
@@ -28,17 +29,21 @@ type Config struct {
 	// MaxStall bounds how long prompts hold up sequences that decode; 0 is no bound.
 	MaxStall      time.Duration
 	NoReuse       bool
-	NoGraphs      bool    // passes are not captured, on devices that could
-	EOS           []int32 // tokens that end a sequence
-	WeightBytes   int64   // memory that the weights take beside the cache
-	ReservedBytes int64   // memory of a device that its operations take beside weights, cache and passes
-	Packed        bool    // the weights are a copy in memory of their own
-	SelfTest      SelfTest
-	Watchdog      time.Duration // how long a pass may take before it is reported; 0 is for ever
-	Log           *slog.Logger
-	Tiers         tier.Options     // where pages are kept outside the device
-	Weights       tier.Fingerprint // identifies the weights there
-	Clock         Clock            // nil is the machine's
+	NoGraphs      bool            // passes are not captured, on devices that could
+	CacheEvents   prefix.Listener // told of the prefix cache's changes; nil is nobody
+	EOS           []int32         // tokens that end a sequence
+	WeightBytes   int64           // memory that the weights take beside the cache
+	ReservedBytes int64           // memory of a device that its operations take beside weights, cache and passes
+	Packed        bool            // the weights are a copy in memory of their own
+	// RecordBytes bounds the recorded choices of a request; 0 is DefaultRecordBytes, below 0 nothing is
+	// recorded.
+	RecordBytes int64
+	SelfTest    SelfTest
+	Watchdog    time.Duration // how long a pass may take before it is reported; 0 is for ever
+	Log         *slog.Logger
+	Tiers       tier.Options     // where pages are kept outside the device
+	Weights     tier.Fingerprint // identifies the weights there
+	Clock       Clock            // nil is the machine's
 	// Observe is called by the loop after every iteration; it may call Check. nil observes nothing.
 	Observe func()
 	// Diagnose may add to the error of a pass or of sampling what is known of its cause; nil adds nothing.
@@ -50,12 +55,14 @@ type Config struct {
 type Engine struct {
 	cfg     Config
 	info    Info
+	arch    plan.Arch       // where passes run
 	reuse   bool            // pages are kept for later prompts
 	scratch *sample.Scratch // its size is read by callers, its contents are used by the loop
 
 	mu      sync.Mutex
 	inbox   []*Job
 	cancels []*Job
+	flushes []chan struct{} // closed when the cache is empty
 	queued  backlog
 	waits   waits
 	closing bool  // nothing is accepted any more
@@ -134,6 +141,27 @@ func (e *Engine) stop(halt bool) {
 	e.closing, e.halt = true, e.halt || halt
 	e.mu.Unlock()
 	e.signal()
+}
+
+// Flush empties the prefix cache between two iterations and waits for that.
+func (e *Engine) Flush(ctx context.Context) error {
+	done := make(chan struct{})
+	e.mu.Lock()
+	if e.closing {
+		e.mu.Unlock()
+		return ErrClosed
+	}
+	e.flushes = append(e.flushes, done)
+	e.mu.Unlock()
+	e.signal()
+	select {
+	case <-done:
+		return nil
+	case <-e.stopped:
+		return ErrClosed
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // signal wakes the loop.

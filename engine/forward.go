@@ -103,6 +103,11 @@ func decodesOnly(p *plan.Plan) bool {
 func workOf(it *sched.Item) step.Work {
 	w := step.Work{Kind: plan.ModeExtend, Tokens: it.Tokens, Cached: it.Cached, Pages: it.Pages, Windows: it.Windows,
 		State: ownerOf(it).state, Logits: it.Logits, Best: !ownerOf(it).needsLogits()}
+	c := ownerOf(it)
+	if c.recording != nil {
+		w.Record, w.RecordFrom, w.RecordTo = c.recording.What, it.Record.From, it.Record.To
+	}
+	w.Replay = c.job.replay
 	switch {
 	case it.Drafts > 0:
 		w.Kind = plan.ModeVerify

@@ -43,6 +43,7 @@ func (e *Engine) run(items []sched.Item, begun time.Time) error {
 		if err != nil {
 			err = e.diagnose(err)
 		}
+		err = errors.Join(err, e.keep(&items[i], rows.result, i, outs))
 		e.account(&items[i], rows.plan(), outs, err)
 	}
 	e.draft(items)

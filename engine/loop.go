@@ -83,6 +83,13 @@ func (e *Engine) receive() (halt, closing bool) {
 		e.cancels[i] = nil
 	}
 	e.cancels = e.cancels[:0]
+	if len(e.flushes) > 0 {
+		e.pool.Reset()
+		for _, done := range e.flushes {
+			close(done)
+		}
+		e.flushes = nil
+	}
 	e.publish()
 	return e.halt, e.closing
 }

@@ -37,6 +37,7 @@ type Info struct {
 	Config        plan.Config
 	Notices       []plan.Notice
 	Memory        Memory
+	Tiers         []string // where pages of the prefix cache are kept outside the device
 	// Draft is what was asked about drafting, Drafts the maximum draft length, and NoDrafts why drafting is disabled.
 	Draft    spec.Setting
 	Drafts   int
@@ -102,7 +103,7 @@ func resolve(m model.Model, c Config) (*Engine, plan.Config, []plan.Notice, erro
 		stopped: make(chan struct{}),
 		plans:   make([]PlanRecord, 0, min(c.PlanHistory, 1024)),
 		info:    Info{Draft: c.Draft, Drafts: drafts, NoDrafts: why}}
-	e.watchdog.after = c.Watchdog
+	e.watchdog.after, e.arch = c.Watchdog, resolved.Hardware.Arch
 	e.stateful, _ = m.(model.Stateful)
 	e.windowed, _ = m.(model.Windowed)
 	// Pages alone do not continue a sequence of a stateful model, unless its state can be restored from the cache.
@@ -121,7 +122,7 @@ func (e *Engine) allocate(cfg *plan.Config, notices []plan.Notice) error {
 		return err
 	}
 	pool := kv.Config{Pages: size.pages, PageTokens: cfg.Page, Window: size.window, Reuse: e.reuse,
-		Main: cfg.Layout.String(), Index: cfg.IndexLayout.String()}
+		Main: cfg.Layout.String(), Index: cfg.IndexLayout.String(), Listener: c.CacheEvents}
 	if err := e.openTiers(cfg, &pool); err != nil {
 		return err
 	}
@@ -129,7 +130,7 @@ func (e *Engine) allocate(cfg *plan.Config, notices []plan.Notice) error {
 		return err
 	}
 	e.sched, err = sched.New(e.pool, sched.Limits{BatchTokens: c.StepTokens, MaxRunning: c.MaxRunning,
-		PromptLogits: e.promptLogits(), MaxStall: c.MaxStall})
+		PromptLogits: e.promptLogits(), MaxStall: c.MaxStall, RecordRows: e.recordRows()})
 	if err != nil {
 		return err
 	}
@@ -156,6 +157,9 @@ func (e *Engine) allocate(cfg *plan.Config, notices []plan.Notice) error {
 		MaxStall: c.MaxStall, Kernels: e.model.Device().Name(), Config: *cfg, Notices: notices,
 		Memory: Memory{Weights: c.WeightBytes, Packed: c.Packed, Cache: size.bytes, States: size.states,
 			Arena: e.passes.runner.Bytes()}}
+	if e.tiers != nil {
+		e.info.Tiers = e.tiers.stack.Describe()
+	}
 	if o, ok := e.model.Device().(kernel.MemoryOwner); ok {
 		use, m := o.MemoryUse(), &e.info.Memory
 		m.Weights, m.Scratch, m.Device = use.Weights, use.Scratch, e.memory.total

@@ -273,25 +273,14 @@ func (t *tiers) admit(q *sched.Sequence) bool {
 	if c.restore == nil && !t.fetch(c, from) {
 		if whole := (len(q.Tokens) - max(q.Logits, 1)) / t.e.pool.Tag().PageTokens; from < whole {
 			t.stats.Missed++
-			c.restored.Stop = t.notHeld()
+			c.restored.Stop = t.stack.Missed()
 		}
 		return false
 	}
 	c.restore.begun, c.restore.admit = time.Now(), true
 	t.restoring = append(t.restoring, c)
+	t.e.signal() // the fetch may have said all it had to say before
 	return true
-}
-
-// notHeld says that no tier has a page.
-func (t *tiers) notHeld() string {
-	text := "no tier holds the next page ("
-	for i, c := range t.stack.Counts() {
-		if i > 0 {
-			text += ", "
-		}
-		text += c.Tier
-	}
-	return text + ")"
 }
 
 // release ends what a choice that gives its pages back was to get from tiers.

@@ -13,7 +13,8 @@ import (
 
 // bodyPaths are the endpoints that read a body and generate or describe.
 var bodyPaths = []string{"/v1/chat/completions", responsesPath, messagesPath, messagesPath + "/count_tokens",
-	"/api/chat", "/api/generate", "/api/show", "/debug/explain"}
+	"/api/chat", "/api/generate", "/api/show", "/v1/completions", "/v1/score", "/tokenize", "/detokenize",
+	"/debug/explain"}
 
 // FuzzBody sends any body to any endpoint: never a server error, never a panic, always JSON or a stream that ends.
 func FuzzBody(f *testing.F) {
@@ -43,6 +44,10 @@ func FuzzBody(f *testing.F) {
 		`{"model":"sparrow-test","messages":[{"role":"tool","content":"x","tool_name":"c"},{"tool_calls":[{"function":{}}]}]}`,
 		`{"model":"sparrow-test:latest","prompt":"p","raw":true,"system":"s","images":[],"context":[]}`,
 		`{"model":"sparrow-test","prompt":"","options":null,"format":[]}`,
+		`{"model":"sparrow-test","prompt":["a","b"],"echo":true,"logprobs":3,"max_tokens":0,"suffix":"x"}`,
+		`{"model":"sparrow-test","prompt":[[1,2],[300]],"n":2,"best_of":3,"prompt_logprobs":-1,"stream":true}`,
+		`{"model":"sparrow-test","prompt":"a","continuations":["b","",[1]],"return_tokens_as_token_ids":true}`,
+		`{"prompt":"a","add_special_tokens":false,"return_token_strs":true}`, `{"tokens":[1,-2,1e9,"x"]}`,
 	} {
 		for i := range bodyPaths {
 			f.Add(i, []byte(seed))

@@ -58,6 +58,9 @@ func New(e Engine, o Options) (*Server, error) {
 	s.memory = newMemory(s.options.RequestMemory)
 	s.quotas = &quotas{limits: s.options.Limits, places: s.info.MaxRunning, now: time.Now}
 	s.metrics = metric.New(e, o.VLLMNames)
+	if o.Events != nil {
+		s.metrics.AddEvents(o.Events)
+	}
 	s.scrape = s.metrics.Handler()
 	s.halted, s.halt = context.WithCancel(context.Background())
 	if !o.NoPage {

@@ -40,11 +40,13 @@ func newScenario(seed uint64, requests int) *scenario {
 	s := &scenario{draw: rand.New(rand.NewPCG(seed, 1)), requests: requests/2 + 1}
 	d := s.draw
 	s.requests += d.IntN(requests)
-	s.shape = formula.Shape{Vocab: vocabulary, Context: 512}
-	const page = 64
-	pages := 4 + d.IntN(28)
+	s.shape = formula.Shape{Vocab: vocabulary, Context: 512, Windows: d.IntN(4) == 0}
+	page, pages := 64, 4+d.IntN(28)
 	if d.IntN(4) == 0 {
 		pages = 100
+	}
+	if s.shape.Windows {
+		page, pages = 256, max(pages/4, 2)
 	}
 	s.config = engine.Config{
 		CacheTokens: page * pages,
@@ -58,7 +60,8 @@ func newScenario(seed uint64, requests int) *scenario {
 		Draft:       drawDraft(d),
 	}
 	s.cost = formula.Cost{Pass: time.Duration(1+d.IntN(20)) * time.Millisecond,
-		Row: time.Duration(1+d.IntN(200)) * time.Microsecond, Keys: time.Duration(d.IntN(100)) * time.Microsecond}
+		Row: time.Duration(1+d.IntN(200)) * time.Microsecond, Decode: time.Duration(1+d.IntN(200)) * time.Microsecond,
+		Keys: time.Duration(d.IntN(100)) * time.Microsecond}
 	s.hang = time.Duration(1+d.IntN(100)) * time.Second
 	s.tenants = 1 + d.IntN(5)
 	s.gap = time.Duration(1+d.IntN(60)) * time.Millisecond

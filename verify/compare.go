@@ -27,7 +27,8 @@ type Case struct {
 	GreedyOf     int       `json:"greedy_of"`
 	GreedyMargin float64   `json:"greedy_margin,omitempty"` // oracle's margin at the first token that differs
 	Reference    *Against  `json:"reference,omitempty"`
-	Rule         string    `json:"rule"` // rule of the verdict
+	Replayed     int       `json:"replayed,omitempty"` // rows that were run again with their choices
+	Rule         string    `json:"rule"`               // rule of the verdict
 	Problems     []string  `json:"problems,omitempty"`
 
 	checked column // columns of the table that the rule looks at

@@ -18,6 +18,8 @@ type Options struct {
 	Chunk  int         // prompt tokens per step; 0: whole prompts
 	// Reference is what a device with activations of bf16 is judged by; nil judges by the tolerances of float32.
 	Reference *Reference
+	// Replay runs every case again with the choices that it made: logits must have the same bits.
+	Replay bool
 }
 
 // Report is the outcome of all cases.
@@ -46,7 +48,7 @@ func Run(dir string, m model.Model, o Options) (*Report, error) {
 		Passed: true}
 	seen := map[string]bool{}
 	for i := range golden {
-		out, err := run(m, o.Config, &golden[i], o.Chunk, nil)
+		out, err := run(m, o.Config, &golden[i], options{chunk: o.Chunk, rows: o.Replay})
 		if err != nil {
 			return nil, err
 		}
@@ -66,6 +68,11 @@ func Run(dir string, m model.Model, o Options) (*Report, error) {
 			judge(&c, o.Config.Layout, o.Config.IndexLayout)
 		} else if err := o.Reference.compare(&c, &golden[i], out, &o, ratio); err != nil {
 			return nil, err
+		}
+		if o.Replay {
+			if err := replay(&c, m, &o, &golden[i], out); err != nil {
+				return nil, err
+			}
 		}
 		r.Passed = r.Passed && len(c.Problems) == 0
 		r.Cases = append(r.Cases, c)
@@ -140,6 +147,9 @@ func (c *Case) print(w io.Writer) {
 			fmt.Fprintf(w, "  %-24s %5d calls, %6.3f %% unequal, worst %.2e of the scale, rms %.2e\n", name, d.Calls,
 				100*d.Unequal, d.Worst, d.Noise)
 		}
+	}
+	if c.Replayed > 0 {
+		fmt.Fprintf(w, "%s: replayed the choices of %d rows\n", c.Name, c.Replayed)
 	}
 	if len(c.Problems) > 0 {
 		fmt.Fprintf(w, "%s: %s\n", c.Name, strings.Join(c.Problems, "; "))

@@ -17,6 +17,7 @@ import (
 	"sparrow"
 	"sparrow/api/wire"
 	"sparrow/internal/unit"
+	"sparrow/kv/event"
 	"sparrow/plan"
 	"sparrow/plan/explain"
 	"sparrow/server"
@@ -26,7 +27,9 @@ import (
 type serveFlags struct {
 	engineFlags
 	listenFlags
+	eventFlags
 	keys     string
+	admins   string
 	origins  []string
 	strict   bool
 	vllm     bool
@@ -65,6 +68,8 @@ Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace
 	f.listenFlags.add(s)
 	s.StringVar(&f.keys, "api-keys", "",
 		"file of bearer keys, one a line, each with an optional tenant name; without it everybody may ask")
+	s.StringVar(&f.admins, "admin-keys", "",
+		"file of keys, one a line, for the endpoints of administrators such as /flush_cache; without it they are off")
 	s.StringVar(&f.tenantLimits, "tenant-limits", "", "what tenants of --api-keys may use, such as 'team-a requests=8 "+
 		"tokens=60000 share=0.5; * requests=2', or a file with a tenant a line: requests at once, tokens a minute, "+
 		"share of the places; * is for every other tenant")
@@ -78,6 +83,7 @@ Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace
 	s.BoolVar(&f.strict, "strict", false,
 		"refuse requests with unknown fields or with limits above the context, instead of ignoring or reducing them")
 	s.BoolVar(&f.vllm, "vllm-metrics", false, "also publish the metrics that routers know under vLLM's names")
+	f.eventFlags.add(s)
 	s.BoolVar(&f.noPage, "no-page", false, "serve no web page at /")
 	s.StringVar(&f.store, "store-bytes", "64M",
 		"memory for stored responses of /v1/responses, such as 512M; 0 stores none")
@@ -118,6 +124,14 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 			return fmt.Errorf("--tenant-limits: %w", err)
 		}
 	}
+	if f.admins != "" {
+		if o.AdminKeys, err = server.LoadKeys(f.admins); err != nil {
+			return fmt.Errorf("--admin-keys: %w", err)
+		}
+	}
+	if o.Objectives, err = f.priorities(); err != nil {
+		return err
+	}
 	if err := o.Validate(); err != nil {
 		return err
 	}
@@ -130,6 +144,14 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 		return err
 	}
 	defer l.Close() // the server has closed it already unless loading failed
+	events, err := f.eventFlags.open(log)
+	if err != nil {
+		return err
+	}
+	if events != nil {
+		defer events.Close()
+		o.Events, f.engineFlags.events = events, events.Listener(event.GPU)
+	}
 	asked := level.Level()
 	if asked == slog.LevelInfo && !f.logJSON {
 		level.Set(slog.LevelWarn) // what opening has to tell is announced below, once
@@ -142,13 +164,17 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 	if o.RequestMemory, err = requestMemory(f.requestMemory); err != nil {
 		return errors.Join(err, closeNow(e))
 	}
-	boundHeap(o.RequestMemory)
+	sum := sumMemory(e.Info(), o.RequestMemory, o.StoreBytes)
+	sum.bound()
 	s, err := server.New(server.Adapt(e), o)
 	if err != nil {
 		return errors.Join(err, closeNow(e))
 	}
-	if err := f.announce(cmd.OutOrStdout(), e.Info(), o.RequestMemory, l.Addr(), o.Keys); err != nil {
+	if err := f.announce(cmd.OutOrStdout(), e.Info(), &sum, l.Addr(), o.Keys); err != nil {
 		return errors.Join(err, closeNow(e))
+	}
+	if events != nil {
+		events.Run(event.Topic(f.id, e.Info().Name))
 	}
 	return errors.Join(s.Serve(cmd.Context(), l), closeNow(e))
 }
@@ -167,7 +193,7 @@ func newLog(w io.Writer, text string, asJSON bool) (*slog.Logger, *slog.LevelVar
 }
 
 // announce says once what was decided and how to ask.
-func (f *serveFlags) announce(w io.Writer, i sparrow.Info, requests int64, at net.Addr, keys *server.Keys) error {
+func (f *serveFlags) announce(w io.Writer, i sparrow.Info, sum *memorySum, at net.Addr, keys *server.Keys) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "model    %s: %s", i.Name, i.Family)
 	if source := f.source(); filepath.Clean(source) != i.Name { // a folder of that name right here has nothing to add
@@ -175,7 +201,7 @@ func (f *serveFlags) announce(w io.Writer, i sparrow.Info, requests int64, at ne
 	}
 	b.WriteString("\n")
 	describe(&b, i)
-	fmt.Fprintf(&b, "requests up to %s of memory at once\n", unit.Bytes(requests))
+	fmt.Fprintf(&b, "process  %v\n", sum)
 	format := "format " + i.ChatFormat
 	if i.ChatFormat == "" {
 		format = "none: the checkpoint has no tokenizer or no known chat format, so only prompts can be completed"
@@ -185,6 +211,7 @@ func (f *serveFlags) announce(w io.Writer, i sparrow.Info, requests int64, at ne
 	if err != nil {
 		return err
 	}
+	f.eventFlags.announce(&b)
 	if !f.noPage && at.Network() != "unix" {
 		fmt.Fprintf(&b, "page     %s/ (open it in a browser)\n", where)
 	}
@@ -240,6 +267,9 @@ func describe(w io.Writer, i sparrow.Info) {
 		fmt.Fprintf(w, ", %s for operations, of %s", unit.Bytes(m.Scratch), unit.Bytes(m.Device))
 	}
 	fmt.Fprintln(w)
+	for _, t := range i.Tiers {
+		fmt.Fprintf(w, "tier     %s\n", t)
+	}
 	fmt.Fprintf(w, "limits   largest step x context: %d x %d tokens; %d sequences run, %d may wait; %s\n", i.StepTokens,
 		i.ContextTokens, i.MaxRunning, i.MaxQueue, stallText(i))
 }

@@ -56,7 +56,10 @@ func (f *Fetch) run() {
 			if earlier, ok := failed[t.Name()]; ok {
 				reason = earlier
 			}
-			why = append(why, t.Name()+": "+reason)
+			if reason != "" {
+				f.stack.stopped(t.Name(), reason)
+				why = append(why, t.Name()+": "+reason)
+			}
 		}
 		if n == 0 {
 			break

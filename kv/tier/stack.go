@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"sparrow/internal/unit"
 	"sparrow/kv/prefix"
 )
 
@@ -43,7 +46,8 @@ type Stack struct {
 	wait sync.WaitGroup // fetches
 
 	mu      sync.Mutex
-	fetches int // that were not closed
+	fetches int                         // that were not closed
+	stops   map[string]map[string]int64 // by tier and reason
 }
 
 // Open opens the tiers that the options ask for. Without an allocator pages are in ordinary memory, taken as it is
@@ -62,7 +66,7 @@ func Open(o Options, spec Spec, from Allocator, log *slog.Logger) (*Stack, error
 	}
 	hosted := int(o.HostBytes / int64(spec.Bytes))
 	transit := max(transitBytes/spec.Bytes, 8)
-	s := &Stack{spec: spec, host: newHost(hosted, hears), window: max(min(transit/4, 32), 1),
+	s := &Stack{spec: spec, stops: map[string]map[string]int64{}, host: newHost(hosted, hears), window: max(min(transit/4, 32), 1),
 		memory: &memory{from: from, each: spec.Bytes, most: hosted + transit}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	if !lazy && !s.memory.fill() {
@@ -131,6 +135,26 @@ func (s *Stack) Has(k prefix.Hash) bool {
 	return false
 }
 
+// Missed counts that no tier holds a page, and says so.
+func (s *Stack) Missed() string {
+	why := make([]string, len(s.tiers))
+	for i, t := range s.tiers {
+		s.stopped(t.Name(), notHeld)
+		why[i] = t.Name() + ": " + notHeld
+	}
+	return strings.Join(why, ", ")
+}
+
+// stopped counts why a tier did not hand over a page.
+func (s *Stack) stopped(tier, reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stops[tier] == nil {
+		s.stops[tier] = map[string]int64{}
+	}
+	s.stops[tier][reason]++
+}
+
 // Clear gives up every page of every tier.
 func (s *Stack) Clear() {
 	for _, t := range s.tiers {
@@ -143,6 +167,26 @@ func (s *Stack) Counts() []Count {
 	out := make([]Count, len(s.tiers))
 	for i, t := range s.tiers {
 		out[i] = t.Count()
+		s.mu.Lock()
+		out[i].Stops = maps.Clone(s.stops[out[i].Tier])
+		s.mu.Unlock()
+	}
+	return out
+}
+
+// Describe says where pages are kept, a line for each tier.
+func (s *Stack) Describe() []string {
+	var out []string
+	for _, t := range s.tiers {
+		switch x := t.(type) {
+		case *host:
+			out = append(out, fmt.Sprintf("host memory for %d pages (%s)", x.most,
+				unit.Bytes(int64(x.most)*int64(s.spec.Bytes))))
+		case *disk:
+			out = append(out, fmt.Sprintf("files in %s (%s)", x.dir, unit.Bytes(x.most)))
+		case *store:
+			out = append(out, "the store at "+x.at.Host)
+		}
 	}
 	return out
 }
