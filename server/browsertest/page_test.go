@@ -62,6 +62,7 @@ func TestPage(t *testing.T) {
 		{"tools and reasoning", w.toolsAndReasoning},
 		{"files", w.files},
 		{"code", w.code},
+		{"modules", w.modules},
 		{"explorer", w.explorer},
 		{"long prompt", w.longPrompt},
 		{"plans", w.plans},
@@ -208,7 +209,20 @@ func (w *world) keyAsked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := w.open(t, listen(t, openServer(t, server.Options{Keys: keys}))+"#chat", desktop)
+	url := listen(t, openServer(t, server.Options{Keys: keys}))
+	declined := w.open(t, url+"#plans", desktop)
+	declined.wait(`document.getElementById("key").open`)
+	for range 2 { // the model's name and the plans are asked for at once; the second question is the form's
+		declined.key("Escape", 0)
+		declined.wait(`document.querySelector(".plans .fault:not([hidden])")`)
+	}
+	declined.wait(`document.getElementById("trouble").offsetParent && !document.getElementById("key").open`)
+	declined.eval(`new Promise((r) => setTimeout(r, 1500))`, nil)
+	var again bool
+	if declined.eval(`document.getElementById("key").open`, &again); again {
+		t.Error("the dialog comes back after it was closed")
+	}
+	p := w.open(t, url+"#chat", desktop)
 	p.wait(`document.getElementById("key").open`)
 	p.enter("k-wrong")
 	p.key("Enter", 0)
