@@ -209,7 +209,7 @@ export class Chat {
           "Reasoning",
           choice(
             [
-              ["", "as the model does"],
+              ["", "default"],
               ["on", "on"],
               ["off", "off"],
             ],
@@ -526,6 +526,7 @@ export class Chat {
       return;
     }
     const c = this.current;
+    this.options.open = false;
     c.messages.push({ role: "user", content, files: this.files });
     c.title ||= (content || this.files[0].name).slice(0, 80);
     this.files = [];

@@ -4,7 +4,7 @@ import { announce, button, count, el, milliseconds, percent } from "./dom.js";
 import { Grid, band, cell, flag } from "./picture.js";
 import { heat, rank, standout } from "./recording.js";
 import { record } from "./record.js";
-import { visible } from "./text.js";
+import { quoted, visible } from "./text.js";
 import { TokenText } from "./tokens.js";
 
 // question is one that the log answers.
@@ -192,7 +192,7 @@ export class Start {
   tell(r, outputs, best, peak) {
     const looks = r.layers.map((l) => r.rowOf(outputs[0]).looks.get(l)).filter(Boolean);
     const chosen = Math.max(...looks.map((l) => l.count));
-    const quote = (p) => el("b", {}, `\u201c${visible(r.tokens[p]).trim()}\u201d`);
+    const quote = (p) => el("b", {}, quoted(r.tokens[p]));
     this.told.replaceChildren(
       `To write each token, each of ${r.layers.length} layers chose ${count(chosen)} of ${count(looks[0].keys)} `,
       `tokens (${percent(chosen, looks[0].keys)}) and read nothing else. `,
