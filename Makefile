@@ -6,7 +6,7 @@ RACE = . ./attn/... ./engine ./model ./sched ./kv/... ./plan ./server ./hub ./we
 # Platforms that tests do not run on; they are compiled.
 PLATFORMS = linux/arm64 darwin/arm64 windows/amd64
 
-.PHONY: test check width unit race schemas clients build dist kernels clean
+.PHONY: test check width unit race schemas clients cluster build dist kernels clean
 
 test: check unit race
 
@@ -37,6 +37,11 @@ schemas:
 # user's cache folder or the one that SPARROW_CLIENTS names.
 clients:
 	$(GO) run ./server/clienttest/matrix
+
+# Runs three servers of the built-in model behind pinned routers and an index of cached prefixes, installed as the
+# clients are. PARTS names some: index, prefixes, balance, accidents, others.
+cluster:
+	$(GO) run ./server/clienttest/cluster $(PARTS)
 
 race:
 	$(GO) test -race $(RACE)

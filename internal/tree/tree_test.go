@@ -14,7 +14,7 @@ import (
 // order lists the packages of the module from top to bottom: a package may import those below it, never those above.
 // Packages on one line do not import each other. docs/architecture.md describes each package.
 var order = []string{
-	"cmd/sparrow cmd/kernelc cmd/dist internal/tree/width server/clienttest/matrix",
+	"cmd/sparrow cmd/kernelc cmd/dist internal/tree/width server/clienttest/matrix server/clienttest/cluster",
 	"verify eval bench/load bench/kernels bench/model",
 	"bench/machine bench/pause bench/peak bench/plot", // what benchmarks share; peak starts workers of its own
 	"server",
@@ -63,7 +63,7 @@ var order = []string{
 	"layout",
 	"internal/block",
 	"internal/textfile",
-	"internal/jsonscan internal/mark internal/num internal/mmap internal/sysmem internal/unit",
+	"internal/jsonscan internal/pinned internal/mark internal/num internal/mmap internal/sysmem internal/unit",
 }
 
 // testOnly lists packages that only tests may import.
