@@ -25,11 +25,17 @@ def strict(schema):
     return schema
 
 
-def definitions(folders):
-    """Schemas of custom resources by group, version and kind."""
+# An equals sign is a type of its own in YAML 1.1, and a word in these files.
+yaml.SafeLoader.add_constructor("tag:yaml.org,2002:value", lambda loader, node: node.value)
+
+
+def definitions(folders, kinds):
+    """Schemas of custom resources by group, version and kind; files are named after what they define."""
     found = {}
     for folder in folders:
         for path in pathlib.Path(folder).glob("*.yaml"):
+            if not any(f"_{kind.lower()}s." in path.name for kind in kinds):
+                continue
             for crd in yaml.safe_load_all(path.read_text()):
                 if not crd or crd.get("kind") != "CustomResourceDefinition":
                     continue
@@ -46,20 +52,20 @@ def main():
     parser.add_argument("--crd", action="append", default=[])
     parser.add_argument("files", nargs="+")
     args = parser.parse_args()
-    custom = definitions(args.crd)
+    objects = [(name, doc) for name in args.files for doc in yaml.safe_load_all(pathlib.Path(name).read_text())]
+    custom = definitions(args.crd, {doc["kind"] for _, doc in objects})
     counts = {"built in": 0, "custom": 0}
-    for name in args.files:
-        for doc in yaml.safe_load_all(pathlib.Path(name).read_text()):
-            what = f"{doc['apiVersion']} {doc['kind']}"
-            try:
-                if what in custom:
-                    jsonschema.validate(doc, custom[what])
-                    counts["custom"] += 1
-                else:
-                    kubernetes_validate.validate(doc, "1.37", strict=True)
-                    counts["built in"] += 1
-            except Exception as e:  # both libraries have errors of their own
-                raise SystemExit(f"{name}: {what} {doc['metadata']['name']}: {e}")
+    for name, doc in objects:
+        what = f"{doc['apiVersion']} {doc['kind']}"
+        try:
+            if what in custom:
+                jsonschema.validate(doc, custom[what])
+                counts["custom"] += 1
+            else:
+                kubernetes_validate.validate(doc, "1.37", strict=True)
+                counts["built in"] += 1
+        except Exception as e:  # both libraries have errors of their own
+            raise SystemExit(f"{name}: {what} {doc['metadata']['name']}: {e}")
     print(json.dumps(counts))
 
 
