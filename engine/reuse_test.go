@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -84,6 +85,19 @@ func TestTenantsShareNothing(t *testing.T) {
 		if got := cached(want.tenant); got != want.cached {
 			t.Errorf("request %d of tenant %q found %d tokens; want %d", i, want.tenant, got, want.cached)
 		}
+	}
+}
+
+func TestTenantsAndSaltsNeverMeet(t *testing.T) {
+	seen := map[string]string{}
+	for _, pair := range [][2]string{{"", ""}, {"a", ""}, {"", "a"}, {"a", "b"}, {"ab", ""}, {"", "ab"}, {"a", "a"},
+		{"\x001 ab", ""}, {"\x001 a", "b"}} {
+		r := Request{Tenant: pair[0], Salt: pair[1]}
+		key := string(r.salt())
+		if other, ok := seen[key]; ok {
+			t.Errorf("tenant %q with salt %q shares prefixes with %s", pair[0], pair[1], other)
+		}
+		seen[key] = fmt.Sprint(pair)
 	}
 }
 

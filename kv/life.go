@@ -37,6 +37,14 @@ func (q *sequence) store(tokens []int32) {
 	q.pool.told.salt = q.salt
 	outcome, freed := q.pool.index.Add(q.root, parent, Page(q.table[i]), tokens)
 	q.publish = outcome != prefix.Refused
+	if k := q.pool.cfg.Keeper; k != nil && outcome == prefix.Added {
+		entry, _ := q.pool.index.Entry(Page(q.table[i]))
+		window := none
+		if q.pool.win != nil {
+			window = q.windows[i]
+		}
+		k.Stored(Kept{Stored: entry, Page: Page(q.table[i]), Window: window})
+	}
 	if freed != prefix.None {
 		q.pool.win.drop(freed)
 		q.pool.free = append(q.pool.free, freed)

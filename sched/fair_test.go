@@ -197,3 +197,38 @@ func TestEveryoneEnds(t *testing.T) {
 		t.Error("no sequence was ever suspended")
 	}
 }
+
+// A tenant with a share of the places has no more of them running even while others leave theirs empty, and others are
+// admitted past its queue.
+func TestPlacesOfATenantAreBounded(t *testing.T) {
+	f, err := newFake(1000, 4, Limits{BatchTokens: 64, MaxRunning: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		q := &Sequence{Tokens: []int32{1, 2, int32(i + 3)}, Tenant: "a", Request: i / 4, Places: 3}
+		if err := f.add(q, 20); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 5 {
+		step(t, f)
+	}
+	if n := f.sched.Running(); n != 3 {
+		t.Errorf("%d sequences run, want 3", n)
+	}
+	flood(t, f, "b", "other", 10, 20)
+	for range 5 {
+		step(t, f)
+	}
+	of := map[string]int{}
+	for _, q := range f.sched.running {
+		of[q.Tenant]++
+	}
+	if of["a"] != 3 || of["b"] != 5 {
+		t.Errorf("%d and %d sequences run, want 3 and 5", of["a"], of["b"])
+	}
+	for len(f.goals) > 0 {
+		step(t, f)
+	}
+}

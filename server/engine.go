@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"time"
 
 	"sparrow"
 	"sparrow/chat"
@@ -13,6 +14,8 @@ type Engine interface {
 	Stream(ctx context.Context, r sparrow.Request) (Stream, error)
 	Info() sparrow.Info
 	Stats() sparrow.Stats
+	// Wait estimates how long a request of a tenant would wait.
+	Wait(tenant string) time.Duration
 	// Plans are the latest steps, oldest first.
 	Plans() []sparrow.PlanRecord
 	Encode(text string, addSpecial bool) ([]int32, error)

@@ -129,6 +129,9 @@ func (s *Server) account(w *recorder, r *http.Request, x *exchange) {
 		attrs = append(attrs, slog.Int("prompt_tokens", u.PromptTokens), slog.Int("cached_tokens", u.CachedTokens),
 			slog.Int("completion_tokens", u.CompletionTokens))
 	}
+	if len(x.ignored) > 0 {
+		attrs = append(attrs, slog.String("ignored", strings.Join(x.ignored, ", ")))
+	}
 	if x.fault != nil {
 		attrs = append(attrs, slog.String("code", string(faultCode(x))))
 		if toError(x.fault, x.id).Status() >= http.StatusInternalServerError && !clientGone(x.fault) {

@@ -4,6 +4,7 @@ import (
 	"sparrow"
 	"sparrow/api/openai"
 	"sparrow/api/wire"
+	"sparrow/record"
 	"sparrow/sample"
 )
 
@@ -30,7 +31,8 @@ func common(o *openai.Options, from origin) sparrow.Request {
 		FitContext: from.fit,
 		IgnoreEOS:  o.IgnoreEOS,
 		Format:     format(o.ResponseFormat),
-		Tenant:     salted(from.tenant, o.CacheSalt),
+		Tenant:     from.tenant,
+		Salt:       o.CacheSalt,
 		Flow:       from.flow,
 		Priority:   from.priority,
 		ID:         from.id,
@@ -42,9 +44,36 @@ func common(o *openai.Options, from origin) sparrow.Request {
 	}
 	if o.Sparrow != nil {
 		r.Draft = o.Sparrow.Draft
+		r.Record = recorded(o.Sparrow)
+		if o.Sparrow.Replay != nil {
+			r.Replay = o.Sparrow.Replay.Rows
+			if r.Replay == nil {
+				r.Replay = []record.Row{} // it is refused, not left out
+			}
+		}
 	}
 	if o.PromptLogprobs != nil {
 		r.Score = scoreAtLeast(nil, *o.PromptLogprobs)
+	}
+	return r
+}
+
+// recorded maps what is to be recorded; nil is nothing.
+func recorded(x *openai.Extension) *sparrow.Record {
+	s := x.Selections
+	if s == nil && !x.Experts {
+		return nil
+	}
+	r := &sparrow.Record{Experts: x.Experts}
+	if s == nil {
+		return r
+	}
+	r.Selections, r.Layers, r.Scores = true, s.Layers, s.Scores
+	switch t := s.Tokens; {
+	case t.Range != nil:
+		r.Tokens, r.From, r.To = sparrow.RecordRange, t.Range[0], t.Range[1]
+	case t.All:
+		r.Tokens = sparrow.RecordAll
 	}
 	return r
 }
@@ -100,14 +129,6 @@ func format(f *openai.ResponseFormat) sparrow.Format {
 		return sparrow.Format{Kind: sparrow.FormatChoice, Choices: f.Choice}
 	}
 	return sparrow.Format{}
-}
-
-// salted joins a tenant and a cache salt so that no pair equals another: names of tenants hold no NUL.
-func salted(tenant, salt string) string {
-	if salt == "" {
-		return tenant
-	}
-	return tenant + "\x00" + salt
 }
 
 // checkDraft refuses a depth of drafting above the one the engine can do.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sparrow/api/wire"
 	"sparrow/internal/jsonscan"
+	"sparrow/record"
 	"strconv"
 )
 
@@ -66,6 +67,11 @@ type Extension struct {
 	Trace bool `json:"trace,omitempty"`
 	// Draft is the number of tokens to draft per step: 0 is plain decoding, nil the server's choice.
 	Draft *int `json:"draft,omitempty"`
+	// Selections asks for the keys that rows attended to, and Experts for the experts that computed them.
+	Selections *Selections `json:"selections,omitempty"`
+	Experts    bool        `json:"experts,omitempty"`
+	// Replay are rows that were recorded before: they take what they chose then.
+	Replay *record.Rows `json:"replay,omitempty"`
 }
 
 // Choices is n, which is 1 when not given.
@@ -143,6 +149,10 @@ var streamOptionFields = wire.Fields[StreamOptions]{
 var extensionFields = wire.Fields[Extension]{
 	"trace": wire.BoolField(func(e *Extension) *bool { return &e.Trace }),
 	"draft": wire.OptionalInt(func(e *Extension) **int { return &e.Draft }),
+
+	"selections": {Read: readSelections},
+	"experts":    wire.BoolField(func(e *Extension) *bool { return &e.Experts }),
+	"replay":     {Read: readReplay},
 }
 
 // readTopK takes -1 for "off", as vLLM's and SGLang's clients write it.
