@@ -3,6 +3,7 @@ package sparrow
 import (
 	"context"
 	"errors"
+	"net"
 	"sync"
 
 	"sparrow/chat"
@@ -39,6 +40,12 @@ func (e *Engine) Info() Info { return e.info }
 
 // Stats is a snapshot of counters. It includes everything up to the last event that a stream's reader has seen.
 func (e *Engine) Stats() Stats { return e.core.Stats() }
+
+// ServePages hands cached pages in host memory to other engines, until the listener or the engine is closed.
+func (e *Engine) ServePages(l net.Listener) error { return e.core.ServePages(l) }
+
+// Flush waits until the pages of everything that has been answered so far can be pulled by others.
+func (e *Engine) Flush(ctx context.Context) { e.core.Flush(ctx) }
 
 // Plans lists recent forward passes, oldest first.
 func (e *Engine) Plans() []PlanRecord { return e.core.Plans() }

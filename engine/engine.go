@@ -51,6 +51,7 @@ type Engine struct {
 	mu      sync.Mutex
 	inbox   []*Job
 	cancels []*Job
+	flushes []chan struct{} // closed once the loop has come around
 	queued  backlog
 	closing bool  // nothing is accepted any more
 	halt    bool  // stop now, failing what runs
@@ -99,7 +100,7 @@ func (e *Engine) Stats() Stats {
 	}
 	s.Plans = append([]PlanCount(nil), s.Plans...)
 	if e.tiers != nil {
-		s.Tiers.Tiers = e.tiers.stack.Counts()
+		s.Tiers.Tiers = e.tiers.counts()
 	}
 	return s
 }

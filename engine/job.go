@@ -35,6 +35,8 @@ type Request struct {
 	// Tenant separates prefix reuse: prompts share cached pages only under the same tenant.
 	Tenant string
 	Trace  bool // keep what happened to the request
+	// PagesFrom is the host and port of another engine that has computed the prompt and serves its pages; empty is none.
+	PagesFrom string
 }
 
 // Score says which given tokens get log probabilities. Rows whose logits are needed are computed even where they are

@@ -84,6 +84,10 @@ func (e *Engine) receive() (halt, closing bool) {
 		e.cancels[i] = nil
 	}
 	e.cancels = e.cancels[:0]
+	for _, done := range e.flushes { // what was computed before is settled when the loop comes here again
+		close(done)
+	}
+	e.flushes = nil
 	e.publish()
 	return e.halt, e.closing
 }

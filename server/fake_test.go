@@ -32,7 +32,8 @@ type fakeEngine struct {
 	mu       sync.Mutex
 	stats    sparrow.Stats
 	requests []sparrow.Request
-	open     int           // streams not closed yet
+	open     int // streams not closed yet
+	flushes  int
 	ended    chan struct{} // gets a value whenever a stream saw its context end
 }
 
@@ -64,6 +65,12 @@ func (e *fakeEngine) Stream(ctx context.Context, r sparrow.Request) (Stream, err
 }
 
 func (e *fakeEngine) Info() sparrow.Info { return e.info }
+
+func (e *fakeEngine) Flush(context.Context) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.flushes++
+}
 
 func (e *fakeEngine) Stats() sparrow.Stats {
 	e.mu.Lock()

@@ -26,6 +26,7 @@ import (
 type serveFlags struct {
 	engineFlags
 	listenFlags
+	transferFlags
 	keys     string
 	origins  []string
 	strict   bool
@@ -66,6 +67,7 @@ Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace
 		"origins whose web pages may call the server, such as https://example.org, or '*'")
 	f.engineFlags.add(s)
 	f.addServing(s)
+	f.transferFlags.add(s)
 	s.StringVar(&f.requestMemory, "request-memory", "", "most memory of requests that are read, encoded and answered "+
 		"at once, such as 512M; without it a quarter of what is available, up to 1G")
 	s.BoolVar(&f.strict, "strict", false,
@@ -104,6 +106,9 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 			return fmt.Errorf("--api-keys: %w", err)
 		}
 	}
+	if o.Transfer, err = f.transferFlags.check(&f.tierFlags); err != nil {
+		return err
+	}
 	if err := o.Validate(); err != nil {
 		return err
 	}
@@ -126,6 +131,9 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 		return err
 	}
 	if o.RequestMemory, err = requestMemory(f.requestMemory); err != nil {
+		return errors.Join(err, closeNow(e))
+	}
+	if err := f.transferFlags.serve(cmd.Context(), e, &o.Transfer); err != nil {
 		return errors.Join(err, closeNow(e))
 	}
 	boundHeap(o.RequestMemory)
