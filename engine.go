@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"time"
 
 	"sparrow/chat"
 	"sparrow/engine"
@@ -44,8 +45,15 @@ func (e *Engine) Stats() Stats { return e.core.Stats() }
 // ServePages hands cached pages in host memory to other engines, until the listener or the engine is closed.
 func (e *Engine) ServePages(l net.Listener) error { return e.core.ServePages(l) }
 
-// Flush waits until the pages of everything that has been answered so far can be pulled by others.
-func (e *Engine) Flush(ctx context.Context) { e.core.Flush(ctx) }
+// Settle waits until the pages of everything that has been answered so far can be pulled by others.
+func (e *Engine) Settle(ctx context.Context) { e.core.Settle(ctx) }
+
+// Wait estimates how long a request of a tenant would wait before it runs.
+func (e *Engine) Wait(tenant string) time.Duration { return e.core.Wait(tenant) }
+
+// Flush gives up every page of the prefix cache before the next step. Requests that run go on; nothing that was
+// computed before is reused.
+func (e *Engine) Flush(ctx context.Context) error { return e.core.Flush(ctx) }
 
 // Plans lists recent forward passes, oldest first.
 func (e *Engine) Plans() []PlanRecord { return e.core.Plans() }

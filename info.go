@@ -23,6 +23,8 @@ type (
 	Usage = engine.Usage
 	// Score says which given tokens get log probabilities.
 	Score = engine.Score
+	// Record says what is recorded of a request's rows.
+	Record = engine.Record
 	// Trace is what happened to a request.
 	Trace = engine.Trace
 	// TierStats is what the prefix cache keeps outside the device and what that gave.
@@ -35,6 +37,13 @@ type (
 	SelfTest = engine.SelfTest
 	// Finish is why a choice ended.
 	Finish = engine.Finish
+)
+
+// The rows that a Record may name.
+const (
+	RecordOutput = engine.RecordOutput // those that produce the answer's tokens
+	RecordAll    = engine.RecordAll    // those of the prompt too
+	RecordRange  = engine.RecordRange  // those of positions Record.From to Record.To
 )
 
 // The ways a choice ends.

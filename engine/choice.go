@@ -6,6 +6,7 @@ import (
 	"sparrow/sample"
 	"sparrow/sched"
 	"sparrow/spec"
+	"sparrow/step"
 	"sparrow/tokenizer"
 )
 
@@ -20,7 +21,8 @@ type choice struct {
 	decoded   int                // bytes of text so far
 	stops     *sample.StopMatcher
 	maxTokens int
-	drafts    spec.Request // how many tokens to draft
+	drafts    spec.Request    // how many tokens to draft
+	recording *step.Recording // nil where nothing is recorded
 
 	state    model.State     // of a stateful model while the sequence holds pages; else nil
 	scored   []sample.Scored // tokens of the prompt whose log probabilities were not sent yet

@@ -3,7 +3,6 @@ package engine
 import (
 	"fmt"
 	"runtime/debug"
-	"time"
 )
 
 // loop runs iterations until the engine is closed.
@@ -27,7 +26,7 @@ func (e *Engine) loop() {
 		if closing && !e.sched.Restoring() {
 			return
 		}
-		<-e.wake
+		e.cfg.Clock.Wait(e.wake, 0)
 	}
 }
 
@@ -84,10 +83,18 @@ func (e *Engine) receive() (halt, closing bool) {
 		e.cancels[i] = nil
 	}
 	e.cancels = e.cancels[:0]
-	for _, done := range e.flushes { // what was computed before is settled when the loop comes here again
+	for _, done := range e.settles { // what was computed before is settled when the loop comes here again
 		close(done)
 	}
-	e.flushes = nil
+	e.settles = nil
+	if len(e.flushes) > 0 {
+		e.pool.Reset()
+		e.tiers.clear()
+		for _, done := range e.flushes {
+			close(done)
+		}
+		e.flushes = nil
+	}
 	e.publish()
 	return e.halt, e.closing
 }
@@ -152,7 +159,10 @@ func (e *Engine) conclude(c *choice, why Finish, err error) {
 		default:
 			e.stats.Finished++
 		}
-		j.complete(time.Now())
+		if j.admitted.IsZero() {
+			e.waits.leave(j.request.Tenant)
+		}
+		j.complete(e.now())
 		ev.Last = true
 	}
 	j.queue.push(ev)

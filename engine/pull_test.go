@@ -49,7 +49,7 @@ func TestPrefillApartFromDecode(t *testing.T) {
 			first := r
 			first.MaxTokens = 1
 			generate(t, prefill, first)
-			prefill.Flush(t.Context())
+			prefill.Settle(t.Context())
 			r.PagesFrom = at
 			got := generate(t, decode, r)
 			sameTokens(t, "continued", got.Choices[0], want[0].Choices[0])
@@ -82,7 +82,7 @@ func TestADecodeWithoutItsPrefillComputes(t *testing.T) {
 	r := Request{Prompt: tokens(1, 500), Sampling: greedy(), MaxTokens: 4, IgnoreEOS: true, Trace: true}
 	want := lone(t, testmodel.V32(t), Config{Policy: deterministic("")}, []Request{r})
 	generate(t, prefill, r)
-	prefill.Flush(t.Context())
+	prefill.Settle(t.Context())
 	for name, c := range map[string]struct{ peer, stop string }{
 		"dead":          {dead, "peer: does not answer"},
 		"silent":        {silent.Addr().String(), ""},
@@ -134,7 +134,7 @@ func TestRandomRequestsThroughTwoEngines(t *testing.T) {
 			if _, err := j.whole(); err != nil {
 				t.Error(err)
 			}
-			prefill.Flush(t.Context())
+			prefill.Settle(t.Context())
 			r.MaxTokens, r.PagesFrom = 5, at
 			j = open(t, decode, r)
 			if kind == 1 {

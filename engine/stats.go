@@ -44,6 +44,9 @@ type Stats struct {
 	// that the device failed.
 	Busy   time.Duration
 	Faults int64
+	// LongestGap is the longest batch of the last minute or two that sequences which decode were part of: the longest
+	// time between two of their tokens.
+	LongestGap time.Duration
 	// Graphs counts captured graphs; all zero on devices without them.
 	Graphs GraphCount
 	// Tiers is what the prefix cache keeps outside the device.
@@ -85,7 +88,7 @@ type PlanRecord struct {
 func (e *Engine) notePass(begun time.Time, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.stats.Busy += time.Since(begun)
+	e.stats.Busy += e.since(begun)
 	if errors.Is(err, plan.E28) {
 		e.stats.Faults++
 	}
@@ -115,6 +118,7 @@ func (e *Engine) noteAdmitted(items []sched.Item, now time.Time) {
 		e.queued.done(c.job.request.Tenant)
 		if j := c.job; j.admitted.IsZero() {
 			j.admitted = now
+			e.waits.admit(j.request.Tenant, now)
 			j.usage.CachedTokens = c.match.Tokens + c.restored.Tokens
 			e.stats.PromptTokens += int64(j.usage.PromptTokens)
 			e.stats.CachedTokens += int64(j.usage.CachedTokens)
@@ -130,7 +134,7 @@ func (e *Engine) account(it *sched.Item, p *plan.Plan, outs []outcome, err error
 	c := ownerOf(it)
 	j := c.job
 	if len(outs) > 0 && j.first.IsZero() {
-		j.first = time.Now()
+		j.first = e.now()
 	}
 	j.usage.CompletionTokens += len(outs)
 	e.stats.OutputTokens += int64(len(outs))
@@ -180,7 +184,7 @@ func (e *Engine) record(p *plan.Plan, begun time.Time, requests int) {
 	defer e.mu.Unlock()
 	s := &e.stats
 	s.Steps++
-	r := PlanRecord{Step: s.Steps, At: begun, Plan: p, Took: time.Since(begun), Requests: requests}
+	r := PlanRecord{Step: s.Steps, At: begun, Plan: p, Took: e.since(begun), Requests: requests}
 	if len(e.plans) < e.cfg.PlanHistory {
 		e.plans = append(e.plans, r)
 	} else {

@@ -450,6 +450,17 @@ func (t *tiers) close() {
 	}
 }
 
+// clear gives up every page of every tier. Sequences that are restored compute the rest.
+func (t *tiers) clear() {
+	if t == nil {
+		return
+	}
+	for _, c := range slices.Clone(t.restoring) {
+		t.finish(c, "the cache was cleared")
+	}
+	t.stack.Clear()
+}
+
 // counts is what every tier holds and did.
 func (t *tiers) counts() []tier.Count {
 	list := t.stack.Counts()
@@ -468,12 +479,12 @@ func (e *Engine) ServePages(l net.Listener) error {
 	return nil
 }
 
-// Flush waits until the pages of everything that has been answered so far are with the tiers, or ctx or the engine
+// Settle waits until the pages of everything that has been answered so far are with the tiers, or ctx or the engine
 // ends.
-func (e *Engine) Flush(ctx context.Context) {
+func (e *Engine) Settle(ctx context.Context) {
 	done := make(chan struct{})
 	e.mu.Lock()
-	e.flushes = append(e.flushes, done)
+	e.settles = append(e.settles, done)
 	e.mu.Unlock()
 	e.signal()
 	select {

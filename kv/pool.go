@@ -19,6 +19,19 @@ type Pool struct {
 	peeked []int32     // pages Peek found and does not tell
 	shared prefix.Hash // root of prompts without a salt
 	count  counters
+	told   teller // the index's listener
+}
+
+// teller adds what the index does not know to its events: the salt of the sequence that stores a page.
+type teller struct {
+	prefix.Listener
+	salt []byte
+}
+
+// Stored passes on a page that became reusable.
+func (t *teller) Stored(s prefix.Stored) {
+	s.Salt = t.salt
+	t.Listener.Stored(s)
 }
 
 // New makes a pool with every page free.
@@ -32,8 +45,11 @@ func New(c Config) (*Pool, error) {
 	if c.Identity != "" {
 		identity += " " + c.Identity
 	}
-	index, err := prefix.New(prefix.Config{Pages: c.Pages, PageTokens: c.PageTokens, Identity: identity,
-		Listener: c.Listener})
+	indexed := prefix.Config{Pages: c.Pages, PageTokens: c.PageTokens, Identity: identity}
+	if c.Listener != nil {
+		p.told.Listener, indexed.Listener = c.Listener, &p.told
+	}
+	index, err := prefix.New(indexed)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +83,7 @@ func (p *Pool) Open(tokens []int32, o OpenOptions) (Sequence, Match, error) {
 		return Sequence{}, Match{}, err
 	}
 	q := p.newSequence()
-	q.root, q.publish = root, p.cfg.Reuse
+	q.root, q.salt, q.publish = root, append(q.salt[:0], o.Salt...), p.cfg.Reuse
 	m := p.lookup(root, tokens, o, &q.table)
 	for _, page := range q.table {
 		p.hold(Page(page))

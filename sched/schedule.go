@@ -13,11 +13,12 @@ func (s *Scheduler) Schedule() []Item {
 		s.makeRoom()
 		s.items, s.prompts = s.items[:0], s.prompts[:0]
 		budget, logits := s.limits.BatchTokens, s.limits.PromptLogits
+		s.room = room{s.limits.RecordRows, s.limits.RecordRows}
 
-		// Every decoding sequence gets its one token, oldest first. When pages run out the youngest is preempted: it
-		// has no item yet.
+		// Every decoding sequence gets its one token, oldest first; where more are recorded than a batch has room for, the
+		// youngest of those wait. When pages run out the youngest is preempted: it has no item yet.
 		for i := 0; i < len(s.running); i++ {
-			if q := s.running[i]; q.decoding() && s.reserveToken(q) {
+			if q := s.running[i]; q.decoding() && s.room.most(q, q.cache.Len(), 1) > 0 && s.reserveToken(q) {
 				s.addItem(q, 1, true)
 				budget--
 			}
@@ -46,10 +47,13 @@ func (s *Scheduler) Schedule() []Item {
 
 		// Prompts share what is left evenly, the shortest first: what it does not need goes to the longer ones.
 		slices.SortStableFunc(s.prompts, func(a, b *Sequence) int { return cmp.Compare(a.left(), b.left()) })
+		budget = s.promptTokens(budget, logits)
 		for i, q := range s.prompts {
-			n := s.reserveChunk(q, share(q, budget, logits, len(s.prompts)-i), s.prompts[i+1:])
+			n := share(q, budget, logits, len(s.prompts)-i)
+			n = s.reserveChunk(q, s.room.most(q, q.cache.Len(), n), s.prompts[i+1:])
 			if n > 0 {
 				budget, logits = budget-n, logits-promptLogits(q, n)
+				s.load.addPrompt(n, q.cache.Len())
 				s.addItem(q, n, false)
 			}
 		}
@@ -67,8 +71,9 @@ func (s *Scheduler) Schedule() []Item {
 // addItem adds the next n tokens of a sequence, for which pages are reserved.
 func (s *Scheduler) addItem(q *Sequence, n int, decode bool) {
 	at := q.cache.Len()
+	s.room.take(q, at, n)
 	s.items = append(s.items, Item{Seq: q, Tokens: q.Tokens[at : at+n], Cached: at, Decode: decode,
-		Logits: q.logitRows(n), Last: at+n == len(q.Tokens),
+		Logits: q.logitRows(n), Last: at+n == len(q.Tokens), Record: q.Record.in(at, n),
 		Pages: q.cache.Pages(), Windows: q.cache.Windows()})
 }
 
@@ -126,6 +131,11 @@ func (s *Scheduler) leavesWindowPages(q *Sequence, n int, after []*Sequence) boo
 // nextToAdmit is the place in the queue of the sequence to admit next, or -1. A short sequence does not overtake a long
 // one that comes before it.
 func (s *Scheduler) nextToAdmit() int {
+	for _, q := range s.promised {
+		if q.state == stateWaiting && s.canAdmit(q) {
+			return slices.Index(s.waiting, q)
+		}
+	}
 	i := s.firstWaiting()
 	if i >= 0 && !s.canAdmit(s.waiting[i]) {
 		return -1
@@ -134,11 +144,11 @@ func (s *Scheduler) nextToAdmit() int {
 }
 
 // firstWaiting is the place in the queue of the sequence that comes first, or -1. Sequences that wait for another to
-// compute their common prompt are passed over.
+// compute their common prompt are passed over, and those of tenants that have as many running as they may.
 func (s *Scheduler) firstWaiting() int {
 	first := -1
 	for i, q := range s.waiting {
-		if !q.waitsForPrompt() && (first < 0 || s.before(q, s.waiting[first])) {
+		if !q.waitsForPrompt() && !q.waitsForPlace() && (first < 0 || s.before(q, s.waiting[first])) {
 			first = i
 		}
 	}

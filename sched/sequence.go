@@ -13,10 +13,19 @@ type Sequence struct {
 	// Logits is for how many of the last tokens rows of logits are wanted; 0 means one. These tokens are computed
 	// although they may be cached. The caller lowers it as rows come back.
 	Logits int
-	Owner  any
-	// Tenant and Request are who the sequence belongs to, for fair admission; without a request it is one of its own.
-	Tenant  string
-	Request any
+	// Record are the positions whose rows are recorded, Replay those whose rows are given their choices. The caller
+	// moves Record as rows come back.
+	Record, Replay Span
+	Owner          any
+	// Tenant, Flow and Request are who the sequence belongs to, for fair admission: a tenant has flows, a flow has
+	// requests. Without a request it is one of its own.
+	Tenant, Flow string
+	Request      any
+	// Priority orders the sequences of a tenant: the highest is admitted first.
+	Priority int
+	// Places is how many sequences of its tenant may run for this one to be admitted beside them, itself included; 0 is
+	// no bound.
+	Places int
 	// Drafts are proposals for what follows Tokens, for the next batch of a decoding sequence to verify: as many as it
 	// has tokens for. ReserveDrafts says how many there may be. They are gone after the next Schedule.
 	Drafts []int32
@@ -55,6 +64,7 @@ type Item struct {
 	Decode bool    // one token that continues computed output, and drafts
 	Logits int     // rows of logits, of the last of Tokens
 	Last   bool    // afterwards all tokens are computed, and the next one can be sampled
+	Record Span    // which of Tokens are recorded
 	Pages  []int32 // of all Cached + len(Tokens) tokens
 	// Windows are their window pages, negative where the window has moved on; nil where the pool has none.
 	Windows []int32
@@ -81,6 +91,9 @@ func (q *Sequence) decoding() bool { return q.ready && q.left() == 1 }
 func (q *Sequence) waitsForPrompt() bool {
 	return q.After != nil && !q.After.computed && q.After.state != stateGone
 }
+
+// waitsForPlace reports whether a waiting sequence's tenant has as many sequences running as it may.
+func (q *Sequence) waitsForPlace() bool { return q.Places > 0 && q.tenant().running >= q.Places }
 
 // Options say how the sequence may use the cache.
 func (q *Sequence) Options() kv.OpenOptions { return kv.OpenOptions{Salt: q.Salt, Compute: q.Logits} }

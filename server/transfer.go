@@ -63,7 +63,7 @@ func (s *Server) flushed(r *http.Request, t *openai.KVTransfer, response func(*r
 		return response
 	}
 	return func(res *result) (any, error) {
-		s.engine.Flush(r.Context())
+		s.engine.Settle(r.Context())
 		return response(res)
 	}
 }

@@ -24,7 +24,7 @@ func TestTransferParametersTravel(t *testing.T) {
 		if path == "/v1/completions" {
 			body = strings.Replace(body, `"messages":[{"role":"user","content":"hi"}]`, `"prompt":"hi"`, 1)
 		}
-		flushed := first.flushes
+		before := first.settled
 		got := post(t, prefill.URL+path, body)
 		var answer struct {
 			Params json.RawMessage `json:"kv_transfer_params"`
@@ -34,8 +34,8 @@ func TestTransferParametersTravel(t *testing.T) {
 		}
 		want := `{"do_remote_decode":false,"do_remote_prefill":true,"remote_engine_id":"e1","remote_block_ids":[],` +
 			`"remote_host":"10.1.2.3","remote_port":5600}`
-		if string(answer.Params) != want || first.flushes != flushed+1 {
-			t.Errorf("%s: %s, flushed %d times", path, answer.Params, first.flushes-flushed)
+		if string(answer.Params) != want || first.settled != before+1 {
+			t.Errorf("%s: %s, settled %d times", path, answer.Params, first.settled-before)
 		}
 		var request map[string]json.RawMessage
 		if err := json.Unmarshal([]byte(body), &request); err != nil {
@@ -58,7 +58,7 @@ func TestTransferParametersAreNotFollowedElsewhere(t *testing.T) {
 	e := newFake(saying("x"))
 	_, plain := start(t, e, Options{})
 	if got := post(t, plain.URL+"/v1/chat/completions", sidecar); got.status != 200 ||
-		strings.Contains(got.body, "kv_transfer_params") || e.flushes != 0 {
+		strings.Contains(got.body, "kv_transfer_params") || e.settled != 0 {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 	_, decode := start(t, e, Options{Transfer: Transfer{Role: RoleDecode, From: PrivateNetworks()}})

@@ -28,6 +28,7 @@ func Facts(c *config.DSA) plan.Model {
 		Context:            c.MaxPositions,
 		LayerSupportsDense: true,
 		Share:              plan.LayerShare{Types: c.Indexer.Shared},
+		Experts:            plan.ExpertFacts{Count: c.FFN.Experts, Chosen: c.FFN.TopK, Dense: c.FFN.Dense},
 	}
 	if c.Family == config.GLMMoeDSA {
 		f.Family = plan.GLMMoeDSA

@@ -2,6 +2,8 @@ package metric
 
 import (
 	"strconv"
+	"strings"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -15,6 +17,25 @@ type collector struct {
 	prefix string
 	labels prometheus.Labels // of every metric
 	write  func(*snapshot)
+
+	mu    sync.Mutex
+	descs map[string]*prometheus.Desc // by name and names of labels; making one costs more than writing a number
+}
+
+// desc describes a metric.
+func (c *collector) desc(name, help string, labels []string) *prometheus.Desc {
+	key := name + "\x00" + strings.Join(labels, "\x00")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d := c.descs[key]
+	if d == nil {
+		if c.descs == nil {
+			c.descs = map[string]*prometheus.Desc{}
+		}
+		d = prometheus.NewDesc(c.prefix+name, help, labels, c.labels)
+		c.descs[key] = d
+	}
+	return d
 }
 
 // Describe names nothing: which metrics there are depends on what has run.
@@ -39,8 +60,7 @@ func (s *snapshot) add(kind prometheus.ValueType, name, help string, v float64, 
 	for i := 0; i < len(labels); i += 2 {
 		names, values = append(names, labels[i]), append(values, labels[i+1])
 	}
-	d := prometheus.NewDesc(s.prefix+name, help, names, s.labels)
-	s.out <- prometheus.MustNewConstMetric(d, kind, v, values...)
+	s.out <- prometheus.MustNewConstMetric(s.desc(name, help, names), kind, v, values...)
 }
 
 func (s *snapshot) gauge(name, help string, v int, labels ...string) {
@@ -103,6 +123,8 @@ func (s *snapshot) engine() {
 	s.add(prometheus.GaugeValue, "device_memory_total_bytes", "All memory of a GPU; 0 on a CPU.", float64(m.Device))
 	s.add(prometheus.CounterValue, "device_busy_seconds_total",
 		"Time of passes, from their preparation until their results are there.", stats.Busy.Seconds())
+	s.add(prometheus.GaugeValue, "longest_gap_seconds",
+		"Longest step of the last minute or two that running streams waited for.", stats.LongestGap.Seconds())
 	s.counter("device_faults_total", "Passes that the device failed.", stats.Faults)
 	usable := 1
 	if stats.Device != "" {
