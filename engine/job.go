@@ -4,9 +4,11 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"strings"
 	"time"
 
 	"sparrow/plan"
+	"sparrow/record"
 	"sparrow/sample"
 	"sparrow/sched"
 	"sparrow/tokenizer"
@@ -32,9 +34,22 @@ type Request struct {
 	Decoder func() *tokenizer.Decoder
 	// Draft is how many tokens are drafted at a time: nil leaves it to the engine, 0 drafts none.
 	Draft *int
-	// Tenant separates prefix reuse: prompts share cached pages only under the same tenant.
-	Tenant string
-	Trace  bool // keep what happened to the request
+	// Tenant is who the request belongs to, for fair admission. Prompts share cached pages only under the same tenant
+	// and the same salt.
+	Tenant, Salt string
+	// Flow divides the tenant's share; Priority orders the tenant's requests, the highest first.
+	Flow     string
+	Priority int
+	// Places is how many sequences of the tenant may run for one of this request to join them; 0 is no bound.
+	Places int
+	// Admit, where set, is called with the number of given tokens before the request is queued; an error refuses it.
+	Admit func(tokens int) error
+	Trace bool // keep what happened to the request
+	// Record says what is recorded of its rows; nil records nothing.
+	Record *Record
+	// Replay are rows that were recorded before, one position after the other: rows of these positions take their
+	// selections and experts as they are given. Such a request shares no cached pages.
+	Replay []record.Row
 }
 
 // Score says which given tokens get log probabilities. Rows whose logits are needed are computed even where they are
@@ -61,10 +76,15 @@ type Job struct {
 	arrived, admitted time.Time
 	first             time.Time // of the first token
 	trace             *Trace    // nil unless asked for
+	replay            *record.Replay
+	salt              []byte // of its pages
 }
 
 // Next waits for the next event. After the one whose Last is set there is none.
 func (j *Job) Next() Event { return j.queue.pop() }
+
+// Poll returns the next event if there is one, and does not wait.
+func (j *Job) Poll() (Event, bool) { return j.queue.poll() }
 
 // Usage is what the job cost. It is complete once the last event was read.
 func (j *Job) Usage() Usage { return j.usage }
@@ -113,8 +133,16 @@ func (e *Engine) prepare(r Request) (*Job, error) {
 		rand.Read(id[:])
 		r.ID = "req-" + hex.EncodeToString(id[:])
 	}
-	j := &Job{engine: e, request: r, arrived: time.Now(), open: r.Sampling.N,
-		usage: Usage{PromptTokens: r.givenTokens()}}
+	replay, err := e.checkRecord(&r, maxTokens)
+	if err != nil {
+		return nil, err
+	}
+	r.Replay = nil // it holds the rows
+	j := &Job{engine: e, request: r, arrived: e.now(), open: r.Sampling.N,
+		usage: Usage{PromptTokens: r.givenTokens()}, replay: replay, salt: r.salt()}
+	if replay != nil {
+		j.salt = replaySalt()
+	}
 	j.queue.init()
 	if r.Trace {
 		j.trace = &Trace{}
@@ -174,7 +202,8 @@ func (e *Engine) maxTokens(r *Request) (int, error) {
 // addChoice makes the state of the job's next continuation.
 func (e *Engine) addChoice(j *Job, maxTokens int) (err error) {
 	r := &j.request
-	c := &choice{job: j, index: len(j.choices), maxTokens: maxTokens, drafts: e.draftsFor(r)}
+	c := &choice{job: j, index: len(j.choices), maxTokens: maxTokens, drafts: e.draftsFor(r),
+		recording: e.newRecording(r.Record)}
 	if c.sampler, err = sample.New(r.Sampling, c.index, e.scratch); err != nil {
 		return fmt.Errorf("%w: %w", ErrRequest, err)
 	}
@@ -192,10 +221,17 @@ func (e *Engine) addChoice(j *Job, maxTokens int) (err error) {
 	}
 	given := r.given(c.index)
 	tokens := append(append(make([]int32, 0, len(r.Prompt)+len(given)+reserve), r.Prompt...), given...)
-	c.seq = sched.Sequence{Tokens: tokens, Salt: []byte(r.Tenant), Owner: c, Tenant: r.Tenant, Request: j}
+	c.seq = sched.Sequence{Tokens: tokens, Salt: j.salt, Owner: c, Tenant: r.Tenant, Flow: r.Flow,
+		Priority: r.Priority, Request: j, Places: r.Places}
 	if s := r.Score; s != nil && (c.index == 0 || s.Continuations != nil) {
 		// The row before a token scores it. The last row is there for sampling.
 		c.seq.Logits = min(len(tokens)-max(s.From, 1)+1, len(tokens))
+	}
+	if r.Record != nil {
+		c.seq.Record = r.Record.span(len(tokens))
+	}
+	if j.replay != nil {
+		c.seq.Replay = sched.Span{From: j.replay.First, To: j.replay.First + j.replay.Len()}
 	}
 	if c.index > 0 && e.reuse {
 		c.seq.After = &j.choices[0].seq
@@ -204,13 +240,21 @@ func (e *Engine) addChoice(j *Job, maxTokens int) (err error) {
 	return nil
 }
 
+// salt separates the request's pages from those of others: no two pairs of a tenant and a salt give the same.
+func (r *Request) salt() []byte {
+	if r.Salt == "" && !strings.HasPrefix(r.Tenant, "\x00") {
+		return []byte(r.Tenant)
+	}
+	return fmt.Appendf(nil, "\x00%d %s%s", len(r.Tenant), r.Tenant, r.Salt)
+}
+
 // complete fills in the trace of a job whose choices have all ended.
 func (j *Job) complete(now time.Time) {
 	if j.trace == nil {
 		return
 	}
 	j.trace.ID = j.request.ID
-	j.trace.Match = j.choices[0].match
+	j.trace.Match, j.trace.Restored = j.choices[0].match, j.choices[0].restored
 	for _, c := range j.choices {
 		j.trace.Matches = append(j.trace.Matches, c.match)
 		j.trace.Preempted += c.seq.Preempted

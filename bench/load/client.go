@@ -83,10 +83,14 @@ type outcome struct {
 	gaps    []time.Duration // between tokens
 	tokens  int             // generated, as far as events told
 	usage   openai.Usage
+	seen    func(gap time.Duration) // called with every gap as it ends; nil is not
 }
 
 // complete sends one completion request and reads its stream to the end.
-func (c *caller) complete(ctx context.Context, t task) outcome {
+func (c *caller) complete(ctx context.Context, t task) outcome { return c.follow(ctx, t, nil) }
+
+// follow is complete, and calls seen with every gap between two events with tokens.
+func (c *caller) follow(ctx context.Context, t task, seen func(gap time.Duration)) outcome {
 	if c.o.Timeout > 0 {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeout(ctx, c.o.Timeout)
@@ -96,7 +100,7 @@ func (c *caller) complete(ctx context.Context, t task) outcome {
 	r := &openai.CompletionRequest{MaxTokens: &t.output, Prompt: openai.Prompt{Tokens: [][]int32{t.prompt}}}
 	r.Model, r.Temperature, r.Stream, r.IgnoreEOS = c.model, &zero, true, !c.o.StopAtEOS
 	r.StreamOptions = &openai.StreamOptions{IncludeUsage: true, ContinuousUsage: true}
-	var o outcome
+	o := outcome{seen: seen}
 	start := time.Now()
 	resp, err := c.Send(ctx, http.MethodPost, "/v1/completions", r)
 	if err == nil {
@@ -174,6 +178,8 @@ func (o *outcome) take(ev *openai.CompletionResponse, at time.Duration) {
 	if o.first == 0 {
 		o.first, o.last = at, at
 		fresh-- // the others came at the same time
+	} else if o.seen != nil {
+		o.seen(at - o.last)
 	}
 	for range fresh {
 		o.gaps = append(o.gaps, (at-o.last)/time.Duration(fresh))

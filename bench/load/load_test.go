@@ -335,3 +335,33 @@ func TestPercentilesAreValuesThatOccurred(t *testing.T) {
 		}
 	}
 }
+
+// Streams run beside the load from before it begins until it ends, and their gaps are told apart.
+func TestStreamsBesideTheLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, &fake{first: 20 * time.Millisecond, between: 2 * time.Millisecond, counts: true})
+		o := options(f)
+		o.Streams, o.Prompt = 3, Lengths{100, 100}
+		r := run(t, o)
+		b := r.Beside
+		if b == nil || b.Streams != 3 || r.Answered != o.Requests {
+			t.Fatalf("%d answered, beside them %+v", r.Answered, b)
+		}
+		if b.Alone.Max != 2 || b.During.P50 != 2 {
+			t.Errorf("gaps %+v alone and %+v during the load, want 2 ms", b.Alone, b.During)
+		}
+		want := 3 * int(1000*r.Seconds/2) // one event of each stream in 2 ms
+		if n := b.During.Count; n < want-6 || n > want+6 || b.Alone.Count < 1000 {
+			t.Errorf("%d gaps during %.3f s and %d before, want %d and 3000", n, r.Seconds, b.Alone.Count, want)
+		}
+		short := 0
+		for _, q := range f.received {
+			if len(q.Prompt) == besidePrompt {
+				short++
+			}
+		}
+		if short < 3 {
+			t.Errorf("%d requests of streams, want 3", short)
+		}
+	})
+}

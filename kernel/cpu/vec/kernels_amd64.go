@@ -110,6 +110,54 @@ func axpyavx2(a *vecArgs)
 func axpyavx512(a *vecArgs)
 
 //go:noescape
+func blockDotMXFP4(a *blockArgs)
+
+//go:noescape
+func blockDotQ40(a *blockArgs)
+
+//go:noescape
+func blockDotQ4K(a *blockArgs)
+
+//go:noescape
+func blockDotQ6K(a *blockArgs)
+
+//go:noescape
+func blockDotQ80(a *blockArgs)
+
+//go:noescape
+func blockFillMXFP4(a *blockArgs)
+
+//go:noescape
+func blockFillQ40(a *blockArgs)
+
+//go:noescape
+func blockFillQ4K(a *blockArgs)
+
+//go:noescape
+func blockFillQ6K(a *blockArgs)
+
+//go:noescape
+func blockFillQ80(a *blockArgs)
+
+//go:noescape
+func blockQuant256avx512(a *blockQuantArgs)
+
+//go:noescape
+func blockQuant32avx512(a *blockQuantArgs)
+
+//go:noescape
+func blockTiles32(a *blockTileArgs)
+
+//go:noescape
+func blockTilesQ4K(a *blockTileArgs)
+
+//go:noescape
+func blockTilesQ6K(a *blockTileArgs)
+
+//go:noescape
+func blockTurnavx512(a *blockTurnArgs)
+
+//go:noescape
 func collectCountedavx512(a *selectArgs)
 
 //go:noescape
