@@ -106,10 +106,9 @@ func (r *Rig) weight(d kernel.DType, out, in int) kernel.Weight {
 		repeat(host.Bytes(t), r.code)
 		return r.blocks(t, out, in)
 	case kernel.E2M1x2:
-		t, s := r.empty(d, out, in/2), r.empty(kernel.E8M0, out, in/32)
+		t := r.empty(d, out, in/2)
 		repeat(host.Bytes(t), func() byte { return byte(r.rng.Uint32()) })
-		repeat(host.Bytes(s), func() byte { return 119 + byte(r.rng.IntN(4)) })
-		return kernel.Weight{Data: t, Scale: s, BlockRows: 1, BlockCols: 32}
+		return r.groups(t, out, in)
 	}
 	r.keep(fmt.Errorf("no random weights of type %v", d))
 	return kernel.Weight{}
@@ -134,6 +133,13 @@ func (r *Rig) blocks(t kernel.Tensor, out, in int) kernel.Weight {
 	return kernel.Weight{Data: t, Scale: s, BlockRows: 128, BlockCols: 128}
 }
 
+// groups gives e2m1 data its scales.
+func (r *Rig) groups(t kernel.Tensor, out, in int) kernel.Weight {
+	s := r.empty(kernel.E8M0, out, in/32)
+	repeat(host.Bytes(s), func() byte { return 119 + byte(r.rng.IntN(4)) })
+	return kernel.Weight{Data: t, Scale: s, BlockRows: 1, BlockCols: 32}
+}
+
 // dram is a matrix as large as the big memory, in rows of in columns. Matrices of all types are made in the same
 // memory, one after the other.
 func (r *Rig) dram(d kernel.DType, in int) kernel.Weight {
@@ -143,10 +149,17 @@ func (r *Rig) dram(d kernel.DType, in int) kernel.Weight {
 	if d != r.bigType {
 		r.fillBig(d)
 	}
-	out := len(r.big) / d.Size() / in / 128 * 128
-	t := kernel.Tensor{Buf: kernel.HostBuffer(r.big), DType: d, Rows: out, Cols: in, Stride: in}
-	if d == kernel.E4M3 {
+	cols := in
+	if d == kernel.E2M1x2 {
+		cols = in / 2
+	}
+	out := len(r.big) / d.Size() / cols / 128 * 128
+	t := kernel.Tensor{Buf: kernel.HostBuffer(r.big), DType: d, Rows: out, Cols: cols, Stride: cols}
+	switch d {
+	case kernel.E4M3:
 		return r.blocks(t, out, in)
+	case kernel.E2M1x2:
+		return r.groups(t, out, in)
 	}
 	return kernel.Weight{Data: t}
 }
@@ -157,6 +170,8 @@ func (r *Rig) fillBig(d kernel.DType) {
 	switch d {
 	case kernel.E4M3:
 		repeat(r.big, r.code)
+	case kernel.E2M1x2:
+		repeat(r.big, func() byte { return byte(r.rng.Uint32()) })
 	case kernel.BF16:
 		t := make([]byte, 2*period)
 		for i := 0; i < len(t); i += 2 {
