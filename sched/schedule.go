@@ -49,7 +49,7 @@ func (s *Scheduler) Schedule() []Item {
 			n := s.reserveChunk(q, share(q, budget, logits, len(s.prompts)-i), s.prompts[i+1:])
 			if n > 0 {
 				budget, logits = budget-n, logits-promptLogits(q, n)
-				s.load.addPrompt(n, q.cache.Len())
+				s.load.addPrompt(n, q.cache.Len(), s.limits.Threshold)
 				s.addItem(q, n, false)
 			}
 		}
