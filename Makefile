@@ -3,10 +3,13 @@ GO ?= go
 # Packages whose tests are cheap enough to repeat under the race detector on two cores.
 RACE = . ./attn/... ./engine ./model ./sched ./kv/... ./plan ./server ./hub ./weight ./kernel/cpu/pool \
 	./kernel/cuda
-# Platforms that tests do not run on; they are compiled.
+# `check` vets already, and no debugger looks at test binaries: without both they are built in less time.
+TESTFLAGS = -vet=off -ldflags=-w
+# Platforms that tests do not run on; their sources are type-checked.
 PLATFORMS = linux/arm64 darwin/arm64 windows/amd64
 
-.PHONY: test check width unit race race-all fuzz schemas clients build dist kernels clean
+.PHONY: test check width unit race race-all fuzz schemas clients browser \
+	screenshots torture build dist kernels clean
 
 test: check unit race
 
@@ -15,8 +18,7 @@ check: width
 	  if [ -n "$$unformatted" ]; then echo "gofmt these files:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
-	@for p in $(PLATFORMS); do echo "compile for $$p"; \
-	  GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) build ./... || exit 1; done
+	$(GO) run ./internal/tree/platforms $(PLATFORMS)
 
 # Lists hand-written lines of more than 120 columns.
 width:
@@ -25,7 +27,7 @@ width:
 # The generator of the CPU kernels' assembly is a module of its own: its test compares the assembly with what it
 # writes.
 unit:
-	$(GO) test ./...
+	$(GO) test $(TESTFLAGS) ./...
 	cd kernel/cpu/vec/_asm && $(GO) vet . && $(GO) test .
 
 # The JSON Schema test suite against the grammar: DIR holds its folders draft4, draft7 and draft2020-12.
@@ -38,9 +40,24 @@ schemas:
 clients:
 	$(GO) run ./server/clienttest/matrix
 
+# Opens the page in Chromium, which is installed where it is missing and that is allowed.
+browser:
+	$(GO) test ./server/browsertest -count=1 -v -args -browser
+
+# Makes the pictures of the documentation.
+screenshots:
+	$(GO) test ./server/browsertest -count=1 -args -browser -shots $(abspath docs/page)
+
+# Runs simulations of the engine with faults, seed after seed, and then real servers under bad requests and kills, each
+# for DURATION. A broken rule prints the command that repeats it.
+DURATION ?= 1m
+torture:
+	$(GO) run ./sim/torture -duration $(DURATION)
+	$(GO) run ./server/siege -duration $(DURATION)
+
 race:
-	$(GO) test -race $(RACE)
-	$(GO) test -race -run AtOnce ./step
+	$(GO) test $(TESTFLAGS) -race $(RACE)
+	$(GO) test $(TESTFLAGS) -race -run AtOnce ./step
 
 # The race detector over every package, but for tests that are too slow for it. It takes long.
 race-all:

@@ -44,6 +44,10 @@ func (e *Engine) Stats() Stats { return e.core.Stats() }
 // Wait estimates how long a request of a tenant would wait before it runs.
 func (e *Engine) Wait(tenant string) time.Duration { return e.core.Wait(tenant) }
 
+// Flush gives up every page of the prefix cache before the next step. Requests that run go on; nothing that was
+// computed before is reused.
+func (e *Engine) Flush(ctx context.Context) error { return e.core.Flush(ctx) }
+
 // Plans lists recent forward passes, oldest first.
 func (e *Engine) Plans() []PlanRecord { return e.core.Plans() }
 

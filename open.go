@@ -108,8 +108,8 @@ func assemble(ctx context.Context, c Config) (_ *Engine, err error) {
 func openDevice(r *kernel.Registry, c Config, p *parts) (kernel.Device, Config, error) {
 	var reserved int64
 	dev, err := OpenDevice(r, DeviceRequest{
-		Options: kernel.Options{Workers: c.Workers, Ordinal: c.Device, Pack: c.Pack}, Kernels: c.Kernels,
-		Source: p.source, Policy: c.Policy, Warn: c.Warn,
+		Options: kernel.Options{Workers: c.Workers, Ordinal: c.Device, Pack: c.Pack, Precise: c.Precise},
+		Kernels: c.Kernels, Source: p.source, Policy: c.Policy, Warn: c.Warn,
 		Fits: func(dev kernel.Device) error {
 			n, err := need(p.source, dev, c.onDevice(dev, p.source.Model).engine(p))
 			if err != nil || n == nil {
@@ -226,6 +226,7 @@ func (c Config) engine(p *parts) engine.Config {
 	return engine.Config{Policy: c.Policy, Draft: c.Draft, CacheTokens: c.CacheTokens,
 		ContextTokens: c.ContextTokens, StepTokens: c.StepTokens, MaxRunning: c.MaxRunning, MaxQueue: c.MaxQueue,
 		MaxStall: max(c.MaxStall, 0), PlanHistory: c.PlanHistory, NoReuse: c.NoReuse, NoGraphs: c.NoGraphs,
+		CacheEvents: c.CacheEvents, RecordBytes: c.RecordBytes,
 		EOS: endTokens(p.source.Config, p.generation, p.tokenizer), WeightBytes: p.source.Weights.Bytes(),
 		ReservedBytes: c.reserved, Packed: c.Pack, SelfTest: c.SelfTest, Watchdog: max(c.Watchdog, 0), Log: c.Log,
 		Diagnose: damage(p.source.Weights, c.Log)}
@@ -282,6 +283,9 @@ func readGGUF(path string) (*parts, error) {
 // build puts the engine together around a loaded model.
 func build(c Config, p *parts, m model.Model) (*Engine, error) {
 	ec := c.engine(p)
+	if c.Tiers.Any() {
+		ec.Tiers, ec.Weights = c.Tiers, p.source.Weights.Fingerprint()
+	}
 	core, err := engine.New(m, ec)
 	if err != nil {
 		return nil, err

@@ -38,8 +38,8 @@ type watchdog struct {
 	began atomic.Int64  // when the pass in progress began, in Unix nanoseconds; 0 without one
 }
 
-func (w *watchdog) begin() { w.began.Store(time.Now().UnixNano()) }
-func (w *watchdog) end()   { w.began.Store(0) }
+func (w *watchdog) begin(now time.Time) { w.began.Store(now.UnixNano()) }
+func (w *watchdog) end()                { w.began.Store(0) }
 
 // watch reports every pass that takes too long, once, and where it is; and that it has ended, if it does.
 func (e *Engine) watch() {
@@ -47,23 +47,16 @@ func (e *Engine) watch() {
 	if w.after <= 0 {
 		return
 	}
-	tick := time.NewTicker(max(w.after/8, time.Millisecond))
-	defer tick.Stop()
 	reported := int64(0) // the pass that was
-	for {
-		select {
-		case <-e.stopped:
-			return
-		case <-tick.C:
-		}
+	for !e.cfg.Clock.Wait(e.stopped, max(w.after/8, time.Millisecond)) {
 		began := w.began.Load()
 		if reported != 0 && began != reported {
 			e.noteHang("")
 			e.cfg.Log.Warn("the pass that seemed to hang has ended", "after",
-				time.Since(time.Unix(0, reported)).Round(time.Second))
+				e.since(time.Unix(0, reported)).Round(time.Second))
 			reported = 0
 		}
-		if took := time.Since(time.Unix(0, began)); began != 0 && reported == 0 && took >= w.after {
+		if took := e.since(time.Unix(0, began)); began != 0 && reported == 0 && took >= w.after {
 			reported = began
 			text := fmt.Sprintf("a pass has not ended for %v%s", took.Round(time.Millisecond), e.place())
 			e.cfg.Log.Error("the watchdog saw no progress", "text", text, "kernels", e.info.Kernels)

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"sparrow/kv"
+	"sparrow/kv/prefix"
+	"sparrow/kv/tier"
 	"sparrow/model"
 	"sparrow/plan"
 	"sparrow/sample"
@@ -27,14 +29,23 @@ type Config struct {
 	// MaxStall bounds how long prompts hold up sequences that decode; 0 is no bound.
 	MaxStall      time.Duration
 	NoReuse       bool
-	NoGraphs      bool    // passes are not captured, on devices that could
-	EOS           []int32 // tokens that end a sequence
-	WeightBytes   int64   // memory that the weights take beside the cache
-	ReservedBytes int64   // memory of a device that its operations take beside weights, cache and passes
-	Packed        bool    // the weights are a copy in memory of their own
-	SelfTest      SelfTest
-	Watchdog      time.Duration // how long a pass may take before it is reported; 0 is for ever
-	Log           *slog.Logger
+	NoGraphs      bool            // passes are not captured, on devices that could
+	CacheEvents   prefix.Listener // told of the prefix cache's changes; nil is nobody
+	EOS           []int32         // tokens that end a sequence
+	WeightBytes   int64           // memory that the weights take beside the cache
+	ReservedBytes int64           // memory of a device that its operations take beside weights, cache and passes
+	Packed        bool            // the weights are a copy in memory of their own
+	// RecordBytes bounds the recorded choices of a request; 0 is DefaultRecordBytes, below 0 nothing is
+	// recorded.
+	RecordBytes int64
+	SelfTest    SelfTest
+	Watchdog    time.Duration // how long a pass may take before it is reported; 0 is for ever
+	Log         *slog.Logger
+	Tiers       tier.Options     // where pages are kept outside the device
+	Weights     tier.Fingerprint // identifies the weights there
+	Clock       Clock            // nil is the machine's
+	// Observe is called by the loop after every iteration; it may call Check. nil observes nothing.
+	Observe func()
 	// Diagnose may add to the error of a pass or of sampling what is known of its cause; nil adds nothing.
 	Diagnose func(error) error
 }
@@ -44,12 +55,14 @@ type Config struct {
 type Engine struct {
 	cfg     Config
 	info    Info
+	arch    plan.Arch       // where passes run
 	reuse   bool            // pages are kept for later prompts
 	scratch *sample.Scratch // its size is read by callers, its contents are used by the loop
 
 	mu      sync.Mutex
 	inbox   []*Job
 	cancels []*Job
+	flushes []chan struct{} // closed when the cache is empty
 	queued  backlog
 	waits   waits
 	closing bool  // nothing is accepted any more
@@ -77,13 +90,12 @@ type Engine struct {
 	outcomes []outcome     // memory for those of one item
 	stalled  time.Duration // the stall above MaxStall that was reported
 	drafter  *drafter      // nil when nothing is drafted
-
-	afterIteration func() // called by tests
+	tiers    *tiers        // nil without tiers of the prefix cache
 }
 
 // Run is the loop. It returns when the engine is closed.
 func (e *Engine) Run() {
-	go e.watch() // ends with the loop
+	e.cfg.Clock.Go(e.watch) // ends with the loop
 	e.loop()
 }
 
@@ -99,7 +111,10 @@ func (e *Engine) Stats() Stats {
 		s.Waiting += len(j.choices)
 	}
 	s.Plans = append([]PlanCount(nil), s.Plans...)
-	s.LongestGap = e.gaps.longest(time.Now())
+	s.LongestGap = e.gaps.longest(e.now())
+	if e.tiers != nil {
+		s.Tiers.Tiers = e.tiers.stack.Counts()
+	}
 	return s
 }
 
@@ -114,18 +129,38 @@ func (e *Engine) Plans() []PlanRecord {
 // Close stops the loop: no request is accepted any more, those in flight run to their end. When ctx ends first they
 // fail with ErrClosed. Every call returns once the loop has ended; the model is not used after that.
 func (e *Engine) Close(ctx context.Context) {
+	e.stop(ctx.Err() != nil)
+	end := context.AfterFunc(ctx, func() { e.stop(true) })
+	defer end()
+	e.cfg.Clock.Wait(e.stopped, 0)
+}
+
+// stop tells the loop to end, at once or when everything that was accepted has ended.
+func (e *Engine) stop(halt bool) {
 	e.mu.Lock()
-	e.closing = true
+	e.closing, e.halt = true, e.halt || halt
+	e.mu.Unlock()
+	e.signal()
+}
+
+// Flush empties the prefix cache between two iterations and waits for that.
+func (e *Engine) Flush(ctx context.Context) error {
+	done := make(chan struct{})
+	e.mu.Lock()
+	if e.closing {
+		e.mu.Unlock()
+		return ErrClosed
+	}
+	e.flushes = append(e.flushes, done)
 	e.mu.Unlock()
 	e.signal()
 	select {
+	case <-done:
+		return nil
 	case <-e.stopped:
+		return ErrClosed
 	case <-ctx.Done():
-		e.mu.Lock()
-		e.halt = true
-		e.mu.Unlock()
-		e.signal()
-		<-e.stopped
+		return context.Cause(ctx)
 	}
 }
 
@@ -171,7 +206,7 @@ func (e *Engine) Submit(r Request) (*Job, error) {
 func (e *Engine) Wait(tenant string) time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.waits.estimate(tenant, time.Now())
+	return e.waits.estimate(tenant, e.now())
 }
 
 // cancel queues a job for the loop to end.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
-	"time"
 
 	"sparrow/model"
 	"sparrow/plan"
@@ -82,13 +81,16 @@ func (e *Engine) forward(items []sched.Item) (rows logits, err error) {
 	for i := range items {
 		p.works = append(p.works, workOf(&items[i]))
 	}
-	e.watchdog.begin()
+	begun := e.now()
+	e.watchdog.begin(begun)
 	defer e.watchdog.end()
-	begun := time.Now()
 	rows.result, err = p.runner.Run(p.works)
 	e.notePass(begun, err)
+	if err == nil {
+		e.tiers.notePrefill(rows.plan(), e.since(begun))
+	}
 	if err == nil && e.drafter != nil && decodesOnly(rows.plan()) {
-		e.drafter.control.ForwardPass(rows.plan().Rows, time.Since(begun).Seconds())
+		e.drafter.control.ForwardPass(rows.plan().Rows, e.since(begun).Seconds())
 	}
 	return rows, err
 }
@@ -101,6 +103,11 @@ func decodesOnly(p *plan.Plan) bool {
 func workOf(it *sched.Item) step.Work {
 	w := step.Work{Kind: plan.ModeExtend, Tokens: it.Tokens, Cached: it.Cached, Pages: it.Pages, Windows: it.Windows,
 		State: ownerOf(it).state, Logits: it.Logits, Best: !ownerOf(it).needsLogits()}
+	c := ownerOf(it)
+	if c.recording != nil {
+		w.Record, w.RecordFrom, w.RecordTo = c.recording.What, it.Record.From, it.Record.To
+	}
+	w.Replay = c.job.replay
 	switch {
 	case it.Drafts > 0:
 		w.Kind = plan.ModeVerify
@@ -143,13 +150,13 @@ func (e *Engine) draftPass(chained bool) (rows logits, err error) {
 		n += len(p.drafts[i].Tokens)
 		prompts = prompts || p.drafts[i].Kind != plan.ModeDraft
 	}
-	e.watchdog.begin()
+	begun := e.now()
+	e.watchdog.begin(begun)
 	defer e.watchdog.end()
-	begun := time.Now()
 	rows.result, err = p.runner.Draft(p.drafts, chained)
 	e.notePass(begun, err)
 	if err == nil && rows.plan() != nil && !prompts {
-		e.drafter.control.DraftPass(n, time.Since(begun).Seconds())
+		e.drafter.control.DraftPass(n, e.since(begun).Seconds())
 	}
 	p.drafts = p.drafts[:0]
 	return rows, err

@@ -143,28 +143,15 @@ func running(t testing.TB, e *Engine, hooks ...func(*Engine)) (_ *Engine, run fu
 // checkEmpty: a stopped engine holds no page and owes nobody an answer.
 func checkEmpty(t testing.TB, e *Engine) {
 	t.Helper()
-	if err := e.pool.Check(); err != nil {
+	if err := e.Check(); err != nil {
 		t.Error(err)
-	}
-	st := e.Stats()
-	if st.KV.Used != 0 || st.KV.Sequences != 0 || st.Running != 0 || st.Waiting != 0 ||
-		e.queued.waiting != 0 || len(e.queued.tenants) != 0 {
-		t.Errorf("left behind: %d pages, %d sequences, %d running, %d waiting, %d queued",
-			st.KV.Used, st.KV.Sequences, st.Running, st.Waiting, e.queued.waiting)
-	}
-	if m, ok := e.model.(interface{ States() int }); ok && m.States() != 0 {
-		t.Errorf("%d states of sequences were not released", m.States())
-	}
-	if done := st.Finished + st.Aborted + st.Failed; done != st.Requests {
-		t.Errorf("%d requests were accepted, %d ended: %d finished, %d aborted, %d failed",
-			st.Requests, done, st.Finished, st.Aborted, st.Failed)
 	}
 }
 
 // checked runs kv.Check after every iteration.
 func checked(t testing.TB) func(*Engine) {
 	return func(e *Engine) {
-		e.afterIteration = func() {
+		e.cfg.Observe = func() {
 			if err := e.pool.Check(); err != nil {
 				t.Errorf("after step %d: %v", e.stats.Steps, err)
 			}

@@ -11,7 +11,7 @@ import (
 // iterate runs one batch. A batch that fails is run again item by item, so that only the requests that fail by
 // themselves are lost; where the device is lost, all are.
 func (e *Engine) iterate(items []sched.Item) {
-	begun := time.Now()
+	begun := e.now()
 	e.noteAdmitted(items, begun)
 	if items = e.attachStates(items); len(items) == 0 {
 		return
@@ -19,7 +19,7 @@ func (e *Engine) iterate(items []sched.Item) {
 	decodes := items[0].Decode // those come first
 	switch err := e.run(items, begun); {
 	case err == nil:
-		e.noteTime(time.Since(begun), decodes)
+		e.noteTime(e.since(begun), decodes)
 	case errors.Is(err, kernel.ErrLost):
 		e.lose(err)
 	case len(items) == 1:
@@ -27,8 +27,8 @@ func (e *Engine) iterate(items []sched.Item) {
 	default:
 		e.runOneByOne(items, begun, err)
 	}
-	if e.afterIteration != nil {
-		e.afterIteration()
+	if e.cfg.Observe != nil {
+		e.cfg.Observe()
 	}
 }
 
@@ -43,6 +43,7 @@ func (e *Engine) run(items []sched.Item, begun time.Time) error {
 		if err != nil {
 			err = e.diagnose(err)
 		}
+		err = errors.Join(err, e.keep(&items[i], rows.result, i, outs))
 		e.account(&items[i], rows.plan(), outs, err)
 	}
 	e.draft(items)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sparrow/plan"
+	"sparrow/record"
 	"sparrow/sample"
 	"sparrow/sched"
 	"sparrow/tokenizer"
@@ -36,11 +37,19 @@ type Request struct {
 	// Tenant is the name, without NUL, of who the request belongs to, for fair admission. Prompts share cached pages
 	// only under the same tenant and the same salt.
 	Tenant, Salt string
+	// Flow divides the tenant's share; Priority orders the tenant's requests, the highest first.
+	Flow     string
+	Priority int
 	// Places is how many sequences of the tenant may run for one of this request to join them; 0 is no bound.
 	Places int
 	// Admit, where set, is called with the number of given tokens before the request is queued; an error refuses it.
 	Admit func(tokens int) error
 	Trace bool // keep what happened to the request
+	// Record says what is recorded of its rows; nil records nothing.
+	Record *Record
+	// Replay are rows that were recorded before, one position after the other: rows of these positions take their
+	// selections and experts as they are given. Such a request shares no cached pages.
+	Replay []record.Row
 }
 
 // Score says which given tokens get log probabilities. Rows whose logits are needed are computed even where they are
@@ -67,10 +76,15 @@ type Job struct {
 	arrived, admitted time.Time
 	first             time.Time // of the first token
 	trace             *Trace    // nil unless asked for
+	replay            *record.Replay
+	salt              []byte // of its pages
 }
 
 // Next waits for the next event. After the one whose Last is set there is none.
 func (j *Job) Next() Event { return j.queue.pop() }
+
+// Poll returns the next event if there is one, and does not wait.
+func (j *Job) Poll() (Event, bool) { return j.queue.poll() }
 
 // Usage is what the job cost. It is complete once the last event was read.
 func (j *Job) Usage() Usage { return j.usage }
@@ -122,8 +136,16 @@ func (e *Engine) prepare(r Request) (*Job, error) {
 		rand.Read(id[:])
 		r.ID = "req-" + hex.EncodeToString(id[:])
 	}
-	j := &Job{engine: e, request: r, arrived: time.Now(), open: r.Sampling.N,
-		usage: Usage{PromptTokens: r.givenTokens()}}
+	replay, err := e.checkRecord(&r, maxTokens)
+	if err != nil {
+		return nil, err
+	}
+	r.Replay = nil // it holds the rows
+	j := &Job{engine: e, request: r, arrived: e.now(), open: r.Sampling.N,
+		usage: Usage{PromptTokens: r.givenTokens()}, replay: replay, salt: r.salt()}
+	if replay != nil {
+		j.salt = replaySalt()
+	}
 	j.queue.init()
 	if r.Trace {
 		j.trace = &Trace{}
@@ -183,7 +205,8 @@ func (e *Engine) maxTokens(r *Request) (int, error) {
 // addChoice makes the state of the job's next continuation.
 func (e *Engine) addChoice(j *Job, maxTokens int) (err error) {
 	r := &j.request
-	c := &choice{job: j, index: len(j.choices), maxTokens: maxTokens, drafts: e.draftsFor(r)}
+	c := &choice{job: j, index: len(j.choices), maxTokens: maxTokens, drafts: e.draftsFor(r),
+		recording: e.newRecording(r.Record)}
 	if c.sampler, err = sample.New(r.Sampling, c.index, e.scratch); err != nil {
 		return fmt.Errorf("%w: %w", ErrRequest, err)
 	}
@@ -201,11 +224,17 @@ func (e *Engine) addChoice(j *Job, maxTokens int) (err error) {
 	}
 	given := r.given(c.index)
 	tokens := append(append(make([]int32, 0, len(r.Prompt)+len(given)+reserve), r.Prompt...), given...)
-	c.seq = sched.Sequence{Tokens: tokens, Salt: r.salt(), Owner: c, Tenant: r.Tenant, Request: j,
-		Places: r.Places}
+	c.seq = sched.Sequence{Tokens: tokens, Salt: j.salt, Owner: c, Tenant: r.Tenant, Flow: r.Flow,
+		Priority: r.Priority, Request: j, Places: r.Places}
 	if s := r.Score; s != nil && (c.index == 0 || s.Continuations != nil) {
 		// The row before a token scores it. The last row is there for sampling.
 		c.seq.Logits = min(len(tokens)-max(s.From, 1)+1, len(tokens))
+	}
+	if r.Record != nil {
+		c.seq.Record = r.Record.span(len(tokens))
+	}
+	if j.replay != nil {
+		c.seq.Replay = sched.Span{From: j.replay.First, To: j.replay.First + j.replay.Len()}
 	}
 	if c.index > 0 && e.reuse {
 		c.seq.After = &j.choices[0].seq
@@ -229,7 +258,7 @@ func (j *Job) complete(now time.Time) {
 		return
 	}
 	j.trace.ID = j.request.ID
-	j.trace.Match = j.choices[0].match
+	j.trace.Match, j.trace.Restored = j.choices[0].match, j.choices[0].restored
 	for _, c := range j.choices {
 		j.trace.Matches = append(j.trace.Matches, c.match)
 		j.trace.Preempted += c.seq.Preempted

@@ -3,7 +3,6 @@ package engine
 import (
 	"fmt"
 	"runtime/debug"
-	"time"
 )
 
 // loop runs iterations until the engine is closed.
@@ -15,14 +14,19 @@ func (e *Engine) loop() {
 		if halt {
 			return
 		}
+		restored := e.tiers.advance()
 		if items := e.sched.Schedule(); len(items) > 0 {
 			e.iterate(items)
+			e.tiers.settle()
 			continue
 		}
-		if closing {
+		if e.tiers.settle(); restored {
+			continue
+		}
+		if closing && !e.sched.Restoring() {
 			return
 		}
-		<-e.wake
+		e.cfg.Clock.Wait(e.wake, 0)
 	}
 }
 
@@ -53,6 +57,7 @@ func (e *Engine) shutDown() {
 		}
 	}
 	e.inbox, e.cancels = nil, nil
+	e.tiers.close()
 	e.stats.Running, e.stats.Waiting = 0, 0
 }
 
@@ -64,6 +69,8 @@ func (e *Engine) receive() (halt, closing bool) {
 		for _, c := range j.choices {
 			if err := e.sched.Add(&c.seq); err != nil {
 				e.end(c, FinishError, fmt.Errorf("%w: %w", ErrStep, err))
+			} else {
+				e.tiers.seek(c)
 			}
 		}
 		e.inbox[i] = nil
@@ -76,6 +83,13 @@ func (e *Engine) receive() (halt, closing bool) {
 		e.cancels[i] = nil
 	}
 	e.cancels = e.cancels[:0]
+	if len(e.flushes) > 0 {
+		e.pool.Reset()
+		for _, done := range e.flushes {
+			close(done)
+		}
+		e.flushes = nil
+	}
 	e.publish()
 	return e.halt, e.closing
 }
@@ -108,6 +122,7 @@ func (e *Engine) end(c *choice, why Finish, err error) {
 		return
 	}
 	e.sched.Remove(&c.seq)
+	e.tiers.release(c)
 	e.publish()
 	e.conclude(c, why, err)
 }
@@ -142,7 +157,7 @@ func (e *Engine) conclude(c *choice, why Finish, err error) {
 		if j.admitted.IsZero() {
 			e.waits.leave(j.request.Tenant)
 		}
-		j.complete(time.Now())
+		j.complete(e.now())
 		ev.Last = true
 	}
 	j.queue.push(ev)

@@ -26,6 +26,21 @@ func (q *queue) pop() Event {
 	for q.head == len(q.events) {
 		q.ready.Wait()
 	}
+	return q.take()
+}
+
+// poll returns the next event, if there is one.
+func (q *queue) poll() (Event, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.head == len(q.events) {
+		return Event{}, false
+	}
+	return q.take(), true
+}
+
+// take removes the next event. The caller holds mu.
+func (q *queue) take() Event {
 	ev := q.events[q.head]
 	q.events[q.head] = Event{}
 	q.head++

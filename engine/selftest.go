@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"time"
 
 	"sparrow/model"
 	"sparrow/plan"
@@ -59,11 +58,11 @@ func (e *Engine) selfTest(cfg *plan.Config) error {
 		e.cfg.Log.Info("no self-test", "because", skip)
 		return nil
 	}
-	begun := time.Now()
+	begun := e.now()
 	if err := m.SelfTest(cfg); err != nil {
 		return fmt.Errorf("%w on %s: %w; answers would be wrong: check the device and its driver, or run on another "+
 			"(--kernels); --self-test off opens the model all the same", ErrSelfTest, e.model.Device().Name(), err)
 	}
-	e.cfg.Log.Info("self-test passed", "took", time.Since(begun))
+	e.cfg.Log.Info("self-test passed", "took", e.since(begun))
 	return nil
 }

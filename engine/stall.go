@@ -20,7 +20,7 @@ func (e *Engine) noteTime(took time.Duration, decodes bool) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.gaps.add(took, time.Now())
+	e.gaps.add(took, e.now())
 }
 
 // gapWindow is how long the longest gap is remembered, at least; at most twice as long.

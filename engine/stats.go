@@ -49,6 +49,8 @@ type Stats struct {
 	LongestGap time.Duration
 	// Graphs counts captured graphs; all zero on devices without them.
 	Graphs GraphCount
+	// Tiers is what the prefix cache keeps outside the device.
+	Tiers TierStats
 }
 
 // GraphCount is how many passes were captured, ran from a captured graph, could not be captured, and lost their graph
@@ -86,7 +88,7 @@ type PlanRecord struct {
 func (e *Engine) notePass(begun time.Time, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.stats.Busy += time.Since(begun)
+	e.stats.Busy += e.since(begun)
 	if errors.Is(err, plan.E28) {
 		e.stats.Faults++
 	}
@@ -97,6 +99,9 @@ func (e *Engine) publish() {
 	s := &e.stats
 	s.Running, s.Waiting, s.Preempted = e.sched.Running(), e.sched.Waiting(), e.sched.Preemptions()
 	s.KV = e.pool.Stats()
+	if e.tiers != nil {
+		s.Tiers = e.tiers.stats
+	}
 }
 
 // noteAdmitted notes when choices and jobs first ran and what the prefix cache gave them.
@@ -114,9 +119,9 @@ func (e *Engine) noteAdmitted(items []sched.Item, now time.Time) {
 		if j := c.job; j.admitted.IsZero() {
 			j.admitted = now
 			e.waits.admit(j.request.Tenant, now)
-			j.usage.CachedTokens = c.match.Tokens
+			j.usage.CachedTokens = c.match.Tokens + c.restored.Tokens
 			e.stats.PromptTokens += int64(j.usage.PromptTokens)
-			e.stats.CachedTokens += int64(c.match.Tokens)
+			e.stats.CachedTokens += int64(j.usage.CachedTokens)
 		}
 	}
 }
@@ -129,7 +134,7 @@ func (e *Engine) account(it *sched.Item, p *plan.Plan, outs []outcome, err error
 	c := ownerOf(it)
 	j := c.job
 	if len(outs) > 0 && j.first.IsZero() {
-		j.first = time.Now()
+		j.first = e.now()
 	}
 	j.usage.CompletionTokens += len(outs)
 	e.stats.OutputTokens += int64(len(outs))
@@ -179,7 +184,7 @@ func (e *Engine) record(p *plan.Plan, begun time.Time, requests int) {
 	defer e.mu.Unlock()
 	s := &e.stats
 	s.Steps++
-	r := PlanRecord{Step: s.Steps, At: begun, Plan: p, Took: time.Since(begun), Requests: requests}
+	r := PlanRecord{Step: s.Steps, At: begun, Plan: p, Took: e.since(begun), Requests: requests}
 	if len(e.plans) < e.cfg.PlanHistory {
 		e.plans = append(e.plans, r)
 	} else {

@@ -122,7 +122,7 @@ func TestPagesOfRejectedDraftsGoBack(t *testing.T) {
 	e := start(t, testmodel.V32Draft(t), Config{Draft: drafts(t, 7)},
 		drafting(func(_ *step.Draft, row []float32) { row[wrong] = 1000 }),
 		func(e *Engine) {
-			e.afterIteration = func() {
+			e.cfg.Observe = func() {
 				for _, q := range e.sched.All() {
 					held[q.Owner.(*choice).limits.made] = len(q.Pages())
 				}

@@ -7,6 +7,7 @@ import (
 	"sparrow"
 	"sparrow/api/openai"
 	"sparrow/chat"
+	"sparrow/record"
 )
 
 // chatCompletion answers POST /v1/chat/completions.
@@ -98,6 +99,7 @@ type chatAnswer struct {
 type chatChoice struct {
 	message  chat.Collector
 	logprobs []openai.TokenLogprob
+	recorded *record.Rows
 	finish   sparrow.Finish
 }
 
@@ -106,6 +108,7 @@ func (a *chatAnswer) event(_ int, ev *sparrow.Event) error {
 	c.message.Add(a.deltas(ev)...)
 	c.logprobs = a.tokens(c.logprobs, ev)
 	a.prompt = append(a.prompt, ev.Scored...)
+	c.recorded = c.recorded.With(ev.Recorded)
 	if ev.Finish != "" {
 		c.finish = ev.Finish
 	}
@@ -122,7 +125,7 @@ func (a *chatAnswer) response(res *result) (any, error) {
 	for i := range a.choices {
 		c := &a.choices[i]
 		out.Choices[i] = openai.ChatChoice{Index: i, Message: responseMessage(c.message.Message()),
-			FinishReason: finishOf(c.finish)}
+			FinishReason: finishOf(c.finish), Sparrow: c.recorded}
 		if a.logprobs {
 			out.Choices[i].Logprobs = &openai.ChatLogprobs{Content: c.logprobs}
 		}

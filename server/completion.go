@@ -7,6 +7,7 @@ import (
 	"sparrow"
 	"sparrow/api/openai"
 	"sparrow/api/wire"
+	"sparrow/record"
 )
 
 // completion answers POST /v1/completions.
@@ -133,6 +134,7 @@ type completionChoice struct {
 	pending  string
 	logprobs *openai.CompletionLogprobs
 	scored   []sparrow.Token // of the prompt, in a stream until its text is sent
+	recorded *record.Rows
 	finish   openai.FinishReason
 }
 
@@ -142,12 +144,14 @@ func (c *completionChoice) add(ev *sparrow.Event, logprobs bool) {
 	if logprobs {
 		c.logprobs = c.columns.add(c.logprobs, ev.Tokens)
 	}
+	c.recorded = c.recorded.With(ev.Recorded)
 	c.finish = finishOf(ev.Finish)
 }
 
 // wire is the choice as far as it is not answered yet; afterwards nothing is pending.
 func (c *completionChoice) wire(index int, finish openai.FinishReason) openai.CompletionChoice {
-	out := openai.CompletionChoice{Index: index, Text: c.pending, Logprobs: c.logprobs, FinishReason: finish}
-	c.pending, c.logprobs = "", nil
+	out := openai.CompletionChoice{Index: index, Text: c.pending, Logprobs: c.logprobs, FinishReason: finish,
+		Sparrow: c.recorded}
+	c.pending, c.logprobs, c.recorded = "", nil, nil
 	return out
 }

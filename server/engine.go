@@ -21,6 +21,8 @@ type Engine interface {
 	Encode(text string, addSpecial bool) ([]int32, error)
 	// Decode gives the bytes of the tokens as they are, special tokens included; they need not be whole characters.
 	Decode(ids []int32) (string, error)
+	// Flush gives up every cached page before the next step. What runs goes on.
+	Flush(ctx context.Context) error
 	// EncodeChat writes the prompt of a conversation and encodes it as a completion would; addSpecial also adds the
 	// tokens that the tokenizer puts around a text.
 	EncodeChat(r *chat.Request, addSpecial bool) ([]int32, error)

@@ -33,7 +33,8 @@ type fakeEngine struct {
 	mu       sync.Mutex
 	stats    sparrow.Stats
 	requests []sparrow.Request
-	open     int           // streams not closed yet
+	open     int // streams not closed yet
+	flushed  int
 	ended    chan struct{} // gets a value whenever a stream saw its context end
 }
 
@@ -112,6 +113,13 @@ func (e *fakeEngine) EncodeChat(r *chat.Request, addSpecial bool) ([]int32, erro
 		fmt.Fprintf(&b, "<%s>%s", m.Role, m.Content)
 	}
 	return e.Encode(b.String(), addSpecial)
+}
+
+func (e *fakeEngine) Flush(context.Context) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.flushed++
+	return nil
 }
 
 // last is the latest request.

@@ -13,7 +13,8 @@ import (
 
 // bodyPaths are the endpoints that read a body and generate or describe.
 var bodyPaths = []string{"/v1/chat/completions", responsesPath, messagesPath, messagesPath + "/count_tokens",
-	"/api/chat", "/api/generate", "/api/show", "/v1/completions", "/v1/score", "/tokenize", "/detokenize"}
+	"/api/chat", "/api/generate", "/api/show", "/v1/completions", "/v1/score", "/tokenize", "/detokenize",
+	"/debug/explain"}
 
 // FuzzBody sends any body to any endpoint: never a server error, never a panic, always JSON or a stream that ends.
 func FuzzBody(f *testing.F) {
@@ -29,6 +30,7 @@ func FuzzBody(f *testing.F) {
 		hello + `,"stop":["a"],"logit_bias":{"1":-100},"seed":-9223372036854775808}`,
 		`{"model":"sparrow-test","messages":[{"role":"tool","content":"x","tool_call_id":"c"}]}`, `{"model":"x"}`, `[]`,
 		`{`, "\xff", `{"a":"\ud800"}`, `null`, `{"model":"sparrow-test"}`, `{"model":null,"messages":null}`,
+		`{"batch":"mixed:extend:3x9+4/decode:1"}`, `{"family":"glm-5","batch":"verify:9:1","kv":"fp8"}`,
 		asked + `,"stream":true,"store":false}`, asked + `,"text":{"format":{"type":"json_schema"}}}`,
 		message(`"x"`) + `,"stream":true}`, message(`[]`) + `}`, message(`[{"type":"text"}]`) + `}`,
 		message(`[{"type":"tool_result","tool_use_id":"a","content":[{"type":"text","text":"x","content":[[]]}]}]`) + `}`,

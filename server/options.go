@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"slices"
 	"time"
+
+	"sparrow/server/metric"
 )
 
 // The defaults of Options.
@@ -38,6 +40,14 @@ type Options struct {
 	// MaxWait is the longest that new work should wait: while it would wait longer, by estimate, /ready says so. 0 is
 	// no bound.
 	MaxWait time.Duration
+	// AdminKeys are the keys of administrators, for the endpoints that change the server; nil switches those off. They
+	// are good for nothing else.
+	AdminKeys *Keys
+	// Objectives are the priorities that requests get by a name in the header x-llm-d-inference-objective; a name that
+	// is not there has priority 0.
+	Objectives map[string]int
+	// Events, when set, is counted in the metrics.
+	Events metric.Events
 	// AllowOrigins are the origins whose web pages may call the server, such as https://example.org, or "*" for all.
 	// Empty is none.
 	AllowOrigins []string
@@ -48,6 +58,8 @@ type Options struct {
 	// Strict refuses requests with unknown fields, and limits on tokens above what the context holds. Otherwise such
 	// fields are ignored and named in a header, and such limits are reduced.
 	Strict bool
+	// NoPage leaves the web page out: / answers with a line of text, and /page/ is unknown.
+	NoPage bool
 	// VLLMNames adds the metrics that routers know under vLLM's names.
 	VLLMNames bool
 

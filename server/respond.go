@@ -149,14 +149,13 @@ func plainTool(r *http.Request) bool {
 // ignoredHeader names the fields of a request that had no effect.
 const ignoredHeader = "X-Sparrow-Ignored"
 
-// ignored names fields without effect, in the response and in the log.
+// ignored names fields without effect in the response; the log names them with the request.
 func (s *Server) ignored(w http.ResponseWriter, x *exchange, names []string) {
 	if len(names) == 0 {
 		return
 	}
 	x.ignored = append(x.ignored, names...)
 	w.Header().Set(ignoredHeader, strings.Join(x.ignored, ", "))
-	s.options.Log.Debug("fields without effect", "id", x.id, "fields", strings.Join(names, ", "))
 }
 
 // reader reads one kind of request.

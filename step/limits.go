@@ -16,8 +16,11 @@ type Limits struct {
 	PromptLogits int
 	// GraphBytes is the device memory that captured graphs may take; negative for no graphs.
 	GraphBytes int64
-	// Record selects what passes of the target record of every layer.
-	Record plan.Record
+	// Record is what passes of the target may record, and Replay what they may be given, of RecordRows rows each; 0 is
+	// every row.
+	Record     plan.Record
+	Replay     plan.Replay
+	RecordRows int
 }
 
 func (l Limits) withDefaults(cfg *plan.Config) Limits {
@@ -33,6 +36,7 @@ func (l Limits) withDefaults(cfg *plan.Config) Limits {
 	l.Context = max(l.Context, 1)
 	l.Rows = min(l.Rows, l.Prompts*l.Context)
 	l.Requests = min(l.Requests, l.Rows)
+	set(&l.RecordRows, l.Rows)
 	return l
 }
 
@@ -58,7 +62,7 @@ func Measure(m model.Model, cfg plan.Config, l Limits) (int64, error) {
 // largest calls visit with the plans of the largest passes.
 func (l *Limits) largest(m model.Model, cfg *plan.Config, visit func(*plan.Plan) error) error {
 	d, ok := m.(model.Drafter)
-	for _, b := range l.worst(cfg.N, ok && cfg.N > 1 && d.DraftHead() == nil) {
+	for _, b := range l.worst(cfg, ok && cfg.N > 1 && d.DraftHead() == nil) {
 		p, err := plan.Build(*cfg, b)
 		if err == nil {
 			err = visit(p)
@@ -71,36 +75,43 @@ func (l *Limits) largest(m model.Model, cfg *plan.Config, visit func(*plan.Plan)
 }
 
 // worst are the batches that need the most memory: full contexts, as many rows and logits as a pass can have.
-// Verified is the most rows of a verified request, drafts says whether there are passes of a drafting layer.
-func (l *Limits) worst(verified int, drafts bool) []plan.Batch {
+// Drafts says whether there are passes of a drafting layer.
+func (l *Limits) worst(cfg *plan.Config, drafts bool) []plan.Batch {
 	var list []plan.Batch
 	add := func(pass plan.Pass, requests ...plan.Request) {
 		if len(requests) == 0 {
 			return
 		}
 		b := plan.Batch{Pass: pass}
+		if pass == plan.PassTarget {
+			b.Record, b.Replay = l.Record, l.Replay
+		}
+		left := l.RecordRows
 		for _, q := range requests {
 			if pass != plan.PassTarget {
 				q.Logits = 1 // the drafting layer scores no prompt
 			}
+			n := min(max(q.Extend, q.N, 1), left)
+			if b.Record != (plan.Record{}) {
+				q.Records = n
+			}
+			if b.Replay != (plan.Replay{}) {
+				q.Replays = n
+			}
+			left -= n
 			b.Add(q)
-		}
-		if pass == plan.PassTarget {
-			b.Record = l.Record
 		}
 		list = append(list, b)
 	}
-	// Prompts at the end of a full context, one and several, alone and beside decodes of every other sequence; and at
-	// its beginning, where a reserve of transient memory lets a launch have more rows.
-	promptsAt := func(n, rows int, first bool) (out []plan.Request) {
+	// Prompts that end where a full context does, one and several, alone and beside decodes of every other sequence; at
+	// its beginning, where a reserve of transient memory lets a launch have more rows; and at the last row of the dense
+	// form, which expands all keys before it.
+	promptsTo := func(n, rows, end int) (out []plan.Request) {
 		logits := l.PromptLogits
 		for i := range n {
 			chunk := min(rows/n+(rows%n+n-1-i)/n, l.Context)
 			if chunk > 0 {
-				q := plan.ExtendRequest(chunk, l.Context-chunk)
-				if first {
-					q = plan.ExtendRequest(chunk, 0)
-				}
+				q := plan.ExtendRequest(chunk, max(end-chunk, 0))
 				q.Logits = 1 + min(chunk-1, logits)
 				logits -= q.Logits - 1
 				out = append(out, q)
@@ -108,7 +119,7 @@ func (l *Limits) worst(verified int, drafts bool) []plan.Batch {
 		}
 		return out
 	}
-	prompts := func(n, rows int) []plan.Request { return promptsAt(n, rows, false) }
+	prompts := func(n, rows int) []plan.Request { return promptsTo(n, rows, l.Context) }
 	decodes := func(n, rows int) (out []plan.Request) {
 		for range n {
 			q := plan.DecodeRequest(l.Context)
@@ -123,18 +134,30 @@ func (l *Limits) worst(verified int, drafts bool) []plan.Batch {
 	several := min(l.Prompts, l.Rows)
 	add(plan.PassTarget, prompts(1, l.Rows)...)
 	add(plan.PassTarget, prompts(several, l.Rows)...)
-	add(plan.PassTarget, promptsAt(1, l.Rows, true)...)
-	add(plan.PassTarget, promptsAt(several, l.Rows, true)...)
+	add(plan.PassTarget, promptsTo(1, l.Rows, 0)...)
+	add(plan.PassTarget, promptsTo(several, l.Rows, 0)...)
+	dense := 0
+	if cfg.DenseOK {
+		dense = min(cfg.T, l.Context)
+		add(plan.PassTarget, promptsTo(1, l.Rows, dense)...)
+		add(plan.PassTarget, promptsTo(several, l.Rows, dense)...)
+	}
 	add(plan.PassTarget, decodes(l.Requests, 1)...)
-	if n := verified; n > 1 && l.Rows >= n {
+	if n := cfg.N; n > 1 && l.Rows >= n {
 		add(plan.PassTarget, decodes(min(l.Requests, l.Rows/n), n)...)
 	}
 	if rest := l.Rows - l.Requests; rest > 0 {
 		add(plan.PassTarget, append(prompts(min(several, rest), rest), decodes(l.Requests, 1)...)...)
+		if dense > 0 {
+			add(plan.PassTarget, append(promptsTo(min(several, rest), rest, dense), decodes(l.Requests, 1)...)...)
+		}
 	}
 	if drafts {
 		add(plan.PassDraft, prompts(1, l.Rows)...)
 		add(plan.PassDraft, prompts(several, l.Rows)...)
+		if dense > 0 {
+			add(plan.PassDraft, promptsTo(several, l.Rows, dense)...)
+		}
 		last := make([]plan.Request, 0, l.Requests)
 		for range l.Requests {
 			q := plan.DraftRequest(1, l.Context)

@@ -107,3 +107,33 @@ func TestAFailedKernelFailsThePass(t *testing.T) {
 		})
 	}
 }
+
+// Prompts whose chunks end with the last row of the dense form expand more keys than chunks of a full context gather:
+// the memory that the runner took holds them too.
+func TestPromptsBeforeTheEndOfTheDenseRowsFit(t *testing.T) {
+	for _, f := range families {
+		t.Run(f.name, func(t *testing.T) {
+			m := recorded(t, f.checkpoint(t))
+			cfg := configure(t, m, plan.Policy{Dense: plan.SwitchOn})
+			if !cfg.DenseOK {
+				t.Skip("the family has no dense form") // V4
+			}
+			run, err := step.New(m, cfg, step.Limits{Rows: 12, Requests: 3, Prompts: 3, Context: 3 * cfg.Page})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(run.Close)
+			var works []step.Work
+			for i := range int32(3) {
+				w := step.Work{Kind: plan.ModeExtend, Tokens: []int32{5, 6, 7, 8}, Cached: cfg.T - 4, Logits: 1}
+				for p := range int32(each) {
+					w.Pages = append(w.Pages, i*each+p)
+				}
+				works = append(works, w)
+			}
+			if _, err := run.Run(works); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

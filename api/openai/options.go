@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sparrow/api/wire"
 	"sparrow/internal/jsonscan"
+	"sparrow/record"
 	"strconv"
 )
 
@@ -47,6 +48,9 @@ type Options struct {
 	// CacheSalt keeps prefix reuse among requests with the same salt.
 	CacheSalt string `json:"cache_salt,omitempty"`
 
+	// Priority is vLLM's: among the requests of one tenant a lower number is served earlier. 0 is the default.
+	Priority *int `json:"priority,omitempty"`
+
 	Sparrow *Extension `json:"sparrow,omitempty"`
 }
 
@@ -63,6 +67,11 @@ type Extension struct {
 	Trace bool `json:"trace,omitempty"`
 	// Draft is the number of tokens to draft per step: 0 is plain decoding, nil the server's choice.
 	Draft *int `json:"draft,omitempty"`
+	// Selections asks for the keys that rows attended to, and Experts for the experts that computed them.
+	Selections *Selections `json:"selections,omitempty"`
+	Experts    bool        `json:"experts,omitempty"`
+	// Replay are rows that were recorded before: they take what they chose then.
+	Replay *record.Rows `json:"replay,omitempty"`
 }
 
 // Choices is n, which is 1 when not given.
@@ -99,6 +108,7 @@ var optionFields = wire.Fields[Options]{
 	"stream":             wire.BoolField(func(o *Options) *bool { return &o.Stream }),
 	"cache_salt":         wire.TextField(func(o *Options) *string { return &o.CacheSalt }),
 
+	"priority":        wire.OptionalInt(func(o *Options) **int { return &o.Priority }),
 	"prompt_logprobs": wire.OptionalInt(func(o *Options) **int { return &o.PromptLogprobs }),
 
 	"return_tokens_as_token_ids": wire.BoolField(func(o *Options) *bool { return &o.TokensAsIDs }),
@@ -139,6 +149,10 @@ var streamOptionFields = wire.Fields[StreamOptions]{
 var extensionFields = wire.Fields[Extension]{
 	"trace": wire.BoolField(func(e *Extension) *bool { return &e.Trace }),
 	"draft": wire.OptionalInt(func(e *Extension) **int { return &e.Draft }),
+
+	"selections": {Read: readSelections},
+	"experts":    wire.BoolField(func(e *Extension) *bool { return &e.Experts }),
+	"replay":     {Read: readReplay},
 }
 
 // readTopK takes -1 for "off", as vLLM's and SGLang's clients write it.
@@ -223,6 +237,7 @@ func (o *Options) check(p *wire.Problems) {
 	if o.ResponseFormat != nil {
 		o.ResponseFormat.check(p)
 	}
+	wire.WantRange(p, "priority", o.Priority, -MaxPriority, MaxPriority)
 	wire.WantShort(p, "cache_salt", o.CacheSalt, MaxSaltBytes)
 	if o.Sparrow != nil {
 		wire.WantRange(p, "sparrow.draft", o.Sparrow.Draft, 0, MaxDraft)

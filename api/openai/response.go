@@ -2,6 +2,8 @@ package openai
 
 import (
 	"encoding/json"
+
+	"sparrow/record"
 )
 
 // The object names of responses.
@@ -52,6 +54,7 @@ type ChatChoice struct {
 	Message      ResponseMessage `json:"message"`
 	Logprobs     *ChatLogprobs   `json:"logprobs"` // null unless asked for
 	FinishReason FinishReason    `json:"finish_reason"`
+	Sparrow      *record.Rows    `json:"sparrow,omitempty"` // the rows behind its tokens, when asked for
 }
 
 // ResponseMessage is what the model said.
@@ -81,6 +84,7 @@ type CompletionChoice struct {
 	FinishReason FinishReason        `json:"finish_reason"`
 
 	PromptLogprobs PromptLogprobs `json:"prompt_logprobs,omitempty"` // when asked for; never in a stream
+	Sparrow        *record.Rows   `json:"sparrow,omitempty"`         // the rows behind its tokens, when asked for
 }
 
 // Usage counts the tokens of a request.

@@ -16,6 +16,7 @@ import (
 	"sparrow/builtin"
 	"sparrow/engine"
 	"sparrow/internal/unit"
+	"sparrow/kv/prefix"
 )
 
 // engineFlags are the flags that say what to run and with how much of the machine, shared by every command that opens
@@ -26,10 +27,14 @@ type engineFlags struct {
 	model, name                       string
 	cacheTokens, context, stepTokens  int
 	maxRunning, maxQueue, planHistory int
+	recordBytes                       int64
 	noPrefixCache, noGraphs           bool
 	controlTokens, selfTest           string
 	watchdog                          time.Duration
 	maxStall                          string
+
+	events prefix.Listener // of the prefix cache; set by serve
+	tierFlags
 }
 
 func (f *engineFlags) add(s *pflag.FlagSet) {
@@ -63,6 +68,9 @@ func (f *engineFlags) addServing(s *pflag.FlagSet) {
 		"50ms: prompts are cut into chunks accordingly; 0 is no bound, auto 100ms, on a GPU 50ms")
 	s.IntVar(&f.maxQueue, "max-queue", 0, "most sequences that wait; more are refused with status 429; 0 means 1024")
 	s.IntVar(&f.planHistory, "plan-history", 0, "how many plans /debug/plans remembers; 0 means 64")
+	s.Int64Var(&f.recordBytes, "record-bytes", 0, "most bytes that one request may record of selections and experts "+
+		"(\"sparrow\" in requests); 0 means 64 MiB, -1 records nothing")
+	f.tierFlags.add(s)
 }
 
 // refuse names the flags that configure a model and were given although a remote server has opened it. --name is
@@ -152,12 +160,15 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 		return sparrow.Config{}, err
 	}
 	c := sparrow.Config{
-		MaxStall: stall, SelfTest: test, Watchdog: watchdog,
+		CacheEvents: f.events, MaxStall: stall, SelfTest: test, Watchdog: watchdog,
 		Model: dir, Name: f.wireName(dir), Kernels: f.kernels, Device: f.gpu, Workers: f.workers, Pack: f.pack,
-		Policy: p, Draft: drafts,
+		Precise: f.precise, Policy: p, Draft: drafts,
 		CacheTokens: f.cacheTokens, ContextTokens: f.context, StepTokens: f.stepTokens, MaxRunning: f.maxRunning,
 		MaxQueue: f.maxQueue, NoReuse: f.noPrefixCache, NoGraphs: f.noGraphs, PlanHistory: f.planHistory,
-		ControlTokens: f.controlTokens == "allow",
+		RecordBytes: f.recordBytes, ControlTokens: f.controlTokens == "allow",
+	}
+	if c.Tiers, err = f.tiers(); err != nil {
+		return sparrow.Config{}, err
 	}
 	return c, c.Validate()
 }

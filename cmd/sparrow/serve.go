@@ -17,6 +17,7 @@ import (
 	"sparrow"
 	"sparrow/api/wire"
 	"sparrow/internal/unit"
+	"sparrow/kv/event"
 	"sparrow/plan"
 	"sparrow/plan/explain"
 	"sparrow/server"
@@ -26,10 +27,13 @@ import (
 type serveFlags struct {
 	engineFlags
 	listenFlags
+	eventFlags
 	keys     string
+	admins   string
 	origins  []string
 	strict   bool
 	vllm     bool
+	noPage   bool
 	store    string
 	logLevel string
 	logJSON  bool
@@ -64,6 +68,8 @@ Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace
 	f.listenFlags.add(s)
 	s.StringVar(&f.keys, "api-keys", "",
 		"file of bearer keys, one a line, each with an optional tenant name; without it everybody may ask")
+	s.StringVar(&f.admins, "admin-keys", "",
+		"file of keys, one a line, for the endpoints of administrators such as /flush_cache; without it they are off")
 	s.StringVar(&f.tenantLimits, "tenant-limits", "", "what tenants of --api-keys may use, such as 'team-a requests=8 "+
 		"tokens=60000 share=0.5; * requests=2', or a file with a tenant a line: requests at once, tokens a minute, "+
 		"share of the places; * is for every other tenant")
@@ -77,6 +83,8 @@ Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace
 	s.BoolVar(&f.strict, "strict", false,
 		"refuse requests with unknown fields or with limits above the context, instead of ignoring or reducing them")
 	s.BoolVar(&f.vllm, "vllm-metrics", false, "also publish the metrics that routers know under vLLM's names")
+	f.eventFlags.add(s)
+	s.BoolVar(&f.noPage, "no-page", false, "serve no web page at /")
 	s.StringVar(&f.store, "store-bytes", "64M",
 		"memory for stored responses of /v1/responses, such as 512M; 0 stores none")
 	s.StringVar(&f.logLevel, "log-level", "info", "least level that is logged: debug, info, warn, error")
@@ -98,7 +106,7 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 		return err
 	}
 	o := server.Options{Version: revision(), AllowOrigins: f.origins, AllowHosts: f.hosts(), Strict: f.strict,
-		VLLMNames: f.vllm, Grace: f.grace, DrainDelay: f.drain, RequestTimeout: f.timeout,
+		VLLMNames: f.vllm, NoPage: f.noPage, Grace: f.grace, DrainDelay: f.drain, RequestTimeout: f.timeout,
 		MaxWait: f.maxWait, Log: log}
 	switch o.StoreBytes, err = parseBytes(f.store); {
 	case err != nil:
@@ -116,6 +124,14 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 			return fmt.Errorf("--tenant-limits: %w", err)
 		}
 	}
+	if f.admins != "" {
+		if o.AdminKeys, err = server.LoadKeys(f.admins); err != nil {
+			return fmt.Errorf("--admin-keys: %w", err)
+		}
+	}
+	if o.Objectives, err = f.priorities(); err != nil {
+		return err
+	}
 	if err := o.Validate(); err != nil {
 		return err
 	}
@@ -128,6 +144,14 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 		return err
 	}
 	defer l.Close() // the server has closed it already unless loading failed
+	events, err := f.eventFlags.open(log)
+	if err != nil {
+		return err
+	}
+	if events != nil {
+		defer events.Close()
+		o.Events, f.engineFlags.events = events, events.Listener(event.GPU)
+	}
 	asked := level.Level()
 	if asked == slog.LevelInfo && !f.logJSON {
 		level.Set(slog.LevelWarn) // what opening has to tell is announced below, once
@@ -148,6 +172,9 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 	}
 	if err := f.announce(cmd.OutOrStdout(), e.Info(), &sum, l.Addr(), o.Keys); err != nil {
 		return errors.Join(err, closeNow(e))
+	}
+	if events != nil {
+		events.Run(event.Topic(f.id, e.Info().Name))
 	}
 	return errors.Join(s.Serve(cmd.Context(), l), closeNow(e))
 }
@@ -183,6 +210,10 @@ func (f *serveFlags) announce(w io.Writer, i sparrow.Info, sum *memorySum, at ne
 	where, curl, err := f.address(&b, at, keys)
 	if err != nil {
 		return err
+	}
+	f.eventFlags.announce(&b)
+	if !f.noPage && at.Network() != "unix" {
+		fmt.Fprintf(&b, "page     %s/ (open it in a browser)\n", where)
 	}
 	fmt.Fprintf(&b, "\ntry      %s\n", curlFor(i, curl, where, keys != nil))
 	_, err = io.WriteString(w, b.String())
@@ -236,6 +267,9 @@ func describe(w io.Writer, i sparrow.Info) {
 		fmt.Fprintf(w, ", %s for operations, of %s", unit.Bytes(m.Scratch), unit.Bytes(m.Device))
 	}
 	fmt.Fprintln(w)
+	for _, t := range i.Tiers {
+		fmt.Fprintf(w, "tier     %s\n", t)
+	}
 	fmt.Fprintf(w, "limits   largest step x context: %d x %d tokens; %d sequences run, %d may wait; %s\n", i.StepTokens,
 		i.ContextTokens, i.MaxRunning, i.MaxQueue, stallText(i))
 }

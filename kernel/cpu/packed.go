@@ -37,7 +37,7 @@ func orderFor(w *host.Matrix) vec.Order {
 	case kernel.E4M3:
 		return vec.Halves
 	case kernel.E2M1x2:
-		return vec.EvenOdd
+		return vec.Nibbles
 	default:
 		return vec.InOrder
 	}

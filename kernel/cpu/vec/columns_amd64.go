@@ -82,7 +82,7 @@ func (c *Columns) kernel() func(*packArgs) {
 // packKernels is by order.
 var packKernels = [...]struct{ one, four, eight, sixteen, plain func(*packArgs) }{
 	InOrder: {packOne, packFour, packEight, packSixteen, packPlain},
-	EvenOdd: {packOneEvenOdd, packFourEvenOdd, packEightEvenOdd, packSixteenEvenOdd, packPlainEvenOdd},
+	Nibbles: {packOneNibbles, packFourNibbles, packEightNibbles, packSixteenNibbles, nil},
 	Halves:  {packOneHalves, packFourHalves, packEightHalves, packSixteenHalves, packPlainHalves},
 }
 
@@ -94,9 +94,8 @@ func (c *Columns) run(a *packArgs, kernel func(*packArgs), i int) {
 	step := i % c.chunks() * chunkSteps
 	a.columns = at(c.mem[:cap(c.mem)], i/c.chunks()*c.groupBytes()+step*c.stepBytes())
 	a.steps = min(chunkSteps, c.steps()-step)
-	turn := c.order.steps(1) // steps that are packed together
-	last := c.k - stepDepth*(step+a.steps-turn)
-	a.mask = 1<<min(stepDepth*turn, last) - 1
+	last := c.k - stepDepth*(step+a.steps-c.order.turn())
+	a.mask, a.upperMask = 1<<min(64, stepDepth*c.order.turn(), last)-1, 1<<max(0, min(64, last-64))-1
 	runKernel(kernel, a)
 	a.rows, a.columns = [GroupRows]unsafe.Pointer{}, nil
 }

@@ -42,12 +42,14 @@ func Best() *Tier {
 }
 
 // Precise is this tier with products that take every float32 as it is: narrow
-// weights are not multiplied by tiles. Everything else is the tier's own.
+// weights are not multiplied by tiles, and x is not quantised for block formats.
+// Everything else is the tier's own.
 func (t *Tier) Precise() *Tier {
-	if t.ops.whole == nil {
-		return t
-	}
 	p := *t
+	p.ops.blocks = nil
+	if t.ops.whole == nil {
+		return &p
+	}
 	p.ops.matMulBF16, p.ops.matMulFP8, p.ops.tiled = t.ops.whole.bf16, t.ops.whole.fp8, nil
 	return &p
 }
@@ -82,6 +84,7 @@ var portable = &Tier{Name: "go", ops: ops{
 	rotateQuant:    rotateQuantGo,
 	countAbove:     countAboveGo,
 	collect:        collectGo,
+	blocks:         portableBlocks,
 }}
 
 // ops is what a tier implements. Arguments were checked by the exported
@@ -109,6 +112,8 @@ type ops struct {
 	narrowBF16 func(dst []byte, src []float32)
 
 	newIndexScorer func() indexScorer
+
+	blocks *blockOps // nil where x is not quantised
 
 	tiled *tiledOps      // nil where products take x as it is
 	whole *wholeProducts // what takes x as it is, where products do not

@@ -23,7 +23,11 @@ func assemblyTiers() (tiers []*Tier, absent []Absent) {
 	case !hasAVX512():
 		absent = append(absent, Absent{"avx512", errors.New("the processor has no AVX-512 (F, BW, DQ, VL)")})
 	default:
-		tiers = append(tiers, avx512.tier())
+		t := avx512.tier()
+		if hasVNNI() {
+			t.ops.blocks = vnniBlocks
+		}
+		tiers = append(tiers, t)
 	}
 	// Half-precision conversion has no flag of its own in x/sys/cpu; every
 	// processor with AVX2, FMA and BMI2 has it.
@@ -55,6 +59,9 @@ func amxTier() *Tier {
 		packedOnce(&p, Halves, func(c Cut) { tiledFP8(c, w, p.ldw, s) })
 	}
 	t.ops.newLatentAttend = newLatentTiles
+	if hasVNNI() && cpu.X86.HasAMXInt8 {
+		t.ops.blocks = tileBlocks
+	}
 	return t
 }
 

@@ -43,15 +43,16 @@ type fillArgs struct {
 	rows      int
 	steps     int            // whole ones
 	mask      int            // what exists of one more, in elements or bytes
-	table     unsafe.Pointer // e4m3: [2, 128] low and high bytes; e2m1: [32] words
+	table     unsafe.Pointer // e4m3: [2, 128] low and high bytes
 	scale     unsafe.Pointer // e2m1: e8m0 of this row, sixteen of them
 	ldScale   int
 	scaleMask int // which of those exist
 	ahead     int // distance from a weight to the one to prefetch
 }
 
-// streamArgs: one group of columns by units of 64 rows of e4m3 codes. Sums are
-// added to those in memory, lines of a tile without gaps.
+// streamArgs: one group of columns by units of 64 rows of e4m3 or e2m1 codes; units of
+// e2m1 by sixteen rows of x have 32 rows. Sums are added to those in memory, lines of a
+// tile without gaps.
 type streamArgs struct {
 	shapes tileShapes // first, because LDTILECFG reads it there
 	w, x   unsafe.Pointer
@@ -60,7 +61,8 @@ type streamArgs struct {
 	nextW  int            // from the end of the first row of a unit to the next unit
 	panel  unsafe.Pointer // [2, 2, 64, 64] bytes, or [2, 2, 32, 64]; see tileScratch
 	sums   unsafe.Pointer // [units, 64 / 16, tiles of columns, 16, columns] float32
-	scales unsafe.Pointer // [units, blocks] streamScale, preceded by a placeholder
+	// e4m3: [units, blocks] streamScale, preceded by a placeholder; e2m1: exponents, see scaleArgs
+	scales unsafe.Pointer
 	units  int            // the kernel counts down
 	blocks int            // of 128 columns
 	left   int            // blocks of this unit; the kernel counts down, as what follows
@@ -87,6 +89,18 @@ type streamArgs struct {
 	jumpAhead int
 }
 
+// scaleArgs: e8m0 scales of rows of e2m1 weights into the exponents that a streaming
+// kernel subtracts.
+type scaleArgs struct {
+	scale     unsafe.Pointer
+	ldScale   int
+	exponents unsafe.Pointer // [rows, exponentLine] bytes, two for each scale
+	rows      int
+	count     int // scales of a row
+	ahead     int // distance from a scale to the one to prefetch
+	nan       int // out: not zero where a scale leaves the range of normal numbers
+}
+
 // streamScale is the scale of a block of 128 columns for a streaming kernel.
 type streamScale struct {
 	table unsafe.Pointer // as in fillArgs, with the power in it
@@ -100,7 +114,8 @@ type packArgs struct {
 	rows    [GroupRows]unsafe.Pointer
 	count   int // of rows
 	steps   int
-	mask    int // elements of the last step, or pair of steps
+	// Elements of the last step, or of the steps that are packed together: the first 64, the others.
+	mask, upperMask int
 }
 
 // foldArgs: tiles of sums into rows of y.

@@ -19,18 +19,17 @@ func (e *emitter) emitColumns() {
 	for odd, name := range []string{"evenFloats", "oddFloats"} {
 		e.laneWords(name, func(i int) int { return 2*i + odd })
 	}
-	for odd, name := range []string{"evenWords", "oddWords"} {
-		e.laneWords(name, func(i int) int { return 4*i + odd | (4*i+2+odd)<<16 })
-	}
 	for half, name := range []string{"lowerPairs", "upperPairs"} {
 		e.laneWords(name, func(i int) int { return 8*half + i/2 + i%2*16 })
 	}
-	for _, o := range []order{ascending, evenOdd, halves} {
+	for _, o := range []order{ascending, nibbles, halves} {
 		e.packSixteen(o)
 		e.packFew("packEight", 8, o)
 		e.packFew("packFour", 4, o)
 		e.packOne(o)
-		e.packPlain(o)
+		if o != nibbles { // no caller has bfloat16 rows for e2m1 weights
+			e.packPlain(o)
+		}
 	}
 	for _, f := range []fold{{"Plain", 16, 1}, {"Parts", 16, 2}, {"Eight", 8, 2}, {"Four", 4, 2}} {
 		f.tiles(e)
@@ -50,36 +49,32 @@ func (e *emitter) laneWords(name string, word func(i int) int) {
 	e.table(name, data)
 }
 
-// order is the order of the elements of a row: steps of 32 adjacent elements, or
-// pairs of steps: the even and the odd elements among 64, or the first and the last
-// eight of every sixteen.
+// order is the order of the elements of a row: steps of 32 adjacent elements; pairs of
+// steps: the first and the last eight of every sixteen among 64; or four steps among
+// 128: of every 32 the even ones of the first sixteen, the even ones of the last
+// sixteen, and the odd ones of both.
 type order int
 
 const (
 	ascending order = iota
-	evenOdd
+	nibbles
 	halves
 )
 
 // turn is the steps that are packed from the same elements.
-func (o order) turn() int {
-	if o == ascending {
-		return 1
-	}
-	return 2
-}
+func (o order) turn() int { return [...]int{ascending: 1, nibbles: 4, halves: 2}[o] }
 
 // of is the name of a kernel of this order.
-func (o order) of(name string) string { return name + [...]string{"", "EvenOdd", "Halves"}[o] }
+func (o order) of(name string) string { return name + [...]string{"", "Nibbles", "Halves"}[o] }
 
 // packLoop runs body for every step, with masks K1 and up over the registers of
 // its elements, size bytes each: two of float32 or one of bfloat16, twice as many
-// where two steps share them. SI is the offset in a row, DI the place to write;
+// where several steps share them. SI is the offset in a row, DI the place to write;
 // out is the bytes of a step.
 func (e *emitter) packLoop(o order, size, out int, body func(step int)) {
 	loop, full := e.label("loop"), e.label("full")
 	each := 64 / size // elements of a register
-	masks := 32 * o.turn() / each
+	masks := min(32*o.turn()/each, 4)
 	e.op(`
 		MOVQ packArgs_columns(AX), DI
 		MOVQ packArgs_steps(AX), R8
@@ -88,40 +83,64 @@ func (e *emitter) packLoop(o order, size, out int, body func(step int)) {
 		e.op("KXNORD K%d, K%d, K%d", 1+k, 1+k, 1+k)
 	}
 	e.at(loop)
-	e.op("CMPQ R8, $%d", o.turn())
-	e.op("JNE %s", full)
-	e.op("MOVQ packArgs_mask(AX), R9")
-	for k := range masks {
-		e.op("KMOVD R9, K%d", 1+k)
-		e.op("SHRQ $%d, R9", each)
+	if o != nibbles {
+		e.op("CMPQ R8, $%d", o.turn())
+		e.op("JNE %s", full)
+		e.op("MOVQ packArgs_mask(AX), R9")
+		for k := range masks {
+			e.op("KMOVD R9, K%d", 1+k)
+			e.op("SHRQ $%d, R9", each)
+		}
+		e.at(full)
 	}
-	e.at(full)
 	for step := range o.turn() {
+		if o == nibbles {
+			e.nibbleMasks(step % 2)
+		}
 		body(step)
 		e.op("ADDQ $%d, DI", out)
 	}
-	e.op("ADDQ $%d, SI", 64*masks)
+	e.op("ADDQ $%d, SI", size*32*o.turn())
 	e.op("SUBQ $%d, R8", o.turn())
 	e.op("JNZ %s", loop)
 	e.ret()
 }
 
+// nibbleMasks sets the masks of the registers that a step takes elements from: the first
+// or the second sixteen of each of four times 32.
+func (e *emitter) nibbleMasks(half int) {
+	full := e.label("full")
+	e.op("CMPQ R8, $4")
+	e.op("JNE %s", full)
+	for i, mask := range []string{"mask", "upperMask"} {
+		e.op("MOVQ packArgs_%s(AX), R9", mask)
+		for j := range 2 {
+			e.op("SHRQ $%d, R9", [2]int{16 * half, 32}[j])
+			e.op("KMOVW R9, K%d", 1+2*i+j)
+		}
+	}
+	e.at(full)
+}
+
 // load brings half i of the 32 float32 of a step of the row at BX into register
 // 21. It uses 22 and 23.
 func (o order) load(e *emitter, step, i int) {
-	if o == ascending {
+	switch o {
+	case ascending:
 		e.op("VMOVUPS.Z %d(BX)(SI*1), K%d, Z21", 64*i, 1+i)
+		return
+	case nibbles:
+		for j := range 2 {
+			e.op("VMOVUPS.Z %d(BX)(SI*1), K%d, Z%d", 256*i+128*j+64*(step%2), 1+2*i+j, 22+j)
+		}
+		e.op("VMOVDQU64 %s<>(SB), Z21", [2]string{"evenFloats", "oddFloats"}[step/2])
+		e.op("VPERMI2D Z23, Z22, Z21")
 		return
 	}
 	for j := range 2 {
 		e.op("VMOVUPS.Z %d(BX)(SI*1), K%d, Z%d", 128*i+64*j, 1+2*i+j, 22+j)
 	}
-	if o == halves {
-		e.op("VSHUFF64X2 $%#x, Z23, Z22, Z21", [2]int{0x44, 0xEE}[step])
-		return
-	}
-	e.op("VMOVDQU64 %s<>(SB), Z21", [2]string{"evenFloats", "oddFloats"}[step])
-	e.op("VPERMI2D Z23, Z22, Z21")
+	e.op("VSHUFF64X2 $%#x, Z23, Z22, Z21", [2]int{0x44, 0xEE}[step])
 }
 
 // split packs the 32 elements of a step of the row at BX as pairs into registers
@@ -223,12 +242,7 @@ func (e *emitter) packPlain(o order) {
 			for j := range 2 {
 				e.op("VMOVDQU16.Z %d(BX)(SI*1), K%d, Z%d", 64*j, 1+j, 16+j)
 			}
-			if o == halves {
-				e.op("VSHUFI64X2 $%#x, Z17, Z16, Z%d", [2]int{0x88, 0xDD}[step], r)
-				continue
-			}
-			e.op("VMOVDQU64 %s<>(SB), Z%d", [2]string{"evenWords", "oddWords"}[step], r)
-			e.op("VPERMI2W Z17, Z16, Z%d", r)
+			e.op("VSHUFI64X2 $%#x, Z17, Z16, Z%d", [2]int{0x88, 0xDD}[step], r)
 		}
 		for c, r := range e.transpose16() {
 			e.op("VMOVDQU64 Z%d, %d(DI)", r, 64*c)

@@ -1,0 +1,156 @@
+package formula
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"sparrow/kernel"
+	"sparrow/kernel/ref"
+)
+
+// ErrFault is wrapped by the error of an operation that was made to fail.
+var ErrFault = errors.New("formula: a simulated fault")
+
+// Op is an operation that can fail.
+type Op string
+
+// The operations of a pass in their order, then those of the states of sequences.
+const (
+	OpArrange Op = "arrange" // the first pass of a shape
+	OpPrepare Op = "prepare"
+	OpWrite   Op = "write"   // inputs to the device
+	OpExecute Op = "execute" // some rows may be stored
+	OpFetch   Op = "fetch"   // results from the device
+	OpWait    Op = "wait"
+	OpState   Op = "state" // made or restored
+)
+
+// Fault is what happens to an operation.
+type Fault uint8
+
+// The faults.
+const (
+	None     Fault = iota
+	Fail           // an error
+	Panic          // where the caller must survive it; elsewhere an error
+	Hang           // it takes very long
+	NaN            // the results of the pass are NaN
+	NoMemory       // an error of memory
+	Lose           // the device is lost: this and all later operations fail
+	Faults         // their number
+)
+
+// Cost is the virtual time of a pass.
+type Cost struct {
+	Pass   time.Duration // of every pass
+	Row    time.Duration // of each row of a prompt
+	Decode time.Duration // of each row that decodes or verifies
+	Keys   time.Duration // of each thousand keys that rows see
+}
+
+// of is the time of a pass.
+func (c Cost) of(rows, decodes, keys int) time.Duration {
+	return c.Pass + time.Duration(rows-decodes)*c.Row + time.Duration(decodes)*c.Decode +
+		c.Keys*time.Duration(keys)/1000
+}
+
+// Sleeper lets virtual time pass; a clock.Virtual does.
+type Sleeper interface{ Sleep(time.Duration) }
+
+// Device is memory of the host with a queue whose work takes virtual time. The operations of kernel.Operations are
+// there to satisfy the interface: the passes of Model use none of them.
+type Device struct {
+	kernel.Device
+	cost    Cost
+	time    Sleeper        // nil where passes take no time
+	faults  func(Op) Fault // nil without faults
+	hang    time.Duration
+	lost    bool
+	nan     bool          // the results of the pass in progress are NaN
+	pending time.Duration // work that nobody has waited for
+}
+
+// Settings are what a device does beside computing. The zero value takes no time and has no faults.
+type Settings struct {
+	Cost   Cost
+	Time   Sleeper
+	Faults func(Op) Fault // asked at every operation
+	Hang   time.Duration  // how long an operation that hangs takes
+}
+
+// NewDevice makes a device.
+func NewDevice(s Settings) *Device {
+	return &Device{Device: &ref.Device{}, cost: s.Cost, time: s.Time, faults: s.Faults, hang: s.Hang}
+}
+
+// Name is not registered: only simulations have the device.
+func (*Device) Name() string { return "formula" }
+
+// Write copies inputs.
+func (d *Device) Write(dst kernel.Tensor, src []byte) error {
+	if err := d.try(OpWrite); err != nil {
+		return err
+	}
+	return d.Device.Write(dst, src)
+}
+
+// Fetch copies results; the work takes its time when they are waited for.
+func (d *Device) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
+	if err := d.try(OpFetch); err != nil {
+		return nil, err
+	}
+	if _, err := d.Device.Fetch(dst, src); err != nil {
+		return nil, err
+	}
+	return event{d}, nil
+}
+
+type event struct{ d *Device }
+
+// Wait lets the time of the work pass.
+func (e event) Wait() error {
+	took := e.d.pending
+	e.d.pending = 0
+	e.d.sleep(took)
+	return e.d.try(OpWait)
+}
+
+// Lost reports whether the device is lost.
+func (d *Device) Lost() bool { return d.lost }
+
+func (d *Device) sleep(t time.Duration) {
+	if d.time != nil {
+		d.time.Sleep(t)
+	}
+}
+
+// try lets an operation meet its fault.
+func (d *Device) try(op Op) error {
+	if d.lost {
+		return fmt.Errorf("formula: %s: %w", op, kernel.ErrLost)
+	}
+	if d.faults == nil {
+		return nil
+	}
+	fault := d.faults(op)
+	if fault == Panic && op == OpState {
+		fault = Fail // a panic there ends the engine, as it should
+	}
+	switch fault {
+	case Fail:
+		return fmt.Errorf("%w: %s", ErrFault, op)
+	case NoMemory:
+		return fmt.Errorf("%w: %s: %w", ErrFault, op, kernel.ErrMemory)
+	case Panic:
+		panic(fmt.Sprintf("%v: %s", ErrFault, op))
+	case Hang:
+		d.sleep(d.hang)
+	case NaN:
+		d.nan = true
+	case Lose:
+		d.lost = true
+		return fmt.Errorf("%w: %s: %w", ErrFault, op, kernel.ErrLost)
+	}
+	return nil
+}

@@ -1,0 +1,42 @@
+package formula
+
+import "math"
+
+// mark is what a row stores of its token: different for every token and position.
+func mark(token int32, position int) uint64 {
+	return mix(uint64(uint32(token))<<32 | uint64(uint32(position)))
+}
+
+// after is the hash of a sequence whose hash so far is h and whose next row stored m.
+func after(h, m uint64) uint64 { return (h ^ m) * 0x9e3779b97f4a7c15 }
+
+// mix spreads every bit of x over all bits.
+func mix(x uint64) uint64 {
+	x = (x ^ x>>32) * 0xd6e8feb86659fd93
+	x = (x ^ x>>32) * 0xd6e8feb86659fd93
+	return x ^ x>>32
+}
+
+// maxLogit bounds logits: the likeliest of a hundred tokens has about a tenth of the probability.
+const maxLogit = 8
+
+// fillLogits writes the logits [vocabulary] that follow a sequence of a hash.
+func fillLogits(to []float32, h uint64) {
+	for v := range to {
+		to[v] = float32(mix(h+uint64(v)*0xa0761d6478bd642f)>>40) * (maxLogit / float32(1<<24))
+	}
+}
+
+// best is the likeliest token, its logit, and the logarithm of the sum of exponentials. Of NaN it is the first, as a
+// device gives it that does not look.
+func best(logits []float32) (token int32, logit, logSum float32) {
+	logit = float32(math.Inf(-1))
+	sum := 0.0
+	for v, x := range logits {
+		if x > logit || x != x {
+			token, logit = int32(v), x
+		}
+		sum += math.Exp(float64(x))
+	}
+	return token, logit, float32(math.Log(sum))
+}

@@ -1,0 +1,241 @@
+package formula
+
+import (
+	"fmt"
+	"math"
+
+	"sparrow/attn"
+	"sparrow/attn/mla"
+	"sparrow/kernel"
+	"sparrow/kernel/host"
+	"sparrow/model"
+	"sparrow/model/config"
+	"sparrow/plan"
+)
+
+// blocks are the inputs and outputs of a pass.
+type blocks struct {
+	plan *plan.Plan
+	in   attn.Inputs
+	out  *model.Outputs
+}
+
+func (b *blocks) take(c *config.Config, p *plan.Plan, a *kernel.Arena) {
+	b.plan, b.in = p, attn.TakeInputs(p, a)
+	b.out = model.TakeOutputs(p, a, b.in, kernel.F32, model.Widths{Vocab: c.Vocab, Hidden: c.Hidden})
+}
+
+// Inputs is where the input block belongs.
+func (b *blocks) Inputs() kernel.Tensor { return b.in.Block }
+
+// Outputs are the results.
+func (b *blocks) Outputs() *model.Outputs { return b.out }
+
+// array is an array of the input block, as the device has it.
+func (b *blocks) array(name plan.ArrayName) []int32 { return host.I32(b.in.Array(name)) }
+
+// decodes counts the rows that decode or verify.
+func (b *blocks) decodes() (n int) {
+	for i := range b.plan.Segments {
+		if s := &b.plan.Segments[i]; s.Row.DecodeLike() {
+			n += s.Rows
+		}
+	}
+	return n
+}
+
+// fillOutputs writes the results of the wanted rows. fill writes the logits of a row, for which row is memory.
+func (b *blocks) fillOutputs(row []float32, nan bool, fill func(r int32, to []float32)) {
+	whole, at := host.F32(b.out.Logits), 0
+	var values, sums []float32
+	var ids []int32
+	if b.out.Best.Values.Given() {
+		values, ids, sums = host.F32(b.out.Best.Values), host.I32(b.out.Best.IDs), host.F32(b.out.Best.LogSum)
+	}
+	wanted := b.array(plan.WholeRows)
+	for i, r := range b.array(plan.LogitRows) {
+		fill(r, row)
+		if nan {
+			for v := range row {
+				row[v] = float32(math.NaN())
+			}
+		}
+		if values != nil {
+			ids[i], values[i], sums[i] = best(row)
+		}
+		if values == nil || at < len(wanted) && int(wanted[at]) == i {
+			copy(whole[at*len(row):], row)
+			at++
+		}
+	}
+}
+
+// pass is a pass of Model or of its drafting layer.
+type pass struct {
+	blocks
+	m    *Model
+	attn *mla.Pass
+	walk []walk   // of every request
+	hash []uint64 // of the rows of a drafting pass
+}
+
+// walk is how far the rows of a request were read.
+type walk struct {
+	next int // position
+	hash uint64
+}
+
+// Prepare fills the input block as package dsa does.
+func (s *pass) Prepare(in *model.Input, words []int32) error {
+	m := s.m
+	if err := m.dev.try(OpPrepare); err != nil {
+		return err
+	}
+	block := attn.NewBlock(s.plan, words)
+	if err := in.Batch.CheckPages(m.pages); err != nil {
+		return err
+	}
+	if err := in.FillTokens(block.Array(plan.TokenIDs), m.config.Vocab); err != nil {
+		return err
+	}
+	if err := s.attn.Prepare(&in.Batch, block); err != nil {
+		return err
+	}
+	if s.plan.Pass == plan.PassTarget {
+		m.target.rows = 0
+	} else if err := fillHidden(in, block, s.source().rows); err != nil {
+		return err
+	}
+	return block.FillLogits(in.Batch.Batch, in.Config)
+}
+
+// fillHidden lists the hidden states that the rows of a drafting pass continue.
+func fillHidden(in *model.Input, block attn.Block, rows int) error {
+	to := block.Array(plan.HiddenRows)
+	return in.Rows(func(r attn.Row) (err error) {
+		to[r.Index], err = in.HiddenRow(r.Request, r.Token, rows)
+		return err
+	})
+}
+
+// source is what a drafting pass continues.
+func (s *pass) source() *residual {
+	if s.plan.Pass == plan.PassChain {
+		return &s.m.chain
+	}
+	return &s.m.target
+}
+
+// Execute stores the rows and computes their hashes and logits. A fault in it leaves some rows stored, and wrong.
+func (s *pass) Execute() error {
+	m := s.m
+	tokens, slots, positions := s.array(plan.TokenIDs), s.array(plan.Slots), s.array(plan.Positions)
+	to := m.marks
+	if s.plan.Pass != plan.PassTarget {
+		to = m.draftMarks
+	}
+	for i, slot := range slots {
+		to[slot] = ^uint64(0)
+		if i == len(slots)/2 {
+			if err := m.dev.try(OpExecute); err != nil {
+				return err
+			}
+		}
+	}
+	for i, slot := range slots {
+		to[slot] = mark(tokens[i], int(positions[i]))
+	}
+	hash := m.target.hash
+	if s.plan.Pass != plan.PassTarget {
+		s.draft(tokens, positions)
+		hash = m.chain.hash
+	} else if err := s.read(); err != nil {
+		return err
+	}
+	s.fillOutputs(m.logits, m.dev.nan, func(r int32, to []float32) {
+		h := hash[r]
+		if s.plan.Pass != plan.PassTarget {
+			h = doubt(h)
+		}
+		fillLogits(to, h)
+	})
+	m.dev.nan = false
+	return nil
+}
+
+// draft computes what the target would for the token after each row.
+func (s *pass) draft(tokens, positions []int32) {
+	m := s.m
+	from, rows := s.source().hash, s.array(plan.HiddenRows)
+	s.hash = s.hash[:0] // a chain replaces what it reads
+	for i, r := range rows {
+		s.hash = append(s.hash, after(from[r], mark(tokens[i], int(positions[i])+1)))
+	}
+	copy(m.chain.hash, s.hash)
+	m.dev.pending += m.dev.cost.of(len(rows), len(rows), 0) / draftCost
+}
+
+// draftCost is how much cheaper a pass of the drafting layer is than one of the target.
+const draftCost = 8
+
+// doubt makes a third of the drafts wrong.
+func doubt(h uint64) uint64 {
+	if mix(h)%3 == 0 {
+		return ^h
+	}
+	return h
+}
+
+// read computes the hash behind every row from the rows before it, as the cache holds them.
+func (s *pass) read() error {
+	lens, requests := s.array(plan.Lengths), s.array(plan.RowRequests)
+	start, gather := s.array(plan.GatherStart), s.array(plan.GatherSlots)
+	table := s.array(plan.PageTable)
+	s.walk = append(s.walk[:0], make([]walk, s.plan.Requests)...)
+	keys := 0
+	for i := range s.plan.Segments {
+		g := &s.plan.Segments[i]
+		for j := range g.Launches {
+			l := &g.Launches[j]
+			first, last := attn.LaunchRows(g, l)
+			for r := first; r < last; r++ {
+				q := int(requests[r])
+				place := func(p int) int32 {
+					return table[q*s.plan.TablePages+p/s.m.pageTokens]*int32(s.m.pageTokens) + int32(p%s.m.pageTokens)
+				}
+				if g.Form == plan.FormDenseMHA {
+					list := gather[l.Gather.First:l.Gather.End()]
+					place = func(p int) int32 { return list[int(start[r])+p] }
+				}
+				n := int(lens[r])
+				keys += n
+				w := &s.walk[q]
+				if s.m.plain {
+					*w = walk{next: n - 1}
+				} else if w.next > n {
+					*w = walk{}
+				}
+				for ; w.next < n; w.next++ {
+					slot := place(w.next)
+					if slot < 0 || int(slot) >= len(s.m.marks) {
+						return fmt.Errorf("%w: slot %d of %d", kernel.ErrArgument, slot, len(s.m.marks))
+					}
+					w.hash = after(w.hash, s.m.marks[slot])
+				}
+				s.m.target.hash[r] = w.hash
+			}
+		}
+	}
+	s.m.dev.pending += s.m.dev.cost.of(s.plan.Rows, s.decodes(), keys)
+	return nil
+}
+
+// Enqueued lets drafting passes continue the rows of this one.
+func (s *pass) Enqueued() {
+	switch {
+	case s.plan.Pass == plan.PassTarget:
+		s.m.target.rows = s.plan.Rows
+	case s.plan.Logits > 0:
+		s.m.chain.rows = s.plan.Rows
+	}
+}

@@ -1,0 +1,39 @@
+package sim
+
+import (
+	"reflect"
+	"testing"
+	"time"
+)
+
+// TestSeeds runs seeds for some seconds; make torture runs as many as asked for.
+func TestSeeds(t *testing.T) {
+	var all Report
+	begun, seed := time.Now(), uint64(1)
+	for ; time.Since(begun) < 8*time.Second; seed++ {
+		r, err := Run(seed, DefaultRequests)
+		if err != nil {
+			t.Fatalf("seed %d: %v\nrepeat it with:\n\tgo run ./sim/torture -count 1 -seed %d", seed, err, seed)
+		}
+		all.Add(r)
+	}
+	t.Logf("%d seeds: %+v", seed, all)
+	if seed > 30 && (all.Faults == 0 || all.Failed == 0 || all.Cancelled == 0 || all.Bad == 0 || all.Refused == 0 ||
+		all.Preempted == 0 || all.Accepted == 0 || all.Cached == 0) {
+		t.Errorf("a kind of event did not happen in %d seeds: %+v", seed, all)
+	}
+}
+
+// A seed gives the same run every time.
+func TestSeedsRepeat(t *testing.T) {
+	for seed := uint64(1); seed < 6; seed++ {
+		first, err := Run(seed, DefaultRequests)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := Run(seed, DefaultRequests)
+		if err != nil || !reflect.DeepEqual(first, again) {
+			t.Errorf("seed %d: %+v, then %+v, %v", seed, first, again, err)
+		}
+	}
+}

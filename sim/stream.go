@@ -1,0 +1,97 @@
+package sim
+
+import (
+	"errors"
+	"slices"
+
+	"sparrow/engine"
+	"sparrow/sample"
+)
+
+// stream is a request that was accepted, and what its client has read.
+type stream struct {
+	request engine.Request
+	job     *engine.Job
+	engine  int  // the number of its engine
+	sent    int  // iterations before it was sent
+	first   int  // iterations before its first token; 0 without one
+	alone   bool // no other request of its tenant was there
+	// cancelled is the iterations before its client left; 0 if it did not.
+	cancelled int
+	choices   []outcome
+	ended     bool
+}
+
+// outcome is what came of a choice.
+type outcome struct {
+	tokens []int32
+	events []engine.Event // of the tokens
+	scores []sample.Scored
+	finish engine.Finish
+	err    error
+}
+
+// read takes the events that are there and checks that they are in order: each choice ends once, and the last event is
+// the end of the last choice.
+func (s *stream) read(w *world) {
+	for {
+		ev, ok := s.job.Poll()
+		if !ok {
+			return
+		}
+		if s.ended {
+			w.breaks("%s has an event after its last: %+v", s.request.ID, ev)
+			return
+		}
+		c := &s.choices[ev.Choice]
+		if c.finish != "" {
+			w.breaks("choice %d of %s has an event after its end: %+v", ev.Choice, s.request.ID, ev)
+			return
+		}
+		c.add(ev)
+		left := slices.ContainsFunc(s.choices, func(c outcome) bool { return c.finish == "" })
+		if ev.Last == left {
+			w.breaks("%s: last event %t, choices left %t", s.request.ID, ev.Last, left)
+		}
+		if ev.Last {
+			s.ended = true
+			w.open--
+			s.count(w)
+		}
+	}
+}
+
+func (c *outcome) add(ev engine.Event) {
+	c.scores = append(c.scores, ev.Scores...)
+	if ev.Token >= 0 {
+		c.tokens, c.events = append(c.tokens, ev.Token), append(c.events, ev)
+	}
+	c.finish, c.err = ev.Finish, ev.Err
+}
+
+// count adds a stream that has ended to the report.
+func (s *stream) count(w *world) {
+	ends := map[engine.Finish]int{}
+	for i := range s.choices {
+		ends[s.choices[i].finish]++
+	}
+	switch {
+	case ends[engine.FinishError] > 0:
+		w.report.Failed++
+	case ends[engine.FinishCancelled] > 0:
+		w.report.Cancelled++
+	default:
+		w.report.Finished++
+	}
+}
+
+// allowed reports whether a choice may fail with an error.
+func (w *world) allowed(err error) bool {
+	switch {
+	case errors.Is(err, engine.ErrClosed):
+		return w.halts
+	case errors.Is(err, engine.ErrDevice):
+		return w.report.Lost > 0
+	}
+	return errors.Is(err, engine.ErrStep) && w.report.Faults > 0
+}
