@@ -53,7 +53,7 @@ func (s *Scheduler) Schedule() []Item {
 			n = s.reserveChunk(q, s.room.most(q, q.cache.Len(), n), s.prompts[i+1:])
 			if n > 0 {
 				budget, logits = budget-n, logits-promptLogits(q, n)
-				s.load.addPrompt(n, q.cache.Len())
+				s.load.addPrompt(n, q.cache.Len(), s.limits.Threshold)
 				s.addItem(q, n, false)
 			}
 		}
