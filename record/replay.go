@@ -189,8 +189,8 @@ func (r *Replay) FillSelections(to []int32, position int, dense bool) error {
 				visible, CountPositions(list), i)
 		}
 		if list == nil && visible > k && !dense {
-			return fmt.Errorf("replay: position %d attends to all of its %d keys in layer %d of the replayed rows, and "+
-				"to at most %d here; replay with the dense threshold that they were recorded with", position,
+			return fmt.Errorf("replay: position %d attends to all of its %d keys in layer %d of the replayed rows, "+
+				"and to at most %d here; replay with the dense threshold that they were recorded with", position,
 				visible, i, k)
 		}
 		for p := range out {
