@@ -47,7 +47,8 @@ func BenchmarkRecording(b *testing.B) {
 	for _, c := range []struct {
 		name string
 		r    *Record
-	}{{"selections", &Record{Selections: true}}, {"everything", &Record{Selections: true, Scores: true, Experts: true}}} {
+	}{{"selections", &Record{Selections: true}},
+		{"everything", &Record{Selections: true, Scores: true, Experts: true}}} {
 		b.Run(c.name, func(b *testing.B) {
 			turn(nil)
 			turn(c.r)

@@ -130,7 +130,8 @@ func (e *Engine) allocate(cfg *plan.Config, notices []plan.Notice) error {
 		return err
 	}
 	e.sched, err = sched.New(e.pool, sched.Limits{BatchTokens: c.StepTokens, MaxRunning: c.MaxRunning,
-		PromptLogits: e.promptLogits(), MaxStall: c.MaxStall, RecordRows: e.recordRows()})
+		PromptLogits: e.promptLogits(), MaxStall: c.MaxStall, Threshold: threshold(cfg),
+		RecordRows: e.recordRows()})
 	if err != nil {
 		return err
 	}
@@ -165,6 +166,14 @@ func (e *Engine) allocate(cfg *plan.Config, notices []plan.Notice) error {
 		m.Weights, m.Scratch, m.Device = use.Weights, use.Scratch, e.memory.total
 	}
 	return nil
+}
+
+// threshold is how many tokens of a prompt are computed in the dense form.
+func threshold(cfg *plan.Config) int {
+	if !cfg.DenseOK {
+		return 0
+	}
+	return cfg.T
 }
 
 // maxDrafts is the maximum draft length, or why drafting is disabled. A chain is verified in one batch, with the token

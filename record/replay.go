@@ -184,13 +184,14 @@ func (r *Replay) FillSelections(to []int32, position int, dense bool) error {
 			continue
 		}
 		if list != nil && CountPositions(list) < visible {
-			return fmt.Errorf("replay: position %d attends to every one of its %d keys here, and to %d of them in layer "+
-				"%d of the replayed rows; replay with the dense threshold that they were recorded with", position,
+			return fmt.Errorf("replay: position %d attends to every one of its %d keys here, and to %d of them in "+
+				"layer %d of the replayed rows; replay with the dense threshold that they were recorded with", position,
 				visible, CountPositions(list), i)
 		}
 		if list == nil && visible > k && !dense {
-			return fmt.Errorf("replay: position %d attends to all of its %d keys in layer %d of the replayed rows, and to "+
-				"at most %d here; replay with the dense threshold that they were recorded with", position, visible, i, k)
+			return fmt.Errorf("replay: position %d attends to all of its %d keys in layer %d of the replayed rows, "+
+				"and to at most %d here; replay with the dense threshold that they were recorded with", position,
+				visible, i, k)
 		}
 		for p := range out {
 			if out[p] = -1; p < visible {

@@ -95,9 +95,10 @@ func served(t *testing.T, c sparrow.Config, g *Golden) []record.Row {
 	web := httptest.NewServer(s.Handler())
 	defer web.Close()
 	n, cold := len(g.Greedy), 0.0
-	body, err := json.Marshal(&openai.CompletionRequest{Prompt: openai.Prompt{Tokens: [][]int32{g.Input}}, MaxTokens: &n,
-		Options: openai.Options{Model: e.Info().Name, Temperature: &cold, IgnoreEOS: true, Sparrow: &openai.Extension{
-			Selections: &openai.Selections{Tokens: openai.RecordedTokens{All: true}}, Experts: true}}})
+	body, err := json.Marshal(&openai.CompletionRequest{Prompt: openai.Prompt{Tokens: [][]int32{g.Input}},
+		MaxTokens: &n, Options: openai.Options{Model: e.Info().Name, Temperature: &cold, IgnoreEOS: true,
+			Sparrow: &openai.Extension{Experts: true,
+				Selections: &openai.Selections{Tokens: openai.RecordedTokens{All: true}}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
