@@ -166,7 +166,7 @@ export class Chat {
   foot(m, at) {
     const { messages } = this.current;
     const last = at === messages.length - 1;
-    const request = () => requestOf(this.current, this.app.model, at);
+    const request = async () => requestOf(this.current, await this.app.served, at);
     const answered = (texts) => {
       m.calls.forEach((c, i) => messages.push({ role: "tool", call: c.id, content: texts[i] }));
       this.render();
@@ -179,7 +179,7 @@ export class Chat {
       last && m.calls?.length ? results(m.calls, answered) : null,
       button("Copy", (e) => copy(m.content, e.target.closest("article").querySelector(".body")), { class: "plain" }),
       button("Retry", () => this.again(at), { class: "plain", hidden: !last }),
-      button("What did it look at?", () => this.app.explore(request()), { class: "plain" }),
+      button("What did it look at?", async () => this.app.explore(await request()), { class: "plain" }),
       asCode(request),
     );
   }
@@ -283,7 +283,7 @@ export class Chat {
     };
     try {
       const body = {
-        ...requestOf(conversation, this.app.model),
+        ...requestOf(conversation, await this.app.served),
         stream: true,
         stream_options: { include_usage: true },
         sparrow: { trace: true },

@@ -176,7 +176,7 @@ export class Explorer {
   }
 
   show() {
-    if (!this.waiting || !this.app.model) return;
+    if (!this.waiting) return;
     const next = this.waiting;
     this.waiting = null;
     this.ask(next);
@@ -203,14 +203,14 @@ export class Explorer {
       experts: this.experts.checked,
       layers: layers === "all" || !layers ? "all" : layers.split(",").map(Number),
     };
-    const body = { ...request, model: this.app.model };
-    body.max_tokens = Math.min(body.max_tokens ?? Infinity, Number(this.most.value) || 64);
+    const most = Math.min(request.max_tokens ?? Infinity, Number(this.most.value) || 64);
     this.fault.hidden = true;
     this.tools.hidden = true;
     this.submit.hidden = true;
     this.stopper.hidden = false;
     this.progress.textContent = "Reading the prompt\u2026";
     try {
+      const body = { ...request, model: await this.app.served, max_tokens: most };
       const { recording } = await record(body, options, stop.signal, (r) => {
         this.progress.textContent = `${plural(r.tokens.length - r.prompt, "token")} of the answer\u2026`;
       });

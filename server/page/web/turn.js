@@ -78,11 +78,11 @@ export function facts({ stats, finish, stopped }) {
   return el("span", { class: "muted small stats" }, out.join(" \u00b7 "));
 }
 
-// asCode shows a request as a program. request is called when it is wanted.
+// asCode shows a request as a program. request gives a promise of it when it is wanted.
 export function asCode(request) {
   const languages = { curl: snippets.curl, Python: snippets.python, Go: snippets.go };
   const code = el("code");
-  const show = (name) => (code.textContent = languages[name](request(), key() !== ""));
+  const show = async (name) => (code.textContent = languages[name](await request(), key() !== ""));
   const tabs = choice(
     Object.keys(languages).map((n) => [n, n]),
     "curl",
