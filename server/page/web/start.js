@@ -128,7 +128,7 @@ export class Start {
         if (!opened) {
           opened = true;
           this.recording = r;
-          this.size.textContent = `${count(r.prompt)} tokens.`;
+          this.size.textContent = `${count(r.prompt)} tokens with the question.`;
           this.text.show(r, 0, r.prompt);
         }
         this.answer.textContent = visible(reply.message.content);
