@@ -85,6 +85,9 @@ func (e *Engine) receive() (halt, closing bool) {
 	e.cancels = e.cancels[:0]
 	if len(e.flushes) > 0 {
 		e.pool.Reset()
+		if e.tiers != nil {
+			e.tiers.stack.Clear()
+		}
 		for _, done := range e.flushes {
 			close(done)
 		}
