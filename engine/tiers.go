@@ -178,7 +178,7 @@ func (t *tiers) copyOut(k kv.Kept, on []tier.Occasion) {
 		return
 	}
 	p.Stored = k.Stored
-	p.Tokens = slices.Clone(k.Tokens)
+	p.Tokens, p.Salt = slices.Clone(k.Tokens), slices.Clone(k.Salt)
 	done, err := kernel.Collect(t.dev, p.Data, t.partsOf(int(k.Page), int(k.Window)))
 	if err != nil {
 		// The device reports the same at its next pass, where requests are told.

@@ -156,6 +156,7 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 	if events != nil {
 		defer events.Close()
 		o.Events, f.engineFlags.events = events, events.Listener(event.GPU)
+		f.onHost, f.onDisk = events.Listener(event.CPU), events.Listener(event.Storage)
 	}
 	asked := level.Level()
 	if asked == slog.LevelInfo && !f.logJSON {
