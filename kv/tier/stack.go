@@ -74,14 +74,14 @@ func Open(o Options, spec Spec, from Allocator, log *slog.Logger) (*Stack, error
 	}
 	hosted := int(o.HostBytes / int64(spec.Bytes))
 	transit := max(transitBytes/spec.Bytes, 8)
-	s := &Stack{spec: spec, stops: map[string]map[string]int64{}, host: newHost(hosted, listener(o.OnHost)), window: max(min(transit/4, 32), 1),
+	s := &Stack{spec: spec, stops: map[string]map[string]int64{}, host: newHost(hosted, listener(o.OnHost)),
+		window: max(min(transit/4, 32), 1), patience: o.Wait, log: log,
 		memory: &memory{from: from, each: spec.Bytes, most: hosted + transit}}
 	s.host.early = o.KeepEarly
-	s.patience, s.log = o.Wait, log
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	if !lazy && !s.memory.fill() {
-		return nil, errors.Join(fmt.Errorf("tier: %d bytes of page-locked memory for %d pages are not to be had; ask for "+
-			"a smaller --host-cache", int64(hosted+transit)*int64(spec.Bytes), hosted+transit), s.Close())
+		return nil, errors.Join(fmt.Errorf("tier: %d bytes of page-locked memory for %d pages are not to be had; ask "+
+			"for a smaller --host-cache", int64(hosted+transit)*int64(spec.Bytes), hosted+transit), s.Close())
 	}
 	if o.HostBytes > 0 {
 		s.tiers = append(s.tiers, s.host)
