@@ -211,7 +211,8 @@ func TestTwoProcessesGiveTheTokensOfOne(t *testing.T) {
 	}
 	wait.Wait()
 	text := metrics(t, decode)
-	t.Logf("%d requests: %d found pages, %d computed all, %d clients left, %d kills\n%s", n, found, lost, gone, kills, text)
+	t.Logf("%d requests: %d found pages, %d computed all, %d clients left, %d kills\n%s", n, found, lost, gone, kills,
+		text)
 	if strings.Contains(text, `sparrow_tier_pages_total{event="hit",tier="peer"} 0`) {
 		t.Error("nothing was pulled")
 	}

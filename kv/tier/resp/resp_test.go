@@ -35,7 +35,8 @@ func TestReplies(t *testing.T) {
 
 func TestWhatIsNotTheProtocol(t *testing.T) {
 	for _, text := range []string{"HTTP/1.1 200 OK\r\n", "\r\n", "+\n", "$x\r\n", "$-2\r\n",
-		"$99999999999999999999\r\n", "$5000000000\r\n", ":1.5\r\n", "+" + strings.Repeat("x", 100_000) + "\r\n", "$2\r\nabc\r\n+OK\r\n"} {
+		"$99999999999999999999\r\n",
+		"$5000000000\r\n", ":1.5\r\n", "+" + strings.Repeat("x", 100_000) + "\r\n", "$2\r\nabc\r\n+OK\r\n"} {
 		r := NewReader(strings.NewReader(text))
 		_, err := r.Reply()
 		if err == nil {
