@@ -62,6 +62,7 @@ type Engine struct {
 	mu      sync.Mutex
 	inbox   []*Job
 	cancels []*Job
+	discard bool            // tiers give up all pages when the engine closes
 	settles []chan struct{} // closed once the loop has come around
 	flushes []chan struct{} // closed when the cache is empty
 	queued  backlog
