@@ -53,6 +53,7 @@ type Memory struct {
 	Arena   int64 // of passes: activations, scores, gathered rows and logits of the largest one
 	Scratch int64 // of operations, on a device with memory of its own
 	Device  int64 // all memory of such a device; 0 elsewhere
+	Tiers   int64 // the most that pages of the prefix cache take outside the device
 }
 
 // New makes an engine for a loaded model and allocates its cache. Run starts it.
@@ -157,7 +158,7 @@ func (e *Engine) allocate(cfg *plan.Config, notices []plan.Notice) error {
 		StepTokens: c.StepTokens, MaxRunning: e.sched.Limits().MaxRunning, MaxQueue: c.MaxQueue,
 		MaxStall: c.MaxStall, Kernels: e.model.Device().Name(), Config: *cfg, Notices: notices,
 		Memory: Memory{Weights: c.WeightBytes, Packed: c.Packed, Cache: size.bytes, States: size.states,
-			Arena: e.passes.runner.Bytes()}}
+			Arena: e.passes.runner.Bytes(), Tiers: c.Tiers.MemoryBytes()}}
 	if e.tiers != nil {
 		e.info.Tiers = e.tiers.stack.Describe()
 	}

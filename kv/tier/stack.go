@@ -29,6 +29,14 @@ type Options struct {
 // Any reports whether there is a tier.
 func (o *Options) Any() bool { return o.HostBytes > 0 || o.DiskDir != "" || o.StoreURL != "" }
 
+// MemoryBytes is the most memory that the tiers take, for pages of up to 32 MiB.
+func (o *Options) MemoryBytes() int64 {
+	if !o.Any() {
+		return 0
+	}
+	return o.HostBytes + transitBytes
+}
+
 // Transit bounds the memory of pages on their way between the device and tiers other than host memory.
 const transitBytes = 256 << 20
 
