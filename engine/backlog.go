@@ -17,8 +17,8 @@ type queued struct{ sequences, requests int }
 const floodFactor = 4
 
 // add counts n sequences of a tenant's request, or refuses them. While there is no space for them, a tenant still has
-// its share of the queue, and another request while at most one of it waits: the choices of a large request are admitted
-// as they fit, and two of them do not refuse each other.
+// its share of the queue, and another request while at most one of it waits: the choices of a large request are
+// admitted as they fit, and two of them do not refuse each other.
 func (b *backlog) add(tenant string, n int) error {
 	own := b.tenants[tenant]
 	parties := len(b.tenants)
