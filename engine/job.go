@@ -50,6 +50,8 @@ type Request struct {
 	// Replay are rows that were recorded before, one position after the other: rows of these positions take their
 	// selections and experts as they are given. Such a request shares no cached pages.
 	Replay []record.Row
+	// PagesFrom is the host and port of another engine that has computed the prompt and serves its pages; empty is none.
+	PagesFrom string
 }
 
 // Score says which given tokens get log probabilities. Rows whose logits are needed are computed even where they are

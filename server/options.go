@@ -63,6 +63,9 @@ type Options struct {
 	// VLLMNames adds the metrics that routers know under vLLM's names.
 	VLLMNames bool
 
+	// Transfer is the server's part where prompts are computed by one server and continued by another.
+	Transfer Transfer
+
 	// StoreBytes is the memory for stored responses of /v1/responses; older ones give way. NoStore stores none.
 	StoreBytes int64
 

@@ -27,6 +27,7 @@ import (
 type serveFlags struct {
 	engineFlags
 	listenFlags
+	transferFlags
 	eventFlags
 	keys     string
 	admins   string
@@ -78,6 +79,7 @@ Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace
 		"origins whose web pages may call the server, such as https://example.org, or '*'")
 	f.engineFlags.add(s)
 	f.addServing(s)
+	f.transferFlags.add(s)
 	s.StringVar(&f.requestMemory, "request-memory", "", "most memory of requests that are read, encoded and answered "+
 		"at once, such as 512M; without it a quarter of what is available, up to 1G")
 	s.BoolVar(&f.strict, "strict", false,
@@ -118,6 +120,9 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 		if o.Keys, err = server.LoadKeys(f.keys); err != nil {
 			return fmt.Errorf("--api-keys: %w", err)
 		}
+	}
+	if o.Transfer, err = f.transferFlags.check(&f.tierFlags); err != nil {
+		return err
 	}
 	if f.tenantLimits != "" {
 		if o.Limits, err = server.LoadLimits(f.tenantLimits); err != nil {
@@ -162,6 +167,9 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 		return err
 	}
 	if o.RequestMemory, err = requestMemory(f.requestMemory); err != nil {
+		return errors.Join(err, closeNow(e))
+	}
+	if err := f.transferFlags.serve(cmd.Context(), e, &o.Transfer); err != nil {
 		return errors.Join(err, closeNow(e))
 	}
 	sum := sumMemory(e.Info(), o.RequestMemory, o.StoreBytes)

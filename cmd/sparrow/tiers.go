@@ -18,6 +18,7 @@ import (
 type tierFlags struct {
 	hostCache, diskCache, diskSize, pageStore string
 	tierWait                                  time.Duration
+	keepEarly, pull                           bool // by role
 }
 
 func (f *tierFlags) add(s *pflag.FlagSet) {
@@ -58,6 +59,6 @@ func (f *tierFlags) tiers() (o tier.Options, err error) {
 	if f.tierWait < 0 {
 		return o, errors.New("--tier-wait: want a time such as 500ms; 0 is the default")
 	}
-	o.Wait = f.tierWait
+	o.Wait, o.KeepEarly, o.Pull = f.tierWait, f.keepEarly, f.pull
 	return o, nil
 }

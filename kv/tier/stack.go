@@ -21,13 +21,19 @@ type Options struct {
 	DiskDir   string // folder of the disk cache; empty is none
 	DiskBytes int64
 	StoreURL  string // of a store that speaks RESP; empty is none
+	// KeepEarly keeps pages in host memory as they become reusable, for others to pull (Stack.Serve).
+	KeepEarly bool
+	// Pull lets requests name another engine that holds their pages (Stack.FetchFrom).
+	Pull bool
 	// Wait is how much time a request may lose by waiting for pages instead of computing them.
 	Wait     time.Duration
 	Listener Listener
 }
 
 // Any reports whether there is a tier.
-func (o *Options) Any() bool { return o.HostBytes > 0 || o.DiskDir != "" || o.StoreURL != "" }
+func (o *Options) Any() bool {
+	return o.HostBytes > 0 || o.DiskDir != "" || o.StoreURL != "" || o.Pull
+}
 
 // MemoryBytes is the most memory that the tiers take, for pages of up to 32 MiB.
 func (o *Options) MemoryBytes() int64 {
@@ -49,6 +55,9 @@ type Stack struct {
 	host   *host
 	window int // pages that one fetch has ready
 
+	patience time.Duration // for an answer of a peer
+	log      *slog.Logger
+
 	ctx  context.Context // ends with the stack
 	stop context.CancelFunc
 	wait sync.WaitGroup // fetches
@@ -56,6 +65,7 @@ type Stack struct {
 	mu      sync.Mutex
 	fetches int                         // that were not closed
 	stops   map[string]map[string]int64 // by tier and reason
+	peers   map[string]*store           // by address
 }
 
 // Open opens the tiers that the options ask for. Without an allocator pages are in ordinary memory, taken as it is
@@ -76,6 +86,8 @@ func Open(o Options, spec Spec, from Allocator, log *slog.Logger) (*Stack, error
 	transit := max(transitBytes/spec.Bytes, 8)
 	s := &Stack{spec: spec, stops: map[string]map[string]int64{}, host: newHost(hosted, hears), window: max(min(transit/4, 32), 1),
 		memory: &memory{from: from, each: spec.Bytes, most: hosted + transit}}
+	s.host.early = o.KeepEarly
+	s.patience, s.log = o.Wait, log
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	if !lazy && !s.memory.fill() {
 		return nil, errors.Join(fmt.Errorf("tier: %d bytes of page-locked memory for %d pages are not to be had; ask for "+
@@ -182,6 +194,22 @@ func (s *Stack) Counts() []Count {
 	return out
 }
 
+// PeerCount is what other engines gave, all of them together.
+func (s *Stack) PeerCount() Count {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := Count{Tier: "peer", Stops: maps.Clone(s.stops["peer"])}
+	for _, p := range s.peers {
+		c := p.Count()
+		all.Hits += c.Hits
+		all.HitBytes += c.HitBytes
+		all.Damaged += c.Damaged
+		all.Failed += c.Failed
+		all.Busy += c.Busy
+	}
+	return all
+}
+
 // Describe says where pages are kept, a line for each tier.
 func (s *Stack) Describe() []string {
 	var out []string
@@ -212,6 +240,9 @@ func (s *Stack) Close() (err error) {
 	s.wait.Wait()
 	for _, t := range s.tiers {
 		err = errors.Join(err, t.Close())
+	}
+	for _, p := range s.peers {
+		err = errors.Join(err, p.Close())
 	}
 	return errors.Join(err, s.memory.close())
 }
