@@ -41,8 +41,8 @@ clients:
 	$(GO) run ./server/clienttest/matrix
 
 # Runs three servers of the built-in model behind pinned routers and an index of cached prefixes, installed as the
-# clients are, and compares deploy/kubernetes with schemas. PARTS names some: manifests, index, prefixes, balance,
-# accidents, others.
+# clients are, and compares deploy/kubernetes with schemas. PARTS names some: manifests, index, tiers, prefixes,
+# balance, accidents, others.
 cluster:
 	$(GO) run ./server/clienttest/cluster $(PARTS)
 

@@ -17,6 +17,7 @@ import (
 	"sparrow/engine"
 	"sparrow/internal/unit"
 	"sparrow/kv/prefix"
+	"sparrow/kv/tier"
 )
 
 // engineFlags are the flags that say what to run and with how much of the machine, shared by every command that opens
@@ -33,7 +34,8 @@ type engineFlags struct {
 	watchdog                          time.Duration
 	maxStall                          string
 
-	events prefix.Listener // of the prefix cache; set by serve
+	events     prefix.Listener // of the prefix cache; set by serve
+	tierEvents tier.Listener   // of its tiers; the same
 	tierFlags
 }
 
@@ -170,6 +172,7 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 	if c.Tiers, err = f.tiers(); err != nil {
 		return sparrow.Config{}, err
 	}
+	c.Tiers.Listener = f.tierEvents
 	return c, c.Validate()
 }
 

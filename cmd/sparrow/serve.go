@@ -156,6 +156,7 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 	if events != nil {
 		defer events.Close()
 		o.Events, f.engineFlags.events = events, events.Listener(event.GPU)
+		f.engineFlags.tierEvents = events.Tiers()
 	}
 	asked := level.Level()
 	if asked == slog.LevelInfo && !f.logJSON {
