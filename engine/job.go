@@ -76,6 +76,7 @@ type Job struct {
 	queue   queue
 
 	open              int // choices that have not ended
+	queued            int // choices that were in no batch yet
 	cancelled, failed bool
 	usage             Usage
 	arrived, admitted time.Time
@@ -146,7 +147,7 @@ func (e *Engine) prepare(r Request) (*Job, error) {
 		return nil, err
 	}
 	r.Replay = nil // it holds the rows
-	j := &Job{engine: e, request: r, arrived: e.now(), open: r.Sampling.N,
+	j := &Job{engine: e, request: r, arrived: e.now(), open: r.Sampling.N, queued: r.Sampling.N,
 		usage: Usage{PromptTokens: r.givenTokens()}, replay: replay, salt: r.salt()}
 	if replay != nil {
 		j.salt = replaySalt()
