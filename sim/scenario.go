@@ -33,6 +33,9 @@ const (
 	vocabulary = 96
 	eos        = 1
 	mostOutput = 48
+
+	floodPrompt = 64 // tokens, at most
+	floodOutput = 5  // times as long as elsewhere
 )
 
 // newScenario draws a scenario. requests is how many clients send, about.
@@ -86,16 +89,29 @@ func newScenario(seed uint64, requests int) *scenario {
 	return s
 }
 
-// drawFlood makes tenants send more than can be served. There are no faults, and places and pages for one sequence of
-// every tenant and more: waitBound then promises how long a tenant's only request waits.
+// drawFlood makes tenants send more than can be served, in short prompts and long answers. There are no faults, and
+// places and pages for one sequence of every tenant and more: mostWait then bounds how long a tenant's only request
+// waits.
 func (s *scenario) drawFlood() {
 	c := &s.config
 	s.flood, s.faults, s.gap = true, nil, time.Millisecond
 	s.tenants = 1 + s.draw.IntN(3)
 	c.MaxRunning = s.tenants + 2 + s.draw.IntN(6)
-	c.StepTokens = max(c.StepTokens, 2*c.MaxRunning)
+	c.StepTokens = 128
 	c.CacheTokens = max(c.CacheTokens, (s.tenants+1)*s.shape.Context)
 	c.MaxQueue = max(c.MaxQueue, 24)
+}
+
+// light reports whether a request is a small one beside a flood.
+func (s *scenario) light(number int) bool { return s.flood && number%8 == 7 }
+
+// pause is the time before a request. Small ones come when the flood before them runs.
+func (s *scenario) pause(number int) time.Duration {
+	mean := s.gap
+	if s.light(number) {
+		mean = 100 * s.cost.Pass
+	}
+	return time.Duration(s.draw.ExpFloat64() * float64(mean))
 }
 
 func drawDraft(d *rand.Rand) spec.Setting {
@@ -143,7 +159,7 @@ func (s *scenario) request(number int, known [][]int32) (r engine.Request, bad b
 		p := s.prompts[d.IntN(len(s.prompts))]
 		r.Prompt = append(r.Prompt, p[:d.IntN(len(p)+1)]...)
 	}
-	if s.flood && number%8 == 7 {
+	if s.light(number) {
 		r.Tenant, r.Sampling.N = "light", 1
 	} else if s.flood {
 		r.Sampling.N, r.IgnoreEOS = 1+d.IntN(6), true
@@ -153,7 +169,8 @@ func (s *scenario) request(number int, known [][]int32) (r engine.Request, bad b
 	r.Prompt = r.Prompt[:min(len(r.Prompt), most)]
 	r.MaxTokens = 1 + d.IntN(mostOutput)
 	if s.flood {
-		r.MaxTokens *= 5
+		r.Prompt = r.Prompt[:min(len(r.Prompt), floodPrompt)]
+		r.MaxTokens *= floodOutput
 	}
 	if d.IntN(6) == 0 {
 		r.MinTokens = min(1+d.IntN(r.MaxTokens), most+1-len(r.Prompt))
