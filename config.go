@@ -7,6 +7,8 @@ import (
 	"math"
 	"time"
 
+	"sparrow/kv/prefix"
+	"sparrow/kv/tier"
 	"sparrow/plan"
 	"sparrow/spec"
 )
@@ -28,6 +30,9 @@ type Config struct {
 	// nodes. It takes as much memory as the weights do, and changes no answer. It is for a CPU: AutoKernels then takes
 	// no GPU.
 	Pack bool
+	// Precise multiplies float32 activations whole on a CPU, which is slower: bf16 and FP8 weights do not take them as
+	// two bf16 parts, nor block formats of GGUF files as eight bits.
+	Precise bool
 	// Policy is what the user asked about attention and the cache. Its empty KV is fp8 on a GPU, bf16 on a CPU.
 	Policy plan.Policy
 
@@ -46,11 +51,20 @@ type Config struct {
 	MaxRunning int
 	// MaxQueue bounds the sequences that wait; 0 means 1024.
 	MaxQueue int
+	// MaxStall is the longest time that prompts may hold up running streams: while there are any, prompts are cut into
+	// chunks by how long steps were measured to take. 0 means 100 ms, on a GPU 50 ms; below 0 is no bound. It changes
+	// no answer.
+	MaxStall time.Duration
 	// NoReuse turns prefix reuse off.
 	NoReuse bool
 	// NoGraphs runs every pass with plain launches, on a GPU that could run captured ones. The watchdog then sees which
 	// stage a pass is in. It changes no answer.
 	NoGraphs bool
+	// RecordBytes bounds what one request may record of its rows (Request.Record), in bytes as they are sent; 0 means
+	// 64 MiB. Below 0 nothing is recorded or replayed, and passes have no memory for it.
+	RecordBytes int64
+	// Tiers keep pages of the prefix cache outside the device: in host memory, in files, in a store that servers share.
+	Tiers tier.Options
 	// PlanHistory is how many plans are kept for inspection; 0 means 64.
 	PlanHistory int
 
@@ -60,6 +74,10 @@ type Config struct {
 	// Watchdog is how long one forward pass may take: then the operation it has come to is logged, and Stats.Device
 	// has it. 0 means a minute, below 0 no watchdog.
 	Watchdog time.Duration
+
+	// CacheEvents, when set, is told by the engine's goroutine when pages of the prefix cache become or cease to be
+	// reusable.
+	CacheEvents prefix.Listener
 
 	// ChatFormat forces a chat format by name; empty detects it.
 	ChatFormat string
@@ -103,6 +121,10 @@ func (c *Config) Validate() error {
 		case f.v > f.most:
 			errs = append(errs, fmt.Errorf("%s is %d, want at most %d", f.name, f.v, f.most))
 		}
+	}
+	if t := &c.Tiers; t.HostBytes < 0 || t.DiskBytes < 0 || t.Wait < 0 {
+		errs = append(errs, fmt.Errorf("Tiers has %d bytes of host memory, %d of files and waits %v; want 0 or more",
+			t.HostBytes, t.DiskBytes, t.Wait))
 	}
 	if c.Policy.Speculation != (plan.Speculation{}) {
 		errs = append(errs, fmt.Errorf("Policy.Speculation is %+v; Draft says how many tokens are drafted",

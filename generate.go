@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"sparrow/chat"
+	"sparrow/record"
 )
 
 // Response is a whole answer.
@@ -20,8 +21,10 @@ type Answer struct {
 	Message chat.Message // of a chat
 	Tokens  []Token
 	Scored  []Token // tokens of the prompt
-	Finish  Finish
-	Matched string
+	// Recorded are the rows that were recorded, where asked for.
+	Recorded *record.Rows
+	Finish   Finish
+	Matched  string
 }
 
 // Generate runs a request to its end. An error of any choice is the error of the whole; when ctx ends first, its cause
@@ -45,6 +48,7 @@ func (s *Stream) whole(ctx context.Context) (*Response, error) {
 		a.Text += ev.Text
 		a.Tokens = append(a.Tokens, ev.Tokens...)
 		a.Scored = append(a.Scored, ev.Scored...)
+		a.Recorded = a.Recorded.With(ev.Recorded)
 		messages[ev.Choice].Add(ev.Deltas...)
 		if ev.Finish != "" {
 			a.Finish, a.Matched = ev.Finish, ev.Matched

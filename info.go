@@ -23,14 +23,27 @@ type (
 	Usage = engine.Usage
 	// Score says which given tokens get log probabilities.
 	Score = engine.Score
+	// Record says what is recorded of a request's rows.
+	Record = engine.Record
 	// Trace is what happened to a request.
 	Trace = engine.Trace
+	// TierStats is what the prefix cache keeps outside the device and what that gave.
+	TierStats = engine.TierStats
+	// Restored is what tiers gave a sequence.
+	Restored = engine.Restored
 	// PlanUse is a plan and how often it carried this request.
 	PlanUse = engine.PlanUse
 	// SelfTest is when an engine compares the forms of attention on its weights before it opens.
 	SelfTest = engine.SelfTest
 	// Finish is why a choice ended.
 	Finish = engine.Finish
+)
+
+// The rows that a Record may name.
+const (
+	RecordOutput = engine.RecordOutput // those that produce the answer's tokens
+	RecordAll    = engine.RecordAll    // those of the prompt too
+	RecordRange  = engine.RecordRange  // those of positions Record.From to Record.To
 )
 
 // The ways a choice ends.

@@ -32,6 +32,8 @@ const (
 	defaultMaxRunning  = 64
 	gpuStepTokens      = 8192
 	gpuMaxRunning      = 256
+	defaultMaxStall    = 100 * time.Millisecond
+	gpuMaxStall        = 50 * time.Millisecond
 	gpuKV              = "fp8"
 	gpuPrefill         = "sparse-flat" // gathered rows: 15 to 20 % faster than reading the cache in place
 	defaultMaxQueue    = 1024
@@ -106,8 +108,8 @@ func assemble(ctx context.Context, c Config) (_ *Engine, err error) {
 func openDevice(r *kernel.Registry, c Config, p *parts) (kernel.Device, Config, error) {
 	var reserved int64
 	dev, err := OpenDevice(r, DeviceRequest{
-		Options: kernel.Options{Workers: c.Workers, Ordinal: c.Device, Pack: c.Pack}, Kernels: c.Kernels,
-		Source: p.source, Policy: c.Policy, Warn: c.Warn,
+		Options: kernel.Options{Workers: c.Workers, Ordinal: c.Device, Pack: c.Pack, Precise: c.Precise},
+		Kernels: c.Kernels, Source: p.source, Policy: c.Policy, Warn: c.Warn,
 		Fits: func(dev kernel.Device) error {
 			n, err := need(p.source, dev, c.onDevice(dev, p.source.Model).engine(p))
 			if err != nil || n == nil {
@@ -173,9 +175,9 @@ func (c Config) withDefaults() Config {
 
 // onDevice adds the defaults that depend on the device, and notes them.
 func (c Config) onDevice(dev kernel.Device, d config.Description) Config {
-	steps, running, gpu := defaultStepTokens, defaultMaxRunning, dev.Hardware().Arch != "cpu"
-	if gpu {
-		steps, running = gpuStepTokens, gpuMaxRunning
+	steps, running, stall := defaultStepTokens, defaultMaxRunning, defaultMaxStall
+	if dev.Hardware().Arch != "cpu" {
+		steps, running, stall = gpuStepTokens, gpuMaxRunning, gpuMaxStall
 	}
 	c.defaults = nil
 	set := func(v *int, d int, flag string) {
@@ -186,6 +188,10 @@ func (c Config) onDevice(dev kernel.Device, d config.Description) Config {
 	}
 	set(&c.StepTokens, steps, "step-tokens")
 	set(&c.MaxRunning, running, "max-running")
+	if c.MaxStall == 0 {
+		c.MaxStall = stall
+		c.defaults = append(c.defaults, fmt.Sprintf("--max-stall %v", stall))
+	}
 	var chosen []string
 	c.Policy, chosen = PolicyOn(dev, d, c.Policy)
 	c.defaults = append(c.defaults, chosen...)
@@ -219,7 +225,8 @@ func describeDevice(dev kernel.Device) string {
 func (c Config) engine(p *parts) engine.Config {
 	return engine.Config{Policy: c.Policy, Draft: c.Draft, CacheTokens: c.CacheTokens,
 		ContextTokens: c.ContextTokens, StepTokens: c.StepTokens, MaxRunning: c.MaxRunning, MaxQueue: c.MaxQueue,
-		PlanHistory: c.PlanHistory, NoReuse: c.NoReuse, NoGraphs: c.NoGraphs,
+		MaxStall: max(c.MaxStall, 0), PlanHistory: c.PlanHistory, NoReuse: c.NoReuse, NoGraphs: c.NoGraphs,
+		CacheEvents: c.CacheEvents, RecordBytes: c.RecordBytes,
 		EOS: endTokens(p.source.Config, p.generation, p.tokenizer), WeightBytes: p.source.Weights.Bytes(),
 		ReservedBytes: c.reserved, Packed: c.Pack, SelfTest: c.SelfTest, Watchdog: max(c.Watchdog, 0), Log: c.Log,
 		Diagnose: damage(p.source.Weights, c.Log)}
@@ -276,6 +283,9 @@ func readGGUF(path string) (*parts, error) {
 // build puts the engine together around a loaded model.
 func build(c Config, p *parts, m model.Model) (*Engine, error) {
 	ec := c.engine(p)
+	if c.Tiers.Any() {
+		ec.Tiers, ec.Weights = c.Tiers, p.source.Weights.Fingerprint()
+	}
 	core, err := engine.New(m, ec)
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package sparrow
 
 import (
 	"sparrow/chat"
+	"sparrow/record"
 	"sparrow/sample"
 )
 
@@ -35,11 +36,28 @@ type Request struct {
 	// Draft is how many tokens are drafted at a time: nil leaves it to the engine, 0 drafts none. It changes no answer.
 	Draft *int
 
-	// Tenant separates prefix reuse: prompts share cached pages only under the same tenant. Requests without one
-	// share with each other.
-	Tenant string
+	// Tenant is who the request belongs to: tenants take turns, and prompts share cached pages only under the same
+	// tenant and the same Salt. Requests without one are of one tenant.
+	Tenant, Salt string
+	// Places is how many sequences of the tenant may run for a choice of this request to join them; 0 is no bound.
+	Places int
+	// Admit, where set, is called with the number of prompt tokens before the request is queued; an error refuses it.
+	Admit func(tokens int) error
+	// Flow divides the tenant's share of the machine: requests of one flow take turns with those of others of the same
+	// tenant. It changes nothing for other tenants.
+	Flow string
+	// Priority orders the requests of a tenant: a higher one is served first, and may suspend lower ones that run.
+	Priority int
+	// Record asks for which keys rows attended to, and which experts computed them; nil records nothing.
+	Record *Record
+	// Replay are rows that were recorded before, one position after the other: rows of these positions take their
+	// selections and experts as they are given instead of choosing.
+	Replay []record.Row
 	// ID names the request in logs and traces; empty gets one.
 	ID string
+	// PagesFrom is the host and port of another engine that has computed the prompt and serves its pages
+	// (Config.Tiers.Pull); empty is none. Whatever happens there, the answer is the same.
+	PagesFrom string
 	// Trace keeps what happened to the request: plans, prefix match, time per stage.
 	Trace bool
 }
@@ -82,6 +100,7 @@ type Event struct {
 	Deltas   []chat.Delta // the same, parsed
 	Tokens   []Token      // the tokens behind it
 	Scored   []Token      // the next tokens of the prompt with their log probabilities, where asked for
+	Recorded *record.Rows // rows that produced Tokens, or rows of the prompt, where they are recorded
 	Finish   Finish       // set on the last event of a choice
 	Matched  string       // the stop string that ended it
 	Err      error        // with FinishError

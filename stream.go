@@ -66,7 +66,8 @@ func (s *Stream) Next() (Event, bool) {
 		return Event{}, false
 	}
 	got := s.job.Next()
-	ev := Event{Choice: got.Choice, Text: got.Text, Finish: got.Finish, Matched: got.Matched, Err: got.Err}
+	ev := Event{Choice: got.Choice, Text: got.Text, Finish: got.Finish, Matched: got.Matched, Err: got.Err,
+		Recorded: got.Recorded}
 	if got.Token >= 0 {
 		ev.Tokens = []Token{{ID: got.Token, Text: s.textOf(got.Token), Logprob: got.Logprob, Top: got.Top}}
 	}

@@ -11,10 +11,11 @@ import (
 // Encode gives the token ids of a text in which the spelling of a control token is that token, with the
 // beginning-of-sequence token where the tokenizer adds it.
 func (e *Engine) Encode(text string, addSpecial bool) ([]int32, error) {
-	return e.tokens(text, tokenizer.EncodeOptions{AddSpecial: addSpecial, ParseSpecial: true})
+	return e.tokens("prompt", text, tokenizer.EncodeOptions{AddSpecial: addSpecial, ParseSpecial: true})
 }
 
-func (e *Engine) tokens(text string, o tokenizer.EncodeOptions) ([]int32, error) {
+// tokens encodes a text that came in a request's field.
+func (e *Engine) tokens(field, text string, o tokenizer.EncodeOptions) ([]int32, error) {
 	if e.tok == nil {
 		return nil, ErrNoTokenizer
 	}
@@ -23,7 +24,7 @@ func (e *Engine) tokens(text string, o tokenizer.EncodeOptions) ([]int32, error)
 	ids, err := e.tok.Encode(text, o)
 	switch {
 	case errors.Is(err, tokenizer.ErrTooLong):
-		return nil, &RequestError{Field: "prompt", Err: ErrContext, Reason: fmt.Sprintf("has more than %d tokens; the "+
+		return nil, &RequestError{Field: field, Err: ErrContext, Reason: fmt.Sprintf("more than %d tokens; the "+
 			"context holds %d, and one of them is for the answer: send less", o.Limit, e.info.ContextTokens)}
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrRequest, err)
@@ -66,7 +67,8 @@ func (e *Engine) EncodeChat(c *chat.Request, addSpecial bool) ([]int32, error) {
 	if err != nil || !addSpecial {
 		return ids, err
 	}
-	return e.tokens(p.Text, tokenizer.EncodeOptions{AddSpecial: true, ParseSpecial: true, Literal: p.Content})
+	return e.tokens("messages", p.Text,
+		tokenizer.EncodeOptions{AddSpecial: true, ParseSpecial: true, Literal: p.Content})
 }
 
 // render also returns what the format knows about the prompt.
@@ -91,6 +93,7 @@ func (e *Engine) render(c *chat.Request) (chat.Prompt, []int32, error) {
 				Reason: fmt.Sprintf("needs %q, which this checkpoint's tokenizer does not have", m)}
 		}
 	}
-	ids, err := e.tokens(p.Text, tokenizer.EncodeOptions{AddSpecial: !p.HasBOS, ParseSpecial: true, Literal: p.Content})
+	ids, err := e.tokens("messages", p.Text,
+		tokenizer.EncodeOptions{AddSpecial: !p.HasBOS, ParseSpecial: true, Literal: p.Content})
 	return p, ids, err
 }

@@ -245,7 +245,7 @@ func TestBadRequestsNameTheirField(t *testing.T) {
 				Format: Format{Kind: FormatSchema, Schema: []byte(`{"type": 5}`)}}},
 		{bare, "JSON without a tokenizer", "response_format",
 			Request{Sampling: greedy(), Tokens: tokens(1, 3), Format: Format{Kind: FormatJSON}}},
-		{e, "sampling nobody set", "", Request{Prompt: "a"}},
+		{e, "sampling of which one field was set", "", Request{Prompt: "a", Sampling: sample.Params{TopK: 5}}},
 		{e, "a stop token outside the vocabulary", "",
 			Request{Prompt: "a", Sampling: with(func(p *sample.Params) { p.StopTokenIDs = []int32{1 << 20} })}},
 		{e, "a bias outside the vocabulary", "",

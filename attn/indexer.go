@@ -87,6 +87,7 @@ type Selection struct {
 	Angles         kernel.Tensor // f32 [T, 64]
 
 	Out            kernel.Tensor // i32 [T, K]: selected keys, counted in the sequence
+	Values         kernel.Tensor // f32 [T, K]: their scores; not given where they are not recorded
 	Lens           kernel.Tensor // i32 [T, 1]: keys the row sees
 	Cache          kernel.Pool
 	Table, Request kernel.Tensor // paged: i32 [requests, pages], and i32 [T, 1]
@@ -99,7 +100,8 @@ func (x *Indexer) Select(q *kernel.Queue, s *Selection) {
 	args := kernel.ScoreArgs{Keys: s.Cache}
 	switch x := &s.Plan.Indexer; {
 	case !s.Plan.Scores() && s.Plan.NeedIndices:
-		q.Select(kernel.SelectArgs{Out: s.Out.Slice(s.First, s.Last), Lens: s.Lens.Slice(s.First, s.Last)})
+		q.Select(kernel.SelectArgs{Out: s.Out.Slice(s.First, s.Last), Lens: s.Lens.Slice(s.First, s.Last),
+			Values: s.values(s.First, s.Last)})
 		return
 	case x.Kind == plan.IndexerRagged:
 		args.Keys = s.Space.keys
@@ -142,7 +144,16 @@ func (x *Indexer) chunk(q *kernel.Queue, s *Selection, args kernel.ScoreArgs, fi
 		args.Start = s.Start.Slice(first, last)
 	}
 	q.Scores(args)
-	q.Select(kernel.SelectArgs{Out: s.Out.Slice(first, last), Scores: scores, Lens: lens})
+	q.Select(kernel.SelectArgs{Out: s.Out.Slice(first, last), Scores: scores, Lens: lens,
+		Values: s.values(first, last)})
+}
+
+// values are the rows of Values, where they are given.
+func (s *Selection) values(first, last int) kernel.Tensor {
+	if !s.Values.Given() {
+		return kernel.Tensor{}
+	}
+	return s.Values.Slice(first, last)
 }
 
 // Hadamard reports whether keys of a layout are kept Hadamard-rotated: quantised ones are, exact ones need no

@@ -62,6 +62,23 @@ func (b Block) FillLogits(batch *plan.Batch, cfg *plan.Config) error {
 	return nil
 }
 
+// FillRecorded lists the rows that are recorded, request after request.
+func (b Block) FillRecorded(batch *plan.Batch, cfg *plan.Config) error {
+	out, at := b.Array(plan.RecordRows), 0
+	for r := range batch.Requests {
+		q := &batch.Requests[r]
+		for t := q.RecordFrom; t < q.RecordFrom+q.Records; t++ {
+			row, err := RowOf(b.plan, r, t)
+			if err != nil {
+				return err
+			}
+			out[at] = row
+			at++
+		}
+	}
+	return nil
+}
+
 // FillWhole lists the rows of logits that come back whole, where not all of them do.
 func (b Block) FillWhole(batch *plan.Batch) {
 	whole, at, n := b.Array(plan.WholeRows), 0, 0

@@ -170,6 +170,7 @@ func (e *Engine) limits(context int) step.Limits {
 	if e.cfg.NoGraphs {
 		l.GraphBytes = -1
 	}
+	e.limitRecords(&l)
 	return l
 }
 

@@ -6,6 +6,7 @@ import (
 	"sparrow/sample"
 	"sparrow/sched"
 	"sparrow/spec"
+	"sparrow/step"
 	"sparrow/tokenizer"
 )
 
@@ -20,12 +21,15 @@ type choice struct {
 	decoded   int                // bytes of text so far
 	stops     *sample.StopMatcher
 	maxTokens int
-	drafts    spec.Request // how many tokens to draft
+	drafts    spec.Request    // how many tokens to draft
+	recording *step.Recording // nil where nothing is recorded
 
 	state    model.State     // of a stateful model while the sequence holds pages; else nil
 	scored   []sample.Scored // tokens of the prompt whose log probabilities were not sent yet
 	restarts int             // times it was computed again because a failed pass left its state unusable
 	match    kv.Match        // what the prefix cache gave the prompt
+	restore  *restore        // pages that come from tiers; nil when none do
+	restored Restored        // what came from tiers since the latest admission
 	matched  string          // the stop string that ended it
 	ran      bool            // was part of a batch
 	ended    bool

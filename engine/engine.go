@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"sparrow/kv"
+	"sparrow/kv/prefix"
+	"sparrow/kv/tier"
 	"sparrow/model"
 	"sparrow/plan"
 	"sparrow/sample"
@@ -24,16 +26,24 @@ type Config struct {
 	MaxRunning    int // bounds the sequences in a batch
 	MaxQueue      int // bounds the sequences that wait
 	PlanHistory   int // how many plans are kept for inspection
+	// MaxStall bounds how long prompts hold up sequences that decode; 0 is no bound.
+	MaxStall      time.Duration
 	NoReuse       bool
-	NoGraphs      bool    // passes are not captured, on devices that could
-	EOS           []int32 // tokens that end a sequence
-	WeightBytes   int64   // memory that the weights take beside the cache
-	ReservedBytes int64   // memory of a device that its operations take beside weights, cache and passes
-	Packed        bool    // the weights are a copy in memory of their own
-	SelfTest      SelfTest
-	Watchdog      time.Duration // how long a pass may take before it is reported; 0 is for ever
-	Log           *slog.Logger
-	Clock         Clock // nil is the machine's
+	NoGraphs      bool            // passes are not captured, on devices that could
+	CacheEvents   prefix.Listener // told of the prefix cache's changes; nil is nobody
+	EOS           []int32         // tokens that end a sequence
+	WeightBytes   int64           // memory that the weights take beside the cache
+	ReservedBytes int64           // memory of a device that its operations take beside weights, cache and passes
+	Packed        bool            // the weights are a copy in memory of their own
+	// RecordBytes bounds the recorded choices of a request; 0 is DefaultRecordBytes, below 0 nothing is
+	// recorded.
+	RecordBytes int64
+	SelfTest    SelfTest
+	Watchdog    time.Duration // how long a pass may take before it is reported; 0 is for ever
+	Log         *slog.Logger
+	Tiers       tier.Options     // where pages are kept outside the device
+	Weights     tier.Fingerprint // identifies the weights there
+	Clock       Clock            // nil is the machine's
 	// Observe is called by the loop after every iteration; it may call Check. nil observes nothing.
 	Observe func()
 	// Diagnose may add to the error of a pass or of sampling what is known of its cause; nil adds nothing.
@@ -45,18 +55,23 @@ type Config struct {
 type Engine struct {
 	cfg     Config
 	info    Info
+	arch    plan.Arch       // where passes run
 	reuse   bool            // pages are kept for later prompts
 	scratch *sample.Scratch // its size is read by callers, its contents are used by the loop
 
 	mu      sync.Mutex
 	inbox   []*Job
 	cancels []*Job
+	settles []chan struct{} // closed once the loop has come around
+	flushes []chan struct{} // closed when the cache is empty
 	queued  backlog
+	waits   waits
 	closing bool  // nothing is accepted any more
 	halt    bool  // stop now, failing what runs
 	gone    bool  // the loop has ended
 	lost    error // why the device can no longer be used; nil while it can
 	stats   Stats
+	gaps    gaps
 	plans   []PlanRecord // ring
 	planAt  int
 
@@ -73,8 +88,10 @@ type Engine struct {
 	passes   passes
 	pool     *kv.Pool
 	sched    *sched.Scheduler
-	outcomes []outcome // memory for those of one item
-	drafter  *drafter  // nil when nothing is drafted
+	outcomes []outcome     // memory for those of one item
+	stalled  time.Duration // the stall above MaxStall that was reported
+	drafter  *drafter      // nil when nothing is drafted
+	tiers    *tiers        // nil without tiers of the prefix cache
 }
 
 // Run is the loop. It returns when the engine is closed.
@@ -95,6 +112,10 @@ func (e *Engine) Stats() Stats {
 		s.Waiting += len(j.choices)
 	}
 	s.Plans = append([]PlanCount(nil), s.Plans...)
+	s.LongestGap = e.gaps.longest(e.now())
+	if e.tiers != nil {
+		s.Tiers.Tiers = e.tiers.counts()
+	}
 	return s
 }
 
@@ -123,6 +144,27 @@ func (e *Engine) stop(halt bool) {
 	e.signal()
 }
 
+// Flush empties the prefix cache between two iterations and waits for that.
+func (e *Engine) Flush(ctx context.Context) error {
+	done := make(chan struct{})
+	e.mu.Lock()
+	if e.closing {
+		e.mu.Unlock()
+		return ErrClosed
+	}
+	e.flushes = append(e.flushes, done)
+	e.mu.Unlock()
+	e.signal()
+	select {
+	case <-done:
+		return nil
+	case <-e.stopped:
+		return ErrClosed
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // signal wakes the loop.
 func (e *Engine) signal() {
 	select {
@@ -137,6 +179,11 @@ func (e *Engine) Submit(r Request) (*Job, error) {
 	if err != nil {
 		return nil, err
 	}
+	if r.Admit != nil {
+		if err := r.Admit(r.givenTokens()); err != nil {
+			return nil, err
+		}
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closing {
@@ -150,9 +197,17 @@ func (e *Engine) Submit(r Request) (*Job, error) {
 		return nil, err
 	}
 	e.stats.Requests++
+	e.waits.queue(r.Tenant, j.arrived)
 	e.inbox = append(e.inbox, j)
 	e.signal()
 	return j, nil
+}
+
+// Wait estimates how long a request of a tenant would wait before it runs.
+func (e *Engine) Wait(tenant string) time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.waits.estimate(tenant, e.now())
 }
 
 // cancel queues a job for the loop to end.

@@ -5,6 +5,7 @@ import (
 
 	"sparrow/kv"
 	"sparrow/plan"
+	"sparrow/record"
 	"sparrow/sample"
 )
 
@@ -29,11 +30,13 @@ type Event struct {
 	Logprob float64
 	Top     []sample.TokenLogprob
 	// Scores are the next tokens of the prompt with their log probabilities, in an event without a token.
-	Scores  []sample.Scored
-	Finish  Finish // set on the last event of a choice, which has no token
-	Matched string // the stop string that ended it
-	Err     error  // with FinishError
-	Last    bool   // the job's last event
+	Scores []sample.Scored
+	// Recorded are the rows that produced the token, or rows of the prompt, where they are recorded.
+	Recorded *record.Rows
+	Finish   Finish // set on the last event of a choice, which has no token
+	Matched  string // the stop string that ended it
+	Err      error  // with FinishError
+	Last     bool   // the job's last event
 }
 
 // Usage counts what a request cost.
@@ -51,6 +54,7 @@ type Trace struct {
 	ID        string
 	Match     kv.Match   // of the first choice's prompt
 	Matches   []kv.Match // of every choice: the others share the prompt's pages with the first
+	Restored  Restored   // what tiers gave the first choice beyond that
 	Queued    time.Duration
 	Prefill   time.Duration // from admission to the first token
 	Decode    time.Duration

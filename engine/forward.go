@@ -86,6 +86,9 @@ func (e *Engine) forward(items []sched.Item) (rows logits, err error) {
 	defer e.watchdog.end()
 	rows.result, err = p.runner.Run(p.works)
 	e.notePass(begun, err)
+	if err == nil {
+		e.tiers.notePrefill(rows.plan(), e.since(begun))
+	}
 	if err == nil && e.drafter != nil && decodesOnly(rows.plan()) {
 		e.drafter.control.ForwardPass(rows.plan().Rows, e.since(begun).Seconds())
 	}
@@ -100,6 +103,11 @@ func decodesOnly(p *plan.Plan) bool {
 func workOf(it *sched.Item) step.Work {
 	w := step.Work{Kind: plan.ModeExtend, Tokens: it.Tokens, Cached: it.Cached, Pages: it.Pages, Windows: it.Windows,
 		State: ownerOf(it).state, Logits: it.Logits, Best: !ownerOf(it).needsLogits()}
+	c := ownerOf(it)
+	if c.recording != nil {
+		w.Record, w.RecordFrom, w.RecordTo = c.recording.What, it.Record.From, it.Record.To
+	}
+	w.Replay = c.job.replay
 	switch {
 	case it.Drafts > 0:
 		w.Kind = plan.ModeVerify

@@ -16,8 +16,10 @@ func (e *Engine) iterate(items []sched.Item) {
 	if items = e.attachStates(items); len(items) == 0 {
 		return
 	}
+	decodes := items[0].Decode // those come first
 	switch err := e.run(items, begun); {
 	case err == nil:
+		e.noteTime(e.since(begun), decodes)
 	case errors.Is(err, kernel.ErrLost):
 		e.lose(err)
 	case len(items) == 1:
@@ -41,6 +43,7 @@ func (e *Engine) run(items []sched.Item, begun time.Time) error {
 		if err != nil {
 			err = e.diagnose(err)
 		}
+		err = errors.Join(err, e.keep(&items[i], rows.result, i, outs))
 		e.account(&items[i], rows.plan(), outs, err)
 	}
 	e.draft(items)

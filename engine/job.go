@@ -4,9 +4,11 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"strings"
 	"time"
 
 	"sparrow/plan"
+	"sparrow/record"
 	"sparrow/sample"
 	"sparrow/sched"
 	"sparrow/tokenizer"
@@ -32,9 +34,24 @@ type Request struct {
 	Decoder func() *tokenizer.Decoder
 	// Draft is how many tokens are drafted at a time: nil leaves it to the engine, 0 drafts none.
 	Draft *int
-	// Tenant separates prefix reuse: prompts share cached pages only under the same tenant.
-	Tenant string
-	Trace  bool // keep what happened to the request
+	// Tenant is the name, without NUL, of who the request belongs to, for fair admission. Prompts share cached pages
+	// only under the same tenant and the same salt.
+	Tenant, Salt string
+	// Flow divides the tenant's share; Priority orders the tenant's requests, the highest first.
+	Flow     string
+	Priority int
+	// Places is how many sequences of the tenant may run for one of this request to join them; 0 is no bound.
+	Places int
+	// Admit, where set, is called with the number of given tokens before the request is queued; an error refuses it.
+	Admit func(tokens int) error
+	Trace bool // keep what happened to the request
+	// Record says what is recorded of its rows; nil records nothing.
+	Record *Record
+	// Replay are rows that were recorded before, one position after the other: rows of these positions take their
+	// selections and experts as they are given. Such a request shares no cached pages.
+	Replay []record.Row
+	// PagesFrom is the host and port of another engine that has computed the prompt and serves its pages; empty is none.
+	PagesFrom string
 }
 
 // Score says which given tokens get log probabilities. Rows whose logits are needed are computed even where they are
@@ -61,6 +78,8 @@ type Job struct {
 	arrived, admitted time.Time
 	first             time.Time // of the first token
 	trace             *Trace    // nil unless asked for
+	replay            *record.Replay
+	salt              []byte // of its pages
 }
 
 // Next waits for the next event. After the one whose Last is set there is none.
@@ -96,6 +115,9 @@ func (e *Engine) prepare(r Request) (*Job, error) {
 	if err := r.Sampling.Validate(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrRequest, err)
 	}
+	if strings.Contains(r.Tenant, "\x00") {
+		return nil, &RequestError{Field: "tenant", Reason: "is a name that holds a NUL; leave that out"}
+	}
 	if r.Sampling.N > e.cfg.MaxQueue {
 		return nil, &RequestError{Field: "n",
 			Reason: fmt.Sprintf("is %d, but at most %d sequences may wait at a time", r.Sampling.N, e.cfg.MaxQueue)}
@@ -116,8 +138,16 @@ func (e *Engine) prepare(r Request) (*Job, error) {
 		rand.Read(id[:])
 		r.ID = "req-" + hex.EncodeToString(id[:])
 	}
+	replay, err := e.checkRecord(&r, maxTokens)
+	if err != nil {
+		return nil, err
+	}
+	r.Replay = nil // it holds the rows
 	j := &Job{engine: e, request: r, arrived: e.now(), open: r.Sampling.N,
-		usage: Usage{PromptTokens: r.givenTokens()}}
+		usage: Usage{PromptTokens: r.givenTokens()}, replay: replay, salt: r.salt()}
+	if replay != nil {
+		j.salt = replaySalt()
+	}
 	j.queue.init()
 	if r.Trace {
 		j.trace = &Trace{}
@@ -177,7 +207,8 @@ func (e *Engine) maxTokens(r *Request) (int, error) {
 // addChoice makes the state of the job's next continuation.
 func (e *Engine) addChoice(j *Job, maxTokens int) (err error) {
 	r := &j.request
-	c := &choice{job: j, index: len(j.choices), maxTokens: maxTokens, drafts: e.draftsFor(r)}
+	c := &choice{job: j, index: len(j.choices), maxTokens: maxTokens, drafts: e.draftsFor(r),
+		recording: e.newRecording(r.Record)}
 	if c.sampler, err = sample.New(r.Sampling, c.index, e.scratch); err != nil {
 		return fmt.Errorf("%w: %w", ErrRequest, err)
 	}
@@ -195,10 +226,17 @@ func (e *Engine) addChoice(j *Job, maxTokens int) (err error) {
 	}
 	given := r.given(c.index)
 	tokens := append(append(make([]int32, 0, len(r.Prompt)+len(given)+reserve), r.Prompt...), given...)
-	c.seq = sched.Sequence{Tokens: tokens, Salt: []byte(r.Tenant), Owner: c, Tenant: r.Tenant, Request: j}
+	c.seq = sched.Sequence{Tokens: tokens, Salt: j.salt, Owner: c, Tenant: r.Tenant, Flow: r.Flow,
+		Priority: r.Priority, Request: j, Places: r.Places}
 	if s := r.Score; s != nil && (c.index == 0 || s.Continuations != nil) {
 		// The row before a token scores it. The last row is there for sampling.
 		c.seq.Logits = min(len(tokens)-max(s.From, 1)+1, len(tokens))
+	}
+	if r.Record != nil {
+		c.seq.Record = r.Record.span(len(tokens))
+	}
+	if j.replay != nil {
+		c.seq.Replay = sched.Span{From: j.replay.First, To: j.replay.First + j.replay.Len()}
 	}
 	if c.index > 0 && e.reuse {
 		c.seq.After = &j.choices[0].seq
@@ -207,13 +245,22 @@ func (e *Engine) addChoice(j *Job, maxTokens int) (err error) {
 	return nil
 }
 
+// salt separates the request's pages from those of others: no two pairs of a tenant and a salt give the same, because
+// names of tenants hold no NUL.
+func (r *Request) salt() []byte {
+	if r.Salt == "" {
+		return []byte(r.Tenant)
+	}
+	return []byte(r.Tenant + "\x00" + r.Salt)
+}
+
 // complete fills in the trace of a job whose choices have all ended.
 func (j *Job) complete(now time.Time) {
 	if j.trace == nil {
 		return
 	}
 	j.trace.ID = j.request.ID
-	j.trace.Match = j.choices[0].match
+	j.trace.Match, j.trace.Restored = j.choices[0].match, j.choices[0].restored
 	for _, c := range j.choices {
 		j.trace.Matches = append(j.trace.Matches, c.match)
 		j.trace.Preempted += c.seq.Preempted

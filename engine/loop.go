@@ -14,11 +14,16 @@ func (e *Engine) loop() {
 		if halt {
 			return
 		}
+		restored := e.tiers.advance()
 		if items := e.sched.Schedule(); len(items) > 0 {
 			e.iterate(items)
+			e.tiers.settle()
 			continue
 		}
-		if closing {
+		if e.tiers.settle(); restored {
+			continue
+		}
+		if closing && !e.sched.Restoring() {
 			return
 		}
 		e.cfg.Clock.Wait(e.wake, 0)
@@ -52,6 +57,7 @@ func (e *Engine) shutDown() {
 		}
 	}
 	e.inbox, e.cancels = nil, nil
+	e.tiers.close()
 	e.stats.Running, e.stats.Waiting = 0, 0
 }
 
@@ -63,6 +69,8 @@ func (e *Engine) receive() (halt, closing bool) {
 		for _, c := range j.choices {
 			if err := e.sched.Add(&c.seq); err != nil {
 				e.end(c, FinishError, fmt.Errorf("%w: %w", ErrStep, err))
+			} else {
+				e.tiers.seek(c)
 			}
 		}
 		e.inbox[i] = nil
@@ -75,6 +83,18 @@ func (e *Engine) receive() (halt, closing bool) {
 		e.cancels[i] = nil
 	}
 	e.cancels = e.cancels[:0]
+	for _, done := range e.settles { // what was computed before is settled when the loop comes here again
+		close(done)
+	}
+	e.settles = nil
+	if len(e.flushes) > 0 {
+		e.pool.Reset()
+		e.tiers.clear()
+		for _, done := range e.flushes {
+			close(done)
+		}
+		e.flushes = nil
+	}
 	e.publish()
 	return e.halt, e.closing
 }
@@ -107,6 +127,7 @@ func (e *Engine) end(c *choice, why Finish, err error) {
 		return
 	}
 	e.sched.Remove(&c.seq)
+	e.tiers.release(c)
 	e.publish()
 	e.conclude(c, why, err)
 }
@@ -137,6 +158,9 @@ func (e *Engine) conclude(c *choice, why Finish, err error) {
 			e.stats.Aborted++
 		default:
 			e.stats.Finished++
+		}
+		if j.admitted.IsZero() {
+			e.waits.leave(j.request.Tenant)
 		}
 		j.complete(e.now())
 		ev.Last = true

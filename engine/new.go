@@ -28,14 +28,16 @@ type Info struct {
 	StepTokens    int // the most new tokens of one batch
 	MaxRunning    int // at most StepTokens
 	MaxQueue      int
-	ChatFormat    string   // empty without one
-	Efforts       []string // words for how much to think that the chat format takes
+	MaxStall      time.Duration // the longest that prompts may hold up sequences that decode; 0 is no bound
+	ChatFormat    string        // empty without one
+	Efforts       []string      // words for how much to think that the chat format takes
 	Kernels       string
 	Device        string   // its name and, where there are several, its number
 	Defaults      []string // values that were not given and depend on the device, as flags
 	Config        plan.Config
 	Notices       []plan.Notice
 	Memory        Memory
+	Tiers         []string // where pages of the prefix cache are kept outside the device
 	// Draft is what was asked about drafting, Drafts the maximum draft length, and NoDrafts why drafting is disabled.
 	Draft    spec.Setting
 	Drafts   int
@@ -101,7 +103,7 @@ func resolve(m model.Model, c Config) (*Engine, plan.Config, []plan.Notice, erro
 		stopped: make(chan struct{}),
 		plans:   make([]PlanRecord, 0, min(c.PlanHistory, 1024)),
 		info:    Info{Draft: c.Draft, Drafts: drafts, NoDrafts: why}}
-	e.watchdog.after = c.Watchdog
+	e.watchdog.after, e.arch = c.Watchdog, resolved.Hardware.Arch
 	e.stateful, _ = m.(model.Stateful)
 	e.windowed, _ = m.(model.Windowed)
 	// Pages alone do not continue a sequence of a stateful model, unless its state can be restored from the cache.
@@ -119,17 +121,24 @@ func (e *Engine) allocate(cfg *plan.Config, notices []plan.Notice) error {
 	if err := e.allocateCache(cfg, size); err != nil {
 		return err
 	}
-	e.pool, err = kv.New(kv.Config{Pages: size.pages, PageTokens: cfg.Page, Window: size.window, Reuse: e.reuse,
-		Main: cfg.Layout.String(), Index: cfg.IndexLayout.String()})
-	if err != nil {
+	pool := kv.Config{Pages: size.pages, PageTokens: cfg.Page, Window: size.window, Reuse: e.reuse,
+		Main: cfg.Layout.String(), Index: cfg.IndexLayout.String(), Listener: c.CacheEvents}
+	if err := e.openTiers(cfg, &pool); err != nil {
+		return err
+	}
+	if e.pool, err = kv.New(pool); err != nil {
 		return err
 	}
 	e.sched, err = sched.New(e.pool, sched.Limits{BatchTokens: c.StepTokens, MaxRunning: c.MaxRunning,
-		PromptLogits: e.promptLogits()})
+		PromptLogits: e.promptLogits(), MaxStall: c.MaxStall, Threshold: threshold(cfg),
+		RecordRows: e.recordRows()})
 	if err != nil {
 		return err
 	}
-	e.sched.OnFree(releaseState)
+	e.sched.OnFree(e.released)
+	if e.tiers != nil {
+		e.sched.OnAdmit(e.tiers.admit)
+	}
 	cached := size.pages * cfg.Page
 	context := min(mc.MaxPositions, cached)
 	if c.ContextTokens > context {
@@ -146,14 +155,25 @@ func (e *Engine) allocate(cfg *plan.Config, notices []plan.Notice) error {
 	e.info = Info{Family: string(mc.Family), Created: e.now(), Vocabulary: mc.Vocab, ContextTokens: context,
 		CacheTokens: cached, PageTokens: cfg.Page, Pages: size.pages, WindowPages: size.window.Pages,
 		StepTokens: c.StepTokens, MaxRunning: e.sched.Limits().MaxRunning, MaxQueue: c.MaxQueue,
-		Kernels: e.model.Device().Name(), Config: *cfg, Notices: notices,
+		MaxStall: c.MaxStall, Kernels: e.model.Device().Name(), Config: *cfg, Notices: notices,
 		Memory: Memory{Weights: c.WeightBytes, Packed: c.Packed, Cache: size.bytes, States: size.states,
 			Arena: e.passes.runner.Bytes()}}
+	if e.tiers != nil {
+		e.info.Tiers = e.tiers.stack.Describe()
+	}
 	if o, ok := e.model.Device().(kernel.MemoryOwner); ok {
 		use, m := o.MemoryUse(), &e.info.Memory
 		m.Weights, m.Scratch, m.Device = use.Weights, use.Scratch, e.memory.total
 	}
 	return nil
+}
+
+// threshold is how many tokens of a prompt are computed in the dense form.
+func threshold(cfg *plan.Config) int {
+	if !cfg.DenseOK {
+		return 0
+	}
+	return cfg.T
 }
 
 // maxDrafts is the maximum draft length, or why drafting is disabled. A chain is verified in one batch, with the token

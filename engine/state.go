@@ -45,12 +45,14 @@ func (e *Engine) attachState(it *sched.Item) (err error) {
 	return err
 }
 
-// releaseState gives back the state of a sequence that gave back its pages.
-func releaseState(q *sched.Sequence) {
-	if c := q.Owner.(*choice); c.state != nil {
+// released gives back the state of a sequence that gave back its pages, and what was to come from tiers.
+func (e *Engine) released(q *sched.Sequence) {
+	c := q.Owner.(*choice)
+	if c.state != nil {
 		c.state.Release()
 		c.state = nil
 	}
+	e.tiers.release(c)
 }
 
 // restartIfStateLost queues an item's sequence again, as if preempted, where a failed pass left its state unusable: the

@@ -44,8 +44,13 @@ type Stats struct {
 	// that the device failed.
 	Busy   time.Duration
 	Faults int64
+	// LongestGap is the longest batch of the last minute or two that sequences which decode were part of: the longest
+	// time between two of their tokens.
+	LongestGap time.Duration
 	// Graphs counts captured graphs; all zero on devices without them.
 	Graphs GraphCount
+	// Tiers is what the prefix cache keeps outside the device.
+	Tiers TierStats
 }
 
 // GraphCount is how many passes were captured, ran from a captured graph, could not be captured, and lost their graph
@@ -94,6 +99,9 @@ func (e *Engine) publish() {
 	s := &e.stats
 	s.Running, s.Waiting, s.Preempted = e.sched.Running(), e.sched.Waiting(), e.sched.Preemptions()
 	s.KV = e.pool.Stats()
+	if e.tiers != nil {
+		s.Tiers = e.tiers.stats
+	}
 }
 
 // noteAdmitted notes when choices and jobs first ran and what the prefix cache gave them.
@@ -110,9 +118,10 @@ func (e *Engine) noteAdmitted(items []sched.Item, now time.Time) {
 		e.queued.done(c.job.request.Tenant)
 		if j := c.job; j.admitted.IsZero() {
 			j.admitted = now
-			j.usage.CachedTokens = c.match.Tokens
+			e.waits.admit(j.request.Tenant, now)
+			j.usage.CachedTokens = c.match.Tokens + c.restored.Tokens
 			e.stats.PromptTokens += int64(j.usage.PromptTokens)
-			e.stats.CachedTokens += int64(c.match.Tokens)
+			e.stats.CachedTokens += int64(j.usage.CachedTokens)
 		}
 	}
 }

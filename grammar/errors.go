@@ -6,16 +6,16 @@ import (
 )
 
 // ErrSchema is wrapped when a schema is not JSON, or a keyword has a value that JSON Schema does not allow.
-var ErrSchema = errors.New("grammar: invalid schema")
+var ErrSchema = errors.New("invalid schema")
 
 // ErrUnsupported is wrapped when a schema is valid but uses something that cannot be enforced here.
-var ErrUnsupported = errors.New("grammar: unsupported schema")
+var ErrUnsupported = errors.New("unsupported schema")
 
 // ErrTooLarge is wrapped when a schema or a pattern exceeds one of the limits in limits.go.
-var ErrTooLarge = errors.New("grammar: schema too large")
+var ErrTooLarge = errors.New("schema too large")
 
 // ErrUnsatisfiable is wrapped when no document at all can satisfy the schema.
-var ErrUnsatisfiable = errors.New("grammar: unsatisfiable schema")
+var ErrUnsatisfiable = errors.New("unsatisfiable schema")
 
 // ErrVocabulary is wrapped when JSON cannot be written with the tokens of a vocabulary.
 var ErrVocabulary = errors.New("grammar: unusable vocabulary")

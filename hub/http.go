@@ -67,6 +67,12 @@ func (e *statusError) Error() string {
 	return fmt.Sprintf("%s answered %d %s", e.url, e.status, http.StatusText(e.status))
 }
 
+// unknownHost says whether a name server answered that the host does not exist.
+func unknownHost(err error) bool {
+	var dns *net.DNSError
+	return errors.As(err, &dns) && dns.IsNotFound
+}
+
 // repeat calls attempt until it succeeds, fails for good, or fails too often without progress.
 func (t tries) repeat(ctx context.Context, attempt func() (progress bool, err error)) error {
 	for failed := 0; ; {
@@ -174,6 +180,10 @@ func (p *Puller) send(ctx context.Context, at string, header http.Header) (*http
 	switch {
 	case errors.Is(err, ErrServer):
 		return nil, err
+	case unknownHost(err):
+		// Repeating helps only where the name server fails for a moment, which it then says.
+		return nil, fmt.Errorf("%w: %w; check the network, or name a mirror in HF_ENDPOINT", ErrUnavailable,
+			withoutQuery(err))
 	case err != nil:
 		return nil, &again{err: fmt.Errorf("%w: %w", ErrUnavailable, withoutQuery(err))}
 	}

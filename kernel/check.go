@@ -61,4 +61,13 @@ func (c *checker) float(name string, t Tensor, rows, cols int) {
 	c.shape(name, t, rows, cols)
 }
 
+// movable checks a tensor whose rows come from or go to rows of a type: i32 as it is, or floats.
+func (c *checker) movable(name string, t Tensor, from DType, rows, cols int) {
+	if from == I32 {
+		c.tensor(name, t, I32, rows, cols)
+		return
+	}
+	c.float(name, t, rows, cols)
+}
+
 func ceilDiv(a, b int) int { return (a + b - 1) / b }

@@ -53,8 +53,8 @@ func (a *CompressArgs) Check() error {
 // PutArgs writes rows to chosen places: Out[Rows[i]] = X[i]. A place below zero writes nothing. No two rows may have
 // the same place.
 type PutArgs struct {
-	Out  Tensor // activation or f32 [N, w]
-	X    Tensor // activation or f32 [n, w]
+	Out  Tensor // activation or f32 [N, w]; i32 where X is
+	X    Tensor // activation, f32 or i32 [n, w]
 	Rows Tensor // i32 [n, 1]
 }
 
@@ -64,8 +64,8 @@ type RowPutter interface{ Put(PutArgs) error }
 // Check validates the arguments.
 func (a *PutArgs) Check() error {
 	c := checker{op: "put"}
-	c.float("out", a.Out, 0, a.X.Cols)
-	c.float("x", a.X, a.X.Rows, a.X.Cols)
+	c.movable("out", a.Out, a.X.DType, 0, a.X.Cols)
+	c.movable("x", a.X, a.X.DType, a.X.Rows, a.X.Cols)
 	c.tensor("rows", a.Rows, I32, a.X.Rows, 1)
 	return c.err
 }

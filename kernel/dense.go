@@ -63,8 +63,8 @@ func (a *MultiplyArgs) Check() error {
 
 // TakeArgs copies chosen rows: Out[i] = X[Rows[i]].
 type TakeArgs struct {
-	Out  Tensor // activation [n, w]
-	X    Tensor // activation [T, w]
+	Out  Tensor // activation or f32 [n, w]; i32 where X is
+	X    Tensor // activation, f32 or i32 [T, w]
 	Rows Tensor // i32 [n, 1]
 }
 
@@ -74,8 +74,8 @@ type RowTaker interface{ Take(TakeArgs) error }
 // Check validates the arguments.
 func (a *TakeArgs) Check() error {
 	c := checker{op: "take"}
-	c.float("out", a.Out, a.Out.Rows, a.X.Cols)
-	c.float("x", a.X, a.X.Rows, a.X.Cols)
+	c.movable("out", a.Out, a.X.DType, a.Out.Rows, a.X.Cols)
+	c.movable("x", a.X, a.X.DType, a.X.Rows, a.X.Cols)
 	c.tensor("rows", a.Rows, I32, a.Out.Rows, 1)
 	return c.err
 }

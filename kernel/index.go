@@ -118,6 +118,9 @@ type SelectArgs struct {
 	Out    Tensor // i32 [R, K]
 	Scores Tensor // f32 [R, at least the largest length]; may be not given when every length is at most K
 	Lens   Tensor // i32 [R, 1]
+	// Values takes the scores of the chosen positions in the order of Out, f32 [R, K]; not given where nobody reads
+	// them. Of rows that are not scored, and behind the last position, it holds zeros.
+	Values Tensor
 }
 
 // Selector chooses positions.
@@ -130,6 +133,9 @@ func (a *SelectArgs) Check() error {
 	c.tensor("lens", a.Lens, I32, a.Out.Rows, 1)
 	if a.Scores.Given() {
 		c.tensor("scores", a.Scores, F32, a.Out.Rows, -1)
+	}
+	if a.Values.Given() {
+		c.tensor("values", a.Values, F32, a.Out.Rows, a.Out.Cols)
 	}
 	return c.err
 }

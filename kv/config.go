@@ -29,8 +29,31 @@ type Config struct {
 	Reuse bool
 	// Main and Index name the byte layouts of main rows and indexer keys. They are part of what a page is known by.
 	Main, Index string
+	// Identity names whatever else the bytes of a page depend on, where pages leave the process: model, weights and
+	// arithmetic. It is part of what a page is known by.
+	Identity string
 	// Listener, when set, is called when pages become or cease to be reusable.
 	Listener prefix.Listener
+	// Keeper, when set, is told of pages whose rows can be kept elsewhere.
+	Keeper Keeper
+}
+
+// Keeper copies the rows of pages to other memory. The goroutine that uses the pool calls it. It must not call the
+// pool.
+type Keeper interface {
+	// Stored: a page became reusable. Its rows stay as they are until Leaving is called for it.
+	Stored(Kept)
+	// Leaving: the rows of a reusable page, or its window rows, are overwritten by what is enqueued next. What is not
+	// copied before that is lost. Where the pool has window pages, pages that have lost theirs already are not
+	// reported again.
+	Leaving(Kept)
+}
+
+// Kept is a reusable page and where its rows are. Its tokens are valid during the call.
+type Kept struct {
+	prefix.Stored
+	Page   Page
+	Window int32 // its window page, negative where the pool has none
 }
 
 // Validate reports everything that is wrong with a configuration.

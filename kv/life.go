@@ -34,8 +34,17 @@ func (q *sequence) store(tokens []int32) {
 	if i > 0 {
 		parent = Page(q.table[i-1])
 	}
+	q.pool.told.salt = q.salt
 	outcome, freed := q.pool.index.Add(q.root, parent, Page(q.table[i]), tokens)
 	q.publish = outcome != prefix.Refused
+	if k := q.pool.cfg.Keeper; k != nil && outcome == prefix.Added {
+		entry, _ := q.pool.index.Entry(Page(q.table[i]))
+		window := none
+		if q.pool.win != nil {
+			window = q.windows[i]
+		}
+		k.Stored(Kept{Stored: entry, Page: Page(q.table[i]), Window: window})
+	}
 	if freed != prefix.None {
 		q.pool.win.drop(freed)
 		q.pool.free = append(q.pool.free, freed)
@@ -77,6 +86,7 @@ func (p *Pool) retire(q *sequence) {
 	p.open[q.slot].slot = q.slot
 	p.open[last] = nil
 	p.open = p.open[:last]
-	*q = sequence{pool: p, generation: q.generation + 1, table: q.table[:0], windows: q.windows[:0], tail: q.tail[:0]}
+	*q = sequence{pool: p, generation: q.generation + 1, table: q.table[:0], windows: q.windows[:0], tail: q.tail[:0],
+		salt: q.salt[:0]}
 	p.closed = append(p.closed, q)
 }

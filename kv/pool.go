@@ -19,6 +19,19 @@ type Pool struct {
 	peeked []int32     // pages Peek found and does not tell
 	shared prefix.Hash // root of prompts without a salt
 	count  counters
+	told   teller // the index's listener
+}
+
+// teller adds what the index does not know to its events: the salt of the sequence that stores a page.
+type teller struct {
+	prefix.Listener
+	salt []byte
+}
+
+// Stored passes on a page that became reusable.
+func (t *teller) Stored(s prefix.Stored) {
+	s.Salt = t.salt
+	t.Listener.Stored(s)
 }
 
 // New makes a pool with every page free.
@@ -26,9 +39,17 @@ func New(c Config) (*Pool, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	p := &Pool{cfg: c, win: newWindows(c), refs: make([]int32, c.Pages), free: make([]Page, 0, c.Pages-c.FirstPage)}
-	index, err := prefix.New(prefix.Config{Pages: c.Pages, PageTokens: c.PageTokens, Identity: p.Tag().String(),
-		Listener: c.Listener})
+	p := &Pool{cfg: c, refs: make([]int32, c.Pages), free: make([]Page, 0, c.Pages-c.FirstPage)}
+	p.win = newWindows(c, p.leaving)
+	identity := p.Tag().String()
+	if c.Identity != "" {
+		identity += " " + c.Identity
+	}
+	indexed := prefix.Config{Pages: c.Pages, PageTokens: c.PageTokens, Identity: identity}
+	if c.Listener != nil {
+		p.told.Listener, indexed.Listener = c.Listener, &p.told
+	}
+	index, err := prefix.New(indexed)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +83,7 @@ func (p *Pool) Open(tokens []int32, o OpenOptions) (Sequence, Match, error) {
 		return Sequence{}, Match{}, err
 	}
 	q := p.newSequence()
-	q.root, q.publish = root, p.cfg.Reuse
+	q.root, q.salt, q.publish = root, append(q.salt[:0], o.Salt...), p.cfg.Reuse
 	m := p.lookup(root, tokens, o, &q.table)
 	for _, page := range q.table {
 		p.hold(Page(page))
@@ -81,6 +102,17 @@ func (p *Pool) Peek(tokens []int32, o OpenOptions) (Match, error) {
 	}
 	p.peeked = p.peeked[:0]
 	return p.lookup(root, tokens, o, &p.peeked), nil
+}
+
+// Chain is the hashes of the full pages of a prompt that need not be computed: what pages of it are known by outside
+// the pool.
+func (p *Pool) Chain(tokens []int32, o OpenOptions) ([]prefix.Hash, error) {
+	root, err := p.root(o)
+	if err != nil || !p.cfg.Reuse {
+		return nil, err
+	}
+	limit := max(len(tokens)-max(o.Compute, 1), 0) / p.cfg.PageTokens
+	return p.index.Chain(root, tokens, limit, make([]prefix.Hash, 0, limit)), nil
 }
 
 // Fit says how many pages a sequence of these tokens and n more would take beyond those it could share, and how many
@@ -160,10 +192,16 @@ func (p *Pool) ensure(n int) error {
 // take hands out a page; ensure has said that there is one.
 func (p *Pool) take() Page {
 	if len(p.free) == 0 {
-		page, ok := p.index.Evict()
+		page, ok := p.index.Oldest()
 		if !ok {
 			panic("kv: a page was taken without ensure")
 		}
+		if p.win == nil {
+			p.leaving(page, none)
+		} else if x := p.win.of[page]; x != none {
+			p.leaving(page, x)
+		}
+		p.index.Evict()
 		p.count.evictions++
 		p.win.drop(page)
 		p.free = append(p.free, page)
@@ -172,6 +210,16 @@ func (p *Pool) take() Page {
 	p.free = p.free[:len(p.free)-1]
 	p.refs[page] = 1
 	return page
+}
+
+// leaving tells the keeper that a page, or its window page, is about to be given up.
+func (p *Pool) leaving(page Page, window int32) {
+	if p.cfg.Keeper == nil {
+		return
+	}
+	if entry, ok := p.index.Entry(page); ok {
+		p.cfg.Keeper.Leaving(Kept{Stored: entry, Page: page, Window: window})
+	}
 }
 
 // hold adds a reference to a full page.

@@ -27,7 +27,8 @@ type sequence struct {
 	reused  int     // of them found by Open
 	tail    []int32 // committed tokens of the page being filled
 	root    prefix.Hash
-	publish bool // pages up to here are known to the index, the next full one will be
+	salt    []byte // of root
+	publish bool   // pages up to here are known to the index, the next full one will be
 }
 
 // Reserve makes room for the rows of n more tokens after Len. Room reserved before counts. Cached pages are given up

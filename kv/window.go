@@ -60,18 +60,20 @@ type windows struct {
 	oldest, newest int32
 	idle           int
 	evictions      int64
+	leaving        func(Page, int32) // called before a page loses its window page to another
 }
 
 // none is no window page.
 const none int32 = -1
 
-func newWindows(c Config) *windows {
+func newWindows(c Config, leaving func(Page, int32)) *windows {
 	n := c.Window.Pages
 	if n == 0 {
 		return nil
 	}
 	w := &windows{of: make([]int32, c.Pages), pins: make([]int32, c.Pages), owner: make([]Page, n),
-		free: make([]int32, 0, n), older: make([]int32, n), newer: make([]int32, n), oldest: none, newest: none}
+		free: make([]int32, 0, n), older: make([]int32, n), newer: make([]int32, n), oldest: none, newest: none,
+		leaving: leaving}
 	for i := range w.of {
 		w.of[i] = none
 	}
@@ -102,6 +104,7 @@ func (w *windows) take(page Page) int32 {
 			panic("kv: a window page was taken without ensure")
 		}
 		w.evictions++
+		w.leaving(w.owner[w.oldest], w.oldest)
 		w.drop(w.owner[w.oldest])
 	}
 	x := w.free[len(w.free)-1]

@@ -6,35 +6,27 @@ import (
 	"sparrow/attn"
 	"sparrow/kernel"
 	"sparrow/plan"
+	"sparrow/record"
 )
 
 // Widths are the row sizes of a pass's results.
 type Widths struct {
-	Vocab    int
-	Hidden   int // of a residual row
-	Layers   int
-	TopK     int
-	Computes func(layer int) bool // whether a layer computes a selection
+	Vocab   int
+	Hidden  int          // of a residual row
+	Choices record.Shape // without layers where nothing is recorded
 }
 
-// TakeOutputs takes the memory of a plan's results from an arena.
-func TakeOutputs(p *plan.Plan, a *kernel.Arena, activation kernel.DType, w Widths) *Outputs {
+// TakeOutputs takes the memory of a plan's results from an arena. The input block says which rows are recorded.
+func TakeOutputs(p *plan.Plan, a *kernel.Arena, in attn.Inputs, activation kernel.DType, w Widths) *Outputs {
 	first := a.Mark()
-	o := &Outputs{Logits: a.Take(kernel.F32, p.WholeLogits, w.Vocab)}
+	o := &Outputs{Logits: a.Take(kernel.F32, p.WholeLogits, w.Vocab), Rows: in.Array(plan.RecordRows)}
 	if p.WholeLogits < p.Logits {
 		o.Best = Best{Values: a.Take(kernel.F32, p.Logits, 1), IDs: a.Take(kernel.I32, p.Logits, 1),
 			LogSum: a.Take(kernel.F32, p.Logits, 1)}
 	}
-	for i := range w.Layers {
-		if p.Record.Hidden {
-			o.Hidden = append(o.Hidden, a.Take(activation, p.Rows, w.Hidden))
-		}
-		if p.Record.Selections {
-			var t kernel.Tensor
-			if w.Computes(i) {
-				t = a.Take(kernel.I32, p.Rows, w.TopK)
-			}
-			o.Selections = append(o.Selections, t)
+	if p.Recorded > 0 {
+		for i := range w.Choices.Layers {
+			o.Recorded = append(o.Recorded, takeRecorded(p, a, activation, &w, i))
 		}
 	}
 	o.Block = o.Logits
@@ -43,12 +35,21 @@ func TakeOutputs(p *plan.Plan, a *kernel.Arena, activation kernel.DType, w Width
 	return o
 }
 
-// SelectionOf is where layer i's selection is recorded; not given where it is not.
-func (o *Outputs) SelectionOf(i int) kernel.Tensor {
-	if i < len(o.Selections) {
-		return o.Selections[i]
+func takeRecorded(p *plan.Plan, a *kernel.Arena, activation kernel.DType, w *Widths, layer int) (r Recorded) {
+	n, s := p.Recorded, &w.Choices
+	if p.Record.Hidden {
+		r.Hidden = a.Take(activation, n, w.Hidden)
 	}
-	return kernel.Tensor{}
+	if p.Record.Selections && s.Selects(layer) {
+		r.Selected = a.Take(kernel.I32, n, s.TopK)
+		if p.Record.Scores {
+			r.Scores = a.Take(kernel.F32, n, s.TopK)
+		}
+	}
+	if p.Record.Experts && s.Layers[layer].Experts {
+		r.Experts, r.Weights = a.Take(kernel.I32, n, s.Chosen), a.Take(kernel.F32, n, s.Chosen)
+	}
+	return r
 }
 
 // Head multiplies the wanted rows of a pass by the matrix of the vocabulary.

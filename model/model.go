@@ -9,6 +9,7 @@ import (
 	"sparrow/kernel"
 	"sparrow/model/config"
 	"sparrow/plan"
+	"sparrow/record"
 )
 
 // Model is a loaded model with its cache. One goroutine uses it at a time.
@@ -55,11 +56,19 @@ type Outputs struct {
 	Block  kernel.Tensor
 	Logits kernel.Tensor // f32 [plan.WholeLogits, vocabulary]
 	Best   Best          // of every row of logits; not given where all rows come back whole
-	// Hidden are the residual rows [T, width] behind each layer, where the plan records them.
-	Hidden []kernel.Tensor
-	// Selections are the positions i32 [T, K] that each layer's indexer chose, where the plan records them; not given
-	// for layers that share the selection of one before.
-	Selections []kernel.Tensor
+	// Recorded are the recorded rows of each layer, where the plan records any.
+	Recorded []Recorded
+	// Rows are the rows of the pass that are recorded, i32 [R, 1].
+	Rows kernel.Tensor
+}
+
+// Recorded is what a pass records of one layer. What it does not record, or the layer does not choose, is not given.
+type Recorded struct {
+	Hidden   kernel.Tensor // [R, width]: residual rows behind the layer
+	Selected kernel.Tensor // i32 [R, K]: keys that its indexer chose
+	Scores   kernel.Tensor // f32 [R, K]: their scores
+	Experts  kernel.Tensor // i32 [R, k]
+	Weights  kernel.Tensor // f32 [R, k]: theirs
 }
 
 // Best is the best token of each row of logits: its logit f32 [L, 1], its id i32 [L, 1], and the logarithm of the sum
@@ -81,6 +90,8 @@ type Input struct {
 	Windows [][]int32
 	// States holds, for each request of the batch, the state of its sequence. Models that are not Stateful ignore it.
 	States []State
+	// Replays holds, for each request of the batch, what its rows are given instead of choosing; nil for nothing.
+	Replays []*record.Replay
 }
 
 // Drafter is a model whose family has a drafting layer (NextN): one more decoder layer that predicts the token after
@@ -103,4 +114,15 @@ type SelfTester interface {
 type Placer interface {
 	// Place is the operation that the pass in progress has come to. It may be called from any goroutine.
 	Place() string
+}
+
+// Paged is a model whose pages can leave the cache and come back. What is copied from every part of a page and later
+// to the same parts of another page, of this model or of one with the same weights and configuration, is that page.
+type Paged interface {
+	// PageParts appends the tensors that hold a page: u8 [1, n] each, every layer's rows and indexer keys, those of the
+	// drafting layer included. Their number and sizes depend on the configuration alone.
+	PageParts(parts []kernel.Tensor, page int) []kernel.Tensor
+	// WindowParts appends those of a window page, with the raw rows that it ends with. A model that is not Windowed
+	// appends none.
+	WindowParts(parts []kernel.Tensor, window int) []kernel.Tensor
 }

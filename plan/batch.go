@@ -6,8 +6,11 @@ type Batch struct {
 	Requests []Request `json:"requests"`
 	// Pass says which layers run: the model's own, or its drafting layer.
 	Pass Pass `json:"pass,omitempty"`
-	// Record says what is kept of every layer beside the logits.
+	// Record says what is kept of every layer beside the logits, of the rows that
+	// requests record.
 	Record Record `json:"record,omitzero"`
+	// Replay says what the rows that requests replay take as it is given.
+	Replay Replay `json:"replay,omitzero"`
 	// PaddedRows is the row count kernels see when the batch is padded; 0
 	// means no padding. Decode-like batches pad whole requests.
 	PaddedRows int       `json:"padded_rows,omitempty"`
@@ -42,12 +45,32 @@ type Request struct {
 	// Padding says that the decode-like request only fills the batch up: Seq is
 	// 0, its rows store nothing and see no key.
 	Padding bool `json:"padding,omitempty"`
+	// Records is how many of the new tokens are recorded, from new token
+	// RecordFrom on. A plan depends on their number alone.
+	Records    int `json:"records,omitempty"`
+	RecordFrom int `json:"record_from,omitempty"`
+	// Replays is how many take what was recorded before, from ReplayFrom on.
+	Replays    int `json:"replays,omitempty"`
+	ReplayFrom int `json:"replay_from,omitempty"`
 }
 
 // Record names what a pass keeps of every layer: it comes back with the logits.
 type Record struct {
 	Hidden     bool `json:"hidden,omitempty"`     // residual rows behind the layer
 	Selections bool `json:"selections,omitempty"` // positions that its indexer chose
+	Scores     bool `json:"scores,omitempty"`     // their scores, with Selections
+	Experts    bool `json:"experts,omitempty"`    // experts and their weights
+}
+
+// With is what one of the two names.
+func (r Record) With(o Record) Record {
+	return Record{r.Hidden || o.Hidden, r.Selections || o.Selections, r.Scores || o.Scores, r.Experts || o.Experts}
+}
+
+// Replay names what rows take instead of choosing.
+type Replay struct {
+	Selections bool `json:"selections,omitempty"`
+	Experts    bool `json:"experts,omitempty"`
 }
 
 // Pass says which layers of a model run.

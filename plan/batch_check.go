@@ -120,6 +120,11 @@ func (b *Batch) checkRequest(cfg *Config, i int) error {
 	if r.Logits < 0 || kind != ModeIdle && r.Logits > b.Rows(cfg, i) {
 		return lengthError("request %d with logits of %d of its %d new tokens", i, r.Logits, b.Rows(cfg, i))
 	}
+	if rows := b.Rows(cfg, i); !within(r.RecordFrom, r.Records, rows) || !within(r.ReplayFrom, r.Replays, rows) ||
+		b.Pass != PassTarget && (r.Records > 0 || r.Replays > 0) {
+		return lengthError("request %d of a pass of the %s that records %d of its %d new tokens from %d on and "+
+			"replays %d from %d on", i, b.Pass, r.Records, rows, r.RecordFrom, r.Replays, r.ReplayFrom)
+	}
 	if r.Seq < 0 || r.Prefix < 0 || r.Extend < 0 || r.N < 0 || r.Seq > math.MaxInt32 || r.N > math.MaxInt32 ||
 		r.Prefix > math.MaxInt32 || r.Extend > math.MaxInt32 {
 		return lengthError("request %d with lengths seq %d, prefix %d, extend %d, n %d", i, r.Seq, r.Prefix, r.Extend,
@@ -149,6 +154,9 @@ func (b *Batch) checkRequest(cfg *Config, i int) error {
 	return &Error{Code: E20, Asked: fmt.Sprintf("request %d of kind %q in a batch of mode %s", i, kind, b.Mode),
 		Supported: "extend, decode, verify, draft"}
 }
+
+// within reports whether n rows from first on are among that many rows.
+func within(first, n, rows int) bool { return n == 0 || first >= 0 && n > 0 && first <= rows-n }
 
 // checkGraph: whole graphs hold decode-like rows, piecewise graphs prompts.
 func (b *Batch) checkGraph() error {

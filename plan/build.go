@@ -12,7 +12,7 @@ func Build(cfg Config, b Batch) (*Plan, error) {
 		return nil, err
 	}
 	p := &Plan{Mode: b.Mode, Graph: b.Graph, Runnable: cfg.Runnable, Collectives: true, Pass: b.Pass,
-		Requests: len(b.Requests), Record: b.Record}
+		Requests: len(b.Requests)}
 	if b.Mode == ModeIdle {
 		p.Reasons = []Reason{{"dispatch 2", "an idle rank runs no kernels and joins the collectives"}}
 		p.Key = keyOf(&cfg, p)
@@ -23,6 +23,13 @@ func Build(cfg Config, b Batch) (*Plan, error) {
 		return nil, err
 	}
 	p.TablePages = p.Shape.TablePages
+	p.Recorded, p.Replayed = p.Shape.Recorded, p.Shape.Replayed
+	if p.Recorded > 0 {
+		p.Record = b.Record
+	}
+	if p.Replayed > 0 {
+		p.Replay = b.Replay
+	}
 	for i := range b.Requests {
 		p.Logits += b.Requests[i].Logits
 		if !b.Requests[i].Best {
@@ -45,6 +52,9 @@ func Build(cfg Config, b Batch) (*Plan, error) {
 		p.Rows += s.Rows
 		p.TransientBytes = max(p.TransientBytes, s.TransientBytes)
 		p.JointQueries = p.JointQueries || s.Scores()
+	}
+	if !p.Selects() { // every row attends to every key
+		p.Record.Selections, p.Record.Scores, p.Replay.Selections = false, false, false
 	}
 	if cfg.Catalog == CatalogSparrow {
 		p.JointQueries = p.JointQueries && p.Rows <= jointRows(cfg.Hardware.Arch)

@@ -48,6 +48,13 @@ const (
 	HeavyPositions // [n]
 	HeavyKeeps     // [R]
 	DraftRows      // [R] V4 drafting: which row of the plan the computed row is
+
+	RecordRows       // [c] rows whose choices come back
+	ReplayRows       // [p] rows whose selections are given, -1: none
+	ReplaySelections // [p, layers that select * index_topk] what they select
+	ReplayMixed      // [p] rows whose experts are given, -1: none
+	ReplayExperts    // [p, layers with experts * experts of a row]
+	ReplayWeights    // the same: the bits of their weights
 	arrayCount
 )
 
@@ -57,6 +64,7 @@ var arrayNames = enum[ArrayName]{"array", []string{"",
 	"window_lengths", "window_indices", "window_start", "groups", "group_slots", "group_start", "group_base",
 	"heavy_lengths", "heavy_indices", "heavy_slots", "heavy_base", "close_sources", "close_slots", "close_positions",
 	"keep_rows", "tail_rows", "heavy_sources", "heavy_closes", "heavy_positions", "heavy_keeps", "draft_rows",
+	"record_rows", "replay_rows", "replay_selections", "replay_mixed", "replay_experts", "replay_weights",
 }}
 
 func (a ArrayName) String() string                { return arrayNames.text(a) }
@@ -89,6 +97,17 @@ func (p *Plan) Selects() bool {
 	for i := range p.Segments {
 		if f := p.Segments[i].Form; f != FormDenseMHA && f != FormEmpty {
 			return true
+		}
+	}
+	return false
+}
+
+// DenseRow reports whether row i of the pass attends to every key without a
+// selection.
+func (p *Plan) DenseRow(i int) bool {
+	for j := range p.Segments {
+		if s := &p.Segments[j]; i >= s.FirstRow && i < s.FirstRow+s.Rows {
+			return s.Form == FormDenseMHA
 		}
 	}
 	return false
@@ -128,6 +147,26 @@ func (w *builder) inputs() {
 	p.array(LogitRows, p.Logits, 1)
 	if p.WholeLogits < p.Logits {
 		p.array(WholeRows, p.WholeLogits, 1)
+	}
+	w.choiceInputs()
+}
+
+// choiceInputs are the arrays of rows that record their choices, or are given them.
+func (w *builder) choiceInputs() {
+	p := w.plan
+	p.array(RecordRows, p.Recorded, 1)
+	if p.Replayed == 0 {
+		return
+	}
+	s := w.cfg.Model.Choices()
+	if p.Replay.Selections {
+		p.array(ReplayRows, p.Replayed, 1)
+		p.array(ReplaySelections, p.Replayed, s.Selecting()*s.TopK)
+	}
+	if p.Replay.Experts {
+		p.array(ReplayMixed, p.Replayed, 1)
+		p.array(ReplayExperts, p.Replayed, s.Mixing()*s.Chosen)
+		p.array(ReplayWeights, p.Replayed, s.Mixing()*s.Chosen)
 	}
 }
 

@@ -58,6 +58,12 @@ func keyOf(c *Config, p *Plan) Key {
 	h := hash(c.Fingerprint)
 	h.word(uint64(p.Mode)<<8 | uint64(p.Graph))
 	h.int(p.TablePages)
+	if p.Recorded > 0 || p.Replayed > 0 {
+		h.flags(p.Record.Hidden, p.Record.Selections, p.Record.Scores, p.Record.Experts, p.Replay.Selections,
+			p.Replay.Experts)
+		h.int(p.Recorded)
+		h.int(p.Replayed)
+	}
 	for i := range p.Segments {
 		s := &p.Segments[i]
 		h.word(uint64(s.Row)<<56 | uint64(s.Form)<<48 | uint64(s.Kernel)<<40 | uint64(s.Layout)<<32 |

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"sparrow/record"
 )
 
 // Family is the architecture of a checkpoint.
@@ -44,6 +46,40 @@ type Model struct {
 	Ratios []int `json:"ratios,omitempty"`
 	// IndexFP4 says that index keys are stored in four bits.
 	IndexFP4 bool `json:"index_fp4,omitempty"`
+	// Experts are those of the feed-forward blocks; none where nothing is known
+	// of them.
+	Experts ExpertFacts `json:"experts,omitzero"`
+}
+
+// ExpertFacts describes mixtures of experts.
+type ExpertFacts struct {
+	Count  int    `json:"count,omitempty"`  // of a layer
+	Chosen int    `json:"chosen,omitempty"` // by a row
+	Dense  []bool `json:"dense,omitempty"`  // layers without experts
+}
+
+// Choices is what the rows of the model choose in each layer.
+func (m *Model) Choices() record.Shape {
+	s := record.Shape{TopK: m.K, Experts: m.Experts.Count, Chosen: m.Experts.Chosen,
+		Layers: make([]record.LayerShape, m.Layers)}
+	for i := range s.Layers {
+		l := &s.Layers[i]
+		l.As = i
+		l.Experts = m.Experts.Count > 0 && (i >= len(m.Experts.Dense) || !m.Experts.Dense[i])
+		switch {
+		case m.v4():
+			l.Window = m.Window
+			if i < len(m.Ratios) {
+				l.Group = m.Ratios[i]
+			}
+			if l.Group != ratio4 {
+				l.As = -1
+			}
+		case m.Share.Shared(i) && i > 0:
+			l.As = s.Layers[i-1].As
+		}
+	}
+	return s
 }
 
 // LayerShare says which layers reuse the indices of an earlier layer. The

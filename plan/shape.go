@@ -11,6 +11,9 @@ type Shape struct {
 	Graph      GraphMode
 	NeedSeed   bool
 	Record     Record
+	Recorded   int // rows
+	Replay     Replay
+	Replayed   int // rows
 	Requests   int
 	NextN      int // rows per request where all have as many
 	Logits     int // rows of logits per request where all have as many
@@ -63,9 +66,13 @@ func (s *Shaper) keep() string {
 
 func (s *Shaper) shape(cfg *Config, b *Batch) (Shape, error) {
 	sh := Shape{Mode: b.Mode, Pass: b.Pass, Graph: b.Graph, Requests: len(b.Requests), PaddedRows: b.PaddedRows,
-		NeedSeed: b.NeedSeed, Record: b.Record}
+		NeedSeed: b.NeedSeed, Record: b.Record, Replay: b.Replay}
 	if b.Mode == ModeIdle {
 		return sh, nil
+	}
+	for i := range b.Requests {
+		sh.Recorded += b.Requests[i].Records
+		sh.Replayed += b.Requests[i].Replays
 	}
 	var err error
 	if sh.TablePages, err = b.tablePages(cfg); err != nil {

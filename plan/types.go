@@ -28,8 +28,12 @@ type Plan struct {
 	// WholeLogits is how many of them come back whole; of the others only the
 	// best token does.
 	WholeLogits int `json:"whole_logits"`
-	// Record says what is kept of every layer.
-	Record Record `json:"record,omitzero"`
+	// Record says what is kept of every layer, of Recorded rows.
+	Record   Record `json:"record,omitzero"`
+	Recorded int    `json:"recorded,omitempty"`
+	// Replay says what is given instead of chosen, for Replayed rows.
+	Replay   Replay `json:"replay,omitzero"`
+	Replayed int    `json:"replayed,omitempty"`
 	// JointQueries says that indexer queries of all rows are computed with the
 	// layer's other products. The time of so few rows is that of reading the
 	// weights; more rows are computed in the chunks that are scored, to save

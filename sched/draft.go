@@ -52,7 +52,10 @@ func (s *Scheduler) addDrafts(budget int) int {
 	for i := range s.items {
 		it := &s.items[i]
 		q := it.Seq
-		if n := s.ReserveDrafts(q, min(len(q.Drafts), budget-used)); n > 0 {
+		most := s.room.most(q, it.Cached+1, min(len(q.Drafts), budget-used))
+		if n := s.ReserveDrafts(q, most); n > 0 {
+			s.room.take(q, it.Cached+1, n)
+			it.Record = q.Record.in(it.Cached, 1+n)
 			q.verify = append(append(q.verify[:0], it.Tokens...), q.Drafts[:n]...)
 			it.Tokens, it.Drafts, it.Logits = q.verify, n, it.Logits+n
 			used += n

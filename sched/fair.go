@@ -1,11 +1,17 @@
 package sched
 
+import "slices"
+
 // before reports whether a waiting sequence is admitted before another. Among tenants the one that was served least
-// comes first; inside a tenant requests take turns: the first sequences of all of them in order of arrival, then the
-// second ones.
+// comes first; inside a tenant the highest priority, then the flow that was served least; inside a flow requests take
+// turns: the first sequences of all of them in order of arrival, then the second ones.
 func (s *Scheduler) before(a, b *Sequence) bool {
-	if ta, tb := a.request.parent, b.request.parent; ta != tb && ta.served != tb.served {
+	if ta, tb := a.tenant(), b.tenant(); ta != tb && ta.served != tb.served {
 		return ta.served < tb.served
+	} else if ta == tb && a.Priority != b.Priority {
+		return a.Priority > b.Priority
+	} else if fa, fb := a.flow(), b.flow(); ta == tb && fa != fb && fa.served != fb.served {
+		return fa.served < fb.served
 	}
 	if a.turn != b.turn {
 		return a.turn < b.turn
@@ -23,22 +29,73 @@ func (s *Scheduler) makeRoom() {
 		}
 		victim := s.excess(s.waiting[next])
 		if victim == nil {
-			return
+			break
 		}
 		s.suspend(victim)
 	}
+	s.promised = slices.DeleteFunc(s.promised, func(q *Sequence) bool {
+		return q.state != stateWaiting || !s.canAdmit(q)
+	})
+	for len(s.promised) < s.limits.MaxPrompts && s.swap() {
+	}
+}
+
+// swap suspends a sequence for one of its own tenant that waits and has more right to run, promises its place to that
+// one, and reports whether it did. Other tenants keep what they have: that one of them comes first does not keep the
+// others from dividing what is theirs.
+func (s *Scheduler) swap() bool {
+	s.heads = s.heads[:0]
+	for _, q := range s.waiting {
+		if q.waitsForPrompt() || slices.Contains(s.promised, q) {
+			continue
+		}
+		i := slices.IndexFunc(s.heads, func(h *Sequence) bool { return h.tenant() == q.tenant() })
+		switch {
+		case i < 0:
+			s.heads = append(s.heads, q)
+		case s.before(q, s.heads[i]):
+			s.heads[i] = q
+		}
+	}
+	for _, q := range s.heads {
+		if t := q.tenant(); t.running == 0 || len(t.members) == 1 && len(q.flow().members) == 1 || s.canAdmit(q) {
+			continue // nothing to take, or nobody to take it from, or no need to
+		}
+		if victim := s.excessInside(q); victim != nil {
+			s.suspend(victim)
+			s.promised = append(s.promised, q)
+			return true
+		}
+	}
+	return false
 }
 
 // excess is the sequence to suspend for one that waits: the youngest of the request with the most sequences, of the
-// tenant that has the most places, or pages where pages are short; or of the same tenant, where requests are uneven.
-// nil where that would leave its owner with less than the one that waits then has. A party always keeps its oldest
-// sequence: it goes on, whoever comes.
+// tenant that has the most places, or pages where pages are short; or one of the same tenant. nil where that would
+// leave its owner with less than the one that waits then has. A party always keeps its oldest sequence: it goes on,
+// whoever comes, but for those of a higher priority of the same tenant.
 func (s *Scheduler) excess(q *Sequence) *Sequence {
+	if victim := s.excessOf(q, (*Sequence).tenant); victim != nil {
+		return victim
+	}
+	return s.excessInside(q)
+}
+
+// excessInside is excess among sequences of q's tenant: of a lower priority, or where flows or requests are uneven.
+func (s *Scheduler) excessInside(q *Sequence) *Sequence {
+	if lower := s.lowest(q); lower != nil {
+		return lower
+	}
+	return s.excessOf(q, (*Sequence).flow, (*Sequence).ofRequest)
+}
+
+// excessOf is excess at some levels of parties.
+func (s *Scheduler) excessOf(q *Sequence, levels ...func(*Sequence) *party) *Sequence {
 	need, has := 1, func(*Sequence) int { return 1 }
 	if len(s.running) < s.limits.MaxRunning {
 		need, has = s.pagesFor(q), (*Sequence).pages
 	}
-	for _, level := range []func(*Sequence) *party{(*Sequence).tenant, (*Sequence).ofRequest} {
+	for _, level := range levels {
 		own := level(q)
 		var worst *party
 		most := 0
@@ -54,11 +111,23 @@ func (s *Scheduler) excess(q *Sequence) *Sequence {
 		if worst == nil {
 			continue
 		}
-		if victim := s.youngestOf(worst, level); most-has(victim) >= s.holds(own, level, has)+need {
+		victim := s.youngestOf(worst, level)
+		above := victim.tenant() == q.tenant() && victim.Priority > q.Priority
+		if !above && most-has(victim) >= s.holds(own, level, has)+need {
 			return victim
 		}
 	}
 	return nil
+}
+
+// lowest is the youngest running sequence of the lowest priority of q's tenant, where that is below q's; else nil.
+func (s *Scheduler) lowest(q *Sequence) (lower *Sequence) {
+	for _, r := range s.running { // in order of arrival
+		if r.tenant() == q.tenant() && r.Priority < q.Priority && (lower == nil || r.Priority <= lower.Priority) {
+			lower = r
+		}
+	}
+	return lower
 }
 
 // holds sums what the running sequences of a party have.
@@ -81,6 +150,7 @@ func (s *Scheduler) youngestOf(p *party, level func(*Sequence) *party) (youngest
 	return youngest
 }
 
-func (q *Sequence) tenant() *party    { return q.request.parent }
+func (q *Sequence) tenant() *party    { return q.request.parent.parent }
+func (q *Sequence) flow() *party      { return q.request.parent }
 func (q *Sequence) ofRequest() *party { return q.request }
 func (q *Sequence) pages() int        { return len(q.cache.Pages()) }

@@ -64,6 +64,75 @@ func TestFloodsDoNotLockOut(t *testing.T) {
 	}
 }
 
+// A flow divides its tenant's share: another tenant has as much as before, however many flows it competes with.
+func TestFlowsDivideTheShareOfTheirTenant(t *testing.T) {
+	f, err := newFake(1000, 4, Limits{BatchTokens: 64, MaxRunning: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	add := func(tenant, flow string, n int) {
+		for i := range n {
+			q := &Sequence{Tokens: []int32{1, 2, int32(i + 3)}, Tenant: tenant, Flow: flow, Request: i}
+			if err := f.add(q, 60); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	add("a", "x", 32)
+	add("a", "y", 2)
+	add("b", "", 32)
+	for range 12 {
+		step(t, f)
+	}
+	of := map[string]int{}
+	for _, q := range f.sched.running {
+		of[q.Tenant+q.Flow]++
+	}
+	if of["ax"] != 2 || of["ay"] != 2 || of["b"] != 4 {
+		t.Errorf("%v run, want 2 of each flow of one tenant and 4 of the other", of)
+	}
+}
+
+// A higher priority runs in the next batch and is not suspended for lower ones of its tenant; other tenants keep their
+// share.
+func TestPriorityActsInsideATenant(t *testing.T) {
+	f, err := newFake(1000, 4, Limits{BatchTokens: 64, MaxRunning: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	flood(t, f, "a", "low", 32, 60)
+	flood(t, f, "b", "other", 32, 60)
+	for range 8 {
+		step(t, f)
+	}
+	for i := range 16 {
+		q := &Sequence{Tokens: []int32{1, 2, int32(i + 100)}, Tenant: "a", Request: "high", Priority: 5}
+		if err := f.add(q, 60); err != nil {
+			t.Fatal(err)
+		}
+	}
+	step(t, f)
+	running := func() map[string]int {
+		of := map[string]int{}
+		for _, q := range f.sched.running {
+			of[q.Tenant+q.Request.(string)]++
+		}
+		return of
+	}
+	if of := running(); of["ahigh"] == 0 {
+		t.Errorf("%v run after one step", of)
+	}
+	for range 10 {
+		step(t, f)
+	}
+	if of := running(); of["ahigh"] != 4 || of["alow"] != 0 || of["bother"] != 4 {
+		t.Errorf("%v run, want 4 of the high priority and 4 of the other tenant", of)
+	}
+	for len(f.goals) > 0 {
+		step(t, f)
+	}
+}
+
 // Two large requests on an otherwise idle scheduler share it evenly.
 func TestTwoFloodsShare(t *testing.T) {
 	f, err := newFake(1000, 4, Limits{BatchTokens: 64, MaxRunning: 8})
@@ -106,6 +175,7 @@ func TestEveryoneEnds(t *testing.T) {
 			for next < len(list) && random.IntN(3) > 0 {
 				q := list[next].q
 				q.Tenant, q.Request = string(rune('a'+random.IntN(3))), random.IntN(3)
+				q.Flow, q.Priority = string(rune('a'+random.IntN(2))), random.IntN(3)-1
 				if err := f.add(q, list[next].goal); err != nil {
 					t.Fatal(err)
 				}
@@ -125,5 +195,40 @@ func TestEveryoneEnds(t *testing.T) {
 	})
 	if suspended == 0 {
 		t.Error("no sequence was ever suspended")
+	}
+}
+
+// A tenant with a share of the places has no more of them running even while others leave theirs empty, and others are
+// admitted past its queue.
+func TestPlacesOfATenantAreBounded(t *testing.T) {
+	f, err := newFake(1000, 4, Limits{BatchTokens: 64, MaxRunning: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		q := &Sequence{Tokens: []int32{1, 2, int32(i + 3)}, Tenant: "a", Request: i / 4, Places: 3}
+		if err := f.add(q, 20); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 5 {
+		step(t, f)
+	}
+	if n := f.sched.Running(); n != 3 {
+		t.Errorf("%d sequences run, want 3", n)
+	}
+	flood(t, f, "b", "other", 10, 20)
+	for range 5 {
+		step(t, f)
+	}
+	of := map[string]int{}
+	for _, q := range f.sched.running {
+		of[q.Tenant]++
+	}
+	if of["a"] != 3 || of["b"] != 5 {
+		t.Errorf("%d and %d sequences run, want 3 and 5", of["a"], of["b"])
+	}
+	for len(f.goals) > 0 {
+		step(t, f)
 	}
 }

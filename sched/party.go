@@ -1,7 +1,7 @@
 package sched
 
-// A party is who sequences belong to: a tenant, or one request of a tenant. While others of the same parent wait, none
-// keeps more than they have.
+// A party is who sequences belong to: a tenant, a flow of a tenant, or one request of a flow. While others of the same
+// parent wait, none keeps more than they have.
 type party struct {
 	parent  *party
 	key     any // in the table of the parent

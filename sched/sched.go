@@ -2,22 +2,26 @@
 // preemption.
 //
 // Sequences flow in through Add, the items of the next batch flow out of Schedule; pages are taken from and given back
-// to package kv. It knows no model, no text and no clock, and sets no bound on the queue. One goroutine owns a
-// Scheduler and everything it hands out.
+// to package kv. It knows no model, no text and no clock: the caller says how long batches took. It sets no bound on
+// the queue. One goroutine owns a Scheduler and everything it hands out.
 //
 // The rules, in order: every sequence that decodes gets its one token, oldest first, whatever prompts wait; the rest of
-// the batch's tokens is shared evenly among the prompts being computed, so that a long one does not delay a short one;
-// new sequences are admitted while there are pages for their whole prompt: the tenant that was served least first, and
-// inside a tenant requests take turns, in order of arrival. When a decode finds no page, drafts lose theirs; then the
-// youngest sequence is preempted: it loses its pages, waits at its place by arrival and is computed again later.
+// the batch's tokens is shared evenly among the prompts being computed, so that a long one does not delay a short one,
+// and while sequences decode it is no more than Limits.MaxStall allows; new sequences are admitted while there are
+// pages for their whole prompt: the tenant that was served least first, inside a tenant the highest priority, then the
+// flow that was served least, and inside a flow requests take turns, in order of arrival. When a decode finds no page,
+// drafts lose theirs; then the youngest sequence is preempted: it loses its pages, waits at its place by arrival and is
+// computed again later.
 //
-// Nobody keeps more places or pages than others who wait: of the tenant, or the request of a tenant, that has the most,
-// the youngest sequences are suspended, but never its oldest. Who is alone has everything.
+// Nobody keeps more places or pages than others who wait: of the tenant, the flow of a tenant, or the request of a
+// flow, that has the most, the youngest sequences are suspended, but never its oldest. Who is alone has everything.
+// Inside a tenant a sequence that waits also suspends those of a lower priority.
 package sched
 
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"sparrow/kv"
 )
@@ -29,6 +33,13 @@ type Limits struct {
 	MaxPrompts  int // prompts computed side by side; 0 means 4
 	// PromptLogits is the rows of logits of one batch that belong to prompts, beside one for the last token of each.
 	PromptLogits int
+	// MaxStall is the longest time that prompts may hold up sequences that decode; 0 is no bound. Took has to be called
+	// then.
+	MaxStall time.Duration
+	// Threshold is how many tokens of a prompt are computed in a way of their own, which takes another time; 0 is none.
+	Threshold int
+	// RecordRows is how many rows of one batch may be recorded, and how many may be given their choices.
+	RecordRows int
 }
 
 // DefaultMaxPrompts is how many prompts are computed side by side.
@@ -42,12 +53,19 @@ type Scheduler struct {
 	waiting  []*Sequence // in order of arrival
 	running  []*Sequence // in order of arrival
 	arrivals int64
-	all      party // everybody; its members are the tenants, theirs the requests
+	all      party // everybody; its members are the tenants, theirs the flows, theirs the requests
 	items    []Item
 	prompts  []*Sequence // computed in this batch
+	load     load        // of this batch
+	cost     cost
+	kept     time.Duration // Stall
+	heads    []*Sequence   // memory for the first of each tenant that waits
+	promised []*Sequence   // that wait, and for which others of their tenant were suspended
+	room     room          // left in this batch
 
 	preemptions int64
 	onFree      func(*Sequence)
+	onAdmit     func(*Sequence) bool
 }
 
 // New makes a scheduler over a pool.
@@ -59,7 +77,8 @@ func New(pool *kv.Pool, l Limits) (*Scheduler, error) {
 		return nil, fmt.Errorf("%w: %+v, want at least one of each", ErrLimits, l)
 	}
 	l.MaxRunning = min(l.MaxRunning, l.BatchTokens)
-	return &Scheduler{pool: pool, limits: l, capacity: pool.Stats().Pages * pool.Tag().PageTokens}, nil
+	return &Scheduler{pool: pool, limits: l, cost: newCost(),
+		capacity: pool.Stats().Pages * pool.Tag().PageTokens}, nil
 }
 
 // Limits are the bounds in force.
@@ -91,6 +110,10 @@ func (s *Scheduler) Add(q *Sequence) error {
 	case q.Logits > 1 && s.limits.PromptLogits < 1:
 		return fmt.Errorf("%w: logits of its last %d tokens, batches have no room for those of prompts", ErrSequence,
 			q.Logits)
+	case q.Record.bad() || q.Replay.bad():
+		return fmt.Errorf("%w: it records positions %v and replays %v", ErrSequence, q.Record, q.Replay)
+	case (q.Record != Span{} || q.Replay != Span{}) && s.limits.RecordRows < 1:
+		return fmt.Errorf("%w: it records or replays rows, batches have no room for that", ErrSequence)
 	}
 	s.arrivals++
 	q.age, q.state = s.arrivals, stateWaiting
@@ -99,7 +122,7 @@ func (s *Scheduler) Add(q *Sequence) error {
 	if request == nil {
 		request = q
 	}
-	q.request = s.all.member(q.Tenant).member(request)
+	q.request = s.all.member(q.Tenant).member(q.Flow).member(request)
 	q.request.count(0, 1)
 	q.turn, q.request.turns = q.request.turns, q.request.turns+1
 	return nil

@@ -7,17 +7,18 @@ import (
 )
 
 // Schedule forms the next batch. The slice is valid until the next call. It is empty only when nothing runs and nothing
-// waits.
+// waits, or while a sequence is restored.
 func (s *Scheduler) Schedule() []Item {
 	for {
 		s.makeRoom()
 		s.items, s.prompts = s.items[:0], s.prompts[:0]
 		budget, logits := s.limits.BatchTokens, s.limits.PromptLogits
+		s.room = room{s.limits.RecordRows, s.limits.RecordRows}
 
-		// Every decoding sequence gets its one token, oldest first. When pages run out the youngest is preempted: it
-		// has no item yet.
+		// Every decoding sequence gets its one token, oldest first; where more are recorded than a batch has room for,
+		// the youngest of those wait. When pages run out the youngest is preempted: it has no item yet.
 		for i := 0; i < len(s.running); i++ {
-			if q := s.running[i]; q.decoding() && s.reserveToken(q) {
+			if q := s.running[i]; q.decoding() && s.room.most(q, q.cache.Len(), 1) > 0 && s.reserveToken(q) {
 				s.addItem(q, 1, true)
 				budget--
 			}
@@ -30,7 +31,7 @@ func (s *Scheduler) Schedule() []Item {
 		// Prompts: those that run, then those that can be admitted. A preempted sequence is a prompt again until its
 		// output is computed again. Each prompt gets at least one token.
 		for _, q := range s.running {
-			if !q.decoding() && len(s.prompts) < s.limits.MaxPrompts {
+			if !q.decoding() && !q.restoring && len(s.prompts) < s.limits.MaxPrompts {
 				s.prompts = append(s.prompts, q)
 			}
 		}
@@ -39,20 +40,25 @@ func (s *Scheduler) Schedule() []Item {
 			if next < 0 {
 				break
 			}
-			s.prompts = append(s.prompts, s.admit(next))
+			if q := s.admit(next); !q.restoring {
+				s.prompts = append(s.prompts, q)
+			}
 		}
 
 		// Prompts share what is left evenly, the shortest first: what it does not need goes to the longer ones.
 		slices.SortStableFunc(s.prompts, func(a, b *Sequence) int { return cmp.Compare(a.left(), b.left()) })
+		budget = s.promptTokens(budget, logits)
 		for i, q := range s.prompts {
-			n := s.reserveChunk(q, share(q, budget, logits, len(s.prompts)-i), s.prompts[i+1:])
+			n := share(q, budget, logits, len(s.prompts)-i)
+			n = s.reserveChunk(q, s.room.most(q, q.cache.Len(), n), s.prompts[i+1:])
 			if n > 0 {
 				budget, logits = budget-n, logits-promptLogits(q, n)
+				s.load.addPrompt(n, q.cache.Len(), s.limits.Threshold)
 				s.addItem(q, n, false)
 			}
 		}
 
-		if len(s.items) > 0 || len(s.running) == 0 {
+		if len(s.items) > 0 || len(s.running) == 0 || s.Restoring() {
 			for i := range s.items {
 				s.items[i].Seq.request.serve(len(s.items[i].Tokens))
 			}
@@ -65,8 +71,9 @@ func (s *Scheduler) Schedule() []Item {
 // addItem adds the next n tokens of a sequence, for which pages are reserved.
 func (s *Scheduler) addItem(q *Sequence, n int, decode bool) {
 	at := q.cache.Len()
+	s.room.take(q, at, n)
 	s.items = append(s.items, Item{Seq: q, Tokens: q.Tokens[at : at+n], Cached: at, Decode: decode,
-		Logits: q.logitRows(n), Last: at+n == len(q.Tokens),
+		Logits: q.logitRows(n), Last: at+n == len(q.Tokens), Record: q.Record.in(at, n),
 		Pages: q.cache.Pages(), Windows: q.cache.Windows()})
 }
 
@@ -124,6 +131,11 @@ func (s *Scheduler) leavesWindowPages(q *Sequence, n int, after []*Sequence) boo
 // nextToAdmit is the place in the queue of the sequence to admit next, or -1. A short sequence does not overtake a long
 // one that comes before it.
 func (s *Scheduler) nextToAdmit() int {
+	for _, q := range s.promised {
+		if q.state == stateWaiting && s.canAdmit(q) {
+			return slices.Index(s.waiting, q)
+		}
+	}
 	i := s.firstWaiting()
 	if i >= 0 && !s.canAdmit(s.waiting[i]) {
 		return -1
@@ -132,11 +144,11 @@ func (s *Scheduler) nextToAdmit() int {
 }
 
 // firstWaiting is the place in the queue of the sequence that comes first, or -1. Sequences that wait for another to
-// compute their common prompt are passed over.
+// compute their common prompt are passed over, and those of tenants that have as many running as they may.
 func (s *Scheduler) firstWaiting() int {
 	first := -1
 	for i, q := range s.waiting {
-		if !q.waitsForPrompt() && (first < 0 || s.before(q, s.waiting[first])) {
+		if !q.waitsForPrompt() && !q.waitsForPlace() && (first < 0 || s.before(q, s.waiting[first])) {
 			first = i
 		}
 	}
@@ -150,7 +162,7 @@ func (s *Scheduler) canAdmit(q *Sequence) bool {
 
 // pagesFor is how many pages a sequence needs that it does not share.
 func (s *Scheduler) pagesFor(q *Sequence) int {
-	need, _, err := s.pool.Fit(q.Tokens, 1, q.options())
+	need, _, err := s.pool.Fit(q.Tokens, 1, q.Options())
 	if err != nil {
 		return s.capacity // more than any share
 	}
@@ -163,7 +175,7 @@ func (s *Scheduler) hasPagesFor(q *Sequence) bool {
 	if len(s.running) == 0 {
 		return true
 	}
-	need, available, err := s.pool.Fit(q.Tokens, 1, q.options())
+	need, available, err := s.pool.Fit(q.Tokens, 1, q.Options())
 	windows := s.pool.WindowsPerSequence()
 	for _, p := range s.running {
 		if !p.ready {
@@ -177,7 +189,7 @@ func (s *Scheduler) hasPagesFor(q *Sequence) bool {
 // admit moves a sequence from its place in the queue to the running ones.
 func (s *Scheduler) admit(at int) *Sequence {
 	q := s.waiting[at]
-	c, match, err := s.pool.Open(q.Tokens, q.options())
+	c, match, err := s.pool.Open(q.Tokens, q.Options())
 	if err != nil {
 		panic(fmt.Sprintf("sched: opening a sequence that Add accepted: %v", err))
 	}
@@ -185,6 +197,9 @@ func (s *Scheduler) admit(at int) *Sequence {
 	s.waiting = slices.Delete(s.waiting, at, at+1)
 	s.running = insert(s.running, q)
 	q.request.count(1, -1)
+	if s.onAdmit != nil {
+		q.restoring = s.onAdmit(q)
+	}
 	return q
 }
 
@@ -204,7 +219,7 @@ func (s *Scheduler) suspend(q *Sequence) {
 	s.running = without(s.running, q)
 	q.request.count(-1, 1)
 	s.free(q)
-	q.state, q.ready, q.Drafts = stateWaiting, false, q.Drafts[:0]
+	q.state, q.ready, q.restoring, q.Drafts = stateWaiting, false, false, q.Drafts[:0]
 	q.Preempted++
 	s.preemptions++
 	s.waiting = insert(s.waiting, q)

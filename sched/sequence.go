@@ -13,10 +13,19 @@ type Sequence struct {
 	// Logits is for how many of the last tokens rows of logits are wanted; 0 means one. These tokens are computed
 	// although they may be cached. The caller lowers it as rows come back.
 	Logits int
-	Owner  any
-	// Tenant and Request are who the sequence belongs to, for fair admission; without a request it is one of its own.
-	Tenant  string
-	Request any
+	// Record are the positions whose rows are recorded, Replay those whose rows are given their choices. The caller
+	// moves Record as rows come back.
+	Record, Replay Span
+	Owner          any
+	// Tenant, Flow and Request are who the sequence belongs to, for fair admission: a tenant has flows, a flow has
+	// requests. Without a request it is one of its own.
+	Tenant, Flow string
+	Request      any
+	// Priority orders the sequences of a tenant: the highest is admitted first.
+	Priority int
+	// Places is how many sequences of its tenant may run for this one to be admitted beside them, itself included; 0 is
+	// no bound.
+	Places int
 	// Drafts are proposals for what follows Tokens, for the next batch of a decoding sequence to verify: as many as it
 	// has tokens for. ReserveDrafts says how many there may be. They are gone after the next Schedule.
 	Drafts []int32
@@ -24,13 +33,15 @@ type Sequence struct {
 	Match     kv.Match // what was found in the cache at the latest admission
 	Preempted int      // times it lost its pages
 
-	age      int64
-	state    state
-	request  *party // while it waits or runs
-	turn     int    // sequences that its request added before it
-	cache    kv.Sequence
-	ready    bool // since the latest admission, all tokens it was admitted with were computed
-	computed bool // its prompt was computed once
+	age     int64
+	state   state
+	request *party // while it waits or runs
+	turn    int    // sequences that its request added before it
+	cache   kv.Sequence
+	// restoring: its beginning comes from elsewhere, page by page; until that ends it has no items.
+	restoring bool
+	ready     bool // since the latest admission, all tokens it was admitted with were computed
+	computed  bool // its prompt was computed once
 
 	verify []int32 // memory for the tokens of an item with drafts
 }
@@ -53,6 +64,7 @@ type Item struct {
 	Decode bool    // one token that continues computed output, and drafts
 	Logits int     // rows of logits, of the last of Tokens
 	Last   bool    // afterwards all tokens are computed, and the next one can be sampled
+	Record Span    // which of Tokens are recorded
 	Pages  []int32 // of all Cached + len(Tokens) tokens
 	// Windows are their window pages, negative where the window has moved on; nil where the pool has none.
 	Windows []int32
@@ -80,7 +92,11 @@ func (q *Sequence) waitsForPrompt() bool {
 	return q.After != nil && !q.After.computed && q.After.state != stateGone
 }
 
-func (q *Sequence) options() kv.OpenOptions { return kv.OpenOptions{Salt: q.Salt, Compute: q.Logits} }
+// waitsForPlace reports whether a waiting sequence's tenant has as many sequences running as it may.
+func (q *Sequence) waitsForPlace() bool { return q.Places > 0 && q.tenant().running >= q.Places }
+
+// Options say how the sequence may use the cache.
+func (q *Sequence) Options() kv.OpenOptions { return kv.OpenOptions{Salt: q.Salt, Compute: q.Logits} }
 
 // unscored is how many of the next tokens of a running sequence need no row of logits.
 func (q *Sequence) unscored() int { return max(q.left()-max(q.Logits, 1), 0) }

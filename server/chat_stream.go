@@ -4,6 +4,7 @@ import (
 	"sparrow"
 	"sparrow/api/openai"
 	"sparrow/chat"
+	"sparrow/record"
 )
 
 // chatStream writes a chat as it is generated: for each choice a chunk with the role, chunks with what was said, and
@@ -24,6 +25,7 @@ func newChatStream(e *sse, shape chatShape) *chatStream {
 type chatStreamChoice struct {
 	open     bool
 	logprobs []openai.TokenLogprob // of tokens whose text has not been sent yet
+	recorded *record.Rows          // the same
 }
 
 func (s *chatStream) event(_ int, ev *sparrow.Event) error {
@@ -31,21 +33,32 @@ func (s *chatStream) event(_ int, ev *sparrow.Event) error {
 	s.count(ev)
 	if !c.open {
 		c.open = true
-		s.chunk(ev.Choice, openai.Delta{Role: openai.RoleAssistant}, nil, "")
+		s.chunk(ev.Choice, openai.ChunkChoice{Delta: openai.Delta{Role: openai.RoleAssistant}})
 	}
 	c.logprobs = s.tokens(c.logprobs, ev)
-	if d, any := wireDelta(s.deltas(ev)); any || s.on && len(ev.Tokens) > 0 {
-		s.chunk(ev.Choice, d, s.take(c), "")
+	c.recorded = c.recorded.With(ev.Recorded)
+	// Rows of a prompt, which no token goes with, are sent as they come: there may be many.
+	prompt := ev.Recorded != nil && len(ev.Tokens) == 0
+	if d, any := wireDelta(s.deltas(ev)); any || prompt || s.on && len(ev.Tokens) > 0 {
+		s.chunk(ev.Choice, openai.ChunkChoice{Delta: d, Logprobs: s.take(c), Sparrow: c.rows()})
 	}
 	if ev.Finish != "" {
-		s.chunk(ev.Choice, openai.Delta{}, s.take(c), finishOf(ev.Finish))
+		s.chunk(ev.Choice, openai.ChunkChoice{Logprobs: s.take(c), FinishReason: finishOf(ev.Finish),
+			Sparrow: c.rows()})
 	}
 	return s.flush()
 }
 
-func (s *chatStream) chunk(choice int, d openai.Delta, l *openai.ChatLogprobs, f openai.FinishReason) {
-	s.buf = s.wire.Append(s.buf, &openai.ChunkChoice{Index: choice, Delta: d, Logprobs: l, FinishReason: f},
-		s.so())
+func (s *chatStream) chunk(choice int, c openai.ChunkChoice) {
+	c.Index = choice
+	s.buf = s.wire.Append(s.buf, &c, s.so())
+}
+
+// rows gives the recorded rows that wait, or nil.
+func (c *chatStreamChoice) rows() *record.Rows {
+	r := c.recorded
+	c.recorded = nil
+	return r
 }
 
 // take gives the log probabilities that wait, or null.

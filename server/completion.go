@@ -7,6 +7,7 @@ import (
 	"sparrow"
 	"sparrow/api/openai"
 	"sparrow/api/wire"
+	"sparrow/record"
 )
 
 // completion answers POST /v1/completions.
@@ -30,6 +31,9 @@ func (s *Server) completion(w http.ResponseWriter, r *http.Request) error {
 	if err := s.encodePlain(req, ask); err != nil {
 		return err
 	}
+	if err := s.pullFrom(&req.Options, ask); err != nil {
+		return err
+	}
 	shape, err := s.completionShape(req)
 	if err != nil {
 		return err
@@ -43,7 +47,7 @@ func (s *Server) completion(w http.ResponseWriter, r *http.Request) error {
 		return s.stream(w, r, ask, func(e *sse) sink { return newCompletionStream(e, shape) })
 	}
 	to := newCompletionAnswer(shape)
-	return s.collect(w, r, ask, to, to.response)
+	return s.collect(w, r, ask, to, s.flushed(r, shape.transfer, to.response))
 }
 
 // promptID names the i-th of several prompts.
@@ -86,6 +90,7 @@ type completionShape struct {
 	logprobs     bool
 	alternatives int  // how many
 	scored       *int // alternatives of prompt_logprobs, where asked for
+	transfer     *openai.KVTransfer
 }
 
 // echoes says whether the log probabilities of an answer begin with those of the prompt.
@@ -93,7 +98,7 @@ func (c *completionShape) echoes() bool { return c.logprobs && c.echo != nil }
 
 func (s *Server) completionShape(r *openai.CompletionRequest) (completionShape, error) {
 	c := completionShape{spelling: newSpelling(s.engine, r.TokensAsIDs), n: r.Choices(), prompts: r.Prompt.Len(),
-		logprobs: r.Logprobs != nil, scored: r.PromptLogprobs}
+		logprobs: r.Logprobs != nil, scored: r.PromptLogprobs, transfer: s.transferOf(&r.Options)}
 	if c.logprobs {
 		c.alternatives = *r.Logprobs
 	}
@@ -133,6 +138,7 @@ type completionChoice struct {
 	pending  string
 	logprobs *openai.CompletionLogprobs
 	scored   []sparrow.Token // of the prompt, in a stream until its text is sent
+	recorded *record.Rows
 	finish   openai.FinishReason
 }
 
@@ -142,12 +148,14 @@ func (c *completionChoice) add(ev *sparrow.Event, logprobs bool) {
 	if logprobs {
 		c.logprobs = c.columns.add(c.logprobs, ev.Tokens)
 	}
+	c.recorded = c.recorded.With(ev.Recorded)
 	c.finish = finishOf(ev.Finish)
 }
 
 // wire is the choice as far as it is not answered yet; afterwards nothing is pending.
 func (c *completionChoice) wire(index int, finish openai.FinishReason) openai.CompletionChoice {
-	out := openai.CompletionChoice{Index: index, Text: c.pending, Logprobs: c.logprobs, FinishReason: finish}
-	c.pending, c.logprobs = "", nil
+	out := openai.CompletionChoice{Index: index, Text: c.pending, Logprobs: c.logprobs, FinishReason: finish,
+		Sparrow: c.recorded}
+	c.pending, c.logprobs, c.recorded = "", nil, nil
 	return out
 }

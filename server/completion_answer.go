@@ -37,7 +37,7 @@ func (a *completionAnswer) response(res *result) (any, error) {
 		return nil, err
 	}
 	out := &openai.CompletionResponse{Head: a.head, Usage: usageOf(&res.usage), Sparrow: trace,
-		Choices: make([]openai.CompletionChoice, len(a.list))}
+		Choices: make([]openai.CompletionChoice, len(a.list)), KVTransfer: a.transfer}
 	for i := range a.list {
 		c := &a.list[i]
 		c.pending = a.texts[i].String() + c.pending
@@ -70,6 +70,10 @@ func newCompletionStream(e *sse, shape completionShape) *completionStream {
 func (s *completionStream) event(prompt int, ev *sparrow.Event) error {
 	i := prompt*s.n + ev.Choice
 	c := &s.list[i]
+	if ev.Recorded != nil && len(ev.Tokens) == 0 { // rows of a prompt are sent as they come: there may be many
+		s.chunk(openai.CompletionChoice{Index: i, Sparrow: ev.Recorded})
+		return s.flush()
+	}
 	if len(ev.Scored) > 0 {
 		c.scored = append(c.scored, ev.Scored...) // they are sent with the prompt's text
 		return s.flush()

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"time"
 
 	"sparrow"
 	"sparrow/chat"
@@ -13,14 +14,20 @@ type Engine interface {
 	Stream(ctx context.Context, r sparrow.Request) (Stream, error)
 	Info() sparrow.Info
 	Stats() sparrow.Stats
+	// Wait estimates how long a request of a tenant would wait.
+	Wait(tenant string) time.Duration
 	// Plans are the latest steps, oldest first.
 	Plans() []sparrow.PlanRecord
 	Encode(text string, addSpecial bool) ([]int32, error)
 	// Decode gives the bytes of the tokens as they are, special tokens included; they need not be whole characters.
 	Decode(ids []int32) (string, error)
+	// Flush gives up every cached page before the next step. What runs goes on.
+	Flush(ctx context.Context) error
 	// EncodeChat writes the prompt of a conversation and encodes it as a completion would; addSpecial also adds the
 	// tokens that the tokenizer puts around a text.
 	EncodeChat(r *chat.Request, addSpecial bool) ([]int32, error)
+	// Settle waits until the pages of what was answered can be pulled by others, or ctx ends.
+	Settle(ctx context.Context)
 }
 
 // Stream is the events of one request. One goroutine reads and closes it. The engine keeps events until they are

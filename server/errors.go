@@ -19,5 +19,8 @@ var ErrCutShort = errors.New("server: the stream ended without a result")
 // ErrOptions is wrapped by every error about Options.
 var ErrOptions = errors.New("server: options")
 
+// ErrLimits is wrapped by every error about the limits of tenants.
+var ErrLimits = errors.New("server: limits of tenants")
+
 // ErrKeys is wrapped by every error about a file of keys.
 var ErrKeys = errors.New("server: keys")

@@ -22,9 +22,12 @@ type exchange struct {
 	arrived time.Time
 	route   string // the pattern that matched
 	dialect *dialect
-	tenant  string   // of the key
-	ignored []string // fields of the request that had no effect
-	memory  lease
+	tenant  string // of the key
+	// flow and priority are those that a gateway's headers ask for, inside the tenant
+	flow     string
+	priority int
+	ignored  []string // fields of the request that had no effect
+	memory   lease
 
 	firstToken time.Duration // 0 when there was none
 	usage      sparrow.Usage

@@ -21,6 +21,7 @@ import (
 // fakeEngine plays scripted events. Its tokens are bytes: the id of a token is its byte, and 1 begins a text.
 type fakeEngine struct {
 	info    sparrow.Info
+	waits   map[string]time.Duration // by tenant
 	plans   []sparrow.PlanRecord
 	ignored []sparrow.Ignored
 	// script is what the engine answers to a request. A script without a last event leaves the stream waiting for its
@@ -32,7 +33,9 @@ type fakeEngine struct {
 	mu       sync.Mutex
 	stats    sparrow.Stats
 	requests []sparrow.Request
-	open     int           // streams not closed yet
+	open     int // streams not closed yet
+	settled  int
+	flushed  int
 	ended    chan struct{} // gets a value whenever a stream saw its context end
 }
 
@@ -52,6 +55,11 @@ func (e *fakeEngine) Stream(ctx context.Context, r sparrow.Request) (Stream, err
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	if r.Admit != nil {
+		if err := r.Admit(len(r.Tokens) + len(r.Prompt)); err != nil {
+			return nil, err
+		}
+	}
 	events, err := e.script(r)
 	if err != nil {
 		return nil, err
@@ -65,11 +73,19 @@ func (e *fakeEngine) Stream(ctx context.Context, r sparrow.Request) (Stream, err
 
 func (e *fakeEngine) Info() sparrow.Info { return e.info }
 
+func (e *fakeEngine) Settle(context.Context) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.settled++
+}
+
 func (e *fakeEngine) Stats() sparrow.Stats {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.stats
 }
+
+func (e *fakeEngine) Wait(tenant string) time.Duration { return e.waits[tenant] }
 
 func (e *fakeEngine) Plans() []sparrow.PlanRecord { return e.plans }
 
@@ -104,6 +120,13 @@ func (e *fakeEngine) EncodeChat(r *chat.Request, addSpecial bool) ([]int32, erro
 		fmt.Fprintf(&b, "<%s>%s", m.Role, m.Content)
 	}
 	return e.Encode(b.String(), addSpecial)
+}
+
+func (e *fakeEngine) Flush(context.Context) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.flushed++
+	return nil
 }
 
 // last is the latest request.

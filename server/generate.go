@@ -35,8 +35,19 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, requests []spa
 	x := exchangeOf(r)
 	ctx, stop := s.bound(r.Context())
 	defer stop()
+	use, err := s.quotas.begin(x.tenant)
+	if err != nil {
+		return err
+	}
+	defer use.end()
+	if use != nil {
+		for i := range requests {
+			requests[i].Admit, requests[i].Places = use.prompt, use.places
+		}
+	}
 	f, err := openFlow(ctx, s.engine, requests, s.metrics.Finished)
 	if err != nil {
+		use.refused()
 		if ended := cause(ctx); ended != nil {
 			return ended
 		}
@@ -48,7 +59,7 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, requests []spa
 	if st, ok := to.(starter); ok {
 		st.start(f.promptTokens)
 	}
-	g := &generation{s: s, x: x, requests: requests, to: to, last: map[choiceKey]time.Time{}}
+	g := &generation{s: s, x: x, use: use, requests: requests, to: to, last: map[choiceKey]time.Time{}}
 	idle := time.NewTimer(s.options.KeepAlive)
 	defer idle.Stop()
 	for {
@@ -92,6 +103,7 @@ type choiceKey struct{ prompt, choice int }
 type generation struct {
 	s        *Server
 	x        *exchange
+	use      *quotaUse
 	requests []sparrow.Request
 	to       sink
 
@@ -104,6 +116,7 @@ type generation struct {
 func (g *generation) take(ctx context.Context, it *item) error {
 	ev := &it.event
 	g.measure(it)
+	g.use.output(len(ev.Tokens))
 	if ev.Usage != nil {
 		g.ended++
 		addUsage(&g.result.usage, ev.Usage)

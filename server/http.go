@@ -44,19 +44,27 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request, x *exchange) e
 	if err != nil {
 		return err
 	}
-	if !to.open {
-		if x.tenant, err = s.authorise(r); err != nil {
-			return err
+	switch to.access {
+	case keyed:
+		if s.options.Keys != nil {
+			x.tenant, err = authorise(r, s.options.Keys)
 		}
+	case admin:
+		if s.options.AdminKeys == nil {
+			return wire.NewError(wire.CodeNoAdmin, "", "%s is for administrators, and this server has no keys for "+
+				"them; start it with --admin-keys FILE", to.pattern)
+		}
+		_, err = authorise(r, s.options.AdminKeys)
 	}
+	if err != nil {
+		return err
+	}
+	x.flow, x.priority = r.Header.Get(fairnessHeader), s.options.Objectives[r.Header.Get(objectiveHeader)]
 	return to.handle(w, r)
 }
 
 // authorise checks the key, which comes as a bearer key or as Anthropic's clients send it, and gives its tenant.
-func (s *Server) authorise(r *http.Request) (tenant string, err error) {
-	if s.options.Keys == nil {
-		return "", nil
-	}
+func authorise(r *http.Request, keys *Keys) (tenant string, err error) {
 	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") || given == "" {
 		given = r.Header.Get("X-Api-Key")
@@ -65,9 +73,9 @@ func (s *Server) authorise(r *http.Request) (tenant string, err error) {
 		return "", wire.NewError(wire.CodeInvalidKey, "",
 			"no key; send it in the header Authorization: Bearer KEY, or in X-Api-Key")
 	}
-	tenant, ok := s.options.Keys.tenant(strings.TrimSpace(given))
+	tenant, ok := keys.tenant(strings.TrimSpace(given))
 	if !ok {
-		return "", wire.NewError(wire.CodeInvalidKey, "", "the key is not one of this server's")
+		return "", wire.NewError(wire.CodeInvalidKey, "", "the key is not one of this server's for this endpoint")
 	}
 	return tenant, nil
 }
@@ -120,6 +128,9 @@ func (s *Server) account(w *recorder, r *http.Request, x *exchange) {
 	if u := x.usage; u.PromptTokens > 0 {
 		attrs = append(attrs, slog.Int("prompt_tokens", u.PromptTokens), slog.Int("cached_tokens", u.CachedTokens),
 			slog.Int("completion_tokens", u.CompletionTokens))
+	}
+	if len(x.ignored) > 0 {
+		attrs = append(attrs, slog.String("ignored", strings.Join(x.ignored, ", ")))
 	}
 	if x.fault != nil {
 		attrs = append(attrs, slog.String("code", string(faultCode(x))))

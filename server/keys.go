@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -64,6 +65,20 @@ func ReadKeys(r io.Reader) (*Keys, error) {
 		return nil, fmt.Errorf("%w: the file has none; write one a line, or serve without a file", ErrKeys)
 	}
 	return k, nil
+}
+
+// tenants are the names of tenants, each once; without keys all requests are of one without a name.
+func (k *Keys) tenants() []string {
+	if k == nil {
+		return []string{""}
+	}
+	var names []string
+	for i := range k.list {
+		if !slices.Contains(names, k.list[i].tenant) {
+			names = append(names, k.list[i].tenant)
+		}
+	}
+	return names
 }
 
 // tenant is the tenant of a key; ok is false for a key that is not in the list.

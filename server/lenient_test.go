@@ -25,7 +25,7 @@ func TestIgnoredFieldsAreNamedInAHeaderAndTheLog(t *testing.T) {
 		}
 	}
 	hs.Close()
-	if !strings.Contains(log.String(), `fields="foo, user"`) {
+	if !strings.Contains(log.String(), `ignored="foo, user"`) {
 		t.Errorf("not in the log: %s", &log)
 	}
 	_, hs = start(t, e, Options{Strict: true})

@@ -4,21 +4,24 @@ import (
 	"sparrow"
 	"sparrow/api/openai"
 	"sparrow/api/wire"
+	"sparrow/record"
 	"sparrow/sample"
 )
 
-// origin is what a request is beside its body: who sent it and under which name, the seed drawn for it in case it
-// brings none, and whether a limit above the context is reduced.
+// origin is what a request is beside its body: who sent it and under which name, the flow and the priority of its
+// headers, the seed drawn for it in case it brings none, and whether a limit above the context is reduced.
 type origin struct {
-	id     string
-	tenant string
-	seed   int64
-	fit    bool
+	id       string
+	tenant   string
+	flow     string
+	priority int
+	seed     int64
+	fit      bool
 }
 
 // origin is that of an engine request with an id of its own.
 func (s *Server) origin(x *exchange, id string) origin {
-	return origin{id: id, tenant: x.tenant, seed: s.seed(), fit: !s.options.Strict}
+	return origin{id: id, tenant: x.tenant, flow: x.flow, priority: x.priority, seed: s.seed(), fit: !s.options.Strict}
 }
 
 // common maps what chat and text completions share.
@@ -28,16 +31,49 @@ func common(o *openai.Options, from origin) sparrow.Request {
 		FitContext: from.fit,
 		IgnoreEOS:  o.IgnoreEOS,
 		Format:     format(o.ResponseFormat),
-		Tenant:     salted(from.tenant, o.CacheSalt),
+		Tenant:     from.tenant,
+		Salt:       o.CacheSalt,
+		Flow:       from.flow,
+		Priority:   from.priority,
 		ID:         from.id,
 		Trace:      o.WantsTrace(),
 	}
 	setIf(&r.MinTokens, o.MinTokens)
+	if o.Priority != nil {
+		r.Priority = -*o.Priority // in vLLM's order the lowest comes first
+	}
 	if o.Sparrow != nil {
 		r.Draft = o.Sparrow.Draft
+		r.Record = recorded(o.Sparrow)
+		if o.Sparrow.Replay != nil {
+			r.Replay = o.Sparrow.Replay.Rows
+			if r.Replay == nil {
+				r.Replay = []record.Row{} // it is refused, not left out
+			}
+		}
 	}
 	if o.PromptLogprobs != nil {
 		r.Score = scoreAtLeast(nil, *o.PromptLogprobs)
+	}
+	return r
+}
+
+// recorded maps what is to be recorded; nil is nothing.
+func recorded(x *openai.Extension) *sparrow.Record {
+	s := x.Selections
+	if s == nil && !x.Experts {
+		return nil
+	}
+	r := &sparrow.Record{Experts: x.Experts}
+	if s == nil {
+		return r
+	}
+	r.Selections, r.Layers, r.Scores = true, s.Layers, s.Scores
+	switch t := s.Tokens; {
+	case t.Range != nil:
+		r.Tokens, r.From, r.To = sparrow.RecordRange, t.Range[0], t.Range[1]
+	case t.All:
+		r.Tokens = sparrow.RecordAll
 	}
 	return r
 }
@@ -93,14 +129,6 @@ func format(f *openai.ResponseFormat) sparrow.Format {
 		return sparrow.Format{Kind: sparrow.FormatChoice, Choices: f.Choice}
 	}
 	return sparrow.Format{}
-}
-
-// salted joins a tenant and a cache salt so that no pair equals another: names of tenants hold no NUL.
-func salted(tenant, salt string) string {
-	if salt == "" {
-		return tenant
-	}
-	return tenant + "\x00" + salt
 }
 
 // checkDraft refuses a depth of drafting above the one the engine can do.

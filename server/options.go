@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"slices"
 	"time"
+
+	"sparrow/server/metric"
 )
 
 // The defaults of Options.
@@ -33,6 +35,19 @@ type Options struct {
 	Version string
 	// Keys are the bearer keys that may use the server; nil lets everybody.
 	Keys *Keys
+	// Limits bound what tenants may use; nil bounds nothing.
+	Limits *Limits
+	// MaxWait is the longest that new work should wait: while it would wait longer, by estimate, /ready says so. 0 is
+	// no bound.
+	MaxWait time.Duration
+	// AdminKeys are the keys of administrators, for the endpoints that change the server; nil switches those off. They
+	// are good for nothing else.
+	AdminKeys *Keys
+	// Objectives are the priorities that requests get by a name in the header x-llm-d-inference-objective; a name that
+	// is not there has priority 0.
+	Objectives map[string]int
+	// Events, when set, is counted in the metrics.
+	Events metric.Events
 	// AllowOrigins are the origins whose web pages may call the server, such as https://example.org, or "*" for all.
 	// Empty is none.
 	AllowOrigins []string
@@ -43,8 +58,13 @@ type Options struct {
 	// Strict refuses requests with unknown fields, and limits on tokens above what the context holds. Otherwise such
 	// fields are ignored and named in a header, and such limits are reduced.
 	Strict bool
+	// NoPage leaves the web page out: / answers with a line of text, and /page/ is unknown.
+	NoPage bool
 	// VLLMNames adds the metrics that routers know under vLLM's names.
 	VLLMNames bool
+
+	// Transfer is the server's part where prompts are computed by one server and continued by another.
+	Transfer Transfer
 
 	// StoreBytes is the memory for stored responses of /v1/responses; older ones give way. NoStore stores none.
 	StoreBytes int64
@@ -68,7 +88,7 @@ type Options struct {
 	DrainDelay time.Duration
 	// Grace is how long running requests may take to end once nothing is accepted any more.
 	Grace time.Duration
-	// RetryAfter is the Retry-After of a response that says the queue is full.
+	// RetryAfter is the least Retry-After of a response that says when to send a request again.
 	RetryAfter time.Duration
 
 	// Log receives a line for each request, without any text of prompts or answers; nil is silent.
@@ -112,6 +132,7 @@ func (o Options) Validate() error {
 		{"HeaderTimeout", o.HeaderTimeout}, {"BodyTimeout", o.BodyTimeout}, {"IdleTimeout", o.IdleTimeout},
 		{"WriteTimeout", o.WriteTimeout}, {"RequestTimeout", o.RequestTimeout}, {"KeepAlive", o.KeepAlive},
 		{"DrainDelay", o.DrainDelay}, {"Grace", o.Grace}, {"RetryAfter", o.RetryAfter},
+		{"MaxWait", o.MaxWait},
 	} {
 		if d.v < 0 {
 			errs = append(errs, fmt.Errorf("%s is %v, want 0 (the default) or more", d.name, d.v))
@@ -125,6 +146,11 @@ func (o Options) Validate() error {
 	}
 	if o.MaxHeaderBytes < 0 {
 		errs = append(errs, fmt.Errorf("MaxHeaderBytes is %d, want 0 (the default) or more", o.MaxHeaderBytes))
+	}
+	if o.Limits != nil {
+		if err := o.Limits.check(o.Keys); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	for _, name := range o.AllowHosts {
 		if !validHost(name) {

@@ -10,10 +10,12 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"sparrow/api/wire"
 	"strconv"
 	"strings"
 	"time"
+
+	"sparrow"
+	"sparrow/api/wire"
 )
 
 // respond writes a JSON answer.
@@ -42,7 +44,7 @@ func (s *Server) fail(w *recorder, x *exchange, err error) {
 	e := toError(err, x.id)
 	switch e.Code {
 	case wire.CodeQueueFull, wire.CodeUnavailable:
-		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(s.options.RetryAfter.Seconds()))))
+		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(s.retryAfter(x, err).Seconds()))))
 	case wire.CodeInvalidKey:
 		w.Header().Set("WWW-Authenticate", `Bearer realm="sparrow"`)
 	}
@@ -52,6 +54,19 @@ func (s *Server) fail(w *recorder, x *exchange, err error) {
 	if err := s.respond(w, e.Status(), x.dialect.failure(e, x.id)); err != nil {
 		s.options.Log.Debug("an error could not be delivered", "id", x.id, "error", err)
 	}
+}
+
+// retryAfter is when a refused request may be sent again: what the refusal says, or what requests of its tenant wait
+// where the queue is full.
+func (s *Server) retryAfter(x *exchange, err error) time.Duration {
+	var refused *laterError
+	switch {
+	case errors.As(err, &refused):
+		return max(refused.after, s.options.RetryAfter)
+	case errors.Is(err, sparrow.ErrQueueFull):
+		return max(s.engine.Wait(x.tenant), s.options.RetryAfter)
+	}
+	return s.options.RetryAfter
 }
 
 // clientGone tells the end of the client's own context from that of ours, which has a cause. A write may meet the
@@ -134,14 +149,13 @@ func plainTool(r *http.Request) bool {
 // ignoredHeader names the fields of a request that had no effect.
 const ignoredHeader = "X-Sparrow-Ignored"
 
-// ignored names fields without effect, in the response and in the log.
+// ignored names fields without effect in the response; the log names them with the request.
 func (s *Server) ignored(w http.ResponseWriter, x *exchange, names []string) {
 	if len(names) == 0 {
 		return
 	}
 	x.ignored = append(x.ignored, names...)
 	w.Header().Set(ignoredHeader, strings.Join(x.ignored, ", "))
-	s.options.Log.Debug("fields without effect", "id", x.id, "fields", strings.Join(names, ", "))
 }
 
 // reader reads one kind of request.

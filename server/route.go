@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"slices"
 	"sparrow/api/wire"
+	"sparrow/server/page"
 	"strings"
 )
 
@@ -11,9 +12,18 @@ import (
 type route struct {
 	method  string
 	pattern string
-	open    bool // needs no key
+	access  access
 	handle  func(w http.ResponseWriter, r *http.Request) error
 }
+
+// access is who may use an endpoint.
+type access uint8
+
+const (
+	keyed access = iota // whoever has one of Options.Keys; everybody without them
+	open                // everybody
+	admin               // whoever has one of Options.AdminKeys; nobody without them
+)
 
 // unmatched is the route of everything else, in logs and metrics.
 const unmatched = "unmatched"
@@ -21,32 +31,47 @@ const unmatched = "unmatched"
 // table lists every endpoint. Those that a load balancer or a scraper calls need no key: they show no text and do no
 // work.
 func (s *Server) table() []route {
-	return []route{
-		{http.MethodPost, "/v1/chat/completions", false, s.chatCompletion},
-		{http.MethodPost, "/v1/completions", false, s.completion},
-		{http.MethodPost, "/v1/score", false, s.score},
-		{http.MethodPost, responsesPath, false, s.createResponse},
-		{http.MethodGet, responsePrefix, false, s.storedResponse},
-		{http.MethodDelete, responsePrefix, false, s.deleteResponse},
-		{http.MethodPost, messagesPath, false, s.createMessage},
-		{http.MethodPost, messagesPath + "/count_tokens", false, s.countTokens},
-		{http.MethodGet, "/v1/models", false, s.models},
-		{http.MethodGet, modelPrefix, false, s.model},
-		{http.MethodPost, ollamaPrefix + "chat", false, s.ollamaChat},
-		{http.MethodPost, ollamaPrefix + "generate", false, s.ollamaGenerate},
-		{http.MethodPost, ollamaPrefix + "show", false, s.ollamaShow},
-		{http.MethodGet, ollamaPrefix + "tags", false, s.ollamaTags},
-		{http.MethodGet, ollamaPrefix + "ps", false, s.ollamaRunning},
-		{http.MethodGet, ollamaPrefix + "version", true, s.ollamaVersion},
-		{http.MethodPost, "/tokenize", false, s.tokenize},
-		{http.MethodPost, "/detokenize", false, s.detokenize},
-		{http.MethodGet, "/debug/plans", false, s.plans},
-		{http.MethodGet, "/health", true, s.health},
-		{http.MethodGet, "/ready", true, s.ready},
-		{http.MethodGet, "/metrics", true, s.metricsText},
-		{http.MethodGet, "/version", true, s.version},
-		{http.MethodGet, "/", true, s.root},
+	routes := []route{
+		{http.MethodPost, "/v1/chat/completions", keyed, s.chatCompletion},
+		{http.MethodPost, "/v1/completions", keyed, s.completion},
+		{http.MethodPost, "/v1/chat/completions/render", keyed, s.renderChat},
+		{http.MethodPost, "/v1/completions/render", keyed, s.renderCompletion},
+		{http.MethodPost, "/v1/score", keyed, s.score},
+		{http.MethodPost, responsesPath, keyed, s.createResponse},
+		{http.MethodGet, responsePrefix, keyed, s.storedResponse},
+		{http.MethodDelete, responsePrefix, keyed, s.deleteResponse},
+		{http.MethodPost, messagesPath, keyed, s.createMessage},
+		{http.MethodPost, messagesPath + "/count_tokens", keyed, s.countTokens},
+		{http.MethodGet, "/v1/models", keyed, s.models},
+		{http.MethodGet, modelPrefix, keyed, s.model},
+		{http.MethodPost, ollamaPrefix + "chat", keyed, s.ollamaChat},
+		{http.MethodPost, ollamaPrefix + "generate", keyed, s.ollamaGenerate},
+		{http.MethodPost, ollamaPrefix + "show", keyed, s.ollamaShow},
+		{http.MethodGet, ollamaPrefix + "tags", keyed, s.ollamaTags},
+		{http.MethodGet, ollamaPrefix + "ps", keyed, s.ollamaRunning},
+		{http.MethodGet, ollamaPrefix + "version", open, s.ollamaVersion},
+		{http.MethodPost, "/tokenize", keyed, s.tokenize},
+		{http.MethodPost, "/detokenize", keyed, s.detokenize},
+		{http.MethodGet, "/server_info", keyed, s.serverInfo},
+		{http.MethodGet, "/get_server_info", keyed, s.serverInfo},
+		{http.MethodGet, "/model_info", keyed, s.modelInfo},
+		{http.MethodGet, "/get_model_info", keyed, s.modelInfo},
+		{http.MethodGet, "/v1/loads", keyed, s.loads},
+		{http.MethodGet, "/get_load", keyed, s.load},
+		{http.MethodPost, "/flush_cache", admin, s.flushCache},
+		{http.MethodGet, "/debug/plans", keyed, s.plans},
+		{http.MethodGet, "/debug/explain", keyed, s.explainChoices},
+		{http.MethodPost, "/debug/explain", keyed, s.explain},
+		{http.MethodGet, "/health", open, s.health},
+		{http.MethodGet, "/ready", open, s.ready},
+		{http.MethodGet, "/metrics", open, s.metricsText},
+		{http.MethodGet, "/version", open, s.version},
+		{http.MethodGet, "/", open, s.root},
 	}
+	if s.page != nil {
+		routes = append(routes, route{http.MethodGet, page.Prefix, open, s.pageFile})
+	}
+	return routes
 }
 
 func (r *route) matches(path string) bool {

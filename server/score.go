@@ -36,8 +36,8 @@ func (s *Server) score(w http.ResponseWriter, r *http.Request) error {
 	x := exchangeOf(r)
 	to.head = s.head("score-"+x.id, openai.ObjectScore)
 	ask := sparrow.Request{Tokens: to.prompt, Sampling: sample.Default(), ID: x.id,
-		Tenant: salted(x.tenant, req.CacheSalt),
-		Score:  &sparrow.Score{From: len(to.prompt), Top: max(to.columns.alternatives, 1), Continuations: to.rest}}
+		Tenant: x.tenant, Salt: req.CacheSalt,
+		Score: &sparrow.Score{From: len(to.prompt), Top: max(to.columns.alternatives, 1), Continuations: to.rest}}
 	return s.collect(w, r, []sparrow.Request{ask}, to, to.response)
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"sparrow"
 	"sparrow/server/metric"
+	"sparrow/server/page"
 )
 
 // Server answers HTTP for one engine.
@@ -22,9 +23,11 @@ type Server struct {
 	metrics *metric.Set
 	scrape  http.Handler
 	routes  []route
+	page    *page.Files // nil without a page
 
 	responses *responseStore
 	memory    *memory
+	quotas    *quotas
 
 	state  atomic.Int32
 	halted context.Context // ends when running requests are to fail
@@ -53,9 +56,19 @@ func New(e Engine, o Options) (*Server, error) {
 	}
 	s.responses = newResponseStore(int(s.options.StoreBytes))
 	s.memory = newMemory(s.options.RequestMemory)
+	s.quotas = &quotas{limits: s.options.Limits, places: s.info.MaxRunning, now: time.Now}
 	s.metrics = metric.New(e, o.VLLMNames)
+	if o.Events != nil {
+		s.metrics.AddEvents(o.Events)
+	}
 	s.scrape = s.metrics.Handler()
 	s.halted, s.halt = context.WithCancel(context.Background())
+	if !o.NoPage {
+		var err error
+		if s.page, err = page.New(); err != nil {
+			return nil, fmt.Errorf("the page: %w", err)
+		}
+	}
 	s.routes = s.table()
 	return s, nil
 }

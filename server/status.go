@@ -1,9 +1,11 @@
 package server
 
 import (
+	"fmt"
 	"net/http"
 	"runtime"
 	"strings"
+	"time"
 
 	"sparrow/api/anthropic"
 	"sparrow/api/openai"
@@ -39,6 +41,8 @@ func (s *Server) model(w http.ResponseWriter, r *http.Request) error {
 type statusBody struct {
 	Status string `json:"status"`
 	Reason string `json:"reason,omitempty"`
+	// WaitSeconds is how long new work would wait, by estimate, where that is too long.
+	WaitSeconds float64 `json:"wait_seconds,omitempty"`
 }
 
 // health answers GET /health: the process is alive.
@@ -56,10 +60,24 @@ func (s *Server) ready(w http.ResponseWriter, _ *http.Request) error {
 		body.Reason = stats.Device
 	case s.info.MaxQueue > 0 && stats.Waiting >= s.info.MaxQueue:
 		body.Reason = "the queue is full"
+	case s.options.MaxWait > 0 && s.wait() > s.options.MaxWait:
+		body.WaitSeconds = s.wait().Seconds()
+		body.Reason = fmt.Sprintf("new work would wait longer than %v", s.options.MaxWait)
 	default:
 		return s.respond(w, http.StatusOK, statusBody{Status: "ready"})
 	}
 	return s.respond(w, http.StatusServiceUnavailable, body)
+}
+
+// wait estimates how long new work waits: of the tenant that would wait least. One tenant with a long queue does not
+// keep others away.
+func (s *Server) wait() time.Duration {
+	names := s.options.Keys.tenants()
+	least := s.engine.Wait(names[0])
+	for _, name := range names[1:] {
+		least = min(least, s.engine.Wait(name))
+	}
+	return least
 }
 
 // metricsText answers GET /metrics.

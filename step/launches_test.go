@@ -14,6 +14,7 @@ import (
 	"sparrow/model"
 	"sparrow/model/family"
 	"sparrow/plan"
+	choices "sparrow/record"
 	"sparrow/step"
 )
 
@@ -75,6 +76,8 @@ type part struct {
 	logits         int
 	best           bool // whether the best token of each row of logits is enough
 	draft, predict bool // whether the drafting layer runs for it, and whether it computes drafts
+	records        int  // rows that are recorded, at most rows
+	replays        int  // rows that are given their choices
 }
 
 // scenario is a batch and what follows it.
@@ -82,6 +85,7 @@ type scenario struct {
 	parts  []part
 	chain  int // drafting passes that continue the first
 	record plan.Record
+	replay plan.Replay
 }
 
 // drawScenario draws a batch of one mode, or of all of them. Plans change where a length passes the number of keys that
@@ -115,11 +119,16 @@ func drawScenario(rt *rapid.T, cfg *plan.Config, kinds []plan.Mode, keeps int) s
 		p.logits = rapid.IntRange(0, min(p.rows, 2)).Draw(rt, "logits")
 		p.best = rapid.Bool().Draw(rt, "best")
 		p.predict = p.draft && rapid.Bool().Draw(rt, "predict")
+		p.records = rapid.IntRange(0, min(p.rows, 5)).Draw(rt, "records")
+		p.replays = rapid.IntRange(0, min(p.rows, 3)).Draw(rt, "replays")
 		s.parts = append(s.parts, p)
 	}
 	s.chain = rapid.IntRange(0, max(cfg.N-2, 0)).Draw(rt, "chain")
 	recording := rapid.IntRange(0, 3).Draw(rt, "record")
-	s.record = plan.Record{Hidden: recording == 1, Selections: recording >= 1}
+	s.record = plan.Record{Hidden: recording == 1, Selections: recording >= 1, Scores: recording == 2,
+		Experts: recording == 3}
+	replaying := rapid.IntRange(0, 3).Draw(rt, "replay")
+	s.replay = plan.Replay{Selections: replaying&1 != 0, Experts: replaying&2 != 0}
 	return s
 }
 
@@ -127,7 +136,8 @@ func drawScenario(rt *rapid.T, cfg *plan.Config, kinds []plan.Mode, keeps int) s
 func drawOther(rt *rapid.T, s scenario) scenario {
 	parts := slices.Clone(s.parts)
 	p := &parts[rapid.IntRange(0, len(parts)-1).Draw(rt, "other part")]
-	switch rapid.SampledFrom([]string{"", "", "", "best", "logits", "rows", "prefix", "prefix", "record"}).Draw(rt,
+	switch rapid.SampledFrom([]string{"", "", "", "best", "logits", "rows", "prefix", "prefix", "record", "records",
+		"replays"}).Draw(rt,
 		"difference") {
 	case "best":
 		p.best = !p.best
@@ -143,6 +153,10 @@ func drawOther(rt *rapid.T, s scenario) scenario {
 		}
 	case "record":
 		s.record.Hidden = !s.record.Hidden
+	case "records":
+		p.records = (p.records + 1) % (min(p.rows, 5) + 1)
+	case "replays":
+		p.replays = (p.replays + 1) % (min(p.rows, 3) + 1)
 	}
 	s.parts = parts
 	return s
@@ -152,8 +166,10 @@ func drawOther(rt *rapid.T, s scenario) scenario {
 func runScenario(rt *rapid.T, m *record.Model, cfg plan.Config, s scenario) []record.Pass {
 	rt.Helper()
 	const rows = 512
+	shape := cfg.Model.Choices()
+	s.replay.Experts = s.replay.Experts && shape.Mixing() > 0 // one of the models has no experts
 	run, err := step.New(m, cfg, step.Limits{Rows: rows, Requests: 3, Prompts: 3, Context: each * cfg.Page,
-		Record: s.record})
+		Record: s.record, Replay: s.replay})
 	if err != nil {
 		rt.Fatal(err)
 	}
@@ -170,6 +186,13 @@ func runScenario(rt *rapid.T, m *record.Model, cfg plan.Config, s scenario) []re
 			tokens[j] = int32((j*j*7 + j*31*seed + i*977) % m.Config().Vocab)
 		}
 		w.Tokens = tokens[w.Cached:]
+		// Which rows are recorded and replayed is data.
+		w.Record, w.RecordFrom = s.record, rapid.IntRange(0, p.rows-p.records).Draw(rt, "recorded from")
+		w.RecordTo = w.RecordFrom + p.records
+		if n := p.replays; n > 0 && s.replay != (plan.Replay{}) {
+			first := w.Cached + rapid.IntRange(0, p.rows-n).Draw(rt, "replayed from")
+			w.Replay = replayOf(rt, shape, s.replay, first, n)
+		}
 		if w.State, err = behind(m, run, tokens[:w.Cached], w.Pages); err != nil {
 			rt.Fatal(err)
 		}
@@ -216,6 +239,34 @@ func runScenario(rt *rapid.T, m *record.Model, cfg plan.Config, s scenario) []re
 		}
 	}
 	return m.Passes
+}
+
+// replayOf is choices of n rows from a position on: the first keys that a row sees, and the first experts.
+func replayOf(t rapid.TB, s choices.Shape, what plan.Replay, first, n int) *choices.Replay {
+	t.Helper()
+	rows := make([]choices.Row, n)
+	for i := range rows {
+		r := &rows[i]
+		r.Position = first + i
+		for l := range s.Layers {
+			if what.Selections && s.Selects(l) {
+				x := choices.Layer{Layer: l, Keys: r.Position + 1}
+				if x.All = s.Visible(l, x.Keys) <= s.TopK; !x.All {
+					x.Selected = choices.AppendPositions(nil, numbers(s.TopK), max(s.Layers[l].Group, 1))
+				}
+				r.Layers = append(r.Layers, x)
+			}
+			if what.Experts && s.Layers[l].Experts {
+				r.Experts = append(r.Experts, choices.Experts{Layer: l, IDs: choices.AppendIDs(nil, numbers(s.Chosen)),
+					Weights: choices.AppendFloats(nil, make([]float32, s.Chosen))})
+			}
+		}
+	}
+	out, err := choices.NewReplay(rows, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
 }
 
 // behind makes the state of a sequence behind its first tokens, nil where the model has none: what is cached makes no

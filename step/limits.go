@@ -16,8 +16,11 @@ type Limits struct {
 	PromptLogits int
 	// GraphBytes is the device memory that captured graphs may take; negative for no graphs.
 	GraphBytes int64
-	// Record selects what passes of the target record of every layer.
-	Record plan.Record
+	// Record is what passes of the target may record, and Replay what they may be given, of RecordRows rows each; 0 is
+	// every row.
+	Record     plan.Record
+	Replay     plan.Replay
+	RecordRows int
 }
 
 func (l Limits) withDefaults(cfg *plan.Config) Limits {
@@ -33,6 +36,7 @@ func (l Limits) withDefaults(cfg *plan.Config) Limits {
 	l.Context = max(l.Context, 1)
 	l.Rows = min(l.Rows, l.Prompts*l.Context)
 	l.Requests = min(l.Requests, l.Rows)
+	set(&l.RecordRows, l.Rows)
 	return l
 }
 
@@ -79,14 +83,23 @@ func (l *Limits) worst(cfg *plan.Config, drafts bool) []plan.Batch {
 			return
 		}
 		b := plan.Batch{Pass: pass}
+		if pass == plan.PassTarget {
+			b.Record, b.Replay = l.Record, l.Replay
+		}
+		left := l.RecordRows
 		for _, q := range requests {
 			if pass != plan.PassTarget {
 				q.Logits = 1 // the drafting layer scores no prompt
 			}
+			n := min(max(q.Extend, q.N, 1), left)
+			if b.Record != (plan.Record{}) {
+				q.Records = n
+			}
+			if b.Replay != (plan.Replay{}) {
+				q.Replays = n
+			}
+			left -= n
 			b.Add(q)
-		}
-		if pass == plan.PassTarget {
-			b.Record = l.Record
 		}
 		list = append(list, b)
 	}

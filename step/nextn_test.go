@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"sparrow/attn"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
 	"sparrow/model"
@@ -32,16 +31,13 @@ func (b *bench) hidden(tokens, pages []int32) (rows [][]float32, logits []float3
 	b.Helper()
 	b.record = plan.Record{Hidden: true}
 	b.reset()
-	res, err := b.run.Run([]step.Work{{Kind: plan.ModeExtend, Tokens: tokens, Pages: pages, Logits: 1}})
+	res, err := b.run.Run([]step.Work{{Kind: plan.ModeExtend, Tokens: tokens, Pages: pages, Logits: 1,
+		Record: b.record, RecordTo: len(tokens)}})
 	if err != nil {
 		b.Fatal(err)
 	}
 	for i := range tokens {
-		row, err := attn.RowOf(res.Plan, 0, i)
-		if err != nil {
-			b.Fatal(err)
-		}
-		rows = append(rows, slices.Clone(res.Hidden(b.m.Config().Layers-1, int(row))))
+		rows = append(rows, slices.Clone(res.Hidden(b.m.Config().Layers-1, i)))
 	}
 	return rows, slices.Clone(res.Row(0))
 }

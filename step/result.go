@@ -18,9 +18,10 @@ type Pending struct {
 }
 
 // fetch enqueues one copy that brings all results of a pass to host memory.
-func (r *Runner) fetch(s *side, p *pass) (Pending, error) {
+func (r *Runner) fetch(s *side, p *pass, block []int32) (Pending, error) {
 	out := p.Outputs()
-	res := Result{Plan: p.plan, Vocab: r.model.Config().Vocab, pass: p, input: &s.input}
+	res := Result{Plan: p.plan, Vocab: r.model.Config().Vocab, pass: p, input: &s.input,
+		rows: attn.NewBlock(p.plan, block).Array(plan.RecordRows)}
 	n := out.Block.Cols / 4
 	if cap(s.results[s.turn]) < n {
 		s.results[s.turn] = make([]float32, n)
@@ -61,6 +62,7 @@ type Result struct {
 	Vocab  int
 
 	words []float32 // the whole output block
+	rows  []int32   // rows of the pass that were recorded
 	pass  *pass
 	input *model.Input
 }
@@ -103,14 +105,33 @@ func (r Result) Best(i int) (token int32, logit, logSum float32) {
 		r.view(b.LogSum.Slice(i, i+1))[0]
 }
 
-// Rows calls visit for every row of the pass, in the order of recorded rows, until the next pass of the same kind is
-// started.
-func (r Result) Rows(visit func(attn.Row) error) error { return r.input.Rows(visit) }
+// Recorded is the number, among the recorded rows of a pass, of the first of a work; the others follow it. It is known
+// until the next pass of the same kind is started.
+func (r Result) Recorded(work int) int {
+	n := 0
+	for i := range work {
+		n += r.input.Batch.Batch.Requests[i].Records
+	}
+	return n
+}
 
-// Hidden is row i of a layer's output, where hidden states were recorded. Rows that the device keeps as bf16 are
-// widened into newly allocated memory.
+// recorded is what recorded row i holds of a layer.
+func (r Result) recorded(layer, i int, of func(*model.Recorded) kernel.Tensor) kernel.Tensor {
+	list := r.pass.Outputs().Recorded
+	if layer >= len(list) {
+		return kernel.Tensor{}
+	}
+	t := of(&list[layer])
+	if !t.Given() {
+		return kernel.Tensor{}
+	}
+	return t.Slice(i, i+1)
+}
+
+// Hidden is a layer's output for recorded row i, where hidden states were recorded. Rows that the device keeps as bf16
+// are widened into newly allocated memory.
 func (r Result) Hidden(layer, i int) []float32 {
-	t := r.pass.Outputs().Hidden[layer].Slice(i, i+1)
+	t := r.recorded(layer, i, func(x *model.Recorded) kernel.Tensor { return x.Hidden })
 	if t.DType != kernel.BF16 {
 		return r.view(t)
 	}
@@ -123,25 +144,41 @@ func (r Result) Hidden(layer, i int) []float32 {
 	return out
 }
 
-// Selected is what row i selected in a layer, -1 at the end, where selections were recorded; nil for layers that
-// share another's, and for rows of the dense form, which select nothing.
+// Selected is which keys recorded row i selected in a layer, -1 at the end, where selections were recorded; nil for
+// layers that share another's, and for rows of the dense form, which attend to every key.
 func (r Result) Selected(layer, i int) []int32 {
-	t := r.pass.Outputs().Selections[layer]
-	if !t.Given() {
+	t := r.recorded(layer, i, func(x *model.Recorded) kernel.Tensor { return x.Selected })
+	if !t.Given() || r.Plan.DenseRow(int(r.rows[i])) {
 		return nil
 	}
-	for j := range r.Plan.Segments {
-		if s := &r.Plan.Segments[j]; i >= s.FirstRow && i < s.FirstRow+s.Rows && s.Form == plan.FormDenseMHA {
-			return nil
-		}
+	return ints(r.view(t))
+}
+
+// Scores are the scores of what Selected returns, where they were recorded.
+func (r Result) Scores(layer, i int) []float32 {
+	return r.view(r.recorded(layer, i, func(x *model.Recorded) kernel.Tensor { return x.Scores }))
+}
+
+// Experts are the experts that recorded row i chose in a layer, and their weights, where they were recorded; nil for
+// layers without experts.
+func (r Result) Experts(layer, i int) ([]int32, []float32) {
+	return ints(r.view(r.recorded(layer, i, func(x *model.Recorded) kernel.Tensor { return x.Experts }))),
+		r.view(r.recorded(layer, i, func(x *model.Recorded) kernel.Tensor { return x.Weights }))
+}
+
+// ints is the same memory as int32: both have 4 bytes an element.
+func ints(v []float32) []int32 {
+	if len(v) == 0 {
+		return nil
 	}
-	v := r.view(t.Slice(i, i+1))
-	// The same memory as int32: both have 4 bytes an element.
 	return unsafe.Slice((*int32)(unsafe.Pointer(&v[0])), len(v))
 }
 
-// view finds a tensor of the output block in host memory.
+// view finds a row of the output block in host memory; nil where there is none.
 func (r Result) view(t kernel.Tensor) []float32 {
+	if !t.Given() {
+		return nil
+	}
 	at := int(t.Off-r.pass.Outputs().Block.Off) / 4
 	return r.words[at : at+t.Cols]
 }

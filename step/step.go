@@ -10,6 +10,7 @@ import (
 	"sparrow/kernel"
 	"sparrow/model"
 	"sparrow/plan"
+	"sparrow/record"
 )
 
 // Work is one sequence's part of a pass.
@@ -31,6 +32,11 @@ type Work struct {
 	Best bool
 	// State is the sequence's state where the model is model.Stateful, and nil elsewhere.
 	State model.State
+	// Record says what is recorded of the new tokens from RecordFrom to RecordTo, half open.
+	Record               plan.Record
+	RecordFrom, RecordTo int
+	// Replay is what rows of its positions take instead of choosing; nil for none.
+	Replay *record.Replay
 }
 
 // Runner turns works into logits. One goroutine uses it at a time.
@@ -174,7 +180,7 @@ func (r *Runner) start(s *side) (Pending, error) {
 	if c, ok := r.model.(model.Stateful); ok && p.plan.Pass == plan.PassTarget {
 		c.Commit(&s.input)
 	}
-	return r.fetch(s, p)
+	return r.fetch(s, p, block)
 }
 
 // failed says of an error of the device in which pass it happened (E28). Errors of the plan have codes of their own.
@@ -218,21 +224,37 @@ func (r *Runner) pass(b *plan.Batch) (*pass, error) {
 		r.arena.Forget()
 		return nil, err
 	}
-	if len(r.passes) >= maxPasses {
-		if err := r.graphs.close(); err != nil {
-			return nil, err
-		}
-		clear(r.passes)
+	if err := r.forgetPasses(); err != nil {
+		return nil, err
 	}
 	r.passes[shape] = &pass{plan: p, whole: wholeRows(b, p), Pass: laid}
 	return r.passes[shape], nil
 }
 
+// forgetPasses makes room for another pass. Those that were captured stay as long as they leave half of it: prompts
+// whose chunks all have shapes of their own do not cost decodes their graphs.
+func (r *Runner) forgetPasses() error {
+	if len(r.passes) < maxPasses {
+		return nil
+	}
+	for shape, p := range r.passes {
+		if !r.graphs.passes[p] {
+			delete(r.passes, shape)
+		}
+	}
+	if len(r.passes) <= maxPasses/2 {
+		return nil
+	}
+	clear(r.passes)
+	return r.graphs.close()
+}
+
 // collect describes the works as a batch.
 func (r *Runner) collect(works []Work) error {
 	b, in := &r.target.batch, &r.target.input
-	b.Mode, b.Requests, b.Record = plan.ModeIdle, b.Requests[:0], r.limits.Record
+	b.Mode, b.Requests, b.Record, b.Replay = plan.ModeIdle, b.Requests[:0], plan.Record{}, plan.Replay{}
 	in.Tokens, in.Tables, in.States, in.Windows = in.Tokens[:0], in.Tables[:0], in.States[:0], in.Windows[:0]
+	in.Replays = in.Replays[:0]
 	for i := range works {
 		w := &works[i]
 		n := len(w.Tokens)
@@ -260,11 +282,37 @@ func (r *Runner) collect(works []Work) error {
 			return fmt.Errorf("step: sequence %d: a sequence cannot %v", i, w.Kind)
 		}
 		q.Logits, q.Best = w.Logits, w.Best
+		if err := w.choices(b, &q); err != nil {
+			return fmt.Errorf("step: sequence %d: %w", i, err)
+		}
 		b.Add(q)
 		in.Tokens = append(in.Tokens, w.Tokens)
 		in.Tables = append(in.Tables, w.Pages)
 		in.Windows = append(in.Windows, w.Windows)
 		in.States = append(in.States, w.State)
+		in.Replays = append(in.Replays, w.Replay)
+	}
+	return nil
+}
+
+// choices adds what the work records and replays to its batch and its request.
+func (w *Work) choices(b *plan.Batch, q *plan.Request) error {
+	n := len(w.Tokens)
+	if w.Record != (plan.Record{}) && w.RecordFrom < w.RecordTo {
+		if w.RecordFrom < 0 || w.RecordTo > n {
+			return fmt.Errorf("new tokens %d to %d are recorded, it has %d", w.RecordFrom, w.RecordTo, n)
+		}
+		b.Record = b.Record.With(w.Record)
+		q.RecordFrom, q.Records = w.RecordFrom, w.RecordTo-w.RecordFrom
+	}
+	if w.Replay == nil {
+		return nil
+	}
+	from, to := max(w.Replay.First, w.Cached), min(w.Replay.First+w.Replay.Len(), w.Cached+n)
+	if from < to {
+		q.ReplayFrom, q.Replays = from-w.Cached, to-from
+		b.Replay.Selections = b.Replay.Selections || w.Replay.Selections
+		b.Replay.Experts = b.Replay.Experts || w.Replay.Experts
 	}
 	return nil
 }

@@ -27,9 +27,26 @@ type Case struct {
 	GreedyOf     int       `json:"greedy_of"`
 	GreedyMargin float64   `json:"greedy_margin,omitempty"` // oracle's margin at the first token that differs
 	Reference    *Against  `json:"reference,omitempty"`
-	Rule         string    `json:"rule"` // rule of the verdict
+	Replayed     int       `json:"replayed,omitempty"` // rows that were run again with their choices
+	Rule         string    `json:"rule"`               // rule of the verdict
 	Problems     []string  `json:"problems,omitempty"`
+
+	checked column // columns of the table that the rule looks at
 }
+
+// column is a set of columns of the report's table.
+type column uint
+
+const (
+	maxErrorColumn column = 1 << iota
+	medianErrorColumn
+	cosineColumn
+	hiddenColumn
+	setsColumn
+	overlapColumn
+	argmaxColumn
+	greedyColumn
+)
 
 // selective says whether the prompt is longer than a selection, so that something is left out.
 func (c *Case) selective() bool { return c.Visible > c.TopK }

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"sparrow/weight"
 )
@@ -46,7 +47,7 @@ type index struct {
 // ReadGolden loads every case beside a checkpoint.
 func ReadGolden(dir string) ([]Golden, error) {
 	text, err := os.ReadFile(filepath.Join(dir, "golden.json"))
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil, fmt.Errorf("verify: %s: %w: golden.json and golden.safetensors must lie beside the weights, as "+
 			"in testdata/oracle/deepseek_v32-1; "+
 			"other checkpoints can be tested by questions with known answers (sparrow eval --model)", dir, ErrNoGolden)

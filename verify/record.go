@@ -3,12 +3,12 @@ package verify
 import (
 	"slices"
 
-	"sparrow/attn"
 	"sparrow/step"
 )
 
-// record keeps, for the prompt of one case, the hidden states of the last position and the selections of the last few.
-type record struct {
+// recorded keeps, for the prompt of one case, the hidden states of the last position and the selections of the last
+// few.
+type recorded struct {
 	prompt int // tokens
 
 	hidden     [][]float32       // [layers][hidden]
@@ -18,22 +18,23 @@ type record struct {
 // tail is for how many of the last positions golden files hold selections.
 const tail = 4
 
-func newRecord(prompt, layers int) *record {
-	return &record{prompt: prompt, hidden: make([][]float32, layers), selections: map[int][][]int32{}}
+func newRecorded(prompt, layers int) *recorded {
+	return &recorded{prompt: prompt, hidden: make([][]float32, layers), selections: map[int][][]int32{}}
 }
 
-// keep takes what a pass recorded of the prompt's last tokens. Rows of the dense form select nothing.
-func (r *record) keep(res step.Result) error {
-	return res.Rows(func(row attn.Row) error {
-		back := r.prompt - row.Position
-		if back < 1 || back > tail {
-			return nil
+// keep takes what a pass recorded of n tokens of the prompt from position first on. Rows of the dense form select
+// nothing.
+func (r *recorded) keep(res step.Result, first, n int) {
+	for i := range n {
+		back := r.prompt - first - i
+		if back > tail {
+			continue
 		}
 		for layer := range r.hidden {
 			if back == 1 {
-				r.hidden[layer] = slices.Clone(res.Hidden(layer, row.Index))
+				r.hidden[layer] = slices.Clone(res.Hidden(layer, i))
 			}
-			picked := res.Selected(layer, row.Index)
+			picked := res.Selected(layer, i)
 			if picked == nil {
 				continue
 			}
@@ -44,6 +45,5 @@ func (r *record) keep(res step.Result) error {
 				return p < 0
 			})
 		}
-		return nil
-	})
+	}
 }

@@ -114,10 +114,10 @@ func (r *Reference) compare(c *Case, g *Golden, out *outcome, o *Options, ratio 
 	r.own.dev.follow(nil)
 	r.both.recorder.made, r.both.found = choices{}, twin.Differences{}
 	err := atOnce(func() (err error) {
-		own, err = run(r.own, o.Config, g, o.Chunk, nil)
+		own, err = run(r.own, o.Config, g, options{chunk: o.Chunk})
 		return err
 	}, func() (err error) {
-		beside, err = run(r.both, o.Config, g, o.Chunk, nil)
+		beside, err = run(r.both, o.Config, g, options{chunk: o.Chunk})
 		return err
 	})
 	if err != nil {
@@ -126,10 +126,10 @@ func (r *Reference) compare(c *Case, g *Golden, out *outcome, o *Options, ratio 
 	r.own.dev.follow(&r.both.recorder.made)
 	r.moved.dev.follow(&r.both.recorder.made)
 	err = atOnce(func() (err error) {
-		followed, err = run(r.own, o.Config, g, o.Chunk, out.greedy)
+		followed, err = run(r.own, o.Config, g, options{chunk: o.Chunk, given: out.greedy})
 		return err
 	}, func() (err error) {
-		moved, err = run(r.moved, o.Config, g, o.Chunk, out.greedy)
+		moved, err = run(r.moved, o.Config, g, options{chunk: o.Chunk, given: out.greedy})
 		return err
 	})
 	if err != nil {
@@ -205,6 +205,7 @@ const (
 // judgeByReference lists the values out of tolerance. alone is how the reference compares with the oracle.
 func (c *Case) judgeByReference(alone *Case, found twin.Differences) {
 	a := c.Reference
+	c.checked = medianErrorColumn
 	c.Rule = fmt.Sprintf("the reference with the same rounding: operations within %.0f %% of their scale, logits "+
 		"within %.0f %% of theirs or twice what moved sums change, errors against the oracle at most twice its own",
 		100*within, 100*within)

@@ -18,6 +18,8 @@ type Options struct {
 	Chunk  int         // prompt tokens per step; 0: whole prompts
 	// Reference is what a device with activations of bf16 is judged by; nil judges by the tolerances of float32.
 	Reference *Reference
+	// Replay runs every case again with the choices that it made: logits must have the same bits.
+	Replay bool
 }
 
 // Report is the outcome of all cases.
@@ -46,7 +48,7 @@ func Run(dir string, m model.Model, o Options) (*Report, error) {
 		Passed: true}
 	seen := map[string]bool{}
 	for i := range golden {
-		out, err := run(m, o.Config, &golden[i], o.Chunk, nil)
+		out, err := run(m, o.Config, &golden[i], options{chunk: o.Chunk, rows: o.Replay})
 		if err != nil {
 			return nil, err
 		}
@@ -66,6 +68,11 @@ func Run(dir string, m model.Model, o Options) (*Report, error) {
 			judge(&c, o.Config.Layout, o.Config.IndexLayout)
 		} else if err := o.Reference.compare(&c, &golden[i], out, &o, ratio); err != nil {
 			return nil, err
+		}
+		if o.Replay {
+			if err := replay(&c, m, &o, &golden[i], out); err != nil {
+				return nil, err
+			}
 		}
 		r.Passed = r.Passed && len(c.Problems) == 0
 		r.Cases = append(r.Cases, c)
@@ -100,17 +107,30 @@ func (r *Report) Print(w io.Writer) error {
 		if len(c.Problems) > 0 {
 			verdict = "FAIL"
 		}
-		fmt.Fprintf(t, "%s\t%d\t%.2e\t%.2e\t%.6f\t%.6f\t%d/%d\t%.3f\t%d/%d\t%d/%d\t%s\t\n", c.Name, c.Tokens,
-			c.MaxError, c.MedianError, c.MedianCosine, median(c.Hidden), c.SetsEqual, c.Selections, first(c.Overlap),
-			c.ArgmaxEqual, c.ArgmaxOf, c.GreedyEqual, c.GreedyOf, verdict)
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", c.Name, c.Tokens,
+			c.cell(maxErrorColumn, "%.2e", c.MaxError), c.cell(medianErrorColumn, "%.2e", c.MedianError),
+			c.cell(cosineColumn, "%.6f", c.MedianCosine), c.cell(hiddenColumn, "%.6f", median(c.Hidden)),
+			c.cell(setsColumn, "%d/%d", c.SetsEqual, c.Selections), c.cell(overlapColumn, "%.3f", first(c.Overlap)),
+			c.cell(argmaxColumn, "%d/%d", c.ArgmaxEqual, c.ArgmaxOf),
+			c.cell(greedyColumn, "%d/%d", c.GreedyEqual, c.GreedyOf), verdict)
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	fmt.Fprintln(w, "values in parentheses are not part of the verdict")
 	for i := range r.Cases {
 		r.Cases[i].print(w)
 	}
 	return nil
+}
+
+// cell is a value of the table, in parentheses where the verdict does not depend on it.
+func (c *Case) cell(of column, format string, values ...any) string {
+	text := fmt.Sprintf(format, values...)
+	if c.checked&of == 0 {
+		text = "(" + text + ")"
+	}
+	return text
 }
 
 // print writes the rule of a case, what it compares with, and its problems.
@@ -127,6 +147,9 @@ func (c *Case) print(w io.Writer) {
 			fmt.Fprintf(w, "  %-24s %5d calls, %6.3f %% unequal, worst %.2e of the scale, rms %.2e\n", name, d.Calls,
 				100*d.Unequal, d.Worst, d.Noise)
 		}
+	}
+	if c.Replayed > 0 {
+		fmt.Fprintf(w, "%s: replayed the choices of %d rows\n", c.Name, c.Replayed)
 	}
 	if len(c.Problems) > 0 {
 		fmt.Fprintf(w, "%s: %s\n", c.Name, strings.Join(c.Problems, "; "))

@@ -6,6 +6,7 @@ import (
 
 	"sparrow/model"
 	"sparrow/plan"
+	"sparrow/record"
 	"sparrow/step"
 )
 
@@ -14,13 +15,21 @@ type outcome struct {
 	logits  [][]float32 // one row for each prompt position
 	decoded [][]float32 // one for each greedy token but the last
 	greedy  []int32
-	record  *record
+	record  *recorded
 	plans   []*plan.Plan
+	chosen  []record.Row // what every row chose, where asked for
 }
 
-// run computes one case: the prompt whole or in chunks, then greedy decoding with the cache. Where tokens are given,
-// they are decoded in place of the model's own.
-func run(m model.Model, cfg plan.Config, g *Golden, chunk int, given []int32) (*outcome, error) {
+// options say how a case is run.
+type options struct {
+	chunk  int     // tokens of the prompt in a pass; 0 for all
+	given  []int32 // decoded in place of the model's own tokens
+	rows   bool    // keep what rows choose
+	replay []record.Row
+}
+
+// run computes one case: the prompt whole or in chunks, then greedy decoding with the cache.
+func run(m model.Model, cfg plan.Config, g *Golden, by options) (*outcome, error) {
 	n := len(g.Input)
 	total := n + len(g.Greedy)
 	pages := (total + cfg.Page - 1) / cfg.Page
@@ -31,11 +40,27 @@ func run(m model.Model, cfg plan.Config, g *Golden, chunk int, given []int32) (*
 	for i := range table {
 		table[i] = int32(pages - i) // not in order, and page 0 unused: a kernel that ignored the table would be caught
 	}
-	o := &outcome{record: newRecord(n, m.Config().Layers)}
-	r, err := step.New(m, cfg, step.Limits{Rows: n, Requests: 1, Prompts: 1, Context: total, PromptLogits: n,
-		Record: plan.Record{Hidden: true, Selections: true}})
+	o := &outcome{record: newRecorded(n, m.Config().Layers)}
+	what := plan.Record{Hidden: true, Selections: true, Experts: by.rows}
+	limits := step.Limits{Rows: n, Requests: 1, Prompts: 1, Context: total, PromptLogits: n, Record: what}
+	var replay *record.Replay
+	if by.replay != nil {
+		var err error
+		if replay, err = record.NewReplay(by.replay, cfg.Model.Choices()); err != nil {
+			return nil, fmt.Errorf("verify: case %s: %w", g.Name, err)
+		}
+		limits.Replay = plan.Replay{Selections: replay.Selections, Experts: replay.Experts}
+	}
+	r, err := step.New(m, cfg, limits)
 	if err != nil {
 		return nil, err
+	}
+	keep := func(res step.Result, at, n int) {
+		x := step.Recording{What: what, Shape: cfg.Model.Choices()}
+		x.Layers = slices.Repeat([]bool{true}, len(x.Shape.Layers))
+		for i := 0; by.rows && i < n; i++ {
+			o.chosen = append(o.chosen, x.Row(res, i, at+i))
+		}
 	}
 	defer r.Close()
 	var state model.State
@@ -46,20 +71,20 @@ func run(m model.Model, cfg plan.Config, g *Golden, chunk int, given []int32) (*
 		}
 		defer state.Release()
 	}
+	chunk := by.chunk
 	if chunk <= 0 {
 		chunk = n
 	}
 	for at := 0; at < n; at += chunk {
 		part := g.Input[at:min(at+chunk, n)]
-		res, err := r.Run([]step.Work{
-			{Kind: plan.ModeExtend, Tokens: part, Cached: at, Pages: table, Logits: len(part), State: state}})
+		res, err := r.Run([]step.Work{{Kind: plan.ModeExtend, Tokens: part, Cached: at, Pages: table,
+			Logits: len(part), State: state, Record: what, RecordTo: len(part), Replay: replay}})
 		if err != nil {
 			return nil, fmt.Errorf("verify: case %s: prompt from position %d: %w", g.Name, at, err)
 		}
 		o.keep(res.Plan)
-		if err := o.record.keep(res); err != nil {
-			return nil, err
-		}
+		o.record.keep(res, at, len(part))
+		keep(res, at, len(part))
 		for i := range part {
 			o.logits = append(o.logits, slices.Clone(res.Row(i)))
 		}
@@ -67,18 +92,19 @@ func run(m model.Model, cfg plan.Config, g *Golden, chunk int, given []int32) (*
 	next := argmax(o.logits[n-1])
 	for i := range g.Greedy {
 		o.greedy = append(o.greedy, next)
-		if given != nil {
-			next = given[i]
+		if by.given != nil {
+			next = by.given[i]
 		}
 		if i+1 == len(g.Greedy) {
 			break
 		}
-		res, err := r.Run([]step.Work{
-			{Kind: plan.ModeDecode, Tokens: []int32{next}, Cached: n + i, Pages: table, Logits: 1, State: state}})
+		res, err := r.Run([]step.Work{{Kind: plan.ModeDecode, Tokens: []int32{next}, Cached: n + i, Pages: table,
+			Logits: 1, State: state, Record: what, RecordTo: 1, Replay: replay}})
 		if err != nil {
 			return nil, fmt.Errorf("verify: case %s: greedy token %d: %w", g.Name, i, err)
 		}
 		o.keep(res.Plan)
+		keep(res, n+i, 1)
 		o.decoded = append(o.decoded, slices.Clone(res.Row(0)))
 		next = argmax(res.Row(0))
 	}

@@ -93,7 +93,7 @@ func runCase(t *testing.T, m model.Model, p plan.Policy, g *Golden) (*outcome, p
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, err := run(m, cfg, g, 0, nil)
+	o, err := run(m, cfg, g, options{})
 	if err != nil {
 		t.Fatal(err)
 	}

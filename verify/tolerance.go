@@ -57,6 +57,7 @@ func (c *Case) addProblem(format string, args ...any) {
 
 // judgeExact demands what float32 gives: everything but rounding.
 func (c *Case) judgeExact() {
+	c.checked = maxErrorColumn | setsColumn | argmaxColumn | greedyColumn
 	c.Rule = fmt.Sprintf("float32 cache: logits within %.0e, every selection and token equal", exactLogit)
 	if !(c.MaxError <= exactLogit) {
 		c.addProblem("largest logit error %.2e, want at most %.0e", c.MaxError, exactLogit)
@@ -75,6 +76,7 @@ func (c *Case) judgeExact() {
 // judgeMedians is for quantised rows whose selections leave nothing out, or whose selections were computed from exact
 // keys.
 func (c *Case) judgeMedians(cosine float64) {
+	c.checked = cosineColumn | hiddenColumn | overlapColumn
 	c.Rule = fmt.Sprintf("rounded cache: median cosine of logits above %.2f, of the first layer's state above "+
 		"%.2f, selections overlapping by more than %.2f; "+
 		"single positions of random weights may flip", cosine, firstCosine, quantOverlap)
@@ -119,6 +121,7 @@ func (c *Case) judgeV4(key float64) {
 	before := c.Hidden[:min(v4FirstLayers, len(c.Hidden))]
 	first := selectionFloor(c.Visible, c.TopK, max(noise(before), e4m3Noise), key)
 	later := selectionFloor(c.Visible, c.TopK, max(c.LogitNoise, e4m3Noise), key)
+	c.checked = cosineColumn | hiddenColumn | overlapColumn
 	c.Rule = fmt.Sprintf(
 		"584-byte entries: median cosine of logits above %g, of states of the first %d layers above %g; "+
 			"selections overlap by what the margins of the scores explain, at least %.3f in the first indexer, %.3f "+
@@ -151,6 +154,7 @@ func (c *Case) judgeV4(key float64) {
 // are tested with trained weights, whose results change little with a few keys, and by comparison with the other paths
 // over the same bytes.
 func (c *Case) judgeSelective() {
+	c.checked = cosineColumn | overlapColumn
 	c.Rule = fmt.Sprintf("8-bit indexer keys, prompt longer than a selection: first selections overlapping by more "+
 		"than %.2f, median cosine of logits above %.2f; "+
 		"results after a different key are not checked on random weights (--exact-index keeps the keys exact)",

@@ -47,7 +47,6 @@ var fixed = []struct {
 }{
 	{fieldNote{"modalities", "answers are text"}, `["text"]`},
 	{fieldNote{"verbosity", "the models take no such instruction; say it in a message"}, `"medium"`},
-	{fieldNote{"priority", "requests are served in order of arrival"}, `0`},
 	{fieldNote{"use_beam_search", "answers are sampled; use n for several"}, `false`},
 	{fieldNote{"skip_special_tokens", "special tokens are not part of the text; ask for logprobs to see them"}, `true`},
 	{fieldNote{"spaces_between_special_tokens", "special tokens are not part of the text"}, `true`},

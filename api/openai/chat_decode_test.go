@@ -177,7 +177,7 @@ func TestUnknownRefusedAndRepeatedNames(t *testing.T) {
 			`only ["text"]`},
 		{"another verbosity", chatWith(`"verbosity":"low"`), "verbosity", "unsupported_value",
 			`"low" is not supported, only "medium"`},
-		{"a priority", chatWith(`"priority":-1`), "priority", "unsupported_value", "order of arrival"},
+		{"a priority out of range", chatWith(`"priority":-2000000`), "priority", "value_out_of_range", "1048576"},
 		{"model twice", `{"model":"a","model":"b","messages":[{"role":"user","content":"x"}]}`, "model",
 			"duplicate_parameter", "twice"},
 		{"role twice", chatOf(`{"role":"user","role":"system","content":"x"}`), "messages[0].role",

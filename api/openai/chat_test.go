@@ -31,14 +31,15 @@ func TestChatRequestsThatClientsSend(t *testing.T) {
 			`{"model":"m","messages":[{"role":"user","content":""}],"temperature":0,"top_p":1,"top_k":-1,"min_p":0.05,"n":2.0,
 			  "frequency_penalty":-2,"presence_penalty":2,"repetition_penalty":1.1,"logit_bias":{"0":-100,"50256":5.5},"seed":-9223372036854775808,
 			  "stop":"\n","stop_token_ids":[2],"include_stop_str_in_output":true,"min_tokens":1,"max_completion_tokens":1e2,"max_tokens":100,
-			  "ignore_eos":true,"logprobs":true,"top_logprobs":20,"cache_salt":"tenant","sparrow":{"trace":true,"draft":0}}`,
+			  "ignore_eos":true,"logprobs":true,"top_logprobs":20,"priority":-3,"cache_salt":"tenant","sparrow":{"trace":true,"draft":0}}`,
 			ChatRequest{
 				Options: Options{
 					Model: "m", Temperature: ptr(0.0), TopP: ptr(1.0), TopK: ptr(0), MinP: ptr(0.05), N: ptr(2),
 					FrequencyPenalty: ptr(-2.0), PresencePenalty: ptr(2.0), RepetitionPenalty: ptr(1.1),
 					LogitBias: map[int32]float64{0: -100, 50256: 5.5}, Seed: ptr(int64(-1 << 63)),
 					Stop: []string{"\n"}, StopTokenIDs: []int32{2}, IncludeStop: true, MinTokens: ptr(1),
-					IgnoreEOS: true, CacheSalt: "tenant", Sparrow: &Extension{Trace: true, Draft: ptr(0)},
+					IgnoreEOS: true, CacheSalt: "tenant", Priority: ptr(-3),
+					Sparrow: &Extension{Trace: true, Draft: ptr(0)},
 				},
 				Messages: []Message{{Role: RoleUser, Content: Content{""}}}, MaxTokens: ptr(100),
 				MaxCompletionTokens: ptr(100), Logprobs: true, TopLogprobs: ptr(20),
@@ -47,7 +48,7 @@ func TestChatRequestsThatClientsSend(t *testing.T) {
 			"labels that change nothing",
 			`{"model":"m","messages":[{"role":"user","content":"Hi"}],"user":"u","metadata":{"a":"b"},"store":true,"service_tier":"auto",
 			  "safety_identifier":"s","prompt_cache_key":"k","prompt_cache_retention":"24h","prompt_cache_options":{"ttl":"30m"},"prediction":{"type":"content","content":"x"},
-			  "modalities":[ "text" ],"verbosity":"medium","priority":0,"use_beam_search":false,"skip_special_tokens":true}`,
+			  "modalities":[ "text" ],"verbosity":"medium","use_beam_search":false,"skip_special_tokens":true}`,
 			ChatRequest{Options: Options{Model: "m"}, Messages: []Message{{Role: RoleUser, Content: Content{"Hi"}}}},
 		}, {
 			"a stream with usage and text in parts",

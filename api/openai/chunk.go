@@ -1,6 +1,10 @@
 package openai
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"sparrow/record"
+)
 
 // ChatChunk is one event of a chat stream. A server writes chunks through [ChatStream]; clients can decode into this.
 type ChatChunk struct {
@@ -16,6 +20,7 @@ type ChunkChoice struct {
 	Delta        Delta         `json:"delta"`
 	Logprobs     *ChatLogprobs `json:"logprobs"`
 	FinishReason FinishReason  `json:"finish_reason"`
+	Sparrow      *record.Rows  `json:"sparrow,omitempty"` // the rows behind its tokens, when asked for
 }
 
 // Delta is a piece of a message. Empty fields are left out, with one exception: a delta with a role opens a message and

@@ -15,6 +15,7 @@ const (
 	MaxLogitBias    = 1024 // entries
 	MaxKwargs       = 64   // entries of chat_template_kwargs
 	MaxSaltBytes    = 256
+	MaxPriority     = 1 << 20
 
 	MaxN           = 128
 	MaxTopLogprobs = 20

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sparrow/api/wire"
 	"sparrow/internal/jsonscan"
+	"sparrow/record"
 	"strconv"
 )
 
@@ -47,7 +48,24 @@ type Options struct {
 	// CacheSalt keeps prefix reuse among requests with the same salt.
 	CacheSalt string `json:"cache_salt,omitempty"`
 
+	// KVTransfer is vLLM's: prompts are computed by one server and continued by another.
+	KVTransfer *KVTransfer `json:"kv_transfer_params,omitempty"`
+
+	// Priority is vLLM's: among the requests of one tenant a lower number is served earlier. 0 is the default.
+	Priority *int `json:"priority,omitempty"`
+
 	Sparrow *Extension `json:"sparrow,omitempty"`
+}
+
+// KVTransfer is kv_transfer_params. A request with RemoteDecode is answered with the parameters that the request to
+// the other server needs: RemotePrefill, and where the pages are.
+type KVTransfer struct {
+	RemoteDecode  bool     `json:"do_remote_decode"`
+	RemotePrefill bool     `json:"do_remote_prefill"`
+	EngineID      string   `json:"remote_engine_id"`
+	BlockIDs      []string `json:"remote_block_ids"` // not read: pages are known by their tokens
+	Host          string   `json:"remote_host"`
+	Port          int      `json:"remote_port"`
 }
 
 // StreamOptions is stream_options, allowed only with stream.
@@ -63,6 +81,11 @@ type Extension struct {
 	Trace bool `json:"trace,omitempty"`
 	// Draft is the number of tokens to draft per step: 0 is plain decoding, nil the server's choice.
 	Draft *int `json:"draft,omitempty"`
+	// Selections asks for the keys that rows attended to, and Experts for the experts that computed them.
+	Selections *Selections `json:"selections,omitempty"`
+	Experts    bool        `json:"experts,omitempty"`
+	// Replay are rows that were recorded before: they take what they chose then.
+	Replay *record.Rows `json:"replay,omitempty"`
 }
 
 // Choices is n, which is 1 when not given.
@@ -99,6 +122,7 @@ var optionFields = wire.Fields[Options]{
 	"stream":             wire.BoolField(func(o *Options) *bool { return &o.Stream }),
 	"cache_salt":         wire.TextField(func(o *Options) *string { return &o.CacheSalt }),
 
+	"priority":        wire.OptionalInt(func(o *Options) **int { return &o.Priority }),
 	"prompt_logprobs": wire.OptionalInt(func(o *Options) **int { return &o.PromptLogprobs }),
 
 	"return_tokens_as_token_ids": wire.BoolField(func(o *Options) *bool { return &o.TokensAsIDs }),
@@ -113,6 +137,10 @@ var optionFields = wire.Fields[Options]{
 	"stream_options": {Read: func(c *wire.Reader, o *Options) {
 		o.StreamOptions = &StreamOptions{}
 		wire.ReadObject(c, o.StreamOptions, streamOptionFields)
+	}},
+	"kv_transfer_params": {Read: func(c *wire.Reader, o *Options) {
+		o.KVTransfer = &KVTransfer{}
+		wire.ReadObject(c, o.KVTransfer, transferFields)
 	}},
 	"sparrow": {Read: func(c *wire.Reader, o *Options) {
 		o.Sparrow = &Extension{}
@@ -136,9 +164,28 @@ var streamOptionFields = wire.Fields[StreamOptions]{
 	"include_obfuscation":    wire.IgnoreAs[StreamOptions](jsonscan.Bool),
 }
 
+// transferFields reads KVTransfer. Sidecars send null for what they do not know, and give back what they got.
+var transferFields = wire.Fields[KVTransfer]{
+	"do_remote_decode":  wire.BoolField(func(k *KVTransfer) *bool { return &k.RemoteDecode }),
+	"do_remote_prefill": wire.BoolField(func(k *KVTransfer) *bool { return &k.RemotePrefill }),
+	"remote_engine_id":  wire.TextField(func(k *KVTransfer) *string { return &k.EngineID }),
+	"remote_host":       wire.TextField(func(k *KVTransfer) *string { return &k.Host }),
+	"remote_block_ids":  wire.IgnoreAny[KVTransfer](),
+	"tp_size":           wire.IgnoreAny[KVTransfer](),
+	"remote_port": {Read: func(c *wire.Reader, k *KVTransfer) {
+		if n, ok := c.IntegerIn(0, 65535); ok {
+			k.Port = int(n)
+		}
+	}},
+}
+
 var extensionFields = wire.Fields[Extension]{
 	"trace": wire.BoolField(func(e *Extension) *bool { return &e.Trace }),
 	"draft": wire.OptionalInt(func(e *Extension) **int { return &e.Draft }),
+
+	"selections": {Read: readSelections},
+	"experts":    wire.BoolField(func(e *Extension) *bool { return &e.Experts }),
+	"replay":     {Read: readReplay},
 }
 
 // readTopK takes -1 for "off", as vLLM's and SGLang's clients write it.
@@ -223,6 +270,7 @@ func (o *Options) check(p *wire.Problems) {
 	if o.ResponseFormat != nil {
 		o.ResponseFormat.check(p)
 	}
+	wire.WantRange(p, "priority", o.Priority, -MaxPriority, MaxPriority)
 	wire.WantShort(p, "cache_salt", o.CacheSalt, MaxSaltBytes)
 	if o.Sparrow != nil {
 		wire.WantRange(p, "sparrow.draft", o.Sparrow.Draft, 0, MaxDraft)

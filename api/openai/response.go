@@ -2,6 +2,8 @@ package openai
 
 import (
 	"encoding/json"
+
+	"sparrow/record"
 )
 
 // The object names of responses.
@@ -44,6 +46,8 @@ type ChatResponse struct {
 	Sparrow json.RawMessage `json:"sparrow,omitempty"` // the trace, when asked for
 	// PromptLogprobs are those of the prompt that all choices share, when asked for.
 	PromptLogprobs PromptLogprobs `json:"prompt_logprobs,omitempty"`
+	// KVTransfer says where the pages of the prompt can be pulled, when asked for.
+	KVTransfer *KVTransfer `json:"kv_transfer_params,omitempty"`
 }
 
 // ChatChoice is one answer.
@@ -52,6 +56,7 @@ type ChatChoice struct {
 	Message      ResponseMessage `json:"message"`
 	Logprobs     *ChatLogprobs   `json:"logprobs"` // null unless asked for
 	FinishReason FinishReason    `json:"finish_reason"`
+	Sparrow      *record.Rows    `json:"sparrow,omitempty"` // the rows behind its tokens, when asked for
 }
 
 // ResponseMessage is what the model said.
@@ -71,6 +76,8 @@ type CompletionResponse struct {
 	Choices []CompletionChoice `json:"choices"`
 	Usage   *Usage             `json:"usage"` // in a stream null or absent before the closing chunk
 	Sparrow json.RawMessage    `json:"sparrow,omitempty"`
+	// KVTransfer says where the pages of the prompt can be pulled, when asked for; never in a stream.
+	KVTransfer *KVTransfer `json:"kv_transfer_params,omitempty"`
 }
 
 // CompletionChoice is one text, or in a stream a piece of one, unfinished until the last piece.
@@ -81,6 +88,7 @@ type CompletionChoice struct {
 	FinishReason FinishReason        `json:"finish_reason"`
 
 	PromptLogprobs PromptLogprobs `json:"prompt_logprobs,omitempty"` // when asked for; never in a stream
+	Sparrow        *record.Rows   `json:"sparrow,omitempty"`         // the rows behind its tokens, when asked for
 }
 
 // Usage counts the tokens of a request.

@@ -74,6 +74,9 @@ func (s *ChatStream) Append(dst []byte, c *ChunkChoice, so *Counts) []byte {
 	dst = appendChatLogprobs(dst, c.Logprobs)
 	dst = append(dst, `,"finish_reason":`...)
 	dst = appendFinish(dst, c.FinishReason)
+	if c.Sparrow != nil {
+		dst = c.Sparrow.AppendJSON(append(dst, `,"sparrow":`...))
+	}
 	return s.close(append(dst, '}'), so)
 }
 
@@ -97,6 +100,9 @@ func (s *CompletionStream) Append(dst []byte, c *CompletionChoice, so *Counts) [
 	dst = appendCompletionLogprobs(dst, c.Logprobs)
 	dst = append(dst, `,"finish_reason":`...)
 	dst = appendFinish(dst, c.FinishReason)
+	if c.Sparrow != nil {
+		dst = c.Sparrow.AppendJSON(append(dst, `,"sparrow":`...))
+	}
 	return s.close(append(dst, '}'), so)
 }
 

@@ -25,6 +25,7 @@ const (
 	CodeTooLong          Code = "string_above_max_length"     // a string of too many bytes
 	CodeContextLength    Code = "context_length_exceeded"     // prompt plus answer do not fit the model
 	CodeInvalidKey       Code = "invalid_api_key"             // missing or wrong bearer key
+	CodeNoAdmin          Code = "admin_disabled"              // an endpoint for administrators, who have no keys here
 	CodeModelNotFound    Code = "model_not_found"             // a model this server does not serve
 	CodeNoResponse       Code = "response_not_found"          // a response that is not stored
 	CodeNoPrevious       Code = "previous_response_not_found" // the same, in a request that continues it
@@ -54,6 +55,7 @@ var statuses = map[Code]int{
 	CodeTooLong:          http.StatusBadRequest,
 	CodeContextLength:    http.StatusBadRequest,
 	CodeInvalidKey:       http.StatusUnauthorized,
+	CodeNoAdmin:          http.StatusForbidden,
 	CodeModelNotFound:    http.StatusNotFound,
 	CodeNoResponse:       http.StatusNotFound,
 	CodeNoPrevious:       http.StatusBadRequest,

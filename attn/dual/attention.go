@@ -135,6 +135,8 @@ type Pass struct {
 
 	mainAngles, farAngles kernel.Tensor // f32 [T, 64]
 	selected              kernel.Tensor // i32 [T, K]: groups of ratio 4, as the latest indexer chose them
+	scores                kernel.Tensor // f32 [T, K]: their scores, where they are recorded
+	tap                   attn.Tap      // of the layer in progress
 	projected             projected
 	raw                   map[int]rawRows // of a ratio's compressor
 	key                   rawRows         // of the indexer's
@@ -188,6 +190,9 @@ func (a *Attention) Arrange(p *plan.Plan, in attn.Inputs, mem *kernel.Arena, l L
 		closing: map[int]*closing{}, raw: map[int]rawRows{}}
 	s.mainAngles, s.farAngles = mem.Take(kernel.F32, t, 2*a.main.Cols), mem.Take(kernel.F32, t, 2*a.far.Cols)
 	s.selected = mem.Take(kernel.I32, t, a.params.TopK)
+	if p.Record.Scores {
+		s.scores = mem.Take(kernel.F32, t, a.params.TopK)
+	}
 	for _, ratio := range []int{IndexRatio, HeavyRatio} {
 		if a.used[ratio] {
 			s.arrangeClosing(ratio, in, mem)
@@ -295,16 +300,14 @@ func (s *Pass) Begin() {
 }
 
 // Layer writes the attention output of a layer for x, normalised rows in plan order, to out. Everything the pass adds
-// to the caches is stored before any row attends: a query that closes a group sees the new entry. Where selections
-// are recorded, record takes this layer's, and otherwise it is not given.
-func (s *Pass) Layer(layer int, w *Weights, c Cache, out, x, record kernel.Tensor) {
+// to the caches is stored before any row attends: a query that closes a group sees the new entry. Its selection goes
+// through tap.
+func (s *Pass) Layer(layer int, w *Weights, c Cache, out, x kernel.Tensor, tap attn.Tap) {
 	angles := s.farAngles
 	if w.Ratio == 0 {
 		angles = s.mainAngles
 	}
-	if w.Index != nil && record.Given() {
-		s.selected = record
-	}
+	s.tap = tap
 	p := &s.projected
 	p.to = p.to[:0]
 	if w.Compress != nil {
@@ -329,6 +332,9 @@ func (s *Pass) Layer(layer int, w *Weights, c Cache, out, x, record kernel.Tenso
 		}
 	}
 	s.q.At("attention", layer)
+	if w.Index != nil {
+		s.tap.Record(s.q, s.selected, s.scores)
+	}
 	s.output(p, w, out, angles)
 }
 
@@ -342,7 +348,8 @@ func (s *Pass) choose(l *launch, x *Index, c Cache, hidden, angles kernel.Tensor
 	s.index.Select(s.q, &attn.Selection{
 		Plan: l.segment, Space: &l.space, First: l.first, Last: l.last,
 		Q: x.Q, W: x.Weights, Latent: s.projected.qr, Hidden: hidden, Computed: s.projected.joint, Angles: angles,
-		Out: s.selected, Lens: s.groups, Cache: c.Index,
+		Out: s.selected, Values: s.scores, Lens: s.groups, Cache: c.Index,
 		Table: s.table, Request: s.request, Gather: l.groups, Start: s.groupStart,
 	})
+	s.tap.Replace(s.q, s.selected)
 }

@@ -76,6 +76,8 @@ type Pass struct {
 
 	angles    kernel.Tensor // f32 [T, rope]
 	positions kernel.Tensor // i32 [T, K]: the latest selection
+	scores    kernel.Tensor // f32 [T, K]: its scores, where they are recorded
+	tap       attn.Tap      // of the layer in progress
 	first     kernel.Tensor // [T, q_lora+128+latent+rope]: qr, key and kv, where matrices are joined
 	qr        kernel.Tensor // [T, q_lora], normalised
 	query     kernel.Tensor // [T, heads*(nope+rope)], rotated
@@ -122,6 +124,9 @@ func (a *Attention) Arrange(p *plan.Plan, cfg *plan.Config, in attn.Inputs, mem 
 		angles: mem.Take(kernel.F32, t, 2*len(a.params.InvFreq))}
 	if p.Selects() {
 		out.positions = mem.Take(kernel.I32, t, a.params.TopK)
+	}
+	if p.Record.Scores {
+		out.scores = mem.Take(kernel.F32, t, a.params.TopK)
 	}
 	out.Kept = mem.Mark()
 	out.takeProducts(mem)
@@ -227,17 +232,15 @@ func (p *Pass) Begin() {
 	p.q.Angles(kernel.AngleArgs{Out: p.angles, Positions: p.position, InvFreq: p.freq, Scale: p.params.CosScale})
 }
 
-// Layer adds the attention output of one layer for x (normalised rows, in plan order) to h. Where selections are
-// recorded, record takes this layer's, and otherwise it is not given.
-func (p *Pass) Layer(layer int, w *Weights, c Cache, h, x, record kernel.Tensor) {
+// Layer adds the attention output of one layer for x (normalised rows, in plan order) to h. Its selection goes through
+// tap.
+func (p *Pass) Layer(layer int, w *Weights, c Cache, h, x kernel.Tensor, tap attn.Tap) {
 	p.q.At("attention", layer)
 	if w.Index != nil && !c.Index.Mem.Given() {
 		p.q.Fail(fmt.Errorf("the layer computes a selection but has no index cache"))
 		return
 	}
-	if w.Index != nil && record.Given() {
-		p.positions = record
-	}
+	p.tap = tap
 	p.project(w, x)
 	p.store(w, c)
 	for i := range p.launches {
@@ -248,7 +251,10 @@ func (p *Pass) Layer(layer int, w *Weights, c Cache, h, x, record kernel.Tensor)
 			p.sparse(layer, l, w, c, x)
 		}
 	}
-	p.selected = p.selected || w.Index != nil
+	if w.Index != nil {
+		p.selected = true
+		p.tap.Record(p.q, p.positions, p.scores)
+	}
 	p.q.Multiply(kernel.MultiplyArgs{Out: h, X: p.out, W: w.O, Accumulate: true})
 }
 

@@ -132,9 +132,9 @@ func (r *rig) begin(b attn.Batch, c Cache) (*Pass, error) {
 }
 
 // layer runs one layer of a pass that has begun.
-func (r *rig) layer(p *Pass, layer int, w *Weights, c Cache, record kernel.Tensor) error {
+func (r *rig) layer(p *Pass, layer int, w *Weights, c Cache, tap attn.Tap) error {
 	r.Helper()
-	p.Layer(layer, w, c, r.values(p.plan.Rows, hidden), r.values(p.plan.Rows, hidden), record)
+	p.Layer(layer, w, c, r.values(p.plan.Rows, hidden), r.values(p.plan.Rows, hidden), tap)
 	return r.q.Done()
 }
 
@@ -145,7 +145,7 @@ func (r *rig) run(b attn.Batch, layer int, w *Weights, c Cache) error {
 	if err != nil {
 		return err
 	}
-	return r.layer(p, layer, w, c, kernel.Tensor{})
+	return r.layer(p, layer, w, c, attn.Tap{})
 }
 
 func TestLayerRuns(t *testing.T) {
@@ -203,19 +203,19 @@ func TestSharedLayerNeedsASelection(t *testing.T) {
 	}
 	p, err := r.begin(in, c)
 	if err == nil {
-		err = r.layer(p, 1, &r.w, c, kernel.Tensor{})
+		err = r.layer(p, 1, &r.w, c, attn.Tap{})
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	for layer := 2; layer < 4; layer++ {
-		if err := r.layer(p, layer, &shared, c, kernel.Tensor{}); err != nil {
+		if err := r.layer(p, layer, &shared, c, attn.Tap{}); err != nil {
 			t.Errorf("layer %d after layer 1: %v", layer, err)
 		}
 	}
 	// A selection does not outlive its pass, also where the next one has the same shape and the same memory.
 	p.Begin()
-	if err := r.layer(p, 2, &shared, c, kernel.Tensor{}); !errors.Is(err, plan.E23) {
+	if err := r.layer(p, 2, &shared, c, attn.Tap{}); !errors.Is(err, plan.E23) {
 		t.Errorf("the next pass still finds a selection: %v", err)
 	}
 	// Where every row is dense no selection is needed.
@@ -248,15 +248,22 @@ func TestSelectionsArePositions(t *testing.T) {
 		r := newRig(t)
 		c := r.cache(layout.FP8Row576, layout.IndexPage132)
 		record, err := kernel.New(r.dev, kernel.I32, 12, 4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows, err := kernel.New(r.dev, kernel.I32, 12, 1)
 		if err == nil {
-			err = kernel.WriteI32(r.dev, record, slices.Repeat([]int32{untouched}, 48))
+			err = kernel.WriteI32(r.dev, rows, []int32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11})
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 		p, err := r.begin(mixed(t, policy), c)
 		if err == nil {
-			err = r.layer(p, 0, &r.w, c, record)
+			err = kernel.WriteI32(r.dev, p.positions, slices.Repeat([]int32{untouched}, 48))
+		}
+		if err == nil {
+			err = r.layer(p, 0, &r.w, c, attn.Tap{Rows: rows, Selected: record})
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -17,9 +17,10 @@ func (p *Pass) sparse(layer int, l *launch, w *Weights, c Cache, x kernel.Tensor
 		p.index.Select(p.q, &attn.Selection{
 			Plan: l.segment, Space: &l.space, First: l.first, Last: l.last,
 			Q: w.Index.Q, W: w.Index.Weights, Latent: p.qr, Hidden: x, Computed: p.joint, Angles: p.angles,
-			Out: p.positions, Lens: p.lens, Cache: c.Index,
+			Out: p.positions, Values: p.scores, Lens: p.lens, Cache: c.Index,
 			Table: p.table, Request: p.request, Gather: l.indexSlots, Start: p.indexStart,
 		})
+		p.tap.Replace(p.q, p.positions)
 	case !p.selected:
 		if _, err := p.cfg.IndexerAt(l.segment, layer, false); err != nil {
 			p.q.Fail(err)

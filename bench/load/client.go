@@ -29,7 +29,7 @@ type caller struct {
 }
 
 // newCaller uses no proxy and, unless allowed, connects to this machine only, wherever names and redirects lead.
-func newCaller(o *Options) (*caller, error) {
+func newCaller(o *Options, key string) (*caller, error) {
 	d := &net.Dialer{Timeout: 10 * time.Second}
 	if !o.AllowRemote {
 		d.Control = func(_, address string, _ syscall.RawConn) error {
@@ -43,7 +43,7 @@ func newCaller(o *Options) (*caller, error) {
 	if o.dial != nil {
 		dial = o.dial
 	}
-	c, err := client.New(o.URL, o.Key, &http.Transport{DialContext: dial, MaxIdleConnsPerHost: 1024,
+	c, err := client.New(o.URL, key, &http.Transport{DialContext: dial, MaxIdleConnsPerHost: 1024,
 		IdleConnTimeout: 30 * time.Second, DisableCompression: true})
 	if err != nil {
 		return nil, fmt.Errorf("load: %w: %w", ErrOptions, err)
@@ -83,10 +83,14 @@ type outcome struct {
 	gaps    []time.Duration // between tokens
 	tokens  int             // generated, as far as events told
 	usage   openai.Usage
+	seen    func(gap time.Duration) // called with every gap as it ends; nil is not
 }
 
 // complete sends one completion request and reads its stream to the end.
-func (c *caller) complete(ctx context.Context, t task) outcome {
+func (c *caller) complete(ctx context.Context, t task) outcome { return c.follow(ctx, t, nil) }
+
+// follow is complete, and calls seen with every gap between two events with tokens.
+func (c *caller) follow(ctx context.Context, t task, seen func(gap time.Duration)) outcome {
 	if c.o.Timeout > 0 {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeout(ctx, c.o.Timeout)
@@ -95,8 +99,11 @@ func (c *caller) complete(ctx context.Context, t task) outcome {
 	zero := 0.0
 	r := &openai.CompletionRequest{MaxTokens: &t.output, Prompt: openai.Prompt{Tokens: [][]int32{t.prompt}}}
 	r.Model, r.Temperature, r.Stream, r.IgnoreEOS = c.model, &zero, true, !c.o.StopAtEOS
+	if t.choices > 1 {
+		r.N = &t.choices
+	}
 	r.StreamOptions = &openai.StreamOptions{IncludeUsage: true, ContinuousUsage: true}
-	var o outcome
+	o := outcome{seen: seen}
 	start := time.Now()
 	resp, err := c.Send(ctx, http.MethodPost, "/v1/completions", r)
 	if err == nil {
@@ -174,6 +181,8 @@ func (o *outcome) take(ev *openai.CompletionResponse, at time.Duration) {
 	if o.first == 0 {
 		o.first, o.last = at, at
 		fresh-- // the others came at the same time
+	} else if o.seen != nil {
+		o.seen(at - o.last)
 	}
 	for range fresh {
 		o.gaps = append(o.gaps, (at-o.last)/time.Duration(fresh))

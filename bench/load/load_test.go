@@ -335,3 +335,38 @@ func TestPercentilesAreValuesThatOccurred(t *testing.T) {
 		}
 	}
 }
+
+// Streams run beside the load from before it begins until it ends, and their gaps are told apart.
+func TestStreamsBesideTheLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, &fake{first: 20 * time.Millisecond, between: 2 * time.Millisecond, counts: true})
+		o := options(f)
+		o.Streams, o.Prompt, o.Key, o.StreamKey, o.StreamChoices = 3, Lengths{100, 100}, "ours", "theirs", 2
+		r := run(t, o)
+		b := r.Beside
+		if b == nil || b.Streams != 3 || r.Answered != o.Requests {
+			t.Fatalf("%d answered, beside them %+v", r.Answered, b)
+		}
+		if b.Alone.Max != 2 || b.During.P50 != 2 {
+			t.Errorf("gaps %+v alone and %+v during the load, want 2 ms", b.Alone, b.During)
+		}
+		want := 3 * int(1000*r.Seconds/2) // one event of each stream in 2 ms
+		if n := b.During.Count; n < want-6 || n > want+6 || b.Alone.Count < 1000 {
+			t.Errorf("%d gaps during %.3f s and %d before, want %d and 3000", n, r.Seconds, b.Alone.Count, want)
+		}
+		short := 0
+		for _, q := range f.received {
+			beside := len(q.Prompt) == besidePrompt
+			if beside {
+				short++
+			}
+			if want := map[bool]string{true: "Bearer theirs", false: "Bearer ours"}[beside]; q.key != want ||
+				beside != (q.N == 2) {
+				t.Errorf("a prompt of %d tokens has key %q and %d choices", len(q.Prompt), q.key, q.N)
+			}
+		}
+		if short < 3 {
+			t.Errorf("%d requests of streams, want 3", short)
+		}
+	})
+}

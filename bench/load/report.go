@@ -39,6 +39,8 @@ type Report struct {
 	InterToken Times `json:"inter_token_ms"`
 	PerToken   Times `json:"per_output_token_ms"`
 	EndToEnd   Times `json:"end_to_end_ms"`
+	// Beside is about the streams that ran beside the load; nil without any.
+	Beside *Beside `json:"beside,omitempty"`
 }
 
 // Times summarises durations, in milliseconds. A percentile is the least value that so many percent of all do not
@@ -136,6 +138,11 @@ func (r *Report) Print(w io.Writer) error {
 			}
 		}
 		if err := t.Flush(); err != nil {
+			return err
+		}
+	}
+	if r.Beside != nil {
+		if err := r.Beside.print(w); err != nil {
 			return err
 		}
 	}

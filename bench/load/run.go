@@ -13,7 +13,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	c, err := newCaller(&o)
+	c, err := newCaller(&o, o.Key)
 	if err != nil {
 		return nil, err
 	}
@@ -23,10 +23,21 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		return nil, err
 	}
 	r := &runner{o: &o, caller: c, prompts: newPrompter(&o, ids)}
+	var b *beside
+	if o.Streams > 0 {
+		if b, err = r.startBeside(ctx); err != nil {
+			return nil, err
+		}
+	}
 	started := time.Now()
 	r.send(ctx)
 	r.wait.Wait()
-	return r.report(c.model, time.Since(started)), nil
+	took := time.Since(started)
+	report := r.report(c.model, took)
+	if b != nil {
+		report.Beside = b.stop(started, started.Add(took))
+	}
+	return report, nil
 }
 
 // runner is one run.

@@ -17,6 +17,7 @@ func benchCommand() *cobra.Command {
 		Use:   "bench",
 		Short: "Measure how fast things are",
 		Example: `  sparrow bench serve
+  sparrow bench serve --streams 8 --prompt-tokens 16000 --output-tokens 1 --concurrency 1 --requests 3
   sparrow bench serve --url http://127.0.0.1:8080 --rate 4 --requests 100
   sparrow bench kernels
   sparrow bench model`,
@@ -31,10 +32,13 @@ type benchServeFlags struct {
 	url, key, prompt, output string
 	requests, concurrency    int
 	rate                     float64
-	prefix, groups           int
+	prefix, groups, streams  int
+	streamChoices            int
+	streamKey                string
 	duration, timeout        time.Duration
 	seed                     uint64
 	allowRemote, eos, asJSON bool
+	longest                  func() time.Duration // the longest step of the server here
 }
 
 func benchServeCommand() *cobra.Command {
@@ -64,6 +68,10 @@ in flight (--concurrency). Prompts are made of token ids drawn from a seed, so t
 		"length of each prompt after its shared prefix: a number, or uniform:A-B")
 	s.StringVar(&f.output, "output-tokens", "64", "length of each answer: a number, or uniform:A-B")
 	s.IntVar(&f.prefix, "shared-prefix", 0, "tokens that the prompts of a group begin with in common")
+	s.IntVar(&f.streams, "streams", 0, "streams of short prompts that run beside the load; prints the gaps between "+
+		"their tokens")
+	s.IntVar(&f.streamChoices, "stream-choices", 1, "choices of each of these streams")
+	s.StringVar(&f.streamKey, "stream-key", "", "bearer key of these streams for --url; without it that of --key")
 	s.IntVar(&f.groups, "groups", 1, "groups of prompts that share a prefix")
 	s.DurationVar(&f.duration, "duration", 0, "stop sending after this time; what is in flight is still answered")
 	s.DurationVar(&f.timeout, "timeout", 0, "most time of one request; 0 is no bound")
@@ -87,7 +95,7 @@ func (f *benchServeFlags) run(cmd *cobra.Command) error {
 		}
 		return f.measure(cmd, o)
 	}
-	if err := onlyWithURL(cmd.Flags(), "key", "allow-remote"); err != nil {
+	if err := onlyWithURL(cmd.Flags(), "key", "allow-remote", "stream-key"); err != nil {
 		return fmt.Errorf("bench serve: %w", err)
 	}
 	return f.serveHere(cmd, o)
@@ -97,7 +105,8 @@ func (f *benchServeFlags) options() (load.Options, error) {
 	o := load.Options{
 		URL: f.url, Model: f.name, Key: f.key, AllowRemote: f.allowRemote, Requests: f.requests, Rate: f.rate,
 		Concurrency: f.concurrency, Duration: f.duration, Timeout: f.timeout, SharedPrefix: f.prefix, Groups: f.groups,
-		StopAtEOS: f.eos, Seed: f.seed,
+		StopAtEOS: f.eos, Seed: f.seed, Streams: f.streams,
+		StreamChoices: f.streamChoices, StreamKey: f.streamKey,
 	}
 	if f.rate == 0 && f.concurrency == 0 {
 		o.Concurrency = 8
@@ -141,6 +150,7 @@ func (f *benchServeFlags) serveHere(cmd *cobra.Command, o load.Options) (err err
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(ctx, l) }()
 	o.URL, o.Model = "http://"+l.Addr().String(), e.Info().Name
+	f.longest = func() time.Duration { return e.Stats().LongestGap }
 	err = f.measure(cmd, o)
 	stop()
 	return errors.Join(err, <-ended)
@@ -155,6 +165,9 @@ func (f *benchServeFlags) measure(cmd *cobra.Command, o load.Options) error {
 	bar.end()
 	if err != nil {
 		return err
+	}
+	if r.Beside != nil && f.longest != nil {
+		r.Beside.LongestStep = float64(f.longest()) / float64(time.Millisecond)
 	}
 	if f.asJSON {
 		err = writeJSON(cmd.OutOrStdout(), r)

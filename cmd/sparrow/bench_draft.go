@@ -28,7 +28,7 @@ func (f *benchModelFlags) measureDrafts(cmd *cobra.Command, dir string, o model.
 	}
 	e, err := sparrow.Open(cmd.Context(),
 		sparrow.Config{Model: dir, Kernels: f.kernels, Device: f.gpu, Workers: f.workers, Pack: f.pack,
-			Policy: o.Policy, Draft: setting, CacheTokens: 8192})
+			Precise: f.precise, Policy: o.Policy, Draft: setting, CacheTokens: 8192})
 	if err != nil {
 		return nil, err
 	}

@@ -150,7 +150,8 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 		}
 	}
 	dev, err := sparrow.OpenDevice(registry(), sparrow.DeviceRequest{Kernels: f.kernels, Source: src, Policy: o.Policy,
-		Options: kernel.Options{Workers: f.workers, Pack: f.pack, Ordinal: f.gpu}, Warn: warnings(cmd)})
+		Options: kernel.Options{Workers: f.workers, Pack: f.pack, Precise: f.precise, Ordinal: f.gpu},
+		Warn:    warnings(cmd)})
 	if err != nil {
 		return err
 	}

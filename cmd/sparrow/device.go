@@ -15,6 +15,7 @@ type deviceFlags struct {
 	gpu     int
 	workers int
 	pack    bool
+	precise bool
 }
 
 func (d *deviceFlags) add(f *pflag.FlagSet) {
@@ -23,6 +24,8 @@ func (d *deviceFlags) add(f *pflag.FlagSet) {
 	f.IntVar(&d.workers, "workers", 0, "CPU threads; 0 means one for each core")
 	f.BoolVar(&d.pack, "pack", false, "copy the weights at load to huge pages, which may help where pages of files "+
 		"are small; takes as much memory again; --kernels auto then means the CPU")
+	f.BoolVar(&d.precise, "precise", false, "on a CPU, multiply float32 activations whole; slower, above all with the "+
+		"block formats of GGUF files, whose products otherwise take activations in 8 bits")
 }
 
 // addKernels adds --kernels alone, for a command that takes the rest of a device as it is.

@@ -16,6 +16,7 @@ import (
 	"sparrow/builtin"
 	"sparrow/engine"
 	"sparrow/internal/unit"
+	"sparrow/kv/prefix"
 )
 
 // engineFlags are the flags that say what to run and with how much of the machine, shared by every command that opens
@@ -26,9 +27,14 @@ type engineFlags struct {
 	model, name                       string
 	cacheTokens, context, stepTokens  int
 	maxRunning, maxQueue, planHistory int
+	recordBytes                       int64
 	noPrefixCache, noGraphs           bool
 	controlTokens, selfTest           string
 	watchdog                          time.Duration
+	maxStall                          string
+
+	events prefix.Listener // of the prefix cache; set by serve
+	tierFlags
 }
 
 func (f *engineFlags) add(s *pflag.FlagSet) {
@@ -58,8 +64,13 @@ func (f *engineFlags) add(s *pflag.FlagSet) {
 func (f *engineFlags) addServing(s *pflag.FlagSet) {
 	s.StringVar(&f.name, "name", "", "what the model is called on the wire; default the folder's name")
 	s.IntVar(&f.maxRunning, "max-running", 0, "most sequences in a batch; 0 means 64, on a GPU 256")
+	s.StringVar(&f.maxStall, "max-stall", "auto", "longest time that prompts may hold up running streams, such as "+
+		"50ms: prompts are cut into chunks accordingly; 0 is no bound, auto 100ms, on a GPU 50ms")
 	s.IntVar(&f.maxQueue, "max-queue", 0, "most sequences that wait; more are refused with status 429; 0 means 1024")
 	s.IntVar(&f.planHistory, "plan-history", 0, "how many plans /debug/plans remembers; 0 means 64")
+	s.Int64Var(&f.recordBytes, "record-bytes", 0, "most bytes that one request may record of selections and experts "+
+		"(\"sparrow\" in requests); 0 means 64 MiB, -1 records nothing")
+	f.tierFlags.add(s)
 }
 
 // refuse names the flags that configure a model and were given although a remote server has opened it. --name is
@@ -144,15 +155,40 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 	if watchdog == 0 {
 		watchdog = -1 // the configuration's 0 is its default
 	}
+	stall, err := f.stall()
+	if err != nil {
+		return sparrow.Config{}, err
+	}
 	c := sparrow.Config{
-		SelfTest: test, Watchdog: watchdog,
+		CacheEvents: f.events, MaxStall: stall, SelfTest: test, Watchdog: watchdog,
 		Model: dir, Name: f.wireName(dir), Kernels: f.kernels, Device: f.gpu, Workers: f.workers, Pack: f.pack,
-		Policy: p, Draft: drafts,
+		Precise: f.precise, Policy: p, Draft: drafts,
 		CacheTokens: f.cacheTokens, ContextTokens: f.context, StepTokens: f.stepTokens, MaxRunning: f.maxRunning,
 		MaxQueue: f.maxQueue, NoReuse: f.noPrefixCache, NoGraphs: f.noGraphs, PlanHistory: f.planHistory,
-		ControlTokens: f.controlTokens == "allow",
+		RecordBytes: f.recordBytes, ControlTokens: f.controlTokens == "allow",
+	}
+	if c.Tiers, err = f.tiers(); err != nil {
+		return sparrow.Config{}, err
 	}
 	return c, c.Validate()
+}
+
+// stall is --max-stall for the configuration, whose 0 is its default and below 0 no bound.
+func (f *engineFlags) stall() (time.Duration, error) {
+	switch f.maxStall {
+	case "auto":
+		return 0, nil
+	case "": // a command that serves nobody, and has no such flag
+		return -1, nil
+	}
+	d, err := time.ParseDuration(f.maxStall)
+	if err != nil || d < 0 {
+		return 0, fmt.Errorf("--max-stall %s: want a time such as 50ms, 0 for no bound, or auto", f.maxStall)
+	}
+	if d == 0 {
+		d = -1
+	}
+	return d, nil
 }
 
 // sizes refuses numbers out of range. What is too large for the model or the machine is an error when it is opened.

@@ -22,7 +22,7 @@ import (
 type listenFlags struct {
 	host       string
 	port       int
-	socket     string // "unix:/path"
+	socket     string // "unix:/path"; check turns HOST:PORT into host and port
 	socketMode string
 	cert, key  string
 	allowHosts []string
@@ -31,7 +31,7 @@ type listenFlags struct {
 func (f *listenFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.host, "host", "127.0.0.1", "address to listen on; 0.0.0.0 for every interface")
 	s.IntVar(&f.port, "port", 8080, "port to listen on; 0 takes a free one")
-	s.StringVar(&f.socket, "listen", "", "unix:/path of a socket to listen on, instead of --host and --port")
+	s.StringVar(&f.socket, "listen", "", "HOST:PORT, or unix:/path of a socket, instead of --host and --port")
 	s.StringVar(&f.socketMode, "socket-mode", "0660", "permissions of that socket, in octal")
 	s.StringVar(&f.cert, "tls-cert", "", "file with the certificate chain (PEM); a new one is read when it changes")
 	s.StringVar(&f.key, "tls-key", "", "file with the certificate's private key (PEM)")
@@ -42,15 +42,26 @@ func (f *listenFlags) add(s *pflag.FlagSet) {
 // check refuses combinations that contradict each other, before anything is opened.
 func (f *listenFlags) check(given *pflag.FlagSet) error {
 	var errs []error
-	if f.port < 0 || f.port > 65535 {
-		errs = append(errs, fmt.Errorf("--port %d: want 0 to 65535", f.port))
-	}
 	path, isUnix := strings.CutPrefix(f.socket, "unix:")
 	switch {
-	case f.socket != "" && (!isUnix || path == ""):
-		errs = append(errs, fmt.Errorf("--listen %s: want unix:/path; --host and --port are for TCP", f.socket))
-	case isUnix && (given.Changed("host") || given.Changed("port")):
+	case f.socket != "" && (given.Changed("host") || given.Changed("port")):
 		errs = append(errs, errors.New("--listen takes the place of --host and --port; give one or the other"))
+	case isUnix && path == "":
+		errs = append(errs, fmt.Errorf("--listen %s: want unix:/path", f.socket))
+	case f.socket != "" && !isUnix:
+		host, port, err := net.SplitHostPort(f.socket)
+		if err == nil {
+			f.port, err = strconv.Atoi(port)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("--listen %s: want HOST:PORT such as 127.0.0.1:8080, or unix:/path",
+				f.socket))
+		}
+		f.host, f.socket = host, ""
+	}
+	switch {
+	case f.port < 0 || f.port > 65535:
+		errs = append(errs, fmt.Errorf("--port %d: want 0 to 65535", f.port))
 	case !isUnix && given.Changed("socket-mode"):
 		errs = append(errs, errors.New("--socket-mode is about the socket of --listen unix:/path; give --listen, or "+
 			"leave it out"))

@@ -239,7 +239,10 @@ func TestListenFlagsAreChecked(t *testing.T) {
 		want string
 	}{
 		{[]string{"--port", "70000"}, "want 0 to 65535"},
-		{[]string{"--listen", "127.0.0.1:80"}, "want unix:/path"},
+		{[]string{"--listen", "127.0.0.1"}, "want HOST:PORT"},
+		{[]string{"--listen", "127.0.0.1:http"}, "want HOST:PORT"},
+		{[]string{"--listen", "127.0.0.1:80000"}, "--port 80000"},
+		{[]string{"--listen", "127.0.0.1:80", "--port", "80"}, "takes the place of"},
 		{[]string{"--listen", "unix:"}, "want unix:/path"},
 		{[]string{"--listen", "unix:/x", "--port", "80"}, "takes the place of"},
 		{[]string{"--socket-mode", "0600"}, "--socket-mode is about"},

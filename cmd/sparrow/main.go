@@ -38,6 +38,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	c.SetArgs(args)
 	c.SetOut(stdout)
 	c.SetErr(stderr)
+	c.InitDefaultCompletionCmd() // it writes to what was set above
+	nameSubcommands(c)
 	err := c.ExecuteContext(ctx)
 	if err == nil {
 		return 0
@@ -69,7 +71,6 @@ func root() *cobra.Command {
 	c.AddCommand(serveCommand(), runCommand(), pullCommand(), verifyCommand(), explainCommand(), inspectCommand(),
 		synthCommand(), quantizeCommand(), benchCommand(), evalCommand(), simulateCommand(), healthCommand(), versionCommand())
 	c.SetFlagErrorFunc(flagError)
-	nameSubcommands(c)
 	addCompletions(c)
 	return c
 }

@@ -17,6 +17,7 @@ import (
 	"sparrow"
 	"sparrow/api/wire"
 	"sparrow/internal/unit"
+	"sparrow/kv/event"
 	"sparrow/plan"
 	"sparrow/plan/explain"
 	"sparrow/server"
@@ -26,10 +27,14 @@ import (
 type serveFlags struct {
 	engineFlags
 	listenFlags
+	transferFlags
+	eventFlags
 	keys     string
+	admins   string
 	origins  []string
 	strict   bool
 	vllm     bool
+	noPage   bool
 	store    string
 	logLevel string
 	logJSON  bool
@@ -38,6 +43,8 @@ type serveFlags struct {
 	timeout  time.Duration
 
 	requestMemory string
+	tenantLimits  string
+	maxWait       time.Duration
 }
 
 func serveCommand() *cobra.Command {
@@ -62,15 +69,24 @@ Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace
 	f.listenFlags.add(s)
 	s.StringVar(&f.keys, "api-keys", "",
 		"file of bearer keys, one a line, each with an optional tenant name; without it everybody may ask")
+	s.StringVar(&f.admins, "admin-keys", "",
+		"file of keys, one a line, for the endpoints of administrators such as /flush_cache; without it they are off")
+	s.StringVar(&f.tenantLimits, "tenant-limits", "", "what tenants of --api-keys may use, such as 'team-a requests=8 "+
+		"tokens=60000 share=0.5; * requests=2', or a file with a tenant a line: requests at once, tokens a minute, "+
+		"share of the places; * is for every other tenant")
+	s.DurationVar(&f.maxWait, "max-wait", 0, "while new work would wait longer than this, /ready says 503; 0 is never")
 	s.StringSliceVar(&f.origins, "cors", nil,
 		"origins whose web pages may call the server, such as https://example.org, or '*'")
 	f.engineFlags.add(s)
 	f.addServing(s)
+	f.transferFlags.add(s)
 	s.StringVar(&f.requestMemory, "request-memory", "", "most memory of requests that are read, encoded and answered "+
 		"at once, such as 512M; without it a quarter of what is available, up to 1G")
 	s.BoolVar(&f.strict, "strict", false,
 		"refuse requests with unknown fields or with limits above the context, instead of ignoring or reducing them")
 	s.BoolVar(&f.vllm, "vllm-metrics", false, "also publish the metrics that routers know under vLLM's names")
+	f.eventFlags.add(s)
+	s.BoolVar(&f.noPage, "no-page", false, "serve no web page at /")
 	s.StringVar(&f.store, "store-bytes", "64M",
 		"memory for stored responses of /v1/responses, such as 512M; 0 stores none")
 	s.StringVar(&f.logLevel, "log-level", "info", "least level that is logged: debug, info, warn, error")
@@ -92,7 +108,8 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 		return err
 	}
 	o := server.Options{Version: revision(), AllowOrigins: f.origins, AllowHosts: f.hosts(), Strict: f.strict,
-		VLLMNames: f.vllm, Grace: f.grace, DrainDelay: f.drain, RequestTimeout: f.timeout, Log: log}
+		VLLMNames: f.vllm, NoPage: f.noPage, Grace: f.grace, DrainDelay: f.drain, RequestTimeout: f.timeout,
+		MaxWait: f.maxWait, Log: log}
 	switch o.StoreBytes, err = parseBytes(f.store); {
 	case err != nil:
 		return fmt.Errorf("--store-bytes: %w", err)
@@ -103,6 +120,22 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 		if o.Keys, err = server.LoadKeys(f.keys); err != nil {
 			return fmt.Errorf("--api-keys: %w", err)
 		}
+	}
+	if o.Transfer, err = f.transferFlags.check(&f.tierFlags); err != nil {
+		return err
+	}
+	if f.tenantLimits != "" {
+		if o.Limits, err = server.LoadLimits(f.tenantLimits); err != nil {
+			return fmt.Errorf("--tenant-limits: %w", err)
+		}
+	}
+	if f.admins != "" {
+		if o.AdminKeys, err = server.LoadKeys(f.admins); err != nil {
+			return fmt.Errorf("--admin-keys: %w", err)
+		}
+	}
+	if o.Objectives, err = f.priorities(); err != nil {
+		return err
 	}
 	if err := o.Validate(); err != nil {
 		return err
@@ -116,6 +149,14 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 		return err
 	}
 	defer l.Close() // the server has closed it already unless loading failed
+	events, err := f.eventFlags.open(log)
+	if err != nil {
+		return err
+	}
+	if events != nil {
+		defer events.Close()
+		o.Events, f.engineFlags.events = events, events.Listener(event.GPU)
+	}
 	asked := level.Level()
 	if asked == slog.LevelInfo && !f.logJSON {
 		level.Set(slog.LevelWarn) // what opening has to tell is announced below, once
@@ -128,13 +169,20 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 	if o.RequestMemory, err = requestMemory(f.requestMemory); err != nil {
 		return errors.Join(err, closeNow(e))
 	}
-	boundHeap(o.RequestMemory)
+	if err := f.transferFlags.serve(cmd.Context(), e, &o.Transfer); err != nil {
+		return errors.Join(err, closeNow(e))
+	}
+	sum := sumMemory(e.Info(), o.RequestMemory, o.StoreBytes)
+	sum.bound()
 	s, err := server.New(server.Adapt(e), o)
 	if err != nil {
 		return errors.Join(err, closeNow(e))
 	}
-	if err := f.announce(cmd.OutOrStdout(), e.Info(), o.RequestMemory, l.Addr(), o.Keys); err != nil {
+	if err := f.announce(cmd.OutOrStdout(), e.Info(), &sum, l.Addr(), o.Keys); err != nil {
 		return errors.Join(err, closeNow(e))
+	}
+	if events != nil {
+		events.Run(event.Topic(f.id, e.Info().Name))
 	}
 	return errors.Join(s.Serve(cmd.Context(), l), closeNow(e))
 }
@@ -153,7 +201,7 @@ func newLog(w io.Writer, text string, asJSON bool) (*slog.Logger, *slog.LevelVar
 }
 
 // announce says once what was decided and how to ask.
-func (f *serveFlags) announce(w io.Writer, i sparrow.Info, requests int64, at net.Addr, keys *server.Keys) error {
+func (f *serveFlags) announce(w io.Writer, i sparrow.Info, sum *memorySum, at net.Addr, keys *server.Keys) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "model    %s: %s", i.Name, i.Family)
 	if source := f.source(); filepath.Clean(source) != i.Name { // a folder of that name right here has nothing to add
@@ -161,7 +209,7 @@ func (f *serveFlags) announce(w io.Writer, i sparrow.Info, requests int64, at ne
 	}
 	b.WriteString("\n")
 	describe(&b, i)
-	fmt.Fprintf(&b, "requests up to %s of memory at once\n", unit.Bytes(requests))
+	fmt.Fprintf(&b, "process  %v\n", sum)
 	format := "format " + i.ChatFormat
 	if i.ChatFormat == "" {
 		format = "none: the checkpoint has no tokenizer or no known chat format, so only prompts can be completed"
@@ -170,6 +218,10 @@ func (f *serveFlags) announce(w io.Writer, i sparrow.Info, requests int64, at ne
 	where, curl, err := f.address(&b, at, keys)
 	if err != nil {
 		return err
+	}
+	f.eventFlags.announce(&b)
+	if !f.noPage && at.Network() != "unix" {
+		fmt.Fprintf(&b, "page     %s/ (open it in a browser)\n", where)
 	}
 	fmt.Fprintf(&b, "\ntry      %s\n", curlFor(i, curl, where, keys != nil))
 	_, err = io.WriteString(w, b.String())
@@ -223,8 +275,11 @@ func describe(w io.Writer, i sparrow.Info) {
 		fmt.Fprintf(w, ", %s for operations, of %s", unit.Bytes(m.Scratch), unit.Bytes(m.Device))
 	}
 	fmt.Fprintln(w)
-	fmt.Fprintf(w, "limits   largest step x context: %d x %d tokens; %d sequences run, %d may wait\n", i.StepTokens,
-		i.ContextTokens, i.MaxRunning, i.MaxQueue)
+	for _, t := range i.Tiers {
+		fmt.Fprintf(w, "tier     %s\n", t)
+	}
+	fmt.Fprintf(w, "limits   largest step x context: %d x %d tokens; %d sequences run, %d may wait; %s\n", i.StepTokens,
+		i.ContextTokens, i.MaxRunning, i.MaxQueue, stallText(i))
 }
 
 // deviceText names the device and the values that were chosen for it.
@@ -240,6 +295,13 @@ func noteDevice(w io.Writer, i sparrow.Info) {
 	if i.Memory.Device > 0 {
 		fmt.Fprintf(w, "device: %s\n", deviceText(i))
 	}
+}
+
+func stallText(i sparrow.Info) string {
+	if i.MaxStall == 0 {
+		return "prompts may hold up streams for as long as a step takes"
+	}
+	return fmt.Sprintf("prompts hold up streams for at most %v", i.MaxStall)
 }
 
 func draftText(i sparrow.Info) string {

@@ -170,7 +170,7 @@ func (t *talk) command(name, argument string) {
 			fmt.Fprintf(t.out, "%-14s %s\n", c[0], c[1])
 		}
 		fmt.Fprint(t.out, talkKeys)
-	case "/reset":
+	case "/reset", "/clear":
 		t.history, t.document = nil, ""
 		fmt.Fprintln(t.out, "(forgotten)")
 	case "/system":

@@ -16,7 +16,7 @@ import (
 
 func verifyCommand() *cobra.Command {
 	var flags policyFlags
-	var exact, exactIndex, asJSON bool
+	var exact, exactIndex, replay, asJSON bool
 	var chunk int
 	var kernels string
 	c := &cobra.Command{
@@ -47,7 +47,7 @@ golden.json and golden.safetensors beside the weights can be verified: in the so
 			if chunk < 0 {
 				return fmt.Errorf("verify: --chunk %d: want prompt tokens per step, or 0 for whole prompts", chunk)
 			}
-			r, err := runVerify(args[0], kernels, p, chunk, warnings(cmd))
+			r, err := runVerify(args[0], kernels, p, verify.Options{Chunk: chunk, Replay: replay}, warnings(cmd))
 			if err != nil {
 				return err
 			}
@@ -69,12 +69,14 @@ golden.json and golden.safetensors beside the weights can be verified: in the so
 	c.Flags().BoolVar(&exactIndex, "exact-index", false,
 		"keep indexer keys in float32, to see the rounding of rows alone")
 	c.Flags().IntVar(&chunk, "chunk", 0, "prompt tokens per step; 0 runs prompts whole")
+	c.Flags().BoolVar(&replay, "replay", false,
+		"run every case again with the selections and experts it chose, and demand the same bits; on CPUs")
 	addKernels(c.Flags(), &kernels)
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }
 
-func runVerify(dir, kernels string, p plan.Policy, chunk int, warn func(string)) (_ *verify.Report, err error) {
+func runVerify(dir, kernels string, p plan.Policy, o verify.Options, warn func(string)) (_ *verify.Report, err error) {
 	src, err := family.Open(dir)
 	if err != nil {
 		return nil, err
@@ -94,11 +96,13 @@ func runVerify(dir, kernels string, p plan.Policy, chunk int, warn func(string))
 	if err != nil {
 		return nil, err
 	}
-	cfg, _, err := plan.Resolve(hw, m.Facts(), p)
-	if err != nil {
+	if o.Config, _, err = plan.Resolve(hw, m.Facts(), p); err != nil {
 		return nil, err
 	}
-	o := verify.Options{Config: cfg, Chunk: chunk}
+	if o.Replay && hw.Arch != plan.CPU {
+		return nil, fmt.Errorf("verify: --replay is not supported on a GPU, whose passes choose for themselves; " +
+			"run with --kernels cpu")
+	}
 	if dev.Activation() == kernel.BF16 {
 		if o.Reference, err = verify.NewReference(src, dev); err != nil {
 			return nil, err

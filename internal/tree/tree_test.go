@@ -14,12 +14,14 @@ import (
 // order lists the packages of the module from top to bottom: a package may import those below it, never those above.
 // Packages on one line do not import each other. docs/architecture.md describes each package.
 var order = []string{
-	"cmd/sparrow cmd/kernelc cmd/dist internal/tree/width server/clienttest/matrix",
-	"server/siege sim/torture", // what make torture runs
+	"cmd/sparrow cmd/kernelc cmd/dist internal/tree/width internal/tree/platforms",
+	"server/clienttest/matrix server/clienttest/cluster", // what others make, in front of servers
+	"server/siege sim/torture",                           // what make torture runs
 	"verify eval bench/load bench/kernels bench/model",
 	"bench/machine bench/pause bench/peak bench/plot", // what benchmarks share; peak starts workers of its own
 	"server",
-	"server/metric",
+	"server/metric server/page",
+	"examples",
 	"hub",
 	"api/openai/client api/anthropic api/ollama",
 	"api/openai",
@@ -46,7 +48,11 @@ var order = []string{
 	"plan/explain",
 	"plan/public",
 	"plan",
-	"kv",
+	"kv record",
+	"kv/tier",
+	"kv/tier/resp",
+	"kv/event",
+	"kv/event/zmtp",
 	"kv/prefix",
 	"kernel/cuda/bench kernel/cuda/op",
 	"kernel/cuda/expect",
@@ -63,14 +69,15 @@ var order = []string{
 	"layout",
 	"internal/block",
 	"internal/textfile",
-	"internal/jsonscan internal/mark internal/num internal/mmap internal/sysmem internal/unit sim/clock",
+	"internal/jsonscan internal/mark internal/num internal/mmap internal/pinned internal/sysmem internal/unit",
+	"sim/clock",
 }
 
 // testOnly lists packages that only tests may import.
 var testOnly = []string{
 	"engine/losttest", "internal/testkit", "internal/testkit/memnet", "internal/testkit/record",
-	"internal/testkit/strict", "internal/testkit/turns", "internal/testmodel", "internal/tree", "server/clienttest",
-	"server/soak",
+	"internal/testkit/respserver", "internal/testkit/strict", "internal/testkit/turns", "internal/testmodel",
+	"internal/tree", "server/browsertest", "server/clienttest", "server/soak",
 }
 
 func TestImportsPointDown(t *testing.T) {

@@ -29,6 +29,7 @@ type Device struct {
 
 	// Tasks are kept so that running an operation allocates nothing.
 	pack     task[packWork]
+	quant    task[quantWork]
 	multiply multiplyState
 	absorb   task[kernel.AbsorbArgs]
 	expand   task[kernel.ExpandArgs]

@@ -27,8 +27,10 @@ type expertState struct {
 	task  task[expertWork]
 	part  expertArgs // of the tokens grouped now; workers read it, so it would be allocated each time
 
-	alone   bool        // no expert has two rows: packed rows are multiplied one by one, inputs in the tokens' order
-	columns vec.Columns // of the inputs; then of the outputs of the gate
+	// No expert has two rows: packed or quantised rows are multiplied one by one, inputs in the tokens' order.
+	alone   bool
+	columns vec.Columns   // of the inputs; then of the outputs of the gate
+	rows    vec.BlockRows // the same, for block formats
 }
 
 // expertItem is one band of one expert's matrix.
@@ -94,7 +96,7 @@ func (d *Device) expertBlock(a *expertArgs) error {
 	if err := st.task.run(d, len(st.items), expertWork{a, false}, (*Device).expertBand); err != nil {
 		return err
 	}
-	if a.packed {
+	if a.packed || a.quantised() {
 		if err := d.packBetween(a, rows, inner); err != nil {
 			return err
 		}
@@ -109,6 +111,14 @@ func (d *Device) expertBlock(a *expertArgs) error {
 // expertInputs copies the tokens' rows into the order of the experts.
 func (d *Device) expertInputs(a *expertArgs) error {
 	st := &d.experts
+	if a.quantised() {
+		if st.alone {
+			d.tier.ResetBlocks(&st.rows, a.X.Rows, a.X.Cols, a.quantIn, true)
+			return d.quantUnits(quantWork{to: &st.rows, x: a.X})
+		}
+		d.tier.ResetBlocks(&st.rows, len(st.token), a.X.Cols, a.quantIn, false)
+		return d.quantUnits(quantWork{to: &st.rows, x: a.X, index: st.token})
+	}
 	if st.alone {
 		st.columns.ResetAlone(a.X.Rows, a.X.Cols, orderFor(a.Gate[0]))
 		return d.packChunks(packWork{to: &st.columns, x: a.X})
@@ -128,16 +138,33 @@ func (d *Device) expertInputs(a *expertArgs) error {
 // packBetween packs the rows after the gate. Starting workers costs more than packing a few single rows.
 func (d *Device) packBetween(a *expertArgs, rows, inner int) error {
 	st := &d.experts
+	if a.quantised() {
+		d.tier.ResetBlocks(&st.rows, rows, inner, a.quantBetween, st.alone)
+		return d.packUnits(st.rows.Units(), expertWork{a, true}, (*Device).quantGated)
+	}
 	if !st.alone {
 		st.columns.Reset(rows, inner, orderFor(a.Down[0]))
-		return st.task.run(d, st.columns.Chunks(), expertWork{a, true}, (*Device).packGated)
+	} else {
+		st.columns.ResetAlone(rows, inner, orderFor(a.Down[0]))
 	}
-	st.columns.ResetAlone(rows, inner, orderFor(a.Down[0]))
-	w := expertWork{a, true}
-	for i := range st.columns.Chunks() {
-		d.packGated(&w, 0, i)
+	return d.packUnits(st.columns.Chunks(), expertWork{a, true}, (*Device).packGated)
+}
+
+// packUnits packs n pieces of the outputs of the gate, on the workers unless they are single rows.
+func (d *Device) packUnits(n int, w expertWork, pack func(d *Device, w *expertWork, worker, i int)) error {
+	if !d.experts.alone {
+		return d.experts.task.run(d, n, w, pack)
+	}
+	for i := range n {
+		pack(d, &w, 0, i)
 	}
 	return nil
+}
+
+// quantGated quantises a unit of the outputs of the gate.
+func (d *Device) quantGated(w *expertWork, _, i int) {
+	st, inner := &d.experts, w.Inner()
+	d.tier.QuantGathered(&st.rows, i, st.gate[:len(st.own)*inner], inner, len(st.own), st.own)
 }
 
 // packGated packs a piece of the outputs of the gate.
@@ -159,10 +186,14 @@ func (st *expertState) sort(a *expertArgs) {
 			st.count[e]++
 		}
 	}
-	st.alone = a.packed && slices.Max(st.count) <= 1
+	st.alone = (a.packed || a.quantised()) && slices.Max(st.count) <= 1
 	group := int32(1)
-	if a.packed && !st.alone {
+	switch {
+	case st.alone:
+	case a.packed:
 		group = vec.GroupRows
+	case a.quantised():
+		group = int32(a.together)
 	}
 	st.first[0] = 0
 	for e, n := range st.count {
@@ -188,7 +219,7 @@ func (st *expertState) sort(a *expertArgs) {
 // as those of a product.
 func (st *expertState) cut(out, workers int) {
 	band := bandRows
-	if st.part.packed && slices.Max(st.count) <= vec.GroupRows {
+	if (st.part.packed || st.part.quantised()) && slices.Max(st.count) <= vec.GroupRows {
 		active := 0
 		for _, rows := range st.count {
 			active += min(int(rows), 1)
@@ -240,6 +271,11 @@ func (d *Device) expertBand(w *expertWork, worker, item int) {
 // expertProduct computes a band of one matrix from the expert's rows, packed from the given row on or as they are.
 func (d *Device) expertProduct(worker int, p product, w *host.Matrix, it expertItem, row int) {
 	st := &d.experts
+	if st.part.quantised() {
+		d.blockProduct(vec.BlockCut{Y: p.y, Ldy: p.ldy, X: &st.rows, M0: row, M1: row + p.m, N: it.n1 - it.n0},
+			w, it.n0)
+		return
+	}
 	if !st.part.packed {
 		d.product(worker, p, w, it.n0, it.n1)
 		return

@@ -35,6 +35,7 @@ type multiplyState struct {
 	parts   []part
 	columns [orders]vec.Columns // x packed, by order
 	packed  [orders]bool        // which of them are
+	quant   quantised           // x for block formats
 	shares  shares              // of few rows
 	task    task[*multiplyState]
 }
@@ -43,17 +44,21 @@ type multiplyState struct {
 type part struct {
 	kernel.MultiplyArgs
 	w       *host.Matrix
-	columns *vec.Columns // x packed, or nil to take it as it is
-	band    int          // weight rows of a tile
+	columns *vec.Columns   // x packed, or nil
+	rows    *vec.BlockRows // x quantised, or nil; where both are nil it is taken as it is
+	band    int            // weight rows of a tile
 	bands   int
 	tile    int // rows of x of a tile
 	tiles   int
 }
 
+// arranged reports whether x is packed or quantised.
+func (p *part) arranged() bool { return p.columns != nil || p.rows != nil }
+
 // cut divides a product of many rows among workers.
 func (p *part) cut(workers int) {
 	p.band, p.tile = plainBand, tileRows
-	if p.columns != nil {
+	if p.arranged() {
 		p.band = packedBand
 		tiles := ceilDiv(p.X.Rows, packedTileRows)
 		p.tile = ceilDiv(p.X.Rows, tiles*2*vec.GroupRows) * 2 * vec.GroupRows // of equal size
@@ -89,7 +94,7 @@ func (d *Device) Project(a kernel.ProjectArgs) error {
 func (d *Device) multiplyParts(op string) error {
 	st := &d.multiply
 	defer st.forget()
-	st.packed = [orders]bool{}
+	st.packed, st.quant.done = [orders]bool{}, [len(quantGroups)]bool{}
 	few := st.parts[0].X.Rows <= fewPlain
 	if d.tier.Tiled() {
 		few = st.parts[0].X.Rows <= 2*vec.GroupRows
@@ -101,6 +106,9 @@ func (d *Device) multiplyParts(op string) error {
 		}
 		var err error
 		if p.w, err = host.Own(op, p.W); err != nil {
+			return err
+		}
+		if p.rows, err = d.quantFor(&st.quant, p.w, p.X); err != nil {
 			return err
 		}
 		if !d.packs(p.w) {
@@ -152,13 +160,8 @@ func (d *Device) multiplyShare(st **multiplyState, worker, item int) {
 	for i := range (*st).parts {
 		p := &(*st).parts[i]
 		n0, n1 := (*st).shares.rows(item, i, p.w.Out())
-		// Weights of a type without a product kernel are widened first, a band at a time.
-		step := n1 - n0
-		if p.columns == nil {
-			step = plainBand
-		}
-		for ; n0 < n1; n0 += step {
-			d.multiplyTile(p, worker, n0, min(n0+step, n1), 0, p.X.Rows)
+		if n0 < n1 {
+			d.multiplyTile(p, worker, n0, n1, 0, p.X.Rows)
 		}
 	}
 }
@@ -168,6 +171,11 @@ func (d *Device) multiplyTile(p *part, worker, n0, n1, m0, m1 int) {
 	out := p.Out.Slice(m0, m1).Columns(n0, n1)
 	if p.columns != nil {
 		d.packedProduct(vec.Cut{Y: host.F32(out), Ldy: out.Stride, X: p.columns, M0: m0, M1: m1, N: n1 - n0,
+			Add: p.Accumulate}, p.w, n0)
+		return
+	}
+	if p.rows != nil {
+		d.blockProduct(vec.BlockCut{Y: host.F32(out), Ldy: out.Stride, X: p.rows, M0: m0, M1: m1, N: n1 - n0,
 			Add: p.Accumulate}, p.w, n0)
 		return
 	}

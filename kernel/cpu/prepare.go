@@ -22,7 +22,13 @@ type experts struct {
 	// packed means that products use packed columns: gate and up share their input, and all experts the memory it is
 	// packed in.
 	packed bool
+	// quantIn and quantBetween are the groups of values that share a scale where the inputs, and the rows between the
+	// gate and down, are quantised; else both are 0.
+	quantIn, quantBetween int
+	together              int // quantised rows of an expert begin with a multiple of it
 }
+
+func (x *experts) quantised() bool { return x.quantIn > 0 }
 
 // PrepareExperts keeps the matrices as they are stored.
 func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) {
@@ -44,7 +50,19 @@ func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) 
 	x := &experts{Experts: all}
 	x.packed = !slices.ContainsFunc(all.Gate, in) && !slices.ContainsFunc(all.Up, in) &&
 		!slices.ContainsFunc(all.Down, between)
+	in, between = d.otherGroup(all.Gate[0]), d.otherGroup(all.Down[0])
+	if !slices.ContainsFunc(all.Gate, in) && !slices.ContainsFunc(all.Up, in) &&
+		!slices.ContainsFunc(all.Down, between) {
+		x.together = d.tier.BlockTogether()
+		x.quantIn, x.quantBetween = d.quantGroup(all.Gate[0]), d.quantGroup(all.Down[0])
+	}
 	return x, nil
+}
+
+// otherGroup reports of a matrix whether rows quantised for another cannot be multiplied by it.
+func (d *Device) otherGroup(like *host.Matrix) func(*host.Matrix) bool {
+	group := d.quantGroup(like)
+	return func(m *host.Matrix) bool { return group == 0 || d.quantGroup(m) != group }
 }
 
 // readable rejects weights this backend has no product for.

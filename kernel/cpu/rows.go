@@ -99,23 +99,7 @@ func (d *Device) rmsNorm(out, x, w []float32, eps float32) {
 }
 
 // Take picks rows.
-func (d *Device) Take(a kernel.TakeArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
-	if err := onlyF32("take", a.Out, a.X); err != nil {
-		return err
-	}
-	rows := host.I32(a.Rows)
-	for i := range a.Out.Rows {
-		r := int(rows[i*a.Rows.Stride])
-		if r < 0 || r >= a.X.Rows {
-			return fmt.Errorf("%w: take: row %d of %d", kernel.ErrArgument, r, a.X.Rows)
-		}
-		copy(host.RowF32(a.Out, i), host.RowF32(a.X, r))
-	}
-	return nil
-}
+func (*Device) Take(a kernel.TakeArgs) error { return host.Take(a) }
 
 // Gate applies silu(gate) * up.
 func (d *Device) Gate(a kernel.GateArgs) error {

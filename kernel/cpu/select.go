@@ -39,14 +39,19 @@ func (d *Device) Select(a kernel.SelectArgs) error {
 				return err
 			}
 		}
+		host.SelectedScores(a)
 		return nil
 	}
-	return d.eachItem(rowWork{rows: a.Out.Rows, pick: a, do: func(d *Device, w *rowWork, worker, r int) {
+	err := d.eachItem(rowWork{rows: a.Out.Rows, pick: a, do: func(d *Device, w *rowWork, worker, r int) {
 		s := &d.scratch[worker].pick
 		if out, scores, many := s.begin(&w.pick, r); many {
 			s.finish(d, out, scores, s.collect(d, scores, s.floor(d, scores, len(out))))
 		}
 	}})
+	if err == nil {
+		host.SelectedScores(a)
+	}
+	return err
 }
 
 // selectShared selects one row with all workers: each collects from its parts of the scores.

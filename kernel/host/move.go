@@ -20,14 +20,13 @@ func ClearPadding(a *kernel.IndexQueryArgs, r int) {
 	clear(RowF32(a.W, r)[a.Heads:])
 }
 
-// Put writes float32 rows to chosen places. It is a copy, so every CPU device does it this way.
+// Put writes rows to chosen places. It only moves them, so every CPU device does it this way.
 func Put(a kernel.PutArgs) error {
 	if err := a.Check(); err != nil {
 		return err
 	}
-	if a.Out.DType != kernel.F32 || a.X.DType != kernel.F32 {
-		return fmt.Errorf("%w: put: rows of %v from rows of %v, CPU devices keep f32", kernel.ErrUnsupported,
-			a.Out.DType, a.X.DType)
+	if err := words("put", a.Out, a.X); err != nil {
+		return err
 	}
 	for i := range a.X.Rows {
 		r := int(RowI32(a.Rows, i)[0])
@@ -35,10 +34,57 @@ func Put(a kernel.PutArgs) error {
 			return fmt.Errorf("%w: put: row %d of %d", kernel.ErrArgument, r, a.Out.Rows)
 		}
 		if r >= 0 {
-			copy(RowF32(a.Out, r), RowF32(a.X, i))
+			copy(Bytes(a.Out.Slice(r, r+1)), Bytes(a.X.Slice(i, i+1)))
 		}
 	}
 	return nil
+}
+
+// Take picks rows. It only moves them, so every CPU device does it this way.
+func Take(a kernel.TakeArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	if err := words("take", a.Out, a.X); err != nil {
+		return err
+	}
+	for i := range a.Out.Rows {
+		r := int(RowI32(a.Rows, i)[0])
+		if r < 0 || r >= a.X.Rows {
+			return fmt.Errorf("%w: take: row %d of %d", kernel.ErrArgument, r, a.X.Rows)
+		}
+		copy(Bytes(a.Out.Slice(i, i+1)), Bytes(a.X.Slice(r, r+1)))
+	}
+	return nil
+}
+
+// words refuses rows that CPU devices do not move: they keep f32 and i32.
+func words(op string, out, x kernel.Tensor) error {
+	if out.DType != x.DType || x.DType != kernel.F32 && x.DType != kernel.I32 {
+		return fmt.Errorf("%w: %s: rows of %v from rows of %v, CPU devices keep f32", kernel.ErrUnsupported, op,
+			out.DType, x.DType)
+	}
+	return nil
+}
+
+// SelectedScores writes the scores of what Select chose.
+func SelectedScores(a kernel.SelectArgs) {
+	if !a.Values.Given() {
+		return
+	}
+	for r := range a.Out.Rows {
+		out, values := RowI32(a.Out, r), RowF32(a.Values, r)
+		clear(values)
+		if int(RowI32(a.Lens, r)[0]) <= len(out) {
+			continue // not scored
+		}
+		scores := RowF32(a.Scores, r)
+		for i, p := range out {
+			if p >= 0 {
+				values[i] = scores[p]
+			}
+		}
+	}
 }
 
 // Combine joins the indices of two streams. It moves whole numbers, so every CPU device does it this way.

@@ -140,6 +140,7 @@ func (*Device) Select(a kernel.SelectArgs) error {
 		}
 		copy(out, chosen)
 	}
+	host.SelectedScores(a)
 	return nil
 }
 

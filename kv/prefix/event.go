@@ -19,6 +19,8 @@ type Stored struct {
 	Parent Hash
 	// Root tells layout and salt apart: pages under different roots never answer for one another.
 	Root Hash
+	// Salt is the salt of Root, where the caller of Add knows it; valid during the call.
+	Salt []byte
 	// Tokens are the page's tokens, valid during the call.
 	Tokens []int32
 }

@@ -36,6 +36,22 @@ func (h *hasher) root(identity string, salt []byte) Hash {
 	return h.sum(b)
 }
 
+// PageHash is the hash of a page of tokens behind the page, or root, that parent identifies.
+func PageHash(parent Hash, tokens []int32) Hash {
+	h := hasher{sum: sha256.Sum256}
+	return h.page(parent, tokens)
+}
+
+// Chain appends the hashes of the full pages of a prompt to chain: of its first pages, at most limit of them.
+func (ix *Index) Chain(root Hash, prompt []int32, limit int, chain []Hash) []Hash {
+	size := ix.cfg.PageTokens
+	for before, i := root, 0; i < min(limit, len(prompt)/size); i++ {
+		before = ix.hash.page(before, prompt[i*size:(i+1)*size])
+		chain = append(chain, before)
+	}
+	return chain
+}
+
 // page is the hash of a page of tokens behind parent: SHA-256 over the parent's 32 bytes and 4 little-endian bytes
 // per token.
 func (h *hasher) page(parent Hash, tokens []int32) Hash {

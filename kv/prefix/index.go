@@ -156,6 +156,29 @@ func (ix *Index) Drop(page Page) (kept bool) {
 	return false
 }
 
+// Oldest is the page that Evict would give up.
+func (ix *Index) Oldest() (Page, bool) {
+	if ix.idle.oldest == none {
+		return None, false
+	}
+	return ix.nodes[ix.idle.oldest].page, true
+}
+
+// Entry describes a stored page. Its tokens are valid until the index gives the page up.
+func (ix *Index) Entry(page Page) (Stored, bool) {
+	n := ix.pages[page].node
+	if n == none {
+		return Stored{}, false
+	}
+	up := ix.nodes[n].parent
+	s := Stored{Hash: ix.byHash.keys[n], Parent: ix.byHash.keys[up], Tokens: ix.tokensOf(page)}
+	for ix.nodes[up].parent != none {
+		up = ix.nodes[up].parent
+	}
+	s.Root = ix.byHash.keys[up]
+	return s, true
+}
+
 // Evict gives up the page that has been idle longest. It returns false when no page is idle.
 func (ix *Index) Evict() (Page, bool) {
 	n := ix.idle.oldest

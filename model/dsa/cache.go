@@ -28,6 +28,7 @@ func Facts(c *config.DSA) plan.Model {
 		Context:            c.MaxPositions,
 		LayerSupportsDense: true,
 		Share:              plan.LayerShare{Types: c.Indexer.Shared},
+		Experts:            plan.ExpertFacts{Count: c.FFN.Experts, Chosen: c.FFN.TopK, Dense: c.FFN.Dense},
 	}
 	if c.Family == config.GLMMoeDSA {
 		f.Family = plan.GLMMoeDSA
@@ -138,3 +139,24 @@ func (m *Model) Pools() [][]kernel.Pool {
 	}
 	return out
 }
+
+// PageParts appends the rows of a page, layer by layer, and the drafting layer's behind them.
+func (m *Model) PageParts(parts []kernel.Tensor, page int) []kernel.Tensor {
+	add := func(c mla.Cache) {
+		for _, p := range [2]kernel.Pool{c.Main, c.Index} {
+			if p.Mem.Given() {
+				parts = append(parts, model.PagePart(p, page))
+			}
+		}
+	}
+	for _, c := range m.caches {
+		add(c)
+	}
+	if m.next != nil {
+		add(m.next.cache)
+	}
+	return parts
+}
+
+// WindowParts appends nothing: rows live as long as their page.
+func (m *Model) WindowParts(parts []kernel.Tensor, _ int) []kernel.Tensor { return parts }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"sparrow/attn"
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
 	"sparrow/kernel/ref"
@@ -274,7 +273,7 @@ func TestRecorded(t *testing.T) {
 		}
 		t.Cleanup(s.Close)
 		res, err := s.Run([]step.Work{{Kind: plan.ModeDecode, Tokens: []int32{5}, Cached: 129,
-			Pages: []int32{0, 1, 2}}})
+			Pages: []int32{0, 1, 2}, Record: r, RecordTo: 1}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -282,13 +281,6 @@ func TestRecorded(t *testing.T) {
 	}
 	res := run(plan.Record{Hidden: true, Selections: true})
 	var events []string
-	err := res.Rows(func(r attn.Row) error {
-		events = append(events, fmt.Sprintf("row %d: request %d at %d", r.Index, r.Request, r.Position))
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	for layer := range m.Config().Layers {
 		if v := res.Selected(layer, 0); v != nil {
 			events = append(events, fmt.Sprintf("selected %d: %d", layer, len(v)))
@@ -306,7 +298,7 @@ func TestRecorded(t *testing.T) {
 			t.Errorf("layer %d: a residual row of %v alone", layer, h[0])
 		}
 	}
-	want := []string{"row 0: request 0 at 129", "selected 0: 128", "hidden 0: 128", "selected 1: 128",
+	want := []string{"selected 0: 128", "hidden 0: 128", "selected 1: 128",
 		"hidden 1: 128", "hidden 2: 128"}
 	if !slices.Equal(events, want) {
 		t.Errorf("recorded\n%s\nwant\n%s", strings.Join(events, "\n"), strings.Join(want, "\n"))
@@ -318,9 +310,8 @@ func TestRecorded(t *testing.T) {
 	r := newRig(t, m, cfg)
 	b, in := plan.NewBatch(plan.ModeDecode, plan.DecodeRequest(130)), model.Input{Tokens: [][]int32{{5}}}
 	in.Tables = [][]int32{{0, 1, 2}}
-	if out, err := r.run(b, in); err != nil || len(out.Hidden) != 0 || len(out.Selections) != 0 || out.Block.Cols != 0 {
-		t.Errorf("without options: %v, %d hidden, %d selections, %d bytes", err, len(out.Hidden), len(out.Selections),
-			out.Block.Cols)
+	if out, err := r.run(b, in); err != nil || len(out.Recorded) != 0 || out.Block.Cols != 0 {
+		t.Errorf("without options: %v, %d layers, %d bytes", err, len(out.Recorded), out.Block.Cols)
 	}
 }
 
@@ -409,8 +400,8 @@ func TestRecordedAfterDrafting(t *testing.T) {
 	if err := m.Allocate(&cfg, 8); err != nil {
 		t.Fatal(err)
 	}
-	run, err := step.New(m, cfg, step.Limits{Rows: 160, Requests: 1, Context: 256,
-		Record: plan.Record{Hidden: true, Selections: true}})
+	what := plan.Record{Hidden: true, Selections: true}
+	run, err := step.New(m, cfg, step.Limits{Rows: 160, Requests: 1, Context: 256, Record: what})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -426,7 +417,7 @@ func TestRecordedAfterDrafting(t *testing.T) {
 	// decode returns what a decode of the same token selects and leaves in each layer.
 	decode := func() (selected [][]int32, hidden [][]float32) {
 		res, err := run.Run([]step.Work{{Kind: plan.ModeDecode, Tokens: tokens[n : n+1], Cached: n, Pages: pages,
-			Logits: 1}})
+			Logits: 1, Record: what, RecordTo: 1}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,8 +21,11 @@ type pass struct {
 
 	layout layout.Kind // of the rows in the cache
 
-	in    attn.Inputs
-	out   *model.Outputs
+	in  attn.Inputs
+	out *model.Outputs
+
+	choices model.Choices
+
 	ids   kernel.Tensor // i32 [T, 1]
 	x     kernel.Tensor // [T, hidden]: normalised rows
 	attn  *mla.Pass
@@ -47,11 +50,12 @@ func (m *Model) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.
 func (s *pass) arrange(m *Model, p *plan.Plan, cfg *plan.Config, a *kernel.Arena, layers []layer) error {
 	act, c := m.dev.Activation(), m.config
 	*s = pass{m: m, q: m.queue, plan: p, in: attn.TakeInputs(p, a)}
-	w := model.Widths{Vocab: c.Vocab, Hidden: c.Hidden, TopK: c.Indexer.TopK, Computes: c.Indexer.Computes}
-	if p.Pass == plan.PassTarget {
-		w.Layers = c.Layers
+	w := model.Widths{Vocab: c.Vocab, Hidden: c.Hidden}
+	if p.Recorded > 0 || p.Replayed > 0 {
+		w.Choices = cfg.Model.Choices()
 	}
-	s.out = model.TakeOutputs(p, a, act, w)
+	s.out = model.TakeOutputs(p, a, s.in, act, w)
+	s.choices = model.NewChoices(p, s.in, s.out, w.Choices)
 	s.ids, s.x = s.in.Array(plan.TokenIDs), a.Take(act, p.Rows, c.Hidden)
 	main, index, err := layouts(cfg)
 	if err != nil {
@@ -95,6 +99,9 @@ func (s *pass) prepare(in *model.Input, block attn.Block, cache mla.Cache) error
 	if err := s.attn.Prepare(&in.Batch, block); err != nil {
 		return err
 	}
+	if err := in.FillChoices(block); err != nil {
+		return err
+	}
 	return block.FillLogits(in.Batch.Batch, in.Config)
 }
 
@@ -102,13 +109,13 @@ func (s *pass) prepare(in *model.Input, block attn.Block, cache mla.Cache) error
 func (s *pass) layer(i int, l *layer, c mla.Cache, h kernel.Tensor) {
 	s.q.At("attention", i)
 	s.q.Norm(kernel.NormArgs{Out: s.x, X: h, Weight: l.inputNorm, Eps: s.m.config.RMSEps})
-	s.attn.Layer(i, &l.attn, c, h, s.x, s.out.SelectionOf(i))
+	s.attn.Layer(i, &l.attn, c, h, s.x, s.choices.Tap(i))
 	s.q.At("feed-forward", i)
 	s.q.Norm(kernel.NormArgs{Out: s.x, X: h, Weight: l.postNorm, Eps: s.m.config.RMSEps})
 	if l.dense != nil {
 		l.dense.Run(s.q, &s.dense, nn.MLPArgs{X: s.x, Out: h, Add: true})
 	} else {
-		l.experts.Run(s.q, &s.moe, h, s.x)
+		l.experts.Run(s.q, &s.moe, h, s.x, s.choices.ExpertTap(i))
 	}
 }
 
@@ -138,9 +145,7 @@ func (s *target) Execute() error {
 	s.attn.Begin()
 	for i := range m.layers {
 		s.layer(i, &m.layers[i], m.caches[i], s.h)
-		if s.plan.Record.Hidden {
-			s.q.Copy(kernel.CopyArgs{Out: s.out.Hidden[i], X: s.h})
-		}
+		s.choices.KeepHidden(s.q, i, s.h)
 	}
 	if s.plan.Logits > 0 {
 		s.q.At("head", -1)

@@ -48,7 +48,8 @@ type Parameters struct {
 	Total  int64 `json:"total"`
 	Main   int64 `json:"main"`   // without the drafting layer
 	Active int64 `json:"active"` // used for one token: head included, embedding not, the chosen experts only
-	NextN  int64 `json:"next_n"` // drafting layer
+	NextN  int64 `json:"next_n"` // drafting layer, with its copies
+	Copies int64 `json:"copies"` // of NextN: its copies of the embedding and the head
 	Scales int64 `json:"scales"` // block scales beside them
 }
 
@@ -131,6 +132,9 @@ func (s *Summary) count(src *family.Source) {
 		p.Total += n
 		if layerOf(name) >= s.Layers || strings.HasPrefix(name, "mtp.") {
 			p.NextN += n
+			if strings.HasSuffix(name, ".embed_tokens.weight") || strings.HasSuffix(name, ".shared_head.head.weight") {
+				p.Copies += n
+			}
 			continue
 		}
 		p.Main += n
@@ -207,6 +211,9 @@ func (s *Summary) Print(w io.Writer) error {
 	fmt.Fprintf(w, "parameters: %s (%s active per token", count(p.Main), count(p.Active))
 	if p.NextN > 0 {
 		fmt.Fprintf(w, "; drafting layer %s more", count(p.NextN))
+		if p.Copies > 0 {
+			fmt.Fprintf(w, ", %s of them copies of embedding and head", count(p.Copies))
+		}
 	}
 	fmt.Fprintf(w, ")\nweights: %s in %d tensors, %d file(s)\n\n", unit.Bytes(s.TotalBytes), s.Tensors, s.Files)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)

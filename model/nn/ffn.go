@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"sparrow/kernel"
+	"sparrow/model"
 )
 
 // MLP is a gated feed-forward block: down(silu(gate x) * up x), with gate and up clamped where there is a Limit
@@ -119,7 +120,8 @@ func (m *MoE) Arrange(a *kernel.Arena, activation kernel.DType, rows int) MoESpa
 }
 
 // Run adds the weighted experts and the shared ones to h. The shared experts come first, so a row's sum has one order.
-func (m *MoE) Run(q *kernel.Queue, s *MoESpace, h, x kernel.Tensor) {
+// The choice goes through tap.
+func (m *MoE) Run(q *kernel.Queue, s *MoESpace, h, x kernel.Tensor, tap model.ExpertTap) {
 	if m.Shared != nil {
 		m.Shared.Run(q, &s.shared, MLPArgs{X: x, Out: h, Add: true,
 			With: kernel.Projection{Out: s.logits, W: m.Router}})
@@ -128,5 +130,6 @@ func (m *MoE) Run(q *kernel.Queue, s *MoESpace, h, x kernel.Tensor) {
 	}
 	q.Route(kernel.RouteArgs{IDs: s.ids, Weights: s.weights, Logits: s.logits, Bias: m.Bias, Groups: m.Choice.Groups,
 		KeepGroups: m.Choice.KeepGroups, Normalize: m.Choice.Normalize, Scale: m.Choice.Scale})
+	tap.Pass(q, s.ids, s.weights)
 	q.Experts(kernel.ExpertArgs{Out: h, X: x, IDs: s.ids, Weights: s.weights, Experts: m.Experts})
 }

@@ -7,6 +7,7 @@ import (
 	"sparrow/kernel"
 	"sparrow/kernel/host"
 	"sparrow/kernel/ref"
+	"sparrow/model"
 	"sparrow/model/nn"
 )
 
@@ -94,7 +95,7 @@ func TestMoE(t *testing.T) {
 		h := values(t, 1, 1, 7)
 		q, mem := kernel.NewQueue(dev), arena(t, dev)
 		space := m.Arrange(mem, kernel.F32, 1)
-		m.Run(q, &space, h, values(t, 1, 1, 2))
+		m.Run(q, &space, h, values(t, 1, 1, 2), model.ExpertTap{})
 		if err := q.Done(); err != nil || !mem.Fits() {
 			t.Fatal(err, mem.High())
 		}

@@ -129,3 +129,26 @@ func (m *Model) Pools() [][]kernel.Pool {
 	}
 	return out
 }
+
+// PageParts appends the compressed entries and indexer keys of a page, layer by layer. Entries of the drafting block
+// belong to a sequence's state, not to its pages.
+func (m *Model) PageParts(parts []kernel.Tensor, page int) []kernel.Tensor {
+	for _, c := range m.caches {
+		for _, p := range [...]kernel.Pool{c.Extra, c.Index} {
+			if p.Mem.Given() {
+				parts = append(parts, model.PagePart(p, page))
+			}
+		}
+	}
+	return parts
+}
+
+// WindowParts appends the window entries of a window page, layer by layer, each with the raw rows that the page ends
+// with where the layer keeps them.
+func (m *Model) WindowParts(parts []kernel.Tensor, window int) []kernel.Tensor {
+	for _, c := range m.caches {
+		parts = append(parts, model.PagePart(c.Window, window))
+		c.Tails.Each(func(t kernel.Tensor) { parts = append(parts, model.Part(t, window, dual.TailRows)) })
+	}
+	return parts
+}

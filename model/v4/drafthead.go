@@ -79,14 +79,14 @@ type draft struct {
 	states []*dual.State
 }
 
-func (m *Model) arrangeDraft(p *plan.Plan, a *kernel.Arena) (model.Pass, error) {
+func (m *Model) arrangeDraft(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
 	if err := m.DraftHead(); err != nil {
 		return nil, err
 	}
 	act, h, width := m.dev.Activation(), m.config.Hidden, m.config.Hyper.Streams*m.config.Hidden
 	d := &draft{}
 	rows := p.Input(plan.TokenIDs).Rows
-	d.begin(m, p, a)
+	d.begin(m, p, cfg, a)
 	d.u = a.Take(act, rows, width)
 	d.sub = m.takeSublayer(a, rows)
 	d.attn = m.attn.ArrangeWindow(p, d.in, a, m.draft.cache)
@@ -173,7 +173,7 @@ func (d *draft) Execute() error {
 	m.sublayer(&d.sub, &l.attnSite, l.attnNorm, d.u, func(out, x kernel.Tensor) { d.attn.Attend(l.attn, out, x) })
 	d.q.At("feed-forward of the drafting block", -1)
 	m.sublayer(&d.sub, &l.ffnSite, l.ffnNorm, d.u, func(out, x kernel.Tensor) {
-		m.feedForward(&l.ffn, &d.ffn, out, x, d.ids)
+		m.feedForward(&l.ffn, &d.ffn, out, x, d.ids, model.ExpertTap{})
 	})
 	// A chain reads the streams in plan order. Rows that were not computed are undefined; no chain continues them.
 	d.q.Put(kernel.PutArgs{Out: head.streams.mem.Slice(0, d.plan.Rows), X: d.u, Rows: d.places})

@@ -19,5 +19,6 @@ func Facts(c *config.V4) plan.Model {
 		Context:    c.MaxPositions,
 		Window:     c.Attention.Window,
 		Ratios:     c.Attention.Ratios,
+		Experts:    plan.ExpertFacts{Count: c.FFN.Experts, Chosen: c.FFN.TopK},
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"sparrow/kernel"
+	"sparrow/model"
 	"sparrow/model/config"
 	"sparrow/model/nn"
 )
@@ -71,8 +72,8 @@ func (e *experts) arrange(a *kernel.Arena, activation kernel.DType, rows, topK i
 }
 
 // feedForward writes the block's output for x to out: shared experts first, then the chosen ones, so that a row's sum
-// has one order. tokens are the rows' own, i32 [T, 1].
-func (m *Model) feedForward(e *experts, s *expertSpace, out, x, tokens kernel.Tensor) {
+// has one order. tokens are the rows' own, i32 [T, 1]. The choice goes through tap.
+func (m *Model) feedForward(e *experts, s *expertSpace, out, x, tokens kernel.Tensor, tap model.ExpertTap) {
 	f, q := m.config.FFN, m.queue
 	e.shared.Run(q, &s.shared, nn.MLPArgs{X: x, Out: out, With: kernel.Projection{Out: s.logits, W: e.router}})
 	if e.table.Given() {
@@ -82,5 +83,6 @@ func (m *Model) feedForward(e *experts, s *expertSpace, out, x, tokens kernel.Te
 		q.RouteRoot(kernel.RootRouteArgs{IDs: s.ids, Weights: s.weights, Logits: s.logits, Bias: e.bias,
 			Scale: f.Scale})
 	}
+	tap.Pass(q, s.ids, s.weights)
 	q.Experts(kernel.ExpertArgs{Out: out, X: x, IDs: s.ids, Weights: s.weights, Experts: e.routed, Limit: f.Limit})
 }

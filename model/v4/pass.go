@@ -18,8 +18,11 @@ type pass struct {
 	q    *kernel.Queue
 	plan *plan.Plan
 
-	in   attn.Inputs
-	out  *model.Outputs
+	in  attn.Inputs
+	out *model.Outputs
+
+	choices model.Choices
+
 	ids  kernel.Tensor // i32 [T, 1]
 	sub  sublayer
 	ffn  expertSpace
@@ -47,10 +50,10 @@ func (m *Model) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.
 		return nil, fmt.Errorf("v4: a pass of %d rows; memory is bound for %d", p.Rows, m.streams.mem.Rows)
 	}
 	if p.Pass != plan.PassTarget {
-		return m.arrangeDraft(p, a)
+		return m.arrangeDraft(p, cfg, a)
 	}
 	s := &target{streams: m.streams.mem.Slice(0, p.Rows)}
-	s.begin(m, p, a)
+	s.begin(m, p, cfg, a)
 	s.sub = m.takeSublayer(a, p.Rows)
 	entry, index, err := layouts(cfg)
 	if err != nil {
@@ -68,15 +71,15 @@ func (m *Model) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.
 }
 
 // begin takes the first part of the arena: inputs and outputs.
-func (s *pass) begin(m *Model, p *plan.Plan, a *kernel.Arena) {
+func (s *pass) begin(m *Model, p *plan.Plan, cfg *plan.Config, a *kernel.Arena) {
 	c := m.config
 	*s = pass{m: m, q: m.queue, plan: p, in: attn.TakeInputs(p, a)}
-	w := model.Widths{Vocab: c.Vocab, Hidden: c.Hyper.Streams * c.Hidden, TopK: c.Indexer.TopK,
-		Computes: func(i int) bool { return m.layers[i].attn.Index != nil }}
-	if p.Pass == plan.PassTarget {
-		w.Layers = c.Layers
+	w := model.Widths{Vocab: c.Vocab, Hidden: c.Hyper.Streams * c.Hidden}
+	if p.Recorded > 0 || p.Replayed > 0 {
+		w.Choices = cfg.Model.Choices()
 	}
-	s.out, s.ids = model.TakeOutputs(p, a, m.dev.Activation(), w), s.in.Array(plan.TokenIDs)
+	s.out, s.ids = model.TakeOutputs(p, a, s.in, m.dev.Activation(), w), s.in.Array(plan.TokenIDs)
+	s.choices = model.NewChoices(p, s.in, s.out, w.Choices)
 }
 
 // finish takes the memory of the head, which runs last.
@@ -154,6 +157,9 @@ func (s *target) prepare(in *model.Input, block attn.Block) error {
 	if err := in.FillTokens(block.Array(plan.TokenIDs), s.m.config.Vocab); err != nil {
 		return err
 	}
+	if err := in.FillChoices(block); err != nil {
+		return err
+	}
 	if err := block.FillLogits(in.Batch.Batch, in.Config); err != nil {
 		return err
 	}
@@ -175,15 +181,13 @@ func (s *target) Execute() error {
 		l := &m.layers[i]
 		s.q.At("attention", i)
 		m.sublayer(&s.sub, &l.attnSite, l.attnNorm, s.streams, func(out, x kernel.Tensor) {
-			s.attn.Layer(i, l.attn, m.caches[i], out, x, s.out.SelectionOf(i))
+			s.attn.Layer(i, l.attn, m.caches[i], out, x, s.choices.Tap(i))
 		})
 		s.q.At("feed-forward", i)
 		m.sublayer(&s.sub, &l.ffnSite, l.ffnNorm, s.streams, func(out, x kernel.Tensor) {
-			m.feedForward(&l.ffn, &s.ffn, out, x, s.ids)
+			m.feedForward(&l.ffn, &s.ffn, out, x, s.ids, s.choices.ExpertTap(i))
 		})
-		if s.plan.Record.Hidden {
-			s.q.Copy(kernel.CopyArgs{Out: s.out.Hidden[i], X: s.streams})
-		}
+		s.choices.KeepHidden(s.q, i, s.streams)
 	}
 	if s.plan.Logits > 0 {
 		s.logits(s.streams, &m.last, m.norm)

@@ -22,8 +22,7 @@ type blocks struct {
 
 func (b *blocks) take(c *config.Config, p *plan.Plan, a *kernel.Arena) {
 	b.plan, b.in = p, attn.TakeInputs(p, a)
-	b.out = model.TakeOutputs(p, a, kernel.F32, model.Widths{Vocab: c.Vocab, Hidden: c.Hidden,
-		Computes: func(int) bool { return false }})
+	b.out = model.TakeOutputs(p, a, b.in, kernel.F32, model.Widths{Vocab: c.Vocab, Hidden: c.Hidden})
 }
 
 // Inputs is where the input block belongs.

@@ -27,8 +27,10 @@ type Order int
 const (
 	// InOrder is for bfloat16 weights.
 	InOrder Order = iota
-	// EvenOdd is for e2m1 weights: of every 64 elements first the even ones.
-	EvenOdd
+	// Nibbles is for e2m1 weights: of every 128 elements first, of each 32, the even ones
+	// of the first sixteen, then those of the last sixteen; then elements 1, 5, 9, ... and
+	// elements 3, 7, 11, ...
+	Nibbles
 	// Halves is for e4m3 weights: of every 64 elements first the first eight of
 	// every sixteen.
 	Halves
@@ -64,8 +66,13 @@ func (c *Columns) Reset(m, k int, o Order) {
 // ResetAlone is Reset for rows that are multiplied one by one: each is a group.
 func (c *Columns) ResetAlone(m, k int, o Order) { c.reset(m, k, 1, 2, o) }
 
-// ResetBF16 allocates memory for m rows of k bfloat16.
-func (c *Columns) ResetBF16(m, k int, o Order) { c.reset(m, k, GroupRows, 1, o) }
+// ResetBF16 allocates memory for m rows of k bfloat16, in any order but Nibbles.
+func (c *Columns) ResetBF16(m, k int, o Order) {
+	if o == Nibbles {
+		panic("vec: Columns: bfloat16 rows have no order for e2m1 weights")
+	}
+	c.reset(m, k, GroupRows, 1, o)
+}
 
 func (c *Columns) reset(m, k, rows, parts int, o Order) {
 	if m < 0 || k < 0 {
@@ -85,16 +92,17 @@ func (c *Columns) chunks() int { return (c.steps() + chunkSteps - 1) / chunkStep
 
 func (c *Columns) groups() int { return (c.m + c.rows - 1) / max(c.rows, 1) }
 
-// steps is the steps of 32 elements along k, the last one filled with zeros. All
-// but those of InOrder come in pairs.
+// steps is the steps of 32 elements along k, the last ones filled with zeros. They
+// come in turns.
 func (c *Columns) steps() int { return c.order.steps(c.k) }
 
 func (o Order) steps(k int) int {
-	if o == InOrder {
-		return (k + 31) / 32
-	}
-	return (k + 63) / 64 * 2
+	depth := o.turn() * 32
+	return (k + depth - 1) / depth * o.turn()
 }
+
+// turn is the steps that hold the same elements.
+func (o Order) turn() int { return [...]int{InOrder: 1, Nibbles: 4, Halves: 2}[o] }
 
 // tiles is the tiles of a group: two for the parts of GroupRows float32 rows.
 func (c *Columns) tiles() int { return max(1, c.parts*c.rows/GroupRows) }

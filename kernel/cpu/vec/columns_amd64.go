@@ -2,7 +2,10 @@
 
 package vec
 
-import "unsafe"
+import (
+	"math"
+	"unsafe"
+)
 
 // packColumns packs a piece of float32 rows. Of a group that is not full only the
 // existing rows are packed: the columns after them are not read.
@@ -82,7 +85,7 @@ func (c *Columns) kernel() func(*packArgs) {
 // packKernels is by order.
 var packKernels = [...]struct{ one, four, eight, sixteen, plain func(*packArgs) }{
 	InOrder: {packOne, packFour, packEight, packSixteen, packPlain},
-	EvenOdd: {packOneEvenOdd, packFourEvenOdd, packEightEvenOdd, packSixteenEvenOdd, packPlainEvenOdd},
+	Nibbles: {packOneNibbles, packFourNibbles, packEightNibbles, packSixteenNibbles, nil},
 	Halves:  {packOneHalves, packFourHalves, packEightHalves, packSixteenHalves, packPlainHalves},
 }
 
@@ -94,9 +97,14 @@ func (c *Columns) run(a *packArgs, kernel func(*packArgs), i int) {
 	step := i % c.chunks() * chunkSteps
 	a.columns = at(c.mem[:cap(c.mem)], i/c.chunks()*c.groupBytes()+step*c.stepBytes())
 	a.steps = min(chunkSteps, c.steps()-step)
-	turn := c.order.steps(1) // steps that are packed together
-	last := c.k - stepDepth*(step+a.steps-turn)
-	a.mask = 1<<min(stepDepth*turn, last) - 1
+	last := c.k - stepDepth*(step+a.steps-c.order.turn())
+	if c.order == Nibbles {
+		for r := range a.lanes {
+			a.lanes[r], a.last[r] = math.MaxUint16, uint16(1<<max(0, min(tileSide, last-r*tileSide))-1)
+		}
+	} else {
+		a.mask = 1<<min(stepDepth*c.order.turn(), last) - 1
+	}
 	runKernel(kernel, a)
 	a.rows, a.columns = [GroupRows]unsafe.Pointer{}, nil
 }

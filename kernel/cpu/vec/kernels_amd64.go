@@ -110,6 +110,54 @@ func axpyavx2(a *vecArgs)
 func axpyavx512(a *vecArgs)
 
 //go:noescape
+func blockDotMXFP4(a *blockArgs)
+
+//go:noescape
+func blockDotQ40(a *blockArgs)
+
+//go:noescape
+func blockDotQ4K(a *blockArgs)
+
+//go:noescape
+func blockDotQ6K(a *blockArgs)
+
+//go:noescape
+func blockDotQ80(a *blockArgs)
+
+//go:noescape
+func blockFillMXFP4(a *blockArgs)
+
+//go:noescape
+func blockFillQ40(a *blockArgs)
+
+//go:noescape
+func blockFillQ4K(a *blockArgs)
+
+//go:noescape
+func blockFillQ6K(a *blockArgs)
+
+//go:noescape
+func blockFillQ80(a *blockArgs)
+
+//go:noescape
+func blockQuant256avx512(a *blockQuantArgs)
+
+//go:noescape
+func blockQuant32avx512(a *blockQuantArgs)
+
+//go:noescape
+func blockTiles32(a *blockTileArgs)
+
+//go:noescape
+func blockTilesQ4K(a *blockTileArgs)
+
+//go:noescape
+func blockTilesQ6K(a *blockTileArgs)
+
+//go:noescape
+func blockTurnavx512(a *blockTurnArgs)
+
+//go:noescape
 func collectCountedavx512(a *selectArgs)
 
 //go:noescape
@@ -203,6 +251,36 @@ func narrowBF16avx512(a *vecArgs)
 func narrowExactamx(a *vecArgs)
 
 //go:noescape
+func nibbleRows1avx2(a *nibbleArgs)
+
+//go:noescape
+func nibbleRows1avx512(a *nibbleArgs)
+
+//go:noescape
+func nibbleRows2avx2(a *nibbleArgs)
+
+//go:noescape
+func nibbleRows2avx512(a *nibbleArgs)
+
+//go:noescape
+func nibbleRows3avx2(a *nibbleArgs)
+
+//go:noescape
+func nibbleRows3avx512(a *nibbleArgs)
+
+//go:noescape
+func nibbleRows4avx2(a *nibbleArgs)
+
+//go:noescape
+func nibbleRows4avx512(a *nibbleArgs)
+
+//go:noescape
+func orderNibblesavx2(a *vecArgs)
+
+//go:noescape
+func orderNibblesavx512(a *vecArgs)
+
+//go:noescape
 func packBF1616avx2(a *accArgs)
 
 //go:noescape
@@ -212,10 +290,10 @@ func packBF1664avx512(a *accArgs)
 func packEight(a *packArgs)
 
 //go:noescape
-func packEightEvenOdd(a *packArgs)
+func packEightHalves(a *packArgs)
 
 //go:noescape
-func packEightHalves(a *packArgs)
+func packEightNibbles(a *packArgs)
 
 //go:noescape
 func packF3216avx2(a *accArgs)
@@ -233,25 +311,22 @@ func packFP864avx512(a *accArgs)
 func packFour(a *packArgs)
 
 //go:noescape
-func packFourEvenOdd(a *packArgs)
+func packFourHalves(a *packArgs)
 
 //go:noescape
-func packFourHalves(a *packArgs)
+func packFourNibbles(a *packArgs)
 
 //go:noescape
 func packOne(a *packArgs)
 
 //go:noescape
-func packOneEvenOdd(a *packArgs)
-
-//go:noescape
 func packOneHalves(a *packArgs)
 
 //go:noescape
-func packPlain(a *packArgs)
+func packOneNibbles(a *packArgs)
 
 //go:noescape
-func packPlainEvenOdd(a *packArgs)
+func packPlain(a *packArgs)
 
 //go:noescape
 func packPlainHalves(a *packArgs)
@@ -260,10 +335,10 @@ func packPlainHalves(a *packArgs)
 func packSixteen(a *packArgs)
 
 //go:noescape
-func packSixteenEvenOdd(a *packArgs)
+func packSixteenHalves(a *packArgs)
 
 //go:noescape
-func packSixteenHalves(a *packArgs)
+func packSixteenNibbles(a *packArgs)
 
 //go:noescape
 func panel3x4avx2(a *panelArgs)
@@ -452,6 +527,15 @@ func scaleMulavx2(a *vecArgs)
 func scaleMulavx512(a *vecArgs)
 
 //go:noescape
+func scalesFP4(a *scaleArgs)
+
+//go:noescape
+func scalesToFloatavx2(a *vecArgs)
+
+//go:noescape
+func scalesToFloatavx512(a *vecArgs)
+
+//go:noescape
 func siluMulavx2(a *vecArgs)
 
 //go:noescape
@@ -486,6 +570,18 @@ func stream8(a *streamArgs)
 
 //go:noescape
 func stream8scaled(a *streamArgs)
+
+//go:noescape
+func streamFP4x1(a *streamArgs)
+
+//go:noescape
+func streamFP4x16(a *streamArgs)
+
+//go:noescape
+func streamFP4x4(a *streamArgs)
+
+//go:noescape
+func streamFP4x8(a *streamArgs)
 
 //go:noescape
 func tiles1x1(a *tileArgs)

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"unsafe"
+
+	"sparrow/internal/num"
 )
 
 // panelWeights is a matrix of narrow weights that can fill panels.
@@ -70,8 +72,8 @@ func (w *panelWeights) fill(ts *tileScratch, row, rows, k, depth int, folded boo
 		runKernel(fillBF16, a)
 	case panelFP4:
 		a.panel, a.w = at(ts.panel, 0), at(w.b, row*w.ld+w.bytes(k))
-		a.table, a.scale, a.ldScale = unsafe.Pointer(&wordsFP4), at(w.scales, row*w.ldScale+k/GroupFP4), w.ldScale
-		a.steps, a.mask = depth/(2*stepDepth), 1<<(depth%(2*stepDepth)/2)-1
+		a.scale, a.ldScale = at(w.scales, row*w.ldScale+k/GroupFP4), w.ldScale
+		a.steps, a.mask = depth/blockFP4, 1<<(depth%blockFP4/2)-1
 		a.scaleMask = 1<<((depth+GroupFP4-1)/GroupFP4) - 1
 		runKernel(fillFP4, a)
 		if depth < tileK || !w.normalPanel(row, rows, k) {
@@ -108,12 +110,12 @@ func (w *panelWeights) fillExtremes(ts *tileScratch, row, r, k, depth int) {
 		}
 		if e := scales[step]; e < minScaleFP4 || e > maxScaleFP4 {
 			codes := w.b[row*w.ld+(k+step*GroupFP4)/2:][:min(GroupFP4, depth-step*GroupFP4)/2]
-			// A byte is a word of the even step and one of the odd step.
-			even := ts.panel[step/2*2*panelStep+r*pairLanes+step%2*GroupFP4:]
-			odd := even[panelStep:]
+			// The lower codes of the first eight bytes of a group are in step 0 of its block, those of the others in
+			// step 1; the upper codes of even bytes in step 2, of odd bytes in step 3.
+			lane := ts.panel[step/4*4*panelStep+r*pairLanes+step%4*tileSide:]
 			for i, c := range codes {
-				binary.LittleEndian.PutUint16(even[2*i:], extremeFP4(c&15, e))
-				binary.LittleEndian.PutUint16(odd[2*i:], extremeFP4(c>>4, e))
+				binary.LittleEndian.PutUint16(lane[i/8*panelStep+i%8*2:], extremeFP4(c&15, e))
+				binary.LittleEndian.PutUint16(lane[(2+i%2)*panelStep+i/2*2:], extremeFP4(c>>4, e))
 			}
 		}
 		step++
@@ -130,6 +132,9 @@ func (w *panelWeights) normalPanel(row, rows, k int) bool {
 	}
 	return normal
 }
+
+// blockFP4 is the e2m1 weights of a row that are widened together.
+const blockFP4 = 4 * stepDepth
 
 // The e8m0 codes under which every e2m1 weight is a normal bfloat16.
 const (
@@ -151,8 +156,7 @@ func extremeFP4(code, e byte) uint16 {
 	if e == 255 {
 		scale = math.NaN()
 	}
-	v := math.Ldexp(float64(math.Float32frombits(uint32(wordsFP4[code])<<16)), -powerFP4)
-	return uint16(math.Float32bits(float32(v*scale)) >> 16)
+	return uint16(math.Float32bits(float32(float64(num.FromE2M1(code))*scale)) >> 16)
 }
 
 // maxPower bounds the powers of two that a panel takes; see notPowerOfTwo.
@@ -171,18 +175,3 @@ var tablesFP8 = sync.OnceValue(func() *[2*maxPower + 1][2][128]byte {
 	}
 	return tables
 })
-
-// powerFP4 is the power of two by which wordsFP4 are larger than their codes: the
-// largest that bfloat16 allows, and what the largest normal scale takes away.
-const powerFP4 = maxScaleFP4 - 127
-
-// wordsFP4 holds the e2m1 codes as bfloat16, twice. Zero has no sign.
-var wordsFP4 = func() (t [32]uint16) {
-	for i := range t {
-		v := [8]float64{0, 0.5, 1, 1.5, 2, 3, 4, 6}[i%8]
-		if v != 0 {
-			t[i] = uint16(math.Float32bits(float32(math.Ldexp(v, powerFP4)))>>16) | uint16(i/8%2)<<15
-		}
-	}
-	return t
-}()

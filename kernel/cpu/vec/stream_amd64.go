@@ -34,32 +34,32 @@ func (ts *tileScratch) stream(c *Cut, w *panelWeights) {
 			group.M0, group.M1, group.Y = m, min(m+c.X.rows, c.M1), c.Y[(m-c.M0)*c.Ldy:]
 			switch {
 			case u.rows == 0:
-				rows = ts.streamRest(&group, w, j, 0)
+				rows = ts.streamRest(&group, w, j, 0, w.block(j, c.N-j))
 			case u.depth == w.k:
 				ts.streamUnits(&group, w, u)
 				ts.foldUnits(&group, u)
 			default:
 				ts.streamUnits(&group, w, u)
-				ts.spreadSums(c.X)
-				ts.streamRest(&group, w, j, u.depth)
+				ts.spreadSums(c.X, u.rows)
+				ts.streamRest(&group, w, j, u.depth, u.rows)
 			}
 		}
 		j += rows
 	}
 }
 
-// streamUnits are rows of weights, some times streamRows of them, for streaming
-// kernels: as many of their columns as are whole blocks.
+// streamUnits are rows of weights for streaming kernels, in units of each rows: as many
+// of their columns as are whole blocks.
 type streamUnits struct {
-	row, rows, depth int
-	folded           bool
+	row, rows, each, depth int
+	folded                 bool
 }
 
 // units finds as many rows from row j on as a kernel takes at once, which may be
 // none: the scales of a unit are in one line, and either all scales are folded into
 // the weights or none. Units whose columns are not whole blocks are taken one by one.
 func (w *panelWeights) units(c *Cut, j int) streamUnits {
-	u := streamUnits{row: j, depth: w.k / scaleBlock * scaleBlock, folded: w.folded(j)}
+	u := streamUnits{row: j, each: streamRows, depth: w.k / scaleBlock * scaleBlock, folded: w.folded(j)}
 	most := min(streamBlocks*scaleBlock/u.depth, sumsBytes/(streamRows*c.X.tiles()*c.X.lineBytes()))
 	if u.depth < w.k || u.depth > unitBlocks*scaleBlock || c.M1-c.M0 > c.X.rows {
 		most = 1
@@ -82,39 +82,41 @@ func (ts *tileScratch) streamUnits(c *Cut, w *panelWeights, u streamUnits) {
 	clear(ts.sums[:u.rows*c.X.tiles()*c.X.lineBytes()])
 	for from := 0; from < u.depth; from += most {
 		depth := min(u.depth-from, most)
-		// The next weights are further along the rows, or in the rows below. After the last ones there are none, and
-		// the current ones are fetched again.
-		next, run := uintptr(at(w.b, u.row*w.ld))+uintptr(from+depth), u.depth-from-depth
-		last := next
-		if run == 0 {
-			next, run = uintptr(at(w.b, u.row*w.ld)), u.depth
-			last = next + uintptr((u.rows-streamRows)*w.ld)
-			if u.row+u.rows < c.N {
-				last += uintptr(streamRows * w.ld)
-			}
-			if u.rows > streamRows {
-				next += uintptr(streamRows * w.ld)
-			} else {
-				next = last
-			}
-		}
-		ts.fetchAhead(next, w.ld, min(run, most))
-		ts.flow.lastAhead = last
+		ts.aheadOfUnits(c, w, u, from, depth)
 		ts.streamDepth(c, w, u, from, depth)
 	}
 }
 
-// streamRest multiplies a block of rows from row j on, or those of a unit, by way of
-// the panel, from a column on, and returns how many.
-func (ts *tileScratch) streamRest(c *Cut, w *panelWeights, j, from int) int {
-	rows := streamRows
-	if from == 0 {
-		rows = w.block(j, c.N-j)
+// aheadOfUnits makes the kernel prefetch what follows the bytes [from, from+size) of the
+// rows of units: the next bytes of these rows or, after the last, the rows below. After
+// the last rows there are none, and the current ones are fetched again.
+func (ts *tileScratch) aheadOfUnits(c *Cut, w *panelWeights, u streamUnits, from, size int) {
+	whole := w.bytes(u.depth)
+	next, run := uintptr(at(w.b, u.row*w.ld))+uintptr(from+size), whole-from-size
+	last := next
+	if run == 0 {
+		next, run = uintptr(at(w.b, u.row*w.ld)), whole
+		last = next + uintptr((u.rows-u.each)*w.ld)
+		if u.row+u.rows < c.N {
+			last += uintptr(u.each * w.ld)
+		}
+		if u.rows > u.each {
+			next += uintptr(u.each * w.ld)
+		} else {
+			next = last
+		}
 	}
+	ts.fetchAhead(next, w.ld, u.each, min(run, w.bytes(unitBlocks*scaleBlock)))
+	ts.flow.lastAhead = last
+}
+
+// streamRest multiplies rows from row j on by way of the panel, from a column on, and
+// returns how many.
+func (ts *tileScratch) streamRest(c *Cut, w *panelWeights, j, from, rows int) int {
 	for r := 0; r < rows; r += blockW {
 		b := tileBlock{m: c.M0, end: c.M1, row: j + r, rows: min(blockW, rows-r),
 			sums: ts.sums[r/tileSide*c.X.tiles()*tileBytes:], folded: w.folded(j)}
-		ts.fill.ahead = tileK
+		ts.fill.ahead = w.bytes(tileK)
 		for k := from; k < w.k; k += tileK {
 			b.k, b.depth = k, min(tileK, w.k-k)
 			w.fill(ts, b.row, b.rows, k, b.depth, b.folded)
@@ -125,10 +127,10 @@ func (ts *tileScratch) streamRest(c *Cut, w *panelWeights, j, from int) int {
 	return rows
 }
 
-// spreadSums moves the lines of a unit's sums to the stride of the panel's.
-func (ts *tileScratch) spreadSums(x *Columns) {
+// spreadSums moves the lines of the sums of rows to the stride of the panel's.
+func (ts *tileScratch) spreadSums(x *Columns, rows int) {
 	line := x.lineBytes()
-	for r := streamRows*x.tiles() - 1; r > 0 && line < pairLanes; r-- {
+	for r := rows*x.tiles() - 1; r > 0 && line < pairLanes; r-- {
 		copy(ts.sums[r*pairLanes:][:line], ts.sums[r*line:])
 	}
 }
@@ -147,27 +149,22 @@ func (ts *tileScratch) foldUnits(c *Cut, u streamUnits) {
 	runKernel(c.X.folds().strided, a)
 }
 
-// fetchAhead makes the kernel prefetch the first run bytes of streamRows rows, ld
-// bytes apart. Eight cursors that advance line by line give more memory bandwidth than
-// 64 rows in parallel.
-func (ts *tileScratch) fetchAhead(first uintptr, ld, run int) {
-	const rows = streamRows / 8 // of a place
+// fetchAhead makes the kernel prefetch the first run bytes of rows, ld bytes apart.
+// Eight cursors that advance line by line give more memory bandwidth than 64 rows in
+// parallel.
+func (ts *tileScratch) fetchAhead(first uintptr, ld, rows, run int) {
 	a := &ts.flow
-	a.ahead, a.ldAhead = first, rows*ld+skewAhead
+	a.ahead, a.ldAhead = first, rows/8*ld+skewAhead
 	a.backAhead = 64 - 4*a.ldAhead
 	a.runAhead = (run + streamRun - 1) / streamRun * streamRun
 	a.leftAhead, a.jumpAhead = a.runAhead, ld-a.runAhead
-	a.unitAhead = streamRows * ld
+	a.unitAhead = rows * ld
 }
 
 // streamDepth adds the columns [from, from+depth) of units to their sums.
 func (ts *tileScratch) streamDepth(c *Cut, w *panelWeights, u streamUnits, from, depth int) {
 	a, x := &ts.flow, c.X
-	for t := range 8 {
-		a.shapes.set(t, tileSide, x.lineBytes())
-	}
-	a.shapes.set(tileW, tileSide, pairLanes)
-	a.shapes.set(tileW+1, tileSide, pairLanes)
+	ts.flowShapes(x)
 	a.w, a.ldw, a.lower, a.nextW = at(w.b, u.row*w.ld+from), w.ld, blockW*w.ld, streamRows*w.ld-depth
 	a.x = at(x.mem[:cap(x.mem)], c.M0/x.rows*x.groupBytes()+from/stepDepth*x.stepBytes())
 	a.panel, a.sums, a.scales = at(ts.panel, 0), at(ts.sums, 0), unsafe.Pointer(&ts.scales[1])
@@ -178,6 +175,16 @@ func (ts *tileScratch) streamDepth(c *Cut, w *panelWeights, u streamUnits, from,
 		ts.streamScales(ts.scales[1+i*a.blocks:], scales, u.folded)
 	}
 	runKernel(streamKernels[x.rows][flag(!u.folded)], a)
+}
+
+// flowShapes sets the tiles of a streaming kernel.
+func (ts *tileScratch) flowShapes(x *Columns) {
+	s := &ts.flow.shapes
+	for t := range 8 {
+		s.set(t, tileSide, x.lineBytes())
+	}
+	s.set(tileW, tileSide, pairLanes)
+	s.set(tileW+1, tileSide, pairLanes)
 }
 
 // streamScales writes the scales of the kernel's blocks.

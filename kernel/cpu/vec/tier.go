@@ -42,13 +42,16 @@ func Best() *Tier {
 }
 
 // Precise is this tier with products that take every float32 as it is: narrow
-// weights are not multiplied by tiles. Everything else is the tier's own.
+// weights are not multiplied by tiles, and x is not quantised for block formats.
+// Everything else is the tier's own.
 func (t *Tier) Precise() *Tier {
-	if t.ops.whole == nil {
-		return t
-	}
 	p := *t
-	p.ops.matMulBF16, p.ops.matMulFP8, p.ops.tiled = t.ops.whole.bf16, t.ops.whole.fp8, nil
+	p.ops.blocks = nil
+	if t.ops.whole == nil {
+		return &p
+	}
+	p.ops.matMulBF16, p.ops.matMulFP8, p.ops.matMulFP4 = t.ops.whole.bf16, t.ops.whole.fp8, t.ops.whole.fp4
+	p.ops.tiled = nil
 	return &p
 }
 
@@ -64,6 +67,7 @@ var portable = &Tier{Name: "go", ops: ops{
 	matMulF32:      matMulF32Go,
 	matMulBF16:     matMulBF16Go,
 	matMulFP8:      matMulFP8Go,
+	matMulFP4:      matMulFP4Go,
 	accumulateF32:  accumulateF32Go,
 	accumulateBF16: accumulateBF16Go,
 	accumulateFP8:  accumulateFP8Go,
@@ -82,6 +86,7 @@ var portable = &Tier{Name: "go", ops: ops{
 	rotateQuant:    rotateQuantGo,
 	countAbove:     countAboveGo,
 	collect:        collectGo,
+	blocks:         portableBlocks,
 }}
 
 // ops is what a tier implements. Arguments were checked by the exported
@@ -90,6 +95,7 @@ type ops struct {
 	matMulF32  func(p product, w []float32)
 	matMulBF16 func(p product, w []byte)
 	matMulFP8  func(p product, w []byte, s blockScale)
+	matMulFP4  func(p product, w, scale []byte, ldScale int)
 
 	accumulateF32  func(p product, w []float32)
 	accumulateBF16 func(p product, w []byte)
@@ -110,6 +116,8 @@ type ops struct {
 
 	newIndexScorer func() indexScorer
 
+	blocks *blockOps // nil where x is not quantised
+
 	tiled *tiledOps      // nil where products take x as it is
 	whole *wholeProducts // what takes x as it is, where products do not
 
@@ -125,6 +133,7 @@ type ops struct {
 type wholeProducts struct {
 	bf16 func(p product, w []byte)
 	fp8  func(p product, w []byte, s blockScale)
+	fp4  func(p product, w, scale []byte, ldScale int)
 }
 
 // product is the shape of one matrix product. In the dot form w is [n, k]; in

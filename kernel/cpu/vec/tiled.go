@@ -42,7 +42,7 @@ func (t *Tier) TiledFP4(c Cut, w []byte, ldw int, scale []byte, ldScale int) {
 	if c.X.k%2 != 0 {
 		panic(fmt.Sprintf("vec: TiledFP4: %d weights in a row are no whole bytes", c.X.k))
 	}
-	if t.readyCut("TiledFP4", &c, EvenOdd, len(w), c.X.k/2, ldw) {
+	if t.readyCut("TiledFP4", &c, Nibbles, len(w), c.X.k/2, ldw) {
 		needMatrix("TiledFP4", "scale", len(scale), c.N, (c.X.k+GroupFP4-1)/GroupFP4, ldScale)
 		t.ops.tiled.fp4(c, w, ldw, scale, ldScale)
 	}

@@ -27,6 +27,7 @@ type tileScratch struct {
 	tiles  tileArgs
 	flow   streamArgs
 	scales [1 + streamBlocks]streamScale // of the streaming kernel; the first is a placeholder
+	check  scaleArgs
 	fill   fillArgs
 	pack   packArgs
 	fold   foldArgs
@@ -55,7 +56,7 @@ func (ts *tileScratch) ready() {
 // releaseTiles drops the pointers into the caller's memory and returns ts.
 func releaseTiles(ts *tileScratch) {
 	ts.tiles.w, ts.tiles.x, ts.fold.y = nil, nil, nil
-	ts.flow.w, ts.flow.x = nil, nil
+	ts.flow.w, ts.flow.x, ts.flow.scales, ts.check.scale = nil, nil, nil, nil
 	tileScratches.put(ts)
 }
 
@@ -84,6 +85,9 @@ func tiled(c *Cut, w *panelWeights) {
 		return
 	case w.format == panelFP8 && rows <= directRows && c.X.parts == 2 && w.k >= scaleBlock:
 		ts.stream(c, w)
+		return
+	case w.format == panelFP4 && rows <= directRows && w.k >= blockFP4:
+		ts.streamFP4(c, w)
 		return
 	}
 	// Blocks of equal size, whole pairs of tiles.

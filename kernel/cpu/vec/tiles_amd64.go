@@ -43,15 +43,16 @@ type fillArgs struct {
 	rows      int
 	steps     int            // whole ones
 	mask      int            // what exists of one more, in elements or bytes
-	table     unsafe.Pointer // e4m3: [2, 128] low and high bytes; e2m1: [32] words
+	table     unsafe.Pointer // e4m3: [2, 128] low and high bytes
 	scale     unsafe.Pointer // e2m1: e8m0 of this row, sixteen of them
 	ldScale   int
 	scaleMask int // which of those exist
 	ahead     int // distance from a weight to the one to prefetch
 }
 
-// streamArgs: one group of columns by units of 64 rows of e4m3 codes. Sums are
-// added to those in memory, lines of a tile without gaps.
+// streamArgs: one group of columns by units of 64 rows of e4m3 or e2m1 codes; units of
+// e2m1 by sixteen rows of x have 32 rows. Sums are added to those in memory, lines of a
+// tile without gaps.
 type streamArgs struct {
 	shapes tileShapes // first, because LDTILECFG reads it there
 	w, x   unsafe.Pointer
@@ -60,10 +61,11 @@ type streamArgs struct {
 	nextW  int            // from the end of the first row of a unit to the next unit
 	panel  unsafe.Pointer // [2, 2, 64, 64] bytes, or [2, 2, 32, 64]; see tileScratch
 	sums   unsafe.Pointer // [units, 64 / 16, tiles of columns, 16, columns] float32
-	scales unsafe.Pointer // [units, blocks] streamScale, preceded by a placeholder
-	units  int            // the kernel counts down
-	blocks int            // of 128 columns
-	left   int            // blocks of this unit; the kernel counts down, as what follows
+	// e4m3: [units, blocks] streamScale, preceded by a placeholder; e2m1: e8m0 of the first row
+	scales unsafe.Pointer
+	units  int // the kernel counts down
+	blocks int // of 128 columns
+	left   int // blocks of this unit; the kernel counts down, as what follows
 	// leftSums is the number of blocks whose sums are still to be added to the unit's,
 	// including the placeholder before the first.
 	leftSums int
@@ -75,6 +77,15 @@ type streamArgs struct {
 	//lint:ignore U1000 only the assembly uses it
 	exact int // all rows of this block are widened by tables
 
+	// Scales of e2m1.
+	ldScale     int // between rows
+	lowerScales int // from a row to the one 32 below
+	nextScales  int // as nextW
+	//lint:ignore U1000 only the assembly uses it
+	spread [8]uint64 // exponents of rows, as words
+	//lint:ignore U1000 only the assembly uses it
+	steps int // of a block that are left
+
 	// What to prefetch, at eight cursors in turn: runAhead contiguous bytes at each,
 	// then an advance by jumpAhead.
 	ahead     uintptr // may be out of range
@@ -85,6 +96,16 @@ type streamArgs struct {
 	leftAhead int     // of the run; the kernel counts down
 	runAhead  int
 	jumpAhead int
+}
+
+// scaleArgs: e8m0 scales of rows of e2m1 weights, to be checked.
+type scaleArgs struct {
+	scale   unsafe.Pointer
+	ldScale int
+	rows    int
+	count   int // scales of a row
+	ahead   int // distance from a scale to the one to prefetch
+	nan     int // out: not zero where a scale leaves the range of normal numbers
 }
 
 // streamScale is the scale of a block of 128 columns for a streaming kernel.
@@ -101,6 +122,8 @@ type packArgs struct {
 	count   int // of rows
 	steps   int
 	mask    int // elements of the last step, or pair of steps
+	// Nibbles: which of each sixteen elements exist, in the current steps and in the last.
+	lanes, last [8]uint16
 }
 
 // foldArgs: tiles of sums into rows of y.

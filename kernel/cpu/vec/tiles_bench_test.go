@@ -63,7 +63,7 @@ func BenchmarkTiled(b *testing.B) {
 			run  func()
 		}{
 			{"pack", func() { packIn(InOrder) }},
-			{"pack even odd", func() { packIn(EvenOdd) }},
+			{"pack nibbles", func() { packIn(Nibbles) }},
 			{"pack halves", func() { packIn(Halves) }},
 			{"packbf16", func() { plainIn(InOrder) }},
 			{"bf16xbf16", func() { plainIn(InOrder); tier.TiledBF16(cut(&plain), a.bf16, a.ldw) }},
@@ -84,7 +84,7 @@ func BenchmarkTiled(b *testing.B) {
 				packIn(Halves)
 				tier.TiledFP8(cut(&cols), a.fp8, a.ldw, a.scale, a.ldScale, 0)
 			}},
-			{"f32xfp4", func() { packIn(EvenOdd); tier.TiledFP4(cut(&cols), fp4, rateK/2, scales, rateK/GroupFP4) }},
+			{"f32xfp4", func() { packIn(Nibbles); tier.TiledFP4(cut(&cols), fp4, rateK/2, scales, rateK/GroupFP4) }},
 		} {
 			b.Run(fmt.Sprintf("%s/%s", tier.Name, c.name), func(b *testing.B) {
 				best := quickest(b, c.run)
@@ -108,34 +108,43 @@ func fewRowsBy(b *testing.B, k int) {
 	const part = 16 << 20 // of the memory, in turn
 	mem := make([]float32, far/4)
 	bytes := unsafe.Slice((*byte)(unsafe.Pointer(&mem[0])), far) // in bounds: the same memory
-	fill := map[int]func(){
-		1: func() { repeat(bytes, weightsE4M3(newRand(8), 1<<20+k, 0)) },
-		2: func() { repeat(bytes, narrow(normals(newRand(8), 1<<20+k))) },
-	}
 	scale := make([]float32, part/k/scaleBlock*(k/scaleBlock))
 	for i := range scale {
 		scale[i] = 0.015 + float32(i%7)/1000
+	}
+	exponents := make([]byte, part*2/GroupFP4)
+	for i := range exponents {
+		exponents[i] = 119 + byte(i%5)
+	}
+	formats := []struct {
+		name  string
+		bits  int
+		order Order
+		fill  func()
+		run   func(tier *Tier, c Cut, w []byte)
+	}{
+		{"bf16", 16, InOrder, func() { repeat(bytes, narrow(normals(newRand(8), 1<<20+k))) },
+			func(tier *Tier, c Cut, w []byte) { tier.TiledBF16(c, w, k) }},
+		{"fp8", 8, Halves, func() { repeat(bytes, weightsE4M3(newRand(8), 1<<20+k, 0)) },
+			func(tier *Tier, c Cut, w []byte) { tier.TiledFP8(c, w, k, scale, k/scaleBlock, 0) }},
+		{"fp4", 4, Nibbles, func() { repeat(bytes, randomBytes(newRand(8), 1<<20+k)) },
+			func(tier *Tier, c Cut, w []byte) { tier.TiledFP4(c, w, k/2, exponents, k/GroupFP4) }},
 	}
 	for _, tier := range Tiers() {
 		if !tier.Tiled() {
 			continue
 		}
-		for _, size := range []int{2, 1} {
-			fill[size]()
+		for _, f := range formats {
+			f.fill()
 			for _, m := range []int{1, 4, 8, 16, 32} {
 				xs := normals(newRand(7), m*k)
-				y := make([]float32, m*part/k)
-				x := packed(tier, []Order{Halves, InOrder}[size-1], xs, k, m, k)
+				y := make([]float32, m*part*8/f.bits/k)
+				x := packed(tier, f.order, xs, k, m, k)
 				multiply := func(w []byte) {
-					n := len(w) / size / k
-					c := Cut{Y: y, Ldy: n, X: x, M1: m, N: n}
-					if size == 2 {
-						tier.TiledBF16(c, w, k)
-					} else {
-						tier.TiledFP8(c, w, k, scale, k/scaleBlock, 0)
-					}
+					n := len(w) * 8 / f.bits / k
+					f.run(tier, Cut{Y: y, Ldy: n, X: x, M1: m, N: n}, w)
 				}
-				b.Run(fmt.Sprintf("%s/k%d/m%d/%s", tier.Name, k, m, formatNames[3-size]), func(b *testing.B) {
+				b.Run(fmt.Sprintf("%s/k%d/m%d/%s", tier.Name, k, m, f.name), func(b *testing.B) {
 					cached, read := time.Duration(1<<62), time.Duration(1<<62)
 					at := 0
 					next := func() int { at = (at + part) % far; return at }
@@ -162,6 +171,14 @@ func fewRowsBy(b *testing.B, k int) {
 			}
 		}
 	}
+}
+
+func randomBytes(r *rand.Rand, n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(r.Uint32())
+	}
+	return b
 }
 
 // repeat fills memory with copies of values.

@@ -113,7 +113,7 @@ func TestTiledProductsMatchFloat64Sums(t *testing.T) {
 			a.withPowerScales()
 		}
 		f := newFourBit(r, n, k)
-		cut.X = packed(tier, EvenOdd, a.x, a.ldx, m, k)
+		cut.X = packed(tier, Nibbles, a.x, a.ldx, m, k)
 		tier.TiledFP4(cut, f.codes, k/2, f.scales, (k+GroupFP4-1)/GroupFP4)
 		wantSums(t, "fp4", y, a.x, a.ldx, m, f.wide, k, n, k, rounding)
 
@@ -180,7 +180,7 @@ func TestTiledRowsAreIndependent(t *testing.T) {
 			"fp4":  func(c Cut, j int) { tier.TiledFP4(c, f.codes[j*k/2:], k/2, f.scales[j*groups:], groups) },
 		}
 		for name, run := range formats {
-			order := map[string]Order{"fp8": Halves, "fp4": EvenOdd}[name]
+			order := map[string]Order{"fp8": Halves, "fp4": Nibbles}[name]
 			all := packed(tier, order, a.x, a.ldx, rows, k)
 			whole := make([]float32, rows*cols)
 			run(Cut{Y: whole, Ldy: cols, X: all, M1: rows, N: cols}, 0)
@@ -326,7 +326,7 @@ func TestTiledFP4ExtremeScales(t *testing.T) {
 			x[5*GroupFP4] = 0x1p-100
 		}
 		y := make([]float32, n)
-		tier.TiledFP4(Cut{Y: y, Ldy: n, X: packed(tier, EvenOdd, x, k, 1, k), M1: 1, N: n}, f.codes, k/2, f.scales,
+		tier.TiledFP4(Cut{Y: y, Ldy: n, X: packed(tier, Nibbles, x, k, 1, k), M1: 1, N: n}, f.codes, k/2, f.scales,
 			groups)
 		want := math.Ldexp(float64(x[5*GroupFP4]), int(e)-127)
 		switch got := float64(y[7]); {
@@ -348,7 +348,7 @@ func TestTiledFP4ExtremeScales(t *testing.T) {
 func TestTiledChecksItsArguments(t *testing.T) {
 	tier := tiledTier(t)
 	cols := packed(tier, InOrder, make([]float32, 20*64), 64, 20, 64)
-	apart := packed(tier, EvenOdd, make([]float32, 20*64), 64, 20, 64)
+	apart := packed(tier, Nibbles, make([]float32, 20*64), 64, 20, 64)
 	y, w := make([]float32, 20*8), make([]byte, 2*8*64)
 	for name, call := range map[string]func(){
 		"cut within a group": func() { tier.TiledBF16(Cut{Y: y, Ldy: 8, X: cols, M0: 3, M1: 9, N: 8}, w, 64) },

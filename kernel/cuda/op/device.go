@@ -28,6 +28,7 @@ type Device struct {
 	calls   map[cuda.Product]*cuda.ProductCall
 	marks   marks
 	fetches []*fetched
+	hosted  map[*byte]*cuda.HostBuffer // page-locked memory of callers, by its first byte
 	held    held
 }
 
@@ -39,6 +40,7 @@ var (
 	_ kernel.Tracer      = (*Device)(nil)
 	_ kernel.MemoryOwner = (*Device)(nil)
 	_ kernel.Rehearser   = (*Device)(nil)
+	_ kernel.PageMover   = (*Device)(nil)
 )
 
 // Backends lists the implementation for a registry. It has the operations of the DSA families: a device is a
@@ -167,6 +169,9 @@ func (d *Device) Close() error {
 	}
 	for _, f := range d.fetches {
 		errs = append(errs, f.close())
+	}
+	for _, m := range d.hosted {
+		errs = append(errs, m.Free())
 	}
 	errs = append(errs, d.faults.Free(), d.count.Free(), d.marks.memory.Free())
 	for _, b := range d.weights {

@@ -38,6 +38,9 @@ func (d *Device) Take(a kernel.TakeArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
 	}
+	if a.X.DType == kernel.I32 { // rows of one type keep their bits, whatever they are
+		a.X.DType, a.Out.DType = kernel.F32, kernel.F32
+	}
 	r := require{op: "take"}
 	return d.pick(&r, cuda.PickArgs{Table: at(a.X), TableStride: stride(a.X),
 		TableRows: r.count("table rows", a.X.Rows), TableType: r.element("x", a.X)}, a.Out, a.Rows)

@@ -92,6 +92,9 @@ func (d *Device) Select(a kernel.SelectArgs) error {
 	if a.Out.Cols < 1 || a.Out.Cols > cuda.MaxTopK {
 		r.fail("the best %d, this backend chooses 1 to %d", a.Out.Cols, cuda.MaxTopK)
 	}
+	if a.Values.Given() {
+		r.fail("the scores of what is chosen, which this backend does not return")
+	}
 	args := cuda.TopKArgs{Lengths: at(a.Lens), Out: at(a.Out), Rows: r.count("rows", a.Out.Rows), K: int32(a.Out.Cols),
 		RowsPerRequest: 1}
 	if a.Scores.Given() {

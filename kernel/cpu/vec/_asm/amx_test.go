@@ -33,7 +33,8 @@ func encodings() []instruction {
 			all = append(all, tileload(m, t), tileloadOnce(m, t), tilestore(t, m))
 		}
 		for i := 1; i < 7; i++ {
-			all = append(all, tdpbf16ps((t+i)%8, (t+i+1)%8, t)) // three different tiles, or it is undefined
+			// Three different tiles, or it is undefined.
+			all = append(all, tdpbf16ps((t+i)%8, (t+i+1)%8, t), tdpbssd((t+i)%8, (t+i+1)%8, t))
 		}
 	}
 	for _, r := range [][3]int{{0, 1, 2}, {7, 8, 9}, {15, 16, 17}, {31, 23, 24}, {8, 31, 16}} {

@@ -16,21 +16,21 @@ func (e *emitter) emitColumns() {
 	e.raw("// Rounds a float32 to bfloat16, halves away from zero, after the mask.")
 	e.constant("roundHalf", 0x8000)
 	e.constant("upperHalf", 0xFFFF0000)
-	for odd, name := range []string{"evenFloats", "oddFloats"} {
-		e.laneWords(name, func(i int) int { return 2*i + odd })
-	}
-	for odd, name := range []string{"evenWords", "oddWords"} {
-		e.laneWords(name, func(i int) int { return 4*i + odd | (4*i+2+odd)<<16 })
+	e.laneWords("evenFloats", func(i int) int { return 2 * i })
+	for i, name := range []string{"secondFloats", "fourthFloats"} {
+		e.laneWords(name, func(j int) int { return j%8*4 + 1 + 2*i })
 	}
 	for half, name := range []string{"lowerPairs", "upperPairs"} {
 		e.laneWords(name, func(i int) int { return 8*half + i/2 + i%2*16 })
 	}
-	for _, o := range []order{ascending, evenOdd, halves} {
+	for _, o := range []order{ascending, nibbles, halves} {
 		e.packSixteen(o)
 		e.packFew("packEight", 8, o)
 		e.packFew("packFour", 4, o)
 		e.packOne(o)
-		e.packPlain(o)
+		if o != nibbles { // no caller has bfloat16 rows for e2m1 weights
+			e.packPlain(o)
+		}
 	}
 	for _, f := range []fold{{"Plain", 16, 1}, {"Parts", 16, 2}, {"Eight", 8, 2}, {"Four", 4, 2}} {
 		f.tiles(e)
@@ -50,36 +50,31 @@ func (e *emitter) laneWords(name string, word func(i int) int) {
 	e.table(name, data)
 }
 
-// order is the order of the elements of a row: steps of 32 adjacent elements, or
-// pairs of steps: the even and the odd elements among 64, or the first and the last
-// eight of every sixteen.
+// order is the order of the elements of a row: steps of 32 adjacent elements; pairs of
+// steps: the first and the last eight of every sixteen among 64; or the four steps
+// among 128 that nibbles.go describes.
 type order int
 
 const (
 	ascending order = iota
-	evenOdd
+	nibbles
 	halves
 )
 
 // turn is the steps that are packed from the same elements.
-func (o order) turn() int {
-	if o == ascending {
-		return 1
-	}
-	return 2
-}
+func (o order) turn() int { return [...]int{ascending: 1, nibbles: 4, halves: 2}[o] }
 
 // of is the name of a kernel of this order.
-func (o order) of(name string) string { return name + [...]string{"", "EvenOdd", "Halves"}[o] }
+func (o order) of(name string) string { return name + [...]string{"", "Nibbles", "Halves"}[o] }
 
 // packLoop runs body for every step, with masks K1 and up over the registers of
 // its elements, size bytes each: two of float32 or one of bfloat16, twice as many
-// where two steps share them. SI is the offset in a row, DI the place to write;
+// where several steps share them. SI is the offset in a row, DI the place to write;
 // out is the bytes of a step.
 func (e *emitter) packLoop(o order, size, out int, body func(step int)) {
 	loop, full := e.label("loop"), e.label("full")
 	each := 64 / size // elements of a register
-	masks := 32 * o.turn() / each
+	masks := min(32*o.turn()/each, 4)
 	e.op(`
 		MOVQ packArgs_columns(AX), DI
 		MOVQ packArgs_steps(AX), R8
@@ -90,38 +85,69 @@ func (e *emitter) packLoop(o order, size, out int, body func(step int)) {
 	e.at(loop)
 	e.op("CMPQ R8, $%d", o.turn())
 	e.op("JNE %s", full)
-	e.op("MOVQ packArgs_mask(AX), R9")
-	for k := range masks {
-		e.op("KMOVD R9, K%d", 1+k)
-		e.op("SHRQ $%d, R9", each)
+	if o == nibbles { // eight masks, which stay in memory
+		e.op("VMOVDQU64 packArgs_last(AX), X16")
+		e.op("VMOVDQU64 X16, packArgs_lanes(AX)")
+	} else {
+		e.op("MOVQ packArgs_mask(AX), R9")
+		for k := range masks {
+			e.op("KMOVD R9, K%d", 1+k)
+			e.op("SHRQ $%d, R9", each)
+		}
 	}
 	e.at(full)
 	for step := range o.turn() {
 		body(step)
 		e.op("ADDQ $%d, DI", out)
 	}
-	e.op("ADDQ $%d, SI", 64*masks)
+	e.op("ADDQ $%d, SI", size*32*o.turn())
 	e.op("SUBQ $%d, R8", o.turn())
 	e.op("JNZ %s", loop)
 	e.ret()
 }
 
+// loadLanes brings sixteen of 128 elements of the row at BX into a register, as far as they exist.
+func (e *emitter) loadLanes(sixteenth, to int) {
+	e.op("KMOVW packArgs_lanes+%d(AX), K1", 2*sixteenth)
+	e.op("VMOVUPS.Z %d(BX)(SI*1), K1, Z%d", 64*sixteenth, to)
+}
+
+// loadNibbles is load for the steps among 128 elements. It also uses register 24.
+func (e *emitter) loadNibbles(step, i int) {
+	if step < 2 { // even elements of two registers
+		for j := range 2 {
+			e.loadLanes(4*i+2*j+step, 22+j)
+		}
+		e.op("VMOVDQU64 evenFloats<>(SB), Z21")
+		e.op("VPERMI2D Z23, Z22, Z21")
+		return
+	}
+	for half := range 2 { // one in four elements of four registers
+		for j := range 2 {
+			e.loadLanes(4*i+2*half+j, 22+j)
+		}
+		to := 21 + 3*half
+		e.op("VMOVDQU64 %s<>(SB), Z%d", [2]string{"secondFloats", "fourthFloats"}[step-2], to)
+		e.op("VPERMI2D Z23, Z22, Z%d", to)
+	}
+	e.op("VINSERTF64X4 $1, Y24, Z21, Z21")
+}
+
 // load brings half i of the 32 float32 of a step of the row at BX into register
 // 21. It uses 22 and 23.
 func (o order) load(e *emitter, step, i int) {
-	if o == ascending {
+	switch o {
+	case ascending:
 		e.op("VMOVUPS.Z %d(BX)(SI*1), K%d, Z21", 64*i, 1+i)
+		return
+	case nibbles:
+		e.loadNibbles(step, i)
 		return
 	}
 	for j := range 2 {
 		e.op("VMOVUPS.Z %d(BX)(SI*1), K%d, Z%d", 128*i+64*j, 1+2*i+j, 22+j)
 	}
-	if o == halves {
-		e.op("VSHUFF64X2 $%#x, Z23, Z22, Z21", [2]int{0x44, 0xEE}[step])
-		return
-	}
-	e.op("VMOVDQU64 %s<>(SB), Z21", [2]string{"evenFloats", "oddFloats"}[step])
-	e.op("VPERMI2D Z23, Z22, Z21")
+	e.op("VSHUFF64X2 $%#x, Z23, Z22, Z21", [2]int{0x44, 0xEE}[step])
 }
 
 // split packs the 32 elements of a step of the row at BX as pairs into registers
@@ -223,12 +249,7 @@ func (e *emitter) packPlain(o order) {
 			for j := range 2 {
 				e.op("VMOVDQU16.Z %d(BX)(SI*1), K%d, Z%d", 64*j, 1+j, 16+j)
 			}
-			if o == halves {
-				e.op("VSHUFI64X2 $%#x, Z17, Z16, Z%d", [2]int{0x88, 0xDD}[step], r)
-				continue
-			}
-			e.op("VMOVDQU64 %s<>(SB), Z%d", [2]string{"evenWords", "oddWords"}[step], r)
-			e.op("VPERMI2W Z17, Z16, Z%d", r)
+			e.op("VSHUFI64X2 $%#x, Z17, Z16, Z%d", [2]int{0x88, 0xDD}[step], r)
 		}
 		for c, r := range e.transpose16() {
 			e.op("VMOVDQU64 Z%d, %d(DI)", r, 64*c)

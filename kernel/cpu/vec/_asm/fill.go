@@ -111,21 +111,19 @@ func (e *emitter) signBits(scratch string) {
 	e.op("VPBROADCASTB %s, Z%d", scratch, codeSign)
 }
 
-// fillFP4 spreads 32 bytes over words, in which the lower half is an even code and
-// the upper one an odd code, and looks their bfloat16 up: times 2^125, so that the
-// scale is a saturating subtraction from the exponent, and zero stays zero.
+// fillFP4 widens 64 bytes of a row, 128 weights, to four steps.
 //
 //	DX scales of a row   R13 bytes to fetch ahead   Z3 exponents to subtract
-//	Z4 indices of scales: that of the first sixteen words, that of the others
+//	Z4 indices of scales: that of the words of each 128-bit lane
 func (e *emitter) fillFP4() {
-	const values, top, first, two = 28, 29, 27, 26
-	e.laneWords("groupOfWord", func(i int) int { return i / 8 * 0x10001 })
+	const top, first, four = 29, 27, 26
+	e.nibbleData()
+	e.laneWords("groupOfWord", func(i int) int { return i / 4 * 0x10001 })
 	e.function("fillFP4", "fillArgs",
-		"rows of pairs of e2m1 codes with an e8m0 scale for 32 weights; steps of 64: even ones, odd ones.")
-	e.op("MOVQ fillArgs_table(AX), R8")
-	e.op("VMOVDQU64 (R8), Z%d", values)
+		"rows of pairs of e2m1 codes with an e8m0 scale for 32 weights; steps of 128, four of the panel's.")
+	e.nibbleTables()
 	e.op("VMOVDQU64 groupOfWord<>(SB), Z%d", first)
-	for _, c := range []struct{ value, reg int }{{2, two}, {252, top}} {
+	for _, c := range []struct{ value, reg int }{{4, four}, {topScale, top}} {
 		e.op("MOVL $%d, R8", c.value)
 		e.op("VPBROADCASTW R8, Z%d", c.reg)
 	}
@@ -136,14 +134,10 @@ func (e *emitter) fillFP4() {
 		MOVQ fillArgs_ahead(AX), R13`)
 	widen := func() {
 		e.op("VPERMW Z3, Z4, Z5")
-		e.op("VPERMW Z%d, Z0, Z1", values)
-		e.op("VPSRLW $4, Z0, Z0")
-		e.op("VPERMW Z%d, Z0, Z2", values)
-		e.op(`
-			VPSUBUSW Z5, Z1, Z1
-			VPSUBUSW Z5, Z2, Z2
-			VMOVDQU64 Z1, (DI)`)
-		e.op("VMOVDQU64 Z2, %d(DI)", panelStep)
+		e.unpackNibbles(0, 5, 8)
+		for step := range 4 {
+			e.op("VMOVDQU64 Z%d, %d(DI)", 8+step, step*panelStep)
+		}
 	}
 	e.fillRows(func() {
 		e.op("VMOVDQU8.Z (DX), K2, X3")
@@ -152,15 +146,14 @@ func (e *emitter) fillFP4() {
 		e.op("VPSLLW $7, Y3, Y3")
 		e.op("VMOVDQA64 Z%d, Z4", first)
 		e.fillSteps(func() {
-			e.op("VPMOVZXBW (SI), Z0")
+			e.op("VMOVDQU64 (SI), Z0")
 			e.op("PREFETCHT1 (SI)(R13*1)")
 			widen()
-			e.op("VPADDW Z%d, Z4, Z4", two)
-			e.op("ADDQ $32, SI")
-			e.op("ADDQ $%d, DI", 2*panelStep)
+			e.op("VPADDW Z%d, Z4, Z4", four)
+			e.op("ADDQ $64, SI")
+			e.op("ADDQ $%d, DI", 4*panelStep)
 		}, func() {
-			e.op("VMOVDQU8.Z (SI), K1, Y0")
-			e.op("VPMOVZXBW Y0, Z0")
+			e.op("VMOVDQU8.Z (SI), K1, Z0")
 			widen()
 		})
 		e.op("ADDQ fillArgs_ldScale(AX), DX")

@@ -49,6 +49,7 @@ func files() map[string][]byte {
 		file("accumulate_"+s.name, s, (*emitter).emitAccumulate)
 		file("select_"+s.name, s, (*emitter).emitSelect)
 		file("vector_"+s.name, s, (*emitter).emitVectors)
+		file("nibbles_"+s.name, s, (*emitter).emitNibbleRows)
 	}
 	file("attend_amx", avx512, (*emitter).emitAttend)
 	file("index_amx", avx512, (*emitter).emitIndex)
@@ -57,7 +58,10 @@ func files() map[string][]byte {
 	file("tiles_amx", avx512, (*emitter).emitTiles)
 	file("fill_amx", avx512, (*emitter).emitFill)
 	file("stream_amx", avx512, (*emitter).emitStreams)
+	file("streamfp4_amx", avx512, (*emitter).emitStreamsFP4)
 	file("columns_amx", avx512, (*emitter).emitColumns)
+	file("blocks_avx512", avx512, (*emitter).emitBlocks)
+	file("blocks_amx", avx512, (*emitter).emitBlockTiles)
 	set["kernels_amd64.go"] = declarations(declared)
 	return set
 }

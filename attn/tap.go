@@ -1,0 +1,29 @@
+package attn
+
+import "sparrow/kernel"
+
+// Tap is where one layer's selection goes beside attention, and what replaces it. What is not given is not done.
+type Tap struct {
+	Rows     kernel.Tensor // i32 [R, 1]: rows that are recorded
+	Selected kernel.Tensor // i32 [R, K]: takes their selections
+	Scores   kernel.Tensor // f32 [R, K]: takes the scores of these
+	Places   kernel.Tensor // i32 [P, 1]: rows that are replayed, -1: none
+	Given    kernel.Tensor // i32 [P, K]: what they select
+}
+
+// Replace puts given selections in the places of chosen ones, selected [T, K]. It may be repeated.
+func (t *Tap) Replace(q *kernel.Queue, selected kernel.Tensor) {
+	if t.Given.Given() {
+		q.Put(kernel.PutArgs{Out: selected, X: t.Given, Rows: t.Places})
+	}
+}
+
+// Record copies selections [T, K] and their scores [T, K].
+func (t *Tap) Record(q *kernel.Queue, selected, scores kernel.Tensor) {
+	if t.Selected.Given() {
+		q.Take(kernel.TakeArgs{Out: t.Selected, X: selected, Rows: t.Rows})
+	}
+	if t.Scores.Given() {
+		q.Take(kernel.TakeArgs{Out: t.Scores, X: scores, Rows: t.Rows})
+	}
+}

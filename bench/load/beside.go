@@ -1,0 +1,169 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"sync"
+	"text/tabwriter"
+	"time"
+)
+
+// Beside is what streams that ran beside the load saw. A gap is the time between two events with tokens of a stream.
+type Beside struct {
+	Streams int   `json:"streams"`
+	Alone   Times `json:"alone_ms"`  // gaps before the load began
+	During  Times `json:"during_ms"` // gaps that ended while it ran
+	// TokensPerSecond counts events with tokens during the load, of all streams.
+	TokensPerSecond float64 `json:"events_per_second"`
+	// LongestStep is the server's own longest step that streams waited for, where it is known, in milliseconds.
+	LongestStep float64 `json:"longest_step_ms,omitempty"`
+}
+
+// What streams beside the load are: their prompts, and how long they run before it.
+const (
+	besidePrompt = 32
+	besideOutput = 4096 // a stream that has ended begins again
+	besideAlone  = 2 * time.Second
+)
+
+// beside runs streams until they are stopped.
+type beside struct {
+	caller *caller
+	cancel context.CancelFunc
+	wait   sync.WaitGroup
+
+	mu      sync.Mutex
+	running int // that have had a token
+	gaps    []gap
+	failed  error // of the first one that failed
+}
+
+type gap struct {
+	took  time.Duration
+	ended time.Time
+}
+
+// startBeside starts the streams, waits until all of them run, and then lets them run for a while alone.
+func (r *runner) startBeside(ctx context.Context) (*beside, error) {
+	key := r.o.StreamKey
+	if key == "" {
+		key = r.o.Key
+	}
+	c, err := newCaller(r.o, key)
+	if err != nil {
+		return nil, err
+	}
+	c.model = r.caller.model
+	ctx, cancel := context.WithCancel(ctx)
+	b := &beside{caller: c, cancel: cancel}
+	for i := range r.o.Streams {
+		b.wait.Go(func() { b.run(ctx, r, i) })
+	}
+	poll := time.NewTicker(time.Millisecond)
+	defer poll.Stop()
+	for !b.ready(r.o.Streams) {
+		if b.err() != nil || ctx.Err() != nil {
+			break
+		}
+		<-poll.C
+	}
+	alone := time.NewTimer(besideAlone)
+	defer alone.Stop()
+	select {
+	case <-alone.C:
+	case <-ctx.Done():
+	}
+	if err := b.err(); err != nil {
+		b.end()
+		return nil, fmt.Errorf("load: a stream beside the load: %w", err)
+	}
+	return b, nil
+}
+
+// run keeps one stream running.
+func (b *beside) run(ctx context.Context, r *runner, i int) {
+	for n := 0; ctx.Err() == nil; n++ {
+		seed := math.MaxInt/2 + i + n*r.o.Streams // apart from the prompts of the load
+		t := r.prompts.task(seed)
+		t.prompt, t.output = t.prompt[:min(besidePrompt, len(t.prompt))], besideOutput
+		t.choices = r.o.StreamChoices
+		first := true
+		o := b.caller.follow(ctx, t, func(took time.Duration) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			if first && n == 0 {
+				b.running++
+			}
+			first = false
+			b.gaps = append(b.gaps, gap{took, time.Now()})
+		})
+		if o.failure != "" && ctx.Err() == nil {
+			b.mu.Lock()
+			b.failed = errors.New(o.failure + ": " + o.message)
+			b.mu.Unlock()
+			return
+		}
+	}
+}
+
+// end ends the streams.
+func (b *beside) end() {
+	b.cancel()
+	b.wait.Wait()
+	b.caller.Close()
+}
+
+func (b *beside) ready(streams int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.running == streams {
+		b.gaps = b.gaps[:0] // those in which other streams began do not count
+		return true
+	}
+	return false
+}
+
+func (b *beside) err() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.failed
+}
+
+// stop ends the streams and sums up their gaps before and while the load ran.
+func (b *beside) stop(from, to time.Time) *Beside {
+	b.end()
+	var alone, during []time.Duration
+	for _, g := range b.gaps {
+		switch {
+		case !g.ended.After(from):
+			alone = append(alone, g.took)
+		case !g.ended.After(to):
+			during = append(during, g.took)
+		}
+	}
+	return &Beside{Streams: b.running, Alone: summarise(alone), During: summarise(during),
+		TokensPerSecond: float64(len(during)) / to.Sub(from).Seconds()}
+}
+
+func (b *Beside) print(w io.Writer) error {
+	fmt.Fprintf(w, "\n%d streams beside it, %.1f events/s\n", b.Streams, b.TokensPerSecond)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "gaps in milliseconds\tmean\tp50\tp90\tp99\tmax\t")
+	for _, row := range []struct {
+		name string
+		t    Times
+	}{{"before the load", b.Alone}, {"during the load", b.During}} {
+		fmt.Fprintf(t, "%s\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t\n", row.name, row.t.Mean, row.t.P50, row.t.P90, row.t.P99,
+			row.t.Max)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if b.LongestStep > 0 {
+		fmt.Fprintf(w, "longest step that streams waited for: %.2f ms\n", b.LongestStep)
+	}
+	return nil
+}

@@ -1,0 +1,259 @@
+package engine
+
+import (
+	"crypto/rand"
+	"fmt"
+	"math"
+
+	"sparrow/internal/unit"
+	"sparrow/plan"
+	"sparrow/record"
+	"sparrow/sched"
+	"sparrow/step"
+)
+
+// RecordTokens says of which tokens of a sequence rows are recorded.
+type RecordTokens uint8
+
+// The rows that are recorded.
+const (
+	RecordOutput RecordTokens = iota // those that produce the answer's tokens
+	RecordAll                        // those of the prompt too
+	RecordRange                      // those of positions Record.From to Record.To
+)
+
+// Record says what is recorded of a request's rows: which keys they attended to, and which experts computed them. Rows
+// that are found in the cache are not computed and not recorded.
+type Record struct {
+	Selections bool
+	Layers     []int // whose selections; nil is every layer
+	Scores     bool  // the scores of what was selected too
+	Experts    bool
+	Tokens     RecordTokens
+	From, To   int // positions in the sequence, half open, with RecordRange
+}
+
+// what names what passes record.
+func (r *Record) what() plan.Record {
+	return plan.Record{Selections: r.Selections, Scores: r.Selections && r.Scores, Experts: r.Experts}
+}
+
+// span is the positions of a sequence that are recorded, after so many given tokens.
+func (r *Record) span(given int) sched.Span {
+	switch r.Tokens {
+	case RecordAll:
+		return sched.Span{To: math.MaxInt}
+	case RecordRange:
+		return sched.Span{From: r.From, To: r.To}
+	}
+	return sched.Span{From: given - 1, To: math.MaxInt}
+}
+
+// recordPassBytes is the memory of a pass for what rows record, and as much for what they are given. Longer prompts are
+// computed in chunks of as many rows as it holds.
+const recordPassBytes = 64 << 20
+
+// recordRows is how many rows of a batch may be recorded, and how many replayed; 0 where recording is off.
+func (e *Engine) recordRows() int {
+	if e.cfg.RecordBytes < 0 {
+		return 0
+	}
+	facts := e.model.Facts()
+	s := facts.Choices()
+	return min(max(recordPassBytes/(4*max(s.Words(), 1)), 4*sched.DefaultMaxPrompts), e.cfg.StepTokens)
+}
+
+// limitRecords adds what passes may record to their limits. A GPU returns no scores and takes no choices.
+func (e *Engine) limitRecords(l *step.Limits) {
+	if l.RecordRows = e.recordRows(); l.RecordRows == 0 {
+		return
+	}
+	gpu := e.onGPU()
+	l.Record = plan.Record{Selections: true, Scores: !gpu, Experts: true}
+	l.Replay = plan.Replay{Selections: !gpu, Experts: !gpu}
+}
+
+func (e *Engine) onGPU() bool { return e.arch != plan.CPU }
+
+// checkRecord refuses what cannot be recorded or replayed. A choice has at most maxTokens tokens.
+func (e *Engine) checkRecord(r *Request, maxTokens int) (*record.Replay, error) {
+	if r.Record == nil && r.Replay == nil {
+		return nil, nil
+	}
+	bad := func(field, format string, args ...any) error {
+		return &RequestError{Field: field, Reason: fmt.Sprintf(format, args...)}
+	}
+	if e.cfg.RecordBytes < 0 {
+		return nil, bad("sparrow", "asks for recorded choices, and this engine records none (Config.RecordBytes, "+
+			"--record-bytes)")
+	}
+	if r.Record != nil {
+		if err := e.checkRecorded(r, maxTokens); err != nil {
+			return nil, err
+		}
+	}
+	if r.Replay == nil {
+		return nil, nil
+	}
+	if e.onGPU() {
+		return nil, bad("sparrow.replay", "is not supported on GPUs: passes there choose for themselves; run with "+
+			"--kernels cpu")
+	}
+	shape := e.info.Config.Model.Choices()
+	shape.Dense = e.info.Config.T
+	replay, err := record.NewReplay(r.Replay, shape)
+	if err != nil {
+		return nil, bad("sparrow.replay", "%v", err)
+	}
+	if end := replay.First + replay.Len(); end > e.info.ContextTokens {
+		return nil, bad("sparrow.replay", "ends at position %d, the context holds %d tokens", end, e.info.ContextTokens)
+	}
+	return replay, nil
+}
+
+func (e *Engine) checkRecorded(r *Request, maxTokens int) error {
+	bad := func(field, format string, args ...any) error {
+		return &RequestError{Field: field, Reason: fmt.Sprintf(format, args...)}
+	}
+	x, layers := r.Record, e.info.Config.Model.Layers
+	switch {
+	case !x.Selections && !x.Experts:
+		return bad("sparrow", "records neither selections nor experts")
+	case x.Scores && e.onGPU():
+		return bad("sparrow.selections.scores", "is not supported on GPUs, which return positions alone; leave it "+
+			"out, or run with --kernels cpu")
+	case x.Tokens == RecordRange && (x.From < 0 || x.To <= x.From):
+		return bad("sparrow.selections.tokens", "is [%d, %d]; want positions from 0 on, the second above the first",
+			x.From, x.To)
+	}
+	for _, l := range x.Layers {
+		if l < 0 || l >= layers {
+			return bad("sparrow.selections.layers", "has layer %d; the model has %d, from 0 on", l, layers)
+		}
+	}
+	if most, want := e.recordBytes(), e.recordedBytes(r, maxTokens); want > most {
+		return bad("sparrow.selections", "would take up to %s, and %s are allowed for a request; ask for fewer "+
+			"layers, tokens or max_tokens, or start the engine with more (Config.RecordBytes, --record-bytes)",
+			unit.Bytes(want), unit.Bytes(most))
+	}
+	return nil
+}
+
+// DefaultRecordBytes is how many bytes the recorded choices of a request may take where Config.RecordBytes is 0.
+const DefaultRecordBytes = 64 << 20
+
+func (e *Engine) recordBytes() int64 {
+	if e.cfg.RecordBytes == 0 {
+		return DefaultRecordBytes
+	}
+	return e.cfg.RecordBytes
+}
+
+// recordedBytes is a bound of what a request records as it is sent. K positions below n take at most K + n/128 bytes,
+// since only that many differences need a second byte (and a third for every 16384); base64 adds a third.
+func (e *Engine) recordedBytes(r *Request, maxTokens int) int64 {
+	const names = 80 // bytes of a layer's or row's JSON beside its data
+	x := r.Record
+	facts := e.info.Config.Model
+	s := facts.Choices()
+	total := int64(0)
+	for choice := range r.Sampling.N {
+		given := len(r.Prompt) + len(r.given(choice))
+		span := x.span(given)
+		end := min(span.To, given+max(maxTokens-1, 0))
+		rows := int64(max(end-span.From, 0))
+		row := 0
+		for l := range s.Layers {
+			if x.Selections && x.wants(l) {
+				row += names
+				if s.Layers[l].As >= 0 {
+					n := min(s.TopK, s.Visible(l, end))
+					row += (n + end/128 + end/16384 + 2) * 4 / 3
+					if x.Scores {
+						row += n * 4 * 4 / 3
+					}
+				}
+			}
+			if x.Experts && s.Layers[l].Experts {
+				row += names + s.Chosen*6*4/3
+			}
+		}
+		total += rows * int64(row+names)
+	}
+	return total
+}
+
+// wants reports whether the selections of a layer were asked for.
+func (r *Record) wants(layer int) bool {
+	if r.Layers == nil {
+		return true
+	}
+	for _, l := range r.Layers {
+		if l == layer {
+			return true
+		}
+	}
+	return false
+}
+
+// newRecording is nil where nothing is recorded.
+func (e *Engine) newRecording(r *Record) *step.Recording {
+	if r == nil {
+		return nil
+	}
+	out := &step.Recording{What: r.what(), Shape: e.info.Config.Model.Choices()}
+	out.Layers = make([]bool, len(out.Shape.Layers))
+	for l := range out.Layers {
+		if r.Selections && r.wants(l) {
+			out.Layers[l] = true
+			if as := out.Shape.Layers[l].As; as >= 0 {
+				out.Layers[as] = true // that layer has what this one names
+			}
+		}
+	}
+	return out
+}
+
+// replaySalt keeps the pages of a request that replays to itself: others would have computed other rows.
+func replaySalt() []byte {
+	salt := make([]byte, 24)
+	rand.Read(salt)
+	return salt
+}
+
+// keep gives the rows of an item that belong to the sequence to the events of its tokens: a row to that of the token it
+// produced, and those of a prompt before it to the first. Where no token was sampled they have an event of their own. A
+// panic is an error of this choice alone.
+func (e *Engine) keep(it *sched.Item, result step.Result, work int, outs []outcome) (err error) {
+	c := ownerOf(it)
+	r := c.recording
+	if r == nil {
+		return nil
+	}
+	defer e.recoverTo(&err, "recording panicked")
+	rows := &record.Rows{}
+	if from := c.seq.Record.From; from < min(it.Cached, c.seq.Record.To) {
+		rows.NotComputed = append(rows.NotComputed, record.Range{from, min(it.Cached, c.seq.Record.To)})
+		c.seq.Record.From = rows.NotComputed[0][1]
+	}
+	// Rows of drafts that were rejected are dropped: an accepted one produced the token after it.
+	plain := len(it.Tokens) - it.Drafts
+	kept := plain + max(len(outs)-1, 0)
+	first := result.Recorded(work)
+	for t := it.Record.From; t < min(it.Record.To, kept); t++ {
+		rows.Rows = append(rows.Rows, r.Row(result, first+t-it.Record.From, it.Cached+t))
+		c.seq.Record.From = min(it.Cached+t+1, c.seq.Record.To)
+		if at := t - (plain - 1); at >= 0 && at < len(outs) {
+			outs[at].event.Recorded, rows = rows, &record.Rows{}
+		}
+	}
+	if len(rows.Rows) == 0 && rows.NotComputed == nil {
+		return nil
+	}
+	if len(outs) > 0 && outs[0].event.Recorded == nil {
+		outs[0].event.Recorded = rows
+		return nil
+	}
+	c.job.queue.push(Event{Choice: c.index, Token: -1, Recorded: rows})
+	return nil
+}

@@ -1,0 +1,495 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"time"
+
+	"sparrow/kernel"
+	"sparrow/kv"
+	"sparrow/kv/tier"
+	"sparrow/model"
+	"sparrow/plan"
+	"sparrow/sched"
+)
+
+// Pages leave the device in two ways: when the cache gives them up they go to host memory, and when they become
+// reusable a copy goes to the tiers that outlive the process. They come back when a prompt begins with them: the
+// sequence is admitted, and instead of being computed its pages are filled as they arrive. The loop copies between the
+// device and host memory, a bounded number of bytes between two batches; everything slower is package tier's.
+
+// tiers is the loop's side of the tiers. A nil *tiers has none and does nothing.
+type tiers struct {
+	e     *Engine
+	stack *tier.Stack
+	model model.Paged
+	dev   kernel.Device
+	moves bool // the device copies from and to page-locked memory without waiting
+	pulls bool // requests may name others that have their pages
+	wait  time.Duration
+	log   *slog.Logger
+
+	parts     []kernel.Tensor
+	stored    []kv.Kept // became reusable in this iteration and are not copied yet
+	copies    []copying // enqueued
+	imports   []*tier.Page
+	restoring []*choice // in order of admission
+	seeking   int       // fetches of sequences that wait
+	timer     *time.Timer
+	latest    time.Duration // what the latest batch took
+	cost      time.Duration // of computing a token of a prompt; 0 before any was computed
+	stats     TierStats
+}
+
+// TierStats is what the prefix cache keeps outside the device and what that gave.
+type TierStats struct {
+	Tiers []tier.Count // nearest first
+
+	Restored      int64 // sequences that got pages from tiers
+	RestoredPages int64
+	Tokens        int64 // that were not computed for it
+	Missed        int64 // sequences whose next page no tier held
+	Slow          int64 // sequences that computed the rest because pages came too slowly
+	NoRoom        int64 // pages that were not copied for want of host memory
+	// Saved is the time that computing the restored tokens would have taken beyond bringing them back, Lost the time
+	// that sequences waited for pages beyond that.
+	Saved, Lost time.Duration
+}
+
+// Restored is what tiers gave a sequence.
+type Restored struct {
+	Tokens int
+	Tiers  map[string]int // tokens by tier
+	Stop   string         // why not more; empty where all full pages came or no tier was asked
+}
+
+// copying is a page on its way from the device.
+type copying struct {
+	page *tier.Page
+	done kernel.Event
+	on   []tier.Occasion
+}
+
+// restore is the pages of a choice that come from tiers.
+type restore struct {
+	fetch *tier.Fetch
+	next  int // number of the page that the fetch hands over next
+	begun time.Time
+	admit bool // the choice is admitted and waits for them
+}
+
+const (
+	// importBytes is how much is copied to the device between two batches, or as much as takes a quarter of the time of
+	// the latest one: a millisecond over PCIe, so that others hardly notice, and pages come faster than they are
+	// computed however long batches take.
+	importBytes = 64 << 20
+	// maxSeeking is for how many waiting sequences pages are fetched before they are admitted.
+	maxSeeking = 16
+	// DefaultTierWait is how much time a request may lose by waiting for pages.
+	DefaultTierWait = 500 * time.Millisecond
+)
+
+// openTiers opens the tiers that were asked for and makes the pool report to them.
+func (e *Engine) openTiers(cfg *plan.Config, pool *kv.Config) error {
+	if !e.cfg.Tiers.Any() {
+		return nil
+	}
+	paged, ok := e.model.(model.Paged)
+	switch {
+	case !ok:
+		return fmt.Errorf("sparrow: pages of family %s cannot leave the device; leave the tiers of the cache out",
+			e.model.Config().Family)
+	case !e.reuse:
+		return errors.New("sparrow: tiers of the prefix cache were asked for, and prefix reuse is off; leave one out")
+	}
+	dev := e.model.Device()
+	spec := tier.Spec{Model: string(e.model.Config().Family), Weights: e.cfg.Weights, PageTokens: cfg.Page,
+		Bytes: int(e.model.PageBytes(cfg)),
+		// Rows of another device or plan differ in their last bits: a prompt must not depend on who computed it before.
+		Layout: fmt.Sprintf("%v+%v/%d %s plan %s", cfg.Layout, cfg.IndexLayout, cfg.Page, dev.Name(), cfg.Fingerprint)}
+	mover, moves := dev.(kernel.PageMover)
+	var from tier.Allocator
+	if moves {
+		from = pinned{mover}
+	}
+	o := e.cfg.Tiers
+	if o.Wait == 0 {
+		o.Wait = DefaultTierWait
+	}
+	stack, err := tier.Open(o, spec, from, e.cfg.Log)
+	if err != nil {
+		return fmt.Errorf("sparrow: %w", err)
+	}
+	t := &tiers{e: e, stack: stack, pulls: o.Pull, model: paged, dev: dev, moves: moves, wait: o.Wait, log: e.cfg.Log}
+	t.timer = time.AfterFunc(time.Hour, e.signal)
+	t.timer.Stop()
+	t.parts = paged.WindowParts(paged.PageParts(nil, 0), 0)
+	var n int64
+	for _, p := range t.parts {
+		n += p.Extent()
+	}
+	if n != int64(spec.Bytes) {
+		return errors.Join(fmt.Errorf("sparrow: the parts of a page have %d bytes, a page has %d", n, spec.Bytes),
+			stack.Close())
+	}
+	pool.Keeper, pool.Identity = t, fmt.Sprintf("%s %x", spec.Layout, spec.Weights)
+	e.tiers = t
+	return nil
+}
+
+// pinned is the page-locked memory of a device.
+type pinned struct{ kernel.PageMover }
+
+func (p pinned) Take(bytes int) ([]byte, error) { return p.HostAlloc(int64(bytes)) }
+func (p pinned) Free(b []byte) error            { return p.HostFree(b) }
+
+// Stored notes a page for the tiers that outlive the process. It is copied when the iteration ends: the drafting layer
+// writes its rows behind the target's.
+func (t *tiers) Stored(k kv.Kept) {
+	if t.stack.Wants(k.Hash, tier.Stored) {
+		t.stored = append(t.stored, k)
+	}
+}
+
+// Leaving copies a page that the device gives up.
+func (t *tiers) Leaving(k kv.Kept) {
+	var on []tier.Occasion
+	if i := slices.IndexFunc(t.stored, func(s kv.Kept) bool { return s.Page == k.Page }); i >= 0 {
+		t.stored = slices.Delete(t.stored, i, i+1)
+		on = append(on, tier.Stored)
+	}
+	if t.stack.Wants(k.Hash, tier.Leaving) {
+		on = append(on, tier.Leaving)
+	}
+	if len(on) > 0 {
+		t.copyOut(k, on)
+	}
+}
+
+// copyOut enqueues the copy of a page to host memory. Operations enqueued later may overwrite the page.
+func (t *tiers) copyOut(k kv.Kept, on []tier.Occasion) {
+	p := t.stack.Room()
+	if p == nil {
+		t.stats.NoRoom++
+		return
+	}
+	p.Stored = k.Stored
+	p.Tokens = slices.Clone(k.Tokens)
+	done, err := kernel.Collect(t.dev, p.Data, t.partsOf(int(k.Page), int(k.Window)))
+	if err != nil {
+		// The device reports the same at its next pass, where requests are told.
+		t.log.Warn("a page could not be copied from the device", "error", err)
+		p.Drop()
+		return
+	}
+	t.copies = append(t.copies, copying{p, done, on})
+	if !t.moves {
+		t.finishCopies()
+	}
+}
+
+// partsOf is where a page is, valid until the next call.
+func (t *tiers) partsOf(page, window int) []kernel.Tensor {
+	t.parts = t.model.PageParts(t.parts[:0], page)
+	if window >= 0 {
+		t.parts = t.model.WindowParts(t.parts, window)
+	}
+	return t.parts
+}
+
+// settle ends an iteration: pages that became reusable are copied, and copies that were enqueued have ended.
+func (t *tiers) settle() {
+	if t == nil {
+		return
+	}
+	for _, k := range t.stored {
+		t.copyOut(k, []tier.Occasion{tier.Stored})
+	}
+	t.stored = t.stored[:0]
+	t.finishCopies()
+	if len(t.imports) == 0 {
+		return
+	}
+	if err := t.dev.Sync(); err != nil {
+		t.log.Warn("copies to the device failed", "error", err) // its next pass fails for it
+	}
+	for i, p := range t.imports {
+		p.Drop()
+		t.imports[i] = nil
+	}
+	t.imports = t.imports[:0]
+}
+
+// finishCopies waits for copies from the device and hands the pages over.
+func (t *tiers) finishCopies() {
+	for i, c := range t.copies {
+		if err := c.done.Wait(); err != nil {
+			t.log.Warn("a page could not be copied from the device", "error", err)
+			c.page.Drop()
+		} else {
+			t.stack.Keep(c.page, c.on...)
+		}
+		t.copies[i] = copying{}
+	}
+	t.copies = t.copies[:0]
+}
+
+// seek begins to bring back pages of a sequence that waits, so that they are there when it is admitted.
+func (t *tiers) seek(c *choice) {
+	if t == nil || t.seeking >= maxSeeking || c.seq.After != nil {
+		return
+	}
+	m, err := t.e.pool.Peek(c.seq.Tokens, c.seq.Options())
+	if err != nil {
+		return
+	}
+	if t.fetch(c, m.Pages) {
+		t.seeking++
+	}
+}
+
+// fetch begins to bring back the pages of a choice from the given one on, and reports whether any tier may have them.
+func (t *tiers) fetch(c *choice, from int) bool {
+	chain, err := t.e.pool.Chain(c.seq.Tokens, c.seq.Options())
+	if err != nil || from >= len(chain) {
+		return false
+	}
+	if peer := c.job.request.PagesFrom; peer != "" && t.pulls {
+		c.restore = &restore{next: from, fetch: t.stack.FetchFrom(peer, chain[from:], t.e.signal)}
+		return true
+	}
+	if !t.stack.Has(chain[from]) {
+		return false
+	}
+	c.restore = &restore{next: from, fetch: t.stack.Fetch(chain[from:], t.e.signal)}
+	return true
+}
+
+// admit decides whether a sequence that was just admitted waits for pages.
+func (t *tiers) admit(q *sched.Sequence) bool {
+	c, from := q.Owner.(*choice), q.Match.Pages
+	c.restored = Restored{}
+	if c.restore != nil {
+		t.seeking--
+		if c.restore.next > from { // pages that were there when the sequence arrived have gone
+			c.restore.fetch.Close()
+			c.restore = nil
+		}
+	}
+	if c.restore == nil && !t.fetch(c, from) {
+		if whole := (len(q.Tokens) - max(q.Logits, 1)) / t.e.pool.Tag().PageTokens; from < whole {
+			t.stats.Missed++
+			c.restored.Stop = t.stack.Missed()
+		}
+		return false
+	}
+	c.restore.begun, c.restore.admit = time.Now(), true
+	t.restoring = append(t.restoring, c)
+	t.e.signal() // the fetch may have said all it had to say before
+	return true
+}
+
+// release ends what a choice that gives its pages back was to get from tiers.
+func (t *tiers) release(c *choice) {
+	if t == nil || c.restore == nil {
+		return
+	}
+	c.restore.fetch.Close()
+	if !c.restore.admit {
+		t.seeking--
+	}
+	c.restore = nil
+	t.restoring = slices.DeleteFunc(t.restoring, func(x *choice) bool { return x == c })
+}
+
+// advance fills pages that have arrived, and lets sequences go on that got theirs or have waited too long. It reports
+// whether it did anything.
+func (t *tiers) advance() bool {
+	if t == nil || len(t.restoring) == 0 {
+		return false
+	}
+	budget, did, until := importBytes, false, time.Now().Add(t.latest/4)
+	var next time.Time // when to look again
+	for _, c := range slices.Clone(t.restoring) {
+		for c.restore != nil && (budget > 0 || time.Now().Before(until)) {
+			p, from, ended := c.restore.fetch.Next()
+			if p == nil {
+				now, late := time.Now(), t.deadline(c)
+				switch {
+				case ended:
+					t.finish(c, c.restore.fetch.Why())
+				case !now.Before(late):
+					t.stats.Slow++
+					t.finish(c, fmt.Sprintf("pages came too slowly: %v were lost", t.wait))
+				default:
+					if next.IsZero() || late.Before(next) {
+						next = late
+					}
+				}
+				did = did || c.restore == nil
+				break
+			}
+			budget -= len(p.Data)
+			did = true
+			t.take(c, p, from)
+		}
+	}
+	if !next.IsZero() {
+		t.timer.Reset(time.Until(next))
+	}
+	return did
+}
+
+// deadline is when a choice computes the rest of its prompt: where it has lost the time that it may lose against
+// computing all of it.
+func (t *tiers) deadline(c *choice) time.Time {
+	return c.restore.begun.Add(t.wait + time.Duration(c.restored.Tokens)*t.cost)
+}
+
+// take fills the next page of a choice.
+func (t *tiers) take(c *choice, p *tier.Page, from string) {
+	q, size := &c.seq, t.e.pool.Tag().PageTokens
+	number := c.restore.next
+	c.restore.next++
+	if number < q.Cached()/size { // the pool had it after all
+		p.Drop()
+		return
+	}
+	err := t.fill(c, p, number*size)
+	if err != nil {
+		p.Drop()
+		t.finish(c, err.Error())
+		return
+	}
+	if t.moves {
+		t.imports = append(t.imports, p)
+	} else {
+		p.Drop()
+	}
+	if c.restored.Tiers == nil {
+		c.restored.Tiers = map[string]int{}
+		t.stats.Restored++
+	}
+	c.restored.Tokens += size
+	c.restored.Tiers[from] += size
+	t.stats.RestoredPages++
+	t.stats.Tokens += int64(size)
+}
+
+// fill copies a page to the device, as the page of a choice's tokens from at on.
+func (t *tiers) fill(c *choice, p *tier.Page, at int) error {
+	q := &c.seq
+	if !slices.Equal(p.Tokens, q.Tokens[at:at+len(p.Tokens)]) {
+		return errors.New("a page of other tokens came") // a hash that collides: the prompt is computed
+	}
+	page, window, err := t.e.sched.RestorePage(q)
+	if err != nil {
+		return err
+	}
+	if err := kernel.Distribute(t.dev, t.partsOf(int(page), int(window)), p.Data); err != nil {
+		return fmt.Errorf("the device did not take a page: %w", err)
+	}
+	return t.e.sched.Restored(q)
+}
+
+// finish lets a choice go on with computing.
+func (t *tiers) finish(c *choice, why string) {
+	took := time.Since(c.restore.begun)
+	if saved := time.Duration(c.restored.Tokens)*t.cost - took; saved > 0 {
+		t.stats.Saved += saved
+	} else {
+		t.stats.Lost -= saved
+	}
+	if c.restored.Stop = why; c.restored.Tokens == 0 {
+		t.stats.Missed++
+	}
+	t.e.sched.EndRestore(&c.seq)
+	t.release(c)
+}
+
+// notePrefill measures what computing a token of a prompt costs, from passes that mostly do that.
+func (t *tiers) notePrefill(p *plan.Plan, took time.Duration) {
+	if t == nil {
+		return
+	}
+	if t.latest = took; p.Rows < 16 {
+		return
+	}
+	prompt := 0
+	for i := range p.Segments {
+		if !p.Segments[i].Row.DecodeLike() {
+			prompt += p.Segments[i].Rows
+		}
+	}
+	if 2*prompt < p.Rows {
+		return
+	}
+	each := took / time.Duration(p.Rows)
+	if t.cost == 0 {
+		t.cost = each
+	}
+	t.cost += (each - t.cost) / 8
+}
+
+// close ends everything that the tiers have under way.
+func (t *tiers) close() {
+	if t == nil {
+		return
+	}
+	t.timer.Stop()
+	t.settle()
+	for _, c := range slices.Clone(t.restoring) {
+		t.release(c)
+	}
+	if err := t.stack.Close(); err != nil {
+		t.log.Warn("the tiers of the prefix cache did not close well", "error", err)
+	}
+}
+
+// clear gives up every page of every tier. Sequences that are restored compute the rest.
+func (t *tiers) clear() {
+	if t == nil {
+		return
+	}
+	for _, c := range slices.Clone(t.restoring) {
+		t.finish(c, "the cache was cleared")
+	}
+	t.stack.Clear()
+}
+
+// counts is what every tier holds and did.
+func (t *tiers) counts() []tier.Count {
+	list := t.stack.Counts()
+	if t.pulls {
+		list = append(list, t.stack.PeerCount())
+	}
+	return list
+}
+
+// ServePages hands pages of host memory to other engines, until the listener or the engine is closed.
+func (e *Engine) ServePages(l net.Listener) error {
+	if e.tiers == nil || e.cfg.Tiers.HostBytes == 0 {
+		return errors.New("sparrow: pages are served from host memory, and none was given; ask for a host cache")
+	}
+	e.tiers.stack.Serve(l)
+	return nil
+}
+
+// Settle waits until the pages of everything that has been answered so far are with the tiers, or ctx or the engine
+// ends.
+func (e *Engine) Settle(ctx context.Context) {
+	done := make(chan struct{})
+	e.mu.Lock()
+	e.settles = append(e.settles, done)
+	e.mu.Unlock()
+	e.signal()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	case <-e.stopped:
+	}
+}

@@ -1,0 +1,202 @@
+package engine
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"sparrow/internal/testmodel"
+	"sparrow/kv/tier"
+)
+
+// Invariants of this file: a prompt whose beginning was evicted from the device and comes back from a tier gets the
+// logits of a lone run to the bit; whatever fails or is cancelled on the way, it is computed; in the end neither the
+// device nor host memory holds anything for anybody.
+
+// tiered is a small cache in front of tiers.
+func tiered(kv string, pages, page int, o tier.Options) Config {
+	return Config{Policy: deterministic(kv), CacheTokens: pages * page, StepTokens: 2 * page, Tiers: o}
+}
+
+// emptied checks, when an engine has stopped, that its tiers hold nothing.
+func emptied(t testing.TB, e *Engine) {
+	t.Cleanup(func() { // runs after the engine was closed: cleanups run in reverse, so this is registered first
+		if pages, fetches := e.tiers.stack.Held(); pages != 0 || fetches != 0 {
+			t.Errorf("%d pages of host memory and %d fetches are left behind", pages, fetches)
+		}
+	})
+}
+
+// startTiered is start with emptied.
+func startTiered(t testing.TB, dir string, c Config, hooks ...func(*Engine)) *Engine {
+	t.Helper()
+	e := still(t, dir, c)
+	emptied(t, e)
+	_, run := running(t, e, hooks...)
+	run()
+	return e
+}
+
+// families are the models and cache layouts that pages are made of.
+var families = []struct {
+	name     string
+	dir      func(testing.TB) string
+	kv       string
+	page     int // tokens
+	prompts  int
+	pages    int // full ones of a prompt
+	racesToo bool
+}{
+	{"v32-f32", testmodel.V32, "f32", 64, 4, 5, false}, {"v32-bf16", testmodel.V32, "bf16", 64, 4, 5, false},
+	{"v32-fp8-656", testmodel.V32Draft, "fp8-656", 64, 4, 5, true},
+	{"v32-fp8-576", testmodel.V32, "fp8-576", 64, 4, 5, false},
+	{"glm-bf16", testmodel.GLMDraft, "bf16", 64, 2, 3, false}, {"glm-fp8", testmodel.GLMDraft, "fp8", 64, 2, 3, false},
+	{"v4-f32", testmodel.V4, "f32", 256, 2, 2, false}, {"v4-fp8", testmodel.V4Draft, "fp8", 256, 2, 2, false},
+}
+
+func TestAPrefixThatComesBackHasTheBitsOfRecomputing(t *testing.T) {
+	for _, f := range families {
+		t.Run(f.name, func(t *testing.T) {
+			if raceEnabled && !f.racesToo {
+				t.Skip("another one shows the same races")
+			}
+			var list []Request
+			for i := range f.prompts {
+				list = append(list, Request{ID: fmt.Sprint(i), Prompt: tokens(i, f.pages*f.page+f.page/2),
+					Sampling: greedy(), MaxTokens: 4, IgnoreEOS: true, Trace: true})
+			}
+			wantRows := keepLogits()
+			want := lone(t, f.dir(t), Config{Policy: deterministic(f.kv)}, list, wantRows.watch)
+			for name, o := range map[string]tier.Options{
+				"host": {HostBytes: 1 << 28}, "disk": {DiskDir: t.TempDir(), DiskBytes: 1 << 30},
+			} {
+				gotRows := keepLogits()
+				e := startTiered(t, f.dir(t), tiered(f.kv, f.pages+1, f.page, o), gotRows.watch, checked(t))
+				for round := range 2 { // every prompt evicts the one before
+					gotRows.rows = map[rowKey]uint64{}
+					for i, r := range list {
+						got := generate(t, e, r)
+						sameTokens(t, fmt.Sprintf("%s: request %d", name, i), got.Choices[0], want[i].Choices[0])
+						if all := f.pages * f.page; round == 1 && (got.Trace.Restored.Tokens+got.Trace.Match.Tokens != all ||
+							got.Usage.CachedTokens != all) {
+							t.Errorf("%s: request %d: %d tokens cached, %+v, %v", name, i, got.Usage.CachedTokens,
+								got.Trace.Restored, got.Trace.Match)
+						}
+					}
+					sameRows(t, gotRows, wantRows)
+				}
+				st := e.Stats().Tiers
+				if st.Tokens < int64(f.pages*f.page) || st.Tiers[0].Hits == 0 || st.Slow != 0 {
+					t.Errorf("%s: %+v", name, st)
+				}
+			}
+		})
+	}
+}
+
+// A page that left is found by whoever begins with it, and by nobody of another tenant.
+func TestTiersKeepTenantsApart(t *testing.T) {
+	e := startTiered(t, testmodel.V32(t), tiered("", 8, 64, tier.Options{HostBytes: 1 << 28}))
+	ask := func(tenant string, prompt []int32) (int, *Trace) {
+		r := generate(t, e, Request{Prompt: prompt, Sampling: greedy(), MaxTokens: 1, Tenant: tenant, Trace: true})
+		return r.Usage.CachedTokens, r.Trace
+	}
+	ask("a", tokens(1, 400))
+	ask("a", tokens(2, 500)) // the first one leaves
+	if n, trace := ask("b", tokens(1, 400)); n != 0 || trace.Restored.Stop != "host: not held" {
+		t.Errorf("another tenant found %d tokens: %+v", n, trace.Restored)
+	}
+	ask("a", tokens(3, 500))
+	if n, trace := ask("a", slices.Concat(tokens(1, 320), tokens(9, 90))); n != 320 || trace.Restored.Tokens != 320 ||
+		trace.Restored.Tiers["host"] != 320 {
+		t.Errorf("the same tenant found %d tokens: %+v", n, trace.Restored)
+	}
+}
+
+var sequences = flag.Int("tier-sequences", 150, "sequences of the test that evicts, restores and cancels at random")
+
+// Random prompts of few beginnings, many at a time, in a cache far too small for them, over tiers that are too small
+// too and whose files are cut off, overwritten and removed. Some are cancelled at a random time. Every answer is that of
+// a lone run, and nothing is left behind.
+func TestRandomEvictionsRestoresAndCancellationsLeakNothing(t *testing.T) {
+	n := *sequences
+	if raceEnabled {
+		n /= 4
+	}
+	dir := t.TempDir()
+	c := tiered("fp8-656", 24, 64, tier.Options{HostBytes: 24 * 51000, DiskDir: dir, DiskBytes: 40 * 51000})
+	c.MaxRunning, c.StepTokens = 8, 256
+	e := startTiered(t, testmodel.V32Draft(t), c, checked(t))
+	random := rand.New(rand.NewPCG(21, 4))
+	prompts := make([]Request, 24)
+	for i := range prompts {
+		p := slices.Concat(tokens(i%6, 64*(1+i%4)), tokens(40+i, 20+13*i))
+		prompts[i] = Request{Prompt: p, Sampling: greedy(), MaxTokens: 3, IgnoreEOS: true, Tenant: []string{"", "x"}[i/3%2]}
+	}
+	want := lone(t, testmodel.V32Draft(t), Config{Policy: deterministic("fp8-656")}, prompts)
+	var wait sync.WaitGroup
+	slots := make(chan struct{}, 12)
+	for range n {
+		which, cancel, damage := random.IntN(len(prompts)), random.IntN(4) == 0, random.IntN(20) == 0
+		after := time.Duration(random.IntN(8000)) * time.Microsecond
+		if damage {
+			spoil(t, dir, random)
+		}
+		slots <- struct{}{}
+		wait.Go(func() {
+			defer func() { <-slots }()
+			j := open(t, e, prompts[which])
+			if cancel {
+				time.Sleep(after)
+				j.Cancel()
+			}
+			got, err := j.whole()
+			if err != nil {
+				t.Error(err)
+			} else if a := got.Choices[0]; a.Finish != FinishCancelled {
+				sameTokens(t, fmt.Sprintf("prompt %d", which), a, want[which].Choices[0])
+			}
+		})
+	}
+	wait.Wait()
+	st := e.Stats()
+	if st.Tiers.RestoredPages == 0 || st.Tiers.Tiers[0].Hits == 0 || st.Tiers.Tiers[0].Evicted == 0 || st.Aborted == 0 {
+		t.Errorf("nothing to see: %+v", st.Tiers)
+	}
+	t.Logf("%d requests, %d cancelled: %+v", st.Requests, st.Aborted, st.Tiers)
+}
+
+// spoil damages a file of a disk cache: it is cut off, overwritten, or removed.
+func spoil(t *testing.T, dir string, random *rand.Rand) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.page"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) == 0 {
+		return
+	}
+	path := files[random.IntN(len(files))]
+	switch random.IntN(3) {
+	case 0:
+		err = os.Truncate(path, int64(random.IntN(50000)))
+	case 1:
+		var f *os.File
+		if f, err = os.OpenFile(path, os.O_WRONLY, 0); err == nil {
+			_, err = f.WriteAt([]byte{1, 2, 3, 4, 5}, int64(random.IntN(50000)))
+			err = errors.Join(err, f.Close())
+		}
+	case 2:
+		err = os.Remove(path)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // the engine removes files too
+		t.Error(err)
+	}
+}

@@ -1,0 +1,67 @@
+package engine
+
+import "time"
+
+// waits estimates how long a new request waits, from how many requests wait and how fast they were admitted lately.
+// Choices of requests that have begun do not count: they take turns with what comes later.
+type waits struct {
+	tenants  map[string]int // requests of each tenant that have not begun
+	jobs     int            // of all
+	since    time.Time      // when the first of them came, after none waited
+	admitted int            // since then
+	recent   [16]time.Time  // when the latest of those were admitted, a ring
+}
+
+// queue counts a request that begins to wait.
+func (w *waits) queue(tenant string, now time.Time) {
+	if w.jobs == 0 {
+		w.since, w.admitted = now, 0
+	}
+	if w.tenants == nil {
+		w.tenants = map[string]int{}
+	}
+	w.tenants[tenant]++
+	w.jobs++
+}
+
+// admit counts a request that begins to run.
+func (w *waits) admit(tenant string, now time.Time) {
+	w.leave(tenant)
+	w.recent[w.admitted%len(w.recent)] = now
+	w.admitted++
+}
+
+// leave counts a request that waits no longer.
+func (w *waits) leave(tenant string) {
+	w.jobs--
+	if w.tenants[tenant]--; w.tenants[tenant] == 0 {
+		delete(w.tenants, tenant)
+	}
+}
+
+// estimate is how long a request of a tenant would wait. Tenants take turns, so the queues of others count for as much
+// as the tenant's own.
+func (w *waits) estimate(tenant string, now time.Time) time.Duration {
+	if w.jobs == 0 {
+		return 0
+	}
+	parties, own := len(w.tenants), w.tenants[tenant]
+	if own == 0 {
+		parties++
+	}
+	ahead := min(w.jobs, own*parties) + 1
+	return time.Duration(ahead) * w.interval(now)
+}
+
+// interval is the time between two admissions: the mean of the latest ones, or since the last where that is longer.
+func (w *waits) interval(now time.Time) time.Duration {
+	if w.admitted == 0 {
+		return now.Sub(w.since)
+	}
+	size := len(w.recent)
+	first, n, last := w.since, w.admitted, w.recent[(w.admitted-1)%size]
+	if w.admitted >= size {
+		first, n = w.recent[w.admitted%size], size-1
+	}
+	return max(last.Sub(first)/time.Duration(n), now.Sub(last))
+}

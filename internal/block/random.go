@@ -1,0 +1,25 @@
+package block
+
+import "math/rand/v2"
+
+// halves holds, per format, where in a block its float16 scales are.
+var halves = [...][]int{
+	Q4_0: {0}, Q4_1: {0, 2}, Q5_0: {0}, Q5_1: {0, 2}, Q8_0: {0}, Q2_K: {80, 82}, Q3_K: {108}, Q4_K: {0, 2},
+	Q5_K: {0, 2}, Q6_K: {208}, IQ4_NL: {0}, IQ4_XS: {0}, MXFP4: nil,
+}
+
+// Random fills whole blocks with any codes and integer scales, and with float scales between 0.001 and 0.02: weights
+// for tests and benchmarks.
+func (f Format) Random(dst []byte, r *rand.Rand) {
+	for i := range dst {
+		dst[i] = byte(r.Uint32())
+	}
+	for ; len(dst) >= f.Bytes(); dst = dst[f.Bytes():] {
+		if f == MXFP4 {
+			dst[0] = byte(118 + r.IntN(5))
+		}
+		for _, at := range halves[f] {
+			putHalf(dst[at:], 0.001+0.019*r.Float32())
+		}
+	}
+}

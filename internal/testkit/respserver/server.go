@@ -1,0 +1,236 @@
+// Package respserver is a store that speaks RESP, in the memory of a test, and that can be made to fail in every way a
+// real one does.
+package respserver
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"sparrow/kv/tier/resp"
+)
+
+// Mode is what the store does.
+type Mode string
+
+// The modes.
+const (
+	Works     Mode = "works"
+	Down      Mode = "down"      // connections are refused
+	Hangs     Mode = "hangs"     // connections are taken, and nothing is answered
+	Slow      Mode = "slow"      // every answer takes Delay
+	Full      Mode = "full"      // nothing is stored
+	Garbage   Mode = "garbage"   // values are other bytes of the same length
+	Short     Mode = "short"     // values are too short
+	Long      Mode = "long"      // values are too long
+	Exchanged Mode = "exchanged" // values are those of another key
+	CutOff    Mode = "cut off"   // connections end in the middle of a value
+	Nonsense  Mode = "nonsense"  // answers are not RESP
+)
+
+// Modes are all modes in which a store fails, and the one in which it works.
+var Modes = []Mode{Works, Down, Hangs, Slow, Full, Garbage, Short, Long, Exchanged, CutOff, Nonsense}
+
+// Delay is how long answers take in mode Slow.
+const Delay = 300 * time.Millisecond
+
+// Server is a store.
+type Server struct {
+	listener net.Listener
+	wait     sync.WaitGroup
+
+	mu     sync.Mutex
+	mode   Mode
+	values map[string][]byte
+	conns  map[net.Conn]bool
+	ended  chan struct{}
+}
+
+// Start makes a store that works. It ends with the test.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{listener: l, mode: Works, values: map[string][]byte{}, conns: map[net.Conn]bool{},
+		ended: make(chan struct{})}
+	s.wait.Go(s.accept)
+	t.Cleanup(func() {
+		close(s.ended)
+		l.Close()
+		s.drop()
+		s.wait.Wait()
+	})
+	return s
+}
+
+// URL is where the store is.
+func (s *Server) URL() string { return "redis://" + s.listener.Addr().String() }
+
+// Set changes the mode, and ends open connections.
+func (s *Server) Set(m Mode) {
+	s.mu.Lock()
+	s.mode = m
+	s.mu.Unlock()
+	s.drop()
+}
+
+// Len is how many values there are.
+func (s *Server) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.values)
+}
+
+// Clear removes all values.
+func (s *Server) Clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.values)
+}
+
+func (s *Server) drop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		c.Close()
+	}
+}
+
+func (s *Server) accept() {
+	for {
+		c, err := s.listener.Accept()
+		if err != nil {
+			return
+		}
+		s.mu.Lock()
+		down := s.mode == Down
+		if !down {
+			s.conns[c] = true
+		}
+		s.mu.Unlock()
+		if down {
+			c.Close()
+			continue
+		}
+		s.wait.Go(func() { s.serve(c) })
+	}
+}
+
+func (s *Server) serve(c net.Conn) {
+	defer func() {
+		c.Close()
+		s.mu.Lock()
+		delete(s.conns, c)
+		s.mu.Unlock()
+	}()
+	r := resp.NewReader(c)
+	for {
+		args, err := command(r)
+		if err != nil {
+			return
+		}
+		s.mu.Lock()
+		mode := s.mode
+		s.mu.Unlock()
+		switch mode {
+		case Hangs:
+			io.Copy(io.Discard, c) // until it is closed
+			return
+		case Slow:
+			select {
+			case <-time.After(Delay):
+			case <-s.ended:
+			}
+		case Nonsense:
+			c.Write([]byte("HTTP/1.1 200 OK\r\n\r\n"))
+			return
+		}
+		answer, end := s.answer(mode, args)
+		if _, err := c.Write(answer); err != nil || end {
+			return
+		}
+	}
+}
+
+// command reads a command whose arguments may be long.
+func command(r *resp.Reader) ([]string, error) {
+	n, err := r.Array()
+	if err != nil {
+		return nil, err
+	}
+	var args []string
+	for range n {
+		b, err := r.Argument(1 << 30)
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, string(b))
+	}
+	return args, nil
+}
+
+// answer is what the store says to a command, and whether the connection ends then.
+func (s *Server) answer(mode Mode, args []string) (answer []byte, end bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	name := strings.ToUpper(args[0])
+	if (name == "SET" || name == "SETEX") && mode == Full {
+		return []byte("-OOM command not allowed when used memory > 'maxmemory'.\r\n"), false
+	}
+	switch name {
+	case "AUTH", "SELECT", "PING":
+		return []byte("+OK\r\n"), false
+	case "SET", "SETEX":
+		s.values[args[1]] = []byte(args[len(args)-1])
+		return []byte("+OK\r\n"), false
+	case "EXISTS":
+		n := 0
+		if _, ok := s.values[args[1]]; ok {
+			n = 1
+		}
+		return fmt.Appendf(nil, ":%d\r\n", n), false
+	case "GET":
+		v, ok := s.values[args[1]]
+		if !ok {
+			return []byte("$-1\r\n"), false
+		}
+		v = s.lie(mode, args[1], v)
+		answer = append(append(resp.AppendBulk(nil, int64(len(v))), v...), "\r\n"...)
+		if mode == CutOff {
+			return answer[:len(answer)/2], true
+		}
+		return answer, false
+	}
+	return []byte("-ERR unknown command\r\n"), false
+}
+
+// lie is a value as the mode gives it out. The caller holds mu.
+func (s *Server) lie(mode Mode, key string, v []byte) []byte {
+	v = bytes.Clone(v)
+	switch mode {
+	case Garbage:
+		for i := range v {
+			if i%97 == 96 { // the header stays: rows are wrong
+				v[len(v)-1-i/2] ^= 0x40
+			}
+		}
+	case Short:
+		v = v[:len(v)/2]
+	case Long:
+		v = append(v, v...)
+	case Exchanged:
+		for k, other := range s.values {
+			if k != key {
+				return other
+			}
+		}
+	}
+	return v
+}

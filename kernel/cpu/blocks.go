@@ -1,0 +1,87 @@
+package cpu
+
+import (
+	"sparrow/internal/block"
+	"sparrow/kernel"
+	"sparrow/kernel/cpu/vec"
+	"sparrow/kernel/host"
+)
+
+// Products with block formats quantise x once to eight bits; see package vec. The rows a product takes are shared by
+// all weights whose scales have the same groups.
+
+// quantGroups are the groups of values that share a scale.
+var quantGroups = [...]int{32, 256}
+
+// quantised is x for each of these groups.
+type quantised struct {
+	rows [len(quantGroups)]vec.BlockRows
+	done [len(quantGroups)]bool
+}
+
+// quantGroup is the group of values of x for products with a weight, or 0 where x is not quantised.
+func (d *Device) quantGroup(w *host.Matrix) int {
+	f, ok := w.Data.DType.Block()
+	if !ok || !d.tier.Blocks() {
+		return 0
+	}
+	return vec.BlockGroup(f)
+}
+
+// quantFor returns x quantised for a weight, or nil where it is not. Rows that were quantised for another weight of the
+// same product are used again.
+func (d *Device) quantFor(q *quantised, w *host.Matrix, x kernel.Tensor) (*vec.BlockRows, error) {
+	for i, group := range quantGroups {
+		if group != d.quantGroup(w) {
+			continue
+		}
+		if !q.done[i] {
+			q.done[i] = true
+			d.tier.ResetBlocks(&q.rows[i], x.Rows, x.Cols, group, false)
+			if err := d.quantUnits(quantWork{to: &q.rows[i], x: x}); err != nil {
+				return nil, err
+			}
+		}
+		return &q.rows[i], nil
+	}
+	return nil, nil
+}
+
+// quantWork quantises rows of x, all of them in order or those that index names, a unit at a time.
+type quantWork struct {
+	to    *vec.BlockRows
+	x     kernel.Tensor
+	index []int32 // row of x for each row, or nil
+}
+
+// quantUnits quantises every unit. Starting workers costs more than a few rows.
+func (d *Device) quantUnits(w quantWork) error {
+	units := w.to.Units()
+	if units > 1 && w.x.Rows > fewPlain {
+		return d.quant.run(d, units, w, (*Device).quantUnit)
+	}
+	for i := range units {
+		d.quantUnit(&w, 0, i)
+	}
+	return nil
+}
+
+func (d *Device) quantUnit(w *quantWork, _, i int) {
+	if w.index == nil {
+		d.tier.QuantUnit(w.to, i, host.F32(w.x), w.x.Stride)
+		return
+	}
+	d.tier.QuantGathered(w.to, i, host.F32(w.x), w.x.Stride, w.x.Rows, w.index)
+}
+
+// blockProduct multiplies quantised rows by the rows of a weight from n0 on.
+func (d *Device) blockProduct(c vec.BlockCut, w *host.Matrix, n0 int) {
+	band := w.Data.Slice(n0, n0+c.N)
+	d.tier.MulBlocks(c, blockOf(w), host.Bytes(band), band.Stride*band.DType.Size())
+}
+
+// blockOf is the format of a weight that has one.
+func blockOf(w *host.Matrix) block.Format {
+	f, _ := w.Data.DType.Block()
+	return f
+}

@@ -1,0 +1,200 @@
+package cpu_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"sparrow/internal/block"
+	"sparrow/kernel"
+	"sparrow/kernel/cpu"
+	"sparrow/kernel/host"
+	"sparrow/kernel/ref"
+)
+
+// blockRig compares products with block formats on a device with those of the reference.
+type blockRig struct {
+	*testing.T
+	rng      *rand.Rand
+	dev, ref kernel.Device
+}
+
+// eachBlockRig runs a test on every backend, with eight bits of x and precise, with the error that is allowed: the root
+// of the mean square against that of the results.
+func eachBlockRig(t *testing.T, test func(r *blockRig, most float64)) {
+	for _, b := range cpu.Backends() {
+		if b.Available() != nil {
+			continue
+		}
+		for _, precise := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/precise=%v", b.Name, precise), func(t *testing.T) {
+				dev, err := b.Open(kernel.Options{Workers: 2, Precise: precise})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer dev.Close()
+				exact, err := ref.Backends()[0].Open(kernel.Options{Workers: 2})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer exact.Close()
+				most := 0.015
+				if precise {
+					most = 1e-5
+				}
+				test(&blockRig{T: t, rng: rand.New(rand.NewPCG(5, 6)), dev: dev, ref: exact}, most)
+			})
+		}
+	}
+}
+
+func (r *blockRig) must(err error) {
+	r.Helper()
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+// floats is a tensor of normal numbers, which both devices read: their memory is the host's.
+func (r *blockRig) floats(rows, cols int) kernel.Tensor {
+	t, err := kernel.New(r.ref, kernel.F32, rows, cols)
+	r.must(err)
+	v := make([]float32, rows*cols)
+	for i := range v {
+		v[i] = float32(r.rng.NormFloat64())
+	}
+	r.must(kernel.WriteF32(r.ref, t, v))
+	return t
+}
+
+func (r *blockRig) weight(f block.Format, out, in int) kernel.Weight {
+	data := make([]byte, out*in/f.Values()*f.Bytes())
+	f.Random(data, r.rng)
+	return kernel.Weight{Data: kernel.Tensor{Buf: kernel.HostBuffer(data), DType: kernel.Blocks(f), Rows: out,
+		Cols: in / f.Values(), Stride: in / f.Values()}}
+}
+
+func (r *blockRig) prepare(w kernel.Weight) (dev, exact kernel.Matrix) {
+	dev, err := r.dev.Prepare(w, kernel.Projected)
+	r.must(err)
+	exact, err = r.ref.Prepare(w, kernel.Projected)
+	r.must(err)
+	return dev, exact
+}
+
+// near compares a result with the reference's.
+func (r *blockRig) near(what string, got, want kernel.Tensor, most float64) {
+	r.Helper()
+	var wrong, norm float64
+	for row := range got.Rows {
+		g, w := host.RowF32(got, row), host.RowF32(want, row)
+		for i := range g {
+			wrong += math.Pow(float64(g[i])-float64(w[i]), 2)
+			norm += math.Pow(float64(w[i]), 2)
+		}
+	}
+	if e := math.Sqrt(wrong / norm); !(e <= most) {
+		r.Errorf("%s: error %.2g, want at most %.2g", what, e, most)
+	}
+}
+
+// same compares the bits of two rows.
+func (r *blockRig) same(what string, got, want kernel.Tensor) {
+	r.Helper()
+	g, w := host.RowF32(got, 0), host.RowF32(want, 0)
+	for i := range g {
+		if math.Float32bits(g[i]) != math.Float32bits(w[i]) {
+			r.Fatalf("%s: element %d is %v, alone %v", what, i, g[i], w[i])
+		}
+	}
+}
+
+var blockFormats = []block.Format{block.Q8_0, block.Q4_0, block.Q4_K, block.Q6_K, block.MXFP4}
+
+// Products of several weights are near the reference's, and a row's bits do not depend on the others.
+func TestBlockProjections(t *testing.T) {
+	eachBlockRig(t, func(r *blockRig, most float64) {
+		const in = 256
+		var weights []kernel.Weight
+		for i, f := range blockFormats {
+			weights = append(weights, r.weight(f, 33+i, in))
+		}
+		for _, rows := range []int{1, 3, 5, 37} {
+			x := r.floats(rows, in+1).Columns(0, in)
+			var got, want, alone kernel.ProjectArgs
+			got.X, want.X = x, x
+			for _, w := range weights {
+				dev, exact := r.prepare(w)
+				got.To = append(got.To, kernel.Projection{Out: r.floats(rows, w.Out()+3).Columns(1, 1+w.Out()), W: dev})
+				want.To = append(want.To, kernel.Projection{Out: r.floats(rows, w.Out()), W: exact})
+				alone.To = append(alone.To, kernel.Projection{Out: r.floats(1, w.Out()), W: dev})
+			}
+			r.must(r.dev.Project(got))
+			r.must(r.ref.Project(want))
+			for i, f := range blockFormats {
+				r.near(fmt.Sprintf("%d rows by %v", rows, f), got.To[i].Out, want.To[i].Out, most)
+			}
+			for row := range rows {
+				alone.X = x.Slice(row, row+1)
+				r.must(r.dev.Project(alone))
+				for i, f := range blockFormats {
+					r.same(fmt.Sprintf("row %d of %d by %v", row, rows, f), got.To[i].Out.Slice(row, row+1),
+						alone.To[i].Out)
+				}
+			}
+		}
+	})
+}
+
+// Experts of several formats are near the reference's, and a token's bits do not depend on the others.
+func TestBlockExperts(t *testing.T) {
+	eachBlockRig(t, func(r *blockRig, most float64) {
+		const count, hidden, inner, topk = 3, 256, 256, 2
+		for _, formats := range [][2]block.Format{{block.Q4_K, block.Q6_K}, {block.Q8_0, block.Q4_K},
+			{block.Q5_K, block.Q8_0}} {
+			var w kernel.ExpertWeights
+			for range count {
+				w.Gate = append(w.Gate, r.weight(formats[0], inner, hidden))
+				w.Up = append(w.Up, r.weight(formats[0], inner, hidden))
+				w.Down = append(w.Down, r.weight(formats[1], hidden, inner))
+			}
+			dev, err := r.dev.PrepareExperts(w)
+			r.must(err)
+			exact, err := r.ref.PrepareExperts(w)
+			r.must(err)
+			for _, tokens := range []int{1, 19} {
+				ids := make([]int32, tokens*topk)
+				for i := range ids {
+					ids[i] = int32((i + i/topk) % count)
+				}
+				chosen, err := kernel.New(r.ref, kernel.I32, tokens, topk)
+				r.must(err)
+				r.must(kernel.WriteI32(r.ref, chosen, ids))
+				a := kernel.ExpertArgs{Out: r.floats(tokens, hidden), X: r.floats(tokens, hidden), IDs: chosen,
+					Weights: r.floats(tokens, topk), Experts: dev}
+				want := a
+				want.Out, want.Experts = r.zeros(tokens, hidden), exact
+				a.Out = r.zeros(tokens, hidden)
+				r.must(r.dev.Experts(a))
+				r.must(r.ref.Experts(want))
+				// Three products follow each other.
+				r.near(fmt.Sprintf("%d tokens, experts of %v", tokens, formats), a.Out, want.Out, 2*most)
+				for t := 0; t < tokens; t += 6 {
+					one := a
+					one.Out, one.X, one.IDs, one.Weights = r.zeros(1, hidden), a.X.Slice(t, t+1), a.IDs.Slice(t, t+1),
+						a.Weights.Slice(t, t+1)
+					r.must(r.dev.Experts(one))
+					r.same(fmt.Sprintf("token %d of %d, experts of %v", t, tokens, formats), a.Out.Slice(t, t+1),
+						one.Out)
+				}
+			}
+		}
+	})
+}
+
+func (r *blockRig) zeros(rows, cols int) kernel.Tensor {
+	t, err := kernel.New(r.ref, kernel.F32, rows, cols)
+	r.must(err)
+	return t
+}

@@ -1,0 +1,145 @@
+package main
+
+// Quantisation of rows of x to eight bits: see quantRowGo.
+//
+//	SI x   DI codes   DX scales   CX sums   R8 parts   R9 groups left
+//	Z31 all bits but the sign   Z30 127   Z29 least magnitude
+func (e *emitter) quantStart(name, doc string) {
+	e.function(name, "blockQuantArgs", doc)
+	e.op(`
+		MOVQ blockQuantArgs_x(AX), SI
+		MOVQ blockQuantArgs_codes(AX), DI
+		MOVQ blockQuantArgs_scales(AX), DX
+		MOVQ blockQuantArgs_sums(AX), CX
+		MOVQ blockQuantArgs_parts(AX), R8
+		MOVQ blockQuantArgs_groups(AX), R9
+		VPBROADCASTD quantMagnitude<>(SB), Z31
+		VBROADCASTSS quantMost<>(SB), Z30
+		VPBROADCASTD quantLeast<>(SB), Z29`)
+}
+
+// inverse turns the largest magnitudes in the lanes of register z into 127 over the largest of all, in Z28, and
+// writes the scale. z+1 is used.
+func (e *emitter) inverse(z int) {
+	e.op("VEXTRACTI64X4 $1, Z%d, Y%d", z, z+1)
+	e.op("VPMAXUD Y%d, Y%d, Y%d", z+1, z, z)
+	e.op("VEXTRACTI128 $1, Y%d, X%d", z, z+1)
+	e.op("VPMAXUD X%d, X%d, X%d", z+1, z, z)
+	e.op("VPSHUFD $0x4E, X%d, X%d", z, z+1)
+	e.op("VPMAXUD X%d, X%d, X%d", z+1, z, z)
+	e.op("VPSHUFD $0xB1, X%d, X%d", z, z+1)
+	e.op("VPMAXUD X%d, X%d, X%d", z+1, z, z)
+	e.op("VDIVSS X30, X%d, X%d", z, z+1)
+	e.op("VSUBSS X%d, X%d, X28", z, z) // NaN unless it is finite
+	e.op("VADDSS X28, X%d, X%d", z+1, z+1)
+	e.op("VMOVSS X%d, (DX)", z+1)
+	e.op("ADDQ $4, DX")
+	e.op("VPCMPUD $5, X29, X%d, K1", z) // not below
+	e.op("VDIVSS X%d, X30, X%d", z, z+1)
+	e.op("VMOVAPS.Z X%d, K1, X%d", z+1, z+1)
+	e.op("VBROADCASTSS X%d, Z28", z+1)
+}
+
+// codesOf quantises sixteen values at an offset from SI and stores them; the codes as words stay in register z.
+func (e *emitter) codesOf(at, z int) {
+	e.op("VMULPS %d(SI), Z28, Z%d", 4*at, z)
+	e.op("VCVTPS2DQ Z%d, Z%d", z, z)
+	e.op("VPMOVSDB Z%d, %d(DI)", z, at)
+}
+
+func (e *emitter) emitQuant32() {
+	e.words("quantMagnitude", 0x7FFFFFFF)
+	e.words("quantMost", 0x42FE0000) // 127
+	e.words("quantLeast", (127-100)<<23)
+	e.quantStart("blockQuant32avx512", "quantises groups of 32.")
+	e.loop("group", "R9", func() {
+		e.op("VPANDD (SI), Z31, Z0")
+		e.op("VPANDD 64(SI), Z31, Z1")
+		e.op("VPMAXUD Z0, Z1, Z0")
+		e.inverse(0)
+		e.codesOf(0, 2)
+		e.codesOf(16, 3)
+		// Codes beyond eight bits are those of a group that is not finite.
+		e.op("VPADDD Z2, Z3, Z2")
+		e.op("VEXTRACTI64X4 $1, Z2, Y3")
+		e.op("VPADDD Y3, Y2, Y2")
+		e.op("VEXTRACTI128 $1, Y2, X3")
+		e.op("VPADDD X3, X2, X2")
+		e.op("VPSHUFD $0x4E, X2, X3")
+		e.op("VPADDD X3, X2, X2")
+		e.op("VPSHUFD $0xB1, X2, X3")
+		e.op("VPADDD X3, X2, X2")
+		e.op("VMOVD X2, (CX)")
+		e.op("ADDQ $128, SI")
+		e.op("ADDQ $32, DI")
+		e.op("ADDQ $4, CX")
+	})
+	e.ret()
+}
+
+func (e *emitter) emitQuant256() {
+	e.quantStart("blockQuant256avx512", "quantises groups of 256.")
+	e.op("VPBROADCASTD quantUpper<>(SB), Z27")
+	e.loop("group", "R9", func() {
+		for i := range 4 {
+			e.op("VPANDD %d(SI), Z31, Z%d", 64*i, i)
+		}
+		for i := 4; i < 16; i++ {
+			e.op("VPANDD %d(SI), Z31, Z4", 64*i)
+			e.op("VPMAXUD Z4, Z%d, Z%d", i%4, i%4)
+		}
+		e.op("VPMAXUD Z0, Z1, Z0")
+		e.op("VPMAXUD Z2, Z3, Z2")
+		e.op("VPMAXUD Z0, Z2, Z0")
+		e.inverse(0)
+		t := tree{emitter: e, first: 18}
+		for i := range 16 {
+			e.codesOf(16*i, 1)
+			t.add(i, 1)
+		}
+		sums := t.out(0)
+		e.op("VPMOVDW Z%d, (CX)", sums)
+		// Sums of 32 codes, as the upper half of a float32 and the rest.
+		e.op("VPSRLQ $32, Z%d, Z0", sums)
+		e.op("VPADDD Z0, Z%d, Z0", sums)
+		e.op("VPMOVQD Z0, Y0")
+		e.op("VCVTDQ2PS Y0, Y0")
+		e.op("VPANDD Y27, Y0, Y1")
+		e.op("VSUBPS Y1, Y0, Y0")
+		e.op("VPSRLD $16, Y1, Y1")
+		e.op("VPSRLD $16, Y0, Y0")
+		e.op("VPMOVDW Y1, (R8)")
+		e.op("VPMOVDW Y0, 16(R8)")
+		e.op("ADDQ $1024, SI")
+		e.op("ADDQ $256, DI")
+		e.op("ADDQ $32, CX")
+		e.op("ADDQ $32, R8")
+	})
+	e.ret()
+	e.words("quantUpper", 0xFFFF0000)
+}
+
+// emitTurn writes the kernel that interleaves the words of sixteen rows, a line of each at a time.
+//
+//	SI rows   R9 bytes between them   DI interleaved   R8 lines left
+func (e *emitter) emitTurn() {
+	e.function("blockTurnavx512", "blockTurnArgs", "interleaves the words of sixteen rows.")
+	e.op(`
+		MOVQ blockTurnArgs_from(AX), SI
+		MOVQ blockTurnArgs_ld(AX), R9
+		MOVQ blockTurnArgs_to(AX), DI
+		MOVQ blockTurnArgs_lines(AX), R8`)
+	e.loop("line", "R8", func() {
+		e.op("MOVQ SI, R10")
+		for r := range 16 {
+			e.op("VMOVUPS (R10), Z%d", r)
+			e.op("ADDQ R9, R10")
+		}
+		for i, r := range e.transpose16() {
+			e.op("VMOVUPS Z%d, %d(DI)", r, 64*i)
+		}
+		e.op("ADDQ $64, SI")
+		e.op("ADDQ $1024, DI")
+	})
+	e.ret()
+}

@@ -1,0 +1,300 @@
+package main
+
+import "fmt"
+
+// Kernels over the block formats of GGUF files. All of them take sixteen rows of weights at a time and leave the codes
+// of 64 values of a row in one register, in order. A step is 256 values of formats with blocks of 256, or a pair of
+// blocks of 32; where the number of blocks is odd the last pair is the same block twice, and x has a scale of zero for
+// the second.
+//
+//	AX arguments   BX bytes from the start of the rows to the step   R8 a row's step   R13 bytes to prefetch ahead
+//	DX from the first block of a pair to the second
+
+// blockFormat is a block format.
+type blockFormat struct {
+	name   string
+	values int // of a block
+	bytes  int // of a block
+	offset int // log2 of what unpack adds to a value, to make it unsigned
+}
+
+var (
+	q80   = blockFormat{"Q80", 32, 34, 7}
+	q40   = blockFormat{"Q40", 32, 18, 3}
+	mxfp4 = blockFormat{"MXFP4", 32, 17, 4}
+	q4k   = blockFormat{"Q4K", 256, 144, 0}
+	q6k   = blockFormat{"Q6K", 256, 210, 5}
+)
+
+var blockFormats = []blockFormat{q80, q40, mxfp4, q4k, q6k}
+
+func (f blockFormat) small() bool { return f.values == 32 }
+
+// stepBytes is the bytes of a step.
+func (f blockFormat) stepBytes() int {
+	if f.small() {
+		return 2 * f.bytes
+	}
+	return f.bytes
+}
+
+// Registers of the unpacking code. Those of one format may be the same as those of another.
+const (
+	bkNibble = 31 // 0x0F in every byte; Q8_0: 0x80
+	bkShift  = 30 // by how much words are shifted: upper nibbles
+	bkTable  = 29 // MXFP4: the values; Q6_K: right shifts of the upper bits
+	bkLeft   = 28 // Q6_K: left shifts of the upper bits
+	bkUpper  = 27 // Q6_K: 0x30 in every byte
+	bkPerm   = 23 // and three more: which scale belongs to each word of 64 values
+	bkMins   = 22 // Q4_K: which minimum belongs to each word of sums
+)
+
+// emitBlocks writes the kernels that multiply one row of x, straight from the packed blocks.
+func (e *emitter) emitBlocks() {
+	e.blockData()
+	for _, f := range blockFormats {
+		e.emitDot(f)
+	}
+	e.emitQuant32()
+	e.emitQuant256()
+	e.emitTurn()
+}
+
+// emitBlockTiles writes the kernels of many rows of x.
+func (e *emitter) emitBlockTiles() {
+	e.blockData()
+	for _, f := range blockFormats {
+		e.emitBlockFill(f)
+	}
+	e.emitTilesOf32()
+	e.emitTilesOf256(q4k)
+	e.emitTilesOf256(q6k)
+}
+
+func (e *emitter) blockData() {
+	e.words("blockNibble", 0x0F0F0F0F)
+	e.words("blockSign", 0x80808080)
+	e.words("blockUpper", 0x30303030)
+	e.words("blockEight", 0x08080808)
+	e.words("blockSeven", 0x00070007)
+	e.words("blockLow7", 0x7F7F7F7F)
+	e.words("blockLowByte", 0x00FF00FF)
+	e.wordTable("blockHalves", func(i int) int { return i / 16 * 4 })      // 0 then 4
+	e.wordTable("blockQuarters", func(i int) int { return i / 8 % 2 * 4 }) // 0, 4, 0, 4
+	e.wordTable("blockLeft", func(i int) int { return 4 - i/16*2 })        // 4 then 2
+	e.wordTable("blockRight", func(i int) int { return i / 16 * 2 })       // 0 then 2
+	values := [16]int{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
+	plain, raised := make([]byte, 64), make([]byte, 64)
+	for i := range plain {
+		plain[i], raised[i] = byte(values[i%16]), byte(values[i%16]+16)
+	}
+	e.table("blockE2M1", plain)
+	e.table("blockE2M1Raised", raised)
+	for q := range 4 {
+		// The words are scales 0 to 3, minimums 0 to 3, scales 4 to 7, minimums 4 to 7.
+		e.wordTable(fmt.Sprintf("blockScales4K%d", q), func(i int) int { return scaleWord(2*q + i/16) })
+		e.wordTable(fmt.Sprintf("blockScales6K%d", q), func(i int) int { return 4*q + i/8 })
+	}
+	e.wordTable("blockMinPairs", func(i int) int { return 4 + scaleWord(i/2%8) })
+	e.wordTable("blockMinTwice", func(i int) int { return 4 + scaleWord(i%8) })
+	bf16 := make([]byte, 128)
+	for i := range 64 {
+		v := bf16OfInt(i)
+		bf16[2*i], bf16[2*i+1] = byte(v), byte(v>>8)
+	}
+	e.table("blockMinBF16", bf16)
+	e.words("blockSubnormal", 0x00200000)
+	e.words("blockOne", 1)
+	e.words("blockTwo", 2)
+	e.words("blockByte", 0xFF)
+}
+
+// scaleWord is the word of scale j.
+func scaleWord(j int) int { return j%4 + j/4*8 }
+
+// bf16OfInt is a number below 128 as bfloat16.
+func bf16OfInt(v int) int {
+	if v == 0 {
+		return 0
+	}
+	top := 0
+	for v>>(top+1) != 0 {
+		top++
+	}
+	return (127+top)<<7 | v<<(7-top)&0x7F
+}
+
+// wordTable writes a vector of 32 words.
+func (e *emitter) wordTable(name string, word func(i int) int) {
+	data := make([]byte, 64)
+	for i := range 32 {
+		data[2*i], data[2*i+1] = byte(word(i)), byte(word(i)>>8)
+	}
+	e.table(name, data)
+}
+
+// blockConstants loads the registers that unpacking needs.
+func (e *emitter) blockConstants(f blockFormat, raised bool) {
+	load := func(name string, z int) { e.op("VMOVDQU64 %s<>(SB), Z%d", name, z) }
+	switch f {
+	case q80:
+		load("blockSign", bkNibble)
+	case q40, mxfp4:
+		load("blockNibble", bkNibble)
+		load("blockQuarters", bkShift)
+		e.op("MOVQ $0xFF00, R9") // the upper half
+		e.op("KMOVW R9, K2")
+		switch {
+		case f == q40 && !raised:
+			load("blockEight", bkTable)
+		case f == mxfp4 && raised:
+			load("blockE2M1Raised", bkTable)
+		case f == mxfp4:
+			load("blockE2M1", bkTable)
+		}
+	case q4k:
+		load("blockNibble", bkNibble)
+		load("blockHalves", bkShift)
+		for q := range 4 {
+			load(fmt.Sprintf("blockScales4K%d", q), bkPerm+q)
+		}
+		e.op(`
+			MOVQ $0x3F3F3F3F3F3F3F3F, R14
+			MOVQ $0x3030303030303030, R15
+			MOVQ $0x0F0F0F0F0F0F0F0F, R12`)
+	case q6k:
+		load("blockNibble", bkNibble)
+		load("blockRight", bkTable)
+		load("blockLeft", bkLeft)
+		load("blockUpper", bkUpper)
+		for q := range 4 {
+			load(fmt.Sprintf("blockScales6K%d", q), bkPerm+q)
+		}
+	}
+}
+
+// blockRow points R8 at row r's step and prefetches the bytes that are as far ahead.
+func (e *emitter) blockRow(f blockFormat, r int) {
+	e.op("MOVQ blockArgs_rows+%d(AX), R8", 8*r)
+	e.op("ADDQ BX, R8")
+	for at := 0; at < f.stepBytes(); at += 64 {
+		e.op("PREFETCHT0 %d(R8)(R13*1)", at)
+	}
+}
+
+// unpackPair leaves the codes of a pair of blocks of 32 in register z, unsigned by an offset where raised is set.
+func (e *emitter) unpackPair(f blockFormat, z int, raised bool) {
+	switch f {
+	case q80:
+		e.op("VMOVDQU 2(R8), Y%d", z)
+		e.op("VINSERTI64X4 $1, 2(R8)(DX*1), Z%d, Z%d", z, z)
+		if raised {
+			e.op("VPXORD Z%d, Z%d, Z%d", bkNibble, z, z)
+		}
+	case q40, mxfp4:
+		head := f.bytes - 16
+		e.op("VBROADCASTI32X4 %d(R8), Z%d", head, z)
+		e.op("VBROADCASTI32X4 %d(R8)(DX*1), K2, Z%d", head, z)
+		e.op("VPSRLVW Z%d, Z%d, Z%d", bkShift, z, z)
+		e.op("VPANDD Z%d, Z%d, Z%d", bkNibble, z, z)
+		if f == mxfp4 {
+			e.op("VPSHUFB Z%d, Z%d, Z%d", z, bkTable, z)
+		} else if !raised {
+			e.op("VPSUBB Z%d, Z%d, Z%d", bkTable, z, z)
+		}
+	}
+}
+
+// scalesOf leaves the integer scales of the step at R8 as words in register z, and of Q4_K the minimums.
+func (e *emitter) scalesOf(f blockFormat, z int) {
+	if f == q6k {
+		e.op("VPMOVSXBW 192(R8), Y%d", z)
+		return
+	}
+	e.op(`
+		MOVQ 4(R8), R9
+		MOVL 12(R8), R10
+		MOVQ R10, R11
+		SHRQ $4, R11
+		SHLQ $32, R11
+		ORQ R10, R11
+		ANDQ R12, R11
+		MOVQ R9, R10
+		SHRQ $2, R10
+		ANDQ R15, R10
+		ORQ R10, R11
+		ANDQ R14, R9`)
+	e.op("VMOVQ R9, X%d", z)
+	e.op("VPINSRQ $1, R11, X%d, X%d", z, z)
+	e.op("VPMOVZXBW X%d, Y%d", z, z)
+}
+
+// quarters calls use with each 64 codes of the step at R8, in order, in a register from z on; six registers are used.
+func (e *emitter) quarters(f blockFormat, z int, use func(quarter, reg int)) {
+	if f == q4k {
+		for q := range 4 {
+			r := z + q%2
+			e.op("VBROADCASTI64X4 %d(R8), Z%d", 16+32*q, r)
+			e.op("VPSRLVW Z%d, Z%d, Z%d", bkShift, r, r)
+			e.op("VPANDD Z%d, Z%d, Z%d", bkNibble, r, r)
+			use(q, r)
+		}
+		return
+	}
+	for g := range 2 {
+		low, high := z+2*g, z+2*g+1
+		e.op("VMOVDQU64 %d(R8), Z%d", 64*g, high)
+		e.op("VBROADCASTI64X4 %d(R8), Z%d", 128+32*g, z+4)
+		e.op("VPANDD Z%d, Z%d, Z%d", bkNibble, high, low)
+		e.op("VPSLLVW Z%d, Z%d, Z%d", bkLeft, z+4, z+5)
+		e.op("VPTERNLOGD $0xF8, Z%d, Z%d, Z%d", bkUpper, z+5, low) // low | shifted & 0x30
+		use(2*g, low)
+		e.op("VPSRLW $4, Z%d, Z%d", high, high)
+		e.op("VPANDD Z%d, Z%d, Z%d", bkNibble, high, high)
+		e.op("VPSRLVW Z%d, Z%d, Z%d", bkTable, z+4, z+5)
+		e.op("VPTERNLOGD $0xF8, Z%d, Z%d, Z%d", bkUpper, z+5, high)
+		use(2*g+1, high)
+	}
+}
+
+// gatherScales leaves the float32 scales of sixteen blocks in register z, which z+1 helps with; those of Q4_K's
+// minimums go to register mins. second is the second block of a pair. R9 is the first row's step.
+func (e *emitter) gatherScales(f blockFormat, second bool, z, mins, offsets int) {
+	at := "(R9)"
+	if f == q6k {
+		at = "206(R9)"
+	}
+	if second {
+		e.op("LEAQ (R9)(DX*1), R10")
+		at = "(R10)"
+	}
+	e.op("KXNORW K1, K1, K1")
+	e.op("VPGATHERDD %s(Z%d*1), K1, Z%d", at, offsets, z)
+	switch f {
+	case mxfp4:
+		e.op("VPANDD.BCST blockByte<>(SB), Z%d, Z%d", z, z)
+		e.op("VPCMPUD.BCST $1, blockTwo<>(SB), Z%d, K1", z) // below two: 2^-128 and 2^-127, which are subnormal
+		e.op("VPBROADCASTD blockSubnormal<>(SB), Z%d", z+1)
+		e.op("VPSLLVD Z%d, Z%d, Z%d", z, z+1, z+1)
+		e.op("VPSUBD.BCST blockOne<>(SB), Z%d, Z%d", z, z)
+		e.op("VPSLLD $23, Z%d, Z%d", z, z)
+		e.op("VMOVDQA32 Z%d, K1, Z%d", z+1, z)
+		return
+	case q4k:
+		e.op("VPSRLD $16, Z%d, Z%d", z, mins)
+		e.op("VPMOVDW Z%d, Y%d", mins, mins)
+		e.op("VCVTPH2PS Y%d, Z%d", mins, mins)
+	case q6k:
+		e.op("VPSRLD $16, Z%d, Z%d", z, z)
+	}
+	e.op("VPMOVDW Z%d, Y%d", z, z)
+	e.op("VCVTPH2PS Y%d, Z%d", z, z)
+}
+
+// blockStart loads what all kernels over blocks begin with.
+func (e *emitter) blockStart() {
+	e.op(`
+		XORQ BX, BX
+		MOVQ blockArgs_ahead(AX), R13
+		MOVQ blockArgs_second(AX), DX`)
+}

@@ -1,0 +1,233 @@
+package vec
+
+import (
+	"fmt"
+
+	"sparrow/internal/block"
+)
+
+// Products with the block formats of GGUF files multiply integers: weights are read as their packed codes, and rows of
+// x are quantised once per product to eight bits. The integer sum over the values that share all scales is exact in
+// any order, so kernels of different shape (one row from the packed blocks, sixteen rows on tiles) agree to the bit;
+// the scaled sums are added in one order, block after block:
+//
+//	Q8_0, Q4_0, MXFP4   blocks of 32, x has a scale for each 32:
+//	                    y = fma(float32(Σ q·c), d·dx, y)
+//	Q4_K, Q6_K          blocks of 256, x has a scale for each 256, and s is the integer scale of 32 or 16 weights:
+//	                    y = fma(fma(d, float32(Σ s·q·c), -dmin·float32(Σ m·Σc)), dx, y)
+//
+// All tiers have the same bits. [Tier.Precise] has no such products: its caller widens weights instead.
+
+// BlockGroup is the number of values of a row of x that share a scale in products with weights of a format: 32 or 256,
+// or 0 for a format without such products.
+func BlockGroup(f block.Format) int {
+	switch f {
+	case block.Q8_0, block.Q4_0, block.MXFP4:
+		return 32
+	case block.Q4_K, block.Q6_K:
+		return 256
+	default:
+		return 0
+	}
+}
+
+// BlockRows is a left factor x [m, k] quantised for products with block formats. The zero value is empty; its memory
+// grows to the largest size used.
+//
+// It consists of units of one row, or of sixteen. A row's part of a unit is, each padded to whole lines of 64 bytes:
+//
+//	codes   [k]              int8
+//	scales  [k/group]        float32
+//	parts   [k/256, 2, 8]    bfloat16   of 256: the sums of 32 codes as two numbers, exactly
+//	sums    [k/32]           int32      of 32: the sums of 32 codes
+//	        [k/256, 16]      int16      of 256: the sums of 16 codes
+//
+// Units of sixteen rows hold codes, scales and parts, each with its words interleaved: [words, 16] of four bytes.
+type BlockRows struct {
+	mem   []byte
+	m, k  int
+	group int
+	rows  int // of a unit
+}
+
+const lineBytes = 64
+
+// fewBlockRows is the most rows of x that are faster one by one than as a unit.
+const fewBlockRows = 3
+
+// lines is n bytes rounded up to whole lines.
+func lines(n int) int { return (n + lineBytes - 1) / lineBytes * lineBytes }
+
+// codesBytes and the following are the bytes of a row's arrays.
+func (b *BlockRows) codesBytes() int  { return lines(b.k) }
+func (b *BlockRows) scalesBytes() int { return lines(4 * b.k / b.group) }
+
+func (b *BlockRows) partsBytes() int {
+	if b.group == 32 {
+		return 0
+	}
+	return lines(b.k / 256 * 32)
+}
+
+func (b *BlockRows) sumsBytes() int {
+	if b.group == 32 {
+		return lines(b.k / 32 * 4)
+	}
+	return lines(b.k / 256 * 32)
+}
+
+// rowBytes is those of a single row, unitBytes those of a unit.
+func (b *BlockRows) rowBytes() int {
+	return b.codesBytes() + b.scalesBytes() + b.partsBytes() + b.sumsBytes()
+}
+
+func (b *BlockRows) unitBytes() int {
+	if b.rows == 1 {
+		return b.rowBytes()
+	}
+	return b.rows * (b.rowBytes() - b.sumsBytes())
+}
+
+// Units is the number of units, which can be filled independently.
+func (b *BlockRows) Units() int { return (b.m + b.rows - 1) / max(1, b.rows) }
+
+// unit is the memory of unit i.
+func (b *BlockRows) unit(i int) []byte { return b.mem[i*b.unitBytes():][:b.unitBytes()] }
+
+// row is where the arrays of a row are.
+func (b *BlockRows) row(mem []byte) quantRow {
+	var q quantRow
+	q.codes, mem = mem[:b.codesBytes()], mem[b.codesBytes():]
+	q.scales, mem = mem[:b.scalesBytes()], mem[b.scalesBytes():]
+	q.parts, mem = mem[:b.partsBytes()], mem[b.partsBytes():]
+	q.sums = mem[:b.sumsBytes()]
+	return q
+}
+
+// quantRow is the arrays of one row.
+type quantRow struct{ codes, scales, parts, sums []byte }
+
+// blockOps is what a tier implements for products with block formats.
+type blockOps struct {
+	together int // rows of a unit, of several rows
+	quant    func(q quantRow, x []float32, group int)
+	// turn interleaves sixteen rows, bytes long and ld apart.
+	turn func(to, from []byte, ld, bytes int)
+	mul  func(c BlockCut, f block.Format, w []byte, ldw int)
+}
+
+// Blocks reports whether this tier has products with block formats.
+func (t *Tier) Blocks() bool { return t.ops.blocks != nil }
+
+// BlockTogether is the number of quantised rows of a unit where they are not alone: parts of products begin with one.
+func (t *Tier) BlockTogether() int { return t.ops.blocks.together }
+
+// ResetBlocks allocates memory for m rows of k values with a scale for each group of them; k is whole groups. Rows that
+// are alone are multiplied one by one.
+func (t *Tier) ResetBlocks(b *BlockRows, m, k, group int, alone bool) {
+	if m < 0 || k < 0 || group != 32 && group != 256 || k%group != 0 {
+		panic(fmt.Sprintf("vec: BlockRows: shape [%d, %d] in groups of %d", m, k, group))
+	}
+	b.m, b.k, b.group, b.rows = m, k, group, 1
+	if m > fewBlockRows && !alone {
+		b.rows = t.ops.blocks.together
+	}
+	if n := b.Units() * b.unitBytes(); cap(b.mem) < n {
+		b.mem = alignedBytes(n + n/4)
+	}
+	b.mem = b.mem[:cap(b.mem)]
+}
+
+// QuantUnit fills unit i from x [m, k], rows ldx apart.
+func (t *Tier) QuantUnit(b *BlockRows, i int, x []float32, ldx int) {
+	needMatrix("QuantUnit", "x", len(x), b.m, b.k, ldx)
+	t.quantUnit(b, i, func(r int) []float32 { return x[r*ldx:][:b.k] })
+}
+
+// QuantGathered fills unit i where row r is row index[r] of x [rows, k]. A negative index leaves a row undefined.
+func (t *Tier) QuantGathered(b *BlockRows, i int, x []float32, ldx, rows int, index []int32) {
+	needMatrix("QuantGathered", "x", len(x), rows, b.k, ldx)
+	needLen("QuantGathered", "index", len(index), b.m)
+	t.quantUnit(b, i, func(r int) []float32 {
+		at := int(index[r])
+		if at < 0 {
+			return nil
+		}
+		if at >= rows {
+			panic(fmt.Sprintf("vec: QuantGathered: row %d of %d", at, rows))
+		}
+		return x[at*ldx:][:b.k]
+	})
+}
+
+// quantUnit fills a unit from rows of x, nil where there is none.
+func (t *Tier) quantUnit(b *BlockRows, i int, row func(r int) []float32) {
+	if i < 0 || i >= b.Units() {
+		panic(fmt.Sprintf("vec: BlockRows: unit %d of %d", i, b.Units()))
+	}
+	unit := b.unit(i)
+	if b.rows == 1 {
+		if x := row(i); x != nil {
+			t.ops.blocks.quant(b.row(unit), x, b.group)
+		}
+		return
+	}
+	mem := quantScratches.get()
+	defer quantScratches.put(mem)
+	wide := sizedBytes(mem, b.rows*b.rowBytes())
+	for r := range b.rows {
+		if at := i*b.rows + r; at < b.m {
+			if x := row(at); x != nil {
+				t.ops.blocks.quant(b.row(wide[r*b.rowBytes():][:b.rowBytes()]), x, b.group)
+			}
+		}
+	}
+	t.ops.blocks.turn(unit, wide, b.rowBytes(), b.rowBytes()-b.sumsBytes())
+}
+
+// quantScratches holds rows before they are interleaved.
+var quantScratches recycler[[]byte]
+
+// sizedBytes returns n bytes, aligned to a line.
+func sizedBytes(mem *[]byte, n int) []byte {
+	if cap(*mem) < n {
+		*mem = alignedBytes(n)
+	}
+	return (*mem)[:n]
+}
+
+// BlockCut is a part of a product with quantised rows: rows [M0, M1) of x, M0 at the start of a unit, by N rows of
+// weights into Y [M1-M0, N], rows Ldy apart.
+type BlockCut struct {
+	Y      []float32
+	Ldy    int
+	X      *BlockRows
+	M0, M1 int
+	N      int
+	Add    bool // to what Y holds
+}
+
+// MulBlocks multiplies quantised rows by weights [N, k] of a block format, ldw bytes between rows.
+func (t *Tier) MulBlocks(c BlockCut, f block.Format, w []byte, ldw int) {
+	const method = "MulBlocks"
+	if group := BlockGroup(f); !t.Blocks() || group == 0 || group != c.X.group {
+		panic(fmt.Sprintf("vec: %s: tier %s by %v with x in groups of %d", method, t.Name, f, c.X.group))
+	}
+	if c.M0 < 0 || c.M1 < c.M0 || c.M1 > c.X.m || c.M0%c.X.rows != 0 {
+		panic(fmt.Sprintf("vec: %s: rows %d to %d of %d in units of %d", method, c.M0, c.M1, c.X.m, c.X.rows))
+	}
+	needMatrix(method, "y", len(c.Y), c.M1-c.M0, c.N, c.Ldy)
+	needMatrix(method, "w", len(w), c.N, c.X.k/f.Values()*f.Bytes(), ldw)
+	if c.M0 == c.M1 || c.N == 0 {
+		return
+	}
+	if c.X.k == 0 {
+		for i := range c.M1 - c.M0 {
+			if !c.Add {
+				clear(c.Y[i*c.Ldy:][:c.N])
+			}
+		}
+		return
+	}
+	t.ops.blocks.mul(c, f, w, ldw)
+}

@@ -1,0 +1,282 @@
+//go:build !purego
+
+package vec
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/cpu"
+
+	"sparrow/internal/block"
+)
+
+// The structs below are the arguments of the kernels over block formats. Distances are in bytes. The assembly reads
+// the fields by their generated offsets.
+
+// blockArgs: sixteen rows of weights, by one row of x or into a panel.
+type blockArgs struct {
+	rows    [tileSide]unsafe.Pointer // of weights, from the first step on; the last one again where there are fewer
+	offsets [tileSide]int32          // from the first of them
+	steps   int                      // blocks of 256, or pairs of blocks of 32
+	second  int                      // from the first block of a pair to the second
+	last    int                      // the same of the last pair: 0 where it is one block
+	ahead   int                      // from a step to the bytes to prefetch, which may be out of range
+	x       unsafe.Pointer           // codes
+	panel   unsafe.Pointer           // out
+	scales  unsafe.Pointer           // of x; or of weights, out
+	sums    unsafe.Pointer           // of x; or minimums of weights, out
+	y       unsafe.Pointer           // out
+	mask    int                      // of the rows of weights, which exist
+	add     int                      // to what y holds
+}
+
+// blockTileArgs: units of sixteen rows of x by a panel.
+type blockTileArgs struct {
+	shapes       tileShapes // first, because LDTILECFG reads it there
+	x, scalesX   unsafe.Pointer
+	parts        unsafe.Pointer
+	panel        unsafe.Pointer
+	scales, mins unsafe.Pointer
+	sums         unsafe.Pointer // two times four tiles
+	results      unsafe.Pointer // [units, 16, 16]
+	unitX        int            // between units
+	offsetX      int            // of this unit; the kernel advances it
+	units        int
+	steps        int
+	fresh        int // results begin at zero instead of in memory
+}
+
+// blockQuantArgs: groups of a row of x.
+type blockQuantArgs struct {
+	x, codes, scales, sums, parts unsafe.Pointer
+	groups                        int
+}
+
+// blockTurnArgs: lines of sixteen rows.
+type blockTurnArgs struct {
+	from, to unsafe.Pointer
+	ld       int
+	lines    int
+}
+
+const (
+	panelValues = 1024 // of a row in a panel
+	// Parts of the panel's memory: codes in two parts, scales, minimums, and the sums of two steps.
+	blockPanel  = 2 * tileSide * panelValues
+	blockScales = panelValues / 32 * tileSide * 4
+	blockMins   = panelValues / 256 * tileSide * 32
+	blockSums   = 2 * 4 * tileBytes
+)
+
+// blockScratch is the memory one call works in.
+type blockScratch struct {
+	rows  blockArgs
+	tiles blockTileArgs
+	fold  foldArgs
+	quant blockQuantArgs
+	turn  blockTurnArgs
+
+	panel   []byte // with scales, minimums and sums behind it
+	results []byte // [units, 16, 16] float32
+}
+
+var blockScratches recycler[blockScratch]
+
+// releaseBlocks drops the pointers into the caller's memory and returns s.
+func releaseBlocks(s *blockScratch) {
+	s.rows, s.quant, s.turn, s.fold = blockArgs{}, blockQuantArgs{}, blockTurnArgs{}, foldArgs{}
+	s.tiles.x, s.tiles.scalesX, s.tiles.parts = nil, nil, nil
+	blockScratches.put(s)
+}
+
+// blockKernels are the kernels of a format.
+type blockKernels struct{ dot, fill func(*blockArgs) }
+
+// kernelsOf has a case for every format with a group.
+func kernelsOf(f block.Format) blockKernels {
+	switch f {
+	case block.Q8_0:
+		return blockKernels{blockDotQ80, blockFillQ80}
+	case block.Q4_0:
+		return blockKernels{blockDotQ40, blockFillQ40}
+	case block.MXFP4:
+		return blockKernels{blockDotMXFP4, blockFillMXFP4}
+	case block.Q4_K:
+		return blockKernels{blockDotQ4K, blockFillQ4K}
+	default:
+		return blockKernels{blockDotQ6K, blockFillQ6K}
+	}
+}
+
+// hasVNNI reports whether the processor has the integer dot products of AVX-512.
+func hasVNNI() bool { return hasAVX512() && cpu.X86.HasAVX512VNNI }
+
+// vnniBlocks are products by dot products of registers, row by row of x.
+var vnniBlocks = &blockOps{together: 1, quant: quantRow512, mul: mulBlocksRows}
+
+// tileBlocks are products by tiles for several rows of x.
+var tileBlocks = &blockOps{together: tileSide, quant: quantRow512, turn: turnLines512, mul: mulBlocksTiles}
+
+func quantRow512(q quantRow, x []float32, group int) {
+	s := blockScratches.get()
+	defer releaseBlocks(s)
+	a := &s.quant
+	clear(q.codes[len(x):])
+	clear(q.scales[4*len(x)/group:])
+	// Some ten microseconds of groups at a time.
+	const most = 16384
+	for from := 0; from < len(x); from += most {
+		n := min(most, len(x)-from)
+		*a = blockQuantArgs{x: at(x, from), codes: at(q.codes, from), scales: at(q.scales, 4*from/group),
+			groups: n / group}
+		if group == 32 {
+			a.sums = at(q.sums, 4*from/32)
+			runKernel(blockQuant32avx512, a)
+			continue
+		}
+		a.sums, a.parts = at(q.sums, from/256*32), at(q.parts, from/256*32)
+		runKernel(blockQuant256avx512, a)
+	}
+}
+
+func turnLines512(to, from []byte, ld, bytes int) {
+	s := blockScratches.get()
+	defer releaseBlocks(s)
+	s.turn = blockTurnArgs{from: at(from, 0), to: at(to, 0), ld: ld, lines: bytes / lineBytes}
+	runKernel(blockTurnavx512, &s.turn)
+}
+
+// take points the arguments at sixteen rows of weights from row j and value k on.
+func (a *blockArgs) take(c *BlockCut, f block.Format, w []byte, ldw, j, k int) {
+	n := min(tileSide, c.N-j)
+	for r := range tileSide {
+		row := min(r, n-1)
+		a.rows[r], a.offsets[r] = at(w, (j+row)*ldw+k/f.Values()*f.Bytes()), int32(row*ldw)
+	}
+	a.mask, a.add = 1<<n-1, flag(c.Add)
+	a.second = f.Bytes()
+}
+
+// stepsOf sets how many steps the values take from the rows.
+func (a *blockArgs) stepsOf(f block.Format, values int) {
+	if f.Values() == 256 {
+		a.steps = values / 256
+		return
+	}
+	blocks := values / 32
+	a.steps, a.last = (blocks+1)/2, f.Bytes()*(1-blocks%2)
+}
+
+// mulBlocksRows multiplies row by row of x. The weights of sixteen rows stay in the L1 or L2 cache meanwhile.
+func mulBlocksRows(c BlockCut, f block.Format, w []byte, ldw int) {
+	s := blockScratches.get()
+	defer releaseBlocks(s)
+	a, kernel := &s.rows, kernelsOf(f).dot
+	for j := 0; j < c.N; j += tileSide {
+		a.take(&c, f, w, ldw, j, 0)
+		a.ahead = tileSide * ldw
+		for m := c.M0; m < c.M1; m++ {
+			x := c.X.row(c.X.unit(m))
+			a.stepsOf(f, c.X.k)
+			a.x, a.scales, a.sums = at(x.codes, 0), at(x.scales, 0), at(x.sums, 0)
+			a.y = at(c.Y, (m-c.M0)*c.Ldy+j)
+			runKernel(kernel, a)
+			a.ahead = 0
+		}
+	}
+}
+
+// mulBlocksTiles multiplies units of sixteen rows by tiles, and single rows as mulBlocksRows.
+func mulBlocksTiles(c BlockCut, f block.Format, w []byte, ldw int) {
+	if c.X.rows == 1 {
+		mulBlocksRows(c, f, w, ldw)
+		return
+	}
+	s := blockScratches.get()
+	defer releaseBlocks(s)
+	s.ready(&c)
+	a := &s.rows
+	for j := 0; j < c.N; j += tileSide {
+		for k := 0; k < c.X.k; k += panelValues {
+			a.take(&c, f, w, ldw, j, k)
+			values := min(panelValues, c.X.k-k)
+			// The next weights are further along the rows, or in the rows below.
+			a.ahead = panelValues / f.Values() * f.Bytes()
+			if k+values == c.X.k {
+				a.ahead = tileSide*ldw - k/f.Values()*f.Bytes()
+			}
+			s.fillPanel(f, values)
+			s.times(&c, f, k, values)
+		}
+		s.foldUnits(&c, j)
+	}
+}
+
+// ready allocates the buffers of a call.
+func (s *blockScratch) ready(c *BlockCut) {
+	if s.panel == nil {
+		s.panel = alignedBytes(blockPanel + blockScales + blockMins + blockSums)
+	}
+	if n := (c.M1 - c.M0 + tileSide - 1) / tileSide * tileBytes; len(s.results) < n {
+		s.results = alignedBytes(n + n/4)
+	}
+	t := &s.tiles
+	t.panel, t.scales = at(s.panel, 0), at(s.panel, blockPanel)
+	t.mins, t.sums = at(s.panel, blockPanel+blockScales), at(s.panel, blockPanel+blockScales+blockMins)
+}
+
+// fillPanel unpacks values of the rows.
+func (s *blockScratch) fillPanel(f block.Format, values int) {
+	a, t := &s.rows, &s.tiles
+	a.panel, a.scales, a.sums = t.panel, t.scales, t.mins
+	a.stepsOf(f, values)
+	runKernel(kernelsOf(f).fill, a)
+}
+
+// times adds the products of units of x and the panel, whose columns begin at k, to the results.
+func (s *blockScratch) times(c *BlockCut, f block.Format, k, values int) {
+	x, t := c.X, &s.tiles
+	unit := x.unit(c.M0 / tileSide)
+	scales := tileSide * x.codesBytes()
+	parts := scales + tileSide*x.scalesBytes()
+	t.x, t.scalesX = at(unit, tileSide*k), at(unit, scales+k/x.group*lineBytes)
+	t.results, t.fresh = at(s.results, 0), flag(k == 0)
+	t.unitX, t.offsetX, t.units = x.unitBytes(), 0, (c.M1-c.M0+tileSide-1)/tileSide
+	t.shapes = tileShapes{}
+	if x.group == 32 {
+		t.steps = (values + 63) / 64
+		for i := range 2 {
+			t.shapes.set(i, tileSide, pairLanes)
+			t.shapes.set(2+i, tileSide, 32)
+			t.shapes.set(4+i, 8, pairLanes)
+		}
+		runKernel(blockTiles32, t)
+		return
+	}
+	t.steps, t.parts = values/256, at(unit, parts+k/256*8*lineBytes)
+	for i := range 6 {
+		t.shapes.set(i, tileSide, pairLanes)
+	}
+	t.shapes.set(6, tileSide, 32)
+	t.shapes.set(7, 8, pairLanes)
+	if f == block.Q4_K {
+		runKernel(blockTilesQ4K, t)
+	} else {
+		runKernel(blockTilesQ6K, t)
+	}
+}
+
+// foldUnits writes the results of sixteen rows of weights from row j on to y.
+func (s *blockScratch) foldUnits(c *BlockCut, j int) {
+	a, rows := &s.fold, c.M1-c.M0
+	*a = foldArgs{ldy: 4 * c.Ldy, nextSums: tileBytes, nextY: 4 * tileSide * c.Ldy, mask: s.rows.mask, add: flag(c.Add)}
+	if whole := rows / tileSide; whole > 0 {
+		a.sums, a.y, a.rows, a.tiles = at(s.results, 0), at(c.Y, j), tileSide, whole
+		runKernel(foldTilesPlain, a)
+	}
+	if rest := rows % tileSide; rest > 0 {
+		whole := rows / tileSide
+		a.sums, a.y, a.rows, a.tiles = at(s.results, whole*tileBytes), at(c.Y, whole*tileSide*c.Ldy+j), rest, 1
+		runKernel(foldTilesPlain, a)
+	}
+}

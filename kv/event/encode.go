@@ -1,0 +1,166 @@
+package event
+
+import (
+	"encoding/binary"
+	"math"
+	"time"
+)
+
+// encoder writes one batch: [time, [events], rank]. Pages that follow each other in a prompt become one event, and so
+// do pages that are removed together.
+type encoder struct {
+	events []byte
+	count  int
+
+	run []*page // pages of the event that is not written yet
+	in  Medium  // their tier
+	ids []uint64
+}
+
+// stored adds a page.
+func (e *encoder) stored(m Medium, p *page) {
+	if n := len(e.run); n > 0 {
+		last := e.run[n-1]
+		if e.in == m && !p.first && p.parent == last.id && p.salt == last.salt && p.id != last.id {
+			e.run = append(e.run, p)
+			return
+		}
+	}
+	e.flush()
+	e.run, e.in = append(e.run, p), m
+}
+
+// removed adds a page that is gone.
+func (e *encoder) removed(m Medium, id uint64) {
+	if len(e.ids) == 0 || e.in != m {
+		e.flush()
+	}
+	e.ids, e.in = append(e.ids, id), m
+}
+
+// cleared adds the end of every page.
+func (e *encoder) cleared() {
+	e.flush()
+	e.count++
+	e.events = appendText(appendText(append(e.events, 0x81), "type"), "AllBlocksCleared")
+}
+
+// flush writes the event that is being collected.
+func (e *encoder) flush() {
+	switch {
+	case len(e.run) > 0:
+		e.count++
+		e.events = appendStored(e.events, e.in, e.run)
+		e.run = e.run[:0]
+	case len(e.ids) > 0:
+		e.count++
+		b := appendText(appendText(append(e.events, 0x83), "type"), "BlockRemoved")
+		b = appendArray(appendText(b, "block_hashes"), len(e.ids))
+		for _, id := range e.ids {
+			b = appendUint(b, id)
+		}
+		e.events = appendText(appendText(b, "medium"), e.in.String())
+		e.ids = e.ids[:0]
+	}
+}
+
+// batch ends the batch and gives its bytes, or nil where nothing happened. The encoder is empty again.
+func (e *encoder) batch(now time.Time) []byte {
+	e.flush()
+	if e.count == 0 {
+		return nil
+	}
+	b := make([]byte, 0, len(e.events)+16)
+	b = append(b, 0x93, 0xcb)
+	b = binary.BigEndian.AppendUint64(b, math.Float64bits(float64(now.UnixNano())/1e9))
+	b = append(appendArray(b, e.count), e.events...)
+	e.events, e.count = e.events[:0], 0
+	return append(b, 0) // the rank among replicas of one process: there is one
+}
+
+// appendStored writes pages that follow each other. extra_keys has one entry for each page, as vLLM has it: the salt
+// belongs to the first page of a prompt. cache_salt tells it of every event, for readers that join in the middle.
+func appendStored(b []byte, m Medium, run []*page) []byte {
+	first := run[0]
+	fields := byte(9)
+	if first.salt != "" {
+		fields++
+	}
+	b = appendText(appendText(append(b, 0x80|fields), "type"), "BlockStored")
+	b = appendArray(appendText(b, "block_hashes"), len(run))
+	tokens := 0
+	for _, p := range run {
+		b = appendUint(b, p.id)
+		tokens += len(p.tokens)
+	}
+	b = appendText(b, "parent_block_hash")
+	if first.first {
+		b = append(b, nothing)
+	} else {
+		b = appendUint(b, first.parent)
+	}
+	b = appendArray(appendText(b, "token_ids"), tokens)
+	for _, p := range run {
+		for _, t := range p.tokens {
+			b = appendUint(b, uint64(t))
+		}
+	}
+	b = appendUint(appendText(b, "block_size"), uint64(len(first.tokens)))
+	b = append(appendText(b, "lora_id"), nothing)
+	b = appendText(appendText(b, "medium"), m.String())
+	b = append(appendText(b, "lora_name"), nothing)
+	b = appendText(b, "extra_keys")
+	if first.salt == "" || !first.first {
+		b = append(b, nothing)
+	} else {
+		b = appendText(append(appendArray(b, len(run)), 0x91), first.salt)
+		for range run[1:] {
+			b = append(b, nothing)
+		}
+	}
+	if first.salt != "" {
+		b = appendText(appendText(b, "cache_salt"), first.salt)
+	}
+	return b
+}
+
+// nothing is MessagePack's nil.
+const nothing = 0xc0
+
+func appendUint(b []byte, v uint64) []byte {
+	switch {
+	case v < 1<<7:
+		return append(b, byte(v))
+	case v < 1<<8:
+		return append(b, 0xcc, byte(v))
+	case v < 1<<16:
+		return binary.BigEndian.AppendUint16(append(b, 0xcd), uint16(v))
+	case v < 1<<32:
+		return binary.BigEndian.AppendUint32(append(b, 0xce), uint32(v))
+	}
+	return binary.BigEndian.AppendUint64(append(b, 0xcf), v)
+}
+
+func appendArray(b []byte, n int) []byte {
+	switch {
+	case n < 1<<4:
+		return append(b, 0x90|byte(n))
+	case n < 1<<16:
+		return binary.BigEndian.AppendUint16(append(b, 0xdc), uint16(n))
+	}
+	return binary.BigEndian.AppendUint32(append(b, 0xdd), uint32(n))
+}
+
+func appendText(b []byte, s string) []byte {
+	switch n := len(s); {
+	case n < 1<<5:
+		b = append(b, 0xa0|byte(n))
+	case n < 1<<8:
+		b = append(b, 0xd9, byte(n))
+	case n < 1<<16:
+		b = binary.BigEndian.AppendUint16(append(b, 0xda), uint16(n))
+	default:
+		b = binary.BigEndian.AppendUint32(append(b, 0xdb), uint32(n))
+	}
+	return append(b, s...)
+}

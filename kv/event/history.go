@@ -1,0 +1,41 @@
+package event
+
+// frame is a numbered batch. Its bytes are shared by everybody who gets it.
+type frame struct {
+	seq     uint64
+	payload []byte
+}
+
+// Bounds of what is kept for replays.
+const (
+	maxKept      = 10_000 // batches
+	maxKeptBytes = 64 << 20
+)
+
+// history is the latest batches, with numbers that follow each other.
+type history struct {
+	frames []frame
+	bytes  int
+}
+
+func (h *history) add(f frame) {
+	h.frames = append(h.frames, f)
+	h.bytes += len(f.payload)
+	for len(h.frames) > maxKept || h.bytes > maxKeptBytes && len(h.frames) > 1 {
+		h.bytes -= len(h.frames[0].payload)
+		h.frames[0] = frame{}
+		h.frames = h.frames[1:]
+	}
+}
+
+// oldest is the first number that is kept; there always is one.
+func (h *history) oldest() uint64 { return h.frames[0].seq }
+
+// since is every kept batch from a number on.
+func (h *history) since(seq uint64) []frame {
+	skip := uint64(0)
+	if seq > h.oldest() {
+		skip = min(seq-h.oldest(), uint64(len(h.frames)))
+	}
+	return append([]frame(nil), h.frames[skip:]...)
+}

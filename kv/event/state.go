@@ -1,0 +1,96 @@
+package event
+
+// state is what a reader of every batch knows: the pages of each tier, in the order they were stored. A page's parent
+// is stored before it, so the order is one that readers can follow.
+type state struct {
+	tiers [mediums]tier
+}
+
+type tier struct {
+	byID  map[uint64]*change
+	order []*change
+	holes int // entries of order that are gone
+}
+
+func newState() *state {
+	s := &state{}
+	for m := range s.tiers {
+		s.tiers[m].byID = map[uint64]*change{}
+	}
+	return s
+}
+
+// apply notes changes and appends what readers are to be told to out.
+func (s *state) apply(list []change, out *encoder) {
+	for i := range list {
+		c := &list[i]
+		t := &s.tiers[c.medium]
+		switch c.kind {
+		case stored:
+			t.drop(c.id) // stored again without having been removed
+			kept := *c
+			t.byID[c.id] = &kept
+			t.order = append(t.order, &kept)
+			out.stored(c.medium, &kept.page)
+		case removed:
+			if t.drop(c.id) {
+				out.removed(c.medium, c.id)
+			}
+		case cleared:
+			s.clear(c.medium, out)
+		}
+	}
+}
+
+// clear empties a tier. There is one event for all tiers together only, so while others hold pages the removed ones are
+// named.
+func (s *state) clear(m Medium, out *encoder) {
+	alone := true
+	for other := range s.tiers {
+		alone = alone && (Medium(other) == m || len(s.tiers[other].byID) == 0)
+	}
+	if alone {
+		out.cleared()
+	} else {
+		for _, c := range s.tiers[m].order {
+			if !c.gone {
+				out.removed(m, c.id)
+			}
+		}
+	}
+	s.tiers[m] = tier{byID: map[uint64]*change{}}
+}
+
+// whole appends the events that make any reader's state this one.
+func (s *state) whole(out *encoder) {
+	out.cleared()
+	for m := range s.tiers {
+		for _, c := range s.tiers[m].order {
+			if !c.gone {
+				out.stored(Medium(m), &c.page)
+			}
+		}
+	}
+}
+
+// drop takes a page out and says whether it was there.
+func (t *tier) drop(id uint64) bool {
+	c := t.byID[id]
+	if c == nil {
+		return false
+	}
+	delete(t.byID, id)
+	c.gone = true
+	t.holes++
+	if t.holes > len(t.order)/2 {
+		kept := t.order[:0]
+		for _, c := range t.order {
+			if !c.gone {
+				kept = append(kept, c)
+			}
+		}
+		clear(t.order[len(kept):])
+		t.order, t.holes = kept, 0
+	}
+	return true
+}

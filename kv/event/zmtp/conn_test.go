@@ -1,0 +1,178 @@
+package zmtp
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// pair opens both ends of a connection.
+func pair(t *testing.T, server, client Config) (*Conn, *Conn) {
+	t.Helper()
+	a, b := net.Pipe()
+	t.Cleanup(func() { a.Close(); b.Close() })
+	// A pipe has no buffer: both ends write first.
+	opened := make(chan *Conn, 1)
+	go func() {
+		c, err := Open(buffered(b), client)
+		if err != nil {
+			t.Error(err)
+		}
+		opened <- c
+	}()
+	c, err := Open(buffered(a), server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, <-opened
+}
+
+// buffered writes beside the reader, as a socket's buffer would.
+func buffered(c net.Conn) io.ReadWriter {
+	queue := make(chan []byte, 64)
+	go func() {
+		for b := range queue {
+			if _, err := c.Write(b); err != nil {
+				return
+			}
+		}
+	}()
+	return struct {
+		io.Reader
+		io.Writer
+	}{c, writer(func(b []byte) (int, error) {
+		queue <- slices.Clone(b)
+		return len(b), nil
+	})}
+}
+
+type writer func([]byte) (int, error)
+
+func (w writer) Write(b []byte) (int, error) { return w(b) }
+
+var (
+	pub = Config{Socket: PUB, Peers: []Socket{SUB, XSUB}, MaxFrame: 1 << 12}
+	sub = Config{Socket: SUB, Peers: []Socket{PUB}, MaxFrame: 1 << 20}
+)
+
+func TestMessagesArriveAsTheyWereSent(t *testing.T) {
+	server, client := pair(t, pub, sub)
+	if server.Peer() != SUB || client.Peer() != PUB {
+		t.Errorf("peers %q and %q", server.Peer(), client.Peer())
+	}
+	for _, message := range [][][]byte{
+		{{}}, {[]byte("a")}, {{}, []byte("b"), {}},
+		{bytes.Repeat([]byte{1}, 255), bytes.Repeat([]byte{2}, 256), bytes.Repeat([]byte{3}, 100_000)},
+	} {
+		go server.Write(message...)
+		got, err := client.Read()
+		if err != nil || !slices.EqualFunc(got, message, bytes.Equal) {
+			t.Fatalf("%d frames, %v; want %d", len(got), err, len(message))
+		}
+	}
+}
+
+// raw is a peer that sends these bytes after its greeting and READY.
+func raw(more ...byte) io.ReadWriter {
+	var b bytes.Buffer
+	g := [greetingBytes]byte{0: 0xff, 9: 0x7f, 10: 3, 11: 1, 12: 'N', 13: 'U', 14: 'L', 15: 'L'}
+	b.Write(g[:])
+	ready := appendProperty(append([]byte{5}, "READY"...), "Socket-Type", "SUB")
+	b.Write(append([]byte{flagCommand, byte(len(ready))}, ready...))
+	b.Write(more)
+	return struct {
+		io.Reader
+		io.Writer
+	}{&b, io.Discard}
+}
+
+func commandFrame(name, rest string) []byte {
+	body := string(rune(len(name))) + name + rest
+	return append([]byte{flagCommand, byte(len(body))}, body...)
+}
+
+func TestCommandsOfLaterVersions(t *testing.T) {
+	var sent []byte
+	for _, c := range [][]byte{commandFrame("PING", "\x00\x10ctx"), commandFrame("JOIN", "x"),
+		commandFrame("SUBSCRIBE", "kv@"), commandFrame("CANCEL", "kv@")} {
+		sent = append(sent, c...)
+	}
+	rw := raw(sent...)
+	var answer bytes.Buffer
+	c, err := Open(struct {
+		io.Reader
+		io.Writer
+	}{rw, &answer}, pub)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"\x01kv@", "\x00kv@"} {
+		if got, err := c.Read(); err != nil || len(got) != 1 || string(got[0]) != want {
+			t.Fatalf("%q, %v; want %q", got, err, want)
+		}
+	}
+	if !strings.HasSuffix(answer.String(), string(commandFrame("PONG", "ctx"))) {
+		t.Errorf("no PONG at the end of %q", answer.Bytes()[greetingBytes:])
+	}
+}
+
+func TestBadPeersAreRefused(t *testing.T) {
+	long := binary.BigEndian.AppendUint64([]byte{flagLong}, 1<<40)
+	for name, sent := range map[string][]byte{
+		"a frame of 2^40 bytes":       long,
+		"unknown flags":               {0x80, 0},
+		"a command inside a message":  append([]byte{flagMore, 0}, commandFrame("PING", "\x00\x00")...),
+		"a command without a name":    {flagCommand, 0},
+		"a command that is cut off":   {flagCommand, 2, 9, 'a'},
+		"a PING without its time":     commandFrame("PING", ""),
+		"an error":                    commandFrame("ERROR", "no"),
+		"a message without an end":    bytes.Repeat([]byte{flagMore, 0}, maxFrames+1),
+		"a command that goes on":      append([]byte{flagCommand | flagMore, 5}, "\x04PING"...),
+		"a PING of more than 16 more": commandFrame("PING", strings.Repeat("x", 19)),
+	} {
+		c, err := Open(raw(sent...), pub)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if _, err := c.Read(); !errors.Is(err, ErrProtocol) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	other := pub
+	other.Peers = []Socket{REQ}
+	if _, err := Open(raw(), other); !errors.Is(err, ErrProtocol) {
+		t.Errorf("a socket of another pattern: %v", err)
+	}
+	_, err := Open(struct {
+		io.Reader
+		io.Writer
+	}{strings.NewReader("GET / HTTP/1.1\r\n" + strings.Repeat("x", 60)), io.Discard}, pub)
+	if !errors.Is(err, ErrProtocol) {
+		t.Errorf("HTTP: %v", err)
+	}
+}
+
+// Whatever a peer sends ends in a message or an error.
+func FuzzRead(f *testing.F) {
+	whole, _ := io.ReadAll(raw(append(commandFrame("SUBSCRIBE", "kv@"), 0, 1, 1)...))
+	f.Add(whole)
+	f.Add(whole[:70])
+	f.Add(append(bytes.Clone(whole), commandFrame("PING", "\x00\x00a")...))
+	f.Fuzz(func(t *testing.T, sent []byte) {
+		c, err := Open(struct {
+			io.Reader
+			io.Writer
+		}{bytes.NewReader(sent), io.Discard}, pub)
+		for err == nil {
+			var m [][]byte
+			if m, err = c.Read(); err == nil && (len(m) == 0 || len(m) > maxFrames) {
+				t.Fatalf("a message of %d frames", len(m))
+			}
+		}
+	})
+}

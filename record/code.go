@@ -1,0 +1,83 @@
+package record
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+)
+
+// AppendPositions adds ascending numbers, each times group: the first, then differences, as unsigned LEB128. A number
+// below zero ends them.
+func AppendPositions(to []byte, numbers []int32, group int) []byte {
+	last := int32(0)
+	for _, n := range numbers {
+		if n < 0 {
+			break
+		}
+		d := uint64(n-last) * uint64(group)
+		if d < 0x80 { // nearly all of them
+			to = append(to, byte(d))
+		} else {
+			to = binary.AppendUvarint(to, d)
+		}
+		last = n
+	}
+	return to
+}
+
+// CountPositions is how many numbers a list holds.
+func CountPositions(list []byte) int {
+	n := 0
+	for _, b := range list {
+		if b < 0x80 {
+			n++
+		}
+	}
+	return n
+}
+
+// Positions reads what AppendPositions wrote into to, and the words behind with -1. It refuses a list that is no such
+// list: one that is cut off or too long, or whose positions are not ascending, not multiples of group, or not below
+// end.
+func Positions(to []int32, list []byte, group, end int) error {
+	at, n := 0, 0
+	for len(list) > 0 {
+		d, size := binary.Uvarint(list)
+		switch {
+		case size <= 0:
+			return fmt.Errorf("byte %d of its differences is not the beginning of a LEB128 number", n)
+		case d > math.MaxInt32 || at+int(d) >= end:
+			return fmt.Errorf("position %d, and positions below %d can be selected", uint64(at)+d, end)
+		case n > 0 && d == 0:
+			return fmt.Errorf("position %d twice", at)
+		case int(d)%group != 0:
+			return fmt.Errorf("position %d, which begins no group of %d tokens", at+int(d), group)
+		case n == len(to):
+			return fmt.Errorf("more than %d positions", len(to))
+		}
+		at += int(d)
+		to[n] = int32(at / group)
+		n++
+		list = list[size:]
+	}
+	for i := n; i < len(to); i++ {
+		to[i] = -1
+	}
+	return nil
+}
+
+// AppendFloats adds numbers as float32, little endian.
+func AppendFloats(to []byte, v []float32) []byte {
+	for _, x := range v {
+		to = binary.LittleEndian.AppendUint32(to, math.Float32bits(x))
+	}
+	return to
+}
+
+// AppendIDs adds numbers as uint16, little endian.
+func AppendIDs(to []byte, v []int32) []byte {
+	for _, x := range v {
+		to = binary.LittleEndian.AppendUint16(to, uint16(x))
+	}
+	return to
+}

@@ -1,0 +1,104 @@
+// Package record is what rows of a model chose, as data: the keys that each layer attended to and the experts that
+// computed the row. Rows flow in from passes and flow out as JSON, in the format of docs/format/selections.md; rows
+// that were recorded before flow back in as a Replay. It knows no model and no pass: a Shape says what layers choose.
+package record
+
+import "slices"
+
+// Rows are recorded rows of one sequence, in ascending order.
+type Rows struct {
+	Rows []Row `json:"rows"`
+	// NotComputed are the wanted rows that were found in the cache, so that nothing was chosen.
+	NotComputed []Range `json:"not_computed,omitempty"`
+}
+
+// With adds rows that follow; both may be nil.
+func (r *Rows) With(more *Rows) *Rows {
+	if r == nil || more == nil {
+		if r == nil && more != nil {
+			return &Rows{Rows: slices.Clone(more.Rows), NotComputed: slices.Clone(more.NotComputed)}
+		}
+		return r
+	}
+	r.Rows, r.NotComputed = append(r.Rows, more.Rows...), append(r.NotComputed, more.NotComputed...)
+	return r
+}
+
+// Range is positions from the first number to the second, half open.
+type Range [2]int
+
+// Row is what the row of one position chose.
+type Row struct {
+	Position int       `json:"position"`
+	Layers   []Layer   `json:"layers,omitempty"`
+	Experts  []Experts `json:"experts,omitempty"`
+}
+
+// Layer is the selection of one layer: Selected, or All, or that of layer As.
+type Layer struct {
+	Layer  int  `json:"layer"`
+	Keys   int  `json:"keys"`             // tokens that the row could see
+	All    bool `json:"all,omitempty"`    // it attended to all of them; with a Group, to all closed groups
+	As     *int `json:"as,omitempty"`     // the layer whose selection it used
+	Group  int  `json:"group,omitempty"`  // tokens of a compressed key; 0 where keys are tokens
+	Window int  `json:"window,omitempty"` // how many of the last tokens it attended to as well; 0 where it has none
+	// Selected are ascending positions (AppendPositions); with a Group, the first token of each.
+	Selected []byte `json:"selected,omitempty"`
+	Scores   []byte `json:"scores,omitempty"` // of the selected (AppendFloats)
+}
+
+// Experts are the experts of one layer.
+type Experts struct {
+	Layer   int    `json:"layer"`
+	IDs     []byte `json:"ids"`     // in the order of choice (AppendIDs)
+	Weights []byte `json:"weights"` // (AppendFloats)
+}
+
+// Shape is what the rows of a model choose.
+type Shape struct {
+	TopK    int // most keys of a selection
+	Dense   int // rows that see up to that many tokens may attend to all of them, also where TopK is less
+	Experts int // of a layer that has them
+	Chosen  int // experts of a row
+	Layers  []LayerShape
+}
+
+// LayerShape is what a row chooses in one layer.
+type LayerShape struct {
+	As      int // the layer whose selection it uses, itself where it selects; -1 where there is none
+	Group   int // tokens of a compressed key; 0 where keys are tokens or there are none beside the window
+	Window  int // 0 where there is none
+	Experts bool
+}
+
+// Selects reports whether layer i selects keys itself.
+func (s *Shape) Selects(i int) bool { return s.Layers[i].As == i }
+
+// Selecting counts the layers that select.
+func (s *Shape) Selecting() int {
+	n := 0
+	for i := range s.Layers {
+		if s.Selects(i) {
+			n++
+		}
+	}
+	return n
+}
+
+// Mixing counts the layers that choose experts.
+func (s *Shape) Mixing() int {
+	n := 0
+	for i := range s.Layers {
+		if s.Layers[i].Experts {
+			n++
+		}
+	}
+	return n
+}
+
+// Visible is how many keys of layer i a row that sees that many tokens chooses from.
+func (s *Shape) Visible(i, tokens int) int { return tokens / max(s.Layers[i].Group, 1) }
+
+// Words is the memory that a pass needs for the choices of one row, in words of 4 bytes: selections with their scores,
+// experts with their weights.
+func (s *Shape) Words() int { return 2*s.Selecting()*s.TopK + 2*s.Mixing()*s.Chosen }

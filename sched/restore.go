@@ -1,0 +1,52 @@
+package sched
+
+import "fmt"
+
+// A sequence whose beginning is kept outside the pool is restored: it is admitted like any other and has its pages
+// filled by the caller, one after the other, instead of being computed. It is part of no batch until the caller ends
+// that; others go on. It can be preempted and removed like any other.
+
+// OnAdmit sets a function that is called with every sequence that is admitted, once what the pool holds of it is known
+// (Match). It reports whether the sequence is restored first.
+func (s *Scheduler) OnAdmit(f func(*Sequence) bool) { s.onAdmit = f }
+
+// Restoring reports whether any sequence is being restored.
+func (s *Scheduler) Restoring() bool {
+	for _, q := range s.running {
+		if q.restoring {
+			return true
+		}
+	}
+	return false
+}
+
+// RestorePage reserves the next page of a sequence that is restored, and its window page, negative where there are
+// none. An error means that there is no page for it now.
+func (s *Scheduler) RestorePage(q *Sequence) (page, window int32, err error) {
+	size := s.pool.Tag().PageTokens
+	if q.state != stateRunning || !q.restoring || q.cache.Len()%size != 0 || q.left()-size < max(q.Logits, 1) {
+		return 0, 0, fmt.Errorf("%w: %d of %d tokens are in its cache, the next page cannot be restored", ErrSequence,
+			q.cache.Len(), len(q.Tokens))
+	}
+	if err := q.cache.Reserve(size); err != nil {
+		return 0, 0, err
+	}
+	at := q.cache.Len() / size
+	page, window = q.cache.Pages()[at], -1
+	if w := q.cache.Windows(); w != nil {
+		window = w[at]
+	}
+	return page, window, nil
+}
+
+// Restored commits the page that RestorePage reserved: its rows are in the cache, or enqueued to be.
+func (s *Scheduler) Restored(q *Sequence) error {
+	size, at := s.pool.Tag().PageTokens, q.cache.Len()
+	return q.cache.Commit(q.Tokens[at : at+size])
+}
+
+// EndRestore lets a sequence go on with what is computed next.
+func (s *Scheduler) EndRestore(q *Sequence) { q.restoring = false }
+
+// Cached is how many tokens of a running sequence are in the pool.
+func (q *Sequence) Cached() int { return q.cache.Len() }

@@ -1,0 +1,39 @@
+package sched
+
+// Span is positions, half open.
+type Span struct{ From, To int }
+
+func (s Span) bad() bool { return s.From < 0 || s.To < s.From }
+
+// in is the part of n positions from at on that is in the span, counted from at.
+func (s Span) in(at, n int) Span {
+	from, to := max(s.From-at, 0), min(s.To-at, n)
+	if from >= to {
+		return Span{}
+	}
+	return Span{from, to}
+}
+
+func (s Span) len() int { return s.To - s.From }
+
+// room is how many more rows of a batch may be recorded, and given their choices.
+type room struct{ record, replay int }
+
+// most is how many of n positions of a sequence from at on there is room for.
+func (r *room) most(q *Sequence, at, n int) int {
+	for _, x := range [...]struct {
+		span Span
+		rows int
+	}{{q.Record, r.record}, {q.Replay, r.replay}} {
+		if s := x.span.in(at, n); s.len() > x.rows {
+			n = s.From + x.rows
+		}
+	}
+	return n
+}
+
+// take takes the room of n positions.
+func (r *room) take(q *Sequence, at, n int) {
+	r.record -= q.Record.in(at, n).len()
+	r.replay -= q.Replay.in(at, n).len()
+}

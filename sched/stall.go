@@ -1,0 +1,68 @@
+package sched
+
+import (
+	"sort"
+	"time"
+)
+
+// While sequences decode, prompts may not hold them up for longer than Limits.MaxStall: a batch takes as many tokens
+// of prompts as its predicted time allows.
+
+// SmallestChunk is how many tokens of prompts a batch takes in any case.
+const SmallestChunk = 32
+
+// promptTokens is how many of the tokens that a batch has left go to its prompts. The decodes are in it already, the
+// prompts are in order.
+func (s *Scheduler) promptTokens(left, logits int) int {
+	s.load = load{}
+	for i := range s.items {
+		s.load.addDecode(len(s.items[i].Tokens), s.items[i].Cached)
+	}
+	if s.limits.MaxStall <= 0 || len(s.items) == 0 || len(s.prompts) == 0 {
+		return left
+	}
+	limit := s.stallLimit(&s.load) / s.cost.margin
+	least := min(max(SmallestChunk, len(s.prompts)), left)
+	n := least + sort.Search(left-least, func(i int) bool {
+		l := s.withPrompts(least+i+1, logits)
+		return !s.cost.trusts(&l) || s.cost.of(&l) > limit
+	})
+	s.load.smallest = n == least && least < left
+	return n
+}
+
+// stallLimit is the longest time that a batch may take, in seconds: MaxStall, or half of it on top of the decodes where
+// these take long by themselves.
+func (s *Scheduler) stallLimit(l *load) float64 {
+	stall := s.limits.MaxStall.Seconds()
+	return max(stall, s.cost.decoding(l)+stall/2)
+}
+
+// withPrompts is the batch's load with n tokens of its prompts.
+func (s *Scheduler) withPrompts(n, logits int) load {
+	l := s.load
+	for i, q := range s.prompts {
+		part := share(q, n, logits, len(s.prompts)-i)
+		n, logits = n-part, logits-promptLogits(q, part)
+		l.addPrompt(part, q.cache.Len(), s.limits.Threshold)
+	}
+	return l
+}
+
+// Took says how long the latest batch took, from Schedule until its tokens were out. Without it every batch is
+// predicted by guesses.
+func (s *Scheduler) Took(d time.Duration) {
+	s.cost.learn(&s.load, d.Seconds())
+	if s.limits.MaxStall > 0 && s.load.smallest && s.cost.measured >= enoughMeasured {
+		if t := s.cost.of(&s.load); t > s.stallLimit(&s.load) {
+			s.kept = max(s.kept, time.Duration(t*float64(time.Second)))
+		}
+	}
+}
+
+// enoughMeasured is how many batches with prompts are measured before Stall says anything.
+const enoughMeasured = 8
+
+// Stall is the longest that prompts hold up sequences that decode, as far as it is known to be above MaxStall: even the
+// smallest chunk takes so long. Otherwise it is 0.
+func (s *Scheduler) Stall() time.Duration { return s.kept }

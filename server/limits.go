@@ -1,0 +1,157 @@
+package server
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Limit is what one tenant may use. Zero values are no bound.
+type Limit struct {
+	Requests int     // generating at once
+	Tokens   int     // of prompts and outputs in a minute
+	Share    float64 // of the places for running sequences, above 0 to 1
+}
+
+// everyTenant is the name of the limits of tenants that have none of their own; each has them for itself.
+const everyTenant = "*"
+
+// Limits are the limits of tenants, by name.
+type Limits struct {
+	byName map[string]Limit
+}
+
+// LoadLimits reads limits as they are given to a flag: a list, or the name of a file with such a list; see
+// [ReadLimits].
+func LoadLimits(given string) (*Limits, error) {
+	if strings.Contains(given, "=") {
+		return ReadLimits(strings.NewReader(given))
+	}
+	f, err := os.Open(given)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w; want a file, or limits such as 'team-a requests=8 tokens=60000 share=0.5; "+
+			"* requests=2'", ErrLimits, err)
+	}
+	defer f.Close()
+	l, err := ReadLimits(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", given, err)
+	}
+	return l, nil
+}
+
+// maxLimitsBytes bounds a list of limits.
+const maxLimitsBytes = 1 << 20
+
+// ReadLimits reads one tenant a line, or between semicolons: its name, then requests=8 (generating at once),
+// tokens=60000 (of prompts and outputs in a minute; 60000/min is the same) and share=0.5 (of the places for running
+// sequences; 50% is the same), in any order, separated by spaces or commas; a colon may follow the name. The name * is
+// for every tenant without a line of its own. Empty lines and lines that start with # are skipped.
+func ReadLimits(r io.Reader) (*Limits, error) {
+	text, err := io.ReadAll(io.LimitReader(r, maxLimitsBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrLimits, err)
+	}
+	if len(text) > maxLimitsBytes {
+		return nil, fmt.Errorf("%w: the list is longer than %d bytes", ErrLimits, maxLimitsBytes)
+	}
+	l := &Limits{byName: map[string]Limit{}}
+	for i, line := range strings.Split(string(text), "\n") {
+		if strings.HasPrefix(strings.TrimSpace(line), "#") {
+			continue
+		}
+		for entry := range strings.SplitSeq(line, ";") {
+			if strings.TrimSpace(entry) == "" {
+				continue
+			}
+			if err := l.add(entry); err != nil {
+				return nil, fmt.Errorf("%w: line %d: %w", ErrLimits, i+1, err)
+			}
+		}
+	}
+	if len(l.byName) == 0 {
+		return nil, fmt.Errorf("%w: the list has none; want 'name requests=8 tokens=60000 share=0.5'", ErrLimits)
+	}
+	return l, nil
+}
+
+// add reads the limits of one tenant.
+func (l *Limits) add(entry string) error {
+	separates := func(r rune) bool { return r == ' ' || r == '\t' || r == ',' || r == '\r' }
+	entry = strings.TrimFunc(entry, separates)
+	at := strings.IndexFunc(entry, func(r rune) bool { return separates(r) || r == ':' })
+	if at < 0 {
+		return fmt.Errorf("%q has no limits; want 'name requests=8 tokens=60000 share=0.5'", entry)
+	}
+	name := entry[:at]
+	var limit Limit
+	for _, word := range strings.FieldsFunc(strings.TrimPrefix(entry[at:], ":"), separates) {
+		key, value, _ := strings.Cut(word, "=")
+		var err error
+		switch key {
+		case "requests":
+			limit.Requests, err = parseCount(value)
+		case "tokens":
+			limit.Tokens, err = parseCount(strings.TrimSuffix(value, "/min"))
+		case "share":
+			limit.Share, err = parseShare(value)
+		default:
+			err = fmt.Errorf("is not known; the limits are requests, tokens and share")
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %.40q: %w", name, word, err)
+		}
+	}
+	if _, twice := l.byName[name]; twice || name == "" || limit == (Limit{}) {
+		return fmt.Errorf("tenant %q is named twice, has no name or no limit; want 'name requests=8 tokens=60000 "+
+			"share=0.5' once for each", name)
+	}
+	l.byName[name] = limit
+	return nil
+}
+
+func parseCount(text string) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > math.MaxInt32 {
+		return 0, fmt.Errorf("want a number from 1 to %d", math.MaxInt32)
+	}
+	return n, nil
+}
+
+func parseShare(text string) (float64, error) {
+	number, percent := strings.CutSuffix(text, "%")
+	v, err := strconv.ParseFloat(number, 64)
+	if percent {
+		v /= 100
+	}
+	if err != nil || !(v > 0 && v <= 1) {
+		return 0, fmt.Errorf("want a share above 0 and up to 1, or 100%%")
+	}
+	return v, nil
+}
+
+// check refuses limits of tenants that no key belongs to.
+func (l *Limits) check(k *Keys) error {
+	for name := range l.byName {
+		if name != everyTenant && !slices.Contains(k.tenants(), name) {
+			return fmt.Errorf("%w: no key belongs to tenant %q; name tenants of the file of keys, or * for all",
+				ErrLimits, name)
+		}
+	}
+	return nil
+}
+
+// of is what a tenant may use.
+func (l *Limits) of(tenant string) Limit {
+	if l == nil {
+		return Limit{}
+	}
+	if own, ok := l.byName[tenant]; ok {
+		return own
+	}
+	return l.byName[everyTenant]
+}

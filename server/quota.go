@@ -1,0 +1,167 @@
+package server
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"sparrow/api/wire"
+)
+
+// quotas hold tenants to their limits. A tenant's tokens are a store that fills with so many a minute and holds those
+// of one minute. A request begins while the store has the tokens of its prompt, or is full; what it generates is
+// counted as it comes, so that the store may be overdrawn and has to fill first before the next one begins.
+type quotas struct {
+	limits *Limits
+	places int // for running sequences, of all tenants
+	now    func() time.Time
+
+	mu      sync.Mutex
+	tenants map[string]*quota // of those with limits that have sent requests
+}
+
+type quota struct {
+	limit   Limit
+	running map[*quotaUse]time.Time // requests, and when they began
+	tokens  float64                 // in the store
+	at      time.Time               // when that was
+	took    time.Duration           // what requests take, a moving mean; 0 before the first has ended
+}
+
+// quotaUse is one request of a tenant; nil is one without limits.
+type quotaUse struct {
+	of      *quotas
+	quota   *quota
+	places  int
+	charged int  // tokens of prompts
+	begun   bool // a prompt was accepted
+	failed  bool // the engine did not take it
+}
+
+// begin counts a request, or refuses it. end has to be called.
+func (q *quotas) begin(tenant string) (*quotaUse, error) {
+	limit := q.limits.of(tenant)
+	if limit == (Limit{}) {
+		return nil, nil
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.now()
+	t := q.tenants[tenant]
+	if t == nil {
+		if q.tenants == nil {
+			q.tenants = map[string]*quota{}
+		}
+		t = &quota{limit: limit, running: map[*quotaUse]time.Time{}, tokens: float64(limit.Tokens), at: now}
+		q.tenants[tenant] = t
+	}
+	if n := len(t.running); limit.Requests > 0 && n >= limit.Requests {
+		return nil, later(t.untilPlace(now), "%d requests of this tenant run, and at most %d may at once; send it "+
+			"again after the time in Retry-After", n, limit.Requests)
+	}
+	u := &quotaUse{of: q, quota: t}
+	if limit.Share > 0 {
+		u.places = max(int(limit.Share*float64(q.places)), 1)
+	}
+	t.running[u] = now
+	return u, nil
+}
+
+// untilPlace estimates when one of the running requests ends: the oldest, by what others took.
+func (t *quota) untilPlace(now time.Time) time.Duration {
+	oldest := time.Duration(0)
+	for _, began := range t.running {
+		oldest = max(oldest, now.Sub(began))
+	}
+	if t.took == 0 { // none has ended yet
+		return oldest
+	}
+	return t.took - oldest
+}
+
+// prompt counts the tokens of a prompt before it is queued, or refuses it. The further prompts of a request that has
+// begun are not refused.
+func (u *quotaUse) prompt(tokens int) error {
+	if u == nil || u.quota.limit.Tokens == 0 {
+		return nil
+	}
+	u.of.mu.Lock()
+	defer u.of.mu.Unlock()
+	t := u.quota
+	t.fill(u.of.now())
+	if need := float64(min(tokens, t.limit.Tokens)); !u.begun && t.tokens < need {
+		missing := (need - t.tokens) / float64(t.limit.Tokens)
+		return later(time.Duration(missing*float64(time.Minute)), "this tenant has %d tokens a minute for prompts and "+
+			"outputs, %d are left now, and this prompt has %d; send it again after the time in Retry-After",
+			t.limit.Tokens, max(int(t.tokens), 0), tokens)
+	}
+	u.begun = true
+	u.charged += tokens
+	t.tokens -= float64(tokens)
+	return nil
+}
+
+// output counts generated tokens.
+func (u *quotaUse) output(tokens int) {
+	if u == nil || tokens == 0 || u.quota.limit.Tokens == 0 {
+		return
+	}
+	u.of.mu.Lock()
+	defer u.of.mu.Unlock()
+	u.quota.fill(u.of.now())
+	u.quota.tokens -= float64(tokens)
+}
+
+// refused gives back the tokens of a request that the engine did not take.
+func (u *quotaUse) refused() {
+	if u == nil {
+		return
+	}
+	u.of.mu.Lock()
+	defer u.of.mu.Unlock()
+	u.quota.tokens += float64(u.charged)
+	u.charged, u.failed = 0, true
+}
+
+// tookShare is what the latest request counts in the mean of what requests take.
+const tookShare = 0.2
+
+// end counts a request that has ended.
+func (u *quotaUse) end() {
+	if u == nil {
+		return
+	}
+	u.of.mu.Lock()
+	defer u.of.mu.Unlock()
+	t := u.quota
+	if took := u.of.now().Sub(t.running[u]); !u.failed {
+		if t.took == 0 {
+			t.took = took
+		}
+		t.took += time.Duration(tookShare * float64(took-t.took))
+	}
+	delete(t.running, u)
+}
+
+// fill adds the tokens of the time since the last call.
+func (t *quota) fill(now time.Time) {
+	most := float64(t.limit.Tokens)
+	t.tokens = min(t.tokens+most*now.Sub(t.at).Minutes(), most)
+	t.at = now
+}
+
+// laterError is a refusal with the time after which the request would be taken.
+type laterError struct {
+	told  *wire.Error
+	after time.Duration
+}
+
+// Error is what the client is told.
+func (e *laterError) Error() string { return e.told.Error() }
+
+// Unwrap is the same with its code.
+func (e *laterError) Unwrap() error { return e.told }
+
+func later(after time.Duration, format string, args ...any) error {
+	return &laterError{wire.NewError(wire.CodeQueueFull, "", "%s", fmt.Sprintf(format, args...)), after}
+}

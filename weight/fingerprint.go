@@ -1,0 +1,39 @@
+package weight
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+)
+
+// Of at most fingerprintTensors tensors, spread over all names, Fingerprint reads fingerprintBytes at three places.
+const (
+	fingerprintTensors = 1 << 14
+	fingerprintBytes   = 64
+)
+
+// Fingerprint identifies the weights: SHA-256 over the name, type and shape of every tensor and over bytes from the
+// beginning, the middle and the end of many of them. It is the same on every machine and however the tensors are spread
+// over files. Training changes nearly every tensor; weights that differ in bytes that are not read have the same
+// fingerprint.
+func (c *Checkpoint) Fingerprint() [sha256.Size]byte {
+	names := c.Names()
+	every := max((len(names)+fingerprintTensors-1)/fingerprintTensors, 1)
+	h := sha256.New()
+	for i, name := range names {
+		t, _ := c.Tensor(name)
+		fmt.Fprintf(h, "%d:%s %v %v %d\n", len(name), name, t.DType, t.Shape, len(t.Data))
+		if i%every != 0 {
+			continue
+		}
+		n := len(t.Data)
+		for _, at := range [3]int{0, n / 2, n - fingerprintBytes} {
+			at = max(at, 0)
+			h.Write(t.Data[at:min(at+fingerprintBytes, n)])
+		}
+	}
+	var count [8]byte
+	binary.LittleEndian.PutUint64(count[:], uint64(len(names)))
+	h.Write(count[:])
+	return [sha256.Size]byte(h.Sum(nil))
+}
