@@ -85,7 +85,8 @@ func (w *world) checkCached(s *stream) error {
 		return nil
 	}
 	for _, o := range w.streams {
-		if o == s || o.engine != s.engine || o.request.Tenant != s.request.Tenant {
+		if o == s || o.engine != s.engine || o.request.Tenant != s.request.Tenant ||
+			o.request.Salt != s.request.Salt {
 			continue
 		}
 		for i := range o.choices {

@@ -83,6 +83,9 @@ func newScenario(seed uint64, requests int) *scenario {
 		s.rate = 0.0002 * float64(int(1)<<d.IntN(7))
 	}
 	s.halts = d.IntN(4) == 0
+	if d.IntN(3) == 0 {
+		s.config.MaxStall = time.Duration(1+d.IntN(50)) * time.Millisecond
+	}
 	if d.IntN(4) == 0 {
 		s.drawFlood()
 	}
@@ -97,7 +100,7 @@ func (s *scenario) drawFlood() {
 	s.flood, s.faults, s.gap = true, nil, time.Millisecond
 	s.tenants = 1 + s.draw.IntN(3)
 	c.MaxRunning = s.tenants + 2 + s.draw.IntN(6)
-	c.StepTokens = 128
+	c.StepTokens, c.MaxStall = 128, 0
 	c.CacheTokens = max(c.CacheTokens, (s.tenants+1)*s.shape.Context)
 	c.MaxQueue = max(c.MaxQueue, 24)
 }
@@ -161,8 +164,8 @@ func (s *scenario) request(number int, known [][]int32) (r engine.Request, bad b
 	}
 	if s.light(number) {
 		r.Tenant, r.Sampling.N = "light", 1
-	} else if s.flood {
-		r.Sampling.N, r.IgnoreEOS = 1+d.IntN(6), true
+	} else {
+		s.place(&r)
 	}
 	r.Prompt = append(r.Prompt, s.tokens(1+d.IntN(64)>>d.IntN(6))...)
 	most := min(s.shape.Context, s.config.CacheTokens) - 1
@@ -211,6 +214,23 @@ func (s *scenario) sampling() sample.Params {
 		p.N = min(1+d.IntN(6), s.config.MaxQueue)
 	}
 	return p
+}
+
+// place says where a request belongs among those of its tenant.
+func (s *scenario) place(r *engine.Request) {
+	d := s.draw
+	if s.flood {
+		r.Sampling.N, r.IgnoreEOS = 1+d.IntN(6), true
+	}
+	if d.IntN(3) == 0 {
+		r.Flow, r.Priority = fmt.Sprintf("flow %d", d.IntN(3)), d.IntN(5)-2
+	}
+	if d.IntN(6) == 0 {
+		r.Places = 1 + d.IntN(s.config.MaxRunning)
+	}
+	if d.IntN(10) == 0 {
+		r.Salt = "salt"
+	}
 }
 
 // guide limits tokens by masks, as tool calls and reasoning do.
