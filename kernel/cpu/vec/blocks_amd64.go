@@ -27,6 +27,7 @@ type blockArgs struct {
 	sums    unsafe.Pointer           // of x; or minimums of weights, out
 	y       unsafe.Pointer           // out
 	mask    int                      // of the rows of weights, which exist
+	lanes   [8]int32                 // the same of eight rows: all bits of those that exist
 	add     int                      // to what y holds
 }
 
@@ -89,22 +90,23 @@ func releaseBlocks(s *blockScratch) {
 	blockScratches.put(s)
 }
 
-// blockKernels are the kernels of a format.
-type blockKernels struct{ dot, fill func(*blockArgs) }
+// blockKernels are the kernels of a format: one row of x by sixteen rows of weights or, with AVX2, by eight; sixteen
+// rows into a panel.
+type blockKernels struct{ dot, dot8, fill func(*blockArgs) }
 
 // kernelsOf has a case for every format with a group.
 func kernelsOf(f block.Format) blockKernels {
 	switch f {
 	case block.Q8_0:
-		return blockKernels{blockDotQ80, blockFillQ80}
+		return blockKernels{blockDotQ80, blockDot2Q80, blockFillQ80}
 	case block.Q4_0:
-		return blockKernels{blockDotQ40, blockFillQ40}
+		return blockKernels{blockDotQ40, blockDot2Q40, blockFillQ40}
 	case block.MXFP4:
-		return blockKernels{blockDotMXFP4, blockFillMXFP4}
+		return blockKernels{blockDotMXFP4, blockDot2MXFP4, blockFillMXFP4}
 	case block.Q4_K:
-		return blockKernels{blockDotQ4K, blockFillQ4K}
+		return blockKernels{blockDotQ4K, blockDot2Q4K, blockFillQ4K}
 	default:
-		return blockKernels{blockDotQ6K, blockFillQ6K}
+		return blockKernels{blockDotQ6K, blockDot2Q6K, blockFillQ6K}
 	}
 }
 
@@ -113,6 +115,9 @@ func hasVNNI() bool { return hasAVX512() && cpu.X86.HasAVX512VNNI }
 
 // vnniBlocks are products by dot products of registers, row by row of x.
 var vnniBlocks = &blockOps{together: 1, quant: quantRow512, mul: mulBlocksRows}
+
+// avx2Blocks are the same in eight lanes.
+var avx2Blocks = &blockOps{together: 1, quant: quantRowGo, mul: mulBlocksRows8}
 
 // tileBlocks are products by tiles for several rows of x.
 var tileBlocks = &blockOps{together: tileSide, quant: quantRow512, turn: turnLines512, mul: mulBlocksTiles}
@@ -146,14 +151,17 @@ func turnLines512(to, from []byte, ld, bytes int) {
 	runKernel(blockTurnavx512, &s.turn)
 }
 
-// take points the arguments at sixteen rows of weights from row j and value k on.
-func (a *blockArgs) take(c *BlockCut, f block.Format, w []byte, ldw, j, k int) {
-	n := min(tileSide, c.N-j)
-	for r := range tileSide {
+// take points the arguments at up to most rows of weights from row j and value k on.
+func (a *blockArgs) take(c *BlockCut, f block.Format, w []byte, ldw, j, k, most int) {
+	n := min(most, c.N-j)
+	for r := range most {
 		row := min(r, n-1)
 		a.rows[r], a.offsets[r] = at(w, (j+row)*ldw+k/f.Values()*f.Bytes()), int32(row*ldw)
 	}
 	a.mask, a.add = 1<<n-1, flag(c.Add)
+	for r := range a.lanes {
+		a.lanes[r] = -int32(flag(r < n))
+	}
 	a.second = f.Bytes()
 }
 
@@ -173,17 +181,40 @@ func mulBlocksRows(c BlockCut, f block.Format, w []byte, ldw int) {
 	defer releaseBlocks(s)
 	a, kernel := &s.rows, kernelsOf(f).dot
 	for j := 0; j < c.N; j += tileSide {
-		a.take(&c, f, w, ldw, j, 0)
+		a.take(&c, f, w, ldw, j, 0, tileSide)
 		a.ahead = tileSide * ldw
 		for m := c.M0; m < c.M1; m++ {
-			x := c.X.row(c.X.unit(m))
 			a.stepsOf(f, c.X.k)
-			a.x, a.scales, a.sums = at(x.codes, 0), at(x.scales, 0), at(x.sums, 0)
-			a.y = at(c.Y, (m-c.M0)*c.Ldy+j)
+			a.row(&c, m, j)
 			runKernel(kernel, a)
 			a.ahead = 0
 		}
 	}
+}
+
+// mulBlocksRows8 is mulBlocksRows with AVX2.
+func mulBlocksRows8(c BlockCut, f block.Format, w []byte, ldw int) {
+	s := blockScratches.get()
+	defer releaseBlocks(s)
+	a, kernel := &s.rows, kernelsOf(f).dot8
+	rows := len(a.lanes)
+	for j := 0; j < c.N; j += rows {
+		a.take(&c, f, w, ldw, j, 0, rows)
+		a.ahead = rows * ldw
+		for m := c.M0; m < c.M1; m++ {
+			a.steps = c.X.k / f.Values()
+			a.row(&c, m, j)
+			runKernel(kernel, a)
+			a.ahead = 0
+		}
+	}
+}
+
+// row points the arguments at row m of x and its results from column j on.
+func (a *blockArgs) row(c *BlockCut, m, j int) {
+	x := c.X.row(c.X.unit(m))
+	a.x, a.scales, a.sums = at(x.codes, 0), at(x.scales, 0), at(x.sums, 0)
+	a.y = at(c.Y, (m-c.M0)*c.Ldy+j)
 }
 
 // mulBlocksTiles multiplies units of sixteen rows by tiles, and single rows as mulBlocksRows.
@@ -198,7 +229,7 @@ func mulBlocksTiles(c BlockCut, f block.Format, w []byte, ldw int) {
 	a := &s.rows
 	for j := 0; j < c.N; j += tileSide {
 		for k := 0; k < c.X.k; k += panelValues {
-			a.take(&c, f, w, ldw, j, k)
+			a.take(&c, f, w, ldw, j, k, tileSide)
 			values := min(panelValues, c.X.k-k)
 			// The next weights are further along the rows, or in the rows below.
 			a.ahead = panelValues / f.Values() * f.Bytes()
