@@ -176,11 +176,16 @@ func (t *Tier) quantUnit(b *BlockRows, i int, row func(r int) []float32) {
 	defer quantScratches.put(mem)
 	wide := sizedBytes(mem, b.rows*b.rowBytes())
 	for r := range b.rows {
+		to := wide[r*b.rowBytes():][:b.rowBytes()]
+		var x []float32
 		if at := i*b.rows + r; at < b.m {
-			if x := row(at); x != nil {
-				t.ops.blocks.quant(b.row(wide[r*b.rowBytes():][:b.rowBytes()]), x, b.group)
-			}
+			x = row(at)
 		}
+		if x == nil {
+			clear(to) // any number would do, but subnormal ones are slow
+			continue
+		}
+		t.ops.blocks.quant(b.row(to), x, b.group)
 	}
 	t.ops.blocks.turn(unit, wide, b.rowBytes(), b.rowBytes()-b.sumsBytes())
 }

@@ -44,7 +44,8 @@ type blockTileArgs struct {
 	offsetX      int            // of this unit; the kernel advances it
 	units        int
 	steps        int
-	fresh        int // results begin at zero instead of in memory
+	fresh        int     // results begin at zero instead of in memory
+	soon         uintptr // lines to prefetch
 }
 
 // blockQuantArgs: groups of a row of x.
@@ -65,7 +66,7 @@ const (
 	// Parts of the panel's memory: codes in two parts, scales, minimums, and the sums of two steps.
 	blockPanel  = 2 * tileSide * panelValues
 	blockScales = panelValues / 32 * tileSide * 4
-	blockMins   = panelValues / 256 * tileSide * 32
+	blockMins   = panelValues / 256 * tileSide * lineBytes
 	blockSums   = 2 * 4 * tileBytes
 )
 
@@ -231,11 +232,10 @@ func mulBlocksTiles(c BlockCut, f block.Format, w []byte, ldw int) {
 		for k := 0; k < c.X.k; k += panelValues {
 			a.take(&c, f, w, ldw, j, k, tileSide)
 			values := min(panelValues, c.X.k-k)
-			// The next weights are further along the rows, or in the rows below.
-			a.ahead = panelValues / f.Values() * f.Bytes()
-			if k+values == c.X.k {
-				a.ahead = tileSide*ldw - k/f.Values()*f.Bytes()
-			}
+			// While a panel is multiplied, a share of the next rows is prefetched. The address may be out of range;
+			// prefetch ignores that.
+			a.ahead = 0
+			s.tiles.soon = uintptr(at(w, j*ldw)) + uintptr(tileSide*(ldw+k/f.Values()*f.Bytes()))
 			s.fillPanel(f, values)
 			s.times(&c, f, k, values)
 		}
@@ -288,7 +288,7 @@ func (s *blockScratch) times(c *BlockCut, f block.Format, k, values int) {
 	for i := range 6 {
 		t.shapes.set(i, tileSide, pairLanes)
 	}
-	t.shapes.set(6, tileSide, 32)
+	t.shapes.set(6, tileSide, 32) // the minimums twice
 	t.shapes.set(7, 8, pairLanes)
 	if f == block.Q4_K {
 		runKernel(blockTilesQ4K, t)

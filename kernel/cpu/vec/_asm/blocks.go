@@ -96,7 +96,7 @@ func (e *emitter) blockData() {
 		e.wordTable(fmt.Sprintf("blockScales6K%d", q), func(i int) int { return 4*q + i/8 })
 	}
 	e.wordTable("blockMinPairs", func(i int) int { return 4 + scaleWord(i/2%8) })
-	e.wordTable("blockMinTwice", func(i int) int { return 4 + scaleWord(i%8) })
+	e.wordTable("blockMinsOver", func(i int) int { return 4 + scaleWord(i%8) })
 	bf16 := make([]byte, 128)
 	for i := range 64 {
 		v := bf16OfInt(i)
