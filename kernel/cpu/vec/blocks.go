@@ -52,8 +52,11 @@ type BlockRows struct {
 
 const lineBytes = 64
 
+// blockRowsOnce is the most single rows that kernels take at once.
+const blockRowsOnce = 4
+
 // fewBlockRows is the most rows of x that are faster one by one than as a unit.
-const fewBlockRows = 3
+const fewBlockRows = 4
 
 // lines is n bytes rounded up to whole lines.
 func lines(n int) int { return (n + lineBytes - 1) / lineBytes * lineBytes }
@@ -132,10 +135,15 @@ func (t *Tier) ResetBlocks(b *BlockRows, m, k, group int, alone bool) {
 	if m > fewBlockRows && !alone {
 		b.rows = t.ops.blocks.together
 	}
-	if n := b.Units() * b.unitBytes(); cap(b.mem) < n {
+	// Kernels of several single rows may compute, and not store, some more of them.
+	more := blockRowsOnce - 1
+	if n := (b.Units() + more) * b.unitBytes(); cap(b.mem) < n {
 		b.mem = alignedBytes(n + n/4)
 	}
 	b.mem = b.mem[:cap(b.mem)]
+	for i := range more {
+		clear(b.row(b.unit(b.Units() + i)).scales) // any number would do, but subnormal ones are slow
+	}
 }
 
 // QuantUnit fills unit i from x [m, k], rows ldx apart.

@@ -125,6 +125,21 @@ func blockDot2Q6K(a *blockArgs)
 func blockDot2Q80(a *blockArgs)
 
 //go:noescape
+func blockDot4MXFP4(a *blockArgs)
+
+//go:noescape
+func blockDot4Q40(a *blockArgs)
+
+//go:noescape
+func blockDot4Q4K(a *blockArgs)
+
+//go:noescape
+func blockDot4Q6K(a *blockArgs)
+
+//go:noescape
+func blockDot4Q80(a *blockArgs)
+
+//go:noescape
 func blockDotMXFP4(a *blockArgs)
 
 //go:noescape

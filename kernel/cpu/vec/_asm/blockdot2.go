@@ -26,8 +26,9 @@ func (e *emitter) blockData2() {
 		bytes(name, func(i int) int { return int(word(i/4) >> (8 * (i % 4))) })
 	}
 	same := func(name string, word uint32) { dwords(name, func(int) uint32 { return word }) }
-	same("nibble2", 0x0F0F0F0F)
-	same("upper2", 0x30303030)
+	same("blockNibble", 0x0F0F0F0F)
+	same("blockUpper", 0x30303030)
+	same("blockSix", 0x3F3F3F3F)
 	same("ones2", 0x00010001)
 	same("one2", 1)
 	same("two2", 2)
@@ -59,16 +60,12 @@ func (e *emitter) emitDot2(f blockFormat) {
 		MOVQ blockArgs_x(AX), SI
 		MOVQ blockArgs_scales(AX), DI
 		MOVQ blockArgs_sums(AX), CX
-		VMOVDQU nibble2<>(SB), Y15
+		VMOVDQU blockNibble<>(SB), Y15
 		VPXOR Y0, Y0, Y0`)
 	sumBytes, scaleAt := 4, 0
 	switch f {
 	case q4k:
 		sumBytes = 32
-		e.op(`
-			MOVQ $0x3F3F3F3F3F3F3F3F, R14
-			MOVQ $0x3030303030303030, R15
-			MOVQ $0x0F0F0F0F0F0F0F0F, R12`)
 	case q6k:
 		sumBytes, scaleAt = 32, 206
 	}
@@ -188,7 +185,7 @@ func (e *emitter) dot2Q6K() {
 			default:
 				e.op("VPSRLW $%d, Y%d, Y13", -shift, high)
 			}
-			e.op("VPAND upper2<>(SB), Y13, Y13")
+			e.op("VPAND blockUpper<>(SB), Y13, Y13")
 			e.op("VPOR Y13, Y12, Y12")
 			e.op("VPMADDUBSW %d(SI), Y12, Y12", 128*g+32*part)
 			e.op("VPSHUFB pair2%d<>(SB), Y10, Y14", part)
