@@ -8,7 +8,8 @@ TESTFLAGS = -vet=off -ldflags=-w
 # Platforms that tests do not run on; their sources are type-checked.
 PLATFORMS = linux/arm64 darwin/arm64 windows/amd64
 
-.PHONY: test check width unit race schemas clients build dist kernels clean
+.PHONY: test check width unit race race-all fuzz schemas clients cluster browser \
+	screenshots torture build dist kernels clean
 
 test: check unit race
 
@@ -39,9 +40,42 @@ schemas:
 clients:
 	$(GO) run ./server/clienttest/matrix
 
+# Runs three servers of the built-in model behind pinned routers and an index of cached prefixes, installed as the
+# clients are, and compares deploy/kubernetes with schemas. PARTS names some: manifests, index, tiers, prefixes,
+# balance, accidents, others.
+cluster:
+	$(GO) run ./server/clienttest/cluster $(PARTS)
+
+# Opens the page in Chromium, which is installed where it is missing and that is allowed.
+browser:
+	$(GO) test ./server/browsertest -count=1 -v -args -browser
+
+# Makes the pictures of the documentation.
+screenshots:
+	$(GO) test ./server/browsertest -count=1 -args -browser -shots $(abspath docs/page)
+
+# Runs simulations of the engine with faults, seed after seed, and then real servers under bad requests and kills, each
+# for DURATION. A broken rule prints the command that repeats it.
+DURATION ?= 1m
+torture:
+	$(GO) run ./sim/torture -duration $(DURATION)
+	$(GO) run ./server/siege -duration $(DURATION)
+
 race:
 	$(GO) test $(TESTFLAGS) -race $(RACE)
 	$(GO) test $(TESTFLAGS) -race -run AtOnce ./step
+
+# The race detector over every package, but for tests that are too slow for it. It takes long.
+race-all:
+	$(GO) test -race -short -timeout 60m ./...
+
+# Every function named Fuzz in the tree, FUZZTIME each: a new one is found by its name. What they find is written below
+# testdata/fuzz of its package and is a test from then on.
+FUZZTIME ?= 1m
+fuzz:
+	@grep -ro '^func Fuzz[A-Za-z0-9_]*' --include='*_test.go' $(or $(PKG),.) | \
+	  sed 's|/[^/]*:func \(.*\)| \1|' | sort -u | while read dir name; do echo "$$dir $$name"; \
+	  $(GO) test "./$$dir" -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) || exit 1; done
 
 # Compiles the CUDA sources to the embedded images. NVRTC comes from a CUDA toolkit, or from the Python wheel
 # nvidia-cuda-nvrtc unpacked into a folder: make kernels NVRTC=folder. Only needed after a change below

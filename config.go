@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sparrow/kv/prefix"
+	"sparrow/kv/tier"
 	"sparrow/plan"
 	"sparrow/spec"
 )
@@ -59,9 +60,11 @@ type Config struct {
 	// NoGraphs runs every pass with plain launches, on a GPU that could run captured ones. The watchdog then sees which
 	// stage a pass is in. It changes no answer.
 	NoGraphs bool
-	// RecordBytes bounds what one request may record of its rows (Request.Record), in bytes as they are sent; 0 means 64
-	// MiB. Below 0 nothing is recorded or replayed, and passes have no memory for it.
+	// RecordBytes bounds what one request may record of its rows (Request.Record), in bytes as they are sent; 0 means
+	// 64 MiB. Below 0 nothing is recorded or replayed, and passes have no memory for it.
 	RecordBytes int64
+	// Tiers keep pages of the prefix cache outside the device: in host memory, in files, in a store that servers share.
+	Tiers tier.Options
 	// PlanHistory is how many plans are kept for inspection; 0 means 64.
 	PlanHistory int
 
@@ -118,6 +121,10 @@ func (c *Config) Validate() error {
 		case f.v > f.most:
 			errs = append(errs, fmt.Errorf("%s is %d, want at most %d", f.name, f.v, f.most))
 		}
+	}
+	if t := &c.Tiers; t.HostBytes < 0 || t.DiskBytes < 0 || t.Wait < 0 {
+		errs = append(errs, fmt.Errorf("Tiers has %d bytes of host memory, %d of files and waits %v; want 0 or more",
+			t.HostBytes, t.DiskBytes, t.Wait))
 	}
 	if c.Policy.Speculation != (plan.Speculation{}) {
 		errs = append(errs, fmt.Errorf("Policy.Speculation is %+v; Draft says how many tokens are drafted",

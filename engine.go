@@ -3,6 +3,7 @@ package sparrow
 import (
 	"context"
 	"errors"
+	"net"
 	"sync"
 	"time"
 
@@ -40,6 +41,12 @@ func (e *Engine) Info() Info { return e.info }
 
 // Stats is a snapshot of counters. It includes everything up to the last event that a stream's reader has seen.
 func (e *Engine) Stats() Stats { return e.core.Stats() }
+
+// ServePages hands cached pages in host memory to other engines, until the listener or the engine is closed.
+func (e *Engine) ServePages(l net.Listener) error { return e.core.ServePages(l) }
+
+// Settle waits until the pages of everything that has been answered so far can be pulled by others.
+func (e *Engine) Settle(ctx context.Context) { e.core.Settle(ctx) }
 
 // Wait estimates how long a request of a tenant would wait before it runs.
 func (e *Engine) Wait(tenant string) time.Duration { return e.core.Wait(tenant) }

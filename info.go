@@ -27,6 +27,10 @@ type (
 	Record = engine.Record
 	// Trace is what happened to a request.
 	Trace = engine.Trace
+	// TierStats is what the prefix cache keeps outside the device and what that gave.
+	TierStats = engine.TierStats
+	// Restored is what tiers gave a sequence.
+	Restored = engine.Restored
 	// PlanUse is a plan and how often it carried this request.
 	PlanUse = engine.PlanUse
 	// SelfTest is when an engine compares the forms of attention on its weights before it opens.

@@ -283,6 +283,9 @@ func readGGUF(path string) (*parts, error) {
 // build puts the engine together around a loaded model.
 func build(c Config, p *parts, m model.Model) (*Engine, error) {
 	ec := c.engine(p)
+	if c.Tiers.Any() {
+		ec.Tiers, ec.Weights = c.Tiers, p.source.Weights.Fingerprint()
+	}
 	core, err := engine.New(m, ec)
 	if err != nil {
 		return nil, err

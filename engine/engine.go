@@ -62,6 +62,7 @@ type Engine struct {
 	mu      sync.Mutex
 	inbox   []*Job
 	cancels []*Job
+	settles []chan struct{} // closed once the loop has come around
 	flushes []chan struct{} // closed when the cache is empty
 	queued  backlog
 	waits   waits
@@ -113,7 +114,7 @@ func (e *Engine) Stats() Stats {
 	s.Plans = append([]PlanCount(nil), s.Plans...)
 	s.LongestGap = e.gaps.longest(e.now())
 	if e.tiers != nil {
-		s.Tiers.Tiers = e.tiers.stack.Counts()
+		s.Tiers.Tiers = e.tiers.counts()
 	}
 	return s
 }

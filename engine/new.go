@@ -37,6 +37,7 @@ type Info struct {
 	Config        plan.Config
 	Notices       []plan.Notice
 	Memory        Memory
+	Tiers         []string // where pages of the prefix cache are kept outside the device
 	// Draft is what was asked about drafting, Drafts the maximum draft length, and NoDrafts why drafting is disabled.
 	Draft    spec.Setting
 	Drafts   int
@@ -129,7 +130,8 @@ func (e *Engine) allocate(cfg *plan.Config, notices []plan.Notice) error {
 		return err
 	}
 	e.sched, err = sched.New(e.pool, sched.Limits{BatchTokens: c.StepTokens, MaxRunning: c.MaxRunning,
-		PromptLogits: e.promptLogits(), MaxStall: c.MaxStall, RecordRows: e.recordRows()})
+		PromptLogits: e.promptLogits(), MaxStall: c.MaxStall, Threshold: threshold(cfg),
+		RecordRows: e.recordRows()})
 	if err != nil {
 		return err
 	}
@@ -156,11 +158,22 @@ func (e *Engine) allocate(cfg *plan.Config, notices []plan.Notice) error {
 		MaxStall: c.MaxStall, Kernels: e.model.Device().Name(), Config: *cfg, Notices: notices,
 		Memory: Memory{Weights: c.WeightBytes, Packed: c.Packed, Cache: size.bytes, States: size.states,
 			Arena: e.passes.runner.Bytes()}}
+	if e.tiers != nil {
+		e.info.Tiers = e.tiers.stack.Describe()
+	}
 	if o, ok := e.model.Device().(kernel.MemoryOwner); ok {
 		use, m := o.MemoryUse(), &e.info.Memory
 		m.Weights, m.Scratch, m.Device = use.Weights, use.Scratch, e.memory.total
 	}
 	return nil
+}
+
+// threshold is how many tokens of a prompt are computed in the dense form.
+func threshold(cfg *plan.Config) int {
+	if !cfg.DenseOK {
+		return 0
+	}
+	return cfg.T
 }
 
 // maxDrafts is the maximum draft length, or why drafting is disabled. A chain is verified in one batch, with the token

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -90,13 +91,19 @@ func TestTenantsShareNothing(t *testing.T) {
 func TestTenantsAndSaltsNeverMeet(t *testing.T) {
 	seen := map[string]string{}
 	for _, pair := range [][2]string{{"", ""}, {"a", ""}, {"", "a"}, {"a", "b"}, {"ab", ""}, {"", "ab"}, {"a", "a"},
-		{"\x001 ab", ""}, {"\x001 a", "b"}} {
+		{"", "\x00a"}, {"", "\x00"}} {
 		r := Request{Tenant: pair[0], Salt: pair[1]}
 		key := string(r.salt())
 		if other, ok := seen[key]; ok {
 			t.Errorf("tenant %q with salt %q shares prefixes with %s", pair[0], pair[1], other)
 		}
 		seen[key] = fmt.Sprint(pair)
+	}
+	e := still(t, tinyBF16, Config{})
+	var bad *RequestError
+	_, err := e.Submit(Request{Prompt: tokens(1, 4), Sampling: greedy(), Tenant: "a\x00b"})
+	if !errors.As(err, &bad) || bad.Field != "tenant" {
+		t.Errorf("a tenant with a NUL: %v", err)
 	}
 }
 
@@ -141,5 +148,62 @@ func TestChoicesShareThePrompt(t *testing.T) {
 	r.Sampling.Seed = 12
 	if other := generate(t, e, r); slices.Equal(other.Choices[0].Tokens, got.Choices[0].Tokens) {
 		t.Errorf("another seed gave the same tokens")
+	}
+}
+
+func TestSaltsOutsideAreThoseThatSendersKnow(t *testing.T) {
+	for want, r := range map[string]Request{"": {}, "s": {Salt: "s"}, "acme": {Tenant: "acme"},
+		"acme\x00s t": {Tenant: "acme", Salt: "s t"}, "3 x": {Salt: "3 x"}, "a b\x00c": {Tenant: "a b", Salt: "c"}} {
+		if got := CacheSalt(r.salt()); got != want {
+			t.Errorf("tenant %q and salt %q are told as %q, want %q", r.Tenant, r.Salt, got, want)
+		}
+	}
+	CacheSalt(replaySalt())
+	CacheSalt([]byte("\x0099 short"))
+}
+
+// heard collects what a listener of the cache is told.
+type heard struct {
+	stored, removed, cleared int
+	salts                    map[string]bool
+}
+
+func (h *heard) Stored(s prefix.Stored) { h.stored++; h.salts[string(s.Salt)] = true }
+func (h *heard) Removed(prefix.Hash)    { h.removed++ }
+func (h *heard) Cleared()               { h.cleared++ }
+
+// Flushing gives up what is cached, while others run, and listeners hear of every change.
+func TestFlushingEmptiesTheCache(t *testing.T) {
+	h := &heard{salts: map[string]bool{}}
+	e := start(t, testmodel.V32(t), Config{CacheEvents: h})
+	ask := func() int {
+		r := generate(t, e, Request{Prompt: tokens(1, 200), Sampling: greedy(), MaxTokens: 1, Tenant: "acme"})
+		return r.Usage.CachedTokens
+	}
+	ask()
+	if n := ask(); n != 192 {
+		t.Fatalf("%d tokens cached before flushing", n)
+	}
+	running, err := e.Submit(Request{Prompt: tokens(2, 100), Sampling: greedy(), MaxTokens: 200, IgnoreEOS: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		running.Next()
+	}
+	if err := e.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := ask(); n != 0 {
+		t.Errorf("%d tokens cached after flushing", n)
+	}
+	for !running.Next().Last {
+	}
+	e.Close(t.Context())
+	if h.stored < 7 || h.cleared != 1 || !h.salts["acme"] || !h.salts[""] {
+		t.Errorf("the listener heard %+v", h)
+	}
+	if err := e.Flush(t.Context()); !errors.Is(err, ErrClosed) {
+		t.Errorf("flushing a closed engine: %v", err)
 	}
 }

@@ -111,7 +111,7 @@ func TestTiersKeepTenantsApart(t *testing.T) {
 	}
 	ask("a", tokens(1, 400))
 	ask("a", tokens(2, 500)) // the first one leaves
-	if n, trace := ask("b", tokens(1, 400)); n != 0 || trace.Restored.Stop != "no tier holds the next page (host)" {
+	if n, trace := ask("b", tokens(1, 400)); n != 0 || trace.Restored.Stop != "host: not held" {
 		t.Errorf("another tenant found %d tokens: %+v", n, trace.Restored)
 	}
 	ask("a", tokens(3, 500))

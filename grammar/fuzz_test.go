@@ -42,3 +42,27 @@ func FuzzCompile(f *testing.F) {
 		}
 	})
 }
+
+// FuzzPattern: any pattern either gives a SchemaError or a grammar that always allows something.
+func FuzzPattern(f *testing.F) {
+	for _, s := range []string{`(yes|no)( \w+)?|"é\n?`, `[^a]{2,5}$`, `(?i)a|b*?`, `(a|b)*a(a|b){20}`, `\p{L}+\b`,
+		`^$`, `[[:alpha:]]`, `(((((a?)*)*)*)*)*`, `a{0,1000}`, "\xff", `(?P<x>a)\1`} {
+		f.Add(s, uint64(1))
+	}
+	tokens, err := NewTokens(newVocabulary(pieces...))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, pattern string, seed uint64) {
+		g, err := Pattern(pattern, tokens)
+		if err != nil {
+			var se *SchemaError
+			if !errors.As(err, &se) {
+				t.Fatalf("%q: %v is not a SchemaError", pattern, err)
+			}
+			return
+		}
+		w := &walker{g: g, r: rand.New(rand.NewPCG(seed, 0)), budget: 30}
+		w.run(t)
+	})
+}

@@ -123,6 +123,15 @@ func HardwareFor(name string) (Hardware, error) {
 	return Hardware{}, &Error{Code: E01, Asked: "hardware " + name, Supported: archs.list(), Try: "--hw cpu"}
 }
 
+// HardwareNames lists what HardwareFor takes.
+func HardwareNames() []string {
+	names := make([]string, len(presets))
+	for i := range presets {
+		names[i] = presets[i].Arch.String()
+	}
+	return names
+}
+
 // pagedRowLimit is L of dispatch section 17: the schedule kernel keeps five
 // int32 per row plus one in shared memory, so 4*(5L+1) <= smemOptin.
 func (h *Hardware) pagedRowLimit() int {

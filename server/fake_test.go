@@ -34,6 +34,7 @@ type fakeEngine struct {
 	stats    sparrow.Stats
 	requests []sparrow.Request
 	open     int // streams not closed yet
+	settled  int
 	flushed  int
 	ended    chan struct{} // gets a value whenever a stream saw its context end
 }
@@ -71,6 +72,12 @@ func (e *fakeEngine) Stream(ctx context.Context, r sparrow.Request) (Stream, err
 }
 
 func (e *fakeEngine) Info() sparrow.Info { return e.info }
+
+func (e *fakeEngine) Settle(context.Context) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.settled++
+}
 
 func (e *fakeEngine) Stats() sparrow.Stats {
 	e.mu.Lock()

@@ -13,7 +13,8 @@ import (
 
 // bodyPaths are the endpoints that read a body and generate or describe.
 var bodyPaths = []string{"/v1/chat/completions", responsesPath, messagesPath, messagesPath + "/count_tokens",
-	"/api/chat", "/api/generate", "/api/show"}
+	"/api/chat", "/api/generate", "/api/show", "/v1/completions", "/v1/score", "/tokenize", "/detokenize",
+	"/debug/explain"}
 
 // FuzzBody sends any body to any endpoint: never a server error, never a panic, always JSON or a stream that ends.
 func FuzzBody(f *testing.F) {
@@ -29,6 +30,7 @@ func FuzzBody(f *testing.F) {
 		hello + `,"stop":["a"],"logit_bias":{"1":-100},"seed":-9223372036854775808}`,
 		`{"model":"sparrow-test","messages":[{"role":"tool","content":"x","tool_call_id":"c"}]}`, `{"model":"x"}`, `[]`,
 		`{`, "\xff", `{"a":"\ud800"}`, `null`, `{"model":"sparrow-test"}`, `{"model":null,"messages":null}`,
+		`{"batch":"mixed:extend:3x9+4/decode:1"}`, `{"family":"glm-5","batch":"verify:9:1","kv":"fp8"}`,
 		asked + `,"stream":true,"store":false}`, asked + `,"text":{"format":{"type":"json_schema"}}}`,
 		message(`"x"`) + `,"stream":true}`, message(`[]`) + `}`, message(`[{"type":"text"}]`) + `}`,
 		message(`[{"type":"tool_result","tool_use_id":"a","content":[{"type":"text","text":"x","content":[[]]}]}]`) + `}`,
@@ -42,6 +44,10 @@ func FuzzBody(f *testing.F) {
 		`{"model":"sparrow-test","messages":[{"role":"tool","content":"x","tool_name":"c"},{"tool_calls":[{"function":{}}]}]}`,
 		`{"model":"sparrow-test:latest","prompt":"p","raw":true,"system":"s","images":[],"context":[]}`,
 		`{"model":"sparrow-test","prompt":"","options":null,"format":[]}`,
+		`{"model":"sparrow-test","prompt":["a","b"],"echo":true,"logprobs":3,"max_tokens":0,"suffix":"x"}`,
+		`{"model":"sparrow-test","prompt":[[1,2],[300]],"n":2,"best_of":3,"prompt_logprobs":-1,"stream":true}`,
+		`{"model":"sparrow-test","prompt":"a","continuations":["b","",[1]],"return_tokens_as_token_ids":true}`,
+		`{"prompt":"a","add_special_tokens":false,"return_token_strs":true}`, `{"tokens":[1,-2,1e9,"x"]}`,
 	} {
 		for i := range bodyPaths {
 			f.Add(i, []byte(seed))

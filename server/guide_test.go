@@ -7,8 +7,13 @@ import (
 	"testing"
 
 	"sparrow"
+	"sparrow/kv/event"
 	"sparrow/plan"
 )
+
+type publisher struct{}
+
+func (publisher) Stats() event.Stats { return event.Stats{Subscribers: 2, Dropped: 3} }
 
 // The guide for operators must name every endpoint, option and metric there is.
 func TestGuideNamesEverything(t *testing.T) {
@@ -19,7 +24,7 @@ func TestGuideNamesEverything(t *testing.T) {
 	guide := string(text)
 	e := newFake(saying("x"))
 	e.stats.Plans = []sparrow.PlanCount{{Row: plan.RowDecode}}
-	s, hs := start(t, e, Options{VLLMNames: true})
+	s, hs := start(t, e, Options{VLLMNames: true, Events: publisher{}})
 	for _, r := range s.routes {
 		if !strings.Contains(guide, "| `"+r.method+" "+r.pattern+"` |") {
 			t.Errorf("no endpoint %s %s", r.method, r.pattern)

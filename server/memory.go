@@ -27,8 +27,11 @@ type memory struct {
 	free  int64
 	large int64      // taken by large requests
 	queue []*waiting // in order
-	idle  *time.Timer
-	used  int64 // the most in use since memory was last returned to the system
+
+	used    int64 // the most in use since memory was last returned to the system
+	idle    *time.Timer
+	waits   bool   // idle runs
+	release func() // returns memory to the system
 }
 
 type waiting struct {
@@ -36,17 +39,41 @@ type waiting struct {
 	ready chan struct{} // closed when the bytes are taken
 }
 
-// Memory is returned to the system when nothing has been in flight for that long after at least so much was.
+// Memory is returned to the system when at most a part of what was in use has been in use for that long, after at least
+// so much was.
 const (
 	idleAfter = 5 * time.Second
-	idleWorth = 64 << 20
+	idleWorth = 64 << 20 // or a quarter of the budget, where that is less
+	idlePart  = 4
 )
 
 func newMemory(total int64) *memory {
-	m := &memory{total: total, free: total}
-	m.idle = time.AfterFunc(time.Hour, debug.FreeOSMemory)
+	m := &memory{total: total, free: total, release: debug.FreeOSMemory}
+	m.idle = time.AfterFunc(time.Hour, m.returnUnused)
 	m.idle.Stop()
 	return m
+}
+
+// returnUnused returns memory that requests no longer use.
+func (m *memory) returnUnused() {
+	m.mu.Lock()
+	m.waits, m.used = false, m.total-m.free
+	m.mu.Unlock()
+	m.release()
+}
+
+// noteUse starts or stops waiting for an idle time. The caller holds mu.
+func (m *memory) noteUse() {
+	now := m.total - m.free
+	m.used = max(m.used, now)
+	switch idle := m.used >= min(idleWorth, m.total/4) && now <= m.used/idlePart; {
+	case idle && !m.waits:
+		m.waits = true
+		m.idle.Reset(idleAfter)
+	case !idle && m.waits:
+		m.waits = false
+		m.idle.Stop()
+	}
 }
 
 func (m *memory) isLarge(n int64) bool { return n > m.total/32 }
@@ -61,12 +88,11 @@ func (m *memory) fits(n int64) bool {
 
 // claim takes bytes. The caller holds mu and knows that they fit.
 func (m *memory) claim(n int64) {
-	m.idle.Stop()
 	m.free -= n
-	m.used = max(m.used, m.total-m.free)
 	if m.isLarge(n) {
 		m.large += n
 	}
+	m.noteUse()
 }
 
 // take waits until bytes are free, or until ctx or the patience ends.
@@ -117,10 +143,7 @@ func (m *memory) give(n, of int64) {
 		m.large -= n
 	}
 	m.admit()
-	if m.free == m.total && m.used >= idleWorth {
-		m.used = 0
-		m.idle.Reset(idleAfter)
-	}
+	m.noteUse()
 }
 
 // admit lets requests go on that wait and fit. A large one that does not fit holds back those behind it. The caller

@@ -124,3 +124,53 @@ func TestBodiesAreCounted(t *testing.T) {
 		t.Errorf("%d bytes are still taken", n)
 	}
 }
+
+// After much was in use, memory is returned once little has been for a while, small requests in between or not; and not
+// again.
+func TestMemoryIsReturned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory(1 << 30)
+		returned := 0
+		m.release = func() { returned++ }
+		take := func(n int64) {
+			t.Helper()
+			if err := m.take(t.Context(), n, time.Second); err != nil {
+				t.Fatal(err)
+			}
+		}
+		small := func() {
+			take(1 << 10)
+			m.give(1<<10, 1<<10)
+		}
+		small()
+		time.Sleep(2 * idleAfter)
+		synctest.Wait()
+		if returned != 0 {
+			t.Errorf("returned %d times after a small request", returned)
+		}
+		take(512 << 20)
+		m.give(512<<20, 512<<20)
+		for range 9 {
+			small()
+			time.Sleep(idleAfter / 8)
+		}
+		synctest.Wait()
+		if returned != 1 {
+			t.Errorf("returned %d times after a large request and small ones, want once", returned)
+		}
+		take(512 << 20)
+		take(256 << 20)
+		m.give(512<<20, 512<<20)
+		time.Sleep(2 * idleAfter)
+		synctest.Wait()
+		if returned != 1 {
+			t.Error("returned while much is in use")
+		}
+		m.give(256<<20, 256<<20)
+		time.Sleep(2 * idleAfter)
+		synctest.Wait()
+		if returned != 2 {
+			t.Errorf("returned %d times, want twice", returned)
+		}
+	})
+}

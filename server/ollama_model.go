@@ -56,13 +56,6 @@ func (s *Server) ollamaVersion(w http.ResponseWriter, _ *http.Request) error {
 	return s.respond(w, http.StatusOK, ollama.VersionBody{Version: ollama.Version})
 }
 
-// root answers GET /: clients of Ollama ask whether somebody is there.
-func (s *Server) root(w http.ResponseWriter, _ *http.Request) error {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, err := w.Write([]byte("Sparrow is running"))
-	return gone(err)
-}
-
 // ollamaModel describes the served model. Its digest is one of the configuration, not of a file.
 func (s *Server) ollamaModel() ollama.Model {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %v", s.info.Name, s.info.Config.Fingerprint,

@@ -58,8 +58,13 @@ type Options struct {
 	// Strict refuses requests with unknown fields, and limits on tokens above what the context holds. Otherwise such
 	// fields are ignored and named in a header, and such limits are reduced.
 	Strict bool
+	// NoPage leaves the web page out: / answers with a line of text, and /page/ is unknown.
+	NoPage bool
 	// VLLMNames adds the metrics that routers know under vLLM's names.
 	VLLMNames bool
+
+	// Transfer is the server's part where prompts are computed by one server and continued by another.
+	Transfer Transfer
 
 	// StoreBytes is the memory for stored responses of /v1/responses; older ones give way. NoStore stores none.
 	StoreBytes int64

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"slices"
 	"sparrow/api/wire"
+	"sparrow/server/page"
 	"strings"
 )
 
@@ -30,7 +31,7 @@ const unmatched = "unmatched"
 // table lists every endpoint. Those that a load balancer or a scraper calls need no key: they show no text and do no
 // work.
 func (s *Server) table() []route {
-	return []route{
+	routes := []route{
 		{http.MethodPost, "/v1/chat/completions", keyed, s.chatCompletion},
 		{http.MethodPost, "/v1/completions", keyed, s.completion},
 		{http.MethodPost, "/v1/chat/completions/render", keyed, s.renderChat},
@@ -59,12 +60,18 @@ func (s *Server) table() []route {
 		{http.MethodGet, "/get_load", keyed, s.load},
 		{http.MethodPost, "/flush_cache", admin, s.flushCache},
 		{http.MethodGet, "/debug/plans", keyed, s.plans},
+		{http.MethodGet, "/debug/explain", keyed, s.explainChoices},
+		{http.MethodPost, "/debug/explain", keyed, s.explain},
 		{http.MethodGet, "/health", open, s.health},
 		{http.MethodGet, "/ready", open, s.ready},
 		{http.MethodGet, "/metrics", open, s.metricsText},
 		{http.MethodGet, "/version", open, s.version},
 		{http.MethodGet, "/", open, s.root},
 	}
+	if s.page != nil {
+		routes = append(routes, route{http.MethodGet, page.Prefix, open, s.pageFile})
+	}
+	return routes
 }
 
 func (r *route) matches(path string) bool {

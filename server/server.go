@@ -12,6 +12,7 @@ import (
 
 	"sparrow"
 	"sparrow/server/metric"
+	"sparrow/server/page"
 )
 
 // Server answers HTTP for one engine.
@@ -22,6 +23,7 @@ type Server struct {
 	metrics *metric.Set
 	scrape  http.Handler
 	routes  []route
+	page    *page.Files // nil without a page
 
 	responses *responseStore
 	memory    *memory
@@ -61,6 +63,12 @@ func New(e Engine, o Options) (*Server, error) {
 	}
 	s.scrape = s.metrics.Handler()
 	s.halted, s.halt = context.WithCancel(context.Background())
+	if !o.NoPage {
+		var err error
+		if s.page, err = page.New(); err != nil {
+			return nil, fmt.Errorf("the page: %w", err)
+		}
+	}
 	s.routes = s.table()
 	return s, nil
 }

@@ -40,6 +40,15 @@ type prefixBody struct {
 	PromptTokens  int    `json:"prompt_tokens"`
 	StoppedAt     int    `json:"stopped_at"` // token
 	Stop          string `json:"stop"`
+
+	Restored *restoredBody `json:"restored,omitempty"`
+}
+
+// restoredBody says what tiers gave beyond that, and why not more.
+type restoredBody struct {
+	Tokens int            `json:"tokens"`
+	Tiers  map[string]int `json:"tiers,omitempty"`
+	Stop   string         `json:"stop,omitempty"`
 }
 
 // timesBody is where the time went, in milliseconds.
@@ -91,9 +100,12 @@ func bodyOf(p promptTrace) traceBody {
 	t := p.trace
 	b := traceBody{
 		Prompt: p.prompt, ID: t.ID, Seed: p.seed,
-		Prefix: prefixBody{t.Match.Tokens, t.Match.Pages, t.Match.Prompt, t.Match.At, t.Match.Stop.String()},
+		Prefix: prefixBody{t.Match.Tokens, t.Match.Pages, t.Match.Prompt, t.Match.At, t.Match.Stop.String(), nil},
 		Times:  timesBody{milliseconds(t.Queued), milliseconds(t.Prefill), milliseconds(t.Decode)},
 		Steps:  t.Steps, Preempted: t.Preempted, Plans: make([]planBody, 0, len(t.Plans)),
+	}
+	if r := t.Restored; r.Tokens > 0 || r.Stop != "" {
+		b.Prefix.Restored = &restoredBody{r.Tokens, r.Tiers, r.Stop}
 	}
 	for _, use := range t.Plans {
 		if use.Plan != nil {

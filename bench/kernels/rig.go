@@ -112,10 +112,9 @@ func (r *Rig) weight(d kernel.DType, out, in int) kernel.Weight {
 		repeat(host.Bytes(t), r.code)
 		return r.blocks(t, out, in)
 	case kernel.E2M1x2:
-		t, s := r.empty(d, out, in/2), r.empty(kernel.E8M0, out, in/32)
+		t := r.empty(d, out, in/2)
 		repeat(host.Bytes(t), func() byte { return byte(r.rng.Uint32()) })
-		repeat(host.Bytes(s), func() byte { return 119 + byte(r.rng.IntN(4)) })
-		return kernel.Weight{Data: t, Scale: s, BlockRows: 1, BlockCols: 32}
+		return r.groups(t, out, in)
 	}
 	r.keep(fmt.Errorf("no random weights of type %v", d))
 	return kernel.Weight{}
@@ -140,6 +139,13 @@ func (r *Rig) blocks(t kernel.Tensor, out, in int) kernel.Weight {
 	return kernel.Weight{Data: t, Scale: s, BlockRows: 128, BlockCols: 128}
 }
 
+// groups gives e2m1 data its scales.
+func (r *Rig) groups(t kernel.Tensor, out, in int) kernel.Weight {
+	s := r.empty(kernel.E8M0, out, in/32)
+	repeat(host.Bytes(s), func() byte { return 119 + byte(r.rng.IntN(4)) })
+	return kernel.Weight{Data: t, Scale: s, BlockRows: 1, BlockCols: 32}
+}
+
 // dram is a matrix as large as the big memory, in rows of in columns. Matrices of all types are made in the same
 // memory, one after the other.
 func (r *Rig) dram(d kernel.DType, in int) kernel.Weight {
@@ -152,8 +158,11 @@ func (r *Rig) dram(d kernel.DType, in int) kernel.Weight {
 	cols := in / d.Values()
 	out := len(r.big) / d.Size() / cols / 128 * 128
 	t := kernel.Tensor{Buf: kernel.HostBuffer(r.big), DType: d, Rows: out, Cols: cols, Stride: cols}
-	if d == kernel.E4M3 {
+	switch d {
+	case kernel.E4M3:
 		return r.blocks(t, out, in)
+	case kernel.E2M1x2:
+		return r.groups(t, out, in)
 	}
 	return kernel.Weight{Data: t}
 }
@@ -168,6 +177,8 @@ func (r *Rig) fillBig(d kernel.DType) {
 	switch d {
 	case kernel.E4M3:
 		repeat(r.big, r.code)
+	case kernel.E2M1x2:
+		repeat(r.big, func() byte { return byte(r.rng.Uint32()) })
 	case kernel.BF16:
 		t := make([]byte, 2*period)
 		for i := 0; i < len(t); i += 2 {

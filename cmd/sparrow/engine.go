@@ -17,6 +17,7 @@ import (
 	"sparrow/engine"
 	"sparrow/internal/unit"
 	"sparrow/kv/prefix"
+	"sparrow/kv/tier"
 )
 
 // engineFlags are the flags that say what to run and with how much of the machine, shared by every command that opens
@@ -33,7 +34,9 @@ type engineFlags struct {
 	watchdog                          time.Duration
 	maxStall                          string
 
-	events prefix.Listener // of the prefix cache; set by serve
+	events     prefix.Listener // of the prefix cache; set by serve
+	tierEvents tier.Listener   // of its tiers; the same
+	tierFlags
 }
 
 func (f *engineFlags) add(s *pflag.FlagSet) {
@@ -69,6 +72,7 @@ func (f *engineFlags) addServing(s *pflag.FlagSet) {
 	s.IntVar(&f.planHistory, "plan-history", 0, "how many plans /debug/plans remembers; 0 means 64")
 	s.Int64Var(&f.recordBytes, "record-bytes", 0, "most bytes that one request may record of selections and experts "+
 		"(\"sparrow\" in requests); 0 means 64 MiB, -1 records nothing")
+	f.tierFlags.add(s)
 }
 
 // refuse names the flags that configure a model and were given although a remote server has opened it. --name is
@@ -165,13 +169,20 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 		MaxQueue: f.maxQueue, NoReuse: f.noPrefixCache, NoGraphs: f.noGraphs, PlanHistory: f.planHistory,
 		RecordBytes: f.recordBytes, ControlTokens: f.controlTokens == "allow",
 	}
+	if c.Tiers, err = f.tiers(); err != nil {
+		return sparrow.Config{}, err
+	}
+	c.Tiers.Listener = f.tierEvents
 	return c, c.Validate()
 }
 
 // stall is --max-stall for the configuration, whose 0 is its default and below 0 no bound.
 func (f *engineFlags) stall() (time.Duration, error) {
-	if f.maxStall == "auto" || f.maxStall == "" { // commands that serve nobody have no such flag
+	switch f.maxStall {
+	case "auto":
 		return 0, nil
+	case "": // a command that serves nobody, and has no such flag
+		return -1, nil
 	}
 	d, err := time.ParseDuration(f.maxStall)
 	if err != nil || d < 0 {

@@ -144,36 +144,21 @@ func (f *explainFlags) answer() (*explain.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg, notices, err := plan.Resolve(hw, m, p)
-	if err != nil {
-		return nil, err
-	}
-	if cfg.Runnable && m.Family == plan.DeepSeekV4 && hw.Arch != plan.CPU {
-		notices = append(notices, plan.Notice{Level: plan.NoticeWarning, Rule: "this build",
-			Text: fmt.Sprintf("%v runs on cpu only; on %v this shows what its kernels are planned for", m.Family,
-				hw.Arch)})
-	}
-	q := explain.Question{Layer: f.layer, Carried: f.wish.CarryIndices}
+	ask := explain.Ask{Model: m, Hardware: hw, Policy: p,
+		Question: explain.Question{Layer: f.layer, Carried: f.wish.CarryIndices}}
 	if f.batch == "" {
-		return explain.Explain(cfg, notices, nil, q)
+		return ask.Answer()
 	}
 	b, err := plan.ParseBatch(f.batch)
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Runnable {
-		for i, r := range b.Requests {
-			if r.Seq > m.Context {
-				return nil, fmt.Errorf("explain: --batch: request %d has %d tokens, the model's context holds %d", i,
-					r.Seq, m.Context)
-			}
-		}
-	}
 	b.PaddedRows, b.NeedSeed, b.FreeBytes = f.paddedRows, f.seed, f.free
 	if err := b.Graph.UnmarshalText([]byte(f.graph)); err != nil {
 		return nil, fmt.Errorf("--graph: %w", err)
 	}
-	return explain.Explain(cfg, notices, &b, q)
+	ask.Batch = &b
+	return ask.Answer()
 }
 
 // facts describes the model, from a checkpoint or by name.

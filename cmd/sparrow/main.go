@@ -69,7 +69,7 @@ func root() *cobra.Command {
 		SilenceErrors: true,
 	}
 	c.AddCommand(serveCommand(), runCommand(), pullCommand(), verifyCommand(), explainCommand(), inspectCommand(),
-		synthCommand(), quantizeCommand(), benchCommand(), evalCommand(), healthCommand(), versionCommand())
+		synthCommand(), quantizeCommand(), benchCommand(), evalCommand(), simulateCommand(), healthCommand(), versionCommand())
 	c.SetFlagErrorFunc(flagError)
 	addCompletions(c)
 	return c

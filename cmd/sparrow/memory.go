@@ -2,11 +2,11 @@ package main
 
 import (
 	"fmt"
-	"math"
 	"os"
 	"runtime"
 	"runtime/debug"
 
+	"sparrow"
 	"sparrow/internal/sysmem"
 	"sparrow/internal/unit"
 	"sparrow/server"
@@ -35,13 +35,52 @@ func requestMemory(asked string) (int64, error) {
 	return min(max(left/4, leastRequestMemory), server.DefaultRequestMemory), nil
 }
 
-// boundHeap asks the garbage collector to stay within what is in use now and the budget for requests, so that a burst
-// of them does not double the heap. A limit in the environment stays.
-func boundHeap(requests int64) {
-	if os.Getenv("GOMEMLIMIT") != "" {
-		return
-	}
+// memorySum is the most memory that a server takes, beside files that are mapped.
+type memorySum struct {
+	model    int64 // cache, states, arena and packed weights, where they are in the machine's memory
+	program  int64 // everything else that is in use before the first request
+	requests int64
+	store    int64 // of responses
+	garbage  int64 // what was freed and is not collected yet
+}
+
+// sumMemory adds up what an open model takes and what requests may.
+func sumMemory(i sparrow.Info, requests, store int64) memorySum {
+	debug.FreeOSMemory() // what loading left
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	debug.SetMemoryLimit(min(int64(m.Sys-m.HeapReleased)+requests+requests/4, math.MaxInt64))
+	s := memorySum{requests: requests, store: max(store, 0), garbage: requests / 4}
+	if i.Memory.Device == 0 {
+		s.model = i.Memory.Cache + i.Memory.Arena
+		if i.Memory.Packed {
+			s.model += i.Memory.Weights
+		}
+	}
+	s.program = max(int64(m.Sys-m.HeapReleased)-s.model, 0)
+	if i.Memory.Device == 0 {
+		s.model += i.Memory.States // allocated as sequences run
+	}
+	return s
+}
+
+func (s *memorySum) total() int64 { return s.model + s.program + s.requests + s.store + s.garbage }
+
+// bound asks the garbage collector to stay within the sum, so that a burst of requests does not double the heap. A
+// limit in the environment stays.
+func (s *memorySum) bound() {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(s.total())
+	}
+}
+
+// String says what the sum consists of, and whether the process may have as much.
+func (s *memorySum) String() string {
+	text := fmt.Sprintf("at most %s: model %s, requests %s, stored responses %s, garbage %s, the program %s; beside "+
+		"them files that are mapped", unit.Bytes(s.total()), unit.Bytes(s.model), unit.Bytes(s.requests),
+		unit.Bytes(s.store), unit.Bytes(s.garbage), unit.Bytes(s.program))
+	if most := sysmem.Total(); most > 0 && s.total() > most {
+		text += fmt.Sprintf("; warning: the process may have %s, ask for less (--cache-tokens, --step-tokens, "+
+			"--request-memory, --store-bytes)", unit.Bytes(most))
+	}
+	return text
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -69,8 +70,35 @@ func TestServeOutlivesItsLog(t *testing.T) {
 	}
 }
 
-// 24 bodies of 8 MB at once do not make the server exceed its memory, here a hard limit of 700 MB of data: each is
-// answered or refused, and the server goes on.
+// confinement is a way to bound the memory of a process.
+type confinement struct {
+	name   string
+	script string // for a shell: confines it and becomes the program
+	known  bool   // the program can know the bound
+}
+
+// confine finds a way that can be had here: a control group, which needs the rights to make one, or a limit of the
+// system on private memory.
+func confine(t *testing.T, bytes int64) confinement {
+	t.Helper()
+	limit := confinement{"limit of private memory", fmt.Sprintf("ulimit -d %d && exec \"$0\" \"$@\"", bytes>>10),
+		false}
+	const mount = "/sys/fs/cgroup/memory" // of version 1; in version 2 groups that hold processes have no others below
+	dir := fmt.Sprintf("%s/sparrow-test-%d-%d", mount, os.Getpid(), bytes)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Logf("no control group can be made here: %v", err)
+		return limit
+	}
+	t.Cleanup(func() { os.Remove(dir) })
+	if err := os.WriteFile(dir+"/memory.limit_in_bytes", fmt.Append(nil, bytes), 0); err != nil {
+		t.Logf("no control group can be bounded here: %v", err)
+		return limit
+	}
+	return confinement{"control group", "echo $$ >" + dir + "/cgroup.procs && exec \"$0\" \"$@\"", true}
+}
+
+// 24 bodies of 8 MB at once do not make the server exceed a hard bound on its memory: each is answered or refused, and
+// the server goes on. Nor do 24 bodies that it takes. It stays within the sum it has printed, and gives memory back.
 func TestServeStaysWithinItsMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
@@ -79,8 +107,24 @@ func TestServeStaysWithinItsMemory(t *testing.T) {
 	if err != nil {
 		t.Skip("no shell to set a limit with")
 	}
-	cmd := exec.Command(shell, "-c", "ulimit -d 700000 && exec \"$0\" \"$@\"", os.Args[0], "serve", "--port", "0",
-		"--cache-tokens", "4096", "--request-memory", "400M")
+	for _, bytes := range []int64{300e6, 700e6} {
+		c := confine(t, bytes)
+		var flags []string
+		switch {
+		case bytes == 700e6: // enough to take bodies of 8 MB, in turns
+			flags = []string{"--cache-tokens", "4096", "--request-memory", "400M"}
+		case !c.known:
+			flags = []string{"--cache-tokens", "4096", "--request-memory", "80M"}
+		}
+		t.Run(fmt.Sprintf("%d MB, %s", bytes/1e6, c.name), func(t *testing.T) {
+			t.Parallel()
+			stayWithin(t, exec.Command(shell, append([]string{"-c", c.script, os.Args[0], "serve", "--port", "0",
+				"--store-bytes", "8M"}, flags...)...))
+		})
+	}
+}
+
+func stayWithin(t *testing.T, cmd *exec.Cmd) {
 	cmd.Env = append(os.Environ(), asProgram+"=1")
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -94,43 +138,124 @@ func TestServeStaysWithinItsMemory(t *testing.T) {
 	defer cmd.Wait()
 	defer cmd.Process.Kill()
 	write.Close()
-	url := listening(t, read)
+	url, said := listeningAfter(t, read)
 	go io.Copy(io.Discard, read)
-	texts := []string{strings.Repeat("a", 8<<20-100), strings.Repeat("a b ", 2<<20-100), strings.Repeat(" ", 8<<20-100)}
-	var wait sync.WaitGroup
-	for i := range 24 {
-		wait.Go(func() {
-			body := fmt.Sprintf(`{"prompt": %q, "return_token_strs": true}`, texts[i%len(texts)])
-			r, err := http.Post(url+"/tokenize", "application/json", strings.NewReader(body))
-			if err != nil {
-				t.Errorf("request %d: %v", i, err)
-				return
-			}
-			r.Body.Close()
-			if r.StatusCode >= 500 {
-				t.Errorf("request %d: %s", i, r.Status)
-			}
-		})
+	most := bytesIn(t, said, `process  at most ([0-9.]+ [KMG]iB)`)
+	large := int(bytesIn(t, said, `requests ([0-9.]+ [KMG]iB)`) / 2 / 32) // of which one fits, and two do not
+
+	statuses := tokenizeAtOnce(t, url, 24, 8<<20-100)
+	t.Logf("bodies of 8 MB: %v; sum %d MB", statuses, most>>20)
+	statuses = tokenizeAtOnce(t, url, 24, large)
+	t.Logf("bodies of %d kB: %v", large>>10, statuses)
+	if statuses[http.StatusBadRequest] != 24 { // more tokens than the context holds
+		t.Errorf("bodies of %d bytes: statuses %v, want 400 for all", large, statuses)
 	}
-	wait.Wait()
 	r, err := http.Post(url+"/v1/completions", "application/json",
 		strings.NewReader(`{"model": "sparrow-tiny", "prompt": "hello", "max_tokens": 3}`))
 	if err != nil || r.StatusCode != http.StatusOK {
 		t.Fatalf("after the burst: %v, %v", r, err)
 	}
 	r.Body.Close()
+
+	peak, anonymous, files := residentMemory(t, cmd.Process.Pid)
+	t.Logf("peak %d MB with %d MB of files, %d MB of its own now", peak>>20, files>>20, anonymous>>20)
+	if peak == 0 {
+		return // not known here
+	}
+	if peak > most+files {
+		t.Errorf("at its peak it had %d bytes and %d of files, and said at most %d", peak, files, most)
+	}
+	for deadline := time.Now().Add(20 * time.Second); anonymous > 48<<20; time.Sleep(200 * time.Millisecond) {
+		if _, anonymous, _ = residentMemory(t, cmd.Process.Pid); time.Now().After(deadline) {
+			t.Fatalf("it keeps %d MB when idle", anonymous>>20)
+		}
+	}
+}
+
+// tokenizeAtOnce sends bodies of a size in parallel and counts the statuses.
+func tokenizeAtOnce(t *testing.T, url string, n, size int) map[int]int {
+	t.Helper()
+	texts := []string{strings.Repeat("a", size), strings.Repeat("a b ", size/4), strings.Repeat(" ", size)}
+	var wait sync.WaitGroup
+	var mu sync.Mutex
+	statuses := map[int]int{}
+	for i := range n {
+		wait.Go(func() {
+			body := fmt.Sprintf(`{"prompt": %q, "return_token_strs": true}`, texts[i%len(texts)])
+			r, err := http.Post(url+"/tokenize", "application/json", strings.NewReader(body))
+			mu.Lock()
+			defer mu.Unlock()
+			if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
+				statuses[http.StatusRequestEntityTooLarge]++ // it was refused before it was sent to its end
+				return
+			}
+			if err != nil {
+				t.Errorf("request %d: %v", i, err)
+				return
+			}
+			r.Body.Close()
+			if statuses[r.StatusCode]++; r.StatusCode >= 500 {
+				t.Errorf("request %d: %s", i, r.Status)
+			}
+		})
+	}
+	wait.Wait()
+	return statuses
+}
+
+// bytesIn reads an amount that the server has printed.
+func bytesIn(t *testing.T, text, pattern string) int64 {
+	t.Helper()
+	found := regexp.MustCompile(pattern).FindStringSubmatch(text)
+	if found == nil {
+		t.Fatalf("no %s in %s", pattern, text)
+	}
+	var n float64
+	var unit string
+	if _, err := fmt.Sscan(found[1], &n, &unit); err != nil {
+		t.Fatal(err)
+	}
+	return int64(n * float64(map[string]int64{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}[unit]))
+}
+
+// residentMemory is what a process had at most, what it has of its own and of files, in bytes; 0 where that is not
+// known.
+func residentMemory(t *testing.T, pid int) (peak, anonymous, files int64) {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Logf("memory of the process: %v", err)
+		return 0, 0, 0
+	}
+	for line := range strings.Lines(string(text)) {
+		for field, to := range map[string]*int64{"VmHWM:": &peak, "RssAnon:": &anonymous, "RssFile:": &files} {
+			if rest, ok := strings.CutPrefix(line, field); ok {
+				fmt.Sscan(rest, to)
+				*to <<= 10
+			}
+		}
+	}
+	return peak, anonymous, files
 }
 
 // listening waits for the line that names the address.
 func listening(t *testing.T, f *os.File) string {
 	t.Helper()
+	at, _ := listeningAfter(t, f)
+	return at
+}
+
+// listeningAfter is listening, with everything that was printed up to then.
+func listeningAfter(t *testing.T, f *os.File) (url, said string) {
+	t.Helper()
 	address := regexp.MustCompile(`http://127\.0\.0\.1:[0-9]+`)
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
+		said += lines.Text() + "\n"
 		if at := address.FindString(lines.Text()); at != "" {
-			return at
+			return at, said
 		}
 	}
-	t.Fatalf("no address was printed: %v", lines.Err())
-	return ""
+	t.Fatalf("no address was printed, but %s: %v", said, lines.Err())
+	return "", ""
 }

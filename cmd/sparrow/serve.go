@@ -27,12 +27,14 @@ import (
 type serveFlags struct {
 	engineFlags
 	listenFlags
+	transferFlags
 	eventFlags
 	keys     string
 	admins   string
 	origins  []string
 	strict   bool
 	vllm     bool
+	noPage   bool
 	store    string
 	logLevel string
 	logJSON  bool
@@ -77,12 +79,14 @@ Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace
 		"origins whose web pages may call the server, such as https://example.org, or '*'")
 	f.engineFlags.add(s)
 	f.addServing(s)
+	f.transferFlags.add(s)
 	s.StringVar(&f.requestMemory, "request-memory", "", "most memory of requests that are read, encoded and answered "+
 		"at once, such as 512M; without it a quarter of what is available, up to 1G")
 	s.BoolVar(&f.strict, "strict", false,
 		"refuse requests with unknown fields or with limits above the context, instead of ignoring or reducing them")
 	s.BoolVar(&f.vllm, "vllm-metrics", false, "also publish the metrics that routers know under vLLM's names")
 	f.eventFlags.add(s)
+	s.BoolVar(&f.noPage, "no-page", false, "serve no web page at /")
 	s.StringVar(&f.store, "store-bytes", "64M",
 		"memory for stored responses of /v1/responses, such as 512M; 0 stores none")
 	s.StringVar(&f.logLevel, "log-level", "info", "least level that is logged: debug, info, warn, error")
@@ -104,7 +108,7 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 		return err
 	}
 	o := server.Options{Version: revision(), AllowOrigins: f.origins, AllowHosts: f.hosts(), Strict: f.strict,
-		VLLMNames: f.vllm, Grace: f.grace, DrainDelay: f.drain, RequestTimeout: f.timeout,
+		VLLMNames: f.vllm, NoPage: f.noPage, Grace: f.grace, DrainDelay: f.drain, RequestTimeout: f.timeout,
 		MaxWait: f.maxWait, Log: log}
 	switch o.StoreBytes, err = parseBytes(f.store); {
 	case err != nil:
@@ -116,6 +120,9 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 		if o.Keys, err = server.LoadKeys(f.keys); err != nil {
 			return fmt.Errorf("--api-keys: %w", err)
 		}
+	}
+	if o.Transfer, err = f.transferFlags.check(&f.tierFlags); err != nil {
+		return err
 	}
 	if f.tenantLimits != "" {
 		if o.Limits, err = server.LoadLimits(f.tenantLimits); err != nil {
@@ -149,6 +156,7 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 	if events != nil {
 		defer events.Close()
 		o.Events, f.engineFlags.events = events, events.Listener(event.GPU)
+		f.engineFlags.tierEvents = events.Tiers()
 	}
 	asked := level.Level()
 	if asked == slog.LevelInfo && !f.logJSON {
@@ -162,12 +170,16 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 	if o.RequestMemory, err = requestMemory(f.requestMemory); err != nil {
 		return errors.Join(err, closeNow(e))
 	}
-	boundHeap(o.RequestMemory)
+	if err := f.transferFlags.serve(cmd.Context(), e, &o.Transfer); err != nil {
+		return errors.Join(err, closeNow(e))
+	}
+	sum := sumMemory(e.Info(), o.RequestMemory, o.StoreBytes)
+	sum.bound()
 	s, err := server.New(server.Adapt(e), o)
 	if err != nil {
 		return errors.Join(err, closeNow(e))
 	}
-	if err := f.announce(cmd.OutOrStdout(), e.Info(), o.RequestMemory, l.Addr(), o.Keys); err != nil {
+	if err := f.announce(cmd.OutOrStdout(), e.Info(), &sum, l.Addr(), o.Keys); err != nil {
 		return errors.Join(err, closeNow(e))
 	}
 	if events != nil {
@@ -190,7 +202,7 @@ func newLog(w io.Writer, text string, asJSON bool) (*slog.Logger, *slog.LevelVar
 }
 
 // announce says once what was decided and how to ask.
-func (f *serveFlags) announce(w io.Writer, i sparrow.Info, requests int64, at net.Addr, keys *server.Keys) error {
+func (f *serveFlags) announce(w io.Writer, i sparrow.Info, sum *memorySum, at net.Addr, keys *server.Keys) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "model    %s: %s", i.Name, i.Family)
 	if source := f.source(); filepath.Clean(source) != i.Name { // a folder of that name right here has nothing to add
@@ -198,7 +210,7 @@ func (f *serveFlags) announce(w io.Writer, i sparrow.Info, requests int64, at ne
 	}
 	b.WriteString("\n")
 	describe(&b, i)
-	fmt.Fprintf(&b, "requests up to %s of memory at once\n", unit.Bytes(requests))
+	fmt.Fprintf(&b, "process  %v\n", sum)
 	format := "format " + i.ChatFormat
 	if i.ChatFormat == "" {
 		format = "none: the checkpoint has no tokenizer or no known chat format, so only prompts can be completed"
@@ -209,6 +221,9 @@ func (f *serveFlags) announce(w io.Writer, i sparrow.Info, requests int64, at ne
 		return err
 	}
 	f.eventFlags.announce(&b)
+	if !f.noPage && at.Network() != "unix" {
+		fmt.Fprintf(&b, "page     %s/ (open it in a browser)\n", where)
+	}
 	fmt.Fprintf(&b, "\ntry      %s\n", curlFor(i, curl, where, keys != nil))
 	_, err = io.WriteString(w, b.String())
 	return err
@@ -261,6 +276,9 @@ func describe(w io.Writer, i sparrow.Info) {
 		fmt.Fprintf(w, ", %s for operations, of %s", unit.Bytes(m.Scratch), unit.Bytes(m.Device))
 	}
 	fmt.Fprintln(w)
+	for _, t := range i.Tiers {
+		fmt.Fprintf(w, "tier     %s\n", t)
+	}
 	fmt.Fprintf(w, "limits   largest step x context: %d x %d tokens; %d sequences run, %d may wait; %s\n", i.StepTokens,
 		i.ContextTokens, i.MaxRunning, i.MaxQueue, stallText(i))
 }

@@ -123,3 +123,24 @@ func TestControlGroups(t *testing.T) {
 		})
 	}
 }
+
+// FuzzFiles reads any contents of the system's files: never a negative amount.
+func FuzzFiles(f *testing.F) {
+	f.Add("MemTotal: 5 kB\nMemAvailable: -1 kB", otherMount+mount2+mount1, "0::/box\n4:memory:/../x\n", "max\n",
+		"file 9\n")
+	f.Add("MemAvailable:", shown1, "4:cpu,memory:/docker/a1\n", "99999999999999999999", "inactive_file -1")
+	f.Fuzz(func(t *testing.T, mem, mountinfo, cgroup, number, stat string) {
+		files := fstest.MapFS{meminfo: file(mem), mounts: file(mountinfo), member: file(cgroup)}
+		for _, dir := range []string{"sys/fs/cgroup/box/", "sys/fs/cgroup/memory/", "sys/fs/cgroup/"} {
+			for _, name := range []string{"memory.max", "memory.current", "memory.limit_in_bytes",
+				"memory.usage_in_bytes"} {
+				files[dir+name] = file(number)
+			}
+			files[dir+"memory.stat"] = file(stat)
+		}
+		s := At(files)
+		if total, free := s.Total(), s.Available(); total < 0 || free < 0 {
+			t.Fatalf("%d bytes, %d free", total, free)
+		}
+	})
+}

@@ -14,16 +14,20 @@ import (
 // order lists the packages of the module from top to bottom: a package may import those below it, never those above.
 // Packages on one line do not import each other. docs/architecture.md describes each package.
 var order = []string{
-	"cmd/sparrow cmd/kernelc cmd/dist internal/tree/width internal/tree/platforms server/clienttest/matrix",
+	"cmd/sparrow cmd/kernelc cmd/dist internal/tree/width internal/tree/platforms",
+	"server/clienttest/matrix server/clienttest/cluster", // what others make, in front of servers
+	"server/siege sim/torture",                           // what make torture runs
 	"verify eval bench/load bench/kernels bench/model",
 	"bench/machine bench/pause bench/peak bench/plot", // what benchmarks share; peak starts workers of its own
 	"server",
-	"server/metric",
+	"server/metric server/page",
+	"examples",
 	"hub",
 	"api/openai/client api/anthropic api/ollama",
 	"api/openai",
 	"api/wire",
 	".",
+	"sim sim/fleet",
 	"builtin engine",
 	"toolcall",
 	"chat",
@@ -32,7 +36,7 @@ var order = []string{
 	"tokenizer",
 	"sched spec",
 	"step",
-	"model/inspect model/synth",
+	"model/inspect model/synth sim/formula",
 	"model/family",
 	"model/dsa model/v4 model/llamacpp",
 	"model/nn",
@@ -45,10 +49,10 @@ var order = []string{
 	"plan/public",
 	"plan",
 	"kv record",
-	"kv/tier",
-	"kv/tier/resp",
 	"kv/event",
 	"kv/event/zmtp",
+	"kv/tier",
+	"kv/tier/resp",
 	"kv/prefix",
 	"kernel/cuda/bench kernel/cuda/op",
 	"kernel/cuda/expect",
@@ -65,14 +69,15 @@ var order = []string{
 	"layout",
 	"internal/block",
 	"internal/textfile",
-	"internal/jsonscan internal/mark internal/num internal/mmap internal/sysmem internal/unit",
+	"internal/jsonscan internal/mark internal/num internal/mmap internal/pinned internal/sysmem internal/unit",
+	"sim/clock",
 }
 
 // testOnly lists packages that only tests may import.
 var testOnly = []string{
 	"engine/losttest", "internal/testkit", "internal/testkit/memnet", "internal/testkit/record",
-	"internal/testkit/respserver", "internal/testkit/strict", "internal/testkit/turns", "internal/testmodel", "internal/tree", "server/clienttest",
-	"server/soak",
+	"internal/testkit/respserver", "internal/testkit/strict", "internal/testkit/turns", "internal/testmodel",
+	"internal/tree", "server/browsertest", "server/clienttest", "server/soak",
 }
 
 func TestImportsPointDown(t *testing.T) {

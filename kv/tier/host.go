@@ -10,7 +10,8 @@ import (
 
 // host keeps pages that the device gave up in memory, the ones used last.
 type host struct {
-	most  int // pages
+	most  int  // pages
+	early bool // pages are kept when they become reusable, not only when the device gives them up
 	hears Listener
 
 	mu    sync.Mutex
@@ -28,7 +29,7 @@ func (h *host) Medium() Medium { return CPU }
 
 // Wants takes pages that the device gives up and that are not here yet.
 func (h *host) Wants(k prefix.Hash, o Occasion) bool {
-	return o == Leaving && h.most > 0 && !h.touch(k)
+	return (o == Leaving || h.early) && h.most > 0 && !h.touch(k)
 }
 
 // touch reports whether a page is here, and counts as a use of it.

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"sparrow/internal/unit"
 	"sparrow/kv/prefix"
 )
 
@@ -18,13 +21,19 @@ type Options struct {
 	DiskDir   string // folder of the disk cache; empty is none
 	DiskBytes int64
 	StoreURL  string // of a store that speaks RESP; empty is none
+	// KeepEarly keeps pages in host memory as they become reusable, for others to pull (Stack.Serve).
+	KeepEarly bool
+	// Pull lets requests name another engine that holds their pages (Stack.FetchFrom).
+	Pull bool
 	// Wait is how much time a request may lose by waiting for pages instead of computing them.
 	Wait     time.Duration
 	Listener Listener
 }
 
 // Any reports whether there is a tier.
-func (o *Options) Any() bool { return o.HostBytes > 0 || o.DiskDir != "" || o.StoreURL != "" }
+func (o *Options) Any() bool {
+	return o.HostBytes > 0 || o.DiskDir != "" || o.StoreURL != "" || o.Pull
+}
 
 // Transit bounds the memory of pages on their way between the device and tiers other than host memory.
 const transitBytes = 256 << 20
@@ -38,12 +47,17 @@ type Stack struct {
 	host   *host
 	window int // pages that one fetch has ready
 
+	patience time.Duration // for an answer of a peer
+	log      *slog.Logger
+
 	ctx  context.Context // ends with the stack
 	stop context.CancelFunc
 	wait sync.WaitGroup // fetches
 
 	mu      sync.Mutex
-	fetches int // that were not closed
+	fetches int                         // that were not closed
+	stops   map[string]map[string]int64 // by tier and reason
+	peers   map[string]*store           // by address
 }
 
 // Open opens the tiers that the options ask for. Without an allocator pages are in ordinary memory, taken as it is
@@ -62,8 +76,10 @@ func Open(o Options, spec Spec, from Allocator, log *slog.Logger) (*Stack, error
 	}
 	hosted := int(o.HostBytes / int64(spec.Bytes))
 	transit := max(transitBytes/spec.Bytes, 8)
-	s := &Stack{spec: spec, host: newHost(hosted, hears), window: max(min(transit/4, 32), 1),
+	s := &Stack{spec: spec, stops: map[string]map[string]int64{}, host: newHost(hosted, hears), window: max(min(transit/4, 32), 1),
 		memory: &memory{from: from, each: spec.Bytes, most: hosted + transit}}
+	s.host.early = o.KeepEarly
+	s.patience, s.log = o.Wait, log
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	if !lazy && !s.memory.fill() {
 		return nil, errors.Join(fmt.Errorf("tier: %d bytes of page-locked memory for %d pages are not to be had; ask for "+
@@ -131,6 +147,26 @@ func (s *Stack) Has(k prefix.Hash) bool {
 	return false
 }
 
+// Missed counts that no tier holds a page, and says so.
+func (s *Stack) Missed() string {
+	why := make([]string, len(s.tiers))
+	for i, t := range s.tiers {
+		s.stopped(t.Name(), notHeld)
+		why[i] = t.Name() + ": " + notHeld
+	}
+	return strings.Join(why, ", ")
+}
+
+// stopped counts why a tier did not hand over a page.
+func (s *Stack) stopped(tier, reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stops[tier] == nil {
+		s.stops[tier] = map[string]int64{}
+	}
+	s.stops[tier][reason]++
+}
+
 // Clear gives up every page of every tier.
 func (s *Stack) Clear() {
 	for _, t := range s.tiers {
@@ -143,6 +179,42 @@ func (s *Stack) Counts() []Count {
 	out := make([]Count, len(s.tiers))
 	for i, t := range s.tiers {
 		out[i] = t.Count()
+		s.mu.Lock()
+		out[i].Stops = maps.Clone(s.stops[out[i].Tier])
+		s.mu.Unlock()
+	}
+	return out
+}
+
+// PeerCount is what other engines gave, all of them together.
+func (s *Stack) PeerCount() Count {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := Count{Tier: "peer", Stops: maps.Clone(s.stops["peer"])}
+	for _, p := range s.peers {
+		c := p.Count()
+		all.Hits += c.Hits
+		all.HitBytes += c.HitBytes
+		all.Damaged += c.Damaged
+		all.Failed += c.Failed
+		all.Busy += c.Busy
+	}
+	return all
+}
+
+// Describe says where pages are kept, a line for each tier.
+func (s *Stack) Describe() []string {
+	var out []string
+	for _, t := range s.tiers {
+		switch x := t.(type) {
+		case *host:
+			out = append(out, fmt.Sprintf("host memory for %d pages (%s)", x.most,
+				unit.Bytes(int64(x.most)*int64(s.spec.Bytes))))
+		case *disk:
+			out = append(out, fmt.Sprintf("files in %s (%s)", x.dir, unit.Bytes(x.most)))
+		case *store:
+			out = append(out, "the store at "+x.at.Host)
+		}
 	}
 	return out
 }
@@ -160,6 +232,9 @@ func (s *Stack) Close() (err error) {
 	s.wait.Wait()
 	for _, t := range s.tiers {
 		err = errors.Join(err, t.Close())
+	}
+	for _, p := range s.peers {
+		err = errors.Join(err, p.Close())
 	}
 	return errors.Join(err, s.memory.close())
 }

@@ -68,6 +68,8 @@ type Count struct {
 	Damaged  int64 // pages that it held and that could not be used
 	Failed   int64 // calls that failed: files, network, or answers that make no sense
 	Busy     time.Duration
+	// Stops counts the times that it did not hand over the next page of a prompt, by reason.
+	Stops map[string]int64
 }
 
 // Listener is told what tiers hold. It may be called from any goroutine and must not wait. Each call is about one page

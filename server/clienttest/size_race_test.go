@@ -10,4 +10,5 @@ const (
 	sharedSentences = 40
 	sharedTokens    = 400
 	schemaDraws     = 1
+	slow            = 10
 )

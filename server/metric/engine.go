@@ -2,6 +2,8 @@ package metric
 
 import (
 	"strconv"
+	"strings"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -15,6 +17,25 @@ type collector struct {
 	prefix string
 	labels prometheus.Labels // of every metric
 	write  func(*snapshot)
+
+	mu    sync.Mutex
+	descs map[string]*prometheus.Desc // by name and names of labels; making one costs more than writing a number
+}
+
+// desc describes a metric.
+func (c *collector) desc(name, help string, labels []string) *prometheus.Desc {
+	key := name + "\x00" + strings.Join(labels, "\x00")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d := c.descs[key]
+	if d == nil {
+		if c.descs == nil {
+			c.descs = map[string]*prometheus.Desc{}
+		}
+		d = prometheus.NewDesc(c.prefix+name, help, labels, c.labels)
+		c.descs[key] = d
+	}
+	return d
 }
 
 // Describe names nothing: which metrics there are depends on what has run.
@@ -39,8 +60,7 @@ func (s *snapshot) add(kind prometheus.ValueType, name, help string, v float64, 
 	for i := 0; i < len(labels); i += 2 {
 		names, values = append(names, labels[i]), append(values, labels[i+1])
 	}
-	d := prometheus.NewDesc(s.prefix+name, help, names, s.labels)
-	s.out <- prometheus.MustNewConstMetric(d, kind, v, values...)
+	s.out <- prometheus.MustNewConstMetric(s.desc(name, help, names), kind, v, values...)
 }
 
 func (s *snapshot) gauge(name, help string, v int, labels ...string) {
@@ -130,6 +150,7 @@ func (s *snapshot) engine() {
 		s.counter("prefix_stops_total", "Prefix lookups by the reason they matched no further.", n,
 			"reason", prefix.Stop(why).String())
 	}
+	s.tiers()
 	for i, n := range stats.Drafts {
 		place := strconv.Itoa(i + 1)
 		s.counter("draft_judged_total", "Drafts compared with the target's choice, by their place in the chain.",
@@ -148,5 +169,43 @@ func (s *snapshot) engine() {
 		s.counter("plan_segments_total",
 			"Plan segments that ran, by what their rows were, their form, kernel and conversion.", p.Steps, labels...)
 		s.counter("plan_rows_total", "Rows carried by those segments.", p.Rows, labels...)
+	}
+}
+
+// tiers writes what the prefix cache keeps outside the device; nothing where it keeps nothing there.
+func (s *snapshot) tiers() {
+	t := &s.stats.Tiers
+	if len(t.Tiers) == 0 {
+		return
+	}
+	s.counter("tier_restored_tokens_total", "Prompt tokens whose pages came from a tier.", t.Tokens)
+	s.counter("tier_no_memory_total", "Pages that were not copied from the device for want of host memory.", t.NoRoom)
+	for outcome, n := range map[string]int64{"restored": t.Restored, "missed": t.Missed, "slow": t.Slow} {
+		s.counter("tier_requests_total", "Sequences that looked for pages in tiers, by outcome: restored (some came), "+
+			"missed (none was held), slow (the rest was computed because pages came too slowly).", n, "outcome", outcome)
+	}
+	s.add(prometheus.CounterValue, "tier_saved_seconds_total",
+		"Time that computing restored tokens would have taken beyond bringing them back.", t.Saved.Seconds())
+	s.add(prometheus.CounterValue, "tier_lost_seconds_total",
+		"Time that sequences waited for pages beyond what computing them would have taken.", t.Lost.Seconds())
+	for i := range t.Tiers {
+		c := &t.Tiers[i]
+		s.add(prometheus.GaugeValue, "tier_bytes", "Bytes of the pages that a tier holds; a shared store does not say.",
+			float64(c.Bytes), "tier", c.Tier)
+		s.add(prometheus.GaugeValue, "tier_pages", "Pages that a tier holds; a shared store does not say.",
+			float64(c.Pages), "tier", c.Tier)
+		for reason, n := range c.Stops {
+			s.counter("tier_stops_total", "Times that a tier did not hand over the next page of a prompt, by reason.", n,
+				"tier", c.Tier, "reason", reason)
+		}
+		s.counter("tier_hit_bytes_total", "Bytes of the pages that came back from a tier.", c.HitBytes, "tier", c.Tier)
+		s.add(prometheus.CounterValue, "tier_busy_seconds_total", "Time in which pages were read from a tier.",
+			c.Busy.Seconds(), "tier", c.Tier)
+		for event, n := range map[string]int64{"hit": c.Hits, "stored": c.Stored, "evicted": c.Evicted,
+			"dropped": c.Dropped, "damaged": c.Damaged, "failed": c.Failed} {
+			s.counter("tier_pages_total", "Pages by tier and event: hit (came back), stored, evicted (to make room), "+
+				"dropped (no time or room to keep it), damaged (held and of no use), failed (calls that failed).", n,
+				"tier", c.Tier, "event", event)
+		}
 	}
 }

@@ -59,8 +59,8 @@ var (
 func New(source Source, vllm bool) *Set {
 	s := &Set{registry: prometheus.NewRegistry()}
 	s.registry.MustRegister(
-		collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		&slow{from: collectors.NewGoCollector()},
+		&slow{from: collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})},
 		newEngineCollector(source),
 	)
 	s.http = s.counters("sparrow_http_requests_total", "HTTP requests answered, by route and status.", "route",
@@ -116,7 +116,8 @@ func (s *Set) counters(name, help string, labels ...string) *prometheus.CounterV
 
 // Handler answers a scrape.
 func (s *Set) Handler() http.Handler {
-	return promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{Registry: s.registry})
+	// Compressing takes longer than everything else, and those who scrape often are near.
+	return promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{Registry: s.registry, DisableCompression: true})
 }
 
 // FirstToken records how long a request waited for its first token.

@@ -16,7 +16,8 @@ func (s *Set) addVLLM(source Source) {
 	s.vllmFinished = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "vllm:request_success_total", Help: "Choices that ended, by reason.", ConstLabels: labels,
 	}, []string{"finished_reason"})
-	s.registry.MustRegister(&collector{source, "vllm:", labels, (*snapshot).vllm}, s.vllmFinished)
+	s.registry.MustRegister(&collector{source: source, prefix: "vllm:", labels: labels, write: (*snapshot).vllm},
+		s.vllmFinished)
 	s.histograms("vllm:", names{
 		firstToken: "time_to_first_token_seconds", gap: "inter_token_latency_seconds",
 		request: "e2e_request_latency_seconds", promptTokens: "request_prompt_tokens",

@@ -41,12 +41,18 @@ const (
 	Faults         // their number
 )
 
-// Cost is the virtual time of a pass: for itself, for each row, for each thousand keys that rows see.
-type Cost struct{ Pass, Row, Keys time.Duration }
+// Cost is the virtual time of a pass.
+type Cost struct {
+	Pass   time.Duration // of every pass
+	Row    time.Duration // of each row of a prompt
+	Decode time.Duration // of each row that decodes or verifies
+	Keys   time.Duration // of each thousand keys that rows see
+}
 
 // of is the time of a pass.
-func (c Cost) of(rows, keys int) time.Duration {
-	return c.Pass + time.Duration(rows)*c.Row + c.Keys*time.Duration(keys)/1000
+func (c Cost) of(rows, decodes, keys int) time.Duration {
+	return c.Pass + time.Duration(rows-decodes)*c.Row + time.Duration(decodes)*c.Decode +
+		c.Keys*time.Duration(keys)/1000
 }
 
 // Sleeper lets virtual time pass; a clock.Virtual does.

@@ -13,7 +13,19 @@ import (
 // Shape is the size of a model.
 type Shape struct {
 	Vocab   int
-	Context int // tokens
+	Context int  // tokens
+	Windows bool // the model is a Windowed one
+	// Plain makes the tokens of a model without windows depend on the last one alone: for planning, where nobody looks
+	// at them and contexts are long.
+	Plain bool
+}
+
+// New makes a model.
+func New(s Shape, dev *Device) (model.Model, error) {
+	if s.Windows {
+		return newWindowed(s, dev), nil
+	}
+	return newModel(s, dev)
 }
 
 // The indexer keeps all keys of short contexts, so that plans have rows of the dense form, which gathers slots, and of
@@ -29,6 +41,7 @@ type residual struct {
 // Model is a model of the family of DeepSeek-V3.2.
 type Model struct {
 	dev    *Device
+	plain  bool
 	config config.Config
 	facts  plan.Model
 	attn   *mla.Attention
@@ -40,9 +53,9 @@ type Model struct {
 	logits            []float32 // [vocabulary]: memory of one row
 }
 
-// New makes a model with a drafting layer.
-func New(s Shape, dev *Device) (*Model, error) {
-	m := &Model{dev: dev, logits: make([]float32, s.Vocab),
+// newModel makes a model with a drafting layer.
+func newModel(s Shape, dev *Device) (*Model, error) {
+	m := &Model{dev: dev, plain: s.Plain, logits: make([]float32, s.Vocab),
 		config: config.Config{Family: config.DeepseekV32, Vocab: s.Vocab, Hidden: 1, Layers: 1, NextN: 1,
 			MaxPositions: s.Context, Indexer: config.Indexer{Heads: 1, Dim: 128, TopK: topK}},
 		facts: plan.Model{Family: plan.DeepSeekV32, Heads: 1, K: topK, IndexHeads: 1, QKDim: 96, VDim: 32, Layers: 1,

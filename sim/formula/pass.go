@@ -34,8 +34,18 @@ func (b *blocks) Outputs() *model.Outputs { return b.out }
 // array is an array of the input block, as the device has it.
 func (b *blocks) array(name plan.ArrayName) []int32 { return host.I32(b.in.Array(name)) }
 
-// fillOutputs writes the results of the wanted rows: hash is that of a row.
-func (b *blocks) fillOutputs(row []float32, nan bool, hash func(row int32) uint64) {
+// decodes counts the rows that decode or verify.
+func (b *blocks) decodes() (n int) {
+	for i := range b.plan.Segments {
+		if s := &b.plan.Segments[i]; s.Row.DecodeLike() {
+			n += s.Rows
+		}
+	}
+	return n
+}
+
+// fillOutputs writes the results of the wanted rows. fill writes the logits of a row, for which row is memory.
+func (b *blocks) fillOutputs(row []float32, nan bool, fill func(r int32, to []float32)) {
 	whole, at := host.F32(b.out.Logits), 0
 	var values, sums []float32
 	var ids []int32
@@ -44,7 +54,7 @@ func (b *blocks) fillOutputs(row []float32, nan bool, hash func(row int32) uint6
 	}
 	wanted := b.array(plan.WholeRows)
 	for i, r := range b.array(plan.LogitRows) {
-		fillLogits(row, hash(r))
+		fill(r, row)
 		if nan {
 			for v := range row {
 				row[v] = float32(math.NaN())
@@ -142,11 +152,12 @@ func (s *pass) Execute() error {
 	} else if err := s.read(); err != nil {
 		return err
 	}
-	s.fillOutputs(m.logits, m.dev.nan, func(r int32) uint64 {
+	s.fillOutputs(m.logits, m.dev.nan, func(r int32, to []float32) {
+		h := hash[r]
 		if s.plan.Pass != plan.PassTarget {
-			return doubt(hash[r])
+			h = doubt(h)
 		}
-		return hash[r]
+		fillLogits(to, h)
 	})
 	m.dev.nan = false
 	return nil
@@ -161,7 +172,7 @@ func (s *pass) draft(tokens, positions []int32) {
 		s.hash = append(s.hash, after(from[r], mark(tokens[i], int(positions[i])+1)))
 	}
 	copy(m.chain.hash, s.hash)
-	m.dev.pending += m.dev.cost.of(len(rows), 0) / draftCost
+	m.dev.pending += m.dev.cost.of(len(rows), len(rows), 0) / draftCost
 }
 
 // draftCost is how much cheaper a pass of the drafting layer is than one of the target.
@@ -197,8 +208,11 @@ func (s *pass) read() error {
 					place = func(p int) int32 { return list[int(start[r])+p] }
 				}
 				n := int(lens[r])
+				keys += n
 				w := &s.walk[q]
-				if w.next > n {
+				if s.m.plain {
+					*w = walk{next: n - 1}
+				} else if w.next > n {
 					*w = walk{}
 				}
 				for ; w.next < n; w.next++ {
@@ -209,11 +223,10 @@ func (s *pass) read() error {
 					w.hash = after(w.hash, s.m.marks[slot])
 				}
 				s.m.target.hash[r] = w.hash
-				keys += n
 			}
 		}
 	}
-	s.m.dev.pending += s.m.dev.cost.of(s.plan.Rows, keys)
+	s.m.dev.pending += s.m.dev.cost.of(s.plan.Rows, s.decodes(), keys)
 	return nil
 }
 

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"sparrow/sim/fleet"
+)
+
+// simulateFlags is everything `sparrow simulate` can be told.
+type simulateFlags struct {
+	config fleet.Config
+	policy string
+	trace  string
+	kills  []string
+	asJSON bool
+}
+
+func simulateCommand() *cobra.Command {
+	var f simulateFlags
+	c := &cobra.Command{
+		Use:   "simulate",
+		Short: "Plan with simulated replicas: how many, which routing, what if one dies",
+		Long: `Simulate replays a trace of conversations against replicas on a virtual clock: scheduler and cache are the real ones, a pass takes the time of a formula. It answers with
+throughput, times to the first token and the share of prompts found in caches. The same trace, costs and seed give the same answer on every machine.`,
+		Example: `  sparrow simulate trace --sessions 500 --rate 4 > trace.jsonl
+  sparrow simulate --trace trace.jsonl --replicas 8 --policy prefix
+  sparrow simulate --trace trace.jsonl --replicas 8 --kill 3@60s+30s --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.simulate(cmd) },
+	}
+	s := c.Flags()
+	s.SortFlags = false
+	s.StringVar(&f.trace, "trace", "", "file of the trace, JSON lines; - reads standard input")
+	s.IntVar(&f.config.Replicas, "replicas", 1, "number of servers")
+	s.StringVar(&f.policy, "policy", string(fleet.Prefix),
+		fmt.Sprintf("how a router chooses a server: %v", fleet.Policies()))
+	s.StringArrayVar(&f.kills, "kill", nil,
+		"a server that dies, as `number@time`, with +time after which it is back: 3@60s+30s; may be given several times")
+	s.IntVar(&f.config.CacheTokens, "cache-tokens", 65536, "cache of each server, in tokens")
+	s.IntVar(&f.config.ContextTokens, "context", 16384, "longest sequence in tokens")
+	s.IntVar(&f.config.StepTokens, "step-tokens", 512, "most new tokens of one step")
+	s.IntVar(&f.config.MaxRunning, "max-running", 64, "most sequences in a batch")
+	s.IntVar(&f.config.MaxQueue, "max-queue", 1024, "most sequences that wait")
+	s.DurationVar(&f.config.Cost.Pass, "cost-pass", 10*time.Millisecond, "time of a step")
+	s.DurationVar(&f.config.Cost.Row, "cost-row", 100*time.Microsecond, "time that each prompt token of a step adds")
+	s.DurationVar(&f.config.Cost.Decode, "cost-decode", 200*time.Microsecond,
+		"time that each sequence that decodes adds to a step")
+	s.DurationVar(&f.config.Cost.Keys, "cost-keys", 5*time.Microsecond,
+		"time that each thousand keys before a step's tokens add")
+	s.Uint64Var(&f.config.Seed, "seed", 1, "of tokens, and of choices between equals")
+	s.BoolVar(&f.asJSON, "json", false, "print JSON")
+	c.AddCommand(traceCommand())
+	return c
+}
+
+func (f *simulateFlags) simulate(cmd *cobra.Command) (err error) {
+	if f.config.Policy, err = fleet.ParsePolicy(f.policy); err != nil {
+		return fmt.Errorf("simulate: %w", err)
+	}
+	for _, k := range f.kills {
+		d, err := parseDeath(k)
+		if err != nil {
+			return fmt.Errorf("simulate: --kill %q: %w", k, err)
+		}
+		f.config.Deaths = append(f.config.Deaths, d)
+	}
+	sessions, err := readTrace(cmd.InOrStdin(), f.trace)
+	if err != nil {
+		return fmt.Errorf("simulate: %w", err)
+	}
+	report, err := fleet.Run(f.config, sessions)
+	if err != nil {
+		return fmt.Errorf("simulate: %w", err)
+	}
+	if f.asJSON {
+		return writeJSON(cmd.OutOrStdout(), report)
+	}
+	return report.Print(cmd.OutOrStdout())
+}
+
+func readTrace(stdin io.Reader, name string) ([]fleet.Session, error) {
+	if name == "" {
+		return nil, fmt.Errorf("no trace was given; --trace names one, and 'sparrow simulate trace' makes one")
+	}
+	if name == "-" {
+		return fleet.ReadTrace(stdin)
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return fleet.ReadTrace(file)
+}
+
+// parseDeath reads number@time and number@time+time.
+func parseDeath(text string) (d fleet.Death, err error) {
+	number, at, found := strings.Cut(text, "@")
+	if !found {
+		return d, fmt.Errorf("want number@time, such as 3@60s, or 3@60s+30s for a server that comes back")
+	}
+	at, back, comes := strings.Cut(at, "+")
+	if d.Replica, err = strconv.Atoi(number); err == nil {
+		d.At, err = time.ParseDuration(at)
+	}
+	if err == nil && comes {
+		d.Back, err = time.ParseDuration(back)
+	}
+	return d, err
+}
+
+func traceCommand() *cobra.Command {
+	var l fleet.Load
+	c := &cobra.Command{
+		Use:   "trace",
+		Short: "Write a random trace of conversations of several turns to standard output",
+		Example: `  sparrow simulate trace --sessions 500 --rate 4 --turns 6 > trace.jsonl
+  sparrow simulate trace --systems 3 --system-tokens 2000 --seed 7 | sparrow simulate --trace - --replicas 4`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if l.Sessions < 1 || l.Sessions > 1<<20 || !(l.Rate > 0) || l.Turns < 1 || l.NewTokens < 1 ||
+				l.OutputTokens < 1 || l.SystemTokens < 0 || !(l.Think >= 0) {
+				return fmt.Errorf("simulate trace: %+v: want at least one session (and at most %d), turn and token, a "+
+					"positive rate, and no negative length or time", l, 1<<20)
+			}
+			w := bufio.NewWriter(cmd.OutOrStdout())
+			if err := fleet.WriteTrace(w, fleet.Generate(l)); err != nil {
+				return err
+			}
+			return w.Flush()
+		},
+	}
+	s := c.Flags()
+	s.SortFlags = false
+	s.IntVar(&l.Sessions, "sessions", 100, "conversations")
+	s.Float64Var(&l.Rate, "rate", 2, "conversations that begin in a second, on average")
+	s.IntVar(&l.Turns, "turns", 5, "turns of a conversation, on average")
+	s.Float64Var(&l.Think, "think", 5, "seconds between an answer and the next question, on average")
+	s.IntVar(&l.Systems, "systems", 4, "different system prompts")
+	s.IntVar(&l.SystemTokens, "system-tokens", 800, "tokens of a system prompt")
+	s.IntVar(&l.NewTokens, "new-tokens", 80, "tokens of a question, on average")
+	s.IntVar(&l.OutputTokens, "output-tokens", 150, "tokens of an answer, on average")
+	s.IntVar(&l.Tenants, "tenants", 1, "tenants, which share no cached prompts")
+	s.Uint64Var(&l.Seed, "seed", 1, "of everything that is drawn")
+	return c
+}

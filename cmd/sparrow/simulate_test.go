@@ -1,0 +1,46 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sparrow/sim/fleet"
+)
+
+func TestSimulate(t *testing.T) {
+	trace := filepath.Join(t.TempDir(), "trace.jsonl")
+	status, stdout, stderr := invoke("simulate", "trace", "--sessions", "20", "--system-tokens", "200", "--output-tokens",
+		"20")
+	if status != 0 || strings.Count(stdout, "\n") < 20 {
+		t.Fatalf("status %d, %s", status, stderr)
+	}
+	if err := os.WriteFile(trace, []byte(stdout), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"simulate", "--trace", trace, "--replicas", "2", "--context", "4096", "--kill", "1@3s+2s"}
+	status, stdout, stderr = invoke(append(args, "--json")...)
+	var r fleet.Report
+	if err := json.Unmarshal([]byte(stdout), &r); status != 0 || err != nil || r.Requests < 20 || r.HitShare <= 0 ||
+		len(r.Replicas) != 2 {
+		t.Errorf("status %d, %v, %s%s", status, err, stdout, stderr)
+	}
+	if status, stdout, _ = invoke(args...); status != 0 || !strings.Contains(stdout, "tokens/s") {
+		t.Errorf("status %d, %s", status, stdout)
+	}
+	for _, c := range []struct{ args, want string }{
+		{"simulate", "no trace was given"},
+		{"simulate --trace nowhere.jsonl", "nowhere.jsonl"},
+		{"simulate --trace " + trace + " --policy best", `policy "best": supported are`},
+		{"simulate --trace " + trace + " --replicas 0", "replicas: 0"},
+		{"simulate --trace " + trace + " --kill 5", "want number@time"},
+		{"simulate --trace " + trace + " --kill 5@1s", "replica 5"},
+		{"simulate trace --sessions 0", "at least one session"},
+	} {
+		if status, _, stderr := invoke(strings.Fields(c.args)...); status != 1 || !strings.Contains(stderr, c.want) {
+			t.Errorf("%s: status %d, %s; want %q", c.args, status, stderr, c.want)
+		}
+	}
+}

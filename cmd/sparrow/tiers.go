@@ -1,0 +1,64 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"sparrow/engine"
+	"sparrow/internal/sysmem"
+	"sparrow/internal/unit"
+	"sparrow/kv/tier"
+	"sparrow/kv/tier/resp"
+)
+
+// tierFlags say where pages of the prefix cache are kept outside the device.
+type tierFlags struct {
+	hostCache, diskCache, diskSize, pageStore string
+	tierWait                                  time.Duration
+	keepEarly, pull                           bool // by role
+}
+
+func (f *tierFlags) add(s *pflag.FlagSet) {
+	s.StringVar(&f.hostCache, "host-cache", "",
+		"host memory for cached pages that the device gives up, such as 64G; without it they are gone")
+	s.StringVar(&f.diskCache, "disk-cache", "",
+		"folder for cached pages; they outlive the server. Each server needs its own")
+	s.StringVar(&f.diskSize, "disk-cache-size", "64G", "most bytes of files in that folder")
+	s.StringVar(&f.pageStore, "page-store", "", "Redis or Valkey that servers share cached pages through: "+
+		"redis://[user:password@]host[:port][/database][?ttl=24h], rediss:// with TLS")
+	s.DurationVar(&f.tierWait, "tier-wait", engine.DefaultTierWait,
+		"most time that a request loses by waiting for cached pages from there, against computing them")
+}
+
+// tiers is what the flags ask for.
+func (f *tierFlags) tiers() (o tier.Options, err error) {
+	if f.hostCache != "" {
+		if o.HostBytes, err = parseBytes(f.hostCache); err != nil {
+			return o, fmt.Errorf("--host-cache: %w", err)
+		}
+		if free := sysmem.Available(); free > 0 && o.HostBytes > free {
+			return o, fmt.Errorf("--host-cache %s: %s of memory are available; ask for less", f.hostCache,
+				unit.Bytes(free))
+		}
+	}
+	if f.diskCache != "" {
+		o.DiskDir = f.diskCache
+		if o.DiskBytes, err = parseBytes(f.diskSize); err != nil {
+			return o, fmt.Errorf("--disk-cache-size: %w", err)
+		}
+	}
+	if f.pageStore != "" {
+		if _, err := resp.ParseURL(f.pageStore); err != nil {
+			return o, fmt.Errorf("--page-store: %w", err)
+		}
+		o.StoreURL = f.pageStore
+	}
+	if f.tierWait < 0 {
+		return o, errors.New("--tier-wait: want a time such as 500ms; 0 is the default")
+	}
+	o.Wait, o.KeepEarly, o.Pull = f.tierWait, f.keepEarly, f.pull
+	return o, nil
+}

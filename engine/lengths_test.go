@@ -1,0 +1,64 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"sparrow/internal/testmodel"
+)
+
+// lengthsAround are prompts below, at and beyond pages of 64, the selection of 128 keys, the dense threshold and the
+// chunks of the test, and multiples of all.
+func lengthsAround() []int {
+	list := []int{1, 2, 200, 600}
+	for _, n := range []int{64, 100, 128, 192, 256, 300, 512, 640} {
+		list = append(list, n-1, n, n+1)
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// A prompt of any length has the same logits whole, in chunks that leave any remainder, beside others of other lengths,
+// and behind as much of itself as is cached, be it all.
+func TestNoLengthIsSpecial(t *testing.T) {
+	if raceEnabled {
+		t.Skip("what runs at once is the subject of other tests")
+	}
+	var list []Request
+	for _, n := range lengthsAround() {
+		list = append(list, Request{ID: fmt.Sprint(n), Prompt: tokens(n, n), Sampling: greedy(), MaxTokens: 3,
+			IgnoreEOS: true})
+	}
+	run := func(c Config, list []Request, together bool) *logitsOf {
+		t.Helper()
+		c.Policy = deterministic("fp8")
+		rows := keepLogits()
+		e := start(t, testmodel.V32(t), c, rows.watch)
+		var jobs []*Job
+		for _, r := range list {
+			j := open(t, e, r)
+			if jobs = append(jobs, j); together {
+				continue
+			}
+			if _, last := collect(j); last.Err != nil {
+				t.Fatalf("%s tokens: %v", r.ID, last.Err)
+			}
+		}
+		for i, j := range jobs {
+			if !together {
+				break
+			}
+			if _, last := collect(j); last.Err != nil {
+				t.Fatalf("%s tokens beside others: %v", list[i].ID, last.Err)
+			}
+		}
+		return rows
+	}
+	whole := run(Config{NoReuse: true, StepTokens: 1024}, list, false)
+	for _, chunk := range []int{64, 100, 127} {
+		sameRows(t, run(Config{NoReuse: true, StepTokens: chunk}, list, false), whole)
+	}
+	sameRows(t, run(Config{NoReuse: true, StepTokens: 257}, list, true), whole)
+	sameRows(t, run(Config{StepTokens: 512}, slices.Concat(list, list), false), whole)
+}

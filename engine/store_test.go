@@ -1,0 +1,114 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"sparrow/internal/testkit/respserver"
+	"sparrow/internal/testmodel"
+	"sparrow/kv/tier"
+)
+
+// Invariants of this file: engines that share a store give the answers of lone runs, whatever the store does, and no
+// request waits for it beyond the bound.
+
+// written waits until an engine has written its pages behind.
+func written(t *testing.T, s *respserver.Server, pages int) {
+	t.Helper()
+	for range 2000 {
+		if s.Len() >= pages {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatalf("%d pages are in the store; want %d", s.Len(), pages)
+}
+
+func TestAnotherEnginesPagesAreTheSameBits(t *testing.T) {
+	for _, f := range families {
+		if f.name == "v4-f32" || f.name == "glm-bf16" || f.kv == "f32" {
+			continue // their pages are tested with the other tiers
+		}
+		t.Run(f.name, func(t *testing.T) {
+			if raceEnabled && !f.racesToo {
+				t.Skip("another one shows the same races")
+			}
+			store := respserver.Start(t)
+			pages := max(f.pages, 256/f.page)
+			r := Request{ID: "r", Prompt: tokens(1, pages*f.page+f.page/2), Sampling: greedy(), MaxTokens: 4,
+				IgnoreEOS: true, Trace: true}
+			c := tiered(f.kv, pages+2, f.page, tier.Options{StoreURL: store.URL()})
+			wantRows, gotRows := keepLogits(), keepLogits()
+			first := startTiered(t, f.dir(t), c, wantRows.watch)
+			want := generate(t, first, r)
+			written(t, store, pages)
+			second := startTiered(t, f.dir(t), c, gotRows.watch, checked(t))
+			got := generate(t, second, r)
+			sameTokens(t, "with pages of another engine", got.Choices[0], want.Choices[0])
+			sameRows(t, gotRows, wantRows)
+			if m := got.Trace.Restored; m.Tokens != pages*f.page || m.Tiers["store"] != m.Tokens || m.Stop != "" {
+				t.Errorf("%+v", m)
+			}
+			if st := second.Stats().Tiers; st.Tiers[0].Hits != int64(pages) || st.Tiers[0].Stored != 0 {
+				t.Errorf("%+v", st)
+			}
+			other := c
+			other.Weights[3] = 1
+			if got := generate(t, startTiered(t, f.dir(t), other), r); got.Usage.CachedTokens != 0 {
+				t.Errorf("other weights found %d tokens", got.Usage.CachedTokens)
+			}
+		})
+	}
+}
+
+// Under load the store goes through every mode. Every answer is right, and no request waits longer for its first token
+// than the longest wait without a store and the bound.
+func TestAStoreThatFailsCostsTimeAlone(t *testing.T) {
+	const bound = 150 * time.Millisecond
+	store := respserver.Start(t)
+	var list []Request
+	for i := range 6 {
+		list = append(list, Request{Prompt: slices.Concat(tokens(i%3, 384), tokens(20+i, 40+11*i)), Sampling: greedy(),
+			MaxTokens: 3, IgnoreEOS: true, Trace: true})
+	}
+	want := lone(t, testmodel.V32(t), Config{Policy: deterministic("")}, list)
+	c := tiered("", 9, 64, tier.Options{StoreURL: store.URL(), Wait: bound})
+	e := startTiered(t, testmodel.V32(t), c, checked(t))
+	// Package tier tests every mode; behind the first failure the store is left alone for a second.
+	modes := []respserver.Mode{respserver.Works, respserver.Garbage, respserver.Short, respserver.Exchanged,
+		respserver.Full, respserver.Hangs, respserver.Down}
+	if raceEnabled {
+		modes = []respserver.Mode{respserver.Works, respserver.Garbage, respserver.Hangs}
+	}
+	for _, mode := range modes {
+		store.Set(respserver.Works)
+		for _, r := range list[:3] { // pages come into the store
+			generate(t, e, r)
+		}
+		store.Set(mode)
+		var wait sync.WaitGroup
+		for i, r := range list {
+			j := open(t, e, r)
+			wait.Go(func() {
+				got, err := j.whole()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				sameTokens(t, fmt.Sprintf("%s: request %d", mode, i), got.Choices[0], want[i].Choices[0])
+				if got.Trace.Queued+got.Trace.Prefill > bound+2*time.Second { // the rest is for a busy machine
+					t.Errorf("%s: request %d waited %v", mode, i, got.Trace.Queued+got.Trace.Prefill)
+				}
+			})
+		}
+		wait.Wait()
+	}
+	st := e.Stats().Tiers
+	if st.Tokens == 0 || st.Tiers[0].Failed == 0 || st.Tiers[0].Damaged == 0 {
+		t.Errorf("nothing to see: %+v", st)
+	}
+	t.Logf("%+v", st)
+}

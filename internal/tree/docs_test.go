@@ -1,0 +1,62 @@
+package tree
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// The tables of docs/reliability.md and docs/pains.md name tests: each of them is there, in the package before its name
+// where one is given.
+func TestDocumentsNameTestsThatExist(t *testing.T) {
+	const root = "../.."
+	packages := map[string][]string{} // of each test
+	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)[A-Z]\w*)\(`)
+	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		dir, err := filepath.Rel(root, filepath.Dir(path))
+		for _, found := range function.FindAllSubmatch(text, -1) {
+			packages[string(found[1])] = append(packages[string(found[1])], filepath.ToSlash(dir))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A package in backquotes, or the root, and the tests after it up to the next one.
+	word := regexp.MustCompile("`[a-z0-9/]+`|\\broot\\b|\\b(?:Test|Fuzz)[A-Z]\\w*|\n")
+	for _, document := range []string{"reliability.md", "pains.md"} {
+		text, err := os.ReadFile(filepath.Join(root, "docs", document))
+		if err != nil {
+			t.Fatal(err)
+		}
+		named, dir := 0, ""
+		for _, w := range word.FindAllString(string(text), -1) {
+			switch {
+			case w == "\n":
+				dir = ""
+			case w == "root":
+				dir = "."
+			case w[0] == '`':
+				dir = strings.Trim(w, "`")
+			default:
+				named++
+				if dir == "" || !strings.Contains(" "+strings.Join(packages[w], " ")+" ", " "+dir+" ") {
+					t.Errorf("%s: %s of package %q is in %v", document, w, dir, packages[w])
+				}
+			}
+		}
+		if named < 20 {
+			t.Errorf("%s names %d tests", document, named)
+		}
+	}
+}

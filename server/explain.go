@@ -1,0 +1,157 @@
+package server
+
+import (
+	"encoding"
+	"net/http"
+
+	"sparrow/api/wire"
+	"sparrow/plan"
+	"sparrow/plan/explain"
+)
+
+// Bounds of a batch that is explained here; the command line takes larger ones.
+const (
+	maxExplainText     = 4 << 10
+	maxExplainRequests = 1 << 10
+	maxExplainTokens   = 1 << 22
+)
+
+// explainRequest is the body of POST /debug/explain. Empty fields are the defaults; without a family it asks about the
+// served model.
+type explainRequest struct {
+	Family, Catalog, Hardware, Batch string
+	KV, Prefill, Decode, Dense       string
+	Heads, Layer, DraftTokens        *int
+	Deterministic                    bool
+}
+
+var explainFields = wire.Fields[explainRequest]{
+	"family":        wire.TextField(func(r *explainRequest) *string { return &r.Family }),
+	"catalog":       wire.TextField(func(r *explainRequest) *string { return &r.Catalog }),
+	"hw":            wire.TextField(func(r *explainRequest) *string { return &r.Hardware }),
+	"batch":         wire.TextField(func(r *explainRequest) *string { return &r.Batch }),
+	"kv":            wire.TextField(func(r *explainRequest) *string { return &r.KV }),
+	"prefill":       wire.TextField(func(r *explainRequest) *string { return &r.Prefill }),
+	"decode":        wire.TextField(func(r *explainRequest) *string { return &r.Decode }),
+	"dense":         wire.TextField(func(r *explainRequest) *string { return &r.Dense }),
+	"heads":         wire.OptionalInt(func(r *explainRequest) **int { return &r.Heads }),
+	"layer":         wire.OptionalInt(func(r *explainRequest) **int { return &r.Layer }),
+	"draft_tokens":  wire.OptionalInt(func(r *explainRequest) **int { return &r.DraftTokens }),
+	"deterministic": wire.BoolField(func(r *explainRequest) *bool { return &r.Deterministic }),
+}
+
+func decodeExplain(d *wire.Decoder, body []byte) (*explainRequest, *wire.Error) {
+	return wire.Decode(d, body, explainFields, func(r *explainRequest, p *wire.Problems) {
+		for _, f := range []struct{ name, text string }{
+			{"family", r.Family}, {"catalog", r.Catalog}, {"hw", r.Hardware}, {"batch", r.Batch}, {"kv", r.KV},
+			{"prefill", r.Prefill}, {"decode", r.Decode}, {"dense", r.Dense},
+		} {
+			wire.WantShort(p, f.name, f.text, maxExplainText)
+		}
+		wire.WantRange(p, "heads", r.Heads, 1, 1<<10)
+		wire.WantRange(p, "layer", r.Layer, 0, 1<<10)
+		wire.WantRange(p, "draft_tokens", r.DraftTokens, 0, 16)
+	})
+}
+
+// explain answers POST /debug/explain: what would run for a batch, and why, as `sparrow explain --json` does.
+func (s *Server) explain(w http.ResponseWriter, r *http.Request) error {
+	req, err := decode(s, w, r, decodeExplain)
+	if err != nil {
+		return err
+	}
+	ask, err := s.ask(req)
+	if err != nil {
+		return err
+	}
+	a, err := ask.Answer()
+	if err != nil {
+		return explainError("", err)
+	}
+	return s.respond(w, http.StatusOK, a)
+}
+
+// ask is what a request describes.
+func (s *Server) ask(r *explainRequest) (ask explain.Ask, err error) {
+	ask.Model, ask.Question.Layer = s.info.Config.Model, -1
+	if r.Family != "" {
+		if ask.Model, err = plan.ModelFor(r.Family); err != nil {
+			return ask, explainError("family", err)
+		}
+	}
+	ask.Hardware = s.info.Config.Hardware
+	if r.Hardware != "" {
+		if ask.Hardware, err = plan.HardwareFor(r.Hardware); err != nil {
+			return ask, explainError("hw", err)
+		}
+	}
+	if r.Heads != nil {
+		ask.Model.Heads = *r.Heads
+	}
+	if r.Layer != nil {
+		if ask.Question.Layer = *r.Layer; *r.Layer > ask.Model.Layers {
+			return ask, wire.NewError(wire.CodeOutOfRange, "layer", "the model has layers 0 to %d, and a drafting "+
+				"layer %d where the checkpoint has one", ask.Model.Layers-1, ask.Model.Layers)
+		}
+	}
+	p := &ask.Policy
+	p.KV, p.Prefill, p.Decode, p.Deterministic = r.KV, r.Prefill, r.Decode, r.Deterministic
+	for _, f := range []struct {
+		param, text string
+		to          encoding.TextUnmarshaler
+	}{{"catalog", or(r.Catalog, "sparrow"), &p.Catalog}, {"dense", r.Dense, &p.Dense}} {
+		if err := f.to.UnmarshalText([]byte(f.text)); err != nil {
+			return ask, explainError(f.param, err)
+		}
+	}
+	if r.DraftTokens != nil {
+		p.Speculation.Tokens = *r.DraftTokens
+	}
+	if r.Batch == "" {
+		return ask, nil
+	}
+	b, err := plan.ParseBatch(r.Batch)
+	if err != nil {
+		return ask, explainError("batch", err)
+	}
+	ask.Batch = &b
+	return ask, checkExplained(&b)
+}
+
+// checkExplained bounds the work that a batch causes and the size of its answer.
+func checkExplained(b *plan.Batch) error {
+	tokens := 0
+	for _, r := range b.Requests {
+		if tokens += max(r.Seq, 0); tokens > maxExplainTokens {
+			break
+		}
+	}
+	if len(b.Requests) > maxExplainRequests || tokens > maxExplainTokens {
+		return wire.NewError(wire.CodeOutOfRange, "batch", "at most %d requests with %d tokens in all are explained "+
+			"here; sparrow explain takes more", maxExplainRequests, maxExplainTokens)
+	}
+	return nil
+}
+
+// explainError passes a refusal of the planner on. The planner is a pure function of the question, so that what it
+// refuses is the client's to change.
+func explainError(param string, err error) error {
+	return wire.NewError(wire.CodeInvalidValue, param, "%s", err.Error())
+}
+
+// explainOptions is what a form for explain offers.
+type explainOptions struct {
+	Model       string         `json:"model"` // the served one, which is asked about without a family
+	Families    []string       `json:"families"`
+	Hardware    []string       `json:"hardware"`
+	Catalogs    []plan.Catalog `json:"catalogs"`
+	BatchSyntax string         `json:"batch_syntax"`
+}
+
+// explainChoices answers GET /debug/explain: the values that a question may have.
+func (s *Server) explainChoices(w http.ResponseWriter, _ *http.Request) error {
+	return s.respond(w, http.StatusOK, explainOptions{
+		Model: s.info.Name, Families: plan.ModelNames(), Hardware: plan.HardwareNames(), BatchSyntax: plan.BatchSyntax,
+		Catalogs: []plan.Catalog{plan.CatalogSparrow, plan.CatalogPublic},
+	})
+}

@@ -1,0 +1,33 @@
+package server
+
+import (
+	"net/http"
+	"strings"
+
+	"sparrow/api/wire"
+	"sparrow/server/page"
+)
+
+// root answers GET /: the page for browsers, a line for everybody else: clients of Ollama ask whether somebody is
+// there.
+func (s *Server) root(w http.ResponseWriter, r *http.Request) error {
+	if s.page != nil {
+		w.Header().Add("Vary", "Accept")
+		if strings.Contains(r.Header.Get("Accept"), "text/html") {
+			_, err := s.page.Serve(w, r, "")
+			return gone(err)
+		}
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, err := w.Write([]byte("Sparrow is running"))
+	return gone(err)
+}
+
+// pageFile answers GET /page/: the files of the page.
+func (s *Server) pageFile(w http.ResponseWriter, r *http.Request) error {
+	ok, err := s.page.Serve(w, r, strings.TrimPrefix(r.URL.Path, page.Prefix))
+	if !ok {
+		return wire.NewError(wire.CodeUnknownURL, "", "the page has no file %.200q; it begins at /", r.URL.Path)
+	}
+	return gone(err)
+}

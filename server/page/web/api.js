@@ -1,0 +1,120 @@
+import { byID } from "./dom.js";
+
+// base is where the server is: this file lies in its folder page. A proxy may have put it below a path.
+const base = new URL("../", import.meta.url);
+
+const keyName = "sparrow-key " + base.pathname;
+
+export function key() {
+  return sessionStorage.getItem(keyName) ?? localStorage.getItem(keyName) ?? "";
+}
+
+function keep(value, forLong) {
+  sessionStorage.setItem(keyName, value);
+  if (forLong) localStorage.setItem(keyName, value);
+  else localStorage.removeItem(keyName);
+}
+
+export const address = (path) => new URL(path, base).href;
+
+// Fault is an answer that is an error. param is the field of the request that caused it, where the server says so.
+export class Fault extends Error {
+  constructor(status, message, param) {
+    super(message);
+    this.status = status;
+    this.param = param;
+  }
+}
+
+let asking = null;
+
+// askKey asks the person for a key, once for all requests that wait for it.
+function askKey(why) {
+  asking ??= new Promise((answer) => {
+    const box = byID("key");
+    byID("key-why").textContent = why;
+    box.addEventListener(
+      "close",
+      () => {
+        asking = null;
+        const value = byID("key-value").value.trim();
+        if (box.returnValue === "ok" && value) keep(value, byID("key-keep").checked);
+        answer(box.returnValue === "ok" && value !== "");
+      },
+      { once: true },
+    );
+    box.returnValue = "";
+    box.showModal();
+    byID("key-value").select();
+  });
+  return asking;
+}
+
+// send makes a request and asks for a key where the server wants one. The caller reads the body.
+export async function send(path, { body, signal } = {}) {
+  for (;;) {
+    const used = key();
+    const headers = {};
+    if (used) headers.Authorization = "Bearer " + used;
+    if (body !== undefined) headers["Content-Type"] = "application/json";
+    const answer = await fetch(address(path), {
+      method: body === undefined ? "GET" : "POST",
+      headers,
+      signal,
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
+    if (answer.ok) return answer;
+    const fault = await faultOf(answer);
+    if (answer.status !== 401) throw fault;
+    if (key() !== used) continue; // another request has asked meanwhile
+    if (!(await askKey(used ? "The server does not know this key." : "Ask whoever runs it for one."))) throw fault;
+  }
+}
+
+async function faultOf(answer) {
+  const text = await answer.text();
+  try {
+    const { error } = JSON.parse(text);
+    return new Fault(answer.status, error.message, error.param);
+  } catch {
+    return new Fault(answer.status, text.slice(0, 400) || `the server answered ${answer.status}`);
+  }
+}
+
+export async function json(path, options) {
+  return (await send(path, options)).json();
+}
+
+export async function text(path, options) {
+  return (await send(path, options)).text();
+}
+
+// events reads a stream of server-sent events and yields their objects. An error inside the stream is thrown.
+export async function* events(path, options) {
+  const answer = await send(path, options);
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let pieces = []; // of a line that is not whole yet
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) break;
+      let from = 0;
+      for (let end = value.indexOf("\n"); end >= 0; end = value.indexOf("\n", from)) {
+        pieces.push(value.slice(from, end));
+        from = end + 1;
+        const line = pieces.join("");
+        pieces = [];
+        if (!line.startsWith("data:")) continue;
+        const data = line.slice(5).trim();
+        if (data === "[DONE]") return;
+        const event = JSON.parse(data);
+        if (event.error) throw new Fault(0, event.error.message, event.error.param);
+        yield event;
+      }
+      if (from < value.length) pieces.push(value.slice(from));
+    }
+    throw new Fault(0, "the connection ended before the answer did");
+  } finally {
+    reader.cancel().catch(() => {});
+  }
+}

@@ -1,0 +1,104 @@
+// A conversation as it is kept, and the request it makes. A message is {role, content, files, reasoning, calls, ...};
+// files are {name, text} and stand before what was written.
+
+export function fresh() {
+  return {
+    id: crypto.randomUUID?.() ?? String(Math.random()),
+    title: "",
+    updated: 0,
+    system: "",
+    messages: [],
+    parameters: {},
+  };
+}
+
+// withFiles is the text of a message with its documents before it, as `sparrow run --file` writes them.
+export function withFiles(message) {
+  if (!message.files?.length) return message.content;
+  const texts = message.files.map((f) => f.text.trim()).join("\n\n");
+  return `Text:\n${texts}\n\nQuestion: ${message.content}`;
+}
+
+export function wireMessages(conversation, upTo = conversation.messages.length) {
+  const list = conversation.system ? [{ role: "system", content: conversation.system }] : [];
+  for (const m of conversation.messages.slice(0, upTo)) {
+    if (m.role === "user") list.push({ role: "user", content: withFiles(m) });
+    if (m.role === "tool") list.push({ role: "tool", tool_call_id: m.call, content: m.content });
+    if (m.role === "assistant" && (m.content || m.calls?.length)) {
+      // not one that failed before it said anything
+      const out = { role: "assistant", content: m.content };
+      if (m.calls?.length) {
+        out.tool_calls = m.calls.map((c) => ({
+          id: c.id,
+          type: "function",
+          function: { name: c.name, arguments: c.arguments },
+        }));
+      }
+      list.push(out);
+    }
+  }
+  return list;
+}
+
+const numbers = ["temperature", "top_p", "max_tokens", "seed"];
+
+// requestOf is the body for a conversation; fields that were left empty are left to the server.
+export function requestOf(conversation, model, upTo) {
+  const p = conversation.parameters;
+  const body = { model, messages: wireMessages(conversation, upTo) };
+  for (const name of numbers) if (p[name] !== undefined && p[name] !== "") body[name] = Number(p[name]);
+  if (p.thinking) body.chat_template_kwargs = { thinking: p.thinking === "on" };
+  if (p.tools?.trim()) body.tools = JSON.parse(p.tools);
+  return body;
+}
+
+// Reply collects the chunks of one answer, and measures.
+export class Reply {
+  constructor() {
+    this.begun = performance.now();
+    this.first = 0;
+    this.last = 0;
+    this.message = { role: "assistant", content: "", reasoning: "", calls: [] };
+    this.tokens = []; // spellings, where log probabilities were asked for
+    this.finish = "";
+    this.usage = null;
+    this.trace = null;
+  }
+
+  add(chunk) {
+    const now = performance.now();
+    const m = this.message;
+    for (const c of chunk.choices ?? []) {
+      const d = c.delta ?? {};
+      if (d.content || d.reasoning_content || d.tool_calls) {
+        this.first ||= now;
+        this.last = now;
+      }
+      m.content += d.content ?? "";
+      m.reasoning += d.reasoning_content ?? "";
+      for (const piece of d.tool_calls ?? []) {
+        const call = (m.calls[piece.index] ??= { id: "", name: "", arguments: "" });
+        call.id ||= piece.id ?? "";
+        call.name += piece.function?.name ?? "";
+        call.arguments += piece.function?.arguments ?? "";
+      }
+      for (const t of c.logprobs?.content ?? []) this.tokens.push(t.token);
+      this.finish = c.finish_reason ?? this.finish;
+    }
+    this.usage = chunk.usage ?? this.usage;
+    this.trace = chunk.sparrow?.traces?.[0] ?? this.trace;
+  }
+
+  // stats are what is shown below an answer and kept with it.
+  stats() {
+    const out = { first: this.first ? this.first - this.begun : 0, total: performance.now() - this.begun };
+    if (this.usage) {
+      out.prompt = this.usage.prompt_tokens;
+      out.cached = this.usage.prompt_tokens_details?.cached_tokens ?? 0;
+      out.completion = this.usage.completion_tokens;
+      if (this.last > this.first) out.rate = (out.completion - 1) / ((this.last - this.first) / 1000);
+    }
+    if (this.trace) Object.assign(out, { times: this.trace.times, prefix: this.trace.prefix, steps: this.trace.steps });
+    return out;
+  }
+}

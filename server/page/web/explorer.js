@@ -1,0 +1,401 @@
+import { withFiles } from "./conversation.js";
+import { announce, button, choice, el, field, plural } from "./dom.js";
+import { ExpertPicture } from "./experts.js";
+import { LayerPicture } from "./layers.js";
+import { NeedlePath } from "./needle.js";
+import { heat, rank } from "./recording.js";
+import { record } from "./record.js";
+import { text as fetchText } from "./api.js";
+import { question } from "./start.js";
+import { summary } from "./summary.js";
+import { visible } from "./text.js";
+import { TokenText } from "./tokens.js";
+
+// How long a token stays while the answer is played, in milliseconds.
+const stay = 500;
+
+// Classes of tokens: nothing, heat in six steps, never looked at, one of two layers, the other, both.
+const classes = ["", "h1", "h2", "h3", "h4", "h5", "h6", "never", "a", "b", "ab"];
+const [hottest, never, first, second, both] = [6, 7, 8, 9, 10];
+
+// Explorer shows what the model looked at for each token of an answer.
+export class Explorer {
+  constructor(app) {
+    this.app = app;
+    this.name = "explorer";
+    this.title = "Explorer";
+    this.recording = null;
+    this.playing = null;
+    this.form = this.buildForm();
+    this.fault = el("p", { class: "fault", role: "alert", hidden: true });
+    this.progress = el("p", { class: "muted", role: "status" });
+    this.tools = this.buildTools();
+    this.node = el(
+      "div",
+      { class: "explorer page" },
+      el("h1", {}, "What did it look at?"),
+      el(
+        "p",
+        { class: "lead" },
+        "For every token, the indexer of each layer chooses the tokens that attention may read. ",
+        "Record an answer, choose a token of it, and see them.",
+      ),
+      this.form,
+      this.fault,
+      this.progress,
+      this.tools,
+    );
+  }
+
+  buildForm() {
+    this.prompt = el("textarea", { rows: 3, spellcheck: false });
+    this.most = el("input", { type: "number", min: 1, value: 64 });
+    this.wanted = el("input", { type: "text", value: "all" });
+    this.scores = el("input", { type: "checkbox", checked: true });
+    this.experts = el("input", { type: "checkbox", checked: true });
+    this.submit = el("button", { class: "primary" }, "Record");
+    this.stopper = button("Stop", () => this.stop?.abort(), { hidden: true });
+    const example = async () => {
+      this.prompt.value = withFiles({ files: [{ text: await fetchText("page/station.txt") }], content: question });
+    };
+    const ask = (e) => {
+      e.preventDefault();
+      this.ask({ messages: [{ role: "user", content: this.prompt.value }], temperature: 0 });
+    };
+    return el(
+      "form",
+      { class: "ask", onsubmit: ask },
+      field("Prompt", this.prompt),
+      el(
+        "div",
+        { class: "row" },
+        this.submit,
+        this.stopper,
+        button("Use the log of the example", example, { class: "plain" }),
+        el(
+          "details",
+          { class: "options" },
+          el("summary", {}, "What is recorded"),
+          el(
+            "div",
+            { class: "grid" },
+            field("Most tokens", this.most),
+            field("Layers", this.wanted, "all, or 0, 3, 7"),
+            el("label", { class: "check" }, this.scores, "Scores"),
+            el("label", { class: "check" }, this.experts, "Experts"),
+          ),
+        ),
+      ),
+    );
+  }
+
+  buildTools() {
+    this.slider = el("input", {
+      type: "range",
+      min: 0,
+      value: 0,
+      oninput: () => this.choose(Number(this.slider.value)),
+    });
+    this.which = el("output", { class: "which" });
+    this.player = button("Play", () => this.play(), { "aria-pressed": "false" });
+    this.layer = el("select", { onchange: () => this.update() });
+    this.other = el("select", { onchange: () => this.update() });
+    const scopes = [
+      ["token", "this token"],
+      ["answer", "the whole answer"],
+    ];
+    const marks = [
+      ["looked", "tokens it looked at"],
+      ["agree", "tokens that all layers chose"],
+      ["never", "tokens it never looked at"],
+    ];
+    this.scope = choice(scopes, "token", () => this.update());
+    this.mark = choice(marks, "looked", () => this.update());
+    this.byScore = el("input", { type: "checkbox", onchange: () => this.update() });
+    this.summary = el("p", { class: "summary" });
+    this.answer = new TokenText({ label: "Answer", pick: (p) => this.pick(p) });
+    this.answer.node.classList.add("short");
+    this.text = new TokenText({
+      label: "Prompt and answer",
+      pick: (p) => this.pick(p),
+      select: (from, to) => this.follow(from, to),
+    });
+    this.best = el("ol", { class: "best" });
+    this.picture = new LayerPicture((p) => this.text.reveal(p));
+    this.path = new NeedlePath(
+      (from, to) => {
+        this.text.reveal(from);
+        this.follow(from, to);
+      },
+      (index) => this.choose(index),
+    );
+    this.expertPicture = new ExpertPicture();
+    return el(
+      "div",
+      { class: "explore", hidden: true },
+      el("section", { class: "card" }, el("h2", {}, "The answer"), this.answer.node, this.buildPlayer()),
+      this.summary,
+      this.picture.node,
+      el(
+        "div",
+        { class: "columns" },
+        el("section", { class: "card" }, el("h2", {}, "Text"), this.text.node),
+        el(
+          "div",
+          {},
+          el("section", { class: "card" }, el("h2", {}, "Looked at most"), this.best),
+          this.path.node,
+          this.expertPicture.node,
+        ),
+      ),
+    );
+  }
+
+  buildPlayer() {
+    return [
+      el(
+        "div",
+        { class: "player" },
+        button("Back", () => this.choose(this.index - 1), { "aria-label": "One token back" }),
+        this.player,
+        button("Next", () => this.choose(this.index + 1), { "aria-label": "One token forward" }),
+        field("Token", this.slider),
+        this.which,
+      ),
+      el(
+        "div",
+        { class: "grid" },
+        field("Show", this.mark),
+        field("For", this.scope),
+        field("Layer", this.layer),
+        field("Compare with", this.other),
+        el("label", { class: "check" }, this.byScore, "Weigh by score"),
+      ),
+    ];
+  }
+
+  show() {
+    if (!this.waiting || !this.app.model) return;
+    const next = this.waiting;
+    this.waiting = null;
+    this.ask(next);
+  }
+
+  hide() {
+    this.pause();
+  }
+
+  // take prepares a request to be recorded when the view is shown.
+  take(request) {
+    this.waiting = request;
+    const last = request.messages.at(-1);
+    if (last?.role === "user") this.prompt.value = last.content;
+  }
+
+  // ask records an answer.
+  async ask(request) {
+    this.stop?.abort();
+    const stop = (this.stop = new AbortController());
+    const layers = this.wanted.value.trim();
+    const options = {
+      scores: this.scores.checked,
+      experts: this.experts.checked,
+      layers: layers === "all" || !layers ? "all" : layers.split(",").map(Number),
+    };
+    const body = { ...request, model: this.app.model };
+    body.max_tokens = Math.min(body.max_tokens ?? Infinity, Number(this.most.value) || 64);
+    this.fault.hidden = true;
+    this.tools.hidden = true;
+    this.submit.hidden = true;
+    this.stopper.hidden = false;
+    this.progress.textContent = "Reading the prompt\u2026";
+    try {
+      const { recording } = await record(body, options, stop.signal, (r) => {
+        this.progress.textContent = `${plural(r.tokens.length - r.prompt, "token")} of the answer\u2026`;
+      });
+      this.open(recording);
+    } catch (err) {
+      if (!stop.signal.aborted) this.fail(err.message);
+    }
+    this.progress.textContent = "";
+    if (this.stop !== stop) return; // another recording has begun
+    this.submit.hidden = false;
+    this.stopper.hidden = true;
+  }
+
+  fail(message) {
+    this.fault.hidden = false;
+    this.fault.textContent = message;
+  }
+
+  // open shows a recording.
+  open(recording) {
+    this.pause();
+    this.outputs = recording.outputs;
+    if (!this.outputs.length) {
+      this.fail("The server sent no selections with this answer.");
+      return;
+    }
+    this.recording = recording;
+    this.kept = new Map();
+    this.needle = null;
+    const names = recording.layers.map((l) => [String(l), `layer ${l}`]);
+    fill(this.layer, [["all", "all layers"], ...names]);
+    fill(this.other, [["", "no other layer"], ...names]);
+    this.slider.max = String(this.outputs.length - 1);
+    const scored = [...recording.rowOf(this.outputs[0]).looks.values()].some((l) => l.scores);
+    this.byScore.disabled = !scored;
+    this.byScore.checked = scored;
+    this.tools.hidden = false;
+    for (const part of [this.picture, this.path, this.expertPicture]) part.open(recording);
+    this.answer.show(recording, recording.prompt);
+    this.text.show(recording);
+    this.choose(0);
+    announce(`Recorded ${plural(this.outputs.length, "token")}`);
+  }
+
+  // choose goes to one token of the answer.
+  choose(index) {
+    this.index = Math.max(0, Math.min(this.outputs.length - 1, index));
+    this.slider.value = String(this.index);
+    this.update();
+  }
+
+  pick(position) {
+    const at = this.outputs.indexOf(position);
+    if (at >= 0) this.choose(at);
+  }
+
+  // follow makes a part of the text the needle.
+  follow(from, to) {
+    this.needle = [from, to];
+    this.update();
+  }
+
+  play() {
+    if (this.playing) return this.pause();
+    if (this.index === this.outputs.length - 1) this.choose(0);
+    this.player.textContent = "Pause";
+    this.player.setAttribute("aria-pressed", "true");
+    this.playing = setInterval(() => {
+      if (this.index === this.outputs.length - 1) this.pause();
+      else this.choose(this.index + 1);
+    }, stay);
+  }
+
+  pause() {
+    clearInterval(this.playing);
+    this.playing = null;
+    this.player.textContent = "Play";
+    this.player.setAttribute("aria-pressed", "false");
+  }
+
+  // whole computes something about the whole answer once for each choice of layers.
+  whole(name, layers, byScore, compute) {
+    const key = `${name} ${layers} ${byScore}`;
+    if (!this.kept.has(key)) this.kept.set(key, compute());
+    return this.kept.get(key);
+  }
+
+  // rowHeat is how much each position was looked at for one token.
+  rowHeat(position, layers, byScore) {
+    const sums = new Float32Array(this.recording.tokens.length);
+    return { sums, most: heat(this.recording.rowOf(position), layers, sums, byScore) };
+  }
+
+  // wholeHeat is the same for the whole answer, with how many positions were never looked at.
+  wholeHeat(layers, byScore) {
+    return this.whole("heat", layers, byScore, () => {
+      const out = { sums: new Float32Array(this.recording.tokens.length), most: 0, never: 0 };
+      for (const p of this.outputs) out.most += heat(this.recording.rowOf(p), layers, out.sums, byScore);
+      for (let p = 0; p < this.outputs.at(-1); p++) if (!out.sums[p]) out.never++;
+      return out;
+    });
+  }
+
+  wholeRank(layers, byScore) {
+    return this.whole("rank", layers, byScore, () =>
+      rank(
+        this.recording,
+        this.outputs.map((p) => this.rowHeat(p, layers, byScore).sums),
+        byScore,
+      ),
+    );
+  }
+
+  // update draws everything again for what is chosen.
+  update() {
+    const r = this.recording;
+    const position = this.outputs[this.index];
+    const row = r.rowOf(position);
+    const layers = this.layer.value === "all" ? r.layers : [Number(this.layer.value)];
+    const single = this.layer.value !== "all";
+    const pair = single && this.other.value !== "" ? [layers[0], Number(this.other.value)] : null;
+    const answer = this.scope.value === "answer";
+    const byScore = this.byScore.checked && this.mark.value === "looked";
+    this.other.disabled = !single;
+    this.which.textContent = `${this.index + 1} of ${this.outputs.length}: \u201c${visible(r.tokens[position])}\u201d`;
+    this.slider.setAttribute("aria-valuetext", this.which.textContent);
+    const now = answer ? this.wholeHeat(layers, byScore) : this.rowHeat(position, layers, byScore);
+    this.setMarks(row, position, layers, pair, now);
+    this.summary.textContent = summary(r, position, layers, pair, this.wholeHeat(layers, false).never);
+    this.picture.show(row, position, pair, this.needle, this.summary.textContent);
+    this.setBest(answer ? this.wholeRank(layers, byScore) : rank(r, [now.sums], byScore));
+    if (this.needle) this.path.show(this.needle, this.index);
+    this.expertPicture.show(
+      answer ? this.outputs.map((p) => r.rowOf(p)) : [row],
+      answer ? "this answer" : "this token",
+    );
+  }
+
+  // setMarks colours the tokens.
+  setMarks(row, position, layers, pair, now) {
+    const n = this.recording.tokens.length;
+    if (this.kinds?.length !== n) this.kinds = new Uint8Array(n);
+    const kinds = this.kinds.fill(0);
+    if (pair) {
+      row.looks.get(pair[0])?.each((p) => (kinds[p] = first));
+      row.looks.get(pair[1])?.each((p) => (kinds[p] = kinds[p] === first ? both : second));
+    } else if (this.mark.value === "never") {
+      const { sums } = this.wholeHeat(layers, false);
+      for (let p = 0; p < this.outputs.at(-1); p++) if (!sums[p]) kinds[p] = never;
+    } else {
+      const agree = this.mark.value === "agree";
+      let most = 0;
+      for (let p = 0; p < n; p++) if (now.sums[p] > most) most = now.sums[p];
+      for (let p = 0; p < n; p++) {
+        if (agree) kinds[p] = now.sums[p] === now.most ? hottest : 0;
+        else if (now.sums[p]) kinds[p] = Math.ceil(hottest * Math.sqrt(now.sums[p] / most));
+      }
+    }
+    const [from, to] = this.needle ?? [-1, -1];
+    const name = (p) => {
+      const needle = p >= from && p < to ? " needle" : "";
+      return classes[kinds[p]] + needle + (p === position ? " chosen" : "");
+    };
+    this.text.mark(name);
+    this.answer.mark(name);
+  }
+
+  setBest(found) {
+    const r = this.recording;
+    const most = found[0]?.share || 1;
+    const items = found.slice(0, 6).map((f) => {
+      const text = visible(r.text(f.from, f.to)).trim().replace(/\s+/g, " ");
+      const meter = el("span", { class: "meter", "aria-hidden": "true" });
+      meter.style.width = `${Math.round((100 * f.share) / most)}%`;
+      const open = () => {
+        this.text.reveal(f.from);
+        this.follow(f.from, f.to);
+      };
+      const shown = text.length > 110 ? text.slice(0, 110) + "\u2026" : text || "(empty line)";
+      return el("li", {}, button(shown, open, { class: "plain passage" }), meter);
+    });
+    this.best.replaceChildren(...items);
+  }
+}
+
+function fill(select, options) {
+  select.replaceChildren(...options.map(([value, text]) => el("option", { value }, text)));
+  select.value = options[0][0];
+}

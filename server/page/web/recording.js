@@ -1,0 +1,245 @@
+import { whole } from "./text.js";
+
+// Selections and experts as docs/format/selections.md describes them.
+
+function bytes(base64) {
+  return Uint8Array.from(atob(base64 ?? ""), (c) => c.charCodeAt(0));
+}
+
+function floats(base64) {
+  if (!base64) return null;
+  const b = bytes(base64);
+  const view = new DataView(b.buffer);
+  return Float32Array.from({ length: b.length >> 2 }, (_, i) => view.getFloat32(4 * i, true));
+}
+
+function shorts(base64) {
+  const b = bytes(base64);
+  return Uint16Array.from({ length: b.length >> 1 }, (_, i) => b[2 * i] | (b[2 * i + 1] << 8));
+}
+
+// positions decodes ascending numbers: differences in LEB128.
+export function positions(base64) {
+  const b = bytes(base64);
+  const out = new Uint32Array(b.length);
+  let n = 0,
+    at = 0,
+    value = 0,
+    shift = 0;
+  for (const byte of b) {
+    value |= (byte & 127) << shift;
+    shift += 7;
+    if (byte < 128) {
+      out[n++] = at += value;
+      value = shift = 0;
+    }
+  }
+  return out.slice(0, n);
+}
+
+// Look is what one row attended to in one layer: the positions themselves, with groups and windows of DeepSeek-V4
+// written out. scores goes with selected and may be null.
+class Look {
+  constructor(layer) {
+    this.keys = layer.keys;
+    this.all = layer.all === true && (layer.group ?? 1) === 1;
+    this.scores = floats(layer.scores);
+    this.selected = this.all ? new Uint32Array(0) : positions(layer.selected);
+    if (layer.group || layer.window) this.widen(layer);
+  }
+
+  widen(layer) {
+    const group = layer.group ?? 1;
+    const out = new Set();
+    const closed = Math.floor(layer.keys / group) * group;
+    if (layer.all) for (let p = 0; p < closed; p++) out.add(p);
+    for (const p of this.selected) for (let i = 0; i < group; i++) out.add(p + i);
+    for (let p = Math.max(0, layer.keys - (layer.window ?? 0)); p < layer.keys; p++) out.add(p);
+    this.selected = Uint32Array.from(out).sort();
+    this.scores = null; // they are of groups
+  }
+
+  // strengths says for each selected position how far its score lies above the mean of the selected ones, in standard
+  // deviations and at least 0; null without scores.
+  get strengths() {
+    if (this.z || !this.scores?.length) return this.z ?? null;
+    const n = this.scores.length;
+    const mean = this.scores.reduce((a, b) => a + b, 0) / n;
+    const deviation = Math.sqrt(this.scores.reduce((a, b) => a + (b - mean) ** 2, 0) / n) || 1;
+    return (this.z = this.scores.map((s) => Math.max(0, (s - mean) / deviation)));
+  }
+
+  get count() {
+    return this.all ? this.keys : this.selected.length;
+  }
+
+  // each calls f with every position below keys that was looked at.
+  each(f) {
+    if (this.all) for (let p = 0; p < this.keys; p++) f(p);
+    else for (let i = 0; i < this.selected.length; i++) f(this.selected[i]);
+  }
+
+  // within counts the positions in [from, to).
+  within(from, to) {
+    if (this.all) return Math.max(0, Math.min(to, this.keys) - from);
+    return lower(this.selected, to) - lower(this.selected, from);
+  }
+}
+
+// lower is the first index whose value is not below v.
+function lower(list, v) {
+  let lo = 0,
+    hi = list.length;
+  while (lo < hi) {
+    const mid = (lo + hi) >> 1;
+    if (list[mid] < v) lo = mid + 1;
+    else hi = mid;
+  }
+  return lo;
+}
+
+// plain spells special tokens with letters that every font has: DeepSeek's have a wide bar and a low block.
+function plain(token) {
+  return /^<\uff5c.*\uff5c>$/.test(token) ? token.replaceAll("\uff5c", "|").replaceAll("\u2581", "_") : token;
+}
+
+// Recording is a prompt, an answer, and what its rows looked at. The row at position p produced the token at p+1.
+export class Recording {
+  constructor(promptTokens) {
+    this.spelled = promptTokens.map(plain);
+    this.tokens = whole(this.spelled);
+    this.prompt = promptTokens.length;
+    this.rows = new Map(); // by position: {position, looks: Map by layer, experts: Map by layer}
+    this.layers = [];
+    this.expertLayers = [];
+    this.experts = 0; // one more than the largest number seen
+    this.notComputed = [];
+    this.cuts = null;
+  }
+
+  addTokens(list) {
+    this.spelled.push(...list.map(plain));
+    let from = Math.max(this.prompt, this.tokens.length - 8); // a character may have begun there
+    while (from > this.prompt && this.tokens[from] === "") from--;
+    const fresh = whole(this.spelled.slice(from));
+    this.tokens.length = from;
+    for (const t of fresh) this.tokens.push(t);
+    this.cuts = null;
+  }
+
+  // add takes the object sparrow of a choice.
+  add(object) {
+    this.notComputed.push(...(object?.not_computed ?? []));
+    for (const r of object?.rows ?? []) {
+      const looks = new Map();
+      for (const l of r.layers ?? []) if (l.as === undefined) looks.set(l.layer, new Look(l));
+      for (const l of r.layers ?? []) if (l.as !== undefined) looks.set(l.layer, looks.get(l.as));
+      const experts = new Map();
+      for (const x of r.experts ?? []) {
+        const ids = shorts(x.ids);
+        experts.set(x.layer, { ids, weights: floats(x.weights) });
+        for (const id of ids) this.experts = Math.max(this.experts, id + 1);
+      }
+      this.rows.set(r.position, { position: r.position, looks, experts });
+      if (looks.size > this.layers.length) this.layers = [...looks.keys()].sort((a, b) => a - b);
+      if (experts.size > this.expertLayers.length) this.expertLayers = [...experts.keys()].sort((a, b) => a - b);
+    }
+  }
+
+  // outputs are the positions of the answer's tokens whose rows were recorded.
+  get outputs() {
+    const out = [];
+    for (let p = this.prompt; p < this.tokens.length; p++) if (this.rows.has(p - 1)) out.push(p);
+    return out;
+  }
+
+  // rowOf is the row that produced the token at a position.
+  rowOf(position) {
+    return this.rows.get(position - 1);
+  }
+
+  // passages cuts the sequence into what people read at once: lines, and sentences of long lines. [from, to) each.
+  get passages() {
+    if (this.cuts) return this.cuts;
+    const out = [];
+    let from = 0;
+    for (let p = 0; p < this.tokens.length; p++) {
+      const long = p + 1 - from;
+      const ends =
+        this.tokens[p].includes("\n") ||
+        p + 1 === this.prompt ||
+        long >= 120 ||
+        (long >= 40 && /[.!?;]$/.test(this.tokens[p].trimEnd()));
+      if (ends || p + 1 === this.tokens.length) {
+        out.push([from, p + 1]);
+        from = p + 1;
+      }
+    }
+    return (this.cuts = out);
+  }
+
+  text(from, to) {
+    return this.tokens.slice(from, to).join("");
+  }
+}
+
+// heat adds to sums how much each position was looked at by a row, over layers. Without byScore that is in how many
+// layers; with it, the square of the strength it has in the layer where it stands out most. It returns the most that a
+// position can have got without byScore.
+export function heat(row, layers, sums, byScore) {
+  const looks = layers.map((l) => row.looks.get(l)).filter(Boolean);
+  if (!byScore) {
+    for (const look of looks) look.each((p) => sums[p]++);
+    return looks.length;
+  }
+  const best = new Float32Array(sums.length);
+  for (const look of looks) {
+    const z = look.strengths ?? [];
+    for (let i = 0; i < z.length; i++) {
+      const p = look.selected[i];
+      if (z[i] > best[p]) best[p] = z[i];
+    }
+  }
+  for (let p = 0; p < best.length; p++) sums[p] += best[p] * best[p];
+  return looks.length;
+}
+
+// rank orders the passages of the prompt by how much they were looked at. rows holds, for each row, what heat has
+// summed up. By score a passage counts as much as its token that stands out most in each row, otherwise as the share
+// of its tokens that was chosen.
+export function rank(recording, rows, byScore) {
+  const found = [];
+  for (const [from, to] of recording.passages) {
+    if (to > recording.prompt) break;
+    let share = 0;
+    for (const sums of rows) {
+      let most = 0,
+        total = 0;
+      for (let p = from; p < to; p++) {
+        total += sums[p];
+        if (sums[p] > most) most = sums[p];
+      }
+      share += byScore ? most : total / (to - from + 2);
+    }
+    if (share > 0) found.push({ from, to, share });
+  }
+  return found.sort((a, b) => b.share - a.share);
+}
+
+// standout finds the look at [from, to) that stands out most: the token that was written, the layer, the position, and
+// whether no other position had a higher score there. It is null without scores.
+export function standout(recording, outputs, from, to) {
+  let best = null;
+  for (const position of outputs) {
+    for (const [layer, look] of recording.rowOf(position).looks) {
+      const z = look.strengths;
+      if (!z) continue;
+      look.selected.forEach((p, i) => {
+        if (p >= from && p < to && z[i] > (best?.strength ?? 0))
+          best = { position, layer, at: p, strength: z[i], look, i };
+      });
+    }
+  }
+  if (best) best.first = best.look.scores.every((s) => s <= best.look.scores[best.i]);
+  return best;
+}

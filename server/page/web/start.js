@@ -1,0 +1,211 @@
+import { text as fetchText } from "./api.js";
+import { withFiles } from "./conversation.js";
+import { announce, button, count, el, milliseconds, percent } from "./dom.js";
+import { Grid, band, cell, flag } from "./picture.js";
+import { heat, rank, standout } from "./recording.js";
+import { record } from "./record.js";
+import { visible } from "./text.js";
+import { TokenText } from "./tokens.js";
+
+// question is one that the log answers.
+export const question = "What is the access code of Wanda?";
+
+// Start shows a first visitor what sparse attention does.
+export class Start {
+  constructor(app) {
+    this.app = app;
+    this.name = "start";
+    this.title = "Start";
+    this.log = "";
+    this.build();
+  }
+
+  build() {
+    this.text = new TokenText({ label: "The log" });
+    this.size = el("p", { class: "muted small" }, "A log of a weather station, with a few facts hidden in it.");
+    this.button = button("Ask", () => this.ask(), { class: "primary large" });
+    this.answer = el("p", { class: "answer-line", hidden: true });
+    this.told = el("p", { class: "told", hidden: true });
+    this.fault = el("p", { class: "fault", role: "alert", hidden: true });
+    this.picture = new Grid("Layers by positions", 76);
+    this.pictureBox = el(
+      "figure",
+      { class: "mini", hidden: true },
+      this.picture.canvas,
+      el("div", { class: "axis muted small" }, el("span", {}, "start of the log"), el("span", {}, "end")),
+      el(
+        "figcaption",
+        { class: "muted small" },
+        "Each row is a layer, each column a place in the text; coloured places ",
+        "were read to write one token of the answer.",
+      ),
+    );
+    this.more = el(
+      "p",
+      { class: "row", hidden: true },
+      button("Look at it token by token", () => this.app.explore(this.body), { class: "primary" }),
+      el("a", { href: "#chat", class: "button" }, "Chat"),
+      el("a", { href: "#plans", class: "button" }, "See what ran"),
+    );
+    this.node = el(
+      "div",
+      { class: "start page" },
+      el("h1", {}, "See what the model looks at"),
+      el(
+        "p",
+        { class: "lead" },
+        "A model with sparse attention does not read everything again for every token it writes. ",
+        "Each layer chooses the few tokens that matter. Ask this one, and watch it find one line among 160.",
+      ),
+      el(
+        "div",
+        { class: "columns wide-left" },
+        el("section", { class: "card log" }, el("h2", {}, "The log"), this.size, this.text.node),
+        el(
+          "section",
+          { class: "card ask-card" },
+          el("h2", {}, "The question"),
+          el("p", { class: "question" }, question),
+          this.button,
+          this.answer,
+          this.told,
+          this.pictureBox,
+          this.fault,
+          this.more,
+        ),
+      ),
+    );
+  }
+
+  async show() {
+    if (this.log) return;
+    try {
+      this.log = await fetchText("page/station.txt");
+      if (!this.recording) this.preview();
+    } catch (err) {
+      this.fail(err);
+    }
+  }
+
+  hide() {}
+
+  // preview shows the log before anything was asked.
+  preview() {
+    const tokens = this.log.match(/[^\n]*\n|[^\n]+$/g) ?? [];
+    this.text.show({
+      tokens,
+      prompt: tokens.length + 1,
+      passages: tokens.map((_, i) => [i, i + 1]),
+      text: (from, to) => tokens.slice(from, to).join(""),
+    });
+  }
+
+  fail(err) {
+    this.fault.hidden = false;
+    this.fault.textContent = err.message;
+  }
+
+  async ask() {
+    this.fault.hidden = true;
+    this.button.disabled = true;
+    this.button.textContent = "Reading the log\u2026";
+    this.answer.hidden = false;
+    this.answer.textContent = "";
+    this.body = {
+      model: this.app.model,
+      temperature: 0,
+      max_tokens: 64,
+      messages: [{ role: "user", content: withFiles({ files: [{ text: this.log }], content: question }) }],
+    };
+    try {
+      let opened = false;
+      const { recording, reply } = await record(this.body, { experts: true }, undefined, (r, reply) => {
+        if (!opened) {
+          opened = true;
+          this.recording = r;
+          this.size.textContent = `${count(r.prompt)} tokens.`;
+          this.text.show(r, 0, r.prompt);
+        }
+        this.answer.textContent = visible(reply.message.content);
+        this.watch(r);
+      });
+      this.finish(recording, reply);
+    } catch (err) {
+      this.fail(err);
+    }
+    this.button.disabled = false;
+    this.button.textContent = "Ask again";
+  }
+
+  // watch draws what was read for the token at a position.
+  watch(r, position = r.outputs.at(-1)) {
+    if (position === undefined) return;
+    this.pictureBox.hidden = false;
+    const row = r.rowOf(position);
+    this.picture.show((pixels) => this.draw(pixels, r, row));
+  }
+
+  draw(pixels, r, row) {
+    const ramp = pixels.ramp("warm");
+    r.layers.forEach((layer, i) => {
+      const look = row.looks.get(layer);
+      const rows = cell(i, r.layers.length, pixels.height, Math.round(pixels.scale));
+      if (look) band(pixels, look, [0, r.prompt], rows, ramp);
+    });
+    const x = this.lit && Math.round((this.lit[0] / r.prompt) * pixels.width);
+    if (this.lit) flag(pixels, x, pixels.pack(pixels.palette.both));
+  }
+
+  // finish lights the line that stood out most while the answer was written.
+  finish(r, reply) {
+    const outputs = r.outputs;
+    this.more.hidden = false;
+    this.told.hidden = false;
+    if (!outputs.length) {
+      this.told.textContent = "The server sent no selections with this answer.";
+      return;
+    }
+    const ends = r.text(0, r.prompt).lastIndexOf("\n\nQuestion: ");
+    const inLog = ({ from, to }) => from > 0 && r.text(0, to).length <= ends + 2;
+    const rows = outputs.map((p) => {
+      const sums = new Float32Array(r.tokens.length);
+      heat(r.rowOf(p), r.layers, sums, true);
+      return sums;
+    });
+    const best = rank(r, rows, true).find(inLog);
+    this.lit = [best.from, best.to];
+    const sums = rows[0].map((_, p) => rows.reduce((total, row) => total + row[p], 0));
+    const most = sums.subarray(0, r.prompt).reduce((a, b) => Math.max(a, b), 0);
+    this.text.mark((p) => {
+      if (p >= best.from && p < best.to) return "lit";
+      const share = Math.sqrt(sums[p] / most);
+      return share > 0.25 ? `h${Math.ceil(4 * share)}` : "";
+    });
+    this.text.reveal(best.from);
+    const peak = standout(r, outputs, best.from, best.to);
+    this.tell(r, outputs, best, peak);
+    this.picture.describe(this.told.textContent);
+    this.watch(r, peak?.position);
+    announce(`${reply.message.content} ${this.told.textContent} It took ${milliseconds(reply.stats().total)}.`);
+  }
+
+  tell(r, outputs, best, peak) {
+    const looks = r.layers.map((l) => r.rowOf(outputs[0]).looks.get(l)).filter(Boolean);
+    const chosen = Math.max(...looks.map((l) => l.count));
+    const quote = (p) => el("b", {}, `\u201c${visible(r.tokens[p]).trim()}\u201d`);
+    this.told.replaceChildren(
+      `To write each token, each of ${r.layers.length} layers chose ${count(chosen)} of ${count(looks[0].keys)} `,
+      `tokens (${percent(chosen, looks[0].keys)}) and read nothing else. `,
+      ...(peak
+        ? [
+            "The lit line stood out: to write ",
+            quote(peak.position),
+            `, layer ${peak.layer} gave `,
+            peak.first ? "its highest score to the " : "one of its highest scores to the ",
+            quote(peak.at),
+            " in it.",
+          ]
+        : ["The lit line was chosen most."]),
+    );
+  }
+}

@@ -1,0 +1,51 @@
+import { address } from "./api.js";
+
+// Conversations are kept in this browser, in a database for each server. Where the browser keeps none (some private
+// windows), they last as long as the page.
+
+const table = "conversations";
+const memory = new Map();
+
+function request(r) {
+  return new Promise((done, failed) => {
+    r.onsuccess = () => done(r.result);
+    r.onerror = () => failed(r.error);
+  });
+}
+
+let opened = null;
+
+function open() {
+  opened ??= (async () => {
+    try {
+      const r = indexedDB.open("sparrow " + new URL(address("")).pathname, 1);
+      r.onupgradeneeded = () => r.result.createObjectStore(table, { keyPath: "id" });
+      return await request(r);
+    } catch {
+      return null;
+    }
+  })();
+  return opened;
+}
+
+async function run(mode, act) {
+  const db = await open();
+  return request(act(db.transaction(table, mode).objectStore(table)));
+}
+
+// list gives all conversations, the latest first.
+export async function list() {
+  const all = (await open()) ? await run("readonly", (t) => t.getAll()) : [...memory.values()];
+  return all.sort((a, b) => b.updated - a.updated);
+}
+
+export async function put(conversation) {
+  conversation.updated = Date.now();
+  if (await open()) await run("readwrite", (t) => t.put(structuredClone(conversation)));
+  else memory.set(conversation.id, structuredClone(conversation));
+}
+
+export async function remove(id) {
+  if (await open()) await run("readwrite", (t) => t.delete(id));
+  else memory.delete(id);
+}

@@ -1,0 +1,126 @@
+import { el } from "./dom.js";
+
+// Characters that change what is around them or show nothing: control characters but for tab and line feed, marks that
+// turn the direction of text, and separators that only look like line ends.
+const hidden = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g;
+
+function picture(c) {
+  const code = c.charCodeAt(0);
+  if (code < 0x20) return String.fromCharCode(0x2400 + code);
+  if (code === 0x7f) return "\u2421";
+  return `\u27e8U+${code.toString(16).toUpperCase().padStart(4, "0")}\u27e9`;
+}
+
+// visible shows such characters as pictures, so that text looks like what it is.
+export function visible(text) {
+  return text.replace(/\r\n/g, "\n").replace(hidden, picture);
+}
+
+// The longest run of text that is one paragraph to the browser. Laying out a line of megabytes again for every token
+// would stop the page, so that longer ones are cut into paragraphs that never change again.
+const paragraph = 4096;
+
+// Prose shows text that grows. Fenced code gets a box of its own, everything else stays as written.
+export class Prose {
+  constructor(node) {
+    this.node = node;
+    this.text = "";
+    this.done = 0; // what of text is in closed paragraphs
+    this.code = false;
+    this.box = node;
+    this.tail = null;
+  }
+
+  // set shows a text that begins with the one before, or another one.
+  set(text) {
+    if (!text.startsWith(this.text)) {
+      this.node.replaceChildren();
+      Object.assign(this, { done: 0, code: false, box: this.node, tail: null });
+    }
+    this.text = text;
+    for (;;) {
+      const end = this.lineEnd();
+      if (end < 0) break;
+      this.close(end);
+    }
+    this.show(text.slice(this.done));
+  }
+
+  // lineEnd is where the next whole paragraph ends: at a fence, or where it has become too long.
+  lineEnd() {
+    if (this.text.startsWith("```", this.done)) return this.text.indexOf("\n", this.done) + 1 || -1;
+    const near = this.text.slice(this.done, this.done + paragraph);
+    const fence = near.indexOf("\n```");
+    if (fence >= 0) return this.done + fence + 1;
+    if (this.text.length - this.done <= paragraph) return -1;
+    const line = near.lastIndexOf("\n");
+    if (line >= 0) return this.done + line + 1;
+    return this.done + paragraph - (/[\ud800-\udbff]$/.test(near) ? 1 : 0);
+  }
+
+  close(end) {
+    const piece = this.text.slice(this.done, end);
+    if (piece.startsWith("```")) {
+      this.tail?.remove();
+      this.code = !this.code;
+      this.box = this.node;
+      if (this.code) {
+        this.box = el("code");
+        const name = piece.slice(3).trim();
+        this.node.append(
+          el("pre", { class: "code", tabIndex: 0, "aria-label": name ? `Code: ${name}` : "Code" }, this.box),
+        );
+      }
+    } else {
+      this.show(piece.endsWith("\n") && piece.length > 1 ? piece.slice(0, -1) : piece);
+    }
+    this.tail = null;
+    this.done = end;
+  }
+
+  show(piece) {
+    if (/^```\w*$/.test(piece)) piece = ""; // a fence whose line has not ended
+    if (piece === "" && !this.tail) return;
+    if (!this.tail) {
+      this.tail = el("span", { class: "paragraph" });
+      this.box.append(this.tail);
+    }
+    this.tail.textContent = visible(piece);
+  }
+}
+
+// whole joins the tokens of characters that tokens cut: such a token is spelt \xe2\x80 by the server. The first one
+// gets the character, the others nothing.
+export function whole(tokens) {
+  const out = tokens.slice();
+  for (let i = 0; i < out.length; i++) {
+    let end = i + 1;
+    for (let bytes = bytesOf(out[i]); bytes && end <= i + 8; bytes.push(...(bytesOf(out[end++]) ?? [256]))) {
+      const text = decoded(bytes);
+      if (text === null) continue;
+      out[i] = text;
+      out.fill("", i + 1, end);
+      break;
+    }
+  }
+  return out;
+}
+
+// bytesOf reads a spelling of bytes that are no characters; null is a token of whole characters.
+function bytesOf(token) {
+  if (!/^(?:\\x[0-9a-f]{2})+$/.test(token ?? "")) return null;
+  const bytes = token
+    .slice(2)
+    .split("\\x")
+    .map((hex) => parseInt(hex, 16));
+  return bytes.some((b) => b >= 128) ? bytes : null;
+}
+
+// decoded is the text of bytes, or null where they are not whole characters.
+function decoded(bytes) {
+  try {
+    return bytes.includes(256) ? null : new TextDecoder("utf-8", { fatal: true }).decode(new Uint8Array(bytes));
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,310 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// battle is one round: a server and its attackers.
+type battle struct {
+	dir, binary string
+	draw        *rand.Rand
+	workers     int
+	length      time.Duration
+	tally       *tally
+	server      *process
+	client      *http.Client
+	answer      string // of the question that has one answer
+}
+
+// tally counts what was sent and what came back.
+type tally struct {
+	mu       sync.Mutex
+	requests int
+	statuses map[int]int
+	left     int // clients that left before the end of the answer
+	asked    int // questions with one answer
+	terms    int
+	kills    int
+	most     map[string]float64 // of what was held after attacks
+}
+
+func (t *tally) add(status int, left bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.requests++
+	if left {
+		t.left++
+	}
+	if t.statuses == nil {
+		t.statuses = map[int]int{}
+	}
+	if status > 0 {
+		t.statuses[status]++
+	}
+}
+
+// keep notes the most that servers held after attacks.
+func (t *tally) keep(after map[string]float64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.most == nil {
+		t.most = map[string]float64{}
+	}
+	for name, v := range after {
+		t.most[name] = max(t.most[name], v)
+	}
+}
+
+func (t *tally) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	text := fmt.Sprintf("%d requests, %d clients left early, %d right answers, %d TERM, %d KILL; statuses", t.requests,
+		t.left, t.asked, t.terms, t.kills)
+	for _, s := range slices.Sorted(maps.Keys(t.statuses)) {
+		text += fmt.Sprintf(" %d: %d", s, t.statuses[s])
+	}
+	text += "; most after attacks:"
+	for _, name := range slices.Sorted(maps.Keys(t.most)) {
+		text += fmt.Sprintf(" %s %.0f,", name, t.most[name])
+	}
+	return text
+}
+
+// flags draws how a server is started.
+func (b *battle) flags() []string {
+	d := b.draw
+	out := []string{"--log-level", "error", "--grace", "5s", "--workers", "1",
+		"--cache-tokens", []string{"1024", "4096", "16384"}[d.IntN(3)], "--max-running", strconv.Itoa(2 + d.IntN(30)),
+		"--max-queue", strconv.Itoa(4 + d.IntN(60)), "--draft", []string{"auto", "off", "2"}[d.IntN(3)]}
+	if d.IntN(3) == 0 {
+		out = append(out, "--request-timeout", "2s")
+	}
+	if d.IntN(3) == 0 {
+		out = append(out, "--request-memory", "64M")
+	}
+	return out
+}
+
+// fight runs a round. It ends by TERM or KILL while clients still send, and a server of the same kind then starts again.
+func (b *battle) fight(ctx context.Context, number int) (err error) {
+	flags := b.flags()
+	if b.server, err = start(ctx, b.dir, b.binary, flags...); err != nil {
+		return err
+	}
+	defer func() { b.server.kill() }()
+	b.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: b.workers}, Timeout: time.Minute}
+	defer b.client.CloseIdleConnections()
+	if b.answer, err = b.ask(ctx); err != nil {
+		return err
+	}
+	if err := b.attack(ctx, b.length/5); err != nil { // what the first requests take stays
+		return err
+	}
+	before, err := b.held(ctx)
+	if err != nil {
+		return err
+	}
+	if err := b.attack(ctx, b.length); err != nil {
+		return err
+	}
+	if err := b.settle(ctx, before); err != nil {
+		return fmt.Errorf("%w; flags %v", err, flags)
+	}
+	if again, err := b.ask(ctx); err != nil || again != b.answer {
+		return fmt.Errorf("the answer was %q and is %q, %v", b.answer, again, err)
+	}
+	return b.end(ctx, number%2 == 0)
+}
+
+// end stops the server while clients send.
+func (b *battle) end(ctx context.Context, kill bool) error {
+	ctx, stop := context.WithCancel(ctx)
+	var clients sync.WaitGroup
+	for range b.workers {
+		a := &attacker{battle: b, draw: rand.New(rand.NewPCG(b.draw.Uint64(), 2)), dying: true}
+		clients.Go(func() {
+			for ctx.Err() == nil && a.one(ctx) == nil { // a server that ends refuses
+			}
+		})
+	}
+	time.Sleep(time.Second)
+	var err error
+	if kill {
+		b.tally.kills++
+		b.server.kill()
+	} else {
+		b.tally.terms++
+		err = b.server.terminate()
+	}
+	stop()
+	clients.Wait()
+	return err
+}
+
+// attack lets all clients send for some time.
+func (b *battle) attack(ctx context.Context, length time.Duration) error {
+	ctx, stop := context.WithTimeout(ctx, length)
+	defer stop()
+	errs := make([]error, b.workers)
+	var clients sync.WaitGroup
+	for i := range b.workers {
+		a := &attacker{battle: b, draw: rand.New(rand.NewPCG(b.draw.Uint64(), 2))}
+		clients.Go(func() {
+			for ctx.Err() == nil && errs[i] == nil {
+				errs[i] = a.one(ctx)
+			}
+		})
+	}
+	clients.Wait()
+	return errors.Join(append(errs, b.server.running())...)
+}
+
+// ask sends a question at temperature 0, which has one answer whatever else runs.
+func (b *battle) ask(ctx context.Context) (string, error) {
+	const body = named + `"prompt": "A garden is 21 meters long", "max_tokens": 12, "temperature": 0}`
+	for {
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, b.server.url+"/v1/completions", strings.NewReader(body))
+		if err != nil {
+			return "", err
+		}
+		r.Header.Set("Content-Type", "application/json")
+		resp, err := b.client.Do(r)
+		if err != nil {
+			return "", err
+		}
+		data, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		switch {
+		case err != nil:
+			return "", err
+		case resp.StatusCode == http.StatusOK:
+			b.tally.mu.Lock()
+			b.tally.asked++
+			b.tally.mu.Unlock()
+			return text(data), nil
+		case resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusServiceUnavailable &&
+			resp.StatusCode != http.StatusGatewayTimeout:
+			return "", fmt.Errorf("a question got status %d: %s", resp.StatusCode, data)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// text is the answer in a completion.
+func text(data []byte) string {
+	_, rest, _ := strings.Cut(string(data), `"text":`)
+	answer, _, _ := strings.Cut(rest, `,"`)
+	return answer
+}
+
+// patience is how long a server may take until it holds what it held before an attack.
+const patience = 20 * time.Second
+
+// settle waits until the server holds what it held before.
+func (b *battle) settle(ctx context.Context, before map[string]float64) error {
+	for begun := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+		after, err := b.held(ctx)
+		if err != nil {
+			return err
+		}
+		err = compare(before, after)
+		if err != nil && time.Since(begun) < patience {
+			continue
+		}
+		b.tally.keep(after)
+		return err
+	}
+}
+
+// held is what the server holds once nothing runs any more.
+func (b *battle) held(ctx context.Context) (map[string]float64, error) {
+	b.client.CloseIdleConnections()
+	var m map[string]float64
+	for begun := time.Now(); time.Since(begun) < patience; time.Sleep(50 * time.Millisecond) {
+		var err error
+		if m, err = b.metrics(ctx); err != nil {
+			return nil, err
+		}
+		if m["sparrow_requests_running"]+m["sparrow_requests_waiting"]+m[`sparrow_kv_pages{state="used"}`] == 0 {
+			break
+		}
+	}
+	resp, err := b.client.Get(b.server.url + "/health")
+	if err != nil {
+		return nil, err
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("/health says %s", resp.Status)
+	}
+	out := map[string]float64{"goroutines": m["go_goroutines"], "files": m["process_open_fds"],
+		"resident bytes": m["process_resident_memory_bytes"], "heap bytes": m["go_memstats_heap_inuse_bytes"],
+		"pages in use": m[`sparrow_kv_pages{state="used"}`], "running": m["sparrow_requests_running"],
+		"waiting": m["sparrow_requests_waiting"], "panics": m["sparrow_http_panics_total"],
+		"pages": m[`sparrow_kv_pages{state="cached"}`] + m[`sparrow_kv_pages{state="free"}`]}
+	return out, nil
+}
+
+// growth is by how much a server may grow between two moments without requests: buffers, the heap's own pace.
+const growth = 128 << 20
+
+// compare reports what is left of an attack.
+func compare(before, after map[string]float64) error {
+	var errs []error
+	for name, was := range before {
+		now := after[name]
+		most := was
+		switch name {
+		case "goroutines", "files":
+			most = was + 1 // the connection that asks
+		case "resident bytes", "heap bytes":
+			most = was + growth
+		case "pages in use", "running", "waiting", "panics":
+			most = 0
+		}
+		if now > most || name == "pages" && now != was {
+			errs = append(errs, fmt.Errorf("%s: %.0f before the attack, %.0f after it", name, was, now))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// metrics reads the server's metrics by name and labels.
+func (b *battle) metrics(ctx context.Context) (map[string]float64, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, b.server.url+"/metrics", nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := b.client.Do(r)
+	if err != nil {
+		return nil, errors.Join(err, b.server.running())
+	}
+	defer resp.Body.Close()
+	out := map[string]float64{}
+	for s := bufio.NewScanner(resp.Body); s.Scan(); {
+		if at := strings.LastIndexByte(s.Text(), ' '); at > 0 {
+			if v, err := strconv.ParseFloat(s.Text()[at+1:], 64); err == nil {
+				out[s.Text()[:at]] = v
+			}
+		}
+	}
+	return out, nil
+}
+
+// dial opens a connection for requests that no HTTP client would send.
+func (b *battle) dial() (net.Conn, error) {
+	return net.DialTimeout("tcp", strings.TrimPrefix(b.server.url, "http://"), 5*time.Second)
+}

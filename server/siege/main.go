@@ -1,0 +1,63 @@
+// Command siege runs real servers under bad requests, vanishing clients and kills, over loopback: what `make torture`
+// does after the simulations. It builds the server, and round after round starts it, attacks it, looks whether it holds
+// what it held before, and ends it, by TERM or by KILL, while requests run.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+func main() {
+	duration := flag.Duration("duration", time.Minute, "how long to run; a round that has begun is finished")
+	round := flag.Duration("round", 15*time.Second, "how long one server is attacked")
+	workers := flag.Int("workers", 8, "clients at a time")
+	seed := flag.Uint64("seed", 0, "of what clients send; 0 takes one from the time")
+	binary := flag.String("binary", "", "a server to use; empty builds one")
+	flag.Parse()
+	if *seed == 0 {
+		*seed = uint64(time.Now().UnixNano())
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := siege(ctx, *binary, *seed, *workers, *round, *duration); err != nil {
+		fmt.Printf("siege: %v\nrepeat it with:\n\tgo run ./server/siege -seed %d -workers %d -round %v -duration %v\n", err,
+			*seed, *workers, *round, *duration)
+		os.Exit(1)
+	}
+}
+
+func siege(ctx context.Context, binary string, seed uint64, workers int, round, duration time.Duration) error {
+	dir, err := os.MkdirTemp("", "siege")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if binary == "" {
+		binary = filepath.Join(dir, "sparrow")
+		build := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/sparrow")
+		if out, err := build.CombinedOutput(); err != nil {
+			return fmt.Errorf("building the server: %w\n%s", err, out)
+		}
+	}
+	fmt.Printf("siege: seed %d, %d clients\n", seed, workers)
+	draw := rand.New(rand.NewPCG(seed, 1))
+	var all tally
+	begun, rounds := time.Now(), 0
+	for ; time.Since(begun) < duration && ctx.Err() == nil; rounds++ {
+		b := &battle{dir: dir, binary: binary, draw: draw, workers: workers, length: round, tally: &all}
+		if err := b.fight(ctx, rounds); err != nil {
+			return fmt.Errorf("round %d: %w", rounds, err)
+		}
+	}
+	fmt.Printf("%.0f s: %d rounds, %v\n", time.Since(begun).Seconds(), rounds, &all)
+	return ctx.Err()
+}

@@ -1,0 +1,111 @@
+package fleet
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"sparrow/engine"
+)
+
+// Report is what a simulation answers.
+type Report struct {
+	Requests     int           `json:"requests"`
+	Took         time.Duration `json:"took_ns"`
+	OutputTokens int64         `json:"output_tokens"`
+	PromptTokens int64         `json:"prompt_tokens"`
+	CachedTokens int64         `json:"cached_tokens"`
+	Refused      int           `json:"refused"`  // and sent again a second later
+	Resent       int           `json:"resent"`   // their replica died
+	TooLong      int           `json:"too_long"` // conversations that ended because the context was full
+	// TokensPerSecond is the output over the whole time, HitShare the part of prompt tokens that caches had.
+	TokensPerSecond float64 `json:"tokens_per_second"`
+	HitShare        float64 `json:"hit_share"`
+	FirstToken      Times   `json:"first_token"`
+	EachToken       Times   `json:"each_token"` // after the first
+	Replicas        []Share `json:"replicas"`
+
+	first, each []time.Duration
+}
+
+// Times are a distribution.
+type Times struct {
+	Median time.Duration `json:"p50_ns"`
+	P90    time.Duration `json:"p90_ns"`
+	P99    time.Duration `json:"p99_ns"`
+}
+
+// Share is what one replica did.
+type Share struct {
+	Requests     int64         `json:"requests"`
+	OutputTokens int64         `json:"output_tokens"`
+	PromptTokens int64         `json:"prompt_tokens"`
+	CachedTokens int64         `json:"cached_tokens"`
+	Preempted    int64         `json:"preempted"`
+	Busy         time.Duration `json:"busy_ns"`
+}
+
+func (l *Share) add(s engine.Stats) {
+	l.Requests += s.Requests
+	l.OutputTokens += s.OutputTokens
+	l.PromptTokens += s.PromptTokens
+	l.CachedTokens += s.CachedTokens
+	l.Preempted += s.Preempted
+	l.Busy += s.Busy
+}
+
+// add counts an answer.
+func (r *Report) add(c *call, now time.Time) {
+	u := c.job.Usage()
+	r.Requests++
+	r.OutputTokens += int64(u.CompletionTokens)
+	r.PromptTokens += int64(u.PromptTokens)
+	r.CachedTokens += int64(u.CachedTokens)
+	r.first = append(r.first, c.first.Sub(c.sent))
+	if n := len(c.tokens); n > 1 {
+		r.each = append(r.each, now.Sub(c.first)/time.Duration(n-1))
+	}
+}
+
+func (r *Report) finish() {
+	if r.Took > 0 {
+		r.TokensPerSecond = float64(r.OutputTokens) / r.Took.Seconds()
+	}
+	r.HitShare = float64(r.CachedTokens) / float64(max(r.PromptTokens, 1))
+	r.FirstToken, r.EachToken = distribution(r.first), distribution(r.each)
+}
+
+func distribution(list []time.Duration) Times {
+	if len(list) == 0 {
+		return Times{}
+	}
+	slices.Sort(list)
+	at := func(share float64) time.Duration {
+		return list[min(int(math.Ceil(share*float64(len(list))))-1, len(list)-1)]
+	}
+	return Times{at(0.5), at(0.9), at(0.99)}
+}
+
+// Print writes the report for people.
+func (r *Report) Print(w io.Writer) error {
+	ms := func(d time.Duration) string { return fmt.Sprintf("%.0f ms", float64(d)/1e6) }
+	fmt.Fprintf(w, "%d requests in %.1f s of virtual time: %.0f tokens/s; %.1f %% of %d prompt tokens were cached\n",
+		r.Requests, r.Took.Seconds(), r.TokensPerSecond, 100*r.HitShare, r.PromptTokens)
+	fmt.Fprintf(w, "first token: median %s, 90 %% %s, 99 %% %s; each further token: median %s, 99 %% %s\n",
+		ms(r.FirstToken.Median), ms(r.FirstToken.P90), ms(r.FirstToken.P99), ms(r.EachToken.Median), ms(r.EachToken.P99))
+	if r.Refused+r.Resent+r.TooLong > 0 {
+		fmt.Fprintf(w, "%d times a full queue refused, %d answers were lost with their replica and asked for again, "+
+			"%d conversations outgrew the context\n", r.Refused, r.Resent, r.TooLong)
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "replica\trequests\toutput tokens\tcached\tpreempted\tbusy\t")
+	for i, l := range r.Replicas {
+		fmt.Fprintf(t, "%d\t%d\t%d\t%.0f %%\t%d\t%.0f %%\t\n", i, l.Requests, l.OutputTokens,
+			100*float64(l.CachedTokens)/float64(max(l.PromptTokens, 1)), l.Preempted,
+			100*l.Busy.Seconds()/max(r.Took.Seconds(), 1e-9))
+	}
+	return t.Flush()
+}

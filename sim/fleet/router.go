@@ -1,0 +1,170 @@
+package fleet
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+)
+
+// Policy is how a router chooses a replica.
+type Policy string
+
+// The policies.
+const (
+	RoundRobin  Policy = "round-robin"
+	LeastLoaded Policy = "least-loaded" // the fewest sequences that run or wait
+	// Prefix chooses the replica that was sent the longest beginning of the prompt, where that is at least half of it and
+	// the replica is not much busier than others; else the least loaded one.
+	Prefix Policy = "prefix"
+)
+
+// Policies lists them.
+func Policies() []Policy { return []Policy{RoundRobin, LeastLoaded, Prefix} }
+
+// ParsePolicy reads a policy.
+func ParsePolicy(text string) (Policy, error) {
+	if p := Policy(text); slices.Contains(Policies(), p) {
+		return p, nil
+	}
+	return "", fmt.Errorf("policy %q: supported are %v", text, Policies())
+}
+
+// Bounds within which a prefix decides: by more than both a replica may not be busier than the least loaded one. They
+// are those of the routers that people run in front of servers.
+const (
+	mostAhead  = 32  // sequences
+	mostFactor = 1.5 // times
+	leastShare = 0.5 // of the prompt's pages
+)
+
+// router chooses among replicas and remembers which pages of tokens it sent where.
+type router struct {
+	policy   Policy
+	draw     *rand.Rand // breaks ties
+	page     int
+	capacity int // pages that are remembered for a replica
+	next     int
+	sent     []*recent // of each replica
+}
+
+func newRouter(p Policy, replicas, page, capacity int, seed uint64) *router {
+	r := &router{policy: p, draw: rand.New(rand.NewPCG(seed, 4)), page: page, capacity: capacity}
+	for range replicas {
+		r.sent = append(r.sent, newRecent(capacity))
+	}
+	return r
+}
+
+// forget drops what is known of a replica, whose cache is gone.
+func (r *router) forget(replica int) { r.sent[replica] = newRecent(r.capacity) }
+
+// choose returns the replica for a prompt. load is the sequences of each that can be used, -1 for the others; there is
+// at least one.
+func (r *router) choose(tenant string, prompt []int32, load []int) int {
+	chain := r.chain(tenant, prompt)
+	at := r.pick(chain, load)
+	for _, h := range chain {
+		r.sent[at].add(h)
+	}
+	return at
+}
+
+func (r *router) pick(chain []uint64, load []int) int {
+	if r.policy == RoundRobin {
+		for {
+			r.next++
+			if at := (r.next - 1) % len(load); load[at] >= 0 {
+				return at
+			}
+		}
+	}
+	least := r.least(load, func(int) bool { return true })
+	if r.policy == LeastLoaded || len(chain) == 0 {
+		return least
+	}
+	matched := make([]int, len(load))
+	for i := range load {
+		for matched[i] < len(chain) && r.sent[i].has(chain[matched[i]]) {
+			matched[i]++
+		}
+		if load[i] < 0 {
+			matched[i] = -1
+		}
+	}
+	longest := slices.Max(matched)
+	best := r.least(load, func(i int) bool { return matched[i] == longest })
+	ahead := load[best] - load[least]
+	if float64(longest) < leastShare*float64(len(chain)) ||
+		ahead > mostAhead && float64(load[best]) > mostFactor*float64(load[least]) {
+		return least
+	}
+	return best
+}
+
+// least is the least loaded replica that may be used and that ok allows; among equals one is drawn.
+func (r *router) least(load []int, ok func(int) bool) int {
+	var list []int
+	for i, n := range load {
+		if n < 0 || !ok(i) {
+			continue
+		}
+		if len(list) > 0 && n > load[list[0]] {
+			continue
+		}
+		if len(list) > 0 && n < load[list[0]] {
+			list = list[:0]
+		}
+		list = append(list, i)
+	}
+	return list[r.draw.IntN(len(list))]
+}
+
+// chain is a hash for every full page of a prompt, which includes all before it.
+func (r *router) chain(tenant string, prompt []int32) []uint64 {
+	h := uint64(14695981039346656037)
+	step := func(x uint64) { h = (h ^ x) * 1099511628211 }
+	for _, b := range []byte(tenant) {
+		step(uint64(b))
+	}
+	var out []uint64
+	for i, t := range prompt {
+		step(uint64(uint32(t)) + 1)
+		if (i+1)%r.page == 0 {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+// recent is a set of hashes that forgets the oldest.
+type recent struct {
+	capacity int
+	age      map[uint64]int64
+	order    []used
+	clock    int64
+}
+
+type used struct {
+	hash uint64
+	age  int64
+}
+
+func newRecent(capacity int) *recent { return &recent{capacity: capacity, age: map[uint64]int64{}} }
+
+func (s *recent) has(h uint64) bool {
+	_, ok := s.age[h]
+	return ok
+}
+
+func (s *recent) add(h uint64) {
+	s.clock++
+	s.age[h] = s.clock
+	s.order = append(s.order, used{h, s.clock})
+	for len(s.age) > s.capacity {
+		first := s.order[0]
+		s.order = s.order[1:]
+		if s.age[first.hash] == first.age { // it was not used since
+			delete(s.age, first.hash)
+		}
+	}
+}

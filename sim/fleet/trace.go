@@ -1,0 +1,148 @@
+package fleet
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"slices"
+)
+
+// Turn is one line of a trace: a question of a conversation and the length of its answer. The prompt is everything that
+// the conversation has had, and NewTokens more.
+type Turn struct {
+	Session string `json:"session"`
+	Tenant  string `json:"tenant,omitempty"`
+	// At is when the first turn of a session is sent, in seconds. A later one is sent After seconds behind the end of
+	// the answer before it.
+	At    float64 `json:"at,omitempty"`
+	After float64 `json:"after,omitempty"`
+	// System names what the first turn begins with, SystemTokens long: the same tokens for all sessions of a tenant.
+	System       string `json:"system,omitempty"`
+	SystemTokens int    `json:"system_tokens,omitempty"`
+	NewTokens    int    `json:"new_tokens"`
+	OutputTokens int    `json:"output_tokens"`
+}
+
+// mostTokens bounds the lengths in a trace.
+const mostTokens = 1 << 24
+
+func (t *Turn) check() error {
+	bad := func(x float64) bool { return !(x >= 0 && x < math.MaxInt32) }
+	switch {
+	case t.Session == "":
+		return fmt.Errorf("session is missing: the name of the conversation")
+	case bad(t.At) || bad(t.After):
+		return fmt.Errorf("at is %v and after %v, want seconds, 0 or more", t.At, t.After)
+	case t.NewTokens < 1 || t.NewTokens > mostTokens || t.OutputTokens < 1 || t.OutputTokens > mostTokens:
+		return fmt.Errorf("new_tokens is %d and output_tokens %d, want 1 to %d", t.NewTokens, t.OutputTokens, mostTokens)
+	case t.SystemTokens < 0 || t.SystemTokens > mostTokens:
+		return fmt.Errorf("system_tokens is %d, want 0 to %d", t.SystemTokens, mostTokens)
+	}
+	return nil
+}
+
+// Session is a conversation.
+type Session struct {
+	Name  string
+	Turns []Turn
+}
+
+// ReadTrace reads a trace, JSON lines in any order of sessions; the lines of a session are in order.
+func ReadTrace(r io.Reader) ([]Session, error) {
+	var out []Session
+	places := map[string]int{}
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 1<<20)
+	for n := 1; lines.Scan(); n++ {
+		if len(lines.Bytes()) == 0 {
+			continue
+		}
+		var t Turn
+		err := json.Unmarshal(lines.Bytes(), &t)
+		if err == nil {
+			err = t.check()
+		}
+		if err != nil {
+			return nil, fmt.Errorf("trace: line %d: %w", n, err)
+		}
+		at, known := places[t.Session]
+		if !known {
+			at = len(out)
+			places[t.Session] = at
+			out = append(out, Session{Name: t.Session})
+		}
+		out[at].Turns = append(out[at].Turns, t)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("trace: %w", err)
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("trace: no lines; each is one turn of a conversation")
+	}
+	return out, nil
+}
+
+// Load describes the conversations that Generate draws. Lengths are means of exponential distributions, of at least
+// one token.
+type Load struct {
+	Sessions     int
+	Rate         float64 // sessions that begin in a second
+	Turns        int     // of a session, on average
+	Tenants      int
+	Systems      int // different system prompts
+	SystemTokens int
+	NewTokens    int
+	OutputTokens int
+	Think        float64 // seconds between an answer and the next question
+	Seed         uint64
+}
+
+// Generate draws a trace of conversations, in order of their beginnings.
+func Generate(l Load) []Session {
+	d := rand.New(rand.NewPCG(l.Seed, 3))
+	length := func(mean int) int { return 1 + int(d.ExpFloat64()*float64(mean-1)) }
+	at := 0.0
+	out := make([]Session, l.Sessions)
+	for i := range out {
+		at += d.ExpFloat64() / l.Rate
+		s := &out[i]
+		s.Name = fmt.Sprintf("session-%d", i)
+		first := Turn{Session: s.Name, At: round(at), System: fmt.Sprintf("system-%d", d.IntN(max(l.Systems, 1))),
+			SystemTokens: l.SystemTokens}
+		if l.Tenants > 1 {
+			first.Tenant = fmt.Sprintf("tenant-%d", d.IntN(l.Tenants))
+		}
+		for turn := range length(l.Turns) {
+			t := Turn{Session: s.Name, Tenant: first.Tenant, After: round(d.ExpFloat64() * l.Think)}
+			if turn == 0 {
+				t = first
+			}
+			t.NewTokens, t.OutputTokens = length(l.NewTokens), length(l.OutputTokens)
+			s.Turns = append(s.Turns, t)
+		}
+	}
+	return out
+}
+
+// round keeps milliseconds.
+func round(seconds float64) float64 { return math.Round(seconds*1000) / 1000 }
+
+// WriteTrace writes a trace, turn after turn, the first turns in order of their times.
+func WriteTrace(w io.Writer, sessions []Session) error {
+	sessions = slices.Clone(sessions)
+	slices.SortStableFunc(sessions, func(a, b Session) int {
+		return int(math.Copysign(1, a.Turns[0].At-b.Turns[0].At))
+	})
+	e := json.NewEncoder(w)
+	for _, s := range sessions {
+		for i := range s.Turns {
+			if err := e.Encode(&s.Turns[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
