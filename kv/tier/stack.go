@@ -37,14 +37,6 @@ func (o *Options) Any() bool {
 	return o.HostBytes > 0 || o.DiskDir != "" || o.StoreURL != "" || o.Pull
 }
 
-// MemoryBytes is the most memory that the tiers take, for pages of up to 32 MiB.
-func (o *Options) MemoryBytes() int64 {
-	if !o.Any() {
-		return 0
-	}
-	return o.HostBytes + transitBytes
-}
-
 // Transit bounds the memory of pages on their way between the device and tiers other than host memory.
 const transitBytes = 256 << 20
 
