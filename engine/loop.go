@@ -83,11 +83,13 @@ func (e *Engine) receive() (halt, closing bool) {
 		e.cancels[i] = nil
 	}
 	e.cancels = e.cancels[:0]
+	for _, done := range e.settles { // what was computed before is settled when the loop comes here again
+		close(done)
+	}
+	e.settles = nil
 	if len(e.flushes) > 0 {
 		e.pool.Reset()
-		if e.tiers != nil {
-			e.tiers.stack.Clear()
-		}
+		e.tiers.clear()
 		for _, done := range e.flushes {
 			close(done)
 		}

@@ -45,8 +45,9 @@ func newScenario(seed uint64, requests int) *scenario {
 	if d.IntN(4) == 0 {
 		pages = 100
 	}
+	long := 300 // tokens of the beginnings that requests share
 	if s.shape.Windows {
-		page, pages = 256, max(pages/4, 2)
+		page, pages, long, s.shape.Context = 256, max(pages/2, 2), 1200, 1536
 	}
 	s.config = engine.Config{
 		CacheTokens: page * pages,
@@ -66,7 +67,7 @@ func newScenario(seed uint64, requests int) *scenario {
 	s.tenants = 1 + d.IntN(5)
 	s.gap = time.Duration(1+d.IntN(60)) * time.Millisecond
 	for range 4 {
-		s.prompts = append(s.prompts, s.tokens(1+d.IntN(300)))
+		s.prompts = append(s.prompts, s.tokens(1+d.IntN(long)))
 	}
 	switch d.IntN(5) {
 	case 0, 1: // none
@@ -79,10 +80,22 @@ func newScenario(seed uint64, requests int) *scenario {
 		s.rate = 0.0002 * float64(int(1)<<d.IntN(7))
 	}
 	s.halts = d.IntN(4) == 0
-	if s.flood = d.IntN(4) == 0; s.flood {
-		s.gap = time.Millisecond
+	if d.IntN(4) == 0 {
+		s.drawFlood()
 	}
 	return s
+}
+
+// drawFlood makes tenants send more than can be served. There are no faults, and places and pages for one sequence of
+// every tenant and more: waitBound then promises how long a tenant's only request waits.
+func (s *scenario) drawFlood() {
+	c := &s.config
+	s.flood, s.faults, s.gap = true, nil, time.Millisecond
+	s.tenants = 1 + s.draw.IntN(3)
+	c.MaxRunning = s.tenants + 2 + s.draw.IntN(6)
+	c.StepTokens = max(c.StepTokens, 2*c.MaxRunning)
+	c.CacheTokens = max(c.CacheTokens, (s.tenants+1)*s.shape.Context)
+	c.MaxQueue = max(c.MaxQueue, 24)
 }
 
 func drawDraft(d *rand.Rand) spec.Setting {
@@ -132,11 +145,16 @@ func (s *scenario) request(number int, known [][]int32) (r engine.Request, bad b
 	}
 	if s.flood && number%8 == 7 {
 		r.Tenant, r.Sampling.N = "light", 1
+	} else if s.flood {
+		r.Sampling.N, r.IgnoreEOS = 1+d.IntN(6), true
 	}
 	r.Prompt = append(r.Prompt, s.tokens(1+d.IntN(64)>>d.IntN(6))...)
 	most := min(s.shape.Context, s.config.CacheTokens) - 1
 	r.Prompt = r.Prompt[:min(len(r.Prompt), most)]
 	r.MaxTokens = 1 + d.IntN(mostOutput)
+	if s.flood {
+		r.MaxTokens *= 5
+	}
 	if d.IntN(6) == 0 {
 		r.MinTokens = min(1+d.IntN(r.MaxTokens), most+1-len(r.Prompt))
 	}

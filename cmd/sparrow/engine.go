@@ -17,7 +17,6 @@ import (
 	"sparrow/engine"
 	"sparrow/internal/unit"
 	"sparrow/kv/prefix"
-	"sparrow/kv/tier"
 )
 
 // engineFlags are the flags that say what to run and with how much of the machine, shared by every command that opens
@@ -35,7 +34,6 @@ type engineFlags struct {
 	maxStall                          string
 
 	events     prefix.Listener // of the prefix cache; set by serve
-	tierEvents tier.Listener   // of its tiers; the same
 	tierFlags
 }
 
@@ -172,14 +170,16 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 	if c.Tiers, err = f.tiers(); err != nil {
 		return sparrow.Config{}, err
 	}
-	c.Tiers.Listener = f.tierEvents
 	return c, c.Validate()
 }
 
 // stall is --max-stall for the configuration, whose 0 is its default and below 0 no bound.
 func (f *engineFlags) stall() (time.Duration, error) {
-	if f.maxStall == "auto" || f.maxStall == "" { // commands that serve nobody have no such flag
+	switch f.maxStall {
+	case "auto":
 		return 0, nil
+	case "": // a command that serves nobody, and has no such flag
+		return -1, nil
 	}
 	d, err := time.ParseDuration(f.maxStall)
 	if err != nil || d < 0 {

@@ -38,7 +38,7 @@ func (p *tab) parameter(label, value string) {
 
 // lastAnswer is the text of the latest answer, without its reasoning.
 const lastAnswer = `([...document.querySelectorAll(".message.assistant")].at(-1)?.querySelector(".body > .prose")
-	?.innerText ?? "")`
+	?.textContent ?? "")`
 
 // chat streams answers, shows their speed, and keeps the conversation.
 func (w *world) chat(t *testing.T) {

@@ -127,7 +127,8 @@ func quantRow512(q quantRow, x []float32, group int) {
 	const most = 16384
 	for from := 0; from < len(x); from += most {
 		n := min(most, len(x)-from)
-		*a = blockQuantArgs{x: at(x, from), codes: at(q.codes, from), scales: at(q.scales, 4*from/group), groups: n / group}
+		*a = blockQuantArgs{x: at(x, from), codes: at(q.codes, from), scales: at(q.scales, 4*from/group),
+			groups: n / group}
 		if group == 32 {
 			a.sums = at(q.sums, 4*from/32)
 			runKernel(blockQuant32avx512, a)

@@ -251,6 +251,36 @@ func narrowBF16avx512(a *vecArgs)
 func narrowExactamx(a *vecArgs)
 
 //go:noescape
+func nibbleRows1avx2(a *nibbleArgs)
+
+//go:noescape
+func nibbleRows1avx512(a *nibbleArgs)
+
+//go:noescape
+func nibbleRows2avx2(a *nibbleArgs)
+
+//go:noescape
+func nibbleRows2avx512(a *nibbleArgs)
+
+//go:noescape
+func nibbleRows3avx2(a *nibbleArgs)
+
+//go:noescape
+func nibbleRows3avx512(a *nibbleArgs)
+
+//go:noescape
+func nibbleRows4avx2(a *nibbleArgs)
+
+//go:noescape
+func nibbleRows4avx512(a *nibbleArgs)
+
+//go:noescape
+func orderNibblesavx2(a *vecArgs)
+
+//go:noescape
+func orderNibblesavx512(a *vecArgs)
+
+//go:noescape
 func packBF1616avx2(a *accArgs)
 
 //go:noescape
@@ -498,6 +528,12 @@ func scaleMulavx512(a *vecArgs)
 
 //go:noescape
 func scalesFP4(a *scaleArgs)
+
+//go:noescape
+func scalesToFloatavx2(a *vecArgs)
+
+//go:noescape
+func scalesToFloatavx512(a *vecArgs)
 
 //go:noescape
 func siluMulavx2(a *vecArgs)

@@ -48,7 +48,7 @@ func hasAVX512() bool {
 func amxTier() *Tier {
 	t := avx512.tier()
 	t.Name = "amx"
-	t.ops.whole = &wholeProducts{bf16: t.ops.matMulBF16, fp8: t.ops.matMulFP8}
+	t.ops.whole = &wholeProducts{bf16: t.ops.matMulBF16, fp8: t.ops.matMulFP8, fp4: t.ops.matMulFP4}
 	t.ops.newIndexScorer = newIndexTiles
 	t.ops.tiled = &tiledOps{pack: packColumns, gather: packGathered, packBF16: packColumnsBF16, bf16: tiledBF16,
 		fp8: tiledFP8, fp4: tiledFP4}
@@ -57,6 +57,9 @@ func amxTier() *Tier {
 	}
 	t.ops.matMulFP8 = func(p product, w []byte, s blockScale) {
 		packedOnce(&p, Halves, func(c Cut) { tiledFP8(c, w, p.ldw, s) })
+	}
+	t.ops.matMulFP4 = func(p product, w, scale []byte, ldScale int) {
+		packedOnce(&p, Nibbles, func(c Cut) { tiledFP4(c, w, p.ldw, scale, ldScale) })
 	}
 	t.ops.newLatentAttend = newLatentTiles
 	if hasVNNI() && cpu.X86.HasAMXInt8 {
@@ -70,6 +73,7 @@ func (s *isa) tier() *Tier {
 		matMulF32:      s.matMulF32,
 		matMulBF16:     s.matMulBF16,
 		matMulFP8:      s.matMulFP8,
+		matMulFP4:      s.matMulFP4,
 		accumulateF32:  s.accumulateF32,
 		accumulateBF16: s.accumulateBF16,
 		accumulateFP8:  s.accumulateFP8,

@@ -74,7 +74,7 @@ async function begin() {
     app.context = served.max_model_len;
     byID("model").textContent = served.id;
     byID("model").title = `${served.max_model_len} tokens of context, at ${address("")}`;
-    dispatchEvent(new Event("modelknown"));
+    shown.show();
   } catch (err) {
     byID("trouble").hidden = false;
     byID("trouble").textContent = `The server cannot be asked for its model: ${err.message}`;

@@ -384,7 +384,7 @@ export class Chat {
     if (m.calls?.length && last) foot.append(this.resultForm(m));
     foot.append(
       button("Copy", (e) => copy(m.content, e.target.closest("article").querySelector(".body")), { class: "plain" }),
-      last && button("Retry", () => this.retry(at), { class: "plain" }),
+      button("Retry", () => this.retry(at), { class: "plain", hidden: !last }),
       button("What did it look at?", () => this.app.explore(requestOf(this.current, this.app.model, at)), {
         class: "plain",
       }),
@@ -590,7 +590,12 @@ export class Chat {
     m.finish = reply.finish;
     m.calls = m.calls.filter(Boolean);
     conversation.messages.push(m);
-    this.app.requests.unshift({ at: new Date(), title: conversation.title, stats: m.stats, trace: reply.trace });
+    this.app.requests.unshift({
+      at: new Date(),
+      title: this.lastQuestion(conversation),
+      stats: m.stats,
+      trace: reply.trace,
+    });
     this.app.requests.length = Math.min(this.app.requests.length, 20);
     if (this.current === conversation) {
       box.replaceWith(this.message(m, conversation.messages.length - 1));
@@ -599,6 +604,10 @@ export class Chat {
     announce(m.fault ? `The request failed: ${m.fault}` : `Answer complete: ${m.content.slice(0, 300)}`);
     await store.put(conversation);
     this.refresh();
+  }
+
+  lastQuestion(conversation) {
+    return conversation.messages.findLast((m) => m.role === "user")?.content ?? "";
   }
 
   busy(is) {

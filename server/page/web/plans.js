@@ -117,6 +117,7 @@ export class Plans {
     } catch (err) {
       this.fault.hidden = false;
       this.fault.textContent = `The server cannot be asked: ${err.message}`;
+      if (err.status === 401) this.turn(false); // asking for a key again every second would leave no way out
     }
     if (this.live && this.node.isConnected) this.timer = setTimeout(() => this.tick(), pause);
   }

@@ -127,8 +127,9 @@ func (e *emitter) fill6K(r int) {
 type blockTiles struct {
 	*emitter
 	name  string
-	issue func() // tile instructions of a step
-	scale func(from string)
+	parts int         // of a step
+	issue func(i int) // tile instructions of a part
+	scale func(i int, from string)
 }
 
 func (k *blockTiles) write(doc string) {
@@ -167,16 +168,22 @@ func (k *blockTiles) write(doc string) {
 		k.zero(16 + r)
 	}
 	k.at(begin)
-	k.issue()
+	for i := range k.parts {
+		k.issue(i)
+	}
 	k.at(loop)
 	k.op("DECQ CX")
 	k.op("JZ %s", last)
 	k.op("XCHGQ DI, R8")
-	k.issue()
-	k.scale("R8")
+	for i := range k.parts {
+		k.issue(i)
+		k.scale(i, "R8")
+	}
 	k.op("JMP %s", loop)
 	k.at(last)
-	k.scale("DI")
+	for i := range k.parts {
+		k.scale(i, "DI")
+	}
 	for r := range 16 {
 		k.op("VMOVUPS Z%d, %d(R12)", 16+r, 64*r)
 	}
@@ -192,46 +199,49 @@ func (k *blockTiles) write(doc string) {
 
 func (e *emitter) emitTilesOf32() {
 	const a, b = 2, 4 // first of two tiles of weights, of x
-	k := &blockTiles{emitter: e, name: "blockTiles32"}
-	k.issue = func() {
-		for i := range 2 {
-			e.emit(tileload(memory{base: "DX", index: "R11", disp: 32 * i}, a+i))
-			e.emit(tileload(memory{base: "SI", index: "R11", disp: 512 * i}, b+i))
-			e.emit(tilezero(i))
-			e.emit(tdpbssd(b+i, a+i, i))
-			e.emit(tilestore(i, memory{base: "DI", index: "R11", disp: 1024 * i}))
+	k := &blockTiles{emitter: e, name: "blockTiles32", parts: 2}
+	k.issue = func(i int) {
+		e.emit(tileload(memory{base: "DX", index: "R11", disp: 32 * i}, a+i))
+		e.emit(tileload(memory{base: "SI", index: "R11", disp: 512 * i}, b+i))
+		e.emit(tilezero(i))
+		e.emit(tdpbssd(b+i, a+i, i))
+		e.emit(tilestore(i, memory{base: "DI", index: "R11", disp: 1024 * i}))
+		if i == 1 {
+			e.op("ADDQ $1024, DX")
+			e.op("ADDQ $1024, SI")
 		}
-		e.op("ADDQ $1024, DX")
-		e.op("ADDQ $1024, SI")
 	}
-	k.scale = func(from string) {
-		for i := range 2 {
-			e.op("VMOVUPS %d(R9), Z0", 64*i)
-			for r := range 16 {
-				t, p := 1+r%7, 8+r%8
-				e.op("VCVTDQ2PS %d(%s), Z%d", 1024*i+64*r, from, t)
-				e.op("VMULPS.BCST %d(R10), Z0, Z%d", 64*i+4*r, p)
-				e.op("VFMADD231PS Z%d, Z%d, Z%d", t, p, 16+r)
-			}
+	k.scale = func(i int, from string) {
+		e.op("VMOVUPS %d(R9), Z0", 64*i)
+		for r := range 16 {
+			t, p := 1+r%7, 8+r%8
+			e.op("VCVTDQ2PS %d(%s), Z%d", 1024*i+64*r, from, t)
+			e.op("VMULPS.BCST %d(R10), Z0, Z%d", 64*i+4*r, p)
+			e.op("VFMADD231PS Z%d, Z%d, Z%d", t, p, 16+r)
 		}
-		e.op("ADDQ $128, R9")
-		e.op("ADDQ $128, R10")
+		if i == 1 {
+			e.op("ADDQ $128, R9")
+			e.op("ADDQ $128, R10")
+		}
 	}
 	k.write("units of x by a panel of pairs of blocks of 32.")
 }
 
 func (e *emitter) emitTilesOf256(f blockFormat) {
 	const upper, lower, x, mins, parts = 3, 4, 5, 6, 7
-	k := &blockTiles{emitter: e, name: "blockTiles" + f.name}
-	k.issue = func() {
-		e.emit(tilezero(0))
-		e.emit(tilezero(1))
-		for q := range 4 {
-			e.emit(tileload(memory{base: "SI", index: "R11", disp: 1024 * q}, x))
-			e.emit(tileload(memory{base: "DX", index: "R11", disp: 2048 * q}, upper))
-			e.emit(tdpbssd(x, upper, 0))
-			e.emit(tileload(memory{base: "DX", index: "R11", disp: 2048*q + 1024}, lower))
-			e.emit(tdpbssd(x, lower, 1))
+	k := &blockTiles{emitter: e, name: "blockTiles" + f.name, parts: 4}
+	k.issue = func(q int) {
+		if q == 0 {
+			e.emit(tilezero(0))
+			e.emit(tilezero(1))
+		}
+		e.emit(tileload(memory{base: "SI", index: "R11", disp: 1024 * q}, x))
+		e.emit(tileload(memory{base: "DX", index: "R11", disp: 2048 * q}, upper))
+		e.emit(tdpbssd(x, upper, 0))
+		e.emit(tileload(memory{base: "DX", index: "R11", disp: 2048*q + 1024}, lower))
+		e.emit(tdpbssd(x, lower, 1))
+		if q < 3 {
+			return
 		}
 		if f == q4k {
 			e.op("MOVQ $32, R15")
@@ -250,13 +260,13 @@ func (e *emitter) emitTilesOf256(f blockFormat) {
 		e.op("ADDQ $8192, DX")
 		e.op("ADDQ $4096, SI")
 	}
-	k.scale = func(from string) {
+	k.scale = func(q int, from string) {
 		shift := 3
 		if f == q6k {
 			shift = 7
 		}
 		e.op("VMOVUPS (R9), Z0")
-		for r := range 16 {
+		for r := 4 * q; r < 4*q+4; r++ {
 			t, p := 1+r%7, 8+r%8
 			e.op("VPSLLD $%d, %d(%s), Z%d", shift, 64*r, from, t)
 			e.op("VPADDD %d(%s), Z%d, Z%d", 1024+64*r, from, t, t)
@@ -270,8 +280,10 @@ func (e *emitter) emitTilesOf256(f blockFormat) {
 			}
 			e.op("VFMADD231PS Z%d, Z0, Z%d", t, 16+r)
 		}
-		e.op("ADDQ $64, R9")
-		e.op("ADDQ $128, R10")
+		if q == 3 {
+			e.op("ADDQ $64, R9")
+			e.op("ADDQ $128, R10")
+		}
 	}
 	k.write(fmt.Sprintf("units of x by a panel of blocks of %s.", f.name))
 }

@@ -49,6 +49,7 @@ func files() map[string][]byte {
 		file("accumulate_"+s.name, s, (*emitter).emitAccumulate)
 		file("select_"+s.name, s, (*emitter).emitSelect)
 		file("vector_"+s.name, s, (*emitter).emitVectors)
+		file("nibbles_"+s.name, s, (*emitter).emitNibbleRows)
 	}
 	file("attend_amx", avx512, (*emitter).emitAttend)
 	file("index_amx", avx512, (*emitter).emitIndex)
