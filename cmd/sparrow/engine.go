@@ -33,7 +33,7 @@ type engineFlags struct {
 	watchdog                          time.Duration
 	maxStall                          string
 
-	events     prefix.Listener // of the prefix cache; set by serve
+	events prefix.Listener // of the prefix cache; set by serve
 	tierFlags
 }
 
