@@ -8,7 +8,7 @@ TESTFLAGS = -vet=off -ldflags=-w
 # Platforms that tests do not run on; their sources are type-checked.
 PLATFORMS = linux/arm64 darwin/arm64 windows/amd64
 
-.PHONY: tiers page-store test check width unit race race-all fuzz schemas clients browser \
+.PHONY: test check width unit race race-all fuzz schemas clients cluster tiers page-store browser \
 	screenshots torture build dist kernels clean
 
 test: check unit race
@@ -39,6 +39,12 @@ schemas:
 # user's cache folder or the one that SPARROW_CLIENTS names.
 clients:
 	$(GO) run ./server/clienttest/matrix
+
+# Runs three servers of the built-in model behind pinned routers and an index of cached prefixes, installed as the
+# clients are, and compares deploy/kubernetes with schemas. PARTS names some: manifests, index, tiers, prefixes,
+# balance, accidents, others.
+cluster:
+	$(GO) run ./server/clienttest/cluster $(PARTS)
 
 # Opens the page in Chromium, which is installed where it is missing and that is allowed.
 browser:

@@ -116,7 +116,7 @@ func (e *Engine) noteAdmitted(items []sched.Item, now time.Time) {
 			continue
 		}
 		c.ran, c.match = true, c.seq.Match
-		e.queued.done(c.job.request.Tenant)
+		e.leaveQueue(c.job)
 		if j := c.job; j.admitted.IsZero() {
 			j.admitted = now
 			e.waits.admit(j.request.Tenant, now)

@@ -56,6 +56,9 @@ func New(c Config) (*Pool, error) {
 		return nil, err
 	}
 	p.index, p.shared = index, index.Root(nil)
+	if l, ok := c.Listener.(interface{ Root(prefix.Hash) }); ok {
+		l.Root(p.shared)
+	}
 	for page := c.Pages - 1; page >= c.FirstPage; page-- {
 		p.free = append(p.free, Page(page))
 	}
