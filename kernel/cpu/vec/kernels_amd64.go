@@ -236,6 +236,9 @@ func indexQueryamx(a *indexPackArgs)
 func indexScoresamx(a *indexScoreArgs)
 
 //go:noescape
+func latentValuesamx(a *attendValueArgs)
+
+//go:noescape
 func maximumavx2(a *vecArgs)
 
 //go:noescape
@@ -546,6 +549,9 @@ func softmaxavx2(a *vecArgs)
 
 //go:noescape
 func softmaxavx512(a *vecArgs)
+
+//go:noescape
+func splitSixteen(a *packArgs)
 
 //go:noescape
 func stream1(a *streamArgs)
