@@ -37,19 +37,23 @@ func tiledLatent(p product, w []byte, ahead int) {
 	s := latentScratches.get()
 	defer releaseLatent(s)
 	s.ready()
-	for i := range s.places {
-		row := i
-		if i >= p.k {
-			row = ahead + max(0, min(i-p.k-fetchBehind, p.k-1))
-		}
-		s.places[i] = 2 * p.ldw * row
+	line := 2 * p.ldw
+	for i := range p.k {
+		s.places[i] = i * line
 	}
 	v := &s.value
 	v.rows, v.memory, v.at = at(w, 0), at(w, 0), at(s.places, 0)
 	v.weights, v.out, v.shapes, v.tiles = at(s.x, 0), at(s.out, 0), unsafe.Pointer(&s.shapes), at(s.tiles, 0)
 	v.groups, v.first = p.k/LatentDepth, 1
 	if v.fetch = nil; ahead != 0 {
-		v.fetch = at(s.places, p.k+fetchBehind)
+		next := s.places[p.k:][:p.k+2*fetchBehind]
+		for i := range p.k {
+			next[fetchBehind+i] = (ahead + i) * line
+		}
+		for i := range fetchBehind {
+			next[i], next[fetchBehind+p.k+i] = next[fetchBehind], next[fetchBehind+p.k-1]
+		}
+		v.fetch = at(next, fetchBehind)
 	}
 	for m := 0; m < p.m; m += tileHeads {
 		rows := min(tileHeads, p.m-m)
