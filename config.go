@@ -60,8 +60,8 @@ type Config struct {
 	// NoGraphs runs every pass with plain launches, on a GPU that could run captured ones. The watchdog then sees which
 	// stage a pass is in. It changes no answer.
 	NoGraphs bool
-	// RecordBytes bounds what one request may record of its rows (Request.Record), in bytes as they are sent; 0 means 64
-	// MiB. Below 0 nothing is recorded or replayed, and passes have no memory for it.
+	// RecordBytes bounds what one request may record of its rows (Request.Record), in bytes as they are sent; 0 means
+	// 64 MiB. Below 0 nothing is recorded or replayed, and passes have no memory for it.
 	RecordBytes int64
 	// Tiers keep pages of the prefix cache outside the device: in host memory, in files, in a store that servers share.
 	Tiers tier.Options

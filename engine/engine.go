@@ -62,8 +62,11 @@ type Engine struct {
 	mu      sync.Mutex
 	inbox   []*Job
 	cancels []*Job
+	discard bool            // tiers give up all pages when the engine closes
+	settles []chan struct{} // closed once the loop has come around
 	flushes []chan struct{} // closed when the cache is empty
 	queued  backlog
+	records int64 // bytes that jobs in flight may record
 	waits   waits
 	closing bool  // nothing is accepted any more
 	halt    bool  // stop now, failing what runs
@@ -113,7 +116,7 @@ func (e *Engine) Stats() Stats {
 	s.Plans = append([]PlanCount(nil), s.Plans...)
 	s.LongestGap = e.gaps.longest(e.now())
 	if e.tiers != nil {
-		s.Tiers.Tiers = e.tiers.stack.Counts()
+		s.Tiers.Tiers = e.tiers.counts()
 	}
 	return s
 }
@@ -191,7 +194,12 @@ func (e *Engine) Submit(r Request) (*Job, error) {
 	if e.lost != nil {
 		return nil, e.lost
 	}
+	if err := e.admitRecords(j); err != nil {
+		e.stats.Refused++
+		return nil, err
+	}
 	if err := e.queued.add(r.Tenant, len(j.choices)); err != nil {
+		e.records -= j.records
 		e.stats.Refused++
 		return nil, err
 	}

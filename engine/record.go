@@ -99,7 +99,9 @@ func (e *Engine) checkRecord(r *Request, maxTokens int) (*record.Replay, error) 
 		return nil, bad("sparrow.replay", "is not supported on GPUs: passes there choose for themselves; run with "+
 			"--kernels cpu")
 	}
-	replay, err := record.NewReplay(r.Replay, e.info.Config.Model.Choices())
+	shape := e.info.Config.Model.Choices()
+	shape.Dense = e.info.Config.T
+	replay, err := record.NewReplay(r.Replay, shape)
 	if err != nil {
 		return nil, bad("sparrow.replay", "%v", err)
 	}
@@ -118,8 +120,8 @@ func (e *Engine) checkRecorded(r *Request, maxTokens int) error {
 	case !x.Selections && !x.Experts:
 		return bad("sparrow", "records neither selections nor experts")
 	case x.Scores && e.onGPU():
-		return bad("sparrow.selections.scores", "is not supported on GPUs, which return positions alone; leave it out, "+
-			"or run with --kernels cpu")
+		return bad("sparrow.selections.scores", "is not supported on GPUs, which return positions alone; leave it "+
+			"out, or run with --kernels cpu")
 	case x.Tokens == RecordRange && (x.From < 0 || x.To <= x.From):
 		return bad("sparrow.selections.tokens", "is [%d, %d]; want positions from 0 on, the second above the first",
 			x.From, x.To)
@@ -130,10 +132,24 @@ func (e *Engine) checkRecorded(r *Request, maxTokens int) error {
 		}
 	}
 	if most, want := e.recordBytes(), e.recordedBytes(r, maxTokens); want > most {
-		return bad("sparrow.selections", "would take up to %s, and %s are allowed for a request; ask for fewer layers, "+
-			"tokens or max_tokens, or start the engine with more (Config.RecordBytes, --record-bytes)",
+		return bad("sparrow.selections", "would take up to %s, and %s are allowed for a request; ask for fewer "+
+			"layers, tokens or max_tokens, or start the engine with more (Config.RecordBytes, --record-bytes)",
 			unit.Bytes(want), unit.Bytes(most))
 	}
+	return nil
+}
+
+// recordFactor bounds what all requests in flight may record, as a multiple of what one may.
+const recordFactor = 4
+
+// admitRecords counts what a job may record, or refuses it for now: nobody knows how slowly it will be read. The caller
+// holds mu.
+func (e *Engine) admitRecords(j *Job) error {
+	if most := recordFactor * e.recordBytes(); j.records > 0 && e.records > 0 && e.records+j.records > most {
+		return fmt.Errorf("%w: requests in flight may record %s and %s are allowed for all; send it again later, or "+
+			"record less", ErrQueueFull, unit.Bytes(e.records), unit.Bytes(most))
+	}
+	e.records += j.records
 	return nil
 }
 

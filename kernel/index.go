@@ -118,8 +118,8 @@ type SelectArgs struct {
 	Out    Tensor // i32 [R, K]
 	Scores Tensor // f32 [R, at least the largest length]; may be not given when every length is at most K
 	Lens   Tensor // i32 [R, 1]
-	// Values takes the scores of the chosen positions in the order of Out, f32 [R, K]; not given where nobody reads them.
-	// Of rows that are not scored, and behind the last position, it holds zeros.
+	// Values takes the scores of the chosen positions in the order of Out, f32 [R, K]; not given where nobody reads
+	// them. Of rows that are not scored, and behind the last position, it holds zeros.
 	Values Tensor
 }
 

@@ -115,7 +115,8 @@ func (in *Input) FillChoices(block attn.Block) error {
 				return err
 			}
 			position := in.Batch.Batch.FirstPosition(in.Config, r) + t
-			if err := in.fillGiven(block, in.Replays[r], replayedRow{at: at, row: row, position: position}); err != nil {
+			x := replayedRow{at: at, row: row, position: position}
+			if err := in.fillGiven(block, in.Replays[r], x); err != nil {
 				return fmt.Errorf("request %d: %w", r, err)
 			}
 			at++

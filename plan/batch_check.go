@@ -122,8 +122,8 @@ func (b *Batch) checkRequest(cfg *Config, i int) error {
 	}
 	if rows := b.Rows(cfg, i); !within(r.RecordFrom, r.Records, rows) || !within(r.ReplayFrom, r.Replays, rows) ||
 		b.Pass != PassTarget && (r.Records > 0 || r.Replays > 0) {
-		return lengthError("request %d of a pass of the %s that records %d of its %d new tokens from %d on and replays "+
-			"%d from %d on", i, b.Pass, r.Records, rows, r.RecordFrom, r.Replays, r.ReplayFrom)
+		return lengthError("request %d of a pass of the %s that records %d of its %d new tokens from %d on and "+
+			"replays %d from %d on", i, b.Pass, r.Records, rows, r.RecordFrom, r.Replays, r.ReplayFrom)
 	}
 	if r.Seq < 0 || r.Prefix < 0 || r.Extend < 0 || r.N < 0 || r.Seq > math.MaxInt32 || r.N > math.MaxInt32 ||
 		r.Prefix > math.MaxInt32 || r.Extend > math.MaxInt32 {

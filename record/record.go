@@ -1,6 +1,6 @@
 // Package record is what rows of a model chose, as data: the keys that each layer attended to and the experts that
-// computed the row. Rows flow in from passes and flow out as JSON, in the format of docs/format/selections.md; rows that
-// were recorded before flow back in as a Replay. It knows no model and no pass: a Shape says what layers choose.
+// computed the row. Rows flow in from passes and flow out as JSON, in the format of docs/format/selections.md; rows
+// that were recorded before flow back in as a Replay. It knows no model and no pass: a Shape says what layers choose.
 package record
 
 import "slices"
@@ -57,6 +57,7 @@ type Experts struct {
 // Shape is what the rows of a model choose.
 type Shape struct {
 	TopK    int // most keys of a selection
+	Dense   int // rows that see up to that many tokens may attend to all of them, also where TopK is less
 	Experts int // of a layer that has them
 	Chosen  int // experts of a row
 	Layers  []LayerShape

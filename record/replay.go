@@ -136,6 +136,9 @@ func (s *Shape) checkSelection(i int, l *Layer, scratch []int32) error {
 		if len(l.Selected) > 0 {
 			return fmt.Errorf("both all and selected are given")
 		}
+		if n := s.Visible(i, l.Keys); n > s.TopK && l.Keys > s.Dense {
+			return fmt.Errorf("all of %d keys; a row attends to at most %d", n, s.TopK)
+		}
 		return nil
 	}
 	group := max(s.Layers[i].Group, 1)
@@ -181,13 +184,14 @@ func (r *Replay) FillSelections(to []int32, position int, dense bool) error {
 			continue
 		}
 		if list != nil && CountPositions(list) < visible {
-			return fmt.Errorf("replay: position %d attends to every one of its %d keys here, and to %d of them in layer "+
-				"%d of the replayed rows; replay with the dense threshold that they were recorded with", position,
+			return fmt.Errorf("replay: position %d attends to every one of its %d keys here, and to %d of them in "+
+				"layer %d of the replayed rows; replay with the dense threshold that they were recorded with", position,
 				visible, CountPositions(list), i)
 		}
 		if list == nil && visible > k && !dense {
-			return fmt.Errorf("replay: position %d attends to all of its %d keys in layer %d of the replayed rows, and to "+
-				"at most %d here; replay with the dense threshold that they were recorded with", position, visible, i, k)
+			return fmt.Errorf("replay: position %d attends to all of its %d keys in layer %d of the replayed rows, "+
+				"and to at most %d here; replay with the dense threshold that they were recorded with", position,
+				visible, i, k)
 		}
 		for p := range out {
 			if out[p] = -1; p < visible {

@@ -5,7 +5,8 @@
 // to package kv. It knows no model, no text and no clock: the caller says how long batches took. It sets no bound on
 // the queue. One goroutine owns a Scheduler and everything it hands out.
 //
-// The rules, in order: every sequence that decodes gets its one token, oldest first, whatever prompts wait; the rest of
+// The rules, in order: every sequence that decodes gets its one token, oldest first, whatever prompts wait (only where
+// more rows are recorded or replayed than a batch has room for do the youngest of those wait); the rest of
 // the batch's tokens is shared evenly among the prompts being computed, so that a long one does not delay a short one,
 // and while sequences decode it is no more than Limits.MaxStall allows; new sequences are admitted while there are
 // pages for their whole prompt: the tenant that was served least first, inside a tenant the highest priority, then the
@@ -36,6 +37,8 @@ type Limits struct {
 	// MaxStall is the longest time that prompts may hold up sequences that decode; 0 is no bound. Took has to be called
 	// then.
 	MaxStall time.Duration
+	// Threshold is how many tokens of a prompt are computed in a way of their own, which takes another time; 0 is none.
+	Threshold int
 	// RecordRows is how many rows of one batch may be recorded, and how many may be given their choices.
 	RecordRows int
 }

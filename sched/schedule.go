@@ -15,8 +15,8 @@ func (s *Scheduler) Schedule() []Item {
 		budget, logits := s.limits.BatchTokens, s.limits.PromptLogits
 		s.room = room{s.limits.RecordRows, s.limits.RecordRows}
 
-		// Every decoding sequence gets its one token, oldest first; where more are recorded than a batch has room for, the
-		// youngest of those wait. When pages run out the youngest is preempted: it has no item yet.
+		// Every decoding sequence gets its one token, oldest first; where more are recorded than a batch has room for,
+		// the youngest of those wait. When pages run out the youngest is preempted: it has no item yet.
 		for i := 0; i < len(s.running); i++ {
 			if q := s.running[i]; q.decoding() && s.room.most(q, q.cache.Len(), 1) > 0 && s.reserveToken(q) {
 				s.addItem(q, 1, true)
@@ -53,7 +53,7 @@ func (s *Scheduler) Schedule() []Item {
 			n = s.reserveChunk(q, s.room.most(q, q.cache.Len(), n), s.prompts[i+1:])
 			if n > 0 {
 				budget, logits = budget-n, logits-promptLogits(q, n)
-				s.load.addPrompt(n, q.cache.Len())
+				s.load.addPrompt(n, q.cache.Len(), s.limits.Threshold)
 				s.addItem(q, n, false)
 			}
 		}
@@ -132,7 +132,7 @@ func (s *Scheduler) leavesWindowPages(q *Sequence, n int, after []*Sequence) boo
 // one that comes before it.
 func (s *Scheduler) nextToAdmit() int {
 	for _, q := range s.promised {
-		if q.state == stateWaiting && s.canAdmit(q) {
+		if q.state == stateWaiting && !q.waitsForPlace() && s.canAdmit(q) {
 			return slices.Index(s.waiting, q)
 		}
 	}

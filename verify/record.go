@@ -6,7 +6,8 @@ import (
 	"sparrow/step"
 )
 
-// recorded keeps, for the prompt of one case, the hidden states of the last position and the selections of the last few.
+// recorded keeps, for the prompt of one case, the hidden states of the last position and the selections of the last
+// few.
 type recorded struct {
 	prompt int // tokens
 

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"sparrow/internal/block"
 	"sparrow/internal/num"
 	"sparrow/kernel"
 	"sparrow/kernel/host"
@@ -94,6 +95,11 @@ func (r *Rig) angles(rows int) kernel.Tensor {
 
 // weight is a random matrix in a stored type, with scales where the type has them.
 func (r *Rig) weight(d kernel.DType, out, in int) kernel.Weight {
+	if f, ok := d.Block(); ok {
+		t := r.empty(d, out, in/f.Values())
+		r.fillBlocks(host.Bytes(t), f)
+		return kernel.Weight{Data: t}
+	}
 	switch d {
 	case kernel.F32:
 		return kernel.Weight{Data: r.normal(out, in, 1/math.Sqrt(float64(in)))}
@@ -149,10 +155,7 @@ func (r *Rig) dram(d kernel.DType, in int) kernel.Weight {
 	if d != r.bigType {
 		r.fillBig(d)
 	}
-	cols := in
-	if d == kernel.E2M1x2 {
-		cols = in / 2
-	}
+	cols := in / d.Values()
 	out := len(r.big) / d.Size() / cols / 128 * 128
 	t := kernel.Tensor{Buf: kernel.HostBuffer(r.big), DType: d, Rows: out, Cols: cols, Stride: cols}
 	switch d {
@@ -167,6 +170,10 @@ func (r *Rig) dram(d kernel.DType, in int) kernel.Weight {
 // fillBig makes the big memory numbers of a type.
 func (r *Rig) fillBig(d kernel.DType) {
 	r.bigType = d
+	if f, ok := d.Block(); ok {
+		r.fillBlocks(r.big, f)
+		return
+	}
 	switch d {
 	case kernel.E4M3:
 		repeat(r.big, r.code)
@@ -182,6 +189,15 @@ func (r *Rig) fillBig(d kernel.DType) {
 		}
 	default:
 		r.keep(fmt.Errorf("no weights of type %v out of DRAM", d))
+	}
+}
+
+// fillBlocks makes memory blocks of a format: random ones, over and over.
+func (r *Rig) fillBlocks(b []byte, f block.Format) {
+	n := min(len(b), period*f.Bytes()) / f.Bytes() * f.Bytes()
+	f.Random(b[:n], r.rng)
+	for ; n > 0 && n < len(b); n *= 2 {
+		copy(b[n:], b[:n])
 	}
 }
 

@@ -100,8 +100,8 @@ func runVerify(dir, kernels string, p plan.Policy, o verify.Options, warn func(s
 		return nil, err
 	}
 	if o.Replay && hw.Arch != plan.CPU {
-		return nil, fmt.Errorf("verify: --replay is not supported on a GPU, whose passes choose for themselves; run with " +
-			"--kernels cpu")
+		return nil, fmt.Errorf("verify: --replay is not supported on a GPU, whose passes choose for themselves; " +
+			"run with --kernels cpu")
 	}
 	if dev.Activation() == kernel.BF16 {
 		if o.Reference, err = verify.NewReference(src, dev); err != nil {
