@@ -9,8 +9,8 @@
 # 3. Decode of a slice of DeepSeek-V3.2 at its width, 2 layers of 32 experts in FP8, and of DeepSeek-V4-Flash,
 #    1 layer of 64 experts in FP4, with CORES workers. Divide their bytes, which are printed, by the step for GB/s.
 #
-# CORES is all of them by default. Checkpoints are written to FOLDER, 8 GB, or to a folder that is removed. SPARROW names
-# the program when it is not on the path. Run it on an idle machine, from the repository.
+# CORES is all of them by default. Checkpoints are written to FOLDER, 10 GB, or to a folder that is removed. SPARROW
+# names the program when it is not on the path. Run it on an idle machine, from the repository.
 set -eu
 sparrow=${SPARROW:-sparrow} cores=${1:-$(nproc)} folder=${2:-}
 if [ -z "$folder" ]; then
@@ -39,6 +39,11 @@ synth() {
 	[ -d "$folder/$name" ] || "$sparrow" synth "$folder/$name" --config "$config" --repeat "$@"
 }
 
+# decode NAME WORKERS: the step of one sequence.
+decode() {
+	"$sparrow" bench model "$folder/$1" --contexts 0 --batch 1 --workers "$2" --budget 5s | grep -E "step ms| decode "
+}
+
 echo "== products, $cores threads"
 "$sparrow" bench kernels --only "weights out of DRAM" --threads "1,$cores" --replays 15
 
@@ -47,7 +52,7 @@ synth mini v32-mini
 workers=1
 while [ "$workers" -le "$cores" ]; do
 	echo "-- $workers workers"
-	"$sparrow" bench model "$folder/mini" --contexts 0 --batch 1 --workers "$workers" --budget 4s | grep -E "step ms|decode"
+	decode mini "$workers"
 	workers=$((workers * 2))
 done
 
@@ -58,5 +63,5 @@ shape flash-config deepseek-v4-flash 1 64
 synth flash "$folder/flash-config.json" --dtype fp8
 for name in slice flash; do
 	"$sparrow" inspect "$folder/$name"
-	"$sparrow" bench model "$folder/$name" --contexts 0 --batch 1 --workers "$cores" --budget 8s | grep -E "step ms|decode"
+	decode "$name" "$cores"
 done
