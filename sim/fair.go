@@ -1,6 +1,10 @@
 package sim
 
-import "fmt"
+import (
+	"fmt"
+
+	"sparrow/sched"
+)
 
 // checkWait: the only request of a tenant waits for its first token a number of iterations that depends on its prompt,
 // not on what others have sent.
@@ -27,5 +31,9 @@ func (w *world) waitBound(prompt int) int {
 	if c.MaxRunning <= w.tenants+1 || c.StepTokens < 2*c.MaxRunning || c.CacheTokens < (w.tenants+1)*w.shape.Context {
 		return 0
 	}
-	return 4 + prompt/max((c.StepTokens-c.MaxRunning)/2/4, 1)
+	rows := (c.StepTokens - c.MaxRunning) / 2
+	if c.MaxStall > 0 {
+		rows = min(rows, sched.SmallestChunk)
+	}
+	return 4 + prompt/max(rows/sched.DefaultMaxPrompts, 1)
 }
