@@ -89,6 +89,9 @@ func newScenario(seed uint64, requests int) *scenario {
 	if d.IntN(4) == 0 {
 		s.drawFlood()
 	}
+	if d := rand.New(rand.NewPCG(seed, 2)); d.IntN(2) == 0 {
+		s.config.MaxStall = time.Duration(1+d.IntN(100)) * time.Millisecond
+	}
 	return s
 }
 
