@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -50,7 +52,8 @@ type Request struct {
 	// Replay are rows that were recorded before, one position after the other: rows of these positions take their
 	// selections and experts as they are given. Such a request shares no cached pages.
 	Replay []record.Row
-	// PagesFrom is the host and port of another engine that has computed the prompt and serves its pages; empty is none.
+	// PagesFrom is the host and port of another engine that has computed the prompt and serves its pages; empty is
+	// none.
 	PagesFrom string
 }
 
@@ -73,6 +76,7 @@ type Job struct {
 	queue   queue
 
 	open              int // choices that have not ended
+	queued            int // choices that were in no batch yet
 	cancelled, failed bool
 	usage             Usage
 	arrived, admitted time.Time
@@ -80,6 +84,7 @@ type Job struct {
 	trace             *Trace    // nil unless asked for
 	replay            *record.Replay
 	salt              []byte // of its pages
+	records           int64  // bound of what it records, in bytes
 }
 
 // Next waits for the next event. After the one whose Last is set there is none.
@@ -143,10 +148,13 @@ func (e *Engine) prepare(r Request) (*Job, error) {
 		return nil, err
 	}
 	r.Replay = nil // it holds the rows
-	j := &Job{engine: e, request: r, arrived: e.now(), open: r.Sampling.N,
+	j := &Job{engine: e, request: r, arrived: e.now(), open: r.Sampling.N, queued: r.Sampling.N,
 		usage: Usage{PromptTokens: r.givenTokens()}, replay: replay, salt: r.salt()}
 	if replay != nil {
 		j.salt = replaySalt()
+	}
+	if r.Record != nil {
+		j.records = e.recordedBytes(&r, maxTokens)
 	}
 	j.queue.init()
 	if r.Trace {
@@ -252,6 +260,21 @@ func (r *Request) salt() []byte {
 		return []byte(r.Tenant)
 	}
 	return []byte(r.Tenant + "\x00" + r.Salt)
+}
+
+// CacheSalt is what salts of pages mean outside: the salt of the request alone, as its sender knows it, behind the
+// tenant's name and a NUL where it has a tenant.
+func CacheSalt(salt []byte) string {
+	rest, ok := bytes.CutPrefix(salt, []byte{0})
+	size, after, _ := bytes.Cut(rest, []byte{' '})
+	n, err := strconv.Atoi(string(size))
+	if !ok || err != nil || n < 0 || n > len(after) {
+		return string(salt) // a tenant without a salt, or one of a replay, which nobody shares
+	}
+	if n == 0 {
+		return string(after)
+	}
+	return string(after[:n]) + "\x00" + string(after[n:])
 }
 
 // complete fills in the trace of a job whose choices have all ended.

@@ -151,6 +151,17 @@ func TestChoicesShareThePrompt(t *testing.T) {
 	}
 }
 
+func TestSaltsOutsideAreThoseThatSendersKnow(t *testing.T) {
+	for want, r := range map[string]Request{"": {}, "s": {Salt: "s"}, "acme": {Tenant: "acme"},
+		"acme\x00s t": {Tenant: "acme", Salt: "s t"}, "3 x": {Salt: "3 x"}, "a b\x00c": {Tenant: "a b", Salt: "c"}} {
+		if got := CacheSalt(r.salt()); got != want {
+			t.Errorf("tenant %q and salt %q are told as %q, want %q", r.Tenant, r.Salt, got, want)
+		}
+	}
+	CacheSalt(replaySalt())
+	CacheSalt([]byte("\x0099 short"))
+}
+
 // heard collects what a listener of the cache is told.
 type heard struct {
 	stored, removed, cleared int

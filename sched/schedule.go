@@ -132,7 +132,7 @@ func (s *Scheduler) leavesWindowPages(q *Sequence, n int, after []*Sequence) boo
 // one that comes before it.
 func (s *Scheduler) nextToAdmit() int {
 	for _, q := range s.promised {
-		if q.state == stateWaiting && s.canAdmit(q) {
+		if q.state == stateWaiting && !q.waitsForPlace() && s.canAdmit(q) {
 			return slices.Index(s.waiting, q)
 		}
 	}

@@ -69,6 +69,74 @@ func (s *stage) index(ctx context.Context) error {
 	return nil
 }
 
+// tiers: the index also knows the pages of a server that the device has given up to host memory.
+func (s *stage) tiers(ctx context.Context) error {
+	events, err := freePort()
+	if err != nil {
+		return err
+	}
+	address := func(port int) string { return "tcp://127.0.0.1:" + strconv.Itoa(port) }
+	w, err := s.worker(ctx, "tiers", "--cache-tokens", "2048", "--context", "1024", "--host-cache", "256M",
+		"--kv-events", address(events))
+	if err != nil {
+		return err
+	}
+	defer w.kill()
+	x := &indexed{stage: s, ctx: ctx}
+	if err := x.startIndexer(); err != nil {
+		return err
+	}
+	defer x.indexer.kill()
+	if err := x.register(64, address(events), address(events+1)); err != nil {
+		return err
+	}
+	const prompts = 10
+	ask := func(i int) (u usage, err error) {
+		var got struct{ Usage usage }
+		err = post(ctx, w.url+"/v1/completions", map[string]any{"model": model, "max_tokens": 1,
+			"prompt": text(rand.New(rand.NewPCG(uint64(i), 9)), 250)}, &got)
+		return got.Usage, err
+	}
+	for i := range prompts {
+		if _, err := ask(i); err != nil {
+			return err
+		}
+	}
+	time.Sleep(time.Second) // pages are copied and told beside the requests
+	found := ""
+	for i := range prompts {
+		var rendered []struct {
+			Tokens []int32 `json:"token_ids"`
+		}
+		if err := post(ctx, w.url+"/v1/completions/render", map[string]any{"model": model,
+			"prompt": text(rand.New(rand.NewPCG(uint64(i), 9)), 250)}, &rendered); err != nil {
+			return err
+		}
+		var got struct {
+			Instances map[string]struct {
+				Longest int `json:"longest_matched"`
+				Device  int `json:"gpu"`
+			}
+		}
+		if err := post(ctx, x.url+"/query", map[string]any{"model_name": model, "token_ids": rendered[0].Tokens},
+			&got); err != nil {
+			return err
+		}
+		in := got.Instances["1"]
+		if in.Longest == in.Device {
+			continue
+		}
+		found = fmt.Sprintf("%d tokens, %d of them on the device", in.Longest, in.Device)
+		u, asking := ask(i)
+		err = errors.Join(asking, want(u.Details.Cached == in.Longest, "the index says %s, the server finds %d", found,
+			u.Details.Cached))
+		break // asking has moved pages of others
+	}
+	s.check("Dynamo's indexer knows pages in host memory", found, errors.Join(err,
+		want(found != "", "no page is in host memory alone")))
+	return nil
+}
+
 // indexed is a cache, its publisher, and an index that follows it through a line that fails.
 type indexed struct {
 	*stage
@@ -154,11 +222,18 @@ func (x *indexed) newServer() error {
 	return x.newCache()
 }
 
-// newIndexer starts an index that knows nothing.
+// newIndexer starts an index that knows nothing, in the place of the one before.
 func (x *indexed) newIndexer() error {
 	if x.indexer != nil {
 		x.indexer.kill()
 	}
+	if err := x.startIndexer(); err != nil {
+		return err
+	}
+	return x.register(pageTokens, "tcp://"+x.line.address(), "tcp://"+x.publisher.ReplayAddr().String())
+}
+
+func (x *indexed) startIndexer() error {
 	port, err := freePort()
 	if err != nil {
 		return err
@@ -168,18 +243,14 @@ func (x *indexed) newIndexer() error {
 		strconv.Itoa(port), "--threads", "1"); err != nil {
 		return err
 	}
-	if err := answers(x.ctx, x.indexer, x.url+"/workers"); err != nil {
-		return err
-	}
-	return x.register()
+	return answers(x.ctx, x.indexer, x.url+"/workers")
 }
 
-func (x *indexed) register() error {
+// register tells the index of a server's events.
+func (x *indexed) register(page int, events, replay string) error {
 	var ignored any
-	worker := map[string]any{"instance_id": 1, "model_name": model, "block_size": pageTokens}
-	worker["endpoint"] = "tcp://" + x.line.address()
-	worker["replay_endpoint"] = "tcp://" + x.publisher.ReplayAddr().String()
-	return post(x.ctx, x.url+"/register", worker, &ignored)
+	return post(x.ctx, x.url+"/register", map[string]any{"instance_id": 1, "model_name": model, "block_size": page,
+		"endpoint": events, "replay_endpoint": replay}, &ignored)
 }
 
 var salts = []string{"", "", "acme"}

@@ -3,8 +3,8 @@
 // that drains costs none, and an index of cached prefixes knows what the cache knows.
 //
 // Routers are installed once, as the clients of server/clienttest/matrix are. Where they are not to be had, one line
-// says so. Arguments name the parts to run: manifests, index, prefixes, balance, accidents, others. The exit status is
-// 1 when something failed, and 0 otherwise.
+// says so. Arguments name the parts to run: manifests, index, tiers, prefixes, balance, accidents, others. The exit
+// status is 1 when something failed, and 0 otherwise.
 package main
 
 import (
@@ -91,10 +91,11 @@ func run(ctx context.Context) (failed bool, err error) {
 		return false, fmt.Errorf("go build: %w\n%s", err, out)
 	}
 	all := map[string]func(context.Context) error{"index": s.index, "prefixes": s.prefixes, "balance": s.balance,
-		"accidents": s.accidents, "others": s.others, "manifests": s.manifests}
+		"accidents": s.accidents, "others": s.others, "manifests": s.manifests,
+		"tiers": s.tiers}
 	names := os.Args[1:]
 	if len(names) == 0 {
-		names = []string{"manifests", "index", "prefixes", "balance", "accidents", "others"}
+		names = []string{"manifests", "index", "tiers", "prefixes", "balance", "accidents", "others"}
 	}
 	for _, name := range names {
 		part, ok := all[name]

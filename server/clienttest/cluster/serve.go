@@ -57,14 +57,14 @@ type worker struct {
 	args []string
 }
 
-// worker starts a server on a port of its own with a small cache, which 24 conversations do not fit all at once.
+// worker starts a server on a port of its own, with one thread and a small cache.
 func (s *stage) worker(ctx context.Context, name string, more ...string) (*worker, error) {
 	port, err := freePort()
 	if err != nil {
 		return nil, err
 	}
 	w := &worker{url: "http://127.0.0.1:" + strconv.Itoa(port), args: append([]string{"serve", "--port",
-		strconv.Itoa(port), "--workers", "1", "--cache-tokens", "32768", "--draft", "off", "--vllm-metrics",
+		strconv.Itoa(port), "--workers", "1", "--cache-tokens", "16384", "--draft", "off", "--vllm-metrics",
 		"--drain-delay", "4s", "--deterministic"}, more...)}
 	return w, s.restart(ctx, w, name)
 }
