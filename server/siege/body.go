@@ -105,8 +105,8 @@ func replace(d *rand.Rand, v any) any {
 // fields are names that some request has.
 var fields = []string{"n", "max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k", "min_p", "stop",
 	"seed", "logprobs", "top_logprobs", "prompt_logprobs", "stream", "stream_options", "response_format", "tools",
-	"tool_choice", "logit_bias", "messages", "prompt", "input", "system", "options", "format", "think", "guided_json", "guided_regex",
-	"structured_outputs", "echo", "suffix", "best_of", "user", "metadata", "priority", "min_tokens", "ignore_eos",
+	"tool_choice", "logit_bias", "messages", "prompt", "input", "system", "options", "format", "think", "guided_json",
+	"guided_regex", "structured_outputs", "echo", "suffix", "best_of", "user", "metadata", "priority", "min_tokens", "ignore_eos",
 	"stop_token_ids", "chat_template_kwargs", "previous_response_id", "truncation", "continuations", "documents"}
 
 // hostile is a value that hardly any field wants.
@@ -140,7 +140,8 @@ func hostile(d *rand.Rand) any {
 		return d.Float64() * 1000
 	}
 	kind := pick(d, []string{"text", "image_url", "json_object", "json_schema", "function", "regex"})
-	return map[string]any{"type": kind, "schema": json.RawMessage(schema(d)), "text": 5, "image_url": map[string]any{"url": "file:///etc/passwd"}}
+	return map[string]any{"type": kind, "schema": json.RawMessage(schema(d)), "text": 5,
+		"image_url": map[string]any{"url": "file:///etc/passwd"}}
 }
 
 // nested is a list in a list in a list.
