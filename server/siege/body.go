@@ -106,8 +106,9 @@ func replace(d *rand.Rand, v any) any {
 var fields = []string{"n", "max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k", "min_p", "stop",
 	"seed", "logprobs", "top_logprobs", "prompt_logprobs", "stream", "stream_options", "response_format", "tools",
 	"tool_choice", "logit_bias", "messages", "prompt", "input", "system", "options", "format", "think", "guided_json",
-	"guided_regex", "structured_outputs", "echo", "suffix", "best_of", "user", "metadata", "priority", "min_tokens", "ignore_eos",
-	"stop_token_ids", "chat_template_kwargs", "previous_response_id", "truncation", "continuations", "documents"}
+	"guided_regex", "structured_outputs", "echo", "suffix", "best_of", "user", "metadata", "priority", "min_tokens",
+	"ignore_eos", "stop_token_ids", "chat_template_kwargs", "previous_response_id", "truncation", "continuations",
+	"documents"}
 
 // hostile is a value that hardly any field wants.
 func hostile(d *rand.Rand) any {
