@@ -55,6 +55,9 @@ type Request struct {
 	Replay []record.Row
 	// ID names the request in logs and traces; empty gets one.
 	ID string
+	// PagesFrom is the host and port of another engine that has computed the prompt and serves its pages
+	// (Config.Tiers.Pull); empty is none. Whatever happens there, the answer is the same.
+	PagesFrom string
 	// Trace keeps what happened to the request: plans, prefix match, time per stage.
 	Trace bool
 }

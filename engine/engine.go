@@ -62,6 +62,8 @@ type Engine struct {
 	mu      sync.Mutex
 	inbox   []*Job
 	cancels []*Job
+	discard bool            // tiers give up all pages when the engine closes
+	settles []chan struct{} // closed once the loop has come around
 	flushes []chan struct{} // closed when the cache is empty
 	queued  backlog
 	records int64 // bytes that jobs in flight may record
@@ -114,7 +116,7 @@ func (e *Engine) Stats() Stats {
 	s.Plans = append([]PlanCount(nil), s.Plans...)
 	s.LongestGap = e.gaps.longest(e.now())
 	if e.tiers != nil {
-		s.Tiers.Tiers = e.tiers.stack.Counts()
+		s.Tiers.Tiers = e.tiers.counts()
 	}
 	return s
 }

@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -34,8 +36,8 @@ type Request struct {
 	Decoder func() *tokenizer.Decoder
 	// Draft is how many tokens are drafted at a time: nil leaves it to the engine, 0 drafts none.
 	Draft *int
-	// Tenant is who the request belongs to, for fair admission. Prompts share cached pages only under the same tenant
-	// and the same salt.
+	// Tenant is the name, without NUL, of who the request belongs to, for fair admission. Prompts share cached pages
+	// only under the same tenant and the same salt.
 	Tenant, Salt string
 	// Flow divides the tenant's share; Priority orders the tenant's requests, the highest first.
 	Flow     string
@@ -50,6 +52,9 @@ type Request struct {
 	// Replay are rows that were recorded before, one position after the other: rows of these positions take their
 	// selections and experts as they are given. Such a request shares no cached pages.
 	Replay []record.Row
+	// PagesFrom is the host and port of another engine that has computed the prompt and serves its pages; empty is
+	// none.
+	PagesFrom string
 }
 
 // Score says which given tokens get log probabilities. Rows whose logits are needed are computed even where they are
@@ -71,6 +76,7 @@ type Job struct {
 	queue   queue
 
 	open              int // choices that have not ended
+	queued            int // choices that were in no batch yet
 	cancelled, failed bool
 	usage             Usage
 	arrived, admitted time.Time
@@ -114,6 +120,9 @@ func (e *Engine) prepare(r Request) (*Job, error) {
 	if err := r.Sampling.Validate(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrRequest, err)
 	}
+	if strings.Contains(r.Tenant, "\x00") {
+		return nil, &RequestError{Field: "tenant", Reason: "is a name that holds a NUL; leave that out"}
+	}
 	if r.Sampling.N > e.cfg.MaxQueue {
 		return nil, &RequestError{Field: "n",
 			Reason: fmt.Sprintf("is %d, but at most %d sequences may wait at a time", r.Sampling.N, e.cfg.MaxQueue)}
@@ -139,7 +148,7 @@ func (e *Engine) prepare(r Request) (*Job, error) {
 		return nil, err
 	}
 	r.Replay = nil // it holds the rows
-	j := &Job{engine: e, request: r, arrived: e.now(), open: r.Sampling.N,
+	j := &Job{engine: e, request: r, arrived: e.now(), open: r.Sampling.N, queued: r.Sampling.N,
 		usage: Usage{PromptTokens: r.givenTokens()}, replay: replay, salt: r.salt()}
 	if replay != nil {
 		j.salt = replaySalt()
@@ -244,12 +253,28 @@ func (e *Engine) addChoice(j *Job, maxTokens int) (err error) {
 	return nil
 }
 
-// salt separates the request's pages from those of others: no two pairs of a tenant and a salt give the same.
+// salt separates the request's pages from those of others: no two pairs of a tenant and a salt give the same, because
+// names of tenants hold no NUL.
 func (r *Request) salt() []byte {
-	if r.Salt == "" && !strings.HasPrefix(r.Tenant, "\x00") {
+	if r.Salt == "" {
 		return []byte(r.Tenant)
 	}
-	return fmt.Appendf(nil, "\x00%d %s%s", len(r.Tenant), r.Tenant, r.Salt)
+	return []byte(r.Tenant + "\x00" + r.Salt)
+}
+
+// CacheSalt is what salts of pages mean outside: the salt of the request alone, as its sender knows it, behind the
+// tenant's name and a NUL where it has a tenant.
+func CacheSalt(salt []byte) string {
+	rest, ok := bytes.CutPrefix(salt, []byte{0})
+	size, after, _ := bytes.Cut(rest, []byte{' '})
+	n, err := strconv.Atoi(string(size))
+	if !ok || err != nil || n < 0 || n > len(after) {
+		return string(salt) // a tenant without a salt, or one of a replay, which nobody shares
+	}
+	if n == 0 {
+		return string(after)
+	}
+	return string(after[:n]) + "\x00" + string(after[n:])
 }
 
 // complete fills in the trace of a job whose choices have all ended.

@@ -83,8 +83,13 @@ func (e *Engine) receive() (halt, closing bool) {
 		e.cancels[i] = nil
 	}
 	e.cancels = e.cancels[:0]
+	for _, done := range e.settles { // what was computed before is settled when the loop comes here again
+		close(done)
+	}
+	e.settles = nil
 	if len(e.flushes) > 0 {
 		e.pool.Reset()
+		e.tiers.clear()
 		for _, done := range e.flushes {
 			close(done)
 		}
@@ -127,6 +132,12 @@ func (e *Engine) end(c *choice, why Finish, err error) {
 	e.conclude(c, why, err)
 }
 
+// leaveQueue counts a choice of a job that waits for its first batch no longer. The caller holds mu.
+func (e *Engine) leaveQueue(j *Job) {
+	j.queued--
+	e.queued.done(j.request.Tenant, j.queued == 0)
+}
+
 // conclude updates the counters of a finished choice and notifies its reader. The caller holds mu.
 func (e *Engine) conclude(c *choice, why Finish, err error) {
 	if c.ended {
@@ -134,7 +145,7 @@ func (e *Engine) conclude(c *choice, why Finish, err error) {
 	}
 	c.ended = true
 	if !c.ran {
-		e.queued.done(c.job.request.Tenant)
+		e.leaveQueue(c.job)
 	}
 	j := c.job
 	j.open--

@@ -53,6 +53,7 @@ type Memory struct {
 	Arena   int64 // of passes: activations, scores, gathered rows and logits of the largest one
 	Scratch int64 // of operations, on a device with memory of its own
 	Device  int64 // all memory of such a device; 0 elsewhere
+	Tiers   int64 // the most that pages of the prefix cache take outside the device
 }
 
 // New makes an engine for a loaded model and allocates its cache. Run starts it.
@@ -130,7 +131,8 @@ func (e *Engine) allocate(cfg *plan.Config, notices []plan.Notice) error {
 		return err
 	}
 	e.sched, err = sched.New(e.pool, sched.Limits{BatchTokens: c.StepTokens, MaxRunning: c.MaxRunning,
-		PromptLogits: e.promptLogits(), MaxStall: c.MaxStall, RecordRows: e.recordRows()})
+		PromptLogits: e.promptLogits(), MaxStall: c.MaxStall, Threshold: threshold(cfg),
+		RecordRows: e.recordRows()})
 	if err != nil {
 		return err
 	}
@@ -158,13 +160,21 @@ func (e *Engine) allocate(cfg *plan.Config, notices []plan.Notice) error {
 		Memory: Memory{Weights: c.WeightBytes, Packed: c.Packed, Cache: size.bytes, States: size.states,
 			Arena: e.passes.runner.Bytes()}}
 	if e.tiers != nil {
-		e.info.Tiers = e.tiers.stack.Describe()
+		e.info.Tiers, e.info.Memory.Tiers = e.tiers.stack.Describe(), e.tiers.stack.Bytes()
 	}
 	if o, ok := e.model.Device().(kernel.MemoryOwner); ok {
 		use, m := o.MemoryUse(), &e.info.Memory
 		m.Weights, m.Scratch, m.Device = use.Weights, use.Scratch, e.memory.total
 	}
 	return nil
+}
+
+// threshold is how many tokens of a prompt are computed in the dense form.
+func threshold(cfg *plan.Config) int {
+	if !cfg.DenseOK {
+		return 0
+	}
+	return cfg.T
 }
 
 // maxDrafts is the maximum draft length, or why drafting is disabled. A chain is verified in one batch, with the token

@@ -91,13 +91,19 @@ func TestTenantsShareNothing(t *testing.T) {
 func TestTenantsAndSaltsNeverMeet(t *testing.T) {
 	seen := map[string]string{}
 	for _, pair := range [][2]string{{"", ""}, {"a", ""}, {"", "a"}, {"a", "b"}, {"ab", ""}, {"", "ab"}, {"a", "a"},
-		{"\x001 ab", ""}, {"\x001 a", "b"}} {
+		{"", "\x00a"}, {"", "\x00"}} {
 		r := Request{Tenant: pair[0], Salt: pair[1]}
 		key := string(r.salt())
 		if other, ok := seen[key]; ok {
 			t.Errorf("tenant %q with salt %q shares prefixes with %s", pair[0], pair[1], other)
 		}
 		seen[key] = fmt.Sprint(pair)
+	}
+	e := still(t, tinyBF16, Config{})
+	var bad *RequestError
+	_, err := e.Submit(Request{Prompt: tokens(1, 4), Sampling: greedy(), Tenant: "a\x00b"})
+	if !errors.As(err, &bad) || bad.Field != "tenant" {
+		t.Errorf("a tenant with a NUL: %v", err)
 	}
 }
 
@@ -143,6 +149,17 @@ func TestChoicesShareThePrompt(t *testing.T) {
 	if other := generate(t, e, r); slices.Equal(other.Choices[0].Tokens, got.Choices[0].Tokens) {
 		t.Errorf("another seed gave the same tokens")
 	}
+}
+
+func TestSaltsOutsideAreThoseThatSendersKnow(t *testing.T) {
+	for want, r := range map[string]Request{"": {}, "s": {Salt: "s"}, "acme": {Tenant: "acme"},
+		"acme\x00s t": {Tenant: "acme", Salt: "s t"}, "3 x": {Salt: "3 x"}, "a b\x00c": {Tenant: "a b", Salt: "c"}} {
+		if got := CacheSalt(r.salt()); got != want {
+			t.Errorf("tenant %q and salt %q are told as %q, want %q", r.Tenant, r.Salt, got, want)
+		}
+	}
+	CacheSalt(replaySalt())
+	CacheSalt([]byte("\x0099 short"))
 }
 
 // heard collects what a listener of the cache is told.

@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"slices"
 	"time"
 
@@ -27,6 +29,7 @@ type tiers struct {
 	model model.Paged
 	dev   kernel.Device
 	moves bool // the device copies from and to page-locked memory without waiting
+	pulls bool // requests may name others that have their pages
 	wait  time.Duration
 	log   *slog.Logger
 
@@ -121,7 +124,7 @@ func (e *Engine) openTiers(cfg *plan.Config, pool *kv.Config) error {
 	if err != nil {
 		return fmt.Errorf("sparrow: %w", err)
 	}
-	t := &tiers{e: e, stack: stack, model: paged, dev: dev, moves: moves, wait: o.Wait, log: e.cfg.Log}
+	t := &tiers{e: e, stack: stack, pulls: o.Pull, model: paged, dev: dev, moves: moves, wait: o.Wait, log: e.cfg.Log}
 	t.timer = time.AfterFunc(time.Hour, e.signal)
 	t.timer.Stop()
 	t.parts = paged.WindowParts(paged.PageParts(nil, 0), 0)
@@ -175,7 +178,7 @@ func (t *tiers) copyOut(k kv.Kept, on []tier.Occasion) {
 		return
 	}
 	p.Stored = k.Stored
-	p.Tokens = slices.Clone(k.Tokens)
+	p.Tokens, p.Salt = slices.Clone(k.Tokens), slices.Clone(k.Salt)
 	done, err := kernel.Collect(t.dev, p.Data, t.partsOf(int(k.Page), int(k.Window)))
 	if err != nil {
 		// The device reports the same at its next pass, where requests are told.
@@ -252,7 +255,14 @@ func (t *tiers) seek(c *choice) {
 // fetch begins to bring back the pages of a choice from the given one on, and reports whether any tier may have them.
 func (t *tiers) fetch(c *choice, from int) bool {
 	chain, err := t.e.pool.Chain(c.seq.Tokens, c.seq.Options())
-	if err != nil || from >= len(chain) || !t.stack.Has(chain[from]) {
+	if err != nil || from >= len(chain) {
+		return false
+	}
+	if peer := c.job.request.PagesFrom; peer != "" && t.pulls {
+		c.restore = &restore{next: from, fetch: t.stack.FetchFrom(peer, chain[from:], t.e.signal)}
+		return true
+	}
+	if !t.stack.Has(chain[from]) {
 		return false
 	}
 	c.restore = &restore{next: from, fetch: t.stack.Fetch(chain[from:], t.e.signal)}
@@ -435,7 +445,61 @@ func (t *tiers) close() {
 	for _, c := range slices.Clone(t.restoring) {
 		t.release(c)
 	}
+	if t.e.discard {
+		t.stack.Clear()
+	}
 	if err := t.stack.Close(); err != nil {
 		t.log.Warn("the tiers of the prefix cache did not close well", "error", err)
+	}
+}
+
+// clear gives up every page of every tier. Sequences that are restored compute the rest.
+func (t *tiers) clear() {
+	if t == nil {
+		return
+	}
+	for _, c := range slices.Clone(t.restoring) {
+		t.finish(c, "the cache was cleared")
+	}
+	t.stack.Clear()
+}
+
+// counts is what every tier holds and did.
+func (t *tiers) counts() []tier.Count {
+	list := t.stack.Counts()
+	if t.pulls {
+		list = append(list, t.stack.PeerCount())
+	}
+	return list
+}
+
+// ServePages hands pages of host memory to other engines, until the listener or the engine is closed.
+func (e *Engine) ServePages(l net.Listener) error {
+	if e.tiers == nil || e.cfg.Tiers.HostBytes == 0 {
+		return errors.New("sparrow: pages are served from host memory, and none was given; ask for a host cache")
+	}
+	e.tiers.stack.Serve(l)
+	return nil
+}
+
+// Discard makes Close give up all pages of all tiers: nothing that this engine computed is to be used again.
+func (e *Engine) Discard() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.discard = true
+}
+
+// Settle waits until the pages of everything that has been answered so far are with the tiers, or ctx or the engine
+// ends.
+func (e *Engine) Settle(ctx context.Context) {
+	done := make(chan struct{})
+	e.mu.Lock()
+	e.settles = append(e.settles, done)
+	e.mu.Unlock()
+	e.signal()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	case <-e.stopped:
 	}
 }

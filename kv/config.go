@@ -32,7 +32,8 @@ type Config struct {
 	// Identity names whatever else the bytes of a page depend on, where pages leave the process: model, weights and
 	// arithmetic. It is part of what a page is known by.
 	Identity string
-	// Listener, when set, is called when pages become or cease to be reusable.
+	// Listener, when set, is called when pages become or cease to be reusable. Where it has a method Root(prefix.Hash),
+	// that is told the root of prompts without a salt first.
 	Listener prefix.Listener
 	// Keeper, when set, is told of pages whose rows can be kept elsewhere.
 	Keeper Keeper

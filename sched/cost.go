@@ -3,44 +3,62 @@ package sched
 // load is what a batch computes, as far as its time depends on it. Contexts are sums over rows, in thousands of
 // tokens: a row costs the more the more tokens it may see.
 type load struct {
-	rows, context       float64 // of sequences that decode, drafts included
-	promptRows, seen    float64 // of prompts
-	prompts, promptsMin bool    // there are prompts; they were cut to the smallest chunk
+	rows, context float64 // of sequences that decode, drafts included
+	near, far     float64 // rows of prompts before and behind Limits.Threshold
+	seen          float64 // their context
+	prompts       bool
+	smallest      bool // prompts were cut to the smallest chunk
 }
 
-// addRows adds n rows behind cached tokens.
-func addRows(rows, context *float64, n, cached int) {
-	*rows += float64(n)
-	*context += float64(n) * (float64(cached) + float64(n)/2) / 1000
+// addDecode adds n rows of a sequence that decodes.
+func (l *load) addDecode(n, cached int) {
+	l.rows += float64(n)
+	l.context += context(n, cached)
 }
+
+// addPrompt adds n tokens of a prompt.
+func (l *load) addPrompt(n, cached, threshold int) {
+	near := min(max(threshold-cached, 0), n)
+	l.prompts = true
+	l.near += float64(near)
+	l.far += float64(n - near)
+	l.seen += context(n, cached)
+}
+
+// context is what n rows behind cached tokens see.
+func context(n, cached int) float64 { return float64(n) * (float64(cached) + float64(n)/2) / 1000 }
+
+func (l *load) decodeFeatures() features { return features{1, l.rows, 0, l.context} }
+func (l *load) promptFeatures() features { return features{1, l.near, l.far, l.seen} }
 
 // cost predicts the time of a batch in seconds, from batches that were measured. What decoding takes and what prompts
 // add are learned apart: thousands of batches without prompts do not make it forget what prompts cost.
 type cost struct {
 	decode, prompt fit
 	measured       int     // batches with prompts
+	near, far      float64 // rows of prompts that one of the latest of them had
 	most           float64 // rows of a batch without prompts that was measured
 	margin         float64 // by how much batches with prompts took longer than predicted, all but few of them
 }
 
-// The first guesses, in seconds: of a batch, a row, and a thousand tokens that a row sees. They are above what small
-// models take. Where a model takes more, the first batches correct them.
+// The first guesses, in seconds: of a batch, a row before and behind the threshold, and a thousand tokens that a row
+// sees. They are above what small models take. Where a model takes more, the first batches correct them.
 func newCost() cost {
 	return cost{
-		decode: fit{guess: features{1e-3, 1e-3, 1e-4}, keep: 0.98},
-		prompt: fit{guess: features{1e-3, 2e-3, 2e-4}, keep: 0.8},
+		decode: newFit(features{1e-3, 1e-3, 0, 1e-4}, 0.98),
+		prompt: newFit(features{1e-3, 2e-3, 2e-3, 2e-4}, 0.8),
 		margin: firstMargin,
 	}
 }
 
 // decoding predicts the time of a batch's decodes alone.
-func (c *cost) decoding(l *load) float64 { return c.decode.predict(features{1, l.rows, l.context}) }
+func (c *cost) decoding(l *load) float64 { return c.decode.predict(l.decodeFeatures()) }
 
 // of predicts the time of a batch.
 func (c *cost) of(l *load) float64 {
 	t := c.decoding(l)
 	if l.prompts {
-		t += c.prompt.predict(features{1, l.promptRows, l.seen})
+		t += c.prompt.predict(l.promptFeatures())
 	}
 	return t
 }
@@ -48,7 +66,7 @@ func (c *cost) of(l *load) float64 {
 // knownDecoding is decoding as far as it was measured: what is only guessed is left to the prompts, so that they are
 // rather thought too slow than too fast.
 func (c *cost) knownDecoding(l *load) float64 {
-	if !c.decode.known {
+	if c.most == 0 {
 		return 0
 	}
 	known := *l
@@ -80,6 +98,15 @@ func (c *cost) widen(ratio float64) {
 	c.margin = min(max(c.margin, leastMargin), mostMargin)
 }
 
+// Predictions hold for batches of about as many rows of prompts as were measured: at most beyond times as many. What
+// was measured is forgotten by the part fade with every batch.
+const beyond, fade = 1.5, 0.1
+
+// trusts reports whether a batch is like those that were measured, or has a small chunk of prompts.
+func (c *cost) trusts(l *load) bool {
+	return l.near <= max(beyond*c.near, SmallestChunk) && l.far <= max(beyond*c.far, SmallestChunk)
+}
+
 // learn takes the measured time of a batch.
 func (c *cost) learn(l *load, seconds float64) {
 	if seconds <= 0 {
@@ -90,49 +117,46 @@ func (c *cost) learn(l *load, seconds float64) {
 	seconds = min(seconds, outlier*predicted)
 	if !l.prompts {
 		c.most = max(c.most, l.rows)
-		c.decode.learn(features{1, l.rows, l.context}, seconds, seconds)
+		c.decode.learn(l.decodeFeatures(), seconds, seconds)
 		return
 	}
 	if c.measured++; l.rows > 0 {
 		c.widen(ratio)
 	}
-	c.prompt.learn(features{1, l.promptRows, l.seen}, max(seconds-c.knownDecoding(l), 0), seconds)
+	c.near, c.far = max(l.near, c.near*(1-fade)), max(l.far, c.far*(1-fade))
+	c.prompt.learn(l.promptFeatures(), max(seconds-c.knownDecoding(l), 0), seconds)
 }
 
-// features are what a linear model multiplies with its weights: a constant, rows, their context.
-type features [3]float64
+// features are what a linear model multiplies with its weights: a constant, two kinds of rows, their context.
+type features [4]float64
 
 // fit is a linear model whose weights are not negative: the least squares of relative errors, in which older
-// measurements count less and the guess counts like weak measurements of each weight. Weights are in units of the
-// guess.
+// measurements count less. A little pull to the weights before keeps those that no measurement is about. Weights are in
+// units of the guess they begin with.
 type fit struct {
 	guess  features
 	keep   float64 // what an older measurement counts, relative to the next
 	weight features
-	known  bool
-	a      [3]features // sums of products of features, with the guess
-	b      features    // sums of products of features and times
+	a      [len(features{})]features // sums of products of features, in units of the guess
+	b      features                  // sums of products of features and times
 }
 
-// guessed is what the guess counts, relative to a measurement.
-const guessed = 1e-3
+func newFit(guess features, keep float64) fit {
+	return fit{guess: guess, keep: keep, weight: features{1, 1, 1, 1}}
+}
+
+// pull is what the weights before count, relative to a measurement.
+const pull = 1e-3
 
 func (f *fit) predict(x features) (t float64) {
 	for i := range x {
-		w := f.weight[i]
-		if !f.known {
-			w = 1
-		}
-		t += w * f.guess[i] * x[i]
+		t += f.weight[i] * f.guess[i] * x[i]
 	}
 	return t
 }
 
 // learn takes a measured time; errors are relative to the time scale.
 func (f *fit) learn(x features, t, scale float64) {
-	if !f.known {
-		f.known, f.weight = true, features{1, 1, 1}
-	}
 	for i := range x {
 		x[i] *= f.guess[i] / scale
 	}
@@ -142,16 +166,17 @@ func (f *fit) learn(x features, t, scale float64) {
 			f.a[i][j] = f.keep*f.a[i][j] + x[i]*x[j]
 		}
 	}
-	const sweeps = 16 // of coordinate descent, from the weights before
+	before := f.weight
+	const sweeps = 16 // of coordinate descent
 	for range sweeps {
 		for i := range x {
-			rest := f.b[i] + guessed
+			rest := f.b[i] + pull*before[i]
 			for j := range x {
 				if j != i {
 					rest -= f.a[i][j] * f.weight[j]
 				}
 			}
-			f.weight[i] = max(rest/(f.a[i][i]+guessed), 0)
+			f.weight[i] = max(rest/(f.a[i][i]+pull), 0)
 		}
 	}
 }

@@ -22,31 +22,34 @@ func (s *Scheduler) before(a, b *Sequence) bool {
 // makeRoom suspends running sequences of parties that have more than others, where a party that has less waits and
 // cannot be admitted. It runs before a batch is formed, at most once for each prompt of the batch.
 func (s *Scheduler) makeRoom() {
+	blocked := false
 	for range s.limits.MaxPrompts {
 		next := s.firstWaiting()
 		if next < 0 || s.canAdmit(s.waiting[next]) {
-			return
+			break
 		}
 		victim := s.excess(s.waiting[next])
 		if victim == nil {
+			blocked = true
 			break
 		}
 		s.suspend(victim)
 	}
 	s.promised = slices.DeleteFunc(s.promised, func(q *Sequence) bool {
-		return q.state != stateWaiting || !s.canAdmit(q)
+		return q.state != stateWaiting || q.waitsForPlace() || !s.canAdmit(q)
 	})
-	for len(s.promised) < s.limits.MaxPrompts && s.swap() {
+	for len(s.promised) < s.limits.MaxPrompts && s.swap(blocked) {
 	}
 }
 
 // swap suspends a sequence for one of its own tenant that waits and has more right to run, promises its place to that
 // one, and reports whether it did. Other tenants keep what they have: that one of them comes first does not keep the
-// others from dividing what is theirs.
-func (s *Scheduler) swap() bool {
+// others from dividing what is theirs. Unless admission is blocked, that concerns tenants alone that have as many
+// running as they may.
+func (s *Scheduler) swap(blocked bool) bool {
 	s.heads = s.heads[:0]
 	for _, q := range s.waiting {
-		if q.waitsForPrompt() || slices.Contains(s.promised, q) {
+		if !blocked && !q.waitsForPlace() || q.waitsForPrompt() || slices.Contains(s.promised, q) {
 			continue
 		}
 		i := slices.IndexFunc(s.heads, func(h *Sequence) bool { return h.tenant() == q.tenant() })
@@ -58,7 +61,8 @@ func (s *Scheduler) swap() bool {
 		}
 	}
 	for _, q := range s.heads {
-		if t := q.tenant(); t.running == 0 || len(t.members) == 1 && len(q.flow().members) == 1 || s.canAdmit(q) {
+		if t := q.tenant(); t.running == 0 || len(t.members) == 1 && len(q.flow().members) == 1 ||
+			!q.waitsForPlace() && s.canAdmit(q) {
 			continue // nothing to take, or nobody to take it from, or no need to
 		}
 		if victim := s.excessInside(q); victim != nil {
@@ -92,7 +96,7 @@ func (s *Scheduler) excessInside(q *Sequence) *Sequence {
 // excessOf is excess at some levels of parties.
 func (s *Scheduler) excessOf(q *Sequence, levels ...func(*Sequence) *party) *Sequence {
 	need, has := 1, func(*Sequence) int { return 1 }
-	if len(s.running) < s.limits.MaxRunning {
+	if len(s.running) < s.limits.MaxRunning && !q.waitsForPlace() {
 		need, has = s.pagesFor(q), (*Sequence).pages
 	}
 	for _, level := range levels {

@@ -133,6 +133,43 @@ func TestPriorityActsInsideATenant(t *testing.T) {
 	}
 }
 
+// A tenant that has as many running as it may still lets its highest priority run.
+func TestPriorityActsInsideABoundedTenant(t *testing.T) {
+	f, err := newFake(1000, 4, Limits{BatchTokens: 64, MaxRunning: 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	add := func(n, priority int) {
+		for i := range n {
+			q := &Sequence{Tokens: []int32{1, 2, int32(i + 100*priority)}, Tenant: "a", Request: 10*priority + i,
+				Places: 3, Priority: priority}
+			if err := f.add(q, 40); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	add(8, 1)
+	for range 5 {
+		step(t, f)
+	}
+	add(2, 2)
+	step(t, f)
+	step(t, f) // one in each batch
+	of := map[int]int{}
+	for _, q := range f.sched.running {
+		of[q.Priority]++
+	}
+	if of[2] != 2 || of[1] != 1 {
+		t.Errorf("%v run by priority, want 2 of the higher and 1 of the lower", of)
+	}
+	for len(f.goals) > 0 {
+		step(t, f)
+		if n := f.sched.Running(); n > 3 {
+			t.Fatalf("%d sequences of a tenant run that may have 3", n)
+		}
+	}
+}
+
 // Two large requests on an otherwise idle scheduler share it evenly.
 func TestTwoFloodsShare(t *testing.T) {
 	f, err := newFake(1000, 4, Limits{BatchTokens: 64, MaxRunning: 8})
@@ -164,8 +201,8 @@ func TestEveryoneEnds(t *testing.T) {
 		pages := rapid.IntRange(4, 24).Draw(t, "pages")
 		f, err := newFake(pages, size, Limits{BatchTokens: rapid.IntRange(1, 40).Draw(t, "batch tokens"),
 			PromptLogits: 8, RecordRows: 8,
-			MaxRunning:   rapid.IntRange(1, 8).Draw(t, "max running"),
-			MaxPrompts:   rapid.IntRange(1, 5).Draw(t, "prompts")})
+			MaxRunning: rapid.IntRange(1, 8).Draw(t, "max running"),
+			MaxPrompts: rapid.IntRange(1, 5).Draw(t, "prompts")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -176,6 +213,9 @@ func TestEveryoneEnds(t *testing.T) {
 				q := list[next].q
 				q.Tenant, q.Request = string(rune('a'+random.IntN(3))), random.IntN(3)
 				q.Flow, q.Priority = string(rune('a'+random.IntN(2))), random.IntN(3)-1
+				if random.IntN(3) == 0 {
+					q.Places = 1 + random.IntN(4)
+				}
 				if err := f.add(q, list[next].goal); err != nil {
 					t.Fatal(err)
 				}

@@ -37,6 +37,8 @@ type Limits struct {
 	// MaxStall is the longest time that prompts may hold up sequences that decode; 0 is no bound. Took has to be called
 	// then.
 	MaxStall time.Duration
+	// Threshold is how many tokens of a prompt are computed in a way of their own, which takes another time; 0 is none.
+	Threshold int
 	// RecordRows is how many rows of one batch may be recorded, and how many may be given their choices.
 	RecordRows int
 }

@@ -53,7 +53,7 @@ func (s *Scheduler) Schedule() []Item {
 			n = s.reserveChunk(q, s.room.most(q, q.cache.Len(), n), s.prompts[i+1:])
 			if n > 0 {
 				budget, logits = budget-n, logits-promptLogits(q, n)
-				s.load.addPrompt(n, q.cache.Len())
+				s.load.addPrompt(n, q.cache.Len(), s.limits.Threshold)
 				s.addItem(q, n, false)
 			}
 		}
@@ -132,7 +132,7 @@ func (s *Scheduler) leavesWindowPages(q *Sequence, n int, after []*Sequence) boo
 // one that comes before it.
 func (s *Scheduler) nextToAdmit() int {
 	for _, q := range s.promised {
-		if q.state == stateWaiting && s.canAdmit(q) {
+		if q.state == stateWaiting && !q.waitsForPlace() && s.canAdmit(q) {
 			return slices.Index(s.waiting, q)
 		}
 	}

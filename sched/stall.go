@@ -16,7 +16,7 @@ const SmallestChunk = 32
 func (s *Scheduler) promptTokens(left, logits int) int {
 	s.load = load{}
 	for i := range s.items {
-		addRows(&s.load.rows, &s.load.context, len(s.items[i].Tokens), s.items[i].Cached)
+		s.load.addDecode(len(s.items[i].Tokens), s.items[i].Cached)
 	}
 	if s.limits.MaxStall <= 0 || len(s.items) == 0 || len(s.prompts) == 0 {
 		return left
@@ -25,9 +25,9 @@ func (s *Scheduler) promptTokens(left, logits int) int {
 	least := min(max(SmallestChunk, len(s.prompts)), left)
 	n := least + sort.Search(left-least, func(i int) bool {
 		l := s.withPrompts(least+i+1, logits)
-		return s.cost.of(&l) > limit
+		return !s.cost.trusts(&l) || s.cost.of(&l) > limit
 	})
-	s.load.promptsMin = n == least && least < left
+	s.load.smallest = n == least && least < left
 	return n
 }
 
@@ -44,22 +44,16 @@ func (s *Scheduler) withPrompts(n, logits int) load {
 	for i, q := range s.prompts {
 		part := share(q, n, logits, len(s.prompts)-i)
 		n, logits = n-part, logits-promptLogits(q, part)
-		l.addPrompt(part, q.cache.Len())
+		l.addPrompt(part, q.cache.Len(), s.limits.Threshold)
 	}
 	return l
-}
-
-// addPrompt adds n tokens of a prompt.
-func (l *load) addPrompt(n, cached int) {
-	l.prompts = true
-	addRows(&l.promptRows, &l.seen, n, cached)
 }
 
 // Took says how long the latest batch took, from Schedule until its tokens were out. Without it every batch is
 // predicted by guesses.
 func (s *Scheduler) Took(d time.Duration) {
 	s.cost.learn(&s.load, d.Seconds())
-	if s.limits.MaxStall > 0 && s.load.promptsMin && s.cost.measured >= enoughMeasured {
+	if s.limits.MaxStall > 0 && s.load.smallest && s.cost.measured >= enoughMeasured {
 		if t := s.cost.of(&s.load); t > s.stallLimit(&s.load) {
 			s.kept = max(s.kept, time.Duration(t*float64(time.Second)))
 		}

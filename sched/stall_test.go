@@ -12,6 +12,7 @@ import (
 type machine struct {
 	name  string
 	batch func(decodes, decodeContext, prompts, promptContext float64) float64 // rows, and thousands of tokens; seconds
+	far   float64                                                              // more for a row behind the threshold
 	stall time.Duration
 	step  int
 	// kept is the longest gap as a multiple of stall; 0 means 1.2, as promised.
@@ -22,15 +23,15 @@ var machines = []machine{
 	// The built-in model on two cores.
 	{"small model on a CPU", func(d, dc, p, pc float64) float64 {
 		return 4e-4 + 2e-4*d + 1e-5*dc + 5e-4*p + 2e-5*pc
-	}, 100 * time.Millisecond, 512, 0},
+	}, 8e-4, 100 * time.Millisecond, 512, 0},
 	// Rows are cheap next to reading the weights, and cheaper the more there are.
 	{"large model on a GPU", func(d, dc, p, pc float64) float64 {
 		return max(8e-3+5e-5*d+1e-6*dc, 4e-5*(d+p)) + 3e-5*p + 4e-7*pc
-	}, 50 * time.Millisecond, 8192, 0},
+	}, 2e-5, 50 * time.Millisecond, 8192, 0},
 	// Decoding alone takes longer than the bound, so that prompts may add half of it; the smallest chunk adds more.
 	{"large model on a CPU", func(d, dc, p, pc float64) float64 {
 		return 0.4 + 5e-3*d + 1e-2*p + 1e-4*pc
-	}, 100 * time.Millisecond, 512, 8},
+	}, 1e-2, 100 * time.Millisecond, 512, 8},
 }
 
 // rig runs a scheduler on a machine whose times are drawn around what it takes: most within a twentieth, and one in
@@ -45,13 +46,17 @@ type rig struct {
 	prompts int     // tokens computed
 }
 
+// threshold is where prompts of the machines become slower.
+const threshold = 256
+
 func newRig(t *testing.T, m *machine, stall time.Duration, noise bool) *rig {
 	t.Helper()
 	pool, err := kv.New(kv.Config{Pages: 8192, PageTokens: 64, Reuse: false, Main: "rows", Index: "keys"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(pool, Limits{BatchTokens: m.step, MaxRunning: 80, MaxStall: stall})
+	s, err := New(pool, Limits{BatchTokens: m.step, MaxRunning: 80, MaxStall: stall,
+		Threshold: threshold})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,17 +66,18 @@ func newRig(t *testing.T, m *machine, stall time.Duration, noise bool) *rig {
 func (g *rig) step(t *testing.T) {
 	t.Helper()
 	items := g.s.Schedule()
-	var d, dc, p, pc float64
+	var d, dc, p, pc, far float64
 	for _, it := range items {
 		n, context := float64(len(it.Tokens)), float64(len(it.Tokens))*float64(it.Cached)/1000
 		if it.Decode {
 			d, dc = d+n, dc+context
 		} else {
 			p, pc = p+n, pc+context
+			far += min(n, max(float64(it.Cached)+n-threshold, 0))
 			g.prompts += len(it.Tokens)
 		}
 	}
-	took := g.m.batch(d, dc, p, pc) * (0.95 + 0.1*g.r.Float64())
+	took := (g.m.batch(d, dc, p, pc) + far*g.m.far) * (0.95 + 0.1*g.r.Float64())
 	late := g.noise && g.r.IntN(200) == 0
 	if late {
 		took *= 2
@@ -104,8 +110,8 @@ func (g *rig) add(t *testing.T, owner string, tokens int) {
 	}
 }
 
-// prefill starts streams, lets them run, and then computes prompts of 16000 tokens beside them, two at a time. It
-// returns the prompt tokens a second.
+// prefill starts streams, lets them run, and then computes prompts of 16000 tokens beside them, two at a time, and
+// short ones in between. It returns the prompt tokens a second.
 func (g *rig) prefill(t *testing.T, streams int) float64 {
 	t.Helper()
 	for range streams {
@@ -122,7 +128,8 @@ func (g *rig) prefill(t *testing.T, streams int) float64 {
 		for g.s.Running() > streams || g.s.Waiting() > 0 {
 			g.step(t)
 		}
-		for range 5 {
+		for range 40 { // short ones, that may make it forget what long ones cost
+			g.add(t, "prompt", 1+g.r.IntN(100))
 			g.step(t)
 		}
 	}
@@ -172,7 +179,7 @@ func TestPromptsDoNotStallStreams(t *testing.T) {
 func TestChunksFollowTheMachine(t *testing.T) {
 	slow := 1.0
 	m := machine{"", func(d, dc, p, pc float64) float64 { return slow * (1e-3 + 2e-4*d + 5e-4*p + 1e-6*(dc+pc)) },
-		100 * time.Millisecond, 512, 0}
+		0, 100 * time.Millisecond, 512, 0}
 	g := newRig(t, &m, m.stall, false)
 	g.add(t, "prompt", 2000)
 	g.step(t)

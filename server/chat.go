@@ -21,17 +21,20 @@ func (s *Server) chatCompletion(w http.ResponseWriter, r *http.Request) error {
 	}
 	x := exchangeOf(r)
 	ask := []sparrow.Request{chatRequest(req, s.origin(x, x.id))}
+	if err := s.pullFrom(&req.Options, ask); err != nil {
+		return err
+	}
 	shape := chatShape{
 		head: s.head("chatcmpl-"+x.id, openai.ObjectChat), usage: req.WantsUsage(), n: req.Choices(),
 		continuous: req.WantsContinuousUsage(),
 		spelling:   newSpelling(s.engine, req.TokensAsIDs), logprobs: req.Logprobs, singleCall: singleCall(req),
-		scored: req.PromptLogprobs,
+		scored: req.PromptLogprobs, transfer: s.transferOf(&req.Options),
 	}
 	if req.Stream {
 		err = s.stream(w, r, ask, func(e *sse) sink { return newChatStream(e, shape) })
 	} else {
 		to := &chatAnswer{chatShape: shape, choices: make([]chatChoice, shape.n)}
-		err = s.collect(w, r, ask, to, to.response)
+		err = s.collect(w, r, ask, to, s.flushed(r, shape.transfer, to.response))
 	}
 	return renameField(err, req)
 }
@@ -62,6 +65,7 @@ type chatShape struct {
 	logprobs   bool
 	singleCall bool
 	scored     *int // alternatives of prompt_logprobs, where asked for
+	transfer   *openai.KVTransfer
 }
 
 // deltas are those of an event that the request wants: without parallel calls, the first call only.
@@ -121,7 +125,7 @@ func (a *chatAnswer) response(res *result) (any, error) {
 		return nil, err
 	}
 	out := &openai.ChatResponse{Head: a.head, Usage: *usageOf(&res.usage), Sparrow: trace,
-		Choices: make([]openai.ChatChoice, len(a.choices))}
+		Choices: make([]openai.ChatChoice, len(a.choices)), KVTransfer: a.transfer}
 	for i := range a.choices {
 		c := &a.choices[i]
 		out.Choices[i] = openai.ChatChoice{Index: i, Message: responseMessage(c.message.Message()),

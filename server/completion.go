@@ -31,6 +31,9 @@ func (s *Server) completion(w http.ResponseWriter, r *http.Request) error {
 	if err := s.encodePlain(req, ask); err != nil {
 		return err
 	}
+	if err := s.pullFrom(&req.Options, ask); err != nil {
+		return err
+	}
 	shape, err := s.completionShape(req)
 	if err != nil {
 		return err
@@ -44,7 +47,7 @@ func (s *Server) completion(w http.ResponseWriter, r *http.Request) error {
 		return s.stream(w, r, ask, func(e *sse) sink { return newCompletionStream(e, shape) })
 	}
 	to := newCompletionAnswer(shape)
-	return s.collect(w, r, ask, to, to.response)
+	return s.collect(w, r, ask, to, s.flushed(r, shape.transfer, to.response))
 }
 
 // promptID names the i-th of several prompts.
@@ -87,6 +90,7 @@ type completionShape struct {
 	logprobs     bool
 	alternatives int  // how many
 	scored       *int // alternatives of prompt_logprobs, where asked for
+	transfer     *openai.KVTransfer
 }
 
 // echoes says whether the log probabilities of an answer begin with those of the prompt.
@@ -94,7 +98,7 @@ func (c *completionShape) echoes() bool { return c.logprobs && c.echo != nil }
 
 func (s *Server) completionShape(r *openai.CompletionRequest) (completionShape, error) {
 	c := completionShape{spelling: newSpelling(s.engine, r.TokensAsIDs), n: r.Choices(), prompts: r.Prompt.Len(),
-		logprobs: r.Logprobs != nil, scored: r.PromptLogprobs}
+		logprobs: r.Logprobs != nil, scored: r.PromptLogprobs, transfer: s.transferOf(&r.Options)}
 	if c.logprobs {
 		c.alternatives = *r.Logprobs
 	}

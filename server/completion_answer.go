@@ -37,7 +37,7 @@ func (a *completionAnswer) response(res *result) (any, error) {
 		return nil, err
 	}
 	out := &openai.CompletionResponse{Head: a.head, Usage: usageOf(&res.usage), Sparrow: trace,
-		Choices: make([]openai.CompletionChoice, len(a.list))}
+		Choices: make([]openai.CompletionChoice, len(a.list)), KVTransfer: a.transfer}
 	for i := range a.list {
 		c := &a.list[i]
 		c.pending = a.texts[i].String() + c.pending

@@ -133,8 +133,8 @@ func checkExplained(b *plan.Batch) error {
 	return nil
 }
 
-// explainError passes a refusal of the planner on. It is a pure function of the question, so that what it refuses is the
-// client's to change.
+// explainError passes a refusal of the planner on. The planner is a pure function of the question, so that what it
+// refuses is the client's to change.
 func explainError(param string, err error) error {
 	return wire.NewError(wire.CodeInvalidValue, param, "%s", err.Error())
 }

@@ -66,10 +66,10 @@ func (f *flow) run(ctx context.Context, streams []Stream) {
 }
 
 // pump moves events until there are none. After ctx has ended they are read and dropped, so that the end of every
-// choice is counted.
+// choice is counted. Behind one that was dropped all are: an answer with a gap would look complete.
 func (f *flow) pump(ctx context.Context, prompt int, s Stream) {
 	defer s.Close()
-	for {
+	for dropped := false; ; {
 		ev, ok := s.Next()
 		if !ok {
 			return
@@ -77,9 +77,13 @@ func (f *flow) pump(ctx context.Context, prompt int, s Stream) {
 		if ev.Finish != "" {
 			f.ended(ev.Finish)
 		}
+		if dropped {
+			continue
+		}
 		select {
 		case f.items <- item{prompt, ev}:
 		case <-ctx.Done():
+			dropped = true
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 // there.
 func (s *Server) root(w http.ResponseWriter, r *http.Request) error {
 	if s.page != nil {
-		w.Header().Set("Vary", "Accept")
+		w.Header().Add("Vary", "Accept")
 		if strings.Contains(r.Header.Get("Accept"), "text/html") {
 			_, err := s.page.Serve(w, r, "")
 			return gone(err)

@@ -26,7 +26,8 @@ func TestRootAnswersBrowsersWithThePage(t *testing.T) {
 		t.Errorf("a tool gets %.100q", plain.body)
 	}
 	tag := html.header.Get("ETag")
-	if again := get(t, hs.URL+"/", "Accept", "text/html", "If-None-Match", tag); again.status != http.StatusNotModified {
+	again := get(t, hs.URL+"/", "Accept", "text/html", "If-None-Match", tag)
+	if again.status != http.StatusNotModified {
 		t.Errorf("a known page is sent again: %d", again.status)
 	}
 }

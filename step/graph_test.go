@@ -207,6 +207,29 @@ func TestGraphsReplay(t *testing.T) {
 	}
 }
 
+// Prompts whose chunks all have shapes of their own do not cost decodes their graph.
+func TestPromptsLeaveGraphs(t *testing.T) {
+	m, _ := detached(t, "../testdata/oracle/deepseek_v32-fp8-1")
+	b := newBench(t, m, plan.Policy{KV: "fp8-656"})
+	b.run.Close()
+	var err error
+	if b.run, err = step.New(m, b.cfg, step.Limits{Rows: 64, Requests: 8, Context: 512}); err != nil {
+		t.Fatal(err)
+	}
+	defer b.run.Close()
+	decode := step.Work{Kind: plan.ModeDecode, Tokens: []int32{7}, Cached: 20, Pages: []int32{1}, Logits: 1}
+	b.step(decode)
+	b.step(decode)
+	for i := range 600 {
+		b.step(step.Work{Kind: plan.ModeExtend, Tokens: b.prompt(1, 1+i%30), Cached: i / 30 * 20, Logits: 1,
+			Pages: []int32{1, 2, 3, 4, 5, 6, 7}})
+	}
+	b.step(decode)
+	if g := b.run.Graphs(); g.Captured != 1 || g.Held != 1 || g.Replayed != 2 {
+		t.Errorf("after 600 shapes of prompts: %+v", g)
+	}
+}
+
 // Graphs beyond the budget replace those that were not used for the longest time. A graph larger than the budget is
 // refused, and its passes run with plain launches.
 func TestGraphsKeepTheirBudget(t *testing.T) {

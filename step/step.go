@@ -224,14 +224,29 @@ func (r *Runner) pass(b *plan.Batch) (*pass, error) {
 		r.arena.Forget()
 		return nil, err
 	}
-	if len(r.passes) >= maxPasses {
-		if err := r.graphs.close(); err != nil {
-			return nil, err
-		}
-		clear(r.passes)
+	if err := r.forgetPasses(); err != nil {
+		return nil, err
 	}
 	r.passes[shape] = &pass{plan: p, whole: wholeRows(b, p), Pass: laid}
 	return r.passes[shape], nil
+}
+
+// forgetPasses makes room for another pass. Those that were captured stay as long as they leave half of it: prompts
+// whose chunks all have shapes of their own do not cost decodes their graphs.
+func (r *Runner) forgetPasses() error {
+	if len(r.passes) < maxPasses {
+		return nil
+	}
+	for shape, p := range r.passes {
+		if !r.graphs.passes[p] {
+			delete(r.passes, shape)
+		}
+	}
+	if len(r.passes) <= maxPasses/2 {
+		return nil
+	}
+	clear(r.passes)
+	return r.graphs.close()
 }
 
 // collect describes the works as a batch.

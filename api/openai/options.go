@@ -48,10 +48,24 @@ type Options struct {
 	// CacheSalt keeps prefix reuse among requests with the same salt.
 	CacheSalt string `json:"cache_salt,omitempty"`
 
+	// KVTransfer is vLLM's: prompts are computed by one server and continued by another.
+	KVTransfer *KVTransfer `json:"kv_transfer_params,omitempty"`
+
 	// Priority is vLLM's: among the requests of one tenant a lower number is served earlier. 0 is the default.
 	Priority *int `json:"priority,omitempty"`
 
 	Sparrow *Extension `json:"sparrow,omitempty"`
+}
+
+// KVTransfer is kv_transfer_params. A request with RemoteDecode is answered with the parameters that the request to
+// the other server needs: RemotePrefill, and where the pages are.
+type KVTransfer struct {
+	RemoteDecode  bool     `json:"do_remote_decode"`
+	RemotePrefill bool     `json:"do_remote_prefill"`
+	EngineID      string   `json:"remote_engine_id"`
+	BlockIDs      []string `json:"remote_block_ids"` // not read: pages are known by their tokens
+	Host          string   `json:"remote_host"`
+	Port          int      `json:"remote_port"`
 }
 
 // StreamOptions is stream_options, allowed only with stream.
@@ -124,6 +138,10 @@ var optionFields = wire.Fields[Options]{
 		o.StreamOptions = &StreamOptions{}
 		wire.ReadObject(c, o.StreamOptions, streamOptionFields)
 	}},
+	"kv_transfer_params": {Read: func(c *wire.Reader, o *Options) {
+		o.KVTransfer = &KVTransfer{}
+		wire.ReadObject(c, o.KVTransfer, transferFields)
+	}},
 	"sparrow": {Read: func(c *wire.Reader, o *Options) {
 		o.Sparrow = &Extension{}
 		wire.ReadObject(c, o.Sparrow, extensionFields)
@@ -144,6 +162,21 @@ var streamOptionFields = wire.Fields[StreamOptions]{
 
 	"continuous_usage_stats": wire.BoolField(func(s *StreamOptions) *bool { return &s.ContinuousUsage }),
 	"include_obfuscation":    wire.IgnoreAs[StreamOptions](jsonscan.Bool),
+}
+
+// transferFields reads KVTransfer. Sidecars send null for what they do not know, and give back what they got.
+var transferFields = wire.Fields[KVTransfer]{
+	"do_remote_decode":  wire.BoolField(func(k *KVTransfer) *bool { return &k.RemoteDecode }),
+	"do_remote_prefill": wire.BoolField(func(k *KVTransfer) *bool { return &k.RemotePrefill }),
+	"remote_engine_id":  wire.TextField(func(k *KVTransfer) *string { return &k.EngineID }),
+	"remote_host":       wire.TextField(func(k *KVTransfer) *string { return &k.Host }),
+	"remote_block_ids":  wire.IgnoreAny[KVTransfer](),
+	"tp_size":           wire.IgnoreAny[KVTransfer](),
+	"remote_port": {Read: func(c *wire.Reader, k *KVTransfer) {
+		if n, ok := c.IntegerIn(0, 65535); ok {
+			k.Port = int(n)
+		}
+	}},
 }
 
 var extensionFields = wire.Fields[Extension]{

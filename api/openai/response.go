@@ -46,6 +46,8 @@ type ChatResponse struct {
 	Sparrow json.RawMessage `json:"sparrow,omitempty"` // the trace, when asked for
 	// PromptLogprobs are those of the prompt that all choices share, when asked for.
 	PromptLogprobs PromptLogprobs `json:"prompt_logprobs,omitempty"`
+	// KVTransfer says where the pages of the prompt can be pulled, when asked for.
+	KVTransfer *KVTransfer `json:"kv_transfer_params,omitempty"`
 }
 
 // ChatChoice is one answer.
@@ -74,6 +76,8 @@ type CompletionResponse struct {
 	Choices []CompletionChoice `json:"choices"`
 	Usage   *Usage             `json:"usage"` // in a stream null or absent before the closing chunk
 	Sparrow json.RawMessage    `json:"sparrow,omitempty"`
+	// KVTransfer says where the pages of the prompt can be pulled, when asked for; never in a stream.
+	KVTransfer *KVTransfer `json:"kv_transfer_params,omitempty"`
 }
 
 // CompletionChoice is one text, or in a stream a piece of one, unfinished until the last piece.

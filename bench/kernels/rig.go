@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"sparrow/internal/block"
 	"sparrow/internal/num"
 	"sparrow/kernel"
 	"sparrow/kernel/host"
@@ -94,6 +95,11 @@ func (r *Rig) angles(rows int) kernel.Tensor {
 
 // weight is a random matrix in a stored type, with scales where the type has them.
 func (r *Rig) weight(d kernel.DType, out, in int) kernel.Weight {
+	if f, ok := d.Block(); ok {
+		t := r.empty(d, out, in/f.Values())
+		r.fillBlocks(host.Bytes(t), f)
+		return kernel.Weight{Data: t}
+	}
 	switch d {
 	case kernel.F32:
 		return kernel.Weight{Data: r.normal(out, in, 1/math.Sqrt(float64(in)))}
@@ -106,10 +112,9 @@ func (r *Rig) weight(d kernel.DType, out, in int) kernel.Weight {
 		repeat(host.Bytes(t), r.code)
 		return r.blocks(t, out, in)
 	case kernel.E2M1x2:
-		t, s := r.empty(d, out, in/2), r.empty(kernel.E8M0, out, in/32)
+		t := r.empty(d, out, in/2)
 		repeat(host.Bytes(t), func() byte { return byte(r.rng.Uint32()) })
-		repeat(host.Bytes(s), func() byte { return 119 + byte(r.rng.IntN(4)) })
-		return kernel.Weight{Data: t, Scale: s, BlockRows: 1, BlockCols: 32}
+		return r.groups(t, out, in)
 	}
 	r.keep(fmt.Errorf("no random weights of type %v", d))
 	return kernel.Weight{}
@@ -134,6 +139,13 @@ func (r *Rig) blocks(t kernel.Tensor, out, in int) kernel.Weight {
 	return kernel.Weight{Data: t, Scale: s, BlockRows: 128, BlockCols: 128}
 }
 
+// groups gives e2m1 data its scales.
+func (r *Rig) groups(t kernel.Tensor, out, in int) kernel.Weight {
+	s := r.empty(kernel.E8M0, out, in/32)
+	repeat(host.Bytes(s), func() byte { return 119 + byte(r.rng.IntN(4)) })
+	return kernel.Weight{Data: t, Scale: s, BlockRows: 1, BlockCols: 32}
+}
+
 // dram is a matrix as large as the big memory, in rows of in columns. Matrices of all types are made in the same
 // memory, one after the other.
 func (r *Rig) dram(d kernel.DType, in int) kernel.Weight {
@@ -143,10 +155,14 @@ func (r *Rig) dram(d kernel.DType, in int) kernel.Weight {
 	if d != r.bigType {
 		r.fillBig(d)
 	}
-	out := len(r.big) / d.Size() / in / 128 * 128
-	t := kernel.Tensor{Buf: kernel.HostBuffer(r.big), DType: d, Rows: out, Cols: in, Stride: in}
-	if d == kernel.E4M3 {
+	cols := in / d.Values()
+	out := len(r.big) / d.Size() / cols / 128 * 128
+	t := kernel.Tensor{Buf: kernel.HostBuffer(r.big), DType: d, Rows: out, Cols: cols, Stride: cols}
+	switch d {
+	case kernel.E4M3:
 		return r.blocks(t, out, in)
+	case kernel.E2M1x2:
+		return r.groups(t, out, in)
 	}
 	return kernel.Weight{Data: t}
 }
@@ -154,9 +170,15 @@ func (r *Rig) dram(d kernel.DType, in int) kernel.Weight {
 // fillBig makes the big memory numbers of a type.
 func (r *Rig) fillBig(d kernel.DType) {
 	r.bigType = d
+	if f, ok := d.Block(); ok {
+		r.fillBlocks(r.big, f)
+		return
+	}
 	switch d {
 	case kernel.E4M3:
 		repeat(r.big, r.code)
+	case kernel.E2M1x2:
+		repeat(r.big, func() byte { return byte(r.rng.Uint32()) })
 	case kernel.BF16:
 		t := make([]byte, 2*period)
 		for i := 0; i < len(t); i += 2 {
@@ -167,6 +189,15 @@ func (r *Rig) fillBig(d kernel.DType) {
 		}
 	default:
 		r.keep(fmt.Errorf("no weights of type %v out of DRAM", d))
+	}
+}
+
+// fillBlocks makes memory blocks of a format: random ones, over and over.
+func (r *Rig) fillBlocks(b []byte, f block.Format) {
+	n := min(len(b), period*f.Bytes()) / f.Bytes() * f.Bytes()
+	f.Random(b[:n], r.rng)
+	for ; n > 0 && n < len(b); n *= 2 {
+		copy(b[n:], b[:n])
 	}
 }
 

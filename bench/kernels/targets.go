@@ -92,9 +92,11 @@ func (j *judge) products() {
 		j.add(what, wanted, fmt.Sprintf("%.0f %% (%.0f of %.0f GFLOP/s)", 100*x.PeakShare, x.GFLOPs, x.PeakGF),
 			x.PeakShare >= 0.85)
 	}
+	shares := map[kernel.DType]map[int]float64{kernel.BF16: {1: 0.90, 16: 0.80}, kernel.E4M3: {1: 0.90, 16: 0.75},
+		kernel.E2M1x2: {1: 0.85, 16: 0.75}}
 	for _, rows := range []int{1, 16} {
-		share := map[int]float64{1: 0.90, 16: 0.80}[rows]
-		for _, d := range []kernel.DType{kernel.BF16, kernel.E4M3} {
+		for _, d := range streamed {
+			share := shares[d][rows]
 			for _, threads := range []int{1, 2} {
 				what, wanted := fmt.Sprintf("%d-row product, %v weights out of DRAM, %d threads", rows, d, threads),
 					fmt.Sprintf("%.0f %% of the stream read", 100*share)

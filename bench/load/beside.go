@@ -31,6 +31,7 @@ const (
 
 // beside runs streams until they are stopped.
 type beside struct {
+	caller *caller
 	cancel context.CancelFunc
 	wait   sync.WaitGroup
 
@@ -47,8 +48,17 @@ type gap struct {
 
 // startBeside starts the streams, waits until all of them run, and then lets them run for a while alone.
 func (r *runner) startBeside(ctx context.Context) (*beside, error) {
+	key := r.o.StreamKey
+	if key == "" {
+		key = r.o.Key
+	}
+	c, err := newCaller(r.o, key)
+	if err != nil {
+		return nil, err
+	}
+	c.model = r.caller.model
 	ctx, cancel := context.WithCancel(ctx)
-	b := &beside{cancel: cancel}
+	b := &beside{caller: c, cancel: cancel}
 	for i := range r.o.Streams {
 		b.wait.Go(func() { b.run(ctx, r, i) })
 	}
@@ -67,8 +77,7 @@ func (r *runner) startBeside(ctx context.Context) (*beside, error) {
 	case <-ctx.Done():
 	}
 	if err := b.err(); err != nil {
-		b.cancel()
-		b.wait.Wait()
+		b.end()
 		return nil, fmt.Errorf("load: a stream beside the load: %w", err)
 	}
 	return b, nil
@@ -80,8 +89,9 @@ func (b *beside) run(ctx context.Context, r *runner, i int) {
 		seed := math.MaxInt/2 + i + n*r.o.Streams // apart from the prompts of the load
 		t := r.prompts.task(seed)
 		t.prompt, t.output = t.prompt[:min(besidePrompt, len(t.prompt))], besideOutput
+		t.choices = r.o.StreamChoices
 		first := true
-		o := r.caller.follow(ctx, t, func(took time.Duration) {
+		o := b.caller.follow(ctx, t, func(took time.Duration) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			if first && n == 0 {
@@ -97,6 +107,13 @@ func (b *beside) run(ctx context.Context, r *runner, i int) {
 			return
 		}
 	}
+}
+
+// end ends the streams.
+func (b *beside) end() {
+	b.cancel()
+	b.wait.Wait()
+	b.caller.Close()
 }
 
 func (b *beside) ready(streams int) bool {
@@ -117,8 +134,7 @@ func (b *beside) err() error {
 
 // stop ends the streams and sums up their gaps before and while the load ran.
 func (b *beside) stop(from, to time.Time) *Beside {
-	b.cancel()
-	b.wait.Wait()
+	b.end()
 	var alone, during []time.Duration
 	for _, g := range b.gaps {
 		switch {

@@ -29,7 +29,7 @@ type caller struct {
 }
 
 // newCaller uses no proxy and, unless allowed, connects to this machine only, wherever names and redirects lead.
-func newCaller(o *Options) (*caller, error) {
+func newCaller(o *Options, key string) (*caller, error) {
 	d := &net.Dialer{Timeout: 10 * time.Second}
 	if !o.AllowRemote {
 		d.Control = func(_, address string, _ syscall.RawConn) error {
@@ -43,7 +43,7 @@ func newCaller(o *Options) (*caller, error) {
 	if o.dial != nil {
 		dial = o.dial
 	}
-	c, err := client.New(o.URL, o.Key, &http.Transport{DialContext: dial, MaxIdleConnsPerHost: 1024,
+	c, err := client.New(o.URL, key, &http.Transport{DialContext: dial, MaxIdleConnsPerHost: 1024,
 		IdleConnTimeout: 30 * time.Second, DisableCompression: true})
 	if err != nil {
 		return nil, fmt.Errorf("load: %w: %w", ErrOptions, err)
@@ -99,6 +99,9 @@ func (c *caller) follow(ctx context.Context, t task, seen func(gap time.Duration
 	zero := 0.0
 	r := &openai.CompletionRequest{MaxTokens: &t.output, Prompt: openai.Prompt{Tokens: [][]int32{t.prompt}}}
 	r.Model, r.Temperature, r.Stream, r.IgnoreEOS = c.model, &zero, true, !c.o.StopAtEOS
+	if t.choices > 1 {
+		r.N = &t.choices
+	}
 	r.StreamOptions = &openai.StreamOptions{IncludeUsage: true, ContinuousUsage: true}
 	o := outcome{seen: seen}
 	start := time.Now()

@@ -36,6 +36,7 @@ type completion struct {
 	Model         string  `json:"model"`
 	Prompt        []int32 `json:"prompt"`
 	MaxTokens     int     `json:"max_tokens"`
+	N             int     `json:"n"`
 	Temperature   float64 `json:"temperature"`
 	Stream        bool    `json:"stream"`
 	IgnoreEOS     bool    `json:"ignore_eos"`

@@ -341,7 +341,7 @@ func TestStreamsBesideTheLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, &fake{first: 20 * time.Millisecond, between: 2 * time.Millisecond, counts: true})
 		o := options(f)
-		o.Streams, o.Prompt = 3, Lengths{100, 100}
+		o.Streams, o.Prompt, o.Key, o.StreamKey, o.StreamChoices = 3, Lengths{100, 100}, "ours", "theirs", 2
 		r := run(t, o)
 		b := r.Beside
 		if b == nil || b.Streams != 3 || r.Answered != o.Requests {
@@ -356,8 +356,13 @@ func TestStreamsBesideTheLoad(t *testing.T) {
 		}
 		short := 0
 		for _, q := range f.received {
-			if len(q.Prompt) == besidePrompt {
+			beside := len(q.Prompt) == besidePrompt
+			if beside {
 				short++
+			}
+			if want := map[bool]string{true: "Bearer theirs", false: "Bearer ours"}[beside]; q.key != want ||
+				beside != (q.N == 2) {
+				t.Errorf("a prompt of %d tokens has key %q and %d choices", len(q.Prompt), q.key, q.N)
 			}
 		}
 		if short < 3 {

@@ -42,6 +42,10 @@ type Options struct {
 	// Streams is how many streams of short prompts run beside the load from its beginning to its end. The report has
 	// the gaps between their tokens, before the load and during it.
 	Streams int
+	// StreamChoices is how many choices each of these streams has; 0 means one. StreamKey is their bearer key; empty is
+	// Key.
+	StreamChoices int
+	StreamKey     string
 	// SharedPrefix is how many tokens the prompts of a group begin with in common; Groups is the number of groups, at
 	// least 1.
 	SharedPrefix, Groups int
@@ -64,8 +68,8 @@ func (o *Options) Validate() error {
 	if err := o.checkURL(); err != nil {
 		errs = append(errs, err)
 	}
-	if o.Streams < 0 {
-		add("%d streams beside the load, want 0 or more", o.Streams)
+	if o.Streams < 0 || o.StreamChoices < 0 {
+		add("%d streams of %d choices beside the load, want 0 or more", o.Streams, o.StreamChoices)
 	}
 	if o.Requests < 1 {
 		add("%d requests, want at least 1", o.Requests)

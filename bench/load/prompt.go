@@ -15,9 +15,10 @@ const firstPlainID, plainIDs = 16, 240
 
 // task is one request to be sent.
 type task struct {
-	index  int
-	prompt []int32
-	output int
+	index   int
+	prompt  []int32
+	output  int
+	choices int // 0 means one
 }
 
 // prompter draws the prompts of a run. The i-th task depends on the seed and i alone.

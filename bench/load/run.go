@@ -13,7 +13,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	c, err := newCaller(&o)
+	c, err := newCaller(&o, o.Key)
 	if err != nil {
 		return nil, err
 	}

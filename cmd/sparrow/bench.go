@@ -33,6 +33,8 @@ type benchServeFlags struct {
 	requests, concurrency    int
 	rate                     float64
 	prefix, groups, streams  int
+	streamChoices            int
+	streamKey                string
 	duration, timeout        time.Duration
 	seed                     uint64
 	allowRemote, eos, asJSON bool
@@ -68,6 +70,8 @@ in flight (--concurrency). Prompts are made of token ids drawn from a seed, so t
 	s.IntVar(&f.prefix, "shared-prefix", 0, "tokens that the prompts of a group begin with in common")
 	s.IntVar(&f.streams, "streams", 0, "streams of short prompts that run beside the load; prints the gaps between "+
 		"their tokens")
+	s.IntVar(&f.streamChoices, "stream-choices", 1, "choices of each of these streams")
+	s.StringVar(&f.streamKey, "stream-key", "", "bearer key of these streams for --url; without it that of --key")
 	s.IntVar(&f.groups, "groups", 1, "groups of prompts that share a prefix")
 	s.DurationVar(&f.duration, "duration", 0, "stop sending after this time; what is in flight is still answered")
 	s.DurationVar(&f.timeout, "timeout", 0, "most time of one request; 0 is no bound")
@@ -91,7 +95,7 @@ func (f *benchServeFlags) run(cmd *cobra.Command) error {
 		}
 		return f.measure(cmd, o)
 	}
-	if err := onlyWithURL(cmd.Flags(), "key", "allow-remote"); err != nil {
+	if err := onlyWithURL(cmd.Flags(), "key", "allow-remote", "stream-key"); err != nil {
 		return fmt.Errorf("bench serve: %w", err)
 	}
 	return f.serveHere(cmd, o)
@@ -102,6 +106,7 @@ func (f *benchServeFlags) options() (load.Options, error) {
 		URL: f.url, Model: f.name, Key: f.key, AllowRemote: f.allowRemote, Requests: f.requests, Rate: f.rate,
 		Concurrency: f.concurrency, Duration: f.duration, Timeout: f.timeout, SharedPrefix: f.prefix, Groups: f.groups,
 		StopAtEOS: f.eos, Seed: f.seed, Streams: f.streams,
+		StreamChoices: f.streamChoices, StreamKey: f.streamKey,
 	}
 	if f.rate == 0 && f.concurrency == 0 {
 		o.Concurrency = 8

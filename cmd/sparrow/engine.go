@@ -175,8 +175,11 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 
 // stall is --max-stall for the configuration, whose 0 is its default and below 0 no bound.
 func (f *engineFlags) stall() (time.Duration, error) {
-	if f.maxStall == "auto" || f.maxStall == "" { // commands that serve nobody have no such flag
+	switch f.maxStall {
+	case "auto":
 		return 0, nil
+	case "": // a command that serves nobody, and has no such flag
+		return -1, nil
 	}
 	d, err := time.ParseDuration(f.maxStall)
 	if err != nil || d < 0 {

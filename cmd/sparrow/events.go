@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"sparrow/engine"
 	"sparrow/kv/event"
 )
 
@@ -48,7 +49,7 @@ func (f *eventFlags) open(log *slog.Logger) (*event.Publisher, error) {
 	if strings.Contains(f.id, "@") {
 		return nil, fmt.Errorf("--kv-events-id %q: want a name without @, which separates the parts of a topic", f.id)
 	}
-	p, err := event.New(event.Config{Endpoint: f.endpoint, Replay: f.replay, Log: log})
+	p, err := event.New(event.Config{Endpoint: f.endpoint, Replay: f.replay, Salt: engine.CacheSalt, Log: log})
 	if err != nil {
 		return nil, fmt.Errorf("--kv-events: %w", err)
 	}

@@ -115,7 +115,7 @@ func TestServeAnswersThePrintedRequestAndStops(t *testing.T) {
 	}
 	for _, part := range []string{"model    bird's: deepseek_v32, the small model inside the binary", "plan     ",
 		"weights 11.2 MiB", "64 pages, 4096 tokens", "largest step x context: 512 x 4096", "chat     format ",
-		"address  http://127.0.0.1:", `"max_tokens": 256}`} {
+		"address  http://127.0.0.1:", "page     http://127.0.0.1:", `"max_tokens": 256}`} {
 		if !strings.Contains(s.out.String(), part) {
 			t.Errorf("it does not say %q:\n%s", part, s.out)
 		}

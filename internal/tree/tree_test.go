@@ -14,8 +14,9 @@ import (
 // order lists the packages of the module from top to bottom: a package may import those below it, never those above.
 // Packages on one line do not import each other. docs/architecture.md describes each package.
 var order = []string{
-	"cmd/sparrow cmd/kernelc cmd/dist internal/tree/width internal/tree/platforms server/clienttest/matrix",
-	"server/siege sim/torture", // what make torture runs
+	"cmd/sparrow cmd/kernelc cmd/dist internal/tree/width internal/tree/platforms",
+	"server/clienttest/matrix server/clienttest/cluster", // what others make, in front of servers
+	"server/siege sim/torture",                           // what make torture runs
 	"verify eval bench/load bench/kernels bench/model",
 	"bench/machine bench/pause bench/peak bench/plot", // what benchmarks share; peak starts workers of its own
 	"server",
@@ -48,10 +49,10 @@ var order = []string{
 	"plan/public",
 	"plan",
 	"kv record",
-	"kv/tier",
-	"kv/tier/resp",
 	"kv/event",
 	"kv/event/zmtp",
+	"kv/tier",
+	"kv/tier/resp",
 	"kv/prefix",
 	"kernel/cuda/bench kernel/cuda/op",
 	"kernel/cuda/expect",
@@ -68,7 +69,8 @@ var order = []string{
 	"layout",
 	"internal/block",
 	"internal/textfile",
-	"internal/jsonscan internal/mark internal/num internal/mmap internal/sysmem internal/unit sim/clock",
+	"internal/jsonscan internal/mark internal/num internal/mmap internal/pinned internal/sysmem internal/unit",
+	"sim/clock",
 }
 
 // testOnly lists packages that only tests may import.

@@ -160,13 +160,8 @@ func (d *Device) multiplyShare(st **multiplyState, worker, item int) {
 	for i := range (*st).parts {
 		p := &(*st).parts[i]
 		n0, n1 := (*st).shares.rows(item, i, p.w.Out())
-		// Weights of a type without a product kernel are widened first, a band at a time.
-		step := n1 - n0
-		if !p.arranged() {
-			step = plainBand
-		}
-		for ; n0 < n1; n0 += step {
-			d.multiplyTile(p, worker, n0, min(n0+step, n1), 0, p.X.Rows)
+		if n0 < n1 {
+			d.multiplyTile(p, worker, n0, n1, 0, p.X.Rows)
 		}
 	}
 }

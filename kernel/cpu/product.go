@@ -3,6 +3,7 @@ package cpu
 import (
 	"sparrow/internal/num"
 	"sparrow/kernel"
+	"sparrow/kernel/cpu/vec"
 	"sparrow/kernel/host"
 )
 
@@ -28,10 +29,30 @@ func (d *Device) product(worker int, p product, w *host.Matrix, n0, n1 int) {
 		s := host.F32(w.Scale)
 		d.tier.MatMulFP8(p.y, p.ldy, p.x, p.ldx, p.m, host.Bytes(band), band.Stride, n1-n0, k,
 			s[n0/128*w.Scale.Stride:], w.Scale.Stride, n0%128)
+	case kernel.E2M1x2:
+		if !groupsOf32(w) {
+			d.widened(worker, p, w, n0, n1)
+			return
+		}
+		d.tier.MatMulFP4(p.y, p.ldy, p.x, p.ldx, p.m, host.Bytes(band), band.Stride, n1-n0, k,
+			host.Bytes(w.Scale.Slice(n0, n1)), w.Scale.Stride)
 	default:
-		wide := grow(&d.scratch[worker].rows, (n1-n0)*k)
-		widenBand(wide, w, n0, n1)
-		d.tier.MatMulF32(p.y, p.ldy, p.x, p.ldx, p.m, wide, k, n1-n0, k)
+		d.widened(worker, p, w, n0, n1)
+	}
+}
+
+// groupsOf32 reports whether e2m1 weights have a scale for each 32 of a row, as the kernels expect.
+func groupsOf32(w *host.Matrix) bool { return w.BlockRows == 1 && w.BlockCols == vec.GroupFP4 }
+
+// widened is product for a weight without a product kernel, a band at a time.
+func (d *Device) widened(worker int, p product, w *host.Matrix, n0, n1 int) {
+	k := w.In()
+	for ; n0 < n1; n0 += plainBand {
+		n := min(plainBand, n1-n0)
+		wide := grow(&d.scratch[worker].rows, n*k)
+		widenBand(wide, w, n0, n0+n)
+		d.tier.MatMulF32(p.y, p.ldy, p.x, p.ldx, p.m, wide, k, n, k)
+		p.y = p.y[min(n, len(p.y)):]
 	}
 }
 

@@ -34,6 +34,7 @@ const (
 	stored kind = iota
 	removed
 	cleared
+	rooted // the root of prompts without a salt is known
 )
 
 // page is what readers are told of a page.
@@ -41,7 +42,8 @@ type page struct {
 	id     uint64
 	parent uint64
 	first  bool // of a prompt: there is no parent
-	salt   string
+	root   uint64
+	salt   string // of root; tiers behind the device do not know it
 	tokens []int32
 }
 

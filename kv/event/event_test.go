@@ -141,7 +141,7 @@ func (c *cache) check(r *reader) error {
 }
 
 func TestBatchesTellTheWholeCache(t *testing.T) {
-	q, known, r := newQueue(), newState(), &reader{pages: map[place]page{}}
+	q, known, r := newQueue(nil), newState(), &reader{pages: map[place]page{}}
 	c := newCache(t, 60, 1, listener{q, GPU})
 	var out encoder
 	var list []change
@@ -178,7 +178,7 @@ func TestBatchesTellTheWholeCache(t *testing.T) {
 
 // A queue that nobody empties stays as long as the cache is large, and still tells the truth.
 func TestAQueueThatNobodyEmptiesIsBounded(t *testing.T) {
-	q := newQueue()
+	q := newQueue(nil)
 	c := newCache(t, 100, 2, listener{q, GPU})
 	for range 5_000 {
 		c.store()
@@ -197,7 +197,7 @@ func TestAQueueThatNobodyEmptiesIsBounded(t *testing.T) {
 }
 
 func TestTiersAndSaltsAreTold(t *testing.T) {
-	q, known, r := newQueue(), newState(), &reader{pages: map[place]page{}}
+	q, known, r := newQueue(nil), newState(), &reader{pages: map[place]page{}}
 	var out encoder
 	tell := func() map[place]page {
 		t.Helper()
@@ -212,18 +212,33 @@ func TestTiersAndSaltsAreTold(t *testing.T) {
 	root, a, b := prefix.Hash{0}, prefix.Hash{31: 1}, prefix.Hash{31: 2}
 	gpu, cpu, disk := listener{q, GPU}, listener{q, CPU}, listener{q, Storage}
 	for _, l := range []listener{gpu, cpu, disk} {
-		l.Stored(prefix.Stored{Hash: a, Parent: root, Root: root, Salt: []byte("s\xff"), Tokens: []int32{1, 2}})
-		l.Stored(prefix.Stored{Hash: b, Parent: a, Root: root, Salt: []byte("s\xff"), Tokens: []int32{1 << 20, 300}})
+		var salt []byte
+		if l == gpu { // the others do not know it
+			salt = []byte("s\xff")
+		}
+		l.Stored(prefix.Stored{Hash: a, Parent: root, Root: root, Salt: salt, Tokens: []int32{1, 2}})
+		l.Stored(prefix.Stored{Hash: b, Parent: a, Root: root, Salt: salt, Tokens: []int32{1 << 20, 300}})
 	}
 	if got := tell(); len(got) != 6 || got[place{CPU, 2}].salt != "s\uFFFD" || got[place{Storage, 2}].parent != 1 {
 		t.Fatalf("%v", got)
 	}
+	// A root that no page of the device has told is not named, so its pages are not told.
+	cpu.Stored(prefix.Stored{Hash: prefix.Hash{31: 7}, Parent: prefix.Hash{31: 6}, Root: prefix.Hash{31: 6},
+		Tokens: []int32{1, 2}})
+	// That of prompts without a salt is known from the start.
+	gpu.Root(prefix.Hash{31: 8})
+	cpu.Stored(prefix.Stored{Hash: prefix.Hash{31: 9}, Parent: prefix.Hash{31: 8}, Root: prefix.Hash{31: 8},
+		Tokens: []int32{1, 2}})
+	if got := tell(); len(got) != 7 || got[place{CPU, 9}].salt != "" {
+		t.Fatalf("%v", got)
+	}
+	cpu.Removed(prefix.Hash{31: 9})
 	gpu.Cleared()
 	if got := tell(); len(got) != 4 {
 		t.Fatalf("the other tiers keep their pages: %v", got)
 	}
 	cpu.Removed(b)
-	cpu.Removed(prefix.Hash{31: 9}) // never stored: nothing to tell
+	cpu.Removed(prefix.Hash{31: 3}) // never stored: nothing to tell
 	disk.Cleared()
 	cpu.Removed(a)
 	if got := tell(); len(got) != 0 {
@@ -262,6 +277,7 @@ func open(t *testing.T) *Publisher {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.Close() })
+	p.Listener(GPU).(listener).Root(prefix.Hash{}) // pages of other tiers that tests make up are without a salt
 	return p
 }
 
@@ -565,7 +581,7 @@ func FuzzSubscription(f *testing.F) {
 
 // BenchmarkStored is what the engine's goroutine pays for a page.
 func BenchmarkStored(b *testing.B) {
-	q := newQueue()
+	q := newQueue(nil)
 	l := listener{q, GPU}
 	s := prefix.Stored{Tokens: make([]int32, 64)}
 	b.ReportAllocs()

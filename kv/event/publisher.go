@@ -23,6 +23,8 @@ type Config struct {
 	Endpoint string
 	// Replay is where they ask for what they missed; empty is the port after Endpoint's.
 	Replay string
+	// Salt is what readers know a page's salt by; nil tells salts as they are.
+	Salt func([]byte) string
 	// Log receives a line for each peer that is refused; nil is silent.
 	Log *slog.Logger
 }
@@ -79,7 +81,7 @@ func New(c Config) (*Publisher, error) {
 			return nil, err
 		}
 	}
-	p := &Publisher{log: c.Log, queue: newQueue(), peers: map[*peer]bool{}, joined: make(chan *peer),
+	p := &Publisher{log: c.Log, queue: newQueue(c.Salt), peers: map[*peer]bool{}, joined: make(chan *peer),
 		asked: make(chan replayAsk), stop: make(chan struct{}), now: time.Now, length: maxQueued}
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
@@ -97,7 +99,7 @@ func New(c Config) (*Publisher, error) {
 func (p *Publisher) Addr() net.Addr       { return p.events.Addr() }
 func (p *Publisher) ReplayAddr() net.Addr { return p.replay.Addr() }
 
-// Listener takes the changes of a tier. Each is used by one goroutine at a time.
+// Listener takes the changes of the device's cache, or of another tier, from any goroutine.
 func (p *Publisher) Listener(m Medium) prefix.Listener { return listener{p.queue, m} }
 
 // parse reads tcp://HOST:PORT; a host of * is every address of the machine.

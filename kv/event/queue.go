@@ -14,17 +14,23 @@ type queue struct {
 	list  []change
 	limit int           // length at which list is reduced
 	wake  chan struct{} // capacity 1
+	salt  func([]byte) string
 }
 
 // minQueue is the length below which reducing is not worth it.
 const minQueue = 4096
 
-func newQueue() *queue { return &queue{limit: minQueue, wake: make(chan struct{}, 1)} }
+func newQueue(salt func([]byte) string) *queue {
+	if salt == nil {
+		salt = func(b []byte) string { return string(b) }
+	}
+	return &queue{limit: minQueue, wake: make(chan struct{}, 1), salt: salt}
+}
 
 func (q *queue) add(c change) {
 	q.mu.Lock()
 	if c.kind == cleared {
-		q.list = slices.DeleteFunc(q.list, func(x change) bool { return x.medium == c.medium })
+		q.list = slices.DeleteFunc(q.list, func(x change) bool { return x.medium == c.medium && x.kind != rooted })
 	}
 	q.list = append(q.list, c)
 	if len(q.list) >= q.limit {
@@ -81,13 +87,19 @@ type listener struct {
 
 func (l listener) Stored(s prefix.Stored) {
 	// MessagePack's text is UTF-8; salts of files may be any bytes.
-	salt := strings.ToValidUTF8(string(s.Salt), "\uFFFD")
+	salt := strings.ToValidUTF8(l.queue.salt(s.Salt), "\uFFFD")
 	l.queue.add(change{kind: stored, medium: l.medium, page: page{id: shortHash(&s.Hash),
-		parent: shortHash(&s.Parent), first: s.Parent == s.Root, salt: salt, tokens: slices.Clone(s.Tokens)}})
+		parent: shortHash(&s.Parent), first: s.Parent == s.Root, root: shortHash(&s.Root), salt: salt,
+		tokens: slices.Clone(s.Tokens)}})
 }
 
 func (l listener) Removed(h prefix.Hash) {
 	l.queue.add(change{kind: removed, medium: l.medium, page: page{id: shortHash(&h)}})
+}
+
+// Root tells the root of prompts without a salt.
+func (l listener) Root(h prefix.Hash) {
+	l.queue.add(change{kind: rooted, medium: l.medium, page: page{root: shortHash(&h)}})
 }
 
 func (l listener) Cleared() { l.queue.add(change{kind: cleared, medium: l.medium}) }

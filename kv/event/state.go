@@ -3,17 +3,24 @@ package event
 // state is what a reader of every batch knows: the pages of each tier, in the order they were stored. A page's parent
 // is stored before it, so the order is one that readers can follow.
 type state struct {
-	tiers [mediums]tier
+	tiers [mediums]pages
+	// roots are the salts by root that pages of the device came with. Tiers behind it tell the root of a page alone:
+	// one whose salt is not known, because nobody has used it since the start, is left out.
+	roots map[uint64]string
 }
 
-type tier struct {
+// maxRoots bounds the salts that are remembered.
+const maxRoots = 1 << 16
+
+// pages are those of one tier.
+type pages struct {
 	byID  map[uint64]*change
 	order []*change
 	holes int // entries of order that are gone
 }
 
 func newState() *state {
-	s := &state{}
+	s := &state{roots: map[uint64]string{}}
 	for m := range s.tiers {
 		s.tiers[m].byID = map[uint64]*change{}
 	}
@@ -26,7 +33,12 @@ func (s *state) apply(list []change, out *encoder) {
 		c := &list[i]
 		t := &s.tiers[c.medium]
 		switch c.kind {
+		case rooted:
+			s.roots[c.root] = ""
 		case stored:
+			if !s.name(c) {
+				continue
+			}
 			t.drop(c.id) // stored again without having been removed
 			kept := *c
 			t.byID[c.id] = &kept
@@ -40,6 +52,23 @@ func (s *state) apply(list []change, out *encoder) {
 			s.clear(c.medium, out)
 		}
 	}
+}
+
+// name finds the salt of a page, or learns it, and reports whether it is known.
+func (s *state) name(c *change) (known bool) {
+	if c.medium != GPU {
+		c.salt, known = s.roots[c.root]
+		return known
+	}
+	if len(s.roots) >= maxRoots {
+		for root, salt := range s.roots {
+			if salt != "" {
+				delete(s.roots, root)
+			}
+		}
+	}
+	s.roots[c.root] = c.salt
+	return true
 }
 
 // clear empties a tier. There is one event for all tiers together only, so while others hold pages the removed ones are
@@ -58,7 +87,7 @@ func (s *state) clear(m Medium, out *encoder) {
 			}
 		}
 	}
-	s.tiers[m] = tier{byID: map[uint64]*change{}}
+	s.tiers[m] = pages{byID: map[uint64]*change{}}
 }
 
 // whole appends the events that make any reader's state this one.
@@ -74,7 +103,7 @@ func (s *state) whole(out *encoder) {
 }
 
 // drop takes a page out and says whether it was there.
-func (t *tier) drop(id uint64) bool {
+func (t *pages) drop(id uint64) bool {
 	c := t.byID[id]
 	if c == nil {
 		return false

@@ -2,15 +2,18 @@ package tier
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 
 	"sparrow/kv/prefix"
+	"sparrow/kv/tier/resp"
 )
 
 // Fetch brings the pages of one prompt to host memory, in order, a few ahead of its reader.
 type Fetch struct {
 	stack *Stack
+	from  []Tier
 	keys  []prefix.Hash
 	wake  func()
 
@@ -27,8 +30,38 @@ type Fetch struct {
 }
 
 // Fetch begins to bring pages back. wake is called, from another goroutine, when Next has something new to say.
-func (s *Stack) Fetch(keys []prefix.Hash, wake func()) *Fetch {
-	f := &Fetch{stack: s, keys: keys, wake: wake, free: make(chan struct{}, s.window)}
+func (s *Stack) Fetch(keys []prefix.Hash, wake func()) *Fetch { return s.fetch(s.tiers, keys, wake) }
+
+// FetchFrom is Fetch that asks another engine, at this host and port, for what is not held here.
+func (s *Stack) FetchFrom(address string, keys []prefix.Hash, wake func()) *Fetch {
+	return s.fetch(append(slices.Clone(s.tiers), s.peer(address)), keys, wake)
+}
+
+// maxPeers bounds how many other engines are remembered.
+const maxPeers = 256
+
+// peer is another engine as a tier that is only read.
+func (s *Stack) peer(address string) Tier {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.peers[address]
+	if p == nil {
+		p = newStore("peer", resp.Address{Host: address}, s.patience, &s.spec, s.log)
+		p.least = 1
+		close(p.stopped) // nothing is written
+		if s.peers == nil || len(s.peers) >= maxPeers {
+			for _, other := range s.peers {
+				_ = other.Close() // its fetches go on; there is nothing to fail
+			}
+			s.peers = map[string]*store{}
+		}
+		s.peers[address] = p
+	}
+	return p
+}
+
+func (s *Stack) fetch(tiers []Tier, keys []prefix.Hash, wake func()) *Fetch {
+	f := &Fetch{stack: s, from: tiers, keys: keys, wake: wake, free: make(chan struct{}, s.window)}
 	f.ctx, f.stop = context.WithCancel(s.ctx)
 	s.mu.Lock()
 	s.fetches++
@@ -44,7 +77,7 @@ func (f *Fetch) run() {
 	for at := 0; at < len(f.keys) && f.ctx.Err() == nil; {
 		n := 0
 		why = why[:0]
-		for _, t := range f.stack.tiers {
+		for _, t := range f.from {
 			var reason string
 			n, reason = t.Load(f.ctx, f.keys[at:], f.stack.room, func(p *Page) bool { return f.deliver(p, t.Name()) })
 			if reason != "" && reason != notHeld {

@@ -21,13 +21,21 @@ type Options struct {
 	DiskDir   string // folder of the disk cache; empty is none
 	DiskBytes int64
 	StoreURL  string // of a store that speaks RESP; empty is none
+	// KeepEarly keeps pages in host memory as they become reusable, for others to pull (Stack.Serve).
+	KeepEarly bool
+	// Pull lets requests name another engine that holds their pages (Stack.FetchFrom).
+	Pull bool
 	// Wait is how much time a request may lose by waiting for pages instead of computing them.
-	Wait     time.Duration
-	Listener Listener
+	Wait time.Duration
+	// OnHost and OnDisk, where set, are told which pages are in host memory and in files, by any goroutine, one at a
+	// time. They must not wait. Pages of a store belong to all who share it.
+	OnHost, OnDisk prefix.Listener
 }
 
 // Any reports whether there is a tier.
-func (o *Options) Any() bool { return o.HostBytes > 0 || o.DiskDir != "" || o.StoreURL != "" }
+func (o *Options) Any() bool {
+	return o.HostBytes > 0 || o.DiskDir != "" || o.StoreURL != "" || o.Pull
+}
 
 // Transit bounds the memory of pages on their way between the device and tiers other than host memory.
 const transitBytes = 256 << 20
@@ -41,6 +49,9 @@ type Stack struct {
 	host   *host
 	window int // pages that one fetch has ready
 
+	patience time.Duration // for an answer of a peer
+	log      *slog.Logger
+
 	ctx  context.Context // ends with the stack
 	stop context.CancelFunc
 	wait sync.WaitGroup // fetches
@@ -48,6 +59,7 @@ type Stack struct {
 	mu      sync.Mutex
 	fetches int                         // that were not closed
 	stops   map[string]map[string]int64 // by tier and reason
+	peers   map[string]*store           // by address
 }
 
 // Open opens the tiers that the options ask for. Without an allocator pages are in ordinary memory, taken as it is
@@ -60,24 +72,22 @@ func Open(o Options, spec Spec, from Allocator, log *slog.Logger) (*Stack, error
 	if lazy {
 		from = plain{}
 	}
-	hears := o.Listener
-	if hears == nil {
-		hears = silent{}
-	}
 	hosted := int(o.HostBytes / int64(spec.Bytes))
 	transit := max(transitBytes/spec.Bytes, 8)
-	s := &Stack{spec: spec, stops: map[string]map[string]int64{}, host: newHost(hosted, hears), window: max(min(transit/4, 32), 1),
+	s := &Stack{spec: spec, stops: map[string]map[string]int64{}, host: newHost(hosted, listener(o.OnHost)),
+		window: max(min(transit/4, 32), 1), patience: o.Wait, log: log,
 		memory: &memory{from: from, each: spec.Bytes, most: hosted + transit}}
+	s.host.early = o.KeepEarly
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	if !lazy && !s.memory.fill() {
-		return nil, errors.Join(fmt.Errorf("tier: %d bytes of page-locked memory for %d pages are not to be had; ask for "+
-			"a smaller --host-cache", int64(hosted+transit)*int64(spec.Bytes), hosted+transit), s.Close())
+		return nil, errors.Join(fmt.Errorf("tier: %d bytes of page-locked memory for %d pages are not to be had; ask "+
+			"for a smaller --host-cache", int64(hosted+transit)*int64(spec.Bytes), hosted+transit), s.Close())
 	}
 	if o.HostBytes > 0 {
 		s.tiers = append(s.tiers, s.host)
 	}
 	if o.DiskDir != "" {
-		d, err := openDisk(o.DiskDir, o.DiskBytes, &s.spec, hears, log)
+		d, err := openDisk(o.DiskDir, o.DiskBytes, &s.spec, listener(o.OnDisk), log)
 		if err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
@@ -174,6 +184,25 @@ func (s *Stack) Counts() []Count {
 	return out
 }
 
+// Bytes is the most host memory that pages take.
+func (s *Stack) Bytes() int64 { return int64(s.memory.most) * int64(s.memory.each) }
+
+// PeerCount is what other engines gave, all of them together.
+func (s *Stack) PeerCount() Count {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := Count{Tier: "peer", Stops: maps.Clone(s.stops["peer"])}
+	for _, p := range s.peers {
+		c := p.Count()
+		all.Hits += c.Hits
+		all.HitBytes += c.HitBytes
+		all.Damaged += c.Damaged
+		all.Failed += c.Failed
+		all.Busy += c.Busy
+	}
+	return all
+}
+
 // Describe says where pages are kept, a line for each tier.
 func (s *Stack) Describe() []string {
 	var out []string
@@ -204,6 +233,9 @@ func (s *Stack) Close() (err error) {
 	s.wait.Wait()
 	for _, t := range s.tiers {
 		err = errors.Join(err, t.Close())
+	}
+	for _, p := range s.peers {
+		err = errors.Join(err, p.Close())
 	}
 	return errors.Join(err, s.memory.close())
 }

@@ -34,6 +34,8 @@ type store struct {
 	spec *Spec
 	wait time.Duration // for an answer
 	log  *slog.Logger
+	// least is from how many tokens on the store is asked
+	least int
 
 	ctx     context.Context // ends with the tier
 	stop    context.CancelFunc
@@ -55,16 +57,21 @@ func openStore(url string, wait time.Duration, spec *Spec, log *slog.Logger) (*s
 	if err != nil {
 		return nil, fmt.Errorf("tier: the page store: %w (--page-store)", err)
 	}
-	s := &store{at: at, spec: spec, wait: wait, log: log, writes: make(chan *Page, storeQueue),
-		stopped: make(chan struct{}), known: map[prefix.Hash]bool{}, pending: map[prefix.Hash]bool{},
-		count: Count{Tier: "store"}}
-	s.ctx, s.stop = context.WithCancel(context.Background())
+	s := newStore("store", at, wait, spec, log)
 	go s.write()
 	return s, nil
 }
 
-func (s *store) Name() string   { return "store" }
-func (s *store) Medium() Medium { return Storage }
+// newStore is a store that nothing writes to yet.
+func newStore(name string, at resp.Address, wait time.Duration, spec *Spec, log *slog.Logger) *store {
+	s := &store{at: at, spec: spec, wait: wait, log: log, least: storeTokens, writes: make(chan *Page, storeQueue),
+		stopped: make(chan struct{}), known: map[prefix.Hash]bool{}, pending: map[prefix.Hash]bool{},
+		count: Count{Tier: name}}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	return s
+}
+
+func (s *store) Name() string { return s.count.Tier }
 
 // Wants takes pages as they become reusable, unless they are there.
 func (s *store) Wants(k prefix.Hash, o Occasion) bool {
@@ -167,8 +174,8 @@ func keyOf(k prefix.Hash) string { return storeKeys + k.String() }
 // Load asks for pages some ahead of the one that it reads.
 func (s *store) Load(ctx context.Context, keys []prefix.Hash, room func(context.Context) *Page,
 	deliver func(*Page) bool) (n int, why string) {
-	if len(keys)*s.spec.PageTokens < storeTokens {
-		return 0, fmt.Sprintf("not asked for fewer than %d tokens", storeTokens)
+	if len(keys)*s.spec.PageTokens < s.least {
+		return 0, fmt.Sprintf("not asked for fewer than %d tokens", s.least)
 	}
 	begun := time.Now()
 	defer func() {

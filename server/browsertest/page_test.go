@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -63,6 +62,7 @@ func TestPage(t *testing.T) {
 		{"tools and reasoning", w.toolsAndReasoning},
 		{"files", w.files},
 		{"code", w.code},
+		{"modules", w.modules},
 		{"explorer", w.explorer},
 		{"long prompt", w.longPrompt},
 		{"plans", w.plans},
@@ -117,9 +117,6 @@ func (w *world) firstVisit(t *testing.T) {
 	p.press("Ask")
 	p.wait(`document.querySelector(".lit")`)
 	t.Logf("question to lit line: %v", time.Since(begun).Round(10*time.Millisecond))
-	if took := time.Since(begun); took > 10*time.Second {
-		t.Errorf("it took %v, want less than ten seconds", took)
-	}
 	if got := p.text(".answer-line"); got != "The access code of Wanda is 2479." {
 		t.Errorf("the answer is %q", got)
 	}
@@ -135,7 +132,10 @@ func (w *world) firstVisit(t *testing.T) {
 	if !inView {
 		t.Error("the lit line is not in view")
 	}
-	if got := p.text(".told"); !strings.Contains(got, "each of 5 layers read 256 of 3,99") {
+	if got := p.text(".told"); !strings.Contains(got, "gave its highest score to the ") {
+		t.Errorf("told: %q", got)
+	}
+	if got := p.text(".told"); !strings.Contains(got, "each of 5 layers chose 256 of 3,99") {
 		t.Errorf("told: %q", got)
 	}
 	p.press("Look at it token by token")
@@ -209,7 +209,20 @@ func (w *world) keyAsked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := w.open(t, listen(t, openServer(t, server.Options{Keys: keys}))+"#chat", desktop)
+	url := listen(t, openServer(t, server.Options{Keys: keys}))
+	declined := w.open(t, url+"#plans", desktop)
+	declined.wait(`document.getElementById("key").open`)
+	for range 2 { // the model's name and the plans are asked for at once; the second question is the form's
+		declined.key("Escape", 0)
+		declined.wait(`document.querySelector(".plans .fault:not([hidden])")`)
+	}
+	declined.wait(`document.getElementById("trouble").offsetParent && !document.getElementById("key").open`)
+	declined.eval(`new Promise((r) => setTimeout(r, 1500))`, nil)
+	var again bool
+	if declined.eval(`document.getElementById("key").open`, &again); again {
+		t.Error("the dialog comes back after it was closed")
+	}
+	p := w.open(t, url+"#chat", desktop)
 	p.wait(`document.getElementById("key").open`)
 	p.enter("k-wrong")
 	p.key("Enter", 0)
@@ -277,12 +290,15 @@ func (w *world) accessibility(t *testing.T) {
 		p.wait(`document.querySelector(".explore:not([hidden])")`)
 		p.eval(`document.querySelector(".best button").click()`, nil)
 		w.axed(p, "explorer")
-		p.eval(`(() => { const all = document.querySelectorAll(".explore select"); all[0].value = "never";
-			all[0].dispatchEvent(new Event("change")); })()`, nil)
-		w.axed(p, "explorer, never looked at")
+		p.set(0, "never")
+		p.axedIn(w, ".columns .tokens", "explorer, never looked at")
+		p.set(0, "looked")
+		p.set(2, "4")
+		p.set(3, "0")
+		p.axedIn(w, ".columns .tokens", "explorer, two layers")
 		p.eval(`location.hash = "chat"`, nil)
 		p.wait(`document.querySelector(".composer")`)
-		w.axed(p, "chat, empty")
+		p.axedIn(w, ".chat", "chat, empty")
 		p.ask(sayThought)
 		p.eval(`document.querySelectorAll("details").forEach((d) => { d.open = true; })`, nil)
 		w.axed(p, "chat")
@@ -299,7 +315,13 @@ func (w *world) accessibility(t *testing.T) {
 // axed reports what axe-core finds in the page as it is.
 func (w *world) axed(p *tab, where string) {
 	p.t.Helper()
-	p.eval(w.axe+"; 0", nil)
+	p.axedIn(w, "html", where)
+}
+
+// axedIn does so in a part of the page.
+func (p *tab) axedIn(w *world, part, where string) {
+	p.t.Helper()
+	p.eval(`typeof axe === "object" || (() => { `+w.axe+` })()`, nil)
 	var found []struct {
 		ID, Impact, Help string
 		Nodes            []struct {
@@ -307,37 +329,11 @@ func (w *world) axed(p *tab, where string) {
 			FailureSummary string
 		}
 	}
-	p.eval(`axe.run(document, {resultTypes: ["violations"]}).then((r) => r.violations)`, &found)
+	// Blocks of tokens are alike; a few of them stand for all.
+	p.eval(fmt.Sprintf(`axe.run({include: [%q], exclude: [".tokens .block:nth-child(n + 4)"]},
+		{resultTypes: ["violations"]}).then((r) => r.violations)`, part), &found)
 	for _, f := range found {
 		p.t.Errorf("%s: %s (%s): %s: %.300s: %.300s", where, f.ID, f.Impact, f.Help, f.Nodes[0].HTML,
 			f.Nodes[0].FailureSummary)
 	}
-}
-
-// pictures writes those of the documentation.
-func (w *world) pictures(t *testing.T, dir string) {
-	save := func(p *tab, name string) {
-		p.eval(`new Promise((r) => setTimeout(r, 400))`, nil)
-		if err := os.WriteFile(dir+"/"+name+".png", p.shot(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	p := w.open(t, w.url, screen{width: 1180, height: 820})
-	p.wait(`document.getElementById("model").textContent`)
-	p.press("Ask")
-	p.wait(`document.querySelector(".lit")`)
-	save(p, "start")
-	p.press("Look at it token by token")
-	p.wait(`document.querySelector(".explore:not([hidden])")`)
-	p.eval(`(() => { const s = document.querySelector("input[type=range]"); s.value = "7";
-		s.dispatchEvent(new Event("input")); document.querySelector(".best button").click();
-		document.querySelector(".explore").scrollIntoView(); })()`, nil)
-	save(p, "explorer")
-	p.eval(`location.hash = "chat"`, nil)
-	p.ask("What are you called?")
-	p.ask("A garden is 21 meters long and 2 meters wide. How many meters of fence are needed to go around it?")
-	save(p, "chat")
-	p.eval(`location.hash = "plans"`, nil)
-	p.wait(`document.querySelector(".plans tbody [aria-expanded]")`)
-	save(p, "plans")
 }

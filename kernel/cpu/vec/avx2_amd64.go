@@ -49,6 +49,12 @@ var avx2 = &isa{
 		formatBF16: packBF1616avx2,
 		formatFP8:  packFP816avx2,
 	},
+	nibbles: nibbleKernels{
+		rows:   [4]func(*nibbleArgs){nibbleRows1avx2, nibbleRows2avx2, nibbleRows3avx2, nibbleRows4avx2},
+		order:  orderNibblesavx2,
+		scales: scalesToFloatavx2,
+		factor: 0.5,
+	},
 	vec: vecKernels{
 		axpy:         axpyavx2,
 		scaleMul:     scaleMulavx2,

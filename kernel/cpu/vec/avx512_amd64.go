@@ -57,6 +57,12 @@ var avx512 = &isa{
 		formatBF16: packBF1664avx512,
 		formatFP8:  packFP864avx512,
 	},
+	nibbles: nibbleKernels{
+		rows:   [4]func(*nibbleArgs){nibbleRows1avx512, nibbleRows2avx512, nibbleRows3avx512, nibbleRows4avx512},
+		order:  orderNibblesavx512,
+		scales: scalesToFloatavx512,
+		factor: 1,
+	},
 	vec: vecKernels{
 		axpy:         axpyavx512,
 		scaleMul:     scaleMulavx512,

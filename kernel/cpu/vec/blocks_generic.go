@@ -11,8 +11,8 @@ import (
 // portableBlocks is the definition of products with block formats.
 var portableBlocks = &blockOps{together: 1, quant: quantRowGo, mul: mulBlocksGo}
 
-// leastQuant is the bits of 2^-100. The codes of a group whose largest magnitude is below it are zeros, because 127 over
-// that magnitude could overflow.
+// leastQuant is the bits of 2^-100. The codes of a group whose largest magnitude is below it are zeros, because 127
+// over that magnitude could overflow.
 const leastQuant = (127 - 100) << 23
 
 // quantRowGo quantises a row: the scale of a group is its largest magnitude over 127, and codes are rounded to even. A

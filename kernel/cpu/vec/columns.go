@@ -27,8 +27,9 @@ type Order int
 const (
 	// InOrder is for bfloat16 weights.
 	InOrder Order = iota
-	// Nibbles is for e2m1 weights: of every 128 elements first, of each 32, the even
-	// ones of the first sixteen, then those of the last sixteen, then the odd ones of both.
+	// Nibbles is for e2m1 weights: of every 128 elements first, of each 32, the even ones
+	// of the first sixteen, then those of the last sixteen; then elements 1, 5, 9, ... and
+	// elements 3, 7, 11, ...
 	Nibbles
 	// Halves is for e4m3 weights: of every 64 elements first the first eight of
 	// every sixteen.

@@ -2,7 +2,10 @@
 
 package vec
 
-import "unsafe"
+import (
+	"math"
+	"unsafe"
+)
 
 // packColumns packs a piece of float32 rows. Of a group that is not full only the
 // existing rows are packed: the columns after them are not read.
@@ -95,7 +98,13 @@ func (c *Columns) run(a *packArgs, kernel func(*packArgs), i int) {
 	a.columns = at(c.mem[:cap(c.mem)], i/c.chunks()*c.groupBytes()+step*c.stepBytes())
 	a.steps = min(chunkSteps, c.steps()-step)
 	last := c.k - stepDepth*(step+a.steps-c.order.turn())
-	a.mask, a.upperMask = 1<<min(64, stepDepth*c.order.turn(), last)-1, 1<<max(0, min(64, last-64))-1
+	if c.order == Nibbles {
+		for r := range a.lanes {
+			a.lanes[r], a.last[r] = math.MaxUint16, uint16(1<<max(0, min(tileSide, last-r*tileSide))-1)
+		}
+	} else {
+		a.mask = 1<<min(stepDepth*c.order.turn(), last) - 1
+	}
 	runKernel(kernel, a)
 	a.rows, a.columns = [GroupRows]unsafe.Pointer{}, nil
 }

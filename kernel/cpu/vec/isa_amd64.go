@@ -33,6 +33,7 @@ type isa struct {
 	wide     [formats]func(*accArgs)
 	pack     [formats]func(*accArgs) // widens blocks of accCols columns
 
+	nibbles nibbleKernels // of e2m1 weights
 	vec     vecKernels
 	selects selectKernels
 	// quant prepares indexer vectors; nil where registers are too few.

@@ -110,6 +110,36 @@ func axpyavx2(a *vecArgs)
 func axpyavx512(a *vecArgs)
 
 //go:noescape
+func blockDot2MXFP4(a *blockArgs)
+
+//go:noescape
+func blockDot2Q40(a *blockArgs)
+
+//go:noescape
+func blockDot2Q4K(a *blockArgs)
+
+//go:noescape
+func blockDot2Q6K(a *blockArgs)
+
+//go:noescape
+func blockDot2Q80(a *blockArgs)
+
+//go:noescape
+func blockDot4MXFP4(a *blockArgs)
+
+//go:noescape
+func blockDot4Q40(a *blockArgs)
+
+//go:noescape
+func blockDot4Q4K(a *blockArgs)
+
+//go:noescape
+func blockDot4Q6K(a *blockArgs)
+
+//go:noescape
+func blockDot4Q80(a *blockArgs)
+
+//go:noescape
 func blockDotMXFP4(a *blockArgs)
 
 //go:noescape
@@ -249,6 +279,36 @@ func narrowBF16avx512(a *vecArgs)
 
 //go:noescape
 func narrowExactamx(a *vecArgs)
+
+//go:noescape
+func nibbleRows1avx2(a *nibbleArgs)
+
+//go:noescape
+func nibbleRows1avx512(a *nibbleArgs)
+
+//go:noescape
+func nibbleRows2avx2(a *nibbleArgs)
+
+//go:noescape
+func nibbleRows2avx512(a *nibbleArgs)
+
+//go:noescape
+func nibbleRows3avx2(a *nibbleArgs)
+
+//go:noescape
+func nibbleRows3avx512(a *nibbleArgs)
+
+//go:noescape
+func nibbleRows4avx2(a *nibbleArgs)
+
+//go:noescape
+func nibbleRows4avx512(a *nibbleArgs)
+
+//go:noescape
+func orderNibblesavx2(a *vecArgs)
+
+//go:noescape
+func orderNibblesavx512(a *vecArgs)
 
 //go:noescape
 func packBF1616avx2(a *accArgs)
@@ -498,6 +558,12 @@ func scaleMulavx512(a *vecArgs)
 
 //go:noescape
 func scalesFP4(a *scaleArgs)
+
+//go:noescape
+func scalesToFloatavx2(a *vecArgs)
+
+//go:noescape
+func scalesToFloatavx512(a *vecArgs)
 
 //go:noescape
 func siluMulavx2(a *vecArgs)

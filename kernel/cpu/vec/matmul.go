@@ -1,5 +1,7 @@
 package vec
 
+import "fmt"
+
 // MatMulF32 computes y = x·wᵀ: y[m][n] = Σ_k x[m][k]·w[n][k], overwriting y.
 //
 //	y [m, n] rows ldy apart, x [m, k] rows ldx apart, w [n, k] rows ldw apart
@@ -38,6 +40,21 @@ func (t *Tier) MatMulFP8(y []float32, ldy int, x []float32, ldx, m int, w []byte
 	if p.ready("MatMulFP8", len(w), n, k) {
 		needScales("MatMulFP8", s, n, k)
 		t.ops.matMulFP8(p, w, s)
+	}
+}
+
+// MatMulFP4 is a product with e2m1 weights as [Tier.TiledFP4] has them, ldw bytes
+// between rows. The sum of the products of each group of 32 is scaled, unless the tier
+// is [Tier.Tiled].
+func (t *Tier) MatMulFP4(y []float32, ldy int, x []float32, ldx, m int, w []byte, ldw, n, k int, scale []byte,
+	ldScale int) {
+	if k%2 != 0 {
+		panic(fmt.Sprintf("vec: MatMulFP4: %d weights in a row are no whole bytes", k))
+	}
+	p := product{y: y, ldy: ldy, x: x, ldx: ldx, m: m, ldw: ldw, n: n, k: k}
+	if p.ready("MatMulFP4", len(w), n, k/2) {
+		needMatrix("MatMulFP4", "scale", len(scale), n, (k+GroupFP4-1)/GroupFP4, ldScale)
+		t.ops.matMulFP4(p, w, scale, ldScale)
 	}
 }
 

@@ -1,5 +1,7 @@
 package vec
 
+import "sparrow/internal/num"
+
 // The portable products compute each element by one call of one dot product,
 // so the order of its sum is the order written in that dot product.
 
@@ -30,6 +32,26 @@ func matMulFP8Go(p product, w []byte, s blockScale) {
 	for j := range p.n {
 		widenRowGo(row, w[j*p.ldw:][:p.k], s.row(j))
 		p.column(j, row)
+	}
+}
+
+func matMulFP4Go(p product, w, scale []byte, ldScale int) {
+	buf := wideRows.get()
+	defer wideRows.put(buf)
+	row := sized(buf, p.k)
+	for j := range p.n {
+		for c, b := range w[j*p.ldw:][:p.k/2] {
+			even, odd := num.UnpackE2M1(b)
+			row[2*c], row[2*c+1] = num.FromE2M1(even), num.FromE2M1(odd)
+		}
+		for i := range p.m {
+			x, sum := p.x[i*p.ldx:][:p.k], float32(0)
+			for g, e := range scale[j*ldScale:][:(p.k+GroupFP4-1)/GroupFP4] {
+				from, to := g*GroupFP4, min((g+1)*GroupFP4, p.k)
+				sum += dotGo(x[from:to], row[from:to]) * num.FromE8M0(e)
+			}
+			p.y[i*p.ldy+j] = sum
+		}
 	}
 }
 

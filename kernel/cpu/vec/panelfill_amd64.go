@@ -110,12 +110,12 @@ func (w *panelWeights) fillExtremes(ts *tileScratch, row, r, k, depth int) {
 		}
 		if e := scales[step]; e < minScaleFP4 || e > maxScaleFP4 {
 			codes := w.b[row*w.ld+(k+step*GroupFP4)/2:][:min(GroupFP4, depth-step*GroupFP4)/2]
-			// The first eight bytes of a group are in steps 0 and 2 of its block, the others in steps 1 and 3.
+			// The lower codes of the first eight bytes of a group are in step 0 of its block, those of the others in
+			// step 1; the upper codes of even bytes in step 2, of odd bytes in step 3.
 			lane := ts.panel[step/4*4*panelStep+r*pairLanes+step%4*tileSide:]
 			for i, c := range codes {
-				at := i/8*panelStep + i%8*2
-				binary.LittleEndian.PutUint16(lane[at:], extremeFP4(c&15, e))
-				binary.LittleEndian.PutUint16(lane[at+2*panelStep:], extremeFP4(c>>4, e))
+				binary.LittleEndian.PutUint16(lane[i/8*panelStep+i%8*2:], extremeFP4(c&15, e))
+				binary.LittleEndian.PutUint16(lane[(2+i%2)*panelStep+i/2*2:], extremeFP4(c>>4, e))
 			}
 		}
 		step++
@@ -175,4 +175,3 @@ var tablesFP8 = sync.OnceValue(func() *[2*maxPower + 1][2][128]byte {
 	}
 	return tables
 })
-

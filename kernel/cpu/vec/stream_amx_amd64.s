@@ -2446,9 +2446,9 @@ same131:
 	JNZ loop1
 	DECQ streamArgs_units(AX)
 	JZ done3
+	ADDQ streamArgs_nextW(AX), BX
 	MOVQ streamArgs_blocks(AX), R9
 	MOVQ R9, streamArgs_left(AX)
-	ADDQ streamArgs_nextW(AX), BX
 	MOVQ streamArgs_unitAhead(AX), R12
 	ADDQ streamArgs_ahead(AX), R12
 	CMPQ streamArgs_units(AX), $1
@@ -5360,9 +5360,9 @@ same264:
 	JNZ loop133
 	DECQ streamArgs_units(AX)
 	JZ done135
+	ADDQ streamArgs_nextW(AX), BX
 	MOVQ streamArgs_blocks(AX), R9
 	MOVQ R9, streamArgs_left(AX)
-	ADDQ streamArgs_nextW(AX), BX
 	MOVQ streamArgs_unitAhead(AX), R12
 	ADDQ streamArgs_ahead(AX), R12
 	CMPQ streamArgs_units(AX), $1
@@ -8989,9 +8989,9 @@ same421:
 	JNZ loop266
 	DECQ streamArgs_units(AX)
 	JZ done268
+	ADDQ streamArgs_nextW(AX), BX
 	MOVQ streamArgs_blocks(AX), R9
 	MOVQ R9, streamArgs_left(AX)
-	ADDQ streamArgs_nextW(AX), BX
 	MOVQ streamArgs_unitAhead(AX), R12
 	ADDQ streamArgs_ahead(AX), R12
 	CMPQ streamArgs_units(AX), $1
@@ -12138,9 +12138,9 @@ same579:
 	JNZ loop423
 	DECQ streamArgs_units(AX)
 	JZ done425
+	ADDQ streamArgs_nextW(AX), BX
 	MOVQ streamArgs_blocks(AX), R9
 	MOVQ R9, streamArgs_left(AX)
-	ADDQ streamArgs_nextW(AX), BX
 	MOVQ streamArgs_unitAhead(AX), R12
 	ADDQ streamArgs_ahead(AX), R12
 	CMPQ streamArgs_units(AX), $1
@@ -15867,9 +15867,9 @@ same737:
 	JNZ loop582
 	DECQ streamArgs_units(AX)
 	JZ done584
+	ADDQ streamArgs_nextW(AX), BX
 	MOVQ streamArgs_blocks(AX), R9
 	MOVQ R9, streamArgs_left(AX)
-	ADDQ streamArgs_nextW(AX), BX
 	MOVQ streamArgs_unitAhead(AX), R12
 	ADDQ streamArgs_ahead(AX), R12
 	CMPQ streamArgs_units(AX), $1
@@ -18920,9 +18920,9 @@ same895:
 	JNZ loop739
 	DECQ streamArgs_units(AX)
 	JZ done741
+	ADDQ streamArgs_nextW(AX), BX
 	MOVQ streamArgs_blocks(AX), R9
 	MOVQ R9, streamArgs_left(AX)
-	ADDQ streamArgs_nextW(AX), BX
 	MOVQ streamArgs_unitAhead(AX), R12
 	ADDQ streamArgs_ahead(AX), R12
 	CMPQ streamArgs_units(AX), $1
@@ -22457,9 +22457,9 @@ same1053:
 	JNZ loop898
 	DECQ streamArgs_units(AX)
 	JZ done900
+	ADDQ streamArgs_nextW(AX), BX
 	MOVQ streamArgs_blocks(AX), R9
 	MOVQ R9, streamArgs_left(AX)
-	ADDQ streamArgs_nextW(AX), BX
 	MOVQ streamArgs_unitAhead(AX), R12
 	ADDQ streamArgs_ahead(AX), R12
 	CMPQ streamArgs_units(AX), $1
@@ -25438,9 +25438,9 @@ same1211:
 	JNZ loop1055
 	DECQ streamArgs_units(AX)
 	JZ done1057
+	ADDQ streamArgs_nextW(AX), BX
 	MOVQ streamArgs_blocks(AX), R9
 	MOVQ R9, streamArgs_left(AX)
-	ADDQ streamArgs_nextW(AX), BX
 	MOVQ streamArgs_unitAhead(AX), R12
 	ADDQ streamArgs_ahead(AX), R12
 	CMPQ streamArgs_units(AX), $1

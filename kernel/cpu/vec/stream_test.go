@@ -103,3 +103,53 @@ func TestTiledRareCodes(t *testing.T) {
 		}
 	}
 }
+
+// e2m1 weights have the bits they have in panels however many rows of x there are: units of one
+// block and of several, more than a call takes, ends of rows that are no whole block, rows before and
+// after, sums longer than a call, and scales that the streaming kernels leave to the panels.
+func TestTiledUnitsFP4(t *testing.T) {
+	tier := tiledTier(t)
+	const rows = 33
+	for _, s := range []struct{ k, cols int }{
+		{128, 1200}, {256, 640}, {384, 205}, {1024, 600}, {1152, 97}, {1090, 130}, {8192 + 384 + 6, 70}, {4096, 64},
+	} {
+		for _, extreme := range []bool{false, true} {
+			k, cols := s.k, s.cols
+			r := newRand(34)
+			f := newFourBit(r, cols, k)
+			groups := (k + GroupFP4 - 1) / GroupFP4
+			if extreme {
+				for range 1 + cols/100 {
+					f.scales[r.IntN(len(f.scales))] = []byte{0, 1, 253, 255}[r.IntN(4)]
+				}
+			}
+			x := normals(r, rows*k)
+			whole := make([]float32, rows*cols)
+			tier.TiledFP4(Cut{Y: whole, Ldy: cols, X: packed(tier, Nibbles, x, k, rows, k), M1: rows, N: cols},
+				f.codes, k/2, f.scales, groups)
+			if !extreme {
+				wantSums(t, "fp4", whole[:4*cols], x, k, 4, f.wide, k, cols, k, float64(k/8+8)*0x1p-24+0x1p-17)
+			}
+			for _, m := range []int{1, 2, 4, 7, 8, 9, 16, 20, 32} {
+				cut := Cut{Ldy: cols, X: packed(tier, Nibbles, x, k, m, k), M1: m, N: cols}
+				for _, add := range []bool{false, true} {
+					part, want := make([]float32, m*cols+1), make([]float32, m*cols)
+					for i := range want {
+						want[i] = whole[i]
+						if add {
+							part[i] = float32(i)
+							want[i] += float32(i)
+						}
+					}
+					cut.Y, cut.Add = part, add
+					tier.TiledFP4(cut, f.codes, k/2, f.scales, groups)
+					wantSame(t, fmt.Sprintf("%d rows by %d of %d, add %v, extreme %v", m, cols, k, add, extreme),
+						part[:m*cols], want)
+					if part[m*cols] != 0 {
+						t.Errorf("%d rows by %d of %d: wrote past the end", m, cols, k)
+					}
+				}
+			}
+		}
+	}
+}

@@ -3,16 +3,9 @@
 package vec
 
 // e2m1 weights of few rows of x are streamed as e4m3 weights are (see stream_amd64.go),
-// in blocks of 128 columns, which are 64 bytes. Every row has its own scales. Before a
-// call they are turned into what the kernel subtracts from exponents; weights whose
-// scales leave the range of normal numbers take the way of the panels.
-const (
-	// exponentLine is the bytes from the exponents of one row to those of the next: two for
-	// each group of a unit, and a line more, so that they lie in all parts of the L1 cache.
-	exponentLine = unitBlocks*8 + 64
-	// unitsFP4 is the units of one call at most.
-	unitsFP4 = 8
-)
+// in blocks of 128 columns, which are 64 bytes. Every row has its own scales, which the
+// kernel subtracts from exponents; weights whose scales leave the range of normal numbers
+// take the way of the panels.
 
 // unitRowsFP4 is the rows of a unit of e2m1 weights, for groups of so many rows of x.
 func unitRowsFP4(rows int) int {
@@ -25,9 +18,6 @@ func unitRowsFP4(rows int) int {
 // streamFP4 multiplies few groups of columns by e2m1 weights that are read once from
 // memory.
 func (ts *tileScratch) streamFP4(c *Cut, w *panelWeights) {
-	if ts.exponents == nil {
-		ts.exponents = alignedBytes(unitsFP4 * streamRows * exponentLine)
-	}
 	for j := 0; j < c.N; {
 		u := w.unitsFP4(c, j)
 		rows := u.rows
@@ -53,7 +43,7 @@ func (ts *tileScratch) streamFP4(c *Cut, w *panelWeights) {
 func (w *panelWeights) unitsFP4(c *Cut, j int) streamUnits {
 	each := unitRowsFP4(c.X.rows)
 	u := streamUnits{row: j, each: each, depth: w.k / blockFP4 * blockFP4, folded: true}
-	most := min(unitsFP4, streamBlocks*blockFP4/u.depth, sumsBytes/(each*c.X.tiles()*c.X.lineBytes()))
+	most := min(streamBlocks*blockFP4/u.depth, sumsBytes/(each*c.X.tiles()*c.X.lineBytes()))
 	if u.depth < w.k || u.depth > unitBlocks*blockFP4 || c.M1-c.M0 > c.X.rows {
 		most = 1
 	}
@@ -67,7 +57,7 @@ func (ts *tileScratch) unitsTimes(c *Cut, w *panelWeights, u streamUnits) bool {
 	clear(ts.sums[:u.rows*c.X.tiles()*c.X.lineBytes()])
 	for from := 0; from < u.depth; from += unitBlocks * blockFP4 {
 		depth := min(u.depth-from, unitBlocks*blockFP4)
-		if !ts.exponentsFP4(w, u, from, depth) {
+		if !ts.normalUnits(w, u, from, depth) {
 			return false
 		}
 		ts.aheadOfUnits(c, w, u, from/2, depth/2)
@@ -76,7 +66,8 @@ func (ts *tileScratch) unitsTimes(c *Cut, w *panelWeights, u streamUnits) bool {
 		a.w, a.ldw, a.lower = at(w.b, u.row*w.ld+from/2), w.ld, blockW*w.ld
 		a.nextW = u.each*w.ld - depth/2
 		a.x = at(x.mem[:cap(x.mem)], c.M0/x.rows*x.groupBytes()+from/stepDepth*x.stepBytes())
-		a.panel, a.sums, a.scales = at(ts.panel, 0), at(ts.sums, 0), at(ts.exponents, 0)
+		a.panel, a.sums, a.scales = at(ts.panel, 0), at(ts.sums, 0), at(w.scales, u.row*w.ldScale+from/GroupFP4)
+		a.ldScale, a.lowerScales, a.nextScales = w.ldScale, blockW*w.ldScale, u.each*w.ldScale-depth/GroupFP4
 		a.units, a.blocks = u.rows/u.each, depth/blockFP4
 		a.left = a.blocks
 		runKernel(streamKernelsFP4[x.rows], a)
@@ -84,20 +75,14 @@ func (ts *tileScratch) unitsTimes(c *Cut, w *panelWeights, u streamUnits) bool {
 	return true
 }
 
-// exponentsFP4 expands the scales of units for the columns [from, from+depth), and
-// prefetches those of the rows after them. It reports whether all are normal.
-func (ts *tileScratch) exponentsFP4(w *panelWeights, u streamUnits, from, depth int) bool {
-	a := &ts.expand
-	a.ldScale, a.rows, a.count, a.ahead = w.ldScale, u.each, depth/GroupFP4, u.rows*w.ldScale
-	for i := range u.rows / u.each {
-		a.scale = at(w.scales, (u.row+i*u.each)*w.ldScale+from/GroupFP4)
-		a.exponents = at(ts.exponents, i*streamRows*exponentLine)
-		runKernel(scalesFP4, a)
-		if a.nan != 0 {
-			return false
-		}
-	}
-	return true
+// normalUnits reports whether the kernel can take the scales of units for the columns
+// [from, from+depth), and prefetches those of the rows after them.
+func (ts *tileScratch) normalUnits(w *panelWeights, u streamUnits, from, depth int) bool {
+	a := &ts.check
+	a.scale = at(w.scales, u.row*w.ldScale+from/GroupFP4)
+	a.ldScale, a.rows, a.count, a.ahead = w.ldScale, u.rows, depth/GroupFP4, u.rows*w.ldScale
+	runKernel(scalesFP4, a)
+	return a.nan == 0
 }
 
 // streamKernelsFP4 is by rows of a group of x.

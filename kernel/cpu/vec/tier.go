@@ -50,7 +50,8 @@ func (t *Tier) Precise() *Tier {
 	if t.ops.whole == nil {
 		return &p
 	}
-	p.ops.matMulBF16, p.ops.matMulFP8, p.ops.tiled = t.ops.whole.bf16, t.ops.whole.fp8, nil
+	p.ops.matMulBF16, p.ops.matMulFP8, p.ops.matMulFP4 = t.ops.whole.bf16, t.ops.whole.fp8, t.ops.whole.fp4
+	p.ops.tiled = nil
 	return &p
 }
 
@@ -66,6 +67,7 @@ var portable = &Tier{Name: "go", ops: ops{
 	matMulF32:      matMulF32Go,
 	matMulBF16:     matMulBF16Go,
 	matMulFP8:      matMulFP8Go,
+	matMulFP4:      matMulFP4Go,
 	accumulateF32:  accumulateF32Go,
 	accumulateBF16: accumulateBF16Go,
 	accumulateFP8:  accumulateFP8Go,
@@ -93,6 +95,7 @@ type ops struct {
 	matMulF32  func(p product, w []float32)
 	matMulBF16 func(p product, w []byte)
 	matMulFP8  func(p product, w []byte, s blockScale)
+	matMulFP4  func(p product, w, scale []byte, ldScale int)
 
 	accumulateF32  func(p product, w []float32)
 	accumulateBF16 func(p product, w []byte)
@@ -130,6 +133,7 @@ type ops struct {
 type wholeProducts struct {
 	bf16 func(p product, w []byte)
 	fp8  func(p product, w []byte, s blockScale)
+	fp4  func(p product, w, scale []byte, ldScale int)
 }
 
 // product is the shape of one matrix product. In the dot form w is [n, k]; in

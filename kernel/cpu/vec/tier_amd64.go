@@ -24,6 +24,7 @@ func assemblyTiers() (tiers []*Tier, absent []Absent) {
 		absent = append(absent, Absent{"avx512", errors.New("the processor has no AVX-512 (F, BW, DQ, VL)")})
 	default:
 		t := avx512.tier()
+		t.ops.blocks = avx2Blocks
 		if hasVNNI() {
 			t.ops.blocks = vnniBlocks
 		}
@@ -32,7 +33,9 @@ func assemblyTiers() (tiers []*Tier, absent []Absent) {
 	// Half-precision conversion has no flag of its own in x/sys/cpu; every
 	// processor with AVX2, FMA and BMI2 has it.
 	if x.HasAVX2 && x.HasFMA && x.HasBMI2 {
-		tiers = append(tiers, avx2.tier())
+		t := avx2.tier()
+		t.ops.blocks = avx2Blocks
+		tiers = append(tiers, t)
 	} else {
 		absent = append(absent, Absent{"avx2", errors.New("the processor has no AVX2 with FMA and BMI2")})
 	}
@@ -48,7 +51,7 @@ func hasAVX512() bool {
 func amxTier() *Tier {
 	t := avx512.tier()
 	t.Name = "amx"
-	t.ops.whole = &wholeProducts{bf16: t.ops.matMulBF16, fp8: t.ops.matMulFP8}
+	t.ops.whole = &wholeProducts{bf16: t.ops.matMulBF16, fp8: t.ops.matMulFP8, fp4: t.ops.matMulFP4}
 	t.ops.newIndexScorer = newIndexTiles
 	t.ops.tiled = &tiledOps{pack: packColumns, gather: packGathered, packBF16: packColumnsBF16, bf16: tiledBF16,
 		fp8: tiledFP8, fp4: tiledFP4}
@@ -58,7 +61,11 @@ func amxTier() *Tier {
 	t.ops.matMulFP8 = func(p product, w []byte, s blockScale) {
 		packedOnce(&p, Halves, func(c Cut) { tiledFP8(c, w, p.ldw, s) })
 	}
+	t.ops.matMulFP4 = func(p product, w, scale []byte, ldScale int) {
+		packedOnce(&p, Nibbles, func(c Cut) { tiledFP4(c, w, p.ldw, scale, ldScale) })
+	}
 	t.ops.newLatentAttend = newLatentTiles
+	t.ops.blocks = avx2Blocks
 	if hasVNNI() && cpu.X86.HasAMXInt8 {
 		t.ops.blocks = tileBlocks
 	}
@@ -70,6 +77,7 @@ func (s *isa) tier() *Tier {
 		matMulF32:      s.matMulF32,
 		matMulBF16:     s.matMulBF16,
 		matMulFP8:      s.matMulFP8,
+		matMulFP4:      s.matMulFP4,
 		accumulateF32:  s.accumulateF32,
 		accumulateBF16: s.accumulateBF16,
 		accumulateFP8:  s.accumulateFP8,

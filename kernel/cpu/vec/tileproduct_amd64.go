@@ -27,7 +27,7 @@ type tileScratch struct {
 	tiles  tileArgs
 	flow   streamArgs
 	scales [1 + streamBlocks]streamScale // of the streaming kernel; the first is a placeholder
-	expand scaleArgs
+	check  scaleArgs
 	fill   fillArgs
 	pack   packArgs
 	fold   foldArgs
@@ -37,8 +37,6 @@ type tileScratch struct {
 	panel []byte // [tileSteps, 2, 16, 64]
 	block []byte // [4, 16, 16] float32
 	sums  []byte // [blocks of a band, a block of columns, 32] float32
-
-	exponents []byte // of e2m1 scales; see streamFP4
 }
 
 const sumsBytes = bandBlocks / 2 * blockTiles * blockW / tileSide * tileBytes
@@ -58,7 +56,7 @@ func (ts *tileScratch) ready() {
 // releaseTiles drops the pointers into the caller's memory and returns ts.
 func releaseTiles(ts *tileScratch) {
 	ts.tiles.w, ts.tiles.x, ts.fold.y = nil, nil, nil
-	ts.flow.w, ts.flow.x, ts.flow.scales, ts.expand.scale = nil, nil, nil, nil
+	ts.flow.w, ts.flow.x, ts.flow.scales, ts.check.scale = nil, nil, nil, nil
 	tileScratches.put(ts)
 }
 

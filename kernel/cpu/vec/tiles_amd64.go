@@ -61,11 +61,11 @@ type streamArgs struct {
 	nextW  int            // from the end of the first row of a unit to the next unit
 	panel  unsafe.Pointer // [2, 2, 64, 64] bytes, or [2, 2, 32, 64]; see tileScratch
 	sums   unsafe.Pointer // [units, 64 / 16, tiles of columns, 16, columns] float32
-	// e4m3: [units, blocks] streamScale, preceded by a placeholder; e2m1: exponents, see scaleArgs
+	// e4m3: [units, blocks] streamScale, preceded by a placeholder; e2m1: e8m0 of the first row
 	scales unsafe.Pointer
-	units  int            // the kernel counts down
-	blocks int            // of 128 columns
-	left   int            // blocks of this unit; the kernel counts down, as what follows
+	units  int // the kernel counts down
+	blocks int // of 128 columns
+	left   int // blocks of this unit; the kernel counts down, as what follows
 	// leftSums is the number of blocks whose sums are still to be added to the unit's,
 	// including the placeholder before the first.
 	leftSums int
@@ -76,6 +76,15 @@ type streamArgs struct {
 	rare int // groups of four rows of this block with codes that need the tables
 	//lint:ignore U1000 only the assembly uses it
 	exact int // all rows of this block are widened by tables
+
+	// Scales of e2m1.
+	ldScale     int // between rows
+	lowerScales int // from a row to the one 32 below
+	nextScales  int // as nextW
+	//lint:ignore U1000 only the assembly uses it
+	spread [8]uint64 // exponents of rows, as words
+	//lint:ignore U1000 only the assembly uses it
+	steps int // of a block that are left
 
 	// What to prefetch, at eight cursors in turn: runAhead contiguous bytes at each,
 	// then an advance by jumpAhead.
@@ -89,16 +98,14 @@ type streamArgs struct {
 	jumpAhead int
 }
 
-// scaleArgs: e8m0 scales of rows of e2m1 weights into the exponents that a streaming
-// kernel subtracts.
+// scaleArgs: e8m0 scales of rows of e2m1 weights, to be checked.
 type scaleArgs struct {
-	scale     unsafe.Pointer
-	ldScale   int
-	exponents unsafe.Pointer // [rows, exponentLine] bytes, two for each scale
-	rows      int
-	count     int // scales of a row
-	ahead     int // distance from a scale to the one to prefetch
-	nan       int // out: not zero where a scale leaves the range of normal numbers
+	scale   unsafe.Pointer
+	ldScale int
+	rows    int
+	count   int // scales of a row
+	ahead   int // distance from a scale to the one to prefetch
+	nan     int // out: not zero where a scale leaves the range of normal numbers
 }
 
 // streamScale is the scale of a block of 128 columns for a streaming kernel.
@@ -114,8 +121,9 @@ type packArgs struct {
 	rows    [GroupRows]unsafe.Pointer
 	count   int // of rows
 	steps   int
-	// Elements of the last step, or of the steps that are packed together: the first 64, the others.
-	mask, upperMask int
+	mask    int // elements of the last step, or pair of steps
+	// Nibbles: which of each sixteen elements exist, in the current steps and in the last.
+	lanes, last [8]uint16
 }
 
 // foldArgs: tiles of sums into rows of y.

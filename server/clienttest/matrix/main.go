@@ -23,6 +23,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"sparrow/internal/pinned"
 )
 
 // files are the suites and what they need installed.
@@ -66,7 +68,11 @@ func suites(work string) []suite {
 	var list []suite
 	for _, name := range []string{"current", "older", "measure"} {
 		list = append(list, suite{name + ".py", func(ctx context.Context, home string) ([]string, error) {
-			python, err := installPython(ctx, home, name)
+			lock, err := files.ReadFile(name + ".txt")
+			if err != nil {
+				return nil, err
+			}
+			python, err := pinned.Python(ctx, home, name, lock)
 			return []string{python, filepath.Join(work, name+".py")}, err
 		}})
 	}
@@ -75,7 +81,7 @@ func suites(work string) []suite {
 
 // run installs everything at once, then runs one suite after the other.
 func run(ctx context.Context) (failed bool, err error) {
-	home, err := cache()
+	home, err := pinned.Cache()
 	if err != nil {
 		return false, err
 	}
@@ -122,19 +128,6 @@ func run(ctx context.Context) (failed bool, err error) {
 	t.check("server", "ends when told", srv.stop())
 	fmt.Printf("%d passed, %d failed\n", t.passed, t.failed)
 	return t.failed > 0, nil
-}
-
-// cache is the folder that installations are kept in.
-func cache() (string, error) {
-	home := os.Getenv("SPARROW_CLIENTS")
-	if home == "" {
-		user, err := os.UserCacheDir()
-		if err != nil {
-			return "", fmt.Errorf("%w; name a folder in SPARROW_CLIENTS", err)
-		}
-		home = filepath.Join(user, "sparrow-clients")
-	}
-	return filepath.Abs(home)
 }
 
 // unpack writes the suites to a folder.

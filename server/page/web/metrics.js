@@ -3,7 +3,7 @@ export function read(text) {
   const out = [];
   for (const line of text.split("\n")) {
     const found = /^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)/.exec(line);
-    if (!found) continue;
+    if (!found || Number.isNaN(Number(found[3]))) continue;
     const labels = {};
     for (const [, name, value] of (found[2] ?? "").matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g)) {
       labels[name] = value.replace(/\\(.)/g, (_, c) => (c === "n" ? "\n" : c));

@@ -102,37 +102,50 @@ export class Pixels {
   }
 }
 
-// share makes small numbers visible: one token of a hundred under a pixel must not disappear.
+// shade makes small numbers visible: one token of a hundred under a pixel must not disappear.
 export function shade(share) {
   return share <= 0 ? 0 : Math.min(255, Math.round(255 * (0.3 + 0.7 * Math.sqrt(share))));
 }
 
-// band draws the positions of a look that lie in [from, to) as one row of pixels between y0 and y1.
-export function band(pixels, look, from, to, y0, y1, ramp, bins) {
+// How a chosen position is drawn by its strength: from faint to full at six standard deviations.
+const faint = 70;
+const full = 6;
+
+// Cells divides the height of an image among n rows or the width among n columns, with a gap where there is room.
+export function cell(i, n, size, gap) {
+  const from = Math.round((i * size) / n);
+  return [from, Math.max(from + 1, Math.round(((i + 1) * size) / n) - (size / n >= 6 ? gap : 0))];
+}
+
+// band draws the positions of a look that lie in [from, to) between y0 and y1. Where scores are known a pixel shows the
+// strongest of its positions, else the share of them that was chosen.
+export function band(pixels, look, [from, to], [y0, y1], ramp) {
   const width = pixels.width;
-  const perPixel = (to - from) / width;
+  const scale = width / (to - from);
   if (look.all) {
-    pixels.bar(0, Math.round((Math.min(look.keys, to) - from) / perPixel), y0, y1, ramp[110]);
+    pixels.bar(0, Math.round((Math.min(look.keys, to) - from) * scale), y0, y1, ramp[110]);
     return;
   }
-  if (perPixel <= 1) {
-    // tokens are wider than pixels
-    const each = 1 / perPixel;
-    look.each((p) => {
-      if (p < from || p >= to) return;
-      const x = Math.floor((p - from) * each);
-      pixels.bar(x, Math.max(x + 1, Math.floor((p + 1 - from) * each) - (each >= 4 ? 1 : 0)), y0, y1, ramp[255]);
-    });
-    return;
-  }
-  bins.fill(0, 0, width);
-  const scale = 1 / perPixel;
+  const tones = new Uint16Array(width);
+  const z = look.strengths;
   const list = look.selected;
   for (let i = 0; i < list.length; i++) {
     const p = list[i];
-    if (p >= from && p < to) bins[((p - from) * scale) | 0]++;
+    if (p < from || p >= to) continue;
+    const x = Math.floor((p - from) * scale);
+    const end = Math.max(x + 1, Math.floor((p + 1 - from) * scale) - (scale >= 4 ? 1 : 0));
+    const tone = z ? faint + Math.round((255 - faint) * Math.min(1, z[i] / full)) : 0;
+    for (let at = x; at < end && at < width; at++) tones[at] = z ? Math.max(tones[at], tone) : tones[at] + 1;
   }
   const line = pixels.words.subarray(y0 * width, (y0 + 1) * width);
-  for (let x = 0; x < width; x++) if (bins[x]) line[x] = ramp[shade(bins[x] * scale)];
+  for (let x = 0; x < width; x++) if (tones[x]) line[x] = ramp[z ? tones[x] : shade(tones[x] * Math.min(1, scale))];
   for (let y = y0 + 1; y < y1; y++) pixels.words.set(line, y * width);
+}
+
+// flag marks a column at both edges of a picture, without covering it.
+export function flag(pixels, x, word) {
+  const size = Math.max(3, Math.round(5 * pixels.scale));
+  const half = Math.max(1, Math.round(pixels.scale));
+  pixels.bar(x - half, x + half, 0, size, word);
+  pixels.bar(x - half, x + half, pixels.height - size, pixels.height, word);
 }

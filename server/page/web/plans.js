@@ -117,6 +117,7 @@ export class Plans {
     } catch (err) {
       this.fault.hidden = false;
       this.fault.textContent = `The server cannot be asked: ${err.message}`;
+      if (err.status === 401) this.turn(false); // asking for a key again every second would leave no way out
     }
     if (this.live && this.node.isConnected) this.timer = setTimeout(() => this.tick(), pause);
   }
@@ -293,7 +294,7 @@ export class Plans {
         field("Kernels", a.catalog),
         field("Cache", a.kv),
       ),
-      field("Batch", a.batch, offered.batch_syntax.replaceAll("\n", "; ")),
+      field("Batch", a.batch, offered.batch_syntax),
       el("p", {}, el("button", { class: "primary" }, "Explain")),
     );
   }
@@ -312,7 +313,7 @@ export class Plans {
             c.prefill
           }, decode ${c.decode}; the ${count(c.model.index_topk)} best keys of each query.`,
         ),
-        (a.notices ?? []).map((n) => el("p", { class: "notice" }, `${n.level}: ${n.text}`)),
+        ...(a.notices ?? []).map((n) => el("p", { class: "notice" }, `${n.level}: ${n.text}`)),
         reasons(c.reasons),
         rejected(c.rejected),
         ...(a.plan
@@ -397,7 +398,7 @@ function segment(s) {
   return el(
     "section",
     { class: "segment" },
-    el("h3", {}, `${count(s.rows)} ${s.row} rows`),
+    el("h3", {}, plural(s.rows, `${s.row} row`)),
     el(
       "dl",
       { class: "facts" },

@@ -48,15 +48,28 @@ class Look {
     if (layer.group || layer.window) this.widen(layer);
   }
 
+  // widen writes out groups and the window. Tokens of a group have its score, those of the window alone none (NaN).
   widen(layer) {
     const group = layer.group ?? 1;
-    const out = new Set();
-    const closed = Math.floor(layer.keys / group) * group;
-    if (layer.all) for (let p = 0; p < closed; p++) out.add(p);
-    for (const p of this.selected) for (let i = 0; i < group; i++) out.add(p + i);
-    for (let p = Math.max(0, layer.keys - (layer.window ?? 0)); p < layer.keys; p++) out.add(p);
-    this.selected = Uint32Array.from(out).sort();
-    this.scores = null; // they are of groups
+    const scores = new Map();
+    const closed = layer.all ? Math.floor(layer.keys / group) * group : 0;
+    for (let p = Math.max(0, layer.keys - (layer.window ?? 0)); p < layer.keys; p++) scores.set(p, NaN);
+    for (let p = 0; p < closed; p++) scores.set(p, NaN);
+    this.selected.forEach((first, at) => {
+      for (let p = first; p < first + group; p++) scores.set(p, this.scores?.[at] ?? NaN);
+    });
+    this.selected = Uint32Array.from(scores.keys()).sort();
+    this.scores &&= Float32Array.from(this.selected, (p) => scores.get(p));
+  }
+
+  // strengths says for each selected position how far its score lies above the mean of the selected ones, in standard
+  // deviations and at least 0; null without scores.
+  get strengths() {
+    if (this.z || !this.scores?.length) return this.z ?? null;
+    const known = this.scores.filter((s) => !Number.isNaN(s));
+    const mean = known.reduce((a, b) => a + b, 0) / known.length;
+    const deviation = Math.sqrt(known.reduce((a, b) => a + (b - mean) ** 2, 0) / known.length) || 1;
+    return (this.z = this.scores.map((s) => (s > mean ? (s - mean) / deviation : 0)));
   }
 
   get count() {
@@ -173,28 +186,63 @@ export class Recording {
   }
 }
 
-// heat adds to sums how often each position was looked at, over layers; most is how often that can have been. With
-// byScore a look counts as much as its score, between the least and the largest of its row.
+// heat adds to sums how much each position was looked at by a row, over layers. Without byScore that is in how many
+// layers; with it, the square of the strength it has in the layer where it stands out most. It returns the most that a
+// position can have got without byScore.
 export function heat(row, layers, sums, byScore) {
-  let most = 0;
-  for (const layer of layers) {
-    const look = row.looks.get(layer);
-    if (!look) continue;
-    most++;
-    if (!byScore || !look.scores || look.all) {
-      look.each((p) => {
-        sums[p]++;
-      });
-      continue;
-    }
-    let lo = Infinity,
-      hi = -Infinity;
-    for (const s of look.scores) {
-      if (s < lo) lo = s;
-      if (s > hi) hi = s;
-    }
-    const scale = hi > lo ? 1 / (hi - lo) : 0;
-    for (let i = 0; i < look.selected.length; i++) sums[look.selected[i]] += (look.scores[i] - lo) * scale;
+  const looks = layers.map((l) => row.looks.get(l)).filter(Boolean);
+  if (!byScore) {
+    for (const look of looks) look.each((p) => sums[p]++);
+    return looks.length;
   }
-  return most;
+  const best = new Float32Array(sums.length);
+  for (const look of looks) {
+    const z = look.strengths ?? [];
+    for (let i = 0; i < z.length; i++) {
+      const p = look.selected[i];
+      if (z[i] > best[p]) best[p] = z[i];
+    }
+  }
+  for (let p = 0; p < best.length; p++) sums[p] += best[p] * best[p];
+  return looks.length;
+}
+
+// rank orders the passages of the prompt by how much they were looked at. rows holds, for each row, what heat has
+// summed up. By score a passage counts as much as its token that stands out most in each row, otherwise as the share
+// of its tokens that was chosen.
+export function rank(recording, rows, byScore) {
+  const found = [];
+  for (const [from, to] of recording.passages) {
+    if (to > recording.prompt) break;
+    let share = 0;
+    for (const sums of rows) {
+      let most = 0,
+        total = 0;
+      for (let p = from; p < to; p++) {
+        total += sums[p];
+        if (sums[p] > most) most = sums[p];
+      }
+      share += byScore ? most : total / (to - from + 2);
+    }
+    if (share > 0) found.push({ from, to, share });
+  }
+  return found.sort((a, b) => b.share - a.share);
+}
+
+// standout finds the look at [from, to) that stands out most: the token that was written, the layer, the position, and
+// whether no other position had a higher score there. It is null without scores.
+export function standout(recording, outputs, from, to) {
+  let best = null;
+  for (const position of outputs) {
+    for (const [layer, look] of recording.rowOf(position).looks) {
+      const z = look.strengths;
+      if (!z) continue;
+      look.selected.forEach((p, i) => {
+        if (p >= from && p < to && z[i] > (best?.strength ?? 0))
+          best = { position, layer, at: p, strength: z[i], look, i };
+      });
+    }
+  }
+  if (best) best.first = best.look.strengths.every((z) => z <= best.strength);
+  return best;
 }

@@ -1,10 +1,10 @@
 import { text as fetchText } from "./api.js";
 import { withFiles } from "./conversation.js";
-import { announce, button, count, el, milliseconds } from "./dom.js";
-import { Grid, band } from "./picture.js";
-import { heat } from "./recording.js";
+import { announce, button, count, el, milliseconds, percent } from "./dom.js";
+import { Grid, band, cell, flag } from "./picture.js";
+import { heat, rank, standout } from "./recording.js";
 import { record } from "./record.js";
-import { visible } from "./text.js";
+import { quoted, visible } from "./text.js";
 import { TokenText } from "./tokens.js";
 
 // question is one that the log answers.
@@ -16,7 +16,7 @@ export class Start {
     this.app = app;
     this.name = "start";
     this.title = "Start";
-    this.log = "";
+    this.log = null; // a promise of its text
     this.build();
   }
 
@@ -78,20 +78,26 @@ export class Start {
   }
 
   async show() {
-    if (this.log) return;
     try {
-      this.log = await fetchText("page/station.txt");
-      if (!this.recording) this.preview();
+      const log = await this.load();
+      if (!this.recording) this.preview(log);
     } catch (err) {
+      this.log = null; // the next visit of this view tries again
       this.fail(err);
     }
+  }
+
+  // load gets the log, once.
+  load() {
+    this.log ??= fetchText("page/station.txt");
+    return this.log;
   }
 
   hide() {}
 
   // preview shows the log before anything was asked.
-  preview() {
-    const tokens = this.log.match(/[^\n]*\n|[^\n]+$/g) ?? [];
+  preview(log) {
+    const tokens = log.match(/[^\n]*\n|[^\n]+$/g) ?? [];
     this.text.show({
       tokens,
       prompt: tokens.length + 1,
@@ -111,19 +117,18 @@ export class Start {
     this.button.textContent = "Reading the log\u2026";
     this.answer.hidden = false;
     this.answer.textContent = "";
-    this.body = {
-      model: this.app.model,
-      temperature: 0,
-      max_tokens: 64,
-      messages: [{ role: "user", content: withFiles({ files: [{ text: this.log }], content: question }) }],
-    };
+    this.lit = null;
+    this.text.mark(() => "");
     try {
+      const content = withFiles({ files: [{ text: await this.load() }], content: question });
+      const messages = [{ role: "user", content }];
+      this.body = { model: await this.app.served, temperature: 0, max_tokens: 32, messages };
       let opened = false;
       const { recording, reply } = await record(this.body, { experts: true }, undefined, (r, reply) => {
         if (!opened) {
           opened = true;
           this.recording = r;
-          this.size.textContent = `${count(r.prompt)} tokens.`;
+          this.size.textContent = `${count(r.prompt)} tokens with the question.`;
           this.text.show(r, 0, r.prompt);
         }
         this.answer.textContent = visible(reply.message.content);
@@ -147,20 +152,16 @@ export class Start {
 
   draw(pixels, r, row) {
     const ramp = pixels.ramp("warm");
-    const bins = new Uint16Array(pixels.width);
     r.layers.forEach((layer, i) => {
-      const y0 = Math.round((i * pixels.height) / r.layers.length);
-      const y1 = Math.round(((i + 1) * pixels.height) / r.layers.length) - Math.round(pixels.scale);
       const look = row.looks.get(layer);
-      if (look) band(pixels, look, 0, r.prompt, y0, Math.max(y0 + 1, y1), ramp, bins);
+      const rows = cell(i, r.layers.length, pixels.height, Math.round(pixels.scale));
+      if (look) band(pixels, look, [0, r.prompt], rows, ramp);
     });
-    if (this.lit) {
-      const x = Math.round((this.lit[0] / r.prompt) * pixels.width);
-      pixels.bar(x, x + Math.max(2, Math.round(2 * pixels.scale)), 0, pixels.height, pixels.pack(pixels.palette.both));
-    }
+    const x = this.lit && Math.round((this.lit[0] / r.prompt) * pixels.width);
+    if (this.lit) flag(pixels, x, pixels.pack(pixels.palette.both));
   }
 
-  // finish lights the line that was looked at most while the answer was written.
+  // finish lights the line that stood out most while the answer was written.
   finish(r, reply) {
     const outputs = r.outputs;
     this.more.hidden = false;
@@ -169,49 +170,46 @@ export class Start {
       this.told.textContent = "The server sent no selections with this answer.";
       return;
     }
-    const sums = new Float32Array(r.tokens.length);
-    for (const p of outputs) heat(r.rowOf(p), r.layers, sums, true);
-    const answerAt = r.text(0, r.prompt).lastIndexOf("\n\nQuestion: ");
-    let best = null,
-      end = 0;
-    for (const [from, to] of r.passages) {
-      end += r.text(from, to).length;
-      if (end > answerAt) break;
-      let sum = 0;
-      for (let p = from; p < to; p++) sum += sums[p];
-      const share = sum / (to - from);
-      if (to - from > 3 && (!best || share > best.share)) best = { from, to, share };
+    const ends = r.text(0, r.prompt).lastIndexOf("\n\nQuestion: ");
+    const inLog = ({ from, to }) => from > 0 && r.text(0, to).length <= ends + 2;
+    const rows = outputs.map((p) => {
+      const sums = new Float32Array(r.tokens.length);
+      heat(r.rowOf(p), r.layers, sums, true);
+      return sums;
+    });
+    const best = rank(r, rows, true).find(inLog);
+    if (!best) {
+      this.told.textContent = "Its layers gave no scores: they read every token of so short a prompt.";
+      return;
     }
-    let most = 0;
-    for (let p = 0; p < r.prompt; p++) most = Math.max(most, sums[p]);
     this.lit = [best.from, best.to];
-    this.text.mark((p) =>
-      p >= best.from && p < best.to
-        ? "lit"
-        : sums[p] > most / 6
-          ? "h" + Math.min(4, Math.ceil((4 * sums[p]) / most))
-          : "",
-    );
+    const sums = rows[0].map((_, p) => rows.reduce((total, row) => total + row[p], 0));
+    const most = sums.subarray(0, r.prompt).reduce((a, b) => Math.max(a, b), 0);
+    this.text.mark((p) => {
+      if (p >= best.from && p < best.to) return "lit";
+      const share = Math.sqrt(sums[p] / most);
+      return share > 0.25 ? `h${Math.ceil(4 * share)}` : "";
+    });
     this.text.reveal(best.from);
+    const peak = standout(r, outputs, best.from, best.to);
+    this.tell(r, outputs, peak);
+    this.picture.describe(this.told.textContent);
+    this.watch(r, peak.position);
+    announce(`${reply.message.content} ${this.told.textContent} It took ${milliseconds(reply.stats().total)}.`);
+  }
+
+  tell(r, outputs, peak) {
     const looks = r.layers.map((l) => r.rowOf(outputs[0]).looks.get(l)).filter(Boolean);
     const chosen = Math.max(...looks.map((l) => l.count));
-    this.told.textContent =
-      `For each token of this answer, each of ${r.layers.length} layers read ${count(chosen)} of ` +
-      `${count(looks[0].keys)} tokens. The line that is lit was read most: ` +
-      visible(r.text(best.from, best.to)).trim();
-    this.picture.describe(this.told.textContent);
-    const reads = outputs.map((p) =>
-      r.layers.reduce(
-        (n, l) =>
-          n +
-          (r
-            .rowOf(p)
-            .looks.get(l)
-            ?.within(...this.lit) ?? 0),
-        0,
-      ),
+    const quote = (p) => el("b", {}, quoted(r.tokens[p]));
+    this.told.replaceChildren(
+      `To write each token, each of ${r.layers.length} layers chose ${count(chosen)} of ${count(looks[0].keys)} `,
+      `tokens (${percent(chosen, looks[0].keys)}) and read nothing else. `,
+      "The lit line stood out: to write ",
+      quote(peak.position),
+      `, layer ${peak.layer} gave ${peak.first ? "its highest score" : "one of its highest scores"} to the `,
+      quote(peak.at),
+      " in it.",
     );
-    this.watch(r, outputs[reads.indexOf(Math.max(...reads))]);
-    announce(`${reply.message.content} ${this.told.textContent} It took ${milliseconds(reply.stats().total)}.`);
   }
 }

@@ -16,6 +16,12 @@ export function visible(text) {
   return text.replace(/\r\n/g, "\n").replace(hidden, picture);
 }
 
+// quoted names a token in a sentence: without the space before a word, and spaces themselves as pictures.
+export function quoted(token) {
+  const text = visible(token);
+  return `\u201c${text.trim() || text.replaceAll(" ", "\u2423").replaceAll("\n", "\u23ce")}\u201d`;
+}
+
 // The longest run of text that is one paragraph to the browser. Laying out a line of megabytes again for every token
 // would stop the page, so that longer ones are cut into paragraphs that never change again.
 const paragraph = 4096;
@@ -93,27 +99,34 @@ export class Prose {
 // gets the character, the others nothing.
 export function whole(tokens) {
   const out = tokens.slice();
-  const cut = /^(?:\\x[0-9a-f]{2})+$/;
   for (let i = 0; i < out.length; i++) {
-    if (!cut.test(out[i])) continue;
-    const bytes = [];
-    let end = i;
-    while (end < out.length && end < i + 8 && cut.test(out[end])) {
-      bytes.push(
-        ...out[end++]
-          .slice(2)
-          .split("\\x")
-          .map((hex) => parseInt(hex, 16)),
-      );
-      try {
-        out[i] = new TextDecoder("utf-8", { fatal: true }).decode(new Uint8Array(bytes));
-        out.fill("", i + 1, end);
-        break;
-      } catch {
-        // not whole yet
-      }
+    let end = i + 1;
+    for (let bytes = bytesOf(out[i]); bytes && end <= i + 8; bytes.push(...(bytesOf(out[end++]) ?? [256]))) {
+      const text = decoded(bytes);
+      if (text === null) continue;
+      out[i] = text;
+      out.fill("", i + 1, end);
+      break;
     }
-    i = Math.max(i, end - 1);
   }
   return out;
+}
+
+// bytesOf reads a spelling of bytes that are no characters; null is a token of whole characters.
+function bytesOf(token) {
+  if (!/^(?:\\x[0-9a-f]{2})+$/.test(token ?? "")) return null;
+  const bytes = token
+    .slice(2)
+    .split("\\x")
+    .map((hex) => parseInt(hex, 16));
+  return bytes.some((b) => b >= 128) ? bytes : null;
+}
+
+// decoded is the text of bytes, or null where they are not whole characters.
+function decoded(bytes) {
+  try {
+    return bytes.includes(256) ? null : new TextDecoder("utf-8", { fatal: true }).decode(new Uint8Array(bytes));
+  } catch {
+    return null;
+  }
 }

@@ -16,8 +16,9 @@ func (e *emitter) emitColumns() {
 	e.raw("// Rounds a float32 to bfloat16, halves away from zero, after the mask.")
 	e.constant("roundHalf", 0x8000)
 	e.constant("upperHalf", 0xFFFF0000)
-	for odd, name := range []string{"evenFloats", "oddFloats"} {
-		e.laneWords(name, func(i int) int { return 2*i + odd })
+	e.laneWords("evenFloats", func(i int) int { return 2 * i })
+	for i, name := range []string{"secondFloats", "fourthFloats"} {
+		e.laneWords(name, func(j int) int { return j%8*4 + 1 + 2*i })
 	}
 	for half, name := range []string{"lowerPairs", "upperPairs"} {
 		e.laneWords(name, func(i int) int { return 8*half + i/2 + i%2*16 })
@@ -50,9 +51,8 @@ func (e *emitter) laneWords(name string, word func(i int) int) {
 }
 
 // order is the order of the elements of a row: steps of 32 adjacent elements; pairs of
-// steps: the first and the last eight of every sixteen among 64; or four steps among
-// 128: of every 32 the even ones of the first sixteen, the even ones of the last
-// sixteen, and the odd ones of both.
+// steps: the first and the last eight of every sixteen among 64; or the four steps
+// among 128 that nibbles.go describes.
 type order int
 
 const (
@@ -83,20 +83,20 @@ func (e *emitter) packLoop(o order, size, out int, body func(step int)) {
 		e.op("KXNORD K%d, K%d, K%d", 1+k, 1+k, 1+k)
 	}
 	e.at(loop)
-	if o != nibbles {
-		e.op("CMPQ R8, $%d", o.turn())
-		e.op("JNE %s", full)
+	e.op("CMPQ R8, $%d", o.turn())
+	e.op("JNE %s", full)
+	if o == nibbles { // eight masks, which stay in memory
+		e.op("VMOVDQU64 packArgs_last(AX), X16")
+		e.op("VMOVDQU64 X16, packArgs_lanes(AX)")
+	} else {
 		e.op("MOVQ packArgs_mask(AX), R9")
 		for k := range masks {
 			e.op("KMOVD R9, K%d", 1+k)
 			e.op("SHRQ $%d, R9", each)
 		}
-		e.at(full)
 	}
+	e.at(full)
 	for step := range o.turn() {
-		if o == nibbles {
-			e.nibbleMasks(step % 2)
-		}
 		body(step)
 		e.op("ADDQ $%d, DI", out)
 	}
@@ -106,20 +106,31 @@ func (e *emitter) packLoop(o order, size, out int, body func(step int)) {
 	e.ret()
 }
 
-// nibbleMasks sets the masks of the registers that a step takes elements from: the first
-// or the second sixteen of each of four times 32.
-func (e *emitter) nibbleMasks(half int) {
-	full := e.label("full")
-	e.op("CMPQ R8, $4")
-	e.op("JNE %s", full)
-	for i, mask := range []string{"mask", "upperMask"} {
-		e.op("MOVQ packArgs_%s(AX), R9", mask)
+// loadLanes brings sixteen of 128 elements of the row at BX into a register, as far as they exist.
+func (e *emitter) loadLanes(sixteenth, to int) {
+	e.op("KMOVW packArgs_lanes+%d(AX), K1", 2*sixteenth)
+	e.op("VMOVUPS.Z %d(BX)(SI*1), K1, Z%d", 64*sixteenth, to)
+}
+
+// loadNibbles is load for the steps among 128 elements. It also uses register 24.
+func (e *emitter) loadNibbles(step, i int) {
+	if step < 2 { // even elements of two registers
 		for j := range 2 {
-			e.op("SHRQ $%d, R9", [2]int{16 * half, 32}[j])
-			e.op("KMOVW R9, K%d", 1+2*i+j)
+			e.loadLanes(4*i+2*j+step, 22+j)
 		}
+		e.op("VMOVDQU64 evenFloats<>(SB), Z21")
+		e.op("VPERMI2D Z23, Z22, Z21")
+		return
 	}
-	e.at(full)
+	for half := range 2 { // one in four elements of four registers
+		for j := range 2 {
+			e.loadLanes(4*i+2*half+j, 22+j)
+		}
+		to := 21 + 3*half
+		e.op("VMOVDQU64 %s<>(SB), Z%d", [2]string{"secondFloats", "fourthFloats"}[step-2], to)
+		e.op("VPERMI2D Z23, Z22, Z%d", to)
+	}
+	e.op("VINSERTF64X4 $1, Y24, Z21, Z21")
 }
 
 // load brings half i of the 32 float32 of a step of the row at BX into register
@@ -130,11 +141,7 @@ func (o order) load(e *emitter, step, i int) {
 		e.op("VMOVUPS.Z %d(BX)(SI*1), K%d, Z21", 64*i, 1+i)
 		return
 	case nibbles:
-		for j := range 2 {
-			e.op("VMOVUPS.Z %d(BX)(SI*1), K%d, Z%d", 256*i+128*j+64*(step%2), 1+2*i+j, 22+j)
-		}
-		e.op("VMOVDQU64 %s<>(SB), Z21", [2]string{"evenFloats", "oddFloats"}[step/2])
-		e.op("VPERMI2D Z23, Z22, Z21")
+		e.loadNibbles(step, i)
 		return
 	}
 	for j := range 2 {

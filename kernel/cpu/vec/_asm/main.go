@@ -49,6 +49,7 @@ func files() map[string][]byte {
 		file("accumulate_"+s.name, s, (*emitter).emitAccumulate)
 		file("select_"+s.name, s, (*emitter).emitSelect)
 		file("vector_"+s.name, s, (*emitter).emitVectors)
+		file("nibbles_"+s.name, s, (*emitter).emitNibbleRows)
 	}
 	file("attend_amx", avx512, (*emitter).emitAttend)
 	file("index_amx", avx512, (*emitter).emitIndex)
@@ -61,6 +62,7 @@ func files() map[string][]byte {
 	file("columns_amx", avx512, (*emitter).emitColumns)
 	file("blocks_avx512", avx512, (*emitter).emitBlocks)
 	file("blocks_amx", avx512, (*emitter).emitBlockTiles)
+	file("blocks_avx2", avx2, (*emitter).emitBlocks2)
 	set["kernels_amd64.go"] = declarations(declared)
 	return set
 }

@@ -174,11 +174,16 @@ func (k *stream) nextX() {
 
 // nextUnit advances to the next 64 rows of weights, and to the bytes prefetched with them.
 func (k *stream) nextUnit() {
+	k.op("ADDQ streamArgs_nextW(AX), BX")
+	k.unitAhead()
+}
+
+// unitAhead begins to count the blocks of the next unit, and the bytes prefetched with it.
+func (k *stream) unitAhead() {
 	more := k.label("more")
 	k.op(`
 		MOVQ streamArgs_blocks(AX), R9
 		MOVQ R9, streamArgs_left(AX)
-		ADDQ streamArgs_nextW(AX), BX
 		MOVQ streamArgs_unitAhead(AX), R12
 		ADDQ streamArgs_ahead(AX), R12
 		CMPQ streamArgs_units(AX), $1`)

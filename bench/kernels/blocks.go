@@ -1,0 +1,31 @@
+package kernels
+
+import (
+	"sparrow/internal/block"
+	"sparrow/kernel"
+)
+
+// blockCases are products with the block formats of GGUF files that have kernels: many rows, and few with weights out
+// of DRAM.
+func blockCases() []Case {
+	var out []Case
+	for _, f := range []block.Format{block.Q8_0, block.Q4_0, block.Q4_K, block.Q6_K, block.MXFP4} {
+		d := kernel.Blocks(f)
+		out = append(out, Case{Name: "multiply " + d.String(), Shape: gemmShape, Group: "gemm", OfPeak: true,
+			Make: func(r *Rig) *Op { return multiply(r, gemmRows, r.weight(d, gemmOut, gemmIn)) }})
+		for _, rows := range []int{1, 16} {
+			out = append(out, Case{Name: "multiply " + d.String(), Shape: dramShape(rows), OfPeak: true,
+				Make: func(r *Rig) *Op { return multiplyInTurn(r, rows, r.dram(d, dramIn)) }})
+		}
+	}
+	return out
+}
+
+// tolerance is how far a product may be from the reference, in units of its largest element: products with block
+// formats take x in eight bits.
+func tolerance(d kernel.DType) float64 {
+	if _, ok := d.Block(); ok {
+		return 0.03
+	}
+	return 1e-4
+}

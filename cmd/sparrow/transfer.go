@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+
+	"github.com/spf13/pflag"
+
+	"sparrow"
+	"sparrow/server"
+)
+
+// transferFlags say what a server does where prompts are computed by one server and continued by another.
+type transferFlags struct {
+	role, listenAt, host string
+	from                 []string
+}
+
+// prefillHostCache is the host memory for pages that others pull, where --host-cache says nothing.
+const prefillHostCache = "2G"
+
+func (f *transferFlags) add(s *pflag.FlagSet) {
+	s.StringVar(&f.role, "role", "", "prefill: compute prompts that others continue, and serve their pages; decode: "+
+		"pull such pages where kv_transfer_params says so. Both answer whole requests too")
+	s.StringVar(&f.listenAt, "transfer-listen", "127.0.0.1:5600",
+		"where a prefill server serves pages; whoever can connect can read pages of prompts that he knows")
+	s.StringVar(&f.host, "transfer-host", "",
+		"address that a prefill server tells others to pull pages from; without it the one it listens on")
+	s.StringSliceVar(&f.from, "transfer-from", nil,
+		"networks that a decode server pulls pages from, such as 10.0.0.0/8; without it loopback and private ones")
+}
+
+// check reads the flags and completes those of the tiers.
+func (f *transferFlags) check(t *tierFlags) (o server.Transfer, err error) {
+	o.Role = server.Role(f.role)
+	switch o.Role {
+	case server.RoleBoth:
+		return o, nil
+	case server.RoleDecode:
+		t.pull = true
+		o.From = server.PrivateNetworks()
+		if len(f.from) > 0 {
+			o.From = nil
+		}
+		for _, text := range f.from {
+			p, err := netip.ParsePrefix(text)
+			if err != nil {
+				return o, fmt.Errorf("--transfer-from %s: want a network such as 10.0.0.0/8", text)
+			}
+			o.From = append(o.From, p)
+		}
+		return o, nil
+	case server.RolePrefill:
+		t.keepEarly = true
+		if t.hostCache == "" {
+			t.hostCache = prefillHostCache
+		}
+		o.ID = rand.Text()
+		return o, nil
+	}
+	return o, fmt.Errorf("--role %s: supported are prefill and decode; without it a server does both itself", f.role)
+}
+
+// serve serves pages, where the server computes prompts for others, and notes where.
+func (f *transferFlags) serve(ctx context.Context, e *sparrow.Engine, o *server.Transfer) error {
+	if o.Role != server.RolePrefill {
+		return nil
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", f.listenAt)
+	if err != nil {
+		return fmt.Errorf("--transfer-listen %s: %w", f.listenAt, err)
+	}
+	host, port, err := net.SplitHostPort(l.Addr().String())
+	if err == nil {
+		o.Port, err = strconv.Atoi(port)
+	}
+	if err != nil {
+		l.Close()
+		return fmt.Errorf("--transfer-listen %s: %w", f.listenAt, err)
+	}
+	if o.Host = f.host; o.Host == "" {
+		if ip := net.ParseIP(host); ip.IsUnspecified() {
+			l.Close()
+			return fmt.Errorf("--transfer-listen %s: all addresses; say which of them others reach (--transfer-host)",
+				f.listenAt)
+		}
+		o.Host = host
+	}
+	return e.ServePages(l)
+}

@@ -1,0 +1,156 @@
+package engine
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"sparrow/internal/testmodel"
+	"sparrow/kv/tier"
+)
+
+// Invariants of this file: a prompt that one engine computed and another continues has the tokens of one engine, and
+// whatever happens to the first, the second computes what does not come.
+
+// serving is an engine that serves its pages, and where.
+func serving(t *testing.T, dir string, c Config, hooks ...func(*Engine)) (*Engine, string) {
+	t.Helper()
+	e := startTiered(t, dir, c, hooks...)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.ServePages(l); err != nil {
+		t.Fatal(err)
+	}
+	return e, l.Addr().String()
+}
+
+func TestPrefillApartFromDecode(t *testing.T) {
+	for _, f := range families {
+		if f.kv == "f32" || f.name == "glm-bf16" || f.name == "v32-bf16" {
+			continue // the same path
+		}
+		t.Run(f.name, func(t *testing.T) {
+			if raceEnabled && !f.racesToo {
+				t.Skip("another one shows the same races")
+			}
+			r := Request{ID: "r", Prompt: tokens(1, f.pages*f.page+f.page/2), Sampling: seeded(3), MaxTokens: 6,
+				IgnoreEOS: true, Trace: true}
+			wantRows, gotRows := keepLogits(), keepLogits()
+			want := lone(t, f.dir(t), Config{Policy: deterministic(f.kv)}, []Request{r}, wantRows.watch)
+			prefill, at := serving(t, f.dir(t), tiered(f.kv, f.pages+2, f.page,
+				tier.Options{HostBytes: 1 << 28, KeepEarly: true}))
+			decode := startTiered(t, f.dir(t), tiered(f.kv, f.pages+2, f.page, tier.Options{Pull: true}), gotRows.watch)
+			first := r
+			first.MaxTokens = 1
+			generate(t, prefill, first)
+			prefill.Settle(t.Context())
+			r.PagesFrom = at
+			got := generate(t, decode, r)
+			sameTokens(t, "continued", got.Choices[0], want[0].Choices[0])
+			sameRows(t, gotRows, wantRows)
+			if m := got.Trace.Restored; m.Tiers["peer"] != f.pages*f.page || m.Stop != "" {
+				t.Errorf("%+v", m)
+			}
+		})
+	}
+}
+
+// Requests whose first half fails in every way: nobody there, somebody else there, one that ends meanwhile, one with
+// other weights.
+func TestADecodeWithoutItsPrefillComputes(t *testing.T) {
+	nobody, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead := nobody.Addr().String()
+	nobody.Close()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { silent.Close() })
+	other := tiered("", 12, 64, tier.Options{HostBytes: 1 << 26, KeepEarly: true})
+	other.Weights[0] = 9
+	prefill, at := serving(t, testmodel.V32(t), other)
+	e := startTiered(t, testmodel.V32(t), tiered("", 12, 64, tier.Options{Pull: true, Wait: 100 * time.Millisecond}))
+	r := Request{Prompt: tokens(1, 500), Sampling: greedy(), MaxTokens: 4, IgnoreEOS: true, Trace: true}
+	want := lone(t, testmodel.V32(t), Config{Policy: deterministic("")}, []Request{r})
+	generate(t, prefill, r)
+	prefill.Settle(t.Context())
+	for name, c := range map[string]struct{ peer, stop string }{
+		"dead":          {dead, "peer: does not answer"},
+		"silent":        {silent.Addr().String(), ""},
+		"other weights": {at, "peer: not held"},
+	} {
+		r.PagesFrom, r.Tenant = c.peer, name // nothing is shared
+		got := generate(t, e, r)
+		sameTokens(t, name, got.Choices[0], want[0].Choices[0])
+		if m := got.Trace.Restored; m.Tokens != 0 || c.stop != "" && m.Stop != c.stop {
+			t.Errorf("%s: %+v", name, m)
+		}
+	}
+}
+
+// Random prompts through two engines, with cancellations, in company.
+func TestRandomRequestsThroughTwoEngines(t *testing.T) {
+	n := 60
+	if raceEnabled {
+		n = 16
+	}
+	c := tiered("fp8-656", 40, 64, tier.Options{HostBytes: 1 << 24, KeepEarly: true})
+	prefill, at := serving(t, testmodel.V32Draft(t), c)
+	c.Tiers = tier.Options{Pull: true}
+	decode := startTiered(t, testmodel.V32Draft(t), c, checked(t))
+	var list []Request
+	random := rand.New(rand.NewPCG(26, 4))
+	for i := range 20 {
+		r := Request{Prompt: slices.Concat(tokens(i%4, 64*(i%5)), tokens(30+i, 10+random.IntN(200))), MaxTokens: 5,
+			Sampling: greedy(), IgnoreEOS: true}
+		if i%2 == 1 {
+			r.Sampling = seeded(int64(i))
+		}
+		list = append(list, r)
+	}
+	want := lone(t, testmodel.V32Draft(t), Config{Policy: deterministic("fp8-656")}, list)
+	var wait sync.WaitGroup
+	slots := make(chan struct{}, 8)
+	for range n {
+		which, kind := random.IntN(len(list)), random.IntN(5)
+		slots <- struct{}{}
+		wait.Go(func() {
+			defer func() { <-slots }()
+			r := list[which]
+			r.MaxTokens = 1
+			j := open(t, prefill, r)
+			if kind == 0 {
+				j.Cancel()
+			}
+			if _, err := j.whole(); err != nil {
+				t.Error(err)
+			}
+			prefill.Settle(t.Context())
+			r.MaxTokens, r.PagesFrom = 5, at
+			j = open(t, decode, r)
+			if kind == 1 {
+				time.Sleep(time.Millisecond)
+				j.Cancel()
+			}
+			got, err := j.whole()
+			if err != nil {
+				t.Error(err)
+			} else if a := got.Choices[0]; a.Finish != FinishCancelled {
+				sameTokens(t, fmt.Sprintf("prompt %d", which), a, want[which].Choices[0])
+			}
+		})
+	}
+	wait.Wait()
+	if st := decode.Stats().Tiers; st.Tokens == 0 {
+		t.Errorf("nothing to see: %+v", st)
+	}
+}

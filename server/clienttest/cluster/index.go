@@ -1,0 +1,358 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"sparrow/kv"
+	"sparrow/kv/event"
+)
+
+// pageTokens and pages are the size of the cache that is indexed.
+const (
+	pageTokens = 16
+	pages      = 300
+)
+
+// index: Dynamo's index of cached prefixes answers what the cache itself would match, after stores, evictions and
+// clears at random, lost frames, new connections, a new index and a new server.
+func (s *stage) index(ctx context.Context) error {
+	x := &indexed{stage: s, ctx: ctx, random: rand.New(rand.NewPCG(26, 2))}
+	defer x.close()
+	if err := x.open(); err != nil {
+		return err
+	}
+	const rounds, steps = 20, 500
+	var err error
+	for round := range rounds {
+		for range steps {
+			x.step()
+		}
+		switch round % 5 {
+		case 1:
+			x.line.lose(40) // frames that never arrive
+		case 2:
+			x.line.cut() // the connection breaks; the index connects again
+		case 3:
+			if round == 13 {
+				err = errors.Join(err, x.newIndexer())
+			}
+		case 4:
+			if round == 9 {
+				err = errors.Join(err, x.newServer())
+			}
+		}
+		if err == nil {
+			err = x.compare()
+		}
+		if err != nil {
+			break
+		}
+	}
+	figure := fmt.Sprintf("%d prompts asked after %d changes; %d stored, %d evicted, %d cleared", x.asked, rounds*steps,
+		x.stored, x.evicted, x.cleared)
+	s.check("Dynamo's indexer answers what the cache would match", figure, err)
+	lost, cuts := x.line.counts()
+	figure = fmt.Sprintf("%d frames lost, %d connections cut", lost, cuts)
+	s.check("  although frames, connections, itself and the server were lost", figure,
+		want(lost > 0 && cuts > 0, "%s", figure))
+	return nil
+}
+
+// tiers: the index also knows the pages of a server that the device has given up to host memory.
+func (s *stage) tiers(ctx context.Context) error {
+	events, err := freePort()
+	if err != nil {
+		return err
+	}
+	address := func(port int) string { return "tcp://127.0.0.1:" + strconv.Itoa(port) }
+	w, err := s.worker(ctx, "tiers", "--cache-tokens", "2048", "--context", "1024", "--host-cache", "256M",
+		"--kv-events", address(events))
+	if err != nil {
+		return err
+	}
+	defer w.kill()
+	x := &indexed{stage: s, ctx: ctx}
+	if err := x.startIndexer(); err != nil {
+		return err
+	}
+	defer x.indexer.kill()
+	if err := x.register(64, address(events), address(events+1)); err != nil {
+		return err
+	}
+	const prompts = 10
+	ask := func(i int) (u usage, err error) {
+		var got struct{ Usage usage }
+		err = post(ctx, w.url+"/v1/completions", map[string]any{"model": model, "max_tokens": 1,
+			"prompt": text(rand.New(rand.NewPCG(uint64(i), 9)), 250)}, &got)
+		return got.Usage, err
+	}
+	for i := range prompts {
+		if _, err := ask(i); err != nil {
+			return err
+		}
+	}
+	time.Sleep(time.Second) // pages are copied and told beside the requests
+	found := ""
+	for i := range prompts {
+		var rendered []struct {
+			Tokens []int32 `json:"token_ids"`
+		}
+		if err := post(ctx, w.url+"/v1/completions/render", map[string]any{"model": model,
+			"prompt": text(rand.New(rand.NewPCG(uint64(i), 9)), 250)}, &rendered); err != nil {
+			return err
+		}
+		var got struct {
+			Instances map[string]struct {
+				Longest int `json:"longest_matched"`
+				Device  int `json:"gpu"`
+			}
+		}
+		if err := post(ctx, x.url+"/query", map[string]any{"model_name": model, "token_ids": rendered[0].Tokens},
+			&got); err != nil {
+			return err
+		}
+		in := got.Instances["1"]
+		if in.Longest == in.Device {
+			continue
+		}
+		found = fmt.Sprintf("%d tokens, %d of them on the device", in.Longest, in.Device)
+		u, asking := ask(i)
+		err = errors.Join(asking, want(u.Details.Cached == in.Longest, "the index says %s, the server finds %d", found,
+			u.Details.Cached))
+		break // asking has moved pages of others
+	}
+	s.check("Dynamo's indexer knows pages in host memory", found, errors.Join(err,
+		want(found != "", "no page is in host memory alone")))
+	return nil
+}
+
+// indexed is a cache, its publisher, and an index that follows it through a line that fails.
+type indexed struct {
+	*stage
+	ctx    context.Context
+	random *rand.Rand
+
+	pool      *kv.Pool
+	publisher *event.Publisher
+	line      *line
+	indexer   *process
+	url       string
+	hasher    *exec.Cmd
+	in        io.WriteCloser
+	out       *bufio.Scanner
+
+	asked, stored, evicted, cleared int
+}
+
+func (x *indexed) open() (err error) {
+	if err := x.newCache(); err != nil {
+		return err
+	}
+	if x.line, err = newLine(x.publisher.Addr().String()); err != nil {
+		return err
+	}
+	script := filepath.Join(x.work, "hashes.py")
+	if err := os.WriteFile(script, hashes, 0o644); err != nil {
+		return err
+	}
+	x.hasher = exec.Command(x.python, script)
+	x.hasher.Stderr = os.Stderr
+	if x.in, err = x.hasher.StdinPipe(); err != nil {
+		return err
+	}
+	out, err := x.hasher.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	x.out = bufio.NewScanner(out)
+	x.out.Buffer(nil, 1<<20)
+	if err := x.hasher.Start(); err != nil {
+		return err
+	}
+	return x.newIndexer()
+}
+
+func (x *indexed) close() {
+	if x.indexer != nil {
+		x.indexer.kill()
+	}
+	if x.in != nil {
+		x.in.Close()
+		x.hasher.Wait()
+	}
+	if x.line != nil {
+		x.line.close()
+	}
+	if x.publisher != nil {
+		x.publisher.Close()
+	}
+}
+
+// newCache is an empty cache with a publisher, at the address of the one before.
+func (x *indexed) newCache() (err error) {
+	c := event.Config{Endpoint: "tcp://127.0.0.1:0"}
+	if x.publisher != nil {
+		c.Endpoint, c.Replay = "tcp://"+x.publisher.Addr().String(), "tcp://"+x.publisher.ReplayAddr().String()
+	}
+	if x.publisher, err = event.New(c); err != nil {
+		return err
+	}
+	x.pool, err = kv.New(kv.Config{Pages: pages, PageTokens: pageTokens, Reuse: true, Main: "m", Index: "i",
+		Listener: x.publisher.Listener(event.GPU)})
+	x.publisher.Run(event.Topic("here", model))
+	return err
+}
+
+// newServer is the server that starts again at the same address: its cache is empty.
+func (x *indexed) newServer() error {
+	if err := x.publisher.Close(); err != nil {
+		return err
+	}
+	return x.newCache()
+}
+
+// newIndexer starts an index that knows nothing, in the place of the one before.
+func (x *indexed) newIndexer() error {
+	if x.indexer != nil {
+		x.indexer.kill()
+	}
+	if err := x.startIndexer(); err != nil {
+		return err
+	}
+	return x.register(pageTokens, "tcp://"+x.line.address(), "tcp://"+x.publisher.ReplayAddr().String())
+}
+
+func (x *indexed) startIndexer() error {
+	port, err := freePort()
+	if err != nil {
+		return err
+	}
+	x.url = "http://127.0.0.1:" + strconv.Itoa(port)
+	if x.indexer, err = x.start("indexer-"+strconv.Itoa(port), x.python, "-m", "dynamo.indexer", "--port",
+		strconv.Itoa(port), "--threads", "1"); err != nil {
+		return err
+	}
+	return answers(x.ctx, x.indexer, x.url+"/workers")
+}
+
+// register tells the index of a server's events.
+func (x *indexed) register(page int, events, replay string) error {
+	var ignored any
+	return post(x.ctx, x.url+"/register", map[string]any{"instance_id": 1, "model_name": model, "block_size": page,
+		"endpoint": events, "replay_endpoint": replay}, &ignored)
+}
+
+var salts = []string{"", "", "acme"}
+
+// prompt is one of few, so that many begin alike.
+func (x *indexed) prompt() []int32 {
+	n := 1 + x.random.IntN(10*pageTokens)
+	kind := int32(x.random.IntN(12))
+	prompt := make([]int32, n)
+	for i := range prompt {
+		prompt[i] = kind*1000 + int32(i)
+		if i/pageTokens > 2 {
+			prompt[i] += int32(x.random.IntN(2)) * 500 * int32(i/pageTokens%2)
+		}
+	}
+	return prompt
+}
+
+// step stores a prompt, which evicts others, or empties the cache.
+func (x *indexed) step() {
+	if x.random.IntN(400) == 0 {
+		x.pool.Reset()
+		x.cleared++
+		return
+	}
+	prompt, salt := x.prompt(), salts[x.random.IntN(len(salts))]
+	before := x.pool.Stats().Evictions
+	q, m, err := x.pool.Open(prompt, kv.OpenOptions{Salt: []byte(salt)})
+	if err != nil {
+		panic(err)
+	}
+	if err := q.Reserve(len(prompt) - m.Tokens); err == nil {
+		err = q.Commit(prompt[m.Tokens:])
+		if err != nil {
+			panic(err)
+		}
+		x.stored += len(prompt)/pageTokens - m.Pages
+	}
+	q.Close()
+	x.evicted += int(x.pool.Stats().Evictions - before)
+}
+
+// compare asks the index about prompts until it agrees with the cache on all of them, or for too long.
+func (x *indexed) compare() error {
+	var err error
+	for end := time.Now().Add(15 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if err = x.agree(100); err == nil {
+			return nil
+		}
+		// An index that has missed the end of what was sent learns of it by the next batch.
+		x.step()
+	}
+	return err
+}
+
+func (x *indexed) agree(prompts int) error {
+	for range prompts {
+		prompt, salt := x.prompt(), salts[x.random.IntN(len(salts))]
+		// The cache always computes the last token; the index does not know that.
+		m, err := x.pool.Peek(append(prompt, 0), kv.OpenOptions{Salt: []byte(salt)})
+		if err != nil {
+			return err
+		}
+		got, err := x.ask(prompt, salt)
+		if err != nil {
+			return err
+		}
+		x.asked++
+		if got != m.Tokens {
+			return fmt.Errorf("the index matches %d tokens of a prompt of %d with salt %q, the cache %d", got,
+				len(prompt), salt, m.Tokens)
+		}
+	}
+	return nil
+}
+
+// ask is how many tokens of a prompt the index says are cached.
+func (x *indexed) ask(prompt []int32, salt string) (int, error) {
+	if len(prompt) < pageTokens {
+		return 0, nil
+	}
+	var named any
+	if salt != "" {
+		named = salt
+	}
+	line, err := json.Marshal([]any{pageTokens, named, prompt})
+	if err != nil {
+		return 0, err
+	}
+	if _, err := x.in.Write(append(line, '\n')); err != nil {
+		return 0, err
+	}
+	if !x.out.Scan() {
+		return 0, errors.New("the program that computes hashes ended")
+	}
+	var list []int64
+	if err := json.Unmarshal(x.out.Bytes(), &list); err != nil {
+		return 0, err
+	}
+	var got struct {
+		Scores map[string]map[string]int
+	}
+	err = post(x.ctx, x.url+"/query_by_hash", map[string]any{"model_name": model, "block_hashes": list}, &got)
+	return got.Scores["1"]["0"], err
+}

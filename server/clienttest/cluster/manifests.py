@@ -1,0 +1,72 @@
+"""Checks manifests: files FILE... are those of kinds that Kubernetes has, or that the definitions --crd DIR... bring.
+
+Unknown members are errors, as a strict API server would have it.
+"""
+import argparse
+import json
+import pathlib
+
+import jsonschema
+import kubernetes_validate
+import yaml
+
+
+def strict(schema):
+    """Refuses members that the schema does not name."""
+    if isinstance(schema, dict):
+        if "properties" in schema and "additionalProperties" not in schema and not schema.get(
+                "x-kubernetes-preserve-unknown-fields"):
+            schema["additionalProperties"] = False
+        for each in schema.values():
+            strict(each)
+    elif isinstance(schema, list):
+        for each in schema:
+            strict(each)
+    return schema
+
+
+# An equals sign is a type of its own in YAML 1.1, and a word in these files.
+yaml.SafeLoader.add_constructor("tag:yaml.org,2002:value", lambda loader, node: node.value)
+
+
+def definitions(folders, kinds):
+    """Schemas of custom resources by group, version and kind; files are named after what they define."""
+    found = {}
+    for folder in folders:
+        for path in pathlib.Path(folder).glob("*.yaml"):
+            if not any(f"_{kind.lower()}s." in path.name for kind in kinds):
+                continue
+            for crd in yaml.safe_load_all(path.read_text()):
+                if not crd or crd.get("kind") != "CustomResourceDefinition":
+                    continue
+                spec = crd["spec"]
+                for version in spec["versions"]:
+                    schema = strict(version["schema"]["openAPIV3Schema"])
+                    schema["properties"]["metadata"] = {"type": "object"}
+                    found[f"{spec['group']}/{version['name']} {spec['names']['kind']}"] = schema
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--crd", action="append", default=[])
+    parser.add_argument("files", nargs="+")
+    args = parser.parse_args()
+    objects = [(name, doc) for name in args.files for doc in yaml.safe_load_all(pathlib.Path(name).read_text())]
+    custom = definitions(args.crd, {doc["kind"] for _, doc in objects})
+    counts = {"built in": 0, "custom": 0}
+    for name, doc in objects:
+        what = f"{doc['apiVersion']} {doc['kind']}"
+        try:
+            if what in custom:
+                jsonschema.validate(doc, custom[what])
+                counts["custom"] += 1
+            else:
+                kubernetes_validate.validate(doc, "1.37", strict=True)
+                counts["built in"] += 1
+        except Exception as e:  # both libraries have errors of their own
+            raise SystemExit(f"{name}: {what} {doc['metadata']['name']}: {e}")
+    print(json.dumps(counts))
+
+
+main()

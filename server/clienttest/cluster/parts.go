@@ -1,0 +1,240 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// prefixes: with routing by prefix nearly everything is found that one server with all the load would find, and with
+// round robin little.
+func (s *stage) prefixes(ctx context.Context) error {
+	const conversations, turns = 8, 4 // 8 = 2 mod 3: with round robin a conversation changes its server every turn
+	alone, err := s.worker(ctx, "alone")
+	if err != nil {
+		return err
+	}
+	ideal, err := hits(ctx, alone.url, conversations, turns)
+	alone.kill()
+	if err != nil {
+		return err
+	}
+	for _, c := range []struct {
+		policy string
+		ok     func(share float64) bool
+		want   string
+	}{
+		{"cache_aware", func(share float64) bool { return share >= .9 }, "at least 90 %"},
+		{"round_robin", func(share float64) bool { return share < .4 }, "less than 40 %"},
+	} {
+		workers, err := s.three(ctx, c.policy)
+		if err != nil {
+			return err
+		}
+		r, err := s.smg(ctx, c.policy, c.policy, workers)
+		if err != nil {
+			endAll(workers)
+			return err
+		}
+		cached, err := hits(ctx, r.url, conversations, turns)
+		r.kill()
+		endAll(workers)
+		share := float64(cached) / float64(ideal)
+		figure := fmt.Sprintf("%.1f %% of %d tokens", 100*share, ideal)
+		s.check("SMG "+c.policy+": hits of the ideal, "+c.want, figure,
+			errors.Join(err, want(c.ok(share), "%s", figure)))
+	}
+	return nil
+}
+
+// balance: 24 conversations at once keep three servers equally busy.
+func (s *stage) balance(ctx context.Context) error {
+	workers, err := s.three(ctx, "balance")
+	if err != nil {
+		return err
+	}
+	defer endAll(workers)
+	r, err := s.smg(ctx, "balance", "cache_aware", workers)
+	if err != nil {
+		return err
+	}
+	defer r.kill()
+	const conversations, turns = 24, 4
+	failed := make(chan error, conversations)
+	for i := range conversations {
+		go func() {
+			c := newConversation(uint64(100 + i))
+			var err error
+			for range turns {
+				if _, e := c.say(ctx, r.url); e != nil {
+					err = e
+				}
+			}
+			failed <- err
+		}()
+	}
+	for range conversations {
+		err = errors.Join(err, <-failed)
+	}
+	var served []float64
+	sum := 0.
+	for _, w := range workers {
+		n, e := w.metric("sparrow_requests_total")
+		err = errors.Join(err, e)
+		served, sum = append(served, n), sum+n
+	}
+	even, mean := true, sum/3
+	for _, n := range served {
+		even = even && n >= .75*mean && n <= 1.25*mean
+	}
+	figure := fmt.Sprintf("%v requests", served)
+	s.check("SMG: 24 conversations at once, within 25 % of the mean", figure, errors.Join(err,
+		want(even && sum == conversations*turns, "%s of %d", figure, conversations*turns)))
+	return nil
+}
+
+// accidents: a worker that is killed costs its own streams, one that drains costs none, and both are used again.
+func (s *stage) accidents(ctx context.Context) error {
+	workers, err := s.three(ctx, "accidents")
+	if err != nil {
+		return err
+	}
+	defer func() { endAll(workers) }()
+	r, err := s.smg(ctx, "accidents", "cache_aware", workers)
+	if err != nil {
+		return err
+	}
+	defer r.kill()
+	const long = 800 // tokens of an answer
+	victim := workers[1]
+
+	// Killed: its own streams end, no others. One whose answer had not begun may be sent elsewhere.
+	ended := streams(ctx, r.url, 1000, 12, long)
+	running, err := settled(workers, 12)
+	if err != nil {
+		return err
+	}
+	victim.kill()
+	errs := ended()
+	lost, why := broken(errs)
+	figure := fmt.Sprintf("%d of 12 streams, %d of them ran there", lost, running[1])
+	s.check("SMG: a worker killed with -9 costs only its own streams", figure,
+		want(lost <= running[1] && lost > 0, "%s: %v", figure, why))
+
+	// What comes next goes to the others.
+	lost, why = broken(streams(ctx, r.url, 2000, 9, 30)())
+	s.check("SMG: requests after it are answered", "9 of 9", want(lost == 0, "%d of 9 failed: %v", lost, why))
+
+	// It comes back.
+	if err := s.restart(ctx, victim, "accidents-worker-1-again"); err != nil {
+		return err
+	}
+	begun := time.Now()
+	s.check("SMG: a restarted worker is used again", "", s.used(ctx, r.url, victim, 3000))
+	fmt.Printf("      %-62s %v\n", "after", time.Since(begun).Round(100*time.Millisecond))
+
+	// Draining: what runs ends well, and what comes meanwhile goes elsewhere.
+	ended = streams(ctx, r.url, 4000, 12, long)
+	if running, err = settled(workers, 12); err != nil {
+		return err
+	}
+	drained := make(chan error, 1)
+	go func() { drained <- victim.end(syscall.SIGTERM) }()
+	var during []error
+	for i := range 30 {
+		during = append(during, stream(ctx, r.url, 5000+uint64(i), 10))
+		time.Sleep(100 * time.Millisecond)
+	}
+	lost, why = broken(append(ended(), during...))
+	figure = fmt.Sprintf("%d of 42 streams lost; %d ran there", lost, running[1])
+	s.check("SMG: a worker that drains costs no stream", figure, errors.Join(<-drained,
+		want(lost == 0 && running[1] > 0, "%s: %v", figure, why)))
+	return nil
+}
+
+// settled waits until n streams run and gives how many each worker has.
+func settled(workers []*worker, n int) (running []int, err error) {
+	for end := time.Now().Add(startTime); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		running = running[:0]
+		sum := 0
+		for _, w := range workers {
+			v, err := w.metric("sparrow_requests_running")
+			if err != nil {
+				return nil, err
+			}
+			running, sum = append(running, int(v)), sum+int(v)
+		}
+		if sum == n {
+			return running, nil
+		}
+	}
+	return nil, fmt.Errorf("%v streams run after %v, want %d", running, startTime, n)
+}
+
+// used sends new conversations until a worker has got one.
+func (s *stage) used(ctx context.Context, url string, w *worker, first uint64) error {
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); first += 6 {
+		if _, err := broken(streams(ctx, url, first, 6, 10)()); err != nil {
+			return err
+		}
+		if n, err := w.metric("sparrow_requests_total"); err != nil || n > 0 {
+			return err
+		}
+	}
+	return errors.New("no request came within 20 s")
+}
+
+// others: the routers before and beside SMG pass a chat, a stream and a tool call on.
+func (s *stage) others(ctx context.Context) error {
+	w, err := s.worker(ctx, "others")
+	if err != nil {
+		return err
+	}
+	defer w.kill()
+	for _, module := range []string{"sglang_router.launch_router", "vllm_router.launch_router", "smg.launch_router"} {
+		name, _, _ := strings.Cut(module, ".")
+		r, err := s.router(ctx, name, module, []*worker{w})
+		if err != nil {
+			s.check(name, "", err)
+			continue
+		}
+		_, err = newConversation(1).say(ctx, r.url)
+		s.check(name+": a chat", "", err)
+		s.check(name+": a stream", "", stream(ctx, r.url, 2, 40))
+		s.check(name+": a tool call", "", call(ctx, r.url))
+		r.kill()
+	}
+	return nil
+}
+
+// call asks for a tool call and reads it.
+func call(ctx context.Context, url string) error {
+	var got struct {
+		Choices []struct {
+			Message struct {
+				Calls []struct {
+					Function struct{ Name, Arguments string }
+				} `json:"tool_calls"`
+			}
+			Reason string `json:"finish_reason"`
+		}
+	}
+	err := post(ctx, url+"/v1/chat/completions", map[string]any{"model": model, "max_tokens": 200, "temperature": 0,
+		"messages":    []message{{"user", "What is the weather in Oslo?"}},
+		"tool_choice": "required",
+		"tools": []any{map[string]any{"type": "function", "function": map[string]any{"name": "get_weather",
+			"parameters": map[string]any{"type": "object", "required": []string{"city"},
+				"properties": map[string]any{"city": map[string]any{"type": "string", "maxLength": 12}}}}}}}, &got)
+	if err != nil {
+		return err
+	}
+	if len(got.Choices) != 1 || len(got.Choices[0].Message.Calls) == 0 ||
+		got.Choices[0].Message.Calls[0].Function.Name != "get_weather" ||
+		!strings.Contains(got.Choices[0].Message.Calls[0].Function.Arguments, `"city"`) {
+		return fmt.Errorf("no call of get_weather: %+v", got)
+	}
+	return nil
+}
