@@ -1,9 +1,13 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
+	"sparrow/internal/testkit/strict"
+	"sparrow/kernel"
 	"sparrow/plan"
 	"sparrow/record"
 	"sparrow/step"
@@ -72,6 +76,50 @@ func TestSharedSelectionsName(t *testing.T) {
 		if len(r.Layers) != 2 || r.Layers[0].Layer != 1 || len(r.Layers[0].Selected) == 0 || r.Layers[1].As == nil ||
 			*r.Layers[1].As != 1 || r.Layers[1].Selected != nil {
 			t.Errorf("row %+v, want layer 1 and layer 2 as it", r)
+		}
+	}
+}
+
+// By a GPU's rules selections and experts are recorded; scores and replay are refused before anything runs.
+func TestRecordingOnAGPU(t *testing.T) {
+	// Its device keeps rows in the layouts and shapes that CUDA's operations take.
+	built, err := buildOver(t, tinyGLM, Config{CacheTokens: 1024, Policy: plan.Policy{KV: "fp8"}}, kernel.Options{},
+		func(d kernel.Device) kernel.Device {
+			s, err := strict.Open(d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, run := running(t, built)
+	run()
+	if e.info.Config.Hardware.Arch == plan.CPU {
+		t.Fatal("plans are for CPUs")
+	}
+	ask := Request{Prompt: tokens(4, 150), MaxTokens: 3, Sampling: greedy(), IgnoreEOS: true,
+		Record: &Record{Selections: true, Experts: true, Tokens: RecordAll}}
+	var rows []record.Row
+	for ev := range open(t, e, ask).events() {
+		if ev.Err != nil {
+			t.Fatal(ev.Err)
+		}
+		if ev.Recorded != nil {
+			rows = append(rows, ev.Recorded.Rows...)
+		}
+	}
+	if n := len(rows); n != 152 || len(rows[151].Layers[0].Selected) == 0 || len(rows[151].Experts) == 0 {
+		t.Fatalf("%d rows", n)
+	}
+	for name, r := range map[string]Request{
+		"scores": {Record: &Record{Selections: true, Scores: true}}, "replay": {Replay: rows},
+	} {
+		r.Prompt, r.Sampling = ask.Prompt, greedy()
+		var refused *RequestError
+		if _, err := e.Submit(r); !errors.As(err, &refused) || !strings.Contains(err.Error(), "--kernels cpu") {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
