@@ -3,8 +3,8 @@
     python3 agree.py FILE.gguf [ITEMS]
 
 Prompts are the first ITEMS (15) of every task of eval/tasks that have one message, asked as chats; answers have at most
-48 tokens. SPARROW and LLAMA_SERVER name the two programs when they are not on the path; LLAMA_FILE is the file's path
-as llama-server sees it. Exit status 1 means that an answer differs.
+48 tokens. SPARROW and LLAMA_SERVER name the two programs when they are not on the path; LLAMA_SERVER may have arguments,
+SPARROW_ARGS are those of sparrow serve. LLAMA_FILE is the file's path as llama-server sees it. Exit status 1 means that an answer differs.
 """
 
 import glob
@@ -58,7 +58,8 @@ def main():
         "llama": os.environ.get("LLAMA_SERVER", "llama-server").split()
         + ["-m", os.environ.get("LLAMA_FILE", gguf), "--no-repack", "-t", "1", "--port", str(PORTS["llama"])],
         "sparrow": os.environ.get("SPARROW", "sparrow").split()
-        + ["serve", "--model", gguf, "--kernels", "cpu", "--port", str(PORTS["sparrow"])],
+        + ["serve", "--model", gguf, "--kernels", "cpu", "--port", str(PORTS["sparrow"])]
+        + os.environ.get("SPARROW_ARGS", "").split(),
     }
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     running = {}
