@@ -7,38 +7,47 @@ import "fmt"
 type backlog struct {
 	most    int // sequences that may wait
 	waiting int
-	tenants map[string]int // of each tenant
+	tenants map[string]queued // of each tenant
 }
+
+// queued is what waits of a tenant: sequences, and the requests they belong to.
+type queued struct{ sequences, requests int }
 
 // floodFactor bounds how many sequences wait, for all tenants together, as a multiple of what may wait.
 const floodFactor = 4
 
-// add counts n sequences of a tenant, or refuses them. While there is no space for them, a tenant still has its share
-// of the queue, and one request if it has nothing waiting: the choices of a large request are admitted as they fit.
+// add counts n sequences of a tenant's request, or refuses them. While there is no space for them, a tenant still has
+// its share of the queue, and another request while at most one of it waits: the choices of a large request are
+// admitted as they fit, and two of them do not refuse each other.
 func (b *backlog) add(tenant string, n int) error {
 	own := b.tenants[tenant]
 	parties := len(b.tenants)
-	if own == 0 {
+	if own.requests == 0 {
 		parties++
 	}
 	fits := b.waiting+n <= b.most
-	share := own+n <= b.most/parties || own == 0
+	share := own.sequences+n <= b.most/parties || own.requests <= 1
 	if !fits && (!share || b.waiting > 0 && b.waiting+n > floodFactor*b.most) {
 		return fmt.Errorf("%w: %d sequences wait, %d of this tenant; at most %d may, and %d of a tenant while others "+
-			"wait", ErrQueueFull, b.waiting, own, b.most, b.most/parties)
+			"wait", ErrQueueFull, b.waiting, own.sequences, b.most, b.most/parties)
 	}
 	if b.tenants == nil {
-		b.tenants = map[string]int{}
+		b.tenants = map[string]queued{}
 	}
 	b.waiting += n
-	b.tenants[tenant] = own + n
+	b.tenants[tenant] = queued{own.sequences + n, own.requests + 1}
 	return nil
 }
 
-// done counts a sequence that waits no longer.
-func (b *backlog) done(tenant string) {
+// done counts a sequence that waits no longer; last is whether none of its request does.
+func (b *backlog) done(tenant string, last bool) {
+	own := b.tenants[tenant]
 	b.waiting--
-	if b.tenants[tenant]--; b.tenants[tenant] == 0 {
+	own.sequences--
+	if last {
+		own.requests--
+	}
+	if b.tenants[tenant] = own; own.sequences == 0 {
 		delete(b.tenants, tenant)
 	}
 }

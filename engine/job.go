@@ -52,7 +52,8 @@ type Request struct {
 	// Replay are rows that were recorded before, one position after the other: rows of these positions take their
 	// selections and experts as they are given. Such a request shares no cached pages.
 	Replay []record.Row
-	// PagesFrom is the host and port of another engine that has computed the prompt and serves its pages; empty is none.
+	// PagesFrom is the host and port of another engine that has computed the prompt and serves its pages; empty is
+	// none.
 	PagesFrom string
 }
 
@@ -75,6 +76,7 @@ type Job struct {
 	queue   queue
 
 	open              int // choices that have not ended
+	queued            int // choices that were in no batch yet
 	cancelled, failed bool
 	usage             Usage
 	arrived, admitted time.Time
@@ -82,6 +84,7 @@ type Job struct {
 	trace             *Trace    // nil unless asked for
 	replay            *record.Replay
 	salt              []byte // of its pages
+	records           int64  // bound of what it records, in bytes
 }
 
 // Next waits for the next event. After the one whose Last is set there is none.
@@ -145,10 +148,13 @@ func (e *Engine) prepare(r Request) (*Job, error) {
 		return nil, err
 	}
 	r.Replay = nil // it holds the rows
-	j := &Job{engine: e, request: r, arrived: e.now(), open: r.Sampling.N,
+	j := &Job{engine: e, request: r, arrived: e.now(), open: r.Sampling.N, queued: r.Sampling.N,
 		usage: Usage{PromptTokens: r.givenTokens()}, replay: replay, salt: r.salt()}
 	if replay != nil {
 		j.salt = replaySalt()
+	}
+	if r.Record != nil {
+		j.records = e.recordedBytes(&r, maxTokens)
 	}
 	j.queue.init()
 	if r.Trace {

@@ -132,6 +132,12 @@ func (e *Engine) end(c *choice, why Finish, err error) {
 	e.conclude(c, why, err)
 }
 
+// leaveQueue counts a choice of a job that waits for its first batch no longer. The caller holds mu.
+func (e *Engine) leaveQueue(j *Job) {
+	j.queued--
+	e.queued.done(j.request.Tenant, j.queued == 0)
+}
+
 // conclude updates the counters of a finished choice and notifies its reader. The caller holds mu.
 func (e *Engine) conclude(c *choice, why Finish, err error) {
 	if c.ended {
@@ -139,7 +145,7 @@ func (e *Engine) conclude(c *choice, why Finish, err error) {
 	}
 	c.ended = true
 	if !c.ran {
-		e.queued.done(c.job.request.Tenant)
+		e.leaveQueue(c.job)
 	}
 	j := c.job
 	j.open--
@@ -151,6 +157,7 @@ func (e *Engine) conclude(c *choice, why Finish, err error) {
 	}
 	ev := Event{Choice: c.index, Token: -1, Finish: why, Err: err, Matched: c.matched}
 	if j.open == 0 {
+		e.records -= j.records
 		switch {
 		case j.failed:
 			e.stats.Failed++

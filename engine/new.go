@@ -53,6 +53,7 @@ type Memory struct {
 	Arena   int64 // of passes: activations, scores, gathered rows and logits of the largest one
 	Scratch int64 // of operations, on a device with memory of its own
 	Device  int64 // all memory of such a device; 0 elsewhere
+	Tiers   int64 // the most that pages of the prefix cache take outside the device
 }
 
 // New makes an engine for a loaded model and allocates its cache. Run starts it.
@@ -159,7 +160,7 @@ func (e *Engine) allocate(cfg *plan.Config, notices []plan.Notice) error {
 		Memory: Memory{Weights: c.WeightBytes, Packed: c.Packed, Cache: size.bytes, States: size.states,
 			Arena: e.passes.runner.Bytes()}}
 	if e.tiers != nil {
-		e.info.Tiers = e.tiers.stack.Describe()
+		e.info.Tiers, e.info.Memory.Tiers = e.tiers.stack.Describe(), e.tiers.stack.Bytes()
 	}
 	if o, ok := e.model.Device().(kernel.MemoryOwner); ok {
 		use, m := o.MemoryUse(), &e.info.Memory

@@ -33,10 +33,10 @@ func TestTheQueueIsBounded(t *testing.T) {
 	}
 	leave <- struct{}{}
 	<-entered // the second one runs: one place
-	if _, err := e.Submit(two); !errors.Is(err, ErrQueueFull) {
-		t.Errorf("two sequences for one place: error %v", err)
-	}
 	streams = append(streams, open(t, e, r))
+	if _, err := e.Submit(two); !errors.Is(err, ErrQueueFull) {
+		t.Fatalf("two sequences for no place: error %v", err)
+	}
 	streams[1].Cancel()
 	streams[2].Cancel() // gives two places back at the next boundary
 	leave <- struct{}{}
@@ -172,9 +172,11 @@ func TestTheQueueIsSharedByTenants(t *testing.T) {
 			t.Errorf("%d of %q with %d waiting: %v", n, tenant, q.waiting, err)
 		}
 	}
-	accept("a", 100, true)
+	accept("a", 60, true)
+	accept("a", 40, true)
 	accept("a", 1, false)
 	accept("b", 80, true) // its only request
+	accept("b", 10, true) // and a second one
 	accept("b", 1, false) // above its half
 	accept("c", 1, true)
 	accept("c", 32, true) // its third
@@ -184,13 +186,18 @@ func TestTheQueueIsSharedByTenants(t *testing.T) {
 	}
 	accept("h", 40, false) // too many together
 	accept("h", 10, true)
-	for tenant, n := range map[string]int{"a": 100, "b": 80, "c": 33, "d": 40, "e": 40, "f": 40, "g": 40, "h": 10} {
-		for range n {
-			q.done(tenant)
+	for tenant, list := range map[string][]int{"a": {60, 40}, "b": {80, 10}, "c": {1, 32}, "d": {40}, "e": {40},
+		"f": {40}, "g": {40}, "h": {10}} {
+		for _, n := range list {
+			for i := range n {
+				q.done(tenant, i == n-1)
+			}
 		}
 	}
 	if q.waiting != 0 || len(q.tenants) != 0 {
 		t.Errorf("%d wait, %d tenants", q.waiting, len(q.tenants))
 	}
 	accept("a", 101, true) // on an idle engine
+	accept("a", 101, true) // two large requests do not refuse each other
+	accept("a", 1, false)
 }

@@ -45,8 +45,8 @@ func inTime(t *testing.T, stall time.Duration, run func(x *timed)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x.engine, err = engine.New(m, engine.Config{CacheTokens: 1 << 18, StepTokens: 512, MaxRunning: maxRunning, MaxQueue: 1024,
-		PlanHistory: 1, Draft: spec.Off(), MaxStall: stall, Clock: x.clock, Observe: x.observe,
+	x.engine, err = engine.New(m, engine.Config{CacheTokens: 1 << 18, StepTokens: 512, MaxRunning: maxRunning,
+		MaxQueue: 1024, PlanHistory: 1, Draft: spec.Off(), MaxStall: stall, Clock: x.clock, Observe: x.observe,
 		Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)

@@ -42,6 +42,7 @@ type memorySum struct {
 	requests int64
 	store    int64 // of responses
 	garbage  int64 // what was freed and is not collected yet
+	tiers    int64 // of the prefix cache, outside the heap
 }
 
 // sumMemory adds up what an open model takes and what requests may.
@@ -49,7 +50,7 @@ func sumMemory(i sparrow.Info, requests, store int64) memorySum {
 	debug.FreeOSMemory() // what loading left
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	s := memorySum{requests: requests, store: max(store, 0), garbage: requests / 4}
+	s := memorySum{requests: requests, store: max(store, 0), garbage: requests / 4, tiers: i.Memory.Tiers}
 	if i.Memory.Device == 0 {
 		s.model = i.Memory.Cache + i.Memory.Arena
 		if i.Memory.Packed {
@@ -63,24 +64,30 @@ func sumMemory(i sparrow.Info, requests, store int64) memorySum {
 	return s
 }
 
-func (s *memorySum) total() int64 { return s.model + s.program + s.requests + s.store + s.garbage }
+func (s *memorySum) total() int64 {
+	return s.model + s.program + s.requests + s.store + s.garbage + s.tiers
+}
 
 // bound asks the garbage collector to stay within the sum, so that a burst of requests does not double the heap. A
 // limit in the environment stays.
 func (s *memorySum) bound() {
 	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(s.total())
+		debug.SetMemoryLimit(s.total() - s.tiers)
 	}
 }
 
 // String says what the sum consists of, and whether the process may have as much.
 func (s *memorySum) String() string {
-	text := fmt.Sprintf("at most %s: model %s, requests %s, stored responses %s, garbage %s, the program %s; beside "+
-		"them files that are mapped", unit.Bytes(s.total()), unit.Bytes(s.model), unit.Bytes(s.requests),
+	tiers := ""
+	if s.tiers > 0 {
+		tiers = ", tiers of the cache " + unit.Bytes(s.tiers)
+	}
+	text := fmt.Sprintf("at most %s: model %s%s, requests %s, stored responses %s, garbage %s, the program %s; beside "+
+		"them files that are mapped", unit.Bytes(s.total()), unit.Bytes(s.model), tiers, unit.Bytes(s.requests),
 		unit.Bytes(s.store), unit.Bytes(s.garbage), unit.Bytes(s.program))
 	if most := sysmem.Total(); most > 0 && s.total() > most {
 		text += fmt.Sprintf("; warning: the process may have %s, ask for less (--cache-tokens, --step-tokens, "+
-			"--request-memory, --store-bytes)", unit.Bytes(most))
+			"--request-memory, --store-bytes, --host-cache)", unit.Bytes(most))
 	}
 	return text
 }
