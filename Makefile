@@ -8,7 +8,7 @@ TESTFLAGS = -vet=off -ldflags=-w
 # Platforms that tests do not run on; their sources are type-checked.
 PLATFORMS = linux/arm64 darwin/arm64 windows/amd64
 
-.PHONY: test check width unit race race-all fuzz schemas clients cluster browser \
+.PHONY: test check width unit race race-all fuzz schemas clients cluster tiers page-store browser \
 	screenshots torture build dist kernels clean
 
 test: check unit race
@@ -60,6 +60,18 @@ DURATION ?= 1m
 torture:
 	$(GO) run ./sim/torture -duration $(DURATION)
 	$(GO) run ./server/siege -duration $(DURATION)
+
+# Long runs of the tiers of the prefix cache: 10,000 requests that evict, restore and cancel at random, and 500 through
+# two processes of which one is killed.
+tiers:
+	$(GO) test ./engine -count=1 -run TestRandomEvictions -v -args -tier-sequences 10000
+	$(GO) test ./cmd/sparrow -count=1 -timeout 30m -run TestTwoProcesses -v -args -replica-requests 500
+
+# Two servers that share a redis-server: the one on the path or that REDIS names, else Debian's packages, which are
+# downloaded and unpacked below .build.
+page-store:
+	@redis=$$(REDIS="$(REDIS)" sh internal/testkit/redis.sh .build/redis) || exit 0; \
+	  $(GO) test ./cmd/sparrow -count=1 -timeout 20m -run TestTwoServersShareARedis -v -args -redis-server "$$redis"
 
 race:
 	$(GO) test $(TESTFLAGS) -race $(RACE)

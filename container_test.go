@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"sparrow/engine"
 	"sparrow/internal/sysmem"
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
@@ -34,7 +35,7 @@ func TestACacheFitsItsContainer(t *testing.T) {
 		"sys/fs/cgroup/box/memory.max":     file(strconv.Itoa(limit)),
 		"sys/fs/cgroup/box/memory.current": file(strconv.Itoa(used)),
 	})
-	open := func(dir string, tokens int) (*Engine, error) {
+	open := func(dir string, tokens int) (*engine.Engine, error) {
 		c := Config{Model: dir, CacheTokens: tokens}.withDefaults()
 		p, err := readParts(dir)
 		if err != nil {
@@ -50,7 +51,7 @@ func TestACacheFitsItsContainer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return build(c, p, m)
+		return newCore(c, p, m)
 	}
 	for _, dir := range []string{"", testmodel.V4(t)} {
 		e, err := open(dir, 0)

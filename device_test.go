@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"sparrow/internal/testkit/strict"
 	"sparrow/internal/testmodel"
@@ -53,13 +54,13 @@ func TestAutoTakesTheGPU(t *testing.T) {
 		if c.StepTokens != gpuStepTokens || c.MaxRunning != gpuMaxRunning || c.Policy.KV != gpuKV || c.reserved == 0 {
 			t.Errorf("%q: %+v", kernels, c)
 		}
-		want := fmt.Sprintf("[--step-tokens %d --max-running %d --kv %s --prefill %s]", gpuStepTokens, gpuMaxRunning,
-			gpuKV, gpuPrefill)
+		want := fmt.Sprintf("[--step-tokens %d --max-running %d --max-stall %v --kv %s --prefill %s]", gpuStepTokens,
+			gpuMaxRunning, gpuMaxStall, gpuKV, gpuPrefill)
 		if got := fmt.Sprint(c.defaults); got != want {
 			t.Errorf("defaults %s, want %s", got, want)
 		}
 	}
-	_, _, c, err := opened(t, machine(80<<30, nil), Config{StepTokens: 100, MaxRunning: 3,
+	_, _, c, err := opened(t, machine(80<<30, nil), Config{StepTokens: 100, MaxRunning: 3, MaxStall: time.Second,
 		Policy: plan.Policy{KV: "bf16"}})
 	if err != nil || c.StepTokens != 100 || c.MaxRunning != 3 || c.Policy.KV != "bf16" || len(c.defaults) != 0 {
 		t.Errorf("what was asked for: %+v, %v", c, err)

@@ -11,7 +11,6 @@ import (
 	"sparrow/engine"
 	"sparrow/grammar"
 	"sparrow/kernel"
-	"sparrow/model/family"
 	"sparrow/sample"
 	"sparrow/tokenizer"
 )
@@ -21,7 +20,6 @@ import (
 type Engine struct {
 	cfg     Config
 	info    Info
-	core    *engine.Engine
 	tok     *tokenizer.Tokenizer // nil without one
 	format  chat.Format          // nil without one
 	grammar *grammar.Tokens      // nil without one
@@ -30,39 +28,106 @@ type Engine struct {
 	// callTokens are the markers of tool calls that are control tokens
 	callTokens []string
 
-	source   *family.Source
-	dev      kernel.Device
-	once     sync.Once
-	closeErr error // of the release, set inside once
+	asked Config // as Open got it
+	once  sync.Once
+	// change is held by whoever puts the engine to sleep, wakes it or gives it other weights.
+	change   sync.Mutex
+	mu       sync.RWMutex
+	parts    *parts
+	running  *running // nil while it sleeps
+	last     Stats    // while it sleeps
+	pagesAt  string   // where pages are served; empty is nowhere
+	closeErr error    // of the release, set inside once
+}
+
+// running is what an engine has while it is awake.
+type running struct {
+	core *engine.Engine
+	dev  kernel.Device
 }
 
 // Info describes the engine.
 func (e *Engine) Info() Info { return e.info }
 
 // Stats is a snapshot of counters. It includes everything up to the last event that a stream's reader has seen.
-func (e *Engine) Stats() Stats { return e.core.Stats() }
+// Counters begin again when the engine wakes up or gets other weights.
+func (e *Engine) Stats() Stats {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	if e.running == nil {
+		return e.last
+	}
+	return e.running.core.Stats()
+}
+
+// core is the engine's core, or an error while it sleeps.
+func (e *Engine) core() (*engine.Engine, error) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	if e.running == nil {
+		return nil, ErrAsleep
+	}
+	return e.running.core, nil
+}
 
 // ServePages hands cached pages in host memory to other engines, until the listener or the engine is closed.
-func (e *Engine) ServePages(l net.Listener) error { return e.core.ServePages(l) }
+func (e *Engine) ServePages(l net.Listener) error {
+	c, err := e.core()
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	e.pagesAt = l.Addr().String()
+	e.mu.Unlock()
+	return c.ServePages(l)
+}
 
 // Settle waits until the pages of everything that has been answered so far can be pulled by others.
-func (e *Engine) Settle(ctx context.Context) { e.core.Settle(ctx) }
+func (e *Engine) Settle(ctx context.Context) {
+	if c, err := e.core(); err == nil {
+		c.Settle(ctx)
+	}
+}
 
 // Wait estimates how long a request of a tenant would wait before it runs.
-func (e *Engine) Wait(tenant string) time.Duration { return e.core.Wait(tenant) }
+func (e *Engine) Wait(tenant string) time.Duration {
+	c, err := e.core()
+	if err != nil {
+		return 0
+	}
+	return c.Wait(tenant)
+}
 
 // Flush gives up every page of the prefix cache before the next step. Requests that run go on; nothing that was
 // computed before is reused.
-func (e *Engine) Flush(ctx context.Context) error { return e.core.Flush(ctx) }
+func (e *Engine) Flush(ctx context.Context) error {
+	c, err := e.core()
+	if err != nil {
+		return err
+	}
+	return c.Flush(ctx)
+}
 
 // Plans lists recent forward passes, oldest first.
-func (e *Engine) Plans() []PlanRecord { return e.core.Plans() }
+func (e *Engine) Plans() []PlanRecord {
+	c, err := e.core()
+	if err != nil {
+		return nil
+	}
+	return c.Plans()
+}
 
 // Close stops the engine: no request is accepted any more, those in flight run to their end. When ctx ends first they
 // fail with ErrClosed. Every call returns once the engine is stopped and its memory is given back, with the error of
 // that.
 func (e *Engine) Close(ctx context.Context) error {
-	e.core.Close(ctx)
-	e.once.Do(func() { e.closeErr = errors.Join(e.dev.Close(), e.source.Close()) })
+	if c, err := e.core(); err == nil {
+		c.Close(ctx) // a second call may end earlier what the first waits for
+	}
+	e.once.Do(func() {
+		e.change.Lock()
+		defer e.change.Unlock()
+		e.closeErr = errors.Join(e.stop(ctx), e.parts.source.Close())
+	})
 	return e.closeErr
 }

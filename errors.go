@@ -26,6 +26,10 @@ var ErrStep = engine.ErrStep
 // ErrSelfTest means that the self-test found a device that computes wrongly: the engine does not open.
 var ErrSelfTest = engine.ErrSelfTest
 
+// ErrAsleep means that the engine has given its memory back, or gets other weights; it accepts nothing until it wakes
+// up.
+var ErrAsleep = errors.New("sparrow: the engine is asleep")
+
 // ErrDevice means that the device can no longer be used: what ran on it has failed, and nothing is accepted any more.
 var ErrDevice = engine.ErrDevice
 

@@ -60,7 +60,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	go e.core.Run()
+	go e.running.core.Run()
 	return e, nil
 }
 
@@ -82,12 +82,28 @@ func assemble(ctx context.Context, c Config) (_ *Engine, err error) {
 			err = errors.Join(err, p.source.Close())
 		}
 	}()
-	if err := checkPacking(c, p.source.Weights.Bytes()); err != nil {
+	r, began, err := begin(ctx, c, p)
+	if err != nil {
 		return nil, err
+	}
+	e := &Engine{cfg: began, asked: c, parts: p, running: r, info: r.core.Info(), tok: p.tokenizer,
+		eos: endTokens(p.source.Config, p.generation, p.tokenizer)}
+	e.info.Name, e.info.Device, e.info.Defaults = c.Name, describeDevice(r.dev), began.defaults
+	if err := e.prepareText(p); err != nil {
+		return nil, errors.Join(err, r.abandon())
+	}
+	return e, nil
+}
+
+// begin opens the device, loads the weights and makes a core whose loop does not run yet, with the configuration as
+// the device completes it.
+func begin(ctx context.Context, c Config, p *parts) (_ *running, _ Config, err error) {
+	if err := checkPacking(c, p.source.Weights.Bytes()); err != nil {
+		return nil, c, err
 	}
 	dev, c, err := openDevice(Registry(), c, p)
 	if err != nil {
-		return nil, err
+		return nil, c, err
 	}
 	defer func() {
 		if err != nil {
@@ -99,9 +115,29 @@ func assemble(ctx context.Context, c Config) (_ *Engine, err error) {
 	}
 	m, err := load(ctx, c, p, dev)
 	if err != nil {
-		return nil, err
+		return nil, c, err
 	}
-	return build(c, p, m)
+	core, err := newCore(c, p, m)
+	if err != nil {
+		return nil, c, err
+	}
+	return &running{core, dev}, c, nil
+}
+
+// newCore makes a core for a loaded model.
+func newCore(c Config, p *parts, m model.Model) (*engine.Engine, error) {
+	ec := c.engine(p)
+	if c.Tiers.Any() {
+		ec.Tiers, ec.Weights = c.Tiers, p.source.Weights.Fingerprint()
+	}
+	return engine.New(m, ec)
+}
+
+// abandon closes a core whose loop never ran, and its device.
+func (r *running) abandon() error {
+	go r.core.Run()
+	r.core.Close(context.Background())
+	return r.dev.Close()
 }
 
 // openDevice opens the device and returns the configuration with that device's defaults.
@@ -278,22 +314,6 @@ func readGGUF(path string) (*parts, error) {
 	}
 	p.source, err = family.FromGGUF(path, f)
 	return p, err
-}
-
-// build puts the engine together around a loaded model.
-func build(c Config, p *parts, m model.Model) (*Engine, error) {
-	ec := c.engine(p)
-	if c.Tiers.Any() {
-		ec.Tiers, ec.Weights = c.Tiers, p.source.Weights.Fingerprint()
-	}
-	core, err := engine.New(m, ec)
-	if err != nil {
-		return nil, err
-	}
-	e := &Engine{cfg: c, core: core, info: core.Info(), source: p.source, dev: m.Device(), tok: p.tokenizer,
-		eos: ec.EOS}
-	e.info.Name, e.info.Device, e.info.Defaults = c.Name, describeDevice(e.dev), c.defaults
-	return e, e.prepareText(p)
 }
 
 // checkPacking refuses weights that are to be packed and do not fit.

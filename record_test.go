@@ -293,6 +293,69 @@ func TestReplayedScores(t *testing.T) {
 	}
 }
 
+// What all requests in flight may record is bounded too, and given back when they end.
+func TestRecordsInFlight(t *testing.T) {
+	e := start(t, Config{Model: tinyFP8, CacheTokens: 1024, RecordBytes: 1 << 18})
+	ask := Request{Tokens: tokens(2, 100), MaxTokens: 300, Sampling: greedy(), IgnoreEOS: true,
+		Record: &Record{Selections: true}}
+	var running []*Stream
+	var err error
+	for err == nil && len(running) < 20 {
+		var s *Stream
+		if s, err = e.Stream(context.Background(), ask); err == nil {
+			running = append(running, s)
+		}
+	}
+	if !errors.Is(err, ErrQueueFull) || len(running) < 4 {
+		t.Errorf("after %d requests: %v", len(running), err)
+	}
+	for _, s := range running {
+		s.Close()
+		for range s.All() {
+		}
+	}
+	ask.MaxTokens = 3
+	recorded(t, e, ask)
+}
+
+// Where rows of prompts and of decoding have the same bits, prompt and answer sent as one prompt have the log
+// probabilities of the answer.
+func TestReplayedRollout(t *testing.T) {
+	notUnderRace(t)
+	e := start(t, Config{Model: "testdata/oracle/glm_moe_dsa-1", CacheTokens: 4096,
+		Policy: plan.Policy{Deterministic: true}})
+	ask := Request{Tokens: tokens(11, 150), MaxTokens: 8, Sampling: greedy(), Record: everyRow()}
+	ask.Sampling.Logprobs = true
+	rollout := recorded(t, e, ask)
+	all := slices.Clone(ask.Tokens)
+	for _, x := range rollout.Tokens {
+		all = append(all, x.ID)
+	}
+	scored := recorded(t, e, Request{Tokens: all, Sampling: greedy(), Score: &Score{From: 150, Only: true},
+		Record: everyRow(), Replay: rollout.Recorded.Rows})
+	if len(scored.Scored) != 8 {
+		t.Fatalf("%d tokens are scored", len(scored.Scored))
+	}
+	for i, x := range scored.Scored {
+		if x.ID != rollout.Tokens[i].ID || x.Logprob != rollout.Tokens[i].Logprob {
+			t.Errorf("token %d has log probability %v, and had %v", i, x.Logprob, rollout.Tokens[i].Logprob)
+		}
+	}
+	// The row of the last token is the one that the rollout did not compute.
+	if n := len(rollout.Recorded.Rows); n != 157 || len(scored.Recorded.Rows) != 158 {
+		t.Fatalf("%d and %d rows", n, len(scored.Recorded.Rows))
+	}
+	for i, want := range rollout.Recorded.Rows {
+		got := scored.Recorded.Rows[i]
+		for l := range want.Layers {
+			want.Layers[l].Scores, got.Layers[l].Scores = nil, nil // not replayed
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("row %d did not take what it was given", i)
+		}
+	}
+}
+
 // What cannot be recorded or replayed is refused with its reason, before anything runs.
 func TestRecordRefusals(t *testing.T) {
 	e := start(t, Config{Model: tinyFP8, CacheTokens: 1024, RecordBytes: 1 << 20})

@@ -2,6 +2,7 @@ package sparrow
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"sync/atomic"
 
@@ -40,7 +41,14 @@ func (e *Engine) Stream(ctx context.Context, r Request) (*Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	j, err := e.core.Submit(in)
+	c, err := e.core()
+	if err != nil {
+		return nil, err
+	}
+	j, err := c.Submit(in)
+	if errors.Is(err, ErrClosed) && e.Stats().Asleep {
+		err = ErrAsleep
+	}
 	if err != nil {
 		return nil, err
 	}

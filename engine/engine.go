@@ -62,9 +62,11 @@ type Engine struct {
 	mu      sync.Mutex
 	inbox   []*Job
 	cancels []*Job
+	discard bool            // tiers give up all pages when the engine closes
 	settles []chan struct{} // closed once the loop has come around
 	flushes []chan struct{} // closed when the cache is empty
 	queued  backlog
+	records int64 // bytes that jobs in flight may record
 	waits   waits
 	closing bool  // nothing is accepted any more
 	halt    bool  // stop now, failing what runs
@@ -192,7 +194,12 @@ func (e *Engine) Submit(r Request) (*Job, error) {
 	if e.lost != nil {
 		return nil, e.lost
 	}
+	if err := e.admitRecords(j); err != nil {
+		e.stats.Refused++
+		return nil, err
+	}
 	if err := e.queued.add(r.Tenant, len(j.choices)); err != nil {
+		e.records -= j.records
 		e.stats.Refused++
 		return nil, err
 	}

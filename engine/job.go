@@ -52,7 +52,8 @@ type Request struct {
 	// Replay are rows that were recorded before, one position after the other: rows of these positions take their
 	// selections and experts as they are given. Such a request shares no cached pages.
 	Replay []record.Row
-	// PagesFrom is the host and port of another engine that has computed the prompt and serves its pages; empty is none.
+	// PagesFrom is the host and port of another engine that has computed the prompt and serves its pages; empty is
+	// none.
 	PagesFrom string
 }
 
@@ -83,6 +84,7 @@ type Job struct {
 	trace             *Trace    // nil unless asked for
 	replay            *record.Replay
 	salt              []byte // of its pages
+	records           int64  // bound of what it records, in bytes
 }
 
 // Next waits for the next event. After the one whose Last is set there is none.
@@ -150,6 +152,9 @@ func (e *Engine) prepare(r Request) (*Job, error) {
 		usage: Usage{PromptTokens: r.givenTokens()}, replay: replay, salt: r.salt()}
 	if replay != nil {
 		j.salt = replaySalt()
+	}
+	if r.Record != nil {
+		j.records = e.recordedBytes(&r, maxTokens)
 	}
 	j.queue.init()
 	if r.Trace {

@@ -157,6 +157,7 @@ func (e *Engine) conclude(c *choice, why Finish, err error) {
 	}
 	ev := Event{Choice: c.index, Token: -1, Finish: why, Err: err, Matched: c.matched}
 	if j.open == 0 {
+		e.records -= j.records
 		switch {
 		case j.failed:
 			e.stats.Failed++

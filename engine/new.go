@@ -158,9 +158,9 @@ func (e *Engine) allocate(cfg *plan.Config, notices []plan.Notice) error {
 		StepTokens: c.StepTokens, MaxRunning: e.sched.Limits().MaxRunning, MaxQueue: c.MaxQueue,
 		MaxStall: c.MaxStall, Kernels: e.model.Device().Name(), Config: *cfg, Notices: notices,
 		Memory: Memory{Weights: c.WeightBytes, Packed: c.Packed, Cache: size.bytes, States: size.states,
-			Arena: e.passes.runner.Bytes(), Tiers: c.Tiers.MemoryBytes()}}
+			Arena: e.passes.runner.Bytes()}}
 	if e.tiers != nil {
-		e.info.Tiers = e.tiers.stack.Describe()
+		e.info.Tiers, e.info.Memory.Tiers = e.tiers.stack.Describe(), e.tiers.stack.Bytes()
 	}
 	if o, ok := e.model.Device().(kernel.MemoryOwner); ok {
 		use, m := o.MemoryUse(), &e.info.Memory

@@ -139,6 +139,20 @@ func (e *Engine) checkRecorded(r *Request, maxTokens int) error {
 	return nil
 }
 
+// recordFactor bounds what all requests in flight may record, as a multiple of what one may.
+const recordFactor = 4
+
+// admitRecords counts what a job may record, or refuses it for now: nobody knows how slowly it will be read. The caller
+// holds mu.
+func (e *Engine) admitRecords(j *Job) error {
+	if most := recordFactor * e.recordBytes(); j.records > 0 && e.records > 0 && e.records+j.records > most {
+		return fmt.Errorf("%w: requests in flight may record %s and %s are allowed for all; send it again later, or "+
+			"record less", ErrQueueFull, unit.Bytes(e.records), unit.Bytes(most))
+	}
+	e.records += j.records
+	return nil
+}
+
 // DefaultRecordBytes is how many bytes the recorded choices of a request may take where Config.RecordBytes is 0.
 const DefaultRecordBytes = 64 << 20
 

@@ -13,6 +13,7 @@ import (
 // Stats is a snapshot of an engine. Counters only grow.
 type Stats struct {
 	Running, Waiting int
+	Asleep           bool // the engine has given its memory back and accepts nothing
 	KV               kv.Stats
 	// Device is why the device cannot be used now: it failed, or a pass on it does not end. Empty while it works.
 	Device string

@@ -178,7 +178,7 @@ func (t *tiers) copyOut(k kv.Kept, on []tier.Occasion) {
 		return
 	}
 	p.Stored = k.Stored
-	p.Tokens = slices.Clone(k.Tokens)
+	p.Tokens, p.Salt = slices.Clone(k.Tokens), slices.Clone(k.Salt)
 	done, err := kernel.Collect(t.dev, p.Data, t.partsOf(int(k.Page), int(k.Window)))
 	if err != nil {
 		// The device reports the same at its next pass, where requests are told.
@@ -445,6 +445,9 @@ func (t *tiers) close() {
 	for _, c := range slices.Clone(t.restoring) {
 		t.release(c)
 	}
+	if t.e.discard {
+		t.stack.Clear()
+	}
 	if err := t.stack.Close(); err != nil {
 		t.log.Warn("the tiers of the prefix cache did not close well", "error", err)
 	}
@@ -477,6 +480,13 @@ func (e *Engine) ServePages(l net.Listener) error {
 	}
 	e.tiers.stack.Serve(l)
 	return nil
+}
+
+// Discard makes Close give up all pages of all tiers: nothing that this engine computed is to be used again.
+func (e *Engine) Discard() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.discard = true
 }
 
 // Settle waits until the pages of everything that has been answered so far are with the tiers, or ctx or the engine

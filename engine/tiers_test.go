@@ -85,8 +85,8 @@ func TestAPrefixThatComesBackHasTheBitsOfRecomputing(t *testing.T) {
 					for i, r := range list {
 						got := generate(t, e, r)
 						sameTokens(t, fmt.Sprintf("%s: request %d", name, i), got.Choices[0], want[i].Choices[0])
-						if all := f.pages * f.page; round == 1 && (got.Trace.Restored.Tokens+got.Trace.Match.Tokens != all ||
-							got.Usage.CachedTokens != all) {
+						if all := f.pages * f.page; round == 1 && (got.Usage.CachedTokens != all ||
+							got.Trace.Restored.Tokens+got.Trace.Match.Tokens != all) {
 							t.Errorf("%s: request %d: %d tokens cached, %+v, %v", name, i, got.Usage.CachedTokens,
 								got.Trace.Restored, got.Trace.Match)
 						}
@@ -124,8 +124,8 @@ func TestTiersKeepTenantsApart(t *testing.T) {
 var sequences = flag.Int("tier-sequences", 150, "sequences of the test that evicts, restores and cancels at random")
 
 // Random prompts of few beginnings, many at a time, in a cache far too small for them, over tiers that are too small
-// too and whose files are cut off, overwritten and removed. Some are cancelled at a random time. Every answer is that of
-// a lone run, and nothing is left behind.
+// too and whose files are cut off, overwritten and removed. Some are cancelled at a random time. Every answer is that
+// of a lone run, and nothing is left behind.
 func TestRandomEvictionsRestoresAndCancellationsLeakNothing(t *testing.T) {
 	n := *sequences
 	if raceEnabled {
@@ -139,7 +139,8 @@ func TestRandomEvictionsRestoresAndCancellationsLeakNothing(t *testing.T) {
 	prompts := make([]Request, 24)
 	for i := range prompts {
 		p := slices.Concat(tokens(i%6, 64*(1+i%4)), tokens(40+i, 20+13*i))
-		prompts[i] = Request{Prompt: p, Sampling: greedy(), MaxTokens: 3, IgnoreEOS: true, Tenant: []string{"", "x"}[i/3%2]}
+		prompts[i] = Request{Prompt: p, Sampling: greedy(), MaxTokens: 3, IgnoreEOS: true,
+			Tenant: []string{"", "x"}[i/3%2]}
 	}
 	want := lone(t, testmodel.V32Draft(t), Config{Policy: deterministic("fp8-656")}, prompts)
 	var wait sync.WaitGroup

@@ -39,6 +39,7 @@ func (q *sequence) store(tokens []int32) {
 	q.publish = outcome != prefix.Refused
 	if k := q.pool.cfg.Keeper; k != nil && outcome == prefix.Added {
 		entry, _ := q.pool.index.Entry(Page(q.table[i]))
+		entry.Salt = q.salt
 		window := none
 		if q.pool.win != nil {
 			window = q.windows[i]

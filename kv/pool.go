@@ -2,6 +2,7 @@ package kv
 
 import (
 	"fmt"
+	"slices"
 
 	"sparrow/kv/prefix"
 )
@@ -15,9 +16,10 @@ type Pool struct {
 	win   *windows // nil without window pages
 
 	open   []*sequence
-	closed []*sequence // kept with their tables for the next Open
-	peeked []int32     // pages Peek found and does not tell
-	shared prefix.Hash // root of prompts without a salt
+	closed []*sequence            // kept with their tables for the next Open
+	peeked []int32                // pages Peek found and does not tell
+	shared prefix.Hash            // root of prompts without a salt
+	salts  map[prefix.Hash][]byte // of roots, for the keeper; the latest maxSalts
 	count  counters
 	told   teller // the index's listener
 }
@@ -87,6 +89,7 @@ func (p *Pool) Open(tokens []int32, o OpenOptions) (Sequence, Match, error) {
 	}
 	q := p.newSequence()
 	q.root, q.salt, q.publish = root, append(q.salt[:0], o.Salt...), p.cfg.Reuse
+	p.noteSalt(root, o.Salt)
 	m := p.lookup(root, tokens, o, &q.table)
 	for _, page := range q.table {
 		p.hold(Page(page))
@@ -215,12 +218,27 @@ func (p *Pool) take() Page {
 	return page
 }
 
+// maxSalts bounds how many salts are remembered.
+const maxSalts = 4096
+
+// noteSalt remembers the salt of a root for the keeper.
+func (p *Pool) noteSalt(root prefix.Hash, salt []byte) {
+	if p.cfg.Keeper == nil || len(salt) == 0 || p.salts[root] != nil {
+		return
+	}
+	if p.salts == nil || len(p.salts) >= maxSalts {
+		p.salts = map[prefix.Hash][]byte{}
+	}
+	p.salts[root] = slices.Clone(salt)
+}
+
 // leaving tells the keeper that a page, or its window page, is about to be given up.
 func (p *Pool) leaving(page Page, window int32) {
 	if p.cfg.Keeper == nil {
 		return
 	}
 	if entry, ok := p.index.Entry(page); ok {
+		entry.Salt = p.salts[entry.Root]
 		p.cfg.Keeper.Leaving(Kept{Stored: entry, Page: page, Window: window})
 	}
 }

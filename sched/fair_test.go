@@ -200,9 +200,9 @@ func TestEveryoneEnds(t *testing.T) {
 		size := rapid.IntRange(1, 8).Draw(t, "page tokens")
 		pages := rapid.IntRange(4, 24).Draw(t, "pages")
 		f, err := newFake(pages, size, Limits{BatchTokens: rapid.IntRange(1, 40).Draw(t, "batch tokens"),
-			PromptLogits: 8,
-			MaxRunning:   rapid.IntRange(1, 8).Draw(t, "max running"),
-			MaxPrompts:   rapid.IntRange(1, 5).Draw(t, "prompts")})
+			PromptLogits: 8, RecordRows: 8,
+			MaxRunning: rapid.IntRange(1, 8).Draw(t, "max running"),
+			MaxPrompts: rapid.IntRange(1, 5).Draw(t, "prompts")})
 		if err != nil {
 			t.Fatal(err)
 		}

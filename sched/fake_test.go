@@ -18,7 +18,8 @@ import (
 //   - where the pool has window pages, they hold exactly the tokens that the item's first token sees;
 //   - no two sequences write the same slot in a step, be it with drafts that turn out wrong;
 //   - a sequence that decodes gets its token in every step, whatever else runs, unless it is preempted; a prompt gets
-//     at least one unless pages lack;
+//     at least one unless pages lack; those that record or replay may wait for the rows that a batch has room for;
+//   - no batch records or replays more rows than Limits.RecordRows, and rows are recorded in order;
 //   - sequences wait, run and are admitted in order of arrival, preempted ones too;
 //   - rows of logits are those of the last tokens that a sequence wants, each once, and no batch has more of them than
 //     Limits.PromptLogits beside one for each sequence and draft;
@@ -38,6 +39,8 @@ type fake struct {
 	wrong int
 	// scored counts the rows of logits of sequences that want more than one.
 	scored map[*Sequence]int
+	// recorded counts the rows that were recorded of each sequence.
+	recorded map[*Sequence]int
 }
 
 func newFake(pages, size int, l Limits) (*fake, error) {
@@ -52,7 +55,8 @@ func newWindowed(pages, size int, w kv.Window, l Limits) (*fake, error) {
 	}
 	s, err := New(pool, l)
 	return &fake{pool: pool, sched: s, size: size, slots: make([]uint64, pages*size), sight: w.Tokens,
-		seen: make([]uint64, w.Pages*size), goals: map[*Sequence]int{}, scored: map[*Sequence]int{}}, err
+		seen: make([]uint64, w.Pages*size), goals: map[*Sequence]int{}, scored: map[*Sequence]int{},
+		recorded: map[*Sequence]int{}}, err
 }
 
 // add submits a sequence that ends when it has goal tokens.
@@ -96,10 +100,16 @@ func (f *fake) step() ([]Item, error) {
 func (f *fake) checkStep(items []Item, decoding map[*Sequence]int) error {
 	older := func(a, b *Sequence) int { return cmp.Compare(a.age, b.age) }
 	tokens, logits, seen, before := 0, 0, map[*Sequence]bool{}, len(f.order)
+	recorded, replayed := 0, 0
 	for i := range items {
 		it := &items[i]
 		tokens += len(it.Tokens)
 		logits += max(it.Logits-1-it.Drafts, 0)
+		recorded += it.Record.len()
+		replayed += it.Seq.Replay.in(it.Cached, len(it.Tokens)).len()
+		if want := it.Seq.Record.in(it.Cached, len(it.Tokens)); it.Record != want {
+			return fmt.Errorf("sequence %d: %v of an item is recorded, want %v", it.Seq.age, it.Record, want)
+		}
 		if seen[it.Seq] {
 			return fmt.Errorf("a sequence is twice in a step")
 		}
@@ -115,22 +125,28 @@ func (f *fake) checkStep(items []Item, decoding map[*Sequence]int) error {
 	if most := f.sched.Limits().PromptLogits; logits > most {
 		return fmt.Errorf("%d rows of logits of prompts in a step, at most %d are allowed", logits, most)
 	}
+	if most := f.sched.Limits().RecordRows; recorded > most || replayed > most {
+		return fmt.Errorf("%d rows are recorded and %d replayed, at most %d may be", recorded, replayed, most)
+	}
 	if !slices.IsSortedFunc(f.sched.waiting, older) || !slices.IsSortedFunc(f.sched.running, older) {
 		return fmt.Errorf("sequences are not in order of arrival")
 	}
 	for _, q := range f.sched.running {
-		if !seen[q] && f.pool.Available() > 0 && (f.sight == 0 || f.pool.WindowsAvailable() > 0) {
+		if !seen[q] && free(q) && f.pool.Available() > 0 && (f.sight == 0 || f.pool.WindowsAvailable() > 0) {
 			return fmt.Errorf("sequence %d runs but is not in the step although %d pages are left", q.age,
 				f.pool.Available())
 		}
 	}
 	for q, times := range decoding {
-		if !seen[q] && q.Preempted == times {
+		if !seen[q] && free(q) && q.Preempted == times {
 			return fmt.Errorf("sequence %d decodes but is not in the step", q.age)
 		}
 	}
 	return nil
 }
+
+// free reports whether a sequence neither records nor replays rows.
+func free(q *Sequence) bool { return q.Record == Span{} && q.Replay == Span{} }
 
 // run checks what an item finds in the cache and writes its rows.
 func (f *fake) run(it *Item) error {
@@ -207,6 +223,8 @@ func (f *fake) settle(it *Item) error {
 		q.Logits -= it.Logits
 		f.scored[q] += it.Logits
 	}
+	plain := it.Record.in(0, len(it.Tokens)-it.Drafts)
+	f.keep(q, it.Cached, plain)
 	if err := f.sched.Done(it); err != nil || !it.Last {
 		return err
 	}
@@ -222,6 +240,7 @@ func (f *fake) settle(it *Item) error {
 			break
 		}
 		f.right++
+		f.keep(q, it.Cached, it.Record.in(0, len(it.Tokens)-it.Drafts+i+1))
 		if err := f.sched.Accept(it); err != nil {
 			return err
 		}
@@ -241,6 +260,14 @@ func (f *fake) settle(it *Item) error {
 		f.draft(q, f.guess(q))
 	}
 	return nil
+}
+
+// keep takes the recorded rows of a span behind a position, those that it did not have yet.
+func (f *fake) keep(q *Sequence, at int, s Span) {
+	if end := at + s.To; s.len() > 0 && end > q.Record.From {
+		f.recorded[q] += end - max(at+s.From, q.Record.From)
+		q.Record.From = end
+	}
 }
 
 // draft guesses the next tokens of a sequence; every third guess is wrong.

@@ -5,7 +5,8 @@
 // to package kv. It knows no model, no text and no clock: the caller says how long batches took. It sets no bound on
 // the queue. One goroutine owns a Scheduler and everything it hands out.
 //
-// The rules, in order: every sequence that decodes gets its one token, oldest first, whatever prompts wait; the rest of
+// The rules, in order: every sequence that decodes gets its one token, oldest first, whatever prompts wait (only where
+// more rows are recorded or replayed than a batch has room for do the youngest of those wait); the rest of
 // the batch's tokens is shared evenly among the prompts being computed, so that a long one does not delay a short one,
 // and while sequences decode it is no more than Limits.MaxStall allows; new sequences are admitted while there are
 // pages for their whole prompt: the tenant that was served least first, inside a tenant the highest priority, then the

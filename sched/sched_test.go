@@ -14,7 +14,7 @@ import (
 // Whatever arrives, is cancelled, shares prefixes or runs out of pages: the invariants of fake hold in every step,
 // every sequence finishes, first admissions keep the order of arrival, and at the end nothing is held.
 func TestEverySequenceFinishes(t *testing.T) {
-	preempted, right, wrong := int64(0), 0, 0
+	preempted, right, wrong, recorded := int64(0), 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 8).Draw(t, "page tokens")
 		pages := rapid.IntRange(2, 24).Draw(t, "pages")
@@ -29,6 +29,7 @@ func TestEverySequenceFinishes(t *testing.T) {
 			MaxPrompts:  rapid.IntRange(1, 5).Draw(t, "max prompts"),
 
 			PromptLogits: rapid.IntRange(5, 20).Draw(t, "prompt logits"),
+			RecordRows:   rapid.IntRange(1, 20).Draw(t, "record rows"),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -73,6 +74,12 @@ func TestEverySequenceFinishes(t *testing.T) {
 		if st := f.pool.Stats(); st.Used != 0 || st.Sequences != 0 || f.sched.Running()+f.sched.Waiting() != 0 {
 			t.Fatalf("left over: %+v, %d run, %d wait", st, f.sched.Running(), f.sched.Waiting())
 		}
+		for q, n := range f.recorded {
+			recorded += n
+			if most := len(q.Tokens); n > most {
+				t.Fatalf("%d rows were recorded of a sequence of %d tokens", n, most)
+			}
+		}
 		for q, n := range wanted {
 			if got := f.scored[q]; got != n && !cancels {
 				t.Fatalf("a sequence wanted %d rows of logits and had %d", n, got)
@@ -83,6 +90,9 @@ func TestEverySequenceFinishes(t *testing.T) {
 	})
 	if preempted == 0 {
 		t.Error("no sequence was ever preempted: the pools are too large for this test")
+	}
+	if recorded == 0 {
+		t.Error("no row was ever recorded")
 	}
 	if right == 0 || wrong == 0 {
 		t.Errorf("%d drafts were accepted and %d rejected, want some of each", right, wrong)
@@ -166,6 +176,12 @@ func drawSequences(t *rapid.T, capacity int) []drawn {
 		if rapid.Bool().Draw(t, "scored") {
 			first.Logits = rapid.IntRange(0, n).Draw(t, "logits")
 		}
+		for _, s := range []*Span{&first.Record, &first.Replay} {
+			if rapid.IntRange(0, 2).Draw(t, "spans") == 0 {
+				s.From = rapid.IntRange(0, goal).Draw(t, "from")
+				s.To = s.From + rapid.IntRange(1, goal+1).Draw(t, "rows")
+			}
+		}
 		list = append(list, drawn{first, goal})
 		for range rapid.IntRange(0, 2).Draw(t, "more") {
 			list = append(list, drawn{&Sequence{Tokens: slices.Clone(tokens), Salt: salt, After: first}, goal})
@@ -175,11 +191,11 @@ func drawSequences(t *rapid.T, capacity int) []drawn {
 }
 
 // checkOrder: nobody runs for the first time before someone who arrived earlier, but for those that wait for a common
-// prompt.
+// prompt or for rows that a batch may record.
 func checkOrder(t *rapid.T, order []*Sequence) {
 	latest := int64(0)
 	for _, q := range order {
-		if q.After != nil {
+		if q.After != nil || !free(q) {
 			continue
 		}
 		if q.age < latest {

@@ -26,6 +26,11 @@ type Engine interface {
 	// EncodeChat writes the prompt of a conversation and encodes it as a completion would; addSpecial also adds the
 	// tokens that the tokenizer puts around a text.
 	EncodeChat(r *chat.Request, addSpecial bool) ([]int32, error)
+	// Sleep gives the engine's memory back and Wake takes it again; UpdateWeights takes the weights of another
+	// checkpoint of the same shape. What runs ends first, or fails where abort is set.
+	Sleep(ctx context.Context, abort bool) error
+	Wake(ctx context.Context) error
+	UpdateWeights(ctx context.Context, dir string, abort bool) error
 	// Settle waits until the pages of what was answered can be pulled by others, or ctx ends.
 	Settle(ctx context.Context)
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -35,6 +36,7 @@ type fakeEngine struct {
 	requests []sparrow.Request
 	open     int // streams not closed yet
 	settled  int
+	orders   []string
 	flushed  int
 	ended    chan struct{} // gets a value whenever a stream saw its context end
 }
@@ -72,6 +74,37 @@ func (e *fakeEngine) Stream(ctx context.Context, r sparrow.Request) (Stream, err
 }
 
 func (e *fakeEngine) Info() sparrow.Info { return e.info }
+
+func (e *fakeEngine) Sleep(_ context.Context, abort bool) error {
+	e.note(fmt.Sprintf("sleep %t", abort))
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.stats.Asleep = true
+	return nil
+}
+
+func (e *fakeEngine) Wake(context.Context) error {
+	e.note("wake")
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.stats.Asleep = false
+	return nil
+}
+
+func (e *fakeEngine) UpdateWeights(_ context.Context, dir string, abort bool) error {
+	e.note(fmt.Sprintf("update %s %t", filepath.Base(dir), abort))
+	if strings.HasSuffix(dir, "bad") {
+		return fmt.Errorf("%w: another shape", sparrow.ErrRequest)
+	}
+	return nil
+}
+
+// note remembers what an administrator asked for.
+func (e *fakeEngine) note(text string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.orders = append(e.orders, text)
+}
 
 func (e *fakeEngine) Settle(context.Context) {
 	e.mu.Lock()

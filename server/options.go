@@ -63,6 +63,8 @@ type Options struct {
 	// VLLMNames adds the metrics that routers know under vLLM's names.
 	VLLMNames bool
 
+	// WeightsRoot is the folder below which /update_weights_from_disk may take weights; empty is none.
+	WeightsRoot string
 	// Transfer is the server's part where prompts are computed by one server and continued by another.
 	Transfer Transfer
 

@@ -30,6 +30,8 @@ var outcomes = []struct {
 }{
 	{sparrow.ErrQueueFull, wire.CodeQueueFull, "",
 		"too many requests are waiting; try again after the time in Retry-After"},
+	{sparrow.ErrAsleep, wire.CodeUnavailable, "",
+		"the server is asleep, or its weights are being replaced; try again, or send the request to another server"},
 	{sparrow.ErrClosed, wire.CodeUnavailable, "", "the engine is closed; send the request to another server"},
 	{sparrow.ErrDevice, wire.CodeUnavailable, "",
 		"the device that this server computes on has failed; send the request to another server, or again after a " +

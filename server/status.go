@@ -56,6 +56,8 @@ func (s *Server) ready(w http.ResponseWriter, _ *http.Request) error {
 	switch stats := s.engine.Stats(); {
 	case s.state.Load() != stateServing:
 		body.Reason = "shutting down"
+	case stats.Asleep:
+		body.Reason = "asleep"
 	case stats.Device != "":
 		body.Reason = stats.Device
 	case s.info.MaxQueue > 0 && stats.Waiting >= s.info.MaxQueue:

@@ -41,7 +41,8 @@ type Transfer struct {
 // PrivateNetworks are the networks of machines that know each other.
 func PrivateNetworks() []netip.Prefix {
 	var list []netip.Prefix
-	for _, text := range []string{"127.0.0.0/8", "::1/128", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"} {
+	for _, text := range []string{"127.0.0.0/8", "::1/128", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16",
+		"fc00::/7"} {
 		list = append(list, netip.MustParsePrefix(text))
 	}
 	return list

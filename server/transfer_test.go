@@ -16,7 +16,8 @@ const sidecar = `{"model":"sparrow-test","messages":[{"role":"user","content":"h
 // The parameters in the answer of a prefill server, sent as they are to a decode server, name where pages are.
 func TestTransferParametersTravel(t *testing.T) {
 	first := newFake(saying("x"))
-	_, prefill := start(t, first, Options{Transfer: Transfer{Role: RolePrefill, Host: "10.1.2.3", Port: 5600, ID: "e1"}})
+	_, prefill := start(t, first, Options{Transfer: Transfer{Role: RolePrefill, Host: "10.1.2.3", Port: 5600,
+		ID: "e1"}})
 	second := newFake(saying("x"))
 	_, decode := start(t, second, Options{Transfer: Transfer{Role: RoleDecode, From: PrivateNetworks()}})
 	for _, path := range []string{"/v1/chat/completions", "/v1/completions"} {
@@ -62,7 +63,8 @@ func TestTransferParametersAreNotFollowedElsewhere(t *testing.T) {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 	_, decode := start(t, e, Options{Transfer: Transfer{Role: RoleDecode, From: PrivateNetworks()}})
-	for host, status := range map[string]int{"8.8.8.8": 400, "example.org": 400, "192.168.1.1": 200, "::1": 200, "": 200} {
+	for host, status := range map[string]int{"8.8.8.8": 400, "example.org": 400, "192.168.1.1": 200, "::1": 200,
+		"": 200} {
 		params, err := json.Marshal(openai.KVTransfer{RemotePrefill: true, Host: host, Port: 5600})
 		if err != nil {
 			t.Fatal(err)

@@ -1,39 +1,27 @@
 package sim
 
-import (
-	"fmt"
+import "fmt"
 
-	"sparrow/sched"
-)
-
-// checkWait: the only request of a tenant waits for its first token a number of iterations that depends on its prompt,
-// not on what others have sent.
+// checkWait: beside a flood, the only request of a tenant waits for its first token a number of iterations that does not
+// depend on what others have sent.
 func (w *world) checkWait(s *stream) error {
-	if !s.alone || s.first == 0 || w.report.Faults > 0 || len(s.choices) > 1 {
+	if !w.flood || !s.alone || s.first == 0 || len(s.choices) > 1 {
 		return nil
 	}
-	wait, bound := s.first-s.sent, w.waitBound(len(s.request.Prompt))
-	if bound > 0 && wait > bound {
-		return fmt.Errorf("sim: %s, the only one of its tenant, waited %d iterations for its first token; a prompt of "+
-			"%d tokens explains %d", s.request.ID, wait, len(s.request.Prompt), bound)
-	}
-	if bound > 0 {
-		w.report.WorstWait = max(w.report.WorstWait, wait)
+	wait, bound := s.first-s.sent, w.mostWait()
+	w.report.WorstWait = max(w.report.WorstWait, wait)
+	if wait > bound {
+		return fmt.Errorf("sim: %s, the only one of its tenant, waited %d iterations for its first token; prompts "+
+			"explain %d", s.request.ID, wait, bound)
 	}
 	return nil
 }
 
-// waitBound is the most iterations before the first token: one that is in progress, two to make room, and those of the
-// prompt, which has at least a quarter of what decodes and drafts leave of a batch. 0 means that nothing is promised:
-// where tenants are more than places, or hold all pages, they take turns.
-func (w *world) waitBound(prompt int) int {
+// mostWait is the most iterations before the first token: those of a prompt that must end before another is admitted,
+// which may be a suspended sequence's with its answer, then of the request's own; one that is in progress, and two to
+// make room. Prompts have at least a quarter each of what decodes and drafts leave of a batch.
+func (w *world) mostWait() int {
 	c := &w.config
-	if c.MaxRunning <= w.tenants+1 || c.StepTokens < 2*c.MaxRunning || c.CacheTokens < (w.tenants+1)*w.shape.Context {
-		return 0
-	}
-	rows := (c.StepTokens - c.MaxRunning) / 2
-	if c.MaxStall > 0 {
-		rows = min(rows, sched.SmallestChunk)
-	}
-	return 4 + prompt/max(rows/sched.DefaultMaxPrompts, 1)
+	others, own := floodPrompt+floodOutput*mostOutput, floodPrompt
+	return 4 + (others+own)/((c.StepTokens-c.MaxRunning)/2/4)
 }

@@ -85,7 +85,8 @@ func (w *world) checkCached(s *stream) error {
 		return nil
 	}
 	for _, o := range w.streams {
-		if o == s || o.engine != s.engine || o.request.Tenant != s.request.Tenant {
+		if o == s || o.engine != s.engine || o.request.Tenant != s.request.Tenant ||
+			o.request.Salt != s.request.Salt {
 			continue
 		}
 		for i := range o.choices {
@@ -144,9 +145,10 @@ func (l *lone) run(r engine.Request) (out []outcome, err error) {
 			return
 		}
 		out = make([]outcome, job.Choices())
-		for {
+		for idle := 0; idle < 10; {
 			ev, ok := job.Poll()
 			if !ok {
+				idle++ // passes take no time: when this process goes on the request has ended
 				l.clock.Sleep(time.Millisecond)
 				continue
 			}
@@ -154,6 +156,7 @@ func (l *lone) run(r engine.Request) (out []outcome, err error) {
 				return
 			}
 		}
+		err = fmt.Errorf("it does not end")
 	})
 	return out, errors.Join(stuck, err)
 }

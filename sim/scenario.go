@@ -33,6 +33,9 @@ const (
 	vocabulary = 96
 	eos        = 1
 	mostOutput = 48
+
+	floodPrompt = 64 // tokens, at most
+	floodOutput = 5  // times as long as elsewhere
 )
 
 // newScenario draws a scenario. requests is how many clients send, about.
@@ -80,25 +83,38 @@ func newScenario(seed uint64, requests int) *scenario {
 		s.rate = 0.0002 * float64(int(1)<<d.IntN(7))
 	}
 	s.halts = d.IntN(4) == 0
+	if d.IntN(3) == 0 {
+		s.config.MaxStall = time.Duration(1+d.IntN(50)) * time.Millisecond
+	}
 	if d.IntN(4) == 0 {
 		s.drawFlood()
-	}
-	if d := rand.New(rand.NewPCG(seed, 2)); d.IntN(2) == 0 {
-		s.config.MaxStall = time.Duration(1+d.IntN(100)) * time.Millisecond
 	}
 	return s
 }
 
-// drawFlood makes tenants send more than can be served. There are no faults, and places and pages for one sequence of
-// every tenant and more: waitBound then promises how long a tenant's only request waits.
+// drawFlood makes tenants send more than can be served, in short prompts and long answers. There are no faults, and
+// places and pages for one sequence of every tenant and more: mostWait then bounds how long a tenant's only request
+// waits.
 func (s *scenario) drawFlood() {
 	c := &s.config
 	s.flood, s.faults, s.gap = true, nil, time.Millisecond
 	s.tenants = 1 + s.draw.IntN(3)
 	c.MaxRunning = s.tenants + 2 + s.draw.IntN(6)
-	c.StepTokens = max(c.StepTokens, 2*c.MaxRunning)
+	c.StepTokens, c.MaxStall = 128, 0
 	c.CacheTokens = max(c.CacheTokens, (s.tenants+1)*s.shape.Context)
 	c.MaxQueue = max(c.MaxQueue, 24)
+}
+
+// light reports whether a request is a small one beside a flood.
+func (s *scenario) light(number int) bool { return s.flood && number%8 == 7 }
+
+// pause is the time before a request. Small ones come when the flood before them runs.
+func (s *scenario) pause(number int) time.Duration {
+	mean := s.gap
+	if s.light(number) {
+		mean = 100 * s.cost.Pass
+	}
+	return time.Duration(s.draw.ExpFloat64() * float64(mean))
 }
 
 func drawDraft(d *rand.Rand) spec.Setting {
@@ -146,17 +162,18 @@ func (s *scenario) request(number int, known [][]int32) (r engine.Request, bad b
 		p := s.prompts[d.IntN(len(s.prompts))]
 		r.Prompt = append(r.Prompt, p[:d.IntN(len(p)+1)]...)
 	}
-	if s.flood && number%8 == 7 {
+	if s.light(number) {
 		r.Tenant, r.Sampling.N = "light", 1
-	} else if s.flood {
-		r.Sampling.N, r.IgnoreEOS = 1+d.IntN(6), true
+	} else {
+		s.place(&r)
 	}
 	r.Prompt = append(r.Prompt, s.tokens(1+d.IntN(64)>>d.IntN(6))...)
 	most := min(s.shape.Context, s.config.CacheTokens) - 1
 	r.Prompt = r.Prompt[:min(len(r.Prompt), most)]
 	r.MaxTokens = 1 + d.IntN(mostOutput)
 	if s.flood {
-		r.MaxTokens *= 5
+		r.Prompt = r.Prompt[:min(len(r.Prompt), floodPrompt)]
+		r.MaxTokens *= floodOutput
 	}
 	if d.IntN(6) == 0 {
 		r.MinTokens = min(1+d.IntN(r.MaxTokens), most+1-len(r.Prompt))
@@ -197,6 +214,23 @@ func (s *scenario) sampling() sample.Params {
 		p.N = min(1+d.IntN(6), s.config.MaxQueue)
 	}
 	return p
+}
+
+// place says where a request belongs among those of its tenant.
+func (s *scenario) place(r *engine.Request) {
+	d := s.draw
+	if s.flood {
+		r.Sampling.N, r.IgnoreEOS = 1+d.IntN(6), true
+	}
+	if d.IntN(3) == 0 {
+		r.Flow, r.Priority = fmt.Sprintf("flow %d", d.IntN(3)), d.IntN(5)-2
+	}
+	if d.IntN(6) == 0 {
+		r.Places = 1 + d.IntN(s.config.MaxRunning)
+	}
+	if d.IntN(10) == 0 {
+		r.Salt = "salt"
+	}
 }
 
 // guide limits tokens by masks, as tool calls and reasoning do.

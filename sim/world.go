@@ -93,8 +93,9 @@ func (w *world) breaks(format string, args ...any) {
 	}
 }
 
-// longest is how much virtual time a run may take: far more than its work.
-const longest = 24 * time.Hour
+// stuck is the virtual time without an iteration after which an engine with work to do counts as stuck: more than the
+// hangs of one pass together.
+const stuck = time.Hour
 
 // live is the main process: it sends requests, opens another engine where the device was lost, and closes.
 func (w *world) live() {
@@ -102,7 +103,7 @@ func (w *world) live() {
 		return
 	}
 	for i := range w.requests {
-		w.clock.Sleep(time.Duration(w.draw.ExpFloat64() * float64(w.gap)))
+		w.clock.Sleep(w.pause(i))
 		if w.engine.Stats().Device != "" && w.device.Lost() {
 			w.stop(false)
 			w.start()
@@ -112,13 +113,15 @@ func (w *world) live() {
 			return
 		}
 	}
-	for end := w.clock.Now().Add(longest); !w.halts && w.open > 0 && w.broken == nil; {
+	for steps, since := w.steps, w.clock.Now(); !w.halts && w.open > 0 && w.broken == nil; {
 		w.clock.Sleep(time.Second)
 		for _, s := range w.streams {
 			s.read(w) // also those that nobody reads
 		}
-		if w.clock.Now().After(end) {
-			w.breaks("%d streams have not ended after %v", w.open, longest)
+		if w.steps != steps {
+			steps, since = w.steps, w.clock.Now()
+		} else if w.open > 0 && w.clock.Now().Sub(since) > stuck {
+			w.breaks("%d streams have not ended, and no iteration has for %v", w.open, stuck)
 		}
 	}
 	w.stop(w.halts)

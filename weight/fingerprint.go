@@ -9,7 +9,7 @@ import (
 // Of at most fingerprintTensors tensors, spread over all names, Fingerprint reads fingerprintBytes at three places.
 const (
 	fingerprintTensors = 1 << 14
-	fingerprintBytes   = 64
+	fingerprintBytes   = 1024
 )
 
 // Fingerprint identifies the weights: SHA-256 over the name, type and shape of every tensor and over bytes from the

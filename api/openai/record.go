@@ -126,7 +126,8 @@ func readReplay(c *wire.Reader, e *Extension) {
 
 var recordedFields = wire.Fields[record.Rows]{
 	"rows": {Read: func(c *wire.Reader, r *record.Rows) {
-		r.Rows = wire.ReadList(c, c.Size(), "rows", wire.ReadStruct(c, rowFields))
+		r.Rows = wire.ReadList(c, c.Size(), "rows", filled(c, rowFields, "layers or experts",
+			func(r *record.Row) bool { return len(r.Layers) > 0 || len(r.Experts) > 0 }))
 	}},
 	// What an answer says beside its rows; they are chosen anew.
 	"not_computed": {Read: func(c *wire.Reader, r *record.Rows) {
@@ -142,10 +143,12 @@ var recordedFields = wire.Fields[record.Rows]{
 var rowFields = wire.Fields[record.Row]{
 	"position": numberField(func(r *record.Row) *int { return &r.Position }),
 	"layers": {Read: func(c *wire.Reader, r *record.Row) {
-		r.Layers = some(wire.ReadList(c, maxLayers, "layers", wire.ReadStruct(c, layerFields)))
+		r.Layers = some(wire.ReadList(c, maxLayers, "layers", filled(c, layerFields, "keys",
+			func(l *record.Layer) bool { return l.Keys > 0 })))
 	}},
 	"experts": {Read: func(c *wire.Reader, r *record.Row) {
-		r.Experts = some(wire.ReadList(c, maxLayers, "layers", wire.ReadStruct(c, expertFields)))
+		r.Experts = some(wire.ReadList(c, maxLayers, "layers", filled(c, expertFields, "ids",
+			func(x *record.Experts) bool { return len(x.IDs) > 0 })))
 	}},
 }
 
@@ -164,6 +167,19 @@ var expertFields = wire.Fields[record.Experts]{
 	"layer":   numberField(func(x *record.Experts) *int { return &x.Layer }),
 	"ids":     bytesField(func(x *record.Experts) *[]byte { return &x.IDs }),
 	"weights": bytesField(func(x *record.Experts) *[]byte { return &x.Weights }),
+}
+
+// filled reads an object that has something. Empty ones would take many times the memory of their text.
+func filled[T any](c *wire.Reader, known wire.Fields[T], what string, has func(*T) bool) func() (T, bool) {
+	return func() (v T, ok bool) {
+		ok = c.Clean(func() {
+			wire.ReadObject(c, &v, known)
+			if !has(&v) {
+				c.Problem(wire.CodeMissing, "has no %s", what)
+			}
+		})
+		return v, ok
+	}
 }
 
 func numberField[T any](of func(*T) *int) wire.Field[T] {

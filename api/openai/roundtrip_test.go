@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"sparrow/api/wire"
+	"sparrow/record"
 	"strings"
 	"testing"
 	"time"
@@ -49,11 +50,38 @@ func drawOptions(t *rapid.T) Options {
 	}
 	if rapid.Bool().Draw(t, "extras") {
 		o.Sparrow = &Extension{Trace: rapid.Bool().Draw(t, "trace"),
-			Draft: optional(t, rapid.IntRange(0, MaxDraft), "draft")}
+			Draft: optional(t, rapid.IntRange(0, MaxDraft), "draft"), Experts: rapid.Bool().Draw(t, "experts")}
+		if rapid.Bool().Draw(t, "selections") {
+			o.Sparrow.Selections = drawSelections(t)
+		}
+		if rapid.Bool().Draw(t, "replay") {
+			o.Sparrow.Replay = drawReplay(t)
+		}
 		o.ResponseFormat = &ResponseFormat{Type: FormatJSONSchema,
 			JSONSchema: &JSONSchema{Name: name.Draw(t, "schema"), Schema: json.RawMessage(`{"b":1,"a":"é"}`)}}
 	}
 	return o
+}
+
+func drawSelections(t *rapid.T) *Selections {
+	s := &Selections{Scores: rapid.Bool().Draw(t, "scores")}
+	if rapid.Bool().Draw(t, "some layers") {
+		s.Layers = rapid.SliceOfN(rapid.IntRange(0, 99), 1, 4).Draw(t, "layers")
+	}
+	if s.Tokens.All = rapid.Bool().Draw(t, "all tokens"); !s.Tokens.All && rapid.Bool().Draw(t, "range") {
+		s.Tokens.Range = &record.Range{rapid.IntRange(0, 9).Draw(t, "from"), rapid.IntRange(0, 99).Draw(t, "to")}
+	}
+	return s
+}
+
+func drawReplay(t *rapid.T) *record.Rows {
+	data, two := rapid.SliceOfN(rapid.Byte(), 1, 5), 2
+	return &record.Rows{
+		Rows: []record.Row{{Position: 5, Layers: []record.Layer{
+			{Layer: 2, Keys: 6, Group: 4, Window: 128, Selected: data.Draw(t, "selected"), Scores: data.Draw(t, "scores")},
+			{Layer: 3, Keys: 6, As: &two}, {Layer: 4, Keys: 6, All: true}}},
+			{Position: 6, Experts: []record.Experts{{Layer: 1, IDs: data.Draw(t, "ids"), Weights: data.Draw(t, "w")}}}},
+		NotComputed: []record.Range{{0, 5}}}
 }
 
 func drawChat(t *rapid.T) *ChatRequest {

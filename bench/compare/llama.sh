@@ -5,22 +5,26 @@
 #   bench/compare/llama.sh CHECKPOINT GGUF [THREADS]
 #
 # CHECKPOINT is what `sparrow synth CHECKPOINT --config v32-mini` wrote; docs/benchmarks.md says how GGUF is made of
-# it. SPARROW and LLAMA_BENCH name the two programs when they are not on the path. Results of llama-bench are kept in
-# RESULTS, ./llama.jsonl without it. DEPTHS and REPEATS change what llama-bench runs: it computes every depth token by
-# token, so 8192 takes many minutes. WRITE is a document for the tables.
+# it. For a quantised file, both are the GGUF file that `sparrow quantize` wrote. SPARROW and LLAMA_BENCH name the two
+# programs when they are not on the path. Results of llama-bench are kept in RESULTS, ./llama.jsonl without it. DEPTHS
+# and REPEATS change what llama-bench runs: it computes every depth token by token, so 8192 takes many minutes. ROUNDS
+# repeats the comparison, both programs in turns. WRITE is a document for the tables.
 set -eu
 if [ $# -lt 2 ]; then
-	sed -n '2,8s/^# \{0,1\}//p' "$0" >&2
+	sed -n '2,11s/^# \{0,1\}//p' "$0" >&2
 	exit 2
 fi
 checkpoint=$1 gguf=$2 threads=${3:-2} results=${RESULTS:-llama.jsonl} depths=${DEPTHS:-0 2048 4096 8192}
-: > "$results"
-for depth in $depths; do
-	echo "llama.cpp at depth $depth" >&2
-	# One process for each depth: its prompt test fills the context, its generation test takes it over.
-	${LLAMA_BENCH:-llama-bench} -m "$gguf" -t "$threads" -p 512 -n 32 -d "$depth" -r "${REPEATS:-2}" -o jsonl \
-		>> "$results"
+for round in $(seq "${ROUNDS:-1}"); do
+	: > "$results"
+	for depth in $depths; do
+		echo "llama.cpp at depth $depth, round $round" >&2
+		# One process for each depth: its prompt test fills the context, its generation test takes it over. With its
+		# default --repack 1, llama.cpp 0.7.0 stops with an assertion on quantised files.
+		${LLAMA_BENCH:-llama-bench} -m "$gguf" -t "$threads" --repack 0 -p 512 -n 32 -d "$depth" -r "${REPEATS:-2}" \
+			-o jsonl >> "$results"
+	done
+	echo "sparrow, round $round" >&2
+	${SPARROW:-sparrow} bench model "$checkpoint" --contexts "$(echo $depths | tr " " ,)" --batch 1 \
+		--workers "$threads" --against "$results" ${WRITE:+--write "$WRITE"}
 done
-echo "sparrow" >&2
-${SPARROW:-sparrow} bench model "$checkpoint" --contexts "$(echo $depths | tr " " ,)" --batch 1 \
-	--workers "$threads" --against "$results" ${WRITE:+--write "$WRITE"}

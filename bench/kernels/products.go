@@ -104,11 +104,12 @@ func multiplyParts(r *Rig, rows int, all kernel.Weight, n int) *Op {
 		Check: func(ref kernel.Device) error {
 			for _, at := range []int{0, n - 128} {
 				band := matrix(parts[last].Slice(at, at+128), kernel.Projected)
-				check := sampled(out.Columns(at, at+128), tolerance(all.Data.DType), func(d kernel.Device, row int, to kernel.Tensor) error {
+				alone := func(d kernel.Device, row int, to kernel.Tensor) error {
 					return band.with(d, func(m kernel.Matrix) error {
 						return d.Multiply(kernel.MultiplyArgs{Out: to, X: x.Slice(row, row+1), W: m})
 					})
-				})
+				}
+				check := sampled(out.Columns(at, at+128), tolerance(all.Data.DType), alone)
 				if err := check(ref); err != nil {
 					return fmt.Errorf("weights from row %d: %w", at, err)
 				}

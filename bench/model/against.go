@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 )
 
 // Compared is one figure of another engine and of this one, in tokens per second.
@@ -23,12 +24,27 @@ var wanted = map[string]map[int]float64{
 	"decode":  {0: 1.5, 2048: 2.5, 4096: 3.5, 8192: 5},
 }
 
+// wantedQuantised are those of files in block formats, which both engines read as they are.
+var wantedQuantised = map[string]map[int]float64{
+	"prefill": {0: 8, 4096: 18},
+	"decode":  {0: 1.5, 4096: 3, 8192: 5},
+}
+
 // llamaTest is what is read of one result of llama-bench, printed with -o jsonl.
 type llamaTest struct {
 	Prompt   int     `json:"n_prompt"`
 	Generate int     `json:"n_gen"`
 	Depth    int     `json:"n_depth"`
 	Rate     float64 `json:"avg_ts"`
+	Type     string  `json:"model_type"` // such as "deepseek32 ?B Q4_K - Medium"
+}
+
+// wanted is the target of a test.
+func (t *llamaTest) wanted(c *Compared) float64 {
+	if strings.Contains(t.Type, " Q") {
+		return wantedQuantised[c.Test][c.Context]
+	}
+	return wanted[c.Test][c.Context]
 }
 
 // Against compares the report with results of llama-bench, one JSON object after another. Tests at depths that were
@@ -60,7 +76,7 @@ func (r *Report) Against(results io.Reader) error {
 		if c.Test == "decode" {
 			c.Ours = cell.Decode.middleRate()
 		}
-		c.Ratio, c.Wanted = c.Ours/c.Theirs, wanted[c.Test][c.Context]
+		c.Ratio, c.Wanted = c.Ours/c.Theirs, t.wanted(&c)
 		r.Peer = append(r.Peer, c)
 	}
 	if len(r.Peer) == 0 {

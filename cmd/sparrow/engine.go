@@ -17,7 +17,6 @@ import (
 	"sparrow/engine"
 	"sparrow/internal/unit"
 	"sparrow/kv/prefix"
-	"sparrow/kv/tier"
 )
 
 // engineFlags are the flags that say what to run and with how much of the machine, shared by every command that opens
@@ -34,8 +33,7 @@ type engineFlags struct {
 	watchdog                          time.Duration
 	maxStall                          string
 
-	events     prefix.Listener // of the prefix cache; set by serve
-	tierEvents tier.Listener   // of its tiers; the same
+	events prefix.Listener // of the prefix cache; set by serve
 	tierFlags
 }
 
@@ -172,7 +170,6 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 	if c.Tiers, err = f.tiers(); err != nil {
 		return sparrow.Config{}, err
 	}
-	c.Tiers.Listener = f.tierEvents
 	return c, c.Validate()
 }
 

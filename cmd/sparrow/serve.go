@@ -28,6 +28,7 @@ type serveFlags struct {
 	engineFlags
 	listenFlags
 	transferFlags
+	weightsRoot string
 	eventFlags
 	keys     string
 	admins   string
@@ -80,6 +81,8 @@ Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace
 	f.engineFlags.add(s)
 	f.addServing(s)
 	f.transferFlags.add(s)
+	s.StringVar(&f.weightsRoot, "weights-root", "", "folder below which administrators may take other weights of the "+
+		"same shape (POST /update_weights_from_disk, with --admin-keys)")
 	s.StringVar(&f.requestMemory, "request-memory", "", "most memory of requests that are read, encoded and answered "+
 		"at once, such as 512M; without it a quarter of what is available, up to 1G")
 	s.BoolVar(&f.strict, "strict", false,
@@ -121,6 +124,9 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 			return fmt.Errorf("--api-keys: %w", err)
 		}
 	}
+	if o.WeightsRoot = f.weightsRoot; o.WeightsRoot != "" && f.admins == "" {
+		return errors.New("--weights-root is for administrators; add --admin-keys, or leave it out")
+	}
 	if o.Transfer, err = f.transferFlags.check(&f.tierFlags); err != nil {
 		return err
 	}
@@ -156,7 +162,7 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 	if events != nil {
 		defer events.Close()
 		o.Events, f.engineFlags.events = events, events.Listener(event.GPU)
-		f.engineFlags.tierEvents = events.Tiers()
+		f.onHost, f.onDisk = events.Listener(event.CPU), events.Listener(event.Storage)
 	}
 	asked := level.Level()
 	if asked == slog.LevelInfo && !f.logJSON {

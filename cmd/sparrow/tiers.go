@@ -10,6 +10,7 @@ import (
 	"sparrow/engine"
 	"sparrow/internal/sysmem"
 	"sparrow/internal/unit"
+	"sparrow/kv/prefix"
 	"sparrow/kv/tier"
 	"sparrow/kv/tier/resp"
 )
@@ -19,6 +20,7 @@ type tierFlags struct {
 	hostCache, diskCache, diskSize, pageStore string
 	tierWait                                  time.Duration
 	keepEarly, pull                           bool // by role
+	onHost, onDisk                            prefix.Listener
 }
 
 func (f *tierFlags) add(s *pflag.FlagSet) {
@@ -60,5 +62,6 @@ func (f *tierFlags) tiers() (o tier.Options, err error) {
 		return o, errors.New("--tier-wait: want a time such as 500ms; 0 is the default")
 	}
 	o.Wait, o.KeepEarly, o.Pull = f.tierWait, f.keepEarly, f.pull
+	o.OnHost, o.OnDisk = f.onHost, f.onDisk
 	return o, nil
 }

@@ -24,8 +24,8 @@ type transferFlags struct {
 const prefillHostCache = "2G"
 
 func (f *transferFlags) add(s *pflag.FlagSet) {
-	s.StringVar(&f.role, "role", "", "prefill: compute prompts that others continue, and serve their pages; decode: pull "+
-		"such pages where kv_transfer_params says so. Both answer whole requests too")
+	s.StringVar(&f.role, "role", "", "prefill: compute prompts that others continue, and serve their pages; decode: "+
+		"pull such pages where kv_transfer_params says so. Both answer whole requests too")
 	s.StringVar(&f.listenAt, "transfer-listen", "127.0.0.1:5600",
 		"where a prefill server serves pages; whoever can connect can read pages of prompts that he knows")
 	s.StringVar(&f.host, "transfer-host", "",

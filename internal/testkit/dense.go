@@ -2,6 +2,7 @@ package testkit
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 
@@ -137,6 +138,21 @@ func testTake(p *pair) {
 	p.must(p.ref.Take(kernel.TakeArgs{Out: out.ref, X: x.ref, Rows: rows.ref}))
 	p.must(p.dev.Take(kernel.TakeArgs{Out: out.dev, X: x.dev, Rows: rows.dev}))
 	p.near("take", out, 0)
+	// Whole numbers keep their bits, also those that are no finite floats, and columns of wider rows are taken alone.
+	const wide = 66
+	list := make([]int32, 9*wide)
+	for i := range list {
+		list[i] = int32(p.rng.Uint32())
+	}
+	list[0], list[1] = -1, math.MinInt32
+	ids, taken := p.ints(9, wide, list), p.ints(3, 33, make([]int32, 99))
+	ids = ids.columns(0, 33)
+	p.must(p.ref.Take(kernel.TakeArgs{Out: taken.ref, X: ids.ref, Rows: rows.ref}))
+	p.must(p.dev.Take(kernel.TakeArgs{Out: taken.dev, X: ids.dev, Rows: rows.dev}))
+	p.same("take of whole numbers", taken)
+	if got := p.readInts(p.ref, taken.ref); got[33] != -1 || got[34] != math.MinInt32 || got[0] != list[8*wide] {
+		p.Fatalf("took %v", got[:35])
+	}
 }
 
 func testGate(p *pair) {

@@ -1,6 +1,7 @@
 package testkit
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -218,12 +219,38 @@ func testSelect(p *pair) {
 		p.must(p.ref.Select(kernel.SelectArgs{Out: out.ref, Scores: scores.ref, Lens: ln.ref}))
 		p.must(p.dev.Select(kernel.SelectArgs{Out: out.dev, Scores: scores.dev, Lens: ln.dev}))
 		p.same(fmt.Sprintf("best %d", k), out)
+		p.values(out, scores, ln)
 	}
 	short := p.ints(3, 1, []int32{0, 3, 8})
 	out := p.ints(3, 8, make([]int32, 24))
 	p.must(p.ref.Select(kernel.SelectArgs{Out: out.ref, Lens: short.ref}))
 	p.must(p.dev.Select(kernel.SelectArgs{Out: out.dev, Lens: short.dev}))
 	p.same("short rows without scores", out)
+}
+
+// values checks the scores of what is chosen, on devices that return them.
+func (p *pair) values(out, scores, lens both) {
+	p.Helper()
+	rows, k := out.ref.Rows, out.ref.Cols
+	values := p.floats(rows, k, make([]float32, rows*k))
+	p.must(p.ref.Select(kernel.SelectArgs{Out: out.ref, Scores: scores.ref, Lens: lens.ref, Values: values.ref}))
+	err := p.dev.Select(kernel.SelectArgs{Out: out.dev, Scores: scores.dev, Lens: lens.dev, Values: values.dev})
+	if errors.Is(err, kernel.ErrUnsupported) {
+		return
+	}
+	p.must(err)
+	p.near("values", values, 0)
+	chosen, got := p.readInts(p.ref, out.ref), p.read(p.ref, values.ref)
+	all, seen := p.read(p.ref, scores.ref), p.readInts(p.ref, lens.ref)
+	for i, at := range chosen {
+		want := float32(0)
+		if r := i / k; at >= 0 && int(seen[r]) > k {
+			want = all[r*scores.ref.Cols+int(at)]
+		}
+		if got[i] != want {
+			p.Fatalf("value %d of row %d is %v, want the score of position %d, %v", i%k, i/k, got[i], at, want)
+		}
+	}
 }
 
 func testLocate(p *pair) {

@@ -35,7 +35,7 @@ type disk struct {
 	dir   string
 	most  int64 // bytes
 	spec  *Spec
-	hears Listener
+	hears prefix.Listener
 	log   *slog.Logger
 	lock  *os.File
 
@@ -52,7 +52,7 @@ type disk struct {
 }
 
 // openDisk opens the folder of a disk cache, which it makes where there is none, and removes what is of no use in it.
-func openDisk(dir string, bytes int64, spec *Spec, l Listener, log *slog.Logger) (*disk, error) {
+func openDisk(dir string, bytes int64, spec *Spec, l prefix.Listener, log *slog.Logger) (*disk, error) {
 	if bytes < int64(spec.Size()) {
 		return nil, fmt.Errorf("tier: a disk cache of %d bytes holds no page, which takes %d; allow more "+
 			"(--disk-cache-size)", bytes, spec.Size())
@@ -159,7 +159,7 @@ func (d *disk) add(p prefix.Stored) {
 		return
 	}
 	d.pages[p.Hash] = d.order.PushFront(p.Hash)
-	d.hears.Stored(Storage, p)
+	d.hears.Stored(p)
 	for int64(d.order.Len())*int64(d.spec.Size()) > d.most {
 		d.count.Evicted++
 		d.remove(d.order.Back().Value.(prefix.Hash))
@@ -177,11 +177,10 @@ func (d *disk) remove(k prefix.Hash) {
 	if err := os.Remove(d.path(k)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		d.count.Failed++
 	}
-	d.hears.Removed(Storage, k)
+	d.hears.Removed(k)
 }
 
-func (d *disk) Name() string   { return "disk" }
-func (d *disk) Medium() Medium { return Storage }
+func (d *disk) Name() string { return "disk" }
 
 // Wants takes pages as they become reusable: they outlive the process.
 func (d *disk) Wants(k prefix.Hash, o Occasion) bool {
@@ -380,7 +379,7 @@ func (d *disk) Clear() {
 		d.remove(k)
 	}
 	clear(d.pending)
-	d.hears.Cleared(Storage)
+	d.hears.Cleared()
 }
 
 func (d *disk) Count() Count {

@@ -12,7 +12,7 @@ import (
 type host struct {
 	most  int  // pages
 	early bool // pages are kept when they become reusable, not only when the device gives them up
-	hears Listener
+	hears prefix.Listener
 
 	mu    sync.Mutex
 	pages map[prefix.Hash]*list.Element // of *Page
@@ -20,12 +20,11 @@ type host struct {
 	count Count
 }
 
-func newHost(pages int, l Listener) *host {
+func newHost(pages int, l prefix.Listener) *host {
 	return &host{most: pages, hears: l, pages: map[prefix.Hash]*list.Element{}, count: Count{Tier: "host"}}
 }
 
-func (h *host) Name() string   { return "host" }
-func (h *host) Medium() Medium { return CPU }
+func (h *host) Name() string { return "host" }
 
 // Wants takes pages that the device gives up and that are not here yet.
 func (h *host) Wants(k prefix.Hash, o Occasion) bool {
@@ -61,7 +60,7 @@ func (h *host) Put(p *Page) {
 	p.Hold()
 	h.pages[p.Hash] = h.order.PushFront(p)
 	h.count.Stored++
-	h.hears.Stored(CPU, p.Stored)
+	h.hears.Stored(p.Stored)
 }
 
 // shed gives up the page that was used longest ago, and reports whether there was one.
@@ -79,7 +78,7 @@ func (h *host) evict() bool {
 	p := h.order.Remove(e).(*Page)
 	delete(h.pages, p.Hash)
 	h.count.Evicted++
-	h.hears.Removed(CPU, p.Hash)
+	h.hears.Removed(p.Hash)
 	p.Drop()
 	return true
 }
@@ -127,7 +126,7 @@ func (h *host) Clear() {
 	}
 	h.order.Init()
 	clear(h.pages)
-	h.hears.Cleared(CPU)
+	h.hears.Cleared()
 }
 
 func (h *host) Count() Count {

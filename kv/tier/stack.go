@@ -26,21 +26,15 @@ type Options struct {
 	// Pull lets requests name another engine that holds their pages (Stack.FetchFrom).
 	Pull bool
 	// Wait is how much time a request may lose by waiting for pages instead of computing them.
-	Wait     time.Duration
-	Listener Listener
+	Wait time.Duration
+	// OnHost and OnDisk, where set, are told which pages are in host memory and in files, by any goroutine, one at a
+	// time. They must not wait. Pages of a store belong to all who share it.
+	OnHost, OnDisk prefix.Listener
 }
 
 // Any reports whether there is a tier.
 func (o *Options) Any() bool {
 	return o.HostBytes > 0 || o.DiskDir != "" || o.StoreURL != "" || o.Pull
-}
-
-// MemoryBytes is the most memory that the tiers take, for pages of up to 32 MiB.
-func (o *Options) MemoryBytes() int64 {
-	if !o.Any() {
-		return 0
-	}
-	return o.HostBytes + transitBytes
 }
 
 // Transit bounds the memory of pages on their way between the device and tiers other than host memory.
@@ -78,26 +72,22 @@ func Open(o Options, spec Spec, from Allocator, log *slog.Logger) (*Stack, error
 	if lazy {
 		from = plain{}
 	}
-	hears := o.Listener
-	if hears == nil {
-		hears = silent{}
-	}
 	hosted := int(o.HostBytes / int64(spec.Bytes))
 	transit := max(transitBytes/spec.Bytes, 8)
-	s := &Stack{spec: spec, stops: map[string]map[string]int64{}, host: newHost(hosted, hears), window: max(min(transit/4, 32), 1),
+	s := &Stack{spec: spec, stops: map[string]map[string]int64{}, host: newHost(hosted, listener(o.OnHost)),
+		window: max(min(transit/4, 32), 1), patience: o.Wait, log: log,
 		memory: &memory{from: from, each: spec.Bytes, most: hosted + transit}}
 	s.host.early = o.KeepEarly
-	s.patience, s.log = o.Wait, log
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	if !lazy && !s.memory.fill() {
-		return nil, errors.Join(fmt.Errorf("tier: %d bytes of page-locked memory for %d pages are not to be had; ask for "+
-			"a smaller --host-cache", int64(hosted+transit)*int64(spec.Bytes), hosted+transit), s.Close())
+		return nil, errors.Join(fmt.Errorf("tier: %d bytes of page-locked memory for %d pages are not to be had; ask "+
+			"for a smaller --host-cache", int64(hosted+transit)*int64(spec.Bytes), hosted+transit), s.Close())
 	}
 	if o.HostBytes > 0 {
 		s.tiers = append(s.tiers, s.host)
 	}
 	if o.DiskDir != "" {
-		d, err := openDisk(o.DiskDir, o.DiskBytes, &s.spec, hears, log)
+		d, err := openDisk(o.DiskDir, o.DiskBytes, &s.spec, listener(o.OnDisk), log)
 		if err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
@@ -193,6 +183,9 @@ func (s *Stack) Counts() []Count {
 	}
 	return out
 }
+
+// Bytes is the most host memory that pages take.
+func (s *Stack) Bytes() int64 { return int64(s.memory.most) * int64(s.memory.each) }
 
 // PeerCount is what other engines gave, all of them together.
 func (s *Stack) PeerCount() Count {

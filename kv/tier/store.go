@@ -71,8 +71,7 @@ func newStore(name string, at resp.Address, wait time.Duration, spec *Spec, log 
 	return s
 }
 
-func (s *store) Name() string   { return s.count.Tier }
-func (s *store) Medium() Medium { return Storage }
+func (s *store) Name() string { return s.count.Tier }
 
 // Wants takes pages as they become reusable, unless they are there.
 func (s *store) Wants(k prefix.Hash, o Occasion) bool {

@@ -7,23 +7,6 @@ import (
 	"sparrow/kv/prefix"
 )
 
-// Medium is the kind of memory that a tier keeps pages in.
-type Medium uint8
-
-// The media, nearest first.
-const (
-	CPU     Medium = iota // host memory
-	Storage               // files or a store: it outlives the process
-)
-
-// String is the name that KV events use.
-func (m Medium) String() string {
-	if m == CPU {
-		return "CPU"
-	}
-	return "STORAGE"
-}
-
 // Occasion is when a page is offered to tiers.
 type Occasion uint8
 
@@ -37,7 +20,6 @@ const (
 type Tier interface {
 	// Name is a short word for logs and metrics.
 	Name() string
-	Medium() Medium
 	// Wants reports, without waiting, whether Put would keep a page on this occasion.
 	Wants(prefix.Hash, Occasion) bool
 	// Put keeps a page, or not. It holds the page itself and does not wait for files or the network.
@@ -72,17 +54,17 @@ type Count struct {
 	Stops map[string]int64
 }
 
-// Listener is told what tiers hold. It may be called from any goroutine and must not wait. Each call is about one page
-// in one medium: Stored has its tokens, valid during the call.
-type Listener interface {
-	Stored(Medium, prefix.Stored)
-	Removed(Medium, prefix.Hash)
-	Cleared(Medium)
-}
-
-// silent is no listener.
+// silent hears nothing.
 type silent struct{}
 
-func (silent) Stored(Medium, prefix.Stored) {}
-func (silent) Removed(Medium, prefix.Hash)  {}
-func (silent) Cleared(Medium)               {}
+func (silent) Stored(prefix.Stored) {}
+func (silent) Removed(prefix.Hash)  {}
+func (silent) Cleared()             {}
+
+// listener is a listener, or one that hears nothing.
+func listener(l prefix.Listener) prefix.Listener {
+	if l == nil {
+		return silent{}
+	}
+	return l
+}

@@ -285,7 +285,8 @@ func TestADiskCacheKeepsItsBound(t *testing.T) {
 	if files, _ := filepath.Glob(filepath.Join(dir, "*"+pageSuffix)); len(files) != 0 {
 		t.Errorf("%d files after Clear", len(files))
 	}
-	if _, err := Open(Options{DiskDir: t.TempDir(), DiskBytes: 100}, spec, nil, slog.New(slog.DiscardHandler)); err == nil {
+	small := Options{DiskDir: t.TempDir(), DiskBytes: 100}
+	if _, err := Open(small, spec, nil, slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("a bound below one page is accepted")
 	}
 }

@@ -90,7 +90,7 @@ func (w *world) explorer(t *testing.T) {
 	p.press("Pause")
 	// A click on a token of the answer chooses it.
 	p.clickOn(`[...document.querySelectorAll(".tokens.short span")].find((s) => s.textContent === " Wanda")`)
-	p.wait(`document.querySelector(".which").innerText.includes(" Wanda")`)
+	p.wait(`document.querySelector(".which").innerText.includes("\u201cWanda")`)
 	// Zoom by dragging over the picture.
 	p.eval(`document.querySelector(".layered canvas").scrollIntoView({block: "center"})`, nil)
 	var at struct{ X, Y, Width float64 }
@@ -132,7 +132,7 @@ func (w *world) explorer(t *testing.T) {
 // Bounds of a recording of 100,000 tokens: processor time of a step from one token to the next, which does not depend
 // on what else the machine does, and what nearly all frames take.
 const (
-	stepTime    = 50 * time.Millisecond
+	stepTime    = 100 * time.Millisecond
 	smoothFrame = 250 // ms
 )
 

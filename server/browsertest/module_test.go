@@ -24,6 +24,10 @@ func (w *world) modules(t *testing.T) {
 		"range of looks": {`[0, 1].map((l) => ` + recorded + `.rowOf(8).looks.get(l).within(2, 5))`, `[2, 3]`},
 		"scores": {`[...` + recorded + `.rowOf(8).looks.get(0).strengths].map((z) => Math.round(100 * z))`,
 			`[0, 0, 122]`},
+		"scores of groups": {`(() => { const r = new recording.Recording(["a"]); r.add({rows: [{position: 0, layers: [
+			{layer: 0, keys: 8, group: 2, selected: "AAQ=", scores: "AACAPwAAQEA=", window: 1}]}]});
+			const look = r.rowOf(1).looks.get(0); return [[...look.selected], [...look.strengths]]; })()`,
+			`[[0, 1, 4, 5, 7], [0, 0, 1, 1, 0]]`},
 		"experts": {`(() => { const r = ` + recorded + `; const x = r.rowOf(8).experts.get(1);
 			return [r.experts, [...x.ids], [...x.weights]]; })()`, `[259, [1, 258], [1, 0.5]]`},
 		"rows and outputs": {`(() => { const r = ` + recorded + `; return [r.outputs, r.layers, r.passages, r.notComputed]; })()`,

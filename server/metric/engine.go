@@ -182,7 +182,8 @@ func (s *snapshot) tiers() {
 	s.counter("tier_no_memory_total", "Pages that were not copied from the device for want of host memory.", t.NoRoom)
 	for outcome, n := range map[string]int64{"restored": t.Restored, "missed": t.Missed, "slow": t.Slow} {
 		s.counter("tier_requests_total", "Sequences that looked for pages in tiers, by outcome: restored (some came), "+
-			"missed (none was held), slow (the rest was computed because pages came too slowly).", n, "outcome", outcome)
+			"missed (none was held), slow (the rest was computed because pages came too slowly).", n,
+			"outcome", outcome)
 	}
 	s.add(prometheus.CounterValue, "tier_saved_seconds_total",
 		"Time that computing restored tokens would have taken beyond bringing them back.", t.Saved.Seconds())
@@ -195,8 +196,8 @@ func (s *snapshot) tiers() {
 		s.add(prometheus.GaugeValue, "tier_pages", "Pages that a tier holds; a shared store does not say.",
 			float64(c.Pages), "tier", c.Tier)
 		for reason, n := range c.Stops {
-			s.counter("tier_stops_total", "Times that a tier did not hand over the next page of a prompt, by reason.", n,
-				"tier", c.Tier, "reason", reason)
+			s.counter("tier_stops_total", "Times that a tier did not hand over the next page of a prompt, by reason.",
+				n, "tier", c.Tier, "reason", reason)
 		}
 		s.counter("tier_hit_bytes_total", "Bytes of the pages that came back from a tier.", c.HitBytes, "tier", c.Tier)
 		s.add(prometheus.CounterValue, "tier_busy_seconds_total", "Time in which pages were read from a tier.",

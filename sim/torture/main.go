@@ -70,7 +70,7 @@ func (c *campaign) work() {
 		if !ok {
 			return
 		}
-		report, err := sim.Run(seed, c.requests)
+		report, err := c.run(seed)
 		c.mu.Lock()
 		c.seeds++
 		c.all.Add(report)
@@ -84,6 +84,24 @@ func (c *campaign) work() {
 		if tell {
 			c.print()
 		}
+	}
+}
+
+// patience is how long a seed may take; it takes less than a second.
+const patience = 2 * time.Minute
+
+// run simulates a seed. One that does not end is left behind: the engine loops without end.
+func (c *campaign) run(seed uint64) (report sim.Report, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		report, err = sim.Run(seed, c.requests)
+	}()
+	select {
+	case <-done:
+		return report, err
+	case <-time.After(patience):
+		return sim.Report{}, fmt.Errorf("it has not ended after %v", patience)
 	}
 }
 

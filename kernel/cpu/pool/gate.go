@@ -2,62 +2,43 @@ package pool
 
 import "sync/atomic"
 
-// gate admits workers to a run. It is one word, so that entering, leaving and shutting are each one atomic operation
-// and the owner never waits for a worker that the operating system has not scheduled:
+// gate admits workers to a run. The owner writes one word, which all workers read, and every worker writes a word of its
+// own, in a cache line of its own: with many workers a word that all of them wrote would be what a run waits for.
 //
-//	bits 63..32 number of the run, 31 open, 30 retired, 29..0 workers inside
-type gate struct{ word atomic.Uint64 }
+// A worker announces itself and then reads the gate again; the owner shuts the gate and then reads the announcements. So
+// either the owner sees the worker and waits until it has left, or the worker sees that the gate is shut and does
+// nothing. The owner never waits for a worker that the operating system has not scheduled.
+type gate struct{ word atomic.Uint64 } // number of the run << 2 | retired << 1 | open
 
 const (
-	gateOpen    = 1 << 31
-	gateRetired = 1 << 30
-	gateInside  = gateRetired - 1
+	gateOpen    = 1
+	gateRetired = 2
 )
 
 // gateState is one reading of a gate.
 type gateState uint64
 
-func (s gateState) run() uint32   { return uint32(s >> 32) }
+func (s gateState) run() uint64   { return uint64(s) >> 2 }
+func (s gateState) open() bool    { return s&gateOpen != 0 }
 func (s gateState) retired() bool { return s&gateRetired != 0 }
 
-// open starts the next run. No worker may be inside.
-func (g *gate) open() {
-	g.word.Store((g.word.Load()>>32+1)<<32 | gateOpen)
+// open starts the next run and returns its number. No worker may be inside.
+func (g *gate) open() uint64 {
+	run := g.state().run() + 1
+	g.word.Store(run<<2 | gateOpen)
+	return run
 }
 
-// shut stops admission and reports whether no worker is inside. It may be called twice.
-func (g *gate) shut() bool {
-	return g.word.And(^uint64(gateOpen))&gateInside == 0
-}
-
-// empty reports whether all workers have left. The gate must be shut.
-func (g *gate) empty() bool { return g.word.Load()&gateInside == 0 }
+// shut stops admission. It may be called twice.
+func (g *gate) shut() { g.word.And(^uint64(gateOpen)) }
 
 // retire ends all runs for good.
 func (g *gate) retire() { g.word.Or(gateRetired) }
 
+func (g *gate) state() gateState { return gateState(g.word.Load()) }
+
 // changed reports whether a run other than seen has begun, or none will.
-func (g *gate) changed(seen uint32) bool {
-	s := gateState(g.word.Load())
+func (g *gate) changed(seen uint64) bool {
+	s := g.state()
 	return s.run() != seen || s.retired()
-}
-
-// enter joins the current run if its gate is still open. It returns the state
-// the decision was made on.
-func (g *gate) enter() (gateState, bool) {
-	for {
-		w := g.word.Load()
-		if w&gateOpen == 0 || w&gateRetired != 0 {
-			return gateState(w), false
-		}
-		if g.word.CompareAndSwap(w, w+1) {
-			return gateState(w), true
-		}
-	}
-}
-
-// leave takes a worker out of the run and reports whether it was the last
-// one behind a shut gate.
-func (g *gate) leave() bool {
-	return g.word.Add(^uint64(0))&(gateOpen|gateInside) == 0
 }

@@ -3,10 +3,15 @@ package pool
 import (
 	"runtime"
 	"sync/atomic"
+	"time"
 )
 
-// spinPolls is the number of polls of a spinning waiter between two yields.
-const spinPolls = 50
+const (
+	spinPolls = 50 // polls of a spinning waiter between two readings of the clock, with a pause after each
+	// yieldTime is the time between two yields. A yield takes a lock that all processors share, so many waiters that
+	// yield often slow each other and everybody else.
+	yieldTime = int64(20 * time.Microsecond)
+)
 
 // parker blocks one goroutine until a condition holds. Others make the condition true and then call wake.
 type parker struct {
@@ -16,18 +21,22 @@ type parker struct {
 
 func (p *parker) init() { p.token = make(chan struct{}, 1) }
 
-// wait returns once ready reports true; ready must stay true until then. It spins up to the limit: spinPolls polls, a
-// fraction of a microsecond, then a yield, so that a spinning worker does not block other goroutines. Then it parks.
+// wait returns once ready reports true; ready must stay true until then. It spins up to the limit, and yields now and then
+// so that other goroutines get the processor. Then it parks.
 func (p *parker) wait(ready func() bool, at *spinLimit) {
 	begin := at.now()
-	last, end := begin, begin+at.limit(begin)
+	last, yielded, end := begin, begin, begin+at.limit(begin)
 	for last < end {
 		for range spinPolls {
 			if ready() {
 				return
 			}
+			pause()
 		}
-		runtime.Gosched()
+		if last-yielded >= yieldTime {
+			runtime.Gosched()
+			yielded = last
+		}
 		now := at.now()
 		if now-last > lostTime {
 			at.contend(now)
@@ -53,7 +62,8 @@ func (p *parker) wait(ready func() bool, at *spinLimit) {
 
 // wake unparks the waiter, which checks its condition again. The caller makes the condition true before.
 func (p *parker) wake() {
-	if p.parked.CompareAndSwap(true, false) {
+	// Mostly it spins. A read leaves the line in the caches of all workers, a failed exchange does not.
+	if p.parked.Load() && p.parked.CompareAndSwap(true, false) {
 		p.token <- struct{}{}
 	}
 }

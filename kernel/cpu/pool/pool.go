@@ -5,6 +5,7 @@
 package pool
 
 import (
+	"fmt"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -27,36 +28,38 @@ func (f Func) Do(worker, item int) { f(worker, item) }
 // Pool is a set of workers. The goroutine that calls Run is worker 0; the
 // others wait, first spinning, then parked. One goroutine at a time may use a
 // Pool, and Close releases it.
+//
+// Every worker has a share of the items of a run, the same in every run of as many
+// items, and takes items of others when its own are done.
 type Pool struct {
 	workers int
-	owner   parker // the goroutine inside Run, as worker 0
-	waiters []parker
+	owner   parker   // the goroutine inside Run, as worker 0
+	members []member // of every worker; the first parks in owner
 	done    sync.WaitGroup
 	busy    atomic.Bool
 	closed  bool // guarded by busy
+	spin    spinLimit
 
-	// gate admits workers to the current run; see gate.go.
-	gate gate
-
-	spin spinLimit // see spin.go
-
-	// The run in progress, written only while the gate is shut and no worker is inside.
+	_ [128]byte
+	// gate admits workers to the current run; see gate.go. What follows is written only while the gate is shut and no
+	// worker is inside, and read together with it.
+	gate  gate
 	task  Task
 	items int
-	next  atomic.Int64 // first unclaimed item
 	fault atomic.Pointer[PanicError]
+	_     [128]byte
 }
 
 // New starts a pool of the given number of workers, at least one, of which
 // one is the caller of Run.
 func New(workers int) *Pool {
 	workers = max(workers, 1)
-	p := &Pool{workers: workers, waiters: make([]parker, workers-1)}
+	p := &Pool{workers: workers, members: make([]member, workers)}
 	p.owner.init()
 	p.spin.init()
-	for i := range p.waiters {
-		p.waiters[i].init()
-		p.start(i + 1)
+	for i := range p.members[1:] {
+		p.members[1+i].init()
+		p.start(1 + i)
 	}
 	return p
 }
@@ -79,17 +82,21 @@ func (p *Pool) Run(items int, task Task) error {
 	if items <= 0 {
 		return nil
 	}
+	if items/p.workers >= maxItems {
+		return fmt.Errorf("pool: %d items for %d workers, at most %d for each are supported", items, p.workers, maxItems)
+	}
 	defer p.end() // also when a task ends this goroutine
 	p.task, p.items = task, items
 	p.fault.Store(nil)
-	p.next.Store(0)
-	if items > 1 { // else there is nothing to share
-		p.gate.open()
-		p.wake(items - 1)
-	}
 	begin := p.spin.now()
 	before := debug.SetPanicOnFault(true) // as in serve
-	p.work(0)
+	if items == 1 {                       // nothing to share
+		p.do(0, 0, 1)
+	} else {
+		run := p.open()
+		p.wake(items - 1)
+		p.work(0, run)
+	}
 	debug.SetPanicOnFault(before)
 	own := p.spin.now()
 	p.settle()
@@ -112,18 +119,38 @@ func (p *Pool) Close() error {
 	}
 	p.closed = true
 	p.gate.retire()
-	p.wake(len(p.waiters))
+	p.wake(p.workers - 1)
 	p.done.Wait()
 	return nil
+}
+
+// open admits workers to the next run and returns its number.
+func (p *Pool) open() uint64 {
+	if p.gate.state().run()%resetRuns == 0 {
+		for i := range p.members {
+			p.members[i].claimed.Store(0)
+		}
+	}
+	return p.gate.open()
 }
 
 // settle shuts the gate and waits for the workers inside. A worker that
 // never entered is not waited for.
 func (p *Pool) settle() {
-	if p.gate.shut() {
-		return
+	p.gate.shut()
+	if !p.empty() {
+		p.owner.wait(p.empty, &p.spin)
 	}
-	p.owner.wait(p.gate.empty, &p.spin)
+}
+
+// empty reports whether all workers have left. The gate must be shut.
+func (p *Pool) empty() bool {
+	for i := range p.members {
+		if p.members[i].inside.Load() {
+			return false
+		}
+	}
+	return true
 }
 
 // end clears the state of the run, also when Run ends by a panic.
@@ -134,8 +161,8 @@ func (p *Pool) end() {
 
 // wake wakes at most that many workers.
 func (p *Pool) wake(most int) {
-	for i := range p.waiters[:min(most, len(p.waiters))] {
-		p.waiters[i].wake()
+	for i := range p.members[1:min(1+most, p.workers)] {
+		p.members[1+i].wake()
 	}
 }
 
@@ -152,55 +179,59 @@ func (p *Pool) serve(w int) {
 	// Tasks read mapped files. Where one was truncated, a read is a fault: it becomes a panic of the item instead of
 	// the end of the process.
 	debug.SetPanicOnFault(true)
-	self := &p.waiters[w-1]
-	var seen uint32
+	self := &p.members[w]
+	var seen uint64
 	inside := false
 	defer func() {
 		if inside {
+			p.leave(self)
 			p.start(w)
-			p.leave()
 		}
 	}()
 	for {
 		self.wait(func() bool { return p.gate.changed(seen) }, &p.spin)
-		state, entered := p.gate.enter()
+		state := p.gate.state()
 		if state.retired() {
 			return
 		}
 		seen = state.run()
-		if entered {
+		if !state.open() {
+			continue
+		}
+		self.inside.Store(true)
+		if p.gate.state() == state {
 			inside = true
-			p.work(w)
+			p.work(w, seen)
 			inside = false
-			p.leave()
+		}
+		p.leave(self)
+	}
+}
+
+func (p *Pool) leave(m *member) {
+	m.inside.Store(false)
+	p.owner.wake()
+}
+
+// work runs the items of a worker's share and then those that are left of others, until none are left.
+func (p *Pool) work(w int, run uint64) {
+	for i := range p.workers {
+		v := w + i
+		if v >= p.workers {
+			v -= p.workers
+		}
+		for p.fault.Load() == nil {
+			first, n := p.claim(v, run)
+			if n == 0 {
+				break
+			}
+			p.do(w, first, first+n)
 		}
 	}
 }
 
-func (p *Pool) leave() {
-	if p.gate.leave() {
-		p.owner.wake()
-	}
-}
-
-// work claims ranges of items and runs them until none are left. A claim is a fraction of the remaining items: long at
-// first, because adjacent items read adjacent memory, and single items at the end, so that workers finish together.
-func (p *Pool) work(w int) {
-	for {
-		first := p.next.Load()
-		left := int64(p.items) - first
-		if left <= 0 {
-			return
-		}
-		n := max(1, left/int64(2*p.workers))
-		if p.next.CompareAndSwap(first, first+n) {
-			p.do(w, int(first), int(first+n))
-		}
-	}
-}
-
-// do runs items [item, end). It turns a panic into the run's fault and moves
-// the claim counter to the end so that the run ends.
+// do runs items [item, end). It turns a panic into the run's fault, after which
+// no more items are claimed.
 func (p *Pool) do(w, item, end int) {
 	defer func() {
 		if item == end {
@@ -208,7 +239,6 @@ func (p *Pool) do(w, item, end int) {
 		}
 		f := &PanicError{Item: item, Worker: w, Value: recover(), Stack: debug.Stack()}
 		p.fault.CompareAndSwap(nil, f)
-		p.next.Store(int64(p.items))
 	}()
 	for ; item < end; item++ {
 		p.task.Do(w, item)

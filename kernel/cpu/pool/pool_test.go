@@ -23,7 +23,7 @@ func open(t testing.TB, workers int) *Pool {
 }
 
 func TestEveryItemIsDoneOnce(t *testing.T) {
-	for _, workers := range []int{-1, 1, 2, 3, 8} {
+	for _, workers := range []int{-1, 1, 2, 3, 7, 16} {
 		p := open(t, workers)
 		for _, items := range []int{0, 1, 2, 3, 7, 8, 9, 63, 64, 65, 1000} {
 			done := make([]atomic.Int32, items)

@@ -52,8 +52,11 @@ type BlockRows struct {
 
 const lineBytes = 64
 
+// blockRowsOnce is the most single rows that kernels take at once.
+const blockRowsOnce = 4
+
 // fewBlockRows is the most rows of x that are faster one by one than as a unit.
-const fewBlockRows = 3
+const fewBlockRows = 4
 
 // lines is n bytes rounded up to whole lines.
 func lines(n int) int { return (n + lineBytes - 1) / lineBytes * lineBytes }
@@ -132,10 +135,15 @@ func (t *Tier) ResetBlocks(b *BlockRows, m, k, group int, alone bool) {
 	if m > fewBlockRows && !alone {
 		b.rows = t.ops.blocks.together
 	}
-	if n := b.Units() * b.unitBytes(); cap(b.mem) < n {
+	// Kernels of several single rows may compute, and not store, some more of them.
+	more := blockRowsOnce - 1
+	if n := (b.Units() + more) * b.unitBytes(); cap(b.mem) < n {
 		b.mem = alignedBytes(n + n/4)
 	}
 	b.mem = b.mem[:cap(b.mem)]
+	for i := range more {
+		clear(b.row(b.unit(b.Units() + i)).scales) // any number would do, but subnormal ones are slow
+	}
 }
 
 // QuantUnit fills unit i from x [m, k], rows ldx apart.
@@ -176,11 +184,16 @@ func (t *Tier) quantUnit(b *BlockRows, i int, row func(r int) []float32) {
 	defer quantScratches.put(mem)
 	wide := sizedBytes(mem, b.rows*b.rowBytes())
 	for r := range b.rows {
+		to := wide[r*b.rowBytes():][:b.rowBytes()]
+		var x []float32
 		if at := i*b.rows + r; at < b.m {
-			if x := row(at); x != nil {
-				t.ops.blocks.quant(b.row(wide[r*b.rowBytes():][:b.rowBytes()]), x, b.group)
-			}
+			x = row(at)
 		}
+		if x == nil {
+			clear(to) // any number would do, but subnormal ones are slow
+			continue
+		}
+		t.ops.blocks.quant(b.row(to), x, b.group)
 	}
 	t.ops.blocks.turn(unit, wide, b.rowBytes(), b.rowBytes()-b.sumsBytes())
 }

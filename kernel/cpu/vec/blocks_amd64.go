@@ -26,7 +26,12 @@ type blockArgs struct {
 	scales  unsafe.Pointer           // of x; or of weights, out
 	sums    unsafe.Pointer           // of x; or minimums of weights, out
 	y       unsafe.Pointer           // out
+	strideX int                      // four rows: between rows of x
+	count   int                      // of them, how many exist; counted down by the kernel
+	ldy     int                      // between their results
+	trees   unsafe.Pointer           // memory of the kernel, 2048 bytes
 	mask    int                      // of the rows of weights, which exist
+	lanes   [8]int32                 // the same of eight rows: all bits of those that exist
 	add     int                      // to what y holds
 }
 
@@ -43,7 +48,8 @@ type blockTileArgs struct {
 	offsetX      int            // of this unit; the kernel advances it
 	units        int
 	steps        int
-	fresh        int // results begin at zero instead of in memory
+	fresh        int     // results begin at zero instead of in memory
+	soon         uintptr // lines to prefetch
 }
 
 // blockQuantArgs: groups of a row of x.
@@ -61,10 +67,10 @@ type blockTurnArgs struct {
 
 const (
 	panelValues = 1024 // of a row in a panel
-	// Parts of the panel's memory: codes in two parts, scales, minimums, and the sums of two steps.
-	blockPanel  = 2 * tileSide * panelValues
+	// Parts of the panel's memory: codes, scales, minimums, and the sums of two steps.
+	blockPanel  = tileSide * panelValues
 	blockScales = panelValues / 32 * tileSide * 4
-	blockMins   = panelValues / 256 * tileSide * 32
+	blockMins   = panelValues / 256 * tileSide * lineBytes
 	blockSums   = 2 * 4 * tileBytes
 )
 
@@ -89,30 +95,34 @@ func releaseBlocks(s *blockScratch) {
 	blockScratches.put(s)
 }
 
-// blockKernels are the kernels of a format.
-type blockKernels struct{ dot, fill func(*blockArgs) }
+// blockKernels are the kernels of a format: one row of x, and up to four, by sixteen rows of weights; one row by eight
+// with AVX2; sixteen rows into a panel.
+type blockKernels struct{ dot, dot4, dot8, fill func(*blockArgs) }
 
 // kernelsOf has a case for every format with a group.
 func kernelsOf(f block.Format) blockKernels {
 	switch f {
 	case block.Q8_0:
-		return blockKernels{blockDotQ80, blockFillQ80}
+		return blockKernels{blockDotQ80, blockDot4Q80, blockDot2Q80, blockFillQ80}
 	case block.Q4_0:
-		return blockKernels{blockDotQ40, blockFillQ40}
+		return blockKernels{blockDotQ40, blockDot4Q40, blockDot2Q40, blockFillQ40}
 	case block.MXFP4:
-		return blockKernels{blockDotMXFP4, blockFillMXFP4}
+		return blockKernels{blockDotMXFP4, blockDot4MXFP4, blockDot2MXFP4, blockFillMXFP4}
 	case block.Q4_K:
-		return blockKernels{blockDotQ4K, blockFillQ4K}
+		return blockKernels{blockDotQ4K, blockDot4Q4K, blockDot2Q4K, blockFillQ4K}
 	default:
-		return blockKernels{blockDotQ6K, blockFillQ6K}
+		return blockKernels{blockDotQ6K, blockDot4Q6K, blockDot2Q6K, blockFillQ6K}
 	}
 }
 
 // hasVNNI reports whether the processor has the integer dot products of AVX-512.
 func hasVNNI() bool { return hasAVX512() && cpu.X86.HasAVX512VNNI }
 
-// vnniBlocks are products by dot products of registers, row by row of x.
+// vnniBlocks are products by dot products of registers, for a few rows of x at a time.
 var vnniBlocks = &blockOps{together: 1, quant: quantRow512, mul: mulBlocksRows}
+
+// avx2Blocks are the same in eight lanes.
+var avx2Blocks = &blockOps{together: 1, quant: quantRowGo, mul: mulBlocksRows8}
 
 // tileBlocks are products by tiles for several rows of x.
 var tileBlocks = &blockOps{together: tileSide, quant: quantRow512, turn: turnLines512, mul: mulBlocksTiles}
@@ -146,14 +156,17 @@ func turnLines512(to, from []byte, ld, bytes int) {
 	runKernel(blockTurnavx512, &s.turn)
 }
 
-// take points the arguments at sixteen rows of weights from row j and value k on.
-func (a *blockArgs) take(c *BlockCut, f block.Format, w []byte, ldw, j, k int) {
-	n := min(tileSide, c.N-j)
-	for r := range tileSide {
+// take points the arguments at up to most rows of weights from row j and value k on.
+func (a *blockArgs) take(c *BlockCut, f block.Format, w []byte, ldw, j, k, most int) {
+	n := min(most, c.N-j)
+	for r := range most {
 		row := min(r, n-1)
 		a.rows[r], a.offsets[r] = at(w, (j+row)*ldw+k/f.Values()*f.Bytes()), int32(row*ldw)
 	}
 	a.mask, a.add = 1<<n-1, flag(c.Add)
+	for r := range a.lanes {
+		a.lanes[r] = -int32(flag(r < n))
+	}
 	a.second = f.Bytes()
 }
 
@@ -167,23 +180,53 @@ func (a *blockArgs) stepsOf(f block.Format, values int) {
 	a.steps, a.last = (blocks+1)/2, f.Bytes()*(1-blocks%2)
 }
 
-// mulBlocksRows multiplies row by row of x. The weights of sixteen rows stay in the L1 or L2 cache meanwhile.
+// mulBlocksRows multiplies one row of x, or up to four, at a time. The weights of sixteen rows stay in the L1 or L2
+// cache meanwhile.
 func mulBlocksRows(c BlockCut, f block.Format, w []byte, ldw int) {
 	s := blockScratches.get()
 	defer releaseBlocks(s)
-	a, kernel := &s.rows, kernelsOf(f).dot
+	s.ready(&c)
+	a, kernels := &s.rows, kernelsOf(f)
+	a.strideX, a.ldy, a.trees = c.X.unitBytes(), 4*c.Ldy, s.tiles.sums
 	for j := 0; j < c.N; j += tileSide {
-		a.take(&c, f, w, ldw, j, 0)
+		a.take(&c, f, w, ldw, j, 0, tileSide)
 		a.ahead = tileSide * ldw
-		for m := c.M0; m < c.M1; m++ {
-			x := c.X.row(c.X.unit(m))
+		for m := c.M0; m < c.M1; m += blockRowsOnce {
 			a.stepsOf(f, c.X.k)
-			a.x, a.scales, a.sums = at(x.codes, 0), at(x.scales, 0), at(x.sums, 0)
-			a.y = at(c.Y, (m-c.M0)*c.Ldy+j)
+			a.row(&c, m, j)
+			if a.count = min(blockRowsOnce, c.M1-m); a.count == 1 {
+				runKernel(kernels.dot, a)
+			} else {
+				runKernel(kernels.dot4, a)
+			}
+			a.ahead = 0
+		}
+	}
+}
+
+// mulBlocksRows8 is mulBlocksRows with AVX2.
+func mulBlocksRows8(c BlockCut, f block.Format, w []byte, ldw int) {
+	s := blockScratches.get()
+	defer releaseBlocks(s)
+	a, kernel := &s.rows, kernelsOf(f).dot8
+	rows := len(a.lanes)
+	for j := 0; j < c.N; j += rows {
+		a.take(&c, f, w, ldw, j, 0, rows)
+		a.ahead = rows * ldw
+		for m := c.M0; m < c.M1; m++ {
+			a.steps = c.X.k / f.Values()
+			a.row(&c, m, j)
 			runKernel(kernel, a)
 			a.ahead = 0
 		}
 	}
+}
+
+// row points the arguments at row m of x and its results from column j on.
+func (a *blockArgs) row(c *BlockCut, m, j int) {
+	x := c.X.row(c.X.unit(m))
+	a.x, a.scales, a.sums = at(x.codes, 0), at(x.scales, 0), at(x.sums, 0)
+	a.y = at(c.Y, (m-c.M0)*c.Ldy+j)
 }
 
 // mulBlocksTiles multiplies units of sixteen rows by tiles, and single rows as mulBlocksRows.
@@ -195,16 +238,18 @@ func mulBlocksTiles(c BlockCut, f block.Format, w []byte, ldw int) {
 	s := blockScratches.get()
 	defer releaseBlocks(s)
 	s.ready(&c)
-	a := &s.rows
+	a, depth := &s.rows, panelValues
+	if f.Values() == 256 {
+		depth /= 2 // codes are in two parts: panel and x should stay in the L1 cache
+	}
 	for j := 0; j < c.N; j += tileSide {
-		for k := 0; k < c.X.k; k += panelValues {
-			a.take(&c, f, w, ldw, j, k)
-			values := min(panelValues, c.X.k-k)
-			// The next weights are further along the rows, or in the rows below.
-			a.ahead = panelValues / f.Values() * f.Bytes()
-			if k+values == c.X.k {
-				a.ahead = tileSide*ldw - k/f.Values()*f.Bytes()
-			}
+		for k := 0; k < c.X.k; k += depth {
+			a.take(&c, f, w, ldw, j, k, tileSide)
+			values := min(depth, c.X.k-k)
+			// While a panel is multiplied, a share of the next rows is prefetched. The address may be out of range;
+			// prefetch ignores that.
+			a.ahead = 0
+			s.tiles.soon = uintptr(at(w, j*ldw)) + uintptr(tileSide*(ldw+k/f.Values()*f.Bytes()))
 			s.fillPanel(f, values)
 			s.times(&c, f, k, values)
 		}
@@ -257,7 +302,7 @@ func (s *blockScratch) times(c *BlockCut, f block.Format, k, values int) {
 	for i := range 6 {
 		t.shapes.set(i, tileSide, pairLanes)
 	}
-	t.shapes.set(6, tileSide, 32)
+	t.shapes.set(6, tileSide, 32) // the minimums twice
 	t.shapes.set(7, 8, pairLanes)
 	if f == block.Q4_K {
 		runKernel(blockTilesQ4K, t)

@@ -110,6 +110,36 @@ func axpyavx2(a *vecArgs)
 func axpyavx512(a *vecArgs)
 
 //go:noescape
+func blockDot2MXFP4(a *blockArgs)
+
+//go:noescape
+func blockDot2Q40(a *blockArgs)
+
+//go:noescape
+func blockDot2Q4K(a *blockArgs)
+
+//go:noescape
+func blockDot2Q6K(a *blockArgs)
+
+//go:noescape
+func blockDot2Q80(a *blockArgs)
+
+//go:noescape
+func blockDot4MXFP4(a *blockArgs)
+
+//go:noescape
+func blockDot4Q40(a *blockArgs)
+
+//go:noescape
+func blockDot4Q4K(a *blockArgs)
+
+//go:noescape
+func blockDot4Q6K(a *blockArgs)
+
+//go:noescape
+func blockDot4Q80(a *blockArgs)
+
+//go:noescape
 func blockDotMXFP4(a *blockArgs)
 
 //go:noescape

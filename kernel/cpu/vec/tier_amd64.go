@@ -24,6 +24,7 @@ func assemblyTiers() (tiers []*Tier, absent []Absent) {
 		absent = append(absent, Absent{"avx512", errors.New("the processor has no AVX-512 (F, BW, DQ, VL)")})
 	default:
 		t := avx512.tier()
+		t.ops.blocks = avx2Blocks
 		if hasVNNI() {
 			t.ops.blocks = vnniBlocks
 		}
@@ -32,7 +33,9 @@ func assemblyTiers() (tiers []*Tier, absent []Absent) {
 	// Half-precision conversion has no flag of its own in x/sys/cpu; every
 	// processor with AVX2, FMA and BMI2 has it.
 	if x.HasAVX2 && x.HasFMA && x.HasBMI2 {
-		tiers = append(tiers, avx2.tier())
+		t := avx2.tier()
+		t.ops.blocks = avx2Blocks
+		tiers = append(tiers, t)
 	} else {
 		absent = append(absent, Absent{"avx2", errors.New("the processor has no AVX2 with FMA and BMI2")})
 	}
@@ -62,6 +65,7 @@ func amxTier() *Tier {
 		packedOnce(&p, Nibbles, func(c Cut) { tiledFP4(c, w, p.ldw, scale, ldScale) })
 	}
 	t.ops.newLatentAttend = newLatentTiles
+	t.ops.blocks = avx2Blocks
 	if hasVNNI() && cpu.X86.HasAMXInt8 {
 		t.ops.blocks = tileBlocks
 	}

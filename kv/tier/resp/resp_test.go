@@ -34,7 +34,8 @@ func TestReplies(t *testing.T) {
 }
 
 func TestWhatIsNotTheProtocol(t *testing.T) {
-	for _, text := range []string{"HTTP/1.1 200 OK\r\n", "\r\n", "+\n", "$x\r\n", "$-2\r\n", "$99999999999999999999\r\n",
+	for _, text := range []string{"HTTP/1.1 200 OK\r\n", "\r\n", "+\n", "$x\r\n", "$-2\r\n",
+		"$99999999999999999999\r\n",
 		"$5000000000\r\n", ":1.5\r\n", "+" + strings.Repeat("x", 100_000) + "\r\n", "$2\r\nabc\r\n+OK\r\n"} {
 		r := NewReader(strings.NewReader(text))
 		_, err := r.Reply()
@@ -66,8 +67,8 @@ func TestCommandsComeAsTheyWereSent(t *testing.T) {
 
 func TestURLs(t *testing.T) {
 	a, err := ParseURL("rediss://u:p%40ss@h:1/3?ttl=2h")
-	if want := (Address{Host: "h:1", TLS: true, User: "u", Password: "p@ss", Database: 3, TTL: 2 * time.Hour}); err != nil ||
-		a != want {
+	want := Address{Host: "h:1", TLS: true, User: "u", Password: "p@ss", Database: 3, TTL: 2 * time.Hour}
+	if err != nil || a != want {
 		t.Errorf("%+v, %v", a, err)
 	}
 	if a, err := ParseURL("redis://h"); err != nil || a.Host != "h:6379" {
@@ -79,7 +80,8 @@ func TestURLs(t *testing.T) {
 }
 
 func FuzzReader(f *testing.F) {
-	for _, text := range []string{"+OK\r\n", "$3\r\nabc\r\n:1\r\n", "$-1\r\n", "*2\r\n$3\r\nGET\r\n$1\r\nk\r\n", "-E\r\n"} {
+	for _, text := range []string{"+OK\r\n", "$3\r\nabc\r\n:1\r\n", "$-1\r\n", "*2\r\n$3\r\nGET\r\n$1\r\nk\r\n",
+		"-E\r\n"} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -6,8 +6,9 @@ import { Plans } from "./plans.js";
 import { Start } from "./start.js";
 import * as store from "./store.js";
 
-// app is what views share: the served model, and the way from one view to another.
-const app = { model: "", context: 0, requests: [], go, explore };
+// app is what views share: a promise of the served model's name, the requests that were sent, and the ways from one
+// view to another.
+const app = { served: null, requests: [], go, explore };
 
 const views = { start: new Start(app), chat: new Chat(app), explorer: new Explorer(app), plans: new Plans(app) };
 let shown = null;
@@ -58,27 +59,28 @@ byID("theme").addEventListener("click", () => {
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => dispatchEvent(new Event("themechange")));
 
+// ask gives the name of the served model; requests wait for it.
+async function ask() {
+  const { data } = await json("v1/models");
+  const [served] = data;
+  byID("model").textContent = served.id;
+  byID("model").title = `${served.max_model_len} tokens of context, at ${address("")}`;
+  return served.id;
+}
+
 async function begin() {
   theme(localStorage.getItem("sparrow-theme"));
+  app.served = ask();
+  app.served.catch((err) => {
+    byID("trouble").hidden = false;
+    byID("trouble").textContent = `The server cannot be asked for its model: ${err.message}`;
+  });
   if (!location.hash) {
     const known = await store.list();
     history.replaceState(null, "", known.length ? "#chat" : "#start");
   }
   show(false);
   addEventListener("hashchange", () => show(true));
-  try {
-    const {
-      data: [served],
-    } = await json("v1/models");
-    app.model = served.id;
-    app.context = served.max_model_len;
-    byID("model").textContent = served.id;
-    byID("model").title = `${served.max_model_len} tokens of context, at ${address("")}`;
-    shown.show();
-  } catch (err) {
-    byID("trouble").hidden = false;
-    byID("trouble").textContent = `The server cannot be asked for its model: ${err.message}`;
-  }
 }
 
 begin();

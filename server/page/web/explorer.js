@@ -8,7 +8,7 @@ import { record } from "./record.js";
 import { text as fetchText } from "./api.js";
 import { question } from "./start.js";
 import { summary } from "./summary.js";
-import { visible } from "./text.js";
+import { quoted, visible } from "./text.js";
 import { TokenText } from "./tokens.js";
 
 // How long a token stays while the answer is played, in milliseconds.
@@ -120,6 +120,7 @@ export class Explorer {
       pick: (p) => this.pick(p),
       select: (from, to) => this.follow(from, to),
     });
+    this.legend = el("p", { class: "legend muted small" });
     this.best = el("ol", { class: "best" });
     this.picture = new LayerPicture((p) => this.text.reveal(p));
     this.path = new NeedlePath(
@@ -139,7 +140,7 @@ export class Explorer {
       el(
         "div",
         { class: "columns" },
-        el("section", { class: "card" }, el("h2", {}, "Text"), this.text.node),
+        el("section", { class: "card" }, el("h2", {}, "Text"), this.legend, this.text.node),
         el(
           "div",
           {},
@@ -175,7 +176,7 @@ export class Explorer {
   }
 
   show() {
-    if (!this.waiting || !this.app.model) return;
+    if (!this.waiting) return;
     const next = this.waiting;
     this.waiting = null;
     this.ask(next);
@@ -202,14 +203,14 @@ export class Explorer {
       experts: this.experts.checked,
       layers: layers === "all" || !layers ? "all" : layers.split(",").map(Number),
     };
-    const body = { ...request, model: this.app.model };
-    body.max_tokens = Math.min(body.max_tokens ?? Infinity, Number(this.most.value) || 64);
+    const most = Math.min(request.max_tokens ?? Infinity, Number(this.most.value) || 64);
     this.fault.hidden = true;
     this.tools.hidden = true;
     this.submit.hidden = true;
     this.stopper.hidden = false;
     this.progress.textContent = "Reading the prompt\u2026";
     try {
+      const body = { ...request, model: await this.app.served, max_tokens: most };
       const { recording } = await record(body, options, stop.signal, (r) => {
         this.progress.textContent = `${plural(r.tokens.length - r.prompt, "token")} of the answer\u2026`;
       });
@@ -334,7 +335,7 @@ export class Explorer {
     const answer = this.scope.value === "answer";
     const byScore = this.byScore.checked && this.mark.value === "looked";
     this.other.disabled = !single;
-    this.which.textContent = `${this.index + 1} of ${this.outputs.length}: \u201c${visible(r.tokens[position])}\u201d`;
+    this.which.textContent = `${this.index + 1} of ${this.outputs.length}: ${quoted(r.tokens[position])}`;
     this.slider.setAttribute("aria-valuetext", this.which.textContent);
     const now = answer ? this.wholeHeat(layers, byScore) : this.rowHeat(position, layers, byScore);
     this.setMarks(row, position, layers, pair, now);
@@ -375,6 +376,23 @@ export class Explorer {
     };
     this.text.mark(name);
     this.answer.mark(name);
+    this.legend.replaceChildren(...this.meaning(pair));
+  }
+
+  // meaning explains the marks.
+  meaning(pair) {
+    const sample = (name, text) => el("span", { class: name }, text);
+    if (pair) {
+      const [a, b] = pair;
+      return [sample("a", `layer ${a}`), " ", sample("b", `layer ${b}`), " ", sample("ab", "both")];
+    }
+    if (this.mark.value === "never") return [sample("never", "never looked at"), " by any layer during this answer"];
+    if (this.mark.value === "agree") return [sample("h6", "chosen by all layers")];
+    const scale = [1, 2, 3, 4, 5, 6].map((i) => sample(`h${i}`, "\u2003"));
+    return [
+      ...scale,
+      this.byScore.checked ? " further above the other chosen ones by score" : " chosen in more layers",
+    ];
   }
 
   setBest(found) {

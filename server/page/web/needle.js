@@ -1,6 +1,6 @@
 import { el, field } from "./dom.js";
 import { Grid, cell, shade } from "./picture.js";
-import { visible } from "./text.js";
+import { quoted, visible } from "./text.js";
 
 const hint =
   "Select a part of the text, or search for it: this shows which layers looked at it for which token of the answer.";
@@ -83,16 +83,16 @@ export class NeedlePath {
 
   describe(cells, text) {
     const r = this.recording;
-    const quoted = `\u201c${text.length > 80 ? text.slice(0, 80) + "\u2026" : text}\u201d`;
+    const part = `\u201c${text.length > 80 ? text.slice(0, 80) + "\u2026" : text}\u201d`;
     const totals = cells.map((c) => c.reduce((a, b) => a + b, 0));
     const first = totals.findIndex((t) => t > 0);
-    if (first < 0) return `${quoted} was never looked at.`;
+    if (first < 0) return `${part} was never looked at.`;
     const best = totals.indexOf(Math.max(...totals));
-    const token = (i) => `\u201c${visible(r.tokens[this.outputs[i]])}\u201d (token ${i + 1})`;
+    const token = (i) => `${quoted(r.tokens[this.outputs[i]])} (token ${i + 1})`;
     const layer = cells[best].indexOf(Math.max(...cells[best]));
     const share = Math.round(100 * cells[best][layer]);
     return (
-      `${quoted} was first looked at for ${token(first)} and most for ${token(best)}, ` +
+      `${part} was first looked at for ${token(first)} and most for ${token(best)}, ` +
       `when layer ${r.layers[layer]} chose ${share} % of its tokens.`
     );
   }

@@ -294,7 +294,7 @@ export class Plans {
         field("Kernels", a.catalog),
         field("Cache", a.kv),
       ),
-      field("Batch", a.batch, offered.batch_syntax.replaceAll("\n", "; ")),
+      field("Batch", a.batch, offered.batch_syntax),
       el("p", {}, el("button", { class: "primary" }, "Explain")),
     );
   }
@@ -313,7 +313,7 @@ export class Plans {
             c.prefill
           }, decode ${c.decode}; the ${count(c.model.index_topk)} best keys of each query.`,
         ),
-        (a.notices ?? []).map((n) => el("p", { class: "notice" }, `${n.level}: ${n.text}`)),
+        ...(a.notices ?? []).map((n) => el("p", { class: "notice" }, `${n.level}: ${n.text}`)),
         reasons(c.reasons),
         rejected(c.rejected),
         ...(a.plan
@@ -398,7 +398,7 @@ function segment(s) {
   return el(
     "section",
     { class: "segment" },
-    el("h3", {}, `${count(s.rows)} ${s.row} rows`),
+    el("h3", {}, plural(s.rows, `${s.row} row`)),
     el(
       "dl",
       { class: "facts" },

@@ -48,25 +48,28 @@ class Look {
     if (layer.group || layer.window) this.widen(layer);
   }
 
+  // widen writes out groups and the window. Tokens of a group have its score, those of the window alone none (NaN).
   widen(layer) {
     const group = layer.group ?? 1;
-    const out = new Set();
-    const closed = Math.floor(layer.keys / group) * group;
-    if (layer.all) for (let p = 0; p < closed; p++) out.add(p);
-    for (const p of this.selected) for (let i = 0; i < group; i++) out.add(p + i);
-    for (let p = Math.max(0, layer.keys - (layer.window ?? 0)); p < layer.keys; p++) out.add(p);
-    this.selected = Uint32Array.from(out).sort();
-    this.scores = null; // they are of groups
+    const scores = new Map();
+    const closed = layer.all ? Math.floor(layer.keys / group) * group : 0;
+    for (let p = Math.max(0, layer.keys - (layer.window ?? 0)); p < layer.keys; p++) scores.set(p, NaN);
+    for (let p = 0; p < closed; p++) scores.set(p, NaN);
+    this.selected.forEach((first, at) => {
+      for (let p = first; p < first + group; p++) scores.set(p, this.scores?.[at] ?? NaN);
+    });
+    this.selected = Uint32Array.from(scores.keys()).sort();
+    this.scores &&= Float32Array.from(this.selected, (p) => scores.get(p));
   }
 
   // strengths says for each selected position how far its score lies above the mean of the selected ones, in standard
   // deviations and at least 0; null without scores.
   get strengths() {
     if (this.z || !this.scores?.length) return this.z ?? null;
-    const n = this.scores.length;
-    const mean = this.scores.reduce((a, b) => a + b, 0) / n;
-    const deviation = Math.sqrt(this.scores.reduce((a, b) => a + (b - mean) ** 2, 0) / n) || 1;
-    return (this.z = this.scores.map((s) => Math.max(0, (s - mean) / deviation)));
+    const known = this.scores.filter((s) => !Number.isNaN(s));
+    const mean = known.reduce((a, b) => a + b, 0) / known.length;
+    const deviation = Math.sqrt(known.reduce((a, b) => a + (b - mean) ** 2, 0) / known.length) || 1;
+    return (this.z = this.scores.map((s) => (s > mean ? (s - mean) / deviation : 0)));
   }
 
   get count() {
@@ -240,6 +243,6 @@ export function standout(recording, outputs, from, to) {
       });
     }
   }
-  if (best) best.first = best.look.scores.every((s) => s <= best.look.scores[best.i]);
+  if (best) best.first = best.look.strengths.every((z) => z <= best.strength);
   return best;
 }

@@ -4,7 +4,7 @@ import { announce, button, count, el, milliseconds, percent } from "./dom.js";
 import { Grid, band, cell, flag } from "./picture.js";
 import { heat, rank, standout } from "./recording.js";
 import { record } from "./record.js";
-import { visible } from "./text.js";
+import { quoted, visible } from "./text.js";
 import { TokenText } from "./tokens.js";
 
 // question is one that the log answers.
@@ -16,7 +16,7 @@ export class Start {
     this.app = app;
     this.name = "start";
     this.title = "Start";
-    this.log = "";
+    this.log = null; // a promise of its text
     this.build();
   }
 
@@ -78,20 +78,26 @@ export class Start {
   }
 
   async show() {
-    if (this.log) return;
     try {
-      this.log = await fetchText("page/station.txt");
-      if (!this.recording) this.preview();
+      const log = await this.load();
+      if (!this.recording) this.preview(log);
     } catch (err) {
+      this.log = null; // the next visit of this view tries again
       this.fail(err);
     }
+  }
+
+  // load gets the log, once.
+  load() {
+    this.log ??= fetchText("page/station.txt");
+    return this.log;
   }
 
   hide() {}
 
   // preview shows the log before anything was asked.
-  preview() {
-    const tokens = this.log.match(/[^\n]*\n|[^\n]+$/g) ?? [];
+  preview(log) {
+    const tokens = log.match(/[^\n]*\n|[^\n]+$/g) ?? [];
     this.text.show({
       tokens,
       prompt: tokens.length + 1,
@@ -111,19 +117,18 @@ export class Start {
     this.button.textContent = "Reading the log\u2026";
     this.answer.hidden = false;
     this.answer.textContent = "";
-    this.body = {
-      model: this.app.model,
-      temperature: 0,
-      max_tokens: 64,
-      messages: [{ role: "user", content: withFiles({ files: [{ text: this.log }], content: question }) }],
-    };
+    this.lit = null;
+    this.text.mark(() => "");
     try {
+      const content = withFiles({ files: [{ text: await this.load() }], content: question });
+      const messages = [{ role: "user", content }];
+      this.body = { model: await this.app.served, temperature: 0, max_tokens: 32, messages };
       let opened = false;
       const { recording, reply } = await record(this.body, { experts: true }, undefined, (r, reply) => {
         if (!opened) {
           opened = true;
           this.recording = r;
-          this.size.textContent = `${count(r.prompt)} tokens.`;
+          this.size.textContent = `${count(r.prompt)} tokens with the question.`;
           this.text.show(r, 0, r.prompt);
         }
         this.answer.textContent = visible(reply.message.content);
@@ -173,6 +178,10 @@ export class Start {
       return sums;
     });
     const best = rank(r, rows, true).find(inLog);
+    if (!best) {
+      this.told.textContent = "Its layers gave no scores: they read every token of so short a prompt.";
+      return;
+    }
     this.lit = [best.from, best.to];
     const sums = rows[0].map((_, p) => rows.reduce((total, row) => total + row[p], 0));
     const most = sums.subarray(0, r.prompt).reduce((a, b) => Math.max(a, b), 0);
@@ -183,29 +192,24 @@ export class Start {
     });
     this.text.reveal(best.from);
     const peak = standout(r, outputs, best.from, best.to);
-    this.tell(r, outputs, best, peak);
+    this.tell(r, outputs, peak);
     this.picture.describe(this.told.textContent);
-    this.watch(r, peak?.position);
+    this.watch(r, peak.position);
     announce(`${reply.message.content} ${this.told.textContent} It took ${milliseconds(reply.stats().total)}.`);
   }
 
-  tell(r, outputs, best, peak) {
+  tell(r, outputs, peak) {
     const looks = r.layers.map((l) => r.rowOf(outputs[0]).looks.get(l)).filter(Boolean);
     const chosen = Math.max(...looks.map((l) => l.count));
-    const quote = (p) => el("b", {}, `\u201c${visible(r.tokens[p]).trim()}\u201d`);
+    const quote = (p) => el("b", {}, quoted(r.tokens[p]));
     this.told.replaceChildren(
       `To write each token, each of ${r.layers.length} layers chose ${count(chosen)} of ${count(looks[0].keys)} `,
       `tokens (${percent(chosen, looks[0].keys)}) and read nothing else. `,
-      ...(peak
-        ? [
-            "The lit line stood out: to write ",
-            quote(peak.position),
-            `, layer ${peak.layer} gave `,
-            peak.first ? "its highest score to the " : "one of its highest scores to the ",
-            quote(peak.at),
-            " in it.",
-          ]
-        : ["The lit line was chosen most."]),
+      "The lit line stood out: to write ",
+      quote(peak.position),
+      `, layer ${peak.layer} gave ${peak.first ? "its highest score" : "one of its highest scores"} to the `,
+      quote(peak.at),
+      " in it.",
     );
   }
 }

@@ -1,16 +1,17 @@
 import { count, percent, plural } from "./dom.js";
-import { visible } from "./text.js";
+import { quoted } from "./text.js";
 
 // summary says in words what the row that produced the token at a position looked at in some layers, or what two layers
-// have in common. never is how many of the keys no row of the answer looked at.
+// have in common. never is how many of the tokens before the end of the answer no row of it looked at.
 export function summary(recording, position, layers, pair, never) {
   const row = recording.rowOf(position);
-  const word = `\u201c${visible(recording.tokens[position])}\u201d`;
+  const word = quoted(recording.tokens[position]);
   const looks = layers.map((l) => row.looks.get(l)).filter(Boolean);
   if (!looks.length) return `Nothing was recorded for ${word} in this layer.`;
   const parts = pair ? [common(row, word, pair)] : [extent(looks, layers, word, position)];
   if (!pair && looks.length > 1) parts.push(agreement(looks));
-  parts.push(`${count(never)} of ${count(looks[0].keys)} were never looked at during this answer.`);
+  const end = recording.outputs.at(-1);
+  parts.push(`${count(never)} of ${count(end)} were never looked at during this answer.`);
   const cached = recording.notComputed.reduce((n, [from, to]) => n + to - from, 0);
   if (cached) parts.push(`${plural(cached, "row")} came from the prefix cache and chose nothing this time.`);
   return parts.join(" ");

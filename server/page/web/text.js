@@ -16,6 +16,12 @@ export function visible(text) {
   return text.replace(/\r\n/g, "\n").replace(hidden, picture);
 }
 
+// quoted names a token in a sentence: without the space before a word, and spaces themselves as pictures.
+export function quoted(token) {
+  const text = visible(token);
+  return `\u201c${text.trim() || text.replaceAll(" ", "\u2423").replaceAll("\n", "\u23ce")}\u201d`;
+}
+
 // The longest run of text that is one paragraph to the browser. Laying out a line of megabytes again for every token
 // would stop the page, so that longer ones are cut into paragraphs that never change again.
 const paragraph = 4096;

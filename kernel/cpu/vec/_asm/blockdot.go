@@ -2,149 +2,261 @@ package main
 
 import "fmt"
 
-// emitDot writes the kernel that multiplies one row of x by sixteen rows of weights. The products of a step are added
-// in the lanes of a register for each row of weights; a tree of additions then makes one register of the sums of
+// blockDot is a kernel that multiplies one row of x, or four, by sixteen rows of weights. The products of a step are
+// added in the lanes of a register for each row of weights; a tree of additions then makes one register of the sums of
 // sixteen rows, which are exact, and these are scaled.
 //
-//	SI codes of x   DI its scales   CX its sums   blockArgs_steps steps left
-//	Z16 sums   Z17 offsets of the rows   Z18 ... Z21 partial trees, and Z12 ... Z15 those of minimums
-func (e *emitter) emitDot(f blockFormat) {
-	e.function("blockDot"+f.name, "blockArgs", fmt.Sprintf("one row of x by sixteen rows of %s.", f.name))
-	e.blockStart()
-	e.blockConstants(f, true)
-	if f == q4k {
-		e.op("VMOVDQU64 blockMinPairs<>(SB), Z%d", bkMins)
+//	SI codes of x   DI its scales   CX its sums   R14, R15 one, three strides between rows of x
+//	R12 memory of the trees, for four rows   blockArgs_steps steps left
+//	Z0 ... Z11 temporaries   Z12 ... Z15 lanes   Z16 ... Z19 results
+//	one row: Z1 lanes, Z17 offsets, trees in Z12 ... Z15 and Z18 ... Z21; four rows: Z20 offsets
+type blockDot struct {
+	*emitter
+	f    blockFormat
+	rows int // of x
+}
+
+func (k *blockDot) write() {
+	name := "blockDot" + k.f.name
+	if k.rows > 1 {
+		name = fmt.Sprintf("blockDot%d%s", k.rows, k.f.name)
 	}
-	e.op(`
+	k.function(name, "blockArgs", fmt.Sprintf("%d rows of x by sixteen rows of %s.", k.rows, k.f.name))
+	k.blockStart()
+	k.blockConstants(k.f, true)
+	if k.f == q4k {
+		k.op("VMOVDQU64 blockMinPairs<>(SB), Z%d", bkMins)
+	}
+	k.op(`
 		MOVQ blockArgs_x(AX), SI
 		MOVQ blockArgs_scales(AX), DI
-		MOVQ blockArgs_sums(AX), CX
-		VMOVDQU32 blockArgs_offsets(AX), Z17
-		VPXORD Z16, Z16, Z16`)
-	loop, more, add, store := e.label("loop"), e.label("more"), e.label("add"), e.label("store")
-	e.at(loop)
-	if f.small() {
-		e.op("CMPQ blockArgs_steps(AX), $1")
-		e.op("JNE %s", more)
-		e.op("MOVQ blockArgs_last(AX), DX")
-		e.at(more)
-		e.dotPair(f)
-	} else {
-		e.dotSuper(f)
+		MOVQ blockArgs_sums(AX), CX`)
+	k.op("VMOVDQU32 blockArgs_offsets(AX), Z%d", k.offsets())
+	if k.rows > 1 {
+		k.op(`
+			MOVQ blockArgs_strideX(AX), R14
+			LEAQ (R14)(R14*2), R15
+			MOVQ blockArgs_trees(AX), R12`)
 	}
-	e.op("ADDQ $%d, BX", f.stepBytes())
-	e.op("DECQ blockArgs_steps(AX)")
-	e.op("JNZ %s", loop)
-	e.op(`
+	for i := range k.rows {
+		k.zero(16 + i)
+	}
+	loop, more := k.label("loop"), k.label("more")
+	k.at(loop)
+	if k.f.small() {
+		k.op("CMPQ blockArgs_steps(AX), $1")
+		k.op("JNE %s", more)
+		k.op("MOVQ blockArgs_last(AX), DX")
+		k.at(more)
+		k.pair()
+	} else {
+		k.super()
+	}
+	k.op("ADDQ $%d, BX", k.f.stepBytes())
+	k.op("DECQ blockArgs_steps(AX)")
+	k.op("JNZ %s", loop)
+	k.store()
+}
+
+// store writes the results of the rows that exist.
+func (k *blockDot) store() {
+	done := k.label("done")
+	k.op(`
 		MOVQ blockArgs_y(AX), DI
 		MOVQ blockArgs_mask(AX), R9
-		KMOVW R9, K1
-		CMPQ blockArgs_add(AX), $0`)
-	e.op("JNE %s", add)
-	e.op("JMP %s", store)
-	e.at(add)
-	e.op("VADDPS.Z (DI), Z16, K1, Z16")
-	e.at(store)
-	e.op("VMOVUPS Z16, K1, (DI)")
-	e.ret()
+		KMOVW R9, K1`)
+	for i := range k.rows {
+		plain := k.label("plain")
+		if i > 0 {
+			k.op("DECQ blockArgs_count(AX)")
+			k.op("JZ %s", done)
+			k.op("ADDQ blockArgs_ldy(AX), DI")
+		}
+		k.op("CMPQ blockArgs_add(AX), $0")
+		k.op("JE %s", plain)
+		k.op("VADDPS.Z (DI), Z%d, K1, Z%d", 16+i, 16+i)
+		k.at(plain)
+		k.op("VMOVUPS Z%d, K1, (DI)", 16+i)
+	}
+	k.at(done)
+	k.ret()
 }
 
-// dotPair adds a pair of blocks.
-func (e *emitter) dotPair(f blockFormat) {
-	t := tree{emitter: e, first: 18, pair: true}
-	for r := range 16 {
-		e.blockRow(f, r)
-		e.unpackPair(f, 0, true)
-		e.op("VPXORD Z1, Z1, Z1")
-		e.op("VPDPBUSD (SI), Z0, Z1")
-		t.add(r, 1)
+// of is an address of row i of x.
+func (k *blockDot) of(base string, disp, i int) string {
+	return spaced(base, "R14", "R15", "", disp, i)
+}
+
+func (k *blockDot) offsets() int {
+	if k.rows > 1 {
+		return 20
 	}
-	e.op("MOVQ blockArgs_rows(AX), R9")
-	e.op("ADDQ BX, R9")
+	return 17
+}
+
+// lanes is the register in which products with row i of x are added.
+func (k *blockDot) lanes(i int) int {
+	if k.rows > 1 {
+		return 12 + i
+	}
+	return 1
+}
+
+// trees are those of sums, or of minimums.
+func (k *blockDot) trees(mins bool) []tree {
+	if k.rows == 1 {
+		first := 18
+		if mins {
+			first = 12
+		}
+		return []tree{{emitter: k.emitter, first: first, pair: k.f.small()}}
+	}
+	var list []tree
+	for i := range k.rows {
+		at := 4 * 64 * i
+		if mins {
+			at += 4 * 64 * k.rows
+		}
+		list = append(list, tree{emitter: k.emitter, memory: true, first: at, pair: k.f.small()})
+	}
+	return list
+}
+
+// order is the row of weights that comes r-th: trees in memory take the last one first.
+func (k *blockDot) order(r int) int {
+	if k.rows > 1 {
+		return 15 - r
+	}
+	return r
+}
+
+// pair adds a pair of blocks of 32.
+func (k *blockDot) pair() {
+	trees := k.trees(false)
+	for r := range 16 {
+		k.blockRow(k.f, k.order(r))
+		k.unpackPair(k.f, 0, true)
+		for i, t := range trees {
+			z := k.lanes(i)
+			k.zero(z)
+			k.op("VPDPBUSD %s, Z0, Z%d", k.of("SI", 0, i), z)
+			t.add(r, z)
+		}
+	}
+	k.op("MOVQ blockArgs_rows(AX), R9")
+	k.op("ADDQ BX, R9")
 	for b := range 2 {
-		sum := t.out(b)
-		e.gatherScales(f, b == 1, 2, 0, 17)
-		e.op("VPBROADCASTD %d(CX), Z4", 4*b)
-		e.op("VPSLLD $%d, Z4, Z4", f.offset)
-		e.op("VPSUBD Z4, Z%d, Z4", sum)
-		e.op("VCVTDQ2PS Z4, Z4")
-		e.op("VMULPS.BCST %d(DI), Z2, Z2", 4*b)
-		e.op("VFMADD231PS Z2, Z4, Z16")
+		k.gatherScales(k.f, b == 1, 2, 0, k.offsets())
+		for i, t := range trees {
+			k.op("VPBROADCASTD %s, Z4", k.of("CX", 4*b, i))
+			k.op("VPSLLD $%d, Z4, Z4", k.f.offset)
+			k.op("%s, Z5", t.load(b))
+			k.op("VPSUBD Z4, Z5, Z4")
+			k.op("VCVTDQ2PS Z4, Z4")
+			k.op("VMULPS.BCST %s, Z2, Z5", k.of("DI", 4*b, i))
+			k.op("VFMADD231PS Z5, Z4, Z%d", 16+i)
+		}
 	}
-	e.op("ADDQ $64, SI")
-	e.op("ADDQ $8, DI")
-	e.op("ADDQ $8, CX")
+	k.op("ADDQ $64, SI")
+	k.op("ADDQ $8, DI")
+	k.op("ADDQ $8, CX")
 }
 
-// dotSuper adds a block of 256.
-func (e *emitter) dotSuper(f blockFormat) {
-	sums, mins := tree{emitter: e, first: 18}, tree{emitter: e, first: 12}
+// super adds a block of 256.
+func (k *blockDot) super() {
+	sums, mins := k.trees(false), k.trees(true)
 	for r := range 16 {
-		e.blockRow(f, r)
-		e.scalesOf(f, 0)
-		if f == q6k { // values are 32 too large
-			e.op("VPMADDWD (CX), Y0, Y1")
-			e.op("VPSLLD $5, Y1, Y1")
-			e.op("VPXORD Y2, Y2, Y2")
-			e.op("VPSUBD Y1, Y2, Y1")
-		} else {
-			e.op("VPXORD Z1, Z1, Z1")
+		k.blockRow(k.f, k.order(r))
+		k.scalesOf(k.f, 0)
+		for i := range k.rows {
+			z := k.lanes(i)
+			k.zero(z)
+			if k.f == q6k { // values are 32 too large
+				k.op("VPMADDWD %s, Y0, Y2", k.of("CX", 0, i))
+				k.op("VPSLLD $5, Y2, Y2")
+				k.op("VPSUBD Y2, Y%d, Y%d", z, z)
+			}
 		}
-		e.quarters(f, 2, func(q, z int) {
-			e.op("VPERMW Z0, Z%d, Z8", bkPerm+q)
-			e.op("VPMADDUBSW %d(SI), Z%d, Z9", 64*q, z)
-			e.op("VPDPWSSD Z8, Z9, Z1")
+		k.quarters(k.f, 2, func(q, z int) {
+			k.op("VPERMW Z0, Z%d, Z8", bkPerm+q)
+			for i := range k.rows {
+				k.op("VPMADDUBSW %s, Z%d, Z9", k.of("SI", 64*q, i), z)
+				k.op("VPDPWSSD Z8, Z9, Z%d", k.lanes(i))
+			}
 		})
-		sums.add(r, 1)
-		if f == q4k {
-			e.op("VPERMW Y0, Y%d, Y0", bkMins)
-			e.op("VPMADDWD (CX), Y0, Y0")
-			mins.add(r, 0)
+		for i, t := range sums {
+			t.add(r, k.lanes(i))
+		}
+		if k.f == q4k {
+			k.op("VPERMW Y0, Y%d, Y0", bkMins)
+			for i, t := range mins {
+				k.op("VPMADDWD %s, Y0, Y1", k.of("CX", 0, i))
+				t.add(r, 1)
+			}
 		}
 	}
-	e.op("MOVQ blockArgs_rows(AX), R9")
-	e.op("ADDQ BX, R9")
-	e.gatherScales(f, false, 2, 4, 17)
-	e.op("VCVTDQ2PS Z%d, Z1", sums.out(0))
-	if f == q4k {
-		e.op("VCVTDQ2PS Z%d, Z0", mins.out(0))
-		e.op("VMULPS Z0, Z4, Z0")
-		e.op("VFMSUB213PS Z0, Z2, Z1")
-	} else {
-		e.op("VMULPS Z2, Z1, Z1")
+	k.op("MOVQ blockArgs_rows(AX), R9")
+	k.op("ADDQ BX, R9")
+	k.gatherScales(k.f, false, 2, 4, k.offsets())
+	for i, t := range sums {
+		k.op("%s, Z1", t.load(0))
+		k.op("VCVTDQ2PS Z1, Z1")
+		if k.f == q4k {
+			k.op("%s, Z0", mins[i].load(0))
+			k.op("VCVTDQ2PS Z0, Z0")
+			k.op("VMULPS Z0, Z4, Z0")
+			k.op("VFMSUB213PS Z0, Z2, Z1")
+		} else {
+			k.op("VMULPS Z2, Z1, Z1")
+		}
+		k.op("VFMADD231PS.BCST %s, Z1, Z%d", k.of("DI", 0, i), 16+i)
 	}
-	e.op("VFMADD231PS.BCST (DI), Z1, Z16")
-	e.op("ADDQ $256, SI")
-	e.op("ADDQ $4, DI")
-	e.op("ADDQ $32, CX")
+	k.op("ADDQ $256, SI")
+	k.op("ADDQ $4, DI")
+	k.op("ADDQ $32, CX")
 }
 
 // tree adds the lanes of sixteen registers, one after the other: a partial result of 1, 2, 4 and 8 of them waits in a
-// register from first on. Where pair is set the lower and the upper half of the lanes are two results.
+// register from first on, or in memory at byte first of R12. Where pair is set the lower and the upper half of the
+// lanes are two results. The later of two partial results is on the left in memory, and on the right in registers.
 type tree struct {
 	*emitter
-	first int
-	pair  bool
+	first  int
+	pair   bool
+	memory bool
 }
+
+// slot is where partial result i waits.
+func (t tree) slot(i int) string {
+	if t.memory {
+		return fmt.Sprintf("%d(R12)", t.first+64*i)
+	}
+	return fmt.Sprintf("Z%d", t.first+i)
+}
+
+// keep moves register z to a slot, load begins to move it from there.
+func (t tree) keep(z, slot int)  { t.op("VMOVDQA64 Z%d, %s", z, t.slot(slot)) }
+func (t tree) load(i int) string { return "VMOVDQA64 " + t.slot(i) }
 
 // add takes the lanes of register z, the r-th; z and Z10, Z11 are used.
 func (t tree) add(r, z int) {
 	level := 0
 	for ; r>>level&1 == 1; level++ {
-		t.merge(level, t.first+level, z)
+		t.merge(level, z)
 	}
-	if level < 4 {
-		t.op("VMOVDQA64 Z%d, Z%d", z, t.first+level)
-	} else if !t.pair {
-		t.op("VMOVDQA64 Z%d, Z%d", z, t.first)
+	switch {
+	case level < 4:
+		t.keep(z, level)
+	case !t.pair:
+		t.keep(z, 0)
 	}
 }
 
 // out is the register of a result.
 func (t tree) out(i int) int { return t.first + i }
 
-// merge adds the earlier partial result a and the later one z into z.
-func (t tree) merge(level, a, z int) {
+// merge adds the partial result that waits at a level and the one in z into z.
+func (t tree) merge(level, z int) {
 	first, second := "", ""
 	switch level {
 	case 0:
@@ -158,14 +270,17 @@ func (t tree) merge(level, a, z int) {
 		}
 	case 3:
 		first, second = "VSHUFI32X4 $0x88,", "VSHUFI32X4 $0xDD,"
-		if t.pair {
-			t.op("%s Z%d, Z%d, Z%d", first, z, a, 10)
-			t.op("%s Z%d, Z%d, Z%d", second, z, a, t.first+1)
-			t.op("VMOVDQA64 Z10, Z%d", t.first)
-			return
-		}
 	}
-	t.op("%s Z%d, Z%d, Z10", first, z, a)
-	t.op("%s Z%d, Z%d, Z11", second, z, a)
+	left, right := t.slot(level), fmt.Sprintf("Z%d", z)
+	if t.memory {
+		left, right = right, left
+	}
+	t.op("%s %s, %s, Z10", first, right, left)
+	t.op("%s %s, %s, Z11", second, right, left)
+	if level == 3 && t.pair {
+		t.keep(10, 0)
+		t.keep(11, 1)
+		return
+	}
 	t.op("VPADDD Z10, Z11, Z%d", z)
 }

@@ -49,11 +49,13 @@ const (
 	bkMins   = 22 // Q4_K: which minimum belongs to each word of sums
 )
 
-// emitBlocks writes the kernels that multiply one row of x, straight from the packed blocks.
+// emitBlocks writes the kernels that multiply few rows of x, straight from the packed blocks.
 func (e *emitter) emitBlocks() {
 	e.blockData()
 	for _, f := range blockFormats {
-		e.emitDot(f)
+		for _, rows := range []int{1, 4} {
+			(&blockDot{emitter: e, f: f, rows: rows}).write()
+		}
 	}
 	e.emitQuant32()
 	e.emitQuant256()
@@ -75,6 +77,7 @@ func (e *emitter) blockData() {
 	e.words("blockNibble", 0x0F0F0F0F)
 	e.words("blockSign", 0x80808080)
 	e.words("blockUpper", 0x30303030)
+	e.words("blockSix", 0x3F3F3F3F)
 	e.words("blockEight", 0x08080808)
 	e.words("blockSeven", 0x00070007)
 	e.words("blockLow7", 0x7F7F7F7F)
@@ -96,7 +99,7 @@ func (e *emitter) blockData() {
 		e.wordTable(fmt.Sprintf("blockScales6K%d", q), func(i int) int { return 4*q + i/8 })
 	}
 	e.wordTable("blockMinPairs", func(i int) int { return 4 + scaleWord(i/2%8) })
-	e.wordTable("blockMinTwice", func(i int) int { return 4 + scaleWord(i%8) })
+	e.wordTable("blockMinsOver", func(i int) int { return 4 + scaleWord(i%8) })
 	bf16 := make([]byte, 128)
 	for i := range 64 {
 		v := bf16OfInt(i)
@@ -158,10 +161,6 @@ func (e *emitter) blockConstants(f blockFormat, raised bool) {
 		for q := range 4 {
 			load(fmt.Sprintf("blockScales4K%d", q), bkPerm+q)
 		}
-		e.op(`
-			MOVQ $0x3F3F3F3F3F3F3F3F, R14
-			MOVQ $0x3030303030303030, R15
-			MOVQ $0x0F0F0F0F0F0F0F0F, R12`)
 	case q6k:
 		load("blockNibble", bkNibble)
 		load("blockRight", bkTable)
@@ -218,12 +217,12 @@ func (e *emitter) scalesOf(f blockFormat, z int) {
 		SHRQ $4, R11
 		SHLQ $32, R11
 		ORQ R10, R11
-		ANDQ R12, R11
+		ANDQ blockNibble<>(SB), R11
 		MOVQ R9, R10
 		SHRQ $2, R10
-		ANDQ R15, R10
+		ANDQ blockUpper<>(SB), R10
 		ORQ R10, R11
-		ANDQ R14, R9`)
+		ANDQ blockSix<>(SB), R9`)
 	e.op("VMOVQ R9, X%d", z)
 	e.op("VPINSRQ $1, R11, X%d, X%d", z, z)
 	e.op("VPMOVZXBW X%d, Y%d", z, z)

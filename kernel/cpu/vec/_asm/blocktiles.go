@@ -6,7 +6,7 @@ import "fmt"
 //
 //	blocks of 32:   panel [pairs][16][64] int8; scales [2 pairs][16] float32
 //	blocks of 256:  panel [quarters][upper, lower][16][64] int8; scales [blocks][d, dmin][16] float32;
-//	                mins [blocks][16][2][8] bfloat16, the same eight twice
+//	                mins [blocks][16][4][8] bfloat16, the same eight four times
 //
 // A value of Q4_K or Q6_K times its integer scale has two parts of eight bits: the upper one counts 2^3 or 2^7.
 //
@@ -20,7 +20,7 @@ func (e *emitter) emitBlockFill(f blockFormat) {
 		e.op(`
 			VMOVDQU64 blockMinBF16<>(SB), Z18
 			VMOVDQU64 blockMinBF16<>+64(SB), Z19
-			VMOVDQU64 blockMinTwice<>(SB), Z20
+			VMOVDQU64 blockMinsOver<>(SB), Z20
 			VPBROADCASTD blockSeven<>(SB), Z21`)
 	case q6k:
 		e.op(`
@@ -63,7 +63,7 @@ func (e *emitter) emitBlockFill(f blockFormat) {
 	} else {
 		if f == q4k {
 			e.op("VMOVUPS Z2, 64(SI)")
-			e.op("ADDQ $512, CX")
+			e.op("ADDQ $1024, CX")
 		}
 		e.op("ADDQ $8192, DI")
 	}
@@ -87,9 +87,9 @@ func (e *emitter) fill4K(r int) {
 			e.op("VMOVDQU64 Z%d, %d(DI)", 9+part, 2048*q+1024*part+64*r)
 		}
 	})
-	e.op("VPERMW Y0, Y20, Y0")
+	e.op("VPERMW Z0, Z20, Z0")
 	e.op("VPERMI2W Z19, Z18, Z0")
-	e.op("VMOVDQU Y0, %d(CX)", 32*r)
+	e.op("VMOVDQU64 Z0, %d(CX)", 64*r)
 }
 
 // fill6K unpacks a block of row r: products of even and of odd values, whose lower seven bits and the others are then
@@ -123,11 +123,13 @@ func (e *emitter) fill6K(r int) {
 //
 //	SI codes of x   DX panel   R9 scales of x   R10 scales of weights   R13 minimums   R14 parts of x
 //	DI, R8 sums of this step, of the one before   CX steps left   R11 64   R12 results   BX units left
+//	R15 lines to prefetch
 //	Z16 ... Z31 results   Z0 scales of x
 type blockTiles struct {
 	*emitter
 	name  string
 	parts int         // of a step
+	lines int         // of weights to prefetch in a part
 	issue func(i int) // tile instructions of a part
 	scale func(i int, from string)
 }
@@ -138,6 +140,7 @@ func (k *blockTiles) write(doc string) {
 	k.op(`
 		MOVQ blockTileArgs_units(AX), BX
 		MOVQ blockTileArgs_results(AX), R12
+		MOVQ blockTileArgs_soon(AX), R15
 		MOVQ $64, R11`)
 	unit, fresh, begin := k.label("unit"), k.label("fresh"), k.label("begin")
 	loop, last := k.label("loop"), k.label("last")
@@ -153,10 +156,9 @@ func (k *blockTiles) write(doc string) {
 		MOVQ DI, R8
 		ADDQ $4096, R8
 		MOVQ blockTileArgs_steps(AX), CX
-		MOVQ blockTileArgs_offsetX(AX), R15
-		ADDQ R15, SI
-		ADDQ R15, R9
-		ADDQ R15, R14
+		ADDQ blockTileArgs_offsetX(AX), SI
+		ADDQ blockTileArgs_offsetX(AX), R9
+		ADDQ blockTileArgs_offsetX(AX), R14
 		CMPQ blockTileArgs_fresh(AX), $0`)
 	k.op("JNE %s", fresh)
 	for r := range 16 {
@@ -177,11 +179,13 @@ func (k *blockTiles) write(doc string) {
 	k.op("XCHGQ DI, R8")
 	for i := range k.parts {
 		k.issue(i)
+		k.fetch()
 		k.scale(i, "R8")
 	}
 	k.op("JMP %s", loop)
 	k.at(last)
 	for i := range k.parts {
+		k.fetch()
 		k.scale(i, "DI")
 	}
 	for r := range 16 {
@@ -190,6 +194,7 @@ func (k *blockTiles) write(doc string) {
 	k.op(`
 		MOVQ blockTileArgs_unitX(AX), R9
 		ADDQ R9, blockTileArgs_offsetX(AX)
+		MOVQ blockTileArgs_panel(AX), R15
 		ADDQ $1024, R12
 		DECQ BX`)
 	k.op("JNZ %s", unit)
@@ -197,9 +202,20 @@ func (k *blockTiles) write(doc string) {
 	k.ret()
 }
 
+// fetch prefetches lines into the L2 cache: the first unit those of the next weights, the others of the panel.
+func (k *blockTiles) fetch() {
+	for i := range k.lines {
+		k.op("PREFETCHT1 %d(R15)", 64*i)
+	}
+	k.op("ADDQ $%d, R15", 64*k.lines)
+}
+
+// linesOf is the lines of sixteen rows of a step, for one of its parts.
+func (f blockFormat) linesOf(parts int) int { return (16*f.stepBytes() + 64*parts - 1) / (64 * parts) }
+
 func (e *emitter) emitTilesOf32() {
 	const a, b = 2, 4 // first of two tiles of weights, of x
-	k := &blockTiles{emitter: e, name: "blockTiles32", parts: 2}
+	k := &blockTiles{emitter: e, name: "blockTiles32", parts: 2, lines: q80.linesOf(2)}
 	k.issue = func(i int) {
 		e.emit(tileload(memory{base: "DX", index: "R11", disp: 32 * i}, a+i))
 		e.emit(tileload(memory{base: "SI", index: "R11", disp: 512 * i}, b+i))
@@ -229,7 +245,7 @@ func (e *emitter) emitTilesOf32() {
 
 func (e *emitter) emitTilesOf256(f blockFormat) {
 	const upper, lower, x, mins, parts = 3, 4, 5, 6, 7
-	k := &blockTiles{emitter: e, name: "blockTiles" + f.name, parts: 4}
+	k := &blockTiles{emitter: e, name: "blockTiles" + f.name, parts: 4, lines: f.linesOf(4)}
 	k.issue = func(q int) {
 		if q == 0 {
 			e.emit(tilezero(0))
@@ -244,12 +260,11 @@ func (e *emitter) emitTilesOf256(f blockFormat) {
 			return
 		}
 		if f == q4k {
-			e.op("MOVQ $32, R15")
-			e.emit(tileload(memory{base: "R13", index: "R15"}, mins))
+			e.emit(tileload(memory{base: "R13", index: "R11"}, mins))
 			e.emit(tileload(memory{base: "R14", index: "R11"}, parts))
 			e.emit(tilezero(2))
 			e.emit(tdpbf16ps(parts, mins, 2))
-			e.op("ADDQ $512, R13")
+			e.op("ADDQ $1024, R13")
 			e.op("ADDQ $512, R14")
 		}
 		for t := range 3 {

@@ -62,6 +62,7 @@ func files() map[string][]byte {
 	file("columns_amx", avx512, (*emitter).emitColumns)
 	file("blocks_avx512", avx512, (*emitter).emitBlocks)
 	file("blocks_amx", avx512, (*emitter).emitBlockTiles)
+	file("blocks_avx2", avx2, (*emitter).emitBlocks2)
 	set["kernels_amd64.go"] = declarations(declared)
 	return set
 }

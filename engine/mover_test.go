@@ -1,0 +1,158 @@
+package engine
+
+import (
+	"bytes"
+	"fmt"
+	"sync"
+	"testing"
+	"unsafe"
+
+	"sparrow/internal/testkit/strict"
+	"sparrow/internal/testmodel"
+	"sparrow/kernel"
+	"sparrow/kv/tier"
+)
+
+// mover is a device in host memory with the rules of one that copies pages without waiting: what is written from
+// page-locked memory must stay as it is until the next Sync, and what is collected is there once it was waited for.
+type mover struct {
+	kernel.Device
+	t *testing.T
+
+	mu                 sync.Mutex
+	given              map[*byte]int // page-locked memory
+	reads              []reading     // writes whose source may still be read
+	collected, written int
+}
+
+type reading struct{ now, then []byte }
+
+func (m *mover) HostAlloc(n int64) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	b := make([]byte, n)
+	m.given[&b[0]] = len(b)
+	return b, nil
+}
+
+func (m *mover) HostFree(b []byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.given[&b[0]] != len(b) {
+		return fmt.Errorf("%d bytes that were not given out", len(b))
+	}
+	delete(m.given, &b[0])
+	return nil
+}
+
+// locked reports whether memory is page-locked.
+func (m *mover) locked(b []byte) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for p, n := range m.given {
+		if at := uintptr(unsafe.Pointer(&b[0])) - uintptr(unsafe.Pointer(p)); at < uintptr(n) {
+			return true
+		}
+	}
+	return false
+}
+
+// Collect copies at once, to memory that dst gets when it is waited for.
+func (m *mover) Collect(dst []byte, src []kernel.Tensor) (kernel.Event, error) {
+	if !m.locked(dst) {
+		m.t.Error("pages are collected in memory that is not page-locked")
+	}
+	m.collected++
+	c := &collecting{m: m, dst: dst, copied: make([]byte, len(dst))}
+	left := c.copied
+	for _, s := range src {
+		n := s.Extent()
+		if err := m.Device.Read(left[:n], s); err != nil {
+			return nil, err
+		}
+		left = left[n:]
+	}
+	return c, nil
+}
+
+type collecting struct {
+	m           *mover
+	dst, copied []byte
+}
+
+func (c *collecting) Wait() error {
+	copy(c.dst, c.copied)
+	return nil
+}
+
+func (m *mover) Write(dst kernel.Tensor, src []byte) error {
+	if len(src) > 0 && m.locked(src) {
+		m.written++
+		m.reads = append(m.reads, reading{src, bytes.Clone(src)})
+	}
+	return m.Device.Write(dst, src)
+}
+
+func (m *mover) Sync() error {
+	for _, r := range m.reads {
+		if !bytes.Equal(r.now, r.then) {
+			m.t.Error("memory that the device still read was given to others")
+		}
+	}
+	m.reads = m.reads[:0]
+	return m.Device.Sync()
+}
+
+// On a device with page-locked memory, and under the rules of the CUDA operations, pages come back as they went.
+func TestPagesMoveByADevicesRules(t *testing.T) {
+	for _, name := range []string{"mover", "strict"} {
+		t.Run(name, func(t *testing.T) {
+			var m *mover
+			wrap := func(d kernel.Device) kernel.Device {
+				if name == "strict" {
+					s, err := strict.Open(d)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return s
+				}
+				m = &mover{Device: d, t: t, given: map[*byte]int{}}
+				return m
+			}
+			var list []Request
+			for i := range 4 {
+				list = append(list, Request{Prompt: tokens(i, 400), Sampling: greedy(), MaxTokens: 3, IgnoreEOS: true})
+			}
+			c := tiered("fp8-656", 8, 64, tier.Options{HostBytes: 16 << 20})
+			dir := testmodel.V32(t)
+			if name == "strict" {
+				dir = tinyFP8 // shapes that the CUDA operations take
+			}
+			e, err := buildOver(t, dir, c, kernel.Options{}, wrap)
+			if err != nil {
+				t.Fatal(err)
+			}
+			emptied(t, e)
+			t.Cleanup(func() { // after the engine was closed
+				if m != nil && len(m.given) != 0 {
+					t.Errorf("%d pieces of page-locked memory are left", len(m.given))
+				}
+			})
+			_, run := running(t, e, checked(t))
+			run()
+			var want []answer
+			for round := range 3 {
+				for i, r := range list {
+					got := generate(t, e, r).Choices[0]
+					if round == 0 {
+						want = append(want, got)
+					}
+					sameTokens(t, fmt.Sprintf("round %d, prompt %d", round, i), got, want[i])
+				}
+			}
+			if st := e.Stats().Tiers; st.RestoredPages < 24 || m != nil && (m.collected == 0 || m.written == 0) {
+				t.Errorf("%+v, %+v", st, m)
+			}
+		})
+	}
+}

@@ -1,0 +1,59 @@
+package pool
+
+import (
+	"sync/atomic"
+	"unsafe"
+)
+
+// member is what one worker writes in a run. It fills two cache lines, because processors fetch lines in pairs.
+type member struct {
+	memberState
+	_ [128 - unsafe.Sizeof(memberState{})]byte
+}
+
+type memberState struct {
+	inside atomic.Bool
+	// claimed is how many items of this worker's share are taken, by itself or by others: number of the run << countBits
+	// | count. A number of an earlier run means none, so nothing is reset between runs.
+	claimed atomic.Uint64
+	parker
+}
+
+const (
+	countBits = 28
+	maxItems  = 1<<countBits - 1 // of a share
+	// resetRuns is the runs after which claims are reset, long before the numbers in them repeat.
+	resetRuns = 1 << 20
+)
+
+// share is the items of a worker: those of all workers follow each other and differ by one at most. A worker has the same
+// share of every run with as many items, so it reads the same memory again.
+func share(items, worker, workers int) (first, n int) {
+	each, more := items/workers, items%workers
+	first, n = worker*each+min(worker, more), each
+	if worker < more {
+		n++
+	}
+	return first, n
+}
+
+// claim takes some of the items that are left of worker v's share: half of them, so that adjacent items, which read
+// adjacent memory, stay together and others can take the rest.
+func (p *Pool) claim(v int, run uint64) (first, n int) {
+	m := &p.members[v]
+	start, size := share(p.items, v, p.workers)
+	for {
+		word := m.claimed.Load()
+		done := 0
+		if word>>countBits == run&(1<<(64-countBits)-1) {
+			done = int(word & maxItems)
+		}
+		if done >= size {
+			return 0, 0
+		}
+		n = (size - done + 1) / 2
+		if m.claimed.CompareAndSwap(word, run<<countBits|uint64(done+n)) {
+			return start + done, n
+		}
+	}
+}

@@ -1,0 +1,263 @@
+package main
+
+import "fmt"
+
+// emitBlocks2 writes the kernels of AVX2 that multiply one row of x by eight rows of weights. A step is one block.
+//
+//	AX arguments   SI codes of x   DI its scales   CX its sums   BX bytes to the step   R8 a row's step
+//	Y0 results   X1, X2 the dwords with the scales of rows 0 to 3 and 4 to 7   Y15 0x0F in every byte
+//	Y3 ... Y5 partial tree, Y6 ... Y8 that of minimums, or upper and lower bits of Q6_K
+func (e *emitter) emitBlocks2() {
+	e.blockData2()
+	for _, f := range blockFormats {
+		e.emitDot2(f)
+	}
+}
+
+func (e *emitter) blockData2() {
+	bytes := func(name string, at func(i int) int) {
+		data := make([]byte, 32)
+		for i := range data {
+			data[i] = byte(at(i))
+		}
+		e.table(name, data)
+	}
+	dwords := func(name string, word func(i int) uint32) {
+		bytes(name, func(i int) int { return int(word(i/4) >> (8 * (i % 4))) })
+	}
+	same := func(name string, word uint32) { dwords(name, func(int) uint32 { return word }) }
+	same("blockNibble", 0x0F0F0F0F)
+	same("blockUpper", 0x30303030)
+	same("blockSix", 0x3F3F3F3F)
+	same("ones2", 0x00010001)
+	same("one2", 1)
+	same("two2", 2)
+	same("byte2", 0xFF)
+	same("subnormal2", 0x00200000)
+	dwords("halves2", func(i int) uint32 { return uint32(i / 4 * 4) })
+	values := [16]int{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
+	bytes("e2m1Raised2", func(i int) int { return values[i%16] + 16 })
+	for j := range 4 {
+		bytes(fmt.Sprintf("word2%d", j), func(i int) int { return 2*j + i%2 })          // one word everywhere
+		bytes(fmt.Sprintf("pair2%d", j), func(i int) int { return 4*j + i/16*2 + i%2 }) // one word in each half
+	}
+	bytes("minPairs2", func(i int) int { return 8 + i%16/4*2 + i%2 })
+	for upper, name := range []string{"lowerWords2", "upperWords2"} { // of four dwords
+		bytes(name, func(i int) int {
+			if i%16 >= 8 {
+				return 0x80
+			}
+			return i%16/2*4 + 2*upper + i%2
+		})
+	}
+}
+
+func (e *emitter) emitDot2(f blockFormat) {
+	e.function("blockDot2"+f.name, "blockArgs", fmt.Sprintf("one row of x by eight rows of %s.", f.name))
+	e.op(`
+		XORQ BX, BX
+		MOVQ blockArgs_ahead(AX), R13
+		MOVQ blockArgs_x(AX), SI
+		MOVQ blockArgs_scales(AX), DI
+		MOVQ blockArgs_sums(AX), CX
+		VMOVDQU blockNibble<>(SB), Y15
+		VPXOR Y0, Y0, Y0`)
+	sumBytes, scaleAt := 4, 0
+	switch f {
+	case q4k:
+		sumBytes = 32
+	case q6k:
+		sumBytes, scaleAt = 32, 206
+	}
+	loop, store := e.label("loop"), e.label("store")
+	e.at(loop)
+	for r := range 8 {
+		e.op("MOVQ blockArgs_rows+%d(AX), R8", 8*r)
+		e.op("ADDQ BX, R8")
+		for at := 0; at < f.bytes; at += 64 {
+			e.op("PREFETCHT0 %d(R8)(R13*1)", at)
+		}
+		e.op("VPINSRD $%d, %d(R8), X%d, X%d", r%4, scaleAt, 1+r/4, 1+r/4)
+		switch f {
+		case q4k:
+			e.dot2Q4K()
+			e.addLanes2(r, 9, 6)
+		case q6k:
+			e.dot2Q6K()
+		default:
+			e.dot2Block(f)
+		}
+		e.addLanes2(r, 11, 3)
+	}
+	e.op("VINSERTI128 $1, X2, Y1, Y1")
+	if f.small() {
+		e.scale2Block(f)
+	} else {
+		e.scale2Super(f)
+	}
+	e.op("ADDQ $%d, SI", f.values)
+	e.op("ADDQ $4, DI")
+	e.op("ADDQ $%d, CX", sumBytes)
+	e.op("ADDQ $%d, BX", f.bytes)
+	e.op("DECQ blockArgs_steps(AX)")
+	e.op("JNZ %s", loop)
+	e.op(`
+		MOVQ blockArgs_y(AX), DI
+		VMOVDQU blockArgs_lanes(AX), Y1
+		CMPQ blockArgs_add(AX), $0`)
+	e.op("JE %s", store)
+	e.op("VMASKMOVPS (DI), Y1, Y2")
+	e.op("VADDPS Y2, Y0, Y0")
+	e.at(store)
+	e.op("VMASKMOVPS Y0, Y1, (DI)")
+	e.ret()
+}
+
+// dot2Block leaves the products of a block of 32 in the lanes of Y11.
+func (e *emitter) dot2Block(f blockFormat) {
+	if f == q80 { // the unsigned factor is the magnitude of the weight; x takes its sign
+		e.op("VMOVDQU 2(R8), Y9")
+		e.op("VMOVDQU (SI), Y10")
+		e.op("VPSIGNB Y9, Y10, Y10")
+		e.op("VPABSB Y9, Y9")
+		e.op("VPMADDUBSW Y10, Y9, Y11")
+	} else {
+		e.op("VBROADCASTI128 %d(R8), Y9", f.bytes-16)
+		e.op("VPSRLVD halves2<>(SB), Y9, Y9")
+		e.op("VPAND Y15, Y9, Y9")
+		if f == mxfp4 {
+			e.op("VMOVDQU e2m1Raised2<>(SB), Y10")
+			e.op("VPSHUFB Y9, Y10, Y9")
+		}
+		e.op("VPMADDUBSW (SI), Y9, Y11")
+	}
+	e.op("VPMADDWD ones2<>(SB), Y11, Y11")
+}
+
+// dot2Q4K leaves the products of a block in the lanes of Y11, and those of minimums and sums of x in Y9.
+func (e *emitter) dot2Q4K() {
+	e.scalesOf(q4k, 9)
+	e.op("VPXOR Y11, Y11, Y11")
+	for q := range 4 {
+		if q%2 == 0 { // the words of four scales in both halves
+			e.op("VPERM2I128 $%d, Y9, Y9, Y10", q/2*0x11)
+		}
+		e.op("VMOVDQU %d(R8), Y13", 16+32*q)
+		for upper := range 2 {
+			if upper == 1 {
+				e.op("VPSRLW $4, Y13, Y13")
+			}
+			e.op("VPAND Y15, Y13, Y12")
+			e.op("VPMADDUBSW %d(SI), Y12, Y12", 64*q+32*upper)
+			e.op("VPSHUFB word2%d<>(SB), Y10, Y14", (2*q+upper)%4)
+			e.op("VPMADDWD Y14, Y12, Y12")
+			e.op("VPADDD Y12, Y11, Y11")
+		}
+	}
+	e.op("VPSHUFB minPairs2<>(SB), Y9, Y9")
+	e.op("VPMADDWD (CX), Y9, Y9")
+}
+
+// dot2Q6K leaves the products of a block in the lanes of Y11.
+func (e *emitter) dot2Q6K() {
+	const high, low = 6, 7 // and 8: the lower bits of the first and second 32 values
+	e.scalesOf(q6k, 9)
+	e.op("VPMADDWD (CX), Y9, Y12") // values are 32 too large
+	e.op("VPSLLD $5, Y12, Y12")
+	e.op("VPXOR Y11, Y11, Y11")
+	e.op("VPSUBD Y12, Y11, Y11")
+	for g := range 2 {
+		e.op("VPERM2I128 $%d, Y9, Y9, Y10", g*0x11)
+		e.op("VMOVDQU %d(R8), Y%d", 128+32*g, high)
+		for part := range 4 { // 32 values each
+			l := low + part%2
+			if part < 2 {
+				e.op("VMOVDQU %d(R8), Y%d", 64*g+32*part, l)
+			} else {
+				e.op("VPSRLW $4, Y%d, Y%d", l, l)
+			}
+			e.op("VPAND Y15, Y%d, Y12", l)
+			switch shift := 4 - 2*part; { // the two bits of this part to bits 4 and 5
+			case shift > 0:
+				e.op("VPSLLW $%d, Y%d, Y13", shift, high)
+			case shift == 0:
+				e.op("VMOVDQA Y%d, Y13", high)
+			default:
+				e.op("VPSRLW $%d, Y%d, Y13", -shift, high)
+			}
+			e.op("VPAND blockUpper<>(SB), Y13, Y13")
+			e.op("VPOR Y13, Y12, Y12")
+			e.op("VPMADDUBSW %d(SI), Y12, Y12", 128*g+32*part)
+			e.op("VPSHUFB pair2%d<>(SB), Y10, Y14", part)
+			e.op("VPMADDWD Y14, Y12, Y12")
+			e.op("VPADDD Y12, Y11, Y11")
+		}
+	}
+}
+
+// addLanes2 takes the lanes of register z, those of the r-th of eight rows, into a tree as that of AVX-512; its partial
+// results wait in registers from first on, and the sums of all rows are in first in the end.
+func (e *emitter) addLanes2(r, z, first int) {
+	level := 0
+	for ; r>>level&1 == 1; level++ {
+		a := first + level
+		lower, upper := "VPUNPCKLDQ", "VPUNPCKHDQ"
+		switch level {
+		case 1:
+			lower, upper = "VPUNPCKLQDQ", "VPUNPCKHQDQ"
+		case 2:
+			lower, upper = "VPERM2I128 $0x20,", "VPERM2I128 $0x31,"
+		}
+		e.op("%s Y%d, Y%d, Y12", lower, z, a)
+		e.op("%s Y%d, Y%d, Y13", upper, z, a)
+		e.op("VPADDD Y12, Y13, Y%d", z)
+	}
+	e.op("VMOVDQA Y%d, Y%d", z, first+level%3)
+}
+
+// halves2 leaves the float16 numbers in the lower or upper words of Y1 in register z.
+func (e *emitter) halves2(words string, z int) {
+	e.op("VPSHUFB %s<>(SB), Y1, Y%d", words, z)
+	e.op("VPERMQ $0x08, Y%d, Y%d", z, z)
+	e.op("VCVTPH2PS X%d, Y%d", z, z)
+}
+
+func (e *emitter) scale2Block(f blockFormat) {
+	if f == mxfp4 {
+		e.op("VPAND byte2<>(SB), Y1, Y1")
+		e.op("VMOVDQU two2<>(SB), Y9")
+		e.op("VPCMPGTD Y1, Y9, Y9") // below two: 2^-128 and 2^-127, which are subnormal
+		e.op("VMOVDQU subnormal2<>(SB), Y10")
+		e.op("VPSLLVD Y1, Y10, Y10")
+		e.op("VPSUBD one2<>(SB), Y1, Y12")
+		e.op("VPSLLD $23, Y12, Y12")
+		e.op("VPBLENDVB Y9, Y10, Y12, Y12")
+	} else {
+		e.halves2("lowerWords2", 12)
+	}
+	if f != q80 {
+		e.op("VPBROADCASTD (CX), Y9")
+		e.op("VPSLLD $%d, Y9, Y9", f.offset)
+		e.op("VPSUBD Y9, Y3, Y3")
+	}
+	e.op("VCVTDQ2PS Y3, Y3")
+	e.op("VBROADCASTSS (DI), Y9")
+	e.op("VMULPS Y9, Y12, Y12")
+	e.op("VFMADD231PS Y12, Y3, Y0")
+}
+
+func (e *emitter) scale2Super(f blockFormat) {
+	e.op("VCVTDQ2PS Y3, Y3")
+	if f == q4k {
+		e.halves2("lowerWords2", 9)
+		e.halves2("upperWords2", 10)
+		e.op("VCVTDQ2PS Y6, Y6")
+		e.op("VMULPS Y6, Y10, Y10")
+		e.op("VFMSUB213PS Y10, Y9, Y3")
+	} else {
+		e.halves2("upperWords2", 9)
+		e.op("VMULPS Y9, Y3, Y3")
+	}
+	e.op("VBROADCASTSS (DI), Y9")
+	e.op("VFMADD231PS Y9, Y3, Y0")
+}

@@ -1,0 +1,41 @@
+package host
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"sparrow/kernel"
+)
+
+// Rows of whole numbers go to their places; a place below zero writes nothing, and one beyond the end is refused.
+func TestPutWholeNumbers(t *testing.T) {
+	ints := func(rows, cols int, v ...int32) kernel.Tensor {
+		x, err := kernel.New(Memory{}, kernel.I32, rows, cols)
+		if err != nil {
+			t.Fatal(err)
+		}
+		copy(I32(x), v)
+		return x
+	}
+	out, x := ints(3, 2, 1, 1, 2, 2, 3, 3), ints(3, 4, 10, 11, 0, 0, 20, 21, 0, 0, 30, 31, 0, 0).Columns(0, 2)
+	if err := Put(kernel.PutArgs{Out: out, X: x, Rows: ints(3, 1, 2, -1, 0)}); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := I32(out), []int32{30, 31, 2, 2, 10, 11}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if err := Put(kernel.PutArgs{Out: out, X: x, Rows: ints(3, 1, 0, 1, 3)}); !errors.Is(err, kernel.ErrArgument) {
+		t.Errorf("a place beyond the end: %v", err)
+	}
+	floats, err := kernel.New(Memory{}, kernel.F32, 3, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Put(kernel.PutArgs{Out: floats, X: x, Rows: ints(3, 1, 0, 1, 2)}); !errors.Is(err, kernel.ErrArgument) {
+		t.Errorf("whole numbers into floats: %v", err)
+	}
+	if err := Take(kernel.TakeArgs{Out: x, X: floats, Rows: ints(3, 1, 0, 1, 2)}); err == nil {
+		t.Error("floats are taken as whole numbers")
+	}
+}

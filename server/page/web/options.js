@@ -1,0 +1,74 @@
+import { button, choice, el, field } from "./dom.js";
+
+// exampleTool is one that the built-in model calls when it is asked who user 5381 is.
+const exampleTool = {
+  type: "function",
+  function: {
+    name: "get_user",
+    description: "Look up a user by id.",
+    parameters: { type: "object", properties: { user_id: { type: "integer" } }, required: ["user_id"] },
+  },
+};
+
+// Options is the form for what goes with every request of a conversation. It writes into the conversation.
+export class Options {
+  constructor() {
+    this.node = el("details", { class: "options" }, el("summary", {}, "System prompt and parameters"));
+  }
+
+  // open shows the options of a conversation.
+  open(conversation) {
+    const p = conversation.parameters;
+    const number = (name, label, step, hint) => {
+      const set = (e) => (p[name] = e.target.value);
+      const props = { type: "number", step, value: p[name] ?? "", placeholder: "default", oninput: set };
+      return field(label, el("input", props), hint);
+    };
+    const system = (e) => (conversation.system = e.target.value);
+    const reasoning = ["", "on", "off"].map((v) => [v, v || "default"]);
+    this.tools = el("textarea", { rows: 4, class: "mono", spellcheck: false, value: p.tools ?? "" });
+    this.tools.addEventListener("input", () => {
+      p.tools = this.tools.value;
+      this.check();
+    });
+    this.fault = el("p", { class: "fault", role: "alert", hidden: true });
+    const example = () => {
+      p.tools = this.tools.value = JSON.stringify([exampleTool], null, 2);
+      this.check();
+    };
+    this.node.replaceChildren(
+      this.node.firstChild,
+      field("System prompt", el("textarea", { rows: 2, value: conversation.system, oninput: system })),
+      el(
+        "div",
+        { class: "grid" },
+        number("temperature", "Temperature", "0.1", "0 always takes the most likely token"),
+        number("top_p", "Top p", "0.05"),
+        number("max_tokens", "Most tokens", "1"),
+        number("seed", "Seed", "1"),
+        field(
+          "Reasoning",
+          choice(reasoning, p.thinking ?? "", (v) => (p.thinking = v)),
+        ),
+      ),
+      field("Tools (JSON, as in OpenAI's interface)", this.tools),
+      this.fault,
+      el("p", {}, button("Insert an example tool", example, { class: "plain" })),
+    );
+  }
+
+  // check says whether the tools can be sent, and why not.
+  check() {
+    let why = "";
+    try {
+      const given = this.tools.value.trim();
+      if (given && !Array.isArray(JSON.parse(given))) why = "want a list of tools";
+    } catch (err) {
+      why = err.message;
+    }
+    this.fault.hidden = !why;
+    this.fault.textContent = `The tools cannot be read: ${why}`;
+    if (why) this.node.open = true;
+    return !why;
+  }
+}

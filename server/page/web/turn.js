@@ -1,0 +1,119 @@
+import { key } from "./api.js";
+import { button, choice, copy, count, el, field, milliseconds } from "./dom.js";
+import * as snippets from "./snippets.js";
+import { Prose, visible } from "./text.js";
+
+// What a turn of a conversation looks like.
+
+const names = { user: "You", assistant: "Model", tool: "Tool result" };
+
+// turn is the box of a message; the caller adds what can be done about it.
+export function turn(role, ...content) {
+  const body = el("div", { class: "body" }, content);
+  return el("article", { class: `message ${role}` }, el("h2", {}, names[role]), body);
+}
+
+// said shows what a person or a tool wrote, and names the files that go with it.
+export function said(message) {
+  const file = (f) =>
+    el("li", {}, visible(f.name), el("span", { class: "muted" }, ` ${count(f.text.length)} characters`));
+  const text = el("div", { class: "prose" });
+  new Prose(text).set(message.content);
+  return turn(message.role, message.files?.length ? el("ul", { class: "files" }, message.files.map(file)) : null, text);
+}
+
+// Answer is the box of an answer that may still grow.
+export class Answer {
+  constructor() {
+    const thought = el("div", { class: "prose" });
+    const text = el("div", { class: "prose" });
+    this.waiting = el("p", { class: "muted waiting" }, "\u2026");
+    this.fold = el("details", { class: "reasoning", hidden: true }, el("summary", {}, "Reasoning"), thought);
+    this.calls = el("div", { class: "calls" });
+    this.fault = el("p", { class: "fault", hidden: true });
+    this.prose = { thought: new Prose(thought), text: new Prose(text) };
+    this.node = turn("assistant", this.waiting, this.fold, text, this.calls, this.fault);
+  }
+
+  // show shows what a message is by now.
+  show(message) {
+    const { content, reasoning, calls, fault, stats } = message;
+    this.waiting.hidden = Boolean(content || reasoning || calls?.length || fault || stats);
+    this.fold.hidden = !reasoning;
+    this.prose.thought.set(reasoning ?? "");
+    this.prose.text.set(content ?? "");
+    this.calls.replaceChildren(...(calls ?? []).filter(Boolean).map(called));
+    this.fault.hidden = !fault;
+    this.fault.textContent = fault ?? "";
+  }
+}
+
+// called shows a call of a tool.
+function called(call) {
+  let text = call.arguments;
+  try {
+    text = JSON.stringify(JSON.parse(call.arguments), null, 2);
+  } catch {
+    // not whole yet
+  }
+  return el(
+    "section",
+    { class: "call", "aria-label": `Call of ${call.name}` },
+    el("h3", {}, "Calls ", el("code", {}, visible(call.name))),
+    el("pre", { class: "code", tabIndex: 0 }, visible(text)),
+  );
+}
+
+// facts is the line below an answer: its speed, its size, and how it ended.
+export function facts({ stats, finish, stopped }) {
+  const out = [];
+  const { rate, first, prompt, cached, completion } = stats ?? {};
+  if (rate) out.push(`${rate.toFixed(rate < 10 ? 1 : 0)} tokens/s`);
+  if (first) out.push(`first token after ${milliseconds(first)}`);
+  if (completion) {
+    out.push(`${count(prompt)} tokens in${cached ? ` (${count(cached)} cached)` : ""}, ${count(completion)} out`);
+  }
+  if (finish === "length") out.push("cut at the limit of tokens");
+  if (stopped) out.push("stopped");
+  return el("span", { class: "muted small stats" }, out.join(" \u00b7 "));
+}
+
+// asCode shows a request as a program. request gives a promise of it when it is wanted.
+export function asCode(request) {
+  const languages = { curl: snippets.curl, Python: snippets.python, Go: snippets.go };
+  const code = el("code");
+  const show = async (name) => (code.textContent = languages[name](await request(), key() !== ""));
+  const tabs = choice(
+    Object.keys(languages).map((n) => [n, n]),
+    "curl",
+    show,
+  );
+  tabs.setAttribute("aria-label", "Language");
+  return el(
+    "details",
+    { class: "as", ontoggle: () => show(tabs.value) },
+    el("summary", {}, "Copy as code"),
+    el(
+      "div",
+      { class: "row" },
+      tabs,
+      button("Copy", () => copy(code.textContent, code)),
+    ),
+    el("pre", { class: "code", tabIndex: 0, "aria-label": "The request as a program" }, code),
+  );
+}
+
+// results is a form for what the called tools answered; done gets the texts in the order of the calls.
+export function results(calls, done) {
+  const inputs = calls.map(() => el("textarea", { rows: 2, class: "mono" }));
+  const submit = (e) => {
+    e.preventDefault();
+    done(inputs.map((i) => i.value));
+  };
+  return el(
+    "form",
+    { class: "results", onsubmit: submit },
+    calls.map((c, i) => field(`Result of ${c.name}`, inputs[i])),
+    el("button", { class: "primary" }, "Send the result"),
+  );
+}

@@ -1,0 +1,129 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"sparrow/api/wire"
+)
+
+// What trainers that take turns with a server on one device ask of it: to give its memory back, to take it again, and
+// to go on with other weights. The names are vLLM's and SGLang's.
+
+// sleep answers POST /sleep. vLLM's levels say where weights go meanwhile; here they are read from their files again in
+// both. mode is abort, or wait for what runs to end (the default).
+func (s *Server) sleep(w http.ResponseWriter, r *http.Request) error {
+	q := r.URL.Query()
+	if level := q.Get("level"); level != "" && level != "1" && level != "2" {
+		return wire.NewError(wire.CodeInvalidValue, "level", "is %.20q; supported are 1 and 2, which do the same", level)
+	}
+	abort := false
+	switch mode := q.Get("mode"); mode {
+	case "", "wait":
+	case "abort":
+		abort = true
+	default:
+		return wire.NewError(wire.CodeInvalidValue, "mode", "is %.20q; supported are wait and abort", mode)
+	}
+	if err := s.engine.Sleep(r.Context(), abort); err != nil {
+		return err
+	}
+	s.options.Log.Info("asleep", "id", exchangeOf(r).id)
+	return s.respond(w, http.StatusOK, statusBody{Status: "asleep"})
+}
+
+// wakeUp answers POST /wake_up. vLLM's tags, which wake parts, are taken for all of them.
+func (s *Server) wakeUp(w http.ResponseWriter, r *http.Request) error {
+	if err := s.engine.Wake(r.Context()); err != nil {
+		return err
+	}
+	s.options.Log.Info("awake", "id", exchangeOf(r).id)
+	return s.respond(w, http.StatusOK, statusBody{Status: "awake"})
+}
+
+// isSleeping answers GET /is_sleeping.
+func (s *Server) isSleeping(w http.ResponseWriter, _ *http.Request) error {
+	return s.respond(w, http.StatusOK, struct {
+		Sleeping bool `json:"is_sleeping"`
+	}{s.engine.Stats().Asleep})
+}
+
+// updateRequest is the body of POST /update_weights_from_disk, as SGLang has it.
+type updateRequest struct {
+	Path  string
+	Abort bool
+}
+
+var updateFields = wire.Fields[updateRequest]{
+	"model_path":         wire.TextField(func(u *updateRequest) *string { return &u.Path }),
+	"abort_all_requests": wire.BoolField(func(u *updateRequest) *bool { return &u.Abort }),
+	// how SGLang loads weights, and what it does about its own cache, which is always emptied here
+	"load_format":          wire.IgnoreAny[updateRequest](),
+	"weight_version":       wire.IgnoreAny[updateRequest](),
+	"is_async":             wire.IgnoreAny[updateRequest](),
+	"keep_pause":           wire.IgnoreAny[updateRequest](),
+	"recapture_cuda_graph": wire.IgnoreAny[updateRequest](),
+	"torch_empty_cache":    wire.IgnoreAny[updateRequest](),
+	"flush_cache":          wire.IgnoreAny[updateRequest](),
+	"token_step":           wire.IgnoreAny[updateRequest](),
+}
+
+// updateAnswer is SGLang's answer.
+type updateAnswer struct {
+	Success bool   `json:"success"`
+	Message string `json:"message"`
+	Paused  int    `json:"num_paused_requests"`
+}
+
+// updateWeights answers POST /update_weights_from_disk.
+func (s *Server) updateWeights(w http.ResponseWriter, r *http.Request) error {
+	req, err := decode(s, w, r, func(d *wire.Decoder, body []byte) (*updateRequest, *wire.Error) {
+		return wire.Decode(d, body, updateFields, func(u *updateRequest, p *wire.Problems) {
+			if u.Path == "" {
+				p.Add(wire.CodeMissing, "model_path", "is missing; send the folder of a checkpoint")
+			}
+		})
+	})
+	if err != nil {
+		return err
+	}
+	dir, err := s.weightsFolder(req.Path)
+	if err != nil {
+		return err
+	}
+	if err := s.engine.UpdateWeights(r.Context(), dir, req.Abort); err != nil {
+		s.options.Log.Error("weights were not replaced", "id", exchangeOf(r).id, "folder", dir, "error", err)
+		return s.respond(w, http.StatusBadRequest, updateAnswer{Message: err.Error()})
+	}
+	s.options.Log.Info("weights were replaced", "id", exchangeOf(r).id, "folder", dir)
+	return s.respond(w, http.StatusOK, updateAnswer{Success: true, Message: "weights were replaced"})
+}
+
+// weightsFolder is a folder below WeightsRoot, whatever links it goes through.
+func (s *Server) weightsFolder(path string) (string, error) {
+	refuse := func(format string, args ...any) error {
+		return wire.NewError(wire.CodeInvalidValue, "model_path", "%s", fmt.Sprintf(format, args...))
+	}
+	if s.options.WeightsRoot == "" {
+		return "", refuse("weights cannot be replaced here; start the server with --weights-root FOLDER")
+	}
+	root, err := filepath.EvalSymlinks(s.options.WeightsRoot)
+	if err != nil {
+		return "", fmt.Errorf("the folder of weights: %w", err)
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(root, path)
+	}
+	dir, err := filepath.EvalSymlinks(path)
+	if err == nil {
+		_, err = os.Stat(dir)
+	}
+	below, outside := filepath.Rel(root, dir)
+	if err != nil || outside != nil || below == ".." || strings.HasPrefix(below, ".."+string(filepath.Separator)) {
+		return "", refuse("%.200q is not a folder below the one of --weights-root", path)
+	}
+	return dir, nil
+}

@@ -1,0 +1,123 @@
+package sparrow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"reflect"
+	"runtime/debug"
+)
+
+// Sleep gives the memory of the device back: cache, weights and passes. Requests that run end first, or fail with
+// ErrClosed where abort is set or ctx ends. New ones are refused with ErrAsleep. Files of the checkpoint stay mapped,
+// so that waking up reads them from memory where the system kept them. Cached pages on a disk or in a store stay too.
+func (e *Engine) Sleep(ctx context.Context, abort bool) error {
+	e.change.Lock()
+	defer e.change.Unlock()
+	if abort {
+		ctx = ended()
+	}
+	if err := e.stop(ctx); err != nil {
+		return fmt.Errorf("sparrow: giving memory back: %w", err)
+	}
+	return nil
+}
+
+// Wake undoes Sleep: it loads the weights and starts with an empty cache. It does nothing while the engine is awake.
+func (e *Engine) Wake(ctx context.Context) error {
+	e.change.Lock()
+	defer e.change.Unlock()
+	if _, err := e.core(); err == nil {
+		return nil
+	}
+	return e.start(ctx, e.parts)
+}
+
+// UpdateWeights takes the weights of another checkpoint of the same shape, between steps. Requests that run end first
+// with the old weights, or fail where abort is set or ctx ends; until the new ones are loaded others are refused with
+// ErrAsleep. Nothing that the old weights computed is reused. Where the new ones cannot be used the old ones stay, with
+// an empty cache. An engine that sleeps goes on sleeping and wakes up with the new weights.
+func (e *Engine) UpdateWeights(ctx context.Context, dir string, abort bool) error {
+	e.change.Lock()
+	defer e.change.Unlock()
+	p, err := readParts(dir)
+	if err != nil {
+		return err
+	}
+	// The text side stays: only weights are new.
+	p.tokenizer, p.tokenizerConfig, p.generation = e.parts.tokenizer, e.parts.tokenizerConfig, e.parts.generation
+	if !reflect.DeepEqual(p.source.Model, e.parts.source.Model) {
+		return errors.Join(fmt.Errorf("%w: the checkpoint in %s has another shape than the one that is served; weights "+
+			"can be replaced by others of the same config.json", ErrRequest, dir), p.source.Close())
+	}
+	if c, err := e.core(); err == nil {
+		c.Discard()
+		if abort {
+			ctx = ended()
+		}
+		if err := e.stop(ctx); err != nil {
+			e.cfg.Log.Warn("memory of the old weights was not given back well", "error", err)
+		}
+		if err := e.start(context.Background(), p); err != nil {
+			err = errors.Join(fmt.Errorf("sparrow: the weights in %s: %w; the old ones stay", dir, err), p.source.Close())
+			return errors.Join(err, e.start(context.Background(), e.parts))
+		}
+	}
+	old := e.parts
+	e.mu.Lock()
+	e.parts = p
+	e.mu.Unlock()
+	return old.source.Close()
+}
+
+// ended is a context that has ended.
+func ended() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+// stop ends the core and gives its memory back. The caller holds change.
+func (e *Engine) stop(ctx context.Context) error {
+	e.mu.Lock()
+	r := e.running
+	if r != nil {
+		e.last = r.core.Stats()
+		e.running = nil
+	}
+	e.last.Running, e.last.Waiting, e.last.Asleep = 0, 0, true
+	e.mu.Unlock()
+	if r == nil {
+		return nil
+	}
+	r.core.Close(ctx)
+	if l := e.cfg.CacheEvents; l != nil {
+		l.Cleared() // the loop, which tells of changes, has ended
+	}
+	err := r.dev.Close()
+	debug.FreeOSMemory()
+	return err
+}
+
+// start makes a core for the weights of a checkpoint and lets it run. The caller holds change.
+func (e *Engine) start(ctx context.Context, p *parts) error {
+	r, _, err := begin(ctx, e.asked, p)
+	if err != nil {
+		return err
+	}
+	if e.pagesAt != "" {
+		l, err := net.Listen("tcp", e.pagesAt)
+		if err == nil {
+			err = r.core.ServePages(l)
+		}
+		if err != nil {
+			return errors.Join(fmt.Errorf("sparrow: serving pages again: %w", err), r.abandon())
+		}
+	}
+	go r.core.Run()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.running, e.last = r, Stats{}
+	return nil
+}
