@@ -48,8 +48,8 @@ func (e *Engine) UpdateWeights(ctx context.Context, dir string, abort bool) erro
 	// The text side stays: only weights are new.
 	p.tokenizer, p.tokenizerConfig, p.generation = e.parts.tokenizer, e.parts.tokenizerConfig, e.parts.generation
 	if !reflect.DeepEqual(p.source.Model, e.parts.source.Model) {
-		return errors.Join(fmt.Errorf("%w: the checkpoint in %s has another shape than the one that is served; weights "+
-			"can be replaced by others of the same config.json", ErrRequest, dir), p.source.Close())
+		return errors.Join(fmt.Errorf("%w: the checkpoint in %s has another shape than the one that is served; "+
+			"weights can be replaced by others of the same config.json", ErrRequest, dir), p.source.Close())
 	}
 	if c, err := e.core(); err == nil {
 		c.Discard()
@@ -60,8 +60,8 @@ func (e *Engine) UpdateWeights(ctx context.Context, dir string, abort bool) erro
 			e.cfg.Log.Warn("memory of the old weights was not given back well", "error", err)
 		}
 		if err := e.start(context.Background(), p); err != nil {
-			err = errors.Join(fmt.Errorf("sparrow: the weights in %s: %w; the old ones stay", dir, err), p.source.Close())
-			return errors.Join(err, e.start(context.Background(), e.parts))
+			err = fmt.Errorf("sparrow: the weights in %s: %w; the old ones stay", dir, err)
+			return errors.Join(err, p.source.Close(), e.start(context.Background(), e.parts))
 		}
 	}
 	old := e.parts

@@ -453,13 +453,16 @@ func (t *tiers) close() {
 	}
 }
 
-// clear gives up every page of every tier. Sequences that are restored compute the rest.
+// clear gives up every page of every tier, those on their way too. Sequences that are restored compute the rest.
 func (t *tiers) clear() {
 	if t == nil {
 		return
 	}
 	for _, c := range slices.Clone(t.restoring) {
 		t.finish(c, "the cache was cleared")
+	}
+	for _, q := range t.e.sched.All() {
+		t.release(q.Owner.(*choice))
 	}
 	t.stack.Clear()
 }

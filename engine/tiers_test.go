@@ -201,3 +201,29 @@ func spoil(t *testing.T, dir string, random *rand.Rand) {
 		t.Error(err)
 	}
 }
+
+// Emptying the cache empties the tiers too, and what is on its way is not used.
+func TestFlushingEmptiesTheTiers(t *testing.T) {
+	dir := t.TempDir()
+	e := startTiered(t, testmodel.V32(t), tiered("", 8, 64, tier.Options{HostBytes: 1 << 26, DiskDir: dir,
+		DiskBytes: 1 << 26}))
+	ask := func(seed int) int {
+		return generate(t, e, Request{Prompt: tokens(seed, 400), Sampling: greedy(), MaxTokens: 1}).Usage.CachedTokens
+	}
+	ask(1)
+	ask(2)
+	if n := ask(1); n != 384 {
+		t.Fatalf("%d tokens came back", n)
+	}
+	if err := e.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range e.Stats().Tiers.Tiers {
+		if c.Pages != 0 {
+			t.Errorf("%s holds %d pages", c.Tier, c.Pages)
+		}
+	}
+	if n := ask(1) + ask(2); n != 0 {
+		t.Errorf("%d tokens were found", n)
+	}
+}

@@ -18,7 +18,8 @@ import (
 func (s *Server) sleep(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	if level := q.Get("level"); level != "" && level != "1" && level != "2" {
-		return wire.NewError(wire.CodeInvalidValue, "level", "is %.20q; supported are 1 and 2, which do the same", level)
+		return wire.NewError(wire.CodeInvalidValue, "level", "is %.20q; supported are 1 and 2, which do the same",
+			level)
 	}
 	abort := false
 	switch mode := q.Get("mode"); mode {

@@ -28,7 +28,7 @@ import (
 // alone, whatever is killed.
 
 var (
-	replicaRequests = flag.Int("replica-requests", 14, "requests of the test of two processes")
+	replicaRequests = flag.Int("replica-requests", 10, "requests of the test of two processes")
 	redisServer     = flag.String("redis-server", "", "a redis-server to test the page store with (make page-store)")
 )
 

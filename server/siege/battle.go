@@ -98,7 +98,7 @@ func (b *battle) flags() []string {
 	return out
 }
 
-// fight runs a round. It ends by TERM or KILL while clients still send, and a server of the same kind then starts again.
+// fight runs a round, which ends by TERM or KILL while clients still send. The next round starts a server again.
 func (b *battle) fight(ctx context.Context, number int) (err error) {
 	flags := b.flags()
 	if b.server, err = start(ctx, b.dir, b.binary, flags...); err != nil {
@@ -176,7 +176,8 @@ func (b *battle) attack(ctx context.Context, length time.Duration) error {
 func (b *battle) ask(ctx context.Context) (string, error) {
 	const body = named + `"prompt": "A garden is 21 meters long", "max_tokens": 12, "temperature": 0}`
 	for {
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, b.server.url+"/v1/completions", strings.NewReader(body))
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, b.server.url+"/v1/completions",
+			strings.NewReader(body))
 		if err != nil {
 			return "", err
 		}
