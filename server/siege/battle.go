@@ -255,7 +255,7 @@ func (b *battle) held(ctx context.Context) (map[string]float64, error) {
 		"resident bytes": m["process_resident_memory_bytes"], "heap bytes": m["go_memstats_heap_inuse_bytes"],
 		"pages in use": m[`sparrow_kv_pages{state="used"}`], "running": m["sparrow_requests_running"],
 		"waiting": m["sparrow_requests_waiting"], "panics": m["sparrow_http_panics_total"],
-		"pages": m[`sparrow_kv_pages{state="cached"}`] + m[`sparrow_kv_pages{state="free"}`],
+		"pages":  m[`sparrow_kv_pages{state="cached"}`] + m[`sparrow_kv_pages{state="free"}`],
 		reserved: m[`sparrow_device_memory_bytes{owner="cache"}`] + m[`sparrow_device_memory_bytes{owner="arena"}`]}
 	return out, nil
 }
