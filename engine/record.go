@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"math"
+	"slices"
 
 	"sparrow/internal/unit"
 	"sparrow/plan"
@@ -168,47 +169,37 @@ func (e *Engine) recordBytes() int64 {
 func (e *Engine) recordedBytes(r *Request, maxTokens int) int64 {
 	const names = 80 // bytes of a layer's or row's JSON beside its data
 	x := r.Record
-	facts := e.info.Config.Model
-	s := facts.Choices()
-	total := int64(0)
+	kept := e.newRecording(x)
+	s, total := &kept.Shape, int64(0)
 	for choice := range r.Sampling.N {
 		given := len(r.Prompt) + len(r.given(choice))
 		span := x.span(given)
 		end := min(span.To, given+max(maxTokens-1, 0))
-		rows := int64(max(end-span.From, 0))
-		row := 0
+		rows := max(end-span.From, 0)
+		total += int64(rows) * names
 		for l := range s.Layers {
-			if x.Selections && x.wants(l) {
-				row += names
-				if s.Layers[l].As >= 0 {
-					n := min(s.TopK, s.Visible(l, end))
-					row += (n + end/128 + end/16384 + 2) * 4 / 3
-					if x.Scores {
-						row += n * 4 * 4 / 3
-					}
+			if kept.Layers[l] {
+				total += int64(rows) * names
+			}
+			// Rows that see no more than a selection holds say so in a word.
+			chosen := max(end-max(span.From, s.TopK*max(s.Layers[l].Group, 1)), 0)
+			if kept.Layers[l] && s.Selects(l) {
+				n := s.TopK + end/128 + end/16384 + 2
+				if x.Scores {
+					n += 4 * s.TopK
 				}
+				total += int64(chosen) * int64(n) * 4 / 3
 			}
 			if x.Experts && s.Layers[l].Experts {
-				row += names + s.Chosen*6*4/3
+				total += int64(rows) * int64(names+s.Chosen*6*4/3)
 			}
 		}
-		total += rows * int64(row+names)
 	}
 	return total
 }
 
 // wants reports whether the selections of a layer were asked for.
-func (r *Record) wants(layer int) bool {
-	if r.Layers == nil {
-		return true
-	}
-	for _, l := range r.Layers {
-		if l == layer {
-			return true
-		}
-	}
-	return false
-}
+func (r *Record) wants(layer int) bool { return r.Layers == nil || slices.Contains(r.Layers, layer) }
 
 // newRecording is nil where nothing is recorded.
 func (e *Engine) newRecording(r *Record) *step.Recording {

@@ -116,8 +116,8 @@ func (s *Scheduler) excessOf(q *Sequence, levels ...func(*Sequence) *party) *Seq
 			continue
 		}
 		victim := s.youngestOf(worst, level)
-		above := victim.tenant() == q.tenant() && victim.Priority > q.Priority
-		if !above && most-has(victim) >= s.holds(own, level, has)+need {
+		// One that comes before q in the queue would be admitted again in its place.
+		if !s.before(victim, q) && most-has(victim) >= s.holds(own, level, has)+need {
 			return victim
 		}
 	}

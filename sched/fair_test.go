@@ -93,6 +93,34 @@ func TestFlowsDivideTheShareOfTheirTenant(t *testing.T) {
 	}
 }
 
+// Nobody is suspended who would be admitted again in the place of the one that waits: a flow that has been served less
+// keeps what it has, although it has more places.
+func TestSuspendedSequencesDoNotReturnAtOnce(t *testing.T) {
+	f, err := newFake(1000, 4, Limits{BatchTokens: 64, MaxRunning: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	add := func(flow string, n, prompt int) {
+		for i := range n {
+			q := &Sequence{Tokens: make([]int32, prompt), Flow: flow, Request: flow + string(rune('a'+i))}
+			for at := range q.Tokens {
+				q.Tokens[at] = int32(i + at*at%7)
+			}
+			if err := f.add(q, prompt+300); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	add("x", 3, 3)
+	add("y", 2, 200)
+	for range 40 {
+		step(t, f)
+	}
+	if n := f.sched.Preemptions(); n > 2 {
+		t.Errorf("%d suspensions in 40 steps", n)
+	}
+}
+
 // A higher priority runs in the next batch and is not suspended for lower ones of its tenant; other tenants keep their
 // share.
 func TestPriorityActsInsideATenant(t *testing.T) {

@@ -97,9 +97,8 @@ func (s *Server) serverInfo(w http.ResponseWriter, _ *http.Request) error {
 		MaxBatch      int    `json:"max_batch_size"`
 		MaxQueued     int    `json:"max_queued_requests"`
 		PageSize      int    `json:"page_size"`
-		Status        string `json:"status"`
 	}{i.Name, i.Name, i.Name, s.options.Version, "sparrow", i.Family, 1, 1, i.ContextTokens, i.CacheTokens,
-		i.CacheTokens, i.StepTokens, i.MaxRunning, i.MaxRunning, i.MaxRunning, i.MaxQueue, i.PageTokens, "ready"})
+		i.CacheTokens, i.StepTokens, i.MaxRunning, i.MaxRunning, i.MaxRunning, i.MaxQueue, i.PageTokens})
 }
 
 // modelInfo answers GET /model_info and /get_model_info.

@@ -1,9 +1,13 @@
 package sim
 
-import "fmt"
+import (
+	"fmt"
 
-// checkWait: beside a flood, the only request of a tenant waits for its first token a number of iterations that does not
-// depend on what others have sent.
+	"sparrow/sched"
+)
+
+// checkWait: beside a flood, the only request of a tenant waits for its first token a number of iterations that does
+// not depend on what others have sent.
 func (w *world) checkWait(s *stream) error {
 	if !w.flood || !s.alone || s.first == 0 || len(s.choices) > 1 {
 		return nil
@@ -22,6 +26,10 @@ func (w *world) checkWait(s *stream) error {
 // make room. Prompts have at least a quarter each of what decodes and drafts leave of a batch.
 func (w *world) mostWait() int {
 	c := &w.config
+	rows := (c.StepTokens - c.MaxRunning) / 2
+	if c.MaxStall > 0 {
+		rows = min(rows, sched.SmallestChunk)
+	}
 	others, own := floodPrompt+floodOutput*mostOutput, floodPrompt
-	return 4 + (others+own)/((c.StepTokens-c.MaxRunning)/2/4)
+	return 4 + (others+own)/max(rows/sched.DefaultMaxPrompts, 1)
 }

@@ -20,6 +20,7 @@ type scenario struct {
 	hang   time.Duration
 
 	tenants  int
+	places   map[string]int // how many sequences of a tenant may run, where that is bounded
 	requests int
 	gap      time.Duration // between arrivals, on average
 	prompts  [][]int32     // beginnings that requests share
@@ -82,12 +83,21 @@ func newScenario(seed uint64, requests int) *scenario {
 	if len(s.faults) > 0 {
 		s.rate = 0.0002 * float64(int(1)<<d.IntN(7))
 	}
+	s.places = map[string]int{}
+	for i := range s.tenants {
+		if d.IntN(4) == 0 {
+			s.places[tenantName(i)] = 1 + d.IntN(s.config.MaxRunning)
+		}
+	}
 	s.halts = d.IntN(4) == 0
 	if d.IntN(3) == 0 {
 		s.config.MaxStall = time.Duration(1+d.IntN(50)) * time.Millisecond
 	}
 	if d.IntN(4) == 0 {
 		s.drawFlood()
+	}
+	if d := rand.New(rand.NewPCG(seed, 2)); d.IntN(2) == 0 {
+		s.config.MaxStall = time.Duration(1+d.IntN(100)) * time.Millisecond
 	}
 	return s
 }
@@ -116,6 +126,8 @@ func (s *scenario) pause(number int) time.Duration {
 	}
 	return time.Duration(s.draw.ExpFloat64() * float64(mean))
 }
+
+func tenantName(i int) string { return fmt.Sprintf("tenant %d", i) }
 
 func drawDraft(d *rand.Rand) spec.Setting {
 	switch d.IntN(3) {
@@ -153,7 +165,7 @@ func (s *scenario) tokens(n int) []int32 {
 // be refused for what it asks.
 func (s *scenario) request(number int, known [][]int32) (r engine.Request, bad bool) {
 	d := s.draw
-	r = engine.Request{ID: fmt.Sprintf("r%d", number), Tenant: fmt.Sprintf("tenant %d", d.IntN(s.tenants)),
+	r = engine.Request{ID: fmt.Sprintf("r%d", number), Tenant: tenantName(d.IntN(s.tenants)),
 		Sampling: s.sampling(), FitContext: true, IgnoreEOS: d.IntN(4) == 0, Trace: d.IntN(4) == 0}
 	switch {
 	case len(known) > 0 && d.IntN(3) == 0:
@@ -225,9 +237,7 @@ func (s *scenario) place(r *engine.Request) {
 	if d.IntN(3) == 0 {
 		r.Flow, r.Priority = fmt.Sprintf("flow %d", d.IntN(3)), d.IntN(5)-2
 	}
-	if d.IntN(6) == 0 {
-		r.Places = 1 + d.IntN(s.config.MaxRunning)
-	}
+	r.Places = s.places[r.Tenant]
 	if d.IntN(10) == 0 {
 		r.Salt = "salt"
 	}

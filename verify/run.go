@@ -41,7 +41,7 @@ func run(m model.Model, cfg plan.Config, g *Golden, by options) (*outcome, error
 		table[i] = int32(pages - i) // not in order, and page 0 unused: a kernel that ignored the table would be caught
 	}
 	o := &outcome{record: newRecorded(n, m.Config().Layers)}
-	what := plan.Record{Hidden: true, Selections: true, Experts: by.rows}
+	what := plan.Record{Hidden: true, Selections: true, Experts: true}
 	limits := step.Limits{Rows: n, Requests: 1, Prompts: 1, Context: total, PromptLogits: n, Record: what}
 	var replay *record.Replay
 	if by.replay != nil {

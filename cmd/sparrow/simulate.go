@@ -42,8 +42,8 @@ throughput, times to the first token and the share of prompts found in caches. T
 	s.IntVar(&f.config.Replicas, "replicas", 1, "number of servers")
 	s.StringVar(&f.policy, "policy", string(fleet.Prefix),
 		fmt.Sprintf("how a router chooses a server: %v", fleet.Policies()))
-	s.StringArrayVar(&f.kills, "kill", nil,
-		"a server that dies, as `number@time`, with +time after which it is back: 3@60s+30s; may be given several times")
+	s.StringSliceVar(&f.kills, "kill", nil,
+		"servers that die, each as `number@time`, with +time after which it is back: 3@60s+30s")
 	s.IntVar(&f.config.CacheTokens, "cache-tokens", 65536, "cache of each server, in tokens")
 	s.IntVar(&f.config.ContextTokens, "context", 16384, "longest sequence in tokens")
 	s.IntVar(&f.config.StepTokens, "step-tokens", 512, "most new tokens of one step")
@@ -57,7 +57,7 @@ throughput, times to the first token and the share of prompts found in caches. T
 		"time that each thousand keys before a step's tokens add")
 	s.Uint64Var(&f.config.Seed, "seed", 1, "of tokens, and of choices between equals")
 	s.BoolVar(&f.asJSON, "json", false, "print JSON")
-	c.AddCommand(traceCommand())
+	c.AddCommand(traceCommand(), costsCommand(), replayCommand())
 	return c
 }
 
@@ -123,7 +123,7 @@ func traceCommand() *cobra.Command {
 		Use:   "trace",
 		Short: "Write a random trace of conversations of several turns to standard output",
 		Example: `  sparrow simulate trace --sessions 500 --rate 4 --turns 6 > trace.jsonl
-  sparrow simulate trace --systems 3 --system-tokens 2000 --seed 7 | sparrow simulate --trace - --replicas 4`,
+  sparrow simulate trace --systems 3 --system-tokens 2000 --seed 7 > trace.jsonl`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if l.Sessions < 1 || l.Sessions > 1<<20 || !(l.Rate > 0) || l.Turns < 1 || l.NewTokens < 1 ||

@@ -12,8 +12,8 @@ import (
 
 func TestSimulate(t *testing.T) {
 	trace := filepath.Join(t.TempDir(), "trace.jsonl")
-	status, stdout, stderr := invoke("simulate", "trace", "--sessions", "20", "--system-tokens", "200", "--output-tokens",
-		"20")
+	status, stdout, stderr := invoke("simulate", "trace", "--sessions", "20", "--system-tokens", "200",
+		"--output-tokens", "20")
 	if status != 0 || strings.Count(stdout, "\n") < 20 {
 		t.Fatalf("status %d, %s", status, stderr)
 	}
@@ -30,6 +30,10 @@ func TestSimulate(t *testing.T) {
 	if status, stdout, _ = invoke(args...); status != 0 || !strings.Contains(stdout, "tokens/s") {
 		t.Errorf("status %d, %s", status, stdout)
 	}
+	status, stdout, stderr = invoke("simulate", "costs", "--prompt-tokens", "64", "--cache-tokens", "1024")
+	if status != 0 || !strings.HasPrefix(stdout, "--cost-pass ") {
+		t.Errorf("status %d, %s%s", status, stdout, stderr)
+	}
 	for _, c := range []struct{ args, want string }{
 		{"simulate", "no trace was given"},
 		{"simulate --trace nowhere.jsonl", "nowhere.jsonl"},
@@ -38,6 +42,8 @@ func TestSimulate(t *testing.T) {
 		{"simulate --trace " + trace + " --kill 5", "want number@time"},
 		{"simulate --trace " + trace + " --kill 5@1s", "replica 5"},
 		{"simulate trace --sessions 0", "at least one session"},
+		{"simulate costs --prompt-tokens 0", "--prompt-tokens 0"},
+		{"simulate replay --trace " + trace, "name at least one"},
 	} {
 		if status, _, stderr := invoke(strings.Fields(c.args)...); status != 1 || !strings.Contains(stderr, c.want) {
 			t.Errorf("%s: status %d, %s; want %q", c.args, status, stderr, c.want)

@@ -29,6 +29,7 @@ same rounding on the same checkpoint, operation by operation and as a whole (doc
 golden.json and golden.safetensors beside the weights can be verified: in the source tree those under testdata/oracle.`,
 		Example: `  sparrow verify testdata/oracle/deepseek_v32-1 --exact
   sparrow verify testdata/oracle/glm_moe_dsa-1 --kv fp8-576 --prefill sparse-block --chunk 64
+  sparrow verify testdata/oracle/deepseek_v32-1 --exact --replay
   sparrow verify testdata/oracle/deepseek_v32-1 --exact --kernels ref --json`,
 		Args: oneFolder,
 		RunE: func(cmd *cobra.Command, args []string) error {

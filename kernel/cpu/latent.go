@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"sparrow/kernel"
+	"sparrow/kernel/cpu/vec"
 	"sparrow/kernel/host"
 )
 
@@ -26,13 +27,30 @@ func (d *Device) absorbTile(a *kernel.AbsorbArgs, worker, item int) {
 	q := a.Q.Slice(m0, m1).Columns(h*a.Dims.QK(), (h+1)*a.Dims.QK())
 	out := a.Out.Slice(m0, m1).Columns(h*a.Dims.Row(), (h+1)*a.Dims.Row())
 	for m := range m1 - m0 {
-		to := host.RowF32(out, m)
-		clear(to[:a.Dims.Latent])
-		copy(to[a.Dims.Latent:], host.RowF32(q, m)[a.Dims.Nope:])
+		copy(host.RowF32(out, m)[a.Dims.Latent:], host.RowF32(q, m)[a.Dims.Nope:])
 	}
-	n0 := h * (a.Dims.Nope + a.Dims.V)
+	w, each := a.KVB.(*host.Matrix), a.Dims.Nope+a.Dims.V
+	n0 := h * each
 	p := product{y: host.F32(out), ldy: out.Stride, x: host.F32(q), ldx: q.Stride, m: m1 - m0}
-	d.accumulate(worker, p, a.KVB.(*host.Matrix), n0, n0+a.Dims.Nope)
+	if d.absorbsOnTiles(w, a.Dims) {
+		ahead := each // the weights of the next head, which few rows take from memory
+		if tiles > 1 || h == a.Dims.Heads-1 {
+			ahead = 0
+		}
+		band := w.Data.Slice(n0, n0+a.Dims.Nope)
+		d.tier.TiledLatent(p.y, p.ldy, p.x, p.ldx, p.m, host.Bytes(band), band.Stride, a.Dims.Nope, ahead)
+		return
+	}
+	for m := range m1 - m0 {
+		clear(host.RowF32(out, m)[:a.Dims.Latent])
+	}
+	d.accumulate(worker, p, w, n0, n0+a.Dims.Nope)
+}
+
+// absorbsOnTiles reports whether queries are multiplied by the weight on tiles, whatever the number of rows.
+func (d *Device) absorbsOnTiles(w *host.Matrix, dims kernel.LatentDims) bool {
+	return d.tier.Tiled() && w.Data.DType == kernel.BF16 && dims.Latent == vec.LatentDim &&
+		dims.Nope%vec.LatentDepth == 0 && dims.Nope <= vec.LatentRows
 }
 
 // Expand projects attention outputs out of latent space, one head and a tile of rows at a time.

@@ -326,6 +326,9 @@ func (w *world) keyboard(t *testing.T) {
 	reach("Ask")
 	p.key("Enter", 0)
 	p.wait(`document.querySelector(".lit")`)
+	if got := focused(); got != "Ask again" {
+		t.Errorf("after the answer the focus is on %q", got)
+	}
 	reach("Look at it token by token")
 	p.key("Enter", 0)
 	p.wait(`document.querySelector(".explore:not([hidden])")`)
@@ -333,6 +336,10 @@ func (w *world) keyboard(t *testing.T) {
 	before := p.text(".which")
 	p.key("ArrowRight", 0)
 	p.wait(fmt.Sprintf(`document.querySelector(".which").innerText !== %q`, before))
+	p.eval(`document.querySelector(".explorer form textarea").focus()`, nil)
+	reach("Record")
+	p.key("Enter", 0)
+	p.wait(`document.activeElement.type === "range"`)
 	p.eval(`document.querySelector("a[data-view=chat]").focus()`, nil)
 	p.key("Enter", 0)
 	p.wait(`document.activeElement.ariaLabel === "Message"`)

@@ -11,25 +11,27 @@ func pick[T any](d *rand.Rand, list []T) T { return list[d.IntN(len(list))] }
 
 // paths read a body.
 var paths = []string{"/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages",
-	"/v1/messages/count_tokens", "/v1/score", "/api/chat", "/api/generate", "/api/show", "/tokenize", "/detokenize"}
+	"/v1/messages/count_tokens", "/v1/score", "/api/chat", "/api/generate", "/api/show", "/tokenize", "/detokenize",
+	"/v1/chat/completions/render", "/v1/completions/render", "/debug/explain"}
 
 // otherPaths do not, or are none.
 var otherPaths = append([]string{"/", "/health", "/ready", "/metrics", "/version", "/v1/models", "/v1/models/x",
 	"/debug/plans", "/api/tags", "/api/ps", "/api/version", "/v1/responses/resp_x", "/v1/responses/", "/..//etc/passwd",
-	"/%00", "/v1/nothing", "/favicon.ico"}, paths...)
+	"/%00", "/v1/nothing", "/favicon.ico", "/server_info", "/model_info", "/v1/loads", "/get_load", "/is_sleeping",
+	"/flush_cache", "/sleep", "/wake_up", "/update_weights_from_disk"}, paths...)
 
 // seeds are bodies that are right but for the model's name, with the path they are for.
 var seeds = []struct{ path, body string }{
 	{"/v1/chat/completions", `{"messages":[{"role":"user","content":"How many?"}],"max_tokens":8}`},
 	{"/v1/chat/completions", `{"messages":[{"role":"system","content":"a"},{"role":"user","content":[{"type":"text",` +
-		`"text":"b"}]}],"max_tokens":12,"stream":true,"stream_options":{"include_usage":true},"n":3,"temperature":1.1}`},
+		`"text":"b"}]}],"max_tokens":12,"stream":true,"stream_options":{"include_usage":true},"n":3,"top_p":0.9}`},
 	{"/v1/chat/completions", `{"messages":[{"role":"user","content":"weather?"}],"max_tokens":16,"tools":[{"type":` +
 		`"function","function":{"name":"w","parameters":{"type":"object","properties":{"city":{"type":"string"}}}}}],` +
 		`"tool_choice":"required"}`},
 	{"/v1/chat/completions", `{"messages":[{"role":"user","content":"x"}],"max_tokens":8,"logprobs":true,` +
 		`"top_logprobs":5,"seed":7,"stop":["a","b"],"logit_bias":{"5":-100},"frequency_penalty":0.5}`},
-	{"/v1/chat/completions", `{"messages":[{"role":"user","content":"json"}],"max_tokens":24,"response_format":{"type":` +
-		`"json_schema","json_schema":{"name":"s","schema":{"type":"object","properties":{"a":{"type":"integer"}}}}}}`},
+	{"/v1/chat/completions", `{"messages":[{"role":"user","content":"json"}],"max_tokens":24,"response_format":{` +
+		`"type":"json_schema","json_schema":{"name":"s","schema":{"type":"object","properties":{"a":{"type":"integer"}}}}}}`},
 	{"/v1/completions", `{"prompt":"once upon a time there was","max_tokens":16,"stream":true}`},
 	{"/v1/completions", `{"prompt":[5,6,7,8,9,10],"max_tokens":10,"n":4,"temperature":1,"echo":true,"logprobs":2}`},
 	{"/v1/completions", `{"prompt":["a","b","c"],"max_tokens":4}`},
@@ -43,6 +45,7 @@ var seeds = []struct{ path, body string }{
 	{"/api/chat", `{"messages":[{"role":"user","content":"hi"}],"options":{"num_predict":8}}`},
 	{"/api/generate", `{"prompt":"hi","options":{"num_predict":8,"temperature":0.3},"stream":false}`},
 	{"/api/show", `{"verbose":true}`},
+	{"/v1/chat/completions/render", `{"messages":[{"role":"user","content":"hi"}],"max_tokens":5}`},
 	{"/tokenize", `{"prompt":"some text to count"}`},
 	{"/detokenize", `{"tokens":[5,6,7]}`},
 }
@@ -103,11 +106,12 @@ func replace(d *rand.Rand, v any) any {
 }
 
 // fields are names that some request has.
-var fields = []string{"n", "max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k", "min_p", "stop", "seed",
-	"logprobs", "top_logprobs", "prompt_logprobs", "stream", "stream_options", "response_format", "tools", "tool_choice",
-	"logit_bias", "messages", "prompt", "input", "system", "options", "format", "think", "guided_json", "guided_regex",
-	"structured_outputs", "echo", "suffix", "best_of", "user", "metadata", "priority", "min_tokens", "ignore_eos",
-	"stop_token_ids", "chat_template_kwargs", "previous_response_id", "truncation", "continuations", "documents"}
+var fields = []string{"n", "max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k", "min_p", "stop",
+	"seed", "logprobs", "top_logprobs", "prompt_logprobs", "stream", "stream_options", "response_format", "tools",
+	"tool_choice", "logit_bias", "messages", "prompt", "input", "system", "options", "format", "think", "guided_json",
+	"guided_regex", "structured_outputs", "echo", "suffix", "best_of", "user", "metadata", "priority", "min_tokens",
+	"ignore_eos", "stop_token_ids", "chat_template_kwargs", "previous_response_id", "truncation", "continuations",
+	"documents", "sparrow", "kv_transfer_params", "cache_salt"}
 
 // hostile is a value that hardly any field wants.
 func hostile(d *rand.Rand) any {
@@ -139,8 +143,9 @@ func hostile(d *rand.Rand) any {
 	case 12:
 		return d.Float64() * 1000
 	}
-	return map[string]any{"type": pick(d, []string{"text", "image_url", "json_object", "json_schema", "function", "regex"}),
-		"schema": json.RawMessage(schema(d)), "text": 5, "image_url": map[string]any{"url": "file:///etc/passwd"}}
+	kind := pick(d, []string{"text", "image_url", "json_object", "json_schema", "function", "regex"})
+	return map[string]any{"type": kind, "schema": json.RawMessage(schema(d)), "text": 5,
+		"image_url": map[string]any{"url": "file:///etc/passwd"}}
 }
 
 // nested is a list in a list in a list.
@@ -190,8 +195,8 @@ func schema(d *rand.Rand) string {
 		n := 1 << d.IntN(10)
 		return strings.Repeat(`{"type":"array","items":`, n) + `{}` + strings.Repeat(`}`, n)
 	case 3:
-		return fmt.Sprintf(`{"type":"string","pattern":%q}`, pick(d, []string{"(a+)+$", "(a|a)*b", "((a{1,100}){1,100}){1,100}",
-			"[", "(?=x)", ".{0,99999}", "^(([a-z])+.)+[A-Z]([a-z])+$", `\p{L}+`}))
+		return fmt.Sprintf(`{"type":"string","pattern":%q}`, pick(d, []string{"(a+)+$", "(a|a)*b",
+			"((a{1,100}){1,100}){1,100}", "[", "(?=x)", ".{0,99999}", "^(([a-z])+.)+[A-Z]([a-z])+$", `\p{L}+`}))
 	case 4:
 		return fmt.Sprintf(`{"type":"array","minItems":%d,"maxItems":%d}`, 1<<d.IntN(40), d.IntN(10))
 	case 5:

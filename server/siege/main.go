@@ -29,8 +29,8 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := siege(ctx, *binary, *seed, *workers, *round, *duration); err != nil {
-		fmt.Printf("siege: %v\nrepeat it with:\n\tgo run ./server/siege -seed %d -workers %d -round %v -duration %v\n", err,
-			*seed, *workers, *round, *duration)
+		fmt.Printf("siege: %v\nrepeat it with:\n\tgo run ./server/siege -seed %d -workers %d -round %v -duration %v\n",
+			err, *seed, *workers, *round, *duration)
 		os.Exit(1)
 	}
 }

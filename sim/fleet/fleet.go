@@ -39,8 +39,6 @@ type Death struct {
 	At, Back time.Duration
 }
 
-const vocabulary = 64
-
 // check refuses what cannot be simulated.
 func (c *Config) check() error {
 	var bad []string
@@ -59,7 +57,8 @@ func (c *Config) check() error {
 	}
 	for _, d := range c.Deaths {
 		if d.Replica < 0 || d.Replica >= c.Replicas || d.At < 0 || d.Back < 0 {
-			bad = append(bad, fmt.Sprintf("replica %d dies after %v; want one of 0 to %d", d.Replica, d.At, c.Replicas-1))
+			bad = append(bad, fmt.Sprintf("replica %d dies after %v; want one of 0 to %d", d.Replica, d.At,
+				c.Replicas-1))
 		}
 	}
 	if len(bad) > 0 {
@@ -107,7 +106,6 @@ type replica struct {
 // call is a request on its way.
 type call struct {
 	job    *engine.Job
-	sent   time.Time // by the client, for the first time
 	first  time.Time
 	tokens []int32
 	failed bool
@@ -222,33 +220,28 @@ const retryAfter = time.Second
 
 // converse has a conversation.
 func (f *fleet) converse(s *Session) {
-	var history []int32
+	talk := talk{seed: f.Seed, session: s}
 	for i := range s.Turns {
-		t := &s.Turns[i]
-		if i == 0 {
-			f.clock.Sleep(time.Duration(t.At * float64(time.Second)))
-			history = f.tokens(nil, t.SystemTokens, "system "+t.Tenant+" "+t.System)
-		} else {
-			f.clock.Sleep(time.Duration(t.After * float64(time.Second)))
-		}
-		history = f.tokens(history, t.NewTokens, fmt.Sprintf("%s %d", s.Name, i))
-		if len(history)+t.OutputTokens > f.ContextTokens {
+		f.clock.Sleep(talk.pause(i))
+		prompt := talk.prompt(i)
+		if len(prompt)+s.Turns[i].OutputTokens > f.ContextTokens {
 			f.report.TooLong++
 			return
 		}
-		c, err := f.answer(t, history)
+		a, err := f.answer(&s.Turns[i], prompt)
 		if err != nil {
 			if f.err == nil {
 				f.err = err
 			}
 			return
 		}
-		history = append(history, c.tokens...)
+		f.report.count(a)
+		talk.history = append(talk.history, a.tokens...)
 	}
 }
 
 // answer sends a turn until it is answered.
-func (f *fleet) answer(t *Turn, prompt []int32) (*call, error) {
+func (f *fleet) answer(t *Turn, prompt []int32) (answer, error) {
 	begun := f.clock.Now()
 	for {
 		load, alive := make([]int, len(f.replicas)), false
@@ -266,37 +259,25 @@ func (f *fleet) answer(t *Turn, prompt []int32) (*call, error) {
 		r := f.replicas[f.router.choose(t.Tenant, prompt, load)]
 		p := sample.Default()
 		p.Temperature = 0
-		job, err := r.engine.Submit(engine.Request{Prompt: prompt, MaxTokens: t.OutputTokens, Sampling: p, IgnoreEOS: true,
-			Tenant: t.Tenant})
+		job, err := r.engine.Submit(engine.Request{Prompt: prompt, MaxTokens: t.OutputTokens, Sampling: p,
+			IgnoreEOS: true, Tenant: t.Tenant})
 		if errors.Is(err, engine.ErrQueueFull) {
 			f.report.Refused++
 			f.clock.Sleep(retryAfter)
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("fleet: session %s: %w", t.Session, err)
+			return answer{}, fmt.Errorf("fleet: session %s: %w", t.Session, err)
 		}
-		c := &call{job: job, sent: begun, ended: make(chan struct{}, 1)}
+		c := &call{job: job, ended: make(chan struct{}, 1)}
 		r.open = append(r.open, c)
 		f.clock.Wait(c.ended, 0)
 		if c.failed {
 			f.report.Resent++
 			continue
 		}
-		f.report.add(c, f.clock.Now())
-		return c, nil
+		u := job.Usage()
+		return answer{prompt: u.PromptTokens, cached: u.CachedTokens, output: u.CompletionTokens, tokens: c.tokens,
+			first: c.first.Sub(begun), took: f.clock.Now().Sub(begun)}, nil
 	}
-}
-
-// tokens appends n tokens that a name stands for.
-func (f *fleet) tokens(to []int32, n int, name string) []int32 {
-	h := f.Seed
-	for _, b := range []byte(name) {
-		h = (h ^ uint64(b)) * 1099511628211
-	}
-	for i := range n {
-		x := (h + uint64(i)) * 0x9e3779b97f4a7c15
-		to = append(to, int32((x^x>>29)*0xbf58476d1ce4e5b9>>58))
-	}
-	return to
 }

@@ -11,8 +11,8 @@ import (
 )
 
 func small(p Policy) Config {
-	return Config{Replicas: 3, Policy: p, Seed: 1, CacheTokens: 8192, ContextTokens: 4096, StepTokens: 128, MaxRunning: 8,
-		MaxQueue: 64, Cost: formula.Cost{Pass: 5 * time.Millisecond, Row: 100 * time.Microsecond,
+	return Config{Replicas: 3, Policy: p, Seed: 1, CacheTokens: 8192, ContextTokens: 4096, StepTokens: 128,
+		MaxRunning: 8, MaxQueue: 64, Cost: formula.Cost{Pass: 5 * time.Millisecond, Row: 100 * time.Microsecond,
 			Decode: 200 * time.Microsecond}}
 }
 
@@ -39,7 +39,8 @@ func TestPrefixRoutingFindsMore(t *testing.T) {
 	}
 	for _, r := range []*Report{turns, prefix, simulated(t, small(LeastLoaded))} {
 		if r.Requests != asked || r.TooLong+r.Resent+r.Refused != 0 || r.TokensPerSecond <= 0 {
-			t.Errorf("%d of %d requests were answered, %d refused, %d sent again", r.Requests, asked, r.Refused, r.Resent)
+			t.Errorf("%d of %d requests were answered, %d refused, %d sent again", r.Requests, asked, r.Refused,
+				r.Resent)
 		}
 	}
 	if prefix.HitShare < turns.HitShare+0.1 || prefix.FirstToken.P90 >= turns.FirstToken.P90 {
@@ -59,8 +60,8 @@ func TestDeaths(t *testing.T) {
 	alive, r := simulated(t, small(LeastLoaded)), simulated(t, c)
 	if r.Requests != alive.Requests || r.Resent == 0 || r.Refused == 0 || r.FirstToken.P99 < time.Second ||
 		r.Replicas[1].Requests >= alive.Replicas[1].Requests {
-		t.Errorf("with deaths %d requests, %d sent again, %d refused, first tokens %+v, %d requests on the dead one; without "+
-			"%d and %d", r.Requests, r.Resent, r.Refused, r.FirstToken, r.Replicas[1].Requests, alive.Requests,
+		t.Errorf("with deaths %d requests, %d sent again, %d refused, first tokens %+v, %d requests on the dead one; "+
+			"without %d and %d", r.Requests, r.Resent, r.Refused, r.FirstToken, r.Replicas[1].Requests, alive.Requests,
 			alive.Replicas[1].Requests)
 	}
 	c.Deaths = []Death{{Replica: 3}}

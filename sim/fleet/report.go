@@ -57,17 +57,31 @@ func (l *Share) add(s engine.Stats) {
 	l.Busy += s.Busy
 }
 
-// add counts an answer.
-func (r *Report) add(c *call, now time.Time) {
-	u := c.job.Usage()
+// answer is what one turn took and gave.
+type answer struct {
+	prompt, cached, output int
+	tokens                 []int32
+	first, took            time.Duration // since it was sent
+}
+
+// count adds an answer.
+func (r *Report) count(a answer) {
 	r.Requests++
-	r.OutputTokens += int64(u.CompletionTokens)
-	r.PromptTokens += int64(u.PromptTokens)
-	r.CachedTokens += int64(u.CachedTokens)
-	r.first = append(r.first, c.first.Sub(c.sent))
-	if n := len(c.tokens); n > 1 {
-		r.each = append(r.each, now.Sub(c.first)/time.Duration(n-1))
+	r.OutputTokens += int64(a.output)
+	r.PromptTokens += int64(a.prompt)
+	r.CachedTokens += int64(a.cached)
+	r.first = append(r.first, a.first)
+	if n := len(a.tokens); n > 1 {
+		r.each = append(r.each, (a.took-a.first)/time.Duration(n-1))
 	}
+}
+
+// count adds an answer of a server.
+func (l *Share) count(a answer) {
+	l.Requests++
+	l.OutputTokens += int64(a.output)
+	l.PromptTokens += int64(a.prompt)
+	l.CachedTokens += int64(a.cached)
 }
 
 func (r *Report) finish() {
@@ -92,10 +106,11 @@ func distribution(list []time.Duration) Times {
 // Print writes the report for people.
 func (r *Report) Print(w io.Writer) error {
 	ms := func(d time.Duration) string { return fmt.Sprintf("%.0f ms", float64(d)/1e6) }
-	fmt.Fprintf(w, "%d requests in %.1f s of virtual time: %.0f tokens/s; %.1f %% of %d prompt tokens were cached\n",
+	fmt.Fprintf(w, "%d requests in %.1f s: %.0f tokens/s; %.1f %% of %d prompt tokens were cached\n",
 		r.Requests, r.Took.Seconds(), r.TokensPerSecond, 100*r.HitShare, r.PromptTokens)
 	fmt.Fprintf(w, "first token: median %s, 90 %% %s, 99 %% %s; each further token: median %s, 99 %% %s\n",
-		ms(r.FirstToken.Median), ms(r.FirstToken.P90), ms(r.FirstToken.P99), ms(r.EachToken.Median), ms(r.EachToken.P99))
+		ms(r.FirstToken.Median), ms(r.FirstToken.P90), ms(r.FirstToken.P99), ms(r.EachToken.Median),
+		ms(r.EachToken.P99))
 	if r.Refused+r.Resent+r.TooLong > 0 {
 		fmt.Fprintf(w, "%d times a full queue refused, %d answers were lost with their replica and asked for again, "+
 			"%d conversations outgrew the context\n", r.Refused, r.Resent, r.TooLong)

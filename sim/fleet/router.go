@@ -13,8 +13,8 @@ type Policy string
 const (
 	RoundRobin  Policy = "round-robin"
 	LeastLoaded Policy = "least-loaded" // the fewest sequences that run or wait
-	// Prefix chooses the replica that was sent the longest beginning of the prompt, where that is at least half of it and
-	// the replica is not much busier than others; else the least loaded one.
+	// Prefix chooses the replica that was sent the longest beginning of the prompt, where that is at least half of it
+	// and the replica is not much busier than others; else the least loaded one.
 	Prefix Policy = "prefix"
 )
 

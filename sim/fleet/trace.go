@@ -37,7 +37,8 @@ func (t *Turn) check() error {
 	case bad(t.At) || bad(t.After):
 		return fmt.Errorf("at is %v and after %v, want seconds, 0 or more", t.At, t.After)
 	case t.NewTokens < 1 || t.NewTokens > mostTokens || t.OutputTokens < 1 || t.OutputTokens > mostTokens:
-		return fmt.Errorf("new_tokens is %d and output_tokens %d, want 1 to %d", t.NewTokens, t.OutputTokens, mostTokens)
+		return fmt.Errorf("new_tokens is %d and output_tokens %d, want 1 to %d", t.NewTokens, t.OutputTokens,
+			mostTokens)
 	case t.SystemTokens < 0 || t.SystemTokens > mostTokens:
 		return fmt.Errorf("system_tokens is %d, want 0 to %d", t.SystemTokens, mostTokens)
 	}

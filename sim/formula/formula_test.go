@@ -128,7 +128,8 @@ func TestFaults(t *testing.T) {
 			armed = true
 			run := func() (res step.Result, err error, panicked bool) {
 				defer func() { panicked = recover() != nil }()
-				res, err = b.run.Run([]step.Work{{Kind: plan.ModeExtend, Tokens: []int32{1, 2}, Pages: []int32{0}, Logits: 1}})
+				res, err = b.run.Run([]step.Work{{Kind: plan.ModeExtend, Tokens: []int32{1, 2}, Pages: []int32{0},
+					Logits: 1}})
 				return res, err, false
 			}
 			res, err, panicked := run()

@@ -17,8 +17,8 @@ const (
 	ring   = 16  // marks that a state keeps: two groups, and as many again that can be truncated
 )
 
-// Windowed is a model of the family of DeepSeek-V4: a row sees a window of marks, in pages that a sequence gives back as
-// it advances, and an entry for each group of tokens before it, made of marks that the state of the sequence keeps.
+// Windowed is a model of the family of DeepSeek-V4: a row sees a window of marks, in pages that a sequence gives back
+// as it advances, and an entry for each group of tokens before it, made of marks that the state of the sequence keeps.
 type Windowed struct {
 	dev    *Device
 	config config.Config
@@ -181,8 +181,8 @@ func (s *state) Truncate(n int) error {
 // holds reports whether the marks are there that a sequence of n tokens goes on from.
 func (s *state) holds(n int) error {
 	if first, held := max(n/group*group-group, 0), max(s.low, s.high-ring); first < held {
-		return fmt.Errorf("formula: to continue after %d tokens position %d is needed, the state has those from %d on", n,
-			first, held)
+		return fmt.Errorf("formula: to continue after %d tokens position %d is needed, the state has those from %d on",
+			n, first, held)
 	}
 	return nil
 }
@@ -260,8 +260,8 @@ func (s *windowPass) Prepare(in *model.Input, words []int32) error {
 			p := r.Position - n + 1 + i
 			page := pages[p/size]
 			if page < 0 || int(page)*size >= len(m.marks) {
-				return fmt.Errorf("formula: request %d at position %d sees position %d, whose window page is %d", r.Request,
-					r.Position, p, page)
+				return fmt.Errorf("formula: request %d at position %d sees position %d, whose window page is %d",
+					r.Request, r.Position, p, page)
 			}
 			seen[r.Index*width+i] = page*int32(size) + int32(p%size)
 		}

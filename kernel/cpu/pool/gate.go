@@ -2,11 +2,11 @@ package pool
 
 import "sync/atomic"
 
-// gate admits workers to a run. The owner writes one word, which all workers read, and every worker writes a word of its
-// own, in a cache line of its own: with many workers a word that all of them wrote would be what a run waits for.
+// gate admits workers to a run. The owner writes one word, which all workers read, and every worker writes a word of
+// its own, in a cache line of its own: with many workers a run would wait for a word that all of them write.
 //
-// A worker announces itself and then reads the gate again; the owner shuts the gate and then reads the announcements. So
-// either the owner sees the worker and waits until it has left, or the worker sees that the gate is shut and does
+// A worker announces itself and then reads the gate again; the owner shuts the gate and then reads the announcements.
+// So either the owner sees the worker and waits until it has left, or the worker sees that the gate is shut and does
 // nothing. The owner never waits for a worker that the operating system has not scheduled.
 type gate struct{ word atomic.Uint64 } // number of the run << 2 | retired << 1 | open
 

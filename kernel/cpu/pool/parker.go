@@ -21,8 +21,8 @@ type parker struct {
 
 func (p *parker) init() { p.token = make(chan struct{}, 1) }
 
-// wait returns once ready reports true; ready must stay true until then. It spins up to the limit, and yields now and then
-// so that other goroutines get the processor. Then it parks.
+// wait returns once ready reports true; ready must stay true until then. It spins up to the limit, and yields now and
+// then so that other goroutines get the processor. Then it parks.
 func (p *parker) wait(ready func() bool, at *spinLimit) {
 	begin := at.now()
 	last, yielded, end := begin, begin, begin+at.limit(begin)

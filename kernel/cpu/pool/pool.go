@@ -83,7 +83,7 @@ func (p *Pool) Run(items int, task Task) error {
 		return nil
 	}
 	if items/p.workers >= maxItems {
-		return fmt.Errorf("pool: %d items for %d workers, at most %d for each are supported", items, p.workers, maxItems)
+		return fmt.Errorf("pool: %d items for %d workers, supported are %d for each", items, p.workers, maxItems)
 	}
 	defer p.end() // also when a task ends this goroutine
 	p.task, p.items = task, items

@@ -13,8 +13,8 @@ type member struct {
 
 type memberState struct {
 	inside atomic.Bool
-	// claimed is how many items of this worker's share are taken, by itself or by others: number of the run << countBits
-	// | count. A number of an earlier run means none, so nothing is reset between runs.
+	// claimed is how many items of this worker's share are taken, by itself or by others: number of the run <<
+	// countBits | count. A number of an earlier run means none, so nothing is reset between runs.
 	claimed atomic.Uint64
 	parker
 }
@@ -26,8 +26,8 @@ const (
 	resetRuns = 1 << 20
 )
 
-// share is the items of a worker: those of all workers follow each other and differ by one at most. A worker has the same
-// share of every run with as many items, so it reads the same memory again.
+// share is the items of a worker: those of all workers follow each other and differ by one at most. A worker has the
+// same share of every run with as many items, so it reads the same memory again.
 func share(items, worker, workers int) (first, n int) {
 	each, more := items/workers, items%workers
 	first, n = worker*each+min(worker, more), each

@@ -173,4 +173,5 @@ type tiledOps struct {
 	bf16     func(c Cut, w []byte, ldw int)
 	fp8      func(c Cut, w []byte, ldw int, s blockScale)
 	fp4      func(c Cut, w []byte, ldw int, scale []byte, ldScale int)
+	latent   func(p product, w []byte, ahead int)
 }

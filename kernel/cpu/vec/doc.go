@@ -1,5 +1,5 @@
-// Package vec holds the arithmetic of the CPU backend: dot-form matrix products over float32, bfloat16 and
-// block-scaled e4m3 weights, their transposed form, the indexer's scores and what selection counts of them, attention
+// Package vec holds the arithmetic of the CPU backend: dot-form matrix products over float32, bfloat16, block-scaled
+// e4m3 and e2m1 weights, their transposed form, the indexer's scores and what selection counts of them, attention
 // over latent rows, and the element-wise loops around them. Slices of numbers flow in, slices of numbers flow out. It
 // is independent of tensors, threads, models and policy.
 //
@@ -36,10 +36,24 @@
 // The tier "amx" multiplies narrow weights by tiles, which take bfloat16 on both sides and add in float32. A float32
 // of x is represented by two bfloat16, whose sum is within 2^-17 of it, 2e-6 in the mean; weights are exact, and so is
 // x if bfloat16 can hold it. Subnormal numbers are zero. Each part has a separate sum, taken in steps of 32 weights,
-// and both are added in the end; of 64 e4m3 or e2m1 weights a step takes those that are widened together. Scales that
-// are powers of two are folded into the weights; others scale the sums over 128 columns. A single part would be twice
-// as fast, but rounds x to eight bits, which changes the choice of experts and tokens. With two parts a few choices in
+// and both are added in the end; of 64 e4m3 or 128 e2m1 weights a step takes those that are widened together. Scales
+// that are powers of two are folded into the weights; others scale the sums over 128 columns. A single part would be
+// twice as fast, but rounds x to eight bits, which changes the choice of experts and tokens. With two parts a few choices in
 // a thousand differ, where the margin is 1e-5 of the compared numbers; [Tier.Precise] has no such rounding.
+//
+// # Block formats
+//
+// Products with block formats of GGUF files multiply integers: weights are read as their packed codes, and rows of x
+// are quantised once per product to eight bits ([BlockRows]). The integer sum over the values that share all scales is
+// exact in any order, so kernels of different shape (up to four rows from the packed blocks, more on tiles) agree to
+// the bit; the scaled sums are added in one order, block after block:
+//
+//	Q8_0, Q4_0, MXFP4   blocks of 32, x has a scale for each 32:
+//	                    y = fma(float32(Σ q·c), d·dx, y)
+//	Q4_K, Q6_K          blocks of 256, x has a scale for each 256, and s is the integer scale of 32 or 16 weights:
+//	                    y = fma(fma(d, float32(Σ s·q·c), -dmin·float32(Σ m·Σc)), dx, y)
+//
+// All tiers have the same bits. [Tier.Precise] has no such products: its caller widens weights instead.
 //
 // # Bounds and preemption
 //

@@ -91,3 +91,54 @@ func TestNothingOutsideTheSlicesIsTouched(t *testing.T) {
 		}
 	})
 }
+
+// The same for e2m1 weights, whose kernels take blocks of 128, and for weights that run along the output.
+func TestNibblesTouchNothingOutside(t *testing.T) {
+	eachTier(t, func(t *testing.T, tier *Tier) {
+		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+		for _, before := range []bool{false, true} {
+			f := &fence{t: t, before: before}
+			for _, m := range []int{1, 3, 6, 9, 17, 40} {
+				for _, n := range []int{1, 31, 64, 97} {
+					for _, k := range []int{2, 30, 64, 128, 130, 254, 512} {
+						groups := (k + GroupFP4 - 1) / GroupFP4
+						x, y := f.floats(m*k), f.floats(m*n)
+						scale := f.bytes(n * groups)
+						for i := range scale {
+							scale[i] = 127
+						}
+						tier.MatMulFP4(y, n, x, k, m, f.bytes(n*k/2), k/2, n, k, scale, groups)
+					}
+				}
+				if tier.Tiled() {
+					const d = 64
+					tier.TiledLatent(f.floats(m*LatentDim), LatentDim, f.floats(m*d), d, m, f.bytes(2*d*LatentDim),
+						LatentDim, d, d)
+				}
+			}
+		}
+	})
+}
+
+// The same for products with block formats, quantised rows and results included.
+func TestBlockProductsTouchNothingOutside(t *testing.T) {
+	eachTier(t, func(t *testing.T, tier *Tier) {
+		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+		for _, before := range []bool{false, true} {
+			f := &fence{t: t, before: before}
+			for _, format := range blockFormatsWithProducts() {
+				for _, shape := range [][3]int{{1, 1, 1}, {2, 3, 3}, {5, 17, 1}, {18, 16, 5}} {
+					m, n, k := shape[0], shape[1], shape[2]*format.Values()
+					ld := k / format.Values() * format.Bytes()
+					x, w, y := f.floats(m*k), f.bytes(n*ld), f.floats(m*n)
+					var rows BlockRows
+					tier.ResetBlocks(&rows, m, k, BlockGroup(format), false)
+					for i := range rows.Units() {
+						tier.QuantUnit(&rows, i, x, k)
+					}
+					tier.MulBlocks(BlockCut{Y: y, Ldy: n, X: &rows, M1: m, N: n}, format, w, ld)
+				}
+			}
+		}
+	})
+}

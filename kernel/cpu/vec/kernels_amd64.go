@@ -266,6 +266,9 @@ func indexQueryamx(a *indexPackArgs)
 func indexScoresamx(a *indexScoreArgs)
 
 //go:noescape
+func latentValuesamx(a *attendValueArgs)
+
+//go:noescape
 func maximumavx2(a *vecArgs)
 
 //go:noescape
@@ -576,6 +579,9 @@ func softmaxavx2(a *vecArgs)
 
 //go:noescape
 func softmaxavx512(a *vecArgs)
+
+//go:noescape
+func splitSixteen(a *packArgs)
 
 //go:noescape
 func stream1(a *streamArgs)

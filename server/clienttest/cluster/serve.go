@@ -144,12 +144,12 @@ func (s *stage) router(ctx context.Context, name, module string, workers []*work
 	return r, nil
 }
 
-// smg starts SMG, which looks at its workers every second, and leaves the worker that holds a prefix where that has two
-// requests and a fifth more than the mean: few conversations are to be even too.
+// smg starts SMG, which looks at its workers every second, and leaves the worker that holds a prefix where that has one
+// request and a tenth more than the mean: few conversations are to be even too.
 func (s *stage) smg(ctx context.Context, name, policy string, workers []*worker) (*router, error) {
 	return s.router(ctx, name, "smg.launch_router", workers, "--policy", policy, "--health-check-endpoint", "/ready",
 		"--health-check-interval-secs", "1", "--health-failure-threshold", "1", "--health-success-threshold", "1",
-		"--no-remove-unhealthy-workers", "--balance-abs-threshold", "2", "--balance-rel-threshold", "1.2")
+		"--no-remove-unhealthy-workers", "--balance-abs-threshold", "1", "--balance-rel-threshold", "1.1")
 }
 
 // post sends a body and reads the answer.

@@ -6,6 +6,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import urllib.request
 
 from harness import ANSWER, KEY, MODEL, QUESTION, URL, V1, case, run, want
 
@@ -72,6 +73,61 @@ for kind, path in (("local-completions", "/completions"), ("local-chat-completio
                 want(answers and answers[0], line)
                 if chat:
                     want(ANSWER in answers[0], line)
+
+
+# Multiple choice: each choice is scored behind its question, and the likeliest is the answer.
+CHOICES = """
+task: doors
+dataset_path: json
+dataset_kwargs: {data_files: {test: doors.jsonl}}
+test_split: test
+output_type: multiple_choice
+doc_to_text: "{{question}}"
+doc_to_target: "{{label}}"
+doc_to_choice: "{{choices}}"
+metric_list: [{metric: acc, aggregation: mean, higher_is_better: true}]
+metadata: {version: 1}
+"""
+DOORS = [("The opposite of hot is", ["cold", "seven", "a red door"], 0),
+         ("Two and two are", ["five birds", "four", "the sea"], 1),
+         ("The sky is", ["seven", "blue", "under the table of the house"], 1)]
+
+
+def post(path, body):
+    """The server's own answer to a request."""
+    headers = {"Content-Type": "application/json", "Authorization": "Bearer " + KEY}
+    ask = urllib.request.Request(URL + path, json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(ask) as answer:
+        return json.load(answer)
+
+
+def encode(text):
+    return post("/tokenize", {"model": MODEL, "prompt": text, "add_special_tokens": False})["tokens"]
+
+
+@case("lm-eval", "local-completions multiple_choice")
+def _():
+    with tempfile.TemporaryDirectory() as folder:
+        pathlib.Path(folder, "doors.yaml").write_text(CHOICES)
+        with open(pathlib.Path(folder, "doors.jsonl"), "w") as data:
+            for question, choices, label in DOORS:
+                data.write(json.dumps({"question": question, "choices": choices, "label": label}) + "\n")
+        args = (f"model={MODEL},base_url={V1}/completions,num_concurrent=2,max_retries=1,"
+                f"tokenizer={TOKENIZER},tokenizer_backend=huggingface")
+        program(folder, "lm_eval", "run", "--model", "local-completions", "--model_args", args, "--tasks", "doors",
+                "--include_path", folder, "--output_path", "out", "--log_samples")
+        samples = next(pathlib.Path(folder, "out").rglob("samples_doors_*.jsonl")).read_text().splitlines()
+        want(len(samples) == len(DOORS), samples)
+        for line in map(json.loads, samples):
+            doc = line["doc"]
+            prompt = encode(doc["question"])
+            given = [encode(doc["question"] + " " + choice)[len(prompt):] for choice in doc["choices"]]
+            own = post("/v1/score", {"model": MODEL, "prompt": prompt, "continuations": given})["data"]
+            theirs = [(float(p), greedy == "True") for p, greedy in line["filtered_resps"]]
+            want(all(abs(p - x["logprob"]) < 1e-9 and greedy == x["greedy"] for (p, greedy), x in zip(theirs, own)),
+                 theirs, own)
+            best = max(range(len(own)), key=lambda i: own[i]["logprob"])
+            want(line["acc"] == float(best == doc["label"]), line["acc"], best, doc)
 
 
 if __name__ == "__main__":

@@ -206,8 +206,10 @@ export class Explorer {
     const most = Math.min(request.max_tokens ?? Infinity, Number(this.most.value) || 64);
     this.fault.hidden = true;
     this.tools.hidden = true;
+    const held = this.form.contains(document.activeElement);
     this.submit.hidden = true;
     this.stopper.hidden = false;
+    if (held) this.stopper.focus();
     this.progress.textContent = "Reading the prompt\u2026";
     try {
       const body = { ...request, model: await this.app.served, max_tokens: most };
@@ -220,8 +222,10 @@ export class Explorer {
     }
     this.progress.textContent = "";
     if (this.stop !== stop) return; // another recording has begun
+    const waited = document.activeElement === this.stopper;
     this.submit.hidden = false;
     this.stopper.hidden = true;
+    if (waited) (this.tools.hidden ? this.submit : this.slider).focus();
   }
 
   fail(message) {

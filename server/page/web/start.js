@@ -112,8 +112,10 @@ export class Start {
   }
 
   async ask() {
+    if (this.busy) return; // the button stays enabled, so that it keeps the focus
+    this.busy = true;
+    this.button.setAttribute("aria-disabled", "true");
     this.fault.hidden = true;
-    this.button.disabled = true;
     this.button.textContent = "Reading the log\u2026";
     this.answer.hidden = false;
     this.answer.textContent = "";
@@ -138,7 +140,8 @@ export class Start {
     } catch (err) {
       this.fail(err);
     }
-    this.button.disabled = false;
+    this.busy = false;
+    this.button.removeAttribute("aria-disabled");
     this.button.textContent = "Ask again";
   }
 

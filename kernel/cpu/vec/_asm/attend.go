@@ -46,7 +46,8 @@ func (e *emitter) emitAttend() {
 	e.emitAttendScoresAt("attendScoresShortAtamx", latentChunks)
 	e.emitAttendSoftmax(v)
 	e.emitAttendRescale()
-	e.emitAttendValues("attendValuesamx", 18)
+	e.emitAttendValues("attendValuesamx", 18, 2)
+	e.emitAttendValues("latentValuesamx", 16, 1) // rows of weights
 	e.emitAttendResult()
 	e.emitAttendResultCoded()
 }

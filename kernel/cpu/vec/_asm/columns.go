@@ -24,7 +24,7 @@ func (e *emitter) emitColumns() {
 		e.laneWords(name, func(i int) int { return 8*half + i/2 + i%2*16 })
 	}
 	for _, o := range []order{ascending, nibbles, halves} {
-		e.packSixteen(o)
+		e.packSixteen(o, o.of("packSixteen"), true)
 		e.packFew("packEight", 8, o)
 		e.packFew("packFour", 4, o)
 		e.packOne(o)
@@ -32,6 +32,7 @@ func (e *emitter) emitColumns() {
 			e.packPlain(o)
 		}
 	}
+	e.packSixteen(ascending, "splitSixteen", false)
 	for _, f := range []fold{{"Plain", 16, 1}, {"Parts", 16, 2}, {"Eight", 8, 2}, {"Four", 4, 2}} {
 		f.tiles(e)
 		f.strided(e)
@@ -173,9 +174,10 @@ func (e *emitter) split(o order, step, high, low int) {
 }
 
 // packSixteen packs up to sixteen rows: two tiles for every step. Rows are written
-// to their tile first; then the tile is transposed in place.
-func (e *emitter) packSixteen(o order) {
-	e.function(o.of("packSixteen"), "packArgs",
+// to their tile first; then the tile is transposed in place, unless rows are to be the left
+// operand of tiles.
+func (e *emitter) packSixteen(o order, name string, transposed bool) {
+	e.function(name, "packArgs",
 		"up to sixteen rows of float32 to steps of two tiles, one of each part, of 16 lines of 16 pairs.")
 	e.packLoop(o, 4, 2*1024, func(step int) {
 		row := e.label("row")
@@ -194,7 +196,7 @@ func (e *emitter) packSixteen(o order) {
 			ADDQ $64, R12
 			DECQ R10`)
 		e.op("JNZ %s", row)
-		for part := range 2 {
+		for part := 0; transposed && part < 2; part++ {
 			for r := range 16 {
 				e.op("VMOVDQU64 %d(DI), Z%d", 1024*part+64*r, r)
 			}

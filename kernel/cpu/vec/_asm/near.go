@@ -82,12 +82,12 @@ func (e *emitter) copyRows(from, slot, first, rows int) {
 // emitAttendValues writes the kernel that adds weighted rows to the sums of 16
 // heads: four tiles of columns at a time, over all groups of 32 rows. The elements of
 // two adjacent rows are interleaved for one group while the group before it is
-// multiplied, and rows of a later call are prefetched.
+// multiplied, and rows of a later call are prefetched, one for every so many quarters of a group.
 //
 //	AX arguments   SI memory and columns   R8 places of rows   R9 groups left of these columns
 //	R11, R12 tiles being filled, and the others   BX places of rows to fetch, or 0
 //	DI out   DX weights   CX groups left   R10 distance of lines   R13 to R15 rows
-func (e *emitter) emitAttendValues(name string, rowLines int) {
+func (e *emitter) emitAttendValues(name string, rowLines, every int) {
 	const a = "attendValueArgs_"
 	e.function(name, "attendValueArgs", "out += weights * rows, for 16 heads and 512 columns.")
 	e.op("MOVQ %sshapes(AX), R10", a)
@@ -120,7 +120,7 @@ func (e *emitter) emitAttendValues(name string, rowLines int) {
 	e.op("ADDQ $128, SI")
 	e.at(same)
 	e.valuesStep("R12", func(quarter int) {
-		if quarter%2 == 0 {
+		if quarter%every == 0 {
 			e.fetchRow("BX", a+"memory", rowLines)
 		}
 		for pair := 4 * quarter; pair < 4*quarter+4; pair++ {

@@ -15,8 +15,9 @@ import "fmt"
 //	AX arguments     R9 row of w        CX stride of w
 //	SI x             DI panel           DX bytes between lines of x and of sums
 //	R11 scales of a row in this block   BX bits of exponents in four words   R8 four exponents
-//	R10 place in the half of the panel that is multiplied   R15 bytes between lines of the panel; with sixteen rows, where
-//	DX is the same, the sum of the addresses of both halves
+//	R10 place in the half of the panel that is multiplied
+//	R15 bytes between lines of the panel; with sixteen rows, where DX is the same, the sum of the addresses of both
+//	halves
 //	R12 address to prefetch, R13, R14 one, three strides between the eight prefetch cursors
 //	Z29 which exponent goes to each word; see nibbles.go for the others
 func (e *emitter) emitStreamsFP4() {
@@ -191,8 +192,8 @@ func (k *streamFP4) steps(group int, multiply, fill bool) {
 	}
 }
 
-// fill widens rows first to first+3 of eight, and prefetches. Exponents to subtract are topScale less the scales, spread
-// to words by scalar instructions, which do not take the ports of vectors.
+// fill widens rows first to first+3 of eight, and prefetches. Exponents to subtract are topScale less the scales,
+// spread to words by scalar instructions, which do not take the ports of vectors.
 func (k *streamFP4) fill(first int) {
 	for row := first; row < first+4; row++ {
 		z := 8 * (row % 2)

@@ -1,0 +1,131 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"sparrow/internal/testkit/strict"
+	"sparrow/kernel"
+	"sparrow/plan"
+	"sparrow/record"
+	"sparrow/step"
+)
+
+// What requests are refused by is a bound of what they send, and not far above it; passes record the rows that are
+// asked for, in batches that have them, and plans of other batches record nothing.
+func TestRecordedBytesAreBounded(t *testing.T) {
+	if raceEnabled {
+		t.Skip("one request at a time: TestSharedSelectionsName uses the same goroutines")
+	}
+	var passes, plain int
+	e := start(t, tinyGLM, Config{}, after(func(works []step.Work, res step.Result) {
+		want := 0
+		for i := range works {
+			want += works[i].RecordTo - works[i].RecordFrom
+		}
+		if p := res.Plan; p.Recorded != want || (want == 0) != (p.Record == plan.Record{}) {
+			t.Errorf("a plan records %d rows (%+v), %d are asked for", p.Recorded, p.Record, want)
+		}
+		if passes++; want == 0 {
+			plain++
+		}
+	}))
+	for _, r := range []Record{{Selections: true}, {Experts: true}, {Selections: true, Tokens: RecordAll},
+		{Selections: true, Scores: true, Experts: true, Tokens: RecordAll},
+		{Selections: true, Layers: []int{2}, Tokens: RecordRange, From: 140, To: 155}} {
+		t.Run(fmt.Sprintf("%+v", r), func(t *testing.T) {
+			ask := Request{Prompt: tokens(4, 150), MaxTokens: 10, Sampling: greedy(), IgnoreEOS: true, Record: &r,
+				Tenant: fmt.Sprintf("%+v", r)} // nothing is cached
+			ask.Sampling.N = 1
+			j := open(t, e, ask)
+			sent := 0
+			for ev := range j.events() {
+				if ev.Err != nil {
+					t.Fatal(ev.Err)
+				}
+				if ev.Recorded != nil {
+					sent += len(ev.Recorded.AppendJSON(nil))
+				}
+			}
+			bound := e.recordedBytes(&ask, 10)
+			if sent == 0 || int64(sent) > bound || bound > 3*int64(sent) {
+				t.Errorf("%d bytes are sent, the bound is %d", sent, bound)
+			}
+		})
+	}
+	generate(t, e, Request{Prompt: tokens(4, 150), MaxTokens: 3, Sampling: greedy()})
+	if plain == 0 || plain == passes {
+		t.Errorf("%d of %d passes record nothing", plain, passes)
+	}
+}
+
+// A layer that shares another's selection brings that layer with it.
+func TestSharedSelectionsName(t *testing.T) {
+	e := start(t, tinyGLM, Config{})
+	var rows []record.Row
+	j := open(t, e, Request{Prompt: tokens(4, 150), MaxTokens: 2, Sampling: greedy(), IgnoreEOS: true,
+		Record: &Record{Selections: true, Layers: []int{2}}})
+	for ev := range j.events() {
+		if ev.Recorded != nil {
+			rows = append(rows, ev.Recorded.Rows...)
+		}
+	}
+	if len(rows) != 2 {
+		t.Fatalf("%d rows", len(rows))
+	}
+	for _, r := range rows {
+		if len(r.Layers) != 2 || r.Layers[0].Layer != 1 || len(r.Layers[0].Selected) == 0 || r.Layers[1].As == nil ||
+			*r.Layers[1].As != 1 || r.Layers[1].Selected != nil {
+			t.Errorf("row %+v, want layer 1 and layer 2 as it", r)
+		}
+	}
+}
+
+// By a GPU's rules selections and experts are recorded; scores and replay are refused before anything runs.
+func TestRecordingOnAGPU(t *testing.T) {
+	if raceEnabled {
+		t.Skip("one request at a time: TestSharedSelectionsName uses the same goroutines")
+	}
+	// Its device keeps rows in the layouts and shapes that CUDA's operations take.
+	built, err := buildOver(t, tinyGLM, Config{CacheTokens: 1024, Policy: plan.Policy{KV: "fp8"}}, kernel.Options{},
+		func(d kernel.Device) kernel.Device {
+			s, err := strict.Open(d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, run := running(t, built)
+	run()
+	if e.info.Config.Hardware.Arch == plan.CPU {
+		t.Fatal("plans are for CPUs")
+	}
+	ask := Request{Prompt: tokens(4, 150), MaxTokens: 3, Sampling: greedy(), IgnoreEOS: true,
+		Record: &Record{Selections: true, Experts: true, Tokens: RecordAll}}
+	var rows []record.Row
+	for ev := range open(t, e, ask).events() {
+		if ev.Err != nil {
+			t.Fatal(ev.Err)
+		}
+		if ev.Recorded != nil {
+			rows = append(rows, ev.Recorded.Rows...)
+		}
+	}
+	if n := len(rows); n != 152 || len(rows[151].Layers[0].Selected) == 0 || len(rows[151].Experts) == 0 {
+		t.Fatalf("%d rows", n)
+	}
+	for name, r := range map[string]Request{
+		"scores": {Record: &Record{Selections: true, Scores: true}}, "replay": {Replay: rows},
+	} {
+		r.Prompt, r.Sampling = ask.Prompt, greedy()
+		var refused *RequestError
+		if _, err := e.Submit(r); !errors.As(err, &refused) || !strings.Contains(err.Error(), "--kernels cpu") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package fleet
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Servers are real servers that a trace is replayed against: what a simulation is compared with. They serve the same
+// model with OpenAI's interface and tell the ids of tokens (return_tokens_as_token_ids).
+type Servers struct {
+	URLs       []string
+	Model      string
+	Policy     Policy
+	Seed       uint64
+	PageTokens int // of their caches
+	Pages      int
+}
+
+// Replay has the conversations of a trace with real servers, in real time. A session ends at its first failed turn.
+func Replay(ctx context.Context, s Servers, sessions []Session) (*Report, error) {
+	if len(s.URLs) == 0 || s.PageTokens < 1 || s.Pages < 1 {
+		return nil, fmt.Errorf("fleet: replay: %d servers with %d pages of %d tokens; want at least one of each",
+			len(s.URLs), s.Pages, s.PageTokens)
+	}
+	r := &replay{Servers: s, router: newRouter(s.Policy, len(s.URLs), s.PageTokens, s.Pages, s.Seed),
+		load: make([]int, len(s.URLs)), report: &Report{Replicas: make([]Share, len(s.URLs))},
+		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: len(sessions)}}}
+	defer r.client.CloseIdleConnections()
+	begun := time.Now()
+	var all sync.WaitGroup
+	for i := range sessions {
+		all.Go(func() { r.converse(ctx, &sessions[i]) })
+	}
+	all.Wait()
+	r.report.Took = time.Since(begun)
+	r.report.finish()
+	return r.report, errors.Join(append(r.errs, ctx.Err())...)
+}
+
+type replay struct {
+	Servers
+	client *http.Client
+
+	mu     sync.Mutex
+	router *router
+	load   []int
+	report *Report
+	errs   []error
+}
+
+func (r *replay) converse(ctx context.Context, s *Session) {
+	talk := talk{seed: r.Seed, session: s}
+	for i := range s.Turns {
+		select {
+		case <-time.After(talk.pause(i)):
+		case <-ctx.Done():
+			return
+		}
+		prompt := talk.prompt(i)
+		r.mu.Lock()
+		at := r.router.choose(s.Turns[i].Tenant, prompt, r.load)
+		r.load[at]++
+		r.mu.Unlock()
+		a, err := r.ask(ctx, r.URLs[at], &s.Turns[i], prompt)
+		r.mu.Lock()
+		r.load[at]--
+		if err == nil {
+			r.report.count(a)
+			r.report.Replicas[at].count(a)
+		} else {
+			r.errs = append(r.errs, fmt.Errorf("fleet: %s of session %s: %w", r.URLs[at], s.Name, err))
+		}
+		r.mu.Unlock()
+		if err != nil {
+			return
+		}
+		talk.history = append(talk.history, a.tokens...)
+	}
+}
+
+// ask sends one turn and reads its answer.
+func (r *replay) ask(ctx context.Context, url string, t *Turn, prompt []int32) (answer, error) {
+	body, err := json.Marshal(map[string]any{"model": r.Model, "prompt": prompt, "max_tokens": t.OutputTokens,
+		"temperature": 0, "ignore_eos": true, "stream": true, "logprobs": 0, "return_tokens_as_token_ids": true,
+		"stream_options": map[string]any{"include_usage": true}})
+	if err != nil {
+		return answer{}, err
+	}
+	q, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/completions", bytes.NewReader(body))
+	if err != nil {
+		return answer{}, err
+	}
+	q.Header.Set("Content-Type", "application/json")
+	begun := time.Now()
+	resp, err := r.client.Do(q)
+	if err != nil {
+		return answer{}, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1000))
+		return answer{}, fmt.Errorf("status %s: %s", resp.Status, text)
+	}
+	return readAnswer(resp.Body, begun)
+}
+
+// readAnswer reads server-sent events of a completion.
+func readAnswer(body io.Reader, begun time.Time) (a answer, err error) {
+	lines := bufio.NewScanner(body)
+	lines.Buffer(nil, 1<<24)
+	for lines.Scan() {
+		data, ok := strings.CutPrefix(lines.Text(), "data: ")
+		if !ok || data == "[DONE]" {
+			continue
+		}
+		var ev struct {
+			Error   json.RawMessage
+			Choices []struct {
+				Logprobs *struct{ Tokens []string }
+			}
+			Usage *struct {
+				Prompt  int `json:"prompt_tokens"`
+				Output  int `json:"completion_tokens"`
+				Details struct {
+					Cached int `json:"cached_tokens"`
+				} `json:"prompt_tokens_details"`
+			}
+		}
+		if err := json.Unmarshal([]byte(data), &ev); err != nil {
+			return a, err
+		}
+		if ev.Error != nil {
+			return a, fmt.Errorf("%s", ev.Error)
+		}
+		for _, c := range ev.Choices {
+			if c.Logprobs == nil {
+				continue
+			}
+			for _, text := range c.Logprobs.Tokens {
+				id, err := strconv.ParseInt(strings.TrimPrefix(text, "token_id:"), 10, 32)
+				if err != nil {
+					return a, fmt.Errorf("a token without its id: %w", err)
+				}
+				if a.tokens = append(a.tokens, int32(id)); len(a.tokens) == 1 {
+					a.first = time.Since(begun)
+				}
+			}
+		}
+		if u := ev.Usage; u != nil {
+			a.prompt, a.cached, a.output = u.Prompt, u.Details.Cached, u.Output
+		}
+	}
+	a.took = time.Since(begun)
+	return a, lines.Err()
+}

@@ -1,0 +1,51 @@
+package fleet
+
+import (
+	"fmt"
+	"time"
+)
+
+// talk is a conversation on its way: what has been said so far.
+type talk struct {
+	seed    uint64
+	session *Session
+	history []int32
+}
+
+// pause is the time before turn i: since the beginning of the trace, or since the answer before.
+func (t *talk) pause(i int) time.Duration {
+	seconds := t.session.Turns[i].After
+	if i == 0 {
+		seconds = t.session.Turns[0].At
+	}
+	return time.Duration(seconds * float64(time.Second))
+}
+
+// prompt is the prompt of turn i. Its answer is appended to history before the next one.
+func (t *talk) prompt(i int) []int32 {
+	turn := &t.session.Turns[i]
+	if i == 0 {
+		t.add(turn.SystemTokens, "system "+turn.Tenant+" "+turn.System)
+	}
+	t.add(turn.NewTokens, fmt.Sprintf("%s %d", t.session.Name, i))
+	return t.history
+}
+
+// The tokens of prompts: few enough for any vocabulary, and none of the first, which may be control tokens.
+const (
+	firstToken = 10
+	tokenBits  = 6
+	vocabulary = firstToken + 1<<tokenBits
+)
+
+// add appends n tokens that a name stands for.
+func (t *talk) add(n int, name string) {
+	h := t.seed
+	for _, b := range []byte(name) {
+		h = (h ^ uint64(b)) * 1099511628211
+	}
+	for i := range n {
+		x := (h + uint64(i)) * 0x9e3779b97f4a7c15
+		t.history = append(t.history, firstToken+int32((x^x>>29)*0xbf58476d1ce4e5b9>>(64-tokenBits)))
+	}
+}
