@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -262,20 +261,9 @@ func (r *Request) salt() []byte {
 	return []byte(r.Tenant + "\x00" + r.Salt)
 }
 
-// CacheSalt is what salts of pages mean outside: the salt of the request alone, as its sender knows it, behind the
-// tenant's name and a NUL where it has a tenant.
-func CacheSalt(salt []byte) string {
-	rest, ok := bytes.CutPrefix(salt, []byte{0})
-	size, after, _ := bytes.Cut(rest, []byte{' '})
-	n, err := strconv.Atoi(string(size))
-	if !ok || err != nil || n < 0 || n > len(after) {
-		return string(salt) // a tenant without a salt, or one of a replay, which nobody shares
-	}
-	if n == 0 {
-		return string(after)
-	}
-	return string(after[:n]) + "\x00" + string(after[n:])
-}
+// CacheSalt is what a salt of pages is called outside: the salt of the request alone, as its sender knows it, or behind
+// the tenant's name and a NUL where it has a tenant.
+func CacheSalt(salt []byte) string { return string(bytes.TrimPrefix(salt, []byte{0})) }
 
 // complete fills in the trace of a job whose choices have all ended.
 func (j *Job) complete(now time.Time) {

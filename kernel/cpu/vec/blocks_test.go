@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime/debug"
 	"testing"
 
 	"sparrow/internal/block"
@@ -192,5 +193,32 @@ func TestFma32(t *testing.T) {
 	// The product is 2^-24 - 2^-60. Twice rounded, the sum would be 1 + 2^-22.
 	if got, want := fma32(1-0x1p-18, 0x1p-24+0x1p-42, 1+0x1p-23), float32(1+0x1p-23); got != want {
 		t.Fatalf("%v, want %v", got, want)
+	}
+}
+
+// Once memory has grown, quantising rows and multiplying them allocates nothing.
+func TestBlockProductsDoNotAllocate(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	const n, k = 20, 512
+	r := newRand(36)
+	for _, tier := range Tiers() {
+		if tier == portable {
+			continue
+		}
+		for _, f := range blockFormatsWithProducts() {
+			for _, m := range []int{1, 3, 40} {
+				x, w, y := normals(r, m*k), randomBlocks(r, f, n, k), make([]float32, m*n)
+				var rows BlockRows
+				if a := testing.AllocsPerRun(20, func() {
+					tier.ResetBlocks(&rows, m, k, BlockGroup(f), false)
+					for i := range rows.Units() {
+						tier.QuantUnit(&rows, i, x, k)
+					}
+					tier.MulBlocks(BlockCut{Y: y, Ldy: n, X: &rows, M1: m, N: n}, f, w, k/f.Values()*f.Bytes())
+				}); a != 0 {
+					t.Errorf("%s: %d rows by %v: %v allocations", tier.Name, m, f, a)
+				}
+			}
+		}
 	}
 }

@@ -119,3 +119,26 @@ func TestNibblesTouchNothingOutside(t *testing.T) {
 		}
 	})
 }
+
+// The same for products with block formats, quantised rows and results included.
+func TestBlockProductsTouchNothingOutside(t *testing.T) {
+	eachTier(t, func(t *testing.T, tier *Tier) {
+		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+		for _, before := range []bool{false, true} {
+			f := &fence{t: t, before: before}
+			for _, format := range blockFormatsWithProducts() {
+				for _, shape := range [][3]int{{1, 1, 1}, {2, 3, 3}, {5, 17, 1}, {18, 16, 5}} {
+					m, n, k := shape[0], shape[1], shape[2]*format.Values()
+					ld := k / format.Values() * format.Bytes()
+					x, w, y := f.floats(m*k), f.bytes(n*ld), f.floats(m*n)
+					var rows BlockRows
+					tier.ResetBlocks(&rows, m, k, BlockGroup(format), false)
+					for i := range rows.Units() {
+						tier.QuantUnit(&rows, i, x, k)
+					}
+					tier.MulBlocks(BlockCut{Y: y, Ldy: n, X: &rows, M1: m, N: n}, format, w, ld)
+				}
+			}
+		}
+	})
+}
