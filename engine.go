@@ -35,7 +35,8 @@ type Engine struct {
 	mu       sync.RWMutex
 	parts    *parts
 	running  *running // nil while it sleeps
-	last     Stats    // while it sleeps
+	last     Stats    // while it sleeps, and when it is closed
+	closed   bool     // for good
 	pagesAt  string   // where pages are served; empty is nowhere
 	closeErr error    // of the release, set inside once
 }
@@ -64,7 +65,10 @@ func (e *Engine) Stats() Stats {
 func (e *Engine) core() (*engine.Engine, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
-	if e.running == nil {
+	switch {
+	case e.closed:
+		return nil, ErrClosed
+	case e.running == nil:
 		return nil, ErrAsleep
 	}
 	return e.running.core, nil
@@ -127,6 +131,9 @@ func (e *Engine) Close(ctx context.Context) error {
 	e.once.Do(func() {
 		e.change.Lock()
 		defer e.change.Unlock()
+		e.mu.Lock()
+		e.closed = true
+		e.mu.Unlock()
 		e.closeErr = errors.Join(e.stop(ctx), e.parts.source.Close())
 	})
 	return e.closeErr

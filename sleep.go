@@ -28,8 +28,8 @@ func (e *Engine) Sleep(ctx context.Context, abort bool) error {
 func (e *Engine) Wake(ctx context.Context) error {
 	e.change.Lock()
 	defer e.change.Unlock()
-	if _, err := e.core(); err == nil {
-		return nil
+	if _, err := e.core(); !errors.Is(err, ErrAsleep) {
+		return err
 	}
 	return e.start(ctx, e.parts)
 }
@@ -41,6 +41,9 @@ func (e *Engine) Wake(ctx context.Context) error {
 func (e *Engine) UpdateWeights(ctx context.Context, dir string, abort bool) error {
 	e.change.Lock()
 	defer e.change.Unlock()
+	if _, err := e.core(); errors.Is(err, ErrClosed) {
+		return err
+	}
 	p, err := readParts(dir)
 	if err != nil {
 		return err
@@ -82,16 +85,16 @@ func ended() context.Context {
 func (e *Engine) stop(ctx context.Context) error {
 	e.mu.Lock()
 	r := e.running
-	if r != nil {
-		e.last = r.core.Stats()
-		e.running = nil
-	}
-	e.last.Running, e.last.Waiting, e.last.Asleep = 0, 0, true
+	e.running, e.last.Asleep = nil, !e.closed
 	e.mu.Unlock()
 	if r == nil {
 		return nil
 	}
 	r.core.Close(ctx)
+	e.mu.Lock()
+	e.last = r.core.Stats() // with those that ended meanwhile
+	e.last.Asleep = !e.closed
+	e.mu.Unlock()
 	if l := e.cfg.CacheEvents; l != nil {
 		l.Cleared() // the loop, which tells of changes, has ended
 	}

@@ -31,9 +31,11 @@ func TestFingerprint(t *testing.T) {
 		t.Error("the order of tensors changes the fingerprint")
 	}
 	for name, other := range map[string][32]byte{
-		"a name":   of(SourceBytes("A", U8, []int{6000}, data(6000, -1)), SourceBytes("b", U8, []int{2}, data(2, 1))),
-		"a shape":  of(SourceBytes("a", U8, []int{2, 3000}, data(6000, -1)), SourceBytes("b", U8, []int{2}, data(2, 1))),
-		"a type":   of(SourceBytes("a", F8E4M3, []int{6000}, data(6000, -1)), SourceBytes("b", U8, []int{2}, data(2, 1))),
+		"a name": of(SourceBytes("A", U8, []int{6000}, data(6000, -1)), SourceBytes("b", U8, []int{2}, data(2, 1))),
+		"a shape": of(SourceBytes("a", U8, []int{2, 3000}, data(6000, -1)),
+			SourceBytes("b", U8, []int{2}, data(2, 1))),
+		"a type": of(SourceBytes("a", F8E4M3, []int{6000}, data(6000, -1)),
+			SourceBytes("b", U8, []int{2}, data(2, 1))),
 		"a start":  of(SourceBytes("a", U8, []int{6000}, data(6000, 0)), SourceBytes("b", U8, []int{2}, data(2, 1))),
 		"a middle": of(SourceBytes("a", U8, []int{6000}, data(6000, 3100)), SourceBytes("b", U8, []int{2}, data(2, 1))),
 		"an end":   of(SourceBytes("a", U8, []int{6000}, data(6000, 5999)), SourceBytes("b", U8, []int{2}, data(2, 1))),

@@ -78,7 +78,8 @@ func drawReplay(t *rapid.T) *record.Rows {
 	data, two := rapid.SliceOfN(rapid.Byte(), 1, 5), 2
 	return &record.Rows{
 		Rows: []record.Row{{Position: 5, Layers: []record.Layer{
-			{Layer: 2, Keys: 6, Group: 4, Window: 128, Selected: data.Draw(t, "selected"), Scores: data.Draw(t, "scores")},
+			{Layer: 2, Keys: 6, Group: 4, Window: 128, Selected: data.Draw(t, "selected"),
+				Scores: data.Draw(t, "scores")},
 			{Layer: 3, Keys: 6, As: &two}, {Layer: 4, Keys: 6, All: true}}},
 			{Position: 6, Experts: []record.Experts{{Layer: 1, IDs: data.Draw(t, "ids"), Weights: data.Draw(t, "w")}}}},
 		NotComputed: []record.Range{{0, 5}}}

@@ -38,8 +38,8 @@
 // x if bfloat16 can hold it. Subnormal numbers are zero. Each part has a separate sum, taken in steps of 32 weights,
 // and both are added in the end; of 64 e4m3 or 128 e2m1 weights a step takes those that are widened together. Scales
 // that are powers of two are folded into the weights; others scale the sums over 128 columns. A single part would be
-// twice as fast, but rounds x to eight bits, which changes the choice of experts and tokens. With two parts a few choices in
-// a thousand differ, where the margin is 1e-5 of the compared numbers; [Tier.Precise] has no such rounding.
+// twice as fast, but rounds x to eight bits, which changes the choice of experts and tokens. With two parts a few
+// choices in a thousand differ, where the margin is 1e-5 of the compared numbers; [Tier.Precise] has no such rounding.
 //
 // # Block formats
 //
