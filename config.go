@@ -123,7 +123,7 @@ func (c *Config) Validate() error {
 		}
 	}
 	if t := &c.Tiers; t.HostBytes < 0 || t.DiskBytes < 0 || t.Wait < 0 {
-		errs = append(errs, fmt.Errorf("Tiers has %d bytes of host memory, %d of files and waits %v; want 0 or more",
+		errs = append(errs, fmt.Errorf("in Tiers %d bytes of host memory, %d of files and a wait of %v; want 0 or more",
 			t.HostBytes, t.DiskBytes, t.Wait))
 	}
 	if c.Policy.Speculation != (plan.Speculation{}) {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
@@ -260,9 +261,9 @@ func (r *Request) salt() []byte {
 	return []byte(r.Tenant + "\x00" + r.Salt)
 }
 
-// CacheSalt is what salts of pages mean outside: the salt of the request alone, as its sender knows it, behind the
-// tenant's name and a NUL where it has a tenant.
-func CacheSalt(salt []byte) string { return strings.TrimPrefix(string(salt), "\x00") }
+// CacheSalt is what a salt of pages is called outside: the salt of the request alone, as its sender knows it, or behind
+// the tenant's name and a NUL where it has a tenant.
+func CacheSalt(salt []byte) string { return string(bytes.TrimPrefix(salt, []byte{0})) }
 
 // complete fills in the trace of a job whose choices have all ended.
 func (j *Job) complete(now time.Time) {

@@ -16,6 +16,9 @@ import (
 // What requests are refused by is a bound of what they send, and not far above it; passes record the rows that are
 // asked for, in batches that have them, and plans of other batches record nothing.
 func TestRecordedBytesAreBounded(t *testing.T) {
+	if raceEnabled {
+		t.Skip("one request at a time: TestSharedSelectionsName uses the same goroutines")
+	}
 	var passes, plain int
 	e := start(t, tinyGLM, Config{}, after(func(works []step.Work, res step.Result) {
 		want := 0
@@ -82,6 +85,9 @@ func TestSharedSelectionsName(t *testing.T) {
 
 // By a GPU's rules selections and experts are recorded; scores and replay are refused before anything runs.
 func TestRecordingOnAGPU(t *testing.T) {
+	if raceEnabled {
+		t.Skip("one request at a time: TestSharedSelectionsName uses the same goroutines")
+	}
 	// Its device keeps rows in the layouts and shapes that CUDA's operations take.
 	built, err := buildOver(t, tinyGLM, Config{CacheTokens: 1024, Policy: plan.Policy{KV: "fp8"}}, kernel.Options{},
 		func(d kernel.Device) kernel.Device {

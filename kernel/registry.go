@@ -9,7 +9,7 @@ import (
 type Options struct {
 	Workers int // CPU threads; 0 means one for each core
 	// float32 activations are multiplied whole, also where the device's matrix unit would round them to less than 24
-	// bits; slower
+	// bits, or products with block formats to 8; slower
 	Precise bool
 	Ordinal int  // which of several devices, such as GPUs; 0 is the first
 	Pack    bool // copy weights to memory that is fast to read, where they are otherwise read from their file

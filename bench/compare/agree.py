@@ -2,9 +2,10 @@
 
     python3 agree.py FILE.gguf [ITEMS]
 
-Prompts are the first ITEMS (15) of every task of eval/tasks that have one message, asked as chats; answers have at most
-48 tokens. SPARROW and LLAMA_SERVER name the two programs when they are not on the path; LLAMA_SERVER may have arguments,
-SPARROW_ARGS are those of sparrow serve. LLAMA_FILE is the file's path as llama-server sees it. Exit status 1 means that an answer differs.
+Prompts are the first ITEMS (15) of every task of eval/tasks that have one message, asked as chats; answers have at
+most 48 tokens. SPARROW and LLAMA_SERVER name the two programs when they are not on the path; LLAMA_SERVER may have
+arguments, SPARROW_ARGS are those of sparrow serve. LLAMA_FILE is the file's path as llama-server sees it. Exit status
+1 means that an answer differs.
 """
 
 import glob

@@ -2,7 +2,8 @@
 // workers.
 //
 // Tensors in host memory flow in and out, activations are float32. Weights and cache rows are read as they are stored
-// and widened in registers or in small per-worker scratch memory. Every sum has an order that depends on its own
+// and widened in registers or in small per-worker scratch memory; products with the block formats of GGUF files take
+// activations in eight bits, unless the device was opened precise. Every sum has an order that depends on its own
 // length alone, so a row has the same bits in any batch and on any number of workers.
 package cpu
 

@@ -152,11 +152,13 @@ func (d *Device) packBetween(a *expertArgs, rows, inner int) error {
 
 // packUnits packs n pieces of the outputs of the gate, on the workers unless they are single rows.
 func (d *Device) packUnits(n int, w expertWork, pack func(d *Device, w *expertWork, worker, i int)) error {
-	if !d.experts.alone {
-		return d.experts.task.run(d, n, w, pack)
+	st := &d.experts
+	if !st.alone {
+		return st.task.run(d, n, w, pack)
 	}
+	st.task.work = w // a parameter whose address is taken would be allocated each time
 	for i := range n {
-		pack(d, &w, 0, i)
+		pack(d, &st.task.work, 0, i)
 	}
 	return nil
 }

@@ -255,9 +255,14 @@ func (b *battle) held(ctx context.Context) (map[string]float64, error) {
 		"resident bytes": m["process_resident_memory_bytes"], "heap bytes": m["go_memstats_heap_inuse_bytes"],
 		"pages in use": m[`sparrow_kv_pages{state="used"}`], "running": m["sparrow_requests_running"],
 		"waiting": m["sparrow_requests_waiting"], "panics": m["sparrow_http_panics_total"],
-		"pages": m[`sparrow_kv_pages{state="cached"}`] + m[`sparrow_kv_pages{state="free"}`]}
+		"pages": m[`sparrow_kv_pages{state="cached"}`] + m[`sparrow_kv_pages{state="free"}`],
+		reserved: m[`sparrow_device_memory_bytes{owner="cache"}`] + m[`sparrow_device_memory_bytes{owner="arena"}`]}
 	return out, nil
 }
+
+// reserved is the memory of the cache and of steps: the heap has it from the start, the system gives it out as it is
+// used for the first time.
+const reserved = "bytes of cache and steps"
 
 // growth is by how much a server may grow between two moments without requests: buffers, the heap's own pace.
 const growth = 128 << 20
@@ -271,7 +276,9 @@ func compare(before, after map[string]float64) error {
 		switch name {
 		case "goroutines", "files":
 			most = was + 1 // the connection that asks
-		case "resident bytes", "heap bytes":
+		case "resident bytes":
+			most = was + growth + before[reserved]
+		case "heap bytes":
 			most = was + growth
 		case "pages in use", "running", "waiting", "panics":
 			most = 0

@@ -11,12 +11,14 @@ func pick[T any](d *rand.Rand, list []T) T { return list[d.IntN(len(list))] }
 
 // paths read a body.
 var paths = []string{"/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages",
-	"/v1/messages/count_tokens", "/v1/score", "/api/chat", "/api/generate", "/api/show", "/tokenize", "/detokenize"}
+	"/v1/messages/count_tokens", "/v1/score", "/api/chat", "/api/generate", "/api/show", "/tokenize", "/detokenize",
+	"/v1/chat/completions/render", "/v1/completions/render", "/debug/explain"}
 
 // otherPaths do not, or are none.
 var otherPaths = append([]string{"/", "/health", "/ready", "/metrics", "/version", "/v1/models", "/v1/models/x",
 	"/debug/plans", "/api/tags", "/api/ps", "/api/version", "/v1/responses/resp_x", "/v1/responses/", "/..//etc/passwd",
-	"/%00", "/v1/nothing", "/favicon.ico"}, paths...)
+	"/%00", "/v1/nothing", "/favicon.ico", "/server_info", "/model_info", "/v1/loads", "/get_load", "/is_sleeping",
+	"/flush_cache", "/sleep", "/wake_up", "/update_weights_from_disk"}, paths...)
 
 // seeds are bodies that are right but for the model's name, with the path they are for.
 var seeds = []struct{ path, body string }{
@@ -43,6 +45,7 @@ var seeds = []struct{ path, body string }{
 	{"/api/chat", `{"messages":[{"role":"user","content":"hi"}],"options":{"num_predict":8}}`},
 	{"/api/generate", `{"prompt":"hi","options":{"num_predict":8,"temperature":0.3},"stream":false}`},
 	{"/api/show", `{"verbose":true}`},
+	{"/v1/chat/completions/render", `{"messages":[{"role":"user","content":"hi"}],"max_tokens":5}`},
 	{"/tokenize", `{"prompt":"some text to count"}`},
 	{"/detokenize", `{"tokens":[5,6,7]}`},
 }
@@ -108,7 +111,7 @@ var fields = []string{"n", "max_tokens", "max_completion_tokens", "temperature",
 	"tool_choice", "logit_bias", "messages", "prompt", "input", "system", "options", "format", "think", "guided_json",
 	"guided_regex", "structured_outputs", "echo", "suffix", "best_of", "user", "metadata", "priority", "min_tokens",
 	"ignore_eos", "stop_token_ids", "chat_template_kwargs", "previous_response_id", "truncation", "continuations",
-	"documents"}
+	"documents", "sparrow", "kv_transfer_params", "cache_salt"}
 
 // hostile is a value that hardly any field wants.
 func hostile(d *rand.Rand) any {

@@ -6,18 +6,6 @@ import (
 	"sparrow/internal/block"
 )
 
-// Products with the block formats of GGUF files multiply integers: weights are read as their packed codes, and rows of
-// x are quantised once per product to eight bits. The integer sum over the values that share all scales is exact in
-// any order, so kernels of different shape (one row from the packed blocks, sixteen rows on tiles) agree to the bit;
-// the scaled sums are added in one order, block after block:
-//
-//	Q8_0, Q4_0, MXFP4   blocks of 32, x has a scale for each 32:
-//	                    y = fma(float32(Σ q·c), d·dx, y)
-//	Q4_K, Q6_K          blocks of 256, x has a scale for each 256, and s is the integer scale of 32 or 16 weights:
-//	                    y = fma(fma(d, float32(Σ s·q·c), -dmin·float32(Σ m·Σc)), dx, y)
-//
-// All tiers have the same bits. [Tier.Precise] has no such products: its caller widens weights instead.
-
 // BlockGroup is the number of values of a row of x that share a scale in products with weights of a format: 32 or 256,
 // or 0 for a format without such products.
 func BlockGroup(f block.Format) int {

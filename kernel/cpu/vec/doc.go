@@ -41,6 +41,20 @@
 // twice as fast, but rounds x to eight bits, which changes the choice of experts and tokens. With two parts a few choices in
 // a thousand differ, where the margin is 1e-5 of the compared numbers; [Tier.Precise] has no such rounding.
 //
+// # Block formats
+//
+// Products with block formats of GGUF files multiply integers: weights are read as their packed codes, and rows of x
+// are quantised once per product to eight bits ([BlockRows]). The integer sum over the values that share all scales is
+// exact in any order, so kernels of different shape (up to four rows from the packed blocks, more on tiles) agree to
+// the bit; the scaled sums are added in one order, block after block:
+//
+//	Q8_0, Q4_0, MXFP4   blocks of 32, x has a scale for each 32:
+//	                    y = fma(float32(Σ q·c), d·dx, y)
+//	Q4_K, Q6_K          blocks of 256, x has a scale for each 256, and s is the integer scale of 32 or 16 weights:
+//	                    y = fma(fma(d, float32(Σ s·q·c), -dmin·float32(Σ m·Σc)), dx, y)
+//
+// All tiers have the same bits. [Tier.Precise] has no such products: its caller widens weights instead.
+//
 // # Bounds and preemption
 //
 // Every method checks its slices once and panics when they are too short:
