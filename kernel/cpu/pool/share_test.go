@@ -50,11 +50,11 @@ func TestOversubscribed(t *testing.T) {
 	for range 200 {
 		var sum atomic.Int64
 		err := p.Run(100, Func(func(_, item int) {
-			n := int64(0)
-			for i := range (item % 7) * 1000 {
-				n += int64(i) & 1
+			n := 1
+			for range (item % 7) * 1000 {
+				n = -n
 			}
-			sum.Add(1 + n&0)
+			sum.Add(int64(n * n))
 		}))
 		if err != nil || sum.Load() != 100 {
 			t.Fatalf("%d items, %v", sum.Load(), err)
