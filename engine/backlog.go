@@ -17,8 +17,8 @@ type queued struct{ sequences, requests int }
 const floodFactor = 4
 
 // add counts n sequences of a tenant's request, or refuses them. While there is no space for them, a tenant still has
-// its share of the queue, and another request while at most one of it waits: the choices of a large request are
-// admitted as they fit, and two of them do not refuse each other.
+// its share of the queue, and another request while at most one of it waits and one of both has several choices: the
+// choices of a large request are admitted as they fit, and two of them do not refuse each other.
 func (b *backlog) add(tenant string, n int) error {
 	own := b.tenants[tenant]
 	parties := len(b.tenants)
@@ -26,7 +26,8 @@ func (b *backlog) add(tenant string, n int) error {
 		parties++
 	}
 	fits := b.waiting+n <= b.most
-	share := own.sequences+n <= b.most/parties || own.requests <= 1
+	large := own.requests <= 1 && max(own.sequences, n) > 1
+	share := own.sequences+n <= b.most/parties || own.requests == 0 || large
 	if !fits && (!share || b.waiting > 0 && b.waiting+n > floodFactor*b.most) {
 		return fmt.Errorf("%w: %d sequences wait, %d of this tenant; at most %d may, and %d of a tenant while others "+
 			"wait", ErrQueueFull, b.waiting, own.sequences, b.most, b.most/parties)
