@@ -390,3 +390,12 @@ func deterministic(kv string) plan.Policy { return plan.Policy{KV: kv, Determini
 
 // errFault is what tests inject.
 var errFault = errors.New("injected fault")
+
+// notUnderRace skips tests of what is computed, one request at a time, under the race detector: their tokens take ten
+// times as long there, and the tests of crowds use the same goroutines.
+func notUnderRace(t *testing.T) {
+	t.Helper()
+	if raceEnabled {
+		t.Skip("one request at a time")
+	}
+}

@@ -68,6 +68,7 @@ func TestScoresAreTheLogSoftmaxOfTheRowsBefore(t *testing.T) {
 }
 
 func TestScoresDoNotDependOnHowTheyAreComputed(t *testing.T) {
+	notUnderRace(t)
 	for name, dir := range map[string]string{"V3.2": testmodel.V32(t), "V4": testmodel.V4(t)} {
 		t.Run(name, func(t *testing.T) {
 			prompt := tokens(1, 700)

@@ -33,6 +33,7 @@ func drafting(rewrite func(w *step.Draft, row []float32)) func(*Engine) {
 // place, and each chained row lies at the place of its token. So every number is known: each verify gives drafts and
 // one more token, and the last ones have as many drafts as the request may still use.
 func TestADrafterThatKnowsTheTargetIsAlwaysAccepted(t *testing.T) {
+	notUnderRace(t)
 	dir := testmodel.V32Draft(t)
 	const prompt = 10
 	for _, c := range []struct{ drafts, tokens, drafted int }{
