@@ -46,28 +46,27 @@ func (b Block) Array(name plan.ArrayName) []int32 {
 
 // FillLogits lists the rows whose logits are computed: of each request its last tokens, request after request.
 func (b Block) FillLogits(batch *plan.Batch, cfg *plan.Config) error {
-	out, at := b.Array(plan.LogitRows), 0
 	b.FillWhole(batch)
-	for r := range batch.Requests {
+	return b.fillRows(plan.LogitRows, batch, func(r int) (from, end int) {
 		n := batch.Rows(cfg, r)
-		for t := n - batch.Requests[r].Logits; t < n; t++ {
-			row, err := RowOf(b.plan, r, t)
-			if err != nil {
-				return err
-			}
-			out[at] = row
-			at++
-		}
-	}
-	return nil
+		return n - batch.Requests[r].Logits, n
+	})
 }
 
 // FillRecorded lists the rows that are recorded, request after request.
-func (b Block) FillRecorded(batch *plan.Batch, cfg *plan.Config) error {
-	out, at := b.Array(plan.RecordRows), 0
-	for r := range batch.Requests {
+func (b Block) FillRecorded(batch *plan.Batch) error {
+	return b.fillRows(plan.RecordRows, batch, func(r int) (from, end int) {
 		q := &batch.Requests[r]
-		for t := q.RecordFrom; t < q.RecordFrom+q.Records; t++ {
+		return q.RecordFrom, q.RecordFrom + q.Records
+	})
+}
+
+// fillRows lists, request after request, the rows of a range of each request's tokens.
+func (b Block) fillRows(name plan.ArrayName, batch *plan.Batch, of func(r int) (from, end int)) error {
+	out, at := b.Array(name), 0
+	for r := range batch.Requests {
+		from, end := of(r)
+		for t := from; t < end; t++ {
 			row, err := RowOf(b.plan, r, t)
 			if err != nil {
 				return err

@@ -100,7 +100,7 @@ func (g *Choices) KeepHidden(q *kernel.Queue, i int, rows kernel.Tensor) {
 
 // FillChoices lists the rows that are recorded, request after request, and writes what replayed rows are given.
 func (in *Input) FillChoices(block attn.Block) error {
-	if err := block.FillRecorded(in.Batch.Batch, in.Config); err != nil {
+	if err := block.FillRecorded(in.Batch.Batch); err != nil {
 		return err
 	}
 	if in.Plan.Replayed == 0 {

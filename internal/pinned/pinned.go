@@ -64,6 +64,27 @@ func Python(ctx context.Context, home, name string, lock []byte) (python string,
 	})
 }
 
+// Node gives a folder with the packages of a lock in node_modules. manifest is the package.json that the lock is of.
+func Node(ctx context.Context, home, name string, manifest, lock []byte) (dir string, err error) {
+	for _, program := range []string{"node", "npm"} {
+		if _, err := exec.LookPath(program); err != nil {
+			return "", fmt.Errorf("%s is not to be had: %w", program, err)
+		}
+	}
+	dir = Folder(home, name, manifest, lock)
+	return dir, Once(dir, func() error {
+		if err := errors.Join(os.WriteFile(filepath.Join(dir, "package.json"), manifest, 0o644),
+			os.WriteFile(filepath.Join(dir, "package-lock.json"), lock, 0o644)); err != nil {
+			return err
+		}
+		if _, err := Output(ctx, dir, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline",
+			"--loglevel=error"); err != nil {
+			return fmt.Errorf("npm could not install the pinned packages: %w", err)
+		}
+		return nil
+	})
+}
+
 // Folder is the place of an installation: another one for every content.
 func Folder(home, name string, contents ...[]byte) string {
 	sum := sha256.New()

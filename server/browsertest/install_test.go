@@ -2,18 +2,19 @@ package browsertest
 
 import (
 	"context"
-	"crypto/sha256"
 	_ "embed"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
+
+	"sparrow/internal/pinned"
 )
 
-// installTime bounds each installation.
+// installTime bounds an installation.
 const installTime = 5 * time.Minute
 
 //go:embed package.json
@@ -34,55 +35,29 @@ func findChromium(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("no %s is in PATH, and this user cannot install Debian's package; install Chromium",
 			strings.Join(names, ", "))
 	}
-	for _, args := range [][]string{{"update", "-qq"}, {"install", "-qq", "-y", "--no-install-recommends", names[0]}} {
-		if err := command(ctx, "", "apt-get", args...); err != nil {
-			return "", err
+	ctx, cancel := context.WithTimeout(ctx, installTime)
+	defer cancel()
+	quiet := []string{"DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq"}
+	for _, args := range [][]string{{"update"}, {"install", "-y", "--no-install-recommends", names[0]}} {
+		if _, err := pinned.Output(ctx, "", "env", append(slices.Clone(quiet), args...)...); err != nil {
+			return "", fmt.Errorf("apt-get %s: %w", args[0], err)
 		}
 	}
 	return exec.LookPath(names[0])
 }
 
-// findAxe gives the source of axe-core, which npm installs once into the user's cache folder, or into the one that
-// SPARROW_CLIENTS names.
+// findAxe gives the source of axe-core, which npm installs once.
 func findAxe(ctx context.Context) (string, error) {
-	home := os.Getenv("SPARROW_CLIENTS")
-	if home == "" {
-		user, err := os.UserCacheDir()
-		if err != nil {
-			return "", fmt.Errorf("%w; name a folder in SPARROW_CLIENTS", err)
-		}
-		home = filepath.Join(user, "sparrow-clients")
-	}
-	dir := filepath.Join(home, fmt.Sprintf("axe-%x", sha256.Sum256(packageLock))[:16])
-	file := filepath.Join(dir, "node_modules", "axe-core", "axe.min.js")
-	text, err := os.ReadFile(file)
-	if err == nil {
-		return string(text), nil
-	}
-	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755),
-		os.WriteFile(filepath.Join(dir, "package.json"), packageJSON, 0o644),
-		os.WriteFile(filepath.Join(dir, "package-lock.json"), packageLock, 0o644)); err != nil {
-		return "", err
-	}
-	if err := command(ctx, dir, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline",
-		"--loglevel=error"); err != nil {
-		return "", err
-	}
-	text, err = os.ReadFile(file)
-	return string(text), err
-}
-
-// command runs a program; an error has what it printed last.
-func command(ctx context.Context, dir, program string, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, installTime)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Dir, cmd.WaitDelay = dir, time.Second
-	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-	out, err := cmd.CombinedOutput()
+	home, err := pinned.Cache()
 	if err != nil {
-		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-		return fmt.Errorf("%s %s: %w: %s", program, args[0], err, lines[len(lines)-1])
+		return "", err
 	}
-	return nil
+	dir, err := pinned.Node(ctx, home, "axe", packageJSON, packageLock)
+	if err != nil {
+		return "", err
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "node_modules", "axe-core", "axe.min.js"))
+	return string(text), err
 }
