@@ -148,13 +148,20 @@ func (e *Engine) stop(halt bool) {
 
 // Flush empties the prefix cache between two iterations and waits for that.
 func (e *Engine) Flush(ctx context.Context) error {
-	done := make(chan struct{})
 	e.mu.Lock()
-	if e.closing {
-		e.mu.Unlock()
+	closing := e.closing
+	e.mu.Unlock()
+	if closing {
 		return ErrClosed
 	}
-	e.flushes = append(e.flushes, done)
+	return e.await(ctx, &e.flushes)
+}
+
+// await adds a channel to a list and waits until the loop closes it.
+func (e *Engine) await(ctx context.Context, list *[]chan struct{}) error {
+	done := make(chan struct{})
+	e.mu.Lock()
+	*list = append(*list, done)
 	e.mu.Unlock()
 	e.signal()
 	select {

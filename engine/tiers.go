@@ -287,7 +287,7 @@ func (t *tiers) admit(q *sched.Sequence) bool {
 		}
 		return false
 	}
-	c.restore.begun, c.restore.admit = time.Now(), true
+	c.restore.begun, c.restore.admit = t.e.now(), true
 	t.restoring = append(t.restoring, c)
 	t.e.signal() // the fetch may have said all it had to say before
 	return true
@@ -312,13 +312,13 @@ func (t *tiers) advance() bool {
 	if t == nil || len(t.restoring) == 0 {
 		return false
 	}
-	budget, did, until := importBytes, false, time.Now().Add(t.latest/4)
+	budget, did, until := importBytes, false, t.e.now().Add(t.latest/4)
 	var next time.Time // when to look again
 	for _, c := range slices.Clone(t.restoring) {
-		for c.restore != nil && (budget > 0 || time.Now().Before(until)) {
+		for c.restore != nil && (budget > 0 || t.e.now().Before(until)) {
 			p, from, ended := c.restore.fetch.Next()
 			if p == nil {
-				now, late := time.Now(), t.deadline(c)
+				now, late := t.e.now(), t.deadline(c)
 				switch {
 				case ended:
 					t.finish(c, c.restore.fetch.Why())
@@ -339,7 +339,7 @@ func (t *tiers) advance() bool {
 		}
 	}
 	if !next.IsZero() {
-		t.timer.Reset(time.Until(next))
+		t.timer.Reset(next.Sub(t.e.now()))
 	}
 	return did
 }
@@ -398,7 +398,7 @@ func (t *tiers) fill(c *choice, p *tier.Page, at int) error {
 
 // finish lets a choice go on with computing.
 func (t *tiers) finish(c *choice, why string) {
-	took := time.Since(c.restore.begun)
+	took := t.e.since(c.restore.begun)
 	if saved := time.Duration(c.restored.Tokens)*t.cost - took; saved > 0 {
 		t.stats.Saved += saved
 	} else {
@@ -495,14 +495,5 @@ func (e *Engine) Discard() {
 // Settle waits until the pages of everything that has been answered so far are with the tiers, or ctx or the engine
 // ends.
 func (e *Engine) Settle(ctx context.Context) {
-	done := make(chan struct{})
-	e.mu.Lock()
-	e.settles = append(e.settles, done)
-	e.mu.Unlock()
-	e.signal()
-	select {
-	case <-done:
-	case <-ctx.Done():
-	case <-e.stopped:
-	}
+	_ = e.await(ctx, &e.settles) // there is nothing to say: whoever waits goes on
 }

@@ -12,6 +12,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"sparrow/internal/filelock"
 )
 
 // mismatches is how often contents may have the wrong hash before the server is not asked again.
@@ -78,9 +80,9 @@ func (p *Puller) fetch(ctx context.Context, d *Download, f File, known []byte) (
 		p.notice("%s is being downloaded by another process; waiting for it", f.Path)
 	})
 	switch {
-	case errors.Is(err, errNoLocks):
+	case errors.Is(err, filelock.ErrNone):
 		// Two downloads must not write to one file, so this one has a file that no other continues.
-		p.notice("%s: %v, so an interrupted download of it begins anew", f.Path, errNoLocks)
+		p.notice("%s: %v, so an interrupted download of it begins anew", f.Path, filelock.ErrNone)
 		part = temporaryName(at) + incomplete
 		defer os.Remove(part) // gone already where it was renamed
 	case err != nil:

@@ -12,9 +12,6 @@ import (
 // lockPause is how often a lock of another process is asked for again.
 const lockPause = 200 * time.Millisecond
 
-// errNoLocks is a file system without locks, as some of clusters are.
-var errNoLocks = errors.New("the file system has no locks")
-
 // locker takes a lock on an open file, if nobody has it.
 type locker func(f *os.File) (taken bool, err error)
 

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"sparrow/internal/filelock"
 )
 
 // DefaultEndpoint is the hub where none is named, DefaultJobs the number of parallel downloads.
@@ -62,7 +64,7 @@ func New(o Options) (*Puller, error) {
 		return nil, err
 	}
 	p := &Puller{cache: o.Cache, endpoint: strings.TrimRight(o.Endpoint, "/"), token: o.Token, version: o.Version,
-		jobs: o.Jobs, client: newClient(u, o.Jobs), locker: tryLock, stall: stallTimeout,
+		jobs: o.Jobs, client: newClient(u, o.Jobs), locker: filelock.Try, stall: stallTimeout,
 		meter: &meter{report: o.Progress}, onNotice: o.Notice}
 	p.tries = defaultTries(p.notice)
 	return p, nil

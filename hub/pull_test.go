@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"sparrow/internal/filelock"
 )
 
 // contents reads a folder with everything below it, links included.
@@ -654,7 +656,7 @@ func TestALockOfAnotherProcessIsWaitedFor(t *testing.T) {
 	h := newTestHub(t, smallModel()...)
 	root := t.TempDir()
 	n := Name{testRepo, "main"}
-	unlock, err := locker(tryLock).take(context.Background(), Cache{root}.lock(n, hashOf(h.files[8])),
+	unlock, err := locker(filelock.Try).take(context.Background(), Cache{root}.lock(n, hashOf(h.files[8])),
 		func() { t.Error("not free") })
 	if err != nil {
 		t.Fatal(err)
@@ -690,7 +692,7 @@ func TestFileSystemsWithoutLocks(t *testing.T) {
 	for range 2 {
 		wg.Go(func() {
 			p := h.puller(root, nil)
-			p.locker = func(*os.File) (bool, error) { return false, errNoLocks }
+			p.locker = func(*os.File) (bool, error) { return false, filelock.ErrNone }
 			told := ""
 			p.onNotice = func(text string) { told += text }
 			dir, err := h.pull(p)

@@ -69,7 +69,8 @@ var order = []string{
 	"layout",
 	"internal/block",
 	"internal/textfile",
-	"internal/jsonscan internal/mark internal/num internal/mmap internal/pinned internal/sysmem internal/unit",
+	"internal/filelock internal/jsonscan internal/mark internal/num internal/mmap",
+	"internal/pinned internal/sysmem internal/unit",
 	"sim/clock",
 }
 

@@ -1,12 +1,11 @@
-//go:build linux || darwin
-
 package tier
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
+	"sparrow/internal/filelock"
 )
 
 // lockFolder takes a folder for this process. The lock ends with the file, also when the process dies.
@@ -15,9 +14,12 @@ func lockFolder(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		f.Close()
-		return nil, err
+	taken, err := filelock.Try(f)
+	if err == nil && !taken {
+		err = errors.New("its lock is taken")
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package hub
+package filelock
 
 import (
 	"errors"
@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tryLock is the locker of this system.
-func tryLock(f *os.File) (bool, error) {
+// Try locks an open file, and reports false where another process has locked it.
+func Try(f *os.File) (bool, error) {
 	for {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		switch {
@@ -19,7 +19,7 @@ func tryLock(f *os.File) (bool, error) {
 		case errors.Is(err, unix.EWOULDBLOCK):
 			return false, nil
 		case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.ENOTSUP), errors.Is(err, unix.ENOLCK):
-			return false, errNoLocks
+			return false, ErrNone
 		}
 		return err == nil, err
 	}
