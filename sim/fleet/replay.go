@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"sparrow/api/openai/client"
 )
 
 // Servers are real servers that a trace is replayed against: what a simulation is compared with. They serve the same
@@ -33,9 +34,16 @@ func Replay(ctx context.Context, s Servers, sessions []Session) (*Report, error)
 			len(s.URLs), s.Pages, s.PageTokens)
 	}
 	r := &replay{Servers: s, router: newRouter(s.Policy, len(s.URLs), s.PageTokens, s.Pages, s.Seed),
-		load: make([]int, len(s.URLs)), report: &Report{Replicas: make([]Share, len(s.URLs))},
-		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: len(sessions)}}}
-	defer r.client.CloseIdleConnections()
+		load: make([]int, len(s.URLs)), report: &Report{Replicas: make([]Share, len(s.URLs))}}
+	transport := &http.Transport{MaxIdleConnsPerHost: len(sessions)}
+	defer transport.CloseIdleConnections()
+	for _, url := range s.URLs {
+		c, err := client.New(url, "", transport)
+		if err != nil {
+			return nil, fmt.Errorf("fleet: replay: %w", err)
+		}
+		r.clients = append(r.clients, c)
+	}
 	begun := time.Now()
 	var all sync.WaitGroup
 	for i := range sessions {
@@ -49,7 +57,7 @@ func Replay(ctx context.Context, s Servers, sessions []Session) (*Report, error)
 
 type replay struct {
 	Servers
-	client *http.Client
+	clients []*client.Client // one for each URL
 
 	mu     sync.Mutex
 	router *router
@@ -71,7 +79,7 @@ func (r *replay) converse(ctx context.Context, s *Session) {
 		at := r.router.choose(s.Turns[i].Tenant, prompt, r.load)
 		r.load[at]++
 		r.mu.Unlock()
-		a, err := r.ask(ctx, r.URLs[at], &s.Turns[i], prompt)
+		a, err := r.ask(ctx, r.clients[at], &s.Turns[i], prompt)
 		r.mu.Lock()
 		r.load[at]--
 		if err == nil {
@@ -89,28 +97,15 @@ func (r *replay) converse(ctx context.Context, s *Session) {
 }
 
 // ask sends one turn and reads its answer.
-func (r *replay) ask(ctx context.Context, url string, t *Turn, prompt []int32) (answer, error) {
-	body, err := json.Marshal(map[string]any{"model": r.Model, "prompt": prompt, "max_tokens": t.OutputTokens,
-		"temperature": 0, "ignore_eos": true, "stream": true, "logprobs": 0, "return_tokens_as_token_ids": true,
-		"stream_options": map[string]any{"include_usage": true}})
-	if err != nil {
-		return answer{}, err
-	}
-	q, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/completions", bytes.NewReader(body))
-	if err != nil {
-		return answer{}, err
-	}
-	q.Header.Set("Content-Type", "application/json")
+func (r *replay) ask(ctx context.Context, to *client.Client, t *Turn, prompt []int32) (answer, error) {
 	begun := time.Now()
-	resp, err := r.client.Do(q)
+	resp, err := to.Send(ctx, http.MethodPost, "/v1/completions", map[string]any{"model": r.Model, "prompt": prompt,
+		"max_tokens": t.OutputTokens, "temperature": 0, "ignore_eos": true, "stream": true, "logprobs": 0,
+		"return_tokens_as_token_ids": true, "stream_options": map[string]any{"include_usage": true}})
 	if err != nil {
 		return answer{}, err
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1000))
-		return answer{}, fmt.Errorf("status %s: %s", resp.Status, text)
-	}
 	return readAnswer(resp.Body, begun)
 }
 

@@ -2,8 +2,10 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -152,18 +154,29 @@ func (s *stage) smg(ctx context.Context, name, policy string, workers []*worker)
 		"--no-remove-unhealthy-workers", "--balance-abs-threshold", "1", "--balance-rel-threshold", "1.1")
 }
 
-// post sends a body and reads the answer.
-func post(ctx context.Context, url string, body, answer any) error {
+// send sends a body and gives the answer, whose body the caller closes. Indexers answer with any status below 300.
+func send(ctx context.Context, url string, body any) (*http.Response, error) {
 	text, err := json.Marshal(body)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(string(text)))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(text))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	r.Header.Set("Content-Type", "application/json")
 	res, err := client.Do(r)
+	if err != nil || res.StatusCode < 300 {
+		return res, err
+	}
+	defer res.Body.Close()
+	got, err := io.ReadAll(io.LimitReader(res.Body, 300))
+	return nil, errors.Join(fmt.Errorf("status %d: %s", res.StatusCode, got), err)
+}
+
+// post sends a body and reads the answer.
+func post(ctx context.Context, url string, body, answer any) error {
+	res, err := send(ctx, url, body)
 	if err != nil {
 		return err
 	}
@@ -171,9 +184,6 @@ func post(ctx context.Context, url string, body, answer any) error {
 	got, err := io.ReadAll(res.Body)
 	if err != nil {
 		return err
-	}
-	if res.StatusCode >= 300 {
-		return fmt.Errorf("status %d: %.300s", res.StatusCode, got)
 	}
 	return json.Unmarshal(got, answer)
 }
