@@ -58,7 +58,7 @@ screenshots:
 DURATION ?= 1m
 torture:
 	$(GO) run ./sim/torture -duration $(DURATION)
-	$(GO) run ./server/siege -duration $(DURATION)
+	$(GO) run ./server/hostile -duration $(DURATION)
 
 # Long runs of the tiers of the prefix cache: 10,000 requests that evict, restore and cancel at random, and 500 through
 # two processes of which one is killed.

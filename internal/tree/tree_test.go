@@ -16,7 +16,7 @@ import (
 var order = []string{
 	"cmd/sparrow cmd/kernelc cmd/dist internal/tree/width internal/tree/platforms",
 	"server/clienttest/matrix server/clienttest/cluster", // what others make, in front of servers
-	"server/siege sim/torture",                           // what make torture runs
+	"server/hostile sim/torture",                         // what make torture runs
 	"verify eval bench/load bench/kernels bench/model sim/fleet",
 	"bench/machine bench/pause bench/peak bench/plot", // what benchmarks share; peak starts workers of its own
 	"server",

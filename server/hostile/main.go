@@ -1,4 +1,4 @@
-// Command siege runs real servers under bad requests, vanishing clients and kills, over loopback: what `make torture`
+// Command hostile runs real servers under bad requests, vanishing clients and kills, over loopback: what `make torture`
 // does after the simulations. It builds the server, and round after round starts it, attacks it, looks whether it holds
 // what it held before, and ends it, by TERM or by KILL, while requests run.
 package main
@@ -28,15 +28,15 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := siege(ctx, *binary, *seed, *workers, *round, *duration); err != nil {
-		fmt.Printf("siege: %v\nrepeat it with:\n\tgo run ./server/siege -seed %d -workers %d -round %v -duration %v\n",
-			err, *seed, *workers, *round, *duration)
+	if err := trials(ctx, *binary, *seed, *workers, *round, *duration); err != nil {
+		fmt.Printf("hostile: %v\nrepeat it with:\n\tgo run ./server/hostile -seed %d -workers %d -round %v "+
+			"-duration %v\n", err, *seed, *workers, *round, *duration)
 		os.Exit(1)
 	}
 }
 
-func siege(ctx context.Context, binary string, seed uint64, workers int, round, duration time.Duration) error {
-	dir, err := os.MkdirTemp("", "siege")
+func trials(ctx context.Context, binary string, seed uint64, workers int, round, duration time.Duration) error {
+	dir, err := os.MkdirTemp("", "sparrow-hostile-")
 	if err != nil {
 		return err
 	}
@@ -48,13 +48,13 @@ func siege(ctx context.Context, binary string, seed uint64, workers int, round, 
 			return fmt.Errorf("building the server: %w\n%s", err, out)
 		}
 	}
-	fmt.Printf("siege: seed %d, %d clients\n", seed, workers)
+	fmt.Printf("hostile: seed %d, %d clients\n", seed, workers)
 	draw := rand.New(rand.NewPCG(seed, 1))
 	var all tally
 	begun, rounds := time.Now(), 0
 	for ; time.Since(begun) < duration && ctx.Err() == nil; rounds++ {
-		b := &battle{dir: dir, binary: binary, draw: draw, workers: workers, length: round, tally: &all}
-		if err := b.fight(ctx, rounds); err != nil {
+		b := &trial{dir: dir, binary: binary, draw: draw, workers: workers, length: round, tally: &all}
+		if err := b.run(ctx, rounds); err != nil {
 			return fmt.Errorf("round %d: %w", rounds, err)
 		}
 	}

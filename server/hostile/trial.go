@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// battle is one round: a server and its attackers.
-type battle struct {
+// trial is one round: a server and its senders.
+type trial struct {
 	dir, binary string
 	draw        *rand.Rand
 	workers     int
@@ -84,7 +84,7 @@ func (t *tally) String() string {
 }
 
 // flags draws how a server is started.
-func (b *battle) flags() []string {
+func (b *trial) flags() []string {
 	d := b.draw
 	out := []string{"--log-level", "error", "--grace", "5s", "--workers", "1",
 		"--cache-tokens", []string{"1024", "4096", "16384"}[d.IntN(3)], "--max-running", strconv.Itoa(2 + d.IntN(30)),
@@ -98,8 +98,8 @@ func (b *battle) flags() []string {
 	return out
 }
 
-// fight runs a round, which ends by TERM or KILL while clients still send. The next round starts a server again.
-func (b *battle) fight(ctx context.Context, number int) (err error) {
+// run runs a round, which ends by TERM or KILL while clients still send. The next round starts a server again.
+func (b *trial) run(ctx context.Context, number int) (err error) {
 	flags := b.flags()
 	if b.server, err = start(ctx, b.dir, b.binary, flags...); err != nil {
 		return err
@@ -135,11 +135,11 @@ func (b *battle) fight(ctx context.Context, number int) (err error) {
 }
 
 // end stops the server while clients send.
-func (b *battle) end(ctx context.Context, kill bool) error {
+func (b *trial) end(ctx context.Context, kill bool) error {
 	ctx, stop := context.WithCancel(ctx)
 	var clients sync.WaitGroup
 	for range b.workers {
-		a := &attacker{battle: b, draw: rand.New(rand.NewPCG(b.draw.Uint64(), 2)), dying: true}
+		a := &sender{trial: b, draw: rand.New(rand.NewPCG(b.draw.Uint64(), 2)), ending: true}
 		clients.Go(func() {
 			for ctx.Err() == nil && a.one(ctx) == nil { // a server that ends refuses
 			}
@@ -160,13 +160,13 @@ func (b *battle) end(ctx context.Context, kill bool) error {
 }
 
 // attack lets all clients send for some time.
-func (b *battle) attack(ctx context.Context, length time.Duration) error {
+func (b *trial) attack(ctx context.Context, length time.Duration) error {
 	ctx, stop := context.WithTimeout(ctx, length)
 	defer stop()
 	errs := make([]error, b.workers)
 	var clients sync.WaitGroup
 	for i := range b.workers {
-		a := &attacker{battle: b, draw: rand.New(rand.NewPCG(b.draw.Uint64(), 2))}
+		a := &sender{trial: b, draw: rand.New(rand.NewPCG(b.draw.Uint64(), 2))}
 		clients.Go(func() {
 			for ctx.Err() == nil && errs[i] == nil {
 				errs[i] = a.one(ctx)
@@ -178,7 +178,7 @@ func (b *battle) attack(ctx context.Context, length time.Duration) error {
 }
 
 // ask sends a question at temperature 0, which has one answer whatever else runs.
-func (b *battle) ask(ctx context.Context) (string, error) {
+func (b *trial) ask(ctx context.Context) (string, error) {
 	const body = named + `"prompt": "A garden is 21 meters long", "max_tokens": 12, "temperature": 0}`
 	for {
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, b.server.url+"/v1/completions",
@@ -220,7 +220,7 @@ func text(data []byte) string {
 const patience = 20 * time.Second
 
 // settle waits until the server holds what it held before.
-func (b *battle) settle(ctx context.Context, before map[string]float64) error {
+func (b *trial) settle(ctx context.Context, before map[string]float64) error {
 	for begun := time.Now(); ; time.Sleep(100 * time.Millisecond) {
 		after, err := b.held(ctx)
 		if err != nil {
@@ -236,7 +236,7 @@ func (b *battle) settle(ctx context.Context, before map[string]float64) error {
 }
 
 // held is what the server holds once nothing runs any more.
-func (b *battle) held(ctx context.Context) (map[string]float64, error) {
+func (b *trial) held(ctx context.Context) (map[string]float64, error) {
 	b.client.CloseIdleConnections()
 	var m map[string]float64
 	for begun := time.Now(); time.Since(begun) < patience; time.Sleep(50 * time.Millisecond) {
@@ -296,7 +296,7 @@ func compare(before, after map[string]float64) error {
 }
 
 // metrics reads the server's metrics by name and labels.
-func (b *battle) metrics(ctx context.Context) (map[string]float64, error) {
+func (b *trial) metrics(ctx context.Context) (map[string]float64, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, b.server.url+"/metrics", nil)
 	if err != nil {
 		return nil, err
@@ -318,6 +318,6 @@ func (b *battle) metrics(ctx context.Context) (map[string]float64, error) {
 }
 
 // dial opens a connection for requests that no HTTP client would send.
-func (b *battle) dial() (net.Conn, error) {
+func (b *trial) dial() (net.Conn, error) {
 	return net.DialTimeout("tcp", strings.TrimPrefix(b.server.url, "http://"), 5*time.Second)
 }

@@ -12,22 +12,22 @@ import (
 	"time"
 )
 
-// attacker is one client.
-type attacker struct {
-	*battle
-	draw  *rand.Rand
-	dying bool // the server is being ended: it may refuse, and streams may break
+// sender is one client.
+type sender struct {
+	*trial
+	draw   *rand.Rand
+	ending bool // the server is being ended: it may refuse, and streams may break
 }
 
 // one sends one request of a kind that is drawn. An error is a rule that the server broke.
-func (a *attacker) one(ctx context.Context) error {
+func (a *sender) one(ctx context.Context) error {
 	switch a.draw.IntN(12) {
 	case 0:
 		return a.raw(ctx)
 	case 1:
 		answer, err := a.ask(ctx)
 		switch {
-		case a.dying:
+		case a.ending:
 			return err // stops this client
 		case ctx.Err() != nil:
 			return nil
@@ -51,7 +51,7 @@ func (a *attacker) one(ctx context.Context) error {
 }
 
 // send sends a request as an HTTP client does, and reads the answer, slowly or not to the end where that is drawn.
-func (a *attacker) send(ctx context.Context, method, path, body string) error {
+func (a *sender) send(ctx context.Context, method, path, body string) error {
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
 	leaves := a.draw.IntN(4) == 0
@@ -78,7 +78,7 @@ func (a *attacker) send(ctx context.Context, method, path, body string) error {
 	a.tally.add(resp.StatusCode, leaves)
 	data, err := a.read(resp)
 	switch s := resp.StatusCode; {
-	case s >= 500 && s != http.StatusServiceUnavailable && s != http.StatusGatewayTimeout && !a.dying,
+	case s >= 500 && s != http.StatusServiceUnavailable && s != http.StatusGatewayTimeout && !a.ending,
 		strings.Contains(data, "the model failed"): // engine.ErrStep
 		return fmt.Errorf("%s %s got status %d: %.500s; the body was %.2000s", method, path, s, data, body)
 	case err != nil:
@@ -90,10 +90,10 @@ func (a *attacker) send(ctx context.Context, method, path, body string) error {
 }
 
 // excuse is nil for an error that the client or the end of the server explains.
-func (a *attacker) excuse(ctx context.Context, method, path, body string, err error) error {
+func (a *sender) excuse(ctx context.Context, method, path, body string, err error) error {
 	a.tally.add(0, ctx.Err() != nil)
 	switch {
-	case a.dying:
+	case a.ending:
 		return err // stops this client
 	case ctx.Err() != nil, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return nil
@@ -110,7 +110,7 @@ func (a *attacker) excuse(ctx context.Context, method, path, body string, err er
 const most = 1 << 20
 
 // read reads an answer: at once, byte by byte, or only its beginning.
-func (a *attacker) read(resp *http.Response) (string, error) {
+func (a *sender) read(resp *http.Response) (string, error) {
 	body := io.LimitReader(resp.Body, most)
 	switch a.draw.IntN(10) {
 	case 0: // slowly, then no more
@@ -142,7 +142,7 @@ func (a *attacker) read(resp *http.Response) (string, error) {
 }
 
 // raw sends bytes that are no HTTP, or stop in the middle.
-func (a *attacker) raw(ctx context.Context) error {
+func (a *sender) raw(ctx context.Context) error {
 	conn, err := a.dial()
 	if err != nil {
 		return a.excuse(ctx, "a", "connection", "", err)
