@@ -84,11 +84,11 @@ const outlier = 3
 
 // The margin follows from how far measured times lie above predicted ones: spread is the mean square of the logarithm
 // of their ratio, where it is above 1. A batch in a few hundred lies more than tail of its roots above what was
-// predicted, and may take MaxStall and a fifth. So the margin is small on a quiet machine, and large where the time of
+// predicted, and may take MaxStall and a tenth. So the margin is small on a quiet machine, and large where the time of
 // equal batches differs.
 const (
 	firstSpread             = 0.03
-	tail, allowed           = 3, 1.2
+	tail, allowed           = 3, 1.1
 	leastMargin, mostMargin = 1.2, 2.5
 	spreadKeep              = 0.97 // what the batches before count
 )
