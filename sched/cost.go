@@ -129,6 +129,10 @@ func (c *cost) learn(l *load, seconds float64) {
 	if c.measured++; l.rows > 0 {
 		c.widen(ratio)
 	}
+	if l.rows > 0 && c.decoding(l) > seconds {
+		// The decodes alone were thought to take longer than all of it: there was no batch without prompts yet.
+		c.decode.learn(l.decodeFeatures(), seconds, seconds)
+	}
 	c.near, c.far = max(l.near, c.near*(1-fade)), max(l.far, c.far*(1-fade))
 	c.prompt.learn(l.promptFeatures(), max(seconds-c.knownDecoding(l), 0), seconds)
 }
