@@ -118,18 +118,16 @@ func (a *BroadcastArgs) Check(ranks int) error {
 	return c.err
 }
 
-// Rows is rows [from, to) of a weight that other ranks have the rest of. Unlike Slice it takes rows that begin inside a
-// block of scales, as long as they all lie in it.
+// Rows is rows [from, to) of a weight that other ranks have the rest of. Unlike those of Slice they may begin inside a
+// block of scales.
 func (w Weight) Rows(from, to int) (Weight, error) {
 	if err := within("rows", from, to, w.Out()); err != nil {
 		return Weight{}, err
 	}
 	if w.Scale.Given() {
-		first, last, err := blocks("rows", from, to, w.BlockRows)
-		if err != nil {
-			return Weight{}, err
-		}
-		w.Scale = w.Scale.Slice(first, last)
+		first, skip := w.ScaleRow(from)
+		last, _ := w.ScaleRow(to - 1)
+		w.Scale, w.SkipRows = w.Scale.Slice(first, last+1), skip
 	}
 	w.Data = w.Data.Slice(from, to)
 	return w, nil
@@ -146,9 +144,10 @@ func (w Weight) Columns(from, to int) (Weight, error) {
 			from, to, w.Data.DType, n)
 	}
 	if w.Scale.Given() {
-		first, last, err := blocks("columns", from, to, w.BlockCols)
-		if err != nil {
-			return Weight{}, err
+		first, last := from/w.BlockCols, ceilDiv(to, w.BlockCols)
+		if from%w.BlockCols != 0 && last-first > 1 {
+			return Weight{}, fmt.Errorf("%w: columns %d to %d begin inside a block of %d and end behind it", ErrArgument,
+				from, to, w.BlockCols)
 		}
 		w.Scale = w.Scale.Columns(first, last)
 	}
@@ -162,14 +161,4 @@ func within(what string, from, to, n int) error {
 		return fmt.Errorf("%w: %s %d to %d of %d", ErrArgument, what, from, to, n)
 	}
 	return nil
-}
-
-// blocks are the blocks of scales of [from, to).
-func blocks(what string, from, to, size int) (first, last int, err error) {
-	first, last = from/size, ceilDiv(to, size)
-	if from%size != 0 && last-first > 1 {
-		return 0, 0, fmt.Errorf("%w: %s %d to %d begin inside a block of %d and end behind it", ErrArgument, what, from,
-			to, size)
-	}
-	return first, last, nil
 }

@@ -10,6 +10,7 @@ type shardCase struct {
 	from, to    int
 	data, scale int64 // bytes before the first value and the first scale
 	scales      int   // rows or columns of scales
+	skip        int   // rows of the first block before the shard
 	refused     bool
 }
 
@@ -21,10 +22,9 @@ func TestShardsKeepBlocksOfScales(t *testing.T) {
 		{from: 0, to: 384, scales: 3},
 		{from: 128, to: 384, data: 128 * 320, scale: 4 * 3, scales: 2},
 		{from: 256, to: 300, data: 256 * 320, scale: 4 * 6, scales: 1},
-		{from: 64, to: 128, data: 64 * 320, scales: 1},
-		{from: 160, to: 192, data: 160 * 320, scale: 4 * 3, scales: 1},
-		{from: 64, to: 192, refused: true},
-		{from: 192, to: 384, refused: true},
+		{from: 64, to: 128, data: 64 * 320, scales: 1, skip: 64},
+		{from: 160, to: 192, data: 160 * 320, scale: 4 * 3, scales: 1, skip: 32},
+		{from: 192, to: 384, data: 192 * 320, scale: 4 * 3, scales: 2, skip: 64},
 		{from: 0, to: 400, refused: true},
 		{from: 5, to: 5, refused: true},
 	} {
@@ -36,7 +36,7 @@ func TestShardsKeepBlocksOfScales(t *testing.T) {
 			continue
 		}
 		if err != nil || w.Data.Off != c.data || w.Scale.Off != c.scale || w.Scale.Rows != c.scales ||
-			w.Out() != c.to-c.from || w.In() != 320 {
+			w.SkipRows != c.skip || w.Out() != c.to-c.from || w.In() != 320 {
 			t.Errorf("rows %d to %d: %+v, %v", c.from, c.to, w, err)
 		}
 		if err := w.Check(Projected); err != nil {

@@ -7,9 +7,9 @@ import (
 	"sparrow/kernel"
 )
 
-// Of several ranks each loads an equal shard of most weights, at the boundaries of their blocks of scales: rows where
-// its outputs are the rank's own (heads, inner values, tokens), columns where its inputs are. On a device that runs
-// alone a shard is the whole weight. A shard is a view of the checkpoint's bytes.
+// Of several ranks each loads an equal shard of most weights: rows where its outputs are the rank's own (heads, inner
+// values, tokens), columns where its inputs are, these at the boundaries of blocks of scales or inside one. On a device
+// that runs alone a shard is the whole weight. A shard is a view of the checkpoint's bytes.
 
 // MatrixRows loads a rank's rows of a weight [out, in] that multiplies rows.
 func (l *Loader) MatrixRows(name string, out, in int) kernel.Matrix {
