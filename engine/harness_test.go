@@ -87,8 +87,17 @@ func load(t testing.TB, dir string, o kernel.Options, wrap func(kernel.Device) k
 	return source, m
 }
 
-// ranks is the number of devices that share each model: the tests of this package hold for any.
+// ranks is the number of devices that share each model: the tests of this package hold for any, but for those that call
+// alone.
 var ranks = flag.Int("ranks", 1, "devices that share each model")
+
+// alone skips a test that is about a single device.
+func alone(t *testing.T, why string) {
+	t.Helper()
+	if *ranks > 1 {
+		t.Skip(why)
+	}
+}
 
 // build makes an engine over a checkpoint, with package sparrow's defaults.
 func build(t testing.TB, dir string, c Config) (*Engine, error) {

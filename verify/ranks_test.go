@@ -50,13 +50,11 @@ func TestRanks(t *testing.T) {
 		kv      string
 		chunks  []int
 	}{
-		{"deepseek_v32-1", "cpu", "f32", []int{0, 64}},
-		{"deepseek_v32-fp8-1", "cpu", "f32", []int{0, 7}},
-		{"glm_moe_dsa-1", "cpu", "f32", []int{0, 64}},
-		{v4, "cpu", "f32", []int{0, 129}},
-		{"deepseek_v32-1", "cpu", "fp8", []int{64}},
-		{"glm_moe_dsa-1", "cpu", "bf16", []int{0}},
-		{v4, "cpu", "fp8", []int{5}},
+		{"deepseek_v32-1", "cpu", "f32", []int{0}},
+		{"deepseek_v32-fp8-1", "cpu", "f32", []int{64}},
+		{"glm_moe_dsa-1", "cpu", "f32", []int{64}},
+		{v4, "cpu", "f32", []int{129}},
+		{"deepseek_v32-1", "cpu", "fp8", []int{0}},
 	} {
 		t.Run(fmt.Sprintf("%s/%s/%s", c.name, c.kernels, c.kv), func(t *testing.T) {
 			m := openRanks(t, c.name, c.kernels, 2, kernel.Options{Precise: c.kv == "f32"})
