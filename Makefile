@@ -8,7 +8,7 @@ TESTFLAGS = -vet=off -ldflags=-w
 PLATFORMS = linux/arm64 darwin/arm64 windows/amd64
 
 .PHONY: test check width unit race race-all fuzz schemas clients cluster tiers page-store browser \
-	screenshots torture build dist kernels clean
+	screenshots torture build dist kernels clean ranks
 
 test: check unit race
 
@@ -27,7 +27,15 @@ width:
 # writes.
 unit:
 	$(GO) test $(TESTFLAGS) ./...
+	$(GO) test $(TESTFLAGS) ./engine -run '$(ON_RANKS)' -args -ranks 2
 	cd kernel/cpu/vec/_asm && $(GO) vet . && $(GO) test .
+
+# Tests of the engine that run on two ranks each time: crowds, cancellation, prefixes, drafts. `make ranks` runs all.
+ON_RANKS = TestACrowd|TestADraftingCrowdGets|TestCancel|TestASharedPrefix|TestTheNextTurn|TestTwoEngines
+
+ranks:
+	$(GO) test -count=1 ./engine -args -ranks 2
+	$(GO) test -count=1 ./verify ./model/shard ./kernel/group -run "Rank|Collective"
 
 # The JSON Schema test suite against the grammar: DIR holds its folders draft4, draft7 and draft2020-12.
 schemas:

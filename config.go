@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"sparrow/kernel/group"
 	"sparrow/kv/prefix"
 	"sparrow/kv/tier"
 	"sparrow/plan"
@@ -25,7 +26,10 @@ type Config struct {
 	// round differently: a program that compares answers names one.
 	Kernels string
 	Workers int // CPU threads; 0 means one for each core
-	Device  int // ordinal of the GPU, where the kernels are for GPUs
+	// Ranks is the number of devices that share the model: each has a part of its heads, experts and vocabulary, and
+	// of the threads. 0 and 1 are one device. Several ranks run on CPUs; answers differ from those of one in rounding.
+	Ranks  int
+	Device int // ordinal of the GPU, where the kernels are for GPUs
 	// Pack copies the weights at load to memory that is fast to read: on huge pages, on cache lines, spread over memory
 	// nodes. It takes as much memory as the weights do, and changes no answer. It is for a CPU: AutoKernels then takes
 	// no GPU.
@@ -114,7 +118,7 @@ func (c *Config) Validate() error {
 	}{{"CacheTokens", c.CacheTokens, math.MaxInt}, {"ContextTokens", c.ContextTokens, MaxCount},
 		{"StepTokens", c.StepTokens, MaxCount}, {"MaxRunning", c.MaxRunning, MaxCount},
 		{"MaxQueue", c.MaxQueue, MaxCount}, {"Workers", c.Workers, MaxWorkers},
-		{"Device", c.Device, MaxCount}, {"PlanHistory", c.PlanHistory, MaxCount}} {
+		{"Device", c.Device, MaxCount}, {"Ranks", c.Ranks, group.MaxRanks}, {"PlanHistory", c.PlanHistory, MaxCount}} {
 		switch {
 		case f.v < 0:
 			errs = append(errs, fmt.Errorf("%s is %d, want 0 (the default) or more", f.name, f.v))

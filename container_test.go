@@ -47,7 +47,7 @@ func TestACacheFitsItsContainer(t *testing.T) {
 		}
 		c = c.onDevice(dev, p.source.Model)
 		t.Cleanup(func() { _ = errors.Join(dev.Close(), p.source.Close()) })
-		m, err := load(t.Context(), c, p, boxed{dev, system})
+		m, err := load(t.Context(), c, p, onDevice(boxed{dev, system}))
 		if err != nil {
 			t.Fatal(err)
 		}

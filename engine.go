@@ -44,7 +44,7 @@ type Engine struct {
 // running is what an engine has while it is awake.
 type running struct {
 	core *engine.Engine
-	dev  kernel.Device
+	dev  kernel.Machine
 }
 
 // Info describes the engine.

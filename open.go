@@ -16,6 +16,7 @@ import (
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
 	"sparrow/kernel/cuda/op"
+	"sparrow/kernel/group"
 	"sparrow/kernel/host"
 	"sparrow/kernel/ref"
 	"sparrow/model"
@@ -101,7 +102,7 @@ func begin(ctx context.Context, c Config, p *parts) (_ *running, _ Config, err e
 	if err := checkPacking(c, p.source.Weights.Bytes()); err != nil {
 		return nil, c, err
 	}
-	dev, c, err := openDevice(Registry(), c, p)
+	dev, c, err := openDevices(Registry(), c, p)
 	if err != nil {
 		return nil, c, err
 	}
@@ -110,7 +111,7 @@ func begin(ctx context.Context, c Config, p *parts) (_ *running, _ Config, err e
 			err = errors.Join(err, dev.Close())
 		}
 	}()
-	if d, ok := dev.(interface{ Placement() string }); ok {
+	if d, ok := dev.Machine.(interface{ Placement() string }); ok {
 		c.Log.Info("placement of large buffers", "kernels", dev.Name(), "text", d.Placement())
 	}
 	m, err := load(ctx, c, p, dev)
@@ -121,7 +122,7 @@ func begin(ctx context.Context, c Config, p *parts) (_ *running, _ Config, err e
 	if err != nil {
 		return nil, c, err
 	}
-	return &running{core, dev}, c, nil
+	return &running{core, dev.Machine}, c, nil
 }
 
 // newCore makes a core for a loaded model.
@@ -140,33 +141,41 @@ func (r *running) abandon() error {
 	return r.dev.Close()
 }
 
-// openDevice opens the device and returns the configuration with that device's defaults.
-func openDevice(r *kernel.Registry, c Config, p *parts) (kernel.Device, Config, error) {
+// openDevices opens the device, or one for each rank, and returns the configuration with that device's defaults.
+func openDevices(r *kernel.Registry, c Config, p *parts) (devices, Config, error) {
 	var reserved int64
-	dev, err := OpenDevice(r, DeviceRequest{
+	q := DeviceRequest{
 		Options: kernel.Options{Workers: c.Workers, Ordinal: c.Device, Pack: c.Pack, Precise: c.Precise},
 		Kernels: c.Kernels, Source: p.source, Policy: c.Policy, Warn: c.Warn,
-		Fits: func(dev kernel.Device) error {
-			n, err := need(p.source, dev, c.onDevice(dev, p.source.Model).engine(p))
-			if err != nil || n == nil {
-				return err
-			}
-			reserved = n.Scratch + n.Graphs
-			return n.Err(describeDevice(dev))
-		},
-	})
+	}
+	if c.Ranks > 1 {
+		g, err := OpenRanks(r, q, c.Ranks, group.Options{})
+		if err != nil {
+			return devices{}, c, err
+		}
+		return onRanks(g), c.onDevice(g, p.source.Model), nil
+	}
+	q.Fits = func(dev kernel.Device) error {
+		n, err := need(p.source, dev, c.onDevice(dev, p.source.Model).engine(p))
+		if err != nil || n == nil {
+			return err
+		}
+		reserved = n.Scratch + n.Graphs
+		return n.Err(describeDevice(dev))
+	}
+	dev, err := OpenDevice(r, q)
 	if err != nil {
-		return nil, c, err
+		return devices{}, c, err
 	}
 	c = c.onDevice(dev, p.source.Model)
 	c.reserved = reserved
-	return dev, c, nil
+	return onDevice(dev), c, nil
 }
 
 // load reads the weights. ctx is checked once they are read: a model whose caller has gone is not kept.
-func load(ctx context.Context, c Config, p *parts, dev kernel.Device) (model.Model, error) {
+func load(ctx context.Context, c Config, p *parts, dev devices) (model.Model, error) {
 	total, done := p.source.Weights.Bytes(), int64(0)
-	m, err := p.source.Load(dev, func(name string) {
+	m, err := dev.load(p.source, func(name string) {
 		if t, ok := p.source.Weights.Tensor(name); ok {
 			done += int64(len(t.Data))
 		}
@@ -210,7 +219,7 @@ func (c Config) withDefaults() Config {
 }
 
 // onDevice adds the defaults that depend on the device, and notes them.
-func (c Config) onDevice(dev kernel.Device, d config.Description) Config {
+func (c Config) onDevice(dev kernel.Machine, d config.Description) Config {
 	steps, running, stall := defaultStepTokens, defaultMaxRunning, defaultMaxStall
 	if dev.Hardware().Arch != "cpu" {
 		steps, running, stall = gpuStepTokens, gpuMaxRunning, gpuMaxStall
@@ -236,7 +245,7 @@ func (c Config) onDevice(dev kernel.Device, d config.Description) Config {
 
 // PolicyOn is a policy with the defaults of the device that a model runs on, and those defaults as flags: on a GPU the
 // cache is FP8 and prompts read gathered rows of it, where nothing else was asked for.
-func PolicyOn(dev kernel.Device, d config.Description, p plan.Policy) (plan.Policy, []string) {
+func PolicyOn(dev kernel.Machine, d config.Description, p plan.Policy) (plan.Policy, []string) {
 	if _, ok := d.(*config.DSA); !ok || dev.Hardware().Arch == "cpu" || p.KV != "" {
 		return p, nil
 	}
@@ -250,7 +259,7 @@ func PolicyOn(dev kernel.Device, d config.Description, p plan.Policy) (plan.Poli
 }
 
 // describeDevice names a device.
-func describeDevice(dev kernel.Device) string {
+func describeDevice(dev kernel.Machine) string {
 	if d, ok := dev.(interface{ Describe() string }); ok {
 		return d.Describe()
 	}

@@ -16,6 +16,7 @@ import (
 // the kernels, the sampler or the delivery of tokens, with greedy, seeded and penalised choices side by side and while
 // sequences grow into new pages. Warm-up is a batch as large, of sequences longer than those measured.
 func TestDecodeAllocatesNothing(t *testing.T) {
+	alone(t, "results of several ranks are compared in memory of their own")
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}
@@ -90,6 +91,7 @@ func decode(e *Engine, jobs []*Job, steps int) {
 // plan is known, so that only what each iteration allocates is counted. One worker on one processor: how threads wait
 // for each other, and whose scratch memory they find, depends on what else the machine does.
 func TestDraftingAllocatesNothing(t *testing.T) {
+	alone(t, "results of several ranks are compared in memory of their own")
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}

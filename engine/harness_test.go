@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"flag"
 	"log/slog"
 	"math"
 	"runtime"
@@ -15,6 +16,7 @@ import (
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
+	"sparrow/kernel/group"
 	"sparrow/model"
 	"sparrow/model/family"
 	"sparrow/plan"
@@ -48,23 +50,53 @@ func load(t testing.TB, dir string, o kernel.Options, wrap func(kernel.Device) k
 	if raceEnabled {
 		o.Workers = 1 // workers that spin under the race detector cost more than they help
 	}
-	dev, err := kernel.NewRegistry(cpu.Backends()).Open("cpu", o)
-	if err != nil {
-		t.Fatal(err)
+	var devs []kernel.Device
+	if *ranks > 1 {
+		o.Workers = 1
+	}
+	for range *ranks {
+		dev, err := kernel.NewRegistry(cpu.Backends()).Open("cpu", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if wrap != nil {
+			dev = wrap(dev)
+		}
+		devs = append(devs, dev)
+	}
+	var m model.Model
+	closer := devs[0].Close
+	if *ranks == 1 {
+		m, err = source.Load(devs[0], func(string) {})
+	} else {
+		g, failed := group.New(devs, group.Options{Compare: true})
+		if failed != nil {
+			t.Fatal(failed)
+		}
+		closer = g.Close
+		m, err = source.LoadRanks(g, func(string) {})
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(dev.Close(), source.Close()); err != nil {
+		if err := errors.Join(closer(), source.Close()); err != nil {
 			t.Error(err)
 		}
 	})
-	if wrap != nil {
-		dev = wrap(dev)
-	}
-	m, err := source.Load(dev, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return source, m
+}
+
+// ranks is the number of devices that share each model: the tests of this package hold for any, but for those that call
+// alone.
+var ranks = flag.Int("ranks", 1, "devices that share each model")
+
+// alone skips a test that is about a single device.
+func alone(t *testing.T, why string) {
+	t.Helper()
+	if *ranks > 1 {
+		t.Skip(why)
+	}
 }
 
 // build makes an engine over a checkpoint, with package sparrow's defaults.
@@ -83,6 +115,11 @@ func buildOver(t testing.TB, dir string, c Config, o kernel.Options, wrap func(k
 	error) {
 	t.Helper()
 	source, m := load(t, dir, o, wrap)
+	return New(m, testConfig(source, c))
+}
+
+// testConfig is a configuration with package sparrow's defaults.
+func testConfig(source *family.Source, c Config) Config {
 	for _, f := range []struct {
 		v *int
 		d int
@@ -98,7 +135,7 @@ func buildOver(t testing.TB, dir string, c Config, o kernel.Options, wrap func(k
 	for _, id := range source.Config.EOS {
 		c.EOS = append(c.EOS, int32(id))
 	}
-	return New(m, c)
+	return c
 }
 
 // still makes an engine whose loop does not run.

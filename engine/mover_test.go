@@ -105,6 +105,7 @@ func (m *mover) Sync() error {
 
 // On a device with page-locked memory, and under the rules of the CUDA operations, pages come back as they went.
 func TestPagesMoveByADevicesRules(t *testing.T) {
+	alone(t, "its devices are GPUs")
 	notUnderRace(t)
 	for _, name := range []string{"mover", "strict"} {
 		t.Run(name, func(t *testing.T) {

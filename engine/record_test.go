@@ -85,6 +85,7 @@ func TestSharedSelectionsName(t *testing.T) {
 
 // By a GPU's rules selections and experts are recorded; scores and replay are refused before anything runs.
 func TestRecordingOnAGPU(t *testing.T) {
+	alone(t, "its device is a GPU")
 	if raceEnabled {
 		t.Skip("one request at a time: TestSharedSelectionsName uses the same goroutines")
 	}

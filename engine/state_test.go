@@ -80,6 +80,7 @@ func TestAStatefulModelServesACrowdToTheBit(t *testing.T) {
 // A step fails half way, after some layers have written their rows over what the states held: the sequences start over
 // and lose nothing but time.
 func TestAFailedBatchRestartsItsSequences(t *testing.T) {
+	alone(t, "a rank that fails alone is lost")
 	if raceEnabled {
 		t.Skip("the step loop alone is at work here")
 	}
@@ -104,6 +105,7 @@ func TestAFailedBatchRestartsItsSequences(t *testing.T) {
 
 // A fault that never ends fails its requests instead of starting them over for ever.
 func TestRestartsEnd(t *testing.T) {
+	alone(t, "a rank that fails alone is lost")
 	if raceEnabled {
 		t.Skip("the step loop alone is at work here")
 	}

@@ -27,7 +27,7 @@ type tiers struct {
 	e     *Engine
 	stack *tier.Stack
 	model model.Paged
-	dev   kernel.Device
+	dev   kernel.Machine
 	moves bool // the device copies from and to page-locked memory without waiting
 	pulls bool // requests may name others that have their pages
 	wait  time.Duration

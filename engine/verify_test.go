@@ -56,6 +56,7 @@ func TestADrafterThatKnowsTheTargetIsAlwaysAccepted(t *testing.T) {
 			r.Sampling.Temperature = temperature
 			rows, want := targetLogits(t, dir, r)
 			e := start(t, dir, Config{Draft: drafts(t, c.drafts)}, checked(t),
+				func(e *Engine) { e.cfg.EOS = nil }, // a draft that ends the answer ends its chain
 				drafting(func(w *step.Draft, row []float32) {
 					// The row is computed at place Cached+len(Tokens)-1 from the token after it, and proposes the one
 					// after that.

@@ -49,6 +49,20 @@ func (a *Arena) Take(d DType, rows, cols int) Tensor {
 	return t
 }
 
+// Buffer is the memory of the arena.
+func (a *Arena) Buffer() Buffer { return a.buf }
+
+// Over is an arena in the state of this one over another buffer of its size: what is taken from it has the places that
+// it would have here.
+func (a *Arena) Over(b Buffer) *Arena {
+	c := *a
+	c.buf = b
+	return &c
+}
+
+// Follow goes on where an arena that Over returned has come to.
+func (a *Arena) Follow(b *Arena) { a.at, a.high = b.at, max(a.high, b.high) }
+
 // Mark is the present place, to which Reset returns: what is taken after the mark shares memory with what is taken
 // after the Reset.
 func (a *Arena) Mark() int64 { return a.at }

@@ -1,10 +1,11 @@
 package kernel
 
-// EmbedArgs copies rows of a table: Out[i] = Table[IDs[i]].
+// EmbedArgs copies rows of a table: Out[i] = Table[IDs[i]], or zeros where another rank has the row.
 type EmbedArgs struct {
 	Out   Tensor // activation [T, hidden]
 	Table Matrix // [vocabulary, hidden], LookedUp or Tied
 	IDs   Tensor // i32 [T, 1]
+	Part  Part   // which rows of the vocabulary Table holds, where ranks share them
 }
 
 // Embedder looks up embeddings.
@@ -16,6 +17,9 @@ func (a *EmbedArgs) Check() error {
 	c.matrix("table", a.Table, a.Out.Cols, lookedUp)
 	c.float("out", a.Out, a.Out.Rows, a.Out.Cols)
 	c.tensor("ids", a.IDs, I32, a.Out.Rows, 1)
+	if c.err == nil {
+		a.Part.check(&c, a.Table.Out())
+	}
 	return c.err
 }
 

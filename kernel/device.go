@@ -18,11 +18,10 @@ type Memory interface {
 	Sync() error
 }
 
-// Device is memory, the weights prepared for it, and the operations over both. One goroutine uses a device at a time.
-type Device interface {
+// Machine is what those who start passes see of a device, or of several that run a model together. One goroutine uses
+// it at a time.
+type Machine interface {
 	Memory
-	Preparer
-	Operations
 	// Name is the registered name of the implementation.
 	Name() string
 	// Activation is the element type in which this device keeps activations.
@@ -30,6 +29,13 @@ type Device interface {
 	// Hardware is the description of the device that plans are built from.
 	Hardware() Hardware
 	Close() error
+}
+
+// Device is memory, the weights prepared for it, and the operations over both. One goroutine uses a device at a time.
+type Device interface {
+	Machine
+	Preparer
+	Operations
 }
 
 // Hardware is the facts of a device that plans depend on. 0 means unknown, or that plans do not depend on it.
@@ -47,7 +53,7 @@ type MemoryMeter interface {
 }
 
 // MemoryFree returns the memory of a device, 0 and 0 where it reports none.
-func MemoryFree(d Device) (free, total int64, err error) {
+func MemoryFree(d Machine) (free, total int64, err error) {
 	if m, ok := d.(MemoryMeter); ok {
 		return m.MemoryFree()
 	}

@@ -44,6 +44,8 @@ type ExpertArgs struct {
 	Weights Tensor // f32 [T, k]
 	Experts Experts
 	Limit   float32
+	// Part says which experts Experts holds, where ranks share them: choices of others add nothing.
+	Part Part
 }
 
 // ExpertRunner runs experts.
@@ -58,6 +60,9 @@ func (a *ExpertArgs) Check() error {
 	c.tensor("ids", a.IDs, I32, t, -1)
 	c.tensor("weights", a.Weights, F32, t, a.IDs.Cols)
 	c.limit(a.Limit)
+	if a.Experts != nil {
+		a.Part.check(&c, a.Experts.Count())
+	}
 	switch {
 	case c.err != nil:
 	case a.Experts == nil:

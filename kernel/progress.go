@@ -72,6 +72,8 @@ const (
 	opRouteHash
 	opCopy
 	opCandidates
+	opAllReduce
+	opAllGather
 )
 
 var operationNames = [...]string{
@@ -114,6 +116,8 @@ var operationNames = [...]string{
 	opRouteHash:    "route hash",
 	opCopy:         "copy",
 	opCandidates:   "candidates",
+	opAllReduce:    "all-reduce",
+	opAllGather:    "all-gather",
 }
 
 func (o operation) String() string {

@@ -8,10 +8,11 @@ import "fmt"
 type Queue struct {
 	dev   Device
 	mark  Marker // nil where the device takes no marks
+	place progress
+	ranks Member
 	err   error
 	stage string
 	layer int
-	place progress
 }
 
 // NewQueue makes a queue of a device's operations.
@@ -20,6 +21,17 @@ func NewQueue(dev Device) *Queue {
 	q.mark, _ = dev.(Marker)
 	return q
 }
+
+// JoinRanks makes the queue that of one of several ranks: what the collective operations below need. On a device that
+// runs alone these do nothing.
+func (q *Queue) JoinRanks(m Member) { q.ranks = m }
+
+// Ranks is the queue's place among the ranks.
+func (q *Queue) Ranks() Member { return q.ranks }
+
+// First reports whether the device is the first rank, or runs alone: the one that adds its part of a sum to rows that
+// all ranks hold, where the others write theirs over them, before AllReduce.
+func (q *Queue) First() bool { return q.ranks.Rank == 0 }
 
 // At sets the stage of the following operations, for errors: a stage of a layer, or of no layer where layer is
 // negative.
@@ -182,3 +194,18 @@ func (q *Queue) Copy(a CopyArgs) { enqueue(q, opCopy, Device.Copy, a) }
 
 // Candidates enqueues [CandidateFinder].
 func (q *Queue) Candidates(a CandidateArgs) { enqueue(q, opCandidates, Device.Candidates, a) }
+
+// collect runs an operation of all ranks unless an earlier one failed.
+func collect[A any](q *Queue, op operation, do func(Collective, A) error, a A) {
+	if q.ranks.Count() > 1 && q.next(op) {
+		q.Fail(do(q.ranks.Comm, a))
+	}
+}
+
+// AllReduce enqueues [Collective.AllReduce].
+func (q *Queue) AllReduce(x Tensor) {
+	collect(q, opAllReduce, Collective.AllReduce, AllReduceArgs{X: x})
+}
+
+// AllGather enqueues [Collective.AllGather].
+func (q *Queue) AllGather(a AllGatherArgs) { collect(q, opAllGather, Collective.AllGather, a) }

@@ -19,6 +19,8 @@ type Weight struct {
 	Scale     Tensor // [ceil(out/BlockRows), ceil(in/BlockCols)]: f32 for e4m3, e8m0 for e2m1x2
 	BlockRows int
 	BlockCols int
+	// SkipRows is the number of rows of the first block that lie before Data, where a rank's rows begin inside a block.
+	SkipRows int
 	// Pow2Rows says how a device that quantises the rows an e4m3 weight multiplies chooses their scales: powers of two
 	// where the checkpoint was made for them (scale_fmt ue8m0), else any float32.
 	Pow2Rows bool
@@ -29,6 +31,12 @@ func (w Weight) Out() int { return w.Data.Rows }
 
 // In is the length of the vectors the matrix multiplies.
 func (w Weight) In() int { return w.Data.Cols * w.Data.DType.Values() }
+
+// ScaleRow is the row of scales that a row has, and the number of the row in its block.
+func (w Weight) ScaleRow(row int) (scale, within int) {
+	row += w.SkipRows
+	return row / w.BlockRows, row % w.BlockRows
+}
 
 // Slice is rows [from, to) as a separate matrix. With block scales, from must be the first row of a block.
 func (w Weight) Slice(from, to int) Weight {
@@ -157,7 +165,7 @@ func (c *checker) weight(name string, w Weight, out, in int) {
 			return
 		}
 		c.of = name
-		c.tensor("scales", w.Scale, F32, ceilDiv(w.Data.Rows, w.BlockRows), ceilDiv(w.Data.Cols, w.BlockCols))
+		c.tensor("scales", w.Scale, F32, ceilDiv(w.SkipRows+w.Data.Rows, w.BlockRows), ceilDiv(w.Data.Cols, w.BlockCols))
 		c.of = ""
 	case d == E2M1x2:
 		if w.BlockRows != 1 || w.BlockCols <= 0 || w.BlockCols%2 != 0 {

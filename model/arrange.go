@@ -52,21 +52,33 @@ func takeRecorded(p *plan.Plan, a *kernel.Arena, activation kernel.DType, w *Wid
 	return r
 }
 
-// Head multiplies the wanted rows of a pass by the matrix of the vocabulary.
+// Head multiplies the wanted rows of a pass by the matrix of the vocabulary: of several ranks each by its tokens, whose
+// logits all of them gather.
 type Head struct {
 	rows   kernel.Tensor // i32 [L, 1]
 	whole  kernel.Tensor // i32 [w, 1]: rows that come back whole, where not all do
 	picked kernel.Tensor // activation [L, width]
 	logits kernel.Tensor // f32 [L, vocabulary]
+	own    kernel.Tensor // f32 [L, vocabulary/ranks]: the rank's; not given where there is one rank
 	out    *Outputs
 }
 
-// TakeHead takes the memory of the wanted rows, each that wide.
-func TakeHead(p *plan.Plan, a *kernel.Arena, in attn.Inputs, out *Outputs, activation kernel.DType, width int) Head {
+// HeadShape is what the memory of a head depends on beside its plan.
+type HeadShape struct {
+	Activation kernel.DType
+	Width      int // of a wanted row
+	Ranks      int
+}
+
+// TakeHead takes the memory of the wanted rows and of their logits.
+func TakeHead(p *plan.Plan, a *kernel.Arena, in attn.Inputs, out *Outputs, s HeadShape) Head {
 	h := Head{rows: in.Array(plan.LogitRows), whole: in.Array(plan.WholeRows),
-		picked: a.Take(activation, p.Logits, width), logits: out.Logits, out: out}
+		picked: a.Take(s.Activation, p.Logits, s.Width), logits: out.Logits, out: out}
 	if p.WholeLogits < p.Logits {
 		h.logits = a.Take(kernel.F32, p.Logits, out.Logits.Cols)
+	}
+	if s.Ranks > 1 {
+		h.own = a.Take(kernel.F32, p.Logits, out.Logits.Cols/s.Ranks)
 	}
 	return h
 }
@@ -77,10 +89,15 @@ func (h *Head) Pick(q *kernel.Queue, x kernel.Tensor) kernel.Tensor {
 	return h.picked
 }
 
-// Logits multiplies x [L, hidden] by w [vocabulary, hidden] and finds the best token of every row where rows do not
+// Logits multiplies x [L, hidden] by w [the rank's tokens, hidden] and finds the best token of every row where rows do not
 // come back whole.
 func (h *Head) Logits(q *kernel.Queue, x kernel.Tensor, w kernel.Matrix) {
-	q.Multiply(kernel.MultiplyArgs{Out: h.logits, X: x, W: w})
+	if h.own.Given() {
+		q.Multiply(kernel.MultiplyArgs{Out: h.own, X: x, W: w})
+		q.AllGather(kernel.AllGatherArgs{Out: h.logits, X: h.own})
+	} else {
+		q.Multiply(kernel.MultiplyArgs{Out: h.logits, X: x, W: w})
+	}
 	best := h.out.Best
 	if !best.Values.Given() {
 		return

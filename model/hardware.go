@@ -7,7 +7,7 @@ import (
 
 // Hardware is the hardware description that plans for a device are built from: the figures of its architecture,
 // replaced by those that the device reports.
-func Hardware(dev kernel.Device) (plan.Hardware, error) {
+func Hardware(dev kernel.Machine) (plan.Hardware, error) {
 	own := dev.Hardware()
 	h, err := plan.HardwareFor(own.Arch)
 	if err != nil {

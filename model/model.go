@@ -18,8 +18,8 @@ type Model interface {
 	Config() *config.Config
 	// Facts are the properties that the planner reads.
 	Facts() plan.Model
-	// Device is where the model runs.
-	Device() kernel.Device
+	// Device is where the model runs: a device, or several ranks.
+	Device() kernel.Machine
 	// Allocate makes the cache: page pools in the resolved layouts, in place of what was there. Page contents are zero.
 	Allocate(cfg *plan.Config, pages int) error
 	// PageBytes is the cache memory one page takes in the resolved layouts, over all layers.

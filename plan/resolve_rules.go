@@ -46,6 +46,7 @@ func (r *resolver) speculation() error {
 // parallelism checks context parallelism (dispatch 15).
 func (r *resolver) parallelism() error {
 	cp, p := r.policy.CP, r.policy
+	r.ranks()
 	refuse := func(asked, supported, try string) error {
 		return &Error{Code: E10, Asked: asked, Supported: supported, Try: try}
 	}

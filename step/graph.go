@@ -42,7 +42,7 @@ type captured struct {
 	off   bool  // a capture failed
 }
 
-func newGraphs(dev kernel.Device, budget int64) graphs {
+func newGraphs(dev kernel.Machine, budget int64) graphs {
 	c, _ := dev.(kernel.Capturer)
 	if budget == 0 {
 		budget = GraphBytes

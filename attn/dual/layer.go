@@ -40,6 +40,7 @@ func (a *Attention) rotate(x, angles kernel.Tensor, inverse bool) {
 }
 
 // output applies the inverse rotation to the heads, because values are rotated like keys, and projects group by group.
+// Of several ranks each has the groups of its heads.
 func (a *Attention) output(p *projected, w *Weights, out, angles kernel.Tensor) {
 	a.rotate(p.out, angles, true)
 	width, n := p.out.Cols/a.params.OGroups, a.params.OLora
@@ -47,6 +48,7 @@ func (a *Attention) output(p *projected, w *Weights, out, angles kernel.Tensor) 
 		a.q.Multiply(kernel.MultiplyArgs{Out: p.z.Columns(g*n, (g+1)*n), X: p.out.Columns(g*width, (g+1)*width), W: m})
 	}
 	a.q.Multiply(kernel.MultiplyArgs{Out: out, X: p.z, W: w.OB})
+	a.q.AllReduce(out)
 }
 
 // compress closes groups: it stores the entries, and for the indexer the keys, of every group that ends in this pass,

@@ -232,8 +232,8 @@ func (p *Pass) Begin() {
 	p.q.Angles(kernel.AngleArgs{Out: p.angles, Positions: p.position, InvFreq: p.freq, Scale: p.params.CosScale})
 }
 
-// Layer adds the attention output of one layer for x (normalised rows, in plan order) to h. Its selection goes through
-// tap.
+// Layer adds the attention output of one layer for x (normalised rows, in plan order) to h: of several ranks each that
+// of its heads. Its selection goes through tap.
 func (p *Pass) Layer(layer int, w *Weights, c Cache, h, x kernel.Tensor, tap attn.Tap) {
 	p.q.At("attention", layer)
 	if w.Index != nil && !c.Index.Mem.Given() {
@@ -255,7 +255,8 @@ func (p *Pass) Layer(layer int, w *Weights, c Cache, h, x kernel.Tensor, tap att
 		p.selected = true
 		p.tap.Record(p.q, p.positions, p.scores)
 	}
-	p.q.Multiply(kernel.MultiplyArgs{Out: h, X: p.out, W: w.O, Accumulate: true})
+	p.q.Multiply(kernel.MultiplyArgs{Out: h, X: p.out, W: w.O, Accumulate: p.q.First()})
+	p.q.AllReduce(h)
 }
 
 // Store writes latent rows and indexer keys of a layer for x (normalised rows, in plan order) and attends to nothing:

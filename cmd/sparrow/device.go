@@ -35,6 +35,12 @@ func addKernels(f *pflag.FlagSet, kernels *string) {
 			"machine), ref, or a name from 'sparrow version'")
 }
 
+// addRanks adds --ranks, for commands that run whole models.
+func addRanks(f *pflag.FlagSet, ranks *int) {
+	f.IntVar(ranks, "ranks", 0, "CPU devices that share the model, each with a part of its heads, experts, vocabulary "+
+		"and of the threads (docs/ranks.md); 0 and 1 are one")
+}
+
 // warnings prints what is worth knowing and stops nothing, a line each.
 func warnings(cmd *cobra.Command) func(string) {
 	return func(text string) { fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s\n", text) }

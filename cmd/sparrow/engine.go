@@ -16,6 +16,7 @@ import (
 	"sparrow/builtin"
 	"sparrow/engine"
 	"sparrow/internal/unit"
+	"sparrow/kernel/group"
 	"sparrow/kv/prefix"
 )
 
@@ -27,6 +28,7 @@ type engineFlags struct {
 	model, name                       string
 	cacheTokens, context, stepTokens  int
 	maxRunning, maxQueue, planHistory int
+	ranks                             int
 	recordBytes                       int64
 	noPrefixCache, noGraphs           bool
 	controlTokens, selfTest           string
@@ -42,6 +44,7 @@ func (f *engineFlags) add(s *pflag.FlagSet) {
 		"checkpoint folder, GGUF file, or the name of a pulled model such as deepseek-ai/DeepSeek-V3.2; without it "+
 			"the small model inside the binary runs ("+builtin.Name+")")
 	f.deviceFlags.add(s)
+	addRanks(s, &f.ranks)
 	s.IntVar(&f.cacheTokens, "cache-tokens", 0, "size of the cache in tokens; 0 sizes it by memory")
 	s.IntVar(&f.context, "context", 0,
 		"longest sequence in tokens; 0 means the model's own limit, or the cache where that is smaller")
@@ -161,7 +164,7 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 	}
 	c := sparrow.Config{
 		CacheEvents: f.events, MaxStall: stall, SelfTest: test, Watchdog: watchdog,
-		Model: dir, Name: f.wireName(dir), Kernels: f.kernels, Device: f.gpu, Workers: f.workers, Pack: f.pack,
+		Model: dir, Name: f.wireName(dir), Kernels: f.kernels, Device: f.gpu, Workers: f.workers, Pack: f.pack, Ranks: f.ranks,
 		Precise: f.precise, Policy: p, Draft: drafts,
 		CacheTokens: f.cacheTokens, ContextTokens: f.context, StepTokens: f.stepTokens, MaxRunning: f.maxRunning,
 		MaxQueue: f.maxQueue, NoReuse: f.noPrefixCache, NoGraphs: f.noGraphs, PlanHistory: f.planHistory,
@@ -195,6 +198,7 @@ func (f *engineFlags) stall() (time.Duration, error) {
 func (f *engineFlags) sizes() error {
 	const most = sparrow.MaxCount
 	return counted(count{"workers", f.workers, sparrow.MaxWorkers}, count{"gpu", f.gpu, 0},
+		count{"ranks", f.ranks, group.MaxRanks},
 		count{"cache-tokens", f.cacheTokens, 0},
 		count{"context", f.context, most}, count{"step-tokens", f.stepTokens, most},
 		count{"max-running", f.maxRunning, most}, count{"max-queue", f.maxQueue, most},

@@ -192,11 +192,10 @@ func (f *explainFlags) facts() (plan.Model, error) {
 		m.Heads = f.heads
 	}
 	if tp := f.wish.AttentionTP; tp != 0 {
-		if tp < 0 || m.Heads%tp != 0 {
-			return m, fmt.Errorf("explain: --tp %d does not divide the %d query heads; give a divisor of them", tp,
-				m.Heads)
+		var err error
+		if m, err = m.Divide(tp); err != nil {
+			return m, fmt.Errorf("explain: --tp %d: %w", tp, err)
 		}
-		m.Heads /= tp
 	}
 	if f.layer > m.Layers {
 		return m, fmt.Errorf("explain: --layer %d: the model has layers 0 to %d, and a drafting layer %d where the "+

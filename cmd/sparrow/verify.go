@@ -8,6 +8,7 @@ import (
 
 	"sparrow"
 	"sparrow/kernel"
+	"sparrow/kernel/group"
 	"sparrow/model"
 	"sparrow/model/family"
 	"sparrow/plan"
@@ -17,7 +18,7 @@ import (
 func verifyCommand() *cobra.Command {
 	var flags policyFlags
 	var exact, exactIndex, replay, asJSON bool
-	var chunk int
+	var chunk, ranks int
 	var kernels string
 	c := &cobra.Command{
 		Use:   "verify DIR",
@@ -30,6 +31,7 @@ golden.json and golden.safetensors beside the weights can be verified: in the so
 		Example: `  sparrow verify testdata/oracle/deepseek_v32-1 --exact
   sparrow verify testdata/oracle/glm_moe_dsa-1 --kv fp8-576 --prefill sparse-block --chunk 64
   sparrow verify testdata/oracle/deepseek_v32-1 --exact --replay
+  sparrow verify testdata/oracle/deepseek_v32-1 --exact --ranks 2
   sparrow verify testdata/oracle/deepseek_v32-1 --exact --kernels ref --json`,
 		Args: oneFolder,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -48,7 +50,11 @@ golden.json and golden.safetensors beside the weights can be verified: in the so
 			if chunk < 0 {
 				return fmt.Errorf("verify: --chunk %d: want prompt tokens per step, or 0 for whole prompts", chunk)
 			}
-			r, err := runVerify(args[0], kernels, p, verify.Options{Chunk: chunk, Replay: replay}, warnings(cmd))
+			if err := counted(count{"ranks", ranks, group.MaxRanks}); err != nil {
+				return fmt.Errorf("verify: %w", err)
+			}
+			q := sparrow.DeviceRequest{Kernels: kernels, Policy: p, Warn: warnings(cmd)}
+			r, err := runVerify(args[0], q, ranks, verify.Options{Chunk: chunk, Replay: replay})
 			if err != nil {
 				return err
 			}
@@ -73,18 +79,22 @@ golden.json and golden.safetensors beside the weights can be verified: in the so
 	c.Flags().BoolVar(&replay, "replay", false,
 		"run every case again with the selections and experts it chose, and demand the same bits; on CPUs")
 	addKernels(c.Flags(), &kernels)
+	addRanks(c.Flags(), &ranks)
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }
 
-func runVerify(dir, kernels string, p plan.Policy, o verify.Options, warn func(string)) (_ *verify.Report, err error) {
+func runVerify(dir string, q sparrow.DeviceRequest, ranks int, o verify.Options) (_ *verify.Report, err error) {
 	src, err := family.Open(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
-	dev, err := sparrow.OpenDevice(registry(), sparrow.DeviceRequest{Kernels: kernels, Source: src, Policy: p,
-		Warn: warn, Options: kernel.Options{Precise: p.KV == "f32" || p.KV == "exact"}})
+	q.Source, q.Precise = src, q.Policy.KV == "f32" || q.Policy.KV == "exact"
+	if ranks > 1 {
+		return verifyRanks(dir, q, ranks, o)
+	}
+	dev, err := sparrow.OpenDevice(registry(), q)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +107,7 @@ func runVerify(dir, kernels string, p plan.Policy, o verify.Options, warn func(s
 	if err != nil {
 		return nil, err
 	}
-	if o.Config, _, err = plan.Resolve(hw, m.Facts(), p); err != nil {
+	if o.Config, _, err = plan.Resolve(hw, m.Facts(), q.Policy); err != nil {
 		return nil, err
 	}
 	if o.Replay && hw.Arch != plan.CPU {
@@ -108,6 +118,28 @@ func runVerify(dir, kernels string, p plan.Policy, o verify.Options, warn func(s
 		if o.Reference, err = verify.NewReference(src, dev); err != nil {
 			return nil, err
 		}
+	}
+	return verify.Run(dir, m, o)
+}
+
+// verifyRanks verifies a model that several ranks share. Everything that is read from one of them must have the same
+// bits on all.
+func verifyRanks(dir string, q sparrow.DeviceRequest, ranks int, o verify.Options) (_ *verify.Report, err error) {
+	g, err := sparrow.OpenRanks(registry(), q, ranks, group.Options{Compare: true})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, g.Close()) }()
+	m, err := q.Source.LoadRanks(g, nil)
+	if err != nil {
+		return nil, err
+	}
+	hw, err := model.Hardware(g)
+	if err != nil {
+		return nil, err
+	}
+	if o.Config, _, err = plan.Resolve(hw, m.Facts(), q.Policy); err != nil {
+		return nil, err
 	}
 	return verify.Run(dir, m, o)
 }

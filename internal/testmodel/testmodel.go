@@ -14,13 +14,13 @@ import (
 	"sparrow/model/synth"
 )
 
-// v32 is DeepSeek-V3.2 with one layer and one head: an indexer whose top-k is shorter than the prompts of the tests,
+// v32 is DeepSeek-V3.2 with one layer and two heads, which ranks can share: an indexer whose top-k is shorter than the prompts of the tests,
 // and pages of real rows.
 const v32 = `{
 	"architectures": ["DeepseekV32ForCausalLM"], "model_type": "deepseek_v32",
 	"vocab_size": 640, "hidden_size": 64, "intermediate_size": 64, "moe_intermediate_size": 64,
 	"num_hidden_layers": 1, "first_k_dense_replace": 1, "moe_layer_freq": 1,
-	"num_attention_heads": 1, "num_key_value_heads": 1, "q_lora_rank": 64, "kv_lora_rank": 512,
+	"num_attention_heads": 2, "num_key_value_heads": 2, "q_lora_rank": 64, "kv_lora_rank": 512,
 	"qk_nope_head_dim": 64, "qk_rope_head_dim": 64, "v_head_dim": 64,
 	"n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1,
 	"scoring_func": "sigmoid", "topk_method": "noaux_tc", "norm_topk_prob": true, "routed_scaling_factor": 1.0,

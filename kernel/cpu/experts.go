@@ -19,7 +19,7 @@ type expertState struct {
 	count []int32   // [experts]: rows of each
 	token []int32   // [rows]: token of each sorted row, -1 where a group is not full
 	own   []int32   // [rows]: the row itself, -1 where a group is not full
-	place []int32   // [tokens*k]: sorted row of each choice
+	place []int32   // [tokens*k]: sorted row of each choice, -1 where another rank has the expert
 	x     []float32 // [rows, hidden]: inputs, unless packed; then outputs
 	gate  []float32 // [rows, inner]
 	up    []float32 // [rows, inner]
@@ -61,8 +61,9 @@ func (d *Device) Experts(a kernel.ExpertArgs) error {
 	}
 	for t := range a.X.Rows {
 		for _, e := range host.RowI32(a.IDs, t) {
-			if e < 0 || int(e) >= own.Count() {
-				return fmt.Errorf("%w: experts: token %d chose expert %d of %d", kernel.ErrArgument, t, e, own.Count())
+			if !a.Part.Valid(int(e), own.Count()) {
+				return fmt.Errorf("%w: experts: token %d chose expert %d of %d", kernel.ErrArgument, t, e,
+					max(a.Part.Of, own.Count()))
 			}
 		}
 	}
@@ -86,6 +87,9 @@ func (d *Device) expertBlock(a *expertArgs) error {
 	st.sort(a)
 	hidden, inner := a.X.Cols, a.Inner()
 	rows := len(st.token)
+	if rows == 0 { // all choices are experts of other ranks
+		return nil
+	}
 	grow(&st.x, rows*hidden)
 	grow(&st.gate, rows*inner)
 	grow(&st.up, rows*inner)
@@ -184,8 +188,10 @@ func (st *expertState) sort(a *expertArgs) {
 	st.place = grow(&st.place, a.X.Rows*k)
 	clear(st.count)
 	for t := range a.X.Rows {
-		for _, e := range host.RowI32(a.IDs, t) {
-			st.count[e]++
+		for _, id := range host.RowI32(a.IDs, t) {
+			if e, here := a.Part.Local(int(id), a.Count()); here {
+				st.count[e]++
+			}
 		}
 	}
 	st.alone = (a.packed || a.quantised()) && slices.Max(st.count) <= 1
@@ -208,7 +214,12 @@ func (st *expertState) sort(a *expertArgs) {
 	}
 	clear(st.count)
 	for t := range a.X.Rows {
-		for j, e := range host.RowI32(a.IDs, t) {
+		for j, id := range host.RowI32(a.IDs, t) {
+			e, here := a.Part.Local(int(id), a.Count())
+			if !here {
+				st.place[t*k+j] = -1
+				continue
+			}
 			row := st.first[e] + st.count[e]
 			st.count[e]++
 			st.token[row], st.own[row] = int32(t), row
@@ -291,7 +302,9 @@ func (d *Device) addExperts(w *expertWork, _, item int) {
 	for t := item * rowBlock; t < min((item+1)*rowBlock, w.X.Rows); t++ {
 		out := host.RowF32(w.Out, t)
 		for j, weight := range host.RowF32(w.Weights, t) {
-			d.tier.Axpy(out, weight, st.x[int(st.place[t*k+j])*hidden:][:hidden])
+			if place := int(st.place[t*k+j]); place >= 0 {
+				d.tier.Axpy(out, weight, st.x[place*hidden:][:hidden])
+			}
 		}
 	}
 }

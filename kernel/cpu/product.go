@@ -26,9 +26,9 @@ func (d *Device) product(worker int, p product, w *host.Matrix, n0, n1 int) {
 	case kernel.BF16:
 		d.tier.MatMulBF16(p.y, p.ldy, p.x, p.ldx, p.m, host.Bytes(band), band.Stride, n1-n0, k)
 	case kernel.E4M3:
-		s := host.F32(w.Scale)
+		row, within := w.ScaleRow(n0)
 		d.tier.MatMulFP8(p.y, p.ldy, p.x, p.ldx, p.m, host.Bytes(band), band.Stride, n1-n0, k,
-			s[n0/128*w.Scale.Stride:], w.Scale.Stride, n0%128)
+			host.F32(w.Scale)[row*w.Scale.Stride:], w.Scale.Stride, within)
 	case kernel.E2M1x2:
 		if !groupsOf32(w) {
 			d.widened(worker, p, w, n0, n1)
@@ -66,9 +66,9 @@ func (d *Device) accumulate(worker int, p product, w *host.Matrix, n0, n1 int) {
 	case kernel.BF16:
 		d.tier.AccumulateBF16(p.y, p.ldy, p.x, p.ldx, p.m, host.Bytes(band), band.Stride, n1-n0, c)
 	case kernel.E4M3:
-		s := host.F32(w.Scale)
+		row, within := w.ScaleRow(n0)
 		d.tier.AccumulateFP8(p.y, p.ldy, p.x, p.ldx, p.m, host.Bytes(band), band.Stride, n1-n0, c,
-			s[n0/128*w.Scale.Stride:], w.Scale.Stride, n0%128)
+			host.F32(w.Scale)[row*w.Scale.Stride:], w.Scale.Stride, within)
 	default:
 		wide := grow(&d.scratch[worker].rows, (n1-n0)*c)
 		widenBand(wide, w, n0, n1)

@@ -62,13 +62,18 @@ func (d *Device) Embed(a kernel.EmbedArgs) error {
 		return err
 	}
 	for t := range a.Out.Rows {
-		if id := int(host.RowI32(a.IDs, t)[0]); id < 0 || id >= table.Out() {
+		if id := int(host.RowI32(a.IDs, t)[0]); !a.Part.Valid(id, table.Out()) {
 			return fmt.Errorf("%w: embed: token %d is outside the vocabulary of %d",
-				kernel.ErrArgument, id, table.Out())
+				kernel.ErrArgument, id, max(a.Part.Of, table.Out()))
 		}
 	}
 	return d.eachRow(rowWork{rows: a.Out.Rows, look: a, do: func(d *Device, w *rowWork, _, t int) {
-		id, out := int(host.RowI32(w.look.IDs, t)[0]), host.RowF32(w.look.Out, t)
+		out := host.RowF32(w.look.Out, t)
+		id, here := w.look.Part.Local(int(host.RowI32(w.look.IDs, t)[0]), w.look.Table.Out())
+		if !here {
+			clear(out)
+			return
+		}
 		switch row := w.look.Table.(*host.Matrix).Data.Slice(id, id+1); row.DType {
 		case kernel.F32:
 			copy(out, host.F32(row))

@@ -41,9 +41,29 @@ func CheckPackSpace(weights int64) error {
 		float64(weights)/gib, float64(free)/gib)
 }
 
+// rows copies the rows of a tensor, without what lies between them: columns of a matrix that belong to others.
+func (p *packer) rows(t kernel.Tensor) []byte {
+	if t.Rows < 2 || t.Stride == t.Cols {
+		return p.copy(Bytes(t))
+	}
+	each := t.Cols * t.DType.Size()
+	to := p.take(t.Rows * each)
+	for r := range t.Rows {
+		copy(to[r*each:], Bytes(t.Slice(r, r+1)))
+	}
+	return to
+}
+
 func (p *packer) copy(data []byte) []byte {
+	to := p.take(len(data))
+	copy(to, data)
+	return to
+}
+
+// take is memory for that many bytes.
+func (p *packer) take(bytes int) []byte {
 	const line = 64
-	n := (len(data) + line - 1) &^ (line - 1)
+	n := (bytes + line - 1) &^ (line - 1)
 	var to []byte
 	switch {
 	case n > packBlock/4:
@@ -54,6 +74,5 @@ func (p *packer) copy(data []byte) []byte {
 	default:
 		to, p.block = p.block[:n], p.block[n:]
 	}
-	copy(to, data)
-	return to[:len(data):len(data)]
+	return to[:bytes:bytes]
 }

@@ -84,7 +84,7 @@ func (m Memory) place(t kernel.Tensor) kernel.Tensor {
 	b := Bytes(t)
 	switch {
 	case m.pack != nil:
-		b = m.pack.copy(b)
+		b, t.Stride = m.pack.rows(t), t.Cols
 	case len(b) > 0 && uintptr(unsafe.Pointer(&b[0]))%uintptr(t.DType.Size()) != 0:
 		copied := aligned(len(b))
 		copy(copied, b)

@@ -26,12 +26,17 @@ func (*Device) Embed(a kernel.EmbedArgs) error {
 	ids := host.I32(a.IDs)
 	for t := range a.Out.Rows {
 		id := int(ids[t*a.IDs.Stride])
-		if id < 0 || id >= table.Out() {
+		if !a.Part.Valid(id, table.Out()) {
 			return fmt.Errorf("%w: embed: token %d is outside the vocabulary of %d",
-				kernel.ErrArgument, id, table.Out())
+				kernel.ErrArgument, id, max(a.Part.Of, table.Out()))
+		}
+		out := host.RowF32(a.Out, t)
+		id, here := a.Part.Local(id, table.Out())
+		if !here {
+			clear(out)
+			continue
 		}
 		widen(row, table.Data, id)
-		out := host.RowF32(a.Out, t)
 		for c := range out {
 			out[c] = float32(row[c])
 		}

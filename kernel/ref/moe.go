@@ -108,9 +108,12 @@ func (d *Device) Experts(a kernel.ExpertArgs) error {
 		row, ids, weights := host.RowF32(a.X, t), host.RowI32(a.IDs, t), host.RowF32(a.Weights, t)
 		clear(sum)
 		for j, id := range ids {
-			e := int(id)
-			if e < 0 || e >= x.Count() {
-				return fmt.Errorf("%w: experts: expert %d of %d", kernel.ErrArgument, e, x.Count())
+			if !a.Part.Valid(int(id), x.Count()) {
+				return fmt.Errorf("%w: experts: expert %d of %d", kernel.ErrArgument, id, max(a.Part.Of, x.Count()))
+			}
+			e, here := a.Part.Local(int(id), x.Count())
+			if !here {
+				continue
 			}
 			met := d.met(row, x.Gate[e])
 			for o := range inner {

@@ -130,7 +130,8 @@ func (d *Device) weightRow(dst []float64, w *host.Matrix, o int) {
 
 // scale multiplies the values of row o by their blocks' scales.
 func scale(dst []float64, w *host.Matrix, o int) {
-	row := w.Scale.Slice(o/w.BlockRows, o/w.BlockRows+1)
+	at, _ := w.ScaleRow(o)
+	row := w.Scale.Slice(at, at+1)
 	if w.Scale.DType == kernel.E8M0 {
 		scales := host.Bytes(row)
 		for i := range dst {

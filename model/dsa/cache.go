@@ -11,8 +11,14 @@ import (
 	"sparrow/plan"
 )
 
-// Facts are the properties that the planner reads.
-func (m *Model) Facts() plan.Model { return Facts(m.config) }
+// Facts are the properties that the planner reads: those of a rank where there are several.
+func (m *Model) Facts() plan.Model {
+	f, err := Facts(m.config).Divide(m.ranks.Count())
+	if err != nil {
+		panic(err) // Load has divided them
+	}
+	return f
+}
 
 // Facts are the properties of a config that the planner reads. No weights are needed.
 func Facts(c *config.DSA) plan.Model {

@@ -12,9 +12,11 @@ import (
 	"sparrow/model/nn"
 )
 
-// Model is a loaded model on one device. One goroutine uses it at a time.
+// Model is a loaded model on one device, or a rank's part of one: its heads, experts, inner values and tokens of the
+// vocabulary; caches and indexers are whole. One goroutine uses it at a time.
 type Model struct {
 	config *config.DSA
+	ranks  kernel.Member
 	dev    kernel.Device
 	queue  *kernel.Queue
 	attn   *mla.Attention
@@ -43,9 +45,13 @@ type layer struct {
 	experts             *nn.MoE
 }
 
-// Load reads every weight of a checkpoint. Of the drafting layer either all tensors must be there and fit, or none.
+// Load reads every weight of a checkpoint, or the shards of the loader's rank. Of the drafting layer either all tensors must be there and fit, or none.
 func Load(c *config.DSA, l *nn.Loader, dev kernel.Device) (*Model, error) {
-	m := &Model{config: c, dev: dev, queue: kernel.NewQueue(dev)}
+	m := &Model{config: c, ranks: l.Ranks, dev: dev, queue: kernel.NewQueue(dev)}
+	m.queue.JoinRanks(l.Ranks)
+	if _, err := Facts(c).Divide(l.Ranks.Count()); err != nil {
+		return nil, err
+	}
 	embed := l.Table
 	if c.TiedHead {
 		embed = l.TiedTable
@@ -58,21 +64,21 @@ func Load(c *config.DSA, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	if c.TiedHead {
 		m.head = m.embed
 	} else {
-		m.head = l.Matrix("lm_head.weight", c.Vocab, c.Hidden)
+		m.head = l.MatrixRows("lm_head.weight", c.Vocab, c.Hidden)
 	}
 	m.loadNextN(l)
 	if err := l.Finish(); err != nil {
 		return nil, err
 	}
-	a, err := mla.New(dev, m.queue, attentionParams(c))
+	a, err := mla.New(dev, m.queue, attentionParams(c, l.Ranks.Count()))
 	m.attn = a
 	return m, err
 }
 
-func attentionParams(c *config.DSA) mla.Params {
+func attentionParams(c *config.DSA, ranks int) mla.Params {
 	a := c.Attention
 	p := mla.Params{
-		Dims:         kernel.LatentDims{Heads: a.Heads, Nope: a.Nope, Rope: a.Rope, V: a.V, Latent: a.Latent},
+		Dims:         kernel.LatentDims{Heads: a.Heads / ranks, Nope: a.Nope, Rope: a.Rope, V: a.V, Latent: a.Latent},
 		QLora:        a.QLora,
 		IndexHeads:   c.Indexer.Heads,
 		TopK:         c.Indexer.TopK,
@@ -95,7 +101,7 @@ func (m *Model) Config() *config.Config { return &m.config.Config }
 func (m *Model) Place() string { return m.queue.Place() }
 
 // Device is where the model runs.
-func (m *Model) Device() kernel.Device { return m.dev }
+func (m *Model) Device() kernel.Machine { return m.dev }
 
 // Bind takes the rows that drafting passes continue.
 func (m *Model) Bind(a *kernel.Arena, rows int) {

@@ -53,7 +53,7 @@ func (m *Model) loadNextN(l *nn.Loader) {
 		n.embed = l.Table(name, c.Vocab, c.Hidden)
 	}
 	if name := p + "shared_head.head.weight"; l.Has(name) {
-		n.head = l.Matrix(name, c.Vocab, c.Hidden)
+		n.head = l.MatrixRows(name, c.Vocab, c.Hidden)
 	}
 	m.next = n
 }
@@ -144,7 +144,7 @@ func (d *draft) Execute() error {
 	if d.plan.Pass == plan.PassDraft { // a chain continues rows that are normalised
 		d.q.Norm(kernel.NormArgs{Out: d.g, X: d.g, Weight: m.norm, Eps: eps})
 	}
-	d.q.Embed(kernel.EmbedArgs{Out: d.e, Table: n.embed, IDs: d.ids})
+	d.embed(d.e, n.embed)
 	d.q.Norm(kernel.NormArgs{Out: d.pair.Columns(0, h), X: d.e, Weight: n.enorm, Eps: eps})
 	d.q.Norm(kernel.NormArgs{Out: d.pair.Columns(h, 2*h), X: d.g, Weight: n.hnorm, Eps: eps})
 	d.q.Multiply(kernel.MultiplyArgs{Out: d.u, X: d.pair, W: n.project})

@@ -75,7 +75,7 @@ func (s *pass) arrange(m *Model, p *plan.Plan, cfg *plan.Config, a *kernel.Arena
 		}
 	}
 	a.Reset(s.attn.Kept)
-	s.head = model.TakeHead(p, a, s.in, s.out, act, c.Hidden)
+	s.head = model.TakeHead(p, a, s.in, s.out, model.HeadShape{Activation: act, Width: c.Hidden, Ranks: m.ranks.Count()})
 	return nil
 }
 
@@ -105,6 +105,12 @@ func (s *pass) prepare(in *model.Input, block attn.Block, cache mla.Cache) error
 	return block.FillLogits(in.Batch.Batch, in.Config)
 }
 
+// embed looks up the tokens of the pass. Of several ranks the one that has a token's row adds it to zeros.
+func (s *pass) embed(out kernel.Tensor, table kernel.Matrix) {
+	s.q.Embed(kernel.EmbedArgs{Out: out, Table: table, IDs: s.ids, Part: s.m.ranks.Part(s.m.config.Vocab)})
+	s.q.AllReduce(out)
+}
+
 // layer adds the outputs of one layer to the residual rows h.
 func (s *pass) layer(i int, l *layer, c mla.Cache, h kernel.Tensor) {
 	s.q.At("attention", i)
@@ -113,10 +119,11 @@ func (s *pass) layer(i int, l *layer, c mla.Cache, h kernel.Tensor) {
 	s.q.At("feed-forward", i)
 	s.q.Norm(kernel.NormArgs{Out: s.x, X: h, Weight: l.postNorm, Eps: s.m.config.RMSEps})
 	if l.dense != nil {
-		l.dense.Run(s.q, &s.dense, nn.MLPArgs{X: s.x, Out: h, Add: true})
+		l.dense.Run(s.q, &s.dense, nn.MLPArgs{X: s.x, Out: h, Add: s.q.First()})
 	} else {
 		l.experts.Run(s.q, &s.moe, h, s.x, s.choices.ExpertTap(i))
 	}
+	s.q.AllReduce(h)
 }
 
 // target is a pass through the model's own layers.
@@ -141,7 +148,7 @@ func (s *target) Prepare(in *model.Input, block []int32) error {
 func (s *target) Execute() error {
 	m := s.m
 	s.q.At("embedding", -1)
-	s.q.Embed(kernel.EmbedArgs{Out: s.h, Table: m.embed, IDs: s.ids})
+	s.embed(s.h, m.embed)
 	s.attn.Begin()
 	for i := range m.layers {
 		s.layer(i, &m.layers[i], m.caches[i], s.h)

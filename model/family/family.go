@@ -8,11 +8,13 @@ import (
 	"strings"
 
 	"sparrow/kernel"
+	"sparrow/kernel/group"
 	"sparrow/model"
 	"sparrow/model/config"
 	"sparrow/model/dsa"
 	"sparrow/model/llamacpp"
 	"sparrow/model/nn"
+	"sparrow/model/shard"
 	"sparrow/model/v4"
 	"sparrow/plan"
 	"sparrow/weight"
@@ -68,8 +70,29 @@ func (s *Source) Close() error { return s.Weights.Close() }
 
 // Load places the weights on a device. onTensor, when not nil, is called once for each tensor, for progress bars.
 func (s *Source) Load(dev kernel.Device, onTensor func(name string)) (model.Model, error) {
+	return s.load(dev, kernel.Member{}, onTensor)
+}
+
+// LoadRanks places on every rank of a group the shards of the weights that it owns, and joins the ranks to one model.
+// onTensor is called once for each tensor.
+func (s *Source) LoadRanks(g *group.Group, onTensor func(name string)) (model.Model, error) {
+	var parts []model.Model
+	for r := range g.Ranks() {
+		if r > 0 {
+			onTensor = nil
+		}
+		m, err := s.load(g.Device(r), g.Member(r), onTensor)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, m)
+	}
+	return shard.New(g, parts)
+}
+
+func (s *Source) load(dev kernel.Device, of kernel.Member, onTensor func(name string)) (model.Model, error) {
 	l := nn.NewLoader(s.Weights, dev, onTensor)
-	l.Pow2Rows = s.Config.Pow2Rows
+	l.Pow2Rows, l.Ranks = s.Config.Pow2Rows, of
 	m, err := load(s.Model, l, dev)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.Name, err)

@@ -8,7 +8,7 @@ import (
 )
 
 // MLP is a gated feed-forward block: down(silu(gate x) * up x), with gate and up clamped where there is a Limit
-// (kernel.GateArgs).
+// (kernel.GateArgs). Of several ranks each has rows of gate and up, the same columns of down, and so a part of the sum.
 type MLP struct {
 	Gate, Up, Down kernel.Matrix
 	Limit          float32
@@ -18,9 +18,9 @@ type MLP struct {
 // LoadMLP loads the gate, up and down projections: prefix+"gate_proj.weight" and so on.
 func LoadMLP(l *Loader, prefix string, hidden, inner int) MLP {
 	m := MLP{
-		Gate: l.Matrix(prefix+"gate_proj.weight", inner, hidden),
-		Up:   l.Matrix(prefix+"up_proj.weight", inner, hidden),
-		Down: l.Matrix(prefix+"down_proj.weight", hidden, inner),
+		Gate: l.MatrixRows(prefix+"gate_proj.weight", inner, hidden),
+		Up:   l.MatrixRows(prefix+"up_proj.weight", inner, hidden),
+		Down: l.MatrixColumns(prefix+"down_proj.weight", hidden, inner),
 	}
 	m.joins = l.Join(func(j kernel.Joiner) error { return j.Join(m.Gate, m.Up) })
 	return m
@@ -44,7 +44,7 @@ func (m *MLP) Arrange(a *kernel.Arena, activation kernel.DType, rows int) MLPSpa
 // MLPArgs is a run of a block.
 type MLPArgs struct {
 	X   kernel.Tensor // activation [T, hidden]
-	Out kernel.Tensor // activation [T, hidden]
+	Out kernel.Tensor // activation [T, hidden]: the rank's part of the sum
 	Add bool          // to what Out holds
 	// With is a product of X that is computed with the block's own, such as a router's; not given for none.
 	With kernel.Projection
@@ -66,7 +66,8 @@ type MoE struct {
 	Router  kernel.Matrix // [experts, hidden]
 	Bias    kernel.Tensor // f32 [1, experts]: for the choice only
 	Experts kernel.Experts
-	Shared  *MLP // nil without shared experts
+	Part    kernel.Part // which of all experts these are
+	Shared  *MLP        // nil without shared experts
 	Choice  Choice
 }
 
@@ -86,6 +87,7 @@ func LoadMoE(l *Loader, prefix string, s MoEShape, c Choice) MoE {
 		Router: l.Matrix(prefix+"gate.weight", s.Experts, s.Hidden),
 		Bias:   l.Vector(prefix+"gate.e_score_correction_bias", s.Experts),
 		Choice: c,
+		Part:   l.Ranks.Part(s.Experts),
 	}
 	var w kernel.ExpertWeights
 	for e := range s.Experts {
@@ -98,6 +100,9 @@ func LoadMoE(l *Loader, prefix string, s MoEShape, c Choice) MoE {
 	if s.Shared > 0 {
 		x := LoadMLP(l, prefix+"shared_experts.", s.Hidden, s.Inner*s.Shared)
 		m.Shared = &x
+	} else if l.Ranks.Count() > 1 {
+		l.addProblem("%s has no shared experts, whose sum that of a rank's own experts is added to; run on one rank",
+			prefix)
 	}
 	return m
 }
@@ -120,10 +125,11 @@ func (m *MoE) Arrange(a *kernel.Arena, activation kernel.DType, rows int) MoESpa
 }
 
 // Run adds the weighted experts and the shared ones to h. The shared experts come first, so a row's sum has one order.
-// The choice goes through tap.
+// Of several ranks the first adds its part to h and the others write theirs over it; the caller sums them. The choice
+// goes through tap.
 func (m *MoE) Run(q *kernel.Queue, s *MoESpace, h, x kernel.Tensor, tap model.ExpertTap) {
 	if m.Shared != nil {
-		m.Shared.Run(q, &s.shared, MLPArgs{X: x, Out: h, Add: true,
+		m.Shared.Run(q, &s.shared, MLPArgs{X: x, Out: h, Add: q.First(),
 			With: kernel.Projection{Out: s.logits, W: m.Router}})
 	} else {
 		q.Multiply(kernel.MultiplyArgs{Out: s.logits, X: x, W: m.Router})
@@ -131,5 +137,6 @@ func (m *MoE) Run(q *kernel.Queue, s *MoESpace, h, x kernel.Tensor, tap model.Ex
 	q.Route(kernel.RouteArgs{IDs: s.ids, Weights: s.weights, Logits: s.logits, Bias: m.Bias, Groups: m.Choice.Groups,
 		KeepGroups: m.Choice.KeepGroups, Normalize: m.Choice.Normalize, Scale: m.Choice.Scale})
 	tap.Pass(q, s.ids, s.weights)
-	q.Experts(kernel.ExpertArgs{Out: h, X: x, IDs: s.ids, Weights: s.weights, Experts: m.Experts})
+	q.Experts(kernel.ExpertArgs{Out: h, X: x, IDs: s.ids, Weights: s.weights, Experts: m.Experts,
+		Part: m.Part})
 }

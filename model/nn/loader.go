@@ -26,6 +26,8 @@ var ErrTensors = errors.New("the checkpoint's tensors do not fit its config.json
 type Loader struct {
 	// Pow2Rows is kernel.Weight's, for every weight that is loaded.
 	Pow2Rows bool
+	// Ranks says which shards of weights are loaded where several ranks share a model.
+	Ranks kernel.Member
 
 	from     *weight.Checkpoint
 	dev      Device
@@ -77,24 +79,9 @@ func (l *Loader) Matrix(name string, out, in int) kernel.Matrix {
 	return l.prepare(l.Weight(name, out, in), kernel.Projected)
 }
 
-// LatentMatrix loads the up-projection of latent rows.
-func (l *Loader) LatentMatrix(name string, out, in int) kernel.Matrix {
-	return l.prepare(l.Weight(name, out, in), kernel.Latent)
-}
-
-// Table loads a matrix [rows, cols] whose rows are looked up by index.
-func (l *Loader) Table(name string, rows, cols int) kernel.Matrix {
-	return l.table(name, rows, cols, kernel.LookedUp)
-}
-
-// TiedTable loads a table that multiplies rows too.
-func (l *Loader) TiedTable(name string, rows, cols int) kernel.Matrix {
-	return l.table(name, rows, cols, kernel.Tied)
-}
-
-// table loads a table. Lookups apply no scales, so it must hold plain floats.
+// table loads a rank's rows of a table. Lookups apply no scales, so it must hold plain floats.
 func (l *Loader) table(name string, rows, cols int, role kernel.Role) kernel.Matrix {
-	w := l.Weight(name, rows, cols)
+	w := l.rows(name, rows, cols)
 	if w.Scale.Given() {
 		l.addProblem("%s is %v with scales, supported for a table are F32, F16 and BF16", name, w.Data.DType)
 		return nil
@@ -102,9 +89,9 @@ func (l *Loader) table(name string, rows, cols int, role kernel.Role) kernel.Mat
 	return l.prepare(w, role)
 }
 
-// Bands loads a matrix [n*out, in] as n matrices [out, in] that multiply rows.
+// Bands loads a matrix [n*out, in] as n matrices [out, in] that multiply rows: those of a rank.
 func (l *Loader) Bands(name string, n, out, in int) []kernel.Matrix {
-	w := l.Weight(name, n*out, in)
+	w := l.rows(name, n*out, in)
 	if w.Scale.Given() && out%w.BlockRows != 0 {
 		l.addProblem("%s has blocks of %d rows, which do not align with groups of %d rows", name, w.BlockRows, out)
 		return nil
@@ -112,20 +99,34 @@ func (l *Loader) Bands(name string, n, out, in int) []kernel.Matrix {
 	if !w.Data.Given() {
 		return nil
 	}
-	list := make([]kernel.Matrix, n)
+	if ranks := l.Ranks.Count(); n%ranks != 0 {
+		l.addProblem("%s has %d groups, which %d ranks cannot share; %s", name, n, ranks,
+			supported(n, func(k int) bool { return n%k == 0 }))
+		return nil
+	}
+	list := make([]kernel.Matrix, n/l.Ranks.Count())
 	for i := range list {
 		list[i] = l.prepare(w.Slice(i*out, (i+1)*out), kernel.Projected)
 	}
 	return list
 }
 
-// Experts prepares the matrices of a layer's experts. Where one of them is missing there are none.
+// Experts prepares the matrices of a layer's experts that a rank has, of all experts. Where one of them is missing there
+// are none.
 func (l *Loader) Experts(w kernel.ExpertWeights) kernel.Experts {
 	for _, list := range [][]kernel.Weight{w.Gate, w.Up, w.Down} {
 		if slices.ContainsFunc(list, func(w kernel.Weight) bool { return !w.Data.Given() }) {
 			return nil
 		}
 	}
+	if n, ranks := len(w.Gate), l.Ranks.Count(); n%ranks != 0 {
+		l.addProblem("%d experts of a layer do not divide among %d ranks; %s", n, ranks, supported(n, func(k int) bool {
+			return n%k == 0
+		}))
+		return nil
+	}
+	first, last := l.Ranks.Share(len(w.Gate))
+	w.Gate, w.Up, w.Down = w.Gate[first:last], w.Up[first:last], w.Down[first:last]
 	x, err := l.dev.PrepareExperts(w)
 	l.err = errors.Join(l.err, err)
 	return x

@@ -194,7 +194,8 @@ func (d *draft) Enqueued() { d.m.draft.streams.rows = d.plan.Rows }
 func (d *draft) inputs() {
 	m, head, h, eps := d.m, d.m.draft, d.m.config.Hidden, d.m.config.RMSEps
 	d.q.Take(kernel.TakeArgs{Out: d.from, X: d.source().mem, Rows: d.hidden})
-	d.q.Embed(kernel.EmbedArgs{Out: d.e, Table: m.embed, IDs: d.ids})
+	d.q.Embed(kernel.EmbedArgs{Out: d.e, Table: m.embed, IDs: d.ids, Part: m.ranks.Part(m.config.Vocab)})
+	d.q.AllReduce(d.e)
 	d.q.Norm(kernel.NormArgs{Out: d.e, X: d.e, Weight: head.enorm, Eps: eps})
 	for i := range m.config.Hyper.Streams {
 		to := d.u.Columns(i*h, (i+1)*h)

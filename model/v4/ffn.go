@@ -15,6 +15,7 @@ type experts struct {
 	bias   kernel.Tensor // f32 [1, experts]: layers that choose by score
 	table  kernel.Tensor // i32 [vocabulary, k]: layers that look experts up by token
 	routed kernel.Experts
+	part   kernel.Part // which of all experts routed are
 	shared nn.MLP
 }
 
@@ -27,11 +28,12 @@ type expertNames struct {
 func loadExperts(c *config.V4, l *nn.Loader, at func(string) string, x expertNames) experts {
 	f := c.FFN
 	e := experts{
+		part:   l.Ranks.Part(f.Experts),
 		router: l.Matrix(at("ffn.gate.weight"), f.Experts, c.Hidden),
 		shared: nn.MLP{
-			Gate:  l.Matrix(at("ffn.shared_experts.w1.weight"), f.Inner*f.Shared, c.Hidden),
-			Up:    l.Matrix(at("ffn.shared_experts.w3.weight"), f.Inner*f.Shared, c.Hidden),
-			Down:  l.Matrix(at("ffn.shared_experts.w2.weight"), c.Hidden, f.Inner*f.Shared),
+			Gate:  l.MatrixRows(at("ffn.shared_experts.w1.weight"), f.Inner*f.Shared, c.Hidden),
+			Up:    l.MatrixRows(at("ffn.shared_experts.w3.weight"), f.Inner*f.Shared, c.Hidden),
+			Down:  l.MatrixColumns(at("ffn.shared_experts.w2.weight"), c.Hidden, f.Inner*f.Shared),
 			Limit: f.Limit,
 		},
 	}
@@ -84,5 +86,7 @@ func (m *Model) feedForward(e *experts, s *expertSpace, out, x, tokens kernel.Te
 			Scale: f.Scale})
 	}
 	tap.Pass(q, s.ids, s.weights)
-	q.Experts(kernel.ExpertArgs{Out: out, X: x, IDs: s.ids, Weights: s.weights, Experts: e.routed, Limit: f.Limit})
+	q.Experts(kernel.ExpertArgs{Out: out, X: x, IDs: s.ids, Weights: s.weights, Experts: e.routed, Limit: f.Limit,
+		Part: e.part})
+	q.AllReduce(out)
 }

@@ -26,7 +26,7 @@ type site struct {
 func (m *Model) load(l *nn.Loader) {
 	c, n := m.config, newNames(l)
 	m.embed = l.Table(n.global("embed.weight"), c.Vocab, c.Hidden)
-	m.head = l.Matrix(n.global("head.weight"), c.Vocab, c.Hidden)
+	m.head = l.MatrixRows(n.global("head.weight"), c.Vocab, c.Hidden)
 	m.norm = l.Vector(n.global("norm.weight"), c.Hidden)
 	m.last = loadSite(c, l, n.global("hc_head_fn"), n.global("hc_head_base"), n.global("hc_head_scale"),
 		c.Hyper.Streams, 1)
@@ -63,12 +63,12 @@ func loadAttention(c *config.V4, l *nn.Loader, at func(string) string, ratio int
 		Ratio:  ratio,
 		QA:     l.Matrix(at("attn.wq_a.weight"), a.QLora, c.Hidden),
 		QNorm:  l.Vector(at("attn.q_norm.weight"), a.QLora),
-		QB:     l.Matrix(at("attn.wq_b.weight"), a.Heads*a.Dim, a.QLora),
+		QB:     l.MatrixRows(at("attn.wq_b.weight"), a.Heads*a.Dim, a.QLora),
 		KV:     l.Matrix(at("attn.wkv.weight"), a.Dim, c.Hidden),
 		KVNorm: l.Vector(at("attn.kv_norm.weight"), a.Dim),
 		OA:     l.Bands(at("attn.wo_a.weight"), a.Groups, a.OLora, a.Heads/a.Groups*a.Dim),
-		OB:     l.Matrix(at("attn.wo_b.weight"), c.Hidden, a.Groups*a.OLora),
-		Sinks:  l.Vector(at("attn.attn_sink"), a.Heads),
+		OB:     l.MatrixColumns(at("attn.wo_b.weight"), c.Hidden, a.Groups*a.OLora),
+		Sinks:  l.VectorShard(at("attn.attn_sink"), a.Heads),
 	}
 	if ratio > 0 {
 		x := loadCompressor(c, l, at, "attn.compressor.", ratio, a.Dim)

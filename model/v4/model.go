@@ -20,9 +20,11 @@ import (
 	"sparrow/plan"
 )
 
-// Model is a loaded model on one device. One goroutine uses it at a time.
+// Model is a loaded model on one device, or a rank's part of one: its heads, experts, inner values and tokens of the
+// vocabulary; caches, compressors and indexers are whole. One goroutine uses it at a time.
 type Model struct {
 	config *config.V4
+	ranks  kernel.Member
 	dev    kernel.Device
 	queue  *kernel.Queue
 	attn   *dual.Attention
@@ -48,7 +50,11 @@ type residual struct {
 
 // Load reads every weight of a checkpoint, in any of the spellings in use.
 func Load(c *config.V4, l *nn.Loader, dev kernel.Device) (*Model, error) {
-	m := &Model{config: c, dev: dev, queue: kernel.NewQueue(dev)}
+	m := &Model{config: c, ranks: l.Ranks, dev: dev, queue: kernel.NewQueue(dev)}
+	m.queue.JoinRanks(l.Ranks)
+	if _, err := Facts(c).Divide(l.Ranks.Count()); err != nil {
+		return nil, err
+	}
 	if c.Hyper.Streams > kernel.MaxStreams {
 		return nil, fmt.Errorf("v4: %d residual streams, supported are at most %d", c.Hyper.Streams, kernel.MaxStreams)
 	}
@@ -60,10 +66,10 @@ func Load(c *config.V4, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	for i := range m.layers {
 		weights = append(weights, m.layers[i].attn)
 	}
-	a := c.Attention
+	a, n := c.Attention, l.Ranks.Count()
 	var err error
 	m.attn, err = dual.New(dev, m.queue,
-		dual.Params{Heads: a.Heads, Dim: a.Dim, Rope: a.Rope, QLora: a.QLora, OLora: a.OLora, OGroups: a.Groups,
+		dual.Params{Heads: a.Heads / n, Dim: a.Dim, Rope: a.Rope, QLora: a.QLora, OLora: a.OLora, OGroups: a.Groups / n,
 			Window: a.Window, IndexHeads: c.Indexer.Heads, TopK: c.Indexer.TopK, Eps: c.RMSEps,
 			MainFreq: a.Main.InvFreq(a.Rope), FarFreq: a.Far.InvFreq(a.Rope)}, weights)
 	if err != nil {
@@ -78,14 +84,20 @@ func Load(c *config.V4, l *nn.Loader, dev kernel.Device) (*Model, error) {
 // Config describes the model.
 func (m *Model) Config() *config.Config { return &m.config.Config }
 
-// Facts are the properties that the planner reads.
-func (m *Model) Facts() plan.Model { return Facts(m.config) }
+// Facts are the properties that the planner reads: those of a rank where there are several.
+func (m *Model) Facts() plan.Model {
+	f, err := Facts(m.config).Divide(m.ranks.Count())
+	if err != nil {
+		panic(err) // Load has divided them
+	}
+	return f
+}
 
 // Place is the operation that the pass in progress has come to.
 func (m *Model) Place() string { return m.queue.Place() }
 
 // Device is where the model runs.
-func (m *Model) Device() kernel.Device { return m.dev }
+func (m *Model) Device() kernel.Machine { return m.dev }
 
 // Bind takes the rows that drafting passes continue.
 func (m *Model) Bind(a *kernel.Arena, rows int) {

@@ -85,7 +85,8 @@ func (s *pass) begin(m *Model, p *plan.Plan, cfg *plan.Config, a *kernel.Arena) 
 // finish takes the memory of the head, which runs last.
 func (s *pass) finish(a *kernel.Arena) {
 	c, act := s.m.config, s.m.dev.Activation()
-	s.head = model.TakeHead(s.plan, a, s.in, s.out, act, c.Hyper.Streams*c.Hidden)
+	s.head = model.TakeHead(s.plan, a, s.in, s.out, model.HeadShape{Activation: act, Width: c.Hyper.Streams * c.Hidden,
+		Ranks: s.m.ranks.Count()})
 	s.mix, s.collapsed = a.Take(kernel.F32, s.plan.Logits, c.Hyper.Streams), a.Take(act, s.plan.Logits, c.Hidden)
 }
 
@@ -174,8 +175,10 @@ func (s *target) Execute() error {
 	m, h := s.m, s.m.config.Hidden
 	s.q.At("embedding", -1)
 	for i := range m.config.Hyper.Streams {
-		s.q.Embed(kernel.EmbedArgs{Out: s.streams.Columns(i*h, (i+1)*h), Table: m.embed, IDs: s.ids})
+		s.q.Embed(kernel.EmbedArgs{Out: s.streams.Columns(i*h, (i+1)*h), Table: m.embed, IDs: s.ids,
+			Part: m.ranks.Part(m.config.Vocab)})
 	}
+	s.q.AllReduce(s.streams)
 	s.attn.Begin()
 	for i := range m.layers {
 		l := &m.layers[i]

@@ -74,7 +74,7 @@ func (m *Model) Config() *config.Config { return &m.config }
 func (m *Model) Facts() plan.Model { return m.facts }
 
 // Device is where the model runs.
-func (m *Model) Device() kernel.Device { return m.dev }
+func (m *Model) Device() kernel.Machine { return m.dev }
 
 // DraftHead is nil: there is a drafting layer.
 func (m *Model) DraftHead() error { return nil }

@@ -53,7 +53,7 @@ func (m *Windowed) Config() *config.Config { return &m.config }
 func (m *Windowed) Facts() plan.Model { return m.facts }
 
 // Device is where the model runs.
-func (m *Windowed) Device() kernel.Device { return m.dev }
+func (m *Windowed) Device() kernel.Machine { return m.dev }
 
 // DraftHead is nil: there is a drafting block.
 func (m *Windowed) DraftHead() error { return nil }

@@ -108,6 +108,7 @@ func (d *Device) Experts(a kernel.ExpertArgs) error {
 		return fmt.Errorf("%w: experts: they were prepared by another device", kernel.ErrArgument)
 	}
 	r := require{op: "experts"}
+	r.whole("experts", a.Part)
 	r.dtype("x", a.X, kernel.BF16)
 	r.dtype("out", a.Out, kernel.BF16)
 	r.aligned("x", a.X, 16)

@@ -29,6 +29,9 @@ func (d *Device) Embed(a kernel.EmbedArgs) error {
 		return err
 	}
 	r := require{op: "embed"}
+	if r.whole("a table", a.Part); r.err != nil {
+		return r.err
+	}
 	return d.pick(&r, cuda.PickArgs{Table: w.data, TableStride: int64(w.in), TableRows: r.count("table rows", w.out),
 		TableType: cuda.ElementBF16}, a.Out, a.IDs)
 }

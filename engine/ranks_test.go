@@ -1,0 +1,157 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"sparrow/internal/testmodel"
+	"sparrow/kernel"
+	"sparrow/kernel/cpu"
+	"sparrow/kernel/group"
+	"sparrow/model/family"
+)
+
+// Invariants of this file: a rank that fails or hangs, at whatever operation, ends every request with an error that
+// names the rank, ends readiness, and leaves no page, goroutine or waiting caller behind.
+
+// marking is a device that calls mark before each operation of a pass.
+type marking struct {
+	kernel.Device
+	mark func() error
+}
+
+func (d *marking) Mark(kernel.Mark) error { return d.mark() }
+func (d *marking) Reached() kernel.Mark   { return 0 }
+
+// onRanks makes an engine over two ranks, of which one calls mark before each operation.
+func onRanks(t *testing.T, rank int, timeout time.Duration, mark func() error) (*Engine, *group.Group) {
+	t.Helper()
+	source, err := family.Open(testmodel.V32(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var devs []kernel.Device
+	for r := range 2 {
+		dev, err := kernel.NewRegistry(cpu.Backends()).Open("cpu", kernel.Options{Workers: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r == rank {
+			dev = &marking{dev, mark}
+		}
+		devs = append(devs, dev)
+	}
+	g, err := group.New(devs, group.Options{Timeout: timeout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := source.LoadRanks(g, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { source.Close() })
+	e, err := New(m, testConfig(source, Config{SelfTest: SelfTestOff}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e, g
+}
+
+// failures runs requests on two ranks until the one that fault is about fails, and checks what is left.
+func failures(t *testing.T, rank int, timeout time.Duration, fault func() error, free func(), says ...string) {
+	t.Helper()
+	before := runtime.NumGoroutine()
+	e, g := onRanks(t, rank, timeout, fault)
+	var jobs []*Job
+	for i := range 3 {
+		jobs = append(jobs, open(t, e, Request{Prompt: tokens(i, 20), Sampling: greedy(), MaxTokens: 40,
+			IgnoreEOS: true}))
+	}
+	go e.Run()
+	for i, j := range jobs {
+		_, last := collect(j)
+		if last.Finish != FinishError || !errors.Is(last.Err, ErrDevice) || !last.Last {
+			t.Errorf("request %d ended with %+v", i, last)
+		}
+		for _, part := range says {
+			if !strings.Contains(fmt.Sprint(last.Err), part) {
+				t.Errorf("request %d: %q does not say %q", i, last.Err, part)
+			}
+		}
+	}
+	if _, err := e.Submit(Request{Prompt: tokens(9, 5), Sampling: greedy(), MaxTokens: 1}); !errors.Is(err, ErrDevice) {
+		t.Errorf("a request after the loss: %v", err)
+	}
+	if st := e.Stats(); !strings.Contains(st.Device, says[0]) || st.Failed != 3 {
+		t.Errorf("device %q, %d failed", st.Device, st.Failed)
+	}
+	e.Close(context.Background())
+	checkEmpty(t, e)
+	free()
+	if err := g.Close(); err != nil {
+		t.Error(err)
+	}
+	settled(t, before)
+}
+
+// operations is how many operations a rank enqueues for the requests of failures.
+func operations(t *testing.T) int {
+	t.Helper()
+	n := 0
+	e, g := onRanks(t, 0, 0, func() error { n++; return nil })
+	go e.Run()
+	for i := range 3 {
+		if _, err := open(t, e, Request{Prompt: tokens(i, 20), Sampling: greedy(), MaxTokens: 2,
+			IgnoreEOS: true}).whole(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e.Close(context.Background())
+	if err := g.Close(); err != nil {
+		t.Error(err)
+	}
+	return n
+}
+
+func TestARankThatFailsAtEveryOperation(t *testing.T) {
+	all := operations(t)
+	if all < 60 {
+		t.Fatalf("%d operations, want those of several passes", all)
+	}
+	each := 3
+	if raceEnabled {
+		each = 17
+	}
+	for at := 1; at <= all; at += each { // an odd step: both ranks take turns
+		rank, n := at%2, 0
+		failures(t, rank, 0, func() error {
+			if n++; n == at {
+				return errFault
+			}
+			return nil
+		}, func() {}, fmt.Sprintf("rank %d of 2", rank), errFault.Error())
+		if t.Failed() {
+			t.Fatalf("with a fault of rank %d at operation %d of %d", rank, at, all)
+		}
+	}
+}
+
+func TestARankThatHangs(t *testing.T) {
+	for _, at := range []int{1, 8, 20, 29, 30, 31, 32, 33} {
+		free, n := make(chan struct{}), 0
+		failures(t, 1, 30*time.Millisecond, func() error {
+			if n++; n == at {
+				<-free
+			}
+			return nil
+		}, func() { close(free) }, "rank 1 of 2", "did not")
+		if t.Failed() {
+			t.Fatalf("with a hang at operation %d", at)
+		}
+	}
+}

@@ -1,0 +1,164 @@
+package kernel
+
+import "fmt"
+
+// Member is the place of one device among the ranks that run a model together. The zero value is a device that runs
+// alone.
+type Member struct {
+	Rank  int
+	Ranks int        // 0 and 1 are alone
+	Comm  Collective // nil where it is alone
+}
+
+// Count is the number of ranks, at least 1.
+func (m Member) Count() int { return max(m.Ranks, 1) }
+
+// Share is the rank's share of n things that all ranks have an equal number of.
+func (m Member) Share(n int) (first, last int) {
+	each := n / m.Count()
+	return m.Rank * each, (m.Rank + 1) * each
+}
+
+// Part is the share as a part of all: the zero Part for a device that runs alone.
+func (m Member) Part(n int) Part {
+	if m.Count() == 1 {
+		return Part{}
+	}
+	first, _ := m.Share(n)
+	return Part{First: first, Of: n}
+}
+
+// Part says which of several numbered things a rank has: those from First on, of Of in all. The zero Part is all of
+// them.
+type Part struct{ First, Of int }
+
+// Local is the number of a thing among the n that are here, or false where another rank has it.
+func (p Part) Local(i, n int) (int, bool) {
+	i -= p.First
+	return i, i >= 0 && i < n
+}
+
+// Valid reports whether i is one of all things, of which n are here.
+func (p Part) Valid(i, n int) bool { return i >= 0 && i < max(p.Of, n) }
+
+// check refuses a part that does not lie among all.
+func (p Part) check(c *checker, n int) {
+	if p != (Part{}) && (p.First < 0 || p.First+n > p.Of) {
+		c.fail("%d from number %d on, of %d", n, p.First, p.Of)
+	}
+}
+
+// Collective moves rows between ranks. Every rank calls the same operations in the same order with tensors of the same
+// shape; an operation is ordered with the rank's other operations. Sums are made in the order of the ranks, so that
+// all ranks have the same bits, always. An error of a Collective is about all ranks and names the one that caused it.
+type Collective interface {
+	AllReduce(AllReduceArgs) error
+	AllGather(AllGatherArgs) error
+	ReduceScatter(ReduceScatterArgs) error
+	Broadcast(BroadcastArgs) error
+}
+
+// AllReduceArgs replaces X on every rank by the sum of all ranks' X.
+type AllReduceArgs struct {
+	X Tensor // activation or f32 [T, n], without gaps between rows
+}
+
+// Check validates the arguments.
+func (a *AllReduceArgs) Check() error {
+	c := checker{op: "all-reduce"}
+	c.float("x", a.X, a.X.Rows, a.X.Cols)
+	if c.err == nil && a.X.Rows > 1 && a.X.Stride != a.X.Cols {
+		c.fail("x has rows of %d columns and a stride of %d, want no gaps", a.X.Cols, a.X.Stride)
+	}
+	return c.err
+}
+
+// AllGatherArgs puts every rank's columns side by side on every rank: columns r*n to (r+1)*n of Out are X of rank r.
+type AllGatherArgs struct {
+	Out Tensor // any type [T, ranks*n]
+	X   Tensor // the same type [T, n]
+}
+
+// Check validates the arguments for a number of ranks.
+func (a *AllGatherArgs) Check(ranks int) error {
+	c := checker{op: "all-gather"}
+	c.shape("x", a.X, a.X.Rows, a.X.Cols)
+	c.tensor("out", a.Out, a.X.DType, a.X.Rows, ranks*a.X.Cols)
+	return c.err
+}
+
+// ReduceScatterArgs gives every rank its columns of the sum: Out of rank r is columns r*n to (r+1)*n of the sum of all
+// ranks' X. Out and X do not overlap.
+type ReduceScatterArgs struct {
+	Out Tensor // activation or f32 [T, n]
+	X   Tensor // the same type [T, ranks*n]
+}
+
+// Check validates the arguments for a number of ranks.
+func (a *ReduceScatterArgs) Check(ranks int) error {
+	c := checker{op: "reduce-scatter"}
+	c.float("out", a.Out, a.Out.Rows, a.Out.Cols)
+	c.tensor("x", a.X, a.Out.DType, a.Out.Rows, ranks*a.Out.Cols)
+	return c.err
+}
+
+// BroadcastArgs copies X of rank From to X of all others.
+type BroadcastArgs struct {
+	X    Tensor // any type [T, n]
+	From int
+}
+
+// Check validates the arguments for a number of ranks.
+func (a *BroadcastArgs) Check(ranks int) error {
+	c := checker{op: "broadcast"}
+	c.shape("x", a.X, a.X.Rows, a.X.Cols)
+	if a.From < 0 || a.From >= ranks {
+		c.fail("from rank %d of %d", a.From, ranks)
+	}
+	return c.err
+}
+
+// Rows is rows [from, to) of a weight that other ranks have the rest of. Unlike those of Slice they may begin inside a
+// block of scales.
+func (w Weight) Rows(from, to int) (Weight, error) {
+	if err := within("rows", from, to, w.Out()); err != nil {
+		return Weight{}, err
+	}
+	if w.Scale.Given() {
+		first, skip := w.ScaleRow(from)
+		last, _ := w.ScaleRow(to - 1)
+		w.Scale, w.SkipRows = w.Scale.Slice(first, last+1), skip
+	}
+	w.Data = w.Data.Slice(from, to)
+	return w, nil
+}
+
+// Columns is columns [from, to) of a weight that other ranks have the rest of: whole elements, and whole blocks of
+// scales or a piece of one block.
+func (w Weight) Columns(from, to int) (Weight, error) {
+	if err := within("columns", from, to, w.In()); err != nil {
+		return Weight{}, err
+	}
+	if n := w.Data.DType.Values(); from%n != 0 || to%n != 0 {
+		return Weight{}, fmt.Errorf("%w: columns %d to %d cut an element of %s, which holds %d values", ErrArgument,
+			from, to, w.Data.DType, n)
+	}
+	if w.Scale.Given() {
+		first, last := from/w.BlockCols, ceilDiv(to, w.BlockCols)
+		if from%w.BlockCols != 0 && last-first > 1 {
+			return Weight{}, fmt.Errorf("%w: columns %d to %d begin inside a block of %d and end behind it", ErrArgument,
+				from, to, w.BlockCols)
+		}
+		w.Scale = w.Scale.Columns(first, last)
+	}
+	n := w.Data.DType.Values()
+	w.Data = w.Data.Columns(from/n, to/n)
+	return w, nil
+}
+
+func within(what string, from, to, n int) error {
+	if from < 0 || from >= to || to > n {
+		return fmt.Errorf("%w: %s %d to %d of %d", ErrArgument, what, from, to, n)
+	}
+	return nil
+}

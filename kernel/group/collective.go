@@ -1,0 +1,119 @@
+package group
+
+import (
+	"fmt"
+
+	"sparrow/kernel"
+	"sparrow/kernel/host"
+)
+
+// member is a rank's kernel.Collective. Ranks meet, each does its share of the work in the memory of all, and they meet
+// again: what each of them posted is not read after that.
+type member struct {
+	*meeting
+	rank int
+}
+
+// exchange lets ranks meet, work and meet again.
+func (m *member) exchange(c call, work func(m *member)) error {
+	if err := m.come(m.rank, c); err != nil {
+		return err
+	}
+	work(m)
+	return m.come(m.rank, c)
+}
+
+// share is the rank's share of n elements, which need not divide.
+func (m *member) share(n int) (first, last int) {
+	return n * m.rank / len(m.seats), n * (m.rank + 1) / len(m.seats)
+}
+
+// AllReduce sums a share of the elements and writes it to all ranks.
+func (m *member) AllReduce(a kernel.AllReduceArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	if err := sums(a.X); err != nil {
+		return err
+	}
+	return m.exchange(call{op: "all-reduce", x: a.X}, func(m *member) {
+		first, last := m.share(a.X.Rows * a.X.Cols)
+		if first == last {
+			return
+		}
+		sum := host.F32(m.seats[0].at.x)[first:last]
+		for r := 1; r < len(m.seats); r++ {
+			add(sum, host.F32(m.seats[r].at.x)[first:last])
+		}
+		for r := 1; r < len(m.seats); r++ {
+			copy(host.F32(m.seats[r].at.x)[first:last], sum)
+		}
+	})
+}
+
+// AllGather copies the rank's columns to all ranks.
+func (m *member) AllGather(a kernel.AllGatherArgs) error {
+	if err := a.Check(len(m.seats)); err != nil {
+		return err
+	}
+	return m.exchange(call{op: "all-gather", x: a.X, out: a.Out}, func(m *member) {
+		for r := range m.seats {
+			to := m.seats[r].at.out.Columns(m.rank*a.X.Cols, (m.rank+1)*a.X.Cols)
+			for t := range a.X.Rows {
+				copy(host.Bytes(to.Slice(t, t+1)), host.Bytes(a.X.Slice(t, t+1)))
+			}
+		}
+	})
+}
+
+// ReduceScatter sums the rank's columns.
+func (m *member) ReduceScatter(a kernel.ReduceScatterArgs) error {
+	if err := a.Check(len(m.seats)); err != nil {
+		return err
+	}
+	if err := sums(a.X); err != nil {
+		return err
+	}
+	return m.exchange(call{op: "reduce-scatter", x: a.X, out: a.Out}, func(m *member) {
+		for t := range a.Out.Rows {
+			sum := host.RowF32(a.Out, t)
+			for r := range m.seats {
+				part := host.RowF32(m.seats[r].at.x.Columns(m.rank*a.Out.Cols, (m.rank+1)*a.Out.Cols), t)
+				if r == 0 {
+					copy(sum, part)
+				} else {
+					add(sum, part)
+				}
+			}
+		}
+	})
+}
+
+// Broadcast copies the rows of one rank to this one.
+func (m *member) Broadcast(a kernel.BroadcastArgs) error {
+	if err := a.Check(len(m.seats)); err != nil {
+		return err
+	}
+	return m.exchange(call{op: fmt.Sprintf("broadcast from rank %d", a.From), x: a.X}, func(m *member) {
+		if m.rank == a.From {
+			return
+		}
+		for t := range a.X.Rows {
+			copy(host.Bytes(a.X.Slice(t, t+1)), host.Bytes(m.seats[a.From].at.x.Slice(t, t+1)))
+		}
+	})
+}
+
+// sums refuses element types that are not added.
+func sums(t kernel.Tensor) error {
+	if t.DType != kernel.F32 {
+		return fmt.Errorf("%w: sums of %s over ranks, supported on CPUs is f32", kernel.ErrUnsupported, t.DType)
+	}
+	return nil
+}
+
+func add(sum, x []float32) {
+	for i, v := range x {
+		sum[i] += v
+	}
+}

@@ -1,0 +1,218 @@
+// Package group makes several devices run one model: each is a rank with a thread of its own, and they exchange rows
+// through collective operations with a fixed order of sums.
+//
+// Devices flow in; out flow a kernel.Machine whose memory is that of all ranks at the same places, a function that runs
+// work on all ranks at once, and for each rank the kernel.Collective of its queue. Devices compute on the host; rows go
+// from one rank's memory to another's directly.
+package group
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"sparrow/kernel"
+)
+
+// Timeout is how long ranks wait for one that does not come to a collective operation, where Options.Timeout is 0. It
+// is far longer than a layer of the largest batch takes.
+const Timeout = 20 * time.Second
+
+// MaxRanks is the most ranks of a group: as many as a machine has GPUs or memory nodes.
+const MaxRanks = 64
+
+// Options are the settings of a group.
+type Options struct {
+	// Timeout is how long a rank may keep the others waiting before it counts as lost.
+	Timeout time.Duration
+	// Compare makes what Read reads be read from all ranks, and the results of passes too, and refuses bytes that
+	// differ: for tests and verify.
+	Compare bool
+}
+
+// Group is several ranks. One goroutine uses it at a time, but for the operations of ranks inside Do.
+type Group struct {
+	ranks   []*rank
+	opts    Options
+	meeting meeting
+	done    chan int // a rank has returned from what Do runs
+	back    []bool   // ranks that have
+	timer   *time.Timer
+	lost    error // why the group can no longer be used
+	once    sync.Once
+	closed  error
+}
+
+// rank is one device and its thread.
+type rank struct {
+	dev   kernel.Device
+	calls chan func(rank int) error
+	ended chan struct{} // closed when the thread has ended
+	err   error         // of the latest call
+}
+
+// New makes a group of devices that compute on the host. It takes the devices over: Close closes them.
+func New(devs []kernel.Device, o Options) (*Group, error) {
+	if len(devs) < 1 || len(devs) > MaxRanks {
+		return nil, fmt.Errorf("%w: a group of %d ranks, supported are 1 to %d", kernel.ErrArgument, len(devs), MaxRanks)
+	}
+	for _, d := range devs {
+		if err := Supports(d); err != nil {
+			return nil, err
+		}
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = Timeout
+	}
+	g := &Group{opts: o, done: make(chan int, len(devs)), back: make([]bool, len(devs)), timer: time.NewTimer(time.Hour)}
+	g.timer.Stop()
+	g.meeting.init(len(devs), o.Timeout)
+	for i, d := range devs {
+		r := &rank{dev: d, calls: make(chan func(int) error, 1), ended: make(chan struct{})}
+		g.ranks = append(g.ranks, r)
+		go g.run(i, r)
+	}
+	return g, nil
+}
+
+// Supports says why a device cannot be a rank.
+func Supports(dev kernel.Device) error {
+	if arch := dev.Hardware().Arch; arch != "cpu" {
+		return fmt.Errorf("%w: ranks on %s (%s): several GPUs do not run one model yet; run on one of them (--gpu N), "+
+			"or on CPUs (--kernels cpu --ranks N)", kernel.ErrUnsupported, dev.Name(), arch)
+	}
+	return nil
+}
+
+// run is a rank's thread: libraries of devices, and the placement of memory, belong to threads.
+func (g *Group) run(i int, r *rank) {
+	runtime.LockOSThread()
+	defer close(r.ended)
+	for call := range r.calls {
+		r.err = guard(i, call)
+		if r.err != nil {
+			g.meeting.leave(i, r.err)
+		}
+		g.done <- i
+	}
+}
+
+// guard turns a panic into an error.
+func guard(i int, call func(int) error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("panic: %v", v)
+		}
+	}()
+	return call(i)
+}
+
+// Ranks is the number of ranks.
+func (g *Group) Ranks() int { return len(g.ranks) }
+
+// Device is the device of a rank.
+func (g *Group) Device(rank int) kernel.Device { return g.ranks[rank].dev }
+
+// Member is the place of a rank among the others.
+func (g *Group) Member(rank int) kernel.Member {
+	return kernel.Member{Rank: rank, Ranks: len(g.ranks), Comm: &member{&g.meeting, rank}}
+}
+
+// Do calls f on the thread of every rank and waits for all of them. Where every rank fails by itself, as with arguments
+// that are wrong everywhere, it returns the first error and the group can be used on. Where one fails alone, others
+// have been left in the middle of a pass: the error names the rank and wraps kernel.ErrLost, and so does every later
+// one. A rank that keeps the others waiting, in a collective operation or at the end, is given up after the time-out.
+func (g *Group) Do(f func(rank int) error) error {
+	if g.lost != nil {
+		return g.lost
+	}
+	clear(g.back)
+	for _, r := range g.ranks {
+		r.calls <- f
+	}
+	defer g.timer.Stop()
+	failed := g.meeting.failed
+	for left := len(g.ranks); left > 0; {
+		select {
+		case i := <-g.done:
+			if left == len(g.ranks) && failed != nil {
+				g.timer.Reset(g.opts.Timeout)
+			}
+			g.back[i] = true
+			left--
+		case <-failed:
+			// A rank is missing. Those that wait for it return at once.
+			failed = nil
+			g.timer.Reset(min(g.opts.Timeout, time.Second))
+		case <-g.timer.C:
+			g.lost = g.meeting.late(g.back)
+			return g.lost
+		}
+	}
+	return g.outcome()
+}
+
+// outcome is what a call of all ranks has come to.
+func (g *Group) outcome() error {
+	first, own := -1, 0
+	for i, r := range g.ranks {
+		if r.err != nil && !errors.Is(r.err, errMeeting) {
+			own++
+			if first < 0 {
+				first = i
+			}
+		}
+	}
+	missed := g.meeting.err()
+	g.meeting.reset()
+	switch {
+	case missed != nil:
+		g.lost = missed
+	case own == 0:
+		return nil
+	case own == len(g.ranks):
+		return g.ranks[first].err
+	default:
+		g.lost = fmt.Errorf("%w: %s failed: %w", kernel.ErrLost, g.describe(first), g.ranks[first].err)
+	}
+	return g.lost
+}
+
+// describe names a rank.
+func (g *Group) describe(i int) string {
+	return fmt.Sprintf("rank %d of %d (%s)", i, len(g.ranks), g.ranks[i].dev.Name())
+}
+
+// Name is the name of the ranks' devices and their number.
+func (g *Group) Name() string { return fmt.Sprintf("%d x %s", len(g.ranks), g.ranks[0].dev.Name()) }
+
+// Activation is that of the ranks.
+func (g *Group) Activation() kernel.DType { return g.ranks[0].dev.Activation() }
+
+// Hardware is that of one rank: what plans of its part of the model are built from.
+func (g *Group) Hardware() kernel.Hardware { return g.ranks[0].dev.Hardware() }
+
+// closeWait is how long Close waits for ranks that are in the middle of an operation.
+const closeWait = 2 * time.Second
+
+// Close ends the threads and closes the devices. A rank that hangs keeps its device, and Close says so.
+func (g *Group) Close() error {
+	g.once.Do(func() {
+		for _, r := range g.ranks {
+			close(r.calls)
+		}
+		deadline := time.Now().Add(closeWait)
+		for i, r := range g.ranks {
+			select {
+			case <-r.ended:
+				g.closed = errors.Join(g.closed, r.dev.Close())
+			case <-time.After(max(time.Until(deadline), time.Millisecond)):
+				g.closed = errors.Join(g.closed, fmt.Errorf("group: %s hangs; it keeps its thread and its memory",
+					g.describe(i)))
+			}
+		}
+	})
+	return g.closed
+}

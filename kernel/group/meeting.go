@@ -1,0 +1,202 @@
+package group
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"sparrow/kernel"
+)
+
+// errMeeting is wrapped by errors of ranks that did not fail by themselves: another one was missing.
+var errMeeting = errors.New("group: another rank is missing")
+
+// meeting is where ranks wait for each other.
+type meeting struct {
+	timeout time.Duration
+	failed  chan struct{} // closed once a rank was missing
+	seats   []seat
+
+	mu      sync.Mutex
+	arrived int
+	round   uint64 // of meetings that took place
+	left    int    // ranks that have failed
+	missed  error  // why no meeting takes place any more
+}
+
+// seat is what a meeting knows of a rank. Its tensors are read by others between two meetings.
+type seat struct {
+	here  bool
+	left  bool
+	at    call
+	wake  chan struct{}
+	timer *time.Timer
+}
+
+// call is the collective operation that a rank has come to.
+type call struct {
+	op  string
+	x   kernel.Tensor
+	out kernel.Tensor // not given where the operation has none
+}
+
+func (c *call) text() string { return fmt.Sprintf("%s of %v", c.op, c.x) }
+
+// alike reports whether two ranks have come to the same operation.
+func (c *call) alike(d *call) bool {
+	return c.op == d.op && c.x.DType == d.x.DType && c.x.Rows == d.x.Rows && c.x.Cols == d.x.Cols
+}
+
+func (m *meeting) init(ranks int, timeout time.Duration) {
+	m.timeout, m.failed, m.seats = timeout, make(chan struct{}), make([]seat, ranks)
+	for i := range m.seats {
+		t := time.NewTimer(time.Hour)
+		t.Stop()
+		m.seats[i].wake, m.seats[i].timer = make(chan struct{}, 1), t
+	}
+}
+
+// come waits until every rank has come with an operation like this one. It returns an error as soon as one cannot come
+// any more, and after the time-out.
+func (m *meeting) come(rank int, c call) error {
+	s := &m.seats[rank]
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.absent(); err != nil {
+		return err
+	}
+	s.here, s.at = true, c
+	m.arrived++
+	round := m.round
+	if m.arrived == len(m.seats) {
+		return m.meet()
+	}
+	s.timer.Reset(m.timeout)
+	for m.round == round {
+		if err := m.absent(); err != nil {
+			s.timer.Stop()
+			return err
+		}
+		m.mu.Unlock()
+		late := false
+		select {
+		case <-s.wake:
+		case <-s.timer.C:
+			late = true
+		}
+		m.mu.Lock()
+		if late && m.round == round {
+			m.miss(fmt.Errorf("%s did not come to %s within %v", m.missing(func(i int) bool { return m.seats[i].here }),
+				c.text(), m.timeout))
+		}
+	}
+	s.timer.Stop()
+	return nil
+}
+
+// absent is an error where a rank cannot come any more. The caller holds mu.
+func (m *meeting) absent() error {
+	switch {
+	case m.missed != nil:
+		return fmt.Errorf("%w: %w", errMeeting, m.missed)
+	case m.left > 0:
+		return fmt.Errorf("%w: it failed", errMeeting)
+	}
+	return nil
+}
+
+// meet ends a meeting that all ranks have come to. The caller holds mu.
+func (m *meeting) meet() error {
+	for i := range m.seats {
+		if a, b := &m.seats[0].at, &m.seats[i].at; !a.alike(b) {
+			m.miss(fmt.Errorf("rank 0 has come to %s and rank %d to %s", a.text(), i, b.text()))
+			return m.absent()
+		}
+	}
+	m.round++
+	m.clear()
+	return nil
+}
+
+// clear empties the seats and wakes who waits in them. The caller holds mu.
+func (m *meeting) clear() {
+	m.arrived = 0
+	for i := range m.seats {
+		m.seats[i].here = false
+	}
+	m.wakeAll()
+}
+
+func (m *meeting) wakeAll() {
+	for i := range m.seats {
+		select {
+		case m.seats[i].wake <- struct{}{}:
+		default: // it has not yet seen the last one, and looks at everything when it does
+		}
+	}
+}
+
+// miss ends all meetings. The caller holds mu.
+func (m *meeting) miss(why error) {
+	if m.missed == nil {
+		m.missed = fmt.Errorf("%w: %w", kernel.ErrLost, why)
+		close(m.failed)
+	}
+	m.wakeAll()
+}
+
+// late ends all meetings because ranks have not returned from a pass that others have ended, and is why.
+func (m *meeting) late(back []bool) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.miss(fmt.Errorf("%s did not end a pass within %v of the others", m.missing(func(i int) bool { return back[i] }),
+		m.timeout))
+	return m.missed
+}
+
+// missing names the ranks that are not here.
+func (m *meeting) missing(here func(rank int) bool) string {
+	var list []string
+	for i := range m.seats {
+		if !here(i) {
+			list = append(list, fmt.Sprint(i))
+		}
+	}
+	word := "rank"
+	if len(list) > 1 {
+		word = "ranks"
+	}
+	return fmt.Sprintf("%s %s of %d", word, strings.Join(list, ", "), len(m.seats))
+}
+
+// leave notes that a rank has failed and comes to no meeting: who waits for it stops waiting.
+func (m *meeting) leave(rank int, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if errors.Is(err, errMeeting) || m.seats[rank].left {
+		return
+	}
+	m.seats[rank].left = true
+	m.left++
+	m.wakeAll()
+}
+
+// reset forgets ranks that failed. No rank may be at a meeting.
+func (m *meeting) reset() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.left = 0
+	for i := range m.seats {
+		m.seats[i].left = false
+	}
+	m.clear()
+}
+
+// err is why no meeting takes place any more.
+func (m *meeting) err() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.missed
+}

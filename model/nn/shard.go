@@ -1,0 +1,98 @@
+package nn
+
+import (
+	"fmt"
+	"strings"
+
+	"sparrow/kernel"
+)
+
+// Of several ranks each loads an equal shard of most weights: rows where its outputs are the rank's own (heads, inner
+// values, tokens), columns where its inputs are, these at the boundaries of blocks of scales or inside one. On a device
+// that runs alone a shard is the whole weight. A shard is a view of the checkpoint's bytes.
+
+// MatrixRows loads a rank's rows of a weight [out, in] that multiplies rows.
+func (l *Loader) MatrixRows(name string, out, in int) kernel.Matrix {
+	return l.prepare(l.rows(name, out, in), kernel.Projected)
+}
+
+// MatrixColumns loads a rank's columns of a weight [out, in]: what it multiplies is a part of a sum over ranks.
+func (l *Loader) MatrixColumns(name string, out, in int) kernel.Matrix {
+	w := l.Weight(name, out, in)
+	return l.prepare(l.cut(name, "columns", w, in, kernel.Weight.Columns), kernel.Projected)
+}
+
+// LatentRows loads a rank's rows of the up-projection of latent rows.
+func (l *Loader) LatentRows(name string, out, in int) kernel.Matrix {
+	return l.prepare(l.rows(name, out, in), kernel.Latent)
+}
+
+// Table loads a rank's rows of a matrix [rows, cols] whose rows are looked up by index.
+func (l *Loader) Table(name string, rows, cols int) kernel.Matrix {
+	return l.table(name, rows, cols, kernel.LookedUp)
+}
+
+// TiedTable loads a table that multiplies rows too.
+func (l *Loader) TiedTable(name string, rows, cols int) kernel.Matrix {
+	return l.table(name, rows, cols, kernel.Tied)
+}
+
+// VectorShard loads a rank's values of a vector of n values, widened to float32.
+func (l *Loader) VectorShard(name string, n int) kernel.Tensor {
+	t := l.Vector(name, n)
+	if !t.Given() {
+		return t
+	}
+	if n%l.Ranks.Count() != 0 {
+		l.addProblem("%s has %d values, which %d ranks cannot share; %s", name, n, l.Ranks.Count(),
+			supported(n, func(k int) bool { return n%k == 0 }))
+		return kernel.Tensor{}
+	}
+	return t.Columns(l.Ranks.Share(n))
+}
+
+func (l *Loader) rows(name string, out, in int) kernel.Weight {
+	return l.cut(name, "rows", l.Weight(name, out, in), out, kernel.Weight.Rows)
+}
+
+// cut is a rank's share of n rows or columns of a weight.
+func (l *Loader) cut(name, what string, w kernel.Weight, n int,
+	of func(w kernel.Weight, from, to int) (kernel.Weight, error)) kernel.Weight {
+	ranks := l.Ranks.Count()
+	if ranks == 1 || !w.Data.Given() {
+		return w
+	}
+	divides := func(k int) bool {
+		if n%k != 0 {
+			return false
+		}
+		for r := range k {
+			if _, err := of(w, r*n/k, (r+1)*n/k); err != nil {
+				return false
+			}
+		}
+		return true
+	}
+	if divides(ranks) {
+		// divides has cut all shards.
+		out, _ := of(w, l.Ranks.Rank*n/ranks, (l.Ranks.Rank+1)*n/ranks)
+		return out
+	}
+	blocks := ""
+	if w.Scale.Given() {
+		blocks = fmt.Sprintf(" of blocks of %d x %d", w.BlockRows, w.BlockCols)
+	}
+	l.addProblem("%s has %d %s%s, which %d ranks cannot share; %s", name, n, what, blocks, ranks, supported(n, divides))
+	return kernel.Weight{}
+}
+
+// supported lists the numbers of ranks that divide n things.
+func supported(n int, divides func(k int) bool) string {
+	var list []string
+	for k := 1; k <= min(n, 64); k++ {
+		if divides(k) {
+			list = append(list, fmt.Sprint(k))
+		}
+	}
+	return "supported are " + strings.Join(list, ", ")
+}

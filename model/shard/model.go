@@ -1,0 +1,241 @@
+// Package shard makes one model of its parts on several ranks.
+//
+// Models of the same checkpoint flow in, each loaded with the shards of one rank; out flows a model.Model whose passes
+// run on all ranks at once. Who uses it sees one model with one cache: all ranks hold the same pages, states and rows.
+package shard
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"sparrow/kernel"
+	"sparrow/kernel/group"
+	"sparrow/model"
+	"sparrow/model/config"
+	"sparrow/plan"
+)
+
+// part is what a rank's model has, in every family.
+type part interface {
+	model.Model
+	model.Drafter
+	model.Placer
+	model.Paged
+}
+
+// ranks are the parts of a model.
+type ranks struct {
+	group *group.Group
+	parts []part
+}
+
+// New joins the parts of a model, one for each rank of a group.
+func New(g *group.Group, list []model.Model) (model.Model, error) {
+	m := ranks{group: g}
+	for i, x := range list {
+		p, ok := x.(part)
+		if !ok {
+			return nil, fmt.Errorf("shard: a model of family %s does not run on several ranks", x.Config().Family)
+		}
+		m.parts = append(m.parts, p)
+		if got := p.Facts().Ranks; got != len(list) || len(list) != g.Ranks() {
+			return nil, fmt.Errorf("shard: part %d is one of %d, there are %d parts and %d ranks", i, got, len(list),
+				g.Ranks())
+		}
+	}
+	if _, ok := list[0].(model.Windowed); ok {
+		return &windowed{ranks: m}, nil
+	}
+	if _, ok := list[0].(model.SelfTester); ok {
+		return &tested{m}, nil
+	}
+	return &m, nil
+}
+
+// Config describes the model.
+func (m *ranks) Config() *config.Config { return m.parts[0].Config() }
+
+// Facts are the properties of a rank's part that the planner reads.
+func (m *ranks) Facts() plan.Model { return m.parts[0].Facts() }
+
+// Device is the group.
+func (m *ranks) Device() kernel.Machine { return m.group }
+
+// Allocate makes the cache of every rank.
+func (m *ranks) Allocate(cfg *plan.Config, pages int) error {
+	return m.each(func(p part) error { return p.Allocate(cfg, pages) })
+}
+
+// each calls f with every part, up to the first error.
+func (m *ranks) each(f func(part) error) error {
+	for i, p := range m.parts {
+		if err := f(p); err != nil {
+			return fmt.Errorf("rank %d of %d: %w", i, len(m.parts), err)
+		}
+	}
+	return nil
+}
+
+// PageBytes is the cache memory of a page on each rank.
+func (m *ranks) PageBytes(cfg *plan.Config) int64 { return m.parts[0].PageBytes(cfg) }
+
+// Bind takes memory on every rank, at the same places.
+func (m *ranks) Bind(a *kernel.Arena, rows int) {
+	begin := *a
+	for i, p := range m.parts {
+		own := begin.Over(group.Of(a.Buffer(), i))
+		p.Bind(own, rows)
+		a.Follow(own)
+	}
+}
+
+// DraftHead is nil when the checkpoint holds a drafting layer.
+func (m *ranks) DraftHead() error { return m.parts[0].DraftHead() }
+
+// Place is where the pass in progress is on every rank.
+func (m *ranks) Place() string {
+	var list []string
+	for i, p := range m.parts {
+		list = append(list, fmt.Sprintf("rank %d: %s", i, p.Place()))
+	}
+	return strings.Join(list, "; ")
+}
+
+// PageParts appends what holds a page, on all ranks at once.
+func (m *ranks) PageParts(parts []kernel.Tensor, page int) []kernel.Tensor {
+	return m.joined(parts, func(p part) []kernel.Tensor { return p.PageParts(nil, page) })
+}
+
+// WindowParts appends what holds a window page, on all ranks at once.
+func (m *ranks) WindowParts(parts []kernel.Tensor, window int) []kernel.Tensor {
+	return m.joined(parts, func(p part) []kernel.Tensor { return p.WindowParts(nil, window) })
+}
+
+// joined appends tensors that every rank has at the same places.
+func (m *ranks) joined(to []kernel.Tensor, of func(part) []kernel.Tensor) []kernel.Tensor {
+	lists := make([][]kernel.Tensor, len(m.parts))
+	for i, p := range m.parts {
+		lists[i] = of(p)
+	}
+	for i, t := range lists[0] {
+		all := make([]kernel.Buffer, len(lists))
+		for r := range lists {
+			all[r] = lists[r][i].Buf
+		}
+		t.Buf = group.Join(all)
+		to = append(to, t)
+	}
+	return to
+}
+
+// tested is a model whose parts can test themselves.
+type tested struct{ ranks }
+
+// SelfTest tests every part, all at once.
+func (m *tested) SelfTest(cfg *plan.Config) error {
+	return m.group.Do(func(rank int) error { return m.parts[rank].(model.SelfTester).SelfTest(cfg) })
+}
+
+// pass is a pass on every rank.
+type pass struct {
+	m       *ranks
+	parts   []model.Pass
+	inputs  kernel.Tensor
+	outputs model.Outputs
+	execute func(rank int) error
+	block   []int32 // as ranks other than the first fill it
+	in      model.Input
+}
+
+// Arrange lays out a pass on every rank, at the same places.
+func (m *ranks) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
+	out := &pass{m: m, block: make([]int32, p.InputWords)}
+	out.execute = func(rank int) error { return out.parts[rank].Execute() }
+	begin := *a
+	for i, part := range m.parts {
+		own := begin.Over(group.Of(a.Buffer(), i))
+		x, err := part.Arrange(p, cfg, own)
+		if err != nil {
+			return nil, err
+		}
+		a.Follow(own)
+		out.parts = append(out.parts, x)
+	}
+	out.inputs, out.outputs = out.parts[0].Inputs(), *out.parts[0].Outputs()
+	out.inputs.Buf, out.outputs.Block.Buf = a.Buffer(), a.Buffer()
+	return out, nil
+}
+
+// Inputs is where the input block belongs, on all ranks.
+func (p *pass) Inputs() kernel.Tensor { return p.inputs }
+
+// Outputs are the results, on all ranks.
+func (p *pass) Outputs() *model.Outputs { return &p.outputs }
+
+// Prepare lets every rank check the batch. All fill the block with the same words: one copy is written to all.
+func (p *pass) Prepare(in *model.Input, block []int32) error {
+	for r, part := range p.parts {
+		words := block
+		if r > 0 {
+			words = p.block[:len(block)]
+			copy(words, block) // words that no array covers are not written
+		}
+		if err := part.Prepare(p.m.input(&p.in, in, r), words); err != nil {
+			return err
+		}
+		if !slices.Equal(words, block) {
+			return fmt.Errorf("%w: rank %d fills the input block in another way than rank 0", kernel.ErrLost, r)
+		}
+	}
+	return nil
+}
+
+// input is a batch as a rank sees it: with the states that the rank keeps.
+func (m *ranks) input(to, in *model.Input, rank int) *model.Input {
+	states := to.States[:0]
+	*to = *in
+	to.States = nil
+	for _, s := range in.States {
+		if x, ok := s.(*state); ok && x != nil {
+			s = x.parts[rank]
+		}
+		states = append(states, s)
+	}
+	to.States = states
+	return to
+}
+
+// Execute runs the pass on all ranks.
+func (p *pass) Execute() error {
+	if err := p.m.group.Do(p.execute); err != nil || !p.m.group.Compares() {
+		return err
+	}
+	return p.compare()
+}
+
+// compare refuses results that differ between ranks. Selections are not among them: those of rows in the dense form are
+// whatever the memory held.
+func (p *pass) compare() error {
+	list := []kernel.Tensor{p.outputs.Logits, p.outputs.Best.Values, p.outputs.Best.IDs, p.outputs.Best.LogSum}
+	for _, r := range p.outputs.Recorded {
+		list = append(list, r.Hidden, r.Experts, r.Weights)
+	}
+	for _, t := range list {
+		if !t.Given() {
+			continue
+		}
+		t.Buf = p.inputs.Buf
+		if err := p.m.group.Same(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Enqueued lets later passes read what this one leaves on the ranks.
+func (p *pass) Enqueued() {
+	for _, x := range p.parts {
+		x.Enqueued()
+	}
+}
