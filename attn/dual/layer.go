@@ -82,16 +82,14 @@ func (s *Pass) compress(layer int, w *Weights, c Cache) {
 // closeGroups computes entries from the pass's rows and the ring.
 func (s *Pass) closeGroups(c *Compressor, e *closing, out, ring kernel.Tensor, raw rawRows) {
 	if out.Rows > 0 {
-		s.q.Compress(kernel.CompressArgs{Out: out, Values: raw.values, Gates: raw.gates, State: ring, APE: c.APE,
+		s.q.Compress(kernel.CompressArgs{Out: out, Values: raw.values(), Gates: raw.gates(), State: ring, APE: c.APE,
 			Sources: e.sources, Ratio: c.Ratio, Overlap: Overlapped(c.Ratio)})
 	}
 }
 
-// keepRows stores raw rows, values before gates, in their places.
+// keepRows stores raw rows in their places.
 func (s *Pass) keepRows(to kernel.Tensor, raw rawRows, places kernel.Tensor) {
-	w := raw.values.Cols
-	s.q.Put(kernel.PutArgs{Out: to.Columns(0, w), X: raw.values, Rows: places})
-	s.q.Put(kernel.PutArgs{Out: to.Columns(w, 2*w), X: raw.gates, Rows: places})
+	s.q.Put(kernel.PutArgs{Out: to, X: raw.Tensor, Rows: places})
 }
 
 // paged attends over the pools in place.
