@@ -26,6 +26,7 @@ type Params struct {
 	QLora, OLora, OGroups int
 	Window                int
 	IndexHeads, TopK      int
+	MostHeavy             int // indices of the heavy stream of the longest sequence
 	Eps                   float32
 	MainFreq, FarFreq     []float32 // angles per position: of layers without a compressed stream, and of the others
 }

@@ -104,6 +104,7 @@ func (s *Pass) paged(l *launch, w *Weights, c Cache) {
 		a.Extra = kernel.Stream{Pool: c.Extra, Indices: l.indices, Lens: rows(s.kept)}
 	case HeavyRatio:
 		a.Extra = kernel.Stream{Pool: c.Extra, Indices: rows(s.heavy), Lens: rows(s.heavyLen)}
+		a.MostExtra = max(s.params.MostHeavy, s.heavy.Cols)
 	}
 	s.q.DualAttend(a)
 }

@@ -60,12 +60,13 @@ func Load(c *config.V4, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	for i := range m.layers {
 		weights = append(weights, m.layers[i].attn)
 	}
-	a := c.Attention
+	a, facts := c.Attention, Facts(c)
 	var err error
 	m.attn, err = dual.New(dev, m.queue,
 		dual.Params{Heads: a.Heads, Dim: a.Dim, Rope: a.Rope, QLora: a.QLora, OLora: a.OLora, OGroups: a.Groups,
 			Window: a.Window, IndexHeads: c.Indexer.Heads, TopK: c.Indexer.TopK, Eps: c.RMSEps,
-			MainFreq: a.Main.InvFreq(a.Rope), FarFreq: a.Far.InvFreq(a.Rope)}, weights)
+			MostHeavy: facts.MostHeavy(),
+			MainFreq:  a.Main.InvFreq(a.Rope), FarFreq: a.Far.InvFreq(a.Rope)}, weights)
 	if err != nil {
 		return nil, fmt.Errorf("v4: %w", err)
 	}

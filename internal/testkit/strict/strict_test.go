@@ -11,6 +11,7 @@ import (
 
 	"sparrow/builtin"
 	"sparrow/internal/testkit/strict"
+	"sparrow/internal/testmodel"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
 	"sparrow/kernel/cpu/vec"
@@ -18,6 +19,7 @@ import (
 	"sparrow/layout"
 	"sparrow/model"
 	"sparrow/model/family"
+	"sparrow/model/synth"
 	"sparrow/plan"
 	"sparrow/step"
 	"sparrow/verify"
@@ -228,6 +230,63 @@ func testBuiltin(t *testing.T, r *refusals) {
 		}
 	}
 	atWork(t, dev)
+}
+
+// A checkpoint of the types of DeepSeek-V4's releases, FP8 matrices and FP4 experts, has shapes that a GPU takes, and so
+// does its drafting block.
+func TestReleasedTypes(t *testing.T) {
+	one := 1
+	config := strings.NewReplacer(`"o_lora_rank": 32`, `"o_lora_rank": 128`, `"hc_mult"`,
+		`"expert_dtype": "fp4", "hc_mult"`).Replace(testmodel.V4Config)
+	c, err := synth.New("released", []byte(config), synth.Options{NextN: &one, DType: synth.FP8})
+	dir := t.TempDir()
+	if err == nil {
+		err = c.Write(t.Context(), dir, nil, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	src, err := family.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev, m := load(t, src, newRefusals())
+	hw, err := model.Hardware(dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy := plan.Policy{KV: "fp8"}
+	policy.Speculation.Tokens = 3
+	cfg, _, err := plan.Resolve(hw, m.Facts(), policy)
+	if err == nil {
+		err = m.Allocate(&cfg, 2)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := step.New(m, cfg, step.Limits{Rows: 150, Requests: 1, Prompts: 1, Context: 256})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.Close()
+	state, err := m.(model.Stateful).NewState()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer state.Release()
+	tokens, pages, before := make([]int32, 151), []int32{1, 0}, dev.Checked()["ExpertArgs"]
+	if _, err := run.Run([]step.Work{{Kind: plan.ModeExtend, Tokens: tokens[:150], Pages: pages, State: state,
+		Logits: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	target := dev.Checked()["ExpertArgs"] - before
+	if _, err := run.Draft([]step.Draft{{Kind: plan.ModeExtend, Tokens: tokens[1:151], Pages: pages, State: state,
+		Logits: true}}, false); err != nil {
+		t.Fatal(err)
+	}
+	if drafted := dev.Checked()["ExpertArgs"] - before - target; target != 3 || drafted == 0 {
+		t.Errorf("experts ran %d and %d times, want in three layers and in the drafting block", target, drafted)
+	}
 }
 
 // generate decodes n tokens greedily after a prompt.
