@@ -28,6 +28,9 @@ type DualArgs struct {
 	Sinks  Tensor // f32 [1, Heads], neither scaled nor in base 2
 	Heads  int
 	Scale  float32
+	// MostExtra is the most columns that indices of the extra stream have in any call; 0 where all calls have those of
+	// this one. How sums are cut may depend on it, and not on the columns, which depend on other rows.
+	MostExtra int
 }
 
 // DualAttender computes V4 attention over paged streams.
@@ -40,6 +43,9 @@ func (a *DualArgs) Check() error {
 	c.stream("window", a.Window, a.Q.Rows)
 	if a.Extra.Given() {
 		c.stream("extra", a.Extra, a.Q.Rows)
+	}
+	if a.MostExtra < 0 || a.MostExtra > 0 && a.MostExtra < a.Extra.Indices.Cols {
+		c.fail("extra indices of %d columns, at most %d", a.Extra.Indices.Cols, a.MostExtra)
 	}
 	return c.err
 }

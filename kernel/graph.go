@@ -15,6 +15,9 @@ type Graph interface {
 	Launches() int
 	// Bytes is the memory that the graph takes on the device.
 	Bytes() int64
+	// Stale reports that memory of the device was freed since the pass was recorded. The graph may use it and must not
+	// be launched.
+	Stale() bool
 	Close() error
 }
 

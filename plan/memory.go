@@ -61,8 +61,8 @@ func denseBytes(m *Model, kv DType, keys int64) int64 {
 }
 
 // Sparse attention of the sm90 kernels cuts the keys of a row into segments, at
-// places that depend on the width of its lists alone, and keeps a part for each
-// until they are combined. Launches are cut so that at most partWaves units for
+// places that depend on the widest list there can be alone, and keeps a part for
+// each until they are combined. Launches are cut so that at most partWaves units for
 // each multiprocessor have parts at a time. Package kernel/cuda/op compares
 // these figures with what it takes.
 const (
@@ -76,14 +76,15 @@ const (
 )
 
 // sparseScratch is what the parts of one row of that many heads and keys take,
-// and how many rows have parts at a time; none where rows stay whole.
-func sparseScratch(sms, heads, keys int) (row, rows int64) {
-	blocks := max((keys+partBlock-1)/partBlock, 1)
+// and how many rows have parts at a time; none where rows stay whole. Lists of
+// other plans have up to most keys.
+func sparseScratch(sms, heads, keys, most int) (row, rows int64) {
+	blocks := max((most+partBlock-1)/partBlock, 1)
 	if blocks <= unsegmented {
 		return 0, 0
 	}
 	each := max(segmentBlocks, (blocks+mostSegments-1)/mostSegments)
-	segments := int64((blocks + each - 1) / each)
+	segments := max(int64((keys+partBlock*each-1)/(partBlock*each)), 2)
 	units := segments * int64(roundUp(heads, unitHeads)/unitHeads)
 	return units*unitHeads*latentDim*partValueBytes + segments*int64(heads)*partStatBytes,
 		max(partWaves*int64(sms)/units, 1)
@@ -93,24 +94,30 @@ func sparseScratch(sms, heads, keys int) (row, rows int64) {
 // which there can be as many as rows.
 const denseTileBytes = 16
 
-// listWidth is the widest list of keys that a row of the segment attends to.
-// V4 rows see the window and, but for drafts, a compressed stream beside it: the
-// selection, or in layers of ratio 128 every entry of the table.
-func listWidth(m *Model, s *Segment, tableTokens int) int {
+// attendScratch is sparseScratch of the widest lists that a row of the segment
+// attends to. V4 rows see the window and, but for drafts, a compressed stream
+// beside it: the selection, or in layers of ratio 128 every entry of the table.
+func attendScratch(sms int, m *Model, s *Segment, tableTokens int) (row, rows int64) {
+	scratch := func(keys, most int) {
+		if r, n := sparseScratch(sms, m.Heads, keys, most); r > row {
+			row, rows = r, n
+		}
+	}
 	switch {
 	case !m.v4():
-		return m.K
+		scratch(m.K, m.K)
 	case s.Row == RowDraft:
-		return m.windowWidth()
+		scratch(m.windowWidth(), m.windowWidth())
+	default:
+		if slices.Contains(m.Ratios, ratio4) {
+			n := m.windowWidth() + roundUp(m.K, partBlock)
+			scratch(n, n)
+		}
+		if slices.Contains(m.Ratios, ratio128) {
+			scratch(m.windowWidth()+m.heavyWidth(tableTokens), m.windowWidth()+m.MostHeavy())
+		}
 	}
-	extra := 0
-	if slices.Contains(m.Ratios, ratio4) {
-		extra = roundUp(m.K, partBlock)
-	}
-	if slices.Contains(m.Ratios, ratio128) {
-		extra = max(extra, m.heavyWidth(tableTokens))
-	}
-	return m.windowWidth() + extra
+	return row, rows
 }
 
 // accumulatorRow is one row of partial output and its log-sum-exp, float32.
@@ -170,8 +177,7 @@ func costOf(cfg *Config, s *Segment, tableTokens int) cost {
 		c.attendRow = accumulatorRow(s.KernelHeads)
 		c.attendFixed = int64(cfg.Hardware.SplitParts(s.KernelHeads)) * c.attendRow
 	case e.segments:
-		c.attendRow, c.attendRows = sparseScratch(cfg.Hardware.SMs, cfg.Model.Heads, listWidth(&cfg.Model, s,
-			tableTokens))
+		c.attendRow, c.attendRows = attendScratch(cfg.Hardware.SMs, &cfg.Model, s, tableTokens)
 	case s.Kernel == DenseRagged:
 		c.attendRow, c.attendFixed = denseTileBytes, 2*denseTileBytes
 	}

@@ -74,15 +74,17 @@ func TestLimitsAndMemory(t *testing.T) {
 		s := &build(t, cfg, extendOver(12000, 2048)).Segments[0]
 		// 4 segments of 512 keys: 64 heads of 512 float16, and 4 figures for each of 16 heads; 32*132/4 rows at a time.
 		parts := int64(1056 * 4 * (64*512*2 + 16*16))
-		row, rows := sparseScratch(132, 16, 2048)
+		row, rows := sparseScratch(132, 16, 2048, 2048)
 		want(t, "parts", row*rows, parts)
 		want(t, "bytes", s.TransientBytes, 12000*2048*4+max(parts,
 			int64(s.Indexer.RowsPerChunk*s.Indexer.ScoreWidth*4+14048*132)))
-		row, rows = sparseScratch(132, 128, 8192+128)
+		row, rows = sparseScratch(132, 128, 8192+128, 8192+128)
 		want(t, "rows of 15 segments and 2 units at a time", rows, 32*132/30)
 		want(t, "bytes of one", row, 15*(2*64*512*2+128*16))
-		row, _ = sparseScratch(132, 64, 640)
+		row, _ = sparseScratch(132, 64, 640, 640)
 		want(t, "rows of 640 keys stay whole", row, 0)
+		row, _ = sparseScratch(132, 64, 192, 8192+128)
+		want(t, "bytes of a row of 192 keys that is cut as if it were longer", row, 2*(64*512*2+64*16))
 		whole := newSetup(t, CatalogSparrow, "sm90").resolve(t)
 		want(t, "bf16 rows stay whole", costOf(&whole, &build(t, whole, decode(9)).Segments[0], 64).attendRow, 0)
 	})

@@ -128,6 +128,9 @@ func (m *Model) windowWidth() int { return roundUp(m.Window, 64) }
 // a table that reaches that many tokens.
 func (m *Model) heavyWidth(tableTokens int) int { return roundUp(max(tableTokens/ratio128, 1), 64) }
 
+// MostHeavy is the width of such a row for the longest sequence.
+func (m *Model) MostHeavy() int { return m.heavyWidth(m.Context) }
+
 // v4 reports whether the model routes by dispatch section 13.
 func (m *Model) v4() bool { return m.Family == DeepSeekV4 }
 

@@ -59,6 +59,12 @@ func (g *graphs) enqueue(p *pass) error {
 	switch {
 	case g.dev == nil || c.off || !p.plan.Mode.DecodeLike():
 		return p.Execute()
+	case c.graph != nil && c.graph.Stale(): // such as the states of sequences, which move when more are opened
+		if err := g.drop(p); err != nil {
+			return err
+		}
+		c.ran = true
+		return p.Execute()
 	case c.graph == nil && !c.ran:
 		c.ran = true
 		return p.Execute()

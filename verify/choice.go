@@ -46,6 +46,14 @@ func (d *recorder) Route(a kernel.RouteArgs) error {
 	return d.note(&d.made.experts, a.IDs, a.Logits)
 }
 
+// RouteRoot notes the chosen experts.
+func (d *recorder) RouteRoot(a kernel.RootRouteArgs) error {
+	if err := d.Device.RouteRoot(a); err != nil {
+		return err
+	}
+	return d.note(&d.made.experts, a.IDs, a.Logits)
+}
+
 func (d *recorder) note(to *[]choice, ids, scores kernel.Tensor) error {
 	c := choice{ids: make([]int32, ids.Rows*ids.Cols), scores: make([]float32, scores.Rows*scores.Cols)}
 	for _, t := range []kernel.Tensor{ids, scores} {
@@ -174,6 +182,20 @@ func (d *follower) Route(a kernel.RouteArgs) error {
 	if err := d.Device.Route(a); err != nil || d.given == nil {
 		return err
 	}
+	return d.followExperts(&a, sigmoid)
+}
+
+// RouteRoot chooses by scores, then follows: all experts are one group.
+func (d *follower) RouteRoot(a kernel.RootRouteArgs) error {
+	if err := d.Device.RouteRoot(a); err != nil || d.given == nil {
+		return err
+	}
+	return d.followExperts(&kernel.RouteArgs{IDs: a.IDs, Weights: a.Weights, Logits: a.Logits, Bias: a.Bias, Groups: 1,
+		KeepGroups: 1, Normalize: true, Scale: a.Scale}, root)
+}
+
+// followExperts replaces the reference's choice of experts, whose scores are score of their logits.
+func (d *follower) followExperts(a *kernel.RouteArgs, score func(logit float64) float64) error {
 	given, err := next(d.given.experts, &d.at.experts, a.IDs)
 	if err != nil {
 		return err
@@ -181,27 +203,31 @@ func (d *follower) Route(a kernel.RouteArgs) error {
 	bias := host.RowF32(a.Bias, 0)
 	for r := range a.IDs.Rows {
 		own, other := host.RowI32(a.IDs, r), given.ids[r*a.IDs.Cols:][:a.IDs.Cols]
-		scores := sigmoids(host.RowF32(a.Logits, r))
+		scores := scoresOf(host.RowF32(a.Logits, r), score)
 		d.route.Rows++
 		if !sameSet(own, other) {
-			most, scale := apart(scores, sigmoids(given.scores[r*a.Logits.Cols:][:a.Logits.Cols]))
+			most, scale := apart(scores, scoresOf(given.scores[r*a.Logits.Cols:][:a.Logits.Cols], score))
 			biased := make([]float64, len(scores))
 			for e := range scores {
 				biased[e] = float64(scores[e] + bias[e])
 			}
-			d.route.add(expertMargin(biased, &a, other), most, scale)
+			d.route.add(expertMargin(biased, a, other), most, scale)
 		}
 		copy(own, other)
-		expertWeights(host.RowF32(a.Weights, r), scores, own, &a)
+		expertWeights(host.RowF32(a.Weights, r), scores, own, a)
 	}
 	return nil
 }
 
-// sigmoids are the scores of experts.
-func sigmoids(logits []float32) []float32 {
+// sigmoid and root are the scores of an expert's logit: of Route and of RouteRoot.
+func sigmoid(z float64) float64 { return 1 / (1 + math.Exp(-z)) }
+func root(z float64) float64    { return math.Sqrt(max(z, 0) + math.Log1p(math.Exp(-math.Abs(z)))) }
+
+// scoresOf are the scores of a row of logits.
+func scoresOf(logits []float32, score func(logit float64) float64) []float32 {
 	out := make([]float32, len(logits))
 	for e, l := range logits {
-		out[e] = float32(1 / (1 + math.Exp(-float64(l))))
+		out[e] = float32(score(float64(l)))
 	}
 	return out
 }

@@ -1,8 +1,6 @@
 package verify_test
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -50,24 +48,6 @@ func runBeside(t *testing.T, dir string, dev kernel.Device, kv string, chunk int
 	return r
 }
 
-// shortCases is a folder with the golden outputs of a checkpoint's case "short" alone.
-func shortCases(t *testing.T, dir string) string {
-	t.Helper()
-	to := t.TempDir()
-	from, err := filepath.Abs(filepath.Join(dir, "golden.safetensors"))
-	if err == nil {
-		err = os.Symlink(from, filepath.Join(to, "golden.safetensors"))
-	}
-	if err == nil {
-		err = os.WriteFile(filepath.Join(to, "golden.json"),
-			[]byte(`{"cases": [{"name": "short", "logits_from": 0, "indexer_calls": 3}]}`), 0o644)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return to
-}
-
 // astray is a device that rounds as a GPU does, with sums in another order, and that computes one operation wrongly.
 type astray struct {
 	kernel.Device
@@ -92,7 +72,7 @@ func (d *astray) Route(a kernel.RouteArgs) error {
 // operation wrongly does not, and the operation is named.
 func TestJudgedByTheReference(t *testing.T) {
 	dir := folder("deepseek_v32-fp8-1")
-	short := shortCases(t, dir)
+	short := someCases(t, dir, []string{"short"})
 	for fault, want := range map[string]string{
 		"":          "",
 		"attention": "DenseArgs.Out differs from the reference's",

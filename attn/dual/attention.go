@@ -26,6 +26,7 @@ type Params struct {
 	QLora, OLora, OGroups int
 	Window                int
 	IndexHeads, TopK      int
+	MostHeavy             int // indices of the heavy stream of the longest sequence
 	Eps                   float32
 	MainFreq, FarFreq     []float32 // angles per position: of layers without a compressed stream, and of the others
 }
@@ -155,8 +156,12 @@ type closing struct {
 	keys    kernel.Tensor // [n, 128]: of the indexer
 }
 
-// rawRows are the rows that compressed entries are made of: f32 [T, halves*dim] each.
-type rawRows struct{ values, gates kernel.Tensor }
+// rawRows are the rows that compressed entries are made of, f32 [T, 2*halves*dim]: values, then gates, as rings hold
+// them.
+type rawRows struct{ kernel.Tensor }
+
+func (r rawRows) values() kernel.Tensor { return r.Columns(0, r.Cols/2) }
+func (r rawRows) gates() kernel.Tensor  { return r.Columns(r.Cols/2, r.Cols) }
 
 // projected is what attention of a layer reads and writes, all rows of the pass.
 type projected struct {
@@ -230,7 +235,7 @@ func (a *Attention) Arrange(p *plan.Plan, in attn.Inputs, mem *kernel.Arena, l L
 }
 
 func takeRaw(mem *kernel.Arena, rows, width int) rawRows {
-	return rawRows{values: mem.Take(kernel.F32, rows, width), gates: mem.Take(kernel.F32, rows, width)}
+	return rawRows{mem.Take(kernel.F32, rows, 2*width)}
 }
 
 func (x *projected) arrange(a *Attention, mem *kernel.Arena, rows int) {
@@ -339,7 +344,7 @@ func (s *Pass) Layer(layer int, w *Weights, c Cache, out, x kernel.Tensor, tap a
 }
 
 func rawProducts(to []kernel.Projection, r rawRows, c *Compressor) []kernel.Projection {
-	return append(to, kernel.Projection{Out: r.values, W: c.Values}, kernel.Projection{Out: r.gates, W: c.Gates})
+	return append(to, kernel.Projection{Out: r.values(), W: c.Values}, kernel.Projection{Out: r.gates(), W: c.Gates})
 }
 
 // choose fills a launch's part of the selection by the indexer path the plan names. Selected are groups, counted in

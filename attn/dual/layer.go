@@ -84,16 +84,14 @@ func (s *Pass) compress(layer int, w *Weights, c Cache) {
 // closeGroups computes entries from the pass's rows and the ring.
 func (s *Pass) closeGroups(c *Compressor, e *closing, out, ring kernel.Tensor, raw rawRows) {
 	if out.Rows > 0 {
-		s.q.Compress(kernel.CompressArgs{Out: out, Values: raw.values, Gates: raw.gates, State: ring, APE: c.APE,
+		s.q.Compress(kernel.CompressArgs{Out: out, Values: raw.values(), Gates: raw.gates(), State: ring, APE: c.APE,
 			Sources: e.sources, Ratio: c.Ratio, Overlap: Overlapped(c.Ratio)})
 	}
 }
 
-// keepRows stores raw rows, values before gates, in their places.
+// keepRows stores raw rows in their places.
 func (s *Pass) keepRows(to kernel.Tensor, raw rawRows, places kernel.Tensor) {
-	w := raw.values.Cols
-	s.q.Put(kernel.PutArgs{Out: to.Columns(0, w), X: raw.values, Rows: places})
-	s.q.Put(kernel.PutArgs{Out: to.Columns(w, 2*w), X: raw.gates, Rows: places})
+	s.q.Put(kernel.PutArgs{Out: to, X: raw.Tensor, Rows: places})
 }
 
 // paged attends over the pools in place.
@@ -108,6 +106,7 @@ func (s *Pass) paged(l *launch, w *Weights, c Cache) {
 		a.Extra = kernel.Stream{Pool: c.Extra, Indices: l.indices, Lens: rows(s.kept)}
 	case HeavyRatio:
 		a.Extra = kernel.Stream{Pool: c.Extra, Indices: rows(s.heavy), Lens: rows(s.heavyLen)}
+		a.MostExtra = max(s.params.MostHeavy, s.heavy.Cols)
 	}
 	s.q.DualAttend(a)
 }

@@ -69,13 +69,30 @@ type PackExpertArgs struct {
 	Blocks       int32
 }
 
+// PackE2M1Args are the arguments of the kernel that packs an expert's matrices of e2m1; Kernels.PackExpert fills them.
+type PackE2M1Args struct {
+	First        Ptr
+	Second       Ptr
+	FirstScales  Ptr
+	SecondScales Ptr
+	To           Ptr
+	Stride       int64
+	ScaleStride  int64
+	Rows         int32
+	Columns      int32
+	Tiles        int32
+	Blocks       int32
+}
+
 // ExpertShape is the shape of a layer's experts: gate and up [Inner, Hidden], down [Hidden, Inner], all e4m3 with a
-// float32 scale for each 128 x 128 block, or all bf16. Both sizes are multiples of 16.
+// float32 scale for each 128 x 128 block, or all bf16, or all e2m1 with an e8m0 scale for each 32 values of a row. Both
+// sizes are multiples of 16, for e2m1 of 32.
 type ExpertShape struct {
 	Experts int32 // at most MaxExperts
 	Hidden  int32
 	Inner   int32
-	BF16    bool
+	BF16    bool // rows and activations are bf16
+	E2M1    bool // weights are e2m1 and are widened as they are multiplied; BF16 is set too
 }
 
 // The limits of the expert kernels.
@@ -84,8 +101,9 @@ const (
 	// MaxExpertPairs is how many pairs of a row and a choice one call takes: 16384 rows of 8.
 	MaxExpertPairs = 1 << 17
 
-	expertTile      = 256 * 128 // bytes of a packed tile: 256 weight rows by 128 bytes of k
-	expertFewRows   = 64        // rows up to which the kernels for few rows run: no expert has more pairs than rows
+	expertTile      = 256 * 128            // bytes of a packed tile: 256 weight rows by 128 bytes of k
+	expertTileE2M1  = 256 * (64/2 + 64/32) // the same of e2m1: 64 values a row, and their scales
+	expertFewRows   = 64                   // rows up to which the kernels for few rows run: no expert has more pairs than rows
 	expertManyRows  = 128
 	prepareThreads  = 512
 	prepareTiles    = prepareThreads / 16
@@ -96,7 +114,7 @@ const (
 
 func ceilDiv(a, b int32) int32 { return (a + b - 1) / b }
 
-// elementBytes is the size of a weight.
+// elementBytes is the size of an element of the rows, and of a weight that is not widened.
 func (e ExpertShape) elementBytes() int32 {
 	if e.BF16 {
 		return 2
@@ -110,10 +128,15 @@ func (e ExpertShape) hiddenTiles() int32  { return ceilDiv(e.Hidden, 256) }
 func (e ExpertShape) hiddenBlocks() int32 { return ceilDiv(e.Hidden*e.elementBytes(), 128) }
 func (e ExpertShape) innerBlocks() int32  { return e.innerTiles() * e.elementBytes() }
 
-// PackedBytes are the sizes of one expert's packed weights: of gate and up together and of down. Scales are 0 for bf16.
+// PackedBytes are the sizes of one expert's packed weights: of gate and up together and of down. Scales are 0 where
+// tiles hold them, and for bf16.
 func (e ExpertShape) PackedBytes() (gateUp, gateUpScales, down, downScales int64) {
-	gateUp = int64(e.innerTiles()) * int64(e.hiddenBlocks()) * expertTile
-	down = int64(e.hiddenTiles()) * int64(e.innerBlocks()) * expertTile
+	tile := int64(expertTile)
+	if e.E2M1 {
+		tile = expertTileE2M1
+	}
+	gateUp = int64(e.innerTiles()) * int64(e.hiddenBlocks()) * tile
+	down = int64(e.hiddenTiles()) * int64(e.innerBlocks()) * tile
 	if !e.BF16 {
 		gateUpScales, downScales = gateUp/expertTile*8, down/expertTile*8
 	}
@@ -127,14 +150,18 @@ func (e ExpertShape) check(c *checks) {
 		c.fail("%d experts of %d x %d, supported are 1 to %d of any multiples of 16", e.Experts, e.Inner, e.Hidden,
 			MaxExperts)
 	}
+	if e.E2M1 && (!e.BF16 || e.Hidden%32 != 0 || e.Inner%32 != 0) {
+		c.fail("e2m1 experts of %d x %d with bf16 rows %v, supported are multiples of 32 with bf16 rows", e.Inner,
+			e.Hidden, e.BF16)
+	}
 }
 
 // Matrix is a row-major weight in device memory with its block scales.
 type Matrix struct {
 	Data        Ptr   // multiple of 16
-	Scales      Ptr   // f32 [ceil(rows/128), ceil(columns/128)]; zero for bf16
+	Scales      Ptr   // f32 [ceil(rows/128), ceil(columns/128)]; e2m1: e8m0 [rows, columns/32]; zero for bf16
 	Stride      int64 // elements between rows, rows apart by a multiple of 16 bytes
-	ScaleStride int64 // floats between rows of scales
+	ScaleStride int64 // scales between rows of scales
 }
 
 // PackedExperts are the packed weights of a layer's experts, one after the other, PackedBytes for each.
@@ -163,6 +190,12 @@ func (k *Kernels) PackExpert(s *Stream, e ExpertShape, expert int32, gate, up, d
 	size := int64(e.elementBytes())
 	matrix := func(name string, m Matrix, columns int32) {
 		c.memory(name, m.Data, 16)
+		if e.E2M1 {
+			c.multiple(name+" stride", m.Stride, 32, int64(columns))
+			c.memory(name+" scales", m.Scales, 1)
+			c.multiple(name+" scale stride", m.ScaleStride, 1, int64(columns/32))
+			return
+		}
 		c.multiple(name+" stride in bytes", m.Stride*size, 16, int64(columns)*size)
 		if !e.BF16 {
 			c.memory(name+" scales", m.Scales, 4)
@@ -181,6 +214,9 @@ func (k *Kernels) PackExpert(s *Stream, e ExpertShape, expert int32, gate, up, d
 		return c.err
 	}
 	at := to.at(e, expert)
+	if e.E2M1 {
+		return k.packE2M1(s, e, gate, up, down, at)
+	}
 	a := PackExpertArgs{First: gate.Data, Second: up.Data, FirstScales: gate.Scales, SecondScales: up.Scales,
 		To: at.GateUp, ScalesTo: at.GateUpScales,
 		Stride: gate.Stride * size, ScaleStride: gate.ScaleStride, Rows: e.Inner, RowBytes: e.Hidden * int32(size),
@@ -191,6 +227,21 @@ func (k *Kernels) PackExpert(s *Stream, e ExpertShape, expert int32, gate, up, d
 	if e.BF16 {
 		a.ScalesTo, b.ScalesTo = 0, 0
 	}
+	if err := runGrid(k, s, &c, Dim{X: uint32(a.Blocks), Y: uint32(a.Tiles)}, &a); err != nil {
+		return err
+	}
+	return runGrid(k, s, &c, Dim{X: uint32(b.Blocks), Y: uint32(b.Tiles)}, &b)
+}
+
+// packE2M1 packs one expert of e2m1.
+func (k *Kernels) packE2M1(s *Stream, e ExpertShape, gate, up, down Matrix, at PackedExperts) error {
+	c := checks{kernel: "sparrow_experts_pack_e2m1"}
+	a := PackE2M1Args{First: gate.Data, Second: up.Data, FirstScales: gate.Scales, SecondScales: up.Scales,
+		To: at.GateUp, Stride: gate.Stride / 2, ScaleStride: gate.ScaleStride, Rows: e.Inner, Columns: e.Hidden,
+		Tiles: e.innerTiles(), Blocks: e.hiddenBlocks()}
+	b := PackE2M1Args{First: down.Data, FirstScales: down.Scales, To: at.Down, Stride: down.Stride / 2,
+		ScaleStride: down.ScaleStride, Rows: e.Hidden, Columns: e.Inner, Tiles: e.hiddenTiles(),
+		Blocks: e.innerBlocks()}
 	if err := runGrid(k, s, &c, Dim{X: uint32(a.Blocks), Y: uint32(a.Tiles)}, &a); err != nil {
 		return err
 	}
@@ -386,29 +437,53 @@ func quantiseBlocks(e ExpertShape, a *ExpertsArgs) uint32 {
 
 // MultiplyGateUp multiplies by gate and up and applies the activation.
 func (k *Kernels) MultiplyGateUp(s *Stream, e ExpertShape, a *ExpertsArgs) error {
-	return k.multiplyExperts(s, expertKernel{false, e.BF16, a.GroupRows}, a, a.InnerTiles)
+	return k.multiplyExperts(s, expertKernel{false, e.kind(), a.GroupRows}, a, a.InnerTiles)
 }
 
 // MultiplyDown multiplies by down.
 func (k *Kernels) MultiplyDown(s *Stream, e ExpertShape, a *ExpertsArgs) error {
-	return k.multiplyExperts(s, expertKernel{true, e.BF16, a.GroupRows}, a, a.HiddenTiles)
+	return k.multiplyExperts(s, expertKernel{true, e.kind(), a.GroupRows}, a, a.HiddenTiles)
 }
 
 // expertKernel says which product kernel runs.
 type expertKernel struct {
-	down, bf16 bool
-	groupRows  int32
+	down      bool
+	kind      expertKind
+	groupRows int32
+}
+
+// expertKind is what the weights are.
+type expertKind uint8
+
+const (
+	expertsE4M3 expertKind = iota
+	expertsBF16
+	expertsE2M1
+)
+
+func (e ExpertShape) kind() expertKind {
+	switch {
+	case e.E2M1:
+		return expertsE2M1
+	case e.BF16:
+		return expertsBF16
+	}
+	return expertsE4M3
 }
 
 var expertKernels = map[expertKernel]string{
-	{false, false, expertFewRows}:  "sparrow_experts_gate_up_fp8_few",
-	{false, false, expertManyRows}: "sparrow_experts_gate_up_fp8_many",
-	{false, true, expertFewRows}:   "sparrow_experts_gate_up_bf16_few",
-	{false, true, expertManyRows}:  "sparrow_experts_gate_up_bf16_many",
-	{true, false, expertFewRows}:   "sparrow_experts_down_fp8_few",
-	{true, false, expertManyRows}:  "sparrow_experts_down_fp8_many",
-	{true, true, expertFewRows}:    "sparrow_experts_down_bf16_few",
-	{true, true, expertManyRows}:   "sparrow_experts_down_bf16_many",
+	{false, expertsE4M3, expertFewRows}:  "sparrow_experts_gate_up_fp8_few",
+	{false, expertsE4M3, expertManyRows}: "sparrow_experts_gate_up_fp8_many",
+	{false, expertsBF16, expertFewRows}:  "sparrow_experts_gate_up_bf16_few",
+	{false, expertsBF16, expertManyRows}: "sparrow_experts_gate_up_bf16_many",
+	{false, expertsE2M1, expertFewRows}:  "sparrow_experts_gate_up_e2m1_few",
+	{false, expertsE2M1, expertManyRows}: "sparrow_experts_gate_up_e2m1_many",
+	{true, expertsE4M3, expertFewRows}:   "sparrow_experts_down_fp8_few",
+	{true, expertsE4M3, expertManyRows}:  "sparrow_experts_down_fp8_many",
+	{true, expertsBF16, expertFewRows}:   "sparrow_experts_down_bf16_few",
+	{true, expertsBF16, expertManyRows}:  "sparrow_experts_down_bf16_many",
+	{true, expertsE2M1, expertFewRows}:   "sparrow_experts_down_e2m1_few",
+	{true, expertsE2M1, expertManyRows}:  "sparrow_experts_down_e2m1_many",
 }
 
 func (k *Kernels) multiplyExperts(s *Stream, which expertKernel, a *ExpertsArgs, tiles int32) error {

@@ -67,6 +67,32 @@ func somePick() PickArgs {
 		TableRows: 9, TableType: ElementF16, OutType: ElementBF16}
 }
 
+func somePut() PutArgs {
+	return PutArgs{X: somewhere, Places: somewhere, Out: somewhere, XStride: 8, PlaceStride: 1, OutStride: 16, Rows: 5,
+		Columns: 8, OutRows: 9, XType: ElementF32, OutType: ElementBF16}
+}
+
+func someMix() HyperMixArgs {
+	return HyperMixArgs{X: somewhere, Mix: somewhere, Base: somewhere, Scale: somewhere, Out: somewhere,
+		Post: somewhere, Comb: somewhere, XStride: 32, MixStride: 24, OutStride: 8, PostStride: 4, CombStride: 16,
+		Rows: 5, Hidden: 8, Streams: 4, Rounds: 20}
+}
+
+func somePost() HyperPostArgs {
+	return HyperPostArgs{X: somewhere, Sub: somewhere, Post: somewhere, Comb: somewhere, XStride: 32, SubStride: 8,
+		PostStride: 4, CombStride: 16, Rows: 5, Hidden: 8, Streams: 4}
+}
+
+func someHeads() HeadNormArgs {
+	return HeadNormArgs{X: somewhere, XStride: 2048, Rows: 5, Heads: 4, Columns: 512}
+}
+
+func someCompress() CompressArgs {
+	return CompressArgs{Values: somewhere, Gates: somewhere, State: somewhere, APE: somewhere, Sources: somewhere,
+		Out: somewhere, ValueStride: 1024, GateStride: 1024, StateStride: 2048, APEStride: 1024, SourceStride: 8,
+		OutStride: 512, Entries: 2, Columns: 512, Ratio: 4, Halves: 2, Rows: 5, StateRows: 64}
+}
+
 func someAngles() AnglesArgs {
 	return AnglesArgs{Positions: somewhere, Frequency: somewhere, Out: somewhere, PositionStride: 1, OutStride: 64,
 		Rows: 5, Count: 32, Scale: 1}
@@ -109,9 +135,10 @@ func someWiden() WidenArgs {
 }
 
 var (
-	someShape  = ExpertShape{Experts: 2, Hidden: 32, Inner: 32}
-	someMatrix = Matrix{Data: somewhere, Scales: somewhere, Stride: 32, ScaleStride: 1}
-	somePacked = PackedExperts{GateUp: somewhere, GateUpScales: somewhere, Down: somewhere, DownScales: somewhere}
+	someShape   = ExpertShape{Experts: 2, Hidden: 32, Inner: 32}
+	somePacked4 = ExpertShape{Experts: 2, Hidden: 32, Inner: 32, BF16: true, E2M1: true}
+	someMatrix  = Matrix{Data: somewhere, Scales: somewhere, Stride: 32, ScaleStride: 1}
+	somePacked  = PackedExperts{GateUp: somewhere, GateUpScales: somewhere, Down: somewhere, DownScales: somewhere}
 )
 
 func TestExpertArgumentsAreChecked(t *testing.T) {
@@ -222,6 +249,30 @@ func TestLaunchersNameTheArgumentThatIsWrong(t *testing.T) {
 			"out has element type 2"},
 		{"pick stride", k.PickRows(s, with(somePick(), func(a *PickArgs) { a.TableStride = 7 })), "table stride 7"},
 		{"pick no ids", k.PickRows(s, with(somePick(), func(a *PickArgs) { a.IDs = 0 })), "ids is not given"},
+		{"put", k.PutRows(s, with(somePut(), func(*PutArgs) {})), ""},
+		{"put f16", k.PutRows(s, with(somePut(), func(a *PutArgs) { a.XType = ElementF16 })), "x has element type 2"},
+		{"put nowhere", k.PutRows(s, with(somePut(), func(a *PutArgs) { a.Places = 0 })), "places is not given"},
+		{"mix", k.HyperMix(s, with(someMix(), func(*HyperMixArgs) {})), ""},
+		{"collapse", k.HyperMix(s, with(someMix(), func(a *HyperMixArgs) {
+			a.Post, a.Comb, a.MixStride = 0, 0, 4
+		})), ""},
+		{"mix 17 streams", k.HyperMix(s, with(someMix(), func(a *HyperMixArgs) { a.Streams = 17 })), "17 streams"},
+		{"mix too narrow", k.HyperMix(s, with(someMix(), func(a *HyperMixArgs) { a.MixStride = 23 })),
+			"mix stride 23"},
+		{"mix without post", k.HyperMix(s, with(someMix(), func(a *HyperMixArgs) { a.Post = 0 })),
+			"comb without post"},
+		{"post", k.HyperPost(s, with(somePost(), func(*HyperPostArgs) {})), ""},
+		{"post strides", k.HyperPost(s, with(somePost(), func(a *HyperPostArgs) { a.XStride = 31 })), "x stride 31"},
+		{"post of nothing", k.HyperPost(s, with(somePost(), func(a *HyperPostArgs) { a.Rows = 0 })), "no launch"},
+		{"head norm", k.HeadNorm(s, with(someHeads(), func(*HeadNormArgs) {})), ""},
+		{"head norm of too many", k.HeadNorm(s, with(someHeads(), func(a *HeadNormArgs) {
+			a.Rows, a.Heads, a.XStride = math.MaxInt32, 128, 1<<16
+		})), "heads in all"},
+		{"compress", k.CompressGroups(s, with(someCompress(), func(*CompressArgs) {})), ""},
+		{"compress state", k.CompressGroups(s, with(someCompress(), func(a *CompressArgs) { a.StateStride = 1024 })),
+			"state stride 1024"},
+		{"compress thirds", k.CompressGroups(s, with(someCompress(), func(a *CompressArgs) { a.Halves = 3 })),
+			"3 halves"},
 		{"angles", k.ComputeAngles(s, with(someAngles(), func(*AnglesArgs) {})), ""},
 		{"angles without frequencies", k.ComputeAngles(s, with(someAngles(), func(a *AnglesArgs) { a.Count = 0 })),
 			"count 0"},
@@ -250,6 +301,12 @@ func TestLaunchersNameTheArgumentThatIsWrong(t *testing.T) {
 		{"route", k.RouteExperts(s, with(someRoute(), func(*RouteArgs) {})), ""},
 		{"route groups", k.RouteExperts(s, with(someRoute(), func(a *RouteArgs) { a.Groups = 3 })),
 			"256 experts in 3 groups"},
+		{"route by table", k.RouteExperts(s, with(someRoute(), func(a *RouteArgs) {
+			a.Bias, a.Table, a.Tokens, a.TableStride, a.TokenStride, a.TableRows = 0, somewhere, somewhere, 8, 1, 9
+		})), ""},
+		{"route by a narrow table", k.RouteExperts(s, with(someRoute(), func(a *RouteArgs) {
+			a.Table, a.Tokens, a.TableStride, a.TokenStride, a.TableRows = somewhere, somewhere, 7, 1, 9
+		})), "table stride 7"},
 		{"route top", k.RouteExperts(s, with(someRoute(), func(a *RouteArgs) { a.Top = 33 })), "top 33"},
 		{"candidates", k.FindCandidates(s, with(someCandidates(), func(*CandidatesArgs) {})), ""},
 		{"65 candidates", k.FindCandidates(s, with(someCandidates(), func(a *CandidatesArgs) { a.Best = 65 })),
@@ -262,6 +319,9 @@ func TestLaunchersNameTheArgumentThatIsWrong(t *testing.T) {
 		{"pack an odd size", k.PackExpert(s, ExpertShape{Experts: 2, Hidden: 40, Inner: 32}, 0, someMatrix,
 			someMatrix, someMatrix, somePacked),
 			"32 x 40"},
+		{"pack e2m1", k.PackExpert(s, somePacked4, 1, someMatrix, someMatrix, someMatrix, somePacked), ""},
+		{"pack e2m1 of 48", k.PackExpert(s, ExpertShape{Experts: 2, Hidden: 48, Inner: 32, BF16: true, E2M1: true}, 1,
+			someMatrix, someMatrix, someMatrix, somePacked), "multiples of 32"},
 		{"pack strides", k.PackExpert(s, someShape, 1, someMatrix, Matrix{somewhere, somewhere, 64, 1}, someMatrix,
 			somePacked), "must agree"},
 		{"draw", k.DrawValues(s, with(someDraw(), func(*DrawArgs) {})), ""},

@@ -11,11 +11,12 @@ func Mirrors() map[string]reflect.Type {
 		WriteMainArgs{}, GatherSlotsArgs{}, GatherPagesArgs{},
 		WriteIndexKeyArgs{}, IndexQueryArgs{}, GatherIndexSlotsArgs{}, GatherIndexPagesArgs{},
 		WriteV4Args{}, CombineV4Args{}, RMSNormArgs{}, LocateArgs{},
-		ListedView{}, ExpertsArgs{}, RouteExpertsArgs{}, PackExpertArgs{},
-		PickArgs{}, MoveArgs{}, AnglesArgs{}, RotateArgs{}, GateArgs{}, RouteArgs{}, CandidatesArgs{},
+		ListedView{}, ExpertsArgs{}, RouteExpertsArgs{}, PackExpertArgs{}, PackE2M1Args{},
+		PickArgs{}, PutArgs{}, MoveArgs{}, AnglesArgs{}, RotateArgs{}, GateArgs{}, RouteArgs{}, CandidatesArgs{},
 		IndexRaggedArgs{}, IndexPagedArgs{}, TopKArgs{},
 		SelectionView{}, SparseAttendArgs{}, DenseAttendArgs{}, ProductArgs{}, QuantiseRowsArgs{}, NormQuantiseArgs{},
 		GateQuantiseArgs{}, StoreLatentArgs{}, TurnArgs{}, DrawArgs{}, WidenArgs{},
+		HyperMixArgs{}, HyperPostArgs{}, HeadNormArgs{}, CompressArgs{},
 	} {
 		t := reflect.TypeOf(v)
 		m[t.Name()] = t

@@ -29,3 +29,33 @@ func (k *Kernels) PickRows(s *Stream, a *PickArgs) error {
 	c.count("rows", a.Rows)
 	return runRows(k, s, &c, a.Rows, 1, a)
 }
+
+// PutArgs are the arguments of the kernel that copies rows to chosen places.
+type PutArgs struct {
+	X           Ptr   // [Rows, Columns] of XType
+	Places      Ptr   // i32 [Rows]: row of Out; negative: not copied; one beyond raises FaultRow
+	Out         Ptr   // [OutRows, Columns] of OutType
+	Faults      Ptr   // one u32 of fault bits, or zero
+	XStride     int64 // elements between rows
+	PlaceStride int64 // entries between rows
+	OutStride   int64 // elements between rows
+	Rows        int32
+	Columns     int32
+	OutRows     int32
+	XType       ElementType // f32 or bf16
+	OutType     ElementType // f32 or bf16
+	Reserved    int32
+}
+
+// PutRows copies rows to places by number, rounding to the type of the output. No two rows may have the same place.
+func (k *Kernels) PutRows(s *Stream, a *PutArgs) error {
+	c := checks{kernel: "put_rows"}
+	c.positive("columns", a.Columns)
+	c.count("out rows", a.OutRows)
+	c.element("x", a.X, a.XType, ElementBF16, a.XStride, a.Columns)
+	c.element("out", a.Out, a.OutType, ElementBF16, a.OutStride, a.Columns)
+	c.memory("places", a.Places, 4)
+	c.multiple("place stride", a.PlaceStride, 1, 1)
+	c.count("rows", a.Rows)
+	return runRows(k, s, &c, a.Rows, 1, a)
+}

@@ -3,10 +3,15 @@ package cuda
 // RouteArgs are the arguments of the kernel that chooses experts.
 type RouteArgs struct {
 	Logits       Ptr   // f32 [Rows, Experts]
-	Bias         Ptr   // f32 [Experts], for the choice only
+	Bias         Ptr   // f32 [Experts], for the choice only; not read where a table chooses
+	Table        Ptr   // i32 [TableRows, Top]: the experts of a token; zero: the best by score
+	Tokens       Ptr   // i32 [Rows], where there is a table; one outside it raises FaultRow
 	IDs          Ptr   // i32 [Rows, Top], best first
 	Weights      Ptr   // f32 [Rows, Top]
+	Faults       Ptr   // one u32 of fault bits, or zero
 	LogitStride  int64 // elements between rows
+	TableStride  int64 // entries between rows
+	TokenStride  int64 // entries between rows
 	IDStride     int64 // entries between rows
 	WeightStride int64 // elements between rows
 	Rows         int32
@@ -16,6 +21,8 @@ type RouteArgs struct {
 	KeepGroups   int32
 	Normalize    int32 // 1: weights are divided by their sum
 	Scale        float32
+	Root         int32 // 1: scores are sqrt(softplus(logit)), 0: sigmoid(logit)
+	TableRows    int32
 	Reserved     int32
 }
 
@@ -26,7 +33,8 @@ const (
 	MaxTop    = 32 // choices of a row
 )
 
-// RouteExperts chooses the best experts of every row by sigmoid scores; the lower index wins a tie.
+// RouteExperts chooses the best experts of every row by score, the lower index on a tie, or takes those that a table
+// lists for its token.
 func (k *Kernels) RouteExperts(s *Stream, a *RouteArgs) error {
 	c := checks{kernel: "route_experts"}
 	a.check(&c)
@@ -36,7 +44,15 @@ func (k *Kernels) RouteExperts(s *Stream, a *RouteArgs) error {
 // check finds what the kernels cannot take.
 func (a *RouteArgs) check(c *checks) {
 	c.memory("logits", a.Logits, 4)
-	c.memory("bias", a.Bias, 4)
+	if a.Table != 0 {
+		c.memory("table", a.Table, 4)
+		c.memory("tokens", a.Tokens, 4)
+		c.multiple("table stride", a.TableStride, 1, int64(a.Top))
+		c.multiple("token stride", a.TokenStride, 1, 1)
+		c.positive("table rows", a.TableRows)
+	} else {
+		c.memory("bias", a.Bias, 4)
+	}
 	c.memory("ids", a.IDs, 4)
 	c.memory("weights", a.Weights, 4)
 	if a.Experts <= 0 || a.Experts > MaxRouted || a.Groups <= 0 || a.Groups > MaxGroups || a.Experts%a.Groups != 0 {
@@ -51,5 +67,6 @@ func (a *RouteArgs) check(c *checks) {
 	c.multiple("id stride", a.IDStride, 1, int64(a.Top))
 	c.multiple("weight stride", a.WeightStride, 1, int64(a.Top))
 	c.flag("normalize", a.Normalize)
+	c.flag("root", a.Root)
 	c.count("rows", a.Rows)
 }

@@ -71,6 +71,18 @@ func SparseSegments(width int32) (segments, blocks int32) {
 	return (all + blocks - 1) / blocks, blocks
 }
 
+// SparseSegmentsWithin is how decode cuts rows of up to width keys where rows of other launches have up to most: into
+// segments of the length that SparseSegments gives for most, at least two where it cuts at all. A row's bits do not
+// depend on how wide the lists of its neighbours are.
+func SparseSegmentsWithin(width, most int32) (segments, blocks int32) {
+	all := max((width+sparseKeys-1)/sparseKeys, 1)
+	segments, blocks = SparseSegments(most)
+	if segments == 1 {
+		return 1, all
+	}
+	return max((all+blocks-1)/blocks, 2), blocks
+}
+
 // SparseScratch is the memory that segments of rows of a layout need (0: gathered V4 rows): bytes of Partial and of
 // Stats. None for one segment.
 func SparseScratch(kind layout.Kind, rows, heads, segments int32) (partial, stats int64) {

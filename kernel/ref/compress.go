@@ -84,7 +84,7 @@ func rawRow(a *kernel.CompressArgs, source int32) (raw, error) {
 func (*Device) Put(a kernel.PutArgs) error { return host.Put(a) }
 
 // StoreEntries normalises, rotates and encodes V4 entries.
-func (*Device) StoreEntries(a kernel.EntryStoreArgs) error {
+func (d *Device) StoreEntries(a kernel.EntryStoreArgs) error {
 	if err := a.Check(); err != nil {
 		return err
 	}
@@ -108,6 +108,7 @@ func (*Device) StoreEntries(a kernel.EntryStoreArgs) error {
 			return err
 		}
 		rmsNorm(row[:], host.RowF32(a.Rows, i), norm, a.Eps)
+		d.kept(row[:])
 		rotate(row[layout.V4NopeDim:], host.RowF32(a.Angles, i), kernel.Interleaved, false)
 		entry.Encode(page, a.Pool.PageTokens, offset, row[:])
 	}
@@ -115,7 +116,7 @@ func (*Device) StoreEntries(a kernel.EntryStoreArgs) error {
 }
 
 // StoreKeys normalises, rotates and encodes compressed indexer keys.
-func (*Device) StoreKeys(a kernel.KeyStoreArgs) error {
+func (d *Device) StoreKeys(a kernel.KeyStoreArgs) error {
 	if err := a.Check(); err != nil {
 		return err
 	}
@@ -135,6 +136,7 @@ func (*Device) StoreKeys(a kernel.KeyStoreArgs) error {
 			return err
 		}
 		rmsNorm(key[:], host.RowF32(a.Keys, i), norm, a.Eps)
+		d.kept(key[:])
 		rotate(key[layout.IndexDim-layout.RopeDim:], host.RowF32(a.Angles, i), kernel.Interleaved, false)
 		if a.Hadamard {
 			num.Hadamard128(key[:])

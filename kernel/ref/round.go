@@ -16,7 +16,8 @@ import (
 //   - what an expert holds between its products is quantised so, or rounded to bf16 where its weights are not such
 //     blocks;
 //   - what an expert gives is rounded to bf16, and so is a product that is added to other rows;
-//   - latent rows are rounded to bf16 before they are encoded, in every layout;
+//   - latent rows are rounded to bf16 before they are encoded, in every layout, and so are V4 entries and compressed
+//     indexer keys before they are rotated;
 //   - weights of keys multiply values as bf16 in dense attention and over bf16 rows (weigh); over FP8 rows they are
 //     half precision, which is left out here.
 
@@ -132,7 +133,7 @@ func (d *Device) term(v float32) float32 {
 	return v
 }
 
-// kept is a latent row as it is encoded.
+// kept is a row that is encoded, behind its norm.
 func (d *Device) kept(row []float32) {
 	if d.Rounded {
 		for i, v := range row {

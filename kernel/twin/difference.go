@@ -91,6 +91,10 @@ func (d *Device) written(args any, field string, t kernel.Tensor) written {
 		rows(a.Slots, a.Pool)
 	case kernel.IndexStoreArgs:
 		rows(a.Slots, a.Pool)
+	case kernel.EntryStoreArgs:
+		rows(a.Slots, a.Pool)
+	case kernel.KeyStoreArgs:
+		rows(a.Slots, a.Pool)
 	case kernel.ScoreArgs:
 		if !strings.HasSuffix(field, ".Out") {
 			break

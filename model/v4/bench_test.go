@@ -63,7 +63,7 @@ func openOn(t *testing.T, dir string, dev kernel.Device) *v4.Model {
 
 func newBench(t *testing.T, m *v4.Model, p plan.Policy) *bench {
 	t.Helper()
-	hw, err := plan.HardwareFor("cpu")
+	hw, err := model.Hardware(m.Device())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,15 +5,19 @@ import (
 	"slices"
 	"testing"
 
+	"sparrow/model/v4"
 	"sparrow/plan"
 	"sparrow/step"
 )
 
-// policies are the ways a cache can be kept and read.
-var policies = []struct {
+// namedPolicy is a way a cache can be kept and read.
+type namedPolicy struct {
 	name   string
 	policy plan.Policy
-}{
+}
+
+// policies are all of them.
+var policies = []namedPolicy{
 	{"exact entries", plan.Policy{KV: "f32"}},
 	{"584-byte pages through a workspace", plan.Policy{KV: "fp8"}},
 	{"584-byte pages in place", plan.Policy{KV: "fp8", Prefill: "v4-paged"}},
@@ -24,7 +28,10 @@ var policies = []struct {
 // A prompt gives the same logits and the same cache bytes however it is cut: at every boundary of a group of 4, of a
 // group of 128, of the window and of a page.
 func TestChunkedEqualsWhole(t *testing.T) {
-	m := open(t, oracle, "cpu")
+	testChunkedEqualsWhole(t, open(t, oracle, "cpu"), policies)
+}
+
+func testChunkedEqualsWhole(t *testing.T, m *v4.Model, policies []namedPolicy) {
 	for _, p := range policies {
 		t.Run(p.name, func(t *testing.T) {
 			b := newBench(t, m, p.policy)
@@ -55,7 +62,10 @@ func TestChunkedEqualsWhole(t *testing.T) {
 // A prefix computed as prompt and the rest token by token leaves the caches a whole prompt leaves, and gives its
 // logits, whatever the prefix is modulo 4 and modulo 128.
 func TestDecodeEqualsPrefill(t *testing.T) {
-	m := open(t, oracle, "cpu")
+	testDecodeEqualsPrefill(t, open(t, oracle, "cpu"), policies)
+}
+
+func testDecodeEqualsPrefill(t *testing.T, m *v4.Model, policies []namedPolicy) {
 	for _, p := range policies {
 		t.Run(p.name, func(t *testing.T) {
 			b := newBench(t, m, p.policy)
@@ -83,7 +93,10 @@ func TestDecodeEqualsPrefill(t *testing.T) {
 // A row's bits are the same alone and in any batch, beside prompts, decodes and verifies. Lengths lie around every
 // boundary; a prompt of 1 token has an empty compressed stream beside full ones.
 func TestBatchedEqualsAlone(t *testing.T) {
-	m := open(t, oracle, "cpu")
+	testBatchedEqualsAlone(t, open(t, oracle, "cpu"), policies)
+}
+
+func testBatchedEqualsAlone(t *testing.T, m *v4.Model, policies []namedPolicy) {
 	lengths := []int{1, 3, 4, 127, 128, 131, 255, 256, 300}
 	for _, p := range policies {
 		t.Run(p.name, func(t *testing.T) {

@@ -67,8 +67,9 @@ func (b *bench) drafted(s *sequence, n, chunk int) [][]float32 {
 
 // However a prompt was cut, the drafting block sees the same window after it; rows of a longer draft that were
 // rejected have no effect.
-func TestDraftsDoNotDependOnChunks(t *testing.T) {
-	b := draftBench(t, "cpu")
+func TestDraftsDoNotDependOnChunks(t *testing.T) { testDraftsDoNotDependOnChunks(draftBench(t, "cpu")) }
+
+func testDraftsDoNotDependOnChunks(b *bench) {
 	for _, n := range []int{3, 127, 128, 129, 300} {
 		b.reset()
 		want := b.drafted(b.sequence(1, n+8), n, n)
@@ -80,7 +81,7 @@ func TestDraftsDoNotDependOnChunks(t *testing.T) {
 		s := b.sequence(1, n+8)
 		b.drafted(s, n, n) // a chain whose drafts are rejected
 		if err := s.state.Truncate(0); err != nil {
-			t.Fatal(err)
+			b.Fatal(err)
 		}
 		b.sameBits("after rejected drafts", b.drafted(s, n, 50), want)
 	}

@@ -66,12 +66,13 @@ func Load(c *config.V4, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	for i := range m.layers {
 		weights = append(weights, m.layers[i].attn)
 	}
-	a, n := c.Attention, l.Ranks.Count()
+	a, n, facts := c.Attention, l.Ranks.Count(), Facts(c)
 	var err error
 	m.attn, err = dual.New(dev, m.queue,
 		dual.Params{Heads: a.Heads / n, Dim: a.Dim, Rope: a.Rope, QLora: a.QLora, OLora: a.OLora, OGroups: a.Groups / n,
 			Window: a.Window, IndexHeads: c.Indexer.Heads, TopK: c.Indexer.TopK, Eps: c.RMSEps,
-			MainFreq: a.Main.InvFreq(a.Rope), FarFreq: a.Far.InvFreq(a.Rope)}, weights)
+			MostHeavy: facts.MostHeavy(),
+			MainFreq:  a.Main.InvFreq(a.Rope), FarFreq: a.Far.InvFreq(a.Rope)}, weights)
 	if err != nil {
 		return nil, fmt.Errorf("v4: %w", err)
 	}

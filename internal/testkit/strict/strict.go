@@ -3,13 +3,12 @@
 // Every call passes through the CUDA operations, on a detached device (cuda.OpenDetached). Their checks of types,
 // widths, head counts, offsets, strides and pages, and those of the launchers below them, are the only rules. Accepted
 // calls are computed by a device in host memory, such as the reference, in float32 and rounded to bfloat16, the type of
-// the activations (kernel/rounded). Operations that have no CUDA kernel yet (op.Missing) are computed without rules.
+// the activations (kernel/rounded).
 //
 // It is imported by tests only and never registered.
 package strict
 
 import (
-	"errors"
 	"fmt"
 
 	"sparrow/kernel"
@@ -58,7 +57,6 @@ func (d *Device) run(c twin.Call) error {
 	switch err := c.First(); {
 	case err == nil:
 		d.checked[c.Operation()]++
-	case errors.Is(err, op.ErrNoKernel):
 	case d.OnRefusal == nil:
 		return err
 	default:

@@ -52,12 +52,14 @@ func (d *Device) DualAttend(a kernel.DualArgs) error {
 	args.Sinks = at(a.Sinks)
 	args.Streams[0] = r.selection(a.Window)
 	width := roundUp(a.Window.Indices.Cols)
+	most := width
 	if a.Extra.Given() {
 		r.layout(a.Extra.Pool, layout.V4Row584)
 		args.Streams[1] = r.selection(a.Extra)
 		width += roundUp(a.Extra.Indices.Cols)
+		most += roundUp(max(a.MostExtra, a.Extra.Indices.Cols))
 	}
-	segments, blocks := cuda.SparseSegments(int32(width))
+	segments, blocks := cuda.SparseSegmentsWithin(int32(width), r.count("keys of a row", most))
 	return d.attend(&r, layout.V4Row584, &args, segments, blocks, func(s *cuda.SparseAttendArgs) error {
 		return d.kernels.SparseAttend(d.stream, layout.V4Row584, s)
 	})

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"sparrow/internal/num"
@@ -102,6 +103,34 @@ func TestGPUEntriesAttend(t *testing.T) {
 				Heads: heads, Scale: 0.05}))
 		b.near(fmt.Sprintf("two streams, pages of %d", tokens), out, 1./64)
 		b.near("lse", both{lse.ref.Slice(0, rows-1), lse.gpu.Slice(0, rows-1)}, 1e-3)
+	}
+	// A row is cut by the longest list of any call, and not by how wide the lists of its own call are.
+	extraRef, extraGPU := pools(8, 64)
+	list := make([]int32, 1024)
+	for i := range list {
+		if list[i] = -1; i < 50 {
+			list[i] = int32(7 * i)
+		}
+	}
+	window, windowLens := b.ints(1, 128, slices.Concat(list[:50], list[:78])), b.ints(1, 1, []int32{128})
+	narrow, wide, extraLens := b.ints(1, 64, list[:64]), b.ints(1, 1024, list), b.ints(1, 1, []int32{50})
+	one, sink := b.random(1, heads*layout.V4Dim), b.normal(1, heads)
+	var bits [][]byte
+	for _, indices := range []both{narrow, wide} {
+		out := b.random(1, heads*layout.V4Dim)
+		b.must(b.ref.DualAttend(kernel.DualArgs{Out: out.ref, Q: one.ref,
+			Window: kernel.Stream{Pool: windowRef, Indices: window.ref, Lens: windowLens.ref},
+			Extra:  kernel.Stream{Pool: extraRef, Indices: indices.ref, Lens: extraLens.ref}, Sinks: sink.ref,
+			Heads: heads, Scale: 0.05, MostExtra: 8192}),
+			b.gpu.DualAttend(kernel.DualArgs{Out: out.gpu, Q: one.gpu,
+				Window: kernel.Stream{Pool: windowGPU, Indices: window.gpu, Lens: windowLens.gpu},
+				Extra:  kernel.Stream{Pool: extraGPU, Indices: indices.gpu, Lens: extraLens.gpu}, Sinks: sink.gpu,
+				Heads: heads, Scale: 0.05, MostExtra: 8192}))
+		b.near("a short list among long ones", out, 1./64)
+		bits = append(bits, b.bytes(b.gpu, out.gpu))
+	}
+	if !bytes.Equal(bits[0], bits[1]) {
+		t.Error("a row has other bits beside a longer list")
 	}
 	kv := b.random(300, layout.V4Dim)
 	indices, counts := b.selected(rows, 128, 300, []int32{128, 0, 5, 64, 128})

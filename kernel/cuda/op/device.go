@@ -13,7 +13,6 @@ const Name = "cuda"
 
 // Device runs operations on one GPU. One goroutine uses it at a time.
 type Device struct {
-	missing
 	gpu     *cuda.Device
 	kernels *cuda.Kernels
 	stream  *cuda.Stream
@@ -30,6 +29,7 @@ type Device struct {
 	fetches []*fetched
 	hosted  map[*byte]*cuda.HostBuffer // page-locked memory of callers, by its first byte
 	held    held
+	freed   int // tensors' memory that was freed so far
 }
 
 var (
@@ -124,8 +124,8 @@ func (d *Device) Describe() string {
 	return fmt.Sprintf("GPU %d (%s)", p.Ordinal, p.Name)
 }
 
-// Missing lists the operations without a kernel. Only DeepSeek-V4 asks for them.
-func (d *Device) Missing() []string { return Missing() }
+// Missing lists what DeepSeek-V4 needs and this device lacks.
+func (d *Device) Missing() []string { return []string{"experts in FP4"} }
 
 // Hardware is what the driver says of the device.
 func (d *Device) Hardware() kernel.Hardware {

@@ -8,7 +8,4 @@
 // Weights are uploaded when they are prepared (weight.go) and stay until the device is closed. Rows that multiply FP8
 // blocks are quantised to e4m3 for each 128 columns; sums are float32. Memory that an operation needs for itself comes
 // from a pool, which keeps what it has taken: equal calls allocate nothing after the first.
-//
-// Operations without a kernel return an error that wraps ErrNoKernel and names them; Missing lists them all. Only
-// DeepSeek-V4 asks for them, which therefore does not run here.
 package op

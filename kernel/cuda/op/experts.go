@@ -20,7 +20,8 @@ func (x *experts) Count() int  { return int(x.shape.Experts) }
 func (x *experts) Hidden() int { return int(x.shape.Hidden) }
 func (x *experts) Inner() int  { return int(x.shape.Inner) }
 
-// PrepareExperts packs the matrices of experts: all as e4m3 where all are in blocks of 128 x 128, else all as bf16.
+// PrepareExperts packs the matrices of experts: all as e4m3 where all are in blocks of 128 x 128, all as e2m1 where all
+// are, else all as bf16.
 func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) {
 	if err := w.Check(); err != nil {
 		return nil, err
@@ -36,9 +37,14 @@ func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) 
 		r.fail("%d experts of %d x %d, this backend takes up to %d of multiples of %d", s.Experts, s.Inner, s.Hidden,
 			cuda.MaxExperts, productSide)
 	}
+	x.shape.E2M1 = w.Gate[0].Data.DType == kernel.E2M1x2
 	for e := range w.Gate {
 		for _, m := range []kernel.Weight{w.Gate[e], w.Up[e], w.Down[e]} {
-			r.weight(m)
+			if x.shape.E2M1 {
+				r.packed4(m)
+			} else {
+				r.weight(m)
+			}
 			x.shape.BF16 = x.shape.BF16 || !blocked(m)
 		}
 	}
@@ -63,12 +69,16 @@ func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) 
 func (u *upload) pack(x *experts, w *kernel.ExpertWeights) error {
 	side := (int64(x.shape.Hidden)*int64(x.shape.Inner)*2 + 255) / 256 * 256 // of a matrix, at most
 	blocks := 4 * int64((x.shape.Hidden+blockSide-1)/blockSide) * int64((x.shape.Inner+blockSide-1)/blockSide)
+	if x.shape.E2M1 {
+		side = (int64(x.shape.Hidden)*int64(x.shape.Inner)/2 + 255) / 256 * 256
+		blocks = int64(x.shape.Hidden) * int64(x.shape.Inner) / packedGroup
+	}
 	each := (side + blocks + 255) / 256 * 256
 	for e := range w.Gate {
 		err := u.temporary(3*each, func(staged cuda.Ptr) (err error) {
 			var to [3]cuda.Matrix
 			for i, m := range []kernel.Weight{w.Gate[e], w.Up[e], w.Down[e]} {
-				if to[i], err = u.stage(m, x.shape.BF16, staged.Add(int64(i)*each), side); err != nil {
+				if to[i], err = u.stage(m, x.shape.BF16 && !x.shape.E2M1, staged.Add(int64(i)*each), side); err != nil {
 					return err
 				}
 			}
@@ -82,6 +92,18 @@ func (u *upload) pack(x *experts, w *kernel.ExpertWeights) error {
 		}
 	}
 	return nil
+}
+
+// packedGroup is how many values of a row of e2m1 share a scale.
+const packedGroup = 32
+
+// packed4 asks for e2m1 in such groups.
+func (r *require) packed4(w kernel.Weight) {
+	if w.Data.DType != kernel.E2M1x2 || w.BlockCols != packedGroup || w.In()%packedGroup != 0 {
+		r.fail("an expert of %v [%d, %d] in groups of %d beside others of e2m1x2; this backend takes all of a layer's "+
+			"matrices as e2m1x2 in whole groups of %d, or none", w.Data.DType, w.Out(), w.In(), w.BlockCols,
+			packedGroup)
+	}
 }
 
 // stage copies a weight to device memory, its scales at an offset behind its values.

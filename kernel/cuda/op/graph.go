@@ -19,6 +19,7 @@ type graph struct {
 	pass     func() error
 	launches int
 	bytes    int64
+	freed    int // Device.freed when it was recorded
 }
 
 // nodeBytes is what a launch of a graph is counted as at least: the driver takes memory for graphs in large pieces, so
@@ -44,7 +45,7 @@ func (d *Device) Capture(pass func() error) (kernel.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &graph{dev: d, recorded: recorded, pass: pass, launches: int(d.stream.Launches() - first)}
+	g := &graph{dev: d, recorded: recorded, pass: pass, launches: int(d.stream.Launches() - first), freed: d.freed}
 	left, _, err := d.gpu.MemoryFree()
 	if err != nil {
 		return nil, errors.Join(err, g.Close())
@@ -66,6 +67,7 @@ func (g *graph) Launch() error {
 
 func (g *graph) Launches() int { return g.launches }
 func (g *graph) Bytes() int64  { return g.bytes }
+func (g *graph) Stale() bool   { return g.freed != g.dev.freed }
 func (g *graph) Close() error  { return g.recorded.Close() }
 
 // Reserve grows the scratch memory to what a pass needs.

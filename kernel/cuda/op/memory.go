@@ -38,6 +38,7 @@ func (d *Device) Free(b kernel.Buffer) {
 	if m := b.(*Buffer); m.memory != nil {
 		_ = d.settle() // what fails here fails again in Sync
 		m.ptr = 0
+		d.freed++
 		_ = m.memory.Free() // it waits for work that uses the memory; what fails there fails again in Sync
 	}
 }

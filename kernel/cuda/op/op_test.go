@@ -2,39 +2,12 @@ package op
 
 import (
 	"errors"
-	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
 	"sparrow/kernel"
 	"sparrow/kernel/cuda"
 )
-
-// Every operation answered by missing is in the list, and nothing else is.
-func TestMissingListsWhatHasNoKernel(t *testing.T) {
-	list := Missing()
-	v := reflect.ValueOf(missing{})
-	for i := range v.NumMethod() {
-		name := v.Type().Method(i).Name
-		err, _ := v.Method(i).Call([]reflect.Value{reflect.Zero(v.Method(i).Type().In(0))})[0].Interface().(error)
-		if !errors.Is(err, kernel.ErrUnsupported) {
-			t.Errorf("%s: %v, want ErrUnsupported", name, err)
-			continue
-		}
-		at := slices.IndexFunc(list, func(op string) bool {
-			return strings.HasSuffix(err.Error(), ": "+op+" has no kernel")
-		})
-		if at < 0 {
-			t.Errorf("%s: %v names no operation of the list", name, err)
-			continue
-		}
-		list = slices.Delete(list, at, at+1)
-	}
-	if len(list) > 0 {
-		t.Errorf("%v are listed and no method answers for them", list)
-	}
-}
 
 // Where there is no Hopper GPU the backend says why, by both of its names.
 func TestBackendSaysWhyItCannotRun(t *testing.T) {

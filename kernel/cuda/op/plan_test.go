@@ -49,6 +49,10 @@ func TestPlansCountWhatOperationsTake(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	flash, err := plan.ModelFor("deepseek_v4-flash")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		name   string
 		model  plan.Model
@@ -56,21 +60,25 @@ func TestPlansCountWhatOperationsTake(t *testing.T) {
 		batch  string
 		kind   layout.Kind
 		rows   int
-		width  int // keys of a row's lists, 0 where rows are not cut
+		width  int // keys of a row's lists
+		most   int // of the widest lists that plans have
 		chosen int // bytes of a row's selection
 	}{
-		{"block rows", v32, plan.Policy{KV: "fp8-656"}, "decode:100x3000", layout.FP8Row656, 100, 2048, 4 * 2048},
+		{"block rows", v32, plan.Policy{KV: "fp8-656"}, "decode:100x3000", layout.FP8Row656, 100, 2048, 2048, 4 * 2048},
 		{"many block rows", v32, plan.Policy{KV: "fp8-656"}, "decode:3000x3000", layout.FP8Row656, 3000, 2048,
-			4 * 2048},
-		{"raw rows", v32, plan.Policy{KV: "fp8-576"}, "decode:100x3000", layout.FP8Row576, 100, 2048, 4 * 2048},
-		{"V4 entries", v4, plan.Policy{}, "decode:100x3000", layout.V4Row584, 100, 128 + 1024, 4 * (128 + 1024)},
-		{"V4 entries of long contexts", v4, plan.Policy{}, "decode:3x1048576", layout.V4Row584, 3, 128 + 8192,
+			2048, 4 * 2048},
+		{"raw rows", v32, plan.Policy{KV: "fp8-576"}, "decode:100x3000", layout.FP8Row576, 100, 2048, 2048, 4 * 2048},
+		{"V4 entries", v4, plan.Policy{}, "decode:100x3000", layout.V4Row584, 100, 128 + 1024, 128 + 1024,
 			4 * (128 + 1024)},
+		{"V4 entries of short contexts among long ones", flash, plan.Policy{}, "decode:100x3000", layout.V4Row584, 100,
+			128 + 64, 128 + 8192, 4 * (128 + 512)},
+		{"V4 entries of long contexts", v4, plan.Policy{}, "decode:3x1048576", layout.V4Row584, 3, 128 + 8192,
+			128 + 8192, 4 * (128 + 1024)},
 	} {
 		for _, heads := range []int{16, 64, 65, 128} {
 			c.model.Heads = heads
 			s := planned(t, c.model, c.policy, c.batch)
-			segments, _ := cuda.SparseSegments(int32(c.width))
+			segments, _ := cuda.SparseSegmentsWithin(int32(c.width), int32(c.most))
 			group := min(int64(c.rows), int64(rowsPerLaunch(hw.SMs, cuda.SparseUnits(1, int32(heads), segments))))
 			partial, stats := cuda.SparseScratch(c.kind, int32(group), int32(heads), segments)
 			scores := int64(s.Indexer.RowsPerChunk) * int64(s.Indexer.ScoreWidth) * 4

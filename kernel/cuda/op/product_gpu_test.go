@@ -17,6 +17,9 @@ func (b *bench) weight(kind kernel.DType, out, in int) kernel.Weight {
 func (b *bench) blockWeight(kind kernel.DType, out, in, blockRows, blockCols int) kernel.Weight {
 	b.Helper()
 	size := 1 / math.Sqrt(float64(in))
+	if kind == kernel.E2M1x2 {
+		return b.packedWeight(out, in)
+	}
 	if kind != kernel.E4M3 {
 		raw := make([]byte, out*in*kind.Size())
 		w := kernel.Weight{Data: b.place(b.ref, kind, out, in, raw)}
@@ -37,6 +40,20 @@ func (b *bench) blockWeight(kind kernel.DType, out, in, blockRows, blockCols int
 	}
 	return kernel.Weight{Data: b.place(b.ref, kind, out, in, codes), Scale: b.floats(n, m, scales).ref,
 		BlockRows: blockRows, BlockCols: blockCols}
+}
+
+// packedWeight is a matrix of e2m1 with all codes, in groups of 32 with scales around those of a trained matrix.
+func (b *bench) packedWeight(out, in int) kernel.Weight {
+	b.Helper()
+	codes, scales := make([]byte, out*in/2), make([]byte, out*in/32)
+	for i := range codes {
+		codes[i] = byte(b.rng.IntN(256))
+	}
+	for i := range scales {
+		scales[i] = byte(119 + b.rng.IntN(7))
+	}
+	return kernel.Weight{Data: b.place(b.ref, kernel.E2M1x2, out, in/2, codes),
+		Scale: b.place(b.ref, kernel.E8M0, out, in/32, scales), BlockRows: 1, BlockCols: 32}
 }
 
 // prepared is a weight on both sides.

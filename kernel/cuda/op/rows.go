@@ -108,35 +108,3 @@ func (d *Device) gateRows(a *kernel.GateArgs) error {
 	}
 	return d.kernels.GateRows(d.stream, &args)
 }
-
-// Route chooses experts. It is held for the experts that run; a sum stays held, which is not among the tensors of a
-// router.
-func (d *Device) Route(a kernel.RouteArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
-	if h := &d.held; h.kind != holdSum || h.routes || overlap(h.sum.rows, a.Logits) || overlap(h.sum.rows, a.IDs) ||
-		overlap(h.sum.rows, a.Weights) {
-		if err := d.settle(); err != nil {
-			return err
-		}
-	}
-	r := require{op: "route"}
-	if a.Logits.Cols > cuda.MaxRouted || a.Groups > cuda.MaxGroups {
-		r.fail("%d experts in %d groups, this backend takes up to %d in up to %d", a.Logits.Cols, a.Groups,
-			cuda.MaxRouted, cuda.MaxGroups)
-	}
-	args := cuda.RouteArgs{Logits: at(a.Logits), Bias: at(a.Bias), IDs: at(a.IDs), Weights: at(a.Weights),
-		LogitStride: stride(a.Logits), IDStride: stride(a.IDs),
-		WeightStride: stride(a.Weights), Rows: r.count("rows", a.Logits.Rows),
-		Experts: r.count("experts", a.Logits.Cols), Top: r.count("choices", a.IDs.Cols),
-		Groups: r.count("groups", a.Groups), KeepGroups: r.count("kept groups", a.KeepGroups), Scale: a.Scale}
-	if a.Normalize {
-		args.Normalize = 1
-	}
-	if r.err != nil || a.Logits.Rows == 0 || a.IDs.Cols == 0 {
-		return r.err
-	}
-	d.held.routes, d.held.route = true, args
-	return nil
-}

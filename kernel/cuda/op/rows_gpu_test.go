@@ -112,8 +112,11 @@ func TestGPUNormOfARowAlone(t *testing.T) {
 
 func TestGPUExperts(t *testing.T) {
 	b := onGPU(t)
-	for _, kind := range []kernel.DType{kernel.F32, kernel.BF16, kernel.E4M3} {
-		const experts, hidden, inner, top = 6, 272, 144, 3
+	for _, kind := range []kernel.DType{kernel.F32, kernel.BF16, kernel.E4M3, kernel.E2M1x2} {
+		experts, hidden, inner, top := 6, 272, 144, 3
+		if kind == kernel.E2M1x2 { // whole groups of 32, and no whole blocks of 64
+			hidden, inner = 352, 160
+		}
 		var w kernel.ExpertWeights
 		for range experts {
 			w.Gate, w.Up = append(w.Gate, b.weight(kind, inner, hidden)), append(w.Up, b.weight(kind, inner, hidden))

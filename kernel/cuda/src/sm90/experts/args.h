@@ -74,3 +74,18 @@ struct PackExpertArgs {
     i32 tiles;
     i32 blocks;
 };
+
+// Packing of one expert's matrices of e2m1.
+struct PackE2M1Args {
+    const u8* first;         // [rows, columns / 2] row-major, two values a byte: gate, or down
+    const u8* second;        // up, or null
+    const u8* first_scales;  // e8m0 [rows, columns / 32]
+    const u8* second_scales;
+    u8* to;            // [tiles, blocks, 8704]
+    i64 stride;        // bytes between rows of first and second
+    i64 scale_stride;  // bytes between rows of scales
+    i32 rows;
+    i32 columns;  // multiple of 32
+    i32 tiles;
+    i32 blocks;
+};

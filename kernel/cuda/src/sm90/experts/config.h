@@ -26,14 +26,44 @@ constexpr int kTileBytes = kTileRows * kBlockBytes;
 constexpr int kGroups = 2;  // warpgroups that multiply
 constexpr int kMathThreads = 128 * kGroups;
 constexpr int kThreads = kMathThreads + 128;  // and one that copies
-constexpr int kMathRegisters = 224;           // 2 x 224 + 56 = 504 = 3 x 168, what 384 threads are launched with
-constexpr int kCopyRegisters = 56;
 constexpr int kMaxExperts = 256;
 // Bytes of a staged token: 64 values of 16 bits and a gap, so that eight tokens meet no bank twice.
 constexpr int kPitch = 144;
 
 // What is multiplied.
 enum class Step { kGateUp, kDown };
+
+// How the weights of a type are stored. Registers of the warpgroups that multiply and of the one that copies: twice the
+// first and the second are 504 = 3 x 168, what 384 threads are launched with.
+template <class T>
+struct Stored {
+    static constexpr bool Widened = false;
+    static constexpr int TileBytes = kTileBytes;
+    static constexpr int MathRegisters = 224, CopyRegisters = 56;
+};
+
+// Weights of e2m1 that are widened to bf16 on their way (e2m1.cuh).
+struct E2m1 : Bf16 {};
+
+template <>
+struct Stored<E2m1> {
+    static constexpr bool Widened = true;
+    static constexpr int CodeBytes = kTileRows * 32;             // 64 values of four bits a row
+    static constexpr int TileBytes = CodeBytes + kTileRows * 2;  // and two scales
+    static constexpr int MathRegisters = 208, CopyRegisters = 88;
+};
+
+// The stored tiles on their way, where weights are widened.
+constexpr int kAhead = 5;
+
+template <bool Widened>
+struct Incoming {};
+
+template <>
+struct Incoming<true> {
+    alignas(128) u8 tiles[kAhead][Stored<E2m1>::TileBytes];
+    u64 arrived[kAhead];
+};
 
 template <class T, Step Which, int Tokens, int RingStages>
 struct Shape {
@@ -49,6 +79,7 @@ struct Shape {
 
 template <class S>
 struct Storage {
+    static constexpr bool Widened = Stored<typename S::Type>::Widened;
     u8 weights[S::Stages][kTileBytes];
     u8 inputs[S::Stages][S::InputBytes];
     u8 staged[kGroups][S::PassTokens * kPitch];
@@ -62,6 +93,7 @@ struct Storage {
     float inverse[kGroups][64];       // and the inverse of the scale of the tokens' 128 columns
     u64 full[S::Stages], empty[S::Stages];
     i32 listed;  // entries of list
+    Incoming<Widened> incoming;
 };
 
 template <class S>

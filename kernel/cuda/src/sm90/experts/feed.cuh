@@ -67,11 +67,56 @@ __device__ __forceinline__ void load_weights(Storage<S>& shared, u32 stage, cons
     ptx::load_bytes(ptx::shared_address(shared.weights[stage]), tile, kTileBytes, full, policy);
 }
 
+// Where the tiles of an item's weights begin.
+template <class S>
+__device__ __forceinline__ const u8* weights_of(const Source& from, const Item& item) {
+    return from.weights +
+           (static_cast<i64>(item.expert) * from.tiles + item.tile) * from.blocks * Stored<typename S::Type>::TileBytes;
+}
+
+// The row that the token at a place of the sorted order is read from.
+template <class S>
+__device__ __forceinline__ u32 row_of(const ExpertsArgs& args, i32 place) {
+    return S::kStep == Step::kGateUp ? args.order[place] / args.top : place;
+}
+
+// The tokens of an item that a thread copies: a piece of 16 bytes of every 16th row.
+template <class S>
+struct Tokens {
+    static constexpr int kSlots = S::MaxTokens / 16;
+    u32 row[kSlots];
+    i32 count, columns;
+    u32 t, chunk;
+
+    __device__ __forceinline__ Tokens(const ExpertsArgs& args, const Item& item, u32 t)
+        : count(item.count), columns(columns_of(item.count)), t(t), chunk(t % 8) {
+#pragma unroll
+        for (int j = 0; j < kSlots; ++j) {
+            const i32 token = t / 8 + 16 * j;
+            row[j] = token < count ? row_of<S>(args, item.first + token) : 0;
+        }
+    }
+
+    // Starts the copies of one block of k to a stage.
+    __device__ __forceinline__ void copy(const Source& from, u32 inputs, i32 block) const {
+        const u32 byte = block * kBlockBytes + chunk * 16;
+        const bool inside = byte < from.row_bytes;
+#pragma unroll
+        for (int j = 0; j < kSlots; ++j) {
+            if (16 * j < columns) {
+                const u32 token = t / 8 + 16 * j;
+                const bool valid = inside && static_cast<i32>(token) < count;
+                ptx::copy_16(inputs + token * kBlockBytes + ((chunk ^ (token & 7)) << 4),
+                             from.rows + row[j] * from.pitch + (inside ? byte : 0), valid);
+            }
+        }
+    }
+};
+
 template <class S>
 __device__ void feed(const ExpertsArgs& args, Storage<S>& shared) {
-    constexpr int kSlots = S::MaxTokens / 16;  // rows of a thread
     const Source from = source<S>(args);
-    const u32 t = threadIdx.x % 128, chunk = t % 8;
+    const u32 t = threadIdx.x % 128;
     Walk<S> walk;
     Cursor ring;
     Handover<S> handover{shared};
@@ -82,8 +127,7 @@ __device__ void feed(const ExpertsArgs& args, Storage<S>& shared) {
     if constexpr (S::kStep == Step::kDown) {
         Walk<S> first;
         if (t == 0 && first.next(shared, from.tiles, item)) {
-            const u8* weights =
-                from.weights + (static_cast<i64>(item.expert) * from.tiles + item.tile) * from.blocks * kTileBytes;
+            const u8* weights = weights_of<S>(from, item);
             for (; primed < min(S::Stages, from.blocks); ++primed) {
                 load_weights(shared, primed, weights + static_cast<i64>(primed) * kTileBytes, ptx::kEvictFirst);
             }
@@ -91,56 +135,30 @@ __device__ void feed(const ExpertsArgs& args, Storage<S>& shared) {
         ptx::wait_for_previous_kernel();
     }
     while (walk.next(shared, from.tiles, item)) {
-        u32 row[kSlots];
-#pragma unroll
-        for (int j = 0; j < kSlots; ++j) {
-            const i32 token = t / 8 + 16 * j;
-            row[j] = 0;
-            if (token < item.count) {
-                const i32 place = item.first + token;
-                row[j] = S::kStep == Step::kGateUp ? args.order[place] / args.top : place;
-            }
-        }
-        u32 scale_row = 0;
-        if (S::Type::Scaled && static_cast<i32>(t) < item.count) {
-            const i32 place = item.first + static_cast<i32>(t);
-            scale_row = S::kStep == Step::kGateUp ? args.order[place] / args.top : place;
-        }
-        const i64 tile = static_cast<i64>(item.expert) * from.tiles + item.tile;
-        const u8* weights = from.weights + tile * from.blocks * kTileBytes;
+        const Tokens<S> tokens(args, item, t);
+        const u8* weights = weights_of<S>(from, item);
         // Scales are loaded a block ahead.
         const float2* weight_scales = nullptr;
         const float* token_scales = nullptr;
         float2 weight_scale = {};
         float token_scale = 0;
         if (S::Type::Scaled && static_cast<i32>(t) < item.count) {
-            weight_scales = from.weight_scales + tile * from.blocks;
-            token_scales = from.scales + static_cast<i64>(scale_row) * from.blocks;
+            weight_scales =
+                from.weight_scales + (static_cast<i64>(item.expert) * from.tiles + item.tile) * from.blocks;
+            token_scales = from.scales + static_cast<i64>(row_of<S>(args, item.first + t)) * from.blocks;
             weight_scale = __ldg(weight_scales);
             token_scale = token_scales[0];
         }
-        const i32 columns = columns_of(item.count);
         const u64 policy = S::MaxTokens > 64 && item.count > 64 ? ptx::kEvictNormal : ptx::kEvictFirst;
         for (i32 block = 0; block < from.blocks; ++block) {
             ptx::barrier_wait(ptx::shared_address(&shared.empty[ring.stage]), ring.parity ^ 1);
             if (t == 0 && primed-- <= 0) {
                 load_weights(shared, ring.stage, weights + static_cast<i64>(block) * kTileBytes, policy);
             }
-            const u32 byte = block * kBlockBytes + chunk * 16;
-            const bool inside = byte < from.row_bytes;
-            const u32 inputs = ptx::shared_address(shared.inputs[ring.stage]);
-#pragma unroll
-            for (int j = 0; j < kSlots; ++j) {
-                if (16 * j < columns) {
-                    const u32 token = t / 8 + 16 * j;
-                    const bool valid = inside && static_cast<i32>(token) < item.count;
-                    ptx::copy_16(inputs + token * kBlockBytes + ((chunk ^ (token & 7)) << 4),
-                                 from.rows + row[j] * from.pitch + (inside ? byte : 0), valid);
-                }
-            }
+            tokens.copy(from, ptx::shared_address(shared.inputs[ring.stage]), block);
             if constexpr (S::Type::Scaled) {
                 float* scales = shared.scales[ring.stage][0];
-                if (S::MaxTokens > 64 && columns > 64) {
+                if (S::MaxTokens > 64 && tokens.columns > 64) {
                     scales[t] = token_scale;
                     if (t == 0) {
                         scales[128] = weight_scale.x;

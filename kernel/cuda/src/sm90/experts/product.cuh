@@ -1,6 +1,6 @@
 // Products of the experts: gate and up with the activation, or down, of all experts that have rows, in one launch.
 //
-// In:    packed weights (pack.cuh); gate and up: x as e4m3 codes with scales [rows, hidden], or bf16; down: inner
+// In:    packed weights (pack.cuh, pack_e2m1.cuh); gate and up: x as e4m3 codes with scales [rows, hidden], or bf16; down: inner
 //        [pairs, inner]; the sorted order and the list of experts (prepare.cuh).
 // Out:   gate and up: inner [pairs, inner] e4m3 with a scale per 128 columns, or bf16. Down: results bf16 [pairs,
 //        hidden] in the order of the pairs.
@@ -14,7 +14,7 @@
 //        bf16, 64 of 512 rows: 2510 / 1300 (767 / 738 TFLOP/s, 97 / 93 % of 790).
 #pragma once
 
-#include "sm90/experts/feed.cuh"
+#include "sm90/experts/e2m1.cuh"
 #include "sm90/experts/output.cuh"
 #include "sm90/experts/output_many.cuh"
 
@@ -227,8 +227,14 @@ __device__ void multiply_experts(const ExpertsArgs& args) {
     Storage<S>& shared = storage<S>();
     if (threadIdx.x == 0) {
         for (int i = 0; i < S::Stages; ++i) {
-            ptx::barrier_init(ptx::shared_address(&shared.full[i]), 128 + 1);
+            // The threads that copy, and where the copy engine brings weights the one that announces their bytes.
+            ptx::barrier_init(ptx::shared_address(&shared.full[i]), 128 + (shared.Widened ? 0 : 1));
             ptx::barrier_init(ptx::shared_address(&shared.empty[i]), 4 * kGroups);
+        }
+        if constexpr (Storage<S>::Widened) {
+            for (int i = 0; i < kAhead; ++i) {
+                ptx::barrier_init(ptx::shared_address(&shared.incoming.arrived[i]), 1);
+            }
         }
         ptx::barrier_init_fence();
     }
@@ -246,11 +252,15 @@ __device__ void multiply_experts(const ExpertsArgs& args) {
     __syncthreads();
     const u32 group = __shfl_sync(ptx::kFullMask, threadIdx.x / 128, 0);
     if (group == kGroups) {
-        ptx::registers_shrink<kCopyRegisters>();
-        feed<S>(args, shared);
+        ptx::registers_shrink<Stored<typename S::Type>::CopyRegisters>();
+        if constexpr (Storage<S>::Widened) {
+            feed_widened<S>(args, shared);
+        } else {
+            feed<S>(args, shared);
+        }
         ptx::release_next_kernel();
     } else {
-        ptx::registers_grow<kMathRegisters>();
+        ptx::registers_grow<Stored<typename S::Type>::MathRegisters>();
         const u32 t = threadIdx.x % 128;
         const bool gate_up = S::kStep == Step::kGateUp;
         const i32 blocks = gate_up ? args.hidden_blocks : args.inner_blocks;

@@ -1,4 +1,4 @@
-// Argument struct of the kernel that copies chosen rows of a table.
+// Argument structs of the kernels that copy rows from chosen places, and to chosen places.
 #pragma once
 #include "smxx/base.h"
 
@@ -15,5 +15,21 @@ struct PickArgs {
     i32 table_rows;
     i32 table_type; // f32, bf16 or f16
     i32 out_type;   // f32 or bf16
+    i32 reserved;
+};
+
+struct PutArgs {
+    const void* x;     // [rows, columns] of x_type
+    const i32* places; // [rows]: row of out; negative: not copied
+    void* out;         // [out_rows, columns] of out_type
+    u32* faults;       // one word of fault bits, or null
+    i64 x_stride;      // elements between rows
+    i64 place_stride;  // entries between rows
+    i64 out_stride;    // elements between rows
+    i32 rows;
+    i32 columns;
+    i32 out_rows;
+    i32 x_type;   // f32 or bf16
+    i32 out_type; // f32 or bf16
     i32 reserved;
 };

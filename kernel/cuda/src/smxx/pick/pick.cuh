@@ -1,42 +1,72 @@
-// Chosen rows of a table: embeddings by token, rows of a batch by number. A row outside the table raises a fault and
-// becomes zeros.
+// Rows from and to chosen places: embeddings by token, rows of a batch by number (pick), raw rows to the rings of their
+// sequences (put). Picking a row outside the table raises a fault and gives zeros; putting one outside the output raises
+// a fault and writes nothing.
 //
-// In       table [table_rows, columns] f32, bf16 or f16; ids i32 [rows].
-// Out      [rows, columns] f32 or bf16, rounded once; rows of the same type keep their bits.
+// In       [., columns] f32, bf16 or f16; places i32 [rows].
+// Out      [., columns] f32 or bf16, rounded once; rows of the same type keep their bits.
 // Block    256 threads, one row. Rows of the same type that are aligned to 16 bytes move as 16-byte pieces.
 // Bytes    a row read and a row written.
 #pragma once
 #include "smxx/floats.cuh"
 #include "smxx/pick/args.h"
 
+// A tensor of rows: its elements' type and the distance of rows in elements.
+struct Rows {
+    u8* base;
+    i64 stride;
+    i32 type;
+
+    DEVICE u8* at(i64 row) const { return base + row * stride * element_bytes(type); }
+    DEVICE bool aligned() const { return aligned_16(base, stride * element_bytes(type)); }
+};
+
+// A block copies a row; without one (from below zero) it writes zeros.
+DEVICE void copy_row(const Rows& out, i64 to, const Rows& in, i64 from, i32 columns) {
+    const bool given = from >= 0;
+    const i32 bytes = element_bytes(out.type);
+    u8* target = out.at(to);
+    const u8* source = in.at(given ? from : 0);
+    if (in.type == out.type && in.aligned() && out.aligned() && columns * bytes % 16 == 0) {
+        for (i32 i = threadIdx.x; i < columns * bytes / 16; i += kThreads) {
+            reinterpret_cast<uint4*>(target)[i] =
+                given ? reinterpret_cast<const uint4*>(source)[i] : make_uint4(0, 0, 0, 0);
+        }
+        return;
+    }
+    if (in.type == out.type) { // bits as they are, of numbers that are no floats too
+        for (i32 i = threadIdx.x; i < columns; i += kThreads) {
+            if (bytes == 4)
+                reinterpret_cast<u32*>(target)[i] = given ? reinterpret_cast<const u32*>(source)[i] : 0;
+            else
+                reinterpret_cast<u16*>(target)[i] = given ? reinterpret_cast<const u16*>(source)[i] : 0;
+        }
+        return;
+    }
+    for (i32 i = threadIdx.x; i < columns; i += kThreads) {
+        write_float(target, i, out.type, given ? read_float(source, i, in.type) : 0.0f);
+    }
+}
+
 DEVICE void pick_body(const PickArgs& a) {
     begin_after_previous();
-    i64 row = blockIdx.x;
+    const i64 row = blockIdx.x;
     i64 id = a.ids[row * a.id_stride];
-    bool inside = id >= 0 && id < a.table_rows;
-    if (!inside && threadIdx.x == 0) raise_fault(a.faults, kFaultRow);
-    i32 bytes = element_bytes(a.out_type);
-    u8* out = static_cast<u8*>(a.out) + row * a.out_stride * bytes;
-    const u8* table =
-        static_cast<const u8*>(a.table) + (inside ? id : 0) * a.table_stride * element_bytes(a.table_type);
-    if (a.table_type == a.out_type && aligned_16(a.table, a.table_stride * bytes) &&
-        aligned_16(a.out, a.out_stride * bytes) && a.columns * bytes % 16 == 0) {
-        for (i32 i = threadIdx.x; i < a.columns * bytes / 16; i += kThreads) {
-            reinterpret_cast<uint4*>(out)[i] =
-                inside ? reinterpret_cast<const uint4*>(table)[i] : make_uint4(0, 0, 0, 0);
-        }
+    if (id < 0 || id >= a.table_rows) {
+        if (threadIdx.x == 0) raise_fault(a.faults, kFaultRow);
+        id = -1;
+    }
+    copy_row(Rows{static_cast<u8*>(a.out), a.out_stride, a.out_type}, row,
+             Rows{static_cast<u8*>(const_cast<void*>(a.table)), a.table_stride, a.table_type}, id, a.columns);
+}
+
+DEVICE void put_body(const PutArgs& a) {
+    begin_after_previous();
+    const i64 row = blockIdx.x, place = a.places[row * a.place_stride];
+    if (place < 0) return;
+    if (place >= a.out_rows) {
+        if (threadIdx.x == 0) raise_fault(a.faults, kFaultRow);
         return;
     }
-    if (a.table_type == a.out_type) { // bits as they are, of numbers that are no floats too
-        for (i32 i = threadIdx.x; i < a.columns; i += kThreads) {
-            if (bytes == 4)
-                reinterpret_cast<u32*>(out)[i] = inside ? reinterpret_cast<const u32*>(table)[i] : 0;
-            else
-                reinterpret_cast<u16*>(out)[i] = inside ? reinterpret_cast<const u16*>(table)[i] : 0;
-        }
-        return;
-    }
-    for (i32 i = threadIdx.x; i < a.columns; i += kThreads) {
-        write_float(out, i, a.out_type, inside ? read_float(table, i, a.table_type) : 0.0f);
-    }
+    copy_row(Rows{static_cast<u8*>(a.out), a.out_stride, a.out_type}, place,
+             Rows{static_cast<u8*>(const_cast<void*>(a.x)), a.x_stride, a.x_type}, row, a.columns);
 }

@@ -1,21 +1,26 @@
-// Choice of experts: scores are sigmoid(logits); the bias is added for the choice only; the best keep_groups of groups
-// by the sum of their two best biased scores remain; the top best biased experts are chosen, best first, the lower
-// index on a tie. Weights are the scores, over their sum where asked, times scale.
+// Choice of experts: scores are sigmoid(logits) or sqrt(softplus(logits)); the bias is added for the choice only; the
+// best keep_groups of groups by the sum of their two best biased scores remain; the top best biased experts are chosen,
+// best first, the lower index on a tie. With a table the experts are those of the row's token instead. Weights are the
+// scores, over their sum where asked, times scale.
 //
-// In       logits f32 [rows, experts], bias f32 [experts]. Out: ids i32 and weights f32 [rows, top].
+// In       logits f32 [rows, experts], bias f32 [experts] or table i32 [., top] and tokens i32 [rows]. Out: ids i32 and
+//          weights f32 [rows, top]. A token outside the table, or an expert that is not there, raises a fault.
 // Block    8 warps, one row each, biased scores of up to 1024 experts in shared memory. Scores are computed in float64
 //          and rounded to float32, so ties are those of the reference.
 // Bytes    a row of logits read.
 // H200     256 experts: 1 row 5.9 us, 64 rows 6.4, 4096 rows 12.1. Latency sets the time: exponentials in float64, then
 //          top + keep_groups reductions over a warp.
 #pragma once
-#include "smxx/num.cuh"
+#include "smxx/floats.cuh"
 #include "smxx/route/args.h"
 
 constexpr i32 kMaxExperts = 1024;
 #define kLowest __int_as_float(0xFF800000) // minus infinity
 
-DEVICE f32 route_score(f32 logit) { return __double2float_rn(1.0 / (1.0 + exp(-static_cast<f64>(logit)))); }
+DEVICE f32 route_score(const RouteArgs& a, f32 logit) {
+    const f64 z = logit, small = exp(a.root ? -fabs(z) : -z);
+    return __double2float_rn(a.root ? sqrt(fmax(z, 0.0) + log1p(small)) : 1.0 / (1.0 + small));
+}
 
 // Order of floats as order of integers; -0 counts as 0.
 DEVICE u32 ordered_bits(f32 f) {
@@ -36,12 +41,25 @@ DEVICE u64 ordered_bits(f64 f) {
     return b >> 63 ? ~b : b | (1ull << 63);
 }
 
-// A warp chooses the experts of a row; biased is its shared memory for as many scores.
-DEVICE void route_row(const RouteArgs& a, i64 row, f32* biased) {
+// The expert that a table gives lane j of a warp for the row's token: choice j.
+DEVICE i32 listed_expert(const RouteArgs& a, i64 row) {
+    const i32 lane = lane_id(), token = a.tokens[row * a.token_stride];
+    if (lane >= a.top) return 0;
+    if (token < 0 || token >= a.table_rows) {
+        raise_fault(a.faults, kFaultRow);
+        return 0;
+    }
+    const i32 expert = a.table[token * a.table_stride + lane];
+    if (expert >= 0 && expert < a.experts) return expert;
+    raise_fault(a.faults, kFaultExpert);
+    return 0;
+}
+
+// The expert of choice j in lane j of a warp, by score; biased is its shared memory for as many scores.
+DEVICE i32 best_expert(const RouteArgs& a, const f32* logits, f32* biased) {
     i32 lane = lane_id(), size = a.experts / a.groups;
-    const f32* logits = a.logits + row * a.logit_stride;
 #pragma unroll 4
-    for (i32 e = lane; e < a.experts; e += 32) biased[e] = __fadd_rn(route_score(logits[e]), a.bias[e]);
+    for (i32 e = lane; e < a.experts; e += 32) biased[e] = __fadd_rn(route_score(a, logits[e]), a.bias[e]);
     __syncwarp();
     if (a.keep_groups < a.groups) {
         // Each group has as many lanes as fit, a power of two: their two best, in the end the group's. The sum is exact
@@ -77,8 +95,6 @@ DEVICE void route_row(const RouteArgs& a, i64 row, f32* biased) {
         }
         __syncwarp();
     }
-    i32* ids = a.ids + row * a.id_stride;
-    f32* weights = a.weights + row * a.weight_stride;
     i32 mine = 0; // the choice of this lane's number
     for (i32 j = 0; j < a.top; j++) {
         u32 best = 0;
@@ -98,7 +114,15 @@ DEVICE void route_row(const RouteArgs& a, i64 row, f32* biased) {
         if (lane == 0) biased[e] = kLowest;
         __syncwarp();
     }
-    f32 score = lane < a.top ? route_score(logits[mine]) : 0.0f;
+    return mine;
+}
+
+// A warp chooses the experts of a row; biased is its shared memory for as many scores.
+DEVICE void route_row(const RouteArgs& a, i64 row, f32* biased) {
+    const i32 lane = lane_id();
+    const f32* logits = a.logits + row * a.logit_stride;
+    const i32 mine = a.table != nullptr ? listed_expert(a, row) : best_expert(a, logits, biased);
+    f32 score = lane < a.top ? route_score(a, logits[mine]) : 0.0f;
     f64 divisor = 1.0;
     if (a.normalize) {
         f64 sum = 0;
@@ -106,8 +130,9 @@ DEVICE void route_row(const RouteArgs& a, i64 row, f32* biased) {
         divisor = __dadd_rn(sum, 1e-20);
     }
     if (lane < a.top) {
-        ids[lane] = mine;
-        weights[lane] = __double2float_rn(__dmul_rn(static_cast<f64>(score) / divisor, a.scale));
+        a.ids[row * a.id_stride + lane] = mine;
+        const f64 share = static_cast<f64>(score) / divisor;
+        a.weights[row * a.weight_stride + lane] = __double2float_rn(__dmul_rn(share, a.scale));
     }
 }
 

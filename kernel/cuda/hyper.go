@@ -1,0 +1,126 @@
+package cuda
+
+// HyperMixArgs are the arguments of the kernel that reads residual streams.
+type HyperMixArgs struct {
+	X           Ptr     // bf16 [Rows, Streams*Hidden]: the streams of a row side by side
+	Mix         Ptr     // f32 [Rows, Streams*(2+Streams)]; [Rows, Streams] where Post is zero
+	Base        Ptr     // f32, as wide as Mix
+	Scale       Ptr     // f32 [3]; [1] where Post is zero
+	Out         Ptr     // bf16 [Rows, Hidden]
+	Post        Ptr     // f32 [Rows, Streams]; zero: the streams are collapsed after the last layer
+	Comb        Ptr     // f32 [Rows, Streams*Streams], row after row; zero where Post is
+	NormEpsilon float64 // added to the mean of squares of all streams
+	XStride     int64   // elements between rows, also below
+	MixStride   int64
+	OutStride   int64
+	PostStride  int64
+	CombStride  int64
+	Rows        int32
+	Hidden      int32
+	Streams     int32 // at most MaxStreams
+	Rounds      int32 // of the normalisation of Comb
+	Epsilon     float32
+	Reserved    int32
+}
+
+// HyperPostArgs are the arguments of the kernel that writes a sublayer's output into the streams.
+type HyperPostArgs struct {
+	X          Ptr   // bf16 [Rows, Streams*Hidden], rewritten
+	Sub        Ptr   // bf16 [Rows, Hidden]
+	Post       Ptr   // f32 [Rows, Streams]
+	Comb       Ptr   // f32 [Rows, Streams*Streams]
+	XStride    int64 // elements between rows, also below
+	SubStride  int64
+	PostStride int64
+	CombStride int64
+	Rows       int32
+	Hidden     int32
+	Streams    int32 // at most MaxStreams
+	Reserved   int32
+}
+
+// HeadNormArgs are the arguments of the norm without weights over every head.
+type HeadNormArgs struct {
+	X        Ptr     // bf16 [Rows, Heads*Columns], rewritten
+	Epsilon  float64 // added to the mean of squares
+	XStride  int64   // elements between rows
+	Rows     int32
+	Heads    int32
+	Columns  int32 // of a head
+	Reserved int32
+}
+
+// MaxStreams is the most residual streams the kernels take.
+const MaxStreams = 16
+
+// HyperMix adds the streams of every row with weights of its own, and computes the weights that write back what a
+// sublayer makes of the sum. Without Post it computes the sum alone.
+func (k *Kernels) HyperMix(s *Stream, a *HyperMixArgs) error {
+	c := checks{kernel: "hyper_mix"}
+	c.streams(a.Streams, a.Hidden)
+	c.memory("x", a.X, 2)
+	c.memory("mix", a.Mix, 4)
+	c.memory("base", a.Base, 4)
+	c.memory("scale", a.Scale, 4)
+	c.memory("out", a.Out, 2)
+	n := int64(a.Streams)
+	width := n
+	if a.Post != 0 {
+		width = n * (2 + n)
+		c.memory("post", a.Post, 4)
+		c.memory("comb", a.Comb, 4)
+		c.multiple("post stride", a.PostStride, 1, n)
+		c.multiple("comb stride", a.CombStride, 1, n*n)
+		c.positive("rounds", a.Rounds)
+	} else if a.Comb != 0 {
+		c.fail("comb without post")
+	}
+	c.multiple("x stride", a.XStride, 1, n*int64(a.Hidden))
+	c.multiple("mix stride", a.MixStride, 1, width)
+	c.multiple("out stride", a.OutStride, 1, int64(a.Hidden))
+	c.count("rows", a.Rows)
+	return runRows(k, s, &c, a.Rows, 1, a)
+}
+
+// streams checks how many streams there are, and of how many values.
+func (c *checks) streams(n, hidden int32) {
+	if n < 1 || n > MaxStreams {
+		c.fail("%d streams, supported are 1 to %d", n, MaxStreams)
+	}
+	c.positive("hidden", hidden)
+}
+
+// postColumns is how many columns of a row a block writes.
+const postColumns = 8 * portableThreads
+
+// HyperPost writes a sublayer's output into the streams.
+func (k *Kernels) HyperPost(s *Stream, a *HyperPostArgs) error {
+	c := checks{kernel: "hyper_post"}
+	c.streams(a.Streams, a.Hidden)
+	c.memory("x", a.X, 2)
+	c.memory("sub", a.Sub, 2)
+	c.memory("post", a.Post, 4)
+	c.memory("comb", a.Comb, 4)
+	n := int64(a.Streams)
+	c.multiple("x stride", a.XStride, 1, n*int64(a.Hidden))
+	c.multiple("sub stride", a.SubStride, 1, int64(a.Hidden))
+	c.multiple("post stride", a.PostStride, 1, n)
+	c.multiple("comb stride", a.CombStride, 1, n*n)
+	c.count("rows", a.Rows)
+	return runGrid(k, s, &c, Dim{X: uint32(max(a.Rows, 0)), Y: rowBlocks(a.Hidden, postColumns)}, a)
+}
+
+// HeadNorm divides every head by its root mean square.
+func (k *Kernels) HeadNorm(s *Stream, a *HeadNormArgs) error {
+	c := checks{kernel: "head_norm"}
+	c.memory("x", a.X, 2)
+	c.positive("heads", a.Heads)
+	c.positive("columns", a.Columns)
+	c.multiple("x stride", a.XStride, 1, int64(a.Heads)*int64(a.Columns))
+	c.count("rows", a.Rows)
+	blocks := (int64(a.Rows)*int64(a.Heads) + longRows - 1) / longRows
+	if blocks > maxGrid {
+		c.fail("%d rows of %d heads, at most %d heads in all", a.Rows, a.Heads, int64(maxGrid)*longRows)
+	}
+	return runGrid(k, s, &c, Dim{X: uint32(blocks)}, a)
+}

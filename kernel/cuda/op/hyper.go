@@ -1,0 +1,78 @@
+package op
+
+import (
+	"sparrow/kernel"
+	"sparrow/kernel/cuda"
+)
+
+// HyperPre reads the mixture of one site of the residual streams.
+func (d *Device) HyperPre(a kernel.HyperPreArgs) error {
+	if err := d.begin(&a); err != nil {
+		return err
+	}
+	r := require{op: "hyper prepare"}
+	args := r.streams(a.Out, a.X, a.Mix, a.Streams)
+	args.Base, args.Scale, args.Post, args.Comb = at(a.Base), at(a.Scale), at(a.Post), at(a.Comb)
+	args.PostStride, args.CombStride = stride(a.Post), stride(a.Comb)
+	args.NormEpsilon, args.Epsilon, args.Rounds = float64(a.NormEps), a.Eps, r.count("rounds", a.Rounds)
+	if r.err != nil || args.Rows == 0 || args.Hidden == 0 {
+		return r.err
+	}
+	return d.kernels.HyperMix(d.stream, &args)
+}
+
+// HyperHead collapses the streams.
+func (d *Device) HyperHead(a kernel.HyperHeadArgs) error {
+	if err := d.begin(&a); err != nil {
+		return err
+	}
+	r := require{op: "hyper head"}
+	args := r.streams(a.Out, a.X, a.Mix, a.Streams)
+	args.Base, args.Scale, args.NormEpsilon, args.Epsilon = at(a.Base), at(a.Scale), float64(a.NormEps), a.Eps
+	if r.err != nil || args.Rows == 0 || args.Hidden == 0 {
+		return r.err
+	}
+	return d.kernels.HyperMix(d.stream, &args)
+}
+
+// streams is what both readers of residual streams share.
+func (r *require) streams(out, x, mix kernel.Tensor, n int) cuda.HyperMixArgs {
+	r.dtype("x", x, kernel.BF16)
+	r.dtype("out", out, kernel.BF16)
+	return cuda.HyperMixArgs{X: at(x), Mix: at(mix), Out: at(out), XStride: stride(x), MixStride: stride(mix),
+		OutStride: stride(out), Rows: r.count("rows", x.Rows), Hidden: r.count("columns", out.Cols),
+		Streams: r.count("streams", n)}
+}
+
+// HyperPost writes a sublayer's output into the streams.
+func (d *Device) HyperPost(a kernel.HyperPostArgs) error {
+	if err := d.begin(&a); err != nil {
+		return err
+	}
+	r := require{op: "hyper post"}
+	r.dtype("x", a.X, kernel.BF16)
+	r.dtype("sub", a.Sub, kernel.BF16)
+	args := cuda.HyperPostArgs{X: at(a.X), Sub: at(a.Sub), Post: at(a.Post), Comb: at(a.Comb), XStride: stride(a.X),
+		SubStride: stride(a.Sub), PostStride: stride(a.Post), CombStride: stride(a.Comb),
+		Rows: r.count("rows", a.X.Rows), Hidden: r.count("columns", a.Sub.Cols), Streams: r.count("streams", a.Streams)}
+	if r.err != nil || args.Rows == 0 || args.Hidden == 0 {
+		return r.err
+	}
+	return d.kernels.HyperPost(d.stream, &args)
+}
+
+// HeadNorm normalises every head, without weights.
+func (d *Device) HeadNorm(a kernel.HeadNormArgs) error {
+	if err := d.begin(&a); err != nil {
+		return err
+	}
+	r := require{op: "head norm"}
+	r.dtype("x", a.X, kernel.BF16)
+	args := cuda.HeadNormArgs{X: at(a.X), Epsilon: float64(a.Eps), XStride: stride(a.X),
+		Rows: r.count("rows", a.X.Rows), Heads: r.count("heads", a.Heads),
+		Columns: r.count("columns of a head", a.X.Cols/a.Heads)}
+	if r.err != nil || args.Rows == 0 || args.Columns == 0 {
+		return r.err
+	}
+	return d.kernels.HeadNorm(d.stream, &args)
+}

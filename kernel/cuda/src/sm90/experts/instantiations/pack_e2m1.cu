@@ -1,0 +1,6 @@
+// Packing of e2m1 experts at load.
+#include "sm90/experts/pack_e2m1.cuh"
+
+KERNEL(kThreads) sparrow_experts_pack_e2m1(const __grid_constant__ PackE2M1Args args) {
+    sparrow_experts::pack_e2m1(args);
+}

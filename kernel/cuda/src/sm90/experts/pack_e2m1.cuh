@@ -1,0 +1,47 @@
+// Packing of an expert's e2m1 weights, once, when they are loaded: into the tiles that e2m1.cuh describes. Rows of gate
+// and up, and of down, are those of pack.cuh. Rows and columns beyond the matrix are zeros with scale 1.
+//
+// Block    256 threads, one tile and block of 64 columns, a row each. Bytes: the matrix read and written.
+#pragma once
+
+#include "sm90/experts/config.h"
+#include "smxx/base.h"
+
+namespace sparrow_experts {
+
+// Eight codes in order to the places where they are widened: value 2i to bits 4i, value 2i+1 16 bits above it.
+__device__ __forceinline__ u32 spread_pairs(u32 codes) {
+    u32 out = 0;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        out |= (codes >> (8 * i) & 15) << (4 * i) | (codes >> (8 * i + 4) & 15) << (4 * i + 16);
+    }
+    return out;
+}
+
+__device__ __forceinline__ void pack_e2m1(const PackE2M1Args& args) {
+    begin_after_previous();
+    constexpr i32 kGroup = 32;  // values of a scale, 16 bytes
+    const i32 block = blockIdx.x, tile = blockIdx.y, r = threadIdx.x;
+    const bool two = args.second != nullptr;
+    const bool upper = two && r >= 128;
+    const i64 row = two ? tile * 128 + r % 128 : tile * 256 + r;
+    const u8* from = (upper ? args.second : args.first) + row * args.stride;
+    const u8* scales = (upper ? args.second_scales : args.first_scales) + row * args.scale_stride;
+    u8* to = args.to + (static_cast<i64>(tile) * args.blocks + block) * Stored<E2m1>::TileBytes;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const i32 group = 2 * block + half;
+        const bool inside = row < args.rows && group * kGroup < args.columns;
+        uint4 v = make_uint4(0, 0, 0, 0);
+        if (inside) {
+            v = *reinterpret_cast<const uint4*>(from + group * 16);
+            v = make_uint4(spread_pairs(v.x), spread_pairs(v.y), spread_pairs(v.z), spread_pairs(v.w));
+        }
+        const i32 j = r / 128 * 2 + half, t = r % 128;
+        *reinterpret_cast<uint4*>(to + (j * 128 + t) * 16) = v;
+        to[Stored<E2m1>::CodeBytes + 4 * t + j] = inside ? scales[group] : 127;
+    }
+}
+
+}  // namespace sparrow_experts

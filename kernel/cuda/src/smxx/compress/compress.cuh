@@ -1,0 +1,59 @@
+// Groups of tokens to entries: channel by channel a sum of values over the slots of an entry, weighted by the softmax
+// of gate + ape. A slot without a source does not count; an entry without any source is zero. A source outside its
+// tensor raises a fault and does not count.
+//
+// Block    256 channels of one entry, a thread each. Slots are read twice, for the largest gate and for the sum, the
+//          second time from cache. Sums are float32 in the order of slots, so a row gives the same bits from this pass
+//          and from the state.
+// Bytes    halves * ratio slots of 8 bytes for each channel, and ape.
+#pragma once
+#include "smxx/compress/args.h"
+#include "smxx/floats.cuh"
+
+// Half a raw row, at one channel; null values: none.
+struct Slot {
+    const f32* value;
+    const f32* gate;
+    const f32* ape;
+};
+
+DEVICE Slot slot_at(const CompressArgs& a, const i32* sources, i32 s, i32 channel) {
+    const i32 source = sources[s], own = s >= a.ratio; // of two halves, the second for the group's own tokens
+    const i64 at = own * static_cast<i64>(a.columns) + channel;
+    const f32* ape = a.ape + (s - own * a.ratio) * a.ape_stride + at;
+    if (source >= 0 && source < a.rows) {
+        return {a.values + source * a.value_stride + at, a.gates + source * a.gate_stride + at, ape};
+    }
+    const i32 kept = -2 - source;
+    if (kept >= 0 && kept < a.state_rows) {
+        const f32* row = a.state + kept * a.state_stride + at;
+        return {row, row + a.halves * static_cast<i64>(a.columns), ape};
+    }
+    if (source != -1) raise_fault(a.faults, kFaultRow);
+    return {nullptr, nullptr, nullptr};
+}
+
+DEVICE void compress_body(const CompressArgs& a) {
+    begin_after_previous();
+    const i64 entry = blockIdx.x;
+    const i32 channel = blockIdx.y * kThreads + threadIdx.x;
+    if (channel >= a.columns) return;
+    const i32* sources = a.sources + entry * a.source_stride;
+    const i32 slots = a.halves * a.ratio;
+    f32 most = __int_as_float(0xFF800000); // minus infinity
+#pragma unroll 4
+    for (i32 s = 0; s < slots; s++) {
+        const Slot x = slot_at(a, sources, s, channel);
+        if (x.value != nullptr) most = fmaxf(most, __fadd_rn(*x.gate, *x.ape));
+    }
+    f32 sum = 0, total = 0;
+#pragma unroll 4
+    for (i32 s = 0; s < slots; s++) {
+        const Slot x = slot_at(a, sources, s, channel);
+        if (x.value == nullptr) continue;
+        const f32 weight = expf(__fadd_rn(*x.gate, *x.ape) - most);
+        total = __fadd_rn(total, weight);
+        sum = __fmaf_rn(weight, *x.value, sum);
+    }
+    a.out[entry * a.out_stride + channel] = static_cast<u16>(bf16_bits(total > 0 ? __fdiv_rn(sum, total) : 0.0f));
+}

@@ -1,0 +1,116 @@
+// What a sublayer reads of the residual streams, and the weights that write its output back.
+//
+//     m      = mix * rsqrt(mean(x^2) + norm_epsilon), over all streams
+//     pre_i  = sigmoid(scale[0] * m_i + base_i) + epsilon
+//     post_i = 2 * sigmoid(scale[1] * m_{n+i} + base_{n+i})
+//     comb   = softmax of every row of scale[2] * m_{2n+..} + base_{2n+..}, plus epsilon, then columns over their sum +
+//              epsilon, then rounds - 1 times rows and columns
+//     out    = sum over i of pre_i * stream_i
+//
+// Block    256 threads, one row. The first warp computes comb while the others add the streams; without comb all of
+//          them do. Squares are added as in smxx/rows/norm.cuh, everything else is float32; out is rounded once.
+// Bytes    the streams read twice, the second time from cache; a row of hidden values written.
+#pragma once
+#include "smxx/hyper/args.h"
+#include "smxx/rows/norm.cuh"
+
+constexpr i32 kMostStreams = 16;
+
+// 1 / v within one unit in the last place. The exact one is a call, which would keep registers in local memory.
+DEVICE f32 inverse_of(f32 v) {
+    f32 r;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(v));
+    return r;
+}
+
+DEVICE f32 sigmoid(f32 v) { return inverse_of(1.0f + expf(-v)); }
+
+// Divides a line of n elements, a distance apart, by its sum + epsilon.
+DEVICE void divide_line(f32* line, i32 n, i32 distance, f32 epsilon) {
+    f32 sum = epsilon;
+    for (i32 j = 0; j < n; j++) sum += line[j * distance];
+    const f32 inverse = inverse_of(sum);
+    for (i32 j = 0; j < n; j++) line[j * distance] *= inverse;
+}
+
+DEVICE void softmax_line(f32* line, i32 n, f32 epsilon) {
+    f32 most = line[0], sum = 0;
+    for (i32 j = 1; j < n; j++) most = fmaxf(most, line[j]);
+    for (i32 j = 0; j < n; j++) {
+        line[j] = expf(line[j] - most);
+        sum += line[j];
+    }
+    const f32 inverse = inverse_of(sum);
+    for (i32 j = 0; j < n; j++) line[j] = line[j] * inverse + epsilon;
+}
+
+// One warp makes comb in shared memory; a lane has a row or a column.
+DEVICE void mix_comb(const HyperMixArgs& a, const f32* mix, f32 inverse, f32* matrix, f32* out) {
+    const i32 n = a.streams, lane = lane_id();
+    for (i32 i = lane; i < n * n; i += 32) matrix[i] = a.scale[2] * (mix[2 * n + i] * inverse) + a.base[2 * n + i];
+    __syncwarp();
+    if (lane < n) softmax_line(matrix + lane * n, n, a.epsilon);
+    __syncwarp();
+    if (lane < n) divide_line(matrix + lane, n, n, a.epsilon);
+    for (i32 round = 1; round < a.rounds; round++) {
+        __syncwarp();
+        if (lane < n) divide_line(matrix + lane * n, n, 1, a.epsilon);
+        __syncwarp();
+        if (lane < n) divide_line(matrix + lane, n, n, a.epsilon);
+    }
+    __syncwarp();
+    for (i32 i = lane; i < n * n; i += 32) out[i] = matrix[i];
+}
+
+// Threads first to kThreads of the block add the streams.
+DEVICE void mix_streams(const HyperMixArgs& a, const u16* x, const f32* pre, u16* out, i32 first, bool vectors) {
+    const i32 thread = threadIdx.x - first, threads = kThreads - first;
+    if (vectors) {
+        for (i32 c = 8 * thread; c < a.hidden; c += 8 * threads) {
+            f32 sum[8] = {};
+            for (i32 i = 0; i < a.streams; i++) {
+                f32 v[8];
+                unpack_8(*reinterpret_cast<const uint4*>(x + static_cast<i64>(i) * a.hidden + c), v);
+#pragma unroll
+                for (int j = 0; j < 8; j++) sum[j] = __fmaf_rn(pre[i], v[j], sum[j]);
+            }
+            *reinterpret_cast<uint4*>(out + c) = pack_8(sum);
+        }
+        return;
+    }
+    for (i32 c = thread; c < a.hidden; c += threads) {
+        f32 sum = 0;
+        for (i32 i = 0; i < a.streams; i++) {
+            sum = __fmaf_rn(pre[i], bf16_low(x[static_cast<i64>(i) * a.hidden + c]), sum);
+        }
+        out[c] = static_cast<u16>(bf16_bits(sum));
+    }
+}
+
+DEVICE void hyper_mix_body(const HyperMixArgs& a) {
+    __shared__ f32 pre[kMostStreams];
+    __shared__ f32 matrix[kMostStreams * kMostStreams];
+    begin_after_previous();
+    const i64 row = blockIdx.x;
+    const u16* x = a.x + row * a.x_stride;
+    const bool vectors = a.hidden % 8 == 0 && aligned_16(a.x, 2 * a.x_stride) && aligned_16(a.out, 2 * a.out_stride);
+    RMSNormArgs all{};
+    all.columns = a.streams * a.hidden;
+    all.epsilon = a.norm_epsilon;
+    const f32 inverse = inverse_root(block_total(squares<kThreads>(all, x, threadIdx.x, vectors)), all);
+    const f32* mix = a.mix + row * a.mix_stride;
+    const i32 i = threadIdx.x, n = a.streams;
+    if (i < n) {
+        pre[i] = sigmoid(a.scale[0] * (mix[i] * inverse) + a.base[i]) + a.epsilon;
+        if (a.post != nullptr) {
+            a.post[row * a.post_stride + i] = 2.0f * sigmoid(a.scale[1] * (mix[n + i] * inverse) + a.base[n + i]);
+        }
+    }
+    __syncthreads();
+    i32 first = 0;
+    if (a.comb != nullptr) {
+        if (threadIdx.x < 32) return mix_comb(a, mix, inverse, matrix, a.comb + row * a.comb_stride);
+        first = 32;
+    }
+    mix_streams(a, x, pre, a.out + row * a.out_stride, first, vectors);
+}
