@@ -18,8 +18,8 @@ func (s *stage) prefixes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ideal, err := hits(ctx, alone.url, conversations, turns)
-	alone.kill()
+	ideal, err := hits(ctx, alone.URL, conversations, turns)
+	alone.Kill()
 	if err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (s *stage) prefixes(ctx context.Context) error {
 			return err
 		}
 		cached, err := hits(ctx, r.url, conversations, turns)
-		r.kill()
+		r.Kill()
 		endAll(workers)
 		share := float64(cached) / float64(ideal)
 		figure := fmt.Sprintf("%.1f %% of %d tokens", 100*share, ideal)
@@ -62,7 +62,7 @@ func (s *stage) balance(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer r.kill()
+	defer r.Kill()
 	const conversations, turns = 24, 4
 	var served []float64
 	even, asked := false, 0
@@ -72,7 +72,7 @@ func (s *stage) balance(ctx context.Context) error {
 		asked += conversations * turns
 		served = served[:0]
 		for _, w := range workers {
-			n, e := w.metric("sparrow_requests_total")
+			n, e := w.metric(ctx, "sparrow_requests_total")
 			err, served = errors.Join(err, e), append(served, n)
 		}
 		mean := float64(asked) / float64(len(workers))
@@ -115,17 +115,17 @@ func (s *stage) accidents(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer r.kill()
+	defer r.Kill()
 	const long = 800 // tokens of an answer
 	victim := workers[1]
 
 	// Killed: its own streams end, no others. One whose answer had not begun may be sent elsewhere.
 	ended := streams(ctx, r.url, 1000, 12, long)
-	running, err := settled(workers, 12)
+	running, err := settled(ctx, workers, 12)
 	if err != nil {
 		return err
 	}
-	victim.kill()
+	victim.Kill()
 	errs := ended()
 	lost, why := broken(errs)
 	figure := fmt.Sprintf("%d of 12 streams, %d of them ran there", lost, running[1])
@@ -146,11 +146,11 @@ func (s *stage) accidents(ctx context.Context) error {
 
 	// Draining: what runs ends well, and what comes meanwhile goes elsewhere.
 	ended = streams(ctx, r.url, 4000, 12, long)
-	if running, err = settled(workers, 12); err != nil {
+	if running, err = settled(ctx, workers, 12); err != nil {
 		return err
 	}
 	drained := make(chan error, 1)
-	go func() { drained <- victim.end(syscall.SIGTERM) }()
+	go func() { drained <- victim.End(syscall.SIGTERM) }()
 	var during []error
 	for i := range 30 {
 		during = append(during, stream(ctx, r.url, 5000+uint64(i), 10))
@@ -164,12 +164,12 @@ func (s *stage) accidents(ctx context.Context) error {
 }
 
 // settled waits until n streams run and gives how many each worker has.
-func settled(workers []*worker, n int) (running []int, err error) {
+func settled(ctx context.Context, workers []*worker, n int) (running []int, err error) {
 	for end := time.Now().Add(startTime); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		running = running[:0]
 		sum := 0
 		for _, w := range workers {
-			v, err := w.metric("sparrow_requests_running")
+			v, err := w.metric(ctx, "sparrow_requests_running")
 			if err != nil {
 				return nil, err
 			}
@@ -188,7 +188,7 @@ func (s *stage) used(ctx context.Context, url string, w *worker, first uint64) e
 		if _, err := broken(streams(ctx, url, first, 6, 10)()); err != nil {
 			return err
 		}
-		if n, err := w.metric("sparrow_requests_total"); err != nil || n > 0 {
+		if n, err := w.metric(ctx, "sparrow_requests_total"); err != nil || n > 0 {
 			return err
 		}
 	}
@@ -201,7 +201,7 @@ func (s *stage) others(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer w.kill()
+	defer w.Kill()
 	for _, module := range []string{"sglang_router.launch_router", "vllm_router.launch_router", "smg.launch_router"} {
 		name, _, _ := strings.Cut(module, ".")
 		r, err := s.router(ctx, name, module, []*worker{w})
@@ -213,7 +213,7 @@ func (s *stage) others(ctx context.Context) error {
 		s.check(name+": a chat", "", err)
 		s.check(name+": a stream", "", stream(ctx, r.url, 2, 40))
 		s.check(name+": a tool call", "", call(ctx, r.url))
-		r.kill()
+		r.Kill()
 	}
 	return nil
 }

@@ -92,9 +92,13 @@ func hits(ctx context.Context, url string, conversations, turns int) (cached int
 
 // stream asks for a long answer and reads it to its end. It is whole when the usage came, and [DONE].
 func stream(ctx context.Context, url string, seed uint64, tokens int) error {
-	res, err := send(ctx, url+"/v1/chat/completions", map[string]any{"model": model,
+	r, err := newPost(ctx, url+"/v1/chat/completions", map[string]any{"model": model,
 		"messages": newConversation(seed).messages, "max_tokens": tokens, "ignore_eos": true, "temperature": 0,
 		"stream": true, "stream_options": map[string]bool{"include_usage": true}})
+	if err != nil {
+		return err
+	}
+	res, err := send(r)
 	if err != nil {
 		return err
 	}
