@@ -115,46 +115,40 @@ func (s *stage) router(ctx context.Context, name, module string, workers []*work
 	return r, nil
 }
 
-// smg starts SMG, which looks at its workers every second, and leaves the worker that holds a prefix where that has one
-// request and a tenth more than the mean: few conversations are to be even too. It waits until SMG knows all workers:
-// SMG says that it is ready when it knows one.
+// smg starts SMG as docs/cluster.md does. It waits until all workers have reported their load, which takes a second:
+// before that, SMG prefers those that have.
 func (s *stage) smg(ctx context.Context, name, policy string, workers []*worker) (*router, error) {
 	r, err := s.router(ctx, name, "smg.launch_router", workers, "--policy", policy, "--health-check-endpoint", "/ready",
 		"--health-check-interval-secs", "1", "--health-failure-threshold", "1", "--health-success-threshold", "1",
-		"--no-remove-unhealthy-workers", "--balance-abs-threshold", "1", "--balance-rel-threshold", "1.1")
+		"--no-remove-unhealthy-workers", "--load-monitor-interval", "1", "--balance-abs-threshold", "1",
+		"--balance-rel-threshold", "1.1")
 	if err != nil {
 		return nil, err
 	}
-	if err := r.knows(ctx, len(workers)); err != nil {
+	if err := r.hears(ctx, len(workers)); err != nil {
 		r.Kill()
 		return nil, err
 	}
 	return r, nil
 }
 
-// knows waits until the router calls a number of workers healthy.
-func (r *router) knows(ctx context.Context, workers int) error {
-	healthy := 0
-	for end := time.Now().Add(startTime); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		var got struct {
-			Workers []struct {
-				Healthy bool `json:"is_healthy"`
-			}
-		}
-		if err := get(ctx, r.url+"/workers", &got); err != nil {
+// hears waits until the router knows the load of a number of workers.
+func (r *router) hears(ctx context.Context, workers int) error {
+	heard := map[string]bool{}
+	for end := time.Now().Add(startTime); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		var got struct{ Loads []struct{ Worker string } }
+		if err := get(ctx, r.url+"/get_loads", &got); err != nil {
 			return err
 		}
-		healthy = 0
-		for _, w := range got.Workers {
-			if w.Healthy {
-				healthy++
-			}
+		clear(heard)
+		for _, l := range got.Loads {
+			heard[l.Worker] = true
 		}
-		if healthy == workers {
+		if len(heard) == workers {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s knows %d healthy workers after %v, want %d", r.Name, healthy, startTime, workers)
+	return fmt.Errorf("%s knows the load of %d workers after %v, want %d", r.Name, len(heard), startTime, workers)
 }
 
 // get reads what a URL answers.
