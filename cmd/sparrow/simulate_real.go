@@ -29,9 +29,9 @@ The servers must be idle otherwise. It prints flags for simulate.`,
 				return fmt.Errorf("simulate costs: %w", err)
 			}
 			i := &m.Info
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "--cost-pass %v --cost-row %v --cost-decode %v --cost-keys 0s "+
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "--cost-pass %v --cost-row %v --cost-decode %v --cost-keys %v "+
 				"--replicas %d --capacity %.2f --step-tokens %d --max-running %d --max-queue %d --cache-tokens %d "+
-				"--context %d\n", m.Cost.Pass, m.Cost.Row, m.Cost.Decode, len(urls), m.Capacity, i.StepTokens,
+				"--context %d\n", m.Cost.Pass, m.Cost.Row, m.Cost.Decode, m.Cost.Keys, len(urls), m.Capacity, i.StepTokens,
 				i.MaxRunning, i.MaxQueue, i.CacheTokens, i.ContextTokens)
 			return err
 		},

@@ -8,35 +8,39 @@ import (
 	"sparrow/sim/formula"
 )
 
-// Sample is work that was measured: steps, their rows of prompts, their rows that decode, and the time of all.
+// Sample is work that was measured: steps, their rows of prompts, their rows that decode, the keys that rows have seen,
+// and the time of all.
 type Sample struct {
-	Steps, Prompt, Decode int
-	Took                  time.Duration
+	Steps, Prompt, Decode, Keys int
+	Took                        time.Duration
 }
 
-// Fit finds the costs that explain samples best, by least squares of their relative errors; no cost is negative. What
-// keys add is part of the rows' costs: samples should have contexts like those that are planned for.
+// causes is what takes time: steps, rows of prompts, rows that decode, keys.
+const causes = 4
+
+// Fit finds the costs that explain samples best, by least squares of their relative errors; no cost is negative.
 func Fit(samples []Sample) (formula.Cost, error) {
-	var a [3][4]float64 // normal equations of steps, rows of prompts and rows that decode
+	var a equations
 	for _, s := range samples {
 		took := s.Took.Seconds()
 		if took <= 0 {
 			continue
 		}
-		x := [3]float64{float64(s.Steps) / took, float64(s.Prompt) / took, float64(s.Decode) / took}
+		x := [causes]float64{float64(s.Steps) / took, float64(s.Prompt) / took, float64(s.Decode) / took,
+			float64(s.Keys) / 1000 / took}
 		for i := range x {
 			for j := range x {
 				a[i][j] += x[i] * x[j]
 			}
-			a[i][3] += x[i]
+			a[i][causes] += x[i]
 		}
 	}
-	used := [3]bool{true, true, true}
+	used := [causes]bool{true, true, true, true}
 	for {
 		seconds, ok := solve(a, used)
 		if !ok {
-			return formula.Cost{}, fmt.Errorf("fleet: %d samples do not determine the costs: samples with prompts and "+
-				"samples that decode are needed, of different sizes", len(samples))
+			return formula.Cost{}, fmt.Errorf("fleet: %d samples do not determine the costs: prompts and decodes are "+
+				"needed, of different sizes and behind different contexts", len(samples))
 		}
 		least := 0
 		for i := range seconds {
@@ -49,12 +53,15 @@ func Fit(samples []Sample) (formula.Cost, error) {
 			continue
 		}
 		at := func(i int) time.Duration { return time.Duration(seconds[i] * 1e9) }
-		return formula.Cost{Pass: max(at(0), 1), Row: at(1), Decode: at(2)}, nil
+		return formula.Cost{Pass: max(at(0), 1), Row: at(1), Decode: at(2), Keys: at(3)}, nil
 	}
 }
 
+// equations are linear ones, of which the last column is the right side.
+type equations [causes][causes + 1]float64
+
 // solve finds the unknowns that are used; the others are 0. It is not ok where the equations do not determine them.
-func solve(a [3][4]float64, used [3]bool) (x [3]float64, ok bool) {
+func solve(a equations, used [causes]bool) (x [causes]float64, ok bool) {
 	for i := range a {
 		if !used[i] {
 			continue
@@ -74,7 +81,7 @@ func solve(a [3][4]float64, used [3]bool) (x [3]float64, ok bool) {
 	}
 	for i := range a {
 		if used[i] {
-			x[i] = a[i][3] / a[i][i]
+			x[i] = a[i][causes] / a[i][i]
 		}
 	}
 	return x, true

@@ -25,9 +25,9 @@ type Measured struct {
 	Capacity float64
 }
 
-// Measure sends prompts and short answers to the first server alone, several at a time, and fits the costs of its
-// steps; then to all servers at once. What requests cost besides steps, and what the client costs on the same machine,
-// is part of it. prompt is the length of long prompts in tokens.
+// Measure sends loads to the first server alone and fits the costs of its steps, and in turns with that to all servers
+// at once. What requests cost besides steps, and what the client costs on the same machine, is part of it. prompt is
+// the length of middle prompts in tokens.
 func Measure(ctx context.Context, urls []string, prompt int) (*Measured, error) {
 	s, err := connect(ctx, urls, mostAtOnce)
 	if err != nil {
@@ -35,17 +35,25 @@ func Measure(ctx context.Context, urls []string, prompt int) (*Measured, error) 
 	}
 	defer s.close()
 	m := &meter{servers: s, draw: rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 6)), prompt: prompt}
-	alone, err := m.samples(ctx, s.clients[:1])
-	if err != nil {
-		return nil, fmt.Errorf("fleet: measure: %w", err)
+	var alone, together []Sample
+	for round := range 4 {
+		for _, l := range m.loads() {
+			one, err := m.sample(ctx, s.clients[:1], l)
+			if err != nil {
+				return nil, fmt.Errorf("fleet: measure: %w", err)
+			}
+			all, err := m.sample(ctx, s.clients, l)
+			if err != nil {
+				return nil, fmt.Errorf("fleet: measure: %w", err)
+			}
+			if round > 0 { // plans are made in the first
+				alone, together = append(alone, one), append(together, all)
+			}
+		}
 	}
 	out := &Measured{Info: s.info}
 	if out.Cost, err = Fit(alone); err != nil || len(urls) == 1 {
 		return out, err
-	}
-	together, err := m.samples(ctx, s.clients)
-	if err != nil {
-		return nil, fmt.Errorf("fleet: measure: %w", err)
 	}
 	n := float64(len(urls))
 	out.Capacity = min(n, n*total(alone).Seconds()/total(together).Seconds())
@@ -72,34 +80,18 @@ const mostAtOnce = 16
 // load is some requests to a server at the same time.
 type load struct{ requests, prompt, output int }
 
-// loads are those that fit the servers: prompts, decodes, and both.
+// loads are those that fit the servers: prompts, decodes behind short and long contexts, and both.
 func (m *meter) loads() (out []load) {
-	long := max(min(m.prompt, m.info.ContextTokens-32), 1)
-	for _, l := range []load{{1, long, 1}, {2, long, 1}, {4, long, 1}, {1, 8, 48}, {2, 8, 48}, {4, 8, 48}, {8, 8, 48},
-		{mostAtOnce, 8, 48}, {1, long, 32}, {4, long / 4, 32}, {8, long / 4, 32}} {
-		l.prompt, l.output = max(l.prompt, 1), min(l.output, max(m.info.ContextTokens-l.prompt, 1))
+	p := m.prompt
+	for _, l := range []load{{1, p, 1}, {4, p, 1}, {1, 4 * p, 1}, {1, 8, 48}, {4, 8, 48}, {mostAtOnce, 8, 48},
+		{1, 3 * p, 48}, {4, 3 * p, 32}, {8, p / 4, 32}} {
+		l.prompt = max(min(l.prompt, m.info.ContextTokens-l.output), 1)
 		pages := (l.prompt + l.output + m.info.PageTokens) / m.info.PageTokens
 		if l.requests <= m.info.MaxRunning && l.requests*pages*m.info.PageTokens <= m.info.CacheTokens {
 			out = append(out, l)
 		}
 	}
 	return out
-}
-
-// samples sends every load three times. The first time is not counted: plans are made then.
-func (m *meter) samples(ctx context.Context, to []*client.Client) (list []Sample, err error) {
-	for round := range 3 {
-		for _, l := range m.loads() {
-			s, err := m.sample(ctx, to, l)
-			if err != nil {
-				return nil, err
-			}
-			if round > 0 {
-				list = append(list, s)
-			}
-		}
-	}
-	return list, nil
 }
 
 // sample sends a load to each server. The sample has the steps and rows of the first one.
@@ -127,9 +119,10 @@ func (m *meter) sample(ctx context.Context, to []*client.Client, l load) (Sample
 	all.Wait()
 	took := time.Since(begun)
 	after, err := steps(ctx, to[0])
-	// The first token of an answer comes from the step with the end of its prompt.
-	return Sample{Steps: after - before, Prompt: l.requests * l.prompt, Decode: l.requests * (l.output - 1), Took: took},
-		errors.Join(append(errs, err)...)
+	// The first token of an answer comes from the step with the end of its prompt. A row sees all before it and itself.
+	rows := l.prompt + l.output - 1
+	return Sample{Steps: after - before, Prompt: l.requests * l.prompt, Decode: l.requests * (l.output - 1),
+		Keys: l.requests * rows * (rows + 1) / 2, Took: took}, errors.Join(append(errs, err)...)
 }
 
 // steps is how many a server has made.

@@ -98,9 +98,9 @@ func TestMeasure(t *testing.T) {
 	if m.Cost.Pass <= 0 || m.Capacity <= 0 || m.Capacity > 2 || m.Info.StepTokens != 128 || m.Info.Model != "m" {
 		t.Errorf("%+v", m)
 	}
-	// Of eleven loads those with 16 requests at once do not fit, and those of 4 with 400 tokens each do.
-	const each = 3 * (1 + 2 + 4 + 1 + 2 + 4 + 8 + 1 + 4 + 8)
-	if len(own[0].prompts) != 2*each || len(own[1].prompts) != each || slices.Max(own[1].prompts) != 400 {
+	// Of nine loads those with 16 requests at once and with 4 of 1,200 tokens do not fit.
+	const each = 4 * (1 + 4 + 1 + 1 + 4 + 1 + 8)
+	if len(own[0].prompts) != 2*each || len(own[1].prompts) != each || slices.Max(own[1].prompts) != 1600 {
 		t.Errorf("%d and %d prompts, the longest %d; want %d and %d", len(own[0].prompts), len(own[1].prompts),
 			slices.Max(own[1].prompts), 2*each, each)
 	}
@@ -117,22 +117,23 @@ func TestMeasure(t *testing.T) {
 // Fit finds the costs that made the times, and none below 0.
 func TestFit(t *testing.T) {
 	want := small(Prefix).Cost
-	want.Keys = 0
+	want.Keys = 3 * time.Microsecond
 	near := func(a, b time.Duration) bool { return (a - b).Abs() <= b/1000 }
 	for _, decode := range []time.Duration{want.Decode, 0} {
 		want.Decode = decode
 		var list []Sample
 		for i := range 40 {
-			s := Sample{Steps: 1 + i%5, Prompt: i % 3 * 50, Decode: i % 7}
+			s := Sample{Steps: 1 + i%5, Prompt: i % 3 * 50, Decode: i % 7, Keys: i % 11 * 50000}
 			s.Took = time.Duration(s.Steps)*want.Pass + time.Duration(s.Prompt)*want.Row +
-				time.Duration(s.Decode)*want.Decode
+				time.Duration(s.Decode)*want.Decode + time.Duration(s.Keys/1000)*want.Keys
 			if decode == 0 && i%7 == 6 {
 				s.Took -= time.Microsecond // as if decodes took less than no time
 			}
 			list = append(list, s)
 		}
 		got, err := Fit(list)
-		if err != nil || !near(got.Pass, want.Pass) || !near(got.Row, want.Row) || !near(got.Decode, want.Decode) {
+		if err != nil || !near(got.Pass, want.Pass) || !near(got.Row, want.Row) || !near(got.Decode, want.Decode) ||
+			!near(got.Keys, want.Keys) {
 			t.Errorf("%+v, %v; want %+v", got, err, want)
 		}
 		if _, err := Fit(list[:1]); err == nil {

@@ -36,7 +36,7 @@ func (s *stage) planning(ctx context.Context) error {
 			servers = append(servers, "--server", w.URL)
 		}
 		if costs == nil { // their caches are empty: the tokens are others
-			line, err := s.simulate(ctx, append([]string{"costs", "--prompt-tokens", "400"}, servers...)...)
+			line, err := s.simulate(ctx, append([]string{"costs", "--prompt-tokens", "300"}, servers...)...)
 			if err != nil {
 				endAll(workers)
 				return err
