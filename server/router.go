@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"net/http"
+	"time"
 
 	"sparrow/api/openai"
 )
@@ -141,15 +142,14 @@ func (s *Server) loadNow() loadOf {
 	return l
 }
 
-// loads answers GET /v1/loads.
+// loads answers GET /v1/loads. Routers take no answer whose time is a number.
 func (s *Server) loads(w http.ResponseWriter, _ *http.Request) error {
-	l := s.loadNow()
 	return s.respond(w, http.StatusOK, struct {
-		Timestamp float64  `json:"timestamp"`
-		Version   string   `json:"version"`
-		Ranks     int      `json:"dp_rank_count"`
-		Loads     []loadOf `json:"loads"`
-	}{float64(s.now().UnixNano()) / 1e9, s.options.Version, 1, []loadOf{l}})
+		Timestamp time.Time `json:"timestamp"`
+		Version   string    `json:"version"`
+		Ranks     int       `json:"dp_rank_count"`
+		Loads     []loadOf  `json:"loads"`
+	}{s.now().UTC(), s.options.Version, 1, []loadOf{s.loadNow()}})
 }
 
 // load answers GET /get_load, the older form of /v1/loads.

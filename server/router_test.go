@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"sparrow"
 	"sparrow/kv"
@@ -66,6 +67,10 @@ func TestRoutersReadNamesAndLoads(t *testing.T) {
 			t.Fatal(err)
 		}
 		if list, ok := got["loads"].([]any); ok {
+			at, _ := got["timestamp"].(string)
+			if _, err := time.Parse(time.RFC3339, at); err != nil {
+				t.Errorf("%s: the time is %v", path, got["timestamp"])
+			}
 			got = list[0].(map[string]any)
 		}
 		for k, v := range want {

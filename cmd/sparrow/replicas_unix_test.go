@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"sparrow/internal/process"
 	"sparrow/kv/tier/resp"
 )
 
@@ -33,33 +34,18 @@ var (
 )
 
 // replica is a server in a process of its own.
-type replica struct {
-	cmd *exec.Cmd
-	url string
-}
+type replica struct{ *process.Server }
 
-// startReplica starts a server and waits until it listens. It ends with the test.
+// startReplica starts a server and waits until it is ready. It ends with the test.
 func startReplica(t *testing.T, args ...string) *replica {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], append([]string{"serve", "--port", "0", "--log-level", "warn"}, args...)...)
-	cmd.Env = append(os.Environ(), asProgram+"=1")
-	read, write, err := os.Pipe()
+	program := process.Program{Path: os.Args[0], Env: []string{asProgram + "=1"}, Logs: t.TempDir()}
+	s, err := program.Serve(t.Context(), "replica", append([]string{"--log-level", "warn"}, args...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd.Stdout, cmd.Stderr = write, write
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	write.Close()
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-		read.Close()
-	})
-	r := &replica{cmd: cmd, url: listening(t, read)}
-	go io.Copy(io.Discard, read)
-	return r
+	t.Cleanup(s.Kill)
+	return &replica{s}
 }
 
 // asked is an answer of a server.
@@ -98,7 +84,7 @@ func (r *replica) completion(ctx context.Context, prompt []int32, tokens int, se
 	if err != nil {
 		return nil, err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/v1/completions", bytes.NewReader(b))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.URL+"/v1/completions", bytes.NewReader(b))
 	if err != nil {
 		return nil, err
 	}
@@ -164,8 +150,7 @@ func TestTwoProcessesGiveTheTokensOfOne(t *testing.T) {
 	for i := range n {
 		switch i % 25 {
 		case 6: // others are between their two halves, or in the middle of one
-			prefill.cmd.Process.Kill()
-			prefill.cmd.Wait()
+			prefill.Kill()
 			kills++
 		case 9:
 			prefill = startReplica(t, prefillArgs...)
@@ -369,7 +354,7 @@ func TestTwoServersShareARedis(t *testing.T) {
 			})
 		}
 		wait.Wait()
-		third.cmd.Process.Kill()
+		third.Kill()
 		t.Logf("%s: answers are right (%v)", name, time.Since(begun).Round(time.Millisecond))
 	}
 	run("works")
@@ -396,7 +381,7 @@ func TestTwoServersShareARedis(t *testing.T) {
 // metrics are those of a server about tiers.
 func metrics(t *testing.T, r *replica) string {
 	t.Helper()
-	got, err := http.Get(r.url + "/metrics")
+	got, err := http.Get(r.URL + "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}

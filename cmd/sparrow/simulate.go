@@ -55,6 +55,8 @@ throughput, times to the first token and the share of prompts found in caches. T
 		"time that each sequence that decodes adds to a step")
 	s.DurationVar(&f.config.Cost.Keys, "cost-keys", 5*time.Microsecond,
 		"time that each thousand keys before a step's tokens add")
+	s.Float64Var(&f.config.Capacity, "capacity", 0,
+		"how many servers' work the machine that they share does at a time; 0: each has a machine of its own")
 	s.Uint64Var(&f.config.Seed, "seed", 1, "of tokens, and of choices between equals")
 	s.BoolVar(&f.asJSON, "json", false, "print JSON")
 	c.AddCommand(traceCommand(), costsCommand(), replayCommand())

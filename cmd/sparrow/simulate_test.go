@@ -30,10 +30,6 @@ func TestSimulate(t *testing.T) {
 	if status, stdout, _ = invoke(args...); status != 0 || !strings.Contains(stdout, "tokens/s") {
 		t.Errorf("status %d, %s", status, stdout)
 	}
-	status, stdout, stderr = invoke("simulate", "costs", "--prompt-tokens", "64", "--cache-tokens", "1024")
-	if status != 0 || !strings.HasPrefix(stdout, "--cost-pass ") {
-		t.Errorf("status %d, %s%s", status, stdout, stderr)
-	}
 	for _, c := range []struct{ args, want string }{
 		{"simulate", "no trace was given"},
 		{"simulate --trace nowhere.jsonl", "nowhere.jsonl"},
@@ -42,7 +38,9 @@ func TestSimulate(t *testing.T) {
 		{"simulate --trace " + trace + " --kill 5", "want number@time"},
 		{"simulate --trace " + trace + " --kill 5@1s", "replica 5"},
 		{"simulate trace --sessions 0", "at least one session"},
-		{"simulate costs --prompt-tokens 0", "--prompt-tokens 0"},
+		{"simulate costs", "0 servers"},
+		{"simulate costs --server http://127.0.0.1:1 --prompt-tokens 0", "--prompt-tokens 0"},
+		{"simulate costs --server http://127.0.0.1:1", "/server_info"},
 		{"simulate replay --trace " + trace, "name at least one"},
 	} {
 		if status, _, stderr := invoke(strings.Fields(c.args)...); status != 1 || !strings.Contains(stderr, c.want) {

@@ -70,7 +70,7 @@ var order = []string{
 	"internal/block",
 	"internal/textfile",
 	"internal/filelock internal/jsonscan internal/mark internal/num internal/mmap",
-	"internal/pinned internal/sysmem internal/unit",
+	"internal/pinned internal/process internal/sysmem internal/unit",
 	"sim/clock",
 }
 

@@ -9,11 +9,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 	"time"
+
+	"sparrow/internal/process"
 )
 
 func main() {
@@ -41,11 +41,10 @@ func trials(ctx context.Context, binary string, seed uint64, workers int, round,
 		return err
 	}
 	defer os.RemoveAll(dir)
+	program := process.Program{Path: binary, Logs: dir}
 	if binary == "" {
-		binary = filepath.Join(dir, "sparrow")
-		build := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/sparrow")
-		if out, err := build.CombinedOutput(); err != nil {
-			return fmt.Errorf("building the server: %w\n%s", err, out)
+		if program, err = process.Sparrow(ctx, dir); err != nil {
+			return err
 		}
 	}
 	fmt.Printf("hostile: seed %d, %d clients\n", seed, workers)
@@ -53,7 +52,7 @@ func trials(ctx context.Context, binary string, seed uint64, workers int, round,
 	var all tally
 	begun, rounds := time.Now(), 0
 	for ; time.Since(begun) < duration && ctx.Err() == nil; rounds++ {
-		b := &trial{dir: dir, binary: binary, draw: draw, workers: workers, length: round, tally: &all}
+		b := &trial{program: program, draw: draw, workers: workers, length: round, tally: &all}
 		if err := b.run(ctx, rounds); err != nil {
 			return fmt.Errorf("round %d: %w", rounds, err)
 		}

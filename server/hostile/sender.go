@@ -58,7 +58,7 @@ func (a *sender) send(ctx context.Context, method, path, body string) error {
 	if leaves {
 		time.AfterFunc(time.Duration(a.draw.IntN(30000))*time.Microsecond, leave)
 	}
-	r, err := http.NewRequestWithContext(ctx, method, a.server.url+path, strings.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, method, a.server.URL+path, strings.NewReader(body))
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (a *sender) excuse(ctx context.Context, method, path, body string, err erro
 	case len(body) > 1<<20: // the server may close while a body that it refuses is still sent
 		return nil
 	}
-	if gone := a.server.running(); gone != nil {
+	if gone := a.server.Running(); gone != nil {
 		return gone
 	}
 	return fmt.Errorf("%s %s: %w; the body was %.2000s", method, path, err, body)

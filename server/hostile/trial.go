@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -14,19 +13,22 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
+
+	"sparrow/internal/process"
 )
 
 // trial is one round: a server and its senders.
 type trial struct {
-	dir, binary string
-	draw        *rand.Rand
-	workers     int
-	length      time.Duration
-	tally       *tally
-	server      *process
-	client      *http.Client
-	answer      string // of the question that has one answer
+	program process.Program
+	draw    *rand.Rand
+	workers int
+	length  time.Duration
+	tally   *tally
+	server  *process.Server
+	client  *http.Client
+	answer  string // of the question that has one answer
 }
 
 // tally counts what was sent and what came back.
@@ -101,10 +103,10 @@ func (b *trial) flags() []string {
 // run runs a round, which ends by TERM or KILL while clients still send. The next round starts a server again.
 func (b *trial) run(ctx context.Context, number int) (err error) {
 	flags := b.flags()
-	if b.server, err = start(ctx, b.dir, b.binary, flags...); err != nil {
+	if b.server, err = b.program.Serve(ctx, "server", flags...); err != nil {
 		return err
 	}
-	defer func() { b.server.kill() }()
+	defer func() { b.server.Kill() }()
 	b.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: b.workers}, Timeout: time.Minute}
 	defer b.client.CloseIdleConnections()
 	if b.answer, err = b.ask(ctx); err != nil {
@@ -149,10 +151,10 @@ func (b *trial) end(ctx context.Context, kill bool) error {
 	var err error
 	if kill {
 		b.tally.kills++
-		b.server.kill()
+		b.server.Kill()
 	} else {
 		b.tally.terms++
-		err = b.server.terminate()
+		err = b.server.End(syscall.SIGTERM)
 	}
 	stop()
 	clients.Wait()
@@ -174,14 +176,14 @@ func (b *trial) attack(ctx context.Context, length time.Duration) error {
 		})
 	}
 	clients.Wait()
-	return errors.Join(append(errs, b.server.running())...)
+	return errors.Join(append(errs, b.server.Running())...)
 }
 
 // ask sends a question at temperature 0, which has one answer whatever else runs.
 func (b *trial) ask(ctx context.Context) (string, error) {
 	const body = named + `"prompt": "A garden is 21 meters long", "max_tokens": 12, "temperature": 0}`
 	for {
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, b.server.url+"/v1/completions",
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, b.server.URL+"/v1/completions",
 			strings.NewReader(body))
 		if err != nil {
 			return "", err
@@ -241,14 +243,14 @@ func (b *trial) held(ctx context.Context) (map[string]float64, error) {
 	var m map[string]float64
 	for begun := time.Now(); time.Since(begun) < patience; time.Sleep(50 * time.Millisecond) {
 		var err error
-		if m, err = b.metrics(ctx); err != nil {
+		if m, err = b.server.Metrics(ctx); err != nil {
 			return nil, err
 		}
 		if m["sparrow_requests_running"]+m["sparrow_requests_waiting"]+m[`sparrow_kv_pages{state="used"}`] == 0 {
 			break
 		}
 	}
-	resp, err := b.client.Get(b.server.url + "/health")
+	resp, err := b.client.Get(b.server.URL + "/health")
 	if err != nil {
 		return nil, err
 	}
@@ -295,29 +297,7 @@ func compare(before, after map[string]float64) error {
 	return errors.Join(errs...)
 }
 
-// metrics reads the server's metrics by name and labels.
-func (b *trial) metrics(ctx context.Context) (map[string]float64, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, b.server.url+"/metrics", nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := b.client.Do(r)
-	if err != nil {
-		return nil, errors.Join(err, b.server.running())
-	}
-	defer resp.Body.Close()
-	out := map[string]float64{}
-	for s := bufio.NewScanner(resp.Body); s.Scan(); {
-		if at := strings.LastIndexByte(s.Text(), ' '); at > 0 {
-			if v, err := strconv.ParseFloat(s.Text()[at+1:], 64); err == nil {
-				out[s.Text()[:at]] = v
-			}
-		}
-	}
-	return out, nil
-}
-
 // dial opens a connection for requests that no HTTP client would send.
 func (b *trial) dial() (net.Conn, error) {
-	return net.DialTimeout("tcp", strings.TrimPrefix(b.server.url, "http://"), 5*time.Second)
+	return net.DialTimeout("tcp", strings.TrimPrefix(b.server.URL, "http://"), 5*time.Second)
 }

@@ -28,6 +28,8 @@ type Config struct {
 	StepTokens    int
 	MaxRunning    int
 	MaxQueue      int
+	// Capacity is how many replicas' work the machine that they share does at a time; 0: each has one of its own.
+	Capacity float64
 
 	Deaths []Death
 }
@@ -55,6 +57,9 @@ func (c *Config) check() error {
 		bad = append(bad, fmt.Sprintf("costs: %v a pass, %v a prompt's row, %v a decode, %v for a thousand keys; want "+
 			"positive ones", k.Pass, k.Row, k.Decode, k.Keys))
 	}
+	if !(c.Capacity >= 0) {
+		bad = append(bad, fmt.Sprintf("capacity: %v, want that of a machine in replicas, or 0", c.Capacity))
+	}
 	for _, d := range c.Deaths {
 		if d.Replica < 0 || d.Replica >= c.Replicas || d.At < 0 || d.Back < 0 {
 			bad = append(bad, fmt.Sprintf("replica %d dies after %v; want one of 0 to %d", d.Replica, d.At,
@@ -73,6 +78,9 @@ func Run(c Config, sessions []Session) (*Report, error) {
 		return nil, err
 	}
 	f := &fleet{Config: c, clock: clock.New(time.Unix(0, 0)), report: &Report{Replicas: make([]Share, c.Replicas)}}
+	if f.time = f.clock; c.Capacity > 0 {
+		f.time = newMachine(f.clock, c.Capacity)
+	}
 	err := f.clock.Run(func() { f.live(sessions) })
 	if f.err != nil {
 		err = f.err
@@ -88,6 +96,7 @@ func Run(c Config, sessions []Session) (*Report, error) {
 type fleet struct {
 	Config
 	clock    *clock.Virtual
+	time     formula.Sleeper // of passes
 	router   *router
 	replicas []*replica
 	left     int           // sessions that have not ended
@@ -149,7 +158,7 @@ func (f *fleet) live(sessions []Session) {
 // start starts the replica's engine.
 func (r *replica) start() error {
 	c := &r.fleet.Config
-	dev := formula.NewDevice(formula.Settings{Cost: c.Cost, Time: r.fleet.clock})
+	dev := formula.NewDevice(formula.Settings{Cost: c.Cost, Time: r.fleet.time})
 	m, err := formula.New(formula.Shape{Vocab: vocabulary, Context: c.ContextTokens, Plain: true}, dev)
 	if err != nil {
 		return err

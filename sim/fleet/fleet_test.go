@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"sparrow/sim/clock"
 	"sparrow/sim/formula"
 )
 
@@ -49,6 +50,52 @@ func TestPrefixRoutingFindsMore(t *testing.T) {
 	}
 	if again := simulated(t, small(Prefix)); !reflect.DeepEqual(again, prefix) {
 		t.Error("the same trace and seed gave two reports")
+	}
+}
+
+// Replicas that share a machine are as fast as on their own where it does the work of all of them, and slower where it
+// does the work of fewer.
+func TestASharedMachine(t *testing.T) {
+	c := small(LeastLoaded)
+	own := simulated(t, c)
+	c.Capacity = 3
+	if all := simulated(t, c); !reflect.DeepEqual(own, all) {
+		t.Errorf("a machine for three: %+v; three machines: %+v", all, own)
+	}
+	c.Capacity = 0.5
+	half := simulated(t, c)
+	if half.Requests != own.Requests || half.FirstToken.Median < 2*own.FirstToken.Median {
+		t.Errorf("half a machine: %d requests, first tokens after %v; three: %d, %v", half.Requests,
+			half.FirstToken.Median, own.Requests, own.FirstToken.Median)
+	}
+	c.Capacity = -1
+	if _, err := Run(c, talks()); err == nil || !strings.Contains(err.Error(), "capacity") {
+		t.Errorf("a capacity of -1: %v", err)
+	}
+}
+
+// Work on a shared machine takes as long as what it gets of it says.
+func TestMachine(t *testing.T) {
+	v := clock.New(time.Unix(0, 0))
+	m := newMachine(v, 1)
+	ended := map[string]time.Duration{}
+	work := func(name string, after, long time.Duration) {
+		v.Go(func() {
+			v.Sleep(after)
+			m.Sleep(long)
+			ended[name] = v.Now().Sub(time.Unix(0, 0))
+		})
+	}
+	err := v.Run(func() {
+		work("a", 0, 10*time.Second)
+		work("b", 4*time.Second, 3*time.Second)
+		work("c", 30*time.Second, time.Second)
+		v.Sleep(time.Minute)
+	})
+	// a is alone until 4, beside b until b has had 3 of 6 seconds at 10, and has then done 7 of 10.
+	want := map[string]time.Duration{"a": 13 * time.Second, "b": 10 * time.Second, "c": 31 * time.Second}
+	if err != nil || !reflect.DeepEqual(ended, want) {
+		t.Errorf("%v, %v; want %v", ended, err, want)
 	}
 }
 

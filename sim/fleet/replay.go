@@ -17,33 +17,23 @@ import (
 )
 
 // Servers are real servers that a trace is replayed against: what a simulation is compared with. They serve the same
-// model with OpenAI's interface and tell the ids of tokens (return_tokens_as_token_ids).
+// model with OpenAI's interface, tell their sizes (/server_info) and the ids of tokens (return_tokens_as_token_ids).
 type Servers struct {
-	URLs       []string
-	Model      string
-	Policy     Policy
-	Seed       uint64
-	PageTokens int // of their caches
-	Pages      int
+	URLs   []string
+	Policy Policy
+	Seed   uint64
 }
 
 // Replay has the conversations of a trace with real servers, in real time. A session ends at its first failed turn.
 func Replay(ctx context.Context, s Servers, sessions []Session) (*Report, error) {
-	if len(s.URLs) == 0 || s.PageTokens < 1 || s.Pages < 1 {
-		return nil, fmt.Errorf("fleet: replay: %d servers with %d pages of %d tokens; want at least one of each",
-			len(s.URLs), s.Pages, s.PageTokens)
+	to, err := connect(ctx, s.URLs, len(sessions))
+	if err != nil {
+		return nil, fmt.Errorf("fleet: replay: %w", err)
 	}
-	r := &replay{Servers: s, router: newRouter(s.Policy, len(s.URLs), s.PageTokens, s.Pages, s.Seed),
-		load: make([]int, len(s.URLs)), report: &Report{Replicas: make([]Share, len(s.URLs))}}
-	transport := &http.Transport{MaxIdleConnsPerHost: len(sessions)}
-	defer transport.CloseIdleConnections()
-	for _, url := range s.URLs {
-		c, err := client.New(url, "", transport)
-		if err != nil {
-			return nil, fmt.Errorf("fleet: replay: %w", err)
-		}
-		r.clients = append(r.clients, c)
-	}
+	defer to.close()
+	r := &replay{Servers: s, servers: to, load: make([]int, len(s.URLs)),
+		router: newRouter(s.Policy, len(s.URLs), to.info.PageTokens, to.info.CacheTokens/to.info.PageTokens, s.Seed),
+		report: &Report{Replicas: make([]Share, len(s.URLs))}}
 	begun := time.Now()
 	var all sync.WaitGroup
 	for i := range sessions {
@@ -57,7 +47,7 @@ func Replay(ctx context.Context, s Servers, sessions []Session) (*Report, error)
 
 type replay struct {
 	Servers
-	clients []*client.Client // one for each URL
+	*servers
 
 	mu     sync.Mutex
 	router *router
@@ -79,7 +69,7 @@ func (r *replay) converse(ctx context.Context, s *Session) {
 		at := r.router.choose(s.Turns[i].Tenant, prompt, r.load)
 		r.load[at]++
 		r.mu.Unlock()
-		a, err := r.ask(ctx, r.clients[at], &s.Turns[i], prompt)
+		a, err := r.ask(ctx, r.clients[at], prompt, s.Turns[i].OutputTokens)
 		r.mu.Lock()
 		r.load[at]--
 		if err == nil {
@@ -96,11 +86,11 @@ func (r *replay) converse(ctx context.Context, s *Session) {
 	}
 }
 
-// ask sends one turn and reads its answer.
-func (r *replay) ask(ctx context.Context, to *client.Client, t *Turn, prompt []int32) (answer, error) {
+// ask sends a prompt and reads its answer.
+func (s *servers) ask(ctx context.Context, to *client.Client, prompt []int32, output int) (answer, error) {
 	begun := time.Now()
-	resp, err := to.Send(ctx, http.MethodPost, "/v1/completions", map[string]any{"model": r.Model, "prompt": prompt,
-		"max_tokens": t.OutputTokens, "temperature": 0, "ignore_eos": true, "stream": true, "logprobs": 0,
+	resp, err := to.Send(ctx, http.MethodPost, "/v1/completions", map[string]any{"model": s.info.Model, "prompt": prompt,
+		"max_tokens": output, "temperature": 0, "ignore_eos": true, "stream": true, "logprobs": 0,
 		"return_tokens_as_token_ids": true, "stream_options": map[string]any{"include_usage": true}})
 	if err != nil {
 		return answer{}, err

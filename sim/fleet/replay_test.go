@@ -6,20 +6,34 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 )
 
-// server answers completions with the ids of tokens, and remembers how long its prompts were.
+// server answers completions with the ids of tokens, a step for each, and remembers how long its prompts were.
 type server struct {
 	mu      sync.Mutex
 	prompts []int
+	steps   int
+	cache   int // in tokens, of 64 where it is not said
 	status  int
 }
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch r.URL.Path {
+	case "/server_info":
+		fmt.Fprintf(w, `{"served_model_name": "m", "page_size": 4, "max_total_num_tokens": %d, "context_length": 4096,
+			"max_prefill_tokens": 128, "max_running_requests": 8, "max_queued_requests": 64}`, max(s.cache, 64))
+		return
+	case "/metrics":
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		fmt.Fprintf(w, "# HELP sparrow_steps_total Steps.\nsparrow_steps_total %d\n", s.steps)
+		return
+	}
 	var q struct {
 		Prompt    []int32
 		MaxTokens int `json:"max_tokens"`
@@ -29,7 +43,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.mu.Lock()
-	s.prompts = append(s.prompts, len(q.Prompt))
+	s.prompts, s.steps = append(s.prompts, len(q.Prompt)), s.steps+q.MaxTokens
 	s.mu.Unlock()
 	for i := range q.MaxTokens {
 		fmt.Fprintf(w, "data: {\"choices\":[{\"text\":\"x\",\"logprobs\":{\"tokens\":[\"token_id:%d\"]}}]}\n\n", 20+i)
@@ -41,7 +55,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // Every turn goes to a server with all that was said before it, answers included.
 func TestReplay(t *testing.T) {
 	own := [2]server{}
-	s := Servers{Policy: RoundRobin, PageTokens: 4, Pages: 10}
+	s := Servers{Policy: RoundRobin}
 	for i := range own {
 		hs := httptest.NewServer(&own[i])
 		defer hs.Close()
@@ -68,22 +82,62 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// Fit finds the costs that made the times.
+// Loads go to one server alone and then to all; servers that cannot be measured are refused.
+func TestMeasure(t *testing.T) {
+	own := [2]server{{cache: 2048}, {cache: 2048}}
+	var urls []string
+	for i := range own {
+		hs := httptest.NewServer(&own[i])
+		defer hs.Close()
+		urls = append(urls, hs.URL)
+	}
+	m, err := Measure(t.Context(), urls, 400)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Cost.Pass <= 0 || m.Capacity <= 0 || m.Capacity > 2 || m.Info.StepTokens != 128 || m.Info.Model != "m" {
+		t.Errorf("%+v", m)
+	}
+	// Of nine loads those with 16 requests at once and with 4 of 1,200 tokens do not fit.
+	const each = 4 * (1 + 4 + 1 + 1 + 4 + 1 + 8)
+	if len(own[0].prompts) != 2*each || len(own[1].prompts) != each || slices.Max(own[1].prompts) != 1600 {
+		t.Errorf("%d and %d prompts, the longest %d; want %d and %d", len(own[0].prompts), len(own[1].prompts),
+			slices.Max(own[1].prompts), 2*each, each)
+	}
+	own[1].cache = 4096
+	if _, err := Measure(t.Context(), urls, 400); err == nil || !strings.Contains(err.Error(), "same flags") {
+		t.Errorf("servers of different sizes: %v", err)
+	}
+	own[0].status = http.StatusServiceUnavailable
+	if _, err := Measure(t.Context(), urls[:1], 400); err == nil || !strings.Contains(err.Error(), "503") {
+		t.Errorf("a server that refuses: %v", err)
+	}
+}
+
+// Fit finds the costs that made the times, and none below 0.
 func TestFit(t *testing.T) {
 	want := small(Prefix).Cost
-	want.Keys = 0
-	var list []Pass
-	for i := range 40 {
-		p := Pass{Prompt: i % 3 * 50, Decode: i % 7}
-		p.Took = want.Pass + time.Duration(p.Prompt)*want.Row + time.Duration(p.Decode)*want.Decode
-		list = append(list, p)
-	}
-	got, err := Fit(list)
-	near := func(a, b time.Duration) bool { return (a - b).Abs() < b/1000 }
-	if err != nil || !near(got.Pass, want.Pass) || !near(got.Row, want.Row) || !near(got.Decode, want.Decode) {
-		t.Errorf("%+v, %v; want %+v", got, err, want)
-	}
-	if _, err := Fit(list[:1]); err == nil {
-		t.Error("one pass determined all costs")
+	want.Keys = 3 * time.Microsecond
+	near := func(a, b time.Duration) bool { return (a - b).Abs() <= b/1000 }
+	for _, decode := range []time.Duration{want.Decode, 0} {
+		want.Decode = decode
+		var list []Sample
+		for i := range 40 {
+			s := Sample{Steps: 1 + i%5, Prompt: i % 3 * 50, Decode: i % 7, Keys: i % 11 * 50000}
+			s.Took = time.Duration(s.Steps)*want.Pass + time.Duration(s.Prompt)*want.Row +
+				time.Duration(s.Decode)*want.Decode + time.Duration(s.Keys/1000)*want.Keys
+			if decode == 0 && i%7 == 6 {
+				s.Took -= time.Microsecond // as if decodes took less than no time
+			}
+			list = append(list, s)
+		}
+		got, err := Fit(list)
+		if err != nil || !near(got.Pass, want.Pass) || !near(got.Row, want.Row) || !near(got.Decode, want.Decode) ||
+			!near(got.Keys, want.Keys) {
+			t.Errorf("%+v, %v; want %+v", got, err, want)
+		}
+		if _, err := Fit(list[:1]); err == nil {
+			t.Error("one sample determined all costs")
+		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"time"
 
+	"sparrow/internal/process"
 	"sparrow/kv"
 	"sparrow/kv/event"
 )
@@ -81,19 +82,19 @@ func (s *stage) tiers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer w.kill()
+	defer w.Kill()
 	x := &indexed{stage: s, ctx: ctx}
 	if err := x.startIndexer(); err != nil {
 		return err
 	}
-	defer x.indexer.kill()
+	defer x.indexer.Kill()
 	if err := x.register(64, address(events), address(events+1)); err != nil {
 		return err
 	}
 	const prompts = 10
 	ask := func(i int) (u usage, err error) {
 		var got struct{ Usage usage }
-		err = post(ctx, w.url+"/v1/completions", map[string]any{"model": model, "max_tokens": 1,
+		err = post(ctx, w.URL+"/v1/completions", map[string]any{"model": model, "max_tokens": 1,
 			"prompt": text(rand.New(rand.NewPCG(uint64(i), 9)), 250)}, &got)
 		return got.Usage, err
 	}
@@ -108,7 +109,7 @@ func (s *stage) tiers(ctx context.Context) error {
 		var rendered []struct {
 			Tokens []int32 `json:"token_ids"`
 		}
-		if err := post(ctx, w.url+"/v1/completions/render", map[string]any{"model": model,
+		if err := post(ctx, w.URL+"/v1/completions/render", map[string]any{"model": model,
 			"prompt": text(rand.New(rand.NewPCG(uint64(i), 9)), 250)}, &rendered); err != nil {
 			return err
 		}
@@ -146,7 +147,7 @@ type indexed struct {
 	pool      *kv.Pool
 	publisher *event.Publisher
 	line      *line
-	indexer   *process
+	indexer   *process.Process
 	url       string
 	hasher    *exec.Cmd
 	in        io.WriteCloser
@@ -166,7 +167,7 @@ func (x *indexed) open() (err error) {
 	if err := os.WriteFile(script, hashes, 0o644); err != nil {
 		return err
 	}
-	x.hasher = exec.Command(x.python, script)
+	x.hasher = exec.Command(x.python.Path, script)
 	x.hasher.Stderr = os.Stderr
 	if x.in, err = x.hasher.StdinPipe(); err != nil {
 		return err
@@ -185,7 +186,7 @@ func (x *indexed) open() (err error) {
 
 func (x *indexed) close() {
 	if x.indexer != nil {
-		x.indexer.kill()
+		x.indexer.Kill()
 	}
 	if x.in != nil {
 		x.in.Close()
@@ -225,7 +226,7 @@ func (x *indexed) newServer() error {
 // newIndexer starts an index that knows nothing, in the place of the one before.
 func (x *indexed) newIndexer() error {
 	if x.indexer != nil {
-		x.indexer.kill()
+		x.indexer.Kill()
 	}
 	if err := x.startIndexer(); err != nil {
 		return err
@@ -239,11 +240,11 @@ func (x *indexed) startIndexer() error {
 		return err
 	}
 	x.url = "http://127.0.0.1:" + strconv.Itoa(port)
-	if x.indexer, err = x.start("indexer-"+strconv.Itoa(port), x.python, "-m", "dynamo.indexer", "--port",
+	if x.indexer, err = x.python.Start("indexer-"+strconv.Itoa(port), "-m", "dynamo.indexer", "--port",
 		strconv.Itoa(port), "--threads", "1"); err != nil {
 		return err
 	}
-	return answers(x.ctx, x.indexer, x.url+"/workers")
+	return x.indexer.Answers(x.ctx, x.url+"/workers")
 }
 
 // register tells the index of a server's events.

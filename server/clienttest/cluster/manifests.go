@@ -46,7 +46,7 @@ func (s *stage) manifests(ctx context.Context) error {
 		}
 		args = append(args, "--crd", filepath.Join(dir, d.folder))
 	}
-	text, err := exec.CommandContext(ctx, s.python, append(args, files...)...).CombinedOutput()
+	text, err := exec.CommandContext(ctx, s.python.Path, append(args, files...)...).CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("%s", strings.TrimSpace(string(text)))
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -13,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"sparrow/internal/process"
 )
 
 // client keeps no connections: a server that starts again on the same port must not be met by an old one.
@@ -28,55 +29,28 @@ func freePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// answers waits until a URL answers with status 200.
-func answers(ctx context.Context, p *process, url string) error {
-	for end := time.Now().Add(startTime); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			return err
-		}
-		if res, err := client.Do(r); err == nil {
-			res.Body.Close()
-			if res.StatusCode == http.StatusOK {
-				return nil
-			}
-		}
-		select {
-		case <-p.done:
-			return fmt.Errorf("%s ended: %w", p.name, p.err)
-		case <-ctx.Done():
-			return ctx.Err()
-		default:
-		}
-	}
-	return fmt.Errorf("%s does not answer at %s after %v", p.name, url, startTime)
-}
-
-// worker is a server.
+// worker is a server that can be started again.
 type worker struct {
-	*process
-	url  string
+	*process.Server
 	args []string
 }
 
-// worker starts a server on a port of its own, with one thread and a small cache.
+// worker starts a server with one thread and a small cache.
 func (s *stage) worker(ctx context.Context, name string, more ...string) (*worker, error) {
-	port, err := freePort()
-	if err != nil {
+	w := &worker{args: append([]string{"--workers", "1", "--cache-tokens", "16384", "--draft", "off", "--vllm-metrics",
+		"--drain-delay", "4s", "--deterministic"}, more...)}
+	if err := s.restart(ctx, w, name); err != nil {
 		return nil, err
 	}
-	w := &worker{url: "http://127.0.0.1:" + strconv.Itoa(port), args: append([]string{"serve", "--port",
-		strconv.Itoa(port), "--workers", "1", "--cache-tokens", "16384", "--draft", "off", "--vllm-metrics",
-		"--drain-delay", "4s", "--deterministic"}, more...)}
-	return w, s.restart(ctx, w, name)
+	_, port, _ := strings.Cut(strings.TrimPrefix(w.URL, "http://"), ":")
+	w.args = append(w.args, "--port", port)
+	return w, nil
 }
 
 // restart starts a worker's process, again where it has ended.
 func (s *stage) restart(ctx context.Context, w *worker, name string) (err error) {
-	if w.process, err = s.start(name, s.binary, w.args...); err != nil {
-		return err
-	}
-	return answers(ctx, w.process, w.url+"/ready")
+	w.Server, err = s.sparrow.Serve(ctx, name, w.args...)
+	return err
 }
 
 // three are the workers of most parts.
@@ -95,28 +69,23 @@ func (s *stage) three(ctx context.Context, part string) ([]*worker, error) {
 
 func endAll(list []*worker) {
 	for _, w := range list {
-		w.kill()
+		w.Kill()
 	}
 }
 
 // metric reads a number of a worker.
-func (w *worker) metric(name string) (float64, error) {
-	res, err := client.Get(w.url + "/metrics")
+func (w *worker) metric(ctx context.Context, name string) (float64, error) {
+	all, err := w.Metrics(ctx)
 	if err != nil {
 		return 0, err
 	}
-	defer res.Body.Close()
-	for lines := bufio.NewScanner(res.Body); lines.Scan(); {
-		if rest, ok := strings.CutPrefix(lines.Text(), name+" "); ok {
-			return strconv.ParseFloat(rest, 64)
-		}
-	}
-	return 0, fmt.Errorf("%s has no metric %s", w.name, name)
+	n, ok := all[name]
+	return n, want(ok, "%s has no metric %s", w.Name, name)
 }
 
 // router is what clients talk to.
 type router struct {
-	*process
+	*process.Process
 	url string
 }
 
@@ -133,38 +102,87 @@ func (s *stage) router(ctx context.Context, name, module string, workers []*work
 	args := []string{"-m", module, "--host", "127.0.0.1", "--port", strconv.Itoa(port), "--prometheus-port",
 		strconv.Itoa(metrics), "--log-level", "error", "--worker-urls"}
 	for _, w := range workers {
-		args = append(args, w.url)
+		args = append(args, w.URL)
 	}
 	r := &router{url: "http://127.0.0.1:" + strconv.Itoa(port)}
-	if r.process, err = s.start(name, s.python, append(args, more...)...); err != nil {
+	if r.Process, err = s.python.Start(name, append(args, more...)...); err != nil {
 		return nil, err
 	}
-	if err := answers(ctx, r.process, r.url+"/readiness"); err != nil {
-		r.kill()
+	if err := r.Answers(ctx, r.url+"/readiness"); err != nil {
+		r.Kill()
 		return nil, err
 	}
 	return r, nil
 }
 
-// smg starts SMG, which looks at its workers every second, and leaves the worker that holds a prefix where that has one
-// request and a tenth more than the mean: few conversations are to be even too.
+// smg starts SMG as docs/cluster.md does. It waits until all workers have reported their load, which takes a second:
+// before that, SMG prefers those that have.
 func (s *stage) smg(ctx context.Context, name, policy string, workers []*worker) (*router, error) {
-	return s.router(ctx, name, "smg.launch_router", workers, "--policy", policy, "--health-check-endpoint", "/ready",
+	r, err := s.router(ctx, name, "smg.launch_router", workers, "--policy", policy, "--health-check-endpoint", "/ready",
 		"--health-check-interval-secs", "1", "--health-failure-threshold", "1", "--health-success-threshold", "1",
-		"--no-remove-unhealthy-workers", "--balance-abs-threshold", "1", "--balance-rel-threshold", "1.1")
+		"--no-remove-unhealthy-workers", "--load-monitor-interval", "1", "--balance-abs-threshold", "1",
+		"--balance-rel-threshold", "1.1")
+	if err != nil {
+		return nil, err
+	}
+	if err := r.hears(ctx, len(workers)); err != nil {
+		r.Kill()
+		return nil, err
+	}
+	return r, nil
 }
 
-// send sends a body and gives the answer, whose body the caller closes. Indexers answer with any status below 300.
-func send(ctx context.Context, url string, body any) (*http.Response, error) {
+// hears waits until the router knows the load of a number of workers.
+func (r *router) hears(ctx context.Context, workers int) error {
+	heard := map[string]bool{}
+	for end := time.Now().Add(startTime); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		var got struct{ Loads []struct{ Worker string } }
+		if err := get(ctx, r.url+"/get_loads", &got); err != nil {
+			return err
+		}
+		clear(heard)
+		for _, l := range got.Loads {
+			heard[l.Worker] = true
+		}
+		if len(heard) == workers {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s knows the load of %d workers after %v, want %d", r.Name, len(heard), startTime, workers)
+}
+
+// get reads what a URL answers.
+func get(ctx context.Context, url string, answer any) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	return read(r, answer)
+}
+
+// post sends a body and reads the answer.
+func post(ctx context.Context, url string, body, answer any) error {
+	r, err := newPost(ctx, url, body)
+	if err != nil {
+		return err
+	}
+	return read(r, answer)
+}
+
+func newPost(ctx context.Context, url string, body any) (*http.Request, error) {
 	text, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(text))
-	if err != nil {
-		return nil, err
+	if err == nil {
+		r.Header.Set("Content-Type", "application/json")
 	}
-	r.Header.Set("Content-Type", "application/json")
+	return r, err
+}
+
+// send sends a request and gives the answer, whose body the caller closes. Indexers answer with any status below 300.
+func send(r *http.Request) (*http.Response, error) {
 	res, err := client.Do(r)
 	if err != nil || res.StatusCode < 300 {
 		return res, err
@@ -174,9 +192,9 @@ func send(ctx context.Context, url string, body any) (*http.Response, error) {
 	return nil, errors.Join(fmt.Errorf("status %d: %s", res.StatusCode, got), err)
 }
 
-// post sends a body and reads the answer.
-func post(ctx context.Context, url string, body, answer any) error {
-	res, err := send(ctx, url, body)
+// read sends a request and reads the answer.
+func read(r *http.Request, answer any) error {
+	res, err := send(r)
 	if err != nil {
 		return err
 	}

@@ -90,11 +90,16 @@ func hits(ctx context.Context, url string, conversations, turns int) (cached int
 	return cached, nil
 }
 
-// stream asks for a long answer and reads it to its end. It is whole when the usage came, and [DONE].
-func stream(ctx context.Context, url string, seed uint64, tokens int) error {
-	res, err := send(ctx, url+"/v1/chat/completions", map[string]any{"model": model,
+// stream asks for a long answer and reads it to its end. It is whole when the usage came, and [DONE]. begun is called
+// for every piece of the answer.
+func stream(ctx context.Context, url string, seed uint64, tokens int, begun func()) error {
+	r, err := newPost(ctx, url+"/v1/chat/completions", map[string]any{"model": model,
 		"messages": newConversation(seed).messages, "max_tokens": tokens, "ignore_eos": true, "temperature": 0,
 		"stream": true, "stream_options": map[string]bool{"include_usage": true}})
+	if err != nil {
+		return err
+	}
+	res, err := send(r)
 	if err != nil {
 		return err
 	}
@@ -114,7 +119,8 @@ func stream(ctx context.Context, url string, seed uint64, tokens int) error {
 			continue
 		}
 		var chunk struct {
-			Usage *struct {
+			Choices []struct{ Delta struct{ Content string } }
+			Usage   *struct {
 				Completion int `json:"completion_tokens"`
 			}
 			Error any
@@ -124,6 +130,9 @@ func stream(ctx context.Context, url string, seed uint64, tokens int) error {
 		}
 		if chunk.Error != nil {
 			return fmt.Errorf("an error in the stream: %v", chunk.Error)
+		}
+		if len(chunk.Choices) > 0 && chunk.Choices[0].Delta.Content != "" {
+			begun()
 		}
 		if chunk.Usage != nil {
 			made = chunk.Usage.Completion
@@ -138,17 +147,29 @@ func stream(ctx context.Context, url string, seed uint64, tokens int) error {
 	return nil
 }
 
-// streams runs n of them at once; ended gives the error of each, nil where it was whole.
-func streams(ctx context.Context, url string, first uint64, n, tokens int) (ended func() []error) {
-	errs := make([]error, n)
-	var all sync.WaitGroup
+// streams are some that run at once.
+type streams struct {
+	begun, ended sync.WaitGroup
+	errs         []error // of each, nil where it was whole
+}
+
+func startStreams(ctx context.Context, url string, first uint64, n, tokens int) *streams {
+	s := &streams{errs: make([]error, n)}
+	s.begun.Add(n)
 	for i := range n {
-		all.Go(func() { errs[i] = stream(ctx, url, first+uint64(i), tokens) })
+		begun := sync.OnceFunc(s.begun.Done)
+		s.ended.Go(func() {
+			defer begun()
+			s.errs[i] = stream(ctx, url, first+uint64(i), tokens, begun)
+		})
 	}
-	return func() []error {
-		all.Wait()
-		return errs
-	}
+	return s
+}
+
+// wait gives their errors once all have ended.
+func (s *streams) wait() []error {
+	s.ended.Wait()
+	return s.errs
 }
 
 // broken counts and joins errors.

@@ -7,7 +7,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"embed"
@@ -15,7 +14,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -25,6 +23,7 @@ import (
 	"time"
 
 	"sparrow/internal/pinned"
+	"sparrow/internal/process"
 )
 
 // files are the suites and what they need installed.
@@ -36,8 +35,6 @@ var files embed.FS
 const (
 	installTime = 10 * time.Minute
 	suiteTime   = 6 * time.Minute
-	startTime   = time.Minute
-	stopTime    = 20 * time.Second
 )
 
 // model is what the model inside the binary is called.
@@ -111,10 +108,15 @@ func run(ctx context.Context) (failed bool, err error) {
 			commands[i], skipped[i] = s.install(limited, home)
 		})
 	}
-	srv, err := serve(ctx, root, work)
+	program, err := process.Sparrow(ctx, work)
 	if err != nil {
 		return false, err
 	}
+	srv, err := program.Serve(ctx, "server")
+	if err != nil {
+		return false, err
+	}
+	defer srv.Kill()
 	installing.Wait()
 	t := &tally{out: os.Stdout}
 	for i, s := range list {
@@ -122,10 +124,10 @@ func run(ctx context.Context) (failed bool, err error) {
 			fmt.Printf("skipped: %s: %v\n", s.name, skipped[i])
 			continue
 		}
-		t.suite(ctx, s.name, append(commands[i], srv.url, model, tokenizer, srv.cmd.Path, root))
+		t.suite(ctx, s.name, append(commands[i], srv.URL, model, tokenizer, program.Path, root))
 	}
-	t.check("server", "no panic, no error of its own", srv.unharmed(ctx))
-	t.check("server", "ends when told", srv.stop())
+	t.check("server", "no panic, no error of its own", unharmed(ctx, srv))
+	t.check("server", "ends when told", srv.End(os.Interrupt))
 	fmt.Printf("%d passed, %d failed\n", t.passed, t.failed)
 	return t.failed > 0, nil
 }
@@ -243,80 +245,17 @@ func plainEnvironment() []string {
 	return env
 }
 
-// server is the process that clients talk to.
-type server struct {
-	cmd    *exec.Cmd
-	url    string
-	output *bytes.Buffer
-	done   chan error
-}
-
-// serve builds and starts the server on a free port.
-func serve(ctx context.Context, root, work string) (*server, error) {
-	binary := filepath.Join(work, "sparrow.exe") // a name that every system starts
-	build := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/sparrow")
-	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	s := &server{cmd: exec.Command(binary, "serve", "--port", "0"), output: &bytes.Buffer{}, done: make(chan error, 1)}
-	s.cmd.Stderr = s.output
-	out, err := s.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := s.cmd.Start(); err != nil {
-		return nil, err
-	}
-	address := make(chan string, 1)
-	go func() {
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			if words := strings.Fields(lines.Text()); len(words) > 1 && words[0] == "address" {
-				address <- words[1]
-			}
-		}
-		s.done <- s.cmd.Wait()
-	}()
-	select {
-	case s.url = <-address:
-		return s, nil
-	case err := <-s.done:
-		return nil, fmt.Errorf("sparrow serve ended: %w\n%s", err, s.output)
-	case <-time.After(startTime):
-		return nil, errors.Join(fmt.Errorf("sparrow serve gave no address within %v", startTime), s.cmd.Process.Kill())
-	}
-}
-
 // unharmed reads the server's own counts.
-func (s *server) unharmed(ctx context.Context) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/metrics", nil)
+func unharmed(ctx context.Context, s *process.Server) error {
+	counts, err := s.Metrics(ctx)
 	if err != nil {
 		return err
 	}
-	res, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	for lines := bufio.NewScanner(res.Body); lines.Scan(); {
-		line := lines.Text()
-		if strings.HasPrefix(line, "sparrow_http_requests_total{") && strings.Contains(line, `status="5`) ||
-			strings.HasPrefix(line, "sparrow_http_panics_total") && !strings.HasSuffix(line, " 0") {
-			return errors.New(line)
+	for name, n := range counts {
+		if n > 0 && (strings.HasPrefix(name, "sparrow_http_requests_total{") && strings.Contains(name, `status="5`) ||
+			strings.HasPrefix(name, "sparrow_http_panics_total")) {
+			return fmt.Errorf("%s %v", name, n)
 		}
 	}
 	return nil
-}
-
-// stop ends the server as an operator would.
-func (s *server) stop() error {
-	if err := s.cmd.Process.Signal(os.Interrupt); err != nil {
-		return errors.Join(err, s.cmd.Process.Kill())
-	}
-	select {
-	case err := <-s.done:
-		return err
-	case <-time.After(stopTime):
-		return errors.Join(fmt.Errorf("it still runs after %v", stopTime), s.cmd.Process.Kill())
-	}
 }

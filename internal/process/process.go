@@ -1,0 +1,148 @@
+// Package process runs programs in processes of their own: servers of this tree, and what others make. Each writes to a
+// log, and its owner ends it.
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+)
+
+// Bounds of a process.
+const (
+	startTime = time.Minute // until it answers
+	stopTime  = time.Minute // until it has ended
+)
+
+// client keeps no connections: a server that starts again on the same port must not be met by an old one.
+var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
+// Program is an executable file.
+type Program struct {
+	Path string
+	Env  []string // beside the environment of this process
+	Logs string   // folder for what it prints
+}
+
+// Process is a program that was started.
+type Process struct {
+	Name  string
+	cmd   *exec.Cmd
+	log   string        // path of what it prints
+	ended chan struct{} // closed when it has ended
+	err   error         // how, then
+}
+
+// Start runs the program. What it prints goes to NAME.log.
+func (p Program) Start(name string, args ...string) (*Process, error) {
+	return p.start(name, func(log io.Writer) io.Writer { return log }, args)
+}
+
+// start is Start; through gives the writer for what is printed to standard output.
+func (p Program) start(name string, through func(log io.Writer) io.Writer, args []string) (*Process, error) {
+	log, err := os.Create(filepath.Join(p.Logs, name+".log"))
+	if err != nil {
+		return nil, err
+	}
+	s := &Process{Name: name, cmd: exec.Command(p.Path, args...), log: log.Name(), ended: make(chan struct{})}
+	s.cmd.Stdout, s.cmd.Stderr = through(log), log
+	s.cmd.WaitDelay = time.Second // its children may hold the pipe of its output
+	if len(p.Env) > 0 {
+		s.cmd.Env = append(os.Environ(), p.Env...)
+	}
+	if err := s.cmd.Start(); err != nil {
+		return nil, errors.Join(err, log.Close())
+	}
+	go func() {
+		s.err = s.cmd.Wait()
+		log.Close()
+		close(s.ended)
+	}()
+	return s, nil
+}
+
+// Running is an error once the process has ended.
+func (p *Process) Running() error {
+	select {
+	case <-p.ended:
+		return p.end("")
+	default:
+		return nil
+	}
+}
+
+// end describes how the process has ended.
+func (p *Process) end(after string) error {
+	how := "with status 0"
+	if p.err != nil {
+		how = "by " + p.err.Error()
+	}
+	return fmt.Errorf("%s ended%s %s; %s", p.Name, after, how, p.lastLines())
+}
+
+// Kill ends the process at once, as the system does when memory runs out.
+func (p *Process) Kill() {
+	_ = p.cmd.Process.Kill() // it may have ended
+	<-p.ended
+}
+
+// End sends a signal and waits: the process must exit by itself, with status 0.
+func (p *Process) End(sig os.Signal) error {
+	if err := p.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return errors.Join(err, p.cmd.Process.Kill())
+	}
+	select {
+	case <-p.ended:
+	case <-time.After(stopTime):
+		p.Kill()
+		return fmt.Errorf("%s still ran %v after %v; %s", p.Name, stopTime, sig, p.lastLines())
+	}
+	if p.err != nil {
+		return p.end(fmt.Sprintf(" after %v", sig))
+	}
+	return nil
+}
+
+// Answers waits until a URL answers with status 200.
+func (p *Process) Answers(ctx context.Context, url string) error {
+	for end := time.Now().Add(startTime); time.Now().Before(end); {
+		if status, err := statusOf(ctx, url); err == nil && status == http.StatusOK {
+			return nil
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-p.ended:
+			return p.end(" before it answered")
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return fmt.Errorf("%s does not answer at %s with status 200 after %v; %s", p.Name, url, startTime, p.lastLines())
+}
+
+func statusOf(ctx context.Context, url string) (int, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return 0, err
+	}
+	res, err := client.Do(r)
+	if err != nil {
+		return 0, err
+	}
+	return res.StatusCode, res.Body.Close()
+}
+
+// lastLines is the end of the log.
+func (p *Process) lastLines() string {
+	data, err := os.ReadFile(p.log)
+	if err != nil {
+		return err.Error()
+	}
+	return "its log ends:\n" + string(data[max(len(data)-4000, 0):])
+}

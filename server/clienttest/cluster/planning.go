@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"sparrow/sim/fleet"
+)
+
+// planning: a simulation with costs that were measured here predicts what three servers do under load.
+func (s *stage) planning(ctx context.Context) error {
+	trace := filepath.Join(s.work, "trace.jsonl")
+	lines, err := s.simulate(ctx, "trace", "--sessions", "36", "--rate", "6", "--turns", "5", "--system-tokens", "500",
+		"--new-tokens", "60", "--output-tokens", "40", "--think", "0.5", "--seed", "3")
+	if err == nil {
+		err = os.WriteFile(trace, lines, 0o644)
+	}
+	if err != nil {
+		return err
+	}
+	var costs []string
+	for _, policy := range []string{"round-robin", "prefix"} {
+		workers, err := s.three(ctx, "planning-"+policy)
+		if err != nil {
+			return err
+		}
+		var servers []string
+		for _, w := range workers {
+			servers = append(servers, "--server", w.URL)
+		}
+		if costs == nil { // their caches are empty: the tokens are others
+			line, err := s.simulate(ctx, append([]string{"costs", "--prompt-tokens", "300"}, servers...)...)
+			if err != nil {
+				endAll(workers)
+				return err
+			}
+			costs = strings.Fields(string(line))
+			fmt.Printf("      %s", line)
+		}
+		with := []string{"--trace", trace, "--policy", policy, "--json"}
+		real, err := s.report(ctx, append(append([]string{"replay"}, with...), servers...)...)
+		endAll(workers)
+		planned, simulating := s.report(ctx, append(with, costs...)...)
+		if err = errors.Join(err, simulating); err != nil {
+			return err
+		}
+		figure := fmt.Sprintf("%.1f %%, predicted %.1f %%", 100*real.HitShare, 100*planned.HitShare)
+		s.check("simulate "+policy+": hit share within 2 points", figure,
+			want(math.Abs(real.HitShare-planned.HitShare) <= .02, "%s", figure))
+		figure = fmt.Sprintf("%.0f tokens/s, predicted %.0f", real.TokensPerSecond, planned.TokensPerSecond)
+		s.check("simulate "+policy+": throughput within 15 %", figure,
+			want(math.Abs(planned.TokensPerSecond/real.TokensPerSecond-1) <= .15, "%s", figure))
+	}
+	return nil
+}
+
+// simulate runs `sparrow simulate` and gives what it printed.
+func (s *stage) simulate(ctx context.Context, args ...string) ([]byte, error) {
+	out, err := exec.CommandContext(ctx, s.sparrow.Path, append([]string{"simulate"}, args...)...).Output()
+	var failed *exec.ExitError
+	if errors.As(err, &failed) {
+		err = fmt.Errorf("sparrow simulate %s: %w: %s", args[0], err, failed.Stderr)
+	}
+	return out, err
+}
+
+func (s *stage) report(ctx context.Context, args ...string) (r fleet.Report, err error) {
+	text, err := s.simulate(ctx, args...)
+	if err != nil {
+		return r, err
+	}
+	return r, json.Unmarshal(text, &r)
+}
