@@ -63,6 +63,19 @@ type MemoryUse struct {
 // MemoryOwner is a device that says what it holds.
 type MemoryOwner interface{ MemoryUse() MemoryUse }
 
+// Asynchronous is a device that computes beside the host: operations return when they are enqueued, and the host waits
+// in Sync, Read and the Wait of events alone.
+type Asynchronous interface {
+	// Asynchronous reports whether it does.
+	Asynchronous() bool
+}
+
+// IsAsynchronous reports whether a device computes beside the host.
+func IsAsynchronous(d Device) bool {
+	a, ok := d.(Asynchronous)
+	return ok && a.Asynchronous()
+}
+
 // Rehearser is a device on whose behalf loading and passes can be tried without memory.
 type Rehearser interface {
 	// Rehearse is a device like this one that computes nothing: its memory has addresses and no contents, prepared
