@@ -67,6 +67,7 @@ func (e *Engine) shutDown() {
 	}
 	e.inbox, e.cancels = nil, nil
 	e.tiers.close()
+	e.passes.runner.Close()
 	e.stats.Running, e.stats.Waiting = 0, 0
 }
 

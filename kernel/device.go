@@ -129,10 +129,11 @@ func WriteF32(m Memory, dst Tensor, src []float32) error {
 	return m.Write(dst, unsafe.Slice((*byte)(unsafe.Pointer(&src[0])), 4*len(src)))
 }
 
-// FetchF32 enqueues a copy of a contiguous tensor of 4-byte elements to dst.
+// FetchF32 enqueues a copy of a contiguous tensor of 4-byte elements to dst. Without elements the event is the end of
+// what was enqueued before.
 func FetchF32(m Memory, dst []float32, src Tensor) (Event, error) {
 	if len(dst) == 0 {
-		return Done{}, nil
+		return m.Fetch(nil, src)
 	}
 	// A view of dst's own memory: 4 bytes for each of its elements.
 	return m.Fetch(unsafe.Slice((*byte)(unsafe.Pointer(&dst[0])), 4*len(dst)), src)

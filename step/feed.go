@@ -2,6 +2,7 @@ package step
 
 import (
 	"fmt"
+	"slices"
 
 	"sparrow/attn"
 	"sparrow/kernel"
@@ -12,14 +13,18 @@ import (
 // feed carries the best tokens of a pass to the tokens of the next one on the device, so that the next pass can be
 // enqueued before the host has seen them.
 type feed struct {
-	// table is i32 [3*rows, 1] of memory that no pass uses: the best tokens of the pass before, then the tokens of the
-	// next pass as the host knows them, then where in the table each of its tokens is.
+	// table is i32 [2*rows, 1] of memory that no pass uses: the best tokens of the pass before, then the tokens of the
+	// next pass as the host knows them.
 	table kernel.Tensor
-	rows  int             // the most of a pass
-	from  *pass           // the latest pass, where it is the target's and has best tokens; else nil
-	words [2]kernel.Words // used alternately, like the input blocks
+	// places is i32 [rows, 1]: where each token of the next pass is.
+	places kernel.Tensor
+	rows   int   // the most of a pass
+	from   *pass // the latest pass, where it is the target's and has best tokens; else nil
+	wants  []fed // of the batch that is being prepared
+
+	held  []int32         // what places holds
+	words [2]kernel.Words // what is written to the device; used alternately, like the input blocks
 	turn  int
-	wants []fed // of the batch that is being prepared
 }
 
 // fed is a request whose first new token is the best token of a row of the pass before.
@@ -28,7 +33,7 @@ type fed struct{ request, row int }
 // bind takes from an arena what outlives a pass.
 func bind(m model.Model, a *kernel.Arena, rows int) feed {
 	m.Bind(a, rows)
-	return feed{table: a.Take(kernel.I32, 3*rows, 1), rows: rows}
+	return feed{table: a.Take(kernel.I32, 2*rows, 1), places: a.Take(kernel.I32, rows, 1), rows: rows}
 }
 
 // want adds the first token of a work to those that are fed.
@@ -43,42 +48,70 @@ func (f *feed) want(request int, w *Work) error {
 	return nil
 }
 
-// keep enqueues a copy of the best tokens of the pass before. It comes before anything else of the next pass, which may
-// use the memory they are in.
-func (f *feed) keep(dev kernel.Device) error {
+// enqueue enqueues the input block of a pass of the target, and behind it the replacement of the tokens that are fed.
+func (f *feed) enqueue(dev kernel.Device, p *pass, block []int32, batch *plan.Batch) error {
+	before := f.from
+	f.from = nil
 	if len(f.wants) == 0 {
-		return nil
+		return kernel.WriteI32(dev, p.Inputs(), block)
 	}
-	ids := f.from.Outputs().Best.IDs
-	return dev.Copy(kernel.CopyArgs{Out: f.table.Slice(0, ids.Rows), X: ids})
-}
-
-// fill enqueues the replacement of tokens of a pass whose input block is on the device.
-func (f *feed) fill(dev kernel.Device, p *pass, block []int32) error {
-	if len(f.wants) == 0 {
-		return nil
-	}
+	best := before.Outputs().Best.IDs
 	tokens := attn.NewBlock(p.plan, block).Array(plan.TokenIDs)
-	n := len(tokens)
+	// A pass in the same memory as the one before leaves that one's best tokens where they are; otherwise they are
+	// copied before anything else. Tokens that are not fed are picked from the table too.
+	direct := p == before && f.all(batch, len(tokens))
+	if !direct {
+		if err := dev.Copy(kernel.CopyArgs{Out: f.table.Slice(0, best.Rows), X: best}); err != nil {
+			return err
+		}
+		best = f.table
+	}
+	if err := kernel.WriteI32(dev, p.Inputs(), block); err != nil {
+		return err
+	}
 	f.turn = 1 - f.turn
-	words, err := f.words[f.turn].Take(dev, 2*n)
+	words, err := f.words[f.turn].Take(dev, 2*len(tokens))
 	if err != nil {
 		return err
 	}
-	copy(words, tokens)
-	for i := range n {
-		words[n+i] = int32(f.rows + i)
+	places, own := words[:len(tokens)], words[len(tokens):]
+	for i := range places {
+		places[i] = 0 // of padding, whose token is not used
+		if !direct {
+			places[i] = int32(f.rows + i)
+		}
 	}
 	for _, w := range f.wants {
 		row, err := attn.RowOf(p.plan, w.request, 0)
 		if err != nil {
 			return err
 		}
-		words[n+int(row)] = int32(w.row)
+		places[row] = int32(w.row)
 	}
-	if err := kernel.WriteI32(dev, f.table.Slice(f.rows, f.rows+2*n), words); err != nil {
-		return err
+	if !direct {
+		copy(own, tokens)
+		if err := kernel.WriteI32(dev, f.table.Slice(f.rows, f.rows+len(own)), own); err != nil {
+			return err
+		}
 	}
-	return dev.Take(kernel.TakeArgs{Out: attn.InputsOf(p.plan, p.Inputs()).Array(plan.TokenIDs),
-		X: f.table.Slice(0, f.rows+n), Rows: f.table.Slice(f.rows+n, f.rows+2*n)})
+	if !slices.Equal(places, f.held) { // decodes mostly have the order of the pass before
+		f.held = append(f.held[:0], places...)
+		if err := kernel.WriteI32(dev, f.places.Slice(0, len(places)), places); err != nil {
+			f.held = f.held[:0]
+			return err
+		}
+	}
+	return dev.Take(kernel.TakeArgs{Out: attn.InputsOf(p.plan, p.Inputs()).Array(plan.TokenIDs), X: best,
+		Rows: f.places.Slice(0, len(places))})
+}
+
+// all reports whether every row of a batch is fed, or padding.
+func (f *feed) all(batch *plan.Batch, rows int) bool {
+	padding := 0
+	for i := range batch.Requests {
+		if batch.Requests[i].Padding {
+			padding++
+		}
+	}
+	return len(f.wants)+padding == rows
 }

@@ -151,7 +151,11 @@ func (r *Runner) Start(works []Work) (Pending, error) {
 		return Pending{}, err
 	}
 	r.pad(&r.target)
-	return r.start(&r.target)
+	p, block, err := r.start(&r.target)
+	if err != nil {
+		return Pending{}, err
+	}
+	return r.fetch(&r.target, p, block)
 }
 
 // Run executes one pass of the target and waits for it.
@@ -163,55 +167,49 @@ func (r *Runner) Run(works []Work) (Result, error) {
 	return p.Wait()
 }
 
-// start prepares and enqueues a side's batch: one copy carries its inputs to the device.
-func (r *Runner) start(s *side) (Pending, error) {
+// start prepares and enqueues a side's batch, and returns its pass and its input block: one copy carries that to the
+// device.
+func (r *Runner) start(s *side) (*pass, []int32, error) {
 	p, err := r.pass(&s.batch)
 	if err != nil {
-		return Pending{}, err
+		return nil, nil, err
 	}
 	s.input.Plan, s.input.Config, s.input.Batch.Batch, s.input.PageTokens = p.plan, &r.cfg, &s.batch, r.cfg.Page
 	s.turn = 1 - s.turn
 	block, err := s.blocks[s.turn].Take(r.model.Device(), p.plan.InputWords)
 	if err != nil {
-		return Pending{}, err
+		return nil, nil, err
 	}
 	if err := p.Prepare(&s.input, block); err != nil {
-		return Pending{}, err
+		return nil, nil, err
 	}
 	if err := r.enqueue(s, p, block); err != nil {
-		return Pending{}, failed(p.plan, err)
+		return nil, nil, failed(p.plan, err)
 	}
 	p.Enqueued()
 	if c, ok := r.model.(model.Stateful); ok && p.plan.Pass == plan.PassTarget {
 		c.Commit(&s.input)
 	}
-	return r.fetch(s, p, block)
+	return p, block, nil
 }
 
 // enqueue enqueues the inputs and operations of a pass.
 func (r *Runner) enqueue(s *side, p *pass, block []int32) error {
-	dev, feeds := r.model.Device(), s == &r.target
-	if feeds {
-		if err := r.feed.keep(dev); err != nil {
-			return err
-		}
+	dev, target := r.model.Device(), s == &r.target
+	var err error
+	if target {
+		err = r.feed.enqueue(dev, p, block, &s.batch)
+	} else {
+		r.feed.from = nil // its memory is used again
+		err = kernel.WriteI32(dev, p.Inputs(), block)
 	}
-	r.feed.from = nil // its memory is used again
-	if err := kernel.WriteI32(dev, p.Inputs(), block); err != nil {
-		return err
+	if err == nil {
+		err = r.graphs.enqueue(p)
 	}
-	if feeds {
-		if err := r.feed.fill(dev, p, block); err != nil {
-			return err
-		}
-	}
-	if err := r.graphs.enqueue(p); err != nil {
-		return err
-	}
-	if feeds && p.Outputs().Best.IDs.Given() {
+	if err == nil && target && p.Outputs().Best.IDs.Given() {
 		r.feed.from = p
 	}
-	return nil
+	return err
 }
 
 // failed says of an error of the device in which pass it happened (E28). Errors of the plan have codes of their own.
