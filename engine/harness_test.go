@@ -57,6 +57,9 @@ func load(t testing.TB, dir string, o kernel.Options, wrap func(kernel.Device) k
 			t.Error(err)
 		}
 	})
+	if standIn != nil {
+		dev = standIn(t, dev)
+	}
 	if wrap != nil {
 		dev = wrap(dev)
 	}
@@ -90,6 +93,9 @@ func buildOver(t testing.TB, dir string, c Config, o kernel.Options, wrap func(k
 		if *f.v == 0 {
 			*f.v = f.d
 		}
+	}
+	if c.CacheTokens == 0 && standIn != nil {
+		c.CacheTokens = 512 * 64 // a GPU's whole memory takes long to check after every iteration
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

@@ -24,7 +24,12 @@ func (beside) Asynchronous() bool { return true }
 // overlapping is prepared over such a device.
 func overlapping(t testing.TB, dir string, c Config, hooks ...func(*Engine)) (*Engine, func()) {
 	t.Helper()
-	e, err := buildOver(t, dir, c, kernel.Options{}, func(d kernel.Device) kernel.Device { return beside{d} })
+	e, err := buildOver(t, dir, c, kernel.Options{}, func(d kernel.Device) kernel.Device {
+		if kernel.IsAsynchronous(d) {
+			return d
+		}
+		return beside{d}
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +54,7 @@ func plain(n int, stops []int32) []Request {
 // Crowds with stops, shared prefixes and too few pages, greedy alone and with requests whose tokens the host samples.
 func TestOverlappedBatchesChangeNoAnswer(t *testing.T) {
 	dir := testmodel.V32(t)
-	free := lone(t, dir, Config{}, plain(6, nil))
+	free := lone(t, dir, Config{Policy: deterministic("")}, plain(6, nil))
 	var stops []int32 // the tenth tokens of some answers
 	for _, r := range free {
 		if a := r.Choices[0].Tokens; len(a) > 10 {
@@ -67,8 +72,8 @@ func TestOverlappedBatchesChangeNoAnswer(t *testing.T) {
 		{"some are sampled by the host", crowd(16), 16, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			want := lone(t, dir, Config{}, c.list)
-			e, run := overlapping(t, dir, Config{CacheTokens: 64 * c.pages, StepTokens: 96}, checked(t))
+			want := lone(t, dir, Config{Policy: deterministic("")}, c.list)
+			e, run := overlapping(t, dir, Config{Policy: deterministic(""), CacheTokens: 64 * c.pages, StepTokens: 96}, checked(t))
 			got := jointly(t, e, c.list, run)
 			for i := range got {
 				for k := range got[i].Choices {
@@ -90,8 +95,8 @@ func TestOverlappedBatchesChangeNoAnswer(t *testing.T) {
 func TestOverlapAndCancellations(t *testing.T) {
 	dir := testmodel.V32(t)
 	list := plain(24, nil)
-	want := lone(t, dir, Config{}, list)
-	e, run := overlapping(t, dir, Config{CacheTokens: 64 * 12}, checked(t))
+	want := lone(t, dir, Config{Policy: deterministic("")}, list)
+	e, run := overlapping(t, dir, Config{Policy: deterministic(""), CacheTokens: 64 * 12}, checked(t))
 	random := rand.New(rand.NewPCG(3, 4))
 	var wait sync.WaitGroup
 	for i, r := range list {
@@ -129,7 +134,7 @@ func TestOverlapAndCancellations(t *testing.T) {
 func TestFaultsOfOverlappedPasses(t *testing.T) {
 	dir := testmodel.V32(t)
 	list := plain(8, nil)
-	want := lone(t, dir, Config{}, list)
+	want := lone(t, dir, Config{Policy: deterministic("")}, list)
 	for _, c := range []struct {
 		name string
 		tap  func(runner) runner
@@ -142,7 +147,7 @@ func TestFaultsOfOverlappedPasses(t *testing.T) {
 		{"waited for", func(r runner) runner { return &late{runner: r, every: 7} }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			e, run := overlapping(t, dir, Config{CacheTokens: 64 * 64}, checked(t), func(e *Engine) {
+			e, run := overlapping(t, dir, Config{Policy: deterministic(""), CacheTokens: 64 * 64}, checked(t), func(e *Engine) {
 				e.passes.runner = c.tap(e.passes.runner)
 			})
 			got := jointly(t, e, list, run)

@@ -12,7 +12,10 @@ import (
 // told them: beside prompts, in another order, and padded.
 func TestFedTokensAreThoseOfThePassBefore(t *testing.T) { testFed(t, "cpu") }
 
-func TestGPUFedTokensAreThoseOfThePassBefore(t *testing.T) { testFed(t, "cuda") }
+func TestGPUFedTokensAreThoseOfThePassBefore(t *testing.T) {
+	gpuSettings(t) // skips where there is no GPU
+	testFed(t, "cuda")
+}
 
 func testFed(t *testing.T, kernels string) {
 	b := newBench(t, open(t, "deepseek_v32-1", kernels), plan.Policy{KV: "bf16"})
