@@ -10,6 +10,7 @@ import (
 	"sparrow/kernel/group"
 	"sparrow/kv/prefix"
 	"sparrow/kv/tier"
+	"sparrow/model/family"
 	"sparrow/plan"
 	"sparrow/spec"
 )
@@ -18,6 +19,9 @@ import (
 type Config struct {
 	// Model is a checkpoint folder; empty is the model inside the binary.
 	Model string
+	// Source is a checkpoint that is open already, in place of Model; it is closed with the engine. It brings no
+	// tokenizer: such a model reads and writes tokens.
+	Source *family.Source
 	// Name is what the model is called on the wire; empty takes the folder's name.
 	Name string
 	// Kernels names the implementation: AutoKernels ("auto", also when empty) takes a GPU that can run the model and
@@ -44,6 +48,9 @@ type Config struct {
 	// no answer. The zero value drafts what pays where the checkpoint has the layer.
 	Draft spec.Setting
 
+	// DraftAccept, above 0, makes this share of all drafts count as right, whatever the model says: answers are those of
+	// no model then. It is for benchmarks of models with random weights.
+	DraftAccept float64
 	// CacheTokens is the size of the cache; 0 sizes it by memory. One that the machine cannot hold is refused.
 	CacheTokens int
 	// ContextTokens bounds one sequence; 0 means the model's own limit, or the cache's where that is smaller.
@@ -64,6 +71,9 @@ type Config struct {
 	// NoGraphs runs every pass with plain launches, on a GPU that could run captured ones. The watchdog then sees which
 	// stage a pass is in. It changes no answer.
 	NoGraphs bool
+	// NoOverlap forms every batch when the one before has ended, on a GPU that could compute meanwhile. It changes no
+	// answer.
+	NoOverlap bool
 	// RecordBytes bounds what one request may record of its rows (Request.Record), in bytes as they are sent; 0 means
 	// 64 MiB. Below 0 nothing is recorded or replayed, and passes have no memory for it.
 	RecordBytes int64
@@ -129,6 +139,9 @@ func (c *Config) Validate() error {
 	if t := &c.Tiers; t.HostBytes < 0 || t.DiskBytes < 0 || t.Wait < 0 {
 		errs = append(errs, fmt.Errorf("in Tiers %d bytes of host memory, %d of files and a wait of %v; want 0 or more",
 			t.HostBytes, t.DiskBytes, t.Wait))
+	}
+	if !(c.DraftAccept >= 0 && c.DraftAccept <= 1) {
+		errs = append(errs, fmt.Errorf("DraftAccept is %v, want a share from 0 (drafts are compared) to 1", c.DraftAccept))
 	}
 	if c.Policy.Speculation != (plan.Speculation{}) {
 		errs = append(errs, fmt.Errorf("Policy.Speculation is %+v; Draft says how many tokens are drafted",

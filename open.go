@@ -74,7 +74,7 @@ func assemble(ctx context.Context, c Config) (_ *Engine, err error) {
 		return nil, err
 	}
 	c = c.withDefaults()
-	p, err := readParts(c.Model)
+	p, err := c.parts()
 	if err != nil {
 		return nil, err
 	}
@@ -268,13 +268,22 @@ func describeDevice(dev kernel.Machine) string {
 
 // engine is the configuration of the engine's core.
 func (c Config) engine(p *parts) engine.Config {
-	return engine.Config{Policy: c.Policy, Draft: c.Draft, CacheTokens: c.CacheTokens,
+	return engine.Config{Policy: c.Policy, Draft: c.Draft, DraftAccept: c.DraftAccept, CacheTokens: c.CacheTokens,
 		ContextTokens: c.ContextTokens, StepTokens: c.StepTokens, MaxRunning: c.MaxRunning, MaxQueue: c.MaxQueue,
 		MaxStall: max(c.MaxStall, 0), PlanHistory: c.PlanHistory, NoReuse: c.NoReuse, NoGraphs: c.NoGraphs,
+		NoOverlap:   c.NoOverlap,
 		CacheEvents: c.CacheEvents, RecordBytes: c.RecordBytes,
 		EOS: endTokens(p.source.Config, p.generation, p.tokenizer), WeightBytes: p.source.Weights.Bytes(),
 		ReservedBytes: c.reserved, Packed: c.Pack, SelfTest: c.SelfTest, Watchdog: max(c.Watchdog, 0), Log: c.Log,
 		Diagnose: damage(p.source.Weights, c.Log)}
+}
+
+// parts is the checkpoint that was asked for.
+func (c *Config) parts() (*parts, error) {
+	if c.Source != nil {
+		return &parts{source: c.Source}, nil
+	}
+	return readParts(c.Model)
 }
 
 // readParts opens the checkpoint in dir, or the one inside the binary.

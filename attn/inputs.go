@@ -19,6 +19,9 @@ func TakeInputs(p *plan.Plan, a *kernel.Arena) Inputs {
 	return Inputs{Block: a.Take(kernel.I32, 1, p.InputWords), plan: p}
 }
 
+// InputsOf views a block of a plan that was taken before.
+func InputsOf(p *plan.Plan, block kernel.Tensor) Inputs { return Inputs{Block: block, plan: p} }
+
 // Array is an array of the block: i32 [rows, cols], without rows where the pass has none of that name.
 func (in Inputs) Array(name plan.ArrayName) kernel.Tensor {
 	a := in.plan.Input(name)

@@ -14,8 +14,8 @@ type bestRuns struct {
 	best, whole, both int
 }
 
-func (b *bestRuns) Run(works []step.Work) (step.Result, error) {
-	res, err := b.runner.Run(works)
+func (b *bestRuns) Wait(p step.Pending) (step.Result, error) {
+	res, err := b.runner.Wait(p)
 	if err == nil && res.Plan.Logits > 0 {
 		switch res.Plan.WholeLogits {
 		case 0:

@@ -31,6 +31,7 @@ type choice struct {
 	restore  *restore        // pages that come from tiers; nil when none do
 	restored Restored        // what came from tiers since the latest admission
 	matched  string          // the stop string that ended it
+	sampled  int             // of the rows of the pass in flight, the one that its next token is sampled from, from 1
 	ran      bool            // was part of a batch
 	ended    bool
 }
@@ -67,11 +68,15 @@ func (c *choice) sample(row logitRow) (sample.Choice, error) {
 }
 
 // advance chooses the next token of a choice from a row of logits, adds it to the sequence, turns it into text, and
-// decides whether the choice has ended. It changes nothing outside the choice.
-func (c *choice) advance(row logitRow) (outcome, error) {
+// decides whether the choice has ended. draft is the token that was drafted in its place, below 0 without one. It
+// changes nothing outside the choice.
+func (c *choice) advance(row logitRow, draft int32) (outcome, error) {
 	got, err := c.sample(row)
 	if err != nil {
 		return outcome{}, err
+	}
+	if p := c.job.engine.cfg.DraftAccept; p > 0 && draft >= 0 {
+		got.Token = c.pretend(got.Token, draft, p)
 	}
 	if err := c.sampler.Accept(got.Token); err != nil {
 		return outcome{}, err
@@ -97,6 +102,17 @@ func (c *choice) advance(row logitRow) (outcome, error) {
 	}
 	c.matched, _ = c.stops.Matched()
 	return out, nil
+}
+
+// pretend is a draft with the probability p, else another token.
+func (c *choice) pretend(sampled, draft int32, p float64) int32 {
+	switch {
+	case sample.Uniform(c.job.request.Sampling.Seed, c.index, c.limits.made, sample.StreamAccept) < p:
+		return draft
+	case sampled == draft:
+		return max(draft-1, 0)
+	}
+	return sampled
 }
 
 // addText adds a token's text to its event and reports whether a stop string was found. Stop strings are not looked for

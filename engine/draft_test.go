@@ -100,6 +100,9 @@ func TestDraftedAnswersArePlainAnswers(t *testing.T) {
 	if raceEnabled {
 		list = list[1:2]
 	}
+	if standIn != nil { // a GPU keeps no float32 rows
+		list = slices.DeleteFunc(list, func(s setup) bool { return s.kv == "f32" })
+	}
 	for _, c := range list {
 		t.Run(fmt.Sprintf("%s %s %d drafts steps of %d", filepath.Base(c.checkpoint), c.kv, c.drafts, c.step),
 			func(t *testing.T) {

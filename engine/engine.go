@@ -20,16 +20,18 @@ import (
 type Config struct {
 	Policy        plan.Policy
 	Draft         spec.Setting
-	CacheTokens   int // 0 sizes the cache by memory
-	ContextTokens int // bounds one sequence; 0 means the model's own limit, or the cache's where that is smaller
-	StepTokens    int // bounds the new tokens of one batch
-	MaxRunning    int // bounds the sequences in a batch
-	MaxQueue      int // bounds the sequences that wait
-	PlanHistory   int // how many plans are kept for inspection
+	DraftAccept   float64 // for benchmarks: the share of drafts that count as right, whatever they are; 0 compares them
+	CacheTokens   int     // 0 sizes the cache by memory
+	ContextTokens int     // bounds one sequence; 0 means the model's own limit, or the cache's where that is smaller
+	StepTokens    int     // bounds the new tokens of one batch
+	MaxRunning    int     // bounds the sequences in a batch
+	MaxQueue      int     // bounds the sequences that wait
+	PlanHistory   int     // how many plans are kept for inspection
 	// MaxStall bounds how long prompts hold up sequences that decode; 0 is no bound.
 	MaxStall      time.Duration
 	NoReuse       bool
 	NoGraphs      bool            // passes are not captured, on devices that could
+	NoOverlap     bool            // batches are formed when the one before has ended, on any device
 	CacheEvents   prefix.Listener // told of the prefix cache's changes; nil is nobody
 	EOS           []int32         // tokens that end a sequence
 	WeightBytes   int64           // memory that the weights take beside the cache
@@ -90,6 +92,10 @@ type Engine struct {
 	passes   passes
 	pool     *kv.Pool
 	sched    *sched.Scheduler
+	overlap  bool          // the next batch is formed while a pass runs
+	flight   *flight       // the pass that runs, while the next batch is formed; else nil
+	flights  [2]flight     // memory
+	landed   time.Time     // when the latest pass ended
 	outcomes []outcome     // memory for those of one item
 	stalled  time.Duration // the stall above MaxStall that was reported
 	drafter  *drafter      // nil when nothing is drafted

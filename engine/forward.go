@@ -14,7 +14,10 @@ import (
 
 // runner carries out passes; a step.Runner does.
 type runner interface {
-	Run([]step.Work) (step.Result, error)
+	// Start enqueues a forward pass. At most one other is not waited for.
+	Start([]step.Work) (step.Pending, error)
+	// Wait waits for the oldest pass that was started.
+	Wait(step.Pending) (step.Result, error)
 	Draft(works []step.Draft, chained bool) (step.Result, error)
 	Bytes() int64
 	Graphs() step.Graphs
@@ -30,8 +33,14 @@ type passes struct {
 
 func newPasses(m model.Model, cfg plan.Config, l step.Limits) (passes, error) {
 	r, err := step.New(m, cfg, l)
-	return passes{runner: r}, err
+	return passes{runner: steps{r}}, err
 }
+
+// steps is a step.Runner as a runner.
+type steps struct{ *step.Runner }
+
+// Wait waits for a pass.
+func (steps) Wait(p step.Pending) (step.Result, error) { return p.Wait() }
 
 // noteGraphs updates the counters of captured graphs and reports the first capture that failed. The caller holds mu.
 func (e *Engine) noteGraphs() {
@@ -73,24 +82,42 @@ func (l *logits) take(it *sched.Item) logits {
 	return own
 }
 
-// forward computes a batch. A panic in it is returned as an error.
-func (e *Engine) forward(items []sched.Item) (rows logits, err error) {
+// launch enqueues the pass of a batch. A panic in it is returned as an error.
+func (e *Engine) launch(f *flight) (err error) {
+	f.launched, f.behind = e.now(), e.flight != nil
+	if !f.behind {
+		e.watchdog.begin(f.launched)
+	}
+	defer func() {
+		if err != nil {
+			e.notePass(0, err)
+			if !f.behind {
+				e.watchdog.end()
+			}
+		}
+	}()
 	defer e.recoverTo(&err, "a forward pass panicked")
 	p := &e.passes
 	p.works = p.works[:0]
-	for i := range items {
-		p.works = append(p.works, workOf(&items[i]))
+	for i := range f.items {
+		p.works = append(p.works, workOf(&f.items[i]))
 	}
-	begun := e.now()
-	e.watchdog.begin(begun)
+	f.pending, err = p.runner.Start(p.works)
+	return err
+}
+
+// wait waits for the pass of a batch. A panic in it is returned as an error.
+func (e *Engine) wait(f *flight) (rows logits, err error) {
 	defer e.watchdog.end()
-	rows.result, err = p.runner.Run(p.works)
-	e.notePass(begun, err)
+	defer e.recoverTo(&err, "a forward pass panicked")
+	rows.result, err = e.passes.runner.Wait(f.pending)
+	took := e.took(f.launched)
+	e.notePass(took, err)
 	if err == nil {
-		e.tiers.notePrefill(rows.plan(), e.since(begun))
+		e.tiers.notePrefill(rows.plan(), took)
 	}
 	if err == nil && e.drafter != nil && decodesOnly(rows.plan()) {
-		e.drafter.control.ForwardPass(rows.plan().Rows, e.since(begun).Seconds())
+		e.drafter.control.ForwardPass(rows.plan().Rows, took.Seconds())
 	}
 	return rows, err
 }
@@ -108,6 +135,9 @@ func workOf(it *sched.Item) step.Work {
 		w.Record, w.RecordFrom, w.RecordTo = c.recording.What, it.Record.From, it.Record.To
 	}
 	w.Replay = c.job.replay
+	if it.Unknown {
+		w.Sampled = c.sampled
+	}
 	switch {
 	case it.Drafts > 0:
 		w.Kind = plan.ModeVerify
@@ -154,7 +184,7 @@ func (e *Engine) draftPass(chained bool) (rows logits, err error) {
 	e.watchdog.begin(begun)
 	defer e.watchdog.end()
 	rows.result, err = p.runner.Draft(p.drafts, chained)
-	e.notePass(begun, err)
+	e.notePass(e.since(begun), err)
 	if err == nil && rows.plan() != nil && !prompts {
 		e.drafter.control.DraftPass(n, e.since(begun).Seconds())
 	}

@@ -64,6 +64,9 @@ func load(t testing.TB, dir string, o kernel.Options, wrap func(kernel.Device) k
 		if err != nil {
 			t.Fatal(err)
 		}
+		if standIn != nil {
+			dev = standIn(t, dev)
+		}
 		if wrap != nil {
 			dev = wrap(dev)
 		}
@@ -132,6 +135,9 @@ func testConfig(source *family.Source, c Config) Config {
 		if *f.v == 0 {
 			*f.v = f.d
 		}
+	}
+	if c.CacheTokens == 0 && standIn != nil {
+		c.CacheTokens = 512 * 64 // a GPU's whole memory takes long to check after every iteration
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -206,20 +212,26 @@ type tap struct {
 	runner
 	before func(works []step.Work) error // may fail or panic in the model's place
 	after  func(works []step.Work, res step.Result)
+	works  []step.Work // of the pass that runs: with whole rows the next one is not started before it has ended
 }
 
-func (t *tap) Run(works []step.Work) (step.Result, error) {
+func (t *tap) Start(works []step.Work) (step.Pending, error) {
 	if t.before != nil {
 		if err := t.before(works); err != nil {
-			return step.Result{}, err
+			return step.Pending{}, err
 		}
 	}
 	for i := range works {
 		works[i].Best = works[i].Best && t.after == nil // who looks at logits needs whole rows
 	}
-	res, err := t.runner.Run(works)
+	t.works = works
+	return t.runner.Start(works)
+}
+
+func (t *tap) Wait(p step.Pending) (step.Result, error) {
+	res, err := t.runner.Wait(p)
 	if err == nil && t.after != nil {
-		t.after(works, res)
+		t.after(t.works, res)
 	}
 	return res, err
 }

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"errors"
-	"time"
 
 	"sparrow/kernel"
 	"sparrow/sched"
@@ -11,48 +10,115 @@ import (
 // iterate runs one batch. A batch that fails is run again item by item, so that only the requests that fail by
 // themselves are lost; where the device is lost, all are.
 func (e *Engine) iterate(items []sched.Item) {
-	begun := e.now()
-	e.noteAdmitted(items, begun)
-	if items = e.attachStates(items); len(items) == 0 {
-		return
-	}
-	decodes := items[0].Decode // those come first
-	switch err := e.run(items, begun); {
-	case err == nil:
-		e.noteTime(e.since(begun), decodes)
-	case errors.Is(err, kernel.ErrLost):
-		e.lose(err)
-	case len(items) == 1:
-		e.fail(ownerOf(&items[0]), err)
-	default:
-		e.runOneByOne(items, begun, err)
+	f := e.form(items)
+	e.noteAdmitted(f.items, f.begun)
+	if f.items = e.attachStates(f.items); len(f.items) > 0 {
+		e.carry(f)
 	}
 	if e.cfg.Observe != nil {
 		e.cfg.Observe()
 	}
 }
 
-// run computes items in one forward pass, gives each its rows of logits, drafts what follows, and records the pass.
-func (e *Engine) run(items []sched.Item, begun time.Time) error {
-	rows, err := e.forward(items)
+// carry launches a batch, lands the one in flight, and leaves the new one in flight where the next can be formed
+// meanwhile; else it lands too.
+func (e *Engine) carry(f *flight) {
+	failed := e.launch(f)
+	if before := e.flight; before != nil {
+		e.flight = nil
+		landed := e.land(before)
+		switch {
+		case landed != nil && failed == nil:
+			e.giveUp(f)
+			fallthrough
+		case landed != nil:
+			e.isolate(before, landed)
+			return
+		case failed != nil && !errors.Is(failed, kernel.ErrLost):
+			return // it is formed again, and alone shows what is wrong with it
+		}
+		for i := range f.items {
+			if !ownerOf(&f.items[i]).ended {
+				f.items[i].Resolve()
+			}
+		}
+		e.watchdog.begin(e.now())
+	}
+	if failed == nil && e.flies(f) {
+		e.fly(f)
+		return
+	}
+	if failed == nil {
+		failed = e.land(f)
+	}
+	if failed != nil {
+		e.isolate(f, failed)
+	}
+}
+
+// landFlight lands the batch in flight where no other can be formed.
+func (e *Engine) landFlight() {
+	f := e.flight
+	e.flight = nil
+	if err := e.land(f); err != nil {
+		e.isolate(f, err)
+	}
+	if e.cfg.Observe != nil {
+		e.cfg.Observe()
+	}
+}
+
+// land waits for the pass of a batch, gives each item its rows of logits, drafts what follows, and records the pass.
+func (e *Engine) land(f *flight) error {
+	rows, err := e.wait(f)
 	if err != nil {
 		return err
 	}
-	for i := range items {
-		outs, err := e.sampleItem(&items[i], rows.take(&items[i]))
+	decodes := f.items[0].Decode // those come first
+	for i := range f.items {
+		it := &f.items[i]
+		own := rows.take(it)
+		if ownerOf(it).ended { // since it was launched
+			e.noteUnused(it)
+			continue
+		}
+		outs, err := e.sampleItem(it, own)
 		if err != nil {
 			err = e.diagnose(err)
 		}
-		err = errors.Join(err, e.keep(&items[i], rows.result, i, outs))
-		e.account(&items[i], rows.plan(), outs, err)
+		err = errors.Join(err, e.keep(it, rows.result, i, outs))
+		e.account(it, rows.plan(), outs, err)
 	}
-	e.draft(items)
-	e.record(rows.plan(), begun, len(items))
+	e.draft(f.items)
+	took := e.took(f.begun)
+	e.landed = e.now()
+	e.record(f, rows.plan(), took)
+	if !f.repeats {
+		e.noteTime(f.load, took, decodes)
+	}
 	return nil
 }
 
-// runOneByOne runs the items of a failed batch alone.
-func (e *Engine) runOneByOne(items []sched.Item, begun time.Time, failed error) {
+// isolate runs the items of a failed batch alone. Those that have ended since, or lost their pages, are left out.
+func (e *Engine) isolate(f *flight, failed error) {
+	if errors.Is(failed, kernel.ErrLost) {
+		e.lose(failed)
+		return
+	}
+	several := len(f.items) > 1
+	items := f.items[:0]
+	for i := range f.items {
+		it := &f.items[i]
+		if e.sched.Drop(it); !ownerOf(it).ended && !it.Stale() {
+			items = append(items, *it)
+		}
+	}
+	if !several {
+		for i := range items {
+			e.fail(ownerOf(&items[i]), failed)
+		}
+		return
+	}
 	e.cfg.Log.Warn("a batch failed; its sequences run one by one", "sequences", len(items), "error", failed)
 	e.mu.Lock()
 	e.stats.Isolated++
@@ -61,7 +127,12 @@ func (e *Engine) runOneByOne(items []sched.Item, begun time.Time, failed error) 
 		if e.restartIfStateLost(&items[i]) {
 			continue
 		}
-		switch err := e.run(items[i:i+1], begun); {
+		alone := &flight{items: items[i : i+1], begun: e.now(), repeats: true}
+		err := e.launch(alone)
+		if err == nil {
+			err = e.land(alone)
+		}
+		switch {
 		case errors.Is(err, kernel.ErrLost):
 			e.lose(err)
 			return
@@ -88,7 +159,11 @@ func (e *Engine) sampleItem(it *sched.Item, rows logits) (outs []outcome, err er
 		return nil, err
 	}
 	for i := 0; ; i++ {
-		out, err := c.advance(rows.row(read + i))
+		draft := int32(-1)
+		if i < len(drafts) {
+			draft = drafts[i]
+		}
+		out, err := c.advance(rows.row(read+i), draft)
 		if err != nil {
 			return nil, err
 		}

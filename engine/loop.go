@@ -20,6 +20,11 @@ func (e *Engine) loop() {
 			e.tiers.settle()
 			continue
 		}
+		if e.flight != nil {
+			e.landFlight()
+			e.tiers.settle()
+			continue
+		}
 		if e.tiers.settle(); restored {
 			continue
 		}
@@ -35,6 +40,10 @@ func (e *Engine) loop() {
 func (e *Engine) shutDown() {
 	err := ErrClosed
 	panicked := recover()
+	if f := e.flight; f != nil {
+		e.flight = nil
+		_, _ = e.wait(f) // nobody needs what it computes, but the device has to be done with it
+	}
 	if panicked != nil {
 		e.cfg.Log.Error("the engine's loop panicked; the engine stops", "value", panicked, "stack",
 			string(debug.Stack()))
@@ -58,6 +67,7 @@ func (e *Engine) shutDown() {
 	}
 	e.inbox, e.cancels = nil, nil
 	e.tiers.close()
+	e.passes.runner.Close()
 	e.stats.Running, e.stats.Waiting = 0, 0
 }
 

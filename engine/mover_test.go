@@ -14,7 +14,8 @@ import (
 )
 
 // mover is a device in host memory with the rules of one that copies pages without waiting: what is written from
-// page-locked memory must stay as it is until the next Sync, and what is collected is there once it was waited for.
+// page-locked memory must stay as it is until the next Sync or the end of what was fetched later, and what is collected
+// is there once it was waited for.
 type mover struct {
 	kernel.Device
 	t *testing.T
@@ -22,6 +23,7 @@ type mover struct {
 	mu                 sync.Mutex
 	given              map[*byte]int // page-locked memory
 	reads              []reading     // writes whose source may still be read
+	ended              int           // writes before them
 	collected, written int
 }
 
@@ -94,13 +96,34 @@ func (m *mover) Write(dst kernel.Tensor, src []byte) error {
 }
 
 func (m *mover) Sync() error {
-	for _, r := range m.reads {
+	m.done(len(m.reads))
+	return m.Device.Sync()
+}
+
+// Fetch copies at once; what was written before it has been read when it is waited for.
+func (m *mover) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
+	_, err := m.Device.Fetch(dst, src)
+	return &fetching{m, m.ended + len(m.reads)}, err
+}
+
+type fetching struct {
+	m  *mover
+	at int
+}
+
+func (f *fetching) Wait() error {
+	f.m.done(max(f.at-f.m.ended, 0))
+	return nil
+}
+
+// done ends the first n writes.
+func (m *mover) done(n int) {
+	for _, r := range m.reads[:n] {
 		if !bytes.Equal(r.now, r.then) {
 			m.t.Error("memory that the device still read was given to others")
 		}
 	}
-	m.reads = m.reads[:0]
-	return m.Device.Sync()
+	m.reads, m.ended = m.reads[n:], m.ended+n
 }
 
 // On a device with page-locked memory, and under the rules of the CUDA operations, pages come back as they went.

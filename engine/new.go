@@ -105,6 +105,7 @@ func resolve(m model.Model, c Config) (*Engine, plan.Config, []plan.Notice, erro
 		plans:   make([]PlanRecord, 0, min(c.PlanHistory, 1024)),
 		info:    Info{Draft: c.Draft, Drafts: drafts, NoDrafts: why}}
 	e.watchdog.after, e.arch = c.Watchdog, resolved.Hardware.Arch
+	e.overlap = !c.NoOverlap && kernel.IsAsynchronous(m.Device())
 	e.stateful, _ = m.(model.Stateful)
 	e.windowed, _ = m.(model.Windowed)
 	// Pages alone do not continue a sequence of a stateful model, unless its state can be restored from the cache.

@@ -8,8 +8,8 @@ import (
 
 // noteTime tells the scheduler how long a batch took, so that it can bound what prompts add, and keeps the longest
 // batch that sequences which decode had to wait for.
-func (e *Engine) noteTime(took time.Duration, decodes bool) {
-	e.sched.Took(took)
+func (e *Engine) noteTime(of sched.Load, took time.Duration, decodes bool) {
+	e.sched.Took(of, took)
 	if kept := e.sched.Stall(); kept > e.stalled+e.stalled/4 {
 		e.stalled = kept
 		e.cfg.Log.Warn("even the smallest chunk of a prompt holds up running streams for longer than --max-stall",

@@ -146,14 +146,14 @@ type faultyRunner struct {
 	h *halfway
 }
 
-func (f faultyRunner) Run(works []step.Work) (step.Result, error) {
+func (f faultyRunner) Start(works []step.Work) (step.Pending, error) {
 	h := f.h
 	h.sublayers, h.fails = 0, false
 	if len(works) > 1 {
 		h.passes++
 		h.fails = h.passes == h.begin || h.always && h.passes > h.begin
 	}
-	return f.runner.Run(works)
+	return f.runner.Start(works)
 }
 
 // faultyDevice fails when the last sublayer of a layer ends.

@@ -24,6 +24,8 @@ type Stats struct {
 	Failed                                   int64
 	Refused                                  int64 // queue full
 	Steps                                    int64 // forward passes that succeeded
+	Overlapped                               int64 // of them enqueued while the one before ran
+	Unused                                   int64 // tokens that were computed for choices that had ended before
 	Isolated                                 int64 // batches that failed and whose sequences were run one by one
 	Preempted                                int64
 	PromptTokens, CachedTokens, OutputTokens int64
@@ -86,10 +88,10 @@ type PlanRecord struct {
 }
 
 // notePass counts what a pass took and whether the device failed it.
-func (e *Engine) notePass(begun time.Time, err error) {
+func (e *Engine) notePass(took time.Duration, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.stats.Busy += e.since(begun)
+	e.stats.Busy += took
 	if errors.Is(err, plan.E28) {
 		e.stats.Faults++
 	}
@@ -180,12 +182,15 @@ func (e *Engine) countDrafts(c *choice, drafts []int32, outs []outcome) {
 }
 
 // record keeps the plan of a forward pass and counts what ran.
-func (e *Engine) record(p *plan.Plan, begun time.Time, requests int) {
+func (e *Engine) record(f *flight, p *plan.Plan, took time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s := &e.stats
 	s.Steps++
-	r := PlanRecord{Step: s.Steps, At: begun, Plan: p, Took: e.since(begun), Requests: requests}
+	if f.behind {
+		s.Overlapped++
+	}
+	r := PlanRecord{Step: s.Steps, At: f.begun, Plan: p, Took: took, Requests: len(f.items)}
 	if len(e.plans) < e.cfg.PlanHistory {
 		e.plans = append(e.plans, r)
 	} else {

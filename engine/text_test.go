@@ -138,7 +138,7 @@ func advanced(t *testing.T, e *Engine, r Request, favoured ...int32) []outcome {
 	for _, token := range favoured {
 		logits := make([]float32, e.info.Vocabulary)
 		logits[token] = 50
-		out, err := j.choices[0].advance(logitRow{whole: logits})
+		out, err := j.choices[0].advance(logitRow{whole: logits}, -1)
 		if err != nil {
 			t.Fatal(err)
 		}

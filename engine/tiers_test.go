@@ -64,6 +64,9 @@ var families = []struct {
 
 func TestAPrefixThatComesBackHasTheBitsOfRecomputing(t *testing.T) {
 	for _, f := range families {
+		if standIn != nil && (f.kv == "f32" || f.page == 256) {
+			continue // a GPU has no float32 rows and not all operations of V4
+		}
 		t.Run(f.name, func(t *testing.T) {
 			if raceEnabled && !f.racesToo {
 				t.Skip("another one shows the same races")

@@ -69,6 +69,20 @@ type MemoryUse struct {
 // MemoryOwner is a device that says what it holds.
 type MemoryOwner interface{ MemoryUse() MemoryUse }
 
+// Asynchronous is a device that computes beside the host: operations return when they are enqueued, and the host waits
+// in Sync, Read and the Wait of events alone.
+type Asynchronous interface {
+	// Asynchronous reports whether it does.
+	Asynchronous() bool
+}
+
+// IsAsynchronous reports whether a device computes beside the host. Several that run a model together do not: no pass
+// takes its tokens from the one before on all of them.
+func IsAsynchronous(d Machine) bool {
+	a, ok := d.(Asynchronous)
+	return ok && a.Asynchronous()
+}
+
 // Rehearser is a device on whose behalf loading and passes can be tried without memory.
 type Rehearser interface {
 	// Rehearse is a device like this one that computes nothing: its memory has addresses and no contents, prepared
@@ -122,10 +136,11 @@ func WriteF32(m Memory, dst Tensor, src []float32) error {
 	return m.Write(dst, unsafe.Slice((*byte)(unsafe.Pointer(&src[0])), 4*len(src)))
 }
 
-// FetchF32 enqueues a copy of a contiguous tensor of 4-byte elements to dst.
+// FetchF32 enqueues a copy of a contiguous tensor of 4-byte elements to dst. Without elements the event is the end of
+// what was enqueued before.
 func FetchF32(m Memory, dst []float32, src Tensor) (Event, error) {
 	if len(dst) == 0 {
-		return Done{}, nil
+		return m.Fetch(nil, src)
 	}
 	// A view of dst's own memory: 4 bytes for each of its elements.
 	return m.Fetch(unsafe.Slice((*byte)(unsafe.Pointer(&dst[0])), 4*len(dst)), src)

@@ -1,11 +1,15 @@
 package kernel
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+)
 
 // PageMover is a device that copies pages between its memory and page-locked host memory without waiting.
 type PageMover interface {
 	// HostAlloc takes page-locked host memory. Write from such memory may return before it has read it: the memory must
-	// stay unchanged until the next Sync.
+	// stay unchanged until the next Sync, or until an event that was enqueued later was waited for.
 	HostAlloc(bytes int64) ([]byte, error)
 	// HostFree gives it back.
 	HostFree([]byte) error
@@ -45,6 +49,50 @@ func Distribute(m Memory, dst []Tensor, src []byte) error {
 		src = src[n:]
 	}
 	return nil
+}
+
+// Words is host memory of 32-bit words that a device reads without making the host wait, where it can. The zero value
+// holds none.
+type Words struct {
+	words  []int32
+	locked []byte // the same, of a PageMover
+}
+
+// Take returns n words. Those that it returned before are not used any more.
+func (w *Words) Take(m Memory, n int) ([]int32, error) {
+	if n <= len(w.words) {
+		return w.words[:n], nil
+	}
+	if err := w.Free(m); err != nil {
+		return nil, err
+	}
+	room := n + n/4 // the next pass may need a few more
+	mover, ok := m.(PageMover)
+	if !ok {
+		w.words = make([]int32, room)
+		return w.words[:n], nil
+	}
+	var err error
+	if w.locked, err = mover.HostAlloc(4 * int64(room)); err != nil {
+		return nil, err
+	}
+	// A view of the same 4*room bytes; page-locked memory begins at a page.
+	w.words = unsafe.Slice((*int32)(unsafe.Pointer(&w.locked[0])), room)
+	return w.words[:n], nil
+}
+
+// Free gives the memory back.
+func (w *Words) Free(m Memory) error {
+	locked := w.locked
+	w.words, w.locked = nil, nil
+	if locked == nil {
+		return nil
+	}
+	mover, ok := m.(PageMover)
+	if !ok {
+		return errors.New("kernel: page-locked memory is given back to another device")
+	}
+	return mover.HostFree(locked)
 }
 
 func short(b []byte, t Tensor) error {

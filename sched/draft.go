@@ -7,8 +7,8 @@ func (s *Scheduler) ReserveDrafts(q *Sequence, n int) int {
 	if q.state != stateRunning || !q.decoding() {
 		return 0
 	}
-	own := q.cache.Needs(1)
-	for n > 0 && (len(s.waiting) > 0 && q.cache.Needs(1+n) > own || q.cache.Reserve(1+n) != nil) {
+	own := q.needs(1)
+	for n > 0 && (len(s.waiting) > 0 && q.needs(1+n) > own || q.reserve(1+n) != nil) {
 		n--
 	}
 	return n
@@ -71,7 +71,7 @@ func (s *Scheduler) releaseDraftPages() bool {
 	for _, q := range s.running {
 		if q.decoding() {
 			// The page of the next token stays. Truncate cannot fail: nothing that is committed goes.
-			if err := q.cache.Truncate(q.cache.Len() + 1); err != nil {
+			if err := q.cache.Truncate(q.end() + 1); err != nil {
 				panic("sched: " + err.Error())
 			}
 		}

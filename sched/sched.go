@@ -56,6 +56,7 @@ type Scheduler struct {
 	arrivals int64
 	all      party // everybody; its members are the tenants, theirs the flows, theirs the requests
 	items    []Item
+	unknown  [1]int32    // Tokens of an item whose token is not known
 	prompts  []*Sequence // computed in this batch
 	load     load        // of this batch
 	cost     cost
@@ -171,6 +172,7 @@ func without(list []*Sequence, q *Sequence) []*Sequence {
 // Done commits an item's tokens, without its drafts: their rows are in the cache. After the last item of a sequence the
 // caller appends a token to it or removes it before the next Schedule.
 func (s *Scheduler) Done(it *Item) error {
+	s.land(it)
 	q := it.Seq
 	if q.state != stateRunning {
 		return nil

@@ -7,7 +7,7 @@ import (
 )
 
 // Schedule forms the next batch. The slice is valid until the next call. It is empty only when nothing runs and nothing
-// waits, or while a sequence is restored.
+// waits, or while a sequence is restored or in flight.
 func (s *Scheduler) Schedule() []Item {
 	for {
 		s.makeRoom()
@@ -18,7 +18,7 @@ func (s *Scheduler) Schedule() []Item {
 		// Every decoding sequence gets its one token, oldest first; where more are recorded than a batch has room for,
 		// the youngest of those wait. When pages run out the youngest is preempted: it has no item yet.
 		for i := 0; i < len(s.running); i++ {
-			if q := s.running[i]; q.decoding() && s.room.most(q, q.cache.Len(), 1) > 0 && s.reserveToken(q) {
+			if q := s.running[i]; q.decoding() && s.room.most(q, q.end(), 1) > 0 && s.reserveToken(q) {
 				s.addItem(q, 1, true)
 				budget--
 			}
@@ -31,7 +31,7 @@ func (s *Scheduler) Schedule() []Item {
 		// Prompts: those that run, then those that can be admitted. A preempted sequence is a prompt again until its
 		// output is computed again. Each prompt gets at least one token.
 		for _, q := range s.running {
-			if !q.decoding() && !q.restoring && len(s.prompts) < s.limits.MaxPrompts {
+			if !q.decoding() && !q.restoring && q.left() > 0 && len(s.prompts) < s.limits.MaxPrompts {
 				s.prompts = append(s.prompts, q)
 			}
 		}
@@ -50,15 +50,15 @@ func (s *Scheduler) Schedule() []Item {
 		budget = s.promptTokens(budget, logits)
 		for i, q := range s.prompts {
 			n := share(q, budget, logits, len(s.prompts)-i)
-			n = s.reserveChunk(q, s.room.most(q, q.cache.Len(), n), s.prompts[i+1:])
+			n = s.reserveChunk(q, s.room.most(q, q.end(), n), s.prompts[i+1:])
 			if n > 0 {
 				budget, logits = budget-n, logits-promptLogits(q, n)
-				s.load.addPrompt(n, q.cache.Len(), s.limits.Threshold)
+				s.load.addPrompt(n, q.end(), s.limits.Threshold)
 				s.addItem(q, n, false)
 			}
 		}
 
-		if len(s.items) > 0 || len(s.running) == 0 || s.Restoring() {
+		if len(s.items) > 0 || len(s.running) == 0 || s.Restoring() || s.flying() {
 			for i := range s.items {
 				s.items[i].Seq.request.serve(len(s.items[i].Tokens))
 			}
@@ -70,17 +70,21 @@ func (s *Scheduler) Schedule() []Item {
 
 // addItem adds the next n tokens of a sequence, for which pages are reserved.
 func (s *Scheduler) addItem(q *Sequence, n int, decode bool) {
-	at := q.cache.Len()
+	at := q.end()
 	s.room.take(q, at, n)
-	s.items = append(s.items, Item{Seq: q, Tokens: q.Tokens[at : at+n], Cached: at, Decode: decode,
-		Logits: q.logitRows(n), Last: at+n == len(q.Tokens), Record: q.Record.in(at, n),
-		Pages: q.cache.Pages(), Windows: q.cache.Windows()})
+	it := Item{Seq: q, Cached: at, Decode: decode, Unknown: at >= len(q.Tokens),
+		Logits: q.logitRows(n), Last: at+n == q.length(), Record: q.Record.in(at, n),
+		Pages: q.cache.Pages(), Windows: q.cache.Windows()}
+	if it.Tokens = s.unknown[:]; !it.Unknown {
+		it.Tokens = q.Tokens[at : at+n]
+	}
+	s.items = append(s.items, it)
 }
 
 // reserveToken reserves the page of a decoding sequence's next token and reports whether the sequence still runs. For
 // want of pages, drafts lose theirs first, then the youngest sequence, which may be this one.
 func (s *Scheduler) reserveToken(q *Sequence) bool {
-	for q.state == stateRunning && q.cache.Reserve(1) != nil {
+	for q.state == stateRunning && q.reserve(1) != nil {
 		if !s.releaseDraftPages() {
 			s.preemptYoungest()
 		}
@@ -109,7 +113,7 @@ func promptLogits(q *Sequence, n int) int {
 // reserveChunk reserves pages for the next n tokens of a prompt, or fewer, and returns how many. The chunk is halved
 // until the free pages hold it; the rest of the prompt waits.
 func (s *Scheduler) reserveChunk(q *Sequence, n int, after []*Sequence) int {
-	for n > 0 && (n > 1 && !s.leavesWindowPages(q, n, after) || q.cache.Reserve(n) != nil) {
+	for n > 0 && (n > 1 && !s.leavesWindowPages(q, n, after) || q.reserve(n) != nil) {
 		n /= 2
 	}
 	return n
@@ -121,7 +125,7 @@ func (s *Scheduler) leavesWindowPages(q *Sequence, n int, after []*Sequence) boo
 	if s.pool.WindowsPerSequence() == 0 {
 		return true
 	}
-	left := s.pool.WindowsAvailable() - q.cache.Needs(n)
+	left := s.pool.WindowsAvailable() - q.needs(n)
 	for _, p := range after {
 		left -= p.cache.WindowsMissing()
 	}
@@ -179,7 +183,7 @@ func (s *Scheduler) hasPagesFor(q *Sequence) bool {
 	windows := s.pool.WindowsPerSequence()
 	for _, p := range s.running {
 		if !p.ready {
-			need += p.cache.Needs(p.left() + 1)
+			need += p.needs(p.left() + 1)
 			windows += p.cache.WindowsMissing()
 		}
 	}
@@ -222,6 +226,7 @@ func (s *Scheduler) suspend(q *Sequence) {
 	q.request.count(-1, 1)
 	s.free(q)
 	q.state, q.ready, q.restoring, q.Drafts = stateWaiting, false, false, q.Drafts[:0]
+	q.flight.tokens, q.flight.unknown = 0, 0
 	q.Preempted++
 	s.preemptions++
 	s.waiting = insert(s.waiting, q)

@@ -40,8 +40,9 @@ type Sequence struct {
 	cache   kv.Sequence
 	// restoring: its beginning comes from elsewhere, page by page; until that ends it has no items.
 	restoring bool
-	ready     bool // since the latest admission, all tokens it was admitted with were computed
+	ready     bool // since the latest admission, all tokens it was admitted with were computed, or are in flight
 	computed  bool // its prompt was computed once
+	flight    flight
 
 	verify []int32 // memory for the tokens of an item with drafts
 }
@@ -57,19 +58,23 @@ const (
 
 // Item is one sequence's part of a batch.
 type Item struct {
-	Seq    *Sequence
-	Tokens []int32 // to be computed: a part of Seq.Tokens, then drafts
-	Drafts int     // how many of Tokens are drafts
-	Cached int     // tokens before them that are in the cache
-	Decode bool    // one token that continues computed output, and drafts
-	Logits int     // rows of logits, of the last of Tokens
-	Last   bool    // afterwards all tokens are computed, and the next one can be sampled
-	Record Span    // which of Tokens are recorded
-	Pages  []int32 // of all Cached + len(Tokens) tokens
+	Seq *Sequence
+	// Tokens are to be computed: a part of Seq.Tokens, then drafts.
+	Tokens []int32
+	// Unknown says that the item has one token whose value the item before it samples: Tokens holds a zero.
+	Unknown bool
+	Drafts  int     // how many of Tokens are drafts
+	Cached  int     // tokens before them that are in the cache
+	Decode  bool    // one token that continues computed output, and drafts
+	Logits  int     // rows of logits, of the last of Tokens
+	Last    bool    // afterwards all tokens are computed, and the next one can be sampled
+	Record  Span    // which of Tokens are recorded
+	Pages   []int32 // of all Cached + len(Tokens) tokens
 	// Windows are their window pages, negative where the window has moved on; nil where the pool has none.
 	Windows []int32
 
-	accepted int // drafts that were accepted
+	accepted int     // drafts that were accepted
+	started  started // what Started did
 }
 
 // Kept is how many of the item's tokens are part of the sequence: all but the drafts that were not accepted.
@@ -81,15 +86,16 @@ func (it *Item) DraftTokens() []int32 { return it.Tokens[len(it.Tokens)-it.Draft
 // Pages are the pages of a running sequence, with those reserved for what comes next.
 func (q *Sequence) Pages() []int32 { return q.cache.Pages() }
 
-// left is how many tokens of a running sequence are not computed yet.
-func (q *Sequence) left() int { return len(q.Tokens) - q.cache.Len() }
+// left is how many tokens of a running sequence are neither computed nor in flight.
+func (q *Sequence) left() int { return q.length() - q.end() }
 
 // decoding reports whether a running sequence continues with one token that was sampled.
 func (q *Sequence) decoding() bool { return q.ready && q.left() == 1 }
 
-// waitsForPrompt reports whether a waiting sequence must let another compute their common prompt first.
+// waitsForPrompt reports whether a waiting sequence must let another compute their common prompt first, or has an item
+// in flight whose outcome is not known yet.
 func (q *Sequence) waitsForPrompt() bool {
-	return q.After != nil && !q.After.computed && q.After.state != stateGone
+	return q.flight.items > 0 || q.After != nil && !q.After.computed && q.After.state != stateGone
 }
 
 // waitsForPlace reports whether a waiting sequence's tenant has as many sequences running as it may.

@@ -44,17 +44,24 @@ func (s *Scheduler) withPrompts(n, logits int) load {
 	for i, q := range s.prompts {
 		part := share(q, n, logits, len(s.prompts)-i)
 		n, logits = n-part, logits-promptLogits(q, part)
-		l.addPrompt(part, q.cache.Len(), s.limits.Threshold)
+		l.addPrompt(part, q.end(), s.limits.Threshold)
 	}
 	return l
 }
 
-// Took says how long the latest batch took, from Schedule until its tokens were out. Without it every batch is
-// predicted by guesses.
-func (s *Scheduler) Took(d time.Duration) {
-	s.cost.learn(&s.load, d.Seconds())
-	if s.limits.MaxStall > 0 && s.load.smallest && s.cost.measured >= enoughMeasured {
-		if t := s.cost.of(&s.load); t > s.stallLimit(&s.load) {
+// Load is what the latest batch computes, for Took.
+func (s *Scheduler) Load() Load { return Load{s.load} }
+
+// Load is what a batch computes, as far as its time depends on it.
+type Load struct{ load load }
+
+// Took says how long a batch took, from Schedule or from the end of the batch before it, whichever was later, until its
+// tokens were out. Without it every batch is predicted by guesses.
+func (s *Scheduler) Took(of Load, d time.Duration) {
+	l := &of.load
+	s.cost.learn(l, d.Seconds())
+	if s.limits.MaxStall > 0 && l.smallest && s.cost.measured >= enoughMeasured {
+		if t := s.cost.of(l); t > s.stallLimit(l) {
 			s.kept = max(s.kept, time.Duration(t*float64(time.Second)))
 		}
 	}

@@ -109,7 +109,7 @@ func (g *rig) step(t *testing.T) {
 			it.Seq.Tokens = append(it.Seq.Tokens, 1)
 		}
 	}
-	g.s.Took(time.Duration(took * float64(time.Second)))
+	g.s.Took(g.s.Load(), time.Duration(took*float64(time.Second)))
 }
 
 func (g *rig) add(t *testing.T, owner string, tokens int) {

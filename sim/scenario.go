@@ -27,6 +27,8 @@ type scenario struct {
 	faults   []formula.Fault
 	rate     float64 // share of operations that meet one of faults
 	halts    bool    // the engine is closed while requests run
+	beside   bool    // the device computes beside the host
+	simple   bool    // most requests are greedy and ask for nothing else, so that passes overlap
 	flood    bool    // tenants send more than can be served, but for one that sends a small request now and then
 }
 
@@ -98,6 +100,9 @@ func newScenario(seed uint64, requests int) *scenario {
 	}
 	if d := rand.New(rand.NewPCG(seed, 2)); d.IntN(2) == 0 {
 		s.config.MaxStall = time.Duration(1+d.IntN(100)) * time.Millisecond
+	}
+	if d := rand.New(rand.NewPCG(seed, 3)); d.IntN(2) == 0 {
+		s.beside, s.simple = true, d.IntN(2) == 0
 	}
 	return s
 }
@@ -196,8 +201,10 @@ func (s *scenario) request(number int, known [][]int32) (r engine.Request, bad b
 		none := 0
 		r.Draft = &none
 	}
-	s.guide(&r)
-	s.score(&r)
+	if !s.simple {
+		s.guide(&r)
+		s.score(&r)
+	}
 	if d.IntN(12) == 0 {
 		s.spoil(&r)
 		return r, true
@@ -207,6 +214,11 @@ func (s *scenario) request(number int, known [][]int32) (r engine.Request, bad b
 
 func (s *scenario) sampling() sample.Params {
 	d, p := s.draw, sample.Default()
+	if s.simple && d.IntN(16) > 0 {
+		p.Temperature, p.N = 0, 1+d.IntN(2)
+		p.StopTokenIDs = s.tokens(d.IntN(3))
+		return p
+	}
 	p.Seed = d.Int64()
 	p.Temperature = []float64{0, 0, 0.7, 1, 2}[d.IntN(5)]
 	if d.IntN(4) == 0 {

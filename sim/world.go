@@ -24,6 +24,8 @@ type Report struct {
 	Faults    int
 	Lost      int   // engines that lost their device
 	Steps     int64 // forward passes
+	Overlaps  int64 // of them enqueued while the one before ran
+	Unused    int64 // tokens computed for choices that had ended
 	Preempted int64
 	Cached    int64 // tokens taken from the prefix cache
 	Accepted  int64 // drafts
@@ -39,7 +41,8 @@ func (r *Report) Add(o Report) {
 		{&r.Lost, &o.Lost}} {
 		*f.to += *f.from
 	}
-	for _, f := range []struct{ to, from *int64 }{{&r.Steps, &o.Steps}, {&r.Preempted, &o.Preempted},
+	for _, f := range []struct{ to, from *int64 }{{&r.Steps, &o.Steps}, {&r.Overlaps, &o.Overlaps}, {&r.Unused, &o.Unused},
+		{&r.Preempted, &o.Preempted},
 		{&r.Cached, &o.Cached}, {&r.Accepted, &o.Accepted}, {&r.Tokens, &o.Tokens}} {
 		*f.to += *f.from
 	}
@@ -131,7 +134,8 @@ func (w *world) live() {
 func (w *world) start() {
 	w.number++
 	w.opening = true
-	w.device = formula.NewDevice(formula.Settings{Cost: w.cost, Time: w.clock, Hang: w.hang, Faults: w.fault})
+	w.device = formula.NewDevice(formula.Settings{Cost: w.cost, Time: w.clock, Beside: w.beside, Hang: w.hang,
+		Faults: w.fault})
 	c := w.config
 	c.Log, c.Clock, c.Observe = slog.New(slog.DiscardHandler), w.clock, w.observe
 	var err error
@@ -162,6 +166,8 @@ func (w *world) stop(halt bool) {
 	}
 	st := w.engine.Stats()
 	w.report.Steps += st.Steps
+	w.report.Overlaps += st.Overlapped
+	w.report.Unused += st.Unused
 	w.report.Preempted += st.Preempted
 	w.report.Cached += st.CachedTokens
 	w.report.Accepted += st.Accepted

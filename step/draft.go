@@ -52,14 +52,18 @@ func (r *Runner) Draft(works []Draft, chained bool) (Result, error) {
 			continue
 		}
 		r.pad(&r.draft)
-		p, err := r.start(&r.draft)
+		p, block, err := r.start(&r.draft)
 		if err != nil {
 			return Result{}, err
 		}
 		if !last {
 			continue
 		}
-		if res, err = p.Wait(); err != nil {
+		pending, err := r.fetch(&r.draft, p, block)
+		if err == nil {
+			res, err = pending.Wait()
+		}
+		if err != nil {
 			return Result{}, err
 		}
 	}

@@ -45,7 +45,7 @@ func (l Limits) withDefaults(cfg *plan.Config) Limits {
 func Measure(m model.Model, cfg plan.Config, l Limits) (int64, error) {
 	l = l.withDefaults(&cfg)
 	a := kernel.MeasureArena()
-	m.Bind(a, l.Rows)
+	bind(m, a, l.Rows)
 	mark := a.Mark()
 	err := l.largest(m, &cfg, func(p *plan.Plan) error {
 		a.Reset(mark)

@@ -19,6 +19,9 @@ type Work struct {
 	Kind plan.Mode
 	// Tokens are the new tokens. Decode has exactly one.
 	Tokens []int32
+	// Sampled, above 0, replaces the first of Tokens on the device: by the best token of wanted row Sampled-1 of the pass
+	// before, which must be the target's, with rows that do not come back whole.
+	Sampled int
 	// Cached is how many tokens before them are in the cache.
 	Cached int
 	// Pages holds the pages of all Cached + len(Tokens) tokens.
@@ -50,6 +53,7 @@ type Runner struct {
 	passes map[plan.Shape]*pass
 
 	graphs graphs
+	feed   feed
 
 	target, draft side
 	ends          []int32 // row of each Draft of the latest call whose logits were wanted, else -1
@@ -69,8 +73,9 @@ type pass struct {
 type side struct {
 	batch plan.Batch
 	input model.Input
-	// Two of each, used alternately: the device may still use those of the pass before.
-	blocks  [2][]int32
+	// Two of each, used alternately: the device may still use those of the pass before. Blocks are page-locked where
+	// the device reads them beside the host.
+	blocks  [2]kernel.Words
 	results [2][]float32
 	turn    int
 }
@@ -86,7 +91,7 @@ func New(m model.Model, cfg plan.Config, l Limits) (*Runner, error) {
 	if r.arena, err = kernel.NewArena(m.Device(), need); err != nil {
 		return nil, fmt.Errorf("step: %d bytes for passes of %d rows: %w", need, r.limits.Rows, err)
 	}
-	m.Bind(r.arena, r.limits.Rows)
+	r.feed = bind(m, r.arena, r.limits.Rows)
 	r.bound = r.arena.Mark()
 	if err := r.reserve(); err != nil {
 		r.Close()
@@ -117,8 +122,13 @@ func (r *Runner) reserve() error {
 
 // Close frees the memory.
 func (r *Runner) Close() {
-	// A graph that the driver does not close shows as an error of the device at its next use.
+	// What the driver does not give back shows as an error of the device at its next use.
 	_ = r.graphs.close()
+	for _, list := range [][2]kernel.Words{r.target.blocks, r.draft.blocks, r.feed.words} {
+		for i := range list {
+			_ = list[i].Free(r.model.Device())
+		}
+	}
 	r.arena.Free(r.model.Device())
 }
 
@@ -135,13 +145,17 @@ func (r *Runner) Bytes() int64 { return r.arena.Bytes() }
 const maxPasses = 256
 
 // Start enqueues one pass of the target. The device may not have finished when it returns, but the caller may change
-// works and the slices in them.
+// works and the slices in them. At most one earlier pass may not have been waited for.
 func (r *Runner) Start(works []Work) (Pending, error) {
 	if err := r.collect(works); err != nil {
 		return Pending{}, err
 	}
 	r.pad(&r.target)
-	return r.start(&r.target)
+	p, block, err := r.start(&r.target)
+	if err != nil {
+		return Pending{}, err
+	}
+	return r.fetch(&r.target, p, block)
 }
 
 // Run executes one pass of the target and waits for it.
@@ -153,34 +167,50 @@ func (r *Runner) Run(works []Work) (Result, error) {
 	return p.Wait()
 }
 
-// start prepares and enqueues a side's batch: one copy carries its inputs to the device.
-func (r *Runner) start(s *side) (Pending, error) {
+// start prepares and enqueues a side's batch, and returns its pass and its input block: one copy carries that to the
+// device.
+func (r *Runner) start(s *side) (*pass, []int32, error) {
 	p, err := r.pass(&s.batch)
 	if err != nil {
-		return Pending{}, err
+		return nil, nil, err
 	}
 	s.input.Plan, s.input.Config, s.input.Batch.Batch, s.input.PageTokens = p.plan, &r.cfg, &s.batch, r.cfg.Page
 	s.turn = 1 - s.turn
-	block := s.blocks[s.turn]
-	if cap(block) < p.plan.InputWords {
-		block = make([]int32, p.plan.InputWords)
-		s.blocks[s.turn] = block
+	block, err := s.blocks[s.turn].Take(r.model.Device(), p.plan.InputWords)
+	if err != nil {
+		return nil, nil, err
 	}
-	block = block[:p.plan.InputWords]
 	if err := p.Prepare(&s.input, block); err != nil {
-		return Pending{}, err
+		return nil, nil, err
 	}
-	if err := kernel.WriteI32(r.model.Device(), p.Inputs(), block); err != nil {
-		return Pending{}, err
-	}
-	if err := r.graphs.enqueue(p); err != nil {
-		return Pending{}, failed(p.plan, err)
+	if err := r.enqueue(s, p, block); err != nil {
+		return nil, nil, failed(p.plan, err)
 	}
 	p.Enqueued()
 	if c, ok := r.model.(model.Stateful); ok && p.plan.Pass == plan.PassTarget {
 		c.Commit(&s.input)
 	}
-	return r.fetch(s, p, block)
+	return p, block, nil
+}
+
+// enqueue enqueues the inputs and operations of a pass.
+func (r *Runner) enqueue(s *side, p *pass, block []int32) error {
+	machine, target := r.model.Device(), s == &r.target
+	dev, one := machine.(kernel.Device) // several together feed no tokens
+	var err error
+	if target && one {
+		err = r.feed.enqueue(dev, p, block, &s.batch)
+	} else {
+		r.feed.from = nil // its memory is used again
+		err = kernel.WriteI32(machine, p.Inputs(), block)
+	}
+	if err == nil {
+		err = r.graphs.enqueue(p)
+	}
+	if err == nil && target && one && p.Outputs().Best.IDs.Given() {
+		r.feed.from = p
+	}
+	return err
 }
 
 // failed says of an error of the device in which pass it happened (E28). Errors of the plan have codes of their own.
@@ -255,6 +285,7 @@ func (r *Runner) collect(works []Work) error {
 	b.Mode, b.Requests, b.Record, b.Replay = plan.ModeIdle, b.Requests[:0], plan.Record{}, plan.Replay{}
 	in.Tokens, in.Tables, in.States, in.Windows = in.Tokens[:0], in.Tables[:0], in.States[:0], in.Windows[:0]
 	in.Replays = in.Replays[:0]
+	r.feed.wants = r.feed.wants[:0]
 	for i := range works {
 		w := &works[i]
 		n := len(w.Tokens)
@@ -282,7 +313,7 @@ func (r *Runner) collect(works []Work) error {
 			return fmt.Errorf("step: sequence %d: a sequence cannot %v", i, w.Kind)
 		}
 		q.Logits, q.Best = w.Logits, w.Best
-		if err := w.choices(b, &q); err != nil {
+		if err := errors.Join(w.choices(b, &q), r.feed.want(i, w)); err != nil {
 			return fmt.Errorf("step: sequence %d: %w", i, err)
 		}
 		b.Add(q)

@@ -61,6 +61,9 @@ func (r *Report) Print(w io.Writer) error {
 			fmt.Fprintf(w, "context %d, batch %d was not measured: %s\n", c.Context, c.Batch, c.Skipped)
 		}
 	}
+	for i := range r.Accept {
+		fmt.Fprintf(w, "\n%s\n", &r.Accept[i])
+	}
 	if r.Drafts != nil {
 		fmt.Fprintf(w, "\n%s\n", r.Drafts)
 	}
@@ -92,6 +95,9 @@ func (r *Report) Markdown(w io.Writer) error {
 			fmt.Fprintf(w, "\nContext %d at batch %d was not measured: %s.\n", c.Context, c.Batch, c.Skipped)
 		}
 	}
+	for i := range r.Accept {
+		fmt.Fprintf(w, "\n%s.\n", &r.Accept[i])
+	}
 	if r.Drafts != nil {
 		fmt.Fprintf(w, "\n%s.\n", r.Drafts)
 	}
@@ -110,7 +116,7 @@ func (r *Report) Markdown(w io.Writer) error {
 func (r *Report) rows() [][]string {
 	head, traced := []string{"phase", "context", "batch", "step ms", "median", "spread", "tokens/s"}, r.traced()
 	if traced {
-		head = append(head, "gap ms", "launches", "kernels ms")
+		head = append(head, "gap ms", "overlapped", "busy", "launches", "kernels ms")
 	}
 	for s := range stageCount {
 		head = append(head, s.String())
@@ -125,7 +131,11 @@ func (r *Report) rows() [][]string {
 			fmt.Sprintf("%.1f", p.TokensPerSecond)}
 		all := p.StepMs
 		if traced {
-			row = append(row, fmt.Sprintf("%.2f", p.GapMs), fmt.Sprint(p.Launches),
+			overlapped, busy := "", ""
+			if p.OverlapMs > 0 {
+				overlapped, busy = fmt.Sprintf("%.2f", p.OverlapMs), fmt.Sprintf("%.1f %%", 100*p.Busy)
+			}
+			row = append(row, fmt.Sprintf("%.2f", p.GapMs), overlapped, busy, fmt.Sprint(p.Launches),
 				fmt.Sprintf("%.2f", p.DeviceMs))
 			all = p.DeviceMs
 		}

@@ -20,7 +20,7 @@ func (b *bench) profile(p *Phase, steps int, one func(i int) error) (err error) 
 	if !ok {
 		return nil
 	}
-	if p.GapMs, err = b.gap(t, steps, one); err != nil {
+	if p.GapMs, p.SpanMs, err = b.gap(t, steps, one); err != nil {
 		return err
 	}
 	if err := t.Trace(true); err != nil {
@@ -70,33 +70,35 @@ func (b *bench) profile(p *Phase, steps int, one func(i int) error) (err error) 
 	return nil
 }
 
-// gap is the time of the steps of a phase in which the device waits for the host: all of it less the device's time from
-// the first launch of each step to its last. The median of a few rounds counts.
-func (b *bench) gap(t kernel.Tracer, steps int, one func(i int) error) (float64, error) {
+// gap is the time of the steps of a phase in which the device waits for the host: all of it less span, the device's
+// time from the first launch of each step to its last. The medians of a few rounds count.
+func (b *bench) gap(t kernel.Tracer, steps int, one func(i int) error) (gap, span float64, err error) {
 	b.watch.spans = t
 	defer func() { b.watch.spans = nil }()
-	var gaps []float64
+	var gaps, spans []float64
 	for range 5 {
 		begin, device := time.Now(), time.Duration(0)
 		for i := range steps {
 			if err := one(i); err != nil {
-				return 0, err
+				return 0, 0, err
 			}
 			if !b.watch.ended { // it fetches nothing
 				if err := t.EndSpan(); err != nil {
-					return 0, err
+					return 0, 0, err
 				}
 			}
 			took, err := t.Span()
 			if err != nil {
-				return 0, err
+				return 0, 0, err
 			}
 			device += took
 		}
 		gaps = append(gaps, float64((time.Since(begin)-device).Nanoseconds())/1e6)
+		spans = append(spans, float64(device.Nanoseconds())/1e6)
 	}
 	slices.Sort(gaps)
-	return gaps[len(gaps)/2], nil
+	slices.Sort(spans)
+	return gaps[len(gaps)/2], spans[len(spans)/2], nil
 }
 
 // prompt times a whole prompt from an empty cache, in chunks. Of the last chunk alone a token is chosen.

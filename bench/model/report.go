@@ -21,7 +21,14 @@ type Phase struct {
 	Stages          Stages  `json:"stages_ms"`         // of the best step; on a GPU of a traced one
 	// GapMs is the part of a step in which a GPU waits for the host. Launches of a traced step run one after the other;
 	// DeviceMs is the sum of their times, which is above that of a step where launches overlap.
-	GapMs    float64  `json:"gap_ms,omitempty"`
+	GapMs float64 `json:"gap_ms,omitempty"`
+	// SpanMs is the time of a step from its first launch to its last, by the device's clock.
+	SpanMs float64 `json:"span_ms,omitempty"`
+	// OverlapMs is the median time of a decode step that is enqueued while the one before runs, with the tokens that it
+	// samples, as the engine does on a GPU, and Busy the share of it in which the GPU works, SpanMs / OverlapMs.
+	OverlapMs float64 `json:"overlap_ms,omitempty"`
+	Busy      float64 `json:"busy,omitempty"`
+
 	Launches int      `json:"launches,omitempty"`
 	DeviceMs float64  `json:"device_ms,omitempty"`
 	Kernels  []Kernel `json:"kernels,omitempty"` // those that take longest first
@@ -113,6 +120,7 @@ type Report struct {
 	Flat    *Flat           `json:"flat,omitempty"`
 	Pause   *pause.Pause    `json:"gc_pause,omitempty"`
 	Drafts  *Drafting       `json:"drafts,omitempty"`
+	Accept  []Accepting     `json:"draft_accept,omitempty"`
 	Peer    []Compared      `json:"peer,omitempty"`
 	Targets []Verdict       `json:"targets,omitempty"`
 }

@@ -333,7 +333,13 @@ func (b *bench) phase(ctx context.Context, kind plan.Mode, c *Cell, n int) (*Pha
 	if err := b.repeat(ctx, p, func() (time.Duration, Stages, error) { return b.timed(j) }); err != nil {
 		return nil, err
 	}
-	return p, b.profile(p, 1, func(int) error { _, _, err := b.timed(j); return err })
+	if err := b.profile(p, 1, func(int) error { _, _, err := b.timed(j); return err }); err != nil {
+		return nil, err
+	}
+	if b.gpu && kind == plan.ModeDecode {
+		err = b.overlap(ctx, p, j)
+	}
+	return p, err
 }
 
 // repeat runs one after one that warms caches and grows scratch memory, for as long as the budget allows.

@@ -165,6 +165,7 @@ type abilities interface {
 	kernel.Capturer
 	kernel.Reserver
 	kernel.Joiner
+	kernel.PageMover
 }
 
 // watchedGPU is a stopwatch around a GPU.

@@ -45,6 +45,7 @@ type benchServeFlags struct {
 	duration, timeout        time.Duration
 	seed                     uint64
 	allowRemote, eos, asJSON bool
+	dummy                    bool
 	longest                  func() time.Duration // the longest step of the server here
 }
 
@@ -100,6 +101,8 @@ With --goal the requests that meet it are counted: goodput. --url measures any s
 	s.BoolVar(&f.eos, "stop-at-eos", false,
 		"let answers end where the model ends them, instead of at their full length")
 	s.BoolVar(&f.asJSON, "json", false, "print JSON")
+	s.BoolVar(&f.dummy, "dummy", false, "--model is a shape, as in bench model --dummy: its weights are drawn on the "+
+		"device, without files")
 	f.engineFlags.add(s)
 	f.addServing(s)
 	return c
@@ -116,6 +119,9 @@ func (f *benchServeFlags) run(cmd *cobra.Command) error {
 	if f.url != "" {
 		if err := f.refuse(cmd.Flags()); err != nil {
 			return fmt.Errorf("bench serve: %w", err)
+		}
+		if f.dummy {
+			return errors.New("bench serve: --dummy cannot change the server at --url; leave one of them out")
 		}
 		return f.measure(cmd, list)
 	}
@@ -208,6 +214,11 @@ func (f *benchServeFlags) serveHere(cmd *cobra.Command, list []load.Options) (er
 		return err
 	}
 	defer l.Close() // the server has closed it already unless loading failed
+	if f.dummy {
+		if f.drawn, err = drawn(f.model, f.seed, nil); err != nil {
+			return fmt.Errorf("bench serve: --dummy: %w", err)
+		}
+	}
 	e, err := f.open(cmd, nil)
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 
 	"sparrow"
 	"sparrow/bench/model"
+	"sparrow/engine"
 	"sparrow/eval"
 	"sparrow/sample"
 )
@@ -41,6 +42,48 @@ func (f *benchModelFlags) measureDrafts(cmd *cobra.Command, dir string, o model.
 		return nil, err
 	}
 	return model.Draft(cmd.Context(), e, setting.String(), requests)
+}
+
+// acceptDrafts decodes batches with drafts of which a share counts as right, and without, in an engine of its own.
+func (f *benchModelFlags) acceptDrafts(cmd *cobra.Command, dir string, o model.Options, r *model.Report) (
+	out []model.Accepting, err error) {
+	setting, err := f.drafts()
+	if err != nil {
+		return nil, err
+	}
+	cells := r.Cells
+	c := sparrow.Config{Model: dir, Kernels: f.kernels, Device: f.gpu, Workers: f.workers, Pack: f.pack,
+		Precise: f.precise, Policy: o.Policy, Draft: setting, DraftAccept: f.accept, MaxStall: -1,
+		SelfTest: engine.SelfTestOff}
+	for _, cell := range cells {
+		c.CacheTokens = max(c.CacheTokens, cell.Batch*(cell.Context+model.AcceptRoom))
+		c.MaxRunning = max(c.MaxRunning, cell.Batch)
+	}
+	if f.dummy {
+		one := 1
+		if c.Source, err = drawn(dir, f.seed, &one); err != nil {
+			return nil, fmt.Errorf("bench model: --dummy: %w", err)
+		}
+	}
+	e, err := sparrow.Open(cmd.Context(), c)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, closeNow(e)) }()
+	if why := e.Info().NoDrafts; why != "" {
+		return nil, fmt.Errorf("bench model: --draft %s: %s", setting, why)
+	}
+	for _, cell := range cells {
+		if cell.Skipped != "" {
+			continue
+		}
+		a := model.Accepting{Context: cell.Context, Batch: cell.Batch, Setting: setting.String(), Accept: f.accept}
+		if err := model.Accept(cmd.Context(), e, &a, f.seed); err != nil {
+			return out, fmt.Errorf("bench model: context %d, batch %d: %w", a.Context, a.Batch, err)
+		}
+		out = append(out, a)
+	}
+	return out, nil
 }
 
 // draftRequests are questions of the shipped tasks, or random tokens for a model that cannot read text.

@@ -33,6 +33,7 @@ type benchModelFlags struct {
 	seed                         uint64
 	asJSON, markdown             bool
 	dummy, profile               bool
+	accept                       float64
 }
 
 func benchModelCommand() *cobra.Command {
@@ -86,6 +87,8 @@ microsecond for each, and the shares are of that step.`,
 		"bench compare NAME -->) and <!-- end --> becomes those tables")
 	f.policyFlags.add(s)
 	f.addDraft(s)
+	s.Float64Var(&f.accept, "draft-accept", 0, "with --draft, decode every batch behind every context with drafts of "+
+		"which this share counts as right, and without, for models with random weights")
 	return c
 }
 
@@ -101,6 +104,10 @@ func (f *benchModelFlags) options() (model.Options, error) {
 	_, errs[4] = f.drafts()
 	if err := errors.Join(errs[:]...); err != nil {
 		return o, err
+	}
+	if !(f.accept >= 0 && f.accept <= 1) || f.accept > 0 && (f.draft == "" || f.draft == "off") {
+		return o, fmt.Errorf("bench model: --draft-accept %v: want a share from 0 to 1, with --draft auto or a number",
+			f.accept)
 	}
 	if f.workers < 0 || f.chunk < 0 || f.budget < 0 {
 		return o,
@@ -168,10 +175,14 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 		return err
 	}
 	r.Commit = revision()
-	if f.draft != "" && f.draft != "off" {
-		if r.Drafts, err = f.measureDrafts(cmd, dir, o); err != nil {
-			return err
-		}
+	switch {
+	case f.accept > 0:
+		r.Accept, err = f.acceptDrafts(cmd, dir, o, r)
+	case f.draft != "" && f.draft != "off":
+		r.Drafts, err = f.measureDrafts(cmd, dir, o)
+	}
+	if err != nil {
+		return err
 	}
 	if peer != nil {
 		if err := r.Against(peer); err != nil {
@@ -231,15 +242,25 @@ func (f *benchModelFlags) source(dir string) (*family.Source, error) {
 		}
 		return modelSource(folder)
 	}
-	file, text, err := readShape(dir)
+	s, err := drawn(dir, f.seed, nil)
 	if err != nil {
-		return nil, fmt.Errorf("bench model: --dummy: %w", err)
+		err = fmt.Errorf("bench model: --dummy: %w", err)
 	}
-	c, err := synth.New(file, text, synth.Options{DType: synth.FP8, Seed: f.seed})
+	return s, err
+}
+
+// drawn is a model of a shape whose weights are drawn on the device. nextN is the number of its drafting layers; nil is
+// the shape's own.
+func drawn(shape string, seed uint64, nextN *int) (*family.Source, error) {
+	file, text, err := readShape(shape)
 	if err != nil {
 		return nil, err
 	}
-	return c.Dummy(dir)
+	c, err := synth.New(file, text, synth.Options{DType: synth.FP8, Seed: seed, NextN: nextN})
+	if err != nil {
+		return nil, err
+	}
+	return c.Dummy(shape)
 }
 
 // peer is the results to compare with, read before anything is measured.

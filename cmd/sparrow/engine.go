@@ -18,6 +18,7 @@ import (
 	"sparrow/internal/unit"
 	"sparrow/kernel/group"
 	"sparrow/kv/prefix"
+	"sparrow/model/family"
 )
 
 // engineFlags are the flags that say what to run and with how much of the machine, shared by every command that opens
@@ -30,12 +31,14 @@ type engineFlags struct {
 	maxRunning, maxQueue, planHistory int
 	ranks                             int
 	recordBytes                       int64
-	noPrefixCache, noGraphs           bool
+	noPrefixCache                     bool
+	noGraphs, noOverlap               bool
 	controlTokens, selfTest           string
 	watchdog                          time.Duration
 	maxStall                          string
 
 	events prefix.Listener // of the prefix cache; set by serve
+	drawn  *family.Source  // in place of model; set by bench serve
 	tierFlags
 }
 
@@ -57,6 +60,8 @@ func (f *engineFlags) add(s *pflag.FlagSet) {
 	f.addDraft(s)
 	s.BoolVar(&f.noGraphs, "no-graphs", false, "on a GPU, launch every operation of a step by itself instead of "+
 		"captured steps: slower, and the watchdog sees the stage it hangs in")
+	s.BoolVar(&f.noOverlap, "no-overlap", false, "on a GPU, form the next step when the one before has ended instead "+
+		"of while it runs: slower, for comparing")
 	s.StringVar(&f.selfTest, "self-test", "auto", "compare sparse with dense attention on the weights before the "+
 		"model opens, and refuse a difference: auto (on a GPU, and on a CPU where it is quick), on, off")
 	s.DurationVar(&f.watchdog, "watchdog", time.Minute,
@@ -132,7 +137,11 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 	if err := f.sizes(); err != nil {
 		return sparrow.Config{}, err
 	}
-	dir, err := modelFolder(modelFlag, f.model)
+	dir := f.model
+	var err error
+	if f.drawn == nil {
+		dir, err = modelFolder(modelFlag, f.model)
+	}
 	if err != nil {
 		return sparrow.Config{}, err
 	}
@@ -164,10 +173,12 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 	}
 	c := sparrow.Config{
 		CacheEvents: f.events, MaxStall: stall, SelfTest: test, Watchdog: watchdog,
-		Model: dir, Name: f.wireName(dir), Kernels: f.kernels, Device: f.gpu, Workers: f.workers, Pack: f.pack, Ranks: f.ranks,
+		Model: dir, Source: f.drawn, Name: f.wireName(dir), Kernels: f.kernels, Device: f.gpu, Workers: f.workers,
+		Pack: f.pack, Ranks: f.ranks,
 		Precise: f.precise, Policy: p, Draft: drafts,
 		CacheTokens: f.cacheTokens, ContextTokens: f.context, StepTokens: f.stepTokens, MaxRunning: f.maxRunning,
-		MaxQueue: f.maxQueue, NoReuse: f.noPrefixCache, NoGraphs: f.noGraphs, PlanHistory: f.planHistory,
+		MaxQueue: f.maxQueue, NoReuse: f.noPrefixCache, NoGraphs: f.noGraphs,
+		NoOverlap: f.noOverlap, PlanHistory: f.planHistory,
 		RecordBytes: f.recordBytes, ControlTokens: f.controlTokens == "allow",
 	}
 	if c.Tiers, err = f.tiers(); err != nil {

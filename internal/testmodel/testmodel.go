@@ -67,6 +67,8 @@ var (
 	draftV32 = once("v32-draft", v32, withDrafting())
 	draftV4  = once("v4-draft", V4Config, withDrafting())
 	eight    = once("v32-eight", strings.Replace(v32, `"vocab_size": 640`, `"vocab_size": 8`, 1), withDrafting())
+	gpuV32   = once("v32-gpu", forGPU(v32), synth.Options{Seed: 1})
+	gpuDraft = once("v32-draft-gpu", forGPU(v32), withDrafting())
 	draftGLM = sync.OnceValues(func() (string, error) {
 		text, err := synth.PresetConfig("glm-tiny")
 		if err != nil {
@@ -76,14 +78,38 @@ var (
 	})
 )
 
+// gpu is whether the checkpoints are for a GPU.
+var gpu bool
+
+// OnGPU makes V32 and V32Draft, until the test ends, checkpoints whose top-k a GPU takes.
+func OnGPU(t testing.TB) {
+	gpu = true
+	t.Cleanup(func() { gpu = false })
+}
+
+// forGPU is a configuration with the smallest top-k that kernels of a GPU have.
+func forGPU(config string) string {
+	return strings.Replace(config, `"index_topk": 16`, `"index_topk": 64`, 1)
+}
+
 // V32 is the folder of a DeepSeek-V3.2 checkpoint without a drafting layer.
-func V32(t testing.TB) string { return must(t, plainV32) }
+func V32(t testing.TB) string {
+	if gpu {
+		return must(t, gpuV32)
+	}
+	return must(t, plainV32)
+}
 
 // V4 is the folder of a DeepSeek-V4 checkpoint without a drafting block.
 func V4(t testing.TB) string { return must(t, plainV4) }
 
 // V32Draft is V32's shape with a drafting layer.
-func V32Draft(t testing.TB) string { return must(t, draftV32) }
+func V32Draft(t testing.TB) string {
+	if gpu {
+		return must(t, gpuDraft)
+	}
+	return must(t, draftV32)
+}
 
 // V4Draft is V4's shape with a drafting block.
 func V4Draft(t testing.TB) string { return must(t, draftV4) }

@@ -96,7 +96,7 @@ func Run(c Config, sessions []Session) (*Report, error) {
 type fleet struct {
 	Config
 	clock    *clock.Virtual
-	time     formula.Sleeper // of passes
+	time     formula.Time // of passes
 	router   *router
 	replicas []*replica
 	left     int           // sessions that have not ended

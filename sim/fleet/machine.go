@@ -8,7 +8,7 @@ import (
 )
 
 // machine is one that replicas share: it does the work of a limited number of them at a time, and all that have work
-// get equal parts. It implements formula.Sleeper.
+// get equal parts. It implements formula.Time.
 type machine struct {
 	clock    *clock.Virtual
 	capacity float64 // in replicas
@@ -19,6 +19,9 @@ type machine struct {
 func newMachine(c *clock.Virtual, capacity float64) *machine {
 	return &machine{clock: c, capacity: capacity, changed: make(chan struct{})}
 }
+
+// Now is the clock's time.
+func (m *machine) Now() time.Time { return m.clock.Now() }
 
 // Sleep lets the time pass that work takes beside that of others.
 func (m *machine) Sleep(work time.Duration) {

@@ -55,37 +55,46 @@ func (c Cost) of(rows, decodes, keys int) time.Duration {
 		c.Keys*time.Duration(keys)/1000
 }
 
-// Sleeper lets virtual time pass; a clock.Virtual does.
-type Sleeper interface{ Sleep(time.Duration) }
+// Time is virtual time that passes while somebody sleeps; a clock.Virtual is.
+type Time interface {
+	Now() time.Time
+	Sleep(time.Duration)
+}
 
 // Device is memory of the host with a queue whose work takes virtual time. The operations of kernel.Operations are
 // there to satisfy the interface: the passes of Model use none of them.
 type Device struct {
 	kernel.Device
 	cost    Cost
-	time    Sleeper        // nil where passes take no time
+	time    Time           // nil where passes take no time
+	beside  bool           // Settings.Beside
 	faults  func(Op) Fault // nil without faults
 	hang    time.Duration
 	lost    bool
 	nan     bool          // the results of the pass in progress are NaN
-	pending time.Duration // work that nobody has waited for
+	pending time.Duration // work whose results were not fetched yet
+	free    time.Time     // when the work before that is done
 }
 
 // Settings are what a device does beside computing. The zero value takes no time and has no faults.
 type Settings struct {
 	Cost   Cost
-	Time   Sleeper
+	Time   Time
+	Beside bool           // the device computes beside the host, which may enqueue the next pass meanwhile
 	Faults func(Op) Fault // asked at every operation
 	Hang   time.Duration  // how long an operation that hangs takes
 }
 
 // NewDevice makes a device.
 func NewDevice(s Settings) *Device {
-	return &Device{Device: &ref.Device{}, cost: s.Cost, time: s.Time, faults: s.Faults, hang: s.Hang}
+	return &Device{Device: &ref.Device{}, cost: s.Cost, time: s.Time, beside: s.Beside, faults: s.Faults, hang: s.Hang}
 }
 
 // Name is not registered: only simulations have the device.
 func (*Device) Name() string { return "formula" }
+
+// Asynchronous reports whether the device computes beside the host.
+func (d *Device) Asynchronous() bool { return d.beside }
 
 // Write copies inputs.
 func (d *Device) Write(dst kernel.Tensor, src []byte) error {
@@ -103,16 +112,29 @@ func (d *Device) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
 	if _, err := d.Device.Fetch(dst, src); err != nil {
 		return nil, err
 	}
-	return event{d}, nil
+	took := d.pending
+	d.pending = 0
+	if d.time == nil {
+		return event{d: d}, nil
+	}
+	if now := d.time.Now(); d.free.Before(now) {
+		d.free = now
+	}
+	d.free = d.free.Add(took)
+	return event{d, d.free}, nil
 }
 
-type event struct{ d *Device }
+// event is the end of work that was enqueued.
+type event struct {
+	d  *Device
+	at time.Time
+}
 
-// Wait lets the time of the work pass.
+// Wait lets the time pass until the work is done.
 func (e event) Wait() error {
-	took := e.d.pending
-	e.d.pending = 0
-	e.d.sleep(took)
+	if e.d.time != nil {
+		e.d.sleep(e.at.Sub(e.d.time.Now()))
+	}
 	return e.d.try(OpWait)
 }
 

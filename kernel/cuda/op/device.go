@@ -115,6 +115,9 @@ func (d *Device) start() (_ *Device, err error) {
 // Name is the registered name.
 func (d *Device) Name() string { return Name }
 
+// Asynchronous: the host enqueues, the GPU computes.
+func (d *Device) Asynchronous() bool { return true }
+
 // Activation is bf16.
 func (d *Device) Activation() kernel.DType { return kernel.BF16 }
 

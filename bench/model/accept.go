@@ -1,0 +1,138 @@
+package model
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"sparrow"
+	"sparrow/sample"
+)
+
+// Accepting is the speed of decoding of several sequences with drafts, of which a given share counts as right, beside
+// that without drafts.
+type Accepting struct {
+	Context  int     `json:"context"` // tokens of every prompt
+	Batch    int     `json:"batch"`   // sequences
+	Setting  string  `json:"setting"`
+	Accept   float64 `json:"accept"`           // share of drafts that count as right
+	Plain    float64 `json:"plain_tokens_s"`   // of all sequences together, while all of them decode
+	Drafted  float64 `json:"drafted_tokens_s"` // the same with drafts
+	Ratio    float64 `json:"ratio"`            // drafted / plain
+	Proposed int     `json:"drafted_tokens"`
+	Accepted int     `json:"accepted_tokens"`
+}
+
+func (a *Accepting) String() string {
+	return fmt.Sprintf("drafts %s, %.0f %% right: context %d, batch %d: %.1f tokens/s against %.1f without, %.2f x; %d "+
+		"of %d drafts counted as right", a.Setting, 100*a.Accept, a.Context, a.Batch, a.Drafted, a.Plain, a.Ratio,
+		a.Accepted, a.Proposed)
+}
+
+// acceptTokens is how many tokens every sequence gets.
+const acceptTokens = 192
+
+// AcceptRoom is how many tokens behind the prompt the cache has to hold for every sequence.
+const AcceptRoom = 512
+
+// Accept decodes so many sequences at once behind prompts of random tokens, without drafts and as the engine was set.
+func Accept(ctx context.Context, e *sparrow.Engine, a *Accepting, seed uint64) error {
+	none := 0
+	for _, run := range []struct {
+		what   string
+		drafts *int
+		tokens int
+		rate   *float64
+	}{
+		{"prompts", nil, 2, nil}, // the others find them in the cache and begin together
+		{"without drafts", &none, acceptTokens, &a.Plain},
+		{"with drafts", nil, acceptTokens, &a.Drafted},
+	} {
+		rate, err := a.together(ctx, e, run.drafts, run.tokens, seed)
+		if err == nil && run.rate != nil {
+			*run.rate, err = rate.perSecond(a.Batch)
+		}
+		if err != nil {
+			return fmt.Errorf("bench: %s: %w", run.what, err)
+		}
+		a.Proposed, a.Accepted = rate.proposed, rate.accepted
+	}
+	a.Ratio = a.Drafted / a.Plain
+	return nil
+}
+
+// decoded is what several sequences decoded from when the last of them had begun until the first had ended.
+type decoded struct {
+	begun, ended, tokens int
+	from, to             time.Time
+	proposed, accepted   int
+	err                  error
+}
+
+func (d *decoded) perSecond(sequences int) (float64, error) {
+	if d.begun < sequences || !d.to.After(d.from) {
+		return 0, fmt.Errorf("the first of %d sequences ended before the last one began; ask for fewer, or for more cache",
+			sequences)
+	}
+	return float64(d.tokens) / d.to.Sub(d.from).Seconds(), nil
+}
+
+// add takes an event of a sequence.
+func (d *decoded) add(ev *sparrow.Event, first bool, sequences int) {
+	if len(ev.Tokens) > 0 && d.begun == sequences && d.ended == 0 {
+		d.tokens += len(ev.Tokens)
+		d.to = time.Now()
+	}
+	if len(ev.Tokens) > 0 && first {
+		if d.begun++; d.begun == sequences {
+			d.from = time.Now()
+		}
+	}
+	if u := ev.Usage; u != nil {
+		d.ended++
+		d.proposed, d.accepted = d.proposed+u.DraftedTokens, d.accepted+u.AcceptedTokens
+	}
+	d.err = errors.Join(d.err, ev.Err)
+}
+
+// together decodes all sequences at once.
+func (a *Accepting) together(ctx context.Context, e *sparrow.Engine, drafts *int, most int, seed uint64) (*decoded,
+	error) {
+	rng := rand.New(rand.NewPCG(seed, 5))
+	p := sample.Default()
+	p.Temperature = 0
+	var (
+		mu   sync.Mutex
+		wait sync.WaitGroup
+		d    decoded
+	)
+	for i := range a.Batch {
+		tokens := make([]int32, a.Context)
+		for k := range tokens {
+			tokens[k] = int32(rng.IntN(e.Info().Vocabulary))
+		}
+		p.Seed = int64(i) // decides which drafts count as right
+		s, err := e.Stream(ctx, sparrow.Request{Tokens: tokens, Sampling: p, MaxTokens: most, IgnoreEOS: true,
+			Draft: drafts})
+		if err != nil {
+			mu.Lock()
+			d.err = errors.Join(d.err, err)
+			mu.Unlock()
+			break
+		}
+		wait.Go(func() {
+			first := true
+			for ev := range s.All() {
+				mu.Lock()
+				d.add(&ev, first, a.Batch)
+				mu.Unlock()
+				first = first && len(ev.Tokens) == 0
+			}
+		})
+	}
+	wait.Wait()
+	return &d, errors.Join(d.err, ctx.Err())
+}

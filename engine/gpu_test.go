@@ -1,0 +1,83 @@
+package engine
+
+import (
+	"testing"
+
+	"sparrow/internal/testkit/strict"
+	"sparrow/internal/testmodel"
+	"sparrow/kernel"
+	"sparrow/kernel/cuda"
+	"sparrow/kernel/cuda/op"
+)
+
+// standIn, where set, makes the device that the engines of the tests run on in place of the CPU's.
+var standIn func(t testing.TB, host kernel.Device) kernel.Device
+
+// onDevices are the tests of this package that say the same of a GPU: crowds, preemption, faults, drafts,
+// cancellations, scores, prefixes that come back.
+var onDevices = []struct {
+	name string
+	test func(*testing.T)
+}{
+	{"overlap", TestOverlappedBatchesChangeNoAnswer},
+	{"overlap, cancellations", TestOverlapAndCancellations},
+	{"overlap, faults", TestFaultsOfOverlappedPasses},
+	{"crowd", TestACrowdGetsTheLogitsOfLoneRunsToTheBit},
+	{"drafts", TestDraftedAnswersArePlainAnswers},
+	{"drafting crowd", TestADraftingCrowdGetsTheLogitsOfLonePlainRuns},
+	{"cancelled drafts", TestCancelledDraftsLeakNothing},
+	{"failing drafter", TestAFailingDrafterCostsNothingButSpeed},
+	{"drafts one by one", TestDraftsOfBatchesThatRunOneByOne},
+	{"cancellations", TestCancelledJobsLeakNothing},
+	{"faulty request", TestOnlyTheFaultyRequestIsLost},
+	{"choices after a fault", TestChoicesGoOnWithoutTheFirst},
+	{"NaN", TestLogitsThatAreNotNumbers},
+	{"panic", TestAPanicInSamplingLosesOneRequest},
+	{"broken loop", TestABrokenLoopFailsEveryStream},
+	{"greedy rows", TestGreedyChoicesNeedNoWholeRows},
+	{"shared prefix", TestASharedPrefixIsComputedOnce},
+	{"prefix that comes back", TestAPrefixThatComesBackHasTheBitsOfRecomputing},
+	{"evictions", TestRandomEvictionsRestoresAndCancellationsLeakNothing},
+	{"scores", TestScoresDoNotDependOnHowTheyAreComputed},
+	{"close", TestCloseLetsRequestsFinish},
+}
+
+// elsewhere runs tests on another device.
+func elsewhere(t *testing.T, open func(t testing.TB, host kernel.Device) kernel.Device, tests int) {
+	standIn = open
+	t.Cleanup(func() { standIn = nil })
+	testmodel.OnGPU(t)
+	for _, c := range onDevices[:tests] {
+		t.Run(c.name, c.test)
+	}
+}
+
+func TestGPUEngine(t *testing.T) {
+	if err := cuda.Available(); err != nil {
+		t.Skipf("needs a Hopper GPU: %v", err)
+	}
+	elsewhere(t, func(t testing.TB, _ kernel.Device) kernel.Device {
+		d, err := op.Open(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := d.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		return d
+	}, len(onDevices))
+}
+
+// The operations of overlapped passes are those that a GPU takes.
+func TestOverlapByADevicesRules(t *testing.T) {
+	notUnderRace(t)
+	elsewhere(t, func(t testing.TB, host kernel.Device) kernel.Device {
+		s, err := strict.Open(host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}, 1)
+}

@@ -1,0 +1,193 @@
+package engine
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"sparrow/internal/testmodel"
+	"sparrow/kernel"
+	"sparrow/step"
+)
+
+// Invariants of this file: forming and enqueueing a batch while the one before runs changes no answer, whatever ends,
+// is cancelled, is preempted or fails meanwhile, and leaks no page. Package sim says the same of more cases.
+
+// beside is a device that says that it computes beside the host. What it is given is done when a call returns, in the
+// same order: a device that takes its time may not do it in another.
+type beside struct{ kernel.Device }
+
+func (beside) Asynchronous() bool { return true }
+
+// overlapping is prepared over such a device.
+func overlapping(t testing.TB, dir string, c Config, hooks ...func(*Engine)) (*Engine, func()) {
+	t.Helper()
+	e, err := buildOver(t, dir, c, kernel.Options{}, func(d kernel.Device) kernel.Device {
+		if kernel.IsAsynchronous(d) {
+			return d
+		}
+		return beside{d}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return running(t, e, hooks...)
+}
+
+// plain is n greedy requests, of which some end early: at tokens that occur in the answers.
+func plain(n int, stops []int32) []Request {
+	list := crowd(n)
+	for i := range list {
+		list[i].Sampling = greedy()
+		if i%3 == 0 {
+			list[i].Sampling.StopTokenIDs = stops
+		}
+		if i%7 == 3 {
+			list[i].Sampling.N = 2
+		}
+	}
+	return list
+}
+
+// Crowds with stops, shared prefixes and too few pages, greedy alone and with requests whose tokens the host samples.
+func TestOverlappedBatchesChangeNoAnswer(t *testing.T) {
+	dir := testmodel.V32(t)
+	free := lone(t, dir, Config{Policy: deterministic("")}, plain(6, nil))
+	var stops []int32 // the tenth tokens of some answers
+	for _, r := range free {
+		if a := r.Choices[0].Tokens; len(a) > 10 {
+			stops = append(stops, a[9])
+		}
+	}
+	for _, c := range []struct {
+		name     string
+		list     []Request
+		pages    int
+		overlaps bool // often
+	}{
+		{"greedy", plain(24, stops), 64, true},
+		{"greedy, few pages", plain(24, stops), 9, true},
+		{"some are sampled by the host", crowd(16), 16, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			want := lone(t, dir, Config{Policy: deterministic("")}, c.list)
+			e, run := overlapping(t, dir, Config{Policy: deterministic(""), CacheTokens: 64 * c.pages, StepTokens: 96}, checked(t))
+			got := jointly(t, e, c.list, run)
+			for i := range got {
+				for k := range got[i].Choices {
+					sameTokens(t, fmt.Sprintf("request %d, choice %d", i, k), got[i].Choices[k], want[i].Choices[k])
+				}
+			}
+			st := e.Stats()
+			if st.Overlapped == 0 || c.overlaps && (2*st.Overlapped < st.Steps || st.Unused == 0) {
+				t.Errorf("%d of %d passes overlapped, %d tokens unused", st.Overlapped, st.Steps, st.Unused)
+			}
+			if c.pages < 16 && st.Preempted == 0 {
+				t.Error("nothing was preempted")
+			}
+		})
+	}
+}
+
+// Clients that leave at any moment: who stays gets the tokens of a lone run.
+func TestOverlapAndCancellations(t *testing.T) {
+	dir := testmodel.V32(t)
+	list := plain(24, nil)
+	want := lone(t, dir, Config{Policy: deterministic("")}, list)
+	e, run := overlapping(t, dir, Config{Policy: deterministic(""), CacheTokens: 64 * 12}, checked(t))
+	random := rand.New(rand.NewPCG(3, 4))
+	var wait sync.WaitGroup
+	for i, r := range list {
+		s, most := open(t, e, r), random.IntN(40)
+		wait.Go(func() {
+			got := make([][]int32, s.Choices())
+			n := 0
+			for ev := range s.events() {
+				if ev.Token < 0 {
+					continue
+				}
+				got[ev.Choice] = append(got[ev.Choice], ev.Token)
+				if n++; i%2 == 0 && n > most {
+					s.Cancel()
+				}
+			}
+			for k := range got {
+				all := want[i].Choices[k].Tokens
+				if len(got[k]) > len(all) || !slices.Equal(got[k], all[:len(got[k])]) ||
+					i%2 == 1 && len(got[k]) != len(all) {
+					t.Errorf("request %d, choice %d: %v; alone %v", i, k, got[k], all)
+				}
+			}
+		})
+	}
+	run()
+	wait.Wait()
+	if st := e.Stats(); st.Aborted == 0 || st.Overlapped == 0 {
+		t.Errorf("%d cancelled, %d passes overlapped", st.Aborted, st.Overlapped)
+	}
+}
+
+// A pass fails when it is enqueued behind another, or when it is waited for while another is enqueued behind it: the
+// requests get their tokens all the same.
+func TestFaultsOfOverlappedPasses(t *testing.T) {
+	dir := testmodel.V32(t)
+	list := plain(8, nil)
+	want := lone(t, dir, Config{Policy: deterministic("")}, list)
+	for _, c := range []struct {
+		name string
+		tap  func(runner) runner
+	}{
+		{"enqueued", func(r runner) runner {
+			return &tap{runner: r, before: everyNth(7, func(works []step.Work) bool {
+				return slices.ContainsFunc(works, func(w step.Work) bool { return w.Sampled > 0 })
+			})}
+		}},
+		{"waited for", func(r runner) runner { return &late{runner: r, every: 7} }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e, run := overlapping(t, dir, Config{Policy: deterministic(""), CacheTokens: 64 * 64}, checked(t), func(e *Engine) {
+				e.passes.runner = c.tap(e.passes.runner)
+			})
+			got := jointly(t, e, list, run)
+			for i := range got {
+				for k := range got[i].Choices {
+					sameTokens(t, fmt.Sprintf("request %d, choice %d", i, k), got[i].Choices[k], want[i].Choices[k])
+				}
+			}
+			if st := e.Stats(); st.Overlapped == 0 || st.Failed > 0 || c.name == "waited for" && st.Isolated == 0 {
+				t.Errorf("%d overlapped, %d failed, %d isolated", st.Overlapped, st.Failed, st.Isolated)
+			}
+		})
+	}
+}
+
+// everyNth makes every n-th of some passes of several requests fail.
+func everyNth(n int, some func([]step.Work) bool) func([]step.Work) error {
+	seen := 0
+	return func(works []step.Work) error {
+		if len(works) > 1 && some(works) {
+			if seen++; seen%n == 0 {
+				return errFault
+			}
+		}
+		return nil
+	}
+}
+
+// late fails passes of several requests when they are waited for.
+type late struct {
+	runner
+	every, seen int
+}
+
+func (l *late) Wait(p step.Pending) (step.Result, error) {
+	res, err := l.runner.Wait(p)
+	if err == nil && p.Plan().Requests > 1 {
+		if l.seen++; l.seen%l.every == 0 {
+			return step.Result{}, errFault
+		}
+	}
+	return res, err
+}

@@ -1,0 +1,91 @@
+package sched
+
+// A caller may form the next batch while the device still computes the one before: it says with Started that an item's
+// pass was enqueued, and Schedule goes on behind the item. Nothing is committed before Done: a pass that fails is
+// dropped, and the sequence is where it was. A sequence that is preempted or removed meanwhile gives its pages back at
+// once, since the device writes them in the order of its passes; it is not admitted again before its items have ended.
+
+// flight is what a sequence has in passes that have not ended.
+type flight struct {
+	items   int // started and neither done nor dropped, also while the sequence waits
+	tokens  int // of these, behind those in the cache
+	unknown int // tokens behind Sequence.Tokens that they sample
+}
+
+// started is what Started did to an item's sequence, for Done and Drop.
+type started struct {
+	yes     bool
+	samples bool // the item samples a token that the next item of its sequence may contain
+	ready   bool // Sequence.ready before
+}
+
+// length is how many tokens a running sequence has, with those that items in flight sample.
+func (q *Sequence) length() int { return len(q.Tokens) + q.flight.unknown }
+
+// end is how many tokens of a running sequence are in the cache or in flight.
+func (q *Sequence) end() int { return q.cache.Len() + q.flight.tokens }
+
+// reserve makes room for n tokens behind those in the cache and in flight.
+func (q *Sequence) reserve(n int) error { return q.cache.Reserve(q.flight.tokens + n) }
+
+// needs is how many pages reserve would take.
+func (q *Sequence) needs(n int) int { return q.cache.Needs(q.flight.tokens + n) }
+
+// Started says that the pass of an item without drafts was enqueued: the next batch may contain what follows. samples
+// says that the token after an item's last is sampled on the device and may be computed before its value is known here.
+func (s *Scheduler) Started(it *Item, samples bool) {
+	q := it.Seq
+	it.started = started{yes: true, samples: samples && it.Last, ready: q.ready}
+	q.flight.items++
+	q.flight.tokens += len(it.Tokens)
+	if it.started.samples {
+		q.flight.unknown++
+	}
+	q.ready = q.ready || it.Last
+}
+
+// Resolve gives an item whose token was not known the value that the caller has appended to its sequence since.
+func (it *Item) Resolve() {
+	if it.Unknown {
+		it.Tokens, it.Unknown = it.Seq.Tokens[it.Cached:it.Cached+1], false
+	}
+}
+
+// Stale reports whether the item's sequence no longer has the pages that the item was made for.
+func (it *Item) Stale() bool { return it.Seq.state != stateRunning || it.Seq.cache.Len() != it.Cached }
+
+// Drop takes back Started: the item's pass failed.
+func (s *Scheduler) Drop(it *Item) {
+	ready := it.started.ready
+	if s.land(it) && it.Seq.state == stateRunning {
+		it.Seq.ready = ready
+	}
+}
+
+// land ends the flight of an item and reports whether it was started.
+func (s *Scheduler) land(it *Item) bool {
+	q, was := it.Seq, it.started
+	it.started = started{}
+	if !was.yes {
+		return false
+	}
+	q.flight.items--
+	if q.state != stateRunning {
+		return true // its flight was forgotten with its pages
+	}
+	q.flight.tokens -= len(it.Tokens)
+	if was.samples {
+		q.flight.unknown--
+	}
+	return true
+}
+
+// flying reports whether a running sequence has an item in flight.
+func (s *Scheduler) flying() bool {
+	for _, q := range s.running {
+		if q.flight.items > 0 {
+			return true
+		}
+	}
+	return false
+}

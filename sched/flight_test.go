@@ -1,0 +1,125 @@
+package sched
+
+import "testing"
+
+// flyer is a scheduler of pages of 4 tokens with sequences in flight.
+func flyer(t *testing.T, pages int, prompts ...int) (*Scheduler, []*Sequence) {
+	t.Helper()
+	f, err := newFake(pages, 4, Limits{BatchTokens: 64, MaxRunning: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []*Sequence
+	for i, n := range prompts {
+		q := &Sequence{Tokens: make([]int32, n)}
+		for k := range q.Tokens {
+			q.Tokens[k] = int32(10*i + k)
+		}
+		if err := f.sched.Add(q); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, q)
+	}
+	return f.sched, list
+}
+
+// batch is a copy of the next batch: the scheduler uses its memory again.
+func batch(s *Scheduler) []Item { return append([]Item(nil), s.Schedule()...) }
+
+// A sequence whose next token is sampled on the device goes on behind it; committed is what is done alone.
+func TestTheNextBatchGoesOnBehindAFlight(t *testing.T) {
+	s, list := flyer(t, 8, 6, 3)
+	first := batch(s)
+	if len(first) != 2 {
+		t.Fatalf("%d items", len(first))
+	}
+	s.Started(&first[0], true)
+	s.Started(&first[1], true)
+	second := batch(s)
+	for i, n := range []int{3, 6} { // the shortest prompt comes first in the batch, the oldest decode
+		it := &second[1-i]
+		if !it.Unknown || !it.Decode || it.Cached != n || !it.Last || it.Logits != 1 || len(it.Tokens) != 1 ||
+			it.Seq.Cached() != 0 || 4*len(it.Pages) < n+1 {
+			t.Errorf("behind a prompt of %d tokens: %+v, %d cached", n, it, it.Seq.Cached())
+		}
+	}
+	for i := range first {
+		if err := s.Done(&first[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list[0].Tokens, list[1].Tokens = append(list[0].Tokens, 100), append(list[1].Tokens, 101)
+	for i := range second {
+		second[i].Resolve()
+		s.Started(&second[i], i == 0)
+	}
+	if second[0].Tokens[0] != 100 || second[1].Tokens[0] != 101 || second[0].Unknown {
+		t.Errorf("tokens %v and %v, want those that were sampled", second[0].Tokens, second[1].Tokens)
+	}
+	// The second sequence ends with what is in flight: the next batch is the first one's alone.
+	if third := batch(s); len(third) != 1 || third[0].Seq != list[0] || third[0].Cached != 7 {
+		t.Errorf("items %+v", third)
+	}
+	// Where nothing can be formed the batch is empty, and nobody is preempted.
+	s.Remove(list[0])
+	if fourth := batch(s); len(fourth) != 0 || s.Preemptions() != 0 || s.Running() != 1 {
+		t.Errorf("items %+v, %d preempted, %d running", fourth, s.Preemptions(), s.Running())
+	}
+	if err := s.Done(&second[1]); err != nil || list[1].Cached() != 4 {
+		t.Errorf("%d tokens cached, error %v", list[1].Cached(), err)
+	}
+}
+
+// A pass that failed leaves sequences where they were.
+func TestDroppedItemsAreFormedAgain(t *testing.T) {
+	s, list := flyer(t, 8, 6)
+	first := batch(s)
+	s.Started(&first[0], true)
+	s.Drop(&first[0])
+	again := batch(s)
+	if len(again) != 1 || again[0].Unknown || again[0].Decode || again[0].Cached != 0 || len(again[0].Tokens) != 6 {
+		t.Fatalf("items %+v", again)
+	}
+	if err := s.Done(&again[0]); err != nil || list[0].Cached() != 6 {
+		t.Errorf("%d tokens cached, error %v", list[0].Cached(), err)
+	}
+}
+
+// A preempted sequence is not admitted again before what it has in flight has ended.
+func TestPreemptedInFlight(t *testing.T) {
+	s, list := flyer(t, 3, 4, 3)
+	first := batch(s)
+	for i := range first {
+		s.Started(&first[i], true)
+	}
+	second := batch(s) // both need another page soon: 4+1 and 3+1 tokens fit, then the pages are used up
+	for i := range first {
+		if err := s.Done(&first[i]); err != nil {
+			t.Fatal(err)
+		}
+		first[i].Seq.Tokens = append(first[i].Seq.Tokens, 1)
+	}
+	for i := range second {
+		second[i].Resolve()
+		s.Started(&second[i], true)
+	}
+	third := batch(s)
+	if len(third) != 1 || third[0].Seq != list[0] || list[1].Preempted != 1 {
+		t.Fatalf("items %+v, preempted %d times", third, list[1].Preempted)
+	}
+	s.Remove(list[0])
+	if again := batch(s); len(again) != 0 || s.Waiting() != 1 {
+		t.Fatalf("admitted in flight: %+v", again)
+	}
+	for i := range second {
+		if second[i].Seq == list[1] {
+			if err := s.Done(&second[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	list[1].Tokens = append(list[1].Tokens, 2)
+	if again := batch(s); len(again) != 1 || again[0].Cached+len(again[0].Tokens) != 5 {
+		t.Errorf("after it landed: %+v", again)
+	}
+}
