@@ -86,8 +86,8 @@ func (e *Engine) checkRecord(r *Request, maxTokens int) (*record.Replay, error) 
 		return &RequestError{Field: field, Reason: fmt.Sprintf(format, args...)}
 	}
 	if e.cfg.RecordBytes < 0 {
-		return nil, bad("sparrow", "asks for recorded choices, and this server records none; leave selections, experts "+
-			"and replay out, or start it without --record-bytes -1 (Config.RecordBytes)")
+		return nil, bad("sparrow", "asks for recorded choices, and this server records none; leave selections, "+
+			"experts and replay out, or start it without --record-bytes -1 (Config.RecordBytes)")
 	}
 	if r.Record != nil {
 		if err := e.checkRecorded(r, maxTokens); err != nil {

@@ -128,6 +128,6 @@ func (s *Server) suggest(path string) string {
 			return fmt.Sprintf("did you mean %s %s?", s.routes[slices.Index(patterns, best)].method, best)
 		}
 	}
-	return "chats are POST /v1/chat/completions, models GET /v1/models, the page is GET /; docs/operating.md lists all " +
-		"endpoints"
+	return "chats are POST /v1/chat/completions, models GET /v1/models, the page is GET /; docs/operating.md lists " +
+		"all endpoints"
 }

@@ -9,6 +9,8 @@ import * as store from "./store.js";
 // app is what views share: the served model's name, the requests that were sent, and the way to the explorer.
 const app = { model, requests: [], explore };
 
+let served = null; // a promise of the model's name
+
 const views = { start: new Start(app), chat: new Chat(app), explorer: new Explorer(app), plans: new Plans(app) };
 let shown = null;
 
@@ -54,8 +56,6 @@ byID("theme").addEventListener("click", () => {
   theme(themes[(themes.indexOf(document.documentElement.dataset.theme) + 1) % themes.length]);
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => dispatchEvent(new Event("themechange")));
-
-let served = null; // a promise of the model's name
 
 // model gives the name of the served model; requests wait for it. What failed is tried again by the next request.
 function model() {
