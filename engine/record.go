@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 
 	"sparrow/internal/unit"
 	"sparrow/plan"
@@ -85,8 +86,8 @@ func (e *Engine) checkRecord(r *Request, maxTokens int) (*record.Replay, error) 
 		return &RequestError{Field: field, Reason: fmt.Sprintf(format, args...)}
 	}
 	if e.cfg.RecordBytes < 0 {
-		return nil, bad("sparrow", "asks for recorded choices, and this engine records none (Config.RecordBytes, "+
-			"--record-bytes)")
+		return nil, bad("sparrow", "asks for recorded choices, and this server records none; leave selections, "+
+			"experts and replay out, or start it without --record-bytes -1 (Config.RecordBytes)")
 	}
 	if r.Record != nil {
 		if err := e.checkRecorded(r, maxTokens); err != nil {
@@ -133,11 +134,24 @@ func (e *Engine) checkRecorded(r *Request, maxTokens int) error {
 		}
 	}
 	if most, want := e.recordBytes(), e.recordedBytes(r, maxTokens); want > most {
-		return bad("sparrow.selections", "would take up to %s, and %s are allowed for a request; ask for fewer "+
-			"layers, tokens or max_tokens, or start the engine with more (Config.RecordBytes, --record-bytes)",
-			unit.Bytes(want), unit.Bytes(most))
+		return bad("sparrow.selections", "would take up to %s, and %s are allowed for a request; %s, ask for fewer "+
+			"layers or rows, or start the engine with more (Config.RecordBytes, --record-bytes)", unit.Bytes(want),
+			unit.Bytes(most), e.fittingAnswer(r, maxTokens))
 	}
 	return nil
+}
+
+// fittingAnswer says which max_tokens a request may record that may not record maxTokens.
+func (e *Engine) fittingAnswer(r *Request, maxTokens int) string {
+	why := ""
+	if r.MaxTokens == 0 {
+		why = fmt.Sprintf("max_tokens is not set, so that an answer of %d tokens counts; ", maxTokens)
+	}
+	fits := sort.Search(maxTokens, func(n int) bool { return e.recordedBytes(r, n+1) > e.recordBytes() })
+	if fits == 0 {
+		return why + "no max_tokens is small enough: the rows of the prompt are too many"
+	}
+	return why + fmt.Sprintf("send max_tokens of at most %d", fits)
 }
 
 // recordFactor bounds what all requests in flight may record, as a multiple of what one may.

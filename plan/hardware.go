@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Arch is the architecture a kernel was built for.
@@ -107,12 +108,34 @@ var presets = []Hardware{
 	{Arch: GFX95, SmemOptin: 163840, SMs: 256, MemoryBytes: 288 * gb, Preshuffle: true},
 }
 
-// HardwareFor gives typical figures for an architecture by name.
+// devices are names of devices by which people know architectures.
+var devices = map[string]Arch{
+	"a100": SM80, "a40": SM86, "l4": SM89, "l40": SM89, "l40s": SM89, "h100": SM90, "h200": SM90, "h20": SM90,
+	"gh200": SM90, "b200": SM100, "gb200": SM100, "b300": SM103, "gb300": SM103, "thor": SM110, "gb10": SM121,
+	"mi350x": GFX95, "mi355x": GFX95,
+}
+
+// DevicesOf lists the devices of an architecture that HardwareFor knows by name, in order.
+func DevicesOf(a Arch) []string {
+	var names []string
+	for name, arch := range devices {
+		if arch == a {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// HardwareFor gives typical figures for an architecture by its name or that of a device.
 func HardwareFor(name string) (Hardware, error) {
 	arch, ok := archs.find(name)
+	if !ok {
+		arch, ok = devices[strings.ToLower(name)]
+	}
 	if !ok || arch == ArchUnset {
-		return Hardware{}, &Error{Code: E01, Asked: fmt.Sprintf("hardware %q", name), Supported: archs.list(),
-			Try: "--hw cpu"}
+		return Hardware{}, &Error{Code: E01, Asked: fmt.Sprintf("hardware %q", name),
+			Supported: archs.list() + ", or a device such as h200", Try: "--hw cpu"}
 	}
 	for _, h := range presets {
 		if h.Arch == arch {

@@ -260,6 +260,15 @@ func ModelFor(name string) (Model, error) {
 	return Model{}, fmt.Errorf("plan: unknown model family %q; supported: %s", name, strings.Join(ModelNames(), ", "))
 }
 
+// UsualModelNames lists one name for each model that ModelFor knows.
+func UsualModelNames() []string {
+	var names []string
+	for _, r := range releasedModels() {
+		names = append(names, r.names[0])
+	}
+	return names
+}
+
 // ModelNames lists every name that ModelFor knows, those of one model together.
 func ModelNames() []string {
 	var names []string

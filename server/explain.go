@@ -2,7 +2,9 @@ package server
 
 import (
 	"encoding"
+	"errors"
 	"net/http"
+	"strings"
 
 	"sparrow/api/wire"
 	"sparrow/plan"
@@ -135,23 +137,41 @@ func checkExplained(b *plan.Batch) error {
 
 // explainError passes a refusal of the planner on. The planner is a pure function of the question, so that what it
 // refuses is the client's to change.
+// Its advice names flags of the command line; here they are fields.
 func explainError(param string, err error) error {
+	var refused *plan.Error
+	if errors.As(err, &refused) {
+		in := *refused
+		in.Try = strings.ReplaceAll(in.Try, "--", "")
+		err = &in
+	}
 	return wire.NewError(wire.CodeInvalidValue, param, "%s", err.Error())
 }
 
 // explainOptions is what a form for explain offers.
 type explainOptions struct {
-	Model       string         `json:"model"` // the served one, which is asked about without a family
-	Families    []string       `json:"families"`
-	Hardware    []string       `json:"hardware"`
-	Catalogs    []plan.Catalog `json:"catalogs"`
-	BatchSyntax string         `json:"batch_syntax"`
+	Model       string              `json:"model"`      // the served one, which is asked about without a family
+	IndexTopK   int                 `json:"index_topk"` // how many keys a row of it attends to at most
+	Families    []string            `json:"families"`
+	Hardware    []string            `json:"hardware"`
+	Devices     map[string][]string `json:"devices"` // names of devices by hardware
+	Catalogs    []plan.Catalog      `json:"catalogs"`
+	BatchSyntax string              `json:"batch_syntax"`
 }
 
 // explainChoices answers GET /debug/explain: the values that a question may have.
 func (s *Server) explainChoices(w http.ResponseWriter, _ *http.Request) error {
-	return s.respond(w, http.StatusOK, explainOptions{
-		Model: s.info.Name, Families: plan.ModelNames(), Hardware: plan.HardwareNames(), BatchSyntax: plan.BatchSyntax,
-		Catalogs: []plan.Catalog{plan.CatalogSparrow, plan.CatalogPublic},
-	})
+	o := explainOptions{Model: s.info.Name, IndexTopK: s.info.Config.Model.K, Families: plan.UsualModelNames(),
+		Hardware: plan.HardwareNames(), Devices: map[string][]string{}, BatchSyntax: plan.BatchSyntax,
+		Catalogs: []plan.Catalog{plan.CatalogSparrow, plan.CatalogPublic}}
+	for _, name := range o.Hardware {
+		h, err := plan.HardwareFor(name)
+		if err != nil {
+			return err
+		}
+		if names := plan.DevicesOf(h.Arch); len(names) > 0 {
+			o.Devices[name] = names
+		}
+	}
+	return s.respond(w, http.StatusOK, o)
 }

@@ -92,8 +92,8 @@ func (u *quotaUse) prompt(tokens int) error {
 	if need := float64(min(tokens, t.limit.Tokens)); !u.begun && t.tokens < need {
 		missing := (need - t.tokens) / float64(t.limit.Tokens)
 		return later(time.Duration(missing*float64(time.Minute)), "this tenant has %d tokens a minute for prompts and "+
-			"outputs, %d are left now, and this prompt has %d; send it again after the time in Retry-After",
-			t.limit.Tokens, max(int(t.tokens), 0), tokens)
+			"outputs, %d are left now, and this prompt has %d: it is taken once %d are left; send it again after the "+
+			"time in Retry-After", t.limit.Tokens, max(int(t.tokens), 0), tokens, int(need))
 	}
 	u.begun = true
 	u.charged += tokens

@@ -1,11 +1,13 @@
 package server
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
+	"strings"
+
 	"sparrow/api/wire"
 	"sparrow/server/page"
-	"strings"
 )
 
 // route is an endpoint. A pattern that ends with a slash takes every longer path, but for the root.
@@ -104,8 +106,8 @@ func (s *Server) find(w http.ResponseWriter, r *http.Request) (*route, error) {
 		near, allowed = each, append(allowed, each.method)
 	}
 	if near == nil {
-		return nil, wire.NewError(wire.CodeUnknownURL, "", "there is no %.200q here; the endpoints are %s",
-			r.URL.Path, s.endpoints())
+		return nil, wire.NewError(wire.CodeUnknownURL, "", "there is no %.200q here; %s", r.URL.Path,
+			s.suggest(r.URL.Path))
 	}
 	if slices.Contains(allowed, http.MethodGet) {
 		allowed = append(allowed, http.MethodHead)
@@ -115,13 +117,17 @@ func (s *Server) find(w http.ResponseWriter, r *http.Request) (*route, error) {
 	return near, wire.NewError(wire.CodeBadMethod, "", "%s takes %s, not %.20q", near.pattern, list, r.Method)
 }
 
-func (s *Server) endpoints() string {
-	var b strings.Builder
+// suggest names the endpoint that a path was probably meant for, or those that most clients use.
+func (s *Server) suggest(path string) string {
+	patterns := make([]string, len(s.routes))
 	for i, r := range s.routes {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString(r.method + " " + r.pattern)
+		patterns[i] = r.pattern
 	}
-	return b.String()
+	for _, version := range []string{"", "/v1"} { // a base URL without its version is a usual mistake
+		if best := wire.Nearest(version+path, patterns); best != "" {
+			return fmt.Sprintf("did you mean %s %s?", s.routes[slices.Index(patterns, best)].method, best)
+		}
+	}
+	return "chats are POST /v1/chat/completions, models GET /v1/models, the page is GET /; docs/operating.md lists " +
+		"all endpoints"
 }

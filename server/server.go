@@ -79,9 +79,10 @@ func (s *Server) Handler() http.Handler { return http.HandlerFunc(s.serveHTTP) }
 
 func (s *Server) draining() bool { return s.state.Load() >= stateDraining }
 
-// randomSeed never fails: crypto/rand ends the process before it hands out something predictable.
+// randomSeed is below 2^53, so that the seed in a trace survives clients that keep numbers as float64. It never fails:
+// crypto/rand ends the process before it hands out something predictable.
 func randomSeed() int64 {
 	var b [8]byte
 	rand.Read(b[:])
-	return int64(binary.LittleEndian.Uint64(b[:]) >> 1)
+	return int64(binary.LittleEndian.Uint64(b[:]) >> 11)
 }

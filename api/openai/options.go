@@ -144,7 +144,7 @@ var optionFields = wire.Fields[Options]{
 	}},
 	"sparrow": {Read: func(c *wire.Reader, o *Options) {
 		o.Sparrow = &Extension{}
-		wire.ReadObject(c, o.Sparrow, extensionFields)
+		wire.ReadStrict(c, o.Sparrow, extensionFields)
 	}},
 }
 

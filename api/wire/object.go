@@ -41,6 +41,15 @@ func ReadObject[T any](c *Reader, v *T, known Fields[T]) {
 	}
 }
 
+// ReadStrict is ReadObject for an object that no other server has: a name that is not known there, or in an object
+// inside it, is a mistake and refused, whatever the rest of the body may hold.
+func ReadStrict[T any](c *Reader, v *T, known Fields[T]) {
+	before := c.strict
+	c.strict = true
+	ReadObject(c, v, known)
+	c.strict = before
+}
+
 // names are the fields that an error may suggest instead of a misspelled one.
 func (f Fields[T]) names() []string {
 	var names []string
@@ -55,7 +64,7 @@ func (f Fields[T]) names() []string {
 // unknownMessage looks for the nearest name only while problems are listed: a hostile body may hold a million names.
 func unknownMessage[T any](c *Reader, name string, known Fields[T]) string {
 	if !c.Full() {
-		if best := nearest(name, known.names()); best != "" {
+		if best := Nearest(name, known.names()); best != "" {
 			return "unknown field; did you mean " + best + "?"
 		}
 	}

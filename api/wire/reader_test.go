@@ -204,7 +204,7 @@ func TestNearestNames(t *testing.T) {
 		"function":              "", // functions exists only to be refused
 		strings.Repeat("n", 99): "",
 	} {
-		if got := nearest(given, known.names()); got != want {
+		if got := Nearest(given, known.names()); got != want {
 			t.Errorf("%s: nearest is %q, want %q", given, got, want)
 		}
 	}

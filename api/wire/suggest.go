@@ -1,8 +1,8 @@
 package wire
 
-// nearest is the known name that needs the fewest edits to become the given one, or "" when none is close. Equal
+// Nearest is the known name that needs the fewest edits to become the given one, or "" when none is close. Equal
 // distances go to the name that comes first.
-func nearest(name string, known []string) string {
+func Nearest(name string, known []string) string {
 	if len(name) > MaxNameBytes {
 		return ""
 	}

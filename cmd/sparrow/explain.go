@@ -88,7 +88,8 @@ func (f *explainFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.family, "family", "",
 		"released model instead of a checkpoint: "+strings.Join(plan.ModelNames(), ", "))
 	s.StringVar(&f.catalog, "catalog", "sparrow", "kernels to choose from: sparrow or public")
-	s.StringVar(&f.hw, "hw", "cpu", "hardware: cpu, sm90, sm100, sm103, sm120, gfx95, sm80, ...")
+	s.StringVar(&f.hw, "hw", "cpu", "hardware: cpu, an architecture such as sm90 or gfx95, or a device such "+
+		"as h200, b200 or a100")
 	s.StringVar(&f.batch, "batch", "", "what to plan; without it only the configuration is shown")
 	s.IntVar(&f.heads, "heads", 0, "query heads per rank, when not the model's own")
 	s.IntVar(&f.wish.Page, "page", 0, "tokens per page")

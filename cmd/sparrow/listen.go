@@ -59,6 +59,10 @@ func (f *listenFlags) check(given *pflag.FlagSet) error {
 		}
 		f.host, f.socket = host, ""
 	}
+	if host, port, err := net.SplitHostPort(f.host); err == nil && net.ParseIP(f.host) == nil {
+		errs = append(errs, fmt.Errorf("--host %s: want an address or a name without a port; give --host %s --port "+
+			"%s, or --listen %s", f.host, host, port, f.host))
+	}
 	switch {
 	case f.port < 0 || f.port > 65535:
 		errs = append(errs, fmt.Errorf("--port %d: want 0 to 65535", f.port))

@@ -13,6 +13,13 @@ function keep(value, forLong) {
   sessionStorage.setItem(keyName, value);
   if (forLong) localStorage.setItem(keyName, value);
   else localStorage.removeItem(keyName);
+  dispatchEvent(new Event("keychange"));
+}
+
+export function forgetKey() {
+  sessionStorage.removeItem(keyName);
+  localStorage.removeItem(keyName);
+  dispatchEvent(new Event("keychange"));
 }
 
 export const address = (path) => new URL(path, base).href;
@@ -62,6 +69,9 @@ export async function send(path, { body, signal } = {}) {
       headers,
       signal,
       body: body === undefined ? undefined : JSON.stringify(body),
+    }).catch((err) => {
+      // Browsers name neither the cause nor the server.
+      throw signal?.aborted ? err : new Fault(0, "the server does not answer; is it still running?");
     });
     if (answer.ok) return answer;
     const fault = await faultOf(answer);
@@ -96,7 +106,9 @@ export async function* events(path, options) {
   let pieces = []; // of a line that is not whole yet
   try {
     for (;;) {
-      const { done, value } = await reader.read();
+      const { done, value } = await reader.read().catch((err) => {
+        throw options?.signal?.aborted ? err : new Fault(0, "the connection broke before the answer ended");
+      });
       if (done) break;
       let from = 0;
       for (let end = value.indexOf("\n"); end >= 0; end = value.indexOf("\n", from)) {

@@ -1,26 +1,24 @@
-import { address, json } from "./api.js";
-import { byID } from "./dom.js";
+import { address, forgetKey, json, key } from "./api.js";
+import { announce, button, byID } from "./dom.js";
 import { Chat } from "./chat.js";
 import { Explorer } from "./explorer.js";
 import { Plans } from "./plans.js";
 import { Start } from "./start.js";
 import * as store from "./store.js";
 
-// app is what views share: a promise of the served model's name, the requests that were sent, and the ways from one
-// view to another.
-const app = { served: null, requests: [], go, explore };
+// app is what views share: the served model's name, the requests that were sent, and the way to the explorer.
+const app = { model, requests: [], explore };
+
+let served = null; // a promise of the model's name
 
 const views = { start: new Start(app), chat: new Chat(app), explorer: new Explorer(app), plans: new Plans(app) };
 let shown = null;
 
-function go(name) {
-  location.hash = name;
-}
-
-// explore shows what the model looks at for a conversation.
-function explore(question) {
-  views.explorer.take(question);
-  go("explorer");
+// explore shows what the model looks at for a request. found is a recording of it, where there is one, and what is
+// shown first of it: {recording, position, passage}.
+function explore(request, found) {
+  views.explorer.take(request, found);
+  location.hash = "explorer";
 }
 
 function show(moved) {
@@ -59,22 +57,48 @@ byID("theme").addEventListener("click", () => {
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => dispatchEvent(new Event("themechange")));
 
-// ask gives the name of the served model; requests wait for it.
+// model gives the name of the served model; requests wait for it. What failed is tried again by the next request.
+function model() {
+  served ??= ask().catch((err) => {
+    served = null;
+    trouble(`The server cannot be asked for its model: ${err.message}`, err.status === 401 ? "Enter key" : "Try again");
+    throw err;
+  });
+  return served;
+}
+
 async function ask() {
   const { data } = await json("v1/models");
-  const [served] = data;
-  byID("model").textContent = served.id;
-  byID("model").title = `${served.max_model_len} tokens of context, at ${address("")}`;
-  return served.id;
+  const [first] = data;
+  byID("model").textContent = first.id;
+  byID("model").title = `${first.max_model_len} tokens of context, at ${address("")}`;
+  byID("trouble").hidden = true;
+  return first.id;
 }
+
+// trouble shows what is wrong, with a button that asks the server again.
+function trouble(text, remedy) {
+  const again = async () => {
+    await model();
+    shown.show();
+  };
+  byID("trouble").hidden = false;
+  byID("trouble").replaceChildren(text, " ", button(remedy, () => again().catch(() => {})));
+}
+
+byID("forget").addEventListener("click", () => {
+  forgetKey();
+  served = null;
+  trouble("The key is forgotten.", "Enter key");
+  announce("The key is forgotten");
+});
+const keyKnown = () => (byID("forget").hidden = key() === "");
+addEventListener("keychange", keyKnown);
 
 async function begin() {
   theme(localStorage.getItem("sparrow-theme"));
-  app.served = ask();
-  app.served.catch((err) => {
-    byID("trouble").hidden = false;
-    byID("trouble").textContent = `The server cannot be asked for its model: ${err.message}`;
-  });
+  keyKnown();
+  model().catch(() => {}); // the bar at the top says why
   if (!location.hash) {
     const known = await store.list();
     history.replaceState(null, "", known.length ? "#chat" : "#start");

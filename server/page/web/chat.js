@@ -1,17 +1,27 @@
-import { events } from "./api.js";
+import { address, events, text as fetchText } from "./api.js";
 import { Attachments } from "./attachments.js";
 import { Reply, fresh, requestOf } from "./conversation.js";
-import { announce, button, copy, el } from "./dom.js";
+import { announce, button, copy, el, sends } from "./dom.js";
 import { Options } from "./options.js";
 import * as store from "./store.js";
 import { visible } from "./text.js";
 import { Answer, asCode, facts, results, said } from "./turn.js";
 
-// Questions for somebody who does not know what to ask; the built-in model answers them.
-const suggestions = [
-  "A garden is 21 meters long and 2 meters wide. How many meters of fence are needed to go around it?",
-  "What are you called?",
-];
+// The model inside the binary, what it can do, and questions that it answers, some with the example's log.
+const builtin = {
+  name: "sparrow-tiny",
+  skills:
+    "This model has 10 million parameters and is there to try the server. It finds facts in long texts, solves short " +
+    "word problems, calls tools and makes small talk. It knows nothing about the world.",
+  suggestions: [
+    { question: "What is the locker number of Nora?", log: true },
+    { question: "A garden is 21 meters long and 2 meters wide. How many meters of fence are needed to go around it?" },
+    { question: "What are you called?" },
+  ],
+};
+
+// openName is where the conversation that is shown is kept, so that it is shown again after the page is loaded again.
+const openName = "sparrow-open " + new URL(address("")).pathname;
 
 // How many requests the view of plans remembers.
 const remembered = 20;
@@ -23,18 +33,27 @@ export class Chat {
     this.name = "chat";
     this.title = "Chat";
     this.running = null; // {stop, conversation} while an answer comes
-    this.options = new Options();
+    this.options = new Options((question) => {
+      this.entry.value ||= question;
+      this.grow();
+    });
     this.attachments = new Attachments();
     this.node = this.build();
-    this.open(fresh());
-    this.refresh();
+    this.open(fresh(), sessionStorage.getItem(openName));
+    this.refresh().then((all) => this.reopen(all));
+  }
+
+  // reopen shows the conversation that was shown before the page was loaded again, unless another one was begun.
+  reopen(all) {
+    const last = all.find((c) => c.id === sessionStorage.getItem(openName));
+    if (last && !this.current.messages.length && last.id !== this.current.id) this.open(last);
   }
 
   build() {
     this.list = el("ul", { class: "conversations" });
     this.thread = el("div", { class: "thread", role: "log", "aria-live": "off", "aria-label": "Conversation" });
     this.entry = el("textarea", { rows: 2, placeholder: "Ask something", "aria-label": "Message" });
-    this.entry.addEventListener("keydown", (e) => this.typed(e));
+    sends(this.entry, () => this.submit());
     this.entry.addEventListener("input", () => this.grow());
     this.sendButton = button("Send", () => this.submit(), { class: "primary" });
     this.stopButton = button("Stop", () => this.stop(), { class: "primary", hidden: true });
@@ -73,10 +92,11 @@ export class Chat {
 
   hide() {}
 
-  // open shows a conversation.
-  open(conversation) {
+  // open shows a conversation. kept is the one that is shown when the page is loaded again.
+  open(conversation, kept = conversation.id) {
     this.stop();
     this.current = conversation;
+    if (kept) sessionStorage.setItem(openName, kept);
     this.options.open(conversation);
     this.render();
     this.mark();
@@ -99,6 +119,7 @@ export class Chat {
     };
     this.list.replaceChildren(...all.map(item));
     this.mark();
+    return all;
   }
 
   mark() {
@@ -122,28 +143,44 @@ export class Chat {
     this.scrollDown(true);
   }
 
+  // welcome is what an empty conversation shows: what can be asked here.
   welcome() {
-    const ask = (question) => {
-      this.entry.value = question;
-      this.submit();
-    };
-    return el(
+    const box = el(
       "div",
       { class: "empty" },
       el("p", {}, "Nothing has been said yet."),
-      el("p", { class: "muted" }, "Drop text files on the message field, or begin with one of these:"),
-      el(
-        "ul",
-        {},
-        suggestions.map((q) =>
-          el(
-            "li",
-            {},
-            button(q, () => ask(q), { class: "plain question" }),
-          ),
-        ),
-      ),
+      el("p", { class: "muted" }, "Write a message below. Text files can be dropped on it."),
     );
+    this.app.model().then(
+      (name) => {
+        if (name === builtin.name) box.append(...this.introduction());
+      },
+      () => {}, // the bar at the top says why
+    );
+    return box;
+  }
+
+  introduction() {
+    const ask = async ({ question, log }) => {
+      if (this.current.messages.length) return;
+      try {
+        if (log) this.attachments.add({ name: "station.log", text: await fetchText("page/station.txt") });
+      } catch (err) {
+        this.attachments.refuse(`The example cannot be loaded: ${err.message}`);
+        return;
+      }
+      this.entry.value = question;
+      this.submit();
+    };
+    const item = (s) => {
+      const text = s.log ? `${s.question} (with a server's log of 160 lines)` : s.question;
+      return el(
+        "li",
+        {},
+        button(text, () => ask(s), { class: "plain question" }),
+      );
+    };
+    return [el("p", {}, builtin.skills), el("p", {}, "Try:"), el("ul", {}, builtin.suggestions.map(item))];
   }
 
   // message is one turn with what can be done about it.
@@ -166,7 +203,8 @@ export class Chat {
   foot(m, at) {
     const { messages } = this.current;
     const last = at === messages.length - 1;
-    const request = async () => requestOf(this.current, await this.app.served, at);
+    const request = async () => requestOf(this.current, await this.app.model(), at);
+    const look = async () => this.app.explore(await request());
     const answered = (texts) => {
       m.calls.forEach((c, i) => messages.push({ role: "tool", call: c.id, content: texts[i] }));
       this.render();
@@ -177,9 +215,11 @@ export class Chat {
       { class: "foot" },
       facts(m),
       last && m.calls?.length ? results(m.calls, answered) : null,
-      button("Copy", (e) => copy(m.content, e.target.closest("article").querySelector(".body")), { class: "plain" }),
+      m.content
+        ? button("Copy", (e) => copy(m.content, e.target.closest("article").querySelector(".body")), { class: "plain" })
+        : null,
       button("Retry", () => this.again(at), { class: "plain", hidden: !last }),
-      button("What did it look at?", async () => this.app.explore(await request()), { class: "plain" }),
+      m.fault ? null : button("What did it look at?", () => look().catch(() => {}), { class: "plain" }),
       asCode(request),
     );
   }
@@ -196,6 +236,7 @@ export class Chat {
       button("Send again", send, { class: "primary" }),
       button("Cancel", () => this.render(), { class: "plain" }),
     );
+    sends(text, send);
     text.focus();
   }
 
@@ -205,12 +246,6 @@ export class Chat {
     this.current.messages.length = length;
     this.render();
     this.ask();
-  }
-
-  typed(e) {
-    if (e.key !== "Enter" || e.shiftKey || e.isComposing) return;
-    e.preventDefault();
-    this.submit();
   }
 
   grow() {
@@ -267,7 +302,8 @@ export class Chat {
       answer.node.replaceWith(this.message(m, conversation.messages.length - 1));
       this.scrollDown(false);
     }
-    announce(m.fault ? `The request failed: ${m.fault}` : `Answer complete: ${m.content.slice(0, 300)}`);
+    const end = m.fault ? `The request failed: ${m.fault}` : m.stopped ? "Stopped" : "Answer complete";
+    announce(m.fault ? end : `${end}: ${m.content.slice(0, 300)}`);
     await store.put(conversation);
     this.refresh();
   }
@@ -283,7 +319,7 @@ export class Chat {
     };
     try {
       const body = {
-        ...requestOf(conversation, await this.app.served),
+        ...requestOf(conversation, await this.app.model()),
         stream: true,
         stream_options: { include_usage: true },
         sparrow: { trace: true },

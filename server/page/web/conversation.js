@@ -52,12 +52,10 @@ export function requestOf(conversation, model, upTo) {
   return body;
 }
 
-// Reply collects the chunks of one answer, and measures.
+// Reply collects the chunks of one answer.
 export class Reply {
   constructor() {
     this.begun = performance.now();
-    this.first = 0;
-    this.last = 0;
     this.message = { role: "assistant", content: "", reasoning: "", calls: [] };
     this.tokens = []; // spellings, where log probabilities were asked for
     this.finish = "";
@@ -66,14 +64,9 @@ export class Reply {
   }
 
   add(chunk) {
-    const now = performance.now();
     const m = this.message;
     for (const c of chunk.choices ?? []) {
       const d = c.delta ?? {};
-      if (d.content || d.reasoning_content || d.tool_calls) {
-        this.first ||= now;
-        this.last = now;
-      }
       m.content += d.content ?? "";
       m.reasoning += d.reasoning_content ?? "";
       for (const piece of d.tool_calls ?? []) {
@@ -89,16 +82,20 @@ export class Reply {
     this.trace = chunk.sparrow?.traces?.[0] ?? this.trace;
   }
 
-  // stats are what is shown below an answer and kept with it.
+  // stats are what is shown below an answer and kept with it. Speeds are the server's own times: chunks may arrive
+  // together, so that when they arrive says little.
   stats() {
-    const out = { first: this.first ? this.first - this.begun : 0, total: performance.now() - this.begun };
+    const out = { total: performance.now() - this.begun };
     if (this.usage) {
       out.prompt = this.usage.prompt_tokens;
       out.cached = this.usage.prompt_tokens_details?.cached_tokens ?? 0;
       out.completion = this.usage.completion_tokens;
-      if (this.last > this.first) out.rate = (out.completion - 1) / ((this.last - this.first) / 1000);
     }
-    if (this.trace) Object.assign(out, { times: this.trace.times, prefix: this.trace.prefix, steps: this.trace.steps });
+    if (this.trace) {
+      const { times, prefix, steps } = this.trace;
+      Object.assign(out, { times, prefix, steps, first: times.queued_ms + times.prefill_ms });
+      if (out.completion > 1 && times.decode_ms > 0) out.rate = (out.completion - 1) / (times.decode_ms / 1000);
+    }
     return out;
   }
 }

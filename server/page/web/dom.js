@@ -36,6 +36,15 @@ export function field(name, control, hint) {
   return el("div", { class: "field" }, parts);
 }
 
+// sends makes Enter in a text field do something; Shift+Enter still breaks the line.
+export function sends(control, act) {
+  control.addEventListener("keydown", (e) => {
+    if (e.key !== "Enter" || e.shiftKey || e.isComposing) return;
+    e.preventDefault();
+    act();
+  });
+}
+
 export function choice(options, value, onchange) {
   const node = el(
     "select",

@@ -5,7 +5,7 @@ import { LayerPicture } from "./layers.js";
 import { NeedlePath } from "./needle.js";
 import { heat, rank } from "./recording.js";
 import { record } from "./record.js";
-import { text as fetchText } from "./api.js";
+import { json, text as fetchText } from "./api.js";
 import { question } from "./start.js";
 import { summary } from "./summary.js";
 import { quoted, visible } from "./text.js";
@@ -72,18 +72,18 @@ export class Explorer {
         this.submit,
         this.stopper,
         button("Use the log of the example", example, { class: "plain" }),
+      ),
+      el(
+        "details",
+        { class: "options" },
+        el("summary", {}, "What is recorded"),
         el(
-          "details",
-          { class: "options" },
-          el("summary", {}, "What is recorded"),
-          el(
-            "div",
-            { class: "grid" },
-            field("Most tokens", this.most),
-            field("Layers", this.wanted, "all, or 0, 3, 7"),
-            el("label", { class: "check" }, this.scores, "Scores"),
-            el("label", { class: "check" }, this.experts, "Experts"),
-          ),
+          "div",
+          { class: "grid" },
+          field("Most tokens", this.most),
+          field("Layers", this.wanted, "all, or 0, 3, 7"),
+          el("label", { class: "check" }, this.scores, "Scores"),
+          el("label", { class: "check" }, this.experts, "Experts"),
         ),
       ),
     );
@@ -112,6 +112,7 @@ export class Explorer {
     this.scope = choice(scopes, "token", () => this.update());
     this.mark = choice(marks, "looked", () => this.update());
     this.byScore = el("input", { type: "checkbox", onchange: () => this.update() });
+    this.scoreless = el("small", { class: "muted" });
     this.summary = el("p", { class: "summary" });
     this.answer = new TokenText({ label: "Answer", pick: (p) => this.pick(p) });
     this.answer.node.classList.add("short");
@@ -122,6 +123,7 @@ export class Explorer {
     });
     this.legend = el("p", { class: "legend muted small" });
     this.best = el("ol", { class: "best" });
+    this.bestBy = el("p", { class: "muted small" });
     this.picture = new LayerPicture((p) => this.text.reveal(p));
     this.path = new NeedlePath(
       (from, to) => {
@@ -134,7 +136,7 @@ export class Explorer {
     return el(
       "div",
       { class: "explore", hidden: true },
-      el("section", { class: "card" }, el("h2", {}, "The answer"), this.answer.node, this.buildPlayer()),
+      el("div", { class: "controls" }, this.buildPlayer()),
       this.summary,
       this.picture.node,
       el(
@@ -144,7 +146,7 @@ export class Explorer {
         el(
           "div",
           {},
-          el("section", { class: "card" }, el("h2", {}, "Looked at most"), this.best),
+          el("section", { class: "card" }, el("h2", {}, "Looked at most"), this.bestBy, this.best),
           this.path.node,
           this.expertPicture.node,
         ),
@@ -152,43 +154,47 @@ export class Explorer {
     );
   }
 
+  // buildPlayer makes the two parts that stay in view while the rest is scrolled: the answer, and what is shown of it.
   buildPlayer() {
+    const player = el(
+      "div",
+      { class: "player" },
+      button("Back", () => this.choose(this.index - 1), { "aria-label": "One token back" }),
+      this.player,
+      button("Next", () => this.choose(this.index + 1), { "aria-label": "One token forward" }),
+      field("Token", this.slider),
+      this.which,
+    );
     return [
+      el("section", { class: "now" }, el("h2", {}, "The answer"), this.answer.node, player),
       el(
         "div",
-        { class: "player" },
-        button("Back", () => this.choose(this.index - 1), { "aria-label": "One token back" }),
-        this.player,
-        button("Next", () => this.choose(this.index + 1), { "aria-label": "One token forward" }),
-        field("Token", this.slider),
-        this.which,
-      ),
-      el(
-        "div",
-        { class: "grid" },
+        { class: "grid choices" },
         field("Show", this.mark),
         field("For", this.scope),
         field("Layer", this.layer),
         field("Compare with", this.other),
-        el("label", { class: "check" }, this.byScore, "Weigh by score"),
+        el("div", {}, el("label", { class: "check" }, this.byScore, "Weigh by score"), this.scoreless),
       ),
     ];
   }
 
   show() {
     if (!this.waiting) return;
-    const next = this.waiting;
+    const { request, found } = this.waiting;
     this.waiting = null;
-    this.ask(next);
+    if (found) this.open(found.recording, found);
+    else this.ask(request);
   }
 
   hide() {
     this.pause();
   }
 
-  // take prepares a request to be recorded when the view is shown.
-  take(request) {
-    this.waiting = request;
+  // take prepares a request to be recorded when the view is shown. found is its recording where there is one already,
+  // with the position and the passage that are shown first.
+  take(request, found) {
+    this.waiting = { request, found };
     const last = request.messages.at(-1);
     if (last?.role === "user") this.prompt.value = last.content;
   }
@@ -212,7 +218,7 @@ export class Explorer {
     if (held) this.stopper.focus();
     this.progress.textContent = "Reading the prompt\u2026";
     try {
-      const body = { ...request, model: await this.app.served, max_tokens: most };
+      const body = { ...request, model: await this.app.model(), max_tokens: most };
       const { recording } = await record(body, options, stop.signal, (r) => {
         this.progress.textContent = `${plural(r.tokens.length - r.prompt, "token")} of the answer\u2026`;
       });
@@ -233,9 +239,10 @@ export class Explorer {
     this.fault.textContent = message;
   }
 
-  // open shows a recording.
-  open(recording) {
+  // open shows a recording, from its first token on or from what was found in it.
+  open(recording, found) {
     this.pause();
+    this.fault.hidden = true;
     this.outputs = recording.outputs;
     if (!this.outputs.length) {
       this.fail("The server sent no selections with this answer.");
@@ -243,20 +250,46 @@ export class Explorer {
     }
     this.recording = recording;
     this.kept = new Map();
-    this.needle = null;
+    this.wholeReason = "";
     const names = recording.layers.map((l) => [String(l), `layer ${l}`]);
     fill(this.layer, [["all", "all layers"], ...names]);
     fill(this.other, [["", "no other layer"], ...names]);
     this.slider.max = String(this.outputs.length - 1);
-    const scored = [...recording.rowOf(this.outputs[0]).looks.values()].some((l) => l.scores);
+    const looks = this.outputs.flatMap((p) => [...recording.rowOf(p).looks.values()]);
+    const scored = looks.some((l) => l.scores);
+    const whole = looks.every((l) => l.all);
     this.byScore.disabled = !scored;
     this.byScore.checked = scored;
+    this.scoreless.textContent = scored
+      ? ""
+      : whole
+        ? "There are no scores: nothing had to be chosen."
+        : "Scores were not recorded.";
+    if (whole) this.explainWhole();
     this.tools.hidden = false;
     for (const part of [this.picture, this.path, this.expertPicture]) part.open(recording);
     this.answer.show(recording, recording.prompt);
     this.text.show(recording);
-    this.choose(0);
+    this.needle = found?.passage ?? null;
+    this.choose(found ? this.outputs.indexOf(found.position) : 0);
+    this.tools.scrollIntoView();
+    if (found) this.text.reveal(found.passage[0]);
     announce(`Recorded ${plural(this.outputs.length, "token")}`);
+  }
+
+  // explainWhole says why a short text is read whole; the model's number is the server's to say.
+  async explainWhole() {
+    const { recording } = this;
+    try {
+      const { index_topk } = await json("debug/explain");
+      if (this.recording !== recording || !index_topk) return;
+      this.wholeReason =
+        ` Each layer chooses ${plural(index_topk, "token")}, so that texts of up to ${plural(index_topk, "token")} ` +
+        "are read whole.";
+      this.update();
+    } catch {
+      // the summary stands without it
+    }
   }
 
   // choose goes to one token of the answer.
@@ -284,8 +317,19 @@ export class Explorer {
     this.player.setAttribute("aria-pressed", "true");
     this.playing = setInterval(() => {
       if (this.index === this.outputs.length - 1) this.pause();
-      else this.choose(this.index + 1);
+      else {
+        this.choose(this.index + 1);
+        this.showBest();
+      }
     }, stay);
+    this.showBest();
+  }
+
+  // showBest scrolls the text to what stood out most between the beginning and the end of the prompt: nearly every
+  // token looks at those two.
+  showBest() {
+    const inside = this.found.find((f) => f.from > 0 && f.to < this.recording.prompt) ?? this.found[0];
+    if (inside && !this.text.shows(inside.from)) this.text.reveal(inside.from);
   }
 
   pause() {
@@ -295,8 +339,8 @@ export class Explorer {
     this.player.setAttribute("aria-pressed", "false");
   }
 
-  // whole computes something about the whole answer once for each choice of layers.
-  whole(name, layers, byScore, compute) {
+  // once computes something about the whole answer once for each choice of layers.
+  once(name, layers, byScore, compute) {
     const key = `${name} ${layers} ${byScore}`;
     if (!this.kept.has(key)) this.kept.set(key, compute());
     return this.kept.get(key);
@@ -310,7 +354,7 @@ export class Explorer {
 
   // wholeHeat is the same for the whole answer, with how many positions were never looked at.
   wholeHeat(layers, byScore) {
-    return this.whole("heat", layers, byScore, () => {
+    return this.once("heat", layers, byScore, () => {
       const out = { sums: new Float32Array(this.recording.tokens.length), most: 0, never: 0 };
       for (const p of this.outputs) out.most += heat(this.recording.rowOf(p), layers, out.sums, byScore);
       for (let p = 0; p < this.outputs.at(-1); p++) if (!out.sums[p]) out.never++;
@@ -319,7 +363,7 @@ export class Explorer {
   }
 
   wholeRank(layers, byScore) {
-    return this.whole("rank", layers, byScore, () =>
+    return this.once("rank", layers, byScore, () =>
       rank(
         this.recording,
         this.outputs.map((p) => this.rowHeat(p, layers, byScore).sums),
@@ -333,19 +377,24 @@ export class Explorer {
     const r = this.recording;
     const position = this.outputs[this.index];
     const row = r.rowOf(position);
-    const layers = this.layer.value === "all" ? r.layers : [Number(this.layer.value)];
     const single = this.layer.value !== "all";
-    const pair = single && this.other.value !== "" ? [layers[0], Number(this.other.value)] : null;
+    const pair = single && this.other.value !== "" ? [Number(this.layer.value), Number(this.other.value)] : null;
+    const layers = pair ?? (single ? [Number(this.layer.value)] : r.layers);
     const answer = this.scope.value === "answer";
-    const byScore = this.byScore.checked && this.mark.value === "looked";
+    const byScore = this.byScore.checked;
     this.other.disabled = !single;
     this.which.textContent = `${this.index + 1} of ${this.outputs.length}: ${quoted(r.tokens[position])}`;
     this.slider.setAttribute("aria-valuetext", this.which.textContent);
-    const now = answer ? this.wholeHeat(layers, byScore) : this.rowHeat(position, layers, byScore);
-    this.setMarks(row, position, layers, pair, now);
-    this.summary.textContent = summary(r, position, layers, pair, this.wholeHeat(layers, false).never);
+    const heatBy = (weighed) => (answer ? this.wholeHeat(layers, weighed) : this.rowHeat(position, layers, weighed));
+    const now = heatBy(byScore);
+    this.setMarks(row, position, layers, pair, this.mark.value === "looked" ? now : heatBy(false));
+    const never = this.wholeHeat(layers, false).never;
+    this.summary.textContent = summary(r, position, layers, pair, never) + this.wholeReason;
     this.picture.show(row, position, pair, this.needle, this.summary.textContent);
     this.setBest(answer ? this.wholeRank(layers, byScore) : rank(r, [now.sums], byScore));
+    const who = single ? `layer${pair ? "s" : ""} ${layers.join(" and ")}` : "all layers";
+    const what = answer ? "the whole answer" : quoted(r.tokens[position]);
+    this.bestBy.textContent = `By ${who} for ${what}, ${byScore ? "by score" : "by the share of tokens chosen"}.`;
     if (this.needle) this.path.show(this.needle, this.index);
     this.expertPicture.show(
       answer ? this.outputs.map((p) => r.rowOf(p)) : [row],
@@ -380,17 +429,22 @@ export class Explorer {
     };
     this.text.mark(name);
     this.answer.mark(name);
-    this.legend.replaceChildren(...this.meaning(pair));
+    if (!this.answer.shows(position)) this.answer.reveal(position);
+    const followed = [" ", el("span", { class: "followed" }, "what you follow")];
+    this.legend.replaceChildren(...this.meaning(pair, layers), ...(this.needle ? followed : []));
   }
 
   // meaning explains the marks.
-  meaning(pair) {
+  meaning(pair, layers) {
     const sample = (name, text) => el("span", { class: name }, text);
     if (pair) {
       const [a, b] = pair;
       return [sample("a", `layer ${a}`), " ", sample("b", `layer ${b}`), " ", sample("ab", "both")];
     }
-    if (this.mark.value === "never") return [sample("never", "never looked at"), " by any layer during this answer"];
+    if (this.mark.value === "never") {
+      const who = layers.length === 1 ? `layer ${layers[0]}` : "any layer";
+      return [sample("never", "never looked at"), ` by ${who} during this answer`];
+    }
     if (this.mark.value === "agree") return [sample("h6", "chosen by all layers")];
     const scale = [1, 2, 3, 4, 5, 6].map((i) => sample(`h${i}`, "\u2003"));
     return [
@@ -401,6 +455,7 @@ export class Explorer {
 
   setBest(found) {
     const r = this.recording;
+    this.found = found;
     const most = found[0]?.share || 1;
     const items = found.slice(0, 6).map((f) => {
       const text = visible(r.text(f.from, f.to)).trim().replace(/\s+/g, " ");

@@ -9,12 +9,14 @@ export class LayerPicture {
     this.go = go;
     this.grid = new Grid("Layers by positions", 120);
     this.names = el("div", { class: "layer-names muted small", "aria-hidden": "true" });
+    this.legend = el("p", { class: "legend muted small" });
     this.axis = el("div", { class: "axis muted small" });
     this.told = el("p", { class: "muted small pointed" }, "Point at the picture, or drag over a part to enlarge it.");
     this.node = el(
       "section",
       { class: "card" },
       el("h2", {}, "Layers by positions"),
+      this.legend,
       el("div", { class: "layered" }, this.names, this.grid.canvas),
       this.axis,
       el(
@@ -53,15 +55,23 @@ export class LayerPicture {
     Object.assign(this, { row, position, pair, needle });
     this.grid.show((pixels) => this.draw(pixels));
     this.grid.describe(described);
+    const key = (name, text) => el("span", { class: "key " + name }, text);
+    this.legend.replaceChildren(
+      ...(pair
+        ? [key("first", `layer ${pair[0]}`), key("second", `layer ${pair[1]}`), key("rest", "other layers")]
+        : [key("warm", "looked at; stronger colours have higher scores")]),
+      ...(needle ? [key("both", "ends of what you follow")] : []),
+    );
   }
 
   draw(pixels) {
     const [from, to] = this.view;
     const { layers } = this.recording;
-    const ramps = { warm: pixels.ramp("warm"), first: pixels.ramp("first"), second: pixels.ramp("second") };
+    const names = this.pair ? ["first", "second", "rest"] : ["warm"];
+    const ramps = Object.fromEntries(names.map((name) => [name, pixels.ramp(name)]));
     layers.forEach((layer, i) => {
       const look = this.row.looks.get(layer);
-      const name = this.pair?.[0] === layer ? "first" : this.pair?.[1] === layer ? "second" : "warm";
+      const name = this.pair ? (["first", "second"][this.pair.indexOf(layer)] ?? "rest") : "warm";
       const rows = cell(i, layers.length, pixels.height, Math.round(pixels.scale));
       if (look) band(pixels, look, this.view, rows, ramps[name]);
     });

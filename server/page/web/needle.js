@@ -18,6 +18,7 @@ export class NeedlePath {
       { class: "path", hidden: true },
       this.grid.canvas,
       el("div", { class: "axis muted small" }, el("span", {}, "first token of the answer"), el("span", {}, "last")),
+      (this.legend = el("p", { class: "muted small" })),
     );
     this.node = el(
       "section",
@@ -38,6 +39,10 @@ export class NeedlePath {
     this.grid.setHeight(Math.max(40, Math.min(240, recording.layers.length * 12)));
     this.box.hidden = true;
     this.told.textContent = hint;
+    const { layers } = recording;
+    this.legend.textContent =
+      `Rows are layers, ${layers[0]} at the top to ${layers.at(-1)}; columns are tokens of the answer. ` +
+      "A stronger colour is a larger share of its tokens chosen.";
   }
 
   search() {

@@ -1,6 +1,7 @@
 import { button, choice, el, field } from "./dom.js";
 
-// exampleTool is one that the built-in model calls when it is asked who user 5381 is.
+// exampleTool is one that the built-in model calls when it is asked exampleQuestion.
+const exampleQuestion = "Who is user 5381?";
 const exampleTool = {
   type: "function",
   function: {
@@ -10,15 +11,29 @@ const exampleTool = {
   },
 };
 
+const shortNames = {
+  temperature: "temperature",
+  top_p: "top p",
+  max_tokens: "most tokens",
+  seed: "seed",
+  thinking: "reasoning",
+};
+
 // Options is the form for what goes with every request of a conversation. It writes into the conversation.
 export class Options {
-  constructor() {
-    this.node = el("details", { class: "options" }, el("summary", {}, "System prompt and parameters"));
+  // suggest is called with a question that goes with the example.
+  constructor(suggest) {
+    this.suggest = suggest;
+    this.given = el("span", { class: "given" });
+    const name = el("summary", {}, "System prompt and parameters", this.given);
+    this.node = el("details", { class: "options" }, name);
+    this.node.addEventListener("input", () => this.tell());
   }
 
   // open shows the options of a conversation.
   open(conversation) {
     const p = conversation.parameters;
+    this.conversation = conversation;
     const number = (name, label, step, hint) => {
       const set = (e) => (p[name] = e.target.value);
       const props = { type: "number", step, value: p[name] ?? "", placeholder: "default", oninput: set };
@@ -35,6 +50,8 @@ export class Options {
     const example = () => {
       p.tools = this.tools.value = JSON.stringify([exampleTool], null, 2);
       this.check();
+      this.tell();
+      this.suggest(exampleQuestion);
     };
     this.node.replaceChildren(
       this.node.firstChild,
@@ -48,13 +65,26 @@ export class Options {
         number("seed", "Seed", "1"),
         field(
           "Reasoning",
-          choice(reasoning, p.thinking ?? "", (v) => (p.thinking = v)),
+          choice(reasoning, p.thinking ?? "", (v) => {
+            p.thinking = v;
+            this.tell();
+          }),
         ),
       ),
       field("Tools (JSON, as in OpenAI's interface)", this.tools),
       this.fault,
       el("p", {}, button("Insert an example tool", example, { class: "plain" })),
     );
+    this.tell();
+  }
+
+  // tell names what is set, so that it can be seen while the options are closed.
+  tell() {
+    const { system, parameters: p } = this.conversation;
+    const set = system ? ["a system prompt"] : [];
+    for (const [name, label] of Object.entries(shortNames)) if (p[name]) set.push(`${label} ${p[name]}`);
+    if (p.tools?.trim()) set.push("tools");
+    this.given.textContent = set.length ? `: ${set.join(", ")}` : "";
   }
 
   // check says whether the tools can be sent, and why not.

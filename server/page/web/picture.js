@@ -56,6 +56,7 @@ export class Grid {
       second: colour("second"),
       both: colour("both"),
       line: colour("line-colour"),
+      rest: colour("rest"),
     };
     const context = this.canvas.getContext("2d");
     if (this.image?.width !== w || this.image?.height !== h) this.image = context.createImageData(w, h);

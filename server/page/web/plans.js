@@ -15,6 +15,7 @@ export class Plans {
     this.title = "Plans";
     this.timer = null;
     this.live = true;
+    this.refused = false; // for want of a key; the next visit of this view asks again
     this.open = new Set(); // steps whose details are shown
     this.build();
   }
@@ -75,6 +76,7 @@ export class Plans {
         { class: "card" },
         el("h2", {}, "Latest steps"),
         this.bars,
+        (this.barsLegend = el("p", { class: "muted small" })),
         table("Forward passes, the latest first", ["step", "mode", "rows", "requests", "time", "segments"], this.rows),
       ),
       el(
@@ -84,7 +86,9 @@ export class Plans {
         el(
           "p",
           { class: "muted" },
-          "What would run for a batch on any hardware, and every kernel that was turned down.",
+          "What would run for a batch on any hardware, and every kernel that was turned down. ",
+          "The kernels \u201csparrow\u201d are this server's own, for CPUs and Hopper GPUs; \u201cpublic\u201d are ",
+          "those of other engines.",
         ),
         this.form,
         this.answer,
@@ -94,7 +98,7 @@ export class Plans {
 
   show() {
     this.buildForm();
-    this.turn(this.live);
+    this.turn(this.live || this.refused);
   }
 
   hide() {
@@ -103,6 +107,7 @@ export class Plans {
 
   turn(on) {
     this.live = on;
+    this.refused = false;
     this.toggle.textContent = on ? "Pause" : "Go on";
     this.toggle.setAttribute("aria-pressed", String(!on));
     clearTimeout(this.timer);
@@ -117,7 +122,10 @@ export class Plans {
     } catch (err) {
       this.fault.hidden = false;
       this.fault.textContent = `The server cannot be asked: ${err.message}`;
-      if (err.status === 401) this.turn(false); // asking for a key again every second would leave no way out
+      if (err.status === 401) {
+        this.turn(false); // asking for a key again every second would leave no way out
+        this.refused = true;
+      }
     }
     if (this.live && this.node.isConnected) this.timer = setTimeout(() => this.tick(), pause);
   }
@@ -212,7 +220,12 @@ export class Plans {
         ? `Times of the last ${plans.length} steps; the longest took ${milliseconds(most)}`
         : "No step ran yet",
     );
-    this.bars.hidden = !plans.length;
+    this.bars.hidden = this.barsLegend.hidden = !plans.length;
+    this.barsLegend.replaceChildren(
+      el("span", { class: "key warm" }, "with rows of prompts"),
+      el("span", { class: "key decodes" }, "answers only"),
+      `A bar is a step, the latest on the right; the tallest took ${milliseconds(most)}.`,
+    );
     const had = new Map([...this.rows.children].map((row) => [row.dataset.step, row]));
     const out = [];
     for (const p of plans) {
@@ -266,8 +279,8 @@ export class Plans {
 
   // buildForm offers what the server can explain.
   async buildForm() {
-    if (this.form.childElementCount) return;
-    this.form.append(el("p", { class: "muted" }, "Loading\u2026"));
+    if (this.asked) return;
+    this.form.replaceChildren(el("p", { class: "muted" }, "Loading\u2026"));
     let offered;
     try {
       offered = await json("debug/explain");
@@ -275,11 +288,15 @@ export class Plans {
       this.form.replaceChildren(el("p", { class: "fault" }, err.message));
       return;
     }
-    const pick = (values, first) =>
-      choice([...(first ? [["", first]] : []), ...values.map((v) => [v, v])], first ? "" : values[0], () => {});
+    const pick = (values, first, name = (v) => v) =>
+      choice([...(first ? [["", first]] : []), ...values.map((v) => [v, name(v)])], first ? "" : values[0], () => {});
+    const devices = (arch) => {
+      const known = offered.devices?.[arch];
+      return known ? `${arch} (${known.join(", ").toUpperCase()})` : arch;
+    };
     this.asked = {
       family: pick(offered.families, `the served model (${offered.model})`),
-      hw: pick(offered.hardware, "this machine"),
+      hw: pick(offered.hardware, "this machine", devices),
       catalog: pick(offered.catalogs),
       kv: pick(["bf16", "fp8", "fp8-576", "f32"], "default"),
       batch: el("input", { type: "text", value: "mixed:extend:3000/decode:4000", class: "mono", spellcheck: false }),
@@ -290,9 +307,9 @@ export class Plans {
         "div",
         { class: "grid" },
         field("Model", a.family),
-        field("Hardware", a.hw),
-        field("Kernels", a.catalog),
-        field("Cache", a.kv),
+        field("Hardware (hw)", a.hw),
+        field("Kernels (catalog)", a.catalog),
+        field("Cache (kv)", a.kv),
       ),
       field("Batch", a.batch, offered.batch_syntax),
       el("p", {}, el("button", { class: "primary" }, "Explain")),
@@ -313,7 +330,9 @@ export class Plans {
             c.prefill
           }, decode ${c.decode}; the ${count(c.model.index_topk)} best keys of each query.`,
         ),
-        ...(a.notices ?? []).map((n) => el("p", { class: "notice" }, `${n.level}: ${n.text}`)),
+        ...(a.notices ?? []).map((n) =>
+          el("p", { class: n.level === "info" ? "notice" : "notice warning" }, `${n.level}: ${n.text}`),
+        ),
         reasons(c.reasons),
         rejected(c.rejected),
         ...(a.plan
@@ -331,6 +350,7 @@ export class Plans {
       announce("The plan is shown below the form");
     } catch (err) {
       this.answer.replaceChildren(el("p", { class: "fault", role: "alert" }, err.message));
+      announce("There is no plan: the reason is below the form");
     }
   }
 }

@@ -44,8 +44,14 @@ answer = client.chat.completions.create(
 ${args}${more}    stream=True,
 )
 for chunk in answer:
-    if chunk.choices:
-        print(chunk.choices[0].delta.content or "", end="", flush=True)
+    if not chunk.choices:
+        continue
+    delta = chunk.choices[0].delta
+    print(delta.content or "", end="", flush=True)
+    for call in delta.tool_calls or []:
+        if call.function.name:
+            print(call.function.name, end=" ")
+        print(call.function.arguments or "", end="", flush=True)
 print()
 `;
 }
@@ -59,6 +65,7 @@ export function go(body, withKey) {
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"log"
 	"net/http"${withKey ? '\n\t"os"' : ""}
 	"strings"
@@ -76,16 +83,30 @@ ${auth}	res, err := http.DefaultClient.Do(req)
 		log.Fatal(err)
 	}
 	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		log.Fatal(err)
+	}
 	if res.StatusCode != http.StatusOK {
-		log.Fatal(res.Status)
+		log.Fatalf("%s: %s", res.Status, text)
 	}
 	var answer struct {
-		Choices []struct{ Message struct{ Content string } }
+		Choices []struct {
+			Message struct {
+				Content   string
+				ToolCalls []struct {
+					Function struct{ Name, Arguments string }
+				} \`json:"tool_calls"\`
+			}
+		}
 	}
-	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
+	if err := json.Unmarshal(text, &answer); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(answer.Choices[0].Message.Content)
+	for _, call := range answer.Choices[0].Message.ToolCalls {
+		fmt.Println(call.Function.Name, call.Function.Arguments)
+	}
 }
 `;
 }

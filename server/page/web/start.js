@@ -1,14 +1,19 @@
-import { text as fetchText } from "./api.js";
-import { withFiles } from "./conversation.js";
-import { announce, button, count, el, milliseconds, percent } from "./dom.js";
+import { events, text as fetchText } from "./api.js";
+import { Reply, withFiles } from "./conversation.js";
+import { announce, button, count, el, field, milliseconds, percent } from "./dom.js";
 import { Grid, band, cell, flag } from "./picture.js";
 import { heat, rank, standout } from "./recording.js";
 import { record } from "./record.js";
 import { quoted, visible } from "./text.js";
 import { TokenText } from "./tokens.js";
 
-// question is one that the log answers.
+// question is one that the log answers; others are more of them.
 export const question = "What is the access code of Wanda?";
+const others = [
+  "What is the locker number of Nora?",
+  "What is the favorite fruit of Omar?",
+  "What is the home city of Liam?",
+];
 
 // Start shows a first visitor what sparse attention does.
 export class Start {
@@ -22,8 +27,9 @@ export class Start {
 
   build() {
     this.text = new TokenText({ label: "The log" });
-    this.size = el("p", { class: "muted small" }, "A log of a weather station, with a few facts hidden in it.");
-    this.button = button("Ask", () => this.ask(), { class: "primary large" });
+    this.size = el("p", { class: "muted small" }, "The log of a server, with ten facts about people hidden in it.");
+    this.question = el("input", { type: "text", value: question, required: true, autocomplete: "off" });
+    this.button = el("button", { class: "primary large" }, "Ask");
     this.answer = el("p", { class: "answer-line", hidden: true });
     this.told = el("p", { class: "told", hidden: true });
     this.fault = el("p", { class: "fault", role: "alert", hidden: true });
@@ -43,7 +49,7 @@ export class Start {
     this.more = el(
       "p",
       { class: "row", hidden: true },
-      button("Look at it token by token", () => this.app.explore(this.body), { class: "primary" }),
+      button("Look at it token by token", () => this.app.explore(this.body, this.found), { class: "primary" }),
       el("a", { href: "#chat", class: "button" }, "Chat"),
       el("a", { href: "#plans", class: "button" }, "See what ran"),
     );
@@ -65,8 +71,7 @@ export class Start {
           "section",
           { class: "card ask-card" },
           el("h2", {}, "The question"),
-          el("p", { class: "question" }, question),
-          this.button,
+          this.buildForm(),
           this.answer,
           this.told,
           this.pictureBox,
@@ -74,6 +79,30 @@ export class Start {
           this.more,
         ),
       ),
+    );
+  }
+
+  buildForm() {
+    const submit = (e) => {
+      e.preventDefault();
+      this.ask();
+    };
+    const other = (text) =>
+      button(
+        text,
+        () => {
+          if (this.busy) return;
+          this.question.value = text;
+          this.ask();
+        },
+        { class: "plain" },
+      );
+    return el(
+      "form",
+      { onsubmit: submit },
+      field("Ask about a fact of the log", this.question),
+      el("p", { class: "row" }, this.button),
+      el("p", { class: "others small muted" }, "Or: ", others.map(other)),
     );
   }
 
@@ -119,13 +148,27 @@ export class Start {
     this.button.textContent = "Reading the log\u2026";
     this.answer.hidden = false;
     this.answer.textContent = "";
+    this.told.hidden = true;
     this.lit = null;
+    this.found = null;
     this.text.mark(() => "");
     try {
-      const content = withFiles({ files: [{ text: await this.load() }], content: question });
+      const content = withFiles({ files: [{ text: await this.load() }], content: this.question.value });
       const messages = [{ role: "user", content }];
-      this.body = { model: await this.app.served, temperature: 0, max_tokens: 32, messages };
-      let opened = false;
+      this.body = { model: await this.app.model(), temperature: 0, max_tokens: 32, messages };
+      await this.askRecorded();
+    } catch (err) {
+      this.fail(err);
+    }
+    this.busy = false;
+    this.button.removeAttribute("aria-disabled");
+    this.button.textContent = "Ask again";
+  }
+
+  // askRecorded shows the answer and what was read for it. Where the server records nothing, the answer is shown alone.
+  async askRecorded() {
+    let opened = false;
+    try {
       const { recording, reply } = await record(this.body, { experts: true }, undefined, (r, reply) => {
         if (!opened) {
           opened = true;
@@ -138,11 +181,19 @@ export class Start {
       });
       this.finish(recording, reply);
     } catch (err) {
-      this.fail(err);
+      if (!err.param?.startsWith("sparrow")) throw err;
+      await this.askPlain();
+      this.told.hidden = false;
+      this.told.textContent = `No line is lit: this server does not record what was read. It says: ${err.message}`;
     }
-    this.busy = false;
-    this.button.removeAttribute("aria-disabled");
-    this.button.textContent = "Ask again";
+  }
+
+  async askPlain() {
+    const reply = new Reply();
+    for await (const chunk of events("v1/chat/completions", { body: { ...this.body, stream: true } })) {
+      reply.add(chunk);
+      this.answer.textContent = visible(reply.message.content);
+    }
   }
 
   // watch draws what was read for the token at a position.
@@ -195,6 +246,7 @@ export class Start {
     });
     this.text.reveal(best.from);
     const peak = standout(r, outputs, best.from, best.to);
+    this.found = { recording: r, position: peak.position, passage: this.lit };
     this.tell(r, outputs, peak);
     this.picture.describe(this.told.textContent);
     this.watch(r, peak.position);
@@ -207,7 +259,7 @@ export class Start {
     const quote = (p) => el("b", {}, quoted(r.tokens[p]));
     this.told.replaceChildren(
       `To write each token, each of ${r.layers.length} layers chose ${count(chosen)} of ${count(looks[0].keys)} `,
-      `tokens (${percent(chosen, looks[0].keys)}) and read nothing else. `,
+      `tokens (${percent(chosen, looks[0].keys)}) and read no others. `,
       "The lit line stood out: to write ",
       quote(peak.position),
       `, layer ${peak.layer} gave ${peak.first ? "its highest score" : "one of its highest scores"} to the `,

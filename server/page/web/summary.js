@@ -2,7 +2,7 @@ import { count, percent, plural } from "./dom.js";
 import { quoted } from "./text.js";
 
 // summary says in words what the row that produced the token at a position looked at in some layers, or what two layers
-// have in common. never is how many of the tokens before the end of the answer no row of it looked at.
+// have in common. never is how many of the tokens before the end of the answer no row of it looked at in these layers.
 export function summary(recording, position, layers, pair, never) {
   const row = recording.rowOf(position);
   const word = quoted(recording.tokens[position]);
@@ -11,7 +11,8 @@ export function summary(recording, position, layers, pair, never) {
   const parts = pair ? [common(row, word, pair)] : [extent(looks, layers, word, position)];
   if (!pair && looks.length > 1) parts.push(agreement(looks));
   const end = recording.outputs.at(-1);
-  parts.push(`${count(never)} of ${count(end)} were never looked at during this answer.`);
+  const by = pair ? ` by layers ${pair[0]} and ${pair[1]}` : layers.length === 1 ? ` by layer ${layers[0]}` : "";
+  parts.push(`${count(never)} of ${count(end)} were never looked at${by} during this answer.`);
   const cached = recording.notComputed.reduce((n, [from, to]) => n + to - from, 0);
   if (cached) parts.push(`${plural(cached, "row")} came from the prefix cache and chose nothing this time.`);
   return parts.join(" ");

@@ -67,6 +67,7 @@ export class TokenText {
       span.textContent = shown(this.recording.tokens[p], b.ends && p === b.to - 1);
       b.spans.push(span);
     }
+    b.node.classList.add("mounted");
     b.node.replaceChildren(...b.spans);
     this.paint(b);
   }
@@ -74,6 +75,7 @@ export class TokenText {
   unmount(b) {
     if (!b.spans) return;
     b.spans = null;
+    b.node.classList.remove("mounted");
     b.node.textContent = shown(this.recording.text(b.from, b.to), b.ends);
   }
 
@@ -90,15 +92,28 @@ export class TokenText {
     for (const b of this.blocks) if (b.spans) this.paint(b);
   }
 
-  // reveal scrolls a token into view.
+  // reveal scrolls this text, and nothing around it, until a token is in view.
   reveal(position) {
     const b = this.blocks.find((x) => position < x.to);
     if (!b) return;
-    b.node.scrollIntoView({ block: "nearest" });
     this.mount(b);
+    const at = b.spans[position - b.from];
+    const scroll = () => {
+      const box = this.node.getBoundingClientRect();
+      this.node.scrollTop += at.getBoundingClientRect().top - box.top - box.height / 3;
+    };
+    scroll();
+    // Blocks around it had a guessed height until now.
+    requestAnimationFrame(() => requestAnimationFrame(() => at.isConnected && scroll()));
+  }
+
+  // shows says whether a token can be seen.
+  shows(position) {
+    const b = this.blocks.find((x) => position < x.to);
+    if (!b?.spans) return false;
     const box = this.node.getBoundingClientRect();
     const at = b.spans[position - b.from].getBoundingClientRect();
-    this.node.scrollTop += at.top - box.top - box.height / 3;
+    return at.top >= box.top && at.bottom <= box.bottom;
   }
 
   selected(select) {

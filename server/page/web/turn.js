@@ -1,5 +1,5 @@
 import { key } from "./api.js";
-import { button, choice, copy, count, el, field, milliseconds } from "./dom.js";
+import { button, choice, copy, count, el, field, milliseconds, sends } from "./dom.js";
 import * as snippets from "./snippets.js";
 import { Prose, visible } from "./text.js";
 
@@ -82,7 +82,13 @@ export function facts({ stats, finish, stopped }) {
 export function asCode(request) {
   const languages = { curl: snippets.curl, Python: snippets.python, Go: snippets.go };
   const code = el("code");
-  const show = async (name) => (code.textContent = languages[name](await request(), key() !== ""));
+  const show = async (name) => {
+    try {
+      code.textContent = languages[name](await request(), key() !== "");
+    } catch (err) {
+      code.textContent = err.message;
+    }
+  };
   const tabs = choice(
     Object.keys(languages).map((n) => [n, n]),
     "curl",
@@ -110,10 +116,12 @@ export function results(calls, done) {
     e.preventDefault();
     done(inputs.map((i) => i.value));
   };
-  return el(
+  const form = el(
     "form",
     { class: "results", onsubmit: submit },
     calls.map((c, i) => field(`Result of ${c.name}`, inputs[i])),
     el("button", { class: "primary" }, "Send the result"),
   );
+  for (const i of inputs) sends(i, () => form.requestSubmit());
+  return form;
 }
