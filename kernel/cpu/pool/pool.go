@@ -48,6 +48,10 @@ type Pool struct {
 	items int
 	fault atomic.Pointer[PanicError]
 	_     [128]byte
+	// left is the shares of the run with items that nobody has claimed. A worker without items of its own reads it
+	// instead of a line of every other worker.
+	left atomic.Int64
+	_    [128]byte
 }
 
 // New starts a pool of the given number of workers, at least one, of which
@@ -131,6 +135,7 @@ func (p *Pool) open() uint64 {
 			p.members[i].claimed.Store(0)
 		}
 	}
+	p.left.Store(int64(min(p.items, p.workers)))
 	return p.gate.open()
 }
 
@@ -216,6 +221,9 @@ func (p *Pool) leave(m *member) {
 // work runs the items of a worker's share and then those that are left of others, until none are left.
 func (p *Pool) work(w int, run uint64) {
 	for i := range p.workers {
+		if i > 0 && p.left.Load() == 0 {
+			return
+		}
 		v := w + i
 		if v >= p.workers {
 			v -= p.workers
