@@ -22,8 +22,9 @@ type parker struct {
 func (p *parker) init() { p.token = make(chan struct{}, 1) }
 
 // wait returns once ready reports true; ready must stay true until then. It spins up to the limit, and yields now and
-// then so that other goroutines get the processor. Then it parks.
-func (p *parker) wait(ready func() bool, at *spinLimit) {
+// then so that other goroutines get the processor. Then it parks. Between two polls it calls idle, which takes less
+// than a microsecond and reports whether there was anything to do; nil means that there never is.
+func (p *parker) wait(ready, idle func() bool, at *spinLimit) {
 	begin := at.now()
 	last, yielded, end := begin, begin, begin+at.limit(begin)
 	for last < end {
@@ -31,7 +32,9 @@ func (p *parker) wait(ready func() bool, at *spinLimit) {
 			if ready() {
 				return
 			}
-			pause()
+			if idle == nil || !idle() {
+				pause()
+			}
 		}
 		if last-yielded >= yieldTime {
 			runtime.Gosched()

@@ -39,7 +39,7 @@ func TestWaitersReturn(t *testing.T) {
 			}
 			begin, done := at.now(), make(chan int64)
 			go func() {
-				p.wait(func() bool { return at.now()-begin >= int64(delay) }, &at)
+				p.wait(func() bool { return at.now()-begin >= int64(delay) }, nil, &at)
 				done <- at.now() - begin
 			}()
 			for waiting := true; waiting; {
