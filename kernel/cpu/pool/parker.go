@@ -8,9 +8,10 @@ import (
 
 const (
 	spinPolls = 50 // polls of a spinning waiter between two readings of the clock, with a pause after each
-	// yieldTime is the time between two yields. A yield takes a lock that all processors share, so many waiters that
-	// yield often slow each other and everybody else.
-	yieldTime = int64(20 * time.Microsecond)
+	// yieldTime is the time between two yields, longer than most waits within a pass. A yield takes a lock that all
+	// processors share, and the worker may go on late or on another processor: with 16 workers that yielded every 20
+	// microseconds a decode step took half as long again.
+	yieldTime = int64(200 * time.Microsecond)
 )
 
 // parker blocks one goroutine until a condition holds. Others make the condition true and then call wake.

@@ -76,7 +76,7 @@ func NewIdle(workers int, idle func(worker int) bool) *Pool {
 		}
 	}
 	p.owner.init()
-	p.spin.init()
+	p.spin.init(workers)
 	for i := range p.members[1:] {
 		p.members[1+i].init()
 		p.start(1 + i)
