@@ -17,6 +17,9 @@ const MarkReplay Mark = 1<<32 - 1
 // Stage is the mark without its operation: the stage as a whole.
 func (m Mark) Stage() Mark { return m &^ 0xFF }
 
+// Operation is the name of the mark's operation.
+func (m Mark) Operation() string { return operation(m & 0xFF).String() }
+
 // Marker is a device that notes how far it has come. Its operations run later than they are enqueued, so what was
 // enqueued last does not say where a device hangs.
 type Marker interface {

@@ -1,11 +1,13 @@
-"""Compare greedy answers of llama-server and sparrow serve to the same prompts, both with the same GGUF file.
+"""Compare greedy tokens of llama-server and sparrow serve after the same prompts, both with the same GGUF file.
 
     python3 agree.py FILE.gguf [ITEMS]
 
-Prompts are the first ITEMS (15) of every task of eval/tasks that have one message, asked as chats; answers have at
-most 48 tokens. SPARROW and LLAMA_SERVER name the two programs when they are not on the path; LLAMA_SERVER may have
-arguments, SPARROW_ARGS are those of sparrow serve. LLAMA_FILE is the file's path as llama-server sees it. Exit status
-1 means that an answer differs.
+Prompts are the first ITEMS (15) of every task of eval/tasks that have one message, rendered as chats; both servers
+continue their ids by at most 48 tokens. Chats themselves would not do: a chat without tools may not begin a tool call
+here, and the texts of control tokens and of incomplete characters differ. Where tokens differ, the log probabilities
+of both sides at that place are printed. SPARROW and LLAMA_SERVER name the two programs when they are not on the path;
+LLAMA_SERVER may have arguments, SPARROW_ARGS are those of sparrow serve. LLAMA_FILE is the file's path as llama-server
+sees it. Exit status 1 means that an answer differs.
 """
 
 import glob
@@ -29,14 +31,40 @@ def prompts(most):
             yield item["messages"]
 
 
-def ask(port, messages):
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/models", timeout=60) as reply:
-        name = json.load(reply)["data"][0]["id"]
-    body = {"model": name, "messages": messages, "temperature": 0, "max_tokens": 48}
-    request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/chat/completions", json.dumps(body).encode(),
+def post(name, path, body):
+    request = urllib.request.Request(f"http://127.0.0.1:{PORTS[name]}{path}", json.dumps(body).encode(),
                                      {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=600) as reply:
-        return json.load(reply)["choices"][0]["message"]["content"]
+        return json.load(reply)
+
+
+def llama(ids):
+    """Greedy tokens, and the likeliest ones with their log probabilities at each place."""
+    body = {"prompt": ids, "n_predict": 48, "temperature": 0, "n_probs": 3, "return_tokens": True,
+            "cache_prompt": False}
+    reply = post("llama", "/completion", body)
+    top = [[(t["id"], t["logprob"]) for t in p["top_logprobs"]] for p in reply["completion_probabilities"]]
+    return reply["tokens"], top
+
+
+def sparrow(ids, model):
+    body = {"model": model, "prompt": ids, "max_tokens": 48, "temperature": 0, "logprobs": 3,
+            "return_tokens_as_token_ids": True}
+    choice = post("sparrow", "/v1/completions", body)["choices"][0]["logprobs"]
+
+    def number(token):
+        return int(token.removeprefix("token_id:"))
+
+    top = [[(number(t), v) for t, v in p.items()] for p in choice["top_logprobs"]]
+    return [number(t) for t in choice["tokens"]], top
+
+
+def difference(theirs, ours):
+    """The first place at which tokens differ, or None. The token that ends a text is listed by one side only."""
+    for i, (a, b) in enumerate(zip(theirs, ours)):
+        if a != b:
+            return i
+    return None if abs(len(theirs) - len(ours)) <= 1 else min(len(theirs), len(ours))
 
 
 def ready(port, process):
@@ -69,14 +97,20 @@ def main():
             running[name] = subprocess.Popen(command, **quiet)
         for name, process in running.items():
             ready(PORTS[name], process)
-        total = same = 0
+        with urllib.request.urlopen(f"http://127.0.0.1:{PORTS['sparrow']}/v1/models", timeout=60) as reply:
+            model = json.load(reply)["data"][0]["id"]
+        total = same = tokens = 0
         for messages in prompts(most):
-            theirs, ours = (ask(PORTS[name], messages) for name in ("llama", "sparrow"))
+            ids = post("sparrow", "/tokenize", {"model": model, "messages": messages})["tokens"]
+            (theirs, their_top), (ours, our_top) = llama(ids), sparrow(ids, model)
+            at = difference(theirs, ours)
             total += 1
-            same += theirs == ours
-            if theirs != ours:
-                print(f"prompt  {messages[0]['content']!r}\nllama   {theirs!r}\nsparrow {ours!r}")
-        print(f"{gguf}: {same} of {total} answers are equal")
+            same += at is None
+            tokens += len(ours) if at is None else at
+            if at is not None:
+                print(f"prompt of {len(ids)} tokens, {messages[0]['content']!r}: token {at} differs\n"
+                      f"  llama   {their_top[at:at + 1]}\n  sparrow {our_top[at:at + 1]}")
+        print(f"{gguf}: {same} of {total} answers are equal, {tokens} tokens up to the first difference")
     finally:
         for process in running.values():
             process.terminate()

@@ -166,13 +166,19 @@ func (r *Report) traced() bool {
 	return slices.ContainsFunc(r.Prompts, func(p Prompt) bool { return p.Time != nil && p.Time.Launches > 0 })
 }
 
-// PrintKernels writes what each kernel takes in every phase, those that take longest first.
+// PrintKernels writes what each kernel, or on a CPU each operation, takes in every phase, those that take longest
+// first.
 func (r *Report) PrintKernels(w io.Writer) error {
 	one := func(name string, p *Phase) error {
 		if p == nil || len(p.Kernels) == 0 {
 			return nil
 		}
-		fmt.Fprintf(w, "\n%s: %.3f ms, %d launches of %.3f ms\n", name, p.StepMs, p.Launches, p.DeviceMs)
+		fmt.Fprintf(w, "\n%s: %.3f ms, ", name, p.StepMs)
+		if p.Launches > 0 {
+			fmt.Fprintf(w, "%d launches of %.3f ms\n", p.Launches, p.DeviceMs)
+		} else {
+			fmt.Fprintf(w, "median %.3f ms; mean times of operations\n", p.MedianMs)
+		}
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 		for _, k := range p.Kernels {
 			fmt.Fprintf(t, "%.1f us\t%d x\t%.2f us\t%s\t%s\t\n", k.Us, k.Launches, k.Us/float64(k.Launches), k.Stage,

@@ -33,7 +33,7 @@ type Options struct {
 	// Budget is how long the steps of one phase of one cell are repeated; 0 means 2 s, on a GPU 0.3 s. A single step
 	// may take longer.
 	Budget time.Duration
-	// PauseTime is how long garbage is collected while steps run; 0 means 2 s.
+	// PauseTime is how long garbage is collected while steps run; 0 means the budget.
 	PauseTime time.Duration
 	// MemoryBytes is the most the cache may take; 0 means three quarters of what the device has free.
 	MemoryBytes int64
@@ -73,7 +73,7 @@ func (o Options) withDefaults(gpu bool) Options {
 		o.Budget = 2 * time.Second
 	}
 	if o.PauseTime == 0 {
-		o.PauseTime = 2 * time.Second
+		o.PauseTime = o.Budget
 	}
 	return o
 }
@@ -346,6 +346,7 @@ func (b *bench) phase(ctx context.Context, kind plan.Mode, c *Cell, n int) (*Pha
 func (b *bench) repeat(ctx context.Context, p *Phase, one func() (time.Duration, Stages, error)) error {
 	var times []float64
 	begin := time.Now()
+	b.watch.ops.reset()
 	for i := 0; ; i++ {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -356,6 +357,7 @@ func (b *bench) repeat(ctx context.Context, p *Phase, one func() (time.Duration,
 		}
 		if i == 0 && took < maxBudgets*b.o.Budget { // warm-up
 			begin = time.Now()
+			b.watch.ops.reset()
 			continue
 		}
 		ms := float64(took.Nanoseconds()) / 1e6
@@ -371,7 +373,7 @@ func (b *bench) repeat(ctx context.Context, p *Phase, one func() (time.Duration,
 	slices.Sort(times)
 	at := func(q float64) float64 { return times[int(math.Round(q*float64(len(times)-1)))] }
 	p.StepMs, p.MedianMs, p.Spread, p.Steps = times[0], at(0.5), (at(0.9)-at(0.1))/at(0.5), len(times)
-	p.TokensPerSecond = 1e3 * float64(p.Tokens) / p.StepMs
+	p.TokensPerSecond, p.Kernels = 1e3*float64(p.Tokens)/p.StepMs, b.watch.ops.mean(len(times))
 	return nil
 }
 

@@ -37,6 +37,7 @@ type stopwatch struct {
 	tracer kernel.Tracer // of a GPU whose launches are timed; nil otherwise
 	spans  kernel.Tracer // of a GPU whose passes are timed as a whole; nil otherwise
 	ended  bool          // the latest of these passes has fetched its results
+	ops    operations    // of a host device
 }
 
 // Write copies to the device. The inputs of a pass are written before anything else of it is enqueued.
@@ -50,6 +51,7 @@ func (d *stopwatch) Write(dst kernel.Tensor, src []byte) error {
 
 // Fetch enqueues the copy of a pass's results, the last thing of it.
 func (d *stopwatch) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
+	d.ops.next(0)
 	if d.spans != nil {
 		d.ended = true
 		if err := d.spans.EndSpan(); err != nil {
@@ -156,8 +158,21 @@ func (d *stopwatch) whole() kernel.Device {
 	if x, ok := d.Device.(abilities); ok {
 		return watchedGPU{d, x}
 	}
-	return d
+	return watchedHost{d}
 }
+
+// watchedHost is a stopwatch around a device whose operations are finished when they return: it times every operation
+// of the queue, from its mark to the next one.
+type watchedHost struct{ *stopwatch }
+
+// Mark ends the operation before and begins the next.
+func (d watchedHost) Mark(m kernel.Mark) error {
+	d.ops.next(m)
+	return nil
+}
+
+// Reached is the operation that runs.
+func (d watchedHost) Reached() kernel.Mark { return d.ops.now }
 
 // abilities are those of a GPU.
 type abilities interface {

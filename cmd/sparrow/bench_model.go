@@ -73,7 +73,8 @@ microsecond for each, and the shares are of that step.`,
 	s.DurationVar(&f.budget, "budget", 0,
 		"how long the steps of one phase are repeated; one step may take longer; 0 means 2s, on a GPU 0.3s")
 	s.BoolVar(&f.dummy, "dummy", false, "random weights of a shape that has a name, without files")
-	s.BoolVar(&f.profile, "profile", false, "print the time of every kernel of a step too, on a GPU")
+	s.BoolVar(&f.profile, "profile", false, "print the time of every kernel of a step too, on a CPU of every "+
+		"operation")
 	f.deviceFlags.add(s)
 	s.StringVar(&f.memory, "memory", "0",
 		"most memory of the cache, with K, M, G or T; 0 is three quarters of what is free")

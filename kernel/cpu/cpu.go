@@ -27,6 +27,7 @@ type Device struct {
 	pool *pool.Pool
 
 	scratch []scratch // one for each worker
+	ahead   ahead
 
 	// Tasks are kept so that running an operation allocates nothing.
 	pack     task[packWork]
@@ -85,8 +86,12 @@ func (t *task[W]) Do(worker, item int) { t.do(t.dev, &t.work, worker, item) }
 // run runs items 0..n-1 of a task on the workers.
 func (t *task[W]) run(d *Device, n int, w W, do func(d *Device, w *W, worker, item int)) error {
 	t.dev, t.work, t.do = d, w, do
-	err := d.pool.Run(n, t)
-	if err != nil {
+	return d.run(n, t)
+}
+
+// run runs items 0..n-1 on the workers.
+func (d *Device) run(n int, t pool.Task) error {
+	if err := d.pool.Run(n, t); err != nil {
 		return lost(err)
 	}
 	return nil
@@ -145,7 +150,10 @@ func Open(t *vec.Tier, o kernel.Options) *Device {
 	if o.Precise {
 		t = t.Precise()
 	}
-	return &Device{Memory: host.MemoryFor(o), name: name, tier: t, pool: pool.New(n), scratch: make([]scratch, n)}
+	d := &Device{Memory: host.MemoryFor(o), name: name, tier: t, scratch: make([]scratch, n)}
+	d.ahead.places = make([]aheadPlace, n)
+	d.pool = pool.NewIdle(n, d.ahead.fetch)
+	return d
 }
 
 // Name is the registered name.

@@ -24,6 +24,7 @@ type expertState struct {
 	gate  []float32 // [rows, inner]
 	up    []float32 // [rows, inner]
 	items []expertItem
+	bands expertBands
 	task  task[expertWork]
 	part  expertArgs // of the tokens grouped now; workers read it, so it would be allocated each time
 
@@ -39,6 +40,35 @@ type expertItem struct{ expert, n0, n1 int }
 type expertWork struct {
 	*expertArgs
 	down bool
+}
+
+// expertBands computes the items: gate and up with the activation, or down.
+type expertBands struct {
+	dev  *Device
+	work expertWork
+}
+
+// run computes all items on the workers.
+func (b *expertBands) run(d *Device, w expertWork) error {
+	b.dev, b.work = d, w
+	return d.run(len(d.experts.items), b)
+}
+
+// Do computes an item.
+func (b *expertBands) Do(worker, item int) {
+	b.dev.expertBand(&b.work, worker, b.dev.experts.items[item])
+}
+
+// DoRange computes adjacent items, those of an expert together.
+func (b *expertBands) DoRange(worker, first, end int) {
+	items := b.dev.experts.items[first:end]
+	for i := 0; i < len(items); {
+		it := items[i]
+		for i++; i < len(items) && items[i].expert == it.expert; i++ {
+			it.n1 = items[i].n1
+		}
+		b.dev.expertBand(&b.work, worker, it)
+	}
 }
 
 type expertArgs struct {
@@ -96,8 +126,8 @@ func (d *Device) expertBlock(a *expertArgs) error {
 	if err := d.expertInputs(a); err != nil {
 		return err
 	}
-	st.cut(inner, d.pool.Workers())
-	if err := st.task.run(d, len(st.items), expertWork{a, false}, (*Device).expertBand); err != nil {
+	st.cut(a.Gate[0], d.pool.Workers())
+	if err := st.bands.run(d, expertWork{a, false}); err != nil {
 		return err
 	}
 	if a.packed || a.quantised() {
@@ -105,8 +135,8 @@ func (d *Device) expertBlock(a *expertArgs) error {
 			return err
 		}
 	}
-	st.cut(hidden, d.pool.Workers())
-	if err := st.task.run(d, len(st.items), expertWork{a, true}, (*Device).expertBand); err != nil {
+	st.cut(a.Down[0], d.pool.Workers())
+	if err := st.bands.run(d, expertWork{a, true}); err != nil {
 		return err
 	}
 	return st.task.run(d, ceilDiv(a.X.Rows, rowBlock), expertWork{a, true}, (*Device).addExperts)
@@ -228,16 +258,16 @@ func (st *expertState) sort(a *expertArgs) {
 	}
 }
 
-// cut lists the bands of every expert that has rows. Where these are few, weights stream through and bands are long,
-// as those of a product.
-func (st *expertState) cut(out, workers int) {
-	band := bandRows
+// cut lists the bands of every expert that has rows, of matrices like w. Where these are few, weights stream through
+// and bands are those of a product.
+func (st *expertState) cut(w *host.Matrix, workers int) {
+	out, band := w.Out(), bandRows
 	if (st.part.packed || st.part.quantised()) && slices.Max(st.count) <= vec.GroupRows {
 		active := 0
 		for _, rows := range st.count {
 			active += min(int(rows), 1)
 		}
-		band = longBand(active*out, workers)
+		band = streamBand(active*out, rowBytes(w), workers)
 	}
 	st.items = st.items[:0]
 	for e, rows := range st.count {
@@ -252,9 +282,8 @@ func (st *expertState) cut(out, workers int) {
 
 // expertBand computes one band of gate and up with the activation, or one band of down, for all rows of one expert.
 // The inputs of gate and up are no longer needed when down writes its outputs over them.
-func (d *Device) expertBand(w *expertWork, worker, item int) {
+func (d *Device) expertBand(w *expertWork, worker int, it expertItem) {
 	st := &d.experts
-	it := st.items[item]
 	r0, rows := int(st.first[it.expert]), int(st.count[it.expert])
 	hidden, inner := w.X.Cols, w.Inner()
 	x := st.x[r0*hidden : (r0+rows)*hidden]

@@ -14,9 +14,11 @@ func (d *Device) Absorb(a kernel.AbsorbArgs) error {
 	if err := onlyF32("absorb", a.Out, a.Q); err != nil {
 		return err
 	}
-	if _, err := host.Own("absorb", a.KVB); err != nil {
+	w, err := host.Own("absorb", a.KVB)
+	if err != nil {
 		return err
 	}
+	d.headsAhead(w, keyRows, a.Q.Rows, a.Dims)
 	return d.absorb.run(d, a.Dims.Heads*ceilDiv(a.Q.Rows, tileRows), a, (*Device).absorbTile)
 }
 
@@ -61,9 +63,11 @@ func (d *Device) Expand(a kernel.ExpandArgs) error {
 	if err := onlyF32("expand", a.Out, a.U); err != nil {
 		return err
 	}
-	if _, err := host.Own("expand", a.KVB); err != nil {
+	w, err := host.Own("expand", a.KVB)
+	if err != nil {
 		return err
 	}
+	d.headsAhead(w, valueRows, a.U.Rows, a.Dims)
 	return d.expand.run(d, a.Dims.Heads*ceilDiv(a.U.Rows, tileRows), a, (*Device).expandTile)
 }
 

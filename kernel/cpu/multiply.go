@@ -19,15 +19,11 @@ const (
 	packedTileRows = 256
 )
 
-// longBand is the number of rows in one band of a streamed weight: one band for a single worker, two bands for each of
-// several, in multiples of the rows that the kernels for few rows take at once. These kernels prefetch the weights
-// they multiply next, and the first weights of every band are not prefetched: bands should be few.
-func longBand(rows, workers int) int {
-	bands := 1
-	if workers > 1 {
-		bands = 2 * workers
-	}
-	return max(1, ceilDiv(rows, bands*packedBandFew)) * packedBandFew
+// streamBand is the number of rows in one band of streamed weights that have so many rows of size bytes in all: one
+// band for a single worker, otherwise shares of several, in multiples of the rows that the kernels for few rows take at
+// once. A worker takes adjacent bands together.
+func streamBand(rows, size, workers int) int {
+	return max(1, ceilDiv(rows, shareCount(rows*size, workers)*packedBandFew)) * packedBandFew
 }
 
 // multiplyState is the products of the same rows in progress.
@@ -38,6 +34,7 @@ type multiplyState struct {
 	quant   quantised           // x for block formats
 	shares  shares              // of few rows
 	task    task[*multiplyState]
+	few     shareTask
 }
 
 // part is one of the products, and where it is not of few rows its tiles.
@@ -126,7 +123,9 @@ func (d *Device) multiplyParts(op string) error {
 	}
 	if few {
 		st.shares.cut(st.parts, d.pool.Workers())
-		return st.task.run(d, st.shares.count(), st, (*Device).multiplyShare)
+		d.ahead.begin(stageKey{w: st.parts[0].w}, st.shares.bytes, func() [][][]byte { return d.shareSpans(st) })
+		st.few.dev = d
+		return d.run(st.shares.count(), &st.few)
 	}
 	items := 0
 	for i := range st.parts {
@@ -155,13 +154,19 @@ func (d *Device) multiplyItem(st **multiplyState, worker, item int) {
 	}
 }
 
-// multiplyShare computes a share of products of few rows.
-func (d *Device) multiplyShare(st **multiplyState, worker, item int) {
-	for i := range (*st).parts {
-		p := &(*st).parts[i]
-		n0, n1 := (*st).shares.rows(item, i, p.w.Out())
-		if n0 < n1 {
-			d.multiplyTile(p, worker, n0, n1, 0, p.X.Rows)
+// shareTask computes shares of products of few rows.
+type shareTask struct{ dev *Device }
+
+// Do computes a share.
+func (t *shareTask) Do(worker, item int) { t.DoRange(worker, item, item+1) }
+
+// DoRange computes adjacent shares.
+func (t *shareTask) DoRange(worker, first, end int) {
+	st := &t.dev.multiply
+	for i := range st.parts {
+		p := &st.parts[i]
+		if n0, n1 := st.shares.rows(first, end, i, p.w.Out()); n0 < n1 {
+			t.dev.multiplyTile(p, worker, n0, n1, 0, p.X.Rows)
 		}
 	}
 }

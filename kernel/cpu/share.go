@@ -4,8 +4,8 @@ import "sparrow/kernel/host"
 
 // The time of products of few rows is bound by the bandwidth of reading weights. The bytes of all weights together are
 // therefore divided among the workers in memory order: a share may be the end of one weight, a whole second one and
-// the beginning of a third. The kernels prefetch the weights they multiply next, but not the first ones of a share, so
-// shares are few and long.
+// the beginning of a third. The kernels prefetch the weights they multiply next, but not the first ones of a call, so
+// a worker takes many adjacent shares at once; the last ones are short, so that workers end together.
 
 // fewPlain is the rows that are few where x is taken as it is.
 const fewPlain = 4
@@ -14,26 +14,38 @@ const fewPlain = 4
 type place struct{ part, row int }
 
 // shares are the products of few rows, divided: share i is from at[i] to at[i+1].
-type shares struct{ at []place }
+type shares struct {
+	at    []place
+	bytes int // of all weights
+}
 
 func (s *shares) count() int { return len(s.at) - 1 }
 
 // rowBytes is the size of a row of a weight, without scales.
 func rowBytes(w *host.Matrix) int { return w.Data.Cols * w.Data.DType.Size() }
 
-// sharesEach is the number of shares for each of several workers: a faster worker takes shares of a slower one.
-const sharesEach = 2
+// Every one of several workers has at least sharesEach shares, and more where they would have more than shareBytes: a
+// faster worker takes shares of a slower one.
+const (
+	sharesEach = 2
+	shareBytes = 256 << 10
+)
+
+// shareCount is the number of shares of so many bytes of weights.
+func shareCount(bytes, workers int) int {
+	if workers == 1 {
+		return 1
+	}
+	return workers * max(sharesEach, bytes/(workers*shareBytes))
+}
 
 // cut divides the weights of all parts.
 func (s *shares) cut(parts []part, workers int) {
-	total := 0
+	s.bytes = 0
 	for i := range parts {
-		total += parts[i].w.Out() * rowBytes(parts[i].w)
+		s.bytes += parts[i].w.Out() * rowBytes(parts[i].w)
 	}
-	n := 1
-	if workers > 1 {
-		n = sharesEach * workers
-	}
+	n := shareCount(s.bytes, workers)
 	s.at = append(s.at[:0], place{})
 	before := 0 // bytes before the current row
 	for i := range parts {
@@ -41,7 +53,7 @@ func (s *shares) cut(parts []part, workers int) {
 		for row := 0; row < rows; row += packedBandFew {
 			// A share ends before the block whose greater part belongs to the next one.
 			unit := min(packedBandFew, rows-row) * size
-			if len(s.at) < n && (before+unit/2)*n > len(s.at)*total && before > 0 {
+			if len(s.at) < n && (before+unit/2)*n > len(s.at)*s.bytes && before > 0 {
 				s.at = append(s.at, place{i, row})
 			}
 			before += unit
@@ -50,10 +62,10 @@ func (s *shares) cut(parts []part, workers int) {
 	s.at = append(s.at, place{part: len(parts)})
 }
 
-// rows is the rows of a part's weight, which has n, that belong to share i: none where the first is not before the
-// last.
-func (s *shares) rows(i, part, n int) (first, last int) {
-	from, to := s.at[i], s.at[i+1]
+// rows is the rows of a part's weight, which has n, that belong to the shares [i, end): none where the first is not
+// before the last.
+func (s *shares) rows(i, end, part, n int) (first, last int) {
+	from, to := s.at[i], s.at[end]
 	switch {
 	case part < from.part:
 		first = n

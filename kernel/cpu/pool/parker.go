@@ -8,9 +8,10 @@ import (
 
 const (
 	spinPolls = 50 // polls of a spinning waiter between two readings of the clock, with a pause after each
-	// yieldTime is the time between two yields. A yield takes a lock that all processors share, so many waiters that
-	// yield often slow each other and everybody else.
-	yieldTime = int64(20 * time.Microsecond)
+	// yieldTime is the time between two yields, longer than most waits within a pass. A yield takes a lock that all
+	// processors share, and the worker may go on late or on another processor: with 16 workers that yielded every 20
+	// microseconds a decode step took half as long again.
+	yieldTime = int64(200 * time.Microsecond)
 )
 
 // parker blocks one goroutine until a condition holds. Others make the condition true and then call wake.
@@ -22,8 +23,9 @@ type parker struct {
 func (p *parker) init() { p.token = make(chan struct{}, 1) }
 
 // wait returns once ready reports true; ready must stay true until then. It spins up to the limit, and yields now and
-// then so that other goroutines get the processor. Then it parks.
-func (p *parker) wait(ready func() bool, at *spinLimit) {
+// then so that other goroutines get the processor. Then it parks. Between two polls it calls idle, which takes less
+// than a microsecond and reports whether there was anything to do; nil means that there never is.
+func (p *parker) wait(ready, idle func() bool, at *spinLimit) {
 	begin := at.now()
 	last, yielded, end := begin, begin, begin+at.limit(begin)
 	for last < end {
@@ -31,7 +33,9 @@ func (p *parker) wait(ready func() bool, at *spinLimit) {
 			if ready() {
 				return
 			}
-			pause()
+			if idle == nil || !idle() {
+				pause()
+			}
 		}
 		if last-yielded >= yieldTime {
 			runtime.Gosched()

@@ -19,6 +19,12 @@ type Task interface {
 	Do(worker, item int)
 }
 
+// Ranger is a Task that takes the items a worker has claimed together, [first, end), instead of one by one.
+type Ranger interface {
+	Task
+	DoRange(worker, first, end int)
+}
+
 // Func is a Task made of a function. The closure is usually an allocation.
 type Func func(worker, item int)
 
@@ -33,8 +39,9 @@ func (f Func) Do(worker, item int) { f(worker, item) }
 // items, and takes items of others when its own are done.
 type Pool struct {
 	workers int
-	owner   parker   // the goroutine inside Run, as worker 0
-	members []member // of every worker; the first parks in owner
+	idle    []func() bool // of every worker; nil without
+	owner   parker        // the goroutine inside Run, as worker 0
+	members []member      // of every worker; the first parks in owner
 	done    sync.WaitGroup
 	busy    atomic.Bool
 	closed  bool // guarded by busy
@@ -48,15 +55,28 @@ type Pool struct {
 	items int
 	fault atomic.Pointer[PanicError]
 	_     [128]byte
+	// left is the shares of the run with items that nobody has claimed. A worker without items of its own reads it
+	// instead of a line of every other worker.
+	left atomic.Int64
+	_    [128]byte
 }
 
 // New starts a pool of the given number of workers, at least one, of which
 // one is the caller of Run.
-func New(workers int) *Pool {
+func New(workers int) *Pool { return NewIdle(workers, nil) }
+
+// NewIdle is New for workers that call idle while they wait for the next run or for the end of one: again and again,
+// each with its number, until it reports that there is nothing to do. A call takes less than a microsecond.
+func NewIdle(workers int, idle func(worker int) bool) *Pool {
 	workers = max(workers, 1)
-	p := &Pool{workers: workers, members: make([]member, workers)}
+	p := &Pool{workers: workers, idle: make([]func() bool, workers), members: make([]member, workers)}
+	for w := range p.idle {
+		if idle != nil {
+			p.idle[w] = func() bool { return idle(w) }
+		}
+	}
 	p.owner.init()
-	p.spin.init()
+	p.spin.init(workers)
 	for i := range p.members[1:] {
 		p.members[1+i].init()
 		p.start(1 + i)
@@ -66,6 +86,9 @@ func New(workers int) *Pool {
 
 // Workers is the number of workers, the caller of Run included.
 func (p *Pool) Workers() int { return p.workers }
+
+// Share is the items of a run of so many that a worker takes first: n of them from first on.
+func (p *Pool) Share(items, worker int) (first, n int) { return share(items, worker, p.workers) }
 
 // Run calls task.Do for every item in [0, items) and returns when all calls
 // have returned. After a panic in a task no further items are started; the panic is
@@ -88,19 +111,20 @@ func (p *Pool) Run(items int, task Task) error {
 	defer p.end() // also when a task ends this goroutine
 	p.task, p.items = task, items
 	p.fault.Store(nil)
-	begin := p.spin.now()
 	before := debug.SetPanicOnFault(true) // as in serve
 	if items == 1 {                       // nothing to share
 		p.do(0, 0, 1)
+		debug.SetPanicOnFault(before)
 	} else {
+		begin := p.spin.now()
 		run := p.open()
 		p.wake(items - 1)
 		p.work(0, run)
+		debug.SetPanicOnFault(before)
+		own := p.spin.now()
+		p.settle()
+		p.spin.ran(begin, own, p.spin.now())
 	}
-	debug.SetPanicOnFault(before)
-	own := p.spin.now()
-	p.settle()
-	p.spin.ran(begin, own, p.spin.now())
 	if f := p.fault.Load(); f != nil {
 		return f
 	}
@@ -131,6 +155,7 @@ func (p *Pool) open() uint64 {
 			p.members[i].claimed.Store(0)
 		}
 	}
+	p.left.Store(int64(min(p.items, p.workers)))
 	return p.gate.open()
 }
 
@@ -139,7 +164,7 @@ func (p *Pool) open() uint64 {
 func (p *Pool) settle() {
 	p.gate.shut()
 	if !p.empty() {
-		p.owner.wait(p.empty, &p.spin)
+		p.owner.wait(p.empty, p.idle[0], &p.spin)
 	}
 }
 
@@ -153,9 +178,11 @@ func (p *Pool) empty() bool {
 	return true
 }
 
-// end clears the state of the run, also when Run ends by a panic.
+// end clears the state of the run, also when a task ends this goroutine.
 func (p *Pool) end() {
-	p.settle()
+	if p.gate.state().open() { // a write would take the line from all that poll it
+		p.settle()
+	}
 	p.task = nil
 }
 
@@ -179,7 +206,7 @@ func (p *Pool) serve(w int) {
 	// Tasks read mapped files. Where one was truncated, a read is a fault: it becomes a panic of the item instead of
 	// the end of the process.
 	debug.SetPanicOnFault(true)
-	self := &p.members[w]
+	self, idle := &p.members[w], p.idle[w]
 	var seen uint64
 	inside := false
 	defer func() {
@@ -189,7 +216,7 @@ func (p *Pool) serve(w int) {
 		}
 	}()
 	for {
-		self.wait(func() bool { return p.gate.changed(seen) }, &p.spin)
+		self.wait(func() bool { return p.gate.changed(seen) }, idle, &p.spin)
 		state := p.gate.state()
 		if state.retired() {
 			return
@@ -216,6 +243,9 @@ func (p *Pool) leave(m *member) {
 // work runs the items of a worker's share and then those that are left of others, until none are left.
 func (p *Pool) work(w int, run uint64) {
 	for i := range p.workers {
+		if i > 0 && p.left.Load() == 0 {
+			return
+		}
 		v := w + i
 		if v >= p.workers {
 			v -= p.workers
@@ -240,6 +270,10 @@ func (p *Pool) do(w, item, end int) {
 		f := &PanicError{Item: item, Worker: w, Value: recover(), Stack: debug.Stack()}
 		p.fault.CompareAndSwap(nil, f)
 	}()
+	if r, ok := p.task.(Ranger); ok {
+		r.DoRange(w, item, end)
+		item = end
+	}
 	for ; item < end; item++ {
 		p.task.Do(w, item)
 	}

@@ -208,6 +208,51 @@ func TestCloseStopsTheWorkers(t *testing.T) {
 	}
 }
 
+// ranges counts how often items were done.
+type ranges struct{ done []atomic.Int32 }
+
+func (r *ranges) Do(_, _ int) { panic("a Ranger's items come in ranges") }
+
+func (r *ranges) DoRange(_, first, end int) {
+	for i := first; i < end; i++ {
+		r.done[i].Add(1)
+	}
+}
+
+func TestRangesCoverTheItems(t *testing.T) {
+	p := open(t, 3)
+	for _, items := range []int{1, 2, 3, 64, 1000} {
+		r := &ranges{done: make([]atomic.Int32, items)}
+		if err := p.Run(items, r); err != nil {
+			t.Fatal(err)
+		}
+		for i := range r.done {
+			if n := r.done[i].Load(); n != 1 {
+				t.Fatalf("%d items: item %d done %d times", items, i, n)
+			}
+		}
+	}
+}
+
+// Workers that wait call idle with their number until it has nothing to do.
+func TestWaitingWorkersAreIdle(t *testing.T) {
+	var left [3]atomic.Int32
+	for w := range left {
+		left[w].Store(10)
+	}
+	p := NewIdle(len(left), func(worker int) bool { return left[worker].Load() > 0 && left[worker].Add(-1) >= 0 })
+	t.Cleanup(func() { p.Close() })
+	for deadline := time.Now().Add(5 * time.Second); left[1].Load()+left[2].Load() > 0; {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d and %d calls are left", left[1].Load(), left[2].Load())
+		}
+		// A worker that has parked is woken by a run.
+		if err := p.Run(3, Func(func(_, _ int) { time.Sleep(10 * time.Microsecond) })); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // count is a Task without a closure.
 type count struct{ n atomic.Int64 }
 

@@ -9,7 +9,7 @@ import (
 func TestSpinLimit(t *testing.T) {
 	const us = int64(time.Microsecond)
 	var p spinLimit
-	p.init()
+	p.init(2)
 	want := func(now, limit int64) {
 		t.Helper()
 		if got := p.limit(now); got != limit {
@@ -20,10 +20,18 @@ func TestSpinLimit(t *testing.T) {
 	p.ran(0, 100*us, 150*us) // others had a little more to do
 	p.ran(0, 5000*us, 9000*us)
 	want(9000*us, longSpin)
-	p.ran(0, 100*us, 3000*us) // others did not run
-	want(3000*us, shortSpin)
-	want(3000*us+contentionTime-1, shortSpin)
-	want(3000*us+contentionTime, longSpin)
+	for i := range int64(3) { // others did not run, more than once for each worker
+		want(3000*us+i*us, longSpin)
+		p.ran(0, 100*us, 3000*us+i*us)
+	}
+	want(3002*us, shortSpin)
+	want(3002*us+contentionTime-1, shortSpin)
+	want(3002*us+contentionTime, longSpin)
+	// As many delays at longer intervals are none.
+	for i := int64(2); i < 9; i++ {
+		p.ran(0, 100*us, i*contentionTime)
+		want(i*contentionTime, longSpin)
+	}
 }
 
 // A waiter returns when its condition becomes true while it spins, after it has parked, and under contention.
@@ -33,13 +41,13 @@ func TestWaitersReturn(t *testing.T) {
 			var p parker
 			var at spinLimit
 			p.init()
-			at.init()
+			at.init(0)
 			if contended {
 				at.contend(at.now())
 			}
 			begin, done := at.now(), make(chan int64)
 			go func() {
-				p.wait(func() bool { return at.now()-begin >= int64(delay) }, &at)
+				p.wait(func() bool { return at.now()-begin >= int64(delay) }, nil, &at)
 				done <- at.now() - begin
 			}()
 			for waiting := true; waiting; {

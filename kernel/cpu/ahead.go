@@ -1,0 +1,145 @@
+package cpu
+
+import (
+	"sync/atomic"
+
+	"sparrow/kernel"
+	"sparrow/kernel/cpu/vec"
+	"sparrow/kernel/host"
+)
+
+// Products of few rows are bound by reading weights, and while workers wait for each other, or for an operation that
+// one of them computes alone, memory is idle. Waiting workers therefore prefetch their share of the weights that the
+// next product reads. Which one comes next is learned: it is the one that came next in the pass before. Nothing in a
+// result depends on it.
+
+const (
+	// aheadBytes is the most that a worker prefetches: a part of its L2 cache.
+	aheadBytes = 512 << 10
+	// aheadPiece is what it prefetches between two polls: less than a core can have in flight.
+	aheadPiece = 1 << 10
+)
+
+// stage is a product of few rows: its weights, by worker, and the stage that came next.
+type stage struct {
+	bytes int        // of all weights
+	spans [][][]byte // by worker, in the order in which it reads them; not changed once they are published
+	next  *stage
+}
+
+// stageKey names a stage: the first of its weights, and which rows of each head it takes.
+type stageKey struct {
+	w    *host.Matrix
+	part headPart
+}
+
+// headPart is the rows of each head of an up-projection that a product takes.
+type headPart int
+
+const (
+	wholeWeight headPart = iota
+	keyRows              // absorb
+	valueRows            // expand
+)
+
+// ahead is what waiting workers prefetch.
+type ahead struct {
+	stages map[stageKey]*stage
+	last   *stage
+	now    atomic.Pointer[stage] // whose weights are prefetched, or nil
+	places []aheadPlace          // by worker
+}
+
+// aheadPlace is how far a worker has come. It has cache lines of its own.
+type aheadPlace struct {
+	of           *stage
+	span, offset int
+	_            [128 - 24]byte
+}
+
+// begin notes that a product begins and makes waiting workers prefetch the one that came after it. Spans are asked for
+// once.
+func (a *ahead) begin(key stageKey, bytes int, spans func() [][][]byte) {
+	s := a.stages[key]
+	if s == nil || s.bytes != bytes {
+		s = &stage{bytes: bytes, spans: spans()}
+		if a.stages == nil {
+			a.stages = map[stageKey]*stage{}
+		}
+		a.stages[key] = s
+	}
+	if a.last != nil {
+		a.last.next = s
+	}
+	a.last = s
+	a.now.Store(s.next)
+}
+
+// fetch prefetches a piece of a worker's next weights and reports whether there was one.
+func (a *ahead) fetch(worker int) bool {
+	s := a.now.Load()
+	if s == nil {
+		return false
+	}
+	p := &a.places[worker]
+	if p.of != s {
+		*p = aheadPlace{of: s}
+	}
+	spans := s.spans[worker]
+	if p.span == len(spans) {
+		return false
+	}
+	rest := spans[p.span][p.offset:]
+	vec.Prefetch(rest[:min(aheadPiece, len(rest))])
+	if p.offset += aheadPiece; p.offset >= len(spans[p.span]) {
+		p.span, p.offset = p.span+1, 0
+	}
+	return true
+}
+
+// spansOf lists what each worker reads of items that are shared out as the pool does. add appends the weights of an
+// item.
+func (d *Device) spansOf(items int, add func(to [][]byte, item int) [][]byte) [][][]byte {
+	out := make([][][]byte, d.pool.Workers())
+	for w := range out {
+		left := aheadBytes
+		first, n := d.pool.Share(items, w)
+		for i := first; i < first+n && left > 0; i++ {
+			for _, span := range add(nil, i) {
+				span = span[:min(len(span), left)]
+				left -= len(span)
+				out[w] = append(out[w], span)
+			}
+		}
+	}
+	return out
+}
+
+// shareSpans are the weights of the shares of products.
+func (d *Device) shareSpans(st *multiplyState) [][][]byte {
+	return d.spansOf(st.shares.count(), func(to [][]byte, item int) [][]byte {
+		for i := range st.parts {
+			w := st.parts[i].w
+			if n0, n1 := st.shares.rows(item, item+1, i, w.Out()); n0 < n1 {
+				to = append(to, host.Bytes(w.Data.Slice(n0, n1)))
+			}
+		}
+		return to
+	})
+}
+
+// headsAhead is begin for a product of few rows with the keys' or the values' part of an up-projection.
+func (d *Device) headsAhead(w *host.Matrix, part headPart, rows int, dims kernel.LatentDims) {
+	if rows > 2*vec.GroupRows {
+		return
+	}
+	from, to, each := 0, dims.Nope, dims.Nope+dims.V
+	if part == valueRows {
+		from, to = dims.Nope, each
+	}
+	d.ahead.begin(stageKey{w, part}, dims.Heads*(to-from)*rowBytes(w), func() [][][]byte {
+		return d.spansOf(dims.Heads, func(spans [][]byte, h int) [][]byte {
+			return append(spans, host.Bytes(w.Data.Slice(h*each+from, h*each+to)))
+		})
+	})
+}

@@ -1,0 +1,15 @@
+//go:build !purego
+
+package vec
+
+import "unsafe"
+
+// Prefetch starts to bring memory into the L2 cache of this core. It waits for nothing and faults on nothing.
+func Prefetch(b []byte) {
+	if len(b) > 0 {
+		prefetch(unsafe.Pointer(&b[0]), (len(b)+63)/64) // the last line may reach beyond b: prefetching ignores that
+	}
+}
+
+//go:noescape
+func prefetch(p unsafe.Pointer, lines int)
