@@ -88,7 +88,7 @@ const outlier = 3
 // equal batches differs.
 const (
 	firstSpread             = 0.03
-	tail, allowed           = 3, 1.1
+	tail, allowed           = 3, 1.15
 	leastMargin, mostMargin = 1.2, 2.5
 	spreadKeep              = 0.97 // what the batches before count
 )
