@@ -108,7 +108,11 @@ func run(ctx context.Context) (failed bool, err error) {
 			commands[i], skipped[i] = s.install(limited, home)
 		})
 	}
-	srv, err := serve(ctx, work)
+	program, err := process.Sparrow(ctx, work)
+	if err != nil {
+		return false, err
+	}
+	srv, err := program.Serve(ctx, "server")
 	if err != nil {
 		return false, err
 	}
@@ -120,7 +124,7 @@ func run(ctx context.Context) (failed bool, err error) {
 			fmt.Printf("skipped: %s: %v\n", s.name, skipped[i])
 			continue
 		}
-		t.suite(ctx, s.name, append(commands[i], srv.URL, model, tokenizer))
+		t.suite(ctx, s.name, append(commands[i], srv.URL, model, tokenizer, program.Path, root))
 	}
 	t.check("server", "no panic, no error of its own", unharmed(ctx, srv))
 	t.check("server", "ends when told", srv.End(os.Interrupt))
@@ -239,15 +243,6 @@ func plainEnvironment() []string {
 		}
 	}
 	return env
-}
-
-// serve builds and starts the server.
-func serve(ctx context.Context, work string) (*process.Server, error) {
-	program, err := process.Sparrow(ctx, work)
-	if err != nil {
-		return nil, err
-	}
-	return program.Serve(ctx, "server")
 }
 
 // unharmed reads the server's own counts.
