@@ -48,8 +48,8 @@ clients:
 	$(GO) run ./server/clienttest/matrix
 
 # Runs three servers of the built-in model behind pinned routers and an index of cached prefixes, installed as the
-# clients are, and compares deploy/kubernetes with schemas. PARTS names some: manifests, index, tiers, prefixes,
-# balance, accidents, others.
+# clients are, and compares deploy/kubernetes with schemas and a simulation with the servers. PARTS names some:
+# manifests, index, tiers, prefixes, balance, accidents, others, planning.
 cluster:
 	$(GO) run ./server/clienttest/cluster $(PARTS)
 

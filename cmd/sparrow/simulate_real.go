@@ -21,8 +21,8 @@ The servers must be idle otherwise. It prints flags for simulate.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if prompt < 1 || len(urls) == 0 {
-				return fmt.Errorf("simulate costs: %d servers, --prompt-tokens %d: name at least one with --server, and "+
-					"want prompts of at least 1 token", len(urls), prompt)
+				return fmt.Errorf("simulate costs: %d servers, --prompt-tokens %d: name at least one with --server, "+
+					"and want prompts of at least 1 token", len(urls), prompt)
 			}
 			m, err := fleet.Measure(cmd.Context(), urls, prompt)
 			if err != nil {
@@ -31,8 +31,8 @@ The servers must be idle otherwise. It prints flags for simulate.`,
 			i := &m.Info
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "--cost-pass %v --cost-row %v --cost-decode %v --cost-keys %v "+
 				"--replicas %d --capacity %.2f --step-tokens %d --max-running %d --max-queue %d --cache-tokens %d "+
-				"--context %d\n", m.Cost.Pass, m.Cost.Row, m.Cost.Decode, m.Cost.Keys, len(urls), m.Capacity, i.StepTokens,
-				i.MaxRunning, i.MaxQueue, i.CacheTokens, i.ContextTokens)
+				"--context %d\n", m.Cost.Pass, m.Cost.Row, m.Cost.Decode, m.Cost.Keys, len(urls), m.Capacity,
+				i.StepTokens, i.MaxRunning, i.MaxQueue, i.CacheTokens, i.ContextTokens)
 			return err
 		},
 	}

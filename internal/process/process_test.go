@@ -58,16 +58,21 @@ func TestServer(t *testing.T) {
 	http.Get(s.URL + "/die") // the connection breaks
 	<-s.ended
 	for _, err := range []error{s.Running(), s.End(syscall.SIGTERM)} {
-		if err == nil || !strings.Contains(err.Error(), "exit status 4") || !strings.Contains(err.Error(), "model    m") {
-			t.Errorf("the end of a process: %v", err)
-		}
+		wantWords(t, err, "exit status 4", "model    m")
 	}
 }
 
 func TestAProgramThatFailsIsReportedWithItsLog(t *testing.T) {
 	_, err := program(t, "failure").Serve(t.Context(), "f")
-	if err == nil || !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "no such model") {
-		t.Errorf("%v", err)
+	wantWords(t, err, "exit status 3", "no such model")
+}
+
+func wantWords(t *testing.T, err error, list ...string) {
+	t.Helper()
+	for _, words := range list {
+		if err == nil || !strings.Contains(err.Error(), words) {
+			t.Errorf("error %v, want one with %q", err, words)
+		}
 	}
 }
 

@@ -42,8 +42,8 @@ func connect(ctx context.Context, urls []string, streams int) (*servers, error) 
 			return nil, err
 		}
 		if info.PageTokens < 1 || info.CacheTokens < info.PageTokens || info.ContextTokens < 1 {
-			return nil, fmt.Errorf("%s/server_info: a cache of %d tokens in pages of %d, contexts of %d; want sizes of "+
-				"at least 1", c.Base(), info.CacheTokens, info.PageTokens, info.ContextTokens)
+			return nil, fmt.Errorf("%s/server_info: a cache of %d tokens in pages of %d, contexts of %d; want sizes "+
+				"of at least 1", c.Base(), info.CacheTokens, info.PageTokens, info.ContextTokens)
 		}
 		if i > 0 && info != s.info {
 			return nil, fmt.Errorf("%s is not like %s: %+v and %+v; want servers of one model with the same flags",

@@ -42,9 +42,11 @@ func Measure(ctx context.Context, urls []string, prompt int) (*Measured, error) 
 			if err != nil {
 				return nil, fmt.Errorf("fleet: measure: %w", err)
 			}
-			all, err := m.sample(ctx, s.clients, l)
-			if err != nil {
-				return nil, fmt.Errorf("fleet: measure: %w", err)
+			all := one
+			if len(urls) > 1 {
+				if all, err = m.sample(ctx, s.clients, l); err != nil {
+					return nil, fmt.Errorf("fleet: measure: %w", err)
+				}
 			}
 			if round > 0 { // plans are made in the first
 				alone, together = append(alone, one), append(together, all)

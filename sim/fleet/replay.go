@@ -89,8 +89,8 @@ func (r *replay) converse(ctx context.Context, s *Session) {
 // ask sends a prompt and reads its answer.
 func (s *servers) ask(ctx context.Context, to *client.Client, prompt []int32, output int) (answer, error) {
 	begun := time.Now()
-	resp, err := to.Send(ctx, http.MethodPost, "/v1/completions", map[string]any{"model": s.info.Model, "prompt": prompt,
-		"max_tokens": output, "temperature": 0, "ignore_eos": true, "stream": true, "logprobs": 0,
+	resp, err := to.Send(ctx, http.MethodPost, "/v1/completions", map[string]any{"model": s.info.Model,
+		"prompt": prompt, "max_tokens": output, "temperature": 0, "ignore_eos": true, "stream": true, "logprobs": 0,
 		"return_tokens_as_token_ids": true, "stream_options": map[string]any{"include_usage": true}})
 	if err != nil {
 		return answer{}, err

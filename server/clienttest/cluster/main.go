@@ -3,8 +3,8 @@
 // that drains costs none, an index of cached prefixes knows what the cache knows, and a simulation predicts the load.
 //
 // Routers are installed once, as the clients of server/clienttest/matrix are. Where they are not to be had, one line
-// says so. Arguments name the parts to run: manifests, index, tiers, prefixes, balance, accidents, others, planning. The
-// exit status is 1 when something failed, and 0 otherwise.
+// says so. Arguments name the parts to run: manifests, index, tiers, prefixes, balance, accidents, others, planning.
+// The exit status is 1 when something failed, and 0 otherwise.
 package main
 
 import (

@@ -37,7 +37,7 @@ type worker struct {
 
 // worker starts a server with one thread and a small cache.
 func (s *stage) worker(ctx context.Context, name string, more ...string) (*worker, error) {
-	w := &worker{args: append([]string{"--workers", "1", "--cache-tokens", "16384", "--draft", "off", "--vllm-metrics",
+	w := &worker{args: append([]string{"--workers", "1", "--cache-tokens", "16384", "--draft", "off",
 		"--drain-delay", "4s", "--deterministic"}, more...)}
 	if err := s.restart(ctx, w, name); err != nil {
 		return nil, err
