@@ -26,7 +26,7 @@ func costsCommand() *cobra.Command {
 		Short: "Measure the costs of a model's steps on this machine, as flags of simulate",
 		Example: `  sparrow simulate costs
   sparrow simulate costs --model /models/DeepSeek-V3.2 --prompt-tokens 4000`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if context < 1 {
 				return fmt.Errorf("simulate costs: --prompt-tokens %d: want at least 1", context)
@@ -111,7 +111,7 @@ func replayCommand() *cobra.Command {
 		Short: "Have the conversations of a trace with real servers, in real time, to compare with a simulation",
 		Example: `  sparrow simulate replay --trace trace.jsonl --server http://127.0.0.1:8001 --server http://127.0.0.1:8002 ` +
 			`--cache-tokens 8192`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if s.Policy, err = fleet.ParsePolicy(policy); err != nil {
 				return fmt.Errorf("simulate replay: %w", err)

@@ -142,7 +142,12 @@ export class Explorer {
       el(
         "div",
         { class: "columns" },
-        el("section", { class: "card" }, el("h2", {}, "Text"), this.legend, this.text.node),
+        el(
+          "section",
+          { class: "card" },
+          el("div", { class: "row between" }, el("h2", {}, "Text"), this.legend),
+          this.text.node,
+        ),
         el(
           "div",
           {},
