@@ -84,11 +84,11 @@ const outlier = 3
 
 // The margin follows from how far measured times lie above predicted ones: spread is the mean square of the logarithm
 // of their ratio, where it is above 1. A batch in a few hundred lies more than tail of its roots above what was
-// predicted, and may take MaxStall and a fifth. So the margin is small on a quiet machine, and large where the time of
+// predicted, and may take MaxStall and a tenth. So the margin is small on a quiet machine, and large where the time of
 // equal batches differs.
 const (
 	firstSpread             = 0.03
-	tail, allowed           = 3, 1.2
+	tail, allowed           = 3, 1.1
 	leastMargin, mostMargin = 1.2, 2.5
 	spreadKeep              = 0.97 // what the batches before count
 )
@@ -128,6 +128,10 @@ func (c *cost) learn(l *load, seconds float64) {
 	}
 	if c.measured++; l.rows > 0 {
 		c.widen(ratio)
+	}
+	if l.rows > 0 && c.decoding(l) > seconds {
+		// The decodes alone were thought to take longer than all of it: there was no batch without prompts yet.
+		c.decode.learn(l.decodeFeatures(), seconds, seconds)
 	}
 	c.near, c.far = max(l.near, c.near*(1-fade)), max(l.far, c.far*(1-fade))
 	c.prompt.learn(l.promptFeatures(), max(seconds-c.knownDecoding(l), 0), seconds)
