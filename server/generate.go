@@ -111,7 +111,7 @@ func (s *Server) late(err error, f *flow) error {
 		advice = "send it again when fewer requests wait, or to another server"
 	}
 	told := wire.NewError(wire.CodeDeadline, "", "the request took longer than the %v that this server allows "+
-		"(--request-timeout); it waited in the queue for %v of them; %s", limit, waited.Round(time.Millisecond), advice)
+		"(--request-timeout); it waited in the queue for %v of that; %s", limit, waited.Round(time.Millisecond), advice)
 	return fmt.Errorf("%w: %w", ErrDeadline, told)
 }
 
