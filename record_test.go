@@ -405,6 +405,28 @@ func TestRecordRefusals(t *testing.T) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
 	}
+	// Without max_tokens the rest of the context counts; the limit that the refusal names is the largest that fits.
+	open := Request{Tokens: tokens(2, 200), Sampling: greedy(), Record: &Record{Selections: true, Scores: true}}
+	_, err := e.Generate(context.Background(), open)
+	var fits int
+	if _, told, ok := strings.Cut(fmt.Sprint(err), "max_tokens of at most "); ok {
+		fmt.Sscanf(told, "%d", &fits)
+	}
+	if fits < 1 || !strings.Contains(err.Error(), "max_tokens is not set, so that an answer of ") {
+		t.Errorf("without max_tokens: %v", err)
+	}
+	for _, n := range []int{fits, fits + 1} {
+		open.MaxTokens = n
+		s, err := e.Stream(context.Background(), open)
+		if (err == nil) != (n == fits) {
+			t.Errorf("max_tokens %d: %v", n, err)
+		}
+		if err == nil {
+			s.Close()
+			for range s.All() {
+			}
+		}
+	}
 	off := start(t, Config{Model: tinyFP8, CacheTokens: 1024, RecordBytes: -1})
 	if _, err := off.Generate(context.Background(), Request{Tokens: tokens(2, 9), Record: everyRow()}); err == nil ||
 		!strings.Contains(err.Error(), "--record-bytes") {

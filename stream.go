@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"sync/atomic"
+	"time"
 
 	"sparrow/chat"
 	"sparrow/engine"
@@ -64,6 +65,9 @@ func (e *Engine) Stream(ctx context.Context, r Request) (*Stream, error) {
 
 // Ignored are the keywords of the request's schemas that the answer need not follow.
 func (s *Stream) Ignored() []Ignored { return s.ignored }
+
+// Waited is how long the request waited for its first step, or has waited so far.
+func (s *Stream) Waited() time.Duration { return s.job.Waited() }
 
 // PromptTokens is the length of the prompt.
 func (s *Stream) PromptTokens() int { return s.prompt }

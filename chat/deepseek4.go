@@ -93,7 +93,8 @@ func (f DeepSeekV4) effort(req Request) (string, error) {
 	}
 	text, ok := levels[word]
 	if !ok {
-		return "", fmt.Errorf("%w: reasoning_effort %q: %s knows %s", ErrUnsupported, word, f.Name(), names)
+		return "", fmt.Errorf("%w: reasoning_effort: %q is not known: %s knows %s", ErrUnsupported, word, f.Name(),
+			names)
 	}
 	return text, nil
 }

@@ -140,7 +140,7 @@ func (f GLM5) effort(b *mark.Builder, req Request, thinking bool) error {
 	line := map[string]string{"": "Max", "max": "Max", "high": "High"}[word]
 	switch {
 	case line == "":
-		return fmt.Errorf("%w: reasoning_effort %q: GLM-5.2 knows high and max", ErrUnsupported, word)
+		return fmt.Errorf("%w: reasoning_effort: %q is not known: GLM-5.2 knows high and max", ErrUnsupported, word)
 	case thinking:
 		b.WriteString(glmSystem + "Reasoning Effort: " + line)
 	}

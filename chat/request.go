@@ -332,7 +332,8 @@ func rejectEffort(req Request, family string) error {
 	if req.Effort == "" {
 		return nil
 	}
-	return fmt.Errorf("%w: reasoning_effort %q: %s has no effort levels; leave it out, or switch thinking on or off",
+	return fmt.Errorf("%w: reasoning_effort: %q is not supported: %s has no effort levels; leave it out, or switch "+
+		"thinking on or off",
 		ErrUnsupported, req.Effort, family)
 }
 

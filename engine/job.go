@@ -92,6 +92,16 @@ func (j *Job) Next() Event { return j.queue.pop() }
 // Poll returns the next event if there is one, and does not wait.
 func (j *Job) Poll() (Event, bool) { return j.queue.poll() }
 
+// Waited is how long the job waited for its first step, or has waited so far.
+func (j *Job) Waited() time.Duration {
+	j.engine.mu.Lock()
+	defer j.engine.mu.Unlock()
+	if j.admitted.IsZero() {
+		return j.engine.now().Sub(j.arrived)
+	}
+	return j.admitted.Sub(j.arrived)
+}
+
 // Usage is what the job cost. It is complete once the last event was read.
 func (j *Job) Usage() Usage { return j.usage }
 

@@ -87,6 +87,11 @@ func TestPresets(t *testing.T) {
 			t.Errorf("%s is %s, %v", name, hw.Arch, err)
 		}
 	}
+	for device, arch := range map[string]Arch{"h100": SM90, "H200": SM90, "b200": SM100, "a100": SM80} {
+		if hw, err := HardwareFor(device); err != nil || hw.Arch != arch {
+			t.Errorf("%s is %s, %v; want %s", device, hw.Arch, err, arch)
+		}
+	}
 	if _, err := HardwareFor("tpu"); err == nil {
 		t.Error("a tpu was found")
 	}

@@ -45,6 +45,8 @@ type Stream interface {
 	Close()
 	// PromptTokens is the length of the prompt.
 	PromptTokens() int
+	// Waited is how long the request waited for its first step, or has waited so far. Any goroutine may ask.
+	Waited() time.Duration
 	// Ignored are the keywords of the request's schemas that the answer need not follow.
 	Ignored() []sparrow.Ignored
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -95,7 +96,7 @@ func TestExplainRefusals(t *testing.T) {
 	url := explained(t)
 	for body, want := range map[string][2]string{
 		`{"batch":"walk:3"}`:           {"batch", "extend:LEN"},
-		`{"hw":"abacus"}`:              {"hw", "sm90"},
+		`{"hw":"abacus"}`:              {"hw", "a device such as h200; try hw cpu"},
 		`{"family":"gpt"}`:             {"family", "deepseek_v32"},
 		`{"catalog":"secret"}`:         {"catalog", "public"},
 		`{"dense":"maybe"}`:            {"dense", "on"},
@@ -134,12 +135,14 @@ func TestExplainChoices(t *testing.T) {
 		Families, Hardware []string
 		Catalogs           []string
 		BatchSyntax        string `json:"batch_syntax"`
+		IndexTopK          int    `json:"index_topk"`
+		Devices            map[string][]string
 	}
 	if err := json.Unmarshal([]byte(got.body), &c); err != nil {
 		t.Fatal(err)
 	}
 	if c.Model != "sparrow-test" || len(c.Families) < 4 || len(c.Hardware) < 10 || len(c.Catalogs) != 2 ||
-		c.BatchSyntax != plan.BatchSyntax {
+		c.BatchSyntax != plan.BatchSyntax || c.IndexTopK == 0 || !slices.Contains(c.Devices["sm90"], "h200") {
 		t.Errorf("%+v", c)
 	}
 }

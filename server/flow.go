@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"sparrow"
 )
@@ -20,6 +21,7 @@ type flow struct {
 	cancel context.CancelFunc
 	pumps  sync.WaitGroup
 
+	streams      []Stream          // of all requests
 	promptTokens int               // of all requests
 	ignored      []sparrow.Ignored // by any of them
 }
@@ -50,6 +52,7 @@ func openFlow(ctx context.Context, e Engine, requests []sparrow.Request, ended f
 		f.promptTokens += s.PromptTokens()
 		f.ignored = append(f.ignored, s.Ignored()...)
 	}
+	f.streams = streams
 	f.run(ctx, streams)
 	go func() {
 		f.pumps.Wait()
@@ -86,6 +89,14 @@ func (f *flow) pump(ctx context.Context, prompt int, s Stream) {
 			dropped = true
 		}
 	}
+}
+
+// waited is the longest time that a request has waited for its first step.
+func (f *flow) waited() (longest time.Duration) {
+	for _, s := range f.streams {
+		longest = max(longest, s.Waited())
+	}
+	return longest
 }
 
 // close cancels what still runs and waits until the engine has released it.

@@ -2,10 +2,13 @@ package server
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
 	"sparrow"
+	"sparrow/api/wire"
 )
 
 // sink takes the events of a request and makes a response of them.
@@ -66,10 +69,10 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, requests []spa
 		select {
 		case it, open := <-f.items:
 			if !open {
-				return g.finish(ctx)
+				return s.late(g.finish(ctx), f)
 			}
 			if err := g.take(ctx, &it); err != nil {
-				return err
+				return s.late(err, f)
 			}
 		case <-idle.C:
 			again, err := to.idle(s.options.KeepAlive)
@@ -95,6 +98,21 @@ func (s *Server) bound(ctx context.Context) (context.Context, func()) {
 		detach()
 		cancel(nil)
 	}
+}
+
+// late tells a request that the time is up for what the time was and how much of it went by in the queue.
+func (s *Server) late(err error, f *flow) error {
+	if !errors.Is(err, ErrDeadline) {
+		return err
+	}
+	limit, waited := s.options.RequestTimeout, f.waited()
+	advice := "ask for fewer tokens or send a shorter prompt"
+	if waited > limit/2 {
+		advice = "send it again when fewer requests wait, or to another server"
+	}
+	told := wire.NewError(wire.CodeDeadline, "", "the request took longer than the %v that this server allows "+
+		"(--request-timeout); it waited in the queue for %v of that; %s", limit, waited.Round(time.Millisecond), advice)
+	return fmt.Errorf("%w: %w", ErrDeadline, told)
 }
 
 type choiceKey struct{ prompt, choice int }

@@ -52,3 +52,18 @@ func TestLimitsAboveTheContextAreReducedUnlessStrict(t *testing.T) {
 		}
 	}
 }
+
+func TestTheOwnObjectIsReadStrictly(t *testing.T) {
+	_, hs := start(t, newFake(saying("x")), Options{})
+	for body, want := range map[string]string{
+		`{"selection":{}}`:                "sparrow.selection: unknown field; did you mean selections?",
+		`{"selections":{"tokns":"all"}}`:  "sparrow.selections.tokns: unknown field; did you mean tokens?",
+		`{"trace":true,"more":{"a":"b"}}`: "sparrow.more: unknown field",
+	} {
+		got := post(t, hs.URL+"/v1/chat/completions", hello+`,"unknown":1,"sparrow":`+body+`}`)
+		if e := errorOf(t, got); got.status != 400 || !strings.Contains(e.Message, want) ||
+			strings.Contains(e.Message, "unknown: ") {
+			t.Errorf("%s: status %d: %s", body, got.status, got.body)
+		}
+	}
+}

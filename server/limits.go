@@ -138,8 +138,8 @@ func parseShare(text string) (float64, error) {
 func (l *Limits) check(k *Keys) error {
 	for name := range l.byName {
 		if name != everyTenant && !slices.Contains(k.tenants(), name) {
-			return fmt.Errorf("%w: no key belongs to tenant %q; name tenants of the file of keys, or * for all",
-				ErrLimits, name)
+			return fmt.Errorf("Limits (--tenant-limits): no key belongs to tenant %q; name tenants of the file of "+
+				"keys (--api-keys), or * for all", name)
 		}
 	}
 	return nil

@@ -156,8 +156,8 @@ func (o Options) Validate() error {
 	}
 	for _, name := range o.AllowHosts {
 		if !validHost(name) {
-			errs = append(errs, fmt.Errorf("AllowHosts: %q is not a host name; want one such as models.example.org, "+
-				"without scheme and port", name))
+			errs = append(errs, fmt.Errorf("AllowHosts (--allow-host): %q is not a host name; want one such as "+
+				"models.example.org, without scheme and port", name))
 		}
 	}
 	for _, origin := range o.AllowOrigins {

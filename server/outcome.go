@@ -108,8 +108,8 @@ func describe(err error, code wire.Code, param, say string) *wire.Error {
 		return wire.NewError(code, param, "%s", say)
 	}
 	text := err.Error()
-	if errors.Is(err, chat.ErrRequest) {
-		if at, reason, ok := cutField(text, chat.ErrRequest.Error()+": "); ok {
+	for _, is := range []error{chat.ErrRequest, chat.ErrUnsupported} {
+		if at, reason, ok := cutField(text, is.Error()+": "); ok && errors.Is(err, is) {
 			return wire.NewError(code, at, "%s", reason)
 		}
 	}

@@ -153,3 +153,26 @@ func TestPrioritiesAndFlowsReachTheEngine(t *testing.T) {
 		}
 	}
 }
+
+func TestAnUnknownPathSuggestsTheNearest(t *testing.T) {
+	_, hs := start(t, newFake(saying("x")), Options{})
+	for path, want := range map[string]string{
+		"/v1/chat/completion": "did you mean POST /v1/chat/completions?",
+		"/chat/completions":   "did you mean POST /v1/chat/completions?",
+		"/v1/model":           "did you mean GET /v1/models?",
+		"/nothing/like/it":    "chats are POST /v1/chat/completions",
+	} {
+		got := post(t, hs.URL+path, `{}`)
+		if e := errorOf(t, got); got.status != 404 || !strings.Contains(e.Message, want) {
+			t.Errorf("%s: status %d: %s", path, got.status, got.body)
+		}
+	}
+}
+
+func TestDrawnSeedsSurviveFloat64(t *testing.T) {
+	for range 64 {
+		if seed := randomSeed(); seed < 0 || int64(float64(seed)) != seed || seed >= 1<<53 {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+}

@@ -322,7 +322,9 @@ func TestRequestsHaveADeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSite(t, newFake(playing()), Options{RequestTimeout: 30 * time.Millisecond})
 		got := w.post(t, "/v1/chat/completions", hello+`}`)
-		if e := errorOf(t, got); got.status != 504 || *e.Code != "deadline_exceeded" {
+		if e := errorOf(t, got); got.status != 504 || *e.Code != "deadline_exceeded" ||
+			!strings.Contains(e.Message, "than the 30ms that") || !strings.Contains(e.Message, "for 25ms of that") ||
+			!strings.Contains(e.Message, "when fewer requests wait") {
 			t.Errorf("status %d: %s", got.status, got.body)
 		}
 		w = newSite(t, unfinished(), Options{RequestTimeout: 30 * time.Millisecond})

@@ -319,7 +319,11 @@ func checkLength(p *wire.Problems, param string, limit, minTokens *int, least in
 	if limit != nil && *limit == Unlimited {
 		return
 	}
-	wire.WantRange(p, param, limit, least, MaxTokens)
+	if limit != nil && (*limit < least || *limit > MaxTokens) {
+		p.AddNew(wire.CodeOutOfRange, param, "%d is not in [%d, %d]; %d is no limit", *limit, least, MaxTokens,
+			Unlimited)
+		return
+	}
 	if limit != nil && minTokens != nil && *minTokens > *limit && *limit >= least {
 		p.AddNew(wire.CodeInvalidValue, "min_tokens", "%d is more than %s, which is %d", *minTokens, param, *limit)
 	}

@@ -10,6 +10,15 @@ import (
 	"github.com/spf13/pflag"
 )
 
+// noArguments is for commands that take flags alone.
+func noArguments(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s takes no arguments, and %q was given; its flags begin with --, see '%s --help'",
+		c.CommandPath(), args[0], c.CommandPath())
+}
+
 // oneFolder is for commands about one folder.
 func oneFolder(c *cobra.Command, args []string) error {
 	switch len(args) {

@@ -68,7 +68,7 @@ With --goal the requests that meet it are counted: goodput. --url measures any s
   sparrow bench serve --rate 2.5 --requests 200 --shared-prefix 1024 --groups 4 --json
   sparrow bench serve --workload chat --concurrency 1,4,16 --goal ttft=500ms,tpot=40ms
   sparrow bench serve --url http://127.0.0.1:8080 --key secret --duration 60s --requests 100000`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	s := c.Flags()

@@ -38,7 +38,7 @@ the project are printed with what was reached. On a GPU it also prints the share
   sparrow bench kernels --kernels cuda
   sparrow bench kernels --kernels cuda --only topk,index_paged --json
   sparrow bench kernels --kernels cuda --only 'index_ragged 4096 x 32k' --pause 50ms`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	s := c.Flags()

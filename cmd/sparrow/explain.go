@@ -42,7 +42,7 @@ Batches:
 		Example: `  sparrow explain --family deepseek_v32 --kv fp8 --batch extend:3000
   sparrow explain --model testdata/oracle/glm_moe_dsa-1 --batch mixed:extend:700/decode:90,4000
   sparrow explain --family deepseek_v32 --catalog public --hw sm100 --batch verify:4:100,5000 --json`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			a, err := f.answer()
 			if err != nil {

@@ -347,7 +347,7 @@ func TestExplainRefusesBadFlags(t *testing.T) {
 		{"--family deepseek_v32 --batch extend:x", "E26"},
 		{"--family deepseek_v32 --batch extend:3 --graph sometimes", "--graph"},
 		{"--family deepseek_v32 --nonsense", "unknown flag"},
-		{"--family deepseek_v32 stray", "unknown command"},
+		{"--family deepseek_v32 stray", "takes no arguments"},
 	} {
 		status, stdout, stderr := invoke(append([]string{"explain"}, strings.Fields(c.flags)...)...)
 		if status != 1 || stdout != "" || !strings.Contains(stderr, c.want) {

@@ -25,11 +25,15 @@ shell or curl use it as their health check.`,
 		Example: `  sparrow health
   sparrow health --url https://127.0.0.1:8443 --insecure
   sparrow health --url unix:/run/sparrow/sparrow.sock`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := context.WithTimeout(cmd.Context(), timeout)
 			defer stop()
-			return checkHealth(ctx, url, insecure)
+			if err := checkHealth(ctx, url, insecure); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), "ready")
+			return err
 		},
 	}
 	s := c.Flags()

@@ -239,6 +239,8 @@ func TestListenFlagsAreChecked(t *testing.T) {
 		want string
 	}{
 		{[]string{"--port", "70000"}, "want 0 to 65535"},
+		{[]string{"--host", "0.0.0.0:80"}, "--host 0.0.0.0 --port 80, or --listen 0.0.0.0:80"},
+		{[]string{"stray"}, `sparrow serve takes no arguments, and "stray" was given`},
 		{[]string{"--listen", "127.0.0.1"}, "want HOST:PORT"},
 		{[]string{"--listen", "127.0.0.1:http"}, "want HOST:PORT"},
 		{[]string{"--listen", "127.0.0.1:80000"}, "--port 80000"},

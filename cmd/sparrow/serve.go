@@ -62,7 +62,7 @@ Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace
   sparrow serve --host 0.0.0.0 --tls-cert chain.pem --tls-key key.pem --allow-host models.example.org
   sparrow serve --listen unix:/run/sparrow/sparrow.sock --socket-mode 0660
   sparrow serve --deterministic --cache-tokens 65536 --context 16384`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.serve(cmd) },
 	}
 	s := c.Flags()
@@ -308,7 +308,7 @@ func stallText(i sparrow.Info) string {
 	if i.MaxStall == 0 {
 		return "prompts may hold up streams for as long as a step takes"
 	}
-	return fmt.Sprintf("aims at prompts that hold up streams for at most %v", i.MaxStall)
+	return fmt.Sprintf("prompts aim at holding up streams for at most %v", i.MaxStall)
 }
 
 func draftText(i sparrow.Info) string {

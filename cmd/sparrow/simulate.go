@@ -33,7 +33,7 @@ throughput, times to the first token and the share of prompts found in caches. T
 		Example: `  sparrow simulate trace --sessions 500 --rate 4 > trace.jsonl
   sparrow simulate --trace trace.jsonl --replicas 8 --policy prefix
   sparrow simulate --trace trace.jsonl --replicas 8 --kill 3@60s+30s --json`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.simulate(cmd) },
 	}
 	s := c.Flags()
@@ -126,7 +126,7 @@ func traceCommand() *cobra.Command {
 		Short: "Write a random trace of conversations of several turns to standard output",
 		Example: `  sparrow simulate trace --sessions 500 --rate 4 --turns 6 > trace.jsonl
   sparrow simulate trace --systems 3 --system-tokens 2000 --seed 7 > trace.jsonl`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if l.Sessions < 1 || l.Sessions > 1<<20 || !(l.Rate > 0) || l.Turns < 1 || l.NewTokens < 1 ||
 				l.OutputTokens < 1 || l.SystemTokens < 0 || !(l.Think >= 0) {

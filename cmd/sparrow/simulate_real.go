@@ -18,7 +18,7 @@ func costsCommand() *cobra.Command {
 The servers must be idle otherwise. It prints flags for simulate.`,
 		Example: `  sparrow simulate costs --server http://127.0.0.1:8001
   sparrow simulate costs --server http://127.0.0.1:8001 --server http://127.0.0.1:8002 --prompt-tokens 4000`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if prompt < 1 || len(urls) == 0 {
 				return fmt.Errorf("simulate costs: %d servers, --prompt-tokens %d: name at least one with --server, "+
@@ -52,7 +52,7 @@ func replayCommand() *cobra.Command {
 		Use:     "replay",
 		Short:   "Have the conversations of a trace with real servers, in real time, to compare with a simulation",
 		Example: `  sparrow simulate replay --trace trace.jsonl --server http://127.0.0.1:8001 --server http://127.0.0.1:8002`,
-		Args:    cobra.NoArgs,
+		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if s.Policy, err = fleet.ParsePolicy(policy); err != nil {
 				return fmt.Errorf("simulate replay: %w", err)

@@ -40,7 +40,7 @@ var talkCommands = [][2]string{
 	{"/file PATH", "puts a document before the next question"},
 	{"/plan", "shows how the last answer was computed: plans and why, prefix match, times"},
 	{"/reset", "forgets the conversation, not the system message"},
-	{"/exit", "leaves; so does Ctrl-D"},
+	{"/exit", "leaves; so do /quit, /bye and Ctrl-D"},
 }
 
 const talkKeys = `a line that ends with \ goes on in the next; """ begins and ends several lines
@@ -89,7 +89,7 @@ func (t *talk) run(ctx context.Context) error {
 			if !whole {
 				continue
 			}
-			if text == "/exit" && command {
+			if command && (text == "/exit" || text == "/quit" || text == "/bye") {
 				return nil
 			}
 			var err error

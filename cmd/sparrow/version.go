@@ -13,7 +13,7 @@ func versionCommand() *cobra.Command {
 		Use:     "version",
 		Short:   "Print the version and the kernels of this build",
 		Example: "  sparrow version",
-		Args:    cobra.NoArgs,
+		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			out := cmd.OutOrStdout()
 			fmt.Fprintf(out, "sparrow %s, %s %s/%s\n", revision(), runtime.Version(), runtime.GOOS, runtime.GOARCH)

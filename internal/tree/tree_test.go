@@ -14,7 +14,7 @@ import (
 // order lists the packages of the module from top to bottom: a package may import those below it, never those above.
 // Packages on one line do not import each other. docs/architecture.md describes each package.
 var order = []string{
-	"cmd/sparrow cmd/kernelc cmd/dist internal/tree/width internal/tree/platforms",
+	"cmd/sparrow cmd/kernelc cmd/dist examples/ask internal/tree/width internal/tree/platforms",
 	"server/clienttest/matrix server/clienttest/cluster", // what others make, in front of servers
 	"server/hostile sim/torture",                         // what make torture runs
 	"verify eval bench/load bench/kernels bench/model sim/fleet",

@@ -32,8 +32,8 @@ func (p *tab) say(text string) {
 func (p *tab) parameter(label, value string) {
 	p.t.Helper()
 	p.eval(fmt.Sprintf(`(() => { const l = [...document.querySelectorAll(".options label")].find((l) => l.textContent === %q);
-		const c = document.getElementById(l.htmlFor); c.value = %q; c.dispatchEvent(new Event("input")); })()`, label,
-		value), nil)
+		const c = document.getElementById(l.htmlFor); c.value = %q;
+		c.dispatchEvent(new Event("input", {bubbles: true})); })()`, label, value), nil)
 }
 
 // lastAnswer is the text of the latest answer, without its reasoning.
@@ -53,7 +53,7 @@ func (w *world) chat(t *testing.T) {
 	if stats = p.text(".stats"); !strings.Contains(stats, "tokens/s") || !strings.Contains(stats, "first token after") {
 		t.Errorf("below the answer: %q", stats)
 	}
-	p.eval(`location.reload()`, nil)
+	p.reload()
 	p.wait(`document.readyState === "complete" && document.querySelector(".conversations .open")`)
 	p.click(".conversations .open")
 	p.wait(`document.querySelectorAll(".message").length === 2`)
@@ -92,6 +92,7 @@ func (w *world) stopping(t *testing.T) {
 		if len(got) < 40 || !strings.Contains(p.text(".message:last-child .stats"), "stopped") {
 			t.Errorf("what is left: %q", got)
 		}
+		p.wait(`document.getElementById("status").textContent.startsWith("Stopped: ")`)
 		p.wait(`[...document.querySelectorAll("button")].some((b) => b.innerText === "Send" && b.offsetParent)`)
 	}
 }
@@ -170,7 +171,7 @@ func (w *world) toolsAndReasoning(t *testing.T) {
 	}
 	p.eval(`document.querySelector(".results textarea").focus()`, nil)
 	p.enter(`{"name": "Nora"}`)
-	p.press("Send the result")
+	p.key("Enter", 0)
 	p.wait(`document.querySelectorAll(".stats").length === 2`)
 	p.eval(lastAnswer, &got)
 	if !strings.Contains(got, "Nora") {
@@ -293,7 +294,7 @@ func (w *world) hostileAnswer(t *testing.T) {
 		t.Errorf("the answer was more than text: %+v", harm)
 	}
 	p.ask(sayThought)
-	p.eval(`location.reload()`, nil)
+	p.reload()
 	p.wait(`document.readyState === "complete" && document.querySelector(".conversations .open")`)
 	if f.worst > 4000 { // a busy machine; alone it is a tenth of that
 		t.Errorf("the page stood still for %.0f ms", f.worst)

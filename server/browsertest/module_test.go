@@ -46,6 +46,14 @@ func (w *world) modules(t *testing.T) {
 			`[{"name": "x", "labels": {}, "value": 1}, {"name": "x_total", "labels": {"a": "q\"\\", "b": "z"}, "value": 2500}]`},
 		"a long line of prose": {`(() => { const n = document.createElement("div"); const p = new text.Prose(n);
 			p.set("😀".repeat(5000)); return [n.textContent === "😀".repeat(5000), n.childElementCount]; })()`, `[true, 3]`},
+		"speeds are the server's": {`(() => { const r = new conversation.Reply();
+			r.add({choices: [{delta: {content: "a"}}]}); r.add({choices: [{delta: {content: "b"}}]});
+			r.add({choices: [], usage: {prompt_tokens: 5, completion_tokens: 21}, sparrow: {traces: [
+				{times: {queued_ms: 2, prefill_ms: 60, decode_ms: 40}}]}});
+			const {first, rate} = r.stats(); return [first, rate]; })()`, `[62, 500]`},
+		"no speeds without the server's times": {`(() => { const r = new conversation.Reply();
+			r.add({choices: [{delta: {content: "a"}}], usage: {prompt_tokens: 5, completion_tokens: 21}});
+			const {first, rate} = r.stats(); return [first === undefined, rate === undefined]; })()`, `[true, true]`},
 		"request of a conversation": {`conversation.requestOf({system: "s", parameters: {temperature: "0", seed: "", thinking: "off"},
 			messages: [{role: "user", content: "q", files: [{name: "n", text: " f "}]},
 				{role: "assistant", content: "", calls: [{id: "c", name: "n", arguments: "{}"}]}, {role: "tool", call: "c", content: "r"},

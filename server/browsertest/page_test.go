@@ -44,7 +44,7 @@ func TestPage(t *testing.T) {
 	if w.axe, err = findAxe(t.Context()); err != nil {
 		fmt.Printf("skipped: accessibility by axe-core: %v\n", err)
 	}
-	w.script = &scripted{next: openServer(t, server.Options{}), left: make(chan struct{}, 4)}
+	w.script = &scripted{next: openServer(t, sparrow.Config{}, server.Options{}), left: make(chan struct{}, 4)}
 	w.url = listen(t, w.script)
 	if *shots != "" {
 		w.pictures(t, *shots)
@@ -68,6 +68,14 @@ func TestPage(t *testing.T) {
 		{"hostile answer", w.hostileAnswer},
 		{"keyboard", w.keyboard},
 		{"key", w.keyAsked},
+		{"key later", w.keyLater},
+		{"widths", w.widths},
+		{"own question", w.ownQuestion},
+		{"in view", w.inView},
+		{"short text", w.shortText},
+		{"example in chat", w.exampleInChat},
+		{"nothing recorded", w.nothingRecorded},
+		{"server gone", w.serverGone},
 		{"path prefix", w.pathPrefix},
 		{"one origin and a policy", w.oneOrigin},
 		{"accessibility", w.accessibility},
@@ -77,9 +85,10 @@ func TestPage(t *testing.T) {
 }
 
 // openServer serves the model inside the binary.
-func openServer(t *testing.T, o server.Options) http.Handler {
+func openServer(t *testing.T, c sparrow.Config, o server.Options) http.Handler {
 	t.Helper()
-	e, err := sparrow.Open(t.Context(), sparrow.Config{CacheTokens: 16384})
+	c.CacheTokens = 16384
+	e, err := sparrow.Open(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +217,7 @@ func (w *world) keyAsked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	url := listen(t, openServer(t, server.Options{Keys: keys}))
+	url := listen(t, openServer(t, sparrow.Config{}, server.Options{Keys: keys}))
 	declined := w.open(t, url+"#plans", desktop)
 	declined.wait(`document.getElementById("key").open`)
 	for range 2 { // the model's name and the plans are asked for at once; the second question is the form's

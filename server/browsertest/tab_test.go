@@ -198,6 +198,13 @@ func (p *tab) wait(condition string) {
 	}
 }
 
+// reload loads the page again. What runs in the old one while it ends would fail.
+func (p *tab) reload() {
+	p.t.Helper()
+	p.do("Page.reload", nil)
+	time.Sleep(300 * time.Millisecond)
+}
+
 // click clicks in the middle of an element that can be seen, as a mouse does.
 func (p *tab) click(selector string) {
 	p.t.Helper()

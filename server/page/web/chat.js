@@ -39,7 +39,7 @@ export class Chat {
     });
     this.attachments = new Attachments();
     this.node = this.build();
-    this.open(fresh(), sessionStorage.getItem(openName));
+    this.open(fresh(), false);
     this.refresh().then((all) => this.reopen(all));
   }
 
@@ -92,11 +92,11 @@ export class Chat {
 
   hide() {}
 
-  // open shows a conversation. kept is the one that is shown when the page is loaded again.
-  open(conversation, kept = conversation.id) {
+  // open shows a conversation. With again it is shown too when the page is loaded again.
+  open(conversation, again = true) {
     this.stop();
     this.current = conversation;
-    if (kept) sessionStorage.setItem(openName, kept);
+    if (again) sessionStorage.setItem(openName, conversation.id);
     this.options.open(conversation);
     this.render();
     this.mark();
@@ -274,6 +274,7 @@ export class Chat {
   // ask gets the next answer of the conversation.
   async ask() {
     const conversation = this.current;
+    sessionStorage.setItem(openName, conversation.id);
     const run = { conversation, stop: new AbortController() };
     this.running = run;
     this.busy(true);

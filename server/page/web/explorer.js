@@ -142,7 +142,12 @@ export class Explorer {
       el(
         "div",
         { class: "columns" },
-        el("section", { class: "card" }, el("h2", {}, "Text"), this.legend, this.text.node),
+        el(
+          "section",
+          { class: "card" },
+          el("div", { class: "row between" }, el("h2", {}, "Text"), this.legend),
+          this.text.node,
+        ),
         el(
           "div",
           {},
@@ -183,8 +188,12 @@ export class Explorer {
     if (!this.waiting) return;
     const { request, found } = this.waiting;
     this.waiting = null;
-    if (found) this.open(found.recording, found);
-    else this.ask(request);
+    if (!found) {
+      this.ask(request);
+      return;
+    }
+    this.stop?.abort();
+    this.open(found.recording, found);
   }
 
   hide() {
@@ -297,6 +306,9 @@ export class Explorer {
     this.index = Math.max(0, Math.min(this.outputs.length - 1, index));
     this.slider.value = String(this.index);
     this.update();
+    // Behind everything that changes the page: asking where a token is makes the browser lay it out.
+    const position = this.outputs[this.index];
+    if (!this.answer.shows(position)) this.answer.reveal(position);
   }
 
   pick(position) {
@@ -429,7 +441,6 @@ export class Explorer {
     };
     this.text.mark(name);
     this.answer.mark(name);
-    if (!this.answer.shows(position)) this.answer.reveal(position);
     const followed = [" ", el("span", { class: "followed" }, "what you follow")];
     this.legend.replaceChildren(...this.meaning(pair, layers), ...(this.needle ? followed : []));
   }

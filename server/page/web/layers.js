@@ -15,8 +15,7 @@ export class LayerPicture {
     this.node = el(
       "section",
       { class: "card" },
-      el("h2", {}, "Layers by positions"),
-      this.legend,
+      el("div", { class: "row between" }, el("h2", {}, "Layers by positions"), this.legend),
       el("div", { class: "layered" }, this.names, this.grid.canvas),
       this.axis,
       el(
