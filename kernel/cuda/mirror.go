@@ -15,7 +15,7 @@ func Mirrors() map[string]reflect.Type {
 		PickArgs{}, MoveArgs{}, AnglesArgs{}, RotateArgs{}, GateArgs{}, RouteArgs{}, CandidatesArgs{},
 		IndexRaggedArgs{}, IndexPagedArgs{}, TopKArgs{},
 		SelectionView{}, SparseAttendArgs{}, DenseAttendArgs{}, ProductArgs{}, QuantiseRowsArgs{}, NormQuantiseArgs{},
-		GateQuantiseArgs{}, StoreLatentArgs{}, TurnArgs{}, DrawArgs{}, WidenArgs{},
+		GateQuantiseArgs{}, StoreLatentArgs{}, TurnArgs{}, DrawArgs{}, WidenArgs{}, AllReduceArgs{},
 	} {
 		t := reflect.TypeOf(v)
 		m[t.Name()] = t

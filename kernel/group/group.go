@@ -56,7 +56,8 @@ type rank struct {
 // New makes a group of devices that compute on the host. It takes the devices over: Close closes them.
 func New(devs []kernel.Device, o Options) (*Group, error) {
 	if len(devs) < 1 || len(devs) > MaxRanks {
-		return nil, fmt.Errorf("%w: a group of %d ranks, supported are 1 to %d", kernel.ErrArgument, len(devs), MaxRanks)
+		return nil, fmt.Errorf("%w: a group of %d ranks, supported are 1 to %d", kernel.ErrArgument, len(devs),
+			MaxRanks)
 	}
 	for _, d := range devs {
 		if err := Supports(d); err != nil {
@@ -66,7 +67,8 @@ func New(devs []kernel.Device, o Options) (*Group, error) {
 	if o.Timeout <= 0 {
 		o.Timeout = Timeout
 	}
-	g := &Group{opts: o, done: make(chan int, len(devs)), back: make([]bool, len(devs)), timer: time.NewTimer(time.Hour)}
+	g := &Group{opts: o, done: make(chan int, len(devs)), back: make([]bool, len(devs)),
+		timer: time.NewTimer(time.Hour)}
 	g.timer.Stop()
 	g.meeting.init(len(devs), o.Timeout)
 	for i, d := range devs {

@@ -103,8 +103,8 @@ func TestCollectives(t *testing.T) {
 				t.Helper()
 				for i, v := range got {
 					if w := want(i); math.Float32bits(v) != math.Float32bits(w) {
-						t.Fatalf("%s [%d, %d] of %d ranks: element %d of rank %d is %v, want %v", name, rows, cols, ranks, i,
-							rank, v, w)
+						t.Fatalf("%s [%d, %d] of %d ranks: element %d of rank %d is %v, want %v", name, rows, cols,
+							ranks, i, rank, v, w)
 					}
 				}
 			}
@@ -225,7 +225,8 @@ func TestARankThatPanics(t *testing.T) {
 
 func TestRanksThatAllFailGoOn(t *testing.T) {
 	g := open(t, 3, Options{})
-	if err := reduce(t, g, func(int) error { return errFault }); !errors.Is(err, errFault) || errors.Is(err, kernel.ErrLost) {
+	err := reduce(t, g, func(int) error { return errFault })
+	if !errors.Is(err, errFault) || errors.Is(err, kernel.ErrLost) {
 		t.Fatalf("all ranks fail: %v", err)
 	}
 	if err := reduce(t, g, func(int) error { return nil }); err != nil {

@@ -211,8 +211,9 @@ func compute(t *testing.T, m model.Model) *outcome {
 	run(step.Work{Kind: plan.ModeExtend, Tokens: a[70:], Cached: 70, Pages: table(0), State: states[0], Logits: 1},
 		step.Work{Kind: plan.ModeDecode, Tokens: text(3, 1), Cached: 60, Pages: table(1), State: states[1], Logits: 1})
 	res, err := r.Draft([]step.Draft{
-		{Kind: plan.ModeExtend, Tokens: text(4, 20), Cached: 70, Pages: table(0), State: states[0], Logits: true, From: 0},
-		{Kind: plan.ModeDraft, Tokens: text(5, 1), Cached: 60, Pages: table(1), State: states[1], Logits: true, From: 1},
+		{Kind: plan.ModeExtend, Tokens: text(4, 20), Cached: 70, Pages: table(0), State: states[0], Logits: true},
+		{Kind: plan.ModeDraft, Tokens: text(5, 1), Cached: 60, Pages: table(1), State: states[1], Logits: true,
+			From: 1},
 	}, false)
 	if err != nil {
 		t.Fatal(err)
