@@ -187,7 +187,8 @@ func TestAllReduceInGraphs(t *testing.T) {
 		for r := range ranks {
 			got := p.download(p.args[r].X, 1<<20)
 			four, three, two := after(4*launches), after(3*launches), after(2*launches)
-			for at, want := range map[int]float32{0: four, 12: four, 16: three, 4092: three, 4096: two, 1<<20 - 4: two} {
+			for at, want := range map[int]float32{0: four, 12: four, 16: three, 4092: three, 4096: two,
+				1<<20 - 4: two} {
 				if v := math.Float32frombits(binary.LittleEndian.Uint32(got[at:])); v != want {
 					t.Errorf("%d ranks: byte %d of rank %d is %v, want %v", ranks, at, r, v, want)
 				}
