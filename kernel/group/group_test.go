@@ -331,6 +331,34 @@ func TestCompare(t *testing.T) {
 	}
 }
 
+// Rows move on every rank at once.
+func TestRowsMoveOnEveryRank(t *testing.T) {
+	g := open(t, 3, Options{Compare: true})
+	b, err := g.Alloc(256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Free(b)
+	x := kernel.Tensor{Buf: b, DType: kernel.I32, Rows: 4, Cols: 1, Stride: 1}
+	y, rows := x, x
+	y.Off, rows.Off = 64, 128
+	for at, v := range map[*kernel.Tensor][]int32{&x: {5, 6, 7, 8}, &rows: {3, 0, 0, 2}} {
+		if err := kernel.WriteI32(g, *at, v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := g.Take(kernel.TakeArgs{Out: y, X: x, Rows: rows}); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Copy(kernel.CopyArgs{Out: x, X: y}); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]int32, 4)
+	if err := kernel.ReadI32(g, got, x); err != nil || got[0] != 8 || got[1] != 5 || got[3] != 7 {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	if _, err := New(nil, Options{}); !errors.Is(err, kernel.ErrArgument) {
 		t.Errorf("no ranks: %v", err)

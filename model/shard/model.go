@@ -163,7 +163,19 @@ func (m *ranks) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.
 		out.parts = append(out.parts, x)
 	}
 	out.inputs, out.outputs = out.parts[0].Inputs(), *out.parts[0].Outputs()
-	out.inputs.Buf, out.outputs.Block.Buf = a.Buffer(), a.Buffer()
+	out.inputs.Buf = a.Buffer()
+	o := &out.outputs
+	list := []*kernel.Tensor{&o.Block, &o.Logits, &o.Best.Values, &o.Best.IDs, &o.Best.LogSum, &o.Rows}
+	o.Recorded = slices.Clone(o.Recorded)
+	for i := range o.Recorded {
+		r := &o.Recorded[i]
+		list = append(list, &r.Hidden, &r.Selected, &r.Scores, &r.Experts, &r.Weights)
+	}
+	for _, t := range list {
+		if t.Given() {
+			t.Buf = a.Buffer()
+		}
+	}
 	return out, nil
 }
 
@@ -222,10 +234,6 @@ func (p *pass) compare() error {
 		list = append(list, r.Hidden, r.Experts, r.Weights)
 	}
 	for _, t := range list {
-		if !t.Given() {
-			continue
-		}
-		t.Buf = p.inputs.Buf
 		if err := p.m.group.Same(t); err != nil {
 			return err
 		}
