@@ -8,8 +8,8 @@ TESTFLAGS = -vet=off -ldflags=-w
 # Platforms that tests do not run on; their sources are type-checked.
 PLATFORMS = linux/arm64 darwin/arm64 windows/amd64
 
-.PHONY: test check width unit race race-all fuzz schemas clients cluster tiers page-store browser \
-	screenshots torture build dist kernels clean ranks
+.PHONY: test check width unit ranks race race-all fuzz schemas clients cluster tiers page-store browser \
+	screenshots torture build dist kernels clean
 
 test: check unit race
 

@@ -13,9 +13,9 @@ func Mirrors() map[string]reflect.Type {
 		WriteV4Args{}, CombineV4Args{}, RMSNormArgs{}, LocateArgs{},
 		ListedView{}, ExpertsArgs{}, RouteExpertsArgs{}, PackExpertArgs{},
 		PickArgs{}, MoveArgs{}, AnglesArgs{}, RotateArgs{}, GateArgs{}, RouteArgs{}, CandidatesArgs{},
-		IndexRaggedArgs{}, IndexPagedArgs{}, TopKArgs{},
+		IndexRaggedArgs{}, IndexPagedArgs{}, TopKArgs{}, AllReduceArgs{},
 		SelectionView{}, SparseAttendArgs{}, DenseAttendArgs{}, ProductArgs{}, QuantiseRowsArgs{}, NormQuantiseArgs{},
-		GateQuantiseArgs{}, StoreLatentArgs{}, TurnArgs{}, DrawArgs{}, WidenArgs{}, AllReduceArgs{},
+		GateQuantiseArgs{}, StoreLatentArgs{}, TurnArgs{}, DrawArgs{}, WidenArgs{},
 	} {
 		t := reflect.TypeOf(v)
 		m[t.Name()] = t

@@ -66,10 +66,11 @@ func Load(c *config.V4, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	for i := range m.layers {
 		weights = append(weights, m.layers[i].attn)
 	}
-	a, n := c.Attention, l.Ranks.Count()
+	a := c.Attention
 	var err error
 	m.attn, err = dual.New(dev, m.queue,
-		dual.Params{Heads: a.Heads / n, Dim: a.Dim, Rope: a.Rope, QLora: a.QLora, OLora: a.OLora, OGroups: a.Groups / n,
+		dual.Params{Heads: a.Heads / m.ranks.Count(), Dim: a.Dim, Rope: a.Rope, QLora: a.QLora, OLora: a.OLora,
+			OGroups: a.Groups / m.ranks.Count(),
 			Window: a.Window, IndexHeads: c.Indexer.Heads, TopK: c.Indexer.TopK, Eps: c.RMSEps,
 			MainFreq: a.Main.InvFreq(a.Rope), FarFreq: a.Far.InvFreq(a.Rope)}, weights)
 	if err != nil {
