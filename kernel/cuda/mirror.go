@@ -8,12 +8,12 @@ func Mirrors() map[string]reflect.Type {
 	m := map[string]reflect.Type{}
 	for _, v := range []any{
 		PoolView{}, RotaryView{}, SlotListView{}, PageTableView{}, IndexRecipeView{},
-		WriteMainArgs{}, GatherSlotsArgs{}, GatherPagesArgs{},
+		WriteMainArgs{}, GatherSlotsArgs{}, GatherPagesArgs{}, AllReduceArgs{},
 		WriteIndexKeyArgs{}, IndexQueryArgs{}, GatherIndexSlotsArgs{}, GatherIndexPagesArgs{},
 		WriteV4Args{}, CombineV4Args{}, RMSNormArgs{}, LocateArgs{},
 		ListedView{}, ExpertsArgs{}, RouteExpertsArgs{}, PackExpertArgs{},
 		PickArgs{}, MoveArgs{}, AnglesArgs{}, RotateArgs{}, GateArgs{}, RouteArgs{}, CandidatesArgs{},
-		IndexRaggedArgs{}, IndexPagedArgs{}, TopKArgs{}, AllReduceArgs{},
+		IndexRaggedArgs{}, IndexPagedArgs{}, TopKArgs{},
 		SelectionView{}, SparseAttendArgs{}, DenseAttendArgs{}, ProductArgs{}, QuantiseRowsArgs{}, NormQuantiseArgs{},
 		GateQuantiseArgs{}, StoreLatentArgs{}, TurnArgs{}, DrawArgs{}, WidenArgs{},
 	} {

@@ -71,7 +71,7 @@ func Load(c *config.V4, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	m.attn, err = dual.New(dev, m.queue,
 		dual.Params{Heads: a.Heads / m.ranks.Count(), Dim: a.Dim, Rope: a.Rope, QLora: a.QLora, OLora: a.OLora,
 			OGroups: a.Groups / m.ranks.Count(),
-			Window: a.Window, IndexHeads: c.Indexer.Heads, TopK: c.Indexer.TopK, Eps: c.RMSEps,
+			Window:  a.Window, IndexHeads: c.Indexer.Heads, TopK: c.Indexer.TopK, Eps: c.RMSEps,
 			MainFreq: a.Main.InvFreq(a.Rope), FarFreq: a.Far.InvFreq(a.Rope)}, weights)
 	if err != nil {
 		return nil, fmt.Errorf("v4: %w", err)
