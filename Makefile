@@ -8,7 +8,7 @@ TESTFLAGS = -vet=off -ldflags=-w
 # Platforms that tests do not run on; their sources are type-checked.
 PLATFORMS = linux/arm64 darwin/arm64 windows/amd64
 
-.PHONY: test check width unit ranks race race-all fuzz schemas clients cluster tiers page-store browser \
+.PHONY: test check width unit race race-all fuzz schemas clients cluster tiers page-store browser \
 	screenshots torture build dist kernels clean
 
 test: check unit race
@@ -34,6 +34,7 @@ unit:
 # Tests of the engine that run on two ranks each time: crowds, cancellation, prefixes, drafts. `make ranks` runs all.
 ON_RANKS = TestACrowd|TestADraftingCrowdGets|TestCancel|TestASharedPrefix|TestTheNextTurn|TestTwoEngines
 
+.PHONY: ranks
 ranks:
 	$(GO) test -count=1 ./engine -args -ranks 2
 	$(GO) test -count=1 ./verify ./model/shard ./kernel/group -run "Rank|Collective"

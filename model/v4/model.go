@@ -62,6 +62,7 @@ func Load(c *config.V4, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	if err := l.Finish(); err != nil {
 		return nil, err
 	}
+	heads, groups := c.Attention.Heads/m.ranks.Count(), c.Attention.Groups/m.ranks.Count()
 	var weights []*dual.Weights
 	for i := range m.layers {
 		weights = append(weights, m.layers[i].attn)
@@ -69,9 +70,8 @@ func Load(c *config.V4, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	a := c.Attention
 	var err error
 	m.attn, err = dual.New(dev, m.queue,
-		dual.Params{Heads: a.Heads / m.ranks.Count(), Dim: a.Dim, Rope: a.Rope, QLora: a.QLora, OLora: a.OLora,
-			OGroups: a.Groups / m.ranks.Count(),
-			Window:  a.Window, IndexHeads: c.Indexer.Heads, TopK: c.Indexer.TopK, Eps: c.RMSEps,
+		dual.Params{Heads: heads, Dim: a.Dim, Rope: a.Rope, QLora: a.QLora, OLora: a.OLora, OGroups: groups,
+			Window: a.Window, IndexHeads: c.Indexer.Heads, TopK: c.Indexer.TopK, Eps: c.RMSEps,
 			MainFreq: a.Main.InvFreq(a.Rope), FarFreq: a.Far.InvFreq(a.Rope)}, weights)
 	if err != nil {
 		return nil, fmt.Errorf("v4: %w", err)
