@@ -174,6 +174,28 @@ func TestRanksAtTheirOwnPace(t *testing.T) {
 	}
 }
 
+// A pass of several ranks allocates nothing.
+func TestPassesAllocateNothing(t *testing.T) {
+	g := open(t, 2, Options{})
+	random := rand.New(rand.NewPCG(5, 5))
+	x, wide := tensors(t, g, random, 4, 16), tensors(t, g, random, 4, 32)
+	members := []kernel.Collective{g.Member(0).Comm, g.Member(1).Comm}
+	pass := func(r int) error {
+		if err := members[r].AllReduce(kernel.AllReduceArgs{X: x[r]}); err != nil {
+			return err
+		}
+		return members[r].AllGather(kernel.AllGatherArgs{Out: wide[r], X: x[r]})
+	}
+	n := testing.AllocsPerRun(50, func() {
+		if err := g.Do(pass); err != nil {
+			t.Error(err)
+		}
+	})
+	if n > 0 {
+		t.Errorf("%v allocations in a pass", n)
+	}
+}
+
 // reduce makes all ranks sum a tensor, after fault was called on each.
 func reduce(t *testing.T, g *Group, fault func(rank int) error) error {
 	t.Helper()

@@ -58,8 +58,8 @@ func (m *meeting) init(ranks int, timeout time.Duration) {
 	}
 }
 
-// come waits until every rank has come with an operation like this one, or with nil for the end of the one before, whose
-// tensors others may still read. It returns an error as soon as one cannot come any more, and after the time-out.
+// come waits until every rank has come with an operation like this one, or with nil for the end of the one before,
+// whose tensors others may still read. It returns an error as soon as one cannot come any more, and after the time-out.
 func (m *meeting) come(rank int, c *call) error {
 	s := &m.seats[rank]
 	m.mu.Lock()
