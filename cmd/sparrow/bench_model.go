@@ -17,6 +17,7 @@ import (
 	"sparrow/builtin"
 	"sparrow/internal/unit"
 	"sparrow/kernel"
+	"sparrow/kernel/group"
 	"sparrow/kernel/host"
 	"sparrow/model/family"
 	"sparrow/model/synth"
@@ -28,7 +29,7 @@ type benchModelFlags struct {
 	deviceFlags
 	memory, plot, against, write string
 	contexts, batches, prompts   []string
-	chunk                        int
+	chunk, ranks                 int
 	budget                       time.Duration
 	seed                         uint64
 	asJSON, markdown             bool
@@ -74,6 +75,7 @@ microsecond for each, and the shares are of that step.`,
 	s.BoolVar(&f.dummy, "dummy", false, "random weights of a shape that has a name, without files")
 	s.BoolVar(&f.profile, "profile", false, "print the time of every kernel of a step too, on a GPU")
 	f.deviceFlags.add(s)
+	addRanks(s, &f.ranks)
 	s.StringVar(&f.memory, "memory", "0",
 		"most memory of the cache, with K, M, G or T; 0 is three quarters of what is free")
 	s.StringVar(&f.against, "against", "",
@@ -101,6 +103,9 @@ func (f *benchModelFlags) options() (model.Options, error) {
 	_, errs[4] = f.drafts()
 	if err := errors.Join(errs[:]...); err != nil {
 		return o, err
+	}
+	if err := counted(count{"ranks", f.ranks, group.MaxRanks}); err != nil {
+		return o, fmt.Errorf("bench model: %w", err)
 	}
 	if f.workers < 0 || f.chunk < 0 || f.budget < 0 {
 		return o,
@@ -149,13 +154,24 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 			return fmt.Errorf("bench model: %w", err)
 		}
 	}
-	dev, err := sparrow.OpenDevice(registry(), sparrow.DeviceRequest{Kernels: f.kernels, Source: src, Policy: o.Policy,
+	q := sparrow.DeviceRequest{Kernels: f.kernels, Source: src, Policy: o.Policy,
 		Options: kernel.Options{Workers: f.workers, Pack: f.pack, Precise: f.precise, Ordinal: f.gpu},
-		Warn:    warnings(cmd)})
-	if err != nil {
-		return err
+		Warn:    warnings(cmd)}
+	if f.ranks > 1 && f.kernels == sparrow.AutoKernels {
+		q.Kernels = "cpu"
 	}
-	defer func() { err = errors.Join(err, dev.Close()) }()
+	var devs []kernel.Device
+	for range max(f.ranks, 1) {
+		q.Workers = max(o.Threads/max(f.ranks, 1), 1)
+		dev, failed := sparrow.OpenDevice(registry(), q)
+		if failed != nil {
+			return failed
+		}
+		defer func() { err = errors.Join(err, dev.Close()) }()
+		devs = append(devs, dev)
+	}
+	dev := devs[0]
+	o.Ranks = devs[1:]
 	if err := f.room(src, dev); err != nil {
 		return err
 	}

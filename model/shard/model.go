@@ -22,6 +22,7 @@ type part interface {
 	model.Drafter
 	model.Placer
 	model.Paged
+	Pools() [][]kernel.Pool
 }
 
 // ranks are the parts of a model.
@@ -127,6 +128,24 @@ func (m *ranks) joined(to []kernel.Tensor, of func(part) []kernel.Tensor) []kern
 		to = append(to, t)
 	}
 	return to
+}
+
+// Pools are the pools of every layer, each on all ranks at once.
+func (m *ranks) Pools() [][]kernel.Pool {
+	all := make([][][]kernel.Pool, len(m.parts))
+	for i, p := range m.parts {
+		all[i] = p.Pools()
+	}
+	for l, pools := range all[0] {
+		for i := range pools {
+			list := make([]kernel.Buffer, len(all))
+			for r := range all {
+				list[r] = all[r][l][i].Mem.Buf
+			}
+			pools[i].Mem.Buf = group.Join(list)
+		}
+	}
+	return all[0]
 }
 
 // tested is a model whose parts can test themselves.
