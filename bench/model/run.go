@@ -133,7 +133,8 @@ func Run(ctx context.Context, src *family.Source, dev kernel.Device, o Options) 
 		b.o.MemoryBytes = free / 4 * 3
 	}
 	r := &Report{Machine: machine.Here(), Date: time.Now().UTC(), Model: filepath.Base(src.Name),
-		Kernels: b.model.Device().Name(), Threads: o.Threads, Packed: o.Packed, Layout: b.cfg.Layout.String(), Index: b.cfg.IndexLayout.String(),
+		Kernels: b.model.Device().Name(),
+		Threads: o.Threads, Packed: o.Packed, Layout: b.cfg.Layout.String(), Index: b.cfg.IndexLayout.String(),
 		Chunk: o.Chunk, Fill: b.filling(), Load: b.load}
 	for _, batch := range o.Batches {
 		for _, c := range o.Contexts {
