@@ -12,13 +12,10 @@ func (m Model) Divide(ranks int) (Model, error) {
 		return m, nil
 	}
 	divides := func(n int) bool {
-		return n > 0 && m.Heads%n == 0 && m.Experts.Count%n == 0 && m.OutputGroups%n == 0
+		return n > 0 && m.Heads%n == 0 && m.Experts.Count%n == 0
 	}
 	if !divides(ranks) {
 		what := fmt.Sprintf("%d query heads", m.Heads)
-		if m.OutputGroups > 0 {
-			what += fmt.Sprintf(" in %d groups", m.OutputGroups)
-		}
 		if m.Experts.Count > 0 {
 			what += fmt.Sprintf(" and %d experts", m.Experts.Count)
 		}
