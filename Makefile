@@ -1,14 +1,15 @@
 # Targets a developer needs. `make test` is what CI runs; it sets nothing up beyond what `go` fetches by itself.
 GO ?= go
 # Packages whose tests are cheap enough to repeat under the race detector on two cores.
-RACE = . ./attn/... ./engine ./model ./sched ./kv/... ./server ./hub ./weight ./kernel/cpu/pool ./kernel/cuda
+RACE = . ./attn/... ./engine ./model ./sched ./kv/... ./server ./hub ./weight ./kernel/cpu/pool ./kernel/group \
+	./kernel/cuda
 # `check` vets already, and no debugger looks at test binaries: without both they are built in less time.
 TESTFLAGS = -vet=off -ldflags=-w
 # Platforms that tests do not run on; their sources are type-checked.
 PLATFORMS = linux/arm64 darwin/arm64 windows/amd64
 
 .PHONY: test check width unit race race-all fuzz schemas clients cluster tiers page-store browser \
-	screenshots torture build dist kernels clean ranks
+	screenshots torture build dist kernels clean
 
 test: check unit race
 
@@ -33,6 +34,7 @@ unit:
 # Tests of the engine that run on two ranks each time: crowds, cancellation, prefixes, drafts. `make ranks` runs all.
 ON_RANKS = TestACrowd|TestADraftingCrowdGets|TestCancel|TestASharedPrefix|TestTheNextTurn|TestTwoEngines
 
+.PHONY: ranks
 ranks:
 	$(GO) test -count=1 ./engine -args -ranks 2
 	$(GO) test -count=1 ./verify ./model/shard ./kernel/group -run "Rank|Collective"

@@ -32,6 +32,7 @@ type Config struct {
 	Workers int // CPU threads; 0 means one for each core
 	// Ranks is the number of devices that share the model: each has a part of its heads, experts and vocabulary, and
 	// of the threads. 0 and 1 are one device. Several ranks run on CPUs; answers differ from those of one in rounding.
+	// One that keeps the others waiting for longer than Watchdog ends them all.
 	Ranks  int
 	Device int // ordinal of the GPU, where the kernels are for GPUs
 	// Pack copies the weights at load to memory that is fast to read: on huge pages, on cache lines, spread over memory

@@ -149,7 +149,7 @@ func openDevices(r *kernel.Registry, c Config, p *parts) (devices, Config, error
 		Kernels: c.Kernels, Source: p.source, Policy: c.Policy, Warn: c.Warn,
 	}
 	if c.Ranks > 1 {
-		g, err := OpenRanks(r, q, c.Ranks, group.Options{})
+		g, err := OpenRanks(r, q, c.Ranks, group.Options{Timeout: c.Watchdog})
 		if err != nil {
 			return devices{}, c, err
 		}

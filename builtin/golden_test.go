@@ -9,6 +9,7 @@ import (
 	"sparrow/kernel/cpu"
 	"sparrow/kernel/cuda"
 	"sparrow/kernel/cuda/op"
+	"sparrow/kernel/group"
 	"sparrow/model"
 	"sparrow/model/family"
 	"sparrow/plan"
@@ -37,24 +38,27 @@ func TestGoldenOutputs(t *testing.T) {
 	if len(golden.Cases) != 20 {
 		t.Fatalf("%d golden cases, want 20", len(golden.Cases))
 	}
-	t.Run("cpu", func(t *testing.T) { testGolden(t, golden, "cpu") })
+	t.Run("cpu", func(t *testing.T) { testGolden(t, golden, load(t, "cpu"), "bf16", "fp8-656", "fp8-576") })
+	t.Run("4 ranks", func(t *testing.T) {
+		few := goldenFile{golden.Cases[:3]} // all take as long as on one device, three times
+		testGolden(t, few, loadRanks(t, 4), "fp8-656")
+	})
 	t.Run("cuda", func(t *testing.T) {
 		if err := cuda.Available(); err != nil {
 			t.Skipf("needs a Hopper GPU: %v", err)
 		}
-		testGolden(t, golden, "cuda")
+		testGolden(t, golden, load(t, "cuda"), "bf16", "fp8-656", "fp8-576")
 	})
 }
 
-func testGolden(t *testing.T, golden goldenFile, kernels string) {
-	m := load(t, kernels)
+func testGolden(t *testing.T, golden goldenFile, m model.Model, caches ...string) {
 	hw, err := model.Hardware(m.Device())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range []plan.Policy{{KV: "bf16"}, {KV: "fp8-656"}, {KV: "fp8-576"}} {
-		t.Run(p.KV, func(t *testing.T) {
-			cfg, _, err := plan.Resolve(hw, m.Facts(), p)
+	for _, kv := range caches {
+		t.Run(kv, func(t *testing.T) {
+			cfg, _, err := plan.Resolve(hw, m.Facts(), plan.Policy{KV: kv})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -83,6 +87,33 @@ func load(t *testing.T, kernels string) model.Model {
 	}
 	t.Cleanup(func() { dev.Close() })
 	m, err := src.Load(dev, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// loadRanks loads the model on several ranks, which must have the same bits.
+func loadRanks(t *testing.T, ranks int) model.Model {
+	t.Helper()
+	src, err := family.Open(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var devs []kernel.Device
+	for range ranks {
+		dev, err := kernel.NewRegistry(cpu.Backends()).Open("cpu", kernel.Options{Workers: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		devs = append(devs, dev)
+	}
+	g, err := group.New(devs, group.Options{Compare: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { g.Close() })
+	m, err := src.LoadRanks(g, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

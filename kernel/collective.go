@@ -146,8 +146,8 @@ func (w Weight) Columns(from, to int) (Weight, error) {
 	if w.Scale.Given() {
 		first, last := from/w.BlockCols, ceilDiv(to, w.BlockCols)
 		if from%w.BlockCols != 0 && last-first > 1 {
-			return Weight{}, fmt.Errorf("%w: columns %d to %d begin inside a block of %d and end behind it", ErrArgument,
-				from, to, w.BlockCols)
+			return Weight{}, fmt.Errorf("%w: columns %d to %d begin inside a block of %d and end behind it",
+				ErrArgument, from, to, w.BlockCols)
 		}
 		w.Scale = w.Scale.Columns(first, last)
 	}

@@ -18,10 +18,12 @@ type Memory interface {
 	Sync() error
 }
 
-// Machine is what those who start passes see of a device, or of several that run a model together. One goroutine uses
-// it at a time.
+// Machine is what those who start passes see of a device, or of several that run a model together: memory, and moving
+// rows in it. One goroutine uses it at a time.
 type Machine interface {
 	Memory
+	Copier
+	RowTaker
 	// Name is the registered name of the implementation.
 	Name() string
 	// Activation is the element type in which this device keeps activations.

@@ -165,7 +165,8 @@ func (c *checker) weight(name string, w Weight, out, in int) {
 			return
 		}
 		c.of = name
-		c.tensor("scales", w.Scale, F32, ceilDiv(w.SkipRows+w.Data.Rows, w.BlockRows), ceilDiv(w.Data.Cols, w.BlockCols))
+		c.tensor("scales", w.Scale, F32, ceilDiv(w.SkipRows+w.Data.Rows, w.BlockRows),
+			ceilDiv(w.Data.Cols, w.BlockCols))
 		c.of = ""
 	case d == E2M1x2:
 		if w.BlockRows != 1 || w.BlockCols <= 0 || w.BlockCols%2 != 0 {

@@ -89,8 +89,8 @@ func (h *Head) Pick(q *kernel.Queue, x kernel.Tensor) kernel.Tensor {
 	return h.picked
 }
 
-// Logits multiplies x [L, hidden] by w [the rank's tokens, hidden] and finds the best token of every row where rows do not
-// come back whole.
+// Logits multiplies x [L, hidden] by w [the rank's tokens, hidden] and finds the best token of every row where rows do
+// not come back whole.
 func (h *Head) Logits(q *kernel.Queue, x kernel.Tensor, w kernel.Matrix) {
 	if h.own.Given() {
 		q.Multiply(kernel.MultiplyArgs{Out: h.own, X: x, W: w})

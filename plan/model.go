@@ -27,20 +27,15 @@ func (f *Family) UnmarshalText(t []byte) error { return families.unmarshal(f, t)
 
 // Model is what a plan must know of a checkpoint. Heads counts one rank.
 type Model struct {
-	Family Family `json:"family"`
-	Heads  int    `json:"heads"` // query heads per rank
-	// Ranks is the number of ranks that share the model; 0 and 1 are one.
-	Ranks int `json:"ranks,omitempty"`
-	// OutputGroups is the number of groups that V4 projects its heads in, before
-	// they are divided among ranks.
-	OutputGroups int `json:"output_groups,omitempty"`
-	K            int `json:"index_topk"`  // keys a query may attend to (V4: of the ratio-4 stream)
-	IndexHeads   int `json:"index_heads"` // before padding
-	QKDim        int `json:"qk_dim"`      // per-head query and key width of the dense form
-	VDim         int `json:"v_dim"`       // per-head value width of the dense form
-	Layers       int `json:"layers"`
-	NextN        int `json:"next_n"`  // drafting layers after them
-	Context      int `json:"context"` // longest sequence in tokens
+	Family     Family `json:"family"`
+	Heads      int    `json:"heads"`       // query heads per rank
+	K          int    `json:"index_topk"`  // keys a query may attend to (V4: of the ratio-4 stream)
+	IndexHeads int    `json:"index_heads"` // before padding
+	QKDim      int    `json:"qk_dim"`      // per-head query and key width of the dense form
+	VDim       int    `json:"v_dim"`       // per-head value width of the dense form
+	Layers     int    `json:"layers"`
+	NextN      int    `json:"next_n"`  // drafting layers after them
+	Context    int    `json:"context"` // longest sequence in tokens
 	// LayerSupportsDense says that the attention layer implements the dense
 	// form as well as the absorbed one.
 	LayerSupportsDense bool       `json:"layer_supports_dense"`
@@ -54,6 +49,8 @@ type Model struct {
 	// Experts are those of the feed-forward blocks; none where nothing is known
 	// of them.
 	Experts ExpertFacts `json:"experts,omitzero"`
+	// Ranks is the number of ranks that share the model; 0 and 1 are one.
+	Ranks int `json:"ranks,omitempty"`
 }
 
 // ExpertFacts describes mixtures of experts.

@@ -12,24 +12,25 @@ func (m Model) Divide(ranks int) (Model, error) {
 		return m, nil
 	}
 	divides := func(n int) bool {
-		return n > 0 && m.Heads%n == 0 && m.Experts.Count%n == 0 && m.OutputGroups%n == 0
+		return n > 0 && m.Heads%n == 0 && m.Experts.Count%n == 0
 	}
 	if !divides(ranks) {
 		what := fmt.Sprintf("%d query heads", m.Heads)
-		if m.OutputGroups > 0 {
-			what += fmt.Sprintf(" in %d groups", m.OutputGroups)
-		}
 		if m.Experts.Count > 0 {
 			what += fmt.Sprintf(" and %d experts", m.Experts.Count)
 		}
 		var list []string
+		near := 1
 		for n := 1; n <= m.Heads; n++ {
-			if divides(n) {
-				list = append(list, fmt.Sprint(n))
+			if !divides(n) {
+				continue
+			}
+			if list = append(list, fmt.Sprint(n)); n < ranks {
+				near = n
 			}
 		}
 		return m, &Error{Code: E08, Asked: fmt.Sprintf("%s in equal parts on %d ranks", what, ranks),
-			Supported: strings.Join(list, ", ") + " ranks", Try: list[len(list)-1] + " ranks, or fewer of these"}
+			Supported: strings.Join(list, ", ") + " ranks", Try: fmt.Sprintf("%d ranks", near)}
 	}
 	m.Heads /= ranks
 	m.Ranks = ranks

@@ -13,6 +13,7 @@ import (
 	"sparrow/bench/machine"
 	"sparrow/bench/pause"
 	"sparrow/kernel"
+	"sparrow/kernel/group"
 	"sparrow/model"
 	"sparrow/model/family"
 	"sparrow/plan"
@@ -28,7 +29,9 @@ type Options struct {
 	// means 8192 and 32768 on a GPU.
 	Prompts []int
 	Policy  plan.Policy
-	Threads int  // of the device, for the report
+	// Ranks are further devices that share the model with the first one (docs/ranks.md), whose stages are timed.
+	Ranks   []kernel.Device
+	Threads int  // of all devices, for the report
 	Packed  bool // the device copies weights, for the report
 	// Budget is how long the steps of one phase of one cell are repeated; 0 means 2 s, on a GPU 0.3 s. A single step
 	// may take longer.
@@ -106,6 +109,7 @@ type bench struct {
 	pages  []int32 // pages of the cache in random order
 	gpu    bool
 	load   Load
+	group  *group.Group // nil for a single device
 }
 
 // Run loads the model on the device and measures every cell. Cells that cannot be measured say why.
@@ -119,6 +123,7 @@ func Run(ctx context.Context, src *family.Source, dev kernel.Device, o Options) 
 	if err != nil {
 		return nil, err
 	}
+	defer b.close()
 	b.gpu = gpu
 	if b.o.MemoryBytes == 0 {
 		free, _, err := kernel.MemoryFree(dev)
@@ -127,7 +132,8 @@ func Run(ctx context.Context, src *family.Source, dev kernel.Device, o Options) 
 		}
 		b.o.MemoryBytes = free / 4 * 3
 	}
-	r := &Report{Machine: machine.Here(), Date: time.Now().UTC(), Model: filepath.Base(src.Name), Kernels: dev.Name(),
+	r := &Report{Machine: machine.Here(), Date: time.Now().UTC(), Model: filepath.Base(src.Name),
+		Kernels: b.model.Device().Name(),
 		Threads: o.Threads, Packed: o.Packed, Layout: b.cfg.Layout.String(), Index: b.cfg.IndexLayout.String(),
 		Chunk: o.Chunk, Fill: b.filling(), Load: b.load}
 	for _, batch := range o.Batches {
@@ -191,7 +197,8 @@ func some(cells []Cell) error {
 func load(src *family.Source, dev kernel.Device, o Options) (*bench, error) {
 	watch := &stopwatch{Device: dev, vocab: src.Config.Vocab}
 	begin := time.Now()
-	m, err := src.Load(watch.whole(), o.OnTensor)
+	b := &bench{o: o, watch: watch, rng: rand.New(rand.NewPCG(o.Seed, 3))}
+	m, err := b.place(src)
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +215,39 @@ func load(src *family.Source, dev kernel.Device, o Options) (*bench, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &bench{o: o, watch: watch, model: m, cfg: cfg, rng: rand.New(rand.NewPCG(o.Seed, 3)), load: took}, nil
+	b.model, b.cfg, b.load = m, cfg, took
+	return b, nil
+}
+
+// place loads the weights on the device, or on it and the other ranks.
+func (b *bench) place(src *family.Source) (_ model.Model, err error) {
+	if len(b.o.Ranks) == 0 {
+		return src.Load(b.watch.whole(), b.o.OnTensor)
+	}
+	devs := []kernel.Device{lent{b.watch.whole()}}
+	for _, d := range b.o.Ranks {
+		devs = append(devs, lent{d})
+	}
+	if b.group, err = group.New(devs, group.Options{}); err != nil {
+		return nil, err
+	}
+	m, err := src.LoadRanks(b.group, b.o.OnTensor)
+	if err != nil {
+		b.close()
+	}
+	return m, err
+}
+
+// lent is a device that its owner closes.
+type lent struct{ kernel.Device }
+
+func (lent) Close() error { return nil }
+
+// close ends the threads of ranks. All passes have ended, so none of them hangs.
+func (b *bench) close() {
+	if b.group != nil {
+		_ = b.group.Close()
+	}
 }
 
 // filling says what the contexts are made of.
@@ -280,7 +319,7 @@ func (b *bench) allocate(cells []Cell, prompts []Prompt) error {
 	if d, ok := b.watch.Device.(kernel.Drawer); ok {
 		return draw(d, b.model.(filled).Pools(), b.o.Seed)
 	}
-	return fill(b.watch, b.model.(filled).Pools(), b.o.Seed)
+	return fill(b.model.Device(), b.model.(filled).Pools(), b.o.Seed)
 }
 
 // works are the parts of a step: each sequence has its own pages and n new tokens.

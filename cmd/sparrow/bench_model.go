@@ -17,6 +17,7 @@ import (
 	"sparrow/builtin"
 	"sparrow/internal/unit"
 	"sparrow/kernel"
+	"sparrow/kernel/group"
 	"sparrow/kernel/host"
 	"sparrow/model/family"
 	"sparrow/model/synth"
@@ -28,7 +29,7 @@ type benchModelFlags struct {
 	deviceFlags
 	memory, plot, against, write string
 	contexts, batches, prompts   []string
-	chunk                        int
+	chunk, ranks                 int
 	budget                       time.Duration
 	seed                         uint64
 	asJSON, markdown             bool
@@ -76,6 +77,7 @@ microsecond for each, and the shares are of that step.`,
 	s.BoolVar(&f.profile, "profile", false, "print the time of every kernel of a step too, on a CPU of every "+
 		"operation")
 	f.deviceFlags.add(s)
+	addRanks(s, &f.ranks)
 	s.StringVar(&f.memory, "memory", "0",
 		"most memory of the cache, with K, M, G or T; 0 is three quarters of what is free")
 	s.StringVar(&f.against, "against", "",
@@ -109,6 +111,9 @@ func (f *benchModelFlags) options() (model.Options, error) {
 	if !(f.accept >= 0 && f.accept <= 1) || f.accept > 0 && (f.draft == "" || f.draft == "off") {
 		return o, fmt.Errorf("bench model: --draft-accept %v: want a share from 0 to 1, with --draft auto or a number",
 			f.accept)
+	}
+	if err := counted(count{"ranks", f.ranks, group.MaxRanks}); err != nil {
+		return o, fmt.Errorf("bench model: %w", err)
 	}
 	if f.workers < 0 || f.chunk < 0 || f.budget < 0 {
 		return o,
@@ -157,13 +162,24 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 			return fmt.Errorf("bench model: %w", err)
 		}
 	}
-	dev, err := sparrow.OpenDevice(registry(), sparrow.DeviceRequest{Kernels: f.kernels, Source: src, Policy: o.Policy,
+	q := sparrow.DeviceRequest{Kernels: f.kernels, Source: src, Policy: o.Policy,
 		Options: kernel.Options{Workers: f.workers, Pack: f.pack, Precise: f.precise, Ordinal: f.gpu},
-		Warn:    warnings(cmd)})
-	if err != nil {
-		return err
+		Warn:    warnings(cmd)}
+	if f.ranks > 1 && f.kernels == sparrow.AutoKernels {
+		q.Kernels = "cpu"
 	}
-	defer func() { err = errors.Join(err, dev.Close()) }()
+	var devs []kernel.Device
+	for range max(f.ranks, 1) {
+		q.Workers = max(o.Threads/max(f.ranks, 1), 1)
+		dev, failed := sparrow.OpenDevice(registry(), q)
+		if failed != nil {
+			return failed
+		}
+		defer func() { err = errors.Join(err, dev.Close()) }()
+		devs = append(devs, dev)
+	}
+	dev := devs[0]
+	o.Ranks = devs[1:]
 	if err := f.room(src, dev); err != nil {
 		return err
 	}

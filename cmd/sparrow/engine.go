@@ -65,7 +65,8 @@ func (f *engineFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.selfTest, "self-test", "auto", "compare sparse with dense attention on the weights before the "+
 		"model opens, and refuse a difference: auto (on a GPU, and on a CPU where it is quick), on, off")
 	s.DurationVar(&f.watchdog, "watchdog", time.Minute,
-		"log the operation that a step has come to when it takes longer; 0 is never")
+		"log the operation that a step has come to when it takes longer; of several ranks, end them where one keeps "+
+			"the others waiting for longer; 0 is never")
 }
 
 // addServing adds the flags that matter only where many requests come together.

@@ -26,7 +26,7 @@ type explainFlags struct {
 	heads, layer, paddedRows          int
 	draftTokens, draftBranches        int
 	free, memory                      int64
-	seed, noPreshuffle, asJSON        bool
+	seed, noPreshuffle, asJSON, time  bool
 }
 
 func explainCommand() *cobra.Command {
@@ -41,6 +41,7 @@ Batches:
   ` + strings.ReplaceAll(plan.BatchSyntax, "\n", "\n  "),
 		Example: `  sparrow explain --family deepseek_v32 --kv fp8 --batch extend:3000
   sparrow explain --model testdata/oracle/glm_moe_dsa-1 --batch mixed:extend:700/decode:90,4000
+  sparrow explain --family deepseek_v32 --hw 8xh200 --kv fp8 --batch decode:64x8192 --time
   sparrow explain --family deepseek_v32 --catalog public --hw sm100 --batch verify:4:100,5000 --json`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -48,10 +49,21 @@ Batches:
 			if err != nil {
 				return f.refuse(cmd, err)
 			}
-			if f.asJSON {
-				return writeJSON(cmd.OutOrStdout(), a)
+			var all any = a
+			var t *timed
+			if f.time {
+				if t, err = f.estimated(a); err != nil {
+					return err
+				}
+				all = t
 			}
-			return a.Print(cmd.OutOrStdout())
+			if f.asJSON {
+				return writeJSON(cmd.OutOrStdout(), all)
+			}
+			if err := a.Print(cmd.OutOrStdout()); err != nil || t == nil {
+				return err
+			}
+			return t.Estimate.Print(cmd.OutOrStdout())
 		},
 	}
 	c.Flags().SortFlags = false
@@ -88,8 +100,8 @@ func (f *explainFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.family, "family", "",
 		"released model instead of a checkpoint: "+strings.Join(plan.ModelNames(), ", "))
 	s.StringVar(&f.catalog, "catalog", "sparrow", "kernels to choose from: sparrow or public")
-	s.StringVar(&f.hw, "hw", "cpu", "hardware: cpu, an architecture such as sm90 or gfx95, or a device such "+
-		"as h200, b200 or a100")
+	s.StringVar(&f.hw, "hw", "cpu", "hardware: cpu, an architecture such as sm90 or gfx95, a device such as h200, "+
+		"b200 or a100, or H200s that share the model, such as 8xh200")
 	s.StringVar(&f.batch, "batch", "", "what to plan; without it only the configuration is shown")
 	s.IntVar(&f.heads, "heads", 0, "query heads per rank, when not the model's own")
 	s.IntVar(&f.wish.Page, "page", 0, "tokens per page")
@@ -122,6 +134,8 @@ func (f *explainFlags) add(s *pflag.FlagSet) {
 	s.BoolVar(&f.wish.V4Q8, "v4-q8", false, "the FP8 variant of V4's sparse prefill")
 	s.BoolVar(&f.seed, "need-seed", false, "indices are wanted as a seed for drafting")
 	s.BoolVar(&f.noPreshuffle, "no-preshuffle", false, "the preshuffled score kernel is not usable (AMD)")
+	s.BoolVar(&f.time, "time", false, "also estimate how long the step takes, stage by stage, on H200s: with --hw "+
+		"h200 or 8xh200, --kv fp8 and a --batch")
 	s.BoolVar(&f.asJSON, "json", false, "print JSON")
 }
 
@@ -131,7 +145,11 @@ func (f *explainFlags) answer() (*explain.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	hw, err := plan.HardwareFor(f.hw)
+	name, _, err := f.hardware()
+	if err != nil {
+		return nil, err
+	}
+	hw, err := plan.HardwareFor(name)
 	if err != nil {
 		return nil, err
 	}
@@ -192,11 +210,15 @@ func (f *explainFlags) facts() (plan.Model, error) {
 	if f.heads != 0 {
 		m.Heads = f.heads
 	}
-	if tp := f.wish.AttentionTP; tp != 0 {
-		var err error
-		if m, err = m.Divide(tp); err != nil {
-			return m, fmt.Errorf("explain: --tp %d: %w", tp, err)
-		}
+	_, ranks, err := f.hardware()
+	if err == nil && f.wish.AttentionTP < 0 {
+		err = fmt.Errorf("explain: --tp %d: want a number of ranks", f.wish.AttentionTP)
+	}
+	if err != nil {
+		return m, err
+	}
+	if m, err = m.Divide(ranks); err != nil {
+		return m, fmt.Errorf("explain: %w", err)
 	}
 	if f.layer > m.Layers {
 		return m, fmt.Errorf("explain: --layer %d: the model has layers 0 to %d, and a drafting layer %d where the "+

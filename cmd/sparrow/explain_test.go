@@ -332,6 +332,21 @@ func TestExplainReadsACheckpoint(t *testing.T) {
 	}
 }
 
+// Eight GPUs divide the heads, the plan says so, and the step has an estimate.
+func TestExplainRanks(t *testing.T) {
+	status, stdout, stderr := invoke("explain", "--family", "deepseek_v32", "--hw", "8xh200", "--kv", "fp8", "--batch",
+		"decode:64x8192", "--time")
+	if status != 0 {
+		t.Fatal(stdout, stderr)
+	}
+	for _, part := range []string{"8 ranks share attention by heads: each computes 16 of 128", "whole cache",
+		"on 8 H200", "of weights on each", "not measured", "links"} {
+		if !strings.Contains(stdout, part) {
+			t.Errorf("no %q in\n%s", part, stdout)
+		}
+	}
+}
+
 func TestExplainRefusesBadFlags(t *testing.T) {
 	for _, c := range []struct{ flags, want string }{
 		{"", "no model; give --model DIR or --family NAME"},
@@ -346,6 +361,13 @@ func TestExplainRefusesBadFlags(t *testing.T) {
 		{"--family deepseek_v32 --batch run:3", "E20"},
 		{"--family deepseek_v32 --batch extend:x", "E26"},
 		{"--family deepseek_v32 --batch extend:3 --graph sometimes", "--graph"},
+		{"--family deepseek_v32 --tp 3", "E08"},
+		{"--family deepseek_v32 --tp -1", "want a number of ranks"},
+		{"--family deepseek_v32 --hw 0xh200", "such as 8xh200"},
+		{"--family deepseek_v32 --hw 8xh200 --tp 4", "leave --tp out"},
+		{"--family deepseek_v32 --hw 8xh200 --time", "give its --batch"},
+		{"--family deepseek_v32 --time --batch decode:9", "--hw h200"},
+		{"--family deepseek_v4 --hw h200 --time --batch decode:9", "were not measured"},
 		{"--family deepseek_v32 --nonsense", "unknown flag"},
 		{"--family deepseek_v32 stray", "takes no arguments"},
 	} {

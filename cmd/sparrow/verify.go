@@ -91,15 +91,18 @@ func runVerify(dir string, q sparrow.DeviceRequest, ranks int, o verify.Options)
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
 	q.Source, q.Precise = src, q.Policy.KV == "f32" || q.Policy.KV == "exact"
+	open := onDevice
 	if ranks > 1 {
-		return verifyRanks(dir, q, ranks, o)
+		open = func(q sparrow.DeviceRequest) (kernel.Machine, func() (model.Model, error), error) {
+			return onRanks(q, ranks)
+		}
 	}
-	dev, err := sparrow.OpenDevice(registry(), q)
+	dev, load, err := open(q)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	m, err := src.Load(dev, nil)
+	m, err := load()
 	if err != nil {
 		return nil, err
 	}
@@ -114,32 +117,22 @@ func runVerify(dir string, q sparrow.DeviceRequest, ranks int, o verify.Options)
 		return nil, fmt.Errorf("verify: --replay is not supported on a GPU, whose passes choose for themselves; " +
 			"run with --kernels cpu")
 	}
-	if dev.Activation() == kernel.BF16 {
-		if o.Reference, err = verify.NewReference(src, dev); err != nil {
+	if one, ok := dev.(kernel.Device); ok && dev.Activation() == kernel.BF16 {
+		if o.Reference, err = verify.NewReference(src, one); err != nil {
 			return nil, err
 		}
 	}
 	return verify.Run(dir, m, o)
 }
 
-// verifyRanks verifies a model that several ranks share. Everything that is read from one of them must have the same
-// bits on all.
-func verifyRanks(dir string, q sparrow.DeviceRequest, ranks int, o verify.Options) (_ *verify.Report, err error) {
+// onDevice opens a device, and says how the model is loaded there.
+func onDevice(q sparrow.DeviceRequest) (kernel.Machine, func() (model.Model, error), error) {
+	dev, err := sparrow.OpenDevice(registry(), q)
+	return dev, func() (model.Model, error) { return q.Source.Load(dev, nil) }, err
+}
+
+// onRanks opens several ranks. Everything that is read from one of them must have the same bits on all.
+func onRanks(q sparrow.DeviceRequest, ranks int) (kernel.Machine, func() (model.Model, error), error) {
 	g, err := sparrow.OpenRanks(registry(), q, ranks, group.Options{Compare: true})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, g.Close()) }()
-	m, err := q.Source.LoadRanks(g, nil)
-	if err != nil {
-		return nil, err
-	}
-	hw, err := model.Hardware(g)
-	if err != nil {
-		return nil, err
-	}
-	if o.Config, _, err = plan.Resolve(hw, m.Facts(), q.Policy); err != nil {
-		return nil, err
-	}
-	return verify.Run(dir, m, o)
+	return g, func() (model.Model, error) { return q.Source.LoadRanks(g, nil) }, err
 }

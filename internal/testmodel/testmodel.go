@@ -14,8 +14,8 @@ import (
 	"sparrow/model/synth"
 )
 
-// v32 is DeepSeek-V3.2 with one layer and two heads, which ranks can share: an indexer whose top-k is shorter than the prompts of the tests,
-// and pages of real rows.
+// v32 is DeepSeek-V3.2 with one layer and two heads, which two ranks can share: an indexer whose top-k is shorter than
+// the prompts of the tests, and pages of real rows.
 const v32 = `{
 	"architectures": ["DeepseekV32ForCausalLM"], "model_type": "deepseek_v32",
 	"vocab_size": 640, "hidden_size": 64, "intermediate_size": 64, "moe_intermediate_size": 64,

@@ -36,7 +36,7 @@ var order = []string{
 	"tokenizer",
 	"sched spec",
 	"step",
-	"model/inspect model/synth sim/formula",
+	"model/inspect model/synth model/estimate sim/formula",
 	"model/family",
 	"model/dsa model/v4 model/llamacpp model/shard",
 	"model/nn",

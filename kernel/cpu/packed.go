@@ -83,7 +83,8 @@ func (d *Device) packedProduct(c vec.Cut, w *host.Matrix, n0 int) {
 		d.tier.TiledBF16(c, host.Bytes(band), band.Stride)
 	case kernel.E4M3:
 		row, within := w.ScaleRow(n0)
-		d.tier.TiledFP8(c, host.Bytes(band), band.Stride, host.F32(w.Scale)[row*w.Scale.Stride:], w.Scale.Stride, within)
+		d.tier.TiledFP8(c, host.Bytes(band), band.Stride, host.F32(w.Scale)[row*w.Scale.Stride:], w.Scale.Stride,
+			within)
 	case kernel.E2M1x2:
 		d.tier.TiledFP4(c, host.Bytes(band), band.Stride, host.Bytes(w.Scale.Slice(n0, n0+c.N)), w.Scale.Stride)
 	}

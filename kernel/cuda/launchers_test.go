@@ -375,3 +375,29 @@ func TestScoreArgumentsAreCheckedBeforeMapsAreMade(t *testing.T) {
 		t.Errorf("5 query rows gave %v", err)
 	}
 }
+
+func TestAllReduceArgumentsAreChecked(t *testing.T) {
+	good := AllReduceArgs{X: somewhere, State: somewhere, Half: 4096, Bytes: 4096, Timeout: 1e9, Type: ElementBF16,
+		Rank: 1, Ranks: 2, Staging: [MaxRanks]Ptr{somewhere, somewhere}, Flags: [MaxRanks]Ptr{somewhere, somewhere}}
+	k := &Kernels{}
+	if err := k.AllReduce(&Stream{}, &good); !errors.Is(err, image.ErrUnknown) || good.Blocks != 1 {
+		t.Errorf("good arguments: %v, %d blocks", err, good.Blocks)
+	}
+	for says, change := range map[string]func(*AllReduceArgs){
+		"x at":           func(a *AllReduceArgs) { a.X = 8 },
+		"bytes 24":       func(a *AllReduceArgs) { a.Bytes = 24 },
+		"rank 2 of 2":    func(a *AllReduceArgs) { a.Rank = 2 },
+		"rank 1 of 9":    func(a *AllReduceArgs) { a.Ranks = 9 },
+		"staging is not": func(a *AllReduceArgs) { a.Staging[1] = 0 },
+		"flags is not":   func(a *AllReduceArgs) { a.Flags[0] = 0 },
+		"halves of 2048": func(a *AllReduceArgs) { a.Half = 2048 },
+		"time-out of 0":  func(a *AllReduceArgs) { a.Timeout = 0 },
+		"want f32 or":    func(a *AllReduceArgs) { a.Type = ElementE4M3 },
+	} {
+		a := good
+		change(&a)
+		if err := k.AllReduce(&Stream{}, &a); !errors.Is(err, ErrArgument) || !strings.Contains(err.Error(), says) {
+			t.Errorf("got %v, want an argument error that says %q", err, says)
+		}
+	}
+}

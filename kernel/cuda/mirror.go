@@ -8,7 +8,7 @@ func Mirrors() map[string]reflect.Type {
 	m := map[string]reflect.Type{}
 	for _, v := range []any{
 		PoolView{}, RotaryView{}, SlotListView{}, PageTableView{}, IndexRecipeView{},
-		WriteMainArgs{}, GatherSlotsArgs{}, GatherPagesArgs{},
+		WriteMainArgs{}, GatherSlotsArgs{}, GatherPagesArgs{}, AllReduceArgs{},
 		WriteIndexKeyArgs{}, IndexQueryArgs{}, GatherIndexSlotsArgs{}, GatherIndexPagesArgs{},
 		WriteV4Args{}, CombineV4Args{}, RMSNormArgs{}, LocateArgs{},
 		ListedView{}, ExpertsArgs{}, RouteExpertsArgs{}, PackExpertArgs{}, PackE2M1Args{},

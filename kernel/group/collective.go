@@ -16,11 +16,11 @@ type member struct {
 
 // exchange lets ranks meet, work and meet again.
 func (m *member) exchange(c call, work func(m *member)) error {
-	if err := m.come(m.rank, c); err != nil {
+	if err := m.come(m.rank, &c); err != nil {
 		return err
 	}
 	work(m)
-	return m.come(m.rank, c)
+	return m.come(m.rank, nil)
 }
 
 // share is the rank's share of n elements, which need not divide.

@@ -9,6 +9,7 @@ package group
 import (
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"sync"
 	"time"
@@ -16,16 +17,16 @@ import (
 	"sparrow/kernel"
 )
 
-// Timeout is how long ranks wait for one that does not come to a collective operation, where Options.Timeout is 0. It
-// is far longer than a layer of the largest batch takes.
-const Timeout = 20 * time.Second
+// Timeout is how long ranks wait for one that does not come to a collective operation, where Options.Timeout is 0.
+// Ranks have the same work, but one may read its weights from a disk while the weights of others are in memory.
+const Timeout = time.Minute
 
 // MaxRanks is the most ranks of a group: as many as a machine has GPUs or memory nodes.
 const MaxRanks = 64
 
 // Options are the settings of a group.
 type Options struct {
-	// Timeout is how long a rank may keep the others waiting before it counts as lost.
+	// Timeout is how long a rank may keep the others waiting before it counts as lost; below 0 is for ever.
 	Timeout time.Duration
 	// Compare makes what Read reads be read from all ranks, and the results of passes too, and refuses bytes that
 	// differ: for tests and verify.
@@ -56,17 +57,22 @@ type rank struct {
 // New makes a group of devices that compute on the host. It takes the devices over: Close closes them.
 func New(devs []kernel.Device, o Options) (*Group, error) {
 	if len(devs) < 1 || len(devs) > MaxRanks {
-		return nil, fmt.Errorf("%w: a group of %d ranks, supported are 1 to %d", kernel.ErrArgument, len(devs), MaxRanks)
+		return nil, fmt.Errorf("%w: a group of %d ranks, supported are 1 to %d", kernel.ErrArgument, len(devs),
+			MaxRanks)
 	}
 	for _, d := range devs {
 		if err := Supports(d); err != nil {
 			return nil, err
 		}
 	}
-	if o.Timeout <= 0 {
+	switch {
+	case o.Timeout == 0:
 		o.Timeout = Timeout
+	case o.Timeout < 0:
+		o.Timeout = math.MaxInt64
 	}
-	g := &Group{opts: o, done: make(chan int, len(devs)), back: make([]bool, len(devs)), timer: time.NewTimer(time.Hour)}
+	g := &Group{opts: o, done: make(chan int, len(devs)), back: make([]bool, len(devs)),
+		timer: time.NewTimer(time.Hour)}
 	g.timer.Stop()
 	g.meeting.init(len(devs), o.Timeout)
 	for i, d := range devs {

@@ -103,8 +103,8 @@ func TestCollectives(t *testing.T) {
 				t.Helper()
 				for i, v := range got {
 					if w := want(i); math.Float32bits(v) != math.Float32bits(w) {
-						t.Fatalf("%s [%d, %d] of %d ranks: element %d of rank %d is %v, want %v", name, rows, cols, ranks, i,
-							rank, v, w)
+						t.Fatalf("%s [%d, %d] of %d ranks: element %d of rank %d is %v, want %v", name, rows, cols,
+							ranks, i, rank, v, w)
 					}
 				}
 			}
@@ -174,6 +174,28 @@ func TestRanksAtTheirOwnPace(t *testing.T) {
 	}
 }
 
+// A pass of several ranks allocates nothing.
+func TestPassesAllocateNothing(t *testing.T) {
+	g := open(t, 2, Options{})
+	random := rand.New(rand.NewPCG(5, 5))
+	x, wide := tensors(t, g, random, 4, 16), tensors(t, g, random, 4, 32)
+	members := []kernel.Collective{g.Member(0).Comm, g.Member(1).Comm}
+	pass := func(r int) error {
+		if err := members[r].AllReduce(kernel.AllReduceArgs{X: x[r]}); err != nil {
+			return err
+		}
+		return members[r].AllGather(kernel.AllGatherArgs{Out: wide[r], X: x[r]})
+	}
+	n := testing.AllocsPerRun(50, func() {
+		if err := g.Do(pass); err != nil {
+			t.Error(err)
+		}
+	})
+	if n > 0 {
+		t.Errorf("%v allocations in a pass", n)
+	}
+}
+
 // reduce makes all ranks sum a tensor, after fault was called on each.
 func reduce(t *testing.T, g *Group, fault func(rank int) error) error {
 	t.Helper()
@@ -225,7 +247,8 @@ func TestARankThatPanics(t *testing.T) {
 
 func TestRanksThatAllFailGoOn(t *testing.T) {
 	g := open(t, 3, Options{})
-	if err := reduce(t, g, func(int) error { return errFault }); !errors.Is(err, errFault) || errors.Is(err, kernel.ErrLost) {
+	err := reduce(t, g, func(int) error { return errFault })
+	if !errors.Is(err, errFault) || errors.Is(err, kernel.ErrLost) {
 		t.Fatalf("all ranks fail: %v", err)
 	}
 	if err := reduce(t, g, func(int) error { return nil }); err != nil {
@@ -327,6 +350,34 @@ func TestCompare(t *testing.T) {
 			wantLost(t, name, err, "byte 5 of 64", "rank 2 of 3")
 		}
 		g.Free(b)
+	}
+}
+
+// Rows move on every rank at once.
+func TestRowsMoveOnEveryRank(t *testing.T) {
+	g := open(t, 3, Options{Compare: true})
+	b, err := g.Alloc(256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Free(b)
+	x := kernel.Tensor{Buf: b, DType: kernel.I32, Rows: 4, Cols: 1, Stride: 1}
+	y, rows := x, x
+	y.Off, rows.Off = 64, 128
+	for at, v := range map[*kernel.Tensor][]int32{&x: {5, 6, 7, 8}, &rows: {3, 0, 0, 2}} {
+		if err := kernel.WriteI32(g, *at, v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := g.Take(kernel.TakeArgs{Out: y, X: x, Rows: rows}); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Copy(kernel.CopyArgs{Out: x, X: y}); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]int32, 4)
+	if err := kernel.ReadI32(g, got, x); err != nil || got[0] != 8 || got[1] != 5 || got[3] != 7 {
+		t.Errorf("%v, %v", got, err)
 	}
 }
 

@@ -58,16 +58,18 @@ func (m *meeting) init(ranks int, timeout time.Duration) {
 	}
 }
 
-// come waits until every rank has come with an operation like this one. It returns an error as soon as one cannot come
-// any more, and after the time-out.
-func (m *meeting) come(rank int, c call) error {
+// come waits until every rank has come with an operation like this one, or with nil for the end of the one before,
+// whose tensors others may still read. It returns an error as soon as one cannot come any more, and after the time-out.
+func (m *meeting) come(rank int, c *call) error {
 	s := &m.seats[rank]
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.absent(); err != nil {
 		return err
 	}
-	s.here, s.at = true, c
+	if s.here = true; c != nil {
+		s.at = *c
+	}
 	m.arrived++
 	round := m.round
 	if m.arrived == len(m.seats) {
@@ -89,7 +91,7 @@ func (m *meeting) come(rank int, c call) error {
 		m.mu.Lock()
 		if late && m.round == round {
 			m.miss(fmt.Errorf("%s did not come to %s within %v", m.missing(func(i int) bool { return m.seats[i].here }),
-				c.text(), m.timeout))
+				s.at.text(), m.timeout))
 		}
 	}
 	s.timer.Stop()

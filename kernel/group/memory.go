@@ -53,12 +53,7 @@ func (g *Group) Free(b kernel.Buffer) {
 
 // Write writes the same bytes on every rank.
 func (g *Group) Write(dst kernel.Tensor, src []byte) error {
-	for i, r := range g.ranks {
-		if err := r.dev.Write(on(dst, i), src); err != nil {
-			return fmt.Errorf("%s: %w", g.describe(i), err)
-		}
-	}
-	return nil
+	return g.each(func(i int, d kernel.Device) error { return d.Write(on(dst, i), src) })
 }
 
 // Read reads from the first rank.
@@ -114,6 +109,30 @@ func (g *Group) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
 		return nil, fmt.Errorf("%s: %w", g.describe(0), err)
 	}
 	return e, nil
+}
+
+// Copy copies a tensor on every rank.
+func (g *Group) Copy(a kernel.CopyArgs) error {
+	return g.each(func(i int, d kernel.Device) error {
+		return d.Copy(kernel.CopyArgs{Out: on(a.Out, i), X: on(a.X, i)})
+	})
+}
+
+// Take picks rows on every rank.
+func (g *Group) Take(a kernel.TakeArgs) error {
+	return g.each(func(i int, d kernel.Device) error {
+		return d.Take(kernel.TakeArgs{Out: on(a.Out, i), X: on(a.X, i), Rows: on(a.Rows, i)})
+	})
+}
+
+// each calls f with every rank's device, up to the first error. No rank may be in Do.
+func (g *Group) each(f func(i int, d kernel.Device) error) error {
+	for i, r := range g.ranks {
+		if err := f(i, r.dev); err != nil {
+			return fmt.Errorf("%s: %w", g.describe(i), err)
+		}
+	}
+	return nil
 }
 
 // Sync waits for every rank.

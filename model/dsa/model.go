@@ -45,7 +45,8 @@ type layer struct {
 	experts             *nn.MoE
 }
 
-// Load reads every weight of a checkpoint, or the shards of the loader's rank. Of the drafting layer either all tensors must be there and fit, or none.
+// Load reads every weight of a checkpoint, or the shards of the loader's rank. Of the drafting layer either all tensors
+// must be there and fit, or none.
 func Load(c *config.DSA, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	m := &Model{config: c, ranks: l.Ranks, dev: dev, queue: kernel.NewQueue(dev)}
 	m.queue.JoinRanks(l.Ranks)

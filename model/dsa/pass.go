@@ -75,7 +75,8 @@ func (s *pass) arrange(m *Model, p *plan.Plan, cfg *plan.Config, a *kernel.Arena
 		}
 	}
 	a.Reset(s.attn.Kept)
-	s.head = model.TakeHead(p, a, s.in, s.out, model.HeadShape{Activation: act, Width: c.Hidden, Ranks: m.ranks.Count()})
+	s.head = model.TakeHead(p, a, s.in, s.out,
+		model.HeadShape{Activation: act, Width: c.Hidden, Ranks: m.ranks.Count()})
 	return nil
 }
 

@@ -111,8 +111,7 @@ func (l *Loader) Bands(name string, n, out, in int) []kernel.Matrix {
 	return list
 }
 
-// Experts prepares the matrices of a layer's experts that a rank has, of all experts. Where one of them is missing there
-// are none.
+// Experts prepares a rank's part of the matrices of a layer's experts. Where one of them is missing there are none.
 func (l *Loader) Experts(w kernel.ExpertWeights) kernel.Experts {
 	for _, list := range [][]kernel.Weight{w.Gate, w.Up, w.Down} {
 		if slices.ContainsFunc(list, func(w kernel.Weight) bool { return !w.Data.Given() }) {

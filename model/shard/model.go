@@ -22,6 +22,7 @@ type part interface {
 	model.Drafter
 	model.Placer
 	model.Paged
+	Pools() [][]kernel.Pool
 }
 
 // ranks are the parts of a model.
@@ -129,6 +130,24 @@ func (m *ranks) joined(to []kernel.Tensor, of func(part) []kernel.Tensor) []kern
 	return to
 }
 
+// Pools are the pools of every layer, each on all ranks at once.
+func (m *ranks) Pools() [][]kernel.Pool {
+	all := make([][][]kernel.Pool, len(m.parts))
+	for i, p := range m.parts {
+		all[i] = p.Pools()
+	}
+	for l, pools := range all[0] {
+		for i := range pools {
+			list := make([]kernel.Buffer, len(all))
+			for r := range all {
+				list[r] = all[r][l][i].Mem.Buf
+			}
+			pools[i].Mem.Buf = group.Join(list)
+		}
+	}
+	return all[0]
+}
+
 // tested is a model whose parts can test themselves.
 type tested struct{ ranks }
 
@@ -163,7 +182,19 @@ func (m *ranks) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.
 		out.parts = append(out.parts, x)
 	}
 	out.inputs, out.outputs = out.parts[0].Inputs(), *out.parts[0].Outputs()
-	out.inputs.Buf, out.outputs.Block.Buf = a.Buffer(), a.Buffer()
+	out.inputs.Buf = a.Buffer()
+	o := &out.outputs
+	list := []*kernel.Tensor{&o.Block, &o.Logits, &o.Best.Values, &o.Best.IDs, &o.Best.LogSum, &o.Rows}
+	o.Recorded = slices.Clone(o.Recorded)
+	for i := range o.Recorded {
+		r := &o.Recorded[i]
+		list = append(list, &r.Hidden, &r.Selected, &r.Scores, &r.Experts, &r.Weights)
+	}
+	for _, t := range list {
+		if t.Given() {
+			t.Buf = a.Buffer()
+		}
+	}
 	return out, nil
 }
 
@@ -222,10 +253,6 @@ func (p *pass) compare() error {
 		list = append(list, r.Hidden, r.Experts, r.Weights)
 	}
 	for _, t := range list {
-		if !t.Given() {
-			continue
-		}
-		t.Buf = p.inputs.Buf
 		if err := p.m.group.Same(t); err != nil {
 			return err
 		}

@@ -28,15 +28,11 @@ type expertNames struct {
 func loadExperts(c *config.V4, l *nn.Loader, at func(string) string, x expertNames) experts {
 	f := c.FFN
 	e := experts{
-		part:   l.Ranks.Part(f.Experts),
 		router: l.Matrix(at("ffn.gate.weight"), f.Experts, c.Hidden),
-		shared: nn.MLP{
-			Gate:  l.MatrixRows(at("ffn.shared_experts.w1.weight"), f.Inner*f.Shared, c.Hidden),
-			Up:    l.MatrixRows(at("ffn.shared_experts.w3.weight"), f.Inner*f.Shared, c.Hidden),
-			Down:  l.MatrixColumns(at("ffn.shared_experts.w2.weight"), c.Hidden, f.Inner*f.Shared),
-			Limit: f.Limit,
-		},
+		shared: nn.LoadMLPOf(l, at("ffn.shared_experts.w1.weight"), at("ffn.shared_experts.w3.weight"),
+			at("ffn.shared_experts.w2.weight"), c.Hidden, f.Inner*f.Shared),
 	}
+	e.shared.Limit = f.Limit
 	if x.hash {
 		e.table = l.Indices(at("ffn.gate.tid2eid"), c.Vocab, f.TopK, f.Experts)
 	} else {
@@ -57,7 +53,7 @@ func loadExperts(c *config.V4, l *nn.Loader, at func(string) string, x expertNam
 			w.Down = append(w.Down, l.Weight(at(p+"w2.weight"), c.Hidden, f.Inner))
 		}
 	}
-	e.routed = l.Experts(w)
+	e.routed, e.part = l.Experts(w), l.Ranks.Part(f.Experts)
 	return e
 }
 

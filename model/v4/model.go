@@ -62,14 +62,15 @@ func Load(c *config.V4, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	if err := l.Finish(); err != nil {
 		return nil, err
 	}
+	heads, groups := c.Attention.Heads/m.ranks.Count(), c.Attention.Groups/m.ranks.Count()
 	var weights []*dual.Weights
 	for i := range m.layers {
 		weights = append(weights, m.layers[i].attn)
 	}
-	a, n, facts := c.Attention, l.Ranks.Count(), Facts(c)
+	a, facts := c.Attention, Facts(c)
 	var err error
 	m.attn, err = dual.New(dev, m.queue,
-		dual.Params{Heads: a.Heads / n, Dim: a.Dim, Rope: a.Rope, QLora: a.QLora, OLora: a.OLora, OGroups: a.Groups / n,
+		dual.Params{Heads: heads, Dim: a.Dim, Rope: a.Rope, QLora: a.QLora, OLora: a.OLora, OGroups: groups,
 			Window: a.Window, IndexHeads: c.Indexer.Heads, TopK: c.Indexer.TopK, Eps: c.RMSEps,
 			MostHeavy: facts.MostHeavy(),
 			MainFreq:  a.Main.InvFreq(a.Rope), FarFreq: a.Far.InvFreq(a.Rope)}, weights)

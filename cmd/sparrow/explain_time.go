@@ -1,0 +1,89 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"sparrow/model/config"
+	"sparrow/model/estimate"
+	"sparrow/model/synth"
+	"sparrow/plan"
+	"sparrow/plan/explain"
+)
+
+// timed is an answer with how long its step takes.
+type timed struct {
+	*explain.Answer
+	Estimate *estimate.Estimate `json:"estimate"`
+}
+
+// hardware is what --hw names: an architecture, or a number of H200s, which --tp need not repeat.
+func (f *explainFlags) hardware() (name string, gpus int, err error) {
+	number, kind, several := strings.Cut(strings.ToLower(f.hw), "x")
+	switch {
+	case strings.EqualFold(f.hw, "h200"):
+		return plan.SM90.String(), 1, nil
+	case several && kind == "h200":
+		n, err := strconv.Atoi(number)
+		if err != nil || n < 1 {
+			return "", 0, fmt.Errorf("explain: --hw %s: want a number of GPUs, such as 8xh200", f.hw)
+		}
+		if tp := f.wish.AttentionTP; tp != 0 && tp != n {
+			return "", 0, fmt.Errorf("explain: --hw %s and --tp %d: all GPUs share the model; leave --tp out", f.hw, tp)
+		}
+		return plan.SM90.String(), n, nil
+	}
+	return f.hw, max(f.wish.AttentionTP, 1), nil
+}
+
+// estimated adds the time of the step to an answer.
+func (f *explainFlags) estimated(a *explain.Answer) (*timed, error) {
+	if a.Batch == nil {
+		return nil, fmt.Errorf("explain: --time is about a step; give its --batch")
+	}
+	c, err := f.shape(&a.Config.Model)
+	if err != nil {
+		return nil, err
+	}
+	_, gpus, err := f.hardware()
+	if err != nil {
+		return nil, err
+	}
+	e, err := estimate.Of(c, &a.Config, a.Batch, gpus)
+	if err != nil {
+		return nil, fmt.Errorf("explain: --time: %w", err)
+	}
+	return &timed{a, e}, nil
+}
+
+// shape is the model's own config, or that of the released model that --family names.
+func (f *explainFlags) shape(m *plan.Model) (*config.DSA, error) {
+	if m.Family == plan.DeepSeekV4 {
+		return nil, fmt.Errorf("explain: --time: whole steps of %v were not measured; supported are %v and %v",
+			m.Family, plan.DeepSeekV32, plan.GLMMoeDSA)
+	}
+	if f.family == "" {
+		dir, err := modelFolder(modelFlag, f.model)
+		if err != nil {
+			return nil, err
+		}
+		d, err := described(dir)
+		if err != nil {
+			return nil, err
+		}
+		return d.(*config.DSA), nil
+	}
+	for _, name := range synth.PresetNames() {
+		if r, err := plan.ModelFor(name); err != nil || r.Family != m.Family || r.Context != m.Context {
+			continue
+		}
+		text, err := synth.PresetConfig(name)
+		if err != nil {
+			return nil, err
+		}
+		return config.Parse(name, text)
+	}
+	return nil, fmt.Errorf("explain: --time: the sizes of %s are not known; give its config.json with --model",
+		f.family)
+}

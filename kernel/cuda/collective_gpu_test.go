@@ -1,0 +1,284 @@
+package cuda
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"sparrow/internal/num"
+)
+
+// Invariants of this file: a sum over ranks has the bits of float32 additions in the order of the ranks, rounded once,
+// on every rank, in every run, by one shot and by two, in launches and in graphs; a rank that does not come is named
+// and nobody waits for it for ever. Ranks are streams of one device: what crosses NVLink is not tested.
+
+// peers are ranks that are streams of one device.
+type peers struct {
+	*rig
+	streams []*Stream
+	args    []AllReduceArgs
+}
+
+// in is the rig for a part of a test.
+func (r rig) in(t testing.TB) *rig {
+	r.t = t
+	return &r
+}
+
+// newPeers makes ranks whose sums have up to that many bytes.
+func newPeers(r *rig, ranks int, bytes int64, t ElementType) *peers {
+	r.t.Helper()
+	p := &peers{rig: r}
+	a := AllReduceArgs{Half: bytes, Bytes: bytes, Timeout: int64(5 * time.Second), Type: t, Ranks: int32(ranks)}
+	zeros := func(n int64) Ptr {
+		at := r.alloc(n)
+		check(r.t, r.s.Fill(at, 0, n))
+		return at
+	}
+	for i := range ranks {
+		a.Staging[i], a.Flags[i] = r.poisoned(2*bytes), zeros(ReduceFlagBytes)
+	}
+	for i := range ranks {
+		s, err := r.d.NewStream()
+		check(r.t, err)
+		r.t.Cleanup(func() { check(r.t, s.Close()) })
+		a.Rank, a.X, a.State = int32(i), r.alloc(bytes), zeros(ReduceStateBytes)
+		p.streams, p.args = append(p.streams, s), append(p.args, a)
+	}
+	check(r.t, r.s.Sync())
+	return p
+}
+
+// launch makes every rank sum its first bytes.
+func (p *peers) launch(kernel string, bytes int64) {
+	p.t.Helper()
+	for i := range p.args {
+		a := p.args[i]
+		a.Bytes = bytes
+		check(p.t, p.k.allReduce(p.streams[i], kernel, &a))
+	}
+}
+
+func (p *peers) sync() {
+	p.t.Helper()
+	for _, s := range p.streams {
+		check(p.t, s.Sync())
+	}
+}
+
+func (p *peers) fault(rank int) uint32 {
+	p.t.Helper()
+	return binary.LittleEndian.Uint32(p.download(p.args[rank].State+4*reduceFault, 4))
+}
+
+// parts are the bytes of every rank, and what they sum to.
+func parts(rng *rand.Rand, ranks int, bytes int64, t ElementType) (x [][]byte, sum []byte) {
+	x, sum = make([][]byte, ranks), make([]byte, bytes)
+	// A long part repeats a shorter one: drawing takes longer than summing.
+	period := min(bytes, 1<<20)
+	for r := range x {
+		x[r] = make([]byte, bytes)
+		if t == ElementBF16 {
+			copy(x[r], bytesOf(randomBF16(rng, int(period/2))))
+		} else {
+			for i := int64(0); i < period; i += 4 {
+				v := float32(rng.NormFloat64() * math.Exp(rng.NormFloat64()*4))
+				binary.LittleEndian.PutUint32(x[r][i:], math.Float32bits(v))
+			}
+		}
+	}
+	for i := int64(0); i < period; i += int64(t.bytes()) {
+		var s float32
+		for r := range x {
+			v := math.Float32frombits(binary.LittleEndian.Uint32(x[r][i&^3:]))
+			if t == ElementBF16 {
+				v = num.FromBF16(binary.LittleEndian.Uint16(x[r][i:]))
+			}
+			if s += v; r == 0 {
+				s = v
+			}
+		}
+		if t == ElementBF16 {
+			binary.LittleEndian.PutUint16(sum[i:], num.BF16(s))
+		} else {
+			binary.LittleEndian.PutUint32(sum[i:], math.Float32bits(s))
+		}
+	}
+	for at := period; at < bytes; at += period {
+		copy(sum[at:], sum[:period])
+		for r := range x {
+			copy(x[r][at:], x[r][:period])
+		}
+	}
+	return x, sum
+}
+
+func TestAllReduce(t *testing.T) {
+	sizes := []int64{16, 48, 4080, 4096, 14336, 100 << 10, 256 << 10, 917504, 8<<20 + 16, 64 << 20}
+	if testing.Short() {
+		sizes = sizes[:5]
+	}
+	gpu := onGPU(t)
+	for _, ranks := range []int{1, 2, 4, 8} {
+		for _, typ := range []ElementType{ElementBF16, ElementF32} {
+			t.Run(fmt.Sprintf("%d ranks of type %d", ranks, typ), func(t *testing.T) {
+				rng := rand.New(rand.NewPCG(uint64(ranks), uint64(typ)))
+				p := newPeers(gpu.in(t), ranks, sizes[len(sizes)-1], typ)
+				for _, size := range sizes {
+					x, want := parts(rng, ranks, size, typ)
+					for _, kernel := range []string{"all_reduce_once", "all_reduce_twice", "all_reduce_once"} {
+						for r := range x {
+							check(t, p.s.CopyToDevice(p.args[r].X, x[r]))
+						}
+						check(t, p.s.Sync())
+						p.launch(kernel, size)
+						p.sync()
+						for r := range x {
+							if f := p.fault(r); f != 0 {
+								t.Fatalf("%s of %d bytes: rank %d did not see rank %d", kernel, size, r, f-1)
+							}
+							if got := p.download(p.args[r].X, size); !bytes.Equal(got, want) {
+								sameBytes(t, fmt.Sprintf("%s of %d bytes, rank %d", kernel, size, r), got, want)
+							}
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// Sums of different sizes and kernels follow each other in graphs that run many times: staging memory is used again,
+// and rounds count on.
+func TestAllReduceInGraphs(t *testing.T) {
+	gpu := onGPU(t)
+	for _, ranks := range []int{2, 4, 8} {
+		p := newPeers(gpu, ranks, 1<<20, ElementF32)
+		sum := float32(0)
+		for r := range ranks {
+			check(t, p.s.FillWords(p.args[r].X, math.Float32bits(float32(r+1)), 1<<18))
+			sum += float32(r + 1)
+		}
+		check(t, p.s.Sync())
+		const launches = 5
+		order := []struct {
+			kernel string
+			bytes  int64
+		}{{"all_reduce_once", 1 << 20}, {"all_reduce_twice", 1 << 20}, {"all_reduce_twice", 16},
+			{"all_reduce_once", 4096}}
+		graphs := make([]*Graph, ranks)
+		for r := range graphs {
+			g, err := p.streams[r].Capture(func() error {
+				for _, o := range order {
+					a := p.args[r]
+					a.Bytes = o.bytes
+					if err := p.k.allReduce(p.streams[r], o.kernel, &a); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			check(t, err)
+			t.Cleanup(func() { check(t, g.Close()) })
+			graphs[r] = g
+		}
+		for range launches {
+			for r, g := range graphs {
+				check(t, g.Launch(p.streams[r]))
+			}
+		}
+		p.sync()
+		// The first sum is that of 1 to ranks, every later one multiplies by the number of ranks, which is exact.
+		after := func(sums int) float32 { return sum * float32(math.Pow(float64(ranks), float64(sums-1))) }
+		for r := range ranks {
+			got := p.download(p.args[r].X, 1<<20)
+			four, three, two := after(4*launches), after(3*launches), after(2*launches)
+			for at, want := range map[int]float32{0: four, 12: four, 16: three, 4092: three, 4096: two,
+				1<<20 - 4: two} {
+				if v := math.Float32frombits(binary.LittleEndian.Uint32(got[at:])); v != want {
+					t.Errorf("%d ranks: byte %d of rank %d is %v, want %v", ranks, at, r, v, want)
+				}
+			}
+		}
+	}
+}
+
+func TestAllReduceNamesTheRankThatIsMissing(t *testing.T) {
+	p := newPeers(onGPU(t), 4, 4096, ElementBF16)
+	launch := func(rank int) time.Duration {
+		begun := time.Now()
+		a := p.args[rank]
+		a.Timeout = int64(50 * time.Millisecond)
+		check(t, p.k.AllReduce(p.streams[rank], &a))
+		check(t, p.streams[rank].Sync())
+		return time.Since(begun)
+	}
+	for r := range 3 {
+		launch(r) // one after the other: each but the last misses those behind it too
+	}
+	for r, least := range []uint32{2, 3, 4} {
+		if f := p.fault(r); f < least || f > 4 {
+			t.Errorf("rank %d misses rank %d", r, int(f)-1)
+		}
+	}
+	if took := launch(0); took > 40*time.Millisecond {
+		t.Errorf("a sum after the fault took %v, want no wait", took)
+	}
+}
+
+// BenchmarkAllReduce is the time of a sum in a graph of 64, all ranks on one device.
+func BenchmarkAllReduce(b *testing.B) {
+	const sums = 64
+	gpu := onGPU(b)
+	for _, ranks := range []int{2, 4, 8} {
+		for _, bytes := range []int64{14336, 917504} {
+			for _, kernel := range []string{"all_reduce_once", "all_reduce_twice"} {
+				b.Run(fmt.Sprintf("%s/%d_ranks/%d_bytes", kernel, ranks, bytes), func(b *testing.B) {
+					p := newPeers(gpu.in(b), ranks, bytes, ElementBF16)
+					for r := range ranks {
+						check(b, p.s.Fill(p.args[r].X, 0, bytes))
+					}
+					check(b, p.s.Sync())
+					var graphs []*Graph
+					for r := range ranks {
+						g, err := p.streams[r].Capture(func() error {
+							for range sums {
+								a := p.args[r]
+								if err := p.k.allReduce(p.streams[r], kernel, &a); err != nil {
+									return err
+								}
+							}
+							return nil
+						})
+						check(b, err)
+						b.Cleanup(func() { check(b, g.Close()) })
+						graphs = append(graphs, g)
+					}
+					first, err := p.d.NewEvent()
+					check(b, err)
+					last, err := p.d.NewEvent()
+					check(b, err)
+					best := time.Hour
+					for b.Loop() {
+						check(b, first.Record(p.streams[0]))
+						for r, g := range graphs {
+							check(b, g.Launch(p.streams[r]))
+						}
+						check(b, last.Record(p.streams[0]))
+						p.sync()
+						took, err := last.Since(first)
+						check(b, err)
+						best = min(best, took)
+					}
+					b.ReportMetric(float64(best.Nanoseconds())/1000/sums, "us/sum")
+					check(b, first.Close())
+					check(b, last.Close())
+				})
+			}
+		}
+	}
+}

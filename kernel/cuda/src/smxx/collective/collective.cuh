@@ -1,0 +1,131 @@
+// Sums over ranks that read each other's memory: x = sum of all ranks' x, added as float32 in the order of the ranks
+// and rounded once. So all ranks have the same bits, in every run, whichever of the two kernels computes them.
+//
+// One shot  Every rank copies x to its staging memory, waits for the others, and adds all of them. Reads ranks * bytes.
+// Two shots Every rank adds one slice of all, puts the sum back into its staging memory, waits again, and copies the
+//           slices of the others. Reads 2 * bytes, for one more wait.
+// Wait      Block b waits for block b of every rank: they hold the same elements. A word for each pair, in the memory
+//           of the one that waits, holds the number of the round. All blocks of all ranks must be resident together.
+// Halves    A rank writes a half again two rounds later. It has then seen that every other rank began the round
+//           between, after it ended this one, so nobody reads the half any more: no wait is needed at the end.
+// Graphs    The round is counted in memory, not passed: a captured launch runs any number of times.
+// Fault     A rank that does not come within the time-out is noted as 1 + its number; later launches do nothing.
+#pragma once
+#include "ptx/system.cuh"
+#include "smxx/collective/args.h"
+#include "smxx/floats.cuh"
+
+constexpr i32 kRounds = 0, kEnded = 1, kFault = 2; // words of the state
+
+// Waits until block b of every rank has come; false where one has not.
+DEVICE bool meet(const AllReduceArgs& a, i32 phase, u32 round) {
+    __syncthreads();
+    bool here = true;
+    if (threadIdx.x < a.ranks) {
+        const i32 row = (phase * kMaxBlocks + blockIdx.x) * kMaxRanks;
+        ptx::store_release_system(a.flags[threadIdx.x] + row + a.rank, round);
+        const u32* word = a.flags[a.rank] + row + threadIdx.x;
+        const u64 begun = ptx::clock_nanoseconds();
+        while (here && static_cast<i32>(ptx::load_acquire_system(word) - round) < 0) {
+            here = ptx::clock_nanoseconds() - begun < static_cast<u64>(a.timeout);
+        }
+        if (!here) atomicCAS(a.state + kFault, 0u, 1u + threadIdx.x);
+    }
+    return __syncthreads_and(here);
+}
+
+// The sum of 16 bytes of every rank's half. All of them are asked for before the first is added.
+DEVICE uint4 sum_ranks(const AllReduceArgs& a, i64 half, i64 at) {
+    uint4 v[kMaxRanks];
+#pragma unroll
+    for (i32 r = 0; r < kMaxRanks; r++) {
+        if (r < a.ranks) v[r] = *reinterpret_cast<const uint4*>(a.staging[r] + half + at);
+    }
+    if (a.type == kF32) {
+        f32 s[4] = {__uint_as_float(v[0].x), __uint_as_float(v[0].y), __uint_as_float(v[0].z), __uint_as_float(v[0].w)};
+#pragma unroll
+        for (i32 r = 1; r < kMaxRanks; r++) {
+            if (r >= a.ranks) break;
+            s[0] = __fadd_rn(s[0], __uint_as_float(v[r].x));
+            s[1] = __fadd_rn(s[1], __uint_as_float(v[r].y));
+            s[2] = __fadd_rn(s[2], __uint_as_float(v[r].z));
+            s[3] = __fadd_rn(s[3], __uint_as_float(v[r].w));
+        }
+        return make_uint4(__float_as_uint(s[0]), __float_as_uint(s[1]), __float_as_uint(s[2]), __float_as_uint(s[3]));
+    }
+    f32 s[8], x[8];
+    unpack_8(v[0], s);
+#pragma unroll
+    for (i32 r = 1; r < kMaxRanks; r++) {
+        if (r >= a.ranks) break;
+        unpack_8(v[r], x);
+#pragma unroll
+        for (int i = 0; i < 8; i++) s[i] = __fadd_rn(s[i], x[i]);
+    }
+    return pack_8(s);
+}
+
+// The round of this launch, or 0 after a fault. Blocks read it before the last of them counts it.
+DEVICE u32 begin_round(const AllReduceArgs& a) {
+    ptx::wait_for_previous_kernel();
+    const volatile u32* state = a.state;
+    return state[kFault] != 0 ? 0 : state[kRounds] + 1;
+}
+
+DEVICE void end_round(const AllReduceArgs& a, u32 round) {
+    __syncthreads();
+    if (threadIdx.x != 0) return;
+    if (atomicAdd(a.state + kEnded, 1u) != static_cast<u32>(a.blocks) - 1) return;
+    a.state[kEnded] = 0;
+    a.state[kRounds] = round;
+}
+
+DEVICE void all_reduce_once_body(const AllReduceArgs& a) {
+    const u32 round = begin_round(a);
+    if (round == 0) return;
+    const i64 half = (round & 1) * a.half, step = static_cast<i64>(a.blocks) * kThreads * 16;
+    const i64 first = (static_cast<i64>(blockIdx.x) * kThreads + threadIdx.x) * 16;
+    u8* x = static_cast<u8*>(a.x);
+    u8* own = a.staging[a.rank] + half;
+    for (i64 at = first; at < a.bytes; at += step) {
+        *reinterpret_cast<uint4*>(own + at) = *reinterpret_cast<const uint4*>(x + at);
+    }
+    if (meet(a, 0, round)) {
+        for (i64 at = first; at < a.bytes; at += step) *reinterpret_cast<uint4*>(x + at) = sum_ranks(a, half, at);
+    }
+    end_round(a, round);
+}
+
+DEVICE void all_reduce_twice_body(const AllReduceArgs& a) {
+    const u32 round = begin_round(a);
+    if (round == 0) return;
+    const i64 half = (round & 1) * a.half, step = static_cast<i64>(a.blocks) * kThreads * 16;
+    const i64 first = (static_cast<i64>(blockIdx.x) * kThreads + threadIdx.x) * 16;
+    const i64 slice = (a.bytes / 16 + a.ranks - 1) / a.ranks * 16;
+    u8* x = static_cast<u8*>(a.x);
+    u8* own = a.staging[a.rank] + half;
+    for (i32 r = 0; r < a.ranks; r++) {
+        const i64 end = min((r + 1) * slice, a.bytes);
+        for (i64 at = r * slice + first; at < end; at += step) {
+            *reinterpret_cast<uint4*>(own + at) = *reinterpret_cast<const uint4*>(x + at);
+        }
+    }
+    bool here = meet(a, 0, round);
+    if (here) {
+        const i64 end = min((a.rank + 1) * slice, a.bytes);
+        for (i64 at = a.rank * slice + first; at < end; at += step) {
+            *reinterpret_cast<uint4*>(own + at) = sum_ranks(a, half, at);
+        }
+        here = meet(a, 1, round);
+    }
+    if (here) {
+        for (i32 r = 0; r < a.ranks; r++) {
+            const u8* from = a.staging[r] + half;
+            const i64 end = min((r + 1) * slice, a.bytes);
+            for (i64 at = r * slice + first; at < end; at += step) {
+                *reinterpret_cast<uint4*>(x + at) = *reinterpret_cast<const uint4*>(from + at);
+            }
+        }
+    }
+    end_round(a, round);
+}

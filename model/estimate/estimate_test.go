@@ -1,0 +1,111 @@
+package estimate
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"sparrow/model/config"
+	"sparrow/model/dsa"
+	"sparrow/model/synth"
+	"sparrow/plan"
+)
+
+// of estimates a batch of a preset on H200s.
+func of(t *testing.T, preset, batch string, gpus int) *Estimate {
+	t.Helper()
+	text, err := synth.PresetConfig(preset)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Parse(preset, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hw, err := plan.HardwareFor("sm90")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := dsa.Facts(c).Divide(gpus)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, _, err := plan.Resolve(hw, m, plan.Policy{KV: "fp8", Prefill: "sparse-flat"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := plan.ParseBatch(batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := Of(c, &cfg, &b, gpus)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// decodes is a batch of n sequences with so many tokens.
+func decodes(n, tokens int) string { return fmt.Sprintf("decode:%dx%d", n, tokens) }
+
+// Estimates of one GPU are within 15 % of the whole steps in docs/benchmarks-h200.md.
+func TestWithin15PercentOfMeasuredSteps(t *testing.T) {
+	check := func(what string, got, measured float64) {
+		t.Helper()
+		share := got/measured - 1
+		t.Logf("%s: %.2f ms, measured %.2f, %+.1f %%", what, got, measured, 100*share)
+		if math.Abs(share) > 0.15 {
+			t.Errorf("%s: an estimate of %.2f ms for a step that takes %.2f", what, got, measured)
+		}
+	}
+	for _, c := range []struct {
+		preset           string
+		batch, thousands int
+		millis           float64
+	}{
+		{"v32-slice", 1, 8, 1.83}, {"v32-slice", 16, 8, 4.26}, {"v32-slice", 64, 8, 5.53}, {"v32-slice", 128, 8, 6.81},
+		{"v32-slice", 1, 32, 1.83}, {"v32-slice", 16, 32, 4.47}, {"v32-slice", 64, 32, 5.93},
+		{"v32-slice", 128, 32, 7.60}, {"v32-slice256", 1, 8, 1.84}, {"v32-slice256", 16, 8, 6.46},
+		{"v32-slice256", 64, 8, 12.69}, {"v32-slice256", 128, 8, 15.60},
+	} {
+		check(fmt.Sprintf("%s, %d x %dk", c.preset, c.batch, c.thousands),
+			of(t, c.preset, decodes(c.batch, c.thousands<<10), 1).Millis, c.millis)
+	}
+	for _, c := range []struct {
+		preset    string
+		tokens    int
+		perSecond float64
+	}{{"v32-slice", 8192, 69900}, {"v32-slice", 32768, 62700}, {"v32-slice256", 8192, 67300},
+		{"v32-slice256", 32768, 57900}} {
+		sum := 0.0
+		for at := 0; at < c.tokens; at += 8192 {
+			sum += of(t, c.preset, fmt.Sprintf("extend:8192+%d", at), 1).Millis
+		}
+		check(fmt.Sprintf("%s, a prompt of %d", c.preset, c.tokens), sum, float64(c.tokens)/c.perSecond*1000)
+	}
+}
+
+// Eight GPUs share what can be shared: weights fit, steps are shorter than those of one, and links are counted.
+func TestEightGPUs(t *testing.T) {
+	one, eight := of(t, "deepseek-v3.2", decodes(64, 8192), 1), of(t, "deepseek-v3.2", decodes(64, 8192), 8)
+	if one.WeightBytes < 640e9 || one.WeightBytes > 740e9 || eight.WeightBytes > 120e9 || eight.WeightBytes < 80e9 {
+		t.Errorf("weights of %d bytes on one GPU, %d on each of eight", one.WeightBytes, eight.WeightBytes)
+	}
+	if !(eight.Millis < one.Millis/3 && eight.Millis > one.Millis/8) {
+		t.Errorf("%.1f ms on one GPU, %.1f on eight", one.Millis, eight.Millis)
+	}
+	var text bytes.Buffer
+	if err := eight.Print(&text); err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{"on 8 H200", "not measured", "links", "450 GB/s", "experts"} {
+		if !strings.Contains(text.String(), part) {
+			t.Errorf("no %q in\n%s", part, text.String())
+		}
+	}
+	if strings.Contains(fmt.Sprint(one.Stages), "links") {
+		t.Error("one GPU has links")
+	}
+}
