@@ -49,8 +49,8 @@ type Config struct {
 	// no answer. The zero value drafts what pays where the checkpoint has the layer.
 	Draft spec.Setting
 
-	// DraftAccept, above 0, makes this share of all drafts count as right, whatever the model says: answers are those of
-	// no model then. It is for benchmarks of models with random weights.
+	// DraftAccept, above 0, makes this share of all drafts count as right, whatever the model says: answers are those
+	// of no model then. It is for benchmarks of models with random weights.
 	DraftAccept float64
 	// CacheTokens is the size of the cache; 0 sizes it by memory. One that the machine cannot hold is refused.
 	CacheTokens int
@@ -142,7 +142,8 @@ func (c *Config) Validate() error {
 			t.HostBytes, t.DiskBytes, t.Wait))
 	}
 	if !(c.DraftAccept >= 0 && c.DraftAccept <= 1) {
-		errs = append(errs, fmt.Errorf("DraftAccept is %v, want a share from 0 (drafts are compared) to 1", c.DraftAccept))
+		errs = append(errs, fmt.Errorf("DraftAccept is %v, want a share from 0 (drafts are compared) to 1",
+			c.DraftAccept))
 	}
 	if c.Policy.Speculation != (plan.Speculation{}) {
 		errs = append(errs, fmt.Errorf("Policy.Speculation is %+v; Draft says how many tokens are drafted",

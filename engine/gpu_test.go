@@ -10,7 +10,8 @@ import (
 	"sparrow/kernel/cuda/op"
 )
 
-// standIn, where set, makes the device that the engines of the tests run on in place of the CPU's.
+// standIn, where set, makes the device that the engines of the tests run on in place of the CPU's, which is closed at
+// once or with it.
 var standIn func(t testing.TB, host kernel.Device) kernel.Device
 
 // onDevices are the tests of this package that say the same of a GPU: crowds, preemption, faults, drafts,
@@ -56,16 +57,14 @@ func TestGPUEngine(t *testing.T) {
 	if err := cuda.Available(); err != nil {
 		t.Skipf("needs a Hopper GPU: %v", err)
 	}
-	elsewhere(t, func(t testing.TB, _ kernel.Device) kernel.Device {
+	elsewhere(t, func(t testing.TB, host kernel.Device) kernel.Device {
+		if err := host.Close(); err != nil {
+			t.Fatal(err)
+		}
 		d, err := op.Open(0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() {
-			if err := d.Close(); err != nil {
-				t.Error(err)
-			}
-		})
 		return d
 	}, len(onDevices))
 }

@@ -212,7 +212,7 @@ type tap struct {
 	runner
 	before func(works []step.Work) error // may fail or panic in the model's place
 	after  func(works []step.Work, res step.Result)
-	works  []step.Work // of the pass that runs: with whole rows the next one is not started before it has ended
+	works  [][]step.Work // of the passes that run, oldest first
 }
 
 func (t *tap) Start(works []step.Work) (step.Pending, error) {
@@ -224,14 +224,19 @@ func (t *tap) Start(works []step.Work) (step.Pending, error) {
 	for i := range works {
 		works[i].Best = works[i].Best && t.after == nil // who looks at logits needs whole rows
 	}
-	t.works = works
-	return t.runner.Start(works)
+	p, err := t.runner.Start(works)
+	if err == nil {
+		t.works = append(t.works, slices.Clone(works))
+	}
+	return p, err
 }
 
 func (t *tap) Wait(p step.Pending) (step.Result, error) {
 	res, err := t.runner.Wait(p)
+	works := t.works[0]
+	t.works = t.works[1:]
 	if err == nil && t.after != nil {
-		t.after(t.works, res)
+		t.after(works, res)
 	}
 	return res, err
 }

@@ -73,7 +73,8 @@ func TestOverlappedBatchesChangeNoAnswer(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			want := lone(t, dir, Config{Policy: deterministic("")}, c.list)
-			e, run := overlapping(t, dir, Config{Policy: deterministic(""), CacheTokens: 64 * c.pages, StepTokens: 96}, checked(t))
+			cfg := Config{Policy: deterministic(""), CacheTokens: 64 * c.pages, StepTokens: 96}
+			e, run := overlapping(t, dir, cfg, checked(t))
 			got := jointly(t, e, c.list, run)
 			for i := range got {
 				for k := range got[i].Choices {
@@ -147,9 +148,9 @@ func TestFaultsOfOverlappedPasses(t *testing.T) {
 		{"waited for", func(r runner) runner { return &late{runner: r, every: 7} }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			e, run := overlapping(t, dir, Config{Policy: deterministic(""), CacheTokens: 64 * 64}, checked(t), func(e *Engine) {
-				e.passes.runner = c.tap(e.passes.runner)
-			})
+			cfg := Config{Policy: deterministic(""), CacheTokens: 64 * 64}
+			e, run := overlapping(t, dir, cfg, checked(t),
+				func(e *Engine) { e.passes.runner = c.tap(e.passes.runner) })
 			got := jointly(t, e, list, run)
 			for i := range got {
 				for k := range got[i].Choices {

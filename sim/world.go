@@ -41,8 +41,8 @@ func (r *Report) Add(o Report) {
 		{&r.Lost, &o.Lost}} {
 		*f.to += *f.from
 	}
-	for _, f := range []struct{ to, from *int64 }{{&r.Steps, &o.Steps}, {&r.Overlaps, &o.Overlaps}, {&r.Unused, &o.Unused},
-		{&r.Preempted, &o.Preempted},
+	for _, f := range []struct{ to, from *int64 }{{&r.Steps, &o.Steps}, {&r.Overlaps, &o.Overlaps},
+		{&r.Unused, &o.Unused}, {&r.Preempted, &o.Preempted},
 		{&r.Cached, &o.Cached}, {&r.Accepted, &o.Accepted}, {&r.Tokens, &o.Tokens}} {
 		*f.to += *f.from
 	}

@@ -42,7 +42,8 @@ func (f *feed) want(request int, w *Work) error {
 		return nil
 	}
 	if f.from == nil || w.Sampled < 0 || w.Sampled > f.from.plan.Logits {
-		return fmt.Errorf("its first token is the best of row %d of the pass before, which has no such row", w.Sampled-1)
+		return fmt.Errorf("its first token is the best of row %d of the pass before, which has no such row",
+			w.Sampled-1)
 	}
 	f.wants = append(f.wants, fed{request, w.Sampled - 1})
 	return nil

@@ -19,8 +19,8 @@ type Work struct {
 	Kind plan.Mode
 	// Tokens are the new tokens. Decode has exactly one.
 	Tokens []int32
-	// Sampled, above 0, replaces the first of Tokens on the device: by the best token of wanted row Sampled-1 of the pass
-	// before, which must be the target's, with rows that do not come back whole.
+	// Sampled, above 0, replaces the first of Tokens on the device: by the best token of wanted row Sampled-1 of the
+	// pass before, which must be the target's, with rows that do not come back whole.
 	Sampled int
 	// Cached is how many tokens before them are in the cache.
 	Cached int

@@ -27,8 +27,8 @@ type Accepting struct {
 }
 
 func (a *Accepting) String() string {
-	return fmt.Sprintf("drafts %s, %.0f %% right: context %d, batch %d: %.1f tokens/s against %.1f without, %.2f x; %d "+
-		"of %d drafts counted as right", a.Setting, 100*a.Accept, a.Context, a.Batch, a.Drafted, a.Plain, a.Ratio,
+	return fmt.Sprintf("drafts %s, %.0f %% right: context %d, batch %d: %.1f tokens/s against %.1f without, %.2f x; "+
+		"%d of %d drafts counted as right", a.Setting, 100*a.Accept, a.Context, a.Batch, a.Drafted, a.Plain, a.Ratio,
 		a.Accepted, a.Proposed)
 }
 
@@ -74,8 +74,8 @@ type decoded struct {
 
 func (d *decoded) perSecond(sequences int) (float64, error) {
 	if d.begun < sequences || !d.to.After(d.from) {
-		return 0, fmt.Errorf("the first of %d sequences ended before the last one began; ask for fewer, or for more cache",
-			sequences)
+		return 0, fmt.Errorf("the first of %d sequences ended before the last one began; ask for fewer, or for more "+
+			"cache", sequences)
 	}
 	return float64(d.tokens) / d.to.Sub(d.from).Seconds(), nil
 }

@@ -25,7 +25,8 @@ type Phase struct {
 	// SpanMs is the time of a step from its first launch to its last, by the device's clock.
 	SpanMs float64 `json:"span_ms,omitempty"`
 	// OverlapMs is the median time of a decode step that is enqueued while the one before runs, with the tokens that it
-	// samples, as the engine does on a GPU, and Busy the share of it in which the GPU works, SpanMs / OverlapMs.
+	// samples, as the engine does on a GPU, and Busy the share of it in which the GPU works, SpanMs / OverlapMs. The
+	// tokens of these steps follow from each other, so that their experts may differ from those of SpanMs.
 	OverlapMs float64 `json:"overlap_ms,omitempty"`
 	Busy      float64 `json:"busy,omitempty"`
 

@@ -96,6 +96,8 @@ func (s *snapshot) engine() {
 	s.gauge("kv_page_tokens", "Tokens in a cache page.", info.PageTokens)
 	s.counter("requests_total", "Requests accepted.", stats.Requests)
 	s.counter("steps_total", "Steps of the engine.", stats.Steps)
+	s.counter("steps_overlapped_total", "Steps that were enqueued while the one before ran.", stats.Overlapped)
+	s.counter("unused_tokens_total", "Tokens computed for sequences that had ended in the step before.", stats.Unused)
 	s.counter("preemptions_total", "Sequences that gave up their pages and were computed again.", stats.Preempted)
 	s.counter("scored_tokens_total", "Given tokens whose log probabilities were computed.", stats.ScoredTokens)
 	s.counter("prompt_tokens_total", "Prompt tokens of accepted requests, cached ones included.", stats.PromptTokens)
