@@ -9,7 +9,7 @@ TESTFLAGS = -vet=off -ldflags=-w
 PLATFORMS = linux/arm64 darwin/arm64 windows/amd64
 
 .PHONY: test check width unit race race-all fuzz schemas clients cluster tiers page-store browser \
-	screenshots torture build dist kernels clean
+	screenshots torture build dist kernels gpu-tests clean
 
 test: check unit race
 
@@ -103,6 +103,10 @@ fuzz:
 # kernel/cuda/src.
 kernels:
 	$(GO) run ./cmd/kernelc $(if $(NVRTC),--nvrtc $(NVRTC))
+
+# Packs every test that needs a GPU into .build/gpu-tests, for a machine without Go: sh gpu-tests.sh run.
+gpu-tests:
+	sh kernel/cuda/gpu-tests.sh pack .build/gpu-tests
 
 build:
 	$(GO) build -o bin/sparrow ./cmd/sparrow

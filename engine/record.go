@@ -65,13 +65,13 @@ func (e *Engine) recordRows() int {
 	return min(max(recordPassBytes/(4*max(s.Words(), 1)), 4*sched.DefaultMaxPrompts), e.cfg.StepTokens)
 }
 
-// limitRecords adds what passes may record to their limits. A GPU returns no scores and takes no choices.
+// limitRecords adds what passes may record to their limits. A GPU takes no choices.
 func (e *Engine) limitRecords(l *step.Limits) {
 	if l.RecordRows = e.recordRows(); l.RecordRows == 0 {
 		return
 	}
 	gpu := e.onGPU()
-	l.Record = plan.Record{Selections: true, Scores: !gpu, Experts: true}
+	l.Record = plan.Record{Selections: true, Scores: true, Experts: true}
 	l.Replay = plan.Replay{Selections: !gpu, Experts: !gpu}
 }
 
@@ -121,9 +121,6 @@ func (e *Engine) checkRecorded(r *Request, maxTokens int) error {
 	switch {
 	case !x.Selections && !x.Experts:
 		return bad("sparrow", "records neither selections nor experts")
-	case x.Scores && e.onGPU():
-		return bad("sparrow.selections.scores", "is not supported on GPUs, which return positions alone; leave it "+
-			"out, or run with --kernels cpu")
 	case x.Tokens == RecordRange && (x.From < 0 || x.To <= x.From):
 		return bad("sparrow.selections.tokens", "is [%d, %d]; want positions from 0 on, the second above the first",
 			x.From, x.To)

@@ -83,7 +83,7 @@ func TestSharedSelectionsName(t *testing.T) {
 	}
 }
 
-// By a GPU's rules selections and experts are recorded; scores and replay are refused before anything runs.
+// By a GPU's rules selections, their scores and experts are recorded; replay is refused before anything runs.
 func TestRecordingOnAGPU(t *testing.T) {
 	alone(t, "its device is a GPU")
 	if raceEnabled {
@@ -107,7 +107,7 @@ func TestRecordingOnAGPU(t *testing.T) {
 		t.Fatal("plans are for CPUs")
 	}
 	ask := Request{Prompt: tokens(4, 150), MaxTokens: 3, Sampling: greedy(), IgnoreEOS: true,
-		Record: &Record{Selections: true, Experts: true, Tokens: RecordAll}}
+		Record: &Record{Selections: true, Scores: true, Experts: true, Tokens: RecordAll}}
 	var rows []record.Row
 	for ev := range open(t, e, ask).events() {
 		if ev.Err != nil {
@@ -120,13 +120,12 @@ func TestRecordingOnAGPU(t *testing.T) {
 	if n := len(rows); n != 152 || len(rows[151].Layers[0].Selected) == 0 || len(rows[151].Experts) == 0 {
 		t.Fatalf("%d rows", n)
 	}
-	for name, r := range map[string]Request{
-		"scores": {Record: &Record{Selections: true, Scores: true}}, "replay": {Replay: rows},
-	} {
-		r.Prompt, r.Sampling = ask.Prompt, greedy()
-		var refused *RequestError
-		if _, err := e.Submit(r); !errors.As(err, &refused) || !strings.Contains(err.Error(), "--kernels cpu") {
-			t.Errorf("%s: %v", name, err)
-		}
+	if l := rows[151].Layers[0]; len(l.Scores) != 4*record.CountPositions(l.Selected) {
+		t.Errorf("%d bytes of scores for %d positions", len(l.Scores), record.CountPositions(l.Selected))
+	}
+	var refused *RequestError
+	if _, err := e.Submit(Request{Prompt: ask.Prompt, Sampling: greedy(), Replay: rows}); !errors.As(err, &refused) ||
+		!strings.Contains(err.Error(), "--kernels cpu") {
+		t.Errorf("replay: %v", err)
 	}
 }

@@ -61,6 +61,11 @@ func someTopK() TopKArgs {
 		Stride: 64, Rows: 5, K: 16, RowsPerRequest: 1}
 }
 
+func someSelected() SelectedScoresArgs {
+	return SelectedScoresArgs{Scores: somewhere, Positions: somewhere, Lengths: somewhere, Out: somewhere, Stride: 64,
+		PositionStride: 16, OutStride: 16, Rows: 5, Columns: 16, Keys: 64}
+}
+
 func somePick() PickArgs {
 	return PickArgs{Table: somewhere, IDs: somewhere, Out: somewhere, TableStride: 8, IDStride: 1, OutStride: 8,
 		Rows: 5, Columns: 8,
@@ -273,6 +278,13 @@ func TestLaunchersNameTheArgumentThatIsWrong(t *testing.T) {
 			"state stride 1024"},
 		{"compress thirds", k.CompressGroups(s, with(someCompress(), func(a *CompressArgs) { a.Halves = 3 })),
 			"3 halves"},
+		{"selected scores", k.SelectedScores(s, with(someSelected(), func(*SelectedScoresArgs) {})), ""},
+		{"selected scores of no scores", k.SelectedScores(s, with(someSelected(), func(a *SelectedScoresArgs) {
+			a.Scores, a.Keys, a.Stride = 0, 0, 0
+		})), ""},
+		{"selected scores nowhere", k.SelectedScores(s, with(someSelected(), func(a *SelectedScoresArgs) {
+			a.Out = 0
+		})), "out is not given"},
 		{"angles", k.ComputeAngles(s, with(someAngles(), func(*AnglesArgs) {})), ""},
 		{"angles without frequencies", k.ComputeAngles(s, with(someAngles(), func(a *AnglesArgs) { a.Count = 0 })),
 			"count 0"},

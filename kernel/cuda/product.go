@@ -8,6 +8,7 @@ type ProductArgs struct {
 	OutMap       TensorMap // many rows, bf16 out: [Batch, Rows, Columns]
 	WeightScales Ptr       // e4m3 alone: f32 [ceil(Columns/128), Blocks]
 	Out          Ptr       // bf16 or f32 [Rows, OutStride]
+	Sums         Ptr       // tiles of 256 rows where k has parts: f32 [blocks of the grid, 128 * 128]
 	OutStride    int64     // elements between rows
 	OutBatch     int64     // elements from one of the batch to the next
 	Rows         int32
@@ -18,8 +19,9 @@ type ProductArgs struct {
 	OutF32       int32    // 1: Out is f32
 	Stages       int32    // few rows: stages of the ring
 	Ahead        int32    // few rows: stages whose weights are asked for before the kernel in front has ended
+	Copied       int32    // narrow tiles: input rows that a copy fetches
 	Across       int32    // many rows: 1: the blocks of a cluster have neighbouring columns of the same rows
-	_            [60]byte // up to the maps' alignment of 64
+	_            [48]byte // up to the maps' alignment of 64
 }
 
 // ProductType is what the operands of a product are.
@@ -69,6 +71,9 @@ type Product struct {
 	// that it has in the product of the whole. 0: Columns.
 	Whole  int32
 	OutF32 bool
+	// Sums is memory for the sums of parts of k, SumBytes of it; multiple of 16. Without it the product runs in smaller
+	// tiles, with the same bits.
+	Sums Ptr
 }
 
 // ProductCall is a product ready to be launched. It stays valid while the memory stays where it is.
@@ -120,6 +125,9 @@ func (x *Product) Encode(d *Device) (ProductCall, error) {
 		c.fail("%d x %d results in a batch of %d are %d tiles, at most %d: launch fewer rows", x.Rows, x.Columns,
 			x.Batch, tiles, mostTiles)
 	}
+	if x.Sums%16 != 0 {
+		c.fail("sums at %#x, must be a multiple of 16", x.Sums)
+	}
 	if x.K > mostK {
 		c.fail("k %d, at most %d", x.K, mostK)
 	}
@@ -129,13 +137,26 @@ func (x *Product) Encode(d *Device) (ProductCall, error) {
 	return x.encode(d, x.choose(int32(d.props.SMs)))
 }
 
+// SumBytes is the memory with which Sums makes a product of many rows faster; 0: it makes no difference.
+func (x *Product) SumBytes(d *Device) int64 {
+	if x.Type != ProductFP8 || x.Rows <= mostFew || x.parts() == 1 { // decodes ask each time: they choose nothing
+		return 0
+	}
+	with := *x
+	with.Sums = 1
+	if c := with.choose(int32(d.props.SMs)); c.sums {
+		return int64(d.props.SMs) * int64(c.inputs) / 2 * int64(c.weights) * 4
+	}
+	return 0
+}
+
 // encode builds the call for a chosen kernel.
 func (x *Product) encode(d *Device, choice productChoice) (ProductCall, error) {
 	size, kind, block := x.Type.element()
 	call := ProductCall{kernel: choice.kernel, cluster: 2, Args: ProductArgs{
-		WeightScales: x.WeightScales, Out: x.Out, OutStride: x.OutStride, OutBatch: x.OutBatch, Rows: x.Rows,
-		Columns: x.Columns,
-		Blocks:  x.blocks(), Parts: x.parts(), Batch: x.Batch, Stages: choice.stages, Ahead: choice.ahead,
+		WeightScales: x.WeightScales, Out: x.Out, Sums: x.Sums, OutStride: x.OutStride, OutBatch: x.OutBatch,
+		Rows: x.Rows, Columns: x.Columns, Blocks: x.blocks(), Parts: x.parts(), Batch: x.Batch,
+		Stages: choice.stages, Ahead: choice.ahead, Copied: choice.inputs,
 	}}
 	if x.OutF32 {
 		call.Args.OutF32 = 1
@@ -144,6 +165,9 @@ func (x *Product) encode(d *Device, choice productChoice) (ProductCall, error) {
 	count := int64(x.tiles(choice.weights))
 	if choice.few {
 		call.cluster = x.parts()
+		if choice.narrow {
+			call.cluster = 2
+		}
 		call.shared = x.fewBytes(&choice, choice.stages)
 	}
 	switch {

@@ -7,12 +7,15 @@ type productChoice struct {
 	inputs  int32 // input rows of a tile
 	weights int32 // weight rows of a tile
 	few     bool
+	turned  bool  // few rows: inputs are the rows of the tensor-core tile
+	narrow  bool  // few rows: tiles of 32 weight rows, two parts of k in each of two blocks
 	stages  int32 // few rows: stages of the ring
 	ahead   int32 // few rows: stages whose weights are asked for before the kernel in front has ended
 	across  bool  // many rows: the blocks of a cluster have neighbouring columns of the same rows
 	perSM   int32 // blocks that share an SM
 	// many rows: the weights of one of the batch stay in shared memory
 	resident bool
+	sums     bool  // many rows: sums of parts of k are in global memory
 	cost     int64 // many rows: time of an element of a tile, relative to others
 }
 
@@ -27,6 +30,8 @@ const (
 	wholeShared = 232448
 	halfShared  = 115712
 	thirdShared = 75000
+
+	narrowParts, narrowColumns = 4, 32 // parts of k and columns of a tile of the narrow kernel
 
 	longBlocks = 32 // blocks of k from which a tile is a long stream: a deep ring is worth more than room on the SM
 )
@@ -62,6 +67,8 @@ func (x *Product) choose(sms int32) productChoice {
 	// stores bound the product: the wide tiles of the kernel of many rows pay earlier
 	short := x.Type == ProductBF16 && x.blocks() < 4
 	switch {
+	case x.residentFits() && (x.Rows > mostFew || x.Rows > 32 && 2*x.Batch >= sms):
+		return x.resident()
 	case x.Rows <= mostFew:
 		if wide := x.chooseAcross(short, sms); wide != 0 {
 			c := x.many(wide)
@@ -69,14 +76,14 @@ func (x *Product) choose(sms int32) productChoice {
 			return c
 		}
 		return x.chooseFew(sms)
-	case x.residentFits():
-		return x.resident()
 	case x.Type == ProductBF16 && x.parts() > 1:
 		return x.many(128)
 	case x.Type == ProductBF16:
 		return x.cheapest(sms, x.many(256), x.many(128))
-	case x.parts() > 1:
+	case x.parts() > 1 && x.Sums == 0:
 		return x.cheapest(sms, x.many(176), x.many(128))
+	case x.parts() > 1:
+		return x.cheapest(sms, x.tall(), x.many(176), x.many(128))
 	default:
 		return x.cheapest(sms, x.tall(), x.many(192), x.many(128))
 	}
@@ -106,6 +113,9 @@ func (x *Product) chooseFew(sms int32) productChoice {
 		inputs *= 2
 	}
 	parts := x.parts()
+	if parts == narrowParts && x.Type == ProductFP8 && x.Rows > 32 {
+		return x.narrow()
+	}
 	if parts > 2 {
 		inputs = min(inputs, 64) // more rows are several tiles
 	}
@@ -116,7 +126,13 @@ func (x *Product) chooseFew(sms int32) productChoice {
 	case inputs >= 64 && parts == 2:
 		c = x.few(inputs, wholeShared)
 		c.stages = min(c.stages, 8)
-	case inputs >= 64 && parts > 1, inputs == 64 && !several && !long:
+	case inputs >= 64 && parts > 1:
+		// as it is
+	case inputs == 64 && x.Type == ProductFP8 && !several && !long:
+		c = x.turned(halfShared)
+	case inputs == 64 && x.Type == ProductFP8:
+		c = x.turned(wholeShared)
+	case inputs == 64 && !several && !long:
 		// as it is
 	case inputs == 64 && x.Type == ProductBF16 && x.tiles(2*stripeRows) >= 4*sms && long:
 		c = x.wide()
@@ -142,10 +158,30 @@ func (x *Product) few(inputs int32, bytes int) productChoice {
 	return x.filled(c, bytes)
 }
 
+// narrow is the kernel for small weights whose k has four parts.
+func (x *Product) narrow() productChoice {
+	// Copies of rows beyond the input take time: no more are asked for than a swizzle atom of eight reaches beyond.
+	c := productChoice{kernel: x.name("narrow64"), few: true, narrow: true, inputs: (x.Rows + 7) / 8 * 8,
+		weights: narrowColumns, perSM: 1}
+	room := halfShared
+	if c.inputs > 64 {
+		c.kernel, room = x.name("narrow128"), wholeShared
+	}
+	c = x.filled(c, room)
+	c.ahead = min(c.stages, 3)
+	return c
+}
+
 // wide is the kernel for 64 input rows whose blocks have twice the weights: inputs are fetched half as often.
 func (x *Product) wide() productChoice {
 	return x.filled(productChoice{kernel: x.name("few64_wide"), few: true, inputs: 64, weights: 2 * stripeRows,
 		perSM: 1}, wholeShared)
+}
+
+// turned is the kernel for 64 input rows that are the rows of its tiles, in e4m3 without parts of k.
+func (x *Product) turned(bytes int) productChoice {
+	return x.filled(productChoice{kernel: x.name("few64_turned"), few: true, turned: true, inputs: 64,
+		weights: stripeRows, perSM: 1}, bytes)
 }
 
 // filled gives a choice as many stages as fit into a number of bytes.
@@ -158,17 +194,26 @@ func (x *Product) filled(c productChoice, bytes int) productChoice {
 
 // fewBytes is the shared memory of a block of few rows with some stages, as in few.cuh.
 func (x *Product) fewBytes(c *productChoice, stages int32) int {
+	const align, barriers = 1024, 640
 	parts := x.parts()
 	each := (x.blocks() + parts - 1) / parts
+	if c.narrow {
+		rows := (c.inputs + 63) / 64 * 64
+		scales, sums := (2*each+scaleBox-1)/scaleBox*scaleBox*rows*4, 2*rows*64
+		return int(align + stages*(c.weights+rows)*128 + sums + barriers + scales)
+	}
 	groups, scales, sums := c.weights/stripeRows, int32(0), int32(0)
+	out := 4 * groups * c.inputs * 32
+	if c.turned {
+		out = 0
+	}
 	if x.Type == ProductFP8 {
 		scales = (each + scaleBox - 1) / scaleBox * scaleBox * c.inputs * 4
 	}
 	if parts > 1 {
 		sums = groups * 2048 * max(c.inputs/8, parts)
 	}
-	const align, barriers = 1024, 640
-	return int(align + stages*(c.weights+c.inputs)*128 + 4*groups*c.inputs*32 + barriers + scales + sums)
+	return int(align + stages*(c.weights+c.inputs)*128 + out + barriers + scales + sums)
 }
 
 // many is the kernel of many rows with tiles of some columns.
@@ -186,8 +231,11 @@ func (x *Product) many(columns int32) productChoice {
 
 // tall is the kernel of many rows with tiles of 256 rows, in e4m3.
 func (x *Product) tall() productChoice {
-	return productChoice{kernel: x.name("many256"), inputs: 2 * manyRows, weights: 128, across: true, perSM: 1,
-		cost: 95}
+	c := productChoice{kernel: x.name("many256"), inputs: 2 * manyRows, weights: 128, across: true, perSM: 1, cost: 95}
+	if x.parts() > 1 {
+		c.kernel, c.sums = x.name("many256_parts"), true
+	}
+	return c
 }
 
 // residentFits says whether the kernel that keeps the weights of one of the batch in shared memory can compute it.

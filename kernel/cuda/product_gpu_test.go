@@ -91,6 +91,9 @@ func (c *productCase) run(r *rig, from, to int, f32 bool) []byte {
 		x.InputScales = c.scalesFrom(r, from)
 	}
 	x.Out = r.poisoned(x.outBytes())
+	if n := x.SumBytes(r.d); n > 0 && from%2 == 0 { // with and without
+		x.Sums = r.poisoned(n)
+	}
 	call, err := x.Encode(r.d)
 	check(r.t, err)
 	check(r.t, r.k.Multiply(r.s, &call))
@@ -178,7 +181,7 @@ func TestGPUProductsEqualTheHost(t *testing.T) {
 			{1, 16, 16}, {1, 64, 128}, {3, 48, 272}, {7, 128, 1536}, {8, 2112, 7168}, {9, 112, 400}, {17, 256, 7168},
 			{33, 336, 2048}, {64, 592, 1040}, {65, 208, 528},
 			{100, 2112, 1024}, {128, 4096, 512}, {129, 128, 128}, {130, 176, 160}, {200, 2112, 528}, {257, 400, 1552},
-			{700, 1040, 272}, {513, 7168, 384}, {64, 17008, 144}, {5, 34000, 160},
+			{700, 1040, 272}, {513, 7168, 384}, {64, 17008, 144}, {5, 34000, 160}, {4096, 4096, 1024},
 		} {
 			if testing.Short() && s[0]*s[1]*s[2] > 1<<22 {
 				continue
@@ -240,10 +243,17 @@ func everyChoice(x *Product) []productChoice {
 	if x.Type == ProductBF16 {
 		add(x.wide())
 	}
+	if x.Type == ProductFP8 && x.parts() == 1 {
+		add(x.turned(wholeShared))
+	}
+	if x.Type == ProductFP8 && x.parts() == narrowParts && x.Rows <= mostFew {
+		list = append(list, x.narrow())
+	}
 	widths := map[ProductType][]int32{ProductFP8: {128, 192}, ProductBF16: {128, 256}}[x.Type]
 	if x.parts() > 1 {
 		widths = map[ProductType][]int32{ProductFP8: {128, 176}, ProductBF16: {128}}[x.Type]
-	} else if x.Type == ProductFP8 {
+	}
+	if x.Type == ProductFP8 {
 		list = append(list, x.tall())
 	}
 	for _, n := range widths {
@@ -268,6 +278,9 @@ func TestGPUEveryProductKernelGivesTheSameBits(t *testing.T) {
 				x := c.x
 				x.OutF32, x.Out = true, 0
 				x.Out = r.poisoned(x.outBytes())
+				if choice.sums {
+					x.Sums = r.poisoned(int64(r.d.props.SMs) * 128 * 128 * 4)
+				}
 				call, err := x.encode(r.d, choice)
 				check(t, err)
 				check(t, r.k.Multiply(r.s, &call))

@@ -28,6 +28,7 @@ func TestProductArgumentsAreCheckedBeforeMapsAreMade(t *testing.T) {
 		"weight scales is not given": func(x *Product) { x.WeightScales = 0 },
 		"input at 0x8":               func(x *Product) { x.Input = 8 },
 		"input scales at 0x100004":   func(x *Product) { x.InputScales = somewhere + 4 },
+		"sums at 0x100008":           func(x *Product) { x.Sums = somewhere + 8 },
 		"out at 0x100002":            func(x *Product) { x.Out = somewhere + 2 },
 		"weight stride 7152":         func(x *Product) { x.WeightStride = 7152 },
 		"input stride 7176":          func(x *Product) { x.InputStride = 7176 },
@@ -99,8 +100,13 @@ func TestProductChoicesExistAndFit(t *testing.T) {
 		for _, typ := range []ProductType{ProductFP8, ProductBF16} {
 			for _, rows := range []int32{1, 8, 9, 16, 17, 33, 64, 65, 128, 129, 300, 512, 1000, 4096, 8192} {
 				x := Product{Type: typ, Rows: rows, Columns: s[0], K: s[1], Batch: s[2]}
+				plain := x.choose(132)
+				x.Sums = somewhere
 				c := x.choose(132)
-				seen[c.kernel] = true
+				seen[c.kernel], seen[plain.kernel] = true, true
+				if plain.sums || !c.sums && c != plain {
+					t.Errorf("%v %v, %d rows: %+v without memory for sums, %+v with it", typ, s, rows, plain, c)
+				}
 				if _, _, err := m.Find(c.kernel); err != nil {
 					t.Errorf("%v %v, %d rows: %v", typ, s, rows, err)
 				}

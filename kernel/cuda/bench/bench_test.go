@@ -17,6 +17,7 @@ var (
 	only    = flag.String("only", "64 tokens,topk 512", "time the cases that contain one of these texts")
 	replays = flag.Int("replays", 0, "timed replays of each case")
 	pause   = flag.Duration("pause", 0, "idle time before each replay")
+	checks  = flag.Bool("check", false, "check the cases and time nothing")
 	file    = flag.String("json", "", "write the report to this file")
 )
 
@@ -119,12 +120,15 @@ func TestGPUCasesAreCorrectAndTimed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rep, err := Run(t.Context(), d, k, cases, Options{Replays: *replays, Pause: *pause})
+	rep, err := Run(t.Context(), d, k, cases, Options{Replays: *replays, Pause: *pause, Check: *checks})
 	if err != nil {
 		t.Error(err)
 	}
 	if rep == nil || len(rep.Results) == 0 {
 		t.Fatal("no results")
+	}
+	if *checks {
+		return
 	}
 	t.Logf("\n%s", rep.Table())
 	for _, r := range rep.Results {

@@ -116,6 +116,9 @@ func productCase(s productShape, rows int, peer float64, overlap bool) Case {
 				p.WeightScales = putAll(h, h.floats((s.columns+127)/128*blocks, 1e-4, 1e-3))
 				p.InputScales = putAll(h, h.floats(blocks*stride, 1e-4, 1e-3))
 			}
+			if n := p.SumBytes(h.rig.Device); n > 0 {
+				p.Sums = h.alloc(n)
+			}
 			if h.err == nil {
 				p.call, h.err = p.Encode(h.rig.Device)
 			}

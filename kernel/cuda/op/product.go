@@ -35,7 +35,7 @@ func (d *Device) products(op string, x kernel.Tensor, to []kernel.Projection, ad
 	r.dtype("x", x, kernel.BF16)
 	r.aligned("x", x, 16)
 	p := rowProducts{Device: d, x: x, rows: r.count("rows", x.Rows), k: r.count("columns", x.Cols)}
-	var codes, scales, staged int64
+	var codes, scales, staged, sums int64
 	var quantised *matrix // the first weight that multiplies codes
 	for _, t := range to {
 		w, err := own(op, t.W)
@@ -51,6 +51,7 @@ func (d *Device) products(op string, x kernel.Tensor, to []kernel.Projection, ad
 			if quantised == nil {
 				quantised = w
 			}
+			sums = max(sums, p.sumBytes(w))
 		}
 		if add || !direct(t.Out, w) {
 			staged = max(staged, int64(x.Rows)*int64(w.stored)*int64(t.Out.DType.Size()))
@@ -62,8 +63,12 @@ func (d *Device) products(op string, x kernel.Tensor, to []kernel.Projection, ad
 	if add && normable(to[0].Out) {
 		staged = 0
 	}
-	return d.temporary(codes+scales+staged, func(scratch cuda.Ptr) error {
+	staged = aligned256(staged)
+	return d.temporary(codes+scales+staged+sums, func(scratch cuda.Ptr) error {
 		p.codes, p.scales, p.staged = scratch, scratch.Add(codes), scratch.Add(codes+scales)
+		if sums > 0 {
+			p.sums = p.staged.Add(staged)
+		}
 		if err := p.release(quantised); err != nil {
 			return err
 		}
@@ -105,6 +110,7 @@ type rowProducts struct {
 	x                     kernel.Tensor
 	rows, k               int32
 	codes, scales, staged cuda.Ptr // e4m3 [rows, k], f32 [ceil(k/128), scaleStride], and a product that Out cannot take
+	sums                  cuda.Ptr // for sums of parts of k; 0: no product of these takes them
 	quantised             bool
 	exact                 bool // of the codes
 }
@@ -131,20 +137,38 @@ func (p *rowProducts) quantise(exact bool) error {
 	return p.kernels.QuantiseRows(p.stream, &a)
 }
 
+// of is the product with a weight: its sizes, and where the weight is.
+func (p *rowProducts) of(w *matrix) cuda.Product {
+	x := cuda.Product{Type: w.kind, Weight: w.data, WeightScales: w.scales, WeightStride: int64(w.in), Rows: p.rows,
+		Columns: int32(w.stored), K: p.k, Batch: 1}
+	if w.group != nil {
+		x.Whole = int32(w.group.whole.stored)
+	}
+	return x
+}
+
+// sumBytes is the memory for sums with which the product with a weight, or with all that it is grouped with, is
+// faster.
+func (p *rowProducts) sumBytes(w *matrix) int64 {
+	x := p.of(w)
+	n := x.SumBytes(p.gpu)
+	if w.group != nil {
+		x = p.of(&w.group.whole)
+		n = max(n, x.SumBytes(p.gpu))
+	}
+	return n
+}
+
 // multiply computes one product.
 func (p *rowProducts) multiply(out kernel.Tensor, w *matrix, add bool) error {
-	x := cuda.Product{Type: w.kind, Weight: w.data, WeightScales: w.scales, Input: at(p.x), Out: at(out),
-		WeightStride: int64(w.in), InputStride: stride(p.x),
-		OutStride: stride(out), Rows: p.rows, Columns: int32(w.stored), K: p.k, Batch: 1,
-		OutF32: out.DType == kernel.F32}
+	x := p.of(w)
+	x.Input, x.InputStride, x.Out, x.OutStride = at(p.x), stride(p.x), at(out), stride(out)
+	x.OutF32, x.Sums = out.DType == kernel.F32, p.sums
 	if w.kind == cuda.ProductFP8 {
 		if err := p.quantise(w.exact); err != nil {
 			return err
 		}
 		x.Input, x.InputStride, x.InputScales, x.ScaleStride = p.codes, int64(p.k), p.scales, p.scaleStride()
-	}
-	if w.group != nil {
-		x.Whole = int32(w.group.whole.stored)
 	}
 	if add && normable(out) {
 		return p.multiplyAdd(&x, out, w)

@@ -92,9 +92,6 @@ func (d *Device) Select(a kernel.SelectArgs) error {
 	if a.Out.Cols < 1 || a.Out.Cols > cuda.MaxTopK {
 		r.fail("the best %d, this backend chooses 1 to %d", a.Out.Cols, cuda.MaxTopK)
 	}
-	if a.Values.Given() {
-		r.fail("the scores of what is chosen, which this backend does not return")
-	}
 	args := cuda.TopKArgs{Lengths: at(a.Lens), Out: at(a.Out), Rows: r.count("rows", a.Out.Rows), K: int32(a.Out.Cols),
 		RowsPerRequest: 1}
 	if a.Scores.Given() {
@@ -105,13 +102,22 @@ func (d *Device) Select(a kernel.SelectArgs) error {
 		return r.err
 	}
 	n := max(d.kernels.TopKScratch(args.Rows, args.Columns, args.K), 4)
-	return d.temporary(8*n, func(p cuda.Ptr) error {
+	err := d.temporary(8*n, func(p cuda.Ptr) error {
 		if args.Scores == 0 { // no row is longer than K: its scores are not looked at
 			args.Scores, args.Columns = p, args.K
 		}
 		args.Kept, args.Via = p, p.Add(4*n)
 		return d.kernels.SelectTopK(d.stream, &args)
 	})
+	if err != nil || !a.Values.Given() {
+		return err
+	}
+	values := cuda.SelectedScoresArgs{Positions: at(a.Out), Lengths: at(a.Lens), Out: at(a.Values),
+		PositionStride: stride(a.Out), OutStride: stride(a.Values), Rows: args.Rows, Columns: args.K}
+	if a.Scores.Given() {
+		values.Scores, values.Stride, values.Keys = at(a.Scores), int64(a.Scores.Stride), int32(a.Scores.Cols)
+	}
+	return d.kernels.SelectedScores(d.stream, &values)
 }
 
 // Locate turns positions into places, in one launch with a held copy of rotated queries.

@@ -11,6 +11,7 @@ struct alignas(64) ProductArgs {
     TensorMap out_map;           // many rows, bf16 out: [batch, rows, columns]
     const float* weight_scales;  // e4m3 alone: f32 [ceil(columns / 128), blocks], of 128 x 128 weights
     void* out;                   // bf16 or f32 [rows, out_stride], multiple of 16 bytes
+    float* sums;                 // tiles of 256 rows where k has parts: [blocks of the grid, 128 * 128], sums of parts
     i64 out_stride;              // elements between rows
     i64 out_batch;               // elements from one of the batch to the next
     i32 rows;
@@ -21,6 +22,7 @@ struct alignas(64) ProductArgs {
     i32 out_f32;  // 1: out is f32
     i32 stages;   // few rows: stages of the ring
     i32 ahead;    // few rows: stages whose weights are asked for before the kernel in front has ended, 1 to stages
+    i32 copied;   // narrow tiles: input rows that a copy fetches
     i32 across;   // many rows: 1: the blocks of a cluster have neighbouring columns of the only tile of rows
 };
 static_assert(sizeof(ProductArgs) == 640, "mirrored in Go");

@@ -17,11 +17,16 @@
 
 namespace sparrow_product {
 
-template <class T, int Inputs, int WeightGroups>
+// Turned: 64 inputs are the rows of the tensor-core tile, and TurnedRows weight rows of a warpgroup its columns. A lane
+// then has the scales of two inputs instead of 16. k has one part.
+template <class T, int Inputs, int WeightGroups, int TurnedRows = 0>
 struct FewShape {
     using Type = T;
     static constexpr int N = Inputs, Groups = WeightGroups;
-    static constexpr int Rows = 64 * Groups;  // of the weight
+    static constexpr bool Turned = TurnedRows > 0;
+    static constexpr int GroupRows = Turned ? TurnedRows : 64;  // of the weight, of a warpgroup
+    static constexpr int Rows = GroupRows * Groups;      // of the weight
+    static constexpr int Sums = Turned ? GroupRows / 2 : N / 2;  // of a lane
     static constexpr int WeightBytes = Rows * kBlockBytes;
     static constexpr int InputBytes = N * kBlockBytes;
     static constexpr int StageBytes = WeightBytes + InputBytes;
@@ -29,7 +34,8 @@ struct FewShape {
     static constexpr int Eights = N / 8;                      // groups of 8 input rows
     static constexpr int Threads = 128 * Groups + 32;
     static constexpr int SumBytes = Groups * 2048;        // of a part and a group of 8 input rows
-    static constexpr int OutBytes = 4 * Groups * N * 32;  // a warp's 16 columns of N rows, bf16
+    static constexpr int OutBytes = Turned ? 0 : 4 * Groups * N * 32;  // a warp's 16 columns of N rows, bf16
+    static_assert(!Turned || (N == 64 && 128 % GroupRows == 0), "64 input rows, and one scale of the weight");
     static_assert(N % 8 == 0 && StageBytes % 1024 == 0, "stages are whole swizzle atoms");
 };
 
@@ -173,7 +179,7 @@ __device__ __forceinline__ void feed(const ProductArgs& args, const FewPlaces<S>
 // A warpgroup that multiplies: 64 weight rows of each tile.
 template <class S>
 struct FewMath {
-    static constexpr int N = S::N, Sums = N / 2;
+    static constexpr int N = S::N, Sums = S::Sums;
 
     const ProductArgs& args;
     const FewPlaces<S> at;
@@ -188,8 +194,12 @@ struct FewMath {
 
     __device__ __forceinline__ void ask_products(float (&d)[Sums], bool go_on) {
         ptx::barrier_wait(at.full(ask.stage), ask.parity);
-        ask_block<typename S::Type, N>(d, at.weights(ask.stage) + group * 64 * kBlockBytes, at.inputs(ask.stage),
-                                            go_on);
+        const u32 weights = at.weights(ask.stage) + group * S::GroupRows * kBlockBytes;
+        if constexpr (S::Turned) {
+            ask_block<typename S::Type, S::GroupRows>(d, at.inputs(ask.stage), weights, go_on);
+        } else {
+            ask_block<typename S::Type, N>(d, weights, at.inputs(ask.stage), go_on);
+        }
         ask.advance(args.stages);
     }
 
@@ -203,27 +213,33 @@ struct FewMath {
     template <int Pending>
     __device__ __forceinline__ void promote(float (&sum)[Sums], float (&d)[Sums], i32 i) {
         const float weight = scales.at(i);
-        const u32 inputs = at.scales + i * S::ScaleBytes + lane % 4 * 8;
-        float factor[N / 4];  // of the lane's two input rows in each group of 8
+        float factor[S::Turned ? 2 : N / 4];  // of the lane's two input rows, or of two in each group of 8
+        if constexpr (S::Turned) {
+            const u32 inputs = at.scales + i * S::ScaleBytes + (warp * 16 + lane / 4) * 4;
+            factor[0] = __fmul_rn(ptx::load_float(inputs), weight);
+            factor[1] = __fmul_rn(ptx::load_float(inputs + 32), weight);
+        } else {
+            const u32 inputs = at.scales + i * S::ScaleBytes + lane % 4 * 8;
 #pragma unroll
-        for (int e = 0; e < S::Eights; ++e) {
-            const float2 pair = ptx::load_pair(inputs + e * 32);
-            factor[2 * e] = __fmul_rn(pair.x, weight);
-            factor[2 * e + 1] = __fmul_rn(pair.y, weight);
+            for (int e = 0; e < S::Eights; ++e) {
+                const float2 pair = ptx::load_pair(inputs + e * 32);
+                factor[2 * e] = __fmul_rn(pair.x, weight);
+                factor[2 * e + 1] = __fmul_rn(pair.y, weight);
+            }
         }
         ptx::mma_wait<Pending>();
         ptx::mma_pin(d);
         free_stage();
 #pragma unroll
         for (int i = 0; i < Sums; ++i) {
-            sum[i] = __fmaf_rn(factor[i / 4 * 2 + i % 2], d[i], sum[i]);
+            sum[i] = __fmaf_rn(factor[S::Turned ? i / 2 % 2 : i / 4 * 2 + i % 2], d[i], sum[i]);
         }
     }
 
     __device__ __forceinline__ const float* scale_row(const FewTile& tile) const {
         const i32 last = (args.columns - 1) / kScaleRows;
-        return args.weight_scales + static_cast<i64>(min((tile.column + group * 64) / kScaleRows, last)) * args.blocks +
-               span.begin;
+        const i32 row = min((tile.column + group * S::GroupRows) / kScaleRows, last);
+        return args.weight_scales + static_cast<i64>(row) * args.blocks + span.begin;
     }
 
     // The part's sum of a tile in e4m3.
@@ -342,6 +358,29 @@ struct FewMath {
         __syncwarp();
     }
 
+    // The same of a turned tile: a warp has 16 input rows and GroupRows columns of the result.
+    __device__ __forceinline__ void write_turned(const float (&sum)[Sums], const FewTile& tile) {
+        const i32 column = tile.column + group * S::GroupRows + static_cast<i32>(lane % 4) * 2;
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const i32 row = static_cast<i32>(warp * 16 + lane / 4) + half * 8;
+            const i64 place = row * args.out_stride + tile.batch * args.out_batch + column;
+#pragma unroll
+            for (int e = 0; e < S::GroupRows / 8; ++e) {
+                if (row < args.rows && column + e * 8 < args.columns) {
+                    const float first = sum[4 * e + 2 * half], second = sum[4 * e + 2 * half + 1];
+                    if (args.out_f32) {
+                        *reinterpret_cast<float2*>(static_cast<float*>(args.out) + place + e * 8) =
+                            make_float2(first, second);
+                    } else {
+                        *reinterpret_cast<u32*>(static_cast<u16*>(args.out) + place + e * 8) =
+                            ptx::pack_bf16(first, second);
+                    }
+                }
+            }
+        }
+    }
+
     __device__ __forceinline__ void run() {
         FewTiles<S> tiles(args);
         const i32 count = span.end - span.begin;
@@ -364,10 +403,14 @@ struct FewMath {
             } else {
                 sum_plain(sum);
             }
-            if (args.parts > 1) {
-                add_parts(sum);
+            if constexpr (S::Turned) {
+                write_turned(sum, tile);
+            } else {
+                if (args.parts > 1) {
+                    add_parts(sum);
+                }
+                write(sum, tile);
             }
-            write(sum, tile);
         }
     }
 };
@@ -379,6 +422,12 @@ __device__ __forceinline__ void multiply_few(const ProductArgs& args) {
     const u32 warp = __shfl_sync(ptx::kFullMask, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
     FewWalk<S> walk(args, span);
     if (warp == 4 * S::Groups) {
+        if (lane == 1) {  // the weights' map is used at once
+            ptx::prefetch_map(&args.input_map);
+        }
+        if (S::Type::Scaled && lane == 2) {
+            ptx::prefetch_map(&args.scale_map);
+        }
         if (lane < static_cast<u32>(args.stages)) {
             ptx::barrier_init(at.full(lane), 1);
             ptx::barrier_init(at.empty(lane), 4 * S::Groups);

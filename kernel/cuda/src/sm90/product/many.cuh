@@ -8,12 +8,13 @@
 //        half of the rows for both. Two warpgroups multiply 64 or twice 64 rows each, one warp asks for copies. e4m3: a
 //        warpgroup scales and adds a block's products while others run: its own of the next block where registers
 //        allow two sets of accumulators, else those of the other warpgroup. Where k has several parts, their sum is in
-//        registers or in shared memory.
+//        registers or in shared memory; of tiles of 256 rows half is in global memory, which stays in L2.
 // Bytes: from L2, for each block of k and tile, 128 rows of input and N / 2 of weights, or half of the rows and N.
 // H200:  4096 rows, with pauses, 7168 x 16384 e4m3: 1385 TFLOP/s, 84 % of what the instructions alone reach; 24576 x
 //        1536: 1199, 73 %; head in bf16: 723 TFLOP/s, 92 %.
 #pragma once
 
+#include "ptx/global.cuh"
 #include "ptx/wgmma_half.cuh"
 #include "sm90/product/config.h"
 
@@ -32,13 +33,15 @@ struct ManyShape {
     static constexpr int InputBytes = Rows * kBlockBytes, WeightBytes = N * kBlockBytes;
     static constexpr int StageBytes = InputBytes + WeightBytes;
     static constexpr int ScaleBytes = T::Scaled ? Rows * 4 : 0;
-    // e4m3: the sum of parts stays in registers, where they are enough; else it is in shared memory.
-    static constexpr bool Kept = Parted && T::Scaled && N <= 128;
-    // The sum of parts, then the result in bf16: a warp has 16 rows of each wave.
-    static constexpr int OutBytes = Rows * N * (Parted && !Kept ? 4 : 2);
+    // The sum of parts of the first of two waves is in shared memory, that of the second in global memory. e4m3: that
+    // of a single wave stays in registers, where they are enough; else it is in shared memory.
+    static constexpr bool Away = Parted && Waves == 2, Kept = Parted && !Away && T::Scaled && N <= 128;
+    // The sum of parts, then the result in bf16: a warp has 16 rows of each wave. In float32 one wave takes as much as
+    // two in bf16.
+    static constexpr int OutBytes = Rows * N * (Parted && !Kept && !Away ? 4 : 2);
     static constexpr int Stages = (kSharedLimit - 1024 - 256 - OutBytes) / (StageBytes + ScaleBytes);
     static constexpr bool Boxes = N % 64 == 0;  // results are stored in boxes of 64 columns, else of N
-    static_assert(N % 16 == 0 && (Waves == 1 || !Parted), "columns of a part of a scale, and waves without parts");
+    static_assert(N % 16 == 0 && (!Away || T::Scaled), "columns of a part of a scale, and sums of waves");
     static_assert(Stages >= 2 && Stages <= 16, "a ring of stages");
 };
 
@@ -352,6 +355,59 @@ struct ManyMath {
         __syncwarp();
     }
 
+    // The same of two waves: the first one's sums take a warp's places of both waves' results, the second one's are in
+    // global memory, [Sums / 4][256 threads] of 16 bytes for each block.
+    __device__ __forceinline__ u32 place_of(int piece) const {
+        return result_of(piece / (Sums / 8)) + piece % (Sums / 8) * 512 + lane * 16;
+    }
+    __device__ __forceinline__ float4* away() const {
+        return reinterpret_cast<float4*>(args.sums) + static_cast<i64>(blockIdx.x) * (Sums / 4 * 256) + threadIdx.x;
+    }
+
+    __device__ __forceinline__ void keep_waves(const float (&sum)[S::Waves][Sums]) {
+#pragma unroll
+        for (int i = 0; i < Sums / 4; ++i) {
+            const float *v = sum[0] + 4 * i, *w = sum[S::Waves - 1] + 4 * i;
+            ptx::store_own(away() + i * 256, make_float4(w[0], w[1], w[2], w[3]));
+            ptx::store_vector(place_of(i), __float_as_uint(v[0]), __float_as_uint(v[1]), __float_as_uint(v[2]),
+                              __float_as_uint(v[3]));
+        }
+    }
+
+    // Adds the parts before. The second wave's are on their way while `between` runs, which may write the first wave.
+    template <class F>
+    __device__ __forceinline__ void add_waves(float (&sum)[S::Waves][Sums], F between) {
+        float4 before[Sums / 4];
+#pragma unroll
+        for (int i = 0; i < Sums / 4; ++i) {
+            before[i] = ptx::load_own(away() + i * 256);
+        }
+#pragma unroll
+        for (int i = 0; i < Sums / 4; ++i) {
+            const uint4 v = ptx::load_vector(place_of(i));
+            float* to = sum[0] + 4 * i;
+            to[0] = __fadd_rn(__uint_as_float(v.x), to[0]);
+            to[1] = __fadd_rn(__uint_as_float(v.y), to[1]);
+            to[2] = __fadd_rn(__uint_as_float(v.z), to[2]);
+            to[3] = __fadd_rn(__uint_as_float(v.w), to[3]);
+        }
+        __syncwarp();
+        between();
+#pragma unroll
+        for (int i = 0; i < Sums / 4; ++i) {
+            float* to = sum[S::Waves - 1] + 4 * i;
+            to[0] = __fadd_rn(before[i].x, to[0]);
+            to[1] = __fadd_rn(before[i].y, to[1]);
+            to[2] = __fadd_rn(before[i].z, to[2]);
+            to[3] = __fadd_rn(before[i].w, to[3]);
+        }
+    }
+
+    // Where a warp's results of a wave are before they are stored.
+    __device__ __forceinline__ u32 result_of(int wave) const {
+        return at.out() + ((group * S::Waves + wave) * 4 + warp) * (S::OutBytes / (8 * S::Waves));
+    }
+
     // A warp writes its 16 rows: float32 from registers, bf16 through shared memory and the copy engine in boxes of 64
     // columns.
     __device__ __forceinline__ void write(const float (&sum)[Sums], const ManyTile& tile, i32 wave) {
@@ -371,8 +427,7 @@ struct ManyMath {
             }
             return;
         }
-        const u32 boxes = at.out() + ((group * S::Waves + wave) * 4 + warp) * (S::OutBytes / (8 * S::Waves)),
-                  row = lane % 16;
+        const u32 boxes = result_of(wave), row = lane % 16;
 #pragma unroll
         for (int e = 0; e < N / 8; e += 2) {
             const u32 words[4] = {
@@ -435,13 +490,25 @@ struct ManyMath {
                         kept[i] = p == 0 ? sum[0][i] : __fadd_rn(kept[i], sum[0][i]);
                         sum[0][i] = kept[i];
                     }
+                } else if constexpr (S::Away) {
+                    if (p == parts - 1) {
+                        add_waves(sum, [&] { write(sum[0], now, 0); });
+                        write(sum[1], now, 1);
+                    } else {
+                        if (p > 0) {
+                            add_waves(sum, [] {});
+                        }
+                        keep_waves(sum);
+                    }
                 } else if constexpr (S::Parted) {
                     add_part(sum[0], p == 0, p == parts - 1);
                 }
             }
+            if constexpr (!S::Away) {
 #pragma unroll
-            for (int w = 0; w < S::Waves; ++w) {
-                write(sum[w], now, w);
+                for (int w = 0; w < S::Waves; ++w) {
+                    write(sum[w], now, w);
+                }
             }
         }
         if (lane == 0) {

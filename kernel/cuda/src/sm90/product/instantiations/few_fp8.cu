@@ -34,3 +34,9 @@ extern "C" __global__ void __launch_bounds__(FewShape<E4m3, 128, 1>::Threads, 1)
     multiply_few<FewShape<E4m3, 128, 1>>(args);
 }
 extern "C" __device__ const u32 sparrow_product_fp8_few128_shared = kSharedLimit;
+
+extern "C" __global__ void __launch_bounds__(FewShape<E4m3, 64, 1, 64>::Threads, 1)
+    sparrow_product_fp8_few64_turned(const __grid_constant__ ProductArgs args) {
+    multiply_few<FewShape<E4m3, 64, 1, 64>>(args);
+}
+extern "C" __device__ const u32 sparrow_product_fp8_few64_turned_shared = kSharedLimit;

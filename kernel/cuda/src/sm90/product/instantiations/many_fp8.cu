@@ -6,6 +6,7 @@ using namespace sparrow_product;
 using Many128 = ManyShape<E4m3, 128, 1, false>;
 using Many192 = ManyShape<E4m3, 192, 1, false>;
 using Many256 = ManyShape<E4m3, 128, 2, false>;  // 256 rows by 128 columns
+using Many256Parts = ManyShape<E4m3, 128, 2, true>;
 using Many128Parts = ManyShape<E4m3, 128, 1, true>;
 using Many176Parts = ManyShape<E4m3, 176, 1, true>;
 }  // namespace
@@ -39,3 +40,9 @@ extern "C" __global__ void __launch_bounds__(Many176Parts::Threads, 1)
     multiply_many<Many176Parts>(args);
 }
 extern "C" __device__ const u32 sparrow_product_fp8_many176_parts_shared = many_shared_bytes<Many176Parts>();
+
+extern "C" __global__ void __launch_bounds__(Many256Parts::Threads, 1)
+    sparrow_product_fp8_many256_parts(const __grid_constant__ ProductArgs args) {
+    multiply_many<Many256Parts>(args);
+}
+extern "C" __device__ const u32 sparrow_product_fp8_many256_parts_shared = many_shared_bytes<Many256Parts>();

@@ -1,0 +1,127 @@
+#!/bin/sh
+# Every test that needs a GPU, for a machine without Go.
+#
+#   sh kernel/cuda/gpu-tests.sh pack FOLDER        with Go: test binaries, the program and the files they read
+#   sh FOLDER/gpu-tests.sh run [SUITE...]          on the GPU machine: all suites, or some
+#   sh FOLDER/gpu-tests.sh list                    the suites
+#
+# A suite writes FOLDER/log/SUITE; a line for each says whether it passed and how long it took. The status is that of
+# the worst. LIMIT is the most seconds of a suite, 600 unless set.
+set -u
+
+packages="kernel/cuda kernel/cuda/op kernel/cuda/bench step engine/gputest engine/losttest builtin verify"
+suites="version run kernels operations steps engine builtin lost verify eval soak memcheck racecheck"
+
+usage() {
+    sed -n '4,6s/^#   //p' "$0" >&2
+    exit 2
+}
+
+# binary PACKAGE: where the test binary of a package is.
+binary() { echo "bin/$(echo "$1" | tr / -).test"; }
+
+pack() {
+    [ -n "${1:-}" ] || usage
+    mkdir -p "$1/bin" && to=$(cd "$1" && pwd) && cd "$(dirname "$0")/../.." || exit 1
+    export CGO_ENABLED=0
+    for p in $packages; do
+        go test -c -vet=off -ldflags='-s -w' -o "$to/$(binary "$p")" "./$p" || exit 1
+        mkdir -p "$to/$p"
+    done
+    go test -c -vet=off -tags remote -ldflags='-s -w' -o "$to/$(binary server/soak)" ./server/soak || exit 1
+    go build -trimpath -ldflags='-s -w' -o "$to/bin/sparrow" ./cmd/sparrow || exit 1
+    mkdir -p "$to/server/soak" "$to/testdata/oracle" "$to/builtin/testdata"
+    cp -R testdata/oracle/deepseek_v32-1 testdata/oracle/deepseek_v32-fp8-1 testdata/oracle/glm_moe_dsa-1 \
+        "$to/testdata/oracle/"
+    cp builtin/*.json builtin/model.safetensors "$to/builtin/"
+    cp builtin/testdata/golden.json "$to/builtin/testdata/"
+    cp kernel/cuda/gpu-tests.sh "$to/"
+}
+
+# tests PACKAGE PATTERN [FLAG...]: runs the tests of a package in its folder.
+tests() {
+    folder=$1 pattern=$2 program=$root/$(binary "$1")
+    shift 2
+    (cd "$root/$folder" && timeout "$limit" "$program" -test.v -test.timeout "${limit}s" -test.run "$pattern" "$@") &&
+        ! grep -q 'SKIP' "$log" # a test that found no GPU
+}
+
+# checked TOOL PACKAGE PATTERN: the same under a tool of compute-sanitizer.
+checked() {
+    (cd "$root/$2" && timeout "$limit" compute-sanitizer --tool "$1" --error-exitcode 9 "$root/$(binary "$2")" \
+        -test.v -test.short -test.run "$3")
+}
+
+# soak: a server of the built-in model under load.
+soak() {
+    port=18473
+    "$root/bin/sparrow" serve --kernels cuda --port $port &
+    server=$!
+    sleep 3
+    (cd "$root/server/soak" && SPARROW_SOAK_URL=http://127.0.0.1:$port timeout "$limit" \
+        "$root/$(binary server/soak)" -test.v)
+    status=$?
+    kill $server
+    wait $server
+    return $status
+}
+
+suite() {
+    case $1 in
+    version) "$root/bin/sparrow" version && "$root/bin/sparrow" version | grep -q '^ *cuda .*(ready)$' ;;
+    run)
+        "$root/bin/sparrow" run --kernels cuda --temperature 0 \
+            "The price of a lamp is 2 dollars. Bella takes 3 lamps. How many dollars is that?" </dev/null
+        ;;
+    kernels) tests kernel/cuda GPU ;;
+    operations) tests kernel/cuda/op GPU ;;
+    steps) tests step GPU ;;
+    engine) tests engine/gputest GPU ;;
+    builtin) tests builtin Golden/cuda ;;
+    lost) tests engine/losttest GPU ;;
+    verify) tests verify GPU ;;
+    eval)
+        for kv in bf16 fp8 fp8-576; do
+            timeout "$limit" "$root/bin/sparrow" eval --kernels cuda --concurrency 64 --kv $kv || return 1
+        done
+        ;;
+    soak) soak ;;
+    memcheck)
+        checked memcheck kernel/cuda 'GPU(Products|EveryProduct|Experts|MissingExpert|Quantise|NormQuantise)' &&
+            checked memcheck kernel/cuda/op 'GPU(SharedSuites|SelectAndLocate|HeldOperations|Pages)'
+        ;;
+    racecheck)
+        checked racecheck kernel/cuda 'GPU(EveryProduct|ExpertsEqual)'
+        ;;
+    *)
+        echo "no suite $1; suites are: $suites" >&2
+        return 2
+        ;;
+    esac
+}
+
+run() {
+    root=$(cd "$(dirname "$0")" && pwd) limit=${LIMIT:-600} worst=0
+    mkdir -p "$root/log"
+    [ $# -gt 0 ] || set -- $suites
+    for s in "$@"; do
+        log=$root/log/$s began=$(date +%s) verdict=ok
+        if ! suite "$s" >"$log" 2>&1; then
+            verdict=FAILED worst=1
+        fi
+        echo "$verdict $s $(($(date +%s) - began)) s"
+        if [ $verdict = FAILED ]; then
+            grep -a -E -m 20 '^ *--- FAIL|_test.go:|panic|ERROR|Error|error' "$log" || tail -n 5 "$log"
+        fi
+    done
+    return $worst
+}
+
+command=${1:-}
+[ $# -gt 0 ] && shift
+case $command in
+pack) pack "$@" ;;
+run) run "$@" ;;
+list) echo "$suites" ;;
+*) usage ;;
+esac

@@ -1,0 +1,34 @@
+package cuda
+
+// SelectedScoresArgs are the arguments of the kernel that gives the scores of selected positions.
+type SelectedScoresArgs struct {
+	Scores         Ptr   // f32 [Rows, Stride]; zero: no row is scored
+	Positions      Ptr   // i32 [Rows, Columns]; -1: none
+	Lengths        Ptr   // i32 [Rows]: keys that a row sees; at most as many as Columns: the row is not scored
+	Out            Ptr   // f32 [Rows, Columns]; zeros of rows that are not scored and where nothing is selected
+	Stride         int64 // elements between rows of scores
+	PositionStride int64 // entries between rows
+	OutStride      int64 // elements between rows
+	Rows           int32
+	Columns        int32
+	Keys           int32 // columns of Scores
+	Reserved       int32
+}
+
+// SelectedScores gives the scores of selected positions.
+func (k *Kernels) SelectedScores(s *Stream, a *SelectedScoresArgs) error {
+	c := checks{kernel: "selected_scores"}
+	if a.Scores != 0 {
+		c.memory("scores", a.Scores, 4)
+		c.positive("keys", a.Keys)
+		c.multiple("score stride", a.Stride, 1, int64(a.Keys))
+	}
+	c.memory("positions", a.Positions, 4)
+	c.memory("lengths", a.Lengths, 4)
+	c.memory("out", a.Out, 4)
+	c.positive("columns", a.Columns)
+	c.multiple("position stride", a.PositionStride, 1, int64(a.Columns))
+	c.multiple("out stride", a.OutStride, 1, int64(a.Columns))
+	c.count("rows", a.Rows)
+	return runRows(k, s, &c, a.Rows, 1, a)
+}
