@@ -17,11 +17,12 @@ type MLP struct {
 
 // LoadMLP loads the gate, up and down projections: prefix+"gate_proj.weight" and so on.
 func LoadMLP(l *Loader, prefix string, hidden, inner int) MLP {
-	m := MLP{
-		Gate: l.Matrix(prefix+"gate_proj.weight", inner, hidden),
-		Up:   l.Matrix(prefix+"up_proj.weight", inner, hidden),
-		Down: l.Matrix(prefix+"down_proj.weight", hidden, inner),
-	}
+	return LoadMLPOf(l, prefix+"gate_proj.weight", prefix+"up_proj.weight", prefix+"down_proj.weight", hidden, inner)
+}
+
+// LoadMLPOf loads projections of any names.
+func LoadMLPOf(l *Loader, gate, up, down string, hidden, inner int) MLP {
+	m := MLP{Gate: l.Matrix(gate, inner, hidden), Up: l.Matrix(up, inner, hidden), Down: l.Matrix(down, hidden, inner)}
 	m.joins = l.Join(func(j kernel.Joiner) error { return j.Join(m.Gate, m.Up) })
 	return m
 }

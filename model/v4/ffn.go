@@ -28,13 +28,10 @@ func loadExperts(c *config.V4, l *nn.Loader, at func(string) string, x expertNam
 	f := c.FFN
 	e := experts{
 		router: l.Matrix(at("ffn.gate.weight"), f.Experts, c.Hidden),
-		shared: nn.MLP{
-			Gate:  l.Matrix(at("ffn.shared_experts.w1.weight"), f.Inner*f.Shared, c.Hidden),
-			Up:    l.Matrix(at("ffn.shared_experts.w3.weight"), f.Inner*f.Shared, c.Hidden),
-			Down:  l.Matrix(at("ffn.shared_experts.w2.weight"), c.Hidden, f.Inner*f.Shared),
-			Limit: f.Limit,
-		},
+		shared: nn.LoadMLPOf(l, at("ffn.shared_experts.w1.weight"), at("ffn.shared_experts.w3.weight"),
+			at("ffn.shared_experts.w2.weight"), c.Hidden, f.Inner*f.Shared),
 	}
+	e.shared.Limit = f.Limit
 	if x.hash {
 		e.table = l.Indices(at("ffn.gate.tid2eid"), c.Vocab, f.TopK, f.Experts)
 	} else {
