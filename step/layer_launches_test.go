@@ -37,8 +37,7 @@ func TestDecodeLayerLaunches(t *testing.T) {
 	}
 }
 
-// Launches of a decode layer of DeepSeek-V4, whose experts are looked up by token or chosen. Passes are tried before the
-// first sequence is opened.
+// Launches of a decode layer of DeepSeek-V4. Passes are tried before the first sequence is opened.
 func TestDecodeLayerLaunchesV4(t *testing.T) {
 	base := launchesOfV4(t, "0, 4, 128", 3)
 	for ratio, want := range map[string]int64{"0": 36, "4": 55, "128": 41} { // today; a smaller number is progress
