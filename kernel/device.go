@@ -93,9 +93,9 @@ type Rehearser interface {
 	Rehearse() (Device, error)
 }
 
-// Partial is a device that has the operations of the DSA families and not all of DeepSeek-V4's.
+// Partial is a device that serves the DSA families and not yet DeepSeek-V4.
 type Partial interface {
-	// Missing lists the operations that it does not have.
+	// Missing lists what it lacks for that.
 	Missing() []string
 }
 

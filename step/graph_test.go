@@ -205,6 +205,18 @@ func TestGraphsReplay(t *testing.T) {
 	if dev.Reserved() != held {
 		t.Errorf("scratch memory grew from %d to %d bytes", held, dev.Reserved())
 	}
+	// A graph may use memory that was freed: the next pass is launched plainly, and the one after it captured again.
+	x, err := kernel.New(dev, kernel.F32, 1, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev.Free(x.Buf)
+	if n, g := decode(9); n != plain || g.Held != 0 || g.Replayed != 2 {
+		t.Errorf("after memory was freed a pass took %d launches, %+v", n, g)
+	}
+	if _, g = decode(9); g.Captured != 2 || g.Held != 1 || g.Replayed != 3 {
+		t.Errorf("the second pass after memory was freed: %+v", g)
+	}
 }
 
 // Prompts whose chunks all have shapes of their own do not cost decodes their graph.

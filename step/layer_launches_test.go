@@ -3,8 +3,11 @@ package step_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
+	"sparrow/internal/testmodel"
+	"sparrow/model"
 	"sparrow/model/synth"
 	"sparrow/plan"
 	"sparrow/step"
@@ -32,6 +35,47 @@ func TestDecodeLayerLaunches(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Launches of a decode layer of DeepSeek-V4. Passes are tried before the first sequence is opened.
+func TestDecodeLayerLaunchesV4(t *testing.T) {
+	base := launchesOfV4(t, "0, 4, 128", 3)
+	for ratio, want := range map[string]int64{"0": 36, "4": 55, "128": 41} { // today; a smaller number is progress
+		if took := launchesOfV4(t, "0, 4, 128, "+ratio, 4) - base; took != want {
+			t.Errorf("ratio %s: %d launches of a layer, want %d", ratio, took, want)
+		}
+	}
+}
+
+// launchesOfV4 counts the launches of one decode pass behind 15 pages.
+func launchesOfV4(t *testing.T, ratios string, layers int) int64 {
+	t.Helper()
+	config := strings.NewReplacer(`"num_hidden_layers": 3, "compress_ratios": [0, 4, 128]`,
+		fmt.Sprintf(`"num_hidden_layers": %d, "compress_ratios": [%s]`, layers, ratios),
+		`"o_lora_rank": 32`, `"o_lora_rank": 128`, `"hc_mult"`,
+		`"expert_dtype": "fp4", "hc_mult"`).Replace(testmodel.V4Config)
+	c, err := synth.New("layers", []byte(config), synth.Options{Seed: 1, DType: synth.FP8})
+	dir := t.TempDir()
+	if err == nil {
+		err = c.Write(context.Background(), dir, nil, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, dev := detached(t, dir)
+	b := newBench(t, m, plan.Policy{KV: "fp8"})
+	const cached = 15 * 256
+	pages := make([]int32, cached/256+1)
+	state, err := m.(interface {
+		Restore(n int, windows []int32) (model.State, error)
+	}).Restore(cached, pages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer state.Release()
+	before := dev.Launches()
+	b.step(step.Work{Kind: plan.ModeDecode, Tokens: []int32{7}, Cached: cached, Pages: pages, State: state, Logits: 1})
+	return dev.Launches() - before
 }
 
 // layersOf writes a checkpoint of v32Layers with a drafting layer.

@@ -114,10 +114,10 @@ func (r *Reference) compare(c *Case, g *Golden, out *outcome, o *Options, ratio 
 	r.own.dev.follow(nil)
 	r.both.recorder.made, r.both.found = choices{}, twin.Differences{}
 	err := atOnce(func() (err error) {
-		own, err = run(r.own, o.Config, g, options{chunk: o.Chunk})
+		own, err = run(r.own.Model, o.Config, g, options{chunk: o.Chunk})
 		return err
 	}, func() (err error) {
-		beside, err = run(r.both, o.Config, g, options{chunk: o.Chunk})
+		beside, err = run(r.both.Model, o.Config, g, options{chunk: o.Chunk})
 		return err
 	})
 	if err != nil {
@@ -126,10 +126,10 @@ func (r *Reference) compare(c *Case, g *Golden, out *outcome, o *Options, ratio 
 	r.own.dev.follow(&r.both.recorder.made)
 	r.moved.dev.follow(&r.both.recorder.made)
 	err = atOnce(func() (err error) {
-		followed, err = run(r.own, o.Config, g, options{chunk: o.Chunk, given: out.greedy})
+		followed, err = run(r.own.Model, o.Config, g, options{chunk: o.Chunk, given: out.greedy})
 		return err
 	}, func() (err error) {
-		moved, err = run(r.moved, o.Config, g, options{chunk: o.Chunk, given: out.greedy})
+		moved, err = run(r.moved.Model, o.Config, g, options{chunk: o.Chunk, given: out.greedy})
 		return err
 	})
 	if err != nil {

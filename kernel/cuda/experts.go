@@ -101,9 +101,10 @@ const (
 	// MaxExpertPairs is how many pairs of a row and a choice one call takes: 16384 rows of 8.
 	MaxExpertPairs = 1 << 17
 
-	expertTile      = 256 * 128            // bytes of a packed tile: 256 weight rows by 128 bytes of k
-	expertTileE2M1  = 256 * (64/2 + 64/32) // the same of e2m1: 64 values a row, and their scales
-	expertFewRows   = 64                   // rows up to which the kernels for few rows run: no expert has more pairs than rows
+	expertTile     = 256 * 128            // bytes of a packed tile: 256 weight rows by 128 bytes of k
+	expertTileE2M1 = 256 * (64/2 + 64/32) // the same of e2m1: 64 values a row, and their scales
+	// expertFewRows is up to how many rows the kernels for few rows run: no expert has more pairs than rows.
+	expertFewRows   = 64
 	expertManyRows  = 128
 	prepareThreads  = 512
 	prepareTiles    = prepareThreads / 16

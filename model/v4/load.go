@@ -89,11 +89,13 @@ func loadCompressor(c *config.V4, l *nn.Loader, at func(string) string, prefix s
 	if dual.Overlapped(ratio) {
 		w *= 2
 	}
-	return dual.Compressor{
+	x := dual.Compressor{
 		Dim: dim, Ratio: ratio,
 		Values: l.Matrix(at(prefix+"wkv.weight"), w, c.Hidden),
 		Gates:  l.Matrix(at(prefix+"wgate.weight"), w, c.Hidden),
 		APE:    l.Floats(at(prefix+"ape"), ratio, w),
 		Norm:   l.Vector(at(prefix+"norm.weight"), dim),
 	}
+	l.Join(func(j kernel.Joiner) error { return j.Join(x.Values, x.Gates) })
+	return x
 }

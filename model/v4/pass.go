@@ -49,6 +49,10 @@ func (m *Model) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.
 	if p.Rows > m.streams.mem.Rows {
 		return nil, fmt.Errorf("v4: a pass of %d rows; memory is bound for %d", p.Rows, m.streams.mem.Rows)
 	}
+	// A pass that is tried before the first sequence is opened needs the memory of a state, too.
+	if err := m.Reserve(1); err != nil {
+		return nil, err
+	}
 	if p.Pass != plan.PassTarget {
 		return m.arrangeDraft(p, cfg, a)
 	}

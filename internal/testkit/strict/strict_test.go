@@ -232,8 +232,8 @@ func testBuiltin(t *testing.T, r *refusals) {
 	atWork(t, dev)
 }
 
-// A checkpoint of the types of DeepSeek-V4's releases, FP8 matrices and FP4 experts, has shapes that a GPU takes, and so
-// does its drafting block.
+// A checkpoint of the types of DeepSeek-V4's releases, FP8 matrices and FP4 experts, has shapes that a GPU takes, and
+// so does its drafting block.
 func TestReleasedTypes(t *testing.T) {
 	one := 1
 	config := strings.NewReplacer(`"o_lora_rank": 32`, `"o_lora_rank": 128`, `"hc_mult"`,

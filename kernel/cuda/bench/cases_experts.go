@@ -37,9 +37,11 @@ func expertCases() []Case {
 			list = append(list, expertCase(shape, c.rows, "experts", 0))
 		}
 		if c.sixteenth {
-			shape.BF16 = true
-			list = append(list, expertCase(shape, c.rows, "experts_gate_up", 0),
-				expertCase(shape, c.rows, "experts_down", 0))
+			for _, e2m1 := range []bool{false, true} {
+				shape.BF16, shape.E2M1 = true, e2m1
+				list = append(list, expertCase(shape, c.rows, "experts_gate_up", 0),
+					expertCase(shape, c.rows, "experts_down", 0))
+			}
 		}
 	}
 	shape := cuda.ExpertShape{Experts: 64, Hidden: expertHidden, Inner: expertInner}
@@ -65,6 +67,9 @@ func expertCase(shape cuda.ExpertShape, rows int, name string, peer float64) Cas
 	kind, size := "e4m3", 1
 	if shape.BF16 {
 		c.Rate, kind, size = BF16, "bf16", 2
+	}
+	if shape.E2M1 {
+		kind = "e2m1"
 	}
 	c.Shape = fmt.Sprintf("%s, %d x %d rows", kind, used, pairs/used)
 	if int(shape.Experts) != used {
@@ -106,9 +111,16 @@ func newExpertSet(h *holder, shape cuda.ExpertShape, rows int, name string) Set 
 			values = append(values, num.E4M3(v*60))
 		}
 	}
-	e.pattern = make([]byte, 37*packedTile) // no multiple of an expert: all of them differ
+	e.pattern = make([]byte, 37*e.tile()) // no multiple of an expert: all of them differ
 	for i := 0; i < len(e.pattern); i += 2 {
 		copy(e.pattern[i:i+2], values[h.rng.Uint32()%(1<<15)*2:])
+	}
+	if shape.E2M1 {
+		for i := range e.pattern {
+			if e.pattern[i] = byte(h.rng.Uint32()); i%expect.PackedE2M1Tile >= expect.PackedE2M1Codes {
+				e.pattern[i] = 117 + e.pattern[i]%5 // scales
+			}
+		}
 	}
 	e.x = raw(h.bf16s(37 * expertHidden))
 	var gateUpScales, downScales int64
@@ -158,6 +170,14 @@ func newExpertSet(h *holder, shape cuda.ExpertShape, rows int, name string) Set 
 	return Set{launch, e.check}
 }
 
+// tile is the size of a packed tile.
+func (e *expertSet) tile() int64 {
+	if e.shape.E2M1 {
+		return expect.PackedE2M1Tile
+	}
+	return packedTile
+}
+
 // weight is a row of a packed tile of an expert, widened; matrix 0 is gate and up, 1 is down.
 func (e *expertSet) weight(matrix int, expert int32, tile, row int) []float64 {
 	bytes, blocks := e.gateUp, int64(e.args.HiddenBlocks)
@@ -166,7 +186,14 @@ func (e *expertSet) weight(matrix int, expert int32, tile, row int) []float64 {
 	}
 	var out []float64
 	for block := range blocks {
-		at := int64(expert)*bytes + (int64(tile)*blocks+block)*packedTile
+		at := int64(expert)*bytes + (int64(tile)*blocks+block)*e.tile()
+		if e.shape.E2M1 {
+			stored := e.pattern[at%int64(len(e.pattern)):][:e.tile()]
+			for c := range 64 {
+				out = append(out, expect.PackedE2M1(stored, row, c))
+			}
+			continue
+		}
 		if e.shape.BF16 {
 			for c := range 64 {
 				i := (at + int64(expect.PackedAt(row, 2*c))) % int64(len(e.pattern))

@@ -2,6 +2,7 @@ package expect
 
 import (
 	"cmp"
+	"encoding/binary"
 	"math"
 	"slices"
 
@@ -50,6 +51,21 @@ func SortPairs(ids []int32, experts int32) []int32 {
 
 // PackedAt is where byte b of row r of a packed tile lies: 256 rows of 128 bytes, swizzled.
 func PackedAt(r, b int) int { return r*128 + (b/16^r%8)*16 + b%16 }
+
+// A packed tile of e2m1: 256 rows of 64 values, codes and then scales.
+const (
+	PackedE2M1Codes = 256 * 32
+	PackedE2M1Tile  = PackedE2M1Codes + 256*2
+)
+
+// PackedE2M1 is the value in column c of row r of such a tile. Thread r % 128 of the kernels has pieces of 16 bytes of
+// rows r % 128 and r % 128 + 128, two for each; of eight values of a word, the odd ones lie 16 bits above the even.
+func PackedE2M1(tile []byte, r, c int) float64 {
+	thread, piece := r%128, r/128*2+c/32
+	word := binary.LittleEndian.Uint32(tile[(piece*128+thread)*16+c%32/8*4:])
+	code := word >> (c%8/2*4 + c%2*16) & 15
+	return float64(num.FromE2M1(byte(code))) * float64(num.FromE8M0(tile[PackedE2M1Codes+4*thread+piece]))
+}
 
 // GateUpRow is the row of a packed tile that holds inner column i of 128 of gate, or of up.
 func GateUpRow(i int, up bool) int {

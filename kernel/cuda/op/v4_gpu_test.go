@@ -14,7 +14,8 @@ import (
 // Residual streams of the widths of DeepSeek-V4, and of odd ones.
 func TestGPUHyper(t *testing.T) {
 	b := onGPU(t)
-	for _, c := range []struct{ rows, n, hidden int }{{1, 4, 4096}, {9, 4, 7168}, {3, 4, 2056}, {5, 5, 24}, {2, 16, 9}} {
+	for _, c := range []struct{ rows, n, hidden int }{{1, 4, 4096}, {9, 4, 7168}, {3, 4, 2056}, {5, 5, 24},
+		{2, 16, 9}} {
 		what, w := fmt.Sprintf("%+v", c), c.n*(2+c.n)
 		x, mix, base, scale := b.random(c.rows, c.n*c.hidden), b.normal(c.rows, w), b.normal(1, w), b.normal(1, 3)
 		out, post, comb := b.random(c.rows, c.hidden), b.normal(c.rows, c.n), b.normal(c.rows, c.n*c.n)
@@ -68,7 +69,8 @@ func TestGPUPut(t *testing.T) {
 		}
 		b.same(fmt.Sprintf("halves of %d columns", cols), wide.ref, wide.gpu)
 	}
-	b.must(b.gpu.Put(kernel.PutArgs{Out: b.random(8, 4).gpu, X: b.random(1, 4).gpu, Rows: b.ints(1, 1, []int32{8}).gpu}))
+	beyond := b.ints(1, 1, []int32{8}).gpu
+	b.must(b.gpu.Put(kernel.PutArgs{Out: b.random(8, 4).gpu, X: b.random(1, 4).gpu, Rows: beyond}))
 	if err := b.gpu.Sync(); !errors.Is(err, kernel.ErrArgument) {
 		t.Errorf("place 8 of 8: %v, want ErrArgument at the next sync", err)
 	}

@@ -1,5 +1,6 @@
-// The copying warpgroup where weights are e2m1: stored tiles of 8704 bytes come by the copy engine, up to kAhead of them
-// ahead, and are widened to bf16 into the stages that the other warpgroups multiply. Nothing else differs from feed.cuh.
+// The copying warpgroup where weights are e2m1: stored tiles of 8704 bytes come by the copy engine, up to kAhead of
+// them ahead, and are widened to bf16 into the stages that the other warpgroups multiply. Nothing else differs from
+// feed.cuh.
 //
 // A stored tile is 256 rows of 64 values: 8192 bytes of codes and 512 of scales. Thread t widens rows t and 128 + t.
 //

@@ -1,7 +1,7 @@
 // Products of the experts: gate and up with the activation, or down, of all experts that have rows, in one launch.
 //
-// In:    packed weights (pack.cuh, pack_e2m1.cuh); gate and up: x as e4m3 codes with scales [rows, hidden], or bf16; down: inner
-//        [pairs, inner]; the sorted order and the list of experts (prepare.cuh).
+// In:    packed weights (pack.cuh, pack_e2m1.cuh); gate and up: x as e4m3 codes with scales [rows, hidden], or bf16;
+//        down: inner [pairs, inner]; the sorted order and the list of experts (prepare.cuh).
 // Out:   gate and up: inner [pairs, inner] e4m3 with a scale per 128 columns, or bf16. Down: results bf16 [pairs,
 //        hidden] in the order of the pairs.
 // Block: one per SM, 384 threads. An item is 256 weight rows by up to 64 or 128 tokens of an expert; blocks take every

@@ -1,6 +1,6 @@
 // Rows from and to chosen places: embeddings by token, rows of a batch by number (pick), raw rows to the rings of their
-// sequences (put). Picking a row outside the table raises a fault and gives zeros; putting one outside the output raises
-// a fault and writes nothing.
+// sequences (put). Picking a row outside the table raises a fault and gives zeros; putting one outside the output
+// raises a fault and writes nothing.
 //
 // In       [., columns] f32, bf16 or f16; places i32 [rows].
 // Out      [., columns] f32 or bf16, rounded once; rows of the same type keep their bits.
