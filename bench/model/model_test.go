@@ -79,6 +79,15 @@ func TestMeasuresEveryCell(t *testing.T) {
 				p.Stages[Attention] == 0 {
 				t.Errorf("context %d: stages %v of a step of %v ms", c.Context, p.Stages, p.StepMs)
 			}
+			ops := map[string]int{}
+			for _, k := range p.Kernels {
+				if ops[k.Name] = k.Launches; k.Us <= 0 {
+					t.Errorf("%s takes %v us", k.Name, k.Us)
+				}
+			}
+			if layers := 2 * ops["store rows"]; layers == 0 || ops["norm"] <= layers || ops["embed"] != 1 {
+				t.Errorf("operations of a step: %v", ops)
+			}
 			if math.Abs(p.TokensPerSecond*p.MsPerToken()-1e3) > 1e-6*1e3 {
 				t.Errorf("%v tokens/s at %v ms each", p.TokensPerSecond, p.MsPerToken())
 			}

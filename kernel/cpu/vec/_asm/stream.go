@@ -406,14 +406,10 @@ func (k *stream) end() {
 	}
 }
 
-// fetchPlace prefetches a line at cursor r of eight and advances it. With a single row
-// of x the line goes into the L1 cache; with more rows it would evict x.
+// fetchPlace prefetches a line at cursor r of eight and advances it. The line goes into the L2 cache: it is needed only
+// after a whole unit, and with many cores at work the L1 cache has too few requests in flight.
 func (k *stream) fetchPlace(r int) {
-	hint := "PREFETCHT1"
-	if k.rows == 1 {
-		hint = "PREFETCHT0"
-	}
-	k.op("%s %s", hint, spaced("R12", "R13", "R14", "", 0, r%4))
+	k.op("PREFETCHT1 %s", spaced("R12", "R13", "R14", "", 0, r%4))
 	switch r % 8 {
 	case 3:
 		k.op("LEAQ (R12)(R13*4), R12")
