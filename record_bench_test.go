@@ -52,13 +52,12 @@ func BenchmarkRecording(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			turn(nil)
 			turn(c.r)
-			var ratios []float64
+			var off, on []time.Duration
 			for range max(b.N, 11) {
-				off, on := turn(nil), turn(c.r)
-				ratios = append(ratios, on.Seconds()/off.Seconds())
+				off, on = append(off, turn(nil)), append(on, turn(c.r))
 			}
-			slices.Sort(ratios)
-			b.ReportMetric(100*(ratios[len(ratios)/2]-1), "%more")
+			// Other work on the machine only adds to the time of a turn: the fastest of each are compared.
+			b.ReportMetric(100*(slices.Min(on).Seconds()/slices.Min(off).Seconds()-1), "%more")
 			b.ReportMetric(0, "ns/op")
 		})
 	}

@@ -16,10 +16,17 @@
 //	task      optional: what kind of item it is
 //	tokens    optional: tokens of the prompt
 //
+// A line of multiple choice has instead:
+//
+//	prompt    a text, as the model reads it
+//	choices   texts that may follow it, with the space before them
+//	label     the number of the right one, from 0
+//
 // # What counts
 //
 // Exact is the strict measure: an engine's output must equal the answer character for character and then end. A
 // server returns parsed messages, so its answer is compared part by part: reasoning and content as text, calls by
 // name and by the value of their arguments, because servers format JSON differently. Final is the lenient
-// measure: every word of final appears in the output, in order.
+// measure: every word of final appears in the output, in order. Choices are not written but scored: exact means that
+// the right one has the largest log probability, final that it has the largest by character.
 package eval

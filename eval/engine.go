@@ -48,8 +48,11 @@ func (r *Engine) About() About {
 	return About{Model: i.Name, Kernels: i.Kernels, Layout: i.Config.Layout.String()}
 }
 
-// Answer generates greedily.
+// Answer generates greedily, or scores choices.
 func (r *Engine) Answer(ctx context.Context, it *Item, most int) (Reply, error) {
+	if it.Choices != nil {
+		return r.choose(ctx, it)
+	}
 	if r.dense {
 		return r.answerDense(ctx, it, most)
 	}
@@ -61,6 +64,18 @@ func (r *Engine) Answer(ctx context.Context, it *Item, most int) (Reply, error) 
 	out := Reply{Raw: true, Text: res.Choices[0].Text, Ended: ended(res.Choices[0].Finish)}
 	out.PromptTokens, out.CachedTokens, out.CompletionTokens = res.Usage.PromptTokens, res.Usage.CachedTokens,
 		res.Usage.CompletionTokens
+	return out, nil
+}
+
+// choose scores the choices of an item. They are rows of a prompt, so that dense attention is the plan's.
+func (r *Engine) choose(ctx context.Context, it *Item) (Reply, error) {
+	logprobs, used, err := r.engine.ScoreTexts(ctx, it.Prompt, it.Choices)
+	if err != nil {
+		return Reply{}, err
+	}
+	out := chosen(it, logprobs)
+	out.PromptTokens, out.CachedTokens, out.CompletionTokens = used.PromptTokens, used.CachedTokens,
+		used.CompletionTokens
 	return out, nil
 }
 

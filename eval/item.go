@@ -23,7 +23,13 @@ type Item struct {
 	Tools    json.RawMessage // as in the file; nil without tools
 	Chat     chat.Request    // both of them, as an engine reads them
 
-	Answer string // the complete expected output
+	// Choices, where there are any, are texts of which one follows Prompt. The model gives each a probability and
+	// writes no answer; there are no messages then.
+	Prompt  string
+	Choices []string
+	Label   int // the right one
+
+	Answer string // the complete expected output, or the right choice
 	Final  string // the value inside it; may be empty
 	Tokens int    // of the prompt; 0 where the file does not say
 }
@@ -45,6 +51,9 @@ type itemFields struct {
 	Answer   *string         `json:"answer"`
 	Final    string          `json:"final"`
 	Tokens   int             `json:"tokens"`
+	Prompt   string          `json:"prompt"`
+	Choices  []string        `json:"choices"`
+	Label    *int            `json:"label"`
 }
 
 // parseItem reads one line. Unknown names are refused: a misspelt "tools" would silently change what is measured.
@@ -54,10 +63,14 @@ func parseItem(line []byte) (*Item, error) {
 	d.DisallowUnknownFields()
 	if err := d.Decode(&f); err != nil {
 		return nil, fmt.Errorf("%s; an item is a JSON object with messages, answer and optionally tools, final, "+
-			"task and tokens, such as %s", itemFault(line, err), exampleItem)
+			"task and tokens, such as %s, or with prompt, choices and label, such as %s", itemFault(line, err),
+			exampleItem, exampleChoice)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("more than one value on the line; want one item")
+	}
+	if len(f.Choices) > 0 || f.Label != nil || f.Prompt != "" {
+		return f.choice()
 	}
 	if f.Answer == nil || *f.Answer == "" {
 		return nil, errors.New("answer: is missing or empty; want the complete expected output")
@@ -74,6 +87,32 @@ func parseItem(line []byte) (*Item, error) {
 
 // exampleItem is the least a line can hold.
 const exampleItem = `{"messages": [{"role": "user", "content": "What is 2 + 3?"}], "answer": "5"}`
+
+// exampleChoice is the least a line of multiple choice can hold.
+const exampleChoice = `{"prompt": "The sky is", "choices": [" blue", " a door"], "label": 0}`
+
+// choice reads a line of multiple choice.
+func (f *itemFields) choice() (*Item, error) {
+	switch {
+	case f.Messages != nil || f.Tools != nil || f.Answer != nil || f.Final != "":
+		return nil, fmt.Errorf("has both a conversation and choices; want messages and answer, or prompt, choices and "+
+			"label, such as %s", exampleChoice)
+	case f.Prompt == "":
+		return nil, errors.New("prompt: is missing or empty; want the text that the choices follow")
+	case len(f.Choices) < 2:
+		return nil, fmt.Errorf("choices: has %d, want two or more texts that may follow the prompt, with the space "+
+			"before them", len(f.Choices))
+	case f.Label == nil || *f.Label < 0 || *f.Label >= len(f.Choices):
+		return nil, fmt.Errorf("label: want the number of the right choice, 0 to %d", len(f.Choices)-1)
+	}
+	for i, c := range f.Choices {
+		if c == "" {
+			return nil, fmt.Errorf("choices[%d]: is empty", i)
+		}
+	}
+	return &Item{Kind: f.Task, Prompt: f.Prompt, Choices: f.Choices, Label: *f.Label, Answer: f.Choices[*f.Label],
+		Tokens: max(f.Tokens, 0)}, nil
+}
 
 // itemFault describes a decoder's error in the terms of the file.
 func itemFault(line []byte, err error) string {

@@ -113,9 +113,16 @@ func TestBadTaskFiles(t *testing.T) {
 		"unknown role":   {`{"messages": [{"role": "bird", "content": "tweet"}], "answer": "x"}`, "role"},
 		"a tool without name": {`{` + user + `, "answer": "x", "tools": [{"type": "function", "function": {}}]}`,
 			"tools[0]"},
-		"negative tokens": {`{` + user + `, "answer": "x", "tokens": -1}`, "tokens"},
-		"empty file":      {"\n\n", "no items"},
-		"a line too long": {strings.Repeat(" ", maxLineBytes+1), "token too long"},
+		"choices and messages": {`{` + user + `, "prompt": "a", "choices": ["b", "c"], "label": 0}`,
+			"both a conversation and choices"},
+		"choices without a prompt": {`{"choices": ["b", "c"], "label": 0}`, "prompt: is missing"},
+		"one choice":               {`{"prompt": "a", "choices": ["b"], "label": 0}`, "choices: has 1"},
+		"an empty choice":          {`{"prompt": "a", "choices": ["b", ""], "label": 0}`, "choices[1]: is empty"},
+		"no label":                 {`{"prompt": "a", "choices": ["b", "c"]}`, "label: want the number"},
+		"a label outside":          {`{"prompt": "a", "choices": ["b", "c"], "label": 2}`, "0 to 1"},
+		"negative tokens":          {`{` + user + `, "answer": "x", "tokens": -1}`, "tokens"},
+		"empty file":               {"\n\n", "no items"},
+		"a line too long":          {strings.Repeat(" ", maxLineBytes+1), "token too long"},
 	} {
 		_, err := LoadFile(file(c.text), "t.jsonl")
 		if !errors.Is(err, ErrTask) || !strings.Contains(err.Error(), c.want) ||

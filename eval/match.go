@@ -10,8 +10,12 @@ import (
 	"sparrow/chat"
 )
 
-// Exact reports whether a reply is the item's answer and nothing else.
+// Exact reports whether a reply is the item's answer and nothing else. Of an item with choices, it reports whether the
+// likeliest one is right.
 func Exact(it *Item, r *Reply) bool {
+	if r.Logprobs != nil {
+		return largest(r.Logprobs) == it.Label
+	}
 	if !r.Ended {
 		return false
 	}
@@ -38,8 +42,16 @@ func expected(it *Item) (chat.Message, error) {
 	return chat.Parse(chat.DeepSeekV31{}.Parser(it.Chat), it.Answer)
 }
 
-// Final reports whether a reply holds the item's final value, or its answer where the item has none.
+// Final reports whether a reply holds the item's final value, or its answer where the item has none. Of an item with
+// choices, it reports whether the likeliest one by character is right: long texts are less likely.
 func Final(it *Item, r *Reply) bool {
+	if r.Logprobs != nil {
+		each := make([]float64, len(r.Logprobs))
+		for i, l := range r.Logprobs {
+			each[i] = l / float64(utf8.RuneCountInString(it.Choices[i]))
+		}
+		return largest(each) == it.Label
+	}
 	if it.Final == "" {
 		return Exact(it, r) || holds(r.String(), strings.Fields(it.Answer))
 	}
@@ -51,6 +63,17 @@ func Final(it *Item, r *Reply) bool {
 		}
 	}
 	return holds(r.String(), strings.Fields(it.Final))
+}
+
+// largest is the index of the largest value, the first one of equals.
+func largest(v []float64) int {
+	best := 0
+	for i := range v {
+		if v[i] > v[best] {
+			best = i
+		}
+	}
+	return best
 }
 
 // holds reports whether the words appear in text in their order, none of them as a part of a longer word.

@@ -2,9 +2,11 @@ package eval
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
+	"unicode/utf8"
 
 	"sparrow/api/openai"
 	"sparrow/api/openai/client"
@@ -22,7 +24,8 @@ type RemoteConfig struct {
 
 const defaultTimeout = 10 * time.Minute
 
-// Remote answers items through any server with OpenAI's chat completions.
+// Remote answers items through any server with OpenAI's chat completions, and items with choices through its text
+// completions.
 type Remote struct {
 	cfg    RemoteConfig
 	client *client.Client
@@ -65,6 +68,9 @@ type chatBody struct {
 
 // Answer sends the item.
 func (r *Remote) Answer(ctx context.Context, it *Item, most int) (Reply, error) {
+	if it.Choices != nil {
+		return r.choose(ctx, it)
+	}
 	body := chatBody{wireItem: wireItem{r.cfg.Model, it.Messages, it.Tools}, MaxTokens: most}
 	if it.Thinking() {
 		body.Kwargs = map[string]bool{"thinking": true}
@@ -92,4 +98,77 @@ func (r *Remote) Answer(ctx context.Context, it *Item, most int) (Reply, error) 
 		out.Calls = append(out.Calls, chat.Call{ID: t.ID, Name: t.Function.Name, Arguments: t.Function.Arguments})
 	}
 	return out, nil
+}
+
+// echoBody asks for the log probabilities of texts, which servers give for prompts that they repeat. Some of them must
+// generate a token.
+type echoBody struct {
+	Model       string   `json:"model"`
+	Prompt      []string `json:"prompt"`
+	Echo        bool     `json:"echo"`
+	Logprobs    int      `json:"logprobs"`
+	MaxTokens   int      `json:"max_tokens"`
+	Temperature float64  `json:"temperature"`
+	Special     bool     `json:"add_special_tokens"` // nothing is put before a prompt
+}
+
+// choose scores the choices of an item through text completions.
+func (r *Remote) choose(ctx context.Context, it *Item) (Reply, error) {
+	body := echoBody{Model: r.cfg.Model, Echo: true, Logprobs: 1, MaxTokens: 1}
+	for _, c := range it.Choices {
+		body.Prompt = append(body.Prompt, it.Prompt+c)
+	}
+	ctx, stop := context.WithTimeout(ctx, r.cfg.Timeout)
+	defer stop()
+	var res openai.CompletionResponse
+	if err := r.client.Call(ctx, http.MethodPost, "/v1/completions", body, &res); err != nil {
+		return Reply{}, fmt.Errorf("%w: %w", ErrRemote, err)
+	}
+	sums := make([]float64, len(it.Choices))
+	seen := 0
+	for i := range res.Choices {
+		c := &res.Choices[i]
+		if c.Index < 0 || c.Index >= len(sums) {
+			continue
+		}
+		sum, err := continued(c.Logprobs, it.Prompt, it.Choices[c.Index])
+		if err != nil {
+			return Reply{}, fmt.Errorf("%w: %w", ErrRemote, err)
+		}
+		sums[c.Index] = sum
+		seen++
+	}
+	if seen != len(sums) {
+		return Reply{}, fmt.Errorf("%w: %d of %d prompts in the response", ErrRemote, seen, len(sums))
+	}
+	out := chosen(it, sums)
+	if res.Usage != nil {
+		out.PromptTokens, out.CompletionTokens = res.Usage.PromptTokens, res.Usage.CompletionTokens
+	}
+	return out, nil
+}
+
+// continued adds up the log probabilities of the tokens of an echoed text that reach into the choice behind the prompt.
+func continued(l *openai.CompletionLogprobs, prompt, choice string) (float64, error) {
+	if l == nil || len(l.TextOffset) != len(l.TokenLogprobs) || len(l.TextOffset) == 0 {
+		return 0, errors.New("the response has no log probabilities of the prompt; the server must support echo with " +
+			"logprobs in /v1/completions")
+	}
+	from := utf8.RuneCountInString(prompt)
+	to := from + utf8.RuneCountInString(choice)
+	var sum float64
+	for i, at := range l.TextOffset {
+		end := to
+		if i+1 < len(l.TextOffset) {
+			end = l.TextOffset[i+1]
+		}
+		if end <= from || at >= to {
+			continue
+		}
+		if l.TokenLogprobs[i] == nil {
+			return 0, errors.New("the first token of a choice has no log probability; send a prompt of a token or more")
+		}
+		sum += float64(*l.TokenLogprobs[i])
+	}
+	return sum, nil
 }

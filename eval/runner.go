@@ -10,7 +10,7 @@ import (
 
 // Runner answers items. Run calls it from several goroutines.
 type Runner interface {
-	// Answer generates greedily, at most most tokens.
+	// Answer generates greedily, at most most tokens, or gives the choices of an item their log probabilities.
 	Answer(ctx context.Context, it *Item, most int) (Reply, error)
 	// About describes the runner.
 	About() About
@@ -33,10 +33,19 @@ type Reply struct {
 	Calls     []chat.Call // not Raw: the tools called
 	// Ended means that the model ended its answer; false means that it was cut off.
 	Ended bool
+	// Logprobs are those of an item's choices; Text is then the likeliest one.
+	Logprobs []float64
 
 	PromptTokens     int
 	CachedTokens     int // of the prompt
 	CompletionTokens int
+}
+
+// chosen is the reply to an item with choices.
+func chosen(it *Item, logprobs []float64) Reply {
+	r := Reply{Raw: true, Ended: true, Logprobs: logprobs}
+	r.Text = it.Choices[largest(logprobs)]
+	return r
 }
 
 // String is the whole output in one text. Two replies are the same when their strings are equal.

@@ -1,5 +1,7 @@
 package sched
 
+import "math"
+
 // load is what a batch computes, as far as its time depends on it. Contexts are sums over rows, in thousands of
 // tokens: a row costs the more the more tokens it may see.
 type load struct {
@@ -38,7 +40,7 @@ type cost struct {
 	measured       int     // batches with prompts
 	near, far      float64 // rows of prompts that one of the latest of them had
 	most           float64 // rows of a batch without prompts that was measured
-	margin         float64 // by how much batches with prompts took longer than predicted, all but few of them
+	spread         float64 // of the times of batches with prompts around what was predicted
 }
 
 // The first guesses, in seconds: of a batch, a row before and behind the threshold, and a thousand tokens that a row
@@ -46,8 +48,8 @@ type cost struct {
 func newCost() cost {
 	return cost{
 		decode: newFit(features{1e-3, 1e-3, 0, 1e-4}, 0.98),
-		prompt: newFit(features{1e-3, 2e-3, 2e-3, 2e-4}, 0.8),
-		margin: firstMargin,
+		prompt: newFit(features{1e-3, 2e-3, 2e-3, 2e-4}, 0.9),
+		spread: firstSpread,
 	}
 }
 
@@ -80,22 +82,26 @@ func (c *cost) knownDecoding(l *load) float64 {
 // else. A change that lasts is learned from a few measurements.
 const outlier = 3
 
-// The margin follows the ratio of measured to predicted times that the share late of batches exceeds, by steps of
-// marginStep: it is small on a quiet machine, and large where other work interferes.
+// The margin follows from how far measured times lie above predicted ones: spread is the mean square of the logarithm
+// of their ratio, where it is above 1. A batch in a few hundred lies more than tail of its roots above what was
+// predicted, and may take MaxStall and a tenth. So the margin is small on a quiet machine, and large where the time of
+// equal batches differs.
 const (
-	firstMargin, leastMargin, mostMargin = 1.2, 1.1, 2
-
-	late       = 0.02
-	marginStep = 0.05
+	firstSpread             = 0.03
+	tail, allowed           = 3, 1.1
+	leastMargin, mostMargin = 1.2, 2.5
+	spreadKeep              = 0.97 // what the batches before count
 )
 
+func (c *cost) margin() float64 {
+	return min(max(math.Exp(tail*math.Sqrt(c.spread))/allowed, leastMargin), mostMargin)
+}
+
+// widen takes the ratio of a measured to a predicted time. Times above the prediction are half of them, so their
+// squares count twice; times far below it were predicted by first guesses.
 func (c *cost) widen(ratio float64) {
-	if ratio > c.margin {
-		c.margin += marginStep * (1 - late)
-	} else {
-		c.margin -= marginStep * late
-	}
-	c.margin = min(max(c.margin, leastMargin), mostMargin)
+	late := math.Log(min(max(ratio, 1), outlier))
+	c.spread = spreadKeep*c.spread + (1-spreadKeep)*2*late*late
 }
 
 // Predictions hold for batches of about as many rows of prompts as were measured: at most beyond times as many. What
@@ -122,6 +128,10 @@ func (c *cost) learn(l *load, seconds float64) {
 	}
 	if c.measured++; l.rows > 0 {
 		c.widen(ratio)
+	}
+	if l.rows > 0 && c.decoding(l) > seconds {
+		// The decodes alone were thought to take longer than all of it: there was no batch without prompts yet.
+		c.decode.learn(l.decodeFeatures(), seconds, seconds)
 	}
 	c.near, c.far = max(l.near, c.near*(1-fade)), max(l.far, c.far*(1-fade))
 	c.prompt.learn(l.promptFeatures(), max(seconds-c.knownDecoding(l), 0), seconds)

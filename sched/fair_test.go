@@ -121,6 +121,39 @@ func TestSuspendedSequencesDoNotReturnAtOnce(t *testing.T) {
 	}
 }
 
+// A sequence that another of its tenant was suspended for, and that is then suspended for another tenant, does not
+// take that tenant's place.
+func TestAPromiseIsKeptOnce(t *testing.T) {
+	f, err := newFake(1000, 4, Limits{BatchTokens: 64, MaxRunning: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	add := func(tenant, flow string, first int32) {
+		q := &Sequence{Tokens: []int32{first, 2, 3}, Tenant: tenant, Flow: flow, Request: first}
+		if err := f.add(q, 300); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add("a", "x", 1)
+	add("a", "x", 2)
+	add("c", "", 3)
+	step(t, f)
+	add("c", "", 4)  // comes first, and has nobody to take a place from
+	add("a", "y", 5) // takes that of the other flow
+	step(t, f)
+	add("b", "", 6) // takes the place of the latter
+	for range 3 {
+		step(t, f)
+	}
+	of := map[string]int{}
+	for _, q := range f.sched.running {
+		of[q.Tenant]++
+	}
+	if of["a"] != 1 || of["b"] != 1 || of["c"] != 1 {
+		t.Errorf("%v run, want one of each tenant", of)
+	}
+}
+
 // A higher priority runs in the next batch and is not suspended for lower ones of its tenant; other tenants keep their
 // share.
 func TestPriorityActsInsideATenant(t *testing.T) {

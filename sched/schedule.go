@@ -197,6 +197,8 @@ func (s *Scheduler) admit(at int) *Sequence {
 	s.waiting = slices.Delete(s.waiting, at, at+1)
 	s.running = insert(s.running, q)
 	q.request.count(1, -1)
+	// A promise is kept once: suspended again, the sequence waits like others.
+	s.promised = slices.DeleteFunc(s.promised, func(p *Sequence) bool { return p == q })
 	if s.onAdmit != nil {
 		q.restoring = s.onAdmit(q)
 	}

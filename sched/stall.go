@@ -21,7 +21,7 @@ func (s *Scheduler) promptTokens(left, logits int) int {
 	if s.limits.MaxStall <= 0 || len(s.items) == 0 || len(s.prompts) == 0 {
 		return left
 	}
-	limit := s.stallLimit(&s.load) / s.cost.margin
+	limit := s.stallLimit(&s.load) / s.cost.margin()
 	least := min(max(SmallestChunk, len(s.prompts)), left)
 	n := least + sort.Search(left-least, func(i int) bool {
 		l := s.withPrompts(least+i+1, logits)

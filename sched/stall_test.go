@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -41,9 +42,12 @@ type rig struct {
 	m       *machine
 	r       *rand.Rand
 	noise   bool
+	spread  float64 // of the logarithm of times
 	clock   float64
 	longest float64 // batch that sequences decoding had to wait for, but for those that were drawn to be late
 	prompts int     // tokens computed
+	waited  int     // batches that sequences decoding had to wait for
+	over    int     // those that took more than the bound and a fifth
 }
 
 // threshold is where prompts of the machines become slower.
@@ -78,6 +82,7 @@ func (g *rig) step(t *testing.T) {
 		}
 	}
 	took := (g.m.batch(d, dc, p, pc) + far*g.m.far) * (0.95 + 0.1*g.r.Float64())
+	took *= math.Exp(g.spread * g.r.NormFloat64())
 	late := g.noise && g.r.IntN(200) == 0
 	if late {
 		took *= 2
@@ -85,6 +90,10 @@ func (g *rig) step(t *testing.T) {
 	g.clock += took
 	if d > 0 && !late {
 		g.longest = max(g.longest, took)
+		g.waited++
+		if took > 1.2*g.m.stall.Seconds() {
+			g.over++
+		}
 	}
 	for i := range items {
 		it := &items[i]
@@ -120,7 +129,7 @@ func (g *rig) prefill(t *testing.T, streams int) float64 {
 	for range 40 {
 		g.step(t)
 	}
-	g.longest, g.prompts = 0, 0
+	g.longest, g.prompts, g.waited, g.over = 0, 0, 0, 0
 	from := g.clock
 	for range 3 {
 		g.add(t, "prompt", 16000)
@@ -169,6 +178,31 @@ func TestPromptsDoNotStallStreams(t *testing.T) {
 					t.Errorf("%s: without the bound the longest gap is %.0f ms: the test shows nothing", m.name,
 						1000*free.longest)
 				}
+			}
+		}
+	}
+}
+
+// On a machine that others share, where a batch takes half or twice the time of the one before, nearly all gaps are
+// within the bound and a fifth all the same.
+func TestStallsOnASharedMachine(t *testing.T) {
+	for i := range machines[:2] {
+		m := &machines[i]
+		for streams, most := range map[int]float64{8: 0.004, 64: 0.01} { // the share of gaps that may be longer
+			g := newRig(t, m, m.stall, false)
+			g.spread = 0.25
+			speed := g.prefill(t, streams)
+			free := newRig(t, m, 0, false)
+			free.spread = 0.25
+			full := free.prefill(t, streams)
+			t.Logf("%s, %d streams: %d of %d gaps over the bound, longest %.0f ms; %.0f tokens/s of %.0f", m.name,
+				streams, g.over, g.waited, 1000*g.longest, speed, full)
+			if float64(g.over) > most*float64(g.waited) {
+				t.Errorf("%s, %d streams: %d of %d gaps are longer than %v and a fifth", m.name, streams, g.over,
+					g.waited, m.stall)
+			}
+			if speed < full/2 {
+				t.Errorf("%s, %d streams: %.0f prompt tokens/s, %.0f without the bound", m.name, streams, speed, full)
 			}
 		}
 	}

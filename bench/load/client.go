@@ -83,7 +83,16 @@ type outcome struct {
 	gaps    []time.Duration // between tokens
 	tokens  int             // generated, as far as events told
 	usage   openai.Usage
+	text    []byte                  // of the answer, where a conversation goes on with it
 	seen    func(gap time.Duration) // called with every gap as it ends; nil is not
+}
+
+// perToken is the mean time of a token after the first; 0 where there is none.
+func (o *outcome) perToken() time.Duration {
+	if o.usage.CompletionTokens < 2 {
+		return 0
+	}
+	return (o.last - o.first) / time.Duration(o.usage.CompletionTokens-1)
 }
 
 // complete sends one completion request and reads its stream to the end.
@@ -91,21 +100,38 @@ func (c *caller) complete(ctx context.Context, t task) outcome { return c.follow
 
 // follow is complete, and calls seen with every gap between two events with tokens.
 func (c *caller) follow(ctx context.Context, t task, seen func(gap time.Duration)) outcome {
+	r := &openai.CompletionRequest{MaxTokens: &t.output, Prompt: openai.Prompt{Tokens: [][]int32{t.prompt}}}
+	c.fill(&r.Options)
+	if t.choices > 1 {
+		r.N = &t.choices
+	}
+	return c.stream(ctx, "/v1/completions", r, seen)
+}
+
+// chat sends one turn of a conversation.
+func (c *caller) chat(ctx context.Context, messages []openai.Message, output int) outcome {
+	r := &openai.ChatRequest{MaxTokens: &output, Messages: messages}
+	c.fill(&r.Options)
+	return c.stream(ctx, "/v1/chat/completions", r, nil)
+}
+
+// fill sets what all requests have in common.
+func (c *caller) fill(o *openai.Options) {
+	zero := 0.0
+	o.Model, o.Temperature, o.Stream, o.IgnoreEOS = c.model, &zero, true, !c.o.StopAtEOS
+	o.StreamOptions = &openai.StreamOptions{IncludeUsage: true, ContinuousUsage: true}
+}
+
+// stream sends a request and reads its stream to the end.
+func (c *caller) stream(ctx context.Context, path string, body any, seen func(gap time.Duration)) outcome {
 	if c.o.Timeout > 0 {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeout(ctx, c.o.Timeout)
 		defer stop()
 	}
-	zero := 0.0
-	r := &openai.CompletionRequest{MaxTokens: &t.output, Prompt: openai.Prompt{Tokens: [][]int32{t.prompt}}}
-	r.Model, r.Temperature, r.Stream, r.IgnoreEOS = c.model, &zero, true, !c.o.StopAtEOS
-	if t.choices > 1 {
-		r.N = &t.choices
-	}
-	r.StreamOptions = &openai.StreamOptions{IncludeUsage: true, ContinuousUsage: true}
 	o := outcome{seen: seen}
 	start := time.Now()
-	resp, err := c.Send(ctx, http.MethodPost, "/v1/completions", r)
+	resp, err := c.Send(ctx, http.MethodPost, path, body)
 	if err == nil {
 		err = o.read(resp.Body, start)
 		resp.Body.Close()
@@ -120,11 +146,25 @@ func (c *caller) follow(ctx context.Context, t task, seen func(gap time.Duration
 // errStream is an error that arrives in the middle of an answer.
 var errStream = errors.New("error in the stream")
 
-// event is one event of a stream: a piece of a completion, or an error.
+// event is one event of a stream: pieces of a text or chat completion, or an error.
 type event struct {
-	openai.CompletionResponse
-	Error json.RawMessage `json:"error"`
+	Choices []piece         `json:"choices"`
+	Usage   *openai.Usage   `json:"usage"`
+	Error   json.RawMessage `json:"error"`
 }
+
+// piece is what an event adds to a choice.
+type piece struct {
+	Text  string `json:"text"`
+	Delta struct {
+		Content   string `json:"content"`
+		Reasoning string `json:"reasoning_content"`
+	} `json:"delta"`
+	FinishReason string `json:"finish_reason"`
+}
+
+// empty reports whether a piece has no text.
+func (p *piece) empty() bool { return p.Text == "" && p.Delta.Content == "" && p.Delta.Reasoning == "" }
 
 // read takes the events of a stream.
 func (o *outcome) read(body io.Reader, start time.Time) error {
@@ -149,7 +189,7 @@ func (o *outcome) read(body io.Reader, start time.Time) error {
 		if ev.Error != nil {
 			return fmt.Errorf("%w: %s", errStream, ev.Error)
 		}
-		o.take(&ev.CompletionResponse, time.Since(start))
+		o.take(&ev, time.Since(start))
 	}
 	if err := lines.Err(); err != nil {
 		return err
@@ -160,16 +200,19 @@ func (o *outcome) read(body io.Reader, start time.Time) error {
 // take records one event with its arrival time. Tokens are counted by the usage in every event, where a server tells
 // it: a token may have no text, and a piece of text several tokens, between which the time is then divided evenly.
 // Where it does not, every piece of text counts as a token, and so does the event that ends a choice without text.
-func (o *outcome) take(ev *openai.CompletionResponse, at time.Duration) {
+func (o *outcome) take(ev *event, at time.Duration) {
 	fresh := 0
 	if ev.Usage != nil {
 		o.usage = *ev.Usage
 	}
+	for i := range ev.Choices {
+		o.text = append(o.text, ev.Choices[i].Delta.Content...)
+	}
 	if len(ev.Choices) > 0 && ev.Usage != nil {
 		fresh = max(ev.Usage.CompletionTokens-o.tokens, 0)
 	} else {
-		for _, ch := range ev.Choices {
-			if ch.Text != "" || ch.FinishReason != "" && o.first == 0 {
+		for i := range ev.Choices {
+			if ch := &ev.Choices[i]; !ch.empty() || ch.FinishReason != "" && o.first == 0 {
 				fresh = 1
 			}
 		}

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"sparrow/api/openai"
+	"sparrow/api/wire"
 	"sparrow/internal/testkit/memnet"
 )
 
@@ -26,6 +28,7 @@ type fake struct {
 	refuse func(i int, w http.ResponseWriter) bool
 
 	mu       sync.Mutex
+	chats    [][]openai.Message
 	received []completion
 	running  int
 	most     int
@@ -61,6 +64,7 @@ func newFake(t *testing.T, f *fake) *fake {
 		fmt.Fprint(w, `{"count":4,"max_model_len":100,"tokens":[1001,1002,1003,1004],"token_strs":null}`)
 	})
 	mux.HandleFunc("POST /v1/completions", f.complete)
+	mux.HandleFunc("POST /v1/chat/completions", f.chat)
 	f.Handler = mux
 	f.net = memnet.Listen()
 	hs := &http.Server{Handler: f, ErrorLog: log.New(io.Discard, "", 0)}
@@ -118,6 +122,27 @@ func (f *fake) complete(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d,"+
 		"\"prompt_tokens_details\":{\"cached_tokens\":%d}}}\n\ndata: [DONE]\n\n",
 		len(q.Prompt), q.MaxTokens, len(q.Prompt)/2)
+}
+
+// chat answers with the number of messages as its text.
+func (f *fake) chat(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // the client is gone
+	}
+	q, bad := openai.DecodeChat(&wire.Decoder{Strict: true}, body)
+	if bad != nil {
+		http.Error(w, bad.Error(), http.StatusBadRequest)
+		return
+	}
+	f.mu.Lock()
+	f.chats = append(f.chats, q.Messages)
+	f.mu.Unlock()
+	pause(r, f.first)
+	fmt.Fprintf(w, "data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n"+
+		"data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"%d\"},\"finish_reason\":\"stop\"}]}\n\n"+
+		"data: {\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":1}}\n\ndata: [DONE]\n\n",
+		len(q.Messages))
 }
 
 // pause waits, or until the client is gone.

@@ -370,3 +370,56 @@ func TestStreamsBesideTheLoad(t *testing.T) {
 		}
 	})
 }
+
+// A turn repeats the conversation before it, answers included, and conversations of a group begin alike.
+func TestConversations(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, &fake{first: 20 * time.Millisecond})
+		o := options(f)
+		o.Requests, o.Turns, o.SharedPrefix = 5, Lengths{2, 4}, 6
+		o.Goals = Goals{FirstToken: 25 * time.Millisecond}
+		total := 0
+		o.OnDone = func(_, all int) { total = all }
+		r := run(t, o)
+		if r.Answered != len(f.chats) || r.Planned != r.Answered || total != r.Planned || r.Answered < 10 ||
+			r.Answered > 20 || r.OutputTokens != int64(r.Answered) || r.Good != r.Answered || r.Goodput == 0 {
+			t.Fatalf("%d chats, %+v", len(f.chats), r)
+		}
+		first := map[string]bool{}
+		for _, messages := range f.chats {
+			if len(messages)%2 != 1 {
+				t.Fatalf("a conversation of %d messages", len(messages))
+			}
+			words := strings.Fields(messages[0].Content.Text())
+			if len(words) != 16 {
+				t.Errorf("the first message has %d words, want 6 that are shared and 10", len(words))
+			}
+			first[strings.Join(words[:6], " ")] = true
+			for i := 1; i < len(messages); i += 2 {
+				if got := messages[i].Content.Text(); messages[i].Role != "assistant" || got != fmt.Sprint(i) {
+					t.Errorf("message %d is %q", i, got)
+				}
+			}
+		}
+		if len(first) != 1 {
+			t.Errorf("conversations of a group begin with %v", first)
+		}
+		o.Goals = Goals{FirstToken: 15 * time.Millisecond}
+		if r := run(t, o); r.Good != 0 || r.Goodput != 0 || r.Goals != "ttft=15ms" {
+			t.Errorf("%d of %d are good within %s", r.Good, r.Answered, r.Goals)
+		}
+	})
+}
+
+func TestParseGoals(t *testing.T) {
+	g, err := ParseGoals("ttft=500ms, tpot=40ms,e2e=1m0s")
+	if want := (Goals{500 * time.Millisecond, 40 * time.Millisecond, time.Minute}); err != nil || g != want ||
+		g.String() != "ttft=500ms,tpot=40ms,e2e=1m0s" {
+		t.Errorf("%v, %v", g, err)
+	}
+	for _, s := range []string{"ttft", "ttft=5", "ttft=-1s", "itl=1s", "ttft=1s,ttft=2s", ","} {
+		if _, err := ParseGoals(s); !errors.Is(err, ErrOptions) {
+			t.Errorf("%q: %v", s, err)
+		}
+	}
+}

@@ -52,6 +52,12 @@ type Options struct {
 	// StopAtEOS lets an answer end at the end-of-sequence token. Without it every answer has its full length (the
 	// server must support ignore_eos).
 	StopAtEOS bool
+	// Turns, where it is set, makes every request a conversation of so many turns, sent to chat completions one after
+	// the other: a turn repeats the messages and answers before it. Prompts are then words instead of token ids, so
+	// that their lengths are only about right, and any server understands them.
+	Turns Lengths
+	// Goals are what a request has to meet to count as good.
+	Goals Goals
 	// Seed fixes prompts, lengths and arrivals.
 	Seed uint64
 
@@ -94,6 +100,12 @@ func (o *Options) Validate() error {
 		if l.v.Least < 1 || l.v.Most < l.v.Least {
 			add("%s of %v tokens, want at least 1", l.name, l.v)
 		}
+	}
+	if o.Turns != (Lengths{}) && (o.Turns.Least < 1 || o.Turns.Most < o.Turns.Least) {
+		add("conversations of %v turns, want at least 1", o.Turns)
+	}
+	if o.Goals.FirstToken < 0 || o.Goals.PerToken < 0 || o.Goals.EndToEnd < 0 {
+		add("goals of %v, want times above 0", o.Goals)
 	}
 	if o.SharedPrefix < 0 || o.Groups < 1 {
 		add("a shared prefix of %d tokens in %d groups, want 0 or more tokens and at least one group", o.SharedPrefix,

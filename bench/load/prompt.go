@@ -25,6 +25,7 @@ type task struct {
 type prompter struct {
 	o        *Options
 	ids      []int32
+	words    []string  // of conversations
 	prefixes [][]int32 // [groups][SharedPrefix]
 }
 
@@ -34,7 +35,7 @@ func newPrompter(o *Options, ids []int32) *prompter {
 			ids = append(ids, firstPlainID+i)
 		}
 	}
-	p := &prompter{o: o, ids: ids}
+	p := &prompter{o: o, ids: ids, words: strings.Fields(words)}
 	for g := range o.Groups {
 		p.prefixes = append(p.prefixes, p.draw(rand.New(rand.NewPCG(o.Seed, ^uint64(g))), nil, o.SharedPrefix))
 	}
@@ -46,6 +47,33 @@ func (p *prompter) task(i int) task {
 	n, out := p.o.Prompt.draw(r), p.o.Output.draw(r)
 	prefix := p.prefixes[i%len(p.prefixes)]
 	return task{index: i, prompt: p.draw(r, prefix, n), output: out}
+}
+
+// conversation draws the turns of the i-th conversation: what the user says, and how long each answer is. The first one
+// begins with the words that the conversations of a group have in common.
+func (p *prompter) conversation(i int) (said []string, output []int) {
+	r := rand.New(rand.NewPCG(p.o.Seed, uint64(i)))
+	for turn := range p.o.Turns.draw(r) {
+		text := p.text(r, p.o.Prompt.draw(r))
+		if turn == 0 && p.o.SharedPrefix > 0 {
+			shared := rand.New(rand.NewPCG(p.o.Seed, ^uint64(i%p.o.Groups)))
+			text = p.text(shared, p.o.SharedPrefix) + " " + text
+		}
+		said, output = append(said, text), append(output, p.o.Output.draw(r))
+	}
+	return said, output
+}
+
+// text is n random words.
+func (p *prompter) text(r *rand.Rand, n int) string {
+	var b strings.Builder
+	for i := range n {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(p.words[r.IntN(len(p.words))])
+	}
+	return b.String()
 }
 
 // draw appends n random ids to a copy of prefix.

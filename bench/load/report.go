@@ -15,6 +15,9 @@ type Report struct {
 	URL   string `json:"url"`
 	Model string `json:"model"`
 
+	Rate        float64 `json:"rate,omitempty"`        // arrivals per second that were asked for
+	Concurrency int     `json:"concurrency,omitempty"` // requests in flight that were asked for
+
 	Planned  int            `json:"planned"` // requests to send
 	Sent     int            `json:"sent"`
 	Answered int            `json:"answered"`
@@ -39,6 +42,11 @@ type Report struct {
 	InterToken Times `json:"inter_token_ms"`
 	PerToken   Times `json:"per_output_token_ms"`
 	EndToEnd   Times `json:"end_to_end_ms"`
+	// Goals are those of the options, as text; Good counts the requests that met all of them, and Goodput is their
+	// number a second.
+	Goals   string  `json:"goals,omitempty"`
+	Good    int     `json:"good,omitempty"`
+	Goodput float64 `json:"goodput,omitempty"`
 	// Beside is about the streams that ran beside the load; nil without any.
 	Beside *Beside `json:"beside,omitempty"`
 }
@@ -56,8 +64,8 @@ type Times struct {
 
 // report adds up the outcomes.
 func (r *runner) report(model string, took time.Duration) *Report {
-	out := &Report{URL: r.caller.Base(), Model: model, Planned: r.o.Requests, Sent: len(r.outcomes),
-		Errors: map[string]int{}, Seconds: took.Seconds()}
+	out := &Report{URL: r.caller.Base(), Model: model, Rate: r.o.Rate, Concurrency: r.o.Concurrency, Planned: r.total,
+		Sent: len(r.outcomes), Errors: map[string]int{}, Seconds: took.Seconds(), Goals: r.o.Goals.String()}
 	var first, gaps, per, end []time.Duration
 	for i := range r.outcomes {
 		o := &r.outcomes[i]
@@ -72,8 +80,11 @@ func (r *runner) report(model string, took time.Duration) *Report {
 			out.CachedTokens += int64(d.CachedTokens)
 		}
 		first, gaps, end = append(first, o.first), append(gaps, o.gaps...), append(end, o.end)
-		if n := o.usage.CompletionTokens; n > 1 {
-			per = append(per, (o.last-o.first)/time.Duration(n-1))
+		if o.usage.CompletionTokens > 1 {
+			per = append(per, o.perToken())
+		}
+		if out.Goals != "" && r.o.Goals.met(o) {
+			out.Good++
 		}
 	}
 	out.FirstToken, out.InterToken, out.PerToken, out.EndToEnd = summarise(first), summarise(gaps), summarise(per),
@@ -84,6 +95,7 @@ func (r *runner) report(model string, took time.Duration) *Report {
 	if s := out.Seconds; s > 0 {
 		out.RequestsPerSecond, out.InputPerSecond, out.OutputPerSecond = float64(out.Answered)/s,
 			float64(out.PromptTokens)/s, float64(out.OutputTokens)/s
+		out.Goodput = float64(out.Good) / s
 	}
 	return out
 }
@@ -117,6 +129,46 @@ func summarise(d []time.Duration) Times {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
+// PrintSweep writes reports of several loads as a table, a line each.
+func PrintSweep(w io.Writer, reports []*Report) error {
+	if len(reports) == 0 {
+		return nil
+	}
+	first := reports[0]
+	fmt.Fprintf(w, "%s at %s; times in milliseconds\n\n", first.Model, first.URL)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	head := "load\tanswered\trequests/s\ttokens/s in\ttokens/s out\tcached\tfirst token p50\tp99\tper token p50\tp99\t"
+	if first.Goals != "" {
+		head += "goodput\t"
+	}
+	fmt.Fprintln(t, head)
+	for _, r := range reports {
+		load := fmt.Sprintf("%d in flight", r.Concurrency)
+		if r.Rate > 0 {
+			load = fmt.Sprintf("%g/s", r.Rate)
+		}
+		fmt.Fprintf(t, "%s\t%d of %d\t%.2f\t%.1f\t%.1f\t%.0f %%\t%.1f\t%.1f\t%.2f\t%.2f\t", load, r.Answered, r.Planned,
+			r.RequestsPerSecond, r.InputPerSecond, r.OutputPerSecond, 100*r.CachedShare, r.FirstToken.P50,
+			r.FirstToken.P99, r.PerToken.P50, r.PerToken.P99)
+		if r.Goals != "" {
+			fmt.Fprintf(t, "%.2f\t", r.Goodput)
+		}
+		fmt.Fprintln(t)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if first.Goals != "" {
+		fmt.Fprintf(w, "\ngoodput: requests a second that meet %s\n", first.Goals)
+	}
+	for _, r := range reports {
+		for _, kind := range slices.Sorted(maps.Keys(r.Errors)) {
+			fmt.Fprintf(w, "error %s: %d, such as %s\n", kind, r.Errors[kind], r.Samples[kind])
+		}
+	}
+	return nil
+}
+
 // Print writes the report as text.
 func (r *Report) Print(w io.Writer) error {
 	fmt.Fprintf(w, "%s at %s: %d of %d requests answered in %.2f s\n", r.Model, r.URL, r.Answered, r.Planned, r.Seconds)
@@ -140,6 +192,9 @@ func (r *Report) Print(w io.Writer) error {
 		if err := t.Flush(); err != nil {
 			return err
 		}
+	}
+	if r.Goals != "" {
+		fmt.Fprintf(w, "\ngoodput: %.2f requests/s; %d of %d meet %s\n", r.Goodput, r.Good, r.Planned, r.Goals)
 	}
 	if r.Beside != nil {
 		if err := r.Beside.print(w); err != nil {

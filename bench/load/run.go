@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"sparrow/api/openai"
 )
 
 // Run sends the load and waits for every answer. When ctx ends, requests in flight are cancelled and the report covers
@@ -23,6 +25,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		return nil, err
 	}
 	r := &runner{o: &o, caller: c, prompts: newPrompter(&o, ids)}
+	r.total = r.planned()
 	var b *beside
 	if o.Streams > 0 {
 		if b, err = r.startBeside(ctx); err != nil {
@@ -45,6 +48,7 @@ type runner struct {
 	o       *Options
 	caller  *caller
 	prompts *prompter
+	total   int // requests to send
 	wait    sync.WaitGroup
 
 	mu       sync.Mutex
@@ -70,9 +74,41 @@ func (r *runner) send(ctx context.Context) {
 		}
 		r.wait.Go(func() {
 			defer done()
-			r.finish(r.caller.complete(ctx, r.prompts.task(i)))
+			if r.o.Turns.Most > 0 {
+				r.converse(ctx, stop, i)
+			} else {
+				r.finish(r.caller.complete(ctx, r.prompts.task(i)))
+			}
 		})
 	}
+}
+
+// converse sends the turns of a conversation, until one fails or no more may be sent.
+func (r *runner) converse(ctx, stop context.Context, i int) {
+	said, output := r.prompts.conversation(i)
+	var messages []openai.Message
+	for turn, text := range said {
+		messages = append(messages, openai.Message{Role: openai.RoleUser, Content: openai.Content{text}})
+		o := r.caller.chat(ctx, messages, output[turn])
+		r.finish(o)
+		if o.failure != "" || stop.Err() != nil {
+			return
+		}
+		messages = append(messages, openai.Message{Role: openai.RoleAssistant, Content: openai.Content{string(o.text)}})
+	}
+}
+
+// planned is the number of requests to send.
+func (r *runner) planned() int {
+	if r.o.Turns.Most == 0 {
+		return r.o.Requests
+	}
+	n := 0
+	for i := range r.o.Requests {
+		said, _ := r.prompts.conversation(i)
+		n += len(said)
+	}
+	return n
 }
 
 // gate waits until the next request may be sent; false means that no more may be. The function it returns is called
@@ -114,6 +150,6 @@ func (r *runner) finish(o outcome) {
 	defer r.mu.Unlock()
 	r.outcomes = append(r.outcomes, o)
 	if r.o.OnDone != nil {
-		r.o.OnDone(len(r.outcomes), r.o.Requests)
+		r.o.OnDone(len(r.outcomes), r.total)
 	}
 }

@@ -4,9 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"sparrow/bench/load"
 	"sparrow/server"
@@ -30,8 +35,10 @@ func benchCommand() *cobra.Command {
 type benchServeFlags struct {
 	engineFlags
 	url, key, prompt, output string
-	requests, concurrency    int
-	rate                     float64
+	workload, turns, goals   string
+	requests                 int
+	concurrency              []int
+	rate                     []float64
 	prefix, groups, streams  int
 	streamChoices            int
 	streamKey                string
@@ -48,10 +55,17 @@ func benchServeCommand() *cobra.Command {
 		Short: "Send a load to a server and measure latency and throughput",
 		Long: `Bench serve sends completions and prints percentiles of the time to the first token, between tokens and to the end, and tokens per second.
 Without --url it serves a model itself, over HTTP on this machine. Requests arrive as a Poisson process (--rate), or a fixed number is kept
-in flight (--concurrency). Prompts are made of token ids drawn from a seed, so their lengths are exact and two runs send the same.`,
+in flight (--concurrency); several values make a sweep, one line each. Prompts are made of token ids drawn from a seed, so their lengths are
+exact and two runs send the same. --workload sets what is sent, where no other flag does:
+  random       prompts of 256 tokens, answers of 64
+  chat         conversations of 2 to 6 turns in words, sent to chat completions: 200 words of system prompt that all share, then 16 to 128
+               words a turn, answers of 32 to 192 tokens
+  long-prefix  4 documents of 4096 tokens, of which each prompt begins with one, questions of 32 to 128 tokens, answers of 64
+With --goal the requests that meet it are counted: goodput. --url measures any server with OpenAI's interface.`,
 		Example: `  sparrow bench serve
   sparrow bench serve --model /tmp/mini --concurrency 16 --prompt-tokens 2048 --output-tokens uniform:32-256
   sparrow bench serve --rate 2.5 --requests 200 --shared-prefix 1024 --groups 4 --json
+  sparrow bench serve --workload chat --concurrency 1,4,16 --goal ttft=500ms,tpot=40ms
   sparrow bench serve --url http://127.0.0.1:8080 --key secret --duration 60s --requests 100000`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
@@ -61,9 +75,16 @@ in flight (--concurrency). Prompts are made of token ids drawn from a seed, so t
 	s.StringVar(&f.url, "url", "", "server to measure; without it one is started here")
 	s.StringVar(&f.key, "key", "", "bearer key for --url")
 	s.BoolVar(&f.allowRemote, "allow-remote", false, "let --url be another machine")
-	s.IntVar(&f.requests, "requests", 64, "requests to send")
-	s.Float64Var(&f.rate, "rate", 0, "mean arrivals per second, whether or not earlier requests are answered")
-	s.IntVar(&f.concurrency, "concurrency", 0, "requests kept in flight; 8 when there is no --rate")
+	s.StringVar(&f.workload, "workload", "random", "what is sent: random, chat or long-prefix")
+	s.IntVar(&f.requests, "requests", 64, "requests to send, or conversations, for each value of a sweep")
+	s.Float64SliceVar(&f.rate, "rate", nil, "mean arrivals per second, whether or not earlier requests are answered; "+
+		"`several`, such as 1,2,4, make a sweep")
+	s.IntSliceVar(&f.concurrency, "concurrency", nil, "requests or conversations kept in flight, 8 when there is no "+
+		"--rate; `several`, such as 1,8,64, make a sweep")
+	s.StringVar(&f.turns, "turns", "", "turns of each conversation: a number, or uniform:A-B; without it prompts "+
+		"stand alone")
+	s.StringVar(&f.goals, "goal", "", "what a request has to meet to count as good: ttft, tpot (time per output "+
+		"token) and e2e, such as ttft=500ms,tpot=40ms")
 	s.StringVar(&f.prompt, "prompt-tokens", "256",
 		"length of each prompt after its shared prefix: a number, or uniform:A-B")
 	s.StringVar(&f.output, "output-tokens", "64", "length of each answer: a number, or uniform:A-B")
@@ -85,7 +106,10 @@ in flight (--concurrency). Prompts are made of token ids drawn from a seed, so t
 }
 
 func (f *benchServeFlags) run(cmd *cobra.Command) error {
-	o, err := f.options()
+	if err := f.apply(cmd.Flags()); err != nil {
+		return fmt.Errorf("bench serve: %w", err)
+	}
+	list, err := f.options()
 	if err != nil {
 		return err
 	}
@@ -93,39 +117,91 @@ func (f *benchServeFlags) run(cmd *cobra.Command) error {
 		if err := f.refuse(cmd.Flags()); err != nil {
 			return fmt.Errorf("bench serve: %w", err)
 		}
-		return f.measure(cmd, o)
+		return f.measure(cmd, list)
 	}
 	if err := onlyWithURL(cmd.Flags(), "key", "allow-remote", "stream-key"); err != nil {
 		return fmt.Errorf("bench serve: %w", err)
 	}
-	return f.serveHere(cmd, o)
+	return f.serveHere(cmd, list)
 }
 
-func (f *benchServeFlags) options() (load.Options, error) {
+// workloads are the flags that each workload sets.
+var workloads = map[string]map[string]string{
+	"random": {},
+	"chat": {"turns": "uniform:2-6", "shared-prefix": "200", "prompt-tokens": "uniform:16-128",
+		"output-tokens": "uniform:32-192"},
+	"long-prefix": {"shared-prefix": "4096", "groups": "4", "prompt-tokens": "uniform:32-128"},
+}
+
+// apply sets the flags of the workload that were not given.
+func (f *benchServeFlags) apply(given *pflag.FlagSet) error {
+	set, ok := workloads[f.workload]
+	if !ok {
+		return fmt.Errorf("--workload is %q, want %s", f.workload,
+			strings.Join(slices.Sorted(maps.Keys(workloads)), ", "))
+	}
+	for name, value := range set {
+		if flag := given.Lookup(name); !flag.Changed {
+			if err := flag.Value.Set(value); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// options are one load for each value of a sweep.
+func (f *benchServeFlags) options() ([]load.Options, error) {
 	o := load.Options{
-		URL: f.url, Model: f.name, Key: f.key, AllowRemote: f.allowRemote, Requests: f.requests, Rate: f.rate,
-		Concurrency: f.concurrency, Duration: f.duration, Timeout: f.timeout, SharedPrefix: f.prefix, Groups: f.groups,
+		URL: f.url, Model: f.name, Key: f.key, AllowRemote: f.allowRemote, Requests: f.requests,
+		Duration: f.duration, Timeout: f.timeout, SharedPrefix: f.prefix, Groups: f.groups,
 		StopAtEOS: f.eos, Seed: f.seed, Streams: f.streams,
 		StreamChoices: f.streamChoices, StreamKey: f.streamKey,
 	}
-	if f.rate == 0 && f.concurrency == 0 {
-		o.Concurrency = 8
+	var errs []error
+	lengths := func(flag, text string) (l load.Lengths) {
+		var err error
+		if l, err = load.ParseLengths(text); err != nil {
+			errs = append(errs, fmt.Errorf("--%s: %w", flag, err))
+		}
+		return l
 	}
-	var err1, err2 error
-	if o.Prompt, err1 = load.ParseLengths(f.prompt); err1 != nil {
-		err1 = fmt.Errorf("--prompt-tokens: %w", err1)
+	o.Prompt, o.Output = lengths("prompt-tokens", f.prompt), lengths("output-tokens", f.output)
+	if f.turns != "" {
+		o.Turns = lengths("turns", f.turns)
 	}
-	if o.Output, err2 = load.ParseLengths(f.output); err2 != nil {
-		err2 = fmt.Errorf("--output-tokens: %w", err2)
+	var err error
+	if o.Goals, err = load.ParseGoals(f.goals); err != nil {
+		errs = append(errs, fmt.Errorf("--goal: %w", err))
 	}
-	return o, errors.Join(err1, err2)
+	if len(f.rate) > 0 && len(f.concurrency) > 0 {
+		errs = append(errs, errors.New("--rate and --concurrency exclude each other; give one"))
+	}
+	if len(f.rate) == 0 && len(f.concurrency) == 0 {
+		f.concurrency = []int{8}
+	}
+	var list []load.Options
+	for _, rate := range f.rate {
+		o.Rate = rate
+		list = append(list, o)
+	}
+	for _, n := range f.concurrency {
+		o.Concurrency = n
+		list = append(list, o)
+	}
+	for i := range list {
+		list[i].Seed += uint64(i) // other prompts, which are not in the cache from the load before
+	}
+	return list, errors.Join(errs...)
 }
 
 // serveHere starts a server for the length of the load.
-func (f *benchServeFlags) serveHere(cmd *cobra.Command, o load.Options) (err error) {
-	o.URL = "http://127.0.0.1" // to be replaced; everything else is checked before a model is loaded
-	if err := o.Validate(); err != nil {
-		return err
+func (f *benchServeFlags) serveHere(cmd *cobra.Command, list []load.Options) (err error) {
+	for _, o := range list {
+		o.URL = "http://127.0.0.1" // to be replaced; everything else is checked before a model is loaded
+		if err := o.Validate(); err != nil {
+			return err
+		}
 	}
 	l, err := listenTCP(cmd.Context(), "127.0.0.1", 0)
 	if err != nil {
@@ -149,33 +225,61 @@ func (f *benchServeFlags) serveHere(cmd *cobra.Command, o load.Options) (err err
 	ctx, stop := context.WithCancel(context.WithoutCancel(cmd.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(ctx, l) }()
-	o.URL, o.Model = "http://"+l.Addr().String(), e.Info().Name
+	for i := range list {
+		list[i].URL, list[i].Model = "http://"+l.Addr().String(), e.Info().Name
+	}
 	f.longest = func() time.Duration { return e.Stats().LongestGap }
-	err = f.measure(cmd, o)
+	err = f.measure(cmd, list)
 	stop()
 	return errors.Join(err, <-ended)
 }
 
-// measure sends the load and prints the report. An error of single requests is part of the report; none answered at
-// all is a failure.
-func (f *benchServeFlags) measure(cmd *cobra.Command, o load.Options) error {
-	bar := newProgress(cmd.ErrOrStderr(), "requests")
-	o.OnDone = func(done, total int) { bar.set(int64(done), int64(total), fmt.Sprintf("%d of %d", done, total)) }
-	r, err := load.Run(cmd.Context(), o)
-	bar.end()
-	if err != nil {
+// measure sends the loads, one after the other, and prints the reports. An error of single requests is part of a
+// report; none answered at all is a failure.
+func (f *benchServeFlags) measure(cmd *cobra.Command, list []load.Options) error {
+	var reports []*load.Report
+	answered := 0
+	for i := range list {
+		label := "requests"
+		if len(list) > 1 {
+			label = fmt.Sprintf("load %d of %d", i+1, len(list))
+		}
+		bar := newProgress(cmd.ErrOrStderr(), label)
+		list[i].OnDone = func(done, total int) {
+			bar.set(int64(done), int64(total), fmt.Sprintf("%d of %d", done, total))
+		}
+		r, err := load.Run(cmd.Context(), list[i])
+		bar.end()
+		if err != nil {
+			return err
+		}
+		if r.Beside != nil && f.longest != nil {
+			r.Beside.LongestStep = float64(f.longest()) / float64(time.Millisecond)
+		}
+		reports = append(reports, r)
+		answered += r.Answered
+		if cmd.Context().Err() != nil {
+			break
+		}
+	}
+	if err := f.printLoads(cmd.OutOrStdout(), reports); err != nil {
 		return err
 	}
-	if r.Beside != nil && f.longest != nil {
-		r.Beside.LongestStep = float64(f.longest()) / float64(time.Millisecond)
-	}
-	if f.asJSON {
-		err = writeJSON(cmd.OutOrStdout(), r)
-	} else {
-		err = r.Print(cmd.OutOrStdout())
-	}
-	if err == nil && r.Answered == 0 {
+	if answered == 0 {
 		return errReported
 	}
-	return err
+	return nil
+}
+
+// printLoads writes one report, or the table of a sweep.
+func (f *benchServeFlags) printLoads(w io.Writer, reports []*load.Report) error {
+	switch {
+	case len(reports) == 1 && f.asJSON:
+		return writeJSON(w, reports[0])
+	case len(reports) == 1:
+		return reports[0].Print(w)
+	case f.asJSON:
+		return writeJSON(w, reports)
+	}
+	return load.PrintSweep(w, reports)
 }

@@ -50,6 +50,32 @@ func TestBenchServeMeasuresAServerByURL(t *testing.T) {
 	s.end(t)
 }
 
+// A sweep has a report for each load, with prompts of its own.
+func TestBenchServeSweeps(t *testing.T) {
+	args := []string{"bench", "serve", "--workload", "chat", "--turns", "2", "--shared-prefix", "20", "--prompt-tokens",
+		"10", "--output-tokens", "4", "--requests", "2", "--concurrency", "1,2", "--goal", "e2e=1h",
+		"--cache-tokens", "8192"}
+	out, _ := mustDrive(t, "", append(args, "--json")...)
+	var list []load.Report
+	if err := json.Unmarshal([]byte(out), &list); err != nil {
+		t.Fatalf("%v in %s", err, out)
+	}
+	if len(list) != 2 {
+		t.Fatalf("%d reports", len(list))
+	}
+	for i, r := range list {
+		if r.Concurrency != i+1 || r.Answered != 4 || r.Good != 4 || r.Goals != "e2e=1h0m0s" || r.OutputTokens != 16 {
+			t.Errorf("load %d: %+v", i, r)
+		}
+	}
+	out, _ = mustDrive(t, "", args...)
+	for _, part := range []string{"1 in flight", "2 in flight", "4 of 4", "goodput"} {
+		if !strings.Contains(out, part) {
+			t.Errorf("the table lacks %q:\n%s", part, out)
+		}
+	}
+}
+
 func TestBenchServeFailsWithAReason(t *testing.T) {
 	for _, c := range []struct {
 		want string
@@ -60,6 +86,9 @@ func TestBenchServeFailsWithAReason(t *testing.T) {
 		{"--prompt-tokens", []string{"--prompt-tokens", "many"}},
 		{"--output-tokens", []string{"--output-tokens", "0"}},
 		{"exclude each other", []string{"--rate", "1", "--concurrency", "1"}},
+		{"want chat, long-prefix, random", []string{"--workload", "chats"}},
+		{"--goal", []string{"--goal", "fast"}},
+		{"--turns", []string{"--turns", "none"}},
 		{"0 requests", []string{"--requests", "0"}},
 		{"does not answer as expected", []string{"--url", "http://127.0.0.1:1"}},
 	} {

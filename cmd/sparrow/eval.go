@@ -35,7 +35,8 @@ func evalCommand() *cobra.Command {
 		Long: `Eval asks every item of the task files, greedily and batched, and counts the answers that are exactly the expected ones, and those that hold
 the expected value ("final"). Without files it uses the tasks inside the binary, which belong to the built-in model: word problems, lists,
 JSON, tool calls, small talk, and facts to be found in texts of 1,024 to 8,192 tokens. A task file has one JSON object a line with messages,
-answer, and optionally tools and final. With --url any server that speaks OpenAI's chat completions answers instead.
+answer, and optionally tools and final; or, for multiple choice, with prompt, choices (texts that may follow it) and label (the right one):
+the likeliest choice is the answer, for "final" the likeliest by character. With --url any server that speaks OpenAI's interface answers instead.
 
 With --compare the same items run under several plans, and accuracy and agreement are printed side by side. A plan is words joined by "+":
 ` + eval.PlanHelp() + `

@@ -122,7 +122,7 @@ func run(ctx context.Context) (failed bool, err error) {
 			fmt.Printf("skipped: %s: %v\n", s.name, skipped[i])
 			continue
 		}
-		t.suite(ctx, s.name, append(commands[i], srv.url, model, tokenizer))
+		t.suite(ctx, s.name, append(commands[i], srv.url, model, tokenizer, srv.cmd.Path, root))
 	}
 	t.check("server", "no panic, no error of its own", srv.unharmed(ctx))
 	t.check("server", "ends when told", srv.stop())

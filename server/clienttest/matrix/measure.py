@@ -11,7 +11,8 @@ import urllib.request
 from harness import ANSWER, KEY, MODEL, QUESTION, URL, V1, case, run, want
 
 BIN = pathlib.Path(sys.executable).parent
-TOKENIZER = sys.argv[3]  # a folder with the tokenizer of the model inside the binary
+# A folder with the tokenizer of the model inside the binary, the binary, and the source tree.
+TOKENIZER, SPARROW, ROOT = sys.argv[3:6]
 ENV = os.environ | {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "OPENAI_API_KEY": KEY}
 
 
@@ -77,20 +78,20 @@ for kind, path in (("local-completions", "/completions"), ("local-chat-completio
 
 # Multiple choice: each choice is scored behind its question, and the likeliest is the answer.
 CHOICES = """
-task: doors
+task: choice
 dataset_path: json
-dataset_kwargs: {data_files: {test: doors.jsonl}}
+dataset_kwargs: {data_files: {test: choice.jsonl}}
 test_split: test
 output_type: multiple_choice
-doc_to_text: "{{question}}"
+doc_to_text: "{{prompt}}"
 doc_to_target: "{{label}}"
 doc_to_choice: "{{choices}}"
-metric_list: [{metric: acc, aggregation: mean, higher_is_better: true}]
+target_delimiter: ""
+metric_list: [{metric: acc, aggregation: mean, higher_is_better: true},
+              {metric: acc_norm, aggregation: mean, higher_is_better: true}]
 metadata: {version: 1}
 """
-DOORS = [("The opposite of hot is", ["cold", "seven", "a red door"], 0),
-         ("Two and two are", ["five birds", "four", "the sea"], 1),
-         ("The sky is", ["seven", "blue", "under the table of the house"], 1)]
+ITEMS = pathlib.Path(ROOT) / "eval" / "testdata" / "choice.jsonl"
 
 
 def post(path, body):
@@ -101,33 +102,31 @@ def post(path, body):
         return json.load(answer)
 
 
-def encode(text):
-    return post("/tokenize", {"model": MODEL, "prompt": text, "add_special_tokens": False})["tokens"]
-
-
-@case("lm-eval", "local-completions multiple_choice")
+@case("lm-eval", "local-completions multiple_choice, as sparrow eval and /v1/score")
 def _():
     with tempfile.TemporaryDirectory() as folder:
-        pathlib.Path(folder, "doors.yaml").write_text(CHOICES)
-        with open(pathlib.Path(folder, "doors.jsonl"), "w") as data:
-            for question, choices, label in DOORS:
-                data.write(json.dumps({"question": question, "choices": choices, "label": label}) + "\n")
-        args = (f"model={MODEL},base_url={V1}/completions,num_concurrent=2,max_retries=1,"
+        pathlib.Path(folder, "choice.yaml").write_text(CHOICES)
+        pathlib.Path(folder, "choice.jsonl").write_bytes(ITEMS.read_bytes())
+        args = (f"model={MODEL},base_url={V1}/completions,num_concurrent=4,max_retries=1,"
                 f"tokenizer={TOKENIZER},tokenizer_backend=huggingface")
-        program(folder, "lm_eval", "run", "--model", "local-completions", "--model_args", args, "--tasks", "doors",
+        program(folder, "lm_eval", "run", "--model", "local-completions", "--model_args", args, "--tasks", "choice",
                 "--include_path", folder, "--output_path", "out", "--log_samples")
-        samples = next(pathlib.Path(folder, "out").rglob("samples_doors_*.jsonl")).read_text().splitlines()
-        want(len(samples) == len(DOORS), samples)
-        for line in map(json.loads, samples):
-            doc = line["doc"]
-            prompt = encode(doc["question"])
-            given = [encode(doc["question"] + " " + choice)[len(prompt):] for choice in doc["choices"]]
-            own = post("/v1/score", {"model": MODEL, "prompt": prompt, "continuations": given})["data"]
-            theirs = [(float(p), greedy == "True") for p, greedy in line["filtered_resps"]]
-            want(all(abs(p - x["logprob"]) < 1e-9 and greedy == x["greedy"] for (p, greedy), x in zip(theirs, own)),
-                 theirs, own)
-            best = max(range(len(own)), key=lambda i: own[i]["logprob"])
-            want(line["acc"] == float(best == doc["label"]), line["acc"], best, doc)
+        samples = next(pathlib.Path(folder, "out").rglob("samples_choice_*.jsonl")).read_text().splitlines()
+    samples = [json.loads(line) for line in samples]
+    want(len(samples) == len(ITEMS.read_text().splitlines()), len(samples))
+    for sample in samples[::7]:
+        doc = sample["doc"]
+        own = post("/v1/score", {"model": MODEL, "prompt": doc["prompt"], "continuations": doc["choices"],
+                                 "add_special_tokens": False})["data"]
+        theirs = [(float(p), greedy == "True") for p, greedy in sample["filtered_resps"]]
+        want(all(abs(p - x["logprob"]) < 1e-9 and greedy == x["greedy"] for (p, greedy), x in zip(theirs, own)),
+             theirs, own)
+    exact, final = (sum(s[name] for s in samples) for name in ("acc", "acc_norm"))
+    for place in (["--url", URL, "--key", KEY], []):
+        done = subprocess.run([SPARROW, "eval", "--json", *place, ITEMS], capture_output=True, text=True, timeout=200)
+        want(done.returncode == 0, done.stdout[-1500:], done.stderr[-1500:])
+        total = json.loads(done.stdout)["total"]
+        want((total["exact"], total["final"]) == (exact, final), total, exact, final)
 
 
 if __name__ == "__main__":

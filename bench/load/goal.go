@@ -1,0 +1,62 @@
+package load
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Goals are the longest times that a request may take to count as good; 0 is no bound.
+type Goals struct {
+	FirstToken time.Duration // to its first token
+	PerToken   time.Duration // for each token after it, on average
+	EndToEnd   time.Duration // to the end of the answer
+}
+
+// goalNames are the names that ParseGoals reads.
+var goalNames = []string{"ttft", "tpot", "e2e"}
+
+// times are the goals in the order of their names.
+func (g *Goals) times() []*time.Duration {
+	return []*time.Duration{&g.FirstToken, &g.PerToken, &g.EndToEnd}
+}
+
+// ParseGoals reads "ttft=500ms,tpot=40ms,e2e=10s", or some of these.
+func ParseGoals(s string) (Goals, error) {
+	var g Goals
+	if s == "" {
+		return g, nil
+	}
+	for part := range strings.SplitSeq(s, ",") {
+		name, text, _ := strings.Cut(strings.TrimSpace(part), "=")
+		d, err := time.ParseDuration(text)
+		known := false
+		for i, t := range g.times() {
+			if name == goalNames[i] && *t == 0 {
+				*t, known = d, true
+			}
+		}
+		if !known || err != nil || d <= 0 {
+			return Goals{}, fmt.Errorf("load: %w: goal %q, want ttft (first token), tpot (time per output token) or "+
+				"e2e (whole answer) with a time, each once, such as ttft=500ms,tpot=40ms", ErrOptions, part)
+		}
+	}
+	return g, nil
+}
+
+// String is what ParseGoals reads.
+func (g Goals) String() string {
+	var parts []string
+	for i, t := range g.times() {
+		if *t > 0 {
+			parts = append(parts, goalNames[i]+"="+t.String())
+		}
+	}
+	return strings.Join(parts, ",")
+}
+
+// met reports whether an answered request meets the goals.
+func (g *Goals) met(o *outcome) bool {
+	within := func(t, most time.Duration) bool { return most == 0 || t <= most }
+	return within(o.first, g.FirstToken) && within(o.perToken(), g.PerToken) && within(o.end, g.EndToEnd)
+}

@@ -1,0 +1,76 @@
+package eval
+
+import (
+	"math"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"sparrow/plan"
+)
+
+// Choices are scored, not written. The likeliest one is nearly always right; by character always.
+func TestChoices(t *testing.T) {
+	task, err := LoadFile(os.DirFS("testdata"), "choice.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := open(t, plan.Policy{})
+	rep, err := Run(t.Context(), NewEngine(e), []Task{task}, Options{Failures: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := rep.Total; n.Items != 60 || n.Exact < 58 || n.Final != 60 || n.Errors != 0 || n.CompletionTokens != 0 {
+		t.Errorf("%+v; wrong are %+v", n, rep.Failures)
+	}
+	// A choice is scored as the prompt's continuation: with a wrong label the same items are wrong.
+	for _, it := range task.Items {
+		it.Label = (it.Label + 1) % len(it.Choices)
+	}
+	if rep, err = Run(t.Context(), NewEngine(e), []Task{task}, Options{}); err != nil || rep.Total.Final != 0 {
+		t.Errorf("with wrong labels %+v, %v", rep.Total, err)
+	}
+}
+
+// Another server's choices are scored from the log probabilities of echoed prompts: by the tokens that reach beyond the
+// prompt, a shared one included, and without what was generated.
+func TestRemoteChoices(t *testing.T) {
+	it := &Item{Prompt: "Äpfel sind", Choices: []string{" rot", " Türen"}, Label: 0, Answer: " rot"}
+	one := `{"index": 0, "text": "", "logprobs": {"tokens": [], "top_logprobs": null,
+		"text_offset": [0, 5, 8, 12, 14], "token_logprobs": [null, -1, -2, -4, -8]}}`
+	two := `{"index": 1, "text": "", "logprobs": {"tokens": [], "top_logprobs": null,
+		"text_offset": [0, 5, 10, 16], "token_logprobs": [null, -1, -16, -32]}}`
+	h := fixed(t, 200, `{"choices": [`+two+`,`+one+`], "usage": {"prompt_tokens": 9, "completion_tokens": 2}}`,
+		func(req *http.Request, sent map[string]any) {
+			prompts, _ := sent["prompt"].([]any)
+			if req.URL.Path != "/v1/completions" || sent["echo"] != true || sent["add_special_tokens"] != false ||
+				len(prompts) != 2 || prompts[1] != "Äpfel sind Türen" {
+				t.Errorf("%s with %v", req.URL, sent)
+			}
+		})
+	r, err := NewRemote(t.Context(), RemoteConfig{URL: h.URL, Model: "m"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := r.Answer(t.Context(), it, 50)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !Exact(it, &got) || got.Text != " rot" || math.Abs(got.Logprobs[0]+6) > 1e-9 || got.Logprobs[1] != -16 ||
+		got.PromptTokens != 9 {
+		t.Errorf("%+v", got)
+	}
+	for body, want := range map[string]string{
+		`{"choices": [` + one + `]}`: "1 of 2 prompts",
+		`{"choices": [{"index": 0, "logprobs": null}, {"index": 1, "logprobs": null}]}`: "must support echo",
+	} {
+		r, err := NewRemote(t.Context(), RemoteConfig{URL: fixed(t, 200, body, nil).URL, Model: "m"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = r.Answer(t.Context(), it, 50); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", body, err, want)
+		}
+	}
+}

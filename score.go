@@ -1,0 +1,105 @@
+package sparrow
+
+import (
+	"context"
+	"fmt"
+
+	"sparrow/sample"
+)
+
+// Continuations are texts that may follow a prompt, as tokens. A text may be encoded otherwise behind a prompt than
+// alone: a continuation is the tokens in which the encoded prompt and both texts, encoded as one, differ.
+type Continuations struct {
+	Prompt []int32   // tokens that all of them follow
+	Rest   [][]int32 // what follows these in each
+	Skip   []int     // how many of Rest still belong to the prompt
+}
+
+// NewContinuations takes the tokens of the prompt alone and with each continuation.
+func NewContinuations(prompt []int32, whole [][]int32) (*Continuations, error) {
+	c := &Continuations{}
+	shared := len(prompt)
+	for i, ids := range whole {
+		n := sharedTokens(prompt, ids)
+		if n == len(ids) {
+			return nil, &RequestError{Field: fmt.Sprintf("continuations[%d]", i),
+				Reason: "adds no token to the prompt; send text that does"}
+		}
+		c.Skip = append(c.Skip, n)
+		shared = min(shared, n)
+	}
+	if shared == 0 {
+		return nil, &RequestError{Field: "prompt", Reason: "at least one token must precede a continuation; " +
+			"send a longer prompt, or one with the token that begins a text"}
+	}
+	c.Prompt = prompt[:shared]
+	for i, ids := range whole {
+		c.Rest = append(c.Rest, ids[shared:])
+		c.Skip[i] -= shared
+	}
+	return c, nil
+}
+
+// sharedTokens is the number of first tokens that two lists share.
+func sharedTokens(a, b []int32) int {
+	n := 0
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	return n
+}
+
+// Request asks for the log probabilities of the continuations, with top alternatives beside each token. They are
+// choices of one request, so that the prompt is computed once.
+func (c *Continuations) Request(top int) Request {
+	return Request{Tokens: c.Prompt, Sampling: sample.Default(),
+		Score: &Score{From: len(c.Prompt), Top: max(top, 1), Continuations: c.Rest}}
+}
+
+// Scored is the tokens of continuation i among all that were scored for it, the sum of their log probabilities, and
+// whether each of them is the likeliest at its place.
+func (c *Continuations) Scored(i int, all []Token) (tokens []Token, logprob float64, greedy bool) {
+	tokens, greedy = all[c.Skip[i]:], true
+	for j := range tokens {
+		logprob += tokens[j].Logprob
+		greedy = greedy && tokens[j].Top[0].Token == tokens[j].ID
+	}
+	return tokens, logprob, greedy
+}
+
+// EncodeContinuations encodes a prompt and the texts that may follow it.
+func EncodeContinuations(encode func(text string) ([]int32, error), prompt string, texts []string) (*Continuations,
+	error) {
+	first, err := encode(prompt)
+	if err != nil {
+		return nil, err
+	}
+	var whole [][]int32
+	for _, text := range texts {
+		ids, err := encode(prompt + text)
+		if err != nil {
+			return nil, err
+		}
+		whole = append(whole, ids)
+	}
+	return NewContinuations(first, whole)
+}
+
+// ScoreTexts gives the log probability of each text behind the prompt. Nothing is generated, and nothing is put before
+// the prompt: it may spell control tokens.
+func (e *Engine) ScoreTexts(ctx context.Context, prompt string, texts []string) ([]float64, Usage, error) {
+	plain := func(text string) ([]int32, error) { return e.Encode(text, false) }
+	c, err := EncodeContinuations(plain, prompt, texts)
+	if err != nil {
+		return nil, Usage{}, err
+	}
+	res, err := e.Generate(ctx, c.Request(1))
+	if err != nil {
+		return nil, Usage{}, err
+	}
+	sums := make([]float64, len(texts))
+	for i := range res.Choices {
+		_, sums[i], _ = c.Scored(i, res.Choices[i].Scored)
+	}
+	return sums, res.Usage, nil
+}
