@@ -109,7 +109,7 @@ func TestGPUEntriesAttend(t *testing.T) {
 	list := make([]int32, 1024)
 	for i := range list {
 		if list[i] = -1; i < 50 {
-			list[i] = int32(7 * i)
+			list[i] = int32(5 * i)
 		}
 	}
 	window, windowLens := b.ints(1, 128, slices.Concat(list[:50], list[:78])), b.ints(1, 1, []int32{128})
