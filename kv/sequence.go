@@ -122,6 +122,20 @@ func (s Sequence) Pages() []int32 {
 	return q.table
 }
 
+// Unshared is how many pages no other sequence holds: they become available when this one ends.
+func (s Sequence) Unshared() (n int) {
+	q, err := s.live()
+	if err != nil {
+		return 0
+	}
+	for _, page := range q.table {
+		if q.pool.refs[page] == 1 {
+			n++
+		}
+	}
+	return n
+}
+
 // Len is the number of tokens in the cache.
 func (s Sequence) Len() int {
 	q, err := s.live()

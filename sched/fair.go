@@ -65,7 +65,8 @@ func (s *Scheduler) swap(blocked bool) bool {
 			!q.waitsForPlace() && s.canAdmit(q) {
 			continue // nothing to take, or nobody to take it from, or no need to
 		}
-		if victim := s.excessInside(q); victim != nil {
+		// Where q would still lack pages, somebody else would get the place, and what was computed is lost in vain.
+		if victim := s.excessInside(q); victim != nil && s.hasPagesFor(q, victim) {
 			s.suspend(victim)
 			s.promised = append(s.promised, q)
 			return true

@@ -154,6 +154,36 @@ func TestAPromiseIsKeptOnce(t *testing.T) {
 	}
 }
 
+// A sequence is suspended for another of its tenant only where that one then has pages: otherwise two tenants, each
+// with a long prompt of a higher priority, take turns in suspending, and nobody ends.
+func TestNobodyIsSuspendedInVain(t *testing.T) {
+	f, err := newFake(20, 6, Limits{BatchTokens: 2, MaxRunning: 2, MaxPrompts: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, q := range []*Sequence{
+		{Tenant: "b", Priority: -1, Tokens: make([]int32, 37)}, {Tenant: "a", Priority: -1, Tokens: make([]int32, 36)},
+		{Tenant: "b", Tokens: make([]int32, 69)}, {Tenant: "a", Tokens: make([]int32, 77)},
+	} {
+		for at := range q.Tokens {
+			q.Tokens[at] = int32(i + at*at%7) // no common prefixes
+		}
+		q.Request = i
+		if err := f.add(q, len(q.Tokens)+2); err != nil {
+			t.Fatal(err)
+		}
+		for range i {
+			step(t, f)
+		}
+	}
+	for len(f.goals) > 0 {
+		if step(t, f); f.steps > 2000 {
+			t.Fatalf("%d sequences are left after %d steps, %d suspensions", len(f.goals), f.steps,
+				f.sched.Preemptions())
+		}
+	}
+}
+
 // A higher priority runs in the next batch and is not suspended for lower ones of its tenant; other tenants keep their
 // share.
 func TestPriorityActsInsideATenant(t *testing.T) {

@@ -161,7 +161,7 @@ func (s *Scheduler) firstWaiting() int {
 
 // canAdmit reports whether there is a place in the batch and there are pages for a sequence.
 func (s *Scheduler) canAdmit(q *Sequence) bool {
-	return len(s.running) < s.limits.MaxRunning && s.hasPagesFor(q)
+	return len(s.running) < s.limits.MaxRunning && s.hasPagesFor(q, nil)
 }
 
 // pagesFor is how many pages a sequence needs that it does not share.
@@ -173,21 +173,24 @@ func (s *Scheduler) pagesFor(q *Sequence) int {
 	return need
 }
 
-// hasPagesFor reports whether a sequence's tokens and one more fit beside what running prompts will still need. An
-// empty engine takes any.
-func (s *Scheduler) hasPagesFor(q *Sequence) bool {
-	if len(s.running) == 0 {
-		return true
-	}
+// hasPagesFor reports whether a sequence's tokens and one more fit beside what running prompts will still need, once
+// gone, unless nil, runs no more. An empty engine takes any.
+func (s *Scheduler) hasPagesFor(q, gone *Sequence) bool {
 	need, available, err := s.pool.Fit(q.Tokens, 1, q.Options())
-	windows := s.pool.WindowsPerSequence()
+	windows, free := s.pool.WindowsPerSequence(), s.pool.WindowsAvailable()
+	others := 0
 	for _, p := range s.running {
-		if !p.ready {
+		if p == gone {
+			available += p.cache.Unshared()
+			free += s.pool.WindowsPerSequence() - p.cache.WindowsMissing()
+			continue
+		}
+		if others++; !p.ready {
 			need += p.needs(p.left() + 1)
 			windows += p.cache.WindowsMissing()
 		}
 	}
-	return err == nil && need <= available && windows <= s.pool.WindowsAvailable()
+	return others == 0 || err == nil && need <= available && windows <= free
 }
 
 // admit moves a sequence from its place in the queue to the running ones.
