@@ -71,9 +71,6 @@ func (q *DeviceRequest) open(r *kernel.Registry, name string) (kernel.Device, er
 
 // suits says why a device cannot run the model.
 func (q *DeviceRequest) suits(dev kernel.Device) error {
-	if err := family.Supported(q.Source.Model, dev); err != nil {
-		return fmt.Errorf("%s: %w", q.Source.Name, err)
-	}
 	hw, err := model.Hardware(dev)
 	if err != nil {
 		return err

@@ -93,12 +93,6 @@ type Rehearser interface {
 	Rehearse() (Device, error)
 }
 
-// Partial is a device that serves the DSA families and not yet DeepSeek-V4.
-type Partial interface {
-	// Missing lists what it lacks for that.
-	Missing() []string
-}
-
 // Event is a point in the device's queue that can be waited for.
 type Event interface {
 	// Wait returns when the work and everything before it is done, with the first error among them.

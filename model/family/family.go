@@ -110,16 +110,6 @@ func load(d config.Description, l *nn.Loader, dev kernel.Device) (model.Model, e
 	return nil, fmt.Errorf("%w: %T", config.ErrFamily, d)
 }
 
-// Supported refuses a model whose family a device does not serve yet. Loading does not ask, so that tests can run it.
-func Supported(d config.Description, dev kernel.Device) error {
-	p, partial := dev.(kernel.Partial)
-	if _, ok := d.(*config.V4); ok && partial {
-		return fmt.Errorf("%w: %s does not run with --kernels %s yet, which lacks %s; run it with "+
-			"--kernels cpu", kernel.ErrUnsupported, config.DeepseekV4, dev.Name(), strings.Join(p.Missing(), ", "))
-	}
-	return nil
-}
-
 // loaded keeps a nil pointer from becoming a model that is not nil.
 func loaded[M model.Model](m M, err error) (model.Model, error) {
 	if err != nil {

@@ -34,7 +34,6 @@ type Device struct {
 
 var (
 	_ kernel.Device      = (*Device)(nil)
-	_ kernel.Partial     = (*Device)(nil)
 	_ kernel.Drawer      = (*Device)(nil)
 	_ kernel.BulkLoader  = (*Device)(nil)
 	_ kernel.Tracer      = (*Device)(nil)
@@ -43,7 +42,7 @@ var (
 	_ kernel.PageMover   = (*Device)(nil)
 )
 
-// Backends lists the implementation for a registry. It serves the DSA families: a device is a [kernel.Partial].
+// Backends lists the implementation for a registry.
 func Backends() []kernel.Backend {
 	return []kernel.Backend{{
 		Name: Name, Hardware: "sm90", Summary: "CUDA kernels for Hopper GPUs",
@@ -125,10 +124,6 @@ func (d *Device) Describe() string {
 	p := d.gpu.Properties()
 	return fmt.Sprintf("GPU %d (%s)", p.Ordinal, p.Name)
 }
-
-// Missing lists what DeepSeek-V4 still lacks here: its operations have kernels that agree with the reference, but no
-// whole pass of it was verified on a GPU.
-func (d *Device) Missing() []string { return []string{"a whole pass that was verified on a GPU"} }
 
 // Hardware is what the driver says of the device.
 func (d *Device) Hardware() kernel.Hardware {
