@@ -65,17 +65,14 @@ func (e *Engine) recordRows() int {
 	return min(max(recordPassBytes/(4*max(s.Words(), 1)), 4*sched.DefaultMaxPrompts), e.cfg.StepTokens)
 }
 
-// limitRecords adds what passes may record to their limits. A GPU takes no choices.
+// limitRecords adds what passes may record and be given to their limits.
 func (e *Engine) limitRecords(l *step.Limits) {
 	if l.RecordRows = e.recordRows(); l.RecordRows == 0 {
 		return
 	}
-	gpu := e.onGPU()
 	l.Record = plan.Record{Selections: true, Scores: true, Experts: true}
-	l.Replay = plan.Replay{Selections: !gpu, Experts: !gpu}
+	l.Replay = plan.Replay{Selections: true, Experts: true}
 }
-
-func (e *Engine) onGPU() bool { return e.arch != plan.CPU }
 
 // checkRecord refuses what cannot be recorded or replayed. A choice has at most maxTokens tokens.
 func (e *Engine) checkRecord(r *Request, maxTokens int) (*record.Replay, error) {
@@ -96,10 +93,6 @@ func (e *Engine) checkRecord(r *Request, maxTokens int) (*record.Replay, error) 
 	}
 	if r.Replay == nil {
 		return nil, nil
-	}
-	if e.onGPU() {
-		return nil, bad("sparrow.replay", "is not supported on GPUs: passes there choose for themselves; run with "+
-			"--kernels cpu")
 	}
 	shape := e.info.Config.Model.Choices()
 	shape.Dense = e.info.Config.T

@@ -109,7 +109,8 @@ func run(t *testing.T, e *engine.Engine, tenant string, r engine.Request) result
 }
 
 // What rows of a GPU record does not depend on chunks, on the rest of the batch or on captured graphs; recording
-// changes no token; and where a CPU selects differently, scores are closer than the devices' arithmetic.
+// changes no token; replayed rows give the same again; and where a CPU selects differently, scores are closer than the
+// devices' arithmetic.
 func TestGPURecordedRows(t *testing.T) {
 	if err := cuda.Available(); err != nil {
 		t.Skipf("needs a Hopper GPU: %v", err)
@@ -142,6 +143,25 @@ func TestGPURecordedRows(t *testing.T) {
 			for _, j := range others {
 				finish(t, j)
 			}
+			given := ask
+			given.Replay = want.rows
+			again := run(t, e, "replayed", given)
+			if !slices.Equal(again.tokens, want.tokens) {
+				t.Errorf("replayed, tokens %v, want %v", again.tokens, want.tokens)
+			}
+			equalRows(t, "replayed", again.rows, want.rows)
+			// Experts that were exchanged are those that compute: what they record is what was given.
+			other := exchanged(want.rows)
+			given.Replay = other
+			changed := run(t, e, "exchanged", given)
+			for i := range other {
+				if !reflect.DeepEqual(changed.rows[i].Experts, other[i].Experts) {
+					t.Fatalf("row %d was given experts %+v and has %+v", i, other[i].Experts, changed.rows[i].Experts)
+				}
+			}
+			if reflect.DeepEqual(changed.rows[len(other)-1].Layers, want.rows[len(other)-1].Layers) {
+				t.Error("other experts changed nothing")
+			}
 			if g := e.Stats().Graphs; g.Replayed == 0 || g.Failed > 0 {
 				t.Errorf("graphs %+v", g)
 			}
@@ -151,6 +171,15 @@ func TestGPURecordedRows(t *testing.T) {
 			nearSelections(t, want.rows[:prompt], run(t, start(t, "cpu", dir, 512), "cpu", ask).rows[:prompt])
 		})
 	}
+}
+
+// exchanged are the same rows, each with the experts of the row before it.
+func exchanged(rows []record.Row) []record.Row {
+	out := slices.Clone(rows)
+	for i := 1; i < len(out); i++ {
+		out[i].Experts = rows[i-1].Experts
+	}
+	return out
 }
 
 func equalRows(t *testing.T, what string, got, want []record.Row) {

@@ -98,38 +98,39 @@ func TestBatchedEqualsAlone(t *testing.T) {
 
 func testBatchedEqualsAlone(t *testing.T, m *v4.Model, policies []namedPolicy) {
 	lengths := []int{1, 3, 4, 127, 128, 131, 255, 256, 300}
+	// After their prompts some decode, some verify, and one continues its prompt.
+	next := func(s *sequence, i int) step.Work {
+		switch i % 3 {
+		case 1:
+			return s.work(plan.ModeVerify, 3)
+		case 2:
+			return s.work(plan.ModeExtend, 5)
+		}
+		return s.work(plan.ModeDecode, 1)
+	}
 	for _, p := range policies {
 		t.Run(p.name, func(t *testing.T) {
 			b := newBench(t, m, p.policy)
-			var alone [][][]float32
+			var prompts, after [][]float32
 			for i, n := range lengths {
-				alone = append(alone, b.chunks(b.sequence(i, n+5), 0))
+				s := b.sequence(i, n+5)
+				prompts = append(prompts, b.step(s.work(plan.ModeExtend, n))...)
+				after = append(after, b.step(next(s, i))...)
 			}
 			b.reset()
 			var all []*sequence
 			var works []step.Work
-			var want [][]float32
 			for i, n := range lengths {
 				s := b.sequence(i, n+5)
 				all = append(all, s)
 				works = append(works, s.work(plan.ModeExtend, n))
-				want = append(want, alone[i][:n]...)
 			}
-			b.sameBits("prompts in one batch", b.step(works...), want)
-			// Now some decode, some verify, and one continues its prompt.
-			works, want = works[:0], want[:0]
+			b.sameBits("prompts in one batch", b.step(works...), prompts)
+			works = works[:0]
 			for i, s := range all {
-				kind, n := plan.ModeDecode, 1
-				switch i % 3 {
-				case 1:
-					kind, n = plan.ModeVerify, 3
-				case 2:
-					kind, n = plan.ModeExtend, 5
-				}
-				works = append(works, s.work(kind, n))
-				want = append(want, alone[i][lengths[i]:lengths[i]+n]...)
+				works = append(works, next(s, i))
 			}
-			b.sameBits("a mixed batch", b.step(works...), want)
+			b.sameBits("a mixed batch", b.step(works...), after)
 		})
 	}
 }
