@@ -9,8 +9,8 @@
 # the worst. LIMIT is the most seconds of a suite, 600 unless set.
 set -u
 
-packages="kernel/cuda kernel/cuda/op kernel/cuda/bench step engine/gputest engine/losttest builtin verify"
-suites="version run kernels operations steps engine builtin lost verify eval soak memcheck racecheck"
+packages="kernel/cuda kernel/cuda/op kernel/cuda/bench step model/v4 engine engine/gputest engine/losttest builtin verify"
+suites="version run kernels operations steps records engine v4 builtin lost verify eval soak memcheck racecheck"
 
 usage() {
     sed -n '4,6s/^#   //p' "$0" >&2
@@ -31,8 +31,9 @@ pack() {
     go test -c -vet=off -tags remote -ldflags='-s -w' -o "$to/$(binary server/soak)" ./server/soak || exit 1
     go build -trimpath -ldflags='-s -w' -o "$to/bin/sparrow" ./cmd/sparrow || exit 1
     mkdir -p "$to/server/soak" "$to/testdata/oracle" "$to/builtin/testdata"
-    cp -R testdata/oracle/deepseek_v32-1 testdata/oracle/deepseek_v32-fp8-1 testdata/oracle/glm_moe_dsa-1 \
-        "$to/testdata/oracle/"
+    for m in deepseek_v32-1 deepseek_v32-fp8-1 glm_moe_dsa-1 deepseek_v4-1; do
+        cp -R testdata/oracle/$m "$to/testdata/oracle/"
+    done
     cp builtin/*.json builtin/model.safetensors "$to/builtin/"
     cp builtin/testdata/golden.json "$to/builtin/testdata/"
     cp kernel/cuda/gpu-tests.sh "$to/"
@@ -76,7 +77,9 @@ suite() {
     kernels) tests kernel/cuda GPU ;;
     operations) tests kernel/cuda/op GPU ;;
     steps) tests step GPU ;;
-    engine) tests engine/gputest GPU ;;
+    records) tests engine/gputest GPU ;;
+    engine) tests engine GPUEngine ;;
+    v4) tests model/v4 GPU && tests engine 'Stateful|EveryWay' -kernels cuda ;;
     builtin) tests builtin Golden/cuda ;;
     lost) tests engine/losttest GPU ;;
     verify) tests verify GPU ;;
