@@ -9,7 +9,8 @@
 # the worst. LIMIT is the most seconds of a suite, 600 unless set.
 set -u
 
-packages="kernel/cuda kernel/cuda/op kernel/cuda/bench step model/v4 engine engine/gputest engine/losttest builtin verify"
+packages="kernel/cuda kernel/cuda/op kernel/cuda/bench step model/v4 engine engine/gputest engine/losttest builtin
+    verify"
 suites="version run kernels operations steps records engine v4 builtin lost verify eval soak memcheck racecheck"
 
 usage() {
