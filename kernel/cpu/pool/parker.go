@@ -8,10 +8,11 @@ import (
 
 const (
 	spinPolls = 50 // polls of a spinning waiter between two readings of the clock, with a pause after each
-	// yieldTime is the time between two yields, longer than most waits within a pass. A yield takes a lock that all
+	// yieldShare times the number of workers is the time between two yields of one. A yield takes a lock that all
 	// processors share, and the worker may go on late or on another processor: with 16 workers that yielded every 20
-	// microseconds a decode step took half as long again.
-	yieldTime = int64(200 * time.Microsecond)
+	// microseconds a decode step took half as long again. With few workers other goroutines, those of connections
+	// among them, have no other processor.
+	yieldShare = int64(12 * time.Microsecond)
 )
 
 // parker blocks one goroutine until a condition holds. Others make the condition true and then call wake.
@@ -37,7 +38,7 @@ func (p *parker) wait(ready, idle func() bool, at *spinLimit) {
 				pause()
 			}
 		}
-		if last-yielded >= yieldTime {
+		if last-yielded >= at.workers*yieldShare {
 			runtime.Gosched()
 			yielded = last
 		}

@@ -11,9 +11,9 @@ import (
 // pass. A worker that wakes late finds its items taken and would park again. So waiters spin for longer than a worker
 // waits within a pass, and for less than the gap between two steps of an idle server. If other programs use the same
 // processors, spinning uses up the time slice that the worker needs once it has items, and the run waits for it. Such
-// contention is detected as lost time, more often than once for each worker within contentionTime, and shortens
-// spinning for as long. Single delays are no contention: on a machine with 16 processors of its own there are some
-// every 100 ms, and workers that parked after each of them made decode steps take half as long again.
+// contention is detected as lost time, as often within contentionTime as there are other workers, and shortens
+// spinning for as long. Single delays of many workers are no contention: on a machine with 16 processors of its own
+// there are some every 100 ms, and workers that parked after each of them made decode steps take half as long again.
 type spinLimit struct {
 	start     time.Time
 	workers   int64
@@ -49,7 +49,7 @@ func (p *spinLimit) contend(now int64) {
 		p.window.Store(now)
 		p.delays.Store(0)
 	}
-	if p.delays.Add(1) > p.workers {
+	if p.delays.Add(1) >= p.workers-1 {
 		p.contended.Store(now + contentionTime)
 	}
 }

@@ -9,7 +9,7 @@ import (
 func TestSpinLimit(t *testing.T) {
 	const us = int64(time.Microsecond)
 	var p spinLimit
-	p.init(2)
+	p.init(4)
 	want := func(now, limit int64) {
 		t.Helper()
 		if got := p.limit(now); got != limit {
@@ -20,13 +20,18 @@ func TestSpinLimit(t *testing.T) {
 	p.ran(0, 100*us, 150*us) // others had a little more to do
 	p.ran(0, 5000*us, 9000*us)
 	want(9000*us, longSpin)
-	for i := range int64(3) { // others did not run, more than once for each worker
+	for i := range int64(3) { // others did not run, as often as there are others
 		want(3000*us+i*us, longSpin)
 		p.ran(0, 100*us, 3000*us+i*us)
 	}
 	want(3002*us, shortSpin)
 	want(3002*us+contentionTime-1, shortSpin)
 	want(3002*us+contentionTime, longSpin)
+	var two spinLimit
+	two.init(2)
+	if two.ran(0, 100*us, 3000*us); two.limit(3000*us) != shortSpin {
+		t.Error("with one other worker, one delay is contention")
+	}
 	// As many delays at longer intervals are none.
 	for i := int64(2); i < 9; i++ {
 		p.ran(0, 100*us, i*contentionTime)
@@ -41,7 +46,7 @@ func TestWaitersReturn(t *testing.T) {
 			var p parker
 			var at spinLimit
 			p.init()
-			at.init(0)
+			at.init(2)
 			if contended {
 				at.contend(at.now())
 			}
