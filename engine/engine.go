@@ -95,7 +95,7 @@ type Engine struct {
 	overlap  bool          // the next batch is formed while a pass runs
 	flight   *flight       // the pass that runs, while the next batch is formed; else nil
 	flights  [2]flight     // memory
-	landed   time.Time     // when the latest pass ended
+	finished time.Time     // when the latest pass ended
 	outcomes []outcome     // memory for those of one item
 	stalled  time.Duration // the stall above MaxStall that was reported
 	drafter  *drafter      // nil when nothing is drafted

@@ -11,16 +11,17 @@ import (
 // of a batch and what is committed when:
 //
 //	formed    Scheduler.Schedule reserved pages. Nothing else has changed.
-//	launched  its pass is enqueued. The batch before it, if it still runs, lands now: Engine.land waits for it, commits
-//	          its tokens, sends its events and ends its choices. Rows of choices that ended there are computed in vain.
+//	launched  its pass is enqueued. The batch before it, if it still runs, is finished now: Engine.finish waits for it,
+//	          commits its tokens, sends its events and ends its choices. Rows of choices that ended there are computed
+//	          in vain.
 //	in flight Scheduler.Started: the next batch may be formed behind it. Tokens that it samples stay on the device,
 //	          where the next pass reads them. Pages of sequences that end or are preempted meanwhile are free at once:
 //	          the device works in the order of passes, so that whoever gets them writes later.
-//	landed    as above.
+//	finished  as above.
 //
 // At most one batch is in flight. A batch whose results the host must see before the next one is formed (drafts, masks,
-// logits that are read here, records) lands as soon as it was launched: that is the order of devices that compute while
-// the host waits, too. Where a pass fails, what was launched behind it is discarded and formed again.
+// logits that are read here, records) is finished as soon as it was launched: that is the order of devices that compute
+// while the host waits, too. Where a pass fails, what was launched behind it is discarded and formed again.
 
 // flight is a batch from the moment it is formed.
 type flight struct {
@@ -43,8 +44,8 @@ func (e *Engine) form(items []sched.Item) *flight {
 	return f
 }
 
-// flies reports whether the next batch may be formed before the results of this one are known here.
-func (e *Engine) flies(f *flight) bool {
+// canOverlap reports whether the next batch may be formed before the results of this one are known here.
+func (e *Engine) canOverlap(f *flight) bool {
 	p := f.pending.Plan()
 	if !e.overlap || p.Logits > 0 && p.WholeLogits == p.Logits { // the device has sampled nothing
 		return false
@@ -61,8 +62,8 @@ func (e *Engine) flies(f *flight) bool {
 	return true
 }
 
-// fly lets the next batch be formed while a launched one runs.
-func (e *Engine) fly(f *flight) {
+// leaveInFlight lets the next batch be formed while a launched one runs.
+func (e *Engine) leaveInFlight(f *flight) {
 	row := 0
 	for i := range f.items {
 		it, c := &f.items[i], ownerOf(&f.items[i])
@@ -91,10 +92,10 @@ func (e *Engine) noteUnused(it *sched.Item) {
 	e.stats.Unused += int64(len(it.Tokens))
 }
 
-// took is how long a batch that has just landed kept the device: since it was formed or the one before it landed.
+// took is how long a batch that has just ended kept the device: since it was formed or the one before it ended.
 func (e *Engine) took(since time.Time) time.Duration {
-	if e.landed.After(since) {
-		since = e.landed
+	if e.finished.After(since) {
+		since = e.finished
 	}
 	return e.since(since)
 }

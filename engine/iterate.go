@@ -20,19 +20,19 @@ func (e *Engine) iterate(items []sched.Item) {
 	}
 }
 
-// carry launches a batch, lands the one in flight, and leaves the new one in flight where the next can be formed
-// meanwhile; else it lands too.
+// carry launches a batch, finishes the one in flight, and leaves the new one in flight where the next can be formed
+// meanwhile; else it is finished too.
 func (e *Engine) carry(f *flight) {
 	failed := e.launch(f)
 	if before := e.flight; before != nil {
 		e.flight = nil
-		landed := e.land(before)
+		ended := e.finish(before)
 		switch {
-		case landed != nil && failed == nil:
+		case ended != nil && failed == nil:
 			e.giveUp(f)
 			fallthrough
-		case landed != nil:
-			e.isolate(before, landed)
+		case ended != nil:
+			e.isolate(before, ended)
 			return
 		case failed != nil && !errors.Is(failed, kernel.ErrLost):
 			return // it is formed again, and alone shows what is wrong with it
@@ -44,23 +44,23 @@ func (e *Engine) carry(f *flight) {
 		}
 		e.watchdog.begin(e.now())
 	}
-	if failed == nil && e.flies(f) {
-		e.fly(f)
+	if failed == nil && e.canOverlap(f) {
+		e.leaveInFlight(f)
 		return
 	}
 	if failed == nil {
-		failed = e.land(f)
+		failed = e.finish(f)
 	}
 	if failed != nil {
 		e.isolate(f, failed)
 	}
 }
 
-// landFlight lands the batch in flight where no other can be formed.
-func (e *Engine) landFlight() {
+// finishFlight finishes the batch in flight where no other can be formed.
+func (e *Engine) finishFlight() {
 	f := e.flight
 	e.flight = nil
-	if err := e.land(f); err != nil {
+	if err := e.finish(f); err != nil {
 		e.isolate(f, err)
 	}
 	if e.cfg.Observe != nil {
@@ -68,8 +68,8 @@ func (e *Engine) landFlight() {
 	}
 }
 
-// land waits for the pass of a batch, gives each item its rows of logits, drafts what follows, and records the pass.
-func (e *Engine) land(f *flight) error {
+// finish waits for the pass of a batch, gives each item its rows of logits, drafts what follows, and records the pass.
+func (e *Engine) finish(f *flight) error {
 	rows, err := e.wait(f)
 	if err != nil {
 		return err
@@ -91,7 +91,7 @@ func (e *Engine) land(f *flight) error {
 	}
 	e.draft(f.items)
 	took := e.took(f.begun)
-	e.landed = e.now()
+	e.finished = e.now()
 	e.record(f, rows.plan(), took)
 	if !f.repeats {
 		e.noteTime(f.load, took, decodes)
@@ -130,7 +130,7 @@ func (e *Engine) isolate(f *flight, failed error) {
 		alone := &flight{items: items[i : i+1], begun: e.now(), repeats: true}
 		err := e.launch(alone)
 		if err == nil {
-			err = e.land(alone)
+			err = e.finish(alone)
 		}
 		switch {
 		case errors.Is(err, kernel.ErrLost):

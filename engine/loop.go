@@ -21,7 +21,7 @@ func (e *Engine) loop() {
 			continue
 		}
 		if e.flight != nil {
-			e.landFlight()
+			e.finishFlight()
 			e.tiers.settle()
 			continue
 		}

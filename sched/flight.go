@@ -57,13 +57,13 @@ func (it *Item) Stale() bool { return it.Seq.state != stateRunning || it.Seq.cac
 // Drop takes back Started: the item's pass failed.
 func (s *Scheduler) Drop(it *Item) {
 	ready := it.started.ready
-	if s.land(it) && it.Seq.state == stateRunning {
+	if s.arrived(it) && it.Seq.state == stateRunning {
 		it.Seq.ready = ready
 	}
 }
 
-// land ends the flight of an item and reports whether it was started.
-func (s *Scheduler) land(it *Item) bool {
+// arrived says that the results of an item are there, and reports whether it was started.
+func (s *Scheduler) arrived(it *Item) bool {
 	q, was := it.Seq, it.started
 	it.started = started{}
 	if !was.yes {

@@ -120,6 +120,6 @@ func TestPreemptedInFlight(t *testing.T) {
 	}
 	list[1].Tokens = append(list[1].Tokens, 2)
 	if again := batch(s); len(again) != 1 || again[0].Cached+len(again[0].Tokens) != 5 {
-		t.Errorf("after it landed: %+v", again)
+		t.Errorf("after it ended: %+v", again)
 	}
 }

@@ -172,7 +172,7 @@ func without(list []*Sequence, q *Sequence) []*Sequence {
 // Done commits an item's tokens, without its drafts: their rows are in the cache. After the last item of a sequence the
 // caller appends a token to it or removes it before the next Schedule.
 func (s *Scheduler) Done(it *Item) error {
-	s.land(it)
+	s.arrived(it)
 	q := it.Seq
 	if q.state != stateRunning {
 		return nil
