@@ -57,7 +57,6 @@ type Config struct {
 type Engine struct {
 	cfg     Config
 	info    Info
-	arch    plan.Arch       // where passes run
 	reuse   bool            // pages are kept for later prompts
 	scratch *sample.Scratch // its size is read by callers, its contents are used by the loop
 

@@ -104,7 +104,7 @@ func resolve(m model.Model, c Config) (*Engine, plan.Config, []plan.Notice, erro
 		stopped: make(chan struct{}),
 		plans:   make([]PlanRecord, 0, min(c.PlanHistory, 1024)),
 		info:    Info{Draft: c.Draft, Drafts: drafts, NoDrafts: why}}
-	e.watchdog.after, e.arch = c.Watchdog, resolved.Hardware.Arch
+	e.watchdog.after = c.Watchdog
 	e.overlap = !c.NoOverlap && kernel.IsAsynchronous(m.Device())
 	e.stateful, _ = m.(model.Stateful)
 	e.windowed, _ = m.(model.Windowed)
