@@ -1,6 +1,6 @@
 // Command hostile runs real servers under bad requests, vanishing clients and kills, over loopback: what `make torture`
-// does after the simulations. It builds the server, and round after round starts it, attacks it, looks whether it holds
-// what it held before, and ends it, by TERM or by KILL, while requests run.
+// does after the simulations. It builds the server, and round after round starts it, sends to it, looks whether it
+// holds what it held before, and ends it, by TERM or by KILL, while requests run.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 
 func main() {
 	duration := flag.Duration("duration", time.Minute, "how long to run; a round that has begun is finished")
-	round := flag.Duration("round", 15*time.Second, "how long one server is attacked")
+	round := flag.Duration("round", 15*time.Second, "how long clients send to one server")
 	workers := flag.Int("workers", 8, "clients at a time")
 	seed := flag.Uint64("seed", 0, "of what clients send; 0 takes one from the time")
 	binary := flag.String("binary", "", "a server to use; empty builds one")

@@ -40,7 +40,7 @@ type tally struct {
 	asked    int // questions with one answer
 	terms    int
 	kills    int
-	most     map[string]float64 // of what was held after attacks
+	most     map[string]float64 // of what was held after bad requests
 }
 
 func (t *tally) add(status int, left bool) {
@@ -58,7 +58,7 @@ func (t *tally) add(status int, left bool) {
 	}
 }
 
-// keep notes the most that servers held after attacks.
+// keep notes the most that servers held after bad requests.
 func (t *tally) keep(after map[string]float64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -78,7 +78,7 @@ func (t *tally) String() string {
 	for _, s := range slices.Sorted(maps.Keys(t.statuses)) {
 		text += fmt.Sprintf(" %d: %d", s, t.statuses[s])
 	}
-	text += "; most after attacks:"
+	text += "; most after bad requests:"
 	for _, name := range slices.Sorted(maps.Keys(t.most)) {
 		text += fmt.Sprintf(" %s %.0f,", name, t.most[name])
 	}
@@ -116,7 +116,7 @@ func (b *trial) run(ctx context.Context, number int) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := b.attack(ctx, b.length/5); err != nil { // the memory that the first requests take stays
+	if err := b.send(ctx, b.length/5); err != nil { // the memory that the first requests take stays
 		return err
 	}
 	before, err := b.held(ctx)
@@ -124,7 +124,7 @@ func (b *trial) run(ctx context.Context, number int) (err error) {
 		return err
 	}
 	before["goroutines"], before["files"] = fresh["goroutines"], fresh["files"]
-	if err := b.attack(ctx, b.length); err != nil {
+	if err := b.send(ctx, b.length); err != nil {
 		return err
 	}
 	if err := b.settle(ctx, before); err != nil {
@@ -161,8 +161,8 @@ func (b *trial) end(ctx context.Context, kill bool) error {
 	return err
 }
 
-// attack lets all clients send for some time.
-func (b *trial) attack(ctx context.Context, length time.Duration) error {
+// send lets all clients send for some time.
+func (b *trial) send(ctx context.Context, length time.Duration) error {
 	ctx, stop := context.WithTimeout(ctx, length)
 	defer stop()
 	errs := make([]error, b.workers)
@@ -218,7 +218,7 @@ func text(data []byte) string {
 	return answer
 }
 
-// patience is how long a server may take until it holds what it held before an attack.
+// patience is how long a server may take until it holds what it held before bad requests.
 const patience = 20 * time.Second
 
 // settle waits until the server holds what it held before.
@@ -274,7 +274,7 @@ const reserved = "bytes of cache and steps"
 // growth is by how much a server may grow between two moments without requests: buffers, the heap's own pace.
 const growth = 128 << 20
 
-// compare reports what is left of an attack.
+// compare reports what is left of bad requests.
 func compare(before, after map[string]float64) error {
 	var errs []error
 	for name, was := range before {
@@ -291,7 +291,7 @@ func compare(before, after map[string]float64) error {
 			most = 0
 		}
 		if now > most || name == "pages" && now != was {
-			errs = append(errs, fmt.Errorf("%s: %.0f before the attack, %.0f after it", name, was, now))
+			errs = append(errs, fmt.Errorf("%s: %.0f before the bad requests, %.0f after them", name, was, now))
 		}
 	}
 	return errors.Join(errs...)
