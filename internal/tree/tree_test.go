@@ -60,7 +60,7 @@ var order = []string{
 	"kernel/cuda",
 	"kernel/cuda/image",
 	"kernel/cuda/cubin",
-	"kernel/cpu kernel/ref kernel/rounded kernel/twin kernel/group",
+	"kernel/cpu kernel/ref kernel/rounded kernel/twin kernel/group kernel/offload",
 	"kernel/cpu/pool kernel/cpu/vec",
 	"kernel/host",
 	"kernel",

@@ -122,7 +122,7 @@ func (s *pass) layer(i int, l *layer, c mla.Cache, h kernel.Tensor) {
 	if l.dense != nil {
 		l.dense.Run(s.q, &s.dense, nn.MLPArgs{X: s.x, Out: h, Add: s.q.First()})
 	} else {
-		l.experts.Run(s.q, &s.moe, h, s.x, s.choices.ExpertTap(i))
+		l.experts.Run(s.q, &s.moe, h, s.x, s.plan.PromptRows(), s.choices.ExpertTap(i))
 	}
 	s.q.AllReduce(h)
 }

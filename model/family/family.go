@@ -9,11 +9,13 @@ import (
 
 	"sparrow/kernel"
 	"sparrow/kernel/group"
+	"sparrow/kernel/offload"
 	"sparrow/model"
 	"sparrow/model/config"
 	"sparrow/model/dsa"
 	"sparrow/model/llamacpp"
 	"sparrow/model/nn"
+	"sparrow/model/placement"
 	"sparrow/model/shard"
 	"sparrow/model/v4"
 	"sparrow/plan"
@@ -70,7 +72,32 @@ func (s *Source) Close() error { return s.Weights.Close() }
 
 // Load places the weights on a device. onTensor, when not nil, is called once for each tensor, for progress bars.
 func (s *Source) Load(dev kernel.Device, onTensor func(name string)) (model.Model, error) {
-	return s.load(dev, kernel.Member{}, onTensor)
+	return s.load(dev, kernel.Member{}, Placed{}, onTensor)
+}
+
+// Placed is where the experts of a model are: on the device, or on a host that computes some of them.
+type Placed struct {
+	Placement *placement.Placement // nil: all experts are on the device
+	Host      *offload.Host
+}
+
+// LoadPlaced is Load with experts in two memories.
+func (s *Source) LoadPlaced(dev kernel.Device, p Placed, onTensor func(name string)) (model.Model, error) {
+	if err := p.Placement.Check(s.ExpertLayers()); err != nil {
+		return nil, fmt.Errorf("%s: %w", s.Name, err)
+	}
+	return s.load(dev, kernel.Member{}, p, onTensor)
+}
+
+// ExpertLayers is how many layers a placement has methods for, drafting layers included, and the experts of each.
+func (s *Source) ExpertLayers() (layers, experts int) {
+	switch c := s.Model.(type) {
+	case *config.DSA:
+		return c.Layers + c.NextN, c.FFN.Experts
+	case *config.V4:
+		return c.Layers + c.NextN, c.FFN.Experts
+	}
+	return 0, 0
 }
 
 // LoadRanks places on every rank of a group the shards of the weights that it owns, and joins the ranks to one model.
@@ -81,7 +108,7 @@ func (s *Source) LoadRanks(g *group.Group, onTensor func(name string)) (model.Mo
 		if r > 0 {
 			onTensor = nil
 		}
-		m, err := s.load(g.Device(r), g.Member(r), onTensor)
+		m, err := s.load(g.Device(r), g.Member(r), Placed{}, onTensor)
 		if err != nil {
 			return nil, err
 		}
@@ -90,9 +117,12 @@ func (s *Source) LoadRanks(g *group.Group, onTensor func(name string)) (model.Mo
 	return shard.New(g, parts)
 }
 
-func (s *Source) load(dev kernel.Device, of kernel.Member, onTensor func(name string)) (model.Model, error) {
+func (s *Source) load(dev kernel.Device, of kernel.Member, p Placed, onTensor func(name string)) (model.Model, error) {
 	l := nn.NewLoader(s.Weights, dev, onTensor)
-	l.Pow2Rows, l.Ranks = s.Config.Pow2Rows, of
+	l.Pow2Rows, l.Ranks, l.Placement = s.Config.Pow2Rows, of, p.Placement
+	if p.Host != nil {
+		l.Host = p.Host
+	}
 	m, err := load(s.Model, l, dev)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.Name, err)

@@ -83,8 +83,8 @@ type Choice struct {
 // MoEShape is the sizes of a mixture of experts.
 type MoEShape struct{ Hidden, Inner, Experts, Shared int }
 
-// LoadMoE loads router, experts and shared experts below prefix.
-func LoadMoE(l *Loader, prefix string, s MoEShape, c Choice) MoE {
+// LoadMoE loads router, experts and shared experts of a layer below prefix.
+func LoadMoE(l *Loader, layer int, prefix string, s MoEShape, c Choice) MoE {
 	m := MoE{
 		Router: l.Matrix(prefix+"gate.weight", s.Experts, s.Hidden),
 		Bias:   l.Vector(prefix+"gate.e_score_correction_bias", s.Experts),
@@ -98,7 +98,7 @@ func LoadMoE(l *Loader, prefix string, s MoEShape, c Choice) MoE {
 		w.Up = append(w.Up, l.Weight(p+"up_proj.weight", s.Inner, s.Hidden))
 		w.Down = append(w.Down, l.Weight(p+"down_proj.weight", s.Hidden, s.Inner))
 	}
-	m.Experts = l.Experts(w)
+	m.Experts = l.Experts(layer, w)
 	if s.Shared > 0 {
 		x := LoadMLP(l, prefix+"shared_experts.", s.Hidden, s.Inner*s.Shared)
 		m.Shared = &x
@@ -128,8 +128,8 @@ func (m *MoE) Arrange(a *kernel.Arena, activation kernel.DType, rows int) MoESpa
 
 // Run adds the weighted experts and the shared ones to h. The shared experts come first, so a row's sum has one order.
 // Of several ranks the first adds its part to h and the others write theirs over it; the caller sums them. The choice
-// goes through tap.
-func (m *MoE) Run(q *kernel.Queue, s *MoESpace, h, x kernel.Tensor, tap model.ExpertTap) {
+// goes through tap. The first rows, as many as prompt says, belong to prompts.
+func (m *MoE) Run(q *kernel.Queue, s *MoESpace, h, x kernel.Tensor, prompt int, tap model.ExpertTap) {
 	if m.Shared != nil {
 		m.Shared.Run(q, &s.shared, MLPArgs{X: x, Out: h, Add: q.First(),
 			With: kernel.Projection{Out: s.logits, W: m.Router}})
@@ -140,5 +140,5 @@ func (m *MoE) Run(q *kernel.Queue, s *MoESpace, h, x kernel.Tensor, tap model.Ex
 		KeepGroups: m.Choice.KeepGroups, Normalize: m.Choice.Normalize, Scale: m.Choice.Scale})
 	tap.Pass(q, s.ids, s.weights)
 	q.Experts(kernel.ExpertArgs{Out: h, X: x, IDs: s.ids, Weights: s.weights, Experts: m.Experts,
-		Part: m.Part})
+		Part: m.Part, Prompt: prompt})
 }

@@ -15,6 +15,7 @@ import (
 
 	"sparrow/internal/num"
 	"sparrow/kernel"
+	"sparrow/model/placement"
 	"sparrow/weight"
 )
 
@@ -28,6 +29,9 @@ type Loader struct {
 	Pow2Rows bool
 	// Ranks says which shards of weights are loaded where several ranks share a model.
 	Ranks kernel.Member
+	// Placement says where experts are, nil for all on the device; Host computes those that the CPU computes.
+	Placement *placement.Placement
+	Host      ExpertHost
 
 	from     *weight.Checkpoint
 	dev      Device
@@ -41,6 +45,11 @@ type Loader struct {
 type Device interface {
 	kernel.Memory
 	kernel.Preparer
+}
+
+// ExpertHost keeps the experts of layers that the CPU computes.
+type ExpertHost interface {
+	Prepare(layer int, w kernel.ExpertWeights) (kernel.HostExperts, error)
 }
 
 // NewLoader reads from a checkpoint for a device. onTensor, when not nil, is called once per tensor, for progress bars.
@@ -111,8 +120,9 @@ func (l *Loader) Bands(name string, n, out, in int) []kernel.Matrix {
 	return list
 }
 
-// Experts prepares a rank's part of the matrices of a layer's experts. Where one of them is missing there are none.
-func (l *Loader) Experts(w kernel.ExpertWeights) kernel.Experts {
+// Experts prepares a rank's part of the matrices of a layer's experts, each in the memory where it has its place. Where
+// one of them is missing there are none.
+func (l *Loader) Experts(layer int, w kernel.ExpertWeights) kernel.Experts {
 	for _, list := range [][]kernel.Weight{w.Gate, w.Up, w.Down} {
 		if slices.ContainsFunc(list, func(w kernel.Weight) bool { return !w.Data.Given() }) {
 			return nil
@@ -126,9 +136,31 @@ func (l *Loader) Experts(w kernel.ExpertWeights) kernel.Experts {
 	}
 	first, last := l.Ranks.Share(len(w.Gate))
 	w.Gate, w.Up, w.Down = w.Gate[first:last], w.Up[first:last], w.Down[first:last]
-	x, err := l.dev.PrepareExperts(w)
+	err := l.place(layer, &w)
+	var x kernel.Experts
+	if err == nil {
+		x, err = l.dev.PrepareExperts(w)
+	}
 	l.err = errors.Join(l.err, err)
 	return x
+}
+
+// place gives experts their methods, and to the host those that it computes.
+func (l *Loader) place(layer int, w *kernel.ExpertWeights) (err error) {
+	w.Methods = l.Placement.Layer(layer)
+	if !w.Split() {
+		return nil
+	}
+	if n := l.Ranks.Count(); n > 1 {
+		return fmt.Errorf("%w: layer %d has experts in two memories on %d ranks, supported is one rank",
+			kernel.ErrUnsupported, layer, n)
+	}
+	if l.Host == nil {
+		return fmt.Errorf("%w: layer %d has experts in host memory, and no device of the host computes them",
+			kernel.ErrArgument, layer)
+	}
+	w.Host, err = l.Host.Prepare(layer, *w)
+	return err
 }
 
 // prepare passes a weight to the device. For a missing weight it does nothing.

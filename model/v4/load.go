@@ -33,7 +33,7 @@ func (m *Model) load(l *nn.Loader) {
 	for i := range c.Layers {
 		at := func(name string) string { return n.layer(i, name) }
 		m.layers = append(m.layers, loadLayer(c, l, at, c.Attention.Ratios[i],
-			expertNames{hash: c.FFN.Hash[i], stacked: n.kind == hugging}))
+			expertNames{layer: i, hash: c.FFN.Hash[i], stacked: n.kind == hugging}))
 	}
 	m.loadDrafts(l)
 }

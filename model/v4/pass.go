@@ -192,7 +192,7 @@ func (s *target) Execute() error {
 		})
 		s.q.At("feed-forward", i)
 		m.sublayer(&s.sub, &l.ffnSite, l.ffnNorm, s.streams, func(out, x kernel.Tensor) {
-			m.feedForward(&l.ffn, &s.ffn, out, x, s.ids, s.choices.ExpertTap(i))
+			m.feedForward(&l.ffn, &s.ffn, out, x, s.ids, s.plan.PromptRows(), s.choices.ExpertTap(i))
 		})
 		s.choices.KeepHidden(s.q, i, s.streams)
 	}
