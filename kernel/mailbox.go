@@ -70,7 +70,9 @@ type Mailbox struct {
 	done     chan struct{} // MailFinished has grown
 	closed   chan struct{}
 	once     sync.Once
-	timer    *time.Timer // of Await
+	serving  atomic.Bool
+	ended    chan struct{} // closed when the workers use the memory no longer
+	timer    *time.Timer   // of Await
 
 	mu  sync.Mutex
 	err error // why the workers could not answer
@@ -89,15 +91,16 @@ type Message struct {
 func NewMailbox(s MailboxShape, memory []byte) (*Mailbox, error) {
 	x, ids, results, size := s.Offsets()
 	if int64(len(memory)) < size || s.Rows < 1 || s.Pairs < 1 || s.Hidden < 1 {
-		return nil, fmt.Errorf("%w: a mailbox of %d rows and %d choices of %d columns in %d bytes, want %d", ErrArgument,
-			s.Rows, s.Pairs, s.Hidden, len(memory), size)
+		return nil, fmt.Errorf("%w: a mailbox of %d rows and %d choices of %d columns in %d bytes, want %d",
+			ErrArgument, s.Rows, s.Pairs, s.Hidden, len(memory), size)
 	}
 	at := func(off int64, d DType, rows, cols int) Tensor {
 		return Tensor{Buf: HostBuffer(memory), Off: off, DType: d, Rows: rows, Cols: cols, Stride: cols}
 	}
 	b := &Mailbox{MailboxShape: s, X: at(x, s.Activation, s.Rows, s.Hidden), IDs: at(ids, I32, s.Pairs, 1),
 		Results: at(results, s.Activation, s.Pairs, s.Hidden), wake: make(chan struct{}, 1),
-		done: make(chan struct{}, 1), closed: make(chan struct{}), timer: time.NewTimer(time.Hour)}
+		done: make(chan struct{}, 1), closed: make(chan struct{}), ended: make(chan struct{}),
+		timer: time.NewTimer(time.Hour)}
 	b.timer.Stop()
 	// The first 4*mailWords bytes of memory, which is aligned for words.
 	b.words = unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(memory))), mailWords)
@@ -121,6 +124,24 @@ func notify(c chan struct{}) {
 func (b *Mailbox) Close() {
 	if b != nil {
 		b.once.Do(func() { close(b.closed) })
+	}
+}
+
+// Begin says that workers will call Next. They call it until it returns false.
+func (b *Mailbox) Begin() { b.serving.Store(true) }
+
+// Drain closes the mailbox and waits for workers that are in the middle of an exchange; false when they do not end in
+// time. The memory must not be freed then.
+func (b *Mailbox) Drain(most time.Duration) bool {
+	b.Close()
+	if !b.serving.Load() {
+		return true
+	}
+	select {
+	case <-b.ended:
+		return true
+	case <-time.After(most):
+		return false
 	}
 }
 
@@ -161,6 +182,14 @@ const (
 
 // Next waits for the next exchange; false when the mailbox was closed. The workers call it, and Finish after each.
 func (b *Mailbox) Next() (Message, bool) {
+	m, ok := b.next()
+	if !ok {
+		close(b.ended)
+	}
+	return m, ok
+}
+
+func (b *Mailbox) next() (Message, bool) {
 	for b.expected.Load() == b.taken {
 		select {
 		case <-b.wake:
@@ -246,7 +275,8 @@ func (b *Mailbox) Await(timeout time.Duration) error {
 // Late is the error of workers that did not answer in time.
 func (b *Mailbox) Late(timeout time.Duration) error {
 	m := b.words[MailMessage:]
-	return fmt.Errorf("%w: the workers of experts in host memory did not answer for %v: exchange %d, layer %d, %d rows "+
-		"(they have answered %d exchanges); look for other programs on the cores, or for weights on a disk that does "+
-		"not answer", ErrLost, timeout, b.words[MailPosted], m[0], m[1], atomic.LoadUint32(&b.words[MailFinished]))
+	return fmt.Errorf("%w: the workers of experts in host memory did not answer for %v: exchange %d, layer %d, "+
+		"%d rows (they have answered %d exchanges); look for other programs on the cores, or for weights on a disk "+
+		"that does not answer", ErrLost, timeout, b.words[MailPosted], m[0], m[1],
+		atomic.LoadUint32(&b.words[MailFinished]))
 }

@@ -147,6 +147,13 @@ func (q *Queue) Route(a RouteArgs) { enqueue(q, opRoute, Device.Route, a) }
 // Experts enqueues [ExpertRunner].
 func (q *Queue) Experts(a ExpertArgs) { enqueue(q, opExperts, Device.Experts, a) }
 
+// PostExperts enqueues [ExpertPoster], where the device is one. Experts must follow with the same arguments.
+func (q *Queue) PostExperts(a ExpertArgs) {
+	if p, ok := q.dev.(ExpertPoster); ok && q.next(opExperts) {
+		q.Fail(p.PostExperts(a))
+	}
+}
+
 // HyperPre enqueues [HyperPreparer].
 func (q *Queue) HyperPre(a HyperPreArgs) { enqueue(q, opHyperPre, Device.HyperPre, a) }
 

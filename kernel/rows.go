@@ -12,6 +12,26 @@ type HostExperts interface {
 	Timeout() time.Duration
 }
 
+// HostedExperts are experts of which workers on the host compute some.
+type HostedExperts interface {
+	Experts
+	// Hosted reports whether they do.
+	Hosted() bool
+}
+
+// Hosted reports whether workers on the host compute some of the experts.
+func Hosted(x Experts) bool {
+	h, ok := x.(HostedExperts)
+	return ok && h.Hosted()
+}
+
+// ExpertPoster is a device that hands rows to workers on the host before it runs experts.
+type ExpertPoster interface {
+	// PostExperts begins what Experts will do with the same arguments, whose output it does not touch: operations
+	// between the two run while the workers compute.
+	PostExperts(ExpertArgs) error
+}
+
 // ExpertRowsArgs runs the chosen experts and leaves what each of them gives in a row of its own:
 // Results[t*k+j] = Down[e]( silu(Gate[e] X[t]) * Up[e] X[t] ), e = IDs[t,j], with the clamps of GateArgs. A negative id
 // is no expert, and its row is not written.

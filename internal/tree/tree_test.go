@@ -76,7 +76,8 @@ var order = []string{
 
 // testOnly lists packages that only tests may import.
 var testOnly = []string{
-	"engine/losttest", "engine/gputest", "internal/testkit", "internal/testkit/memnet", "internal/testkit/record",
+	"engine/losttest", "engine/gputest", "internal/testkit", "internal/testkit/memnet", "internal/testkit/placed",
+	"internal/testkit/record",
 	"internal/testkit/respserver", "internal/testkit/strict", "internal/testkit/turns", "internal/testmodel",
 	"internal/tree", "server/browsertest", "server/clienttest", "server/soak",
 }

@@ -122,8 +122,8 @@ func (d *Device) expertBlock(a *expertArgs) error {
 	return d.experts.task.run(d, ceilDiv(a.X.Rows, rowBlock), expertWork{a, true}, (*Device).addExperts)
 }
 
-// expertProducts runs the two halves of the experts: their outputs are in x, those of a choice where place says. Between
-// them the outputs of the gate are packed anew.
+// expertProducts runs the two halves of the experts: their outputs are in x, those of a choice where place says.
+// Between them the outputs of the gate are packed anew.
 func (d *Device) expertProducts(a *expertArgs) error {
 	st := &d.experts
 	st.sort(a)

@@ -32,8 +32,9 @@ func (x *splitExperts) Inner() int  { return x.inner }
 
 // splitState is the memory of experts that are split.
 type splitState struct {
-	box *kernel.Mailbox
-	ids kernel.Tensor // i32 [rows, k]: numbers among the device's own, -1 for experts of the workers
+	box    *kernel.Mailbox
+	posted bool          // an exchange has begun before its experts run
+	ids    kernel.Tensor // i32 [rows, k]: numbers among the device's own, -1 for experts of the workers
 }
 
 // prepareSplit keeps the experts that the device computes and opens the mailbox of the others.
@@ -126,6 +127,46 @@ func (d *Device) runSplit(a *kernel.ExpertArgs, x *splitExperts) error {
 	return nil
 }
 
+// Hosted reports whether the host's workers compute some of the experts.
+func (x *splitExperts) Hosted() bool { return x.hosted[0] || x.hosted[1] }
+
+// PostExperts hands rows to the host's workers, so that operations before Experts run meanwhile. Rows that take several
+// exchanges, or belong to both phases, are handed over by Experts.
+func (d *Device) PostExperts(a kernel.ExpertArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	x, ok := a.Experts.(*splitExperts)
+	if !ok || a.X.Rows == 0 || !x.Hosted() {
+		return nil
+	}
+	phase := 0
+	if a.Prompt > 0 {
+		phase = 1
+	}
+	if d.split.posted { // of a pass that failed in between
+		d.split.posted = false
+		if err := d.split.box.Await(x.host.Timeout()); err != nil {
+			return err
+		}
+	}
+	if a.Prompt%a.X.Rows != 0 || !x.hosted[phase] || a.X.Rows > min(expertTokens, d.split.box.Fit(a.IDs.Cols)) {
+		return nil
+	}
+	d.split.posted = true
+	return d.post(&a, x, phase)
+}
+
+// post copies rows and choices to the mailbox and hands them over.
+func (d *Device) post(a *kernel.ExpertArgs, x *splitExperts, phase int) error {
+	box, k := d.split.box, a.IDs.Cols
+	for t := range a.X.Rows {
+		copy(host.RowF32(box.X, t), host.RowF32(a.X, t))
+		copy(host.I32(box.IDs)[t*k:], host.RowI32(a.IDs, t))
+	}
+	return box.Post(kernel.Message{Layer: x.host.Layer(), Rows: a.X.Rows, Top: k, Limit: a.Limit, Prompt: phase == 1})
+}
+
 // splitBlock hands rows to the workers, computes the device's own experts meanwhile, and sums all results in the order
 // of the choice.
 func (d *Device) splitBlock(a *expertArgs, x *splitExperts, phase int) error {
@@ -134,23 +175,19 @@ func (d *Device) splitBlock(a *expertArgs, x *splitExperts, phase int) error {
 	if err != nil {
 		return err
 	}
-	local, asked := host.I32(ids), false
+	local, asked := host.I32(ids), d.split.posted
 	for t := range rows {
 		for j, id := range host.RowI32(a.IDs, t) {
 			local[t*k+j] = x.local[phase][id]
 			asked = asked || local[t*k+j] < 0
 		}
 	}
-	var box *kernel.Mailbox
-	if asked {
-		box = d.split.box
-		for t := range rows {
-			copy(host.RowF32(box.X, t), host.RowF32(a.X, t))
-			copy(host.I32(box.IDs)[t*k:], host.RowI32(a.IDs, t))
-		}
-		if err := box.Post(kernel.Message{Layer: x.host.Layer(), Rows: rows, Top: k, Limit: a.Limit,
-			Prompt: phase == 1}); err != nil {
-			return err
+	box, posted := d.split.box, d.split.posted
+	if d.split.posted = false; asked {
+		if !posted {
+			if err := d.post(&a.ExpertArgs, x, phase); err != nil {
+				return err
+			}
 		}
 		a.far = host.F32(box.Results)
 	}
@@ -197,7 +234,8 @@ func (d *Device) ExpertRows(a kernel.ExpertRowsArgs) error {
 	for t := range a.X.Rows {
 		for _, e := range host.RowI32(a.IDs, t) {
 			if int(e) >= own.Count() {
-				return fmt.Errorf("%w: expert rows: row %d chose expert %d of %d", kernel.ErrArgument, t, e, own.Count())
+				return fmt.Errorf("%w: expert rows: row %d chose expert %d of %d", kernel.ErrArgument, t, e,
+					own.Count())
 			}
 		}
 	}

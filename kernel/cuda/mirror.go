@@ -17,6 +17,7 @@ func Mirrors() map[string]reflect.Type {
 		SelectionView{}, SparseAttendArgs{}, DenseAttendArgs{}, ProductArgs{}, QuantiseRowsArgs{}, NormQuantiseArgs{},
 		GateQuantiseArgs{}, StoreLatentArgs{}, TurnArgs{}, DrawArgs{}, WidenArgs{},
 		HyperMixArgs{}, HyperPostArgs{}, HeadNormArgs{}, CompressArgs{},
+		ExchangeArgs{}, PlacesArgs{}, FetchArgs{},
 	} {
 		t := reflect.TypeOf(v)
 		m[t.Name()] = t

@@ -1,8 +1,8 @@
 // Package offload computes experts that are in host memory, beside a device that has the others.
 //
 // Weights of experts flow in; out flow, for each layer, the kernel.HostExperts that a device is given when it prepares
-// the layer. While the device runs, rows and routing arrive in a kernel.Mailbox; a device of the host computes them, and
-// its results go back by row and choice. Which experts are computed here is fixed when a model is loaded.
+// the layer. While the device runs, rows and routing arrive in a kernel.Mailbox; a device of the host computes them,
+// and its results go back by row and choice. Which experts are computed here is fixed when a model is loaded.
 package offload
 
 import (
@@ -17,8 +17,8 @@ import (
 	"sparrow/kernel/host"
 )
 
-// Timeout is how long a device waits for the workers where Options.Timeout is 0. An exchange takes milliseconds; weights
-// that are not in memory yet are read from a disk.
+// Timeout is how long a device waits for the workers where Options.Timeout is 0. An exchange takes milliseconds;
+// weights that are not in memory yet are read from a disk.
 const Timeout = time.Minute
 
 // Options are the settings of a host.
@@ -53,7 +53,7 @@ type layer struct {
 	host    *Host
 	number  int
 	experts kernel.Experts
-	local   [2][]int32 // of decodes and of prompts: the number of each expert among these, -1 where a device computes it
+	local   [2][]int32 // of decodes and of prompts: the number of each expert among these, -1 where a device has it
 }
 
 // serving is a mailbox that is answered.
@@ -168,6 +168,7 @@ func (l *layer) Serve(box *kernel.Mailbox) error {
 		return h.lost
 	}
 	s := &serving{box: box, ended: make(chan struct{})}
+	box.Begin()
 	h.serving = append(h.serving, s)
 	go func() {
 		defer close(s.ended)

@@ -400,7 +400,8 @@ func TestRefusals(t *testing.T) {
 	} {
 		w := weights(t, r, kernel.BF16)
 		spoil(&w)
-		if _, err := near.PrepareExperts(w); !errors.Is(err, kernel.ErrArgument) || !strings.Contains(err.Error(), what) {
+		_, err := near.PrepareExperts(w)
+		if !errors.Is(err, kernel.ErrArgument) || !strings.Contains(err.Error(), what) {
 			t.Errorf("%v, want %q", err, what)
 		}
 	}

@@ -76,7 +76,14 @@ func (e *experts) arrange(a *kernel.Arena, activation kernel.DType, rows, topK i
 func (m *Model) feedForward(e *experts, s *expertSpace, out, x, tokens kernel.Tensor, prompt int,
 	tap model.ExpertTap) {
 	f, q := m.config.FFN, m.queue
-	e.shared.Run(q, &s.shared, nn.MLPArgs{X: x, Out: out, With: kernel.Projection{Out: s.logits, W: e.router}})
+	run := kernel.ExpertArgs{Out: out, X: x, IDs: s.ids, Weights: s.weights, Experts: e.routed, Limit: f.Limit,
+		Part: e.part, Prompt: prompt}
+	shared := nn.MLPArgs{X: x, Out: out, With: kernel.Projection{Out: s.logits, W: e.router}}
+	hosted := kernel.Hosted(e.routed)
+	e.shared.Begin(q, &s.shared, shared)
+	if !hosted {
+		e.shared.Finish(q, &s.shared, shared)
+	}
 	if e.table.Given() {
 		q.RouteHash(kernel.HashRouteArgs{IDs: s.ids, Weights: s.weights, Logits: s.logits, Table: e.table,
 			Tokens: tokens, Scale: f.Scale})
@@ -85,7 +92,10 @@ func (m *Model) feedForward(e *experts, s *expertSpace, out, x, tokens kernel.Te
 			Scale: f.Scale})
 	}
 	tap.Pass(q, s.ids, s.weights)
-	q.Experts(kernel.ExpertArgs{Out: out, X: x, IDs: s.ids, Weights: s.weights, Experts: e.routed, Limit: f.Limit,
-		Part: e.part, Prompt: prompt})
+	if hosted { // the shared experts run while the host's workers compute
+		q.PostExperts(run)
+		e.shared.Finish(q, &s.shared, shared)
+	}
+	q.Experts(run)
 	q.AllReduce(out)
 }
