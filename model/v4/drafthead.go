@@ -121,7 +121,7 @@ func (d *draft) Prepare(in *model.Input, words []int32) error {
 		if r < len(in.States) {
 			given = in.States[r]
 		}
-		st, err := d.m.stateOf(given, r)
+		st, err := d.m.stateOf(given, in, r)
 		if err != nil {
 			return fmt.Errorf("v4: draft: %w", err)
 		}
@@ -158,7 +158,9 @@ func (d *draft) Prepare(in *model.Input, words []int32) error {
 // forget marks the entries of the pass's states as invalid: it failed, and they may not have been written.
 func (d *draft) forget() {
 	for _, st := range d.states {
-		st.ForgetDrafts()
+		if st != nil {
+			st.ForgetDrafts()
+		}
 	}
 }
 

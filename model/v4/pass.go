@@ -169,7 +169,9 @@ func (s *target) prepare(in *model.Input, block attn.Block) error {
 		return err
 	}
 	for r, st := range states {
-		st.Begin(len(in.Tokens[r]))
+		if st != nil { // nil: padding
+			st.Begin(len(in.Tokens[r]))
+		}
 	}
 	return nil
 }
