@@ -198,6 +198,46 @@ func TestGPUPackedExperts(t *testing.T) {
 	}
 }
 
+// Experts that repeat a pattern, longer than it and from any place on, are those of the same bytes in host memory.
+func TestGPURepeatedExperts(t *testing.T) {
+	b := onGPU(t)
+	const hidden, inner = 4096, 2048
+	matrix := func(seed uint64, out, in int) kernel.Weight {
+		repeated := func(d kernel.DType, x kernel.Drawn, cols int) kernel.Tensor {
+			pattern, err := kernel.Pattern(d, x)
+			b.must(err)
+			pattern = pattern[:3<<20+64]
+			v := kernel.Tensor{DType: d, Rows: out, Cols: cols, Stride: cols}
+			v.Buf = kernel.From(pattern, seed, v.Extent())
+			return v
+		}
+		return kernel.Weight{BlockRows: 1, BlockCols: packedGroup,
+			Data:  repeated(kernel.E2M1x2, kernel.Drawn{Spread: 1.2}, in/2),
+			Scale: repeated(kernel.E8M0, kernel.Drawn{Mean: 1. / 64}, in/packedGroup)}
+	}
+	var w kernel.ExpertWeights
+	for e := range uint64(2) {
+		w.Gate, w.Up = append(w.Gate, matrix(3*e, inner, hidden)), append(w.Up, matrix(3*e+1, inner, hidden))
+		w.Down = append(w.Down, matrix(3*e+2, hidden, inner))
+	}
+	drawn, err := b.gpu.PrepareExperts(w)
+	b.must(err)
+	b.must(w.OnHost(func(bytes int64) (kernel.HostBuffer, error) { return make(kernel.HostBuffer, bytes), nil }))
+	copied, err := b.gpu.PrepareExperts(w)
+	b.must(err)
+	const rows = 5
+	x, ids := b.random(rows, hidden).gpu, b.ints(rows, 2, []int32{0, 1, 1, 0, 0, 1, 1, 0, 0, 1}).gpu
+	weights := b.normal(rows, 2).gpu
+	run := func(e kernel.Experts) []byte {
+		out := b.place(b.gpu, kernel.BF16, rows, hidden, nil)
+		b.must(b.gpu.Experts(kernel.ExpertArgs{Out: out, X: x, IDs: ids, Weights: weights, Experts: e, Limit: 10}))
+		return b.bytes(b.gpu, out)
+	}
+	if got := run(drawn); !bytes.Equal(got, run(copied)) || bytes.Count(got, []byte{0}) == len(got) {
+		t.Error("experts of a repeated pattern differ from those of the same bytes in host memory, or are zero")
+	}
+}
+
 // widened is a matrix of e2m1 as bf16, which holds its values exactly.
 func (b *bench) widened(w kernel.Weight) kernel.Weight {
 	b.Helper()
