@@ -40,7 +40,7 @@ var order = []string{
 	"model/family",
 	"model/dsa model/v4 model/llamacpp model/shard",
 	"model/nn",
-	"model",
+	"model model/placement",
 	"model/config",
 	"attn/mla attn/dual",
 	"attn",
