@@ -70,7 +70,8 @@ func TestExpertsOnHost(t *testing.T) {
 	for e := range uint64(4) {
 		data := Tensor{Buf: From(pattern, e, 32), DType: E2M1x2, Rows: 2, Cols: 16, Stride: 16}
 		w.Gate = append(w.Gate, Weight{Data: data})
-		w.Up = append(w.Up, Weight{Data: Tensor{Buf: Drawn{Seed: e, Spread: 1}, DType: BF16, Rows: 2, Cols: 8, Stride: 8}})
+		drawn := Tensor{Buf: Drawn{Seed: e, Spread: 1}, DType: BF16, Rows: 2, Cols: 8, Stride: 8}
+		w.Up = append(w.Up, Weight{Data: drawn})
 		w.Down = append(w.Down, Weight{Data: Tensor{Buf: kept, DType: E2M1x2, Rows: 2, Cols: 16, Stride: 16}})
 	}
 	taken := 0

@@ -175,7 +175,7 @@ func (d *draft) Execute() error {
 	m.sublayer(&d.sub, &l.attnSite, l.attnNorm, d.u, func(out, x kernel.Tensor) { d.attn.Attend(l.attn, out, x) })
 	d.q.At("feed-forward of the drafting block", -1)
 	m.sublayer(&d.sub, &l.ffnSite, l.ffnNorm, d.u, func(out, x kernel.Tensor) {
-		m.feedForward(&l.ffn, &d.ffn, out, x, d.ids, model.ExpertTap{})
+		m.feedForward(&l.ffn, &d.ffn, out, x, d.ids, d.choices.ExpertTap(m.config.Layers))
 	})
 	// A chain reads the streams in plan order. Rows that were not computed are undefined; no chain continues them.
 	d.q.Put(kernel.PutArgs{Out: head.streams.mem.Slice(0, d.plan.Rows), X: d.u, Rows: d.places})

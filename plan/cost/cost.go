@@ -63,8 +63,9 @@ type GPU struct {
 	Least, First, Unit float64
 	Prompt             float64 // sparse attention of a prompt's row with 128 heads, gathered rows included
 	DenseOps           float64 // dense attention
-	// Attention of DeepSeek-V4 with 64 heads over 128 keys and 512: the least of decodes, and a row's part.
-	V4Least, V4Row float64
+	// Attention of DeepSeek-V4 with 64 heads over 128 keys and 512: of decodes, a part that all rows share and a
+	// row's, and of a prompt's row.
+	V4First, V4Row, V4Prompt float64
 	// Indexer ("Indexer and selection"): decodes read keys of 132 bytes, prompts are bound by arithmetic.
 	Keys, ScoreOps float64
 	Pick, Scores   float64 // a selection, and the rate at which it reads scores
@@ -79,7 +80,7 @@ func H200() GPU {
 		Name: "H200", MemoryBytes: 139 << 30,
 		Launch: 1.8, Weights: 4.0e6, FP8: 1.1e9, BF16: 0.65e9, Rows64: 0.12,
 		Experts: 4.45e6, ExpertOps: 1.0e9, WideExpertOps: 0.73e9, Choose: 14, ChooseRow: 0.02,
-		Least: 21, First: 10, Unit: 0.78, Prompt: 1.0, DenseOps: 0.42e9, V4Least: 8, V4Row: 0.22,
+		Least: 21, First: 10, Unit: 0.78, Prompt: 1.0, DenseOps: 0.42e9, V4First: 8.2, V4Row: 0.22, V4Prompt: 0.147,
 		Keys: 3.9e6, ScoreOps: 1.1e9, Pick: 5, Scores: 3.3e6,
 		Rest: 18, RestRow: 0.22, Step: 40,
 	}

@@ -9,6 +9,7 @@ import (
 
 	"sparrow/internal/num"
 	"sparrow/kernel"
+	"sparrow/kernel/host"
 )
 
 // Residual streams of the widths of DeepSeek-V4, and of odd ones.
@@ -195,6 +196,36 @@ func TestGPUPackedExperts(t *testing.T) {
 		if !bytes.Equal(got, whole[part[0]*hidden*2:part[1]*hidden*2]) {
 			t.Errorf("rows %d to %d have other bits alone than among %d", part[0], part[1], rows)
 		}
+	}
+}
+
+// Choices are counted as on the host: rows that see no token are not, and an expert that is none raises a fault.
+func TestGPUTally(t *testing.T) {
+	b := onGPU(t)
+	const experts, top = 256, 6
+	for _, rows := range []int{1, 43, 8192} {
+		ids, seen := make([]int32, rows*top), make([]int32, rows)
+		for i := range ids {
+			ids[i] = int32((i*i + i/7) % experts)
+		}
+		for i := range seen {
+			seen[i] = int32(i % 5)
+		}
+		counts := b.ints(1, experts, make([]int32, experts))
+		chosen, sees := b.ints(rows, top, ids), b.ints(rows, 1, seen)
+		for range 2 {
+			b.must(b.gpu.Tally(kernel.TallyArgs{Counts: counts.gpu, IDs: chosen.gpu, Seen: sees.gpu}),
+				host.Tally(kernel.TallyArgs{Counts: counts.ref, IDs: chosen.ref, Seen: sees.ref}))
+		}
+		b.must(b.gpu.Sync())
+		if !bytes.Equal(b.bytes(b.gpu, counts.gpu), b.bytes(b.ref, counts.ref)) {
+			t.Errorf("%d rows: counts differ from those of the host", rows)
+		}
+	}
+	counts, bad := b.ints(1, experts, make([]int32, experts)), b.ints(1, 2, []int32{3, experts})
+	b.must(b.gpu.Tally(kernel.TallyArgs{Counts: counts.gpu, IDs: bad.gpu, Seen: b.ints(1, 1, []int32{1}).gpu}))
+	if err := b.gpu.Sync(); err == nil {
+		t.Error("an expert that is none raised no fault")
 	}
 }
 
