@@ -10,6 +10,14 @@ import (
 	"sparrow/plan/cost"
 )
 
+// contests are sizes, each with the times of two ways.
+func contests(v ...float64) (out []cost.Contest) {
+	for i := 0; i < len(v); i += 3 {
+		out = append(out, cost.Contest{Size: int(v[i]), First: v[i+1], Second: v[i+2]})
+	}
+	return out
+}
+
 // What plans choose follows from measured times, whatever they are.
 func TestChoicesFollowFromTimes(t *testing.T) {
 	for _, c := range []struct {
@@ -18,16 +26,17 @@ func TestChoicesFollowFromTimes(t *testing.T) {
 		keys    int
 		all     bool
 	}{
-		{"dense wins everywhere", []cost.Contest{{128, 1, 2}, {256, 2, 4}}, 256, true},
-		{"dense wins nowhere", []cost.Contest{{128, 2, 1}, {256, 3, 9}}, 0, false},
-		{"a tie is none", []cost.Contest{{128, 1, 2}, {256, 3, 3}, {512, 3, 9}}, 128, false},
+		{"dense wins everywhere", contests(128, 1, 2, 256, 2, 4), 256, true},
+		{"dense wins nowhere", contests(128, 2, 1, 256, 3, 9), 0, false},
+		{"a tie is none", contests(128, 1, 2, 256, 3, 3, 512, 3, 9), 128, false},
 		{"nothing was measured", nil, 0, true},
 	} {
 		if keys, all := crossing(c.prompts); keys != c.keys || all != c.all {
 			t.Errorf("%s: up to %d keys, all %v; want %d, %v", c.name, keys, all, c.keys, c.all)
 		}
 	}
-	for want, list := range map[bool][]cost.Contest{true: {{1, 2, 1}, {9, 5, 8}}, false: {{1, 1, 2}, {9, 8, 5}}} {
+	for want, list := range map[bool][]cost.Contest{true: contests(1, 2, 1, 9, 5, 8),
+		false: contests(1, 1, 2, 9, 8, 5)} {
 		times := costs{cost.Choices{V4: list}}
 		if times.flat() != want {
 			t.Errorf("%v: gathered %v", list, !want)

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"sparrow/model/config"
+	"sparrow/model/placement"
 	"sparrow/plan"
 	"sparrow/plan/cost"
 )
@@ -179,10 +180,10 @@ func (p *parts) mixture(l int) {
 	if format != cost.E4M3 {
 		rate = x.WideExpertOps
 	}
-	// Shares of rows that choose an expert, of those on the device.
+	// Experts that the device reads, and of a row's choices those that it computes.
 	read, used := n*(1-math.Pow(1-e.chosen/n, p.rows)), e.chosen
-	if p.split != nil {
-		read, used = p.split.onDevice(l, p.rows)
+	if p.split != nil && p.method() == placement.Computed {
+		read, used = p.split.over(l, p.rows, true)
 	}
 	device := max(read/p.ranks*bytes/x.Experts, 2*p.rows*used/p.ranks*e.values()/rate)
 	p.add("experts", device+x.Choose+p.rows*x.ChooseRow, fmt.Sprintf("%.0f us + %.2f us a row for their choice + the "+
