@@ -11,6 +11,7 @@ import (
 	"sparrow/kv/prefix"
 	"sparrow/kv/tier"
 	"sparrow/model/family"
+	"sparrow/model/usage"
 	"sparrow/plan"
 	"sparrow/spec"
 )
@@ -75,6 +76,12 @@ type Config struct {
 	// NoOverlap forms every batch when the one before has ended, on a GPU that could compute meanwhile. It changes no
 	// answer.
 	NoOverlap bool
+	// ExpertUsage names a file with counts of how often rows choose each expert: read where it exists, and saved every
+	// minute and when the engine closes. Empty counts nothing.
+	ExpertUsage string
+	// PadStates pads decode batches of models that keep states (DeepSeek-V4) on a GPU, so that batches of similar sizes
+	// share a captured graph. It changes no answer.
+	PadStates bool
 	// RecordBytes bounds what one request may record of its rows (Request.Record), in bytes as they are sent; 0 means
 	// 64 MiB. Below 0 nothing is recorded or replayed, and passes have no memory for it.
 	RecordBytes int64
@@ -109,6 +116,7 @@ type Config struct {
 
 	defaults []string // values that the device chose, as flags
 	reserved int64    // memory of a device for its operations
+	usage    *usage.Table
 }
 
 // Bounds of Config. They keep sums of sizes within an integer and threads within what a system starts; the cache is

@@ -62,6 +62,9 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 		return nil, err
 	}
 	go e.running.core.Run()
+	if e.cfg.usage != nil {
+		e.keeper = startKeeper(e)
+	}
 	return e, nil
 }
 
@@ -83,6 +86,9 @@ func assemble(ctx context.Context, c Config) (_ *Engine, err error) {
 			err = errors.Join(err, p.source.Close())
 		}
 	}()
+	if c.usage, err = openUsage(c.ExpertUsage, p.source.Model); err != nil {
+		return nil, err
+	}
 	r, began, err := begin(ctx, c, p)
 	if err != nil {
 		return nil, err
@@ -177,7 +183,7 @@ func load(ctx context.Context, c Config, p *parts, dev devices) (model.Model, er
 	total, done := p.source.Weights.Bytes(), int64(0)
 	m, err := dev.load(p.source, func(name string) {
 		if t, ok := p.source.Weights.Tensor(name); ok {
-			done += int64(len(t.Data))
+			done += t.Bytes()
 		}
 		if c.OnLoad != nil {
 			c.OnLoad(done, total)
@@ -271,11 +277,11 @@ func (c Config) engine(p *parts) engine.Config {
 	return engine.Config{Policy: c.Policy, Draft: c.Draft, DraftAccept: c.DraftAccept, CacheTokens: c.CacheTokens,
 		ContextTokens: c.ContextTokens, StepTokens: c.StepTokens, MaxRunning: c.MaxRunning, MaxQueue: c.MaxQueue,
 		MaxStall: max(c.MaxStall, 0), PlanHistory: c.PlanHistory, NoReuse: c.NoReuse, NoGraphs: c.NoGraphs,
-		NoOverlap:   c.NoOverlap,
+		NoOverlap: c.NoOverlap, PadStates: c.PadStates,
 		CacheEvents: c.CacheEvents, RecordBytes: c.RecordBytes,
 		EOS: endTokens(p.source.Config, p.generation, p.tokenizer), WeightBytes: p.source.Weights.Bytes(),
 		ReservedBytes: c.reserved, Packed: c.Pack, SelfTest: c.SelfTest, Watchdog: max(c.Watchdog, 0), Log: c.Log,
-		Diagnose: damage(p.source.Weights, c.Log)}
+		Diagnose: damage(p.source.Weights, c.Log), Usage: c.usage}
 }
 
 // parts is the checkpoint that was asked for.

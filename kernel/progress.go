@@ -77,6 +77,7 @@ const (
 	opCandidates
 	opAllReduce
 	opAllGather
+	opTally
 )
 
 var operationNames = [...]string{
@@ -121,6 +122,7 @@ var operationNames = [...]string{
 	opCandidates:   "candidates",
 	opAllReduce:    "all-reduce",
 	opAllGather:    "all-gather",
+	opTally:        "tally",
 }
 
 func (o operation) String() string {

@@ -154,6 +154,18 @@ func (q *Queue) PostExperts(a ExpertArgs) {
 	}
 }
 
+// Tally enqueues [Tallier]; a device that is none is an error.
+func (q *Queue) Tally(a TallyArgs) {
+	if !q.next(opTally) {
+		return
+	}
+	if d, ok := q.dev.(Tallier); ok {
+		q.Fail(d.Tally(a))
+		return
+	}
+	q.Fail(fmt.Errorf("%w: tally: %s counts no choices of experts", ErrUnsupported, q.dev.Name()))
+}
+
 // HyperPre enqueues [HyperPreparer].
 func (q *Queue) HyperPre(a HyperPreArgs) { enqueue(q, opHyperPre, Device.HyperPre, a) }
 

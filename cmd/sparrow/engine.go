@@ -32,7 +32,8 @@ type engineFlags struct {
 	ranks                             int
 	recordBytes                       int64
 	noPrefixCache                     bool
-	noGraphs, noOverlap               bool
+	noGraphs, noOverlap, padStates    bool
+	expertUsage                       string
 	controlTokens, selfTest           string
 	watchdog                          time.Duration
 	maxStall                          string
@@ -62,6 +63,10 @@ func (f *engineFlags) add(s *pflag.FlagSet) {
 		"captured steps: slower, and the watchdog sees the stage it hangs in")
 	s.BoolVar(&f.noOverlap, "no-overlap", false, "on a GPU, form the next step when the one before has ended instead "+
 		"of while it runs: slower, for comparing")
+	s.BoolVar(&f.padStates, "pad-states", false, "on a GPU, pad decode steps of DeepSeek-V4 to few sizes, as those of "+
+		"other models are, so that they share captured steps")
+	s.StringVar(&f.expertUsage, "expert-usage", "", "`FILE` with counts of how often each expert is chosen: read "+
+		"where it exists, saved every minute and at the end; 'sparrow inspect --usage' prints it")
 	s.StringVar(&f.selfTest, "self-test", "auto", "compare sparse with dense attention on the weights before the "+
 		"model opens, and refuse a difference: auto (on a GPU, and on a CPU where it is quick), on, off")
 	s.DurationVar(&f.watchdog, "watchdog", time.Minute,
@@ -179,7 +184,7 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 		Precise: f.precise, Policy: p, Draft: drafts,
 		CacheTokens: f.cacheTokens, ContextTokens: f.context, StepTokens: f.stepTokens, MaxRunning: f.maxRunning,
 		MaxQueue: f.maxQueue, NoReuse: f.noPrefixCache, NoGraphs: f.noGraphs,
-		NoOverlap: f.noOverlap, PlanHistory: f.planHistory,
+		NoOverlap: f.noOverlap, PlanHistory: f.planHistory, ExpertUsage: f.expertUsage, PadStates: f.padStates,
 		RecordBytes: f.recordBytes, ControlTokens: f.controlTokens == "allow",
 	}
 	if c.Tiers, err = f.tiers(); err != nil {

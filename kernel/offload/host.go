@@ -128,7 +128,10 @@ func (h *Host) Prepare(number int, w kernel.ExpertWeights) (kernel.HostExperts, 
 			}
 		}
 	}
-	var err error
+	err := some.OnHost(func(bytes int64) (kernel.HostBuffer, error) { return make(kernel.HostBuffer, bytes), nil })
+	if err != nil {
+		return nil, err
+	}
 	if l.experts, err = h.dev.PrepareExperts(some); err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"sparrow/layout"
 	"sparrow/model/config"
 	"sparrow/model/family"
+	"sparrow/plan/cost"
 	"sparrow/weight"
 )
 
@@ -107,6 +108,24 @@ func Of(s *family.Source, memories []float64) *Summary {
 	return out
 }
 
+// ExpertFormat is how a checkpoint stores its routed experts.
+func ExpertFormat(src *family.Source) cost.Format {
+	for _, name := range src.Weights.Names() {
+		if !strings.Contains(name, ".experts.") {
+			continue
+		}
+		switch t, _ := src.Weights.Tensor(name); t.DType {
+		case weight.I8, weight.U8, weight.F4E2M1x2:
+			return cost.E2M1
+		case weight.F8E4M3:
+			return cost.E4M3
+		case weight.BF16:
+			return cost.BF16
+		}
+	}
+	return cost.BF16
+}
+
 // count adds up the tensors.
 func (s *Summary) count(src *family.Source) {
 	types := map[string]*TypeBytes{}
@@ -123,8 +142,8 @@ func (s *Summary) count(src *family.Source) {
 			types[ty.Type] = ty
 		}
 		ty.Tensors++
-		ty.Bytes += int64(len(t.Data))
-		s.TotalBytes += int64(len(t.Data))
+		ty.Bytes += t.Bytes()
+		s.TotalBytes += t.Bytes()
 		if strings.HasSuffix(name, "_scale_inv") || strings.HasSuffix(name, ".scale") {
 			p.Scales += n
 			continue

@@ -39,6 +39,7 @@ type Loader struct {
 	problems []string
 	err      error // of the device, not of the checkpoint
 	onTensor func(name string)
+	patterns map[kernel.Drawn][]byte // of packed values that are drawn, by their distribution
 }
 
 // Device is what a loader needs of a device.
@@ -115,9 +116,20 @@ func (l *Loader) Bands(name string, n, out, in int) []kernel.Matrix {
 	}
 	list := make([]kernel.Matrix, n/l.Ranks.Count())
 	for i := range list {
-		list[i] = l.prepare(w.Slice(i*out, (i+1)*out), kernel.Projected)
+		band := w.Slice(i*out, (i+1)*out)
+		redraw(&band.Data, i)
+		redraw(&band.Scale, i)
+		list[i] = l.prepare(band, kernel.Projected)
 	}
 	return list
+}
+
+// redraw makes band i of a drawn tensor a tensor of its own: devices draw whole tensors.
+func redraw(t *kernel.Tensor, i int) {
+	if x, ok := t.Buf.(kernel.Drawn); ok {
+		x.Seed, x.Bytes, t.Off = x.Seed+uint64(i)<<32, t.Extent(), 0
+		t.Buf = x
+	}
 }
 
 // Experts prepares a rank's part of the matrices of a layer's experts, each in the memory where it has its place. Where
@@ -136,6 +148,11 @@ func (l *Loader) Experts(layer int, w kernel.ExpertWeights) kernel.Experts {
 	}
 	first, last := l.Ranks.Share(len(w.Gate))
 	w.Gate, w.Up, w.Down = w.Gate[first:last], w.Up[first:last], w.Down[first:last]
+	if !l.draws() {
+		l.err = errors.Join(l.err, w.OnHost(func(bytes int64) (kernel.HostBuffer, error) {
+			return make(kernel.HostBuffer, bytes), nil
+		}))
+	}
 	err := l.place(layer, &w)
 	var x kernel.Experts
 	if err == nil {
@@ -185,8 +202,8 @@ func (l *Loader) Weight(name string, out, in int) kernel.Weight {
 		l.addProblem("%s has F32 scales, supported beside packed FP4 are F8_E8M0 and U8", m.Data.Name)
 		return kernel.Weight{}
 	case m.Values == weight.F4E2M1x2:
-		w.Data = view(m.Data.Data, kernel.E2M1x2, out, in/2)
-		w.Scale = view(m.Scale.Data, kernel.E8M0, m.Scale.Shape[0], m.Scale.Shape[1])
+		w.Data = l.packed(m.Data, kernel.E2M1x2, out, in/2)
+		w.Scale = l.packed(m.Scale, kernel.E8M0, m.Scale.Shape[0], m.Scale.Shape[1])
 		return w
 	}
 	d := valueType(m.Values)
@@ -211,6 +228,28 @@ func (l *Loader) values(t *weight.Tensor, d kernel.DType, rows, cols int) kernel
 	}
 	v, err := x.OnHost(v)
 	l.err = errors.Join(l.err, err)
+	return v
+}
+
+// packed are the bytes of a tensor of packed FP4, or of its scales: the checkpoint's, or a pattern that all tensors of
+// one distribution repeat.
+func (l *Loader) packed(t *weight.Tensor, d kernel.DType, rows, cols int) kernel.Tensor {
+	v := view(t.Data, d, rows, cols)
+	if t.Drawn == nil {
+		return v
+	}
+	x := kernel.Drawn{Mean: t.Drawn.Mean, Spread: t.Drawn.Spread}
+	pattern, ok := l.patterns[x]
+	if !ok {
+		var err error
+		pattern, err = kernel.Pattern(d, x)
+		l.err = errors.Join(l.err, err)
+		if l.patterns == nil {
+			l.patterns = map[kernel.Drawn][]byte{}
+		}
+		l.patterns[x] = pattern
+	}
+	v.Buf = kernel.From(pattern, t.Drawn.Seed, v.Extent())
 	return v
 }
 
@@ -297,7 +336,7 @@ func (l *Loader) widened(t *weight.Tensor, rows, cols int) kernel.Tensor {
 // scales are block scales as float32, whatever the checkpoint stores.
 func (l *Loader) scales(m weight.Matrix) kernel.Tensor {
 	rows, cols := m.Scale.Shape[0], m.Scale.Shape[1]
-	if m.Scale.DType == weight.F32 {
+	if m.Scale.DType == weight.F32 || m.Scale.Drawn != nil {
 		return l.values(m.Scale, kernel.F32, rows, cols)
 	}
 	v := make([]byte, 0, 4*len(m.Scale.Data))
