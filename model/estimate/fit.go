@@ -107,7 +107,8 @@ func (q *Question) Fit() (*Fit, error) {
 	parts := []Part{
 		{"weights beside experts", restBytes(q.Model, m.GPUs), "attention, shared experts, routers, vocabulary"},
 		{"cache", cacheBytes(q.Model), fmt.Sprintf("%d sequences of %d tokens", Sequences, Tokens)},
-		{"largest step", int64(rowBytes(q.Model, m) * Chunk), fmt.Sprintf("%d rows of a prompt", Chunk)},
+		{"largest step", int64(rowBytes(q.Model, m.GPUs) * Chunk), fmt.Sprintf("%d rows of a prompt", Chunk)},
+		{"operations", int64(e.chosen*(e.inner+e.hidden)*2*Chunk) / int64(m.GPUs), "results of its experts"},
 		{"graphs and driver", graphBytes + driverBytes, ""},
 	}
 	layers := make([]int, len(e.layers))
@@ -206,24 +207,20 @@ func cacheBytes(d config.Description) int64 {
 	return 0
 }
 
-// rowBytes is the memory of a step for each row of a prompt, about: what attention of a layer works with, beside the
-// residual rows, and the results of experts.
-func rowBytes(d config.Description, m *Machine) float64 {
-	ranks, e := float64(m.GPUs), expertsOf(d)
-	mixed := e.chosen / ranks * (e.inner + e.hidden) * 2
+// rowBytes is the memory of a step for each row of a prompt, about: residual rows, and what attention of a layer works
+// with.
+func rowBytes(d config.Description, gpus int) float64 {
+	index := func(x config.Indexer) float64 { return float64(3*x.Heads*x.Dim + 8*x.TopK) }
 	switch c := d.(type) {
 	case *config.DSA:
-		a := c.Attention
-		heads := float64(a.Heads) / ranks
+		a, heads := c.Attention, float64(c.Attention.Heads/gpus)
 		return 2*4*float64(c.Hidden) + 2*heads*float64(a.QK()+2*(a.Latent+a.Rope)+2*a.V) + 2*float64(a.QLora) +
-			float64(c.Indexer.Heads*c.Indexer.Dim)*3 + float64(c.Indexer.TopK)*8 + mixed
+			index(c.Indexer)
 	case *config.V4:
-		a := c.Attention
-		heads := float64(a.Heads) / ranks
-		streams := 2 * float64(c.Hyper.Streams*c.Hidden) * 2
-		raw := 4 * 2 * 2 * float64(a.Dim+layout.IndexDim)
-		return streams + 2*4*float64(c.Hidden) + 2*2*heads*float64(a.Dim) + 2*float64(a.Groups*a.OLora)/ranks + raw +
-			float64(c.Indexer.Heads*c.Indexer.Dim)*3 + float64(c.Indexer.TopK)*8 + mixed
+		a, heads := c.Attention, float64(c.Attention.Heads/gpus)
+		streams, raw := 2*2*float64(c.Hyper.Streams*c.Hidden), 4*2*2*float64(a.Dim+layout.IndexDim)
+		return streams + 2*4*float64(c.Hidden) + 2*2*heads*float64(a.Dim) + 2*float64(a.Groups*a.OLora/gpus) + raw +
+			index(c.Indexer)
 	}
 	return 0
 }

@@ -83,10 +83,10 @@ func TestFlashOnOneCard(t *testing.T) {
 			t.Errorf("no %q in\n%s", part, text.String())
 		}
 	}
-	// Slower than with everything on the card, which a card of 200 GiB holds; in the range that the parts allow.
+	// Not faster than with everything on the card, which a card of 200 GiB holds: prompts may hide their copies.
 	whole := fit(t, "deepseek-v4-flash", "h200,memory=200G")
 	for i, s := range f.Speeds {
-		if w := whole.Speeds[i]; !(s.Tokens < w.Tokens) || s.Tokens < w.Tokens/20 {
+		if w := whole.Speeds[i]; s.Tokens > w.Tokens || s.Tokens < w.Tokens/20 {
 			t.Errorf("%s: %.0f tokens/s, %.0f with all experts on the card", s.What, s.Tokens, w.Tokens)
 		}
 	}
@@ -249,7 +249,6 @@ func TestMemoryIsThatOfTheDevice(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		machine := H200s(1)
 		e := expertsOf(src.Model)
 		format := cost.E4M3
 		if _, ok := src.Model.(*config.V4); ok {
@@ -260,10 +259,10 @@ func TestMemoryIsThatOfTheDevice(t *testing.T) {
 		if share := float64(want) / float64(weights); math.Abs(share-1) > 0.02 {
 			t.Errorf("%s: weights of %d bytes are estimated as %d", preset, weights, want)
 		}
-		step := rowBytes(src.Model, &machine) * Chunk
+		step := rowBytes(src.Model, 1) * Chunk
 		t.Logf("%s: weights %.3f of the device's, largest step %.2f GB of %.2f", preset, float64(want)/float64(weights),
 			step/1e9, float64(arena)/1e9)
-		if share := step / float64(arena); share < 0.8 || share > 1.6 {
+		if share := step / float64(arena); share < 0.9 || share > 1.3 {
 			t.Errorf("%s: the largest step takes %d bytes, estimated as %.0f", preset, arena, step)
 		}
 		gpu.Close()

@@ -36,9 +36,12 @@ func (s *split) over(layer int, rows float64, resident bool) (read, used float64
 	return read * s.ranks, used * s.ranks
 }
 
-// onDevice is over for experts in the memory of the device.
-func (s *split) onDevice(layer int, rows float64) (read, used float64) {
-	return s.over(layer, rows, true)
+// method is that of the batch for experts in host memory.
+func (p *parts) method() placement.Method {
+	if p.decodes == 0 {
+		return p.split.method[1]
+	}
+	return p.split.method[0]
 }
 
 // onHost adds the time that experts of a layer in host memory take longer than what the device computes beside them.
@@ -46,11 +49,8 @@ func (p *parts) onHost(l int, beside float64) {
 	s := p.split
 	read, used := s.over(l, p.rows, false)
 	n := float64(len(s.placement.OnHost(l))) * s.ranks
-	method, prompt := s.method[0], p.decodes == 0
-	if prompt {
-		method = s.method[1]
-	}
-	if read == 0 || prompt && method == placement.Fetched { // streamed beside the layer before: see stream
+	method := p.method()
+	if read == 0 || p.decodes == 0 && method == placement.Fetched { // streamed beside the layer before: see stream
 		return
 	}
 	each := s.ask.TimesOf(p.rows*used/read, false)

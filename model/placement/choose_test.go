@@ -51,7 +51,7 @@ func TestChooseEvenly(t *testing.T) {
 		}
 	}
 	text := strings.Join(c.Reasons, "\n")
-	for _, part := range []string{"85.5 %", "12.8 MiB", "spread evenly", "decode: experts in host memory are computed",
+	for _, part := range []string{"85.6 %", "12.8 MiB", "spread evenly", "decode: experts in host memory are computed",
 		"80 GB/s (e2m1, 16 cores) + 4.8 us = 171 us", "54 GB/s + 17 us = 265 us", "streamed to the device. 192 rows"} {
 		if !strings.Contains(text, part) {
 			t.Errorf("no %q in\n%s", part, text)
