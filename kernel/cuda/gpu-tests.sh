@@ -11,7 +11,8 @@ set -u
 
 packages="kernel/cuda kernel/cuda/op kernel/cuda/bench step model/v4 engine engine/gputest engine/losttest builtin
     verify"
-suites="version run kernels operations steps records engine v4 builtin lost verify eval soak memcheck racecheck"
+suites="version run kernels operations steps records engine v4 offload builtin lost verify eval soak memcheck racecheck
+    flash"
 
 usage() {
     sed -n '4,6s/^#   //p' "$0" >&2
@@ -81,6 +82,10 @@ suite() {
     records) tests engine/gputest GPU ;;
     engine) tests engine GPUEngine ;;
     v4) tests model/v4 GPU && tests engine 'Stateful|EveryWay' -kernels cuda ;;
+    offload)
+        tests kernel/cuda/op 'GPU(Fetched|Host|Split)' && tests model/v4 GPUOffloaded && tests verify GPUOffloaded &&
+            tests engine TwoMemories -kernels cuda
+        ;;
     builtin) tests builtin Golden/cuda ;;
     lost) tests engine/losttest GPU ;;
     verify) tests verify GPU ;;
@@ -92,10 +97,17 @@ suite() {
     soak) soak ;;
     memcheck)
         checked memcheck kernel/cuda 'GPU(Products|EveryProduct|Experts|MissingExpert|Quantise|NormQuantise)' &&
-            checked memcheck kernel/cuda/op 'GPU(SharedSuites|SelectAndLocate|HeldOperations|Pages)'
+            checked memcheck kernel/cuda/op 'GPU(SharedSuites|SelectAndLocate|HeldOperations|Pages|Fetched|HostExperts)'
         ;;
     racecheck)
         checked racecheck kernel/cuda 'GPU(EveryProduct|ExpertsEqual)'
+        ;;
+    flash) # DeepSeek-V4-Flash at full size: 127 GB of experts on the GPU, the rest in host memory
+        for methods in computed,fetched computed,computed fetched,fetched; do
+            timeout "$limit" "$root/bin/sparrow" bench model deepseek-v4-flash --dummy --kernels cuda --profile \
+                --host-experts "${HOST_EXPERTS:-0.14}" --host-methods $methods --batch 1,32 --contexts 8k \
+                --prompts 8k || return 1
+        done
         ;;
     *)
         echo "no suite $1; suites are: $suites" >&2

@@ -33,6 +33,7 @@ const notHere = cuda.OnHost - 1
 // split is where the experts of a layer are.
 type split struct {
 	resident int         // packed on the device
+	here     [2]bool     // some of these are multiplied, for rows of decodes and of prompts
 	tables   [2]cuda.Ptr // of decodes and of prompts: i32 [experts]
 	hosted   [2]bool     // the host's workers compute some
 	groups   [2][]group  // of fetched experts
@@ -124,7 +125,7 @@ func (d *Device) prepareSplit(u *upload, x *experts, w *kernel.ExpertWeights) er
 		}
 		for slot, e := range resident {
 			if method[e] == kernel.Resident {
-				table[e] = int32(slot)
+				table[e], s.here[phase] = int32(slot), true
 			}
 		}
 		if s.tables[phase], err = u.table(table); err != nil {
