@@ -43,8 +43,6 @@ type Config struct {
 	// Precise multiplies float32 activations whole on a CPU, which is slower: bf16 and FP8 weights do not take them as
 	// two bf16 parts, nor block formats of GGUF files as eight bits.
 	Precise bool
-	// HostExperts are experts that are in host memory beside a device; none in the zero value.
-	HostExperts HostExperts
 	// Policy is what the user asked about attention and the cache. Its empty KV is fp8 on a GPU, bf16 on a CPU.
 	Policy plan.Policy
 
@@ -158,9 +156,6 @@ func (c *Config) Validate() error {
 	if c.Policy.Speculation != (plan.Speculation{}) {
 		errs = append(errs, fmt.Errorf("Policy.Speculation is %+v; Draft says how many tokens are drafted",
 			c.Policy.Speculation))
-	}
-	if err := c.HostExperts.validate(c.Policy.Deterministic, c.Ranks); err != nil {
-		errs = append(errs, err)
 	}
 	if c.Policy.Catalog != plan.CatalogSparrow {
 		errs = append(errs, fmt.Errorf("the %v catalogue explains other engines' kernels and cannot run; "+

@@ -11,7 +11,6 @@ import (
 	"sparrow/internal/sysmem"
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
-	"sparrow/model/family"
 )
 
 // boxed is a device in a container that may have 300 MB.
@@ -48,7 +47,7 @@ func TestACacheFitsItsContainer(t *testing.T) {
 		}
 		c = c.onDevice(dev, p.source.Model)
 		t.Cleanup(func() { _ = errors.Join(dev.Close(), p.source.Close()) })
-		m, err := load(t.Context(), c, p, onDevice(boxed{dev, system}, family.Placed{}))
+		m, err := load(t.Context(), c, p, onDevice(boxed{dev, system}))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,7 +21,6 @@ type DeviceRequest struct {
 	// Kernels names an implementation; empty is AutoKernels.
 	Kernels string
 	Source  *family.Source
-	Placed  family.Placed // experts in host memory
 	Policy  plan.Policy
 	// Fits refuses a device with too little memory, before weights are loaded; nil compares the weights alone with what
 	// is free.
@@ -87,7 +86,7 @@ func (q *DeviceRequest) suits(dev kernel.Device) error {
 		return q.Fits(dev)
 	}
 	n := &engine.Need{}
-	return tried(q.Source, q.Placed, dev, func(m model.Model, free int64) error {
+	return tried(q.Source, dev, func(m model.Model, free int64) error {
 		n.Weights, n.Free = m.Device().(kernel.MemoryOwner).MemoryUse().Weights, free
 		return n.Err(describeDevice(dev))
 	})
@@ -95,8 +94,8 @@ func (q *DeviceRequest) suits(dev kernel.Device) error {
 
 // need is the memory that a model takes of a device, found before anything is uploaded; nil for a device that uses the
 // machine's own memory.
-func need(src *family.Source, p family.Placed, dev kernel.Device, c engine.Config) (n *engine.Need, err error) {
-	err = tried(src, p, dev, func(m model.Model, free int64) (err error) {
+func need(src *family.Source, dev kernel.Device, c engine.Config) (n *engine.Need, err error) {
+	err = tried(src, dev, func(m model.Model, free int64) (err error) {
 		n, err = engine.Measure(m, c, free)
 		return err
 	})
@@ -105,8 +104,7 @@ func need(src *family.Source, p family.Placed, dev kernel.Device, c engine.Confi
 
 // tried loads a model on a device that computes nothing in place of one with memory of its own, and calls look with it
 // and with the memory that is free. For other devices it does nothing.
-func tried(src *family.Source, p family.Placed, dev kernel.Device, look func(m model.Model, free int64) error) (
-	err error) {
+func tried(src *family.Source, dev kernel.Device, look func(m model.Model, free int64) error) (err error) {
 	r, ok := dev.(kernel.Rehearser)
 	if !ok {
 		return nil
@@ -120,12 +118,8 @@ func tried(src *family.Source, p family.Placed, dev kernel.Device, look func(m m
 		return err
 	}
 	defer func() { err = errors.Join(err, empty.Close()) }()
-	p = p.Rehearse()
-	m, err := src.LoadPlaced(empty, p, nil)
+	m, err := src.Load(empty, nil)
 	if err != nil {
-		return err
-	}
-	if err := p.Fits(); err != nil {
 		return err
 	}
 	return look(m, free)

@@ -10,6 +10,7 @@ import (
 	"sparrow/chat"
 	"sparrow/engine"
 	"sparrow/grammar"
+	"sparrow/kernel"
 	"sparrow/sample"
 	"sparrow/tokenizer"
 )
@@ -44,7 +45,7 @@ type Engine struct {
 // running is what an engine has while it is awake.
 type running struct {
 	core *engine.Engine
-	dev  devices
+	dev  kernel.Machine
 }
 
 // Info describes the engine.

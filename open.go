@@ -95,7 +95,7 @@ func assemble(ctx context.Context, c Config) (_ *Engine, err error) {
 	}
 	e := &Engine{cfg: began, asked: c, parts: p, running: r, info: r.core.Info(), tok: p.tokenizer,
 		eos: endTokens(p.source.Config, p.generation, p.tokenizer)}
-	e.info.Name, e.info.Device, e.info.Defaults = c.Name, describeDevice(r.dev.Machine), began.defaults
+	e.info.Name, e.info.Device, e.info.Defaults = c.Name, describeDevice(r.dev), began.defaults
 	if err := e.prepareText(p); err != nil {
 		return nil, errors.Join(err, r.abandon())
 	}
@@ -114,7 +114,7 @@ func begin(ctx context.Context, c Config, p *parts) (_ *running, _ Config, err e
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, dev.close())
+			err = errors.Join(err, dev.Close())
 		}
 	}()
 	if d, ok := dev.Machine.(interface{ Placement() string }); ok {
@@ -128,7 +128,7 @@ func begin(ctx context.Context, c Config, p *parts) (_ *running, _ Config, err e
 	if err != nil {
 		return nil, c, err
 	}
-	return &running{core, dev}, c, nil
+	return &running{core, dev.Machine}, c, nil
 }
 
 // newCore makes a core for a loaded model.
@@ -144,7 +144,7 @@ func newCore(c Config, p *parts, m model.Model) (*engine.Engine, error) {
 func (r *running) abandon() error {
 	go r.core.Run()
 	r.core.Close(context.Background())
-	return r.dev.close()
+	return r.dev.Close()
 }
 
 // openDevices opens the device, or one for each rank, and returns the configuration with that device's defaults.
@@ -161,12 +161,8 @@ func openDevices(r *kernel.Registry, c Config, p *parts) (devices, Config, error
 		}
 		return onRanks(g), c.onDevice(g, p.source.Model), nil
 	}
-	var err error
-	if q.Placed, err = OpenHost(r, p.source, c.HostExperts, c.Workers); err != nil {
-		return devices{}, c, err
-	}
 	q.Fits = func(dev kernel.Device) error {
-		n, err := need(p.source, q.Placed, dev, c.onDevice(dev, p.source.Model).engine(p))
+		n, err := need(p.source, dev, c.onDevice(dev, p.source.Model).engine(p))
 		if err != nil || n == nil {
 			return err
 		}
@@ -175,11 +171,11 @@ func openDevices(r *kernel.Registry, c Config, p *parts) (devices, Config, error
 	}
 	dev, err := OpenDevice(r, q)
 	if err != nil {
-		return devices{}, c, errors.Join(err, q.Placed.Close())
+		return devices{}, c, err
 	}
 	c = c.onDevice(dev, p.source.Model)
 	c.reserved = reserved
-	return onDevice(dev, q.Placed), c, nil
+	return onDevice(dev), c, nil
 }
 
 // load reads the weights. ctx is checked once they are read: a model whose caller has gone is not kept.

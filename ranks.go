@@ -53,24 +53,20 @@ func OpenRanks(r *kernel.Registry, q DeviceRequest, ranks int, o group.Options) 
 // devices is what a model is opened on.
 type devices struct {
 	kernel.Machine
-	placed family.Placed // experts in host memory
 	// load places the weights of a model.
 	load func(src *family.Source, onTensor func(name string)) (model.Model, error)
 }
 
 // onDevice is a single device.
-func onDevice(dev kernel.Device, p family.Placed) devices {
-	return devices{dev, p, func(src *family.Source, onTensor func(string)) (model.Model, error) {
-		return src.LoadPlaced(dev, p, onTensor)
+func onDevice(dev kernel.Device) devices {
+	return devices{dev, func(src *family.Source, onTensor func(string)) (model.Model, error) {
+		return src.Load(dev, onTensor)
 	}}
 }
 
-// close closes the device, which may be waiting for the host of experts, and then that.
-func (d devices) close() error { return errors.Join(d.Machine.Close(), d.placed.Close()) }
-
 // onRanks is several ranks.
 func onRanks(g *group.Group) devices {
-	return devices{g, family.Placed{}, func(src *family.Source, onTensor func(string)) (model.Model, error) {
+	return devices{g, func(src *family.Source, onTensor func(string)) (model.Model, error) {
 		return src.LoadRanks(g, onTensor)
 	}}
 }

@@ -98,7 +98,7 @@ func (e *Engine) stop(ctx context.Context) error {
 	if l := e.cfg.CacheEvents; l != nil {
 		l.Cleared() // the loop, which tells of changes, has ended
 	}
-	err := r.dev.close()
+	err := r.dev.Close()
 	debug.FreeOSMemory()
 	return err
 }

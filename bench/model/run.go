@@ -31,9 +31,8 @@ type Options struct {
 	Policy  plan.Policy
 	// Ranks are further devices that share the model with the first one (docs/ranks.md), whose stages are timed.
 	Ranks   []kernel.Device
-	Placed  family.Placed // experts in host memory
-	Threads int           // of all devices, for the report
-	Packed  bool          // the device copies weights, for the report
+	Threads int  // of all devices, for the report
+	Packed  bool // the device copies weights, for the report
 	// Budget is how long the steps of one phase of one cell are repeated; 0 means 2 s, on a GPU 0.3 s. A single step
 	// may take longer.
 	Budget time.Duration
@@ -223,7 +222,7 @@ func load(src *family.Source, dev kernel.Device, o Options) (*bench, error) {
 // place loads the weights on the device, or on it and the other ranks.
 func (b *bench) place(src *family.Source) (_ model.Model, err error) {
 	if len(b.o.Ranks) == 0 {
-		return src.LoadPlaced(b.watch.whole(), b.o.Placed, b.o.OnTensor)
+		return src.Load(b.watch.whole(), b.o.OnTensor)
 	}
 	devs := []kernel.Device{lent{b.watch.whole()}}
 	for _, d := range b.o.Ranks {

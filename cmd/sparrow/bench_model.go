@@ -168,18 +168,6 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 	if f.ranks > 1 && f.kernels == sparrow.AutoKernels {
 		q.Kernels = "cpu"
 	}
-	experts, err := f.experts()
-	if err != nil {
-		return fmt.Errorf("bench model: %w", err)
-	}
-	if f.ranks > 1 && experts.Share > 0 {
-		return fmt.Errorf("bench model: --host-experts with --ranks %d, supported is one", f.ranks)
-	}
-	if o.Placed, err = sparrow.OpenHost(registry(), src, experts, o.Threads); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, o.Placed.Close()) }()
-	q.Placed = o.Placed
 	var devs []kernel.Device
 	for range max(f.ranks, 1) {
 		q.Workers = max(o.Threads/max(f.ranks, 1), 1)

@@ -2,13 +2,11 @@ package main
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"sparrow"
-	"sparrow/model/placement"
 )
 
 // deviceFlags say what computes, shared by every command that opens a device for a whole model.
@@ -18,9 +16,6 @@ type deviceFlags struct {
 	workers int
 	pack    bool
 	precise bool
-
-	hostExperts float64
-	hostMethods string
 }
 
 func (d *deviceFlags) add(f *pflag.FlagSet) {
@@ -31,28 +26,6 @@ func (d *deviceFlags) add(f *pflag.FlagSet) {
 		"are small; takes as much memory again; --kernels auto then means the CPU")
 	f.BoolVar(&d.precise, "precise", false, "on a CPU, multiply float32 activations whole; slower, above all with the "+
 		"block formats of GGUF files, whose products otherwise take activations in 8 bits")
-	f.Float64Var(&d.hostExperts, "host-experts", 0, "share of every layer's experts that are in host memory beside a "+
-		"GPU, from 0 to 1, for models larger than its memory (docs/offload.md)")
-	f.StringVar(&d.hostMethods, "host-methods", "computed,computed", "what is done with experts in host memory, for "+
-		"decodes and for prompts: computed (by the CPU) or fetched (to the GPU)")
-}
-
-// experts are the experts in host memory that the flags ask for.
-func (d *deviceFlags) experts() (sparrow.HostExperts, error) {
-	h := sparrow.HostExperts{Share: d.hostExperts}
-	if !(h.Share >= 0 && h.Share <= 1) {
-		return h, fmt.Errorf("--host-experts %v: want a share from 0 to 1", h.Share)
-	}
-	methods := map[string]placement.Method{"computed": placement.Computed, "fetched": placement.Fetched}
-	decode, prefill, _ := strings.Cut(d.hostMethods, ",")
-	var known [2]bool
-	h.Decode, known[0] = methods[decode]
-	h.Prefill, known[1] = methods[prefill]
-	if known != [2]bool{true, true} {
-		return h, fmt.Errorf("--host-methods %s: want a method for decodes and one for prompts, computed or fetched, "+
-			"such as computed,fetched", d.hostMethods)
-	}
-	return h, nil
 }
 
 // addKernels adds --kernels alone, for a command that takes the rest of a device as it is.

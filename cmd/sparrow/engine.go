@@ -177,12 +177,7 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 	if err != nil {
 		return sparrow.Config{}, err
 	}
-	experts, err := f.experts()
-	if err != nil {
-		return sparrow.Config{}, err
-	}
 	c := sparrow.Config{
-		HostExperts: experts,
 		CacheEvents: f.events, MaxStall: stall, SelfTest: test, Watchdog: watchdog,
 		Model: dir, Source: f.drawn, Name: f.wireName(dir), Kernels: f.kernels, Device: f.gpu, Workers: f.workers,
 		Pack: f.pack, Ranks: f.ranks,

@@ -81,30 +81,6 @@ type Placed struct {
 	Host      *offload.Host
 }
 
-// Rehearse is the same placement over a host that keeps no weights, for a device that computes nothing.
-func (p Placed) Rehearse() Placed {
-	if p.Host != nil {
-		p.Host = p.Host.Rehearse()
-	}
-	return p
-}
-
-// Fits says what is missing where the experts that were counted in a rehearsal do not fit host memory.
-func (p Placed) Fits() error {
-	if p.Host == nil {
-		return nil
-	}
-	return p.Host.Fits(p.Host.Used())
-}
-
-// Close closes the host.
-func (p Placed) Close() error {
-	if p.Host == nil {
-		return nil
-	}
-	return p.Host.Close()
-}
-
 // LoadPlaced is Load with experts in two memories.
 func (s *Source) LoadPlaced(dev kernel.Device, p Placed, onTensor func(name string)) (model.Model, error) {
 	if err := p.Placement.Check(s.ExpertLayers()); err != nil {
