@@ -76,6 +76,10 @@ type Config struct {
 	// NoOverlap forms every batch when the one before has ended, on a GPU that could compute meanwhile. It changes no
 	// answer.
 	NoOverlap bool
+	// Experts says in which memories experts may be, on a GPU; empty is ExpertsOnDevice.
+	Experts ExpertHomes
+	// DeviceMemory bounds what is used of a GPU's memory where experts are split; 0 is all that is free.
+	DeviceMemory int64
 	// ExpertUsage names a file with counts of how often rows choose each expert: read where it exists, and saved every
 	// minute and when the engine closes. Empty counts nothing.
 	ExpertUsage string
@@ -128,6 +132,14 @@ const (
 	MaxCount = math.MaxInt32
 )
 
+// negative is the error of a size below 0, and nil of any other.
+func negative(name string, v int64) error {
+	if v >= 0 {
+		return nil
+	}
+	return fmt.Errorf("%s is %d, want 0 (the default) or more", name, v)
+}
+
 // Validate reports every problem at once.
 func (c *Config) Validate() error {
 	var errs []error
@@ -144,6 +156,13 @@ func (c *Config) Validate() error {
 		case f.v > f.most:
 			errs = append(errs, fmt.Errorf("%s is %d, want at most %d", f.name, f.v, f.most))
 		}
+	}
+	if _, err := ParseExpertHomes(string(c.Experts)); err != nil || c.DeviceMemory < 0 {
+		errs = append(errs, errors.Join(err, negative("DeviceMemory", c.DeviceMemory)))
+	}
+	if (c.Experts == ExpertsSplit || c.Experts == ExpertsOnHost) && c.Ranks > 1 {
+		errs = append(errs, fmt.Errorf("experts %s on %d ranks; experts in two memories run on one GPU", c.Experts,
+			c.Ranks))
 	}
 	if t := &c.Tiers; t.HostBytes < 0 || t.DiskBytes < 0 || t.Wait < 0 {
 		errs = append(errs, fmt.Errorf("in Tiers %d bytes of host memory, %d of files and a wait of %v; want 0 or more",

@@ -86,7 +86,7 @@ func (q *DeviceRequest) suits(dev kernel.Device) error {
 		return q.Fits(dev)
 	}
 	n := &engine.Need{}
-	return tried(q.Source, dev, func(m model.Model, free int64) error {
+	return tried(q.Source, dev, family.Placed{}, func(m model.Model, free int64) error {
 		n.Weights, n.Free = m.Device().(kernel.MemoryOwner).MemoryUse().Weights, free
 		return n.Err(describeDevice(dev))
 	})
@@ -95,16 +95,17 @@ func (q *DeviceRequest) suits(dev kernel.Device) error {
 // need is the memory that a model takes of a device, found before anything is uploaded; nil for a device that uses the
 // machine's own memory.
 func need(src *family.Source, dev kernel.Device, c engine.Config) (n *engine.Need, err error) {
-	err = tried(src, dev, func(m model.Model, free int64) (err error) {
+	err = tried(src, dev, family.Placed{}, func(m model.Model, free int64) (err error) {
 		n, err = engine.Measure(m, c, free)
 		return err
 	})
 	return n, err
 }
 
-// tried loads a model on a device that computes nothing in place of one with memory of its own, and calls look with it
-// and with the memory that is free. For other devices it does nothing.
-func tried(src *family.Source, dev kernel.Device, look func(m model.Model, free int64) error) (err error) {
+// tried loads a model on a device that computes nothing in place of one with memory of its own, its experts where p
+// says, and calls look with it and with the memory that is free. For other devices it does nothing.
+func tried(src *family.Source, dev kernel.Device, p family.Placed, look func(m model.Model, free int64) error) (
+	err error) {
 	r, ok := dev.(kernel.Rehearser)
 	if !ok {
 		return nil
@@ -118,7 +119,7 @@ func tried(src *family.Source, dev kernel.Device, look func(m model.Model, free 
 		return err
 	}
 	defer func() { err = errors.Join(err, empty.Close()) }()
-	m, err := src.Load(empty, nil)
+	m, err := src.LoadPlaced(empty, p, nil)
 	if err != nil {
 		return err
 	}

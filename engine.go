@@ -10,7 +10,6 @@ import (
 	"sparrow/chat"
 	"sparrow/engine"
 	"sparrow/grammar"
-	"sparrow/kernel"
 	"sparrow/sample"
 	"sparrow/tokenizer"
 )
@@ -45,7 +44,7 @@ type Engine struct {
 // running is what an engine has while it is awake.
 type running struct {
 	core *engine.Engine
-	dev  kernel.Machine
+	dev  devices
 }
 
 // Info describes the engine.

@@ -95,7 +95,7 @@ func assemble(ctx context.Context, c Config) (_ *Engine, err error) {
 	}
 	e := &Engine{cfg: began, asked: c, parts: p, running: r, info: r.core.Info(), tok: p.tokenizer,
 		eos: endTokens(p.source.Config, p.generation, p.tokenizer)}
-	e.info.Name, e.info.Device, e.info.Defaults = c.Name, describeDevice(r.dev), began.defaults
+	e.info.Name, e.info.Device, e.info.Defaults = c.Name, describeDevice(r.dev.Machine), began.defaults
 	if err := e.prepareText(p); err != nil {
 		return nil, errors.Join(err, r.abandon())
 	}
@@ -128,7 +128,7 @@ func begin(ctx context.Context, c Config, p *parts) (_ *running, _ Config, err e
 	if err != nil {
 		return nil, c, err
 	}
-	return &running{core, dev.Machine}, c, nil
+	return &running{core, dev}, c, nil
 }
 
 // newCore makes a core for a loaded model.
@@ -161,7 +161,15 @@ func openDevices(r *kernel.Registry, c Config, p *parts) (devices, Config, error
 		}
 		return onRanks(g), c.onDevice(g, p.source.Model), nil
 	}
-	q.Fits = func(dev kernel.Device) error {
+	var placed *PlacedExperts
+	split := c.Experts == ExpertsSplit || c.Experts == ExpertsOnHost
+	q.Fits = func(dev kernel.Device) (err error) {
+		if split {
+			if placed, err = PlaceExperts(r, p.source, dev, c.experts(dev, p)); err == nil {
+				c.Log.Info("experts", "homes", c.Experts, "reasons", placed.Choice.Reasons)
+			}
+			return err
+		}
 		n, err := need(p.source, dev, c.onDevice(dev, p.source.Model).engine(p))
 		if err != nil || n == nil {
 			return err
@@ -170,12 +178,36 @@ func openDevices(r *kernel.Registry, c Config, p *parts) (devices, Config, error
 		return n.Err(describeDevice(dev))
 	}
 	dev, err := OpenDevice(r, q)
+	if err == nil && split && placed == nil {
+		err = errors.Join(fmt.Errorf("sparrow: %w: experts %s on %s; only a GPU has a memory of its own: leave "+
+			"--experts out", kernel.ErrUnsupported, c.Experts, dev.Name()), dev.Close())
+	}
 	if err != nil {
-		return devices{}, c, err
+		return devices{}, c, errors.Join(err, placed.Close())
 	}
 	c = c.onDevice(dev, p.source.Model)
-	c.reserved = reserved
-	return onDevice(dev), c, nil
+	if c.reserved = reserved; placed == nil {
+		return onDevice(dev), c, nil
+	}
+	c = c.besideExperts()
+	return placedOn(dev, placed), c, nil
+}
+
+// experts is what homes of experts on a device are chosen from.
+func (c Config) experts(dev kernel.Device, p *parts) ExpertRequest {
+	ec := c.onDevice(dev, p.source.Model).besideExperts().engine(p)
+	return ExpertRequest{Homes: c.Experts, Memory: c.DeviceMemory, Workers: c.Workers, Timeout: ec.Watchdog,
+		Usage: c.usage, Chunk: ec.StepTokens,
+		Measure: func(m model.Model, free int64) (*engine.Need, error) { return engine.Measure(m, ec, free) }}
+}
+
+// besideExperts sizes a cache that was to take what is left of a device's memory: experts take that.
+func (c Config) besideExperts() Config {
+	if c.CacheTokens == 0 {
+		c.CacheTokens = splitCache
+		c.defaults = append(c.defaults, fmt.Sprintf("--cache-tokens %d", splitCache))
+	}
+	return c
 }
 
 // load reads the weights. ctx is checked once they are read: a model whose caller has gone is not kept.

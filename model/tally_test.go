@@ -85,3 +85,30 @@ func TestDevicesThatDoNotCount(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// BenchmarkTally counts the choices of a decode step of 32 rows in one layer: 6 of 256 experts for each.
+func BenchmarkTally(b *testing.B) {
+	dev := &ref.Device{}
+	tally, err := NewTally(dev, 1, 256)
+	if err != nil {
+		b.Fatal(err)
+	}
+	ids, err := kernel.New(dev, kernel.I32, 32, 6)
+	if err != nil {
+		b.Fatal(err)
+	}
+	seen, err := kernel.New(dev, kernel.I32, 32, 1)
+	if err == nil {
+		err = kernel.WriteI32(dev, seen, slices.Repeat([]int32{1}, 32))
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	q := kernel.NewQueue(dev)
+	for b.Loop() {
+		q.Tally(kernel.TallyArgs{Counts: tally.layer(0), IDs: ids, Seen: seen})
+	}
+	if err := q.Done(); err != nil {
+		b.Fatal(err)
+	}
+}

@@ -35,6 +35,7 @@ type benchModelFlags struct {
 	asJSON, markdown             bool
 	dummy, profile               bool
 	accept                       float64
+	expertFlags
 }
 
 func benchModelCommand() *cobra.Command {
@@ -77,6 +78,7 @@ microsecond for each, and the shares are of that step.`,
 	s.BoolVar(&f.profile, "profile", false, "print the time of every kernel of a step too, on a CPU of every "+
 		"operation")
 	f.deviceFlags.add(s)
+	f.expertFlags.add(s)
 	addRanks(s, &f.ranks)
 	s.StringVar(&f.memory, "memory", "0",
 		"most memory of the cache, with K, M, G or T; 0 is three quarters of what is free")
@@ -168,6 +170,11 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 	if f.ranks > 1 && f.kernels == sparrow.AutoKernels {
 		q.Kernels = "cpu"
 	}
+	placed, err := f.place(&q, &o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, placed.Close()) }()
 	var devs []kernel.Device
 	for range max(f.ranks, 1) {
 		q.Workers = max(o.Threads/max(f.ranks, 1), 1)
@@ -179,7 +186,7 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 		devs = append(devs, dev)
 	}
 	dev := devs[0]
-	o.Ranks = devs[1:]
+	o.Ranks, o.Experts = devs[1:], placed.Placed
 	if err := f.room(src, dev); err != nil {
 		return err
 	}

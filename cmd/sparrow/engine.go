@@ -34,9 +34,10 @@ type engineFlags struct {
 	noPrefixCache                     bool
 	noGraphs, noOverlap, padStates    bool
 	expertUsage                       string
-	controlTokens, selfTest           string
-	watchdog                          time.Duration
-	maxStall                          string
+	expertFlags
+	controlTokens, selfTest string
+	watchdog                time.Duration
+	maxStall                string
 
 	events prefix.Listener // of the prefix cache; set by serve
 	drawn  *family.Source  // in place of model; set by bench serve
@@ -65,6 +66,7 @@ func (f *engineFlags) add(s *pflag.FlagSet) {
 		"of while it runs: slower, for comparing")
 	s.BoolVar(&f.padStates, "pad-states", false, "on a GPU, pad decode steps of DeepSeek-V4 to few sizes, as those of "+
 		"other models are, so that they share captured steps")
+	f.expertFlags.add(s)
 	s.StringVar(&f.expertUsage, "expert-usage", "", "`FILE` with counts of how often each expert is chosen: read "+
 		"where it exists, saved every minute and at the end; 'sparrow inspect --usage' prints it")
 	s.StringVar(&f.selfTest, "self-test", "auto", "compare sparse with dense attention on the weights before the "+
@@ -177,7 +179,12 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 	if err != nil {
 		return sparrow.Config{}, err
 	}
+	homes, memory, err := f.homes()
+	if err != nil {
+		return sparrow.Config{}, err
+	}
 	c := sparrow.Config{
+		Experts: homes, DeviceMemory: memory,
 		CacheEvents: f.events, MaxStall: stall, SelfTest: test, Watchdog: watchdog,
 		Model: dir, Source: f.drawn, Name: f.wireName(dir), Kernels: f.kernels, Device: f.gpu, Workers: f.workers,
 		Pack: f.pack, Ranks: f.ranks,

@@ -106,7 +106,7 @@ func (f *inspectFlags) fit(name string, src *family.Source, counts *usage.Table)
 	if err != nil {
 		return nil, fmt.Errorf("inspect: --gpu-memory: %w", err)
 	}
-	q := estimate.Question{Name: name, Model: src.Model, Format: inspect.ExpertFormat(src), Machine: m, Asked: f.hw,
+	q := estimate.Question{Name: name, Model: src.Model, Format: src.ExpertFormat(), Machine: m, Asked: f.hw,
 		Usage: counts, DeviceBytes: most}
 	out, err := q.Fit()
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"sparrow/model/shard"
 	"sparrow/model/v4"
 	"sparrow/plan"
+	"sparrow/plan/cost"
 	"sparrow/weight"
 )
 
@@ -98,6 +99,48 @@ func (s *Source) ExpertLayers() (layers, experts int) {
 		return c.Layers + c.NextN, c.FFN.Experts
 	}
 	return 0, 0
+}
+
+// LayerExperts is the number of experts of each layer, drafting layers included; 0 for layers without.
+func (s *Source) LayerExperts() []int {
+	layers, experts := s.ExpertLayers()
+	list := make([]int, layers)
+	d, _ := s.Model.(*config.DSA)
+	for l := range list {
+		if d == nil || l >= len(d.FFN.Dense) || !d.FFN.Dense[l] {
+			list[l] = experts
+		}
+	}
+	return list
+}
+
+// ChosenExperts is how many experts a row chooses in each layer that has any.
+func (s *Source) ChosenExperts() int {
+	switch c := s.Model.(type) {
+	case *config.DSA:
+		return c.FFN.TopK
+	case *config.V4:
+		return c.FFN.TopK
+	}
+	return 0
+}
+
+// ExpertFormat is how the checkpoint stores its routed experts.
+func (s *Source) ExpertFormat() cost.Format {
+	for _, name := range s.Weights.Names() {
+		if !strings.Contains(name, ".experts.") {
+			continue
+		}
+		switch t, _ := s.Weights.Tensor(name); t.DType {
+		case weight.I8, weight.U8, weight.F4E2M1x2:
+			return cost.E2M1
+		case weight.F8E4M3:
+			return cost.E4M3
+		case weight.BF16:
+			return cost.BF16
+		}
+	}
+	return cost.BF16
 }
 
 // LoadRanks places on every rank of a group the shards of the weights that it owns, and joins the ranks to one model.

@@ -16,7 +16,6 @@ import (
 	"sparrow/layout"
 	"sparrow/model/config"
 	"sparrow/model/family"
-	"sparrow/plan/cost"
 	"sparrow/weight"
 )
 
@@ -106,24 +105,6 @@ func Of(s *family.Source, memories []float64) *Summary {
 		out.cacheV4(d, memories)
 	}
 	return out
-}
-
-// ExpertFormat is how a checkpoint stores its routed experts.
-func ExpertFormat(src *family.Source) cost.Format {
-	for _, name := range src.Weights.Names() {
-		if !strings.Contains(name, ".experts.") {
-			continue
-		}
-		switch t, _ := src.Weights.Tensor(name); t.DType {
-		case weight.I8, weight.U8, weight.F4E2M1x2:
-			return cost.E2M1
-		case weight.F8E4M3:
-			return cost.E4M3
-		case weight.BF16:
-			return cost.BF16
-		}
-	}
-	return cost.BF16
 }
 
 // count adds up the tensors.
