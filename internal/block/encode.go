@@ -119,16 +119,21 @@ func affine(x []float32, top int) (scale, least float32) {
 	for t := range trials {
 		first := (most - 1 + float32(0.1*float32(t))) / (high - low) // from top-1 to top+1
 		var wq, wqq, wqx float32
-		same := true
+		var changed uint32
 		for i, v := range x {
-			q := min(float32(float32(first*above[i])+wholeAt)-wholeAt, most)
-			same = same && q == codes[i]
+			q := float32(float32(first*above[i])+wholeAt) - wholeAt
+			if q > most {
+				q = most
+			}
+			changed |= math.Float32bits(q) ^ math.Float32bits(codes[i])
 			codes[i] = q
 			u := weights[i] * q
-			wq, wqq, wqx = wq+u, wqq+float32(u*q), wqx+float32(u*v)
+			wq += u
+			wqq += float32(u * q)
+			wqx += float32(u * v)
 		}
 		det := float32(w*wqq) - float32(wq*wq)
-		if same || det <= 0 {
+		if changed == 0 || det <= 0 { // the codes of the trial before, or one code for all
 			continue
 		}
 		s, m := (float32(w*wqx)-float32(wq*wx))/det, (float32(wqq*wx)-float32(wq*wqx))/det
@@ -194,8 +199,13 @@ func symmetric(x []float32) (scale float32) {
 		var wqx, wqq float32
 		for _, v := range x {
 			// Within -33..33, unless first is no number.
-			q := min(float32(float32(first*v)+wholeAt)-wholeAt, 31)
-			q = max(q, -32)
+			q := float32(float32(first*v)+wholeAt) - wholeAt
+			if q > 31 {
+				q = 31
+			}
+			if q < -32 {
+				q = -32
+			}
 			u := float32(v*v) * q
 			wqx, wqq = wqx+float32(u*v), wqq+float32(u*q)
 		}

@@ -173,3 +173,16 @@ func plainSymmetric(x []float32) (scale float32) {
 	}
 	return scale
 }
+
+func BenchmarkEncode(b *testing.B) {
+	values := randomValues(64 * 256)
+	for _, f := range []Format{Q4_K, Q6_K, Q8_0, Q4_0} {
+		b.Run(f.String(), func(b *testing.B) {
+			data := make([]byte, len(values)/f.Values()*f.Bytes())
+			b.SetBytes(int64(4 * len(values)))
+			for b.Loop() {
+				f.Encode(data, values)
+			}
+		})
+	}
+}
