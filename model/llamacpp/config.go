@@ -28,7 +28,6 @@ var architectures = map[string]string{"deepseek32": "deepseek_v32", "glm-dsa": "
 // shape is what the names and sizes of tensors depend on.
 type shape struct {
 	names   *names
-	layers  int // main layers
 	experts int
 	// Of the up-projections of latent rows, which DeepSeek-V4 does not have:
 	heads, nope, v, latent int
@@ -124,13 +123,14 @@ func readConfig(path string, meta gguf.Metadata) ([]byte, *shape, error) {
 // dsaConfig adds what config.json of DeepSeek-V3.2 and GLM-5 has.
 func (r *reader) dsaConfig(c map[string]any, s *shape) {
 	nextN := r.optional("nextn_predict_layers", 0)
-	s.layers, s.heads = r.count("block_count")-nextN, r.count("attention.head_count")
+	layers := r.count("block_count") - nextN
+	s.heads = r.count("attention.head_count")
 	s.v, s.latent = r.count("attention.value_length_mla"), r.count("attention.kv_lora_rank")
 	s.experts = r.count("expert_count")
 	rope := r.count("rope.dimension_count")
 	s.nope = r.count("attention.key_length_mla") - rope
 	for field, v := range map[string]any{
-		"num_hidden_layers": s.layers, "num_nextn_predict_layers": nextN, "intermediate_size": r.denseInner(),
+		"num_hidden_layers": layers, "num_nextn_predict_layers": nextN, "intermediate_size": r.denseInner(),
 		"moe_intermediate_size": r.count("expert_feed_forward_length"), "num_attention_heads": s.heads,
 		"q_lora_rank": r.count("attention.q_lora_rank"), "kv_lora_rank": s.latent, "qk_nope_head_dim": s.nope,
 		"qk_rope_head_dim": rope, "v_head_dim": s.v, "n_routed_experts": s.experts,
@@ -146,7 +146,7 @@ func (r *reader) dsaConfig(c map[string]any, s *shape) {
 	}
 	r.gate(sigmoidGate, "sigmoid")
 	r.ropeScaling(c)
-	r.sharedSelections(c, s.layers)
+	r.sharedSelections(c, layers)
 }
 
 // sigmoidGate is how the format numbers routing by sigmoid.

@@ -50,7 +50,6 @@ const rootGate = 4
 
 // v4Config adds what config.json of DeepSeek-V4 has, in the official spelling. A drafting block is not looked for.
 func (r *reader) v4Config(c map[string]any, s *shape) {
-	s.layers = r.count("block_count")
 	s.experts = r.count("expert_count")
 	for field, key := range map[string]string{
 		"num_attention_heads": "attention.head_count", "head_dim": "attention.key_length",
@@ -59,7 +58,7 @@ func (r *reader) v4Config(c map[string]any, s *shape) {
 		"sliding_window": "attention.sliding_window", "moe_intermediate_size": "expert_feed_forward_length",
 		"n_shared_experts": "expert_shared_count", "num_experts_per_tok": "expert_used_count",
 		"hc_mult": "hyper_connection.count", "hc_sinkhorn_iters": "hyper_connection.sinkhorn_iterations",
-		"num_hash_layers": "hash_layer_count",
+		"num_hash_layers": "hash_layer_count", "num_hidden_layers": "block_count",
 	} {
 		c[field] = r.count(key)
 	}
@@ -69,8 +68,7 @@ func (r *reader) v4Config(c map[string]any, s *shape) {
 	} {
 		c[field] = r.float(key)
 	}
-	c["num_hidden_layers"], c["n_routed_experts"] = s.layers, s.experts
-	c["scoring_func"] = "sqrtsoftplus"
+	c["n_routed_experts"], c["scoring_func"] = s.experts, "sqrtsoftplus"
 	r.gate(rootGate, "the root of softplus")
 	if ratios, ok := r.meta.Ints(r.arch + ".attention.compress_ratios"); ok {
 		c["compress_ratios"] = ratios
