@@ -39,8 +39,8 @@ type Config struct {
 	// nodes. It takes as much memory as the weights do, and changes no answer. It is for a CPU: AutoKernels then takes
 	// no GPU.
 	Pack bool
-	// NUMA keeps CPU threads on the processors of their memory node, and copies the weights, as Pack does, with the rows
-	// that a thread reads on its node. On a machine with one node it does nothing but to say so through Warn.
+	// NUMA keeps CPU threads on the processors of their memory node, and copies the weights, as Pack does, with the
+	// rows that a thread reads on its node. On a machine with one node it does nothing, and says so through Warn.
 	NUMA bool
 	// Precise multiplies float32 activations whole on a CPU, which is slower: bf16 and FP8 weights do not take them as
 	// two bf16 parts, nor block formats of GGUF files as eight bits.
@@ -149,8 +149,8 @@ func (c *Config) Validate() error {
 			c.DraftAccept))
 	}
 	if c.NUMA && c.Ranks > 1 {
-		errs = append(errs, fmt.Errorf("NUMA (--numa) divides the threads of one device, and Ranks (--ranks) is %d; give "+
-			"one of both", c.Ranks))
+		errs = append(errs, fmt.Errorf("NUMA (--numa) divides the threads of one device, and Ranks (--ranks) is %d; "+
+			"give one of both", c.Ranks))
 	}
 	if c.Policy.Speculation != (plan.Speculation{}) {
 		errs = append(errs, fmt.Errorf("Policy.Speculation is %+v; Draft says how many tokens are drafted",

@@ -72,7 +72,8 @@ func quantize(cmd *cobra.Command, src, dst, name string) (err error) {
 	fmt.Fprintf(cmd.OutOrStdout(), "%s: %s of %s, %s before\n", dst, unit.Bytes(info.Size()), mix,
 		unit.Bytes(source.Weights.Bytes()))
 	if source.Config.Family == config.DeepseekV4 && source.Config.NextN > 0 {
-		fmt.Fprintln(cmd.OutOrStdout(), "the drafting block was left out: the format has no place for it beside the model")
+		fmt.Fprintln(cmd.OutOrStdout(),
+			"the drafting block was left out: the format has no place for it beside the model")
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Runs what arm64 has of its own on another machine, by qemu-aarch64: the comparison tests of the kernels, on a processor
-# with dot products of bytes and on one without, and an answer of the built-in model, which must be that of this machine.
+# Runs what arm64 has of its own on another machine, by qemu-aarch64: the comparison tests of the kernels, on a
+# processor with dot products of bytes and on one without, and an answer of the built-in model, which must be that of
+# this machine.
 #
 #   sh kernel/cpu/arm64.sh FOLDER       from the top of the tree; programs are built in FOLDER
 #

@@ -258,8 +258,8 @@ func (st *expertState) sort(a *expertArgs) {
 	}
 }
 
-// cut lists the bands of every expert that has rows, of matrices like w: those of a memory node follow each other. Where
-// rows are few, weights stream through and bands are those of a product.
+// cut lists the bands of every expert that has rows, of matrices like w: those of a memory node follow each other.
+// Where rows are few, weights stream through and bands are those of a product.
 func (st *expertState) cut(w *host.Matrix, d *Device) {
 	out, band := w.Out(), bandRows
 	if (st.part.packed || st.part.quantised()) && slices.Max(st.count) <= vec.GroupRows {

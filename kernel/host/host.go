@@ -70,8 +70,8 @@ func (m Memory) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
 // Sync returns at once.
 func (Memory) Sync() error { return nil }
 
-// aligned is memory that begins a cache line. Large buffers are on huge pages and on all memory nodes: every worker reads
-// every buffer.
+// aligned is memory that begins a cache line. Large buffers are on huge pages and on all memory nodes: every worker
+// reads every buffer.
 func aligned(n int) []byte {
 	b := lines(n)
 	if n >= large {

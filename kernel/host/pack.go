@@ -63,8 +63,9 @@ func (p *packer) rows(t kernel.Tensor) []byte {
 	return to
 }
 
-// divided copies the rows of a tensor while pages that are touched first are taken from the node of their workers. Pages
-// are large: a few rows at the border of two nodes may be on the other one, and so may memory that was used before.
+// divided copies the rows of a tensor while pages that are touched first are taken from the node of their workers.
+// Pages are large: a few rows at the border of two nodes may be on the other one, and so may memory that was used
+// before.
 func (p *packer) divided(t kernel.Tensor) []byte {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -30,7 +30,8 @@ func interleave(whole []byte) {
 		return
 	}
 	mask := uint64(1)<<n - 1
-	// In bounds: the range is the slice, and the mask has the given 64 bits and one more, which the call does not count.
+	// In bounds: the range is the slice, and the mask has the given 64 bits and one more, which the call does not
+	// count.
 	_, _, _ = unix.Syscall6(unix.SYS_MBIND, uintptr(unsafe.Pointer(&whole[0])), uintptr(len(whole)), policyInterleave,
 		uintptr(unsafe.Pointer(&mask)), 65, 0)
 }

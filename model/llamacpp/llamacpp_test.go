@@ -180,7 +180,7 @@ func TestMissingMetadataIsNamed(t *testing.T) {
 	type edits = func(m map[string]any)
 	set := func(key string, v any) edits { return func(m map[string]any) { m[key] = v } }
 	for want, change := range map[string]edits{
-		`general.architecture is "llama", supported are deepseek32, deepseek4, glm-dsa`: set("general.architecture", "llama"),
+		`architecture is "llama", supported are deepseek32, deepseek4, glm-dsa`: set("general.architecture", "llama"),
 		"deepseek32.attention.kv_lora_rank is missing": func(m map[string]any) {
 			delete(m, "deepseek32.attention.kv_lora_rank")
 		},

@@ -33,7 +33,8 @@ var dsaNames = &names{
 		"attn_q_a.weight": "self_attn.q_a_proj.weight", "attn_q_a_norm.weight": "self_attn.q_a_layernorm.weight",
 		"attn_q_b.weight": "self_attn.q_b_proj.weight", "attn_kv_a_mqa.weight": "self_attn.kv_a_proj_with_mqa.weight",
 		"attn_kv_a_norm.weight": "self_attn.kv_a_layernorm.weight", "attn_output.weight": "self_attn.o_proj.weight",
-		"indexer.attn_q_b.weight": "self_attn.indexer.wq_b.weight", "indexer.attn_k.weight": "self_attn.indexer.wk.weight",
+		"indexer.attn_q_b.weight":       "self_attn.indexer.wq_b.weight",
+		"indexer.attn_k.weight":         "self_attn.indexer.wk.weight",
 		"indexer.proj.weight":           "self_attn.indexer.weights_proj.weight",
 		"indexer.k_norm.weight":         "self_attn.indexer.k_norm.weight",
 		"indexer.k_norm.bias":           "self_attn.indexer.k_norm.bias",
@@ -130,8 +131,8 @@ func (s *shape) translate(t *gguf.Tensor, latent parts) ([]weight.Tensor, error)
 		return nil, nil
 	}
 	if s.names == v4Names && strings.HasPrefix(rest, "nextn.") {
-		return nil, fmt.Errorf("tensor %s belongs to a drafting block, and files with one are not run: give the file of "+
-			"the model without it", t.Name)
+		return nil, fmt.Errorf("tensor %s belongs to a drafting block, and files with one are not run: give the file "+
+			"of the model without it", t.Name)
 	}
 	return nil, fmt.Errorf("tensor %s is not known", t.Name)
 }

@@ -18,8 +18,9 @@ var v4Names = &names{
 	},
 	inLayer: map[string]string{
 		"attn_norm.weight": "attn_norm.weight", "ffn_norm.weight": "ffn_norm.weight",
-		"hc_attn_fn.weight": "hc_attn_fn", "hc_attn_base.weight": "hc_attn_base", "hc_attn_scale.weight": "hc_attn_scale",
-		"hc_ffn_fn.weight": "hc_ffn_fn", "hc_ffn_base.weight": "hc_ffn_base", "hc_ffn_scale.weight": "hc_ffn_scale",
+		"hc_attn_fn.weight": "hc_attn_fn", "hc_attn_base.weight": "hc_attn_base",
+		"hc_attn_scale.weight": "hc_attn_scale", "hc_ffn_fn.weight": "hc_ffn_fn",
+		"hc_ffn_base.weight": "hc_ffn_base", "hc_ffn_scale.weight": "hc_ffn_scale",
 		"attn_sinks.weight": "attn.attn_sink",
 		"attn_q_a.weight":   "attn.wq_a.weight", "attn_q_a_norm.weight": "attn.q_norm.weight",
 		"attn_q_b.weight": "attn.wq_b.weight", "attn_kv.weight": "attn.wkv.weight",
@@ -77,7 +78,8 @@ func (r *reader) v4Config(c map[string]any, s *shape) {
 	}
 	c["swiglu_limit"] = r.limit("swiglu_clamp_exp")
 	if _, ok := r.meta[r.arch+".swiglu_clamp_shexp"]; ok && r.limit("swiglu_clamp_shexp") != c["swiglu_limit"] {
-		r.problems = append(r.problems, r.arch+".swiglu_clamp_shexp differs from swiglu_clamp_exp, supported is one limit")
+		r.problems = append(r.problems, r.arch+".swiglu_clamp_shexp differs from swiglu_clamp_exp, supported is one "+
+			"limit")
 	}
 	r.ropeScaling(c)
 }

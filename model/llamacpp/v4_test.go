@@ -124,7 +124,8 @@ func TestV4ExpertsStayFP4(t *testing.T) {
 		t.Fatalf("an expert is %+v, want MXFP4", x)
 	}
 	for _, name := range got.Weights.Names() {
-		if strings.Contains(name, ".experts.") && !slices.Equal(values(t, got.Weights, name), values(t, s.Weights, name)) {
+		if strings.Contains(name, ".experts.") &&
+			!slices.Equal(values(t, got.Weights, name), values(t, s.Weights, name)) {
 			t.Fatalf("values of %s differ", name)
 		}
 	}

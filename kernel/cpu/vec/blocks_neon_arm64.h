@@ -139,8 +139,8 @@ loop:
 	BNE  loop
 	END
 
-// 64 values of Q4_K: the lower halves of 32 bytes, then the upper ones. V24 and V25 are the bytes, V16 to V19 the codes,
-// lane i of register s the scale of the lower halves.
+// 64 values of Q4_K: the lower halves of 32 bytes, then the upper ones. V24 and V25 are the bytes, V16 to V19 the
+// codes, lane i of register s the scale of the lower halves.
 #define PAIRQ4K(w, n, s, i) \
 	VLD1.P 32(w), [V24.B16, V25.B16]; \
 	VLD1.P 64(R4), [V16.B16, V17.B16, V18.B16, V19.B16]; \
@@ -234,21 +234,24 @@ loop:
 	DOT16(code, 20, 31); \
 	MLAELEMENT(i, s, 31, n)
 
+// HIGHQ6K leaves the two high bits of V21 at their place.
+#define HIGHQ6K VAND V29.B16, V21.B16, V21.B16
+
 // 128 values: V12 to V15 are the low bits, V24 and V25 the high bits, V29 is 0x30 in every byte, registers s and t the
 // scales.
 #define HALFQ6K(w, h, n, s, t) \
 	VLD1.P 64(w), [V12.B16, V13.B16, V14.B16, V15.B16]; \
 	VLD1.P 32(h), [V24.B16, V25.B16]; \
 	VLD1.P 64(R4), [V16.B16, V17.B16, V18.B16, V19.B16]; \
-	VAND V22.B16, V12.B16, V20.B16; VSHL $4, V24.B16, V21.B16; VAND V29.B16, V21.B16, V21.B16; PARTQ6K(16, n, s, 0); \
-	VAND V22.B16, V13.B16, V20.B16; VSHL $4, V25.B16, V21.B16; VAND V29.B16, V21.B16, V21.B16; PARTQ6K(17, n, s, 1); \
-	VAND V22.B16, V14.B16, V20.B16; VSHL $2, V24.B16, V21.B16; VAND V29.B16, V21.B16, V21.B16; PARTQ6K(18, n, s, 2); \
-	VAND V22.B16, V15.B16, V20.B16; VSHL $2, V25.B16, V21.B16; VAND V29.B16, V21.B16, V21.B16; PARTQ6K(19, n, s, 3); \
+	VAND V22.B16, V12.B16, V20.B16; VSHL $4, V24.B16, V21.B16; HIGHQ6K; PARTQ6K(16, n, s, 0); \
+	VAND V22.B16, V13.B16, V20.B16; VSHL $4, V25.B16, V21.B16; HIGHQ6K; PARTQ6K(17, n, s, 1); \
+	VAND V22.B16, V14.B16, V20.B16; VSHL $2, V24.B16, V21.B16; HIGHQ6K; PARTQ6K(18, n, s, 2); \
+	VAND V22.B16, V15.B16, V20.B16; VSHL $2, V25.B16, V21.B16; HIGHQ6K; PARTQ6K(19, n, s, 3); \
 	VLD1.P 64(R4), [V16.B16, V17.B16, V18.B16, V19.B16]; \
 	VUSHR $4, V12.B16, V20.B16; VAND V29.B16, V24.B16, V21.B16; PARTQ6K(16, n, t, 0); \
 	VUSHR $4, V13.B16, V20.B16; VAND V29.B16, V25.B16, V21.B16; PARTQ6K(17, n, t, 1); \
-	VUSHR $4, V14.B16, V20.B16; VUSHR $2, V24.B16, V21.B16; VAND V29.B16, V21.B16, V21.B16; PARTQ6K(18, n, t, 2); \
-	VUSHR $4, V15.B16, V20.B16; VUSHR $2, V25.B16, V21.B16; VAND V29.B16, V21.B16, V21.B16; PARTQ6K(19, n, t, 3)
+	VUSHR $4, V14.B16, V20.B16; VUSHR $2, V24.B16, V21.B16; HIGHQ6K; PARTQ6K(18, n, t, 2); \
+	VUSHR $4, V15.B16, V20.B16; VUSHR $2, V25.B16, V21.B16; HIGHQ6K; PARTQ6K(19, n, t, 3)
 
 // A block of a row: 128 bytes of low bits, 64 of high bits, 16 scales, and d.
 #define ROWQ6K(w, i, sum, n) \

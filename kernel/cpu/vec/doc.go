@@ -13,9 +13,9 @@
 // for tiles, the operating system's permission; [Missing] lists the other tiers
 // with reasons. A Tier is immutable and safe for concurrent use.
 //
-// The tiers of arm64 have assembly for products with float32, bfloat16, float16 and block formats, and for sums of scaled
-// rows; e4m3 weights are widened a band at a time, and the rest is plain Go. "dotprod" differs from "neon" in how it
-// multiplies bytes, with the same bits. BFDOT is not used: it rounds x to eight bits.
+// The tiers of arm64 have assembly for products with float32, bfloat16, float16 and block formats, and for sums of
+// scaled rows; e4m3 weights are widened a band at a time, and the rest is plain Go. "dotprod" differs from "neon" in
+// how it multiplies bytes, with the same bits. BFDOT is not used: it rounds x to eight bits.
 //
 // # Fixed order
 //

@@ -154,7 +154,8 @@ func (s *neonScratch) matMul(p *product, w neonWeights) {
 	}
 }
 
-// point sets the arguments to m rows of x from row i on and n rows of weights from row j on; kernels take mMax and nMax.
+// point sets the arguments to m rows of x from row i on and n rows of weights from row j on; kernels take mMax and
+// nMax.
 func (s *neonScratch) point(p *product, w neonWeights, i, m, mMax, j, n, nMax int) {
 	a := &s.rows
 	a.steps, a.tail = p.k/neonStep, 0
