@@ -175,7 +175,7 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 	c := sparrow.Config{
 		CacheEvents: f.events, MaxStall: stall, SelfTest: test, Watchdog: watchdog,
 		Model: dir, Source: f.drawn, Name: f.wireName(dir), Kernels: f.kernels, Device: f.gpu, Workers: f.workers,
-		Pack: f.pack, Ranks: f.ranks,
+		Pack: f.pack, NUMA: f.numa, Ranks: f.ranks,
 		Precise: f.precise, Policy: p, Draft: drafts,
 		CacheTokens: f.cacheTokens, ContextTokens: f.context, StepTokens: f.stepTokens, MaxRunning: f.maxRunning,
 		MaxQueue: f.maxQueue, NoReuse: f.noPrefixCache, NoGraphs: f.noGraphs,

@@ -5,13 +5,17 @@
 //
 // # Tiers
 //
-// A [Tier] is one implementation of everything here: "amx", "avx512", "avx2"
-// or "go". [Tiers] lists those this machine can run, best first; "go" is always
-// last and is the readable definition of the others. The build tag purego, or
-// any architecture but amd64, leaves only "go"; the tags noamx and noavx512
-// leave out the better tiers. The choice is made once, from CPU features and,
+// A [Tier] is one implementation of everything here: "amx", "avx512", "avx2",
+// on arm64 "dotprod" or "neon", or "go". [Tiers] lists those this machine can run, best
+// first; "go" is always last and is the readable definition of the others. The
+// build tag purego, or any other architecture, leaves only "go"; the tags noamx
+// and noavx512 leave out the better tiers. The choice is made once, from CPU features and,
 // for tiles, the operating system's permission; [Missing] lists the other tiers
 // with reasons. A Tier is immutable and safe for concurrent use.
+//
+// The tiers of arm64 have assembly for products with float32, bfloat16, float16 and block formats, and for sums of
+// scaled rows; e4m3 weights are widened a band at a time, and the rest is plain Go. "dotprod" differs from "neon" in
+// how it multiplies bytes, with the same bits. BFDOT is not used: it rounds x to eight bits.
 //
 // # Fixed order
 //

@@ -76,6 +76,7 @@ func (s *isa) tier() *Tier {
 	return &Tier{Name: s.name, ops: ops{
 		matMulF32:      s.matMulF32,
 		matMulBF16:     s.matMulBF16,
+		matMulF16:      s.matMulF16,
 		matMulFP8:      s.matMulFP8,
 		matMulFP4:      s.matMulFP4,
 		accumulateF32:  s.accumulateF32,
