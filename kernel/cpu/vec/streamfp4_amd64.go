@@ -2,7 +2,10 @@
 
 package vec
 
-import "unsafe"
+import (
+	"math"
+	"unsafe"
+)
 
 // Products with e2m1 weights add integers: rows of x are integers times a power of two
 // (see Columns), and a weight is twice its value, an integer, times a power of two. The
@@ -20,7 +23,6 @@ const (
 	mostRowsFP4 = 512 // of weights in a call
 	// exponentFP4 is the exponent of a row less its largest scale: that of scales, of halves, and of the window.
 	exponentFP4 = -(127 + 1 + windowFP4 - 1)
-	noLimit     = 256 // above all scales
 )
 
 // exponentsFP4 is the exponents of rows by their largest scale.
@@ -35,17 +37,23 @@ var exponentsFP4 = func() (t [256]float32) {
 // nibbleTiles is the memory for the windows of rows of weights and for results that are not complete.
 type nibbleTiles struct {
 	args      windowArgs
-	windows   []byte      // [rows, groups]
+	windows   []byte      // [rows, groups of whole blocks]
 	exponents []float32   // [rows]
+	largest   []byte      // [rows]: the largest scale that may be in the window
 	below     []byte      // [rows]: whether there are scales below the window
-	copies    []byte      // [unit, whole blocks]: rows that are not multiplied in place
-	picked    []pickedRow // those rows, first to last
+	codes     []byte      // [unit, whole blocks]: copies of rows
+	scales    []byte      // [unit, groups]: copies of theirs
+	picked    []pickedRow // rows that are copied, first to last
 	part      []float32   // [rows of a group of x, unit]: their results under one window
 	y         []float32   // [rows of x, rows of weights]: results under the windows so far
 }
 
-// pickedRow is a row of a call's weights to be multiplied under the window of scales below a limit.
-type pickedRow struct{ row, limit int }
+// pickedRow is a row of a call's weights to be multiplied under the window of scales up to a largest one.
+type pickedRow struct {
+	row     int
+	largest int
+	add     bool // to the result under the window above
+}
 
 // nibbleWeights is a matrix of e2m1 weights.
 type nibbleWeights struct {
@@ -83,18 +91,14 @@ func tiledFP4(c Cut, b []byte, ldw int, scale []byte, ldScale int) {
 // again.
 func (ts *tileScratch) unitsFP4(c *Cut, w *nibbleWeights, u streamUnits) {
 	n := &ts.nibbles
-	n.reserve(u.rows, w.groups())
-	a := &n.args
-	a.scale, a.ldScale, a.rows, a.count = at(w.scales, u.row*w.ldScale), w.ldScale, u.rows, w.groups()
-	a.ahead = u.rows * w.ldScale
-	a.table, a.windows = unsafe.Pointer(&exponentsFP4), at(n.windows, 0)
-	a.exponents, a.below = at(n.exponents, 0), at(n.below, 0)
-	runKernel(windowsFP4, a)
+	n.reserve(u.rows, w)
+	for r := range n.largest {
+		n.largest[r] = math.MaxUint8
+	}
+	n.window(w.scales[u.row*w.ldScale:], w.ldScale, w.groups(), u.rows)
 	n.picked = n.picked[:0]
-	for r, below := range n.below {
-		if e := n.exponents[r]; below != 0 && e == e {
-			n.picked = append(n.picked, pickedRow{r, int(e) - exponentFP4 - windowFP4 + 1})
-		}
+	for r := range u.rows {
+		n.pickBelow(r, r)
 	}
 	whole := len(n.picked) == 0
 	if !whole {
@@ -106,7 +110,7 @@ func (ts *tileScratch) unitsFP4(c *Cut, w *nibbleWeights, u streamUnits) {
 		if whole {
 			ts.foldFP4(c, m, c.Y[(m-c.M0)*c.Ldy+u.row:], c.Ldy, u.rows, c.Add)
 		} else {
-			ts.foldFP4(c, m, n.y[(m-c.M0)*u.rows:], u.rows, u.rows, false)
+			ts.foldFP4(c, m, n.y[:cap(n.y)][(m-c.M0)*u.rows:], u.rows, u.rows, false)
 		}
 	}
 	if !whole {
@@ -119,7 +123,7 @@ func (ts *tileScratch) copiesFP4(c *Cut, w *nibbleWeights, u streamUnits) {
 	n := &ts.nibbles
 	n.picked = n.picked[:0]
 	for r := range u.rows {
-		n.picked = append(n.picked, pickedRow{r, noLimit})
+		n.picked = append(n.picked, pickedRow{row: r, largest: math.MaxUint8})
 	}
 	sized(&n.y, (c.M1-c.M0)*u.rows)
 	ts.windowsBelow(c, w, u)
@@ -129,40 +133,41 @@ func (ts *tileScratch) copiesFP4(c *Cut, w *nibbleWeights, u streamUnits) {
 // rows to y.
 func (ts *tileScratch) windowsBelow(c *Cut, w *nibbleWeights, u streamUnits) {
 	n := &ts.nibbles
-	y := n.y[:(c.M1-c.M0)*u.rows]
-	stride, groups := w.blocks()*blockFP4/2, w.blocks()*blockFP4/GroupFP4
-	n.reserve(u.each, groups)
-	codes := sizedBytes(&n.copies, u.each*stride)
-	sized(&n.part, c.X.rows*u.each)
+	y := n.y[:cap(n.y)]
+	stride, groups := w.blocks()*blockFP4/2, w.groups()
+	n.reserve(u.each, w)
+	clear(n.windows)
+	n.codes = sizedBytes(&n.codes, u.each*stride)
+	n.scales = sizedBytes(&n.scales, u.each*groups)
+	n.part = sized(&n.part, c.X.rows*u.each)
+	unit := streamUnits{rows: u.each, each: u.each, depth: u.depth}
 	for from := 0; from < len(n.picked); {
-		end := from
-		for ; end < len(n.picked) && end-from < u.each; end++ {
-			p, i := n.picked[end], end-from
-			copy(codes[i*stride:], w.b[(u.row+p.row)*w.ld:][:w.k/2])
-			to := n.windows[i*groups:][:groups]
-			top, below := scalesWindow(to, w.scales[(u.row+p.row)*w.ldScale:][:w.groups()], p.limit)
-			n.exponents[i] = exponentsFP4[top]
-			if below && top < 255 {
-				n.picked = append(n.picked, pickedRow{p.row, top - windowFP4 + 1})
-			}
+		batch := n.picked[from:min(from+u.each, len(n.picked))]
+		from += len(batch)
+		for i, p := range batch {
+			row := u.row + p.row
+			copy(n.codes[i*stride:], w.b[row*w.ld:][:w.k/2])
+			copy(n.scales[i*groups:], w.scales[row*w.ldScale:][:groups])
+			n.largest[i] = byte(p.largest)
 		}
-		unit := streamUnits{rows: u.each, each: u.each, depth: u.depth}
+		n.window(n.scales, groups, groups, len(batch))
+		for i, p := range batch {
+			n.pickBelow(i, p.row)
+		}
 		for m := c.M0; m < c.M1; m += c.X.rows {
-			ts.aheadOfRows(uintptr(at(codes, 0)), stride, unit, stride, false)
-			ts.timesFP4(c, m, at(codes, 0), stride, unit)
+			ts.aheadOfRows(uintptr(at(n.codes, 0)), stride, unit, stride, false)
+			ts.timesFP4(c, m, at(n.codes, 0), stride, unit)
 			ts.foldFP4(c, m, n.part, u.each, u.each, false)
-			for i, p := range n.picked[from:end] {
-				for r := range min(c.X.rows, c.M1-m) {
-					v := n.part[r*u.each+i]
-					if to := &y[(m-c.M0+r)*u.rows+p.row]; p.limit == noLimit {
-						*to = v
-					} else {
-						*to += v
+			for r := range min(c.X.rows, c.M1-m) {
+				to, part := y[(m-c.M0+r)*u.rows:][:u.rows], n.part[r*u.each:][:u.each]
+				for i, p := range batch {
+					if p.add {
+						part[i] += to[p.row]
 					}
+					to[p.row] = part[i]
 				}
 			}
 		}
-		from = end
 	}
 	for r := range c.M1 - c.M0 {
 		to := c.Y[r*c.Ldy+u.row:][:u.rows]
@@ -175,31 +180,30 @@ func (ts *tileScratch) windowsBelow(c *Cut, w *nibbleWeights, u streamUnits) {
 	}
 }
 
-// scalesWindow writes the window of scales below a limit and returns the largest of them, and whether there are some
-// below the window.
-func scalesWindow(to, scales []byte, limit int) (top int, below bool) {
-	for _, s := range scales {
-		if int(s) < limit {
-			top = max(top, int(s))
-		}
-	}
-	clear(to)
-	for i, s := range scales {
-		switch down := top - int(s); {
-		case down >= windowFP4:
-			below = true
-		case down >= 0:
-			to[i] = byte((windowFP4-1-down)<<4 | 15)
-		}
-	}
-	return top, below
+// reserve allocates memory for the windows of rows.
+func (n *nibbleTiles) reserve(rows int, w *nibbleWeights) {
+	n.windows = sizedBytes(&n.windows, rows*w.blocks()*blockFP4/GroupFP4)
+	n.largest, n.below = sizedBytes(&n.largest, rows), sizedBytes(&n.below, rows)
+	n.exponents = sized(&n.exponents, rows)
 }
 
-// reserve allocates memory for the windows of rows.
-func (n *nibbleTiles) reserve(rows, groups int) {
-	n.windows = sizedBytes(&n.windows, rows*groups)
-	n.below = sizedBytes(&n.below, rows)
-	n.exponents = sized(&n.exponents, rows)
+// window finds the windows of rows of scales, ld bytes apart.
+func (n *nibbleTiles) window(scales []byte, ld, groups, rows int) {
+	a := &n.args
+	a.scale, a.ldScale, a.rows, a.count = at(scales, 0), ld, rows, groups
+	a.ahead, a.table = rows*ld, unsafe.Pointer(&exponentsFP4)
+	a.ldWindows = (groups*GroupFP4 + blockFP4 - 1) / blockFP4 * blockFP4 / GroupFP4
+	a.windows, a.exponents = at(n.windows, 0), at(n.exponents, 0)
+	a.largest, a.below = at(n.largest, 0), at(n.below, 0)
+	runKernel(windowsFP4, a)
+}
+
+// pickBelow picks a row, whose window is window i, for the next window if it has scales for that. NaN stays what it
+// is.
+func (n *nibbleTiles) pickBelow(i, row int) {
+	if e := n.exponents[i]; n.below[i] != 0 && e == e {
+		n.picked = append(n.picked, pickedRow{row, int(e) - exponentFP4 - windowFP4, true})
+	}
 }
 
 // timesFP4 multiplies the group of x from row m on by units of rows at w, ld bytes apart, whose windows are known.

@@ -101,7 +101,9 @@ type windowArgs struct {
 	count     int            // scales of a row
 	ahead     int            // distance from a scale to the one to prefetch
 	table     unsafe.Pointer // [256] float32: exponent of a row by its largest scale
+	largest   unsafe.Pointer // [rows] bytes: scales above it are not in the window
 	windows   unsafe.Pointer // out: [rows, count] bytes
+	ldWindows int
 	exponents unsafe.Pointer // out: [rows] float32
 	below     unsafe.Pointer // out: [rows] bytes, not zero where a row has scales below its window
 }

@@ -25,6 +25,7 @@ TEXT ·windowsFP4(SB), NOSPLIT, $0-8
 	MOVQ windowArgs_exponents(AX), R13
 	MOVQ windowArgs_below(AX), R14
 	MOVQ windowArgs_table(AX), R15
+	MOVQ windowArgs_largest(AX), CX
 	MOVQ windowArgs_ahead(AX), DX
 	VMOVDQU64 windowPlaces<>(SB), Z29
 	MOVL $15, R9
@@ -33,6 +34,7 @@ TEXT ·windowsFP4(SB), NOSPLIT, $0-8
 	VPBROADCASTB R9, Z27
 row1:
 	VPXORD Z1, Z1, Z1
+	VPBROADCASTB (CX), Z26
 	MOVQ R8, SI
 	MOVQ windowArgs_count(AX), R12
 	KXNORQ K1, K1, K1
@@ -44,8 +46,9 @@ loop2:
 	KMOVQ R9, K1
 whole3:
 	VMOVDQU8.Z (SI), K1, Z0
+	VPCMPUB $2, Z26, Z0, K1, K4
 	PREFETCHT1 (SI)(DX*1)
-	VPMAXUB Z0, Z1, Z1
+	VPMAXUB Z0, Z1, K4, Z1
 	ADDQ $64, SI
 	SUBQ $64, R12
 	JGT loop2
@@ -78,11 +81,12 @@ loop4:
 	KMOVQ R9, K1
 whole5:
 	VMOVDQU8.Z (SI), K1, Z0
+	VPCMPUB $2, Z26, Z0, K1, K4
 	VPSUBB Z0, Z3, Z4
 	VPMINUB Z28, Z4, Z5
-	VPSHUFB Z5, Z29, Z5
+	VPSHUFB.Z Z5, Z29, K4, Z5
 	VMOVDQU8 Z5, K1, (R11)
-	VPCMPUB $6, Z27, Z4, K1, K2
+	VPCMPUB $6, Z27, Z4, K4, K2
 	KORQ K2, K3, K3
 	ADDQ $64, R11
 	ADDQ $64, SI
@@ -92,9 +96,10 @@ whole5:
 	TESTQ R9, R9
 	SETNE (R14)
 	INCQ R14
+	INCQ CX
 	ADDQ $4, R13
 	ADDQ windowArgs_ldScale(AX), R8
-	ADDQ windowArgs_count(AX), DI
+	ADDQ windowArgs_ldWindows(AX), DI
 	DECQ R10
 	JNZ row1
 	VZEROUPPER

@@ -1,14 +1,15 @@
 package main
 
-// emitWindows writes the kernel that turns the e8m0 scales of rows of e2m1 weights into windows of the four largest
-// powers of two of each row: a byte for every scale, 16 times its place in the window and 15, or 0 for one below it.
-// The exponent of a row is looked up by its largest scale. Rows with scales below their window are marked.
+// emitWindows writes the kernel that turns the e8m0 scales of rows of e2m1 weights into windows: of the scales up to a
+// largest one that is given for every row, the four largest powers of two. A window is a byte for every scale, 16 times
+// its place and 15, or 0 for one that is not in it. The exponent of a row is looked up by the largest scale in the
+// window. Rows with scales below it are marked.
 //
 //	AX arguments   R8 row of scales   DI row of windows   R10 rows left   R13 exponents   R14 marks
 //	R15 exponents by scale   SI, R11 cursors   R12 scales left   R9, BX scratch   DX bytes to fetch ahead
-//	K1 scales that exist   K3 those below the window
+//	CX largest scales   K1 scales that exist   K4 those up to the largest   K3 those below the window
 func (e *emitter) emitWindows() {
-	const most, places, limit = 28, 29, 27
+	const largest, most, places, limit = 26, 28, 29, 27
 	table := make([]byte, 64)
 	for i := range table {
 		if i%16 < 4 {
@@ -24,6 +25,7 @@ func (e *emitter) emitWindows() {
 		MOVQ windowArgs_exponents(AX), R13
 		MOVQ windowArgs_below(AX), R14
 		MOVQ windowArgs_table(AX), R15
+		MOVQ windowArgs_largest(AX), CX
 		MOVQ windowArgs_ahead(AX), DX
 		VMOVDQU64 windowPlaces<>(SB), Z29`)
 	for _, c := range []struct{ value, reg int }{{15, most}, {3, limit}} {
@@ -45,6 +47,7 @@ func (e *emitter) emitWindows() {
 			KMOVQ R9, K1`)
 		e.at(whole)
 		e.op("VMOVDQU8.Z (SI), K1, Z0")
+		e.op("VPCMPUB $2, Z%d, Z0, K1, K4", largest)
 		body()
 		e.op("ADDQ $64, SI")
 		e.op("SUBQ $64, R12")
@@ -52,9 +55,10 @@ func (e *emitter) emitWindows() {
 	}
 	e.loop("row", "R10", func() {
 		e.op("VPXORD Z1, Z1, Z1")
+		e.op("VPBROADCASTB (CX), Z%d", largest)
 		each(func() {
 			e.op("PREFETCHT1 (SI)(DX*1)")
-			e.op("VPMAXUB Z0, Z1, Z1")
+			e.op("VPMAXUB Z0, Z1, K4, Z1")
 		})
 		e.note("the largest is the complement of the least complement")
 		e.op(`
@@ -78,9 +82,9 @@ func (e *emitter) emitWindows() {
 		each(func() {
 			e.op("VPSUBB Z0, Z3, Z4")
 			e.op("VPMINUB Z%d, Z4, Z5", most)
-			e.op("VPSHUFB Z5, Z%d, Z5", places)
+			e.op("VPSHUFB.Z Z5, Z%d, K4, Z5", places)
 			e.op("VMOVDQU8 Z5, K1, (R11)")
-			e.op("VPCMPUB $6, Z%d, Z4, K1, K2", limit)
+			e.op("VPCMPUB $6, Z%d, Z4, K4, K2", limit)
 			e.op("KORQ K2, K3, K3")
 			e.op("ADDQ $64, R11")
 		})
@@ -89,9 +93,10 @@ func (e *emitter) emitWindows() {
 			TESTQ R9, R9
 			SETNE (R14)
 			INCQ R14
+			INCQ CX
 			ADDQ $4, R13
 			ADDQ windowArgs_ldScale(AX), R8
-			ADDQ windowArgs_count(AX), DI`)
+			ADDQ windowArgs_ldWindows(AX), DI`)
 	})
 	e.ret()
 }
