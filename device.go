@@ -25,6 +25,8 @@ type DeviceRequest struct {
 	// Fits refuses a device with too little memory, before weights are loaded; nil compares the weights alone with what
 	// is free.
 	Fits func(kernel.Device) error
+	// of is the rank that the device is for; the zero value is a device that runs alone.
+	of kernel.Member
 	// Warn is called with the reason why a GPU that is there is not used; nil drops it.
 	Warn func(text string)
 }
@@ -76,6 +78,9 @@ func (q *DeviceRequest) suits(dev kernel.Device) error {
 		return err
 	}
 	facts, err := family.Facts(q.Source.Model)
+	if err == nil {
+		facts, err = model.Divide(facts, q.of)
+	}
 	if err != nil {
 		return err
 	}
@@ -86,7 +91,7 @@ func (q *DeviceRequest) suits(dev kernel.Device) error {
 		return q.Fits(dev)
 	}
 	n := &engine.Need{}
-	return tried(q.Source, dev, func(m model.Model, free int64) error {
+	return tried(q.Source, dev, q.of, func(m model.Model, free int64) error {
 		n.Weights, n.Free = m.Device().(kernel.MemoryOwner).MemoryUse().Weights, free
 		return n.Err(describeDevice(dev))
 	})
@@ -95,16 +100,16 @@ func (q *DeviceRequest) suits(dev kernel.Device) error {
 // need is the memory that a model takes of a device, found before anything is uploaded; nil for a device that uses the
 // machine's own memory.
 func need(src *family.Source, dev kernel.Device, c engine.Config) (n *engine.Need, err error) {
-	err = tried(src, dev, func(m model.Model, free int64) (err error) {
+	err = tried(src, dev, kernel.Member{}, func(m model.Model, free int64) (err error) {
 		n, err = engine.Measure(m, c, free)
 		return err
 	})
 	return n, err
 }
 
-// tried loads a model on a device that computes nothing in place of one with memory of its own, and calls look with it
-// and with the memory that is free. For other devices it does nothing.
-func tried(src *family.Source, dev kernel.Device, look func(m model.Model, free int64) error) (err error) {
+// tried loads a model, or a rank's part of one, on a device that computes nothing in place of one with memory of its
+// own, and calls look with it and with the memory that is free. For other devices it does nothing.
+func tried(src *family.Source, dev kernel.Device, of kernel.Member, look func(m model.Model, free int64) error) (err error) {
 	r, ok := dev.(kernel.Rehearser)
 	if !ok {
 		return nil
@@ -118,7 +123,7 @@ func tried(src *family.Source, dev kernel.Device, look func(m model.Model, free 
 		return err
 	}
 	defer func() { err = errors.Join(err, empty.Close()) }()
-	m, err := src.Load(empty, nil)
+	m, err := src.LoadPart(empty, of, nil)
 	if err != nil {
 		return err
 	}

@@ -50,8 +50,12 @@ func TestRanksThatAreRefused(t *testing.T) {
 	}
 	defer p.source.Close()
 	q := DeviceRequest{Kernels: "cuda", Source: p.source}
-	if _, err := OpenRanks(machine(80<<30, nil), q, 2, group.Options{}); err == nil ||
-		!strings.Contains(err.Error(), "several GPUs do not run one model yet") {
-		t.Errorf("two GPUs: %v", err)
+	if _, err := OpenRanks(machine(80<<30, nil), q, Ranks{Count: 2}, group.Options{}); err == nil ||
+		!strings.Contains(err.Error(), "supported are CPUs (--kernels cpu --ranks N) and GPUs (--gpus N)") {
+		t.Errorf("two devices that are neither CPUs nor GPUs: %v", err)
+	}
+	if _, err := Open(context.Background(), Config{Ranks: 2, GPUs: []int{0, -1}}); err == nil ||
+		!strings.Contains(err.Error(), "give CPUs or GPUs") || !strings.Contains(err.Error(), "from 0 on") {
+		t.Errorf("ranks and GPUs: %v", err)
 	}
 }
