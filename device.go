@@ -24,7 +24,7 @@ type DeviceRequest struct {
 	Policy  plan.Policy
 	// Fits refuses a device with too little memory, before weights are loaded; nil compares the weights alone with what
 	// is free.
-	Fits func(kernel.Device) error
+	Fits func(kernel.Device, kernel.Member) error
 	// of is the rank that the device is for; the zero value is a device that runs alone.
 	of kernel.Member
 	// Warn is called with the reason why a GPU that is there is not used; nil drops it.
@@ -88,7 +88,7 @@ func (q *DeviceRequest) suits(dev kernel.Device) error {
 		return err
 	}
 	if q.Fits != nil {
-		return q.Fits(dev)
+		return q.Fits(dev, q.of)
 	}
 	n := &engine.Need{}
 	return tried(q.Source, dev, q.of, func(m model.Model, free int64) error {
@@ -99,8 +99,8 @@ func (q *DeviceRequest) suits(dev kernel.Device) error {
 
 // need is the memory that a model takes of a device, found before anything is uploaded; nil for a device that uses the
 // machine's own memory.
-func need(src *family.Source, dev kernel.Device, c engine.Config) (n *engine.Need, err error) {
-	err = tried(src, dev, kernel.Member{}, func(m model.Model, free int64) (err error) {
+func need(src *family.Source, dev kernel.Device, of kernel.Member, c engine.Config) (n *engine.Need, err error) {
+	err = tried(src, dev, of, func(m model.Model, free int64) (err error) {
 		n, err = engine.Measure(m, c, free)
 		return err
 	})
@@ -123,9 +123,21 @@ func tried(src *family.Source, dev kernel.Device, of kernel.Member, look func(m 
 		return err
 	}
 	defer func() { err = errors.Join(err, empty.Close()) }()
+	if of.Count() > 1 {
+		of.Rank, of.Comm = 0, silent{} // all ranks take as much as the first
+	}
 	m, err := src.LoadPart(empty, of, nil)
 	if err != nil {
 		return err
 	}
 	return look(m, free)
 }
+
+// silent is the collective operations of a rank that is tried alone: they do nothing.
+type silent struct{}
+
+func (silent) AllReduce(kernel.AllReduceArgs) error         { return nil }
+func (silent) AllGather(kernel.AllGatherArgs) error         { return nil }
+func (silent) ReduceScatter(kernel.ReduceScatterArgs) error { return nil }
+func (silent) Broadcast(kernel.BroadcastArgs) error         { return nil }
+func (silent) ShareRows(kernel.ShareArgs) error             { return nil }

@@ -154,20 +154,23 @@ func openDevices(r *kernel.Registry, c Config, p *parts) (devices, Config, error
 		Options: kernel.Options{Workers: c.Workers, Ordinal: c.Device, Pack: c.Pack, Precise: c.Precise},
 		Kernels: c.Kernels, Source: p.source, Policy: c.Policy, Warn: c.Warn,
 	}
+	q.Fits = func(dev kernel.Device, of kernel.Member) error {
+		n, err := need(p.source, dev, of, c.onDevice(dev, p.source.Model).engine(p))
+		if err != nil || n == nil {
+			return err
+		}
+		n.Free /= c.sharing(of.Rank)
+		reserved = n.Scratch + n.Graphs
+		return n.Err(describeDevice(dev))
+	}
 	if ranks := c.ranks(); ranks.count() > 1 {
 		g, err := OpenRanks(r, q, ranks, group.Options{Timeout: c.RankTimeout})
 		if err != nil {
 			return devices{}, c, err
 		}
-		return onRanks(g, c.Attention), c.onDevice(g.Machine(), p.source.Model), nil
-	}
-	q.Fits = func(dev kernel.Device) error {
-		n, err := need(p.source, dev, c.onDevice(dev, p.source.Model).engine(p))
-		if err != nil || n == nil {
-			return err
-		}
-		reserved = n.Scratch + n.Graphs
-		return n.Err(describeDevice(dev))
+		c = c.onDevice(g.Machine(), p.source.Model)
+		c.reserved = reserved
+		return onRanks(g, c.Attention), c, nil
 	}
 	dev, err := OpenDevice(r, q)
 	if err != nil {

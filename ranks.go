@@ -27,6 +27,17 @@ func (r *Ranks) count() int { return max(r.Count, len(r.GPUs)) }
 // ranks is the devices that a configuration asks for.
 func (c *Config) ranks() Ranks { return Ranks{Count: c.Ranks, GPUs: c.GPUs, Attention: c.Attention} }
 
+// sharing is how many ranks are on the GPU of a rank.
+func (c *Config) sharing(rank int) int64 {
+	n := int64(0)
+	for _, gpu := range c.GPUs {
+		if gpu == c.GPUs[rank] {
+			n++
+		}
+	}
+	return max(n, 1)
+}
+
 // OpenRanks opens a device for each of several ranks that share a model, and makes them a group. AutoKernels takes CPUs,
 // among which threads are divided, or GPUs where these are named.
 func OpenRanks(r *kernel.Registry, q DeviceRequest, of Ranks, o group.Options) (_ *group.Group, err error) {

@@ -43,7 +43,7 @@ func (m Model) Divide(ranks int, how Division) (Model, error) {
 	experts := func(n int) bool { return n > 0 && m.Experts.Count%n == 0 }
 	heads := func(n int) bool { return experts(n) && m.Heads%n == 0 }
 	if how == DivisionUnset {
-		if how = ByHeads; !heads(ranks) && experts(ranks) {
+		if how = ByHeads; !heads(ranks) && m.Experts.Count > 0 && experts(ranks) {
 			how = ByRequests
 		}
 	}
@@ -79,7 +79,7 @@ func (m *Model) notDivided(ranks int, what string, divides, experts func(int) bo
 	}
 	err := &Error{Code: E08, Asked: fmt.Sprintf("%s in equal parts on %d ranks", what, ranks),
 		Supported: strings.Join(list, ", ") + " ranks", Try: fmt.Sprintf("%d ranks", near)}
-	if experts(ranks) {
+	if m.Experts.Count > 0 && experts(ranks) {
 		err.Try += ", or attention divided by requests (--attention dp)"
 	}
 	return err

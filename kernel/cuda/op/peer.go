@@ -3,6 +3,7 @@ package op
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"sparrow/kernel"
@@ -38,7 +39,7 @@ func (d *Device) Peers(all []kernel.Device, timeout time.Duration) (_ []kernel.C
 	var list []*peer
 	for r, x := range all {
 		dev, ok := x.(*Device)
-		if !ok || dev.peer != nil {
+		if !ok || dev.peer != nil || slices.Contains(all[:r], x) {
 			return nil, fmt.Errorf("%w: cuda: rank %d is a %s, want GPUs that are opened once for each rank",
 				kernel.ErrArgument, r, x.Name())
 		}
