@@ -29,7 +29,8 @@ type Options struct {
 	// means 8192 and 32768 on a GPU.
 	Prompts []int
 	Policy  plan.Policy
-	// Ranks are further devices that share the model with the first one (docs/ranks.md), whose stages are timed.
+	// Ranks are further devices that share the model with the first one (docs/ranks.md), by heads. The stages of the
+	// first are timed.
 	Ranks   []kernel.Device
 	Threads int  // of all devices, for the report
 	Packed  bool // the device copies weights, for the report
@@ -234,7 +235,7 @@ func (b *bench) place(src *family.Source) (_ model.Model, err error) {
 	if b.group, err = group.New(devs, group.Options{}); err != nil {
 		return nil, err
 	}
-	m, err := src.LoadRanks(b.group, b.o.OnTensor)
+	m, err := src.LoadRanks(b.group, plan.ByHeads, b.o.OnTensor)
 	if err != nil {
 		b.close()
 	}
