@@ -99,7 +99,7 @@ func (p *PlacedExperts) choose(src *family.Source, dev kernel.Device, q ExpertRe
 	layers, experts := src.ExpertLayers()
 	measure := func(at *placement.Placement) (n *engine.Need, err error) {
 		there := family.Placed{Placement: at, Host: p.Host.Rehearse()}
-		err = tried(src, dev, there, func(m model.Model, free int64) (err error) {
+		err = tried(src, dev, trial{placed: there}, func(m model.Model, free int64) (err error) {
 			n, err = q.Measure(m, free)
 			return err
 		})
