@@ -19,7 +19,7 @@ func placedFor(t *testing.T, memory int64, c Config) (choice *placement.Choice, 
 	}
 	defer p.source.Close()
 	c.Workers, c.Kernels, c.StepTokens, c.MaxRunning = 1, "cuda", 64, 4
-	dev, out, err := openDevices(machine(memory, nil), c.withDefaults(), p)
+	dev, out, err := openDevices(machine(memory, nil), c.withDefaults(), p, nil)
 	if err != nil {
 		return nil, out, err
 	}
@@ -86,7 +86,7 @@ func TestHomesThatAreRefused(t *testing.T) {
 	}
 	defer p.source.Close()
 	c := Config{Model: tinyFP8, Experts: ExpertsSplit, Kernels: "cpu", Workers: 1}
-	if _, _, err := openDevices(Registry(), c.withDefaults(), p); !errors.Is(err, kernel.ErrUnsupported) ||
+	if _, _, err := openDevices(Registry(), c.withDefaults(), p, nil); !errors.Is(err, kernel.ErrUnsupported) ||
 		!strings.Contains(err.Error(), "only a GPU") {
 		t.Errorf("on a CPU: %v", err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"sparrow/builtin"
 	"sparrow/engine"
+	"sparrow/internal/numa"
 	"sparrow/internal/textfile"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
@@ -105,10 +106,17 @@ func assemble(ctx context.Context, c Config) (_ *Engine, err error) {
 // begin opens the device, loads the weights and makes a core whose loop does not run yet, with the configuration as
 // the device completes it.
 func begin(ctx context.Context, c Config, p *parts) (_ *running, _ Config, err error) {
+	var nodes *numa.Machine
+	if c.NUMA {
+		if nodes, err = numa.Several(c.Warn); err != nil {
+			return nil, c, fmt.Errorf("sparrow: %w", err)
+		}
+		c.Pack = c.Pack || nodes != nil
+	}
 	if err := checkPacking(c, p.source.Weights.Bytes()); err != nil {
 		return nil, c, err
 	}
-	dev, c, err := openDevices(Registry(), c, p)
+	dev, c, err := openDevices(Registry(), c, p, nodes)
 	if err != nil {
 		return nil, c, err
 	}
@@ -148,34 +156,43 @@ func (r *running) abandon() error {
 }
 
 // openDevices opens the device, or one for each rank, and returns the configuration with that device's defaults.
-func openDevices(r *kernel.Registry, c Config, p *parts) (devices, Config, error) {
+func openDevices(r *kernel.Registry, c Config, p *parts, nodes *numa.Machine) (devices, Config, error) {
 	var reserved int64
-	q := DeviceRequest{
-		Options: kernel.Options{Workers: c.Workers, Ordinal: c.Device, Pack: c.Pack, Precise: c.Precise},
-		Kernels: c.Kernels, Source: p.source, Policy: c.Policy, Warn: c.Warn,
-	}
-	if c.Ranks > 1 {
-		g, err := OpenRanks(r, q, c.Ranks, group.Options{Timeout: c.Watchdog})
-		if err != nil {
-			return devices{}, c, err
+	if len(c.GPUs) == 1 {
+		c.Device = c.GPUs[0]
+		if c.Kernels == "" || c.Kernels == AutoKernels {
+			c.Kernels = "cuda"
 		}
-		return onRanks(g), c.onDevice(g, p.source.Model), nil
+	}
+	q := DeviceRequest{
+		Options: kernel.Options{Workers: c.Workers, Ordinal: c.Device, Pack: c.Pack, Precise: c.Precise, NUMA: nodes},
+		Kernels: c.Kernels, Source: p.source, Policy: c.Policy, Warn: c.Warn,
 	}
 	var placed *PlacedExperts
 	split := c.Experts == ExpertsSplit || c.Experts == ExpertsOnHost
-	q.Fits = func(dev kernel.Device) (err error) {
+	q.Fits = func(dev kernel.Device, of kernel.Member) (err error) {
 		if split {
 			if placed, err = PlaceExperts(r, p.source, dev, c.experts(dev, p)); err == nil {
 				c.Log.Info("experts", "homes", c.Experts, "reasons", placed.Choice.Reasons)
 			}
 			return err
 		}
-		n, err := need(p.source, dev, c.onDevice(dev, p.source.Model).engine(p))
+		n, err := need(p.source, dev, of, c.onDevice(dev, p.source.Model).engine(p))
 		if err != nil || n == nil {
 			return err
 		}
+		n.Free /= c.sharing(of.Rank)
 		reserved = n.Scratch + n.Graphs
 		return n.Err(describeDevice(dev))
+	}
+	if ranks := c.ranks(); ranks.count() > 1 {
+		g, err := OpenRanks(r, q, ranks, group.Options{Timeout: c.RankTimeout})
+		if err != nil {
+			return devices{}, c, err
+		}
+		c = c.onDevice(g.Machine(), p.source.Model)
+		c.reserved = reserved
+		return onRanks(g, c.Attention), c, nil
 	}
 	dev, err := OpenDevice(r, q)
 	if err == nil && split && placed == nil {
@@ -197,7 +214,7 @@ func openDevices(r *kernel.Registry, c Config, p *parts) (devices, Config, error
 func (c Config) experts(dev kernel.Device, p *parts) ExpertRequest {
 	ec := c.onDevice(dev, p.source.Model).besideExperts().engine(p)
 	return ExpertRequest{Homes: c.Experts, Memory: c.DeviceMemory, Workers: c.Workers, Timeout: ec.Watchdog,
-		Usage: c.usage, Chunk: ec.StepTokens,
+		Usage: c.usage, Chunk: ec.StepTokens, Deterministic: c.Policy.Deterministic,
 		Measure: func(m model.Model, free int64) (*engine.Need, error) { return engine.Measure(m, ec, free) }}
 }
 

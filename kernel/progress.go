@@ -78,6 +78,7 @@ const (
 	opAllReduce
 	opAllGather
 	opTally
+	opShareRows
 )
 
 var operationNames = [...]string{
@@ -123,6 +124,7 @@ var operationNames = [...]string{
 	opAllReduce:    "all-reduce",
 	opAllGather:    "all-gather",
 	opTally:        "tally",
+	opShareRows:    "share of rows",
 }
 
 func (o operation) String() string {

@@ -273,14 +273,16 @@ func (f *filler) closing(s *Pass, block attn.Block, ratio int) {
 	width := s.closing[ratio].sources.Cols
 	fill(c.keep, -1)
 	ring, n, b := ringOf(ratio), 0, f.batch
-	for r := range b.Batch.Batch.Requests {
+	_ = b.Batch.Batch.ByRank(b.Config, func(r int) error { // which returns no error
 		last := n + b.Batch.Batch.Closing(b.Config, r, ratio)
-		n = f.closed(c, closer{request: r, ratio: ratio, ring: ring, width: width}, n)
+		n = f.closed(c, closer{request: r, ratio: ratio, ring: ring, width: width,
+			own: int32(s.plan.Share(b.Batch.Batch.Requests[r].Rank).FirstRow)}, n)
 		for ; n < last; n++ {
 			c.slots[n], c.place[n] = -1, 0
 			fill(c.sources[n*width:(n+1)*width], -1)
 		}
-	}
+		return nil
+	})
 	if ratio == IndexRatio {
 		f.tails(c.tail)
 	}
@@ -289,8 +291,9 @@ func (f *filler) closing(s *Pass, block attn.Block, ratio int) {
 // closer is a request whose groups of a ratio close.
 type closer struct {
 	request, ratio int
-	ring           int // rows that are kept for the ratio
-	width          int // sources of an entry
+	ring           int   // rows that are kept for the ratio
+	width          int   // sources of an entry
+	own            int32 // first row of its rank: sources are counted from there
 }
 
 // closed lists the groups that one request closes, from entry n on, and returns the entry behind them.
@@ -307,7 +310,11 @@ func (f *filler) closed(c closingArrays[[]int32], x closer, n int) int {
 	for p := first/x.ratio*x.ratio + x.ratio - 1; p < end; p += x.ratio {
 		c.slots[n], c.place[n] = f.place(r, p, x.ratio), int32(p+1-x.ratio)
 		for i := range x.width {
-			c.sources[n*x.width+i] = f.source(r, p+1-x.width+i, st, x.ring)
+			at := f.source(r, p+1-x.width+i, st, x.ring)
+			if at >= 0 {
+				at -= x.own
+			}
+			c.sources[n*x.width+i] = at
 		}
 		n++
 	}

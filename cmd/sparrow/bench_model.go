@@ -15,6 +15,7 @@ import (
 	"sparrow"
 	"sparrow/bench/model"
 	"sparrow/builtin"
+	"sparrow/internal/numa"
 	"sparrow/internal/unit"
 	"sparrow/kernel"
 	"sparrow/kernel/group"
@@ -50,7 +51,7 @@ step; beside it stand the median of all steps and their spread. Without DIR the 
 are named with the reason. With --draft, answers to a few questions are timed with drafts and without, one at a time.
 
 With --dummy no files are read: SHAPE is a name from 'sparrow synth --help', a config.json or a folder with one, and its weights, FP8 blocks as
-released, are random values that a GPU draws in its own memory. On a GPU "gap ms" is the part of a step in which the GPU waits
+released, are random values that a GPU draws in its own memory; FP4 experts repeat a random pattern of 8 MiB. On a GPU "gap ms" is the part of a step in which the GPU waits
 for the host. The launches of one more step are timed one by one, without overlapping: "launches", "kernels ms", their sum with about a
 microsecond for each, and the shares are of that step.`,
 		Example: `  sparrow bench model
@@ -159,14 +160,24 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
-	if f.pack {
+	var nodes *numa.Machine
+	if f.numa {
+		if f.ranks > 1 {
+			return fmt.Errorf("bench model: --numa divides the threads of one device, and --ranks is %d", f.ranks)
+		}
+		if nodes, err = numa.Several(warnings(cmd)); err != nil {
+			return fmt.Errorf("bench model: %w", err)
+		}
+	}
+	if f.pack || nodes != nil {
 		if err := host.CheckPackSpace(src.Weights.Bytes()); err != nil {
 			return fmt.Errorf("bench model: %w", err)
 		}
 	}
 	q := sparrow.DeviceRequest{Kernels: f.kernels, Source: src, Policy: o.Policy,
-		Options: kernel.Options{Workers: f.workers, Pack: f.pack, Precise: f.precise, Ordinal: f.gpu},
-		Warn:    warnings(cmd)}
+		Options: kernel.Options{Workers: f.workers, Pack: f.pack, Precise: f.precise, Ordinal: f.gpu,
+			NUMA: nodes},
+		Warn: warnings(cmd)}
 	if f.ranks > 1 && f.kernels == sparrow.AutoKernels {
 		q.Kernels = "cpu"
 	}

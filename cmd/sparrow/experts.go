@@ -62,7 +62,7 @@ func (f *benchModelFlags) place(q *sparrow.DeviceRequest, o *bench.Options) (*sp
 		chunk = 8192
 	}
 	longest, most := max(slices.Max(o.Contexts), slices.Max(append(o.Prompts, 0))), slices.Max(o.Batches)
-	q.Fits = func(dev kernel.Device) error {
+	q.Fits = func(dev kernel.Device, _ kernel.Member) error {
 		p := q.Policy
 		p, _ = sparrow.PolicyOn(dev, q.Source.Model, p)
 		got, err := sparrow.PlaceExperts(registry(), q.Source, dev, sparrow.ExpertRequest{Homes: homes, Memory: memory,

@@ -71,6 +71,9 @@ func (f *inspectFlags) run(w io.Writer, args []string) error {
 		}
 	}
 	switch {
+	case counts != nil && f.hw == "" && len(args) > 0:
+		return errors.New("inspect: --usage beside a model places its experts; give --hw too, or no model to print " +
+			"the file")
 	case counts != nil && f.hw == "" && f.asJSON:
 		return counts.Write(w)
 	case counts != nil && f.hw == "":
@@ -98,6 +101,10 @@ func (f *inspectFlags) run(w io.Writer, args []string) error {
 
 // fit answers --hw.
 func (f *inspectFlags) fit(name string, src *family.Source, counts *usage.Table) (*estimate.Fit, error) {
+	if family.IsGGUF(name) {
+		return nil, fmt.Errorf("inspect: --hw: %s is a GGUF file; sizes and times are known of the types that models "+
+			"are released in: give a config.json or a name such as deepseek-v4-flash", name)
+	}
 	m, err := estimate.ParseMachine(f.hw)
 	if err != nil {
 		return nil, fmt.Errorf("inspect: --hw: %w", err)

@@ -116,6 +116,7 @@ func TestInspectRefuses(t *testing.T) {
 		{[]string{"inspect", "deepseek-v4-flash", "--hw", "h200", "--gpu-memory", "much"}, "--gpu-memory"},
 		{[]string{"inspect", "--usage", oracle + "glm_moe_dsa-1/config.json"}, "not a usage file"},
 		{[]string{"inspect", "deepseek-ai/Nothing"}, "sparrow pull"},
+		{[]string{"inspect", "deepseek-v4-flash", "--usage", usageFile(t)}, "give --hw too"},
 	} {
 		if status, _, stderr := invoke(c.args...); status != 1 || !strings.Contains(stderr, c.want) {
 			t.Errorf("%v: status %d, %q; want %q", c.args, status, stderr, c.want)
@@ -156,7 +157,9 @@ func TestInspectWithoutWeights(t *testing.T) {
 	}
 }
 
-func TestInspectUsage(t *testing.T) {
+// usageFile is a usage file of DeepSeek-V4-Flash with 12 choices.
+func usageFile(t *testing.T) string {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "usage.json")
 	u := usage.New("deepseek_v4", 44, 256, 6)
 	u.Add(3, make([]uint64, 256))
@@ -164,6 +167,11 @@ func TestInspectUsage(t *testing.T) {
 	if err := u.Save(file); err != nil {
 		t.Fatal(err)
 	}
+	return file
+}
+
+func TestInspectUsage(t *testing.T) {
+	file := usageFile(t)
 	if status, stdout, stderr := invoke("inspect", "--usage", file); status != 0 ||
 		!strings.Contains(stdout, "12 choices") {
 		t.Errorf("%s %s", stdout, stderr)

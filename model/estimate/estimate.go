@@ -6,6 +6,7 @@
 package estimate
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -39,6 +40,10 @@ func Of(c *config.DSA, cfg *plan.Config, b *plan.Batch, gpus int) (*Estimate, er
 	}
 	if n := max(cfg.Model.Ranks, 1); n != gpus {
 		return nil, fmt.Errorf("estimate: the plan is for %d ranks, asked for %d GPUs", n, gpus)
+	}
+	if cfg.Model.ByRequests() {
+		return nil, errors.New("estimate: times are those of ranks that share attention by heads; ask for " +
+			"--attention tp")
 	}
 	m := H200s(gpus)
 	out := estimate(c, cfg, b, &m, nil)

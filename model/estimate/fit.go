@@ -86,7 +86,7 @@ func (q *Question) Fit() (*Fit, error) {
 	}
 	facts, err := family.Facts(q.Model)
 	if err == nil {
-		facts, err = facts.Divide(m.GPUs)
+		facts, err = facts.Divide(m.GPUs, plan.ByHeads)
 	}
 	if err != nil {
 		return nil, err

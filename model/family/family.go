@@ -61,7 +61,7 @@ func Open(dir string) (*Source, error) {
 
 // FromGGUF is the model of an open GGUF file. When it fails, the file is closed.
 func FromGGUF(path string, f *llamacpp.Folder) (*Source, error) {
-	d, err := config.Parse(path, f.Config)
+	d, err := config.Describe(path, f.Config)
 	if err != nil {
 		return nil, errors.Join(err, f.Weights.Close())
 	}
@@ -73,7 +73,7 @@ func (s *Source) Close() error { return s.Weights.Close() }
 
 // Load places the weights on a device. onTensor, when not nil, is called once for each tensor, for progress bars.
 func (s *Source) Load(dev kernel.Device, onTensor func(name string)) (model.Model, error) {
-	return s.load(dev, kernel.Member{}, Placed{}, onTensor)
+	return s.LoadPart(dev, kernel.Member{}, Placed{}, onTensor)
 }
 
 // Placed is where the experts of a model are: on the device, or on a host that computes some of them.
@@ -84,10 +84,7 @@ type Placed struct {
 
 // LoadPlaced is Load with experts in two memories.
 func (s *Source) LoadPlaced(dev kernel.Device, p Placed, onTensor func(name string)) (model.Model, error) {
-	if err := p.Placement.Check(s.ExpertLayers()); err != nil {
-		return nil, fmt.Errorf("%s: %w", s.Name, err)
-	}
-	return s.load(dev, kernel.Member{}, p, onTensor)
+	return s.LoadPart(dev, kernel.Member{}, p, onTensor)
 }
 
 // ExpertLayers is how many layers a placement has methods for, drafting layers included, and the experts of each.
@@ -144,14 +141,23 @@ func (s *Source) ExpertFormat() cost.Format {
 }
 
 // LoadRanks places on every rank of a group the shards of the weights that it owns, and joins the ranks to one model.
-// onTensor is called once for each tensor.
-func (s *Source) LoadRanks(g *group.Group, onTensor func(name string)) (model.Model, error) {
+// how is the way in which they share attention. onTensor is called once for each tensor.
+func (s *Source) LoadRanks(g *group.Group, how plan.Division, onTensor func(name string)) (model.Model, error) {
+	facts, err := Facts(s.Model)
+	if err == nil {
+		facts, err = facts.Divide(g.Ranks(), how)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.Name, err)
+	}
 	var parts []model.Model
 	for r := range g.Ranks() {
 		if r > 0 {
 			onTensor = nil
 		}
-		m, err := s.load(g.Device(r), g.Member(r), Placed{}, onTensor)
+		of := g.Member(r)
+		of.Requests = facts.ByRequests()
+		m, err := s.LoadPart(g.Device(r), of, Placed{}, onTensor)
 		if err != nil {
 			return nil, err
 		}
@@ -160,7 +166,12 @@ func (s *Source) LoadRanks(g *group.Group, onTensor func(name string)) (model.Mo
 	return shard.New(g, parts)
 }
 
-func (s *Source) load(dev kernel.Device, of kernel.Member, p Placed, onTensor func(name string)) (model.Model, error) {
+// LoadPart places the shards of one of several ranks on a device, its experts where p says.
+func (s *Source) LoadPart(dev kernel.Device, of kernel.Member, p Placed, onTensor func(name string)) (model.Model,
+	error) {
+	if err := p.Placement.Check(s.ExpertLayers()); err != nil {
+		return nil, fmt.Errorf("%s: %w", s.Name, err)
+	}
 	l := nn.NewLoader(s.Weights, dev, onTensor)
 	l.Pow2Rows, l.Ranks, l.Placement = s.Config.Pow2Rows, of, p.Placement
 	if p.Host != nil {

@@ -30,6 +30,7 @@ type Device struct {
 	hosted  map[*byte]*cuda.HostBuffer // page-locked memory of callers, by its first byte
 	held    held
 	freed   int            // tensors' memory that was freed so far
+	peer    *peer          // its place among ranks; nil where it is alone
 	offload offloaded      // experts in host memory
 	spare   []*cuda.Buffer // of a rehearsal: addresses in place of host memory
 }
@@ -167,6 +168,7 @@ func (d *Device) Close() error {
 	if d.scratch != nil {
 		errs = append(errs, d.scratch.Close())
 	}
+	errs = append(errs, d.peer.close())
 	for _, f := range d.fetches {
 		errs = append(errs, f.close())
 	}

@@ -56,7 +56,6 @@ type offloaded struct {
 	state    *cuda.Buffer // of exchanges
 	timeout  time.Duration
 	stores   []*cuda.HostBuffer
-	bytes    int64 // page-locked, of stores
 	ring     cuda.Ptr
 	halves   [2]half
 	turn     int
@@ -212,7 +211,6 @@ func (d *Device) keepPacked(u *upload, x *experts, w kernel.ExpertWeights) error
 	if err != nil {
 		return err
 	}
-	d.offload.bytes += size
 	x.split.store = at
 	if memory == nil {
 		return nil
