@@ -9,7 +9,7 @@ TESTFLAGS = -vet=off -ldflags=-w
 PLATFORMS = linux/arm64 darwin/arm64 windows/amd64
 
 .PHONY: test check width unit race race-all fuzz schemas clients cluster tiers page-store browser \
-	screenshots torture build dist kernels gpu-tests clean
+	screenshots torture build dist kernels gpu-tests arm64 clean
 
 test: check unit race
 
@@ -109,6 +109,10 @@ kernels:
 # Packs every test that needs a GPU into .build/gpu-tests, for a machine without Go: sh gpu-tests.sh run.
 gpu-tests:
 	sh kernel/cuda/gpu-tests.sh pack .build/gpu-tests
+
+# The kernels of arm64, and an answer of the built-in model, by qemu-aarch64.
+arm64:
+	GO="$(GO)" sh kernel/cpu/arm64.sh $(abspath .build/arm64)
 
 build:
 	$(GO) build -o bin/sparrow ./cmd/sparrow

@@ -48,6 +48,9 @@ type Config struct {
 	// nodes. It takes as much memory as the weights do, and changes no answer. It is for a CPU: AutoKernels then takes
 	// no GPU.
 	Pack bool
+	// NUMA keeps CPU threads on the processors of their memory node, and copies the weights, as Pack does, with the
+	// rows that a thread reads on its node. On a machine with one node it does nothing, and says so through Warn.
+	NUMA bool
 	// Precise multiplies float32 activations whole on a CPU, which is slower: bf16 and FP8 weights do not take them as
 	// two bf16 parts, nor block formats of GGUF files as eight bits.
 	Precise bool
@@ -160,6 +163,10 @@ func (c *Config) Validate() error {
 	if !(c.DraftAccept >= 0 && c.DraftAccept <= 1) {
 		errs = append(errs, fmt.Errorf("DraftAccept is %v, want a share from 0 (drafts are compared) to 1",
 			c.DraftAccept))
+	}
+	if c.NUMA && c.Ranks > 1 {
+		errs = append(errs, fmt.Errorf("NUMA (--numa) divides the threads of one device, and Ranks (--ranks) is %d; "+
+			"give one of both", c.Ranks))
 	}
 	if c.Policy.Speculation != (plan.Speculation{}) {
 		errs = append(errs, fmt.Errorf("Policy.Speculation is %+v; Draft says how many tokens are drafted",

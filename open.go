@@ -12,6 +12,7 @@ import (
 
 	"sparrow/builtin"
 	"sparrow/engine"
+	"sparrow/internal/numa"
 	"sparrow/internal/textfile"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
@@ -99,10 +100,17 @@ func assemble(ctx context.Context, c Config) (_ *Engine, err error) {
 // begin opens the device, loads the weights and makes a core whose loop does not run yet, with the configuration as
 // the device completes it.
 func begin(ctx context.Context, c Config, p *parts) (_ *running, _ Config, err error) {
+	var nodes *numa.Machine
+	if c.NUMA {
+		if nodes, err = numa.Several(c.Warn); err != nil {
+			return nil, c, fmt.Errorf("sparrow: %w", err)
+		}
+		c.Pack = c.Pack || nodes != nil
+	}
 	if err := checkPacking(c, p.source.Weights.Bytes()); err != nil {
 		return nil, c, err
 	}
-	dev, c, err := openDevices(Registry(), c, p)
+	dev, c, err := openDevices(Registry(), c, p, nodes)
 	if err != nil {
 		return nil, c, err
 	}
@@ -142,7 +150,7 @@ func (r *running) abandon() error {
 }
 
 // openDevices opens the device, or one for each rank, and returns the configuration with that device's defaults.
-func openDevices(r *kernel.Registry, c Config, p *parts) (devices, Config, error) {
+func openDevices(r *kernel.Registry, c Config, p *parts, nodes *numa.Machine) (devices, Config, error) {
 	var reserved int64
 	if len(c.GPUs) == 1 {
 		c.Device = c.GPUs[0]
@@ -151,7 +159,7 @@ func openDevices(r *kernel.Registry, c Config, p *parts) (devices, Config, error
 		}
 	}
 	q := DeviceRequest{
-		Options: kernel.Options{Workers: c.Workers, Ordinal: c.Device, Pack: c.Pack, Precise: c.Precise},
+		Options: kernel.Options{Workers: c.Workers, Ordinal: c.Device, Pack: c.Pack, Precise: c.Precise, NUMA: nodes},
 		Kernels: c.Kernels, Source: p.source, Policy: c.Policy, Warn: c.Warn,
 	}
 	q.Fits = func(dev kernel.Device, of kernel.Member) error {

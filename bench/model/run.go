@@ -197,6 +197,9 @@ func some(cells []Cell) error {
 
 func load(src *family.Source, dev kernel.Device, o Options) (*bench, error) {
 	watch := &stopwatch{Device: dev, vocab: src.Config.Vocab}
+	if dev.Hardware().Arch == "cpu" && len(o.Ranks) == 0 {
+		watch.reads = newCounter()
+	}
 	begin := time.Now()
 	b := &bench{o: o, watch: watch, rng: rand.New(rand.NewPCG(o.Seed, 3))}
 	m, err := b.place(src)
@@ -376,10 +379,13 @@ func (b *bench) phase(ctx context.Context, kind plan.Mode, c *Cell, n int) (*Pha
 	if err := b.profile(p, 1, func(int) error { _, _, err := b.timed(j); return err }); err != nil {
 		return nil, err
 	}
-	if b.gpu && kind == plan.ModeDecode {
-		err = b.overlap(ctx, p, j)
+	if kind != plan.ModeDecode {
+		return p, nil
 	}
-	return p, err
+	if b.gpu {
+		return p, b.overlap(ctx, p, j)
+	}
+	return p, b.readsOf(p, j)
 }
 
 // repeat runs one after one that warms caches and grows scratch memory, for as long as the budget allows.

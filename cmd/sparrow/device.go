@@ -19,6 +19,7 @@ type deviceFlags struct {
 	gpu     int
 	workers int
 	pack    bool
+	numa    bool
 	precise bool
 }
 
@@ -28,6 +29,8 @@ func (d *deviceFlags) add(f *pflag.FlagSet) {
 	f.IntVar(&d.workers, "workers", 0, "CPU threads; 0 means one for each core")
 	f.BoolVar(&d.pack, "pack", false, "copy the weights at load to huge pages, which may help where pages of files "+
 		"are small; takes as much memory again; --kernels auto then means the CPU")
+	f.BoolVar(&d.numa, "numa", false, "on a machine with several memory nodes, keep threads on their node and copy "+
+		"the weights, as --pack does, to the nodes of the threads that read them; Linux")
 	f.BoolVar(&d.precise, "precise", false, "on a CPU, multiply float32 activations whole; slower, above all with the "+
 		"block formats of GGUF files, whose products otherwise take activations in 8 bits")
 }

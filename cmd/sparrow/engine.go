@@ -185,8 +185,9 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 	c := sparrow.Config{
 		CacheEvents: f.events, MaxStall: stall, SelfTest: test, Watchdog: watchdog,
 		Model: dir, Source: f.drawn, Name: f.wireName(dir), Kernels: f.kernels, Device: f.gpu, Workers: f.workers,
-		Pack: f.pack, Ranks: ranks.Count, GPUs: ranks.GPUs, Attention: ranks.Attention, RankTimeout: timeout,
-		Precise: f.precise, Policy: p, Draft: drafts,
+		Pack: f.pack, NUMA: f.numa, Ranks: ranks.Count, GPUs: ranks.GPUs, Attention: ranks.Attention,
+		RankTimeout: timeout,
+		Precise:     f.precise, Policy: p, Draft: drafts,
 		CacheTokens: f.cacheTokens, ContextTokens: f.context, StepTokens: f.stepTokens, MaxRunning: f.maxRunning,
 		MaxQueue: f.maxQueue, NoReuse: f.noPrefixCache, NoGraphs: f.noGraphs,
 		NoOverlap: f.noOverlap, PlanHistory: f.planHistory,

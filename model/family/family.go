@@ -58,7 +58,7 @@ func Open(dir string) (*Source, error) {
 
 // FromGGUF is the model of an open GGUF file. When it fails, the file is closed.
 func FromGGUF(path string, f *llamacpp.Folder) (*Source, error) {
-	d, err := config.Parse(path, f.Config)
+	d, err := config.Describe(path, f.Config)
 	if err != nil {
 		return nil, errors.Join(err, f.Weights.Close())
 	}
