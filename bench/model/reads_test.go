@@ -24,8 +24,8 @@ func TestCountsWhatProductsRead(t *testing.T) {
 		return x
 	}
 	four := func(out, in int) kernel.Weight {
-		return kernel.Weight{Data: tensor(kernel.E2M1x2, out, in/2), Scale: tensor(kernel.E8M0, out, in/32), BlockRows: 1,
-			BlockCols: 32}
+		return kernel.Weight{Data: tensor(kernel.E2M1x2, out, in/2), Scale: tensor(kernel.E8M0, out, in/32),
+			BlockRows: 1, BlockCols: 32}
 	}
 	must := func(err error) {
 		t.Helper()
