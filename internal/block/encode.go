@@ -53,12 +53,7 @@ func encodeQ8_0(dst []byte, src []float32) {
 	putHalf(dst, d)
 	for i, v := range src {
 		q := float64(v * inv)
-		if q < 0 {
-			q -= 0.5
-		} else {
-			q += 0.5
-		}
-		dst[2+i] = byte(int8(q)) // halves away from zero: the sum is exact
+		dst[2+i] = byte(int8(q + math.Copysign(0.5, q))) // halves away from zero: the sum is exact
 	}
 }
 

@@ -96,8 +96,8 @@ func TestSearchesFindWhatPlainOnesDo(t *testing.T) {
 			v := x[32*l:][:32]
 			s, m := plainAffine(v, 15)
 			if !equal(scales[l], s) || !equal(leasts[l], m) {
-				t.Fatalf("values from %d on: scale %v and minimum %v, want %v and %v\n%v", from+32*l, scales[l], leasts[l],
-					s, m, v)
+				t.Fatalf("values from %d on: scale %v and minimum %v, want %v and %v\n%v", from+32*l, scales[l],
+					leasts[l], s, m, v)
 			}
 		}
 		for h := range 2 {
