@@ -29,6 +29,7 @@ width:
 unit:
 	$(GO) test $(TESTFLAGS) ./...
 	$(GO) test $(TESTFLAGS) ./engine -run '$(ON_RANKS)' -args -ranks 2
+	$(GO) test $(TESTFLAGS) ./engine -run '$(ON_RANKS)' -args -ranks 2 -attention dp
 	cd kernel/cpu/vec/_asm && $(GO) vet . && $(GO) test .
 
 # Tests of the engine that run on two ranks each time: crowds, cancellation, prefixes, drafts. `make ranks` runs all.
@@ -37,6 +38,7 @@ ON_RANKS = TestACrowd|TestADraftingCrowdGets|TestCancel|TestASharedPrefix|TestTh
 .PHONY: ranks
 ranks:
 	$(GO) test -count=1 ./engine -args -ranks 2
+	$(GO) test -count=1 ./engine -args -ranks 2 -attention dp
 	$(GO) test -count=1 ./verify ./model/shard ./kernel/group -run "Rank|Collective"
 
 # The JSON Schema test suite against the grammar: DIR holds its folders draft4, draft7 and draft2020-12.

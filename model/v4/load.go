@@ -42,14 +42,15 @@ func (m *Model) load(l *nn.Loader) {
 // loadLayer reads a layer; at gives the full name of each of its tensors.
 func loadLayer(c *config.V4, l *nn.Loader, at func(string) string, ratio int, x expertNames) layer {
 	mix := c.Hyper.Streams * (2 + c.Hyper.Streams)
-	return layer{
+	out := layer{
 		attnSite: loadSite(c, l, at("hc_attn_fn"), at("hc_attn_base"), at("hc_attn_scale"), mix, 3),
 		ffnSite:  loadSite(c, l, at("hc_ffn_fn"), at("hc_ffn_base"), at("hc_ffn_scale"), mix, 3),
 		attnNorm: l.Vector(at("attn_norm.weight"), c.Hidden),
 		ffnNorm:  l.Vector(at("ffn_norm.weight"), c.Hidden),
-		attn:     loadAttention(c, l, at, ratio),
 		ffn:      loadExperts(c, l, at, x),
 	}
+	l.Heads(func() { out.attn = loadAttention(c, l, at, ratio) })
+	return out
 }
 
 // loadSite reads the weights between a sublayer and the residual streams, with mix outputs.
