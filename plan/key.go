@@ -64,6 +64,9 @@ func keyOf(c *Config, p *Plan) Key {
 		h.int(p.Recorded)
 		h.int(p.Replayed)
 	}
+	if p.Draws {
+		h.flags(p.Draws)
+	}
 	for i := range p.Segments {
 		s := &p.Segments[i]
 		h.word(uint64(s.Row)<<56 | uint64(s.Form)<<48 | uint64(s.Kernel)<<40 | uint64(s.Layout)<<32 |
