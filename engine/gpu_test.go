@@ -103,5 +103,5 @@ func TestOverlapByADevicesRules(t *testing.T) {
 		}
 		return s
 	}, []deviceTest{{"overlap", TestOverlappedBatchesChangeNoAnswer}, {"drawn", TestTokensDrawnOnTheDevice},
-		{"drafts ahead", TestFaultsOfDraftsAhead}})
+		{"drafts ahead", TestFaultsOfDraftsAhead}, {"unseen drafts", TestDraftsThatTheHostHasNotSeen}})
 }

@@ -62,8 +62,7 @@ func (f *engineFlags) add(s *pflag.FlagSet) {
 		"captured steps: slower, and the watchdog sees the stage it hangs in")
 	s.BoolVar(&f.noOverlap, "no-overlap", false, "on a GPU, form the next step when the one before has ended instead "+
 		"of while it runs: slower, for comparing")
-	s.BoolVar(&f.deviceSampling, "device-sampling", false, "on a GPU, draw tokens of requests that sample plainly "+
-		"there, and draft without waiting for the host; answers are the same (docs/gpu.md)")
+	addDeviceSampling(s, &f.deviceSampling)
 	s.StringVar(&f.selfTest, "self-test", "auto", "compare sparse with dense attention on the weights before the "+
 		"model opens, and refuse a difference: auto (on a GPU, and on a CPU where it is quick), on, off")
 	s.DurationVar(&f.watchdog, "watchdog", time.Minute,

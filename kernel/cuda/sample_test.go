@@ -85,7 +85,7 @@ func hostKernel(t *testing.T, source string) string {
 func TestTheKernelsSourceDrawsLikePackageSample(t *testing.T) {
 	program := hostKernel(t, "sample.cc")
 	var in bytes.Buffer
-	cases := drawCases(t, rand.New(rand.NewPCG(5, 6)), 1200, 3000)
+	cases := drawCases(t, rand.New(rand.NewPCG(5, 6)), 400, 3000)
 	scratch, err := sample.NewScratch(3000)
 	if err != nil {
 		t.Fatal(err)

@@ -35,7 +35,7 @@ int main(int n, char** arg) {
         memcpy(draw, head + 2, sizeof draw);
         id = head[1];
         args = SampleArgs{logits.data(), draw, &id, &id, head[0], 1, 1, head[0]};
-        if (row % 16 == 0)
+        if (row % 40 == 0)
             block.run(256, [] { sample_row<256>(args); });
         else
             block.run(32, [] { sample_row<32>(args); });

@@ -94,7 +94,7 @@ template <int Threads> struct Sampling {
 
     // Calls visit(column, key, bucket, weight) for the tokens of this thread within reach.
     template <class Visit> DEVICE void each(i32 from, i32 end, i32 step, Visit visit) {
-#pragma unroll 4
+#pragma unroll 2
         for (i32 c = from; c < end; c += step) {
             f32 v = logits[c];
             f64 d = __dmul_rn(__dsub_rn(top, v), inverse);
@@ -276,18 +276,16 @@ template <int Threads> DEVICE void sample_row(const SampleArgs& a) {
     u64 edge = 0;
     if (d.top_k > 0 || d.top_p < 1) {
         r.fill();
-        u64 mass = r.total(s.part_mass), tokens = r.total(s.part_count);
-        if (d.top_k > 0 && static_cast<u64>(d.top_k) < tokens) {
-            r.cut(static_cast<u64>(d.top_k), true);
+        u64 mass = r.total(s.part_mass), tokens = r.total(s.part_count), k = static_cast<u64>(d.top_k);
+#pragma unroll 1
+        for (int i = 0; i < 2; i++) { // one copy of the code for top_k, then top_p
+            bool counts = i == 0;
+            if (counts ? k == 0 || k >= tokens : d.top_p >= 1) continue;
+            r.cut(counts ? k : sample_share(d.top_p, mass), counts);
             edge = s.edge;
             mass = s.above;
-        }
-        if (d.top_p < 1) {
             __syncthreads();
-            r.cut(sample_share(d.top_p, mass), false);
-            edge = s.edge;
         }
-        __syncthreads();
     }
     i32 chosen = r.draw(edge, d.least, d.random);
     if (threadIdx.x == 0) a.ids[row * a.id_stride] = chosen;
