@@ -131,8 +131,8 @@ func decodesOnly(p *plan.Plan) bool {
 }
 
 func workOf(it *sched.Item) step.Work {
-	w := step.Work{Kind: plan.ModeExtend, Tokens: it.Tokens, Cached: it.Cached, Pages: it.Pages, Windows: it.Windows,
-		State: ownerOf(it).state, Logits: it.Logits, Best: !ownerOf(it).needsLogits()}
+	w := step.Work{Kind: plan.ModeExtend, Tokens: it.Tokens, Cached: it.Cached, Rank: it.Rank, Pages: it.Pages,
+		Windows: it.Windows, State: ownerOf(it).state, Logits: it.Logits, Best: !ownerOf(it).needsLogits()}
 	c := ownerOf(it)
 	if it.Last {
 		w.Draws = c.draw(&c.draws, c.ahead(it), it.Logits)
@@ -169,7 +169,7 @@ func (p *passes) draftRows(it *sched.Item, from int, wantLogits bool) int {
 // draftOf is what the draft of an item's rows has in any case.
 func draftOf(it *sched.Item, from int) step.Draft {
 	c := ownerOf(it)
-	w := step.Draft{Kind: plan.ModeExtend, Cached: it.Cached, Pages: c.seq.Pages(), State: c.state,
+	w := step.Draft{Kind: plan.ModeExtend, Cached: it.Cached, Rank: it.Rank, Pages: c.seq.Pages(), State: c.state,
 		Best: !c.needsLogits(), From: from}
 	if it.Decode {
 		w.Kind = plan.ModeDraft
@@ -199,8 +199,8 @@ func (p *passes) draftNext(k *chain) {
 	c, q := k.c, &k.c.seq
 	n := len(q.Drafts)
 	p.drafts = append(p.drafts, step.Draft{Kind: plan.ModeDraft, Tokens: q.Drafts[n-1:], Cached: len(q.Tokens) + n - 2,
-		Pages: q.Pages(), State: c.state, Logits: true, Best: !c.needsLogits(), Draws: c.draw(&c.guesses, n, 1),
-		From: k.work, FromRow: k.at})
+		Rank: q.Rank(), Pages: q.Pages(), State: c.state, Logits: true, Best: !c.needsLogits(),
+		Draws: c.draw(&c.guesses, n, 1), From: k.work, FromRow: k.at})
 	k.work, k.at = len(p.drafts)-1, 0
 }
 

@@ -78,6 +78,7 @@ const (
 	opSample
 	opAllReduce
 	opAllGather
+	opShareRows
 )
 
 var operationNames = [...]string{
@@ -123,6 +124,7 @@ var operationNames = [...]string{
 	opSample:       "sample",
 	opAllReduce:    "all-reduce",
 	opAllGather:    "all-gather",
+	opShareRows:    "share of rows",
 }
 
 func (o operation) String() string {

@@ -23,6 +23,8 @@ type Draft struct {
 	Sampled int
 	// Cached is how many tokens lie before the first row.
 	Cached int
+	// Rank is Work.Rank.
+	Rank int
 	// Pages holds the pages of all Cached + len(Tokens) tokens.
 	Pages []int32
 	// State is the sequence's state where the model is model.Stateful, and nil elsewhere.
@@ -174,7 +176,7 @@ func (r *Runner) collectDrafts(works []Draft, last, chained bool) error {
 			q = plan.ExtendRequest(to-from, w.Cached+from)
 		}
 		var draws []sample.Draw
-		if last {
+		if q.Rank = w.Rank; last {
 			q.Logits, q.Best, draws = to-from, w.Best, w.Draws
 			for t := range q.Logits {
 				if err := r.feed.want(len(b.Requests), t, next(w.Sampled, t), plan.PassTarget); err != nil {
