@@ -11,7 +11,8 @@
 //          does, its keys are counted by 11 bits at a time until the list holds what is left: at most five sweeps. Then
 //          the weights of kept tokens are summed over segments of 128 columns; the segment in which the random number
 //          falls is walked column by column.
-// Bytes    the logits once for each sweep, from L2: 1 sweep for plain sampling, 3 with top_k or top_p, 4 with both.
+// Bytes    the logits once for each sweep, from L2: 1 sweep for plain sampling, 3 with top_k or top_p, 4 with both. Only
+//          the sweep into buckets weighs every token.
 #pragma once
 #include "smxx/key.cuh"
 #include "smxx/sample/args.h"
@@ -92,17 +93,36 @@ template <int Threads> struct Sampling {
     f64 top, inverse;
     bool filled; // bins hold the buckets
 
-    // Calls visit(column, key, bucket, weight) for the tokens of this thread within reach.
+    // Calls visit(column, logit) for the tokens of this thread.
     template <class Visit> DEVICE void each(i32 from, i32 end, i32 step, Visit visit) {
-#pragma unroll 2
-        for (i32 c = from; c < end; c += step) {
-            f32 v = logits[c];
-            f64 d = __dmul_rn(__dsub_rn(top, v), inverse);
-            if (d >= 0 && d < kReach) {
-                i32 b = sample_bucket(d);
-                visit(c, candidate_key(v, c), b, sample_weight(s.scales[b], b, d));
-            }
-        }
+#pragma unroll 4
+        for (i32 c = from; c < end; c += step) visit(c, logits[c]);
+    }
+
+    // The distance of a token below the best, and whether it is within reach; NaN is not.
+    DEVICE bool reaches(f32 v, f64& d) {
+        d = __dmul_rn(__dsub_rn(top, v), inverse);
+        return d >= 0 && d < kReach;
+    }
+
+    // The weight of a token that is kept: up to edge, and at least least; else 0.
+    DEVICE u64 kept(i32 c, f32 v, u64 edge, u64 least) {
+        f64 d;
+        if (candidate_key(v, c) < edge || !reaches(v, d)) return 0;
+        i32 b = sample_bucket(d);
+        u64 w = sample_weight(s.scales[b], b, d);
+        return w >= least ? w : 0;
+    }
+
+    // Calls visit(key, weight) for the tokens of this thread in a bucket whose keys have a prefix above shift; none for
+    // a shift of 64.
+    template <class Visit> DEVICE void members(i32 bucket, u64 prefix, i32 shift, Visit visit) {
+        each(threadIdx.x, columns, Threads, [&](i32 c, f32 v) {
+            f64 d;
+            if (!reaches(v, d) || sample_bucket(d) != bucket) return;
+            u64 key = candidate_key(v, c);
+            if (shift == 64 || key >> shift == prefix) visit(key, sample_weight(s.scales[bucket], bucket, d));
+        });
     }
 
     DEVICE void make_scales() {
@@ -140,9 +160,12 @@ template <int Threads> struct Sampling {
     // Puts the tokens into buckets.
     DEVICE void fill() {
         clear_bins();
-        each(threadIdx.x, columns, Threads, [&](i32, u64, i32 b, u64 w) {
+        each(threadIdx.x, columns, Threads, [&](i32, f32 v) {
+            f64 d;
+            if (!reaches(v, d)) return;
+            i32 b = sample_bucket(d);
             atomicAdd(&s.count[b], 1u);
-            atomicAdd(&s.mass[b], w);
+            atomicAdd(&s.mass[b], sample_weight(s.scales[b], b, d));
         });
         sum_parts();
         filled = true;
@@ -188,12 +211,10 @@ template <int Threads> struct Sampling {
             filled = false;
             __syncthreads();
             clear_bins();
-            each(threadIdx.x, columns, Threads, [&](i32, u64 key, i32 b, u64 w) {
-                if (b == bucket && (shift == 64 || key >> shift == prefix)) {
-                    i32 bin = kBins - 1 - static_cast<i32>(key >> next & (kBins - 1)); // the best first
-                    atomicAdd(&s.count[bin], 1u);
-                    atomicAdd(&s.mass[bin], w);
-                }
+            members(bucket, prefix, shift, [&](u64 key, u64 w) {
+                i32 bin = kBins - 1 - static_cast<i32>(key >> next & (kBins - 1)); // the best first
+                atomicAdd(&s.count[bin], 1u);
+                atomicAdd(&s.mass[bin], w);
             });
             sum_parts();
             find(need, counts);
@@ -205,12 +226,10 @@ template <int Threads> struct Sampling {
         __syncthreads();
         if (threadIdx.x == 0) s.listed = 0;
         __syncthreads();
-        each(threadIdx.x, columns, Threads, [&](i32, u64 key, i32 b, u64 w) {
-            if (b == bucket && (shift == 64 || key >> shift == prefix)) {
-                u32 at = atomicAdd(&s.listed, 1u);
-                s.keys[at] = key;
-                s.weights[at] = w;
-            }
+        members(bucket, prefix, shift, [&](u64 key, u64 w) {
+            u32 at = atomicAdd(&s.listed, 1u);
+            s.keys[at] = key;
+            s.weights[at] = w;
         });
         __syncthreads();
         u64 above = s.above;
@@ -234,9 +253,8 @@ template <int Threads> struct Sampling {
         i32 segments = (columns + kSegment - 1) / kSegment, lane = lane_id();
         for (i32 g = threadIdx.x / 32; g < segments; g += Threads / 32) {
             u64 sum = 0;
-            each(g * kSegment + lane, min((g + 1) * kSegment, columns), 32, [&](i32, u64 key, i32, u64 w) {
-                if (key >= edge && w >= least) sum += w;
-            });
+            each(g * kSegment + lane, min((g + 1) * kSegment, columns), 32,
+                 [&](i32 c, f32 v) { sum += kept(c, v, edge, least); });
 #pragma unroll
             for (int d = 16; d > 0; d /= 2) sum += __shfl_xor_sync(ptx::kFullMask, sum, d);
             if (lane == 0) s.mass[g] = sum;
@@ -246,12 +264,8 @@ template <int Threads> struct Sampling {
         find(goal + 1, false);
         i32 first = s.bin * kSegment;
         u64 before = s.before;
-        for (i32 i = threadIdx.x; i < kSegment; i += Threads) s.weights[i] = 0;
-        __syncthreads();
-        each(first + static_cast<i32>(threadIdx.x), min(first + kSegment, columns), Threads,
-             [&](i32 c, u64 key, i32, u64 w) {
-                 if (key >= edge && w >= least) s.weights[c - first] = w;
-             });
+        for (i32 i = threadIdx.x; i < kSegment; i += Threads)
+            s.weights[i] = first + i < columns ? kept(first + i, logits[first + i], edge, least) : 0;
         __syncthreads();
         i32 i = 0;
         while (i < kSegment - 1 && before + s.weights[i] <= goal) before += s.weights[i++];
