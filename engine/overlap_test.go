@@ -95,11 +95,14 @@ func TestOverlappedBatchesChangeNoAnswer(t *testing.T) {
 
 // Clients that leave at any moment: who stays gets the tokens of a lone run.
 func TestOverlapAndCancellations(t *testing.T) {
+	testCancellations(t, plain(24, nil), Config{Policy: deterministic(""), CacheTokens: 64 * 12})
+}
+
+func testCancellations(t *testing.T, list []Request, cfg Config) {
 	alone(t, "passes of several ranks do not overlap")
 	dir := testmodel.V32(t)
-	list := plain(24, nil)
-	want := lone(t, dir, Config{Policy: deterministic("")}, list)
-	e, run := overlapping(t, dir, Config{Policy: deterministic(""), CacheTokens: 64 * 12}, checked(t))
+	want := lone(t, dir, Config{Policy: cfg.Policy}, list)
+	e, run := overlapping(t, dir, cfg, checked(t))
 	random := rand.New(rand.NewPCG(3, 4))
 	var wait sync.WaitGroup
 	for i, r := range list {

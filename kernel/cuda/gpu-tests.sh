@@ -81,7 +81,7 @@ suite() {
     steps) tests step GPU ;;
     records) tests engine/gputest GPU ;;
     engine) tests engine GPUEngine ;;
-    v4) tests model/v4 GPU && tests engine 'Stateful|EveryWay' -kernels cuda ;;
+    v4) tests model/v4 GPU && tests engine GPUStateful ;;
     builtin) tests builtin Golden/cuda ;;
     lost) tests engine/losttest GPU ;;
     verify) tests verify GPU ;;
