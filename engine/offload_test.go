@@ -26,9 +26,6 @@ import (
 
 func TestACrowdWithExpertsInTwoMemories(t *testing.T) {
 	alone(t, "experts in two memories are on one device")
-	if *kernels != "cpu" {
-		testmodel.OnGPU(t)
-	}
 	for i, c := range []struct {
 		name, dir, kv string
 		rule          placed.Rule
@@ -48,7 +45,7 @@ func TestACrowdWithExpertsInTwoMemories(t *testing.T) {
 			cfg := Config{Policy: deterministic(c.kv), Draft: spec.Off()}
 			wantRows, gotRows := keepLogits(), keepLogits()
 			t.Cleanup(func() { placing = nil })
-			if *kernels != "cpu" { // whose sums are not those of the host
+			if standIn != nil { // whose sums are not those of the host
 				placing = c.rule
 			}
 			want := lone(t, c.dir, cfg, c.list, wantRows.watch)
@@ -71,6 +68,10 @@ func TestACrowdWithExpertsInTwoMemories(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestGPUTwoMemories(t *testing.T) {
+	onGPU(t, []deviceTest{{"crowd", TestACrowdWithExpertsInTwoMemories}})
 }
 
 // faultyHost is a CPU device whose experts do what a test wants first.
