@@ -19,6 +19,7 @@ var (
 	pause   = flag.Duration("pause", 0, "idle time before each replay")
 	checks  = flag.Bool("check", false, "check the cases and time nothing")
 	file    = flag.String("json", "", "write the report to this file")
+	held    = flag.Bool("held", false, "try top-k of rows held in registers")
 )
 
 func TestSetsTogetherExceedTheCache(t *testing.T) {
@@ -120,6 +121,7 @@ func TestGPUCasesAreCorrectAndTimed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	k = k.With(cuda.Trials{HeldRows: *held})
 	rep, err := Run(t.Context(), d, k, cases, Options{Replays: *replays, Pause: *pause, Check: *checks})
 	if err != nil {
 		t.Error(err)
