@@ -89,7 +89,7 @@ type Engine struct {
 	stateful model.Stateful
 	windowed model.Windowed // the same where its window rows have pages of their own, else nil
 	passes   passes
-	pool     *kv.Pool
+	pools    []*kv.Pool // one, or one of each rank
 	sched    *sched.Scheduler
 	overlap  bool          // the next batch is formed while a pass runs
 	flight   *flight       // the pass that runs, while the next batch is formed; else nil

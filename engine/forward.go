@@ -128,8 +128,8 @@ func decodesOnly(p *plan.Plan) bool {
 }
 
 func workOf(it *sched.Item) step.Work {
-	w := step.Work{Kind: plan.ModeExtend, Tokens: it.Tokens, Cached: it.Cached, Pages: it.Pages, Windows: it.Windows,
-		State: ownerOf(it).state, Logits: it.Logits, Best: !ownerOf(it).needsLogits()}
+	w := step.Work{Kind: plan.ModeExtend, Tokens: it.Tokens, Cached: it.Cached, Rank: it.Rank, Pages: it.Pages,
+		Windows: it.Windows, State: ownerOf(it).state, Logits: it.Logits, Best: !ownerOf(it).needsLogits()}
 	c := ownerOf(it)
 	if c.recording != nil {
 		w.Record, w.RecordFrom, w.RecordTo = c.recording.What, it.Record.From, it.Record.To
@@ -152,7 +152,7 @@ func workOf(it *sched.Item) step.Work {
 func (p *passes) draftRows(it *sched.Item, from int, wantLogits bool) int {
 	c := ownerOf(it)
 	w := step.Draft{Kind: plan.ModeExtend, Tokens: c.seq.Tokens[it.Cached+1 : it.Cached+it.Kept()+1], Cached: it.Cached,
-		Pages: c.seq.Pages(), State: c.state, Logits: wantLogits, Best: !c.needsLogits(), From: from}
+		Rank: it.Rank, Pages: c.seq.Pages(), State: c.state, Logits: wantLogits, Best: !c.needsLogits(), From: from}
 	if it.Decode {
 		w.Kind = plan.ModeDraft
 	}
@@ -167,7 +167,7 @@ func (p *passes) draftNext(c *choice, from int) int {
 	q := &c.seq
 	n := len(q.Drafts)
 	p.drafts = append(p.drafts, step.Draft{Kind: plan.ModeDraft, Tokens: q.Drafts[n-1:], Cached: len(q.Tokens) + n - 2,
-		Pages: q.Pages(), State: c.state, Logits: true, Best: !c.needsLogits(), From: from})
+		Rank: q.Rank(), Pages: q.Pages(), State: c.state, Logits: true, Best: !c.needsLogits(), From: from})
 	return len(p.drafts) - 1
 }
 

@@ -82,7 +82,10 @@ func load(t testing.TB, dir string, o kernel.Options, wrap func(kernel.Device) k
 			t.Fatal(failed)
 		}
 		closer = g.Close
-		m, err = source.LoadRanks(g, func(string) {})
+		var how plan.Division
+		if how, err = plan.ParseDivision(*division); err == nil {
+			m, err = source.LoadRanks(g, how, func(string) {})
+		}
 	}
 	t.Cleanup(func() {
 		if err := errors.Join(closer(), source.Close()); err != nil {
@@ -98,6 +101,9 @@ func load(t testing.TB, dir string, o kernel.Options, wrap func(kernel.Device) k
 // ranks is the number of devices that share each model: the tests of this package hold for any, but for those that call
 // alone.
 var ranks = flag.Int("ranks", 1, "devices that share each model")
+
+// division is how they share attention.
+var division = flag.String("attention", "tp", "how ranks share attention: tp or dp")
 
 // alone skips a test that is about a single device.
 func alone(t *testing.T, why string) {
@@ -200,8 +206,10 @@ func checkEmpty(t testing.TB, e *Engine) {
 func checked(t testing.TB) func(*Engine) {
 	return func(e *Engine) {
 		e.cfg.Observe = func() {
-			if err := e.pool.Check(); err != nil {
-				t.Errorf("after step %d: %v", e.stats.Steps, err)
+			for _, p := range e.pools {
+				if err := p.Check(); err != nil {
+					t.Errorf("after step %d: %v", e.stats.Steps, err)
+				}
 			}
 		}
 	}

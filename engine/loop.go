@@ -98,7 +98,9 @@ func (e *Engine) receive() (halt, closing bool) {
 	}
 	e.settles = nil
 	if len(e.flushes) > 0 {
-		e.pool.Reset()
+		for _, p := range e.pools {
+			p.Reset()
+		}
 		e.tiers.clear()
 		for _, done := range e.flushes {
 			close(done)

@@ -101,7 +101,7 @@ func (e *Engine) notePass(took time.Duration, err error) {
 func (e *Engine) publish() {
 	s := &e.stats
 	s.Running, s.Waiting, s.Preempted = e.sched.Running(), e.sched.Waiting(), e.sched.Preemptions()
-	s.KV = e.pool.Stats()
+	s.KV = poolStats(e.pools)
 	if e.tiers != nil {
 		s.Tiers = e.tiers.stats
 	}

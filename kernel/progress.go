@@ -77,6 +77,7 @@ const (
 	opCandidates
 	opAllReduce
 	opAllGather
+	opShareRows
 )
 
 var operationNames = [...]string{
@@ -121,6 +122,7 @@ var operationNames = [...]string{
 	opCandidates:   "candidates",
 	opAllReduce:    "all-reduce",
 	opAllGather:    "all-gather",
+	opShareRows:    "share of rows",
 }
 
 func (o operation) String() string {

@@ -45,6 +45,9 @@ func (q *Queue) next(op operation) bool {
 	if q.err != nil {
 		return false
 	}
+	if q.ranks.Beats != nil {
+		q.ranks.Beats.Add(1)
+	}
 	at := q.place.next(op)
 	if q.mark != nil {
 		q.Fail(q.mark.Mark(at))
@@ -209,3 +212,6 @@ func (q *Queue) AllReduce(x Tensor) {
 
 // AllGather enqueues [Collective.AllGather].
 func (q *Queue) AllGather(a AllGatherArgs) { collect(q, opAllGather, Collective.AllGather, a) }
+
+// ShareRows enqueues [Collective.ShareRows].
+func (q *Queue) ShareRows(a ShareArgs) { collect(q, opShareRows, Collective.ShareRows, a) }

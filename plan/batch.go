@@ -45,6 +45,9 @@ type Request struct {
 	// Padding says that the decode-like request only fills the batch up: Seq is
 	// 0, its rows store nothing and see no key.
 	Padding bool `json:"padding,omitempty"`
+	// Rank is the rank that holds the sequence's pages, where ranks share
+	// attention by requests.
+	Rank int `json:"rank,omitempty"`
 	// Records is how many of the new tokens are recorded, from new token
 	// RecordFrom on. A plan depends on their number alone.
 	Records    int `json:"records,omitempty"`

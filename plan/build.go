@@ -58,6 +58,7 @@ func Build(cfg Config, b Batch) (*Plan, error) {
 	}
 	if cfg.Catalog == CatalogSparrow {
 		p.JointQueries = p.JointQueries && p.Rows <= jointRows(cfg.Hardware.Arch)
+		w.shares()
 		w.inputs()
 	}
 	p.Key = keyOf(&cfg, p)

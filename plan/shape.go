@@ -22,6 +22,9 @@ type Shape struct {
 	PaddedRows int
 	Short      bool // no request of a decode-like batch exceeds index_topk
 	FreeBytes  int64
+	// Ranks encodes the rank of every request, and whether its segment needs
+	// scores, where ranks share attention by requests.
+	Ranks string
 	// Lengths encodes every request of a batch that is not uniform.
 	Lengths string
 }
@@ -78,6 +81,17 @@ func (s *Shaper) shape(cfg *Config, b *Batch) (Shape, error) {
 	if sh.TablePages, err = b.tablePages(cfg); err != nil {
 		return Shape{}, err
 	}
+	if cfg.Model.ByRequests() {
+		s.buf = s.buf[:0]
+		for i := range b.Requests {
+			code := byte(2 * b.Requests[i].Rank)
+			if b.KindOf(i).DecodeLike() && b.shortSegment(cfg, i) {
+				code++
+			}
+			s.buf = append(s.buf, code)
+		}
+		sh.Ranks = s.keep()
+	}
 	uniform := b.Mode.DecodeLike()
 	sh.NextN, sh.Logits, sh.Best = b.Rows(cfg, 0), b.Requests[0].Logits, b.Requests[0].Best
 	longest := 0
@@ -128,7 +142,8 @@ func (s *Shaper) lengths(cfg *Config, b *Batch) {
 func (b *Batch) shortSegment(cfg *Config, i int) bool {
 	kind, rows := b.KindOf(i), b.Rows(cfg, i)
 	for j := range b.Requests {
-		if b.KindOf(j) == kind && b.Rows(cfg, j) == rows && b.keysOf(cfg, j) > cfg.Model.shortKeys() {
+		if b.KindOf(j) == kind && b.Rows(cfg, j) == rows && b.keysOf(cfg, j) > cfg.Model.shortKeys() &&
+			(!cfg.Model.ByRequests() || b.Requests[j].Rank == b.Requests[i].Rank) {
 			return false
 		}
 	}

@@ -59,7 +59,7 @@ func newRig(t *testing.T, m *machine, stall time.Duration, noise bool) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(pool, Limits{BatchTokens: m.step, MaxRunning: 80, MaxStall: stall,
+	s, err := New([]*kv.Pool{pool}, Limits{BatchTokens: m.step, MaxRunning: 80, MaxStall: stall,
 		Threshold: threshold})
 	if err != nil {
 		t.Fatal(err)

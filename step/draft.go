@@ -16,6 +16,8 @@ type Draft struct {
 	Tokens []int32
 	// Cached is how many tokens lie before the first row.
 	Cached int
+	// Rank is Work.Rank.
+	Rank int
 	// Pages holds the pages of all Cached + len(Tokens) tokens.
 	Pages []int32
 	// State is the sequence's state where the model is model.Stateful, and nil elsewhere.
@@ -132,7 +134,7 @@ func (r *Runner) collectDrafts(works []Draft, last, chained bool) error {
 		if kind == plan.ModeExtend {
 			q = plan.ExtendRequest(to-from, w.Cached+from)
 		}
-		if last {
+		if q.Rank = w.Rank; last {
 			q.Logits, q.Best = 1, w.Best
 		}
 		b.Add(q)

@@ -24,6 +24,8 @@ type Work struct {
 	Sampled int
 	// Cached is how many tokens before them are in the cache.
 	Cached int
+	// Rank is the rank that holds the pages, where ranks share attention by requests, and 0 elsewhere.
+	Rank int
 	// Pages holds the pages of all Cached + len(Tokens) tokens.
 	Pages []int32
 	// Windows are the window pages of the same tokens where the model is model.Windowed; nil where they have the
@@ -312,7 +314,7 @@ func (r *Runner) collect(works []Work) error {
 		default:
 			return fmt.Errorf("step: sequence %d: a sequence cannot %v", i, w.Kind)
 		}
-		q.Logits, q.Best = w.Logits, w.Best
+		q.Logits, q.Best, q.Rank = w.Logits, w.Best, w.Rank
 		if err := errors.Join(w.choices(b, &q), r.feed.want(i, w)); err != nil {
 			return fmt.Errorf("step: sequence %d: %w", i, err)
 		}

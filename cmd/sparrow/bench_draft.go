@@ -28,7 +28,7 @@ func (f *benchModelFlags) measureDrafts(cmd *cobra.Command, dir string, o model.
 		return nil, err
 	}
 	e, err := sparrow.Open(cmd.Context(),
-		sparrow.Config{Model: dir, Kernels: f.kernels, Device: f.gpu, Workers: f.workers, Pack: f.pack,
+		sparrow.Config{Model: dir, Kernels: f.kernels, Device: f.gpu, Workers: f.workers, Pack: f.pack, NUMA: f.numa,
 			Precise: f.precise, Policy: o.Policy, Draft: setting, CacheTokens: 8192})
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (f *benchModelFlags) acceptDrafts(cmd *cobra.Command, dir string, o model.O
 		return nil, err
 	}
 	cells := r.Cells
-	c := sparrow.Config{Model: dir, Kernels: f.kernels, Device: f.gpu, Workers: f.workers, Pack: f.pack,
+	c := sparrow.Config{Model: dir, Kernels: f.kernels, Device: f.gpu, Workers: f.workers, Pack: f.pack, NUMA: f.numa,
 		Precise: f.precise, Policy: o.Policy, Draft: setting, DraftAccept: f.accept, MaxStall: -1,
 		SelfTest: engine.SelfTestOff}
 	for _, cell := range cells {

@@ -15,6 +15,7 @@ import (
 	"sparrow"
 	"sparrow/bench/model"
 	"sparrow/builtin"
+	"sparrow/internal/numa"
 	"sparrow/internal/unit"
 	"sparrow/kernel"
 	"sparrow/kernel/group"
@@ -157,14 +158,24 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
-	if f.pack {
+	var nodes *numa.Machine
+	if f.numa {
+		if f.ranks > 1 {
+			return fmt.Errorf("bench model: --numa divides the threads of one device, and --ranks is %d", f.ranks)
+		}
+		if nodes, err = numa.Several(warnings(cmd)); err != nil {
+			return fmt.Errorf("bench model: %w", err)
+		}
+	}
+	if f.pack || nodes != nil {
 		if err := host.CheckPackSpace(src.Weights.Bytes()); err != nil {
 			return fmt.Errorf("bench model: %w", err)
 		}
 	}
 	q := sparrow.DeviceRequest{Kernels: f.kernels, Source: src, Policy: o.Policy,
-		Options: kernel.Options{Workers: f.workers, Pack: f.pack, Precise: f.precise, Ordinal: f.gpu},
-		Warn:    warnings(cmd)}
+		Options: kernel.Options{Workers: f.workers, Pack: f.pack, Precise: f.precise, Ordinal: f.gpu,
+			NUMA: nodes},
+		Warn: warnings(cmd)}
 	if f.ranks > 1 && f.kernels == sparrow.AutoKernels {
 		q.Kernels = "cpu"
 	}

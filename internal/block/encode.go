@@ -88,48 +88,72 @@ func nearest(v float32, low, high int) int {
 // trials is how many first scales a search tries.
 const trials = 21
 
-// affine finds scale and minimum so that scale*q - least comes near x, for q in 0..top and least >= 0. Each trial
-// rounds with a first scale and then fits scale and minimum to the codes by least squares. Large values count more:
-// they move products more.
+// wholeAt is added to and taken from a float32 from 0 to 2^22 to round it to a whole number, halves to even.
+const wholeAt = 3 << 22
+
+// affine finds scale and minimum so that scale*q - least comes near 32 values x, for q in 0..top and least >= 0. Each
+// trial rounds with a first scale and then fits scale and minimum to the codes by least squares. Large values count
+// more: they move products more. Products are rounded before they are added, on every processor.
 func affine(x []float32, top int) (scale, least float32) {
+	x = x[:32]
 	low, high := min(slices.Min(x), 0), slices.Max(x)
-	if high == low {
-		return 0, -low
-	}
+	most := float32(top)
 	var mean float32
 	for _, v := range x {
-		mean += v * v
+		mean += float32(v * v)
 	}
-	mean = float32(math.Sqrt(float64(mean / float32(len(x)))))
+	mean = float32(math.Sqrt(float64(mean / 32)))
+	switch {
+	case high == low || (most+1)/(high-low) > math.MaxFloat32: // a smaller range is no half-precision number
+		return 0, -low
+	case !(mean <= math.MaxFloat32):
+		return 0, 0
+	}
+	var weights, above, codes [32]float32
+	var w, wx float32
+	for i, v := range x {
+		weights[i], above[i], codes[i] = mean+abs(v), v-low, -1
+		w, wx = w+weights[i], wx+float32(weights[i]*v)
+	}
 	best := float32(math.Inf(1))
 	for t := range trials {
-		first := (float32(top) - 1 + 0.1*float32(t)) / (high - low) // from top-1 to top+1
-		var w, wq, wqq, wx, wqx float32
-		for _, v := range x {
-			weight := mean + abs(v)
-			q := float32(nearest(first*(v-low), 0, top))
-			w, wq, wqq, wx, wqx = w+weight, wq+weight*q, wqq+weight*q*q, wx+weight*v, wqx+weight*q*v
+		first := (most - 1 + float32(0.1*float32(t))) / (high - low) // from top-1 to top+1
+		var wq, wqq, wqx float32
+		var changed uint32
+		for i, v := range x {
+			q := float32(float32(first*above[i])+wholeAt) - wholeAt
+			if q > most {
+				q = most
+			}
+			changed |= math.Float32bits(q) ^ math.Float32bits(codes[i])
+			codes[i] = q
+			u := weights[i] * q
+			wq += u
+			wqq += float32(u * q)
+			wqx += float32(u * v)
 		}
-		det := w*wqq - wq*wq
-		if det <= 0 {
+		det := float32(w*wqq) - float32(wq*wq)
+		if changed == 0 || det <= 0 { // the codes of the trial before, or one code for all
 			continue
 		}
-		s, m := (w*wqx-wq*wx)/det, (wqq*wx-wq*wqx)/det
+		s, m := (float32(w*wqx)-float32(wq*wx))/det, (float32(wqq*wx)-float32(wq*wqx))/det
 		if m > 0 { // only minimums below zero can be stored
 			s, m = wqx/wqq, 0
 		}
-		if e := affineError(x, first, low, s, m, mean, top); e < best {
+		if e := affineError(x, &codes, &weights, s, m, best); e < best {
 			best, scale, least = e, s, -m
 		}
 	}
 	return scale, least
 }
 
-// affineError is the weighted squared error of the codes that a trial found.
-func affineError(x []float32, first, low, s, m, mean float32, top int) (e float32) {
-	for _, v := range x {
-		d := s*float32(nearest(first*(v-low), 0, top)) + m - v
-		e += (mean + abs(v)) * d * d
+// affineError is the weighted squared error of the codes that a trial found, or a part of it that is not below best.
+func affineError(x []float32, codes, weights *[32]float32, s, m, best float32) (e float32) {
+	for from := 0; from < 32 && !(e >= best); from += 8 {
+		for i := from; i < from+8; i++ {
+			d := float32(s*codes[i]) + m - x[i]
+			e += float32(float32(weights[i]*d) * d)
+		}
 	}
 	return e
 }
@@ -171,14 +195,22 @@ func symmetric(x []float32) (scale float32) {
 	}
 	best := float32(-1)
 	for t := range trials {
-		first := -(31 + 0.1*float32(t)) / most // the furthest value becomes about -32
+		first := -(31 + float32(0.1*float32(t))) / most // the furthest value becomes about -32
 		var wqx, wqq float32
 		for _, v := range x {
-			q := float32(nearest(first*v, -32, 31))
-			wqx, wqq = wqx+v*v*q*v, wqq+v*v*q*q
+			// Within -33..33, unless first is no number.
+			q := float32(float32(first*v)+wholeAt) - wholeAt
+			if q > 31 {
+				q = 31
+			}
+			if q < -32 {
+				q = -32
+			}
+			u := float32(v*v) * q
+			wqx, wqq = wqx+float32(u*v), wqq+float32(u*q)
 		}
-		if wqq > 0 && wqx*wqx > best*wqq { // the error falls as this rises
-			best, scale = wqx*wqx/wqq, wqx/wqq
+		if wqq > 0 && float32(wqx*wqx) > float32(best*wqq) { // the error falls as this rises
+			best, scale = float32(wqx*wqx)/wqq, wqx/wqq
 		}
 	}
 	return scale
@@ -194,13 +226,15 @@ func encodeQ6K(dst []byte, src []float32) {
 	clear(dst)
 	putHalf(dst[208:], d)
 	d = half(dst[208:])
+	var inverses [16]float32
+	for j := range inverses {
+		s := nearest(scales[j]*inverse(d), -128, 127)
+		packed[j], inverses[j] = byte(int8(s)), inverse(d*float32(s))
+	}
 	for run := range 8 {
 		group, part := run/4, run%4
 		for l := range 32 {
-			at := 2*run + l/16
-			s := nearest(scales[at]*inverse(d), -128, 127)
-			packed[at] = byte(int8(s))
-			q := byte(nearest(src[32*run+l]*inverse(d*float32(s)), -32, 31) + 32)
+			q := byte(nearest(src[32*run+l]*inverses[2*run+l/16], -32, 31) + 32)
 			lows[64*group+32*(part%2)+l] |= q & 15 << (4 * (part / 2))
 			highs[32*group+l] |= q >> 4 << (2 * part)
 		}

@@ -39,7 +39,7 @@ var order = []string{
 	"model/inspect model/synth model/estimate sim/formula",
 	"model/family",
 	"model/dsa model/v4 model/llamacpp model/shard",
-	"model/nn",
+	"model/nn model/spelling",
 	"model",
 	"model/config",
 	"attn/mla attn/dual",
@@ -70,7 +70,7 @@ var order = []string{
 	"internal/block",
 	"internal/textfile",
 	"internal/filelock internal/jsonscan internal/mark internal/num internal/mmap",
-	"internal/pinned internal/process internal/sysmem internal/unit",
+	"internal/numa internal/pinned internal/process internal/sysmem internal/unit",
 	"sim/clock",
 }
 

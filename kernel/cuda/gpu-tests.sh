@@ -11,7 +11,8 @@ set -u
 
 packages="kernel/cuda kernel/cuda/op kernel/cuda/bench step model/v4 engine engine/gputest engine/losttest builtin
     verify"
-suites="version run kernels operations steps records engine v4 builtin lost verify eval soak memcheck racecheck"
+suites="version run kernels operations steps records engine v4 builtin lost verify ranks eval
+    soak memcheck racecheck"
 
 usage() {
     sed -n '4,6s/^#   //p' "$0" >&2
@@ -84,6 +85,15 @@ suite() {
     builtin) tests builtin Golden/cuda ;;
     lost) tests engine/losttest GPU ;;
     verify) tests verify GPU ;;
+    ranks)
+        # Two ranks, as streams of one GPU.
+        crowds='TestACrowd|TestADraftingCrowdGets|TestCancel|TestASharedPrefix|TestTheNextTurn'
+        tests kernel/cuda 'AllReduce|GatherRanks|PartIDs' && tests builtin 'Golden/2_ranks_on_a_GPU' &&
+            tests engine "$crowds" -kernels cuda -ranks 2 -attention tp &&
+            tests engine "$crowds" -kernels cuda -ranks 2 -attention dp &&
+            "$root/bin/sparrow" run --gpus 0,0 --temperature 0 \
+                "The price of a lamp is 2 dollars. Bella takes 3 lamps. How many dollars is that?" </dev/null
+        ;;
     eval)
         for kv in bf16 fp8 fp8-576; do
             timeout "$limit" "$root/bin/sparrow" eval --kernels cuda --concurrency 64 --kv $kv || return 1

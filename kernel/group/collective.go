@@ -104,6 +104,20 @@ func (m *member) Broadcast(a kernel.BroadcastArgs) error {
 	})
 }
 
+// ShareRows copies the rank's rows to all others.
+func (m *member) ShareRows(a kernel.ShareArgs) error {
+	if err := a.Check(len(m.seats)); err != nil {
+		return err
+	}
+	return m.exchange(call{op: "share of rows", x: a.X}, func(m *member) {
+		for r := range m.seats {
+			for t := a.Bounds[m.rank]; t < a.Bounds[m.rank+1] && r != m.rank; t++ {
+				copy(host.Bytes(m.seats[r].at.x.Slice(t, t+1)), host.Bytes(a.X.Slice(t, t+1)))
+			}
+		}
+	})
+}
+
 // sums refuses element types that are not added.
 func sums(t kernel.Tensor) error {
 	if t.DType != kernel.F32 {

@@ -129,6 +129,25 @@ func TestCollectives(t *testing.T) {
 			for r := range ranks {
 				check("all-reduce", r, host.F32(x[r]), func(i int) float32 { return sum(first, i) })
 			}
+			// Of the rows each rank has some, one of them none.
+			bounds := make([]int, ranks+1)
+			for r := range ranks {
+				bounds[r+1] = min(bounds[r]+r, rows)
+			}
+			bounds[ranks] = rows
+			held := clone(wide)
+			must("share of rows", func(r int) error {
+				return members[r].ShareRows(kernel.ShareArgs{X: wide[r], Bounds: bounds})
+			})
+			for r := range ranks {
+				check("share of rows", r, host.F32(wide[r]), func(i int) float32 {
+					owner := 0
+					for i/(cols*ranks) >= bounds[owner+1] {
+						owner++
+					}
+					return held[owner][i]
+				})
+			}
 			from := ranks - 1
 			sent := clone(narrow)[from]
 			must("broadcast", func(r int) error {
@@ -402,5 +421,35 @@ func TestRefusals(t *testing.T) {
 	}
 	if err := c.Broadcast(kernel.BroadcastArgs{X: x, From: 2}); !errors.Is(err, kernel.ErrArgument) {
 		t.Errorf("a broadcast from a rank that is not there: %v", err)
+	}
+}
+
+// A rank hangs when it has stayed at one operation for the time-out, and goes on as long as it comes to another.
+func TestAWatchTellsSlowRanksFromThoseThatHang(t *testing.T) {
+	g := open(t, 2, Options{Timeout: time.Nanosecond})
+	w := g.watch()
+	first := func(rank int) bool { return rank == 0 }
+	w.begin()
+	if w.stuck(first) {
+		t.Error("stuck at the first look")
+	}
+	for range 100 {
+		g.Member(1).Beats.Add(1)
+		if w.stuck(first) {
+			t.Fatal("a rank that goes on is stuck")
+		}
+	}
+	for n := 0; !w.stuck(first); n++ { // pages that the process reads meanwhile put it off
+		if n == 1000 {
+			t.Fatal("a rank that stays at one operation is not stuck")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if w.stuck(func(int) bool { return true }) {
+		t.Error("stuck while all ranks are here")
+	}
+	w.begin()
+	if w.stuck(first) {
+		t.Error("stuck at the first look of another wait")
 	}
 }
