@@ -28,7 +28,7 @@ func (k *Kernels) SparseSegments(kind layout.Kind, width int32) (segments, block
 	return SparseSegments(width)
 }
 
-// A team is a kernel whose clusters share a unit of work.
+// sparseTeam is a kernel whose clusters share a unit of work.
 type sparseTeam struct {
 	kernel string
 	blocks int64 // of a cluster

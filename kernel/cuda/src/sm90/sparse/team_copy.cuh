@@ -68,21 +68,23 @@ struct TeamCopy {
         return bits;
     }
 
-    // Copies tiles [from, to) of the rows to tiles at base.
-    __device__ __forceinline__ void copy(const Slots& c, u32 base, int from, int to) const {
+    // Copies Count tiles of the rows, from tile `first` on, to tiles at base.
+    template <int Count>
+    __device__ __forceinline__ void copy(const Slots& c, u32 base, u32 first) const {
         const SelectionView& s = args.streams[0];
 #pragma unroll
         for (int i = 0; i < kRows; ++i) {
-            const bool valid = c.row[i] >= 0;
-            const u8* source = valid ? page_of(s, c.row[i]) + (c.row[i] & s.page_mask) * Rows::kRowBytes + t % 8 * 16
-                : s.base;
+            const i32 slot = c.row[i];
+            const u8* source = slot >= 0
+                ? page_of(s, slot) + (slot & s.page_mask) * Rows::kRowBytes + first * 128 + t % 8 * 16 : s.base;
 #pragma unroll
-            for (int tile = from; tile < to; ++tile) {
-                ptx::copy_16(base + (tile - from) * kTileBytes + tile_byte(key(i), t % 8), source + tile * 128, valid);
+            for (int tile = 0; tile < Count; ++tile) {
+                ptx::copy_16(base + tile * kTileBytes + tile_byte(key(i), t % 8), source + tile * 128, slot >= 0);
             }
         }
     }
 
+    // The own block of a round.
     __device__ __forceinline__ void copy_own(const Slots& c, i32 round) const {
         const u32 k = ptx::shared_address(shared.k), full = ptx::shared_address(&shared.k_full[0]);
         ptx::barrier_wait(ptx::shared_address(&shared.k_free), (static_cast<u32>(round) & 1) ^ 1);
@@ -91,28 +93,17 @@ struct TeamCopy {
             reinterpret_cast<u8*>(&shared.valid)[t / 32] = static_cast<u8>(bits);
             ptx::barrier_arrive(full);
         }
-        copy(c, k, 0, kHalfTiles);
+        copy<kHalfTiles>(c, k, 0);
         ptx::copies_arrive(full);
-        copy(c, k + kHalfTiles * kTileBytes, kHalfTiles, Rows::Tiles);
+        copy<Rows::Tiles - kHalfTiles>(c, k + kHalfTiles * kTileBytes, kHalfTiles);
         ptx::copies_arrive(ptx::shared_address(&shared.k_full[1]));
     }
 
-    // Own columns of a row begin at a multiple of a tile, which is not known when this is compiled.
+    // Own columns of block n.
     __device__ __forceinline__ void copy_slice(const Slots& c, i32 n) const {
         const u32 at = static_cast<u32>(n % kSlices);
         ptx::barrier_wait(ptx::shared_address(&shared.v_free[at]), (static_cast<u32>(n / kSlices) & 1) ^ 1);
-        const SelectionView& s = args.streams[0];
-#pragma unroll
-        for (int i = 0; i < kRows; ++i) {
-            const bool valid = c.row[i] >= 0;
-            const u8* source = valid ? page_of(s, c.row[i]) + (c.row[i] & s.page_mask) * Rows::kRowBytes +
-                unit.rank * kSliceTiles * 128 + t % 8 * 16 : s.base;
-#pragma unroll
-            for (int tile = 0; tile < kSliceTiles; ++tile) {
-                ptx::copy_16(ptx::shared_address(shared.v[at]) + tile * kTileBytes + tile_byte(key(i), t % 8),
-                    source + tile * 128, valid);
-            }
-        }
+        copy<kSliceTiles>(c, ptx::shared_address(shared.v[at]), unit.rank * kSliceTiles);
         ptx::copies_arrive(ptx::shared_address(&shared.v_full[at]));
     }
 

@@ -362,9 +362,6 @@ struct Held {
                 }
             }
         }
-        if (args.counts && at.thread == 0) {
-            args.counts[v] = written;
-        }
         end_row();
         sync();
         if (!paged && args.transform != kTopKPosition) {
@@ -375,10 +372,13 @@ struct Held {
             finish_row<S::Threads>(args, v, written);
             return;
         }
-        for (u32 i = written + at.thread; i < static_cast<u32>(args.k); i += S::Threads) {
-            staged[i] = -1;
+        if (args.counts && at.thread == 0) {
+            args.counts[v] = written;
         }
         if (written < static_cast<u32>(args.k)) {
+            for (u32 i = written + at.thread; i < static_cast<u32>(args.k); i += S::Threads) {
+                staged[i] = -1;
+            }
             sync();
         }
         store_staged<S::Threads>(args, v, staged);
