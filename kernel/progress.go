@@ -75,6 +75,7 @@ const (
 	opRouteHash
 	opCopy
 	opCandidates
+	opSample
 	opAllReduce
 	opAllGather
 	opShareRows
@@ -120,6 +121,7 @@ var operationNames = [...]string{
 	opRouteHash:    "route hash",
 	opCopy:         "copy",
 	opCandidates:   "candidates",
+	opSample:       "sample",
 	opAllReduce:    "all-reduce",
 	opAllGather:    "all-gather",
 	opShareRows:    "share of rows",

@@ -30,13 +30,13 @@ type engineFlags struct {
 	cacheTokens, context, stepTokens  int
 	maxRunning, maxQueue, planHistory int
 	rankFlags
-	rankTimeout             time.Duration
-	recordBytes             int64
-	noPrefixCache           bool
-	noGraphs, noOverlap     bool
-	controlTokens, selfTest string
-	watchdog                time.Duration
-	maxStall                string
+	rankTimeout                         time.Duration
+	recordBytes                         int64
+	noPrefixCache                       bool
+	noGraphs, noOverlap, deviceSampling bool
+	controlTokens, selfTest             string
+	watchdog                            time.Duration
+	maxStall                            string
 
 	events prefix.Listener // of the prefix cache; set by serve
 	drawn  *family.Source  // in place of model; set by bench serve
@@ -65,6 +65,7 @@ func (f *engineFlags) add(s *pflag.FlagSet) {
 		"captured steps: slower, and the watchdog sees the stage it hangs in")
 	s.BoolVar(&f.noOverlap, "no-overlap", false, "on a GPU, form the next step when the one before has ended instead "+
 		"of while it runs: slower, for comparing")
+	addDeviceSampling(s, &f.deviceSampling)
 	s.StringVar(&f.selfTest, "self-test", "auto", "compare sparse with dense attention on the weights before the "+
 		"model opens, and refuse a difference: auto (on a GPU, and on a CPU where it is quick), on, off")
 	s.DurationVar(&f.watchdog, "watchdog", time.Minute,
@@ -190,7 +191,7 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 		Precise:     f.precise, Policy: p, Draft: drafts,
 		CacheTokens: f.cacheTokens, ContextTokens: f.context, StepTokens: f.stepTokens, MaxRunning: f.maxRunning,
 		MaxQueue: f.maxQueue, NoReuse: f.noPrefixCache, NoGraphs: f.noGraphs,
-		NoOverlap: f.noOverlap, PlanHistory: f.planHistory,
+		NoOverlap: f.noOverlap, DeviceSampling: f.deviceSampling, PlanHistory: f.planHistory,
 		RecordBytes: f.recordBytes, ControlTokens: f.controlTokens == "allow",
 	}
 	if c.Tiers, err = f.tiers(); err != nil {
