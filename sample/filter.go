@@ -128,7 +128,7 @@ func (f *filter) fill() (tokens int, total uint64) {
 	return tokens, total
 }
 
-// cut finds the last token of the shortest list of the best tokens whose measure reaches need, and the mass of the list.
+// cut finds the last token of the shortest list of best tokens whose measure reaches need, and the mass of the list.
 func (f *filter) cut(need uint64, measure []uint64) (edge, uint64) {
 	w, before, mass := f.w, uint64(0), uint64(0)
 	for b := range w.count {
