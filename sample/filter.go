@@ -44,10 +44,10 @@ func (w *Scratch) weighAll(top float32, d *Draw) {
 	if d.Least > 0 {
 		far = min(far, -math.Log(float64(d.Least)/(1<<weightBits))+1e-6) // spares most weights; the exact test follows
 	}
-	weight, kept := w.weight[:len(w.x)], w.kept[:len(w.x)]
+	weight, kept, high := w.weight[:len(w.x)], w.kept[:len(w.x)], float64(top)
 	n, total := 0, uint64(0)
 	for i, v := range w.x {
-		away := (float64(top) - float64(v)) * d.Inverse
+		away := (high - float64(v)) * d.Inverse
 		if !(away < far) { // or NaN
 			continue
 		}
