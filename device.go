@@ -109,7 +109,8 @@ func need(src *family.Source, dev kernel.Device, of kernel.Member, c engine.Conf
 
 // tried loads a model, or a rank's part of one, on a device that computes nothing in place of one with memory of its
 // own, and calls look with it and with the memory that is free. For other devices it does nothing.
-func tried(src *family.Source, dev kernel.Device, of kernel.Member, look func(m model.Model, free int64) error) (err error) {
+func tried(src *family.Source, dev kernel.Device, of kernel.Member,
+	look func(m model.Model, free int64) error) (err error) {
 	r, ok := dev.(kernel.Rehearser)
 	if !ok {
 		return nil

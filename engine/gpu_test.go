@@ -105,3 +105,39 @@ func TestOverlapByADevicesRules(t *testing.T) {
 	}, []deviceTest{{"overlap", TestOverlappedBatchesChangeNoAnswer}, {"drawn", TestTokensDrawnOnTheDevice},
 		{"drafts ahead", TestFaultsOfDraftsAhead}, {"unseen drafts", TestDraftsThatTheHostHasNotSeen}})
 }
+
+// Ranks by the rules of a GPU, with activations of bf16, share prefixes and cancel as one device does, both ways.
+func TestRanksByADevicesRules(t *testing.T) {
+	notUnderRace(t)
+	n, how := *ranks, *division
+	defer func() { *ranks, *division = n, how }()
+	for _, *division = range []string{"tp", "dp"} {
+		*ranks = 2
+		t.Run(*division, func(t *testing.T) {
+			standIn = func(t testing.TB, host kernel.Device) kernel.Device {
+				s, err := strict.Open(host)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return s
+			}
+			t.Cleanup(func() { standIn = nil })
+			testmodel.OnGPU(t)
+			t.Run("shared prefix", TestASharedPrefixIsComputedOnce)
+			t.Run("crowd", TestARankedCrowdGetsTheAnswersOfLoneRuns)
+		})
+	}
+}
+
+// A few requests together get the answers that they get alone, on ranks as on one device.
+func TestARankedCrowdGetsTheAnswersOfLoneRuns(t *testing.T) {
+	list := crowd(6)
+	cfg := Config{Policy: deterministic("fp8-656"), CacheTokens: 16 * 64, StepTokens: 96}
+	want := lone(t, testmodel.V32(t), cfg, list)
+	got := together(t, start(t, testmodel.V32(t), cfg, checked(t)), list)
+	for i := range list {
+		for j := range want[i].Choices {
+			sameTokens(t, list[i].ID, got[i].Choices[j], want[i].Choices[j])
+		}
+	}
+}

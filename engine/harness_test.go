@@ -100,6 +100,14 @@ var ranks = flag.Int("ranks", 1, "devices that share each model")
 // division is how they share attention.
 var division = flag.String("attention", "tp", "how ranks share attention: tp or dp")
 
+// pools is how many pools of pages a model has.
+func pools() int {
+	if *division == "dp" {
+		return *ranks
+	}
+	return 1
+}
+
 // alone skips a test that is about a single device.
 func alone(t *testing.T, why string) {
 	t.Helper()

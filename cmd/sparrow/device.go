@@ -63,8 +63,8 @@ func addRanks(f *pflag.FlagSet, ranks *int) {
 
 // addAttention adds --attention.
 func addAttention(f *pflag.FlagSet, attention *string) {
-	f.StringVar(attention, "attention", "auto", "how ranks share attention: tp (by heads; each holds the whole cache), "+
-		"dp (by requests; each holds the pages of its own), auto (tp where the heads divide)")
+	f.StringVar(attention, "attention", "auto", "how ranks share attention: tp (by heads; each holds the whole "+
+		"cache), dp (by requests; each holds the pages of its own), auto (tp where the heads divide)")
 }
 
 // devices are the devices that the flags name.
