@@ -88,8 +88,9 @@ type Config struct {
 	// NoOverlap forms every batch when the one before has ended, on a GPU that could compute meanwhile. It changes no
 	// answer.
 	NoOverlap bool
-	// DeviceSampling lets a GPU draw the tokens of requests that sample by temperature, top_k, top_p and min_p alone, so
-	// that their steps overlap too, and makes drafts before the host has seen what they follow. It changes no answer.
+	// DeviceSampling lets a GPU draw the tokens of requests that sample by temperature, top_k, top_p and min_p alone,
+	// so that their steps overlap too, and makes drafts before the host has seen what they follow. It changes no
+	// answer.
 	DeviceSampling bool
 	// RecordBytes bounds what one request may record of its rows (Request.Record), in bytes as they are sent; 0 means
 	// 64 MiB. Below 0 nothing is recorded or replayed, and passes have no memory for it.
