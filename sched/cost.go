@@ -10,6 +10,7 @@ type load struct {
 	seen          float64 // their context
 	prompts       bool
 	smallest      bool // prompts were cut to the smallest chunk
+	apart         bool // sequences that decode are left out
 }
 
 // addDecode adds n rows of a sequence that decodes.
