@@ -14,7 +14,7 @@ func (s *Scheduler) addNewcomers() bool {
 	var decodes load
 	for _, q := range s.running {
 		if q.decoding() {
-			decodes.addDecode(1+len(q.Drafts), q.end())
+			decodes.decode.add(1+len(q.Drafts), q.end())
 		}
 	}
 	for len(s.items) < s.limits.MaxPrompts {
@@ -43,9 +43,9 @@ func (s *Scheduler) comesApart(q *Sequence, decodes *load) bool {
 	}
 	l := s.load
 	l.addPrompt(len(q.Tokens)-match.Tokens, match.Tokens, s.limits.Threshold)
-	if rows := int(l.near + l.far); rows > s.limits.BatchTokens || !s.cost.trusts(&l) {
+	if int(l.prompts()) > s.limits.BatchTokens || !s.cost.trusts(&l) {
 		return false
 	}
 	alone, others := s.cost.of(&l), s.cost.decoding(decodes)
-	return alone <= others && (s.limits.MaxStall <= 0 || alone+others <= s.stallLimit(decodes)/s.cost.margin())
+	return alone <= others && (s.limits.MaxStall <= 0 || alone+others <= s.stallLimit(decodes)/s.cost.late)
 }

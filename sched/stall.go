@@ -15,12 +15,12 @@ const SmallestChunk = 32
 // prompts are in order.
 func (s *Scheduler) promptTokens(left, logits int) int {
 	for i := range s.items {
-		s.load.addDecode(len(s.items[i].Tokens), s.items[i].Cached)
+		s.load.decode.add(len(s.items[i].Tokens), s.items[i].Cached)
 	}
 	if s.limits.MaxStall <= 0 || len(s.items) == 0 || len(s.prompts) == 0 {
 		return left
 	}
-	limit := s.stallLimit(&s.load) / s.cost.margin()
+	limit := s.stallLimit(&s.load) / s.cost.late
 	least := min(max(SmallestChunk, len(s.prompts)), left)
 	n := least + sort.Search(left-least, func(i int) bool {
 		l := s.withPrompts(least+i+1, logits)
