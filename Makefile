@@ -9,7 +9,7 @@ TESTFLAGS = -vet=off -ldflags=-w
 PLATFORMS = linux/arm64 darwin/arm64 windows/amd64
 
 .PHONY: test check width unit race race-all fuzz schemas clients cluster tiers page-store browser \
-	screenshots torture build dist kernels gpu-tests clean
+	screenshots torture build dist kernels gpu-tests arm64 clean
 
 test: check unit race
 
@@ -29,6 +29,7 @@ width:
 unit:
 	$(GO) test $(TESTFLAGS) ./...
 	$(GO) test $(TESTFLAGS) ./engine -run '$(ON_RANKS)' -args -ranks 2
+	$(GO) test $(TESTFLAGS) ./engine -run '$(ON_RANKS)' -args -ranks 2 -attention dp
 	cd kernel/cpu/vec/_asm && $(GO) vet . && $(GO) test .
 
 # Tests of the engine that run on two ranks each time: crowds, cancellation, prefixes, drafts. `make ranks` runs all.
@@ -37,6 +38,7 @@ ON_RANKS = TestACrowd|TestADraftingCrowdGets|TestCancel|TestASharedPrefix|TestTh
 .PHONY: ranks
 ranks:
 	$(GO) test -count=1 ./engine -args -ranks 2
+	$(GO) test -count=1 ./engine -args -ranks 2 -attention dp
 	$(GO) test -count=1 ./verify ./model/shard ./kernel/group -run "Rank|Collective"
 
 # The JSON Schema test suite against the grammar: DIR holds its folders draft4, draft7 and draft2020-12.
@@ -107,6 +109,10 @@ kernels:
 # Packs every test that needs a GPU into .build/gpu-tests, for a machine without Go: sh gpu-tests.sh run.
 gpu-tests:
 	sh kernel/cuda/gpu-tests.sh pack .build/gpu-tests
+
+# The kernels of arm64, and an answer of the built-in model, by qemu-aarch64.
+arm64:
+	GO="$(GO)" sh kernel/cpu/arm64.sh $(abspath .build/arm64)
 
 build:
 	$(GO) build -o bin/sparrow ./cmd/sparrow

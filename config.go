@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"time"
 
 	"sparrow/kernel/group"
@@ -32,13 +33,24 @@ type Config struct {
 	Workers int // CPU threads; 0 means one for each core
 	// Ranks is the number of devices that share the model: each has a part of its heads, experts and vocabulary, and
 	// of the threads. 0 and 1 are one device. Several ranks run on CPUs; answers differ from those of one in rounding.
-	// One that keeps the others waiting for longer than Watchdog ends them all.
-	Ranks  int
+	Ranks int
+	// Attention is how ranks share attention: by heads (plan.ByHeads), so that each holds the whole cache, or by
+	// requests (plan.ByRequests), so that each holds the pages of its own sequences and all of them together Ranks
+	// times as many tokens. Unset, heads are divided where their number allows it.
+	Attention plan.Division
+	// RankTimeout is how long a rank may stay at one operation while others wait for it, before all of them are given
+	// up; 0 is group.Timeout, below 0 for ever.
+	RankTimeout time.Duration
+	// GPUs are the GPUs of the ranks, one for each, in place of Ranks; one that is named twice has two ranks.
+	GPUs   []int
 	Device int // ordinal of the GPU, where the kernels are for GPUs
 	// Pack copies the weights at load to memory that is fast to read: on huge pages, on cache lines, spread over memory
 	// nodes. It takes as much memory as the weights do, and changes no answer. It is for a CPU: AutoKernels then takes
 	// no GPU.
 	Pack bool
+	// NUMA keeps CPU threads on the processors of their memory node, and copies the weights, as Pack does, with the
+	// rows that a thread reads on its node. On a machine with one node it does nothing, and says so through Warn.
+	NUMA bool
 	// Precise multiplies float32 activations whole on a CPU, which is slower: bf16 and FP8 weights do not take them as
 	// two bf16 parts, nor block formats of GGUF files as eight bits.
 	Precise bool
@@ -52,7 +64,8 @@ type Config struct {
 	// DraftAccept, above 0, makes this share of all drafts count as right, whatever the model says: answers are those
 	// of no model then. It is for benchmarks of models with random weights.
 	DraftAccept float64
-	// CacheTokens is the size of the cache; 0 sizes it by memory. One that the machine cannot hold is refused.
+	// CacheTokens is the size of the cache, of each rank's where these have pages of their own; 0 sizes it by memory.
+	// One that the machine cannot hold is refused.
 	CacheTokens int
 	// ContextTokens bounds one sequence; 0 means the model's own limit, or the cache's where that is smaller.
 	ContextTokens int
@@ -75,6 +88,9 @@ type Config struct {
 	// NoOverlap forms every batch when the one before has ended, on a GPU that could compute meanwhile. It changes no
 	// answer.
 	NoOverlap bool
+	// DeviceSampling lets a GPU draw the tokens of requests that sample by temperature, top_k, top_p and min_p alone, so
+	// that their steps overlap too, and makes drafts before the host has seen what they follow. It changes no answer.
+	DeviceSampling bool
 	// RecordBytes bounds what one request may record of its rows (Request.Record), in bytes as they are sent; 0 means
 	// 64 MiB. Below 0 nothing is recorded or replayed, and passes have no memory for it.
 	RecordBytes int64
@@ -137,6 +153,12 @@ func (c *Config) Validate() error {
 			errs = append(errs, fmt.Errorf("%s is %d, want at most %d", f.name, f.v, f.most))
 		}
 	}
+	if c.Ranks > 1 && len(c.GPUs) > 0 {
+		errs = append(errs, fmt.Errorf("Ranks is %d and GPUs %v; give CPUs or GPUs", c.Ranks, c.GPUs))
+	}
+	if len(c.GPUs) > group.MaxRanks || slices.ContainsFunc(c.GPUs, func(n int) bool { return n < 0 }) {
+		errs = append(errs, fmt.Errorf("GPUs is %v, want up to %d numbers from 0 on", c.GPUs, group.MaxRanks))
+	}
 	if t := &c.Tiers; t.HostBytes < 0 || t.DiskBytes < 0 || t.Wait < 0 {
 		errs = append(errs, fmt.Errorf("in Tiers %d bytes of host memory, %d of files and a wait of %v; want 0 or more",
 			t.HostBytes, t.DiskBytes, t.Wait))
@@ -144,6 +166,10 @@ func (c *Config) Validate() error {
 	if !(c.DraftAccept >= 0 && c.DraftAccept <= 1) {
 		errs = append(errs, fmt.Errorf("DraftAccept is %v, want a share from 0 (drafts are compared) to 1",
 			c.DraftAccept))
+	}
+	if c.NUMA && c.Ranks > 1 {
+		errs = append(errs, fmt.Errorf("NUMA (--numa) divides the threads of one device, and Ranks (--ranks) is %d; "+
+			"give one of both", c.Ranks))
 	}
 	if c.Policy.Speculation != (plan.Speculation{}) {
 		errs = append(errs, fmt.Errorf("Policy.Speculation is %+v; Draft says how many tokens are drafted",

@@ -24,7 +24,9 @@ type DeviceRequest struct {
 	Policy  plan.Policy
 	// Fits refuses a device with too little memory, before weights are loaded; nil compares the weights alone with what
 	// is free.
-	Fits func(kernel.Device) error
+	Fits func(kernel.Device, kernel.Member) error
+	// of is the rank that the device is for; the zero value is a device that runs alone.
+	of kernel.Member
 	// Warn is called with the reason why a GPU that is there is not used; nil drops it.
 	Warn func(text string)
 }
@@ -76,6 +78,9 @@ func (q *DeviceRequest) suits(dev kernel.Device) error {
 		return err
 	}
 	facts, err := family.Facts(q.Source.Model)
+	if err == nil {
+		facts, err = model.Divide(facts, q.of)
+	}
 	if err != nil {
 		return err
 	}
@@ -83,10 +88,10 @@ func (q *DeviceRequest) suits(dev kernel.Device) error {
 		return err
 	}
 	if q.Fits != nil {
-		return q.Fits(dev)
+		return q.Fits(dev, q.of)
 	}
 	n := &engine.Need{}
-	return tried(q.Source, dev, func(m model.Model, free int64) error {
+	return tried(q.Source, dev, q.of, func(m model.Model, free int64) error {
 		n.Weights, n.Free = m.Device().(kernel.MemoryOwner).MemoryUse().Weights, free
 		return n.Err(describeDevice(dev))
 	})
@@ -94,17 +99,18 @@ func (q *DeviceRequest) suits(dev kernel.Device) error {
 
 // need is the memory that a model takes of a device, found before anything is uploaded; nil for a device that uses the
 // machine's own memory.
-func need(src *family.Source, dev kernel.Device, c engine.Config) (n *engine.Need, err error) {
-	err = tried(src, dev, func(m model.Model, free int64) (err error) {
+func need(src *family.Source, dev kernel.Device, of kernel.Member, c engine.Config) (n *engine.Need, err error) {
+	err = tried(src, dev, of, func(m model.Model, free int64) (err error) {
 		n, err = engine.Measure(m, c, free)
 		return err
 	})
 	return n, err
 }
 
-// tried loads a model on a device that computes nothing in place of one with memory of its own, and calls look with it
-// and with the memory that is free. For other devices it does nothing.
-func tried(src *family.Source, dev kernel.Device, look func(m model.Model, free int64) error) (err error) {
+// tried loads a model, or a rank's part of one, on a device that computes nothing in place of one with memory of its
+// own, and calls look with it and with the memory that is free. For other devices it does nothing.
+func tried(src *family.Source, dev kernel.Device, of kernel.Member,
+	look func(m model.Model, free int64) error) (err error) {
 	r, ok := dev.(kernel.Rehearser)
 	if !ok {
 		return nil
@@ -118,9 +124,21 @@ func tried(src *family.Source, dev kernel.Device, look func(m model.Model, free 
 		return err
 	}
 	defer func() { err = errors.Join(err, empty.Close()) }()
-	m, err := src.Load(empty, nil)
+	if of.Count() > 1 {
+		of.Rank, of.Comm = 0, silent{} // all ranks take as much as the first
+	}
+	m, err := src.LoadPart(empty, of, nil)
 	if err != nil {
 		return err
 	}
 	return look(m, free)
 }
+
+// silent is the collective operations of a rank that is tried alone: they do nothing.
+type silent struct{}
+
+func (silent) AllReduce(kernel.AllReduceArgs) error         { return nil }
+func (silent) AllGather(kernel.AllGatherArgs) error         { return nil }
+func (silent) ReduceScatter(kernel.ReduceScatterArgs) error { return nil }
+func (silent) Broadcast(kernel.BroadcastArgs) error         { return nil }
+func (silent) ShareRows(kernel.ShareArgs) error             { return nil }

@@ -37,7 +37,7 @@ func opened(t *testing.T, r *kernel.Registry, c Config) (name string, warned []s
 	defer p.source.Close()
 	c.Workers = 1
 	c.Warn = func(text string) { warned = append(warned, text) }
-	dev, out, err := openDevices(r, c.withDefaults(), p)
+	dev, out, err := openDevices(r, c.withDefaults(), p, nil)
 	if err != nil {
 		return "", warned, out, err
 	}

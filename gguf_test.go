@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"sparrow/builtin"
-	"sparrow/model/config"
 	"sparrow/model/llamacpp"
 )
 
@@ -20,7 +19,7 @@ func TestGGUFFilesAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer source.Close()
-	m := &llamacpp.Model{Name: builtin.Name, Config: source.Model.(*config.DSA), Weights: source.Weights,
+	m := &llamacpp.Model{Name: builtin.Name, Config: source.Model, Weights: source.Weights,
 		Tokenizer: builtin.TokenizerJSON(), TokenizerConfig: builtin.TokenizerConfig()}
 	for _, mix := range []llamacpp.Mix{llamacpp.MixQ8_0, llamacpp.MixQ4KM} {
 		path := filepath.Join(t.TempDir(), "tiny.gguf")

@@ -12,6 +12,7 @@ import (
 
 	"sparrow/builtin"
 	"sparrow/engine"
+	"sparrow/internal/numa"
 	"sparrow/internal/textfile"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
@@ -99,10 +100,17 @@ func assemble(ctx context.Context, c Config) (_ *Engine, err error) {
 // begin opens the device, loads the weights and makes a core whose loop does not run yet, with the configuration as
 // the device completes it.
 func begin(ctx context.Context, c Config, p *parts) (_ *running, _ Config, err error) {
+	var nodes *numa.Machine
+	if c.NUMA {
+		if nodes, err = numa.Several(c.Warn); err != nil {
+			return nil, c, fmt.Errorf("sparrow: %w", err)
+		}
+		c.Pack = c.Pack || nodes != nil
+	}
 	if err := checkPacking(c, p.source.Weights.Bytes()); err != nil {
 		return nil, c, err
 	}
-	dev, c, err := openDevices(Registry(), c, p)
+	dev, c, err := openDevices(Registry(), c, p, nodes)
 	if err != nil {
 		return nil, c, err
 	}
@@ -142,26 +150,35 @@ func (r *running) abandon() error {
 }
 
 // openDevices opens the device, or one for each rank, and returns the configuration with that device's defaults.
-func openDevices(r *kernel.Registry, c Config, p *parts) (devices, Config, error) {
+func openDevices(r *kernel.Registry, c Config, p *parts, nodes *numa.Machine) (devices, Config, error) {
 	var reserved int64
+	if len(c.GPUs) == 1 {
+		c.Device = c.GPUs[0]
+		if c.Kernels == "" || c.Kernels == AutoKernels {
+			c.Kernels = "cuda"
+		}
+	}
 	q := DeviceRequest{
-		Options: kernel.Options{Workers: c.Workers, Ordinal: c.Device, Pack: c.Pack, Precise: c.Precise},
+		Options: kernel.Options{Workers: c.Workers, Ordinal: c.Device, Pack: c.Pack, Precise: c.Precise, NUMA: nodes},
 		Kernels: c.Kernels, Source: p.source, Policy: c.Policy, Warn: c.Warn,
 	}
-	if c.Ranks > 1 {
-		g, err := OpenRanks(r, q, c.Ranks, group.Options{Timeout: c.Watchdog})
-		if err != nil {
-			return devices{}, c, err
-		}
-		return onRanks(g), c.onDevice(g, p.source.Model), nil
-	}
-	q.Fits = func(dev kernel.Device) error {
-		n, err := need(p.source, dev, c.onDevice(dev, p.source.Model).engine(p))
+	q.Fits = func(dev kernel.Device, of kernel.Member) error {
+		n, err := need(p.source, dev, of, c.onDevice(dev, p.source.Model).engine(p))
 		if err != nil || n == nil {
 			return err
 		}
+		n.Free /= c.sharing(of.Rank)
 		reserved = n.Scratch + n.Graphs
 		return n.Err(describeDevice(dev))
+	}
+	if ranks := c.ranks(); ranks.count() > 1 {
+		g, err := OpenRanks(r, q, ranks, group.Options{Timeout: c.RankTimeout})
+		if err != nil {
+			return devices{}, c, err
+		}
+		c = c.onDevice(g.Machine(), p.source.Model)
+		c.reserved = reserved
+		return onRanks(g, c.Attention), c, nil
 	}
 	dev, err := OpenDevice(r, q)
 	if err != nil {
@@ -271,7 +288,7 @@ func (c Config) engine(p *parts) engine.Config {
 	return engine.Config{Policy: c.Policy, Draft: c.Draft, DraftAccept: c.DraftAccept, CacheTokens: c.CacheTokens,
 		ContextTokens: c.ContextTokens, StepTokens: c.StepTokens, MaxRunning: c.MaxRunning, MaxQueue: c.MaxQueue,
 		MaxStall: max(c.MaxStall, 0), PlanHistory: c.PlanHistory, NoReuse: c.NoReuse, NoGraphs: c.NoGraphs,
-		NoOverlap:   c.NoOverlap,
+		NoOverlap: c.NoOverlap, DeviceSampling: c.DeviceSampling,
 		CacheEvents: c.CacheEvents, RecordBytes: c.RecordBytes,
 		EOS: endTokens(p.source.Config, p.generation, p.tokenizer), WeightBytes: p.source.Weights.Bytes(),
 		ReservedBytes: c.reserved, Packed: c.Pack, SelfTest: c.SelfTest, Watchdog: max(c.Watchdog, 0), Log: c.Log,

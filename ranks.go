@@ -9,19 +9,49 @@ import (
 	"sparrow/kernel/group"
 	"sparrow/model"
 	"sparrow/model/family"
+	"sparrow/plan"
 )
 
-// OpenRanks opens a device for each of several ranks that share a model, and makes them a group. AutoKernels takes the
-// CPU. Threads are divided among the ranks.
-func OpenRanks(r *kernel.Registry, q DeviceRequest, ranks int, o group.Options) (_ *group.Group, err error) {
+// Ranks is the devices that share a model.
+type Ranks struct {
+	// Count is the number of CPU devices, GPUs the ordinals of GPUs: one of the two.
+	Count int
+	GPUs  []int
+	// Attention is how they share attention.
+	Attention plan.Division
+}
+
+// count is the number of ranks.
+func (r *Ranks) count() int { return max(r.Count, len(r.GPUs)) }
+
+// ranks is the devices that a configuration asks for.
+func (c *Config) ranks() Ranks { return Ranks{Count: c.Ranks, GPUs: c.GPUs, Attention: c.Attention} }
+
+// sharing is how many ranks are on the GPU of a rank.
+func (c *Config) sharing(rank int) int64 {
+	n := int64(0)
+	for _, gpu := range c.GPUs {
+		if gpu == c.GPUs[rank] {
+			n++
+		}
+	}
+	return max(n, 1)
+}
+
+// OpenRanks opens a device for each of several ranks that share a model, and makes them a group. AutoKernels takes
+// CPUs, among which threads are divided, or GPUs where these are named.
+func OpenRanks(r *kernel.Registry, q DeviceRequest, of Ranks, o group.Options) (_ *group.Group, err error) {
+	ranks := of.count()
 	if q.Kernels == "" || q.Kernels == AutoKernels {
-		q.Kernels = "cpu"
+		if q.Kernels = "cpu"; len(of.GPUs) > 0 {
+			q.Kernels = "cuda"
+		}
 	}
 	facts, err := family.Facts(q.Source.Model)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := facts.Divide(ranks); err != nil {
+	if facts, err = facts.Divide(ranks, of.Attention); err != nil {
 		return nil, fmt.Errorf("%s: %w", q.Source.Name, err)
 	}
 	threads := q.Workers
@@ -38,6 +68,10 @@ func OpenRanks(r *kernel.Registry, q DeviceRequest, ranks int, o group.Options) 
 	}()
 	for i := range ranks {
 		q.Workers = max((threads+i)/ranks, 1)
+		q.of = kernel.Member{Rank: i, Ranks: ranks, Requests: facts.ByRequests()}
+		if len(of.GPUs) > 0 {
+			q.Ordinal = of.GPUs[i]
+		}
 		dev, err := q.open(r, q.Kernels)
 		if err != nil {
 			return nil, fmt.Errorf("rank %d of %d: %w", i, ranks, err)
@@ -65,8 +99,8 @@ func onDevice(dev kernel.Device) devices {
 }
 
 // onRanks is several ranks.
-func onRanks(g *group.Group) devices {
-	return devices{g, func(src *family.Source, onTensor func(string)) (model.Model, error) {
-		return src.LoadRanks(g, onTensor)
+func onRanks(g *group.Group, how plan.Division) devices {
+	return devices{g.Machine(), func(src *family.Source, onTensor func(string)) (model.Model, error) {
+		return src.LoadRanks(g, how, onTensor)
 	}}
 }

@@ -2,10 +2,15 @@ package sparrow
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
+	"sparrow/kernel"
 	"sparrow/kernel/group"
+	"sparrow/model"
+	"sparrow/plan"
+	"sparrow/step"
 )
 
 // An engine on two ranks answers, says that it has two, and sleeps and wakes as any other.
@@ -44,14 +49,97 @@ func TestRanksThatAreRefused(t *testing.T) {
 		!strings.Contains(err.Error(), "Ranks is 65, want at most 64") {
 		t.Errorf("65 ranks: %v", err)
 	}
+	if _, err := Open(context.Background(), Config{Ranks: 2, GPUs: []int{0, -1}}); err == nil ||
+		!strings.Contains(err.Error(), "give CPUs or GPUs") || !strings.Contains(err.Error(), "from 0 on") {
+		t.Errorf("ranks and GPUs: %v", err)
+	}
+}
+
+// Passes of several GPUs are enqueued, reserved and captured on each of them: what launchers refuse shows without one.
+func TestRanksOnGPUsAreEnqueued(t *testing.T) {
 	p, err := readParts("")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.source.Close()
-	q := DeviceRequest{Kernels: "cuda", Source: p.source}
-	if _, err := OpenRanks(machine(80<<30, nil), q, 2, group.Options{}); err == nil ||
-		!strings.Contains(err.Error(), "several GPUs do not run one model yet") {
-		t.Errorf("two GPUs: %v", err)
+	for _, how := range []plan.Division{plan.ByHeads, plan.ByRequests} {
+		t.Run(how.String(), func(t *testing.T) {
+			g, err := OpenRanks(machine(80<<30, nil), DeviceRequest{Source: p.source},
+				Ranks{GPUs: []int{0, 0}, Attention: how}, group.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := g.Close(); err != nil {
+					t.Error(err)
+				}
+			}()
+			m, err := p.source.LoadRanks(g, how, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			enqueue(t, m)
+		})
+	}
+}
+
+// enqueue runs a prompt and decodes of two sequences, one on each rank where these have pages of their own.
+func enqueue(t *testing.T, m model.Model) {
+	t.Helper()
+	hw, err := model.Hardware(m.Device())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, _, err := plan.Resolve(hw, m.Facts(), plan.Policy{KV: "fp8"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const pages = 4
+	if err := m.Allocate(&cfg, pages); err != nil {
+		t.Fatal(err)
+	}
+	r, err := step.New(m, cfg, step.Limits{Rows: 64, Requests: 4, Context: 256})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	var works []step.Work
+	for i := range 2 {
+		w := step.Work{Kind: plan.ModeExtend, Tokens: make([]int32, 9), Pages: []int32{int32(2 * i)}, Logits: 1}
+		if cfg.Model.ByRequests() {
+			w.Rank, w.Pages = i, []int32{int32(i * pages)}
+		}
+		works = append(works, w)
+	}
+	for range 4 {
+		if _, err := r.Run(works); err != nil {
+			t.Fatal(err)
+		}
+		for i := range works {
+			works[i].Cached += len(works[i].Tokens)
+			works[i].Kind, works[i].Tokens = plan.ModeDecode, []int32{1}
+		}
+	}
+	if got := r.Graphs(); got.Captured != 1 || got.Replayed != 2 || got.Failed != 0 {
+		t.Errorf("graphs: %+v", got)
+	}
+	if m.Device().(kernel.Reserver).Reserved() == 0 || m.Device().(kernel.MemoryOwner).MemoryUse().Weights == 0 {
+		t.Error("the ranks say that they hold nothing")
+	}
+}
+
+// What each rank takes of its GPU is known before anything is loaded; ranks on one GPU have a share of it.
+func TestRanksOnGPUsAreMeasured(t *testing.T) {
+	arch, _, c, err := opened(t, machine(80<<30, nil), Config{GPUs: []int{0, 0}})
+	if err != nil || arch != "sm90" || c.reserved == 0 || c.StepTokens != gpuStepTokens {
+		t.Errorf("%s with %d bytes reserved and steps of %d, %v", arch, c.reserved, c.StepTokens, err)
+	}
+	if _, _, _, err := opened(t, machine(1<<30, nil), Config{GPUs: []int{0, 0}}); !errors.Is(err, kernel.ErrMemory) ||
+		!strings.Contains(err.Error(), "rank 0 of 2") || !strings.Contains(err.Error(), "511.9 MiB are free") {
+		t.Errorf("a GPU of 1 GiB: %v", err)
+	}
+	arch, _, c, err = opened(t, machine(80<<30, nil), Config{GPUs: []int{3}})
+	if err != nil || arch != "sm90" || c.Device != 3 {
+		t.Errorf("one GPU: %s %d, %v", arch, c.Device, err)
 	}
 }

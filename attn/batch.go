@@ -3,7 +3,9 @@ package attn
 import (
 	"fmt"
 
+	"sparrow/kernel"
 	"sparrow/plan"
+	"sparrow/sample"
 )
 
 // Batch is a planned batch and the pages of its requests.
@@ -15,6 +17,9 @@ type Batch struct {
 	// Tables[r][p/PageTokens].
 	Tables     [][]int32
 	PageTokens int
+	// Draws holds, for each request of the batch, how the token of each of its rows of logits is drawn; nil takes the
+	// best ones. It is read where the plan draws.
+	Draws [][]sample.Draw
 }
 
 // Row is one row of a pass.
@@ -99,6 +104,24 @@ func (b *Batch) FillTable(to []int32, tables [][]int32, rest int32) {
 func LaunchRows(s *plan.Segment, l *plan.Launch) (first, last int) {
 	end := s.FirstRow + s.Rows
 	return min(s.FirstRow+l.FirstRow, end), min(s.FirstRow+l.FirstRow+l.Rows, end)
+}
+
+// Join ends the attention of a layer, x [T, n]: of ranks that share it by heads each has a part of the sum of all rows,
+// of those that share it by requests each has its own rows, between bounds. Afterwards all have all of them.
+func Join(q *kernel.Queue, x kernel.Tensor, bounds []int) {
+	if bounds == nil {
+		q.AllReduce(x)
+		return
+	}
+	q.ShareRows(kernel.ShareArgs{X: x, Bounds: bounds})
+}
+
+// OwnRows are n rows of a tensor from first on; of an array that the pass does not have, none.
+func OwnRows(t kernel.Tensor, first, n int) kernel.Tensor {
+	if t.Rows == 0 {
+		return t
+	}
+	return t.Slice(first, first+n)
 }
 
 // RowOf is the row of a new token of a request. A request's rows lie in at most three runs, one for each kind of

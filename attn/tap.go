@@ -18,12 +18,16 @@ func (t *Tap) Replace(q *kernel.Queue, selected kernel.Tensor) {
 	}
 }
 
-// Record copies selections [T, K] and their scores [T, K].
-func (t *Tap) Record(q *kernel.Queue, selected, scores kernel.Tensor) {
-	if t.Selected.Given() {
-		q.Take(kernel.TakeArgs{Out: t.Selected, X: selected, Rows: t.Rows})
-	}
-	if t.Scores.Given() {
-		q.Take(kernel.TakeArgs{Out: t.Scores, X: scores, Rows: t.Rows})
+// Record copies selections [T, K] and their scores [T, K]. Where bounds are given each rank has those of its rows, and
+// all of them record all.
+func (t *Tap) Record(q *kernel.Queue, selected, scores kernel.Tensor, bounds []int) {
+	for _, x := range [...]struct{ out, from kernel.Tensor }{{t.Selected, selected}, {t.Scores, scores}} {
+		if !x.out.Given() {
+			continue
+		}
+		if bounds != nil {
+			q.ShareRows(kernel.ShareArgs{X: x.from, Bounds: bounds})
+		}
+		q.Take(kernel.TakeArgs{Out: x.out, X: x.from, Rows: t.Rows})
 	}
 }

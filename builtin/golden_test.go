@@ -41,7 +41,10 @@ func TestGoldenOutputs(t *testing.T) {
 	t.Run("cpu", func(t *testing.T) { testGolden(t, golden, load(t, "cpu"), "bf16", "fp8-656", "fp8-576") })
 	t.Run("4 ranks", func(t *testing.T) {
 		few := goldenFile{golden.Cases[:3]} // all take as long as on one device, three times
-		testGolden(t, few, loadRanks(t, 4), "fp8-656")
+		testGolden(t, few, loadRanks(t, "cpu", 4, plan.ByHeads), "fp8-656")
+	})
+	t.Run("2 ranks by requests", func(t *testing.T) {
+		testGolden(t, goldenFile{golden.Cases[:1]}, loadRanks(t, "cpu", 2, plan.ByRequests), "fp8-656")
 	})
 	t.Run("cuda", func(t *testing.T) {
 		if err := cuda.Available(); err != nil {
@@ -49,6 +52,14 @@ func TestGoldenOutputs(t *testing.T) {
 		}
 		testGolden(t, golden, load(t, "cuda"), "bf16", "fp8-656", "fp8-576")
 	})
+	for _, how := range []plan.Division{plan.ByHeads, plan.ByRequests} {
+		t.Run("2 ranks on a GPU/"+how.String(), func(t *testing.T) {
+			if err := cuda.Available(); err != nil {
+				t.Skipf("needs a Hopper GPU: %v", err)
+			}
+			testGolden(t, golden, loadRanks(t, "cuda", 2, how), "fp8-656")
+		})
+	}
 }
 
 func testGolden(t *testing.T, golden goldenFile, m model.Model, caches ...string) {
@@ -94,7 +105,7 @@ func load(t *testing.T, kernels string) model.Model {
 }
 
 // loadRanks loads the model on several ranks, which must have the same bits.
-func loadRanks(t *testing.T, ranks int) model.Model {
+func loadRanks(t *testing.T, kernels string, ranks int, how plan.Division) model.Model {
 	t.Helper()
 	src, err := family.Open(".")
 	if err != nil {
@@ -102,7 +113,7 @@ func loadRanks(t *testing.T, ranks int) model.Model {
 	}
 	var devs []kernel.Device
 	for range ranks {
-		dev, err := kernel.NewRegistry(cpu.Backends()).Open("cpu", kernel.Options{Workers: 1})
+		dev, err := kernel.NewRegistry(cpu.Backends(), op.Backends()).Open(kernels, kernel.Options{Workers: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +124,7 @@ func loadRanks(t *testing.T, ranks int) model.Model {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { g.Close() })
-	m, err := src.LoadRanks(g, nil)
+	m, err := src.LoadRanks(g, how, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,16 +138,20 @@ func generate(t *testing.T, m model.Model, cfg plan.Config, prompt []int32, n in
 	if err := m.Allocate(&cfg, pages); err != nil {
 		t.Fatal(err)
 	}
+	rank := 0
+	if cfg.Model.ByRequests() {
+		rank = cfg.Model.Ranks - 1
+	}
 	table := make([]int32, pages)
 	for i := range table {
-		table[i] = int32(pages - 1 - i)
+		table[i] = int32((rank+1)*pages - 1 - i)
 	}
 	r, err := step.New(m, cfg, step.Limits{Rows: len(prompt), Requests: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	work := step.Work{Kind: plan.ModeExtend, Tokens: prompt, Pages: table, Logits: 1}
+	work := step.Work{Kind: plan.ModeExtend, Tokens: prompt, Rank: rank, Pages: table, Logits: 1}
 	var out []int32
 	for len(out) < n {
 		res, err := r.Run([]step.Work{work})
@@ -151,7 +166,7 @@ func generate(t *testing.T, m model.Model, cfg plan.Config, prompt []int32, n in
 		}
 		out = append(out, int32(best))
 		work = step.Work{Kind: plan.ModeDecode, Tokens: out[len(out)-1:], Cached: work.Cached + len(work.Tokens),
-			Pages: table, Logits: 1}
+			Rank: rank, Pages: table, Logits: 1}
 	}
 	// The first decode is launched plainly, the second captured and launched as a graph, as all of its shape after it.
 	if _, captures := m.Device().(kernel.Capturer); captures && n > 4 && (r.Graphs().Replayed == 0 ||

@@ -6,12 +6,14 @@ import "fmt"
 // the cache and is for simulations and tests: the loop calls it, through Config.Observe, or anybody once the loop has
 // ended, when nothing may be left.
 func (e *Engine) Check() error {
-	if err := e.pool.Check(); err != nil {
-		return err
+	for _, p := range e.pools {
+		if err := p.Check(); err != nil {
+			return err
+		}
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	kv, held := e.pool.Stats(), 0
+	kv, held := poolStats(e.pools), 0
 	if kv.Sequences != e.sched.Running()+e.sched.Kept() {
 		return fmt.Errorf("engine: %d sequences hold pages, %d run and %d have kept theirs", kv.Sequences,
 			e.sched.Running(), e.sched.Kept())

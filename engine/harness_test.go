@@ -16,7 +16,6 @@ import (
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
-	"sparrow/kernel/cuda/op"
 	"sparrow/kernel/group"
 	"sparrow/model"
 	"sparrow/model/family"
@@ -32,10 +31,6 @@ const (
 	tinyBF16 = "../testdata/oracle/deepseek_v32-1"
 	tinyGLM  = "../testdata/oracle/glm_moe_dsa-1"
 )
-
-// kernels is what the engines of these tests compute with. Tests of bits hold on a GPU too: go test ./engine -run
-// 'Stateful|EveryWay' -args -kernels cuda
-var kernels = flag.String("kernels", "cpu", "kernels to compute with: cpu or cuda")
 
 func TestMain(m *testing.M) { testmodel.Run(m) }
 
@@ -60,7 +55,7 @@ func load(t testing.TB, dir string, o kernel.Options, wrap func(kernel.Device) k
 		o.Workers = 1
 	}
 	for range *ranks {
-		dev, err := kernel.NewRegistry(cpu.Backends(), op.Backends()).Open(*kernels, o)
+		dev, err := kernel.NewRegistry(cpu.Backends()).Open("cpu", o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +77,10 @@ func load(t testing.TB, dir string, o kernel.Options, wrap func(kernel.Device) k
 			t.Fatal(failed)
 		}
 		closer = g.Close
-		m, err = source.LoadRanks(g, func(string) {})
+		var how plan.Division
+		if how, err = plan.ParseDivision(*division); err == nil {
+			m, err = source.LoadRanks(g, how, func(string) {})
+		}
 	}
 	t.Cleanup(func() {
 		if err := errors.Join(closer(), source.Close()); err != nil {
@@ -98,6 +96,17 @@ func load(t testing.TB, dir string, o kernel.Options, wrap func(kernel.Device) k
 // ranks is the number of devices that share each model: the tests of this package hold for any, but for those that call
 // alone.
 var ranks = flag.Int("ranks", 1, "devices that share each model")
+
+// division is how they share attention.
+var division = flag.String("attention", "tp", "how ranks share attention: tp or dp")
+
+// pools is how many pools of pages a model has.
+func pools() int {
+	if *division == "dp" {
+		return *ranks
+	}
+	return 1
+}
 
 // alone skips a test that is about a single device.
 func alone(t *testing.T, why string) {
@@ -200,8 +209,10 @@ func checkEmpty(t testing.TB, e *Engine) {
 func checked(t testing.TB) func(*Engine) {
 	return func(e *Engine) {
 		e.cfg.Observe = func() {
-			if err := e.pool.Check(); err != nil {
-				t.Errorf("after step %d: %v", e.stats.Steps, err)
+			for _, p := range e.pools {
+				if err := p.Check(); err != nil {
+					t.Errorf("after step %d: %v", e.stats.Steps, err)
+				}
 			}
 		}
 	}
@@ -222,7 +233,9 @@ func (t *tap) Start(works []step.Work) (step.Pending, error) {
 		}
 	}
 	for i := range works {
-		works[i].Best = works[i].Best && t.after == nil // who looks at logits needs whole rows
+		if t.after != nil { // who looks at logits needs whole rows
+			works[i].Best, works[i].Draws = false, nil
+		}
 	}
 	p, err := t.runner.Start(works)
 	if err == nil {

@@ -25,6 +25,9 @@ func (e *Engine) loop() {
 			e.tiers.settle()
 			continue
 		}
+		if e.runsUnseen() {
+			e.seeDrafts(nil)
+		}
 		if e.tiers.settle(); restored {
 			continue
 		}
@@ -43,6 +46,9 @@ func (e *Engine) shutDown() {
 	if f := e.flight; f != nil {
 		e.flight = nil
 		_, _ = e.wait(f) // nobody needs what it computes, but the device has to be done with it
+	}
+	if e.runsUnseen() {
+		_, _ = e.waitAhead(&e.drafter.unseen)
 	}
 	if panicked != nil {
 		e.cfg.Log.Error("the engine's loop panicked; the engine stops", "value", panicked, "stack",
@@ -98,7 +104,9 @@ func (e *Engine) receive() (halt, closing bool) {
 	}
 	e.settles = nil
 	if len(e.flushes) > 0 {
-		e.pool.Reset()
+		for _, p := range e.pools {
+			p.Reset()
+		}
 		e.tiers.clear()
 		for _, done := range e.flushes {
 			close(done)

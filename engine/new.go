@@ -106,6 +106,7 @@ func resolve(m model.Model, c Config) (*Engine, plan.Config, []plan.Notice, erro
 		info:    Info{Draft: c.Draft, Drafts: drafts, NoDrafts: why}}
 	e.watchdog.after = c.Watchdog
 	e.overlap = !c.NoOverlap && kernel.IsAsynchronous(m.Device())
+	e.draws = c.DeviceSampling && e.overlap && m.Config().Vocab <= sample.MaxVocabulary
 	e.stateful, _ = m.(model.Stateful)
 	e.windowed, _ = m.(model.Windowed)
 	// Pages alone do not continue a sequence of a stateful model, unless its state can be restored from the cache.
@@ -128,10 +129,10 @@ func (e *Engine) allocate(cfg *plan.Config, notices []plan.Notice) error {
 	if err := e.openTiers(cfg, &pool); err != nil {
 		return err
 	}
-	if e.pool, err = kv.New(pool); err != nil {
+	if e.pools, err = openPools(pool, poolsOf(cfg)); err != nil {
 		return err
 	}
-	e.sched, err = sched.New(e.pool, sched.Limits{BatchTokens: c.StepTokens, MaxRunning: c.MaxRunning,
+	e.sched, err = sched.New(e.pools, sched.Limits{BatchTokens: c.StepTokens, MaxRunning: c.MaxRunning,
 		PromptLogits: e.promptLogits(), MaxStall: c.MaxStall, Threshold: threshold(cfg),
 		RecordRows: e.recordRows(), KeepSuspended: e.stateful == nil})
 	if err != nil {
@@ -141,7 +142,7 @@ func (e *Engine) allocate(cfg *plan.Config, notices []plan.Notice) error {
 	if e.tiers != nil {
 		e.sched.OnAdmit(e.tiers.admit)
 	}
-	cached := size.pages * cfg.Page
+	cached := size.pages * cfg.Page // of each rank, where these have pages of their own
 	context := min(mc.MaxPositions, cached)
 	if c.ContextTokens > context {
 		return fmt.Errorf("sparrow: a context of %d tokens was asked for; the model has %d positions "+
@@ -155,8 +156,9 @@ func (e *Engine) allocate(cfg *plan.Config, notices []plan.Notice) error {
 		return err
 	}
 	e.info = Info{Family: string(mc.Family), Created: e.now(), Vocabulary: mc.Vocab, ContextTokens: context,
-		CacheTokens: cached, PageTokens: cfg.Page, Pages: size.pages, WindowPages: size.window.Pages,
-		StepTokens: c.StepTokens, MaxRunning: e.sched.Limits().MaxRunning, MaxQueue: c.MaxQueue,
+		CacheTokens: cached * len(e.pools), PageTokens: cfg.Page, Pages: size.pages * len(e.pools),
+		WindowPages: size.window.Pages * len(e.pools),
+		StepTokens:  c.StepTokens, MaxRunning: e.sched.Limits().MaxRunning, MaxQueue: c.MaxQueue,
 		MaxStall: c.MaxStall, Kernels: e.model.Device().Name(), Config: *cfg, Notices: notices,
 		Memory: Memory{Weights: c.WeightBytes, Packed: c.Packed, Cache: size.bytes, States: size.states,
 			Arena: e.passes.runner.Bytes()}}

@@ -35,6 +35,8 @@ type Stats struct {
 	VerifiedTokens                           int64 // tokens that came out of those
 	// Drafts counts drafts by their place in the chain, the first at 0.
 	Drafts [spec.MaxDrafts]DraftCount
+	// DraftsAhead counts passes of the drafting layer that were enqueued before the host had seen what the target chose.
+	DraftsAhead int64
 	// DraftsEnded counts sequences that stopped drafting because it did not pay, DraftsFailed those whose draft pass
 	// failed.
 	DraftsEnded, DraftsFailed int64
@@ -101,7 +103,7 @@ func (e *Engine) notePass(took time.Duration, err error) {
 func (e *Engine) publish() {
 	s := &e.stats
 	s.Running, s.Waiting, s.Preempted = e.sched.Running(), e.sched.Waiting(), e.sched.Preemptions()
-	s.KV = e.pool.Stats()
+	s.KV = poolStats(e.pools)
 	if e.tiers != nil {
 		s.Tiers = e.tiers.stats
 	}
@@ -187,7 +189,7 @@ func (e *Engine) record(f *flight, p *plan.Plan, took time.Duration) {
 	defer e.mu.Unlock()
 	s := &e.stats
 	s.Steps++
-	if f.behind {
+	if f.behind || f.drafts {
 		s.Overlapped++
 	}
 	r := PlanRecord{Step: s.Steps, At: f.begun, Plan: p, Took: took, Requests: len(f.items)}

@@ -243,18 +243,22 @@ func (t *tiers) seek(c *choice) {
 	if t == nil || t.seeking >= maxSeeking || c.seq.After != nil {
 		return
 	}
-	m, err := t.e.pool.Peek(c.seq.Tokens, c.seq.Options())
-	if err != nil {
-		return
+	pages := 0
+	for _, pool := range t.e.pools {
+		m, err := pool.Peek(c.seq.Tokens, c.seq.Options())
+		if err != nil {
+			return
+		}
+		pages = max(pages, m.Pages)
 	}
-	if t.fetch(c, m.Pages) {
+	if t.fetch(c, pages) {
 		t.seeking++
 	}
 }
 
 // fetch begins to bring back the pages of a choice from the given one on, and reports whether any tier may have them.
 func (t *tiers) fetch(c *choice, from int) bool {
-	chain, err := t.e.pool.Chain(c.seq.Tokens, c.seq.Options())
+	chain, err := t.e.pools[0].Chain(c.seq.Tokens, c.seq.Options())
 	if err != nil || from >= len(chain) {
 		return false
 	}
@@ -281,7 +285,7 @@ func (t *tiers) admit(q *sched.Sequence) bool {
 		}
 	}
 	if c.restore == nil && !t.fetch(c, from) {
-		if whole := (len(q.Tokens) - max(q.Logits, 1)) / t.e.pool.Tag().PageTokens; from < whole {
+		if whole := (len(q.Tokens) - max(q.Logits, 1)) / t.e.pools[0].Tag().PageTokens; from < whole {
 			t.stats.Missed++
 			c.restored.Stop = t.stack.Missed()
 		}
@@ -352,7 +356,7 @@ func (t *tiers) deadline(c *choice) time.Time {
 
 // take fills the next page of a choice.
 func (t *tiers) take(c *choice, p *tier.Page, from string) {
-	q, size := &c.seq, t.e.pool.Tag().PageTokens
+	q, size := &c.seq, t.e.pools[0].Tag().PageTokens
 	number := c.restore.next
 	c.restore.next++
 	if number < q.Cached()/size { // the pool had it after all

@@ -1,6 +1,14 @@
 package kernel
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// MaxRanks is the most ranks that share a model: as many as a machine has GPUs or memory nodes.
+const MaxRanks = 64
 
 // Member is the place of one device among the ranks that run a model together. The zero value is a device that runs
 // alone.
@@ -8,6 +16,19 @@ type Member struct {
 	Rank  int
 	Ranks int        // 0 and 1 are alone
 	Comm  Collective // nil where it is alone
+	// Requests says that attention is divided by requests: each rank has all heads, and the pages of some sequences.
+	// Otherwise it is divided by heads, and each rank has all pages.
+	Requests bool
+	// Beats counts the rank's operations, so that others can tell whether it goes on; nil where it is alone.
+	Beats *atomic.Uint64
+}
+
+// Heads is the device's place among those that divide the heads of attention: alone where requests are divided.
+func (m Member) Heads() Member {
+	if m.Requests {
+		return Member{}
+	}
+	return m
 }
 
 // Count is the number of ranks, at least 1.
@@ -56,6 +77,15 @@ type Collective interface {
 	AllGather(AllGatherArgs) error
 	ReduceScatter(ReduceScatterArgs) error
 	Broadcast(BroadcastArgs) error
+	ShareRows(ShareArgs) error
+}
+
+// Peer is a device that exchanges rows with others like it by itself, in its queue: ranks on GPUs. Devices that are no
+// Peers compute on the host.
+type Peer interface {
+	// Peers makes the collective operations of devices, this one and others like it, each of which may be given several
+	// times. A rank that keeps others waiting for longer than the time-out is named by the next Sync or Wait.
+	Peers(all []Device, timeout time.Duration) ([]Collective, error)
 }
 
 // AllReduceArgs replaces X on every rank by the sum of all ranks' X.
@@ -114,6 +144,22 @@ func (a *BroadcastArgs) Check(ranks int) error {
 	c.shape("x", a.X, a.X.Rows, a.X.Cols)
 	if a.From < 0 || a.From >= ranks {
 		c.fail("from rank %d of %d", a.From, ranks)
+	}
+	return c.err
+}
+
+// ShareArgs gives every rank the rows of all: rows Bounds[r] to Bounds[r+1] of X are rank r's.
+type ShareArgs struct {
+	X      Tensor // any type [T, n]
+	Bounds []int  // [ranks+1], from 0 to T
+}
+
+// Check validates the arguments for a number of ranks.
+func (a *ShareArgs) Check(ranks int) error {
+	c := checker{op: "share of rows"}
+	c.shape("x", a.X, a.X.Rows, a.X.Cols)
+	if len(a.Bounds) != ranks+1 || a.Bounds[0] != 0 || a.Bounds[ranks] != a.X.Rows || !slices.IsSorted(a.Bounds) {
+		c.fail("bounds %v of %d rows on %d ranks", a.Bounds, a.X.Rows, ranks)
 	}
 	return c.err
 }

@@ -75,8 +75,10 @@ const (
 	opRouteHash
 	opCopy
 	opCandidates
+	opSample
 	opAllReduce
 	opAllGather
+	opShareRows
 )
 
 var operationNames = [...]string{
@@ -119,8 +121,10 @@ var operationNames = [...]string{
 	opRouteHash:    "route hash",
 	opCopy:         "copy",
 	opCandidates:   "candidates",
+	opSample:       "sample",
 	opAllReduce:    "all-reduce",
 	opAllGather:    "all-gather",
+	opShareRows:    "share of rows",
 }
 
 func (o operation) String() string {

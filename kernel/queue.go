@@ -45,6 +45,9 @@ func (q *Queue) next(op operation) bool {
 	if q.err != nil {
 		return false
 	}
+	if q.ranks.Beats != nil {
+		q.ranks.Beats.Add(1)
+	}
 	at := q.place.next(op)
 	if q.mark != nil {
 		q.Fail(q.mark.Mark(at))
@@ -195,6 +198,9 @@ func (q *Queue) Copy(a CopyArgs) { enqueue(q, opCopy, Device.Copy, a) }
 // Candidates enqueues [CandidateFinder].
 func (q *Queue) Candidates(a CandidateArgs) { enqueue(q, opCandidates, Device.Candidates, a) }
 
+// Sample enqueues [TokenSampler].
+func (q *Queue) Sample(a SampleArgs) { enqueue(q, opSample, Device.Sample, a) }
+
 // collect runs an operation of all ranks unless an earlier one failed.
 func collect[A any](q *Queue, op operation, do func(Collective, A) error, a A) {
 	if q.ranks.Count() > 1 && q.next(op) {
@@ -209,3 +215,6 @@ func (q *Queue) AllReduce(x Tensor) {
 
 // AllGather enqueues [Collective.AllGather].
 func (q *Queue) AllGather(a AllGatherArgs) { collect(q, opAllGather, Collective.AllGather, a) }
+
+// ShareRows enqueues [Collective.ShareRows].
+func (q *Queue) ShareRows(a ShareArgs) { collect(q, opShareRows, Collective.ShareRows, a) }

@@ -3,6 +3,8 @@ package kernel
 import (
 	"fmt"
 	"strings"
+
+	"sparrow/internal/numa"
 )
 
 // Options are the settings of a device when it is opened.
@@ -13,6 +15,8 @@ type Options struct {
 	Precise bool
 	Ordinal int  // which of several devices, such as GPUs; 0 is the first
 	Pack    bool // copy weights to memory that is fast to read, where they are otherwise read from their file
+	// NUMA, where not nil, divides workers and copies of weights among the memory nodes of a CPU.
+	NUMA *numa.Machine
 }
 
 // Backend is a registered implementation of all operations.

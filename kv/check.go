@@ -153,7 +153,7 @@ func (c *checker) windowStates() error {
 			}
 		}
 	}
-	states := make([]int, c.cfg.Window.Pages)
+	states := make([]int, c.cfg.Window.First+c.cfg.Window.Pages)
 	for _, x := range w.free {
 		states[x]++
 	}
@@ -176,8 +176,8 @@ func (c *checker) windowStates() error {
 		}
 	}
 	for x, n := range states {
-		if n != 1 {
-			return fmt.Errorf("window page %d is in %d states", x, n)
+		if want := min(max(x-c.cfg.Window.First+1, 0), 1); n != want {
+			return fmt.Errorf("window page %d is in %d states, want %d", x, n, want)
 		}
 	}
 	if idle != w.idle {

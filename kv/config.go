@@ -75,13 +75,13 @@ func (c Config) Validate() error {
 		bad("%d pages of %d tokens, want at most %d rows in all", c.Pages, c.PageTokens, math.MaxInt32)
 	}
 	switch w := c.Window; {
-	case w.Pages < 0 || w.Pages > 0 && w.Tokens < 1:
-		bad("%d window pages of rows that see %d tokens, want 0 or more pages and at least one token", w.Pages,
-			w.Tokens)
+	case w.Pages < 0 || w.First < 0 || w.Pages > 0 && w.Tokens < 1:
+		bad("%d window pages from page %d on, of rows that see %d tokens, want 0 or more pages and at least one token",
+			w.Pages, w.First, w.Tokens)
 	case w.Pages > 0 && c.PageTokens > 0 && w.Pages < w.PerSequence(c.PageTokens):
 		bad("%d window pages, but a sequence alone needs %d", w.Pages, w.PerSequence(c.PageTokens))
-	case c.PageTokens > 0 && w.Pages > math.MaxInt32/c.PageTokens:
-		bad("%d window pages of %d tokens, want at most %d rows in all", w.Pages, c.PageTokens, math.MaxInt32)
+	case c.PageTokens > 0 && w.First+w.Pages > math.MaxInt32/c.PageTokens:
+		bad("%d window pages of %d tokens, want at most %d rows in all", w.First+w.Pages, c.PageTokens, math.MaxInt32)
 	}
 	if len(errs) == 0 {
 		return nil

@@ -23,6 +23,20 @@ type Stats struct {
 // Usage is the share of pages in use, 0 to 1. Cached pages are not in use: they are given up when needed.
 func (s Stats) Usage() float64 { return float64(s.Used) / float64(s.Pages) }
 
+// Add adds the counts of another pool.
+func (s *Stats) Add(o Stats) {
+	s.Pages, s.Free, s.Cached, s.Used = s.Pages+o.Pages, s.Free+o.Free, s.Cached+o.Cached, s.Used+o.Used
+	s.Sequences += o.Sequences
+	s.Lookups, s.PromptTokens, s.ReusedTokens = s.Lookups+o.Lookups, s.PromptTokens+o.PromptTokens,
+		s.ReusedTokens+o.ReusedTokens
+	for i, n := range o.Stops {
+		s.Stops[i] += n
+	}
+	s.Evictions, s.WindowEvictions = s.Evictions+o.Evictions, s.WindowEvictions+o.WindowEvictions
+	s.Windows, s.WindowsFree, s.WindowsIdle = s.Windows+o.Windows, s.WindowsFree+o.WindowsFree,
+		s.WindowsIdle+o.WindowsIdle
+}
+
 // Stats counts pages and events.
 func (p *Pool) Stats() Stats {
 	s := Stats{

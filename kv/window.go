@@ -6,11 +6,13 @@ import "fmt"
 // that a sequence's window still reaches has one, and gives it up when the window has moved on; the page itself
 // stays.
 type Window struct {
-	// Pages is the number of window pages, numbered from 0. 0 means that there is no such memory: rows live as long
-	// as their page.
+	// Pages is the number of window pages, numbered from First on. 0 means that there is no such memory: rows live as
+	// long as their page.
 	Pages int
 	// Tokens is how many tokens a row sees there, its own included.
 	Tokens int
+	// First is the number of the first window page: those before it are another pool's.
+	First int
 }
 
 // Load is what a pool is made for.
@@ -71,13 +73,14 @@ func newWindows(c Config, leaving func(Page, int32)) *windows {
 	if n == 0 {
 		return nil
 	}
+	n += c.Window.First
 	w := &windows{of: make([]int32, c.Pages), pins: make([]int32, c.Pages), owner: make([]Page, n),
 		free: make([]int32, 0, n), older: make([]int32, n), newer: make([]int32, n), oldest: none, newest: none,
 		leaving: leaving}
 	for i := range w.of {
 		w.of[i] = none
 	}
-	for i := n - 1; i >= 0; i-- {
+	for i := n - 1; i >= c.Window.First; i-- {
 		w.free = append(w.free, int32(i))
 	}
 	return w

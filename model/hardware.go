@@ -5,6 +5,15 @@ import (
 	"sparrow/plan"
 )
 
+// Divide is the model as one of several ranks sees it.
+func Divide(facts plan.Model, of kernel.Member) (plan.Model, error) {
+	how := plan.ByHeads
+	if of.Requests {
+		how = plan.ByRequests
+	}
+	return facts.Divide(of.Count(), how)
+}
+
 // Hardware is the hardware description that plans for a device are built from: the figures of its architecture,
 // replaced by those that the device reports.
 func Hardware(dev kernel.Machine) (plan.Hardware, error) {

@@ -11,6 +11,9 @@ type Batch struct {
 	Record Record `json:"record,omitzero"`
 	// Replay says what the rows that requests replay take as it is given.
 	Replay Replay `json:"replay,omitzero"`
+	// Draws says that the device draws tokens of rows that do not come back
+	// whole, as the input block says.
+	Draws bool `json:"draws,omitempty"`
 	// PaddedRows is the row count kernels see when the batch is padded; 0
 	// means no padding. Decode-like batches pad whole requests.
 	PaddedRows int       `json:"padded_rows,omitempty"`
@@ -45,6 +48,9 @@ type Request struct {
 	// Padding says that the decode-like request only fills the batch up: Seq is
 	// 0, its rows store nothing and see no key.
 	Padding bool `json:"padding,omitempty"`
+	// Rank is the rank that holds the sequence's pages, where ranks share
+	// attention by requests.
+	Rank int `json:"rank,omitempty"`
 	// Records is how many of the new tokens are recorded, from new token
 	// RecordFrom on. A plan depends on their number alone.
 	Records    int `json:"records,omitempty"`

@@ -117,6 +117,10 @@ func (b *Batch) checkRequest(cfg *Config, i int) error {
 		return &Error{Code: E20, Asked: fmt.Sprintf("request %d of kind %s in a batch of mode %s", i, r.Kind, b.Mode),
 			Supported: "mode mixed for requests of different kinds"}
 	}
+	if ranks := max(cfg.Model.Ranks, 1); cfg.Model.ByRequests() && (r.Rank < 0 || r.Rank >= ranks) ||
+		!cfg.Model.ByRequests() && r.Rank != 0 {
+		return lengthError("request %d on rank %d of %d that share attention %s", i, r.Rank, ranks, cfg.Model.Division)
+	}
 	if r.Logits < 0 || kind != ModeIdle && r.Logits > b.Rows(cfg, i) {
 		return lengthError("request %d with logits of %d of its %d new tokens", i, r.Logits, b.Rows(cfg, i))
 	}

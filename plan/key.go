@@ -64,8 +64,14 @@ func keyOf(c *Config, p *Plan) Key {
 		h.int(p.Recorded)
 		h.int(p.Replayed)
 	}
+	if p.Draws {
+		h.flags(p.Draws)
+	}
 	for i := range p.Segments {
 		s := &p.Segments[i]
+		if p.Shares != nil {
+			h.int(s.Rank)
+		}
 		h.word(uint64(s.Row)<<56 | uint64(s.Form)<<48 | uint64(s.Kernel)<<40 | uint64(s.Layout)<<32 |
 			uint64(s.Convert)<<24 | uint64(s.Transform)<<16 | uint64(s.Indexer.Kind)<<8 | uint64(s.Variant))
 		h.flags(s.FusedTopK, s.NeedIndices, s.RopeInKernel, s.SplitsFixed)

@@ -51,7 +51,12 @@ type Model struct {
 	Experts ExpertFacts `json:"experts,omitzero"`
 	// Ranks is the number of ranks that share the model; 0 and 1 are one.
 	Ranks int `json:"ranks,omitempty"`
+	// Division says how they share attention; unset where there is one.
+	Division Division `json:"division,omitempty"`
 }
+
+// ByRequests reports whether ranks share attention by requests.
+func (m *Model) ByRequests() bool { return m.Ranks > 1 && m.Division == ByRequests }
 
 // ExpertFacts describes mixtures of experts.
 type ExpertFacts struct {

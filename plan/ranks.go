@@ -5,36 +5,84 @@ import (
 	"strings"
 )
 
-// Divide is the model as one of several ranks sees it that share it: an equal
-// part of the query heads. Its cache and its indexer are whole.
-func (m Model) Divide(ranks int) (Model, error) {
+// Division is how ranks share attention. Experts, feed-forward blocks and the
+// vocabulary are divided alike in both.
+type Division uint8
+
+// ByHeads gives every rank some heads of all sequences: each holds the whole
+// cache. ByRequests gives every rank all heads of some sequences: each holds
+// the cache of its own. Unset, heads are divided where that is possible.
+const (
+	DivisionUnset Division = iota
+	ByHeads
+	ByRequests
+)
+
+var divisions = enum[Division]{"division of attention", []string{"", "tp", "dp"}}
+
+func (d Division) String() string                { return divisions.text(d) }
+func (d Division) MarshalText() ([]byte, error)  { return divisions.marshal(d) }
+func (d *Division) UnmarshalText(t []byte) error { return divisions.unmarshal(d, t) }
+
+// ParseDivision reads a division; auto is unset.
+func ParseDivision(word string) (Division, error) {
+	if fold(word) == "auto" {
+		return DivisionUnset, nil
+	}
+	var d Division
+	return d, d.UnmarshalText([]byte(word))
+}
+
+// Divide is the model as one of several ranks sees it that share it. By heads
+// it has an equal part of the query heads, and all of the cache; by requests
+// it has all heads, and a part of the sequences.
+func (m Model) Divide(ranks int, how Division) (Model, error) {
 	if ranks == 1 {
 		return m, nil
 	}
-	divides := func(n int) bool {
-		return n > 0 && m.Heads%n == 0 && m.Experts.Count%n == 0
+	experts := func(n int) bool { return n > 0 && m.Experts.Count%n == 0 }
+	heads := func(n int) bool { return experts(n) && m.Heads%n == 0 }
+	if how == DivisionUnset {
+		if how = ByHeads; !heads(ranks) && m.Experts.Count > 0 && experts(ranks) {
+			how = ByRequests
+		}
+	}
+	divides, what := heads, fmt.Sprintf("%d query heads", m.Heads)
+	if m.Experts.Count > 0 {
+		what += fmt.Sprintf(" and %d experts", m.Experts.Count)
+	}
+	if how == ByRequests {
+		divides, what = experts, fmt.Sprintf("%d experts", m.Experts.Count)
 	}
 	if !divides(ranks) {
-		what := fmt.Sprintf("%d query heads", m.Heads)
-		if m.Experts.Count > 0 {
-			what += fmt.Sprintf(" and %d experts", m.Experts.Count)
-		}
-		var list []string
-		near := 1
-		for n := 1; n <= m.Heads; n++ {
-			if !divides(n) {
-				continue
-			}
-			if list = append(list, fmt.Sprint(n)); n < ranks {
-				near = n
-			}
-		}
-		return m, &Error{Code: E08, Asked: fmt.Sprintf("%s in equal parts on %d ranks", what, ranks),
-			Supported: strings.Join(list, ", ") + " ranks", Try: fmt.Sprintf("%d ranks", near)}
+		return m, m.notDivided(ranks, what, divides, experts)
 	}
-	m.Heads /= ranks
-	m.Ranks = ranks
+	m.Ranks, m.Division = ranks, how
+	if how == ByHeads {
+		m.Heads /= ranks
+	}
 	return m, nil
+}
+
+// notDivided says which numbers of ranks divide a model that the one asked for
+// does not.
+func (m *Model) notDivided(ranks int, what string, divides, experts func(int) bool) error {
+	var list []string
+	near := 1
+	for n := 1; n <= max(m.Heads, m.Experts.Count); n++ {
+		if !divides(n) {
+			continue
+		}
+		if list = append(list, fmt.Sprint(n)); n < ranks {
+			near = n
+		}
+	}
+	err := &Error{Code: E08, Asked: fmt.Sprintf("%s in equal parts on %d ranks", what, ranks),
+		Supported: strings.Join(list, ", ") + " ranks", Try: fmt.Sprintf("%d ranks", near)}
+	if m.Experts.Count > 0 && experts(ranks) {
+		err.Try += ", or attention divided by requests (--attention dp)"
+	}
+	return err
 }
 
 // ranks says how several ranks share the model (dispatch 15).
@@ -43,12 +91,87 @@ func (r *resolver) ranks() {
 	if m.Ranks < 2 {
 		return
 	}
-	r.reason("dispatch 15", "%d ranks share attention by heads: each computes %d of %d and a part of the sum over "+
-		"heads, which all of them add up in one order", m.Ranks, m.Heads, m.Heads*m.Ranks)
-	r.reason("dispatch 15", "each rank holds the whole cache and computes the whole indexer: latent rows and keys "+
-		"belong to no head, and every rank needs every selection")
+	if m.ByRequests() {
+		r.reason("dispatch 15", "%d ranks share attention by requests: each computes all %d heads of its own "+
+			"sequences and holds their pages alone, so that all together hold %d times the tokens of one; rows are "+
+			"gathered before the feed-forward blocks", m.Ranks, m.Heads, m.Ranks)
+	} else {
+		r.reason("dispatch 15", "%d ranks share attention by heads: each computes %d of %d and a part of the sum over "+
+			"heads, which all of them add up in one order", m.Ranks, m.Heads, m.Heads*m.Ranks)
+		r.reason("dispatch 15", "each rank holds the whole cache and computes the whole indexer: latent rows and keys "+
+			"belong to no head, and every rank needs every selection (--attention dp gives each sequence to one rank)")
+	}
 	if n := m.Experts.Count; n > 0 {
 		r.reason("dispatch 15", "each rank has %d of %d experts, and 1/%d of the inner values of dense and shared "+
 			"feed-forward blocks, of the embeddings and of the head", n/m.Ranks, n, m.Ranks)
+	}
+}
+
+// Share is the part of a pass that one rank computes the attention of. The
+// rows of a rank follow each other.
+type Share struct {
+	FirstRow int `json:"first_row"`
+	Rows     int `json:"rows"`
+	Light    Run `json:"light,omitzero"`   // V4: its entries of ratio 4 among those that close
+	Heavy    Run `json:"heavy,omitzero"`   // V4: those of ratio 128
+	Drafted  Run `json:"drafted,omitzero"` // V4: its computed rows of a pass of the drafting block
+}
+
+// Share is what a rank computes: everything where attention is not divided by
+// requests.
+func (p *Plan) Share(rank int) Share {
+	if p.Shares != nil {
+		return p.Shares[rank]
+	}
+	return Share{Rows: p.Rows, Light: Run{Count: p.Input(CloseSlots).Rows},
+		Heavy: Run{Count: p.Input(HeavyCloses).Rows}, Drafted: Run{Count: p.Input(DraftRows).Rows}}
+}
+
+// ByRank visits the requests of a batch rank by rank: the order of V4's closing
+// entries and of the computed rows of its drafting block.
+func (b *Batch) ByRank(cfg *Config, visit func(request int) error) error {
+	ranks := 1
+	if cfg.Model.ByRequests() {
+		ranks = cfg.Model.Ranks
+	}
+	for rank := range ranks {
+		for i := range b.Requests {
+			if ranks > 1 && b.Requests[i].Rank != rank {
+				continue
+			}
+			if err := visit(i); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// shares finds which part of the pass is whose, and where the rows of each rank
+// begin and end.
+func (w *builder) shares() {
+	p, m := w.plan, &w.cfg.Model
+	if !m.ByRequests() {
+		return
+	}
+	p.Shares = make([]Share, m.Ranks)
+	p.RowBounds, p.DraftBounds = make([]int, m.Ranks+1), make([]int, m.Ranks+1)
+	for i := range p.Segments {
+		p.Shares[p.Segments[i].Rank].Rows += p.Segments[i].Rows
+	}
+	for i := range w.b.Requests {
+		s := &p.Shares[w.b.Requests[i].Rank]
+		s.Light.Count += w.b.Closing(w.cfg, i, ratio4)
+		s.Heavy.Count += w.b.Closing(w.cfg, i, ratio128)
+		s.Drafted.Count += min(w.b.Rows(w.cfg, i), m.Window)
+	}
+	for r := range p.Shares {
+		s := &p.Shares[r]
+		if r > 0 {
+			before := &p.Shares[r-1]
+			s.FirstRow, s.Light.First, s.Heavy.First, s.Drafted.First = before.FirstRow+before.Rows, before.Light.End(),
+				before.Heavy.End(), before.Drafted.End()
+		}
+		p.RowBounds[r+1], p.DraftBounds[r+1] = s.FirstRow+s.Rows, s.Drafted.End()
 	}
 }

@@ -46,17 +46,21 @@ func (w *builder) storesOnly() bool {
 // groups cuts every request into spans and sorts them into segments.
 func (w *builder) groups() []Segment {
 	list := make([]Segment, 0, 4)
+	rank := 0
 	group := func(row RowKind, n int) *Segment {
 		for i := range list {
-			if list[i].Row == row && list[i].NextN == n {
+			if list[i].Row == row && list[i].NextN == n && list[i].Rank == rank {
 				return &list[i]
 			}
 		}
-		list = append(list, Segment{Row: row, NextN: n, Spans: make([]Span, 0, len(w.b.Requests))})
+		list = append(list, Segment{Row: row, NextN: n, Rank: rank, Spans: make([]Span, 0, len(w.b.Requests))})
 		return &list[len(list)-1]
 	}
 	for i := range w.b.Requests {
 		rows := w.b.Rows(w.cfg, i)
+		if w.cfg.Model.ByRequests() {
+			rank = w.b.Requests[i].Rank
+		}
 		switch w.b.KindOf(i) {
 		case ModeDecode:
 			group(RowDecode, 1).span(i, 0, 1)
@@ -83,7 +87,7 @@ func (w *builder) groups() []Segment {
 		}
 	}
 	slices.SortStableFunc(list, func(a, b Segment) int {
-		return cmp.Or(cmp.Compare(a.Row, b.Row), cmp.Compare(a.NextN, b.NextN))
+		return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Row, b.Row), cmp.Compare(a.NextN, b.NextN))
 	})
 	return list
 }

@@ -18,10 +18,14 @@ type Shape struct {
 	NextN      int // rows per request where all have as many
 	Logits     int // rows of logits per request where all have as many
 	Best       bool
+	Draws      bool
 	TablePages int
 	PaddedRows int
 	Short      bool // no request of a decode-like batch exceeds index_topk
 	FreeBytes  int64
+	// Ranks encodes the rank of every request, and whether its segment needs
+	// scores, where ranks share attention by requests.
+	Ranks string
 	// Lengths encodes every request of a batch that is not uniform.
 	Lengths string
 }
@@ -66,7 +70,7 @@ func (s *Shaper) keep() string {
 
 func (s *Shaper) shape(cfg *Config, b *Batch) (Shape, error) {
 	sh := Shape{Mode: b.Mode, Pass: b.Pass, Graph: b.Graph, Requests: len(b.Requests), PaddedRows: b.PaddedRows,
-		NeedSeed: b.NeedSeed, Record: b.Record, Replay: b.Replay}
+		NeedSeed: b.NeedSeed, Record: b.Record, Replay: b.Replay, Draws: b.Draws}
 	if b.Mode == ModeIdle {
 		return sh, nil
 	}
@@ -77,6 +81,17 @@ func (s *Shaper) shape(cfg *Config, b *Batch) (Shape, error) {
 	var err error
 	if sh.TablePages, err = b.tablePages(cfg); err != nil {
 		return Shape{}, err
+	}
+	if cfg.Model.ByRequests() {
+		s.buf = s.buf[:0]
+		for i := range b.Requests {
+			code := byte(2 * b.Requests[i].Rank)
+			if b.KindOf(i).DecodeLike() && b.shortSegment(cfg, i) {
+				code++
+			}
+			s.buf = append(s.buf, code)
+		}
+		sh.Ranks = s.keep()
 	}
 	uniform := b.Mode.DecodeLike()
 	sh.NextN, sh.Logits, sh.Best = b.Rows(cfg, 0), b.Requests[0].Logits, b.Requests[0].Best
@@ -128,7 +143,8 @@ func (s *Shaper) lengths(cfg *Config, b *Batch) {
 func (b *Batch) shortSegment(cfg *Config, i int) bool {
 	kind, rows := b.KindOf(i), b.Rows(cfg, i)
 	for j := range b.Requests {
-		if b.KindOf(j) == kind && b.Rows(cfg, j) == rows && b.keysOf(cfg, j) > cfg.Model.shortKeys() {
+		if b.KindOf(j) == kind && b.Rows(cfg, j) == rows && b.keysOf(cfg, j) > cfg.Model.shortKeys() &&
+			(!cfg.Model.ByRequests() || b.Requests[j].Rank == b.Requests[i].Rank) {
 			return false
 		}
 	}

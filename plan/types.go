@@ -25,9 +25,11 @@ type Plan struct {
 	Requests int `json:"requests"`
 	// Logits is the number of rows whose logits are computed.
 	Logits int `json:"logits"`
-	// WholeLogits is how many of them come back whole; of the others only the
-	// best token does.
+	// WholeLogits is how many of them come back whole; of the others only a
+	// token does, the best one unless Draws.
 	WholeLogits int `json:"whole_logits"`
+	// Draws says that of those others tokens are drawn, as the input block says.
+	Draws bool `json:"draws,omitempty"`
 	// Record says what is kept of every layer, of Recorded rows.
 	Record   Record `json:"record,omitzero"`
 	Recorded int    `json:"recorded,omitempty"`
@@ -42,6 +44,14 @@ type Plan struct {
 	// TablePages is the width of the page tables, in pages.
 	TablePages int       `json:"table_pages"`
 	Segments   []Segment `json:"segments"`
+	// Shares says what each rank attends to, where they share attention by
+	// requests; nil elsewhere.
+	Shares []Share `json:"shares,omitempty"`
+	// RowBounds are where the rows of each rank begin, and where those of the
+	// last one end; DraftBounds the same of the computed rows of V4's drafting
+	// block. nil like Shares.
+	RowBounds   []int `json:"-"`
+	DraftBounds []int `json:"-"`
 	// Inputs are the arrays of the pass: one block of int32 words that is
 	// filled in host memory and copied to the device once.
 	Inputs []Array `json:"inputs,omitempty"`
@@ -59,6 +69,9 @@ type Plan struct {
 // laid out in the order of the plan's segments and, inside one, of its spans.
 type Segment struct {
 	Row RowKind `json:"row"`
+	// Rank is whose sequences its rows belong to, where ranks share attention by
+	// requests.
+	Rank int `json:"rank,omitempty"`
 	// FirstRow is the row of the step at which the segment starts.
 	FirstRow int `json:"first_row"`
 	Rows     int `json:"rows"`

@@ -81,8 +81,8 @@ const outlier = 3
 // with each of those, and down by so little with the others that these cancel. A single delay moves it as much as any
 // other late batch: no margin is wide enough for what the machine does once in a hundred batches.
 const (
-	firstLate, leastLate, mostLate = 1.25, 1.1, 1.6
-	lateShare, lateStep            = 0.05, 0.1
+	firstLate, leastLate, mostLate = 1.25, 1.1, 2.0
+	lateShare, lateStep            = 0.03, 0.1
 )
 
 // note takes the ratio of a measured to a predicted time.

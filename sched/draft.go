@@ -46,7 +46,9 @@ func (s *Scheduler) draftBudget(left int) int {
 // drafts that were proposed are gone afterwards.
 func (s *Scheduler) addDrafts(budget int) int {
 	if len(s.waiting) > 0 {
-		s.releaseDraftPages()
+		for rank := range s.pools {
+			s.releaseDraftPages(rank)
+		}
 	}
 	used := 0
 	for i := range s.items {
@@ -65,16 +67,18 @@ func (s *Scheduler) addDrafts(budget int) int {
 	return used
 }
 
-// releaseDraftPages takes back the pages that sequences hold for drafts alone and reports whether that freed any.
-func (s *Scheduler) releaseDraftPages() bool {
-	before := s.pool.Available() + s.pool.WindowsAvailable()
+// releaseDraftPages takes back the pages that sequences of a rank hold for drafts alone and reports whether that freed
+// any.
+func (s *Scheduler) releaseDraftPages(rank int) bool {
+	pool := s.pools[rank]
+	before := pool.Available() + pool.WindowsAvailable()
 	for _, q := range s.running {
-		if q.decoding() {
+		if q.rank == rank && q.decoding() {
 			// The page of the next token stays. Truncate cannot fail: nothing that is committed goes.
 			if err := q.cache.Truncate(q.end() + 1); err != nil {
 				panic("sched: " + err.Error())
 			}
 		}
 	}
-	return s.pool.Available()+s.pool.WindowsAvailable() > before
+	return pool.Available()+pool.WindowsAvailable() > before
 }

@@ -97,8 +97,12 @@ func (s *Scheduler) excessInside(q *Sequence) *Sequence {
 // excessOf is excess at some levels of parties.
 func (s *Scheduler) excessOf(q *Sequence, levels ...func(*Sequence) *party) *Sequence {
 	need, has := 1, func(*Sequence) int { return 1 }
+	rank := -1 // whose sequences may go: any
 	if len(s.running) < s.limits.MaxRunning && !q.waitsForPlace() {
 		need, has = s.pagesFor(q), (*Sequence).pages
+		if len(s.pools) > 1 {
+			rank = s.nearest(q) // pages of others are of no use
+		}
 	}
 	for _, level := range levels {
 		own := level(q)
@@ -106,7 +110,7 @@ func (s *Scheduler) excessOf(q *Sequence, levels ...func(*Sequence) *party) *Seq
 		most := 0
 		for _, r := range s.running {
 			p := level(r)
-			if p == own || p.parent != own.parent || p.running < 2 {
+			if p == own || p.parent != own.parent || p.running < 2 || rank >= 0 && r.rank != rank {
 				continue
 			}
 			if n := s.holds(p, level, has); n > most {
@@ -116,9 +120,9 @@ func (s *Scheduler) excessOf(q *Sequence, levels ...func(*Sequence) *party) *Seq
 		if worst == nil {
 			continue
 		}
-		victim := s.youngestOf(worst, level)
+		victim := s.youngestOf(worst, level, rank)
 		// One that comes before q in the queue would be admitted again in its place.
-		if !s.before(victim, q) && most-has(victim) >= s.holds(own, level, has)+need {
+		if victim != nil && !s.before(victim, q) && most-has(victim) >= s.holds(own, level, has)+need {
 			return victim
 		}
 	}
@@ -145,12 +149,19 @@ func (s *Scheduler) holds(p *party, level func(*Sequence) *party, has func(*Sequ
 	return n
 }
 
-// youngestOf is the youngest running sequence of the request that has the most of them in a party.
-func (s *Scheduler) youngestOf(p *party, level func(*Sequence) *party) (youngest *Sequence) {
+// youngestOf is the youngest running sequence, on a rank or for -1 on any, of the request that has the most of them in
+// a party; nil where that would be the party's oldest.
+func (s *Scheduler) youngestOf(p *party, level func(*Sequence) *party, rank int) (youngest *Sequence) {
+	oldest := true
 	for _, r := range s.running { // in order of arrival
-		if level(r) == p && (youngest == nil || r.request.running >= youngest.request.running) {
+		if level(r) != p {
+			continue
+		}
+		if !oldest && (rank < 0 || r.rank == rank) &&
+			(youngest == nil || r.request.running >= youngest.request.running) {
 			youngest = r
 		}
+		oldest = false
 	}
 	return youngest
 }

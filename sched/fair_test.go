@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"sparrow/kv"
 )
 
 // flood adds n sequences of one request that hardly end.
@@ -290,7 +292,9 @@ func TestEveryoneEnds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 8).Draw(t, "page tokens")
 		pages := rapid.IntRange(4, 24).Draw(t, "pages")
-		f, err := newFake(pages, size, Limits{BatchTokens: rapid.IntRange(1, 40).Draw(t, "batch tokens"),
+		ranks := rapid.IntRange(1, 3).Draw(t, "ranks")
+		f, err := newRanked(ranks, pages, size, kv.Window{}, Limits{
+			BatchTokens:  rapid.IntRange(1, 40).Draw(t, "batch tokens"),
 			PromptLogits: 8, RecordRows: 8, KeepSuspended: rapid.Bool().Draw(t, "keep"),
 			MaxRunning: rapid.IntRange(1, 8).Draw(t, "max running"),
 			MaxPrompts: rapid.IntRange(1, 5).Draw(t, "prompts")})

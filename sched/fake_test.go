@@ -24,9 +24,11 @@ import (
 //   - sequences wait, run and are admitted in order of arrival, preempted ones too;
 //   - rows of logits are those of the last tokens that a sequence wants, each once, and no batch has more of them than
 //     Limits.PromptLogits beside one for each sequence and draft;
+//   - where ranks have pools of their own, a sequence has all its pages in one of them from its admission on;
 //   - kv.Check holds after Schedule and after the step.
 type fake struct {
-	pool  *kv.Pool
+	pool  *kv.Pool   // the first, of fakes with one
+	pools []*kv.Pool // of each rank
 	sched *Scheduler
 	size  int      // tokens of a page
 	slots []uint64 // [pages*size]
@@ -51,14 +53,36 @@ func newFake(pages, size int, l Limits) (*fake, error) {
 
 // newWindowed is a fake whose pool has window pages.
 func newWindowed(pages, size int, w kv.Window, l Limits) (*fake, error) {
-	pool, err := kv.New(kv.Config{Pages: pages, PageTokens: size, Window: w, Reuse: true, Main: "rows", Index: "keys"})
-	if err != nil {
-		return nil, err
+	return newRanked(1, pages, size, w, l)
+}
+
+// newRanked is a fake with equal pools of several ranks.
+func newRanked(ranks, pages, size int, w kv.Window, l Limits) (*fake, error) {
+	var pools []*kv.Pool
+	for r := range ranks {
+		own := w
+		own.First = r * w.Pages
+		pool, err := kv.New(kv.Config{FirstPage: r * pages, Pages: (r + 1) * pages, PageTokens: size, Window: own,
+			Reuse: true, Main: "rows", Index: "keys"})
+		if err != nil {
+			return nil, err
+		}
+		pools = append(pools, pool)
 	}
-	s, err := New(pool, l)
-	return &fake{pool: pool, sched: s, size: size, slots: make([]uint64, pages*size), sight: w.Tokens,
-		seen: make([]uint64, w.Pages*size), goals: map[*Sequence]int{}, scored: map[*Sequence]int{},
-		recorded: map[*Sequence]int{}}, err
+	s, err := New(pools, l)
+	return &fake{pool: pools[0], pools: pools, sched: s, size: size, slots: make([]uint64, ranks*pages*size),
+		sight: w.Tokens, seen: make([]uint64, ranks*w.Pages*size), goals: map[*Sequence]int{},
+		scored: map[*Sequence]int{}, recorded: map[*Sequence]int{}}, err
+}
+
+// check checks every pool.
+func (f *fake) check() error {
+	for _, p := range f.pools {
+		if err := p.Check(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // add submits a sequence that ends when it has goal tokens.
@@ -77,7 +101,7 @@ func (f *fake) step() ([]Item, error) {
 	}
 	items := f.sched.Schedule()
 	f.steps++
-	if err := f.pool.Check(); err != nil {
+	if err := f.check(); err != nil {
 		return nil, fmt.Errorf("after Schedule: %w", err)
 	}
 	if err := f.checkStep(items, decoding); err != nil {
@@ -93,7 +117,7 @@ func (f *fake) step() ([]Item, error) {
 			return nil, err
 		}
 	}
-	if err := f.pool.Check(); err != nil {
+	if err := f.check(); err != nil {
 		return nil, fmt.Errorf("after the step: %w", err)
 	}
 	return items, nil
@@ -138,9 +162,10 @@ func (f *fake) checkStep(items []Item, decoding map[*Sequence]int) error {
 		return checkNewcomers(items, twice)
 	}
 	for _, q := range f.sched.running {
-		if !seen[q] && free(q) && f.pool.Available() > 0 && (f.sight == 0 || f.pool.WindowsAvailable() > 0) {
+		pool := f.pools[q.Rank()]
+		if !seen[q] && free(q) && pool.Available() > 0 && (f.sight == 0 || pool.WindowsAvailable() > 0) {
 			return fmt.Errorf("sequence %d runs but is not in the step although %d pages are left", q.age,
-				f.pool.Available())
+				pool.Available())
 		}
 	}
 	for q, times := range decoding {
@@ -186,6 +211,12 @@ func (f *fake) run(it *Item) error {
 	}
 	if len(q.Drafts) > 0 {
 		return fmt.Errorf("sequence %d: %d drafts outlive the step", q.age, len(q.Drafts))
+	}
+	each := len(f.slots) / f.size / len(f.pools)
+	for _, page := range it.Pages {
+		if it.Rank != q.Rank() || int(page)/each != it.Rank {
+			return fmt.Errorf("sequence %d of rank %d has page %d, of %d of each rank", q.age, it.Rank, page, each)
+		}
 	}
 	for p, h := range hashes(it) {
 		slot := f.slot(it, p)

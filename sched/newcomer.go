@@ -8,7 +8,7 @@ package sched
 // worth it, and reports whether there are any.
 func (s *Scheduler) addNewcomers() bool {
 	// Prompts in flight still hold window pages, which the decodes of the next batch may need.
-	if len(s.waiting) == 0 || s.pool.WindowsPerSequence() > 0 && s.flying() {
+	if len(s.waiting) == 0 || s.pools[0].WindowsPerSequence() > 0 && s.flying() {
 		return false
 	}
 	var decodes load
@@ -37,7 +37,8 @@ func (s *Scheduler) comesApart(q *Sequence, decodes *load) bool {
 	if q.tenant().running > 0 || q.Preempted > 0 || q.Logits > 1 || q.Record != (Span{}) || q.Replay != (Span{}) {
 		return false
 	}
-	match, err := s.pool.Peek(q.Tokens, q.Options())
+	rank, _ := s.place(q, nil)
+	match, err := s.pools[rank].Peek(q.Tokens, q.Options())
 	if err != nil {
 		return false
 	}

@@ -23,7 +23,7 @@ func (s *Scheduler) Restoring() bool {
 // RestorePage reserves the next page of a sequence that is restored, and its window page, negative where there are
 // none. An error means that there is no page for it now.
 func (s *Scheduler) RestorePage(q *Sequence) (page, window int32, err error) {
-	size := s.pool.Tag().PageTokens
+	size := s.pools[0].Tag().PageTokens
 	if q.state != stateRunning || !q.restoring || q.cache.Len()%size != 0 || q.left()-size < max(q.Logits, 1) {
 		return 0, 0, fmt.Errorf("%w: %d of %d tokens are in its cache, the next page cannot be restored", ErrSequence,
 			q.cache.Len(), len(q.Tokens))
@@ -41,7 +41,7 @@ func (s *Scheduler) RestorePage(q *Sequence) (page, window int32, err error) {
 
 // Restored commits the page that RestorePage reserved: its rows are in the cache, or enqueued to be.
 func (s *Scheduler) Restored(q *Sequence) error {
-	size, at := s.pool.Tag().PageTokens, q.cache.Len()
+	size, at := s.pools[0].Tag().PageTokens, q.cache.Len()
 	return q.cache.Commit(q.Tokens[at : at+size])
 }
 

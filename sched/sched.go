@@ -53,9 +53,9 @@ const DefaultMaxPrompts = 4
 
 // Scheduler holds the sequences that wait and those that run.
 type Scheduler struct {
-	pool     *kv.Pool
+	pools    []*kv.Pool // of each rank, where ranks share attention by requests; else one
 	limits   Limits
-	capacity int         // tokens the pool holds
+	capacity int         // tokens a pool holds
 	waiting  []*Sequence // in order of arrival
 	running  []*Sequence // in order of arrival
 	kept     []*Sequence // of those that wait, the ones that have kept their pages, in the order of their suspension
@@ -67,6 +67,7 @@ type Scheduler struct {
 	load     load        // of this batch, until the next is formed
 	cost     cost
 	stall    time.Duration // Stall
+	oldest   []*Sequence   // memory for those that run
 	heads    []*Sequence   // memory for the first of each tenant that waits
 	promised []*Sequence   // that wait, and for which others of their tenant were suspended
 	room     room          // left in this batch
@@ -76,18 +77,22 @@ type Scheduler struct {
 	onAdmit     func(*Sequence) bool
 }
 
-// New makes a scheduler over a pool.
-func New(pool *kv.Pool, l Limits) (*Scheduler, error) {
+// New makes a scheduler over the pool of a model, or over equal pools of its ranks: each sequence has its pages in one
+// of them from its admission on.
+func New(pools []*kv.Pool, l Limits) (*Scheduler, error) {
 	if l.MaxPrompts == 0 {
 		l.MaxPrompts = DefaultMaxPrompts
 	}
-	if l.BatchTokens < 1 || l.MaxRunning < 1 || l.MaxPrompts < 1 {
-		return nil, fmt.Errorf("%w: %+v, want at least one of each", ErrLimits, l)
+	if l.BatchTokens < 1 || l.MaxRunning < 1 || l.MaxPrompts < 1 || len(pools) < 1 {
+		return nil, fmt.Errorf("%w: %+v over %d pools, want at least one of each", ErrLimits, l, len(pools))
 	}
 	l.MaxRunning = min(l.MaxRunning, l.BatchTokens)
-	return &Scheduler{pool: pool, limits: l, cost: newCost(),
-		capacity: pool.Stats().Pages * pool.Tag().PageTokens}, nil
+	return &Scheduler{pools: pools, limits: l, cost: newCost(),
+		capacity: pools[0].Stats().Pages * pools[0].Tag().PageTokens}, nil
 }
+
+// pool is where a running sequence has its pages.
+func (s *Scheduler) pool(q *Sequence) *kv.Pool { return s.pools[q.rank] }
 
 // Limits are the bounds in force.
 func (s *Scheduler) Limits() Limits { return s.limits }
@@ -112,7 +117,7 @@ func (s *Scheduler) Add(q *Sequence) error {
 	case len(q.Tokens) == 0:
 		return fmt.Errorf("%w: it has no tokens", ErrSequence)
 	case len(q.Tokens) > s.capacity:
-		return fmt.Errorf("%w: %d tokens, the pool holds %d", ErrSequence, len(q.Tokens), s.capacity)
+		return fmt.Errorf("%w: %d tokens, a pool holds %d", ErrSequence, len(q.Tokens), s.capacity)
 	case q.Logits < 0 || q.Logits > len(q.Tokens):
 		return fmt.Errorf("%w: logits of the last %d of its %d tokens", ErrSequence, q.Logits, len(q.Tokens))
 	case q.Logits > 1 && s.limits.PromptLogits < 1:

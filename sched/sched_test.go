@@ -23,7 +23,7 @@ func TestEverySequenceFinishes(t *testing.T) {
 			window = kv.Window{Pages: 1, Tokens: rapid.IntRange(1, 12).Draw(t, "window tokens")}
 			window.Pages = window.PerSequence(size) + rapid.IntRange(0, 12).Draw(t, "window pages")
 		}
-		f, err := newWindowed(pages, size, window, Limits{
+		f, err := newRanked(rapid.IntRange(1, 3).Draw(t, "ranks"), pages, size, window, Limits{
 			BatchTokens: rapid.IntRange(1, 40).Draw(t, "step tokens"),
 			MaxRunning:  rapid.IntRange(1, 12).Draw(t, "max running"),
 			MaxPrompts:  rapid.IntRange(1, 5).Draw(t, "max prompts"),
@@ -71,8 +71,10 @@ func TestEverySequenceFinishes(t *testing.T) {
 			}
 		}
 		checkOrder(t, f.order)
-		if st := f.pool.Stats(); st.Used != 0 || st.Sequences != 0 || f.sched.Running()+f.sched.Waiting() != 0 {
-			t.Fatalf("left over: %+v, %d run, %d wait", st, f.sched.Running(), f.sched.Waiting())
+		for _, pool := range f.pools {
+			if st := pool.Stats(); st.Used != 0 || st.Sequences != 0 || f.sched.Running()+f.sched.Waiting() != 0 {
+				t.Fatalf("left over: %+v, %d run, %d wait", st, f.sched.Running(), f.sched.Waiting())
+			}
 		}
 		for q, n := range f.recorded {
 			recorded += n
@@ -331,7 +333,7 @@ func TestBadSequencesAndLimitsAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, l := range []Limits{{}, {BatchTokens: 1}, {MaxRunning: 1}, {BatchTokens: 1, MaxRunning: 1, MaxPrompts: -1}} {
-		if _, err := New(pool, l); !errors.Is(err, ErrLimits) {
+		if _, err := New([]*kv.Pool{pool}, l); !errors.Is(err, ErrLimits) {
 			t.Errorf("limits %+v: error %v", l, err)
 		}
 	}

@@ -22,7 +22,7 @@ func (s *Scheduler) Schedule() []Item {
 			}
 			return s.items
 		}
-		s.preemptYoungest() // every running sequence is a prompt that lacks pages
+		s.preemptYoungest(s.crowded()) // every running sequence is a prompt that lacks pages
 	}
 }
 
@@ -31,9 +31,10 @@ func (s *Scheduler) addAll() {
 	budget, logits := s.limits.BatchTokens, s.limits.PromptLogits
 
 	// Every decoding sequence gets its one token, oldest first; where more are recorded than a batch has room for,
-	// the youngest of those wait. When pages run out the youngest is preempted: it has no item yet.
-	for i := 0; i < len(s.running); i++ {
-		if q := s.running[i]; q.decoding() && s.room.most(q, q.end(), 1) > 0 && s.reserveToken(q) {
+	// the youngest of those wait. When pages run out the youngest of the rank is preempted: it has no item yet.
+	s.oldest = append(s.oldest[:0], s.running...)
+	for _, q := range s.oldest {
+		if q.state == stateRunning && q.decoding() && s.room.most(q, q.end(), 1) > 0 && s.reserveToken(q) {
 			s.addItem(q, 1, true)
 			budget--
 		}
@@ -84,7 +85,7 @@ func (s *Scheduler) addAll() {
 func (s *Scheduler) addItem(q *Sequence, n int, decode bool) {
 	at := q.end()
 	s.room.take(q, at, n)
-	it := Item{Seq: q, Cached: at, Decode: decode, Unknown: at >= len(q.Tokens),
+	it := Item{Seq: q, Cached: at, Rank: q.rank, Decode: decode, Unknown: at >= len(q.Tokens),
 		Logits: q.logitRows(n), Last: at+n == q.length(), Record: q.Record.in(at, n),
 		Pages: q.cache.Pages(), Windows: q.cache.Windows()}
 	if it.Tokens = s.unknown[:]; !it.Unknown {
@@ -94,11 +95,11 @@ func (s *Scheduler) addItem(q *Sequence, n int, decode bool) {
 }
 
 // reserveToken reserves the page of a decoding sequence's next token and reports whether the sequence still runs. For
-// want of pages, drafts lose theirs first, then the youngest sequence, which may be this one.
+// want of pages, drafts lose theirs first, then the youngest sequence of its rank, which may be this one.
 func (s *Scheduler) reserveToken(q *Sequence) bool {
 	for q.state == stateRunning && s.reserve(q, 1) != nil {
-		if !s.releaseDraftPages() {
-			s.preemptYoungest()
+		if !s.releaseDraftPages(q.rank) {
+			s.preemptYoungest(q.rank)
 		}
 	}
 	return q.state == stateRunning
@@ -134,12 +135,15 @@ func (s *Scheduler) reserveChunk(q *Sequence, n int, after []*Sequence) int {
 // leavesWindowPages reports whether a chunk of n tokens leaves the window pages that the prompts after it need to run
 // at all. A chunk takes a window page for every page it spans and gives most of them back when it is computed.
 func (s *Scheduler) leavesWindowPages(q *Sequence, n int, after []*Sequence) bool {
-	if s.pool.WindowsPerSequence() == 0 {
+	pool := s.pool(q)
+	if pool.WindowsPerSequence() == 0 {
 		return true
 	}
-	left := s.pool.WindowsAvailable() - q.needs(n)
+	left := pool.WindowsAvailable() - q.needs(n)
 	for _, p := range after {
-		left -= p.cache.WindowsMissing()
+		if p.rank == q.rank {
+			left -= p.cache.WindowsMissing()
+		}
 	}
 	return left >= 0
 }
@@ -176,38 +180,89 @@ func (s *Scheduler) canAdmit(q *Sequence) bool {
 	return len(s.running) < s.limits.MaxRunning && s.findPages(q, nil)
 }
 
-// pagesFor is how many pages a sequence needs that it does not share.
+// pagesFor is how many pages a sequence needs that it does not share, on the rank where these are fewest.
 func (s *Scheduler) pagesFor(q *Sequence) int {
-	need, _, err := s.fit(q)
-	if err != nil {
-		return s.capacity // more than any share
+	least := s.capacity // more than any share
+	for _, pool := range s.pools {
+		if need, _, err := s.fit(pool, q); err == nil {
+			least = min(least, need)
+		}
 	}
-	return need
+	return least
 }
 
-// hasPagesFor reports whether a sequence's tokens and one more fit beside what running prompts will still need, once
-// gone, unless nil, runs no more. An empty engine takes any.
-func (s *Scheduler) hasPagesFor(q, gone *Sequence) bool {
-	need, available, err := s.fit(q)
-	windows, free := s.pool.WindowsPerSequence(), s.pool.WindowsAvailable()
-	others := 0
+// space is how a sequence that waits would fit on a rank.
+type space struct {
+	own    int // pages that it does not share
+	short  int // pages or window pages that lack for it and for what running prompts still need; 0 or less: none
+	others int // sequences of the rank
+}
+
+// fitOn says how a sequence's tokens and one more fit on a rank beside what running prompts will still need, once gone,
+// unless nil, runs no more. An empty rank takes any.
+func (s *Scheduler) fitOn(rank int, q, gone *Sequence) (f space) {
+	pool := s.pools[rank]
+	need, available, err := s.fit(pool, q)
+	windows, free := pool.WindowsPerSequence(), pool.WindowsAvailable()
+	f.own = need
 	for _, p := range s.running {
-		if p == gone {
-			available += p.cache.Unshared()
-			free += s.pool.WindowsPerSequence() - p.cache.WindowsMissing()
+		if p.rank != rank {
 			continue
 		}
-		if others++; !p.ready {
+		if p == gone {
+			available += p.cache.Unshared()
+			free += pool.WindowsPerSequence() - p.cache.WindowsMissing()
+			continue
+		}
+		if f.others++; !p.ready {
 			need += p.needs(p.left() + 1)
 			windows += p.cache.WindowsMissing()
 		}
 	}
-	return others == 0 || err == nil && need <= available && windows <= free
+	switch {
+	case f.others == 0:
+	case err != nil:
+		f.short = s.capacity
+	default:
+		f.short = max(need-available, windows-free)
+	}
+	return f
+}
+
+// place is the rank that a sequence is admitted on, and whether there is one: of those where it fits the one that holds
+// the most of its beginning, then the one with the fewest sequences.
+func (s *Scheduler) place(q, gone *Sequence) (rank int, ok bool) {
+	var best space
+	for r := range s.pools {
+		f := s.fitOn(r, q, gone)
+		if f.short <= 0 && (!ok || f.own < best.own || f.own == best.own && f.others < best.others) {
+			rank, best, ok = r, f, true
+		}
+	}
+	return rank, ok
+}
+
+// nearest is the rank where the fewest pages lack for a sequence.
+func (s *Scheduler) nearest(q *Sequence) (rank int) {
+	least := 0
+	for r := range s.pools {
+		if f := s.fitOn(r, q, nil); r == 0 || f.short < least {
+			rank, least = r, f.short
+		}
+	}
+	return rank
+}
+
+// hasPagesFor reports whether a sequence fits on some rank once gone, unless nil, runs no more.
+func (s *Scheduler) hasPagesFor(q, gone *Sequence) bool {
+	_, ok := s.place(q, gone)
+	return ok
 }
 
 // admit moves a sequence from its place in the queue to the running ones.
 func (s *Scheduler) admit(at int) *Sequence {
 	q := s.waiting[at]
+	q.rank, _ = s.place(q, nil)
 	q.state = stateRunning
 	s.waiting = slices.Delete(s.waiting, at, at+1)
 	s.running = insert(s.running, q)
@@ -219,7 +274,7 @@ func (s *Scheduler) admit(at int) *Sequence {
 		return q
 	}
 	var err error
-	if q.cache, q.Match, err = s.pool.Open(q.Tokens, q.Options()); err != nil {
+	if q.cache, q.Match, err = s.pool(q).Open(q.Tokens, q.Options()); err != nil {
 		panic(fmt.Sprintf("sched: opening a sequence that Add accepted: %v", err))
 	}
 	if s.onAdmit != nil {
@@ -228,16 +283,36 @@ func (s *Scheduler) admit(at int) *Sequence {
 	return q
 }
 
-// preemptYoungest takes the pages of the youngest running sequence and queues it again.
-func (s *Scheduler) preemptYoungest() {
-	last := len(s.running) - 1
-	q := s.running[last]
-	if last == 0 {
+// preemptYoungest takes the pages of the youngest running sequence of a rank and queues it again.
+func (s *Scheduler) preemptYoungest(rank int) {
+	var q *Sequence
+	n := 0
+	for _, r := range s.running { // in order of arrival
+		if r.rank == rank {
+			q = r
+			n++
+		}
+	}
+	if n == 1 {
 		// Alone it has every page; continuing would admit and preempt it without end.
 		panic(fmt.Sprintf("sched: a sequence of %d tokens outgrew a pool of %d", len(q.Tokens), s.capacity))
 	}
 	s.suspend(q)
 	s.giveUp(q)
+}
+
+// crowded is the rank of the youngest sequence that is not alone on its rank; where every one is, that of the youngest.
+func (s *Scheduler) crowded() int {
+	counts := make([]int, len(s.pools))
+	for _, q := range s.running {
+		counts[q.rank]++
+	}
+	for _, q := range slices.Backward(s.running) {
+		if counts[q.rank] > 1 {
+			return q.rank
+		}
+	}
+	return s.running[len(s.running)-1].rank
 }
 
 // insert keeps a list in order of arrival.

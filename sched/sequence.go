@@ -38,6 +38,7 @@ type Sequence struct {
 	request *party // while it waits or runs
 	turn    int    // sequences that its request added before it
 	cache   kv.Sequence
+	rank    int // whose pool cache is of, while it runs
 	// restoring: its beginning comes from elsewhere, page by page; until that ends it has no items.
 	restoring bool
 	ready     bool // since the latest admission, all tokens it was admitted with were computed, or are in flight
@@ -65,6 +66,7 @@ type Item struct {
 	Unknown bool
 	Drafts  int     // how many of Tokens are drafts
 	Cached  int     // tokens before them that are in the cache
+	Rank    int     // that has their pages
 	Decode  bool    // one token that continues computed output, and drafts
 	Logits  int     // rows of logits, of the last of Tokens
 	Last    bool    // afterwards all tokens are computed, and the next one can be sampled
@@ -85,6 +87,9 @@ func (it *Item) DraftTokens() []int32 { return it.Tokens[len(it.Tokens)-it.Draft
 
 // Pages are the pages of a running sequence, with those reserved for what comes next.
 func (q *Sequence) Pages() []int32 { return q.cache.Pages() }
+
+// Rank is the rank that has the pages of a running sequence.
+func (q *Sequence) Rank() int { return q.rank }
 
 // left is how many tokens of a running sequence are neither computed nor in flight.
 func (q *Sequence) left() int { return q.length() - q.end() }

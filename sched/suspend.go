@@ -1,6 +1,10 @@
 package sched
 
-import "slices"
+import (
+	"slices"
+
+	"sparrow/kv"
+)
 
 // A sequence that is suspended for another keeps its pages for as long as nobody needs them, so that nothing of it is
 // computed again when it goes on. Sequences that run, and those that can be admitted, come first: for want of pages
@@ -15,8 +19,10 @@ func (s *Scheduler) suspend(q *Sequence) {
 	s.preemptions++
 	s.waiting = insert(s.waiting, q)
 	s.kept = append(s.kept, q)
-	// What is in flight, or comes from elsewhere, is committed to sequences that run.
-	if !s.limits.KeepSuspended || q.flight.items > 0 || q.restoring || len(s.kept) > s.limits.MaxRunning {
+	// What is in flight, or comes from elsewhere, is committed to sequences that run. With several ranks a sequence
+	// goes on where there is room.
+	if !s.limits.KeepSuspended || q.flight.items > 0 || q.restoring || len(s.kept) > s.limits.MaxRunning ||
+		len(s.pools) > 1 {
 		s.giveUp(q)
 	}
 }
@@ -67,11 +73,11 @@ func (s *Scheduler) findPages(q, gone *Sequence) bool {
 	return true
 }
 
-// fit is how many pages a waiting sequence needs for all its tokens and one more beside those it has or could share,
-// and how many there are to take.
-func (s *Scheduler) fit(q *Sequence) (need, available int, err error) {
+// fit is how many pages of a pool a waiting sequence needs for all its tokens and one more beside those it has or could
+// share, and how many there are to take.
+func (s *Scheduler) fit(pool *kv.Pool, q *Sequence) (need, available int, err error) {
 	if slices.Contains(s.kept, q) {
-		return q.needs(q.left() + 1), s.pool.Available(), nil
+		return q.needs(q.left() + 1), pool.Available(), nil
 	}
-	return s.pool.Fit(q.Tokens, 1, q.Options())
+	return pool.Fit(q.Tokens, 1, q.Options())
 }

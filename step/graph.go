@@ -157,7 +157,7 @@ func bucket(requests int) int {
 }
 
 // pad adds requests that store nothing and see nothing to a batch of equal decode-like requests, up to a number of
-// requests that captured graphs exist for.
+// requests that captured graphs exist for. Ranks that share attention by requests all get the same number.
 func (r *Runner) pad(s *side) {
 	b, in := &s.batch, &s.input
 	n := len(b.Requests)
@@ -172,19 +172,33 @@ func (r *Runner) pad(s *side) {
 			return
 		}
 	}
-	to := min(bucket(n), r.limits.Requests)
-	if to*rows > r.limits.Rows {
+	ranks := 1
+	if r.cfg.Model.ByRequests() {
+		ranks = r.cfg.Model.Ranks
+	}
+	var counts [kernel.MaxRanks]int
+	most := 0
+	for i := range b.Requests {
+		rank := b.Requests[i].Rank
+		counts[rank]++
+		most = max(most, counts[rank])
+	}
+	to := min(bucket(most), r.limits.Requests/ranks)
+	if to < most || to*ranks*rows > r.limits.Rows {
 		return
 	}
 	if len(r.padding) < rows {
 		r.padding = make([]int32, rows)
 	}
-	for range to - n {
-		b.Add(plan.Request{Kind: like.Kind, N: like.N, Logits: like.Logits, Best: like.Best, Padding: true})
-		in.Tokens = append(in.Tokens, r.padding[:rows])
-		in.Tables = append(in.Tables, nil)
-		if b.Pass != plan.PassTarget {
-			in.Hidden = append(in.Hidden, r.padding[:rows])
+	for rank := range ranks {
+		for range to - counts[rank] {
+			b.Add(plan.Request{Kind: like.Kind, N: like.N, Logits: like.Logits, Best: like.Best, Padding: true,
+				Rank: rank})
+			in.Tokens = append(in.Tokens, r.padding[:rows])
+			in.Tables = append(in.Tables, nil)
+			if b.Pass != plan.PassTarget {
+				in.Hidden = append(in.Hidden, r.padding[:rows])
+			}
 		}
 	}
 }

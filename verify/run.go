@@ -36,13 +36,11 @@ func run(m model.Model, cfg plan.Config, g *Golden, by options) (*outcome, error
 	if err := m.Allocate(&cfg, pages+1); err != nil {
 		return nil, err
 	}
-	table := make([]int32, pages)
-	for i := range table {
-		table[i] = int32(pages - i) // not in order, and page 0 unused: a kernel that ignored the table would be caught
-	}
 	o := &outcome{record: newRecorded(n, m.Config().Layers)}
 	what := plan.Record{Hidden: true, Selections: true, Experts: true}
-	limits := step.Limits{Rows: n, Requests: 1, Prompts: 1, Context: total, PromptLogits: n, Record: what}
+	copies := copiesOf(&cfg)
+	k := len(copies)
+	limits := step.Limits{Rows: k * n, Requests: k, Prompts: k, Context: total, PromptLogits: k * n, Record: what}
 	var replay *record.Replay
 	if by.replay != nil {
 		var err error
@@ -63,13 +61,19 @@ func run(m model.Model, cfg plan.Config, g *Golden, by options) (*outcome, error
 		}
 	}
 	defer r.Close()
-	var state model.State
-	if s, ok := m.(model.Stateful); ok {
-		var err error
-		if state, err = s.NewState(); err != nil {
-			return nil, err
+	for i := range copies {
+		c := &copies[i]
+		for p := range pages {
+			// Not in order, and page 0 unused: a kernel that ignored the table would be caught.
+			c.table = append(c.table, int32(c.rank*(pages+1)+pages-p))
 		}
-		defer state.Release()
+		if s, ok := m.(model.Stateful); ok {
+			var err error
+			if c.state, err = s.NewState(); err != nil {
+				return nil, err
+			}
+			defer c.state.Release()
+		}
 	}
 	chunk := by.chunk
 	if chunk <= 0 {
@@ -77,8 +81,8 @@ func run(m model.Model, cfg plan.Config, g *Golden, by options) (*outcome, error
 	}
 	for at := 0; at < n; at += chunk {
 		part := g.Input[at:min(at+chunk, n)]
-		res, err := r.Run([]step.Work{{Kind: plan.ModeExtend, Tokens: part, Cached: at, Pages: table,
-			Logits: len(part), State: state, Record: what, RecordTo: len(part), Replay: replay}})
+		res, err := copies.run(r, m.Config().Layers, step.Work{Kind: plan.ModeExtend, Tokens: part, Cached: at,
+			Logits: len(part), Record: what, RecordTo: len(part), Replay: replay})
 		if err != nil {
 			return nil, fmt.Errorf("verify: case %s: prompt from position %d: %w", g.Name, at, err)
 		}
@@ -98,8 +102,8 @@ func run(m model.Model, cfg plan.Config, g *Golden, by options) (*outcome, error
 		if i+1 == len(g.Greedy) {
 			break
 		}
-		res, err := r.Run([]step.Work{{Kind: plan.ModeDecode, Tokens: []int32{next}, Cached: n + i, Pages: table,
-			Logits: 1, State: state, Record: what, RecordTo: 1, Replay: replay}})
+		res, err := copies.run(r, m.Config().Layers, step.Work{Kind: plan.ModeDecode, Tokens: []int32{next},
+			Cached: n + i, Logits: 1, Record: what, RecordTo: 1, Replay: replay})
 		if err != nil {
 			return nil, fmt.Errorf("verify: case %s: greedy token %d: %w", g.Name, i, err)
 		}
@@ -109,6 +113,55 @@ func run(m model.Model, cfg plan.Config, g *Golden, by options) (*outcome, error
 		next = argmax(res.Row(0))
 	}
 	return o, nil
+}
+
+// copies are the sequences that a case is computed as: one, or where ranks share attention by requests one on the first
+// rank and one on the last, while those between have none.
+type copies []sequence
+
+// sequence is one of them: the rank that has it, its pages and its state.
+type sequence struct {
+	rank  int
+	table []int32
+	state model.State
+}
+
+func copiesOf(cfg *plan.Config) copies {
+	if !cfg.Model.ByRequests() {
+		return make(copies, 1)
+	}
+	return copies{{}, {rank: cfg.Model.Ranks - 1}}
+}
+
+// run runs a pass of all copies, whose rows of logits must have the same bits, and what is recorded too. The first rows
+// of the result are those of the first.
+func (c copies) run(r *step.Runner, layers int, w step.Work) (step.Result, error) {
+	var works []step.Work
+	for i := range c {
+		w.Rank, w.Pages, w.State = c[i].rank, c[i].table, c[i].state
+		works = append(works, w)
+	}
+	res, err := r.Run(works)
+	if err != nil {
+		return res, err
+	}
+	for i := 1; i < len(c); i++ {
+		for row := range w.Logits {
+			if !slices.Equal(res.Row(row), res.Row(i*w.Logits+row)) {
+				return res, fmt.Errorf("row %d of logits on rank %d differs from that on rank %d", row, c[i].rank,
+					c[0].rank)
+			}
+		}
+		for row := range w.RecordTo {
+			for l := range layers {
+				if a, b := res.Selected(l, row), res.Selected(l, i*w.RecordTo+row); !slices.Equal(a, b) {
+					return res, fmt.Errorf("row %d of layer %d selects %v on rank %d and %v on rank %d", row, l, b,
+						c[i].rank, a, c[0].rank)
+				}
+			}
+		}
+	}
+	return res, nil
 }
 
 // keep notes a plan that differs from the last one.

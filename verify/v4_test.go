@@ -1,11 +1,15 @@
 package verify_test
 
 import (
+	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"sparrow/kernel"
+	"sparrow/model/family"
+	"sparrow/model/llamacpp"
 	"sparrow/plan"
 	"sparrow/verify"
 )
@@ -38,6 +42,23 @@ func TestV4Exact(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A GGUF file of the checkpoint, written and read again, gives the oracle's numbers.
+func TestV4FromGGUF(t *testing.T) {
+	src, err := family.Open(folder(v4))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.Close()
+	path := filepath.Join(t.TempDir(), "v4.gguf")
+	m := &llamacpp.Model{Name: v4, Config: src.Model, Weights: src.Weights}
+	if err := llamacpp.Write(context.Background(), path, m, llamacpp.MixF32, nil); err != nil {
+		t.Fatal(err)
+	}
+	if r := run(t, v4, openPath(t, path, "cpu", kernel.Options{Precise: true}), plan.Policy{KV: "f32"}, 129); !r.Exact {
+		t.Error("the report does not say that rows were exact")
 	}
 }
 

@@ -27,7 +27,13 @@ func load(t *testing.T, name, kernels string) model.Model {
 
 func open(t *testing.T, name, kernels string, o kernel.Options) model.Model {
 	t.Helper()
-	src, err := family.Open(folder(name))
+	return openPath(t, folder(name), kernels, o)
+}
+
+// openPath loads a checkpoint folder or a GGUF file.
+func openPath(t *testing.T, path, kernels string, o kernel.Options) model.Model {
+	t.Helper()
+	src, err := family.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -111,23 +111,34 @@ func decode[T any](t *Tensor, size int, one func([]byte) T) ([]T, error) {
 }
 
 // ReadF32 dequantises the whole matrix, [Rows, Cols]. It is the plain definition, for tests and small matrices.
-func (m Matrix) ReadF32() ([]float32, error) {
-	out, err := readFloats(m.Data, m.Values)
-	if err != nil || m.Scale == nil || len(out) == 0 { // an empty matrix may have any number of rows
+func (m Matrix) ReadF32() ([]float32, error) { return m.ReadRows(0, m.Rows) }
+
+// ReadRows dequantises the rows from first up to end, [end-first, Cols].
+func (m Matrix) ReadRows(first, end int) ([]float32, error) {
+	if m.Rows == 0 || m.Cols == 0 {
+		return nil, nil
+	}
+	part := *m.Data
+	size := len(m.Data.Data) / m.Rows
+	part.Data = m.Data.Data[first*size : end*size]
+	out, err := readFloats(&part, m.Values)
+	if err != nil || m.Scale == nil || len(out) == 0 {
 		return out, err
 	}
 	scaleType := m.Scale.DType
 	if scaleType == U8 {
 		scaleType = F8E8M0
 	}
-	scales, err := readFloats(m.Scale, scaleType)
+	perRow := blocks(m.Cols, m.BlockCols)
+	scale, size := *m.Scale, len(m.Scale.Data)/blocks(m.Rows, m.BlockRows)
+	scale.Data = m.Scale.Data[first/m.BlockRows*size : blocks(end, m.BlockRows)*size]
+	scales, err := readFloats(&scale, scaleType)
 	if err != nil {
 		return nil, err
 	}
-	perRow := blocks(m.Cols, m.BlockCols)
-	for r := range m.Rows {
+	for r := range end - first {
 		row := out[r*m.Cols:][:m.Cols]
-		rowScales := scales[r/m.BlockRows*perRow:][:perRow]
+		rowScales := scales[((first+r)/m.BlockRows-first/m.BlockRows)*perRow:][:perRow]
 		for c := range row {
 			row[c] *= rowScales[c/m.BlockCols]
 		}

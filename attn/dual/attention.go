@@ -126,10 +126,12 @@ func New(dev kernel.Device, q *kernel.Queue, p Params, layers []*Weights) (*Atte
 	return a, nil
 }
 
-// Pass is the attention of every layer in one forward pass: tensors at the places its plan gives them.
+// Pass is the attention of every layer in one forward pass: tensors at the places its plan gives them. T are the rows
+// that the rank attends for: all rows of the pass, unless ranks share attention by requests.
 type Pass struct {
 	*Attention
 	plan *plan.Plan
+	own  plan.Share
 
 	inputArrays[kernel.Tensor]
 	closing map[int]*closing
@@ -137,6 +139,7 @@ type Pass struct {
 	mainAngles, farAngles kernel.Tensor // f32 [T, 64]
 	selected              kernel.Tensor // i32 [T, K]: groups of ratio 4, as the latest indexer chose them
 	scores                kernel.Tensor // f32 [T, K]: their scores, where they are recorded
+	all                   selection     // of all rows of the pass; the rank's are the two above
 	tap                   attn.Tap      // of the layer in progress
 	projected             projected
 	raw                   map[int]rawRows // of a ratio's compressor
@@ -148,7 +151,10 @@ type Pass struct {
 	fill filler
 }
 
-// closing are the groups of one ratio that close in a pass.
+// selection is groups i32 [rows of the pass, K] and their scores f32, where they are recorded.
+type selection struct{ groups, scores kernel.Tensor }
+
+// closing are the groups of one ratio that close in a pass, of the rank's sequences.
 type closing struct {
 	closingArrays[kernel.Tensor]
 	angles  kernel.Tensor // f32 [n, 64]
@@ -175,7 +181,7 @@ type projected struct {
 	to    []kernel.Projection // of the products in progress
 }
 
-// launch is one launch of a segment: rows first to last, and the memory it works in.
+// launch is one launch of a segment: rows first to last of the rank's, and the memory it works in.
 type launch struct {
 	segment               *plan.Segment
 	stage                 string // what its operations belong to, for errors
@@ -190,13 +196,20 @@ type launch struct {
 
 // Arrange lays out the tensors of a pass on an arena.
 func (a *Attention) Arrange(p *plan.Plan, in attn.Inputs, mem *kernel.Arena, l Layouts) (*Pass, error) {
-	t := p.Rows
-	s := &Pass{Attention: a, plan: p, inputArrays: inputArraysOf(in.Array),
+	own := p.Share(a.q.Ranks().Rank)
+	t := own.Rows
+	s := &Pass{Attention: a, plan: p, own: own, inputArrays: inputArraysOf(in.Array),
 		closing: map[int]*closing{}, raw: map[int]rawRows{}}
+	for _, x := range []*kernel.Tensor{&s.request, &s.position, &s.slots, &s.windowLen, &s.groups, &s.kept, &s.heavyLen,
+		&s.windowBase, &s.groupBase, &s.heavyBase, &s.groupStart, &s.window, &s.heavy} {
+		*x = s.rows(*x)
+	}
 	s.mainAngles, s.farAngles = mem.Take(kernel.F32, t, 2*a.main.Cols), mem.Take(kernel.F32, t, 2*a.far.Cols)
-	s.selected = mem.Take(kernel.I32, t, a.params.TopK)
+	s.all.groups = mem.Take(kernel.I32, p.Rows, a.params.TopK)
+	s.selected = s.rows(s.all.groups)
 	if p.Record.Scores {
-		s.scores = mem.Take(kernel.F32, t, a.params.TopK)
+		s.all.scores = mem.Take(kernel.F32, p.Rows, a.params.TopK)
+		s.scores = s.rows(s.all.scores)
 	}
 	for _, ratio := range []int{IndexRatio, HeavyRatio} {
 		if a.used[ratio] {
@@ -220,6 +233,9 @@ func (a *Attention) Arrange(p *plan.Plan, in attn.Inputs, mem *kernel.Arena, l L
 		if g.Layout.String() != l.Entry.String() {
 			return nil, plan.ErrLayout(g.Layout.String(), l.Entry.String())
 		}
+		if p.Shares != nil && g.Rank != a.q.Ranks().Rank {
+			continue
+		}
 		for j := range g.Launches {
 			mem.Reset(high)
 			x, err := s.arrangeLaunch(g, &g.Launches[j], mem, l)
@@ -234,6 +250,11 @@ func (a *Attention) Arrange(p *plan.Plan, in attn.Inputs, mem *kernel.Arena, l L
 	return s, nil
 }
 
+// rows are the rank's rows of a tensor over all rows of the pass.
+func (s *Pass) rows(t kernel.Tensor) kernel.Tensor {
+	return attn.OwnRows(t, s.own.FirstRow, s.own.Rows)
+}
+
 func takeRaw(mem *kernel.Arena, rows, width int) rawRows {
 	return rawRows{mem.Take(kernel.F32, rows, 2*width)}
 }
@@ -245,7 +266,14 @@ func (x *projected) arrange(a *Attention, mem *kernel.Arena, rows int) {
 }
 
 func (s *Pass) arrangeClosing(ratio int, in attn.Inputs, mem *kernel.Arena) {
-	c := &closing{closingArrays: closingOf(ratio, in.Array)}
+	c, closes := &closing{closingArrays: closingOf(ratio, in.Array)}, s.own.Heavy
+	if ratio == IndexRatio {
+		closes = s.own.Light
+	}
+	for _, x := range []*kernel.Tensor{&c.sources, &c.slots, &c.place} {
+		*x = attn.OwnRows(*x, closes.First, closes.Count)
+	}
+	c.keep, c.tail = s.rows(c.keep), s.rows(c.tail)
 	if ratio == IndexRatio {
 		c.keys = mem.Take(s.act, c.slots.Rows, layout.IndexDim)
 	}
@@ -258,6 +286,7 @@ func (s *Pass) arrangeLaunch(g *plan.Segment, l *plan.Launch, mem *kernel.Arena,
 	err error) {
 	x.segment, x.stage = g, fmt.Sprintf("attention of %v rows", g.Row)
 	x.first, x.last = attn.LaunchRows(g, l)
+	x.first, x.last = x.first-s.own.FirstRow, x.last-s.own.FirstRow
 	n := x.last - x.first
 	x.window = s.gatherWindow.Slice(l.Gather.First, l.Gather.End())
 	x.groups = s.gatherGroups.Slice(l.Groups.First, l.Groups.End())
@@ -295,6 +324,9 @@ func roundUp(n, to int) int { return (n + to - 1) / to * to }
 
 // Begin enqueues what every layer reads: the rotations of rows and of closing groups.
 func (s *Pass) Begin() {
+	if s.own.Rows == 0 {
+		return
+	}
 	s.q.Angles(kernel.AngleArgs{Out: s.mainAngles, Positions: s.position, InvFreq: s.main, Scale: 1})
 	s.q.Angles(kernel.AngleArgs{Out: s.farAngles, Positions: s.position, InvFreq: s.far, Scale: 1})
 	for _, ratio := range [...]int{IndexRatio, HeavyRatio} {
@@ -304,15 +336,26 @@ func (s *Pass) Begin() {
 	}
 }
 
-// Layer writes the attention output of a layer for x, normalised rows in plan order, to out. Everything the pass adds
-// to the caches is stored before any row attends: a query that closes a group sees the new entry. Its selection goes
-// through tap.
+// Layer writes the attention output of a layer for x, normalised rows of the pass in plan order, to out: of several
+// ranks each that of its heads, or of its rows. Its selection goes through tap.
 func (s *Pass) Layer(layer int, w *Weights, c Cache, out, x kernel.Tensor, tap attn.Tap) {
+	s.tap = tap
+	if s.own.Rows > 0 {
+		s.attendOwn(layer, w, c, s.rows(out), s.rows(x))
+	}
+	if w.Index != nil {
+		s.tap.Record(s.q, s.all.groups, s.all.scores, s.plan.RowBounds)
+	}
+	attn.Join(s.q, out, s.plan.RowBounds)
+}
+
+// attendOwn writes the attention output of the rank's rows. Everything the pass adds to the caches is stored before any
+// row attends: a query that closes a group sees the new entry.
+func (s *Pass) attendOwn(layer int, w *Weights, c Cache, out, x kernel.Tensor) {
 	angles := s.farAngles
 	if w.Ratio == 0 {
 		angles = s.mainAngles
 	}
-	s.tap = tap
 	p := &s.projected
 	p.to = p.to[:0]
 	if w.Compress != nil {
@@ -337,9 +380,6 @@ func (s *Pass) Layer(layer int, w *Weights, c Cache, out, x kernel.Tensor, tap a
 		}
 	}
 	s.q.At("attention", layer)
-	if w.Index != nil {
-		s.tap.Record(s.q, s.selected, s.scores)
-	}
 	s.output(p, w, out, angles)
 }
 
@@ -356,5 +396,5 @@ func (s *Pass) choose(l *launch, x *Index, c Cache, hidden, angles kernel.Tensor
 		Out: s.selected, Values: s.scores, Lens: s.groups, Cache: c.Index,
 		Table: s.table, Request: s.request, Gather: l.groups, Start: s.groupStart,
 	})
-	s.tap.Replace(s.q, s.selected)
+	s.tap.Replace(s.q, s.all.groups)
 }

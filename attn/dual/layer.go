@@ -48,7 +48,6 @@ func (a *Attention) output(p *projected, w *Weights, out, angles kernel.Tensor) 
 		a.q.Multiply(kernel.MultiplyArgs{Out: p.z.Columns(g*n, (g+1)*n), X: p.out.Columns(g*width, (g+1)*width), W: m})
 	}
 	a.q.Multiply(kernel.MultiplyArgs{Out: out, X: p.z, W: w.OB})
-	a.q.AllReduce(out)
 }
 
 // compress closes groups: it stores the entries, and for the indexer the keys, of every group that ends in this pass,

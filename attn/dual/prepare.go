@@ -270,10 +270,11 @@ func (f *filler) closing(s *Pass, block attn.Block, ratio int) {
 	width := s.closing[ratio].sources.Cols
 	fill(c.keep, -1)
 	ring, n, b := ringOf(ratio), 0, f.batch
-	for r := range b.Batch.Batch.Requests {
+	_ = b.Batch.Batch.ByRank(b.Config, func(r int) error { // which returns no error
 		st := b.States[r]
 		first := st.len
 		end := first + b.Batch.Batch.Rows(b.Config, r)
+		own := int32(s.plan.Share(b.Batch.Batch.Requests[r].Rank).FirstRow)
 		for p := max(first, end-ring); p < end; p++ {
 			c.keep[f.rowAt[f.rowBase[r]+p-first]] = int32(st.slot*ring + p%ring)
 		}
@@ -282,6 +283,9 @@ func (f *filler) closing(s *Pass, block attn.Block, ratio int) {
 			c.slots[n], c.place[n] = f.place(r, p, ratio), int32(p+1-ratio)
 			for i := range width {
 				c.sources[n*width+i] = f.source(r, p+1-width+i, st, ring)
+				if c.sources[n*width+i] >= 0 {
+					c.sources[n*width+i] -= own // counted among the rows of its rank
+				}
 			}
 			n++
 		}
@@ -289,7 +293,8 @@ func (f *filler) closing(s *Pass, block attn.Block, ratio int) {
 			c.slots[n], c.place[n] = -1, 0
 			fill(c.sources[n*width:(n+1)*width], -1)
 		}
-	}
+		return nil
+	})
 	if ratio == IndexRatio {
 		f.tails(c.tail)
 	}

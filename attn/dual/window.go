@@ -58,6 +58,7 @@ func (c *DraftCache) Grow(slots int) error {
 type WindowPass struct {
 	*Attention
 	plan                       *plan.Plan
+	own                        plan.Run // the rank's rows among them; all of them unless ranks share by requests
 	cache                      *DraftCache
 	place, slots, lens, window kernel.Tensor
 	angles                     kernel.Tensor // f32 [R, 64]
@@ -68,16 +69,30 @@ type WindowPass struct {
 
 // ArrangeWindow lays out a pass of the drafting block.
 func (a *Attention) ArrangeWindow(p *plan.Plan, in attn.Inputs, mem *kernel.Arena, c *DraftCache) *WindowPass {
-	s := &WindowPass{Attention: a, plan: p, cache: c, place: in.Array(plan.Positions), slots: in.Array(plan.Slots),
-		lens: in.Array(plan.WindowLengths), window: in.Array(plan.WindowIndices)}
+	s := &WindowPass{Attention: a, plan: p, own: p.Share(a.q.Ranks().Rank).Drafted, cache: c}
+	rows := func(name plan.ArrayName) kernel.Tensor { return s.rows(in.Array(name)) }
+	s.place, s.slots, s.lens, s.window = rows(plan.Positions), rows(plan.Slots), rows(plan.WindowLengths),
+		rows(plan.WindowIndices)
 	s.angles = mem.Take(kernel.F32, s.place.Rows, 2*a.main.Cols)
 	s.Kept = mem.Mark()
 	s.projected.arrange(a, mem, s.place.Rows)
 	return s
 }
 
+// rows are the rank's rows of a tensor over all computed rows.
+func (s *WindowPass) rows(t kernel.Tensor) kernel.Tensor {
+	return attn.OwnRows(t, s.own.First, s.own.Count)
+}
+
 // Attend stores the rows' entries in their rings and attends to them.
 func (s *WindowPass) Attend(w *Weights, out, x kernel.Tensor) {
+	if s.own.Count > 0 {
+		s.attendOwn(w, s.rows(out), s.rows(x))
+	}
+	attn.Join(s.q, out, s.plan.DraftBounds)
+}
+
+func (s *WindowPass) attendOwn(w *Weights, out, x kernel.Tensor) {
 	p := &s.projected
 	s.q.Angles(kernel.AngleArgs{Out: s.angles, Positions: s.place, InvFreq: s.main, Scale: 1})
 	p.to = p.to[:0]
@@ -100,7 +115,8 @@ func (s *WindowPass) Prepare(b *attn.Batch, states []*State, block attn.Block, v
 	position, slots, lens := block.Array(plan.Positions), block.Array(plan.Slots), block.Array(plan.WindowLengths)
 	window, width := block.Array(plan.WindowIndices), s.plan.Input(plan.WindowIndices).Cols
 	draftRows, i := block.Array(plan.DraftRows), 0
-	for r, st := range states {
+	return b.Batch.ByRank(b.Config, func(r int) error {
+		st := states[r]
 		first, n := b.Batch.FirstPosition(b.Config, r), b.Batch.Rows(b.Config, r)
 		skip := max(n-s.params.Window, 0)
 		st.mark(s.cache.epoch, first, first+skip, first+n)
@@ -122,8 +138,8 @@ func (s *WindowPass) Prepare(b *attn.Batch, states []*State, block attn.Block, v
 			}
 			i++
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // ForgetDrafts marks every entry of the ring as invalid, after a pass of the drafting block failed.

@@ -67,16 +67,19 @@ func New(dev kernel.Device, q *kernel.Queue, p Params) (*Attention, error) {
 	return &Attention{q: q, act: dev.Activation(), params: p, freq: freq, index: index, joins: joins}, nil
 }
 
-// Pass is the attention of every layer in one forward pass: tensors at the places its plan gives them.
+// Pass is the attention of every layer in one forward pass: tensors at the places its plan gives them. T are the rows
+// that the rank attends for: all rows of the pass, unless ranks share attention by requests.
 type Pass struct {
 	*Attention
 	cfg  *plan.Config
 	plan *plan.Plan
+	own  plan.Share
 	inputArrays[kernel.Tensor]
 
 	angles    kernel.Tensor // f32 [T, rope]
 	positions kernel.Tensor // i32 [T, K]: the latest selection
 	scores    kernel.Tensor // f32 [T, K]: its scores, where they are recorded
+	all       selection     // of all rows of the pass; the rank's are the two above
 	tap       attn.Tap      // of the layer in progress
 	first     kernel.Tensor // [T, q_lora+128+latent+rope]: qr, key and kv, where matrices are joined
 	qr        kernel.Tensor // [T, q_lora], normalised
@@ -96,8 +99,11 @@ type Pass struct {
 	fill     filler
 }
 
-// launch is one launch of a segment: rows first to last, and the memory it works in. Launches follow each other and
-// share memory.
+// selection is positions i32 [rows of the pass, K] and their scores f32, where they are recorded.
+type selection struct{ positions, scores kernel.Tensor }
+
+// launch is one launch of a segment: rows first to last of the rank's, and the memory it works in. Launches follow each
+// other and share memory.
 type launch struct {
 	segment     *plan.Segment
 	first, last int
@@ -119,14 +125,22 @@ type Layouts struct{ Main, Index layout.Kind }
 // Arrange lays out the tensors of a pass on an arena.
 func (a *Attention) Arrange(p *plan.Plan, cfg *plan.Config, in attn.Inputs, mem *kernel.Arena, l Layouts) (*Pass,
 	error) {
-	t, d := p.Rows, a.params.Dims
-	out := &Pass{Attention: a, cfg: cfg, plan: p, inputArrays: inputArraysOf(in.Array),
+	own, d := p.Share(a.q.Ranks().Rank), a.params.Dims
+	rows := func(t kernel.Tensor) kernel.Tensor { return attn.OwnRows(t, own.FirstRow, own.Rows) }
+	t := own.Rows
+	out := &Pass{Attention: a, cfg: cfg, plan: p, own: own, inputArrays: inputArraysOf(in.Array),
 		angles: mem.Take(kernel.F32, t, 2*len(a.params.InvFreq))}
+	for _, x := range []*kernel.Tensor{&out.request, &out.position, &out.slots, &out.lens, &out.kept, &out.start,
+		&out.indexStart} {
+		*x = rows(*x)
+	}
 	if p.Selects() {
-		out.positions = mem.Take(kernel.I32, t, a.params.TopK)
+		out.all.positions = mem.Take(kernel.I32, p.Rows, a.params.TopK)
+		out.positions = rows(out.all.positions)
 	}
 	if p.Record.Scores {
-		out.scores = mem.Take(kernel.F32, t, a.params.TopK)
+		out.all.scores = mem.Take(kernel.F32, p.Rows, a.params.TopK)
+		out.scores = rows(out.all.scores)
 	}
 	out.Kept = mem.Mark()
 	out.takeProducts(mem)
@@ -136,6 +150,9 @@ func (a *Attention) Arrange(p *plan.Plan, cfg *plan.Config, in attn.Inputs, mem 
 		s := &p.Segments[i]
 		if s.Form != plan.FormEmpty && s.Layout.String() != l.Main.String() {
 			return nil, plan.ErrLayout(s.Layout.String(), l.Main.String())
+		}
+		if p.Shares != nil && s.Rank != a.q.Ranks().Rank {
+			continue
 		}
 		for j := range s.Launches {
 			mem.Reset(mark)
@@ -154,7 +171,7 @@ func (a *Attention) Arrange(p *plan.Plan, cfg *plan.Config, in attn.Inputs, mem 
 
 // takeProducts takes the memory of the products of all rows.
 func (p *Pass) takeProducts(mem *kernel.Arena) {
-	t, d, query := p.plan.Rows, p.params.Dims, p.params.Dims.Heads*p.params.Dims.QK()
+	t, d, query := p.own.Rows, p.params.Dims, p.params.Dims.Heads*p.params.Dims.QK()
 	if !p.joins {
 		p.qr, p.query, p.kv = mem.Take(p.act, t, p.params.QLora), mem.Take(p.act, t, query), mem.Take(p.act, t, d.Row())
 		p.key = mem.Take(p.act, t, layout.IndexDim)
@@ -180,6 +197,7 @@ func (p *Pass) launch(s *plan.Segment, l *plan.Launch, mem *kernel.Arena, kinds 
 	d := p.params.Dims
 	x.segment = s
 	x.first, x.last = attn.LaunchRows(s, l)
+	x.first, x.last = x.first-p.own.FirstRow, x.last-p.own.FirstRow
 	n := x.last - x.first
 	x.gather = p.gather.Slice(l.Gather.First, l.Gather.End())
 	x.pages = p.pages.Slice(l.Pages.First, l.Pages.End())
@@ -229,11 +247,14 @@ func workspace(mem *kernel.Arena, k layout.Kind, pages, tokens int) (kernel.Pool
 // Begin enqueues what every layer reads: the rotation of each row.
 func (p *Pass) Begin() {
 	p.selected = false
+	if p.own.Rows == 0 {
+		return
+	}
 	p.q.Angles(kernel.AngleArgs{Out: p.angles, Positions: p.position, InvFreq: p.freq, Scale: p.params.CosScale})
 }
 
-// Layer adds the attention output of one layer for x (normalised rows, in plan order) to h: of several ranks each that
-// of its heads. Its selection goes through tap.
+// Layer adds the attention output of one layer for x (normalised rows of the pass, in plan order) to h: of several
+// ranks each that of its heads, or of its rows. Its selection goes through tap.
 func (p *Pass) Layer(layer int, w *Weights, c Cache, h, x kernel.Tensor, tap attn.Tap) {
 	p.q.At("attention", layer)
 	if w.Index != nil && !c.Index.Mem.Given() {
@@ -241,6 +262,24 @@ func (p *Pass) Layer(layer int, w *Weights, c Cache, h, x kernel.Tensor, tap att
 		return
 	}
 	p.tap = tap
+	if p.own.Rows > 0 {
+		p.attendOwn(layer, w, c, p.rows(h), p.rows(x))
+	}
+	if w.Index != nil {
+		p.selected = true
+		p.tap.Record(p.q, p.all.positions, p.all.scores, p.plan.RowBounds)
+	}
+	attn.Join(p.q, h, p.plan.RowBounds)
+}
+
+// rows are the rank's rows of a tensor over all rows of the pass.
+func (p *Pass) rows(t kernel.Tensor) kernel.Tensor {
+	return attn.OwnRows(t, p.own.FirstRow, p.own.Rows)
+}
+
+// attendOwn adds the attention output of the rank's rows x to h. Of ranks that share attention by heads the first adds
+// its part to h and the others write theirs over it.
+func (p *Pass) attendOwn(layer int, w *Weights, c Cache, h, x kernel.Tensor) {
 	p.project(w, x)
 	p.store(w, c)
 	for i := range p.launches {
@@ -251,20 +290,18 @@ func (p *Pass) Layer(layer int, w *Weights, c Cache, h, x kernel.Tensor, tap att
 			p.sparse(layer, l, w, c, x)
 		}
 	}
-	if w.Index != nil {
-		p.selected = true
-		p.tap.Record(p.q, p.positions, p.scores)
-	}
-	p.q.Multiply(kernel.MultiplyArgs{Out: h, X: p.out, W: w.O, Accumulate: p.q.First()})
-	p.q.AllReduce(h)
+	p.q.Multiply(kernel.MultiplyArgs{Out: h, X: p.out, W: w.O, Accumulate: p.plan.Shares != nil || p.q.First()})
 }
 
 // Store writes latent rows and indexer keys of a layer for x (normalised rows, in plan order) and attends to nothing:
 // for rows whose outputs are not used.
 func (p *Pass) Store(layer int, w *Weights, c Cache, x kernel.Tensor) {
+	if p.own.Rows == 0 {
+		return
+	}
 	p.q.At("keys", layer)
 	p.view(w)
 	p.to = p.keys(p.to[:0], w)
-	p.q.Project(kernel.ProjectArgs{X: x, To: p.to})
+	p.q.Project(kernel.ProjectArgs{X: p.rows(x), To: p.to})
 	p.store(w, c)
 }

@@ -20,7 +20,7 @@ func (p *Pass) sparse(layer int, l *launch, w *Weights, c Cache, x kernel.Tensor
 			Out: p.positions, Values: p.scores, Lens: p.lens, Cache: c.Index,
 			Table: p.table, Request: p.request, Gather: l.indexSlots, Start: p.indexStart,
 		})
-		p.tap.Replace(p.q, p.positions)
+		p.tap.Replace(p.q, p.all.positions)
 	case !p.selected:
 		if _, err := p.cfg.IndexerAt(l.segment, layer, false); err != nil {
 			p.q.Fail(err)

@@ -5,9 +5,11 @@
 Prompts are the first ITEMS (15) of every task of eval/tasks that have one message, rendered as chats; both servers
 continue their ids by at most 48 tokens. Chats themselves would not do: a chat without tools may not begin a tool call
 here, and the texts of control tokens and of incomplete characters differ. Where tokens differ, the log probabilities
-of both sides at that place are printed. SPARROW and LLAMA_SERVER name the two programs when they are not on the path;
-LLAMA_SERVER may have arguments, SPARROW_ARGS are those of sparrow serve. LLAMA_FILE is the file's path as llama-server
-sees it. Exit status 1 means that an answer differs.
+of both sides at that place are printed; the last line has how far apart they are before. SPARROW and LLAMA_SERVER name
+the two programs when they are not on the path; LLAMA_SERVER may have arguments, SPARROW_ARGS are those of sparrow
+serve. LLAMA_FILE is the file's path as llama-server sees it. LLAMA_OTHER is a second llama-server, with other
+arguments or another back end, which is then compared with the first in place of sparrow: by how much llama.cpp differs
+from itself. Exit status 1 means that an answer differs.
 """
 
 import glob
@@ -20,7 +22,7 @@ import time
 import urllib.request
 
 TASKS = pathlib.Path(__file__).resolve().parents[2] / "eval" / "tasks"
-PORTS = {"llama": 18080, "sparrow": 18081}
+PORTS = {"llama": 18080, "sparrow": 18081, "other": 18082}
 
 
 def prompts(most):
@@ -38,11 +40,11 @@ def post(name, path, body):
         return json.load(reply)
 
 
-def llama(ids):
+def llama(ids, name="llama"):
     """Greedy tokens, and the likeliest ones with their log probabilities at each place."""
     body = {"prompt": ids, "n_predict": 48, "temperature": 0, "n_probs": 3, "return_tokens": True,
             "cache_prompt": False}
-    reply = post("llama", "/completion", body)
+    reply = post(name, "/completion", body)
     top = [[(t["id"], t["logprob"]) for t in p["top_logprobs"]] for p in reply["completion_probabilities"]]
     return reply["tokens"], top
 
@@ -83,13 +85,15 @@ def main():
     if len(sys.argv) not in (2, 3):
         sys.exit(__doc__)
     gguf, most = sys.argv[1], int(sys.argv[2]) if len(sys.argv) == 3 else 15
-    commands = {
-        "llama": os.environ.get("LLAMA_SERVER", "llama-server").split()
-        + ["-m", os.environ.get("LLAMA_FILE", gguf), "--no-repack", "-t", "1", "--port", str(PORTS["llama"])],
-        "sparrow": os.environ.get("SPARROW", "sparrow").split()
-        + ["serve", "--model", gguf, "--kernels", "cpu", "--port", str(PORTS["sparrow"])]
-        + os.environ.get("SPARROW_ARGS", "").split(),
-    }
+    theirs_at = ["-m", os.environ.get("LLAMA_FILE", gguf), "--no-repack", "-t", "1", "--port"]
+    commands = {"llama": os.environ.get("LLAMA_SERVER", "llama-server").split() + theirs_at + [str(PORTS["llama"])]}
+    second = "other" if "LLAMA_OTHER" in os.environ else "sparrow"
+    if second == "other":
+        commands["other"] = os.environ["LLAMA_OTHER"].split() + theirs_at + [str(PORTS["other"])]
+    else:
+        commands["sparrow"] = (os.environ.get("SPARROW", "sparrow").split()
+                               + ["serve", "--model", gguf, "--kernels", "cpu", "--port", str(PORTS["sparrow"])]
+                               + os.environ.get("SPARROW_ARGS", "").split())
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     running = {}
     try:
@@ -97,20 +101,29 @@ def main():
             running[name] = subprocess.Popen(command, **quiet)
         for name, process in running.items():
             ready(PORTS[name], process)
-        with urllib.request.urlopen(f"http://127.0.0.1:{PORTS['sparrow']}/v1/models", timeout=60) as reply:
+        with urllib.request.urlopen(f"http://127.0.0.1:{PORTS[second]}/v1/models", timeout=60) as reply:
             model = json.load(reply)["data"][0]["id"]
         total = same = tokens = 0
+        apart = []  # differences of the likeliest token's log probability, up to the first other token
         for messages in prompts(most):
-            ids = post("sparrow", "/tokenize", {"model": model, "messages": messages})["tokens"]
-            (theirs, their_top), (ours, our_top) = llama(ids), sparrow(ids, model)
+            if second == "other":
+                text = post("llama", "/apply-template", {"messages": messages})["prompt"]
+                ids = post("llama", "/tokenize", {"content": text, "parse_special": True})["tokens"]
+                other = llama(ids, "other")
+            else:
+                ids = post("sparrow", "/tokenize", {"model": model, "messages": messages})["tokens"]
+                other = sparrow(ids, model)
+            (theirs, their_top), (ours, our_top) = llama(ids), other
             at = difference(theirs, ours)
             total += 1
             same += at is None
             tokens += len(ours) if at is None else at
+            apart += [abs(a[0][1] - b[0][1]) for a, b in zip(their_top[:at], our_top[:at]) if a[0][0] == b[0][0]]
             if at is not None:
                 print(f"prompt of {len(ids)} tokens, {messages[0]['content']!r}: token {at} differs\n"
-                      f"  llama   {their_top[at:at + 1]}\n  sparrow {our_top[at:at + 1]}")
-        print(f"{gguf}: {same} of {total} answers are equal, {tokens} tokens up to the first difference")
+                      f"  llama   {their_top[at:at + 1]}\n  {second:7} {our_top[at:at + 1]}")
+        print(f"{gguf}: {same} of {total} answers are equal, {tokens} tokens up to the first difference; the likeliest "
+              f"token's log probability differs by {sum(apart) / len(apart):.5f} in the mean, {max(apart):.5f} at most")
     finally:
         for process in running.values():
             process.terminate()

@@ -7,7 +7,7 @@
 #    plain reading by as many threads in the same rounds.
 # 2. Decode of v32-mini with 1 worker, 2, 4, ... CORES: best and median step.
 # 3. Decode of a slice of DeepSeek-V3.2 at its width, 2 layers of 32 experts in FP8, and of DeepSeek-V4-Flash,
-#    1 layer of 64 experts in FP4, with CORES workers. Divide their bytes, which are printed, by the step for GB/s.
+#    1 layer of 64 experts in FP4, with CORES workers, and the share of the plain read at which they read weights.
 #
 # CORES is all of them by default. Checkpoints are written to FOLDER, 10 GB, or to a folder that is removed. SPARROW
 # names the program when it is not on the path. Run it on an idle machine, from the repository.
@@ -26,8 +26,6 @@ shape() {
 		c = json.load(open(sys.argv[1]))
 		layers = int(sys.argv[2])
 		c["num_hidden_layers"], c["n_routed_experts"], c["num_nextn_predict_layers"] = layers, int(sys.argv[3]), 0
-		if "compress_ratios" in c:
-		    c["compress_ratios"], c["num_hash_layers"] = c["compress_ratios"][2:2 + layers], 0
 		json.dump(c, sys.stdout)
 	END
 }
@@ -41,7 +39,8 @@ synth() {
 
 # decode NAME WORKERS: the step of one sequence.
 decode() {
-	"$sparrow" bench model "$folder/$1" --contexts 0 --batch 1 --workers "$2" --budget 5s | grep -E "step ms| decode "
+	"$sparrow" bench model "$folder/$1" --contexts 0 --batch 1 --workers "$2" --budget 5s |
+		grep -E "step ms| decode |^decode "
 }
 
 echo "== products, $cores threads"
@@ -59,8 +58,7 @@ done
 echo "== full width, $cores workers"
 shape slice-config v32-slice 2 32
 synth slice "$folder/slice-config.json" --dtype fp8
-shape flash-config deepseek-v4-flash 1 64
-synth flash "$folder/flash-config.json" --dtype fp8
+synth flash v4-slice --dtype fp8
 for name in slice flash; do
 	"$sparrow" inspect "$folder/$name"
 	decode "$name" "$cores"

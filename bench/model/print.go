@@ -61,6 +61,9 @@ func (r *Report) Print(w io.Writer) error {
 			fmt.Fprintf(w, "context %d, batch %d was not measured: %s\n", c.Context, c.Batch, c.Skipped)
 		}
 	}
+	for _, line := range r.reads() {
+		fmt.Fprintln(w, line)
+	}
 	for i := range r.Accept {
 		fmt.Fprintf(w, "\n%s\n", &r.Accept[i])
 	}
@@ -95,6 +98,9 @@ func (r *Report) Markdown(w io.Writer) error {
 			fmt.Fprintf(w, "\nContext %d at batch %d was not measured: %s.\n", c.Context, c.Batch, c.Skipped)
 		}
 	}
+	for _, line := range r.reads() {
+		fmt.Fprintf(w, "\n%s.\n", line)
+	}
 	for i := range r.Accept {
 		fmt.Fprintf(w, "\n%s.\n", &r.Accept[i])
 	}
@@ -110,6 +116,16 @@ func (r *Report) Markdown(w io.Writer) error {
 		}
 	}
 	return nil
+}
+
+// reads says how fast decode steps read weights.
+func (r *Report) reads() (lines []string) {
+	for i := range r.Cells {
+		if c := &r.Cells[i]; c.Decode != nil && c.Decode.Reads != nil {
+			lines = append(lines, c.Decode.Reads.line(c))
+		}
+	}
+	return lines
 }
 
 // rows are the cells of the table, its head first: one row for each phase, with the share of every stage.

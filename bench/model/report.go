@@ -30,6 +30,8 @@ type Phase struct {
 	OverlapMs float64 `json:"overlap_ms,omitempty"`
 	Busy      float64 `json:"busy,omitempty"`
 
+	Reads *Reads `json:"reads,omitempty"` // of a decode step on one CPU
+
 	Launches int      `json:"launches,omitempty"`
 	DeviceMs float64  `json:"device_ms,omitempty"`
 	Kernels  []Kernel `json:"kernels,omitempty"` // those that take longest first

@@ -29,7 +29,8 @@ type Options struct {
 	// means 8192 and 32768 on a GPU.
 	Prompts []int
 	Policy  plan.Policy
-	// Ranks are further devices that share the model with the first one (docs/ranks.md), whose stages are timed.
+	// Ranks are further devices that share the model with the first one (docs/ranks.md), by heads. The stages of the
+	// first are timed.
 	Ranks   []kernel.Device
 	Threads int  // of all devices, for the report
 	Packed  bool // the device copies weights, for the report
@@ -196,6 +197,9 @@ func some(cells []Cell) error {
 
 func load(src *family.Source, dev kernel.Device, o Options) (*bench, error) {
 	watch := &stopwatch{Device: dev, vocab: src.Config.Vocab}
+	if dev.Hardware().Arch == "cpu" && len(o.Ranks) == 0 {
+		watch.reads = newCounter()
+	}
 	begin := time.Now()
 	b := &bench{o: o, watch: watch, rng: rand.New(rand.NewPCG(o.Seed, 3))}
 	m, err := b.place(src)
@@ -231,7 +235,7 @@ func (b *bench) place(src *family.Source) (_ model.Model, err error) {
 	if b.group, err = group.New(devs, group.Options{}); err != nil {
 		return nil, err
 	}
-	m, err := src.LoadRanks(b.group, b.o.OnTensor)
+	m, err := src.LoadRanks(b.group, plan.ByHeads, b.o.OnTensor)
 	if err != nil {
 		b.close()
 	}
@@ -375,10 +379,13 @@ func (b *bench) phase(ctx context.Context, kind plan.Mode, c *Cell, n int) (*Pha
 	if err := b.profile(p, 1, func(int) error { _, _, err := b.timed(j); return err }); err != nil {
 		return nil, err
 	}
-	if b.gpu && kind == plan.ModeDecode {
-		err = b.overlap(ctx, p, j)
+	if kind != plan.ModeDecode {
+		return p, nil
 	}
-	return p, err
+	if b.gpu {
+		return p, b.overlap(ctx, p, j)
+	}
+	return p, b.readsOf(p, j)
 }
 
 // repeat runs one after one that warms caches and grows scratch memory, for as long as the budget allows.

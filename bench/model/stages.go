@@ -38,6 +38,7 @@ type stopwatch struct {
 	spans  kernel.Tracer // of a GPU whose passes are timed as a whole; nil otherwise
 	ended  bool          // the latest of these passes has fetched its results
 	ops    operations    // of a host device
+	reads  *counter      // of a host device; nil otherwise
 }
 
 // Write copies to the device. The inputs of a pass are written before anything else of it is enqueued.
@@ -131,6 +132,7 @@ func (d *stopwatch) ConvertPages(a kernel.ConvertArgs) error {
 }
 
 func (d *stopwatch) Multiply(a kernel.MultiplyArgs) error {
+	d.reads.product(a.W, d.vocab)
 	if a.W.Out() == d.vocab {
 		return timed(d, Head, d.Device.Multiply, a)
 	}
@@ -138,10 +140,14 @@ func (d *stopwatch) Multiply(a kernel.MultiplyArgs) error {
 }
 
 func (d *stopwatch) Project(a kernel.ProjectArgs) error {
+	for _, to := range a.To {
+		d.reads.product(to.W, d.vocab)
+	}
 	return timed(d, Products, d.Device.Project, a)
 }
 
 func (d *stopwatch) Absorb(a kernel.AbsorbArgs) error {
+	d.reads.product(a.KVB, d.vocab) // with Expand, which reads the other half of each head
 	return timed(d, Products, d.Device.Absorb, a)
 }
 
@@ -150,6 +156,7 @@ func (d *stopwatch) Expand(a kernel.ExpandArgs) error {
 }
 
 func (d *stopwatch) Experts(a kernel.ExpertArgs) error {
+	d.reads.chosen(a)
 	return timed(d, Products, d.Device.Experts, a)
 }
 

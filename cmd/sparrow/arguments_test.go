@@ -13,6 +13,11 @@ func TestWrongArgumentsAreNamedAsTheyWereTyped(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"run --workers -2 hi", "--workers -2: want 0 or more"},
 		{"run --workers 1000000 hi", "--workers 1000000: want at most 4096"},
+		{"run --ranks 65 hi", "--ranks 65: want at most 64"},
+		{"run --gpus 0 hi", "--gpus 0: want how many, from 1 to 64, or a list"},
+		{"run --gpus 0,x hi", "--gpus 0,x: want how many"},
+		{"run --gpus 0,1 --ranks 2 hi", "--ranks 2 names CPU devices and --gpus 0,1 GPUs"},
+		{"run --attention both hi", "--attention both: want tp, dp or auto"},
 		{"run --step-tokens -1 hi", "--step-tokens -1: want 0"},
 		{"run --step-tokens 9223372036854775807 hi", "--step-tokens 9223372036854775807: want at most 2147483647"},
 		{"serve --max-running -3 --port 0", "--max-running -3: want 0"},

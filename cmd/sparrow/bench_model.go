@@ -15,6 +15,7 @@ import (
 	"sparrow"
 	"sparrow/bench/model"
 	"sparrow/builtin"
+	"sparrow/internal/numa"
 	"sparrow/internal/unit"
 	"sparrow/kernel"
 	"sparrow/kernel/group"
@@ -34,6 +35,7 @@ type benchModelFlags struct {
 	seed                         uint64
 	asJSON, markdown             bool
 	dummy, profile               bool
+	deviceSampling               bool
 	accept                       float64
 }
 
@@ -92,6 +94,7 @@ microsecond for each, and the shares are of that step.`,
 	f.addDraft(s)
 	s.Float64Var(&f.accept, "draft-accept", 0, "with --draft, decode every batch behind every context with drafts of "+
 		"which this share counts as right, and without, for models with random weights")
+	addDeviceSampling(s, &f.deviceSampling)
 	return c
 }
 
@@ -157,14 +160,24 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
-	if f.pack {
+	var nodes *numa.Machine
+	if f.numa {
+		if f.ranks > 1 {
+			return fmt.Errorf("bench model: --numa divides the threads of one device, and --ranks is %d", f.ranks)
+		}
+		if nodes, err = numa.Several(warnings(cmd)); err != nil {
+			return fmt.Errorf("bench model: %w", err)
+		}
+	}
+	if f.pack || nodes != nil {
 		if err := host.CheckPackSpace(src.Weights.Bytes()); err != nil {
 			return fmt.Errorf("bench model: %w", err)
 		}
 	}
 	q := sparrow.DeviceRequest{Kernels: f.kernels, Source: src, Policy: o.Policy,
-		Options: kernel.Options{Workers: f.workers, Pack: f.pack, Precise: f.precise, Ordinal: f.gpu},
-		Warn:    warnings(cmd)}
+		Options: kernel.Options{Workers: f.workers, Pack: f.pack, Precise: f.precise, Ordinal: f.gpu,
+			NUMA: nodes},
+		Warn: warnings(cmd)}
 	if f.ranks > 1 && f.kernels == sparrow.AutoKernels {
 		q.Kernels = "cpu"
 	}

@@ -2,11 +2,15 @@ package main
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"sparrow"
+	"sparrow/kernel/group"
+	"sparrow/plan"
 )
 
 // deviceFlags say what computes, shared by every command that opens a device for a whole model.
@@ -15,6 +19,7 @@ type deviceFlags struct {
 	gpu     int
 	workers int
 	pack    bool
+	numa    bool
 	precise bool
 }
 
@@ -24,6 +29,8 @@ func (d *deviceFlags) add(f *pflag.FlagSet) {
 	f.IntVar(&d.workers, "workers", 0, "CPU threads; 0 means one for each core")
 	f.BoolVar(&d.pack, "pack", false, "copy the weights at load to huge pages, which may help where pages of files "+
 		"are small; takes as much memory again; --kernels auto then means the CPU")
+	f.BoolVar(&d.numa, "numa", false, "on a machine with several memory nodes, keep threads on their node and copy "+
+		"the weights, as --pack does, to the nodes of the threads that read them; Linux")
 	f.BoolVar(&d.precise, "precise", false, "on a CPU, multiply float32 activations whole; slower, above all with the "+
 		"block formats of GGUF files, whose products otherwise take activations in 8 bits")
 }
@@ -35,10 +42,86 @@ func addKernels(f *pflag.FlagSet, kernels *string) {
 			"machine), ref, or a name from 'sparrow version'")
 }
 
-// addRanks adds --ranks, for commands that run whole models.
+// rankFlags say which devices share a model, and how; for commands that run whole models.
+type rankFlags struct {
+	ranks           int
+	gpus, attention string
+}
+
+func (r *rankFlags) add(f *pflag.FlagSet) {
+	addRanks(f, &r.ranks)
+	f.StringVar(&r.gpus, "gpus", "", "GPUs that share the model: how many, such as 8, or which, such as 0,1 "+
+		"(docs/ranks.md says what of it has run)")
+	addAttention(f, &r.attention)
+}
+
+// addRanks adds --ranks alone.
 func addRanks(f *pflag.FlagSet, ranks *int) {
-	f.IntVar(ranks, "ranks", 0, "CPU devices that share the model, each with a part of its heads, experts, vocabulary "+
-		"and of the threads (docs/ranks.md); 0 and 1 are one")
+	f.IntVar(ranks, "ranks", 0, "CPU devices that share the model, each with a part of its heads or requests, its "+
+		"experts, its vocabulary and of the threads (docs/ranks.md); 0 and 1 are one")
+}
+
+// addAttention adds --attention.
+func addAttention(f *pflag.FlagSet, attention *string) {
+	f.StringVar(attention, "attention", "auto", "how ranks share attention: tp (by heads; each holds the whole "+
+		"cache), dp (by requests; each holds the pages of its own), auto (tp where the heads divide)")
+}
+
+// devices are the devices that the flags name.
+func (r *rankFlags) devices() (sparrow.Ranks, error) {
+	out := sparrow.Ranks{Count: r.ranks}
+	if err := counted(count{"ranks", r.ranks, group.MaxRanks}); err != nil {
+		return out, err
+	}
+	var err error
+	if out.GPUs, err = parseGPUs(r.gpus); err != nil {
+		return out, err
+	}
+	if r.ranks > 1 && len(out.GPUs) > 0 {
+		return out, fmt.Errorf("--ranks %d names CPU devices and --gpus %s GPUs; give one of them", r.ranks, r.gpus)
+	}
+	out.Attention, err = division(r.attention)
+	return out, err
+}
+
+// parseGPUs reads a number of GPUs, or a list of them.
+func parseGPUs(text string) ([]int, error) {
+	if text == "" {
+		return nil, nil
+	}
+	bad := fmt.Errorf("--gpus %s: want how many, from 1 to %d, or a list of numbers from 0 on such as 0,1", text,
+		group.MaxRanks)
+	n, err := strconv.Atoi(text)
+	if err == nil && n >= 1 && n <= group.MaxRanks {
+		list := make([]int, n)
+		for i := range list {
+			list[i] = i
+		}
+		return list, nil
+	}
+	var list []int
+	for _, word := range strings.Split(text, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(word))
+		if err != nil || n < 0 || !strings.Contains(text, ",") || len(list) == group.MaxRanks {
+			return nil, bad
+		}
+		list = append(list, n)
+	}
+	return list, nil
+}
+
+func division(attention string) (plan.Division, error) {
+	d, err := plan.ParseDivision(attention)
+	if err != nil {
+		return d, fmt.Errorf("--attention %s: want tp, dp or auto", attention)
+	}
+	return d, nil
+}
+
+// addDeviceSampling adds --device-sampling, for commands that generate text or draft.
+func addDeviceSampling(f *pflag.FlagSet, on *bool) {
+	f.BoolVar(on, "device-sampling", false, "on a GPU, draw tokens of requests that sample plainly there, and draft "+
+		"without waiting for the host; answers are the same (docs/gpu.md)")
 }
 
 // warnings prints what is worth knowing and stops nothing, a line each.

@@ -29,13 +29,14 @@ type engineFlags struct {
 	model, name                       string
 	cacheTokens, context, stepTokens  int
 	maxRunning, maxQueue, planHistory int
-	ranks                             int
-	recordBytes                       int64
-	noPrefixCache                     bool
-	noGraphs, noOverlap               bool
-	controlTokens, selfTest           string
-	watchdog                          time.Duration
-	maxStall                          string
+	rankFlags
+	rankTimeout                         time.Duration
+	recordBytes                         int64
+	noPrefixCache                       bool
+	noGraphs, noOverlap, deviceSampling bool
+	controlTokens, selfTest             string
+	watchdog                            time.Duration
+	maxStall                            string
 
 	events prefix.Listener // of the prefix cache; set by serve
 	drawn  *family.Source  // in place of model; set by bench serve
@@ -47,7 +48,9 @@ func (f *engineFlags) add(s *pflag.FlagSet) {
 		"checkpoint folder, GGUF file, or the name of a pulled model such as deepseek-ai/DeepSeek-V3.2; without it "+
 			"the small model inside the binary runs ("+builtin.Name+")")
 	f.deviceFlags.add(s)
-	addRanks(s, &f.ranks)
+	f.rankFlags.add(s)
+	s.DurationVar(&f.rankTimeout, "rank-timeout", group.Timeout, "how long a rank may stay at one operation while the "+
+		"others wait for it, before all are given up; 0 is for ever")
 	s.IntVar(&f.cacheTokens, "cache-tokens", 0, "size of the cache in tokens; 0 sizes it by memory")
 	s.IntVar(&f.context, "context", 0,
 		"longest sequence in tokens; 0 means the model's own limit, or the cache where that is smaller")
@@ -62,11 +65,11 @@ func (f *engineFlags) add(s *pflag.FlagSet) {
 		"captured steps: slower, and the watchdog sees the stage it hangs in")
 	s.BoolVar(&f.noOverlap, "no-overlap", false, "on a GPU, form the next step when the one before has ended instead "+
 		"of while it runs: slower, for comparing")
+	addDeviceSampling(s, &f.deviceSampling)
 	s.StringVar(&f.selfTest, "self-test", "auto", "compare sparse with dense attention on the weights before the "+
 		"model opens, and refuse a difference: auto (on a GPU, and on a CPU where it is quick), on, off")
 	s.DurationVar(&f.watchdog, "watchdog", time.Minute,
-		"log the operation that a step has come to when it takes longer; of several ranks, end them where one keeps "+
-			"the others waiting for longer; 0 is never")
+		"log the operation that a step has come to when it takes longer; 0 is never")
 }
 
 // addServing adds the flags that matter only where many requests come together.
@@ -168,6 +171,14 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 	if watchdog == 0 {
 		watchdog = -1 // the configuration's 0 is its default
 	}
+	timeout := f.rankTimeout
+	if timeout == 0 {
+		timeout = -1
+	}
+	ranks, err := f.devices()
+	if err != nil {
+		return sparrow.Config{}, err
+	}
 	stall, err := f.stall()
 	if err != nil {
 		return sparrow.Config{}, err
@@ -175,11 +186,12 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 	c := sparrow.Config{
 		CacheEvents: f.events, MaxStall: stall, SelfTest: test, Watchdog: watchdog,
 		Model: dir, Source: f.drawn, Name: f.wireName(dir), Kernels: f.kernels, Device: f.gpu, Workers: f.workers,
-		Pack: f.pack, Ranks: f.ranks,
-		Precise: f.precise, Policy: p, Draft: drafts,
+		Pack: f.pack, NUMA: f.numa, Ranks: ranks.Count, GPUs: ranks.GPUs, Attention: ranks.Attention,
+		RankTimeout: timeout,
+		Precise:     f.precise, Policy: p, Draft: drafts,
 		CacheTokens: f.cacheTokens, ContextTokens: f.context, StepTokens: f.stepTokens, MaxRunning: f.maxRunning,
 		MaxQueue: f.maxQueue, NoReuse: f.noPrefixCache, NoGraphs: f.noGraphs,
-		NoOverlap: f.noOverlap, PlanHistory: f.planHistory,
+		NoOverlap: f.noOverlap, DeviceSampling: f.deviceSampling, PlanHistory: f.planHistory,
 		RecordBytes: f.recordBytes, ControlTokens: f.controlTokens == "allow",
 	}
 	if c.Tiers, err = f.tiers(); err != nil {
@@ -210,7 +222,6 @@ func (f *engineFlags) stall() (time.Duration, error) {
 func (f *engineFlags) sizes() error {
 	const most = sparrow.MaxCount
 	return counted(count{"workers", f.workers, sparrow.MaxWorkers}, count{"gpu", f.gpu, 0},
-		count{"ranks", f.ranks, group.MaxRanks},
 		count{"cache-tokens", f.cacheTokens, 0},
 		count{"context", f.context, most}, count{"step-tokens", f.stepTokens, most},
 		count{"max-running", f.maxRunning, most}, count{"max-queue", f.maxQueue, most},

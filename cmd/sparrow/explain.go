@@ -22,7 +22,7 @@ type explainFlags struct {
 	model, family, catalog, hw, batch string
 	topk, tie, fused, scores, cp      string
 	graph, splits                     string
-	v4Prefill, v4Schedule             string
+	v4Prefill, v4Schedule, attention  string
 	heads, layer, paddedRows          int
 	draftTokens, draftBranches        int
 	free, memory                      int64
@@ -119,7 +119,8 @@ func (f *explainFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.v4Prefill, "v4-sparse-prefill", "", "V4 prompts through a gathered workspace: on, auto or off")
 	s.StringVar(&f.v4Schedule, "v4-schedule", "",
 		"kernel that plans V4's paged scores, catalogue public: own or library")
-	s.IntVar(&f.wish.AttentionTP, "tp", 0, "ranks that share attention heads")
+	s.IntVar(&f.wish.AttentionTP, "tp", 0, "ranks that share the model")
+	addAttention(s, &f.attention)
 	s.IntVar(&f.layer, "layer", -1, "also show the indexer path of this layer")
 	s.IntVar(&f.paddedRows, "padded-rows", 0, "rows the batch is padded to")
 	s.IntVar(&f.draftTokens, "draft-tokens", 0, "rows verified per request; --draft N says the same as N+1 here")
@@ -173,6 +174,11 @@ func (f *explainFlags) answer() (*explain.Answer, error) {
 		return nil, err
 	}
 	b.PaddedRows, b.NeedSeed, b.FreeBytes = f.paddedRows, f.seed, f.free
+	for i := range b.Requests {
+		if m.ByRequests() { // in turn
+			b.Requests[i].Rank = i % m.Ranks
+		}
+	}
 	if err := b.Graph.UnmarshalText([]byte(f.graph)); err != nil {
 		return nil, fmt.Errorf("--graph: %w", err)
 	}
@@ -217,7 +223,11 @@ func (f *explainFlags) facts() (plan.Model, error) {
 	if err != nil {
 		return m, err
 	}
-	if m, err = m.Divide(ranks); err != nil {
+	how, err := division(f.attention)
+	if err != nil {
+		return m, err
+	}
+	if m, err = m.Divide(ranks, how); err != nil {
 		return m, fmt.Errorf("explain: %w", err)
 	}
 	if f.layer > m.Layers {

@@ -363,6 +363,8 @@ func TestExplainRefusesBadFlags(t *testing.T) {
 		{"--family deepseek_v32 --batch extend:3 --graph sometimes", "--graph"},
 		{"--family deepseek_v32 --tp 3", "E08"},
 		{"--family deepseek_v32 --tp -1", "want a number of ranks"},
+		{"--family deepseek_v32 --tp 2 --attention both", "--attention both: want tp, dp or auto"},
+		{"--family deepseek_v32 --hw 8xh200 --kv fp8 --attention dp --time --batch decode:9", "ask for --attention tp"},
 		{"--family deepseek_v32 --hw 0xh200", "such as 8xh200"},
 		{"--family deepseek_v32 --hw 8xh200 --tp 4", "leave --tp out"},
 		{"--family deepseek_v32 --hw 8xh200 --time", "give its --batch"},
@@ -400,5 +402,17 @@ func TestNearest(t *testing.T) {
 	}
 	if got := commandLine([]setting{{"model", "my model's"}}); got != `sparrow explain --model 'my model'\''s'` {
 		t.Errorf("quoted as %s", got)
+	}
+}
+
+// Ranks that share attention by requests plan segments of their own, requests in turn.
+func TestExplainRanksByRequests(t *testing.T) {
+	status, out, errs := invoke("explain", "--family", "deepseek_v32", "--tp", "2", "--attention", "dp", "--batch",
+		"decode:2x9000")
+	if status != 0 || !strings.Contains(out, "2 ranks share attention by requests: each computes all 128 heads") {
+		t.Fatalf("status %d: %s%s", status, out, errs)
+	}
+	if n := strings.Count(out, "of rank "); n != 2 {
+		t.Errorf("%d segments of ranks, want 2: %s", n, out)
 	}
 }

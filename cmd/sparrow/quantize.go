@@ -29,9 +29,10 @@ func quantizeCommand() *cobra.Command {
 		Short: "Write a checkpoint as a GGUF file, with weights in fewer bits",
 		Long: `Quantize reads a checkpoint folder with safetensors files and writes one GGUF file that sparrow and llama.cpp
 run. "builtin" as SRC is the model inside the binary. Matrices get the type asked for; norms, biases and the router
-stay float32. q4_k_m gives the head and some down-projections six bits, as is usual. Rows that do not fit the blocks of
-a type get one with smaller blocks and no fewer bits. Nothing that is there is replaced, and an interrupted run leaves
-nothing that looks complete.`,
+stay float32, and FP4 experts of DeepSeek-V4 stay FP4 in all types but f32 and bf16. q4_k_m gives the head and some
+down-projections six bits, as is usual. Rows that do not fit the blocks of a type get one with smaller blocks and no
+fewer bits. A drafting block of DeepSeek-V4 is left out. Nothing that is there is replaced, and an interrupted run
+leaves nothing that looks complete.`,
 		Example: `  sparrow quantize /models/DeepSeek-V3.2 v32-q4.gguf --type q4_k_m
   sparrow quantize builtin tiny.gguf --type q8_0`,
 		Args: cobra.ExactArgs(2),
@@ -70,6 +71,10 @@ func quantize(cmd *cobra.Command, src, dst, name string) (err error) {
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%s: %s of %s, %s before\n", dst, unit.Bytes(info.Size()), mix,
 		unit.Bytes(source.Weights.Bytes()))
+	if source.Config.Family == config.DeepseekV4 && source.Config.NextN > 0 {
+		fmt.Fprintln(cmd.OutOrStdout(),
+			"the drafting block was left out: the format has no place for it beside the model")
+	}
 	return nil
 }
 
@@ -98,11 +103,6 @@ func readForGGUF(src string) (*llamacpp.Model, *family.Source, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	c, ok := source.Model.(*config.DSA)
-	if !ok {
-		return nil, nil, errors.Join(fmt.Errorf("%s is a %s model; GGUF files are written of %s and %s", src,
-			source.Config.Family, config.DeepseekV32, config.GLMMoeDSA), source.Close())
-	}
-	m.Config, m.Weights = c, source.Weights
+	m.Config, m.Weights = source.Model, source.Weights
 	return m, source, nil
 }

@@ -18,7 +18,8 @@ import (
 func verifyCommand() *cobra.Command {
 	var flags policyFlags
 	var exact, exactIndex, replay, asJSON bool
-	var chunk, ranks int
+	var chunk int
+	var ranks rankFlags
 	var kernels string
 	c := &cobra.Command{
 		Use:   "verify DIR",
@@ -50,11 +51,12 @@ golden.json and golden.safetensors beside the weights can be verified: in the so
 			if chunk < 0 {
 				return fmt.Errorf("verify: --chunk %d: want prompt tokens per step, or 0 for whole prompts", chunk)
 			}
-			if err := counted(count{"ranks", ranks, group.MaxRanks}); err != nil {
+			of, err := ranks.devices()
+			if err != nil {
 				return fmt.Errorf("verify: %w", err)
 			}
 			q := sparrow.DeviceRequest{Kernels: kernels, Policy: p, Warn: warnings(cmd)}
-			r, err := runVerify(args[0], q, ranks, verify.Options{Chunk: chunk, Replay: replay})
+			r, err := runVerify(args[0], q, of, verify.Options{Chunk: chunk, Replay: replay})
 			if err != nil {
 				return err
 			}
@@ -79,12 +81,13 @@ golden.json and golden.safetensors beside the weights can be verified: in the so
 	c.Flags().BoolVar(&replay, "replay", false,
 		"run every case again with the selections and experts it chose, and demand the same bits; on CPUs")
 	addKernels(c.Flags(), &kernels)
-	addRanks(c.Flags(), &ranks)
+	ranks.add(c.Flags())
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }
 
-func runVerify(dir string, q sparrow.DeviceRequest, ranks int, o verify.Options) (_ *verify.Report, err error) {
+func runVerify(dir string, q sparrow.DeviceRequest, ranks sparrow.Ranks, o verify.Options) (_ *verify.Report,
+	err error) {
 	src, err := family.Open(dir)
 	if err != nil {
 		return nil, err
@@ -92,7 +95,7 @@ func runVerify(dir string, q sparrow.DeviceRequest, ranks int, o verify.Options)
 	defer func() { err = errors.Join(err, src.Close()) }()
 	q.Source, q.Precise = src, q.Policy.KV == "f32" || q.Policy.KV == "exact"
 	open := onDevice
-	if ranks > 1 {
+	if max(ranks.Count, len(ranks.GPUs)) > 1 {
 		open = func(q sparrow.DeviceRequest) (kernel.Machine, func() (model.Model, error), error) {
 			return onRanks(q, ranks)
 		}
@@ -132,7 +135,10 @@ func onDevice(q sparrow.DeviceRequest) (kernel.Machine, func() (model.Model, err
 }
 
 // onRanks opens several ranks. Everything that is read from one of them must have the same bits on all.
-func onRanks(q sparrow.DeviceRequest, ranks int) (kernel.Machine, func() (model.Model, error), error) {
-	g, err := sparrow.OpenRanks(registry(), q, ranks, group.Options{Compare: true})
-	return g, func() (model.Model, error) { return q.Source.LoadRanks(g, nil) }, err
+func onRanks(q sparrow.DeviceRequest, of sparrow.Ranks) (kernel.Machine, func() (model.Model, error), error) {
+	g, err := sparrow.OpenRanks(registry(), q, of, group.Options{Compare: true})
+	if err != nil {
+		return nil, nil, err
+	}
+	return g.Machine(), func() (model.Model, error) { return q.Source.LoadRanks(g, of.Attention, nil) }, nil
 }

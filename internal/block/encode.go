@@ -52,7 +52,8 @@ func encodeQ8_0(dst []byte, src []float32) {
 	inv := inverse(d)
 	putHalf(dst, d)
 	for i, v := range src {
-		dst[2+i] = byte(int8(math.Round(float64(v * inv)))) // halves away from zero
+		q := float64(v * inv)
+		dst[2+i] = byte(int8(q + math.Copysign(0.5, q))) // halves away from zero: the sum is exact
 	}
 }
 
@@ -80,65 +81,22 @@ func encodeQ5_0(dst []byte, src []float32) {
 	binary.LittleEndian.PutUint32(dst[2:], high)
 }
 
-// nearest is v rounded to a whole number of [low, high], halves to even.
-func nearest(v float32, low, high int) int {
-	return int(min(max(math.RoundToEven(float64(v)), float64(low)), float64(high)))
-}
-
-// trials is how many first scales a search tries.
-const trials = 21
-
-// affine finds scale and minimum so that scale*q - least comes near x, for q in 0..top and least >= 0. Each trial
-// rounds with a first scale and then fits scale and minimum to the codes by least squares. Large values count more:
-// they move products more.
-func affine(x []float32, top int) (scale, least float32) {
-	low, high := min(slices.Min(x), 0), slices.Max(x)
-	if high == low {
-		return 0, -low
+// nearest is v rounded to a whole number of [low, high], halves to even. Beyond 2^22 sums are not whole numbers, and
+// beyond [low, high] all the same.
+func nearest(v, low, high float32) int {
+	q := float32(v+wholeAt) - wholeAt
+	if q > high {
+		q = high
 	}
-	var mean float32
-	for _, v := range x {
-		mean += v * v
+	if q < low {
+		q = low
 	}
-	mean = float32(math.Sqrt(float64(mean / float32(len(x)))))
-	best := float32(math.Inf(1))
-	for t := range trials {
-		first := (float32(top) - 1 + 0.1*float32(t)) / (high - low) // from top-1 to top+1
-		var w, wq, wqq, wx, wqx float32
-		for _, v := range x {
-			weight := mean + abs(v)
-			q := float32(nearest(first*(v-low), 0, top))
-			w, wq, wqq, wx, wqx = w+weight, wq+weight*q, wqq+weight*q*q, wx+weight*v, wqx+weight*q*v
-		}
-		det := w*wqq - wq*wq
-		if det <= 0 {
-			continue
-		}
-		s, m := (w*wqx-wq*wx)/det, (wqq*wx-wq*wqx)/det
-		if m > 0 { // only minimums below zero can be stored
-			s, m = wqx/wqq, 0
-		}
-		if e := affineError(x, first, low, s, m, mean, top); e < best {
-			best, scale, least = e, s, -m
-		}
-	}
-	return scale, least
-}
-
-// affineError is the weighted squared error of the codes that a trial found.
-func affineError(x []float32, first, low, s, m, mean float32, top int) (e float32) {
-	for _, v := range x {
-		d := s*float32(nearest(first*(v-low), 0, top)) + m - v
-		e += (mean + abs(v)) * d * d
-	}
-	return e
+	return int(q)
 }
 
 func encodeQ4K(dst []byte, src []float32) {
-	var scales, leasts [8]float32
-	for j := range 8 {
-		scales[j], leasts[j] = affine(src[32*j:32*j+32], 15)
-	}
+	var search lanes
+	scales, leasts := search.affine(src, 15)
 	d, low := slices.Max(scales[:])/63, slices.Max(leasts[:])/63
 	putHalf(dst, d)
 	putHalf(dst[2:], low)
@@ -163,44 +121,27 @@ func encodeQ4K(dst []byte, src []float32) {
 	}
 }
 
-// symmetric finds a scale so that scale*q comes near x for q in -32..31.
-func symmetric(x []float32) (scale float32) {
-	most := furthest(x)
-	if most == 0 {
-		return 0
-	}
-	best := float32(-1)
-	for t := range trials {
-		first := -(31 + 0.1*float32(t)) / most // the furthest value becomes about -32
-		var wqx, wqq float32
-		for _, v := range x {
-			q := float32(nearest(first*v, -32, 31))
-			wqx, wqq = wqx+v*v*q*v, wqq+v*v*q*q
-		}
-		if wqq > 0 && wqx*wqx > best*wqq { // the error falls as this rises
-			best, scale = wqx*wqx/wqq, wqx/wqq
-		}
-	}
-	return scale
-}
-
 func encodeQ6K(dst []byte, src []float32) {
+	var search lanes
 	var scales [16]float32
-	for j := range 16 {
-		scales[j] = symmetric(src[16*j : 16*j+16])
+	for h := range 2 {
+		half := search.symmetric(src[128*h:][:128])
+		copy(scales[8*h:], half[:])
 	}
 	d := furthest(scales[:]) / -128
 	lows, highs, packed := dst[:128], dst[128:192], dst[192:208]
 	clear(dst)
 	putHalf(dst[208:], d)
 	d = half(dst[208:])
+	var inverses [16]float32
+	for j := range inverses {
+		s := nearest(scales[j]*inverse(d), -128, 127)
+		packed[j], inverses[j] = byte(int8(s)), inverse(d*float32(s))
+	}
 	for run := range 8 {
 		group, part := run/4, run%4
 		for l := range 32 {
-			at := 2*run + l/16
-			s := nearest(scales[at]*inverse(d), -128, 127)
-			packed[at] = byte(int8(s))
-			q := byte(nearest(src[32*run+l]*inverse(d*float32(s)), -32, 31) + 32)
+			q := byte(nearest(src[32*run+l]*inverses[2*run+l/16], -32, 31) + 32)
 			lows[64*group+32*(part%2)+l] |= q & 15 << (4 * (part / 2))
 			highs[32*group+l] |= q >> 4 << (2 * part)
 		}

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"math"
+	"slices"
 	"testing"
 )
 
@@ -65,4 +66,166 @@ func relative(got, want []float32) float64 {
 		e, n = e+d*d, n+float64(want[i])*float64(want[i])
 	}
 	return math.Sqrt(e / n)
+}
+
+// The searches find what plain definitions find, to the bit, also of blocks of zeros, of equal values, and of values
+// that are tiny or huge. With an infinity there is nothing to find.
+func TestSearchesFindWhatPlainOnesDo(t *testing.T) {
+	values := randomValues(64 * 256)
+	inf, nan := float32(math.Inf(1)), float32(math.NaN())
+	for i, v := range []float32{0.5, -0.5, 1e-30, -3e-36, 1e19, 3e38, -3e38, inf, -inf, nan} {
+		at := values[1024+64*i:][:64]
+		at[i] = v
+		if i >= 2 && i < 7 {
+			for j := range at {
+				at[j] *= v // all of them of that size
+			}
+		}
+		if i < 2 {
+			for j := range at {
+				at[j] = v
+			}
+		}
+	}
+	equal := func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }
+	for from := 0; from < len(values); from += 256 {
+		x := values[from:][:256]
+		var search lanes
+		scales, leasts := search.affine(x, 15)
+		for l := range 8 {
+			v := x[32*l:][:32]
+			s, m := plainAffine(v, 15)
+			if !equal(scales[l], s) || !equal(leasts[l], m) {
+				t.Fatalf("values from %d on: scale %v and minimum %v, want %v and %v\n%v", from+32*l, scales[l],
+					leasts[l], s, m, v)
+			}
+		}
+		for h := range 2 {
+			scales := search.symmetric(x[128*h:][:128])
+			for l := range 8 {
+				v := x[128*h+16*l:][:16]
+				if want := plainSymmetric(v); !equal(scales[l], want) && !math.IsInf(float64(furthest(v)), 0) {
+					t.Fatalf("values from %d on: scale %v, want %v\n%v", from+128*h+16*l, scales[l], want, v)
+				}
+			}
+		}
+		for _, v := range x {
+			if got, want := nearest(v*100, -32, 31), int(plainNearest(v*100, -32, 31)); got != want {
+				t.Fatalf("%v is rounded to %d, want %d", v*100, got, want)
+			}
+		}
+		// The assembly does what plain Go does.
+		other := search
+		for _, f := range [][2]func(*lanes){{affineSums, affineSumsGo}, {affineErrors, affineErrorsGo},
+			{symmetricSums, symmetricSumsGo}} {
+			f[0](&search)
+			f[1](&other)
+			if !sameLanes(&search, &other) {
+				t.Fatalf("values from %d on: sums of the processor's own kernel differ", from)
+			}
+		}
+	}
+}
+
+// sameLanes compares all numbers; any NaN is equal to any other.
+func sameLanes(a, b *lanes) bool {
+	same := func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) || a != a && b != b }
+	for i := range a.codes {
+		for l := range 8 {
+			if !same(a.codes[i][l], b.codes[i][l]) {
+				return false
+			}
+		}
+	}
+	for l := range 8 {
+		if !same(a.wq[l], b.wq[l]) || !same(a.wqq[l], b.wqq[l]) || !same(a.wqx[l], b.wqx[l]) || !same(a.e[l], b.e[l]) {
+			return false
+		}
+	}
+	return true
+}
+
+// plainNearest is v rounded to a whole number of [low, high], halves to even.
+func plainNearest(v float32, low, high int) float32 {
+	return float32(int(min(max(math.RoundToEven(float64(v)), float64(low)), float64(high))))
+}
+
+// plainAffine finds scale and minimum so that scale*q - least comes near x, for q in 0..top and least >= 0. Each trial
+// rounds with a first scale and then fits scale and minimum to the codes by least squares. Large values count more:
+// they move products more.
+func plainAffine(x []float32, top int) (scale, least float32) {
+	low, high := min(slices.Min(x), 0), slices.Max(x)
+	if high == low {
+		return 0, -low
+	}
+	var mean float32
+	for _, v := range x {
+		mean += v * v
+	}
+	mean = float32(math.Sqrt(float64(mean / float32(len(x)))))
+	best := float32(math.Inf(1))
+	for t := range trials {
+		first := (float32(top) - 1 + 0.1*float32(t)) / (high - low) // from top-1 to top+1
+		var w, wq, wqq, wx, wqx float32
+		for _, v := range x {
+			weight := mean + abs(v)
+			q := plainNearest(first*(v-low), 0, top)
+			w, wq, wqq, wx, wqx = w+weight, wq+weight*q, wqq+weight*q*q, wx+weight*v, wqx+weight*q*v
+		}
+		det := w*wqq - wq*wq
+		if det <= 0 {
+			continue
+		}
+		s, m := (w*wqx-wq*wx)/det, (wqq*wx-wq*wqx)/det
+		if m > 0 { // only minimums below zero can be stored
+			s, m = wqx/wqq, 0
+		}
+		if e := plainError(x, first, low, s, m, mean, top); e < best {
+			best, scale, least = e, s, -m
+		}
+	}
+	return scale, least
+}
+
+// plainError is the weighted squared error of the codes that a trial found.
+func plainError(x []float32, first, low, s, m, mean float32, top int) (e float32) {
+	for _, v := range x {
+		d := s*plainNearest(first*(v-low), 0, top) + m - v
+		e += (mean + abs(v)) * d * d
+	}
+	return e
+}
+
+// plainSymmetric finds a scale so that scale*q comes near x for q in -32..31.
+func plainSymmetric(x []float32) (scale float32) {
+	most := furthest(x)
+	if most == 0 {
+		return 0
+	}
+	best := float32(-1)
+	for t := range trials {
+		first := -(31 + 0.1*float32(t)) / most // the furthest value becomes about -32
+		var wqx, wqq float32
+		for _, v := range x {
+			q := plainNearest(first*v, -32, 31)
+			wqx, wqq = wqx+v*v*q*v, wqq+v*v*q*q
+		}
+		if wqq > 0 && wqx*wqx > best*wqq { // the error falls as this rises
+			best, scale = wqx*wqx/wqq, wqx/wqq
+		}
+	}
+	return scale
+}
+
+func BenchmarkEncode(b *testing.B) {
+	values := randomValues(64 * 256)
+	for _, f := range []Format{Q4_K, Q6_K, Q8_0, Q4_0} {
+		b.Run(f.String(), func(b *testing.B) {
+			data := make([]byte, len(values)/f.Values()*f.Bytes())
+			b.SetBytes(int64(4 * len(values)))
+			for b.Loop() {
+				f.Encode(data, values)
+			}
+		})
+	}
 }

@@ -119,9 +119,9 @@ func (d *Device) spansOf(items int, add func(to [][]byte, item int) [][]byte) []
 func (d *Device) shareSpans(st *multiplyState) [][][]byte {
 	return d.spansOf(st.shares.count(), func(to [][]byte, item int) [][]byte {
 		for i := range st.parts {
-			w := st.parts[i].w
-			if n0, n1 := st.shares.rows(item, item+1, i, w.Out()); n0 < n1 {
-				to = append(to, host.Bytes(w.Data.Slice(n0, n1)))
+			p := &st.parts[i]
+			if n0, n1 := st.shares.rows(item, item+1, i, p.to-p.from); n0 < n1 {
+				to = append(to, host.Bytes(p.w.Data.Slice(p.from+n0, p.from+n1)))
 			}
 		}
 		return to

@@ -25,9 +25,11 @@ type Device struct {
 	name string
 	tier *vec.Tier
 	pool *pool.Pool
+	numa *binding // nil where workers and weights are left to the system
 
 	scratch []scratch // one for each worker
 	ahead   ahead
+	sampler host.Sampler
 
 	// Tasks are kept so that running an operation allocates nothing.
 	pack     task[packWork]
@@ -152,7 +154,13 @@ func Open(t *vec.Tier, o kernel.Options) *Device {
 	}
 	d := &Device{Memory: host.MemoryFor(o), name: name, tier: t, scratch: make([]scratch, n)}
 	d.ahead.places = make([]aheadPlace, n)
-	d.pool = pool.NewIdle(n, d.ahead.fetch)
+	if o.NUMA == nil {
+		d.pool = pool.NewIdle(n, d.ahead.fetch)
+		return d
+	}
+	d.numa = &binding{Layout: o.NUMA.Divide(n)}
+	d.Memory = host.PackedOn(d.numa.Layout)
+	d.pool = pool.NewBound(n, d.ahead.fetch, d.numa.bind)
 	return d
 }
 
@@ -168,7 +176,12 @@ func (d *Device) Hardware() kernel.Hardware {
 }
 
 // Placement describes in one line how large buffers are placed in memory.
-func (d *Device) Placement() string { return host.Placement() }
+func (d *Device) Placement() string {
+	if d.numa != nil {
+		return d.numa.String()
+	}
+	return host.Placement()
+}
 
 // Close stops the workers.
 func (d *Device) Close() error { return d.pool.Close() }

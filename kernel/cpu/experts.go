@@ -126,7 +126,7 @@ func (d *Device) expertBlock(a *expertArgs) error {
 	if err := d.expertInputs(a); err != nil {
 		return err
 	}
-	st.cut(a.Gate[0], d.pool.Workers())
+	st.cut(a.Gate[0], d)
 	if err := st.bands.run(d, expertWork{a, false}); err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (d *Device) expertBlock(a *expertArgs) error {
 			return err
 		}
 	}
-	st.cut(a.Down[0], d.pool.Workers())
+	st.cut(a.Down[0], d)
 	if err := st.bands.run(d, expertWork{a, true}); err != nil {
 		return err
 	}
@@ -258,24 +258,36 @@ func (st *expertState) sort(a *expertArgs) {
 	}
 }
 
-// cut lists the bands of every expert that has rows, of matrices like w. Where these are few, weights stream through
-// and bands are those of a product.
-func (st *expertState) cut(w *host.Matrix, workers int) {
+// cut lists the bands of every expert that has rows, of matrices like w: those of a memory node follow each other.
+// Where rows are few, weights stream through and bands are those of a product.
+func (st *expertState) cut(w *host.Matrix, d *Device) {
 	out, band := w.Out(), bandRows
 	if (st.part.packed || st.part.quantised()) && slices.Max(st.count) <= vec.GroupRows {
 		active := 0
 		for _, rows := range st.count {
 			active += min(int(rows), 1)
 		}
-		band = streamBand(active*out, rowBytes(w), workers)
+		band = streamBand(active*out, rowBytes(w), d.pool.Workers())
 	}
 	st.items = st.items[:0]
+	if d.numa == nil {
+		st.list(0, out, band)
+		return
+	}
+	for node := range d.numa.Count() {
+		first, end := d.numa.Rows(out, node)
+		st.list(first, end, band)
+	}
+}
+
+// list appends the bands of the rows from first up to end of every expert that has rows.
+func (st *expertState) list(first, end, band int) {
 	for e, rows := range st.count {
 		if rows == 0 {
 			continue
 		}
-		for n := 0; n < out; n += band {
-			st.items = append(st.items, expertItem{e, n, min(n+band, out)})
+		for n := first; n < end; n += band {
+			st.items = append(st.items, expertItem{e, n, min(n+band, end)})
 		}
 	}
 }

@@ -41,6 +41,8 @@ type multiplyState struct {
 type part struct {
 	kernel.MultiplyArgs
 	w       *host.Matrix
+	from    int            // of few rows: the rows of the weight from here
+	to      int            // up to here
 	columns *vec.Columns   // x packed, or nil
 	rows    *vec.BlockRows // x quantised, or nil; where both are nil it is taken as it is
 	band    int            // weight rows of a tile
@@ -105,6 +107,7 @@ func (d *Device) multiplyParts(op string) error {
 		if p.w, err = host.Own(op, p.W); err != nil {
 			return err
 		}
+		p.to = p.w.Out()
 		if p.rows, err = d.quantFor(&st.quant, p.w, p.X); err != nil {
 			return err
 		}
@@ -122,6 +125,9 @@ func (d *Device) multiplyParts(op string) error {
 		}
 	}
 	if few {
+		if d.numa != nil {
+			st.spread(d.numa.Layout)
+		}
 		st.shares.cut(st.parts, d.pool.Workers())
 		d.ahead.begin(stageKey{w: st.parts[0].w}, st.shares.bytes, func() [][][]byte { return d.shareSpans(st) })
 		st.few.dev = d
@@ -165,8 +171,8 @@ func (t *shareTask) DoRange(worker, first, end int) {
 	st := &t.dev.multiply
 	for i := range st.parts {
 		p := &st.parts[i]
-		if n0, n1 := st.shares.rows(first, end, i, p.w.Out()); n0 < n1 {
-			t.dev.multiplyTile(p, worker, n0, n1, 0, p.X.Rows)
+		if n0, n1 := st.shares.rows(first, end, i, p.to-p.from); n0 < n1 {
+			t.dev.multiplyTile(p, worker, p.from+n0, p.from+n1, 0, p.X.Rows)
 		}
 	}
 }

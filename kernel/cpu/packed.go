@@ -22,7 +22,7 @@ func (d *Device) packs(w *host.Matrix) bool {
 	case kernel.BF16, kernel.E4M3:
 		return true
 	case kernel.E2M1x2:
-		return groupsOf32(w)
+		return groupsOf32(w) && w.In() <= vec.MostFP4
 	default:
 		return false
 	}

@@ -25,6 +25,8 @@ func (d *Device) product(worker int, p product, w *host.Matrix, n0, n1 int) {
 		d.tier.MatMulF32(p.y, p.ldy, p.x, p.ldx, p.m, host.F32(band), band.Stride, n1-n0, k)
 	case kernel.BF16:
 		d.tier.MatMulBF16(p.y, p.ldy, p.x, p.ldx, p.m, host.Bytes(band), band.Stride, n1-n0, k)
+	case kernel.F16:
+		d.tier.MatMulF16(p.y, p.ldy, p.x, p.ldx, p.m, host.Bytes(band), band.Stride, n1-n0, k)
 	case kernel.E4M3:
 		row, within := w.ScaleRow(n0)
 		d.tier.MatMulFP8(p.y, p.ldy, p.x, p.ldx, p.m, host.Bytes(band), band.Stride, n1-n0, k,

@@ -10,7 +10,7 @@ import "sparrow/kernel/host"
 // fewPlain is the rows that are few where x is taken as it is.
 const fewPlain = 4
 
-// place is a row of the weight of one of the products.
+// place is a row of one of the products, counted from its first.
 type place struct{ part, row int }
 
 // shares are the products of few rows, divided: share i is from at[i] to at[i+1].
@@ -43,13 +43,13 @@ func shareCount(bytes, workers int) int {
 func (s *shares) cut(parts []part, workers int) {
 	s.bytes = 0
 	for i := range parts {
-		s.bytes += parts[i].w.Out() * rowBytes(parts[i].w)
+		s.bytes += (parts[i].to - parts[i].from) * rowBytes(parts[i].w)
 	}
 	n := shareCount(s.bytes, workers)
 	s.at = append(s.at[:0], place{})
 	before := 0 // bytes before the current row
 	for i := range parts {
-		rows, size := parts[i].w.Out(), rowBytes(parts[i].w)
+		rows, size := parts[i].to-parts[i].from, rowBytes(parts[i].w)
 		for row := 0; row < rows; row += packedBandFew {
 			// A share ends before the block whose greater part belongs to the next one.
 			unit := min(packedBandFew, rows-row) * size
@@ -62,7 +62,7 @@ func (s *shares) cut(parts []part, workers int) {
 	s.at = append(s.at, place{part: len(parts)})
 }
 
-// rows is the rows of a part's weight, which has n, that belong to the shares [i, end): none where the first is not
+// rows is the rows of a part, which has n, that belong to the shares [i, end): none where the first is not
 // before the last.
 func (s *shares) rows(i, end, part, n int) (first, last int) {
 	from, to := s.at[i], s.at[end]

@@ -10,7 +10,7 @@ import (
 // Every row belongs to one share, blocks are not cut, and no share is more than a block away from an equal one.
 func TestSharesAreEqual(t *testing.T) {
 	weight := func(d kernel.DType, rows, cols int) part {
-		return part{w: &host.Matrix{
+		return part{to: rows, w: &host.Matrix{
 			Weight: kernel.Weight{Data: kernel.Tensor{DType: d, Rows: rows, Cols: cols, Stride: cols}}}}
 	}
 	for _, parts := range [][]part{

@@ -16,8 +16,8 @@ const (
 	ReduceStateBytes = 4 * reduceStateWords
 )
 
-// The words of a rank's state.
-const reduceFault = 2 // 1 + the number of a rank that did not come, 0 for none
+// ReduceFault is the word of a rank's state that holds 1 + the number of a rank that did not come, 0 for none.
+const ReduceFault = 2
 
 // AllReduceArgs are the arguments of a sum over ranks that read each other's memory.
 type AllReduceArgs struct {
@@ -31,7 +31,33 @@ type AllReduceArgs struct {
 	Type    ElementType   // f32 or bf16
 	Rank    int32
 	Ranks   int32
-	Blocks  int32 // set by the launchers
+	Blocks  int32 // the most of a launch, 0 for the kernels' own; the launchers set how many there are
+}
+
+// GatherRanksArgs are the arguments of the kernel that brings the rows of all ranks together on every rank.
+type GatherRanksArgs struct {
+	Peers     AllReduceArgs // X: this rank's rows; Bytes: set by the launcher
+	Out       Ptr           // the rows of rank r begin First[r] bytes behind it
+	First     [MaxRanks]int64
+	XStride   int64 // bytes between rows, multiples of 16 as RowBytes and First
+	OutStride int64 // bytes between rows
+	Rows      [MaxRanks]int32
+	RowBytes  int32
+	Reserved  int32
+}
+
+// PartIdsArgs are the arguments of the kernel that numbers things, of which a rank has some, among the rank's own.
+type PartIdsArgs struct {
+	IDs      Ptr   // i32 [Rows, Columns]; negative: none
+	Out      Ptr   // i32 [Rows, Columns] without gaps: the number among the rank's own, -1: another rank's, or none
+	Faults   Ptr   // one u32 of fault bits, or zero
+	IDStride int64 // entries between rows
+	Rows     int32
+	Columns  int32
+	First    int32  // number of the rank's first
+	Count    int32  // of the rank's
+	All      int32  // of all ranks'
+	Fault    uint32 // raised by a number that no rank has
 }
 
 // oneShotBytes is the largest sum that one shot computes faster than two, by the number of ranks: every rank reads all
@@ -58,10 +84,25 @@ func (k *Kernels) AllReduce(s *Stream, a *AllReduceArgs) error {
 func (k *Kernels) allReduce(s *Stream, kernel string, a *AllReduceArgs) error {
 	c := checks{kernel: kernel}
 	c.memory("x", a.X, 16)
+	if a.Type != ElementF32 && a.Type != ElementBF16 {
+		c.fail("type %v, want f32 or bf16", a.Type)
+	}
+	if !a.check(&c) {
+		return c.err
+	}
+	fn, err := k.Function(kernel)
+	if err != nil {
+		return err
+	}
+	return Run(s, fn, Launch{Grid: Dim{X: uint32(a.Blocks)}, Block: Dim{X: portableThreads}, Overlap: s.overlap}, a)
+}
+
+// check checks what ranks have in common, sets the number of blocks, and reports whether there is anything to do.
+func (a *AllReduceArgs) check(c *checks) bool {
 	c.multiple("bytes", a.Bytes, 16, 0)
 	if a.Ranks < 1 || a.Ranks > MaxRanks || a.Rank < 0 || a.Rank >= a.Ranks {
 		c.fail("rank %d of %d, want up to %d ranks", a.Rank, a.Ranks, MaxRanks)
-		return c.err
+		return false
 	}
 	for r := range a.Ranks {
 		c.memory("staging", a.Staging[r], 16)
@@ -74,17 +115,51 @@ func (k *Kernels) allReduce(s *Stream, kernel string, a *AllReduceArgs) error {
 	if a.Timeout <= 0 || a.Timeout > int64(time.Hour) {
 		c.fail("a time-out of %d ns, want up to an hour", a.Timeout)
 	}
-	if a.Type != ElementF32 && a.Type != ElementBF16 {
-		c.fail("type %v, want f32 or bf16", a.Type)
+	each, most := int64(16*portableThreads), int64(maxReduceBlocks)
+	if a.Blocks > 0 {
+		most = min(most, int64(a.Blocks))
 	}
-	each := int64(16 * portableThreads)
-	a.Blocks = int32(min((a.Bytes+each-1)/each, maxReduceBlocks))
-	if c.err != nil || a.Blocks == 0 {
+	a.Blocks = int32(min((a.Bytes+each-1)/each, most))
+	return c.err == nil && a.Blocks > 0
+}
+
+// GatherRanks brings the rows of all ranks together on every rank, each of which launches it on its own stream.
+func (k *Kernels) GatherRanks(s *Stream, a *GatherRanksArgs) error {
+	c := checks{kernel: "gather_ranks"}
+	var most int32
+	for r := range a.Peers.Ranks {
+		if r >= MaxRanks {
+			break // which check refuses
+		}
+		c.count("rows", a.Rows[r])
+		c.multiple("first", a.First[r], 16, 0)
+		most = max(most, a.Rows[r])
+	}
+	c.positive("row bytes", a.RowBytes)
+	c.multiple("row bytes", int64(a.RowBytes), 16, 16)
+	c.multiple("x stride", a.XStride, 16, int64(a.RowBytes))
+	c.multiple("out stride", a.OutStride, 16, int64(a.RowBytes))
+	c.memory("x", a.Peers.X, 16)
+	c.memory("out", a.Out, 16)
+	if a.Peers.Bytes = int64(most) * int64(a.RowBytes); !a.Peers.check(&c) {
 		return c.err
 	}
-	fn, err := k.Function(kernel)
-	if err != nil {
-		return err
+	return runGrid(k, s, &c, Dim{X: uint32(a.Peers.Blocks)}, a)
+}
+
+// PartIDs numbers things among a rank's own.
+func (k *Kernels) PartIDs(s *Stream, a *PartIdsArgs) error {
+	c := checks{kernel: "part_ids"}
+	c.memory("ids", a.IDs, 4)
+	c.memory("out", a.Out, 4)
+	c.count("rows", a.Rows)
+	c.positive("columns", a.Columns)
+	c.multiple("id stride", a.IDStride, 1, int64(a.Columns))
+	if a.First < 0 || a.Count < 1 || a.First+a.Count > a.All {
+		c.fail("%d from number %d on, of %d", a.Count, a.First, a.All)
 	}
-	return Run(s, fn, Launch{Grid: Dim{X: uint32(a.Blocks)}, Block: Dim{X: portableThreads}, Overlap: s.overlap}, a)
+	if c.err != nil {
+		return c.err
+	}
+	return runGrid(k, s, &c, Dim{X: rowBlocks(a.Rows*a.Columns, portableThreads)}, a)
 }

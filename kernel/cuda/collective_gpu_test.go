@@ -72,7 +72,7 @@ func (p *peers) sync() {
 
 func (p *peers) fault(rank int) uint32 {
 	p.t.Helper()
-	return binary.LittleEndian.Uint32(p.download(p.args[rank].State+4*reduceFault, 4))
+	return binary.LittleEndian.Uint32(p.download(p.args[rank].State+4*ReduceFault, 4))
 }
 
 // parts are the bytes of every rank, and what they sum to.
@@ -227,6 +227,99 @@ func TestAllReduceNamesTheRankThatIsMissing(t *testing.T) {
 	}
 	if took := launch(0); took > 40*time.Millisecond {
 		t.Errorf("a sum after the fault took %v, want no wait", took)
+	}
+}
+
+// Rows of all ranks come together on every rank, in place and side by side, also where a rank has none.
+func TestGatherRanks(t *testing.T) {
+	gpu := onGPU(t)
+	const width = 96 // bytes of a row
+	for _, ranks := range []int{2, 4, 8} {
+		p := newPeers(gpu, ranks, 1<<20, ElementBF16)
+		rng := rand.New(rand.NewPCG(uint64(ranks), 3))
+		for round, rows := range [][MaxRanks]int32{{3, 0, 5, 1, 0, 700, 2, 9}, {0, 1, 0, 0, 4, 0, 0, 3}} {
+			var a GatherRanksArgs
+			all := int64(0)
+			for r := range ranks {
+				a.Rows[r], a.First[r] = rows[r], all*width
+				all += int64(rows[r])
+			}
+			a.XStride, a.OutStride, a.RowBytes = width, width, width
+			want := randomBytes(rng, int(all*width))
+			outs := make([]Ptr, ranks)
+			for r := range ranks {
+				own := bytes.Repeat([]byte{0xEE}, len(want))
+				first := a.First[r]
+				copy(own[first:], want[first:first+int64(rows[r])*width])
+				outs[r] = upload(p.rig, own)
+			}
+			for r := range ranks {
+				x := a
+				x.Peers, x.Out = p.args[r], outs[r]
+				x.Peers.X = outs[r].Add(a.First[r])
+				check(t, p.k.GatherRanks(p.streams[r], &x))
+			}
+			p.sync()
+			for r := range ranks {
+				if f := p.fault(r); f != 0 {
+					t.Fatalf("%d ranks: rank %d did not see rank %d", ranks, r, f-1)
+				}
+				sameBytes(t, fmt.Sprintf("%d ranks, round %d, rank %d", ranks, round, r),
+					p.download(outs[r], int64(len(want))), want)
+			}
+		}
+		// Columns side by side: of each rank 5 rows of 32 bytes.
+		const height, narrow = 5, 32
+		full := int64(ranks * narrow)
+		want := randomBytes(rng, int(height*full))
+		outs := make([]Ptr, ranks)
+		for r := range ranks {
+			var own []byte
+			for row := range int64(height) {
+				at := row*full + int64(r)*narrow
+				own = append(own, want[at:at+narrow]...)
+			}
+			outs[r] = p.poisoned(height * full)
+			a := GatherRanksArgs{Peers: p.args[r], Out: outs[r], XStride: narrow, OutStride: full, RowBytes: narrow}
+			a.Peers.X = upload(p.rig, own)
+			for k := range ranks {
+				a.Rows[k], a.First[k] = height, int64(k)*narrow
+			}
+			check(t, p.k.GatherRanks(p.streams[r], &a))
+		}
+		p.sync()
+		for r := range ranks {
+			sameBytes(t, fmt.Sprintf("%d ranks side by side, rank %d", ranks, r), p.download(outs[r], height*full),
+				want)
+		}
+	}
+}
+
+func randomBytes(rng *rand.Rand, n int) []byte {
+	out := make([]byte, n)
+	for i := range out {
+		out[i] = byte(rng.Uint32())
+	}
+	return out
+}
+
+// Numbers of other ranks, and none, become -1; one that no rank has raises a fault.
+func TestPartIDs(t *testing.T) {
+	r := onGPU(t)
+	run := func(ids []int32) ([]byte, uint32) {
+		t.Helper()
+		faults, out := r.faultWord(), r.poisoned(int64(4*len(ids)))
+		check(t, r.k.PartIDs(r.s, &PartIdsArgs{IDs: upload(r, ids), Out: out, Faults: faults, IDStride: 2,
+			Rows: int32(len(ids) / 2), Columns: 2, First: 4, Count: 3, All: 9, Fault: FaultExpert}))
+		check(t, r.s.Sync())
+		return r.download(out, int64(4*len(ids))), r.faults(faults)
+	}
+	got, fault := run([]int32{3, 4, 5, 6, 7, 8, 0, -1})
+	if want := bytesOf([]int32{-1, 0, 1, 2, -1, -1, -1, -1}); !bytes.Equal(got, want) || fault != 0 {
+		t.Errorf("%v with fault %d, want %v", got, fault, want)
+	}
+	if got, fault = run([]int32{4, 9}); !bytes.Equal(got, bytesOf([]int32{0, -1})) || fault != FaultExpert {
+		t.Errorf("%v with fault %d", got, fault)
 	}
 }
 

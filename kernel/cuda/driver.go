@@ -25,6 +25,8 @@ const (
 	cuDevicePrimaryCtxRelease
 	cuCtxSetCurrent
 	cuCtxSynchronize
+	cuDeviceCanAccessPeer
+	cuCtxEnablePeerAccess
 	cuMemGetInfo
 	cuMemAlloc
 	cuMemFree
@@ -84,6 +86,8 @@ var symbolNames = [symbolCount]string{
 	cuDevicePrimaryCtxRelease:  "cuDevicePrimaryCtxRelease_v2",
 	cuCtxSetCurrent:            "cuCtxSetCurrent",
 	cuCtxSynchronize:           "cuCtxSynchronize",
+	cuDeviceCanAccessPeer:      "cuDeviceCanAccessPeer",
+	cuCtxEnablePeerAccess:      "cuCtxEnablePeerAccess",
 	cuMemGetInfo:               "cuMemGetInfo_v2",
 	cuMemAlloc:                 "cuMemAlloc_v2",
 	cuMemFree:                  "cuMemFree_v2",

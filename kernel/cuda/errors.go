@@ -69,6 +69,8 @@ const (
 	codeStubLibrary = 34
 	codeNoDevice    = 100
 	codeNotReady    = 600
+
+	codePeerAlreadyEnabled = 704
 )
 
 // lost are the codes after which every later call of the context fails too, by the driver's documentation of CUresult:

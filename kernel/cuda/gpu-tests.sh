@@ -11,7 +11,8 @@ set -u
 
 packages="kernel/cuda kernel/cuda/op kernel/cuda/bench step model/v4 engine engine/gputest engine/losttest builtin
     verify"
-suites="version run kernels operations steps records engine v4 builtin lost verify eval soak memcheck racecheck"
+suites="version run kernels operations steps records engine v4 builtin lost verify ranks eval
+    soak memcheck racecheck"
 
 usage() {
     sed -n '4,6s/^#   //p' "$0" >&2
@@ -80,10 +81,18 @@ suite() {
     steps) tests step GPU ;;
     records) tests engine/gputest GPU ;;
     engine) tests engine GPUEngine ;;
-    v4) tests model/v4 GPU && tests engine 'Stateful|EveryWay' -kernels cuda ;;
+    v4) tests model/v4 GPU && tests engine GPUStateful ;;
     builtin) tests builtin Golden/cuda ;;
     lost) tests engine/losttest GPU ;;
     verify) tests verify GPU ;;
+    ranks)
+        # Two ranks, as streams of one GPU.
+        crowds='GPUEngine/(crowd|drafts|drafting|cancel|faulty|shared|prefix|evictions|scores|close)'
+        tests kernel/cuda 'AllReduce|GatherRanks|PartIDs' && tests builtin 'Golden/2_ranks_on_a_GPU' &&
+            tests engine "$crowds" -ranks 2 -attention tp && tests engine "$crowds" -ranks 2 -attention dp &&
+            "$root/bin/sparrow" run --gpus 0,0 --temperature 0 \
+                "The price of a lamp is 2 dollars. Bella takes 3 lamps. How many dollars is that?" </dev/null
+        ;;
     eval)
         for kv in bf16 fp8 fp8-576; do
             timeout "$limit" "$root/bin/sparrow" eval --kernels cuda --concurrency 64 --kv $kv || return 1

@@ -9,10 +9,12 @@ func Mirrors() map[string]reflect.Type {
 	for _, v := range []any{
 		PoolView{}, RotaryView{}, SlotListView{}, PageTableView{}, IndexRecipeView{},
 		WriteMainArgs{}, GatherSlotsArgs{}, GatherPagesArgs{}, AllReduceArgs{},
+		GatherRanksArgs{}, PartIdsArgs{},
 		WriteIndexKeyArgs{}, IndexQueryArgs{}, GatherIndexSlotsArgs{}, GatherIndexPagesArgs{},
 		WriteV4Args{}, CombineV4Args{}, RMSNormArgs{}, LocateArgs{},
 		ListedView{}, ExpertsArgs{}, RouteExpertsArgs{}, PackExpertArgs{}, PackE2M1Args{},
 		PickArgs{}, PutArgs{}, MoveArgs{}, AnglesArgs{}, RotateArgs{}, GateArgs{}, RouteArgs{}, CandidatesArgs{},
+		SampleArgs{},
 		IndexRaggedArgs{}, IndexPagedArgs{}, TopKArgs{}, SelectedScoresArgs{},
 		SelectionView{}, SparseAttendArgs{}, DenseAttendArgs{}, ProductArgs{}, QuantiseRowsArgs{}, NormQuantiseArgs{},
 		GateQuantiseArgs{}, StoreLatentArgs{}, TurnArgs{}, DrawArgs{}, WidenArgs{},

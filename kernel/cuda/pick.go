@@ -14,7 +14,7 @@ type PickArgs struct {
 	TableRows   int32
 	TableType   ElementType // f32, bf16 or f16
 	OutType     ElementType // f32 or bf16
-	Reserved    int32
+	Optional    int32       // 1: negative ids give zeros and raise no fault
 }
 
 // PickRows copies rows of a table by number, rounding to the type of the output.

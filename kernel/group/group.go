@@ -2,8 +2,9 @@
 // through collective operations with a fixed order of sums.
 //
 // Devices flow in; out flow a kernel.Machine whose memory is that of all ranks at the same places, a function that runs
-// work on all ranks at once, and for each rank the kernel.Collective of its queue. Devices compute on the host; rows go
-// from one rank's memory to another's directly.
+// work on all ranks at once, and for each rank the kernel.Collective of its queue. Rows go from one rank's memory to
+// another's directly: copied by the threads of devices that compute on the host, which meet for that, or by the devices
+// themselves (kernel.Peer).
 package group
 
 import (
@@ -12,21 +13,23 @@ import (
 	"math"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sparrow/kernel"
 )
 
-// Timeout is how long ranks wait for one that does not come to a collective operation, where Options.Timeout is 0.
-// Ranks have the same work, but one may read its weights from a disk while the weights of others are in memory.
-const Timeout = time.Minute
+// Timeout is how long ranks wait for one that stays at one operation, where Options.Timeout is 0: longer than any
+// operation takes whose weights are in memory. While the process reads pages of files, it goes on.
+const Timeout = 10 * time.Second
 
-// MaxRanks is the most ranks of a group: as many as a machine has GPUs or memory nodes.
-const MaxRanks = 64
+// MaxRanks is the most ranks of a group.
+const MaxRanks = kernel.MaxRanks
 
 // Options are the settings of a group.
 type Options struct {
-	// Timeout is how long a rank may keep the others waiting before it counts as lost; below 0 is for ever.
+	// Timeout is how long a rank may stay at one operation while others wait for it, before it counts as lost; below 0
+	// is for ever.
 	Timeout time.Duration
 	// Compare makes what Read reads be read from all ranks, and the results of passes too, and refuses bytes that
 	// differ: for tests and verify.
@@ -38,12 +41,17 @@ type Group struct {
 	ranks   []*rank
 	opts    Options
 	meeting meeting
+	ending  watch    // of ranks that have not returned from what Do runs
 	done    chan int // a rank has returned from what Do runs
 	back    []bool   // ranks that have
-	timer   *time.Timer
-	lost    error // why the group can no longer be used
-	once    sync.Once
-	closed  error
+	// peers are of devices that exchange rows by themselves; nil where ranks meet on the host.
+	peers []kernel.Collective
+	// around, while it is set, runs what Do runs on a rank.
+	around func(rank int, f func() error) error
+	timer  *time.Timer
+	lost   error // why the group can no longer be used
+	once   sync.Once
+	closed error
 }
 
 // rank is one device and its thread.
@@ -52,9 +60,10 @@ type rank struct {
 	calls chan func(rank int) error
 	ended chan struct{} // closed when the thread has ended
 	err   error         // of the latest call
+	beats atomic.Uint64 // operations that it has come to
 }
 
-// New makes a group of devices that compute on the host. It takes the devices over: Close closes them.
+// New makes a group of devices. It takes the devices over: Close closes them.
 func New(devs []kernel.Device, o Options) (*Group, error) {
 	if len(devs) < 1 || len(devs) > MaxRanks {
 		return nil, fmt.Errorf("%w: a group of %d ranks, supported are 1 to %d", kernel.ErrArgument, len(devs),
@@ -74,10 +83,20 @@ func New(devs []kernel.Device, o Options) (*Group, error) {
 	g := &Group{opts: o, done: make(chan int, len(devs)), back: make([]bool, len(devs)),
 		timer: time.NewTimer(time.Hour)}
 	g.timer.Stop()
-	g.meeting.init(len(devs), o.Timeout)
-	for i, d := range devs {
+	if p, ok := devs[0].(kernel.Peer); ok && len(devs) > 1 {
+		var err error
+		if g.peers, err = p.Peers(devs, o.Timeout); err != nil {
+			return nil, err
+		}
+	}
+	var beats []*atomic.Uint64
+	for _, d := range devs {
 		r := &rank{dev: d, calls: make(chan func(int) error, 1), ended: make(chan struct{})}
-		g.ranks = append(g.ranks, r)
+		g.ranks, beats = append(g.ranks, r), append(beats, &r.beats)
+	}
+	g.meeting.init(beats, o.Timeout)
+	g.ending = newWatch(beats, o.Timeout)
+	for i, r := range g.ranks {
 		go g.run(i, r)
 	}
 	return g, nil
@@ -85,11 +104,20 @@ func New(devs []kernel.Device, o Options) (*Group, error) {
 
 // Supports says why a device cannot be a rank.
 func Supports(dev kernel.Device) error {
-	if arch := dev.Hardware().Arch; arch != "cpu" {
-		return fmt.Errorf("%w: ranks on %s (%s): several GPUs do not run one model yet; run on one of them (--gpu N), "+
-			"or on CPUs (--kernels cpu --ranks N)", kernel.ErrUnsupported, dev.Name(), arch)
+	if _, ok := dev.(kernel.Peer); !ok && dev.Hardware().Arch != "cpu" {
+		return fmt.Errorf("%w: ranks on %s (%s), supported are CPUs (--kernels cpu --ranks N) and GPUs (--gpus N)",
+			kernel.ErrUnsupported, dev.Name(), dev.Hardware().Arch)
 	}
 	return nil
+}
+
+// Machine is the group as those see it that start passes. Where ranks have queues of their own, it captures and
+// reserves.
+func (g *Group) Machine() kernel.Machine {
+	if g.peers != nil {
+		return queued{g}
+	}
+	return g
 }
 
 // run is a rank's thread: libraries of devices, and the placement of memory, belong to threads.
@@ -123,16 +151,25 @@ func (g *Group) Device(rank int) kernel.Device { return g.ranks[rank].dev }
 
 // Member is the place of a rank among the others.
 func (g *Group) Member(rank int) kernel.Member {
-	return kernel.Member{Rank: rank, Ranks: len(g.ranks), Comm: &member{&g.meeting, rank}}
+	m := kernel.Member{Rank: rank, Ranks: len(g.ranks), Comm: &member{&g.meeting, rank}, Beats: &g.ranks[rank].beats}
+	if g.peers != nil {
+		m.Comm = g.peers[rank]
+	}
+	return m
 }
 
 // Do calls f on the thread of every rank and waits for all of them. Where every rank fails by itself, as with arguments
 // that are wrong everywhere, it returns the first error and the group can be used on. Where one fails alone, others
 // have been left in the middle of a pass: the error names the rank and wraps kernel.ErrLost, and so does every later
-// one. A rank that keeps the others waiting, in a collective operation or at the end, is given up after the time-out.
+// one. A rank that keeps the others waiting, in a collective operation or at the end, is given up when it has stayed at
+// one operation for the time-out.
 func (g *Group) Do(f func(rank int) error) error {
 	if g.lost != nil {
 		return g.lost
+	}
+	if around := g.around; around != nil {
+		inner := f
+		f = func(rank int) error { return around(rank, func() error { return inner(rank) }) }
 	}
 	clear(g.back)
 	for _, r := range g.ranks {
@@ -144,7 +181,8 @@ func (g *Group) Do(f func(rank int) error) error {
 		select {
 		case i := <-g.done:
 			if left == len(g.ranks) && failed != nil {
-				g.timer.Reset(g.opts.Timeout)
+				g.ending.begin()
+				g.timer.Reset(g.ending.every)
 			}
 			g.back[i] = true
 			left--
@@ -153,6 +191,10 @@ func (g *Group) Do(f func(rank int) error) error {
 			failed = nil
 			g.timer.Reset(min(g.opts.Timeout, time.Second))
 		case <-g.timer.C:
+			if failed != nil && !g.ending.stuck(func(i int) bool { return g.back[i] }) {
+				g.timer.Reset(g.ending.every)
+				continue
+			}
 			g.lost = g.meeting.late(g.back)
 			return g.lost
 		}

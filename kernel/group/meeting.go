@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sparrow/kernel"
@@ -33,6 +34,7 @@ type seat struct {
 	at    call
 	wake  chan struct{}
 	timer *time.Timer
+	watch watch // of those that it waits for
 }
 
 // call is the collective operation that a rank has come to.
@@ -49,17 +51,20 @@ func (c *call) alike(d *call) bool {
 	return c.op == d.op && c.x.DType == d.x.DType && c.x.Rows == d.x.Rows && c.x.Cols == d.x.Cols
 }
 
-func (m *meeting) init(ranks int, timeout time.Duration) {
-	m.timeout, m.failed, m.seats = timeout, make(chan struct{}), make([]seat, ranks)
+// init makes a seat for each rank, whose operations beats count.
+func (m *meeting) init(beats []*atomic.Uint64, timeout time.Duration) {
+	m.timeout, m.failed, m.seats = timeout, make(chan struct{}), make([]seat, len(beats))
 	for i := range m.seats {
 		t := time.NewTimer(time.Hour)
 		t.Stop()
-		m.seats[i].wake, m.seats[i].timer = make(chan struct{}, 1), t
+		m.seats[i].wake, m.seats[i].timer, m.seats[i].watch = make(chan struct{}, 1), t,
+			newWatch(beats, timeout)
 	}
 }
 
 // come waits until every rank has come with an operation like this one, or with nil for the end of the one before,
-// whose tensors others may still read. It returns an error as soon as one cannot come any more, and after the time-out.
+// whose tensors others may still read. It returns an error as soon as one cannot come any more, or has stayed at one
+// operation for the time-out.
 func (m *meeting) come(rank int, c *call) error {
 	s := &m.seats[rank]
 	m.mu.Lock()
@@ -75,7 +80,8 @@ func (m *meeting) come(rank int, c *call) error {
 	if m.arrived == len(m.seats) {
 		return m.meet()
 	}
-	s.timer.Reset(m.timeout)
+	s.watch.begin()
+	s.timer.Reset(s.watch.every)
 	for m.round == round {
 		if err := m.absent(); err != nil {
 			s.timer.Stop()
@@ -89,9 +95,12 @@ func (m *meeting) come(rank int, c *call) error {
 			late = true
 		}
 		m.mu.Lock()
-		if late && m.round == round {
-			m.miss(fmt.Errorf("%s did not come to %s within %v", m.missing(func(i int) bool { return m.seats[i].here }),
-				s.at.text(), m.timeout))
+		switch here := func(i int) bool { return m.seats[i].here }; {
+		case !late || m.round != round:
+		case !s.watch.stuck(here):
+			s.timer.Reset(s.watch.every)
+		default:
+			m.miss(fmt.Errorf("%s did not come to %s within %v", m.missing(here), s.at.text(), m.timeout))
 		}
 	}
 	s.timer.Stop()

@@ -16,10 +16,30 @@ func (b buffer) Len() int64 { return b[0].Len() }
 // Join is the buffers of all ranks as one: writes go to all of them, reads come from the first.
 func Join(ranks []kernel.Buffer) kernel.Buffer { return buffer(ranks) }
 
+// single is a buffer that one rank has.
+type single struct {
+	kernel.Buffer
+	rank int
+}
+
+// Alone is a buffer of one rank: writes go to that rank, reads come from it.
+func Alone(rank int, b kernel.Buffer) kernel.Buffer { return single{b, rank} }
+
+// holders are the ranks that have a tensor, from first to last: one of them, or all.
+func (g *Group) holders(t kernel.Tensor) (first, last int) {
+	if s, ok := t.Buf.(single); ok {
+		return s.rank, s.rank + 1
+	}
+	return 0, len(g.ranks)
+}
+
 // Of is a rank's part of a buffer of the group; a buffer without memory is that of every rank.
 func Of(b kernel.Buffer, rank int) kernel.Buffer {
-	if all, ok := b.(buffer); ok {
-		return all[rank]
+	switch b := b.(type) {
+	case buffer:
+		return b[rank]
+	case single:
+		return b.Buffer
 	}
 	return b
 }
@@ -51,17 +71,24 @@ func (g *Group) Free(b kernel.Buffer) {
 	}
 }
 
-// Write writes the same bytes on every rank.
+// Write writes the same bytes on every rank that has the tensor.
 func (g *Group) Write(dst kernel.Tensor, src []byte) error {
-	return g.each(func(i int, d kernel.Device) error { return d.Write(on(dst, i), src) })
+	first, last := g.holders(dst)
+	for i := first; i < last; i++ {
+		if err := g.ranks[i].dev.Write(on(dst, i), src); err != nil {
+			return fmt.Errorf("%s: %w", g.describe(i), err)
+		}
+	}
+	return nil
 }
 
-// Read reads from the first rank.
+// Read reads from the first rank that has the tensor.
 func (g *Group) Read(dst []byte, src kernel.Tensor) error {
-	if err := g.ranks[0].dev.Read(dst, on(src, 0)); err != nil {
-		return fmt.Errorf("%s: %w", g.describe(0), err)
+	first, last := g.holders(src)
+	if err := g.ranks[first].dev.Read(dst, on(src, first)); err != nil {
+		return fmt.Errorf("%s: %w", g.describe(first), err)
 	}
-	if !g.opts.Compare {
+	if !g.opts.Compare || first+1 == last {
 		return nil
 	}
 	return g.compare(dst, src)
@@ -102,11 +129,13 @@ func (g *Group) compare(first []byte, src kernel.Tensor) error {
 	return nil
 }
 
-// Fetch reads from the first rank. It does not compare: a block of results has bytes between them that mean nothing.
+// Fetch reads from the first rank that has the tensor. It does not compare: a block of results has bytes between them
+// that mean nothing.
 func (g *Group) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
-	e, err := g.ranks[0].dev.Fetch(dst, on(src, 0))
+	i, _ := g.holders(src)
+	e, err := g.ranks[i].dev.Fetch(dst, on(src, i))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", g.describe(0), err)
+		return nil, fmt.Errorf("%s: %w", g.describe(i), err)
 	}
 	return e, nil
 }
@@ -146,9 +175,31 @@ func (g *Group) Sync() error {
 	return all
 }
 
-// MemoryFree is a rank's share of the machine's memory: ranks on CPUs have it together.
+// MemoryFree is the least that a rank has free: of memory that several have together, such as the machine's, a share.
 func (g *Group) MemoryFree() (free, total int64, err error) {
-	free, total, err = kernel.MemoryFree(g.ranks[0].dev)
-	n := int64(len(g.ranks))
-	return free / n, total / n, err
+	together := map[string]int64{}
+	for _, r := range g.ranks {
+		together[memoryOf(r.dev)]++
+	}
+	for i, r := range g.ranks {
+		f, t, err := kernel.MemoryFree(r.dev)
+		if err != nil {
+			return 0, 0, fmt.Errorf("%s: %w", g.describe(i), err)
+		}
+		n := together[memoryOf(r.dev)]
+		if f, t = f/n, t/n; i == 0 || f < free {
+			free, total = f, t
+		}
+	}
+	return free, total, nil
+}
+
+// memoryOf names the memory of a device: that of its GPU, or the machine's.
+func memoryOf(dev kernel.Device) string {
+	if d, ok := dev.(interface{ Describe() string }); ok {
+		if _, peer := dev.(kernel.Peer); peer {
+			return d.Describe()
+		}
+	}
+	return ""
 }

@@ -70,15 +70,22 @@ func (m Memory) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
 // Sync returns at once.
 func (Memory) Sync() error { return nil }
 
+// aligned is memory that begins a cache line. Large buffers are on huge pages and on all memory nodes: every worker
+// reads every buffer.
 func aligned(n int) []byte {
+	b := lines(n)
+	if n >= large {
+		interleave(requestHuge(b))
+	}
+	return b
+}
+
+// lines is memory that begins a cache line, placed as the system does.
+func lines(n int) []byte {
 	const line = 64
 	raw := make([]byte, n+line)
 	skip := int(-uintptr(unsafe.Pointer(&raw[0])) & (line - 1))
-	b := raw[skip : skip+n : skip+n]
-	if n >= large {
-		advise(b)
-	}
-	return b
+	return raw[skip : skip+n : skip+n]
 }
 
 // Bytes is the tensor's memory from its first element to the end of its last row.

@@ -2,7 +2,9 @@ package host
 
 import (
 	"fmt"
+	"runtime"
 
+	"sparrow/internal/numa"
 	"sparrow/internal/sysmem"
 	"sparrow/kernel"
 )
@@ -10,7 +12,8 @@ import (
 // packer copies weights to blocks on huge pages, one after the other, aligned to cache lines. The pages of a mapped
 // file are small, and its tensors may be unaligned.
 type packer struct {
-	block []byte // rest of the current block
+	block []byte       // rest of the current block
+	nodes *numa.Layout // nil where blocks are spread over all memory nodes
 }
 
 // packBlock holds many tensors, so that few bytes are lost at the ends of its huge pages.
@@ -19,6 +22,9 @@ const packBlock = 64 << 20
 // Packed is a memory that prepares weights as copies that are fast to read: on huge pages, on all memory nodes, aligned
 // to a cache line.
 func Packed() Memory { return Memory{pack: &packer{}} }
+
+// PackedOn is Packed with the rows of every weight on the node whose workers read them.
+func PackedOn(nodes *numa.Layout) Memory { return Memory{pack: &packer{nodes: nodes}} }
 
 // MemoryFor is the memory of a device opened with these options.
 func MemoryFor(o kernel.Options) Memory {
@@ -43,6 +49,9 @@ func CheckPackSpace(weights int64) error {
 
 // rows copies the rows of a tensor, without what lies between them: columns of a matrix that belong to others.
 func (p *packer) rows(t kernel.Tensor) []byte {
+	if p.nodes != nil {
+		return p.divided(t)
+	}
 	if t.Rows < 2 || t.Stride == t.Cols {
 		return p.copy(Bytes(t))
 	}
@@ -51,6 +60,26 @@ func (p *packer) rows(t kernel.Tensor) []byte {
 	for r := range t.Rows {
 		copy(to[r*each:], Bytes(t.Slice(r, r+1)))
 	}
+	return to
+}
+
+// divided copies the rows of a tensor while pages that are touched first are taken from the node of their workers.
+// Pages are large: a few rows at the border of two nodes may be on the other one, and so may memory that was used
+// before.
+func (p *packer) divided(t kernel.Tensor) []byte {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	each := t.Cols * t.DType.Size()
+	to := p.take(t.Rows * each)
+	for i, n := range p.nodes.Nodes {
+		first, end := p.nodes.Rows(t.Rows, i)
+		// Whether the system allows it was tried when the nodes were found; without it the copy is only slower to read.
+		_ = p.nodes.Prefer(n.ID)
+		for r := first; r < end; r++ {
+			copy(to[r*each:][:each], Bytes(t.Slice(r, r+1)))
+		}
+	}
+	_ = p.nodes.Prefer(-1)
 	return to
 }
 
@@ -67,12 +96,22 @@ func (p *packer) take(bytes int) []byte {
 	var to []byte
 	switch {
 	case n > packBlock/4:
-		to = aligned(n)
+		to = p.allocate(n)
 	case n > len(p.block):
-		p.block = aligned(packBlock)
+		p.block = p.allocate(packBlock)
 		fallthrough
 	default:
 		to, p.block = p.block[:n], p.block[n:]
 	}
 	return to[:bytes:bytes]
+}
+
+// allocate is a block of memory on huge pages.
+func (p *packer) allocate(bytes int) []byte {
+	if p.nodes == nil {
+		return aligned(bytes)
+	}
+	b := lines(bytes)
+	requestHuge(b)
+	return b
 }

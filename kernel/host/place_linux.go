@@ -11,27 +11,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// advise requests huge pages for the aligned part of b and, on a machine with several memory nodes, interleaves it
-// over all of them: every worker reads every buffer. It is a hint; errors are ignored.
-func advise(b []byte) {
+// requestHuge requests huge pages for the aligned part of b, and returns that part. It is a hint; errors are ignored.
+func requestHuge(b []byte) []byte {
 	first := int(-uintptr(unsafe.Pointer(&b[0])) & (hugePage - 1))
 	last := (len(b) - first) &^ (hugePage - 1)
 	if last <= 0 {
-		return
+		return nil
 	}
 	whole := b[first:][:last]
 	_ = unix.Madvise(whole, unix.MADV_HUGEPAGE)
-	if n := nodes(); n > 1 {
-		mask := uint64(1)<<n - 1
-		// In bounds: the range is inside b, and the mask has the given 64 bits and one more, which the call does not
-		// count.
-		_, _, _ = unix.Syscall6(unix.SYS_MBIND, uintptr(unsafe.Pointer(&whole[0])), uintptr(len(whole)), interleave,
-			uintptr(unsafe.Pointer(&mask)), 65, 0)
-	}
+	return whole
 }
 
-// interleave is the memory policy that takes pages from each node in turn.
-const interleave = 3
+// interleave spreads whole pages over all memory nodes. It is a hint; errors are ignored.
+func interleave(whole []byte) {
+	n := nodes()
+	if n < 2 || len(whole) == 0 {
+		return
+	}
+	mask := uint64(1)<<n - 1
+	// In bounds: the range is the slice, and the mask has the given 64 bits and one more, which the call does not
+	// count.
+	_, _, _ = unix.Syscall6(unix.SYS_MBIND, uintptr(unsafe.Pointer(&whole[0])), uintptr(len(whole)), policyInterleave,
+		uintptr(unsafe.Pointer(&mask)), 65, 0)
+}
+
+// policyInterleave is the memory policy that takes pages from each node in turn.
+const policyInterleave = 3
 
 // Placement describes in one line how large buffers are placed.
 func Placement() string {

@@ -13,7 +13,7 @@ import (
 
 // Facts are the properties that the planner reads: those of a rank where there are several.
 func (m *Model) Facts() plan.Model {
-	f, err := Facts(m.config).Divide(m.ranks.Count())
+	f, err := model.Divide(Facts(m.config), m.ranks)
 	if err != nil {
 		panic(err) // Load has divided them
 	}

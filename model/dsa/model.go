@@ -8,12 +8,14 @@ package dsa
 import (
 	"sparrow/attn/mla"
 	"sparrow/kernel"
+	"sparrow/model"
 	"sparrow/model/config"
 	"sparrow/model/nn"
 )
 
-// Model is a loaded model on one device, or a rank's part of one: its heads, experts, inner values and tokens of the
-// vocabulary; caches and indexers are whole. One goroutine uses it at a time.
+// Model is a loaded model on one device, or a rank's part of one: its experts, inner values and tokens of the
+// vocabulary, and its heads, with a whole cache, or all heads, with the cache of its sequences. One goroutine uses it
+// at a time.
 type Model struct {
 	config *config.DSA
 	ranks  kernel.Member
@@ -50,7 +52,7 @@ type layer struct {
 func Load(c *config.DSA, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	m := &Model{config: c, ranks: l.Ranks, dev: dev, queue: kernel.NewQueue(dev)}
 	m.queue.JoinRanks(l.Ranks)
-	if _, err := Facts(c).Divide(l.Ranks.Count()); err != nil {
+	if _, err := model.Divide(Facts(c), l.Ranks); err != nil {
 		return nil, err
 	}
 	embed := l.Table
@@ -71,7 +73,7 @@ func Load(c *config.DSA, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	if err := l.Finish(); err != nil {
 		return nil, err
 	}
-	a, err := mla.New(dev, m.queue, attentionParams(c, l.Ranks.Count()))
+	a, err := mla.New(dev, m.queue, attentionParams(c, l.Ranks.Heads().Count()))
 	m.attn = a
 	return m, err
 }

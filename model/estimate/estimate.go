@@ -37,6 +37,10 @@ func Of(c *config.DSA, cfg *plan.Config, b *plan.Batch, gpus int) (*Estimate, er
 	if n := max(cfg.Model.Ranks, 1); n != gpus {
 		return nil, fmt.Errorf("estimate: the plan is for %d ranks, asked for %d GPUs", n, gpus)
 	}
+	if cfg.Model.ByRequests() {
+		return nil, fmt.Errorf("estimate: times are those of ranks that share attention by heads; ask for " +
+			"--attention tp")
+	}
 	e := &step{c: c, x: h200, ranks: float64(gpus), heads: float64(cfg.Model.Heads), top: float64(cfg.T),
 		at: map[string]int{}}
 	for i := range b.Requests {

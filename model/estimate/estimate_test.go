@@ -28,7 +28,7 @@ func of(t *testing.T, preset, batch string, gpus int) *Estimate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := dsa.Facts(c).Divide(gpus)
+	m, err := dsa.Facts(c).Divide(gpus, plan.ByHeads)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,7 +58,7 @@ func Open(dir string) (*Source, error) {
 
 // FromGGUF is the model of an open GGUF file. When it fails, the file is closed.
 func FromGGUF(path string, f *llamacpp.Folder) (*Source, error) {
-	d, err := config.Parse(path, f.Config)
+	d, err := config.Describe(path, f.Config)
 	if err != nil {
 		return nil, errors.Join(err, f.Weights.Close())
 	}
@@ -70,18 +70,27 @@ func (s *Source) Close() error { return s.Weights.Close() }
 
 // Load places the weights on a device. onTensor, when not nil, is called once for each tensor, for progress bars.
 func (s *Source) Load(dev kernel.Device, onTensor func(name string)) (model.Model, error) {
-	return s.load(dev, kernel.Member{}, onTensor)
+	return s.LoadPart(dev, kernel.Member{}, onTensor)
 }
 
 // LoadRanks places on every rank of a group the shards of the weights that it owns, and joins the ranks to one model.
-// onTensor is called once for each tensor.
-func (s *Source) LoadRanks(g *group.Group, onTensor func(name string)) (model.Model, error) {
+// how is the way in which they share attention. onTensor is called once for each tensor.
+func (s *Source) LoadRanks(g *group.Group, how plan.Division, onTensor func(name string)) (model.Model, error) {
+	facts, err := Facts(s.Model)
+	if err == nil {
+		facts, err = facts.Divide(g.Ranks(), how)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.Name, err)
+	}
 	var parts []model.Model
 	for r := range g.Ranks() {
 		if r > 0 {
 			onTensor = nil
 		}
-		m, err := s.load(g.Device(r), g.Member(r), onTensor)
+		of := g.Member(r)
+		of.Requests = facts.ByRequests()
+		m, err := s.LoadPart(g.Device(r), of, onTensor)
 		if err != nil {
 			return nil, err
 		}
@@ -90,7 +99,8 @@ func (s *Source) LoadRanks(g *group.Group, onTensor func(name string)) (model.Mo
 	return shard.New(g, parts)
 }
 
-func (s *Source) load(dev kernel.Device, of kernel.Member, onTensor func(name string)) (model.Model, error) {
+// LoadPart places the shards of one of several ranks on a device.
+func (s *Source) LoadPart(dev kernel.Device, of kernel.Member, onTensor func(name string)) (model.Model, error) {
 	l := nn.NewLoader(s.Weights, dev, onTensor)
 	l.Pow2Rows, l.Ranks = s.Config.Pow2Rows, of
 	m, err := load(s.Model, l, dev)

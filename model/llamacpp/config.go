@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"sparrow/model/config"
 	"sparrow/weight/gguf"
 )
 
@@ -21,17 +22,15 @@ import (
 var ErrUnsupported = errors.New("unsupported GGUF model")
 
 // architectures are the model types of the architectures that llama.cpp's converter writes.
-var architectures = map[string]string{"deepseek32": "deepseek_v32", "glm-dsa": "glm_moe_dsa"}
+var architectures = map[string]string{"deepseek32": "deepseek_v32", "glm-dsa": "glm_moe_dsa",
+	"deepseek4": "deepseek_v4"}
 
 // shape is what the names and sizes of tensors depend on.
 type shape struct {
-	arch    string
-	layers  int // main layers
-	nextN   int // drafting layers behind them
-	heads   int
-	nope, v int
-	latent  int
+	names   *names
 	experts int
+	// Of the up-projections of latent rows, which DeepSeek-V4 does not have:
+	heads, nope, v, latent int
 }
 
 // reader takes values of one architecture from the metadata and notes what is missing.
@@ -91,42 +90,27 @@ func readConfig(path string, meta gguf.Metadata) ([]byte, *shape, error) {
 		}
 		slices.Sort(known)
 		return nil, nil, fmt.Errorf("gguf: %s: %w: general.architecture is %q, supported are %s", path, ErrUnsupported,
-			arch, strings.Join(known, " and "))
+			arch, strings.Join(known, ", "))
 	}
 	r := &reader{meta: meta, arch: arch}
-	nextN := r.optional("nextn_predict_layers", 0)
-	s := &shape{arch: arch, nextN: nextN, layers: r.count("block_count") - nextN,
-		heads: r.count("attention.head_count"), v: r.count("attention.value_length_mla"),
-		latent: r.count("attention.kv_lora_rank"), experts: r.count("expert_count")}
-	rope := r.count("rope.dimension_count")
-	s.nope = r.count("attention.key_length_mla") - rope
+	s := &shape{}
+	normalize, _ := meta.Bool(arch + ".expert_weights_norm")
 	c := map[string]any{
 		"model_type": family, "vocab_size": r.vocabulary(), "hidden_size": r.count("embedding_length"),
-		"num_hidden_layers": s.layers, "num_nextn_predict_layers": nextN,
-		"max_position_embeddings": r.count("context_length"), "intermediate_size": r.denseInner(),
-		"moe_intermediate_size": r.count("expert_feed_forward_length"), "num_attention_heads": s.heads,
-		"q_lora_rank": r.count("attention.q_lora_rank"), "kv_lora_rank": s.latent, "qk_nope_head_dim": s.nope,
-		"qk_rope_head_dim": rope, "v_head_dim": s.v, "n_routed_experts": s.experts,
-		"n_shared_experts":      r.optional("expert_shared_count", 0),
-		"num_experts_per_tok":   r.count("expert_used_count"),
-		"first_k_dense_replace": r.optional("leading_dense_block_count", 0),
-		"n_group":               r.optional("expert_group_count", 1),
-		"topk_group":            r.optional("expert_group_used_count", 1),
-		"routed_scaling_factor": r.floatOr("expert_weights_scale", 1),
-		"rms_norm_eps":          r.float("attention.layer_norm_rms_epsilon"),
-		"rope_theta":            r.float("rope.freq_base"),
-		"index_n_heads":         r.count("attention.indexer.head_count"),
-		"index_head_dim":        r.count("attention.indexer.key_length"),
-		"index_topk":            r.count("attention.indexer.top_k"),
+		"max_position_embeddings": r.count("context_length"),
+		"rms_norm_eps":            r.float("attention.layer_norm_rms_epsilon"),
+		"index_n_heads":           r.count("attention.indexer.head_count"),
+		"index_head_dim":          r.count("attention.indexer.key_length"),
+		"index_topk":              r.count("attention.indexer.top_k"),
+		"norm_topk_prob":          normalize,
 	}
-	normalize, _ := meta.Bool(arch + ".expert_weights_norm")
-	c["norm_topk_prob"] = normalize
-	if gate := r.optional("expert_gating_func", sigmoidGate); gate != sigmoidGate {
-		r.problems = append(r.problems, fmt.Sprintf("%s.expert_gating_func is %d, supported is %d (sigmoid)", arch,
-			gate, sigmoidGate))
+	if family == string(config.DeepseekV4) {
+		s.names = v4Names
+		r.v4Config(c, s)
+	} else {
+		s.names = dsaNames
+		r.dsaConfig(c, s)
 	}
-	r.ropeScaling(c)
-	r.sharedSelections(c, s.layers)
 	r.tokenIDs(c)
 	if len(r.problems) > 0 {
 		return nil, nil, fmt.Errorf("gguf: %s: %w: %d problems of the metadata:\n  %s", path, gguf.ErrMalformed,
@@ -136,8 +120,45 @@ func readConfig(path string, meta gguf.Metadata) ([]byte, *shape, error) {
 	return text, s, err
 }
 
+// dsaConfig adds what config.json of DeepSeek-V3.2 and GLM-5 has.
+func (r *reader) dsaConfig(c map[string]any, s *shape) {
+	nextN := r.optional("nextn_predict_layers", 0)
+	layers := r.count("block_count") - nextN
+	s.heads = r.count("attention.head_count")
+	s.v, s.latent = r.count("attention.value_length_mla"), r.count("attention.kv_lora_rank")
+	s.experts = r.count("expert_count")
+	rope := r.count("rope.dimension_count")
+	s.nope = r.count("attention.key_length_mla") - rope
+	for field, v := range map[string]any{
+		"num_hidden_layers": layers, "num_nextn_predict_layers": nextN, "intermediate_size": r.denseInner(),
+		"moe_intermediate_size": r.count("expert_feed_forward_length"), "num_attention_heads": s.heads,
+		"q_lora_rank": r.count("attention.q_lora_rank"), "kv_lora_rank": s.latent, "qk_nope_head_dim": s.nope,
+		"qk_rope_head_dim": rope, "v_head_dim": s.v, "n_routed_experts": s.experts,
+		"n_shared_experts":      r.optional("expert_shared_count", 0),
+		"num_experts_per_tok":   r.count("expert_used_count"),
+		"first_k_dense_replace": r.optional("leading_dense_block_count", 0),
+		"n_group":               r.optional("expert_group_count", 1),
+		"topk_group":            r.optional("expert_group_used_count", 1),
+		"routed_scaling_factor": r.floatOr("expert_weights_scale", 1),
+		"rope_theta":            r.float("rope.freq_base"),
+	} {
+		c[field] = v
+	}
+	r.gate(sigmoidGate, "sigmoid")
+	r.ropeScaling(c)
+	r.sharedSelections(c, layers)
+}
+
 // sigmoidGate is how the format numbers routing by sigmoid.
 const sigmoidGate = 2
+
+// gate checks how experts are scored.
+func (r *reader) gate(want int, name string) {
+	if gate := r.optional("expert_gating_func", want); gate != want {
+		r.problems = append(r.problems, fmt.Sprintf("%s.expert_gating_func is %d, supported is %d (%s)", r.arch, gate,
+			want, name))
+	}
+}
 
 // vocabulary is the number of rows of the embedding.
 func (r *reader) vocabulary() int {

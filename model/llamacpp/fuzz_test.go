@@ -4,11 +4,13 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"testing"
 
 	"sparrow/builtin"
 	"sparrow/model/config"
+	"sparrow/model/family"
 	"sparrow/model/llamacpp"
 	"sparrow/weight/gguf"
 )
@@ -20,53 +22,14 @@ func FuzzMetadata(f *testing.F) {
 		f.Fatal(err)
 	}
 	defer source.Close()
-	// The metadata of a whole model, without its tensors.
-	whole := filepath.Join(f.TempDir(), "whole.gguf")
-	m := &llamacpp.Model{Name: "builtin", Config: source.Model.(*config.DSA), Weights: source.Weights,
-		Tokenizer: builtin.TokenizerJSON(), TokenizerConfig: builtin.TokenizerConfig()}
-	if err := llamacpp.Write(f.Context(), whole, m, llamacpp.MixBF16, nil); err != nil {
-		f.Fatal(err)
-	}
-	file, err := gguf.Open(whole)
+	v4, err := family.Open("../../testdata/oracle/deepseek_v4-1")
 	if err != nil {
 		f.Fatal(err)
 	}
-	var pairs, plain []gguf.Pair
-	for _, key := range slices.Sorted(maps.Keys(file.Metadata)) {
-		p := gguf.Pair{Key: key, Value: file.Metadata[key]}
-		list := false
-		switch v := p.Value.(type) { // numbers were widened
-		case int64:
-			p.Value = uint32(v)
-		case float64:
-			p.Value = float32(v)
-		case []int64:
-			narrow := make([]int32, len(v))
-			for i := range v {
-				narrow[i] = int32(v[i])
-			}
-			p.Value, list = narrow, true
-		case []string:
-			list = true
-		}
-		if pairs = append(pairs, p); !list {
-			plain = append(plain, p)
-		}
-	}
-	for i, list := range [][]gguf.Pair{pairs, plain} {
-		path := filepath.Join(f.TempDir(), string(rune('a'+i)))
-		if err := gguf.Create(path, list, nil); err != nil {
-			f.Fatal(err)
-		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(text)
-	}
-	if err := file.Close(); err != nil {
-		f.Fatal(err)
-	}
+	defer v4.Close()
+	addMetadata(f, &llamacpp.Model{Name: "builtin", Config: source.Model, Weights: source.Weights,
+		Tokenizer: builtin.TokenizerJSON(), TokenizerConfig: builtin.TokenizerConfig()})
+	addMetadata(f, &llamacpp.Model{Name: "v4", Config: v4.Model, Weights: v4.Weights})
 	path := filepath.Join(f.TempDir(), "fuzz.gguf")
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
@@ -84,4 +47,36 @@ func FuzzMetadata(f *testing.F) {
 			t.Fatal("no configuration")
 		}
 	})
+}
+
+// addMetadata adds the metadata of a whole model without its tensors, with lists and without.
+func addMetadata(f *testing.F, m *llamacpp.Model) {
+	whole := filepath.Join(f.TempDir(), "whole.gguf")
+	if err := llamacpp.Write(f.Context(), whole, m, llamacpp.MixBF16, nil); err != nil {
+		f.Fatal(err)
+	}
+	file, err := gguf.Open(whole)
+	if err != nil {
+		f.Fatal(err)
+	}
+	defer file.Close()
+	var pairs, plain []gguf.Pair
+	for _, key := range slices.Sorted(maps.Keys(file.Metadata)) {
+		p := gguf.Pair{Key: key, Value: narrowed(file.Metadata[key])}
+		pairs = append(pairs, p)
+		if reflect.TypeOf(p.Value).Kind() != reflect.Slice {
+			plain = append(plain, p)
+		}
+	}
+	for i, list := range [][]gguf.Pair{pairs, plain} {
+		path := filepath.Join(f.TempDir(), string(rune('a'+i)))
+		if err := gguf.Create(path, list, nil); err != nil {
+			f.Fatal(err)
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
 }

@@ -30,7 +30,7 @@ func models(t *testing.T) map[string]*llamacpp.Model {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { s.Close() })
-		out[name] = &llamacpp.Model{Name: name, Config: s.Model.(*config.DSA), Weights: s.Weights}
+		out[name] = &llamacpp.Model{Name: name, Config: s.Model, Weights: s.Weights}
 		return out[name]
 	}
 	s, err := builtin.Source()
@@ -60,7 +60,7 @@ func TestFloatsComeBack(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		defer got.Close()
-		want := *m.Config
+		want := *m.Config.(*config.DSA)
 		want.FP8, want.Pow2Rows = false, false // the file holds plain floats
 		have := *got.Model.(*config.DSA)
 		if name != "builtin" { // without a vocabulary the file names no tokens
@@ -180,7 +180,7 @@ func TestMissingMetadataIsNamed(t *testing.T) {
 	type edits = func(m map[string]any)
 	set := func(key string, v any) edits { return func(m map[string]any) { m[key] = v } }
 	for want, change := range map[string]edits{
-		`general.architecture is "llama", supported are deepseek32 and glm-dsa`: set("general.architecture", "llama"),
+		`architecture is "llama", supported are deepseek32, deepseek4, glm-dsa`: set("general.architecture", "llama"),
 		"deepseek32.attention.kv_lora_rank is missing": func(m map[string]any) {
 			delete(m, "deepseek32.attention.kv_lora_rank")
 		},
@@ -195,18 +195,35 @@ func TestMissingMetadataIsNamed(t *testing.T) {
 	}
 }
 
+// narrowed is a value of metadata in a type that files have: reading widens numbers.
+func narrowed(v any) any {
+	switch v := v.(type) {
+	case int64:
+		return uint32(v)
+	case float64:
+		return float32(v)
+	case []int64:
+		out := make([]int32, len(v))
+		for i := range v {
+			out[i] = int32(v[i])
+		}
+		return out
+	case []float64:
+		out := make([]float32, len(v))
+		for i := range v {
+			out[i] = float32(v[i])
+		}
+		return out
+	}
+	return v
+}
+
 // openEdited writes the tensors of a file with other metadata and opens the result.
 func openEdited(t *testing.T, f *gguf.File, meta map[string]any) error {
 	t.Helper()
 	var pairs []gguf.Pair
 	for key, v := range meta {
-		switch x := v.(type) {
-		case int64:
-			v = uint32(x)
-		case float64:
-			v = float32(x)
-		}
-		pairs = append(pairs, gguf.Pair{Key: key, Value: v})
+		pairs = append(pairs, gguf.Pair{Key: key, Value: narrowed(v)})
 	}
 	var sources []gguf.Source
 	for _, x := range f.Tensors {

@@ -40,11 +40,14 @@ func (m Mix) fileType() uint32 {
 	return map[Mix]uint32{MixF32: 0, MixQ4_0: 2, MixQ8_0: 7, MixQ4KM: 15, MixBF16: 32}[m]
 }
 
-// typeOf is the type of a matrix with rows of cols values. Vectors and the router stay F32: they are small, and errors
-// of the router change which experts run.
+// packed reports whether the mix stores matrices in blocks: FP4 experts then stay FP4, which loses nothing.
+func (m Mix) packed() bool { return m != MixF32 && m != MixBF16 }
+
+// typeOf is the type of a matrix with rows of cols values. Vectors, the router, and what DeepSeek-V4 keeps in F32 stay
+// F32: they are small, and errors of the router change which experts run.
 func (m Mix) typeOf(name string, layer, layers, cols int) gguf.Type {
 	switch {
-	case m == MixF32 || strings.HasSuffix(name, "ffn_gate_inp.weight"):
+	case m == MixF32 || staysF32(name):
 		return gguf.F32
 	case m == MixBF16:
 		return gguf.BF16
@@ -62,6 +65,16 @@ func (m Mix) typeOf(name string, layer, layers, cols int) gguf.Type {
 		want = block.Q4_K
 	}
 	return gguf.TypeOf(narrower(want, cols))
+}
+
+func staysF32(name string) bool {
+	for _, suffix := range []string{"ffn_gate_inp.weight", "hc_fn.weight", "hc_attn_fn.weight", "hc_ffn_fn.weight",
+		"_ape.weight"} {
+		if strings.HasSuffix(name, suffix) {
+			return true
+		}
+	}
+	return false
 }
 
 // moreBits picks the layers whose down-projections get six bits: the first and the last eighth, and every third

@@ -12,48 +12,62 @@ import (
 	"sparrow/weight/gguf"
 )
 
-// outside are the tensors that belong to no layer.
-var outside = map[string]string{
-	"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": "model.norm.weight",
-	"output.weight": "lm_head.weight",
+// names are the tensors of a family: what they are called in the file, and in the original checkpoint.
+type names struct {
+	outside map[string]string // that belong to no layer
+	inLayer map[string]string // of a layer, that keep their shape
+	fused   map[string]string // [experts, out, in]: one matrix of every expert
+	prefix  string            // of a layer of the checkpoint
+	experts string            // behind it, of an expert's matrices
 }
 
-// inLayer are the tensors of a layer that keep their shape.
-var inLayer = map[string]string{
-	"attn_norm.weight": "input_layernorm.weight", "ffn_norm.weight": "post_attention_layernorm.weight",
-	"attn_q_a.weight": "self_attn.q_a_proj.weight", "attn_q_a_norm.weight": "self_attn.q_a_layernorm.weight",
-	"attn_q_b.weight": "self_attn.q_b_proj.weight", "attn_kv_a_mqa.weight": "self_attn.kv_a_proj_with_mqa.weight",
-	"attn_kv_a_norm.weight": "self_attn.kv_a_layernorm.weight", "attn_output.weight": "self_attn.o_proj.weight",
-	"indexer.attn_q_b.weight": "self_attn.indexer.wq_b.weight", "indexer.attn_k.weight": "self_attn.indexer.wk.weight",
-	"indexer.proj.weight":           "self_attn.indexer.weights_proj.weight",
-	"indexer.k_norm.weight":         "self_attn.indexer.k_norm.weight",
-	"indexer.k_norm.bias":           "self_attn.indexer.k_norm.bias",
-	"ffn_gate.weight":               "mlp.gate_proj.weight",
-	"ffn_up.weight":                 "mlp.up_proj.weight",
-	"ffn_down.weight":               "mlp.down_proj.weight",
-	"ffn_gate_inp.weight":           "mlp.gate.weight",
-	"exp_probs_b.bias":              "mlp.gate.e_score_correction_bias",
-	"ffn_gate_shexp.weight":         "mlp.shared_experts.gate_proj.weight",
-	"ffn_up_shexp.weight":           "mlp.shared_experts.up_proj.weight",
-	"ffn_down_shexp.weight":         "mlp.shared_experts.down_proj.weight",
-	"nextn.eh_proj.weight":          "eh_proj.weight",
-	"nextn.enorm.weight":            "enorm.weight",
-	"nextn.hnorm.weight":            "hnorm.weight",
-	"nextn.embed_tokens.weight":     "embed_tokens.weight",
-	"nextn.shared_head_head.weight": "shared_head.head.weight",
-	"nextn.shared_head_norm.weight": "shared_head.norm.weight",
+// dsaNames are the tensors of DeepSeek-V3.2 and GLM-5.
+var dsaNames = &names{
+	prefix: "model.layers.%d.", experts: "mlp.experts.",
+	outside: map[string]string{
+		"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": "model.norm.weight",
+		"output.weight": "lm_head.weight",
+	},
+	inLayer: map[string]string{
+		"attn_norm.weight": "input_layernorm.weight", "ffn_norm.weight": "post_attention_layernorm.weight",
+		"attn_q_a.weight": "self_attn.q_a_proj.weight", "attn_q_a_norm.weight": "self_attn.q_a_layernorm.weight",
+		"attn_q_b.weight": "self_attn.q_b_proj.weight", "attn_kv_a_mqa.weight": "self_attn.kv_a_proj_with_mqa.weight",
+		"attn_kv_a_norm.weight": "self_attn.kv_a_layernorm.weight", "attn_output.weight": "self_attn.o_proj.weight",
+		"indexer.attn_q_b.weight":       "self_attn.indexer.wq_b.weight",
+		"indexer.attn_k.weight":         "self_attn.indexer.wk.weight",
+		"indexer.proj.weight":           "self_attn.indexer.weights_proj.weight",
+		"indexer.k_norm.weight":         "self_attn.indexer.k_norm.weight",
+		"indexer.k_norm.bias":           "self_attn.indexer.k_norm.bias",
+		"ffn_gate.weight":               "mlp.gate_proj.weight",
+		"ffn_up.weight":                 "mlp.up_proj.weight",
+		"ffn_down.weight":               "mlp.down_proj.weight",
+		"ffn_gate_inp.weight":           "mlp.gate.weight",
+		"exp_probs_b.bias":              "mlp.gate.e_score_correction_bias",
+		"ffn_gate_shexp.weight":         "mlp.shared_experts.gate_proj.weight",
+		"ffn_up_shexp.weight":           "mlp.shared_experts.up_proj.weight",
+		"ffn_down_shexp.weight":         "mlp.shared_experts.down_proj.weight",
+		"nextn.eh_proj.weight":          "eh_proj.weight",
+		"nextn.enorm.weight":            "enorm.weight",
+		"nextn.hnorm.weight":            "hnorm.weight",
+		"nextn.embed_tokens.weight":     "embed_tokens.weight",
+		"nextn.shared_head_head.weight": "shared_head.head.weight",
+		"nextn.shared_head_norm.weight": "shared_head.norm.weight",
+	},
+	fused: map[string]string{"ffn_gate_exps.weight": "gate_proj", "ffn_up_exps.weight": "up_proj",
+		"ffn_down_exps.weight": "down_proj"},
 }
 
-// fused are the tensors [experts, out, in] that hold one matrix of every expert.
-var fused = map[string]string{
-	"ffn_gate_exps.weight": "gate_proj", "ffn_up_exps.weight": "up_proj", "ffn_down_exps.weight": "down_proj",
+// expert is the name of a matrix of an expert, behind the prefix of its layer.
+func (n *names) expert(e int, matrix string) string {
+	return fmt.Sprintf("%s%d.%s.weight", n.experts, e, matrix)
 }
 
 // The two parts of the up-projection of latent rows.
 const keyPart, valuePart = "attn_k_b.weight", "attn_v_b.weight"
 
-// dtypes are the element types of matrices and vectors.
-var dtypes = map[gguf.Type]weight.DType{gguf.F32: weight.F32, gguf.F16: weight.F16, gguf.BF16: weight.BF16}
+// dtypes are the element types of matrices, vectors and tables of experts.
+var dtypes = map[gguf.Type]weight.DType{gguf.F32: weight.F32, gguf.F16: weight.F16, gguf.BF16: weight.BF16,
+	gguf.I32: weight.I32}
 
 // parts are the up-projections of latent rows whose halves have been found, by layer.
 type parts map[int]*[2]*gguf.Tensor
@@ -92,7 +106,7 @@ func renamed(f *gguf.File, s *shape) ([]weight.Tensor, error) {
 
 // translate is what a tensor of the file is in the original checkpoint: one tensor, one for each expert, or none yet.
 func (s *shape) translate(t *gguf.Tensor, latent parts) ([]weight.Tensor, error) {
-	if name, ok := outside[t.Name]; ok {
+	if name, ok := s.names.outside[t.Name]; ok {
 		return one(t, name)
 	}
 	var layer int
@@ -100,14 +114,14 @@ func (s *shape) translate(t *gguf.Tensor, latent parts) ([]weight.Tensor, error)
 	if n, err := fmt.Sscanf(t.Name, "blk.%d.%s", &layer, &rest); n != 2 || err != nil || layer < 0 {
 		return nil, fmt.Errorf("tensor %s is not known", t.Name)
 	}
-	prefix := fmt.Sprintf("model.layers.%d.", layer)
-	if name, ok := inLayer[rest]; ok {
+	prefix := fmt.Sprintf(s.names.prefix, layer)
+	if name, ok := s.names.inLayer[rest]; ok {
 		return one(t, prefix+name)
 	}
-	if name, ok := fused[rest]; ok {
-		return s.experts3D(t, prefix+"mlp.experts.", name)
+	if name, ok := s.names.fused[rest]; ok {
+		return s.experts3D(t, prefix, name)
 	}
-	if rest == keyPart || rest == valuePart {
+	if s.latent > 0 && (rest == keyPart || rest == valuePart) {
 		p := latent[layer]
 		if p == nil {
 			p = new([2]*gguf.Tensor)
@@ -115,6 +129,10 @@ func (s *shape) translate(t *gguf.Tensor, latent parts) ([]weight.Tensor, error)
 		}
 		p[map[string]int{keyPart: 0, valuePart: 1}[rest]] = t
 		return nil, nil
+	}
+	if s.names == v4Names && strings.HasPrefix(rest, "nextn.") {
+		return nil, fmt.Errorf("tensor %s belongs to a drafting block, and files with one are not run: give the file "+
+			"of the model without it", t.Name)
 	}
 	return nil, fmt.Errorf("tensor %s is not known", t.Name)
 }
@@ -148,7 +166,7 @@ func (s *shape) experts3D(t *gguf.Tensor, prefix, name string) ([]weight.Tensor,
 	size := len(t.Data) / s.experts
 	out := make([]weight.Tensor, s.experts)
 	for e := range out {
-		out[e] = weight.Tensor{Name: fmt.Sprintf("%s%d.%s.weight", prefix, e, name), DType: d, Shape: t.Shape[1:],
+		out[e] = weight.Tensor{Name: prefix + s.names.expert(e, name), DType: d, Shape: t.Shape[1:],
 			Data: t.Data[e*size : (e+1)*size : (e+1)*size], File: t.File, Offset: t.Offset + int64(e*size)}
 	}
 	return out, nil

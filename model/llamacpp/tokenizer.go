@@ -21,6 +21,7 @@ const (
 // splits are the regular expressions by which text is cut before merging, by the name of the pre-tokenizer.
 var splits = map[string][]string{
 	"deepseek-v3": deepseekSplits,
+	"joyai-llm":   deepseekSplits, // what llama.cpp's converter finds in DeepSeek-V4's vocabulary
 	"glm4":        {glmSplit},
 	"chatglm-bpe": {glmSplit},
 }

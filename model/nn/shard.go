@@ -11,6 +11,15 @@ import (
 // values, tokens), columns where its inputs are, these at the boundaries of blocks of scales or inside one. On a device
 // that runs alone a shard is the whole weight. A shard is a view of the checkpoint's bytes.
 
+// Heads calls load, which loads weights of attention: shards of heads, or whole ones where ranks share attention by
+// requests.
+func (l *Loader) Heads(load func()) {
+	all := l.Ranks
+	l.Ranks = all.Heads()
+	load()
+	l.Ranks = all
+}
+
 // MatrixRows loads a rank's rows of a weight [out, in] that multiplies rows.
 func (l *Loader) MatrixRows(name string, out, in int) kernel.Matrix {
 	return l.prepare(l.rows(name, out, in), kernel.Projected)

@@ -29,6 +29,15 @@ type part interface {
 type ranks struct {
 	group *group.Group
 	parts []part
+	// Of each rank, where ranks share attention by requests: rank r has the pages from r*pages on, and the window pages
+	// from r*windows on. Elsewhere, and before the cache is allocated, all ranks have all pages.
+	pages, windows int
+}
+
+// byRequests reports whether each rank has pages of its own.
+func (m *ranks) byRequests() bool {
+	facts := m.parts[0].Facts()
+	return facts.ByRequests()
 }
 
 // New joins the parts of a model, one for each rank of a group.
@@ -61,10 +70,11 @@ func (m *ranks) Config() *config.Config { return m.parts[0].Config() }
 func (m *ranks) Facts() plan.Model { return m.parts[0].Facts() }
 
 // Device is the group.
-func (m *ranks) Device() kernel.Machine { return m.group }
+func (m *ranks) Device() kernel.Machine { return m.group.Machine() }
 
-// Allocate makes the cache of every rank.
+// Allocate makes the cache of every rank, of that many pages each.
 func (m *ranks) Allocate(cfg *plan.Config, pages int) error {
+	m.pages, m.windows = pages, pages
 	return m.each(func(p part) error { return p.Allocate(cfg, pages) })
 }
 
@@ -103,14 +113,29 @@ func (m *ranks) Place() string {
 	return strings.Join(list, "; ")
 }
 
-// PageParts appends what holds a page, on all ranks at once.
+// PageParts appends what holds a page: on all ranks at once, or on the one that has it.
 func (m *ranks) PageParts(parts []kernel.Tensor, page int) []kernel.Tensor {
+	if m.byRequests() {
+		return m.alone(parts, page/m.pages, m.parts[page/m.pages].PageParts(nil, page%m.pages))
+	}
 	return m.joined(parts, func(p part) []kernel.Tensor { return p.PageParts(nil, page) })
 }
 
-// WindowParts appends what holds a window page, on all ranks at once.
+// WindowParts appends what holds a window page: on all ranks at once, or on the one that has it.
 func (m *ranks) WindowParts(parts []kernel.Tensor, window int) []kernel.Tensor {
+	if m.byRequests() {
+		return m.alone(parts, window/m.windows, m.parts[window/m.windows].WindowParts(nil, window%m.windows))
+	}
 	return m.joined(parts, func(p part) []kernel.Tensor { return p.WindowParts(nil, window) })
+}
+
+// alone appends tensors that one rank has.
+func (m *ranks) alone(to []kernel.Tensor, rank int, list []kernel.Tensor) []kernel.Tensor {
+	for _, t := range list {
+		t.Buf = group.Alone(rank, t.Buf)
+		to = append(to, t)
+	}
+	return to
 }
 
 // joined appends tensors that every rank has at the same places.
@@ -165,6 +190,34 @@ type pass struct {
 	execute func(rank int) error
 	block   []int32 // as ranks other than the first fill it
 	in      model.Input
+	local   local
+}
+
+// local is the page tables of a batch with the numbers that pages have on their ranks.
+type local struct {
+	input           model.Input
+	tables, windows [][]int32
+	memory          []int32
+}
+
+// of numbers the pages of tables, of which rank r of request i has those from r*each on.
+func (l *local) of(to, tables [][]int32, b *plan.Batch, each int) [][]int32 {
+	to = to[:0]
+	for i, t := range tables {
+		if t == nil || i >= len(b.Requests) || b.Requests[i].Rank == 0 {
+			to = append(to, t)
+			continue
+		}
+		first, at := int32(b.Requests[i].Rank*each), len(l.memory)
+		for _, page := range t {
+			if page >= 0 { // negative is none
+				page -= first
+			}
+			l.memory = append(l.memory, page)
+		}
+		to = append(to, l.memory[at:len(l.memory):len(l.memory)])
+	}
+	return to
 }
 
 // Arrange lays out a pass on every rank, at the same places.
@@ -206,6 +259,9 @@ func (p *pass) Outputs() *model.Outputs { return &p.outputs }
 
 // Prepare lets every rank check the batch. All fill the block with the same words: one copy is written to all.
 func (p *pass) Prepare(in *model.Input, block []int32) error {
+	if in.Config.Model.ByRequests() {
+		in = p.localise(in)
+	}
 	for r, part := range p.parts {
 		words := block
 		if r > 0 {
@@ -220,6 +276,18 @@ func (p *pass) Prepare(in *model.Input, block []int32) error {
 		}
 	}
 	return nil
+}
+
+// localise is a batch with the page numbers that ranks know. A page of another rank becomes one that no rank has, which
+// the models refuse.
+func (p *pass) localise(in *model.Input) *model.Input {
+	l := &p.local
+	l.memory = l.memory[:0]
+	l.tables = l.of(l.tables, in.Tables, in.Batch.Batch, p.m.pages)
+	l.windows = l.of(l.windows, in.Windows, in.Batch.Batch, p.m.windows)
+	l.input = *in
+	l.input.Tables, l.input.Windows = l.tables, l.windows
+	return &l.input
 }
 
 // input is a batch as a rank sees it: with the states that the rank keeps.

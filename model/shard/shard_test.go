@@ -112,7 +112,7 @@ func devices(t *testing.T, n int) *group.Group {
 }
 
 // load loads a model on one device, or on several ranks.
-func load(t *testing.T, src *family.Source, ranks int) model.Model {
+func load(t *testing.T, src *family.Source, ranks int, how plan.Division) model.Model {
 	t.Helper()
 	var m model.Model
 	var err error
@@ -121,7 +121,7 @@ func load(t *testing.T, src *family.Source, ranks int) model.Model {
 		t.Cleanup(func() { dev.Close() })
 		m, err = src.Load(dev, nil)
 	} else {
-		m, err = src.LoadRanks(devices(t, ranks), nil)
+		m, err = src.LoadRanks(devices(t, ranks), how, nil)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -177,7 +177,17 @@ func compute(t *testing.T, m model.Model) *outcome {
 		}
 	}
 	out := &outcome{}
-	table := func(i int) []int32 { return []int32{int32(5*i) + 1, int32(5*i) + 0, int32(5*i) + 3, int32(5*i) + 2} }
+	facts := m.Facts()
+	rank := func(i int) int { // of a sequence: the first one has the first, the second the last
+		if facts.ByRequests() {
+			return i * (facts.Ranks - 1)
+		}
+		return 0
+	}
+	table := func(i int) []int32 {
+		at := int32(rank(i)*pages + 5*i)
+		return []int32{at + 1, at, at + 3, at + 2}
+	}
 	layers := m.Config().Layers
 	run := func(works ...step.Work) {
 		t.Helper()
@@ -208,27 +218,35 @@ func compute(t *testing.T, m model.Model) *outcome {
 		return list
 	}
 	a, b := text(1, 90), text(2, 60)
-	run(step.Work{Kind: plan.ModeExtend, Tokens: a[:70], Pages: table(0), State: states[0]},
-		step.Work{Kind: plan.ModeExtend, Tokens: b, Pages: table(1), State: states[1], Logits: 1})
-	run(step.Work{Kind: plan.ModeExtend, Tokens: a[70:], Cached: 70, Pages: table(0), State: states[0], Logits: 1},
-		step.Work{Kind: plan.ModeDecode, Tokens: text(3, 1), Cached: 60, Pages: table(1), State: states[1], Logits: 1})
+	// of adds what belongs to a sequence.
+	of := func(i int, w step.Work) step.Work {
+		w.Rank, w.Pages, w.State = rank(i), table(i), states[i]
+		return w
+	}
+	draft := func(i int, d step.Draft) step.Draft {
+		d.Rank, d.Pages, d.State, d.Logits, d.From = rank(i), table(i), states[i], true, i
+		return d
+	}
+	run(of(0, step.Work{Kind: plan.ModeExtend, Tokens: a[:70]}),
+		of(1, step.Work{Kind: plan.ModeExtend, Tokens: b, Logits: 1}))
+	run(of(0, step.Work{Kind: plan.ModeExtend, Tokens: a[70:], Cached: 70, Logits: 1}),
+		of(1, step.Work{Kind: plan.ModeDecode, Tokens: text(3, 1), Cached: 60, Logits: 1}))
 	res, err := r.Draft([]step.Draft{
-		{Kind: plan.ModeExtend, Tokens: text(4, 20), Cached: 70, Pages: table(0), State: states[0], Logits: true},
-		{Kind: plan.ModeDraft, Tokens: text(5, 1), Cached: 60, Pages: table(1), State: states[1], Logits: true,
-			From: 1},
+		draft(0, step.Draft{Kind: plan.ModeExtend, Tokens: text(4, 20), Cached: 70}),
+		draft(1, step.Draft{Kind: plan.ModeDraft, Tokens: text(5, 1), Cached: 60}),
 	}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	out.logits = append(out.logits, slices.Clone(res.Row(0)), slices.Clone(res.Row(1)))
-	res, err = r.Draft([]step.Draft{{Kind: plan.ModeDraft, Tokens: text(6, 1), Cached: 61, Pages: table(1),
-		State: states[1], Logits: true, From: 1}}, true)
+	res, err = r.Draft([]step.Draft{
+		draft(1, step.Draft{Kind: plan.ModeDraft, Tokens: text(6, 1), Cached: 61})}, true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	out.logits = append(out.logits, slices.Clone(res.Row(0)))
-	run(step.Work{Kind: plan.ModeVerify, Tokens: text(7, 3), Cached: 90, Pages: table(0), State: states[0], Logits: 3},
-		step.Work{Kind: plan.ModeVerify, Tokens: text(8, 3), Cached: 61, Pages: table(1), State: states[1], Logits: 3})
+	run(of(0, step.Work{Kind: plan.ModeVerify, Tokens: text(7, 3), Cached: 90, Logits: 3}),
+		of(1, step.Work{Kind: plan.ModeVerify, Tokens: text(8, 3), Cached: 61, Logits: 3}))
 	checkPages(t, m, pages)
 	return out
 }
@@ -251,9 +269,12 @@ func TestRanksComputeWhatOneDeviceDoes(t *testing.T) {
 		for _, kind := range []synth.DType{synth.BF16, synth.FP8} {
 			t.Run(fmt.Sprintf("%s/%v", name, kind), func(t *testing.T) {
 				src := checkpoint(t, name, synth.Options{DType: kind})
-				want := compute(t, load(t, src, 1))
-				for _, ranks := range []int{2, 4} {
-					compare(t, ranks, compute(t, load(t, src, ranks)), want)
+				want := compute(t, load(t, src, 1, 0))
+				for _, c := range []struct {
+					ranks int
+					how   plan.Division
+				}{{2, plan.ByHeads}, {4, plan.ByHeads}, {4, plan.ByRequests}} {
+					compare(t, c.ranks, compute(t, load(t, src, c.ranks, c.how)), want)
 				}
 			})
 		}
@@ -286,17 +307,20 @@ func TestRanksThatDoNotDivide(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		ranks int
+		how   plan.Division
 		is    error
 		says  string
 	}{
-		{"v32", 3, plan.E08, "4 query heads and 8 experts in equal parts on 3 ranks; supported: 1, 2, 4 ranks"},
-		{"v32", 8, plan.E08, "supported: 1, 2, 4 ranks"},
-		{"odd", 4, nn.ErrTensors,
+		{"v32", 3, 0, plan.E08, "4 query heads and 8 experts in equal parts on 3 ranks; supported: 1, 2, 4 ranks"},
+		{"v32", 8, plan.ByHeads, plan.E08, "supported: 1, 2, 4 ranks; try 4 ranks, or attention divided by requests"},
+		{"v32", 6, plan.ByRequests, plan.E08, "8 experts in equal parts on 6 ranks; supported: 1, 2, 4, 8 ranks"},
+		{"odd", 4, 0, nn.ErrTensors,
 			"lm_head.weight has 322 rows, which 4 ranks cannot share; supported are 1, 2, 7, 14, 23, 46"},
-		{"v4", 8, plan.E08, "4 query heads and 8 experts in equal parts on 8 ranks"},
-		{"v4-pairs", 4, nn.ErrTensors, "attn.wo_a.weight has 2 groups, which 4 ranks cannot share; supported are 1, 2"},
+		{"v4", 8, plan.ByHeads, plan.E08, "4 query heads and 8 experts in equal parts on 8 ranks"},
+		{"v4-pairs", 4, 0, nn.ErrTensors,
+			"attn.wo_a.weight has 2 groups, which 4 ranks cannot share; supported are 1, 2"},
 	} {
-		_, err := checkpoint(t, c.name, synth.Options{}).LoadRanks(devices(t, c.ranks), nil)
+		_, err := checkpoint(t, c.name, synth.Options{}).LoadRanks(devices(t, c.ranks), c.how, nil)
 		if !errors.Is(err, c.is) || !strings.Contains(fmt.Sprint(err), c.says) {
 			t.Errorf("%s on %d ranks: %v", c.name, c.ranks, err)
 		}

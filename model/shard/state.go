@@ -45,7 +45,22 @@ func (m *windowed) NewState() (model.State, error) {
 
 // Restore makes the state of a sequence that continues after cached tokens.
 func (m *windowed) Restore(n int, windows []int32) (model.State, error) {
+	if m.byRequests() {
+		windows = m.local(windows)
+	}
 	return m.made(func(r int) (model.State, error) { return m.part(r).Restore(n, windows) })
+}
+
+// local numbers the window pages of a sequence as its rank does. The states of other ranks are made of pages with the
+// same numbers and never read: they keep the slots of all states alike on all ranks.
+func (m *windowed) local(windows []int32) []int32 {
+	out := make([]int32, len(windows))
+	for i, w := range windows {
+		if out[i] = w; w >= 0 {
+			out[i] = w % int32(m.windows)
+		}
+	}
+	return out
 }
 
 // Commit advances the states of a batch on every rank.
@@ -66,6 +81,7 @@ func (m *windowed) StateBytes(cfg *plan.Config) int64 { return m.part(0).StateBy
 
 // AllocateWindows makes the cache of every rank.
 func (m *windowed) AllocateWindows(cfg *plan.Config, pages, windows int) error {
+	m.pages, m.windows = pages, windows
 	return m.each(func(p part) error { return p.(model.Windowed).AllocateWindows(cfg, pages, windows) })
 }
 

@@ -26,6 +26,8 @@ func Presets() []Preset {
 		{"v32-mini", "DeepSeek-V3.2 cut to 8 layers and 16 heads, whole vocabulary: the benchmark shape"},
 		{"v32-slice", "DeepSeek-V3.2 at its full width, 6 layers and 64 experts: the benchmark shape of one GPU"},
 		{"v32-slice256", "v32-slice with 256 experts"},
+		{"v4-slice", "DeepSeek-V4-Flash at its full width, 1 layer of ratio 4 and 64 experts: the benchmark shape of " +
+			"CPUs"},
 		{"deepseek-v3.2", "DeepSeek-V3.2 as released, 685 billion parameters"},
 		{"glm-5", "GLM-5 as released, 754 billion parameters"},
 		{"glm-5.2", "GLM-5.2 as released: selections shared by groups of layers"},

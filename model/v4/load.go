@@ -6,6 +6,7 @@ import (
 	"sparrow/layout"
 	"sparrow/model/config"
 	"sparrow/model/nn"
+	"sparrow/model/spelling"
 )
 
 // layer is one decoder layer.
@@ -24,16 +25,16 @@ type site struct {
 
 // load reads every tensor of the checkpoint.
 func (m *Model) load(l *nn.Loader) {
-	c, n := m.config, newNames(l)
-	m.embed = l.Table(n.global("embed.weight"), c.Vocab, c.Hidden)
-	m.head = l.MatrixRows(n.global("head.weight"), c.Vocab, c.Hidden)
-	m.norm = l.Vector(n.global("norm.weight"), c.Hidden)
-	m.last = loadSite(c, l, n.global("hc_head_fn"), n.global("hc_head_base"), n.global("hc_head_scale"),
+	c, n := m.config, spelling.Of(l.Has)
+	m.embed = l.Table(n.Global("embed.weight"), c.Vocab, c.Hidden)
+	m.head = l.MatrixRows(n.Global("head.weight"), c.Vocab, c.Hidden)
+	m.norm = l.Vector(n.Global("norm.weight"), c.Hidden)
+	m.last = loadSite(c, l, n.Global("hc_head_fn"), n.Global("hc_head_base"), n.Global("hc_head_scale"),
 		c.Hyper.Streams, 1)
 	for i := range c.Layers {
-		at := func(name string) string { return n.layer(i, name) }
+		at := func(name string) string { return n.Layer(i, name) }
 		m.layers = append(m.layers, loadLayer(c, l, at, c.Attention.Ratios[i],
-			expertNames{hash: c.FFN.Hash[i], stacked: n.kind == hugging}))
+			expertNames{hash: c.FFN.Hash[i], stacked: n.Stacked()}))
 	}
 	m.loadDrafts(l)
 }
@@ -41,14 +42,15 @@ func (m *Model) load(l *nn.Loader) {
 // loadLayer reads a layer; at gives the full name of each of its tensors.
 func loadLayer(c *config.V4, l *nn.Loader, at func(string) string, ratio int, x expertNames) layer {
 	mix := c.Hyper.Streams * (2 + c.Hyper.Streams)
-	return layer{
+	out := layer{
 		attnSite: loadSite(c, l, at("hc_attn_fn"), at("hc_attn_base"), at("hc_attn_scale"), mix, 3),
 		ffnSite:  loadSite(c, l, at("hc_ffn_fn"), at("hc_ffn_base"), at("hc_ffn_scale"), mix, 3),
 		attnNorm: l.Vector(at("attn_norm.weight"), c.Hidden),
 		ffnNorm:  l.Vector(at("ffn_norm.weight"), c.Hidden),
-		attn:     loadAttention(c, l, at, ratio),
 		ffn:      loadExperts(c, l, at, x),
 	}
+	l.Heads(func() { out.attn = loadAttention(c, l, at, ratio) })
+	return out
 }
 
 // loadSite reads the weights between a sublayer and the residual streams, with mix outputs.

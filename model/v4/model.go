@@ -15,13 +15,15 @@ import (
 
 	"sparrow/attn/dual"
 	"sparrow/kernel"
+	"sparrow/model"
 	"sparrow/model/config"
 	"sparrow/model/nn"
 	"sparrow/plan"
 )
 
-// Model is a loaded model on one device, or a rank's part of one: its heads, experts, inner values and tokens of the
-// vocabulary; caches, compressors and indexers are whole. One goroutine uses it at a time.
+// Model is a loaded model on one device, or a rank's part of one: its experts, inner values and tokens of the
+// vocabulary, and its heads, with a whole cache, or all heads, with the cache of its sequences. One goroutine uses it
+// at a time.
 type Model struct {
 	config *config.V4
 	ranks  kernel.Member
@@ -52,7 +54,7 @@ type residual struct {
 func Load(c *config.V4, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	m := &Model{config: c, ranks: l.Ranks, dev: dev, queue: kernel.NewQueue(dev)}
 	m.queue.JoinRanks(l.Ranks)
-	if _, err := Facts(c).Divide(l.Ranks.Count()); err != nil {
+	if _, err := model.Divide(Facts(c), l.Ranks); err != nil {
 		return nil, err
 	}
 	if c.Hyper.Streams > kernel.MaxStreams {
@@ -62,7 +64,8 @@ func Load(c *config.V4, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	if err := l.Finish(); err != nil {
 		return nil, err
 	}
-	heads, groups := c.Attention.Heads/m.ranks.Count(), c.Attention.Groups/m.ranks.Count()
+	shares := m.ranks.Heads().Count()
+	heads, groups := c.Attention.Heads/shares, c.Attention.Groups/shares
 	var weights []*dual.Weights
 	for i := range m.layers {
 		weights = append(weights, m.layers[i].attn)
@@ -88,7 +91,7 @@ func (m *Model) Config() *config.Config { return &m.config.Config }
 
 // Facts are the properties that the planner reads: those of a rank where there are several.
 func (m *Model) Facts() plan.Model {
-	f, err := Facts(m.config).Divide(m.ranks.Count())
+	f, err := model.Divide(Facts(m.config), m.ranks)
 	if err != nil {
 		panic(err) // Load has divided them
 	}

@@ -123,7 +123,11 @@ func dense(c *plan.Config) string {
 }
 
 func (a *Answer) segment(w io.Writer, i int, s *plan.Segment) error {
-	fmt.Fprintf(w, "\nsegment %d: %d %v rows from row %d\n", i, s.Rows, s.Row, s.FirstRow)
+	whose := ""
+	if a.Plan.Shares != nil {
+		whose = fmt.Sprintf(" of rank %d", s.Rank)
+	}
+	fmt.Fprintf(w, "\nsegment %d: %d %v rows%s from row %d\n", i, s.Rows, s.Row, whose, s.FirstRow)
 	t := tabwriter.NewWriter(w, 2, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "  form\t%v\n  kernel\t%v, %d heads\n  layout\t%v\n  convert\t%v\n  transform\t%v\n", s.Form,
 		s.Kernel, s.KernelHeads, s.Layout, s.Convert, s.Transform)

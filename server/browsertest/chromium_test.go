@@ -16,7 +16,7 @@ import (
 
 // answerTime bounds one command to the browser, and what the page takes to show something. It is generous, because a
 // prompt of 4,000 tokens takes two seconds of two processors alone, and more beside others.
-const answerTime = 45 * time.Second
+const answerTime = 2 * time.Minute
 
 // browser is a running Chromium. Commands go through a pipe, each a JSON object that a zero byte ends.
 type browser struct {

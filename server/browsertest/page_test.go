@@ -220,10 +220,8 @@ func (w *world) keyAsked(t *testing.T) {
 	url := listen(t, openServer(t, sparrow.Config{}, server.Options{Keys: keys}))
 	declined := w.open(t, url+"#plans", desktop)
 	declined.wait(`document.getElementById("key").open`)
-	for range 2 { // the model's name and the plans are asked for at once; the second question is the form's
-		declined.key("Escape", 0)
-		declined.wait(`document.querySelector(".plans .fault:not([hidden])")`)
-	}
+	declined.key("Escape", 0) // once for all requests that were sent at the beginning
+	declined.wait(`document.querySelector(".plans .fault:not([hidden])")`)
 	declined.wait(`document.getElementById("trouble").offsetParent && !document.getElementById("key").open`)
 	declined.eval(`new Promise((r) => setTimeout(r, 1500))`, nil)
 	var again bool

@@ -16,6 +16,7 @@ type tab struct {
 	t       *testing.T
 	b       *browser
 	session string
+	loaded  chan struct{} // a document was loaded
 
 	mu      sync.Mutex
 	sent    []string // addresses of requests
@@ -34,7 +35,7 @@ var desktop = screen{width: 1280, height: 900}
 // open loads an address in a new tab. Every exception and every breach of the policy fails the test at its end.
 func (b *browser) open(t *testing.T, address string, s screen) *tab {
 	t.Helper()
-	p := &tab{t: t, b: b, headers: map[string]map[string]string{}}
+	p := &tab{t: t, b: b, loaded: make(chan struct{}, 1), headers: map[string]map[string]string{}}
 	var context struct{ BrowserContextID string }
 	var target struct{ TargetID string }
 	var attached struct{ SessionID string }
@@ -111,6 +112,11 @@ func (p *tab) event(method string, params json.RawMessage) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch method {
+	case "Page.loadEventFired":
+		select {
+		case p.loaded <- struct{}{}:
+		default:
+		}
 	case "Network.requestWillBeSent":
 		p.sent = append(p.sent, e.Request.URL)
 	case "Network.responseReceived":
@@ -198,11 +204,19 @@ func (p *tab) wait(condition string) {
 	}
 }
 
-// reload loads the page again. What runs in the old one while it ends would fail.
+// reload loads the page again. Until the new document is loaded, the old one would answer questions.
 func (p *tab) reload() {
 	p.t.Helper()
+	select {
+	case <-p.loaded: // by an earlier document
+	default:
+	}
 	p.do("Page.reload", nil)
-	time.Sleep(300 * time.Millisecond)
+	select {
+	case <-p.loaded:
+	case <-time.After(answerTime):
+		p.t.Fatal("the page was not loaded again")
+	}
 }
 
 // click clicks in the middle of an element that can be seen, as a mouse does.
@@ -221,9 +235,14 @@ func (p *tab) press(name string) {
 func (p *tab) clickOn(element string) {
 	p.t.Helper()
 	p.wait(element)
+	// What arrives from the server moves elements: the place must be the same in two frames.
 	var at struct{ X, Y float64 }
-	p.eval(`(() => { const e = `+element+`; e.scrollIntoView({block: "center"}); const r = e.getBoundingClientRect();
-		return {x: r.x + r.width / 2, y: r.y + r.height / 2}; })()`, &at)
+	p.eval(`(async () => { const frame = () => new Promise(requestAnimationFrame);
+		for (let old; ; await frame()) {
+			const e = `+element+`; e?.scrollIntoView({block: "center"}); const r = e?.getBoundingClientRect();
+			if (r && old && r.x === old.x && r.y === old.y) return {x: r.x + r.width / 2, y: r.y + r.height / 2};
+			old = r;
+		} })()`, &at)
 	for _, kind := range []string{"mouseMoved", "mousePressed", "mouseReleased"} {
 		p.do("Input.dispatchMouseEvent", map[string]any{"type": kind, "x": at.X, "y": at.Y, "button": "left",
 			"clickCount": 1})

@@ -36,6 +36,9 @@ func (m Metadata) Texts(key string) ([]string, bool) { return get[[]string](m, k
 // Ints is an array of integers, or false where there is none.
 func (m Metadata) Ints(key string) ([]int64, bool) { return get[[]int64](m, key) }
 
+// Floats is an array of numbers, or false where there is none.
+func (m Metadata) Floats(key string) ([]float64, bool) { return get[[]float64](m, key) }
+
 // Describe is a value in words, for errors: its type, and the value where it is short.
 func (m Metadata) Describe(key string) string {
 	switch v := m[key].(type) {

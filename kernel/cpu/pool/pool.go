@@ -40,8 +40,9 @@ func (f Func) Do(worker, item int) { f(worker, item) }
 type Pool struct {
 	workers int
 	idle    []func() bool // of every worker; nil without
-	owner   parker        // the goroutine inside Run, as worker 0
-	members []member      // of every worker; the first parks in owner
+	bind    func(worker int)
+	owner   parker   // the goroutine inside Run, as worker 0
+	members []member // of every worker; the first parks in owner
 	done    sync.WaitGroup
 	busy    atomic.Bool
 	closed  bool // guarded by busy
@@ -67,9 +68,13 @@ func New(workers int) *Pool { return NewIdle(workers, nil) }
 
 // NewIdle is New for workers that call idle while they wait for the next run or for the end of one: again and again,
 // each with its number, until it reports that there is nothing to do. A call takes less than a microsecond.
-func NewIdle(workers int, idle func(worker int) bool) *Pool {
+func NewIdle(workers int, idle func(worker int) bool) *Pool { return NewBound(workers, idle, nil) }
+
+// NewBound is NewIdle for workers that call bind, each with its number, before they work: once, but the caller of Run,
+// which is not always the same goroutine, each time. A goroutine that bind locks to its thread stays locked.
+func NewBound(workers int, idle func(worker int) bool, bind func(worker int)) *Pool {
 	workers = max(workers, 1)
-	p := &Pool{workers: workers, idle: make([]func() bool, workers), members: make([]member, workers)}
+	p := &Pool{workers: workers, idle: make([]func() bool, workers), bind: bind, members: make([]member, workers)}
 	for w := range p.idle {
 		if idle != nil {
 			p.idle[w] = func() bool { return idle(w) }
@@ -107,6 +112,9 @@ func (p *Pool) Run(items int, task Task) error {
 	}
 	if items/p.workers >= maxItems {
 		return fmt.Errorf("pool: %d items for %d workers, supported are %d for each", items, p.workers, maxItems)
+	}
+	if p.bind != nil {
+		p.bind(0)
 	}
 	defer p.end() // also when a task ends this goroutine
 	p.task, p.items = task, items
@@ -206,6 +214,9 @@ func (p *Pool) serve(w int) {
 	// Tasks read mapped files. Where one was truncated, a read is a fault: it becomes a panic of the item instead of
 	// the end of the process.
 	debug.SetPanicOnFault(true)
+	if p.bind != nil {
+		p.bind(w)
+	}
 	self, idle := &p.members[w], p.idle[w]
 	var seen uint64
 	inside := false

@@ -24,8 +24,8 @@ var amxReady = sync.OnceValue(func() error {
 		return errors.New("left out of this build by a tag")
 	case !hasAVX512():
 		return errors.New("the processor has no AVX-512 (F, BW, DQ, VL), which the kernels around it need")
-	case !x.HasAMXTile || !x.HasAMXBF16:
-		return errors.New("the processor has no AMX tiles with bfloat16 products")
+	case !x.HasAMXTile || !x.HasAMXBF16 || !x.HasAMXInt8:
+		return errors.New("the processor has no AMX tiles with bfloat16 and int8 products")
 	case !x.HasAVX512BF16 || !x.HasAVX512VBMI || !x.HasAVX512GFNI:
 		return errors.New("the processor has no AVX-512 BF16, VBMI and GFNI to fill the tiles with")
 	case enabledState()&tileState != tileState:

@@ -6,18 +6,24 @@ import "fmt"
 // weights. Only tiers that are [Tier.Tiled] use it. The zero value is empty;
 // its memory grows to the largest size used.
 //
-// A float32 is stored as two bfloat16: the rounded number, and the rounding error,
+// A float32 to be multiplied by bfloat16 or e4m3 weights is stored as two bfloat16: the rounded number, and the
+// rounding error,
 // rounded again. Their sum is within 2^-17 of it. A number that would round to
 // infinity is truncated instead, with an error of 2^-8; numbers below 2^-110 lose some
 // of their lower bits. The two parts of a row are separate columns, whose sums are
 // added in the end: so up to eight rows are one tile, and each tile of weights is
 // multiplied once.
+//
+// Rows to be multiplied by e2m1 weights are stored as integers times a power of two that belongs to the row, in three
+// planes of eight bits: the largest of a row has 22 or 23 bits and a sign. What all of a row's numbers are rounded by,
+// as a vector, is less than two bfloat16 round them by. A row with NaN or infinity makes all of its products NaN.
 type Columns struct {
-	mem   []byte
-	m, k  int
-	rows  int // of x in a group: GroupRows, halfRows, fewRows or 1
-	parts int // of every element: 2, or 1 for bfloat16
-	order Order
+	mem       []byte
+	m, k      int
+	rows      int // of x in a group: GroupRows, halfRows, fewRows or 1
+	parts     int // of every element: 2, 3 planes, or 1 for bfloat16
+	order     Order
+	exponents []float32 // planes: of every row, or NaN
 }
 
 // Order is the order in which columns hold the elements of a row: that in which
@@ -27,9 +33,7 @@ type Order int
 const (
 	// InOrder is for bfloat16 weights.
 	InOrder Order = iota
-	// Nibbles is for e2m1 weights: of every 128 elements first, of each 32, the even ones
-	// of the first sixteen, then those of the last sixteen; then elements 1, 5, 9, ... and
-	// elements 3, 7, 11, ...
+	// Nibbles is for e2m1 weights, in planes: of every 128 elements first the even ones.
 	Nibbles
 	// Halves is for e4m3 weights: of every 64 elements first the first eight of
 	// every sixteen.
@@ -57,14 +61,22 @@ func (c *Columns) Reset(m, k int, o Order) {
 		rows = 1
 	case m <= fewRows:
 		rows = fewRows
-	case m <= halfRows:
+	case m <= halfRows && o != Nibbles:
 		rows = halfRows
 	}
-	c.reset(m, k, rows, 2, o)
+	c.reset(m, k, rows, o.parts(), o)
 }
 
 // ResetAlone is Reset for rows that are multiplied one by one: each is a group.
-func (c *Columns) ResetAlone(m, k int, o Order) { c.reset(m, k, 1, 2, o) }
+func (c *Columns) ResetAlone(m, k int, o Order) { c.reset(m, k, 1, o.parts(), o) }
+
+// parts is those of a float32.
+func (o Order) parts() int {
+	if o == Nibbles {
+		return 3
+	}
+	return 2
+}
 
 // ResetBF16 allocates memory for m rows of k bfloat16, in any order but Nibbles.
 func (c *Columns) ResetBF16(m, k int, o Order) {
@@ -82,6 +94,9 @@ func (c *Columns) reset(m, k, rows, parts int, o Order) {
 	if n := c.groups() * c.groupBytes(); cap(c.mem) < n {
 		c.mem = alignedBytes(n + n/4)
 	}
+	if n := c.groups() * c.rows; o == Nibbles {
+		c.exponents = sized(&c.exponents, n)
+	}
 }
 
 // Chunks is the number of pieces that can be packed independently.
@@ -92,22 +107,27 @@ func (c *Columns) chunks() int { return (c.steps() + chunkSteps - 1) / chunkStep
 
 func (c *Columns) groups() int { return (c.m + c.rows - 1) / max(c.rows, 1) }
 
-// steps is the steps of 32 elements along k, the last ones filled with zeros. They
-// come in turns.
+// steps is the steps along k, the last ones filled with zeros. They come in turns.
 func (c *Columns) steps() int { return c.order.steps(c.k) }
 
 func (o Order) steps(k int) int {
-	depth := o.turn() * 32
+	depth := o.turn() * o.depth()
 	return (k + depth - 1) / depth * o.turn()
 }
 
-// turn is the steps that hold the same elements.
-func (o Order) turn() int { return [...]int{InOrder: 1, Nibbles: 4, Halves: 2}[o] }
+// turn is the steps that hold the same elements, depth the elements of a step.
+func (o Order) turn() int { return [...]int{InOrder: 1, Nibbles: 2, Halves: 2}[o] }
+func (o Order) depth() int {
+	if o == Nibbles {
+		return 64
+	}
+	return 32
+}
 
-// tiles is the tiles of a group: two for the parts of GroupRows float32 rows.
+// tiles is the tiles of a group: one for each part of GroupRows rows.
 func (c *Columns) tiles() int { return max(1, c.parts*c.rows/GroupRows) }
 
-// lineBytes is a line of a tile: two elements along k of every column.
+// lineBytes is a line of a tile: two elements along k of every column, or four of a plane.
 func (c *Columns) lineBytes() int { return 4 * c.parts * c.rows / c.tiles() }
 
 // tileBytes is a tile, stepBytes the tiles of a step, groupBytes of all steps.
@@ -122,7 +142,7 @@ func (t *Tier) Tiled() bool { return t.ops.tiled != nil }
 // PackChunk packs piece i of x [m, k], rows ldx apart.
 func (t *Tier) PackChunk(c *Columns, i int, x []float32, ldx int) {
 	needMatrix("PackChunk", "x", len(x), c.m, c.k, ldx)
-	t.needChunk("PackChunk", c, i, 2)
+	t.needChunk("PackChunk", c, i, c.order.parts())
 	t.ops.tiled.pack(c, i, x, ldx)
 }
 
@@ -132,7 +152,7 @@ func (t *Tier) PackChunk(c *Columns, i int, x []float32, ldx int) {
 func (t *Tier) PackGathered(c *Columns, i int, x []float32, ldx, rows int, index []int32) {
 	needMatrix("PackGathered", "x", len(x), rows, c.k, ldx)
 	needLen("PackGathered", "index", len(index), c.m)
-	t.needChunk("PackGathered", c, i, 2)
+	t.needChunk("PackGathered", c, i, c.order.parts())
 	for _, r := range c.indexOf(i, index) {
 		if int(r) >= rows {
 			panic(fmt.Sprintf("vec: PackGathered: row %d of %d", r, rows))

@@ -16,7 +16,7 @@ func packColumns(c *Columns, i int, x []float32, ldx int) {
 	first := i / c.chunks() * c.rows
 	a.count = min(c.rows, c.m-first)
 	for r := range a.count {
-		a.rows[r] = at(x, (first+r)*ldx+c.from(i))
+		a.rows[r] = at(x, (first+r)*ldx+c.start(i))
 	}
 	c.run(a, c.kernel(), i)
 }
@@ -39,7 +39,7 @@ func packGathered(c *Columns, i int, x []float32, ldx int, index []int32) {
 		if r < 0 {
 			break
 		}
-		a.rows[a.count] = at(x, int(r)*ldx+c.from(i))
+		a.rows[a.count] = at(x, int(r)*ldx+c.start(i))
 		a.count++
 	}
 	if a.count > 0 {
@@ -64,8 +64,15 @@ func packColumnsBF16(c *Columns, i int, x []byte, ldx int) {
 	c.run(a, packKernels[c.order].plain, i)
 }
 
-// from is the first element along k of piece i.
-func (c *Columns) from(i int) int { return i % c.chunks() * chunkSteps * stepDepth }
+// from is the first element along k of piece i, start the element that its kernel takes rows from: planes depend on
+// the whole of them.
+func (c *Columns) from(i int) int { return i % c.chunks() * chunkSteps * c.order.depth() }
+func (c *Columns) start(i int) int {
+	if c.order == Nibbles {
+		return 0
+	}
+	return c.from(i)
+}
 
 // kernel packs float32.
 func (c *Columns) kernel() func(*packArgs) {
@@ -85,7 +92,7 @@ func (c *Columns) kernel() func(*packArgs) {
 // packKernels is by order.
 var packKernels = [...]struct{ one, four, eight, sixteen, plain func(*packArgs) }{
 	InOrder: {packOne, packFour, packEight, packSixteen, packPlain},
-	Nibbles: {packOneNibbles, packFourNibbles, packEightNibbles, packSixteenNibbles, nil},
+	Nibbles: {packPlanesOne, packPlanesFour, nil, packPlanesSixteen, nil},
 	Halves:  {packOneHalves, packFourHalves, packEightHalves, packSixteenHalves, packPlainHalves},
 }
 
@@ -97,14 +104,55 @@ func (c *Columns) run(a *packArgs, kernel func(*packArgs), i int) {
 	step := i % c.chunks() * chunkSteps
 	a.columns = at(c.mem[:cap(c.mem)], i/c.chunks()*c.groupBytes()+step*c.stepBytes())
 	a.steps = min(chunkSteps, c.steps()-step)
-	last := c.k - stepDepth*(step+a.steps-c.order.turn())
+	last := c.k - c.order.depth()*(step+a.steps-c.order.turn())
 	if c.order == Nibbles {
 		for r := range a.lanes {
 			a.lanes[r], a.last[r] = math.MaxUint16, uint16(1<<max(0, min(tileSide, last-r*tileSide))-1)
 		}
+		c.scaleRows(a, i)
 	} else {
 		a.mask = 1<<min(stepDepth*c.order.turn(), last) - 1
 	}
 	runKernel(kernel, a)
 	a.rows, a.columns = [GroupRows]unsafe.Pointer{}, nil
+}
+
+// scaleRows finds the exponents of a's rows. Every piece of a group does so; the first keeps them.
+func (c *Columns) scaleRows(a *packArgs, i int) {
+	a.elements, a.offset = c.k, 4*c.from(i)
+	runKernel(planePeaks, a)
+	for r := range a.count {
+		e := planeExponent(a.peaks[r])
+		a.scales[r] = e
+		if i%c.chunks() == 0 {
+			if a.peaks[r] >= firstNaN {
+				e = nan32
+			}
+			c.exponents[i/c.chunks()*c.rows+r] = -e
+		}
+	}
+	for r := a.count; r < c.rows; r++ {
+		a.scales[r] = a.scales[0]
+	}
+}
+
+// firstNaN is the bits of the least float32 that is not a number.
+const firstNaN = 0x7F800000
+
+var nan32 = float32(math.NaN())
+
+// planeMost is the largest number of three digits of eight bits with a sign.
+const planeMost = 0x7F7F7F
+
+// planeExponent is the exponent of the power of two that makes a row whose largest magnitude has the given bits
+// integers of three digits, as large as possible.
+func planeExponent(bits uint32) float32 {
+	if bits == 0 || bits >= firstNaN {
+		return 0
+	}
+	m, e := math.Frexp(float64(math.Float32frombits(bits)))
+	if m*(1<<23) > planeMost {
+		e++
+	}
+	return float32(23 - e)
 }

@@ -3,11 +3,19 @@ package vec
 import (
 	"encoding/binary"
 	"math"
+
+	"sparrow/internal/num"
 )
 
 func widenBF16Go(dst []float32, src []byte) {
 	for i := range dst {
 		dst[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(src[2*i:])) << 16)
+	}
+}
+
+func widenF16Go(dst []float32, src []byte) {
+	for i := range dst {
+		dst[i] = num.FromF16(binary.LittleEndian.Uint16(src[2*i:]))
 	}
 }
 

@@ -5,13 +5,17 @@
 //
 // # Tiers
 //
-// A [Tier] is one implementation of everything here: "amx", "avx512", "avx2"
-// or "go". [Tiers] lists those this machine can run, best first; "go" is always
-// last and is the readable definition of the others. The build tag purego, or
-// any architecture but amd64, leaves only "go"; the tags noamx and noavx512
-// leave out the better tiers. The choice is made once, from CPU features and,
+// A [Tier] is one implementation of everything here: "amx", "avx512", "avx2",
+// on arm64 "dotprod" or "neon", or "go". [Tiers] lists those this machine can run, best
+// first; "go" is always last and is the readable definition of the others. The
+// build tag purego, or any other architecture, leaves only "go"; the tags noamx
+// and noavx512 leave out the better tiers. The choice is made once, from CPU features and,
 // for tiles, the operating system's permission; [Missing] lists the other tiers
 // with reasons. A Tier is immutable and safe for concurrent use.
+//
+// The tiers of arm64 have assembly for products with float32, bfloat16, float16 and block formats, and for sums of
+// scaled rows; e4m3 weights are widened a band at a time, and the rest is plain Go. "dotprod" differs from "neon" in
+// how it multiplies bytes, with the same bits. BFDOT is not used: it rounds x to eight bits.
 //
 // # Fixed order
 //
@@ -33,13 +37,22 @@
 //
 // # Tiles
 //
-// The tier "amx" multiplies narrow weights by tiles, which take bfloat16 on both sides and add in float32. A float32
-// of x is represented by two bfloat16, whose sum is within 2^-17 of it, 2e-6 in the mean; weights are exact, and so is
-// x if bfloat16 can hold it. Subnormal numbers are zero. Each part has a separate sum, taken in steps of 32 weights,
-// and both are added in the end; of 64 e4m3 or 128 e2m1 weights a step takes those that are widened together. Scales
+// The tier "amx" multiplies bfloat16 and e4m3 weights by tiles that take bfloat16 on both sides and add in float32. A
+// float32 of x is represented by two bfloat16, whose sum is within 2^-17 of it, 2e-6 in the mean; weights are exact,
+// and so is x if bfloat16 can hold it. Subnormal numbers are zero. Each part has a separate sum, taken in steps of 32
+// weights, and both are added in the end; of 64 e4m3 weights a step takes those that are widened together. Scales
 // that are powers of two are folded into the weights; others scale the sums over 128 columns. A single part would be
 // twice as fast, but rounds x to eight bits, which changes the choice of experts and tokens. With two parts a few
 // choices in a thousand differ, where the margin is 1e-5 of the compared numbers; [Tier.Precise] has no such rounding.
+//
+// It multiplies e2m1 weights by tiles that take and add integers. A row of x is integers of 22 or 23 bits and a sign
+// times one power of two, each within 2^-23 of the largest in the row, in three planes of eight bits. As a vector that
+// rounds less than two bfloat16 do where the largest number of a row is up to 30 times their root mean square, and
+// 64 times, a row of 4096 with one number that is not close to zero, by twice as much. Twice a weight is an integer
+// of up to 12; the scales of a row of weights that are within a factor of eight of the largest make it one of up to 96,
+// times one power of two. Sums of integers are exact in any order and are rounded to float32 three times when they are
+// written: the planes, from the lowest, times 1, 2^8 and 2^16. Groups with smaller scales have a sum for themselves,
+// which is added to that of the larger ones.
 //
 // # Block formats
 //

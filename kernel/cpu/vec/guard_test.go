@@ -65,6 +65,7 @@ func TestNothingOutsideTheSlicesIsTouched(t *testing.T) {
 						x, y := f.floats(m*k), f.floats(m*n)
 						tier.MatMulF32(y, n, x, k, m, f.floats(n*k), k, n, k)
 						tier.MatMulBF16(y, n, x, k, m, f.bytes(2*n*k), k, n, k)
+						tier.MatMulF16(y, n, x, k, m, f.bytes(2*n*k), k, n, k)
 						scale := f.floats(((n+1)/scaleBlock + 1) * ((k-1)/scaleBlock + 1))
 						tier.MatMulFP8(y, n, x, k, m, f.bytes(n*k), k, n, k, scale, (k-1)/scaleBlock+1, 2)
 						tier.AccumulateF32(x, k, y, n, m, f.floats(n*k), k, n, k)

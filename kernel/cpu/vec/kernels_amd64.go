@@ -215,10 +215,16 @@ func fetchRowsamx(a *fetchArgs)
 func fillBF16(a *fillArgs)
 
 //go:noescape
-func fillFP4(a *fillArgs)
+func fillFP8(a *fillArgs)
 
 //go:noescape
-func fillFP8(a *fillArgs)
+func foldPlanesFour(a *foldArgs)
+
+//go:noescape
+func foldPlanesOne(a *foldArgs)
+
+//go:noescape
+func foldPlanesSixteen(a *foldArgs)
 
 //go:noescape
 func foldStridedEight(a *foldArgs)
@@ -326,9 +332,6 @@ func packEight(a *packArgs)
 func packEightHalves(a *packArgs)
 
 //go:noescape
-func packEightNibbles(a *packArgs)
-
-//go:noescape
 func packF3216avx2(a *accArgs)
 
 //go:noescape
@@ -347,16 +350,10 @@ func packFour(a *packArgs)
 func packFourHalves(a *packArgs)
 
 //go:noescape
-func packFourNibbles(a *packArgs)
-
-//go:noescape
 func packOne(a *packArgs)
 
 //go:noescape
 func packOneHalves(a *packArgs)
-
-//go:noescape
-func packOneNibbles(a *packArgs)
 
 //go:noescape
 func packPlain(a *packArgs)
@@ -365,13 +362,19 @@ func packPlain(a *packArgs)
 func packPlainHalves(a *packArgs)
 
 //go:noescape
+func packPlanesFour(a *packArgs)
+
+//go:noescape
+func packPlanesOne(a *packArgs)
+
+//go:noescape
+func packPlanesSixteen(a *packArgs)
+
+//go:noescape
 func packSixteen(a *packArgs)
 
 //go:noescape
 func packSixteenHalves(a *packArgs)
-
-//go:noescape
-func packSixteenNibbles(a *packArgs)
 
 //go:noescape
 func panel3x4avx2(a *panelArgs)
@@ -381,6 +384,9 @@ func panel4x4avx512(a *panelArgs)
 
 //go:noescape
 func panel4x6avx512(a *panelArgs)
+
+//go:noescape
+func planePeaks(a *packArgs)
 
 //go:noescape
 func reluAddavx2(a *vecArgs)
@@ -560,9 +566,6 @@ func scaleMulavx2(a *vecArgs)
 func scaleMulavx512(a *vecArgs)
 
 //go:noescape
-func scalesFP4(a *scaleArgs)
-
-//go:noescape
 func scalesToFloatavx2(a *vecArgs)
 
 //go:noescape
@@ -617,9 +620,6 @@ func streamFP4x16(a *streamArgs)
 func streamFP4x4(a *streamArgs)
 
 //go:noescape
-func streamFP4x8(a *streamArgs)
-
-//go:noescape
 func tiles1x1(a *tileArgs)
 
 //go:noescape
@@ -645,3 +645,6 @@ func widenE4M3avx2(a *vecArgs)
 
 //go:noescape
 func widenE4M3avx512(a *vecArgs)
+
+//go:noescape
+func windowsFP4(a *windowArgs)

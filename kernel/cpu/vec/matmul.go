@@ -25,6 +25,15 @@ func (t *Tier) MatMulBF16(y []float32, ldy int, x []float32, ldx, m int, w []byt
 	}
 }
 
+// MatMulF16 is [Tier.MatMulF32] with IEEE half-precision weights, two
+// little-endian bytes each: the same bits as over the widened weights.
+func (t *Tier) MatMulF16(y []float32, ldy int, x []float32, ldx, m int, w []byte, ldw, n, k int) {
+	p := product{y: y, ldy: ldy, x: x, ldx: ldx, m: m, ldw: ldw, n: n, k: k}
+	if p.ready("MatMulF16", len(w)/2, n, k) {
+		t.ops.matMulF16(p, w)
+	}
+}
+
 // MatMulFP8 is [Tier.MatMulF32] with e4m3 weights, one byte each, in blocks of
 // 128 x 128 that share a scale:
 //

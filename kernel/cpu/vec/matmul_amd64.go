@@ -19,6 +19,22 @@ func (s *isa) matMulFP8(p product, w []byte, scale blockScale) {
 	s.matMul(&p, weights{format: formatFP8, b: w, ld: p.ldw, scale: scale})
 }
 
+// matMulF16 widens bands of the weights: GGUF files hold few matrices in this format.
+func (s *isa) matMulF16(p product, w []byte) {
+	const band = 96 // whole panels
+	buf := wideRows.get()
+	defer wideRows.put(buf)
+	wide := sized(buf, min(band, p.n)*p.k)
+	for j := 0; j < p.n; j += band {
+		cut := p
+		cut.y, cut.n, cut.ldw = p.y[j:], min(band, p.n-j), p.k
+		for r := range cut.n {
+			widenF16Go(wide[r*p.k:][:p.k], w[2*(j+r)*p.ldw:])
+		}
+		s.matMulF32(cut, wide)
+	}
+}
+
 func (s *isa) dot(a, b []float32) float32 {
 	sc := takeScratch()
 	defer releaseScratch(sc)

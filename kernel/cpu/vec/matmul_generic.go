@@ -25,6 +25,16 @@ func matMulBF16Go(p product, w []byte) {
 	}
 }
 
+func matMulF16Go(p product, w []byte) {
+	buf := wideRows.get()
+	defer wideRows.put(buf)
+	row := sized(buf, p.k)
+	for j := range p.n {
+		widenF16Go(row, w[2*j*p.ldw:][:2*p.k])
+		p.column(j, row)
+	}
+}
+
 func matMulFP8Go(p product, w []byte, s blockScale) {
 	buf := wideRows.get()
 	defer wideRows.put(buf)

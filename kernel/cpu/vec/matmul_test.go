@@ -146,6 +146,27 @@ func TestMatMulMatchesFloat64Sums(t *testing.T) {
 	})
 }
 
+// Products with float16 weights have the bits of those with the widened weights, whatever the weights are: subnormal
+// numbers, infinities and NaN come up among random codes.
+func TestHalfPrecisionWeightsAreWidened(t *testing.T) {
+	eachTier(t, func(t *testing.T, tier *Tier) {
+		r := newRand(6)
+		for k := 1; k <= 70; k++ {
+			m, n := 1+k%6, 1+k%11
+			x, w := normals(r, m*k), make([]byte, 2*n*k)
+			for i := range w {
+				w[i] = byte(r.Uint32())
+			}
+			wide := make([]float32, n*k)
+			widenF16Go(wide, w)
+			got, want := make([]float32, m*n), make([]float32, m*n)
+			tier.MatMulF16(got, n, x, k, m, w, k, n, k)
+			tier.MatMulF32(want, n, x, k, m, wide, k, n, k)
+			wantSame(t, fmt.Sprintf("[%d,%d,%d]", m, n, k), got, want)
+		}
+	})
+}
+
 // A row and a column have the same bits alone, in every tile shape and at
 // every place in it, and narrow weights have the bits of widened ones, unless
 // they are multiplied by tiles.

@@ -20,7 +20,7 @@ func TestMatMulFP4(t *testing.T) {
 			{7, 300, 1024},
 		} {
 			m, n, k := s[0], s[1], s[2]
-			f := newFourBit(r, n, k)
+			f := newFourBit(r, n, k, 16)
 			groups := (k + GroupFP4 - 1) / GroupFP4
 			x := normals(r, m*k)
 			y := make([]float32, m*n)

@@ -91,22 +91,29 @@ func (ts *tileScratch) streamUnits(c *Cut, w *panelWeights, u streamUnits) {
 // rows of units: the next bytes of these rows or, after the last, the rows below. After
 // the last rows there are none, and the current ones are fetched again.
 func (ts *tileScratch) aheadOfUnits(c *Cut, w *panelWeights, u streamUnits, from, size int) {
-	whole := w.bytes(u.depth)
-	next, run := uintptr(at(w.b, u.row*w.ld))+uintptr(from+size), whole-from-size
-	last := next
-	if run == 0 {
-		next, run = uintptr(at(w.b, u.row*w.ld)), whole
-		last = next + uintptr((u.rows-u.each)*w.ld)
-		if u.row+u.rows < c.N {
-			last += uintptr(u.each * w.ld)
-		}
-		if u.rows > u.each {
-			next += uintptr(u.each * w.ld)
-		} else {
-			next = last
-		}
+	first := uintptr(at(w.b, u.row*w.ld))
+	if run := u.depth - from - size; run > 0 {
+		next := first + uintptr(from+size)
+		ts.fetchAhead(next, w.ld, u.each, min(run, unitBlocks*scaleBlock))
+		ts.flow.lastAhead = next
+		return
 	}
-	ts.fetchAhead(next, w.ld, u.each, min(run, w.bytes(unitBlocks*scaleBlock)))
+	ts.aheadOfRows(first, w.ld, u, min(u.depth, unitBlocks*scaleBlock), u.row+u.rows < c.N)
+}
+
+// aheadOfRows makes the kernel prefetch the first run bytes of the rows of each next unit, and with the last unit
+// those of the rows below if there are more.
+func (ts *tileScratch) aheadOfRows(first uintptr, ld int, u streamUnits, run int, more bool) {
+	unit := uintptr(u.each * ld)
+	last := first + uintptr((u.rows-u.each)*ld)
+	if more {
+		last += unit
+	}
+	next := last
+	if u.rows > u.each {
+		next = first + unit
+	}
+	ts.fetchAhead(next, ld, u.each, run)
 	ts.flow.lastAhead = last
 }
 

@@ -104,19 +104,20 @@ func TestTiledRareCodes(t *testing.T) {
 	}
 }
 
-// e2m1 weights have the bits they have in panels however many rows of x there are: units of one
-// block and of several, more than a call takes, ends of rows that are no whole block, rows before and
-// after, sums longer than a call, and scales that the streaming kernels leave to the panels.
+// e2m1 weights have the same bits however many rows of x there are: units of one block and of several,
+// more than a call takes, ends of rows that are no whole block, rows before and after, and scales in one
+// window, in several, and at the ends of their range.
 func TestTiledUnitsFP4(t *testing.T) {
 	tier := tiledTier(t)
 	const rows = 33
 	for _, s := range []struct{ k, cols int }{
 		{128, 1200}, {256, 640}, {384, 205}, {1024, 600}, {1152, 97}, {1090, 130}, {8192 + 384 + 6, 70}, {4096, 64},
 	} {
-		for _, extreme := range []bool{false, true} {
+		for _, powers := range []int{4, 16, 0} {
+			extreme := powers == 0
 			k, cols := s.k, s.cols
 			r := newRand(34)
-			f := newFourBit(r, cols, k)
+			f := newFourBit(r, cols, k, max(powers, 2))
 			groups := (k + GroupFP4 - 1) / GroupFP4
 			if extreme {
 				for range 1 + cols/100 {
@@ -143,7 +144,7 @@ func TestTiledUnitsFP4(t *testing.T) {
 					}
 					cut.Y, cut.Add = part, add
 					tier.TiledFP4(cut, f.codes, k/2, f.scales, groups)
-					wantSame(t, fmt.Sprintf("%d rows by %d of %d, add %v, extreme %v", m, cols, k, add, extreme),
+					wantSame(t, fmt.Sprintf("%d rows by %d of %d, add %v, %d powers", m, cols, k, add, powers),
 						part[:m*cols], want)
 					if part[m*cols] != 0 {
 						t.Errorf("%d rows by %d of %d: wrote past the end", m, cols, k)

@@ -2,93 +2,240 @@
 
 package vec
 
-// e2m1 weights of few rows of x are streamed as e4m3 weights are (see stream_amd64.go),
-// in blocks of 128 columns, which are 64 bytes. Every row has its own scales, which the
-// kernel subtracts from exponents; weights whose scales leave the range of normal numbers
-// take the way of the panels.
+import (
+	"math"
+	"unsafe"
+)
 
-// unitRowsFP4 is the rows of a unit of e2m1 weights, for groups of so many rows of x.
-func unitRowsFP4(rows int) int {
-	if rows > halfRows {
-		return blockW
+// Products with e2m1 weights add integers: rows of x are integers times a power of two
+// (see Columns), and a weight is twice its value, an integer, times a power of two. The
+// scales of a row of weights within a factor of eight of the largest are its window:
+// weights of these groups, all times the same power of two, are integers below 128, and
+// others are zero. A row with scales below its window is multiplied again under a
+// window of those, and so on; results are added in this order.
+//
+// So a sum is exact, whatever the order and the number of rows computed at once, and is
+// rounded when it is written.
+
+const (
+	blockFP4    = 128 // e2m1 weights of a row that are decoded together
+	windowFP4   = 4   // powers of two in a window
+	mostRowsFP4 = 512 // of weights in a call
+	// exponentFP4 is the exponent of a row less its largest scale: that of scales, of halves, and of the window.
+	exponentFP4 = -(127 + 1 + windowFP4 - 1)
+)
+
+// exponentsFP4 is the exponents of rows by their largest scale.
+var exponentsFP4 = func() (t [256]float32) {
+	for scale := range t {
+		t[scale] = float32(scale + exponentFP4)
 	}
-	return streamRows
+	t[255] = nan32
+	return t
+}()
+
+// nibbleTiles is the memory for the windows of rows of weights and for results that are not complete.
+type nibbleTiles struct {
+	args      windowArgs
+	windows   []byte      // [rows, groups of whole blocks]
+	exponents []float32   // [rows]
+	largest   []byte      // [rows]: the largest scale that may be in the window
+	below     []byte      // [rows]: whether there are scales below the window
+	codes     []byte      // [unit, whole blocks]: copies of rows
+	scales    []byte      // [unit, groups]: copies of theirs
+	picked    []pickedRow // rows that are copied, first to last
+	part      []float32   // [rows of a group of x, unit]: their results under one window
+	y         []float32   // [rows of x, rows of weights]: results under the windows so far
 }
 
-// streamFP4 multiplies few groups of columns by e2m1 weights that are read once from
-// memory.
-func (ts *tileScratch) streamFP4(c *Cut, w *panelWeights) {
-	for j := 0; j < c.N; {
-		u := w.unitsFP4(c, j)
-		rows := u.rows
+// pickedRow is a row of a call's weights to be multiplied under the window of scales up to a largest one.
+type pickedRow struct {
+	row     int
+	largest int
+	add     bool // to the result under the window above
+}
+
+// nibbleWeights is a matrix of e2m1 weights.
+type nibbleWeights struct {
+	b       []byte
+	ld, k   int
+	scales  []byte
+	ldScale int
+}
+
+func (w *nibbleWeights) groups() int { return (w.k + GroupFP4 - 1) / GroupFP4 }
+func (w *nibbleWeights) blocks() int { return (w.k + blockFP4 - 1) / blockFP4 }
+
+// tiledFP4 multiplies units of rows of weights by all groups of rows of x.
+func tiledFP4(c Cut, b []byte, ldw int, scale []byte, ldScale int) {
+	w := &nibbleWeights{b: b, ld: ldw, k: c.X.k, scales: scale, ldScale: ldScale}
+	ts := tileScratches.get()
+	defer releaseTiles(ts)
+	ts.ready()
+	u := streamUnits{each: streamRows, depth: w.k}
+	if c.X.tiles() > 1 {
+		u.each = blockW
+	}
+	most := max(u.each, min(mostRowsFP4, streamBlocks*streamRows*blockFP4/w.k))
+	for ; u.row < c.N; u.row += u.rows {
+		if u.rows = min(most, c.N-u.row) / u.each * u.each; u.rows > 0 && w.k%blockFP4 == 0 {
+			ts.unitsFP4(&c, w, u)
+			continue
+		}
+		u.rows = min(u.each, c.N-u.row)
+		ts.copiesFP4(&c, w, u)
+	}
+}
+
+// unitsFP4 multiplies units whose rows are whole blocks in place, and copies of rows with scales below their window
+// again.
+func (ts *tileScratch) unitsFP4(c *Cut, w *nibbleWeights, u streamUnits) {
+	n := &ts.nibbles
+	n.reserve(u.rows, w)
+	for r := range n.largest {
+		n.largest[r] = math.MaxUint8
+	}
+	n.window(w.scales[u.row*w.ldScale:], w.ldScale, w.groups(), u.rows)
+	n.picked = n.picked[:0]
+	for r := range u.rows {
+		n.pickBelow(r, r)
+	}
+	whole := len(n.picked) == 0
+	if !whole {
+		sized(&n.y, (c.M1-c.M0)*u.rows)
+	}
+	for m := c.M0; m < c.M1; m += c.X.rows {
+		ts.aheadOfRows(uintptr(at(w.b, u.row*w.ld)), w.ld, u, w.k/2, u.row+u.rows < c.N)
+		ts.timesFP4(c, m, at(w.b, u.row*w.ld), w.ld, u)
+		if whole {
+			ts.foldFP4(c, m, c.Y[(m-c.M0)*c.Ldy+u.row:], c.Ldy, u.rows, c.Add)
+		} else {
+			ts.foldFP4(c, m, n.y[:cap(n.y)][(m-c.M0)*u.rows:], u.rows, u.rows, false)
+		}
+	}
+	if !whole {
+		ts.windowsBelow(c, w, u)
+	}
+}
+
+// copiesFP4 multiplies copies of rows that are no unit or no whole blocks.
+func (ts *tileScratch) copiesFP4(c *Cut, w *nibbleWeights, u streamUnits) {
+	n := &ts.nibbles
+	n.picked = n.picked[:0]
+	for r := range u.rows {
+		n.picked = append(n.picked, pickedRow{row: r, largest: math.MaxUint8})
+	}
+	sized(&n.y, (c.M1-c.M0)*u.rows)
+	ts.windowsBelow(c, w, u)
+}
+
+// windowsBelow multiplies copies of the picked rows under one window after the other, and writes the results of all
+// rows to y.
+func (ts *tileScratch) windowsBelow(c *Cut, w *nibbleWeights, u streamUnits) {
+	n := &ts.nibbles
+	y := n.y[:cap(n.y)]
+	stride, groups := w.blocks()*blockFP4/2, w.groups()
+	n.reserve(u.each, w)
+	clear(n.windows)
+	n.codes = sizedBytes(&n.codes, u.each*stride)
+	n.scales = sizedBytes(&n.scales, u.each*groups)
+	n.part = sized(&n.part, c.X.rows*u.each)
+	unit := streamUnits{rows: u.each, each: u.each, depth: u.depth}
+	for from := 0; from < len(n.picked); {
+		batch := n.picked[from:min(from+u.each, len(n.picked))]
+		from += len(batch)
+		for i, p := range batch {
+			row := u.row + p.row
+			copy(n.codes[i*stride:], w.b[row*w.ld:][:w.k/2])
+			copy(n.scales[i*groups:], w.scales[row*w.ldScale:][:groups])
+			n.largest[i] = byte(p.largest)
+		}
+		n.window(n.scales, groups, groups, len(batch))
+		for i, p := range batch {
+			n.pickBelow(i, p.row)
+		}
 		for m := c.M0; m < c.M1; m += c.X.rows {
-			group := *c
-			group.M0, group.M1, group.Y = m, min(m+c.X.rows, c.M1), c.Y[(m-c.M0)*c.Ldy:]
-			if u.rows == 0 || !ts.unitsTimes(&group, w, u) {
-				rows = ts.streamRest(&group, w, j, 0, max(u.rows, min(blockW, c.N-j)))
-				continue
+			ts.aheadOfRows(uintptr(at(n.codes, 0)), stride, unit, stride, false)
+			ts.timesFP4(c, m, at(n.codes, 0), stride, unit)
+			ts.foldFP4(c, m, n.part, u.each, u.each, false)
+			for r := range min(c.X.rows, c.M1-m) {
+				to, part := y[(m-c.M0+r)*u.rows:][:u.rows], n.part[r*u.each:][:u.each]
+				for i, p := range batch {
+					if p.add {
+						part[i] += to[p.row]
+					}
+					to[p.row] = part[i]
+				}
 			}
-			if u.depth == w.k {
-				ts.foldUnits(&group, u)
-				continue
+		}
+	}
+	for r := range c.M1 - c.M0 {
+		to := c.Y[r*c.Ldy+u.row:][:u.rows]
+		for i, v := range y[r*u.rows:][:u.rows] {
+			if c.Add {
+				v += to[i]
 			}
-			ts.spreadSums(c.X, u.rows)
-			ts.streamRest(&group, w, j, u.depth, u.rows)
+			to[i] = v
 		}
-		j += rows
 	}
 }
 
-// unitsFP4 finds as many rows from row j on as a kernel takes at once, which may be none.
-func (w *panelWeights) unitsFP4(c *Cut, j int) streamUnits {
-	each := unitRowsFP4(c.X.rows)
-	u := streamUnits{row: j, each: each, depth: w.k / blockFP4 * blockFP4, folded: true}
-	most := min(streamBlocks*blockFP4/u.depth, sumsBytes/(each*c.X.tiles()*c.X.lineBytes()))
-	if u.depth < w.k || u.depth > unitBlocks*blockFP4 || c.M1-c.M0 > c.X.rows {
-		most = 1
+// reserve allocates memory for the windows of rows.
+func (n *nibbleTiles) reserve(rows int, w *nibbleWeights) {
+	n.windows = sizedBytes(&n.windows, rows*w.blocks()*blockFP4/GroupFP4)
+	n.largest, n.below = sizedBytes(&n.largest, rows), sizedBytes(&n.below, rows)
+	n.exponents = sized(&n.exponents, rows)
+}
+
+// window finds the windows of rows of scales, ld bytes apart.
+func (n *nibbleTiles) window(scales []byte, ld, groups, rows int) {
+	a := &n.args
+	a.scale, a.ldScale, a.rows, a.count = at(scales, 0), ld, rows, groups
+	a.ahead, a.table = rows*ld, unsafe.Pointer(&exponentsFP4)
+	a.ldWindows = (groups*GroupFP4 + blockFP4 - 1) / blockFP4 * blockFP4 / GroupFP4
+	a.windows, a.exponents = at(n.windows, 0), at(n.exponents, 0)
+	a.largest, a.below = at(n.largest, 0), at(n.below, 0)
+	runKernel(windowsFP4, a)
+}
+
+// pickBelow picks a row, whose window is window i, for the next window if it has scales for that. NaN stays what it
+// is.
+func (n *nibbleTiles) pickBelow(i, row int) {
+	if e := n.exponents[i]; n.below[i] != 0 && e == e {
+		n.picked = append(n.picked, pickedRow{row, int(e) - exponentFP4 - windowFP4, true})
 	}
-	u.rows = min(most, (c.N-j)/each) * each
-	return u
 }
 
-// unitsTimes multiplies the units, a call after the other where one is too long, or
-// reports that their scales do not allow it.
-func (ts *tileScratch) unitsTimes(c *Cut, w *panelWeights, u streamUnits) bool {
-	clear(ts.sums[:u.rows*c.X.tiles()*c.X.lineBytes()])
-	for from := 0; from < u.depth; from += unitBlocks * blockFP4 {
-		depth := min(u.depth-from, unitBlocks*blockFP4)
-		if !ts.normalUnits(w, u, from, depth) {
-			return false
-		}
-		ts.aheadOfUnits(c, w, u, from/2, depth/2)
-		a, x := &ts.flow, c.X
-		ts.flowShapes(x)
-		a.w, a.ldw, a.lower = at(w.b, u.row*w.ld+from/2), w.ld, blockW*w.ld
-		a.nextW = u.each*w.ld - depth/2
-		a.x = at(x.mem[:cap(x.mem)], c.M0/x.rows*x.groupBytes()+from/stepDepth*x.stepBytes())
-		a.panel, a.sums, a.scales = at(ts.panel, 0), at(ts.sums, 0), at(w.scales, u.row*w.ldScale+from/GroupFP4)
-		a.ldScale, a.lowerScales, a.nextScales = w.ldScale, blockW*w.ldScale, u.each*w.ldScale-depth/GroupFP4
-		a.units, a.blocks = u.rows/u.each, depth/blockFP4
-		a.left = a.blocks
-		runKernel(streamKernelsFP4[x.rows], a)
+// timesFP4 multiplies the group of x from row m on by units of rows at w, ld bytes apart, whose windows are known.
+func (ts *tileScratch) timesFP4(c *Cut, m int, w unsafe.Pointer, ld int, u streamUnits) {
+	a, x := &ts.flow, c.X
+	ts.flowShapes(x)
+	a.blocks = (u.depth + blockFP4 - 1) / blockFP4
+	groups := a.blocks * blockFP4 / GroupFP4
+	a.w, a.ldw, a.lower, a.nextW = w, ld, blockW*ld, u.each*ld-a.blocks*blockFP4/2
+	a.x = at(x.mem[:cap(x.mem)], m/x.rows*x.groupBytes())
+	a.panel, a.sums, a.scales = at(ts.panel, 0), at(ts.sums, 0), at(ts.nibbles.windows, 0)
+	a.ldScale, a.lowerScales, a.nextScales = groups, blockW*groups, (u.each-1)*groups
+	a.units, a.left = u.rows/u.each, a.blocks
+	runKernel(streamKernelsFP4[x.rows], a)
+}
+
+// foldFP4 writes the sums of rows of weights, whole tiles, by the group of x from row m on.
+func (ts *tileScratch) foldFP4(c *Cut, m int, y []float32, ldy, rows int, add bool) {
+	a, x := &ts.fold, c.X
+	a.ldy, a.add, a.mask = 4*ldy, flag(add), 1<<tileSide-1
+	a.rows, a.tiles = min(x.rows, c.M1-m), rows/tileSide
+	a.nextSums, a.nextY = x.stepBytes(), pairLanes
+	a.sums, a.y = at(ts.sums, 0), at(y, 0)
+	a.exponentsX, a.exponentsW = at(x.exponents, m), at(ts.nibbles.exponents, 0)
+	runKernel(foldKernelsFP4[x.rows], a)
+	a.exponentsX, a.exponentsW = nil, nil
+}
+
+// streamKernelsFP4 and foldKernelsFP4 are by rows of a group of x.
+var (
+	streamKernelsFP4 = map[int]func(*streamArgs){1: streamFP4x1, fewRows: streamFP4x4, GroupRows: streamFP4x16}
+	foldKernelsFP4   = map[int]func(*foldArgs){
+		1: foldPlanesOne, fewRows: foldPlanesFour, GroupRows: foldPlanesSixteen,
 	}
-	return true
-}
-
-// normalUnits reports whether the kernel can take the scales of units for the columns
-// [from, from+depth), and prefetches those of the rows after them.
-func (ts *tileScratch) normalUnits(w *panelWeights, u streamUnits, from, depth int) bool {
-	a := &ts.check
-	a.scale = at(w.scales, u.row*w.ldScale+from/GroupFP4)
-	a.ldScale, a.rows, a.count, a.ahead = w.ldScale, u.rows, depth/GroupFP4, u.rows*w.ldScale
-	runKernel(scalesFP4, a)
-	return a.nan == 0
-}
-
-// streamKernelsFP4 is by rows of a group of x.
-var streamKernelsFP4 = map[int]func(*streamArgs){
-	1:         streamFP4x1,
-	fewRows:   streamFP4x4,
-	halfRows:  streamFP4x8,
-	GroupRows: streamFP4x16,
-}
+)

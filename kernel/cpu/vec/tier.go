@@ -10,7 +10,7 @@ import (
 // documented where they are defined: products in matmul.go and accumulate.go,
 // vectors in vector.go, number formats in convert.go, the indexer in index.go.
 type Tier struct {
-	// Name is "amx", "avx512", "avx2" or "go".
+	// Name is "amx", "avx512", "avx2", "dotprod", "neon" or "go".
 	Name string
 
 	ops ops
@@ -66,6 +66,7 @@ var available = sync.OnceValues(func() ([]*Tier, []Absent) {
 var portable = &Tier{Name: "go", ops: ops{
 	matMulF32:      matMulF32Go,
 	matMulBF16:     matMulBF16Go,
+	matMulF16:      matMulF16Go,
 	matMulFP8:      matMulFP8Go,
 	matMulFP4:      matMulFP4Go,
 	accumulateF32:  accumulateF32Go,
@@ -94,6 +95,7 @@ var portable = &Tier{Name: "go", ops: ops{
 type ops struct {
 	matMulF32  func(p product, w []float32)
 	matMulBF16 func(p product, w []byte)
+	matMulF16  func(p product, w []byte)
 	matMulFP8  func(p product, w []byte, s blockScale)
 	matMulFP4  func(p product, w, scale []byte, ldScale int)
 

@@ -62,11 +62,15 @@ func amxTier() *Tier {
 		packedOnce(&p, Halves, func(c Cut) { tiledFP8(c, w, p.ldw, s) })
 	}
 	t.ops.matMulFP4 = func(p product, w, scale []byte, ldScale int) {
+		if p.k > MostFP4 {
+			t.ops.whole.fp4(p, w, scale, ldScale)
+			return
+		}
 		packedOnce(&p, Nibbles, func(c Cut) { tiledFP4(c, w, p.ldw, scale, ldScale) })
 	}
 	t.ops.newLatentAttend = newLatentTiles
 	t.ops.blocks = avx2Blocks
-	if hasVNNI() && cpu.X86.HasAMXInt8 {
+	if hasVNNI() {
 		t.ops.blocks = tileBlocks
 	}
 	return t
@@ -76,6 +80,7 @@ func (s *isa) tier() *Tier {
 	return &Tier{Name: s.name, ops: ops{
 		matMulF32:      s.matMulF32,
 		matMulBF16:     s.matMulBF16,
+		matMulF16:      s.matMulF16,
 		matMulFP8:      s.matMulFP8,
 		matMulFP4:      s.matMulFP4,
 		accumulateF32:  s.accumulateF32,

@@ -35,12 +35,16 @@ func (t *Tier) TiledFP8(c Cut, w []byte, ldw int, scale []float32, ldScale, row0
 // GroupFP4 is the e2m1 weights of a row that share a scale.
 const GroupFP4 = 32
 
+// MostFP4 is the most e2m1 weights of a row that [Tier.TiledFP4] takes: their sums have 31 bits and a sign.
+const MostFP4 = 1 << 17
+
 // TiledFP4 multiplies packed columns by e2m1 weights, two to a byte and the
 // first in its lower half, ldw bytes between rows, with an e8m0 scale for each
-// 32, ldScale bytes between the rows of scales.
+// 32, ldScale bytes between the rows of scales. A row takes more time where its
+// largest scale is more than eight times the least.
 func (t *Tier) TiledFP4(c Cut, w []byte, ldw int, scale []byte, ldScale int) {
-	if c.X.k%2 != 0 {
-		panic(fmt.Sprintf("vec: TiledFP4: %d weights in a row are no whole bytes", c.X.k))
+	if c.X.k%2 != 0 || c.X.k > MostFP4 {
+		panic(fmt.Sprintf("vec: TiledFP4: %d weights in a row, want an even number of at most %d", c.X.k, MostFP4))
 	}
 	if t.readyCut("TiledFP4", &c, Nibbles, len(w), c.X.k/2, ldw) {
 		needMatrix("TiledFP4", "scale", len(scale), c.N, (c.X.k+GroupFP4-1)/GroupFP4, ldScale)

@@ -24,14 +24,14 @@ const (
 
 // tileScratch is the memory one call works in.
 type tileScratch struct {
-	tiles  tileArgs
-	flow   streamArgs
-	scales [1 + streamBlocks]streamScale // of the streaming kernel; the first is a placeholder
-	check  scaleArgs
-	fill   fillArgs
-	pack   packArgs
-	fold   foldArgs
-	cols   Columns
+	tiles   tileArgs
+	flow    streamArgs
+	scales  [1 + streamBlocks]streamScale // of the streaming kernel; the first is a placeholder
+	nibbles nibbleTiles
+	fill    fillArgs
+	pack    packArgs
+	fold    foldArgs
+	cols    Columns
 
 	// Contiguous, in this order: the streaming kernels rely on it.
 	panel []byte // [tileSteps, 2, 16, 64]
@@ -56,7 +56,7 @@ func (ts *tileScratch) ready() {
 // releaseTiles drops the pointers into the caller's memory and returns ts.
 func releaseTiles(ts *tileScratch) {
 	ts.tiles.w, ts.tiles.x, ts.fold.y = nil, nil, nil
-	ts.flow.w, ts.flow.x, ts.flow.scales, ts.check.scale = nil, nil, nil, nil
+	ts.flow.w, ts.flow.x, ts.flow.scales, ts.nibbles.args.scale = nil, nil, nil, nil
 	tileScratches.put(ts)
 }
 
@@ -66,10 +66,6 @@ func tiledBF16(c Cut, w []byte, ldw int) {
 
 func tiledFP8(c Cut, w []byte, ldw int, s blockScale) {
 	tiled(&c, &panelWeights{format: panelFP8, b: w, ld: ldw, k: c.X.k, scale: s})
-}
-
-func tiledFP4(c Cut, w []byte, ldw int, scale []byte, ldScale int) {
-	tiled(&c, &panelWeights{format: panelFP4, b: w, ld: ldw, k: c.X.k, scales: scale, ldScale: ldScale})
 }
 
 // tiled computes a part of a product. In all cases a sum is taken in steps of 32
@@ -85,9 +81,6 @@ func tiled(c *Cut, w *panelWeights) {
 		return
 	case w.format == panelFP8 && rows <= directRows && c.X.parts == 2 && w.k >= scaleBlock:
 		ts.stream(c, w)
-		return
-	case w.format == panelFP4 && rows <= directRows && w.k >= blockFP4:
-		ts.streamFP4(c, w)
 		return
 	}
 	// Blocks of equal size, whole pairs of tiles.

@@ -38,21 +38,18 @@ type tileArgs struct {
 
 // fillArgs: rows of weights into a panel.
 type fillArgs struct {
-	panel, w  unsafe.Pointer
-	ldw       int
-	rows      int
-	steps     int            // whole ones
-	mask      int            // what exists of one more, in elements or bytes
-	table     unsafe.Pointer // e4m3: [2, 128] low and high bytes
-	scale     unsafe.Pointer // e2m1: e8m0 of this row, sixteen of them
-	ldScale   int
-	scaleMask int // which of those exist
-	ahead     int // distance from a weight to the one to prefetch
+	panel, w unsafe.Pointer
+	ldw      int
+	rows     int
+	steps    int            // whole ones
+	mask     int            // what exists of one more, in elements or bytes
+	table    unsafe.Pointer // e4m3: [2, 128] low and high bytes
+	ahead    int            // distance from a weight to the one to prefetch
 }
 
 // streamArgs: one group of columns by units of 64 rows of e4m3 or e2m1 codes; units of
-// e2m1 by sixteen rows of x have 32 rows. Sums are added to those in memory, lines of a
-// tile without gaps.
+// e2m1 by sixteen rows of x have 32 rows. Sums of e4m3 are added to those in memory, those
+// of e2m1 are written, lines of a tile without gaps.
 type streamArgs struct {
 	shapes tileShapes // first, because LDTILECFG reads it there
 	w, x   unsafe.Pointer
@@ -60,8 +57,8 @@ type streamArgs struct {
 	lower  int            // from a row to the one 32 below
 	nextW  int            // from the end of the first row of a unit to the next unit
 	panel  unsafe.Pointer // [2, 2, 64, 64] bytes, or [2, 2, 32, 64]; see tileScratch
-	sums   unsafe.Pointer // [units, 64 / 16, tiles of columns, 16, columns] float32
-	// e4m3: [units, blocks] streamScale, preceded by a placeholder; e2m1: e8m0 of the first row
+	sums   unsafe.Pointer // [units, rows / 16, tiles of columns, 16, columns] float32, or int32 of e2m1
+	// e4m3: [units, blocks] streamScale, preceded by a placeholder; e2m1: windows of the first row
 	scales unsafe.Pointer
 	units  int // the kernel counts down
 	blocks int // of 128 columns
@@ -77,12 +74,10 @@ type streamArgs struct {
 	//lint:ignore U1000 only the assembly uses it
 	exact int // all rows of this block are widened by tables
 
-	// Scales of e2m1.
+	// Windows of e2m1.
 	ldScale     int // between rows
 	lowerScales int // from a row to the one 32 below
 	nextScales  int // as nextW
-	//lint:ignore U1000 only the assembly uses it
-	spread [8]uint64 // exponents of rows, as words
 	//lint:ignore U1000 only the assembly uses it
 	steps int // of a block that are left
 
@@ -98,14 +93,19 @@ type streamArgs struct {
 	jumpAhead int
 }
 
-// scaleArgs: e8m0 scales of rows of e2m1 weights, to be checked.
-type scaleArgs struct {
-	scale   unsafe.Pointer
-	ldScale int
-	rows    int
-	count   int // scales of a row
-	ahead   int // distance from a scale to the one to prefetch
-	nan     int // out: not zero where a scale leaves the range of normal numbers
+// windowArgs: e8m0 scales of rows of e2m1 weights, to be brought into windows.
+type windowArgs struct {
+	scale     unsafe.Pointer
+	ldScale   int
+	rows      int
+	count     int            // scales of a row
+	ahead     int            // distance from a scale to the one to prefetch
+	table     unsafe.Pointer // [256] float32: exponent of a row by its largest scale
+	largest   unsafe.Pointer // [rows] bytes: scales above it are not in the window
+	windows   unsafe.Pointer // out: [rows, count] bytes
+	ldWindows int
+	exponents unsafe.Pointer // out: [rows] float32
+	below     unsafe.Pointer // out: [rows] bytes, not zero where a row has scales below its window
 }
 
 // streamScale is the scale of a block of 128 columns for a streaming kernel.
@@ -122,8 +122,15 @@ type packArgs struct {
 	count   int // of rows
 	steps   int
 	mask    int // elements of the last step, or pair of steps
-	// Nibbles: which of each sixteen elements exist, in the current steps and in the last.
-	lanes, last [8]uint16
+
+	// Planes.
+	elements    int                // of a row
+	offset      int                // in bytes, of the first element to pack
+	lanes, last [8]uint16          // which of each sixteen elements exist, in the current steps and in the last
+	peaks       [GroupRows]uint32  // the largest magnitude of each row, as bits of float32
+	scales      [GroupRows]float32 // exponent of each row
+	//lint:ignore U1000 only the assembly uses it
+	words [2 * 3 * fewRows * pairLanes]byte
 }
 
 // foldArgs: tiles of sums into rows of y.
@@ -138,6 +145,9 @@ type foldArgs struct {
 	rows            int     // of each tile's columns, how many exist
 	mask            int     // of each tile's rows, which exist
 	add             int     // to what y holds
+
+	// Planes: exponents of rows of x and of weights, as float32.
+	exponentsX, exponentsW unsafe.Pointer
 }
 
 const (

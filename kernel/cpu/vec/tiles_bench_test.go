@@ -2,6 +2,7 @@ package vec
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -112,9 +113,10 @@ func fewRowsBy(b *testing.B, k int) {
 	for i := range scale {
 		scale[i] = 0.015 + float32(i%7)/1000
 	}
-	exponents := make([]byte, part*2/GroupFP4)
-	for i := range exponents {
-		exponents[i] = 119 + byte(i%5)
+	exponents, spread := make([]byte, part*2/GroupFP4), make([]byte, part*2/GroupFP4)
+	repeat(exponents, scalesE8M0(newRand(8), 1<<12+k/GroupFP4+1))
+	for i := range spread {
+		spread[i] = 119 + byte(i%5)
 	}
 	formats := []struct {
 		name  string
@@ -129,6 +131,8 @@ func fewRowsBy(b *testing.B, k int) {
 			func(tier *Tier, c Cut, w []byte) { tier.TiledFP8(c, w, k, scale, k/scaleBlock, 0) }},
 		{"fp4", 4, Nibbles, func() { repeat(bytes, randomBytes(newRand(8), 1<<20+k)) },
 			func(tier *Tier, c Cut, w []byte) { tier.TiledFP4(c, w, k/2, exponents, k/GroupFP4) }},
+		{"fp4 in two windows", 4, Nibbles, func() {}, // of the same codes
+			func(tier *Tier, c Cut, w []byte) { tier.TiledFP4(c, w, k/2, spread, k/GroupFP4) }},
 	}
 	for _, tier := range Tiers() {
 		if !tier.Tiled() {
@@ -186,6 +190,19 @@ func repeat(to, values []byte) {
 	for n := 0; n < len(to); n += len(values) {
 		copy(to[n:], values)
 	}
+}
+
+// scalesE8M0 is scales as in checkpoints: powers of two that bring the largest of 32 normal numbers to 6 or below.
+func scalesE8M0(r *rand.Rand, n int) []byte {
+	scales := make([]byte, n)
+	for i := range scales {
+		peak := 0.0
+		for range GroupFP4 {
+			peak = max(peak, math.Abs(r.NormFloat64()))
+		}
+		scales[i] = byte(120 + int(math.Ceil(math.Log2(peak/6))))
+	}
+	return scales
 }
 
 // weightsE4M3 is codes as in checkpoints, whose blocks of 128 x 128 are scaled so

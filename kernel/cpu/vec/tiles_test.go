@@ -28,14 +28,15 @@ type fourBit struct {
 	wide          []float32 // [n, k]
 }
 
-func newFourBit(r *rand.Rand, n, k int) *fourBit {
+// newFourBit draws weights whose scales are so many adjacent powers of two.
+func newFourBit(r *rand.Rand, n, k, powers int) *fourBit {
 	groups := (k + GroupFP4 - 1) / GroupFP4
 	f := &fourBit{codes: make([]byte, n*k/2), scales: make([]byte, n*groups), wide: make([]float32, n*k)}
 	for i := range f.codes {
 		f.codes[i] = byte(r.Uint32())
 	}
 	for i := range f.scales {
-		f.scales[i] = byte(118 + r.IntN(16))
+		f.scales[i] = byte(118 + r.IntN(powers))
 	}
 	for j := range n {
 		for c := range k {
@@ -112,10 +113,12 @@ func TestTiledProductsMatchFloat64Sums(t *testing.T) {
 			wantSums(t, "fp8", y, a.x, a.ldx, m, a.w[testFP8], a.ldw, n, k, rounding)
 			a.withPowerScales()
 		}
-		f := newFourBit(r, n, k)
 		cut.X = packed(tier, Nibbles, a.x, a.ldx, m, k)
-		tier.TiledFP4(cut, f.codes, k/2, f.scales, (k+GroupFP4-1)/GroupFP4)
-		wantSums(t, "fp4", y, a.x, a.ldx, m, f.wide, k, n, k, rounding)
+		for _, powers := range []int{1, 4, 5, 16} {
+			f := newFourBit(r, n, k, powers)
+			tier.TiledFP4(cut, f.codes, k/2, f.scales, (k+GroupFP4-1)/GroupFP4)
+			wantSums(t, "fp4", y, a.x, a.ldx, m, f.wide, k, n, k, rounding)
+		}
 
 		// What is bfloat16 already is multiplied as it is.
 		xs := narrow(a.x)
@@ -172,7 +175,7 @@ func TestTiledRowsAreIndependent(t *testing.T) {
 		if powers {
 			a.withPowerScales()
 		}
-		f := newFourBit(newRand(23), cols, k)
+		f := newFourBit(newRand(23), cols, k, 5)
 		groups := (k + GroupFP4 - 1) / GroupFP4
 		formats := map[string]func(c Cut, j int){
 			"bf16": func(c Cut, j int) { tier.TiledBF16(c, a.bf16[2*j*a.ldw:], a.ldw) },
@@ -304,13 +307,99 @@ func TestTiledExtremes(t *testing.T) {
 	}
 }
 
-// Scales of either end are exact as far as bfloat16 is, and NaN is one.
+// Rows for e2m1 weights are integers times a power of two: rounded by 2^-23 of the largest at most, and integers of 22
+// bits not at all, whatever their power. Sums below 2^24 are exact.
+func TestTiledFP4Precision(t *testing.T) {
+	tier := tiledTier(t)
+	r := newRand(41)
+	const n, k = 70, 128 + 96
+	f := newFourBit(r, n, k, 6)
+	for _, m := range []int{1, 3, 4, 5, 16, 40} {
+		for _, power := range []int{-120, -20, 0, 90} {
+			x, whole := make([]float32, m*k), make([]float32, m*k)
+			for i := range x {
+				x[i] = float32(math.Ldexp(2*r.Float64()-1, power-r.IntN(30)))
+				whole[i] = float32(math.Ldexp(float64(r.IntN(1<<23)-1<<22), power))
+			}
+			y := make([]float32, m*n)
+			multiply := func(x []float32) {
+				tier.TiledFP4(Cut{Y: y, Ldy: n, X: packed(tier, Nibbles, x, k, m, k), M1: m, N: n}, f.codes, k/2,
+					f.scales, k/GroupFP4)
+			}
+			multiply(x)
+			for i := range m {
+				peak := 0.0
+				for _, v := range x[i*k:][:k] {
+					peak = max(peak, math.Abs(float64(v)))
+				}
+				for j := range n {
+					sum, size, weights := 0.0, 0.0, 0.0
+					for c, w := range f.wide[j*k:][:k] {
+						v := float64(x[i*k+c]) * float64(w)
+						sum, size, weights = sum+v, size+math.Abs(v), weights+math.Abs(float64(w))
+					}
+					bound := peak*weights*0x1p-23 + size*0x1p-21
+					if got := float64(y[i*n+j]); !(math.Abs(got-sum) <= bound) {
+						t.Fatalf("%d rows, 2^%d: y[%d][%d] = %v, want %v within %v", m, power, i, j, got, sum, bound)
+					}
+				}
+			}
+			// A single element of each row, so that the sum is a product.
+			clear(x)
+			for i := range m {
+				x[i*k+7*i%k] = whole[i*k]
+			}
+			multiply(x)
+			for i := range m {
+				for j := range n {
+					want := float64(whole[i*k]) * float64(f.wide[j*k+7*i%k])
+					if got := y[i*n+j]; float64(got) != float64(float32(want)) {
+						t.Fatalf("%d rows, 2^%d: %v times a weight is %v, want %v", m, power, whole[i*k], got, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// A number that is none makes the sums of its row NaN, and of no other.
+func TestTiledFP4NaN(t *testing.T) {
+	tier := tiledTier(t)
+	const n, k = 64, 256
+	f := newFourBit(newRand(42), n, k, 4)
+	for _, m := range []int{1, 3, 20} {
+		for _, v := range []float32{inf, -inf, float32(math.NaN())} {
+			x := normals(newRand(43), m*k)
+			x[(m-1)*k+200] = v
+			y := make([]float32, m*n)
+			tier.TiledFP4(Cut{Y: y, Ldy: n, X: packed(tier, Nibbles, x, k, m, k), M1: m, N: n}, f.codes, k/2, f.scales,
+				k/GroupFP4)
+			for i, got := range y {
+				if isNaN := got != got; isNaN != (i/n == m-1) {
+					t.Fatalf("%d rows with %v in the last: y[%d][%d] = %v", m, v, i/n, i%n, got)
+				}
+			}
+		}
+	}
+}
+
+// Rows too long for sums of integers are multiplied in another way.
+func TestLongRowsFP4(t *testing.T) {
+	tier := tiledTier(t)
+	const n, k = 2, MostFP4 + 64
+	f := newFourBit(newRand(44), n, k, 3)
+	x, y := normals(newRand(45), k), make([]float32, n)
+	tier.MatMulFP4(y, n, x, k, 1, f.codes, k/2, n, k, f.scales, k/GroupFP4)
+	wantSums(t, "long rows", y, x, k, 1, f.wide, k, n, k, float64(k/8)*0x1p-24)
+}
+
+// Scales of either end are exact, and NaN is one.
 func TestTiledFP4ExtremeScales(t *testing.T) {
 	tier := tiledTier(t)
 	const n, k = 40, 608
 	groups := k / GroupFP4
 	for _, e := range []byte{0, 1, 2, 3, 126, 251, 252, 253, 254, 255} {
-		f := newFourBit(newRand(25), n, k)
+		f := newFourBit(newRand(25), n, k, 1)
 		for i := range f.codes {
 			f.codes[i] = 0x22 // ones
 		}
@@ -334,8 +423,6 @@ func TestTiledFP4ExtremeScales(t *testing.T) {
 			if got == got {
 				t.Errorf("NaN scale gave %v", got)
 			}
-		case e < 1 && got == 0:
-			// A subnormal weight is zero to a tile.
 		case got != want:
 			t.Errorf("scale %d: %v, want %v", e, got, want)
 		}

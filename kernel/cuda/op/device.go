@@ -29,7 +29,8 @@ type Device struct {
 	fetches []*fetched
 	hosted  map[*byte]*cuda.HostBuffer // page-locked memory of callers, by its first byte
 	held    held
-	freed   int // tensors' memory that was freed so far
+	freed   int   // tensors' memory that was freed so far
+	peer    *peer // its place among ranks; nil where it is alone
 }
 
 var (
@@ -165,6 +166,7 @@ func (d *Device) Close() error {
 	if d.scratch != nil {
 		errs = append(errs, d.scratch.Close())
 	}
+	errs = append(errs, d.peer.close())
 	for _, f := range d.fetches {
 		errs = append(errs, f.close())
 	}

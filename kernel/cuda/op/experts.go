@@ -130,7 +130,6 @@ func (d *Device) Experts(a kernel.ExpertArgs) error {
 		return fmt.Errorf("%w: experts: they were prepared by another device", kernel.ErrArgument)
 	}
 	r := require{op: "experts"}
-	r.whole("experts", a.Part)
 	r.dtype("x", a.X, kernel.BF16)
 	r.dtype("out", a.Out, kernel.BF16)
 	r.aligned("x", a.X, 16)
@@ -141,6 +140,32 @@ func (d *Device) Experts(a kernel.ExpertArgs) error {
 	if r.err != nil || a.X.Rows == 0 || a.IDs.Cols == 0 {
 		return r.err
 	}
+	if a.Part != (kernel.Part{}) {
+		return d.partOfExperts(p, a)
+	}
+	return d.runExperts(p, &a)
+}
+
+// partOfExperts runs those of the chosen experts that the rank has.
+func (d *Device) partOfExperts(p *experts, a kernel.ExpertArgs) error {
+	if err := d.settle(); err != nil {
+		return err
+	}
+	ids, scratch, err := d.local(&require{op: "experts"}, a.IDs, a.Part, p.shape.Experts, cuda.FaultExpert)
+	if err != nil {
+		return err
+	}
+	a.IDs = ids
+	err = d.runExperts(p, &a)
+	if d.held.kind == holdSum { // their sum reads the numbers
+		d.held.scratch = append(d.held.scratch, scratch)
+		return err
+	}
+	return errors.Join(err, d.scratch.Put(scratch))
+}
+
+// runExperts runs experts by the numbers that they have on this device.
+func (d *Device) runExperts(p *experts, a *kernel.ExpertArgs) error {
 	rows, most := a.X.Rows, cuda.MaxExpertPairs/a.IDs.Cols
 	h, holds := &d.held, rows <= most && normable(a.Out) && a.IDs.Cols <= cuda.MaxTop
 	routed := holds && h.routes && h.route.IDs == at(a.IDs) && h.route.Weights == at(a.Weights) &&
@@ -158,7 +183,7 @@ func (d *Device) Experts(a kernel.ExpertArgs) error {
 		return err
 	}
 	if holds {
-		args, err := d.multiplyExperts(p, &a, scratch, routed)
+		args, err := d.multiplyExperts(p, a, scratch, routed)
 		if err != nil {
 			return errors.Join(err, d.scratch.Put(scratch))
 		}

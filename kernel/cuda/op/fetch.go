@@ -1,7 +1,6 @@
 package op
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -12,13 +11,13 @@ import (
 // fetched is page-locked memory through which results come back. It belongs to one Fetch until that is waited for.
 type fetched struct {
 	dev    *Device
-	memory *cuda.HostBuffer // a word of fault bits, then the results
+	memory *cuda.HostBuffer // the fault words, then the results
 	done   *cuda.Event
 	dst    []byte
 	busy   bool
 }
 
-// wordBytes is the place of the fault bits, so that results begin at a multiple of 16.
+// wordBytes is the place of the fault words, so that results begin at a multiple of 16.
 const wordBytes = 16
 
 // Fetch enqueues a copy of the start of src. dst holds it once the event was waited for.
@@ -36,7 +35,7 @@ func (d *Device) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
 	}
 	to := f.memory.Bytes()
 	if err := errors.Join(d.stream.CopyToHost(to[wordBytes:wordBytes+len(dst)], at(src)),
-		d.stream.CopyToHost(to[:4], d.faults.Ptr()), f.done.Record(d.stream)); err != nil {
+		d.copyFaults(to[:8]), f.done.Record(d.stream)); err != nil {
 		return nil, err
 	}
 	f.dst, f.busy = dst, true
@@ -82,7 +81,7 @@ func (f *fetched) Wait() error {
 	}
 	copy(f.dst, f.memory.Bytes()[wordBytes:])
 	f.dst = nil
-	return f.dev.fault(binary.LittleEndian.Uint32(f.memory.Bytes()))
+	return f.dev.faulted(f.memory.Bytes()[:8])
 }
 
 func (f *fetched) close() error { return errors.Join(f.done.Close(), f.memory.Free()) }

@@ -75,14 +75,34 @@ func (d *Device) Sync() error {
 	if err := d.settle(); err != nil {
 		return err
 	}
-	var word [4]byte
-	if err := d.stream.CopyToHost(word[:], d.faults.Ptr()); err != nil {
+	var words [8]byte
+	if err := d.copyFaults(words[:]); err != nil {
 		return err
 	}
 	if err := d.stream.Sync(); err != nil {
 		return err
 	}
-	return d.fault(binary.LittleEndian.Uint32(word[:]))
+	return d.faulted(words[:])
+}
+
+// copyFaults enqueues a copy of the fault bits, and of the word that says which rank is missing, to eight bytes.
+func (d *Device) copyFaults(to []byte) error {
+	if d.peer != nil {
+		if err := d.stream.CopyToHost(to[4:8], d.peer.args.State.Add(4*cuda.ReduceFault)); err != nil {
+			return err
+		}
+	}
+	return d.stream.CopyToHost(to[:4], d.faults.Ptr())
+}
+
+// faulted is the error that such bytes mean.
+func (d *Device) faulted(words []byte) error {
+	if d.peer != nil {
+		if err := d.peer.missing(binary.LittleEndian.Uint32(words[4:])); err != nil {
+			return err
+		}
+	}
+	return d.fault(binary.LittleEndian.Uint32(words))
 }
 
 // fault turns the fault bits that kernels raised into an error, and clears them.

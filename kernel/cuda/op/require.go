@@ -73,10 +73,3 @@ func (r *require) angles(t kernel.Tensor) cuda.RotaryView {
 	r.aligned("angles", t, 16)
 	return cuda.RotaryView{Table: at(t), Rows: r.count("angles", t.Rows)}
 }
-
-// whole asks for all of some things where ranks could share them.
-func (r *require) whole(name string, p kernel.Part) {
-	if p != (kernel.Part{}) {
-		r.fail("a rank's part of %s, from number %d on of %d; this backend takes all of them", name, p.First, p.Of)
-	}
-}

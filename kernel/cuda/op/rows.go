@@ -1,6 +1,8 @@
 package op
 
 import (
+	"errors"
+
 	"sparrow/kernel"
 	"sparrow/kernel/cuda"
 )
@@ -19,7 +21,7 @@ func (r *require) element(name string, t kernel.Tensor) cuda.ElementType {
 	return 0
 }
 
-// Embed looks up embeddings. A token outside the table raises a fault.
+// Embed looks up embeddings; tokens of other ranks have zeros. A token outside the table raises a fault.
 func (d *Device) Embed(a kernel.EmbedArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
@@ -29,11 +31,17 @@ func (d *Device) Embed(a kernel.EmbedArgs) error {
 		return err
 	}
 	r := require{op: "embed"}
-	if r.whole("a table", a.Part); r.err != nil {
-		return r.err
+	args := cuda.PickArgs{Table: w.data, TableStride: int64(w.in), TableRows: r.count("table rows", w.out),
+		TableType: cuda.ElementBF16}
+	if a.Part == (kernel.Part{}) || a.IDs.Rows == 0 {
+		return d.pick(&r, args, a.Out, a.IDs)
 	}
-	return d.pick(&r, cuda.PickArgs{Table: w.data, TableStride: int64(w.in), TableRows: r.count("table rows", w.out),
-		TableType: cuda.ElementBF16}, a.Out, a.IDs)
+	ids, scratch, err := d.local(&r, a.IDs, a.Part, args.TableRows, cuda.FaultRow)
+	if err != nil {
+		return err
+	}
+	args.Optional = 1 // rows of other ranks are zeros
+	return errors.Join(d.pick(&r, args, a.Out, ids), d.scratch.Put(scratch))
 }
 
 // Take picks rows. A row outside the tensor raises a fault.

@@ -43,7 +43,7 @@ func own(op string, m kernel.Matrix) (*matrix, error) {
 
 // blocked reports whether the FP8 kernels read a weight as it is stored.
 func blocked(w kernel.Weight) bool {
-	return w.Data.DType == kernel.E4M3 && w.BlockRows == blockSide && w.BlockCols == blockSide
+	return w.Data.DType == kernel.E4M3 && w.BlockRows == blockSide && w.BlockCols == blockSide && w.SkipRows == 0
 }
 
 // Prepare uploads a weight.
@@ -87,9 +87,6 @@ func (r *require) weight(w kernel.Weight) {
 	default:
 		r.fail("a weight of type %v, this backend takes f32, f16, bf16 and e4m3", w.Data.DType)
 	}
-	if w.SkipRows != 0 {
-		r.fail("a weight that begins %d rows after a block of scales, this backend takes whole blocks", w.SkipRows)
-	}
 }
 
 // room takes memory that stays until the device is closed; what lies behind the first bytes, up to size, is zero.
@@ -127,6 +124,9 @@ func (u *upload) put(to cuda.Ptr, t kernel.Tensor) error {
 // widen brings a weight to device memory as bf16 [out, in], scales applied, and where turned is given transposed too:
 // [in, stride].
 func (u *upload) widen(w kernel.Weight, to, turned cuda.Ptr, stride int64) error {
+	if w.SkipRows != 0 {
+		return u.widenParts(w, to, turned, stride)
+	}
 	a := cuda.WidenArgs{Out: to, Turned: turned, TurnedStride: stride, Rows: int32(w.Out()), Columns: int32(w.In())}
 	switch w.Data.DType {
 	case kernel.BF16:
@@ -159,6 +159,21 @@ func (u *upload) widen(w kernel.Weight, to, turned cuda.Ptr, stride int64) error
 		u.do(func() error { return u.d.kernels.WidenWeight(u.stream, &a) })
 		return nil
 	})
+}
+
+// widenParts widens a weight that begins inside a block of scales: the rows of that block, then the others.
+func (u *upload) widenParts(w kernel.Weight, to, turned cuda.Ptr, stride int64) error {
+	n := min(w.BlockRows-w.SkipRows, w.Out())
+	first, rest := w, w
+	first.SkipRows, first.Data, first.Scale = 0, w.Data.Slice(0, n), w.Scale.Slice(0, 1)
+	if err := u.widen(first, to, turned, stride); err != nil || n == w.Out() {
+		return err
+	}
+	rest.SkipRows, rest.Data, rest.Scale = 0, w.Data.Slice(n, w.Out()), w.Scale.Slice(1, w.Scale.Rows)
+	if turned != 0 {
+		turned = turned.Add(2 * int64(n))
+	}
+	return u.widen(rest, to.Add(2*int64(n)*int64(w.In())), turned, stride)
 }
 
 // rowBytes are the rows of a host tensor, one after the other.

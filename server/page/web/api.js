@@ -34,6 +34,7 @@ export class Fault extends Error {
 }
 
 let asking = null;
+let declined = 0; // how often the person closed the dialog without a key
 
 // askKey asks the person for a key, once for all requests that wait for it.
 function askKey(why) {
@@ -45,8 +46,10 @@ function askKey(why) {
       () => {
         asking = null;
         const value = byID("key-value").value.trim();
-        if (box.returnValue === "ok" && value) keep(value, byID("key-keep").checked);
-        answer(box.returnValue === "ok" && value !== "");
+        const given = box.returnValue === "ok" && value !== "";
+        if (given) keep(value, byID("key-keep").checked);
+        else declined++;
+        answer(given);
       },
       { once: true },
     );
@@ -61,6 +64,7 @@ function askKey(why) {
 export async function send(path, { body, signal } = {}) {
   for (;;) {
     const used = key();
+    const before = declined;
     const headers = {};
     if (used) headers.Authorization = "Bearer " + used;
     if (body !== undefined) headers["Content-Type"] = "application/json";
@@ -77,6 +81,7 @@ export async function send(path, { body, signal } = {}) {
     const fault = await faultOf(answer);
     if (answer.status !== 401) throw fault;
     if (key() !== used) continue; // another request has asked meanwhile
+    if (declined !== before) throw fault; // and the person wants to give none
     if (!(await askKey(used ? "The server does not know this key." : "Ask whoever runs it for one."))) throw fault;
   }
 }

@@ -27,11 +27,12 @@ export class TokenText {
       (list) => {
         for (const e of list)
           if (e.isIntersecting) this.mount(e.target.block);
-          else this.unmount(e.target.block);
+          else if (e.target.block !== this.revealed) this.unmount(e.target.block);
       },
       { root: this.node, rootMargin: "400px 0px" },
     );
     this.blocks = [];
+    this.revealed = null; // the block that was scrolled to; it keeps its elements until it is in view
     this.marks = () => "";
   }
 
@@ -40,6 +41,7 @@ export class TokenText {
     this.watch.disconnect();
     this.recording = recording;
     this.blocks = [];
+    this.revealed = null;
     let from = first;
     for (const [, to] of recording.passages) {
       if (to <= first || to > end) continue;
@@ -97,6 +99,7 @@ export class TokenText {
     const b = this.blocks.find((x) => position < x.to);
     if (!b) return;
     this.mount(b);
+    this.revealed = b;
     const at = b.spans[position - b.from];
     const scroll = () => {
       const box = this.node.getBoundingClientRect();

@@ -16,21 +16,15 @@ func (e *emitter) emitColumns() {
 	e.raw("// Rounds a float32 to bfloat16, halves away from zero, after the mask.")
 	e.constant("roundHalf", 0x8000)
 	e.constant("upperHalf", 0xFFFF0000)
-	e.laneWords("evenFloats", func(i int) int { return 2 * i })
-	for i, name := range []string{"secondFloats", "fourthFloats"} {
-		e.laneWords(name, func(j int) int { return j%8*4 + 1 + 2*i })
-	}
 	for half, name := range []string{"lowerPairs", "upperPairs"} {
 		e.laneWords(name, func(i int) int { return 8*half + i/2 + i%2*16 })
 	}
-	for _, o := range []order{ascending, nibbles, halves} {
+	for _, o := range []order{ascending, halves} {
 		e.packSixteen(o, o.of("packSixteen"), true)
 		e.packFew("packEight", 8, o)
 		e.packFew("packFour", 4, o)
 		e.packOne(o)
-		if o != nibbles { // no caller has bfloat16 rows for e2m1 weights
-			e.packPlain(o)
-		}
+		e.packPlain(o)
 	}
 	e.packSixteen(ascending, "splitSixteen", false)
 	for _, f := range []fold{{"Plain", 16, 1}, {"Parts", 16, 2}, {"Eight", 8, 2}, {"Four", 4, 2}} {
@@ -51,22 +45,20 @@ func (e *emitter) laneWords(name string, word func(i int) int) {
 	e.table(name, data)
 }
 
-// order is the order of the elements of a row: steps of 32 adjacent elements; pairs of
-// steps: the first and the last eight of every sixteen among 64; or the four steps
-// among 128 that nibbles.go describes.
+// order is the order of the elements of a row: steps of 32 adjacent elements, or pairs of
+// steps: the first and the last eight of every sixteen among 64.
 type order int
 
 const (
 	ascending order = iota
-	nibbles
 	halves
 )
 
 // turn is the steps that are packed from the same elements.
-func (o order) turn() int { return [...]int{ascending: 1, nibbles: 4, halves: 2}[o] }
+func (o order) turn() int { return [...]int{ascending: 1, halves: 2}[o] }
 
 // of is the name of a kernel of this order.
-func (o order) of(name string) string { return name + [...]string{"", "Nibbles", "Halves"}[o] }
+func (o order) of(name string) string { return name + [...]string{"", "Halves"}[o] }
 
 // packLoop runs body for every step, with masks K1 and up over the registers of
 // its elements, size bytes each: two of float32 or one of bfloat16, twice as many
@@ -86,15 +78,10 @@ func (e *emitter) packLoop(o order, size, out int, body func(step int)) {
 	e.at(loop)
 	e.op("CMPQ R8, $%d", o.turn())
 	e.op("JNE %s", full)
-	if o == nibbles { // eight masks, which stay in memory
-		e.op("VMOVDQU64 packArgs_last(AX), X16")
-		e.op("VMOVDQU64 X16, packArgs_lanes(AX)")
-	} else {
-		e.op("MOVQ packArgs_mask(AX), R9")
-		for k := range masks {
-			e.op("KMOVD R9, K%d", 1+k)
-			e.op("SHRQ $%d, R9", each)
-		}
+	e.op("MOVQ packArgs_mask(AX), R9")
+	for k := range masks {
+		e.op("KMOVD R9, K%d", 1+k)
+		e.op("SHRQ $%d, R9", each)
 	}
 	e.at(full)
 	for step := range o.turn() {
@@ -107,42 +94,11 @@ func (e *emitter) packLoop(o order, size, out int, body func(step int)) {
 	e.ret()
 }
 
-// loadLanes brings sixteen of 128 elements of the row at BX into a register, as far as they exist.
-func (e *emitter) loadLanes(sixteenth, to int) {
-	e.op("KMOVW packArgs_lanes+%d(AX), K1", 2*sixteenth)
-	e.op("VMOVUPS.Z %d(BX)(SI*1), K1, Z%d", 64*sixteenth, to)
-}
-
-// loadNibbles is load for the steps among 128 elements. It also uses register 24.
-func (e *emitter) loadNibbles(step, i int) {
-	if step < 2 { // even elements of two registers
-		for j := range 2 {
-			e.loadLanes(4*i+2*j+step, 22+j)
-		}
-		e.op("VMOVDQU64 evenFloats<>(SB), Z21")
-		e.op("VPERMI2D Z23, Z22, Z21")
-		return
-	}
-	for half := range 2 { // one in four elements of four registers
-		for j := range 2 {
-			e.loadLanes(4*i+2*half+j, 22+j)
-		}
-		to := 21 + 3*half
-		e.op("VMOVDQU64 %s<>(SB), Z%d", [2]string{"secondFloats", "fourthFloats"}[step-2], to)
-		e.op("VPERMI2D Z23, Z22, Z%d", to)
-	}
-	e.op("VINSERTF64X4 $1, Y24, Z21, Z21")
-}
-
 // load brings half i of the 32 float32 of a step of the row at BX into register
 // 21. It uses 22 and 23.
 func (o order) load(e *emitter, step, i int) {
-	switch o {
-	case ascending:
+	if o == ascending {
 		e.op("VMOVUPS.Z %d(BX)(SI*1), K%d, Z21", 64*i, 1+i)
-		return
-	case nibbles:
-		e.loadNibbles(step, i)
 		return
 	}
 	for j := range 2 {

@@ -10,7 +10,6 @@ package main
 func (e *emitter) emitFill() {
 	e.fillBF16()
 	e.fillFP8()
-	e.fillFP4()
 }
 
 const panelStep = 2048
@@ -109,53 +108,4 @@ func (e *emitter) scaledTables(base string) {
 func (e *emitter) signBits(scratch string) {
 	e.op("MOVL $0x80, %s", scratch)
 	e.op("VPBROADCASTB %s, Z%d", scratch, codeSign)
-}
-
-// fillFP4 widens 64 bytes of a row, 128 weights, to four steps.
-//
-//	DX scales of a row   R13 bytes to fetch ahead   Z3 exponents to subtract
-//	Z4 indices of scales: that of the words of each 128-bit lane
-func (e *emitter) fillFP4() {
-	const top, first, four = 29, 27, 26
-	e.nibbleData()
-	e.laneWords("groupOfWord", func(i int) int { return i / 4 * 0x10001 })
-	e.function("fillFP4", "fillArgs",
-		"rows of pairs of e2m1 codes with an e8m0 scale for 32 weights; steps of 128, four of the panel's.")
-	e.nibbleTables()
-	e.op("VMOVDQU64 groupOfWord<>(SB), Z%d", first)
-	for _, c := range []struct{ value, reg int }{{4, four}, {topScale, top}} {
-		e.op("MOVL $%d, R8", c.value)
-		e.op("VPBROADCASTW R8, Z%d", c.reg)
-	}
-	e.op(`
-		MOVQ fillArgs_scale(AX), DX
-		MOVQ fillArgs_scaleMask(AX), R8
-		KMOVD R8, K2
-		MOVQ fillArgs_ahead(AX), R13`)
-	widen := func() {
-		e.op("VPERMW Z3, Z4, Z5")
-		e.unpackNibbles(0, 5, 8)
-		for step := range 4 {
-			e.op("VMOVDQU64 Z%d, %d(DI)", 8+step, step*panelStep)
-		}
-	}
-	e.fillRows(func() {
-		e.op("VMOVDQU8.Z (DX), K2, X3")
-		e.op("VPMOVZXBW X3, Y3")
-		e.op("VPSUBW Y3, Y%d, Y3", top)
-		e.op("VPSLLW $7, Y3, Y3")
-		e.op("VMOVDQA64 Z%d, Z4", first)
-		e.fillSteps(func() {
-			e.op("VMOVDQU64 (SI), Z0")
-			e.op("PREFETCHT1 (SI)(R13*1)")
-			widen()
-			e.op("VPADDW Z%d, Z4, Z4", four)
-			e.op("ADDQ $64, SI")
-			e.op("ADDQ $%d, DI", 4*panelStep)
-		}, func() {
-			e.op("VMOVDQU8.Z (SI), K1, Z0")
-			widen()
-		})
-		e.op("ADDQ fillArgs_ldScale(AX), DX")
-	})
 }

@@ -59,6 +59,8 @@ func files() map[string][]byte {
 	file("fill_amx", avx512, (*emitter).emitFill)
 	file("stream_amx", avx512, (*emitter).emitStreams)
 	file("streamfp4_amx", avx512, (*emitter).emitStreamsFP4)
+	file("planes_amx", avx512, (*emitter).emitPlanes)
+	file("windows_amx", avx512, (*emitter).emitWindows)
 	file("columns_amx", avx512, (*emitter).emitColumns)
 	file("blocks_avx512", avx512, (*emitter).emitBlocks)
 	file("blocks_amx", avx512, (*emitter).emitBlockTiles)

@@ -2,52 +2,74 @@ package main
 
 import "fmt"
 
-// Streaming kernels for e2m1 weights: up to sixteen rows of x by weights that come from memory. A
-// block is 64 bytes of a row, 128 columns, which are four steps of the tiles. While a group of 32 rows of
-// weights is widened into one half of a small panel, the tiles multiply the other half. Sums are taken in the
-// order of the tile kernels.
+// Streaming kernels for e2m1 weights: rows of x in three planes of integers (planes.go) by weights that come from
+// memory. A block is 64 bytes of a row, 128 columns, which are two steps of the tiles. While a group of 32 rows of
+// weights is decoded into one half of a small panel, the tiles multiply the other half. Sums are integers, so that
+// their order changes nothing.
 //
-// Up to eight rows of x are one tile, whose sums by 64 rows of weights, a unit, are four tiles. The two groups
-// of a unit take turns in the same block, so a tile of x is read from memory once for both. Sixteen
-// rows of x are two tiles, and four tiles are their sums by 32 rows only: their unit is one group, and the blocks
-// of it take turns.
+// A code has four bits, and scales of a row are a window of four powers of two (windows.go): two more bits. A table of
+// 64 bytes has twice the value of every code times the four powers, 96 at most. The window of a group of 32 weights,
+// 16 bytes, is a byte: the power in bits 4 and 5 and ones below, or zero for a group outside of it, which makes all of
+// its codes zero.
+//
+// Up to four rows of x are one tile, whose sums by 64 rows of weights, a unit, are four tiles. The two groups of a unit
+// take turns in the same block. Sixteen rows of x are three tiles, and six tiles are their sums by 32 rows: their unit
+// is one group, and the blocks of it take turns.
 //
 //	AX arguments     R9 row of w        CX stride of w
 //	SI x             DI panel           DX bytes between lines of x and of sums
-//	R11 scales of a row in this block   BX bits of exponents in four words   R8 four exponents
+//	R11 windows of a row in this block  R8 stride of windows
 //	R10 place in the half of the panel that is multiplied
 //	R15 bytes between lines of the panel; with sixteen rows, where DX is the same, the sum of the addresses of both
 //	halves
 //	R12 address to prefetch, R13, R14 one, three strides between the eight prefetch cursors
-//	Z29 which exponent goes to each word; see nibbles.go for the others
+//	Z29 which window goes to each byte, Z30 the bits of a code, Z31 table of values
 func (e *emitter) emitStreamsFP4() {
-	e.nibbleData()
-	lanes := make([]byte, 64)
+	lanes, values := make([]byte, 64), make([]byte, 64)
 	for i := range lanes {
-		lanes[i] = byte(i/16*2 + i%2)
+		lanes[i] = byte(i / 16)
+		v := [8]int{0, 1, 2, 3, 4, 6, 8, 12}[i%8] << (i / 16)
+		if i%16 > 7 {
+			v = -v
+		}
+		values[i] = byte(v)
 	}
-	e.table("scaleOfLane", lanes)
-	for _, rows := range []int{16, 8, 4, 1} {
-		(&streamFP4{&stream{emitter: e, rows: rows}}).write()
+	e.table("windowOfLane", lanes)
+	e.table("nibbleValues", values)
+	for _, rows := range []int{16, 4, 1} {
+		(&streamFP4{stream: &stream{emitter: e}, rows: rows}).write()
 	}
-	e.scalesFP4()
 }
 
-// streamFP4 is a kernel for one group of rows of x. It shares the tiles and the prefetching of stream.
-type streamFP4 struct{ *stream }
+// streamFP4 is a kernel for one group of rows of x. It shares the prefetching of stream.
+type streamFP4 struct {
+	*stream
+	rows int
+}
 
 const (
-	groupRows   = 32             // of weights that are widened together
-	groupStep   = 64 * groupRows // bytes of a step in the panel
-	groupHalf   = 4 * groupStep
-	laneOfScale = 29
-	spreadRows  = 8 // rows whose exponents have a place in memory
+	groupRows    = 32             // of weights that are decoded together
+	groupStep    = 64 * groupRows // bytes of a step in the panel
+	groupHalf    = 2 * groupStep
+	windowLane   = 29
+	nibbleBits   = 30
+	nibbleValues = 31
 )
 
+// tilesX is the tiles of x, tilesW the tiles of weights whose sums are in registers.
+func (k *streamFP4) tilesX() int { return max(1, 3*k.rows/16) }
+func (k *streamFP4) tilesW() int { return 4 / min(2, k.tilesX()) }
+
+// line is the bytes of a line of x or of sums, tile those of a tile.
+func (k *streamFP4) line() int { return 12 * k.rows / k.tilesX() }
+func (k *streamFP4) tile() int { return 16 * k.line() }
+
+// sums is the tiles of a unit's sums, which come before those of weights and of x.
+func (k *streamFP4) sums() int { return k.tilesX() * k.tilesW() }
+
 func (k *streamFP4) write() {
-	name := fmt.Sprintf("streamFP4x%d", k.rows)
-	k.function(name, "streamArgs",
-		fmt.Sprintf("%d rows of x in two parts by groups of 32 rows of e2m1 codes, whole blocks of 128 columns.",
+	k.function(fmt.Sprintf("streamFP4x%d", k.rows), "streamArgs",
+		fmt.Sprintf("%d rows of x in three planes by groups of 32 rows of e2m1 codes, whole blocks of 128 columns.",
 			k.rows))
 	k.begin()
 	loop, entry, done := k.label("loop"), k.label("entry"), k.label("done")
@@ -57,7 +79,7 @@ func (k *streamFP4) write() {
 	k.phase(0, true)
 	k.nextX()
 	k.at(entry)
-	if k.groups() == 1 {
+	if k.tilesX() == 1 {
 		k.phase(1, true)
 	} else {
 		k.op("NEGQ DI")
@@ -87,35 +109,36 @@ func (k *streamFP4) write() {
 func (k *streamFP4) begin() {
 	k.emit(ldtilecfg(memory{base: "AX"}))
 	k.op(`
-		MOVQ $0x7F807F807F807F80, BX
 		MOVQ streamArgs_ldw(AX), CX
+		MOVQ streamArgs_ldScale(AX), R8
 		MOVQ streamArgs_x(AX), SI
 		MOVQ streamArgs_panel(AX), DI
 		MOVQ streamArgs_ahead(AX), R12
 		MOVQ streamArgs_ldAhead(AX), R13
 		LEAQ (R13)(R13*2), R14`)
 	k.op("MOVQ $%d, DX", k.line())
-	if k.groups() == 1 {
+	if k.tilesX() == 1 {
 		k.op("MOVQ $64, R15")
 	} else {
 		k.op("LEAQ %d(DI)(DI*1), R15", groupHalf)
 	}
-	k.nibbleTables()
-	k.op("VMOVDQU64 scaleOfLane<>(SB), Z%d", laneOfScale)
-	k.op("MOVQ streamArgs_sums(AX), R9")
-	k.loadSums()
+	k.op("VMOVDQU64 windowOfLane<>(SB), Z%d", windowLane)
+	k.op("VMOVDQU64 nibbleValues<>(SB), Z%d", nibbleValues)
+	k.op("MOVL $15, R9")
+	k.op("VPBROADCASTB R9, Z%d", nibbleBits)
+	k.clearSums()
 }
 
-// Sums of a unit are four tiles, at R9.
-func (k *streamFP4) loadSums() {
-	for t := range 4 {
-		k.emit(tileload(memory{base: "R9", index: "DX", disp: t * k.tile()}, t))
+func (k *streamFP4) clearSums() {
+	for t := range k.sums() {
+		k.emit(tilezero(t))
 	}
 }
 
+// storeSums writes the sums of a unit to R9.
 func (k *streamFP4) storeSums() {
-	for t := range 4 {
-		k.store(t, "R9", 0)
+	for t := range k.sums() {
+		k.emit(tilestore(t, memory{base: "R9", index: "DX", disp: t * k.tile()}))
 	}
 }
 
@@ -129,14 +152,12 @@ func (k *streamFP4) nextX() {
 	k.op("MOVQ streamArgs_x(AX), SI")
 	k.op("MOVQ streamArgs_sums(AX), R9")
 	k.storeSums()
-	k.op("ADDQ $%d, R9", 4*k.tile())
-	k.op("MOVQ R9, streamArgs_sums(AX)")
-	k.loadSums()
+	k.clearSums()
+	k.op("ADDQ $%d, streamArgs_sums(AX)", k.sums()*k.tile())
 	k.at(same)
 }
 
-// phase fills a group of the block and, meanwhile, multiplies what was filled before. It is a loop over the four
-// steps: written out it would be too long for the cache of decoded instructions.
+// phase fills a group of the block and, meanwhile, multiplies what was filled before.
 func (k *streamFP4) phase(group int, multiply bool) {
 	k.note("group %d", group)
 	k.op("MOVQ streamArgs_w(AX), R9")
@@ -149,11 +170,11 @@ func (k *streamFP4) phase(group int, multiply bool) {
 	k.nextRun()
 }
 
-// steps fills, and multiplies what the phase before filled, step by step.
+// steps fills half of the rows and multiplies one step of what the phase before filled, two times.
 func (k *streamFP4) steps(group int, multiply, fill bool) {
-	n := k.groups()
+	n := k.tilesX()
 	index, first := "R15", 2*(1-group)
-	if n == 2 {
+	if n > 1 {
 		index, first = "DX", 0
 		k.op("MOVQ R15, R10")
 		k.op("SUBQ DI, R10")
@@ -161,26 +182,40 @@ func (k *streamFP4) steps(group int, multiply, fill bool) {
 		k.op("LEAQ %d(DI), R10", (1-group)*groupHalf)
 		k.op("ADDQ $%d, DI", group*groupHalf)
 	}
-	k.op("MOVQ $4, streamArgs_steps(AX)")
+	w, x := k.sums(), k.sums()+1
+	if n == 1 {
+		x = k.sums() + 2
+	}
+	loadW := func(i, t int) { k.emit(tileload(memory{base: "R10", index: index, disp: i * 1024}, t)) }
+	loadX := func(j int) { k.emit(tileload(memory{base: "SI", index: "DX", disp: j * k.tile()}, x)) }
+	product := func(i, j, t int) { k.emit(tdpbssd(x, t, first+i*n+j)) }
+	at := map[int]func(){ // tile instructions before a row
+		0:  func() { loadX(0); loadW(0, w) },
+		4:  func() { product(0, 0, w); loadW(1, w+1) },
+		12: func() { product(1, 0, w+1) },
+	}
+	if n == 3 {
+		at = map[int]func(){
+			0:  func() { loadW(0, w); loadX(0) },
+			2:  func() { product(0, 0, w); loadX(1) },
+			5:  func() { product(0, 1, w); loadX(2) },
+			7:  func() { product(0, 2, w); loadW(1, w) },
+			10: func() { product(1, 2, w); loadX(1) },
+			12: func() { product(1, 1, w); loadX(0) },
+			15: func() { product(1, 0, w) },
+		}
+	}
+	k.op("MOVQ $2, streamArgs_steps(AX)")
 	k.loop("step", "streamArgs_steps(AX)", func() {
-		for i := range 2 {
+		for row := range groupRows / 2 {
+			if issue := at[row]; multiply && issue != nil {
+				issue()
+			}
 			if fill {
-				k.fill(4 * i)
-			}
-			if !multiply {
-				continue
-			}
-			if i == 0 {
-				for j := range n {
-					k.emit(tileload(memory{base: "SI", index: "DX", disp: j * k.tile()}, streamX+j))
-				}
-			}
-			k.emit(tileload(memory{base: "R10", index: index, disp: i * 1024}, streamW+i))
-			for j := range n {
-				k.emit(tdpbf16ps(streamX+j, streamW+i, first+i*n+j))
+				k.fill(row)
 			}
 		}
-		k.op("ADDQ $%d, DI", 8*64)
+		k.op("ADDQ $%d, DI", groupRows/2*64)
 		k.op("ADDQ $%d, R10", groupStep)
 		if multiply {
 			k.op("ADDQ $%d, SI", n*k.tile())
@@ -188,76 +223,24 @@ func (k *streamFP4) steps(group int, multiply, fill bool) {
 	})
 	k.op("SUBQ $%d, DI", groupRows*64+group*groupHalf)
 	if n == 1 && group == 1 {
-		k.op("SUBQ $%d, SI", 4*k.tile()) // the other group has the same columns
+		k.op("SUBQ $%d, SI", 2*k.tile()) // the other group has the same columns
 	}
 }
 
-// fill widens rows first to first+3 of eight, and prefetches. Exponents to subtract are topScale less the scales,
-// spread to words by scalar instructions, which do not take the ports of vectors.
-func (k *streamFP4) fill(first int) {
-	for row := first; row < first+4; row++ {
-		z := 8 * (row % 2)
-		k.op("VMOVDQU64 (R9), Z%d", z)
-		k.op("ADDQ CX, R9")
-		k.op("MOVL $%#x, R8", topScale*0x01010101)
-		k.op("SUBL (R11), R8")
-		k.op("ADDQ streamArgs_ldScale(AX), R11")
-		k.op("PDEPQ BX, R8, R8")
-		k.op("MOVQ R8, streamArgs_spread+%d(AX)", row*8)
-		k.op("VPBROADCASTQ streamArgs_spread+%d(AX), Z%d", row*8, z+6)
-		k.op("VPSHUFB Z%d, Z%d, Z%d", laneOfScale, z+6, z+6)
-		k.unpackNibbles(z, z+6, z+2)
-		for step := range 4 {
-			k.op("VMOVDQA64 Z%d, %d(DI)", z+2+step, step*groupStep+64*row)
-		}
-		k.fetchPlace(row)
+// fill decodes 64 bytes of a row, and prefetches.
+func (k *streamFP4) fill(row int) {
+	even := 4 * (row % 4)
+	odd, window := even+1, even+2
+	k.op("VMOVDQU64 (R9), Z%d", even)
+	k.op("VPBROADCASTD (R11), Z%d", window)
+	k.op("ADDQ CX, R9")
+	k.op("ADDQ R8, R11")
+	k.op("VPSHUFB Z%d, Z%d, Z%d", windowLane, window, window)
+	k.op("VPSRLW $4, Z%d, Z%d", even, odd)
+	for step, z := range []int{even, odd} {
+		k.op("VPTERNLOGD $0xA2, Z%d, Z%d, Z%d", window, nibbleBits, z) // bits of a code ? z & window : window
+		k.op("VPERMB Z%d, Z%d, Z%d", nibbleValues, z, z)
+		k.op("VMOVDQA64 Z%d, %d(DI)", z, step*groupStep+64*row)
 	}
-}
-
-// scalesFP4 writes the kernel that searches e8m0 scales of rows for those that a streaming kernel cannot subtract,
-// outside of leastScale to topScale, and prefetches the scales of rows further on.
-//
-//	AX arguments   R8 row of scales   R10 rows left   SI cursor   R11 bytes to fetch ahead
-//	R12 scales left   K1 those that exist   K3 those that were found
-func (e *emitter) scalesFP4() {
-	const least, most = 28, 27
-	e.function("scalesFP4", "scaleArgs", "nan is set where an e8m0 scale is not for the streaming kernels.")
-	e.op(`
-		MOVQ scaleArgs_scale(AX), R8
-		MOVQ scaleArgs_rows(AX), R10
-		MOVQ scaleArgs_ahead(AX), R11
-		KXORQ K3, K3, K3`)
-	for _, c := range []struct{ value, reg int }{{leastScale, least}, {topScale - leastScale, most}} {
-		e.op("MOVL $%d, R12", c.value)
-		e.op("VPBROADCASTB R12, Z%d", c.reg)
-	}
-	e.loop("row", "R10", func() {
-		loop, whole := e.label("loop"), e.label("whole")
-		e.op(`
-			MOVQ R8, SI
-			MOVQ scaleArgs_count(AX), R12
-			KXNORQ K1, K1, K1`)
-		e.at(loop)
-		e.op("CMPQ R12, $64")
-		e.op("JGE %s", whole)
-		e.op(`
-			MOVQ $-1, R13
-			BZHIQ R12, R13, R13
-			KMOVQ R13, K1`)
-		e.at(whole)
-		e.op(`
-			VMOVDQU8.Z (SI), K1, Z0
-			PREFETCHT1 (SI)(R11*1)`)
-		e.op("VPSUBB Z%d, Z0, Z0", least)
-		e.op("VPCMPUB $6, Z%d, Z0, K1, K2", most)
-		e.op(`
-			KORQ K2, K3, K3
-			ADDQ $64, SI
-			SUBQ $64, R12`)
-		e.op("JGT %s", loop)
-		e.op("ADDQ scaleArgs_ldScale(AX), R8")
-	})
-	e.op("KMOVQ K3, R8")
-	e.op("MOVQ R8, scaleArgs_nan(AX)")
-	e.ret()
+	k.fetchPlace(row)
 }

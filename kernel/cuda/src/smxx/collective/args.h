@@ -1,4 +1,4 @@
-// Argument struct of sums over ranks.
+// Argument structs of operations of several ranks.
 #pragma once
 #include "smxx/base.h"
 
@@ -17,4 +17,30 @@ struct AllReduceArgs {
     i32 rank;
     i32 ranks;
     i32 blocks;             // of the grid, the same on all ranks
+};
+
+// Rows of all ranks brought together on every rank.
+struct GatherRanksArgs {
+    AllReduceArgs peers;  // x: this rank's rows; bytes: of the rank that has the most; type is not used
+    u8* out;              // the rows of rank r begin first[r] bytes behind it
+    i64 first[kMaxRanks];
+    i64 x_stride;         // bytes between rows, multiples of 16 as row_bytes and first
+    i64 out_stride;       // bytes between rows
+    i32 rows[kMaxRanks];  // of each rank
+    i32 row_bytes;
+    i32 reserved;
+};
+
+// Numbers of things of which a rank has some.
+struct PartIdsArgs {
+    const i32* ids;  // [rows, columns]; negative: none
+    i32* out;        // [rows, columns] without gaps: the number among the rank's own, -1: another rank's, or none
+    u32* faults;     // one word of fault bits, or null
+    i64 id_stride;   // entries between rows
+    i32 rows;
+    i32 columns;
+    i32 first;       // number of the rank's first
+    i32 count;       // of the rank's
+    i32 all;         // of all ranks'
+    u32 fault;       // raised by a number that no rank has
 };

@@ -10,6 +10,8 @@
 //           between, after it ended this one, so nobody reads the half any more: no wait is needed at the end.
 // Graphs    The round is counted in memory, not passed: a captured launch runs any number of times.
 // Fault     A rank that does not come within the time-out is noted as 1 + its number; later launches do nothing.
+// Gather    Every rank copies its rows to its staging memory, waits for the others, and copies theirs from there. The
+//           same rounds, flags and halves.
 #pragma once
 #include "ptx/system.cuh"
 #include "smxx/collective/args.h"
@@ -128,4 +130,42 @@ DEVICE void all_reduce_twice_body(const AllReduceArgs& a) {
         }
     }
     end_round(a, round);
+}
+
+DEVICE void gather_ranks_body(const GatherRanksArgs& g) {
+    const AllReduceArgs& a = g.peers;
+    const u32 round = begin_round(a);
+    if (round == 0) return;
+    const i64 half = (round & 1) * a.half, step = static_cast<i64>(a.blocks) * kThreads;
+    const i64 first = static_cast<i64>(blockIdx.x) * kThreads + threadIdx.x, width = g.row_bytes / 16;
+    const u8* x = static_cast<const u8*>(a.x);
+    u8* own = a.staging[a.rank] + half;
+    for (i64 i = first; i < g.rows[a.rank] * width; i += step) {
+        const i64 row = i / width, column = i - row * width;
+        *reinterpret_cast<uint4*>(own + 16 * i) =
+            *reinterpret_cast<const uint4*>(x + row * g.x_stride + 16 * column);
+    }
+    if (meet(a, 0, round)) {
+        for (i32 r = 0; r < a.ranks; r++) {
+            u8* to = g.out + g.first[r];
+            if (r == a.rank && to == x) continue; // its own rows, in their place
+            const u8* from = a.staging[r] + half;
+            for (i64 i = first; i < g.rows[r] * width; i += step) {
+                const i64 row = i / width, column = i - row * width;
+                *reinterpret_cast<uint4*>(to + row * g.out_stride + 16 * column) =
+                    *reinterpret_cast<const uint4*>(from + 16 * i);
+            }
+        }
+    }
+    end_round(a, round);
+}
+
+DEVICE void part_ids_body(const PartIdsArgs& a) {
+    begin_after_previous();
+    const i64 i = static_cast<i64>(blockIdx.x) * kThreads + threadIdx.x;
+    if (i >= static_cast<i64>(a.rows) * a.columns) return;
+    const i64 row = i / a.columns;
+    const i32 id = a.ids[row * a.id_stride + i - row * a.columns], own = id - a.first;
+    if (id >= a.all) raise_fault(a.faults, a.fault);
+    a.out[i] = id >= 0 && own >= 0 && own < a.count ? own : -1;
 }

@@ -4,7 +4,7 @@
 
 struct PickArgs {
     const void* table; // [table_rows, columns] of table_type
-    const i32* ids;    // [rows]: row of the table
+    const i32* ids;    // [rows]: row of the table; negative: none, where optional is set
     void* out;         // [rows, columns] of out_type
     u32* faults;       // one word of fault bits, or null
     i64 table_stride;  // elements between rows
@@ -15,7 +15,7 @@ struct PickArgs {
     i32 table_rows;
     i32 table_type; // f32, bf16 or f16
     i32 out_type;   // f32 or bf16
-    i32 reserved;
+    i32 optional;   // 1: negative ids give zeros and raise no fault
 };
 
 struct PutArgs {

@@ -52,7 +52,7 @@ DEVICE void pick_body(const PickArgs& a) {
     const i64 row = blockIdx.x;
     i64 id = a.ids[row * a.id_stride];
     if (id < 0 || id >= a.table_rows) {
-        if (threadIdx.x == 0) raise_fault(a.faults, kFaultRow);
+        if (threadIdx.x == 0 && !(id < 0 && a.optional)) raise_fault(a.faults, kFaultRow);
         id = -1;
     }
     copy_row(Rows{static_cast<u8*>(a.out), a.out_stride, a.out_type}, row,

@@ -1,43 +1,46 @@
-package v4
+// Package spelling finds the tensors of DeepSeek-V4 checkpoints, which name them in three ways (v4 spec, 5): a tensor's
+// official name flows in, its name in the checkpoint flows out.
+package spelling
 
 import (
 	"fmt"
 	"strings"
-
-	"sparrow/model/nn"
 )
 
-// spelling is one of the three ways checkpoints name tensors (v4 spec, 5).
-type spelling uint8
+type kind uint8
 
 const (
-	official spelling = iota // embed.weight, layers.N.attn.wq_a.weight
-	mixed                    // official names below model., with a few exceptions
-	hugging                  // module names of transformers
+	official kind = iota // embed.weight, layers.N.attn.wq_a.weight
+	mixed                // official names below model., with a few exceptions
+	hugging              // module names of transformers
 )
 
-// names finds tensors by their official names. The spelling is detected from the tensor names of the checkpoint, not
-// from its config.
-type names struct {
-	l    *nn.Loader
-	kind spelling
+// Names are the names of one checkpoint. The spelling is detected from the tensor names, not from the config.
+type Names struct {
+	has  func(name string) bool
+	kind kind
 }
 
-func newNames(l *nn.Loader) names {
-	n := names{l: l}
+// Of detects the spelling of a checkpoint; has reports whether it holds a tensor.
+func Of(has func(name string) bool) Names {
+	n := Names{has: has}
 	switch {
-	case l.Has("embed.weight"):
+	case has("embed.weight"):
 		n.kind = official
-	case l.Has("model.layers.0.attn.wq_a.weight"):
+	case has("model.layers.0.attn.wq_a.weight"):
 		n.kind = mixed
-	case l.Has("model.embed_tokens.weight"):
+	case has("model.embed_tokens.weight"):
 		n.kind = hugging
 	}
 	return n
 }
 
-// global is a tensor outside the layers.
-func (n names) global(name string) string {
+// Stacked reports whether the experts of a layer are in two tensors, "ffn.experts.gate_up_proj" and
+// "ffn.experts.down_proj".
+func (n Names) Stacked() bool { return n.kind == hugging }
+
+// Global is a tensor outside the layers.
+func (n Names) Global(name string) string {
 	if n.kind == official {
 		return name
 	}
@@ -55,8 +58,8 @@ func (n names) global(name string) string {
 	return strings.Replace(name, "hc_head_", "model.hc_head.hc_", 1)
 }
 
-// layer is a tensor of layer i.
-func (n names) layer(i int, name string) string {
+// Layer is a tensor of layer i.
+func (n Names) Layer(i int, name string) string {
 	switch n.kind {
 	case official:
 		return fmt.Sprintf("layers.%d.%s", i, name)
@@ -68,9 +71,9 @@ func (n names) layer(i int, name string) string {
 	}
 	prefix := fmt.Sprintf("model.layers.%d.", i)
 	full := prefix + huggingName(name)
-	if rest, ok := strings.CutPrefix(name, "attn.indexer.compressor."); ok && !n.l.Has(full) {
+	if rest, ok := strings.CutPrefix(name, "attn.indexer.compressor."); ok && !n.has(full) {
 		// Some versions have a separate module for the indexer's compressor.
-		if other := prefix + "self_attn.compressor.indexer.compressor." + compressorName(rest); n.l.Has(other) {
+		if other := prefix + "self_attn.compressor.indexer.compressor." + compressorName(rest); n.has(other) {
 			return other
 		}
 	}

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package numa
+
+func here() (*Machine, error) { return nil, ErrUnsupported }

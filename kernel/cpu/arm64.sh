@@ -1,0 +1,36 @@
+#!/bin/sh
+# Runs what arm64 has of its own on another machine, by qemu-aarch64: the comparison tests of the kernels, on a
+# processor with dot products of bytes and on one without, and an answer of the built-in model, which must be that of
+# this machine.
+#
+#   sh kernel/cpu/arm64.sh FOLDER       from the top of the tree; programs are built in FOLDER
+#
+# Debian has it in the package qemu-user. Where it is missing, one line says that nothing was tested.
+set -eu
+out=${1:?usage: sh kernel/cpu/arm64.sh FOLDER}
+go=${GO:-go}
+qemu=$(command -v qemu-aarch64 || command -v qemu-aarch64-static || true)
+if [ -z "$qemu" ]; then
+	echo "arm64: nothing was tested: qemu-aarch64 is not on the path (Debian package qemu-user)"
+	exit 0
+fi
+mkdir -p "$out"
+GOARCH=arm64 $go test -vet=off -ldflags=-w -c -o "$out/vec.test" ./kernel/cpu/vec
+GOARCH=arm64 $go build -o "$out/sparrow-arm64" ./cmd/sparrow
+$go build -o "$out/sparrow-here" ./cmd/sparrow
+tests='MatMul|HalfPrecision|Accumulate|Axpy|Dot|Block|Tiers|Outside|Fma32'
+for cpu in cortex-a57 max; do
+	echo "arm64: kernels on qemu's processor $cpu"
+	(cd kernel/cpu/vec && "$qemu" -cpu $cpu "$out/vec.test" -test.run "$tests" -test.timeout 20m)
+done
+question='Rolf plants 3 rows of 4 trees. How many trees are there?'
+answer() { "$@" run --temperature 0 --kernels cpu --max-tokens 48 "$question" 2>/dev/null; }
+here=$(answer "$out/sparrow-here")
+for cpu in cortex-a57 max; do
+	there=$(answer "$qemu" -cpu $cpu "$out/sparrow-arm64")
+	if [ -z "$here" ] || [ "$there" != "$here" ]; then
+		echo "arm64: the built-in model answers \"$there\" on $cpu, here \"$here\""
+		exit 1
+	fi
+done
+echo "arm64: the built-in model answers as here: $here"

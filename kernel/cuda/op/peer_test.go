@@ -1,0 +1,185 @@
+package op
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"sparrow/kernel"
+	"sparrow/kernel/cuda"
+)
+
+// Invariants of this file: ranks on GPUs launch their exchanges on their own streams, large ones in pieces that fit the
+// memory between them; what no kernel takes is refused by name.
+
+// peers makes ranks that are detached devices of one GPU.
+func peers(t *testing.T, n int) ([]*Device, []kernel.Collective) {
+	t.Helper()
+	var devs []*Device
+	var all []kernel.Device
+	for range n {
+		d := detached(t)
+		devs, all = append(devs, d), append(all, d)
+	}
+	list, err := devs[0].Peers(all, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return devs, list
+}
+
+func TestExchangesOfRanks(t *testing.T) {
+	devs, list := peers(t, 3)
+	tensor := func(d kernel.DType, rows, cols int) kernel.Tensor {
+		x, err := kernel.New(devs[1], d, rows, cols)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
+	for _, c := range []struct {
+		name     string
+		run      func(kernel.Collective) error
+		launches int64
+		says     string // of the refusal
+	}{
+		{"a sum", func(c kernel.Collective) error {
+			return c.AllReduce(kernel.AllReduceArgs{X: tensor(kernel.BF16, 3, 7168)})
+		}, 1, ""},
+		{"a sum of 40 MiB", func(c kernel.Collective) error {
+			return c.AllReduce(kernel.AllReduceArgs{X: tensor(kernel.F32, 1280, 8192)})
+		}, 3, ""},
+		{"a sum of 12 bytes", func(c kernel.Collective) error {
+			return c.AllReduce(kernel.AllReduceArgs{X: tensor(kernel.F32, 1, 3)})
+		}, 0, "12 bytes, want a multiple of 16"},
+		{"logits", func(c kernel.Collective) error {
+			return c.AllGather(kernel.AllGatherArgs{Out: tensor(kernel.F32, 5, 96), X: tensor(kernel.F32, 5, 32)})
+		}, 1, ""},
+		{"logits of 20 MiB", func(c kernel.Collective) error {
+			return c.AllGather(kernel.AllGatherArgs{Out: tensor(kernel.F32, 320, 3*16384),
+				X: tensor(kernel.F32, 320, 16384)})
+		}, 2, ""},
+		{"narrow logits", func(c kernel.Collective) error {
+			return c.AllGather(kernel.AllGatherArgs{Out: tensor(kernel.F32, 5, 18), X: tensor(kernel.F32, 5, 6)})
+		}, 0, "must be multiples of 16"},
+		{"rows", func(c kernel.Collective) error {
+			return c.ShareRows(kernel.ShareArgs{X: tensor(kernel.BF16, 9, 512), Bounds: []int{0, 0, 7, 9}})
+		}, 1, ""},
+		{"rows of 36 MiB", func(c kernel.Collective) error {
+			return c.ShareRows(kernel.ShareArgs{X: tensor(kernel.BF16, 2304, 8192), Bounds: []int{0, 2304, 2304, 2304}})
+		}, 3, ""},
+		{"rows of other bounds", func(c kernel.Collective) error {
+			return c.ShareRows(kernel.ShareArgs{X: tensor(kernel.BF16, 9, 512), Bounds: []int{0, 7, 9}})
+		}, 0, "bounds [0 7 9] of 9 rows on 3 ranks"},
+		{"a broadcast", func(c kernel.Collective) error {
+			return c.Broadcast(kernel.BroadcastArgs{X: tensor(kernel.BF16, 1, 8)})
+		}, 0, "broadcast between GPUs"},
+	} {
+		before := devs[1].Launches()
+		err := c.run(list[1])
+		if c.says != "" {
+			if err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%s: %v", c.name, err)
+			}
+			continue
+		}
+		fills := int64(0) // of the tensors
+		if strings.HasPrefix(c.name, "logits") {
+			fills = 2
+		} else {
+			fills = 1
+		}
+		if got := devs[1].Launches() - before - fills; err != nil || got != c.launches {
+			t.Errorf("%s: %d launches, want %d; %v", c.name, got, c.launches, err)
+		}
+	}
+}
+
+// A rank that is missing is named by the next wait, and not before.
+func TestAMissingRankIsNamed(t *testing.T) {
+	devs, _ := peers(t, 2)
+	if err := devs[1].Sync(); err != nil {
+		t.Fatal(err)
+	}
+	err := devs[1].faulted([]byte{0, 0, 0, 0, 1, 0, 0, 0})
+	if !errors.Is(err, kernel.ErrLost) || !strings.Contains(err.Error(), "rank 0 of 2 did not come") ||
+		!strings.Contains(err.Error(), "rank 1 waited") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestPeersAreGPUsThatAreOpenedOnce(t *testing.T) {
+	d := detached(t)
+	if _, err := d.Peers([]kernel.Device{d, d}, 0); !errors.Is(err, kernel.ErrArgument) {
+		t.Errorf("one device twice: %v", err)
+	}
+	var many []kernel.Device
+	for range cuda.MaxRanks + 1 {
+		many = append(many, d)
+	}
+	if _, err := d.Peers(many, 0); !errors.Is(err, kernel.ErrUnsupported) {
+		t.Errorf("nine ranks: %v", err)
+	}
+}
+
+// Of a rank's experts and tokens the numbers are found in one more launch; what no rank has raises a fault, on the GPU.
+func TestPartsOfTablesAndExperts(t *testing.T) {
+	d := detached(t)
+	host := func(kind kernel.DType, rows, cols int) kernel.Tensor {
+		return kernel.Tensor{Buf: make(kernel.HostBuffer, rows*cols*kind.Size()), DType: kind, Rows: rows, Cols: cols,
+			Stride: cols}
+	}
+	var w kernel.ExpertWeights
+	for range 4 {
+		m := kernel.Weight{Data: host(kernel.BF16, 128, 128)}
+		w.Gate, w.Up, w.Down = append(w.Gate, m), append(w.Up, m), append(w.Down, m)
+	}
+	x, err := d.PrepareExperts(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := d.Prepare(kernel.Weight{Data: host(kernel.BF16, 64, 128)}, kernel.LookedUp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tensor := func(kind kernel.DType, rows, cols int) kernel.Tensor {
+		out, err := kernel.New(d, kind, rows, cols)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	rows, ids, weights := tensor(kernel.BF16, 5, 128), tensor(kernel.I32, 5, 2), tensor(kernel.F32, 5, 2)
+	out := tensor(kernel.BF16, 5, 128)
+	count := func(f func() error) int64 {
+		t.Helper()
+		before := d.Launches()
+		if err := f(); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.settle(); err != nil {
+			t.Fatal(err)
+		}
+		return d.Launches() - before
+	}
+	experts := func(p kernel.Part) int64 {
+		return count(func() error {
+			return d.Experts(kernel.ExpertArgs{Out: out, X: rows, IDs: ids, Weights: weights, Experts: x, Part: p})
+		})
+	}
+	if whole, part := experts(kernel.Part{}), experts(kernel.Part{First: 4, Of: 16}); part != whole+1 {
+		t.Errorf("experts: %d launches of a part, %d of all", part, whole)
+	}
+	embed := func(p kernel.Part) int64 {
+		return count(func() error {
+			return d.Embed(kernel.EmbedArgs{Out: out, Table: table, IDs: ids.Columns(0, 1), Part: p})
+		})
+	}
+	if whole, part := embed(kernel.Part{}), embed(kernel.Part{First: 64, Of: 256}); part != whole+1 {
+		t.Errorf("embed: %d launches of a part, %d of all", part, whole)
+	}
+	if _, busy := d.scratch.Held(); busy != 0 {
+		t.Errorf("%d bytes of scratch memory are not given back", busy)
+	}
+}

@@ -1,0 +1,118 @@
+package group
+
+import (
+	"errors"
+	"fmt"
+
+	"sparrow/kernel"
+)
+
+// queued is a group of devices with queues of their own: what a pass enqueues on all of them can be captured, rank by
+// rank, and enqueued again on all of them.
+type queued struct{ *Group }
+
+var (
+	_ kernel.Capturer    = queued{}
+	_ kernel.Reserver    = queued{}
+	_ kernel.MemoryOwner = queued{}
+)
+
+// through runs a pass whose work on each rank is done by around.
+func (g queued) through(pass func() error, around func(rank int, f func() error) error) error {
+	g.around = around
+	defer func() { g.around = nil }()
+	return pass()
+}
+
+// Capture records what a pass enqueues on each rank.
+func (g queued) Capture(pass func() error) (kernel.Graph, error) {
+	all := &graphs{group: g.Group, list: make([]kernel.Graph, len(g.ranks))}
+	all.launch = func(rank int) error { return all.list[rank].Launch() }
+	err := g.through(pass, func(rank int, f func() error) error {
+		c, ok := g.ranks[rank].dev.(kernel.Capturer)
+		if !ok {
+			return fmt.Errorf("%w: %s captures no passes", kernel.ErrUnsupported, g.describe(rank))
+		}
+		var err error
+		all.list[rank], err = c.Capture(f)
+		return err
+	})
+	if err != nil {
+		return nil, errors.Join(err, all.Close())
+	}
+	return all, nil
+}
+
+// Reserve takes the memory that the operations of a pass use on each rank.
+func (g queued) Reserve(pass func() error) error {
+	return g.through(pass, func(rank int, f func() error) error {
+		if r, ok := g.ranks[rank].dev.(kernel.Reserver); ok {
+			return r.Reserve(f)
+		}
+		return nil
+	})
+}
+
+// Reserved is that of the rank that has the most.
+func (g queued) Reserved() (most int64) {
+	for _, r := range g.ranks {
+		if d, ok := r.dev.(kernel.Reserver); ok {
+			most = max(most, d.Reserved())
+		}
+	}
+	return most
+}
+
+// MemoryUse is that of the rank whose weights take the most.
+func (g queued) MemoryUse() (most kernel.MemoryUse) {
+	for _, r := range g.ranks {
+		if d, ok := r.dev.(kernel.MemoryOwner); ok {
+			if use := d.MemoryUse(); use.Weights >= most.Weights {
+				most = use
+			}
+		}
+	}
+	return most
+}
+
+// graphs is a pass that was recorded on every rank.
+type graphs struct {
+	group  *Group
+	list   []kernel.Graph
+	launch func(rank int) error
+}
+
+// Launch enqueues all of them, each on its rank.
+func (g *graphs) Launch() error { return g.group.Do(g.launch) }
+
+// Launches is that of the first rank.
+func (g *graphs) Launches() int { return g.list[0].Launches() }
+
+// Bytes is the most of a rank.
+func (g *graphs) Bytes() (most int64) {
+	for _, x := range g.list {
+		most = max(most, x.Bytes())
+	}
+	return most
+}
+
+// Stale reports whether one of them is.
+func (g *graphs) Stale() bool {
+	for _, x := range g.list {
+		if x.Stale() {
+			return true
+		}
+	}
+	return false
+}
+
+// Close closes those that were recorded.
+func (g *graphs) Close() error {
+	var err error
+	for _, x := range g.list {
+		if x != nil {
+			err = errors.Join(err, x.Close())
+		}
+	}
+	return err
+}

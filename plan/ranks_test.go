@@ -1,0 +1,160 @@
+package plan
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func divided(t *testing.T, family string, ranks int, how Division) Config {
+	t.Helper()
+	m, err := ModelFor(family)
+	if err == nil {
+		m, err = m.Divide(ranks, how)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	hw, err := HardwareFor("cpu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, _, err := Resolve(hw, m, Policy{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+func TestDivide(t *testing.T) {
+	m := Model{Heads: 6, Experts: ExpertFacts{Count: 12}}
+	for _, c := range []struct {
+		ranks int
+		how   Division
+		want  Division
+		heads int
+		says  string // of the refusal
+	}{
+		{1, ByRequests, DivisionUnset, 6, ""},
+		{2, DivisionUnset, ByHeads, 3, ""},
+		{3, ByHeads, ByHeads, 2, ""},
+		{3, ByRequests, ByRequests, 6, ""},
+		{4, DivisionUnset, ByRequests, 6, ""},
+		{4, ByHeads, 0, 0, "6 query heads and 12 experts in equal parts on 4 ranks; supported: 1, 2, 3, 6 ranks; " +
+			"try 3 ranks, or attention divided by requests (--attention dp)"},
+		{5, DivisionUnset, 0, 0, "6 query heads and 12 experts in equal parts on 5 ranks"},
+		{8, ByRequests, 0, 0, "12 experts in equal parts on 8 ranks; supported: 1, 2, 3, 4, 6, 12 ranks; try 6 ranks"},
+		{0, DivisionUnset, 0, 0, "on 0 ranks"},
+	} {
+		got, err := m.Divide(c.ranks, c.how)
+		if c.says != "" {
+			if !errors.Is(err, E08) || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%d ranks %v: %v", c.ranks, c.how, err)
+			}
+			continue
+		}
+		if err != nil || got.Division != c.want || got.Heads != c.heads {
+			t.Errorf("%d ranks %v: %d heads %v, %v", c.ranks, c.how, got.Heads, got.Division, err)
+		}
+	}
+}
+
+func TestParseDivision(t *testing.T) {
+	for word, want := range map[string]Division{"auto": DivisionUnset, "TP": ByHeads, "dp": ByRequests} {
+		if got, err := ParseDivision(word); err != nil || got != want {
+			t.Errorf("%s: %v, %v", word, got, err)
+		}
+	}
+	if _, err := ParseDivision("both"); err == nil || !strings.Contains(err.Error(), "tp, dp") {
+		t.Errorf("both: %v", err)
+	}
+}
+
+// Ranks that share attention by requests have rows that follow each other, in segments of their own; one without
+// requests has none.
+func TestSharesByRequests(t *testing.T) {
+	cfg := divided(t, "deepseek_v32", 4, ByRequests)
+	on := func(rank int, r Request) Request {
+		r.Rank = rank
+		return r
+	}
+	b := Batch{}
+	for _, r := range []Request{on(3, DecodeRequest(9000)), on(0, DecodeRequest(5)), on(0, ExtendRequest(7, 0)),
+		on(3, DecodeRequest(12)), on(1, ExtendRequest(3, 4000))} {
+		b.Add(r)
+	}
+	p, err := Build(cfg, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Share{{FirstRow: 0, Rows: 8}, {FirstRow: 8, Rows: 3}, {FirstRow: 11}, {FirstRow: 11, Rows: 2}}
+	for i, s := range p.Shares {
+		if s.FirstRow != want[i].FirstRow || s.Rows != want[i].Rows {
+			t.Errorf("rank %d has %d rows from row %d on, want %+v", i, s.Rows, s.FirstRow, want[i])
+		}
+	}
+	if !slices.Equal(p.RowBounds, []int{0, 8, 11, 11, 13}) {
+		t.Errorf("bounds %v", p.RowBounds)
+	}
+	for i := range p.Segments {
+		s := &p.Segments[i]
+		share := p.Share(s.Rank)
+		if s.FirstRow < share.FirstRow || s.FirstRow+s.Rows > share.FirstRow+share.Rows {
+			t.Errorf("segment %d of rank %d has rows %d to %d", i, s.Rank, s.FirstRow, s.FirstRow+s.Rows)
+		}
+		for _, sp := range s.Spans {
+			if got := b.Requests[sp.Request].Rank; got != s.Rank {
+				t.Errorf("segment %d of rank %d has request %d of rank %d", i, s.Rank, sp.Request, got)
+			}
+		}
+	}
+	// The same requests on other ranks are another shape: their plans differ.
+	first := p.Shape
+	b.Requests[0].Rank = 1
+	if p, err = Build(cfg, b); err != nil || p.Shape == first {
+		t.Errorf("the same shape on another rank, %v", err)
+	}
+	b.Requests[0].Rank = 4
+	if _, err := Build(cfg, b); !errors.Is(err, E26) || !strings.Contains(err.Error(), "rank 4 of 4") {
+		t.Errorf("rank 4: %v", err)
+	}
+	heads := divided(t, "deepseek_v32", 4, ByHeads)
+	b.Requests[0].Rank = 0
+	if _, err := Build(heads, b); !errors.Is(err, E26) {
+		t.Errorf("a rank where heads are divided: %v", err)
+	}
+	one := NewBatch(ModeDecode, DecodeRequest(3))
+	if p, err = Build(heads, one); err != nil || p.Shares != nil || p.Share(2).Rows != 1 {
+		t.Errorf("heads: shares %v, %v", p.Shares, err)
+	}
+}
+
+// The groups that V4 closes, and the rows of its drafting block, are counted rank by rank.
+func TestSharesOfV4(t *testing.T) {
+	cfg := divided(t, "deepseek_v4", 2, ByRequests)
+	b := Batch{}
+	for i, n := range []int{130, 9, 300} {
+		r := ExtendRequest(n, 0)
+		r.Rank = (i + 1) % 2
+		b.Add(r)
+	}
+	p, err := Build(cfg, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := p.Shares[0]; got.Light != (Run{0, 2}) || got.Heavy != (Run{0, 0}) || got.Rows != 9 {
+		t.Errorf("rank 0: %+v", got)
+	}
+	if got := p.Shares[1]; got.Light != (Run{2, 32 + 75}) || got.Heavy != (Run{0, 1 + 2}) || got.Rows != 430 {
+		t.Errorf("rank 1: %+v", got)
+	}
+	var order []int
+	_ = b.ByRank(&cfg, func(i int) error {
+		order = append(order, i)
+		return nil
+	})
+	if !slices.Equal(order, []int{1, 0, 2}) {
+		t.Errorf("by rank: %v", order)
+	}
+}
