@@ -35,6 +35,11 @@ unit:
 # Tests of the engine that run on two ranks each time: crowds, cancellation, prefixes, drafts. `make ranks` runs all.
 ON_RANKS = TestACrowd|TestADraftingCrowdGets|TestCancel|TestASharedPrefix|TestTheNextTurn|TestTwoEngines
 
+# The source of the kernel that draws tokens, on this machine, beside package sample.
+.PHONY: draws
+draws:
+	$(GO) test -count=1 -timeout 30m ./kernel/cuda -run KernelsSource -args -draws 20000
+
 .PHONY: ranks
 ranks:
 	$(GO) test -count=1 ./engine -args -ranks 2
