@@ -134,7 +134,7 @@ func (p *PlacedExperts) choose(src *family.Source, dev kernel.Device, q ExpertRe
 	if ask.Device = free - none.Total(); q.Homes == ExpertsOnHost {
 		ask.Device = min(ask.Device, 0)
 	}
-	// Buffers that fetched experts pass through, and the scratch memory of both ways, are known once there are any: what
+	// Buffers that fetched experts come to, and the scratch memory of both ways, are known once there are any: what
 	// they take is given up by experts, one more each time, until all of it fits.
 	for range 16 {
 		if p.Choice, err = placement.Choose(ask); err != nil {
