@@ -65,8 +65,8 @@ type Config struct {
 	// DraftAccept, above 0, makes this share of all drafts count as right, whatever the model says: answers are those
 	// of no model then. It is for benchmarks of models with random weights.
 	DraftAccept float64
-	// CacheTokens is the size of the cache, of each rank's where these have pages of their own; 0 sizes it by memory. One
-	// that the machine cannot hold is refused.
+	// CacheTokens is the size of the cache, of each rank's where these have pages of their own; 0 sizes it by memory.
+	// One that the machine cannot hold is refused.
 	CacheTokens int
 	// ContextTokens bounds one sequence; 0 means the model's own limit, or the cache's where that is smaller.
 	ContextTokens int
@@ -99,6 +99,9 @@ type Config struct {
 	// PadStates pads decode batches of models that keep states (DeepSeek-V4) on a GPU, so that batches of similar sizes
 	// share a captured graph. It changes no answer.
 	PadStates bool
+	// DeviceSampling lets a GPU draw the tokens of requests that sample by temperature, top_k, top_p and min_p alone, so
+	// that their steps overlap too, and makes drafts before the host has seen what they follow. It changes no answer.
+	DeviceSampling bool
 	// RecordBytes bounds what one request may record of its rows (Request.Record), in bytes as they are sent; 0 means
 	// 64 MiB. Below 0 nothing is recorded or replayed, and passes have no memory for it.
 	RecordBytes int64

@@ -38,8 +38,8 @@ func (c *Config) sharing(rank int) int64 {
 	return max(n, 1)
 }
 
-// OpenRanks opens a device for each of several ranks that share a model, and makes them a group. AutoKernels takes CPUs,
-// among which threads are divided, or GPUs where these are named.
+// OpenRanks opens a device for each of several ranks that share a model, and makes them a group. AutoKernels takes
+// CPUs, among which threads are divided, or GPUs where these are named.
 func OpenRanks(r *kernel.Registry, q DeviceRequest, of Ranks, o group.Options) (_ *group.Group, err error) {
 	ranks := of.count()
 	if q.Kernels == "" || q.Kernels == AutoKernels {

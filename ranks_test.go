@@ -55,7 +55,7 @@ func TestRanksThatAreRefused(t *testing.T) {
 	}
 }
 
-// Passes of several GPUs are enqueued, reserved and captured on each of them: what launchers refuse shows without a GPU.
+// Passes of several GPUs are enqueued, reserved and captured on each of them: what launchers refuse shows without one.
 func TestRanksOnGPUsAreEnqueued(t *testing.T) {
 	p, err := readParts("")
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 
 	"sparrow/kernel"
 	"sparrow/plan"
+	"sparrow/sample"
 )
 
 // Batch is a planned batch and the pages of its requests.
@@ -16,6 +17,9 @@ type Batch struct {
 	// Tables[r][p/PageTokens].
 	Tables     [][]int32
 	PageTokens int
+	// Draws holds, for each request of the batch, how the token of each of its rows of logits is drawn; nil takes the
+	// best ones. It is read where the plan draws.
+	Draws [][]sample.Draw
 }
 
 // Row is one row of a pass.

@@ -5,6 +5,7 @@ import (
 
 	"sparrow/kernel"
 	"sparrow/plan"
+	"sparrow/sample"
 )
 
 // Inputs is the input block of a pass in the device's memory: i32 [1, plan.InputWords]. The plan gives the offsets of
@@ -48,11 +49,13 @@ func (b Block) Array(name plan.ArrayName) []int32 {
 }
 
 // FillLogits lists the rows whose logits are computed: of each request its last tokens, request after request.
-func (b Block) FillLogits(batch *plan.Batch, cfg *plan.Config) error {
-	b.FillWhole(batch)
-	return b.fillRows(plan.LogitRows, batch, func(r int) (from, end int) {
-		n := batch.Rows(cfg, r)
-		return n - batch.Requests[r].Logits, n
+func (b Block) FillLogits(in *Batch) error {
+	if err := b.FillSampling(in); err != nil {
+		return err
+	}
+	return b.fillRows(plan.LogitRows, in.Batch, func(r int) (from, end int) {
+		n := in.Batch.Rows(in.Config, r)
+		return n - in.Batch.Requests[r].Logits, n
 	})
 }
 
@@ -81,21 +84,31 @@ func (b Block) fillRows(name plan.ArrayName, batch *plan.Batch, of func(r int) (
 	return nil
 }
 
-// FillWhole lists the rows of logits that come back whole, where not all of them do.
-func (b Block) FillWhole(batch *plan.Batch) {
-	whole, at, n := b.Array(plan.WholeRows), 0, 0
-	if len(whole) == 0 {
-		return
-	}
-	for i := range batch.Requests {
-		for range batch.Requests[i].Logits {
-			if !batch.Requests[i].Best {
+// FillSampling lists the rows of logits that come back whole, where not all of them do, and how the tokens of the
+// others are drawn.
+func (b Block) FillSampling(in *Batch) error {
+	whole, draws, at, n := b.Array(plan.WholeRows), b.Array(plan.Draws), 0, 0
+	clear(draws) // the best tokens
+	for r := range in.Batch.Requests {
+		q := &in.Batch.Requests[r]
+		if r < len(in.Draws) && in.Draws[r] != nil {
+			if len(in.Draws[r]) != q.Logits || !q.Best || len(draws) == 0 {
+				return fmt.Errorf("%w: request %d draws %d tokens of %d rows of logits", kernel.ErrArgument, r,
+					len(in.Draws[r]), q.Logits)
+			}
+			for i := range in.Draws[r] {
+				in.Draws[r][i].Put(draws[(at+i)*sample.DrawWords:])
+			}
+		}
+		for range q.Logits {
+			if !q.Best && len(whole) > 0 {
 				whole[n] = int32(at)
 				n++
 			}
 			at++
 		}
 	}
+	return nil
 }
 
 // CheckToken refuses a token that the model does not have.

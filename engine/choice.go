@@ -31,6 +31,10 @@ type choice struct {
 	restore  *restore        // pages that come from tiers; nil when none do
 	restored Restored        // what came from tiers since the latest admission
 	matched  string          // the stop string that ended it
+	draws    []sample.Draw   // memory for those of a pass of the target
+	guesses  []sample.Draw   // the same of the drafting layer
+	drafted  int             // of the rows of the draft pass that runs, the one that gives its draft, from 1; else 0
+	follow   []int32         // memory for the tokens of a draft pass that the host has not seen
 	sampled  int             // of the rows of the pass in flight, the one that its next token is sampled from, from 1
 	ran      bool            // was part of a batch
 	ended    bool
@@ -51,7 +55,27 @@ type outcome struct {
 // needsLogits reports whether the choice reads whole rows of logits: its sampler does, a mask may apply, or its prompt
 // is scored.
 func (c *choice) needsLogits() bool {
-	return c.sampler.NeedsLogits() || !c.limits.free() || c.scores()
+	return c.sampler.NeedsLogits(c.job.engine.draws) || !c.limits.free() || c.scores()
+}
+
+// draw is how the device draws the tokens of n rows of logits, the first of which comes when ahead more tokens are part
+// of the output: nil where it takes the best, or the host samples. It is valid until the next call with the same
+// memory.
+func (c *choice) draw(to *[]sample.Draw, ahead, n int) []sample.Draw {
+	if c.needsLogits() || !c.sampler.NeedsLogits(false) {
+		return nil
+	}
+	*to = (*to)[:0]
+	for i := range n {
+		*to = append(*to, c.sampler.Draw(ahead+i))
+	}
+	return *to
+}
+
+// ahead is how many tokens the sequence will have, when the first row of logits of its last item is sampled from, that
+// the host does not know yet.
+func (c *choice) ahead(it *sched.Item) int {
+	return it.Cached + len(it.Tokens) - it.Drafts - len(c.seq.Tokens)
 }
 
 // sample chooses the next token from a row of logits.

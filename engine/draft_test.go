@@ -29,6 +29,9 @@ func oracle(answers []*response, list []Request) func(*Engine) {
 	return func(e *Engine) {
 		e.passes.runner = &guesser{runner: e.passes.runner, rewrite: func(w *step.Draft, row []float32) {
 			c := e.at(w.Pages)
+			if c == nil { // it ended while the pass ran
+				return
+			}
 			at := w.Cached + len(w.Tokens) + 1 - len(c.job.request.Prompt)
 			answer := known[c.job.request.ID].Choices[c.index].Tokens
 			if at >= len(answer) {
@@ -49,22 +52,43 @@ func oracle(answers []*response, list []Request) func(*Engine) {
 // guesser rewrites the logits of the drafting layer.
 type guesser struct {
 	runner
+	works   []step.Draft // of the latest draft pass
 	rewrite func(w *step.Draft, row []float32)
 }
 
 func (g *guesser) Draft(works []step.Draft, chained bool) (step.Result, error) {
-	for i := range works {
-		works[i].Best = false
+	p, err := g.StartDraft(works, chained)
+	if err != nil {
+		return step.Result{}, err
 	}
-	res, err := g.runner.Draft(works, chained)
-	row := 0
+	return g.Wait(p)
+}
+
+func (g *guesser) StartDraft(works []step.Draft, chained bool) (step.Pending, error) {
 	for i := range works {
-		if err == nil && works[i].Logits {
-			g.rewrite(&works[i], res.Row(row))
-			row++
+		works[i].Best, works[i].Draws = false, nil
+	}
+	g.works = slices.Clone(works)
+	return g.runner.StartDraft(works, chained)
+}
+
+func (g *guesser) Wait(p step.Pending) (step.Result, error) {
+	res, err := g.runner.Wait(p)
+	if err != nil || p.Plan() == nil || p.Plan().Pass == plan.PassTarget {
+		return res, err
+	}
+	row := 0
+	for _, w := range g.works {
+		all := w.Tokens
+		for n := range all {
+			if w.Logits && (w.Every || n == len(all)-1) {
+				w.Tokens = all[:n+1]
+				g.rewrite(&w, res.Row(row))
+				row++
+			}
 		}
 	}
-	return res, err
+	return res, nil
 }
 
 // compare checks answers token by token.
@@ -257,6 +281,14 @@ func (f *faultyDrafts) Draft(works []step.Draft, chained bool) (step.Result, err
 		return step.Result{}, err
 	}
 	return f.runner.Draft(works, chained)
+}
+
+func (f *faultyDrafts) StartDraft(works []step.Draft, chained bool) (step.Pending, error) {
+	f.passes++
+	if err := f.fault(f.passes); err != nil {
+		return step.Pending{}, err
+	}
+	return f.runner.StartDraft(works, chained)
 }
 
 func TestAFailingDrafterCostsNothingButSpeed(t *testing.T) {

@@ -29,16 +29,20 @@ type Config struct {
 	MaxQueue      int     // bounds the sequences that wait
 	PlanHistory   int     // how many plans are kept for inspection
 	// MaxStall bounds how long prompts hold up sequences that decode; 0 is no bound.
-	MaxStall      time.Duration
-	NoReuse       bool
-	NoGraphs      bool            // passes are not captured, on devices that could
-	NoOverlap     bool            // batches are formed when the one before has ended, on any device
-	PadStates     bool            // step.Limits.PadStates
-	CacheEvents   prefix.Listener // told of the prefix cache's changes; nil is nobody
-	EOS           []int32         // tokens that end a sequence
-	WeightBytes   int64           // memory that the weights take beside the cache
-	ReservedBytes int64           // memory of a device that its operations take beside weights, cache and passes
-	Packed        bool            // the weights are a copy in memory of their own
+	MaxStall  time.Duration
+	NoReuse   bool
+	NoGraphs  bool // passes are not captured, on devices that could
+	NoOverlap bool // batches are formed when the one before has ended, on any device
+	// DeviceSampling lets a device that computes beside the host draw tokens of requests that sample plainly, with
+	// temperature, top_k, top_p and min_p alone, and enqueues drafting passes before the host has seen what the target
+	// chose. It changes no answer.
+	DeviceSampling bool
+	PadStates      bool            // step.Limits.PadStates
+	CacheEvents    prefix.Listener // told of the prefix cache's changes; nil is nobody
+	EOS            []int32         // tokens that end a sequence
+	WeightBytes    int64           // memory that the weights take beside the cache
+	ReservedBytes  int64           // memory of a device that its operations take beside weights, cache and passes
+	Packed         bool            // the weights are a copy in memory of their own
 	// RecordBytes bounds the recorded choices of a request; 0 is DefaultRecordBytes, below 0 nothing is
 	// recorded.
 	RecordBytes int64
@@ -97,6 +101,7 @@ type Engine struct {
 	pools    []*kv.Pool // one, or one of each rank
 	sched    *sched.Scheduler
 	overlap  bool          // the next batch is formed while a pass runs
+	draws    bool          // the device draws tokens
 	flight   *flight       // the pass that runs, while the next batch is formed; else nil
 	flights  [2]flight     // memory
 	finished time.Time     // when the latest pass ended

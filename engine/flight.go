@@ -22,6 +22,10 @@ import (
 // At most one batch is in flight. A batch whose results the host must see before the next one is formed (drafts, masks,
 // logits that are read here, records) is finished as soon as it was launched: that is the order of devices that compute
 // while the host waits, too. Where a pass fails, what was launched behind it is discarded and formed again.
+//
+// Where the device draws tokens, the drafting layer runs behind a batch before that is finished (Engine.draftAhead), and
+// with one draft for each sequence the next batch is launched while the drafting layer runs (Engine.leaveUnseen): its
+// drafts have no values here until Engine.seeDrafts.
 
 // flight is a batch from the moment it is formed.
 type flight struct {
@@ -30,7 +34,9 @@ type flight struct {
 	begun    time.Time // when it was formed
 	launched time.Time
 	pending  step.Pending
+	ahead    ahead
 	behind   bool // it was launched while another ran
+	drafts   bool // it was launched while the draft pass ran that gives its drafts
 	repeats  bool // it is an item of a batch that failed
 }
 
@@ -40,7 +46,8 @@ func (e *Engine) form(items []sched.Item) *flight {
 	if e.flight == f {
 		f = &e.flights[1]
 	}
-	*f = flight{items: append(f.items[:0], items...), load: e.sched.Load(), begun: e.now()}
+	*f = flight{items: append(f.items[:0], items...), load: e.sched.Load(), begun: e.now(),
+		ahead: ahead{places: f.ahead.places[:0]}}
 	return f
 }
 

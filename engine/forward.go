@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"time"
 
 	"sparrow/model"
 	"sparrow/plan"
@@ -19,6 +20,8 @@ type runner interface {
 	// Wait waits for the oldest pass that was started.
 	Wait(step.Pending) (step.Result, error)
 	Draft(works []step.Draft, chained bool) (step.Result, error)
+	// StartDraft enqueues a pass of the drafting layer behind a forward pass that may not have ended.
+	StartDraft(works []step.Draft, chained bool) (step.Pending, error)
 	Bytes() int64
 	Graphs() step.Graphs
 	Close()
@@ -59,7 +62,7 @@ type logits struct {
 	first  int
 }
 
-// logitRow is one row of logits: whole, or where nothing reads it whole its best token.
+// logitRow is one row of logits: whole, or where nothing reads it whole its token, the best or the one that was drawn.
 type logitRow struct {
 	whole []float32 // [vocabulary], or nil
 	best  sample.Candidate
@@ -84,7 +87,7 @@ func (l *logits) take(it *sched.Item) logits {
 
 // launch enqueues the pass of a batch. A panic in it is returned as an error.
 func (e *Engine) launch(f *flight) (err error) {
-	f.launched, f.behind = e.now(), e.flight != nil
+	f.launched, f.behind, f.drafts = e.now(), e.flight != nil, e.runsUnseen()
 	if !f.behind {
 		e.watchdog.begin(f.launched)
 	}
@@ -131,6 +134,9 @@ func workOf(it *sched.Item) step.Work {
 	w := step.Work{Kind: plan.ModeExtend, Tokens: it.Tokens, Cached: it.Cached, Rank: it.Rank, Pages: it.Pages,
 		Windows: it.Windows, State: ownerOf(it).state, Logits: it.Logits, Best: !ownerOf(it).needsLogits()}
 	c := ownerOf(it)
+	if it.Last {
+		w.Draws = c.draw(&c.draws, c.ahead(it), it.Logits)
+	}
 	if c.recording != nil {
 		w.Record, w.RecordFrom, w.RecordTo = c.recording.What, it.Record.From, it.Record.To
 	}
@@ -140,7 +146,7 @@ func workOf(it *sched.Item) step.Work {
 	}
 	switch {
 	case it.Drafts > 0:
-		w.Kind = plan.ModeVerify
+		w.Kind, w.Drafted = plan.ModeVerify, c.drafted
 	case it.Decode:
 		w.Kind = plan.ModeDecode
 	}
@@ -151,45 +157,82 @@ func workOf(it *sched.Item) step.Work {
 // forward pass computed for item number from of its batch. It returns the number of the work.
 func (p *passes) draftRows(it *sched.Item, from int, wantLogits bool) int {
 	c := ownerOf(it)
-	w := step.Draft{Kind: plan.ModeExtend, Tokens: c.seq.Tokens[it.Cached+1 : it.Cached+it.Kept()+1], Cached: it.Cached,
-		Rank: it.Rank, Pages: c.seq.Pages(), State: c.state, Logits: wantLogits, Best: !c.needsLogits(), From: from}
-	if it.Decode {
-		w.Kind = plan.ModeDraft
+	w := draftOf(it, from)
+	w.Tokens, w.Logits = c.seq.Tokens[it.Cached+1:it.Cached+it.Kept()+1], wantLogits
+	if wantLogits {
+		w.Draws = c.draw(&c.guesses, 0, 1)
 	}
 	p.drafts = append(p.drafts, w)
 	return len(p.drafts) - 1
 }
 
-// draftNext adds the row after the latest draft of a choice to the next draft pass: it continues from the output of
-// work number from of the pass before. The row lies where the draft's own row will be; the target's hidden states
-// replace it when the draft is accepted.
-func (p *passes) draftNext(c *choice, from int) int {
-	q := &c.seq
+// draftOf is what the draft of an item's rows has in any case.
+func draftOf(it *sched.Item, from int) step.Draft {
+	c := ownerOf(it)
+	w := step.Draft{Kind: plan.ModeExtend, Cached: it.Cached, Rank: it.Rank, Pages: c.seq.Pages(), State: c.state,
+		Best: !c.needsLogits(), From: from}
+	if it.Decode {
+		w.Kind = plan.ModeDraft
+	}
+	return w
+}
+
+// draftAhead adds all rows of an item to a draft pass before the host has seen the tokens that its rows of logits gave,
+// the first of which is row number first, from 1: those are taken on the device. Rows of drafts that turn out wrong are
+// computed again later.
+func (p *passes) draftAhead(it *sched.Item, from, first int) {
+	c, w, n := ownerOf(it), draftOf(it, from), len(it.Tokens)
+	if !it.Last {
+		w.Tokens = c.seq.Tokens[it.Cached+1 : it.Cached+1+n]
+	} else {
+		c.follow = append(append(c.follow[:0], c.seq.Tokens[it.Cached+1:it.Cached+1+n-it.Logits]...),
+			make([]int32, it.Logits)...)
+		w.Tokens, w.Sampled, w.Logits, w.Every = c.follow, first, true, it.Logits > 1
+		w.Draws = c.draw(&c.guesses, c.ahead(it)+1, it.Logits)
+	}
+	p.drafts = append(p.drafts, w)
+}
+
+// draftNext adds the row after the latest draft of a chain to the next draft pass. The row lies where the draft's own
+// row will be; the target's hidden states replace it when the draft is accepted.
+func (p *passes) draftNext(k *chain) {
+	c, q := k.c, &k.c.seq
 	n := len(q.Drafts)
 	p.drafts = append(p.drafts, step.Draft{Kind: plan.ModeDraft, Tokens: q.Drafts[n-1:], Cached: len(q.Tokens) + n - 2,
-		Rank: q.Rank(), Pages: q.Pages(), State: c.state, Logits: true, Best: !c.needsLogits(), From: from})
-	return len(p.drafts) - 1
+		Rank: q.Rank(), Pages: q.Pages(), State: c.state, Logits: true, Best: !c.needsLogits(),
+		Draws: c.draw(&c.guesses, n, 1), From: k.work, FromRow: k.at})
+	k.work, k.at = len(p.drafts)-1, 0
 }
 
 // draftPass runs the drafting layer over the rows that were added. A panic in it is returned as an error.
 func (e *Engine) draftPass(chained bool) (rows logits, err error) {
 	defer e.recoverTo(&err, "a draft pass panicked")
 	p := &e.passes
-	n, prompts := 0, false
-	for i := range p.drafts {
-		n += len(p.drafts[i].Tokens)
-		prompts = prompts || p.drafts[i].Kind != plan.ModeDraft
-	}
+	n, prompts := p.draftSize()
 	begun := e.now()
 	e.watchdog.begin(begun)
 	defer e.watchdog.end()
 	rows.result, err = p.runner.Draft(p.drafts, chained)
-	e.notePass(e.since(begun), err)
-	if err == nil && rows.plan() != nil && !prompts {
-		e.drafter.control.DraftPass(n, e.since(begun).Seconds())
-	}
+	e.noteDraftPass(begun, err, rows.plan(), n, prompts)
 	p.drafts = p.drafts[:0]
 	return rows, err
+}
+
+// draftSize is how many rows the next draft pass has, and whether some are of prompts.
+func (p *passes) draftSize() (rows int, prompts bool) {
+	for i := range p.drafts {
+		rows += len(p.drafts[i].Tokens)
+		prompts = prompts || p.drafts[i].Kind != plan.ModeDraft
+	}
+	return rows, prompts
+}
+
+// noteDraftPass counts a draft pass that has taken the time since begun.
+func (e *Engine) noteDraftPass(begun time.Time, err error, p *plan.Plan, rows int, prompts bool) {
+	e.notePass(e.since(begun), err)
+	if err == nil && p != nil && !prompts {
+		e.drafter.control.DraftPass(rows, e.since(begun).Seconds())
+	}
 }
 
 // recoverTo turns a panic into an error and logs it.

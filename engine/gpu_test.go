@@ -14,15 +14,24 @@ import (
 // once or with it.
 var standIn func(t testing.TB, host kernel.Device) kernel.Device
 
-// onDevices are the tests of this package that say the same of a GPU: crowds, preemption, faults, drafts,
-// cancellations, scores, prefixes that come back.
-var onDevices = []struct {
+// deviceTest is a test of this package that says the same of another device.
+type deviceTest struct {
 	name string
 	test func(*testing.T)
-}{
+}
+
+// onDevices are the tests of this package that say the same of a GPU: crowds, preemption, faults, drafts,
+// cancellations, scores, prefixes that come back.
+var onDevices = []deviceTest{
 	{"overlap", TestOverlappedBatchesChangeNoAnswer},
 	{"overlap, cancellations", TestOverlapAndCancellations},
 	{"overlap, faults", TestFaultsOfOverlappedPasses},
+	{"drawn tokens", TestTokensDrawnOnTheDevice},
+	{"drawn tokens, cancellations", TestDrawnTokensAndCancellations},
+	{"drafts ahead", TestDraftsAheadAreThoseOfTheHost},
+	{"drafting layer ahead", TestTheDraftingLayerAheadDraftsTheSame},
+	{"drafts ahead, faults", TestFaultsOfDraftsAhead},
+	{"unseen drafts", TestDraftsThatTheHostHasNotSeen},
 	{"crowd", TestACrowdGetsTheLogitsOfLoneRunsToTheBit},
 	{"drafts", TestDraftedAnswersArePlainAnswers},
 	{"drafting crowd", TestADraftingCrowdGetsTheLogitsOfLonePlainRuns},
@@ -43,17 +52,28 @@ var onDevices = []struct {
 	{"close", TestCloseLetsRequestsFinish},
 }
 
+// stateful are those of models that keep a state of each sequence.
+var stateful = []deviceTest{
+	{"crowd", TestAStatefulModelServesACrowdToTheBit},
+	{"cancellations", TestCancelledRequestsOfAStatefulModelLeakNothing},
+	{"drafting crowd", TestADraftingCrowdOfAStatefulModel},
+	{"shared prompt", TestChoicesOfAStatefulModelShareThePrompt},
+	{"every way to a prompt", TestEveryWayToAPromptGivesTheSameBits},
+}
+
 // elsewhere runs tests on another device.
-func elsewhere(t *testing.T, open func(t testing.TB, host kernel.Device) kernel.Device, tests int) {
+func elsewhere(t *testing.T, open func(t testing.TB, host kernel.Device) kernel.Device, tests []deviceTest) {
 	standIn = open
 	t.Cleanup(func() { standIn = nil })
 	testmodel.OnGPU(t)
-	for _, c := range onDevices[:tests] {
+	for _, c := range tests {
 		t.Run(c.name, c.test)
 	}
 }
 
-func TestGPUEngine(t *testing.T) {
+// onGPU runs tests on the first GPU.
+func onGPU(t *testing.T, tests []deviceTest) {
+	t.Helper()
 	if err := cuda.Available(); err != nil {
 		t.Skipf("needs a Hopper GPU: %v", err)
 	}
@@ -66,10 +86,14 @@ func TestGPUEngine(t *testing.T) {
 			t.Fatal(err)
 		}
 		return d
-	}, len(onDevices))
+	}, tests)
 }
 
-// The operations of overlapped passes are those that a GPU takes.
+func TestGPUEngine(t *testing.T) { onGPU(t, onDevices) }
+
+func TestGPUStateful(t *testing.T) { onGPU(t, stateful) }
+
+// The operations of overlapped passes, of tokens that are drawn and of drafts ahead are those that a GPU takes.
 func TestOverlapByADevicesRules(t *testing.T) {
 	notUnderRace(t)
 	elsewhere(t, func(t testing.TB, host kernel.Device) kernel.Device {
@@ -78,5 +102,42 @@ func TestOverlapByADevicesRules(t *testing.T) {
 			t.Fatal(err)
 		}
 		return s
-	}, 1)
+	}, []deviceTest{{"overlap", TestOverlappedBatchesChangeNoAnswer}, {"drawn", TestTokensDrawnOnTheDevice},
+		{"drafts ahead", TestFaultsOfDraftsAhead}, {"unseen drafts", TestDraftsThatTheHostHasNotSeen}})
+}
+
+// Ranks by the rules of a GPU, with activations of bf16, share prefixes and cancel as one device does, both ways.
+func TestRanksByADevicesRules(t *testing.T) {
+	notUnderRace(t)
+	n, how := *ranks, *division
+	defer func() { *ranks, *division = n, how }()
+	for _, *division = range []string{"tp", "dp"} {
+		*ranks = 2
+		t.Run(*division, func(t *testing.T) {
+			standIn = func(t testing.TB, host kernel.Device) kernel.Device {
+				s, err := strict.Open(host)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return s
+			}
+			t.Cleanup(func() { standIn = nil })
+			testmodel.OnGPU(t)
+			t.Run("shared prefix", TestASharedPrefixIsComputedOnce)
+			t.Run("crowd", TestARankedCrowdGetsTheAnswersOfLoneRuns)
+		})
+	}
+}
+
+// A few requests together get the answers that they get alone, on ranks as on one device.
+func TestARankedCrowdGetsTheAnswersOfLoneRuns(t *testing.T) {
+	list := crowd(6)
+	cfg := Config{Policy: deterministic("fp8-656"), CacheTokens: 16 * 64, StepTokens: 96}
+	want := lone(t, testmodel.V32(t), cfg, list)
+	got := together(t, start(t, testmodel.V32(t), cfg, checked(t)), list)
+	for i := range list {
+		for j := range want[i].Choices {
+			sameTokens(t, list[i].ID, got[i].Choices[j], want[i].Choices[j])
+		}
+	}
 }

@@ -17,7 +17,6 @@ import (
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
-	"sparrow/kernel/cuda/op"
 	"sparrow/kernel/group"
 	"sparrow/model"
 	"sparrow/model/family"
@@ -33,10 +32,6 @@ const (
 	tinyBF16 = "../testdata/oracle/deepseek_v32-1"
 	tinyGLM  = "../testdata/oracle/glm_moe_dsa-1"
 )
-
-// kernels is what the engines of these tests compute with. Tests of bits hold on a GPU too: go test ./engine -run
-// 'Stateful|EveryWay' -args -kernels cuda
-var kernels = flag.String("kernels", "cpu", "kernels to compute with: cpu or cuda")
 
 func TestMain(m *testing.M) { testmodel.Run(m) }
 
@@ -61,7 +56,7 @@ func load(t testing.TB, dir string, o kernel.Options, wrap func(kernel.Device) k
 		o.Workers = 1
 	}
 	for range *ranks {
-		dev, err := kernel.NewRegistry(cpu.Backends(), op.Backends()).Open(*kernels, o)
+		dev, err := kernel.NewRegistry(cpu.Backends()).Open("cpu", o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,6 +105,14 @@ var ranks = flag.Int("ranks", 1, "devices that share each model")
 
 // division is how they share attention.
 var division = flag.String("attention", "tp", "how ranks share attention: tp or dp")
+
+// pools is how many pools of pages a model has.
+func pools() int {
+	if *division == "dp" {
+		return *ranks
+	}
+	return 1
+}
 
 // alone skips a test that is about a single device.
 func alone(t *testing.T, why string) {
@@ -236,7 +239,9 @@ func (t *tap) Start(works []step.Work) (step.Pending, error) {
 		}
 	}
 	for i := range works {
-		works[i].Best = works[i].Best && t.after == nil // who looks at logits needs whole rows
+		if t.after != nil { // who looks at logits needs whole rows
+			works[i].Best, works[i].Draws = false, nil
+		}
 	}
 	p, err := t.runner.Start(works)
 	if err == nil {

@@ -24,6 +24,17 @@ func (e *Engine) iterate(items []sched.Item) {
 // meanwhile; else it is finished too.
 func (e *Engine) carry(f *flight) {
 	failed := e.launch(f)
+	if e.runsUnseen() {
+		switch seen := e.seeDrafts(f.items); {
+		case failed != nil: // it is launched again, item by item
+		case seen: // the pass begins now
+			f.launched = e.now()
+			e.watchdog.begin(f.launched)
+		default:
+			e.giveUp(f)
+			failed = e.launch(f)
+		}
+	}
 	if before := e.flight; before != nil {
 		e.flight = nil
 		ended := e.finish(before)
@@ -49,6 +60,7 @@ func (e *Engine) carry(f *flight) {
 		return
 	}
 	if failed == nil {
+		e.draftAhead(f)
 		failed = e.finish(f)
 	}
 	if failed != nil {
@@ -72,8 +84,12 @@ func (e *Engine) finishFlight() {
 func (e *Engine) finish(f *flight) error {
 	rows, err := e.wait(f)
 	if err != nil {
+		if f.ahead.on {
+			_, _ = e.waitAhead(&f.ahead) // it continued what failed
+		}
 		return err
 	}
+	f.ahead.begun = e.now()
 	decodes := f.items[0].Decode // those come first
 	for i := range f.items {
 		it := &f.items[i]
@@ -89,7 +105,7 @@ func (e *Engine) finish(f *flight) error {
 		err = errors.Join(err, e.keep(it, rows.result, i, outs))
 		e.account(it, rows.plan(), outs, err)
 	}
-	e.draft(f.items)
+	e.draft(f)
 	took := e.took(f.begun)
 	e.finished = e.now()
 	e.record(f, rows.plan(), took)

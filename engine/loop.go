@@ -26,6 +26,9 @@ func (e *Engine) loop() {
 			e.tiers.settle()
 			continue
 		}
+		if e.runsUnseen() {
+			e.seeDrafts(nil)
+		}
 		if e.tiers.settle(); restored {
 			continue
 		}
@@ -45,6 +48,9 @@ func (e *Engine) shutDown() {
 	if f := e.flight; f != nil {
 		e.flight = nil
 		_, _ = e.wait(f) // nobody needs what it computes, but the device has to be done with it
+	}
+	if e.runsUnseen() {
+		_, _ = e.waitAhead(&e.drafter.unseen)
 	}
 	if panicked != nil {
 		e.cfg.Log.Error("the engine's loop panicked; the engine stops", "value", panicked, "stack",

@@ -53,6 +53,7 @@ func plain(n int, stops []int32) []Request {
 
 // Crowds with stops, shared prefixes and too few pages, greedy alone and with requests whose tokens the host samples.
 func TestOverlappedBatchesChangeNoAnswer(t *testing.T) {
+	alone(t, "passes of several ranks do not overlap")
 	dir := testmodel.V32(t)
 	free := lone(t, dir, Config{Policy: deterministic("")}, plain(6, nil))
 	var stops []int32 // the tenth tokens of some answers
@@ -94,10 +95,14 @@ func TestOverlappedBatchesChangeNoAnswer(t *testing.T) {
 
 // Clients that leave at any moment: who stays gets the tokens of a lone run.
 func TestOverlapAndCancellations(t *testing.T) {
+	testCancellations(t, plain(24, nil), Config{Policy: deterministic(""), CacheTokens: 64 * 12})
+}
+
+func testCancellations(t *testing.T, list []Request, cfg Config) {
+	alone(t, "passes of several ranks do not overlap")
 	dir := testmodel.V32(t)
-	list := plain(24, nil)
-	want := lone(t, dir, Config{Policy: deterministic("")}, list)
-	e, run := overlapping(t, dir, Config{Policy: deterministic(""), CacheTokens: 64 * 12}, checked(t))
+	want := lone(t, dir, Config{Policy: cfg.Policy}, list)
+	e, run := overlapping(t, dir, cfg, checked(t))
 	random := rand.New(rand.NewPCG(3, 4))
 	var wait sync.WaitGroup
 	for i, r := range list {
@@ -133,6 +138,7 @@ func TestOverlapAndCancellations(t *testing.T) {
 // A pass fails when it is enqueued behind another, or when it is waited for while another is enqueued behind it: the
 // requests get their tokens all the same.
 func TestFaultsOfOverlappedPasses(t *testing.T) {
+	alone(t, "passes of several ranks do not overlap")
 	dir := testmodel.V32(t)
 	list := plain(8, nil)
 	want := lone(t, dir, Config{Policy: deterministic("")}, list)

@@ -22,7 +22,7 @@ func poolsOf(cfg *plan.Config) int {
 func openPools(c kv.Config, n int) ([]*kv.Pool, error) {
 	each, windows := c.Pages, c.Window.Pages
 	if c.Listener != nil && n > 1 {
-		c.Listener = &onceStored{Listener: c.Listener, pools: map[prefix.Hash]int{}}
+		c.Listener = &onceStored{Listener: c.Listener, of: n, pools: map[prefix.Hash]int{}}
 	}
 	var list []*kv.Pool
 	for i := range n {
@@ -40,8 +40,10 @@ func openPools(c kv.Config, n int) ([]*kv.Pool, error) {
 // and removed with the last.
 type onceStored struct {
 	prefix.Listener
-	pools map[prefix.Hash]int // that hold a page
-	root  bool                // the root is told
+	of      int                 // pools
+	pools   map[prefix.Hash]int // that hold a page
+	root    bool                // the root is told
+	cleared int                 // times that a pool was cleared
 }
 
 // Root passes on the root of prompts without a salt, which is that of all pools.
@@ -67,10 +69,12 @@ func (o *onceStored) Removed(h prefix.Hash) {
 	}
 }
 
-// Cleared: the engine clears all pools, one after the other, and tells it once for each.
+// Cleared passes on that the first pool was cleared: the engine clears all of them, one after the other.
 func (o *onceStored) Cleared() {
 	clear(o.pools)
-	o.Listener.Cleared()
+	if o.cleared++; o.cleared%o.of == 1 {
+		o.Listener.Cleared()
+	}
 }
 
 // poolStats sums the states of pools.

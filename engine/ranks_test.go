@@ -60,7 +60,7 @@ func onRanks(t *testing.T, rank int, timeout time.Duration, mark func() error) (
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { source.Close() })
-	e, err := New(m, testConfig(source, Config{SelfTest: SelfTestOff}))
+	e, err := New(m, testConfig(source, Config{SelfTest: SelfTestOff, CacheTokens: 1024, StepTokens: 64}))
 	if err != nil {
 		t.Fatal(err)
 	}

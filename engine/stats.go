@@ -35,6 +35,8 @@ type Stats struct {
 	VerifiedTokens                           int64 // tokens that came out of those
 	// Drafts counts drafts by their place in the chain, the first at 0.
 	Drafts [spec.MaxDrafts]DraftCount
+	// DraftsAhead counts passes of the drafting layer that were enqueued before the host had seen what the target chose.
+	DraftsAhead int64
 	// DraftsEnded counts sequences that stopped drafting because it did not pay, DraftsFailed those whose draft pass
 	// failed.
 	DraftsEnded, DraftsFailed int64
@@ -196,7 +198,7 @@ func (e *Engine) record(f *flight, p *plan.Plan, took time.Duration) {
 	defer e.mu.Unlock()
 	s := &e.stats
 	s.Steps++
-	if f.behind {
+	if f.behind || f.drafts {
 		s.Overlapped++
 	}
 	r := PlanRecord{Step: s.Steps, At: f.begun, Plan: p, Took: took, Requests: len(f.items)}

@@ -76,7 +76,7 @@ func TestAHitWithoutItsWindowIsCutBack(t *testing.T) {
 	}
 	c := Config{Policy: deterministic("fp8"), CacheTokens: 24 * 256, StepTokens: 256, MaxRunning: 1}
 	e := start(t, testmodel.V4(t), c, checked(t))
-	if i := e.Info(); i.WindowPages != 2+1+3 || i.Pages != 24 {
+	if i := e.Info(); i.WindowPages != pools()*(2+1+3) || i.Pages != pools()*24 {
 		t.Fatalf("%d window pages for %d pages", i.WindowPages, i.Pages)
 	}
 	shared := tokens(1, 12*256)

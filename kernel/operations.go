@@ -41,4 +41,5 @@ type Operations interface {
 	HashRouter
 	Copier
 	CandidateFinder
+	TokenSampler
 }

@@ -75,6 +75,7 @@ const (
 	opRouteHash
 	opCopy
 	opCandidates
+	opSample
 	opAllReduce
 	opAllGather
 	opTally
@@ -121,6 +122,7 @@ var operationNames = [...]string{
 	opRouteHash:    "route hash",
 	opCopy:         "copy",
 	opCandidates:   "candidates",
+	opSample:       "sample",
 	opAllReduce:    "all-reduce",
 	opAllGather:    "all-gather",
 	opTally:        "tally",

@@ -217,6 +217,9 @@ func (q *Queue) Copy(a CopyArgs) { enqueue(q, opCopy, Device.Copy, a) }
 // Candidates enqueues [CandidateFinder].
 func (q *Queue) Candidates(a CandidateArgs) { enqueue(q, opCandidates, Device.Candidates, a) }
 
+// Sample enqueues [TokenSampler].
+func (q *Queue) Sample(a SampleArgs) { enqueue(q, opSample, Device.Sample, a) }
+
 // collect runs an operation of all ranks unless an earlier one failed.
 func collect[A any](q *Queue, op operation, do func(Collective, A) error, a A) {
 	if q.ranks.Count() > 1 && q.next(op) {

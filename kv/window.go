@@ -6,8 +6,8 @@ import "fmt"
 // that a sequence's window still reaches has one, and gives it up when the window has moved on; the page itself
 // stays.
 type Window struct {
-	// Pages is the number of window pages, numbered from First on. 0 means that there is no such memory: rows live as long
-	// as their page.
+	// Pages is the number of window pages, numbered from First on. 0 means that there is no such memory: rows live as
+	// long as their page.
 	Pages int
 	// Tokens is how many tokens a row sees there, its own included.
 	Tokens int

@@ -59,6 +59,7 @@ type Head struct {
 	whole  kernel.Tensor // i32 [w, 1]: rows that come back whole, where not all do
 	picked kernel.Tensor // activation [L, width]
 	logits kernel.Tensor // f32 [L, vocabulary]
+	draws  kernel.Tensor // i32 [L, 10]; without rows where the best tokens are taken
 	own    kernel.Tensor // f32 [L, vocabulary/ranks]: the rank's; not given where there is one rank
 	out    *Outputs
 }
@@ -72,7 +73,7 @@ type HeadShape struct {
 
 // TakeHead takes the memory of the wanted rows and of their logits.
 func TakeHead(p *plan.Plan, a *kernel.Arena, in attn.Inputs, out *Outputs, s HeadShape) Head {
-	h := Head{rows: in.Array(plan.LogitRows), whole: in.Array(plan.WholeRows),
+	h := Head{rows: in.Array(plan.LogitRows), whole: in.Array(plan.WholeRows), draws: in.Array(plan.Draws),
 		picked: a.Take(s.Activation, p.Logits, s.Width), logits: out.Logits, out: out}
 	if p.WholeLogits < p.Logits {
 		h.logits = a.Take(kernel.F32, p.Logits, out.Logits.Cols)
@@ -89,8 +90,8 @@ func (h *Head) Pick(q *kernel.Queue, x kernel.Tensor) kernel.Tensor {
 	return h.picked
 }
 
-// Logits multiplies x [L, hidden] by w [the rank's tokens, hidden] and finds the best token of every row where rows do
-// not come back whole.
+// Logits multiplies x [L, hidden] by w [the rank's tokens, hidden] and finds the best token of every row, or draws one,
+// where rows do not come back whole.
 func (h *Head) Logits(q *kernel.Queue, x kernel.Tensor, w kernel.Matrix) {
 	if h.own.Given() {
 		q.Multiply(kernel.MultiplyArgs{Out: h.own, X: x, W: w})
@@ -103,6 +104,9 @@ func (h *Head) Logits(q *kernel.Queue, x kernel.Tensor, w kernel.Matrix) {
 		return
 	}
 	q.Candidates(kernel.CandidateArgs{Values: best.Values, IDs: best.IDs, LogSum: best.LogSum, Logits: h.logits})
+	if h.draws.Rows > 0 {
+		q.Sample(kernel.SampleArgs{IDs: best.IDs, Logits: h.logits, Draws: h.draws})
+	}
 	if h.whole.Rows > 0 {
 		q.Take(kernel.TakeArgs{Out: h.out.Logits, X: h.logits, Rows: h.whole})
 	}

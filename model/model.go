@@ -71,8 +71,8 @@ type Recorded struct {
 	Weights  kernel.Tensor // f32 [R, k]: theirs
 }
 
-// Best is the best token of each row of logits: its logit f32 [L, 1], its id i32 [L, 1], and the logarithm of the sum
-// of the row's exponentials, f32 [L, 1].
+// Best is the best logit of each row f32 [L, 1], its token i32 [L, 1] or the one that was drawn, and the logarithm of
+// the sum of the row's exponentials, f32 [L, 1].
 type Best struct{ Values, IDs, LogSum kernel.Tensor }
 
 // Input is one batch of a pass.

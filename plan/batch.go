@@ -11,6 +11,9 @@ type Batch struct {
 	Record Record `json:"record,omitzero"`
 	// Replay says what the rows that requests replay take as it is given.
 	Replay Replay `json:"replay,omitzero"`
+	// Draws says that the device draws tokens of rows that do not come back
+	// whole, as the input block says.
+	Draws bool `json:"draws,omitempty"`
 	// PaddedRows is the row count kernels see when the batch is padded; 0
 	// means no padding. Decode-like batches pad whole requests.
 	PaddedRows int       `json:"padded_rows,omitempty"`

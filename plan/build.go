@@ -23,7 +23,7 @@ func Build(cfg Config, b Batch) (*Plan, error) {
 		return nil, err
 	}
 	p.TablePages = p.Shape.TablePages
-	p.Recorded, p.Replayed = p.Shape.Recorded, p.Shape.Replayed
+	p.Recorded, p.Replayed, p.Draws = p.Shape.Recorded, p.Shape.Replayed, p.Shape.Draws
 	if p.Recorded > 0 {
 		p.Record = b.Record
 	}

@@ -1,6 +1,10 @@
 package plan
 
-import "slices"
+import (
+	"slices"
+
+	"sparrow/sample"
+)
 
 // ArrayName names an array of the input block.
 type ArrayName uint8
@@ -25,6 +29,7 @@ const (
 	ConvertTables           // [launches * B, W] tables over the converted pages
 	LogitRows               // [L] rows whose logits are computed
 	WholeRows               // [w] rows of logits that come back whole, where not all of them do
+	Draws                   // [L, 10] how the token of a row of logits is drawn, where the device draws any
 	HiddenRows              // [R] drafting: the row's hidden state, a row of the pass before
 
 	WindowLengths  // [R] V4: window entries the row sees
@@ -60,7 +65,8 @@ const (
 
 var arrayNames = enum[ArrayName]{"array", []string{"",
 	"token_ids", "positions", "row_requests", "slots", "lengths", "kept", "page_table", "gather_slots", "gather_start",
-	"index_slots", "index_start", "convert_pages", "convert_tables", "logit_rows", "whole_rows", "hidden_rows",
+	"index_slots", "index_start", "convert_pages", "convert_tables", "logit_rows", "whole_rows", "draws",
+	"hidden_rows",
 	"window_lengths", "window_indices", "window_start", "groups", "group_slots", "group_start", "group_base",
 	"heavy_lengths", "heavy_indices", "heavy_slots", "heavy_base", "close_sources", "close_slots", "close_positions",
 	"keep_rows", "tail_rows", "heavy_sources", "heavy_closes", "heavy_positions", "heavy_keeps", "draft_rows",
@@ -159,6 +165,9 @@ func (w *builder) inputs() {
 	p.array(LogitRows, p.Logits, 1)
 	if p.WholeLogits < p.Logits {
 		p.array(WholeRows, p.WholeLogits, 1)
+	}
+	if p.Draws {
+		p.array(Draws, p.Logits, sample.DrawWords)
 	}
 	w.choiceInputs()
 }

@@ -64,6 +64,9 @@ func keyOf(c *Config, p *Plan) Key {
 		h.int(p.Recorded)
 		h.int(p.Replayed)
 	}
+	if p.Draws {
+		h.flags(p.Draws)
+	}
 	for i := range p.Segments {
 		s := &p.Segments[i]
 		if p.Shares != nil {

@@ -92,9 +92,9 @@ func (r *resolver) ranks() {
 		return
 	}
 	if m.ByRequests() {
-		r.reason("dispatch 15", "%d ranks share attention by requests: each computes all %d heads of its own sequences "+
-			"and holds their pages alone, so that all together hold %d times the tokens of one; rows are gathered "+
-			"before the feed-forward blocks", m.Ranks, m.Heads, m.Ranks)
+		r.reason("dispatch 15", "%d ranks share attention by requests: each computes all %d heads of its own "+
+			"sequences and holds their pages alone, so that all together hold %d times the tokens of one; rows are "+
+			"gathered before the feed-forward blocks", m.Ranks, m.Heads, m.Ranks)
 	} else {
 		r.reason("dispatch 15", "%d ranks share attention by heads: each computes %d of %d and a part of the sum over "+
 			"heads, which all of them add up in one order", m.Ranks, m.Heads, m.Heads*m.Ranks)
@@ -123,8 +123,8 @@ func (p *Plan) Share(rank int) Share {
 	if p.Shares != nil {
 		return p.Shares[rank]
 	}
-	return Share{Rows: p.Rows, Light: Run{Count: p.Input(CloseSlots).Rows}, Heavy: Run{Count: p.Input(HeavyCloses).Rows},
-		Drafted: Run{Count: p.Input(DraftRows).Rows}}
+	return Share{Rows: p.Rows, Light: Run{Count: p.Input(CloseSlots).Rows},
+		Heavy: Run{Count: p.Input(HeavyCloses).Rows}, Drafted: Run{Count: p.Input(DraftRows).Rows}}
 }
 
 // ByRank visits the requests of a batch rank by rank: the order of V4's closing

@@ -18,6 +18,7 @@ type Shape struct {
 	NextN      int // rows per request where all have as many
 	Logits     int // rows of logits per request where all have as many
 	Best       bool
+	Draws      bool
 	TablePages int
 	PaddedRows int
 	Short      bool // no request of a decode-like batch exceeds index_topk
@@ -69,7 +70,7 @@ func (s *Shaper) keep() string {
 
 func (s *Shaper) shape(cfg *Config, b *Batch) (Shape, error) {
 	sh := Shape{Mode: b.Mode, Pass: b.Pass, Graph: b.Graph, Requests: len(b.Requests), PaddedRows: b.PaddedRows,
-		NeedSeed: b.NeedSeed, Record: b.Record, Replay: b.Replay}
+		NeedSeed: b.NeedSeed, Record: b.Record, Replay: b.Replay, Draws: b.Draws}
 	if b.Mode == ModeIdle {
 		return sh, nil
 	}

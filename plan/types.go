@@ -25,9 +25,11 @@ type Plan struct {
 	Requests int `json:"requests"`
 	// Logits is the number of rows whose logits are computed.
 	Logits int `json:"logits"`
-	// WholeLogits is how many of them come back whole; of the others only the
-	// best token does.
+	// WholeLogits is how many of them come back whole; of the others only a
+	// token does, the best one unless Draws.
 	WholeLogits int `json:"whole_logits"`
+	// Draws says that of those others tokens are drawn, as the input block says.
+	Draws bool `json:"draws,omitempty"`
 	// Record says what is kept of every layer, of Recorded rows.
 	Record   Record `json:"record,omitzero"`
 	Recorded int    `json:"recorded,omitempty"`

@@ -21,9 +21,11 @@
 // Steps 1 to 3 are in vLLM's order, steps 6 to 8 in SGLang's; as in vLLM, top_p
 // is a share of what top_k has left. Penalties count what vLLM counts: the
 // repetition penalty looks at prompt and output, the other two at the output.
-// Ties are broken towards the lower id, in every step. Tokens whose logit is
-// more than 40 temperatures below the largest are never drawn: together they
-// have less than 1e-11 of its probability.
+// Ties are broken towards the lower id, in every step. Steps 5 to 8 weigh
+// tokens by whole numbers (weight.go), whose sums have no order: a device that
+// adds them in parallel draws the same tokens ([Draw]). Tokens whose logit is
+// more than 30 temperatures below the largest are never drawn: each has less
+// than 1e-13 of its probability.
 //
 // # Randomness
 //

@@ -181,7 +181,8 @@ func shifted(x []float32, by float32) []float32 {
 // distributeFrom runs the filters on a row.
 func (w *Scratch) distributeFrom(p *Params, x []float32) {
 	w.x = x
-	w.distribute(p, w.x[argmax(w.x)])
+	d := (&Sampler{params: *p}).Draw(0)
+	w.distribute(&d, w.x[argmax(w.x)])
 }
 
 func ramp(n int, step float64) []float32 {
@@ -227,7 +228,7 @@ func TestDrawsFollowTheDistribution(t *testing.T) {
 
 func TestExpNeg(t *testing.T) {
 	worst := 0.0
-	for d := 0.0; d < reach; d += 0.00137 {
+	for d := 0.0; d < negligible; d += 0.00137 {
 		worst = max(worst, math.Abs(expNeg(d)/math.Exp(-d)-1))
 	}
 	if worst > 5e-10 {

@@ -29,12 +29,16 @@ func (w *Scratch) Score(logits []float32, token int32, n int) (Scored, error) {
 	return s, nil
 }
 
+// negligible is how far below the largest a logit adds nothing to the sum: a million of them less than 1e-11 of the
+// likeliest token's probability.
+const negligible = 40.0
+
 // logprobs computes the log-softmax of raw logits at one token and at the n likeliest. The list is in w.top.
 func (w *Scratch) logprobs(logits []float32, token int32, n int) (float64, []TokenLogprob) {
 	top := logits[argmax(logits)]
 	sum := 0.0
 	for _, v := range logits {
-		if d := float64(top - v); d < reach {
+		if d := float64(top - v); d < negligible {
 			sum += expNeg(d)
 		}
 	}

@@ -6,15 +6,15 @@ import (
 )
 
 // one is the measure that counts tokens.
-var one []float64
+var one []uint64
 
 // best moves the best tokens to the front of w.ids and returns how many it takes until their measure reaches need:
-// their number if measure is [one], otherwise the sum of measure[id]. It returns len(w.ids) if all together do not
+// their number if measure is [one], otherwise the sum of measure[id]. The last of them is the worst. All together must
 // reach it. Expected time is linear; the pivot's place is pseudo-random so that no order of logits is bad for it.
-func (w *Scratch) best(need float64, measure []float64) int {
+func (w *Scratch) best(need uint64, measure []uint64) int {
 	ids := w.ids
 	lo, hi := 0, len(ids)
-	sum := 0.0
+	sum := uint64(0)
 	random := uint64(len(ids))
 	for hi-lo > 24 {
 		random = random*6364136223846793005 + 1442695040888963407
@@ -38,12 +38,12 @@ func (w *Scratch) best(need float64, measure []float64) int {
 			return i + 1
 		}
 	}
-	return hi
+	panic("sample: the tokens of a bucket are less than their sum")
 }
 
 // partition puts what is preferred to ids[pivot] before it. It returns the pivot's new place and the measure of what
 // precedes it.
-func (w *Scratch) partition(ids []int32, pivot int, measure []float64) (place int, before float64) {
+func (w *Scratch) partition(ids []int32, pivot int, measure []uint64) (place int, before uint64) {
 	end := len(ids) - 1
 	ids[pivot], ids[end] = ids[end], ids[pivot]
 	last := edge{w.x[ids[end]], ids[end]}
@@ -66,7 +66,7 @@ func (w *Scratch) compare(a, b int32) int {
 	return cmp.Compare(a, b)
 }
 
-func measureOf(measure []float64, id int32) float64 {
+func measureOf(measure []uint64, id int32) uint64 {
 	if measure == nil {
 		return 1
 	}

@@ -131,8 +131,9 @@ func (s *Sampler) Sample(logits []float32, mask Mask) (Choice, error) {
 	}
 	c := Choice{Token: best}
 	if !s.params.greedy() {
-		w.distribute(&s.params, w.x[best])
-		c.Token = w.draw(s.Uniform(StreamToken))
+		d := s.Draw(0)
+		w.distribute(&d, w.x[best])
+		c.Token = w.draw(d.Random)
 	}
 	if s.params.Logprobs {
 		c.Logprob, c.Top = w.logprobs(logits, c.Token, s.params.TopLogprobs)
@@ -140,18 +141,17 @@ func (s *Sampler) Sample(logits []float32, mask Mask) (Choice, error) {
 	return c, nil
 }
 
-// Candidate is the best token of a row of logits, its logit, and the logarithm of the sum of the row's exponentials,
+// Candidate is the best token of a row of logits, or the one that was drawn, the best logit, and the logarithm of the sum of the row's exponentials,
 // which is NaN where a logit is.
 type Candidate struct {
 	Token         int32
 	Logit, LogSum float32
 }
 
-// NeedsLogits reports whether the sampler reads whole rows of logits. Greedy sampling without biases, penalties and
-// log probabilities takes the best token, unless a mask forbids it.
-func (s *Sampler) NeedsLogits() bool {
-	return !s.params.greedy() || len(s.biases) > 0 || s.penalties != nil || s.params.Logprobs
-}
+// NeedsLogits reports whether the sampler reads whole rows of logits where devices find the best token of a row, or,
+// where drawn is set, also draw one. Without biases, penalties and log probabilities it takes theirs, unless a mask
+// forbids it.
+func (s *Sampler) NeedsLogits(drawn bool) bool { return !s.Draws() || !drawn && !s.params.greedy() }
 
 // Take is Sample, and Propose, of a sampler that does not need logits, without a mask.
 func (s *Sampler) Take(c Candidate) (int32, error) {
@@ -173,8 +173,9 @@ func (s *Sampler) Propose(logits []float32, mask Mask, ahead int) (int32, error)
 	if err != nil || s.params.greedy() {
 		return best, err
 	}
-	w.distribute(&s.params, w.x[best])
-	return w.draw(Uniform(s.params.Seed, s.choice, s.step+ahead, StreamToken)), nil
+	d := s.Draw(ahead)
+	w.distribute(&d, w.x[best])
+	return w.draw(d.Random), nil
 }
 
 // Probabilities fills dst [vocabulary] with the distribution that Sample draws from: after all eight steps and
@@ -196,9 +197,10 @@ func (s *Sampler) Probabilities(dst []float32, logits []float32, mask Mask) erro
 		dst[best] = 1
 		return nil
 	}
-	w.distribute(&s.params, w.x[best])
+	d := s.Draw(0)
+	w.distribute(&d, w.x[best])
 	for _, id := range w.kept {
-		dst[id] = float32(w.weight[id] / w.total)
+		dst[id] = float32(float64(w.weight[id]) / float64(w.total))
 	}
 	return nil
 }

@@ -11,27 +11,27 @@ type Scratch struct {
 	// [vocabulary] logits after steps 1 to 4: the caller's own if nothing changed them, otherwise buffer
 	x      []float32
 	buffer []float32 // [vocabulary]
-	weight []float64 // [vocabulary] unnormalised probability of what is in kept
+	weight []uint64  // [vocabulary] unnormalised probability of what is in kept
 	kept   []int32   // what is drawn from
-	total  float64   // sum of the weights of kept
+	total  uint64    // sum of the weights of kept
 
-	mass  []float64 // [buckets] weight per bucket
-	count []int32   // [buckets] tokens per bucket
-	ids   []int32   // tokens of the bucket being cut
+	mass  []uint64 // [buckets] weight per bucket
+	count []int32  // [buckets] tokens per bucket
+	ids   []int32  // tokens of the bucket being cut
 	top   []TokenLogprob
 }
 
 // NewScratch makes the working memory for rows of that many logits: about 20 bytes per token.
 func NewScratch(vocabulary int) (*Scratch, error) {
-	if vocabulary < 1 || vocabulary > math.MaxInt32 {
+	if vocabulary < 1 || vocabulary > MaxVocabulary {
 		return nil, fmt.Errorf("sample: scratch for a vocabulary of %d tokens; it must have between 1 and %d",
-			vocabulary, math.MaxInt32)
+			vocabulary, MaxVocabulary)
 	}
 	return &Scratch{
 		buffer: make([]float32, vocabulary),
-		weight: make([]float64, vocabulary),
+		weight: make([]uint64, vocabulary),
 		kept:   make([]int32, 0, vocabulary),
-		mass:   make([]float64, buckets),
+		mass:   make([]uint64, buckets),
 		count:  make([]int32, buckets),
 		ids:    make([]int32, 0, vocabulary),
 		top:    make([]TokenLogprob, 0, MaxTopLogprobs),

@@ -100,7 +100,9 @@ func (s *Scheduler) excessOf(q *Sequence, levels ...func(*Sequence) *party) *Seq
 	rank := -1 // whose sequences may go: any
 	if len(s.running) < s.limits.MaxRunning && !q.waitsForPlace() {
 		need, has = s.pagesFor(q), (*Sequence).pages
-		rank = s.nearest(q) // pages of others are of no use
+		if len(s.pools) > 1 {
+			rank = s.nearest(q) // pages of others are of no use
+		}
 	}
 	for _, level := range levels {
 		own := level(q)
@@ -147,8 +149,8 @@ func (s *Scheduler) holds(p *party, level func(*Sequence) *party, has func(*Sequ
 	return n
 }
 
-// youngestOf is the youngest running sequence, on a rank or for -1 on any, of the request that has the most of them in a
-// party; nil where that would be the party's oldest.
+// youngestOf is the youngest running sequence, on a rank or for -1 on any, of the request that has the most of them in
+// a party; nil where that would be the party's oldest.
 func (s *Scheduler) youngestOf(p *party, level func(*Sequence) *party, rank int) (youngest *Sequence) {
 	oldest := true
 	for _, r := range s.running { // in order of arrival

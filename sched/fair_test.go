@@ -293,7 +293,8 @@ func TestEveryoneEnds(t *testing.T) {
 		size := rapid.IntRange(1, 8).Draw(t, "page tokens")
 		pages := rapid.IntRange(4, 24).Draw(t, "pages")
 		ranks := rapid.IntRange(1, 3).Draw(t, "ranks")
-		f, err := newRanked(ranks, pages, size, kv.Window{}, Limits{BatchTokens: rapid.IntRange(1, 40).Draw(t, "batch tokens"),
+		f, err := newRanked(ranks, pages, size, kv.Window{}, Limits{
+			BatchTokens:  rapid.IntRange(1, 40).Draw(t, "batch tokens"),
 			PromptLogits: 8, RecordRows: 8,
 			MaxRunning: rapid.IntRange(1, 8).Draw(t, "max running"),
 			MaxPrompts: rapid.IntRange(1, 5).Draw(t, "prompts")})

@@ -71,8 +71,8 @@ type Scheduler struct {
 	onAdmit     func(*Sequence) bool
 }
 
-// New makes a scheduler over the pool of a model, or over equal pools of its ranks: each sequence has its pages in one of
-// them from its admission on.
+// New makes a scheduler over the pool of a model, or over equal pools of its ranks: each sequence has its pages in one
+// of them from its admission on.
 func New(pools []*kv.Pool, l Limits) (*Scheduler, error) {
 	if l.MaxPrompts == 0 {
 		l.MaxPrompts = DefaultMaxPrompts

@@ -28,7 +28,7 @@ type scenario struct {
 	rate     float64 // share of operations that meet one of faults
 	halts    bool    // the engine is closed while requests run
 	beside   bool    // the device computes beside the host
-	simple   bool    // most requests are greedy and ask for nothing else, so that passes overlap
+	simple   bool    // most requests are greedy, or drawn by the device, and ask for nothing else, so that passes overlap
 	flood    bool    // tenants send more than can be served, but for one that sends a small request now and then
 }
 
@@ -103,6 +103,7 @@ func newScenario(seed uint64, requests int) *scenario {
 	}
 	if d := rand.New(rand.NewPCG(seed, 3)); d.IntN(2) == 0 {
 		s.beside, s.simple = true, d.IntN(2) == 0
+		s.config.DeviceSampling = d.IntN(3) > 0
 	}
 	return s
 }
@@ -217,6 +218,9 @@ func (s *scenario) sampling() sample.Params {
 	if s.simple && d.IntN(16) > 0 {
 		p.Temperature, p.N = 0, 1+d.IntN(2)
 		p.StopTokenIDs = s.tokens(d.IntN(3))
+		if s.config.DeviceSampling && d.IntN(2) == 0 {
+			p.Seed, p.Temperature, p.TopK, p.TopP = d.Int64(), 0.5+d.Float64(), d.IntN(40), 0.2+0.8*d.Float64()
+		}
 		return p
 	}
 	p.Seed = d.Int64()

@@ -19,7 +19,8 @@ func TestSeeds(t *testing.T) {
 	}
 	t.Logf("%d seeds: %+v", seed, all)
 	if seed > 30 && (all.Faults == 0 || all.Failed == 0 || all.Cancelled == 0 || all.Bad == 0 || all.Refused == 0 ||
-		all.Preempted == 0 || all.Accepted == 0 || all.Cached == 0 || all.Overlaps == 0 || all.Unused == 0) {
+		all.Preempted == 0 || all.Accepted == 0 || all.Cached == 0 || all.Overlaps == 0 || all.Unused == 0 ||
+		all.Ahead == 0) {
 		t.Errorf("a kind of event did not happen in %d seeds: %+v", seed, all)
 	}
 }

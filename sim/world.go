@@ -29,6 +29,7 @@ type Report struct {
 	Preempted int64
 	Cached    int64 // tokens taken from the prefix cache
 	Accepted  int64 // drafts
+	Ahead     int64 // draft passes enqueued before the host had seen what the target chose
 	Tokens    int64 // of output
 	Virtual   time.Duration
 	WorstWait int // most iterations that the only request of a tenant waited for its first token, without faults
@@ -43,7 +44,7 @@ func (r *Report) Add(o Report) {
 	}
 	for _, f := range []struct{ to, from *int64 }{{&r.Steps, &o.Steps}, {&r.Overlaps, &o.Overlaps},
 		{&r.Unused, &o.Unused}, {&r.Preempted, &o.Preempted},
-		{&r.Cached, &o.Cached}, {&r.Accepted, &o.Accepted}, {&r.Tokens, &o.Tokens}} {
+		{&r.Cached, &o.Cached}, {&r.Accepted, &o.Accepted}, {&r.Ahead, &o.Ahead}, {&r.Tokens, &o.Tokens}} {
 		*f.to += *f.from
 	}
 	r.Virtual += o.Virtual
@@ -171,6 +172,7 @@ func (w *world) stop(halt bool) {
 	w.report.Preempted += st.Preempted
 	w.report.Cached += st.CachedTokens
 	w.report.Accepted += st.Accepted
+	w.report.Ahead += st.DraftsAhead
 	w.report.Tokens += st.OutputTokens
 	if w.device.Lost() {
 		w.report.Lost++

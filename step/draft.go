@@ -2,10 +2,13 @@ package step
 
 import (
 	"fmt"
+	"slices"
 
 	"sparrow/attn"
+	"sparrow/kernel"
 	"sparrow/model"
 	"sparrow/plan"
+	"sparrow/sample"
 )
 
 // Draft is one sequence's part of the drafting layer's work: rows whose hidden states the pass before has computed.
@@ -14,6 +17,10 @@ type Draft struct {
 	Kind plan.Mode
 	// Tokens are the tokens that follow the rows: one for each row, the last of them newer than anything in the cache.
 	Tokens []int32
+	// Sampled, above 0, replaces the tokens of the rows with logits on the device: by the tokens, best or drawn, of
+	// wanted rows from Sampled-1 on of the pass of the target before, whose rows do not come back whole. The host need
+	// not have seen them.
+	Sampled int
 	// Cached is how many tokens lie before the first row.
 	Cached int
 	// Rank is Work.Rank.
@@ -22,33 +29,63 @@ type Draft struct {
 	Pages []int32
 	// State is the sequence's state where the model is model.Stateful, and nil elsewhere.
 	State model.State
-	// Logits requests the logits of the last row. All other rows only store their keys, which later rows read.
-	Logits bool
-	// Best requests only the best token of that row.
-	Best bool
+	// Logits requests the logits of the last row, with Every of all rows. Other rows only store their keys, which later
+	// rows read.
+	Logits, Every bool
+	// Best requests only a token of these rows: the best one, or where Draws is not nil the one that it draws.
+	Best  bool
+	Draws []sample.Draw
 	// From is the index of the sequence in the pass before. After a Run the rows are the first new tokens of that
-	// Work; after a Draft there is one row, which continues the last row of that Draft, whose logits were computed.
-	From int
+	// Work; after a Draft there is one row, which continues row FromRow of those of that Draft whose logits were
+	// computed.
+	From, FromRow int
 }
 
-// Draft runs the drafting layer after a Run, or, chained, after a Draft. Rows whose outputs are not used only store
-// their keys; then the last rows pass through the whole layer. Result holds the rows with logits, sequence after
-// sequence, and is valid until the next Draft. Its plan is that of the last rows, nil where no logits are computed.
+// wanted is how many of the last rows have logits.
+func (w *Draft) wanted() int {
+	switch {
+	case !w.Logits:
+		return 0
+	case w.Every:
+		return len(w.Tokens)
+	}
+	return 1
+}
+
+// Draft runs the drafting layer after a Run, or, chained, after a Draft, and waits for it: see StartDraft.
 func (r *Runner) Draft(works []Draft, chained bool) (Result, error) {
+	p, err := r.StartDraft(works, chained)
+	if err != nil {
+		return Result{}, err
+	}
+	return p.Wait()
+}
+
+// StartDraft enqueues the drafting layer behind a Start, whose pass may not have ended, or, chained, behind a Draft.
+// Rows whose outputs are not used only store their keys; then the last rows pass through the whole layer. The result
+// holds the rows with logits, sequence after sequence, and is valid until the next Draft. Its plan is that of the last
+// rows, nil where no logits are computed.
+func (r *Runner) StartDraft(works []Draft, chained bool) (Pending, error) {
 	m, ok := r.model.(model.Drafter)
 	if !ok {
-		return Result{}, fmt.Errorf("step: models of family %s have no drafting layer", r.model.Config().Family)
+		return Pending{}, fmt.Errorf("step: models of family %s have no drafting layer", r.model.Config().Family)
 	}
 	if err := m.DraftHead(); err != nil {
-		return Result{}, err
+		return Pending{}, err
 	}
 	if err := r.checkDrafts(works, chained); err != nil {
-		return Result{}, err
+		return Pending{}, err
 	}
-	var res Result
+	dev, one := r.model.Device().(kernel.Device)
+	if one && sampled(works) {
+		if err := r.feed.save(dev); err != nil {
+			return Pending{}, err
+		}
+	}
+	pending := Pending{event: kernel.Done{}}
 	for _, last := range [2]bool{false, true} {
 		if err := r.collectDrafts(works, last, chained); err != nil {
-			return Result{}, err
+			return Pending{}, err
 		}
 		if len(r.draft.batch.Requests) == 0 {
 			continue
@@ -56,20 +93,25 @@ func (r *Runner) Draft(works []Draft, chained bool) (Result, error) {
 		r.pad(&r.draft)
 		p, block, err := r.start(&r.draft)
 		if err != nil {
-			return Result{}, err
+			return Pending{}, err
 		}
 		if !last {
 			continue
 		}
-		pending, err := r.fetch(&r.draft, p, block)
-		if err == nil {
-			res, err = pending.Wait()
+		if one {
+			r.feed.remember(p)
 		}
-		if err != nil {
-			return Result{}, err
+		if pending, err = r.fetch(&r.draft, p, block); err != nil {
+			return Pending{}, err
 		}
 	}
-	return res, r.endDrafts(works, res.Plan)
+	r.endDrafts(works, pending.Plan())
+	return pending, nil
+}
+
+// sampled reports whether tokens of a draft are those of the pass before.
+func sampled(works []Draft) bool {
+	return slices.ContainsFunc(works, func(w Draft) bool { return w.Sampled > 0 })
 }
 
 func (r *Runner) checkDrafts(works []Draft, chained bool) error {
@@ -82,9 +124,10 @@ func (r *Runner) checkDrafts(works []Draft, chained bool) error {
 				r.model.Config().MaxPositions)
 		case w.Kind != plan.ModeExtend && w.Kind != plan.ModeDraft:
 			return fmt.Errorf("step: draft %d: the drafting layer cannot %v", i, w.Kind)
-		case chained && (n != 1 || !w.Logits || w.From < 0 || w.From >= len(r.ends) || r.ends[w.From] < 0):
-			return fmt.Errorf("step: draft %d: %d rows after draft %d of %d; a chain continues with one row, after "+
-				"one whose logits were wanted", i, n, w.From, len(r.ends))
+		case chained && (n != 1 || !w.Logits || w.From < 0 || w.From >= len(r.ends.works) || w.FromRow < 0 ||
+			w.FromRow >= r.ends.works[w.From].rows):
+			return fmt.Errorf("step: draft %d: %d rows after row %d of draft %d of %d; a chain continues with one "+
+				"row, after one whose logits were wanted", i, n, w.FromRow, w.From, len(r.ends.works))
 		case !chained && (w.From < 0 || w.From >= len(r.target.input.Tokens) || n > len(r.target.input.Tokens[w.From])):
 			return fmt.Errorf("step: draft %d: %d rows of work %d, which the step before did not compute", i, n, w.From)
 		}
@@ -101,6 +144,7 @@ func (r *Runner) collectDrafts(works []Draft, last, chained bool) error {
 		b.Pass = plan.PassChain
 	}
 	in.Tokens, in.Tables, in.Hidden, in.States = in.Tokens[:0], in.Tables[:0], in.Hidden[:0], in.States[:0]
+	in.Draws, b.Draws, r.feed.wants = in.Draws[:0], false, r.feed.wants[:0]
 	rows := 0
 	for i := range works {
 		rows += len(works[i].Tokens)
@@ -111,10 +155,7 @@ func (r *Runner) collectDrafts(works []Draft, last, chained bool) error {
 	r.rows = r.rows[:0]
 	for i := range works {
 		w := &works[i]
-		from, to := 0, len(w.Tokens)
-		if w.Logits {
-			to--
-		}
+		from, to := 0, len(w.Tokens)-w.wanted()
 		kind := w.Kind
 		if last {
 			from, to, kind = to, len(w.Tokens), plan.ModeDraft
@@ -134,9 +175,17 @@ func (r *Runner) collectDrafts(works []Draft, last, chained bool) error {
 		if kind == plan.ModeExtend {
 			q = plan.ExtendRequest(to-from, w.Cached+from)
 		}
+		var draws []sample.Draw
 		if q.Rank = w.Rank; last {
-			q.Logits, q.Best = 1, w.Best
+			q.Logits, q.Best, draws = to-from, w.Best, w.Draws
+			for t := range q.Logits {
+				if err := r.feed.want(len(b.Requests), t, next(w.Sampled, t), plan.PassTarget); err != nil {
+					return fmt.Errorf("step: draft %d: %w", i, err)
+				}
+			}
 		}
+		b.Draws = b.Draws || draws != nil
+		in.Draws = append(in.Draws, draws)
 		b.Add(q)
 		in.Tokens = append(in.Tokens, w.Tokens[from:to])
 		in.Tables = append(in.Tables, w.Pages)
@@ -146,28 +195,40 @@ func (r *Runner) collectDrafts(works []Draft, last, chained bool) error {
 	return nil
 }
 
+// next is the t-th row from one that is counted from 1, 0 where there is none.
+func next(row, t int) int {
+	if row == 0 {
+		return 0
+	}
+	return row + t
+}
+
 // source is the row that holds the hidden state of row t of a draft.
 func (r *Runner) source(w *Draft, t int, chained bool) (int32, error) {
 	if chained {
-		return r.ends[w.From], nil
+		return attn.RowOf(r.ends.plan, r.ends.works[w.From].request, w.FromRow)
 	}
 	return attn.RowOf(r.target.input.Plan, w.From, t)
 }
 
+// ends is where a chain can continue after a draft pass.
+type ends struct {
+	plan  *plan.Plan
+	works []end
+}
+
+// end is the request of the pass that a Draft became, and how many of its rows had logits.
+type end struct{ request, rows int }
+
 // endDrafts records the rows after which a chain can continue.
-func (r *Runner) endDrafts(works []Draft, p *plan.Plan) error {
-	r.ends = r.ends[:0]
+func (r *Runner) endDrafts(works []Draft, p *plan.Plan) {
+	r.ends.plan, r.ends.works = p, r.ends.works[:0]
 	at := 0
 	for i := range works {
-		row := int32(-1)
-		if works[i].Logits {
-			var err error
-			if row, err = attn.RowOf(p, at, 0); err != nil {
-				return err
-			}
+		e := end{at, works[i].wanted()}
+		if e.rows > 0 {
 			at++
 		}
-		r.ends = append(r.ends, row)
+		r.ends.works = append(r.ends.works, e)
 	}
-	return nil
 }

@@ -10,16 +10,19 @@ import (
 	"sparrow/plan"
 )
 
-// feed carries the best tokens of a pass to the tokens of the next one on the device, so that the next pass can be
-// enqueued before the host has seen them.
+// feed carries the tokens that a pass has chosen, the best of its rows or those that were drawn, to the tokens of the
+// next pass on the device, so that the next pass can be enqueued before the host has seen them: from the target to the
+// target or the drafting layer, and from the drafting layer to the target.
 type feed struct {
-	// table is i32 [2*rows, 1] of memory that no pass uses: the best tokens of the pass before, then the tokens of the
-	// next pass as the host knows them.
+	// table is i32 [2*rows, 1] of memory that no pass uses: the tokens that the pass before chose, then the tokens of
+	// the next pass as the host knows them.
 	table kernel.Tensor
 	// places is i32 [rows, 1]: where each token of the next pass is.
 	places kernel.Tensor
 	rows   int   // the most of a pass
-	from   *pass // the latest pass, where it is the target's and has best tokens; else nil
+	from   *pass // the latest pass, where it has chosen tokens and its memory is not used again; else nil
+	saved  int   // how many tokens of the latest pass are in table
+	kind   plan.Pass
 	wants  []fed // of the batch that is being prepared
 
 	held  []int32         // what places holds
@@ -27,8 +30,8 @@ type feed struct {
 	turn  int
 }
 
-// fed is a request whose first new token is the best token of a row of the pass before.
-type fed struct{ request, row int }
+// fed is a new token of a request that the pass before chose from one of its rows of logits.
+type fed struct{ request, token, row int }
 
 // bind takes from an arena what outlives a pass.
 func bind(m model.Model, a *kernel.Arena, rows int) feed {
@@ -36,36 +39,58 @@ func bind(m model.Model, a *kernel.Arena, rows int) feed {
 	return feed{table: a.Take(kernel.I32, 2*rows, 1), places: a.Take(kernel.I32, rows, 1), rows: rows}
 }
 
-// want adds the first token of a work to those that are fed.
-func (f *feed) want(request int, w *Work) error {
-	if w.Sampled == 0 {
+// want adds a token of a request to those that are fed: the one of row number row, from 1, of the pass before, which
+// must be of that kind; 0 is none.
+func (f *feed) want(request, token, row int, kind plan.Pass) error {
+	if row == 0 {
 		return nil
 	}
-	if f.from == nil || w.Sampled < 0 || w.Sampled > f.from.plan.Logits {
-		return fmt.Errorf("its first token is the best of row %d of the pass before, which has no such row",
-			w.Sampled-1)
+	rows := f.saved
+	if f.from != nil {
+		rows = f.from.plan.Logits
 	}
-	f.wants = append(f.wants, fed{request, w.Sampled - 1})
+	if row < 0 || row > rows || f.kind != kind {
+		return fmt.Errorf("token %d is that of row %d of the %v pass before, which has no such row", token, row-1, kind)
+	}
+	f.wants = append(f.wants, fed{request, token, row - 1})
 	return nil
 }
 
-// enqueue enqueues the input block of a pass of the target, and behind it the replacement of the tokens that are fed.
+// forget says that the memory of the latest pass is used again.
+func (f *feed) forget() { f.from, f.saved = nil, 0 }
+
+// remember lets the next pass take the tokens of the latest one, where it has chosen any.
+func (f *feed) remember(p *pass) {
+	f.forget()
+	if p.Outputs().Best.IDs.Given() {
+		f.from, f.kind = p, p.plan.Pass
+	}
+}
+
+// save copies the tokens of the latest pass, before other passes use its memory.
+func (f *feed) save(dev kernel.Device) error {
+	if f.from == nil {
+		return nil
+	}
+	ids := f.from.Outputs().Best.IDs
+	f.from, f.saved = nil, ids.Rows
+	return dev.Copy(kernel.CopyArgs{Out: f.table.Slice(0, ids.Rows), X: ids})
+}
+
+// enqueue enqueues the input block of a pass, and behind it the replacement of the tokens that are fed.
 func (f *feed) enqueue(dev kernel.Device, p *pass, block []int32, batch *plan.Batch) error {
-	before := f.from
-	f.from = nil
 	if len(f.wants) == 0 {
 		return kernel.WriteI32(dev, p.Inputs(), block)
 	}
-	best := before.Outputs().Best.IDs
 	tokens := attn.NewBlock(p.plan, block).Array(plan.TokenIDs)
-	// A pass in the same memory as the one before leaves that one's best tokens where they are; otherwise they are
-	// copied before anything else. Tokens that are not fed are picked from the table too.
-	direct := p == before && f.all(batch, len(tokens))
-	if !direct {
-		if err := dev.Copy(kernel.CopyArgs{Out: f.table.Slice(0, best.Rows), X: best}); err != nil {
-			return err
-		}
-		best = f.table
+	// A pass in the same memory as the one before leaves that one's tokens where they are; otherwise they are copied
+	// before anything else. Tokens that are not fed are picked from the table too.
+	direct := p == f.from && f.all(batch, len(tokens))
+	chosen := f.table
+	if direct {
+		chosen = f.from.Outputs().Best.IDs
+	} else if err := f.save(dev); err != nil {
+		return err
 	}
 	if err := kernel.WriteI32(dev, p.Inputs(), block); err != nil {
 		return err
@@ -83,7 +108,7 @@ func (f *feed) enqueue(dev kernel.Device, p *pass, block []int32, batch *plan.Ba
 		}
 	}
 	for _, w := range f.wants {
-		row, err := attn.RowOf(p.plan, w.request, 0)
+		row, err := attn.RowOf(p.plan, w.request, w.token)
 		if err != nil {
 			return err
 		}
@@ -102,7 +127,7 @@ func (f *feed) enqueue(dev kernel.Device, p *pass, block []int32, batch *plan.Ba
 			return err
 		}
 	}
-	return dev.Take(kernel.TakeArgs{Out: attn.InputsOf(p.plan, p.Inputs()).Array(plan.TokenIDs), X: best,
+	return dev.Take(kernel.TakeArgs{Out: attn.InputsOf(p.plan, p.Inputs()).Array(plan.TokenIDs), X: chosen,
 		Rows: f.places.Slice(0, len(places))})
 }
 

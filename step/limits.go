@@ -14,6 +14,9 @@ type Limits struct {
 	Context  int // tokens of a sequence; the model's
 	// PromptLogits is for how many tokens of prompts a pass computes logits beside the last one of each prompt.
 	PromptLogits int
+	// Draws says that the device draws tokens, and that the drafting layer may compute logits of every row that is
+	// verified.
+	Draws bool
 	// GraphBytes is the device memory that captured graphs may take; negative for no graphs.
 	GraphBytes int64
 	// PadStates pads batches of a model.Stateful as it does those of other models.
@@ -84,13 +87,13 @@ func (l *Limits) worst(cfg *plan.Config, drafts bool) []plan.Batch {
 		if len(requests) == 0 {
 			return
 		}
-		b := plan.Batch{Pass: pass}
+		b := plan.Batch{Pass: pass, Draws: l.Draws}
 		if pass == plan.PassTarget {
 			b.Record, b.Replay = l.Record, l.Replay
 		}
 		left := l.RecordRows
 		for _, q := range requests {
-			if pass != plan.PassTarget {
+			if pass != plan.PassTarget && q.Kind == plan.ModeExtend {
 				q.Logits = 1 // the drafting layer scores no prompt
 			}
 			n := min(max(q.Extend, q.N, 1), left)
@@ -160,14 +163,19 @@ func (l *Limits) worst(cfg *plan.Config, drafts bool) []plan.Batch {
 		if dense > 0 {
 			add(plan.PassDraft, promptsTo(several, l.Rows, dense)...)
 		}
-		last := make([]plan.Request, 0, l.Requests)
-		for range l.Requests {
-			q := plan.DraftRequest(1, l.Context)
-			q.Logits = 1
-			last = append(last, q)
+		last := func(n, rows int) (out []plan.Request) {
+			for range n {
+				q := plan.DraftRequest(rows, l.Context)
+				q.Logits = rows
+				out = append(out, q)
+			}
+			return out
 		}
-		add(plan.PassDraft, last...)
-		add(plan.PassChain, last...)
+		add(plan.PassDraft, last(l.Requests, 1)...)
+		add(plan.PassChain, last(l.Requests, 1)...)
+		if n := cfg.N; l.Draws && n > 1 && l.Rows >= n {
+			add(plan.PassDraft, last(min(l.Requests, l.Rows/n), n)...)
+		}
 	}
 	return list
 }

@@ -11,6 +11,7 @@ import (
 	"sparrow/model"
 	"sparrow/plan"
 	"sparrow/record"
+	"sparrow/sample"
 )
 
 // Work is one sequence's part of a pass.
@@ -19,9 +20,12 @@ type Work struct {
 	Kind plan.Mode
 	// Tokens are the new tokens. Decode has exactly one.
 	Tokens []int32
-	// Sampled, above 0, replaces the first of Tokens on the device: by the best token of wanted row Sampled-1 of the
-	// pass before, which must be the target's, with rows that do not come back whole.
+	// Sampled, above 0, replaces the first of Tokens on the device: by the token, best or drawn, of wanted row Sampled-1
+	// of the pass before, which must be the target's, with rows that do not come back whole.
 	Sampled int
+	// Drafted, above 0, replaces the last of Tokens, a draft, in the same way: by the token of wanted row Drafted-1 of
+	// the pass before, which must be the first one of the drafting layer.
+	Drafted int
 	// Cached is how many tokens before them are in the cache.
 	Cached int
 	// Rank is the rank that holds the pages, where ranks share attention by requests, and 0 elsewhere.
@@ -33,8 +37,9 @@ type Work struct {
 	Windows []int32
 	// Logits is the number of last new tokens whose logits are computed.
 	Logits int
-	// Best requests only the best token of each of them.
-	Best bool
+	// Best requests only a token of each of them: the best one, or where Draws is not nil the one that it draws.
+	Best  bool
+	Draws []sample.Draw
 	// State is the sequence's state where the model is model.Stateful, and nil elsewhere.
 	State model.State
 	// Record says what is recorded of the new tokens from RecordFrom to RecordTo, half open.
@@ -58,7 +63,7 @@ type Runner struct {
 	feed   feed
 
 	target, draft side
-	ends          []int32 // row of each Draft of the latest call whose logits were wanted, else -1
+	ends          ends    // of the latest draft pass
 	rows          []int32 // memory behind the hidden rows of a draft
 	padding       []int32 // zeros: tokens and hidden rows of requests that are padding
 }
@@ -200,17 +205,19 @@ func (r *Runner) enqueue(s *side, p *pass, block []int32) error {
 	machine, target := r.model.Device(), s == &r.target
 	dev, one := machine.(kernel.Device) // several together feed no tokens
 	var err error
-	if target && one {
+	if one {
 		err = r.feed.enqueue(dev, p, block, &s.batch)
 	} else {
-		r.feed.from = nil // its memory is used again
 		err = kernel.WriteI32(machine, p.Inputs(), block)
+	}
+	if target || r.feed.from != nil {
+		r.feed.forget()
 	}
 	if err == nil {
 		err = r.graphs.enqueue(p)
 	}
-	if err == nil && target && one && p.Outputs().Best.IDs.Given() {
-		r.feed.from = p
+	if err == nil && target && one {
+		r.feed.remember(p)
 	}
 	return err
 }
@@ -286,7 +293,7 @@ func (r *Runner) collect(works []Work) error {
 	b, in := &r.target.batch, &r.target.input
 	b.Mode, b.Requests, b.Record, b.Replay = plan.ModeIdle, b.Requests[:0], plan.Record{}, plan.Replay{}
 	in.Tokens, in.Tables, in.States, in.Windows = in.Tokens[:0], in.Tables[:0], in.States[:0], in.Windows[:0]
-	in.Replays = in.Replays[:0]
+	in.Replays, in.Draws, b.Draws = in.Replays[:0], in.Draws[:0], false
 	r.feed.wants = r.feed.wants[:0]
 	for i := range works {
 		w := &works[i]
@@ -315,7 +322,8 @@ func (r *Runner) collect(works []Work) error {
 			return fmt.Errorf("step: sequence %d: a sequence cannot %v", i, w.Kind)
 		}
 		q.Logits, q.Best, q.Rank = w.Logits, w.Best, w.Rank
-		if err := errors.Join(w.choices(b, &q), r.feed.want(i, w)); err != nil {
+		if err := errors.Join(w.choices(b, &q), r.feed.want(i, 0, w.Sampled, plan.PassTarget),
+			r.feed.want(i, n-1, w.Drafted, plan.PassDraft)); err != nil {
 			return fmt.Errorf("step: sequence %d: %w", i, err)
 		}
 		b.Add(q)
@@ -324,6 +332,8 @@ func (r *Runner) collect(works []Work) error {
 		in.Windows = append(in.Windows, w.Windows)
 		in.States = append(in.States, w.State)
 		in.Replays = append(in.Replays, w.Replay)
+		in.Draws = append(in.Draws, w.Draws)
+		b.Draws = b.Draws || w.Draws != nil
 	}
 	return nil
 }

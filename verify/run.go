@@ -102,8 +102,8 @@ func run(m model.Model, cfg plan.Config, g *Golden, by options) (*outcome, error
 		if i+1 == len(g.Greedy) {
 			break
 		}
-		res, err := copies.run(r, m.Config().Layers, step.Work{Kind: plan.ModeDecode, Tokens: []int32{next}, Cached: n + i,
-			Logits: 1, Record: what, RecordTo: 1, Replay: replay})
+		res, err := copies.run(r, m.Config().Layers, step.Work{Kind: plan.ModeDecode, Tokens: []int32{next},
+			Cached: n + i, Logits: 1, Record: what, RecordTo: 1, Replay: replay})
 		if err != nil {
 			return nil, fmt.Errorf("verify: case %s: greedy token %d: %w", g.Name, i, err)
 		}

@@ -102,8 +102,8 @@ type Pass struct {
 // selection is positions i32 [rows of the pass, K] and their scores f32, where they are recorded.
 type selection struct{ positions, scores kernel.Tensor }
 
-// launch is one launch of a segment: rows first to last of the rank's, and the memory it works in. Launches follow each other and
-// share memory.
+// launch is one launch of a segment: rows first to last of the rank's, and the memory it works in. Launches follow each
+// other and share memory.
 type launch struct {
 	segment     *plan.Segment
 	first, last int
@@ -253,8 +253,8 @@ func (p *Pass) Begin() {
 	p.q.Angles(kernel.AngleArgs{Out: p.angles, Positions: p.position, InvFreq: p.freq, Scale: p.params.CosScale})
 }
 
-// Layer adds the attention output of one layer for x (normalised rows of the pass, in plan order) to h: of several ranks
-// each that of its heads, or of its rows. Its selection goes through tap.
+// Layer adds the attention output of one layer for x (normalised rows of the pass, in plan order) to h: of several
+// ranks each that of its heads, or of its rows. Its selection goes through tap.
 func (p *Pass) Layer(layer int, w *Weights, c Cache, h, x kernel.Tensor, tap attn.Tap) {
 	p.q.At("attention", layer)
 	if w.Index != nil && !c.Index.Mem.Given() {

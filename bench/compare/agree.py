@@ -5,10 +5,11 @@
 Prompts are the first ITEMS (15) of every task of eval/tasks that have one message, rendered as chats; both servers
 continue their ids by at most 48 tokens. Chats themselves would not do: a chat without tools may not begin a tool call
 here, and the texts of control tokens and of incomplete characters differ. Where tokens differ, the log probabilities
-of both sides at that place are printed. SPARROW and LLAMA_SERVER name the two programs when they are not on the path;
-LLAMA_SERVER may have arguments, SPARROW_ARGS are those of sparrow serve. LLAMA_FILE is the file's path as llama-server
-sees it. LLAMA_OTHER is a second llama-server, with other arguments or another back end, which is then compared with the
-first in place of sparrow: by how much llama.cpp differs from itself. Exit status 1 means that an answer differs.
+of both sides at that place are printed; the last line has how far apart they are before. SPARROW and LLAMA_SERVER name
+the two programs when they are not on the path; LLAMA_SERVER may have arguments, SPARROW_ARGS are those of sparrow
+serve. LLAMA_FILE is the file's path as llama-server sees it. LLAMA_OTHER is a second llama-server, with other
+arguments or another back end, which is then compared with the first in place of sparrow: by how much llama.cpp differs
+from itself. Exit status 1 means that an answer differs.
 """
 
 import glob
@@ -103,6 +104,7 @@ def main():
         with urllib.request.urlopen(f"http://127.0.0.1:{PORTS[second]}/v1/models", timeout=60) as reply:
             model = json.load(reply)["data"][0]["id"]
         total = same = tokens = 0
+        apart = []  # differences of the likeliest token's log probability, up to the first other token
         for messages in prompts(most):
             if second == "other":
                 text = post("llama", "/apply-template", {"messages": messages})["prompt"]
@@ -116,10 +118,12 @@ def main():
             total += 1
             same += at is None
             tokens += len(ours) if at is None else at
+            apart += [abs(a[0][1] - b[0][1]) for a, b in zip(their_top[:at], our_top[:at]) if a[0][0] == b[0][0]]
             if at is not None:
                 print(f"prompt of {len(ids)} tokens, {messages[0]['content']!r}: token {at} differs\n"
                       f"  llama   {their_top[at:at + 1]}\n  {second:7} {our_top[at:at + 1]}")
-        print(f"{gguf}: {same} of {total} answers are equal, {tokens} tokens up to the first difference")
+        print(f"{gguf}: {same} of {total} answers are equal, {tokens} tokens up to the first difference; the likeliest "
+              f"token's log probability differs by {sum(apart) / len(apart):.5f} in the mean, {max(apart):.5f} at most")
     finally:
         for process in running.values():
             process.terminate()

@@ -36,7 +36,7 @@ func (r *Reads) line(c *Cell) string {
 type counter struct {
 	matrices map[kernel.Matrix]int64
 	experts  map[kernel.Experts]int64 // of one expert, in the mean
-	memory   [][]byte                 // of large weights
+	largest  []byte                   // memory of the largest weight
 	now      Reads                    // since the last reset
 	seen     []bool                   // experts of an operation
 }
@@ -45,17 +45,18 @@ func newCounter() *counter {
 	return &counter{matrices: map[kernel.Matrix]int64{}, experts: map[kernel.Experts]int64{}}
 }
 
-// readPart is the bytes of one plain read: milliseconds, as a product takes.
-const readPart = 32 << 20
+// readPart is the bytes of one plain read: milliseconds, as a product takes. The first readParts parts of the largest
+// weight are read in turn: before the same part is read again, steps have read all weights.
+const readPart, readParts = 32 << 20, 4
 
-// size is the bytes of a weight, whose memory is kept for plain reads.
+// size is the bytes of a weight. The memory of the largest is kept for plain reads.
 func (c *counter) size(w kernel.Weight) int64 {
 	n := w.Data.Extent()
 	if w.Scale.Given() {
 		n += w.Scale.Extent()
 	}
-	for b := host.Bytes(w.Data); len(b) >= readPart; b = b[readPart:] {
-		c.memory = append(c.memory, b[:readPart])
+	if b := host.Bytes(w.Data); len(b) > len(c.largest) {
+		c.largest = b
 	}
 	return n
 }
@@ -112,10 +113,10 @@ func (d *stopwatch) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, erro
 	return x, err
 }
 
-// reads times plain reads in turn with decode steps.
+// readsOf times plain reads in turn with decode steps. Models whose weights caches may hold are left out.
 func (b *bench) readsOf(p *Phase, j *job) error {
 	c := b.watch.reads
-	if c == nil || len(c.memory) == 0 {
+	if c == nil || len(c.largest) < 2*readParts*readPart {
 		return nil
 	}
 	c.now = Reads{}
@@ -127,6 +128,7 @@ func (b *bench) readsOf(p *Phase, j *job) error {
 	defer reader.Close()
 	best := time.Duration(1 << 62)
 	begin := time.Now()
+	part := 0
 	for i := 0; i < fewest || time.Since(begin) < b.o.Budget; i++ {
 		took, stages, err := b.timed(j)
 		if err != nil {
@@ -135,12 +137,13 @@ func (b *bench) readsOf(p *Phase, j *job) error {
 		if ms := float64(took.Nanoseconds()) / 1e6; ms < p.StepMs {
 			p.StepMs, p.Stages = ms, stages
 		}
-		for range 4 {
-			took, err := reader.Time(c.memory[b.rng.IntN(len(c.memory))])
+		for _, streams := range peak.Streams {
+			took, err := reader.TimeStreams(c.largest[part%readParts*readPart:][:readPart], streams)
 			if err != nil {
 				return err
 			}
 			best = min(best, took)
+			part++
 		}
 	}
 	p.TokensPerSecond = 1e3 * float64(p.Tokens) / p.StepMs

@@ -63,8 +63,8 @@ func addRanks(f *pflag.FlagSet, ranks *int) {
 
 // addAttention adds --attention.
 func addAttention(f *pflag.FlagSet, attention *string) {
-	f.StringVar(attention, "attention", "auto", "how ranks share attention: tp (by heads; each holds the whole cache), "+
-		"dp (by requests; each holds the pages of its own), auto (tp where the heads divide)")
+	f.StringVar(attention, "attention", "auto", "how ranks share attention: tp (by heads; each holds the whole "+
+		"cache), dp (by requests; each holds the pages of its own), auto (tp where the heads divide)")
 }
 
 // devices are the devices that the flags name.
@@ -116,6 +116,12 @@ func division(attention string) (plan.Division, error) {
 		return d, fmt.Errorf("--attention %s: want tp, dp or auto", attention)
 	}
 	return d, nil
+}
+
+// addDeviceSampling adds --device-sampling, for commands that generate text or draft.
+func addDeviceSampling(f *pflag.FlagSet, on *bool) {
+	f.BoolVar(on, "device-sampling", false, "on a GPU, draw tokens of requests that sample plainly there, and draft "+
+		"without waiting for the host; answers are the same (docs/gpu.md)")
 }
 
 // warnings prints what is worth knowing and stops nothing, a line each.

@@ -86,7 +86,8 @@ golden.json and golden.safetensors beside the weights can be verified: in the so
 	return c
 }
 
-func runVerify(dir string, q sparrow.DeviceRequest, ranks sparrow.Ranks, o verify.Options) (_ *verify.Report, err error) {
+func runVerify(dir string, q sparrow.DeviceRequest, ranks sparrow.Ranks, o verify.Options) (_ *verify.Report,
+	err error) {
 	src, err := family.Open(dir)
 	if err != nil {
 		return nil, err

@@ -88,23 +88,66 @@ func TestSearchesFindWhatPlainOnesDo(t *testing.T) {
 		}
 	}
 	equal := func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }
-	for from := 0; from < len(values); from += 32 {
-		x := values[from:][:32]
-		s, m := affine(x, 15)
-		wantS, wantM := plainAffine(x, 15)
-		if !equal(s, wantS) || !equal(m, wantM) {
-			t.Fatalf("values from %d on: scale %v and minimum %v, want %v and %v\n%v", from, s, m, wantS, wantM, x)
-		}
-		for _, y := range [][]float32{x[:16], x[16:]} {
-			if math.IsInf(float64(furthest(y)), 0) {
-				symmetric(y)
-				continue
+	for from := 0; from < len(values); from += 256 {
+		x := values[from:][:256]
+		var search lanes
+		scales, leasts := search.affine(x, 15)
+		for l := range 8 {
+			v := x[32*l:][:32]
+			s, m := plainAffine(v, 15)
+			if !equal(scales[l], s) || !equal(leasts[l], m) {
+				t.Fatalf("values from %d on: scale %v and minimum %v, want %v and %v\n%v", from+32*l, scales[l],
+					leasts[l], s, m, v)
 			}
-			if got, want := symmetric(y), plainSymmetric(y); !equal(got, want) {
-				t.Fatalf("values from %d on: scale %v, want %v\n%v", from, got, want, y)
+		}
+		for h := range 2 {
+			scales := search.symmetric(x[128*h:][:128])
+			for l := range 8 {
+				v := x[128*h+16*l:][:16]
+				if want := plainSymmetric(v); !equal(scales[l], want) && !math.IsInf(float64(furthest(v)), 0) {
+					t.Fatalf("values from %d on: scale %v, want %v\n%v", from+128*h+16*l, scales[l], want, v)
+				}
+			}
+		}
+		for _, v := range x {
+			if got, want := nearest(v*100, -32, 31), int(plainNearest(v*100, -32, 31)); got != want {
+				t.Fatalf("%v is rounded to %d, want %d", v*100, got, want)
+			}
+		}
+		// The assembly does what plain Go does.
+		other := search
+		for _, f := range [][2]func(*lanes){{affineSums, affineSumsGo}, {affineErrors, affineErrorsGo},
+			{symmetricSums, symmetricSumsGo}} {
+			f[0](&search)
+			f[1](&other)
+			if !sameLanes(&search, &other) {
+				t.Fatalf("values from %d on: sums of the processor's own kernel differ", from)
 			}
 		}
 	}
+}
+
+// sameLanes compares all numbers; any NaN is equal to any other.
+func sameLanes(a, b *lanes) bool {
+	same := func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) || a != a && b != b }
+	for i := range a.codes {
+		for l := range 8 {
+			if !same(a.codes[i][l], b.codes[i][l]) {
+				return false
+			}
+		}
+	}
+	for l := range 8 {
+		if !same(a.wq[l], b.wq[l]) || !same(a.wqq[l], b.wqq[l]) || !same(a.wqx[l], b.wqx[l]) || !same(a.e[l], b.e[l]) {
+			return false
+		}
+	}
+	return true
+}
+
+// plainNearest is v rounded to a whole number of [low, high], halves to even.
+func plainNearest(v float32, low, high int) float32 {
+	return float32(int(min(max(math.RoundToEven(float64(v)), float64(low)), float64(high))))
 }
 
 // plainAffine finds scale and minimum so that scale*q - least comes near x, for q in 0..top and least >= 0. Each trial
@@ -126,7 +169,7 @@ func plainAffine(x []float32, top int) (scale, least float32) {
 		var w, wq, wqq, wx, wqx float32
 		for _, v := range x {
 			weight := mean + abs(v)
-			q := float32(nearest(first*(v-low), 0, top))
+			q := plainNearest(first*(v-low), 0, top)
 			w, wq, wqq, wx, wqx = w+weight, wq+weight*q, wqq+weight*q*q, wx+weight*v, wqx+weight*q*v
 		}
 		det := w*wqq - wq*wq
@@ -147,7 +190,7 @@ func plainAffine(x []float32, top int) (scale, least float32) {
 // plainError is the weighted squared error of the codes that a trial found.
 func plainError(x []float32, first, low, s, m, mean float32, top int) (e float32) {
 	for _, v := range x {
-		d := s*float32(nearest(first*(v-low), 0, top)) + m - v
+		d := s*plainNearest(first*(v-low), 0, top) + m - v
 		e += (mean + abs(v)) * d * d
 	}
 	return e
@@ -164,7 +207,7 @@ func plainSymmetric(x []float32) (scale float32) {
 		first := -(31 + 0.1*float32(t)) / most // the furthest value becomes about -32
 		var wqx, wqq float32
 		for _, v := range x {
-			q := float32(nearest(first*v, -32, 31))
+			q := plainNearest(first*v, -32, 31)
 			wqx, wqq = wqx+v*v*q*v, wqq+v*v*q*q
 		}
 		if wqq > 0 && wqx*wqx > best*wqq { // the error falls as this rises

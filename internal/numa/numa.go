@@ -12,7 +12,7 @@ import (
 )
 
 // ErrUnsupported is returned where the system does not report memory nodes.
-var ErrUnsupported = errors.New("memory nodes are known on Linux only; start without --numa")
+var ErrUnsupported = errors.New("memory nodes are known on Linux only")
 
 // Node is a memory node and the processors beside it that the process may use.
 type Node struct {
@@ -41,7 +41,7 @@ type Machine struct {
 func Several(say func(text string)) (*Machine, error) {
 	m, err := here()
 	if err != nil {
-		return nil, fmt.Errorf("numa: %w", err)
+		return nil, fmt.Errorf("numa: %w; start without --numa", err)
 	}
 	if len(m.Nodes) > 1 {
 		return m, nil

@@ -31,7 +31,7 @@ func try(n Node) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := (linux{}).Prefer(n.ID); err != nil {
-		return fmt.Errorf("%w; a container needs the capability SYS_NICE for it; start without --numa otherwise", err)
+		return fmt.Errorf("%w (a container needs the capability SYS_NICE for it)", err)
 	}
 	return linux{}.Prefer(-1)
 }

@@ -103,3 +103,17 @@ func TestWorkersAreBoundToTheirNode(t *testing.T) {
 		t.Errorf("bound to %v, want %v", sys.bound, want)
 	}
 }
+
+// On the machine of the test there are several nodes, or one and a line that says so, or an error that says what to do.
+func TestOneNodeIsSaid(t *testing.T) {
+	said := ""
+	m, err := Several(func(text string) { said = text })
+	switch {
+	case err != nil:
+		if !strings.Contains(err.Error(), "start without --numa") {
+			t.Errorf("the error %q does not say what to do", err)
+		}
+	case m != nil && len(m.Nodes) < 2, m == nil && !strings.Contains(said, "one memory node"):
+		t.Errorf("nodes %v, said %q", m, said)
+	}
+}

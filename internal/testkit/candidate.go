@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"sparrow/kernel"
+	"sparrow/sample"
 )
 
 // candidates are the outputs of one reduction.
@@ -142,5 +143,50 @@ func testCopy(p *pair) {
 	err := p.dev.Copy(kernel.CopyArgs{Out: p.zeros(2, 3).dev, X: p.zeros(3, 3).dev})
 	if !errors.Is(err, kernel.ErrArgument) {
 		p.Errorf("a copy of three rows into two: got error %v, want one that wraps ErrArgument", err)
+	}
+}
+
+// testSample draws from rows of odd sizes with every filter, beside rows that take their best token. Logits are a view
+// with a stride; those of a row are drawn from one by one as well.
+func testSample(p *pair) {
+	for _, vocabulary := range []int{1, 7, 640, 5000} {
+		const rows = 8
+		scratch, err := sample.NewScratch(vocabulary)
+		p.must(err)
+		v := p.normal(rows*(vocabulary+3), 3)
+		words, best := make([]int32, rows*sample.DrawWords), make([]int32, rows)
+		for r := range rows {
+			params := sample.Default()
+			params.Seed, params.Temperature = p.rng.Int64(), 0.25*float64(r)
+			params.TopK, params.TopP, params.MinP = r%3*20, 1-0.1*float64(r%4), 0.05*float64(r%2)
+			s, err := sample.New(params, 0, scratch)
+			p.must(err)
+			d := s.Draw(0)
+			d.Put(words[r*sample.DrawWords:])
+			row := v[r*(vocabulary+3)+2:][:vocabulary]
+			for i := range row {
+				if row[i] > row[best[r]] {
+					best[r] = int32(i)
+				}
+			}
+		}
+		logits := p.floats(rows, vocabulary+3, v).columns(2, vocabulary+2)
+		ids, draws := p.ints(rows, 1, best), p.ints(rows, sample.DrawWords, words)
+		p.each(func(s side) error {
+			return s.Sample(kernel.SampleArgs{IDs: s.of(ids), Logits: s.of(logits), Draws: s.of(draws)})
+		})
+		p.same(fmt.Sprintf("tokens of %d", vocabulary), ids)
+		if got := p.readInts(p.dev, ids.dev); got[0] != best[0] {
+			p.Errorf("a row without a temperature gives %d, its best is %d", got[0], best[0])
+		}
+	}
+	ids, logits := p.ints(2, 1, []int32{0, 0}).dev, p.zeros(2, 100).dev
+	draws := p.ints(2, sample.DrawWords+1, make([]int32, 2*(sample.DrawWords+1))).dev
+	for name, d := range map[string]kernel.Tensor{"too many words": draws,
+		"words that are apart": draws.Columns(0, sample.DrawWords)} {
+		if err := p.dev.Sample(kernel.SampleArgs{IDs: ids, Logits: logits, Draws: d}); !errors.Is(err,
+			kernel.ErrArgument) {
+			p.Errorf("%s: got error %v, want one that wraps ErrArgument", name, err)
+		}
 	}
 }

@@ -57,6 +57,7 @@ var suites = []suite{
 	{"project", 36, testProject},
 	{"copy", 37, testCopy},
 	{"candidates", 38, testCandidates},
+	{"sample", 40, testSample},
 	{"padded index query", 39, testPaddedIndexQuery},
 }
 

@@ -67,6 +67,8 @@ var (
 	draftV32 = once("v32-draft", v32, withDrafting())
 	draftV4  = once("v4-draft", V4Config, withDrafting())
 	eight    = once("v32-eight", strings.Replace(v32, `"vocab_size": 640`, `"vocab_size": 8`, 1), withDrafting())
+	gpuEight = once("v32-eight-gpu", forGPU(strings.Replace(v32, `"vocab_size": 640`, `"vocab_size": 8`, 1)),
+		withDrafting())
 	gpuV32   = once("v32-gpu", forGPU(v32), synth.Options{Seed: 1})
 	gpuDraft = once("v32-draft-gpu", forGPU(v32), withDrafting())
 	draftGLM = sync.OnceValues(func() (string, error) {
@@ -81,7 +83,7 @@ var (
 // gpu is whether the checkpoints are for a GPU.
 var gpu bool
 
-// OnGPU makes V32 and V32Draft, until the test ends, checkpoints whose top-k a GPU takes.
+// OnGPU makes V32, V32Draft and EightTokens, until the test ends, checkpoints whose top-k a GPU takes.
 func OnGPU(t testing.TB) {
 	gpu = true
 	t.Cleanup(func() { gpu = false })
@@ -118,7 +120,12 @@ func V4Draft(t testing.TB) string { return must(t, draftV4) }
 func GLMDraft(t testing.TB) string { return must(t, draftGLM) }
 
 // EightTokens is V32Draft with a vocabulary of eight.
-func EightTokens(t testing.TB) string { return must(t, eight) }
+func EightTokens(t testing.TB) string {
+	if gpu {
+		return must(t, gpuEight)
+	}
+	return must(t, eight)
+}
 
 func withDrafting() synth.Options {
 	one := 1

@@ -31,6 +31,9 @@ func (d *Device) Candidates(a kernel.CandidateArgs) error {
 	}})
 }
 
+// Sample draws row after row.
+func (d *Device) Sample(a kernel.SampleArgs) error { return d.sampler.Sample(a) }
+
 // bestOf fills values and ids with the largest of row, largest first, the lower id first on a tie.
 func bestOf(values []float32, ids []int32, row []float32) {
 	n := 0

@@ -29,6 +29,7 @@ type Device struct {
 
 	scratch []scratch // one for each worker
 	ahead   ahead
+	sampler host.Sampler
 
 	// Tasks are kept so that running an operation allocates nothing.
 	pack     task[packWork]

@@ -30,16 +30,14 @@ func (b *binding) bind(worker int) {
 
 // spread divides the weight of every part among the nodes: first all rows of the first node, then those of the next.
 func (st *multiplyState) spread(nodes *numa.Layout) {
-	n := len(st.parts)
-	for node := range nodes.Count() {
-		for i := range n {
-			p := st.parts[i]
-			if p.from, p.to = nodes.Rows(p.w.Out(), node); node > 0 {
-				st.parts = append(st.parts, p)
-			}
+	whole := st.parts
+	for node := 1; node < nodes.Count(); node++ {
+		for _, p := range whole {
+			p.from, p.to = nodes.Rows(p.w.Out(), node)
+			st.parts = append(st.parts, p)
 		}
 	}
-	for i := range n {
+	for i := range whole {
 		p := &st.parts[i]
 		p.from, p.to = nodes.Rows(p.w.Out(), 0)
 	}

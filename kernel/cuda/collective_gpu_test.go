@@ -289,7 +289,8 @@ func TestGatherRanks(t *testing.T) {
 		}
 		p.sync()
 		for r := range ranks {
-			sameBytes(t, fmt.Sprintf("%d ranks side by side, rank %d", ranks, r), p.download(outs[r], height*full), want)
+			sameBytes(t, fmt.Sprintf("%d ranks side by side, rank %d", ranks, r), p.download(outs[r], height*full),
+				want)
 		}
 	}
 }

@@ -81,16 +81,15 @@ suite() {
     steps) tests step GPU ;;
     records) tests engine/gputest GPU ;;
     engine) tests engine GPUEngine ;;
-    v4) tests model/v4 GPU && tests engine 'Stateful|EveryWay' -kernels cuda ;;
+    v4) tests model/v4 GPU && tests engine GPUStateful ;;
     builtin) tests builtin Golden/cuda ;;
     lost) tests engine/losttest GPU ;;
     verify) tests verify GPU ;;
     ranks)
         # Two ranks, as streams of one GPU.
-        crowds='TestACrowd|TestADraftingCrowdGets|TestCancel|TestASharedPrefix|TestTheNextTurn'
+        crowds='GPUEngine/(crowd|drafts|drafting|cancel|faulty|shared|prefix|evictions|scores|close)'
         tests kernel/cuda 'AllReduce|GatherRanks|PartIDs' && tests builtin 'Golden/2_ranks_on_a_GPU' &&
-            tests engine "$crowds" -kernels cuda -ranks 2 -attention tp &&
-            tests engine "$crowds" -kernels cuda -ranks 2 -attention dp &&
+            tests engine "$crowds" -ranks 2 -attention tp && tests engine "$crowds" -ranks 2 -attention dp &&
             "$root/bin/sparrow" run --gpus 0,0 --temperature 0 \
                 "The price of a lamp is 2 dollars. Bella takes 3 lamps. How many dollars is that?" </dev/null
         ;;

@@ -135,6 +135,11 @@ func someCandidates() CandidatesArgs {
 		ValueStride: 5, Rows: 5, Columns: 100, Best: 5}
 }
 
+func someSample() SampleArgs {
+	return SampleArgs{Logits: somewhere, Draws: somewhere, Best: somewhere, IDs: somewhere, Stride: 100, IDStride: 1,
+		Rows: 5, Columns: 100}
+}
+
 func someDraw() DrawArgs {
 	return DrawArgs{Out: somewhere, Stride: 8, Rows: 5, Columns: 8, Step: 1, Type: ElementE4M3}
 }
@@ -335,6 +340,10 @@ func TestLaunchersNameTheArgumentThatIsWrong(t *testing.T) {
 			"best 65"},
 		{"candidates of too few", k.FindCandidates(s, with(someCandidates(),
 			func(a *CandidatesArgs) { a.Columns = 3 })), "best 5 of 3"},
+		{"sample", k.SampleRows(s, with(someSample(), func(*SampleArgs) {})), ""},
+		{"sample of too many", k.SampleRows(s, with(someSample(),
+			func(a *SampleArgs) { a.Columns, a.Stride = 262145, 262145 })), "262145 columns"},
+		{"sample by odd words", k.SampleRows(s, with(someSample(), func(a *SampleArgs) { a.Draws += 4 })), "draws"},
 		{"pack", k.PackExpert(s, someShape, 1, someMatrix, someMatrix, someMatrix, somePacked), ""},
 		{"pack expert 2", k.PackExpert(s, someShape, 2, someMatrix, someMatrix, someMatrix, somePacked),
 			"expert 2 of 2"},

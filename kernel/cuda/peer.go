@@ -18,8 +18,8 @@ func (d *Device) Reaches(other *Device) error {
 		return err
 	}
 	if int32(f.out[0]) == 0 {
-		return argumentError("GPU %d cannot reach the memory of GPU %d: they are not joined by NVLink or a PCIe switch; "+
-			"run on GPUs that are ('nvidia-smi topo -p2p r' lists them)", d.props.Ordinal, other.props.Ordinal)
+		return argumentError("GPU %d cannot reach the memory of GPU %d: they are not joined by NVLink or a PCIe "+
+			"switch; run on GPUs that are ('nvidia-smi topo -p2p r' lists them)", d.props.Ordinal, other.props.Ordinal)
 	}
 	err := d.do(f, cuCtxEnablePeerAccess, other.context, 0)
 	var known *DriverError
@@ -27,7 +27,8 @@ func (d *Device) Reaches(other *Device) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("cuda: access of GPU %d to the memory of GPU %d: %w", d.props.Ordinal, other.props.Ordinal, err)
+		return fmt.Errorf("cuda: access of GPU %d to the memory of GPU %d: %w", d.props.Ordinal, other.props.Ordinal,
+			err)
 	}
 	return nil
 }

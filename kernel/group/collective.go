@@ -2,10 +2,29 @@ package group
 
 import (
 	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
 
+	"sparrow/internal/num"
 	"sparrow/kernel"
 	"sparrow/kernel/host"
 )
+
+// Meet makes the collective operations of ranks in host memory that are no group: each is used by a thread of its own.
+// One that keeps the others waiting for the time-out ends them.
+func Meet(ranks int, timeout time.Duration) []kernel.Collective {
+	m, beats := &meeting{}, make([]*atomic.Uint64, ranks)
+	for i := range beats {
+		beats[i] = &atomic.Uint64{}
+	}
+	m.init(beats, timeout)
+	var list []kernel.Collective
+	for i := range ranks {
+		list = append(list, &member{m, i})
+	}
+	return list
+}
 
 // member is a rank's kernel.Collective. Ranks meet, each does its share of the work in the memory of all, and they meet
 // again: what each of them posted is not read after that.
@@ -33,12 +52,16 @@ func (m *member) AllReduce(a kernel.AllReduceArgs) error {
 	if err := a.Check(); err != nil {
 		return err
 	}
-	if err := sums(a.X); err != nil {
+	if err := sums(a.X, kernel.BF16); err != nil {
 		return err
 	}
 	return m.exchange(call{op: "all-reduce", x: a.X}, func(m *member) {
 		first, last := m.share(a.X.Rows * a.X.Cols)
 		if first == last {
+			return
+		}
+		if a.X.DType == kernel.BF16 {
+			m.sumBF16(first, last)
 			return
 		}
 		sum := host.F32(m.seats[0].at.x)[first:last]
@@ -49,6 +72,26 @@ func (m *member) AllReduce(a kernel.AllReduceArgs) error {
 			copy(host.F32(m.seats[r].at.x)[first:last], sum)
 		}
 	})
+}
+
+// sumBF16 sums elements as float32, rounded once, as GPUs do.
+func (m *member) sumBF16(first, last int) {
+	sum := make([]float32, last-first)
+	for r := range m.seats {
+		for i, v := range host.U16(m.seats[r].at.x)[first:last] {
+			if x := num.FromBF16(v); r == 0 {
+				sum[i] = x
+			} else {
+				sum[i] += x
+			}
+		}
+	}
+	for r := range m.seats {
+		to := host.U16(m.seats[r].at.x)[first:last]
+		for i, v := range sum {
+			to[i] = num.BF16(v)
+		}
+	}
 }
 
 // AllGather copies the rank's columns to all ranks.
@@ -118,10 +161,11 @@ func (m *member) ShareRows(a kernel.ShareArgs) error {
 	})
 }
 
-// sums refuses element types that are not added.
-func sums(t kernel.Tensor) error {
-	if t.DType != kernel.F32 {
-		return fmt.Errorf("%w: sums of %s over ranks, supported on CPUs is f32", kernel.ErrUnsupported, t.DType)
+// sums refuses element types that are not added: others than f32 and those named.
+func sums(t kernel.Tensor, too ...kernel.DType) error {
+	if t.DType != kernel.F32 && !slices.Contains(too, t.DType) {
+		return fmt.Errorf("%w: sums of %s over ranks, supported on CPUs are f32 and in all-reduces bf16",
+			kernel.ErrUnsupported, t.DType)
 	}
 	return nil
 }

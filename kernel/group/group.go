@@ -28,8 +28,8 @@ const MaxRanks = kernel.MaxRanks
 
 // Options are the settings of a group.
 type Options struct {
-	// Timeout is how long a rank may stay at one operation while others wait for it, before it counts as lost; below 0 is
-	// for ever.
+	// Timeout is how long a rank may stay at one operation while others wait for it, before it counts as lost; below 0
+	// is for ever.
 	Timeout time.Duration
 	// Compare makes what Read reads be read from all ranks, and the results of passes too, and refuses bytes that
 	// differ: for tests and verify.
@@ -41,15 +41,17 @@ type Group struct {
 	ranks   []*rank
 	opts    Options
 	meeting meeting
-	peers   []kernel.Collective                  // of devices that exchange rows by themselves; nil where ranks meet on the host
-	around  func(rank int, f func() error) error // what Do runs is run through it, while that is set
-	ending  watch                                // of ranks that have not returned from what Do runs
-	done    chan int                             // a rank has returned from what Do runs
-	back    []bool                               // ranks that have
-	timer   *time.Timer
-	lost    error // why the group can no longer be used
-	once    sync.Once
-	closed  error
+	ending  watch    // of ranks that have not returned from what Do runs
+	done    chan int // a rank has returned from what Do runs
+	back    []bool   // ranks that have
+	// peers are of devices that exchange rows by themselves; nil where ranks meet on the host.
+	peers []kernel.Collective
+	// around, while it is set, runs what Do runs on a rank.
+	around func(rank int, f func() error) error
+	timer  *time.Timer
+	lost   error // why the group can no longer be used
+	once   sync.Once
+	closed error
 }
 
 // rank is one device and its thread.
@@ -87,11 +89,13 @@ func New(devs []kernel.Device, o Options) (*Group, error) {
 			return nil, err
 		}
 	}
+	var beats []*atomic.Uint64
 	for _, d := range devs {
-		g.ranks = append(g.ranks, &rank{dev: d, calls: make(chan func(int) error, 1), ended: make(chan struct{})})
+		r := &rank{dev: d, calls: make(chan func(int) error, 1), ended: make(chan struct{})}
+		g.ranks, beats = append(g.ranks, r), append(beats, &r.beats)
 	}
-	g.meeting.init(len(devs), o.Timeout, g.watch)
-	g.ending = g.watch()
+	g.meeting.init(beats, o.Timeout)
+	g.ending = newWatch(beats, o.Timeout)
 	for i, r := range g.ranks {
 		go g.run(i, r)
 	}
@@ -107,7 +111,8 @@ func Supports(dev kernel.Device) error {
 	return nil
 }
 
-// Machine is the group as those see it that start passes. Where ranks have queues of their own, it captures and reserves.
+// Machine is the group as those see it that start passes. Where ranks have queues of their own, it captures and
+// reserves.
 func (g *Group) Machine() kernel.Machine {
 	if g.peers != nil {
 		return queued{g}
@@ -221,12 +226,6 @@ func (g *Group) outcome() error {
 		g.lost = fmt.Errorf("%w: %s failed: %w", kernel.ErrLost, g.describe(first), g.ranks[first].err)
 	}
 	return g.lost
-}
-
-// watch makes a watch of the ranks.
-func (g *Group) watch() watch {
-	return watch{group: g, every: max(g.opts.Timeout/4, 1), seen: make([]uint64, len(g.ranks)),
-		since: make([]time.Time, len(g.ranks))}
 }
 
 // describe names a rank.

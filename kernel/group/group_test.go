@@ -7,9 +7,12 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"sparrow/internal/num"
 	"sparrow/kernel"
 	"sparrow/kernel/host"
 	"sparrow/kernel/ref"
@@ -410,8 +413,12 @@ func TestRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := g.Member(0).Comm
-	if err := c.AllReduce(kernel.AllReduceArgs{X: x}); !errors.Is(err, kernel.ErrUnsupported) {
-		t.Errorf("a sum of bf16: %v", err)
+	if err := c.ReduceScatter(kernel.ReduceScatterArgs{Out: x.Columns(0, 4), X: x}); !errors.Is(err,
+		kernel.ErrUnsupported) {
+		t.Errorf("a scattered sum of bf16: %v", err)
+	}
+	if err := c.ShareRows(kernel.ShareArgs{X: x, Bounds: []int{0, 3, 2}}); !errors.Is(err, kernel.ErrArgument) {
+		t.Errorf("rows beyond the last: %v", err)
 	}
 	if err := c.AllReduce(kernel.AllReduceArgs{X: x.Columns(0, 4)}); !errors.Is(err, kernel.ErrArgument) {
 		t.Errorf("rows with gaps: %v", err)
@@ -427,7 +434,7 @@ func TestRefusals(t *testing.T) {
 // A rank hangs when it has stayed at one operation for the time-out, and goes on as long as it comes to another.
 func TestAWatchTellsSlowRanksFromThoseThatHang(t *testing.T) {
 	g := open(t, 2, Options{Timeout: time.Nanosecond})
-	w := g.watch()
+	w := newWatch([]*atomic.Uint64{g.Member(0).Beats, g.Member(1).Beats}, time.Nanosecond)
 	first := func(rank int) bool { return rank == 0 }
 	w.begin()
 	if w.stuck(first) {
@@ -451,5 +458,39 @@ func TestAWatchTellsSlowRanksFromThoseThatHang(t *testing.T) {
 	w.begin()
 	if w.stuck(first) {
 		t.Error("stuck at the first look of another wait")
+	}
+}
+
+// Sums of bf16 are made in float32, in the order of the ranks, and rounded once.
+func TestSumsOfBF16(t *testing.T) {
+	const ranks, n = 3, 50
+	list, random := Meet(ranks, time.Minute), rand.New(rand.NewPCG(5, 5))
+	x, want := make([]kernel.Tensor, ranks), make([]float32, n)
+	for r := range x {
+		x[r] = kernel.Tensor{Buf: make(kernel.HostBuffer, 2*n), DType: kernel.BF16, Rows: 1, Cols: n, Stride: n}
+		for i := range want {
+			v := num.BF16(float32(random.NormFloat64() * math.Exp(random.NormFloat64()*4)))
+			if host.U16(x[r])[i] = v; r == 0 {
+				want[i] = num.FromBF16(v)
+			} else {
+				want[i] += num.FromBF16(v)
+			}
+		}
+	}
+	var wait sync.WaitGroup
+	for r := range x {
+		wait.Go(func() {
+			if err := list[r].AllReduce(kernel.AllReduceArgs{X: x[r]}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wait.Wait()
+	for r := range x {
+		for i, v := range want {
+			if got := host.U16(x[r])[i]; got != num.BF16(v) {
+				t.Fatalf("element %d of rank %d is %#x, want %#x", i, r, got, num.BF16(v))
+			}
+		}
 	}
 }

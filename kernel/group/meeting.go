@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sparrow/kernel"
@@ -50,12 +51,14 @@ func (c *call) alike(d *call) bool {
 	return c.op == d.op && c.x.DType == d.x.DType && c.x.Rows == d.x.Rows && c.x.Cols == d.x.Cols
 }
 
-func (m *meeting) init(ranks int, timeout time.Duration, newWatch func() watch) {
-	m.timeout, m.failed, m.seats = timeout, make(chan struct{}), make([]seat, ranks)
+// init makes a seat for each rank, whose operations beats count.
+func (m *meeting) init(beats []*atomic.Uint64, timeout time.Duration) {
+	m.timeout, m.failed, m.seats = timeout, make(chan struct{}), make([]seat, len(beats))
 	for i := range m.seats {
 		t := time.NewTimer(time.Hour)
 		t.Stop()
-		m.seats[i].wake, m.seats[i].timer, m.seats[i].watch = make(chan struct{}, 1), t, newWatch()
+		m.seats[i].wake, m.seats[i].timer, m.seats[i].watch = make(chan struct{}, 1), t,
+			newWatch(beats, timeout)
 	}
 }
 

@@ -129,7 +129,8 @@ func (g *Group) compare(first []byte, src kernel.Tensor) error {
 	return nil
 }
 
-// Fetch reads from the first rank that has the tensor. It does not compare: a block of results has bytes between them that mean nothing.
+// Fetch reads from the first rank that has the tensor. It does not compare: a block of results has bytes between them
+// that mean nothing.
 func (g *Group) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
 	i, _ := g.holders(src)
 	e, err := g.ranks[i].dev.Fetch(dst, on(src, i))

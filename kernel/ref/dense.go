@@ -148,6 +148,9 @@ func gate(out, g, u []float32, limit float32) {
 	}
 }
 
+// Sample draws with package sample, which defines it.
+func (*Device) Sample(a kernel.SampleArgs) error { return new(host.Sampler).Sample(a) }
+
 // Candidates sorts whole rows.
 func (*Device) Candidates(a kernel.CandidateArgs) error {
 	if err := a.Check(); err != nil {

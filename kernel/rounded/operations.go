@@ -124,3 +124,6 @@ func (d *Device) Copy(a kernel.CopyArgs) error { return run(a, d.Device.Copy) }
 
 // Candidates rounds its results to bf16.
 func (d *Device) Candidates(a kernel.CandidateArgs) error { return run(a, d.Device.Candidates) }
+
+// Sample has no results to round.
+func (d *Device) Sample(a kernel.SampleArgs) error { return run(a, d.Device.Sample) }

@@ -99,7 +99,7 @@ func (d *Device) written(args any, field string, t kernel.Tensor) written {
 		if !strings.HasSuffix(field, ".Out") {
 			break
 		}
-		lens := host.I32(onSecond(a.Lens))
+		lens := host.I32(Second(a.Lens))
 		n.columns = func(r int) int {
 			if k := int(lens[r*a.Lens.Stride]); k > a.SkipUpTo {
 				return k
@@ -137,14 +137,14 @@ func tensors(v reflect.Value, path string, visit func(string, kernel.Tensor)) {
 // settle does it for one tensor.
 func (d *Device) settle(t kernel.Tensor, columns func(r int) int, x *Difference) error {
 	raw := make([]byte, t.Extent())
-	if err := d.first.Read(raw, onFirst(t)); err != nil {
+	if err := d.first.Read(raw, First(t)); err != nil {
 		return err
 	}
 	x.Calls++
 	size := t.DType.Size()
 	var most, worst float64
 	for r := range t.Rows {
-		got, want := raw[r*t.Stride*size:][:t.Cols*size], host.Bytes(onSecond(t).Slice(r, r+1))
+		got, want := raw[r*t.Stride*size:][:t.Cols*size], host.Bytes(Second(t).Slice(r, r+1))
 		for c := range columns(r) {
 			g, w := value(t.DType, got[c*size:]), value(t.DType, want[c*size:])
 			diff := math.Abs(g - w)

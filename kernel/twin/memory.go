@@ -26,18 +26,18 @@ func (d *Device) Free(b kernel.Buffer) {
 
 // Write copies src to the start of dst.
 func (d *Device) Write(dst kernel.Tensor, src []byte) error {
-	if err := d.first.Write(onFirst(dst), src); err != nil {
+	if err := d.first.Write(First(dst), src); err != nil {
 		return err
 	}
-	return d.second.Write(onSecond(dst), src)
+	return d.second.Write(Second(dst), src)
 }
 
 // Read copies the start of src to dst.
-func (d *Device) Read(dst []byte, src kernel.Tensor) error { return d.second.Read(dst, onSecond(src)) }
+func (d *Device) Read(dst []byte, src kernel.Tensor) error { return d.second.Read(dst, Second(src)) }
 
 // Fetch copies the start of src to dst.
 func (d *Device) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
-	return d.second.Fetch(dst, onSecond(src))
+	return d.second.Fetch(dst, Second(src))
 }
 
 // Sync waits for the first device; the second, in host memory, has finished when an operation returns.
@@ -77,24 +77,24 @@ func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) 
 	return &experts{a, b}, err
 }
 
-// onFirst is a tensor on the first device.
-func onFirst(t kernel.Tensor) kernel.Tensor {
+// First is a tensor of the device on the first device.
+func First(t kernel.Tensor) kernel.Tensor {
 	t.Buf = t.Buf.(*buffer).first
 	return t
 }
 
-// onSecond is a tensor on the second device.
-func onSecond(t kernel.Tensor) kernel.Tensor {
+// Second is a tensor of the device on the second device.
+func Second(t kernel.Tensor) kernel.Tensor {
 	t.Buf = t.Buf.(*buffer).second
 	return t
 }
 
 // firsts and seconds are an operation's arguments on one of the devices.
 var (
-	firsts = kernel.Replacement{Tensor: onFirst,
+	firsts = kernel.Replacement{Tensor: First,
 		Matrix:  func(m kernel.Matrix) kernel.Matrix { return m.(*matrix).first },
 		Experts: func(x kernel.Experts) kernel.Experts { return x.(*experts).first }}
-	seconds = kernel.Replacement{Tensor: onSecond,
+	seconds = kernel.Replacement{Tensor: Second,
 		Matrix:  func(m kernel.Matrix) kernel.Matrix { return m.(*matrix).second },
 		Experts: func(x kernel.Experts) kernel.Experts { return x.(*experts).second }}
 )

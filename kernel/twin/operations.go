@@ -166,3 +166,8 @@ func (d *Device) Copy(a kernel.CopyArgs) error { return run(d, a, d.first.Copy, 
 func (d *Device) Candidates(a kernel.CandidateArgs) error {
 	return run(d, a, d.first.Candidates, d.second.Candidates)
 }
+
+// Sample runs on both devices.
+func (d *Device) Sample(a kernel.SampleArgs) error {
+	return run(d, a, d.first.Sample, d.second.Sample)
+}

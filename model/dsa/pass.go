@@ -104,7 +104,7 @@ func (s *pass) prepare(in *model.Input, block attn.Block, cache mla.Cache) error
 	if err := in.FillChoices(block); err != nil {
 		return err
 	}
-	return block.FillLogits(in.Batch.Batch, in.Config)
+	return block.FillLogits(&in.Batch)
 }
 
 // embed looks up the tokens of the pass. Of several ranks the one that has a token's row adds it to zeros.

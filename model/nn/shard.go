@@ -11,7 +11,8 @@ import (
 // values, tokens), columns where its inputs are, these at the boundaries of blocks of scales or inside one. On a device
 // that runs alone a shard is the whole weight. A shard is a view of the checkpoint's bytes.
 
-// Heads calls load, which loads weights of attention: shards of heads, or whole where ranks share attention by requests.
+// Heads calls load, which loads weights of attention: shards of heads, or whole ones where ranks share attention by
+// requests.
 func (l *Loader) Heads(load func()) {
 	all := l.Ranks
 	l.Ranks = all.Heads()

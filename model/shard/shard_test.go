@@ -218,27 +218,35 @@ func compute(t *testing.T, m model.Model) *outcome {
 		return list
 	}
 	a, b := text(1, 90), text(2, 60)
-	run(step.Work{Kind: plan.ModeExtend, Tokens: a[:70], Rank: rank(0), Pages: table(0), State: states[0]},
-		step.Work{Kind: plan.ModeExtend, Tokens: b, Rank: rank(1), Pages: table(1), State: states[1], Logits: 1})
-	run(step.Work{Kind: plan.ModeExtend, Tokens: a[70:], Cached: 70, Rank: rank(0), Pages: table(0), State: states[0], Logits: 1},
-		step.Work{Kind: plan.ModeDecode, Tokens: text(3, 1), Cached: 60, Rank: rank(1), Pages: table(1), State: states[1], Logits: 1})
+	// of adds what belongs to a sequence.
+	of := func(i int, w step.Work) step.Work {
+		w.Rank, w.Pages, w.State = rank(i), table(i), states[i]
+		return w
+	}
+	draft := func(i int, d step.Draft) step.Draft {
+		d.Rank, d.Pages, d.State, d.Logits, d.From = rank(i), table(i), states[i], true, i
+		return d
+	}
+	run(of(0, step.Work{Kind: plan.ModeExtend, Tokens: a[:70]}),
+		of(1, step.Work{Kind: plan.ModeExtend, Tokens: b, Logits: 1}))
+	run(of(0, step.Work{Kind: plan.ModeExtend, Tokens: a[70:], Cached: 70, Logits: 1}),
+		of(1, step.Work{Kind: plan.ModeDecode, Tokens: text(3, 1), Cached: 60, Logits: 1}))
 	res, err := r.Draft([]step.Draft{
-		{Kind: plan.ModeExtend, Tokens: text(4, 20), Cached: 70, Rank: rank(0), Pages: table(0), State: states[0], Logits: true},
-		{Kind: plan.ModeDraft, Tokens: text(5, 1), Cached: 60, Rank: rank(1), Pages: table(1), State: states[1], Logits: true,
-			From: 1},
+		draft(0, step.Draft{Kind: plan.ModeExtend, Tokens: text(4, 20), Cached: 70}),
+		draft(1, step.Draft{Kind: plan.ModeDraft, Tokens: text(5, 1), Cached: 60}),
 	}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	out.logits = append(out.logits, slices.Clone(res.Row(0)), slices.Clone(res.Row(1)))
-	res, err = r.Draft([]step.Draft{{Kind: plan.ModeDraft, Tokens: text(6, 1), Cached: 61, Rank: rank(1), Pages: table(1),
-		State: states[1], Logits: true, From: 1}}, true)
+	res, err = r.Draft([]step.Draft{
+		draft(1, step.Draft{Kind: plan.ModeDraft, Tokens: text(6, 1), Cached: 61})}, true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	out.logits = append(out.logits, slices.Clone(res.Row(0)))
-	run(step.Work{Kind: plan.ModeVerify, Tokens: text(7, 3), Cached: 90, Rank: rank(0), Pages: table(0), State: states[0], Logits: 3},
-		step.Work{Kind: plan.ModeVerify, Tokens: text(8, 3), Cached: 61, Rank: rank(1), Pages: table(1), State: states[1], Logits: 3})
+	run(of(0, step.Work{Kind: plan.ModeVerify, Tokens: text(7, 3), Cached: 90, Logits: 3}),
+		of(1, step.Work{Kind: plan.ModeVerify, Tokens: text(8, 3), Cached: 61, Logits: 3}))
 	checkPages(t, m, pages)
 	return out
 }
@@ -262,10 +270,11 @@ func TestRanksComputeWhatOneDeviceDoes(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%v", name, kind), func(t *testing.T) {
 				src := checkpoint(t, name, synth.Options{DType: kind})
 				want := compute(t, load(t, src, 1, 0))
-				for _, how := range []plan.Division{plan.ByHeads, plan.ByRequests} {
-					for _, ranks := range []int{2, 4} {
-						compare(t, ranks, compute(t, load(t, src, ranks, how)), want)
-					}
+				for _, c := range []struct {
+					ranks int
+					how   plan.Division
+				}{{2, plan.ByHeads}, {4, plan.ByHeads}, {4, plan.ByRequests}} {
+					compare(t, c.ranks, compute(t, load(t, src, c.ranks, c.how)), want)
 				}
 			})
 		}
@@ -308,7 +317,8 @@ func TestRanksThatDoNotDivide(t *testing.T) {
 		{"odd", 4, 0, nn.ErrTensors,
 			"lm_head.weight has 322 rows, which 4 ranks cannot share; supported are 1, 2, 7, 14, 23, 46"},
 		{"v4", 8, plan.ByHeads, plan.E08, "4 query heads and 8 experts in equal parts on 8 ranks"},
-		{"v4-pairs", 4, 0, nn.ErrTensors, "attn.wo_a.weight has 2 groups, which 4 ranks cannot share; supported are 1, 2"},
+		{"v4-pairs", 4, 0, nn.ErrTensors,
+			"attn.wo_a.weight has 2 groups, which 4 ranks cannot share; supported are 1, 2"},
 	} {
 		_, err := checkpoint(t, c.name, synth.Options{}).LoadRanks(devices(t, c.ranks), c.how, nil)
 		if !errors.Is(err, c.is) || !strings.Contains(fmt.Sprint(err), c.says) {

@@ -129,7 +129,9 @@ func (d *draft) Prepare(in *model.Input, words []int32) error {
 	}
 	tokens, hidden, logits := block.Array(plan.TokenIDs), block.Array(plan.HiddenRows), block.Array(plan.LogitRows)
 	from, wanted := d.source().rows, 0
-	block.FillWhole(in.Batch.Batch)
+	if err := block.FillSampling(&in.Batch); err != nil {
+		return err
+	}
 	err := d.attn.Prepare(&in.Batch, d.states, block, func(r dual.WindowRow) (err error) {
 		if r.Token >= len(in.Tokens[r.Request]) {
 			return fmt.Errorf("%d tokens, the plan reads token %d", len(in.Tokens[r.Request]), r.Token)

@@ -23,8 +23,8 @@ import (
 )
 
 // Model is a loaded model on one device, or a rank's part of one: its experts, inner values and tokens of the
-// vocabulary, and its heads, with a whole cache, or all heads, with the cache of its sequences. One goroutine uses it at
-// a time.
+// vocabulary, and its heads, with a whole cache, or all heads, with the cache of its sequences. One goroutine uses it
+// at a time.
 type Model struct {
 	config *config.V4
 	ranks  kernel.Member

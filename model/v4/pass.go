@@ -166,7 +166,7 @@ func (s *target) prepare(in *model.Input, block attn.Block) error {
 	if err := in.FillChoices(block); err != nil {
 		return err
 	}
-	if err := block.FillLogits(in.Batch.Batch, in.Config); err != nil {
+	if err := block.FillLogits(&in.Batch); err != nil {
 		return err
 	}
 	for r, st := range states {

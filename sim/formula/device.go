@@ -7,6 +7,7 @@ import (
 
 	"sparrow/kernel"
 	"sparrow/kernel/ref"
+	"sparrow/sample"
 )
 
 // ErrFault is wrapped by the error of an operation that was made to fail.
@@ -74,6 +75,7 @@ type Device struct {
 	nan     bool          // the results of the pass in progress are NaN
 	pending time.Duration // work whose results were not fetched yet
 	free    time.Time     // when the work before that is done
+	scratch *sample.Scratch
 }
 
 // Settings are what a device does beside computing. The zero value takes no time and has no faults.
@@ -136,6 +138,17 @@ func (e event) Wait() error {
 		e.d.sleep(e.at.Sub(e.d.time.Now()))
 	}
 	return e.d.try(OpWait)
+}
+
+// sampler is the memory for drawing tokens of a vocabulary.
+func (d *Device) sampler(vocabulary int) *sample.Scratch {
+	if d.scratch == nil {
+		var err error
+		if d.scratch, err = sample.NewScratch(vocabulary); err != nil {
+			panic(err) // vocabularies of shapes are small
+		}
+	}
+	return d.scratch
 }
 
 // Lost reports whether the device is lost.

@@ -11,6 +11,7 @@ import (
 	"sparrow/model"
 	"sparrow/model/config"
 	"sparrow/plan"
+	"sparrow/sample"
 )
 
 // blocks are the inputs and outputs of a pass.
@@ -45,23 +46,26 @@ func (b *blocks) decodes() (n int) {
 }
 
 // fillOutputs writes the results of the wanted rows. fill writes the logits of a row, for which row is memory.
-func (b *blocks) fillOutputs(row []float32, nan bool, fill func(r int32, to []float32)) {
+func (b *blocks) fillOutputs(row []float32, dev *Device, fill func(r int32, to []float32)) {
 	whole, at := host.F32(b.out.Logits), 0
 	var values, sums []float32
 	var ids []int32
 	if b.out.Best.Values.Given() {
 		values, ids, sums = host.F32(b.out.Best.Values), host.I32(b.out.Best.IDs), host.F32(b.out.Best.LogSum)
 	}
-	wanted := b.array(plan.WholeRows)
+	wanted, draws := b.array(plan.WholeRows), b.array(plan.Draws)
 	for i, r := range b.array(plan.LogitRows) {
 		fill(r, row)
-		if nan {
+		if dev.nan {
 			for v := range row {
 				row[v] = float32(math.NaN())
 			}
 		}
 		if values != nil {
 			ids[i], values[i], sums[i] = best(row)
+			if len(draws) > 0 {
+				ids[i] = dev.sampler(len(row)).Choose(row, ids[i], sample.Drawn(draws[i*sample.DrawWords:]))
+			}
 		}
 		if values == nil || at < len(wanted) && int(wanted[at]) == i {
 			copy(whole[at*len(row):], row)
@@ -106,7 +110,7 @@ func (s *pass) Prepare(in *model.Input, words []int32) error {
 	} else if err := fillHidden(in, block, s.source().rows); err != nil {
 		return err
 	}
-	return block.FillLogits(in.Batch.Batch, in.Config)
+	return block.FillLogits(&in.Batch)
 }
 
 // fillHidden lists the hidden states that the rows of a drafting pass continue.
@@ -152,7 +156,7 @@ func (s *pass) Execute() error {
 	} else if err := s.read(); err != nil {
 		return err
 	}
-	s.fillOutputs(m.logits, m.dev.nan, func(r int32, to []float32) {
+	s.fillOutputs(m.logits, m.dev, func(r int32, to []float32) {
 		h := hash[r]
 		if s.plan.Pass != plan.PassTarget {
 			h = doubt(h)

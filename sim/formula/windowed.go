@@ -278,7 +278,7 @@ func (s *windowPass) Prepare(in *model.Input, words []int32) error {
 	for r, st := range s.states {
 		st.high = max(st.high, st.len+len(in.Tokens[r])) // a pass that fails may leave some of them
 	}
-	return block.FillLogits(in.Batch.Batch, in.Config)
+	return block.FillLogits(&in.Batch)
 }
 
 // prepareDraft fills the block of a drafting pass: of a prompt only the last rows are computed.
@@ -287,7 +287,9 @@ func (s *windowPass) prepareDraft(in *model.Input, block attn.Block) error {
 	if s.plan.Pass == plan.PassChain {
 		from = s.m.drafted
 	}
-	block.FillWhole(in.Batch.Batch)
+	if err := block.FillSampling(&in.Batch); err != nil {
+		return err
+	}
 	tokens, position := block.Array(plan.TokenIDs), block.Array(plan.Positions)
 	hidden, logits := block.Array(plan.HiddenRows), block.Array(plan.LogitRows)
 	for r := range in.Tokens {
@@ -318,7 +320,7 @@ func (s *windowPass) Execute() error {
 			return err
 		}
 		m.dev.pending += m.dev.cost.of(len(tokens), len(tokens), 0) / draftCost
-		s.fillOutputs(m.logits, m.dev.nan, func(r int32, to []float32) {
+		s.fillOutputs(m.logits, m.dev, func(r int32, to []float32) {
 			h := mark(tokens[r], int(position[r])+1)
 			fillLogits(to, h)
 			to[easy(h)] += lead
@@ -341,7 +343,7 @@ func (s *windowPass) Execute() error {
 	}
 	keys := s.compute(tokens, position, slots, request)
 	m.dev.pending += m.dev.cost.of(s.plan.Rows, s.decodes(), keys)
-	s.fillOutputs(m.logits, m.dev.nan, func(r int32, to []float32) {
+	s.fillOutputs(m.logits, m.dev, func(r int32, to []float32) {
 		fillLogits(to, m.hash[r])
 		if h := mark(tokens[r], int(position[r])); h%3 > 0 {
 			to[easy(h)] += lead

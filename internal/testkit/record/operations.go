@@ -127,3 +127,5 @@ func (d *Device) Copy(a kernel.CopyArgs) error { return run(d, "Copy", a, d.dev.
 func (d *Device) Candidates(a kernel.CandidateArgs) error {
 	return run(d, "Candidates", a, d.dev.Candidates)
 }
+
+func (d *Device) Sample(a kernel.SampleArgs) error { return run(d, "Sample", a, d.dev.Sample) }

@@ -8,6 +8,7 @@ import (
 	"sparrow/internal/num"
 	"sparrow/kernel/cuda"
 	"sparrow/kernel/cuda/expect"
+	"sparrow/sample"
 )
 
 const vocabulary = 129280
@@ -22,6 +23,7 @@ func rowCases() []Case {
 		for _, best := range []int{1, 20} {
 			list = append(list, candidatesCase(rows, best))
 		}
+		list = append(list, sampleCase(rows, 0, 1), sampleCase(rows, 0, 0.95), sampleCase(rows, 50, 0.95))
 	}
 	return list
 }
@@ -95,6 +97,31 @@ func routeCase(rows, experts int) Case {
 					}
 					return r.same("ids", args.IDs, raw(want))
 				}}
+		}}
+}
+
+// sampleCase draws from rows of the same logits, each with a random number of its own.
+func sampleCase(rows, topK int, topP float64) Case {
+	return Case{Name: "sample", Shape: fmt.Sprintf("%d x %d, top_k %d, top_p %g", rows, vocabulary, topK, topP),
+		Bytes: float64(rows) * vocabulary * 4, SetBytes: int64(rows) * vocabulary * 4,
+		New: func(h *holder) Set {
+			logits := h.floats(vocabulary, 3, 0)
+			best, _ := expect.Candidates(logits, 1)
+			words, want := make([]int32, rows*sample.DrawWords), make([]int32, rows)
+			scratch, err := sample.NewScratch(vocabulary)
+			if err != nil {
+				panic(err) // the vocabulary is a constant
+			}
+			for i := range rows {
+				d := sample.Draw{Inverse: 1, TopP: topP, TopK: topK, Random: uint64(i) * 0x9E3779B97F4A7C15}
+				d.Put(words[i*sample.DrawWords:])
+				want[i] = scratch.Choose(logits, best[0], d)
+			}
+			args := cuda.SampleArgs{Logits: h.repeat(raw(logits), int64(rows)*vocabulary*4), Draws: putAll(h, words),
+				Best: putAll(h, slices.Repeat(best, rows)), IDs: h.output(int64(4 * rows)), Stride: vocabulary,
+				IDStride: 1, Rows: int32(rows), Columns: vocabulary}
+			return Set{func(s *cuda.Stream) error { return h.rig.Kernels.SampleRows(s, &args) },
+				func(r *reader) error { return r.same("ids", args.IDs, raw(want)) }}
 		}}
 }
 

@@ -55,3 +55,21 @@ func (d *Device) Candidates(a kernel.CandidateArgs) error {
 		return d.kernels.FindCandidates(d.stream, &args)
 	})
 }
+
+// Sample draws a token from every row of logits.
+func (d *Device) Sample(a kernel.SampleArgs) error {
+	if err := d.begin(&a); err != nil {
+		return err
+	}
+	r := require{op: "sample"}
+	if a.Logits.Cols > cuda.MaxSampleColumns {
+		r.fail("a vocabulary of %d, this backend takes up to %d", a.Logits.Cols, cuda.MaxSampleColumns)
+	}
+	args := cuda.SampleArgs{Logits: at(a.Logits), Draws: at(a.Draws), Best: at(a.IDs), IDs: at(a.IDs),
+		Stride: stride(a.Logits), IDStride: stride(a.IDs), Rows: r.count("rows", a.Logits.Rows),
+		Columns: r.count("columns", a.Logits.Cols)}
+	if r.err != nil {
+		return r.err
+	}
+	return d.kernels.SampleRows(d.stream, &args)
+}

@@ -29,7 +29,8 @@ type peer struct {
 // Peers makes the collective operations of GPUs that reach each other's memory. Several may be the same GPU.
 func (d *Device) Peers(all []kernel.Device, timeout time.Duration) (_ []kernel.Collective, err error) {
 	if len(all) > cuda.MaxRanks {
-		return nil, fmt.Errorf("%w: cuda: %d ranks, supported are up to %d", kernel.ErrUnsupported, len(all), cuda.MaxRanks)
+		return nil, fmt.Errorf("%w: cuda: %d ranks, supported are up to %d", kernel.ErrUnsupported, len(all),
+			cuda.MaxRanks)
 	}
 	if timeout <= 0 || timeout > time.Hour {
 		timeout = time.Hour
@@ -49,7 +50,8 @@ func (d *Device) Peers(all []kernel.Device, timeout time.Duration) (_ []kernel.C
 			seen[n] = true
 		}
 		for _, other := range all[:r] {
-			if err := errors.Join(dev.gpu.Reaches(other.(*Device).gpu), other.(*Device).gpu.Reaches(dev.gpu)); err != nil {
+			from := other.(*Device)
+			if err := errors.Join(dev.gpu.Reaches(from.gpu), from.gpu.Reaches(dev.gpu)); err != nil {
 				return nil, err
 			}
 		}

@@ -16,22 +16,13 @@
 #pragma once
 #include "smxx/candidates/args.h"
 #include "smxx/floats.cuh"
+#include "smxx/key.cuh"
 
 constexpr i32 kPartColumns = 8192;
 constexpr i32 kMostBest = 64;
 constexpr i32 kMostParts = 32;
 constexpr i32 kPerThread = kPartColumns / kThreads;
 
-// The logit in the order of integers, -0 as 0 and NaN as minus infinity.
-DEVICE u32 candidate_order(f32 v) {
-    u32 b = __float_as_uint(v != v ? __int_as_float(0xFF800000) : v + 0.0f);
-    return b & 0x80000000u ? ~b : b | 0x80000000u;
-}
-
-// The order, then the column, lower first: never 0.
-DEVICE u64 candidate_key(f32 v, i32 column) {
-    return static_cast<u64>(candidate_order(v)) << 32 | static_cast<u32>(~column);
-}
 DEVICE f32 candidate_value(u64 key) {
     u32 b = static_cast<u32>(key >> 32);
     return __uint_as_float(b & 0x80000000u ? b & 0x7FFFFFFFu : ~b);

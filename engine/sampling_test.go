@@ -1,0 +1,208 @@
+package engine
+
+import (
+	"fmt"
+	"testing"
+
+	"sparrow/internal/testmodel"
+	"sparrow/plan"
+	"sparrow/sample"
+	"sparrow/spec"
+	"sparrow/step"
+)
+
+// Invariants of this file: tokens that the device draws are those that the host samples, and drafts that are made
+// before the host has seen what the target chose are those that are made after, whatever ends, is cancelled, is
+// preempted or fails meanwhile.
+
+// drawing lets most requests of a crowd sample plainly, by every filter, and some in ways that need the host.
+func drawing(list []Request, host bool) []Request {
+	for i := range list {
+		p := sample.Default()
+		p.Seed, p.N, p.StopTokenIDs = int64(i), list[i].Sampling.N, list[i].Sampling.StopTokenIDs
+		switch i % 6 {
+		case 0:
+			continue // greedy
+		case 1:
+			p.Temperature = 0.6
+		case 2:
+			p.TopK = 5
+		case 3:
+			p.TopP = 0.7
+		case 4:
+			p.TopK, p.TopP, p.MinP, p.Temperature = 30, 0.95, 0.02, 1.3
+		}
+		if host && i%12 == 5 {
+			p.FrequencyPenalty = 0.5
+		}
+		list[i].Sampling = p
+	}
+	return list
+}
+
+// sampling is a configuration that draws on the device.
+func sampling(pages int) Config {
+	return Config{Policy: deterministic(""), CacheTokens: 64 * pages, DeviceSampling: true}
+}
+
+func TestTokensDrawnOnTheDevice(t *testing.T) {
+	dir := testmodel.V32(t)
+	for _, c := range []struct {
+		name     string
+		requests int
+		pages    int
+		host     bool
+	}{{"few pages", 18, 9, false}, {"some are sampled by the host", 12, 40, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			if raceEnabled && c.host {
+				t.Skip("few pages show the same races")
+			}
+			list := drawing(plain(c.requests, []int32{5, 77, 310}), c.host)
+			want := lone(t, dir, Config{Policy: deterministic("")}, list)
+			cfg := sampling(c.pages)
+			cfg.StepTokens = 96
+			e, run := overlapping(t, dir, cfg, checked(t))
+			compare(t, list, jointly(t, e, list, run), want)
+			st := e.Stats()
+			few := c.pages < 16 && standIn == nil // answers of other devices may be too short for that
+			if st.Overlapped == 0 || !c.host && 2*st.Overlapped < st.Steps || few && st.Preempted == 0 {
+				t.Errorf("%d of %d passes overlapped, %d preemptions", st.Overlapped, st.Steps, st.Preempted)
+			}
+		})
+	}
+}
+
+func TestDrawnTokensAndCancellations(t *testing.T) {
+	testCancellations(t, drawing(plain(16, nil), false), sampling(10))
+}
+
+func TestDraftsAheadAreThoseOfTheHost(t *testing.T) {
+	type setup struct {
+		checkpoint, kv      string
+		drafts, step, pages int
+		host                bool
+	}
+	list := []setup{{testmodel.V32Draft(t), "fp8-656", 1, 96, 64, false}, {testmodel.V32Draft(t), "bf16", 3, 64, 10, true},
+		{testmodel.GLMDraft(t), "bf16", 2, 33, 64, false}}
+	if raceEnabled {
+		list = list[1:2]
+	}
+	for _, c := range list {
+		t.Run(fmt.Sprintf("%s %d drafts", c.kv, c.drafts), func(t *testing.T) {
+			requests := drawing(crowd(14), c.host)
+			cfg := Config{Policy: deterministic(c.kv), Draft: spec.Off()}
+			want := lone(t, c.checkpoint, cfg, requests)
+			cfg.Draft, cfg.StepTokens, cfg.DeviceSampling = drafts(t, c.drafts), c.step, true
+			cfg.CacheTokens = 64 * c.pages
+			e, run := overlapping(t, c.checkpoint, cfg, checked(t), oracle(want, requests))
+			compare(t, requests, jointly(t, e, mixedDrafts(requests, c.drafts), run), want)
+			guessed(t, e)
+			if st := e.Stats(); st.DraftsAhead == 0 || c.pages < 16 && standIn == nil && st.Preempted == 0 {
+				t.Errorf("%d draft passes ahead, %d preemptions", st.DraftsAhead, st.Preempted)
+			}
+		})
+	}
+}
+
+// The drafting layer itself, whose tokens are drawn on the device too: it drafts what it drafts after the host.
+func TestTheDraftingLayerAheadDraftsTheSame(t *testing.T) {
+	notUnderRace(t)
+	requests := drawing(crowd(6), false)
+	for i := range requests {
+		requests[i].Sampling.N = 1
+	}
+	cfg := Config{Policy: deterministic("bf16"), Draft: drafts(t, 2), NoReuse: true, MaxRunning: 1}
+	run := func(on bool) ([]*response, Stats) {
+		cfg.DeviceSampling = on
+		e, begin := overlapping(t, testmodel.V32Draft(t), cfg)
+		return jointly(t, e, requests, begin), e.Stats()
+	}
+	want, plain := run(false)
+	got, ahead := run(true)
+	compare(t, requests, got, want)
+	if ahead.Drafts != plain.Drafts || ahead.DraftsAhead == 0 || plain.DraftsAhead > 0 || plain.Drafted == 0 {
+		t.Errorf("drafts %v, %d passes ahead; want %v", ahead.Drafts, ahead.DraftsAhead, plain.Drafts)
+	}
+}
+
+// With one draft the next batch is enqueued while the draft pass runs. Of eight tokens the random layer finds some.
+func TestDraftsThatTheHostHasNotSeen(t *testing.T) {
+	requests := drawing(plain(18, []int32{3}), false)
+	for i := range requests {
+		r := &requests[i]
+		for j := range r.Prompt {
+			r.Prompt[j] %= 8
+		}
+		r.MaxTokens, r.IgnoreEOS = 20+i, true
+	}
+	cfg := Config{Policy: deterministic("bf16"), Draft: spec.Off()}
+	want := lone(t, testmodel.EightTokens(t), cfg, requests)
+	cfg.Draft, cfg.StepTokens, cfg.CacheTokens, cfg.DeviceSampling = drafts(t, 1), 96, 10*64, true
+	e, run := overlapping(t, testmodel.EightTokens(t), cfg, checked(t))
+	compare(t, requests, jointly(t, e, requests, run), want)
+	guessed(t, e)
+	if st := e.Stats(); 2*st.Overlapped < st.Steps || standIn == nil && st.Preempted == 0 {
+		t.Errorf("%d of %d passes overlapped, %d preemptions", st.Overlapped, st.Steps, st.Preempted)
+	}
+	// A draft pass fails that the next batch was enqueued behind.
+	e, run = overlapping(t, testmodel.EightTokens(t), cfg, checked(t),
+		func(e *Engine) { e.passes.runner = &failsLate{runner: e.passes.runner, pass: plan.PassDraft} })
+	compare(t, requests, jointly(t, e, requests, run), want)
+	if st := e.Stats(); st.DraftsFailed == 0 || st.Failed > 0 || st.Isolated > 0 {
+		t.Errorf("%d sequences stopped drafting, %d requests failed, %d batches were isolated", st.DraftsFailed,
+			st.Failed, st.Isolated)
+	}
+}
+
+// A draft pass that fails when it is enqueued ahead, or when it is waited for, costs nothing but speed; nor does one
+// whose forward pass fails.
+func TestFaultsOfDraftsAhead(t *testing.T) {
+	requests := drawing(crowd(6), false)
+	dir := testmodel.V32Draft(t)
+	want := lone(t, dir, Config{Policy: deterministic(""), Draft: spec.Off()}, requests)
+	for _, c := range []struct {
+		name string
+		tap  func(r runner) runner
+	}{
+		{"enqueued", func(r runner) runner {
+			return &faultyDrafts{runner: r, fault: func(pass int) error {
+				if pass == 6 {
+					panic(errFault)
+				}
+				return nil
+			}}
+		}},
+		{"waited for", func(r runner) runner { return &failsLate{runner: r, pass: plan.PassDraft} }},
+		{"its forward pass", func(r runner) runner { return &failsLate{runner: r, pass: plan.PassTarget} }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cfg := sampling(64)
+			cfg.Draft = drafts(t, 2)
+			e, run := overlapping(t, dir, cfg, checked(t), oracle(want, requests),
+				func(e *Engine) { e.passes.runner = c.tap(e.passes.runner) })
+			compare(t, requests, jointly(t, e, requests, run), want)
+			st := e.Stats()
+			if st.DraftsAhead == 0 || st.Failed > 0 || st.DraftsFailed == 0 && st.Isolated == 0 {
+				t.Errorf("%d draft passes ahead, %d requests failed, %d sequences stopped drafting, %d isolated",
+					st.DraftsAhead, st.Failed, st.DraftsFailed, st.Isolated)
+			}
+		})
+	}
+}
+
+// failsLate fails the ninth pass of a kind, of several requests, when it is waited for.
+type failsLate struct {
+	runner
+	pass plan.Pass
+	seen int
+}
+
+func (f *failsLate) Wait(p step.Pending) (step.Result, error) {
+	res, err := f.runner.Wait(p)
+	if err == nil && p.Plan() != nil && p.Plan().Pass == f.pass && p.Plan().Requests > 1 {
+		if f.seen++; f.seen == 9 {
+			return step.Result{}, errFault
+		}
+	}
+	return res, err
+}

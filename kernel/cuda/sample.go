@@ -1,0 +1,39 @@
+package cuda
+
+// SampleArgs are the arguments of the kernel that draws tokens from rows of logits.
+type SampleArgs struct {
+	Logits   Ptr   // f32 [Rows, Columns]
+	Draws    Ptr   // i32 [Rows, 10]: words of a sample.Draw
+	Best     Ptr   // i32 [Rows]: the best column of a row
+	IDs      Ptr   // i32 [Rows]: the one that was drawn; may be Best itself
+	Stride   int64 // elements between rows of logits
+	IDStride int64 // entries between rows
+	Rows     int32
+	Columns  int32 // at most MaxSampleColumns
+}
+
+// MaxSampleColumns is the largest vocabulary that tokens are drawn from.
+const MaxSampleColumns = 262144
+
+// SampleRows draws a token from every row whose draw has a temperature, as package sample does, to the bit.
+func (k *Kernels) SampleRows(s *Stream, a *SampleArgs) error {
+	c := checks{kernel: "sample_rows"}
+	if a.Columns <= 0 || a.Columns > MaxSampleColumns {
+		c.fail("%d columns, supported are 1 to %d", a.Columns, MaxSampleColumns)
+	}
+	c.element("logits", a.Logits, ElementF32, ElementF32, a.Stride, a.Columns)
+	c.memory("draws", a.Draws, 8)
+	c.memory("best", a.Best, 4)
+	c.memory("ids", a.IDs, 4)
+	c.multiple("id stride", a.IDStride, 1, 1)
+	c.count("rows", a.Rows)
+	if c.err != nil || a.Rows == 0 {
+		return c.err
+	}
+	fn, err := k.Function(c.kernel)
+	if err != nil {
+		return err
+	}
+	return Run(s, fn, Launch{Grid: Dim{X: uint32(a.Rows)}, Block: Dim{X: uint32(fn.attrs.MaxThreads)},
+		Overlap: s.overlap}, a)
+}

@@ -1,0 +1,306 @@
+// Draws one token from every row of logits: temperature, top_k, top_p, min_p and a random number.
+//
+// In       logits f32 [rows, columns], columns up to 262144; the best column of every row; the words of its draw.
+// Out      ids i32 [rows]: the column that was drawn. A row whose draw has no temperature, or whose best logit is not
+//          finite, keeps its best.
+// Same     the Go package sample is the definition, and this gives its tokens to the bit: every rounding is named, no
+//          product is fused with a sum, and weights are whole numbers, whose sums have no order. A test runs this file
+//          on a CPU beside it (kernel/cuda/sample_test.go).
+// Block    a row. One sweep puts the weights of all tokens into 1921 buckets by their distance from the best. The
+//          bucket in which top_k or top_p ends is listed and its tokens ranked; where it holds more than the list
+//          does, its keys are counted by 11 bits at a time until the list holds what is left: at most five sweeps. Then
+//          the weights of kept tokens are summed over segments of 128 columns; the segment in which the random number
+//          falls is walked column by column.
+// Bytes    the logits once for each sweep, from L2: 1 sweep for plain sampling, 3 with top_k or top_p, 4 with both. Only
+//          the sweep into buckets weighs every token.
+#pragma once
+#include "smxx/key.cuh"
+#include "smxx/sample/args.h"
+
+constexpr i32 kSampleThreads = 512;
+constexpr i32 kWeightBits = 44; // the best token weighs 2^44
+constexpr i32 kReach = 30;      // temperatures below the best at which a token no longer counts
+constexpr i32 kGrain = 64;      // buckets of a temperature
+constexpr i32 kBuckets = kReach * kGrain + 1;
+constexpr i32 kBins = 2048; // buckets, values of 11 bits of a key, or segments
+constexpr i32 kParts = 32;  // of the bins, for finding one among them
+constexpr i32 kDigit = 11;
+constexpr i32 kListed = 512; // 5 digits leave at most 2^9 keys
+constexpr i32 kSegment = 128;
+constexpr i32 kDrawWords = 10;
+
+// The words of a draw.
+struct Draw {
+    f64 inverse; // of the temperature
+    f64 top_p;
+    u64 least;  // weight of a token that min_p keeps
+    u64 random; // share of 2^64
+    i64 top_k;
+};
+static_assert(sizeof(Draw) == 4 * kDrawWords, "a draw is ten words");
+
+struct SampleShared {
+    f64 scales[kBuckets]; // 2^44 * exp(-b / 64)
+    u64 mass[kBins];
+    u32 count[kBins];
+    u64 keys[kListed];
+    u64 weights[kListed];
+    u64 part_mass[kParts];
+    u64 part_count[kParts];
+    u64 before; // measure of the bins before bin
+    u64 above;  // mass of the keys that come before those of bin; then of all up to edge
+    u64 edge;   // the last key that is kept
+    i32 bin;
+    u32 listed;
+};
+
+// 2^44 * exp(-b / 64), a product of exp(-2^j / 64) over the bits of b, the lowest first.
+DEVICE f64 sample_scale(i32 b) {
+    f64 v = static_cast<f64>(1ull << kWeightBits);
+    if (b & 1) v = __dmul_rn(v, 0x1.f80feabfeefa5p-1);
+    if (b & 2) v = __dmul_rn(v, 0x1.f03f56a88b5d8p-1);
+    if (b & 4) v = __dmul_rn(v, 0x1.e0fabfbc702a4p-1);
+    if (b & 8) v = __dmul_rn(v, 0x1.c3d6a24ed8222p-1);
+    if (b & 16) v = __dmul_rn(v, 0x1.8ebef9eac820bp-1);
+    if (b & 32) v = __dmul_rn(v, 0x1.368b2fc6f960ap-1);
+    if (b & 64) v = __dmul_rn(v, 0x1.78b56362cef38p-2);
+    if (b & 128) v = __dmul_rn(v, 0x1.152aaa3bf81ccp-3);
+    if (b & 256) v = __dmul_rn(v, 0x1.2c155b8213cf4p-6);
+    if (b & 512) v = __dmul_rn(v, 0x1.5fc21041027adp-12);
+    if (b & 1024) v = __dmul_rn(v, 0x1.e355bbaee85cbp-24);
+    return v;
+}
+
+DEVICE i32 sample_bucket(f64 d) { return __double2int_rz(__dadd_rn(__dmul_rn(d, kGrain), 0.5)); }
+
+// The weight of a token of bucket b at distance d.
+DEVICE u64 sample_weight(f64 scale, i32 b, f64 d) {
+    f64 r = __dsub_rn(__dmul_rn(b, 1.0 / kGrain), d);
+    f64 series = __dadd_rn(__dadd_rn(1.0, r), __dmul_rn(__dmul_rn(r, r), 0.5));
+    return static_cast<u64>(__double2ll_rz(__dadd_rn(__dmul_rn(scale, series), 0.5)));
+}
+
+// The least weight that is p of a total.
+DEVICE u64 sample_share(f64 p, u64 total) {
+    return min(static_cast<u64>(__double2ll_ru(__dmul_rn(p, __ll2double_rn(static_cast<i64>(total))))), total);
+}
+
+// One row. Every thread of the block calls every function, which begin and end where all threads meet.
+template <int Threads> struct Sampling {
+    SampleShared& s;
+    const f32* logits;
+    i32 columns;
+    f64 top, inverse;
+    bool filled; // bins hold the buckets
+
+    // Calls visit(column, logit) for the tokens of this thread.
+    template <class Visit> DEVICE void each(i32 from, i32 end, i32 step, Visit visit) {
+#pragma unroll 4
+        for (i32 c = from; c < end; c += step) visit(c, logits[c]);
+    }
+
+    // The distance of a token below the best, and whether it is within reach; NaN is not.
+    DEVICE bool reaches(f32 v, f64& d) {
+        d = __dmul_rn(__dsub_rn(top, v), inverse);
+        return d >= 0 && d < kReach;
+    }
+
+    // The weight of a token that is kept: up to edge, and at least least; else 0.
+    DEVICE u64 kept(i32 c, f32 v, u64 edge, u64 least) {
+        f64 d;
+        if (candidate_key(v, c) < edge || !reaches(v, d)) return 0;
+        i32 b = sample_bucket(d);
+        u64 w = sample_weight(s.scales[b], b, d);
+        return w >= least ? w : 0;
+    }
+
+    // Calls visit(key, weight) for the tokens of this thread in a bucket whose keys have a prefix above shift; none for
+    // a shift of 64.
+    template <class Visit> DEVICE void members(i32 bucket, u64 prefix, i32 shift, Visit visit) {
+        each(threadIdx.x, columns, Threads, [&](i32 c, f32 v) {
+            f64 d;
+            if (!reaches(v, d) || sample_bucket(d) != bucket) return;
+            u64 key = candidate_key(v, c);
+            if (shift == 64 || key >> shift == prefix) visit(key, sample_weight(s.scales[bucket], bucket, d));
+        });
+    }
+
+    DEVICE void make_scales() {
+        for (i32 b = threadIdx.x; b < kBuckets; b += Threads) s.scales[b] = sample_scale(b);
+        __syncthreads();
+    }
+
+    DEVICE void clear_bins() {
+        for (i32 b = threadIdx.x; b < kBins; b += Threads) s.mass[b] = 0, s.count[b] = 0;
+        __syncthreads();
+    }
+
+    // Sums parts of the bins. Sums are of whole numbers: neighbours begin at different places to spread over the banks.
+    DEVICE void sum_parts() {
+        constexpr i32 width = kBins / kParts;
+        __syncthreads();
+        if (threadIdx.x < kParts) {
+            u64 m = 0, c = 0;
+            for (i32 i = 0; i < width; i++) {
+                i32 b = threadIdx.x * width + ((i + threadIdx.x) & (width - 1));
+                m += s.mass[b];
+                c += s.count[b];
+            }
+            s.part_mass[threadIdx.x] = m;
+            s.part_count[threadIdx.x] = c;
+        }
+        __syncthreads();
+    }
+    DEVICE u64 total(const u64* parts) {
+        u64 sum = 0;
+        for (i32 p = 0; p < kParts; p++) sum += parts[p];
+        return sum;
+    }
+
+    // Puts the tokens into buckets.
+    DEVICE void fill() {
+        clear_bins();
+        each(threadIdx.x, columns, Threads, [&](i32, f32 v) {
+            f64 d;
+            if (!reaches(v, d)) return;
+            i32 b = sample_bucket(d);
+            atomicAdd(&s.count[b], 1u);
+            atomicAdd(&s.mass[b], sample_weight(s.scales[b], b, d));
+        });
+        sum_parts();
+        filled = true;
+    }
+
+    // Finds the bin in which the counts, or masses, of the bins reach need; there is one.
+    DEVICE void find(u64 need, bool counts) {
+        if (threadIdx.x == 0) {
+            constexpr i32 width = kBins / kParts;
+            const u64* parts = counts ? s.part_count : s.part_mass;
+            u64 sum = 0;
+            i32 p = 0;
+            for (; p < kParts - 1 && sum + parts[p] < need; p++) {
+                sum += parts[p];
+                s.above += s.part_mass[p];
+            }
+            i32 b = p * width;
+            for (; b < kBins - 1; b++) {
+                u64 size = counts ? s.count[b] : s.mass[b];
+                if (sum + size >= need) break;
+                sum += size;
+                s.above += s.mass[b];
+            }
+            s.bin = b;
+            s.before = sum;
+        }
+        __syncthreads();
+    }
+
+    // Finds the last key of the shortest list of best tokens whose number, or mass, reaches need: s.edge, and s.above,
+    // their mass.
+    DEVICE void cut(u64 need, bool counts) {
+        if (!filled) fill();
+        if (threadIdx.x == 0) s.above = 0;
+        __syncthreads();
+        find(need, counts);
+        i32 bucket = s.bin, shift = 64;
+        u64 prefix = 0; // of the keys that are left, above shift
+        need -= s.before;
+        u32 left = s.count[s.bin];
+        while (left > kListed) {
+            i32 next = shift - kDigit;
+            filled = false;
+            __syncthreads();
+            clear_bins();
+            members(bucket, prefix, shift, [&](u64 key, u64 w) {
+                i32 bin = kBins - 1 - static_cast<i32>(key >> next & (kBins - 1)); // the best first
+                atomicAdd(&s.count[bin], 1u);
+                atomicAdd(&s.mass[bin], w);
+            });
+            sum_parts();
+            find(need, counts);
+            need -= s.before;
+            prefix = (shift == 64 ? 0 : prefix << kDigit) | static_cast<u64>(kBins - 1 - s.bin);
+            left = s.count[s.bin];
+            shift = next;
+        }
+        __syncthreads();
+        if (threadIdx.x == 0) s.listed = 0;
+        __syncthreads();
+        members(bucket, prefix, shift, [&](u64 key, u64 w) {
+            u32 at = atomicAdd(&s.listed, 1u);
+            s.keys[at] = key;
+            s.weights[at] = w;
+        });
+        __syncthreads();
+        u64 above = s.above;
+        __syncthreads();
+        for (u32 i = threadIdx.x; i < left; i += Threads) {
+            u64 key = s.keys[i], mass = 0, number = 0;
+            for (u32 j = 0; j < left; j++)
+                if (s.keys[j] >= key) mass += s.weights[j], number++;
+            u64 measure = counts ? number : mass, own = counts ? 1 : s.weights[i];
+            if (measure >= need && measure - own < need) { // one key
+                s.edge = key;
+                s.above = above + mass;
+            }
+        }
+        __syncthreads();
+    }
+
+    // The column at share random of the weights of tokens up to edge that weigh at least the given weight.
+    DEVICE i32 draw(u64 edge, u64 least, u64 random) {
+        clear_bins();
+        i32 segments = (columns + kSegment - 1) / kSegment, lane = lane_id();
+        for (i32 g = threadIdx.x / 32; g < segments; g += Threads / 32) {
+            u64 sum = 0;
+            each(g * kSegment + lane, min((g + 1) * kSegment, columns), 32,
+                 [&](i32 c, f32 v) { sum += kept(c, v, edge, least); });
+#pragma unroll
+            for (int d = 16; d > 0; d /= 2) sum += __shfl_xor_sync(ptx::kFullMask, sum, d);
+            if (lane == 0) s.mass[g] = sum;
+        }
+        sum_parts();
+        u64 goal = __umul64hi(random, total(s.part_mass));
+        find(goal + 1, false);
+        i32 first = s.bin * kSegment;
+        u64 before = s.before;
+        for (i32 i = threadIdx.x; i < kSegment; i += Threads)
+            s.weights[i] = first + i < columns ? kept(first + i, logits[first + i], edge, least) : 0;
+        __syncthreads();
+        i32 i = 0;
+        while (i < kSegment - 1 && before + s.weights[i] <= goal) before += s.weights[i++];
+        return first + i;
+    }
+};
+
+template <int Threads> DEVICE void sample_row(const SampleArgs& a) {
+    __shared__ SampleShared s;
+    i64 row = blockIdx.x;
+    const Draw* words = reinterpret_cast<const Draw*>(a.draws + row * kDrawWords);
+    Draw d = *words;
+    const f32* logits = a.logits + row * a.stride;
+    i32 best = a.best[row * a.id_stride];
+    f32 top = best >= 0 && best < a.columns ? logits[best] : __int_as_float(0x7FC00000);
+    if (d.inverse == 0 || !(fabsf(top) < __int_as_float(0x7F800000))) {
+        if (threadIdx.x == 0) a.ids[row * a.id_stride] = best;
+        return;
+    }
+    Sampling<Threads> r{s, logits, a.columns, top, d.inverse, false};
+    r.make_scales();
+    u64 edge = 0;
+    if (d.top_k > 0 || d.top_p < 1) {
+        r.fill();
+        u64 mass = r.total(s.part_mass), tokens = r.total(s.part_count), k = static_cast<u64>(d.top_k);
+#pragma unroll 1
+        for (int i = 0; i < 2; i++) { // one copy of the code for top_k, then top_p
+            bool counts = i == 0;
+            if (counts ? k == 0 || k >= tokens : d.top_p >= 1) continue;
+            r.cut(counts ? k : sample_share(d.top_p, mass), counts);
+            edge = s.edge;
+            mass = s.above;
+            __syncthreads();
+        }
+    }
+    i32 chosen = r.draw(edge, d.least, d.random);
+    if (threadIdx.x == 0) a.ids[row * a.id_stride] = chosen;
+}

@@ -1,0 +1,29 @@
+package host
+
+import (
+	"sparrow/kernel"
+	"sparrow/sample"
+)
+
+// Sampler draws tokens in host memory. It keeps its scratch memory from call to call.
+type Sampler struct{ scratch *sample.Scratch }
+
+// Sample draws row after row.
+func (s *Sampler) Sample(a kernel.SampleArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	if s.scratch == nil || s.scratch.Vocabulary() < a.Logits.Cols {
+		var err error
+		if s.scratch, err = sample.NewScratch(a.Logits.Cols); err != nil {
+			return err
+		}
+	}
+	for r := range a.Logits.Rows {
+		if d := sample.Drawn(RowI32(a.Draws, r)); d.Inverse != 0 {
+			id := RowI32(a.IDs, r)
+			id[0] = s.scratch.Choose(RowF32(a.Logits, r), id[0], d)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,31 @@
+package kernel
+
+import "sparrow/sample"
+
+// SampleArgs draws a token from rows of logits as sample.Scratch.Choose does, to the bit. IDs[r] is the best token of
+// row r, and becomes the one that Draws[r] gives: the words of a sample.Draw. A row whose draw has no temperature keeps
+// its best token.
+type SampleArgs struct {
+	IDs    Tensor // i32 [R, 1]
+	Logits Tensor // f32 [R, vocabulary]
+	Draws  Tensor // i32 [R, sample.DrawWords], contiguous
+}
+
+// TokenSampler draws tokens.
+type TokenSampler interface{ Sample(SampleArgs) error }
+
+// Check validates the arguments.
+func (a *SampleArgs) Check() error {
+	c := checker{op: "sample"}
+	r := a.Logits.Rows
+	c.tensor("logits", a.Logits, F32, r, -1)
+	c.tensor("ids", a.IDs, I32, r, 1)
+	c.tensor("draws", a.Draws, I32, r, sample.DrawWords)
+	if a.Draws.Stride != a.Draws.Cols {
+		c.fail("draws are %d words apart, want %d", a.Draws.Stride, a.Draws.Cols)
+	}
+	if a.Logits.Cols > sample.MaxVocabulary {
+		c.fail("a vocabulary of %d tokens, at most %d are supported", a.Logits.Cols, sample.MaxVocabulary)
+	}
+	return c.err
+}

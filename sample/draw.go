@@ -1,0 +1,56 @@
+package sample
+
+import "math"
+
+// Draw is what steps 5 to 8 and the draw itself depend on beside the logits. Devices that draw are given it: what they
+// choose from a row is what [Scratch.Choose] chooses, to the bit.
+type Draw struct {
+	Inverse float64 // of the temperature; 0 takes the best token
+	TopP    float64 // 1 is off
+	Least   uint64  // the weight below which min_p drops a token
+	Random  uint64  // the random number, as a share of 1 << 64
+	TopK    int     // 0 is off
+}
+
+// DrawWords is how many words of 32 bits [Draw.Put] writes.
+const DrawWords = 10
+
+// Draw is how the sampler draws the token that comes when ahead more tokens are part of the output. It is all there is
+// of a sampler that Draws.
+func (s *Sampler) Draw(ahead int) Draw {
+	if s.params.greedy() {
+		return Draw{}
+	}
+	return Draw{Inverse: 1 / s.params.Temperature, TopP: s.params.TopP, Least: least(s.params.MinP),
+		Random: randomBits(s.params.Seed, s.choice, s.step+ahead, StreamToken), TopK: s.params.TopK}
+}
+
+// Draws reports whether a [Draw] is all that the sampler needs: it has no biases, penalties and log probabilities.
+func (s *Sampler) Draws() bool { return len(s.biases) == 0 && s.penalties == nil && !s.params.Logprobs }
+
+// Put writes the draw as a device reads it: words of 32 bits, of each number the lower half first.
+func (d *Draw) Put(words []int32) {
+	for i, v := range [...]uint64{math.Float64bits(d.Inverse), math.Float64bits(d.TopP), d.Least, d.Random,
+		uint64(min(d.TopK, math.MaxInt32))} {
+		words[2*i], words[2*i+1] = int32(uint32(v)), int32(uint32(v>>32))
+	}
+}
+
+// Drawn is the draw that Put wrote.
+func Drawn(words []int32) Draw {
+	number := func(i int) uint64 { return uint64(uint32(words[2*i])) | uint64(uint32(words[2*i+1]))<<32 }
+	return Draw{math.Float64frombits(number(0)), math.Float64frombits(number(1)), number(2), number(3),
+		int(number(4))}
+}
+
+// Choose is the token that a draw gives of a row of logits [vocabulary] whose best token is known. A row whose best
+// logit is infinite keeps its best token. NaN is never drawn.
+func (w *Scratch) Choose(logits []float32, best int32, d Draw) int32 {
+	top := logits[best]
+	if d.Inverse == 0 || math.IsInf(float64(top), 0) || top != top {
+		return best
+	}
+	w.x = logits
+	w.distribute(&d, top)
+	return w.draw(d.Random)
+}

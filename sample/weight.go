@@ -1,0 +1,59 @@
+package sample
+
+import "math"
+
+// Weights are whole numbers, so that sums of them do not depend on the order of their terms: a GPU that adds them in
+// parallel draws the token that this package draws, to the bit (kernel/cuda/src/smxx/sample).
+const (
+	// weightBits is the weight of the likeliest token as a power of two. MaxVocabulary of them fit 63 bits.
+	weightBits    = 44
+	MaxVocabulary = 1 << 19
+	// Reach is how far below the maximum, in units of temperature, a token still counts: there it weighs 2.
+	Reach = 30
+	// grain is how many buckets of weights a unit of temperature has.
+	grain   = 64
+	buckets = Reach*grain + 1
+)
+
+// roots[j] is exp(-2^j / grain).
+var roots = [...]float64{
+	0x1.f80feabfeefa5p-1, 0x1.f03f56a88b5d8p-1, 0x1.e0fabfbc702a4p-1, 0x1.c3d6a24ed8222p-1,
+	0x1.8ebef9eac820bp-1, 0x1.368b2fc6f960ap-1, 0x1.78b56362cef38p-2, 0x1.152aaa3bf81ccp-3,
+	0x1.2c155b8213cf4p-6, 0x1.5fc21041027adp-12, 0x1.e355bbaee85cbp-24,
+}
+
+// scales[b] is 2^weightBits * exp(-b / grain), made of roots in a fixed order.
+var scales = func() (t [buckets]float64) {
+	for b := range t {
+		v := float64(uint64(1) << weightBits)
+		for j, root := range roots {
+			if b>>j&1 != 0 {
+				v = float64(v * root)
+			}
+		}
+		t[b] = v
+	}
+	return t
+}()
+
+// Weigh is the bucket of a token at distance d below the maximum, 0 <= d < Reach, and its weight: exp(-d), the
+// likeliest token's being 1 << weightBits. In a bucket |b/grain - d| <= 1/128, and three terms of the series leave out
+// 8e-8, about as much as a logit's own rounding. Conversions name the roundings: no product is fused with a sum.
+func Weigh(d float64) (b uint, weight uint64) {
+	b = bucketOf(d)
+	r := float64(float64(b)*(1.0/grain)) - d
+	series := float64(1+r) + float64(float64(r*r)*0.5)
+	return b, uint64(int64(float64(scales[b]*series) + 0.5))
+}
+
+// bucketOf is monotone in the distance, so buckets are in order of preference. (The detour over int is one
+// instruction; straight to uint takes a jump.)
+func bucketOf(d float64) uint { return uint(int(float64(d*grain) + 0.5)) }
+
+// least is the weight below which min_p drops a token.
+func least(minP float64) uint64 { return uint64(int64(math.Ceil(float64(minP * (1 << weightBits))))) }
+
+// share is the least weight that is p of a total, 0 < p < 1.
+func share(p float64, total uint64) uint64 {
+	return min(uint64(int64(math.Ceil(float64(p*float64(int64(total)))))), total)
+}
