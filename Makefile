@@ -2,7 +2,7 @@
 GO ?= go
 # Packages whose tests are cheap enough to repeat under the race detector on two cores.
 RACE = . ./attn/... ./engine ./model ./sched ./kv/... ./server ./hub ./weight ./kernel/cpu/pool ./kernel/group \
-	./kernel/cuda
+	./kernel/offload ./kernel/cuda
 # `check` vets already, and no debugger looks at test binaries: without both they are built in less time.
 TESTFLAGS = -vet=off -ldflags=-w
 # Platforms that tests do not run on; their sources are type-checked.
