@@ -53,6 +53,8 @@ type ExpertRequest struct {
 	Timeout time.Duration // how long the device waits for them; 0 is offload.Timeout
 	Usage   *usage.Table  // nil: experts are chosen equally often
 	Chunk   int           // rows of a prompt in one step
+	// Deterministic gives each expert in host memory one method for decodes and prompts.
+	Deterministic bool
 	// Measure finds what a model takes that was loaded on a device without memory; free is what the device has.
 	Measure func(m model.Model, free int64) (*engine.Need, error)
 }
@@ -79,7 +81,7 @@ func PlaceExperts(r *kernel.Registry, src *family.Source, dev kernel.Device, q E
 		return nil, fmt.Errorf("sparrow: %w: experts %s on %s; only a GPU has a memory of its own: leave --experts out",
 			kernel.ErrUnsupported, q.Homes, dev.Name())
 	}
-	cores, err := r.Open("cpu", kernel.Options{Workers: q.Workers})
+	cores, err := r.Open("cpu", kernel.Options{Workers: q.Workers, Pack: true})
 	if err != nil {
 		return nil, err
 	}
@@ -139,6 +141,11 @@ func (p *PlacedExperts) choose(src *family.Source, dev kernel.Device, q ExpertRe
 	for range 16 {
 		if p.Choice, err = placement.Choose(ask); err != nil {
 			return fmt.Errorf("sparrow: %s on %s: %w", src.Name, describeDevice(dev), err)
+		}
+		if q.Deterministic && !p.Choice.Placement.OneArithmetic() {
+			p.Choice.Prefill, p.Choice.Placement.Prefill = p.Choice.Decode, p.Choice.Placement.Decode
+			p.Choice.Reasons = append(p.Choice.Reasons, fmt.Sprintf("deterministic: experts in host memory are %v for "+
+				"prompts too, so that a token that is computed again has the same bits", p.Choice.Decode))
 		}
 		n, err := measure(p.Choice.Placement)
 		if err != nil {

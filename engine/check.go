@@ -14,8 +14,9 @@ func (e *Engine) Check() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	kv, held := poolStats(e.pools), 0
-	if kv.Sequences != e.sched.Running() {
-		return fmt.Errorf("engine: %d sequences hold pages, %d run", kv.Sequences, e.sched.Running())
+	if kv.Sequences != e.sched.Running()+e.sched.Kept() {
+		return fmt.Errorf("engine: %d sequences hold pages, %d run and %d have kept theirs", kv.Sequences,
+			e.sched.Running(), e.sched.Kept())
 	}
 	waiting := 0
 	for _, j := range e.inbox {

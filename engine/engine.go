@@ -107,6 +107,7 @@ type Engine struct {
 	finished time.Time     // when the latest pass ended
 	outcomes []outcome     // memory for those of one item
 	stalled  time.Duration // the stall above MaxStall that was reported
+	apart    time.Duration // what the latest batch took, where sequences that decode were left out
 	drafter  *drafter      // nil when nothing is drafted
 	tiers    *tiers        // nil without tiers of the prefix cache
 	counted  time.Time     // when counts of experts were read

@@ -252,6 +252,9 @@ func (t *tap) Start(works []step.Work) (step.Pending, error) {
 
 func (t *tap) Wait(p step.Pending) (step.Result, error) {
 	res, err := t.runner.Wait(p)
+	if p.Plan() == nil || p.Plan().Pass != plan.PassTarget {
+		return res, err
+	}
 	works := t.works[0]
 	t.works = t.works[1:]
 	if err == nil && t.after != nil {

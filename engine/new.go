@@ -134,7 +134,7 @@ func (e *Engine) allocate(cfg *plan.Config, notices []plan.Notice) error {
 	}
 	e.sched, err = sched.New(e.pools, sched.Limits{BatchTokens: c.StepTokens, MaxRunning: c.MaxRunning,
 		PromptLogits: e.promptLogits(), MaxStall: c.MaxStall, Threshold: threshold(cfg),
-		RecordRows: e.recordRows()})
+		RecordRows: e.recordRows(), KeepSuspended: e.stateful == nil})
 	if err != nil {
 		return err
 	}

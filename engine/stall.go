@@ -15,12 +15,15 @@ func (e *Engine) noteTime(of sched.Load, took time.Duration, decodes bool) {
 		e.cfg.Log.Warn("even the smallest chunk of a prompt holds up running streams for longer than --max-stall",
 			"max_stall", e.cfg.MaxStall, "kept", kept.Round(time.Millisecond), "chunk_tokens", sched.SmallestChunk)
 	}
-	if !decodes {
-		return
+	switch {
+	case of.Apart():
+		e.apart = took
+	case decodes:
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.gaps.add(e.apart+took, e.now())
+		e.apart = 0
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.gaps.add(took, e.now())
 }
 
 // gapWindow is how long the longest gap is remembered, at least; at most twice as long.

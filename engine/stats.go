@@ -35,7 +35,8 @@ type Stats struct {
 	VerifiedTokens                           int64 // tokens that came out of those
 	// Drafts counts drafts by their place in the chain, the first at 0.
 	Drafts [spec.MaxDrafts]DraftCount
-	// DraftsAhead counts passes of the drafting layer that were enqueued before the host had seen what the target chose.
+	// DraftsAhead counts passes of the drafting layer that were enqueued before the host had seen what the target
+	// chose.
 	DraftsAhead int64
 	// DraftsEnded counts sequences that stopped drafting because it did not pay, DraftsFailed those whose draft pass
 	// failed.

@@ -113,6 +113,9 @@ func (b *Mailbox) Expect(n int) {
 	notify(b.wake)
 }
 
+// Expected is how many exchanges were enqueued so far, modulo 2^32.
+func (b *Mailbox) Expected() uint32 { return b.expected.Load() }
+
 func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -14,7 +14,7 @@ const (
 )
 
 // IndexFP8 is the layout IndexPage132. A page of n tokens is n*128 key bytes, then n float32 scales: it is not made of
-// 132-byte rows, so a token is moved in two pieces (CopyToken).
+// 132-byte rows, so tokens are moved in two pieces (CopyTokens).
 type IndexFP8 struct {
 	// Mode is how Encode derives the scale; Decode does not depend on it.
 	Mode num.ScaleMode
@@ -74,13 +74,16 @@ func (IndexFP8) ScaleOffset(tokens, loc int) int {
 	return loc/tokens*tokens*IndexTokenBytes + indexScaleAt(tokens, loc%tokens)
 }
 
-// CopyToken moves one token's key and scale between pages, whatever the two pages' sizes; the bytes are kept.
-func (l IndexFP8) CopyToken(dst, src IndexSlot) {
-	checkIndex(IndexPage132, dst.Page, dst.Tokens, dst.Slot, IndexTokenBytes)
-	checkIndex(IndexPage132, src.Page, src.Tokens, src.Slot, IndexTokenBytes)
-	copy(l.Key(dst.Page, dst.Slot), l.Key(src.Page, src.Slot))
+// CopyTokens moves the keys and scales of n adjacent tokens between pages, whatever the two pages' sizes; the bytes are
+// kept.
+func (l IndexFP8) CopyTokens(dst, src IndexSlot, n int) {
+	for _, s := range [...]IndexSlot{dst, src} {
+		checkIndex(IndexPage132, s.Page, s.Tokens, s.Slot, IndexTokenBytes)
+		checkIndex(IndexPage132, s.Page, s.Tokens, s.Slot+n-1, IndexTokenBytes)
+	}
+	copy(dst.Page[dst.Slot*IndexDim:][:n*IndexDim], src.Page[src.Slot*IndexDim:])
 	from := src.Page[indexScaleAt(src.Tokens, src.Slot):]
-	copy(dst.Page[indexScaleAt(dst.Tokens, dst.Slot):], from[:IndexScaleBytes])
+	copy(dst.Page[indexScaleAt(dst.Tokens, dst.Slot):], from[:n*IndexScaleBytes])
 }
 
 // indexScaleAt is the offset of a token's scale within its page.

@@ -52,12 +52,16 @@ func (IndexFP4) ScaleOffset(tokens, loc int) int {
 	return loc/tokens*tokens*IndexFP4Bytes + tokens*indexFP4Values + loc%tokens*indexFP4Scales
 }
 
-// CopyToken moves one token's values and exponents between pages, whatever the two pages' sizes; the bytes are kept.
-func (l IndexFP4) CopyToken(dst, src IndexSlot) {
-	to, toScales := l.token(dst.Page, dst.Tokens, dst.Slot)
-	from, fromScales := l.token(src.Page, src.Tokens, src.Slot)
-	copy(to, from)
-	copy(toScales, fromScales)
+// CopyTokens moves the values and exponents of n adjacent tokens between pages, whatever the two pages' sizes; bytes
+// are kept.
+func (l IndexFP4) CopyTokens(dst, src IndexSlot, n int) {
+	for _, s := range [...]IndexSlot{dst, src} {
+		checkIndex(IndexPage68, s.Page, s.Tokens, s.Slot, IndexFP4Bytes)
+		checkIndex(IndexPage68, s.Page, s.Tokens, s.Slot+n-1, IndexFP4Bytes)
+	}
+	copy(dst.Page[dst.Slot*indexFP4Values:][:n*indexFP4Values], src.Page[src.Slot*indexFP4Values:])
+	from := src.Page[l.ScaleOffset(src.Tokens, src.Slot):]
+	copy(dst.Page[l.ScaleOffset(dst.Tokens, dst.Slot):], from[:n*indexFP4Scales])
 }
 
 // token is the values and the exponents of a token.

@@ -54,7 +54,7 @@ func TestIndexFP4BytesByHand(t *testing.T) {
 		t.Errorf("value %d is %v, want %v", i, got[i], want[i])
 	}
 	to := make([]byte, IndexFP4{}.PageBytes(2))
-	IndexFP4{}.CopyToken(IndexSlot{Page: to, Tokens: 2, Slot: 1}, IndexSlot{Page: page, Tokens: 3, Slot: 1})
+	IndexFP4{}.CopyTokens(IndexSlot{Page: to, Tokens: 2, Slot: 1}, IndexSlot{Page: page, Tokens: 3, Slot: 1}, 1)
 	IndexFP4{}.Decode(got, to, 2, 1)
 	if i, ok := sameValues(got, want); !ok || !bytes.Equal(to[:64], zeros(64)) {
 		t.Errorf("a moved key: value %d is %v, want %v; key 0 must stay", i, got[i], want[i])

@@ -205,23 +205,29 @@ func TestIndexKeysRoundTrip(t *testing.T) {
 	}
 }
 
-func TestCopyTokenMovesKeyAndScaleSeparately(t *testing.T) {
+func TestCopyTokensMovesKeysAndScalesSeparately(t *testing.T) {
 	l := IndexFP8{}
 	src := make([]byte, l.PageBytes(PageTokens))
 	for i := range src {
 		src[i] = byte(i * 7)
 	}
-	dst := make([]byte, l.PageBytes(3))
-	l.CopyToken(IndexSlot{dst, 3, 1}, IndexSlot{src, PageTokens, 62})
-	want := make([]byte, l.PageBytes(3))
-	copy(want[128:256], src[62*128:63*128])
-	copy(want[3*128+4:3*128+8], src[8192+62*4:8192+63*4])
+	dst := make([]byte, l.PageBytes(4))
+	l.CopyTokens(IndexSlot{dst, 4, 1}, IndexSlot{src, PageTokens, 62}, 2)
+	want := make([]byte, l.PageBytes(4))
+	copy(want[128:384], src[62*128:64*128])
+	copy(want[4*128+4:4*128+12], src[8192+62*4:8192+64*4])
 	if !bytes.Equal(dst, want) {
-		t.Error("the copied token is not the key and scale of the source, at their places")
+		t.Error("the copied tokens are not the keys and scales of the source, at their places")
 	}
-	if got := l.Keys(dst, 3); len(got) != 3*128 || !bytes.Equal(l.Key(dst, 1), got[128:256]) {
+	if got := l.Keys(dst, 4); len(got) != 4*128 || !bytes.Equal(l.Key(dst, 1), got[128:256]) {
 		t.Error("Keys and Key differ")
 	}
+	defer func() {
+		if recover() == nil {
+			t.Error("tokens behind the page were copied")
+		}
+	}()
+	l.CopyTokens(IndexSlot{dst, 4, 1}, IndexSlot{src, PageTokens, 63}, 2)
 }
 
 func TestViewsAreThePartsOfARow(t *testing.T) {

@@ -1,69 +1,64 @@
 package sched
 
-import "math"
-
-// load is what a batch computes, as far as its time depends on it. Contexts are sums over rows, in thousands of
-// tokens: a row costs the more the more tokens it may see.
+// load is what a batch computes, as far as its time depends on it.
 type load struct {
-	rows, context float64 // of sequences that decode, drafts included
-	near, far     float64 // rows of prompts before and behind Limits.Threshold
-	seen          float64 // their context
-	prompts       bool
-	smallest      bool // prompts were cut to the smallest chunk
+	decode    part // sequences that decode, drafts included
+	near, far part // prompts before and behind Limits.Threshold
+	smallest  bool // prompts were cut to the smallest chunk
+	apart     bool // sequences that decode are left out
 }
 
-// addDecode adds n rows of a sequence that decodes.
-func (l *load) addDecode(n, cached int) {
-	l.rows += float64(n)
-	l.context += context(n, cached)
+// part is rows of one kind. A row costs the more the more tokens it may see.
+type part struct {
+	rows float64
+	seen float64 // sum over rows of the tokens that each may see, in thousands
 }
+
+// add adds n rows of a sequence behind cached tokens.
+func (p *part) add(n, cached int) {
+	p.rows += float64(n)
+	p.seen += float64(n) * (float64(cached) + float64(n)/2) / 1000
+}
+
+func (p *part) features() features { return features{1, p.rows, p.seen} }
 
 // addPrompt adds n tokens of a prompt.
 func (l *load) addPrompt(n, cached, threshold int) {
 	near := min(max(threshold-cached, 0), n)
-	l.prompts = true
-	l.near += float64(near)
-	l.far += float64(n - near)
-	l.seen += context(n, cached)
+	l.near.add(near, cached)
+	l.far.add(n-near, cached+near)
 }
 
-// context is what n rows behind cached tokens see.
-func context(n, cached int) float64 { return float64(n) * (float64(cached) + float64(n)/2) / 1000 }
-
-func (l *load) decodeFeatures() features { return features{1, l.rows, 0, l.context} }
-func (l *load) promptFeatures() features { return features{1, l.near, l.far, l.seen} }
+// prompts is how many rows belong to prompts.
+func (l *load) prompts() float64 { return l.near.rows + l.far.rows }
 
 // cost predicts the time of a batch in seconds, from batches that were measured. What decoding takes and what prompts
-// add are learned apart: thousands of batches without prompts do not make it forget what prompts cost.
+// add, near and far, are learned apart: thousands of batches without prompts do not make it forget what prompts cost,
+// nor short prompts what long ones cost.
 type cost struct {
-	decode, prompt fit
-	measured       int     // batches with prompts
-	near, far      float64 // rows of prompts that one of the latest of them had
-	most           float64 // rows of a batch without prompts that was measured
-	spread         float64 // of the times of batches with prompts around what was predicted
+	decode, near, far fit
+	measured          int     // batches with prompts
+	nearRows, farRows float64 // of prompts that one of the latest of them had
+	most              float64 // rows of a batch without prompts that was measured
+	late              float64 // what nearly all batches with prompts take at most, relative to the prediction
 }
 
-// The first guesses, in seconds: of a batch, a row before and behind the threshold, and a thousand tokens that a row
-// sees. They are above what small models take. Where a model takes more, the first batches correct them.
+// The first guesses, in seconds: of a batch, a row, and a thousand tokens that a row sees. They are above what small
+// models take. Where a model takes more, the first batches correct them.
 func newCost() cost {
 	return cost{
-		decode: newFit(features{1e-3, 1e-3, 0, 1e-4}, 0.98),
-		prompt: newFit(features{1e-3, 2e-3, 2e-3, 2e-4}, 0.9),
-		spread: firstSpread,
+		decode: newFit(features{1e-3, 1e-3, 1e-4}, 0.98),
+		near:   newFit(features{1e-3, 2e-3, 2e-4}, 0.9),
+		far:    newFit(features{1e-3, 2e-3, 2e-4}, 0.9),
+		late:   firstLate,
 	}
 }
 
 // decoding predicts the time of a batch's decodes alone.
-func (c *cost) decoding(l *load) float64 { return c.decode.predict(l.decodeFeatures()) }
+func (c *cost) decoding(l *load) float64 { return c.decode.predict(l.decode.features()) }
 
 // of predicts the time of a batch.
-func (c *cost) of(l *load) float64 {
-	t := c.decoding(l)
-	if l.prompts {
-		t += c.prompt.predict(l.promptFeatures())
-	}
-	return t
-}
+func (c *cost) of(l *load) float64 { return c.decoding(l) + c.near.add(&l.near) + c.far.add(&l.far) }
 
 // knownDecoding is decoding as far as it was measured: what is only guessed is left to the prompts, so that they are
 // rather thought too slow than too fast.
@@ -72,8 +67,8 @@ func (c *cost) knownDecoding(l *load) float64 {
 		return 0
 	}
 	known := *l
-	if l.rows > c.most {
-		known.rows, known.context = c.most, l.context*c.most/l.rows
+	if rows := l.decode.rows; rows > c.most {
+		known.decode = part{c.most, l.decode.seen * c.most / rows}
 	}
 	return c.decoding(&known)
 }
@@ -82,26 +77,22 @@ func (c *cost) knownDecoding(l *load) float64 {
 // else. A change that lasts is learned from a few measurements.
 const outlier = 3
 
-// The margin follows from how far measured times lie above predicted ones: spread is the mean square of the logarithm
-// of their ratio, where it is above 1. A batch in a few hundred lies more than tail of its roots above what was
-// predicted, and may take MaxStall and a tenth. So the margin is small on a quiet machine, and large where the time of
-// equal batches differs.
+// late is learned as the time, relative to the prediction, that one of lateShare batches exceeds: it moves up by a
+// tenth with each of those, and down by so little with the others that these cancel. A single delay moves it as much as
+// any other late batch: no margin is wide enough for what the machine does once in a hundred batches.
 const (
-	firstSpread             = 0.03
-	tail, allowed           = 3, 1.15
-	leastMargin, mostMargin = 1.2, 2.5
-	spreadKeep              = 0.97 // what the batches before count
+	firstLate, leastLate, mostLate = 1.25, 1.1, 2.0
+	lateShare, lateStep            = 0.03, 0.1
 )
 
-func (c *cost) margin() float64 {
-	return min(max(math.Exp(tail*math.Sqrt(c.spread))/allowed, leastMargin), mostMargin)
-}
-
-// widen takes the ratio of a measured to a predicted time. Times above the prediction are half of them, so their
-// squares count twice; times far below it were predicted by first guesses.
-func (c *cost) widen(ratio float64) {
-	late := math.Log(min(max(ratio, 1), outlier))
-	c.spread = spreadKeep*c.spread + (1-spreadKeep)*2*late*late
+// note takes the ratio of a measured to a predicted time.
+func (c *cost) note(ratio float64) {
+	if ratio > c.late {
+		c.late *= 1 + lateStep*(1-lateShare)
+	} else {
+		c.late *= 1 - lateStep*lateShare
+	}
+	c.late = min(max(c.late, leastLate), mostLate)
 }
 
 // Predictions hold for batches of about as many rows of prompts as were measured: at most beyond times as many. What
@@ -110,7 +101,7 @@ const beyond, fade = 1.5, 0.1
 
 // trusts reports whether a batch is like those that were measured, or has a small chunk of prompts.
 func (c *cost) trusts(l *load) bool {
-	return l.near <= max(beyond*c.near, SmallestChunk) && l.far <= max(beyond*c.far, SmallestChunk)
+	return l.near.rows <= max(beyond*c.nearRows, SmallestChunk) && l.far.rows <= max(beyond*c.farRows, SmallestChunk)
 }
 
 // learn takes the measured time of a batch.
@@ -121,24 +112,32 @@ func (c *cost) learn(l *load, seconds float64) {
 	predicted := c.of(l)
 	ratio := seconds / predicted
 	seconds = min(seconds, outlier*predicted)
-	if !l.prompts {
-		c.most = max(c.most, l.rows)
-		c.decode.learn(l.decodeFeatures(), seconds, seconds)
+	if l.prompts() == 0 {
+		c.most = max(c.most, l.decode.rows)
+		c.decode.learn(l.decode.features(), seconds, seconds)
 		return
 	}
-	if c.measured++; l.rows > 0 {
-		c.widen(ratio)
+	if c.measured++; l.decode.rows > 0 {
+		c.note(ratio)
 	}
-	if l.rows > 0 && c.decoding(l) > seconds {
+	if l.decode.rows > 0 && c.decoding(l) > seconds {
 		// The decodes alone were thought to take longer than all of it: there was no batch without prompts yet.
-		c.decode.learn(l.decodeFeatures(), seconds, seconds)
+		c.decode.learn(l.decode.features(), seconds, seconds)
 	}
-	c.near, c.far = max(l.near, c.near*(1-fade)), max(l.far, c.far*(1-fade))
-	c.prompt.learn(l.promptFeatures(), max(seconds-c.knownDecoding(l), 0), seconds)
+	c.nearRows, c.farRows = max(l.near.rows, c.nearRows*(1-fade)), max(l.far.rows, c.farRows*(1-fade))
+	// Where prompts are near and far, each has the share of the time that was predicted.
+	added := max(seconds-c.knownDecoding(l), 0)
+	near, far := c.near.add(&l.near), c.far.add(&l.far)
+	if near > 0 {
+		c.near.learn(l.near.features(), added*near/(near+far), seconds)
+	}
+	if far > 0 {
+		c.far.learn(l.far.features(), added*far/(near+far), seconds)
+	}
 }
 
-// features are what a linear model multiplies with its weights: a constant, two kinds of rows, their context.
-type features [4]float64
+// features are what a linear model multiplies with its weights: a constant, rows, what they see.
+type features [3]float64
 
 // fit is a linear model whose weights are not negative: the least squares of relative errors, in which older
 // measurements count less. A little pull to the weights before keeps those that no measurement is about. Weights are in
@@ -152,7 +151,7 @@ type fit struct {
 }
 
 func newFit(guess features, keep float64) fit {
-	return fit{guess: guess, keep: keep, weight: features{1, 1, 1, 1}}
+	return fit{guess: guess, keep: keep, weight: features{1, 1, 1}}
 }
 
 // pull is what the weights before count, relative to a measurement.
@@ -163,6 +162,14 @@ func (f *fit) predict(x features) (t float64) {
 		t += f.weight[i] * f.guess[i] * x[i]
 	}
 	return t
+}
+
+// add predicts the time that a part of a batch adds.
+func (f *fit) add(p *part) float64 {
+	if p.rows == 0 {
+		return 0
+	}
+	return f.predict(p.features())
 }
 
 // learn takes a measured time; errors are relative to the time scale.

@@ -66,7 +66,7 @@ func (s *Scheduler) swap(blocked bool) bool {
 			continue // nothing to take, or nobody to take it from, or no need to
 		}
 		// Where q would still lack pages, somebody else would get the place, and what was computed is lost in vain.
-		if victim := s.excessInside(q); victim != nil && s.hasPagesFor(q, victim) {
+		if victim := s.excessInside(q); victim != nil && s.findPages(q, victim) {
 			s.suspend(victim)
 			s.promised = append(s.promised, q)
 			return true

@@ -295,7 +295,7 @@ func TestEveryoneEnds(t *testing.T) {
 		ranks := rapid.IntRange(1, 3).Draw(t, "ranks")
 		f, err := newRanked(ranks, pages, size, kv.Window{}, Limits{
 			BatchTokens:  rapid.IntRange(1, 40).Draw(t, "batch tokens"),
-			PromptLogits: 8, RecordRows: 8,
+			PromptLogits: 8, RecordRows: 8, KeepSuspended: rapid.Bool().Draw(t, "keep"),
 			MaxRunning: rapid.IntRange(1, 8).Draw(t, "max running"),
 			MaxPrompts: rapid.IntRange(1, 5).Draw(t, "prompts")})
 		if err != nil {
@@ -322,6 +322,9 @@ func TestEveryoneEnds(t *testing.T) {
 			if f.steps > 20_000 {
 				t.Fatalf("%d sequences are left after %d steps", len(f.goals), f.steps)
 			}
+		}
+		if st := f.pool.Stats(); st.Used != 0 || st.Sequences != 0 || f.sched.Kept() != 0 {
+			t.Fatalf("left over: %+v, %d have kept their pages", st, f.sched.Kept())
 		}
 		if a := &f.sched.all; a.running != 0 || a.waiting != 0 || len(a.members) != 0 {
 			t.Fatalf("left over: %d run, %d wait, %d tenants", a.running, a.waiting, len(a.members))

@@ -18,7 +18,8 @@ import (
 //   - where the pool has window pages, they hold exactly the tokens that the item's first token sees;
 //   - no two sequences write the same slot in a step, be it with drafts that turn out wrong;
 //   - a sequence that decodes gets its token in every step, whatever else runs, unless it is preempted; a prompt gets
-//     at least one unless pages lack; those that record or replay may wait for the rows that a batch has room for;
+//     at least one unless pages lack; those that record or replay may wait for the rows that a batch has room for, and
+//     all may wait for a step of newcomers alone, of which no two follow each other;
 //   - no batch records or replays more rows than Limits.RecordRows, and rows are recorded in order;
 //   - sequences wait, run and are admitted in order of arrival, preempted ones too;
 //   - rows of logits are those of the last tokens that a sequence wants, each once, and no batch has more of them than
@@ -36,6 +37,7 @@ type fake struct {
 	goals map[*Sequence]int
 	order []*Sequence // first admissions
 	steps int
+	apart bool                  // the latest step was of newcomers alone
 	guess func(q *Sequence) int // how many drafts to try after a step, some of them wrong; nil for none
 	right int                   // drafts that were accepted
 	wrong int
@@ -123,7 +125,7 @@ func (f *fake) step() ([]Item, error) {
 
 func (f *fake) checkStep(items []Item, decoding map[*Sequence]int) error {
 	older := func(a, b *Sequence) int { return cmp.Compare(a.age, b.age) }
-	tokens, logits, seen, before := 0, 0, map[*Sequence]bool{}, len(f.order)
+	tokens, logits, seen, known := 0, 0, map[*Sequence]bool{}, len(f.order)
 	recorded, replayed := 0, 0
 	for i := range items {
 		it := &items[i]
@@ -142,7 +144,7 @@ func (f *fake) checkStep(items []Item, decoding map[*Sequence]int) error {
 			f.order = append(f.order, it.Seq)
 		}
 	}
-	slices.SortFunc(f.order[before:], older)
+	slices.SortFunc(f.order[known:], older)
 	if l := f.sched.Limits(); tokens > l.BatchTokens || len(items) > l.MaxRunning {
 		return fmt.Errorf("%d tokens of %d sequences in a step, limits %+v", tokens, len(items), l)
 	}
@@ -155,6 +157,10 @@ func (f *fake) checkStep(items []Item, decoding map[*Sequence]int) error {
 	if !slices.IsSortedFunc(f.sched.waiting, older) || !slices.IsSortedFunc(f.sched.running, older) {
 		return fmt.Errorf("sequences are not in order of arrival")
 	}
+	twice := f.apart
+	if f.apart = f.sched.Load().Apart(); f.apart {
+		return checkNewcomers(items, twice)
+	}
 	for _, q := range f.sched.running {
 		pool := f.pools[q.Rank()]
 		if !seen[q] && free(q) && pool.Available() > 0 && (f.sight == 0 || pool.WindowsAvailable() > 0) {
@@ -165,6 +171,20 @@ func (f *fake) checkStep(items []Item, decoding map[*Sequence]int) error {
 	for q, times := range decoding {
 		if !seen[q] && free(q) && q.Preempted == times {
 			return fmt.Errorf("sequence %d decodes but is not in the step", q.age)
+		}
+	}
+	return nil
+}
+
+// checkNewcomers checks a step of newcomers alone.
+func checkNewcomers(items []Item, twice bool) error {
+	if twice {
+		return fmt.Errorf("two steps without decodes follow each other")
+	}
+	for i := range items {
+		if it := &items[i]; it.Decode || !it.Last || it.Seq.tenant().running != 1 {
+			return fmt.Errorf("sequence %d, of a tenant with %d running, is in a step of newcomers: %d behind %d",
+				it.Seq.age, it.Seq.tenant().running, len(it.Tokens), it.Cached)
 		}
 	}
 	return nil

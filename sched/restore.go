@@ -28,7 +28,7 @@ func (s *Scheduler) RestorePage(q *Sequence) (page, window int32, err error) {
 		return 0, 0, fmt.Errorf("%w: %d of %d tokens are in its cache, the next page cannot be restored", ErrSequence,
 			q.cache.Len(), len(q.Tokens))
 	}
-	if err := q.cache.Reserve(size); err != nil {
+	if err := s.reserve(q, size); err != nil {
 		return 0, 0, err
 	}
 	at := q.cache.Len() / size

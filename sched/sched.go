@@ -5,18 +5,20 @@
 // to package kv. It knows no model, no text and no clock: the caller says how long batches took. It sets no bound on
 // the queue. One goroutine owns a Scheduler and everything it hands out.
 //
-// The rules, in order: every sequence that decodes gets its one token, oldest first, whatever prompts wait (only where
-// more rows are recorded or replayed than a batch has room for do the youngest of those wait); the rest of
-// the batch's tokens is shared evenly among the prompts being computed, so that a long one does not delay a short one,
-// and while sequences decode it is no more than Limits.MaxStall allows; new sequences are admitted while there are
-// pages for their whole prompt: the tenant that was served least first, inside a tenant the highest priority, then the
-// flow that was served least, and inside a flow requests take turns, in order of arrival. When a decode finds no page,
-// drafts lose theirs; then the youngest sequence is preempted: it loses its pages, waits at its place by arrival and is
-// computed again later.
+// The rules, in order: the short prompt of a tenant that has nothing else running is computed in a batch apart,
+// where that gives its first token much earlier; after such a batch, and in all others, every sequence that decodes
+// gets its one token, oldest first, whatever prompts wait (only where more rows are recorded or replayed than a
+// batch has room for do the youngest of those wait); the rest of the batch's tokens is shared evenly among the
+// prompts being computed, so that a long one does not delay a short one, and while sequences decode it is no more
+// than Limits.MaxStall allows; new sequences are admitted while there are pages for their whole prompt: the tenant
+// that was served least first, inside a tenant the highest priority, then the flow that was served least, and inside
+// a flow requests take turns, in order of arrival. When a decode finds no page, drafts lose theirs; then the
+// youngest sequence is preempted: it loses its pages, waits at its place by arrival and is computed again later.
 //
 // Nobody keeps more places or pages than others who wait: of the tenant, the flow of a tenant, or the request of a
 // flow, that has the most, the youngest sequences are suspended, but never its oldest. Who is alone has everything.
-// Inside a tenant a sequence that waits also suspends those of a lower priority.
+// Where only places are short, suspended sequences keep their pages and go on as if nothing had happened. Inside a
+// tenant a sequence that waits also suspends those of a lower priority.
 package sched
 
 import (
@@ -41,6 +43,9 @@ type Limits struct {
 	Threshold int
 	// RecordRows is how many rows of one batch may be recorded, and how many may be given their choices.
 	RecordRows int
+	// KeepSuspended lets sequences that are suspended for others keep their pages while nobody needs them. Whatever
+	// else is kept for those pages (OnFree) stays then, too.
+	KeepSuspended bool
 }
 
 // DefaultMaxPrompts is how many prompts are computed side by side.
@@ -53,14 +58,15 @@ type Scheduler struct {
 	capacity int         // tokens a pool holds
 	waiting  []*Sequence // in order of arrival
 	running  []*Sequence // in order of arrival
+	kept     []*Sequence // of those that wait, the ones that have kept their pages, in the order of their suspension
 	arrivals int64
 	all      party // everybody; its members are the tenants, theirs the flows, theirs the requests
 	items    []Item
 	unknown  [1]int32    // Tokens of an item whose token is not known
 	prompts  []*Sequence // computed in this batch
-	load     load        // of this batch
+	load     load        // of this batch, until the next is formed
 	cost     cost
-	kept     time.Duration // Stall
+	stall    time.Duration // Stall
 	oldest   []*Sequence   // memory for those that run
 	heads    []*Sequence   // memory for the first of each tenant that waits
 	promised []*Sequence   // that wait, and for which others of their tenant were suspended
@@ -97,7 +103,7 @@ func (s *Scheduler) Running() int { return len(s.running) }
 // Waiting counts the sequences in the queue, preempted ones included.
 func (s *Scheduler) Waiting() int { return len(s.waiting) }
 
-// Preemptions counts how often a sequence lost its pages.
+// Preemptions counts how often a sequence was suspended.
 func (s *Scheduler) Preemptions() int64 { return s.preemptions }
 
 // All lists every sequence that runs or waits.
@@ -139,6 +145,7 @@ func (s *Scheduler) Add(q *Sequence) error {
 func (s *Scheduler) Remove(q *Sequence) {
 	switch q.state {
 	case stateWaiting:
+		s.giveUp(q)
 		s.waiting = without(s.waiting, q)
 		q.request.count(0, -1)
 	case stateRunning:
@@ -154,14 +161,15 @@ func (s *Scheduler) Remove(q *Sequence) {
 func (s *Scheduler) Restart(q *Sequence) {
 	if q.state == stateRunning {
 		s.suspend(q)
+		s.giveUp(q)
 	}
 }
 
-// OnFree sets a function that is called with every sequence that gives its pages back, preempted or removed, so that
+// OnFree sets a function that is called with every sequence that gives its pages back, suspended or removed, so that
 // whatever else was kept for those pages can be released.
 func (s *Scheduler) OnFree(f func(*Sequence)) { s.onFree = f }
 
-// free gives the pages of a running sequence back.
+// free gives the pages of a sequence back.
 func (s *Scheduler) free(q *Sequence) {
 	q.cache.Close()
 	if s.onFree != nil {

@@ -9,56 +9,13 @@ import (
 // Schedule forms the next batch. The slice is valid until the next call. It is empty only when nothing runs and nothing
 // waits, or while a sequence is restored or in flight.
 func (s *Scheduler) Schedule() []Item {
-	for {
+	for again := s.load.apart; ; {
 		s.makeRoom()
-		s.items, s.prompts = s.items[:0], s.prompts[:0]
-		budget, logits := s.limits.BatchTokens, s.limits.PromptLogits
+		s.items, s.prompts, s.load = s.items[:0], s.prompts[:0], load{}
 		s.room = room{s.limits.RecordRows, s.limits.RecordRows}
-
-		// Every decoding sequence gets its one token, oldest first; where more are recorded than a batch has room for,
-		// the youngest of those wait. When pages run out the youngest of the rank is preempted: it has no item yet.
-		s.oldest = append(s.oldest[:0], s.running...)
-		for _, q := range s.oldest {
-			if q.state == stateRunning && q.decoding() && s.room.most(q, q.end(), 1) > 0 && s.reserveToken(q) {
-				s.addItem(q, 1, true)
-				budget--
-			}
+		if again || !s.addNewcomers() {
+			s.addAll()
 		}
-
-		// Drafts have the lowest priority, but they are verified with the token before them: prompts keep at least half
-		// of the rest.
-		budget -= s.addDrafts(s.draftBudget(budget))
-
-		// Prompts: those that run, then those that can be admitted. A preempted sequence is a prompt again until its
-		// output is computed again. Each prompt gets at least one token.
-		for _, q := range s.running {
-			if !q.decoding() && !q.restoring && q.left() > 0 && len(s.prompts) < s.limits.MaxPrompts {
-				s.prompts = append(s.prompts, q)
-			}
-		}
-		for len(s.prompts) < min(s.limits.MaxPrompts, budget) {
-			next := s.nextToAdmit()
-			if next < 0 {
-				break
-			}
-			if q := s.admit(next); !q.restoring {
-				s.prompts = append(s.prompts, q)
-			}
-		}
-
-		// Prompts share what is left evenly, the shortest first: what it does not need goes to the longer ones.
-		slices.SortStableFunc(s.prompts, func(a, b *Sequence) int { return cmp.Compare(a.left(), b.left()) })
-		budget = s.promptTokens(budget, logits)
-		for i, q := range s.prompts {
-			n := share(q, budget, logits, len(s.prompts)-i)
-			n = s.reserveChunk(q, s.room.most(q, q.end(), n), s.prompts[i+1:])
-			if n > 0 {
-				budget, logits = budget-n, logits-promptLogits(q, n)
-				s.load.addPrompt(n, q.end(), s.limits.Threshold)
-				s.addItem(q, n, false)
-			}
-		}
-
 		if len(s.items) > 0 || len(s.running) == 0 || s.Restoring() || s.flying() {
 			for i := range s.items {
 				s.items[i].Seq.request.serve(len(s.items[i].Tokens))
@@ -66,6 +23,61 @@ func (s *Scheduler) Schedule() []Item {
 			return s.items
 		}
 		s.preemptYoungest(s.crowded()) // every running sequence is a prompt that lacks pages
+	}
+}
+
+// addAll adds every sequence that decodes, and as much of prompts as the batch has room for.
+func (s *Scheduler) addAll() {
+	budget, logits := s.limits.BatchTokens, s.limits.PromptLogits
+
+	// Every decoding sequence gets its one token, oldest first; where more are recorded than a batch has room for,
+	// the youngest of those wait. When pages run out the youngest of the rank is preempted: it has no item yet.
+	s.oldest = append(s.oldest[:0], s.running...)
+	for _, q := range s.oldest {
+		if q.state == stateRunning && q.decoding() && s.room.most(q, q.end(), 1) > 0 && s.reserveToken(q) {
+			s.addItem(q, 1, true)
+			budget--
+		}
+	}
+
+	// Drafts have the lowest priority, but they are verified with the token before them: prompts keep at least half
+	// of the rest.
+	budget -= s.addDrafts(s.draftBudget(budget))
+
+	// Prompts: those that run, then those that can be admitted. A preempted sequence is a prompt again until its
+	// output is computed again, unless it kept its pages. Each prompt gets at least one token.
+	for _, q := range s.running {
+		if !q.decoding() && !q.restoring && q.left() > 0 && len(s.prompts) < s.limits.MaxPrompts {
+			s.prompts = append(s.prompts, q)
+		}
+	}
+	for len(s.prompts) < min(s.limits.MaxPrompts, budget) {
+		next := s.nextToAdmit()
+		if next < 0 {
+			break
+		}
+		switch q := s.admit(next); {
+		case q.decoding(): // it kept its pages; without another one, or room, it waits for the next batch
+			if s.room.most(q, q.end(), 1) > 0 && s.reserve(q, 1) == nil {
+				s.addItem(q, 1, true)
+				budget--
+			}
+		case !q.restoring:
+			s.prompts = append(s.prompts, q)
+		}
+	}
+
+	// Prompts share what is left evenly, the shortest first: what it does not need goes to the longer ones.
+	slices.SortStableFunc(s.prompts, func(a, b *Sequence) int { return cmp.Compare(a.left(), b.left()) })
+	budget = s.promptTokens(budget, logits)
+	for i, q := range s.prompts {
+		n := share(q, budget, logits, len(s.prompts)-i)
+		n = s.reserveChunk(q, s.room.most(q, q.end(), n), s.prompts[i+1:])
+		if n > 0 {
+			budget, logits = budget-n, logits-promptLogits(q, n)
+			s.load.addPrompt(n, q.end(), s.limits.Threshold)
+			s.addItem(q, n, false)
+		}
 	}
 }
 
@@ -85,7 +97,7 @@ func (s *Scheduler) addItem(q *Sequence, n int, decode bool) {
 // reserveToken reserves the page of a decoding sequence's next token and reports whether the sequence still runs. For
 // want of pages, drafts lose theirs first, then the youngest sequence of its rank, which may be this one.
 func (s *Scheduler) reserveToken(q *Sequence) bool {
-	for q.state == stateRunning && q.reserve(1) != nil {
+	for q.state == stateRunning && s.reserve(q, 1) != nil {
 		if !s.releaseDraftPages(q.rank) {
 			s.preemptYoungest(q.rank)
 		}
@@ -114,7 +126,7 @@ func promptLogits(q *Sequence, n int) int {
 // reserveChunk reserves pages for the next n tokens of a prompt, or fewer, and returns how many. The chunk is halved
 // until the free pages hold it; the rest of the prompt waits.
 func (s *Scheduler) reserveChunk(q *Sequence, n int, after []*Sequence) int {
-	for n > 0 && (n > 1 && !s.leavesWindowPages(q, n, after) || q.reserve(n) != nil) {
+	for n > 0 && (n > 1 && !s.leavesWindowPages(q, n, after) || s.reserve(q, n) != nil) {
 		n /= 2
 	}
 	return n
@@ -165,14 +177,14 @@ func (s *Scheduler) firstWaiting() int {
 
 // canAdmit reports whether there is a place in the batch and there are pages for a sequence.
 func (s *Scheduler) canAdmit(q *Sequence) bool {
-	return len(s.running) < s.limits.MaxRunning && s.hasPagesFor(q, nil)
+	return len(s.running) < s.limits.MaxRunning && s.findPages(q, nil)
 }
 
 // pagesFor is how many pages a sequence needs that it does not share, on the rank where these are fewest.
 func (s *Scheduler) pagesFor(q *Sequence) int {
 	least := s.capacity // more than any share
 	for _, pool := range s.pools {
-		if need, _, err := pool.Fit(q.Tokens, 1, q.Options()); err == nil {
+		if need, _, err := s.fit(pool, q); err == nil {
 			least = min(least, need)
 		}
 	}
@@ -190,7 +202,7 @@ type space struct {
 // unless nil, runs no more. An empty rank takes any.
 func (s *Scheduler) fitOn(rank int, q, gone *Sequence) (f space) {
 	pool := s.pools[rank]
-	need, available, err := pool.Fit(q.Tokens, 1, q.Options())
+	need, available, err := s.fit(pool, q)
 	windows, free := pool.WindowsPerSequence(), pool.WindowsAvailable()
 	f.own = need
 	for _, p := range s.running {
@@ -251,16 +263,20 @@ func (s *Scheduler) hasPagesFor(q, gone *Sequence) bool {
 func (s *Scheduler) admit(at int) *Sequence {
 	q := s.waiting[at]
 	q.rank, _ = s.place(q, nil)
-	c, match, err := s.pool(q).Open(q.Tokens, q.Options())
-	if err != nil {
-		panic(fmt.Sprintf("sched: opening a sequence that Add accepted: %v", err))
-	}
-	q.cache, q.Match, q.state = c, match, stateRunning
+	q.state = stateRunning
 	s.waiting = slices.Delete(s.waiting, at, at+1)
 	s.running = insert(s.running, q)
 	q.request.count(1, -1)
 	// A promise is kept once: suspended again, the sequence waits like others.
 	s.promised = slices.DeleteFunc(s.promised, func(p *Sequence) bool { return p == q })
+	if i := slices.Index(s.kept, q); i >= 0 {
+		s.kept = slices.Delete(s.kept, i, i+1)
+		return q
+	}
+	var err error
+	if q.cache, q.Match, err = s.pool(q).Open(q.Tokens, q.Options()); err != nil {
+		panic(fmt.Sprintf("sched: opening a sequence that Add accepted: %v", err))
+	}
 	if s.onAdmit != nil {
 		q.restoring = s.onAdmit(q)
 	}
@@ -282,6 +298,7 @@ func (s *Scheduler) preemptYoungest(rank int) {
 		panic(fmt.Sprintf("sched: a sequence of %d tokens outgrew a pool of %d", len(q.Tokens), s.capacity))
 	}
 	s.suspend(q)
+	s.giveUp(q)
 }
 
 // crowded is the rank of the youngest sequence that is not alone on its rank; where every one is, that of the youngest.
@@ -296,18 +313,6 @@ func (s *Scheduler) crowded() int {
 		}
 	}
 	return s.running[len(s.running)-1].rank
-}
-
-// suspend takes the pages of a running sequence and puts it at its place in the queue.
-func (s *Scheduler) suspend(q *Sequence) {
-	s.running = without(s.running, q)
-	q.request.count(-1, 1)
-	s.free(q)
-	q.state, q.ready, q.restoring, q.Drafts = stateWaiting, false, false, q.Drafts[:0]
-	q.flight.tokens, q.flight.unknown = 0, 0
-	q.Preempted++
-	s.preemptions++
-	s.waiting = insert(s.waiting, q)
 }
 
 // insert keeps a list in order of arrival.

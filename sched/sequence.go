@@ -27,11 +27,11 @@ type Sequence struct {
 	// no bound.
 	Places int
 	// Drafts are proposals for what follows Tokens, for the next batch of a decoding sequence to verify: as many as it
-	// has tokens for. ReserveDrafts says how many there may be. They are gone after the next Schedule.
+	// has tokens for. ReserveDrafts says how many there may be. They are gone after the batch.
 	Drafts []int32
 
 	Match     kv.Match // what was found in the cache at the latest admission
-	Preempted int      // times it lost its pages
+	Preempted int      // times it was suspended
 
 	age     int64
 	state   state

@@ -14,14 +14,13 @@ const SmallestChunk = 32
 // promptTokens is how many of the tokens that a batch has left go to its prompts. The decodes are in it already, the
 // prompts are in order.
 func (s *Scheduler) promptTokens(left, logits int) int {
-	s.load = load{}
 	for i := range s.items {
-		s.load.addDecode(len(s.items[i].Tokens), s.items[i].Cached)
+		s.load.decode.add(len(s.items[i].Tokens), s.items[i].Cached)
 	}
 	if s.limits.MaxStall <= 0 || len(s.items) == 0 || len(s.prompts) == 0 {
 		return left
 	}
-	limit := s.stallLimit(&s.load) / s.cost.margin()
+	limit := s.stallLimit(&s.load) / s.cost.late
 	least := min(max(SmallestChunk, len(s.prompts)), left)
 	n := least + sort.Search(left-least, func(i int) bool {
 		l := s.withPrompts(least+i+1, logits)
@@ -55,6 +54,9 @@ func (s *Scheduler) Load() Load { return Load{s.load} }
 // Load is what a batch computes, as far as its time depends on it.
 type Load struct{ load load }
 
+// Apart reports whether sequences that decode were left out of the batch: they had to wait for it and for the next one.
+func (l Load) Apart() bool { return l.load.apart }
+
 // Took says how long a batch took, from Schedule or from the end of the batch before it, whichever was later, until its
 // tokens were out. Without it every batch is predicted by guesses.
 func (s *Scheduler) Took(of Load, d time.Duration) {
@@ -62,7 +64,7 @@ func (s *Scheduler) Took(of Load, d time.Duration) {
 	s.cost.learn(l, d.Seconds())
 	if s.limits.MaxStall > 0 && l.smallest && s.cost.measured >= enoughMeasured {
 		if t := s.cost.of(l); t > s.stallLimit(l) {
-			s.kept = max(s.kept, time.Duration(t*float64(time.Second)))
+			s.stall = max(s.stall, time.Duration(t*float64(time.Second)))
 		}
 	}
 }
@@ -72,4 +74,4 @@ const enoughMeasured = 8
 
 // Stall is the longest that prompts hold up sequences that decode, as far as it is known to be above MaxStall: even the
 // smallest chunk takes so long. Otherwise it is 0.
-func (s *Scheduler) Stall() time.Duration { return s.kept }
+func (s *Scheduler) Stall() time.Duration { return s.stall }

@@ -188,7 +188,7 @@ func TestPromptsDoNotStallStreams(t *testing.T) {
 func TestStallsOnASharedMachine(t *testing.T) {
 	for i := range machines[:2] {
 		m := &machines[i]
-		for streams, most := range map[int]float64{8: 0.004, 64: 0.01} { // the share of gaps that may be longer
+		for _, streams := range []int{8, 64} {
 			g := newRig(t, m, m.stall, false)
 			g.spread = 0.25
 			speed := g.prefill(t, streams)
@@ -197,7 +197,7 @@ func TestStallsOnASharedMachine(t *testing.T) {
 			full := free.prefill(t, streams)
 			t.Logf("%s, %d streams: %d of %d gaps over the bound, longest %.0f ms; %.0f tokens/s of %.0f", m.name,
 				streams, g.over, g.waited, 1000*g.longest, speed, full)
-			if float64(g.over) > most*float64(g.waited) {
+			if g.over*100 > g.waited {
 				t.Errorf("%s, %d streams: %d of %d gaps are longer than %v and a fifth", m.name, streams, g.over,
 					g.waited, m.stall)
 			}

@@ -219,6 +219,7 @@ func (f *benchServeFlags) serveHere(cmd *cobra.Command, list []load.Options) (er
 			return fmt.Errorf("bench serve: --dummy: %w", err)
 		}
 	}
+	defer f.spareProcessor()()
 	e, err := f.open(cmd, nil)
 	if err != nil {
 		return err

@@ -30,12 +30,12 @@ type engineFlags struct {
 	cacheTokens, context, stepTokens  int
 	maxRunning, maxQueue, planHistory int
 	rankFlags
-	rankTimeout                         time.Duration
-	recordBytes                         int64
-	noPrefixCache                       bool
-	noGraphs, noOverlap, deviceSampling bool
-	padStates                           bool
-	expertUsage                         string
+	rankTimeout                    time.Duration
+	recordBytes                    int64
+	noPrefixCache                  bool
+	noGraphs, noOverlap, padStates bool
+	deviceSampling                 bool
+	expertUsage                    string
 	expertFlags
 	controlTokens, selfTest string
 	watchdog                time.Duration

@@ -168,6 +168,7 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 	if asked == slog.LevelInfo && !f.logJSON {
 		level.Set(slog.LevelWarn) // what opening has to tell is announced below, once
 	}
+	defer f.spareProcessor()()
 	e, err := f.engineFlags.open(cmd, log)
 	level.Set(asked)
 	if err != nil {

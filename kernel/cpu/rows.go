@@ -358,11 +358,30 @@ func (d *Device) GatherIndex(a kernel.IndexGatherArgs) error {
 	if err := checkSlots("gather index", a.Slots, a.Pool, false); err != nil {
 		return err
 	}
-	return d.eachRow(rowWork{rows: a.Slots.Rows, copy: a, do: func(_ *Device, w *rowWork, _, r int) {
-		if err := host.MoveIndex(w.copy.Out, r, w.copy.Pool, host.RowI32(w.copy.Slots, r)[0]); err != nil {
+	blocks := ceilDiv(a.Slots.Rows, a.Pool.PageTokens)
+	return d.eachItem(rowWork{rows: blocks, copy: a, do: func(_ *Device, w *rowWork, _, block int) {
+		size := w.copy.Pool.PageTokens
+		if err := moveIndexKeys(&w.copy, block*size, min((block+1)*size, w.copy.Slots.Rows)); err != nil {
 			panic(err) // slots and layouts were checked
 		}
 	}})
+}
+
+// moveIndexKeys copies tokens first to end, those that are adjacent in a page of the pool together: a long prompt is
+// gathered for every chunk of it.
+func moveIndexKeys(a *kernel.IndexGatherArgs, first, end int) error {
+	slots, stride, size := host.I32(a.Slots), a.Slots.Stride, int32(a.Pool.PageTokens)
+	for first < end {
+		slot, n := slots[first*stride], 1
+		for first+n < end && slots[(first+n)*stride] == slot+int32(n) && (slot+int32(n))%size != 0 {
+			n++
+		}
+		if err := host.MoveIndex(a.Out, first, a.Pool, slot, n); err != nil {
+			return err
+		}
+		first += n
+	}
+	return nil
 }
 
 // ConvertPages converts raw pages to block pages.

@@ -21,8 +21,8 @@ func Place(op string, p kernel.Pool, slot int32) (page []byte, token int, err er
 	return Page(p, int(slot)/p.PageTokens), int(slot) % p.PageTokens, nil
 }
 
-// MoveIndex copies token slot of src to token i of the gathered page dst, bytes unchanged.
-func MoveIndex(dst kernel.Pool, i int, src kernel.Pool, slot int32) error {
+// MoveIndex copies n tokens of src, from slot on in one page, to the gathered page dst from token i on. Bytes are kept.
+func MoveIndex(dst kernel.Pool, i int, src kernel.Pool, slot int32, n int) error {
 	page, token, err := Place("gather index", src, slot)
 	if err != nil {
 		return err
@@ -31,12 +31,12 @@ func MoveIndex(dst kernel.Pool, i int, src kernel.Pool, slot int32) error {
 	from := layout.IndexSlot{Page: page, Tokens: src.PageTokens, Slot: token}
 	switch src.Layout {
 	case layout.IndexPage132:
-		layout.IndexFP8{}.CopyToken(to, from)
+		layout.IndexFP8{}.CopyTokens(to, from, n)
 	case layout.IndexPage68:
-		layout.IndexFP4{}.CopyToken(to, from)
+		layout.IndexFP4{}.CopyTokens(to, from, n)
 	case layout.IndexF32Row512:
-		n := layout.IndexF32{}.TokenBytes()
-		copy(to.Page[to.Slot*n:][:n], from.Page[from.Slot*n:][:n])
+		size := layout.IndexF32{}.TokenBytes()
+		copy(to.Page[to.Slot*size:][:n*size], from.Page[from.Slot*size:][:n*size])
 	default:
 		return fmt.Errorf("%w: gather index: %v holds no indexer keys", kernel.ErrUnsupported, src.Layout)
 	}

@@ -122,7 +122,7 @@ func (*Device) GatherIndex(a kernel.IndexGatherArgs) error {
 	}
 	slots := host.I32(a.Slots)
 	for i := range a.Slots.Rows {
-		if err := host.MoveIndex(a.Out, i, a.Pool, slots[i*a.Slots.Stride]); err != nil {
+		if err := host.MoveIndex(a.Out, i, a.Pool, slots[i*a.Slots.Stride], 1); err != nil {
 			return err
 		}
 	}

@@ -32,12 +32,17 @@ type Placement struct {
 // Uniform computes the given share of every layer's experts on the CPU, in both phases: those of the highest numbers.
 // A share of 0 keeps all experts on the device, a share of 1 none.
 func Uniform(layers, experts int, hostShare float64) *Placement {
+	return Split(layers, experts, hostShare, Computed, Computed)
+}
+
+// Split is Uniform with methods of the experts in host memory, for decodes and for prompts.
+func Split(layers, experts int, hostShare float64, decode, prefill Method) *Placement {
 	onHost := int(math.Round(min(max(hostShare, 0), 1) * float64(experts)))
 	p := &Placement{Decode: make([][]Method, layers), Prefill: make([][]Method, layers)}
 	for l := range layers {
 		p.Decode[l], p.Prefill[l] = make([]Method, experts), make([]Method, experts)
 		for e := experts - onHost; e < experts; e++ {
-			p.Decode[l][e], p.Prefill[l][e] = Computed, Computed
+			p.Decode[l][e], p.Prefill[l][e] = decode, prefill
 		}
 	}
 	return p
@@ -70,6 +75,19 @@ func (p *Placement) list(layer int, in func(decode, prefill Method) bool) []int 
 		}
 	}
 	return out
+}
+
+// OneArithmetic reports whether every expert is computed by the same kernels in both phases: a token that is computed
+// again as part of a prompt then has the bits that it had as output.
+func (p *Placement) OneArithmetic() bool {
+	for l := 0; p != nil && l < len(p.Decode); l++ {
+		for e, m := range p.Decode[l] {
+			if (m == Computed) != (p.Prefill[l][e] == Computed) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // Check refuses a placement that does not fit a model of that many layers, drafting layers included, with that many

@@ -38,6 +38,20 @@ func TestBothMemories(t *testing.T) {
 	}
 }
 
+func TestOneArithmetic(t *testing.T) {
+	var none *Placement
+	for want, list := range map[bool][]*Placement{
+		true:  {none, Uniform(2, 4, 0.5), Split(2, 4, 0.5, Fetched, Fetched), Split(2, 4, 0.5, Resident, Fetched)},
+		false: {Split(2, 4, 0.5, Computed, Fetched), Split(1, 4, 0.25, Resident, Computed)},
+	} {
+		for i, p := range list {
+			if got := p.OneArithmetic(); got != want {
+				t.Errorf("placement %d: %v, want %v", i, got, want)
+			}
+		}
+	}
+}
+
 func TestCheck(t *testing.T) {
 	var none *Placement
 	if err := none.Check(3, 4); err != nil || none.Layer(1).Decode != nil {

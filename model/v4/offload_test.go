@@ -5,9 +5,12 @@ import (
 
 	"sparrow/internal/testkit/placed"
 	"sparrow/kernel"
+	"sparrow/model"
 	"sparrow/model/family"
+	"sparrow/model/placement"
 	"sparrow/model/v4"
 	"sparrow/plan"
+	"sparrow/step"
 )
 
 // openPlaced opens a checkpoint with experts in two memories.
@@ -66,4 +69,61 @@ func TestOffloadedEqualsOneDevice(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestGPUOffloadedBits(t *testing.T) {
+	dir := released(t)
+	testChunkedEqualsWhole(t, openPlaced(t, dir, onGPU(t), placed.Half), fp8Pages)
+	testBatchedEqualsAlone(t, openPlaced(t, dir, onGPU(t), placed.All), fp8Pages)
+	testBatchedEqualsAlone(t, openPlaced(t, dir, onGPU(t), placed.Mixed), fp8Pages)
+}
+
+// Decodes with experts in two memories run from graphs and have the bits of plain launches; fetched experts have those
+// of resident ones.
+func TestGPUOffloadedGraphs(t *testing.T) {
+	dir := released(t)
+	fetched := func(layers, experts int) *placement.Placement {
+		return placement.Split(layers, experts, 0.5, placement.Fetched, placement.Fetched)
+	}
+	for _, c := range []struct {
+		name  string
+		plain *v4.Model
+		graph *v4.Model
+	}{
+		{"computed", openPlaced(t, dir, onGPU(t), placed.Half), openPlaced(t, dir, onGPU(t), placed.Half)},
+		{"fetched", openOn(t, dir, onGPU(t)), openPlaced(t, dir, onGPU(t), fetched)},
+	} {
+		var want [][]float32
+		for i, m := range []*v4.Model{c.plain, c.graph} {
+			limits := benchLimits
+			limits.GraphBytes = int64(i) - 1 // below 0: none
+			b := benchWith(t, m, limits)
+			s := b.sequence(1, 150)
+			got := b.step(s.work(plan.ModeExtend, 100))
+			got = append(got, b.decode(s, 50)...)
+			if i == 0 {
+				want = got
+				continue
+			}
+			b.sameBits(c.name, got, want)
+			if g := b.run.Graphs(); g.Replayed < 40 || g.Failed > 0 {
+				t.Errorf("%s: %d of 50 passes ran from a graph, %d captures failed: %v", c.name, g.Replayed, g.Failed,
+					g.Failure)
+			}
+		}
+	}
+}
+
+// benchWith is a bench of FP8 pages with limits.
+func benchWith(t *testing.T, m *v4.Model, l step.Limits) *bench {
+	t.Helper()
+	hw, err := model.Hardware(m.Device())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, _, err := plan.Resolve(hw, m.Facts(), plan.Policy{KV: "fp8"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return benchOf(t, m, cfg, l)
 }

@@ -98,7 +98,7 @@ func (s *snapshot) engine() {
 	s.counter("steps_total", "Steps of the engine.", stats.Steps)
 	s.counter("steps_overlapped_total", "Steps that were enqueued while the one before ran.", stats.Overlapped)
 	s.counter("unused_tokens_total", "Tokens computed for sequences that had ended in the step before.", stats.Unused)
-	s.counter("preemptions_total", "Sequences that gave up their pages and were computed again.", stats.Preempted)
+	s.counter("preemptions_total", "Sequences that were suspended for others.", stats.Preempted)
 	s.counter("scored_tokens_total", "Given tokens whose log probabilities were computed.", stats.ScoredTokens)
 	s.counter("prompt_tokens_total", "Prompt tokens of accepted requests, cached ones included.", stats.PromptTokens)
 	s.counter("output_tokens_total", "Tokens generated.", stats.OutputTokens)

@@ -33,6 +33,7 @@ const notHere = cuda.OnHost - 1
 // split is where the experts of a layer are.
 type split struct {
 	resident int         // packed on the device
+	here     [2]bool     // some of these are multiplied, for rows of decodes and of prompts
 	tables   [2]cuda.Ptr // of decodes and of prompts: i32 [experts]
 	hosted   [2]bool     // the host's workers compute some
 	groups   [2][]group  // of fetched experts
@@ -55,7 +56,6 @@ type offloaded struct {
 	state    *cuda.Buffer // of exchanges
 	timeout  time.Duration
 	stores   []*cuda.HostBuffer
-	bytes    int64 // page-locked, of stores
 	ring     cuda.Ptr
 	halves   [2]half
 	turn     int
@@ -124,7 +124,7 @@ func (d *Device) prepareSplit(u *upload, x *experts, w *kernel.ExpertWeights) er
 		}
 		for slot, e := range resident {
 			if method[e] == kernel.Resident {
-				table[e] = int32(slot)
+				table[e], s.here[phase] = int32(slot), true
 			}
 		}
 		if s.tables[phase], err = u.table(table); err != nil {
@@ -211,7 +211,6 @@ func (d *Device) keepPacked(u *upload, x *experts, w kernel.ExpertWeights) error
 	if err != nil {
 		return err
 	}
-	d.offload.bytes += size
 	x.split.store = at
 	if memory == nil {
 		return nil

@@ -194,7 +194,7 @@ func (d *Device) multiplyPart(s *splitPart, posted bool) error {
 			return err
 		}
 	}
-	if x.resident > 0 {
+	if x.here[s.phase] {
 		if err := d.kernels.PrepareExperts(d.stream, s.p.shape, &s.args); err != nil {
 			return err
 		}

@@ -23,6 +23,35 @@ constexpr i32 kOnHost = -1;    // in a table: the host's workers compute the exp
 constexpr i32 kMailPosted = 0, kMailMessage = 1, kMailFinished = 16, kMailFailed = 17;
 constexpr i32 kMailRounds = 0, kMailCame = 1, kMailFault = 2; // words of the state
 
+// Host memory that changes between launches: never from a cache.
+DEVICE uint4 load_host(const uint4* at) {
+    uint4 v;
+    asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(at)
+                 : "memory");
+    return v;
+}
+
+// A row of 16 bytes each, by the threads of a block. Loads are issued together: one takes a microsecond or two over the
+// bus.
+template <bool FromHost> DEVICE void copy_row(uint4* to, const uint4* from, i32 count) {
+    constexpr i32 kEach = 4;
+#pragma unroll 1
+    for (i32 first = threadIdx.x; first < count; first += kEach * kThreads) {
+        uint4 v[kEach];
+#pragma unroll
+        for (i32 i = 0; i < kEach; i++) {
+            const uint4* at = from + first + i * kThreads;
+            if (first + i * kThreads < count) v[i] = FromHost ? load_host(at) : *at;
+        }
+#pragma unroll
+        for (i32 i = 0; i < kEach; i++) {
+            if (first + i * kThreads < count) to[first + i * kThreads] = v[i];
+        }
+    }
+}
+
 // What the table says of a choice: a place, or negative.
 DEVICE i32 place_of(const i32* table, i32 id, i32 experts, u32* faults) {
     if (id >= experts) {
@@ -44,9 +73,8 @@ DEVICE void offload_post_body(const ExchangeArgs& a) {
         a.mail_ids[row * a.top + threadIdx.x] = id < a.experts ? id : -1;
     }
     if (__syncthreads_or(hosted)) {
-        const uint4* from = reinterpret_cast<const uint4*>(a.x + row * a.x_stride);
-        uint4* to = reinterpret_cast<uint4*>(a.mail_x + row * a.hidden);
-        for (i32 at = threadIdx.x; at < a.hidden / 8; at += kThreads) to[at] = from[at];
+        copy_row<false>(reinterpret_cast<uint4*>(a.mail_x + row * a.hidden),
+                        reinterpret_cast<const uint4*>(a.x + row * a.x_stride), a.hidden / 8);
     }
     __syncthreads();
     if (threadIdx.x != 0) return;
@@ -83,35 +111,13 @@ DEVICE void offload_wait_body(const ExchangeArgs& a) {
     if (fault || ptx::load_acquire_system(a.words + kMailFailed) != 0) raise_fault(a.faults, kFaultHost);
 }
 
-// Host memory that changes between launches: never from a cache.
-DEVICE uint4 load_host(const uint4* at) {
-    uint4 v;
-    asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "l"(at)
-                 : "memory");
-    return v;
-}
-
 DEVICE void offload_take_body(const ExchangeArgs& a) {
     begin_after_previous();
     const i64 pair = blockIdx.x, row = pair / a.top;
     const i32 id = a.ids[row * a.id_stride + (pair - row * a.top)];
     if (id < 0 || id >= a.experts || a.places[pair] != kOnHost) return;
-    const uint4* from = reinterpret_cast<const uint4*>(a.mail_results + pair * a.hidden);
-    uint4* to = reinterpret_cast<uint4*>(a.results + pair * a.hidden);
-    constexpr i32 kEach = 4; // loads in flight: one takes a microsecond or two
-    for (i32 first = threadIdx.x; first < a.hidden / 8; first += kEach * kThreads) {
-        uint4 v[kEach];
-#pragma unroll
-        for (i32 i = 0; i < kEach; i++) {
-            if (first + i * kThreads < a.hidden / 8) v[i] = load_host(from + first + i * kThreads);
-        }
-#pragma unroll
-        for (i32 i = 0; i < kEach; i++) {
-            if (first + i * kThreads < a.hidden / 8) to[first + i * kThreads] = v[i];
-        }
-    }
+    copy_row<true>(reinterpret_cast<uint4*>(a.results + pair * a.hidden),
+                   reinterpret_cast<const uint4*>(a.mail_results + pair * a.hidden), a.hidden / 8);
 }
 
 DEVICE void offload_places_body(const PlacesArgs& a) {

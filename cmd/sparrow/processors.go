@@ -1,0 +1,22 @@
+package main
+
+import (
+	"os"
+	"runtime"
+)
+
+// spareProcessor lets one goroutine more run than there are workers that compute, and returns what undoes that.
+// Otherwise workers have all of Go's processors in a step, and nobody looks at the network but a timer, every 10 ms:
+// requests are read and answers are sent that much later. With one more the operating system divides the cores between
+// workers and connections at once. A number in the environment stays.
+func (f *engineFlags) spareProcessor() (undo func()) {
+	n := runtime.GOMAXPROCS(0)
+	if os.Getenv("GOMAXPROCS") != "" || f.workers > 0 && f.workers < n {
+		return func() {}
+	}
+	if f.workers == 0 {
+		f.workers = n // also where the model is opened again
+	}
+	runtime.GOMAXPROCS(f.workers + 1)
+	return func() { runtime.GOMAXPROCS(n) }
+}

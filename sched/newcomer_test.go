@@ -1,0 +1,118 @@
+package sched
+
+import (
+	"testing"
+	"time"
+)
+
+// beside is a fake in which 30 sequences of tenant a decode.
+func beside(t *testing.T, l Limits) *fake {
+	t.Helper()
+	l.BatchTokens, l.MaxRunning = 64, 40
+	f := newTestFake(t, 1000, 4, l)
+	flood(t, f, "a", "flood", 30, 200)
+	for f.sched.Waiting() > 0 || f.sched.load.prompts() > 0 {
+		step(t, f)
+	}
+	return f
+}
+
+// The first sequence of a tenant has a batch apart, so that its first token does not wait for the decodes of others;
+// they go on in the batch after it, whoever else has come.
+func TestNewcomersDoNotWaitForDecodes(t *testing.T) {
+	f := beside(t, Limits{})
+	b := mustAdd(t, f, &Sequence{Tokens: prompt(500, 8), Tenant: "b"}, 40)
+	if items := step(t, f); len(items) != 1 || items[0].Seq != b || !items[0].Last {
+		t.Fatalf("%d items beside the newcomer's", len(items)-1)
+	}
+	c := mustAdd(t, f, &Sequence{Tokens: prompt(600, 8), Tenant: "c"}, 40)
+	if items := step(t, f); len(items) != 32 || find(items, c) == nil || find(items, b) == nil {
+		t.Errorf("%d items in the batch after it, want the flood, the newcomer, and the next one", len(items))
+	}
+	// The second sequence of a tenant is no newcomer.
+	mustAdd(t, f, &Sequence{Tokens: prompt(700, 8), Tenant: "b"}, 40)
+	if items := step(t, f); len(items) != 33 {
+		t.Errorf("%d items, want all that run", len(items))
+	}
+	// Newcomers share a batch.
+	mustAdd(t, f, &Sequence{Tokens: prompt(800, 4), Tenant: "d"}, 40)
+	mustAdd(t, f, &Sequence{Tokens: prompt(900, 4), Tenant: "e"}, 40)
+	if items := step(t, f); len(items) != 2 {
+		t.Errorf("%d items, want two newcomers", len(items))
+	}
+}
+
+// A batch apart is formed only where it saves the newcomer half of the time, and where decodes are not held up for
+// longer than allowed.
+func TestNewcomersApartHaveToPay(t *testing.T) {
+	for name, c := range map[string]struct {
+		prompt int
+		stall  time.Duration
+		apart  bool
+	}{
+		"a short prompt":             {8, 0, true},
+		"a prompt that takes longer": {20, 0, false}, // than the decodes, by the first guesses
+		"beyond the bound":           {8, 40 * time.Millisecond, false},
+		"within the bound":           {8, 200 * time.Millisecond, true},
+	} {
+		f := beside(t, Limits{MaxStall: c.stall})
+		mustAdd(t, f, &Sequence{Tokens: prompt(500, c.prompt), Tenant: "b"}, 60)
+		if step(t, f); f.apart != c.apart {
+			t.Errorf("%s: apart is %v, want %v", name, f.apart, c.apart)
+		}
+	}
+}
+
+// keeper is a fake whose 4 places a flood has, each with several pages and a few tokens more.
+func keeper(t *testing.T, pages int) *fake {
+	t.Helper()
+	f := newTestFake(t, pages, 4, Limits{BatchTokens: 64, MaxRunning: 4, KeepSuspended: true})
+	flood(t, f, "a", "flood", 4, 60)
+	for range 15 {
+		step(t, f)
+	}
+	return f
+}
+
+// A sequence that was suspended for another goes on with its next token: nothing is computed again.
+func TestSuspendedSequencesKeepTheirPages(t *testing.T) {
+	f := keeper(t, 100)
+	b := mustAdd(t, f, &Sequence{Tokens: prompt(500, 3), Tenant: "b"}, 4)
+	step(t, f)
+	if f.sched.Kept() != 1 {
+		t.Fatalf("%d suspended sequences have kept their pages, want 1", f.sched.Kept())
+	}
+	q := f.sched.kept[0]
+	for f.goals[b] > 0 {
+		step(t, f)
+	}
+	it := find(step(t, f), q)
+	if it == nil || !it.Decode || it.Cached != len(q.Tokens)-2 || f.sched.Kept() != 0 { // one token was added since
+		t.Errorf("the suspended sequence goes on with %+v", it)
+	}
+}
+
+// Kept pages are given up for whoever needs them, and their sequence is computed again.
+func TestKeptPagesAreGivenUp(t *testing.T) {
+	f := keeper(t, 24) // the flood has 20
+	b := mustAdd(t, f, &Sequence{Tokens: prompt(500, 13), Tenant: "b"}, 30)
+	if find(step(t, f), b) == nil || f.sched.Kept() != 1 {
+		t.Fatalf("%d have kept their pages", f.sched.Kept())
+	}
+	for f.sched.Kept() > 0 {
+		if step(t, f); f.goals[b] == 0 {
+			t.Fatal("the admitted sequence has ended, and nobody needed the kept pages: the test shows nothing")
+		}
+	}
+	for len(f.goals) > 0 {
+		step(t, f)
+	}
+	// Those of a sequence that is removed while it waits go back, too.
+	f = keeper(t, 100)
+	mustAdd(t, f, &Sequence{Tokens: prompt(500, 3), Tenant: "b"}, 40)
+	step(t, f)
+	f.remove(f.sched.kept[0])
+	if f.sched.Kept() != 0 || f.pool.Stats().Sequences != 4 {
+		t.Errorf("%d have kept their pages, %d sequences hold some", f.sched.Kept(), f.pool.Stats().Sequences)
+	}
+}
