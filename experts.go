@@ -136,8 +136,9 @@ func (p *PlacedExperts) choose(src *family.Source, dev kernel.Device, q ExpertRe
 	if ask.Device = free - none.Total(); q.Homes == ExpertsOnHost {
 		ask.Device = min(ask.Device, 0)
 	}
-	// Buffers that fetched experts pass through are known once there are any: what they take is given up by others.
-	for range 4 {
+	// Buffers that fetched experts come to, and the scratch memory of both ways, are known once there are any: what
+	// they take is given up by experts, one more each time, until all of it fits.
+	for range 16 {
 		if p.Choice, err = placement.Choose(ask); err != nil {
 			return fmt.Errorf("sparrow: %s on %s: %w", src.Name, describeDevice(dev), err)
 		}
@@ -155,7 +156,7 @@ func (p *PlacedExperts) choose(src *family.Source, dev kernel.Device, q ExpertRe
 			p.Placement = p.Choice.Placement
 			return nil
 		}
-		ask.Device -= over
+		ask.Device -= over + ask.Bytes
 	}
 	return fmt.Errorf("sparrow: %w: no placement of the experts of %s fits %s", kernel.ErrMemory, src.Name,
 		describeDevice(dev))

@@ -8,63 +8,86 @@ import (
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
 	"sparrow/model/placement"
+	"sparrow/model/synth"
 )
 
-// placedFor opens a GPU of that much memory for a model whose experts may be in host memory, and returns the choice.
-func placedFor(t *testing.T, memory int64, c Config) (choice *placement.Choice, out Config, err error) {
+// placedFor opens a GPU of 80 GiB for a model whose experts may be in host memory, and returns the choice. With loads
+// it places the weights, too.
+func placedFor(t *testing.T, c Config, loads bool) (choice *placement.Choice, out Config, err error) {
 	t.Helper()
-	p, err := readParts(c.Model)
+	p, err := c.parts()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.source.Close()
+	if c.Source == nil {
+		defer p.source.Close()
+	}
 	c.Workers, c.Kernels, c.StepTokens, c.MaxRunning = 1, "cuda", 64, 4
-	dev, out, err := openDevices(machine(memory, nil), c.withDefaults(), p, nil)
+	dev, out, err := openDevices(machine(80<<30, nil), c.withDefaults(), p, nil)
 	if err != nil {
 		return nil, out, err
 	}
-	if _, err := dev.load(p.source, func(string) {}); err != nil {
-		t.Error(err)
+	if loads {
+		if _, err := dev.load(p.source, func(string) {}); err != nil {
+			t.Error(err)
+		}
 	}
 	return dev.experts.Choice, out, dev.Close()
 }
 
-// What is left of a GPU's memory beside everything else is given to experts; a bound on it is kept, and experts that
-// are chosen most come first. Both families load so.
-func TestExpertsAreSplitByMemory(t *testing.T) {
+// With memory for all of them experts are on the device, and on the host where that is asked for: models of both
+// families load so.
+func TestExpertsAreOnOneSide(t *testing.T) {
+	notUnderRace(t)
 	for _, dir := range []string{tinyFP8, testmodel.V4(t)} {
-		all, c, err := placedFor(t, 80<<30, Config{Model: dir, Experts: ExpertsSplit})
+		all, c, err := placedFor(t, Config{Model: dir, Experts: ExpertsSplit}, true)
 		if err != nil || all.Resident != all.Experts || all.HostBytes != 0 || c.CacheTokens != splitCache {
 			t.Fatalf("%s, much memory: %+v, %v", dir, all, err)
 		}
-		none, _, err := placedFor(t, 80<<30, Config{Model: dir, Experts: ExpertsOnHost, CacheTokens: 1024})
+		none, _, err := placedFor(t, Config{Model: dir, Experts: ExpertsOnHost, CacheTokens: 1024}, true)
 		if err != nil || none.Resident != 0 || none.HostBytes == 0 {
 			t.Fatalf("%s, on the host: %+v, %v", dir, none, err)
 		}
-		// Of a GPU that is bounded between the two some experts are resident.
-		low, high := int64(256<<20), int64(4<<30)
-		var some *placement.Choice
-		for range 40 {
-			middle := (low + high) / 2
-			got, _, err := placedFor(t, 80<<30, Config{Model: dir, Experts: ExpertsSplit, CacheTokens: 1024,
-				DeviceMemory: middle})
-			switch {
-			case err != nil && !errors.Is(err, placement.ErrNoRoom):
-				t.Fatal(err)
-			case err != nil:
-				low = middle
-				continue
-			case got.Resident == got.Experts:
-				high = middle
-				continue
+	}
+}
+
+// Where memory is bounded, what is left beside everything else is given to experts: some are on the device, and all of
+// it fits.
+func TestExpertsAreSplitByMemory(t *testing.T) {
+	notUnderRace(t)
+	text, err := synth.PresetConfig("v32-mini")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shape, err := synth.New("v32-mini", text, synth.Options{DType: synth.FP8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	src, err := shape.Dummy("v32-mini")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.Close()
+	low, high := int64(256<<20), int64(8<<30) // too little for anything, and enough for all
+	for range 12 {
+		middle := (low + high) / 2
+		c, _, err := placedFor(t, Config{Source: src, Experts: ExpertsSplit, CacheTokens: 1024, DeviceMemory: middle},
+			false)
+		switch {
+		case errors.Is(err, placement.ErrNoRoom):
+			low = middle
+		case err != nil:
+			t.Fatal(err)
+		case c.Resident == c.Experts:
+			high = middle
+		default:
+			if c.DeviceBytes == 0 || c.DeviceBytes > middle || c.HostBytes == 0 {
+				t.Errorf("%d bytes of %d on the device, %d on the host", c.DeviceBytes, middle, c.HostBytes)
 			}
-			some = got
-			break
-		}
-		if some == nil || some.DeviceBytes+some.HostBytes < all.DeviceBytes {
-			t.Errorf("%s: no bound splits the experts: %+v", dir, some)
+			return
 		}
 	}
+	t.Errorf("no bound from %d to %d bytes splits the experts", low, high)
 }
 
 func TestHomesThatAreRefused(t *testing.T) {
@@ -90,8 +113,8 @@ func TestHomesThatAreRefused(t *testing.T) {
 		!strings.Contains(err.Error(), "only a GPU") {
 		t.Errorf("on a CPU: %v", err)
 	}
-	if _, _, err := placedFor(t, 80<<30, Config{Model: tinyFP8, Experts: ExpertsSplit, CacheTokens: 1024,
-		DeviceMemory: 64 << 20}); !errors.Is(err, placement.ErrNoRoom) {
+	if _, _, err := placedFor(t, Config{Model: tinyFP8, Experts: ExpertsSplit, CacheTokens: 1024,
+		DeviceMemory: 64 << 20}, false); !errors.Is(err, placement.ErrNoRoom) {
 		t.Errorf("too little memory: %v", err)
 	}
 }

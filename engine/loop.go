@@ -18,7 +18,7 @@ func (e *Engine) loop() {
 		if items := e.sched.Schedule(); len(items) > 0 {
 			e.iterate(items)
 			e.tiers.settle()
-			e.readExperts(false)
+			e.readExperts(usageEvery)
 			continue
 		}
 		if e.flight != nil {
@@ -35,7 +35,7 @@ func (e *Engine) loop() {
 		if closing && !e.sched.Restoring() {
 			return
 		}
-		e.readExperts(true)
+		e.readExperts(usageIdle)
 		e.cfg.Clock.Wait(e.wake, 0)
 	}
 }
@@ -58,7 +58,7 @@ func (e *Engine) shutDown() {
 		err = fmt.Errorf("%w: its loop panicked: %v", ErrClosed, panicked)
 	}
 	if panicked == nil {
-		e.readExperts(true)
+		e.readExperts(0)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

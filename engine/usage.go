@@ -8,8 +8,12 @@ import (
 	"sparrow/model/usage"
 )
 
-// usageEvery is how often counts of experts are read while batches run: reading waits for the device.
-const usageEvery = 5 * time.Second
+// How often counts of experts are read at most, while batches run and before the loop waits: reading waits for the
+// device.
+const (
+	usageEvery = 5 * time.Second
+	usageIdle  = time.Second
+)
 
 // countExperts lets passes count which experts rows choose, where that was asked for.
 func (e *Engine) countExperts() error {
@@ -27,14 +31,14 @@ func (e *Engine) countExperts() error {
 	return nil
 }
 
-// readExperts adds what the device has counted to the table: every few seconds, and before the loop waits. It is called
-// by the loop.
-func (e *Engine) readExperts(idle bool) {
+// readExperts adds what the device has counted to the table, where the time since it last did is at least the given
+// one. It is called by the loop.
+func (e *Engine) readExperts(since time.Duration) {
 	if e.cfg.Usage == nil || e.counted.IsZero() && e.stats.Steps == 0 || e.lost != nil {
 		return
 	}
 	now := e.now()
-	if !idle && now.Sub(e.counted) < usageEvery {
+	if now.Sub(e.counted) < since {
 		return
 	}
 	e.counted = now

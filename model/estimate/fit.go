@@ -42,8 +42,8 @@ const (
 	graphBytes  = 256 << 20
 	driverBytes = 256 << 20
 	hostBytes   = 4 << 30 // left to the system and to the process
-	// ringExperts is how many experts the buffers hold that prompts stream through.
-	ringExperts = 32
+	// ringExperts is how many experts the buffers hold that fetched ones come to: three of 8 each.
+	ringExperts = 24
 )
 
 // Part is something that takes memory.

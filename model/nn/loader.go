@@ -110,8 +110,8 @@ func (l *Loader) Bands(name string, n, out, in int) []kernel.Matrix {
 		return nil
 	}
 	if ranks := l.Ranks.Count(); n%ranks != 0 {
-		l.addProblem("%s has %d groups, which %d ranks cannot share; %s, or attention divided by requests (--attention "+
-			"dp)", name, n, ranks, supported(n, func(k int) bool { return n%k == 0 }))
+		l.addProblem("%s has %d groups, which %d ranks cannot share; %s, or attention divided by requests "+
+			"(--attention dp)", name, n, ranks, supported(n, func(k int) bool { return n%k == 0 }))
 		return nil
 	}
 	list := make([]kernel.Matrix, n/l.Ranks.Count())
