@@ -2,7 +2,7 @@
 GO ?= go
 # Packages whose tests are cheap enough to repeat under the race detector on two cores.
 RACE = . ./attn/... ./engine ./model ./sched ./kv/... ./server ./hub ./weight ./kernel/cpu/pool ./kernel/group \
-	./kernel/cuda
+	./kernel/offload ./kernel/cuda
 # `check` vets already, and no debugger looks at test binaries: without both they are built in less time.
 TESTFLAGS = -vet=off -ldflags=-w
 # Platforms that tests do not run on; their sources are type-checked.
@@ -34,6 +34,11 @@ unit:
 
 # Tests of the engine that run on two ranks each time: crowds, cancellation, prefixes, drafts. `make ranks` runs all.
 ON_RANKS = TestACrowd|TestADraftingCrowdGets|TestCancel|TestASharedPrefix|TestTheNextTurn|TestTwoEngines
+
+# The source of the kernel that draws tokens, on this machine, beside package sample.
+.PHONY: draws
+draws:
+	$(GO) test -count=1 -timeout 30m ./kernel/cuda -run KernelsSource -args -draws 20000
 
 .PHONY: ranks
 ranks:

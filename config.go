@@ -12,6 +12,7 @@ import (
 	"sparrow/kv/prefix"
 	"sparrow/kv/tier"
 	"sparrow/model/family"
+	"sparrow/model/usage"
 	"sparrow/plan"
 	"sparrow/spec"
 )
@@ -88,8 +89,19 @@ type Config struct {
 	// NoOverlap forms every batch when the one before has ended, on a GPU that could compute meanwhile. It changes no
 	// answer.
 	NoOverlap bool
-	// DeviceSampling lets a GPU draw the tokens of requests that sample by temperature, top_k, top_p and min_p alone, so
-	// that their steps overlap too, and makes drafts before the host has seen what they follow. It changes no answer.
+	// Experts says in which memories experts may be, on a GPU; empty is ExpertsOnDevice.
+	Experts ExpertHomes
+	// DeviceMemory bounds what is used of a GPU's memory where experts are split; 0 is all that is free.
+	DeviceMemory int64
+	// ExpertUsage names a file with counts of how often rows choose each expert: read where it exists, and saved every
+	// minute and when the engine closes. Empty counts nothing.
+	ExpertUsage string
+	// PadStates pads decode batches of models that keep states (DeepSeek-V4) on a GPU, so that batches of similar sizes
+	// share a captured graph. It changes no answer.
+	PadStates bool
+	// DeviceSampling lets a GPU draw the tokens of requests that sample by temperature, top_k, top_p and min_p alone,
+	// so that their steps overlap too, and makes drafts before the host has seen what they follow. It changes no
+	// answer.
 	DeviceSampling bool
 	// RecordBytes bounds what one request may record of its rows (Request.Record), in bytes as they are sent; 0 means
 	// 64 MiB. Below 0 nothing is recorded or replayed, and passes have no memory for it.
@@ -125,6 +137,7 @@ type Config struct {
 
 	defaults []string // values that the device chose, as flags
 	reserved int64    // memory of a device for its operations
+	usage    *usage.Table
 }
 
 // Bounds of Config. They keep sums of sizes within an integer and threads within what a system starts; the cache is
@@ -135,6 +148,14 @@ const (
 	// MaxCount is the most of every other size but CacheTokens.
 	MaxCount = math.MaxInt32
 )
+
+// negative is the error of a size below 0, and nil of any other.
+func negative(name string, v int64) error {
+	if v >= 0 {
+		return nil
+	}
+	return fmt.Errorf("%s is %d, want 0 (the default) or more", name, v)
+}
 
 // Validate reports every problem at once.
 func (c *Config) Validate() error {
@@ -152,6 +173,13 @@ func (c *Config) Validate() error {
 		case f.v > f.most:
 			errs = append(errs, fmt.Errorf("%s is %d, want at most %d", f.name, f.v, f.most))
 		}
+	}
+	if _, err := ParseExpertHomes(string(c.Experts)); err != nil || c.DeviceMemory < 0 {
+		errs = append(errs, errors.Join(err, negative("DeviceMemory", c.DeviceMemory)))
+	}
+	if (c.Experts == ExpertsSplit || c.Experts == ExpertsOnHost) && max(c.Ranks, len(c.GPUs)) > 1 {
+		errs = append(errs, fmt.Errorf("experts %s on %d ranks; experts in two memories run on one GPU", c.Experts,
+			max(c.Ranks, len(c.GPUs))))
 	}
 	if c.Ranks > 1 && len(c.GPUs) > 0 {
 		errs = append(errs, fmt.Errorf("Ranks is %d and GPUs %v; give CPUs or GPUs", c.Ranks, c.GPUs))

@@ -91,7 +91,7 @@ func (q *DeviceRequest) suits(dev kernel.Device) error {
 		return q.Fits(dev, q.of)
 	}
 	n := &engine.Need{}
-	return tried(q.Source, dev, q.of, func(m model.Model, free int64) error {
+	return tried(q.Source, dev, trial{of: q.of}, func(m model.Model, free int64) error {
 		n.Weights, n.Free = m.Device().(kernel.MemoryOwner).MemoryUse().Weights, free
 		return n.Err(describeDevice(dev))
 	})
@@ -100,17 +100,22 @@ func (q *DeviceRequest) suits(dev kernel.Device) error {
 // need is the memory that a model takes of a device, found before anything is uploaded; nil for a device that uses the
 // machine's own memory.
 func need(src *family.Source, dev kernel.Device, of kernel.Member, c engine.Config) (n *engine.Need, err error) {
-	err = tried(src, dev, of, func(m model.Model, free int64) (err error) {
+	err = tried(src, dev, trial{of: of}, func(m model.Model, free int64) (err error) {
 		n, err = engine.Measure(m, c, free)
 		return err
 	})
 	return n, err
 }
 
-// tried loads a model, or a rank's part of one, on a device that computes nothing in place of one with memory of its
-// own, and calls look with it and with the memory that is free. For other devices it does nothing.
-func tried(src *family.Source, dev kernel.Device, of kernel.Member,
-	look func(m model.Model, free int64) error) (err error) {
+// trial is what is loaded on a device without memory: a model or a rank's part of one, and where its experts are.
+type trial struct {
+	of     kernel.Member
+	placed family.Placed
+}
+
+// tried loads a model on a device that computes nothing in place of one with memory of its own, and calls look with it
+// and with the memory that is free. For other devices it does nothing.
+func tried(src *family.Source, dev kernel.Device, t trial, look func(m model.Model, free int64) error) (err error) {
 	r, ok := dev.(kernel.Rehearser)
 	if !ok {
 		return nil
@@ -124,10 +129,10 @@ func tried(src *family.Source, dev kernel.Device, of kernel.Member,
 		return err
 	}
 	defer func() { err = errors.Join(err, empty.Close()) }()
-	if of.Count() > 1 {
-		of.Rank, of.Comm = 0, silent{} // all ranks take as much as the first
+	if t.of.Count() > 1 {
+		t.of.Rank, t.of.Comm = 0, silent{} // all ranks take as much as the first
 	}
-	m, err := src.LoadPart(empty, of, nil)
+	m, err := src.LoadPart(empty, t.of, t.placed, nil)
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,6 @@ import (
 	"sparrow/chat"
 	"sparrow/engine"
 	"sparrow/grammar"
-	"sparrow/kernel"
 	"sparrow/sample"
 	"sparrow/tokenizer"
 )
@@ -38,13 +37,14 @@ type Engine struct {
 	last     Stats    // while it sleeps, and when it is closed
 	closed   bool     // for good
 	pagesAt  string   // where pages are served; empty is nowhere
+	keeper   *keeper  // nil where experts are not counted
 	closeErr error    // of the release, set inside once
 }
 
 // running is what an engine has while it is awake.
 type running struct {
 	core *engine.Engine
-	dev  kernel.Machine
+	dev  devices
 }
 
 // Info describes the engine.
@@ -134,7 +134,7 @@ func (e *Engine) Close(ctx context.Context) error {
 		e.mu.Lock()
 		e.closed = true
 		e.mu.Unlock()
-		e.closeErr = errors.Join(e.stop(ctx), e.parts.source.Close())
+		e.closeErr = errors.Join(e.stop(ctx), e.keeper.close(), e.parts.source.Close())
 	})
 	return e.closeErr
 }

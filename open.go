@@ -63,6 +63,9 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 		return nil, err
 	}
 	go e.running.core.Run()
+	if e.cfg.usage != nil {
+		e.keeper = startKeeper(e)
+	}
 	return e, nil
 }
 
@@ -84,13 +87,16 @@ func assemble(ctx context.Context, c Config) (_ *Engine, err error) {
 			err = errors.Join(err, p.source.Close())
 		}
 	}()
+	if c.usage, err = openUsage(c.ExpertUsage, p.source.Model); err != nil {
+		return nil, err
+	}
 	r, began, err := begin(ctx, c, p)
 	if err != nil {
 		return nil, err
 	}
 	e := &Engine{cfg: began, asked: c, parts: p, running: r, info: r.core.Info(), tok: p.tokenizer,
 		eos: endTokens(p.source.Config, p.generation, p.tokenizer)}
-	e.info.Name, e.info.Device, e.info.Defaults = c.Name, describeDevice(r.dev), began.defaults
+	e.info.Name, e.info.Device, e.info.Defaults = c.Name, describeDevice(r.dev.Machine), began.defaults
 	if err := e.prepareText(p); err != nil {
 		return nil, errors.Join(err, r.abandon())
 	}
@@ -130,7 +136,7 @@ func begin(ctx context.Context, c Config, p *parts) (_ *running, _ Config, err e
 	if err != nil {
 		return nil, c, err
 	}
-	return &running{core, dev.Machine}, c, nil
+	return &running{core, dev}, c, nil
 }
 
 // newCore makes a core for a loaded model.
@@ -162,7 +168,15 @@ func openDevices(r *kernel.Registry, c Config, p *parts, nodes *numa.Machine) (d
 		Options: kernel.Options{Workers: c.Workers, Ordinal: c.Device, Pack: c.Pack, Precise: c.Precise, NUMA: nodes},
 		Kernels: c.Kernels, Source: p.source, Policy: c.Policy, Warn: c.Warn,
 	}
-	q.Fits = func(dev kernel.Device, of kernel.Member) error {
+	var placed *PlacedExperts
+	split := c.Experts == ExpertsSplit || c.Experts == ExpertsOnHost
+	q.Fits = func(dev kernel.Device, of kernel.Member) (err error) {
+		if split {
+			if placed, err = PlaceExperts(r, p.source, dev, c.experts(dev, p)); err == nil {
+				c.Log.Info("experts", "homes", c.Experts, "reasons", placed.Choice.Reasons)
+			}
+			return err
+		}
 		n, err := need(p.source, dev, of, c.onDevice(dev, p.source.Model).engine(p))
 		if err != nil || n == nil {
 			return err
@@ -181,12 +195,36 @@ func openDevices(r *kernel.Registry, c Config, p *parts, nodes *numa.Machine) (d
 		return onRanks(g, c.Attention), c, nil
 	}
 	dev, err := OpenDevice(r, q)
+	if err == nil && split && placed == nil {
+		err = errors.Join(fmt.Errorf("sparrow: %w: experts %s on %s; only a GPU has a memory of its own: leave "+
+			"--experts out", kernel.ErrUnsupported, c.Experts, dev.Name()), dev.Close())
+	}
 	if err != nil {
-		return devices{}, c, err
+		return devices{}, c, errors.Join(err, placed.Close())
 	}
 	c = c.onDevice(dev, p.source.Model)
-	c.reserved = reserved
-	return onDevice(dev), c, nil
+	if c.reserved = reserved; placed == nil {
+		return onDevice(dev), c, nil
+	}
+	c = c.besideExperts()
+	return placedOn(dev, placed), c, nil
+}
+
+// experts is what homes of experts on a device are chosen from.
+func (c Config) experts(dev kernel.Device, p *parts) ExpertRequest {
+	ec := c.onDevice(dev, p.source.Model).besideExperts().engine(p)
+	return ExpertRequest{Homes: c.Experts, Memory: c.DeviceMemory, Workers: c.Workers, Timeout: ec.Watchdog,
+		Usage: c.usage, Chunk: ec.StepTokens, Deterministic: c.Policy.Deterministic,
+		Measure: func(m model.Model, free int64) (*engine.Need, error) { return engine.Measure(m, ec, free) }}
+}
+
+// besideExperts sizes a cache that was to take what is left of a device's memory: experts take that.
+func (c Config) besideExperts() Config {
+	if c.CacheTokens == 0 {
+		c.CacheTokens = splitCache
+		c.defaults = append(c.defaults, fmt.Sprintf("--cache-tokens %d", splitCache))
+	}
+	return c
 }
 
 // load reads the weights. ctx is checked once they are read: a model whose caller has gone is not kept.
@@ -194,7 +232,7 @@ func load(ctx context.Context, c Config, p *parts, dev devices) (model.Model, er
 	total, done := p.source.Weights.Bytes(), int64(0)
 	m, err := dev.load(p.source, func(name string) {
 		if t, ok := p.source.Weights.Tensor(name); ok {
-			done += int64(len(t.Data))
+			done += t.Bytes()
 		}
 		if c.OnLoad != nil {
 			c.OnLoad(done, total)
@@ -288,11 +326,11 @@ func (c Config) engine(p *parts) engine.Config {
 	return engine.Config{Policy: c.Policy, Draft: c.Draft, DraftAccept: c.DraftAccept, CacheTokens: c.CacheTokens,
 		ContextTokens: c.ContextTokens, StepTokens: c.StepTokens, MaxRunning: c.MaxRunning, MaxQueue: c.MaxQueue,
 		MaxStall: max(c.MaxStall, 0), PlanHistory: c.PlanHistory, NoReuse: c.NoReuse, NoGraphs: c.NoGraphs,
-		NoOverlap: c.NoOverlap, DeviceSampling: c.DeviceSampling,
+		NoOverlap: c.NoOverlap, DeviceSampling: c.DeviceSampling, PadStates: c.PadStates,
 		CacheEvents: c.CacheEvents, RecordBytes: c.RecordBytes,
 		EOS: endTokens(p.source.Config, p.generation, p.tokenizer), WeightBytes: p.source.Weights.Bytes(),
 		ReservedBytes: c.reserved, Packed: c.Pack, SelfTest: c.SelfTest, Watchdog: max(c.Watchdog, 0), Log: c.Log,
-		Diagnose: damage(p.source.Weights, c.Log)}
+		Diagnose: damage(p.source.Weights, c.Log), Usage: c.usage}
 }
 
 // parts is the checkpoint that was asked for.

@@ -88,19 +88,31 @@ func OpenRanks(r *kernel.Registry, q DeviceRequest, of Ranks, o group.Options) (
 type devices struct {
 	kernel.Machine
 	// load places the weights of a model.
-	load func(src *family.Source, onTensor func(name string)) (model.Model, error)
+	load    func(src *family.Source, onTensor func(name string)) (model.Model, error)
+	experts *PlacedExperts // nil where all are on the device
 }
+
+// Close ends the workers of the host, and then the devices that they computed for.
+func (d devices) Close() error { return errors.Join(d.experts.Close(), d.Machine.Close()) }
 
 // onDevice is a single device.
 func onDevice(dev kernel.Device) devices {
-	return devices{dev, func(src *family.Source, onTensor func(string)) (model.Model, error) {
+	return devices{Machine: dev, load: func(src *family.Source, onTensor func(string)) (model.Model, error) {
 		return src.Load(dev, onTensor)
 	}}
 }
 
+// placedOn is a single device beside a host that has some experts.
+func placedOn(dev kernel.Device, p *PlacedExperts) devices {
+	load := func(src *family.Source, onTensor func(string)) (model.Model, error) {
+		return src.LoadPlaced(dev, p.Placed, onTensor)
+	}
+	return devices{Machine: dev, load: load, experts: p}
+}
+
 // onRanks is several ranks.
 func onRanks(g *group.Group, how plan.Division) devices {
-	return devices{g.Machine(), func(src *family.Source, onTensor func(string)) (model.Model, error) {
+	return devices{Machine: g.Machine(), load: func(src *family.Source, onTensor func(string)) (model.Model, error) {
 		return src.LoadRanks(g, how, onTensor)
 	}}
 }

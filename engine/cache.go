@@ -168,6 +168,7 @@ func (e *Engine) limits(context int) step.Limits {
 	l := step.Limits{Rows: e.cfg.StepTokens, Requests: min(e.cfg.MaxRunning, e.cfg.StepTokens),
 		Prompts: sched.DefaultMaxPrompts, Context: max(context, 1), PromptLogits: e.promptLogits(),
 		Draws: e.draws}
+	l.PadStates = e.cfg.PadStates
 	if e.cfg.NoGraphs {
 		l.GraphBytes = -1
 	}

@@ -10,6 +10,7 @@ import (
 	"sparrow/kv/prefix"
 	"sparrow/kv/tier"
 	"sparrow/model"
+	"sparrow/model/usage"
 	"sparrow/plan"
 	"sparrow/sample"
 	"sparrow/sched"
@@ -36,6 +37,7 @@ type Config struct {
 	// temperature, top_k, top_p and min_p alone, and enqueues drafting passes before the host has seen what the target
 	// chose. It changes no answer.
 	DeviceSampling bool
+	PadStates      bool            // step.Limits.PadStates
 	CacheEvents    prefix.Listener // told of the prefix cache's changes; nil is nobody
 	EOS            []int32         // tokens that end a sequence
 	WeightBytes    int64           // memory that the weights take beside the cache
@@ -50,6 +52,9 @@ type Config struct {
 	Tiers       tier.Options     // where pages are kept outside the device
 	Weights     tier.Fingerprint // identifies the weights there
 	Clock       Clock            // nil is the machine's
+	// Usage takes the counts of chosen experts, those of engines before it included; nil counts nothing. The engine
+	// owns it until its loop has ended.
+	Usage *usage.Table
 	// Observe is called by the loop after every iteration; it may call Check. nil observes nothing.
 	Observe func()
 	// Diagnose may add to the error of a pass or of sampling what is known of its cause; nil adds nothing.
@@ -105,6 +110,7 @@ type Engine struct {
 	apart    time.Duration // what the latest batch took, where sequences that decode were left out
 	drafter  *drafter      // nil when nothing is drafted
 	tiers    *tiers        // nil without tiers of the prefix cache
+	counted  time.Time     // when counts of experts were read
 }
 
 // Run is the loop. It returns when the engine is closed.

@@ -23,9 +23,9 @@ import (
 // logits that are read here, records) is finished as soon as it was launched: that is the order of devices that compute
 // while the host waits, too. Where a pass fails, what was launched behind it is discarded and formed again.
 //
-// Where the device draws tokens, the drafting layer runs behind a batch before that is finished (Engine.draftAhead), and
-// with one draft for each sequence the next batch is launched while the drafting layer runs (Engine.leaveUnseen): its
-// drafts have no values here until Engine.seeDrafts.
+// Where the device draws tokens, the drafting layer runs behind a batch before that is finished (Engine.draftAhead),
+// and with one draft for each sequence the next batch is launched while the drafting layer runs (Engine.leaveUnseen):
+// its drafts have no values here until Engine.seeDrafts.
 
 // flight is a batch from the moment it is formed.
 type flight struct {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"sparrow/builtin"
+	"sparrow/internal/testkit/placed"
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
@@ -69,7 +70,9 @@ func load(t testing.TB, dir string, o kernel.Options, wrap func(kernel.Device) k
 	}
 	var m model.Model
 	closer := devs[0].Close
-	if *ranks == 1 {
+	if placing != nil {
+		m = placed.Load(t, source, devs[0], placing)
+	} else if *ranks == 1 {
 		m, err = source.Load(devs[0], func(string) {})
 	} else {
 		g, failed := group.New(devs, group.Options{Compare: true})
@@ -92,6 +95,9 @@ func load(t testing.TB, dir string, o kernel.Options, wrap func(kernel.Device) k
 	}
 	return source, m
 }
+
+// placing, where set, gives the engines of the tests experts in two memories.
+var placing placed.Rule
 
 // ranks is the number of devices that share each model: the tests of this package hold for any, but for those that call
 // alone.
@@ -246,6 +252,9 @@ func (t *tap) Start(works []step.Work) (step.Pending, error) {
 
 func (t *tap) Wait(p step.Pending) (step.Result, error) {
 	res, err := t.runner.Wait(p)
+	if p.Plan() == nil || p.Plan().Pass != plan.PassTarget {
+		return res, err
+	}
 	works := t.works[0]
 	t.works = t.works[1:]
 	if err == nil && t.after != nil {

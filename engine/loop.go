@@ -18,6 +18,7 @@ func (e *Engine) loop() {
 		if items := e.sched.Schedule(); len(items) > 0 {
 			e.iterate(items)
 			e.tiers.settle()
+			e.readExperts(false)
 			continue
 		}
 		if e.flight != nil {
@@ -34,6 +35,7 @@ func (e *Engine) loop() {
 		if closing && !e.sched.Restoring() {
 			return
 		}
+		e.readExperts(true)
 		e.cfg.Clock.Wait(e.wake, 0)
 	}
 }
@@ -54,6 +56,9 @@ func (e *Engine) shutDown() {
 		e.cfg.Log.Error("the engine's loop panicked; the engine stops", "value", panicked, "stack",
 			string(debug.Stack()))
 		err = fmt.Errorf("%w: its loop panicked: %v", ErrClosed, panicked)
+	}
+	if panicked == nil {
+		e.readExperts(true)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -152,6 +152,9 @@ func (e *Engine) allocate(cfg *plan.Config, notices []plan.Notice) error {
 	if c.ContextTokens > 0 {
 		context = c.ContextTokens
 	}
+	if err := e.countExperts(); err != nil {
+		return err
+	}
 	if e.passes, err = newPasses(e.model, *cfg, e.limits(context)); err != nil {
 		return err
 	}

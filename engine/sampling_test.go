@@ -82,8 +82,8 @@ func TestDraftsAheadAreThoseOfTheHost(t *testing.T) {
 		drafts, step, pages int
 		host                bool
 	}
-	list := []setup{{testmodel.V32Draft(t), "fp8-656", 1, 96, 64, false}, {testmodel.V32Draft(t), "bf16", 3, 64, 10, true},
-		{testmodel.GLMDraft(t), "bf16", 2, 33, 64, false}}
+	list := []setup{{testmodel.V32Draft(t), "fp8-656", 1, 96, 64, false},
+		{testmodel.V32Draft(t), "bf16", 3, 64, 10, true}, {testmodel.GLMDraft(t), "bf16", 2, 33, 64, false}}
 	if raceEnabled {
 		list = list[1:2]
 	}

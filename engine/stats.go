@@ -35,7 +35,8 @@ type Stats struct {
 	VerifiedTokens                           int64 // tokens that came out of those
 	// Drafts counts drafts by their place in the chain, the first at 0.
 	Drafts [spec.MaxDrafts]DraftCount
-	// DraftsAhead counts passes of the drafting layer that were enqueued before the host had seen what the target chose.
+	// DraftsAhead counts passes of the drafting layer that were enqueued before the host had seen what the target
+	// chose.
 	DraftsAhead int64
 	// DraftsEnded counts sequences that stopped drafting because it did not pay, DraftsFailed those whose draft pass
 	// failed.
@@ -56,6 +57,15 @@ type Stats struct {
 	Graphs GraphCount
 	// Tiers is what the prefix cache keeps outside the device.
 	Tiers TierStats
+	// Experts is how experts were chosen; zero where choices are not counted.
+	Experts ExpertCount
+}
+
+// ExpertCount is how many choices of experts were counted, and the shares of them that the most chosen tenth, quarter
+// and half of each layer's experts got, in the mean over layers.
+type ExpertCount struct {
+	Choices              float64
+	Tenth, Quarter, Half float64
 }
 
 // GraphCount is how many passes were captured, ran from a captured graph, could not be captured, and lost their graph

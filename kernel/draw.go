@@ -20,7 +20,7 @@ type Drawn struct {
 func (d Drawn) Len() int64 { return d.Bytes }
 
 // Drawer is a device that fills its memory with random values by itself. Its Prepare and PrepareExperts take weights
-// whose buffers are Drawn, starting at offset 0 and without gaps between rows.
+// whose buffers are Drawn or [Repeated], starting at offset 0 and without gaps between rows.
 type Drawer interface {
 	// Draw fills a tensor of f32, bf16 or e4m3 with an even number of columns. Value i is the i-th of the tensor, row
 	// after row.
@@ -69,7 +69,7 @@ func (d Drawn) Fill(dst []byte, t DType) error {
 
 // OnHost is a tensor with its values in host memory, where they are Drawn.
 func (d Drawn) OnHost(t Tensor) (Tensor, error) {
-	memory := make(HostBuffer, t.Extent())
-	t.Buf, t.Off = memory, 0
-	return t, d.Fill(memory, t.DType)
+	t.Buf = d
+	err := t.onHost(func(bytes int64) (HostBuffer, error) { return make(HostBuffer, bytes), nil })
+	return t, err
 }

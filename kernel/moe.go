@@ -46,6 +46,9 @@ type ExpertArgs struct {
 	Limit   float32
 	// Part says which experts Experts holds, where ranks share them: choices of others add nothing.
 	Part Part
+	// Prompt is how many rows belong to prompts: the first ones. Experts in two memories may have another method there
+	// (ExpertMethods).
+	Prompt int
 }
 
 // ExpertRunner runs experts.
@@ -60,6 +63,9 @@ func (a *ExpertArgs) Check() error {
 	c.tensor("ids", a.IDs, I32, t, -1)
 	c.tensor("weights", a.Weights, F32, t, a.IDs.Cols)
 	c.limit(a.Limit)
+	if a.Prompt < 0 || a.Prompt > t {
+		c.fail("%d of %d rows belong to prompts", a.Prompt, t)
+	}
 	if a.Experts != nil {
 		a.Part.check(&c, a.Experts.Count())
 	}

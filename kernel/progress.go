@@ -78,6 +78,7 @@ const (
 	opSample
 	opAllReduce
 	opAllGather
+	opTally
 	opShareRows
 )
 
@@ -124,6 +125,7 @@ var operationNames = [...]string{
 	opSample:       "sample",
 	opAllReduce:    "all-reduce",
 	opAllGather:    "all-gather",
+	opTally:        "tally",
 	opShareRows:    "share of rows",
 }
 

@@ -150,6 +150,25 @@ func (q *Queue) Route(a RouteArgs) { enqueue(q, opRoute, Device.Route, a) }
 // Experts enqueues [ExpertRunner].
 func (q *Queue) Experts(a ExpertArgs) { enqueue(q, opExperts, Device.Experts, a) }
 
+// PostExperts enqueues [ExpertPoster], where the device is one. Experts must follow with the same arguments.
+func (q *Queue) PostExperts(a ExpertArgs) {
+	if p, ok := q.dev.(ExpertPoster); ok && q.next(opExperts) {
+		q.Fail(p.PostExperts(a))
+	}
+}
+
+// Tally enqueues [Tallier]; a device that is none is an error.
+func (q *Queue) Tally(a TallyArgs) {
+	if !q.next(opTally) {
+		return
+	}
+	if d, ok := q.dev.(Tallier); ok {
+		q.Fail(d.Tally(a))
+		return
+	}
+	q.Fail(fmt.Errorf("%w: tally: %s counts no choices of experts", ErrUnsupported, q.dev.Name()))
+}
+
 // HyperPre enqueues [HyperPreparer].
 func (q *Queue) HyperPre(a HyperPreArgs) { enqueue(q, opHyperPre, Device.HyperPre, a) }
 

@@ -87,6 +87,22 @@ func (w Weight) Check(role Role) error {
 type ExpertWeights struct {
 	Gate, Up []Weight // [inner, hidden]
 	Down     []Weight // [hidden, inner]
+	// Methods say where the experts are and what computes them; without any all are resident.
+	Methods ExpertMethods
+	// Host computes the experts whose method is Computed; nil where there are none.
+	Host HostExperts
+}
+
+// Split reports whether some of the experts are not resident.
+func (w *ExpertWeights) Split() bool { return w.Methods.OnHost() > 0 }
+
+// Select are the matrices of some experts, all of them resident.
+func (w *ExpertWeights) Select(experts []int) ExpertWeights {
+	var out ExpertWeights
+	for _, e := range experts {
+		out.Gate, out.Up, out.Down = append(out.Gate, w.Gate[e]), append(out.Up, w.Up[e]), append(out.Down, w.Down[e])
+	}
+	return out
 }
 
 // Check validates the matrices.
@@ -102,6 +118,7 @@ func (w *ExpertWeights) Check() error {
 		c.weight("up", w.Up[e], inner, hidden)
 		c.weight("down", w.Down[e], hidden, inner)
 	}
+	w.Methods.check(&c, len(w.Gate), w.Host != nil)
 	return c.err
 }
 

@@ -19,6 +19,9 @@ type Choices struct {
 	experts     kernel.Tensor // i32 [P, layers with experts * k]
 	weights     kernel.Tensor // f32, the same
 	shape       record.Shape
+
+	tally *Tally        // nil where choices are not counted
+	seen  kernel.Tensor // i32 [T, 1]: tokens that rows see
 }
 
 // NewChoices finds what is recorded in the outputs of a pass, and what is given in its inputs.
@@ -32,6 +35,10 @@ func NewChoices(p *plan.Plan, in attn.Inputs, out *Outputs, s record.Shape) Choi
 	g.weights.DType = kernel.F32 // the words are their bits
 	return g
 }
+
+// Count lets the pass count choices of experts; seen is how many tokens each row sees, 0 of rows that are padding. A
+// nil tally counts nothing.
+func (g *Choices) Count(t *Tally, seen kernel.Tensor) { g.tally, g.seen = t, seen }
 
 // part is the columns of layer i, where it is among the layers that count, each of which has n columns.
 func (g *Choices) part(t kernel.Tensor, i, n int, counts func(int) bool) kernel.Tensor {
@@ -65,9 +72,10 @@ type ExpertTap struct {
 	Places           kernel.Tensor // i32 [P, 1]: rows that are replayed, -1: none
 	GivenExperts     kernel.Tensor // i32 [P, k]
 	GivenWeights     kernel.Tensor // f32 [P, k]
+	Counts, Seen     kernel.Tensor // i32 [1, experts] and [T, 1]: counters of choices, and tokens that rows see
 }
 
-// Pass replaces chosen experts [T, k] and their weights, and records them.
+// Pass replaces chosen experts [T, k] and their weights, records and counts them.
 func (t *ExpertTap) Pass(q *kernel.Queue, experts, weights kernel.Tensor) {
 	if t.GivenExperts.Given() {
 		q.Put(kernel.PutArgs{Out: experts, X: t.GivenExperts, Rows: t.Places})
@@ -77,11 +85,14 @@ func (t *ExpertTap) Pass(q *kernel.Queue, experts, weights kernel.Tensor) {
 		q.Take(kernel.TakeArgs{Out: t.Experts, X: experts, Rows: t.Rows})
 		q.Take(kernel.TakeArgs{Out: t.Weights, X: weights, Rows: t.Rows})
 	}
+	if t.Counts.Given() {
+		q.Tally(kernel.TallyArgs{Counts: t.Counts, IDs: experts, Seen: t.Seen})
+	}
 }
 
 // ExpertTap is where layer i's choice of experts goes.
 func (g *Choices) ExpertTap(i int) ExpertTap {
-	t := ExpertTap{Rows: g.out.Rows, Places: g.mixed}
+	t := ExpertTap{Rows: g.out.Rows, Places: g.mixed, Counts: g.tally.layer(i), Seen: g.seen}
 	if r := g.out.Recorded; i < len(r) {
 		t.Experts, t.Weights = r[i].Experts, r[i].Weights
 	}

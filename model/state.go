@@ -3,9 +3,9 @@ package model
 import "sparrow/plan"
 
 // Stateful is a model that keeps a state of every sequence beside its pages, such as the open groups of a compressor.
-// The state is an input of every step of the sequence; a step that succeeds advances it. A step that fails leaves it
-// unchanged, or invalid: then the next step returns an error, and the caller must call Truncate(0) and compute the
-// whole sequence again.
+// The state is an input of every step of the sequence, nil for requests that are padding; a step that succeeds advances
+// it. A step that fails leaves it unchanged, or invalid: then the next step returns an error, and the caller must call
+// Truncate(0) and compute the whole sequence again.
 type Stateful interface {
 	// Reserve takes the memory of that many states at once: as long as no more are held, NewState takes none.
 	Reserve(states int) error

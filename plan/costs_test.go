@@ -6,27 +6,38 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"sparrow/plan/cost"
 )
+
+// contests are sizes, each with the times of two ways.
+func contests(v ...float64) (out []cost.Contest) {
+	for i := 0; i < len(v); i += 3 {
+		out = append(out, cost.Contest{Size: int(v[i]), First: v[i+1], Second: v[i+2]})
+	}
+	return out
+}
 
 // What plans choose follows from measured times, whatever they are.
 func TestChoicesFollowFromTimes(t *testing.T) {
 	for _, c := range []struct {
 		name    string
-		prompts []contest
+		prompts []cost.Contest
 		keys    int
 		all     bool
 	}{
-		{"dense wins everywhere", []contest{{128, 1, 2}, {256, 2, 4}}, 256, true},
-		{"dense wins nowhere", []contest{{128, 2, 1}, {256, 3, 9}}, 0, false},
-		{"a tie is none", []contest{{128, 1, 2}, {256, 3, 3}, {512, 3, 9}}, 128, false},
+		{"dense wins everywhere", contests(128, 1, 2, 256, 2, 4), 256, true},
+		{"dense wins nowhere", contests(128, 2, 1, 256, 3, 9), 0, false},
+		{"a tie is none", contests(128, 1, 2, 256, 3, 3, 512, 3, 9), 128, false},
 		{"nothing was measured", nil, 0, true},
 	} {
 		if keys, all := crossing(c.prompts); keys != c.keys || all != c.all {
 			t.Errorf("%s: up to %d keys, all %v; want %d, %v", c.name, keys, all, c.keys, c.all)
 		}
 	}
-	for want, list := range map[bool][]contest{true: {{1, 2, 1}, {9, 5, 8}}, false: {{1, 1, 2}, {9, 8, 5}}} {
-		times := costs{v4: list}
+	for want, list := range map[bool][]cost.Contest{true: contests(1, 2, 1, 9, 5, 8),
+		false: contests(1, 1, 2, 9, 8, 5)} {
+		times := costs{cost.Choices{V4: list}}
 		if times.flat() != want {
 			t.Errorf("%v: gathered %v", list, !want)
 		}
@@ -55,13 +66,13 @@ func TestReasonsQuoteTimes(t *testing.T) {
 		times := s.hw.costs()
 		for _, layout := range []string{"bf16", "fp8", "fp8-576"} {
 			cfg := newSetup(t, CatalogSparrow, arch, kv(layout)).resolve(t)
-			limit, all := crossing(times.prompts)
+			limit, all := crossing(times.Prompts)
 			if all {
 				limit = cfg.Model.K
 			}
 			want(t, layout+" threshold", cfg.T, min(limit, cfg.Model.K))
 			says(cfg, fmt.Sprintf("dense form for prompts of at most %d keys: on %s, attention of a prompt of", cfg.T,
-				times.device))
+				times.Device))
 		}
 		asked := newSetup(t, CatalogSparrow, arch, wish(func(p *Policy) { p.DenseThreshold = 77 })).resolve(t)
 		want(t, "threshold asked for", asked.T, 77)
@@ -89,7 +100,7 @@ func TestReasonsQuoteTimes(t *testing.T) {
 			want(t, "v4 prefill "+mode.String(), cfg.Prefill, kernel)
 			if mode == SparsePrefillUnset {
 				says(cfg, fmt.Sprintf("prefill %s: on %s, attention of a prompt of 30720 tokens takes", faster,
-					times.device))
+					times.Device))
 			}
 		}
 	}
@@ -103,8 +114,8 @@ func TestDocumentsHoldTheTimes(t *testing.T) {
 			t.Fatal(err)
 		}
 		times := (&Hardware{Arch: arch}).costs()
-		for _, c := range slices.Concat(times.prompts, times.v4) {
-			row := fmt.Sprintf("\n| %d | %v | %v |", c.size, c.first, c.second)
+		for _, c := range slices.Concat(times.Prompts, times.V4) {
+			row := fmt.Sprintf("\n| %d | %v | %v |", c.Size, c.First, c.Second)
 			if !strings.Contains(string(text), row) {
 				t.Errorf("%s has no row %q", file, row[1:])
 			}
@@ -119,7 +130,7 @@ func TestDocumentsHoldTheTimes(t *testing.T) {
 	for _, arch := range []Arch{CPU, SM90} {
 		times := (&Hardware{Arch: arch}).costs()
 		flat[arch], keys[arch] = times.flat(), "`index_topk`"
-		if limit, all := crossing(times.prompts); !all {
+		if limit, all := crossing(times.Prompts); !all {
 			keys[arch] = fmt.Sprintf("%d keys", limit)
 		}
 	}

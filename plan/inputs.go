@@ -98,6 +98,18 @@ func (p *Plan) Input(name ArrayName) Array {
 	return Array{Name: name}
 }
 
+// PromptRows is how many rows belong to prompts: the first ones, since segments
+// of prompts come before all others.
+func (p *Plan) PromptRows() int {
+	n := 0
+	for i := range p.Segments {
+		if s := &p.Segments[i]; !s.Row.DecodeLike() {
+			n += s.Rows
+		}
+	}
+	return n
+}
+
 // Selects reports whether any row attends to a selection of keys.
 func (p *Plan) Selects() bool {
 	for i := range p.Segments {

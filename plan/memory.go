@@ -6,8 +6,8 @@ import "slices"
 // then attends; what the two stages hold is never alive at the same time, but
 // the selection between them is.
 
-// cost says what a launch of a segment holds, in bytes.
-type cost struct {
+// held says what a launch of a segment holds, in bytes.
+type held struct {
 	selectRow   int64 // per row: its selection, alive in both stages
 	scoreRow    int64 // per row of a chunk of scores
 	indexKey    int64 // per gathered indexer key
@@ -25,7 +25,7 @@ type load struct {
 	chunk                           int64 // rows of scores at a time
 }
 
-func (c *cost) bytes(l load) int64 {
+func (c *held) bytes(l load) int64 {
 	index := c.indexKey*l.indexKeys + c.scoreRow*l.chunk
 	attend := c.attendKey*l.keys + c.gatherRow*l.gathered + c.gatherFixed
 	if c.attendRow > 0 {
@@ -145,10 +145,10 @@ func pagesOf(tokens, page int) int { return (tokens + page - 1) / page }
 
 func roundUp(n, multiple int) int { return (n + multiple - 1) / multiple * multiple }
 
-// costOf reads a segment whose form, kernel, conversion and indexer path are
+// heldBy reads a segment whose form, kernel, conversion and indexer path are
 // decided, in a pass whose tables reach that many tokens.
-func costOf(cfg *Config, s *Segment, tableTokens int) cost {
-	var c cost
+func heldBy(cfg *Config, s *Segment, tableTokens int) held {
+	var c held
 	if s.NeedIndices {
 		c.selectRow = int64(cfg.Model.SelectionWidth(s.Form)) * 4
 	}
@@ -194,7 +194,7 @@ func oneRowBytes(cfg *Config, phase Phase) int64 {
 	}
 	s.Indexer = Indexer{Kind: kind, ScoreWidth: cfg.Model.IndexKeys(keys)}
 	shapeKernel(cfg, &s, true)
-	c := costOf(cfg, &s, keys)
+	c := heldBy(cfg, &s, keys)
 	l := load{rows: 1, keys: int64(keys), indexKeys: int64(cfg.Model.IndexKeys(keys)), chunk: 1}
 	if phase == PhasePrefill {
 		l.gathered = gatheredRows(cfg, &s, 1, keys)

@@ -41,7 +41,7 @@ func TestLimitsAndMemory(t *testing.T) {
 		want(t, "bytes", 131072*upProjectedBytes(&v32, BF16), 1280*mib)
 	})
 	t.Run("unchunked scores of 8192 rows over 131072 keys are 4 GiB", func(t *testing.T) {
-		c := cost{scoreRow: 131072 * 4}
+		c := held{scoreRow: 131072 * 4}
 		want(t, "bytes", c.bytes(load{chunk: 8192}), 4096*mib)
 	})
 	t.Run("paged scores of 512 decodes over 160 Ki are 320 MiB", func(t *testing.T) {
@@ -86,7 +86,7 @@ func TestLimitsAndMemory(t *testing.T) {
 		row, _ = sparseScratch(132, 64, 192, 8192+128)
 		want(t, "bytes of a row of 192 keys that is cut as if it were longer", row, 2*(64*512*2+64*16))
 		whole := newSetup(t, CatalogSparrow, "sm90").resolve(t)
-		want(t, "bf16 rows stay whole", costOf(&whole, &build(t, whole, decode(9)).Segments[0], 64).attendRow, 0)
+		want(t, "bf16 rows stay whole", heldBy(&whole, &build(t, whole, decode(9)).Segments[0], 64).attendRow, 0)
 	})
 	t.Run("our scores are as wide as the longest request, the public ones as all", func(t *testing.T) {
 		b := NewBatch(ModeExtend, ExtendRequest(100, 3000), ExtendRequest(100, 4000))

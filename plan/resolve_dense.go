@@ -59,10 +59,10 @@ func (r *resolver) denseForm() error {
 	times := r.hw.costs()
 	c.T = orDefault(p.DenseThreshold, r.model.K)
 	if r.kv == F32 {
-		times.prompts = nil // exact rows are multiplied in float32 by both forms
+		times.Prompts = nil // exact rows are multiplied in float32 by both forms
 	}
 	byTime := p.Catalog == CatalogSparrow && p.DenseThreshold == 0
-	if limit, all := crossing(times.prompts); byTime && !all {
+	if limit, all := crossing(times.Prompts); byTime && !all {
 		c.T = min(c.T, limit)
 	}
 	if p.DenseThreshold > r.model.K && !r.model.v4() {

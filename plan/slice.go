@@ -16,7 +16,7 @@ const scoreFloor = 64
 type slicer struct {
 	w       *builder
 	s       *Segment
-	cost    cost
+	held    held
 	limit   int   // rows per launch
 	keyCap  int   // keys per launch, dense form
 	reserve int64 // bytes per launch, math.MaxInt64 for no bound
@@ -33,7 +33,7 @@ type launchLoad struct {
 
 // slice fills Launches, RowsPerLaunch, the chunks and TransientBytes.
 func (w *builder) slice(s *Segment) error {
-	sl := &slicer{w: w, s: s, cost: costOf(w.cfg, s, w.plan.TablePages*w.cfg.Page), grain: 1, keyCap: math.MaxInt,
+	sl := &slicer{w: w, s: s, held: heldBy(w.cfg, s, w.plan.TablePages*w.cfg.Page), grain: 1, keyCap: math.MaxInt,
 		reserve: math.MaxInt64}
 	if s.Indexer.Kind == IndexerPagedNative {
 		sl.grain = s.Indexer.NextN
@@ -138,10 +138,10 @@ func (sl *slicer) with(n, rows, keys int) load {
 // floor is the chunk of scores to leave room for: fewer rows at a time where
 // scores are wide, so that they do not shrink the launch.
 func (sl *slicer) floor(l load) int64 {
-	if sl.cost.scoreRow == 0 {
+	if sl.held.scoreRow == 0 {
 		return scoreFloor
 	}
-	half := (sl.reserve - sl.cost.indexKey*l.indexKeys) / 2 / sl.cost.scoreRow
+	half := (sl.reserve - sl.held.indexKey*l.indexKeys) / 2 / sl.held.scoreRow
 	return min(scoreFloor, max(int64(sl.grain), half))
 }
 
@@ -156,11 +156,11 @@ func (sl *slicer) fit(want, rows, keys int) int {
 	}
 	fits := func(n int) bool {
 		l := sl.with(n, rows, keys)
-		if sl.cost.bytes(l) <= sl.reserve {
+		if sl.held.bytes(l) <= sl.reserve {
 			return true
 		}
 		l.chunk = min(l.chunk, int64(sl.grain))
-		return sl.open.launch.Rows == 0 && n <= sl.grain && sl.cost.bytes(l) <= sl.reserve
+		return sl.open.launch.Rows == 0 && n <= sl.grain && sl.held.bytes(l) <= sl.reserve
 	}
 	steps := (room + sl.grain - 1) / sl.grain
 	n := sort.Search(steps, func(i int) bool { return !fits(min(room, (i+1)*sl.grain)) })
@@ -184,7 +184,7 @@ func (sl *slicer) close() {
 		return
 	}
 	s := sl.s
-	s.TransientBytes = max(s.TransientBytes, sl.cost.bytes(sl.chunked(o.load)))
+	s.TransientBytes = max(s.TransientBytes, sl.held.bytes(sl.chunked(o.load)))
 	if n := s.NextN; n > 0 {
 		end := min(len(s.Spans), (o.launch.FirstRow+o.launch.Rows+n-1)/n)
 		o.launch.FirstSpan = min(len(s.Spans), o.launch.FirstRow/n)
@@ -199,13 +199,13 @@ func (sl *slicer) close() {
 // the reserve allow, and lowers the segment's chunk to it.
 func (sl *slicer) chunked(l load) load {
 	l.chunk = min(l.rows, sl.chunk)
-	if sl.chunk == 0 || sl.cost.bytes(l) <= sl.reserve {
+	if sl.chunk == 0 || sl.held.bytes(l) <= sl.reserve {
 		return l
 	}
 	n := sort.Search(int(l.chunk), func(i int) bool {
 		m := l
 		m.chunk = int64(i + 1)
-		return sl.cost.bytes(m) > sl.reserve
+		return sl.held.bytes(m) > sl.reserve
 	})
 	l.chunk = int64(max(n/sl.grain*sl.grain, sl.grain))
 	sl.chunk = l.chunk
@@ -246,7 +246,7 @@ func (sl *slicer) causes() string {
 func (sl *slicer) refuse(rows, keys int) error {
 	l := sl.with(sl.grain, rows, keys)
 	l.chunk = min(l.chunk, int64(sl.grain))
-	need := sl.cost.bytes(l)
+	need := sl.held.bytes(l)
 	return &Error{Code: E17,
 		Asked: fmt.Sprintf("a row over %d keys with kernel %s, which needs %d bytes of the transient reserve of %d",
 			keys, sl.s.Kernel, need, sl.reserve), Supported: fmt.Sprintf("a reserve of at least %d bytes", need),

@@ -44,10 +44,10 @@ func (w *Scratch) weighAll(top float32, d *Draw) {
 	if d.Least > 0 {
 		far = min(far, -math.Log(float64(d.Least)/(1<<weightBits))+1e-6) // spares most weights; the exact test follows
 	}
-	weight, kept := w.weight[:len(w.x)], w.kept[:len(w.x)]
+	weight, kept, high := w.weight[:len(w.x)], w.kept[:len(w.x)], float64(top)
 	n, total := 0, uint64(0)
 	for i, v := range w.x {
-		away := (float64(top) - float64(v)) * d.Inverse
+		away := (high - float64(v)) * d.Inverse
 		if !(away < far) { // or NaN
 			continue
 		}
@@ -128,7 +128,7 @@ func (f *filter) fill() (tokens int, total uint64) {
 	return tokens, total
 }
 
-// cut finds the last token of the shortest list of the best tokens whose measure reaches need, and the mass of the list.
+// cut finds the last token of the shortest list of best tokens whose measure reaches need, and the mass of the list.
 func (f *filter) cut(need uint64, measure []uint64) (edge, uint64) {
 	w, before, mass := f.w, uint64(0), uint64(0)
 	for b := range w.count {

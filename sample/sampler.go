@@ -141,8 +141,8 @@ func (s *Sampler) Sample(logits []float32, mask Mask) (Choice, error) {
 	return c, nil
 }
 
-// Candidate is the best token of a row of logits, or the one that was drawn, the best logit, and the logarithm of the sum of the row's exponentials,
-// which is NaN where a logit is.
+// Candidate is the best token of a row of logits, or the one that was drawn, the best logit, and the logarithm of the
+// sum of the row's exponentials, which is NaN where a logit is.
 type Candidate struct {
 	Token         int32
 	Logit, LogSum float32

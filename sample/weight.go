@@ -36,12 +36,20 @@ var scales = func() (t [buckets]float64) {
 	return t
 }()
 
+// middles[b] is b / grain. Converting b instead may take an instruction that waits for the token before.
+var middles = func() (t [buckets]float64) {
+	for b := range t {
+		t[b] = float64(b) / grain
+	}
+	return t
+}()
+
 // Weigh is the bucket of a token at distance d below the maximum, 0 <= d < Reach, and its weight: exp(-d), the
 // likeliest token's being 1 << weightBits. In a bucket |b/grain - d| <= 1/128, and three terms of the series leave out
 // 8e-8, about as much as a logit's own rounding. Conversions name the roundings: no product is fused with a sum.
 func Weigh(d float64) (b uint, weight uint64) {
 	b = bucketOf(d)
-	r := float64(float64(b)*(1.0/grain)) - d
+	r := middles[b] - d
 	series := float64(1+r) + float64(float64(r*r)*0.5)
 	return b, uint64(int64(float64(scales[b]*series) + 0.5))
 }

@@ -77,9 +77,9 @@ func (c *cost) knownDecoding(l *load) float64 {
 // else. A change that lasts is learned from a few measurements.
 const outlier = 3
 
-// late is learned as the time, relative to the prediction, that one of lateShare batches exceeds: it moves up by a tenth
-// with each of those, and down by so little with the others that these cancel. A single delay moves it as much as any
-// other late batch: no margin is wide enough for what the machine does once in a hundred batches.
+// late is learned as the time, relative to the prediction, that one of lateShare batches exceeds: it moves up by a
+// tenth with each of those, and down by so little with the others that these cancel. A single delay moves it as much as
+// any other late batch: no margin is wide enough for what the machine does once in a hundred batches.
 const (
 	firstLate, leastLate, mostLate = 1.25, 1.1, 2.0
 	lateShare, lateStep            = 0.03, 0.1

@@ -183,7 +183,7 @@ func checkNewcomers(items []Item, twice bool) error {
 	}
 	for i := range items {
 		if it := &items[i]; it.Decode || !it.Last || it.Seq.tenant().running != 1 {
-			return fmt.Errorf("sequence %d, of a tenant with %d running, is in a step of newcomers: %d tokens behind %d",
+			return fmt.Errorf("sequence %d, of a tenant with %d running, is in a step of newcomers: %d behind %d",
 				it.Seq.age, it.Seq.tenant().running, len(it.Tokens), it.Cached)
 		}
 	}

@@ -101,7 +101,7 @@ func TestKeptPagesAreGivenUp(t *testing.T) {
 	}
 	for f.sched.Kept() > 0 {
 		if step(t, f); f.goals[b] == 0 {
-			t.Fatal("the sequence that was admitted has ended, and nobody needed the kept pages: the test shows nothing")
+			t.Fatal("the admitted sequence has ended, and nobody needed the kept pages: the test shows nothing")
 		}
 	}
 	for len(f.goals) > 0 {

@@ -28,7 +28,7 @@ type scenario struct {
 	rate     float64 // share of operations that meet one of faults
 	halts    bool    // the engine is closed while requests run
 	beside   bool    // the device computes beside the host
-	simple   bool    // most requests are greedy, or drawn by the device, and ask for nothing else, so that passes overlap
+	simple   bool    // most requests are greedy or drawn by the device, so that passes overlap
 	flood    bool    // tenants send more than can be served, but for one that sends a small request now and then
 }
 

@@ -161,7 +161,8 @@ func bucket(requests int) int {
 func (r *Runner) pad(s *side) {
 	b, in := &s.batch, &s.input
 	n := len(b.Requests)
-	if _, stateful := r.model.(model.Stateful); stateful || r.graphs.dev == nil || n == 0 || !b.Mode.DecodeLike() ||
+	_, stateful := r.model.(model.Stateful)
+	if stateful && !r.limits.PadStates || r.graphs.dev == nil || n == 0 || !b.Mode.DecodeLike() ||
 		b.Record != (plan.Record{}) {
 		return
 	}
@@ -196,7 +197,10 @@ func (r *Runner) pad(s *side) {
 				Rank: rank})
 			in.Tokens = append(in.Tokens, r.padding[:rows])
 			in.Tables = append(in.Tables, nil)
-			if b.Pass != plan.PassTarget {
+			in.States = append(in.States, nil)
+			if b.Pass == plan.PassTarget {
+				in.Windows = append(in.Windows, nil)
+			} else {
 				in.Hidden = append(in.Hidden, r.padding[:rows])
 			}
 		}

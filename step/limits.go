@@ -19,6 +19,8 @@ type Limits struct {
 	Draws bool
 	// GraphBytes is the device memory that captured graphs may take; negative for no graphs.
 	GraphBytes int64
+	// PadStates pads batches of a model.Stateful as it does those of other models.
+	PadStates bool
 	// Record is what passes of the target may record, and Replay what they may be given, of RecordRows rows each; 0 is
 	// every row.
 	Record     plan.Record

@@ -20,8 +20,8 @@ type Work struct {
 	Kind plan.Mode
 	// Tokens are the new tokens. Decode has exactly one.
 	Tokens []int32
-	// Sampled, above 0, replaces the first of Tokens on the device: by the token, best or drawn, of wanted row Sampled-1
-	// of the pass before, which must be the target's, with rows that do not come back whole.
+	// Sampled, above 0, replaces the first of Tokens on the device: by the token, best or drawn, of wanted row
+	// Sampled-1 of the pass before, which must be the target's, with rows that do not come back whole.
 	Sampled int
 	// Drafted, above 0, replaces the last of Tokens, a draft, in the same way: by the token of wanted row Drafted-1 of
 	// the pass before, which must be the first one of the drafting layer.

@@ -30,6 +30,15 @@ func (t *Tensor) Elements() int {
 	return n
 }
 
+// Bytes is the size of the data, also where it is drawn.
+func (t *Tensor) Bytes() int64 {
+	if t.Drawn == nil {
+		return int64(len(t.Data))
+	}
+	n, _ := dataBytes(t.DType, t.Shape) // FromShapes has computed it
+	return n
+}
+
 // dataBytes is how many bytes a tensor of this type and shape takes. ok is false when a dimension is negative, when the
 // number does not fit an int64, or when the values do not fill whole bytes.
 func dataBytes(d DType, shape []int) (n int64, ok bool) {

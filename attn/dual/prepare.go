@@ -12,7 +12,7 @@ type Batch struct {
 	*attn.Batch
 	Windows [][]int32 // window pages of each request; nil where they have the numbers of the pages
 	Pages   int       // window pages of the cache
-	States  []*State
+	States  []*State  // nil for requests that are padding: their rows store nothing and see nothing
 }
 
 // windows are the window pages of request r, one for each of its pages.
@@ -151,25 +151,28 @@ func (f *filler) checkWindows(r, p, window int) error {
 	return nil
 }
 
-// row writes the arrays of one row.
+// row writes the arrays of one row. A row of padding has no slot and sees no token.
 func (f *filler) row(s *Pass, r attn.Row) error {
-	i, p := r.Index, r.Position
-	if p < 0 {
-		return &plan.Error{Code: plan.E22, Asked: fmt.Sprintf("request %d from position %d", r.Request, p),
-			Supported: "sequences without padding in front"}
-	}
-	if err := f.checkWindows(r.Request, p, s.params.Window); err != nil {
-		return err
-	}
+	i, p, seen := r.Index, r.Position, 0
 	f.rowAt[f.rowBase[r.Request]+r.Token] = int32(i)
-	f.request[i], f.position[i], f.slots[i] = int32(r.Request), int32(p), f.windowPlace(r.Request, p)
-	f.windowLen[i] = int32(min(p+1, s.params.Window))
+	f.request[i], f.position[i], f.slots[i] = int32(r.Request), int32(max(p, 0)), -1
+	if f.batch.States[r.Request] != nil {
+		if p < 0 {
+			return &plan.Error{Code: plan.E22, Asked: fmt.Sprintf("request %d from position %d", r.Request, p),
+				Supported: "sequences without padding in front"}
+		}
+		if err := f.checkWindows(r.Request, p, s.params.Window); err != nil {
+			return err
+		}
+		f.slots[i], seen = f.windowPlace(r.Request, p), p+1
+	}
+	f.windowLen[i] = int32(min(seen, s.params.Window))
 	if len(f.groups) > 0 {
-		f.groups[i] = int32((p + 1) / IndexRatio)
+		f.groups[i] = int32(seen / IndexRatio)
 		f.kept[i] = min(f.groups[i], int32(s.params.TopK))
 	}
 	if len(f.heavyLen) > 0 {
-		f.heavyLen[i] = int32((p + 1) / HeavyRatio)
+		f.heavyLen[i] = int32(seen / HeavyRatio)
 	}
 	return nil
 }
@@ -271,24 +274,9 @@ func (f *filler) closing(s *Pass, block attn.Block, ratio int) {
 	fill(c.keep, -1)
 	ring, n, b := ringOf(ratio), 0, f.batch
 	_ = b.Batch.Batch.ByRank(b.Config, func(r int) error { // which returns no error
-		st := b.States[r]
-		first := st.len
-		end := first + b.Batch.Batch.Rows(b.Config, r)
-		own := int32(s.plan.Share(b.Batch.Batch.Requests[r].Rank).FirstRow)
-		for p := max(first, end-ring); p < end; p++ {
-			c.keep[f.rowAt[f.rowBase[r]+p-first]] = int32(st.slot*ring + p%ring)
-		}
 		last := n + b.Batch.Batch.Closing(b.Config, r, ratio)
-		for p := first/ratio*ratio + ratio - 1; p < end; p += ratio {
-			c.slots[n], c.place[n] = f.place(r, p, ratio), int32(p+1-ratio)
-			for i := range width {
-				c.sources[n*width+i] = f.source(r, p+1-width+i, st, ring)
-				if c.sources[n*width+i] >= 0 {
-					c.sources[n*width+i] -= own // counted among the rows of its rank
-				}
-			}
-			n++
-		}
+		n = f.closed(c, closer{request: r, ratio: ratio, ring: ring, width: width,
+			own: int32(s.plan.Share(b.Batch.Batch.Requests[r].Rank).FirstRow)}, n)
 		for ; n < last; n++ {
 			c.slots[n], c.place[n] = -1, 0
 			fill(c.sources[n*width:(n+1)*width], -1)
@@ -298,6 +286,39 @@ func (f *filler) closing(s *Pass, block attn.Block, ratio int) {
 	if ratio == IndexRatio {
 		f.tails(c.tail)
 	}
+}
+
+// closer is a request whose groups of a ratio close.
+type closer struct {
+	request, ratio int
+	ring           int   // rows that are kept for the ratio
+	width          int   // sources of an entry
+	own            int32 // first row of its rank: sources are counted from there
+}
+
+// closed lists the groups that one request closes, from entry n on, and returns the entry behind them.
+func (f *filler) closed(c closingArrays[[]int32], x closer, n int) int {
+	b, r, st := f.batch, x.request, f.batch.States[x.request]
+	if st == nil {
+		return n
+	}
+	first := st.len
+	end := first + b.Batch.Batch.Rows(b.Config, r)
+	for p := max(first, end-x.ring); p < end; p++ {
+		c.keep[f.rowAt[f.rowBase[r]+p-first]] = int32(st.slot*x.ring + p%x.ring)
+	}
+	for p := first/x.ratio*x.ratio + x.ratio - 1; p < end; p += x.ratio {
+		c.slots[n], c.place[n] = f.place(r, p, x.ratio), int32(p+1-x.ratio)
+		for i := range x.width {
+			at := f.source(r, p+1-x.width+i, st, x.ring)
+			if at >= 0 {
+				at -= x.own
+			}
+			c.sources[n*x.width+i] = at
+		}
+		n++
+	}
+	return n
 }
 
 func fill(to []int32, v int32) {
@@ -311,6 +332,9 @@ func (f *filler) tails(to []int32) {
 	fill(to, -1)
 	b, page := f.batch, f.batch.PageTokens
 	for r := range b.Batch.Batch.Requests {
+		if b.States[r] == nil {
+			continue
+		}
 		first := b.States[r].len
 		end := first + b.Batch.Batch.Rows(b.Config, r)
 		for boundary := first/page*page + page; boundary-TailRows < end; boundary += page {

@@ -116,22 +116,27 @@ func (s *WindowPass) Prepare(b *attn.Batch, states []*State, block attn.Block, v
 	window, width := block.Array(plan.WindowIndices), s.plan.Input(plan.WindowIndices).Cols
 	draftRows, i := block.Array(plan.DraftRows), 0
 	return b.Batch.ByRank(b.Config, func(r int) error {
-		st := states[r]
+		st := states[r] // nil: padding, whose rows store nothing and see nothing
 		first, n := b.Batch.FirstPosition(b.Config, r), b.Batch.Rows(b.Config, r)
 		skip := max(n-s.params.Window, 0)
-		st.mark(s.cache.epoch, first, first+skip, first+n)
+		if st != nil {
+			st.mark(s.cache.epoch, first, first+skip, first+n)
+		}
 		for t := skip; t < n; t++ {
 			row, err := attn.RowOf(s.plan, r, t)
 			if err != nil {
 				return err
 			}
-			p, base := first+t, int32(st.slot*DraftRing)
-			from := max(p-s.params.Window+1, st.draft.low)
-			position[i], slots[i], lens[i], draftRows[i] = int32(p), base+int32(p%DraftRing), int32(p-from+1), row
+			position[i], slots[i], lens[i], draftRows[i] = 0, -1, 0, row
 			places := window[i*width : (i+1)*width]
 			fill(places, -1)
-			for q := from; q <= p; q++ {
-				places[q-from] = base + int32(q%DraftRing)
+			if st != nil {
+				p, base := first+t, int32(st.slot*DraftRing)
+				from := max(p-s.params.Window+1, st.draft.low)
+				position[i], slots[i], lens[i] = int32(p), base+int32(p%DraftRing), int32(p-from+1)
+				for q := from; q <= p; q++ {
+					places[q-from] = base + int32(q%DraftRing)
+				}
 			}
 			if err := visit(WindowRow{Index: i, Request: r, Token: t, Last: t == n-1}); err != nil {
 				return fmt.Errorf("request %d: %w", r, err)

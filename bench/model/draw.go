@@ -49,6 +49,17 @@ func drawPool(dev kernel.Drawer, p kernel.Pool, seed uint64) error {
 		return part(kernel.BF16, layout.BlockRopeOffset, tokens, layout.RopeDim, layout.BlockRowBytes, 0, 1)
 	case layout.FP8Row576: // its scale is 1
 		return part(kernel.E4M3, 0, tokens, layout.RawRowBytes, layout.RawRowBytes, 0, 1)
+	case layout.V4Row584:
+		// Pages are whole rows of 576 bytes: all of them are drawn as data, then those of scales over the last.
+		rows, size := p.Pages()*p.Mem.Cols/layout.V4DataBytes, layout.V4DataBytes
+		if err := codes(0, rows, layout.V4NopeDim, size); err != nil {
+			return err
+		}
+		if err := part(kernel.BF16, layout.V4RopeOffset, rows, layout.RopeDim, size, 0, 1); err != nil {
+			return err
+		}
+		// The exponent of codeScale, 120, is the code of 256 in e4m3.
+		return part(kernel.E4M3, p.PageTokens*size, p.Pages(), p.PageTokens*layout.V4ScaleBytes, p.Mem.Cols, 256, 0)
 	case layout.IndexPage132:
 		keys := p.PageTokens * layout.IndexDim
 		if err := codes(0, p.Pages(), keys, p.Mem.Cols); err != nil {

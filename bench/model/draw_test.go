@@ -74,7 +74,35 @@ func TestDrawnPools(t *testing.T) {
 			}
 		}
 	}
-	if err := draw(drawnHost{}, [][]kernel.Pool{{{Layout: layout.V4Row584}}}, 1); err == nil {
-		t.Error("a layout of DeepSeek-V4 was drawn")
+	if err := draw(drawnHost{}, [][]kernel.Pool{{{Layout: layout.V4F32Row2048}}}, 1); err == nil {
+		t.Error("exact entries were drawn")
+	}
+}
+
+// Entries of DeepSeek-V4 have variance 1 in every page, those of short pages too, whose scales fill a part of a row.
+func TestDrawnEntries(t *testing.T) {
+	const pages = 3
+	for _, entries := range []int{2, 64, 256} {
+		l := layout.V4Packed{}
+		size := l.PageBytes(entries)
+		dev := drawnHost{make([]byte, pages*size)}
+		p := kernel.Pool{Mem: kernel.Tensor{Buf: kernel.HostBuffer(dev.mem), DType: kernel.U8, Rows: pages, Cols: size,
+			Stride: size}, Layout: layout.V4Row584, PageTokens: entries}
+		if err := draw(dev, [][]kernel.Pool{{p}}, 1); err != nil {
+			t.Fatal(err)
+		}
+		v := make([]float32, layout.V4Dim)
+		for page := range pages {
+			for slot := range entries {
+				l.Decode(v, dev.mem[page*size:][:size], entries, slot)
+				sum := 0.
+				for _, x := range v {
+					sum += float64(x) * float64(x)
+				}
+				if mean := sum / float64(len(v)); mean < 0.6 || mean > 1.6 {
+					t.Errorf("pages of %d: page %d, entry %d: mean square %v", entries, page, slot, mean)
+				}
+			}
+		}
 	}
 }

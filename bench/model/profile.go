@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sparrow/kernel"
+	"sparrow/model"
 	"sparrow/plan"
 	"sparrow/step"
 )
@@ -104,15 +105,29 @@ func (b *bench) gap(t kernel.Tracer, steps int, one func(i int) error) (gap, spa
 // prompt times a whole prompt from an empty cache, in chunks. Of the last chunk alone a token is chosen.
 func (b *bench) prompt(ctx context.Context, p *Prompt) error {
 	tokens, chunks := b.tokens(p.Length), (p.Length+b.o.Chunk-1)/b.o.Chunk
-	run := func(i int) error {
+	var state model.State // of a model that keeps one: empty before the first chunk
+	release := func() {
+		if state != nil {
+			state.Release()
+			state = nil
+		}
+	}
+	defer release()
+	run := func(i int) (err error) {
+		if keeper, ok := b.model.(model.Stateful); ok && i == 0 {
+			release()
+			if state, err = keeper.NewState(); err != nil {
+				return err
+			}
+		}
 		at := i * b.o.Chunk
 		n := min(b.o.Chunk, p.Length-at)
 		w := step.Work{Kind: plan.ModeExtend, Tokens: tokens[at:][:n], Cached: at,
-			Pages: b.pages[:(at+n+b.cfg.Page-1)/b.cfg.Page], Best: b.gpu}
+			Pages: b.pages[:(at+n+b.cfg.Page-1)/b.cfg.Page], Best: b.gpu, State: state}
 		if i == chunks-1 {
 			w.Logits = 1
 		}
-		_, err := b.runner.Run([]step.Work{w})
+		_, err = b.runner.Run([]step.Work{w})
 		return err
 	}
 	p.Time = &Phase{Tokens: p.Length}

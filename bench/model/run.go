@@ -25,6 +25,8 @@ type Options struct {
 	Contexts []int // tokens in the cache; none means 512, 2k, 8k, 32k and 128k, on a GPU 8k and 32k
 	Batches  []int // sequences; none means 1 and 16, on a GPU 1, 16, 64 and 128
 	Chunk    int   // new tokens of a prefill step, divided among the sequences; 0 means 512, on a GPU 8192
+	// Experts is where experts are; empty is all on the device.
+	Experts family.Placed
 	// Prompts are lengths of whole prompts that are computed in chunks, instead of a chunk behind each context. None
 	// means 8192 and 32768 on a GPU.
 	Prompts []int
@@ -226,7 +228,7 @@ func load(src *family.Source, dev kernel.Device, o Options) (*bench, error) {
 // place loads the weights on the device, or on it and the other ranks.
 func (b *bench) place(src *family.Source) (_ model.Model, err error) {
 	if len(b.o.Ranks) == 0 {
-		return src.Load(b.watch.whole(), b.o.OnTensor)
+		return src.LoadPlaced(b.watch.whole(), b.o.Experts, b.o.OnTensor)
 	}
 	devs := []kernel.Device{lent{b.watch.whole()}}
 	for _, d := range b.o.Ranks {

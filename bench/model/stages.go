@@ -188,6 +188,7 @@ type abilities interface {
 	kernel.Reserver
 	kernel.Joiner
 	kernel.PageMover
+	kernel.ExpertPoster
 }
 
 // watchedGPU is a stopwatch around a GPU.

@@ -37,6 +37,7 @@ type benchModelFlags struct {
 	dummy, profile               bool
 	deviceSampling               bool
 	accept                       float64
+	expertFlags
 }
 
 func benchModelCommand() *cobra.Command {
@@ -51,7 +52,7 @@ step; beside it stand the median of all steps and their spread. Without DIR the 
 are named with the reason. With --draft, answers to a few questions are timed with drafts and without, one at a time.
 
 With --dummy no files are read: SHAPE is a name from 'sparrow synth --help', a config.json or a folder with one, and its weights, FP8 blocks as
-released, are random values that a GPU draws in its own memory. On a GPU "gap ms" is the part of a step in which the GPU waits
+released, are random values that a GPU draws in its own memory; FP4 experts repeat a random pattern of 8 MiB. On a GPU "gap ms" is the part of a step in which the GPU waits
 for the host. The launches of one more step are timed one by one, without overlapping: "launches", "kernels ms", their sum with about a
 microsecond for each, and the shares are of that step.`,
 		Example: `  sparrow bench model
@@ -79,6 +80,7 @@ microsecond for each, and the shares are of that step.`,
 	s.BoolVar(&f.profile, "profile", false, "print the time of every kernel of a step too, on a CPU of every "+
 		"operation")
 	f.deviceFlags.add(s)
+	f.expertFlags.add(s)
 	addRanks(s, &f.ranks)
 	s.StringVar(&f.memory, "memory", "0",
 		"most memory of the cache, with K, M, G or T; 0 is three quarters of what is free")
@@ -181,6 +183,11 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 	if f.ranks > 1 && f.kernels == sparrow.AutoKernels {
 		q.Kernels = "cpu"
 	}
+	placed, err := f.place(&q, &o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, placed.Close()) }()
 	var devs []kernel.Device
 	for range max(f.ranks, 1) {
 		q.Workers = max(o.Threads/max(f.ranks, 1), 1)
@@ -192,7 +199,7 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 		devs = append(devs, dev)
 	}
 	dev := devs[0]
-	o.Ranks = devs[1:]
+	o.Ranks, o.Experts = devs[1:], placed.Placed
 	if err := f.room(src, dev); err != nil {
 		return err
 	}

@@ -54,7 +54,6 @@ func TestBenchModelFailsWithAReason(t *testing.T) {
 		{"batch of 600", []string{"--batch", "600"}},
 		{"--chunk -1", []string{"--chunk", "-1"}},
 		{"--dummy", []string{"--dummy", "v33"}},
-		{"cannot be drawn", []string{"--dummy", "v4-tiny"}},
 		{"the weights of deepseek-v3.2 take", []string{"--dummy", "deepseek-v3.2", "--kernels", "cpu"}},
 		{"--against", []string{"--against", "/does/not/exist"}},
 		{"/does/not/exist", []string{"/does/not/exist"}},
@@ -104,16 +103,18 @@ func TestBenchKernelsOnCPU(t *testing.T) {
 	}
 }
 
-// Weights of a shape that has a name need no files, on any device.
+// Weights of a shape that has a name need no files, on any device: FP8, and the packed experts of DeepSeek-V4.
 func TestBenchModelOfDrawnWeights(t *testing.T) {
-	out, _ := mustDrive(t, "", "bench", "model", "v32-tiny", "--dummy", "--contexts", "100", "--batch", "2", "--chunk",
-		"64", "--prompts", "150", "--budget", "10ms", "--json")
-	var r model.Report
-	if err := json.Unmarshal([]byte(out), &r); err != nil {
-		t.Fatal(err)
-	}
-	if r.Model != "v32-tiny" || r.Load.Bytes == 0 || len(r.Cells) != 1 || r.Cells[0].Decode == nil ||
-		r.Cells[0].Prefill != nil || len(r.Prompts) != 1 || r.Prompts[0].Time.Tokens != 150 {
-		t.Errorf("%s", out)
+	for _, name := range []string{"v32-tiny", "v4-tiny"} {
+		out, _ := mustDrive(t, "", "bench", "model", name, "--dummy", "--contexts", "100", "--batch", "2", "--chunk",
+			"64", "--prompts", "150", "--budget", "10ms", "--json")
+		var r model.Report
+		if err := json.Unmarshal([]byte(out), &r); err != nil {
+			t.Fatal(err)
+		}
+		if r.Model != name || r.Load.Bytes == 0 || len(r.Cells) != 1 || r.Cells[0].Decode == nil ||
+			r.Cells[0].Prefill != nil || len(r.Prompts) != 1 || r.Prompts[0].Time.Tokens != 150 {
+			t.Errorf("%s", out)
+		}
 	}
 }

@@ -30,13 +30,16 @@ type engineFlags struct {
 	cacheTokens, context, stepTokens  int
 	maxRunning, maxQueue, planHistory int
 	rankFlags
-	rankTimeout                         time.Duration
-	recordBytes                         int64
-	noPrefixCache                       bool
-	noGraphs, noOverlap, deviceSampling bool
-	controlTokens, selfTest             string
-	watchdog                            time.Duration
-	maxStall                            string
+	rankTimeout                    time.Duration
+	recordBytes                    int64
+	noPrefixCache                  bool
+	noGraphs, noOverlap, padStates bool
+	deviceSampling                 bool
+	expertUsage                    string
+	expertFlags
+	controlTokens, selfTest string
+	watchdog                time.Duration
+	maxStall                string
 
 	events prefix.Listener // of the prefix cache; set by serve
 	drawn  *family.Source  // in place of model; set by bench serve
@@ -65,6 +68,11 @@ func (f *engineFlags) add(s *pflag.FlagSet) {
 		"captured steps: slower, and the watchdog sees the stage it hangs in")
 	s.BoolVar(&f.noOverlap, "no-overlap", false, "on a GPU, form the next step when the one before has ended instead "+
 		"of while it runs: slower, for comparing")
+	s.BoolVar(&f.padStates, "pad-states", false, "on a GPU, pad decode steps of DeepSeek-V4 to few sizes, as those of "+
+		"other models are, so that they share captured steps")
+	f.expertFlags.add(s)
+	s.StringVar(&f.expertUsage, "expert-usage", "", "`FILE` with counts of how often each expert is chosen: read "+
+		"where it exists, saved every minute and at the end; 'sparrow inspect --usage' prints it")
 	addDeviceSampling(s, &f.deviceSampling)
 	s.StringVar(&f.selfTest, "self-test", "auto", "compare sparse with dense attention on the weights before the "+
 		"model opens, and refuse a difference: auto (on a GPU, and on a CPU where it is quick), on, off")
@@ -183,7 +191,12 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 	if err != nil {
 		return sparrow.Config{}, err
 	}
+	homes, memory, err := f.homes()
+	if err != nil {
+		return sparrow.Config{}, err
+	}
 	c := sparrow.Config{
+		Experts: homes, DeviceMemory: memory,
 		CacheEvents: f.events, MaxStall: stall, SelfTest: test, Watchdog: watchdog,
 		Model: dir, Source: f.drawn, Name: f.wireName(dir), Kernels: f.kernels, Device: f.gpu, Workers: f.workers,
 		Pack: f.pack, NUMA: f.numa, Ranks: ranks.Count, GPUs: ranks.GPUs, Attention: ranks.Attention,
@@ -192,6 +205,7 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 		CacheTokens: f.cacheTokens, ContextTokens: f.context, StepTokens: f.stepTokens, MaxRunning: f.maxRunning,
 		MaxQueue: f.maxQueue, NoReuse: f.noPrefixCache, NoGraphs: f.noGraphs,
 		NoOverlap: f.noOverlap, DeviceSampling: f.deviceSampling, PlanHistory: f.planHistory,
+		ExpertUsage: f.expertUsage, PadStates: f.padStates,
 		RecordBytes: f.recordBytes, ControlTokens: f.controlTokens == "allow",
 	}
 	if c.Tiers, err = f.tiers(); err != nil {

@@ -2,50 +2,174 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"sparrow/internal/textfile"
+	"sparrow/model/estimate"
+	"sparrow/model/family"
 	"sparrow/model/inspect"
+	"sparrow/model/synth"
+	"sparrow/model/usage"
 )
 
+// inspectFlags is everything `sparrow inspect` can be told.
+type inspectFlags struct {
+	memories             []float64
+	hw, usage, gpuMemory string
+	asJSON               bool
+}
+
 func inspectCommand() *cobra.Command {
-	var memories []float64
-	var asJSON bool
+	var f inspectFlags
 	c := &cobra.Command{
-		Use:   "inspect DIR",
-		Short: "Describe a checkpoint: parameters, bytes, cache per token, what fits where",
+		Use:   "inspect MODEL",
+		Short: "Describe a model: parameters, bytes, cache per token, what fits where and how fast",
+		Long: `Inspect describes a checkpoint without loading it. MODEL is a folder, a pulled model, a config.json, or the name of
+a released shape such as deepseek-v4-flash ('sparrow synth --help' lists them): the last two need no weights.
+
+With --hw it says what would fit on a machine, where each part goes, and how many tokens a second are to be expected, with the arithmetic: an
+estimate from measured times of kernels. Experts that do not fit the GPU are in host memory. --usage places them by counted use.
+--usage FILE without MODEL prints a file that 'sparrow serve --expert-usage FILE' has saved.`,
 		Example: `  sparrow inspect testdata/oracle/deepseek_v32-1
   sparrow inspect /models/DeepSeek-V3.2 --memory 768,1024 --json
-  sparrow inspect deepseek-ai/DeepSeek-V3.2`,
-		Args: oneFolder,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			for _, m := range memories {
-				if !(m > 0) || m > 1<<20 {
-					return fmt.Errorf("inspect: --memory %g: want GiB between 0 and %d", m, 1<<20)
-				}
-			}
-			dir, err := modelFolder("inspect: ", args[0])
-			if err != nil {
-				return err
-			}
-			s, err := modelSource(dir)
-			if err != nil {
-				return err
-			}
-			defer s.Close()
-			sum := inspect.Of(s, memories)
-			if asJSON {
-				return writeJSON(cmd.OutOrStdout(), sum)
-			}
-			return sum.Print(cmd.OutOrStdout())
-		},
+  sparrow inspect deepseek-v4-flash --hw "h200,128G"
+  sparrow inspect deepseek-v3.2 --hw "8xh200,256G"
+  sparrow inspect --usage usage.json`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.OutOrStdout(), args) },
 	}
-	c.Flags().Float64SliceVar(&memories, "memory", []float64{24, 80, 141},
+	s := c.Flags()
+	s.Float64SliceVar(&f.memories, "memory", []float64{24, 80, 141},
 		"memories, in `GiB`, to fit weights and cache into")
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	s.StringVar(&f.hw, "hw", "", `machine to fit the model on: `+estimate.MachineForm)
+	s.StringVar(&f.gpuMemory, "gpu-memory", "0", "with --hw, most memory of each GPU, such as 100G; 0 takes all of it")
+	s.StringVar(&f.usage, "usage", "", "`FILE` with counts of experts: printed, or with --hw what they are placed by")
+	s.BoolVar(&f.asJSON, "json", false, "print JSON")
 	return c
+}
+
+func (f *inspectFlags) run(w io.Writer, args []string) error {
+	for _, m := range f.memories {
+		if !(m > 0) || m > 1<<20 {
+			return fmt.Errorf("inspect: --memory %g: want GiB between 0 and %d", m, 1<<20)
+		}
+	}
+	var counts *usage.Table
+	if f.usage != "" {
+		var err error
+		if counts, err = usage.Load(f.usage); err != nil {
+			return fmt.Errorf("inspect: --usage: %w", err)
+		}
+	}
+	switch {
+	case counts != nil && f.hw == "" && len(args) > 0:
+		return errors.New("inspect: --usage beside a model places its experts; give --hw too, or no model to print " +
+			"the file")
+	case counts != nil && f.hw == "" && f.asJSON:
+		return counts.Write(w)
+	case counts != nil && f.hw == "":
+		return counts.Print(w)
+	case len(args) == 0:
+		return errors.New("inspect: no model was given; want a folder, a config.json or a name such as " +
+			"deepseek-v4-flash")
+	}
+	src, err := inspected(args[0])
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	var out interface{ Print(io.Writer) error } = inspect.Of(src, f.memories)
+	if f.hw != "" {
+		if out, err = f.fit(args[0], src, counts); err != nil {
+			return err
+		}
+	}
+	if f.asJSON {
+		return writeJSON(w, out)
+	}
+	return out.Print(w)
+}
+
+// fit answers --hw.
+func (f *inspectFlags) fit(name string, src *family.Source, counts *usage.Table) (*estimate.Fit, error) {
+	if family.IsGGUF(name) {
+		return nil, fmt.Errorf("inspect: --hw: %s is a GGUF file; sizes and times are known of the types that models "+
+			"are released in: give a config.json or a name such as deepseek-v4-flash", name)
+	}
+	m, err := estimate.ParseMachine(f.hw)
+	if err != nil {
+		return nil, fmt.Errorf("inspect: --hw: %w", err)
+	}
+	most, err := parseBytes(f.gpuMemory)
+	if err != nil {
+		return nil, fmt.Errorf("inspect: --gpu-memory: %w", err)
+	}
+	q := estimate.Question{Name: name, Model: src.Model, Format: src.ExpertFormat(), Machine: m, Asked: f.hw,
+		Usage: counts, DeviceBytes: most}
+	out, err := q.Fit()
+	if err != nil {
+		return nil, fmt.Errorf("inspect: --hw: %w", err)
+	}
+	return out, nil
+}
+
+// inspected opens a model that was given as a folder or by the name of a pulled one, or describes the shape of a
+// config.json or of a released model, whose weights nobody needs.
+func inspected(given string) (*family.Source, error) {
+	if file, text, ok, err := shapeOf(given); err != nil {
+		return nil, fmt.Errorf("inspect: %w", err)
+	} else if ok {
+		c, err := synth.New(file, text, synth.Options{DType: synth.FP8})
+		if err != nil {
+			return nil, fmt.Errorf("inspect: %w", err)
+		}
+		return c.Dummy(given)
+	}
+	dir, err := modelFolder("inspect: ", given)
+	if err != nil {
+		return nil, err
+	}
+	return modelSource(dir)
+}
+
+// shapeOf is the config.json that stands for a model without weights: a file, one in a folder without weights, or that
+// of a released model. What exists on disk comes first.
+func shapeOf(given string) (file string, text []byte, ok bool, err error) {
+	info, err := os.Stat(given)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		name := strings.ToLower(filepath.Base(given))
+		if _, missing := pulledModel("", given, ""); missing == nil || !slices.Contains(synth.PresetNames(), name) {
+			return "", nil, false, nil
+		}
+		text, err = synth.PresetConfig(name)
+		return name, text, err == nil, err
+	case err != nil:
+		return "", nil, false, nil // modelFolder says why
+	case info.IsDir():
+		file = filepath.Join(given, "config.json")
+		if weights, err := filepath.Glob(filepath.Join(given, "*.safetensors*")); err != nil || len(weights) > 0 {
+			return "", nil, false, err
+		}
+		if _, err := os.Stat(file); err != nil {
+			return "", nil, false, nil
+		}
+	case filepath.Ext(given) == ".json":
+		file = given
+	default:
+		return "", nil, false, nil
+	}
+	text, err = textfile.Read(file, textfile.Config)
+	return file, text, err == nil, err
 }
 
 func writeJSON(w io.Writer, v any) error {

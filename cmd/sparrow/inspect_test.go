@@ -4,10 +4,14 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"sparrow/model/estimate"
 	"sparrow/model/inspect"
+	"sparrow/model/synth"
+	"sparrow/model/usage"
 )
 
 const oracle = "../../testdata/oracle/"
@@ -102,14 +106,78 @@ func TestInspectRefuses(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"inspect"}, "no folder was given"},
+		{[]string{"inspect"}, "no model was given"},
 		{[]string{"inspect", t.TempDir()}, "config.json"},
 		{[]string{"inspect", oracle + "glm_moe_dsa-1", "--memory", "0"}, "--memory 0"},
 		{[]string{"inspect", oracle + "glm_moe_dsa-1", "--memory", "-3"}, "--memory -3"},
 		{[]string{"inspect", oracle + "glm_moe_dsa-1", "--memory", "NaN"}, "--memory NaN"},
+		{[]string{"inspect", "deepseek-v4-flash", "--hw", "b300,128G"}, "known GPUs: h200"},
+		{[]string{"inspect", "deepseek-v3.2", "--hw", "h200,128G"}, "are missing"},
+		{[]string{"inspect", "deepseek-v4-flash", "--hw", "h200", "--gpu-memory", "much"}, "--gpu-memory"},
+		{[]string{"inspect", "--usage", oracle + "glm_moe_dsa-1/config.json"}, "not a usage file"},
+		{[]string{"inspect", "deepseek-ai/Nothing"}, "sparrow pull"},
+		{[]string{"inspect", "deepseek-v4-flash", "--usage", usageFile(t)}, "give --hw too"},
 	} {
 		if status, _, stderr := invoke(c.args...); status != 1 || !strings.Contains(stderr, c.want) {
 			t.Errorf("%v: status %d, %q; want %q", c.args, status, stderr, c.want)
 		}
+	}
+}
+
+// A model that is not there yet is inspected by its name, by its config.json, and in a folder that holds nothing else.
+func TestInspectWithoutWeights(t *testing.T) {
+	dir := t.TempDir()
+	text, err := synth.PresetConfig("deepseek-v4-flash")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "config.json")
+	if err := os.WriteFile(file, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"deepseek-v4-flash", "deepseek-ai/DeepSeek-V4-Flash", file, dir} {
+		status, stdout, stderr := invoke("inspect", name, "--memory", "400", "--json")
+		var s inspect.Summary
+		if err := json.Unmarshal([]byte(stdout), &s); status != 0 || err != nil {
+			t.Fatalf("%s: %v %s %s", name, err, stdout, stderr)
+		}
+		if p := s.Parameters.Main / 1e9; p != 284 || s.Layers != 43 || s.TotalBytes < 150e9 || s.TotalBytes > 170e9 {
+			t.Errorf("%s: %d billion parameters, %d layers, %d bytes", name, p, s.Layers, s.TotalBytes)
+		}
+		status, stdout, stderr = invoke("inspect", name, "--hw", "h200,128G")
+		if status != 0 || !strings.Contains(stdout, "experts in host memory are computed by the CPU") ||
+			!strings.Contains(stdout, "nothing was run") {
+			t.Errorf("%s: %s %s", name, stdout, stderr)
+		}
+	}
+	status, stdout, stderr := invoke("inspect", "deepseek-v3.2", "--hw", "8xh200,128G", "--json")
+	var f estimate.Fit
+	if err := json.Unmarshal([]byte(stdout), &f); status != 0 || err != nil || f.GPUs != 8 || len(f.Speeds) != 3 {
+		t.Errorf("%v %s %s", err, stdout, stderr)
+	}
+}
+
+// usageFile is a usage file of DeepSeek-V4-Flash with 12 choices.
+func usageFile(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "usage.json")
+	u := usage.New("deepseek_v4", 44, 256, 6)
+	u.Add(3, make([]uint64, 256))
+	u.Counts[3][7] = 12
+	if err := u.Save(file); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func TestInspectUsage(t *testing.T) {
+	file := usageFile(t)
+	if status, stdout, stderr := invoke("inspect", "--usage", file); status != 0 ||
+		!strings.Contains(stdout, "12 choices") {
+		t.Errorf("%s %s", stdout, stderr)
+	}
+	if status, stdout, stderr := invoke("inspect", "deepseek-v4-flash", "--hw", "h200,128G", "--usage",
+		file); status != 0 || !strings.Contains(stdout, "by counted use") {
+		t.Errorf("%s %s", stdout, stderr)
 	}
 }

@@ -40,13 +40,15 @@ var order = []string{
 	"model/family",
 	"model/dsa model/v4 model/llamacpp model/shard",
 	"model/nn model/spelling",
-	"model",
+	"model model/placement",
+	"model/usage",
 	"model/config",
 	"attn/mla attn/dual",
 	"attn",
 	"plan/explain",
 	"plan/public",
 	"plan",
+	"plan/cost",
 	"kv record",
 	"kv/event",
 	"kv/event/zmtp",
@@ -59,7 +61,7 @@ var order = []string{
 	"kernel/cuda",
 	"kernel/cuda/image",
 	"kernel/cuda/cubin",
-	"kernel/cpu kernel/ref kernel/rounded kernel/twin kernel/group",
+	"kernel/cpu kernel/ref kernel/rounded kernel/twin kernel/group kernel/offload",
 	"kernel/cpu/pool kernel/cpu/vec",
 	"kernel/host",
 	"kernel",
@@ -75,7 +77,8 @@ var order = []string{
 
 // testOnly lists packages that only tests may import.
 var testOnly = []string{
-	"engine/losttest", "engine/gputest", "internal/testkit", "internal/testkit/memnet", "internal/testkit/record",
+	"engine/losttest", "engine/gputest", "internal/testkit", "internal/testkit/memnet", "internal/testkit/placed",
+	"internal/testkit/record",
 	"internal/testkit/respserver", "internal/testkit/strict", "internal/testkit/turns", "internal/testmodel",
 	"internal/tree", "server/browsertest", "server/clienttest", "server/soak",
 }

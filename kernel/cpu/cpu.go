@@ -45,6 +45,7 @@ type Device struct {
 	hyper    task[hyperWork]
 	dual     task[dualWork]
 	experts  expertState
+	split    splitState
 
 	outside    atomic.Int32 // a position outside its table, or a slot outside its pool, that a worker read; or -1
 	scoreItems []scoreItem  // of the scores being computed
@@ -183,8 +184,11 @@ func (d *Device) Placement() string {
 	return host.Placement()
 }
 
-// Close stops the workers.
-func (d *Device) Close() error { return d.pool.Close() }
+// Close stops the workers, and those of another device that answered this one.
+func (d *Device) Close() error {
+	d.split.box.Close()
+	return d.pool.Close()
+}
 
 // onlyF32 rejects activations in another type.
 func onlyF32(op string, ts ...kernel.Tensor) error {

@@ -19,7 +19,7 @@ type expertState struct {
 	count []int32   // [experts]: rows of each
 	token []int32   // [rows]: token of each sorted row, -1 where a group is not full
 	own   []int32   // [rows]: the row itself, -1 where a group is not full
-	place []int32   // [tokens*k]: sorted row of each choice, -1 where another rank has the expert
+	place []int32   // [tokens*k]: sorted row of each choice, -1 where the expert is elsewhere
 	x     []float32 // [rows, hidden]: inputs, unless packed; then outputs
 	gate  []float32 // [rows, inner]
 	up    []float32 // [rows, inner]
@@ -73,7 +73,8 @@ func (b *expertBands) DoRange(worker, first, end int) {
 
 type expertArgs struct {
 	kernel.ExpertArgs
-	*experts
+	*experts           // nil where none of the layer's experts is here
+	far      []float32 // [rows*k, hidden]: results of experts that are elsewhere; nil for none
 }
 
 // Experts runs the chosen experts, grouped by expert, and adds their weighted outputs in the order of each token's
@@ -85,22 +86,25 @@ func (d *Device) Experts(a kernel.ExpertArgs) error {
 	if err := onlyF32("experts", a.Out, a.X); err != nil {
 		return err
 	}
+	for t := range a.X.Rows {
+		for _, e := range host.RowI32(a.IDs, t) {
+			if !a.Part.Valid(int(e), a.Experts.Count()) {
+				return fmt.Errorf("%w: experts: token %d chose expert %d of %d", kernel.ErrArgument, t, e,
+					max(a.Part.Of, a.Experts.Count()))
+			}
+		}
+	}
+	if split, ok := a.Experts.(*splitExperts); ok {
+		return d.runSplit(&a, split)
+	}
 	own, ok := a.Experts.(*experts)
 	if !ok {
 		return fmt.Errorf("%w: experts: they were prepared by another device", kernel.ErrArgument)
 	}
-	for t := range a.X.Rows {
-		for _, e := range host.RowI32(a.IDs, t) {
-			if !a.Part.Valid(int(e), own.Count()) {
-				return fmt.Errorf("%w: experts: token %d chose expert %d of %d", kernel.ErrArgument, t, e,
-					max(a.Part.Of, own.Count()))
-			}
-		}
-	}
 	for t := 0; t < a.X.Rows; t += expertTokens {
 		end := min(t+expertTokens, a.X.Rows)
 		part := &d.experts.part
-		*part = expertArgs{a, own}
+		*part = expertArgs{ExpertArgs: a, experts: own}
 		part.Out, part.X, part.IDs, part.Weights = a.Out.Slice(t, end), a.X.Slice(t, end), a.IDs.Slice(t, end),
 			a.Weights.Slice(t, end)
 		if err := d.expertBlock(part); err != nil {
@@ -110,16 +114,24 @@ func (d *Device) Experts(a kernel.ExpertArgs) error {
 	return nil
 }
 
-// expertBlock runs the two halves of the experts and adds their outputs. Between them the outputs of the gate
-// are packed anew.
+// expertBlock runs the experts of a few tokens and adds their outputs.
 func (d *Device) expertBlock(a *expertArgs) error {
+	if err := d.expertProducts(a); err != nil {
+		return err
+	}
+	return d.experts.task.run(d, ceilDiv(a.X.Rows, rowBlock), expertWork{a, true}, (*Device).addExperts)
+}
+
+// expertProducts runs the two halves of the experts: their outputs are in x, those of a choice where place says.
+// Between them the outputs of the gate are packed anew.
+func (d *Device) expertProducts(a *expertArgs) error {
 	st := &d.experts
 	st.sort(a)
-	hidden, inner := a.X.Cols, a.Inner()
 	rows := len(st.token)
-	if rows == 0 { // all choices are experts of other ranks
+	if rows == 0 { // all choices are experts of others
 		return nil
 	}
+	hidden, inner := a.X.Cols, a.Inner()
 	grow(&st.x, rows*hidden)
 	grow(&st.gate, rows*inner)
 	grow(&st.up, rows*inner)
@@ -136,10 +148,7 @@ func (d *Device) expertBlock(a *expertArgs) error {
 		}
 	}
 	st.cut(a.Down[0], d)
-	if err := st.bands.run(d, expertWork{a, true}); err != nil {
-		return err
-	}
-	return st.task.run(d, ceilDiv(a.X.Rows, rowBlock), expertWork{a, true}, (*Device).addExperts)
+	return st.bands.run(d, expertWork{a, true})
 }
 
 // expertInputs copies the tokens' rows into the order of the experts.
@@ -213,6 +222,13 @@ func (d *Device) packGated(w *expertWork, _, i int) {
 // begin with a group.
 func (st *expertState) sort(a *expertArgs) {
 	k := a.IDs.Cols
+	if a.experts == nil {
+		st.token, st.place = st.token[:0], grow(&st.place, a.X.Rows*k)
+		for i := range st.place {
+			st.place[i] = -1
+		}
+		return
+	}
 	st.first = grow(&st.first, a.Count()+1)
 	st.count = grow(&st.count, a.Count())
 	st.place = grow(&st.place, a.X.Rows*k)
@@ -345,6 +361,8 @@ func (d *Device) addExperts(w *expertWork, _, item int) {
 		for j, weight := range host.RowF32(w.Weights, t) {
 			if place := int(st.place[t*k+j]); place >= 0 {
 				d.tier.Axpy(out, weight, st.x[place*hidden:][:hidden])
+			} else if w.far != nil {
+				d.tier.Axpy(out, weight, w.far[(t*k+j)*hidden:][:hidden])
 			}
 		}
 	}

@@ -39,6 +39,9 @@ func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) 
 			}
 		}
 	}
+	if w.Split() {
+		return d.prepareSplit(w)
+	}
 	all, err := d.Memory.Experts(w)
 	if err != nil {
 		return nil, err

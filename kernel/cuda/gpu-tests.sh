@@ -11,8 +11,8 @@ set -u
 
 packages="kernel/cuda kernel/cuda/op kernel/cuda/bench step model/v4 engine engine/gputest engine/losttest builtin
     verify"
-suites="version run kernels operations steps records engine v4 builtin lost verify ranks eval
-    soak memcheck racecheck"
+suites="version run kernels operations steps records engine v4 offload builtin lost verify ranks eval soak
+    memcheck racecheck flash"
 
 usage() {
     sed -n '4,6s/^#   //p' "$0" >&2
@@ -82,6 +82,10 @@ suite() {
     records) tests engine/gputest GPU ;;
     engine) tests engine GPUEngine ;;
     v4) tests model/v4 GPU && tests engine GPUStateful ;;
+    offload)
+        tests kernel/cuda/op 'GPU(Fetched|Host|Split)' && tests model/v4 GPUOffloaded && tests verify GPUOffloaded &&
+            tests engine GPUTwoMemories
+        ;;
     builtin) tests builtin Golden/cuda ;;
     lost) tests engine/losttest GPU ;;
     verify) tests verify GPU ;;
@@ -101,10 +105,14 @@ suite() {
     soak) soak ;;
     memcheck)
         checked memcheck kernel/cuda 'GPU(Products|EveryProduct|Experts|MissingExpert|Quantise|NormQuantise)' &&
-            checked memcheck kernel/cuda/op 'GPU(SharedSuites|SelectAndLocate|HeldOperations|Pages)'
+            checked memcheck kernel/cuda/op 'GPU(SharedSuites|SelectAndLocate|HeldOperations|Pages|Fetched|HostExperts)'
         ;;
     racecheck)
         checked racecheck kernel/cuda 'GPU(EveryProduct|ExpertsEqual)'
+        ;;
+    flash) # DeepSeek-V4-Flash at full size: as many experts on the GPU as fit, the rest in host memory
+        timeout "$limit" "$root/bin/sparrow" bench model deepseek-v4-flash --dummy --kernels cuda --profile \
+            --experts split --batch 1,32 --contexts 8k --prompts 8k
         ;;
     *)
         echo "no suite $1; suites are: $suites" >&2

@@ -98,6 +98,11 @@ func someCompress() CompressArgs {
 		OutStride: 512, Entries: 2, Columns: 512, Ratio: 4, Halves: 2, Rows: 5, StateRows: 64}
 }
 
+func someTally() TallyArgs {
+	return TallyArgs{Counts: somewhere, IDs: somewhere, Seen: somewhere, IDStride: 8, SeenStride: 1, Rows: 5, Top: 6,
+		Experts: 256}
+}
+
 func someAngles() AnglesArgs {
 	return AnglesArgs{Positions: somewhere, Frequency: somewhere, Out: somewhere, PositionStride: 1, OutStride: 64,
 		Rows: 5, Count: 32, Scale: 1}
@@ -281,6 +286,11 @@ func TestLaunchersNameTheArgumentThatIsWrong(t *testing.T) {
 		{"compress", k.CompressGroups(s, with(someCompress(), func(*CompressArgs) {})), ""},
 		{"compress state", k.CompressGroups(s, with(someCompress(), func(a *CompressArgs) { a.StateStride = 1024 })),
 			"state stride 1024"},
+		{"tally", k.TallyChoices(s, with(someTally(), func(*TallyArgs) {})), ""},
+		{"tally nothing", k.TallyChoices(s, with(someTally(), func(a *TallyArgs) { a.Experts = 0 })), "experts"},
+		{"tally overlapping", k.TallyChoices(s, with(someTally(), func(a *TallyArgs) { a.IDStride = 5 })), "id stride"},
+		{"tally nowhere", k.TallyChoices(s, with(someTally(), func(a *TallyArgs) { a.Counts = 0 })),
+			"counts is not given"},
 		{"compress thirds", k.CompressGroups(s, with(someCompress(), func(a *CompressArgs) { a.Halves = 3 })),
 			"3 halves"},
 		{"selected scores", k.SelectedScores(s, with(someSelected(), func(*SelectedScoresArgs) {})), ""},

@@ -78,6 +78,9 @@ func (d *Device) AllocHost(bytes int64) (*HostBuffer, error) {
 	return h, nil
 }
 
+// Ptr is the address that the device reads and writes it at.
+func (h *HostBuffer) Ptr() Ptr { return Ptr(h.address) }
+
 // Bytes is the memory itself. It must not be used after Free.
 func (h *HostBuffer) Bytes() []byte { return h.bytes }
 
@@ -105,6 +108,14 @@ func (s *Stream) CopyToDevice(dst Ptr, src []byte) error {
 	defer pin.Unpin()
 	return s.device.plain(cuMemcpyHtoDAsync, uintptr(dst), uintptr(unsafe.Pointer(&src[0])), uintptr(len(src)),
 		s.handle)
+}
+
+// CopyFromLocked enqueues a copy of page-locked host memory, at the address that HostBuffer.Ptr has.
+func (s *Stream) CopyFromLocked(dst, src Ptr, bytes int64) error {
+	if bytes == 0 || !s.enqueue() {
+		return nil
+	}
+	return s.device.plain(cuMemcpyHtoDAsync, uintptr(dst), uintptr(src), uintptr(bytes), s.handle)
 }
 
 // CopyToHost enqueues a copy of device memory to dst. Into page-locked memory it runs asynchronously; into ordinary

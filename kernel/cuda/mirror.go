@@ -18,7 +18,8 @@ func Mirrors() map[string]reflect.Type {
 		IndexRaggedArgs{}, IndexPagedArgs{}, TopKArgs{}, SelectedScoresArgs{},
 		SelectionView{}, SparseAttendArgs{}, DenseAttendArgs{}, ProductArgs{}, QuantiseRowsArgs{}, NormQuantiseArgs{},
 		GateQuantiseArgs{}, StoreLatentArgs{}, TurnArgs{}, DrawArgs{}, WidenArgs{},
-		HyperMixArgs{}, HyperPostArgs{}, HeadNormArgs{}, CompressArgs{},
+		HyperMixArgs{}, HyperPostArgs{}, HeadNormArgs{}, CompressArgs{}, TallyArgs{},
+		ExchangeArgs{}, PlacesArgs{}, FetchArgs{},
 	} {
 		t := reflect.TypeOf(v)
 		m[t.Name()] = t

@@ -3,6 +3,7 @@ package cuda
 import (
 	"bytes"
 	"encoding/binary"
+	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -14,6 +15,9 @@ import (
 
 	"sparrow/sample"
 )
+
+// draws is how many rows are drawn from by the kernel's source: make draws has more.
+var draws = flag.Int("draws", 400, "rows that the kernel's source draws from")
 
 // drawCase is a row of logits, its best column, and how a token is drawn from it.
 type drawCase struct {
@@ -85,7 +89,7 @@ func hostKernel(t *testing.T, source string) string {
 func TestTheKernelsSourceDrawsLikePackageSample(t *testing.T) {
 	program := hostKernel(t, "sample.cc")
 	var in bytes.Buffer
-	cases := drawCases(t, rand.New(rand.NewPCG(5, 6)), 400, 3000)
+	cases := drawCases(t, rand.New(rand.NewPCG(5, 6)), *draws, 3000)
 	scratch, err := sample.NewScratch(3000)
 	if err != nil {
 		t.Fatal(err)

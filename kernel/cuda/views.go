@@ -38,6 +38,7 @@ const (
 	FaultKeys     = 4  // a row of dense attention that sees keys outside their tensor
 	FaultRow      = 8  // a row number outside its table
 	FaultExpert   = 16 // an expert that is not there
+	FaultHost     = 32 // workers on the host that failed or did not answer
 )
 
 // checks collects the first mistake among a launcher's arguments. Nothing is allocated while there is none.

@@ -40,6 +40,26 @@ func Put(a kernel.PutArgs) error {
 	return nil
 }
 
+// Tally counts choices of experts. It only adds whole numbers, so every CPU device does it this way.
+func Tally(a kernel.TallyArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	counts := RowI32(a.Counts, 0)
+	for r := range a.IDs.Rows {
+		if RowI32(a.Seen, r)[0] <= 0 {
+			continue
+		}
+		for _, e := range RowI32(a.IDs, r) {
+			if uint32(e) >= uint32(len(counts)) {
+				return fmt.Errorf("%w: tally: expert %d of %d", kernel.ErrArgument, e, len(counts))
+			}
+			counts[e]++
+		}
+	}
+	return nil
+}
+
 // Take picks rows. It only moves them, so every CPU device does it this way.
 func Take(a kernel.TakeArgs) error {
 	if err := a.Check(); err != nil {

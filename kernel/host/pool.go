@@ -21,7 +21,7 @@ func Place(op string, p kernel.Pool, slot int32) (page []byte, token int, err er
 	return Page(p, int(slot)/p.PageTokens), int(slot) % p.PageTokens, nil
 }
 
-// MoveIndex copies n tokens of src, from slot on in one page, to the gathered page dst from token i on, bytes unchanged.
+// MoveIndex copies n tokens of src, from slot on in one page, to the gathered page dst from token i on. Bytes are kept.
 func MoveIndex(dst kernel.Pool, i int, src kernel.Pool, slot int32, n int) error {
 	page, token, err := Place("gather index", src, slot)
 	if err != nil {

@@ -60,6 +60,10 @@ func (m Memory) Experts(w kernel.ExpertWeights) (*Experts, error) {
 	if err := w.Check(); err != nil {
 		return nil, err
 	}
+	if w.Split() {
+		return nil, fmt.Errorf("%w: prepare experts: %d of %d are in host memory beside a device; this one has one "+
+			"memory", kernel.ErrUnsupported, w.Methods.OnHost(), len(w.Gate))
+	}
 	all := func(list []kernel.Weight) []*Matrix {
 		out := make([]*Matrix, len(list))
 		for i, w := range list {

@@ -83,6 +83,9 @@ func rawRow(a *kernel.CompressArgs, source int32) (raw, error) {
 // Put writes rows to chosen places.
 func (*Device) Put(a kernel.PutArgs) error { return host.Put(a) }
 
+// Tally counts choices of experts.
+func (*Device) Tally(a kernel.TallyArgs) error { return host.Tally(a) }
+
 // StoreEntries normalises, rotates and encodes V4 entries.
 func (d *Device) StoreEntries(a kernel.EntryStoreArgs) error {
 	if err := a.Check(); err != nil {

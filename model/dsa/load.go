@@ -19,7 +19,7 @@ func loadLayer(c *config.DSA, l *nn.Loader, i int) layer {
 		m := nn.LoadMLP(l, p+"mlp.", c.Hidden, c.FFN.DenseInner)
 		out.dense = &m
 	} else {
-		m := nn.LoadMoE(l, p+"mlp.", moeShape(c), choice(c))
+		m := nn.LoadMoE(l, i, p+"mlp.", moeShape(c), choice(c))
 		out.experts = &m
 	}
 	return out

@@ -11,6 +11,7 @@ import (
 	"sparrow/model"
 	"sparrow/model/config"
 	"sparrow/model/nn"
+	"sparrow/model/usage"
 )
 
 // Model is a loaded model on one device, or a rank's part of one: its experts, inner values and tokens of the
@@ -28,6 +29,7 @@ type Model struct {
 	norm   kernel.Tensor
 	head   kernel.Matrix
 	next   *nextN // nil without a drafting layer
+	tally  *model.Tally
 
 	caches []mla.Cache
 	hidden residual // of the latest pass of the target
@@ -99,6 +101,16 @@ func attentionParams(c *config.DSA, ranks int) mla.Params {
 
 // Config describes the model.
 func (m *Model) Config() *config.Config { return &m.config.Config }
+
+// CountExperts lets passes that are arranged from then on count which experts rows choose.
+func (m *Model) CountExperts() (err error) {
+	c := m.config
+	m.tally, err = model.NewTally(m.dev, c.Layers+c.NextN, c.FFN.Experts)
+	return err
+}
+
+// ReadExperts adds what was counted since the call before.
+func (m *Model) ReadExperts(to *usage.Table) error { return m.tally.Read(to) }
 
 // Place is the operation that the pass in progress has come to.
 func (m *Model) Place() string { return m.queue.Place() }

@@ -56,6 +56,7 @@ func (s *pass) arrange(m *Model, p *plan.Plan, cfg *plan.Config, a *kernel.Arena
 	}
 	s.out = model.TakeOutputs(p, a, s.in, act, w)
 	s.choices = model.NewChoices(p, s.in, s.out, w.Choices)
+	s.choices.Count(m.tally, s.in.Array(plan.Lengths))
 	s.ids, s.x = s.in.Array(plan.TokenIDs), a.Take(act, p.Rows, c.Hidden)
 	main, index, err := layouts(cfg)
 	if err != nil {
@@ -122,7 +123,7 @@ func (s *pass) layer(i int, l *layer, c mla.Cache, h kernel.Tensor) {
 	if l.dense != nil {
 		l.dense.Run(s.q, &s.dense, nn.MLPArgs{X: s.x, Out: h, Add: s.q.First()})
 	} else {
-		l.experts.Run(s.q, &s.moe, h, s.x, s.choices.ExpertTap(i))
+		l.experts.Run(s.q, &s.moe, h, s.x, s.plan.PromptRows(), s.choices.ExpertTap(i))
 	}
 	s.q.AllReduce(h)
 }

@@ -9,14 +9,17 @@ import (
 
 	"sparrow/kernel"
 	"sparrow/kernel/group"
+	"sparrow/kernel/offload"
 	"sparrow/model"
 	"sparrow/model/config"
 	"sparrow/model/dsa"
 	"sparrow/model/llamacpp"
 	"sparrow/model/nn"
+	"sparrow/model/placement"
 	"sparrow/model/shard"
 	"sparrow/model/v4"
 	"sparrow/plan"
+	"sparrow/plan/cost"
 	"sparrow/weight"
 )
 
@@ -70,7 +73,71 @@ func (s *Source) Close() error { return s.Weights.Close() }
 
 // Load places the weights on a device. onTensor, when not nil, is called once for each tensor, for progress bars.
 func (s *Source) Load(dev kernel.Device, onTensor func(name string)) (model.Model, error) {
-	return s.LoadPart(dev, kernel.Member{}, onTensor)
+	return s.LoadPart(dev, kernel.Member{}, Placed{}, onTensor)
+}
+
+// Placed is where the experts of a model are: on the device, or on a host that computes some of them.
+type Placed struct {
+	Placement *placement.Placement // nil: all experts are on the device
+	Host      *offload.Host
+}
+
+// LoadPlaced is Load with experts in two memories.
+func (s *Source) LoadPlaced(dev kernel.Device, p Placed, onTensor func(name string)) (model.Model, error) {
+	return s.LoadPart(dev, kernel.Member{}, p, onTensor)
+}
+
+// ExpertLayers is how many layers a placement has methods for, drafting layers included, and the experts of each.
+func (s *Source) ExpertLayers() (layers, experts int) {
+	switch c := s.Model.(type) {
+	case *config.DSA:
+		return c.Layers + c.NextN, c.FFN.Experts
+	case *config.V4:
+		return c.Layers + c.NextN, c.FFN.Experts
+	}
+	return 0, 0
+}
+
+// LayerExperts is the number of experts of each layer, drafting layers included; 0 for layers without.
+func (s *Source) LayerExperts() []int {
+	layers, experts := s.ExpertLayers()
+	list := make([]int, layers)
+	d, _ := s.Model.(*config.DSA)
+	for l := range list {
+		if d == nil || l >= len(d.FFN.Dense) || !d.FFN.Dense[l] {
+			list[l] = experts
+		}
+	}
+	return list
+}
+
+// ChosenExperts is how many experts a row chooses in each layer that has any.
+func (s *Source) ChosenExperts() int {
+	switch c := s.Model.(type) {
+	case *config.DSA:
+		return c.FFN.TopK
+	case *config.V4:
+		return c.FFN.TopK
+	}
+	return 0
+}
+
+// ExpertFormat is how the checkpoint stores its routed experts.
+func (s *Source) ExpertFormat() cost.Format {
+	for _, name := range s.Weights.Names() {
+		if !strings.Contains(name, ".experts.") {
+			continue
+		}
+		switch t, _ := s.Weights.Tensor(name); t.DType {
+		case weight.I8, weight.U8, weight.F4E2M1x2:
+			return cost.E2M1
+		case weight.F8E4M3:
+			return cost.E4M3
+		case weight.BF16:
+			return cost.BF16
+		}
+	}
+	return cost.BF16
 }
 
 // LoadRanks places on every rank of a group the shards of the weights that it owns, and joins the ranks to one model.
@@ -90,7 +157,7 @@ func (s *Source) LoadRanks(g *group.Group, how plan.Division, onTensor func(name
 		}
 		of := g.Member(r)
 		of.Requests = facts.ByRequests()
-		m, err := s.LoadPart(g.Device(r), of, onTensor)
+		m, err := s.LoadPart(g.Device(r), of, Placed{}, onTensor)
 		if err != nil {
 			return nil, err
 		}
@@ -99,10 +166,17 @@ func (s *Source) LoadRanks(g *group.Group, how plan.Division, onTensor func(name
 	return shard.New(g, parts)
 }
 
-// LoadPart places the shards of one of several ranks on a device.
-func (s *Source) LoadPart(dev kernel.Device, of kernel.Member, onTensor func(name string)) (model.Model, error) {
+// LoadPart places the shards of one of several ranks on a device, its experts where p says.
+func (s *Source) LoadPart(dev kernel.Device, of kernel.Member, p Placed, onTensor func(name string)) (model.Model,
+	error) {
+	if err := p.Placement.Check(s.ExpertLayers()); err != nil {
+		return nil, fmt.Errorf("%s: %w", s.Name, err)
+	}
 	l := nn.NewLoader(s.Weights, dev, onTensor)
-	l.Pow2Rows, l.Ranks = s.Config.Pow2Rows, of
+	l.Pow2Rows, l.Ranks, l.Placement = s.Config.Pow2Rows, of, p.Placement
+	if p.Host != nil {
+		l.Host = p.Host
+	}
 	m, err := load(s.Model, l, dev)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.Name, err)

@@ -123,8 +123,8 @@ func (s *Summary) count(src *family.Source) {
 			types[ty.Type] = ty
 		}
 		ty.Tensors++
-		ty.Bytes += int64(len(t.Data))
-		s.TotalBytes += int64(len(t.Data))
+		ty.Bytes += t.Bytes()
+		s.TotalBytes += t.Bytes()
 		if strings.HasSuffix(name, "_scale_inv") || strings.HasSuffix(name, ".scale") {
 			p.Scales += n
 			continue

@@ -54,11 +54,21 @@ type MLPArgs struct {
 
 // Run computes the block's output and another product of its input. Products of the same rows go together.
 func (m *MLP) Run(q *kernel.Queue, s *MLPSpace, a MLPArgs) {
+	m.Begin(q, s, a)
+	m.Finish(q, s, a)
+}
+
+// Begin is the first part of Run: the products of the input.
+func (m *MLP) Begin(q *kernel.Queue, s *MLPSpace, a MLPArgs) {
 	s.to = append(s.to[:0], kernel.Projection{Out: s.gate, W: m.Gate}, kernel.Projection{Out: s.up, W: m.Up})
 	if a.With.Out.Given() {
 		s.to = append(s.to, a.With)
 	}
 	q.Project(kernel.ProjectArgs{X: a.X, To: s.to})
+}
+
+// Finish is the rest of Run.
+func (m *MLP) Finish(q *kernel.Queue, s *MLPSpace, a MLPArgs) {
 	q.Gate(kernel.GateArgs{Out: s.gate, Gate: s.gate, Up: s.up, Limit: m.Limit})
 	q.Multiply(kernel.MultiplyArgs{Out: a.Out, X: s.gate, W: m.Down, Accumulate: a.Add})
 }
@@ -83,8 +93,8 @@ type Choice struct {
 // MoEShape is the sizes of a mixture of experts.
 type MoEShape struct{ Hidden, Inner, Experts, Shared int }
 
-// LoadMoE loads router, experts and shared experts below prefix.
-func LoadMoE(l *Loader, prefix string, s MoEShape, c Choice) MoE {
+// LoadMoE loads router, experts and shared experts of a layer below prefix.
+func LoadMoE(l *Loader, layer int, prefix string, s MoEShape, c Choice) MoE {
 	m := MoE{
 		Router: l.Matrix(prefix+"gate.weight", s.Experts, s.Hidden),
 		Bias:   l.Vector(prefix+"gate.e_score_correction_bias", s.Experts),
@@ -98,7 +108,7 @@ func LoadMoE(l *Loader, prefix string, s MoEShape, c Choice) MoE {
 		w.Up = append(w.Up, l.Weight(p+"up_proj.weight", s.Inner, s.Hidden))
 		w.Down = append(w.Down, l.Weight(p+"down_proj.weight", s.Hidden, s.Inner))
 	}
-	m.Experts = l.Experts(w)
+	m.Experts = l.Experts(layer, w)
 	if s.Shared > 0 {
 		x := LoadMLP(l, prefix+"shared_experts.", s.Hidden, s.Inner*s.Shared)
 		m.Shared = &x
@@ -128,17 +138,28 @@ func (m *MoE) Arrange(a *kernel.Arena, activation kernel.DType, rows int) MoESpa
 
 // Run adds the weighted experts and the shared ones to h. The shared experts come first, so a row's sum has one order.
 // Of several ranks the first adds its part to h and the others write theirs over it; the caller sums them. The choice
-// goes through tap.
-func (m *MoE) Run(q *kernel.Queue, s *MoESpace, h, x kernel.Tensor, tap model.ExpertTap) {
+// goes through tap. The first rows, as many as prompt says, belong to prompts.
+func (m *MoE) Run(q *kernel.Queue, s *MoESpace, h, x kernel.Tensor, prompt int, tap model.ExpertTap) {
+	run := kernel.ExpertArgs{Out: h, X: x, IDs: s.ids, Weights: s.weights, Experts: m.Experts, Part: m.Part,
+		Prompt: prompt}
+	shared := MLPArgs{X: x, Out: h, Add: q.First(), With: kernel.Projection{Out: s.logits, W: m.Router}}
+	hosted := kernel.Hosted(m.Experts)
 	if m.Shared != nil {
-		m.Shared.Run(q, &s.shared, MLPArgs{X: x, Out: h, Add: q.First(),
-			With: kernel.Projection{Out: s.logits, W: m.Router}})
+		m.Shared.Begin(q, &s.shared, shared)
 	} else {
 		q.Multiply(kernel.MultiplyArgs{Out: s.logits, X: x, W: m.Router})
+	}
+	if m.Shared != nil && !hosted {
+		m.Shared.Finish(q, &s.shared, shared)
 	}
 	q.Route(kernel.RouteArgs{IDs: s.ids, Weights: s.weights, Logits: s.logits, Bias: m.Bias, Groups: m.Choice.Groups,
 		KeepGroups: m.Choice.KeepGroups, Normalize: m.Choice.Normalize, Scale: m.Choice.Scale})
 	tap.Pass(q, s.ids, s.weights)
-	q.Experts(kernel.ExpertArgs{Out: h, X: x, IDs: s.ids, Weights: s.weights, Experts: m.Experts,
-		Part: m.Part})
+	if hosted { // the shared experts run while the host's workers compute
+		q.PostExperts(run)
+		if m.Shared != nil {
+			m.Shared.Finish(q, &s.shared, shared)
+		}
+	}
+	q.Experts(run)
 }

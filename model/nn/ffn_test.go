@@ -95,7 +95,7 @@ func TestMoE(t *testing.T) {
 		h := values(t, 1, 1, 7)
 		q, mem := kernel.NewQueue(dev), arena(t, dev)
 		space := m.Arrange(mem, kernel.F32, 1)
-		m.Run(q, &space, h, values(t, 1, 1, 2), model.ExpertTap{})
+		m.Run(q, &space, h, values(t, 1, 1, 2), 0, model.ExpertTap{})
 		if err := q.Done(); err != nil || !mem.Fits() {
 			t.Fatal(err, mem.High())
 		}

@@ -15,6 +15,7 @@ import (
 
 	"sparrow/internal/num"
 	"sparrow/kernel"
+	"sparrow/model/placement"
 	"sparrow/weight"
 )
 
@@ -28,6 +29,9 @@ type Loader struct {
 	Pow2Rows bool
 	// Ranks says which shards of weights are loaded where several ranks share a model.
 	Ranks kernel.Member
+	// Placement says where experts are, nil for all on the device; Host computes those that the CPU computes.
+	Placement *placement.Placement
+	Host      ExpertHost
 
 	from     *weight.Checkpoint
 	dev      Device
@@ -35,12 +39,18 @@ type Loader struct {
 	problems []string
 	err      error // of the device, not of the checkpoint
 	onTensor func(name string)
+	patterns map[kernel.Drawn][]byte // of packed values that are drawn, by their distribution
 }
 
 // Device is what a loader needs of a device.
 type Device interface {
 	kernel.Memory
 	kernel.Preparer
+}
+
+// ExpertHost keeps the experts of layers that the CPU computes.
+type ExpertHost interface {
+	Prepare(layer int, w kernel.ExpertWeights) (kernel.HostExperts, error)
 }
 
 // NewLoader reads from a checkpoint for a device. onTensor, when not nil, is called once per tensor, for progress bars.
@@ -100,19 +110,31 @@ func (l *Loader) Bands(name string, n, out, in int) []kernel.Matrix {
 		return nil
 	}
 	if ranks := l.Ranks.Count(); n%ranks != 0 {
-		l.addProblem("%s has %d groups, which %d ranks cannot share; %s, or attention divided by requests (--attention "+
-			"dp)", name, n, ranks, supported(n, func(k int) bool { return n%k == 0 }))
+		l.addProblem("%s has %d groups, which %d ranks cannot share; %s, or attention divided by requests "+
+			"(--attention dp)", name, n, ranks, supported(n, func(k int) bool { return n%k == 0 }))
 		return nil
 	}
 	list := make([]kernel.Matrix, n/l.Ranks.Count())
 	for i := range list {
-		list[i] = l.prepare(w.Slice(i*out, (i+1)*out), kernel.Projected)
+		band := w.Slice(i*out, (i+1)*out)
+		redraw(&band.Data, i)
+		redraw(&band.Scale, i)
+		list[i] = l.prepare(band, kernel.Projected)
 	}
 	return list
 }
 
-// Experts prepares a rank's part of the matrices of a layer's experts. Where one of them is missing there are none.
-func (l *Loader) Experts(w kernel.ExpertWeights) kernel.Experts {
+// redraw makes band i of a drawn tensor a tensor of its own: devices draw whole tensors.
+func redraw(t *kernel.Tensor, i int) {
+	if x, ok := t.Buf.(kernel.Drawn); ok {
+		x.Seed, x.Bytes, t.Off = x.Seed+uint64(i)<<32, t.Extent(), 0
+		t.Buf = x
+	}
+}
+
+// Experts prepares a rank's part of the matrices of a layer's experts, each in the memory where it has its place. Where
+// one of them is missing there are none.
+func (l *Loader) Experts(layer int, w kernel.ExpertWeights) kernel.Experts {
 	for _, list := range [][]kernel.Weight{w.Gate, w.Up, w.Down} {
 		if slices.ContainsFunc(list, func(w kernel.Weight) bool { return !w.Data.Given() }) {
 			return nil
@@ -126,9 +148,36 @@ func (l *Loader) Experts(w kernel.ExpertWeights) kernel.Experts {
 	}
 	first, last := l.Ranks.Share(len(w.Gate))
 	w.Gate, w.Up, w.Down = w.Gate[first:last], w.Up[first:last], w.Down[first:last]
-	x, err := l.dev.PrepareExperts(w)
+	if !l.draws() {
+		l.err = errors.Join(l.err, w.OnHost(func(bytes int64) (kernel.HostBuffer, error) {
+			return make(kernel.HostBuffer, bytes), nil
+		}))
+	}
+	err := l.place(layer, &w)
+	var x kernel.Experts
+	if err == nil {
+		x, err = l.dev.PrepareExperts(w)
+	}
 	l.err = errors.Join(l.err, err)
 	return x
+}
+
+// place gives experts their methods, and to the host those that it computes.
+func (l *Loader) place(layer int, w *kernel.ExpertWeights) (err error) {
+	w.Methods = l.Placement.Layer(layer)
+	if !w.Split() {
+		return nil
+	}
+	if n := l.Ranks.Count(); n > 1 {
+		return fmt.Errorf("%w: layer %d has experts in two memories on %d ranks, supported is one rank",
+			kernel.ErrUnsupported, layer, n)
+	}
+	if l.Host == nil {
+		return fmt.Errorf("%w: layer %d has experts in host memory, and no device of the host computes them",
+			kernel.ErrArgument, layer)
+	}
+	w.Host, err = l.Host.Prepare(layer, *w)
+	return err
 }
 
 // prepare passes a weight to the device. For a missing weight it does nothing.
@@ -153,8 +202,8 @@ func (l *Loader) Weight(name string, out, in int) kernel.Weight {
 		l.addProblem("%s has F32 scales, supported beside packed FP4 are F8_E8M0 and U8", m.Data.Name)
 		return kernel.Weight{}
 	case m.Values == weight.F4E2M1x2:
-		w.Data = view(m.Data.Data, kernel.E2M1x2, out, in/2)
-		w.Scale = view(m.Scale.Data, kernel.E8M0, m.Scale.Shape[0], m.Scale.Shape[1])
+		w.Data = l.packed(m.Data, kernel.E2M1x2, out, in/2)
+		w.Scale = l.packed(m.Scale, kernel.E8M0, m.Scale.Shape[0], m.Scale.Shape[1])
 		return w
 	}
 	d := valueType(m.Values)
@@ -179,6 +228,28 @@ func (l *Loader) values(t *weight.Tensor, d kernel.DType, rows, cols int) kernel
 	}
 	v, err := x.OnHost(v)
 	l.err = errors.Join(l.err, err)
+	return v
+}
+
+// packed are the bytes of a tensor of packed FP4, or of its scales: the checkpoint's, or a pattern that all tensors of
+// one distribution repeat.
+func (l *Loader) packed(t *weight.Tensor, d kernel.DType, rows, cols int) kernel.Tensor {
+	v := view(t.Data, d, rows, cols)
+	if t.Drawn == nil {
+		return v
+	}
+	x := kernel.Drawn{Mean: t.Drawn.Mean, Spread: t.Drawn.Spread}
+	pattern, ok := l.patterns[x]
+	if !ok {
+		var err error
+		pattern, err = kernel.Pattern(d, x)
+		l.err = errors.Join(l.err, err)
+		if l.patterns == nil {
+			l.patterns = map[kernel.Drawn][]byte{}
+		}
+		l.patterns[x] = pattern
+	}
+	v.Buf = kernel.From(pattern, t.Drawn.Seed, v.Extent())
 	return v
 }
 
@@ -265,7 +336,7 @@ func (l *Loader) widened(t *weight.Tensor, rows, cols int) kernel.Tensor {
 // scales are block scales as float32, whatever the checkpoint stores.
 func (l *Loader) scales(m weight.Matrix) kernel.Tensor {
 	rows, cols := m.Scale.Shape[0], m.Scale.Shape[1]
-	if m.Scale.DType == weight.F32 {
+	if m.Scale.DType == weight.F32 || m.Scale.Drawn != nil {
 		return l.values(m.Scale, kernel.F32, rows, cols)
 	}
 	v := make([]byte, 0, 4*len(m.Scale.Data))

@@ -2,6 +2,7 @@ package nn
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 
@@ -39,7 +40,7 @@ func (l *Loader) Indices(name string, rows, cols, limit int) kernel.Tensor {
 	if !ok {
 		return kernel.Tensor{}
 	}
-	v, err := weight.ReadI32(t)
+	v, err := indices(t, limit)
 	if err != nil {
 		l.addProblem("%v", err)
 		return kernel.Tensor{}
@@ -56,6 +57,27 @@ func (l *Loader) Indices(name string, rows, cols, limit int) kernel.Tensor {
 		l.err = fmt.Errorf("%s: %w", name, err)
 	}
 	return out
+}
+
+// indices reads a matrix of whole numbers. Drawn ones are below limit and all different within a row.
+func indices(t *weight.Tensor, limit int) ([]int32, error) {
+	if t.Drawn == nil {
+		return weight.ReadI32(t)
+	}
+	cols := t.Shape[1]
+	if cols > limit {
+		return nil, fmt.Errorf("%s has %d different numbers below %d in a row", t.Name, cols, limit)
+	}
+	random := rand.New(rand.NewPCG(t.Drawn.Seed, 0))
+	v := make([]int32, 0, t.Shape[0]*cols)
+	for range t.Shape[0] {
+		for first := len(v); len(v) < first+cols; {
+			if x := random.Int32N(int32(limit)); !slices.Contains(v[first:], x) {
+				v = append(v, x)
+			}
+		}
+	}
+	return v, nil
 }
 
 // Stack loads a tensor [n, out, in] of plain floats as n weights that share its memory, as the checkpoint stores them.

@@ -13,6 +13,7 @@ import (
 	"sparrow/kernel/group"
 	"sparrow/model"
 	"sparrow/model/config"
+	"sparrow/model/usage"
 	"sparrow/plan"
 )
 
@@ -22,6 +23,7 @@ type part interface {
 	model.Drafter
 	model.Placer
 	model.Paged
+	model.ExpertCounter
 	Pools() [][]kernel.Pool
 }
 
@@ -103,6 +105,12 @@ func (m *ranks) Bind(a *kernel.Arena, rows int) {
 
 // DraftHead is nil when the checkpoint holds a drafting layer.
 func (m *ranks) DraftHead() error { return m.parts[0].DraftHead() }
+
+// CountExperts counts on the first rank: every rank chooses the same experts.
+func (m *ranks) CountExperts() error { return m.parts[0].CountExperts() }
+
+// ReadExperts adds what the first rank has counted since the call before.
+func (m *ranks) ReadExperts(to *usage.Table) error { return m.parts[0].ReadExperts(to) }
 
 // Place is where the pass in progress is on every rank.
 func (m *ranks) Place() string {

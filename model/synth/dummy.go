@@ -5,7 +5,6 @@ import (
 	"hash/fnv"
 
 	"sparrow/internal/num"
-	"sparrow/model/config"
 	"sparrow/model/family"
 	"sparrow/weight"
 )
@@ -15,11 +14,9 @@ const bellPeak = 3.46
 
 // Dummy is the checkpoint without files: its tensors have shapes and distributions, and whoever loads them draws the
 // values, a device in its own memory. Values differ from those that Write writes and have the same distributions.
+// Packed FP4 values and their scales repeat a pattern of 8 MiB, each tensor from another place on: 147 GB of experts
+// are made as fast as memory is copied.
 func (c *Checkpoint) Dummy(name string) (*family.Source, error) {
-	if _, ok := c.config.(*config.DSA); !ok {
-		return nil, fmt.Errorf("synth: %s: %w: %s cannot be drawn, only the families with DeepSeek sparse attention "+
-			"(V3.2, GLM-5); write a checkpoint instead", name, ErrOptions, c.Config().Family)
-	}
 	var list []weight.Tensor
 	add := func(name string, d weight.DType, shape []int, seed uint64, mean, spread float64) {
 		list = append(list, weight.Tensor{Name: name, DType: d, Shape: shape,
@@ -29,15 +26,24 @@ func (c *Checkpoint) Dummy(name string) (*family.Source, error) {
 		h := fnv.New64a()
 		h.Write([]byte(t.like))
 		seed := c.options.Seed ^ h.Sum64()
-		if t.store != blockFP8 {
-			add(t.name, t.dtype, t.shape, seed, t.mean, t.spread)
-			continue
-		}
 		// One scale for all blocks, of which the largest value is the largest code or less: what blocks of one
 		// distribution have when they are quantised.
-		scale := float64(num.CeilPow2(float32(bellPeak * t.spread / num.MaxE4M3)))
-		add(t.name, t.dtype, t.shape, seed, 0, t.spread/scale)
-		add(t.scale, weight.F32, scaleShape(t.shape), seed, scale, 0)
+		scale := func(largest float64) float64 { return float64(num.CeilPow2(float32(bellPeak * t.spread / largest))) }
+		switch t.store {
+		case blockFP8, blockFP8E8:
+			s, kind := scale(num.MaxE4M3), weight.F32
+			if t.store == blockFP8E8 {
+				kind = weight.F8E8M0
+			}
+			add(t.name, t.dtype, t.shape, seed, 0, t.spread/s)
+			add(t.scale, kind, scaleShape(t.shape), seed, s, 0)
+		case groupFP4:
+			s := scale(num.MaxE2M1)
+			add(t.name, t.dtype, []int{t.shape[0], t.shape[1] / 2}, seed, 0, t.spread/s)
+			add(t.scale, weight.F8E8M0, []int{t.shape[0], t.shape[1] / fp4Group}, seed, s, 0)
+		case plainValues, expertTable:
+			add(t.name, t.dtype, t.shape, seed, t.mean, t.spread)
+		}
 	}
 	w, err := weight.FromShapes(name, list)
 	if err != nil {

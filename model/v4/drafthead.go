@@ -47,7 +47,7 @@ func (m *Model) loadDrafts(l *nn.Loader) {
 	}
 	at := func(name string) string { return draftPrefix + name }
 	m.draft = &draftHead{
-		layer: loadLayer(c, l, at, 0, expertNames{}),
+		layer: loadLayer(c, l, at, 0, expertNames{layer: c.Layers}),
 		eproj: l.Matrix(at("e_proj.weight"), c.Hidden, c.Hidden),
 		hproj: l.Matrix(at("h_proj.weight"), c.Hidden, c.Hidden),
 		enorm: l.Vector(at("enorm.weight"), c.Hidden),
@@ -121,7 +121,7 @@ func (d *draft) Prepare(in *model.Input, words []int32) error {
 		if r < len(in.States) {
 			given = in.States[r]
 		}
-		st, err := d.m.stateOf(given, r)
+		st, err := d.m.stateOf(given, in, r)
 		if err != nil {
 			return fmt.Errorf("v4: draft: %w", err)
 		}
@@ -160,7 +160,9 @@ func (d *draft) Prepare(in *model.Input, words []int32) error {
 // forget marks the entries of the pass's states as invalid: it failed, and they may not have been written.
 func (d *draft) forget() {
 	for _, st := range d.states {
-		st.ForgetDrafts()
+		if st != nil {
+			st.ForgetDrafts()
+		}
 	}
 }
 
@@ -175,7 +177,7 @@ func (d *draft) Execute() error {
 	m.sublayer(&d.sub, &l.attnSite, l.attnNorm, d.u, func(out, x kernel.Tensor) { d.attn.Attend(l.attn, out, x) })
 	d.q.At("feed-forward of the drafting block", -1)
 	m.sublayer(&d.sub, &l.ffnSite, l.ffnNorm, d.u, func(out, x kernel.Tensor) {
-		m.feedForward(&l.ffn, &d.ffn, out, x, d.ids, model.ExpertTap{})
+		m.feedForward(&l.ffn, &d.ffn, out, x, d.ids, 0, d.choices.ExpertTap(m.config.Layers))
 	})
 	// A chain reads the streams in plan order. Rows that were not computed are undefined; no chain continues them.
 	d.q.Put(kernel.PutArgs{Out: head.streams.mem.Slice(0, d.plan.Rows), X: d.u, Rows: d.places})

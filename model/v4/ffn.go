@@ -21,6 +21,7 @@ type experts struct {
 
 // expertNames describes how the experts of a layer are chosen and named.
 type expertNames struct {
+	layer   int  // its number; a drafting block comes after the model's own
 	hash    bool // looked up by token
 	stacked bool // all of a layer in one tensor
 }
@@ -53,7 +54,7 @@ func loadExperts(c *config.V4, l *nn.Loader, at func(string) string, x expertNam
 			w.Down = append(w.Down, l.Weight(at(p+"w2.weight"), c.Hidden, f.Inner))
 		}
 	}
-	e.routed, e.part = l.Experts(w), l.Ranks.Part(f.Experts)
+	e.routed, e.part = l.Experts(x.layer, w), l.Ranks.Part(f.Experts)
 	return e
 }
 
@@ -70,10 +71,19 @@ func (e *experts) arrange(a *kernel.Arena, activation kernel.DType, rows, topK i
 }
 
 // feedForward writes the block's output for x to out: shared experts first, then the chosen ones, so that a row's sum
-// has one order. tokens are the rows' own, i32 [T, 1]. The choice goes through tap.
-func (m *Model) feedForward(e *experts, s *expertSpace, out, x, tokens kernel.Tensor, tap model.ExpertTap) {
+// has one order. tokens are the rows' own, i32 [T, 1]. The first rows, as many as prompt says, belong to prompts. The
+// choice goes through tap.
+func (m *Model) feedForward(e *experts, s *expertSpace, out, x, tokens kernel.Tensor, prompt int,
+	tap model.ExpertTap) {
 	f, q := m.config.FFN, m.queue
-	e.shared.Run(q, &s.shared, nn.MLPArgs{X: x, Out: out, With: kernel.Projection{Out: s.logits, W: e.router}})
+	run := kernel.ExpertArgs{Out: out, X: x, IDs: s.ids, Weights: s.weights, Experts: e.routed, Limit: f.Limit,
+		Part: e.part, Prompt: prompt}
+	shared := nn.MLPArgs{X: x, Out: out, With: kernel.Projection{Out: s.logits, W: e.router}}
+	hosted := kernel.Hosted(e.routed)
+	e.shared.Begin(q, &s.shared, shared)
+	if !hosted {
+		e.shared.Finish(q, &s.shared, shared)
+	}
 	if e.table.Given() {
 		q.RouteHash(kernel.HashRouteArgs{IDs: s.ids, Weights: s.weights, Logits: s.logits, Table: e.table,
 			Tokens: tokens, Scale: f.Scale})
@@ -82,7 +92,10 @@ func (m *Model) feedForward(e *experts, s *expertSpace, out, x, tokens kernel.Te
 			Scale: f.Scale})
 	}
 	tap.Pass(q, s.ids, s.weights)
-	q.Experts(kernel.ExpertArgs{Out: out, X: x, IDs: s.ids, Weights: s.weights, Experts: e.routed, Limit: f.Limit,
-		Part: e.part})
+	if hosted { // the shared experts run while the host's workers compute
+		q.PostExperts(run)
+		e.shared.Finish(q, &s.shared, shared)
+	}
+	q.Experts(run)
 	q.AllReduce(out)
 }

@@ -145,6 +145,8 @@ func TestGPUGraphsAcrossGroups(t *testing.T) {
 	}
 }
 
+func TestGPUPaddedBatchesKeepBits(t *testing.T) { testPadding(t, openOn(t, released(t), onGPU(t))) }
+
 func TestGPUDraftsDoNotDependOnChunks(t *testing.T) {
 	p := plan.Policy{KV: "fp8"}
 	p.Speculation.Tokens = 5

@@ -34,7 +34,7 @@ func (m *Model) load(l *nn.Loader) {
 	for i := range c.Layers {
 		at := func(name string) string { return n.Layer(i, name) }
 		m.layers = append(m.layers, loadLayer(c, l, at, c.Attention.Ratios[i],
-			expertNames{hash: c.FFN.Hash[i], stacked: n.Stacked()}))
+			expertNames{layer: i, hash: c.FFN.Hash[i], stacked: n.Stacked()}))
 	}
 	m.loadDrafts(l)
 }

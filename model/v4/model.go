@@ -18,6 +18,7 @@ import (
 	"sparrow/model"
 	"sparrow/model/config"
 	"sparrow/model/nn"
+	"sparrow/model/usage"
 	"sparrow/plan"
 )
 
@@ -37,6 +38,7 @@ type Model struct {
 	norm   kernel.Tensor
 	head   kernel.Matrix
 	draft  *draftHead // nil without one
+	tally  *model.Tally
 
 	caches     []dual.Cache
 	pageTokens int      // of the cache
@@ -97,6 +99,16 @@ func (m *Model) Facts() plan.Model {
 	}
 	return f
 }
+
+// CountExperts lets passes that are arranged from then on count which experts rows choose.
+func (m *Model) CountExperts() (err error) {
+	c := m.config
+	m.tally, err = model.NewTally(m.dev, c.Layers+c.NextN, c.FFN.Experts)
+	return err
+}
+
+// ReadExperts adds what was counted since the call before.
+func (m *Model) ReadExperts(to *usage.Table) error { return m.tally.Read(to) }
 
 // Place is the operation that the pass in progress has come to.
 func (m *Model) Place() string { return m.queue.Place() }

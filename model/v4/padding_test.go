@@ -3,8 +3,13 @@ package v4_test
 import (
 	"bytes"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
+	"sparrow/internal/testkit/strict"
+	"sparrow/kernel"
+	"sparrow/model/v4"
 	"sparrow/plan"
 	"sparrow/step"
 )
@@ -89,5 +94,112 @@ func TestPaddedGroupsWriteNothing(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// capturing is a device with graphs: launching one runs its pass again.
+type capturing struct{ kernel.Device }
+
+func (capturing) Capture(pass func() error) (kernel.Graph, error) { return passGraph{pass}, nil }
+
+type passGraph struct{ pass func() error }
+
+func (g passGraph) Launch() error { return g.pass() }
+func (passGraph) Launches() int   { return 1 }
+func (passGraph) Bytes() int64    { return 1 }
+func (passGraph) Stale() bool     { return false }
+func (passGraph) Close() error    { return nil }
+
+// crowd decodes sequences together that lie around the ends of groups of 4 and of 128, then verifies three rows of
+// each and continues them by two drafts, one of them in a chain: first twelve sequences, then eleven, then nine. It
+// returns all logits.
+func (b *bench) crowd() (out [][]float32) {
+	b.Helper()
+	var all []*sequence
+	for i := range 12 {
+		n := []int{1, 3, 5, 122, 126, 127, 128, 7, 60, 124, 2, 125}[i]
+		s := b.sequence(i, n+20)
+		b.step(s.work(plan.ModeExtend, n))
+		all = append(all, s)
+	}
+	for _, n := range []int{12, 11, 9} {
+		for _, x := range []struct {
+			kind plan.Mode
+			rows int
+		}{{plan.ModeDecode, 1}, {plan.ModeDecode, 1}, {plan.ModeVerify, 3}} {
+			var works []step.Work
+			for _, s := range all[:n] {
+				works = append(works, s.work(x.kind, x.rows))
+			}
+			out = append(out, b.step(works...)...)
+		}
+		var drafts []step.Draft
+		for i, s := range all[:n] {
+			at := s.state.Len()
+			drafts = append(drafts, step.Draft{Kind: plan.ModeDraft, Tokens: s.tokens[at-2 : at+1], Cached: at - 3,
+				Pages: s.pages, State: s.state, Logits: true, From: i})
+		}
+		for _, chained := range []bool{false, true} {
+			res, err := b.run.Draft(drafts, chained)
+			if err != nil {
+				b.Fatal(err)
+			}
+			for i := range drafts {
+				out = append(out, slices.Clone(res.Row(i)))
+				d := &drafts[i]
+				d.Cached, d.Tokens = d.Cached+len(d.Tokens), d.Tokens[:1]
+			}
+		}
+	}
+	return out
+}
+
+// testPadding runs a crowd with and without padded batches: logits and caches have the same bits, and crowds of nine,
+// eleven and twelve sequences share their graphs.
+func testPadding(t *testing.T, m *v4.Model) {
+	p := plan.Policy{KV: "fp8"}
+	p.Speculation.Tokens = 3
+	cfg := newBench(t, m, p).cfg
+	var want [][]float32
+	var cache []byte
+	for _, pads := range []bool{false, true} {
+		limits := benchLimits
+		limits.PadStates = pads
+		b := benchOf(t, m, cfg, limits)
+		got, g := b.crowd(), b.run.Graphs()
+		if g.Failed > 0 {
+			t.Fatalf("captures failed: %+v", g)
+		}
+		if !pads {
+			if want, cache = got, b.bytes(); g.Captured != 3 {
+				t.Errorf("%d captures without padding, want one of each size's decodes, which run twice", g.Captured)
+			}
+			continue
+		}
+		b.sameBits("padded batches", got, want)
+		b.sameBytes("padded batches", b.bytes(), cache)
+		// Decodes, verified rows, first rows of drafts, their last rows, and chains: one graph each.
+		if g.Captured != 5 {
+			t.Errorf("%d captures of padded batches, want 5: %+v", g.Captured, g)
+		}
+	}
+}
+
+func TestPaddedBatchesKeepBits(t *testing.T) {
+	host := device(t, "cpu")
+	dev, err := strict.Open(host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testPadding(t, openOn(t, released(t), capturing{dev}))
+}
+
+// A batch with a request that is padding and one that has lost its state: only the first is accepted.
+func TestOnlyPaddingHasNoState(t *testing.T) {
+	b := newBench(t, open(t, oracle, "cpu"), plan.Policy{KV: "fp8"})
+	w := b.sequence(1, 8).work(plan.ModeExtend, 8)
+	w.State = nil
+	if _, err := b.run.Run([]step.Work{w}); err == nil || !strings.Contains(err.Error(), "NewState") {
+		t.Errorf("a sequence without state: %v", err)
 	}
 }

@@ -84,6 +84,7 @@ func (s *pass) begin(m *Model, p *plan.Plan, cfg *plan.Config, a *kernel.Arena) 
 	}
 	s.out, s.ids = model.TakeOutputs(p, a, s.in, m.dev.Activation(), w), s.in.Array(plan.TokenIDs)
 	s.choices = model.NewChoices(p, s.in, s.out, w.Choices)
+	s.choices.Count(m.tally, s.in.Array(plan.WindowLengths))
 }
 
 // finish takes the memory of the head, which runs last.
@@ -169,7 +170,9 @@ func (s *target) prepare(in *model.Input, block attn.Block) error {
 		return err
 	}
 	for r, st := range states {
-		st.Begin(len(in.Tokens[r]))
+		if st != nil { // nil: padding
+			st.Begin(len(in.Tokens[r]))
+		}
 	}
 	return nil
 }
@@ -192,7 +195,7 @@ func (s *target) Execute() error {
 		})
 		s.q.At("feed-forward", i)
 		m.sublayer(&s.sub, &l.ffnSite, l.ffnNorm, s.streams, func(out, x kernel.Tensor) {
-			m.feedForward(&l.ffn, &s.ffn, out, x, s.ids, s.choices.ExpertTap(i))
+			m.feedForward(&l.ffn, &s.ffn, out, x, s.ids, s.plan.PromptRows(), s.choices.ExpertTap(i))
 		})
 		s.choices.KeepHidden(s.q, i, s.streams)
 	}

@@ -59,8 +59,11 @@ func (m *Model) StateBytes(cfg *plan.Config) int64 {
 	return n
 }
 
-// stateOf is the state of a sequence of a batch.
-func (m *Model) stateOf(given model.State, sequence int) (*dual.State, error) {
+// stateOf is the state of a sequence of a batch; nil where it is padding.
+func (m *Model) stateOf(given model.State, in *model.Input, sequence int) (*dual.State, error) {
+	if in.Batch.Batch.Requests[sequence].Padding {
+		return nil, nil
+	}
 	var s any
 	if x, ok := given.(*State); ok && x != nil {
 		s = x.State
@@ -75,7 +78,11 @@ func (m *Model) statesOf(list []*dual.State, in *model.Input) ([]*dual.State, er
 			len(in.Tokens))
 	}
 	for r, given := range in.States {
-		s, err := m.stateOf(given, r)
+		s, err := m.stateOf(given, in, r)
+		if err == nil && s == nil {
+			list = append(list, nil)
+			continue
+		}
 		if err == nil {
 			err = s.Check(r, in.Batch.Batch.FirstPosition(in.Config, r))
 		}
@@ -93,6 +100,8 @@ func (m *Model) statesOf(list []*dual.State, in *model.Input) ([]*dual.State, er
 // Commit advances every state of a batch: its sequence's rows are computed and stored.
 func (m *Model) Commit(in *model.Input) {
 	for r, s := range in.States {
-		s.(*State).Advance(len(in.Tokens[r]))
+		if s != nil { // nil: padding
+			s.(*State).Advance(len(in.Tokens[r]))
+		}
 	}
 }

@@ -117,6 +117,17 @@ func (s *snapshot) engine() {
 	s.counter("layout_conversions_total", "Plan segments whose cached rows were converted before a kernel read them.",
 		stats.Conversions)
 	s.counter("slices_total", "Extra launches because a kernel's limit was met.", stats.Slices)
+	if x := &stats.Experts; x.Choices > 0 {
+		s.add(prometheus.CounterValue, "expert_choices_total", "Choices of experts by rows, over all layers; those "+
+			"that the usage file held before are included.", x.Choices)
+		for _, top := range []struct {
+			name  string
+			share float64
+		}{{"tenth", x.Tenth}, {"quarter", x.Quarter}, {"half", x.Half}} {
+			s.add(prometheus.GaugeValue, "expert_top_share", "Share of choices that the most chosen experts of a "+
+				"layer get, in the mean over layers: how far use is from even.", top.share, "of", top.name)
+		}
+	}
 	s.counter("graphs_captured_total", "Passes that were captured as a graph of the device.", stats.Graphs.Captured)
 	s.counter("graphs_replayed_total", "Passes that ran from a captured graph.", stats.Graphs.Replayed)
 	s.counter("graphs_failed_total", "Captures that failed; passes of these shapes run with plain launches.",

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"sparrow/builtin"
+	"sparrow/internal/testkit/placed"
 	"sparrow/internal/testkit/strict"
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
@@ -250,7 +251,28 @@ func TestReleasedTypes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dev, m := load(t, src, newRefusals())
+	t.Run("resident", func(t *testing.T) {
+		dev, m := load(t, src, newRefusals())
+		runReleased(t, dev, m)
+	})
+	t.Run("in two memories", func(t *testing.T) {
+		dev, err := strict.Open(cpu.Open(vec.Best(), kernel.Options{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { dev.Close() })
+		again, err := family.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { again.Close() })
+		runReleased(t, dev, placed.Load(t, again, dev, placed.Mixed))
+	})
+}
+
+// runReleased runs a prompt and its drafts.
+func runReleased(t *testing.T, dev *strict.Device, m model.Model) {
+	t.Helper()
 	hw, err := model.Hardware(dev)
 	if err != nil {
 		t.Fatal(err)

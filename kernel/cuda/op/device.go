@@ -29,8 +29,10 @@ type Device struct {
 	fetches []*fetched
 	hosted  map[*byte]*cuda.HostBuffer // page-locked memory of callers, by its first byte
 	held    held
-	freed   int   // tensors' memory that was freed so far
-	peer    *peer // its place among ranks; nil where it is alone
+	freed   int            // tensors' memory that was freed so far
+	peer    *peer          // its place among ranks; nil where it is alone
+	offload offloaded      // experts in host memory
+	spare   []*cuda.Buffer // of a rehearsal: addresses in place of host memory
 }
 
 var (
@@ -173,7 +175,10 @@ func (d *Device) Close() error {
 	for _, m := range d.hosted {
 		errs = append(errs, m.Free())
 	}
-	errs = append(errs, d.faults.Free(), d.count.Free(), d.marks.memory.Free())
+	errs = append(errs, d.offload.close(), d.faults.Free(), d.count.Free(), d.marks.memory.Free())
+	for _, b := range d.spare {
+		errs = append(errs, b.Free())
+	}
 	for _, b := range d.weights {
 		errs = append(errs, b.Free())
 	}

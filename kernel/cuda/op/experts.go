@@ -14,6 +14,7 @@ type experts struct {
 	shape  cuda.ExpertShape
 	at     cuda.PackedExperts
 	scales num.ScaleMode // of quantised rows
+	split  *split        // nil where all are resident
 }
 
 func (x *experts) Count() int  { return int(x.shape.Experts) }
@@ -51,22 +52,24 @@ func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) 
 	if r.err != nil {
 		return nil, r.err
 	}
-	gateUp, gateUpScales, down, downScales := x.shape.PackedBytes()
+	if w.Split() {
+		return x, d.loaded(func(u *upload) error { return d.prepareSplit(u, x, &w) })
+	}
 	n := int64(x.shape.Experts)
-	size := n*(gateUp+down+gateUpScales+downScales) + 16
+	size := packedSize(n, x.shape)
 	return x, d.loaded(func(u *upload) error {
 		base, err := u.room(size, size)
 		if err != nil {
 			return err
 		}
-		x.at = cuda.PackedExperts{GateUp: base, Down: base.Add(n * gateUp), GateUpScales: base.Add(n * (gateUp + down)),
-			DownScales: base.Add(n * (gateUp + down + gateUpScales))}
-		return u.pack(x, &w)
+		x.at = packedAt(base, n, x.shape)
+		return u.pack(x, &w, x.at, nil)
 	})
 }
 
-// pack brings each expert to device memory and from there to its place.
-func (u *upload) pack(x *experts, w *kernel.ExpertWeights) error {
+// pack brings each expert to device memory and from there to its place; or, with after, all of them in turn to the
+// first place, after each of which after is called when the stream has come to it.
+func (u *upload) pack(x *experts, w *kernel.ExpertWeights, at cuda.PackedExperts, after func(e int) error) error {
 	side := (int64(x.shape.Hidden)*int64(x.shape.Inner)*2 + 255) / 256 * 256 // of a matrix, at most
 	blocks := 4 * int64((x.shape.Hidden+blockSide-1)/blockSide) * int64((x.shape.Inner+blockSide-1)/blockSide)
 	if x.shape.E2M1 {
@@ -83,7 +86,13 @@ func (u *upload) pack(x *experts, w *kernel.ExpertWeights) error {
 				}
 			}
 			u.do(func() error {
-				return u.d.kernels.PackExpert(u.stream, x.shape, int32(e), to[0], to[1], to[2], x.at)
+				if after == nil {
+					return u.d.kernels.PackExpert(u.stream, x.shape, int32(e), to[0], to[1], to[2], at)
+				}
+				if err := u.d.kernels.PackExpert(u.stream, x.shape, 0, to[0], to[1], to[2], at); err != nil {
+					return err
+				}
+				return after(e)
 			})
 			return nil
 		})
@@ -122,23 +131,12 @@ func (u *upload) stage(w kernel.Weight, asBF16 bool, to cuda.Ptr, scalesAt int64
 // Experts runs the chosen experts. Their weighted sum is held. More rows than one call of the kernels takes run one
 // group after the other, which changes no bit.
 func (d *Device) Experts(a kernel.ExpertArgs) error {
-	if err := a.Check(); err != nil {
+	p, err := d.checkExperts(&a)
+	if err != nil || p == nil {
 		return err
 	}
-	p, ok := a.Experts.(*experts)
-	if !ok {
-		return fmt.Errorf("%w: experts: they were prepared by another device", kernel.ErrArgument)
-	}
-	r := require{op: "experts"}
-	r.dtype("x", a.X, kernel.BF16)
-	r.dtype("out", a.Out, kernel.BF16)
-	r.aligned("x", a.X, 16)
-	r.aligned("out", a.Out, 16)
-	if r.count("choices", a.IDs.Cols) > cuda.MaxExpertPairs {
-		r.fail("%d choices of a row, this backend takes up to %d", a.IDs.Cols, cuda.MaxExpertPairs)
-	}
-	if r.err != nil || a.X.Rows == 0 || a.IDs.Cols == 0 {
-		return r.err
+	if p.split != nil {
+		return d.runSplit(p, &a)
 	}
 	if a.Part != (kernel.Part{}) {
 		return d.partOfExperts(p, a)
@@ -202,6 +200,36 @@ func (d *Device) runExperts(p *experts, a *kernel.ExpertArgs) error {
 	return errors.Join(err, d.scratch.Put(scratch))
 }
 
+// checkExperts finds what the arguments refer to; nil where there is nothing to do.
+func (d *Device) checkExperts(a *kernel.ExpertArgs) (*experts, error) {
+	if err := a.Check(); err != nil {
+		return nil, err
+	}
+	p, ok := a.Experts.(*experts)
+	if !ok {
+		return nil, fmt.Errorf("%w: experts: they were prepared by another device", kernel.ErrArgument)
+	}
+	r := require{op: "experts"}
+	if p.split != nil && a.Part != (kernel.Part{}) {
+		r.fail("a rank's part of experts in two memories, this backend takes all of them")
+	}
+	r.dtype("x", a.X, kernel.BF16)
+	r.dtype("out", a.Out, kernel.BF16)
+	r.aligned("x", a.X, 16)
+	r.aligned("out", a.Out, 16)
+	most := cuda.MaxExpertPairs
+	if p.split != nil {
+		most = cuda.MaxExchangeTop
+	}
+	if r.count("choices", a.IDs.Cols) > int32(most) {
+		r.fail("%d choices of a row, this backend takes up to %d", a.IDs.Cols, most)
+	}
+	if r.err != nil || a.X.Rows == 0 || a.IDs.Cols == 0 {
+		return nil, r.err
+	}
+	return p, nil
+}
+
 // multiplyExperts computes the results of the experts of rows that fit one call, after the held choice of experts where
 // routed says so. What is left is their weighted sum.
 func (d *Device) multiplyExperts(p *experts, a *kernel.ExpertArgs, scratch cuda.Ptr, routed bool) (cuda.ExpertsArgs,
@@ -221,10 +249,15 @@ func (d *Device) multiplyExperts(p *experts, a *kernel.ExpertArgs, scratch cuda.
 		err = d.kernels.PrepareExperts(d.stream, p.shape, &args)
 	}
 	if err == nil {
-		err = d.kernels.MultiplyGateUp(d.stream, p.shape, &args)
-	}
-	if err == nil {
-		err = d.kernels.MultiplyDown(d.stream, p.shape, &args)
+		err = d.multiplySorted(p.shape, &args)
 	}
 	return args, err
+}
+
+// multiplySorted runs both products of sorted pairs.
+func (d *Device) multiplySorted(s cuda.ExpertShape, args *cuda.ExpertsArgs) error {
+	if err := d.kernels.MultiplyGateUp(d.stream, s, args); err != nil {
+		return err
+	}
+	return d.kernels.MultiplyDown(d.stream, s, args)
 }

@@ -20,6 +20,7 @@ type graph struct {
 	launches int
 	bytes    int64
 	freed    int // Device.freed when it was recorded
+	posts    int // exchanges with the host's workers
 }
 
 // nodeBytes is what a launch of a graph is counted as at least: the driver takes memory for graphs in large pieces, so
@@ -40,12 +41,15 @@ func (d *Device) Capture(pass func() error) (kernel.Graph, error) {
 	defer d.scratch.Fix(false)
 	d.marks.off = true
 	defer func() { d.marks.off = false }()
+	d.offload.captures, d.offload.captured = true, 0
+	defer func() { d.offload.captures = false }()
 	first := d.stream.Launches()
 	recorded, err := d.stream.Capture(func() error { return errors.Join(pass(), d.settle()) })
 	if err != nil {
 		return nil, err
 	}
-	g := &graph{dev: d, recorded: recorded, pass: pass, launches: int(d.stream.Launches() - first), freed: d.freed}
+	g := &graph{dev: d, recorded: recorded, pass: pass, launches: int(d.stream.Launches() - first), freed: d.freed,
+		posts: d.offload.captured}
 	left, _, err := d.gpu.MemoryFree()
 	if err != nil {
 		return nil, errors.Join(err, g.Close())
@@ -62,7 +66,11 @@ func (g *graph) Launch() error {
 	if err := errors.Join(g.dev.settle(), g.dev.markReplay()); err != nil {
 		return err
 	}
-	return g.recorded.Launch(g.dev.stream)
+	if err := g.recorded.Launch(g.dev.stream); err != nil {
+		return err
+	}
+	g.dev.offload.expect(g.posts)
+	return nil
 }
 
 func (g *graph) Launches() int { return g.launches }
@@ -76,7 +84,11 @@ func (d *Device) Reserve(pass func() error) error {
 		return err
 	}
 	d.stream.SetDry(true)
-	defer d.stream.SetDry(false)
+	d.offload.dry = true
+	defer func() {
+		d.stream.SetDry(false)
+		d.offload.dry = false
+	}()
 	return errors.Join(pass(), d.settle())
 }
 

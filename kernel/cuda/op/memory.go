@@ -113,6 +113,9 @@ func (d *Device) fault(bits uint32) error {
 	if err := d.stream.Fill(d.faults.Ptr(), 0, 4); err != nil {
 		return err
 	}
+	if bits&cuda.FaultHost != 0 {
+		return d.offload.failed()
+	}
 	what := "a position outside its table"
 	switch {
 	case bits&cuda.FaultSlot != 0:

@@ -9,6 +9,7 @@ import (
 
 	"sparrow/internal/num"
 	"sparrow/kernel"
+	"sparrow/kernel/host"
 )
 
 // Residual streams of the widths of DeepSeek-V4, and of odd ones.
@@ -195,6 +196,76 @@ func TestGPUPackedExperts(t *testing.T) {
 		if !bytes.Equal(got, whole[part[0]*hidden*2:part[1]*hidden*2]) {
 			t.Errorf("rows %d to %d have other bits alone than among %d", part[0], part[1], rows)
 		}
+	}
+}
+
+// Choices are counted as on the host: rows that see no token are not, and an expert that is none raises a fault.
+func TestGPUTally(t *testing.T) {
+	b := onGPU(t)
+	const experts, top = 256, 6
+	for _, rows := range []int{1, 43, 8192} {
+		ids, seen := make([]int32, rows*top), make([]int32, rows)
+		for i := range ids {
+			ids[i] = int32((i*i + i/7) % experts)
+		}
+		for i := range seen {
+			seen[i] = int32(i % 5)
+		}
+		counts := b.ints(1, experts, make([]int32, experts))
+		chosen, sees := b.ints(rows, top, ids), b.ints(rows, 1, seen)
+		for range 2 {
+			b.must(b.gpu.Tally(kernel.TallyArgs{Counts: counts.gpu, IDs: chosen.gpu, Seen: sees.gpu}),
+				host.Tally(kernel.TallyArgs{Counts: counts.ref, IDs: chosen.ref, Seen: sees.ref}))
+		}
+		b.must(b.gpu.Sync())
+		if !bytes.Equal(b.bytes(b.gpu, counts.gpu), b.bytes(b.ref, counts.ref)) {
+			t.Errorf("%d rows: counts differ from those of the host", rows)
+		}
+	}
+	counts, bad := b.ints(1, experts, make([]int32, experts)), b.ints(1, 2, []int32{3, experts})
+	b.must(b.gpu.Tally(kernel.TallyArgs{Counts: counts.gpu, IDs: bad.gpu, Seen: b.ints(1, 1, []int32{1}).gpu}))
+	if err := b.gpu.Sync(); err == nil {
+		t.Error("an expert that is none raised no fault")
+	}
+}
+
+// Experts that repeat a pattern, longer than it and from any place on, are those of the same bytes in host memory.
+func TestGPURepeatedExperts(t *testing.T) {
+	b := onGPU(t)
+	const hidden, inner = 4096, 2048
+	matrix := func(seed uint64, out, in int) kernel.Weight {
+		repeated := func(d kernel.DType, x kernel.Drawn, cols int) kernel.Tensor {
+			pattern, err := kernel.Pattern(d, x)
+			b.must(err)
+			pattern = pattern[:3<<20+64]
+			v := kernel.Tensor{DType: d, Rows: out, Cols: cols, Stride: cols}
+			v.Buf = kernel.From(pattern, seed, v.Extent())
+			return v
+		}
+		return kernel.Weight{BlockRows: 1, BlockCols: packedGroup,
+			Data:  repeated(kernel.E2M1x2, kernel.Drawn{Spread: 1.2}, in/2),
+			Scale: repeated(kernel.E8M0, kernel.Drawn{Mean: 1. / 64}, in/packedGroup)}
+	}
+	var w kernel.ExpertWeights
+	for e := range uint64(2) {
+		w.Gate, w.Up = append(w.Gate, matrix(3*e, inner, hidden)), append(w.Up, matrix(3*e+1, inner, hidden))
+		w.Down = append(w.Down, matrix(3*e+2, hidden, inner))
+	}
+	drawn, err := b.gpu.PrepareExperts(w)
+	b.must(err)
+	b.must(w.OnHost(func(bytes int64) (kernel.HostBuffer, error) { return make(kernel.HostBuffer, bytes), nil }))
+	copied, err := b.gpu.PrepareExperts(w)
+	b.must(err)
+	const rows = 5
+	x, ids := b.random(rows, hidden).gpu, b.ints(rows, 2, []int32{0, 1, 1, 0, 0, 1, 1, 0, 0, 1}).gpu
+	weights := b.normal(rows, 2).gpu
+	run := func(e kernel.Experts) []byte {
+		out := b.place(b.gpu, kernel.BF16, rows, hidden, nil)
+		b.must(b.gpu.Experts(kernel.ExpertArgs{Out: out, X: x, IDs: ids, Weights: weights, Experts: e, Limit: 10}))
+		return b.bytes(b.gpu, out)
+	}
+	if got := run(drawn); !bytes.Equal(got, run(copied)) || bytes.Count(got, []byte{0}) == len(got) {
+		t.Error("experts of a repeated pattern differ from those of the same bytes in host memory, or are zero")
 	}
 }
 

@@ -118,6 +118,15 @@ func (u *upload) put(to cuda.Ptr, t kernel.Tensor) error {
 	if u.d.tried {
 		return nil
 	}
+	if x, ok := t.Buf.(kernel.Repeated); ok {
+		for piece := range x.Pieces() {
+			if err := u.copy(to, piece); err != nil {
+				return err
+			}
+			to = to.Add(int64(len(piece)))
+		}
+		return nil
+	}
 	return u.copy(to, rowBytes(t))
 }
 

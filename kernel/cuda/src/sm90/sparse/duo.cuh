@@ -20,18 +20,18 @@
 
 namespace sparrow_sparse {
 
-// Asks into L2 for what is needed whatever the length of the row: its list and its queries.
-__device__ __forceinline__ void ask_first(const SparseAttendArgs& args, const DuoUnit& unit, u32 t) {
-    constexpr i32 kLine = 128, kQueryBytes = DuoStorage::kTiles * 128;
+// Asks into L2 for what is needed whatever the length of the row: its list, from block `from` to `to`, and its queries.
+template <int Tiles, int Fetchers>
+__device__ __forceinline__ void ask_first(const SparseAttendArgs& args, i32 row, i32 head, i32 from, i32 to, u32 t) {
+    constexpr i32 kLine = 128, kQueryBytes = Tiles * 128;
     const SelectionView& s = args.streams[0];
-    const i32 position = unit.block * kKeys + static_cast<i32>(t) * (kLine / 4);
-    if (position < min(s.width, (unit.block + args.segment_blocks) * kKeys)) {
-        ptx::prefetch_line(s.indices + unit.row * s.index_stride + position);
+    const i32 position = from * kKeys + static_cast<i32>(t) * (kLine / 4);
+    if (position < min(s.width, to * kKeys)) {
+        ptx::prefetch_line(s.indices + row * s.index_stride + position);
     }
-    const u8* q = reinterpret_cast<const u8*>(args.q + unit.row * args.q_stride) + static_cast<i64>(unit.head) *
-        kQueryBytes;
-    const i32 bytes = min(args.heads - unit.head, kHeads) * kQueryBytes;
-    for (i32 at = static_cast<i32>(t) * kLine; at < bytes; at += kDuoFetchers * kLine) {
+    const u8* q = reinterpret_cast<const u8*>(args.q + row * args.q_stride) + static_cast<i64>(head) * kQueryBytes;
+    const i32 bytes = min(args.heads - head, kHeads) * kQueryBytes;
+    for (i32 at = static_cast<i32>(t) * kLine; at < bytes; at += Fetchers * kLine) {
         ptx::prefetch_line(q + at);
     }
 }
@@ -50,7 +50,8 @@ __device__ void attend_duo(const SparseAttendArgs& args) {
     DuoUnit unit(args);
     const u32 group = __shfl_sync(ptx::kFullMask, threadIdx.x / 128, 0);
     if (group >= 2) {
-        ask_first(args, unit, threadIdx.x - 256);
+        ask_first<DuoStorage::kTiles, kDuoFetchers>(args, unit.row, unit.head, unit.block,
+            unit.block + args.segment_blocks, threadIdx.x - 256);
     }
     unit.measure(args);
     if (unit.blocks == 0) {  // the combine looks only at segments that have keys

@@ -20,9 +20,10 @@ namespace sparrow_sparse {
 constexpr float kSlack = 8.0f;
 
 // Multiplies the accumulator's two rows. Warps whose factors are all one leave it out, which changes no bit.
-__device__ __forceinline__ void rescale(float (&o)[128], float f0, float f1) {
+template <int N>
+__device__ __forceinline__ void rescale(float (&o)[N], float f0, float f1) {
 #pragma unroll
-    for (int i = 0; i < 128; i += 4) {
+    for (int i = 0; i < N; i += 4) {
         o[i] *= f0;
         o[i + 1] *= f0;
         o[i + 2] *= f1;
@@ -31,9 +32,10 @@ __device__ __forceinline__ void rescale(float (&o)[128], float f0, float f1) {
 }
 
 // Declares accumulators whose first product overwrites them.
-__device__ __forceinline__ void declare(float (&o)[128]) {
+template <int N>
+__device__ __forceinline__ void declare(float (&o)[N]) {
 #pragma unroll
-    for (int i = 0; i < 128; ++i) {
+    for (int i = 0; i < N; ++i) {
         asm volatile("" : "=f"(o[i]));
     }
 }

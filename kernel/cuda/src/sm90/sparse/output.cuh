@@ -42,20 +42,23 @@ struct Corner {
         lane = threadIdx.x % 32;
         row = warp * 16 + lane / 4;
     }
+
+    // Where the numbers of the two heads stand side by side.
+    __device__ __forceinline__ i32 row_pair() const { return warp * 16 + lane / 4 * 2; }
 };
 
-// Writes columns [column, column + 256) of the unit's result, o times the factors, in bf16.
-__device__ __forceinline__ void write_whole(const SparseAttendArgs& args, const Unit& unit, const Corner& at,
-    i32 column, const float (&o)[128], float f0,
-                                            float f1) {
+// Writes columns [column, column + 2 * N) of 64 heads of a row, o times the factors, in bf16.
+template <int N>
+__device__ __forceinline__ void write_whole(const SparseAttendArgs& args, i32 row, i32 first_head, const Corner& at,
+    i32 column, const float (&o)[N], float f0, float f1) {
     const u32 q = at.lane % 4;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-        const i32 head = unit.head + at.row + half * 8;
+        const i32 head = first_head + at.row + half * 8;
         const float f = half ? f1 : f0;
-        u16* dst = args.out + unit.row * args.out_stride + static_cast<i64>(head) * kValues + column + q * 8;
+        u16* dst = args.out + row * args.out_stride + static_cast<i64>(head) * kValues + column + q * 8;
 #pragma unroll
-        for (int j = 0; j < 32; j += 4) {
+        for (int j = 0; j < N / 4; j += 4) {
             u32 w[4];
 #pragma unroll
             for (int k = 0; k < 4; ++k) {
@@ -121,7 +124,7 @@ __device__ __forceinline__ void write_output(const SparseAttendArgs& args, const
     i32 column, const float (&o)[128], float f0,
                                              float f1) {
     if (args.segments == 1) {
-        write_whole(args, unit, at, column, o, f0, f1);
+        write_whole(args, unit.row, unit.head, at, column, o, f0, f1);
     } else {
         write_part<Type>(Parts<Type>::at(args, unit.row, unit.segment, unit.head, column), o, f0, f1);
     }

@@ -16,9 +16,8 @@ struct Softmax {
 
     __device__ __forceinline__ explicit Softmax(const SparseAttendArgs& a) : args(a) {}
 
-    // Finds what the exponents of a block are relative to. f0, f1 become what the output so far is multiplied by;
-    // false when that is one in the whole warp.
-    __device__ __forceinline__ bool rebase(float (&s)[32], u64 valid, float& f0, float& f1) {
+    // Takes keys that do not count out of the scores of a block. high0, high1 become the largest that this lane has.
+    __device__ __forceinline__ void peaks(float (&s)[32], u64 valid, float& high0, float& high1) const {
         if (valid != ~0ull) {
             const float never = __int_as_float(0xFF800000);
             const u64 mine = valid >> (at.lane % 4 * 2);
@@ -27,7 +26,7 @@ struct Softmax {
                 s[i] = mine >> (i / 4 * 8 + i % 2) & 1 ? s[i] : never;
             }
         }
-        float high0 = fmaxf(s[0], s[1]), high1 = fmaxf(s[2], s[3]);
+        high0 = fmaxf(s[0], s[1]), high1 = fmaxf(s[2], s[3]);
 #pragma unroll
         for (int i = 4; i < 32; i += 4) {
             high0 = fmaxf(high0, fmaxf(s[i], s[i + 1]));
@@ -35,6 +34,13 @@ struct Softmax {
         }
         high0 *= args.score_scale;
         high1 *= args.score_scale;
+    }
+
+    // Finds what the exponents of a block are relative to. f0, f1 become what the output so far is multiplied by;
+    // false when that is one in the whole warp.
+    __device__ __forceinline__ bool rebase(float (&s)[32], u64 valid, float& f0, float& f1) {
+        float high0, high1;
+        peaks(s, valid, high0, high1);
         max0 = fmaxf(max0, high0);
         max1 = fmaxf(max1, high1);
         f0 = f1 = 1.0f;

@@ -11,8 +11,8 @@
 //          does, its keys are counted by 11 bits at a time until the list holds what is left: at most five sweeps. Then
 //          the weights of kept tokens are summed over segments of 128 columns; the segment in which the random number
 //          falls is walked column by column.
-// Bytes    the logits once for each sweep, from L2: 1 sweep for plain sampling, 3 with top_k or top_p, 4 with both. Only
-//          the sweep into buckets weighs every token.
+// Bytes    the logits once for each sweep, from L2: 1 sweep for plain sampling, 3 with top_k or top_p, 4 with both.
+//          Only the sweep into buckets weighs every token.
 #pragma once
 #include "smxx/key.cuh"
 #include "smxx/sample/args.h"

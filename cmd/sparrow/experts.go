@@ -1,0 +1,100 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/pflag"
+
+	"sparrow"
+	bench "sparrow/bench/model"
+	"sparrow/engine"
+	"sparrow/kernel"
+	"sparrow/model"
+	"sparrow/plan"
+)
+
+// expertFlags say where experts are.
+type expertFlags struct{ experts, gpuMemory string }
+
+func (f *expertFlags) add(s *pflag.FlagSet) {
+	s.StringVar(&f.experts, "experts", string(sparrow.ExpertsOnDevice), "on a GPU, where experts are: device, split "+
+		"(as many on the device as fit, the others in host memory), or host")
+	s.StringVar(&f.gpuMemory, "gpu-memory", "0", "with --experts split, most memory of the GPU that is used, such as "+
+		"100G; 0 is all that is free")
+}
+
+// homes reads the flags.
+func (f *expertFlags) homes() (sparrow.ExpertHomes, int64, error) {
+	h, err := sparrow.ParseExpertHomes(f.experts)
+	if err != nil {
+		return "", 0, fmt.Errorf("--%w", err)
+	}
+	if f.gpuMemory == "" { // a command without the flags
+		return h, 0, nil
+	}
+	n, err := parseBytes(f.gpuMemory)
+	if err != nil {
+		return "", 0, fmt.Errorf("--gpu-memory: %w", err)
+	}
+	if n > 0 && h != sparrow.ExpertsSplit {
+		return "", 0, fmt.Errorf("--gpu-memory %s bounds what experts take beside the rest; give it with --experts "+
+			"split", f.gpuMemory)
+	}
+	return h, n, nil
+}
+
+// place lets the device be opened with a choice of homes for experts, where they may be in host memory: what it leaves
+// for them follows from the largest batch behind the longest context.
+func (f *benchModelFlags) place(q *sparrow.DeviceRequest, o *bench.Options) (*sparrow.PlacedExperts, error) {
+	placed := &sparrow.PlacedExperts{}
+	homes, memory, err := f.homes()
+	if err != nil || homes == sparrow.ExpertsOnDevice {
+		return placed, err
+	}
+	if len(o.Contexts) == 0 || len(o.Batches) == 0 {
+		return placed, errors.New("bench model: --experts: give --contexts and --batch: the cache of the largest is " +
+			"reserved, and experts get what is left of the GPU")
+	}
+	chunk := o.Chunk
+	if chunk == 0 {
+		chunk = 8192
+	}
+	longest, most := max(slices.Max(o.Contexts), slices.Max(append(o.Prompts, 0))), slices.Max(o.Batches)
+	q.Fits = func(dev kernel.Device, _ kernel.Member) error {
+		p := q.Policy
+		p, _ = sparrow.PolicyOn(dev, q.Source.Model, p)
+		got, err := sparrow.PlaceExperts(registry(), q.Source, dev, sparrow.ExpertRequest{Homes: homes, Memory: memory,
+			Workers: q.Workers, Chunk: chunk, Measure: func(m model.Model, free int64) (*engine.Need, error) {
+				n, err := engine.Measure(m, engine.Config{Policy: p, CacheTokens: longest + chunk, StepTokens: chunk,
+					MaxRunning: most, RecordBytes: -1}, free)
+				if err != nil {
+					return nil, err
+				}
+				// Every sequence of a bench has pages of its own, and window pages for all of them.
+				cfg, _, err := resolved(m, p)
+				if err != nil {
+					return nil, err
+				}
+				pages := most * ((longest+chunk/most)/cfg.Page + 2)
+				n.Cache, n.Tokens = int64(pages)*m.PageBytes(&cfg), pages*cfg.Page
+				o.MemoryBytes = max(o.MemoryBytes, n.Cache)
+				return n, nil
+			}})
+		if err == nil {
+			*placed = *got
+		}
+		return err
+	}
+	return placed, nil
+}
+
+// resolved is the configuration of a model on its device.
+func resolved(m model.Model, p plan.Policy) (plan.Config, []plan.Notice, error) {
+	hw, err := model.Hardware(m.Device())
+	if err != nil {
+		return plan.Config{}, nil, err
+	}
+	return plan.Resolve(hw, m.Facts(), p)
+}

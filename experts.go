@@ -1,0 +1,162 @@
+package sparrow
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"sparrow/engine"
+	"sparrow/internal/sysmem"
+	"sparrow/kernel"
+	"sparrow/kernel/offload"
+	"sparrow/model"
+	"sparrow/model/family"
+	"sparrow/model/placement"
+	"sparrow/model/usage"
+	"sparrow/plan/cost"
+)
+
+// ExpertHomes says in which memories the experts of a model may be.
+type ExpertHomes string
+
+// The homes.
+const (
+	ExpertsOnDevice ExpertHomes = "device" // all in the memory of the device; a model that does not fit is refused
+	ExpertsSplit    ExpertHomes = "split"  // as many there as fit, those that are chosen most first, others on the host
+	ExpertsOnHost   ExpertHomes = "host"   // all in host memory
+)
+
+// ParseExpertHomes reads homes; empty is ExpertsOnDevice.
+func ParseExpertHomes(s string) (ExpertHomes, error) {
+	switch h := ExpertHomes(s); h {
+	case "":
+		return ExpertsOnDevice, nil
+	case ExpertsOnDevice, ExpertsSplit, ExpertsOnHost:
+		return h, nil
+	case "auto":
+		return "", errors.New("experts auto: this build does not move experts between steps; ask for split, which " +
+			"places them by --expert-usage whenever the model is loaded")
+	}
+	return "", fmt.Errorf("experts %q: supported are device, split and host", s)
+}
+
+// splitCache is the cache of a GPU in tokens where experts take what is left of its memory and no size was given: 32
+// sequences of 8192 tokens.
+const splitCache = 32 * 8192
+
+// ExpertRequest is what the homes of experts are chosen from.
+type ExpertRequest struct {
+	Homes   ExpertHomes
+	Memory  int64         // of the device, the most that is used; 0 is all that is free
+	Workers int           // CPU threads that compute; 0 is every core
+	Timeout time.Duration // how long the device waits for them; 0 is offload.Timeout
+	Usage   *usage.Table  // nil: experts are chosen equally often
+	Chunk   int           // rows of a prompt in one step
+	// Deterministic gives each expert in host memory one method for decodes and prompts.
+	Deterministic bool
+	// Measure finds what a model takes that was loaded on a device without memory; free is what the device has.
+	Measure func(m model.Model, free int64) (*engine.Need, error)
+}
+
+// PlacedExperts are the homes of a model's experts, and the host that computes some of them.
+type PlacedExperts struct {
+	family.Placed
+	Choice *placement.Choice
+}
+
+// Close ends the host's workers. The device that they compute for must be done.
+func (p *PlacedExperts) Close() error {
+	if p == nil || p.Host == nil {
+		return nil
+	}
+	return p.Host.Close()
+}
+
+// PlaceExperts chooses a home for each expert of a model on a device with memory of its own. What else the device holds
+// is measured without memory, with all experts on the host; experts get the rest.
+func PlaceExperts(r *kernel.Registry, src *family.Source, dev kernel.Device, q ExpertRequest) (_ *PlacedExperts,
+	err error) {
+	if _, ok := dev.(kernel.Rehearser); !ok {
+		return nil, fmt.Errorf("sparrow: %w: experts %s on %s; only a GPU has a memory of its own: leave --experts out",
+			kernel.ErrUnsupported, q.Homes, dev.Name())
+	}
+	cores, err := r.Open("cpu", kernel.Options{Workers: q.Workers, Pack: true})
+	if err != nil {
+		return nil, err
+	}
+	host, err := offload.New(cores, offload.Options{Timeout: q.Timeout})
+	if err != nil {
+		return nil, errors.Join(err, cores.Close())
+	}
+	p := &PlacedExperts{Placed: family.Placed{Host: host}}
+	if err := p.choose(src, dev, q); err != nil {
+		return nil, errors.Join(err, host.Close())
+	}
+	return p, nil
+}
+
+// choose finds a placement that fits.
+func (p *PlacedExperts) choose(src *family.Source, dev kernel.Device, q ExpertRequest) error {
+	layers, experts := src.ExpertLayers()
+	measure := func(at *placement.Placement) (n *engine.Need, err error) {
+		there := family.Placed{Placement: at, Host: p.Host.Rehearse()}
+		err = tried(src, dev, trial{placed: there}, func(m model.Model, free int64) (err error) {
+			n, err = q.Measure(m, free)
+			return err
+		})
+		return n, err
+	}
+	none, err := measure(placement.Uniform(layers, experts, 1))
+	if err != nil {
+		return err
+	}
+	all, err := measure(nil)
+	if err != nil {
+		return err
+	}
+	ask := placement.Ask{Layers: src.LayerExperts(), Chosen: src.ChosenExperts(), Format: src.ExpertFormat(),
+		Host: sysmem.Available() / 8 * 7, CPU: cost.Xeon16(), Bus: cost.PCIe5(), Chunk: q.Chunk,
+		Usage: q.Usage}
+	if ask.CPU.Cores = q.Workers; q.Workers == 0 {
+		ask.CPU.Cores = runtime.GOMAXPROCS(0)
+	}
+	count := 0
+	for _, n := range ask.Layers {
+		count += n
+	}
+	if count == 0 {
+		return fmt.Errorf("sparrow: experts %s: %s has no experts; leave --experts out", q.Homes, src.Name)
+	}
+	ask.Bytes = (all.Weights - none.Weights + int64(count) - 1) / int64(count)
+	free := none.Free
+	if q.Memory > 0 {
+		free = min(free, q.Memory)
+	}
+	if ask.Device = free - none.Total(); q.Homes == ExpertsOnHost {
+		ask.Device = min(ask.Device, 0)
+	}
+	// Buffers that fetched experts pass through are known once there are any: what they take is given up by others.
+	for range 4 {
+		if p.Choice, err = placement.Choose(ask); err != nil {
+			return fmt.Errorf("sparrow: %s on %s: %w", src.Name, describeDevice(dev), err)
+		}
+		if q.Deterministic && !p.Choice.Placement.OneArithmetic() {
+			p.Choice.Prefill, p.Choice.Placement.Prefill = p.Choice.Decode, p.Choice.Placement.Decode
+			p.Choice.Reasons = append(p.Choice.Reasons, fmt.Sprintf("deterministic: experts in host memory are %v for "+
+				"prompts too, so that a token that is computed again has the same bits", p.Choice.Decode))
+		}
+		n, err := measure(p.Choice.Placement)
+		if err != nil {
+			return err
+		}
+		over := n.Total() - free
+		if over <= 0 {
+			p.Placement = p.Choice.Placement
+			return nil
+		}
+		ask.Device -= over
+	}
+	return fmt.Errorf("sparrow: %w: no placement of the experts of %s fits %s", kernel.ErrMemory, src.Name,
+		describeDevice(dev))
+}

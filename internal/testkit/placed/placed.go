@@ -1,0 +1,63 @@
+// Package placed loads models for tests with experts in two memories: those of the device under test, and those of a
+// CPU device with one worker that computes the rest.
+package placed
+
+import (
+	"testing"
+
+	"sparrow/kernel"
+	"sparrow/kernel/cpu"
+	"sparrow/kernel/cpu/vec"
+	"sparrow/kernel/offload"
+	"sparrow/model"
+	"sparrow/model/family"
+	"sparrow/model/placement"
+)
+
+// Rule makes the placement of a model with that many layers and experts.
+type Rule func(layers, experts int) *placement.Placement
+
+// Half and All compute that share of every layer's experts on the host.
+func Half(layers, experts int) *placement.Placement { return placement.Uniform(layers, experts, 0.5) }
+
+// All computes all experts on the host.
+func All(layers, experts int) *placement.Placement { return placement.Uniform(layers, experts, 1) }
+
+// Mixed gives experts every pair of methods in turn, another expert first in each layer.
+func Mixed(layers, experts int) *placement.Placement {
+	p := placement.Uniform(layers, experts, 0)
+	for l := range layers {
+		for e := range experts {
+			p.Decode[l][e], p.Prefill[l][e] = placement.Method((l+e)%3), placement.Method((l+e)/3%3)
+		}
+	}
+	return p
+}
+
+// Load loads a model. The host is closed when the test ends, before the device that the caller opened before.
+func Load(t testing.TB, src *family.Source, dev kernel.Device, rule Rule) model.Model {
+	t.Helper()
+	return LoadOver(t, src, dev, cpu.Open(vec.Best(), kernel.Options{Workers: 1}), rule, offload.Options{})
+}
+
+// LoadOver is Load with a device that computes the experts of the host.
+func LoadOver(t testing.TB, src *family.Source, dev, far kernel.Device, rule Rule, o offload.Options) model.Model {
+	t.Helper()
+	h, err := offload.New(far, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	m, err := src.LoadPlaced(dev, family.Placed{Placement: rule(src.ExpertLayers()), Host: h}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h.Used() == 0 {
+		t.Fatal("no expert is in host memory")
+	}
+	return m
+}

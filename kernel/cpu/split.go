@@ -1,0 +1,266 @@
+package cpu
+
+import (
+	"fmt"
+
+	"sparrow/kernel"
+	"sparrow/kernel/host"
+)
+
+// Experts in two memories, on a device that has one: what is resident or fetched is computed here, the rest by the
+// workers of another device (kernel/offload). It is how the exchange with these workers is tested without a GPU.
+
+// mailRows and mailPairs bound an exchange: results of 4096 rows of 7168 columns are 112 MiB.
+const (
+	mailRows  = 512
+	mailPairs = 4096
+)
+
+// splitExperts are the experts of a layer of which the host's workers compute some.
+type splitExperts struct {
+	own    *experts // nil where the device has none
+	local  [2][]int32
+	hosted [2]bool // workers compute some, for rows of decodes and of prompts
+	host   kernel.HostExperts
+	hidden int
+	inner  int
+}
+
+func (x *splitExperts) Count() int  { return len(x.local[0]) }
+func (x *splitExperts) Hidden() int { return x.hidden }
+func (x *splitExperts) Inner() int  { return x.inner }
+
+// splitState is the memory of experts that are split.
+type splitState struct {
+	box    *kernel.Mailbox
+	posted bool          // an exchange has begun before its experts run
+	ids    kernel.Tensor // i32 [rows, k]: numbers among the device's own, -1 for experts of the workers
+}
+
+// prepareSplit keeps the experts that the device computes and opens the mailbox of the others.
+func (d *Device) prepareSplit(w kernel.ExpertWeights) (kernel.Experts, error) {
+	if err := w.Check(); err != nil {
+		return nil, err
+	}
+	x := &splitExperts{host: w.Host, hidden: w.Gate[0].In(), inner: w.Gate[0].Out()}
+	own := w.Methods.Where(kernel.Resident, kernel.Fetched)
+	place := make([]int32, len(w.Gate))
+	for e := range place {
+		place[e] = -1
+	}
+	for i, e := range own {
+		place[e] = int32(i)
+	}
+	for phase := range x.local {
+		x.local[phase] = make([]int32, len(w.Gate))
+		for e, m := range w.Methods.Of(phase == 1) {
+			x.local[phase][e] = place[e]
+			if m == kernel.Computed {
+				x.local[phase][e], x.hosted[phase] = -1, true
+			}
+		}
+	}
+	if len(own) > 0 {
+		p, err := d.PrepareExperts(w.Select(own))
+		if err != nil {
+			return nil, err
+		}
+		x.own = p.(*experts)
+	}
+	if !w.Methods.Has(kernel.Computed) {
+		return x, nil
+	}
+	return x, d.openMailbox(w.Host, x.hidden)
+}
+
+// openMailbox makes the mailbox of the device, which all layers use.
+func (d *Device) openMailbox(to kernel.HostExperts, hidden int) error {
+	if box := d.split.box; box != nil {
+		if box.Hidden != hidden {
+			return fmt.Errorf("%w: prepare experts: rows of %d columns, a layer before has %d", kernel.ErrArgument,
+				hidden, box.Hidden)
+		}
+		return nil
+	}
+	shape := kernel.MailboxShape{Activation: kernel.F32, Hidden: hidden, Rows: mailRows, Pairs: mailPairs}
+	_, _, _, size := shape.Offsets()
+	memory, err := d.Alloc(size)
+	if err != nil {
+		return err
+	}
+	box, err := kernel.NewMailbox(shape, memory.(kernel.HostBuffer))
+	if err != nil {
+		return err
+	}
+	d.split.box = box
+	return to.Serve(box)
+}
+
+// runSplit runs experts in two memories: rows of prompts, then the others, as many at once as an exchange takes. That
+// changes no bit.
+func (d *Device) runSplit(a *kernel.ExpertArgs, x *splitExperts) error {
+	if a.Part != (kernel.Part{}) {
+		return fmt.Errorf("%w: experts in two memories on several ranks; run on one rank", kernel.ErrUnsupported)
+	}
+	most := expertTokens
+	if box := d.split.box; box != nil {
+		most = min(most, box.Fit(a.IDs.Cols))
+	}
+	if most == 0 {
+		return fmt.Errorf("%w: experts: %d choices of a row, an exchange takes %d", kernel.ErrUnsupported, a.IDs.Cols,
+			d.split.box.Pairs)
+	}
+	for from := 0; from < a.X.Rows; {
+		to, phase := min(from+most, a.X.Rows), 0
+		if from < a.Prompt {
+			to, phase = min(to, a.Prompt), 1
+		}
+		part := &d.experts.part
+		*part = expertArgs{ExpertArgs: *a, experts: x.own}
+		part.Out, part.X, part.IDs, part.Weights = a.Out.Slice(from, to), a.X.Slice(from, to), a.IDs.Slice(from, to),
+			a.Weights.Slice(from, to)
+		if err := d.splitBlock(part, x, phase); err != nil {
+			return err
+		}
+		from = to
+	}
+	return nil
+}
+
+// Hosted reports whether the host's workers compute some of the experts.
+func (x *splitExperts) Hosted() bool { return x.hosted[0] || x.hosted[1] }
+
+// PostExperts hands rows to the host's workers, so that operations before Experts run meanwhile. Rows that take several
+// exchanges, or belong to both phases, are handed over by Experts.
+func (d *Device) PostExperts(a kernel.ExpertArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	x, ok := a.Experts.(*splitExperts)
+	if !ok || a.X.Rows == 0 || !x.Hosted() {
+		return nil
+	}
+	phase := 0
+	if a.Prompt > 0 {
+		phase = 1
+	}
+	if d.split.posted { // of a pass that failed in between
+		d.split.posted = false
+		if err := d.split.box.Await(x.host.Timeout()); err != nil {
+			return err
+		}
+	}
+	if a.Prompt%a.X.Rows != 0 || !x.hosted[phase] || a.X.Rows > min(expertTokens, d.split.box.Fit(a.IDs.Cols)) {
+		return nil
+	}
+	d.split.posted = true
+	return d.post(&a, x, phase)
+}
+
+// post copies rows and choices to the mailbox and hands them over.
+func (d *Device) post(a *kernel.ExpertArgs, x *splitExperts, phase int) error {
+	box, k := d.split.box, a.IDs.Cols
+	for t := range a.X.Rows {
+		copy(host.RowF32(box.X, t), host.RowF32(a.X, t))
+		copy(host.I32(box.IDs)[t*k:], host.RowI32(a.IDs, t))
+	}
+	return box.Post(kernel.Message{Layer: x.host.Layer(), Rows: a.X.Rows, Top: k, Limit: a.Limit, Prompt: phase == 1})
+}
+
+// splitBlock hands rows to the workers, computes the device's own experts meanwhile, and sums all results in the order
+// of the choice.
+func (d *Device) splitBlock(a *expertArgs, x *splitExperts, phase int) error {
+	st, k, rows := &d.experts, a.IDs.Cols, a.X.Rows
+	ids, err := d.localIDs(rows, k)
+	if err != nil {
+		return err
+	}
+	local, asked := host.I32(ids), d.split.posted
+	for t := range rows {
+		for j, id := range host.RowI32(a.IDs, t) {
+			local[t*k+j] = x.local[phase][id]
+			asked = asked || local[t*k+j] < 0
+		}
+	}
+	box, posted := d.split.box, d.split.posted
+	if d.split.posted = false; asked {
+		if !posted {
+			if err := d.post(&a.ExpertArgs, x, phase); err != nil {
+				return err
+			}
+		}
+		a.far = host.F32(box.Results)
+	}
+	a.IDs = ids
+	err = d.expertProducts(a)
+	if asked { // also after an error: the workers read the mailbox
+		if late := box.Await(x.host.Timeout()); late != nil {
+			return late
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return st.task.run(d, ceilDiv(rows, rowBlock), expertWork{a, true}, (*Device).addExperts)
+}
+
+// localIDs is memory for the choices of rows as numbers among the device's own experts.
+func (d *Device) localIDs(rows, k int) (kernel.Tensor, error) {
+	if t := &d.split.ids; t.Rows*t.Cols < rows*k {
+		grown, err := kernel.New(d, kernel.I32, 1, rows*k+rows*k/2)
+		if err != nil {
+			return grown, err
+		}
+		*t = grown
+	}
+	ids := d.split.ids
+	ids.Rows, ids.Cols, ids.Stride = rows, k, k
+	return ids, nil
+}
+
+// ExpertRows computes the results of experts without their sum.
+func (d *Device) ExpertRows(a kernel.ExpertRowsArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	if err := onlyF32("expert rows", a.Results, a.X); err != nil {
+		return err
+	}
+	own, ok := a.Experts.(*experts)
+	if !ok {
+		return fmt.Errorf("%w: expert rows: they were prepared by another device", kernel.ErrArgument)
+	}
+	k := a.IDs.Cols
+	for t := range a.X.Rows {
+		for _, e := range host.RowI32(a.IDs, t) {
+			if int(e) >= own.Count() {
+				return fmt.Errorf("%w: expert rows: row %d chose expert %d of %d", kernel.ErrArgument, t, e,
+					own.Count())
+			}
+		}
+	}
+	for from := 0; from < a.X.Rows; from += expertTokens {
+		to := min(from+expertTokens, a.X.Rows)
+		part := &d.experts.part
+		*part = expertArgs{ExpertArgs: kernel.ExpertArgs{Out: a.Results.Slice(from*k, to*k), X: a.X.Slice(from, to),
+			IDs: a.IDs.Slice(from, to), Limit: a.Limit}, experts: own}
+		if err := d.expertProducts(part); err != nil {
+			return err
+		}
+		if err := d.experts.task.run(d, ceilDiv(part.X.Rows, rowBlock), expertWork{part, true},
+			(*Device).keepRows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keepRows copies the results of a few tokens to their rows.
+func (d *Device) keepRows(w *expertWork, _, item int) {
+	st, hidden, k := &d.experts, w.X.Cols, w.IDs.Cols
+	for pair := item * rowBlock * k; pair < min((item+1)*rowBlock, w.X.Rows)*k; pair++ {
+		if place := int(st.place[pair]); place >= 0 {
+			copy(host.RowF32(w.Out, pair), st.x[place*hidden:][:hidden])
+		}
+	}
+}

@@ -1,0 +1,332 @@
+package op
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"sparrow/kernel"
+	"sparrow/kernel/cuda"
+)
+
+// Experts in two memories. The device packs the resident experts of a layer one after the other; a table in its memory
+// says for each expert where it is. Rows that chose experts of the host's workers go to page-locked memory, and results
+// come back to the results of their choices; so the weighted sum is the same as with all experts here. Fetched experts
+// lie packed in page-locked memory and are multiplied group by group where they are brought: for prompts by the copy
+// engine into two halves of a buffer in turn, ahead of the stream, else by a kernel that copies only what was chosen.
+// Nothing here depends on the number of rows but where a batch is cut, which changes no bit.
+
+const (
+	// mailRows and mailPairs bound an exchange: results of 4096 pairs of 7168 columns are 56 MiB.
+	mailRows  = 512
+	mailPairs = 4096
+	// groupSlots is how many fetched experts are brought and multiplied together: 107 MB of DeepSeek-V4-Flash.
+	groupSlots = 8
+	// drainTime is how long closing waits for workers that compute.
+	drainTime = 2 * time.Second
+)
+
+// notHere is what tables hold for experts that are neither here nor computed by the host's workers.
+const notHere = cuda.OnHost - 1
+
+// split is where the experts of a layer are.
+type split struct {
+	resident int         // packed on the device
+	here     [2]bool     // some of these are multiplied, for rows of decodes and of prompts
+	tables   [2]cuda.Ptr // of decodes and of prompts: i32 [experts]
+	hosted   [2]bool     // the host's workers compute some
+	groups   [2][]group  // of fetched experts
+	stored   int         // experts in page-locked memory
+	store    cuda.Ptr    // their packed weights, as of a layer of that many experts
+	host     kernel.HostExperts
+}
+
+// group is some neighbouring experts of the store.
+type group struct {
+	first, count int
+	table        cuda.Ptr // i32 [experts]: slot of each, negative for those of other groups
+}
+
+// offloaded is what a device has for experts in host memory.
+type offloaded struct {
+	box      *kernel.Mailbox // nil where no workers compute
+	memory   *cuda.HostBuffer
+	at       cuda.Ptr     // of memory
+	state    *cuda.Buffer // of exchanges
+	timeout  time.Duration
+	stores   []*cuda.HostBuffer
+	ring     cuda.Ptr
+	halves   [2]half
+	turn     int
+	copies   *cuda.Stream // of the copy engine
+	dry      bool         // operations are not enqueued
+	captures bool         // operations are captured
+	captured int          // exchanges of the capture
+	posted   posted
+	part     splitPart // in progress; kept so that a run allocates nothing
+}
+
+// half is one of two buffers that packed experts are copied to.
+type half struct {
+	at          cuda.Ptr
+	ready, free *cuda.Event
+	used        bool // free was recorded
+}
+
+// posted is an exchange that has begun before its experts run.
+type posted struct {
+	active  bool
+	x, ids  kernel.Tensor
+	scratch cuda.Ptr
+}
+
+// packedAt is the places of n packed experts in one piece of memory.
+func packedAt(base cuda.Ptr, n int64, s cuda.ExpertShape) cuda.PackedExperts {
+	gateUp, gateUpScales, down, _ := s.PackedBytes()
+	return cuda.PackedExperts{GateUp: base, Down: base.Add(n * gateUp), GateUpScales: base.Add(n * (gateUp + down)),
+		DownScales: base.Add(n * (gateUp + down + gateUpScales))}
+}
+
+// packedSize is the memory of n packed experts.
+func packedSize(n int64, s cuda.ExpertShape) int64 {
+	gateUp, gateUpScales, down, downScales := s.PackedBytes()
+	return n*(gateUp+down+gateUpScales+downScales) + 16
+}
+
+// prepareSplit gives the experts of a layer their places. x has their shape.
+func (d *Device) prepareSplit(u *upload, x *experts, w *kernel.ExpertWeights) error {
+	m, s := w.Methods, &split{host: w.Host}
+	resident, fetched := m.Where(kernel.Resident), m.Where(kernel.Fetched)
+	s.resident, s.stored = len(resident), len(fetched)
+	size := packedSize(int64(s.resident), x.shape)
+	base, err := u.room(size, size)
+	if err != nil {
+		return err
+	}
+	x.at, x.split = packedAt(base, int64(s.resident), x.shape), s
+	here := w.Select(resident)
+	if err := u.pack(x, &here, x.at, nil); err != nil {
+		return err
+	}
+	if s.stored > 0 {
+		if err := d.keepPacked(u, x, w.Select(fetched)); err != nil {
+			return err
+		}
+	}
+	for phase := range s.tables {
+		method := m.Of(phase == 1)
+		table := make([]int32, len(method))
+		for e := range table {
+			if table[e] = notHere; method[e] == kernel.Computed {
+				table[e], s.hosted[phase] = cuda.OnHost, true
+			}
+		}
+		for slot, e := range resident {
+			if method[e] == kernel.Resident {
+				table[e], s.here[phase] = int32(slot), true
+			}
+		}
+		if s.tables[phase], err = u.table(table); err != nil {
+			return err
+		}
+		if s.groups[phase], err = u.groups(fetched, method); err != nil {
+			return err
+		}
+	}
+	if s.groups[0] != nil || s.groups[1] != nil {
+		if err := d.openRing(u, x.shape); err != nil {
+			return err
+		}
+	}
+	if s.hosted[0] || s.hosted[1] {
+		return d.openMailbox(w.Host, int(x.shape.Hidden))
+	}
+	return nil
+}
+
+// table brings a table to device memory.
+func (u *upload) table(list []int32) (cuda.Ptr, error) {
+	bytes := make([]byte, 0, 4*len(list))
+	for _, v := range list {
+		bytes = binary.LittleEndian.AppendUint32(bytes, uint32(v))
+	}
+	at, err := u.room(int64(len(bytes)), int64(len(bytes)))
+	if err != nil {
+		return 0, err
+	}
+	return at, u.copy(at, bytes)
+}
+
+// groups cuts the stored experts into groups, for the methods of one phase.
+func (u *upload) groups(stored []int, method []kernel.ExpertMethod) ([]group, error) {
+	var out []group
+	for first := 0; first < len(stored); first += groupSlots {
+		some := stored[first:min(first+groupSlots, len(stored))]
+		table, found := make([]int32, len(method)), false
+		for e := range table {
+			table[e] = notHere
+		}
+		for slot, e := range some {
+			if method[e] == kernel.Fetched {
+				table[e], found = int32(slot), true
+			}
+		}
+		if !found {
+			continue
+		}
+		at, err := u.table(table)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, group{first: first, count: len(some), table: at})
+	}
+	return out, nil
+}
+
+// hostMemory takes zeroed page-locked memory. A rehearsal has an address without memory.
+func (d *Device) hostMemory(bytes int64) (cuda.Ptr, *cuda.HostBuffer, error) {
+	if d.tried {
+		b, err := d.gpu.Alloc(bytes)
+		if err != nil {
+			return 0, nil, err
+		}
+		d.spare = append(d.spare, b)
+		return b.Ptr(), nil, nil
+	}
+	m, err := d.gpu.AllocHost(bytes)
+	if err != nil {
+		return 0, nil, fmt.Errorf("%w: %d bytes of page-locked host memory for experts: %w; keep more experts on the "+
+			"device, or raise the limit of locked memory (ulimit -l)", kernel.ErrMemory, bytes, err)
+	}
+	clear(m.Bytes())
+	return m.Ptr(), m, nil
+}
+
+// keepPacked packs experts on the device and copies them to page-locked memory, from where they are fetched.
+func (d *Device) keepPacked(u *upload, x *experts, w kernel.ExpertWeights) error {
+	n := int64(len(w.Gate))
+	size := packedSize(n, x.shape)
+	at, memory, err := d.hostMemory(size)
+	if err != nil {
+		return err
+	}
+	x.split.store = at
+	if memory == nil {
+		return nil
+	}
+	d.offload.stores = append(d.offload.stores, memory)
+	gateUp, gateUpScales, down, downScales := x.shape.PackedBytes()
+	return u.temporary(packedSize(1, x.shape), func(slot cuda.Ptr) error {
+		from := packedAt(slot, 1, x.shape)
+		return u.pack(x, &w, from, func(e int) error {
+			to := int64(0)
+			for _, piece := range []struct {
+				from  cuda.Ptr
+				bytes int64
+			}{{from.GateUp, gateUp}, {from.Down, down}, {from.GateUpScales, gateUpScales},
+				{from.DownScales, downScales}} {
+				dst := memory.Bytes()[to+int64(e)*piece.bytes:][:piece.bytes]
+				if err := u.stream.CopyToHost(dst, piece.from); err != nil {
+					return err
+				}
+				to += n * piece.bytes
+			}
+			return nil
+		})
+	})
+}
+
+// openRing makes the buffers that fetched experts come to.
+func (d *Device) openRing(u *upload, s cuda.ExpertShape) (err error) {
+	o := &d.offload
+	if o.ring != 0 {
+		return nil
+	}
+	size := packedSize(groupSlots, s)
+	if o.ring, err = u.room(size, 0); err != nil {
+		return err
+	}
+	for i := range o.halves {
+		h := &o.halves[i]
+		if h.at, err = u.room(size, 0); err != nil {
+			return err
+		}
+		if h.ready, err = d.gpu.NewMarker(); err != nil {
+			return err
+		}
+		if h.free, err = d.gpu.NewMarker(); err != nil {
+			return err
+		}
+	}
+	o.copies, err = d.gpu.NewStream()
+	return err
+}
+
+// openMailbox makes the mailbox that all layers use.
+func (d *Device) openMailbox(to kernel.HostExperts, hidden int) (err error) {
+	o := &d.offload
+	if o.state != nil {
+		return nil
+	}
+	if o.state, err = d.gpu.Alloc(cuda.ExchangeStateBytes); err != nil {
+		return err
+	}
+	if err = d.stream.Fill(o.state.Ptr(), 0, cuda.ExchangeStateBytes); err != nil {
+		return err
+	}
+	o.timeout = to.Timeout()
+	shape := kernel.MailboxShape{Activation: kernel.BF16, Hidden: hidden, Rows: mailRows, Pairs: mailPairs}
+	_, _, _, size := shape.Offsets()
+	if o.at, o.memory, err = d.hostMemory(size); err != nil || o.memory == nil {
+		return err
+	}
+	if o.box, err = kernel.NewMailbox(shape, o.memory.Bytes()); err != nil {
+		return err
+	}
+	return to.Serve(o.box)
+}
+
+// expect tells the workers of n exchanges that are enqueued.
+func (o *offloaded) expect(n int) {
+	switch {
+	case o.dry || o.box == nil || n == 0:
+	case o.captures:
+		o.captured += n
+	default:
+		o.box.Expect(n)
+	}
+}
+
+// failed is the error of workers that failed or did not answer.
+func (o *offloaded) failed() error {
+	if o.box == nil {
+		return fmt.Errorf("%w: cuda: no workers of experts in host memory", kernel.ErrLost)
+	}
+	if err := o.box.Err(); err != nil {
+		o.box.Clear()
+		return err
+	}
+	return o.box.Late(o.timeout)
+}
+
+// close gives everything back. The stream is idle.
+func (o *offloaded) close() error {
+	var errs []error
+	if o.box != nil && !o.box.Drain(drainTime) {
+		errs = append(errs, errors.New("cuda: the workers of experts in host memory hang; they keep their memory"))
+	} else {
+		errs = append(errs, o.memory.Free())
+	}
+	errs = append(errs, o.state.Free())
+	if o.copies != nil {
+		errs = append(errs, o.copies.Sync(), o.copies.Close())
+	}
+	for _, h := range o.halves {
+		errs = append(errs, h.ready.Close(), h.free.Close())
+	}
+	for _, m := range o.stores {
+		errs = append(errs, m.Free())
+	}
+	return errors.Join(errs...)
+}

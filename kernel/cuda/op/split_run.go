@@ -1,0 +1,282 @@
+package op
+
+import (
+	"errors"
+	"fmt"
+
+	"sparrow/kernel"
+	"sparrow/kernel/cuda"
+)
+
+var _ kernel.ExpertPoster = (*Device)(nil)
+
+// Hosted reports whether the host's workers compute some of the experts.
+func (x *experts) Hosted() bool { return x.split != nil && (x.split.hosted[0] || x.split.hosted[1]) }
+
+// splitPart is a run of experts in two memories over rows of one phase.
+type splitPart struct {
+	p        *experts
+	a        kernel.ExpertArgs
+	phase    int              // 1 for rows of prompts
+	args     cuda.ExpertsArgs // over the experts that are here: IDs are places
+	exchange cuda.ExchangeArgs
+	places   cuda.Ptr // i32 [rows, top] of groups of fetched experts
+}
+
+// mostSplit is how many rows of a phase run at once.
+func (d *Device) mostSplit(p *experts, top, phase int) int {
+	if p.split.hosted[phase] {
+		return min(mailRows, mailPairs/top)
+	}
+	return cuda.MaxExpertPairs / top
+}
+
+// splitScratch is the memory of a run beside that of the products: places of choices, twice.
+func splitScratch(s cuda.ExpertShape, rows, top int32) (products, places int64) {
+	return s.ScratchBytes(rows, top), (4*int64(rows)*int64(top) + 255) / 256 * 256
+}
+
+// newPart lays out a run in scratch memory.
+func (d *Device) newPart(p *experts, a *kernel.ExpertArgs, phase int, scratch cuda.Ptr) (*splitPart, error) {
+	rows, top := int32(a.X.Rows), int32(a.IDs.Cols)
+	products, each := splitScratch(p.shape, rows, top)
+	o := &d.offload
+	s := &o.part
+	*s = splitPart{p: p, a: *a, phase: phase, places: scratch.Add(products + each)}
+	own := scratch.Add(products)
+	x := cuda.Experts{Shape: p.shape, Packed: p.at, X: at(a.X), Out: at(a.Out), IDs: own, Weights: at(a.Weights),
+		Faults: d.faults.Ptr(), Scratch: scratch, XStride: stride(a.X), OutStride: stride(a.Out), IDStride: int64(top),
+		WeightStride: stride(a.Weights), Rows: rows, Top: top, Limit: a.Limit, Scales: p.scales}
+	var err error
+	if s.args, err = x.Encode(); err != nil || !p.split.hosted[phase] {
+		return s, err
+	}
+	shape := kernel.MailboxShape{Activation: kernel.BF16, Hidden: int(p.shape.Hidden), Rows: mailRows, Pairs: mailPairs}
+	mailX, mailIDs, mailResults, _ := shape.Offsets()
+	s.exchange = cuda.ExchangeArgs{X: at(a.X), IDs: at(a.IDs), Table: p.split.tables[phase], Places: own,
+		Results: s.args.Results, Words: o.at, MailX: o.at.Add(mailX), MailIDs: o.at.Add(mailIDs),
+		MailResults: o.at.Add(mailResults), State: o.state.Ptr(), Faults: d.faults.Ptr(), XStride: stride(a.X),
+		IDStride: stride(a.IDs), Timeout: o.timeout.Nanoseconds(), Rows: rows, Top: top, Hidden: p.shape.Hidden,
+		Experts: p.shape.Experts, Layer: int32(p.split.host.Layer()), Prompt: int32(phase), Limit: a.Limit}
+	return s, nil
+}
+
+// takeScratch takes the memory of a run.
+func (d *Device) takeScratch(p *experts, rows, top int) (cuda.Ptr, error) {
+	products, places := splitScratch(p.shape, int32(rows), int32(top))
+	return d.scratch.Get(products + 2*places)
+}
+
+// PostExperts hands rows to the host's workers, so that operations before Experts run meanwhile. Rows that take several
+// exchanges, or belong to both phases, are handed over by Experts.
+func (d *Device) PostExperts(a kernel.ExpertArgs) error {
+	p, err := d.checkExperts(&a)
+	if err != nil || p == nil || !p.Hosted() {
+		return err
+	}
+	o, phase := &d.offload, 0
+	if a.Prompt > 0 {
+		phase = 1
+	}
+	if o.posted.active { // of a pass that failed in between
+		err := errors.Join(d.kernels.WaitForHost(d.stream, &o.part.exchange), d.scratch.Put(o.posted.scratch))
+		if o.posted = (posted{}); err != nil {
+			return err
+		}
+	}
+	if !p.split.hosted[phase] || a.Prompt%a.X.Rows != 0 || a.X.Rows > d.mostSplit(p, a.IDs.Cols, phase) {
+		return nil
+	}
+	if err := d.settle(); err != nil {
+		return err
+	}
+	scratch, err := d.takeScratch(p, a.X.Rows, a.IDs.Cols)
+	if err != nil {
+		return err
+	}
+	s, err := d.newPart(p, &a, phase, scratch)
+	if err == nil {
+		err = d.kernels.PostRows(d.stream, &s.exchange)
+	}
+	if err != nil {
+		return errors.Join(err, d.scratch.Put(scratch))
+	}
+	o.expect(1)
+	o.posted = posted{active: true, x: a.X, ids: a.IDs, scratch: scratch}
+	return nil
+}
+
+// runSplit runs experts in two memories: rows of prompts, then the others.
+func (d *Device) runSplit(p *experts, a *kernel.ExpertArgs) error {
+	rows, top, h := a.X.Rows, a.IDs.Cols, &d.held
+	first := 0
+	if a.Prompt > 0 {
+		first = 1
+	}
+	whole := a.Prompt%rows == 0 && rows <= d.mostSplit(p, top, first)
+	holds := whole && normable(a.Out) && top <= cuda.MaxTop
+	if h.routes { // the places of its choices are looked up, so that it does not run with the sort
+		h.routes = false
+		if err := d.kernels.RouteExperts(d.stream, &h.route); err != nil {
+			return err
+		}
+	}
+	if !holds || h.kind != holdSum || h.sum.rows != a.Out || overlap(a.Out, a.X) {
+		if err := d.settle(); err != nil {
+			return err
+		}
+	}
+	if whole {
+		return d.runPart(p, a, first, holds)
+	}
+	if d.offload.posted.active {
+		return fmt.Errorf("%w: experts: other rows were handed to the host's workers", kernel.ErrArgument)
+	}
+	for from := 0; from < rows; {
+		phase, end := 0, rows
+		if from < a.Prompt {
+			phase, end = 1, a.Prompt
+		}
+		to := min(from+d.mostSplit(p, top, phase), end)
+		part := *a
+		part.Out, part.X, part.IDs, part.Weights = a.Out.Slice(from, to), a.X.Slice(from, to), a.IDs.Slice(from, to),
+			a.Weights.Slice(from, to)
+		if err := d.runPart(p, &part, phase, false); err != nil {
+			return err
+		}
+		from = to
+	}
+	return nil
+}
+
+// runPart runs rows of one phase. Their weighted sum is held, or enqueued at once.
+func (d *Device) runPart(p *experts, a *kernel.ExpertArgs, phase int, hold bool) (err error) {
+	o := &d.offload
+	ahead := o.posted
+	o.posted = posted{}
+	scratch := ahead.scratch
+	if ahead.active && (ahead.x != a.X || ahead.ids != a.IDs) {
+		err = fmt.Errorf("%w: experts: other rows were handed to the host's workers", kernel.ErrArgument)
+		return errors.Join(err, d.scratch.Put(scratch))
+	}
+	if !ahead.active {
+		if scratch, err = d.takeScratch(p, a.X.Rows, a.IDs.Cols); err != nil {
+			return err
+		}
+	}
+	s, err := d.newPart(p, a, phase, scratch)
+	if err == nil {
+		err = d.multiplyPart(s, ahead.active)
+	}
+	if err != nil {
+		return errors.Join(err, d.scratch.Put(scratch))
+	}
+	sum := s.args
+	sum.IDs, sum.IDStride = at(a.IDs), stride(a.IDs)
+	if hold {
+		d.holdResults(a.Out, &sum, scratch)
+		return nil
+	}
+	return errors.Join(d.kernels.CombineExperts(d.stream, &sum), d.scratch.Put(scratch))
+}
+
+// multiplyPart fills the results of all choices.
+func (d *Device) multiplyPart(s *splitPart, posted bool) error {
+	x, hosted := s.p.split, s.p.split.hosted[s.phase]
+	switch {
+	case hosted && !posted:
+		if err := d.kernels.PostRows(d.stream, &s.exchange); err != nil {
+			return err
+		}
+		d.offload.expect(1)
+	case !hosted:
+		if err := d.lookUp(s, x.tables[s.phase], s.args.IDs); err != nil {
+			return err
+		}
+	}
+	if x.here[s.phase] {
+		if err := d.kernels.PrepareExperts(d.stream, s.p.shape, &s.args); err != nil {
+			return err
+		}
+		if err := d.multiplySorted(s.p.shape, &s.args); err != nil {
+			return err
+		}
+	}
+	for _, g := range x.groups[s.phase] {
+		if err := d.multiplyGroup(s, g); err != nil {
+			return err
+		}
+	}
+	if !hosted {
+		return nil
+	}
+	if err := d.kernels.WaitForHost(d.stream, &s.exchange); err != nil {
+		return err
+	}
+	return d.kernels.TakeResults(d.stream, &s.exchange)
+}
+
+// lookUp finds the places of choices in a table.
+func (d *Device) lookUp(s *splitPart, table, places cuda.Ptr) error {
+	return d.kernels.LookUpPlaces(d.stream, &cuda.PlacesArgs{IDs: at(s.a.IDs), Table: table, Places: places,
+		Faults: d.faults.Ptr(), IDStride: stride(s.a.IDs), Rows: s.args.Rows, Top: s.args.Top,
+		Experts: s.p.shape.Experts})
+}
+
+// multiplyGroup brings a group of fetched experts and multiplies by them.
+func (d *Device) multiplyGroup(s *splitPart, g group) error {
+	if err := d.lookUp(s, g.table, s.places); err != nil {
+		return err
+	}
+	base, done, err := d.bring(s, g)
+	if err != nil {
+		return err
+	}
+	packed := packedAt(base, groupSlots, s.p.shape)
+	args := s.args
+	args.GateUp, args.Down, args.GateUpScales, args.DownScales = packed.GateUp, packed.Down, packed.GateUpScales,
+		packed.DownScales
+	args.IDs = s.places
+	if err := d.kernels.PrepareExperts(d.stream, s.p.shape, &args); err != nil {
+		return err
+	}
+	return errors.Join(d.multiplySorted(s.p.shape, &args), done())
+}
+
+// bring enqueues the copy of a group to device memory, for rows of prompts on a stream of its own, ahead of this one.
+// done is called behind the products.
+func (d *Device) bring(s *splitPart, g group) (base cuda.Ptr, done func() error, err error) {
+	o, nothing := &d.offload, func() error { return nil }
+	from := packedAt(s.p.split.store, int64(s.p.split.stored), s.p.shape)
+	gateUp, gateUpScales, down, downScales := s.p.shape.PackedBytes()
+	bytes := [4]int64{gateUp, down, gateUpScales, downScales}
+	pieces := func(p cuda.PackedExperts, first int) (out [4]cuda.Ptr) {
+		for i, at := range []cuda.Ptr{p.GateUp, p.Down, p.GateUpScales, p.DownScales} {
+			out[i] = at.Add(int64(first) * bytes[i])
+		}
+		return out
+	}
+	source := pieces(from, g.first)
+	if s.phase == 0 || o.captures || o.dry {
+		to := packedAt(o.ring, groupSlots, s.p.shape)
+		return o.ring, nothing, d.kernels.FetchExperts(d.stream, &cuda.FetchArgs{Places: s.places, From: source,
+			To: pieces(to, 0), Bytes: bytes, Pairs: s.args.Rows * s.args.Top, Slots: int32(g.count)})
+	}
+	h := &o.halves[o.turn]
+	o.turn = 1 - o.turn
+	if h.used {
+		if err := o.copies.Wait(h.free); err != nil {
+			return 0, nil, err
+		}
+	}
+	for i, to := range pieces(packedAt(h.at, groupSlots, s.p.shape), 0) {
+		if err := o.copies.CopyFromLocked(to, source[i], int64(g.count)*bytes[i]); err != nil {
+			return 0, nil, err
+		}
+	}
+	if err := errors.Join(h.ready.Record(o.copies), d.stream.Wait(h.ready)); err != nil {
+		return 0, nil, err
+	}
+	h.used = true
+	return h.at, func() error { return h.free.Record(d.stream) }, nil
+}

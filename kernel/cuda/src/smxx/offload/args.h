@@ -1,0 +1,54 @@
+// Argument structs of experts in host memory.
+#pragma once
+#include "smxx/base.h"
+
+// An exchange with workers on the host, through page-locked memory (kernel.Mailbox on the Go side).
+struct ExchangeArgs {
+    const u16* x;            // bf16 [rows, hidden]
+    const i32* ids;          // [rows, top]: chosen experts, negative for none
+    const i32* table;        // [experts]: place of each among the packed experts, -1: on the host, below: elsewhere
+    i32* places;             // [rows, top]: the same for each choice
+    u16* results;            // bf16 [rows * top, hidden]
+    u32* words;              // host memory: words of the mailbox
+    u16* mail_x;             // host memory: bf16 [rows, hidden], of rows that have an expert of the host
+    i32* mail_ids;           // host memory: [rows, top]
+    const u16* mail_results; // host memory: bf16 [rows * top, hidden]
+    u32* state;              // rounds, blocks that have come, fault; zero at first
+    u32* faults;             // one word of fault bits, or null
+    i64 x_stride;            // elements between rows
+    i64 id_stride;           // entries between rows
+    i64 timeout;             // nanoseconds
+    i32 rows;
+    i32 top;                 // at most 256
+    i32 hidden;              // multiple of 8
+    i32 experts;
+    i32 layer;               // of the message
+    i32 prompt;              // of the message: 1 for rows of prompts
+    float limit;             // of the message
+    i32 reserved;
+};
+
+// The places of choices among the experts of a table.
+struct PlacesArgs {
+    const i32* ids;   // [rows, top]
+    const i32* table; // [experts]: place, negative for none
+    i32* places;      // [rows, top]
+    u32* faults;      // one word of fault bits, or null
+    i64 id_stride;    // entries between rows
+    i32 rows;
+    i32 top;
+    i32 experts;
+    i32 reserved;
+};
+
+// Packed experts of host memory that are copied to the device where a row has chosen them.
+struct FetchArgs {
+    const i32* places; // [pairs]: slot that a choice needs, negative for none
+    const u8* from[4]; // host memory: for each piece of packed experts [slots, bytes]
+    u8* to[4];         // device memory: the same
+    i64 bytes[4];      // of a slot: of the first two multiples of 16, of the others of 8
+    i32 pairs;
+    i32 slots;
+    i32 blocks;        // that copy a slot
+    i32 reserved;
+};

@@ -1,0 +1,159 @@
+// Experts in host memory: rows go to the host's workers and results come back while the device computes its own, or the
+// packed weights come to the device.
+//
+// Post     One block for each row. A row that chose an expert of the host is copied to page-locked memory, 16 bytes a
+//          thread. The last block to come writes the message and then the number of the round, which the workers wait
+//          for.
+// Wait     One thread looks at the workers' word every half microsecond until it holds the round's number. A worker
+//          that does not answer in time is a fault: later launches post nothing and wait for nothing.
+// Take     One block for each choice copies what the host's experts gave to its place among the results, which are
+//          summed in the order of the choice.
+// Fetch    Blocks of a slot look whether a choice needs it and copy a share of its bytes over the bus.
+// Graphs   Rounds are counted in memory, not passed: a captured launch runs any number of times. What an expert's place
+//          is, is read from a table: moving an expert changes the table, not the launch.
+#pragma once
+#include "ptx/system.cuh"
+#include "smxx/floats.cuh"
+#include "smxx/offload/args.h"
+
+constexpr u32 kFaultHost = 32; // workers on the host failed or did not answer (base.h)
+constexpr i32 kOnHost = -1;    // in a table: the host's workers compute the expert; other negatives: somebody else does
+
+// Words of a mailbox; those of the host's workers are in a cache line of their own.
+constexpr i32 kMailPosted = 0, kMailMessage = 1, kMailFinished = 16, kMailFailed = 17;
+constexpr i32 kMailRounds = 0, kMailCame = 1, kMailFault = 2; // words of the state
+
+// Host memory that changes between launches: never from a cache.
+DEVICE uint4 load_host(const uint4* at) {
+    uint4 v;
+    asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(at)
+                 : "memory");
+    return v;
+}
+
+// A row of 16 bytes each, by the threads of a block. Loads are issued together: one takes a microsecond or two over the
+// bus.
+template <bool FromHost> DEVICE void copy_row(uint4* to, const uint4* from, i32 count) {
+    constexpr i32 kEach = 4;
+#pragma unroll 1
+    for (i32 first = threadIdx.x; first < count; first += kEach * kThreads) {
+        uint4 v[kEach];
+#pragma unroll
+        for (i32 i = 0; i < kEach; i++) {
+            const uint4* at = from + first + i * kThreads;
+            if (first + i * kThreads < count) v[i] = FromHost ? load_host(at) : *at;
+        }
+#pragma unroll
+        for (i32 i = 0; i < kEach; i++) {
+            if (first + i * kThreads < count) to[first + i * kThreads] = v[i];
+        }
+    }
+}
+
+// What the table says of a choice: a place, or negative.
+DEVICE i32 place_of(const i32* table, i32 id, i32 experts, u32* faults) {
+    if (id >= experts) {
+        raise_fault(faults, kFaultExpert);
+        return -1;
+    }
+    return id < 0 ? -1 : table[id];
+}
+
+DEVICE void offload_post_body(const ExchangeArgs& a) {
+    begin_after_previous();
+    const i64 row = blockIdx.x;
+    bool hosted = false;
+    if (threadIdx.x < a.top) {
+        const i32 id = a.ids[row * a.id_stride + threadIdx.x];
+        const i32 place = place_of(a.table, id, a.experts, a.faults);
+        hosted = place == kOnHost && id >= 0 && id < a.experts;
+        a.places[row * a.top + threadIdx.x] = place;
+        a.mail_ids[row * a.top + threadIdx.x] = id < a.experts ? id : -1;
+    }
+    if (__syncthreads_or(hosted)) {
+        copy_row<false>(reinterpret_cast<uint4*>(a.mail_x + row * a.hidden),
+                        reinterpret_cast<const uint4*>(a.x + row * a.x_stride), a.hidden / 8);
+    }
+    __syncthreads();
+    if (threadIdx.x != 0) return;
+    __threadfence_system(); // what this block wrote, before it counts as here
+    if (atomicAdd(a.state + kMailCame, 1u) != static_cast<u32>(a.rows) - 1) return;
+    __threadfence_system();
+    a.state[kMailCame] = 0;
+    if (a.state[kMailFault] != 0) return;
+    const u32 round = a.state[kMailRounds] + 1;
+    a.state[kMailRounds] = round;
+    volatile u32* message = a.words + kMailMessage;
+    message[0] = a.layer;
+    message[1] = a.rows;
+    message[2] = a.top;
+    message[3] = __float_as_uint(a.limit);
+    message[4] = a.prompt;
+    ptx::store_release_system(a.words + kMailPosted, round);
+}
+
+DEVICE void offload_wait_body(const ExchangeArgs& a) {
+    begin_after_previous();
+    if (threadIdx.x != 0) return;
+    bool fault = a.state[kMailFault] != 0;
+    const u32 round = a.state[kMailRounds];
+    const u64 begun = ptx::clock_nanoseconds();
+    while (!fault && static_cast<i32>(ptx::load_acquire_system(a.words + kMailFinished) - round) < 0) {
+        if (ptx::clock_nanoseconds() - begun < static_cast<u64>(a.timeout)) {
+            __nanosleep(500);
+        } else {
+            fault = true;
+            a.state[kMailFault] = 1;
+        }
+    }
+    if (fault || ptx::load_acquire_system(a.words + kMailFailed) != 0) raise_fault(a.faults, kFaultHost);
+}
+
+DEVICE void offload_take_body(const ExchangeArgs& a) {
+    begin_after_previous();
+    const i64 pair = blockIdx.x, row = pair / a.top;
+    const i32 id = a.ids[row * a.id_stride + (pair - row * a.top)];
+    if (id < 0 || id >= a.experts || a.places[pair] != kOnHost) return;
+    copy_row<true>(reinterpret_cast<uint4*>(a.results + pair * a.hidden),
+                   reinterpret_cast<const uint4*>(a.mail_results + pair * a.hidden), a.hidden / 8);
+}
+
+DEVICE void offload_places_body(const PlacesArgs& a) {
+    begin_after_previous();
+    const i64 pair = static_cast<i64>(blockIdx.x) * kThreads + threadIdx.x, row = pair / a.top;
+    if (row >= a.rows) return;
+    a.places[pair] = place_of(a.table, a.ids[row * a.id_stride + (pair - row * a.top)], a.experts, a.faults);
+}
+
+// This block's share of a piece of an expert, in units of V. Loads are issued together: one takes microseconds.
+template <class V> DEVICE void fetch_piece(const FetchArgs& a, i32 piece, i64 slot) {
+    const i64 count = a.bytes[piece] / sizeof(V), step = static_cast<i64>(a.blocks) * kThreads;
+    const V* from = reinterpret_cast<const V*>(a.from[piece] + slot * a.bytes[piece]);
+    V* to = reinterpret_cast<V*>(a.to[piece] + slot * a.bytes[piece]);
+    constexpr i32 kEach = 4;
+    for (i64 at = static_cast<i64>(blockIdx.x) * kThreads + threadIdx.x; at < count; at += kEach * step) {
+        V v[kEach];
+#pragma unroll
+        for (i32 i = 0; i < kEach; i++) {
+            if (at + i * step < count) v[i] = __ldcs(from + at + i * step);
+        }
+#pragma unroll
+        for (i32 i = 0; i < kEach; i++) {
+            if (at + i * step < count) to[at + i * step] = v[i];
+        }
+    }
+}
+
+DEVICE void offload_fetch_body(const FetchArgs& a) {
+    begin_after_previous();
+    const i32 slot = blockIdx.y;
+    bool chosen = false;
+    for (i32 i = threadIdx.x; i < a.pairs; i += kThreads) chosen = chosen || a.places[i] == slot;
+    if (!__syncthreads_or(chosen)) return;
+    fetch_piece<uint4>(a, 0, slot);
+    fetch_piece<uint4>(a, 1, slot);
+    fetch_piece<uint2>(a, 2, slot);
+    fetch_piece<uint2>(a, 3, slot);
+}

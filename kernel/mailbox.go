@@ -1,0 +1,285 @@
+package kernel
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+)
+
+// MailboxShape is the sizes of a mailbox.
+type MailboxShape struct {
+	Activation DType // of rows and results
+	Hidden     int   // columns of rows and results
+	Rows       int   // of an exchange, at most
+	Pairs      int   // of a row and a choice in an exchange, at most
+}
+
+// The words at the beginning of a mailbox. Each side writes words of its own, in cache lines of its own.
+const (
+	// MailPosted is the number of exchanges that the device has handed over, modulo 2^32.
+	MailPosted = 0
+	// MailMessage is where the message of the latest exchange begins: layer, rows, choices of a row, the bits of the
+	// limit, 1 where the rows belong to prompts.
+	MailMessage = 1
+	// MailFinished is the number of exchanges that the host's workers have answered.
+	MailFinished = 16
+	// MailFailed is not 0 when the workers could not answer: Mailbox.Err says why. The device then waits for nothing.
+	MailFailed = 17
+
+	mailWords = 64
+)
+
+const mailAlign = 256
+
+func (s MailboxShape) rowBytes() int64 { return int64(s.Hidden) * int64(s.Activation.Size()) }
+
+// Offsets are where rows, ids and results begin in the memory of a mailbox, and its size.
+func (s MailboxShape) Offsets() (x, ids, results, size int64) {
+	up := func(n int64) int64 { return (n + mailAlign - 1) / mailAlign * mailAlign }
+	x = up(4 * mailWords)
+	ids = up(x + int64(s.Rows)*s.rowBytes())
+	results = up(ids + 4*int64(s.Pairs))
+	return x, ids, results, up(results + int64(s.Pairs)*s.rowBytes())
+}
+
+// Fit is how many rows of k choices an exchange takes.
+func (s MailboxShape) Fit(k int) int { return min(s.Rows, s.Pairs/max(k, 1)) }
+
+// Mailbox is host memory through which a device hands rows of a layer to workers on the host, which compute some of
+// the layer's experts, and gets results back. Device and workers run at the same time and see each other's words in
+// that memory; no call of one waits for the other inside an operation.
+//
+// An exchange: the device writes rows, ids and the message, then MailPosted. The workers compute, write results, then
+// MailFinished, the same number. The device waits for it before it reads results, with a time-out, and only then begins
+// the next exchange. A device whose operations run later than they are enqueued has Expect called when it enqueues, so
+// that workers sleep while nothing is enqueued.
+type Mailbox struct {
+	MailboxShape
+	X       Tensor // activation [Rows, Hidden]
+	IDs     Tensor // i32 [Pairs, 1]: the chosen experts, row after row without gaps
+	Results Tensor // activation [Pairs, Hidden]: by row and choice; of choices of other experts undefined
+
+	words    []uint32
+	expected atomic.Uint32 // exchanges that were enqueued
+	taken    uint32        // by the workers
+	wake     chan struct{} // expected has grown
+	done     chan struct{} // MailFinished has grown
+	closed   chan struct{}
+	once     sync.Once
+	serving  atomic.Bool
+	ended    chan struct{} // closed when the workers use the memory no longer
+	timer    *time.Timer   // of Await
+
+	mu  sync.Mutex
+	err error // why the workers could not answer
+}
+
+// Message is what the workers need to know of an exchange beside rows and ids.
+type Message struct {
+	Layer  int // as HostExperts.Layer
+	Rows   int
+	Top    int // choices of a row
+	Limit  float32
+	Prompt bool // the rows belong to prompts
+}
+
+// NewMailbox makes a mailbox of zeroed memory of the size of its shape, at a multiple of 64 bytes.
+func NewMailbox(s MailboxShape, memory []byte) (*Mailbox, error) {
+	x, ids, results, size := s.Offsets()
+	if int64(len(memory)) < size || s.Rows < 1 || s.Pairs < 1 || s.Hidden < 1 {
+		return nil, fmt.Errorf("%w: a mailbox of %d rows and %d choices of %d columns in %d bytes, want %d",
+			ErrArgument, s.Rows, s.Pairs, s.Hidden, len(memory), size)
+	}
+	at := func(off int64, d DType, rows, cols int) Tensor {
+		return Tensor{Buf: HostBuffer(memory), Off: off, DType: d, Rows: rows, Cols: cols, Stride: cols}
+	}
+	b := &Mailbox{MailboxShape: s, X: at(x, s.Activation, s.Rows, s.Hidden), IDs: at(ids, I32, s.Pairs, 1),
+		Results: at(results, s.Activation, s.Pairs, s.Hidden), wake: make(chan struct{}, 1),
+		done: make(chan struct{}, 1), closed: make(chan struct{}), ended: make(chan struct{}),
+		timer: time.NewTimer(time.Hour)}
+	b.timer.Stop()
+	// The first 4*mailWords bytes of memory, which is aligned for words.
+	b.words = unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(memory))), mailWords)
+	return b, nil
+}
+
+// Expect says that n more exchanges were enqueued on the device.
+func (b *Mailbox) Expect(n int) {
+	b.expected.Add(uint32(n))
+	notify(b.wake)
+}
+
+// Expected is how many exchanges were enqueued so far, modulo 2^32.
+func (b *Mailbox) Expected() uint32 { return b.expected.Load() }
+
+func notify(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// Close ends the waiting of both sides. A second call does nothing.
+func (b *Mailbox) Close() {
+	if b != nil {
+		b.once.Do(func() { close(b.closed) })
+	}
+}
+
+// Begin says that workers will call Next. They call it until it returns false.
+func (b *Mailbox) Begin() { b.serving.Store(true) }
+
+// Drain closes the mailbox and waits for workers that are in the middle of an exchange; false when they do not end in
+// time. The memory must not be freed then.
+func (b *Mailbox) Drain(most time.Duration) bool {
+	b.Close()
+	if !b.serving.Load() {
+		return true
+	}
+	select {
+	case <-b.ended:
+		return true
+	case <-time.After(most):
+		return false
+	}
+}
+
+// Err is why the workers could not answer an exchange; nil where they could.
+func (b *Mailbox) Err() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.err
+}
+
+// fail keeps the first error.
+func (b *Mailbox) fail(err error) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.err == nil {
+		b.err = err
+	}
+	return b.err
+}
+
+// Clear forgets an error that does not end the use of the mailbox.
+func (b *Mailbox) Clear() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.err = nil
+	atomic.StoreUint32(&b.words[MailFailed], 0)
+}
+
+// How workers wait for the next exchange while one is expected: they look without a pause, then let other goroutines
+// run in between, then sleep. A decode step has an exchange every few hundred microseconds.
+const (
+	looks     = 1000
+	yieldsFor = 2 * time.Millisecond
+	shortNap  = 50 * time.Microsecond
+	longNap   = 2 * time.Millisecond
+	napsFor   = 200 * time.Millisecond
+)
+
+// Next waits for the next exchange; false when the mailbox was closed. The workers call it, and Finish after each.
+func (b *Mailbox) Next() (Message, bool) {
+	m, ok := b.next()
+	if !ok {
+		close(b.ended)
+	}
+	return m, ok
+}
+
+func (b *Mailbox) next() (Message, bool) {
+	for b.expected.Load() == b.taken {
+		select {
+		case <-b.wake:
+		case <-b.closed:
+			return Message{}, false
+		}
+	}
+	var begun time.Time
+	for i := 0; atomic.LoadUint32(&b.words[MailPosted]) == b.taken; i++ {
+		if i%looks != 0 {
+			continue
+		}
+		select {
+		case <-b.closed:
+			return Message{}, false
+		default:
+		}
+		if i == 0 {
+			begun = time.Now()
+		}
+		switch waited := time.Since(begun); {
+		case waited < yieldsFor:
+			runtime.Gosched()
+		case waited < napsFor:
+			time.Sleep(shortNap)
+		default:
+			time.Sleep(longNap)
+		}
+	}
+	b.taken++
+	m := b.words[MailMessage:]
+	return Message{Layer: int(m[0]), Rows: int(m[1]), Top: int(m[2]), Limit: math.Float32frombits(m[3]),
+		Prompt: m[4] != 0}, true
+}
+
+// Finish answers the exchange that Next returned: results are written, or err says why they are not.
+func (b *Mailbox) Finish(err error) {
+	if err != nil {
+		b.fail(err)
+		atomic.StoreUint32(&b.words[MailFailed], 1)
+	}
+	atomic.StoreUint32(&b.words[MailFinished], b.taken)
+	notify(b.done)
+}
+
+// Post hands over an exchange whose rows and ids were written. For devices whose operations run when they are called;
+// others write the words themselves.
+func (b *Mailbox) Post(m Message) error {
+	if err := b.Err(); err != nil {
+		return err
+	}
+	w := b.words[MailMessage:]
+	w[0], w[1], w[2], w[3], w[4] = uint32(m.Layer), uint32(m.Rows), uint32(m.Top), math.Float32bits(m.Limit), 0
+	if m.Prompt {
+		w[4] = 1
+	}
+	atomic.AddUint32(&b.words[MailPosted], 1)
+	b.Expect(1)
+	return nil
+}
+
+// Await waits until the workers have answered the exchange that was posted last. An error of theirs is returned once;
+// workers that do not answer in time are not asked again.
+func (b *Mailbox) Await(timeout time.Duration) error {
+	defer b.timer.Stop()
+	b.timer.Reset(timeout)
+	for posted := b.words[MailPosted]; atomic.LoadUint32(&b.words[MailFinished]) != posted; {
+		select {
+		case <-b.done:
+		case <-b.closed:
+			return b.fail(fmt.Errorf("%w: the workers of experts in host memory were stopped", ErrLost))
+		case <-b.timer.C:
+			return b.fail(b.Late(timeout))
+		}
+	}
+	err := b.Err()
+	if err != nil {
+		b.Clear()
+	}
+	return err
+}
+
+// Late is the error of workers that did not answer in time.
+func (b *Mailbox) Late(timeout time.Duration) error {
+	m := b.words[MailMessage:]
+	return fmt.Errorf("%w: the workers of experts in host memory did not answer for %v: exchange %d, layer %d, "+
+		"%d rows (they have answered %d exchanges); look for other programs on the cores, or for weights on a disk "+
+		"that does not answer", ErrLost, timeout, b.words[MailPosted], m[0], m[1],
+		atomic.LoadUint32(&b.words[MailFinished]))
+}

@@ -1,0 +1,73 @@
+package kernel
+
+import (
+	"fmt"
+	"slices"
+)
+
+// ExpertMethod is where the weights of an expert are, and what computes it.
+type ExpertMethod uint8
+
+// The methods. Resident and Fetched run the same kernels over the same bytes, so they give the same bits; Computed
+// gives those of the host's kernels.
+const (
+	Resident ExpertMethod = iota // in the memory of the device
+	Computed                     // in host memory, computed by the CPU from rows that are copied to it
+	Fetched                      // in host memory, copied to the device for each use and computed there
+)
+
+var methodNames = [...]string{Resident: "resident", Computed: "computed", Fetched: "fetched"}
+
+func (m ExpertMethod) String() string {
+	if int(m) < len(methodNames) {
+		return methodNames[m]
+	}
+	return fmt.Sprintf("method(%d)", uint8(m))
+}
+
+// ExpertMethods are the methods of a layer's experts, one for each expert. Without any, all are resident.
+type ExpertMethods struct {
+	Decode  []ExpertMethod // of rows of decodes, verified drafts and drafting passes
+	Prefill []ExpertMethod // of rows of prompts
+}
+
+// OnHost is the number of experts that have a copy in host memory.
+func (m ExpertMethods) OnHost() int { return len(m.Where(Computed, Fetched)) }
+
+// Of is the methods of rows of prompts, or of other rows.
+func (m ExpertMethods) Of(prompt bool) []ExpertMethod {
+	if prompt {
+		return m.Prefill
+	}
+	return m.Decode
+}
+
+// Has reports whether an expert has a method in a phase.
+func (m ExpertMethods) Has(method ExpertMethod) bool {
+	return slices.Contains(m.Decode, method) || slices.Contains(m.Prefill, method)
+}
+
+// Where lists the experts of which a phase has one of the methods.
+func (m ExpertMethods) Where(methods ...ExpertMethod) []int {
+	var out []int
+	in := func(list []ExpertMethod, e int) bool { return e < len(list) && slices.Contains(methods, list[e]) }
+	for e := range max(len(m.Decode), len(m.Prefill)) {
+		if in(m.Decode, e) || in(m.Prefill, e) {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// check refuses methods that do not fit n experts, or that nobody can carry out.
+func (m ExpertMethods) check(c *checker, n int, host bool) {
+	switch {
+	case c.err != nil || len(m.Decode) == 0 && len(m.Prefill) == 0:
+	case len(m.Decode) != n || len(m.Prefill) != n:
+		c.fail("methods of decode for %d and of prefill for %d of %d experts", len(m.Decode), len(m.Prefill), n)
+	case slices.Max(m.Decode) > Fetched || slices.Max(m.Prefill) > Fetched:
+		c.fail("methods %v and %v, supported are up to %v", slices.Max(m.Decode), slices.Max(m.Prefill), Fetched)
+	case m.Has(Computed) && !host:
+		c.fail("experts that the host computes, and no workers that compute them")
+	}
+}

@@ -1,0 +1,125 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"runtime"
+	"sync"
+
+	"sparrow/internal/num"
+)
+
+// Repeated stands for bytes that no file holds: a pattern, again and again, from a place in it on. Weights of many
+// gigabytes for benchmarks are made of few megabytes of random values with it, as fast as memory is copied.
+type Repeated struct {
+	Pattern []byte
+	First   int64 // place of the first byte in the pattern
+	Bytes   int64 // of the tensor that they fill
+}
+
+// patternBytes is the size of the pattern that Pattern makes: larger than a core's L2 cache, and no multiple of the
+// size of usual rows, so that neighbouring rows differ.
+const patternBytes = 8<<20 + 4096 + 64
+
+// Pattern makes the bytes that values of a distribution are repeated from: e2m1x2 pairs of codes, or scales of type
+// e8m0, all equal to the mean.
+func Pattern(t DType, d Drawn) ([]byte, error) {
+	switch t {
+	case E8M0:
+		code := num.E8M0(d.Mean)
+		out := make([]byte, patternBytes)
+		for i := range out {
+			out[i] = code
+		}
+		return out, nil
+	case E2M1x2:
+		out := make([]byte, patternBytes)
+		for i := range out {
+			out[i] = num.PackE2M1(num.E2M1(d.Value(int64(2*i))), num.E2M1(d.Value(int64(2*i+1))))
+		}
+		return out, nil
+	}
+	return nil, fmt.Errorf("%w: draw: a pattern of type %v, supported are e2m1x2 and e8m0", ErrArgument, t)
+}
+
+// From is the pattern as the bytes of a tensor with that seed: it says where they begin.
+func From(pattern []byte, seed uint64, bytes int64) Repeated {
+	const line = 64 // of a cache: copies begin aligned
+	lines := uint64(len(pattern) / line)
+	return Repeated{Pattern: pattern, First: int64(seed*0x9E3779B97F4A7C15>>32%lines) * line, Bytes: bytes}
+}
+
+// Len is the size in bytes: a tensor may have Repeated as its buffer where a [Preparer] of a [Drawer] is given weights.
+func (r Repeated) Len() int64 { return r.Bytes }
+
+// Pieces are the bytes in order, as parts of the pattern.
+func (r Repeated) Pieces() iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for at, left := r.First, r.Bytes; left > 0; at = 0 {
+			n := min(int64(len(r.Pattern))-at, left)
+			if !yield(r.Pattern[at : at+n]) {
+				return
+			}
+			left -= n
+		}
+	}
+}
+
+// Fill writes the bytes.
+func (r Repeated) Fill(dst []byte) {
+	for piece := range r.Pieces() {
+		dst = dst[copy(dst, piece):]
+	}
+}
+
+// OnHost brings matrices that are Drawn or Repeated to host memory, on every core: those of experts whose device reads
+// them there. It replaces them in w. alloc takes the memory of one matrix, such as page-locked memory.
+func (w *ExpertWeights) OnHost(alloc func(bytes int64) (HostBuffer, error)) error {
+	tensors := make(chan *Tensor)
+	errs := make([]error, runtime.GOMAXPROCS(0))
+	var wait sync.WaitGroup
+	var taking sync.Mutex // alloc is called by one goroutine at a time
+	take := func(bytes int64) (HostBuffer, error) {
+		taking.Lock()
+		defer taking.Unlock()
+		return alloc(bytes)
+	}
+	for i := range errs {
+		wait.Go(func() {
+			for t := range tensors {
+				if errs[i] == nil {
+					errs[i] = t.onHost(take)
+				}
+			}
+		})
+	}
+	for _, list := range [][]Weight{w.Gate, w.Up, w.Down} {
+		for e := range list {
+			tensors <- &list[e].Data
+			tensors <- &list[e].Scale
+		}
+	}
+	close(tensors)
+	wait.Wait()
+	return errors.Join(errs...)
+}
+
+// onHost replaces a buffer that is Drawn or Repeated by host memory with the same values.
+func (t *Tensor) onHost(alloc func(bytes int64) (HostBuffer, error)) error {
+	var fill func([]byte) error
+	switch x := t.Buf.(type) {
+	case Drawn:
+		fill = func(b []byte) error { return x.Fill(b, t.DType) }
+	case Repeated:
+		fill = func(b []byte) error { x.Fill(b); return nil }
+	default:
+		return nil
+	}
+	b, err := alloc(t.Extent())
+	if err != nil {
+		return err
+	}
+	t.Buf, t.Off = b, 0
+	return fill(b)
+}

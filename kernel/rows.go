@@ -1,0 +1,67 @@
+package kernel
+
+import "time"
+
+// HostExperts are experts of a layer that workers on the host compute, beside the device that has the others.
+type HostExperts interface {
+	// Layer is what messages name them by.
+	Layer() int
+	// Serve begins to answer what a device posts in a mailbox, until the mailbox is closed.
+	Serve(*Mailbox) error
+	// Timeout is how long a device waits for an answer.
+	Timeout() time.Duration
+}
+
+// HostedExperts are experts of which workers on the host compute some.
+type HostedExperts interface {
+	Experts
+	// Hosted reports whether they do.
+	Hosted() bool
+}
+
+// Hosted reports whether workers on the host compute some of the experts.
+func Hosted(x Experts) bool {
+	h, ok := x.(HostedExperts)
+	return ok && h.Hosted()
+}
+
+// ExpertPoster is a device that hands rows to workers on the host before it runs experts.
+type ExpertPoster interface {
+	// PostExperts begins what Experts will do with the same arguments, whose output it does not touch: operations
+	// between the two run while the workers compute.
+	PostExperts(ExpertArgs) error
+}
+
+// ExpertRowsArgs runs the chosen experts and leaves what each of them gives in a row of its own:
+// Results[t*k+j] = Down[e]( silu(Gate[e] X[t]) * Up[e] X[t] ), e = IDs[t,j], with the clamps of GateArgs. A negative id
+// is no expert, and its row is not written.
+type ExpertRowsArgs struct {
+	Results Tensor // f32 [T*k, hidden]
+	X       Tensor // f32 [T, hidden]
+	IDs     Tensor // i32 [T, k]
+	Experts Experts
+	Limit   float32
+}
+
+// ExpertRower is a device that computes the results of experts without their sum: what workers on the host need.
+type ExpertRower interface {
+	ExpertRows(ExpertRowsArgs) error
+}
+
+// Check validates the arguments.
+func (a *ExpertRowsArgs) Check() error {
+	c := checker{op: "expert rows"}
+	t, h := a.X.Rows, a.X.Cols
+	c.float("x", a.X, t, h)
+	c.tensor("ids", a.IDs, I32, t, -1)
+	c.float("results", a.Results, t*a.IDs.Cols, h)
+	c.limit(a.Limit)
+	switch {
+	case c.err != nil:
+	case a.Experts == nil:
+		c.fail("experts are missing")
+	case a.Experts.Hidden() != h:
+		c.fail("experts read rows of %d, x has %d columns", a.Experts.Hidden(), h)
+	}
+	return c.err
+}

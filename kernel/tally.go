@@ -1,0 +1,22 @@
+package kernel
+
+// TallyArgs counts choices: Counts[IDs[t,j]] grows by one for every choice of every row that sees a token. Rows that
+// see none only fill a batch up. Counters wrap around.
+type TallyArgs struct {
+	Counts Tensor // i32 [1, experts]
+	IDs    Tensor // i32 [T, k]
+	Seen   Tensor // i32 [T, 1]: tokens that a row sees
+}
+
+// Tallier is a device that counts which experts rows choose. Not every device does.
+type Tallier interface{ Tally(TallyArgs) error }
+
+// Check validates the arguments.
+func (a *TallyArgs) Check() error {
+	c := checker{op: "tally"}
+	t := a.IDs.Rows
+	c.tensor("counts", a.Counts, I32, 1, -1)
+	c.tensor("ids", a.IDs, I32, t, -1)
+	c.tensor("seen", a.Seen, I32, t, 1)
+	return c.err
+}

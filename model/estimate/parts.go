@@ -1,0 +1,206 @@
+package estimate
+
+import (
+	"fmt"
+	"math"
+
+	"sparrow/model/config"
+	"sparrow/model/placement"
+	"sparrow/plan"
+	"sparrow/plan/cost"
+)
+
+// parts is an estimate in progress: the batch, and what stages of every family share.
+type parts struct {
+	x     cost.GPU
+	link  cost.Link
+	ranks float64
+	heads float64 // of a rank
+	top   float64 // keys up to which prompts run in the dense form
+	cfg   *plan.Config
+	all   experts
+	split *split // experts in two memories; nil where all are on the device
+
+	rows, logits     float64
+	decodes, keys    float64 // rows that decode, and the keys that they see
+	sparse, pairs    float64 // rows of prompts that select, and the keys that they see
+	dense            float64 // keys that rows of the dense form see
+	denseRows, wider float64 // such rows, and keys that are expanded for them
+
+	stages []Stage
+	at     map[string]int
+}
+
+// experts are the sizes of a model's experts.
+type experts struct {
+	layers        []int // experts of each layer, drafting layers last
+	chosen        float64
+	inner, hidden float64
+	shared        float64
+}
+
+// count is the number of all experts.
+func (e *experts) count() (n int) {
+	for _, k := range e.layers {
+		n += k
+	}
+	return n
+}
+
+// most is the number of experts of a layer that has any.
+func (e *experts) most() (n int) {
+	for _, k := range e.layers {
+		n = max(n, k)
+	}
+	return n
+}
+
+// values is the number of weights of one expert.
+func (e *experts) values() float64 { return 3 * e.inner * e.hidden }
+
+// expertsOf are the experts that a config describes.
+func expertsOf(d config.Description) experts {
+	common := d.Common()
+	e := experts{layers: make([]int, common.Layers+common.NextN), hidden: float64(common.Hidden)}
+	switch c := d.(type) {
+	case *config.DSA:
+		e.chosen, e.inner, e.shared = float64(c.FFN.TopK), float64(c.FFN.Inner), float64(c.FFN.Shared)
+		for l := range e.layers {
+			if l >= len(c.FFN.Dense) || !c.FFN.Dense[l] {
+				e.layers[l] = c.FFN.Experts
+			}
+		}
+	case *config.V4:
+		e.chosen, e.inner, e.shared = float64(c.FFN.TopK), float64(c.FFN.Inner), float64(c.FFN.Shared)
+		for l := range e.layers {
+			e.layers[l] = c.FFN.Experts
+		}
+	}
+	return e
+}
+
+func newParts(d config.Description, cfg *plan.Config, b *plan.Batch, m *Machine, s *split) *parts {
+	p := &parts{x: m.GPU, link: m.Link, ranks: float64(m.GPUs), heads: float64(cfg.Model.Heads), top: float64(cfg.T),
+		cfg: cfg, all: expertsOf(d), split: s, at: map[string]int{}}
+	if !cfg.DenseOK {
+		p.top = 0
+	}
+	for i := range b.Requests {
+		n, first := b.Rows(cfg, i), b.FirstPosition(cfg, i)
+		p.rows += float64(n)
+		p.logits += float64(max(b.Requests[i].Logits, 1))
+		if b.Requests[i].Extend > 0 {
+			p.prompt(float64(first), float64(n))
+		} else {
+			p.decodes += float64(n)
+			p.keys += float64(n * (first + n))
+		}
+	}
+	return p
+}
+
+// prompt adds rows of a prompt behind some tokens.
+func (p *parts) prompt(first, n float64) {
+	d := max(0, min(n, p.top-first))
+	if d > 0 {
+		p.denseRows += d
+		p.dense += d * (2*first + d + 1) / 2
+		p.wider += first + d
+	}
+	p.sparse += n - d
+	p.pairs += (n - d) * (first + d + first + n + 1) / 2
+}
+
+// add adds time to a stage.
+func (p *parts) add(name string, micros float64, formula string) {
+	i, ok := p.at[name]
+	if !ok {
+		i = len(p.stages)
+		p.at[name] = i
+		p.stages = append(p.stages, Stage{Name: name, Formula: formula})
+	}
+	p.stages[i].Micros += micros
+}
+
+// sum is the time of all stages so far.
+func (p *parts) sum() (micros float64) {
+	for _, s := range p.stages {
+		micros += s.Micros
+	}
+	return micros
+}
+
+// product is a product of rows with a weight of that many bytes a value.
+func (p *parts) product(rows, out, in, bytes float64) float64 {
+	ops := p.x.FP8
+	if bytes == 2 {
+		ops = p.x.BF16
+	}
+	read := out * in * bytes / p.x.Weights * (1 + p.x.Rows64*min(rows, 64)/64)
+	return p.x.Launch + max(read, 2*rows*out*in/ops)
+}
+
+func (p *parts) productFormula() string {
+	return fmt.Sprintf("a product: %.1f us + the longer of bytes of weights / %.1f TB/s (%.0f %% more at 64 rows) and "+
+		"operations / %.0f TFLOP/s FP8, %.0f bf16", p.x.Launch, p.x.Weights/1e6, 100*p.x.Rows64, p.x.FP8/1e6,
+		p.x.BF16/1e6)
+}
+
+// exchange adds a number of all-reduces of some bytes on each GPU. Two shots receive every byte twice, but for the
+// GPU's own.
+func (p *parts) exchange(bytes, n float64) {
+	if p.ranks > 1 {
+		p.add("links", n*(p.link.Wait+2*bytes*(p.ranks-1)/p.ranks/p.link.Rate), fmt.Sprintf("an all-reduce: %.0f us + "+
+			"2 (N-1)/N bytes / %.0f GB/s; stated, not measured", p.link.Wait, p.link.Rate/1e3))
+	}
+}
+
+// ends adds what is outside layers.
+func (p *parts) ends(vocabulary, hidden float64) {
+	p.add("head", p.product(p.logits, vocabulary/p.ranks, hidden, 2), p.productFormula())
+	p.exchange(p.rows*hidden*2, 1)
+	if p.ranks > 1 {
+		p.add("links", p.link.Wait+p.logits*vocabulary*4*(p.ranks-1)/p.ranks/p.link.Rate, "")
+	}
+	p.add("step", p.x.Step, fmt.Sprintf("%.0f us a step", p.x.Step))
+}
+
+// mixture adds the experts of layer l with the shared ones: those that some row chooses are read.
+func (p *parts) mixture(l int) {
+	e, x := &p.all, &p.x
+	n := float64(e.layers[l])
+	format := cost.E4M3
+	if p.split != nil {
+		format = p.split.ask.Format
+	}
+	inner := e.inner * e.shared / p.ranks
+	shared := p.product(p.rows, 2*inner, e.hidden, 1) + p.product(p.rows, e.hidden, inner, 1)
+	p.add("products", shared+p.product(p.rows, n, e.hidden, 2), p.productFormula())
+	bytes, rate := bytesOf(format, e.values()), x.ExpertOps
+	if format != cost.E4M3 {
+		rate = x.WideExpertOps
+	}
+	// Experts that the device reads, and of a row's choices those that it computes.
+	read, used := n*(1-math.Pow(1-e.chosen/n, p.rows)), e.chosen
+	if p.split != nil && p.method() == placement.Computed {
+		read, used = p.split.over(l, p.rows, true)
+	}
+	device := max(read/p.ranks*bytes/x.Experts, 2*p.rows*used/p.ranks*e.values()/rate)
+	p.add("experts", device+x.Choose+p.rows*x.ChooseRow, fmt.Sprintf("%.0f us + %.2f us a row for their choice + the "+
+		"longer of bytes of chosen experts / %.2f TB/s and operations / %.0f TFLOP/s", x.Choose, x.ChooseRow,
+		x.Experts/1e6, rate/1e6))
+	if p.split != nil {
+		p.onHost(l, device+shared)
+	}
+}
+
+// bytesOf is the memory of values in a format, scales included: float32 for each 128 x 128, a byte for each 32.
+func bytesOf(f cost.Format, values float64) float64 {
+	switch f {
+	case cost.E4M3:
+		return values * (1 + 4./(128*128))
+	case cost.E2M1:
+		return values * (1./2 + 1./32)
+	}
+	return 2 * values
+}

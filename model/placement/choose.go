@@ -1,0 +1,194 @@
+package placement
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"sparrow/internal/unit"
+	"sparrow/model/usage"
+	"sparrow/plan/cost"
+)
+
+// ErrNoRoom is wrapped when the experts of a model fit no split of the memories.
+var ErrNoRoom = errors.New("the experts do not fit")
+
+// Ask is what a placement is chosen from: sizes, memories, measured costs and use.
+type Ask struct {
+	Layers []int // experts of each layer, drafting layers last; 0 for none
+	Chosen int   // by a row, in each of these, over all ranks
+	Ranks  int   // that share the experts of each layer equally; 0 is one
+	Bytes  int64 // of one expert, in either memory
+	Format cost.Format
+
+	Device int64 // memory of the device that experts may take; negative where the rest takes more than there is
+	Host   int64 // memory of the host that experts may take
+
+	CPU   cost.Host
+	Bus   cost.Bus
+	Chunk int          // rows of a prompt in one step
+	Usage *usage.Table // nil: every expert is chosen equally often
+}
+
+// Choice is a placement with what it follows from.
+type Choice struct {
+	Placement *Placement `json:"-"`
+	Experts   int        `json:"experts"`
+	Resident  int        `json:"resident"` // of them
+	// Share of choices that find their expert in the memory of the device.
+	Covered     float64  `json:"covered"`
+	DeviceBytes int64    `json:"device_bytes"` // of experts
+	HostBytes   int64    `json:"host_bytes"`
+	Decode      Method   `json:"-"` // of experts in host memory
+	Prefill     Method   `json:"-"`
+	Reasons     []string `json:"reasons"`
+}
+
+// Choose gives every expert a home and a method: those that are chosen most stay on the device, as many as fit, and the
+// others are in host memory. It depends on what is asked alone: equal questions get equal answers.
+func Choose(a Ask) (*Choice, error) {
+	all := a.order()
+	fit := int(min(max(a.Device, 0)/max(a.Bytes, 1), int64(len(all))))
+	rest := len(all) - fit
+	if need := int64(rest) * a.Bytes; rest > 0 && need > a.Host {
+		return nil, a.refuse(len(all), fit, need)
+	}
+	if a.Device < 0 {
+		return nil, a.refuse(len(all), 0, int64(rest)*a.Bytes)
+	}
+	c := &Choice{Placement: Uniform(len(a.Layers), 0, 0), Experts: len(all), Resident: fit,
+		DeviceBytes: int64(fit) * a.Bytes, HostBytes: int64(rest) * a.Bytes}
+	for l, n := range a.Layers {
+		c.Placement.Decode[l], c.Placement.Prefill[l] = make([]Method, n), make([]Method, n)
+	}
+	c.methods(&a)
+	c.Covered = 1
+	total, host := 0.0, 0.0
+	for i, x := range all {
+		if total += x.share; i >= fit {
+			host += x.share
+			c.Placement.Decode[x.layer][x.expert], c.Placement.Prefill[x.layer][x.expert] = c.Decode, c.Prefill
+		}
+	}
+	if total > 0 {
+		c.Covered = 1 - host/total
+	}
+	c.explain(&a)
+	return c, nil
+}
+
+// candidate is one expert that wants to stay on the device.
+type candidate struct {
+	layer, expert int
+	share         float64 // of rows that choose it
+}
+
+// order lists all experts, those that the device should hold first. Experts that are chosen equally often take turns
+// over the layers: a layer is as slow as its part in host memory, so that equal parts are best.
+func (a *Ask) order() []candidate {
+	var all []candidate
+	for l, n := range a.Layers {
+		for e := range n {
+			x := candidate{layer: l, expert: e, share: float64(a.Chosen) / float64(n*max(a.Ranks, 1))}
+			if a.Usage != nil {
+				x.share = a.Usage.Share(l, e)
+			}
+			all = append(all, x)
+		}
+	}
+	slices.SortFunc(all, func(x, y candidate) int {
+		return cmp.Or(cmp.Compare(y.share, x.share), cmp.Compare(x.expert, y.expert), cmp.Compare(x.layer, y.layer))
+	})
+	return all
+}
+
+// refuse says what is missing.
+func (a *Ask) refuse(all, fit int, need int64) error {
+	if a.Device < 0 {
+		return fmt.Errorf("placement: %w: what the model needs on the device beside experts takes %s more than there "+
+			"is, and experts take %s; ask for a smaller cache (--cache-tokens, --max-running), smaller steps "+
+			"(--step-tokens) or more device memory", ErrNoRoom, unit.Bytes(-a.Device), unit.Bytes(need))
+	}
+	return fmt.Errorf("placement: %w: %d experts of %s take %s; %d of them fit the device, the other %d take %s and "+
+		"the host has %s for them: %s are missing; add memory, or ask for a smaller cache (--cache-tokens, "+
+		"--max-running) on the device", ErrNoRoom, all, unit.Bytes(a.Bytes), unit.Bytes(int64(all)*a.Bytes), fit,
+		all-fit, unit.Bytes(need), unit.Bytes(a.Host), unit.Bytes(need-a.Host))
+}
+
+// Times are what one use of an expert in host memory takes by each method, in microseconds.
+type Times struct{ Computed, Fetched float64 }
+
+// TimesOf are the times for a number of rows. Streams of prompts copy experts beside computation and wait for nothing
+// but their bytes.
+func (a *Ask) TimesOf(rows float64, streamed bool) Times {
+	t := Times{Computed: float64(a.Bytes)/a.CPU.Rate(a.Format, rows) + a.CPU.Dispatch,
+		Fetched: float64(a.Bytes) / a.Bus.Rate}
+	if !streamed {
+		t.Fetched += a.Bus.Wait
+	}
+	return t
+}
+
+// promptRows is how many rows of a prompt's step choose an expert, where choices are spread evenly.
+func (a *Ask) promptRows() float64 {
+	most := 1
+	for _, n := range a.Layers {
+		most = max(most, n)
+	}
+	return max(float64(a.Chunk*a.Chosen)/float64(most*max(a.Ranks, 1)), 1)
+}
+
+// methods chooses by the time of one row of a decode, and of an even share of a prompt's rows.
+func (c *Choice) methods(a *Ask) {
+	c.Decode, c.Prefill = Computed, Computed
+	if t := a.TimesOf(1, false); t.Fetched < t.Computed {
+		c.Decode = Fetched
+	}
+	if t := a.TimesOf(a.promptRows(), true); t.Fetched < t.Computed {
+		c.Prefill = Fetched
+	}
+}
+
+// explain says where experts are and why, with the arithmetic.
+func (c *Choice) explain(a *Ask) {
+	say := func(format string, args ...any) { c.Reasons = append(c.Reasons, fmt.Sprintf(format, args...)) }
+	if c.Resident == c.Experts {
+		say("all %d experts, %s, are in device memory, which has %s for them", c.Experts, unit.Bytes(c.DeviceBytes),
+			unit.Bytes(a.Device))
+		return
+	}
+	say("%d of %d experts (%.1f %%) are in device memory: %s for them / %s = %d", c.Resident, c.Experts,
+		100*float64(c.Resident)/float64(c.Experts), unit.Bytes(a.Device), unit.Bytes(a.Bytes), c.Resident)
+	say("%d experts, %s, are in host memory, which has %s for them", c.Experts-c.Resident, unit.Bytes(c.HostBytes),
+		unit.Bytes(a.Host))
+	if a.Usage == nil {
+		say("choices are taken as spread evenly, and every layer keeps the same share")
+	} else {
+		say("by counted use, %.1f %% of choices find their expert in device memory", 100*c.Covered)
+	}
+	gb := func(rate float64) float64 { return rate / 1e3 }
+	rate := a.CPU.Rate(a.Format, 1)
+	t := a.TimesOf(1, false)
+	say("decode: %s. One row of an expert: computed %s / %.0f GB/s (%s, %d cores) + %.1f us = %.0f us; fetched %s / "+
+		"%.0f GB/s + %.0f us = %.0f us", verb(c.Decode), unit.Bytes(a.Bytes), gb(rate), a.Format, a.CPU.Cores,
+		a.CPU.Dispatch, t.Computed, unit.Bytes(a.Bytes), gb(a.Bus.Rate), a.Bus.Wait, t.Fetched)
+	rows := a.promptRows()
+	t = a.TimesOf(rows, true)
+	say("prefill: %s. %.0f rows of an expert (a step of %d rows): computed %.0f us; streamed %s / %.0f GB/s = %.0f us",
+		streamed(c.Prefill), rows, a.Chunk, t.Computed, unit.Bytes(a.Bytes), gb(a.Bus.Rate), t.Fetched)
+}
+
+func verb(m Method) string {
+	if m == Fetched {
+		return "experts in host memory are fetched over the bus"
+	}
+	return "experts in host memory are computed by the CPU"
+}
+
+func streamed(m Method) string {
+	if m == Fetched {
+		return "experts in host memory are streamed to the device"
+	}
+	return verb(m)
+}

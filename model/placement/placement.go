@@ -1,0 +1,116 @@
+// Package placement says where the experts of a model are, and what computes them: a Placement has a method for every
+// expert of every layer.
+//
+// Methods are fixed when a model is loaded. They depend on the expert and on whether a row belongs to a prompt, never
+// on the number of rows in a step: a row's bits are the same in any batch.
+package placement
+
+import (
+	"fmt"
+	"math"
+
+	"sparrow/kernel"
+)
+
+// Method is where an expert's weights are, and what computes it.
+type Method = kernel.ExpertMethod
+
+// The methods.
+const (
+	Resident = kernel.Resident // in the memory of the device
+	Computed = kernel.Computed // in host memory, computed by the CPU from rows that are copied to it
+	Fetched  = kernel.Fetched  // in host memory, copied to the device for each use and computed there
+)
+
+// Placement is the methods of all experts, by layer and expert. Layers are numbered as in the checkpoint: a drafting
+// layer comes after the model's own. The lists of layers without experts are not read.
+type Placement struct {
+	Decode  [][]Method // of rows of decodes, verified drafts and drafting passes
+	Prefill [][]Method // of rows of prompts
+}
+
+// Uniform computes the given share of every layer's experts on the CPU, in both phases: those of the highest numbers.
+// A share of 0 keeps all experts on the device, a share of 1 none.
+func Uniform(layers, experts int, hostShare float64) *Placement {
+	return Split(layers, experts, hostShare, Computed, Computed)
+}
+
+// Split is Uniform with methods of the experts in host memory, for decodes and for prompts.
+func Split(layers, experts int, hostShare float64, decode, prefill Method) *Placement {
+	onHost := int(math.Round(min(max(hostShare, 0), 1) * float64(experts)))
+	p := &Placement{Decode: make([][]Method, layers), Prefill: make([][]Method, layers)}
+	for l := range layers {
+		p.Decode[l], p.Prefill[l] = make([]Method, experts), make([]Method, experts)
+		for e := experts - onHost; e < experts; e++ {
+			p.Decode[l][e], p.Prefill[l][e] = decode, prefill
+		}
+	}
+	return p
+}
+
+// Layer is the methods of a layer's experts. Without a placement all experts are resident.
+func (p *Placement) Layer(layer int) kernel.ExpertMethods {
+	if p == nil || layer < 0 || layer >= len(p.Decode) {
+		return kernel.ExpertMethods{}
+	}
+	return kernel.ExpertMethods{Decode: p.Decode[layer], Prefill: p.Prefill[layer]}
+}
+
+// Resident lists the experts of a layer that stay in device memory: those that are resident in a phase.
+func (p *Placement) Resident(layer int) []int {
+	return p.list(layer, func(decode, prefill Method) bool { return decode == Resident || prefill == Resident })
+}
+
+// OnHost lists the experts of a layer that have a copy in host memory: those that are not resident in a phase.
+func (p *Placement) OnHost(layer int) []int {
+	return p.list(layer, func(decode, prefill Method) bool { return decode != Resident || prefill != Resident })
+}
+
+func (p *Placement) list(layer int, in func(decode, prefill Method) bool) []int {
+	var out []int
+	m := p.Layer(layer)
+	for e := range m.Decode {
+		if in(m.Decode[e], m.Prefill[e]) {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// OneArithmetic reports whether every expert is computed by the same kernels in both phases: a token that is computed
+// again as part of a prompt then has the bits that it had as output.
+func (p *Placement) OneArithmetic() bool {
+	for l := 0; p != nil && l < len(p.Decode); l++ {
+		for e, m := range p.Decode[l] {
+			if (m == Computed) != (p.Prefill[l][e] == Computed) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Check refuses a placement that does not fit a model of that many layers, drafting layers included, with that many
+// experts in each that has any.
+func (p *Placement) Check(layers, experts int) error {
+	if p == nil {
+		return nil
+	}
+	if len(p.Decode) != layers || len(p.Prefill) != layers {
+		return fmt.Errorf("placement: methods for %d layers of decode and %d of prefill, the model has %d with its "+
+			"drafting layers", len(p.Decode), len(p.Prefill), layers)
+	}
+	for l := range layers {
+		if len(p.Decode[l]) != len(p.Prefill[l]) || len(p.Decode[l]) != experts && len(p.Decode[l]) != 0 {
+			return fmt.Errorf("placement: layer %d has methods for %d experts of decode and %d of prefill, the model "+
+				"has %d", l, len(p.Decode[l]), len(p.Prefill[l]), experts)
+		}
+		for e := range p.Decode[l] {
+			if p.Decode[l][e] > Fetched || p.Prefill[l][e] > Fetched {
+				return fmt.Errorf("placement: expert %d of layer %d has %v for decode and %v for prefill, supported "+
+					"are %v, %v and %v", e, l, p.Decode[l][e], p.Prefill[l][e], Resident, Computed, Fetched)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,137 @@
+package usage
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// ErrFile is wrapped when a file is no usage file.
+var ErrFile = errors.New("not a usage file")
+
+// What a file begins with, and its version.
+const (
+	formatName    = "sparrow expert usage"
+	formatVersion = 1
+)
+
+// Bounds of what a file may hold: several times the largest model that is known.
+const (
+	mostBytes   = 64 << 20
+	mostLayers  = 4096
+	mostExperts = 65536
+)
+
+type file struct {
+	Format  string      `json:"format"`
+	Version int         `json:"version"`
+	Family  string      `json:"family"`
+	Layers  int         `json:"layers"`
+	Experts int         `json:"experts"`
+	Chosen  int         `json:"chosen"`
+	Counts  []fileLayer `json:"counts"`
+}
+
+type fileLayer struct {
+	Layer  int      `json:"layer"`
+	Counts []uint64 `json:"counts"`
+}
+
+// Load reads a file.
+func Load(path string) (*Table, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("usage: %w", err)
+	}
+	defer f.Close()
+	t, err := Read(f)
+	if err != nil {
+		return nil, fmt.Errorf("usage: %s: %w", path, err)
+	}
+	return t, nil
+}
+
+// Read reads what Write wrote.
+func Read(r io.Reader) (*Table, error) {
+	data, err := io.ReadAll(io.LimitReader(r, mostBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > mostBytes {
+		return nil, fmt.Errorf("%w: more than %d bytes", ErrFile, mostBytes)
+	}
+	var f file
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&f); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrFile, err)
+	}
+	if d.More() {
+		return nil, fmt.Errorf("%w: more text behind the object", ErrFile)
+	}
+	return f.table()
+}
+
+// table checks a file's contents.
+func (f *file) table() (*Table, error) {
+	bad := func(format string, args ...any) (*Table, error) {
+		return nil, fmt.Errorf("%w: %s", ErrFile, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case f.Format != formatName:
+		return bad("format is %q, want %q", f.Format, formatName)
+	case f.Version != formatVersion:
+		return bad("version %d, this build reads %d", f.Version, formatVersion)
+	case f.Layers < 1 || f.Layers > mostLayers || f.Experts < 1 || f.Experts > mostExperts || f.Chosen < 1 ||
+		f.Chosen > f.Experts:
+		return bad("%d of %d experts in %d layers, supported are up to %d experts and %d layers", f.Chosen, f.Experts,
+			f.Layers, mostExperts, mostLayers)
+	}
+	t := New(f.Family, f.Layers, f.Experts, f.Chosen)
+	for _, l := range f.Counts {
+		switch {
+		case l.Layer < 0 || l.Layer >= f.Layers:
+			return bad("counts of layer %d of %d", l.Layer, f.Layers)
+		case t.Counts[l.Layer] != nil:
+			return bad("counts of layer %d twice", l.Layer)
+		case len(l.Counts) != f.Experts:
+			return bad("%d counts of layer %d, want one for each of %d experts", len(l.Counts), l.Layer, f.Experts)
+		}
+		t.Add(l.Layer, l.Counts)
+	}
+	return t, nil
+}
+
+// Write writes the table as JSON.
+func (t *Table) Write(w io.Writer) error {
+	f := file{Format: formatName, Version: formatVersion, Family: t.Family, Layers: len(t.Counts), Experts: t.Experts,
+		Chosen: t.Chosen, Counts: []fileLayer{}}
+	for l, counts := range t.Counts {
+		if len(counts) > 0 {
+			f.Counts = append(f.Counts, fileLayer{l, counts})
+		}
+	}
+	return json.NewEncoder(w).Encode(f)
+}
+
+// Save writes a file in place of the one that is there, whole or not at all.
+func (t *Table) Save(path string) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part")
+	if err != nil {
+		return fmt.Errorf("usage: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("usage: %w", errors.Join(err, os.Remove(f.Name())))
+		}
+	}()
+	err = errors.Join(t.Write(f), f.Chmod(0o644), f.Sync(), f.Close())
+	if err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}

@@ -1,0 +1,80 @@
+package sparrow
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"sparrow/model/config"
+	"sparrow/model/usage"
+)
+
+// usageSaved is how often counts of experts are saved while the engine runs.
+const usageSaved = time.Minute
+
+// openUsage is the table that counts of experts are added to: that of the file, where there is one, or an empty one. It
+// is nil where no file was named.
+func openUsage(file string, d config.Description) (*usage.Table, error) {
+	if file == "" {
+		return nil, nil
+	}
+	empty, err := usage.For(d)
+	if err != nil {
+		return nil, fmt.Errorf("sparrow: %w", err)
+	}
+	t, err := usage.Load(file)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return empty, empty.Save(file) // a folder that is missing shows now, not when the engine closes
+	case err == nil:
+		err = t.Fits(empty.Family, len(empty.Counts), empty.Experts, empty.Chosen)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("sparrow: --expert-usage %s: %w", file, err)
+	}
+	return t, nil
+}
+
+// keeper saves counts of experts from time to time. Its goroutine ends with close.
+type keeper struct {
+	engine *Engine
+	stop   chan struct{}
+	done   chan struct{}
+}
+
+func startKeeper(e *Engine) *keeper {
+	k := &keeper{engine: e, stop: make(chan struct{}), done: make(chan struct{})}
+	go k.run()
+	return k
+}
+
+func (k *keeper) run() {
+	defer close(k.done)
+	tick := time.NewTicker(usageSaved)
+	defer tick.Stop()
+	for {
+		select {
+		case <-k.stop:
+			return
+		case <-tick.C:
+		}
+		c, err := k.engine.core()
+		if err != nil {
+			continue // it sleeps: what it counted is saved later
+		}
+		if err := c.Usage().Save(k.engine.cfg.ExpertUsage); err != nil {
+			k.engine.cfg.Log.Warn("counts of experts could not be saved", "error", err)
+		}
+	}
+}
+
+// close saves the counts for the last time. The engine's loop has ended: nobody adds to them any more.
+func (k *keeper) close() error {
+	if k == nil {
+		return nil
+	}
+	close(k.stop)
+	<-k.done
+	return k.engine.cfg.usage.Save(k.engine.cfg.ExpertUsage)
+}
