@@ -5,13 +5,17 @@ import (
 	"runtime"
 )
 
+// fewWorkers is how many workers may compute for another processor to pay. With 16 of them decode steps took longer with
+// one (docs/benchmarks.md).
+const fewWorkers = 4
+
 // spareProcessor lets one goroutine more run than there are workers that compute, and returns what undoes that.
 // Otherwise workers have all of Go's processors in a step, and nobody looks at the network but a timer, every 10 ms:
 // requests are read and answers are sent that much later. With one more the operating system divides the cores between
 // workers and connections at once. A number in the environment stays.
 func (f *engineFlags) spareProcessor() (undo func()) {
 	n := runtime.GOMAXPROCS(0)
-	if os.Getenv("GOMAXPROCS") != "" || f.workers > 0 && f.workers < n {
+	if os.Getenv("GOMAXPROCS") != "" || n > fewWorkers || f.workers > 0 && f.workers < n {
 		return func() {}
 	}
 	if f.workers == 0 {

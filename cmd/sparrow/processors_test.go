@@ -5,11 +5,12 @@ import (
 	"testing"
 )
 
-// A server runs one goroutine more than it has workers, however many those are, and what is opened again has as many
-// workers as before.
+// A server with few workers runs one goroutine more, and what is opened again has as many workers as before.
 func TestConnectionsHaveAProcessor(t *testing.T) {
 	t.Setenv("GOMAXPROCS", "")
-	n := runtime.GOMAXPROCS(0)
+	before := runtime.GOMAXPROCS(2)
+	defer runtime.GOMAXPROCS(before)
+	const n = 2
 	for asked, want := range map[int]int{0: n, n: n, n + 2: n + 2} {
 		f := engineFlags{}
 		f.workers = asked
@@ -23,9 +24,16 @@ func TestConnectionsHaveAProcessor(t *testing.T) {
 			t.Errorf("%d processors afterwards, want %d", got, n)
 		}
 	}
-	t.Setenv("GOMAXPROCS", "2")
-	f := engineFlags{}
-	if f.spareProcessor()(); f.workers != 0 || runtime.GOMAXPROCS(0) != n {
-		t.Error("a number in the environment does not stay")
+	for name, c := range map[string]struct {
+		environment string
+		processors  int
+	}{"a number in the environment": {"2", n}, "many processors": {"", fewWorkers + 1}} {
+		t.Setenv("GOMAXPROCS", c.environment)
+		runtime.GOMAXPROCS(c.processors)
+		f := engineFlags{}
+		if undo := f.spareProcessor(); f.workers != 0 || runtime.GOMAXPROCS(0) != c.processors {
+			undo()
+			t.Errorf("%s: it does not stay", name)
+		}
 	}
 }
