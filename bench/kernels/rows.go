@@ -3,6 +3,7 @@ package kernels
 import (
 	"sparrow/kernel"
 	"sparrow/kernel/host"
+	"sparrow/sample"
 )
 
 // The loops around products, over the rows of one prefill chunk of v32-mini.
@@ -17,6 +18,7 @@ func rowCases() []Case {
 		{Name: "take", Shape: "64 of 512 rows of 1024", Make: take},
 		{Name: "copy", Shape: "512x1024", Make: copyRows},
 		{Name: "candidates", Shape: "best of 16 rows of 129280", Make: candidates},
+		{Name: "sample", Shape: "top_p 0.95 of 16 rows of 129280", Make: sampleRows},
 		{Name: "route", Shape: "512 tokens, 8 of 256 experts", Make: route},
 		{Name: "angles", Shape: "512 tokens", Make: angles},
 	}
@@ -83,6 +85,21 @@ func copyRows(r *Rig) *Op {
 	}).reads(x)
 	op.Bytes *= 2
 	return op
+}
+
+// sampleRows draws a token for each of a batch of decodes over the vocabulary of V3.2.
+func sampleRows(r *Rig) *Op {
+	const rows, vocabulary = 16, 129280
+	var words [rows * sample.DrawWords]int32
+	for i := range rows {
+		d := sample.Draw{Inverse: 1, TopP: 0.95, Random: uint64(i) * 0x9E3779B97F4A7C15}
+		d.Put(words[i*sample.DrawWords:])
+	}
+	logits := r.normal(rows, vocabulary, 1)
+	draws := r.ints(rows, sample.DrawWords, func(i int) int32 { return words[i] })
+	return rowwise(r.empty(kernel.I32, rows, 1), 0, func(d kernel.Device, from, to int, out kernel.Tensor) error {
+		return d.Sample(kernel.SampleArgs{IDs: out, Logits: logits.Slice(from, to), Draws: draws.Slice(from, to)})
+	}).reads(logits)
 }
 
 // candidates finds the best token of a batch of decodes over the vocabulary of V3.2.

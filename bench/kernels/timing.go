@@ -35,9 +35,9 @@ type moment struct {
 const (
 	// enough is how long a round of short operations lasts.
 	enough = 12 * time.Millisecond
-	// sample is the shortest time measured at once, long against the clock's resolution. It is short so that on a
+	// sampleTime is the shortest time measured at once, long against the clock's resolution. It is short so that on a
 	// shared machine some samples are undisturbed by other programs.
-	sample = 50 * time.Microsecond
+	sampleTime = 50 * time.Microsecond
 	// inRegisters is how long a loop over registers runs.
 	inRegisters = time.Millisecond
 )
@@ -117,7 +117,7 @@ func (t *timing) round(best *float64) error {
 		took := time.Since(start)
 		spent += took
 		if t.calls == 0 { // the first run only determines how many calls make a sample
-			t.calls = int(min(max(sample/max(took, 1), 1), 1000))
+			t.calls = int(min(max(sampleTime/max(took, 1), 1), 1000))
 			continue
 		}
 		us := float64(took.Nanoseconds()) / 1e3 / float64(t.calls)

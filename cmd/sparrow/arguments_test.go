@@ -32,7 +32,7 @@ func TestWrongArgumentsAreNamedAsTheyWereTyped(t *testing.T) {
 		{"inspect --memory x dir", "--memory x: want numbers separated by commas"},
 		{"bench kernels --threads two", "--threads two: want whole numbers separated by commas"},
 		{"synth x --seed -1", "--seed -1: want a whole number from 0"},
-		{"inspect", "inspect: no folder was given; use it as: sparrow inspect DIR"},
+		{"inspect", "inspect: no model was given; want a folder, a config.json or a name"},
 		{"verify a b", "verify: one folder is wanted, 2 were given (a, b)"},
 		{"bench model a b", "model: one folder is wanted"},
 	} {
