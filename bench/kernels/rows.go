@@ -1,6 +1,8 @@
 package kernels
 
 import (
+	"slices"
+
 	"sparrow/kernel"
 	"sparrow/kernel/host"
 	"sparrow/sample"
@@ -97,7 +99,13 @@ func sampleRows(r *Rig) *Op {
 	}
 	logits := r.normal(rows, vocabulary, 1)
 	draws := r.ints(rows, sample.DrawWords, func(i int) int32 { return words[i] })
+	var best [rows]int32
+	for i := range best {
+		row := host.RowF32(logits, i)
+		best[i] = int32(slices.Index(row, slices.Max(row)))
+	}
 	return rowwise(r.empty(kernel.I32, rows, 1), 0, func(d kernel.Device, from, to int, out kernel.Tensor) error {
+		copy(host.I32(out), best[from:to])
 		return d.Sample(kernel.SampleArgs{IDs: out, Logits: logits.Slice(from, to), Draws: draws.Slice(from, to)})
 	}).reads(logits)
 }
