@@ -238,12 +238,9 @@ func (b *Mailbox) Finish(err error) {
 	notify(b.done)
 }
 
-// Post hands over an exchange whose rows and ids were written. For devices whose operations run when they are called;
-// others write the words themselves.
-func (b *Mailbox) Post(m Message) error {
-	if err := b.Err(); err != nil {
-		return err
-	}
+// Post hands over an exchange whose rows and ids were written, after Err was found nil. For devices whose operations
+// run when they are called; others write the words themselves.
+func (b *Mailbox) Post(m Message) {
 	w := b.words[MailMessage:]
 	w[0], w[1], w[2], w[3], w[4] = uint32(m.Layer), uint32(m.Rows), uint32(m.Top), math.Float32bits(m.Limit), 0
 	if m.Prompt {
@@ -251,7 +248,6 @@ func (b *Mailbox) Post(m Message) error {
 	}
 	atomic.AddUint32(&b.words[MailPosted], 1)
 	b.Expect(1)
-	return nil
 }
 
 // Await waits until the workers have answered the exchange that was posted last. An error of theirs is returned once;

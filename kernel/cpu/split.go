@@ -153,18 +153,23 @@ func (d *Device) PostExperts(a kernel.ExpertArgs) error {
 	if a.Prompt%a.X.Rows != 0 || !x.hosted[phase] || a.X.Rows > min(expertTokens, d.split.box.Fit(a.IDs.Cols)) {
 		return nil
 	}
-	d.split.posted = true
-	return d.post(&a, x, phase)
+	err := d.post(&a, x, phase)
+	d.split.posted = err == nil
+	return err
 }
 
-// post copies rows and choices to the mailbox and hands them over.
+// post copies rows and choices to the mailbox and hands them over. Workers that were late may still read it.
 func (d *Device) post(a *kernel.ExpertArgs, x *splitExperts, phase int) error {
 	box, k := d.split.box, a.IDs.Cols
+	if err := box.Err(); err != nil {
+		return err
+	}
 	for t := range a.X.Rows {
 		copy(host.RowF32(box.X, t), host.RowF32(a.X, t))
 		copy(host.I32(box.IDs)[t*k:], host.RowI32(a.IDs, t))
 	}
-	return box.Post(kernel.Message{Layer: x.host.Layer(), Rows: a.X.Rows, Top: k, Limit: a.Limit, Prompt: phase == 1})
+	box.Post(kernel.Message{Layer: x.host.Layer(), Rows: a.X.Rows, Top: k, Limit: a.Limit, Prompt: phase == 1})
+	return nil
 }
 
 // splitBlock hands rows to the workers, computes the device's own experts meanwhile, and sums all results in the order

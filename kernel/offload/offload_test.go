@@ -258,9 +258,7 @@ func TestRowsOfBF16(t *testing.T) {
 	}
 	host.RowI32(a.IDs, 2)[1] = -1 // a row that is padding
 	copy(host.I32(box.IDs), host.I32(a.IDs))
-	if err := box.Post(kernel.Message{Layer: 7, Rows: 5, Top: top, Limit: a.Limit}); err != nil {
-		t.Fatal(err)
-	}
+	box.Post(kernel.Message{Layer: 7, Rows: 5, Top: top, Limit: a.Limit})
 	if err := box.Await(time.Minute); err != nil {
 		t.Fatal(err)
 	}
