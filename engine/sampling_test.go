@@ -46,6 +46,7 @@ func sampling(pages int) Config {
 }
 
 func TestTokensDrawnOnTheDevice(t *testing.T) {
+	alone(t, "passes of several ranks do not overlap")
 	dir := testmodel.V32(t)
 	for _, c := range []struct {
 		name     string
@@ -77,6 +78,7 @@ func TestDrawnTokensAndCancellations(t *testing.T) {
 }
 
 func TestDraftsAheadAreThoseOfTheHost(t *testing.T) {
+	alone(t, "passes of several ranks do not overlap")
 	type setup struct {
 		checkpoint, kv      string
 		drafts, step, pages int
@@ -106,6 +108,7 @@ func TestDraftsAheadAreThoseOfTheHost(t *testing.T) {
 
 // The drafting layer itself, whose tokens are drawn on the device too: it drafts what it drafts after the host.
 func TestTheDraftingLayerAheadDraftsTheSame(t *testing.T) {
+	alone(t, "passes of several ranks do not overlap")
 	notUnderRace(t)
 	requests := drawing(crowd(6), false)
 	for i := range requests {
@@ -127,6 +130,7 @@ func TestTheDraftingLayerAheadDraftsTheSame(t *testing.T) {
 
 // With one draft the next batch is enqueued while the draft pass runs. Of eight tokens the random layer finds some.
 func TestDraftsThatTheHostHasNotSeen(t *testing.T) {
+	alone(t, "passes of several ranks do not overlap")
 	requests := drawing(plain(18, []int32{3}), false)
 	for i := range requests {
 		r := &requests[i]
@@ -157,6 +161,7 @@ func TestDraftsThatTheHostHasNotSeen(t *testing.T) {
 // A draft pass that fails when it is enqueued ahead, or when it is waited for, costs nothing but speed; nor does one
 // whose forward pass fails.
 func TestFaultsOfDraftsAhead(t *testing.T) {
+	alone(t, "passes of several ranks do not overlap")
 	requests := drawing(crowd(6), false)
 	dir := testmodel.V32Draft(t)
 	want := lone(t, dir, Config{Policy: deterministic(""), Draft: spec.Off()}, requests)
