@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"sparrow/engine"
-	"sparrow/internal/sysmem"
 	"sparrow/kernel"
 	"sparrow/kernel/offload"
 	"sparrow/model"
@@ -116,7 +115,7 @@ func (p *PlacedExperts) choose(src *family.Source, dev kernel.Device, q ExpertRe
 		return err
 	}
 	ask := placement.Ask{Layers: src.LayerExperts(), Chosen: src.ChosenExperts(), Format: src.ExpertFormat(),
-		Host: sysmem.Available() / 8 * 7, CPU: cost.Xeon16(), Bus: cost.PCIe5(), Chunk: q.Chunk,
+		Host: p.Host.Memory(), CPU: cost.Xeon16(), Bus: cost.PCIe5(), Chunk: q.Chunk,
 		Usage: q.Usage}
 	if ask.CPU.Cores = q.Workers; q.Workers == 0 {
 		ask.CPU.Cores = runtime.GOMAXPROCS(0)

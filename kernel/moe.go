@@ -69,12 +69,17 @@ func (a *ExpertArgs) Check() error {
 	if a.Experts != nil {
 		a.Part.check(&c, a.Experts.Count())
 	}
+	c.experts(a.Experts, h)
+	return c.err
+}
+
+// experts checks those that read rows of h columns.
+func (c *checker) experts(x Experts, h int) {
 	switch {
 	case c.err != nil:
-	case a.Experts == nil:
+	case x == nil:
 		c.fail("experts are missing")
-	case a.Experts.Hidden() != h:
-		c.fail("experts read rows of %d, x has %d columns", a.Experts.Hidden(), h)
+	case x.Hidden() != h:
+		c.fail("experts read rows of %d, x has %d columns", x.Hidden(), h)
 	}
-	return c.err
 }

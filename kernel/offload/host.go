@@ -85,6 +85,9 @@ func (h *Host) Rehearse() *Host { return &Host{dev: h.dev, rows: h.rows, opts: h
 // Used is the size of the experts in host memory, in bytes.
 func (h *Host) Used() int64 { return h.used }
 
+// Memory is how many bytes of experts the host may hold; 0 where the system does not report what is free.
+func (h *Host) Memory() int64 { return h.opts.Memory }
+
 // Fits says what is missing where experts of that many bytes are more than the host may hold.
 func (h *Host) Fits(bytes int64) error {
 	if h.opts.Memory == 0 || bytes <= h.opts.Memory { // 0: the system does not report it

@@ -15,11 +15,7 @@ type dsaStep struct {
 }
 
 func (s *dsaStep) run() {
-	for l := range s.c.Layers {
-		before := s.sum()
-		s.layer(l)
-		s.stream(l, s.sum()-before)
-	}
+	s.layers(s.c.Layers, s.layer)
 	s.ends(float64(s.c.Vocab), float64(s.c.Hidden))
 }
 

@@ -155,6 +155,15 @@ func (p *parts) exchange(bytes, n float64) {
 	}
 }
 
+// layers adds the parts of n layers, and of the experts that each waits for.
+func (p *parts) layers(n int, layer func(l int)) {
+	for l := range n {
+		before := p.sum()
+		layer(l)
+		p.stream(l, p.sum()-before)
+	}
+}
+
 // ends adds what is outside layers.
 func (p *parts) ends(vocabulary, hidden float64) {
 	p.add("head", p.product(p.logits, vocabulary/p.ranks, hidden, 2), p.productFormula())

@@ -17,11 +17,7 @@ type v4Step struct {
 const usualKeys = 128 + 512
 
 func (s *v4Step) run() {
-	for l := range s.c.Layers {
-		before := s.sum()
-		s.layer(l)
-		s.stream(l, s.sum()-before)
-	}
+	s.layers(s.c.Layers, s.layer)
 	s.ends(float64(s.c.Vocab), float64(s.c.Hidden))
 }
 
