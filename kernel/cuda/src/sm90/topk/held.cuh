@@ -7,7 +7,7 @@
 // Block: 256 threads, four blocks per SM; rows dealt round robin over the grid, which may have any size. Warp w has
 //        scores [1024 w, 1024 w + 1024) of a row; lane l quads l, l + 32, ... of them.
 // How:   1. bins over all scores, or over a part of them, give an interval that holds the k-th largest;
-//        2. every thread turns its scores into two words of bits: above the interval, which has won, and inside it;
+//        2. every thread turns its scores into two words of bits: above the interval (selected), and inside it;
 //           scores inside join a list, unless the interval is a single value;
 //        3. the list is cut exactly, or the first of the equal scores are taken;
 //        4. winners are counted in order of position, eight counts of a lane at a time, and written.
@@ -46,7 +46,7 @@ struct HeldStorage {
     u32 bins[S::Bins];              // clear between rows
     float values[S::List];          // the list's scores; later the row's output
     u32 positions[S::List];         // and their places in the row, foreign scores counted
-    u32 listed[S::Threads];         // bits of a thread's scores that have won in the list
+    u32 listed[S::Threads];         // bits of a thread's scores that the list selects
     u64 small_bin[kSmallBin];
     u32 bin_sums[S::Warps];
     u32 warp_low[S::Warps], warp_high[S::Warps];
