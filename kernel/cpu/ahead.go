@@ -75,6 +75,14 @@ func (a *ahead) begin(key stageKey, bytes int, spans func() [][][]byte) {
 	a.now.Store(s.next)
 }
 
+// first is the first of the weights that a worker reads in the next product, nil where it is not known.
+func (a *ahead) first(worker int) []byte {
+	if s := a.now.Load(); s != nil && len(s.spans[worker]) > 0 {
+		return s.spans[worker][0]
+	}
+	return nil
+}
+
 // fetch prefetches a piece of a worker's next weights and reports whether there was one.
 func (a *ahead) fetch(worker int) bool {
 	s := a.now.Load()

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"sparrow/kernel"
+	"sparrow/kernel/cpu/vec"
 	"sparrow/kernel/host"
 )
 
@@ -49,5 +50,41 @@ func TestSharesAreEqual(t *testing.T) {
 				t.Errorf("%d workers: shares have %d bytes of %d", workers, sum, total)
 			}
 		}
+	}
+}
+
+// While a worker multiplies the last rows of its shares it prefetches the rows behind them that are its own, and after
+// those the beginning of the next product.
+func TestWorkersPrefetchWhatTheyReadNext(t *testing.T) {
+	d := Open(vec.Best(), kernel.Options{Workers: 2})
+	defer d.Close()
+	weight := func(rows int) part {
+		data := kernel.Tensor{Buf: make(kernel.HostBuffer, rows*1024), DType: kernel.E4M3, Rows: rows, Cols: 1024,
+			Stride: 1024}
+		return part{to: rows, w: &host.Matrix{Weight: kernel.Weight{Data: data}}}
+	}
+	st := &d.multiply
+	st.parts = []part{weight(256), weight(256)}
+	st.shares.cut(st.parts, 2)
+	next := [][]byte{{1}, {2}}
+	d.ahead.now.Store(&stage{spans: [][][]byte{{next[0]}, {next[1]}}})
+	if st.shares.count() != 4 {
+		t.Fatalf("%d shares, want two of each part", st.shares.count())
+	}
+	for _, c := range []struct {
+		worker, end int
+		want        *byte
+	}{
+		{0, 1, &host.Bytes(st.parts[0].w.Data)[128*1024]}, {0, 2, &next[0][0]},
+		{1, 3, &host.Bytes(st.parts[1].w.Data)[128*1024]}, {1, 4, &next[1][0]},
+		{1, 1, &next[1][0]}, // a share of the other worker
+	} {
+		if got := d.afterShares(c.worker, c.end); len(got) == 0 || &got[0] != c.want {
+			t.Errorf("worker %d after share %d prefetches other memory", c.worker, c.end)
+		}
+	}
+	d.ahead.now.Store(nil)
+	if got := d.afterShares(0, 2); got != nil {
+		t.Errorf("%d bytes before the next product is known", len(got))
 	}
 }

@@ -60,8 +60,9 @@ type streamUnits struct {
 // the weights or none. Units whose columns are not whole blocks are taken one by one.
 func (w *panelWeights) units(c *Cut, j int) streamUnits {
 	u := streamUnits{row: j, each: streamRows, depth: w.k / scaleBlock * scaleBlock, folded: w.folded(j)}
-	most := min(streamBlocks*scaleBlock/u.depth, sumsBytes/(streamRows*c.X.tiles()*c.X.lineBytes()))
-	if u.depth < w.k || u.depth > unitBlocks*scaleBlock || c.M1-c.M0 > c.X.rows {
+	most := min(streamBlocks/min(u.depth/scaleBlock, unitBlocks),
+		sumsBytes/(streamRows*c.X.tiles()*c.X.lineBytes()))
+	if u.depth < w.k || c.M1-c.M0 > c.X.rows {
 		most = 1
 	}
 	for n := 0; n < most && w.streams(j+u.rows, c.N-j-u.rows) && w.folded(j+u.rows) == u.folded; n++ {
@@ -76,44 +77,42 @@ func (w *panelWeights) streams(row, left int) bool {
 	return left >= streamRows && (w.scale.row0+row)%scaleBlock <= scaleBlock-streamRows
 }
 
-// streamUnits multiplies the units, a call after the other where one is too long.
+// streamUnits multiplies the units, unitBlocks blocks of each after the other.
 func (ts *tileScratch) streamUnits(c *Cut, w *panelWeights, u streamUnits) {
-	const most = unitBlocks * scaleBlock
 	clear(ts.sums[:u.rows*c.X.tiles()*c.X.lineBytes()])
-	for from := 0; from < u.depth; from += most {
-		depth := min(u.depth-from, most)
-		ts.aheadOfUnits(c, w, u, from, depth)
-		ts.streamDepth(c, w, u, from, depth)
+	for from := 0; from < u.depth; from += unitBlocks * scaleBlock {
+		size := min(u.depth-from, unitBlocks*scaleBlock)
+		ts.aheadOf(c, u, aheadRows{first: uintptr(at(w.b, u.row*w.ld)), ld: w.ld, from: from, size: size, all: u.depth})
+		ts.streamDepth(c, w, u, from, size)
 	}
 }
 
-// aheadOfUnits makes the kernel prefetch what follows the bytes [from, from+size) of the
-// rows of units: the next bytes of these rows or, after the last, the rows below. After
-// the last rows there are none, and the current ones are fetched again.
-func (ts *tileScratch) aheadOfUnits(c *Cut, w *panelWeights, u streamUnits, from, size int) {
-	first := uintptr(at(w.b, u.row*w.ld))
-	if run := u.depth - from - size; run > 0 {
-		next := first + uintptr(from+size)
-		ts.fetchAhead(next, w.ld, u.each, min(run, unitBlocks*scaleBlock))
-		ts.flow.lastAhead = next
-		return
-	}
-	ts.aheadOfRows(first, w.ld, u, min(u.depth, unitBlocks*scaleBlock), u.row+u.rows < c.N)
+// aheadRows are the bytes [from, from+size) that a kernel takes of the rows of units, of all bytes of a row.
+type aheadRows struct {
+	first           uintptr // of the first row
+	ld              int
+	from, size, all int
 }
 
-// aheadOfRows makes the kernel prefetch the first run bytes of the rows of each next unit, and with the last unit
-// those of the rows below if there are more.
-func (ts *tileScratch) aheadOfRows(first uintptr, ld int, u streamUnits, run int, more bool) {
-	unit := uintptr(u.each * ld)
-	last := first + uintptr((u.rows-u.each)*ld)
-	if more {
-		last += unit
+// aheadOf makes the kernel prefetch with each unit the same bytes of the next one, and with the last unit what is taken
+// afterwards: the bytes behind these, or the first ones of the rows below or, after the last rows of c, of what comes
+// next. If nothing does, the current bytes are fetched again.
+func (ts *tileScratch) aheadOf(c *Cut, u streamUnits, r aheadRows) {
+	current := r.first + uintptr(r.from)
+	last := current + uintptr((u.rows-u.each)*r.ld)
+	switch {
+	case r.from+r.size < r.all:
+		last = current + uintptr(r.size)
+	case u.row+u.rows < c.N:
+		last = r.first + uintptr(u.rows*r.ld)
+	case len(c.Next) > 0:
+		last = uintptr(at(c.Next, 0))
 	}
 	next := last
 	if u.rows > u.each {
-		next = first + unit
+		next = current + uintptr(u.each*r.ld)
 	}
-	ts.fetchAhead(next, ld, u.each, run)
+	ts.fetchAhead(next, r.ld, u.each, r.size)
 	ts.flow.lastAhead = last
 }
 
