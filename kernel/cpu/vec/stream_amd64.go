@@ -7,13 +7,13 @@ import (
 	"unsafe"
 )
 
-// A unit of a streaming kernel is streamRows rows of at most unitBlocks blocks of
-// codes: 8192 columns, half a megabyte. A call takes units of streamBlocks blocks
-// together, which is less than a tenth of a millisecond.
+// A unit of a streaming kernel is blockW or streamRows rows of at most unitBlocks blocks
+// of codes: 8192 columns, a quarter or half of a megabyte. A call takes units of
+// streamBlocks blocks together, which is less than a tenth of a millisecond.
 const (
 	streamRows   = 2 * blockW
 	unitBlocks   = 64
-	streamBlocks = 128
+	streamBlocks = 256
 	// streamRun is the bytes that each prefetch cursor advances in 32 rows.
 	streamRun = 256
 	// skewAhead gives the eight prefetch cursors different offsets within a page:
@@ -59,22 +59,22 @@ type streamUnits struct {
 // none: the scales of a unit are in one line, and either all scales are folded into
 // the weights or none. Units whose columns are not whole blocks are taken one by one.
 func (w *panelWeights) units(c *Cut, j int) streamUnits {
-	u := streamUnits{row: j, each: streamRows, depth: w.k / scaleBlock * scaleBlock, folded: w.folded(j)}
-	most := min(streamBlocks/min(u.depth/scaleBlock, unitBlocks),
-		sumsBytes/(streamRows*c.X.tiles()*c.X.lineBytes()))
+	u := streamUnits{row: j, each: blockW * c.X.tiles(), depth: w.k / scaleBlock * scaleBlock, folded: w.folded(j)}
+	most := min(streamBlocks/(c.X.tiles()*min(u.depth/scaleBlock, unitBlocks)),
+		sumsBytes/(u.each*c.X.tiles()*c.X.lineBytes()))
 	if u.depth < w.k || c.M1-c.M0 > c.X.rows {
 		most = 1
 	}
-	for n := 0; n < most && w.streams(j+u.rows, c.N-j-u.rows) && w.folded(j+u.rows) == u.folded; n++ {
-		u.rows += streamRows
+	for n := 0; n < most && w.streams(j+u.rows, u.each, c.N-j-u.rows) && w.folded(j+u.rows) == u.folded; n++ {
+		u.rows += u.each
 	}
 	return u
 }
 
-// streams reports whether the rows from row on are enough for a unit and share
+// streams reports whether the rows from row on are enough for a unit of n and share
 // their scales.
-func (w *panelWeights) streams(row, left int) bool {
-	return left >= streamRows && (w.scale.row0+row)%scaleBlock <= scaleBlock-streamRows
+func (w *panelWeights) streams(row, n, left int) bool {
+	return left >= n && (w.scale.row0+row)%scaleBlock <= scaleBlock-n
 }
 
 // streamUnits multiplies the units, unitBlocks blocks of each after the other.
@@ -171,13 +171,13 @@ func (ts *tileScratch) fetchAhead(first uintptr, ld, rows, run int) {
 func (ts *tileScratch) streamDepth(c *Cut, w *panelWeights, u streamUnits, from, depth int) {
 	a, x := &ts.flow, c.X
 	ts.flowShapes(x)
-	a.w, a.ldw, a.lower, a.nextW = at(w.b, u.row*w.ld+from), w.ld, blockW*w.ld, streamRows*w.ld-depth
+	a.w, a.ldw, a.lower, a.nextW = at(w.b, u.row*w.ld+from), w.ld, blockW*w.ld, u.each*w.ld-depth
 	a.x = at(x.mem[:cap(x.mem)], c.M0/x.rows*x.groupBytes()+from/stepDepth*x.stepBytes())
 	a.panel, a.sums, a.scales = at(ts.panel, 0), at(ts.sums, 0), unsafe.Pointer(&ts.scales[1])
-	a.units, a.blocks = u.rows/streamRows, depth/scaleBlock
+	a.units, a.blocks = u.rows/u.each, depth/scaleBlock
 	a.left, a.leftSums = a.blocks, 1+a.blocks
 	for i := range a.units {
-		scales := w.scale.row(u.row + i*streamRows)[from/scaleBlock:][:a.blocks]
+		scales := w.scale.row(u.row + i*u.each)[from/scaleBlock:][:a.blocks]
 		ts.streamScales(ts.scales[1+i*a.blocks:], scales, u.folded)
 	}
 	runKernel(streamKernels[x.rows][flag(!u.folded)], a)

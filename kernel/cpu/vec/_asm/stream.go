@@ -3,9 +3,9 @@ package main
 import "fmt"
 
 // Streaming kernels: up to sixteen rows of x by coded weights that come from
-// memory. They take units of 64 rows of weights, one after the other, and widen 64
-// columns of them into one half of a small panel while the tiles multiply the other
-// half. Sums are taken in the order of the tile kernels.
+// memory. They take units of one or two groups of 32 rows of weights, one after the
+// other, and widen 64 columns of a group into one half of a small panel while the tiles
+// multiply the other half. Sums are taken in the order of the tile kernels.
 //
 // A block of 128 columns is two phases; each fills (f) and multiplies (m):
 //
@@ -14,11 +14,11 @@ import "fmt"
 //	m         last of block before  first
 //	panel     f half 0, m half 1    f half 1, m half 0
 //
-// Up to eight rows of x are one tile, whose columns are both parts of all of them,
-// and its sums by 64 rows of weights are four tiles. Sixteen rows are two tiles,
-// and four tiles are their sums by 32 rows only, a group. So a block has two phases
-// for each group, first those of group 0, and sums leave the tiles in between;
-// x comes from the L1 cache for group 1.
+// Up to eight rows of x are one tile, whose columns are both parts of all of them.
+// Their unit is one group: while it is multiplied the next one is prefetched, and the
+// L2 cache holds the shorter units better. Sixteen rows are two tiles, and their unit is
+// two groups, because x comes from the L1 cache for the second. A block has two phases
+// for each group, first those of group 0, and sums leave the tiles in between.
 //
 // Tile instructions are spread evenly between the rows that are widened.
 //
@@ -35,9 +35,7 @@ func (e *emitter) emitStreams() {
 			(&stream{emitter: e, rows: rows, scaled: scaled}).write()
 		}
 	}
-	for _, groups := range []int{1, 2} {
-		e.emitAnyRows(groups)
-	}
+	e.emitAnyRows()
 }
 
 // stream is a kernel for one group of rows of x. Scaled ones add the sums of each
@@ -51,7 +49,6 @@ type stream struct {
 }
 
 const (
-	streamRows  = 64     // of weights
 	streamW     = 4      // first of two tiles of weights
 	streamX     = 6      // first of two tiles of x
 	streamScale = 24     // register of the scale
@@ -74,8 +71,8 @@ func (k *stream) groups() int {
 	return 1
 }
 
-// fours is how many times four rows a group has.
-func (k *stream) fours() int { return streamRows / 4 / k.groups() }
+// sums is the tiles that hold the sums of a group.
+func (k *stream) sums() int { return 2 * k.groups() }
 
 // columns is those of a tile of x or of sums, line the bytes of a line of it and
 // tile its own.
@@ -84,15 +81,11 @@ func (k *stream) line() int    { return 4 * k.columns() }
 func (k *stream) tile() int    { return 16 * k.line() }
 
 // lines is the registers that the sums of a group take.
-func (k *stream) lines() int { return 4 * k.tile() / 64 }
+func (k *stream) lines() int { return k.sums() * k.tile() / 64 }
 
 // unitSums is the bytes of the sums of a unit, groupSums those before a group's.
 func (k *stream) unitSums() int           { return k.groups() * k.groupSums(1) }
-func (k *stream) groupSums(group int) int { return group * 4 * k.tile() }
-
-// stepBytes is the bytes of a step of a group in the panel, halfBytes those of two.
-func stepBytes(groups int) int { return 64 * streamRows / groups }
-func halfBytes(groups int) int { return 2 * stepBytes(groups) }
+func (k *stream) groupSums(group int) int { return group * k.sums() * k.tile() }
 
 func (k *stream) write() {
 	name := fmt.Sprintf("stream%d", k.rows)
@@ -100,7 +93,8 @@ func (k *stream) write() {
 		name += "scaled"
 	}
 	k.function(name, "streamArgs",
-		fmt.Sprintf("%d rows of x in two parts by 64 rows of e4m3 codes, whole blocks of 128 columns.", k.rows))
+		fmt.Sprintf("%d rows of x in two parts by units of %d rows of e4m3 codes, whole blocks of 128 columns.",
+			k.rows, k.groups()*groupRows))
 	k.begin()
 	loop, entry, done := k.label("loop"), k.label("entry"), k.label("done")
 	k.phase(0, false)
@@ -146,7 +140,7 @@ func (k *stream) begin() {
 	k.op("MOVQ $%d, DX", k.line())
 	k.op("MOVQ $64, R15")
 	k.ordinaryMaps()
-	for t := range 4 {
+	for t := range k.sums() {
 		if k.scaled { // nothing is to be added before the first block is done
 			k.emit(tilezero(t))
 		}
@@ -172,7 +166,7 @@ func (k *stream) nextX() {
 	k.at(same)
 }
 
-// nextUnit advances to the next 64 rows of weights, and to the bytes prefetched with them.
+// nextUnit advances to the next unit, and to the bytes prefetched with them.
 func (k *stream) nextUnit() {
 	k.op("ADDQ streamArgs_nextW(AX), BX")
 	k.unitAhead()
@@ -200,7 +194,7 @@ func (k *stream) unitAhead() {
 // Where there are two groups they are those of the last one; a product of the first
 // exchanges them.
 func (k *stream) loadSums() {
-	for t := range 4 {
+	for t := range k.sums() {
 		if !k.scaled {
 			k.emit(tileload(memory{base: "R8", index: "DX", disp: k.groupSums(k.groups()-1) + t*k.tile()}, t))
 		}
@@ -208,7 +202,7 @@ func (k *stream) loadSums() {
 }
 
 func (k *stream) storeSums() {
-	for t := range 4 {
+	for t := range k.sums() {
 		k.store(t, "R8", k.groupSums(k.groups()-1))
 	}
 }
@@ -244,15 +238,15 @@ func (k *stream) phase(p int, multiply bool) {
 			k.fetchPlace(r)
 		}
 		k.op("LEAQ (R9)(CX*4), R9")
-		if q%8 == 7 {
+		if q == groupFours-1 {
 			k.nextRun()
 		}
-		for r := q * k.lines() / k.fours(); adds && r < (q+1)*k.lines()/k.fours(); r++ {
+		for r := q * k.lines() / groupFours; adds && r < (q+1)*k.lines()/groupFours; r++ {
 			k.add(group, r)
 		}
 	}
 	if !multiply {
-		for q := range k.fours() {
+		for q := range groupFours {
 			between(q)
 		}
 		return
@@ -281,21 +275,20 @@ func (k *stream) multiply(p int, between func(q int)) {
 	n := k.groups()
 	before := (p + 2*n - 1) % (2 * n)
 	group, half := before/2, before%2
-	for q := range k.fours() {
-		step := q / (k.fours() / 2)
+	for q := range groupFours {
+		step := q / (groupFours / 2)
 		w := func(i int) {
-			k.emit(tileload(memory{base: "DI", index: "R15", disp: half*halfBytes(n) + step*stepBytes(n) + i*1024},
-				streamW+i%2))
+			k.emit(tileload(memory{base: "DI", index: "R15", disp: half*groupHalf + step*groupStep + i*1024}, streamW+i))
 		}
 		x := func(i int) {
 			m := memory{base: "SI", index: "DX", disp: ((half*2+step)*n + i) * k.tile()}
-			if n == 1 && k.columns() >= 8 { // executed once for every 64 rows of weights
+			if n == 1 && k.columns() >= 8 { // executed once for every 32 rows of weights
 				k.emit(tileloadOnce(m, k.tileX(step, i)))
 			} else {
 				k.emit(tileload(m, k.tileX(step, i)))
 			}
 		}
-		product := func(i, j int) { k.emit(tdpbf16ps(k.tileX(step, j), streamW+i%2, i*n+j)) }
+		product := func(i, j int) { k.emit(tdpbf16ps(k.tileX(step, j), streamW+i, i*n+j)) }
 		fresh := func(t int) {
 			if half == 0 && step == 0 {
 				k.exchange(t, group)
@@ -323,7 +316,7 @@ func (k *stream) multiply(p int, between func(q int)) {
 			}
 			continue
 		}
-		switch q % 8 {
+		switch q % 4 {
 		case 0:
 			x(0)
 			w(0)
@@ -334,14 +327,6 @@ func (k *stream) multiply(p int, between func(q int)) {
 			fresh(1)
 		case 3:
 			product(1, 0)
-			w(2)
-			fresh(2)
-		case 5:
-			product(2, 0)
-			w(3)
-			fresh(3)
-		case 7:
-			product(3, 0)
 		}
 	}
 }
@@ -397,7 +382,7 @@ func (k *stream) end() {
 	if k.groups() == 1 {
 		k.added()
 	}
-	for t := range 4 {
+	for t := range k.sums() {
 		k.store(t, "DI", streamBlock)
 	}
 	k.loadScale(1)
