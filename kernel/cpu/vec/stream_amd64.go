@@ -7,11 +7,10 @@ import (
 	"unsafe"
 )
 
-// A unit of a streaming kernel is blockW or streamRows rows of at most unitBlocks blocks
-// of codes: 8192 columns, a quarter or half of a megabyte. A call takes units of
-// streamBlocks blocks together, which is less than a tenth of a millisecond.
+// A unit of a streaming kernel is blockW rows of at most unitBlocks blocks of codes: 8192
+// columns, a quarter of a megabyte. A call takes units of streamBlocks blocks together,
+// which is less than a tenth of a millisecond.
 const (
-	streamRows   = 2 * blockW
 	unitBlocks   = 64
 	streamBlocks = 256
 	// streamRun is the bytes that each prefetch cursor advances in 32 rows.
@@ -59,8 +58,8 @@ type streamUnits struct {
 // none: the scales of a unit are in one line, and either all scales are folded into
 // the weights or none. Units whose columns are not whole blocks are taken one by one.
 func (w *panelWeights) units(c *Cut, j int) streamUnits {
-	u := streamUnits{row: j, each: blockW * c.X.tiles(), depth: w.k / scaleBlock * scaleBlock, folded: w.folded(j)}
-	most := min(streamBlocks/(c.X.tiles()*min(u.depth/scaleBlock, unitBlocks)),
+	u := streamUnits{row: j, each: blockW, depth: w.k / scaleBlock * scaleBlock, folded: w.folded(j)}
+	most := min(streamBlocks/min(u.depth/scaleBlock, unitBlocks),
 		sumsBytes/(u.each*c.X.tiles()*c.X.lineBytes()))
 	if u.depth < w.k || c.M1-c.M0 > c.X.rows {
 		most = 1

@@ -72,7 +72,7 @@ func tiledFP4(c Cut, b []byte, ldw int, scale []byte, ldScale int) {
 	ts := tileScratches.get()
 	defer releaseTiles(ts)
 	ts.ready()
-	u := streamUnits{each: streamRows, depth: w.k}
+	u := streamUnits{each: 2 * blockW, depth: w.k}
 	if c.X.tiles() > 1 {
 		u.each = blockW
 	}

@@ -3,9 +3,10 @@ package main
 import "fmt"
 
 // Streaming kernels: up to sixteen rows of x by coded weights that come from
-// memory. They take units of one or two groups of 32 rows of weights, one after the
-// other, and widen 64 columns of a group into one half of a small panel while the tiles
-// multiply the other half. Sums are taken in the order of the tile kernels.
+// memory. They take units of 32 rows of weights, a group, one after the other, and widen
+// 64 columns of it into one half of a small panel while the tiles multiply the other
+// half. Sums are taken in the order of the tile kernels. While a unit is multiplied the
+// next one is prefetched: longer units would leave the L2 cache before they are used.
 //
 // A block of 128 columns is two phases; each fills (f) and multiplies (m):
 //
@@ -14,11 +15,8 @@ import "fmt"
 //	m         last of block before  first
 //	panel     f half 0, m half 1    f half 1, m half 0
 //
-// Up to eight rows of x are one tile, whose columns are both parts of all of them.
-// Their unit is one group: while it is multiplied the next one is prefetched, and the
-// L2 cache holds the shorter units better. Sixteen rows are two tiles, and their unit is
-// two groups, because x comes from the L1 cache for the second. A block has two phases
-// for each group, first those of group 0, and sums leave the tiles in between.
+// Up to eight rows of x are one tile, whose columns are both parts of all of them, and
+// its sums are two tiles. Sixteen rows are two tiles, and their sums four.
 //
 // Tile instructions are spread evenly between the rows that are widened.
 //
@@ -63,16 +61,16 @@ const (
 	entryBytes, entryPower, entryScale = 16, 8, 12
 )
 
-// groups is the groups of rows of weights, and also the tiles of x.
-func (k *stream) groups() int {
+// tilesX is the tiles of x.
+func (k *stream) tilesX() int {
 	if k.rows > 8 {
 		return 2
 	}
 	return 1
 }
 
-// sums is the tiles that hold the sums of a group.
-func (k *stream) sums() int { return 2 * k.groups() }
+// sums is the tiles that hold the sums of a unit.
+func (k *stream) sums() int { return 2 * k.tilesX() }
 
 // columns is those of a tile of x or of sums, line the bytes of a line of it and
 // tile its own.
@@ -83,9 +81,8 @@ func (k *stream) tile() int    { return 16 * k.line() }
 // lines is the registers that the sums of a group take.
 func (k *stream) lines() int { return k.sums() * k.tile() / 64 }
 
-// unitSums is the bytes of the sums of a unit, groupSums those before a group's.
-func (k *stream) unitSums() int           { return k.groups() * k.groupSums(1) }
-func (k *stream) groupSums(group int) int { return group * k.sums() * k.tile() }
+// unitSums is the bytes of the sums of a unit.
+func (k *stream) unitSums() int { return k.sums() * k.tile() }
 
 func (k *stream) write() {
 	name := fmt.Sprintf("stream%d", k.rows)
@@ -94,7 +91,7 @@ func (k *stream) write() {
 	}
 	k.function(name, "streamArgs",
 		fmt.Sprintf("%d rows of x in two parts by units of %d rows of e4m3 codes, whole blocks of 128 columns.",
-			k.rows, k.groups()*groupRows))
+			k.rows, groupRows))
 	k.begin()
 	loop, entry, done := k.label("loop"), k.label("entry"), k.label("done")
 	k.phase(0, false)
@@ -103,9 +100,7 @@ func (k *stream) write() {
 	k.phase(0, true)
 	k.nextX()
 	k.at(entry)
-	for p := 1; p < 2*k.groups(); p++ {
-		k.phase(p, true)
-	}
+	k.phase(1, true)
 	k.op("ADDQ $128, BX")
 	k.op("ADDQ $%d, R11", entryBytes)
 	k.op("DECQ streamArgs_left(AX)")
@@ -153,7 +148,7 @@ func (k *stream) begin() {
 // the unit before.
 func (k *stream) nextX() {
 	same := k.label("same")
-	k.op("ADDQ $%d, SI", 4*k.groups()*k.tile())
+	k.op("ADDQ $%d, SI", 4*k.tilesX()*k.tile())
 	k.op("MOVQ streamArgs_left(AX), R9")
 	k.op("CMPQ R9, streamArgs_blocks(AX)")
 	k.op("JNE %s", same)
@@ -196,14 +191,14 @@ func (k *stream) unitAhead() {
 func (k *stream) loadSums() {
 	for t := range k.sums() {
 		if !k.scaled {
-			k.emit(tileload(memory{base: "R8", index: "DX", disp: k.groupSums(k.groups()-1) + t*k.tile()}, t))
+			k.emit(tileload(memory{base: "R8", index: "DX", disp: t * k.tile()}, t))
 		}
 	}
 }
 
 func (k *stream) storeSums() {
 	for t := range k.sums() {
-		k.store(t, "R8", k.groupSums(k.groups()-1))
+		k.store(t, "R8", 0)
 	}
 }
 
@@ -212,28 +207,24 @@ func (k *stream) store(t int, base string, at int) {
 	k.emit(tilestore(t, memory{base: base, index: "DX", disp: at + t*k.tile()}))
 }
 
-// phase fills 64 columns of a group and, meanwhile, multiplies what was filled
+// phase fills 64 columns and, meanwhile, multiplies what was filled
 // before. Where it fills the first ones it adds the sums that left the tiles in
 // the phase before: by now they have reached the cache.
 func (k *stream) phase(p int, multiply bool) {
-	group, half := p/2, p%2
 	k.note("phase %d", p)
-	k.op("LEAQ %d(BX), R9", 64*half)
-	if group > 0 {
-		k.op("ADDQ streamArgs_lower(AX), R9")
-	}
+	k.op("LEAQ %d(BX), R9", 64*p)
 	if p == 0 {
 		k.manyRare()
 		if !k.scaled {
 			k.op("VPBROADCASTD %d(R11), Z%d", entryPower, streamPower)
 		}
 	}
-	adds := half == 0 && multiply && k.scaled
+	adds := p == 0 && multiply && k.scaled
 	if adds {
-		k.loadScale(3 - k.groups())
+		k.loadScale(2)
 	}
 	between := func(q int) {
-		k.fill(half, q)
+		k.fill(p, q)
 		for r := 4 * q; r < 4*q+4; r++ {
 			k.fetchPlace(r)
 		}
@@ -242,7 +233,7 @@ func (k *stream) phase(p int, multiply bool) {
 			k.nextRun()
 		}
 		for r := q * k.lines() / groupFours; adds && r < (q+1)*k.lines()/groupFours; r++ {
-			k.add(group, r)
+			k.add(r)
 		}
 	}
 	if !multiply {
@@ -252,7 +243,7 @@ func (k *stream) phase(p int, multiply bool) {
 		return
 	}
 	k.multiply(p, between)
-	if adds && group == k.groups()-1 {
+	if adds {
 		k.added()
 	}
 }
@@ -269,12 +260,10 @@ func (k *stream) added() {
 	k.at(same)
 }
 
-// multiply multiplies what the phase before p filled: two steps of a group's tiles
-// of rows by those of x. It calls between for each four rows of a group.
+// multiply multiplies what the phase before p filled: two steps of the tiles of rows by
+// those of x. It calls between for each four rows.
 func (k *stream) multiply(p int, between func(q int)) {
-	n := k.groups()
-	before := (p + 2*n - 1) % (2 * n)
-	group, half := before/2, before%2
+	n, half := k.tilesX(), 1-p
 	for q := range groupFours {
 		step := q / (groupFours / 2)
 		w := func(i int) {
@@ -282,7 +271,7 @@ func (k *stream) multiply(p int, between func(q int)) {
 		}
 		x := func(i int) {
 			m := memory{base: "SI", index: "DX", disp: ((half*2+step)*n + i) * k.tile()}
-			if n == 1 && k.columns() >= 8 { // executed once for every 32 rows of weights
+			if k.columns() >= 8 { // x comes from the L2 cache, and would take the panel's place in L1
 				k.emit(tileloadOnce(m, k.tileX(step, i)))
 			} else {
 				k.emit(tileload(m, k.tileX(step, i)))
@@ -291,7 +280,7 @@ func (k *stream) multiply(p int, between func(q int)) {
 		product := func(i, j int) { k.emit(tdpbf16ps(k.tileX(step, j), streamW+i, i*n+j)) }
 		fresh := func(t int) {
 			if half == 0 && step == 0 {
-				k.exchange(t, group)
+				k.exchange(t)
 			}
 		}
 		between(q)
@@ -334,23 +323,17 @@ func (k *stream) multiply(p int, between func(q int)) {
 // tileX is the register of tile i of x in a step. Where there is one only, steps
 // take turns.
 func (k *stream) tileX(step, i int) int {
-	if k.groups() == 1 {
+	if k.tilesX() == 1 {
 		return streamX + step
 	}
 	return streamX + i
 }
 
-// exchange makes a tile ready for the sums of a group: those of a block, which
-// begin at zero, or those of all, which stay in the tile unless another group had
-// it.
-func (k *stream) exchange(t, group int) {
-	switch {
-	case k.scaled:
+// exchange makes a tile ready for the sums of a block where they begin at zero.
+func (k *stream) exchange(t int) {
+	if k.scaled {
 		k.store(t, "DI", streamBlock)
 		k.emit(tilezero(t))
-	case k.groups() == 2:
-		k.store(t, "R8", k.groupSums(1-group))
-		k.emit(tileload(memory{base: "R8", index: "DX", disp: k.groupSums(group) + t*k.tile()}, t))
 	}
 }
 
@@ -361,8 +344,8 @@ func (k *stream) loadScale(before int) {
 
 // add adds register r of the sums of a block of a group, times their scale, to
 // those of all blocks.
-func (k *stream) add(group, r int) {
-	to, t := at16("R8", k.groupSums(group)+64*r), 8+r%4
+func (k *stream) add(r int) {
+	to, t := at16("R8", 64*r), 8+r%4
 	k.op("VMOVUPS %d(DI), Z%d", streamBlock+64*r, t)
 	k.op("VFMADD213PS %s, Z%d, Z%d", to, streamScale, t)
 	k.op("VMOVUPS Z%d, %s", t, to)
@@ -375,19 +358,17 @@ func (k *stream) end() {
 		k.storeSums()
 		return
 	}
-	k.loadScale(3 - k.groups())
+	k.loadScale(2)
 	for r := range k.lines() {
-		k.add(0, r)
+		k.add(r)
 	}
-	if k.groups() == 1 {
-		k.added()
-	}
+	k.added()
 	for t := range k.sums() {
 		k.store(t, "DI", streamBlock)
 	}
 	k.loadScale(1)
 	for r := range k.lines() {
-		k.add(k.groups()-1, r)
+		k.add(r)
 	}
 }
 

@@ -13,11 +13,11 @@ package main
 
 const (
 	rareRows = 8 // rows that have a mark
-	// rareMost is how many fours of rows of a group in a block, which has 16, may have
-	// been widened by tables because of their codes for the next block to be taken as
+	// rareMost is how many fours of rows of a block, which has 16, may have been
+	// widened by tables because of their codes for the next block to be taken as
 	// ordinary: a third of the marks.
 	rareMost = 3
-	// groupFours is how many times four rows a group has.
+	// groupFours is how many times four rows a unit has.
 	groupFours = groupRows / 4
 )
 
@@ -25,7 +25,7 @@ const (
 func (k *stream) manyRare() {
 	few := k.label("few")
 	k.op("MOVQ $0, streamArgs_exact(AX)")
-	k.op("CMPQ streamArgs_rare(AX), $%d", k.groups()*rareMost)
+	k.op("CMPQ streamArgs_rare(AX), $%d", rareMost)
 	k.op("JLE %s", few)
 	k.op("MOVQ $1, streamArgs_exact(AX)")
 	k.at(few)
