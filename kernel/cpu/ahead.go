@@ -27,19 +27,20 @@ type stage struct {
 	next  *stage
 }
 
-// stageKey names a stage: the first of its weights, and which rows of each head it takes.
+// stageKey names a stage: the first of its weights, and what it takes of it.
 type stageKey struct {
 	w    *host.Matrix
 	part headPart
 }
 
-// headPart is the rows of each head of an up-projection that a product takes.
+// headPart is a whole weight, the rows of each head of an up-projection that a product takes, or experts.
 type headPart int
 
 const (
 	wholeWeight headPart = iota
 	keyRows              // absorb
 	valueRows            // expand
+	expertRows           // experts; the key has the first one
 )
 
 // ahead is what waiting workers prefetch.

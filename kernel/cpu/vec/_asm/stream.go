@@ -78,7 +78,7 @@ func (k *stream) columns() int { return min(2*k.rows, 16) }
 func (k *stream) line() int    { return 4 * k.columns() }
 func (k *stream) tile() int    { return 16 * k.line() }
 
-// lines is the registers that the sums of a group take.
+// lines is the registers that the sums of a unit take.
 func (k *stream) lines() int { return k.sums() * k.tile() / 64 }
 
 // unitSums is the bytes of the sums of a unit.
@@ -185,9 +185,7 @@ func (k *stream) unitAhead() {
 		MOVQ R9, streamArgs_leftAhead(AX)`)
 }
 
-// loadSums and storeSums move the sums of all blocks between tiles and memory.
-// Where there are two groups they are those of the last one; a product of the first
-// exchanges them.
+// loadSums and storeSums move the sums of a unit between tiles and memory.
 func (k *stream) loadSums() {
 	for t := range k.sums() {
 		if !k.scaled {
