@@ -19,6 +19,7 @@ func TestSharesAreEqual(t *testing.T) {
 			weight(kernel.BF16, 64, 1024)},
 		{weight(kernel.E4M3, 3072, 512), weight(kernel.BF16, 16, 512), weight(kernel.F32, 1, 512)},
 		{weight(kernel.BF16, 128, 1024)}, {weight(kernel.BF16, 129280, 1024)}, {weight(kernel.E2M1x2, 1, 32)},
+		{weight(kernel.F32, 24, 16384)},
 	} {
 		for _, workers := range []int{1, 2, 3, 64} {
 			var s shares
@@ -26,9 +27,12 @@ func TestSharesAreEqual(t *testing.T) {
 			total, block := 0, 0
 			for i := range parts {
 				total += parts[i].w.Out() * rowBytes(parts[i].w)
-				block = max(block, packedBandFew*rowBytes(parts[i].w))
+				block = max(block, shareRows(&parts[i])*rowBytes(parts[i].w))
 			}
 			most := max(sharesEach*workers, total/shareBytes)
+			if workers == 2 && parts[0].w.Out() == 24 && s.count() != 4 {
+				t.Errorf("24 long rows are %d shares, want 4", s.count())
+			}
 			if s.count() < 1 || s.count() > most || workers == 1 && s.count() > 1 {
 				t.Fatalf("%d shares for %d workers", s.count(), workers)
 			}
@@ -37,7 +41,7 @@ func TestSharesAreEqual(t *testing.T) {
 				bytes := 0
 				for p := range parts {
 					n0, n1 := s.rows(i, i+1, p, parts[p].w.Out())
-					if n0%packedBandFew != 0 && n0 < n1 {
+					if n0%shareRows(&parts[p]) != 0 && n0 < n1 {
 						t.Errorf("a share begins in row %d", n0)
 					}
 					bytes += max(0, n1-n0) * rowBytes(parts[p].w)

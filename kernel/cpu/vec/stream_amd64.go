@@ -15,11 +15,13 @@ const (
 	streamBlocks = 256
 	// streamRun is the bytes that each prefetch cursor advances in 32 rows.
 	streamRun = 256
-	// skewAhead gives the eight prefetch cursors different offsets within a page:
-	// with rows of 4096 weights, which are common, all of them would have the same
-	// offset and so read the same memory banks. The hardware prefetches the bytes
-	// that are left out, one in a hundred.
-	skewAhead = 9 * 64
+	// Eight prefetch cursors have different offsets within a page: with rows of 4096
+	// weights, which are common, all of them would have the same offset and so read the
+	// same memory banks. Between their bytes some are left out, which the hardware
+	// prefetches: the longer offset leaves out one in thirty of units of longUnit bytes.
+	skewShort = 64
+	skewLong  = 9 * 64
+	longUnit  = 128 << 10
 )
 
 // stream multiplies few groups of columns by e4m3 weights that are read once from
@@ -158,8 +160,11 @@ func (ts *tileScratch) foldUnits(c *Cut, u streamUnits) {
 // Eight cursors that advance line by line give more memory bandwidth than 64 rows in
 // parallel.
 func (ts *tileScratch) fetchAhead(first uintptr, ld, rows, run int) {
-	a := &ts.flow
-	a.ahead, a.ldAhead = first, rows/8*ld+skewAhead
+	a, skew := &ts.flow, skewShort
+	if rows*ld >= longUnit {
+		skew = skewLong
+	}
+	a.ahead, a.ldAhead = first, rows/8*ld+skew
 	a.backAhead = 64 - 4*a.ldAhead
 	a.runAhead = (run + streamRun - 1) / streamRun * streamRun
 	a.leftAhead, a.jumpAhead = a.runAhead, ld-a.runAhead
