@@ -141,7 +141,7 @@ func someSample() SampleArgs {
 }
 
 func someDraw() DrawArgs {
-	return DrawArgs{Out: somewhere, Stride: 8, Rows: 5, Columns: 8, Step: 1, Type: ElementE4M3}
+	return DrawArgs{Out: somewhere, Stride: 8, Rows: 5, Columns: 8, FromStride: 8, Step: 1, Type: ElementE4M3}
 }
 
 func someWiden() WidenArgs {

@@ -58,8 +58,8 @@ func (m *member) AllReduce(a kernel.AllReduceArgs) error {
 		}
 		own := func(r int) kernel.Tensor {
 			x := m.seats[r].at.x
-			return kernel.Tensor{Buf: x.Buf, Off: x.Off, DType: x.DType, Rows: 1, Cols: last, Stride: last}.Columns(first,
-				last)
+			x.Rows, x.Cols, x.Stride = 1, last, last
+			return x.Columns(first, last)
 		}
 		m.sum(own(0), own)
 		for r := 1; r < len(m.seats); r++ {

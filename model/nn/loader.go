@@ -116,20 +116,9 @@ func (l *Loader) Bands(name string, n, out, in int) []kernel.Matrix {
 	}
 	list := make([]kernel.Matrix, n/l.Ranks.Count())
 	for i := range list {
-		band := w.Slice(i*out, (i+1)*out)
-		redraw(&band.Data, i)
-		redraw(&band.Scale, i)
-		list[i] = l.prepare(band, kernel.Projected)
+		list[i] = l.prepare(w.Slice(i*out, (i+1)*out), kernel.Projected)
 	}
 	return list
-}
-
-// redraw makes band i of a drawn tensor a tensor of its own: devices draw whole tensors.
-func redraw(t *kernel.Tensor, i int) {
-	if x, ok := t.Buf.(kernel.Drawn); ok {
-		x.Seed, x.Bytes, t.Off = x.Seed+uint64(i)<<32, t.Extent(), 0
-		t.Buf = x
-	}
 }
 
 // Experts prepares a rank's part of the matrices of a layer's experts, each in the memory where it has its place. Where
