@@ -131,7 +131,8 @@ var gpuRanks = []struct {
 }
 
 // Ranks that share a model agree with the independent implementation as one device does: heads or requests, experts and
-// vocabulary divided, FP8 weights cut between blocks and inside them, prompts whole and in chunks.
+// vocabulary divided, FP8 weights cut between blocks and inside them, prompts whole and in chunks. The checkpoints have
+// two heads, DeepSeek-V4's two groups of two: on four ranks by heads those of two ranks are padding.
 func TestRanks(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -141,11 +142,16 @@ func TestRanks(t *testing.T) {
 		chunk int
 	}{
 		{"deepseek_v32-1", "f32", 2, plan.ByHeads, 0},
+		{"deepseek_v32-1", "f32", 4, plan.ByHeads, 64},
 		{"deepseek_v32-fp8-1", "f32", 2, plan.ByHeads, 64},
+		{"deepseek_v32-fp8-1", "f32", 4, plan.ByHeads, 0},
 		{"glm_moe_dsa-1", "f32", 2, plan.ByHeads, 64},
+		{"glm_moe_dsa-1", "f32", 4, plan.ByHeads, 0},
 		{v4, "f32", 2, plan.ByHeads, 129},
+		{v4, "f32", 4, plan.ByHeads, 0},
 		{"deepseek_v32-1", "fp8", 2, plan.ByHeads, 0},
 		{"deepseek_v32-1", "f32", 2, plan.ByRequests, 64},
+		{"deepseek_v32-1", "f32", 4, plan.ByRequests, 0},
 		{"deepseek_v32-fp8-1", "f32", 4, plan.ByRequests, 0},
 		{"glm_moe_dsa-1", "f32", 2, plan.ByRequests, 0},
 		{"glm_moe_dsa-1", "f32", 4, plan.ByRequests, 64},

@@ -35,6 +35,7 @@ type Loader struct {
 
 	from     *weight.Checkpoint
 	dev      Device
+	groups   int // of heads, while Heads loads them
 	used     map[string]bool
 	problems []string
 	err      error // of the device, not of the checkpoint
@@ -109,12 +110,7 @@ func (l *Loader) Bands(name string, n, out, in int) []kernel.Matrix {
 	if !w.Data.Given() {
 		return nil
 	}
-	if ranks := l.Ranks.Count(); n%ranks != 0 {
-		l.addProblem("%s has %d groups, which %d ranks cannot share; %s, or attention divided by requests "+
-			"(--attention dp)", name, n, ranks, supported(n, func(k int) bool { return n%k == 0 }))
-		return nil
-	}
-	list := make([]kernel.Matrix, n/l.Ranks.Count())
+	list := make([]kernel.Matrix, l.padded(n)/l.Ranks.Count())
 	for i := range list {
 		list[i] = l.prepare(w.Slice(i*out, (i+1)*out), kernel.Projected)
 	}
@@ -307,19 +303,24 @@ func (l *Loader) Vector(name string, n int) kernel.Tensor {
 
 // widened copies a tensor of plain floats as float32.
 func (l *Loader) widened(t *weight.Tensor, rows, cols int) kernel.Tensor {
+	return l.floats(l.read(t, rows*cols), rows, cols)
+}
+
+// read is the n values of a tensor of plain floats.
+func (l *Loader) read(t *weight.Tensor, n int) []float32 {
+	v := make([]float32, n)
 	if t.Drawn != nil {
-		v := make([]float32, rows*cols)
 		for i := range v {
 			v[i] = drawn(t).Value(int64(i))
 		}
-		return l.floats(v, rows, cols)
+		return v
 	}
-	v, err := weight.ReadF32(t)
+	got, err := weight.ReadF32(t)
 	if err != nil {
 		l.addProblem("%v", err)
-		return kernel.Tensor{}
+		return v
 	}
-	return l.floats(v, rows, cols)
+	return got
 }
 
 // scales are block scales as float32, whatever the checkpoint stores.
