@@ -21,7 +21,8 @@ import (
 // logits of a lone run to the bit; whatever fails or is cancelled on the way, it is computed; in the end neither the
 // device nor host memory holds anything for anybody.
 
-// tiered is a small cache in front of tiers. Requests wait for pages however busy the machine is, unless o says how long.
+// tiered is a small cache in front of tiers. Requests wait for pages however busy the machine is, unless o says how
+// long.
 func tiered(kv string, pages, page int, o tier.Options) Config {
 	if o.Wait == 0 {
 		o.Wait = time.Hour

@@ -244,8 +244,8 @@ func (w Weight) PaddedColumns(from, to int) (Weight, error) {
 	if own > 0 {
 		if w.Scale.Given() {
 			if first = from % w.BlockCols; first != 0 && first+to-from > w.BlockCols {
-				return Weight{}, fmt.Errorf("%w: columns %d to %d, of which %d are padding, begin inside a block of %d "+
-					"and end behind it", ErrArgument, from, to, to-n, w.BlockCols)
+				return Weight{}, fmt.Errorf("%w: columns %d to %d, of which %d are padding, begin inside a block of "+
+					"%d and end behind it", ErrArgument, from, to, to-n, w.BlockCols)
 			}
 		}
 		var err error

@@ -93,8 +93,8 @@ func (r *resolver) ranks() {
 		r.reason("dispatch 15", "%d ranks share attention by heads: each computes %d of %d and a part of the sum over "+
 			"heads, which all of them add up in one order", m.Ranks, m.Heads, m.Heads*m.Ranks)
 		if n := m.PaddedHeads; n > 0 {
-			r.reason("dispatch 15", "%d heads are padding, on the last ranks: the %d of the model%s do not divide by %d; "+
-				"their weights are zeros, which are computed and add nothing (--attention dp pads none)", n,
+			r.reason("dispatch 15", "%d heads are padding, on the last ranks: the %d of the model%s do not divide by "+
+				"%d; their weights are zeros, which are computed and add nothing (--attention dp pads none)", n,
 				m.Heads*m.Ranks-n, m.inGroups(), m.Ranks)
 		}
 		r.reason("dispatch 15", "each rank holds the whole cache and computes the whole indexer: latent rows and keys "+

@@ -87,8 +87,8 @@ func (e *Estimate) Print(w io.Writer) error {
 	if e.Attention == plan.ByRequests {
 		by = " that share attention by requests (the slowest of them)"
 	}
-	fmt.Fprintf(w, "\nestimate: %.2f ms for a step of %d rows on %d H200%s, %s of weights on each; computed from times "+
-		"of one H200, not measured\n", e.Millis, e.Rows, e.GPUs, by, unit.Bytes(e.WeightBytes))
+	fmt.Fprintf(w, "\nestimate: %.2f ms for a step of %d rows on %d H200%s, %s of weights on each; computed from "+
+		"times of one H200, not measured\n", e.Millis, e.Rows, e.GPUs, by, unit.Bytes(e.WeightBytes))
 	return e.table(w)
 }
 

@@ -105,7 +105,8 @@ func (q *Question) Fit() (*Fit, error) {
 		memory = min(memory, q.DeviceBytes)
 	}
 	parts := []Part{
-		{"weights beside experts", restBytes(q.Model, facts.Heads, m.GPUs), "attention, shared experts, routers, vocabulary"},
+		{"weights beside experts", restBytes(q.Model, facts.Heads, m.GPUs),
+			"attention, shared experts, routers, vocabulary"},
 		{"cache", cacheBytes(q.Model), fmt.Sprintf("%d sequences of %d tokens", Sequences, Tokens)},
 		{"largest step", int64(rowBytes(q.Model, facts.Heads) * Chunk), fmt.Sprintf("%d rows of a prompt", Chunk)},
 		{"operations", int64(e.chosen*(e.inner+e.hidden)*2*Chunk) / int64(m.GPUs), "results of its experts"},

@@ -162,8 +162,8 @@ func (p *parts) exchange(bytes, times float64) {
 	}
 }
 
-// exchanges adds those of a layer: a sum of all rows behind attention, or a gather where requests are divided, and a sum
-// behind the feed-forward block.
+// exchanges adds those of a layer: a sum of all rows behind attention, or a gather where requests are divided, and a
+// sum behind the feed-forward block.
 func (p *parts) exchanges(hidden float64) {
 	behind := 2.0
 	if p.cfg.Model.ByRequests() {
