@@ -54,7 +54,8 @@ type layer struct {
 func Load(c *config.DSA, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	m := &Model{config: c, ranks: l.Ranks, dev: dev, queue: kernel.NewQueue(dev)}
 	m.queue.JoinRanks(l.Ranks)
-	if _, err := model.Divide(Facts(c), l.Ranks); err != nil {
+	facts, err := model.Divide(Facts(c), l.Ranks)
+	if err != nil {
 		return nil, err
 	}
 	embed := l.Table
@@ -75,15 +76,15 @@ func Load(c *config.DSA, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	if err := l.Finish(); err != nil {
 		return nil, err
 	}
-	a, err := mla.New(dev, m.queue, attentionParams(c, l.Ranks.Heads().Count()))
-	m.attn = a
+	m.attn, err = mla.New(dev, m.queue, attentionParams(c, facts.Heads))
 	return m, err
 }
 
-func attentionParams(c *config.DSA, ranks int) mla.Params {
+// attentionParams are those of a rank with a number of heads.
+func attentionParams(c *config.DSA, heads int) mla.Params {
 	a := c.Attention
 	p := mla.Params{
-		Dims:         kernel.LatentDims{Heads: a.Heads / ranks, Nope: a.Nope, Rope: a.Rope, V: a.V, Latent: a.Latent},
+		Dims:         kernel.LatentDims{Heads: heads, Nope: a.Nope, Rope: a.Rope, V: a.V, Latent: a.Latent},
 		QLora:        a.QLora,
 		IndexHeads:   c.Indexer.Heads,
 		TopK:         c.Indexer.TopK,
