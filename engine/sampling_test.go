@@ -150,7 +150,7 @@ func TestDraftsThatTheHostHasNotSeen(t *testing.T) {
 	}
 	// A draft pass fails that the next batch was enqueued behind.
 	e, run = overlapping(t, testmodel.EightTokens(t), cfg, checked(t),
-		func(e *Engine) { e.passes.runner = &failsLate{runner: e.passes.runner, pass: plan.PassDraft} })
+		func(e *Engine) { e.passes.runner = &failsLate{runner: e.passes.runner, pass: plan.PassPick} })
 	compare(t, requests, jointly(t, e, requests, run), want)
 	if st := e.Stats(); st.DraftsFailed == 0 || st.Failed > 0 || st.Isolated > 0 {
 		t.Errorf("%d sequences stopped drafting, %d requests failed, %d batches were isolated", st.DraftsFailed,
@@ -177,7 +177,7 @@ func TestFaultsOfDraftsAhead(t *testing.T) {
 				return nil
 			}}
 		}},
-		{"waited for", func(r runner) runner { return &failsLate{runner: r, pass: plan.PassDraft} }},
+		{"waited for", func(r runner) runner { return &failsLate{runner: r, pass: plan.PassPick} }},
 		{"its forward pass", func(r runner) runner { return &failsLate{runner: r, pass: plan.PassTarget} }},
 	} {
 		t.Run(c.name, func(t *testing.T) {

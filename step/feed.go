@@ -6,7 +6,6 @@ import (
 
 	"sparrow/attn"
 	"sparrow/kernel"
-	"sparrow/model"
 	"sparrow/plan"
 )
 
@@ -33,11 +32,13 @@ type feed struct {
 // fed is a new token of a request that the pass before chose from one of its rows of logits.
 type fed struct{ request, token, row int }
 
-// bind takes from an arena what outlives a pass.
-func bind(m model.Model, a *kernel.Arena, rows int) feed {
-	m.Bind(a, rows)
+// newFeed takes memory for passes of so many rows.
+func newFeed(a *kernel.Arena, rows int) feed {
 	return feed{table: a.Take(kernel.I32, 2*rows, 1), places: a.Take(kernel.I32, rows, 1), rows: rows}
 }
+
+// chosen is the tokens that were saved.
+func (f *feed) chosen() kernel.Tensor { return f.table.Slice(0, f.saved) }
 
 // want adds a token of a request to those that are fed: the one of row number row, from 1, of the pass before, which
 // must be of that kind; 0 is none.
