@@ -47,7 +47,8 @@ func (b *bench) draftBehind(lengths, drafts, right []int, prompt, ahead bool) (o
 	b.reset()
 	works := make([]step.Work, len(lengths))
 	for i, n := range lengths {
-		works[i] = step.Work{Kind: plan.ModeExtend, Tokens: b.prompt(i+1, n), Pages: b.pages(n + 8), Logits: 1, Best: true}
+		works[i] = step.Work{Kind: plan.ModeExtend, Tokens: b.prompt(i+1, n), Pages: b.pages(n + 8), Logits: 1,
+			Best: true}
 		pending, err := b.run.Start(works[i : i+1])
 		if err != nil {
 			b.Fatal(err)

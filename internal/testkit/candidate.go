@@ -228,7 +228,8 @@ func testAccept(p *pair) {
 	of, ranges := p.ints(sequences*(most+1), 2, tokens), p.ints(sequences, 1+2*most, drafts)
 	list := p.ints(len(words)/(3+most), 3+most, words)
 	args := func(s side) kernel.AcceptArgs {
-		return kernel.AcceptArgs{Out: s.of(out), Tokens: s.of(of.columns(0, 1)), Drafts: s.of(ranges), Words: s.of(list)}
+		return kernel.AcceptArgs{Out: s.of(out), Tokens: s.of(of.columns(0, 1)), Drafts: s.of(ranges),
+			Words: s.of(list)}
 	}
 	p.each(func(s side) error { return s.Accept(args(s)) })
 	p.exactly("words", out.dev, want)
