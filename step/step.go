@@ -132,11 +132,12 @@ func (r *Runner) reserve() error {
 func (r *Runner) Close() {
 	// What the driver does not give back shows as an error of the device at its next use.
 	_ = r.graphs.close()
-	for _, list := range [][2]kernel.Words{r.target.blocks, r.draft.blocks, r.feed.words, r.picks.words} {
+	for _, list := range [][2]kernel.Words{r.target.blocks, r.draft.blocks, r.picks.words} {
 		for i := range list {
 			_ = list[i].Free(r.model.Device())
 		}
 	}
+	r.feed.free(r.model.Device())
 	r.arena.Free(r.model.Device())
 }
 
@@ -222,7 +223,7 @@ func (r *Runner) enqueue(s *side, p *pass, block []int32) error {
 	dev, one := machine.(kernel.Device) // several together feed no tokens
 	var err error
 	if one {
-		err = r.feed.enqueue(dev, p, block, &s.batch)
+		err = r.feed.enqueue(dev, p, block)
 	} else {
 		err = kernel.WriteI32(machine, p.Inputs(), block)
 	}
