@@ -29,20 +29,16 @@ type Config struct {
 	MaxQueue      int     // bounds the sequences that wait
 	PlanHistory   int     // how many plans are kept for inspection
 	// MaxStall bounds how long prompts hold up sequences that decode; 0 is no bound.
-	MaxStall  time.Duration
-	NoReuse   bool
-	NoGraphs  bool // passes are not captured, on devices that could
-	NoOverlap bool // batches are formed when the one before has ended, on any device
-	// DeviceSampling lets a device that computes beside the host draw tokens of requests that sample plainly, with
-	// temperature, top_k, top_p and min_p alone, and enqueues drafting passes before the host has seen what the target
-	// chose. It changes no answer.
-	DeviceSampling bool
-	PadStates      bool            // step.Limits.PadStates
-	CacheEvents    prefix.Listener // told of the prefix cache's changes; nil is nobody
-	EOS            []int32         // tokens that end a sequence
-	WeightBytes    int64           // memory that the weights take beside the cache
-	ReservedBytes  int64           // memory of a device that its operations take beside weights, cache and passes
-	Packed         bool            // the weights are a copy in memory of their own
+	MaxStall      time.Duration
+	NoReuse       bool
+	NoGraphs      bool            // passes are not captured, on devices that could
+	NoOverlap     bool            // batches are formed when the one before has ended and the host has sampled
+	PadStates     bool            // step.Limits.PadStates
+	CacheEvents   prefix.Listener // told of the prefix cache's changes; nil is nobody
+	EOS           []int32         // tokens that end a sequence
+	WeightBytes   int64           // memory that the weights take beside the cache
+	ReservedBytes int64           // memory of a device that its operations take beside weights, cache and passes
+	Packed        bool            // the weights are a copy in memory of their own
 	// RecordBytes bounds the recorded choices of a request; 0 is DefaultRecordBytes, below 0 nothing is
 	// recorded.
 	RecordBytes int64
