@@ -34,9 +34,8 @@ type feed struct {
 type fed struct{ request, token, row int }
 
 // bind takes from an arena what outlives a pass.
-func bind(m model.Model, a *kernel.Arena, rows int) feed {
-	m.Bind(a, rows)
-	return feed{table: a.Take(kernel.I32, 2*rows, 1), places: a.Take(kernel.I32, rows, 1), rows: rows}
+func bind(m model.Model, a *kernel.Arena, rows int) (model.Workspace, feed) {
+	return m.Bind(a, rows), feed{table: a.Take(kernel.I32, 2*rows, 1), places: a.Take(kernel.I32, rows, 1), rows: rows}
 }
 
 // want adds a token of a request to those that are fed: the one of row number row, from 1, of the pass before, which

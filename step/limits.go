@@ -12,6 +12,9 @@ type Limits struct {
 	Requests int // sequences of a pass; 64, and at most Rows
 	Prompts  int // of them prompts; 4
 	Context  int // tokens of a sequence; the model's
+	// Decodes says that every sequence of a pass has one row, which decodes or, of the drafting layer, follows such a
+	// row.
+	Decodes bool
 	// PromptLogits is for how many tokens of prompts a pass computes logits beside the last one of each prompt.
 	PromptLogits int
 	// Draws says that the device draws tokens, and that the drafting layer may compute logits of every row that is
@@ -45,16 +48,15 @@ func (l Limits) withDefaults(cfg *plan.Config) Limits {
 	return l
 }
 
-// Measure is the memory of the largest pass within limits: it is laid out on an arena without memory. It leaves the
-// model bound to that arena, so it is called before New, never between passes of a Runner.
+// Measure is the memory of the largest pass within limits: it is laid out on an arena without memory.
 func Measure(m model.Model, cfg plan.Config, l Limits) (int64, error) {
 	l = l.withDefaults(&cfg)
 	a := kernel.MeasureArena()
-	bind(m, a, l.Rows)
+	work, _ := bind(m, a, l.Rows)
 	mark := a.Mark()
 	err := l.largest(m, &cfg, func(p *plan.Plan) error {
 		a.Reset(mark)
-		_, err := m.Arrange(p, &cfg, a)
+		_, err := work.Arrange(p, &cfg, a)
 		return err
 	})
 	if err != nil {
@@ -136,6 +138,21 @@ func (l *Limits) worst(cfg *plan.Config, drafts bool) []plan.Batch {
 		}
 		return out
 	}
+	last := func(n, rows int) (out []plan.Request) {
+		for range n {
+			q := plan.DraftRequest(rows, l.Context)
+			q.Logits = rows
+			out = append(out, q)
+		}
+		return out
+	}
+	if l.Decodes {
+		add(plan.PassTarget, decodes(l.Requests, 1)...)
+		if drafts {
+			add(plan.PassDraft, last(l.Requests, 1)...)
+		}
+		return list
+	}
 	several := min(l.Prompts, l.Rows)
 	add(plan.PassTarget, prompts(1, l.Rows)...)
 	add(plan.PassTarget, prompts(several, l.Rows)...)
@@ -162,14 +179,6 @@ func (l *Limits) worst(cfg *plan.Config, drafts bool) []plan.Batch {
 		add(plan.PassDraft, prompts(several, l.Rows)...)
 		if dense > 0 {
 			add(plan.PassDraft, promptsTo(several, l.Rows, dense)...)
-		}
-		last := func(n, rows int) (out []plan.Request) {
-			for range n {
-				q := plan.DraftRequest(rows, l.Context)
-				q.Logits = rows
-				out = append(out, q)
-			}
-			return out
 		}
 		add(plan.PassDraft, last(l.Requests, 1)...)
 		add(plan.PassChain, last(l.Requests, 1)...)

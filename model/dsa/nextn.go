@@ -26,7 +26,6 @@ type nextN struct {
 	enorm, hnorm, final kernel.Tensor
 	project             kernel.Matrix // [hidden, 2*hidden]
 	cache               mla.Cache
-	hidden              residual // m of the latest pass, for a chain
 }
 
 // draftPrefix is how the tensors of the drafting layer begin.
@@ -85,17 +84,18 @@ type draft struct {
 	m    kernel.Tensor // [T, hidden]: its outputs, which a chain continues
 }
 
-func (m *Model) arrangeDraft(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
+func (w *workspace) arrangeDraft(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
+	m := w.m
 	if err := m.DraftHead(); err != nil {
 		return nil, err
 	}
 	n, act, h := m.next, m.dev.Activation(), m.config.Hidden
 	d := &draft{}
 	u := a.Take(act, p.Rows, h)
-	if err := d.arrange(m, p, cfg, a, []layer{n.layer}); err != nil {
+	if err := d.arrange(w, p, cfg, a, []layer{n.layer}); err != nil {
 		return nil, err
 	}
-	d.rows, d.u, d.m = d.in.Array(plan.HiddenRows), u, n.hidden.mem.Slice(0, p.Rows)
+	d.rows, d.u, d.m = d.in.Array(plan.HiddenRows), u, w.next.mem.Slice(0, p.Rows)
 	// The layer's inputs are made before anything else of the pass is computed.
 	a.Reset(d.attn.Kept)
 	d.e, d.g, d.pair = a.Take(act, p.Rows, h), a.Take(act, p.Rows, h), a.Take(act, p.Rows, 2*h)
@@ -105,9 +105,9 @@ func (m *Model) arrangeDraft(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (m
 // source are the hidden states that a pass continues: the target's, or the layer's own in a chain.
 func (d *draft) source() *residual {
 	if d.plan.Pass == plan.PassChain {
-		return &d.pass.m.next.hidden
+		return &d.work.next
 	}
-	return &d.pass.m.hidden
+	return &d.work.hidden
 }
 
 // Prepare fills the input block.
@@ -129,7 +129,7 @@ func (d *draft) Prepare(in *model.Input, words []int32) error {
 	if err != nil {
 		return fmt.Errorf("dsa: %w", err)
 	}
-	d.pass.m.next.hidden.rows = 0
+	d.work.next.rows = 0
 	return nil
 }
 
@@ -164,6 +164,6 @@ func (d *draft) Execute() error {
 // Enqueued lets a chain continue the rows of this pass, where it computed outputs.
 func (d *draft) Enqueued() {
 	if d.plan.Logits > 0 {
-		d.pass.m.next.hidden.rows = d.plan.Rows
+		d.work.next.rows = d.plan.Rows
 	}
 }
