@@ -311,10 +311,15 @@ func (b *bench) allocate(cells []Cell, prompts []Prompt) error {
 	if pages == 0 {
 		return nil
 	}
-	if err := b.model.Allocate(&b.cfg, pages); err != nil {
+	if s, ok := b.model.(model.Stateful); ok { // at once: memory that grows is there twice for a while
+		if err := s.Reserve(l.Requests); err != nil {
+			return err
+		}
+	}
+	err := b.model.Allocate(&b.cfg, pages)
+	if err != nil {
 		return err
 	}
-	var err error
 	if b.runner, err = step.New(b.model, b.cfg, l); err != nil {
 		return err
 	}

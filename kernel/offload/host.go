@@ -53,7 +53,8 @@ type layer struct {
 	host    *Host
 	number  int
 	experts kernel.Experts
-	local   [2][]int32 // of decodes and of prompts: the number of each expert among these, -1 where a device has it
+	local   [2][]int32            // of decodes and of prompts: the number of each expert among these, -1 where a device has it
+	weights *kernel.ExpertWeights // of all experts, where they may move; else nil
 }
 
 // serving is a mailbox that is answered.
@@ -128,18 +129,24 @@ func (h *Host) Prepare(number int, w kernel.ExpertWeights) (kernel.HostExperts, 
 			}
 		}
 	}
-	err := some.OnHost(func(bytes int64) (kernel.HostBuffer, error) { return make(kernel.HostBuffer, bytes), nil })
+	err := some.OnHost(plain)
 	if err != nil {
 		return nil, err
 	}
 	if l.experts, err = h.dev.PrepareExperts(some); err != nil {
 		return nil, err
 	}
+	if w.Movable {
+		l.weights = &w
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.layers = append(h.layers, l)
 	return l, nil
 }
+
+// plain takes memory of the Go heap.
+func plain(bytes int64) (kernel.HostBuffer, error) { return make(kernel.HostBuffer, bytes), nil }
 
 // size is the bytes of experts.
 func size(w kernel.ExpertWeights) int64 {
@@ -158,6 +165,36 @@ func (l *layer) Layer() int { return l.number }
 
 // Timeout is how long a device waits.
 func (l *layer) Timeout() time.Duration { return l.host.opts.Timeout }
+
+// Swap gives the place of an expert to one that a device had.
+func (l *layer) Swap(in, out int) error {
+	h := l.host
+	if h.counts {
+		return nil
+	}
+	h.exchange.Lock()
+	defer h.exchange.Unlock()
+	place := max(l.local[0][in], l.local[1][in])
+	if place < 0 { // fetched in both phases
+		return nil
+	}
+	dev, ok := h.dev.(kernel.ExpertReplacer)
+	if l.weights == nil || !ok {
+		return fmt.Errorf("%w: experts in host memory of layer %d (%s) were not prepared to be moved",
+			kernel.ErrUnsupported, l.number, h.dev.Name())
+	}
+	some := l.weights.Select([]int{out})
+	if err := some.OnHost(plain); err != nil {
+		return err
+	}
+	if err := dev.ReplaceExpert(l.experts, int(place), some); err != nil {
+		return err
+	}
+	for phase := range l.local {
+		l.local[phase][in], l.local[phase][out] = l.local[phase][out], l.local[phase][in]
+	}
+	return nil
+}
 
 // Serve answers what a device posts, on a goroutine of its own.
 func (l *layer) Serve(box *kernel.Mailbox) error {

@@ -19,7 +19,7 @@ type Ask struct {
 	Layers []int // experts of each layer, drafting layers last; 0 for none
 	Chosen int   // by a row, in each of these, over all ranks
 	Ranks  int   // that share the experts of each layer equally; 0 is one
-	Bytes  int64 // of one expert, in either memory
+	Bytes  int64 // of one expert, in either memory; one with two methods is in host memory twice
 	Format cost.Format
 
 	Device int64 // memory of the device that experts may take; negative where the rest takes more than there is
@@ -29,6 +29,8 @@ type Ask struct {
 	Bus   cost.Bus
 	Chunk int          // rows of a prompt in one step
 	Usage *usage.Table // nil: every expert is chosen equally often
+	// OneMethod asks for the same method in both phases, so that a token that is computed again has the same bits.
+	OneMethod bool
 }
 
 // Choice is a placement with what it follows from.
@@ -51,11 +53,8 @@ func Choose(a Ask) (*Choice, error) {
 	all := a.order()
 	fit := int(min(max(a.Device, 0)/max(a.Bytes, 1), int64(len(all))))
 	rest := len(all) - fit
-	if need := int64(rest) * a.Bytes; rest > 0 && need > a.Host {
+	if need := int64(rest) * a.Bytes; a.Device < 0 || rest > 0 && need > a.Host {
 		return nil, a.refuse(len(all), fit, need)
-	}
-	if a.Device < 0 {
-		return nil, a.refuse(len(all), 0, int64(rest)*a.Bytes)
 	}
 	c := &Choice{Placement: Uniform(len(a.Layers), 0, 0), Experts: len(all), Resident: fit,
 		DeviceBytes: int64(fit) * a.Bytes, HostBytes: int64(rest) * a.Bytes}
@@ -63,6 +62,19 @@ func Choose(a Ask) (*Choice, error) {
 		c.Placement.Decode[l], c.Placement.Prefill[l] = make([]Method, n), make([]Method, n)
 	}
 	c.methods(&a)
+	why := ""
+	switch twice := 2 * c.HostBytes; {
+	case c.Decode == c.Prefill:
+	case a.OneMethod:
+		why = "so that a token that is computed again has the same bits"
+	case twice > a.Host:
+		why = fmt.Sprintf("two copies, %s, do not fit the host, which has %s", unit.Bytes(twice), unit.Bytes(a.Host))
+	default:
+		c.HostBytes = twice
+	}
+	if why != "" {
+		c.oneMethod(&a)
+	}
 	c.Covered = 1
 	total, host := 0.0, 0.0
 	for i, x := range all {
@@ -75,6 +87,10 @@ func Choose(a Ask) (*Choice, error) {
 		c.Covered = 1 - host/total
 	}
 	c.explain(&a)
+	if why != "" && rest > 0 {
+		c.Reasons = append(c.Reasons, fmt.Sprintf("experts in host memory are %v for decodes and prompts, which loses "+
+			"less than the other way: %s", c.Decode, why))
+	}
 	return c, nil
 }
 
@@ -139,6 +155,24 @@ func (a *Ask) promptRows() float64 {
 	return max(float64(a.Chunk*a.Chosen)/float64(most*max(a.Ranks, 1)), 1)
 }
 
+// of is the time of a method.
+func (t Times) of(m Method) float64 {
+	if m == Fetched {
+		return t.Fetched
+	}
+	return t.Computed
+}
+
+// oneMethod takes the method of one phase for the other, too: the one that makes it less slow.
+func (c *Choice) oneMethod(a *Ask) {
+	decode, prompt := a.TimesOf(1, false), a.TimesOf(a.promptRows(), true)
+	if decode.of(c.Prefill)/decode.of(c.Decode) < prompt.of(c.Decode)/prompt.of(c.Prefill) {
+		c.Decode = c.Prefill
+	} else {
+		c.Prefill = c.Decode
+	}
+}
+
 // methods chooses by the time of one row of a decode, and of an even share of a prompt's rows.
 func (c *Choice) methods(a *Ask) {
 	c.Decode, c.Prefill = Computed, Computed
@@ -160,8 +194,12 @@ func (c *Choice) explain(a *Ask) {
 	}
 	say("%d of %d experts (%.1f %%) are in device memory: %s for them / %s = %d", c.Resident, c.Experts,
 		100*float64(c.Resident)/float64(c.Experts), unit.Bytes(a.Device), unit.Bytes(a.Bytes), c.Resident)
-	say("%d experts, %s, are in host memory, which has %s for them", c.Experts-c.Resident, unit.Bytes(c.HostBytes),
-		unit.Bytes(a.Host))
+	copies := ""
+	if c.Decode != c.Prefill {
+		copies = " in two copies, one for each way to compute them"
+	}
+	say("%d experts, %s%s, are in host memory, which has %s for them", c.Experts-c.Resident, unit.Bytes(c.HostBytes),
+		copies, unit.Bytes(a.Host))
 	if a.Usage == nil {
 		say("choices are taken as spread evenly, and every layer keeps the same share")
 	} else {

@@ -33,7 +33,7 @@ func TestChooseEvenly(t *testing.T) {
 	}
 	want := int(a.Device / a.Bytes)
 	if c.Experts != 44*256 || c.Resident != want || c.DeviceBytes > a.Device || c.HostBytes > a.Host ||
-		c.DeviceBytes+c.HostBytes != int64(c.Experts)*a.Bytes {
+		c.DeviceBytes+c.HostBytes/2 != int64(c.Experts)*a.Bytes { // a copy for each method
 		t.Errorf("%+v, want %d resident", c, want)
 	}
 	if err := c.Placement.Check(44, 256); err != nil {
@@ -60,6 +60,25 @@ func TestChooseEvenly(t *testing.T) {
 	again, err := Choose(a)
 	if err != nil || !reflect.DeepEqual(c, again) {
 		t.Errorf("another answer to the same question: %v", err)
+	}
+}
+
+// Where two copies do not fit, or one method was asked for, experts have the method that costs the other phase less.
+func TestOneCopy(t *testing.T) {
+	small, same := flash(120*gib, 30*gib), flash(120*gib, 120*gib)
+	same.OneMethod = true
+	for _, a := range []Ask{small, same} {
+		c, err := Choose(a)
+		if err != nil || c.Decode != Fetched || c.Prefill != Fetched || c.HostBytes > a.Host ||
+			c.DeviceBytes+c.HostBytes != int64(c.Experts)*a.Bytes {
+			t.Errorf("%+v, %v", c, err)
+		}
+	}
+	slow := same
+	slow.Bus.Rate /= 10
+	slow.Chunk = 512
+	if c, err := Choose(slow); err != nil || c.Decode != Computed || c.Prefill != Computed {
+		t.Errorf("with a slow bus: %+v, %v", c, err)
 	}
 }
 

@@ -247,20 +247,12 @@ func (d *Device) multiplyGroup(s *splitPart, g group) error {
 // done is called behind the products.
 func (d *Device) bring(s *splitPart, g group) (base cuda.Ptr, done func() error, err error) {
 	o, nothing := &d.offload, func() error { return nil }
-	from := packedAt(s.p.split.store, int64(s.p.split.stored), s.p.shape)
-	gateUp, gateUpScales, down, downScales := s.p.shape.PackedBytes()
-	bytes := [4]int64{gateUp, down, gateUpScales, downScales}
-	pieces := func(p cuda.PackedExperts, first int) (out [4]cuda.Ptr) {
-		for i, at := range []cuda.Ptr{p.GateUp, p.Down, p.GateUpScales, p.DownScales} {
-			out[i] = at.Add(int64(first) * bytes[i])
-		}
-		return out
-	}
-	source := pieces(from, g.first)
+	shape, bytes := s.p.shape, pieceSizes(s.p.shape)
+	source := piecesOf(packedAt(s.p.split.store, int64(len(s.p.split.stored)), shape), g.first, shape)
 	if s.phase == 0 || o.captures || o.dry {
-		to := packedAt(o.ring, groupSlots, s.p.shape)
+		to := packedAt(o.ring, groupSlots, shape)
 		return o.ring, nothing, d.kernels.FetchExperts(d.stream, &cuda.FetchArgs{Places: s.places, From: source,
-			To: pieces(to, 0), Bytes: bytes, Pairs: s.args.Rows * s.args.Top, Slots: int32(g.count)})
+			To: piecesOf(to, 0, shape), Bytes: bytes, Pairs: s.args.Rows * s.args.Top, Slots: int32(g.count)})
 	}
 	h := &o.halves[o.turn]
 	o.turn = 1 - o.turn
@@ -269,7 +261,7 @@ func (d *Device) bring(s *splitPart, g group) (base cuda.Ptr, done func() error,
 			return 0, nil, err
 		}
 	}
-	for i, to := range pieces(packedAt(h.at, groupSlots, s.p.shape), 0) {
+	for i, to := range piecesOf(packedAt(h.at, groupSlots, shape), 0, shape) {
 		if err := o.copies.CopyFromLocked(to, source[i], int64(g.count)*bytes[i]); err != nil {
 			return 0, nil, err
 		}
