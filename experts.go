@@ -55,10 +55,11 @@ const spareMemory = 1 << 30
 type ExpertRequest struct {
 	Homes   ExpertHomes
 	Memory  int64         // of the device, the most that is used; 0 is all that is free
-	Workers int           // CPU threads that compute; 0 is every core
+	Workers int           // CPU threads that compute; 0 is every core but one
 	Timeout time.Duration // how long the device waits for them; 0 is offload.Timeout
 	Usage   *usage.Table  // nil: experts are chosen equally often
 	Chunk   int           // rows of a prompt in one step
+	Rows    int           // of a decode step that the methods are chosen for; 0 is one
 	// Deterministic gives each expert in host memory one method for decodes and prompts.
 	Deterministic bool
 	// Measure finds what a model takes that was loaded on a device without memory; free is what the device has.
@@ -87,7 +88,7 @@ func PlaceExperts(r *kernel.Registry, src *family.Source, dev kernel.Device, q E
 		return nil, fmt.Errorf("sparrow: %w: experts %s on %s; only a GPU has a memory of its own: leave --experts out",
 			kernel.ErrUnsupported, q.Homes, dev.Name())
 	}
-	cores, err := r.Open("cpu", kernel.Options{Workers: q.Workers, Pack: true})
+	cores, err := r.Open("cpu", kernel.Options{Workers: hostWorkers(q.Workers), Pack: true})
 	if err != nil {
 		return nil, err
 	}
@@ -100,6 +101,16 @@ func PlaceExperts(r *kernel.Registry, src *family.Source, dev kernel.Device, q E
 		return nil, errors.Join(err, host.Close())
 	}
 	return p, nil
+}
+
+// hostWorkers is how many threads compute experts beside a GPU where none were asked for, or as many as cores: one core
+// is left to the thread that waits for the GPU without sleeping. Workers that it holds up hold up all others.
+func hostWorkers(asked int) int {
+	cores := runtime.GOMAXPROCS(0)
+	if asked > 0 && asked < cores {
+		return asked
+	}
+	return max(cores-1, 1)
 }
 
 // choose finds a placement that fits.
@@ -123,10 +134,8 @@ func (p *PlacedExperts) choose(src *family.Source, dev kernel.Device, q ExpertRe
 	}
 	ask := placement.Ask{Layers: src.LayerExperts(), Chosen: src.ChosenExperts(), Format: src.ExpertFormat(),
 		Host: p.Host.Memory(), CPU: cost.Xeon16(), Bus: cost.PCIe5(), Chunk: q.Chunk,
-		Usage: q.Usage, OneMethod: q.Deterministic}
-	if ask.CPU.Cores = q.Workers; q.Workers == 0 {
-		ask.CPU.Cores = runtime.GOMAXPROCS(0)
-	}
+		Usage: q.Usage, OneMethod: q.Deterministic, Rows: q.Rows}
+	ask.CPU.Cores = hostWorkers(q.Workers)
 	count := 0
 	for _, n := range ask.Layers {
 		count += n

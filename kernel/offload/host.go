@@ -46,6 +46,23 @@ type Host struct {
 	exchange  sync.Mutex
 	x, result kernel.Tensor // f32: rows of a mailbox that keeps another type
 	ids       kernel.Tensor // i32: numbers among the experts of the host
+	work      Work
+	seen      []bool // experts of the exchange
+}
+
+// Work is what a host has done.
+type Work struct {
+	Exchanges int64
+	Experts   int64         // of all exchanges, each that some row chose counted once
+	Bytes     int64         // of the weights of these
+	Busy      time.Duration // from an exchange's arrival to its answer, of those with experts
+}
+
+// Work is what the host has done so far.
+func (h *Host) Work() Work {
+	h.exchange.Lock()
+	defer h.exchange.Unlock()
+	return h.work
 }
 
 // layer is the experts of a layer.
@@ -55,6 +72,7 @@ type layer struct {
 	experts kernel.Experts
 	local   [2][]int32            // of decodes and of prompts: the number of each expert among these, -1 where a device has it
 	weights *kernel.ExpertWeights // of all experts, where they may move; else nil
+	each    int64                 // bytes of an expert
 }
 
 // serving is a mailbox that is answered.
@@ -110,8 +128,8 @@ func (h *Host) Prepare(number int, w kernel.ExpertWeights) (kernel.HostExperts, 
 	if err := some.Check(); err != nil {
 		return nil, err
 	}
-	l := &layer{host: h, number: number}
 	bytes := size(some)
+	l := &layer{host: h, number: number, each: bytes / int64(len(own))}
 	if h.used += bytes; h.counts {
 		return l, nil
 	}
@@ -240,6 +258,7 @@ func (h *Host) guard(box *kernel.Mailbox, m kernel.Message) (err error) {
 func (h *Host) answer(box *kernel.Mailbox, m kernel.Message) error {
 	h.exchange.Lock()
 	defer h.exchange.Unlock()
+	begun := time.Now()
 	l := h.find(m.Layer)
 	if l == nil || m.Rows < 0 || m.Top < 1 || m.Rows > box.Fit(m.Top) {
 		return fmt.Errorf("%w: %d rows of %d choices; %d rows of known layers are taken", kernel.ErrArgument, m.Rows,
@@ -264,6 +283,7 @@ func (h *Host) answer(box *kernel.Mailbox, m kernel.Message) error {
 			to[i] = local[e]
 		}
 	}
+	defer h.note(l, to, begun)
 	a := kernel.ExpertRowsArgs{Results: box.Results.Slice(0, m.Rows*m.Top), X: box.X.Slice(0, m.Rows), IDs: ids,
 		Experts: l.experts, Limit: m.Limit}
 	if box.Activation == kernel.F32 {
@@ -281,6 +301,27 @@ func (h *Host) answer(box *kernel.Mailbox, m kernel.Message) error {
 	}
 	narrow(box.Results, a.Results, to)
 	return nil
+}
+
+// note counts an exchange whose experts, of a layer, have these numbers.
+func (h *Host) note(l *layer, ids []int32, begun time.Time) {
+	if n := l.experts.Count(); len(h.seen) < n {
+		h.seen = make([]bool, n)
+	}
+	clear(h.seen)
+	experts := int64(0)
+	for _, e := range ids {
+		if e >= 0 && !h.seen[e] {
+			h.seen[e] = true
+			experts++
+		}
+	}
+	h.work.Exchanges++
+	if experts > 0 {
+		h.work.Experts += experts
+		h.work.Bytes += experts * l.each
+		h.work.Busy += time.Since(begun)
+	}
 }
 
 // find is the layer of a number.

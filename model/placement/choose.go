@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"sparrow/internal/unit"
@@ -28,6 +29,7 @@ type Ask struct {
 	CPU   cost.Host
 	Bus   cost.Bus
 	Chunk int          // rows of a prompt in one step
+	Rows  int          // of a decode step for which time is divided between CPU and bus; 0 is one
 	Usage *usage.Table // nil: every expert is chosen equally often
 	// OneMethod asks for the same method in both phases, so that a token that is computed again has the same bits.
 	OneMethod bool
@@ -39,12 +41,14 @@ type Choice struct {
 	Experts   int        `json:"experts"`
 	Resident  int        `json:"resident"` // of them
 	// Share of choices that find their expert in the memory of the device.
-	Covered     float64  `json:"covered"`
-	DeviceBytes int64    `json:"device_bytes"` // of experts
-	HostBytes   int64    `json:"host_bytes"`
-	Decode      Method   `json:"-"` // of experts in host memory
-	Prefill     Method   `json:"-"`
-	Reasons     []string `json:"reasons"`
+	Covered     float64 `json:"covered"`
+	DeviceBytes int64   `json:"device_bytes"` // of experts
+	HostBytes   int64   `json:"host_bytes"`
+	Decode      Method  `json:"-"` // of experts in host memory
+	Prefill     Method  `json:"-"`
+	// Beside is the share of experts in host memory that are fetched for decodes beside those that the CPU computes.
+	Beside  float64  `json:"beside,omitempty"`
+	Reasons []string `json:"reasons"`
 }
 
 // Choose gives every expert a home and a method: those that are chosen most stay on the device, as many as fit, and the
@@ -70,18 +74,29 @@ func Choose(a Ask) (*Choice, error) {
 	case twice > a.Host:
 		why = fmt.Sprintf("two copies, %s, do not fit the host, which has %s", unit.Bytes(twice), unit.Bytes(a.Host))
 	default:
-		c.HostBytes = twice
+		c.Beside = a.beside(c)
 	}
 	if why != "" {
 		c.oneMethod(&a)
 	}
 	c.Covered = 1
 	total, host := 0.0, 0.0
+	far := make([]float64, len(a.Layers)) // experts of each layer in host memory so far, as shares of Beside
 	for i, x := range all {
-		if total += x.share; i >= fit {
-			host += x.share
-			c.Placement.Decode[x.layer][x.expert], c.Placement.Prefill[x.layer][x.expert] = c.Decode, c.Prefill
+		total += x.share
+		if i < fit {
+			continue
 		}
+		host += x.share
+		decode := c.Decode
+		if far[x.layer] += c.Beside; far[x.layer] >= 1 {
+			far[x.layer]--
+			decode = Fetched
+		}
+		if decode != c.Prefill {
+			c.HostBytes += a.Bytes
+		}
+		c.Placement.Decode[x.layer][x.expert], c.Placement.Prefill[x.layer][x.expert] = decode, c.Prefill
 	}
 	if total > 0 {
 		c.Covered = 1 - host/total
@@ -163,6 +178,27 @@ func (t Times) of(m Method) float64 {
 	return t.Computed
 }
 
+// fewRows is up to how many rows of a decode a layer mostly has one expert in host memory or none: there is nothing to
+// divide.
+const fewRows = 4
+
+// beside is the share of experts in host memory that are fetched for decodes while the CPU computes the others, so that
+// both take as long.
+func (a *Ask) beside(c *Choice) float64 {
+	if a.Rows <= fewRows || c.Decode != Computed || c.Prefill != Fetched {
+		return 0
+	}
+	t := a.TimesOf(a.decodeRows(), false)
+	return t.Computed / (t.Computed + t.Fetched)
+}
+
+// decodeRows is how many rows of a decode step choose an expert that some row chooses, where choices are spread evenly.
+func (a *Ask) decodeRows() float64 {
+	share := a.promptRows() / float64(a.Chunk)
+	rows := float64(max(a.Rows, 1))
+	return rows * share / (1 - math.Pow(1-min(share, 1), rows))
+}
+
 // oneMethod takes the method of one phase for the other, too: the one that makes it less slow.
 func (c *Choice) oneMethod(a *Ask) {
 	decode, prompt := a.TimesOf(1, false), a.TimesOf(a.promptRows(), true)
@@ -211,6 +247,11 @@ func (c *Choice) explain(a *Ask) {
 	say("decode: %s. One row of an expert: computed %s / %.0f GB/s (%s, %d cores) + %.1f us = %.0f us; fetched %s / "+
 		"%.0f GB/s + %.0f us = %.0f us", verb(c.Decode), unit.Bytes(a.Bytes), gb(rate), a.Format, a.CPU.Cores,
 		a.CPU.Dispatch, t.Computed, unit.Bytes(a.Bytes), gb(a.Bus.Rate), a.Bus.Wait, t.Fetched)
+	if c.Beside > 0 {
+		t := a.TimesOf(a.decodeRows(), false)
+		say("%.0f %% of them are fetched at the same time: in steps of %d rows an expert takes the CPU %.0f us and the "+
+			"bus %.0f us, so that both end together", 100*c.Beside, a.Rows, t.Computed, t.Fetched)
+	}
 	rows := a.promptRows()
 	t = a.TimesOf(rows, true)
 	say("prefill: %s. %.0f rows of an expert (a step of %d rows): computed %.0f us; streamed %s / %.0f GB/s = %.0f us",

@@ -22,8 +22,10 @@ const (
 	// mailRows and mailPairs bound an exchange: results of 4096 pairs of 7168 columns are 56 MiB.
 	mailRows  = 512
 	mailPairs = 4096
-	// groupSlots is how many fetched experts are brought and multiplied together: 107 MB of DeepSeek-V4-Flash.
+	// groupSlots and ringSlots are how many fetched experts are brought and multiplied together, of prompts and of
+	// decodes: 107 and 214 MB of DeepSeek-V4-Flash. A group takes a decode five launches, used or not.
 	groupSlots = 8
+	ringSlots  = 16
 	// drainTime is how long closing waits for workers that compute.
 	drainTime = 2 * time.Second
 )
@@ -50,6 +52,29 @@ type split struct {
 type group struct {
 	first, count int
 	table        cuda.Ptr // i32 [experts]: slot of each, negative for those of other groups
+}
+
+// slotsOf is how many experts a group of a phase has at most.
+func slotsOf(phase int) int {
+	if phase == 1 {
+		return groupSlots
+	}
+	return ringSlots
+}
+
+// storedOf are the experts that are fetched in a phase, those of decodes first: groups have no gaps.
+func storedOf(m kernel.ExpertMethods) []int {
+	list := m.Where(kernel.Fetched)
+	slices.SortStableFunc(list, func(a, b int) int {
+		switch first := m.Decode[a] == kernel.Fetched; {
+		case first == (m.Decode[b] == kernel.Fetched):
+			return 0
+		case first:
+			return -1
+		}
+		return 1
+	})
+	return list
 }
 
 // places is the table of a phase.
@@ -134,7 +159,7 @@ func packedSize(n int64, s cuda.ExpertShape) int64 {
 // prepareSplit gives the experts of a layer their places. x has their shape.
 func (d *Device) prepareSplit(u *upload, x *experts, w *kernel.ExpertWeights) error {
 	m := w.Methods.Clone() // those of movable experts change
-	s := &split{methods: m, resident: m.Where(kernel.Resident), stored: m.Where(kernel.Fetched), host: w.Host}
+	s := &split{methods: m, resident: m.Where(kernel.Resident), stored: storedOf(m), host: w.Host}
 	size := packedSize(int64(len(s.resident)), x.shape)
 	base, err := u.room(size, size)
 	if err != nil {
@@ -193,8 +218,8 @@ func (u *upload) table(list []int32) (cuda.Ptr, error) {
 // groups cuts the stored experts into groups, for the methods of one phase.
 func (u *upload) groups(s *split, phase int) ([]group, error) {
 	var out []group
-	for first := 0; first < len(s.stored); first += groupSlots {
-		count := min(groupSlots, len(s.stored)-first)
+	for first := 0; first < len(s.stored); first += slotsOf(phase) {
+		count := min(slotsOf(phase), len(s.stored)-first)
 		table, any := s.slots(phase, first, count)
 		if !any {
 			continue
@@ -281,10 +306,10 @@ func (d *Device) openRing(u *upload, s cuda.ExpertShape) (err error) {
 	if o.ring != 0 {
 		return nil
 	}
-	size := packedSize(groupSlots, s)
-	if o.ring, err = u.room(size, 0); err != nil {
+	if o.ring, err = u.room(packedSize(ringSlots, s), 0); err != nil {
 		return err
 	}
+	size := packedSize(groupSlots, s)
 	for i := range o.halves {
 		h := &o.halves[i]
 		if h.at, err = u.room(size, 0); err != nil {

@@ -193,7 +193,7 @@ func TestMovedExperts(t *testing.T) {
 		return fmt.Sprint(s.places(0), s.places(1), table)
 	}
 	const n, c = notHere, cuda.OnHost
-	before := fmt.Sprint([]int32{0, 1, 2, c, c, n}, []int32{0, 1, 2, n, c, n}, []int32{n, n, n, 0, n, 1})
+	before := fmt.Sprint([]int32{0, 1, 2, c, c, n}, []int32{0, 1, 2, n, c, n}, []int32{n, n, n, 1, n, 0})
 	if got := look(); got != before {
 		t.Fatalf("%s, want %s", got, before)
 	}
@@ -207,7 +207,7 @@ func TestMovedExperts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	after := fmt.Sprint([]int32{n, c, c, 1, 2, 0}, []int32{n, n, c, 1, 2, 0}, []int32{1, 0, n, n, n, n})
+	after := fmt.Sprint([]int32{n, c, c, 1, 2, 0}, []int32{n, n, c, 1, 2, 0}, []int32{0, 1, n, n, n, n})
 	if got := look(); got != after || len(h.swaps) != 4 || !slices.Equal(w.Methods.Decode[:1],
 		[]kernel.ExpertMethod{kernel.Resident}) {
 		t.Errorf("%s, want %s; the workers were asked for %v", got, after, h.swaps)
