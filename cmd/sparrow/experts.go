@@ -22,8 +22,8 @@ func (f *expertFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.experts, "experts", string(sparrow.ExpertsOnDevice), "on a GPU, where experts are: device, split "+
 		"(as many on the device as fit, the others in host memory), host, or auto (split, and those that are chosen "+
 		"most move to the device between steps: bits of answers change over time)")
-	s.StringVar(&f.gpuMemory, "gpu-memory", "0", "with --experts split or auto, most memory of the GPU that is used, such as "+
-		"100G; 0 is all that is free")
+	s.StringVar(&f.gpuMemory, "gpu-memory", "0", "with --experts split or auto, most memory of the GPU that is used, "+
+		"such as 100G; 0 is all that is free")
 }
 
 // homes reads the flags.
@@ -71,7 +71,8 @@ func (f *benchModelFlags) place(q *sparrow.DeviceRequest, o *bench.Options) (*sp
 		p := q.Policy
 		p, _ = sparrow.PolicyOn(dev, q.Source.Model, p)
 		got, err := sparrow.PlaceExperts(registry(), q.Source, dev, sparrow.ExpertRequest{Homes: homes, Memory: memory,
-			Workers: q.Workers, Chunk: chunk, Rows: most, Measure: func(m model.Model, free int64) (*engine.Need, error) {
+			Workers: q.Workers, Chunk: chunk, Rows: most,
+			Measure: func(m model.Model, free int64) (*engine.Need, error) {
 				n, err := engine.Measure(m, engine.Config{Policy: p, CacheTokens: longest + chunk, StepTokens: chunk,
 					MaxRunning: most, RecordBytes: -1}, free)
 				if err != nil {

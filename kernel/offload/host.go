@@ -70,7 +70,7 @@ type layer struct {
 	host    *Host
 	number  int
 	experts kernel.Experts
-	local   [2][]int32            // of decodes and of prompts: the number of each expert among these, -1 where a device has it
+	local   [2][]int32            // of decodes and of prompts: number of each among these, -1 where a device has it
 	weights *kernel.ExpertWeights // of all experts, where they may move; else nil
 	each    int64                 // bytes of an expert
 }

@@ -249,8 +249,8 @@ func (c *Choice) explain(a *Ask) {
 		a.CPU.Dispatch, t.Computed, unit.Bytes(a.Bytes), gb(a.Bus.Rate), a.Bus.Wait, t.Fetched)
 	if c.Beside > 0 {
 		t := a.TimesOf(a.decodeRows(), false)
-		say("%.0f %% of them are fetched at the same time: in steps of %d rows an expert takes the CPU %.0f us and the "+
-			"bus %.0f us, so that both end together", 100*c.Beside, a.Rows, t.Computed, t.Fetched)
+		say("%.0f %% of them are fetched at the same time: in steps of %d rows an expert takes the CPU %.0f us and "+
+			"the bus %.0f us, so that both end together", 100*c.Beside, a.Rows, t.Computed, t.Fetched)
 	}
 	rows := a.promptRows()
 	t = a.TimesOf(rows, true)

@@ -1,5 +1,5 @@
-// Package placed loads models for tests with experts in two memories, which may move: those of the device under test, and those of a
-// CPU device with one worker that computes the rest.
+// Package placed loads models for tests with experts in two memories, which may move: those of the device under test,
+// and those of a CPU device with one worker that computes the rest.
 package placed
 
 import (
