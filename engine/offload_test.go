@@ -82,6 +82,9 @@ func TestACrowdWhoseExpertsMove(t *testing.T) {
 		rule = placed.HalfFetched
 	}
 	list := long(6)
+	if raceEnabled {
+		list = long(2) // a tenth of the time
+	}
 	t.Cleanup(func() { placing = nil })
 	placing = rule
 	cfg := Config{Policy: deterministic("fp8"), Draft: spec.Off()}
@@ -118,7 +121,7 @@ func TestACrowdWhoseExpertsMove(t *testing.T) {
 		}
 	}
 	e.Close(context.Background())
-	if st := e.Stats(); st.Experts.Moved < 50 || st.Preempted == 0 {
+	if st := e.Stats(); st.Experts.Moved < 50 || st.Preempted == 0 && !raceEnabled {
 		t.Errorf("%d experts moved in %d steps, %d preemptions", st.Experts.Moved, steps, st.Preempted)
 	}
 }
