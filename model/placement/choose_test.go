@@ -3,6 +3,7 @@ package placement
 import (
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -60,6 +61,38 @@ func TestChooseEvenly(t *testing.T) {
 	again, err := Choose(a)
 	if err != nil || !reflect.DeepEqual(c, again) {
 		t.Errorf("another answer to the same question: %v", err)
+	}
+}
+
+// For decodes of many rows the CPU computes some of the experts in host memory and the bus brings the others, in every
+// layer as many; these have one copy.
+func TestChooseBothWays(t *testing.T) {
+	a := flash(120*gib, 120*gib)
+	a.Rows = 32
+	c, err := Choose(a)
+	if err != nil || c.Decode != Computed || c.Prefill != Fetched || c.Beside < 0.3 || c.Beside > 0.5 {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	bytes := int64(0)
+	for l := range a.Layers {
+		fetched, onHost := 0, c.Placement.OnHost(l)
+		for _, e := range onHost {
+			if bytes += a.Bytes; c.Placement.Decode[l][e] == Fetched {
+				fetched++
+			} else {
+				bytes += a.Bytes
+			}
+		}
+		if want := c.Beside * float64(len(onHost)); math.Abs(float64(fetched)-want) > 1 {
+			t.Errorf("layer %d: %d of %d experts are fetched for decodes, want %.1f", l, fetched, len(onHost), want)
+		}
+	}
+	if c.HostBytes != bytes || !strings.Contains(strings.Join(c.Reasons, "\n"), "fetched at the same time") {
+		t.Errorf("%d bytes on the host, want %d; %v", c.HostBytes, bytes, c.Reasons)
+	}
+	a.Rows = 4
+	if c, err := Choose(a); err != nil || c.Beside != 0 {
+		t.Errorf("few rows: %+v, %v", c, err)
 	}
 }
 
