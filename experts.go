@@ -60,6 +60,7 @@ type ExpertRequest struct {
 	Usage   *usage.Table  // nil: experts are chosen equally often
 	Chunk   int           // rows of a prompt in one step
 	Rows    int           // of a decode step that the methods are chosen for; 0 is one
+	Drafts  bool          // drafting layers run
 	// Deterministic gives each expert in host memory one method for decodes and prompts.
 	Deterministic bool
 	// Measure finds what a model takes that was loaded on a device without memory; free is what the device has.
@@ -136,6 +137,9 @@ func (p *PlacedExperts) choose(src *family.Source, dev kernel.Device, q ExpertRe
 		Host: p.Host.Memory(), CPU: cost.Xeon16(), Bus: cost.PCIe5(), Chunk: q.Chunk,
 		Usage: q.Usage, OneMethod: q.Deterministic, Rows: q.Rows}
 	ask.CPU.Cores = hostWorkers(q.Workers)
+	if !q.Drafts {
+		ask.Unused = src.Config.NextN
+	}
 	count := 0
 	for _, n := range ask.Layers {
 		count += n

@@ -25,6 +25,7 @@ import (
 	"sparrow/model/family"
 	"sparrow/model/llamacpp"
 	"sparrow/plan"
+	"sparrow/spec"
 	"sparrow/tokenizer"
 )
 
@@ -217,7 +218,7 @@ func openDevices(r *kernel.Registry, c Config, p *parts, nodes *numa.Machine) (d
 func (c Config) experts(dev kernel.Device, p *parts) ExpertRequest {
 	ec := c.onDevice(dev, p.source.Model).besideExperts().engine(p)
 	return ExpertRequest{Homes: c.Experts, Memory: c.DeviceMemory, Workers: c.Workers, Timeout: ec.Watchdog,
-		Usage: c.usage, Chunk: ec.StepTokens, Deterministic: c.Policy.Deterministic,
+		Usage: c.usage, Chunk: ec.StepTokens, Deterministic: c.Policy.Deterministic, Drafts: c.Draft != spec.Off(),
 		Measure: func(m model.Model, free int64) (*engine.Need, error) { return engine.Measure(m, ec, free) }}
 }
 

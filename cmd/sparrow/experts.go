@@ -71,7 +71,7 @@ func (f *benchModelFlags) place(q *sparrow.DeviceRequest, o *bench.Options) (*sp
 		p := q.Policy
 		p, _ = sparrow.PolicyOn(dev, q.Source.Model, p)
 		got, err := sparrow.PlaceExperts(registry(), q.Source, dev, sparrow.ExpertRequest{Homes: homes, Memory: memory,
-			Workers: q.Workers, Chunk: chunk, Rows: most,
+			Workers: q.Workers, Chunk: chunk, Rows: most, Drafts: f.draft != "" && f.draft != "off",
 			Measure: func(m model.Model, free int64) (*engine.Need, error) {
 				n, err := engine.Measure(m, engine.Config{Policy: p, CacheTokens: longest + chunk, StepTokens: chunk,
 					MaxRunning: most, RecordBytes: -1}, free)

@@ -18,6 +18,7 @@ var ErrNoRoom = errors.New("the experts do not fit")
 // Ask is what a placement is chosen from: sizes, memories, measured costs and use.
 type Ask struct {
 	Layers []int // experts of each layer, drafting layers last; 0 for none
+	Unused int   // layers at the end that no pass runs: drafting layers while nothing is drafted
 	Chosen int   // by a row, in each of these, over all ranks
 	Ranks  int   // that share the experts of each layer equally; 0 is one
 	Bytes  int64 // of one expert, in either memory; one with two methods is in host memory twice
@@ -124,6 +125,9 @@ func (a *Ask) order() []candidate {
 			x := candidate{layer: l, expert: e, share: float64(a.Chosen) / float64(n*max(a.Ranks, 1))}
 			if a.Usage != nil {
 				x.share = a.Usage.Share(l, e)
+			}
+			if l >= len(a.Layers)-a.Unused {
+				x.share = 0
 			}
 			all = append(all, x)
 		}
@@ -240,6 +244,9 @@ func (c *Choice) explain(a *Ask) {
 		say("choices are taken as spread evenly, and every layer keeps the same share")
 	} else {
 		say("by counted use, %.1f %% of choices find their expert in device memory", 100*c.Covered)
+	}
+	if a.Unused > 0 {
+		say("nothing is drafted: the experts of the drafting layer are the first in host memory")
 	}
 	gb := func(rate float64) float64 { return rate / 1e3 }
 	rate := a.CPU.Rate(a.Format, 1)

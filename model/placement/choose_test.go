@@ -96,6 +96,21 @@ func TestChooseBothWays(t *testing.T) {
 	}
 }
 
+// Experts of a drafting layer that nothing uses leave the device first.
+func TestUnusedExperts(t *testing.T) {
+	a := flash(120*gib, 120*gib)
+	a.Unused = 1
+	c, err := Choose(a)
+	if err != nil || len(c.Placement.Resident(43)) != 0 || len(c.Placement.Resident(0)) < c.Resident/43 {
+		t.Errorf("%d of the last layer and %d of the first are on the device: %+v, %v",
+			len(c.Placement.Resident(43)), len(c.Placement.Resident(0)), c, err)
+	}
+	a.Device = 150 * gib
+	if c, err := Choose(a); err != nil || c.Resident != c.Experts || c.Covered != 1 {
+		t.Errorf("with room for all: %+v, %v", c, err)
+	}
+}
+
 // Where two copies do not fit, or one method was asked for, experts have the method that costs the other phase less.
 func TestOneCopy(t *testing.T) {
 	small, same := flash(120*gib, 30*gib), flash(120*gib, 120*gib)
