@@ -333,10 +333,15 @@ func (b *bench) allocate(cells []Cell, prompts []Prompt) error {
 	if pages == 0 {
 		return nil
 	}
-	if err := b.model.Allocate(&b.cfg, pages); err != nil {
+	if s, ok := b.model.(model.Stateful); ok { // at once: memory that grows is there twice for a while
+		if err := s.Reserve(l.Requests); err != nil {
+			return err
+		}
+	}
+	err := b.model.Allocate(&b.cfg, pages)
+	if err != nil {
 		return err
 	}
-	var err error
 	if b.runner, err = step.New(b.model, b.cfg, l); err != nil {
 		return err
 	}
@@ -415,7 +420,7 @@ func (b *bench) phase(ctx context.Context, kind plan.Mode, c *Cell, n int) (*Pha
 // repeat runs one after one that warms caches and grows scratch memory, for as long as the budget allows.
 func (b *bench) repeat(ctx context.Context, p *Phase, one func() (time.Duration, Stages, error)) error {
 	var times []float64
-	begin := time.Now()
+	begin, before := time.Now(), b.hostWork()
 	b.watch.ops.reset()
 	for i := 0; ; i++ {
 		if err := ctx.Err(); err != nil {
@@ -426,7 +431,7 @@ func (b *bench) repeat(ctx context.Context, p *Phase, one func() (time.Duration,
 			return err
 		}
 		if i == 0 && took < maxBudgets*b.o.Budget { // warm-up
-			begin = time.Now()
+			begin, before = time.Now(), b.hostWork()
 			b.watch.ops.reset()
 			continue
 		}
@@ -444,6 +449,7 @@ func (b *bench) repeat(ctx context.Context, p *Phase, one func() (time.Duration,
 	at := func(q float64) float64 { return times[int(math.Round(q*float64(len(times)-1)))] }
 	p.StepMs, p.MedianMs, p.Spread, p.Steps = times[0], at(0.5), (at(0.9)-at(0.1))/at(0.5), len(times)
 	p.TokensPerSecond, p.Kernels = 1e3*float64(p.Tokens)/p.StepMs, b.watch.ops.mean(len(times))
+	p.Host = hostShare(before, b.hostWork(), len(times))
 	return nil
 }
 

@@ -30,6 +30,7 @@ type Model struct {
 	head   kernel.Matrix
 	next   *nextN // nil without a drafting layer
 	tally  *model.Tally
+	nn.Homes
 
 	caches []mla.Cache
 }
@@ -80,6 +81,7 @@ func Load(c *config.DSA, l *nn.Loader, dev kernel.Device) (*Model, error) {
 		m.head = l.MatrixRows("lm_head.weight", c.Vocab, c.Hidden)
 	}
 	m.loadNextN(l)
+	m.Homes = l.Homes(dev)
 	if err := l.Finish(); err != nil {
 		return nil, err
 	}

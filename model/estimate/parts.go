@@ -213,8 +213,8 @@ func (p *parts) mixture(l int) {
 	}
 	// Experts that the device reads, and of a row's choices those that it computes.
 	read, used := n*(1-math.Pow(1-e.chosen/n, p.rows)), e.chosen
-	if p.split != nil && p.method() == placement.Computed {
-		read, used = p.split.over(l, p.rows, true)
+	if p.split != nil {
+		_, read, used = p.over(l, placement.Resident, placement.Fetched)
 	}
 	device := max(read/p.ranks*bytes/x.Experts, 2*p.rows*used/p.ranks*e.values()/rate)
 	p.add("experts", device+x.Choose+p.rows*x.ChooseRow, fmt.Sprintf("%.0f us + %.2f us a row for their choice + the "+
