@@ -84,7 +84,7 @@ func (e *Engine) draftAhead(f *flight) {
 			return
 		}
 	}
-	p, a := &e.passes, &f.ahead
+	p, a := e.passes, &f.ahead
 	p.drafts, a.places = p.drafts[:0], a.places[:0]
 	logits, drafts := 0, 0
 	for i := range f.items {
@@ -259,6 +259,9 @@ func (e *Engine) addToDraftPass(f *flight, number int) {
 	}
 	// The next token is the target's own. Drafts behind the last allowed token, or more than a batch verifies, are
 	// never used.
+	if e.interlude.inside { // prompts wait
+		want = 0
+	}
 	want = e.sched.ReserveDrafts(&c.seq, min(want, e.info.Drafts, c.maxTokens-c.limits.made-1))
 	k := chain{c: c, want: want, row: len(d.chains)}
 	if f.ahead.on {

@@ -10,6 +10,7 @@ import (
 	"sparrow/kv/prefix"
 	"sparrow/kv/tier"
 	"sparrow/model"
+	"sparrow/model/placement"
 	"sparrow/model/usage"
 	"sparrow/plan"
 	"sparrow/sample"
@@ -51,8 +52,12 @@ type Config struct {
 	// Usage takes the counts of chosen experts, those of engines before it included; nil counts nothing. The engine
 	// owns it until its loop has ended.
 	Usage *usage.Table
-	// Observe is called by the loop after every iteration; it may call Check. nil observes nothing.
-	Observe func()
+	// Moves is where experts are, of a model whose experts may move: those that are chosen most come to the device
+	// between steps, by Usage, which must be given. nil moves none. The engine changes it until its loop has ended.
+	Moves *placement.Placement
+	// Observe is called by the loop after every iteration, and after every batch between the operations of another;
+	// it may call Check. nil observes nothing.
+	Observe func(between bool)
 	// Diagnose may add to the error of a pass or of sampling what is known of its cause; nil adds nothing.
 	Diagnose func(error) error
 }
@@ -91,22 +96,24 @@ type Engine struct {
 	model  model.Model
 	memory deviceMemory
 	// stateful is the model where it keeps a state of every sequence, else nil.
-	stateful model.Stateful
-	windowed model.Windowed // the same where its window rows have pages of their own, else nil
-	passes   passes
-	pools    []*kv.Pool // one, or one of each rank
-	sched    *sched.Scheduler
-	overlap  bool          // the next batch is formed while a pass runs
-	draws    bool          // the device draws tokens
-	flight   *flight       // the pass that runs, while the next batch is formed; else nil
-	flights  [2]flight     // memory
-	finished time.Time     // when the latest pass ended
-	outcomes []outcome     // memory for those of one item
-	stalled  time.Duration // the stall above MaxStall that was reported
-	apart    time.Duration // what the latest batch took, where sequences that decode were left out
-	drafter  *drafter      // nil when nothing is drafted
-	tiers    *tiers        // nil without tiers of the prefix cache
-	counted  time.Time     // when counts of experts were read
+	stateful  model.Stateful
+	windowed  model.Windowed // the same where its window rows have pages of their own, else nil
+	passes    *passes        // those in use: Engine.between changes them
+	interlude interlude
+	pools     []*kv.Pool // one, or one of each rank
+	sched     *sched.Scheduler
+	overlap   bool          // the next batch is formed while a pass runs
+	draws     bool          // the device draws tokens
+	flight    *flight       // the pass that runs, while the next batch is formed; else nil
+	flights   [2]flight     // memory
+	finished  time.Time     // when the latest pass ended
+	outcomes  []outcome     // memory for those of one item
+	stalled   time.Duration // the stall above MaxStall that was reported
+	waiting   time.Time     // since when sequences that decode wait; zero where the next batch has them
+	drafter   *drafter      // nil when nothing is drafted
+	tiers     *tiers        // nil without tiers of the prefix cache
+	counted   time.Time     // when counts of experts were read
+	recent    *usage.Table  // choices of late, by which experts move
 }
 
 // Run is the loop. It returns when the engine is closed.

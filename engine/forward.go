@@ -34,9 +34,9 @@ type passes struct {
 	drafts []step.Draft
 }
 
-func newPasses(m model.Model, cfg plan.Config, l step.Limits) (passes, error) {
+func newPasses(m model.Model, cfg plan.Config, l step.Limits) (*passes, error) {
 	r, err := step.New(m, cfg, l)
-	return passes{runner: steps{r}}, err
+	return &passes{runner: steps{r}}, err
 }
 
 // steps is a step.Runner as a runner.
@@ -100,7 +100,8 @@ func (e *Engine) launch(f *flight) (err error) {
 		}
 	}()
 	defer e.recoverTo(&err, "a forward pass panicked")
-	p := &e.passes
+	defer e.divide(f)()
+	p := e.passes
 	p.works = p.works[:0]
 	for i := range f.items {
 		p.works = append(p.works, workOf(&f.items[i]))
@@ -114,7 +115,7 @@ func (e *Engine) wait(f *flight) (rows logits, err error) {
 	defer e.watchdog.end()
 	defer e.recoverTo(&err, "a forward pass panicked")
 	rows.result, err = e.passes.runner.Wait(f.pending)
-	took := e.took(f.launched)
+	took := e.took(f, f.launched)
 	e.notePass(took, err)
 	if err == nil {
 		e.tiers.notePrefill(rows.plan(), took)
@@ -207,7 +208,7 @@ func (p *passes) draftNext(k *chain) {
 // draftPass runs the drafting layer over the rows that were added. A panic in it is returned as an error.
 func (e *Engine) draftPass(chained bool) (rows logits, err error) {
 	defer e.recoverTo(&err, "a draft pass panicked")
-	p := &e.passes
+	p := e.passes
 	n, prompts := p.draftSize()
 	begun := e.now()
 	e.watchdog.begin(begun)

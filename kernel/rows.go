@@ -10,6 +10,9 @@ type HostExperts interface {
 	Serve(*Mailbox) error
 	// Timeout is how long a device waits for an answer.
 	Timeout() time.Duration
+	// Swap gives the place of in, where it is computed here, to out, which a device had. No exchange is under way, and
+	// the experts were prepared as Movable. After an error nothing has changed.
+	Swap(in, out int) error
 }
 
 // HostedExperts are experts of which workers on the host compute some.

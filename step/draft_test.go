@@ -271,7 +271,7 @@ func TestPaddedRowsHaveNoNegativeLength(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m.Bind(arena, 140)
+		work := m.Bind(arena, 140)
 		mark := arena.Mark()
 		run := func(batch plan.Batch, in model.Input) error {
 			p, err := plan.Build(b.cfg, batch)
@@ -280,7 +280,7 @@ func TestPaddedRowsHaveNoNegativeLength(t *testing.T) {
 			}
 			in.Plan, in.Config, in.Batch.Batch, in.PageTokens = p, &b.cfg, &batch, b.cfg.Page
 			arena.Reset(mark)
-			pass, err := m.Arrange(p, &b.cfg, arena)
+			pass, err := work.Arrange(p, &b.cfg, arena)
 			if err != nil || !arena.Fits() {
 				return fmt.Errorf("%d bytes: %w", arena.High(), err)
 			}

@@ -12,6 +12,9 @@ type Limits struct {
 	Requests int // sequences of a pass; 64, and at most Rows
 	Prompts  int // of them prompts; 4
 	Context  int // tokens of a sequence; the model's
+	// Decodes says that every sequence of a pass has one row, which decodes or, of the drafting layer, follows such a
+	// row.
+	Decodes bool
 	// PromptLogits is for how many tokens of prompts a pass computes logits beside the last one of each prompt.
 	PromptLogits int
 	// Draws says that the device draws tokens, and that the drafting layer may follow the target before the host has
@@ -45,16 +48,15 @@ func (l Limits) withDefaults(cfg *plan.Config) Limits {
 	return l
 }
 
-// Measure is the memory of the largest pass within limits: it is laid out on an arena without memory. It leaves the
-// model bound to that arena, so it is called before New, never between passes of a Runner.
+// Measure is the memory of the largest pass within limits: it is laid out on an arena without memory.
 func Measure(m model.Model, cfg plan.Config, l Limits) (int64, error) {
 	l = l.withDefaults(&cfg)
 	a := kernel.MeasureArena()
-	l.bind(m, a, &cfg)
+	work, _, _ := l.bind(m, a, &cfg)
 	mark := a.Mark()
 	err := l.largest(m, &cfg, func(p *plan.Plan) error {
 		a.Reset(mark)
-		_, err := m.Arrange(p, &cfg, a)
+		_, err := work.Arrange(p, &cfg, a)
 		return err
 	})
 	if err != nil {
@@ -65,13 +67,12 @@ func Measure(m model.Model, cfg plan.Config, l Limits) (int64, error) {
 }
 
 // bind takes from an arena what outlives a pass.
-func (l *Limits) bind(m model.Model, a *kernel.Arena, cfg *plan.Config) (feed, picks) {
-	m.Bind(a, l.Rows)
+func (l *Limits) bind(m model.Model, a *kernel.Arena, cfg *plan.Config) (model.Workspace, feed, picks) {
 	drafts := 0
 	if l.Draws && follows(m, cfg) {
 		drafts = cfg.N - 1
 	}
-	return newFeed(a, l.Rows), bindPicks(a, l.Requests, drafts)
+	return m.Bind(a, l.Rows), newFeed(a, l.Rows), bindPicks(a, l.Requests, drafts)
 }
 
 // follows reports whether there is a drafting layer whose rows can be picked when they are stored: states of sequences
@@ -154,6 +155,18 @@ func (l *Limits) worst(cfg *plan.Config, drafts, picks bool) []plan.Batch {
 		}
 		return out
 	}
+	last := make([]plan.Request, l.Requests)
+	for i := range last {
+		last[i] = plan.DraftRequest(1, l.Context)
+		last[i].Logits = 1
+	}
+	if l.Decodes {
+		add(plan.PassTarget, decodes(l.Requests, 1)...)
+		if drafts {
+			add(plan.PassDraft, last...)
+		}
+		return list
+	}
 	several := min(l.Prompts, l.Rows)
 	add(plan.PassTarget, prompts(1, l.Rows)...)
 	add(plan.PassTarget, prompts(several, l.Rows)...)
@@ -180,11 +193,6 @@ func (l *Limits) worst(cfg *plan.Config, drafts, picks bool) []plan.Batch {
 		add(plan.PassDraft, prompts(several, l.Rows)...)
 		if dense > 0 {
 			add(plan.PassDraft, promptsTo(several, l.Rows, dense)...)
-		}
-		last := make([]plan.Request, l.Requests)
-		for i := range last {
-			last[i] = plan.DraftRequest(1, l.Context)
-			last[i].Logits = 1
 		}
 		add(plan.PassDraft, last...)
 		add(plan.PassChain, last...)

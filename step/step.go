@@ -52,6 +52,7 @@ type Work struct {
 // Runner turns works into logits. One goroutine uses it at a time.
 type Runner struct {
 	model  model.Model
+	work   model.Workspace
 	cfg    plan.Config
 	limits Limits
 	arena  *kernel.Arena
@@ -99,7 +100,7 @@ func New(m model.Model, cfg plan.Config, l Limits) (*Runner, error) {
 	if r.arena, err = kernel.NewArena(m.Device(), need); err != nil {
 		return nil, fmt.Errorf("step: %d bytes for passes of %d rows: %w", need, r.limits.Rows, err)
 	}
-	r.feed, r.picks = r.limits.bind(m, r.arena, &cfg)
+	r.work, r.feed, r.picks = r.limits.bind(m, r.arena, &cfg)
 	r.bound = r.arena.Mark()
 	if err := r.reserve(); err != nil {
 		r.Close()
@@ -117,7 +118,7 @@ func (r *Runner) reserve() error {
 	}
 	return r.limits.largest(r.model, &r.cfg, func(p *plan.Plan) error {
 		r.arena.Reset(r.bound)
-		laid, err := r.model.Arrange(p, &r.cfg, r.arena)
+		laid, err := r.work.Arrange(p, &r.cfg, r.arena)
 		if err != nil {
 			return err
 		}
@@ -271,7 +272,7 @@ func (r *Runner) pass(b *plan.Batch) (*pass, error) {
 				r.cfg.Catalog)
 	}
 	r.arena.Reset(r.bound)
-	laid, err := r.model.Arrange(p, &r.cfg, r.arena)
+	laid, err := r.work.Arrange(p, &r.cfg, r.arena)
 	if err != nil {
 		return nil, err
 	}

@@ -29,6 +29,7 @@ type benchModelFlags struct {
 	policyFlags
 	deviceFlags
 	memory, plot, against, write string
+	attention                    string
 	contexts, batches, prompts   []string
 	chunk, ranks                 int
 	budget                       time.Duration
@@ -81,6 +82,7 @@ microsecond for each, and the shares are of that step.`,
 	f.deviceFlags.add(s)
 	f.expertFlags.add(s)
 	addRanks(s, &f.ranks)
+	addAttention(s, &f.attention)
 	s.StringVar(&f.memory, "memory", "0",
 		"most memory of the cache, with K, M, G or T; 0 is three quarters of what is free")
 	s.StringVar(&f.against, "against", "",
@@ -101,7 +103,8 @@ microsecond for each, and the shares are of that step.`,
 // options reads the flags.
 func (f *benchModelFlags) options() (model.Options, error) {
 	o := model.Options{Chunk: f.chunk, Budget: f.budget, Seed: f.seed, Threads: f.workers, Packed: f.pack}
-	var errs [6]error
+	var errs [7]error
+	o.Attention, errs[6] = division(f.attention)
 	o.Prompts, errs[5] = counts("--prompts", f.prompts)
 	o.Contexts, errs[0] = counts("--contexts", f.contexts)
 	o.Batches, errs[1] = counts("--batch", f.batches)
@@ -206,10 +209,18 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 	o.OnCell = func(done, total int, what string) { bar.set(int64(done), int64(total), what) }
 	r, err := model.Run(cmd.Context(), src, dev, o)
 	bar.end()
+	if r != nil {
+		r.Commit = revision()
+		if placed.Choice != nil {
+			r.Experts = placed.Choice.Reasons
+		}
+	}
 	if err != nil {
+		if r != nil { // what was measured before took long
+			err = errors.Join(err, r.Print(cmd.OutOrStdout()))
+		}
 		return err
 	}
-	r.Commit = revision()
 	switch {
 	case f.accept > 0:
 		r.Accept, err = f.acceptDrafts(cmd, dir, o, r)

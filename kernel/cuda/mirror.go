@@ -9,7 +9,7 @@ func Mirrors() map[string]reflect.Type {
 	for _, v := range []any{
 		PoolView{}, RotaryView{}, SlotListView{}, PageTableView{}, IndexRecipeView{},
 		WriteMainArgs{}, GatherSlotsArgs{}, GatherPagesArgs{}, AllReduceArgs{},
-		GatherRanksArgs{}, PartIdsArgs{},
+		GatherRanksArgs{}, ReduceScatterArgs{}, PartIdsArgs{},
 		WriteIndexKeyArgs{}, IndexQueryArgs{}, GatherIndexSlotsArgs{}, GatherIndexPagesArgs{},
 		WriteV4Args{}, CombineV4Args{}, RMSNormArgs{}, LocateArgs{},
 		ListedView{}, ExpertsArgs{}, RouteExpertsArgs{}, PackExpertArgs{}, PackE2M1Args{},

@@ -26,7 +26,6 @@ type nextN struct {
 	enorm, hnorm, final kernel.Tensor
 	project             kernel.Matrix // [hidden, 2*hidden]
 	cache               mla.Cache
-	hidden              residual // m of the latest pass, for a chain; u of one without logits, for rows that are picked
 }
 
 // draftPrefix is how the tensors of the drafting layer begin.
@@ -85,20 +84,21 @@ type draft struct {
 	m    kernel.Tensor // [T, hidden]: its outputs, which a chain continues
 }
 
-func (m *Model) arrangeDraft(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
+func (w *workspace) arrangeDraft(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
+	m := w.m
 	if err := m.DraftHead(); err != nil {
 		return nil, err
 	}
 	n, act, h := m.next, m.dev.Activation(), m.config.Hidden
 	d := &draft{}
-	u := n.hidden.mem.Slice(0, p.Rows)
+	u := w.next.mem.Slice(0, p.Rows)
 	if p.Logits > 0 {
 		u = a.Take(act, p.Rows, h)
 	}
-	if err := d.arrange(m, p, cfg, a, []layer{n.layer}); err != nil {
+	if err := d.arrange(w, p, cfg, a, []layer{n.layer}); err != nil {
 		return nil, err
 	}
-	d.rows, d.u, d.m = d.in.Array(plan.HiddenRows), u, n.hidden.mem.Slice(0, p.Rows)
+	d.rows, d.u, d.m = d.in.Array(plan.HiddenRows), u, w.next.mem.Slice(0, p.Rows)
 	// The layer's inputs are made before anything else of the pass is computed.
 	a.Reset(d.attn.Kept)
 	d.e, d.g, d.pair = a.Take(act, p.Rows, h), a.Take(act, p.Rows, h), a.Take(act, p.Rows, 2*h)
@@ -109,9 +109,9 @@ func (m *Model) arrangeDraft(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (m
 // own.
 func (d *draft) source() *residual {
 	if d.plan.Pass == plan.PassDraft {
-		return &d.pass.m.hidden
+		return &d.work.hidden
 	}
-	return &d.pass.m.next.hidden
+	return &d.work.next
 }
 
 // Prepare fills the input block.
@@ -134,7 +134,7 @@ func (d *draft) Prepare(in *model.Input, words []int32) error {
 		return fmt.Errorf("dsa: %w", err)
 	}
 	if d.plan.Pass != plan.PassPick { // picked rows may be prepared several times
-		d.pass.m.next.hidden.rows = 0
+		d.work.next.rows = 0
 	}
 	return nil
 }
@@ -172,4 +172,4 @@ func (d *draft) Execute() error {
 }
 
 // Enqueued lets a chain continue the outputs of this pass, or a pick the rows that it has stored.
-func (d *draft) Enqueued() { d.pass.m.next.hidden.rows = d.plan.Rows }
+func (d *draft) Enqueued() { d.work.next.rows = d.plan.Rows }
