@@ -93,7 +93,7 @@ func PlaceExperts(r *kernel.Registry, src *family.Source, dev kernel.Device, q E
 	if err != nil {
 		return nil, err
 	}
-	host, err := offload.New(cores, offload.Options{Timeout: q.Timeout})
+	host, err := offload.New(cores, offload.Options{Timeout: q.Timeout, Awake: true})
 	if err != nil {
 		return nil, errors.Join(err, cores.Close())
 	}
