@@ -106,7 +106,10 @@ func TestACrowdWhoseExpertsMove(t *testing.T) {
 	cfg.CacheTokens, cfg.StepTokens, cfg.MaxRunning, cfg.Draft = 6*256, 96, 8, drafts(t, 2)
 	u, steps := cfg.Usage, 0
 	moving := func(e *Engine) {
-		e.cfg.Observe = func() { // another expert of every layer is chosen most
+		e.cfg.Observe = func(between bool) { // another expert of every layer is chosen most
+			if between {
+				return // of a pass that goes on
+			}
 			fresh := usage.New(u.Family, len(u.Counts), u.Experts, u.Chosen)
 			for l := range fresh.Counts {
 				counts := make([]uint64, u.Experts)
@@ -156,7 +159,11 @@ func TestExpertsThatCannotBeMoved(t *testing.T) {
 		e.cfg.Usage, e.cfg.Moves = usage.New("x", 2, 4, 2), placement.Uniform(2, 4, 0.5)
 		go e.Run()
 		r := Request{Prompt: tokens(1, 20), Sampling: greedy(), MaxTokens: 40, IgnoreEOS: true}
-		e.cfg.Observe = func() { e.readExperts(0) }
+		e.cfg.Observe = func(between bool) {
+			if !between {
+				e.readExperts(0)
+			}
+		}
 		if _, last := collect(open(t, e, r)); !errors.Is(last.Err, c.last) {
 			t.Errorf("ended with %+v, want %v", last, c.last)
 		}

@@ -35,6 +35,14 @@ func cacheBytes(m model.Model, cfg *plan.Config, context, n, batch int) int64 {
 		int64(states(batch))*w.StateBytes(cfg)
 }
 
+// cacheBytes is the memory of a cell, on each rank.
+func (b *bench) cacheBytes(context, batch int) int64 {
+	if b.ranks() > 1 {
+		return int64(b.perSequence(context, batch)*b.ofRank(batch)) * b.model.PageBytes(&b.cfg)
+	}
+	return cacheBytes(b.model, &b.cfg, context, b.new(batch), batch)
+}
+
 // CacheBytes is the memory of the largest cell or prompt that the options ask for, on a model and with its
 // configuration, where contexts, batches and prompts are given.
 func (o *Options) CacheBytes(m model.Model, cfg *plan.Config) int64 {
@@ -61,16 +69,17 @@ func (b *bench) allocateCache(pages, windows, batch int) error {
 			return err
 		}
 	}
-	if w, ok := b.model.(model.Windowed); ok {
+	if w, ok := b.model.(model.Windowed); ok && b.ranks() == 1 {
 		return w.AllocateWindows(&b.cfg, pages, windows)
 	}
 	return b.model.Allocate(&b.cfg, pages)
 }
 
-// windows are the window pages of sequence i of a batch, which has so many pages; nil where its pages hold all rows.
+// windows are the window pages of sequence i of a batch, which has so many pages; nil where its pages hold all rows,
+// which they do on several ranks.
 func (b *bench) windows(i, pages, context, n int) []int32 {
 	w, ok := b.model.(model.Windowed)
-	if !ok {
+	if !ok || b.ranks() > 1 {
 		return nil
 	}
 	first, each := windowFirst(w, b.cfg.Page, context), windowPages(b.model, b.cfg.Page, context, n)

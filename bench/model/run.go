@@ -31,11 +31,12 @@ type Options struct {
 	// means 8192 and 32768 on a GPU.
 	Prompts []int
 	Policy  plan.Policy
-	// Ranks are further devices that share the model with the first one (docs/ranks.md), by heads. The stages of the
-	// first are timed.
-	Ranks   []kernel.Device
-	Threads int  // of all devices, for the report
-	Packed  bool // the device copies weights, for the report
+	// Ranks are further devices that share the model with the first one (docs/ranks.md), and Attention is how. The
+	// stages of the first are timed. By requests the sequences of a step are given to ranks in turn.
+	Ranks     []kernel.Device
+	Attention plan.Division
+	Threads   int  // of all devices, for the report
+	Packed    bool // the device copies weights, for the report
 	// Budget is how long the steps of one phase of one cell are repeated; 0 means 2 s, on a GPU 0.3 s. A single step
 	// may take longer.
 	Budget time.Duration
@@ -109,7 +110,7 @@ type bench struct {
 	cfg    plan.Config
 	runner *step.Runner
 	rng    *rand.Rand
-	pages  []int32 // pages of the cache in random order
+	pages  []int32 // pages of a rank's cache in random order
 	gpu    bool
 	load   Load
 	group  *group.Group // nil for a single device
@@ -237,7 +238,7 @@ func (b *bench) place(src *family.Source) (_ model.Model, err error) {
 	if b.group, err = group.New(devs, group.Options{}); err != nil {
 		return nil, err
 	}
-	m, err := src.LoadRanks(b.group, plan.ByHeads, b.o.OnTensor)
+	m, err := src.LoadRanks(b.group, b.o.Attention, b.o.OnTensor)
 	if err != nil {
 		b.close()
 	}
@@ -279,12 +280,33 @@ func (b *bench) new(batch int) int {
 	return b.o.Chunk / batch
 }
 
+// ranks is how many ranks have pages of their own.
+func (b *bench) ranks() int {
+	if b.cfg.Model.ByRequests() {
+		return b.cfg.Model.Ranks
+	}
+	return 1
+}
+
+// ofRank is the most sequences of a batch that a rank has pages for.
+func (b *bench) ofRank(batch int) int { return (batch + b.ranks() - 1) / b.ranks() }
+
+// table is the pages of sequence i of those that need per pages each, up to have of them, and its rank.
+func (b *bench) table(i, per, have int) (pages []int32, rank int) {
+	rank = i % b.ranks()
+	pages = slices.Clone(b.pages[i/b.ranks()*per:][:have])
+	for p := range pages {
+		pages[p] += int32(rank * len(b.pages))
+	}
+	return pages, rank
+}
+
 // unfit says why a cell cannot be measured, or nothing.
 func (b *bench) unfit(context, batch int) string {
 	if most := b.model.Config().MaxPositions; context+b.new(batch) > most {
 		return fmt.Sprintf("the model has %d positions", most)
 	}
-	need := cacheBytes(b.model, &b.cfg, context, b.new(batch), batch)
+	need := b.cacheBytes(context, batch)
 	if need > b.o.MemoryBytes {
 		return fmt.Sprintf("its cache takes %.1f GiB, %.1f are free", float64(need)/(1<<30),
 			float64(b.o.MemoryBytes)/(1<<30))
@@ -297,7 +319,7 @@ func (b *bench) allocate(cells []Cell, prompts []Prompt) error {
 	pages, windows, l := 0, 0, step.Limits{}
 	for _, c := range cells {
 		if c.Skipped == "" {
-			pages = max(pages, b.perSequence(c.Context, c.Batch)*c.Batch)
+			pages = max(pages, b.perSequence(c.Context, c.Batch)*b.ofRank(c.Batch))
 			windows = max(windows, c.Batch*windowPages(b.model, b.cfg.Page, c.Context, b.new(c.Batch)))
 			l.Rows, l.Requests, l.Context = max(l.Rows, b.o.Chunk, c.Batch), max(l.Requests, c.Batch),
 				max(l.Context, c.Context+b.new(c.Batch))
@@ -335,10 +357,10 @@ func (b *bench) works(kind plan.Mode, context, batch, n int) []step.Work {
 	per := b.perSequence(context, batch)
 	out := make([]step.Work, batch)
 	for i := range out {
-		have := (context + n + b.cfg.Page - 1) / b.cfg.Page
+		pages, rank := b.table(i, per, (context+n+b.cfg.Page-1)/b.cfg.Page)
 		// The best token alone leaves a GPU, as when it is chosen greedily.
-		out[i] = step.Work{Kind: kind, Tokens: b.tokens(n), Cached: context, Pages: b.pages[i*per:][:have], Logits: 1,
-			Best: b.gpu, Windows: b.windows(i, have, context, n)}
+		out[i] = step.Work{Kind: kind, Tokens: b.tokens(n), Cached: context, Rank: rank, Pages: pages, Logits: 1,
+			Best: b.gpu, Windows: b.windows(i, len(pages), context, n)}
 	}
 	return out
 }

@@ -33,7 +33,14 @@ type Model struct {
 	nn.Homes
 
 	caches []mla.Cache
+}
+
+// workspace is where passes run.
+type workspace struct {
+	m      *Model
 	hidden residual // of the latest pass of the target
+	// next is m of the latest pass of the drafting layer, for a chain; u of one without logits, for rows that are picked.
+	next residual
 }
 
 // residual are the rows that a drafting pass continues.
@@ -55,7 +62,8 @@ type layer struct {
 func Load(c *config.DSA, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	m := &Model{config: c, ranks: l.Ranks, dev: dev, queue: kernel.NewQueue(dev)}
 	m.queue.JoinRanks(l.Ranks)
-	if _, err := model.Divide(Facts(c), l.Ranks); err != nil {
+	facts, err := model.Divide(Facts(c), l.Ranks)
+	if err != nil {
 		return nil, err
 	}
 	embed := l.Table
@@ -77,15 +85,15 @@ func Load(c *config.DSA, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	if err := l.Finish(); err != nil {
 		return nil, err
 	}
-	a, err := mla.New(dev, m.queue, attentionParams(c, l.Ranks.Heads().Count()))
-	m.attn = a
+	m.attn, err = mla.New(dev, m.queue, attentionParams(c, facts.Heads))
 	return m, err
 }
 
-func attentionParams(c *config.DSA, ranks int) mla.Params {
+// attentionParams are those of a rank with a number of heads.
+func attentionParams(c *config.DSA, heads int) mla.Params {
 	a := c.Attention
 	p := mla.Params{
-		Dims:         kernel.LatentDims{Heads: a.Heads / ranks, Nope: a.Nope, Rope: a.Rope, V: a.V, Latent: a.Latent},
+		Dims:         kernel.LatentDims{Heads: heads, Nope: a.Nope, Rope: a.Rope, V: a.V, Latent: a.Latent},
 		QLora:        a.QLora,
 		IndexHeads:   c.Indexer.Heads,
 		TopK:         c.Indexer.TopK,
@@ -120,10 +128,14 @@ func (m *Model) Place() string { return m.queue.Place() }
 // Device is where the model runs.
 func (m *Model) Device() kernel.Machine { return m.dev }
 
+// Between sets a function that is called before every operation of a pass.
+func (m *Model) Between(f func() error) { m.queue.Between(f) }
+
 // Bind takes the rows that drafting passes continue.
-func (m *Model) Bind(a *kernel.Arena, rows int) {
-	m.hidden = residual{mem: a.Take(m.dev.Activation(), rows, m.config.Hidden)}
+func (m *Model) Bind(a *kernel.Arena, rows int) model.Workspace {
+	w := &workspace{m: m, hidden: residual{mem: a.Take(m.dev.Activation(), rows, m.config.Hidden)}}
 	if m.next != nil {
-		m.next.hidden = residual{mem: a.Take(m.dev.Activation(), rows, m.config.Hidden)}
+		w.next = residual{mem: a.Take(m.dev.Activation(), rows, m.config.Hidden)}
 	}
+	return w
 }

@@ -37,6 +37,7 @@ type Loader struct {
 
 	from     *weight.Checkpoint
 	dev      Device
+	groups   int // of heads, while Heads loads them
 	used     map[string]bool
 	problems []string
 	err      error // of the device, not of the checkpoint
@@ -113,27 +114,11 @@ func (l *Loader) Bands(name string, n, out, in int) []kernel.Matrix {
 	if !w.Data.Given() {
 		return nil
 	}
-	if ranks := l.Ranks.Count(); n%ranks != 0 {
-		l.addProblem("%s has %d groups, which %d ranks cannot share; %s, or attention divided by requests "+
-			"(--attention dp)", name, n, ranks, supported(n, func(k int) bool { return n%k == 0 }))
-		return nil
-	}
-	list := make([]kernel.Matrix, n/l.Ranks.Count())
+	list := make([]kernel.Matrix, l.padded(n)/l.Ranks.Count())
 	for i := range list {
-		band := w.Slice(i*out, (i+1)*out)
-		redraw(&band.Data, i)
-		redraw(&band.Scale, i)
-		list[i] = l.prepare(band, kernel.Projected)
+		list[i] = l.prepare(w.Slice(i*out, (i+1)*out), kernel.Projected)
 	}
 	return list
-}
-
-// redraw makes band i of a drawn tensor a tensor of its own: devices draw whole tensors.
-func redraw(t *kernel.Tensor, i int) {
-	if x, ok := t.Buf.(kernel.Drawn); ok {
-		x.Seed, x.Bytes, t.Off = x.Seed+uint64(i)<<32, t.Extent(), 0
-		t.Buf = x
-	}
 }
 
 // Experts prepares a rank's part of the matrices of a layer's experts, each in the memory where it has its place. Where
@@ -324,19 +309,24 @@ func (l *Loader) Vector(name string, n int) kernel.Tensor {
 
 // widened copies a tensor of plain floats as float32.
 func (l *Loader) widened(t *weight.Tensor, rows, cols int) kernel.Tensor {
+	return l.floats(l.read(t, rows*cols), rows, cols)
+}
+
+// read is the n values of a tensor of plain floats.
+func (l *Loader) read(t *weight.Tensor, n int) []float32 {
+	v := make([]float32, n)
 	if t.Drawn != nil {
-		v := make([]float32, rows*cols)
 		for i := range v {
 			v[i] = drawn(t).Value(int64(i))
 		}
-		return l.floats(v, rows, cols)
+		return v
 	}
-	v, err := weight.ReadF32(t)
+	got, err := weight.ReadF32(t)
 	if err != nil {
 		l.addProblem("%v", err)
-		return kernel.Tensor{}
+		return v
 	}
-	return l.floats(v, rows, cols)
+	return got
 }
 
 // scales are block scales as float32, whatever the checkpoint stores.

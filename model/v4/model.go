@@ -42,9 +42,15 @@ type Model struct {
 	nn.Homes
 
 	caches     []dual.Cache
-	pageTokens int      // of the cache
-	pages      int      // of the cache, without window pages
-	streams    residual // behind the last layer, of the latest pass of the target
+	pageTokens int // of the cache
+	pages      int // of the cache, without window pages
+}
+
+// workspace is where passes run.
+type workspace struct {
+	m       *Model
+	streams residual // behind the last layer, of the latest pass of the target
+	drafted residual // Z of every row of the latest pass of the drafting block, in plan order
 }
 
 // residual are the rows that a drafting pass continues: all streams of a row, side by side.
@@ -57,7 +63,8 @@ type residual struct {
 func Load(c *config.V4, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	m := &Model{config: c, ranks: l.Ranks, dev: dev, queue: kernel.NewQueue(dev)}
 	m.queue.JoinRanks(l.Ranks)
-	if _, err := model.Divide(Facts(c), l.Ranks); err != nil {
+	facts, err := model.Divide(Facts(c), l.Ranks)
+	if err != nil {
 		return nil, err
 	}
 	if c.Hyper.Streams > kernel.MaxStreams {
@@ -68,17 +75,15 @@ func Load(c *config.V4, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	if err := l.Finish(); err != nil {
 		return nil, err
 	}
-	shares := m.ranks.Heads().Count()
-	heads, groups := c.Attention.Heads/shares, c.Attention.Groups/shares
 	var weights []*dual.Weights
 	for i := range m.layers {
 		weights = append(weights, m.layers[i].attn)
 	}
-	a, facts := c.Attention, Facts(c)
-	var err error
+	a := c.Attention
 	m.attn, err = dual.New(dev, m.queue,
-		dual.Params{Heads: heads, Dim: a.Dim, Rope: a.Rope, QLora: a.QLora, OLora: a.OLora, OGroups: groups,
-			Window: a.Window, IndexHeads: c.Indexer.Heads, TopK: c.Indexer.TopK, Eps: c.RMSEps,
+		dual.Params{Heads: facts.Heads, Dim: a.Dim, Rope: a.Rope, QLora: a.QLora, OLora: a.OLora,
+			OGroups: facts.Heads / facts.GroupHeads,
+			Window:  a.Window, IndexHeads: c.Indexer.Heads, TopK: c.Indexer.TopK, Eps: c.RMSEps,
 			MostHeavy: facts.MostHeavy(),
 			MainFreq:  a.Main.InvFreq(a.Rope), FarFreq: a.Far.InvFreq(a.Rope)}, weights)
 	if err != nil {
@@ -118,11 +123,15 @@ func (m *Model) Place() string { return m.queue.Place() }
 // Device is where the model runs.
 func (m *Model) Device() kernel.Machine { return m.dev }
 
+// Between sets a function that is called before every operation of a pass.
+func (m *Model) Between(f func() error) { m.queue.Between(f) }
+
 // Bind takes the rows that drafting passes continue.
-func (m *Model) Bind(a *kernel.Arena, rows int) {
+func (m *Model) Bind(a *kernel.Arena, rows int) model.Workspace {
 	width := m.config.Hyper.Streams * m.config.Hidden
-	m.streams = residual{mem: a.Take(m.dev.Activation(), rows, width)}
+	w := &workspace{m: m, streams: residual{mem: a.Take(m.dev.Activation(), rows, width)}}
 	if m.draft != nil {
-		m.draft.streams = residual{mem: a.Take(m.dev.Activation(), rows, width)}
+		w.drafted = residual{mem: a.Take(m.dev.Activation(), rows, width)}
 	}
+	return w
 }
