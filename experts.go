@@ -47,6 +47,10 @@ func ParseExpertHomes(s string) (ExpertHomes, error) {
 // sequences of 8192 tokens.
 const splitCache = 32 * 8192
 
+// splitRows is how many rows of a decode step experts in host memory are divided for between CPU and bus, where that
+// many sequences may run.
+const splitRows = 32
+
 // spareMemory is left free on a GPU that experts would otherwise fill, or a part of its memory where it is small: the
 // driver takes memory in pieces of 2 MiB, which costs DeepSeek-V4-Flash 300 MiB, and some for graphs and queues.
 const spareMemory = 1 << 30
@@ -93,7 +97,7 @@ func PlaceExperts(r *kernel.Registry, src *family.Source, dev kernel.Device, q E
 	if err != nil {
 		return nil, err
 	}
-	host, err := offload.New(cores, offload.Options{Timeout: q.Timeout})
+	host, err := offload.New(cores, offload.Options{Timeout: q.Timeout, Awake: true})
 	if err != nil {
 		return nil, errors.Join(err, cores.Close())
 	}
@@ -134,7 +138,7 @@ func (p *PlacedExperts) choose(src *family.Source, dev kernel.Device, q ExpertRe
 		return err
 	}
 	ask := placement.Ask{Layers: src.LayerExperts(), Chosen: src.ChosenExperts(), Format: src.ExpertFormat(),
-		Host: p.Host.Memory(), CPU: cost.Xeon16(), Bus: cost.PCIe5(), Chunk: q.Chunk,
+		Host: p.Host.Memory(), CPU: cost.Xeon16(), Bus: cost.PCIe5(), GPU: cost.H200(), Chunk: q.Chunk,
 		Usage: q.Usage, OneMethod: q.Deterministic, Rows: q.Rows}
 	ask.CPU.Cores = hostWorkers(q.Workers)
 	if !q.Drafts {

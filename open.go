@@ -219,6 +219,7 @@ func (c Config) experts(dev kernel.Device, p *parts) ExpertRequest {
 	ec := c.onDevice(dev, p.source.Model).besideExperts().engine(p)
 	return ExpertRequest{Homes: c.Experts, Memory: c.DeviceMemory, Workers: c.Workers, Timeout: ec.Watchdog,
 		Usage: c.usage, Chunk: ec.StepTokens, Deterministic: c.Policy.Deterministic, Drafts: c.Draft != spec.Off(),
+		Rows:    min(ec.MaxRunning, splitRows),
 		Measure: func(m model.Model, free int64) (*engine.Need, error) { return engine.Measure(m, ec, free) }}
 }
 

@@ -35,6 +35,12 @@ type ExpertPoster interface {
 	PostExperts(ExpertArgs) error
 }
 
+// Waker is a device whose workers can be kept from sleeping between operations.
+type Waker interface {
+	// KeepAwake lets workers wait without sleeping, until it is called with false.
+	KeepAwake(on bool)
+}
+
 // ExpertRowsArgs runs the chosen experts and leaves what each of them gives in a row of its own:
 // Results[t*k+j] = Down[e]( silu(Gate[e] X[t]) * Up[e] X[t] ), e = IDs[t,j], with the clamps of GateArgs. A negative id
 // is no expert, and its row is not written.

@@ -62,10 +62,13 @@ func (f *benchModelFlags) place(q *sparrow.DeviceRequest, o *bench.Options) (*sp
 		return placed, errors.New("bench model: --experts: give --contexts and --batch: the cache of the largest is " +
 			"reserved, and experts get what is left of the GPU")
 	}
-	chunk := o.Chunk
-	if chunk == 0 {
-		chunk = 8192
+	if o.Chunk == 0 {
+		o.Chunk = 8192
 	}
+	if len(o.Prompts) == 0 {
+		o.Prompts = []int{8192}
+	}
+	chunk := o.Chunk
 	longest, most := max(slices.Max(o.Contexts), slices.Max(append(o.Prompts, 0))), slices.Max(o.Batches)
 	q.Fits = func(dev kernel.Device, _ kernel.Member) error {
 		p := q.Policy
@@ -78,17 +81,13 @@ func (f *benchModelFlags) place(q *sparrow.DeviceRequest, o *bench.Options) (*sp
 				if err != nil {
 					return nil, err
 				}
-				// Every sequence of a bench has pages of its own, and window pages for all of them.
+				// Every sequence of a bench has pages of its own.
 				cfg, _, err := resolved(m, p)
 				if err != nil {
 					return nil, err
 				}
-				pages := most * ((longest+chunk/most)/cfg.Page + 2)
-				n.Cache, n.Tokens = int64(pages)*m.PageBytes(&cfg), pages*cfg.Page
+				n.Cache = o.CacheBytes(m, &cfg)
 				o.MemoryBytes = max(o.MemoryBytes, n.Cache)
-				if w, ok := m.(model.Windowed); ok {
-					n.Cache += int64(most) * w.StateBytes(&cfg)
-				}
 				return n, nil
 			}})
 		if err == nil {

@@ -25,6 +25,9 @@ const Timeout = time.Minute
 type Options struct {
 	// Timeout is how long a device waits for an answer.
 	Timeout time.Duration
+	// Awake keeps the workers from sleeping while a pass is enqueued: a device beside them waits for each exchange, and
+	// all cores but one are theirs.
+	Awake bool
 	// Memory is how many bytes of experts the host may hold; 0 is seven eighths of what is free.
 	Memory int64
 }
@@ -226,6 +229,9 @@ func (l *layer) Serve(box *kernel.Mailbox) error {
 		return h.lost
 	}
 	s := &serving{box: box, ended: make(chan struct{})}
+	if w, ok := h.dev.(kernel.Waker); ok && h.opts.Awake {
+		box.Awake = w.KeepAwake
+	}
 	box.Begin()
 	h.serving = append(h.serving, s)
 	go func() {

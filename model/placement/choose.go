@@ -29,8 +29,10 @@ type Ask struct {
 
 	CPU   cost.Host
 	Bus   cost.Bus
-	Chunk int          // rows of a prompt in one step
-	Rows  int          // of a decode step for which time is divided between CPU and bus; 0 is one
+	Chunk int // rows of a prompt in one step
+	Rows  int // of a decode step for which time is divided between CPU and bus; 0 is one
+	// GPU is the rates of the device, which reads its own experts before it fetches others.
+	GPU   cost.GPU
 	Usage *usage.Table // nil: every expert is chosen equally often
 	// OneMethod asks for the same method in both phases, so that a token that is computed again has the same bits.
 	OneMethod bool
@@ -187,13 +189,20 @@ func (t Times) of(m Method) float64 {
 const fewRows = 4
 
 // beside is the share of experts in host memory that are fetched for decodes while the CPU computes the others, so that
-// both take as long.
+// both end together: the device has read its own experts before.
 func (a *Ask) beside(c *Choice) float64 {
 	if a.Rows <= fewRows || c.Decode != Computed || c.Prefill != Fetched {
 		return 0
 	}
 	t := a.TimesOf(a.decodeRows(), false)
-	return t.Computed / (t.Computed + t.Fetched)
+	chosen := float64(a.Rows) * a.promptRows() / float64(a.Chunk) / a.decodeRows() // share of experts that are read
+	layers := float64(max(len(a.Layers)-a.Unused, 1))
+	far := float64(c.Experts-c.Resident) / layers * chosen
+	own := 0.0
+	if rate := a.GPU.NarrowExperts; rate > 0 {
+		own = float64(c.Resident) / layers * chosen * float64(a.Bytes) / rate
+	}
+	return max(far*t.Computed-own, 0) / (far * (t.Computed + t.Fetched))
 }
 
 // decodeRows is how many rows of a decode step choose an expert that some row chooses, where choices are spread evenly.
@@ -257,7 +266,8 @@ func (c *Choice) explain(a *Ask) {
 	if c.Beside > 0 {
 		t := a.TimesOf(a.decodeRows(), false)
 		say("%.0f %% of them are fetched at the same time: in steps of %d rows an expert takes the CPU %.0f us and "+
-			"the bus %.0f us, so that both end together", 100*c.Beside, a.Rows, t.Computed, t.Fetched)
+			"the bus %.0f us, and the device reads its own first: so both end together", 100*c.Beside, a.Rows,
+			t.Computed, t.Fetched)
 	}
 	rows := a.promptRows()
 	t = a.TimesOf(rows, true)

@@ -73,6 +73,10 @@ func TestChooseBothWays(t *testing.T) {
 	if err != nil || c.Decode != Computed || c.Prefill != Fetched || c.Beside < 0.3 || c.Beside > 0.5 {
 		t.Fatalf("%+v, %v", c, err)
 	}
+	a.GPU = cost.H200() // takes time to read its own
+	if c, err = Choose(a); err != nil || c.Beside < 0.2 || c.Beside > 0.35 {
+		t.Fatalf("beside a device that reads its own: %+v, %v", c, err)
+	}
 	bytes := int64(0)
 	for l := range a.Layers {
 		fetched, onHost := 0, c.Placement.OnHost(l)

@@ -39,6 +39,22 @@ func Mixed(layers, experts int) *placement.Placement {
 	return p
 }
 
+// Alike gives experts every pair of methods in turn that a GPU computes alike: a token that is computed again as part
+// of a prompt has the same bits.
+func Alike(layers, experts int) *placement.Placement {
+	p := placement.Uniform(layers, experts, 0)
+	pairs := [][2]placement.Method{{placement.Resident, placement.Resident}, {placement.Computed, placement.Computed},
+		{placement.Fetched, placement.Fetched}, {placement.Fetched, placement.Resident},
+		{placement.Resident, placement.Fetched}}
+	for l := range layers {
+		for e := range experts {
+			pair := pairs[(l+e)%len(pairs)]
+			p.Decode[l][e], p.Prefill[l][e] = pair[0], pair[1]
+		}
+	}
+	return p
+}
+
 // Load loads a model. The host is closed when the test ends, before the device that the caller opened before.
 func Load(t testing.TB, src *family.Source, dev kernel.Device, rule Rule) model.Model {
 	t.Helper()

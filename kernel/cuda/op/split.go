@@ -233,7 +233,7 @@ func (u *upload) groups(s *split, phase int) ([]group, error) {
 	return out, nil
 }
 
-// hostMemory takes zeroed page-locked memory. A rehearsal has an address without memory.
+// hostMemory takes page-locked memory. A rehearsal has an address without memory.
 func (d *Device) hostMemory(bytes int64) (cuda.Ptr, *cuda.HostBuffer, error) {
 	if d.tried {
 		b, err := d.gpu.Alloc(bytes)
@@ -248,7 +248,6 @@ func (d *Device) hostMemory(bytes int64) (cuda.Ptr, *cuda.HostBuffer, error) {
 		return 0, nil, fmt.Errorf("%w: %d bytes of page-locked host memory for experts: %w; keep more experts on the "+
 			"device, or raise the limit of locked memory (ulimit -l)", kernel.ErrMemory, bytes, err)
 	}
-	clear(m.Bytes())
 	return m.Ptr(), m, nil
 }
 
@@ -344,6 +343,7 @@ func (d *Device) openMailbox(to kernel.HostExperts, hidden int) (err error) {
 	if o.at, o.memory, err = d.hostMemory(size); err != nil || o.memory == nil {
 		return err
 	}
+	clear(o.memory.Bytes())
 	if o.box, err = kernel.NewMailbox(shape, o.memory.Bytes()); err != nil {
 		return err
 	}

@@ -243,6 +243,7 @@ func TestGPUMovedExperts(t *testing.T) {
 			const n = 40
 			x := b.prepare(methods[0], methods[1])
 			a := b.rows(n)
+			b.run(x, a, 0, n, true) // scratch memory grows
 			live := a
 			live.Out, live.Experts = b.place(b.gpu, kernel.BF16, n, splitHidden, nil), x
 			g, err := b.gpu.Capture(func() error { return errors.Join(b.gpu.PostExperts(live), b.gpu.Experts(live)) })
