@@ -44,7 +44,6 @@ func TestGPURanksOracle(t *testing.T) {
 	}
 	for _, c := range gpuRanks {
 		t.Run(c.name+"/"+c.kv+"/"+c.how.String(), func(t *testing.T) {
-			t.Parallel()
 			besideRanks(t, c.name, folder(c.name), c.kv, c.chunk, 2, c.how,
 				func() (kernel.Device, error) { return op.Open(0) })
 		})
