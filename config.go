@@ -99,10 +99,6 @@ type Config struct {
 	// PadStates pads decode batches of models that keep states (DeepSeek-V4) on a GPU, so that batches of similar sizes
 	// share a captured graph. It changes no answer.
 	PadStates bool
-	// DeviceSampling lets a GPU draw the tokens of requests that sample by temperature, top_k, top_p and min_p alone,
-	// so that their steps overlap too, and makes drafts before the host has seen what they follow. It changes no
-	// answer.
-	DeviceSampling bool
 	// RecordBytes bounds what one request may record of its rows (Request.Record), in bytes as they are sent; 0 means
 	// 64 MiB. Below 0 nothing is recorded or replayed, and passes have no memory for it.
 	RecordBytes int64

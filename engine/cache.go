@@ -160,6 +160,13 @@ func (e *Engine) arenaBytes(cfg *plan.Config, context int) int64 {
 	if err != nil {
 		return 0
 	}
+	if e.divides() {
+		inner, err := step.Measure(e.model, *cfg, e.innerLimits(context))
+		if err != nil {
+			return 0
+		}
+		n += inner
+	}
 	return n
 }
 

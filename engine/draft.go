@@ -31,13 +31,12 @@ type chain struct {
 	c      *choice
 	want   int        // drafts
 	work   int        // its number in the latest draft pass
-	at     int        // which of the work's rows of logits is drafted from
-	row    int        // the same row among all of that pass
+	row    int        // its row of logits there
 	limits constraint // of the choice, as it will be after the drafts
 }
 
-// ahead is a draft pass that was enqueued right behind a forward pass, before the host has seen what that chose: it has
-// all rows of every item, of which those count that are kept.
+// ahead is a draft pass that was enqueued right behind a forward pass, before the host has seen what that chose: it
+// stores all rows of every item, of which those count that are kept.
 type ahead struct {
 	on      bool
 	pending step.Pending
@@ -48,7 +47,7 @@ type ahead struct {
 	prompts bool // some of them are of prompts
 }
 
-// place is where an item is in such a pass: the number of its work, negative where it has none, and of its first row of
+// place is where an item is in such a pass: the number of its work, negative where it has none, and of its row of
 // logits.
 type place struct{ work, row int }
 
@@ -81,7 +80,7 @@ func (e *Engine) draftAhead(f *flight) {
 			return
 		}
 	}
-	p, a := &e.passes, &f.ahead
+	p, a := e.passes, &f.ahead
 	p.drafts, a.places = p.drafts[:0], a.places[:0]
 	logits, drafts := 0, 0
 	for i := range f.items {
@@ -90,7 +89,7 @@ func (e *Engine) draftAhead(f *flight) {
 			at = place{len(p.drafts), drafts}
 			p.draftAhead(it, i, logits+1)
 			if it.Last {
-				drafts += it.Logits
+				drafts++
 			}
 		}
 		a.places = append(a.places, at)
@@ -234,12 +233,14 @@ func (e *Engine) addToDraftPass(f *flight, number int) {
 	}
 	// The next token is the target's own. Drafts behind the last allowed token, or more than a batch verifies, are
 	// never used.
+	if e.interlude.inside { // prompts wait
+		want = 0
+	}
 	want = e.sched.ReserveDrafts(&c.seq, min(want, e.info.Drafts, c.maxTokens-c.limits.made-1))
 	k := chain{c: c, want: want, row: len(d.chains)}
 	if f.ahead.on {
 		at := f.ahead.places[number]
-		k.work, k.at = at.work, it.Logits-1-(len(it.Tokens)-it.Kept())
-		k.row = at.row + k.at
+		k.work, k.row = at.work, at.row
 	} else {
 		k.work = e.passes.draftRows(it, number, want > 0)
 	}

@@ -29,20 +29,16 @@ type Config struct {
 	MaxQueue      int     // bounds the sequences that wait
 	PlanHistory   int     // how many plans are kept for inspection
 	// MaxStall bounds how long prompts hold up sequences that decode; 0 is no bound.
-	MaxStall  time.Duration
-	NoReuse   bool
-	NoGraphs  bool // passes are not captured, on devices that could
-	NoOverlap bool // batches are formed when the one before has ended, on any device
-	// DeviceSampling lets a device that computes beside the host draw tokens of requests that sample plainly, with
-	// temperature, top_k, top_p and min_p alone, and enqueues drafting passes before the host has seen what the target
-	// chose. It changes no answer.
-	DeviceSampling bool
-	PadStates      bool            // step.Limits.PadStates
-	CacheEvents    prefix.Listener // told of the prefix cache's changes; nil is nobody
-	EOS            []int32         // tokens that end a sequence
-	WeightBytes    int64           // memory that the weights take beside the cache
-	ReservedBytes  int64           // memory of a device that its operations take beside weights, cache and passes
-	Packed         bool            // the weights are a copy in memory of their own
+	MaxStall      time.Duration
+	NoReuse       bool
+	NoGraphs      bool            // passes are not captured, on devices that could
+	NoOverlap     bool            // batches are formed when the one before has ended and the host has sampled
+	PadStates     bool            // step.Limits.PadStates
+	CacheEvents   prefix.Listener // told of the prefix cache's changes; nil is nobody
+	EOS           []int32         // tokens that end a sequence
+	WeightBytes   int64           // memory that the weights take beside the cache
+	ReservedBytes int64           // memory of a device that its operations take beside weights, cache and passes
+	Packed        bool            // the weights are a copy in memory of their own
 	// RecordBytes bounds the recorded choices of a request; 0 is DefaultRecordBytes, below 0 nothing is
 	// recorded.
 	RecordBytes int64
@@ -55,8 +51,9 @@ type Config struct {
 	// Usage takes the counts of chosen experts, those of engines before it included; nil counts nothing. The engine
 	// owns it until its loop has ended.
 	Usage *usage.Table
-	// Observe is called by the loop after every iteration; it may call Check. nil observes nothing.
-	Observe func()
+	// Observe is called by the loop after every iteration, and after every batch between the operations of another;
+	// it may call Check. nil observes nothing.
+	Observe func(between bool)
 	// Diagnose may add to the error of a pass or of sampling what is known of its cause; nil adds nothing.
 	Diagnose func(error) error
 }
@@ -95,22 +92,23 @@ type Engine struct {
 	model  model.Model
 	memory deviceMemory
 	// stateful is the model where it keeps a state of every sequence, else nil.
-	stateful model.Stateful
-	windowed model.Windowed // the same where its window rows have pages of their own, else nil
-	passes   passes
-	pools    []*kv.Pool // one, or one of each rank
-	sched    *sched.Scheduler
-	overlap  bool          // the next batch is formed while a pass runs
-	draws    bool          // the device draws tokens
-	flight   *flight       // the pass that runs, while the next batch is formed; else nil
-	flights  [2]flight     // memory
-	finished time.Time     // when the latest pass ended
-	outcomes []outcome     // memory for those of one item
-	stalled  time.Duration // the stall above MaxStall that was reported
-	apart    time.Duration // what the latest batch took, where sequences that decode were left out
-	drafter  *drafter      // nil when nothing is drafted
-	tiers    *tiers        // nil without tiers of the prefix cache
-	counted  time.Time     // when counts of experts were read
+	stateful  model.Stateful
+	windowed  model.Windowed // the same where its window rows have pages of their own, else nil
+	passes    *passes        // those in use: Engine.between changes them
+	interlude interlude
+	pools     []*kv.Pool // one, or one of each rank
+	sched     *sched.Scheduler
+	overlap   bool          // the next batch is formed while a pass runs
+	draws     bool          // the device draws tokens
+	flight    *flight       // the pass that runs, while the next batch is formed; else nil
+	flights   [2]flight     // memory
+	finished  time.Time     // when the latest pass ended
+	outcomes  []outcome     // memory for those of one item
+	stalled   time.Duration // the stall above MaxStall that was reported
+	waiting   time.Time     // since when sequences that decode wait; zero where the next batch has them
+	drafter   *drafter      // nil when nothing is drafted
+	tiers     *tiers        // nil without tiers of the prefix cache
+	counted   time.Time     // when counts of experts were read
 }
 
 // Run is the loop. It returns when the engine is closed.

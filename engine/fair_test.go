@@ -15,7 +15,7 @@ func TestFloodsDoNotDelayOthers(t *testing.T) {
 		t.Run(tenant, func(t *testing.T) {
 			iterations, came, ran := 0, map[string]int{}, map[string]int{} // by request
 			note := func(e *Engine) {
-				e.cfg.Observe = func() {
+				e.cfg.Observe = func(bool) {
 					iterations++
 					for _, q := range e.sched.All() {
 						c := q.Owner.(*choice)

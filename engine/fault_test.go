@@ -184,7 +184,7 @@ func TestAPanicInSamplingLosesOneRequest(t *testing.T) {
 func TestABrokenLoopFailsEveryStream(t *testing.T) {
 	e := still(t, testmodel.V32(t), Config{MaxRunning: 1})
 	steps := 0
-	e.cfg.Observe = func() {
+	e.cfg.Observe = func(bool) {
 		if steps++; steps == 3 {
 			panic("broken invariant")
 		}

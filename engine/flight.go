@@ -38,6 +38,8 @@ type flight struct {
 	behind   bool // it was launched while another ran
 	drafts   bool // it was launched while the draft pass ran that gives its drafts
 	repeats  bool // it is an item of a batch that failed
+	// interrupted is how long other batches ran between its operations.
+	interrupted time.Duration
 }
 
 // form keeps a batch that the scheduler made.
@@ -100,9 +102,9 @@ func (e *Engine) noteUnused(it *sched.Item) {
 }
 
 // took is how long a batch that has just ended kept the device: since it was formed or the one before it ended.
-func (e *Engine) took(since time.Time) time.Duration {
+func (e *Engine) took(f *flight, since time.Time) time.Duration {
 	if e.finished.After(since) {
 		since = e.finished
 	}
-	return e.since(since)
+	return e.since(since) - f.interrupted
 }

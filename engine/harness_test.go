@@ -214,7 +214,7 @@ func checkEmpty(t testing.TB, e *Engine) {
 // checked runs kv.Check after every iteration.
 func checked(t testing.TB) func(*Engine) {
 	return func(e *Engine) {
-		e.cfg.Observe = func() {
+		e.cfg.Observe = func(bool) {
 			for _, p := range e.pools {
 				if err := p.Check(); err != nil {
 					t.Errorf("after step %d: %v", e.stats.Steps, err)

@@ -9,15 +9,15 @@ import (
 
 // iterate runs one batch. A batch that fails is run again item by item, so that only the requests that fail by
 // themselves are lost; where the device is lost, all are.
-func (e *Engine) iterate(items []sched.Item) {
-	f := e.form(items)
+func (e *Engine) iterate(items []sched.Item) { e.carryOut(e.form(items)) }
+
+// carryOut runs a batch that was formed.
+func (e *Engine) carryOut(f *flight) {
 	e.noteAdmitted(f.items, f.begun)
 	if f.items = e.attachStates(f.items); len(f.items) > 0 {
 		e.carry(f)
 	}
-	if e.cfg.Observe != nil {
-		e.cfg.Observe()
-	}
+	e.observe()
 }
 
 // carry launches a batch, finishes the one in flight, and leaves the new one in flight where the next can be formed
@@ -75,8 +75,13 @@ func (e *Engine) finishFlight() {
 	if err := e.finish(f); err != nil {
 		e.isolate(f, err)
 	}
+	e.observe()
+}
+
+// observe tells the observer, if there is one.
+func (e *Engine) observe() {
 	if e.cfg.Observe != nil {
-		e.cfg.Observe()
+		e.cfg.Observe(e.interlude.inside)
 	}
 }
 
@@ -106,11 +111,11 @@ func (e *Engine) finish(f *flight) error {
 		e.account(it, rows.plan(), outs, err)
 	}
 	e.draft(f)
-	took := e.took(f.begun)
+	took := e.took(f, f.begun)
 	e.finished = e.now()
 	e.record(f, rows.plan(), took)
 	if !f.repeats {
-		e.noteTime(f.load, took, decodes)
+		e.noteTime(f, took, decodes)
 	}
 	return nil
 }

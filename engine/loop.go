@@ -15,6 +15,7 @@ func (e *Engine) loop() {
 			return
 		}
 		restored := e.tiers.advance()
+		e.noteWaiting()
 		if items := e.sched.Schedule(); len(items) > 0 {
 			e.iterate(items)
 			e.tiers.settle()
@@ -79,6 +80,9 @@ func (e *Engine) shutDown() {
 	e.inbox, e.cancels = nil, nil
 	e.tiers.close()
 	e.passes.runner.Close()
+	if inner := e.interlude.passes; inner != nil {
+		inner.runner.Close()
+	}
 	e.stats.Running, e.stats.Waiting = 0, 0
 }
 

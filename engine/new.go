@@ -106,7 +106,7 @@ func resolve(m model.Model, c Config) (*Engine, plan.Config, []plan.Notice, erro
 		info:    Info{Draft: c.Draft, Drafts: drafts, NoDrafts: why}}
 	e.watchdog.after = c.Watchdog
 	e.overlap = !c.NoOverlap && kernel.IsAsynchronous(m.Device())
-	e.draws = c.DeviceSampling && e.overlap && m.Config().Vocab <= sample.MaxVocabulary
+	e.draws = e.overlap && m.Config().Vocab <= sample.MaxVocabulary
 	e.stateful, _ = m.(model.Stateful)
 	e.windowed, _ = m.(model.Windowed)
 	// Pages alone do not continue a sequence of a stateful model, unless its state can be restored from the cache.
@@ -133,7 +133,7 @@ func (e *Engine) allocate(cfg *plan.Config, notices []plan.Notice) error {
 		return err
 	}
 	e.sched, err = sched.New(e.pools, sched.Limits{BatchTokens: c.StepTokens, MaxRunning: c.MaxRunning,
-		PromptLogits: e.promptLogits(), MaxStall: c.MaxStall, Threshold: threshold(cfg),
+		PromptLogits: e.promptLogits(), MaxStall: c.MaxStall, Divides: e.divides(), Threshold: threshold(cfg),
 		RecordRows: e.recordRows(), KeepSuspended: e.stateful == nil})
 	if err != nil {
 		return err
@@ -158,6 +158,9 @@ func (e *Engine) allocate(cfg *plan.Config, notices []plan.Notice) error {
 	if e.passes, err = newPasses(e.model, *cfg, e.limits(context)); err != nil {
 		return err
 	}
+	if err := e.openInterlude(cfg, context); err != nil {
+		return err
+	}
 	e.info = Info{Family: string(mc.Family), Created: e.now(), Vocabulary: mc.Vocab, ContextTokens: context,
 		CacheTokens: cached * len(e.pools), PageTokens: cfg.Page, Pages: size.pages * len(e.pools),
 		WindowPages: size.window.Pages * len(e.pools),
@@ -165,6 +168,9 @@ func (e *Engine) allocate(cfg *plan.Config, notices []plan.Notice) error {
 		MaxStall: c.MaxStall, Kernels: e.model.Device().Name(), Config: *cfg, Notices: notices,
 		Memory: Memory{Weights: c.WeightBytes, Packed: c.Packed, Cache: size.bytes, States: size.states,
 			Arena: e.passes.runner.Bytes()}}
+	if inner := e.interlude.passes; inner != nil {
+		e.info.Memory.Arena += inner.runner.Bytes()
+	}
 	if e.tiers != nil {
 		e.info.Tiers, e.info.Memory.Tiers = e.tiers.stack.Describe(), e.tiers.stack.Bytes()
 	}

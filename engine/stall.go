@@ -8,21 +8,41 @@ import (
 
 // noteTime tells the scheduler how long a batch took, so that it can bound what prompts add, and keeps the longest
 // batch that sequences which decode had to wait for.
-func (e *Engine) noteTime(of sched.Load, took time.Duration, decodes bool) {
-	e.sched.Took(of, took)
-	if kept := e.sched.Stall(); kept > e.stalled+e.stalled/4 {
+func (e *Engine) noteTime(f *flight, took time.Duration, decodes bool) {
+	e.sched.Took(f.load, took)
+	if kept := max(e.sched.Stall(), e.interlude.stall(e.cfg.MaxStall)); kept > e.stalled+e.stalled/4 {
 		e.stalled = kept
-		e.cfg.Log.Warn("even the smallest chunk of a prompt holds up running streams for longer than --max-stall",
+		e.cfg.Log.Warn("prompts hold up running streams for longer than --max-stall: even the smallest chunk, or a "+
+			"single operation, takes so long",
 			"max_stall", e.cfg.MaxStall, "kept", kept.Round(time.Millisecond), "chunk_tokens", sched.SmallestChunk)
 	}
+	if f.items[len(f.items)-1].Decode { // prompts come last
+		e.interlude.note(took)
+	}
 	switch {
-	case of.Apart():
-		e.apart = took
-	case decodes:
+	case !f.load.Apart():
+		if !e.waiting.IsZero() {
+			took = e.since(e.waiting)
+		}
+		e.waiting = time.Time{}
+	case e.waiting.IsZero():
+		e.waiting = e.now().Add(-took)
+	}
+	if decodes {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		e.gaps.add(e.apart+took, e.now())
-		e.apart = 0
+		e.gaps.add(took, e.now())
+	}
+}
+
+// noteWaiting tells the scheduler how long sequences that decode have waited.
+func (e *Engine) noteWaiting() {
+	switch {
+	case e.waiting.IsZero():
+	case e.sched.Decoding():
+		e.sched.Waited(e.since(e.waiting))
+	default: // those that waited have ended
+		e.waiting = time.Time{}
 	}
 }
 

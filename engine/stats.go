@@ -25,6 +25,7 @@ type Stats struct {
 	Refused                                  int64 // queue full
 	Steps                                    int64 // forward passes that succeeded
 	Overlapped                               int64 // of them enqueued while the one before ran
+	Between                                  int64 // of them between the operations of another
 	Unused                                   int64 // tokens that were computed for choices that had ended before
 	Isolated                                 int64 // batches that failed and whose sequences were run one by one
 	Preempted                                int64
@@ -201,6 +202,9 @@ func (e *Engine) record(f *flight, p *plan.Plan, took time.Duration) {
 	s.Steps++
 	if f.behind || f.drafts {
 		s.Overlapped++
+	}
+	if e.interlude.inside {
+		s.Between++
 	}
 	r := PlanRecord{Step: s.Steps, At: f.begun, Plan: p, Took: took, Requests: len(f.items)}
 	if len(e.plans) < e.cfg.PlanHistory {

@@ -124,7 +124,7 @@ func TestPagesOfRejectedDraftsGoBack(t *testing.T) {
 	e := start(t, testmodel.V32Draft(t), Config{Draft: drafts(t, 7)},
 		drafting(func(_ *step.Draft, row []float32) { row[wrong] = 1000 }),
 		func(e *Engine) {
-			e.cfg.Observe = func() {
+			e.cfg.Observe = func(bool) {
 				for _, q := range e.sched.All() {
 					held[q.Owner.(*choice).limits.made] = len(q.Pages())
 				}

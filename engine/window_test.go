@@ -58,7 +58,7 @@ func TestEveryWayToAPromptGivesTheSameBits(t *testing.T) {
 // restarting takes the pages of every sequence once, when it has that many tokens of output.
 func restarting(made int) func(*Engine) {
 	return func(e *Engine) {
-		e.cfg.Observe = func() {
+		e.cfg.Observe = func(bool) {
 			for _, q := range e.sched.All() {
 				if c := q.Owner.(*choice); c.limits.made == made && q.Preempted == 0 {
 					e.sched.Restart(q)

@@ -119,6 +119,45 @@ func TestQueueKeepsTheFirstError(t *testing.T) {
 	}
 }
 
+// The function between operations may use the queue for something else: the stage, and whether the pass goes on, are
+// those of the pass in progress. Its own error ends that.
+func TestQueueCallsBetweenOperations(t *testing.T) {
+	dev := &ref.Device{}
+	q := kernel.NewQueue(dev)
+	x, y := tensor(t, kernel.F32, 1, 4), tensor(t, kernel.F32, 1, 4)
+	host.F32(x)[0] = 7
+	calls, inside := 0, false
+	var fails error
+	q.Between(func() error {
+		if inside {
+			return nil
+		}
+		calls++
+		inside = true
+		q.At("another pass", 9)
+		q.Copy(kernel.CopyArgs{Out: y.Columns(0, 2), X: x})
+		if err := q.Done(); !errors.Is(err, kernel.ErrArgument) {
+			t.Errorf("the pass between: %v", err)
+		}
+		inside = false
+		return fails
+	})
+	q.At("head", 3)
+	q.Copy(kernel.CopyArgs{Out: y, X: x})
+	q.Copy(kernel.CopyArgs{Out: y.Columns(0, 2), X: x})
+	if err := q.Done(); calls != 2 || host.F32(y)[0] != 7 || err == nil ||
+		!strings.Contains(err.Error(), "head of layer 3: ") {
+		t.Errorf("%d calls, %v copied, error %v", calls, host.F32(y)[0], err)
+	}
+	fails = errors.New("lost")
+	q.At("head", 4)
+	q.Copy(kernel.CopyArgs{Out: x, X: y})
+	q.Copy(kernel.CopyArgs{Out: x, X: y})
+	if err := q.Done(); calls != 3 || !errors.Is(err, fails) {
+		t.Errorf("%d calls, error %v", calls, err)
+	}
+}
+
 func TestViews(t *testing.T) {
 	x := tensor(t, kernel.F32, 3, 4)
 	for i := range host.F32(x) {

@@ -10,9 +10,11 @@ type Queue struct {
 	mark  Marker // nil where the device takes no marks
 	place progress
 	ranks Member
-	err   error
-	stage string
-	layer int
+	// between is called before every operation, unless nil.
+	between func() error
+	err     error
+	stage   string
+	layer   int
 }
 
 // NewQueue makes a queue of a device's operations.
@@ -40,10 +42,29 @@ func (q *Queue) At(stage string, layer int) {
 	q.place.at(stage, layer)
 }
 
+// Between sets a function that is called before every operation, nil for none. It may use the queue for another pass;
+// an error stops this one.
+func (q *Queue) Between(f func() error) { q.between = f }
+
+// pause calls the function between operations. Another pass may have set its stages.
+func (q *Queue) pause() {
+	stage, layer := q.stage, q.layer
+	err := q.between()
+	if q.stage != stage || q.layer != layer {
+		q.At(stage, layer)
+	}
+	q.Fail(err)
+}
+
 // next notes that an operation is enqueued, unless one before it failed.
 func (q *Queue) next(op operation) bool {
 	if q.err != nil {
 		return false
+	}
+	if q.between != nil {
+		if q.pause(); q.err != nil {
+			return false
+		}
 	}
 	if q.ranks.Beats != nil {
 		q.ranks.Beats.Add(1)

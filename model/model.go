@@ -25,11 +25,24 @@ type Model interface {
 	// PageBytes is the cache memory one page takes in the resolved layouts, over all layers.
 	PageBytes(cfg *plan.Config) int64
 	// Bind takes from an arena what outlives a pass: hidden states that a drafting pass continues. Passes have at
-	// most that many rows. Earlier bindings are dropped.
-	Bind(a *kernel.Arena, rows int)
-	// Arrange lays out the tensors of a plan's pass on an arena, behind what Bind took. Their places depend on the
-	// plan alone.
+	// most that many rows.
+	Bind(a *kernel.Arena, rows int) Workspace
+}
+
+// Workspace is where passes of a model run: those of one workspace follow each other, and a pass of another may run
+// between the operations of one.
+type Workspace interface {
+	// Arrange lays out the tensors of a plan's pass on the workspace's arena, behind what Bind took. Their places
+	// depend on the plan alone.
 	Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (Pass, error)
+}
+
+// Divisible is a model whose passes can be divided in time.
+type Divisible interface {
+	// Between sets a function that is called before every operation of every pass, with nothing of the pass in
+	// progress on the device; nil is none. It may run passes of another workspace over pages and states that the pass
+	// in progress does not write. An error ends the pass.
+	Between(f func() error)
 }
 
 // Pass is one plan on one model, in the memory of one arena: first Prepare, then a copy of the input block, then

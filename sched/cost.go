@@ -6,6 +6,7 @@ type load struct {
 	near, far part // prompts before and behind Limits.Threshold
 	smallest  bool // prompts were cut to the smallest chunk
 	apart     bool // sequences that decode are left out
+	divided   bool // the same, and they may run meanwhile
 }
 
 // part is rows of one kind. A row costs the more the more tokens it may see.

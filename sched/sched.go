@@ -10,9 +10,10 @@
 // gets its one token, oldest first, whatever prompts wait (only where more rows are recorded or replayed than a
 // batch has room for do the youngest of those wait); the rest of the batch's tokens is shared evenly among the
 // prompts being computed, so that a long one does not delay a short one, and while sequences decode it is no more
-// than Limits.MaxStall allows; new sequences are admitted while there are pages for their whole prompt: the tenant
-// that was served least first, inside a tenant the highest priority, then the flow that was served least, and inside
-// a flow requests take turns, in order of arrival. When a decode finds no page, drafts lose theirs; then the
+// than Limits.MaxStall allows (with Limits.Divides prompts that take longer have batches of their own, during which
+// Between forms those of the others); new sequences are admitted while there are pages for their whole prompt: the
+// tenant that was served least first, inside a tenant the highest priority, then the flow that was served least, and
+// inside a flow requests take turns, in order of arrival. When a decode finds no page, drafts lose theirs; then the
 // youngest sequence is preempted: it loses its pages, waits at its place by arrival and is computed again later.
 //
 // Nobody keeps more places or pages than others who wait: of the tenant, the flow of a tenant, or the request of a
@@ -39,6 +40,9 @@ type Limits struct {
 	// MaxStall is the longest time that prompts may hold up sequences that decode; 0 is no bound. Took has to be called
 	// then.
 	MaxStall time.Duration
+	// Divides says that batches of sequences that decode can run while a batch of prompts is computed: the caller asks
+	// for them with Between, as often as MaxStall demands.
+	Divides bool
 	// Threshold is how many tokens of a prompt are computed in a way of their own, which takes another time; 0 is none.
 	Threshold int
 	// RecordRows is how many rows of one batch may be recorded, and how many may be given their choices.
@@ -67,6 +71,7 @@ type Scheduler struct {
 	load     load        // of this batch, until the next is formed
 	cost     cost
 	stall    time.Duration // Stall
+	waited   time.Duration // Waited
 	oldest   []*Sequence   // memory for those that run
 	heads    []*Sequence   // memory for the first of each tenant that waits
 	promised []*Sequence   // that wait, and for which others of their tenant were suspended

@@ -9,20 +9,31 @@ import (
 // Schedule forms the next batch. The slice is valid until the next call. It is empty only when nothing runs and nothing
 // waits, or while a sequence is restored or in flight.
 func (s *Scheduler) Schedule() []Item {
-	for again := s.load.apart; ; {
+	for again := s.load.apart && !s.load.divided; ; {
 		s.makeRoom()
-		s.items, s.prompts, s.load = s.items[:0], s.prompts[:0], load{}
-		s.room = room{s.limits.RecordRows, s.limits.RecordRows}
+		s.begin()
 		if again || !s.addNewcomers() {
 			s.addAll()
 		}
 		if len(s.items) > 0 || len(s.running) == 0 || s.Restoring() || s.flying() {
-			for i := range s.items {
-				s.items[i].Seq.request.serve(len(s.items[i].Tokens))
-			}
+			s.serve()
+			s.waited = 0
 			return s.items
 		}
 		s.preemptYoungest(s.crowded()) // every running sequence is a prompt that lacks pages
+	}
+}
+
+// begin begins an empty batch.
+func (s *Scheduler) begin() {
+	s.items, s.prompts, s.load = s.items[:0], s.prompts[:0], load{}
+	s.room = room{s.limits.RecordRows, s.limits.RecordRows}
+}
+
+// serve counts the tokens of the batch for those whose they are.
+func (s *Scheduler) serve() {
+	for i := range s.items {
+		s.items[i].Seq.request.serve(len(s.items[i].Tokens))
 	}
 }
 
@@ -78,6 +89,9 @@ func (s *Scheduler) addAll() {
 			s.load.addPrompt(n, q.end(), s.limits.Threshold)
 			s.addItem(q, n, false)
 		}
+	}
+	if s.load.divided && len(s.items) == 0 { // no prompt has found pages
+		s.addDecodes()
 	}
 }
 

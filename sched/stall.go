@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"slices"
 	"sort"
 	"time"
 )
@@ -14,21 +15,84 @@ const SmallestChunk = 32
 // promptTokens is how many of the tokens that a batch has left go to its prompts. The decodes are in it already, the
 // prompts are in order.
 func (s *Scheduler) promptTokens(left, logits int) int {
-	for i := range s.items {
-		s.load.decode.add(len(s.items[i].Tokens), s.items[i].Cached)
-	}
+	s.countDecodes()
 	if s.limits.MaxStall <= 0 || len(s.items) == 0 || len(s.prompts) == 0 {
 		return left
 	}
-	limit := s.stallLimit(&s.load) / s.cost.late
-	least := min(max(SmallestChunk, len(s.prompts)), left)
-	n := least + sort.Search(left-least, func(i int) bool {
+	limit := (s.stallLimit(&s.load) - s.waited.Seconds()) / s.cost.late
+	n := s.tokensWithin(limit, left, logits)
+	if l := s.withPrompts(n, logits); s.limits.Divides && (n < min(left, s.promptsLeft()) || s.cost.of(&l) > limit) {
+		s.leaveDecodesOut()
+		return s.tokensWithin(s.limits.MaxStall.Seconds(), s.limits.BatchTokens, logits)
+	}
+	s.load.smallest = n == s.leastTokens(left) && n < left
+	return n
+}
+
+// Waited says for how long sequences that decode have been left out when Schedule is called next.
+func (s *Scheduler) Waited(d time.Duration) { s.waited = d }
+
+// countDecodes adds the items of sequences that decode to the load.
+func (s *Scheduler) countDecodes() {
+	for i := range s.items {
+		s.load.decode.add(len(s.items[i].Tokens), s.items[i].Cached)
+	}
+}
+
+// tokensWithin is how many tokens of the prompts a batch can take in a number of seconds, at most so many.
+func (s *Scheduler) tokensWithin(limit float64, most, logits int) int {
+	least := s.leastTokens(most)
+	return least + sort.Search(most-least, func(i int) bool {
 		l := s.withPrompts(least+i+1, logits)
 		return !s.cost.trusts(&l) || s.cost.of(&l) > limit
 	})
-	s.load.smallest = n == least && least < left
+}
+
+// leastTokens is how many of at most so many tokens a batch takes in any case.
+func (s *Scheduler) leastTokens(most int) int { return min(max(SmallestChunk, len(s.prompts)), most) }
+
+// promptsLeft is how many tokens the prompts of the batch have.
+func (s *Scheduler) promptsLeft() (n int) {
+	for _, q := range s.prompts {
+		n += q.left()
+	}
 	return n
 }
+
+// leaveDecodesOut takes the sequences that decode out of the batch; their pages stay for Between. A batch of prompts
+// alone that takes about MaxStall is long enough to be computed well, and short enough for those who come meanwhile and
+// wait for its end.
+func (s *Scheduler) leaveDecodesOut() {
+	prompts := s.prompts
+	s.begin()
+	s.prompts, s.load = prompts, load{apart: true, divided: true}
+}
+
+// Between forms a batch of the sequences that decode while a divided batch is computed, and says what it computes. It
+// has no drafts, since prompts wait, and takes no page from a sequence that runs: those that need one and find none
+// wait for the end of the divided batch. The slice is valid until the next call, or Schedule.
+func (s *Scheduler) Between() ([]Item, Load) {
+	divided := s.load
+	s.addDecodes()
+	s.serve()
+	load := s.Load()
+	s.load = divided
+	return s.items, load
+}
+
+// addDecodes makes the batch one of sequences that decode and need no page of another that runs.
+func (s *Scheduler) addDecodes() {
+	s.begin()
+	for _, q := range s.running {
+		if q.decoding() && s.room.most(q, q.end(), 1) > 0 && s.reserve(q, 1) == nil {
+			s.addItem(q, 1, true)
+		}
+	}
+	s.countDecodes()
+}
+
+// Decoding reports whether a sequence decodes.
+func (s *Scheduler) Decoding() bool { return slices.ContainsFunc(s.running, (*Sequence).decoding) }
 
 // stallLimit is the longest time that a batch may take, in seconds: MaxStall, or half of it on top of the decodes where
 // these take long by themselves.
@@ -53,6 +117,9 @@ func (s *Scheduler) Load() Load { return Load{s.load} }
 
 // Load is what a batch computes, as far as its time depends on it.
 type Load struct{ load load }
+
+// Divided reports whether those who decode may run while the batch is computed.
+func (l Load) Divided() bool { return l.load.divided }
 
 // Apart reports whether sequences that decode were left out of the batch: they had to wait for it and for the next one.
 func (l Load) Apart() bool { return l.load.apart }

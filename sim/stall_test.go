@@ -62,8 +62,8 @@ func inTime(t *testing.T, stall time.Duration, run func(x *timed)) {
 	}
 }
 
-// observe reads what an iteration gave.
-func (x *timed) observe() {
+// observe reads what a batch gave.
+func (x *timed) observe(bool) {
 	now := x.clock.Now()
 	for j, w := range x.jobs {
 		for ev, ok := j.Poll(); ok; ev, ok = j.Poll() {
@@ -115,6 +115,7 @@ func TestLongPromptsDoNotStallStreams(t *testing.T) {
 					x.submit("", i, 32, 8000, 1, true)
 				}
 				x.clock.Sleep(2 * time.Second)
+				before := x.longest
 				x.longest = 0
 				begun := x.clock.Now()
 				for i := range 2 {
@@ -130,7 +131,7 @@ func TestLongPromptsDoNotStallStreams(t *testing.T) {
 					t.Errorf("without a bound the longest gap is %v: the test shows nothing", x.longest)
 				case stall > 0 && x.longest > stall*12/10:
 					t.Errorf("%d streams: a gap of %v, promised were %v", streams, x.longest, stall)
-				case stall > 0 && x.engine.Stats().LongestGap > x.longest:
+				case stall > 0 && x.engine.Stats().LongestGap > max(before, x.longest):
 					t.Errorf("the engine counts a gap of %v, streams saw %v", x.engine.Stats().LongestGap, x.longest)
 				}
 			})

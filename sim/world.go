@@ -215,9 +215,11 @@ func (w *world) checkHang() {
 	}
 }
 
-// observe checks the engine after every iteration.
-func (w *world) observe() {
-	w.steps++
+// observe checks the engine after every iteration and every batch.
+func (w *world) observe(between bool) {
+	if !between {
+		w.steps++
+	}
 	if err := w.engine.Check(); err != nil {
 		w.breaks("after iteration %d: %w", w.steps, err)
 	}

@@ -271,7 +271,7 @@ func TestPaddedRowsHaveNoNegativeLength(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m.Bind(arena, 140)
+		work := m.Bind(arena, 140)
 		mark := arena.Mark()
 		run := func(batch plan.Batch, in model.Input) error {
 			p, err := plan.Build(b.cfg, batch)
@@ -280,7 +280,7 @@ func TestPaddedRowsHaveNoNegativeLength(t *testing.T) {
 			}
 			in.Plan, in.Config, in.Batch.Batch, in.PageTokens = p, &b.cfg, &batch, b.cfg.Page
 			arena.Reset(mark)
-			pass, err := m.Arrange(p, &b.cfg, arena)
+			pass, err := work.Arrange(p, &b.cfg, arena)
 			if err != nil || !arena.Fits() {
 				return fmt.Errorf("%d bytes: %w", arena.High(), err)
 			}
@@ -339,6 +339,12 @@ func TestDraftRefuses(t *testing.T) {
 			false, "did not compute"},
 		{"a chain after nothing", step.Draft{Kind: plan.ModeDraft, Tokens: tokens[:1], Pages: pages, Logits: true},
 			true, "of 0"},
+		{"more drafts than are verified", step.Draft{Kind: plan.ModeDraft, Tokens: tokens, Pages: pages, Logits: true,
+			Sampled: 1, Right: make([]step.Range, 3)}, false, "3 drafts among them, at most 2"},
+		{"drafts of tokens that are known", step.Draft{Kind: plan.ModeDraft, Tokens: tokens, Pages: pages, Logits: true,
+			Right: make([]step.Range, 1)}, false, "1 drafts"},
+		{"tokens of a row that is not there", step.Draft{Kind: plan.ModeDraft, Tokens: tokens, Pages: pages,
+			Logits: true, Sampled: 5}, false, "no such row"},
 		{"a decode", step.Draft{Kind: plan.ModeDecode, Tokens: tokens[:1], Pages: pages}, false, "cannot decode"},
 		{"a token outside the vocabulary", step.Draft{Kind: plan.ModeDraft, Tokens: []int32{99999}, Pages: pages},
 			false, "99999"},

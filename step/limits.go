@@ -12,10 +12,13 @@ type Limits struct {
 	Requests int // sequences of a pass; 64, and at most Rows
 	Prompts  int // of them prompts; 4
 	Context  int // tokens of a sequence; the model's
+	// Decodes says that every sequence of a pass has one row, which decodes or, of the drafting layer, follows such a
+	// row.
+	Decodes bool
 	// PromptLogits is for how many tokens of prompts a pass computes logits beside the last one of each prompt.
 	PromptLogits int
-	// Draws says that the device draws tokens, and that the drafting layer may compute logits of every row that is
-	// verified.
+	// Draws says that the device draws tokens, and that the drafting layer may follow the target before the host has
+	// seen what that chose.
 	Draws bool
 	// GraphBytes is the device memory that captured graphs may take; negative for no graphs.
 	GraphBytes int64
@@ -45,16 +48,15 @@ func (l Limits) withDefaults(cfg *plan.Config) Limits {
 	return l
 }
 
-// Measure is the memory of the largest pass within limits: it is laid out on an arena without memory. It leaves the
-// model bound to that arena, so it is called before New, never between passes of a Runner.
+// Measure is the memory of the largest pass within limits: it is laid out on an arena without memory.
 func Measure(m model.Model, cfg plan.Config, l Limits) (int64, error) {
 	l = l.withDefaults(&cfg)
 	a := kernel.MeasureArena()
-	bind(m, a, l.Rows)
+	work, _, _ := l.bind(m, a, &cfg)
 	mark := a.Mark()
 	err := l.largest(m, &cfg, func(p *plan.Plan) error {
 		a.Reset(mark)
-		_, err := m.Arrange(p, &cfg, a)
+		_, err := work.Arrange(p, &cfg, a)
 		return err
 	})
 	if err != nil {
@@ -64,10 +66,27 @@ func Measure(m model.Model, cfg plan.Config, l Limits) (int64, error) {
 	return a.High() + (a.High()-mark)/8, nil
 }
 
+// bind takes from an arena what outlives a pass.
+func (l *Limits) bind(m model.Model, a *kernel.Arena, cfg *plan.Config) (model.Workspace, feed, picks) {
+	drafts := 0
+	if l.Draws && follows(m, cfg) {
+		drafts = cfg.N - 1
+	}
+	return m.Bind(a, l.Rows), newFeed(a, l.Rows), bindPicks(a, l.Requests, drafts)
+}
+
+// follows reports whether there is a drafting layer whose rows can be picked when they are stored: states of sequences
+// keep what was accepted.
+func follows(m model.Model, cfg *plan.Config) bool {
+	d, ok := m.(model.Drafter)
+	_, stateful := m.(model.Stateful)
+	return ok && cfg.N > 1 && d.DraftHead() == nil && !stateful
+}
+
 // largest calls visit with the plans of the largest passes.
 func (l *Limits) largest(m model.Model, cfg *plan.Config, visit func(*plan.Plan) error) error {
 	d, ok := m.(model.Drafter)
-	for _, b := range l.worst(cfg, ok && cfg.N > 1 && d.DraftHead() == nil) {
+	for _, b := range l.worst(cfg, ok && cfg.N > 1 && d.DraftHead() == nil, l.Draws && follows(m, cfg)) {
 		p, err := plan.Build(*cfg, b)
 		if err == nil {
 			err = visit(p)
@@ -80,8 +99,8 @@ func (l *Limits) largest(m model.Model, cfg *plan.Config, visit func(*plan.Plan)
 }
 
 // worst are the batches that need the most memory: full contexts, as many rows and logits as a pass can have.
-// Drafts says whether there are passes of a drafting layer.
-func (l *Limits) worst(cfg *plan.Config, drafts bool) []plan.Batch {
+// Drafts says whether there are passes of a drafting layer, picks whether rows of them are picked.
+func (l *Limits) worst(cfg *plan.Config, drafts, picks bool) []plan.Batch {
 	var list []plan.Batch
 	add := func(pass plan.Pass, requests ...plan.Request) {
 		if len(requests) == 0 {
@@ -136,6 +155,18 @@ func (l *Limits) worst(cfg *plan.Config, drafts bool) []plan.Batch {
 		}
 		return out
 	}
+	last := make([]plan.Request, l.Requests)
+	for i := range last {
+		last[i] = plan.DraftRequest(1, l.Context)
+		last[i].Logits = 1
+	}
+	if l.Decodes {
+		add(plan.PassTarget, decodes(l.Requests, 1)...)
+		if drafts {
+			add(plan.PassDraft, last...)
+		}
+		return list
+	}
 	several := min(l.Prompts, l.Rows)
 	add(plan.PassTarget, prompts(1, l.Rows)...)
 	add(plan.PassTarget, prompts(several, l.Rows)...)
@@ -163,18 +194,10 @@ func (l *Limits) worst(cfg *plan.Config, drafts bool) []plan.Batch {
 		if dense > 0 {
 			add(plan.PassDraft, promptsTo(several, l.Rows, dense)...)
 		}
-		last := func(n, rows int) (out []plan.Request) {
-			for range n {
-				q := plan.DraftRequest(rows, l.Context)
-				q.Logits = rows
-				out = append(out, q)
-			}
-			return out
-		}
-		add(plan.PassDraft, last(l.Requests, 1)...)
-		add(plan.PassChain, last(l.Requests, 1)...)
-		if n := cfg.N; l.Draws && n > 1 && l.Rows >= n {
-			add(plan.PassDraft, last(min(l.Requests, l.Rows/n), n)...)
+		add(plan.PassDraft, last...)
+		add(plan.PassChain, last...)
+		if picks {
+			add(plan.PassPick, last...)
 		}
 	}
 	return list

@@ -32,8 +32,8 @@ func (a *Accepting) String() string {
 		a.Accepted, a.Proposed)
 }
 
-// acceptTokens is how many tokens every sequence gets.
-const acceptTokens = 192
+// acceptTokens is how many tokens every sequence gets: so many that graphs that are captured meanwhile do not count.
+const acceptTokens = 384
 
 // AcceptRoom is how many tokens behind the prompt the cache has to hold for every sequence.
 const AcceptRoom = 512

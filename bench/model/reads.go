@@ -36,13 +36,15 @@ func (r *Reads) line(c *Cell) string {
 type counter struct {
 	matrices map[kernel.Matrix]int64
 	experts  map[kernel.Experts]int64 // of one expert, in the mean
+	shapes   map[kernel.Matrix]string // of products, by their first matrix
 	largest  []byte                   // memory of the largest weight
 	now      Reads                    // since the last reset
 	seen     []bool                   // experts of an operation
 }
 
 func newCounter() *counter {
-	return &counter{matrices: map[kernel.Matrix]int64{}, experts: map[kernel.Experts]int64{}}
+	return &counter{matrices: map[kernel.Matrix]int64{}, experts: map[kernel.Experts]int64{},
+		shapes: map[kernel.Matrix]string{}}
 }
 
 // readPart is the bytes of one plain read: milliseconds, as a product takes. The first readParts parts of the largest
@@ -61,32 +63,48 @@ func (c *counter) size(w kernel.Weight) int64 {
 	return n
 }
 
-// product counts a matrix of which a product reads all.
-func (c *counter) product(m kernel.Matrix, vocab int) {
-	if c == nil {
-		return
+// product counts matrices of which a product reads all, and returns their bytes.
+func (c *counter) product(ms []kernel.Matrix, vocab int) (n int64) {
+	for _, m := range ms {
+		n += c.matrices[m]
+		if m.Out() == vocab {
+			c.now.HeadBytes += c.matrices[m]
+		}
 	}
-	n := c.matrices[m]
 	c.now.Bytes += n
-	if m.Out() == vocab {
-		c.now.HeadBytes += n
-	}
+	return n
 }
 
-// chosen counts the experts that tokens chose.
-func (c *counter) chosen(a kernel.ExpertArgs) {
-	if c == nil {
-		return
+// shape describes the matrices of a product: their outputs and their inputs. It is kept by the first of them, so that
+// a step does not write it again.
+func (c *counter) shape(ms []kernel.Matrix) string {
+	text, ok := c.shapes[ms[0]]
+	if !ok {
+		for i, m := range ms {
+			if i > 0 {
+				text += "+"
+			}
+			text += fmt.Sprint(m.Out())
+		}
+		text += fmt.Sprintf("x%d", ms[0].In())
+		c.shapes[ms[0]] = text
 	}
+	return text
+}
+
+// chosen counts the experts that tokens chose, and returns their bytes.
+func (c *counter) chosen(a kernel.ExpertArgs) (n int64) {
 	c.seen = append(c.seen[:0], make([]bool, a.Experts.Count())...)
 	for t := range a.IDs.Rows {
 		for _, id := range host.RowI32(a.IDs, t) {
 			if e, here := a.Part.Local(int(id), a.Experts.Count()); here && !c.seen[e] {
 				c.seen[e] = true
-				c.now.Bytes += c.experts[a.Experts]
+				n += c.experts[a.Experts]
 			}
 		}
 	}
+	c.now.Bytes += n
+	return n
 }
 
 // Prepare prepares a weight and notes its size.

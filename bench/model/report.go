@@ -43,6 +43,10 @@ type Kernel struct {
 	Stage    string  `json:"stage,omitempty"` // of a kernel
 	Launches int     `json:"launches"`
 	Us       float64 `json:"us"` // of all launches
+	// Of a product on a CPU: its weights, and the shortest time of one run with the bytes of weights that it read.
+	Shape  string  `json:"shape,omitempty"`
+	BestUs float64 `json:"best_us,omitempty"`
+	Bytes  int64   `json:"bytes,omitempty"`
 }
 
 // Prompt is a whole prompt, computed in chunks.

@@ -36,7 +36,6 @@ type benchModelFlags struct {
 	seed                         uint64
 	asJSON, markdown             bool
 	dummy, profile               bool
-	deviceSampling               bool
 	accept                       float64
 	expertFlags
 }
@@ -98,7 +97,6 @@ microsecond for each, and the shares are of that step.`,
 	f.addDraft(s)
 	s.Float64Var(&f.accept, "draft-accept", 0, "with --draft, decode every batch behind every context with drafts of "+
 		"which this share counts as right, and without, for models with random weights")
-	addDeviceSampling(s, &f.deviceSampling)
 	return c
 }
 

@@ -140,6 +140,11 @@ func someSample() SampleArgs {
 		Rows: 5, Columns: 100}
 }
 
+func someAccept() AcceptArgs {
+	return AcceptArgs{Tokens: somewhere, Drafts: somewhere, Words: somewhere, Out: somewhere, TokenStride: 1, Rows: 5,
+		Columns: 100, TokenCount: 9, Sequences: 3, Most: 2}
+}
+
 func someDraw() DrawArgs {
 	return DrawArgs{Out: somewhere, Stride: 8, Rows: 5, Columns: 8, FromStride: 8, Step: 1, Type: ElementE4M3}
 }
@@ -341,6 +346,10 @@ func TestLaunchersNameTheArgumentThatIsWrong(t *testing.T) {
 		{"candidates of too few", k.FindCandidates(s, with(someCandidates(),
 			func(a *CandidatesArgs) { a.Columns = 3 })), "best 5 of 3"},
 		{"sample", k.SampleRows(s, with(someSample(), func(*SampleArgs) {})), ""},
+		{"accept", k.AcceptDrafts(s, with(someAccept(), func(*AcceptArgs) {})), ""},
+		{"accept without words", k.AcceptDrafts(s, with(someAccept(), func(a *AcceptArgs) { a.Words = 0 })), "words"},
+		{"accept fewer drafts than none", k.AcceptDrafts(s, with(someAccept(), func(a *AcceptArgs) { a.Most = -1 })),
+			"drafts"},
 		{"sample of too many", k.SampleRows(s, with(someSample(),
 			func(a *SampleArgs) { a.Columns, a.Stride = 262145, 262145 })), "262145 columns"},
 		{"sample by odd words", k.SampleRows(s, with(someSample(), func(a *SampleArgs) { a.Draws += 4 })), "draws"},

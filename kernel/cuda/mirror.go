@@ -14,7 +14,7 @@ func Mirrors() map[string]reflect.Type {
 		WriteV4Args{}, CombineV4Args{}, RMSNormArgs{}, LocateArgs{},
 		ListedView{}, ExpertsArgs{}, RouteExpertsArgs{}, PackExpertArgs{}, PackE2M1Args{},
 		PickArgs{}, PutArgs{}, MoveArgs{}, AnglesArgs{}, RotateArgs{}, GateArgs{}, RouteArgs{}, CandidatesArgs{},
-		SampleArgs{},
+		SampleArgs{}, AcceptArgs{},
 		IndexRaggedArgs{}, IndexPagedArgs{}, TopKArgs{}, SelectedScoresArgs{},
 		SelectionView{}, SparseAttendArgs{}, DenseAttendArgs{}, ProductArgs{}, QuantiseRowsArgs{}, NormQuantiseArgs{},
 		GateQuantiseArgs{}, StoreLatentArgs{}, TurnArgs{}, DrawArgs{}, WidenArgs{},

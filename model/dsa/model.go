@@ -32,7 +32,14 @@ type Model struct {
 	tally  *model.Tally
 
 	caches []mla.Cache
+}
+
+// workspace is where passes run.
+type workspace struct {
+	m      *Model
 	hidden residual // of the latest pass of the target
+	// next is m of the latest pass of the drafting layer, for a chain; u of one without logits, for rows that are picked.
+	next residual
 }
 
 // residual are the rows that a drafting pass continues.
@@ -119,10 +126,14 @@ func (m *Model) Place() string { return m.queue.Place() }
 // Device is where the model runs.
 func (m *Model) Device() kernel.Machine { return m.dev }
 
+// Between sets a function that is called before every operation of a pass.
+func (m *Model) Between(f func() error) { m.queue.Between(f) }
+
 // Bind takes the rows that drafting passes continue.
-func (m *Model) Bind(a *kernel.Arena, rows int) {
-	m.hidden = residual{mem: a.Take(m.dev.Activation(), rows, m.config.Hidden)}
+func (m *Model) Bind(a *kernel.Arena, rows int) model.Workspace {
+	w := &workspace{m: m, hidden: residual{mem: a.Take(m.dev.Activation(), rows, m.config.Hidden)}}
 	if m.next != nil {
-		m.next.hidden = residual{mem: a.Take(m.dev.Activation(), rows, m.config.Hidden)}
+		w.next = residual{mem: a.Take(m.dev.Activation(), rows, m.config.Hidden)}
 	}
+	return w
 }

@@ -156,6 +156,7 @@ type rig struct {
 	*testing.T
 	m     *dsa.Model
 	cfg   plan.Config
+	work  model.Workspace
 	arena *kernel.Arena
 	mark  int64
 }
@@ -168,8 +169,8 @@ func newRig(t *testing.T, m *dsa.Model, cfg plan.Config) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.Bind(arena, rigRows)
-	return &rig{T: t, m: m, cfg: cfg, arena: arena, mark: arena.Mark()}
+	work := m.Bind(arena, rigRows)
+	return &rig{T: t, m: m, cfg: cfg, work: work, arena: arena, mark: arena.Mark()}
 }
 
 // run carries out a pass.
@@ -181,7 +182,7 @@ func (r *rig) run(b plan.Batch, in model.Input) (*model.Outputs, error) {
 	}
 	in.Plan, in.Config, in.Batch.Batch, in.PageTokens = p, &r.cfg, &b, r.cfg.Page
 	r.arena.Reset(r.mark)
-	pass, err := r.m.Arrange(p, &r.cfg, r.arena)
+	pass, err := r.work.Arrange(p, &r.cfg, r.arena)
 	if err != nil {
 		return nil, err
 	}

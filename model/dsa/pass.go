@@ -16,6 +16,7 @@ import (
 // attention is done, so all of them share memory.
 type pass struct {
 	m    *Model
+	work *workspace
 	q    *kernel.Queue
 	plan *plan.Plan
 
@@ -35,21 +36,22 @@ type pass struct {
 }
 
 // Arrange lays out a pass of the model, or of its drafting layer.
-func (m *Model) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
-	if p.Rows > m.hidden.mem.Rows {
-		return nil, fmt.Errorf("dsa: a pass of %d rows; memory is bound for %d", p.Rows, m.hidden.mem.Rows)
+func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
+	if p.Rows > w.hidden.mem.Rows {
+		return nil, fmt.Errorf("dsa: a pass of %d rows; memory is bound for %d", p.Rows, w.hidden.mem.Rows)
 	}
 	if p.Pass != plan.PassTarget {
-		return m.arrangeDraft(p, cfg, a)
+		return w.arrangeDraft(p, cfg, a)
 	}
-	out := &target{h: m.hidden.mem.Slice(0, p.Rows)}
-	return out, out.arrange(m, p, cfg, a, m.layers)
+	out := &target{h: w.hidden.mem.Slice(0, p.Rows)}
+	return out, out.arrange(w, p, cfg, a, w.m.layers)
 }
 
 // arrange lays out the common parts for a pass through the given layers.
-func (s *pass) arrange(m *Model, p *plan.Plan, cfg *plan.Config, a *kernel.Arena, layers []layer) error {
+func (s *pass) arrange(work *workspace, p *plan.Plan, cfg *plan.Config, a *kernel.Arena, layers []layer) error {
+	m := work.m
 	act, c := m.dev.Activation(), m.config
-	*s = pass{m: m, q: m.queue, plan: p, in: attn.TakeInputs(p, a)}
+	*s = pass{m: m, work: work, q: m.queue, plan: p, in: attn.TakeInputs(p, a)}
 	w := model.Widths{Vocab: c.Vocab, Hidden: c.Hidden}
 	if p.Recorded > 0 || p.Replayed > 0 {
 		w.Choices = cfg.Model.Choices()
@@ -136,7 +138,7 @@ type target struct {
 
 // Prepare fills the input block.
 func (s *target) Prepare(in *model.Input, block []int32) error {
-	s.m.hidden.rows = 0
+	s.work.hidden.rows = 0
 	if len(s.m.caches) == 0 {
 		return fmt.Errorf("dsa: forward: the model has no cache; call Allocate first")
 	}
@@ -166,4 +168,4 @@ func (s *target) Execute() error {
 }
 
 // Enqueued lets drafting passes continue the rows of this one.
-func (s *target) Enqueued() { s.m.hidden.rows = s.plan.Rows }
+func (s *target) Enqueued() { s.work.hidden.rows = s.plan.Rows }

@@ -94,13 +94,21 @@ func (m *ranks) each(f func(part) error) error {
 func (m *ranks) PageBytes(cfg *plan.Config) int64 { return m.parts[0].PageBytes(cfg) }
 
 // Bind takes memory on every rank, at the same places.
-func (m *ranks) Bind(a *kernel.Arena, rows int) {
+func (m *ranks) Bind(a *kernel.Arena, rows int) model.Workspace {
+	w := &workspace{m: m}
 	begin := *a
 	for i, p := range m.parts {
 		own := begin.Over(group.Of(a.Buffer(), i))
-		p.Bind(own, rows)
+		w.parts = append(w.parts, p.Bind(own, rows))
 		a.Follow(own)
 	}
+	return w
+}
+
+// workspace is a workspace of every rank.
+type workspace struct {
+	m     *ranks
+	parts []model.Workspace
 }
 
 // DraftHead is nil when the checkpoint holds a drafting layer.
@@ -229,11 +237,11 @@ func (l *local) of(to, tables [][]int32, b *plan.Batch, each int) [][]int32 {
 }
 
 // Arrange lays out a pass on every rank, at the same places.
-func (m *ranks) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
-	out := &pass{m: m, block: make([]int32, p.InputWords)}
+func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
+	out := &pass{m: w.m, block: make([]int32, p.InputWords)}
 	out.execute = func(rank int) error { return out.parts[rank].Execute() }
 	begin := *a
-	for i, part := range m.parts {
+	for i, part := range w.parts {
 		own := begin.Over(group.Of(a.Buffer(), i))
 		x, err := part.Arrange(p, cfg, own)
 		if err != nil {

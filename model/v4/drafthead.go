@@ -30,8 +30,7 @@ type draftHead struct {
 	last         site
 	norm         kernel.Tensor
 
-	cache   *dual.DraftCache
-	streams residual // Z of every row of the latest pass, in plan order
+	cache *dual.DraftCache
 }
 
 // draftPrefix is how the tensors of the drafting block begin.
@@ -79,14 +78,15 @@ type draft struct {
 	states []*dual.State
 }
 
-func (m *Model) arrangeDraft(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
+func (w *workspace) arrangeDraft(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
+	m := w.m
 	if err := m.DraftHead(); err != nil {
 		return nil, err
 	}
 	act, h, width := m.dev.Activation(), m.config.Hidden, m.config.Hyper.Streams*m.config.Hidden
 	d := &draft{}
 	rows := p.Input(plan.TokenIDs).Rows
-	d.begin(m, p, cfg, a)
+	d.begin(w, p, cfg, a)
 	d.u = a.Take(act, rows, width)
 	d.sub = m.takeSublayer(a, rows)
 	d.attn = m.attn.ArrangeWindow(p, d.in, a, m.draft.cache)
@@ -103,9 +103,9 @@ func (m *Model) arrangeDraft(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (m
 // source are the hidden states that a pass continues: the target's, or the block's own in a chain.
 func (d *draft) source() *residual {
 	if d.plan.Pass == plan.PassChain {
-		return &d.m.draft.streams
+		return &d.work.drafted
 	}
-	return &d.m.streams
+	return &d.work.streams
 }
 
 // Prepare fills the input block.
@@ -153,7 +153,7 @@ func (d *draft) Prepare(in *model.Input, words []int32) error {
 		d.forget()
 		return fmt.Errorf("v4: draft: %w", err)
 	}
-	d.m.draft.streams.rows = 0
+	d.work.drafted.rows = 0
 	return nil
 }
 
@@ -180,7 +180,7 @@ func (d *draft) Execute() error {
 		m.feedForward(&l.ffn, &d.ffn, out, x, d.ids, 0, d.choices.ExpertTap(m.config.Layers))
 	})
 	// A chain reads the streams in plan order. Rows that were not computed are undefined; no chain continues them.
-	d.q.Put(kernel.PutArgs{Out: head.streams.mem.Slice(0, d.plan.Rows), X: d.u, Rows: d.places})
+	d.q.Put(kernel.PutArgs{Out: d.work.drafted.mem.Slice(0, d.plan.Rows), X: d.u, Rows: d.places})
 	if d.plan.Logits > 0 {
 		d.logits(d.u, &head.last, head.norm)
 	}
@@ -192,7 +192,7 @@ func (d *draft) Execute() error {
 }
 
 // Enqueued lets a chain continue the rows of this pass.
-func (d *draft) Enqueued() { d.m.draft.streams.rows = d.plan.Rows }
+func (d *draft) Enqueued() { d.work.drafted.rows = d.plan.Rows }
 
 // inputs makes the streams that the layer starts with.
 func (d *draft) inputs() {

@@ -41,9 +41,15 @@ type Model struct {
 	tally  *model.Tally
 
 	caches     []dual.Cache
-	pageTokens int      // of the cache
-	pages      int      // of the cache, without window pages
-	streams    residual // behind the last layer, of the latest pass of the target
+	pageTokens int // of the cache
+	pages      int // of the cache, without window pages
+}
+
+// workspace is where passes run.
+type workspace struct {
+	m       *Model
+	streams residual // behind the last layer, of the latest pass of the target
+	drafted residual // Z of every row of the latest pass of the drafting block, in plan order
 }
 
 // residual are the rows that a drafting pass continues: all streams of a row, side by side.
@@ -115,11 +121,15 @@ func (m *Model) Place() string { return m.queue.Place() }
 // Device is where the model runs.
 func (m *Model) Device() kernel.Machine { return m.dev }
 
+// Between sets a function that is called before every operation of a pass.
+func (m *Model) Between(f func() error) { m.queue.Between(f) }
+
 // Bind takes the rows that drafting passes continue.
-func (m *Model) Bind(a *kernel.Arena, rows int) {
+func (m *Model) Bind(a *kernel.Arena, rows int) model.Workspace {
 	width := m.config.Hyper.Streams * m.config.Hidden
-	m.streams = residual{mem: a.Take(m.dev.Activation(), rows, width)}
+	w := &workspace{m: m, streams: residual{mem: a.Take(m.dev.Activation(), rows, width)}}
 	if m.draft != nil {
-		m.draft.streams = residual{mem: a.Take(m.dev.Activation(), rows, width)}
+		w.drafted = residual{mem: a.Take(m.dev.Activation(), rows, width)}
 	}
+	return w
 }

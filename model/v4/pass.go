@@ -15,6 +15,7 @@ import (
 // follow each other and share memory.
 type pass struct {
 	m    *Model
+	work *workspace
 	q    *kernel.Queue
 	plan *plan.Plan
 
@@ -45,19 +46,20 @@ func (m *Model) takeSublayer(a *kernel.Arena, rows int) sublayer {
 }
 
 // Arrange lays out a pass of the model, or of its drafting block.
-func (m *Model) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
-	if p.Rows > m.streams.mem.Rows {
-		return nil, fmt.Errorf("v4: a pass of %d rows; memory is bound for %d", p.Rows, m.streams.mem.Rows)
+func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
+	m := w.m
+	if p.Rows > w.streams.mem.Rows {
+		return nil, fmt.Errorf("v4: a pass of %d rows; memory is bound for %d", p.Rows, w.streams.mem.Rows)
 	}
 	// A pass that is tried before the first sequence is opened needs the memory of a state, too.
 	if err := m.Reserve(1); err != nil {
 		return nil, err
 	}
 	if p.Pass != plan.PassTarget {
-		return m.arrangeDraft(p, cfg, a)
+		return w.arrangeDraft(p, cfg, a)
 	}
-	s := &target{streams: m.streams.mem.Slice(0, p.Rows)}
-	s.begin(m, p, cfg, a)
+	s := &target{streams: w.streams.mem.Slice(0, p.Rows)}
+	s.begin(w, p, cfg, a)
 	s.sub = m.takeSublayer(a, p.Rows)
 	entry, index, err := layouts(cfg)
 	if err != nil {
@@ -75,9 +77,10 @@ func (m *Model) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.
 }
 
 // begin takes the first part of the arena: inputs and outputs.
-func (s *pass) begin(m *Model, p *plan.Plan, cfg *plan.Config, a *kernel.Arena) {
+func (s *pass) begin(work *workspace, p *plan.Plan, cfg *plan.Config, a *kernel.Arena) {
+	m := work.m
 	c := m.config
-	*s = pass{m: m, q: m.queue, plan: p, in: attn.TakeInputs(p, a)}
+	*s = pass{m: m, work: work, q: m.queue, plan: p, in: attn.TakeInputs(p, a)}
 	w := model.Widths{Vocab: c.Vocab, Hidden: c.Hyper.Streams * c.Hidden}
 	if p.Recorded > 0 || p.Replayed > 0 {
 		w.Choices = cfg.Model.Choices()
@@ -135,7 +138,7 @@ type target struct {
 
 // Prepare checks the states and fills the input block.
 func (s *target) Prepare(in *model.Input, words []int32) error {
-	s.m.streams.rows = 0
+	s.work.streams.rows = 0
 	if err := s.prepare(in, attn.NewBlock(s.plan, words)); err != nil {
 		return fmt.Errorf("v4: forward: %w", err)
 	}
@@ -206,4 +209,4 @@ func (s *target) Execute() error {
 }
 
 // Enqueued lets drafting passes continue the rows of this one.
-func (s *target) Enqueued() { s.m.streams.rows = s.plan.Rows }
+func (s *target) Enqueued() { s.work.streams.rows = s.plan.Rows }

@@ -97,6 +97,8 @@ func (s *snapshot) engine() {
 	s.counter("requests_total", "Requests accepted.", stats.Requests)
 	s.counter("steps_total", "Steps of the engine.", stats.Steps)
 	s.counter("steps_overlapped_total", "Steps that were enqueued while the one before ran.", stats.Overlapped)
+	s.counter("steps_between_total", "Steps of streams that ran between the operations of a step of prompts.",
+		stats.Between)
 	s.counter("unused_tokens_total", "Tokens computed for sequences that had ended in the step before.", stats.Unused)
 	s.counter("preemptions_total", "Sequences that were suspended for others.", stats.Preempted)
 	s.counter("scored_tokens_total", "Given tokens whose log probabilities were computed.", stats.ScoredTokens)

@@ -32,7 +32,7 @@ func busy() *source {
 			Memory: sparrow.Memory{Weights: 45, Cache: 46, States: 47, Arena: 48, Scratch: 49, Device: 50}},
 		stats: sparrow.Stats{
 			Running: 2, Waiting: 9, KV: k, Requests: 11, Finished: 7, Aborted: 1, Failed: 4, Refused: 8, Steps: 40,
-			Overlapped: 38, Unused: 39,
+			Overlapped: 38, Between: 53, Unused: 39,
 			Preempted: 13, PromptTokens: 701, OutputTokens: 302, Drafted: 20, Accepted: 15, Verified: 21,
 			VerifiedTokens: 36, DraftsEnded: 22, DraftsFailed: 23,
 			Drafts:      [spec.MaxDrafts]sparrow.DraftCount{{Judged: 24, Right: 14}, {Judged: 12, Right: 10}},
@@ -82,7 +82,7 @@ func TestScrapeShowsTheEngine(t *testing.T) {
 		`sparrow_draft_off_total{reason="failed"} 23`, `sparrow_requests_total 11`,
 		`sparrow_requests_ended_total{outcome="finished"} 7`, `sparrow_requests_ended_total{outcome="aborted"} 1`,
 		`sparrow_requests_ended_total{outcome="failed"} 4`, `sparrow_requests_ended_total{outcome="refused"} 8`,
-		`sparrow_steps_total 40`, `sparrow_steps_overlapped_total 38`, `sparrow_unused_tokens_total 39`,
+		`sparrow_steps_total 40`, `sparrow_steps_overlapped_total 38`, `sparrow_steps_between_total 53`, `sparrow_unused_tokens_total 39`,
 		`sparrow_preemptions_total 13`, `sparrow_kv_evictions_total 3`,
 		`sparrow_kv_window_pages 33`, `sparrow_kv_window_pages_used 21`, `sparrow_kv_window_evictions_total 34`,
 		`sparrow_layout_conversions_total 16`, `sparrow_slices_total 17`,

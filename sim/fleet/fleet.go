@@ -174,7 +174,7 @@ func (r *replica) start() error {
 }
 
 // observe reads what an iteration gave.
-func (r *replica) observe() {
+func (r *replica) observe(bool) {
 	r.open = slices.DeleteFunc(r.open, func(c *call) bool { return c.read(r.fleet.clock.Now()) })
 }
 
@@ -205,7 +205,7 @@ func (r *replica) close(number int) {
 	e := r.engine
 	r.engine = nil
 	e.Close(ctx)
-	r.observe()
+	r.observe(false)
 	r.fleet.report.Replicas[number].add(e.Stats())
 }
 

@@ -160,6 +160,28 @@ func (d *Device) sleep(t time.Duration) {
 	}
 }
 
+// operations is how many times another pass can run while a pass takes its time.
+const operations = 16
+
+// spend takes the time of a pass: when its results are waited for or, where a function is called between operations,
+// at once. That function may run other passes.
+func (d *Device) spend(t time.Duration, between func() error) error {
+	if between == nil || d.time == nil || d.beside {
+		d.pending += t
+		return nil
+	}
+	nan := d.nan
+	defer func() { d.nan = nan }()
+	for range operations {
+		d.nan = false
+		if err := between(); err != nil {
+			return err
+		}
+		d.sleep(t / operations)
+	}
+	return nil
+}
+
 // try lets an operation meet its fault.
 func (d *Device) try(op Op) error {
 	if d.lost {

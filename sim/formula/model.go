@@ -49,7 +49,7 @@ type Model struct {
 	pageTokens, pages int
 	marks             []uint64 // [slots]: the target's rows
 	draftMarks        []uint64 // [slots]: the drafting layer's
-	target, chain     residual
+	between           func() error
 	logits            []float32 // [vocabulary]: memory of one row
 }
 
@@ -89,24 +89,34 @@ func (m *Model) Allocate(cfg *plan.Config, pages int) error {
 // PageBytes is the memory of a page.
 func (m *Model) PageBytes(cfg *plan.Config) int64 { return int64(cfg.Page) * 16 }
 
+// Between sets a function that is called while the time of a pass goes by.
+func (m *Model) Between(f func() error) { m.between = f }
+
+// workspace is where passes run.
+type workspace struct {
+	m             *Model
+	target, chain residual
+}
+
 // Bind takes the rows that drafting passes continue.
-func (m *Model) Bind(_ *kernel.Arena, rows int) {
-	m.target, m.chain = residual{hash: make([]uint64, rows)}, residual{hash: make([]uint64, rows)}
+func (m *Model) Bind(_ *kernel.Arena, rows int) model.Workspace {
+	return &workspace{m, residual{hash: make([]uint64, rows)}, residual{hash: make([]uint64, rows)}}
 }
 
 // Arrange lays out a pass.
-func (m *Model) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
+func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
+	m := w.m
 	if err := m.dev.try(OpArrange); err != nil {
 		return nil, err
 	}
-	if p.Rows > len(m.target.hash) {
-		return nil, fmt.Errorf("formula: a pass of %d rows; memory is bound for %d", p.Rows, len(m.target.hash))
+	if p.Rows > len(w.target.hash) {
+		return nil, fmt.Errorf("formula: a pass of %d rows; memory is bound for %d", p.Rows, len(w.target.hash))
 	}
 	main, index, err := model.Kinds(cfg)
 	if err != nil {
 		return nil, err
 	}
-	s := &pass{m: m}
+	s := &pass{m: m, work: w}
 	s.take(&m.config, p, a)
 	s.attn, err = m.attn.Arrange(p, cfg, s.in, a, mla.Layouts{Main: main, Index: index})
 	return s, err

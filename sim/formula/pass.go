@@ -78,6 +78,7 @@ func (b *blocks) fillOutputs(row []float32, dev *Device, fill func(r int32, to [
 type pass struct {
 	blocks
 	m    *Model
+	work *workspace
 	attn *mla.Pass
 	walk []walk   // of every request
 	hash []uint64 // of the rows of a drafting pass
@@ -106,7 +107,7 @@ func (s *pass) Prepare(in *model.Input, words []int32) error {
 		return err
 	}
 	if s.plan.Pass == plan.PassTarget {
-		m.target.rows = 0
+		s.work.target.rows = 0
 	} else if err := fillHidden(in, block, s.source().rows); err != nil {
 		return err
 	}
@@ -124,10 +125,10 @@ func fillHidden(in *model.Input, block attn.Block, rows int) error {
 
 // source is what a drafting pass continues.
 func (s *pass) source() *residual {
-	if s.plan.Pass == plan.PassChain {
-		return &s.m.chain
+	if s.plan.Pass == plan.PassDraft {
+		return &s.work.target
 	}
-	return &s.m.target
+	return &s.work.chain
 }
 
 // Execute stores the rows and computes their hashes and logits. A fault in it leaves some rows stored, and wrong.
@@ -135,7 +136,14 @@ func (s *pass) Execute() error {
 	m := s.m
 	tokens, slots, positions := s.array(plan.TokenIDs), s.array(plan.Slots), s.array(plan.Positions)
 	to := m.marks
-	if s.plan.Pass != plan.PassTarget {
+	switch s.plan.Pass {
+	case plan.PassTarget:
+	case plan.PassPick: // its rows were stored
+		slots = nil
+		if err := m.dev.try(OpExecute); err != nil {
+			return err
+		}
+	default:
 		to = m.draftMarks
 	}
 	for i, slot := range slots {
@@ -149,12 +157,21 @@ func (s *pass) Execute() error {
 	for i, slot := range slots {
 		to[slot] = mark(tokens[i], int(positions[i]))
 	}
-	hash := m.target.hash
+	hash := s.work.target.hash
 	if s.plan.Pass != plan.PassTarget {
 		s.draft(tokens, positions)
-		hash = m.chain.hash
-	} else if err := s.read(); err != nil {
-		return err
+		hash = s.work.chain.hash
+	} else {
+		keys := 0
+		for _, n := range s.array(plan.Lengths) {
+			keys += int(n)
+		}
+		if err := m.dev.spend(m.dev.cost.of(s.plan.Rows, s.decodes(), keys), m.between); err != nil {
+			return err
+		}
+		if err := s.read(); err != nil {
+			return err
+		}
 	}
 	s.fillOutputs(m.logits, m.dev, func(r int32, to []float32) {
 		h := hash[r]
@@ -173,9 +190,13 @@ func (s *pass) draft(tokens, positions []int32) {
 	from, rows := s.source().hash, s.array(plan.HiddenRows)
 	s.hash = s.hash[:0] // a chain replaces what it reads
 	for i, r := range rows {
-		s.hash = append(s.hash, after(from[r], mark(tokens[i], int(positions[i])+1)))
+		h := from[r]
+		if s.plan.Pass != plan.PassPick {
+			h = after(h, mark(tokens[i], int(positions[i])+1))
+		}
+		s.hash = append(s.hash, h)
 	}
-	copy(m.chain.hash, s.hash)
+	copy(s.work.chain.hash, s.hash)
 	m.dev.pending += m.dev.cost.of(len(rows), len(rows), 0) / draftCost
 }
 
@@ -196,7 +217,6 @@ func (s *pass) read() error {
 	start, gather := s.array(plan.GatherStart), s.array(plan.GatherSlots)
 	table := s.array(plan.PageTable)
 	s.walk = append(s.walk[:0], make([]walk, s.plan.Requests)...)
-	keys := 0
 	for i := range s.plan.Segments {
 		g := &s.plan.Segments[i]
 		for j := range g.Launches {
@@ -212,7 +232,6 @@ func (s *pass) read() error {
 					place = func(p int) int32 { return list[int(start[r])+p] }
 				}
 				n := int(lens[r])
-				keys += n
 				w := &s.walk[q]
 				if s.m.plain {
 					*w = walk{next: n - 1}
@@ -226,20 +245,18 @@ func (s *pass) read() error {
 					}
 					w.hash = after(w.hash, s.m.marks[slot])
 				}
-				s.m.target.hash[r] = w.hash
+				s.work.target.hash[r] = w.hash
 			}
 		}
 	}
-	s.m.dev.pending += s.m.dev.cost.of(s.plan.Rows, s.decodes(), keys)
 	return nil
 }
 
 // Enqueued lets drafting passes continue the rows of this one.
 func (s *pass) Enqueued() {
-	switch {
-	case s.plan.Pass == plan.PassTarget:
-		s.m.target.rows = s.plan.Rows
-	case s.plan.Logits > 0:
-		s.m.chain.rows = s.plan.Rows
+	if s.plan.Pass == plan.PassTarget {
+		s.work.target.rows = s.plan.Rows
+	} else {
+		s.work.chain.rows = s.plan.Rows
 	}
 }

@@ -29,9 +29,7 @@ type Windowed struct {
 	entries           []uint64   // [pages * groups of a page]
 	tails             [][]uint64 // [window pages, group]: the last marks of a page, from which a state is restored
 	held              int        // states
-	rows              int        // of the latest pass of the target; 0 while they are not valid
-	drafted           int        // the same of the drafting block
-	hash              []uint64   // behind every row of the target
+	between           func() error
 	logits            []float32
 }
 
@@ -89,18 +87,32 @@ func (m *Windowed) StateBytes(*plan.Config) int64 { return 8 * ring }
 // States counts the states that were made and not released.
 func (m *Windowed) States() int { return m.held }
 
+// Between sets a function that is called while the time of a pass goes by.
+func (m *Windowed) Between(f func() error) { m.between = f }
+
+// windowSpace is where passes run.
+type windowSpace struct {
+	m       *Windowed
+	hash    []uint64 // behind every row of the target
+	rows    int      // of the latest pass of the target; 0 while they are not valid
+	drafted int      // the same of the drafting block
+}
+
 // Bind takes the rows that drafting passes continue.
-func (m *Windowed) Bind(_ *kernel.Arena, rows int) { m.hash = make([]uint64, rows) }
+func (m *Windowed) Bind(_ *kernel.Arena, rows int) model.Workspace {
+	return &windowSpace{m: m, hash: make([]uint64, rows)}
+}
 
 // Arrange lays out a pass.
-func (m *Windowed) Arrange(p *plan.Plan, _ *plan.Config, a *kernel.Arena) (model.Pass, error) {
+func (w *windowSpace) Arrange(p *plan.Plan, _ *plan.Config, a *kernel.Arena) (model.Pass, error) {
+	m := w.m
 	if err := m.dev.try(OpArrange); err != nil {
 		return nil, err
 	}
-	if p.Rows > len(m.hash) {
-		return nil, fmt.Errorf("formula: a pass of %d rows; memory is bound for %d", p.Rows, len(m.hash))
+	if p.Rows > len(w.hash) {
+		return nil, fmt.Errorf("formula: a pass of %d rows; memory is bound for %d", p.Rows, len(w.hash))
 	}
-	s := &windowPass{m: m}
+	s := &windowPass{m: m, work: w}
 	s.take(&m.config, p, a)
 	return s, nil
 }
@@ -220,6 +232,7 @@ func places(in *model.Input, r int) []int32 {
 type windowPass struct {
 	blocks
 	m      *Windowed
+	work   *windowSpace
 	states []*state
 	tails  []int32 // for each row the window page that its mark is among the last of, or -1
 }
@@ -234,7 +247,7 @@ func (s *windowPass) Prepare(in *model.Input, words []int32) error {
 		return s.prepareDraft(in, block)
 	}
 	m := s.m
-	m.rows, s.states = 0, s.states[:0]
+	s.work.rows, s.states = 0, s.states[:0]
 	if err := in.Batch.CheckPages(m.pages); err != nil {
 		return err
 	}
@@ -283,9 +296,9 @@ func (s *windowPass) Prepare(in *model.Input, words []int32) error {
 
 // prepareDraft fills the block of a drafting pass: of a prompt only the last rows are computed.
 func (s *windowPass) prepareDraft(in *model.Input, block attn.Block) error {
-	from, i, wanted := s.m.rows, 0, 0
+	from, i, wanted := s.work.rows, 0, 0
 	if s.plan.Pass == plan.PassChain {
-		from = s.m.drafted
+		from = s.work.drafted
 	}
 	if err := block.FillSampling(&in.Batch); err != nil {
 		return err
@@ -307,7 +320,7 @@ func (s *windowPass) prepareDraft(in *model.Input, block attn.Block) error {
 			i++
 		}
 	}
-	s.m.drafted = 0
+	s.work.drafted = 0
 	return nil
 }
 
@@ -341,10 +354,16 @@ func (s *windowPass) Execute() error {
 		}
 		break
 	}
-	keys := s.compute(tokens, position, slots, request)
-	m.dev.pending += m.dev.cost.of(s.plan.Rows, s.decodes(), keys)
+	keys := 0
+	for i, n := range s.array(plan.WindowLengths) {
+		keys += (int(position[i])+1)/group + int(n)
+	}
+	if err := m.dev.spend(m.dev.cost.of(s.plan.Rows, s.decodes(), keys), m.between); err != nil {
+		return err
+	}
+	s.compute(tokens, position, slots, request)
 	s.fillOutputs(m.logits, m.dev, func(r int32, to []float32) {
-		fillLogits(to, m.hash[r])
+		fillLogits(to, s.work.hash[r])
 		if h := mark(tokens[r], int(position[r])); h%3 > 0 {
 			to[easy(h)] += lead
 		}
@@ -353,9 +372,9 @@ func (s *windowPass) Execute() error {
 	return nil
 }
 
-// compute stores marks and entries and hashes what every row sees. It returns how many keys that were. Rows of a
-// request are computed in ascending order of their positions, wherever the plan has them.
-func (s *windowPass) compute(tokens, position, slots, request []int32) (keys int) {
+// compute stores marks and entries and hashes what every row sees. Rows of a request are computed in ascending order of
+// their positions, wherever the plan has them.
+func (s *windowPass) compute(tokens, position, slots, request []int32) {
 	m := s.m
 	table, seen := s.array(plan.PageTable), s.array(plan.WindowIndices)
 	lens, width := s.array(plan.WindowLengths), s.plan.Input(plan.WindowIndices).Cols
@@ -387,10 +406,8 @@ func (s *windowPass) compute(tokens, position, slots, request []int32) (keys int
 		for _, slot := range seen[i*width : i*width+int(lens[i])] {
 			h = after(h, m.marks[slot])
 		}
-		m.hash[i] = h
-		keys += groups + int(lens[i])
+		s.work.hash[i] = h
 	}
-	return keys
 }
 
 // lead is by how much an easy token is likelier than others.
@@ -402,8 +419,8 @@ func easy(h uint64) int { return int(mix(h+1) % 32) }
 // Enqueued lets drafting passes continue the rows of this one.
 func (s *windowPass) Enqueued() {
 	if s.plan.Pass == plan.PassTarget {
-		s.m.rows = s.plan.Rows
+		s.work.rows = s.plan.Rows
 	} else {
-		s.m.drafted = s.plan.Rows
+		s.work.drafted = s.plan.Rows
 	}
 }

@@ -48,10 +48,20 @@ func (m *Model) Check(t interface{ Error(...any) }) {
 	}
 }
 
+// Bind makes a workspace whose passes are recorded.
+func (m *Model) Bind(a *kernel.Arena, rows int) model.Workspace {
+	return workspace{m.Model.Bind(a, rows), m}
+}
+
+type workspace struct {
+	model.Workspace
+	m *Model
+}
+
 // Arrange lays out a pass that is recorded.
-func (m *Model) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
-	inner, err := m.Model.Arrange(p, cfg, a)
-	return &pass{Pass: inner, m: m, plan: p}, err
+func (w workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
+	inner, err := w.Workspace.Arrange(p, cfg, a)
+	return &pass{Pass: inner, m: w.m, plan: p}, err
 }
 
 // DraftHead says whether there is a drafting layer.

@@ -1,0 +1,107 @@
+package engine
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"sparrow/internal/testmodel"
+	"sparrow/sample"
+	"sparrow/step"
+)
+
+// Streams run between the operations of long prompts, with drafts and without: answers, and those to the prompts, are
+// the ones that each gives alone, and after every batch pages are where they belong.
+func TestStreamsRunBetweenOperations(t *testing.T) {
+	alone(t, "models on several ranks are not divided")
+	for name, dir := range map[string]string{"V3.2": testmodel.V32Draft(t), "V4": testmodel.V4Draft(t)} {
+		t.Run(name, func(t *testing.T) {
+			stream := func(i int) Request {
+				p := []sample.Params{greedy(), seeded(7), greedy()}[i]
+				return Request{Prompt: tokens(1+i, 8+i), Sampling: p, MaxTokens: 120, IgnoreEOS: true}
+			}
+			prompt := func(i int) Request {
+				return Request{Prompt: tokens(7+i, 300+i), Sampling: greedy(), MaxTokens: 4, IgnoreEOS: true}
+			}
+			lone := start(t, dir, Config{NoReuse: true})
+			e := start(t, dir, Config{NoReuse: true, MaxStall: time.Microsecond, Draft: drafts(t, 2)}, checked(t))
+			var jobs []*Job
+			var want []answer
+			for i := range 3 {
+				want = append(want, generate(t, lone, stream(i)).Choices[0])
+				jobs = append(jobs, open(t, e, stream(i)))
+			}
+			first := jobs[0].Next() // they run
+			for i := range 2 {
+				want = append(want, generate(t, lone, prompt(i)).Choices[0])
+				jobs = append(jobs, open(t, e, prompt(i)))
+			}
+			for i, j := range jobs {
+				got, err := j.whole()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if i == 0 {
+					got.Choices[0].Tokens = append([]int32{first.Token}, got.Choices[0].Tokens...)
+					got.Choices[0].Text = first.Text + got.Choices[0].Text
+				}
+				sameTokens(t, "request", got.Choices[0], want[i])
+			}
+			if st := e.Stats(); st.Between == 0 || st.Drafted == 0 {
+				t.Errorf("%d batches ran between the operations of others, %d tokens were drafted", st.Between,
+					st.Drafted)
+			}
+		})
+	}
+}
+
+// A batch between operations that fails is run again item by item; the batch in progress goes on.
+func TestFailuresBetweenOperations(t *testing.T) {
+	alone(t, "models on several ranks are not divided")
+	failures := 0
+	e := start(t, testmodel.V32(t), Config{MaxStall: time.Microsecond}, func(e *Engine) {
+		e.interlude.passes.runner = &tap{runner: e.interlude.passes.runner, before: func(works []step.Work) error {
+			if failures < 3 && len(works) > 1 {
+				failures++
+				return errors.New("broken")
+			}
+			return nil
+		}}
+	})
+	var streams []*Job
+	for i := range 2 {
+		streams = append(streams, open(t, e, Request{Prompt: tokens(1+i, 8), Sampling: greedy(), MaxTokens: 400,
+			IgnoreEOS: true}))
+		streams[i].Next()
+	}
+	prompt := open(t, e, Request{Prompt: tokens(7, 600), Sampling: greedy(), MaxTokens: 2})
+	for _, j := range append(streams, prompt) {
+		if _, last := collect(j); last.Err != nil {
+			t.Error(last.Err)
+		}
+	}
+	if st := e.Stats(); failures != 3 || st.Isolated != 3 {
+		t.Errorf("%d batches failed, %d were run item by item", failures, st.Isolated)
+	}
+}
+
+// Those who decode wait for what is left of the bound beside their own time and an operation; where that is nothing,
+// prompts still have half of the time.
+func TestPatience(t *testing.T) {
+	const ms = time.Millisecond
+	for _, c := range []struct{ took, operation, want time.Duration }{
+		{0, 0, 100 * ms}, {20 * ms, 10 * ms, 70 * ms}, {20 * ms, 60 * ms, 50 * ms}, {80 * ms, 10 * ms, 80 * ms},
+	} {
+		i := interlude{took: c.took}
+		if got := i.patience(100*ms, c.operation); got != c.want {
+			t.Errorf("batches of %v, operations of %v: %v, want %v", c.took, c.operation, got, c.want)
+		}
+	}
+	var i interlude
+	for _, took := range []time.Duration{10 * ms, 50 * ms, 10 * ms} {
+		i.note(took)
+	}
+	if i.took != 40*ms {
+		t.Errorf("after 10, 50 and 10 ms a batch counts as %v, want 40ms", i.took)
+	}
+}
