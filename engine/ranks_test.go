@@ -94,7 +94,8 @@ func onRanks(t *testing.T, open opening, rank int, timeout time.Duration, mark f
 }
 
 // failures runs requests on two ranks until the one that fault is about fails, and checks what is left.
-func failures(t *testing.T, on opening, rank int, timeout time.Duration, fault func() error, free func(), says ...string) {
+func failures(t *testing.T, on opening, rank int, timeout time.Duration, fault func() error, free func(),
+	says ...string) {
 	t.Helper()
 	before := runtime.NumGoroutine()
 	e, g := onRanks(t, on, rank, timeout, fault)
