@@ -50,6 +50,7 @@ draws:
 ranks:
 	$(GO) test -count=1 ./engine -args -ranks 2
 	$(GO) test -count=1 ./engine -args -ranks 2 -attention dp
+	$(GO) test -count=1 ./engine -run TestARankByADevicesRules -args -every-fault
 	$(GO) test -count=1 ./verify ./model/shard ./kernel/group -run "Rank|Collective"
 
 # The JSON Schema test suite against the grammar: DIR holds its folders draft4, draft7 and draft2020-12.

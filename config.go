@@ -99,10 +99,6 @@ type Config struct {
 	// PadStates pads decode batches of models that keep states (DeepSeek-V4) on a GPU, so that batches of similar sizes
 	// share a captured graph. It changes no answer.
 	PadStates bool
-	// DeviceSampling lets a GPU draw the tokens of requests that sample by temperature, top_k, top_p and min_p alone,
-	// so that their steps overlap too, and makes drafts before the host has seen what they follow. It changes no
-	// answer.
-	DeviceSampling bool
 	// RecordBytes bounds what one request may record of its rows (Request.Record), in bytes as they are sent; 0 means
 	// 64 MiB. Below 0 nothing is recorded or replayed, and passes have no memory for it.
 	RecordBytes int64
@@ -177,7 +173,11 @@ func (c *Config) Validate() error {
 	if _, err := ParseExpertHomes(string(c.Experts)); err != nil || c.DeviceMemory < 0 {
 		errs = append(errs, errors.Join(err, negative("DeviceMemory", c.DeviceMemory)))
 	}
-	if (c.Experts == ExpertsSplit || c.Experts == ExpertsOnHost) && max(c.Ranks, len(c.GPUs)) > 1 {
+	if c.Experts == ExpertsAuto && c.Policy.Deterministic {
+		errs = append(errs, errors.New("experts auto with Deterministic (--deterministic): an expert that moves is "+
+			"computed by other arithmetic; ask for split"))
+	}
+	if c.Experts.split() && max(c.Ranks, len(c.GPUs)) > 1 {
 		errs = append(errs, fmt.Errorf("experts %s on %d ranks; experts in two memories run on one GPU", c.Experts,
 			max(c.Ranks, len(c.GPUs))))
 	}

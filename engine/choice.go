@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"math"
+
 	"sparrow/kv"
 	"sparrow/model"
 	"sparrow/sample"
@@ -35,6 +37,7 @@ type choice struct {
 	guesses  []sample.Draw   // the same of the drafting layer
 	drafted  int             // of the rows of the draft pass that runs, the one that gives its draft, from 1; else 0
 	follow   []int32         // memory for the tokens of a draft pass that the host has not seen
+	right    []step.Range    // memory for what is right of them
 	sampled  int             // of the rows of the pass in flight, the one that its next token is sampled from, from 1
 	ran      bool            // was part of a batch
 	ended    bool
@@ -128,10 +131,31 @@ func (c *choice) advance(row logitRow, draft int32) (outcome, error) {
 	return out, nil
 }
 
+// rightDrafts says which tokens of the target mean that the drafts of an item are right, before any is known here.
+func (c *choice) rightDrafts(it *sched.Item) []step.Range {
+	c.right = c.right[:0]
+	for i, draft := range it.DraftTokens() {
+		r := step.Range{Least: draft, Most: draft}
+		if p := c.job.engine.cfg.DraftAccept; p > 0 {
+			r = step.Range{Least: 1} // none
+			if c.pretends(c.limits.made+c.ahead(it)+i, p) {
+				r = step.Range{Most: math.MaxInt32}
+			}
+		}
+		c.right = append(c.right, r)
+	}
+	return c.right
+}
+
+// pretends reports whether the draft of an output token counts as right, with the probability p.
+func (c *choice) pretends(token int, p float64) bool {
+	return sample.Uniform(c.job.request.Sampling.Seed, c.index, token, sample.StreamAccept) < p
+}
+
 // pretend is a draft with the probability p, else another token.
 func (c *choice) pretend(sampled, draft int32, p float64) int32 {
 	switch {
-	case sample.Uniform(c.job.request.Sampling.Seed, c.index, c.limits.made, sample.StreamAccept) < p:
+	case c.pretends(c.limits.made, p):
 		return draft
 	case sampled == draft:
 		return max(draft-1, 0)

@@ -21,6 +21,10 @@ type drafter struct {
 	control *spec.Controller
 	choices []*choice // whose rows the latest draft pass has
 	chains  []chain
+	// adapting are the requests of a batch that draft as many tokens as pay, and together how many each of them makes;
+	// 0: each as many as pay for it.
+	adapting []*spec.Request
+	together int
 	// unseen is a draft pass whose tokens, one for each of chains, the next batch takes on the device: it is formed and
 	// enqueued while the pass runs.
 	unseen ahead
@@ -31,13 +35,12 @@ type chain struct {
 	c      *choice
 	want   int        // drafts
 	work   int        // its number in the latest draft pass
-	at     int        // which of the work's rows of logits is drafted from
-	row    int        // the same row among all of that pass
+	row    int        // its row of logits there
 	limits constraint // of the choice, as it will be after the drafts
 }
 
-// ahead is a draft pass that was enqueued right behind a forward pass, before the host has seen what that chose: it has
-// all rows of every item, of which those count that are kept.
+// ahead is a draft pass that was enqueued right behind a forward pass, before the host has seen what that chose: it
+// stores all rows of every item, of which those count that are kept.
 type ahead struct {
 	on      bool
 	pending step.Pending
@@ -48,7 +51,7 @@ type ahead struct {
 	prompts bool // some of them are of prompts
 }
 
-// place is where an item is in such a pass: the number of its work, negative where it has none, and of its first row of
+// place is where an item is in such a pass: the number of its work, negative where it has none, and of its row of
 // logits.
 type place struct{ work, row int }
 
@@ -90,7 +93,7 @@ func (e *Engine) draftAhead(f *flight) {
 			at = place{len(p.drafts), drafts}
 			p.draftAhead(it, i, logits+1)
 			if it.Last {
-				drafts += it.Logits
+				drafts++
 			}
 		}
 		a.places = append(a.places, at)
@@ -177,6 +180,7 @@ func (e *Engine) draft(f *flight) {
 		return
 	}
 	e.passes.drafts, d.chains, d.choices = e.passes.drafts[:0], d.chains[:0], d.choices[:0]
+	e.agreeOnDrafts(f)
 	for i := range f.items {
 		if draftedFor(&f.items[i]) {
 			d.choices = append(d.choices, ownerOf(&f.items[i]))
@@ -216,6 +220,24 @@ func (e *Engine) draft(f *flight) {
 	}
 }
 
+// agreeOnDrafts lets all requests of a batch that adapt make equally many drafts, on a device that computes beside the
+// host: the next batch is then captured and padded, and with one draft enqueued while the drafting layer runs.
+func (e *Engine) agreeOnDrafts(f *flight) {
+	d := e.drafter
+	d.together, d.adapting = 0, d.adapting[:0]
+	if !e.overlap {
+		return
+	}
+	for i := range f.items {
+		if c := ownerOf(&f.items[i]); draftedFor(&f.items[i]) && f.items[i].Last && c.drafts.Adapts() {
+			d.adapting = append(d.adapting, &c.drafts)
+		}
+	}
+	if len(d.adapting) > 0 {
+		d.together = d.control.Together(d.adapting)
+	}
+}
+
 // addToDraftPass adds the rows of an item to the first draft pass, unless that was enqueued. Where the sequence's next
 // token was sampled a chain begins.
 func (e *Engine) addToDraftPass(f *flight, number int) {
@@ -232,6 +254,9 @@ func (e *Engine) addToDraftPass(f *flight, number int) {
 		e.noteDraftingEnded(c)
 		return
 	}
+	if c.drafts.Adapts() && d.together > 0 {
+		want = d.together
+	}
 	// The next token is the target's own. Drafts behind the last allowed token, or more than a batch verifies, are
 	// never used.
 	if e.interlude.inside { // prompts wait
@@ -241,8 +266,7 @@ func (e *Engine) addToDraftPass(f *flight, number int) {
 	k := chain{c: c, want: want, row: len(d.chains)}
 	if f.ahead.on {
 		at := f.ahead.places[number]
-		k.work, k.at = at.work, it.Logits-1-(len(it.Tokens)-it.Kept())
-		k.row = at.row + k.at
+		k.work, k.row = at.work, at.row
 	} else {
 		k.work = e.passes.draftRows(it, number, want > 0)
 	}

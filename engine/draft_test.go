@@ -33,6 +33,9 @@ func oracle(answers []*response, list []Request) func(*Engine) {
 				return
 			}
 			at := w.Cached + len(w.Tokens) + 1 - len(c.job.request.Prompt)
+			if w.Sampled > 0 { // which of its rows it was is known by now
+				at = len(c.seq.Tokens) - len(c.job.request.Prompt)
+			}
 			answer := known[c.job.request.ID].Choices[c.index].Tokens
 			if at >= len(answer) {
 				return
@@ -78,14 +81,10 @@ func (g *guesser) Wait(p step.Pending) (step.Result, error) {
 		return res, err
 	}
 	row := 0
-	for _, w := range g.works {
-		all := w.Tokens
-		for n := range all {
-			if w.Logits && (w.Every || n == len(all)-1) {
-				w.Tokens = all[:n+1]
-				g.rewrite(&w, res.Row(row))
-				row++
-			}
+	for i := range g.works {
+		if w := &g.works[i]; w.Logits {
+			g.rewrite(w, res.Row(row))
+			row++
 		}
 	}
 	return res, nil

@@ -10,6 +10,7 @@ import (
 	"sparrow/kv/prefix"
 	"sparrow/kv/tier"
 	"sparrow/model"
+	"sparrow/model/placement"
 	"sparrow/model/usage"
 	"sparrow/plan"
 	"sparrow/sample"
@@ -29,20 +30,16 @@ type Config struct {
 	MaxQueue      int     // bounds the sequences that wait
 	PlanHistory   int     // how many plans are kept for inspection
 	// MaxStall bounds how long prompts hold up sequences that decode; 0 is no bound.
-	MaxStall  time.Duration
-	NoReuse   bool
-	NoGraphs  bool // passes are not captured, on devices that could
-	NoOverlap bool // batches are formed when the one before has ended, on any device
-	// DeviceSampling lets a device that computes beside the host draw tokens of requests that sample plainly, with
-	// temperature, top_k, top_p and min_p alone, and enqueues drafting passes before the host has seen what the target
-	// chose. It changes no answer.
-	DeviceSampling bool
-	PadStates      bool            // step.Limits.PadStates
-	CacheEvents    prefix.Listener // told of the prefix cache's changes; nil is nobody
-	EOS            []int32         // tokens that end a sequence
-	WeightBytes    int64           // memory that the weights take beside the cache
-	ReservedBytes  int64           // memory of a device that its operations take beside weights, cache and passes
-	Packed         bool            // the weights are a copy in memory of their own
+	MaxStall      time.Duration
+	NoReuse       bool
+	NoGraphs      bool            // passes are not captured, on devices that could
+	NoOverlap     bool            // batches are formed when the one before has ended and the host has sampled
+	PadStates     bool            // step.Limits.PadStates
+	CacheEvents   prefix.Listener // told of the prefix cache's changes; nil is nobody
+	EOS           []int32         // tokens that end a sequence
+	WeightBytes   int64           // memory that the weights take beside the cache
+	ReservedBytes int64           // memory of a device that its operations take beside weights, cache and passes
+	Packed        bool            // the weights are a copy in memory of their own
 	// RecordBytes bounds the recorded choices of a request; 0 is DefaultRecordBytes, below 0 nothing is
 	// recorded.
 	RecordBytes int64
@@ -55,6 +52,9 @@ type Config struct {
 	// Usage takes the counts of chosen experts, those of engines before it included; nil counts nothing. The engine
 	// owns it until its loop has ended.
 	Usage *usage.Table
+	// Moves is where experts are, of a model whose experts may move: those that are chosen most come to the device
+	// between steps, by Usage, which must be given. nil moves none. The engine changes it until its loop has ended.
+	Moves *placement.Placement
 	// Observe is called by the loop after every iteration, and after every batch between the operations of another;
 	// it may call Check. nil observes nothing.
 	Observe func(between bool)
@@ -113,6 +113,7 @@ type Engine struct {
 	drafter   *drafter      // nil when nothing is drafted
 	tiers     *tiers        // nil without tiers of the prefix cache
 	counted   time.Time     // when counts of experts were read
+	recent    *usage.Table  // choices of late, by which experts move
 }
 
 // Run is the loop. It returns when the engine is closed.

@@ -179,8 +179,8 @@ func draftOf(it *sched.Item, from int) step.Draft {
 }
 
 // draftAhead adds all rows of an item to a draft pass before the host has seen the tokens that its rows of logits gave,
-// the first of which is row number first, from 1: those are taken on the device. Rows of drafts that turn out wrong are
-// computed again later.
+// the first of which is row number first, from 1: those are taken on the device, which finds the row that the next
+// draft follows. Rows of drafts that turn out wrong are stored again later.
 func (p *passes) draftAhead(it *sched.Item, from, first int) {
 	c, w, n := ownerOf(it), draftOf(it, from), len(it.Tokens)
 	if !it.Last {
@@ -188,7 +188,7 @@ func (p *passes) draftAhead(it *sched.Item, from, first int) {
 	} else {
 		c.follow = append(append(c.follow[:0], c.seq.Tokens[it.Cached+1:it.Cached+1+n-it.Logits]...),
 			make([]int32, it.Logits)...)
-		w.Tokens, w.Sampled, w.Logits, w.Every = c.follow, first, true, it.Logits > 1
+		w.Tokens, w.Sampled, w.Logits, w.Right = c.follow, first, true, c.rightDrafts(it)
 		w.Draws = c.draw(&c.guesses, c.ahead(it)+1, it.Logits)
 	}
 	p.drafts = append(p.drafts, w)
@@ -201,8 +201,8 @@ func (p *passes) draftNext(k *chain) {
 	n := len(q.Drafts)
 	p.drafts = append(p.drafts, step.Draft{Kind: plan.ModeDraft, Tokens: q.Drafts[n-1:], Cached: len(q.Tokens) + n - 2,
 		Rank: q.Rank(), Pages: q.Pages(), State: c.state, Logits: true, Best: !c.needsLogits(),
-		Draws: c.draw(&c.guesses, n, 1), From: k.work, FromRow: k.at})
-	k.work, k.at = len(p.drafts)-1, 0
+		Draws: c.draw(&c.guesses, n, 1), From: k.work})
+	k.work = len(p.drafts) - 1
 }
 
 // draftPass runs the drafting layer over the rows that were added. A panic in it is returned as an error.

@@ -106,7 +106,7 @@ func resolve(m model.Model, c Config) (*Engine, plan.Config, []plan.Notice, erro
 		info:    Info{Draft: c.Draft, Drafts: drafts, NoDrafts: why}}
 	e.watchdog.after = c.Watchdog
 	e.overlap = !c.NoOverlap && kernel.IsAsynchronous(m.Device())
-	e.draws = c.DeviceSampling && e.overlap && m.Config().Vocab <= sample.MaxVocabulary
+	e.draws = e.overlap && m.Config().Vocab <= sample.MaxVocabulary
 	e.stateful, _ = m.(model.Stateful)
 	e.windowed, _ = m.(model.Windowed)
 	// Pages alone do not continue a sequence of a stateful model, unless its state can be restored from the cache.

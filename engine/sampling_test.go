@@ -40,9 +40,9 @@ func drawing(list []Request, host bool) []Request {
 	return list
 }
 
-// sampling is a configuration that draws on the device.
+// sampling is a configuration with few pages.
 func sampling(pages int) Config {
-	return Config{Policy: deterministic(""), CacheTokens: 64 * pages, DeviceSampling: true}
+	return Config{Policy: deterministic(""), CacheTokens: 64 * pages}
 }
 
 func TestTokensDrawnOnTheDevice(t *testing.T) {
@@ -94,8 +94,7 @@ func TestDraftsAheadAreThoseOfTheHost(t *testing.T) {
 			requests := drawing(crowd(14), c.host)
 			cfg := Config{Policy: deterministic(c.kv), Draft: spec.Off()}
 			want := lone(t, c.checkpoint, cfg, requests)
-			cfg.Draft, cfg.StepTokens, cfg.DeviceSampling = drafts(t, c.drafts), c.step, true
-			cfg.CacheTokens = 64 * c.pages
+			cfg.Draft, cfg.StepTokens, cfg.CacheTokens = drafts(t, c.drafts), c.step, 64*c.pages
 			e, run := overlapping(t, c.checkpoint, cfg, checked(t), oracle(want, requests))
 			compare(t, requests, jointly(t, e, mixedDrafts(requests, c.drafts), run), want)
 			guessed(t, e)
@@ -116,7 +115,7 @@ func TestTheDraftingLayerAheadDraftsTheSame(t *testing.T) {
 	}
 	cfg := Config{Policy: deterministic("bf16"), Draft: drafts(t, 2), NoReuse: true, MaxRunning: 1}
 	run := func(on bool) ([]*response, Stats) {
-		cfg.DeviceSampling = on
+		cfg.NoOverlap = !on
 		e, begin := overlapping(t, testmodel.V32Draft(t), cfg)
 		return jointly(t, e, requests, begin), e.Stats()
 	}
@@ -141,7 +140,7 @@ func TestDraftsThatTheHostHasNotSeen(t *testing.T) {
 	}
 	cfg := Config{Policy: deterministic("bf16"), Draft: spec.Off()}
 	want := lone(t, testmodel.EightTokens(t), cfg, requests)
-	cfg.Draft, cfg.StepTokens, cfg.CacheTokens, cfg.DeviceSampling = drafts(t, 1), 96, 10*64, true
+	cfg.Draft, cfg.StepTokens, cfg.CacheTokens = drafts(t, 1), 96, 10*64
 	e, run := overlapping(t, testmodel.EightTokens(t), cfg, checked(t))
 	compare(t, requests, jointly(t, e, requests, run), want)
 	guessed(t, e)
@@ -150,7 +149,7 @@ func TestDraftsThatTheHostHasNotSeen(t *testing.T) {
 	}
 	// A draft pass fails that the next batch was enqueued behind.
 	e, run = overlapping(t, testmodel.EightTokens(t), cfg, checked(t),
-		func(e *Engine) { e.passes.runner = &failsLate{runner: e.passes.runner, pass: plan.PassDraft} })
+		func(e *Engine) { e.passes.runner = &failsLate{runner: e.passes.runner, pass: plan.PassPick} })
 	compare(t, requests, jointly(t, e, requests, run), want)
 	if st := e.Stats(); st.DraftsFailed == 0 || st.Failed > 0 || st.Isolated > 0 {
 		t.Errorf("%d sequences stopped drafting, %d requests failed, %d batches were isolated", st.DraftsFailed,
@@ -177,7 +176,7 @@ func TestFaultsOfDraftsAhead(t *testing.T) {
 				return nil
 			}}
 		}},
-		{"waited for", func(r runner) runner { return &failsLate{runner: r, pass: plan.PassDraft} }},
+		{"waited for", func(r runner) runner { return &failsLate{runner: r, pass: plan.PassPick} }},
 		{"its forward pass", func(r runner) runner { return &failsLate{runner: r, pass: plan.PassTarget} }},
 	} {
 		t.Run(c.name, func(t *testing.T) {

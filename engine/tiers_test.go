@@ -21,8 +21,12 @@ import (
 // logits of a lone run to the bit; whatever fails or is cancelled on the way, it is computed; in the end neither the
 // device nor host memory holds anything for anybody.
 
-// tiered is a small cache in front of tiers.
+// tiered is a small cache in front of tiers. Requests wait for pages however busy the machine is, unless o says how
+// long.
 func tiered(kv string, pages, page int, o tier.Options) Config {
+	if o.Wait == 0 {
+		o.Wait = time.Hour
+	}
 	return Config{Policy: deterministic(kv), CacheTokens: pages * page, StepTokens: 2 * page, Tiers: o}
 }
 

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -200,6 +201,91 @@ func (w Weight) Columns(from, to int) (Weight, error) {
 	n := w.Data.DType.Values()
 	w.Data = w.Data.Columns(from/n, to/n)
 	return w, nil
+}
+
+// PaddedRows is Rows of a weight with zeros behind its last row: rows of padding are in memory of their own.
+func (w Weight) PaddedRows(from, to int) (Weight, error) {
+	n := w.Out()
+	if to <= n {
+		return w.Rows(from, to)
+	}
+	own := max(n-from, 0)
+	if own > 0 {
+		var err error
+		if w, err = w.Rows(from, n); err != nil {
+			return Weight{}, err
+		}
+	} else {
+		w.SkipRows = 0
+	}
+	var errs [2]error
+	if w.Scale.Given() {
+		rows, scales := 0, ceilDiv(w.SkipRows+to-from, w.BlockRows)
+		if own > 0 {
+			rows = w.Scale.Rows
+		}
+		w.Scale, errs[0] = w.Scale.padded(rows, w.Scale.Cols, scales, w.Scale.Cols)
+	}
+	w.Data, errs[1] = w.Data.padded(own, w.Data.Cols, to-from, w.Data.Cols)
+	return w, errors.Join(errs[:]...)
+}
+
+// PaddedColumns is Columns of a weight with zeros behind its last column, in memory of its own.
+func (w Weight) PaddedColumns(from, to int) (Weight, error) {
+	n, values := w.In(), w.Data.DType.Values()
+	if to <= n {
+		return w.Columns(from, to)
+	}
+	if from%values != 0 || to%values != 0 {
+		return Weight{}, fmt.Errorf("%w: columns %d to %d cut an element of %s, which holds %d values", ErrArgument,
+			from, to, w.Data.DType, values)
+	}
+	own, first := max(n-from, 0), 0 // first: number of the first column in its block
+	if own > 0 {
+		if w.Scale.Given() {
+			if first = from % w.BlockCols; first != 0 && first+to-from > w.BlockCols {
+				return Weight{}, fmt.Errorf("%w: columns %d to %d, of which %d are padding, begin inside a block of "+
+					"%d and end behind it", ErrArgument, from, to, to-n, w.BlockCols)
+			}
+		}
+		var err error
+		if w, err = w.Columns(from, n); err != nil {
+			return Weight{}, err
+		}
+	}
+	var errs [2]error
+	if w.Scale.Given() {
+		columns, scales := 0, ceilDiv(first+to-from, w.BlockCols)
+		if own > 0 {
+			columns = w.Scale.Cols
+		}
+		w.Scale, errs[0] = w.Scale.padded(w.Scale.Rows, columns, w.Scale.Rows, scales)
+	}
+	w.Data, errs[1] = w.Data.padded(w.Data.Rows, own/values, w.Data.Rows, (to-from)/values)
+	return w, errors.Join(errs[:]...)
+}
+
+// padded is a host tensor [rows, cols] whose first rows and columns, so many of each, are those of t and the others
+// zeros.
+func (t Tensor) padded(ownRows, ownCols, rows, cols int) (Tensor, error) {
+	out := t
+	out.Buf, out.Off = make(HostBuffer, rows*cols*t.DType.Size()), 0
+	out.Rows, out.Cols, out.Stride = rows, cols, cols
+	if ownRows == 0 || ownCols == 0 {
+		return out, nil
+	}
+	if err := t.onHost(func(bytes int64) (HostBuffer, error) { return make(HostBuffer, bytes), nil }); err != nil {
+		return t, err
+	}
+	from, ok := t.Buf.(HostBuffer)
+	if !ok {
+		return t, fmt.Errorf("%w: padding of a weight that is not in host memory", ErrArgument)
+	}
+	to, size := out.Buf.(HostBuffer), t.DType.Size()
+	for i := range ownRows {
+		copy(to[i*cols*size:][:ownCols*size], from[t.Off+int64(i*t.Stride*size):])
+	}
+	return out, nil
 }
 
 func within(what string, from, to, n int) error {

@@ -20,7 +20,8 @@ type Drawn struct {
 func (d Drawn) Len() int64 { return d.Bytes }
 
 // Drawer is a device that fills its memory with random values by itself. Its Prepare and PrepareExperts take weights
-// whose buffers are Drawn or [Repeated], starting at offset 0 and without gaps between rows.
+// whose buffers are Drawn, also parts of such weights, or [Repeated], starting at offset 0 and without gaps between
+// rows.
 type Drawer interface {
 	// Draw fills a tensor of f32, bf16 or e4m3 with an even number of columns. Value i is the i-th of the tensor, row
 	// after row.
@@ -48,11 +49,11 @@ func (d Drawn) Value(i int64) float32 {
 	return d.Mean + float32(float32(sum-bellMean)*d.Step())
 }
 
-// Fill writes the values of a tensor as a host stores them.
-func (d Drawn) Fill(dst []byte, t DType) error {
+// Fill writes the values of a tensor from number first on, as a host stores them.
+func (d Drawn) Fill(dst []byte, t DType, first int64) error {
 	size := t.Size()
 	for i := range len(dst) / size {
-		v, at := d.Value(int64(i)), dst[i*size:]
+		v, at := d.Value(first+int64(i)), dst[i*size:]
 		switch t {
 		case F32:
 			binary.NativeEndian.PutUint32(at, math.Float32bits(v))

@@ -42,4 +42,5 @@ type Operations interface {
 	Copier
 	CandidateFinder
 	TokenSampler
+	Accepter
 }

@@ -110,7 +110,8 @@ func (t *Tensor) onHost(alloc func(bytes int64) (HostBuffer, error)) error {
 	var fill func([]byte) error
 	switch x := t.Buf.(type) {
 	case Drawn:
-		fill = func(b []byte) error { return x.Fill(b, t.DType) }
+		first := t.Off / int64(t.DType.Size())
+		fill = func(b []byte) error { return x.Fill(b, t.DType, first) }
 	case Repeated:
 		fill = func(b []byte) error { x.Fill(b); return nil }
 	default:

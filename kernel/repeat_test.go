@@ -88,7 +88,7 @@ func TestExpertsOnHost(t *testing.T) {
 		if !bytes.Equal(w.Gate[e].Data.Buf.(HostBuffer), want) {
 			t.Errorf("gate %d differs from its pattern", e)
 		}
-		if err := (Drawn{Seed: e, Spread: 1}).Fill(want, BF16); err != nil ||
+		if err := (Drawn{Seed: e, Spread: 1}).Fill(want, BF16, 0); err != nil ||
 			!bytes.Equal(w.Up[e].Data.Buf.(HostBuffer), want) {
 			t.Errorf("up %d differs from its drawn values, %v", e, err)
 		}

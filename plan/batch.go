@@ -82,16 +82,18 @@ type Replay struct {
 // Pass says which layers of a model run.
 type Pass uint8
 
-// PassTarget runs the model. The other two run its drafting layer: PassDraft
+// PassTarget runs the model. The others run its drafting layer: PassDraft
 // continues hidden states of the target, PassChain those of the drafting
-// layer's own last pass.
+// layer's own last pass. PassPick carries on with rows that a PassDraft without
+// logits has stored, from the layer's inputs on.
 const (
 	PassTarget Pass = iota
 	PassDraft
 	PassChain
+	PassPick
 )
 
-var passes = enum[Pass]{"pass", []string{"target", "draft", "chain"}}
+var passes = enum[Pass]{"pass", []string{"target", "draft", "chain", "pick"}}
 
 func (p Pass) String() string                { return passes.text(p) }
 func (p Pass) MarshalText() ([]byte, error)  { return passes.marshal(p) }

@@ -73,7 +73,7 @@ func (b *Batch) check(cfg *Config) error {
 	if int(b.Pass) >= len(passes.words) ||
 		b.Pass != PassTarget && (b.Mode == ModeIdle || b.Mode == ModeVerify || b.Mode == ModeDecode) {
 		return &Error{Code: E20, Asked: fmt.Sprintf("a batch of mode %s in pass %d", b.Mode, b.Pass),
-			Supported: "pass target for every mode, pass draft and chain for extend and draft requests"}
+			Supported: "pass target for every mode, the others for extend and draft requests"}
 	}
 	if b.Mode == ModeIdle {
 		if len(b.Requests) > 0 {

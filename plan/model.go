@@ -53,6 +53,12 @@ type Model struct {
 	Ranks int `json:"ranks,omitempty"`
 	// Division says how they share attention; unset where there is one.
 	Division Division `json:"division,omitempty"`
+	// GroupHeads is the number of heads that stay together on a rank: those of
+	// an output group of V4. 0 is 1.
+	GroupHeads int `json:"group_heads,omitempty"`
+	// PaddedHeads is how many of the heads of all ranks are padding: zeros that
+	// add nothing, where the model's heads do not divide.
+	PaddedHeads int `json:"padded_heads,omitempty"`
 }
 
 // ByRequests reports whether ranks share attention by requests.
@@ -244,10 +250,10 @@ func releasedModels() []released {
 				Share: LayerShare{Freq: 4, Offset: 3}}},
 		{[]string{"deepseek_v4", "deepseek_v4-flash", "v4", "v4-flash"},
 			Model{Family: DeepSeekV4, Heads: 64, K: 512, IndexHeads: 64, QKDim: 512, VDim: 512,
-				Layers: 43, NextN: 1, Context: 1048576, Window: 128, Ratios: v4Ratios(0, 43)}},
+				Layers: 43, NextN: 1, Context: 1048576, Window: 128, Ratios: v4Ratios(0, 43), GroupHeads: 8}},
 		{[]string{"deepseek_v4-pro", "v4-pro"},
 			Model{Family: DeepSeekV4, Heads: 128, K: 1024, IndexHeads: 64, QKDim: 512, VDim: 512,
-				Layers: 61, NextN: 1, Context: 1048576, Window: 128, Ratios: v4Ratios(128, 61)}},
+				Layers: 61, NextN: 1, Context: 1048576, Window: 128, Ratios: v4Ratios(128, 61), GroupHeads: 8}},
 	}
 }
 

@@ -11,7 +11,7 @@ type Division uint8
 
 // ByHeads gives every rank some heads of all sequences: each holds the whole
 // cache. ByRequests gives every rank all heads of some sequences: each holds
-// the cache of its own. Unset, heads are divided where that is possible.
+// the cache of its own. Unset, heads are divided where that needs no padding.
 const (
 	DivisionUnset Division = iota
 	ByHeads
@@ -34,55 +34,49 @@ func ParseDivision(word string) (Division, error) {
 }
 
 // Divide is the model as one of several ranks sees it that share it. By heads
-// it has an equal part of the query heads, and all of the cache; by requests
-// it has all heads, and a part of the sequences.
+// it has an equal part of the query heads, padded where they do not divide, and
+// all of the cache; by requests it has all heads, and a part of the sequences.
 func (m Model) Divide(ranks int, how Division) (Model, error) {
 	if ranks == 1 {
 		return m, nil
 	}
-	experts := func(n int) bool { return n > 0 && m.Experts.Count%n == 0 }
-	heads := func(n int) bool { return experts(n) && m.Heads%n == 0 }
+	if ranks < 1 || m.Experts.Count%ranks != 0 {
+		return m, m.notDivided(ranks)
+	}
+	together := max(m.GroupHeads, 1)
+	groups := (m.Heads + together - 1) / together
 	if how == DivisionUnset {
-		if how = ByHeads; !heads(ranks) && m.Experts.Count > 0 && experts(ranks) {
+		if how = ByHeads; groups%ranks != 0 {
 			how = ByRequests
 		}
 	}
-	divides, what := heads, fmt.Sprintf("%d query heads", m.Heads)
-	if m.Experts.Count > 0 {
-		what += fmt.Sprintf(" and %d experts", m.Experts.Count)
-	}
-	if how == ByRequests {
-		divides, what = experts, fmt.Sprintf("%d experts", m.Experts.Count)
-	}
-	if !divides(ranks) {
-		return m, m.notDivided(ranks, what, divides, experts)
-	}
 	m.Ranks, m.Division = ranks, how
 	if how == ByHeads {
-		m.Heads /= ranks
+		all := m.Heads
+		m.Heads = (groups + ranks - 1) / ranks * together
+		m.PaddedHeads = m.Heads*ranks - all
 	}
 	return m, nil
 }
 
-// notDivided says which numbers of ranks divide a model that the one asked for
-// does not.
-func (m *Model) notDivided(ranks int, what string, divides, experts func(int) bool) error {
+// notDivided says which numbers of ranks divide the experts, which the one
+// asked for does not.
+func (m *Model) notDivided(ranks int) error {
+	if m.Experts.Count == 0 {
+		return &Error{Code: E08, Asked: fmt.Sprintf("%d ranks", ranks), Supported: "at least 1", Try: "1 rank"}
+	}
 	var list []string
 	near := 1
-	for n := 1; n <= max(m.Heads, m.Experts.Count); n++ {
-		if !divides(n) {
+	for n := 1; n <= m.Experts.Count; n++ {
+		if m.Experts.Count%n != 0 {
 			continue
 		}
 		if list = append(list, fmt.Sprint(n)); n < ranks {
 			near = n
 		}
 	}
-	err := &Error{Code: E08, Asked: fmt.Sprintf("%s in equal parts on %d ranks", what, ranks),
+	return &Error{Code: E08, Asked: fmt.Sprintf("%d experts in equal parts on %d ranks", m.Experts.Count, ranks),
 		Supported: strings.Join(list, ", ") + " ranks", Try: fmt.Sprintf("%d ranks", near)}
-	if m.Experts.Count > 0 && experts(ranks) {
-		err.Try += ", or attention divided by requests (--attention dp)"
-	}
-	return err
 }
 
 // ranks says how several ranks share the model (dispatch 15).
@@ -98,6 +92,11 @@ func (r *resolver) ranks() {
 	} else {
 		r.reason("dispatch 15", "%d ranks share attention by heads: each computes %d of %d and a part of the sum over "+
 			"heads, which all of them add up in one order", m.Ranks, m.Heads, m.Heads*m.Ranks)
+		if n := m.PaddedHeads; n > 0 {
+			r.reason("dispatch 15", "%d heads are padding, on the last ranks: the %d of the model%s do not divide by "+
+				"%d; their weights are zeros, which are computed and add nothing (--attention dp pads none)", n,
+				m.Heads*m.Ranks-n, m.inGroups(), m.Ranks)
+		}
 		r.reason("dispatch 15", "each rank holds the whole cache and computes the whole indexer: latent rows and keys "+
 			"belong to no head, and every rank needs every selection (--attention dp gives each sequence to one rank)")
 	}
@@ -105,6 +104,14 @@ func (r *resolver) ranks() {
 		r.reason("dispatch 15", "each rank has %d of %d experts, and 1/%d of the inner values of dense and shared "+
 			"feed-forward blocks, of the embeddings and of the head", n/m.Ranks, n, m.Ranks)
 	}
+}
+
+// inGroups says that heads stay together.
+func (m *Model) inGroups() string {
+	if m.GroupHeads < 2 {
+		return ""
+	}
+	return fmt.Sprintf(", which stay together in groups of %d,", m.GroupHeads)
 }
 
 // Share is the part of a pass that one rank computes the attention of. The

@@ -28,25 +28,32 @@ func divided(t *testing.T, family string, ranks int, how Division) Config {
 }
 
 func TestDivide(t *testing.T) {
-	m := Model{Heads: 6, Experts: ExpertFacts{Count: 12}}
 	for _, c := range []struct {
-		ranks int
-		how   Division
-		want  Division
-		heads int
-		says  string // of the refusal
+		together int // heads of a group
+		ranks    int
+		how      Division
+		want     Division
+		heads    int
+		padded   int
+		says     string // of the refusal
 	}{
-		{1, ByRequests, DivisionUnset, 6, ""},
-		{2, DivisionUnset, ByHeads, 3, ""},
-		{3, ByHeads, ByHeads, 2, ""},
-		{3, ByRequests, ByRequests, 6, ""},
-		{4, DivisionUnset, ByRequests, 6, ""},
-		{4, ByHeads, 0, 0, "6 query heads and 12 experts in equal parts on 4 ranks; supported: 1, 2, 3, 6 ranks; " +
-			"try 3 ranks, or attention divided by requests (--attention dp)"},
-		{5, DivisionUnset, 0, 0, "6 query heads and 12 experts in equal parts on 5 ranks"},
-		{8, ByRequests, 0, 0, "12 experts in equal parts on 8 ranks; supported: 1, 2, 3, 4, 6, 12 ranks; try 6 ranks"},
-		{0, DivisionUnset, 0, 0, "on 0 ranks"},
+		{0, 1, ByRequests, DivisionUnset, 6, 0, ""},
+		{0, 2, DivisionUnset, ByHeads, 3, 0, ""},
+		{0, 3, ByHeads, ByHeads, 2, 0, ""},
+		{0, 3, ByRequests, ByRequests, 6, 0, ""},
+		{0, 4, DivisionUnset, ByRequests, 6, 0, ""},
+		{0, 4, ByHeads, ByHeads, 2, 2, ""},
+		{0, 12, ByHeads, ByHeads, 1, 6, ""},
+		{2, 3, DivisionUnset, ByHeads, 2, 0, ""},
+		{2, 2, DivisionUnset, ByRequests, 6, 0, ""},
+		{2, 2, ByHeads, ByHeads, 4, 2, ""},
+		{2, 6, ByHeads, ByHeads, 2, 6, ""},
+		{0, 5, DivisionUnset, 0, 0, 0, "12 experts in equal parts on 5 ranks"},
+		{0, 8, ByRequests, 0, 0, 0,
+			"12 experts in equal parts on 8 ranks; supported: 1, 2, 3, 4, 6, 12 ranks; try 6 ranks"},
+		{0, 0, DivisionUnset, 0, 0, 0, "on 0 ranks"},
 	} {
+		m := Model{Heads: 6, GroupHeads: c.together, Experts: ExpertFacts{Count: 12}}
 		got, err := m.Divide(c.ranks, c.how)
 		if c.says != "" {
 			if !errors.Is(err, E08) || !strings.Contains(err.Error(), c.says) {
@@ -54,8 +61,35 @@ func TestDivide(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || got.Division != c.want || got.Heads != c.heads {
-			t.Errorf("%d ranks %v: %d heads %v, %v", c.ranks, c.how, got.Heads, got.Division, err)
+		if err != nil || got.Division != c.want || got.Heads != c.heads || got.PaddedHeads != c.padded {
+			t.Errorf("%d ranks %v: %d heads %v, %d of padding, %v", c.ranks, c.how, got.Heads, got.Division,
+				got.PaddedHeads, err)
+		}
+	}
+}
+
+// Padding of heads is named with the reasons of a configuration, and nothing is said where there is none.
+func TestPaddedHeadsAreNamed(t *testing.T) {
+	said := func(cfg Config) string {
+		var all []string
+		for _, r := range cfg.Reasons {
+			all = append(all, r.Text)
+		}
+		return strings.Join(all, "\n")
+	}
+	for _, c := range []struct {
+		family string
+		ranks  int
+		says   string
+	}{
+		{"deepseek_v32", 8, ""},
+		{"deepseek_v32", 48, "16 heads are padding, on the last ranks: the 128 of the model do not divide by 48"},
+		{"deepseek_v4", 16, "64 heads are padding, on the last ranks: the 64 of the model, which stay together in " +
+			"groups of 8, do not divide by 16"},
+	} {
+		text := said(divided(t, c.family, c.ranks, ByHeads))
+		if named := strings.Contains(text, "padding"); named != (c.says != "") || !strings.Contains(text, c.says) {
+			t.Errorf("%s on %d ranks: %s", c.family, c.ranks, text)
 		}
 	}
 }

@@ -103,7 +103,7 @@ func newScenario(seed uint64, requests int) *scenario {
 	}
 	if d := rand.New(rand.NewPCG(seed, 3)); d.IntN(2) == 0 {
 		s.beside, s.simple = true, d.IntN(2) == 0
-		s.config.DeviceSampling = d.IntN(3) > 0
+		s.config.NoOverlap = d.IntN(6) == 0
 	}
 	return s
 }
@@ -218,7 +218,7 @@ func (s *scenario) sampling() sample.Params {
 	if s.simple && d.IntN(16) > 0 {
 		p.Temperature, p.N = 0, 1+d.IntN(2)
 		p.StopTokenIDs = s.tokens(d.IntN(3))
-		if s.config.DeviceSampling && d.IntN(2) == 0 {
+		if d.IntN(2) == 0 {
 			p.Seed, p.Temperature, p.TopK, p.TopP = d.Int64(), 0.5+d.Float64(), d.IntN(40), 0.2+0.8*d.Float64()
 		}
 		return p

@@ -97,7 +97,7 @@ func (b *bench) reset() {
 		b.run.Close()
 	}
 	limits := step.Limits{Rows: 700, Requests: 8, Context: min(b.cfg.Model.Context, 512), PromptLogits: 700,
-		Record: b.record}
+		Draws: true, Record: b.record}
 	run, err := step.New(b.m, b.cfg, limits)
 	if err != nil {
 		b.Fatal(err)

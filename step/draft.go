@@ -17,10 +17,13 @@ type Draft struct {
 	Kind plan.Mode
 	// Tokens are the tokens that follow the rows: one for each row, the last of them newer than anything in the cache.
 	Tokens []int32
-	// Sampled, above 0, replaces the tokens of the rows with logits on the device: by the tokens, best or drawn, of
-	// wanted rows from Sampled-1 on of the pass of the target before, whose rows do not come back whole. The host need
-	// not have seen them.
+	// Sampled, above 0, replaces the last tokens on the device, as many as Right says and one more: by the tokens, best
+	// or drawn, of wanted rows from Sampled-1 on of the pass of the target before, whose rows do not come back whole.
+	// The host need not have seen them.
 	Sampled int
+	// Right says of each draft among these tokens, which of them means that it was right. The row with logits is then
+	// not the last one but the one behind the right drafts, which the device finds. It goes with Sampled.
+	Right []Range
 	// Cached is how many tokens lie before the first row.
 	Cached int
 	// Rank is Work.Rank.
@@ -29,28 +32,19 @@ type Draft struct {
 	Pages []int32
 	// State is the sequence's state where the model is model.Stateful, and nil elsewhere.
 	State model.State
-	// Logits requests the logits of the last row, with Every of all rows. Other rows only store their keys, which later
-	// rows read.
-	Logits, Every bool
-	// Best requests only a token of these rows: the best one, or where Draws is not nil the one that it draws.
+	// Logits requests the logits of the last row. Other rows only store their keys, which later rows read.
+	Logits bool
+	// Best requests only a token of that row: the best one, or where Draws is not nil the one that it draws. Draws has
+	// one for each number of drafts that may be right.
 	Best  bool
 	Draws []sample.Draw
 	// From is the index of the sequence in the pass before. After a Run the rows are the first new tokens of that
-	// Work; after a Draft there is one row, which continues row FromRow of those of that Draft whose logits were
-	// computed.
-	From, FromRow int
+	// Work; after a Draft there is one row, which continues the one of that Draft whose logits were computed.
+	From int
 }
 
-// wanted is how many of the last rows have logits.
-func (w *Draft) wanted() int {
-	switch {
-	case !w.Logits:
-		return 0
-	case w.Every:
-		return len(w.Tokens)
-	}
-	return 1
-}
+// Range is the tokens from Least to Most.
+type Range struct{ Least, Most int32 }
 
 // Draft runs the drafting layer after a Run, or, chained, after a Draft, and waits for it: see StartDraft.
 func (r *Runner) Draft(works []Draft, chained bool) (Result, error) {
@@ -62,9 +56,10 @@ func (r *Runner) Draft(works []Draft, chained bool) (Result, error) {
 }
 
 // StartDraft enqueues the drafting layer behind a Start, whose pass may not have ended, or, chained, behind a Draft.
-// Rows whose outputs are not used only store their keys; then the last rows pass through the whole layer. The result
-// holds the rows with logits, sequence after sequence, and is valid until the next Draft. Its plan is that of the last
-// rows, nil where no logits are computed.
+// Rows whose outputs are not used only store their keys; then the last rows pass through the whole layer. Where tokens
+// are those that the pass before has chosen, all rows are stored, then of each sequence the row behind its right drafts
+// is picked. The result holds the rows with logits, sequence after sequence, and is valid until the next Draft. Its
+// plan is that of these rows, nil where no logits are computed.
 func (r *Runner) StartDraft(works []Draft, chained bool) (Pending, error) {
 	m, ok := r.model.(model.Drafter)
 	if !ok {
@@ -76,29 +71,29 @@ func (r *Runner) StartDraft(works []Draft, chained bool) (Pending, error) {
 	if err := r.checkDrafts(works, chained); err != nil {
 		return Pending{}, err
 	}
-	dev, one := r.model.Device().(kernel.Device)
-	if one && sampled(works) {
-		if err := r.feed.save(dev); err != nil {
+	first, second := r.collectOthers, r.startLast
+	if sampled(works) {
+		first, second = r.collectAll, r.startPicked
+		if err := r.saveChosen(); err != nil {
+			return Pending{}, err
+		}
+	}
+	if err := first(works, chained); err != nil {
+		return Pending{}, err
+	}
+	if len(r.draft.batch.Requests) > 0 {
+		r.pad(&r.draft)
+		if _, _, err := r.start(&r.draft); err != nil {
 			return Pending{}, err
 		}
 	}
 	pending := Pending{event: kernel.Done{}}
-	for _, last := range [2]bool{false, true} {
-		if err := r.collectDrafts(works, last, chained); err != nil {
-			return Pending{}, err
-		}
-		if len(r.draft.batch.Requests) == 0 {
-			continue
-		}
-		r.pad(&r.draft)
-		p, block, err := r.start(&r.draft)
+	if slices.ContainsFunc(works, func(w Draft) bool { return w.Logits }) {
+		p, block, err := second(works, chained)
 		if err != nil {
 			return Pending{}, err
 		}
-		if !last {
-			continue
-		}
-		if one {
+		if _, one := r.model.Device().(kernel.Device); one {
 			r.feed.remember(p)
 		}
 		if pending, err = r.fetch(&r.draft, p, block); err != nil {
@@ -124,25 +119,28 @@ func (r *Runner) checkDrafts(works []Draft, chained bool) error {
 				r.model.Config().MaxPositions)
 		case w.Kind != plan.ModeExtend && w.Kind != plan.ModeDraft:
 			return fmt.Errorf("step: draft %d: the drafting layer cannot %v", i, w.Kind)
-		case chained && (n != 1 || !w.Logits || w.From < 0 || w.From >= len(r.ends.works) || w.FromRow < 0 ||
-			w.FromRow >= r.ends.works[w.From].rows):
-			return fmt.Errorf("step: draft %d: %d rows after row %d of draft %d of %d; a chain continues with one "+
-				"row, after one whose logits were wanted", i, n, w.FromRow, w.From, len(r.ends.works))
+		case chained && (n != 1 || !w.Logits || w.From < 0 || w.From >= len(r.ends.requests) ||
+			r.ends.requests[w.From] < 0):
+			return fmt.Errorf("step: draft %d: %d rows after draft %d of %d; a chain continues with one row, after "+
+				"one whose logits were wanted", i, n, w.From, len(r.ends.requests))
 		case !chained && (w.From < 0 || w.From >= len(r.target.input.Tokens) || n > len(r.target.input.Tokens[w.From])):
 			return fmt.Errorf("step: draft %d: %d rows of work %d, which the step before did not compute", i, n, w.From)
+		case w.Sampled > 0 && (chained || !w.Logits) || len(w.Right) > 0 && w.Sampled == 0 || len(w.Right) >= n ||
+			len(w.Right) > r.picks.most:
+			return fmt.Errorf("step: draft %d: %d rows with tokens of row %d of the pass before and %d drafts among "+
+				"them, at most %d; such rows have logits, and more tokens than drafts", i, n, w.Sampled-1,
+				len(w.Right), r.picks.most)
+		case w.Draws != nil && len(w.Draws) != len(w.Right)+1:
+			return fmt.Errorf("step: draft %d: %d draws for %d drafts, want one more", i, len(w.Draws), len(w.Right))
 		}
 	}
 	return nil
 }
 
-// collectDrafts describes the last rows of the works, or all the others, as a batch, and finds the rows that hold
-// their hidden states.
-func (r *Runner) collectDrafts(works []Draft, last, chained bool) error {
+// beginDrafts begins the description of a pass of the drafting layer.
+func (r *Runner) beginDrafts(works []Draft, pass plan.Pass) {
 	b, in := &r.draft.batch, &r.draft.input
-	b.Mode, b.Requests, b.Pass = plan.ModeIdle, b.Requests[:0], plan.PassDraft
-	if chained {
-		b.Pass = plan.PassChain
-	}
+	b.Mode, b.Requests, b.Pass = plan.ModeIdle, b.Requests[:0], pass
 	in.Tokens, in.Tables, in.Hidden, in.States = in.Tokens[:0], in.Tables[:0], in.Hidden[:0], in.States[:0]
 	in.Draws, b.Draws, r.feed.wants = in.Draws[:0], false, r.feed.wants[:0]
 	rows := 0
@@ -153,82 +151,102 @@ func (r *Runner) collectDrafts(works []Draft, last, chained bool) error {
 		r.rows = make([]int32, 0, rows)
 	}
 	r.rows = r.rows[:0]
+}
+
+// addDraft adds rows of a work to a pass of the drafting layer: tokens from to to. Row t continues row source(t). With
+// logits there is one row; draws says how its token is drawn.
+func (r *Runner) addDraft(w *Draft, kind plan.Mode, from, to int, source func(t int) (int32, error), logits bool,
+	draws []sample.Draw) error {
+	b, in := &r.draft.batch, &r.draft.input
+	first := len(r.rows)
+	for t := from; t < to; t++ {
+		row, err := source(t)
+		if err != nil {
+			return err
+		}
+		r.rows = append(r.rows, row)
+	}
+	q := plan.DraftRequest(to-from, w.Cached+to)
+	if kind == plan.ModeExtend {
+		q = plan.ExtendRequest(to-from, w.Cached+from)
+	}
+	if q.Rank = w.Rank; logits {
+		q.Logits, q.Best = 1, w.Best
+	}
+	b.Draws = b.Draws || draws != nil
+	in.Draws = append(in.Draws, draws)
+	b.Add(q)
+	in.Tokens = append(in.Tokens, w.Tokens[from:to])
+	in.Tables = append(in.Tables, w.Pages)
+	in.States = append(in.States, w.State)
+	in.Hidden = append(in.Hidden, r.rows[first:])
+	return nil
+}
+
+// collectOthers describes the rows without logits as a batch.
+func (r *Runner) collectOthers(works []Draft, chained bool) error {
+	r.beginDrafts(works, plan.PassDraft)
 	for i := range works {
 		w := &works[i]
-		from, to := 0, len(w.Tokens)-w.wanted()
-		kind := w.Kind
-		if last {
-			from, to, kind = to, len(w.Tokens), plan.ModeDraft
+		to := len(w.Tokens)
+		if w.Logits {
+			to--
 		}
-		if from == to {
+		if to == 0 {
 			continue
 		}
-		first := len(r.rows)
-		for t := from; t < to; t++ {
-			row, err := r.source(w, t, chained)
-			if err != nil {
-				return fmt.Errorf("step: draft %d: %w", i, err)
-			}
-			r.rows = append(r.rows, row)
+		if err := r.addDraft(w, w.Kind, 0, to, r.source(w, chained), false, nil); err != nil {
+			return fmt.Errorf("step: draft %d: %w", i, err)
 		}
-		q := plan.DraftRequest(to-from, w.Cached+to)
-		if kind == plan.ModeExtend {
-			q = plan.ExtendRequest(to-from, w.Cached+from)
-		}
-		var draws []sample.Draw
-		if q.Rank = w.Rank; last {
-			q.Logits, q.Best, draws = to-from, w.Best, w.Draws
-			for t := range q.Logits {
-				if err := r.feed.want(len(b.Requests), t, next(w.Sampled, t), plan.PassTarget); err != nil {
-					return fmt.Errorf("step: draft %d: %w", i, err)
-				}
-			}
-		}
-		b.Draws = b.Draws || draws != nil
-		in.Draws = append(in.Draws, draws)
-		b.Add(q)
-		in.Tokens = append(in.Tokens, w.Tokens[from:to])
-		in.Tables = append(in.Tables, w.Pages)
-		in.States = append(in.States, w.State)
-		in.Hidden = append(in.Hidden, r.rows[first:])
 	}
 	return nil
 }
 
-// next is the t-th row from one that is counted from 1, 0 where there is none.
-func next(row, t int) int {
-	if row == 0 {
-		return 0
+// startLast enqueues the rows with logits.
+func (r *Runner) startLast(works []Draft, chained bool) (*pass, []int32, error) {
+	pass := plan.PassDraft
+	if chained {
+		pass = plan.PassChain
 	}
-	return row + t
+	r.beginDrafts(works, pass)
+	for i := range works {
+		w := &works[i]
+		if n := len(w.Tokens); w.Logits {
+			if err := r.addDraft(w, plan.ModeDraft, n-1, n, r.source(w, chained), true, w.Draws); err != nil {
+				return nil, nil, fmt.Errorf("step: draft %d: %w", i, err)
+			}
+		}
+	}
+	r.pad(&r.draft)
+	return r.start(&r.draft)
 }
 
-// source is the row that holds the hidden state of row t of a draft.
-func (r *Runner) source(w *Draft, t int, chained bool) (int32, error) {
-	if chained {
-		return attn.RowOf(r.ends.plan, r.ends.works[w.From].request, w.FromRow)
+// source finds the rows that hold the hidden states of a draft's rows.
+func (r *Runner) source(w *Draft, chained bool) func(t int) (int32, error) {
+	return func(t int) (int32, error) {
+		if chained {
+			return attn.RowOf(r.ends.plan, r.ends.requests[w.From], 0)
+		}
+		return attn.RowOf(r.target.input.Plan, w.From, t)
 	}
-	return attn.RowOf(r.target.input.Plan, w.From, t)
 }
 
 // ends is where a chain can continue after a draft pass.
 type ends struct {
-	plan  *plan.Plan
-	works []end
+	plan     *plan.Plan
+	requests []int // of the pass, for each Draft; negative where it had no logits
 }
-
-// end is the request of the pass that a Draft became, and how many of its rows had logits.
-type end struct{ request, rows int }
 
 // endDrafts records the rows after which a chain can continue.
 func (r *Runner) endDrafts(works []Draft, p *plan.Plan) {
-	r.ends.plan, r.ends.works = p, r.ends.works[:0]
+	r.ends.plan, r.ends.requests = p, r.ends.requests[:0]
 	at := 0
 	for i := range works {
-		e := end{at, works[i].wanted()}
-		if e.rows > 0 {
-			at++
+		if !works[i].Logits {
+			r.ends.requests = append(r.ends.requests, -1)
+			continue
 		}
-		r.ends.works = append(r.ends.works, e)
+		r.ends.requests = append(r.ends.requests, at)
+		at++
 	}
 }

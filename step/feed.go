@@ -6,7 +6,6 @@ import (
 
 	"sparrow/attn"
 	"sparrow/kernel"
-	"sparrow/model"
 	"sparrow/plan"
 )
 
@@ -14,28 +13,46 @@ import (
 // next pass on the device, so that the next pass can be enqueued before the host has seen them: from the target to the
 // target or the drafting layer, and from the drafting layer to the target.
 type feed struct {
-	// table is i32 [2*rows, 1] of memory that no pass uses: the tokens that the pass before chose, then the tokens of
-	// the next pass as the host knows them.
-	table kernel.Tensor
-	// places is i32 [rows, 1]: where each token of the next pass is.
-	places kernel.Tensor
-	rows   int   // the most of a pass
-	from   *pass // the latest pass, where it has chosen tokens and its memory is not used again; else nil
-	saved  int   // how many tokens of the latest pass are in table
-	kind   plan.Pass
-	wants  []fed // of the batch that is being prepared
+	table kernel.Tensor // i32 [rows, 1] of memory that no pass uses: the tokens that the pass before chose
+	from  *pass         // the latest pass, where it has chosen tokens and its memory is not used again; else nil
+	saved int           // how many tokens of the latest pass are in table
+	kind  plan.Pass
+	wants []fed     // of the batch that is being prepared
+	sent  [2]places // of passes of the target, and of the drafting layer
+}
 
-	held  []int32         // what places holds
-	words [2]kernel.Words // what is written to the device; used alternately, like the input blocks
-	turn  int
+// places says where tokens go.
+type places struct {
+	table kernel.Tensor // i32 [rows, 1]: the row of the next pass whose token the pass before chose, -1: none
+	held  []int32       // what table holds; decodes mostly have the order of the pass before
+	words [2]kernel.Words
+	turn  int // words are used alternately, like the input blocks
 }
 
 // fed is a new token of a request that the pass before chose from one of its rows of logits.
 type fed struct{ request, token, row int }
 
-// bind takes from an arena what outlives a pass.
-func bind(m model.Model, a *kernel.Arena, rows int) (model.Workspace, feed) {
-	return m.Bind(a, rows), feed{table: a.Take(kernel.I32, 2*rows, 1), places: a.Take(kernel.I32, rows, 1), rows: rows}
+// newFeed takes memory for passes of so many rows.
+func newFeed(a *kernel.Arena, rows int) feed {
+	take := func() kernel.Tensor { return a.Take(kernel.I32, rows, 1) }
+	return feed{table: take(), sent: [2]places{{table: take()}, {table: take()}}}
+}
+
+// free gives the memory of the host back.
+func (f *feed) free(m kernel.Memory) {
+	for i := range f.sent {
+		for j := range f.sent[i].words {
+			_ = f.sent[i].words[j].Free(m)
+		}
+	}
+}
+
+// chosen is the tokens of the pass before.
+func (f *feed) chosen() kernel.Tensor {
+	if f.from != nil {
+		return f.from.Outputs().Best.IDs
+	}
+	return f.table.Slice(0, f.saved)
 }
 
 // want adds a token of a request to those that are fed: the one of row number row, from 1, of the pass before, which
@@ -44,11 +61,7 @@ func (f *feed) want(request, token, row int, kind plan.Pass) error {
 	if row == 0 {
 		return nil
 	}
-	rows := f.saved
-	if f.from != nil {
-		rows = f.from.plan.Logits
-	}
-	if row < 0 || row > rows || f.kind != kind {
+	if row < 0 || row > f.chosen().Rows || f.kind != kind {
 		return fmt.Errorf("token %d is that of row %d of the %v pass before, which has no such row", token, row-1, kind)
 	}
 	f.wants = append(f.wants, fed{request, token, row - 1})
@@ -76,67 +89,55 @@ func (f *feed) save(dev kernel.Device) error {
 	return dev.Copy(kernel.CopyArgs{Out: f.table.Slice(0, ids.Rows), X: ids})
 }
 
-// enqueue enqueues the input block of a pass, and behind it the replacement of the tokens that are fed.
-func (f *feed) enqueue(dev kernel.Device, p *pass, block []int32, batch *plan.Batch) error {
+// enqueue enqueues the input block of a pass, and behind it the tokens that are fed.
+func (f *feed) enqueue(dev kernel.Device, p *pass, block []int32) error {
 	if len(f.wants) == 0 {
 		return kernel.WriteI32(dev, p.Inputs(), block)
 	}
-	tokens := attn.NewBlock(p.plan, block).Array(plan.TokenIDs)
-	// A pass in the same memory as the one before leaves that one's tokens where they are; otherwise they are copied
-	// before anything else. Tokens that are not fed are picked from the table too.
-	direct := p == f.from && f.all(batch, len(tokens))
-	chosen := f.table
-	if direct {
-		chosen = f.from.Outputs().Best.IDs
-	} else if err := f.save(dev); err != nil {
-		return err
+	if p != f.from { // a pass in the same memory as the one before leaves that one's tokens where they are
+		if err := f.save(dev); err != nil {
+			return err
+		}
 	}
 	if err := kernel.WriteI32(dev, p.Inputs(), block); err != nil {
 		return err
 	}
-	f.turn = 1 - f.turn
-	words, err := f.words[f.turn].Take(dev, 2*len(tokens))
+	tokens, to := f.chosen(), &f.sent[0]
+	if p.plan.Pass != plan.PassTarget {
+		to = &f.sent[1]
+	}
+	rows, err := to.write(dev, p, f.wants, tokens.Rows)
 	if err != nil {
 		return err
 	}
-	places, own := words[:len(tokens)], words[len(tokens):]
-	for i := range places {
-		places[i] = 0 // of padding, whose token is not used
-		if !direct {
-			places[i] = int32(f.rows + i)
-		}
-	}
-	for _, w := range f.wants {
-		row, err := attn.RowOf(p.plan, w.request, w.token)
-		if err != nil {
-			return err
-		}
-		places[row] = int32(w.row)
-	}
-	if !direct {
-		copy(own, tokens)
-		if err := kernel.WriteI32(dev, f.table.Slice(f.rows, f.rows+len(own)), own); err != nil {
-			return err
-		}
-	}
-	if !slices.Equal(places, f.held) { // decodes mostly have the order of the pass before
-		f.held = append(f.held[:0], places...)
-		if err := kernel.WriteI32(dev, f.places.Slice(0, len(places)), places); err != nil {
-			f.held = f.held[:0]
-			return err
-		}
-	}
-	return dev.Take(kernel.TakeArgs{Out: attn.InputsOf(p.plan, p.Inputs()).Array(plan.TokenIDs), X: chosen,
-		Rows: f.places.Slice(0, len(places))})
+	return dev.Put(kernel.PutArgs{Out: attn.InputsOf(p.plan, p.Inputs()).Array(plan.TokenIDs), X: tokens, Rows: rows})
 }
 
-// all reports whether every row of a batch is fed, or padding.
-func (f *feed) all(batch *plan.Batch, rows int) bool {
-	padding := 0
-	for i := range batch.Requests {
-		if batch.Requests[i].Padding {
-			padding++
+// write enqueues the places of a number of tokens, unless the device has them.
+func (t *places) write(dev kernel.Device, p *pass, wants []fed, tokens int) (kernel.Tensor, error) {
+	words, err := t.words[1-t.turn].Take(dev, tokens)
+	if err != nil {
+		return kernel.Tensor{}, err
+	}
+	for i := range words {
+		words[i] = -1
+	}
+	for _, w := range wants {
+		if words[w.row] >= 0 {
+			return kernel.Tensor{}, fmt.Errorf("step: two tokens are that of row %d of the pass before", w.row)
+		}
+		if words[w.row], err = attn.RowOf(p.plan, w.request, w.token); err != nil {
+			return kernel.Tensor{}, err
 		}
 	}
-	return len(f.wants)+padding == rows
+	to := t.table.Slice(0, tokens)
+	if slices.Equal(words, t.held) {
+		return to, nil
+	}
+	t.turn, t.held = 1-t.turn, append(t.held[:0], words...)
+	if err := kernel.WriteI32(dev, to, words); err != nil {
+		t.held = t.held[:0]
+		return kernel.Tensor{}, err
+	}
+	return to, nil
 }

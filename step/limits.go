@@ -17,8 +17,8 @@ type Limits struct {
 	Decodes bool
 	// PromptLogits is for how many tokens of prompts a pass computes logits beside the last one of each prompt.
 	PromptLogits int
-	// Draws says that the device draws tokens, and that the drafting layer may compute logits of every row that is
-	// verified.
+	// Draws says that the device draws tokens, and that the drafting layer may follow the target before the host has
+	// seen what that chose.
 	Draws bool
 	// GraphBytes is the device memory that captured graphs may take; negative for no graphs.
 	GraphBytes int64
@@ -52,7 +52,7 @@ func (l Limits) withDefaults(cfg *plan.Config) Limits {
 func Measure(m model.Model, cfg plan.Config, l Limits) (int64, error) {
 	l = l.withDefaults(&cfg)
 	a := kernel.MeasureArena()
-	work, _ := bind(m, a, l.Rows)
+	work, _, _ := l.bind(m, a, &cfg)
 	mark := a.Mark()
 	err := l.largest(m, &cfg, func(p *plan.Plan) error {
 		a.Reset(mark)
@@ -66,10 +66,27 @@ func Measure(m model.Model, cfg plan.Config, l Limits) (int64, error) {
 	return a.High() + (a.High()-mark)/8, nil
 }
 
+// bind takes from an arena what outlives a pass.
+func (l *Limits) bind(m model.Model, a *kernel.Arena, cfg *plan.Config) (model.Workspace, feed, picks) {
+	drafts := 0
+	if l.Draws && follows(m, cfg) {
+		drafts = cfg.N - 1
+	}
+	return m.Bind(a, l.Rows), newFeed(a, l.Rows), bindPicks(a, l.Requests, drafts)
+}
+
+// follows reports whether there is a drafting layer whose rows can be picked when they are stored: states of sequences
+// keep what was accepted.
+func follows(m model.Model, cfg *plan.Config) bool {
+	d, ok := m.(model.Drafter)
+	_, stateful := m.(model.Stateful)
+	return ok && cfg.N > 1 && d.DraftHead() == nil && !stateful
+}
+
 // largest calls visit with the plans of the largest passes.
 func (l *Limits) largest(m model.Model, cfg *plan.Config, visit func(*plan.Plan) error) error {
 	d, ok := m.(model.Drafter)
-	for _, b := range l.worst(cfg, ok && cfg.N > 1 && d.DraftHead() == nil) {
+	for _, b := range l.worst(cfg, ok && cfg.N > 1 && d.DraftHead() == nil, l.Draws && follows(m, cfg)) {
 		p, err := plan.Build(*cfg, b)
 		if err == nil {
 			err = visit(p)
@@ -82,8 +99,8 @@ func (l *Limits) largest(m model.Model, cfg *plan.Config, visit func(*plan.Plan)
 }
 
 // worst are the batches that need the most memory: full contexts, as many rows and logits as a pass can have.
-// Drafts says whether there are passes of a drafting layer.
-func (l *Limits) worst(cfg *plan.Config, drafts bool) []plan.Batch {
+// Drafts says whether there are passes of a drafting layer, picks whether rows of them are picked.
+func (l *Limits) worst(cfg *plan.Config, drafts, picks bool) []plan.Batch {
 	var list []plan.Batch
 	add := func(pass plan.Pass, requests ...plan.Request) {
 		if len(requests) == 0 {
@@ -138,18 +155,15 @@ func (l *Limits) worst(cfg *plan.Config, drafts bool) []plan.Batch {
 		}
 		return out
 	}
-	last := func(n, rows int) (out []plan.Request) {
-		for range n {
-			q := plan.DraftRequest(rows, l.Context)
-			q.Logits = rows
-			out = append(out, q)
-		}
-		return out
+	last := make([]plan.Request, l.Requests)
+	for i := range last {
+		last[i] = plan.DraftRequest(1, l.Context)
+		last[i].Logits = 1
 	}
 	if l.Decodes {
 		add(plan.PassTarget, decodes(l.Requests, 1)...)
 		if drafts {
-			add(plan.PassDraft, last(l.Requests, 1)...)
+			add(plan.PassDraft, last...)
 		}
 		return list
 	}
@@ -180,10 +194,10 @@ func (l *Limits) worst(cfg *plan.Config, drafts bool) []plan.Batch {
 		if dense > 0 {
 			add(plan.PassDraft, promptsTo(several, l.Rows, dense)...)
 		}
-		add(plan.PassDraft, last(l.Requests, 1)...)
-		add(plan.PassChain, last(l.Requests, 1)...)
-		if n := cfg.N; l.Draws && n > 1 && l.Rows >= n {
-			add(plan.PassDraft, last(min(l.Requests, l.Rows/n), n)...)
+		add(plan.PassDraft, last...)
+		add(plan.PassChain, last...)
+		if picks {
+			add(plan.PassPick, last...)
 		}
 	}
 	return list

@@ -24,7 +24,7 @@ type Work struct {
 	// Sampled-1 of the pass before, which must be the target's, with rows that do not come back whole.
 	Sampled int
 	// Drafted, above 0, replaces the last of Tokens, a draft, in the same way: by the token of wanted row Drafted-1 of
-	// the pass before, which must be the first one of the drafting layer.
+	// the pass before, which must be of the drafting layer, with tokens that it was fed.
 	Drafted int
 	// Cached is how many tokens before them are in the cache.
 	Cached int
@@ -62,6 +62,7 @@ type Runner struct {
 
 	graphs graphs
 	feed   feed
+	picks  picks
 
 	target, draft side
 	ends          ends    // of the latest draft pass
@@ -99,7 +100,7 @@ func New(m model.Model, cfg plan.Config, l Limits) (*Runner, error) {
 	if r.arena, err = kernel.NewArena(m.Device(), need); err != nil {
 		return nil, fmt.Errorf("step: %d bytes for passes of %d rows: %w", need, r.limits.Rows, err)
 	}
-	r.work, r.feed = bind(m, r.arena, r.limits.Rows)
+	r.work, r.feed, r.picks = r.limits.bind(m, r.arena, &cfg)
 	r.bound = r.arena.Mark()
 	if err := r.reserve(); err != nil {
 		r.Close()
@@ -132,11 +133,12 @@ func (r *Runner) reserve() error {
 func (r *Runner) Close() {
 	// What the driver does not give back shows as an error of the device at its next use.
 	_ = r.graphs.close()
-	for _, list := range [][2]kernel.Words{r.target.blocks, r.draft.blocks, r.feed.words} {
+	for _, list := range [][2]kernel.Words{r.target.blocks, r.draft.blocks, r.picks.words} {
 		for i := range list {
 			_ = list[i].Free(r.model.Device())
 		}
 	}
+	r.feed.free(r.model.Device())
 	r.arena.Free(r.model.Device())
 }
 
@@ -182,23 +184,38 @@ func (r *Runner) start(s *side) (*pass, []int32, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	s.input.Plan, s.input.Config, s.input.Batch.Batch, s.input.PageTokens = p.plan, &r.cfg, &s.batch, r.cfg.Page
-	s.turn = 1 - s.turn
-	block, err := s.blocks[s.turn].Take(r.model.Device(), p.plan.InputWords)
+	block, err := r.block(s, p)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := p.Prepare(&s.input, block); err != nil {
+	if err := r.prepare(s, p, block); err != nil {
 		return nil, nil, err
 	}
+	return p, block, r.launch(s, p, block)
+}
+
+// block is memory for the inputs of a side's next pass.
+func (r *Runner) block(s *side, p *pass) ([]int32, error) {
+	s.turn = 1 - s.turn
+	return s.blocks[s.turn].Take(r.model.Device(), p.plan.InputWords)
+}
+
+// prepare fills the inputs of a side's batch.
+func (r *Runner) prepare(s *side, p *pass, block []int32) error {
+	s.input.Plan, s.input.Config, s.input.Batch.Batch, s.input.PageTokens = p.plan, &r.cfg, &s.batch, r.cfg.Page
+	return p.Prepare(&s.input, block)
+}
+
+// launch enqueues a pass that was prepared.
+func (r *Runner) launch(s *side, p *pass, block []int32) error {
 	if err := r.enqueue(s, p, block); err != nil {
-		return nil, nil, failed(p.plan, err)
+		return failed(p.plan, err)
 	}
 	p.Enqueued()
 	if c, ok := r.model.(model.Stateful); ok && p.plan.Pass == plan.PassTarget {
 		c.Commit(&s.input)
 	}
-	return p, block, nil
+	return nil
 }
 
 // enqueue enqueues the inputs and operations of a pass.
@@ -207,9 +224,12 @@ func (r *Runner) enqueue(s *side, p *pass, block []int32) error {
 	dev, one := machine.(kernel.Device) // several together feed no tokens
 	var err error
 	if one {
-		err = r.feed.enqueue(dev, p, block, &s.batch)
+		err = r.feed.enqueue(dev, p, block)
 	} else {
 		err = kernel.WriteI32(machine, p.Inputs(), block)
+	}
+	if err == nil && p.plan.Pass == plan.PassPick {
+		err = r.picks.enqueue(dev, p, r.feed.chosen())
 	}
 	if target || r.feed.from != nil {
 		r.feed.forget()
@@ -324,7 +344,7 @@ func (r *Runner) collect(works []Work) error {
 		}
 		q.Logits, q.Best, q.Rank = w.Logits, w.Best, w.Rank
 		if err := errors.Join(w.choices(b, &q), r.feed.want(i, 0, w.Sampled, plan.PassTarget),
-			r.feed.want(i, n-1, w.Drafted, plan.PassDraft)); err != nil {
+			r.feed.want(i, n-1, w.Drafted, plan.PassPick)); err != nil {
 			return fmt.Errorf("step: sequence %d: %w", i, err)
 		}
 		b.Add(q)

@@ -37,6 +37,20 @@ func TestGPUOracleV4(t *testing.T) {
 	}
 }
 
+// Ranks that are streams of one GPU. They run one after the other: where one thread frees memory, the driver waits for
+// all kernels of the process, also for those that wait for a rank.
+func TestGPURanksOracle(t *testing.T) {
+	if err := cuda.Available(); err != nil {
+		t.Skipf("needs a Hopper GPU: %v", err)
+	}
+	for _, c := range gpuRanks {
+		t.Run(c.name+"/"+c.kv+"/"+c.how.String(), func(t *testing.T) {
+			besideRanks(t, c.name, folder(c.name), c.kv, c.chunk, c.ranks, c.how,
+				func() (kernel.Device, error) { return op.Open(0) })
+		})
+	}
+}
+
 // onGPU verifies cases of a checkpoint, all of them where none are named.
 func onGPU(t *testing.T, name, kv string, chunk int, cases []string) {
 	if err := cuda.Available(); err != nil {

@@ -14,6 +14,7 @@ import (
 	"sparrow/kernel/twin"
 	"sparrow/model"
 	"sparrow/model/family"
+	"sparrow/plan"
 )
 
 // Reference is what a device with activations of bf16 is judged by: the same checkpoint on the reference, which rounds
@@ -28,10 +29,13 @@ import (
 //     the reference from itself with its sums moved as another order of terms moves them. Choices that the reference
 //     would not have made lie at margins below what its scores differ by.
 //   - Of the oracle: errors are at most twice those of the reference on its own.
+//
+// Of several ranks, each of which has a part of every operation, only the last is asked.
 type Reference struct {
-	both  *compared // the device and the reference, side by side
-	own   *followed // the reference
-	moved *followed // the reference with moved sums
+	both   *compared   // the device and the reference, side by side; nil for ranks
+	own    *followed   // the reference
+	moved  *followed   // the reference with moved sums; nil for ranks
+	config plan.Config // of the reference where it judges ranks
 }
 
 // followed is the checkpoint on the reference.
@@ -54,22 +58,12 @@ const mostReferenceBytes = 1 << 30
 // NewReference loads a checkpoint on the reference, for a device that it was opened on. The device takes its weights
 // once more.
 func NewReference(src *family.Source, dev kernel.Device) (*Reference, error) {
-	if n := src.Weights.Bytes(); n > mostReferenceBytes {
-		return nil, fmt.Errorf("verify: a device with activations of %v is judged by the reference, which computes in "+
-			"plain Go; %d bytes of weights would take it days (at most %d are verified). Test such a checkpoint by "+
-			"questions with known answers (sparrow eval --model)", dev.Activation(), n, int64(mostReferenceBytes))
-	}
-	load := func(d ref.Device) (*followed, error) {
-		f := &follower{Device: rounded.On(&d, dev.Hardware())}
-		m, err := src.Load(f, nil)
-		return &followed{m, f}, err
-	}
 	var r Reference
 	var err error
-	if r.own, err = load(ref.Device{Rounded: true}); err != nil {
+	if r.own, err = follow(src, dev, ref.Device{Rounded: true}); err != nil {
 		return nil, err
 	}
-	if r.moved, err = load(ref.Device{Rounded: true, Moved: true}); err != nil {
+	if r.moved, err = follow(src, dev, ref.Device{Rounded: true, Moved: true}); err != nil {
 		return nil, err
 	}
 	b := &compared{recorder: &recorder{Device: dev}}
@@ -83,6 +77,25 @@ func NewReference(src *family.Source, dev kernel.Device) (*Reference, error) {
 	r.both = b
 	b.Model, err = src.Load(both, nil)
 	return &r, err
+}
+
+// NewRanksReference loads a checkpoint on the reference, for ranks with activations of bf16 that share it. config is
+// resolved for the model as one device has it.
+func NewRanksReference(src *family.Source, ranks kernel.Machine, config plan.Config) (*Reference, error) {
+	own, err := follow(src, ranks, ref.Device{Rounded: true})
+	return &Reference{own: own, config: config}, err
+}
+
+// follow loads a checkpoint on the reference.
+func follow(src *family.Source, dev kernel.Machine, d ref.Device) (*followed, error) {
+	if n := src.Weights.Bytes(); n > mostReferenceBytes {
+		return nil, fmt.Errorf("verify: a device with activations of %v is judged by the reference, which computes in "+
+			"plain Go; %d bytes of weights would take it days (at most %d are verified). Test such a checkpoint by "+
+			"questions with known answers (sparrow eval --model)", dev.Activation(), n, int64(mostReferenceBytes))
+	}
+	f := &follower{Device: rounded.On(&d, dev.Hardware())}
+	m, err := src.Load(f, nil)
+	return &followed{m, f}, err
 }
 
 // Against is how a case compares with the reference.
@@ -110,8 +123,19 @@ type OperationDifference struct {
 
 // compare runs a case on the reference and beside it. out is what the device gave.
 func (r *Reference) compare(c *Case, g *Golden, out *outcome, o *Options, ratio int) error {
-	var own, beside, followed, moved *outcome
 	r.own.dev.follow(nil)
+	if r.both == nil {
+		own, err := run(r.own.Model, r.config, g, options{chunk: o.Chunk})
+		if err != nil {
+			return err
+		}
+		alone := compare(g, own, c.TopK, ratio)
+		c.checked = medianErrorColumn
+		c.Rule = "the reference with the same rounding: errors against the oracle at most twice its own"
+		c.judgeErrors(&alone)
+		return nil
+	}
+	var own, beside, followed, moved *outcome
 	r.both.recorder.made, r.both.found = choices{}, twin.Differences{}
 	err := atOnce(func() (err error) {
 		own, err = run(r.own.Model, o.Config, g, options{chunk: o.Chunk})
@@ -220,6 +244,11 @@ func (c *Case) judgeByReference(alone *Case, found twin.Differences) {
 		c.addProblem("%d choices of keys or experts differ from the reference's at margins above what the scores "+
 			"differ by", n)
 	}
+	c.judgeErrors(alone)
+}
+
+// judgeErrors bounds errors against the oracle by those of the reference.
+func (c *Case) judgeErrors(alone *Case) {
 	if !(c.MedianError <= twice*alone.MedianError) {
 		c.addProblem("median error %.3g against the oracle, want at most twice the reference's %.3g", c.MedianError,
 			alone.MedianError)

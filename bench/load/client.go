@@ -117,8 +117,10 @@ func (c *caller) chat(ctx context.Context, messages []openai.Message, output int
 
 // fill sets what all requests have in common.
 func (c *caller) fill(o *openai.Options) {
-	zero := 0.0
-	o.Model, o.Temperature, o.Stream, o.IgnoreEOS = c.model, &zero, true, !c.o.StopAtEOS
+	o.Model, o.Temperature, o.Stream, o.IgnoreEOS = c.model, &c.o.Temperature, true, !c.o.StopAtEOS
+	if c.o.TopP > 0 {
+		o.TopP = &c.o.TopP
+	}
 	o.StreamOptions = &openai.StreamOptions{IncludeUsage: true, ContinuousUsage: true}
 }
 

@@ -41,6 +41,7 @@ type completion struct {
 	MaxTokens     int     `json:"max_tokens"`
 	N             int     `json:"n"`
 	Temperature   float64 `json:"temperature"`
+	TopP          float64 `json:"top_p"`
 	Stream        bool    `json:"stream"`
 	IgnoreEOS     bool    `json:"ignore_eos"`
 	StreamOptions struct {

@@ -31,7 +31,7 @@ func TestEveryRequestIsSentAsAskedAndCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, &fake{first: 20 * time.Millisecond, between: 2 * time.Millisecond})
 		o := options(f)
-		o.URL, o.Key = o.URL+"/v1/", "secret"
+		o.URL, o.Key, o.Temperature, o.TopP = o.URL+"/v1/", "secret", 0.7, 0.95
 		o.Prompt, o.Output, o.SharedPrefix, o.Groups = Lengths{5, 9}, Lengths{2, 6}, 8, 3
 		calls := 0
 		o.OnDone = func(done, total int) {
@@ -49,7 +49,7 @@ func TestEveryRequestIsSentAsAskedAndCounted(t *testing.T) {
 			if own < 5 || own > 9 || q.MaxTokens < 2 || q.MaxTokens > 6 {
 				t.Errorf("prompt of %d and answer of %d tokens", len(q.Prompt), q.MaxTokens)
 			}
-			if !q.Stream || !q.IgnoreEOS || !q.StreamOptions.IncludeUsage || q.Temperature != 0 ||
+			if !q.Stream || !q.IgnoreEOS || !q.StreamOptions.IncludeUsage || q.Temperature != 0.7 || q.TopP != 0.95 ||
 				q.Model != "fake-model" || q.key != "Bearer secret" {
 				t.Errorf("sent %+v", q)
 			}
@@ -282,12 +282,12 @@ func TestOtherMachinesAreRefused(t *testing.T) {
 }
 
 func TestOptionsReportEveryProblem(t *testing.T) {
-	o := Options{URL: "ftp://x", Rate: 1, Concurrency: 1, Duration: -1, SharedPrefix: -1}
+	o := Options{URL: "ftp://x", Rate: 1, Concurrency: 1, Duration: -1, SharedPrefix: -1, TopP: 2}
 	err := o.Validate()
 	if !errors.Is(err, ErrOptions) {
 		t.Fatal(err)
 	}
-	for _, part := range []string{`url "ftp://x"`, "0 requests", "exclude each other", "duration of -1ns",
+	for _, part := range []string{`url "ftp://x"`, "0 requests", "exclude each other", "duration of -1ns", "top_p of 2",
 		"prompts of 0", "answers of 0", "shared prefix of -1"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%q is not reported: %v", part, err)

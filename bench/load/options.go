@@ -52,6 +52,8 @@ type Options struct {
 	// StopAtEOS lets an answer end at the end-of-sequence token. Without it every answer has its full length (the
 	// server must support ignore_eos).
 	StopAtEOS bool
+	// Temperature and TopP are how tokens are chosen; a temperature of 0 is greedy, and a TopP of 0 is not sent.
+	Temperature, TopP float64
 	// Turns, where it is set, makes every request a conversation of so many turns, sent to chat completions one after
 	// the other: a turn repeats the messages and answers before it. Prompts are then words instead of token ids, so
 	// that their lengths are only about right, and any server understands them.
@@ -103,6 +105,9 @@ func (o *Options) Validate() error {
 	}
 	if o.Turns != (Lengths{}) && (o.Turns.Least < 1 || o.Turns.Most < o.Turns.Least) {
 		add("conversations of %v turns, want at least 1", o.Turns)
+	}
+	if !(o.Temperature >= 0 && o.Temperature <= 2) || !(o.TopP >= 0 && o.TopP <= 1) {
+		add("a temperature of %g and a top_p of %g, want 0 to 2 and 0 (none) to 1", o.Temperature, o.TopP)
 	}
 	if o.Goals.FirstToken < 0 || o.Goals.PerToken < 0 || o.Goals.EndToEnd < 0 {
 		add("goals of %v, want times above 0", o.Goals)

@@ -16,7 +16,7 @@ func (d drawnHost) Draw(t kernel.Tensor, x kernel.Drawn) error {
 		for c := range t.Cols {
 			one := make([]byte, size)
 			v := kernel.Drawn{Mean: x.Value(int64(r*t.Cols + c))}
-			if err := v.Fill(one, t.DType); err != nil {
+			if err := v.Fill(one, t.DType, 0); err != nil {
 				return err
 			}
 			copy(d.mem[int(t.Off)+(r*t.Stride+c)*size:], one)

@@ -23,7 +23,7 @@ func (b *bench) job(kind plan.Mode, context, batch, n int) (*job, error) {
 		return j, nil
 	}
 	for _, w := range j.works {
-		s, err := b.behind(keeper, context, w.Pages)
+		s, err := b.behind(keeper, context, &w)
 		if err != nil {
 			j.release()
 			return nil, fmt.Errorf("the state behind %d tokens: %w", context, err)
@@ -33,18 +33,22 @@ func (b *bench) job(kind plan.Mode, context, batch, n int) (*job, error) {
 	return j, nil
 }
 
-// behind makes the state of a sequence behind the given number of tokens. Whole pages count as computed, like those of
-// another sequence; the tokens after them are, in chunks that passes hold.
-func (b *bench) behind(keeper model.Windowed, tokens int, pages []int32) (model.State, error) {
+// behind makes the state of a work's sequence behind the given number of tokens. Whole pages count as computed, like
+// those of another sequence; the tokens after them are, in chunks that passes hold.
+func (b *bench) behind(keeper model.Windowed, tokens int, w *step.Work) (model.State, error) {
 	whole := tokens / b.cfg.Page * b.cfg.Page
-	s, err := keeper.Restore(whole, pages[:whole/b.cfg.Page])
+	pages, windows := w.Pages[:(tokens+b.cfg.Page-1)/b.cfg.Page], w.Windows
+	if windows == nil {
+		windows = pages
+	}
+	windows = windows[:len(pages)]
+	s, err := keeper.Restore(whole, windows[:whole/b.cfg.Page])
 	if err != nil {
 		return nil, err
 	}
-	pages = pages[:(tokens+b.cfg.Page-1)/b.cfg.Page]
 	for at := whole; at < tokens; at += b.o.Chunk {
-		part := step.Work{Kind: plan.ModeExtend, Tokens: b.tokens(min(b.o.Chunk, tokens-at)), Cached: at, Pages: pages,
-			State: s}
+		part := step.Work{Kind: plan.ModeExtend, Tokens: b.tokens(min(b.o.Chunk, tokens-at)), Cached: at,
+			Rank: w.Rank, Pages: pages, Windows: windows, State: s}
 		if _, err := b.runner.Run([]step.Work{part}); err != nil {
 			s.Release()
 			return nil, err

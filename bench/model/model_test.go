@@ -35,17 +35,20 @@ func run(t *testing.T, o Options) (*Report, error) {
 	return Run(context.Background(), src, dev, o)
 }
 
-// Two ranks are measured as one device is.
+// Two ranks are measured as one device is, both ways of sharing attention; by requests each has pages for its own
+// sequences alone.
 func TestMeasuresRanks(t *testing.T) {
-	second := cpu.Open(vec.Best(), kernel.Options{Workers: 1})
-	defer second.Close()
-	r, err := run(t, Options{Contexts: []int{300}, Batches: []int{2}, Policy: plan.Policy{KV: "fp8"},
-		Ranks: []kernel.Device{second}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if c := r.Cells[0]; !strings.HasPrefix(r.Kernels, "2 x ") || c.Decode == nil || !(c.Decode.StepMs > 0) {
-		t.Errorf("kernels %s, cell %+v", r.Kernels, c)
+	for _, how := range []plan.Division{plan.ByHeads, plan.ByRequests} {
+		second := cpu.Open(vec.Best(), kernel.Options{Workers: 1})
+		defer second.Close()
+		r, err := run(t, Options{Contexts: []int{300}, Batches: []int{3}, Policy: plan.Policy{KV: "fp8"},
+			Ranks: []kernel.Device{second}, Attention: how})
+		if err != nil {
+			t.Fatalf("%v: %v", how, err)
+		}
+		if c := r.Cells[0]; !strings.HasPrefix(r.Kernels, "2 x ") || c.Decode == nil || !(c.Decode.StepMs > 0) {
+			t.Errorf("%v: kernels %s, cell %+v", how, r.Kernels, c)
+		}
 	}
 }
 

@@ -8,35 +8,46 @@ import (
 	"sparrow/kernel"
 )
 
-// operations are the times of a host device's operations in the steps of a phase, by name.
+// operations are the times of a host device's operations in the steps of a phase, by name and, of products, shape.
 type operations struct {
-	by    map[string]*Kernel
+	by    map[operation]*Kernel
 	now   kernel.Mark // 0 between passes
 	since time.Time
+	shape string // of the product that runs
+	bytes int64  // of its weights
 }
+
+type operation struct{ name, shape string }
+
+// product says what the operation that runs multiplies by.
+func (o *operations) product(shape string, bytes int64) { o.shape, o.bytes = shape, bytes }
 
 // next ends the operation that runs and begins another; 0 is none.
 func (o *operations) next(m kernel.Mark) {
 	at := time.Now()
 	if o.now != 0 {
-		name := o.now.Operation()
+		name := operation{o.now.Operation(), o.shape}
 		k := o.by[name]
 		if k == nil {
 			if o.by == nil {
-				o.by = map[string]*Kernel{}
+				o.by = map[operation]*Kernel{}
 			}
-			k = &Kernel{Name: name}
+			k = &Kernel{Name: name.name, Shape: name.shape}
 			o.by[name] = k
 		}
+		us := float64(at.Sub(o.since).Nanoseconds()) / 1e3
+		if k.Launches == 0 || us < k.BestUs {
+			k.BestUs, k.Bytes = us, o.bytes
+		}
 		k.Launches++
-		k.Us += float64(at.Sub(o.since).Nanoseconds()) / 1e3
+		k.Us += us
 	}
-	o.now, o.since = m, at
+	o.now, o.since, o.shape, o.bytes = m, at, "", 0
 }
 
 // reset forgets all times.
 func (o *operations) reset() {
-	o.now = 0
+	*o = operations{by: o.by}
 	clear(o.by)
 }
 
@@ -44,8 +55,12 @@ func (o *operations) reset() {
 func (o *operations) mean(steps int) []Kernel {
 	var out []Kernel
 	for _, k := range o.by {
-		out = append(out, Kernel{Name: k.Name, Launches: k.Launches / steps, Us: k.Us / float64(steps)})
+		one := *k
+		one.Launches, one.Us = k.Launches/steps, k.Us/float64(steps)
+		out = append(out, one)
 	}
-	slices.SortFunc(out, func(x, y Kernel) int { return cmp.Or(cmp.Compare(y.Us, x.Us), cmp.Compare(x.Name, y.Name)) })
+	slices.SortFunc(out, func(x, y Kernel) int {
+		return cmp.Or(cmp.Compare(y.Us, x.Us), cmp.Compare(x.Name, y.Name), cmp.Compare(x.Shape, y.Shape))
+	})
 	return out
 }

@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 
 	"sparrow/bench/plot"
+	"sparrow/internal/unit"
 )
 
 // flatContexts are the depths whose decode steps are compared, and how much longer the deeper may take without the
@@ -61,8 +62,14 @@ func (r *Report) Print(w io.Writer) error {
 			fmt.Fprintf(w, "context %d, batch %d was not measured: %s\n", c.Context, c.Batch, c.Skipped)
 		}
 	}
-	for _, line := range r.reads() {
+	for _, line := range append(r.reads(), r.hosted()...) {
 		fmt.Fprintln(w, line)
+	}
+	for i, line := range r.Experts {
+		if i == 0 {
+			fmt.Fprintln(w, "\nexperts")
+		}
+		fmt.Fprintf(w, "  %s\n", line)
 	}
 	for i := range r.Accept {
 		fmt.Fprintf(w, "\n%s\n", &r.Accept[i])
@@ -197,8 +204,8 @@ func (r *Report) PrintKernels(w io.Writer) error {
 		}
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 		for _, k := range p.Kernels {
-			fmt.Fprintf(t, "%.1f us\t%d x\t%.2f us\t%s\t%s\t\n", k.Us, k.Launches, k.Us/float64(k.Launches), k.Stage,
-				k.Name)
+			fmt.Fprintf(t, "%.1f us\t%d x\t%.2f us\t%s\t%s\t%s\t\n", k.Us, k.Launches, k.Us/float64(k.Launches),
+				k.Stage, k.Name, k.rate())
 		}
 		return t.Flush()
 	}
@@ -211,6 +218,15 @@ func (r *Report) PrintKernels(w io.Writer) error {
 		errs = append(errs, one(fmt.Sprintf("a prompt of %d tokens", p.Length), p.Time))
 	}
 	return errors.Join(errs...)
+}
+
+// rate is the shape of a product, and how fast its best run read weights.
+func (k *Kernel) rate() string {
+	if k.Bytes == 0 {
+		return k.Shape
+	}
+	return fmt.Sprintf("%s %s in %.1f us at best, %.1f GB/s", k.Shape, unit.Bytes(k.Bytes), k.BestUs,
+		float64(k.Bytes)/k.BestUs/1e3)
 }
 
 // Plot draws cost against context: milliseconds of a decode step, whole and without the scan, and of a token of

@@ -15,18 +15,17 @@ import (
 type Reads struct {
 	Bytes     int64   `json:"bytes"`      // of weights and scales in a step, an expert once
 	HeadBytes int64   `json:"head_bytes"` // of them, in the product with the vocabulary
+	LayersMs  float64 `json:"layers_ms"`  // least time of a step without that product
 	StreamGBs float64 `json:"stream_gbs"` // best plain read
 }
 
-// GBs is the rate of a whole step, LayersGBs without the product with the vocabulary and its bytes.
+// GBs is the rate of the best step, LayersGBs without the product with the vocabulary and its bytes.
 func (r *Reads) GBs(p *Phase) float64 { return float64(r.Bytes) / p.StepMs / 1e6 }
-func (r *Reads) LayersGBs(p *Phase) float64 {
-	return float64(r.Bytes-r.HeadBytes) / (p.StepMs - p.Stages[Head]) / 1e6
-}
+func (r *Reads) LayersGBs() float64   { return float64(r.Bytes-r.HeadBytes) / r.LayersMs / 1e6 }
 
 // line is a sentence about a decode step.
 func (r *Reads) line(c *Cell) string {
-	whole, layers := r.GBs(c.Decode), r.LayersGBs(c.Decode)
+	whole, layers := r.GBs(c.Decode), r.LayersGBs()
 	return fmt.Sprintf("decode at context %d, batch %d reads %s of weights: %.0f %% of the stream read (%.1f of "+
 		"%.1f GB/s); without the head %s, %.0f %% (%.1f GB/s)", c.Context, c.Batch, unit.Bytes(r.Bytes),
 		100*whole/r.StreamGBs, whole, r.StreamGBs, unit.Bytes(r.Bytes-r.HeadBytes), 100*layers/r.StreamGBs, layers)
@@ -36,13 +35,15 @@ func (r *Reads) line(c *Cell) string {
 type counter struct {
 	matrices map[kernel.Matrix]int64
 	experts  map[kernel.Experts]int64 // of one expert, in the mean
+	shapes   map[kernel.Matrix]string // of products, by their first matrix
 	largest  []byte                   // memory of the largest weight
 	now      Reads                    // since the last reset
 	seen     []bool                   // experts of an operation
 }
 
 func newCounter() *counter {
-	return &counter{matrices: map[kernel.Matrix]int64{}, experts: map[kernel.Experts]int64{}}
+	return &counter{matrices: map[kernel.Matrix]int64{}, experts: map[kernel.Experts]int64{},
+		shapes: map[kernel.Matrix]string{}}
 }
 
 // readPart is the bytes of one plain read: milliseconds, as a product takes. The first readParts parts of the largest
@@ -61,32 +62,48 @@ func (c *counter) size(w kernel.Weight) int64 {
 	return n
 }
 
-// product counts a matrix of which a product reads all.
-func (c *counter) product(m kernel.Matrix, vocab int) {
-	if c == nil {
-		return
+// product counts matrices of which a product reads all, and returns their bytes.
+func (c *counter) product(ms []kernel.Matrix, vocab int) (n int64) {
+	for _, m := range ms {
+		n += c.matrices[m]
+		if m.Out() == vocab {
+			c.now.HeadBytes += c.matrices[m]
+		}
 	}
-	n := c.matrices[m]
 	c.now.Bytes += n
-	if m.Out() == vocab {
-		c.now.HeadBytes += n
-	}
+	return n
 }
 
-// chosen counts the experts that tokens chose.
-func (c *counter) chosen(a kernel.ExpertArgs) {
-	if c == nil {
-		return
+// shape describes the matrices of a product: their outputs and their inputs. It is kept by the first of them, so that
+// a step does not write it again.
+func (c *counter) shape(ms []kernel.Matrix) string {
+	text, ok := c.shapes[ms[0]]
+	if !ok {
+		for i, m := range ms {
+			if i > 0 {
+				text += "+"
+			}
+			text += fmt.Sprint(m.Out())
+		}
+		text += fmt.Sprintf("x%d", ms[0].In())
+		c.shapes[ms[0]] = text
 	}
+	return text
+}
+
+// chosen counts the experts that tokens chose, and returns their bytes.
+func (c *counter) chosen(a kernel.ExpertArgs) (n int64) {
 	c.seen = append(c.seen[:0], make([]bool, a.Experts.Count())...)
 	for t := range a.IDs.Rows {
 		for _, id := range host.RowI32(a.IDs, t) {
 			if e, here := a.Part.Local(int(id), a.Experts.Count()); here && !c.seen[e] {
 				c.seen[e] = true
-				c.now.Bytes += c.experts[a.Experts]
+				n += c.experts[a.Experts]
 			}
 		}
 	}
+	c.now.Bytes += n
+	return n
 }
 
 // Prepare prepares a weight and notes its size.
@@ -124,6 +141,7 @@ func (b *bench) readsOf(p *Phase, j *job) error {
 		return err
 	}
 	r := c.now
+	r.LayersMs = p.StepMs - p.Stages[Head]
 	reader := peak.NewReader(b.o.Threads)
 	defer reader.Close()
 	best := time.Duration(1 << 62)
@@ -134,9 +152,11 @@ func (b *bench) readsOf(p *Phase, j *job) error {
 		if err != nil {
 			return err
 		}
-		if ms := float64(took.Nanoseconds()) / 1e6; ms < p.StepMs {
+		ms := float64(took.Nanoseconds()) / 1e6
+		if ms < p.StepMs {
 			p.StepMs, p.Stages = ms, stages
 		}
+		r.LayersMs = min(r.LayersMs, ms-stages[Head])
 		for _, streams := range peak.Streams {
 			took, err := reader.TimeStreams(c.largest[part%readParts*readPart:][:readPart], streams)
 			if err != nil {

@@ -30,7 +30,8 @@ type Phase struct {
 	OverlapMs float64 `json:"overlap_ms,omitempty"`
 	Busy      float64 `json:"busy,omitempty"`
 
-	Reads *Reads `json:"reads,omitempty"` // of a decode step on one CPU
+	Reads *Reads     `json:"reads,omitempty"` // of a decode step on one CPU
+	Host  *HostShare `json:"host,omitempty"`  // of experts in host memory
 
 	Launches int      `json:"launches,omitempty"`
 	DeviceMs float64  `json:"device_ms,omitempty"`
@@ -43,6 +44,10 @@ type Kernel struct {
 	Stage    string  `json:"stage,omitempty"` // of a kernel
 	Launches int     `json:"launches"`
 	Us       float64 `json:"us"` // of all launches
+	// Of a product on a CPU: its weights, and the shortest time of one run with the bytes of weights that it read.
+	Shape  string  `json:"shape,omitempty"`
+	BestUs float64 `json:"best_us,omitempty"`
+	Bytes  int64   `json:"bytes,omitempty"`
 }
 
 // Prompt is a whole prompt, computed in chunks.
@@ -118,6 +123,7 @@ type Report struct {
 	Chunk   int             `json:"chunk"` // new tokens of a prefill step
 	Fill    string          `json:"fill"`
 	Load    Load            `json:"load"`
+	Experts []string        `json:"experts,omitempty"` // where experts are and why
 	Cells   []Cell          `json:"cells"`
 	Prompts []Prompt        `json:"prompts,omitempty"`
 	Flat    *Flat           `json:"flat,omitempty"`

@@ -31,11 +31,12 @@ type Options struct {
 	// means 8192 and 32768 on a GPU.
 	Prompts []int
 	Policy  plan.Policy
-	// Ranks are further devices that share the model with the first one (docs/ranks.md), by heads. The stages of the
-	// first are timed.
-	Ranks   []kernel.Device
-	Threads int  // of all devices, for the report
-	Packed  bool // the device copies weights, for the report
+	// Ranks are further devices that share the model with the first one (docs/ranks.md), and Attention is how. The
+	// stages of the first are timed. By requests the sequences of a step are given to ranks in turn.
+	Ranks     []kernel.Device
+	Attention plan.Division
+	Threads   int  // of all devices, for the report
+	Packed    bool // the device copies weights, for the report
 	// Budget is how long the steps of one phase of one cell are repeated; 0 means 2 s, on a GPU 0.3 s. A single step
 	// may take longer.
 	Budget time.Duration
@@ -109,7 +110,7 @@ type bench struct {
 	cfg    plan.Config
 	runner *step.Runner
 	rng    *rand.Rand
-	pages  []int32 // pages of the cache in random order
+	pages  []int32 // pages of a rank's cache in random order
 	gpu    bool
 	load   Load
 	group  *group.Group // nil for a single device
@@ -237,7 +238,7 @@ func (b *bench) place(src *family.Source) (_ model.Model, err error) {
 	if b.group, err = group.New(devs, group.Options{}); err != nil {
 		return nil, err
 	}
-	m, err := src.LoadRanks(b.group, plan.ByHeads, b.o.OnTensor)
+	m, err := src.LoadRanks(b.group, b.o.Attention, b.o.OnTensor)
 	if err != nil {
 		b.close()
 	}
@@ -279,12 +280,33 @@ func (b *bench) new(batch int) int {
 	return b.o.Chunk / batch
 }
 
+// ranks is how many ranks have pages of their own.
+func (b *bench) ranks() int {
+	if b.cfg.Model.ByRequests() {
+		return b.cfg.Model.Ranks
+	}
+	return 1
+}
+
+// ofRank is the most sequences of a batch that a rank has pages for.
+func (b *bench) ofRank(batch int) int { return (batch + b.ranks() - 1) / b.ranks() }
+
+// table is the pages of sequence i of those that need per pages each, up to have of them, and its rank.
+func (b *bench) table(i, per, have int) (pages []int32, rank int) {
+	rank = i % b.ranks()
+	pages = slices.Clone(b.pages[i/b.ranks()*per:][:have])
+	for p := range pages {
+		pages[p] += int32(rank * len(b.pages))
+	}
+	return pages, rank
+}
+
 // unfit says why a cell cannot be measured, or nothing.
 func (b *bench) unfit(context, batch int) string {
 	if most := b.model.Config().MaxPositions; context+b.new(batch) > most {
 		return fmt.Sprintf("the model has %d positions", most)
 	}
-	need := int64(b.perSequence(context, batch)*batch) * b.model.PageBytes(&b.cfg)
+	need := b.cacheBytes(context, batch)
 	if need > b.o.MemoryBytes {
 		return fmt.Sprintf("its cache takes %.1f GiB, %.1f are free", float64(need)/(1<<30),
 			float64(b.o.MemoryBytes)/(1<<30))
@@ -294,10 +316,11 @@ func (b *bench) unfit(context, batch int) string {
 
 // allocate makes a cache for the largest cell or prompt and fills it.
 func (b *bench) allocate(cells []Cell, prompts []Prompt) error {
-	pages, l := 0, step.Limits{}
+	pages, windows, l := 0, 0, step.Limits{}
 	for _, c := range cells {
 		if c.Skipped == "" {
-			pages = max(pages, b.perSequence(c.Context, c.Batch)*c.Batch)
+			pages = max(pages, b.perSequence(c.Context, c.Batch)*b.ofRank(c.Batch))
+			windows = max(windows, c.Batch*windowPages(b.model, b.cfg.Page, c.Context, b.new(c.Batch)))
 			l.Rows, l.Requests, l.Context = max(l.Rows, b.o.Chunk, c.Batch), max(l.Requests, c.Batch),
 				max(l.Context, c.Context+b.new(c.Batch))
 		}
@@ -305,16 +328,17 @@ func (b *bench) allocate(cells []Cell, prompts []Prompt) error {
 	for _, p := range prompts {
 		if p.Skipped == "" {
 			pages, l.Context = max(pages, b.perSequence(p.Length, 1)), max(l.Context, p.Length)
+			windows = max(windows, windowPages(b.model, b.cfg.Page, 0, p.Length))
 		}
 	}
 	l.Prompts = l.Requests
 	if pages == 0 {
 		return nil
 	}
-	if err := b.model.Allocate(&b.cfg, pages); err != nil {
+	err := b.allocateCache(pages, windows, l.Requests)
+	if err != nil {
 		return err
 	}
-	var err error
 	if b.runner, err = step.New(b.model, b.cfg, l); err != nil {
 		return err
 	}
@@ -333,10 +357,10 @@ func (b *bench) works(kind plan.Mode, context, batch, n int) []step.Work {
 	per := b.perSequence(context, batch)
 	out := make([]step.Work, batch)
 	for i := range out {
-		have := (context + n + b.cfg.Page - 1) / b.cfg.Page
+		pages, rank := b.table(i, per, (context+n+b.cfg.Page-1)/b.cfg.Page)
 		// The best token alone leaves a GPU, as when it is chosen greedily.
-		out[i] = step.Work{Kind: kind, Tokens: b.tokens(n), Cached: context, Pages: b.pages[i*per:][:have], Logits: 1,
-			Best: b.gpu}
+		out[i] = step.Work{Kind: kind, Tokens: b.tokens(n), Cached: context, Rank: rank, Pages: pages, Logits: 1,
+			Best: b.gpu, Windows: b.windows(i, len(pages), context, n)}
 	}
 	return out
 }
@@ -393,7 +417,7 @@ func (b *bench) phase(ctx context.Context, kind plan.Mode, c *Cell, n int) (*Pha
 // repeat runs one after one that warms caches and grows scratch memory, for as long as the budget allows.
 func (b *bench) repeat(ctx context.Context, p *Phase, one func() (time.Duration, Stages, error)) error {
 	var times []float64
-	begin := time.Now()
+	begin, before := time.Now(), b.hostWork()
 	b.watch.ops.reset()
 	for i := 0; ; i++ {
 		if err := ctx.Err(); err != nil {
@@ -404,7 +428,7 @@ func (b *bench) repeat(ctx context.Context, p *Phase, one func() (time.Duration,
 			return err
 		}
 		if i == 0 && took < maxBudgets*b.o.Budget { // warm-up
-			begin = time.Now()
+			begin, before = time.Now(), b.hostWork()
 			b.watch.ops.reset()
 			continue
 		}
@@ -422,6 +446,7 @@ func (b *bench) repeat(ctx context.Context, p *Phase, one func() (time.Duration,
 	at := func(q float64) float64 { return times[int(math.Round(q*float64(len(times)-1)))] }
 	p.StepMs, p.MedianMs, p.Spread, p.Steps = times[0], at(0.5), (at(0.9)-at(0.1))/at(0.5), len(times)
 	p.TokensPerSecond, p.Kernels = 1e3*float64(p.Tokens)/p.StepMs, b.watch.ops.mean(len(times))
+	p.Host = hostShare(before, b.hostWork(), len(times))
 	return nil
 }
 

@@ -39,6 +39,8 @@ type stopwatch struct {
 	ended  bool          // the latest of these passes has fetched its results
 	ops    operations    // of a host device
 	reads  *counter      // of a host device; nil otherwise
+
+	projected []kernel.Matrix // of a projection in progress
 }
 
 // Write copies to the device. The inputs of a pass are written before anything else of it is enqueued.
@@ -132,22 +134,31 @@ func (d *stopwatch) ConvertPages(a kernel.ConvertArgs) error {
 }
 
 func (d *stopwatch) Multiply(a kernel.MultiplyArgs) error {
-	d.reads.product(a.W, d.vocab)
+	d.counts(a.W)
 	if a.W.Out() == d.vocab {
 		return timed(d, Head, d.Device.Multiply, a)
 	}
 	return timed(d, Products, d.Device.Multiply, a)
 }
 
-func (d *stopwatch) Project(a kernel.ProjectArgs) error {
-	for _, to := range a.To {
-		d.reads.product(to.W, d.vocab)
+// counts notes the weights of the product that begins.
+func (d *stopwatch) counts(ms ...kernel.Matrix) {
+	if d.reads != nil {
+		d.ops.product(d.reads.shape(ms), d.reads.product(ms, d.vocab))
 	}
+}
+
+func (d *stopwatch) Project(a kernel.ProjectArgs) error {
+	d.projected = d.projected[:0]
+	for _, to := range a.To {
+		d.projected = append(d.projected, to.W)
+	}
+	d.counts(d.projected...)
 	return timed(d, Products, d.Device.Project, a)
 }
 
 func (d *stopwatch) Absorb(a kernel.AbsorbArgs) error {
-	d.reads.product(a.KVB, d.vocab) // with Expand, which reads the other half of each head
+	d.counts(a.KVB) // with Expand, which reads the other half of each head
 	return timed(d, Products, d.Device.Absorb, a)
 }
 
@@ -156,7 +167,9 @@ func (d *stopwatch) Expand(a kernel.ExpandArgs) error {
 }
 
 func (d *stopwatch) Experts(a kernel.ExpertArgs) error {
-	d.reads.chosen(a)
+	if d.reads != nil {
+		d.ops.product("", d.reads.chosen(a))
+	}
 	return timed(d, Products, d.Device.Experts, a)
 }
 

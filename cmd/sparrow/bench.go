@@ -44,6 +44,7 @@ type benchServeFlags struct {
 	streamKey                string
 	duration, timeout        time.Duration
 	seed                     uint64
+	temperature, topP        float64
 	allowRemote, eos, asJSON bool
 	dummy                    bool
 	longest                  func() time.Duration // the longest step of the server here
@@ -98,6 +99,8 @@ With --goal the requests that meet it are counted: goodput. --url measures any s
 	s.DurationVar(&f.duration, "duration", 0, "stop sending after this time; what is in flight is still answered")
 	s.DurationVar(&f.timeout, "timeout", 0, "most time of one request; 0 is no bound")
 	s.Uint64Var(&f.seed, "seed", 1, "seed of prompts, lengths and arrivals")
+	s.Float64Var(&f.temperature, "temperature", 0, "randomness of the answers: 0 always takes the likeliest token")
+	s.Float64Var(&f.topP, "top-p", 0, "most likely tokens to draw from, by their share; 0 does not say")
 	s.BoolVar(&f.eos, "stop-at-eos", false,
 		"let answers end where the model ends them, instead of at their full length")
 	s.BoolVar(&f.asJSON, "json", false, "print JSON")
@@ -161,7 +164,7 @@ func (f *benchServeFlags) options() ([]load.Options, error) {
 	o := load.Options{
 		URL: f.url, Model: f.name, Key: f.key, AllowRemote: f.allowRemote, Requests: f.requests,
 		Duration: f.duration, Timeout: f.timeout, SharedPrefix: f.prefix, Groups: f.groups,
-		StopAtEOS: f.eos, Seed: f.seed, Streams: f.streams,
+		StopAtEOS: f.eos, Seed: f.seed, Streams: f.streams, Temperature: f.temperature, TopP: f.topP,
 		StreamChoices: f.streamChoices, StreamKey: f.streamKey,
 	}
 	var errs []error

@@ -29,8 +29,7 @@ func (f *benchModelFlags) measureDrafts(cmd *cobra.Command, dir string, o model.
 	}
 	e, err := sparrow.Open(cmd.Context(),
 		sparrow.Config{Model: dir, Kernels: f.kernels, Device: f.gpu, Workers: f.workers, Pack: f.pack, NUMA: f.numa,
-			Precise: f.precise, Policy: o.Policy, Draft: setting, CacheTokens: 8192,
-			DeviceSampling: f.deviceSampling})
+			Precise: f.precise, Policy: o.Policy, Draft: setting, CacheTokens: 8192})
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +54,7 @@ func (f *benchModelFlags) acceptDrafts(cmd *cobra.Command, dir string, o model.O
 	cells := r.Cells
 	c := sparrow.Config{Model: dir, Kernels: f.kernels, Device: f.gpu, Workers: f.workers, Pack: f.pack, NUMA: f.numa,
 		Precise: f.precise, Policy: o.Policy, Draft: setting, DraftAccept: f.accept, MaxStall: -1,
-		DeviceSampling: f.deviceSampling, SelfTest: engine.SelfTestOff}
+		SelfTest: engine.SelfTestOff}
 	for _, cell := range cells {
 		c.CacheTokens = max(c.CacheTokens, cell.Batch*(cell.Context+model.AcceptRoom))
 		c.MaxRunning = max(c.MaxRunning, cell.Batch)

@@ -29,13 +29,13 @@ type benchModelFlags struct {
 	policyFlags
 	deviceFlags
 	memory, plot, against, write string
+	attention                    string
 	contexts, batches, prompts   []string
 	chunk, ranks                 int
 	budget                       time.Duration
 	seed                         uint64
 	asJSON, markdown             bool
 	dummy, profile               bool
-	deviceSampling               bool
 	accept                       float64
 	expertFlags
 }
@@ -82,6 +82,7 @@ microsecond for each, and the shares are of that step.`,
 	f.deviceFlags.add(s)
 	f.expertFlags.add(s)
 	addRanks(s, &f.ranks)
+	addAttention(s, &f.attention)
 	s.StringVar(&f.memory, "memory", "0",
 		"most memory of the cache, with K, M, G or T; 0 is three quarters of what is free")
 	s.StringVar(&f.against, "against", "",
@@ -96,14 +97,14 @@ microsecond for each, and the shares are of that step.`,
 	f.addDraft(s)
 	s.Float64Var(&f.accept, "draft-accept", 0, "with --draft, decode every batch behind every context with drafts of "+
 		"which this share counts as right, and without, for models with random weights")
-	addDeviceSampling(s, &f.deviceSampling)
 	return c
 }
 
 // options reads the flags.
 func (f *benchModelFlags) options() (model.Options, error) {
 	o := model.Options{Chunk: f.chunk, Budget: f.budget, Seed: f.seed, Threads: f.workers, Packed: f.pack}
-	var errs [6]error
+	var errs [7]error
+	o.Attention, errs[6] = division(f.attention)
 	o.Prompts, errs[5] = counts("--prompts", f.prompts)
 	o.Contexts, errs[0] = counts("--contexts", f.contexts)
 	o.Batches, errs[1] = counts("--batch", f.batches)
@@ -208,10 +209,18 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 	o.OnCell = func(done, total int, what string) { bar.set(int64(done), int64(total), what) }
 	r, err := model.Run(cmd.Context(), src, dev, o)
 	bar.end()
+	if r != nil {
+		r.Commit = revision()
+		if placed.Choice != nil {
+			r.Experts = placed.Choice.Reasons
+		}
+	}
 	if err != nil {
+		if r != nil { // what was measured before took long
+			err = errors.Join(err, r.Print(cmd.OutOrStdout()))
+		}
 		return err
 	}
-	r.Commit = revision()
 	switch {
 	case f.accept > 0:
 		r.Accept, err = f.acceptDrafts(cmd, dir, o, r)

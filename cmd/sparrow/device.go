@@ -118,12 +118,6 @@ func division(attention string) (plan.Division, error) {
 	return d, nil
 }
 
-// addDeviceSampling adds --device-sampling, for commands that generate text or draft.
-func addDeviceSampling(f *pflag.FlagSet, on *bool) {
-	f.BoolVar(on, "device-sampling", false, "on a GPU, draw tokens of requests that sample plainly there, and draft "+
-		"without waiting for the host; answers are the same (docs/gpu.md)")
-}
-
 // warnings prints what is worth knowing and stops nothing, a line each.
 func warnings(cmd *cobra.Command) func(string) {
 	return func(text string) { fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s\n", text) }

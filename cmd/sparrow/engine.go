@@ -34,7 +34,6 @@ type engineFlags struct {
 	recordBytes                    int64
 	noPrefixCache                  bool
 	noGraphs, noOverlap, padStates bool
-	deviceSampling                 bool
 	expertUsage                    string
 	expertFlags
 	controlTokens, selfTest string
@@ -73,7 +72,6 @@ func (f *engineFlags) add(s *pflag.FlagSet) {
 	f.expertFlags.add(s)
 	s.StringVar(&f.expertUsage, "expert-usage", "", "`FILE` with counts of how often each expert is chosen: read "+
 		"where it exists, saved every minute and at the end; 'sparrow inspect --usage' prints it")
-	addDeviceSampling(s, &f.deviceSampling)
 	s.StringVar(&f.selfTest, "self-test", "auto", "compare sparse with dense attention on the weights before the "+
 		"model opens, and refuse a difference: auto (on a GPU, and on a CPU where it is quick), on, off")
 	s.DurationVar(&f.watchdog, "watchdog", time.Minute,
@@ -204,7 +202,7 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 		Precise:     f.precise, Policy: p, Draft: drafts,
 		CacheTokens: f.cacheTokens, ContextTokens: f.context, StepTokens: f.stepTokens, MaxRunning: f.maxRunning,
 		MaxQueue: f.maxQueue, NoReuse: f.noPrefixCache, NoGraphs: f.noGraphs,
-		NoOverlap: f.noOverlap, DeviceSampling: f.deviceSampling, PlanHistory: f.planHistory,
+		NoOverlap: f.noOverlap, PlanHistory: f.planHistory,
 		ExpertUsage: f.expertUsage, PadStates: f.padStates,
 		RecordBytes: f.recordBytes, ControlTokens: f.controlTokens == "allow",
 	}

@@ -120,12 +120,28 @@ func runVerify(dir string, q sparrow.DeviceRequest, ranks sparrow.Ranks, o verif
 		return nil, fmt.Errorf("verify: --replay is not supported on a GPU, whose passes choose for themselves; " +
 			"run with --kernels cpu")
 	}
-	if one, ok := dev.(kernel.Device); ok && dev.Activation() == kernel.BF16 {
-		if o.Reference, err = verify.NewReference(src, one); err != nil {
+	if dev.Activation() == kernel.BF16 {
+		if o.Reference, err = reference(src, dev, hw, q.Policy); err != nil {
 			return nil, err
 		}
 	}
 	return verify.Run(dir, m, o)
+}
+
+// reference is what a device with activations of bf16, or ranks of such devices, are judged by.
+func reference(src *family.Source, dev kernel.Machine, hw plan.Hardware, p plan.Policy) (*verify.Reference, error) {
+	if one, ok := dev.(kernel.Device); ok {
+		return verify.NewReference(src, one)
+	}
+	facts, err := family.Facts(src.Model)
+	if err != nil {
+		return nil, err
+	}
+	whole, _, err := plan.Resolve(hw, facts, p)
+	if err != nil {
+		return nil, err
+	}
+	return verify.NewRanksReference(src, dev, whole)
 }
 
 // onDevice opens a device, and says how the model is loaded there.

@@ -190,3 +190,52 @@ func testSample(p *pair) {
 		}
 	}
 }
+
+// testAccept writes words of sequences with 0 to 3 right drafts, some of them with fewer drafts than others.
+func testAccept(p *pair) {
+	const sequences, most, places = 60, 3, 300
+	tokens := make([]int32, 2*sequences*(most+1)) // every second is one, as in a view
+	for i := range tokens {
+		tokens[i] = int32(p.rng.IntN(3))
+	}
+	drafts, words := make([]int32, 0, sequences*(1+2*most)), []int32{}
+	want, counts := make([]int32, places), [most + 1]int{}
+	for s := range sequences {
+		first, right, going := s*(most+1), 0, true
+		drafts = append(drafts, int32(first))
+		for i := range most {
+			least := int32(p.rng.IntN(2))
+			greatest := least + int32(p.rng.IntN(4)) - 1 // without tokens at times
+			t := tokens[2*(first+i)]
+			if going = going && t >= least && t <= greatest; going {
+				right++
+			}
+			drafts = append(drafts, least, greatest)
+		}
+		counts[right]++
+		for place := s; place < places; place += 2 * sequences {
+			words = append(words, int32(place), int32(s))
+			for n := range most + 1 {
+				words = append(words, int32(1000*place+n))
+			}
+			want[place] = int32(1000*place + right)
+		}
+	}
+	if slices.Contains(counts[:], 0) {
+		p.Fatalf("numbers of right drafts %v, want some of each", counts)
+	}
+	out := p.ints(1, places, make([]int32, places))
+	of, ranges := p.ints(sequences*(most+1), 2, tokens), p.ints(sequences, 1+2*most, drafts)
+	list := p.ints(len(words)/(3+most), 3+most, words)
+	args := func(s side) kernel.AcceptArgs {
+		return kernel.AcceptArgs{Out: s.of(out), Tokens: s.of(of.columns(0, 1)), Drafts: s.of(ranges),
+			Words: s.of(list)}
+	}
+	p.each(func(s side) error { return s.Accept(args(s)) })
+	p.exactly("words", out.dev, want)
+	a := args(p.target())
+	a.Words = a.Words.Columns(0, 3)
+	if err := p.dev.Accept(a); !errors.Is(err, kernel.ErrArgument) {
+		p.Errorf("words for no draft of sequences with drafts: got error %v, want one that wraps ErrArgument", err)
+	}
+}

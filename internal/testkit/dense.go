@@ -58,6 +58,7 @@ var suites = []suite{
 	{"copy", 37, testCopy},
 	{"candidates", 38, testCandidates},
 	{"sample", 40, testSample},
+	{"accept", 41, testAccept},
 	{"padded index query", 39, testPaddedIndexQuery},
 }
 

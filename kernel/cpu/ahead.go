@@ -27,19 +27,20 @@ type stage struct {
 	next  *stage
 }
 
-// stageKey names a stage: the first of its weights, and which rows of each head it takes.
+// stageKey names a stage: the first of its weights, and what it takes of it.
 type stageKey struct {
 	w    *host.Matrix
 	part headPart
 }
 
-// headPart is the rows of each head of an up-projection that a product takes.
+// headPart is a whole weight, the rows of each head of an up-projection that a product takes, or experts.
 type headPart int
 
 const (
 	wholeWeight headPart = iota
 	keyRows              // absorb
 	valueRows            // expand
+	expertRows           // experts; the key has the first one
 )
 
 // ahead is what waiting workers prefetch.
@@ -73,6 +74,14 @@ func (a *ahead) begin(key stageKey, bytes int, spans func() [][][]byte) {
 	}
 	a.last = s
 	a.now.Store(s.next)
+}
+
+// first is the first of the weights that a worker reads in the next product, nil where it is not known.
+func (a *ahead) first(worker int) []byte {
+	if s := a.now.Load(); s != nil && len(s.spans[worker]) > 0 {
+		return s.spans[worker][0]
+	}
+	return nil
 }
 
 // fetch prefetches a piece of a worker's next weights and reports whether there was one.

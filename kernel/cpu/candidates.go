@@ -34,6 +34,9 @@ func (d *Device) Candidates(a kernel.CandidateArgs) error {
 // Sample draws row after row.
 func (d *Device) Sample(a kernel.SampleArgs) error { return d.sampler.Sample(a) }
 
+// Accept compares drafts with what the target chose.
+func (*Device) Accept(a kernel.AcceptArgs) error { return host.Accept(a) }
+
 // bestOf fills values and ids with the largest of row, largest first, the lower id first on a tie.
 func bestOf(values []float32, ids []int32, row []float32) {
 	n := 0

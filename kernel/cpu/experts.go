@@ -15,15 +15,15 @@ const expertTokens = 1024
 // expertState is the memory of grouped expert products: tokens sorted by expert, so that each expert's weights are
 // read once.
 type expertState struct {
-	first []int32   // [experts+1]: where each expert's rows begin; whole groups where they are packed
-	count []int32   // [experts]: rows of each
-	token []int32   // [rows]: token of each sorted row, -1 where a group is not full
-	own   []int32   // [rows]: the row itself, -1 where a group is not full
-	place []int32   // [tokens*k]: sorted row of each choice, -1 where the expert is elsewhere
-	x     []float32 // [rows, hidden]: inputs, unless packed; then outputs
-	gate  []float32 // [rows, inner]
-	up    []float32 // [rows, inner]
-	items []expertItem
+	first []int32         // [experts+1]: where each expert's rows begin; whole groups where they are packed
+	count []int32         // [experts]: rows of each
+	token []int32         // [rows]: token of each sorted row, -1 where a group is not full
+	own   []int32         // [rows]: the row itself, -1 where a group is not full
+	place []int32         // [tokens*k]: sorted row of each choice, -1 where the expert is elsewhere
+	x     []float32       // [rows, hidden]: inputs, unless packed; then outputs
+	gate  []float32       // [rows, inner]
+	up    []float32       // [rows, inner]
+	items [2][]expertItem // of gate and up, of down
 	bands expertBands
 	task  task[expertWork]
 	part  expertArgs // of the tokens grouped now; workers read it, so it would be allocated each time
@@ -42,6 +42,14 @@ type expertWork struct {
 	down bool
 }
 
+// half is the number of the items.
+func (w *expertWork) half() int {
+	if w.down {
+		return 1
+	}
+	return 0
+}
+
 // expertBands computes the items: gate and up with the activation, or down.
 type expertBands struct {
 	dev  *Device
@@ -51,24 +59,49 @@ type expertBands struct {
 // run computes all items on the workers.
 func (b *expertBands) run(d *Device, w expertWork) error {
 	b.dev, b.work = d, w
-	return d.run(len(d.experts.items), b)
+	return d.run(len(d.experts.items[w.half()]), b)
 }
 
 // Do computes an item.
-func (b *expertBands) Do(worker, item int) {
-	b.dev.expertBand(&b.work, worker, b.dev.experts.items[item])
-}
+func (b *expertBands) Do(worker, item int) { b.DoRange(worker, item, item+1) }
 
 // DoRange computes adjacent items, those of an expert together.
 func (b *expertBands) DoRange(worker, first, end int) {
-	items := b.dev.experts.items[first:end]
-	for i := 0; i < len(items); {
+	items := b.dev.experts.items[b.work.half()]
+	for i := first; i < end; {
 		it := items[i]
-		for i++; i < len(items) && items[i].expert == it.expert; i++ {
+		for i++; i < end && items[i].expert == it.expert; i++ {
 			it.n1 = items[i].n1
 		}
-		b.dev.expertBand(&b.work, worker, it)
+		b.dev.expertBand(&b.work, worker, it, b.after(worker, i, end))
 	}
+}
+
+// after is the memory that a worker reads after the items before i, of a range up to end: that of item i if it is the
+// worker's own or in the range, after the last of gate and up the beginning of its part of down, and after that of the
+// product that comes next.
+func (b *expertBands) after(worker, i, end int) []byte {
+	d, w := b.dev, &b.work
+	first, n := d.pool.Share(len(d.experts.items[w.half()]), worker)
+	if i < end || i > first && i < first+n {
+		list := w.Gate
+		if w.down {
+			list = w.Down
+		}
+		return d.experts.items[w.half()][i].of(list)
+	}
+	if w.down {
+		return d.ahead.first(worker)
+	}
+	if first, n = d.pool.Share(len(d.experts.items[1]), worker); n > 0 {
+		return d.experts.items[1][first].of(w.Down)
+	}
+	return nil
+}
+
+// of is the memory of an item's rows.
+func (it expertItem) of(list []*host.Matrix) []byte {
+	return host.Bytes(list[it.expert].Data.Slice(it.n0, it.n1))
 }
 
 type expertArgs struct {
@@ -138,17 +171,35 @@ func (d *Device) expertProducts(a *expertArgs) error {
 	if err := d.expertInputs(a); err != nil {
 		return err
 	}
-	st.cut(a.Gate[0], d)
+	st.cut(0, a.Gate[0], d)
+	st.cut(1, a.Down[0], d)
+	after := d.expertsAhead(a)
 	if err := st.bands.run(d, expertWork{a, false}); err != nil {
 		return err
 	}
+	d.ahead.now.Store(after)
 	if a.packed || a.quantised() {
 		if err := d.packBetween(a, rows, inner); err != nil {
 			return err
 		}
 	}
-	st.cut(a.Down[0], d)
 	return st.bands.run(d, expertWork{a, true})
+}
+
+// expertsAhead makes workers prefetch nothing of other products before the experts and while gate and up are
+// multiplied: which experts come next is not known, and down comes before other products. It returns what to prefetch
+// afterwards.
+func (d *Device) expertsAhead(a *expertArgs) *stage {
+	if !d.experts.few() {
+		return d.ahead.now.Load()
+	}
+	d.ahead.begin(stageKey{a.Gate[0], expertRows}, 0, func() [][][]byte { return make([][][]byte, d.pool.Workers()) })
+	return d.ahead.now.Swap(nil)
+}
+
+// few reports whether rows are so few that the time of products is bound by reading weights.
+func (st *expertState) few() bool {
+	return (st.part.packed || st.part.quantised()) && slices.Max(st.count) <= vec.GroupRows
 }
 
 // expertInputs copies the tokens' rows into the order of the experts.
@@ -274,60 +325,61 @@ func (st *expertState) sort(a *expertArgs) {
 	}
 }
 
-// cut lists the bands of every expert that has rows, of matrices like w: those of a memory node follow each other.
-// Where rows are few, weights stream through and bands are those of a product.
-func (st *expertState) cut(w *host.Matrix, d *Device) {
+// cut lists the bands of every expert that has rows, of matrices like w, which one half takes: those of a memory node
+// follow each other. Where rows are few, weights stream through and bands are those of a product.
+func (st *expertState) cut(half int, w *host.Matrix, d *Device) {
 	out, band := w.Out(), bandRows
-	if (st.part.packed || st.part.quantised()) && slices.Max(st.count) <= vec.GroupRows {
+	if st.few() {
 		active := 0
 		for _, rows := range st.count {
 			active += min(int(rows), 1)
 		}
 		band = streamBand(active*out, rowBytes(w), d.pool.Workers())
 	}
-	st.items = st.items[:0]
+	items := &st.items[half]
+	*items = (*items)[:0]
 	if d.numa == nil {
-		st.list(0, out, band)
+		st.list(items, 0, out, band)
 		return
 	}
 	for node := range d.numa.Count() {
 		first, end := d.numa.Rows(out, node)
-		st.list(first, end, band)
+		st.list(items, first, end, band)
 	}
 }
 
 // list appends the bands of the rows from first up to end of every expert that has rows.
-func (st *expertState) list(first, end, band int) {
+func (st *expertState) list(items *[]expertItem, first, end, band int) {
 	for e, rows := range st.count {
 		if rows == 0 {
 			continue
 		}
 		for n := first; n < end; n += band {
-			st.items = append(st.items, expertItem{e, n, min(n+band, end)})
+			*items = append(*items, expertItem{e, n, min(n+band, end)})
 		}
 	}
 }
 
 // expertBand computes one band of gate and up with the activation, or one band of down, for all rows of one expert.
-// The inputs of gate and up are no longer needed when down writes its outputs over them.
-func (d *Device) expertBand(w *expertWork, worker int, it expertItem) {
+// The inputs of gate and up are no longer needed when down writes its outputs over them. next is the memory that the
+// worker reads afterwards.
+func (d *Device) expertBand(w *expertWork, worker int, it expertItem, next []byte) {
 	st := &d.experts
 	r0, rows := int(st.first[it.expert]), int(st.count[it.expert])
 	hidden, inner := w.X.Cols, w.Inner()
 	x := st.x[r0*hidden : (r0+rows)*hidden]
 	gate, up := st.gate[r0*inner:(r0+rows)*inner], st.up[r0*inner:(r0+rows)*inner]
 	if w.down {
-		d.expertProduct(worker, product{y: x[it.n0:], ldy: hidden, x: gate, ldx: inner, m: rows}, w.Down[it.expert], it,
-			r0)
+		d.expertProduct(worker, product{y: x[it.n0:], ldy: hidden, x: gate, ldx: inner, m: rows}, w.Down, it, r0, next)
 		return
 	}
 	packed := r0
 	if st.alone {
 		packed = int(st.token[r0])
 	}
-	d.expertProduct(worker, product{y: gate[it.n0:], ldy: inner, x: x, ldx: hidden, m: rows}, w.Gate[it.expert], it,
-		packed)
-	d.expertProduct(worker, product{y: up[it.n0:], ldy: inner, x: x, ldx: hidden, m: rows}, w.Up[it.expert], it, packed)
+	d.expertProduct(worker, product{y: gate[it.n0:], ldy: inner, x: x, ldx: hidden, m: rows}, w.Gate, it, packed,
+		it.of(w.Up))
+	d.expertProduct(worker, product{y: up[it.n0:], ldy: inner, x: x, ldx: hidden, m: rows}, w.Up, it, packed, next)
 	for r := range rows {
 		g := gate[r*inner+it.n0 : r*inner+it.n1]
 		u := up[r*inner+it.n0 : r*inner+it.n1]
@@ -338,9 +390,10 @@ func (d *Device) expertBand(w *expertWork, worker int, it expertItem) {
 	}
 }
 
-// expertProduct computes a band of one matrix from the expert's rows, packed from the given row on or as they are.
-func (d *Device) expertProduct(worker int, p product, w *host.Matrix, it expertItem, row int) {
-	st := &d.experts
+// expertProduct computes a band of one matrix of a list from the expert's rows, packed from the given row on or as they
+// are.
+func (d *Device) expertProduct(worker int, p product, list []*host.Matrix, it expertItem, row int, next []byte) {
+	st, w := &d.experts, list[it.expert]
 	if st.part.quantised() {
 		d.blockProduct(vec.BlockCut{Y: p.y, Ldy: p.ldy, X: &st.rows, M0: row, M1: row + p.m, N: it.n1 - it.n0},
 			w, it.n0)
@@ -350,7 +403,8 @@ func (d *Device) expertProduct(worker int, p product, w *host.Matrix, it expertI
 		d.product(worker, p, w, it.n0, it.n1)
 		return
 	}
-	d.packedProduct(vec.Cut{Y: p.y, Ldy: p.ldy, X: &st.columns, M0: row, M1: row + p.m, N: it.n1 - it.n0}, w, it.n0)
+	d.packedProduct(vec.Cut{Y: p.y, Ldy: p.ldy, X: &st.columns, M0: row, M1: row + p.m, N: it.n1 - it.n0, Next: next},
+		w, it.n0)
 }
 
 // addExperts adds the weighted outputs of a few tokens.

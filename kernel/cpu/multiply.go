@@ -51,6 +51,9 @@ type part struct {
 	tiles   int
 }
 
+// bytes is the memory of the weight's rows, without scales.
+func (p *part) bytes() []byte { return host.Bytes(p.w.Data.Slice(p.from, p.to)) }
+
 // arranged reports whether x is packed or quantised.
 func (p *part) arranged() bool { return p.columns != nil || p.rows != nil }
 
@@ -155,7 +158,8 @@ func (d *Device) multiplyItem(st **multiplyState, worker, item int) {
 			continue
 		}
 		n0, m0 := item%p.bands*p.band, item/p.bands*p.tile
-		d.multiplyTile(p, worker, n0, min(n0+p.band, p.w.Out()), m0, min(m0+p.tile, p.X.Rows))
+		d.multiplyTile(p, worker, tileCut{n0: n0, n1: min(n0+p.band, p.w.Out()), m0: m0,
+			m1: min(m0+p.tile, p.X.Rows)})
 		return
 	}
 }
@@ -168,21 +172,50 @@ func (t *shareTask) Do(worker, item int) { t.DoRange(worker, item, item+1) }
 
 // DoRange computes adjacent shares.
 func (t *shareTask) DoRange(worker, first, end int) {
-	st := &t.dev.multiply
-	for i := range st.parts {
+	d, st := t.dev, &t.dev.multiply
+	last := st.shares.at[end].part
+	if st.shares.at[end].row == 0 {
+		last--
+	}
+	for i := st.shares.at[first].part; i <= last; i++ {
 		p := &st.parts[i]
-		if n0, n1 := st.shares.rows(first, end, i, p.to-p.from); n0 < n1 {
-			t.dev.multiplyTile(p, worker, p.from+n0, p.from+n1, 0, p.X.Rows)
+		n0, n1 := st.shares.rows(first, end, i, p.to-p.from)
+		c := tileCut{n0: p.from + n0, n1: p.from + n1, m1: p.X.Rows}
+		if i < last {
+			c.next = st.parts[i+1].bytes()
+		} else {
+			c.next = d.afterShares(worker, end)
 		}
+		d.multiplyTile(p, worker, c)
 	}
 }
 
-// multiplyTile computes rows m0 to m1 of x times rows n0 to n1 of a part's weight.
-func (d *Device) multiplyTile(p *part, worker, n0, n1, m0, m1 int) {
+// afterShares is the memory that a worker reads after a range of shares that ends here: that of the shares behind it,
+// if they are the worker's own, or the beginning of the product that comes next.
+func (d *Device) afterShares(worker, end int) []byte {
+	st := &d.multiply
+	first, n := d.pool.Share(st.shares.count(), worker)
+	if end > first && end < first+n {
+		at := st.shares.at[end]
+		p := &st.parts[at.part]
+		return host.Bytes(p.w.Data.Slice(p.from+at.row, p.to))
+	}
+	return d.ahead.first(worker)
+}
+
+// tileCut is rows m0 to m1 of x times rows n0 to n1 of a weight, and the memory that the worker reads afterwards.
+type tileCut struct {
+	n0, n1, m0, m1 int
+	next           []byte
+}
+
+// multiplyTile computes a tile of a part.
+func (d *Device) multiplyTile(p *part, worker int, c tileCut) {
+	n0, n1, m0, m1 := c.n0, c.n1, c.m0, c.m1
 	out := p.Out.Slice(m0, m1).Columns(n0, n1)
 	if p.columns != nil {
 		d.packedProduct(vec.Cut{Y: host.F32(out), Ldy: out.Stride, X: p.columns, M0: m0, M1: m1, N: n1 - n0,
-			Add: p.Accumulate}, p.w, n0)
+			Add: p.Accumulate, Next: c.next}, p.w, n0)
 		return
 	}
 	if p.rows != nil {

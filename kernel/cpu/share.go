@@ -10,6 +10,18 @@ import "sparrow/kernel/host"
 // fewPlain is the rows that are few where x is taken as it is.
 const fewPlain = 4
 
+// plainFew is the rows of a weight that are not cut where there are few.
+const plainFew = 4
+
+// shareRows is the rows of a part that shares do not cut: those that the kernels for packed rows take at once. Weights
+// that are not more, and taken as they are, would else be one worker's.
+func shareRows(p *part) int {
+	if p.arranged() || p.to-p.from > packedBandFew {
+		return packedBandFew
+	}
+	return plainFew
+}
+
 // place is a row of one of the products, counted from its first.
 type place struct{ part, row int }
 
@@ -49,10 +61,10 @@ func (s *shares) cut(parts []part, workers int) {
 	s.at = append(s.at[:0], place{})
 	before := 0 // bytes before the current row
 	for i := range parts {
-		rows, size := parts[i].to-parts[i].from, rowBytes(parts[i].w)
-		for row := 0; row < rows; row += packedBandFew {
+		rows, size, each := parts[i].to-parts[i].from, rowBytes(parts[i].w), shareRows(&parts[i])
+		for row := 0; row < rows; row += each {
 			// A share ends before the block whose greater part belongs to the next one.
-			unit := min(packedBandFew, rows-row) * size
+			unit := min(each, rows-row) * size
 			if len(s.at) < n && (before+unit/2)*n > len(s.at)*s.bytes && before > 0 {
 				s.at = append(s.at, place{i, row})
 			}

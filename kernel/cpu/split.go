@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"errors"
 	"fmt"
 
 	"sparrow/kernel"
@@ -24,6 +25,10 @@ type splitExperts struct {
 	host   kernel.HostExperts
 	hidden int
 	inner  int
+
+	// Where experts may move: their matrices and methods, and the number of each among the device's own, or -1.
+	weights *kernel.ExpertWeights
+	place   []int32
 }
 
 func (x *splitExperts) Count() int  { return len(x.local[0]) }
@@ -42,23 +47,21 @@ func (d *Device) prepareSplit(w kernel.ExpertWeights) (kernel.Experts, error) {
 	if err := w.Check(); err != nil {
 		return nil, err
 	}
-	x := &splitExperts{host: w.Host, hidden: w.Gate[0].In(), inner: w.Gate[0].Out()}
+	w.Methods = w.Methods.Clone() // those of movable experts change
+	x := &splitExperts{host: w.Host, hidden: w.Gate[0].In(), inner: w.Gate[0].Out(), place: make([]int32, len(w.Gate))}
 	own := w.Methods.Where(kernel.Resident, kernel.Fetched)
-	place := make([]int32, len(w.Gate))
-	for e := range place {
-		place[e] = -1
+	for e := range x.place {
+		x.place[e] = -1
 	}
 	for i, e := range own {
-		place[e] = int32(i)
+		x.place[e] = int32(i)
 	}
 	for phase := range x.local {
 		x.local[phase] = make([]int32, len(w.Gate))
-		for e, m := range w.Methods.Of(phase == 1) {
-			x.local[phase][e] = place[e]
-			if m == kernel.Computed {
-				x.local[phase][e], x.hosted[phase] = -1, true
-			}
-		}
+	}
+	x.find(w.Methods)
+	if w.Movable {
+		x.weights = &w
 	}
 	if len(own) > 0 {
 		p, err := d.PrepareExperts(w.Select(own))
@@ -71,6 +74,44 @@ func (d *Device) prepareSplit(w kernel.ExpertWeights) (kernel.Experts, error) {
 		return x, nil
 	}
 	return x, d.openMailbox(w.Host, x.hidden)
+}
+
+// find says what computes each expert.
+func (x *splitExperts) find(m kernel.ExpertMethods) {
+	for phase := range x.local {
+		for e, method := range m.Of(phase == 1) {
+			x.local[phase][e] = x.place[e]
+			if method == kernel.Computed {
+				x.local[phase][e], x.hosted[phase] = -1, true
+			}
+		}
+	}
+}
+
+// SwapExperts makes an expert of the workers one of the device's own, and the other way round.
+func (d *Device) SwapExperts(x kernel.Experts, in, out int) error {
+	s, ok := x.(*splitExperts)
+	if !ok || s.weights == nil {
+		return fmt.Errorf("%w: swap experts: they were not prepared to be moved", kernel.ErrUnsupported)
+	}
+	next := s.weights.Methods.Clone()
+	if err := next.Swap(in, out); err != nil {
+		return err
+	}
+	if s.host != nil {
+		if err := s.host.Swap(in, out); err != nil {
+			return err
+		}
+	}
+	if s.place[in] < 0 { // else the device has both, and fetches out from now on
+		if err := d.ReplaceExpert(s.own, int(s.place[out]), s.weights.Select([]int{in})); err != nil {
+			return errors.Join(err, s.host.Swap(out, in))
+		}
+		s.place[in], s.place[out] = s.place[out], -1
+	}
+	s.weights.Methods = next
+	s.find(next)
+	return nil
 }
 
 // openMailbox makes the mailbox of the device, which all layers use.

@@ -39,11 +39,21 @@ type GatherRanksArgs struct {
 	Peers     AllReduceArgs // X: this rank's rows; Bytes: set by the launcher
 	Out       Ptr           // the rows of rank r begin First[r] bytes behind it
 	First     [MaxRanks]int64
-	XStride   int64 // bytes between rows, multiples of 16 as RowBytes and First
+	XStride   int64 // bytes between rows, multiples of Unit as RowBytes and First
 	OutStride int64 // bytes between rows
 	Rows      [MaxRanks]int32
 	RowBytes  int32
-	Reserved  int32
+	Unit      int32 // bytes that a thread copies at once, 16 or 4; set by the launcher
+}
+
+// ReduceScatterArgs are the arguments of the kernel that gives every rank its columns of a sum over ranks.
+type ReduceScatterArgs struct {
+	Peers     AllReduceArgs // X: rows of Ranks * RowBytes; Bytes: set by the launcher
+	Out       Ptr           // [Rows, RowBytes]: columns of this rank
+	XStride   int64         // bytes between rows, multiples of 16 as RowBytes
+	OutStride int64         // bytes between rows
+	Rows      int32
+	RowBytes  int32 // of Out
 }
 
 // PartIdsArgs are the arguments of the kernel that numbers things, of which a rank has some, among the rank's own.
@@ -84,9 +94,7 @@ func (k *Kernels) AllReduce(s *Stream, a *AllReduceArgs) error {
 func (k *Kernels) allReduce(s *Stream, kernel string, a *AllReduceArgs) error {
 	c := checks{kernel: kernel}
 	c.memory("x", a.X, 16)
-	if a.Type != ElementF32 && a.Type != ElementBF16 {
-		c.fail("type %v, want f32 or bf16", a.Type)
-	}
+	c.summed(a.Type)
 	if !a.check(&c) {
 		return c.err
 	}
@@ -126,25 +134,54 @@ func (a *AllReduceArgs) check(c *checks) bool {
 // GatherRanks brings the rows of all ranks together on every rank, each of which launches it on its own stream.
 func (k *Kernels) GatherRanks(s *Stream, a *GatherRanksArgs) error {
 	c := checks{kernel: "gather_ranks"}
+	// All ranks must choose the same unit: the bytes of a row are what they have in common.
+	if a.Unit = 16; a.RowBytes%16 != 0 {
+		a.Unit = 4
+	}
+	unit := int64(a.Unit)
 	var most int32
 	for r := range a.Peers.Ranks {
 		if r >= MaxRanks {
 			break // which check refuses
 		}
 		c.count("rows", a.Rows[r])
-		c.multiple("first", a.First[r], 16, 0)
+		c.multiple("first", a.First[r], unit, 0)
 		most = max(most, a.Rows[r])
 	}
-	c.positive("row bytes", a.RowBytes)
-	c.multiple("row bytes", int64(a.RowBytes), 16, 16)
-	c.multiple("x stride", a.XStride, 16, int64(a.RowBytes))
-	c.multiple("out stride", a.OutStride, 16, int64(a.RowBytes))
-	c.memory("x", a.Peers.X, 16)
-	c.memory("out", a.Out, 16)
-	if a.Peers.Bytes = int64(most) * int64(a.RowBytes); !a.Peers.check(&c) {
+	c.multiple("row bytes", int64(a.RowBytes), unit, unit)
+	c.multiple("x stride", a.XStride, unit, int64(a.RowBytes))
+	c.multiple("out stride", a.OutStride, unit, int64(a.RowBytes))
+	c.memory("x", a.Peers.X, int(unit))
+	c.memory("out", a.Out, int(unit))
+	a.Peers.Bytes = (int64(most)*int64(a.RowBytes) + 15) &^ 15
+	if !a.Peers.check(&c) {
 		return c.err
 	}
 	return runGrid(k, s, &c, Dim{X: uint32(a.Peers.Blocks)}, a)
+}
+
+// ReduceScatter gives every rank its columns of a sum over ranks, each of which launches it on its own stream.
+func (k *Kernels) ReduceScatter(s *Stream, a *ReduceScatterArgs) error {
+	c := checks{kernel: "reduce_scatter"}
+	c.count("rows", a.Rows)
+	c.multiple("row bytes", int64(a.RowBytes), 16, 16)
+	whole := int64(a.RowBytes) * int64(a.Peers.Ranks)
+	c.multiple("x stride", a.XStride, 16, whole)
+	c.multiple("out stride", a.OutStride, 16, int64(a.RowBytes))
+	c.memory("x", a.Peers.X, 16)
+	c.memory("out", a.Out, 16)
+	c.summed(a.Peers.Type)
+	if a.Peers.Bytes = int64(a.Rows) * whole; !a.Peers.check(&c) {
+		return c.err
+	}
+	return runGrid(k, s, &c, Dim{X: uint32(a.Peers.Blocks)}, a)
+}
+
+// summed refuses types that are not added over ranks.
+func (c *checks) summed(t ElementType) {
+	if t != ElementF32 && t != ElementBF16 {
+		c.fail("type %v, want f32 or bf16", t)
+	}
 }
 
 // PartIDs numbers things among a rank's own.

@@ -230,67 +230,115 @@ func TestAllReduceNamesTheRankThatIsMissing(t *testing.T) {
 	}
 }
 
-// Rows of all ranks come together on every rank, in place and side by side, also where a rank has none.
+// Rows of all ranks come together on every rank, in place and side by side, also where a rank has none, 16 bytes at
+// once and 4.
 func TestGatherRanks(t *testing.T) {
 	gpu := onGPU(t)
-	const width = 96 // bytes of a row
 	for _, ranks := range []int{2, 4, 8} {
 		p := newPeers(gpu, ranks, 1<<20, ElementBF16)
 		rng := rand.New(rand.NewPCG(uint64(ranks), 3))
-		for round, rows := range [][MaxRanks]int32{{3, 0, 5, 1, 0, 700, 2, 9}, {0, 1, 0, 0, 4, 0, 0, 3}} {
-			var a GatherRanksArgs
-			all := int64(0)
-			for r := range ranks {
-				a.Rows[r], a.First[r] = rows[r], all*width
-				all += int64(rows[r])
-			}
-			a.XStride, a.OutStride, a.RowBytes = width, width, width
-			want := randomBytes(rng, int(all*width))
-			outs := make([]Ptr, ranks)
-			for r := range ranks {
-				own := bytes.Repeat([]byte{0xEE}, len(want))
-				first := a.First[r]
-				copy(own[first:], want[first:first+int64(rows[r])*width])
-				outs[r] = upload(p.rig, own)
-			}
-			for r := range ranks {
-				x := a
-				x.Peers, x.Out = p.args[r], outs[r]
-				x.Peers.X = outs[r].Add(a.First[r])
-				check(t, p.k.GatherRanks(p.streams[r], &x))
+		gather := func(what string, all []GatherRanksArgs, want []byte) {
+			t.Helper()
+			check(t, p.s.Sync()) // what is gathered was written there
+			for r := range all {
+				check(t, p.k.GatherRanks(p.streams[r], &all[r]))
 			}
 			p.sync()
-			for r := range ranks {
+			for r := range all {
 				if f := p.fault(r); f != 0 {
 					t.Fatalf("%d ranks: rank %d did not see rank %d", ranks, r, f-1)
 				}
-				sameBytes(t, fmt.Sprintf("%d ranks, round %d, rank %d", ranks, round, r),
-					p.download(outs[r], int64(len(want))), want)
+				sameBytes(t, fmt.Sprintf("%d ranks, %s, rank %d", ranks, what, r),
+					p.download(all[r].Out, int64(len(want))), want)
 			}
 		}
-		// Columns side by side: of each rank 5 rows of 32 bytes.
-		const height, narrow = 5, 32
-		full := int64(ranks * narrow)
-		want := randomBytes(rng, int(height*full))
-		outs := make([]Ptr, ranks)
-		for r := range ranks {
-			var own []byte
-			for row := range int64(height) {
-				at := row*full + int64(r)*narrow
-				own = append(own, want[at:at+narrow]...)
+		for _, width := range []int64{96, 20} { // bytes of a row
+			for round, rows := range [][MaxRanks]int32{{3, 0, 5, 1, 0, 700, 2, 9}, {0, 1, 0, 0, 4, 0, 0, 3}} {
+				a := GatherRanksArgs{XStride: width, OutStride: width, RowBytes: int32(width)}
+				count := int64(0)
+				for r := range ranks {
+					a.Rows[r], a.First[r] = rows[r], count*width
+					count += int64(rows[r])
+				}
+				want := randomBytes(rng, int(count*width))
+				all := make([]GatherRanksArgs, ranks)
+				for r := range all {
+					own := bytes.Repeat([]byte{0xEE}, len(want))
+					first := a.First[r]
+					copy(own[first:], want[first:first+int64(rows[r])*width])
+					x := a
+					x.Peers, x.Out = p.args[r], upload(p.rig, own)
+					x.Peers.X = x.Out.Add(first)
+					all[r] = x
+				}
+				gather(fmt.Sprintf("rows of %d bytes, round %d", width, round), all, want)
 			}
-			outs[r] = p.poisoned(height * full)
-			a := GatherRanksArgs{Peers: p.args[r], Out: outs[r], XStride: narrow, OutStride: full, RowBytes: narrow}
-			a.Peers.X = upload(p.rig, own)
-			for k := range ranks {
-				a.Rows[k], a.First[k] = height, int64(k)*narrow
-			}
-			check(t, p.k.GatherRanks(p.streams[r], &a))
 		}
-		p.sync()
-		for r := range ranks {
-			sameBytes(t, fmt.Sprintf("%d ranks side by side, rank %d", ranks, r), p.download(outs[r], height*full),
-				want)
+		// Columns side by side: of each rank 5 rows.
+		for _, narrow := range []int64{32, 12} {
+			const height = 5
+			full := int64(ranks) * narrow
+			want := randomBytes(rng, int(height*full))
+			all := make([]GatherRanksArgs, ranks)
+			for r := range all {
+				var own []byte
+				for row := range int64(height) {
+					at := row*full + int64(r)*narrow
+					own = append(own, want[at:at+narrow]...)
+				}
+				a := GatherRanksArgs{Peers: p.args[r], Out: p.poisoned(height * full), XStride: narrow,
+					OutStride: full, RowBytes: int32(narrow)}
+				a.Peers.X = upload(p.rig, own)
+				for k := range ranks {
+					a.Rows[k], a.First[k] = height, int64(k)*narrow
+				}
+				all[r] = a
+			}
+			gather(fmt.Sprintf("%d bytes side by side", narrow), all, want)
+		}
+	}
+}
+
+// Every rank gets its columns of a sum, whose bits are those of the sum that all get.
+func TestReduceScatterOfRanks(t *testing.T) {
+	gpu := onGPU(t)
+	for _, ranks := range []int{2, 4, 8} {
+		for _, typ := range []ElementType{ElementBF16, ElementF32} {
+			// width: bytes of a rank's part of a row
+			for _, c := range []struct{ rows, width int64 }{{1, 16}, {3, 48}, {70, 1024}, {9, 14336}} {
+				whole := c.width * int64(ranks)
+				p := newPeers(gpu, ranks, c.rows*whole, typ)
+				x, want := parts(rand.New(rand.NewPCG(uint64(ranks), uint64(typ))), ranks, c.rows*whole, typ)
+				all := make([]ReduceScatterArgs, ranks)
+				for r := range all {
+					// Rows of x and of the result have gaps.
+					gaps := bytes.Repeat([]byte{0xEE}, int(c.rows*(whole+32)))
+					for row := range c.rows {
+						copy(gaps[row*(whole+32):], x[r][row*whole:(row+1)*whole])
+					}
+					all[r] = ReduceScatterArgs{Peers: p.args[r], Out: p.poisoned(c.rows * (c.width + 16)),
+						XStride: whole + 32, OutStride: c.width + 16, Rows: int32(c.rows), RowBytes: int32(c.width)}
+					all[r].Peers.X = upload(p.rig, gaps)
+				}
+				check(t, p.s.Sync())
+				for range 3 { // in every run
+					for r := range all {
+						check(t, p.k.ReduceScatter(p.streams[r], &all[r]))
+					}
+				}
+				p.sync()
+				for r := range all {
+					if f := p.fault(r); f != 0 {
+						t.Fatalf("%d ranks: rank %d did not see rank %d", ranks, r, f-1)
+					}
+					own := bytes.Repeat([]byte{poison}, int(c.rows*(c.width+16)))
+					for row := range c.rows {
+						copy(own[row*(c.width+16):], want[row*whole+int64(r)*c.width:][:c.width])
+					}
+					sameBytes(t, fmt.Sprintf("type %d, %+v, rank %d of %d", typ, c, r, ranks),
+						p.download(all[r].Out, int64(len(own))), own)
+				}
+			}
 		}
 	}
 }

@@ -83,19 +83,26 @@ suite() {
     engine) tests engine GPUEngine ;;
     v4) tests model/v4 GPU && tests engine GPUStateful ;;
     offload)
-        tests kernel/cuda/op 'GPU(Fetched|Host|Split)' && tests model/v4 GPUOffloaded && tests verify GPUOffloaded &&
-            tests engine GPUTwoMemories
+        tests kernel/cuda/op 'GPU(Fetched|Host|Split|Moved)' && tests model/v4 GPUOffloaded &&
+            tests verify GPUOffloaded && tests engine GPUTwoMemories
         ;;
     builtin) tests builtin Golden/cuda ;;
     lost) tests engine/losttest GPU ;;
-    verify) tests verify GPU ;;
+    verify) tests verify 'GPU(Oracle|Offloaded)' ;;
     ranks)
-        # Two ranks, as streams of one GPU.
+        # Ranks as streams of one GPU. Each stream needs a queue of its own, or ranks that wait block others.
+        export CUDA_DEVICE_MAX_CONNECTIONS=32
         crowds='GPUEngine/(crowd|drafts|drafting|cancel|faulty|shared|prefix|evictions|scores|close)'
-        tests kernel/cuda 'AllReduce|GatherRanks|PartIDs' && tests builtin 'Golden/2_ranks_on_a_GPU' &&
-            tests engine "$crowds" -ranks 2 -attention tp && tests engine "$crowds" -ranks 2 -attention dp &&
-            "$root/bin/sparrow" run --gpus 0,0 --temperature 0 \
-                "The price of a lamp is 2 dollars. Bella takes 3 lamps. How many dollars is that?" </dev/null
+        failed=0
+        tests kernel/cuda 'AllReduce|GatherRanks|ReduceScatter|PartIDs' || failed=1
+        tests kernel/cuda/op GPURanks || failed=1
+        tests builtin 'Golden/2_ranks_on_a_GPU' || failed=1
+        tests verify GPURanks || failed=1
+        tests engine "$crowds" -ranks 2 -attention tp || failed=1
+        tests engine "$crowds" -ranks 2 -attention dp || failed=1
+        "$root/bin/sparrow" run --gpus 0,0 --temperature 0 \
+            "The price of a lamp is 2 dollars. Bella takes 3 lamps. How many dollars is that?" </dev/null || failed=1
+        return $failed
         ;;
     eval)
         for kv in bf16 fp8 fp8-576; do
@@ -105,10 +112,12 @@ suite() {
     soak) soak ;;
     memcheck)
         checked memcheck kernel/cuda 'GPU(Products|EveryProduct|Experts|MissingExpert|Quantise|NormQuantise)' &&
+            checked memcheck kernel/cuda 'AllReduce|GatherRanks|ReduceScatter' &&
             checked memcheck kernel/cuda/op 'GPU(SharedSuites|SelectAndLocate|HeldOperations|Pages|Fetched|HostExperts)'
         ;;
     racecheck)
-        checked racecheck kernel/cuda 'GPU(EveryProduct|ExpertsEqual)'
+        checked racecheck kernel/cuda 'GPU(EveryProduct|ExpertsEqual)' &&
+            checked racecheck kernel/cuda 'AllReduce|GatherRanks|ReduceScatter'
         ;;
     flash) # DeepSeek-V4-Flash at full size: as many experts on the GPU as fit, the rest in host memory
         timeout "$limit" "$root/bin/sparrow" bench model deepseek-v4-flash --dummy --kernels cuda --profile \

@@ -140,8 +140,13 @@ func someSample() SampleArgs {
 		Rows: 5, Columns: 100}
 }
 
+func someAccept() AcceptArgs {
+	return AcceptArgs{Tokens: somewhere, Drafts: somewhere, Words: somewhere, Out: somewhere, TokenStride: 1, Rows: 5,
+		Columns: 100, TokenCount: 9, Sequences: 3, Most: 2}
+}
+
 func someDraw() DrawArgs {
-	return DrawArgs{Out: somewhere, Stride: 8, Rows: 5, Columns: 8, Step: 1, Type: ElementE4M3}
+	return DrawArgs{Out: somewhere, Stride: 8, Rows: 5, Columns: 8, FromStride: 8, Step: 1, Type: ElementE4M3}
 }
 
 func someWiden() WidenArgs {
@@ -341,6 +346,10 @@ func TestLaunchersNameTheArgumentThatIsWrong(t *testing.T) {
 		{"candidates of too few", k.FindCandidates(s, with(someCandidates(),
 			func(a *CandidatesArgs) { a.Columns = 3 })), "best 5 of 3"},
 		{"sample", k.SampleRows(s, with(someSample(), func(*SampleArgs) {})), ""},
+		{"accept", k.AcceptDrafts(s, with(someAccept(), func(*AcceptArgs) {})), ""},
+		{"accept without words", k.AcceptDrafts(s, with(someAccept(), func(a *AcceptArgs) { a.Words = 0 })), "words"},
+		{"accept fewer drafts than none", k.AcceptDrafts(s, with(someAccept(), func(a *AcceptArgs) { a.Most = -1 })),
+			"drafts"},
 		{"sample of too many", k.SampleRows(s, with(someSample(),
 			func(a *SampleArgs) { a.Columns, a.Stride = 262145, 262145 })), "262145 columns"},
 		{"sample by odd words", k.SampleRows(s, with(someSample(), func(a *SampleArgs) { a.Draws += 4 })), "draws"},
@@ -431,4 +440,57 @@ func TestAllReduceArgumentsAreChecked(t *testing.T) {
 			t.Errorf("got %v, want an argument error that says %q", err, says)
 		}
 	}
+}
+
+func TestGathersAndScattersOfRanksAreChecked(t *testing.T) {
+	peers := AllReduceArgs{X: somewhere, State: somewhere, Half: 4096, Timeout: 1e9, Type: ElementBF16, Rank: 1,
+		Ranks: 2, Staging: [MaxRanks]Ptr{somewhere, somewhere}, Flags: [MaxRanks]Ptr{somewhere, somewhere}}
+	gather := GatherRanksArgs{Peers: peers, Out: somewhere, XStride: 32, OutStride: 64, RowBytes: 32,
+		Rows: [MaxRanks]int32{3, 5}}
+	scatter := ReduceScatterArgs{Peers: peers, Out: somewhere, XStride: 64, OutStride: 32, RowBytes: 32, Rows: 5}
+	k := &Kernels{}
+	for says, change := range map[string]func(*GatherRanksArgs){
+		"":                    func(*GatherRanksArgs) {},
+		"row bytes 30":        func(a *GatherRanksArgs) { a.RowBytes = 30 },
+		"x stride 40":         func(a *GatherRanksArgs) { a.XStride = 40 },
+		"x stride 16":         func(a *GatherRanksArgs) { a.XStride = 16 },
+		"out at 0x100004":     func(a *GatherRanksArgs) { a.Out = somewhere + 4 },
+		"first 8":             func(a *GatherRanksArgs) { a.First[1] = 8 },
+		"rows -1":             func(a *GatherRanksArgs) { a.Rows[0] = -1 },
+		"4800 bytes in halve": func(a *GatherRanksArgs) { a.Rows[0] = 150 },
+		"rank 1 of 9":         func(a *GatherRanksArgs) { a.Peers.Ranks = 9 },
+	} {
+		a := gather
+		change(&a)
+		if err := k.GatherRanks(&Stream{}, &a); !launchChecked(err, says) {
+			t.Errorf("gather: got %v, want an argument error that says %q", err, says)
+		}
+	}
+	words := gather
+	words.RowBytes, words.XStride, words.Out = 20, 36, somewhere+4
+	if err := k.GatherRanks(&Stream{}, &words); !launchChecked(err, "") || words.Unit != 4 {
+		t.Errorf("rows of 20 bytes in units of %d: %v", words.Unit, err)
+	}
+	for says, change := range map[string]func(*ReduceScatterArgs){
+		"":                    func(*ReduceScatterArgs) {},
+		"row bytes 24":        func(a *ReduceScatterArgs) { a.RowBytes = 24 },
+		"x stride 32":         func(a *ReduceScatterArgs) { a.XStride = 32 },
+		"out stride 16":       func(a *ReduceScatterArgs) { a.OutStride = 16 },
+		"want f32 or":         func(a *ReduceScatterArgs) { a.Peers.Type = ElementF16 },
+		"6400 bytes in halve": func(a *ReduceScatterArgs) { a.Rows = 100 },
+	} {
+		a := scatter
+		change(&a)
+		if err := k.ReduceScatter(&Stream{}, &a); !launchChecked(err, says) {
+			t.Errorf("scatter: got %v, want an argument error that says %q", err, says)
+		}
+	}
+}
+
+// launchChecked reports whether a launch was refused with such words, or, with none, came as far as its kernel.
+func launchChecked(err error, says string) bool {
+	if says == "" {
+		return errors.Is(err, image.ErrUnknown)
+	}
+	return errors.Is(err, ErrArgument) && strings.Contains(err.Error(), says)
 }

@@ -6,8 +6,11 @@ type DrawArgs struct {
 	Stride  int64 // elements between rows, even
 	Rows    int64
 	Columns int64 // even
-	Seed    uint64
-	Mean    float32
+	// First is the number of the first value and FromStride how many numbers are from row to row, both even: a part of
+	// a matrix has the values that it has there.
+	First, FromStride int64
+	Seed              uint64
+	Mean              float32
 	// Step is what one unit of the sum of four random bytes is worth; the sum has mean 510 and a standard deviation of
 	// 147.8.
 	Step     float32
@@ -25,6 +28,8 @@ func (k *Kernels) DrawValues(s *Stream, a *DrawArgs) error {
 	c.memory("out", a.Out, 2*a.Type.bytes())
 	c.multiple("columns", a.Columns, 2, 2)
 	c.multiple("stride", a.Stride, 2, a.Columns)
+	c.multiple("first", a.First, 2, 0)
+	c.multiple("from stride", a.FromStride, 2, a.Columns)
 	words := a.Rows * (a.Columns / 2)
 	if a.Rows < 0 || words > maxGrid*portableThreads {
 		c.fail("%d rows of %d columns, supported are 0 to %d values", a.Rows, a.Columns,

@@ -28,16 +28,20 @@ func TestGPUDrawnValues(t *testing.T) {
 			size := c.host.Size()
 			bytes := int64(((c.rows-1)*c.stride + c.columns) * size)
 			p := r.poisoned(bytes)
+			// A part of a matrix that is wider by 10 columns.
+			const first = 1026
+			wide := c.columns + 10
 			check(t, r.k.DrawValues(r.s, &DrawArgs{Out: p, Stride: int64(c.stride), Rows: int64(c.rows),
-				Columns: int64(c.columns), Seed: d.Seed, Mean: d.Mean, Step: d.Step(), Type: c.kind}))
-			values := make([]byte, c.rows*c.columns*size)
-			check(t, d.Fill(values, c.host))
+				Columns: int64(c.columns), First: first, FromStride: int64(wide), Seed: d.Seed, Mean: d.Mean,
+				Step: d.Step(), Type: c.kind}))
+			values := make([]byte, c.rows*wide*size)
+			check(t, d.Fill(values, c.host, first))
 			want := make([]byte, bytes)
 			for i := range want {
 				want[i] = poison
 			}
 			for row := range c.rows {
-				copy(want[row*c.stride*size:], values[row*c.columns*size:][:c.columns*size])
+				copy(want[row*c.stride*size:], values[row*wide*size:][:c.columns*size])
 			}
 			sameBytes(t, fmt.Sprintf("%+v %+v", c, d), r.download(p, bytes), want)
 		}

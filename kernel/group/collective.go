@@ -2,7 +2,6 @@ package group
 
 import (
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -52,33 +51,39 @@ func (m *member) AllReduce(a kernel.AllReduceArgs) error {
 	if err := a.Check(); err != nil {
 		return err
 	}
-	if err := sums(a.X, kernel.BF16); err != nil {
-		return err
-	}
 	return m.exchange(call{op: "all-reduce", x: a.X}, func(m *member) {
 		first, last := m.share(a.X.Rows * a.X.Cols)
 		if first == last {
 			return
 		}
-		if a.X.DType == kernel.BF16 {
-			m.sumBF16(first, last)
-			return
+		own := func(r int) kernel.Tensor {
+			x := m.seats[r].at.x
+			x.Rows, x.Cols, x.Stride = 1, last, last
+			return x.Columns(first, last)
 		}
-		sum := host.F32(m.seats[0].at.x)[first:last]
+		m.sum(own(0), own)
 		for r := 1; r < len(m.seats); r++ {
-			add(sum, host.F32(m.seats[r].at.x)[first:last])
-		}
-		for r := 1; r < len(m.seats); r++ {
-			copy(host.F32(m.seats[r].at.x)[first:last], sum)
+			copy(host.Bytes(own(r)), host.Bytes(own(0)))
 		}
 	})
 }
 
-// sumBF16 sums elements as float32, rounded once, as GPUs do.
-func (m *member) sumBF16(first, last int) {
-	sum := make([]float32, last-first)
+// sum writes the sum of a row of every rank to out, in the order of the ranks: in float32, rounded once where rows are
+// bf16, as GPUs do. out may be the row of the first rank.
+func (m *member) sum(out kernel.Tensor, row func(rank int) kernel.Tensor) {
+	if out.DType == kernel.F32 {
+		to := host.F32(out)
+		copy(to, host.F32(row(0)))
+		for r := 1; r < len(m.seats); r++ {
+			for i, v := range host.F32(row(r)) {
+				to[i] += v
+			}
+		}
+		return
+	}
+	sum := make([]float32, out.Cols)
 	for r := range m.seats {
-		for i, v := range host.U16(m.seats[r].at.x)[first:last] {
+		for i, v := range host.U16(row(r)) {
 			if x := num.FromBF16(v); r == 0 {
 				sum[i] = x
 			} else {
@@ -86,11 +91,9 @@ func (m *member) sumBF16(first, last int) {
 			}
 		}
 	}
-	for r := range m.seats {
-		to := host.U16(m.seats[r].at.x)[first:last]
-		for i, v := range sum {
-			to[i] = num.BF16(v)
-		}
+	to := host.U16(out)
+	for i, v := range sum {
+		to[i] = num.BF16(v)
 	}
 }
 
@@ -114,20 +117,11 @@ func (m *member) ReduceScatter(a kernel.ReduceScatterArgs) error {
 	if err := a.Check(len(m.seats)); err != nil {
 		return err
 	}
-	if err := sums(a.X); err != nil {
-		return err
-	}
 	return m.exchange(call{op: "reduce-scatter", x: a.X, out: a.Out}, func(m *member) {
 		for t := range a.Out.Rows {
-			sum := host.RowF32(a.Out, t)
-			for r := range m.seats {
-				part := host.RowF32(m.seats[r].at.x.Columns(m.rank*a.Out.Cols, (m.rank+1)*a.Out.Cols), t)
-				if r == 0 {
-					copy(sum, part)
-				} else {
-					add(sum, part)
-				}
-			}
+			m.sum(a.Out.Slice(t, t+1), func(r int) kernel.Tensor {
+				return m.seats[r].at.x.Slice(t, t+1).Columns(m.rank*a.Out.Cols, (m.rank+1)*a.Out.Cols)
+			})
 		}
 	})
 }
@@ -159,19 +153,4 @@ func (m *member) ShareRows(a kernel.ShareArgs) error {
 			}
 		}
 	})
-}
-
-// sums refuses element types that are not added: others than f32 and those named.
-func sums(t kernel.Tensor, too ...kernel.DType) error {
-	if t.DType != kernel.F32 && !slices.Contains(too, t.DType) {
-		return fmt.Errorf("%w: sums of %s over ranks, supported on CPUs are f32 and in all-reduces bf16",
-			kernel.ErrUnsupported, t.DType)
-	}
-	return nil
-}
-
-func add(sum, x []float32) {
-	for i, v := range x {
-		sum[i] += v
-	}
 }

@@ -341,6 +341,21 @@ func TestRanksThatDoNotAgree(t *testing.T) {
 	wantLost(t, "other shapes", err, "rank 0 has come to all-reduce of f32[1,8] and rank 1 to all-reduce of f32[2,8]")
 }
 
+// Where one rank fails and another then does not end, the one that failed is named.
+func TestARankThatFailsIsNamedBeforeThoseThatWait(t *testing.T) {
+	g := open(t, 2, Options{Timeout: 20 * time.Millisecond})
+	free := make(chan struct{})
+	defer close(free)
+	err := g.Do(func(r int) error {
+		if r == 0 {
+			<-free
+			return nil
+		}
+		return errFault
+	})
+	wantLost(t, "a rank that failed", err, "rank 1 of 2", errFault.Error())
+}
+
 // Compare finds a bit that differs between ranks; without it the first rank is believed.
 func TestCompare(t *testing.T) {
 	for _, compare := range []bool{false, true} {
@@ -413,9 +428,11 @@ func TestRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := g.Member(0).Comm
-	if err := c.ReduceScatter(kernel.ReduceScatterArgs{Out: x.Columns(0, 4), X: x}); !errors.Is(err,
-		kernel.ErrUnsupported) {
-		t.Errorf("a scattered sum of bf16: %v", err)
+	half := x
+	half.DType = kernel.F16
+	if err := c.ReduceScatter(kernel.ReduceScatterArgs{Out: half.Columns(0, 4), X: half}); !errors.Is(err,
+		kernel.ErrArgument) {
+		t.Errorf("a scattered sum of f16: %v", err)
 	}
 	if err := c.ShareRows(kernel.ShareArgs{X: x, Bounds: []int{0, 3, 2}}); !errors.Is(err, kernel.ErrArgument) {
 		t.Errorf("rows beyond the last: %v", err)
@@ -463,10 +480,13 @@ func TestAWatchTellsSlowRanksFromThoseThatHang(t *testing.T) {
 
 // Sums of bf16 are made in float32, in the order of the ranks, and rounded once.
 func TestSumsOfBF16(t *testing.T) {
-	const ranks, n = 3, 50
+	const ranks, n = 3, 51
 	list, random := Meet(ranks, time.Minute), rand.New(rand.NewPCG(5, 5))
 	x, want := make([]kernel.Tensor, ranks), make([]float32, n)
+	own := make([]kernel.Tensor, ranks) // of each rank: its columns of the sum
 	for r := range x {
+		own[r] = kernel.Tensor{Buf: make(kernel.HostBuffer, 2*n/ranks), DType: kernel.BF16, Rows: 1, Cols: n / ranks,
+			Stride: n / ranks}
 		x[r] = kernel.Tensor{Buf: make(kernel.HostBuffer, 2*n), DType: kernel.BF16, Rows: 1, Cols: n, Stride: n}
 		for i := range want {
 			v := num.BF16(float32(random.NormFloat64() * math.Exp(random.NormFloat64()*4)))
@@ -480,7 +500,8 @@ func TestSumsOfBF16(t *testing.T) {
 	var wait sync.WaitGroup
 	for r := range x {
 		wait.Go(func() {
-			if err := list[r].AllReduce(kernel.AllReduceArgs{X: x[r]}); err != nil {
+			if err := errors.Join(list[r].ReduceScatter(kernel.ReduceScatterArgs{Out: own[r], X: x[r]}),
+				list[r].AllReduce(kernel.AllReduceArgs{X: x[r]})); err != nil {
 				t.Error(err)
 			}
 		})
@@ -490,6 +511,9 @@ func TestSumsOfBF16(t *testing.T) {
 		for i, v := range want {
 			if got := host.U16(x[r])[i]; got != num.BF16(v) {
 				t.Fatalf("element %d of rank %d is %#x, want %#x", i, r, got, num.BF16(v))
+			}
+			if got := host.U16(own[i/(n/ranks)])[i%(n/ranks)]; got != num.BF16(v) {
+				t.Fatalf("element %d of the scattered sum is %#x, want %#x", i, got, num.BF16(v))
 			}
 		}
 	}

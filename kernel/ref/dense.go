@@ -151,6 +151,9 @@ func gate(out, g, u []float32, limit float32) {
 // Sample draws with package sample, which defines it.
 func (*Device) Sample(a kernel.SampleArgs) error { return new(host.Sampler).Sample(a) }
 
+// Accept compares drafts with what the target chose.
+func (*Device) Accept(a kernel.AcceptArgs) error { return host.Accept(a) }
+
 // Candidates sorts whole rows.
 func (*Device) Candidates(a kernel.CandidateArgs) error {
 	if err := a.Check(); err != nil {

@@ -127,3 +127,6 @@ func (d *Device) Candidates(a kernel.CandidateArgs) error { return run(a, d.Devi
 
 // Sample has no results to round.
 func (d *Device) Sample(a kernel.SampleArgs) error { return run(a, d.Device.Sample) }
+
+// Accept has no results to round.
+func (d *Device) Accept(a kernel.AcceptArgs) error { return run(a, d.Device.Accept) }

@@ -171,3 +171,8 @@ func (d *Device) Candidates(a kernel.CandidateArgs) error {
 func (d *Device) Sample(a kernel.SampleArgs) error {
 	return run(d, a, d.first.Sample, d.second.Sample)
 }
+
+// Accept runs on both devices.
+func (d *Device) Accept(a kernel.AcceptArgs) error {
+	return run(d, a, d.first.Accept, d.second.Accept)
+}

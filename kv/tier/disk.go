@@ -47,7 +47,7 @@ type disk struct {
 	mu      sync.Mutex
 	pages   map[prefix.Hash]*list.Element // of prefix.Hash
 	order   list.List                     // used last in front
-	pending map[prefix.Hash]bool          // in writes
+	pending map[prefix.Hash]*Page         // in writes, which holds them: found there until their files are complete
 	count   Count
 }
 
@@ -66,7 +66,7 @@ func openDisk(dir string, bytes int64, spec *Spec, l prefix.Listener, log *slog.
 			"each server a folder of its own (--disk-cache)", dir, err)
 	}
 	d := &disk{dir: dir, most: bytes, spec: spec, hears: l, log: log, lock: lock, writes: make(chan *Page, diskQueue),
-		stopped: make(chan struct{}), pages: map[prefix.Hash]*list.Element{}, pending: map[prefix.Hash]bool{},
+		stopped: make(chan struct{}), pages: map[prefix.Hash]*list.Element{}, pending: map[prefix.Hash]*Page{},
 		count: Count{Tier: "disk"}}
 	d.ctx, d.stop = context.WithCancel(context.Background())
 	if err := d.scan(); err != nil {
@@ -151,10 +151,9 @@ func hashOf(name string) (k prefix.Hash, ok bool) {
 
 func (d *disk) path(k prefix.Hash) string { return filepath.Join(d.dir, k.String()+pageSuffix) }
 
-// add notes a page whose file is complete, and removes the files used longest ago that there is no room for.
+// add notes a page whose file is complete, and removes the files used longest ago that there is no room for. The caller
+// holds mu, or nobody else has the tier yet.
 func (d *disk) add(p prefix.Stored) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	if d.pages[p.Hash] != nil {
 		return
 	}
@@ -186,26 +185,40 @@ func (d *disk) Name() string { return "disk" }
 func (d *disk) Wants(k prefix.Hash, o Occasion) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return o == Stored && d.pages[k] == nil && !d.pending[k]
+	return o == Stored && !d.has(k)
 }
 
 func (d *disk) Has(k prefix.Hash) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.pages[k] != nil
+	return d.has(k)
+}
+
+// has reports whether a page has a file or is on its way to one. The caller holds mu.
+func (d *disk) has(k prefix.Hash) bool { return d.pages[k] != nil || d.pending[k] != nil }
+
+// waiting is a page that is on its way to its file, with a reference, or nil.
+func (d *disk) waiting(k prefix.Hash) *Page {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p := d.pending[k]
+	if p != nil {
+		p.Hold()
+	}
+	return p
 }
 
 // Put queues a page for the disk.
 func (d *disk) Put(p *Page) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.ctx.Err() != nil || d.pages[p.Hash] != nil || d.pending[p.Hash] {
+	if d.ctx.Err() != nil || d.has(p.Hash) {
 		return
 	}
 	p.Hold()
 	select {
 	case d.writes <- p:
-		d.pending[p.Hash] = true
+		d.pending[p.Hash] = p
 	default:
 		d.count.Dropped++
 		p.Drop()
@@ -236,27 +249,26 @@ func (d *disk) write() {
 func (d *disk) keep(p *Page) {
 	defer p.Drop()
 	d.mu.Lock()
-	wanted := d.pending[p.Hash] // Clear may have come between
+	wanted := d.pending[p.Hash] == p // Clear may have come between
 	d.mu.Unlock()
 	if !wanted {
 		return
 	}
 	err := d.file(p)
 	d.mu.Lock()
-	wanted = d.pending[p.Hash]
-	delete(d.pending, p.Hash)
-	if err != nil {
+	defer d.mu.Unlock()
+	if wanted = d.pending[p.Hash] == p; wanted {
+		delete(d.pending, p.Hash)
+	}
+	switch {
+	case err != nil:
 		if d.count.Failed++; d.count.Failed == 1 {
 			d.log.Warn("a page could not be written to the disk cache", "folder", d.dir, "error", err)
 		}
-	} else if wanted {
+	case wanted:
 		d.count.Stored++
-	}
-	d.mu.Unlock()
-	switch {
-	case err == nil && wanted:
 		d.add(p.Stored)
-	case err == nil:
+	case !d.has(p.Hash):
 		_ = os.Remove(d.path(p.Hash)) // what stays is found and checked at the next start
 	}
 }
@@ -282,19 +294,22 @@ func (d *disk) file(p *Page) (err error) {
 	return os.Rename(f.Name(), d.path(p.Hash))
 }
 
-// Load reads files one after the other.
+// Load reads files one after the other. A page that has none yet is handed over as it is.
 func (d *disk) Load(ctx context.Context, keys []prefix.Hash, room func(context.Context) *Page,
 	deliver func(*Page) bool) (n int, why string) {
 	for ; n < len(keys); n++ {
-		if !d.Has(keys[n]) {
-			return n, notHeld
-		}
-		p := room(ctx)
+		begun, err := time.Now(), error(nil)
+		p := d.waiting(keys[n])
 		if p == nil {
-			return n, noMemory
+			if !d.Has(keys[n]) {
+				return n, notHeld
+			}
+			if p = room(ctx); p == nil {
+				return n, noMemory
+			}
+			begun = time.Now()
+			err = d.read(p, keys[n])
 		}
-		begun := time.Now()
-		err := d.read(p, keys[n])
 		d.mu.Lock()
 		d.count.Busy += time.Since(begun)
 		if err != nil {

@@ -268,6 +268,32 @@ func TestADiskCacheOutlivesItsProcess(t *testing.T) {
 	}
 }
 
+// A page is found from the moment that it is kept, before its file is complete and after: the device may give it up and
+// ask for it while the disk is slow.
+func TestAPageIsFoundBeforeItsFileIsThere(t *testing.T) {
+	s := openStack(t, Options{DiskDir: t.TempDir(), DiskBytes: 1 << 30}, spec)
+	const pages = diskQueue
+	list := chain(s, 3, pages)
+	keys := keysOf(list)
+	for _, p := range list {
+		s.Keep(p, Stored)
+	}
+	for range 3 {
+		for _, k := range keys {
+			if !s.Has(k) {
+				t.Fatal("a page that was kept is not found")
+			}
+		}
+		if n, why := bring(t, s, keys, rows(3, 1000)); n != pages {
+			t.Fatalf("%d of %d pages came back: %q", n, pages, why)
+		}
+	}
+	s.Clear()
+	if n, why := bring(t, s, keys, rows(3, 1000)); n != 0 {
+		t.Errorf("%d pages came back after Clear: %q", n, why)
+	}
+}
+
 func TestADiskCacheKeepsItsBound(t *testing.T) {
 	dir := t.TempDir()
 	s := openStack(t, Options{DiskDir: dir, DiskBytes: int64(4*spec.Size() + 10)}, spec)

@@ -14,7 +14,7 @@ func loadLayer(c *config.DSA, l *nn.Loader, i int) layer {
 		inputNorm: l.Vector(p+"input_layernorm.weight", c.Hidden),
 		postNorm:  l.Vector(p+"post_attention_layernorm.weight", c.Hidden),
 	}
-	l.Heads(func() { out.attn = loadAttention(c, l, p+"self_attn.", c.Indexer.Computes(i)) })
+	l.Heads(c.Attention.Heads, func() { out.attn = loadAttention(c, l, p+"self_attn.", c.Indexer.Computes(i)) })
 	if i < c.Layers && c.FFN.Dense[i] {
 		m := nn.LoadMLP(l, p+"mlp.", c.Hidden, c.FFN.DenseInner)
 		out.dense = &m

@@ -30,6 +30,7 @@ type Model struct {
 	head   kernel.Matrix
 	next   *nextN // nil without a drafting layer
 	tally  *model.Tally
+	nn.Homes
 
 	caches []mla.Cache
 }
@@ -38,7 +39,8 @@ type Model struct {
 type workspace struct {
 	m      *Model
 	hidden residual // of the latest pass of the target
-	next   residual // m of the latest pass of the drafting layer, for a chain
+	// next is m of the latest pass of the drafting layer, for a chain; u of one without logits, for rows that are picked.
+	next residual
 }
 
 // residual are the rows that a drafting pass continues.
@@ -60,7 +62,8 @@ type layer struct {
 func Load(c *config.DSA, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	m := &Model{config: c, ranks: l.Ranks, dev: dev, queue: kernel.NewQueue(dev)}
 	m.queue.JoinRanks(l.Ranks)
-	if _, err := model.Divide(Facts(c), l.Ranks); err != nil {
+	facts, err := model.Divide(Facts(c), l.Ranks)
+	if err != nil {
 		return nil, err
 	}
 	embed := l.Table
@@ -78,18 +81,19 @@ func Load(c *config.DSA, l *nn.Loader, dev kernel.Device) (*Model, error) {
 		m.head = l.MatrixRows("lm_head.weight", c.Vocab, c.Hidden)
 	}
 	m.loadNextN(l)
+	m.Homes = l.Homes(dev)
 	if err := l.Finish(); err != nil {
 		return nil, err
 	}
-	a, err := mla.New(dev, m.queue, attentionParams(c, l.Ranks.Heads().Count()))
-	m.attn = a
+	m.attn, err = mla.New(dev, m.queue, attentionParams(c, facts.Heads))
 	return m, err
 }
 
-func attentionParams(c *config.DSA, ranks int) mla.Params {
+// attentionParams are those of a rank with a number of heads.
+func attentionParams(c *config.DSA, heads int) mla.Params {
 	a := c.Attention
 	p := mla.Params{
-		Dims:         kernel.LatentDims{Heads: a.Heads / ranks, Nope: a.Nope, Rope: a.Rope, V: a.V, Latent: a.Latent},
+		Dims:         kernel.LatentDims{Heads: heads, Nope: a.Nope, Rope: a.Rope, V: a.V, Latent: a.Latent},
 		QLora:        a.QLora,
 		IndexHeads:   c.Indexer.Heads,
 		TopK:         c.Indexer.TopK,

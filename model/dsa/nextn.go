@@ -80,7 +80,7 @@ type draft struct {
 	rows kernel.Tensor // i32 [T, 1]: hidden states that the rows continue
 	e, g kernel.Tensor // [T, hidden]: embeddings of the tokens, hidden states
 	pair kernel.Tensor // [T, 2*hidden]: both, normalised
-	u    kernel.Tensor // [T, hidden]: the layer's residual rows
+	u    kernel.Tensor // [T, hidden]: the layer's residual rows; without logits kept for plan.PassPick
 	m    kernel.Tensor // [T, hidden]: its outputs, which a chain continues
 }
 
@@ -91,7 +91,10 @@ func (w *workspace) arrangeDraft(p *plan.Plan, cfg *plan.Config, a *kernel.Arena
 	}
 	n, act, h := m.next, m.dev.Activation(), m.config.Hidden
 	d := &draft{}
-	u := a.Take(act, p.Rows, h)
+	u := w.next.mem.Slice(0, p.Rows)
+	if p.Logits > 0 {
+		u = a.Take(act, p.Rows, h)
+	}
 	if err := d.arrange(w, p, cfg, a, []layer{n.layer}); err != nil {
 		return nil, err
 	}
@@ -102,12 +105,13 @@ func (w *workspace) arrangeDraft(p *plan.Plan, cfg *plan.Config, a *kernel.Arena
 	return d, nil
 }
 
-// source are the hidden states that a pass continues: the target's, or the layer's own in a chain.
+// source are the rows that a pass continues: the target's hidden states, or in a chain and of picked rows the layer's
+// own.
 func (d *draft) source() *residual {
-	if d.plan.Pass == plan.PassChain {
-		return &d.work.next
+	if d.plan.Pass == plan.PassDraft {
+		return &d.work.hidden
 	}
-	return &d.work.hidden
+	return &d.work.next
 }
 
 // Prepare fills the input block.
@@ -129,7 +133,9 @@ func (d *draft) Prepare(in *model.Input, words []int32) error {
 	if err != nil {
 		return fmt.Errorf("dsa: %w", err)
 	}
-	d.work.next.rows = 0
+	if d.plan.Pass != plan.PassPick { // picked rows may be prepared several times
+		d.work.next.rows = 0
+	}
 	return nil
 }
 
@@ -140,14 +146,18 @@ func (d *draft) Execute() error {
 	n, eps, h := m.next, m.config.RMSEps, m.config.Hidden
 	d.q.At("drafting layer", -1)
 	from := d.source().mem
-	d.q.Take(kernel.TakeArgs{Out: d.g, X: from, Rows: d.rows})
-	if d.plan.Pass == plan.PassDraft { // a chain continues rows that are normalised
-		d.q.Norm(kernel.NormArgs{Out: d.g, X: d.g, Weight: m.norm, Eps: eps})
+	if d.plan.Pass == plan.PassPick {
+		d.q.Take(kernel.TakeArgs{Out: d.u, X: from, Rows: d.rows})
+	} else {
+		d.q.Take(kernel.TakeArgs{Out: d.g, X: from, Rows: d.rows})
+		if d.plan.Pass == plan.PassDraft { // a chain continues rows that are normalised
+			d.q.Norm(kernel.NormArgs{Out: d.g, X: d.g, Weight: m.norm, Eps: eps})
+		}
+		d.embed(d.e, n.embed)
+		d.q.Norm(kernel.NormArgs{Out: d.pair.Columns(0, h), X: d.e, Weight: n.enorm, Eps: eps})
+		d.q.Norm(kernel.NormArgs{Out: d.pair.Columns(h, 2*h), X: d.g, Weight: n.hnorm, Eps: eps})
+		d.q.Multiply(kernel.MultiplyArgs{Out: d.u, X: d.pair, W: n.project})
 	}
-	d.embed(d.e, n.embed)
-	d.q.Norm(kernel.NormArgs{Out: d.pair.Columns(0, h), X: d.e, Weight: n.enorm, Eps: eps})
-	d.q.Norm(kernel.NormArgs{Out: d.pair.Columns(h, 2*h), X: d.g, Weight: n.hnorm, Eps: eps})
-	d.q.Multiply(kernel.MultiplyArgs{Out: d.u, X: d.pair, W: n.project})
 	d.attn.Begin()
 	if d.plan.Logits == 0 {
 		d.q.Norm(kernel.NormArgs{Out: d.x, X: d.u, Weight: n.layer.inputNorm, Eps: eps})
@@ -161,9 +171,5 @@ func (d *draft) Execute() error {
 	return d.q.Done()
 }
 
-// Enqueued lets a chain continue the rows of this pass, where it computed outputs.
-func (d *draft) Enqueued() {
-	if d.plan.Logits > 0 {
-		d.work.next.rows = d.plan.Rows
-	}
-}
+// Enqueued lets a chain continue the outputs of this pass, or a pick the rows that it has stored.
+func (d *draft) Enqueued() { d.work.next.rows = d.plan.Rows }

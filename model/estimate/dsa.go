@@ -26,14 +26,14 @@ func (s *dsaStep) layer(l int) {
 	index := 0.0
 	if c.Indexer.Computes(l) {
 		index = float64(c.Indexer.Heads * c.Indexer.Dim)
-		s.add("indexer", s.product(s.rows, float64(c.Indexer.Heads), h, 2), s.indexFormula())
+		s.add("indexer", s.product(s.own, float64(c.Indexer.Heads), h, 2), s.indexFormula())
 		if s.decodes > 0 {
 			s.add("indexer", x.Launch+s.keys*132/x.Keys+x.Pick+s.keys*4/x.Scores, "")
 		}
 		s.add("indexer", s.pairs*2*index/x.ScoreOps+s.pairs*4/x.Scores, "")
 	}
-	s.add("products", s.product(s.rows, float64(a.QLora)+layout.IndexDim+latent+rope, h, 1)+
-		s.product(s.rows, s.heads*(nope+rope)+index, float64(a.QLora), 1)+s.product(s.rows, h, s.heads*v, 1),
+	s.add("products", s.product(s.own, float64(a.QLora)+layout.IndexDim+latent+rope, h, 1)+
+		s.product(s.own, s.heads*(nope+rope)+index, float64(a.QLora), 1)+s.product(s.own, h, s.heads*v, 1),
 		s.productFormula())
 	units := math.Ceil(s.heads / 64)
 	attention := fmt.Sprintf("decodes: %.0f us + %.2f us for each row and 64 heads, at least %.0f; prompts: %.1f us "+
@@ -56,9 +56,8 @@ func (s *dsaStep) layer(l int) {
 	} else {
 		s.mixture(l)
 	}
-	s.add("rest", x.Rest+s.rows*x.RestRow, fmt.Sprintf("norms, residual sums, quantisation, rotation, rows stored: "+
-		"%.0f us + %.2f us a row, in each layer", x.Rest, x.RestRow))
-	s.exchange(s.rows*h*2, 2)
+	s.rest("norms, residual sums, quantisation, rotation, rows stored")
+	s.exchanges(h)
 }
 
 func (p *parts) indexFormula() string {
@@ -66,11 +65,10 @@ func (p *parts) indexFormula() string {
 		"prompts; selections: %.0f us, scores / %.1f TB/s", p.x.Keys/1e6, p.x.ScoreOps/1e6, p.x.Pick, p.x.Scores/1e6)
 }
 
-// dsaRest is what a GPU holds of the weights beside experts, FP8 but for the vocabulary, the router and the indexer's
-// small parts.
-func dsaRest(c *config.DSA, ranks float64) float64 {
-	a, f := c.Attention, c.FFN
-	h, heads := float64(c.Hidden), float64(a.Heads)/ranks
+// dsaRest is what a GPU with some heads holds of the weights beside experts, FP8 but for the vocabulary, the router and
+// the indexer's small parts.
+func dsaRest(c *config.DSA, heads, ranks float64) float64 {
+	a, f, h := c.Attention, c.FFN, float64(c.Hidden)
 	total := 2 * float64(c.Vocab) * h * 2 / ranks
 	if c.TiedHead {
 		total /= 2

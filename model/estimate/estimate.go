@@ -6,7 +6,6 @@
 package estimate
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -25,11 +24,13 @@ type Stage struct {
 
 // Estimate is the time of a step.
 type Estimate struct {
-	GPUs        int     `json:"gpus"`
-	Rows        int     `json:"rows"`
-	Stages      []Stage `json:"stages"`
-	Millis      float64 `json:"milliseconds"`
-	WeightBytes int64   `json:"weight_bytes"` // of each GPU
+	GPUs int `json:"gpus"`
+	Rows int `json:"rows"`
+	// Attention is how GPUs share it where that is not by heads: stages are then those of the slowest.
+	Attention   plan.Division `json:"attention,omitempty"`
+	Stages      []Stage       `json:"stages"`
+	Millis      float64       `json:"milliseconds"`
+	WeightBytes int64         `json:"weight_bytes"` // of each GPU
 }
 
 // Of estimates a step of a batch on GPUs that share a model (docs/ranks.md).
@@ -41,20 +42,32 @@ func Of(c *config.DSA, cfg *plan.Config, b *plan.Batch, gpus int) (*Estimate, er
 	if n := max(cfg.Model.Ranks, 1); n != gpus {
 		return nil, fmt.Errorf("estimate: the plan is for %d ranks, asked for %d GPUs", n, gpus)
 	}
-	if cfg.Model.ByRequests() {
-		return nil, errors.New("estimate: times are those of ranks that share attention by heads; ask for " +
-			"--attention tp")
-	}
 	m := H200s(gpus)
 	out := estimate(c, cfg, b, &m, nil)
 	e := expertsOf(c)
-	out.WeightBytes = restBytes(c, gpus) + int64(e.values())*int64(e.count()/gpus)
+	out.WeightBytes = restBytes(c, cfg.Model.Heads, gpus) + int64(e.values())*int64(e.count()/gpus)
 	return out, nil
 }
 
-// estimate adds up the stages of a step.
+// estimate adds up the stages of a step: where ranks share attention by requests those of the slowest, which the others
+// wait for in every layer.
 func estimate(d config.Description, cfg *plan.Config, b *plan.Batch, m *Machine, s *split) *Estimate {
-	p := newParts(d, cfg, b, m, s)
+	if !cfg.Model.ByRequests() {
+		return stages(d, newParts(d, cfg, b, m, s, 0), m)
+	}
+	var slowest *Estimate
+	for rank := range cfg.Model.Ranks {
+		e := stages(d, newParts(d, cfg, b, m, s, rank), m)
+		if slowest == nil || e.Millis > slowest.Millis {
+			slowest = e
+		}
+	}
+	slowest.Attention = cfg.Model.Division
+	return slowest
+}
+
+// stages adds up the stages of a rank.
+func stages(d config.Description, p *parts, m *Machine) *Estimate {
 	switch c := d.(type) {
 	case *config.DSA:
 		(&dsaStep{parts: p, c: c}).run()
@@ -70,8 +83,12 @@ func estimate(d config.Description, cfg *plan.Config, b *plan.Batch, m *Machine,
 
 // Print writes the estimate as a table.
 func (e *Estimate) Print(w io.Writer) error {
-	fmt.Fprintf(w, "\nestimate: %.2f ms for a step of %d rows on %d H200, %s of weights on each; computed from times "+
-		"of one H200, not measured\n", e.Millis, e.Rows, e.GPUs, unit.Bytes(e.WeightBytes))
+	by := ""
+	if e.Attention == plan.ByRequests {
+		by = " that share attention by requests (the slowest of them)"
+	}
+	fmt.Fprintf(w, "\nestimate: %.2f ms for a step of %d rows on %d H200%s, %s of weights on each; computed from "+
+		"times of one H200, not measured\n", e.Millis, e.Rows, e.GPUs, by, unit.Bytes(e.WeightBytes))
 	return e.table(w)
 }
 

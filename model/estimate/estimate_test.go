@@ -13,8 +13,14 @@ import (
 	"sparrow/plan"
 )
 
-// of estimates a batch of a preset on H200s.
+// of estimates a batch of a preset on H200s that share attention by heads.
 func of(t *testing.T, preset, batch string, gpus int) *Estimate {
+	t.Helper()
+	return divided(t, preset, batch, gpus, plan.ByHeads)
+}
+
+// divided is of, with requests given to ranks in turn where these are divided.
+func divided(t *testing.T, preset, batch string, gpus int, how plan.Division) *Estimate {
 	t.Helper()
 	text, err := synth.PresetConfig(preset)
 	if err != nil {
@@ -28,7 +34,7 @@ func of(t *testing.T, preset, batch string, gpus int) *Estimate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := dsa.Facts(c).Divide(gpus, plan.ByHeads)
+	m, err := dsa.Facts(c).Divide(gpus, how)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,6 +45,11 @@ func of(t *testing.T, preset, batch string, gpus int) *Estimate {
 	b, err := plan.ParseBatch(batch)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for i := range b.Requests {
+		if m.ByRequests() {
+			b.Requests[i].Rank = i % gpus
+		}
 	}
 	e, err := Of(c, &cfg, &b, gpus)
 	if err != nil {
@@ -107,5 +118,42 @@ func TestEightGPUs(t *testing.T) {
 	}
 	if strings.Contains(fmt.Sprint(one.Stages), "links") {
 		t.Error("one GPU has links")
+	}
+}
+
+// By requests a GPU holds all weights of attention and attends for its own rows: many sequences take less attention
+// than by heads, one sequence takes that of one GPU, and links carry three quarters.
+func TestEightGPUsByRequests(t *testing.T) {
+	stage := func(e *Estimate, name string) float64 {
+		for _, s := range e.Stages {
+			if s.Name == name {
+				return s.Micros
+			}
+		}
+		t.Fatalf("no stage %s in %+v", name, e.Stages)
+		return 0
+	}
+	estimates := func(sequences int) (one, heads, requests *Estimate) {
+		batch := decodes(sequences, 8192)
+		return of(t, "deepseek-v3.2", batch, 1), of(t, "deepseek-v3.2", batch, 8),
+			divided(t, "deepseek-v3.2", batch, 8, plan.ByRequests)
+	}
+	_, heads, requests := estimates(256)
+	if a, b := stage(requests, "indexer"), stage(heads, "indexer"); !(a < b/4) {
+		t.Errorf("256 sequences: an indexer of %.0f us by requests, %.0f by heads", a, b)
+	}
+	if a, b := stage(requests, "links"), stage(heads, "links"); !(a < b && a > b*2/3) {
+		t.Errorf("256 sequences: links of %.0f us by requests, %.0f by heads", a, b)
+	}
+	if a, b := requests.WeightBytes, heads.WeightBytes; !(a > b+5e9 && a < b+30e9) {
+		t.Errorf("weights of %d bytes on each GPU by requests, %d by heads", a, b)
+	}
+	one, _, requests := estimates(1)
+	if a, b := stage(requests, "attention"), stage(one, "attention"); a != b {
+		t.Errorf("one sequence: attention of %.0f us by requests, %.0f on one GPU", a, b)
+	}
+	var text bytes.Buffer
+	if err := requests.Print(&text); err != nil || !strings.Contains(text.String(), "by requests (the slowest") {
+		t.Errorf("%v in\n%s", err, text.String())
 	}
 }

@@ -42,8 +42,8 @@ const (
 	graphBytes  = 256 << 20
 	driverBytes = 256 << 20
 	hostBytes   = 4 << 30 // left to the system and to the process
-	// ringExperts is how many experts the buffers hold that fetched ones come to: three of 8 each.
-	ringExperts = 24
+	// ringExperts is how many experts the buffers hold that fetched ones come to: twice 8 and 16.
+	ringExperts = 32
 )
 
 // Part is something that takes memory.
@@ -105,9 +105,10 @@ func (q *Question) Fit() (*Fit, error) {
 		memory = min(memory, q.DeviceBytes)
 	}
 	parts := []Part{
-		{"weights beside experts", restBytes(q.Model, m.GPUs), "attention, shared experts, routers, vocabulary"},
+		{"weights beside experts", restBytes(q.Model, facts.Heads, m.GPUs),
+			"attention, shared experts, routers, vocabulary"},
 		{"cache", cacheBytes(q.Model), fmt.Sprintf("%d sequences of %d tokens", Sequences, Tokens)},
-		{"largest step", int64(rowBytes(q.Model, m.GPUs) * Chunk), fmt.Sprintf("%d rows of a prompt", Chunk)},
+		{"largest step", int64(rowBytes(q.Model, facts.Heads) * Chunk), fmt.Sprintf("%d rows of a prompt", Chunk)},
 		{"operations", int64(e.chosen*(e.inner+e.hidden)*2*Chunk) / int64(m.GPUs), "results of its experts"},
 		{"graphs and driver", graphBytes + driverBytes, ""},
 	}
@@ -138,8 +139,7 @@ func (q *Question) Fit() (*Fit, error) {
 		Experts: choice, Device: parts, Host: []Part{
 			{"experts", choice.HostBytes * int64(m.GPUs), fmt.Sprint(onHost * m.GPUs)},
 			{"system and process", hostBytes, "assumed"}}}
-	s := &split{ask: ask, placement: choice.Placement, method: [2]placement.Method{choice.Decode, choice.Prefill},
-		ranks: float64(m.GPUs)}
+	s := &split{ask: ask, placement: choice.Placement, ranks: float64(m.GPUs)}
 	f.speeds(q, &cfg, s)
 	return f, nil
 }
@@ -176,13 +176,13 @@ func (f *Fit) speeds(q *Question, cfg *plan.Config, s *split) {
 	add(fmt.Sprintf("a prompt of %d tokens in one step", Chunk), Chunk, plan.ExtendRequest(Chunk, 0))
 }
 
-// restBytes is what each GPU holds of the weights beside experts.
-func restBytes(d config.Description, gpus int) int64 {
+// restBytes is what each GPU holds of the weights beside experts, with so many heads.
+func restBytes(d config.Description, heads, gpus int) int64 {
 	switch c := d.(type) {
 	case *config.DSA:
-		return int64(dsaRest(c, float64(gpus)))
+		return int64(dsaRest(c, float64(heads), float64(gpus)))
 	case *config.V4:
-		return int64(v4Rest(c, float64(gpus)))
+		return int64(v4Rest(c, float64(heads), float64(gpus)))
 	}
 	return 0
 }
@@ -208,18 +208,20 @@ func cacheBytes(d config.Description) int64 {
 }
 
 // rowBytes is the memory of a step for each row of a prompt, about: residual rows, and what attention of a layer works
-// with.
-func rowBytes(d config.Description, gpus int) float64 {
+// with for so many heads.
+func rowBytes(d config.Description, of int) float64 {
+	heads := float64(of)
 	index := func(x config.Indexer) float64 { return float64(3*x.Heads*x.Dim + 8*x.TopK) }
 	switch c := d.(type) {
 	case *config.DSA:
-		a, heads := c.Attention, float64(c.Attention.Heads/gpus)
+		a := c.Attention
 		return 2*4*float64(c.Hidden) + 2*heads*float64(a.QK()+2*(a.Latent+a.Rope)+2*a.V) + 2*float64(a.QLora) +
 			index(c.Indexer)
 	case *config.V4:
-		a, heads := c.Attention, float64(c.Attention.Heads/gpus)
+		a := c.Attention
+		groups := heads / float64(a.Heads/a.Groups)
 		streams, raw := 2*2*float64(c.Hyper.Streams*c.Hidden), 4*2*2*float64(a.Dim+layout.IndexDim)
-		return streams + 2*4*float64(c.Hidden) + 2*2*heads*float64(a.Dim) + 2*float64(a.Groups*a.OLora/gpus) + raw +
+		return streams + 2*4*float64(c.Hidden) + 2*2*heads*float64(a.Dim) + 2*groups*float64(a.OLora) + raw +
 			index(c.Indexer)
 	}
 	return 0

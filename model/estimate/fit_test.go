@@ -249,17 +249,17 @@ func TestMemoryIsThatOfTheDevice(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e := expertsOf(src.Model)
+		e, heads := expertsOf(src.Model), m.Facts().Heads
 		format := cost.E4M3
 		if _, ok := src.Model.(*config.V4); ok {
 			format = cost.E2M1
 		}
 		weights := empty.(*op.Device).MemoryUse().Weights
-		want := int64(bytesOf(format, e.values()))*int64(e.count()) + restBytes(src.Model, 1)
+		want := int64(bytesOf(format, e.values()))*int64(e.count()) + restBytes(src.Model, heads, 1)
 		if share := float64(want) / float64(weights); math.Abs(share-1) > 0.02 {
 			t.Errorf("%s: weights of %d bytes are estimated as %d", preset, weights, want)
 		}
-		step := rowBytes(src.Model, 1) * Chunk
+		step := rowBytes(src.Model, heads) * Chunk
 		t.Logf("%s: weights %.3f of the device's, largest step %.2f GB of %.2f", preset, float64(want)/float64(weights),
 			step/1e9, float64(arena)/1e9)
 		if share := step / float64(arena); share < 0.9 || share > 1.3 {

@@ -21,7 +21,9 @@ type parts struct {
 	all   experts
 	split *split // experts in two memories; nil where all are on the device
 
-	rows, logits     float64
+	rows, logits float64
+	// Of the rank's own attention: all rows where heads are divided.
+	own              float64
 	decodes, keys    float64 // rows that decode, and the keys that they see
 	sparse, pairs    float64 // rows of prompts that select, and the keys that they see
 	dense            float64 // keys that rows of the dense form see
@@ -79,7 +81,8 @@ func expertsOf(d config.Description) experts {
 	return e
 }
 
-func newParts(d config.Description, cfg *plan.Config, b *plan.Batch, m *Machine, s *split) *parts {
+// newParts is the estimate of a rank.
+func newParts(d config.Description, cfg *plan.Config, b *plan.Batch, m *Machine, s *split, rank int) *parts {
 	p := &parts{x: m.GPU, link: m.Link, ranks: float64(m.GPUs), heads: float64(cfg.Model.Heads), top: float64(cfg.T),
 		cfg: cfg, all: expertsOf(d), split: s, at: map[string]int{}}
 	if !cfg.DenseOK {
@@ -89,6 +92,10 @@ func newParts(d config.Description, cfg *plan.Config, b *plan.Batch, m *Machine,
 		n, first := b.Rows(cfg, i), b.FirstPosition(cfg, i)
 		p.rows += float64(n)
 		p.logits += float64(max(b.Requests[i].Logits, 1))
+		if b.Requests[i].Rank != rank {
+			continue
+		}
+		p.own += float64(n)
 		if b.Requests[i].Extend > 0 {
 			p.prompt(float64(first), float64(n))
 		} else {
@@ -146,13 +153,30 @@ func (p *parts) productFormula() string {
 		p.x.BF16/1e6)
 }
 
-// exchange adds a number of all-reduces of some bytes on each GPU. Two shots receive every byte twice, but for the
-// GPU's own.
-func (p *parts) exchange(bytes, n float64) {
+// exchange adds an exchange of some bytes on each GPU that receives every byte so many times, but for the GPU's own:
+// twice in an all-reduce, once in a gather.
+func (p *parts) exchange(bytes, times float64) {
 	if p.ranks > 1 {
-		p.add("links", n*(p.link.Wait+2*bytes*(p.ranks-1)/p.ranks/p.link.Rate), fmt.Sprintf("an all-reduce: %.0f us + "+
-			"2 (N-1)/N bytes / %.0f GB/s; stated, not measured", p.link.Wait, p.link.Rate/1e3))
+		p.add("links", p.link.Wait+times*bytes*(p.ranks-1)/p.ranks/p.link.Rate, fmt.Sprintf("an exchange: %.0f us + "+
+			"(N-1)/N bytes / %.0f GB/s, in an all-reduce twice; stated, not measured", p.link.Wait, p.link.Rate/1e3))
 	}
+}
+
+// exchanges adds those of a layer: a sum of all rows behind attention, or a gather where requests are divided, and a
+// sum behind the feed-forward block.
+func (p *parts) exchanges(hidden float64) {
+	behind := 2.0
+	if p.cfg.Model.ByRequests() {
+		behind = 1
+	}
+	p.exchange(p.rows*hidden*2, behind)
+	p.exchange(p.rows*hidden*2, 2)
+}
+
+// rest adds the small operations of a layer, half of them those of attention.
+func (p *parts) rest(what string) {
+	p.add("rest", p.x.Rest+(p.rows+p.own)/2*p.x.RestRow, fmt.Sprintf("%s: %.0f us + %.2f us a row, in each layer", what,
+		p.x.Rest, p.x.RestRow))
 }
 
 // layers adds the parts of n layers, and of the experts that each waits for.
@@ -167,10 +191,8 @@ func (p *parts) layers(n int, layer func(l int)) {
 // ends adds what is outside layers.
 func (p *parts) ends(vocabulary, hidden float64) {
 	p.add("head", p.product(p.logits, vocabulary/p.ranks, hidden, 2), p.productFormula())
-	p.exchange(p.rows*hidden*2, 1)
-	if p.ranks > 1 {
-		p.add("links", p.link.Wait+p.logits*vocabulary*4*(p.ranks-1)/p.ranks/p.link.Rate, "")
-	}
+	p.exchange(p.rows*hidden*2, 2)
+	p.exchange(p.logits*vocabulary*4, 1)
 	p.add("step", p.x.Step, fmt.Sprintf("%.0f us a step", p.x.Step))
 }
 
@@ -191,13 +213,17 @@ func (p *parts) mixture(l int) {
 	}
 	// Experts that the device reads, and of a row's choices those that it computes.
 	read, used := n*(1-math.Pow(1-e.chosen/n, p.rows)), e.chosen
-	if p.split != nil && p.method() == placement.Computed {
-		read, used = p.split.over(l, p.rows, true)
+	if p.split != nil {
+		_, read, used = p.over(l, placement.Resident, placement.Fetched)
 	}
-	device := max(read/p.ranks*bytes/x.Experts, 2*p.rows*used/p.ranks*e.values()/rate)
+	reads := x.Experts
+	if format == cost.E2M1 {
+		reads = x.NarrowExperts
+	}
+	device := max(read/p.ranks*bytes/reads, 2*p.rows*used/p.ranks*e.values()/rate)
 	p.add("experts", device+x.Choose+p.rows*x.ChooseRow, fmt.Sprintf("%.0f us + %.2f us a row for their choice + the "+
 		"longer of bytes of chosen experts / %.2f TB/s and operations / %.0f TFLOP/s", x.Choose, x.ChooseRow,
-		x.Experts/1e6, rate/1e6))
+		reads/1e6, rate/1e6))
 	if p.split != nil {
 		p.onHost(l, device+shared)
 	}

@@ -30,16 +30,17 @@ func (s *v4Step) layer(l int) {
 	sites := 2 * (s.product(s.rows, streams*(2+streams), streams*h, 2) + 2*x.Launch + 3*s.rows*streams*h*2/x.Weights)
 	s.add("streams", sites, fmt.Sprintf("of each sublayer a bf16 product, two launches and three times the rows of "+
 		"all streams / %.1f TB/s", x.Weights/1e6))
-	groups := float64(a.Groups) / s.ranks
-	s.add("products", s.product(s.rows, lora+dim, h, 1)+s.product(s.rows, s.heads*dim, lora, 1)+
-		groups*s.product(s.rows, float64(a.OLora), float64(a.Heads/a.Groups)*dim, 1)+
-		s.product(s.rows, h, groups*float64(a.OLora), 1), s.productFormula())
+	together := float64(a.Heads / a.Groups)
+	groups := s.heads / together
+	s.add("products", s.product(s.own, lora+dim, h, 1)+s.product(s.own, s.heads*dim, lora, 1)+
+		groups*s.product(s.own, float64(a.OLora), together*dim, 1)+
+		s.product(s.own, h, groups*float64(a.OLora), 1), s.productFormula())
 	if ratio > 0 {
 		wide := dim
 		if ratio == 4 {
 			wide = 2 * (dim + layout.IndexDim)
 		}
-		s.add("compressors", s.product(s.rows, 2*wide, h, 2)+4*x.Launch, fmt.Sprintf("bf16 products and four launches "+
+		s.add("compressors", s.product(s.own, 2*wide, h, 2)+4*x.Launch, fmt.Sprintf("bf16 products and four launches "+
 			"of %.1f us", x.Launch))
 	}
 	if ratio == 4 {
@@ -47,15 +48,14 @@ func (s *v4Step) layer(l int) {
 	}
 	s.attention(ratio)
 	s.mixture(l)
-	s.add("rest", x.Rest+s.rows*x.RestRow, fmt.Sprintf("norms, quantisation, rotation, entries stored: %.0f us + "+
-		"%.2f us a row, in each layer", x.Rest, x.RestRow))
-	s.exchange(s.rows*h*2, 2)
+	s.rest("norms, quantisation, rotation, entries stored")
+	s.exchanges(h)
 }
 
 // indexer adds the scores of groups of 4 tokens and their selection.
 func (s *v4Step) indexer(lora, h float64) {
 	i, x := s.c.Indexer, &s.x
-	s.add("indexer", s.product(s.rows, float64(i.Heads*i.Dim), lora, 1)+s.product(s.rows, float64(i.Heads), h, 2),
+	s.add("indexer", s.product(s.own, float64(i.Heads*i.Dim), lora, 1)+s.product(s.own, float64(i.Heads), h, 2),
 		s.indexFormula()+"; a key for every 4 tokens")
 	if s.decodes > 0 {
 		s.add("indexer", x.Launch+s.keys/4*132/x.Keys+x.Pick+s.keys/4*4/x.Scores, "")
@@ -87,16 +87,17 @@ func (s *v4Step) attention(ratio int) {
 	s.add("attention", s.sparse*x.V4Prompt*share(s.sparse, s.pairs), formula)
 }
 
-// v4Rest is what a GPU holds of the weights beside experts: FP8, but bf16 for the vocabulary, routers, compressors and
-// sites.
-func v4Rest(c *config.V4, ranks float64) float64 {
+// v4Rest is what a GPU with some heads holds of the weights beside experts: FP8, but bf16 for the vocabulary, routers,
+// compressors and sites.
+func v4Rest(c *config.V4, heads, ranks float64) float64 {
 	a, f, x := c.Attention, c.FFN, c.Indexer
 	h, dim, streams := float64(c.Hidden), float64(a.Dim), float64(c.Hyper.Streams)
-	lora, low := float64(a.QLora), float64(a.Groups*a.OLora)
+	lora, together := float64(a.QLora), float64(a.Heads/a.Groups)
+	low := heads / together * float64(a.OLora)
 	total := 2 * 2 * float64(c.Vocab) * h / ranks
 	for l := range c.Layers + c.NextN {
 		total += 2 * 2 * streams * (2 + streams) * streams * h
-		total += (lora+dim)*h + (float64(a.Heads)*dim*lora+low*float64(a.Heads/a.Groups)*dim+low*h)/ranks
+		total += (lora+dim)*h + heads*dim*lora + low*together*dim + low*h
 		total += 3*float64(f.Inner*f.Shared)/ranks*h + 2*float64(f.Experts)*h
 		if l >= len(a.Ratios) { // a drafting block: two projections of its own
 			total += 2 * h * h

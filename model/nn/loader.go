@@ -32,14 +32,18 @@ type Loader struct {
 	// Placement says where experts are, nil for all on the device; Host computes those that the CPU computes.
 	Placement *placement.Placement
 	Host      ExpertHost
+	// Movable experts may change their homes while the model serves.
+	Movable bool
 
 	from     *weight.Checkpoint
 	dev      Device
+	groups   int // of heads, while Heads loads them
 	used     map[string]bool
 	problems []string
 	err      error // of the device, not of the checkpoint
 	onTensor func(name string)
 	patterns map[kernel.Drawn][]byte // of packed values that are drawn, by their distribution
+	homes    map[int]kernel.Experts  // by layer
 }
 
 // Device is what a loader needs of a device.
@@ -55,7 +59,8 @@ type ExpertHost interface {
 
 // NewLoader reads from a checkpoint for a device. onTensor, when not nil, is called once per tensor, for progress bars.
 func NewLoader(from *weight.Checkpoint, dev Device, onTensor func(name string)) *Loader {
-	l := &Loader{from: from, dev: dev, used: map[string]bool{}, onTensor: onTensor}
+	l := &Loader{from: from, dev: dev, used: map[string]bool{}, onTensor: onTensor,
+		homes: map[int]kernel.Experts{}}
 	if d, ok := dev.(kernel.BulkLoader); ok {
 		l.err = d.BeginLoad()
 	}
@@ -109,27 +114,11 @@ func (l *Loader) Bands(name string, n, out, in int) []kernel.Matrix {
 	if !w.Data.Given() {
 		return nil
 	}
-	if ranks := l.Ranks.Count(); n%ranks != 0 {
-		l.addProblem("%s has %d groups, which %d ranks cannot share; %s, or attention divided by requests "+
-			"(--attention dp)", name, n, ranks, supported(n, func(k int) bool { return n%k == 0 }))
-		return nil
-	}
-	list := make([]kernel.Matrix, n/l.Ranks.Count())
+	list := make([]kernel.Matrix, l.padded(n)/l.Ranks.Count())
 	for i := range list {
-		band := w.Slice(i*out, (i+1)*out)
-		redraw(&band.Data, i)
-		redraw(&band.Scale, i)
-		list[i] = l.prepare(band, kernel.Projected)
+		list[i] = l.prepare(w.Slice(i*out, (i+1)*out), kernel.Projected)
 	}
 	return list
-}
-
-// redraw makes band i of a drawn tensor a tensor of its own: devices draw whole tensors.
-func redraw(t *kernel.Tensor, i int) {
-	if x, ok := t.Buf.(kernel.Drawn); ok {
-		x.Seed, x.Bytes, t.Off = x.Seed+uint64(i)<<32, t.Extent(), 0
-		t.Buf = x
-	}
 }
 
 // Experts prepares a rank's part of the matrices of a layer's experts, each in the memory where it has its place. Where
@@ -158,6 +147,7 @@ func (l *Loader) Experts(layer int, w kernel.ExpertWeights) kernel.Experts {
 	if err == nil {
 		x, err = l.dev.PrepareExperts(w)
 	}
+	l.homes[layer] = x
 	l.err = errors.Join(l.err, err)
 	return x
 }
@@ -176,6 +166,7 @@ func (l *Loader) place(layer int, w *kernel.ExpertWeights) (err error) {
 		return fmt.Errorf("%w: layer %d has experts in host memory, and no device of the host computes them",
 			kernel.ErrArgument, layer)
 	}
+	w.Movable = l.Movable
 	w.Host, err = l.Host.Prepare(layer, *w)
 	return err
 }
@@ -318,19 +309,24 @@ func (l *Loader) Vector(name string, n int) kernel.Tensor {
 
 // widened copies a tensor of plain floats as float32.
 func (l *Loader) widened(t *weight.Tensor, rows, cols int) kernel.Tensor {
+	return l.floats(l.read(t, rows*cols), rows, cols)
+}
+
+// read is the n values of a tensor of plain floats.
+func (l *Loader) read(t *weight.Tensor, n int) []float32 {
+	v := make([]float32, n)
 	if t.Drawn != nil {
-		v := make([]float32, rows*cols)
 		for i := range v {
 			v[i] = drawn(t).Value(int64(i))
 		}
-		return l.floats(v, rows, cols)
+		return v
 	}
-	v, err := weight.ReadF32(t)
+	got, err := weight.ReadF32(t)
 	if err != nil {
 		l.addProblem("%v", err)
-		return kernel.Tensor{}
+		return v
 	}
-	return l.floats(v, rows, cols)
+	return got
 }
 
 // scales are block scales as float32, whatever the checkpoint stores.

@@ -11,13 +11,23 @@ import (
 // values, tokens), columns where its inputs are, these at the boundaries of blocks of scales or inside one. On a device
 // that runs alone a shard is the whole weight. A shard is a view of the checkpoint's bytes.
 
-// Heads calls load, which loads weights of attention: shards of heads, or whole ones where ranks share attention by
-// requests.
-func (l *Loader) Heads(load func()) {
+// Heads calls load, which loads weights of attention: shards of a number of groups of heads, padded with zeros where
+// they do not divide, or whole ones where ranks share attention by requests.
+func (l *Loader) Heads(groups int, load func()) {
 	all := l.Ranks
-	l.Ranks = all.Heads()
+	l.Ranks, l.groups = all.Heads(), groups
 	load()
-	l.Ranks = all
+	l.Ranks, l.groups = all, 0
+}
+
+// padded is how many rows, columns or values all shards of n have together: more than n where groups of heads do not
+// divide among the ranks.
+func (l *Loader) padded(n int) int {
+	if l.groups == 0 || n%l.groups != 0 {
+		return n
+	}
+	ranks := l.Ranks.Count()
+	return (l.groups + ranks - 1) / ranks * ranks * (n / l.groups)
 }
 
 // MatrixRows loads a rank's rows of a weight [out, in] that multiplies rows.
@@ -28,7 +38,7 @@ func (l *Loader) MatrixRows(name string, out, in int) kernel.Matrix {
 // MatrixColumns loads a rank's columns of a weight [out, in]: what it multiplies is a part of a sum over ranks.
 func (l *Loader) MatrixColumns(name string, out, in int) kernel.Matrix {
 	w := l.Weight(name, out, in)
-	return l.prepare(l.cut(name, "columns", w, in, kernel.Weight.Columns), kernel.Projected)
+	return l.prepare(l.cut(name, "columns", w, in, kernel.Weight.PaddedColumns), kernel.Projected)
 }
 
 // LatentRows loads a rank's rows of the up-projection of latent rows.
@@ -48,23 +58,26 @@ func (l *Loader) TiedTable(name string, rows, cols int) kernel.Matrix {
 
 // VectorShard loads a rank's values of a vector of n values, widened to float32.
 func (l *Loader) VectorShard(name string, n int) kernel.Tensor {
-	t := l.Vector(name, n)
-	if !t.Given() {
-		return t
+	t, ok := l.vector(name, n)
+	if !ok {
+		return kernel.Tensor{}
 	}
-	if n%l.Ranks.Count() != 0 {
+	all := l.padded(n)
+	if all%l.Ranks.Count() != 0 {
 		l.addProblem("%s has %d values, which %d ranks cannot share; %s", name, n, l.Ranks.Count(),
 			supported(n, func(k int) bool { return n%k == 0 }))
 		return kernel.Tensor{}
 	}
-	return t.Columns(l.Ranks.Share(n))
+	values := append(l.read(t, n), make([]float32, all-n)...)
+	first, last := l.Ranks.Share(all)
+	return l.floats(values[first:last], 1, last-first)
 }
 
 func (l *Loader) rows(name string, out, in int) kernel.Weight {
-	return l.cut(name, "rows", l.Weight(name, out, in), out, kernel.Weight.Rows)
+	return l.cut(name, "rows", l.Weight(name, out, in), out, kernel.Weight.PaddedRows)
 }
 
-// cut is a rank's share of n rows or columns of a weight.
+// cut is a rank's share of n rows or columns of a weight, and of padding behind them.
 func (l *Loader) cut(name, what string, w kernel.Weight, n int,
 	of func(w kernel.Weight, from, to int) (kernel.Weight, error)) kernel.Weight {
 	ranks := l.Ranks.Count()
@@ -82,16 +95,18 @@ func (l *Loader) cut(name, what string, w kernel.Weight, n int,
 		}
 		return true
 	}
-	if divides(ranks) {
-		// divides has cut all shards.
-		out, _ := of(w, l.Ranks.Rank*n/ranks, (l.Ranks.Rank+1)*n/ranks)
-		return out
+	if all := l.padded(n); all != n || divides(ranks) {
+		first, last := l.Ranks.Share(all)
+		if out, err := of(w, first, last); err == nil {
+			return out
+		}
 	}
 	blocks := ""
 	if w.Scale.Given() {
 		blocks = fmt.Sprintf(" of blocks of %d x %d", w.BlockRows, w.BlockCols)
 	}
-	l.addProblem("%s has %d %s%s, which %d ranks cannot share; %s", name, n, what, blocks, ranks, supported(n, divides))
+	l.addProblem("%s has %d %s%s, which %d ranks cannot share; %s", name, n, what, blocks, ranks,
+		supported(n, divides))
 	return kernel.Weight{}
 }
 

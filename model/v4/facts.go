@@ -20,5 +20,6 @@ func Facts(c *config.V4) plan.Model {
 		Window:     c.Attention.Window,
 		Ratios:     c.Attention.Ratios,
 		Experts:    plan.ExpertFacts{Count: c.FFN.Experts, Chosen: c.FFN.TopK},
+		GroupHeads: c.Attention.Heads / c.Attention.Groups,
 	}
 }

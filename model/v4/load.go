@@ -49,7 +49,7 @@ func loadLayer(c *config.V4, l *nn.Loader, at func(string) string, ratio int, x 
 		ffnNorm:  l.Vector(at("ffn_norm.weight"), c.Hidden),
 		ffn:      loadExperts(c, l, at, x),
 	}
-	l.Heads(func() { out.attn = loadAttention(c, l, at, ratio) })
+	l.Heads(c.Attention.Groups, func() { out.attn = loadAttention(c, l, at, ratio) })
 	return out
 }
 

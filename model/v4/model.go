@@ -39,6 +39,7 @@ type Model struct {
 	head   kernel.Matrix
 	draft  *draftHead // nil without one
 	tally  *model.Tally
+	nn.Homes
 
 	caches     []dual.Cache
 	pageTokens int // of the cache
@@ -62,27 +63,27 @@ type residual struct {
 func Load(c *config.V4, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	m := &Model{config: c, ranks: l.Ranks, dev: dev, queue: kernel.NewQueue(dev)}
 	m.queue.JoinRanks(l.Ranks)
-	if _, err := model.Divide(Facts(c), l.Ranks); err != nil {
+	facts, err := model.Divide(Facts(c), l.Ranks)
+	if err != nil {
 		return nil, err
 	}
 	if c.Hyper.Streams > kernel.MaxStreams {
 		return nil, fmt.Errorf("v4: %d residual streams, supported are at most %d", c.Hyper.Streams, kernel.MaxStreams)
 	}
 	m.load(l)
+	m.Homes = l.Homes(dev)
 	if err := l.Finish(); err != nil {
 		return nil, err
 	}
-	shares := m.ranks.Heads().Count()
-	heads, groups := c.Attention.Heads/shares, c.Attention.Groups/shares
 	var weights []*dual.Weights
 	for i := range m.layers {
 		weights = append(weights, m.layers[i].attn)
 	}
-	a, facts := c.Attention, Facts(c)
-	var err error
+	a := c.Attention
 	m.attn, err = dual.New(dev, m.queue,
-		dual.Params{Heads: heads, Dim: a.Dim, Rope: a.Rope, QLora: a.QLora, OLora: a.OLora, OGroups: groups,
-			Window: a.Window, IndexHeads: c.Indexer.Heads, TopK: c.Indexer.TopK, Eps: c.RMSEps,
+		dual.Params{Heads: facts.Heads, Dim: a.Dim, Rope: a.Rope, QLora: a.QLora, OLora: a.OLora,
+			OGroups: facts.Heads / facts.GroupHeads,
+			Window:  a.Window, IndexHeads: c.Indexer.Heads, TopK: c.Indexer.TopK, Eps: c.RMSEps,
 			MostHeavy: facts.MostHeavy(),
 			MainFreq:  a.Main.InvFreq(a.Rope), FarFreq: a.Far.InvFreq(a.Rope)}, weights)
 	if err != nil {

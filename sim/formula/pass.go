@@ -125,10 +125,10 @@ func fillHidden(in *model.Input, block attn.Block, rows int) error {
 
 // source is what a drafting pass continues.
 func (s *pass) source() *residual {
-	if s.plan.Pass == plan.PassChain {
-		return &s.work.chain
+	if s.plan.Pass == plan.PassDraft {
+		return &s.work.target
 	}
-	return &s.work.target
+	return &s.work.chain
 }
 
 // Execute stores the rows and computes their hashes and logits. A fault in it leaves some rows stored, and wrong.
@@ -136,7 +136,14 @@ func (s *pass) Execute() error {
 	m := s.m
 	tokens, slots, positions := s.array(plan.TokenIDs), s.array(plan.Slots), s.array(plan.Positions)
 	to := m.marks
-	if s.plan.Pass != plan.PassTarget {
+	switch s.plan.Pass {
+	case plan.PassTarget:
+	case plan.PassPick: // its rows were stored
+		slots = nil
+		if err := m.dev.try(OpExecute); err != nil {
+			return err
+		}
+	default:
 		to = m.draftMarks
 	}
 	for i, slot := range slots {
@@ -183,7 +190,11 @@ func (s *pass) draft(tokens, positions []int32) {
 	from, rows := s.source().hash, s.array(plan.HiddenRows)
 	s.hash = s.hash[:0] // a chain replaces what it reads
 	for i, r := range rows {
-		s.hash = append(s.hash, after(from[r], mark(tokens[i], int(positions[i])+1)))
+		h := from[r]
+		if s.plan.Pass != plan.PassPick {
+			h = after(h, mark(tokens[i], int(positions[i])+1))
+		}
+		s.hash = append(s.hash, h)
 	}
 	copy(s.work.chain.hash, s.hash)
 	m.dev.pending += m.dev.cost.of(len(rows), len(rows), 0) / draftCost
@@ -243,10 +254,9 @@ func (s *pass) read() error {
 
 // Enqueued lets drafting passes continue the rows of this one.
 func (s *pass) Enqueued() {
-	switch {
-	case s.plan.Pass == plan.PassTarget:
+	if s.plan.Pass == plan.PassTarget {
 		s.work.target.rows = s.plan.Rows
-	case s.plan.Logits > 0:
+	} else {
 		s.work.chain.rows = s.plan.Rows
 	}
 }

@@ -129,3 +129,5 @@ func (d *Device) Candidates(a kernel.CandidateArgs) error {
 }
 
 func (d *Device) Sample(a kernel.SampleArgs) error { return run(d, "Sample", a, d.dev.Sample) }
+
+func (d *Device) Accept(a kernel.AcceptArgs) error { return run(d, "Accept", a, d.dev.Accept) }

@@ -7,20 +7,21 @@ import (
 	"unsafe"
 )
 
-// A unit of a streaming kernel is streamRows rows of at most unitBlocks blocks of
-// codes: 8192 columns, half a megabyte. A call takes units of streamBlocks blocks
-// together, which is less than a tenth of a millisecond.
+// A unit of a streaming kernel is blockW rows of at most unitBlocks blocks of codes: 8192
+// columns, a quarter of a megabyte. A call takes units of streamBlocks blocks together,
+// which is less than a tenth of a millisecond.
 const (
-	streamRows   = 2 * blockW
 	unitBlocks   = 64
-	streamBlocks = 128
+	streamBlocks = 256
 	// streamRun is the bytes that each prefetch cursor advances in 32 rows.
 	streamRun = 256
-	// skewAhead gives the eight prefetch cursors different offsets within a page:
-	// with rows of 4096 weights, which are common, all of them would have the same
-	// offset and so read the same memory banks. The hardware prefetches the bytes
-	// that are left out, one in a hundred.
-	skewAhead = 9 * 64
+	// Eight prefetch cursors have different offsets within a page: with rows of 4096
+	// weights, which are common, all of them would have the same offset and so read the
+	// same memory banks. Between their bytes some are left out, which the hardware
+	// prefetches: the longer offset leaves out one in thirty of units of longUnit bytes.
+	skewShort = 64
+	skewLong  = 9 * 64
+	longUnit  = 128 << 10
 )
 
 // stream multiplies few groups of columns by e4m3 weights that are read once from
@@ -59,61 +60,60 @@ type streamUnits struct {
 // none: the scales of a unit are in one line, and either all scales are folded into
 // the weights or none. Units whose columns are not whole blocks are taken one by one.
 func (w *panelWeights) units(c *Cut, j int) streamUnits {
-	u := streamUnits{row: j, each: streamRows, depth: w.k / scaleBlock * scaleBlock, folded: w.folded(j)}
-	most := min(streamBlocks*scaleBlock/u.depth, sumsBytes/(streamRows*c.X.tiles()*c.X.lineBytes()))
-	if u.depth < w.k || u.depth > unitBlocks*scaleBlock || c.M1-c.M0 > c.X.rows {
+	u := streamUnits{row: j, each: blockW, depth: w.k / scaleBlock * scaleBlock, folded: w.folded(j)}
+	most := min(streamBlocks/min(u.depth/scaleBlock, unitBlocks),
+		sumsBytes/(u.each*c.X.tiles()*c.X.lineBytes()))
+	if u.depth < w.k || c.M1-c.M0 > c.X.rows {
 		most = 1
 	}
-	for n := 0; n < most && w.streams(j+u.rows, c.N-j-u.rows) && w.folded(j+u.rows) == u.folded; n++ {
-		u.rows += streamRows
+	for n := 0; n < most && w.streams(j+u.rows, u.each, c.N-j-u.rows) && w.folded(j+u.rows) == u.folded; n++ {
+		u.rows += u.each
 	}
 	return u
 }
 
-// streams reports whether the rows from row on are enough for a unit and share
+// streams reports whether the rows from row on are enough for a unit of n and share
 // their scales.
-func (w *panelWeights) streams(row, left int) bool {
-	return left >= streamRows && (w.scale.row0+row)%scaleBlock <= scaleBlock-streamRows
+func (w *panelWeights) streams(row, n, left int) bool {
+	return left >= n && (w.scale.row0+row)%scaleBlock <= scaleBlock-n
 }
 
-// streamUnits multiplies the units, a call after the other where one is too long.
+// streamUnits multiplies the units, unitBlocks blocks of each after the other.
 func (ts *tileScratch) streamUnits(c *Cut, w *panelWeights, u streamUnits) {
-	const most = unitBlocks * scaleBlock
 	clear(ts.sums[:u.rows*c.X.tiles()*c.X.lineBytes()])
-	for from := 0; from < u.depth; from += most {
-		depth := min(u.depth-from, most)
-		ts.aheadOfUnits(c, w, u, from, depth)
-		ts.streamDepth(c, w, u, from, depth)
+	for from := 0; from < u.depth; from += unitBlocks * scaleBlock {
+		size := min(u.depth-from, unitBlocks*scaleBlock)
+		ts.aheadOf(c, u, aheadRows{first: uintptr(at(w.b, u.row*w.ld)), ld: w.ld, from: from, size: size, all: u.depth})
+		ts.streamDepth(c, w, u, from, size)
 	}
 }
 
-// aheadOfUnits makes the kernel prefetch what follows the bytes [from, from+size) of the
-// rows of units: the next bytes of these rows or, after the last, the rows below. After
-// the last rows there are none, and the current ones are fetched again.
-func (ts *tileScratch) aheadOfUnits(c *Cut, w *panelWeights, u streamUnits, from, size int) {
-	first := uintptr(at(w.b, u.row*w.ld))
-	if run := u.depth - from - size; run > 0 {
-		next := first + uintptr(from+size)
-		ts.fetchAhead(next, w.ld, u.each, min(run, unitBlocks*scaleBlock))
-		ts.flow.lastAhead = next
-		return
-	}
-	ts.aheadOfRows(first, w.ld, u, min(u.depth, unitBlocks*scaleBlock), u.row+u.rows < c.N)
+// aheadRows are the bytes [from, from+size) that a kernel takes of the rows of units, of all bytes of a row.
+type aheadRows struct {
+	first           uintptr // of the first row
+	ld              int
+	from, size, all int
 }
 
-// aheadOfRows makes the kernel prefetch the first run bytes of the rows of each next unit, and with the last unit
-// those of the rows below if there are more.
-func (ts *tileScratch) aheadOfRows(first uintptr, ld int, u streamUnits, run int, more bool) {
-	unit := uintptr(u.each * ld)
-	last := first + uintptr((u.rows-u.each)*ld)
-	if more {
-		last += unit
+// aheadOf makes the kernel prefetch with each unit the same bytes of the next one, and with the last unit what is taken
+// afterwards: the bytes behind these, or the first ones of the rows below or, after the last rows of c, of what comes
+// next. If nothing does, the current bytes are fetched again.
+func (ts *tileScratch) aheadOf(c *Cut, u streamUnits, r aheadRows) {
+	current := r.first + uintptr(r.from)
+	last := current + uintptr((u.rows-u.each)*r.ld)
+	switch {
+	case r.from+r.size < r.all:
+		last = current + uintptr(r.size)
+	case u.row+u.rows < c.N:
+		last = r.first + uintptr(u.rows*r.ld)
+	case len(c.Next) > 0:
+		last = uintptr(at(c.Next, 0))
 	}
 	next := last
 	if u.rows > u.each {
-		next = first + unit
+		next = current + uintptr(u.each*r.ld)
 	}
-	ts.fetchAhead(next, ld, u.each, run)
+	ts.fetchAhead(next, r.ld, u.each, r.size)
 	ts.flow.lastAhead = last
 }
 
@@ -160,8 +160,11 @@ func (ts *tileScratch) foldUnits(c *Cut, u streamUnits) {
 // Eight cursors that advance line by line give more memory bandwidth than 64 rows in
 // parallel.
 func (ts *tileScratch) fetchAhead(first uintptr, ld, rows, run int) {
-	a := &ts.flow
-	a.ahead, a.ldAhead = first, rows/8*ld+skewAhead
+	a, skew := &ts.flow, skewShort
+	if rows*ld >= longUnit {
+		skew = skewLong
+	}
+	a.ahead, a.ldAhead = first, rows/8*ld+skew
 	a.backAhead = 64 - 4*a.ldAhead
 	a.runAhead = (run + streamRun - 1) / streamRun * streamRun
 	a.leftAhead, a.jumpAhead = a.runAhead, ld-a.runAhead
@@ -172,13 +175,13 @@ func (ts *tileScratch) fetchAhead(first uintptr, ld, rows, run int) {
 func (ts *tileScratch) streamDepth(c *Cut, w *panelWeights, u streamUnits, from, depth int) {
 	a, x := &ts.flow, c.X
 	ts.flowShapes(x)
-	a.w, a.ldw, a.lower, a.nextW = at(w.b, u.row*w.ld+from), w.ld, blockW*w.ld, streamRows*w.ld-depth
+	a.w, a.ldw, a.lower, a.nextW = at(w.b, u.row*w.ld+from), w.ld, blockW*w.ld, u.each*w.ld-depth
 	a.x = at(x.mem[:cap(x.mem)], c.M0/x.rows*x.groupBytes()+from/stepDepth*x.stepBytes())
 	a.panel, a.sums, a.scales = at(ts.panel, 0), at(ts.sums, 0), unsafe.Pointer(&ts.scales[1])
-	a.units, a.blocks = u.rows/streamRows, depth/scaleBlock
+	a.units, a.blocks = u.rows/u.each, depth/scaleBlock
 	a.left, a.leftSums = a.blocks, 1+a.blocks
 	for i := range a.units {
-		scales := w.scale.row(u.row + i*streamRows)[from/scaleBlock:][:a.blocks]
+		scales := w.scale.row(u.row + i*u.each)[from/scaleBlock:][:a.blocks]
 		ts.streamScales(ts.scales[1+i*a.blocks:], scales, u.folded)
 	}
 	runKernel(streamKernels[x.rows][flag(!u.folded)], a)

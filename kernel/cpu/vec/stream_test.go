@@ -34,8 +34,9 @@ func TestTiledUnits(t *testing.T) {
 						want[i] += float32(i)
 					}
 				}
-				tier.TiledFP8(Cut{Y: part, Ldy: cols, X: x, M1: m, N: cols, Add: add}, a.fp8, a.ldw, a.scale, a.ldScale,
-					row0)
+				// What is prefetched changes nothing.
+				tier.TiledFP8(Cut{Y: part, Ldy: cols, X: x, M1: m, N: cols, Add: add, Next: a.fp8[:m]}, a.fp8, a.ldw,
+					a.scale, a.ldScale, row0)
 				wantSame(t, fmt.Sprintf("%d rows by %d of %d, add %v", m, cols, k, add), part[:m*cols], want)
 				if part[m*cols] != 0 {
 					t.Errorf("%d rows by %d of %d: wrote past the end", m, cols, k)
@@ -112,6 +113,7 @@ func TestTiledUnitsFP4(t *testing.T) {
 	const rows = 33
 	for _, s := range []struct{ k, cols int }{
 		{128, 1200}, {256, 640}, {384, 205}, {1024, 600}, {1152, 97}, {1090, 130}, {8192 + 384 + 6, 70}, {4096, 64},
+		{2048, 96},
 	} {
 		for _, powers := range []int{4, 16, 0} {
 			extreme := powers == 0

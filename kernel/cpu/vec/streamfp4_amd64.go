@@ -72,11 +72,11 @@ func tiledFP4(c Cut, b []byte, ldw int, scale []byte, ldScale int) {
 	ts := tileScratches.get()
 	defer releaseTiles(ts)
 	ts.ready()
-	u := streamUnits{each: streamRows, depth: w.k}
+	u := streamUnits{each: 2 * blockW, depth: w.k}
 	if c.X.tiles() > 1 {
 		u.each = blockW
 	}
-	most := max(u.each, min(mostRowsFP4, streamBlocks*streamRows*blockFP4/w.k))
+	most := max(u.each, min(mostRowsFP4, streamBlocks*blockW*blockFP4/w.k))
 	for ; u.row < c.N; u.row += u.rows {
 		if u.rows = min(most, c.N-u.row) / u.each * u.each; u.rows > 0 && w.k%blockFP4 == 0 {
 			ts.unitsFP4(&c, w, u)
@@ -105,7 +105,7 @@ func (ts *tileScratch) unitsFP4(c *Cut, w *nibbleWeights, u streamUnits) {
 		sized(&n.y, (c.M1-c.M0)*u.rows)
 	}
 	for m := c.M0; m < c.M1; m += c.X.rows {
-		ts.aheadOfRows(uintptr(at(w.b, u.row*w.ld)), w.ld, u, w.k/2, u.row+u.rows < c.N)
+		ts.aheadOf(c, u, aheadRows{first: uintptr(at(w.b, u.row*w.ld)), ld: w.ld, size: w.k / 2, all: w.k / 2})
 		ts.timesFP4(c, m, at(w.b, u.row*w.ld), w.ld, u)
 		if whole {
 			ts.foldFP4(c, m, c.Y[(m-c.M0)*c.Ldy+u.row:], c.Ldy, u.rows, c.Add)
@@ -155,7 +155,8 @@ func (ts *tileScratch) windowsBelow(c *Cut, w *nibbleWeights, u streamUnits) {
 			n.pickBelow(i, p.row)
 		}
 		for m := c.M0; m < c.M1; m += c.X.rows {
-			ts.aheadOfRows(uintptr(at(n.codes, 0)), stride, unit, stride, false)
+			ts.aheadOf(&Cut{N: u.each}, unit, aheadRows{first: uintptr(at(n.codes, 0)), ld: stride, size: stride,
+				all: stride})
 			ts.timesFP4(c, m, at(n.codes, 0), stride, unit)
 			ts.foldFP4(c, m, n.part, u.each, u.each, false)
 			for r := range min(c.X.rows, c.M1-m) {

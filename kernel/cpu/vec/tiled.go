@@ -11,6 +11,9 @@ type Cut struct {
 	M0, M1 int
 	N      int
 	Add    bool // to what Y holds
+	// Next is the memory that is read after these weights, or nil: the kernels for few rows prefetch the beginning of
+	// it while they multiply the last rows. Nothing in the result depends on it.
+	Next []byte
 }
 
 // TiledBF16 multiplies packed columns by bfloat16 weights [n, k], rows ldw

@@ -56,7 +56,7 @@ type streamArgs struct {
 	ldw    int
 	lower  int            // from a row to the one 32 below
 	nextW  int            // from the end of the first row of a unit to the next unit
-	panel  unsafe.Pointer // [2, 2, 64, 64] bytes, or [2, 2, 32, 64]; see tileScratch
+	panel  unsafe.Pointer // [2, 2, 32, 64] bytes; see tileScratch
 	sums   unsafe.Pointer // [units, rows / 16, tiles of columns, 16, columns] float32, or int32 of e2m1
 	// e4m3: [units, blocks] streamScale, preceded by a placeholder; e2m1: windows of the first row
 	scales unsafe.Pointer

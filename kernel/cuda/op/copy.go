@@ -73,3 +73,19 @@ func (d *Device) Sample(a kernel.SampleArgs) error {
 	}
 	return d.kernels.SampleRows(d.stream, &args)
 }
+
+// Accept compares drafts with what the target chose. A place, a sequence or a token that is not there raises a fault.
+func (d *Device) Accept(a kernel.AcceptArgs) error {
+	if err := d.begin(&a); err != nil {
+		return err
+	}
+	r := require{op: "accept"}
+	args := cuda.AcceptArgs{Tokens: at(a.Tokens), Drafts: at(a.Drafts), Words: at(a.Words), Out: at(a.Out),
+		Faults: d.faults.Ptr(), TokenStride: stride(a.Tokens), Rows: r.count("words", a.Words.Rows),
+		Columns: r.count("places", a.Out.Cols), TokenCount: r.count("tokens", a.Tokens.Rows),
+		Sequences: r.count("sequences", a.Drafts.Rows), Most: r.count("drafts", a.Words.Cols-3)}
+	if r.err != nil || a.Words.Rows == 0 {
+		return r.err
+	}
+	return d.kernels.AcceptDrafts(d.stream, &args)
+}

@@ -9,15 +9,26 @@ import (
 
 // Draw fills a tensor with random values.
 func (d *Device) Draw(t kernel.Tensor, x kernel.Drawn) error {
-	return d.draw(d.stream, at(t), stride(t), t, x)
+	from := t
+	from.Off, from.Stride = 0, t.Cols
+	return d.draw(d.stream, at(t), stride(t), from, x)
 }
 
-// draw fills memory with the values of a tensor.
+// evenly reports whether the GPU draws the values of a tensor: it draws pairs.
+func evenly(t kernel.Tensor) bool {
+	if first := t.Off / int64(t.DType.Size()); first%2 != 0 {
+		return false
+	}
+	return t.Cols%2 == 0 && t.Stride%2 == 0 || t.Stride == t.Cols && t.Rows*t.Cols%2 == 0
+}
+
+// draw fills memory with the values of a tensor that is drawn, or of a part of one.
 func (d *Device) draw(s *cuda.Stream, to cuda.Ptr, stride int64, t kernel.Tensor, x kernel.Drawn) error {
-	a := cuda.DrawArgs{Out: to, Stride: stride, Rows: int64(t.Rows), Columns: int64(t.Cols), Seed: x.Seed, Mean: x.Mean,
-		Step: x.Step()}
-	if stride == int64(t.Cols) && t.Cols%2 != 0 { // rows without gaps may be taken as one
-		a.Rows, a.Columns, a.Stride = 1, a.Rows*a.Columns, a.Rows*a.Columns
+	a := cuda.DrawArgs{Out: to, Stride: stride, Rows: int64(t.Rows), Columns: int64(t.Cols),
+		First: t.Off / int64(t.DType.Size()), FromStride: int64(t.Stride), Seed: x.Seed, Mean: x.Mean, Step: x.Step()}
+	if stride == int64(t.Cols) && t.Stride == t.Cols && t.Cols%2 != 0 { // rows without gaps may be taken as one
+		all := a.Rows * a.Columns
+		a.Rows, a.Columns, a.Stride, a.FromStride = 1, all, all, all
 	}
 	switch t.DType {
 	case kernel.F32:

@@ -172,9 +172,9 @@ var scattered = []int32{130, 0, 63, 64, -1, 127, 191, 1, 65}
 // The shared suites whose sizes and element types have kernels.
 func TestGPUSharedSuites(t *testing.T) {
 	testkit.Some(t, onGPU(t).gpu, "embed", "take", "gate", "clamped gate", "rotate", "rotate back", "route", "copy",
-		"candidates", "sample", "norm", "convert pages", "select", "locate", "combine by hand", "padded index query",
-		"hyper-connections", "mixing matrix by hand", "head norm", "compress", "compress by hand", "route by root",
-		"root scores by hand")
+		"candidates", "sample", "accept", "norm", "convert pages", "select", "locate", "combine by hand",
+		"padded index query", "hyper-connections", "mixing matrix by hand", "head norm", "compress", "compress by hand",
+		"route by root", "root scores by hand")
 }
 
 func TestGPUNorm(t *testing.T) {

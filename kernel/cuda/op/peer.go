@@ -132,82 +132,112 @@ func (p *peer) AllReduce(a kernel.AllReduceArgs) error {
 	return r.err
 }
 
-// AllGather puts the columns of all ranks side by side, some rows at a time.
+// AllGather puts the columns of all ranks side by side.
 func (p *peer) AllGather(a kernel.AllGatherArgs) error {
 	n := int(p.args.Ranks)
 	if err := errors.Join(p.dev.settle(), a.Check(n)); err != nil {
 		return err
 	}
-	r := require{op: "all-gather"}
-	r.aligned("x", a.X, 16)
-	r.aligned("out", a.Out, 16)
-	size := int64(a.X.DType.Size())
-	g := cuda.GatherRanksArgs{Peers: p.args, XStride: int64(a.X.Stride) * size, OutStride: int64(a.Out.Stride) * size,
-		RowBytes: r.count("bytes of a row", a.X.Cols*int(size))}
-	if g.RowBytes%16 != 0 || int64(g.RowBytes) > halfBytes {
-		r.fail("rows of %d bytes, want a multiple of 16 up to %d", g.RowBytes, halfBytes)
+	var of [cuda.MaxRanks]gathered
+	for k := range n {
+		of[k] = gathered{rows: a.X.Rows, first: int64(k*a.X.Cols) * int64(a.X.DType.Size())}
 	}
-	if r.err != nil || a.X.Rows == 0 {
-		return r.err
-	}
-	step := halfBytes / int(g.RowBytes)
-	for from := 0; from < a.X.Rows && r.err == nil; from += step {
-		rows := min(a.X.Rows-from, step)
-		piece := g
-		piece.Peers.X, piece.Out = at(a.X.Slice(from, from+rows)), at(a.Out.Slice(from, from+rows))
-		for k := range n {
-			piece.Rows[k], piece.First[k] = int32(rows), int64(k)*int64(g.RowBytes)
-		}
-		r.err = p.dev.kernels.GatherRanks(p.dev.stream, &piece)
-	}
-	return r.err
+	return p.gather("all-gather", a.X, a.Out, &of)
 }
 
-// ShareRows gives every rank the rows of all, some of each rank at a time.
+// ShareRows gives every rank the rows of all.
 func (p *peer) ShareRows(a kernel.ShareArgs) error {
 	n := int(p.args.Ranks)
 	if err := errors.Join(p.dev.settle(), a.Check(n)); err != nil {
 		return err
 	}
-	r := require{op: "share of rows"}
-	r.aligned("x", a.X, 16)
-	size := int64(a.X.DType.Size())
-	g := cuda.GatherRanksArgs{Peers: p.args, RowBytes: r.count("bytes of a row", a.X.Cols*int(size))}
-	g.XStride = int64(a.X.Stride) * size
-	g.OutStride = g.XStride
-	if g.RowBytes%16 != 0 || int64(g.RowBytes) > halfBytes {
-		r.fail("rows of %d bytes, want a multiple of 16 up to %d", g.RowBytes, halfBytes)
+	var of [cuda.MaxRanks]gathered
+	for k := range n {
+		of[k] = gathered{rows: a.Bounds[k+1] - a.Bounds[k],
+			first: int64(a.Bounds[k]*a.X.Stride) * int64(a.X.DType.Size())}
 	}
-	if r.err != nil || a.X.Rows == 0 {
-		return r.err
+	return p.gather("share of rows", a.X.Slice(a.Bounds[p.args.Rank], a.Bounds[p.args.Rank+1]), a.X, &of)
+}
+
+// Broadcast copies the rows of one rank to all others.
+func (p *peer) Broadcast(a kernel.BroadcastArgs) error {
+	if err := errors.Join(p.dev.settle(), a.Check(int(p.args.Ranks))); err != nil {
+		return err
+	}
+	var of [cuda.MaxRanks]gathered
+	of[a.From].rows = a.X.Rows
+	return p.gather("broadcast", a.X, a.X, &of)
+}
+
+// gathered is what a rank gives in a gather: a number of rows, and where they go, in bytes behind the first of all.
+type gathered struct {
+	rows  int
+	first int64
+}
+
+// gather brings the rows x of each rank to their places in out of all ranks, some rows at a time.
+func (p *peer) gather(op string, x, out kernel.Tensor, of *[cuda.MaxRanks]gathered) error {
+	r := require{op: op}
+	size := x.DType.Size()
+	g := cuda.GatherRanksArgs{Peers: p.args, RowBytes: r.count("bytes of a row", x.Cols*size),
+		XStride: int64(x.Stride * size), OutStride: int64(out.Stride * size)}
+	unit := int64(16)
+	if g.RowBytes%16 != 0 {
+		unit = 4
+	}
+	r.aligned("x", x, unit)
+	r.aligned("out", out, unit)
+	if int64(g.RowBytes)%unit != 0 || int64(g.RowBytes) > halfBytes {
+		r.fail("rows of %d bytes, want a multiple of 4 up to %d", g.RowBytes, halfBytes)
 	}
 	most := 0
-	for k := range n {
-		most = max(most, a.Bounds[k+1]-a.Bounds[k])
+	for _, k := range of {
+		most = max(most, k.rows)
+	}
+	if r.err != nil || most == 0 {
+		return r.err
 	}
 	step := halfBytes / int(g.RowBytes)
 	for from := 0; from < most && r.err == nil; from += step {
 		piece := g
-		piece.Out = at(a.X)
-		for k := range n {
-			first := min(a.Bounds[k]+from, a.Bounds[k+1])
-			piece.Rows[k], piece.First[k] = int32(min(a.Bounds[k+1]-first, step)), int64(first)*g.XStride
+		piece.Peers.X, piece.Out = at(x).Add(int64(from)*g.XStride), at(out).Add(int64(from)*g.OutStride)
+		for k, part := range of {
+			piece.Rows[k], piece.First[k] = int32(max(min(part.rows-from, step), 0)), part.first
 		}
-		piece.Peers.X = piece.Out.Add(piece.First[p.args.Rank])
 		r.err = p.dev.kernels.GatherRanks(p.dev.stream, &piece)
 	}
 	return r.err
 }
 
-// ReduceScatter is not used by any model.
-func (p *peer) ReduceScatter(kernel.ReduceScatterArgs) error { return p.unsupported("reduce-scatter") }
-
-// Broadcast is not used by any model.
-func (p *peer) Broadcast(kernel.BroadcastArgs) error { return p.unsupported("broadcast") }
-
-func (p *peer) unsupported(op string) error {
-	return fmt.Errorf("%w: cuda: %s between GPUs; supported are all-reduce, all-gather and share of rows",
-		kernel.ErrUnsupported, op)
+// ReduceScatter sums the rank's columns, some rows at a time.
+func (p *peer) ReduceScatter(a kernel.ReduceScatterArgs) error {
+	n := int(p.args.Ranks)
+	if err := errors.Join(p.dev.settle(), a.Check(n)); err != nil {
+		return err
+	}
+	r := require{op: "reduce-scatter"}
+	size := a.X.DType.Size()
+	g := cuda.ReduceScatterArgs{Peers: p.args, XStride: int64(a.X.Stride * size), OutStride: int64(a.Out.Stride * size),
+		RowBytes: r.count("bytes of a row", a.Out.Cols*size)}
+	g.Peers.Type = r.element("x", a.X)
+	r.aligned("x", a.X, 16)
+	r.aligned("out", a.Out, 16)
+	whole := int(g.RowBytes) * n
+	if g.RowBytes%16 != 0 || whole > halfBytes {
+		r.fail("rows of %d bytes for each of %d ranks, want a multiple of 16 and up to %d for all", g.RowBytes, n,
+			halfBytes)
+	}
+	if r.err != nil || a.X.Rows == 0 {
+		return r.err
+	}
+	step := halfBytes / whole
+	for from := 0; from < a.X.Rows && r.err == nil; from += step {
+		to := min(a.X.Rows, from+step)
+		piece := g
+		piece.Peers.X, piece.Out, piece.Rows = at(a.X.Slice(from, to)), at(a.Out.Slice(from, to)), int32(to-from)
+		r.err = p.dev.kernels.ReduceScatter(p.dev.stream, &piece)
+	}
+	return r.err
 }
 
 // local numbers things among those of a rank, in scratch memory that the caller gives back. Nothing is held.

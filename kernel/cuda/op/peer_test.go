@@ -62,7 +62,10 @@ func TestExchangesOfRanks(t *testing.T) {
 		}, 2, ""},
 		{"narrow logits", func(c kernel.Collective) error {
 			return c.AllGather(kernel.AllGatherArgs{Out: tensor(kernel.F32, 5, 18), X: tensor(kernel.F32, 5, 6)})
-		}, 0, "must be multiples of 16"},
+		}, 1, ""},
+		{"logits of 6 bytes", func(c kernel.Collective) error {
+			return c.AllGather(kernel.AllGatherArgs{Out: tensor(kernel.BF16, 5, 9), X: tensor(kernel.BF16, 5, 3)})
+		}, 0, "must be multiples of 4"},
 		{"rows", func(c kernel.Collective) error {
 			return c.ShareRows(kernel.ShareArgs{X: tensor(kernel.BF16, 9, 512), Bounds: []int{0, 0, 7, 9}})
 		}, 1, ""},
@@ -73,8 +76,22 @@ func TestExchangesOfRanks(t *testing.T) {
 			return c.ShareRows(kernel.ShareArgs{X: tensor(kernel.BF16, 9, 512), Bounds: []int{0, 7, 9}})
 		}, 0, "bounds [0 7 9] of 9 rows on 3 ranks"},
 		{"a broadcast", func(c kernel.Collective) error {
-			return c.Broadcast(kernel.BroadcastArgs{X: tensor(kernel.BF16, 1, 8)})
-		}, 0, "broadcast between GPUs"},
+			return c.Broadcast(kernel.BroadcastArgs{X: tensor(kernel.I32, 7, 1), From: 2})
+		}, 1, ""},
+		{"a broadcast from rank 3", func(c kernel.Collective) error {
+			return c.Broadcast(kernel.BroadcastArgs{X: tensor(kernel.I32, 7, 1), From: 3})
+		}, 0, "from rank 3 of 3"},
+		{"a scattered sum", func(c kernel.Collective) error {
+			return c.ReduceScatter(kernel.ReduceScatterArgs{Out: tensor(kernel.BF16, 9, 512),
+				X: tensor(kernel.BF16, 9, 3*512)})
+		}, 1, ""},
+		{"a scattered sum of 36 MiB", func(c kernel.Collective) error {
+			return c.ReduceScatter(kernel.ReduceScatterArgs{Out: tensor(kernel.F32, 1024, 3072),
+				X: tensor(kernel.F32, 1024, 3*3072)})
+		}, 3, ""},
+		{"a scattered sum of 8 bytes", func(c kernel.Collective) error {
+			return c.ReduceScatter(kernel.ReduceScatterArgs{Out: tensor(kernel.F32, 9, 2), X: tensor(kernel.F32, 9, 6)})
+		}, 0, "both must be multiples of 16"},
 	} {
 		before := devs[1].Launches()
 		err := c.run(list[1])
@@ -84,11 +101,9 @@ func TestExchangesOfRanks(t *testing.T) {
 			}
 			continue
 		}
-		fills := int64(0) // of the tensors
-		if strings.HasPrefix(c.name, "logits") {
+		fills := int64(1) // of the tensors
+		if strings.Contains(c.name, "logits") || strings.Contains(c.name, "scattered") {
 			fills = 2
-		} else {
-			fills = 1
 		}
 		if got := devs[1].Launches() - before - fills; err != nil || got != c.launches {
 			t.Errorf("%s: %d launches, want %d; %v", c.name, got, c.launches, err)

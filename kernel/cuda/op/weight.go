@@ -111,7 +111,12 @@ func (u *upload) place(t kernel.Tensor, size int64) (cuda.Ptr, error) {
 
 // put brings the rows of a tensor to device memory, one after the other.
 func (u *upload) put(to cuda.Ptr, t kernel.Tensor) error {
-	if x, ok := t.Buf.(kernel.Drawn); ok {
+	if x, ok := t.Buf.(kernel.Drawn); ok && !evenly(t) {
+		var err error
+		if t, err = x.OnHost(t); err != nil {
+			return err
+		}
+	} else if ok {
 		u.do(func() error { return u.d.draw(u.stream, to, int64(t.Cols), t, x) })
 		return nil
 	}

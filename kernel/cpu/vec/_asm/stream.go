@@ -3,9 +3,10 @@ package main
 import "fmt"
 
 // Streaming kernels: up to sixteen rows of x by coded weights that come from
-// memory. They take units of 64 rows of weights, one after the other, and widen 64
-// columns of them into one half of a small panel while the tiles multiply the other
-// half. Sums are taken in the order of the tile kernels.
+// memory. They take units of 32 rows of weights, a group, one after the other, and widen
+// 64 columns of it into one half of a small panel while the tiles multiply the other
+// half. Sums are taken in the order of the tile kernels. While a unit is multiplied the
+// next one is prefetched: longer units would leave the L2 cache before they are used.
 //
 // A block of 128 columns is two phases; each fills (f) and multiplies (m):
 //
@@ -14,11 +15,8 @@ import "fmt"
 //	m         last of block before  first
 //	panel     f half 0, m half 1    f half 1, m half 0
 //
-// Up to eight rows of x are one tile, whose columns are both parts of all of them,
-// and its sums by 64 rows of weights are four tiles. Sixteen rows are two tiles,
-// and four tiles are their sums by 32 rows only, a group. So a block has two phases
-// for each group, first those of group 0, and sums leave the tiles in between;
-// x comes from the L1 cache for group 1.
+// Up to eight rows of x are one tile, whose columns are both parts of all of them, and
+// its sums are two tiles. Sixteen rows are two tiles, and their sums four.
 //
 // Tile instructions are spread evenly between the rows that are widened.
 //
@@ -35,9 +33,7 @@ func (e *emitter) emitStreams() {
 			(&stream{emitter: e, rows: rows, scaled: scaled}).write()
 		}
 	}
-	for _, groups := range []int{1, 2} {
-		e.emitAnyRows(groups)
-	}
+	e.emitAnyRows()
 }
 
 // stream is a kernel for one group of rows of x. Scaled ones add the sums of each
@@ -51,7 +47,6 @@ type stream struct {
 }
 
 const (
-	streamRows  = 64     // of weights
 	streamW     = 4      // first of two tiles of weights
 	streamX     = 6      // first of two tiles of x
 	streamScale = 24     // register of the scale
@@ -66,16 +61,16 @@ const (
 	entryBytes, entryPower, entryScale = 16, 8, 12
 )
 
-// groups is the groups of rows of weights, and also the tiles of x.
-func (k *stream) groups() int {
+// tilesX is the tiles of x.
+func (k *stream) tilesX() int {
 	if k.rows > 8 {
 		return 2
 	}
 	return 1
 }
 
-// fours is how many times four rows a group has.
-func (k *stream) fours() int { return streamRows / 4 / k.groups() }
+// sums is the tiles that hold the sums of a unit.
+func (k *stream) sums() int { return 2 * k.tilesX() }
 
 // columns is those of a tile of x or of sums, line the bytes of a line of it and
 // tile its own.
@@ -83,16 +78,11 @@ func (k *stream) columns() int { return min(2*k.rows, 16) }
 func (k *stream) line() int    { return 4 * k.columns() }
 func (k *stream) tile() int    { return 16 * k.line() }
 
-// lines is the registers that the sums of a group take.
-func (k *stream) lines() int { return 4 * k.tile() / 64 }
+// lines is the registers that the sums of a unit take.
+func (k *stream) lines() int { return k.sums() * k.tile() / 64 }
 
-// unitSums is the bytes of the sums of a unit, groupSums those before a group's.
-func (k *stream) unitSums() int           { return k.groups() * k.groupSums(1) }
-func (k *stream) groupSums(group int) int { return group * 4 * k.tile() }
-
-// stepBytes is the bytes of a step of a group in the panel, halfBytes those of two.
-func stepBytes(groups int) int { return 64 * streamRows / groups }
-func halfBytes(groups int) int { return 2 * stepBytes(groups) }
+// unitSums is the bytes of the sums of a unit.
+func (k *stream) unitSums() int { return k.sums() * k.tile() }
 
 func (k *stream) write() {
 	name := fmt.Sprintf("stream%d", k.rows)
@@ -100,7 +90,8 @@ func (k *stream) write() {
 		name += "scaled"
 	}
 	k.function(name, "streamArgs",
-		fmt.Sprintf("%d rows of x in two parts by 64 rows of e4m3 codes, whole blocks of 128 columns.", k.rows))
+		fmt.Sprintf("%d rows of x in two parts by units of %d rows of e4m3 codes, whole blocks of 128 columns.",
+			k.rows, groupRows))
 	k.begin()
 	loop, entry, done := k.label("loop"), k.label("entry"), k.label("done")
 	k.phase(0, false)
@@ -109,9 +100,7 @@ func (k *stream) write() {
 	k.phase(0, true)
 	k.nextX()
 	k.at(entry)
-	for p := 1; p < 2*k.groups(); p++ {
-		k.phase(p, true)
-	}
+	k.phase(1, true)
 	k.op("ADDQ $128, BX")
 	k.op("ADDQ $%d, R11", entryBytes)
 	k.op("DECQ streamArgs_left(AX)")
@@ -146,7 +135,7 @@ func (k *stream) begin() {
 	k.op("MOVQ $%d, DX", k.line())
 	k.op("MOVQ $64, R15")
 	k.ordinaryMaps()
-	for t := range 4 {
+	for t := range k.sums() {
 		if k.scaled { // nothing is to be added before the first block is done
 			k.emit(tilezero(t))
 		}
@@ -159,7 +148,7 @@ func (k *stream) begin() {
 // the unit before.
 func (k *stream) nextX() {
 	same := k.label("same")
-	k.op("ADDQ $%d, SI", 4*k.groups()*k.tile())
+	k.op("ADDQ $%d, SI", 4*k.tilesX()*k.tile())
 	k.op("MOVQ streamArgs_left(AX), R9")
 	k.op("CMPQ R9, streamArgs_blocks(AX)")
 	k.op("JNE %s", same)
@@ -172,7 +161,7 @@ func (k *stream) nextX() {
 	k.at(same)
 }
 
-// nextUnit advances to the next 64 rows of weights, and to the bytes prefetched with them.
+// nextUnit advances to the next unit, and to the bytes prefetched with them.
 func (k *stream) nextUnit() {
 	k.op("ADDQ streamArgs_nextW(AX), BX")
 	k.unitAhead()
@@ -196,20 +185,18 @@ func (k *stream) unitAhead() {
 		MOVQ R9, streamArgs_leftAhead(AX)`)
 }
 
-// loadSums and storeSums move the sums of all blocks between tiles and memory.
-// Where there are two groups they are those of the last one; a product of the first
-// exchanges them.
+// loadSums and storeSums move the sums of a unit between tiles and memory.
 func (k *stream) loadSums() {
-	for t := range 4 {
+	for t := range k.sums() {
 		if !k.scaled {
-			k.emit(tileload(memory{base: "R8", index: "DX", disp: k.groupSums(k.groups()-1) + t*k.tile()}, t))
+			k.emit(tileload(memory{base: "R8", index: "DX", disp: t * k.tile()}, t))
 		}
 	}
 }
 
 func (k *stream) storeSums() {
-	for t := range 4 {
-		k.store(t, "R8", k.groupSums(k.groups()-1))
+	for t := range k.sums() {
+		k.store(t, "R8", 0)
 	}
 }
 
@@ -218,47 +205,43 @@ func (k *stream) store(t int, base string, at int) {
 	k.emit(tilestore(t, memory{base: base, index: "DX", disp: at + t*k.tile()}))
 }
 
-// phase fills 64 columns of a group and, meanwhile, multiplies what was filled
+// phase fills 64 columns and, meanwhile, multiplies what was filled
 // before. Where it fills the first ones it adds the sums that left the tiles in
 // the phase before: by now they have reached the cache.
 func (k *stream) phase(p int, multiply bool) {
-	group, half := p/2, p%2
 	k.note("phase %d", p)
-	k.op("LEAQ %d(BX), R9", 64*half)
-	if group > 0 {
-		k.op("ADDQ streamArgs_lower(AX), R9")
-	}
+	k.op("LEAQ %d(BX), R9", 64*p)
 	if p == 0 {
 		k.manyRare()
 		if !k.scaled {
 			k.op("VPBROADCASTD %d(R11), Z%d", entryPower, streamPower)
 		}
 	}
-	adds := half == 0 && multiply && k.scaled
+	adds := p == 0 && multiply && k.scaled
 	if adds {
-		k.loadScale(3 - k.groups())
+		k.loadScale(2)
 	}
 	between := func(q int) {
-		k.fill(half, q)
+		k.fill(p, q)
 		for r := 4 * q; r < 4*q+4; r++ {
 			k.fetchPlace(r)
 		}
 		k.op("LEAQ (R9)(CX*4), R9")
-		if q%8 == 7 {
+		if q == groupFours-1 {
 			k.nextRun()
 		}
-		for r := q * k.lines() / k.fours(); adds && r < (q+1)*k.lines()/k.fours(); r++ {
-			k.add(group, r)
+		for r := q * k.lines() / groupFours; adds && r < (q+1)*k.lines()/groupFours; r++ {
+			k.add(r)
 		}
 	}
 	if !multiply {
-		for q := range k.fours() {
+		for q := range groupFours {
 			between(q)
 		}
 		return
 	}
 	k.multiply(p, between)
-	if adds && group == k.groups()-1 {
+	if adds {
 		k.added()
 	}
 }
@@ -275,30 +258,28 @@ func (k *stream) added() {
 	k.at(same)
 }
 
-// multiply multiplies what the phase before p filled: two steps of a group's tiles
-// of rows by those of x. It calls between for each four rows of a group.
+// multiply multiplies what the phase before p filled: two steps of the tiles of rows by
+// those of x. It calls between for each four rows.
 func (k *stream) multiply(p int, between func(q int)) {
-	n := k.groups()
-	before := (p + 2*n - 1) % (2 * n)
-	group, half := before/2, before%2
-	for q := range k.fours() {
-		step := q / (k.fours() / 2)
+	n, half := k.tilesX(), 1-p
+	for q := range groupFours {
+		step := q / (groupFours / 2)
 		w := func(i int) {
-			k.emit(tileload(memory{base: "DI", index: "R15", disp: half*halfBytes(n) + step*stepBytes(n) + i*1024},
-				streamW+i%2))
+			m := memory{base: "DI", index: "R15", disp: half*groupHalf + step*groupStep + i*1024}
+			k.emit(tileload(m, streamW+i))
 		}
 		x := func(i int) {
 			m := memory{base: "SI", index: "DX", disp: ((half*2+step)*n + i) * k.tile()}
-			if n == 1 && k.columns() >= 8 { // executed once for every 64 rows of weights
+			if k.columns() >= 8 { // x comes from the L2 cache, and would take the panel's place in L1
 				k.emit(tileloadOnce(m, k.tileX(step, i)))
 			} else {
 				k.emit(tileload(m, k.tileX(step, i)))
 			}
 		}
-		product := func(i, j int) { k.emit(tdpbf16ps(k.tileX(step, j), streamW+i%2, i*n+j)) }
+		product := func(i, j int) { k.emit(tdpbf16ps(k.tileX(step, j), streamW+i, i*n+j)) }
 		fresh := func(t int) {
 			if half == 0 && step == 0 {
-				k.exchange(t, group)
+				k.exchange(t)
 			}
 		}
 		between(q)
@@ -323,7 +304,7 @@ func (k *stream) multiply(p int, between func(q int)) {
 			}
 			continue
 		}
-		switch q % 8 {
+		switch q % 4 {
 		case 0:
 			x(0)
 			w(0)
@@ -334,14 +315,6 @@ func (k *stream) multiply(p int, between func(q int)) {
 			fresh(1)
 		case 3:
 			product(1, 0)
-			w(2)
-			fresh(2)
-		case 5:
-			product(2, 0)
-			w(3)
-			fresh(3)
-		case 7:
-			product(3, 0)
 		}
 	}
 }
@@ -349,23 +322,17 @@ func (k *stream) multiply(p int, between func(q int)) {
 // tileX is the register of tile i of x in a step. Where there is one only, steps
 // take turns.
 func (k *stream) tileX(step, i int) int {
-	if k.groups() == 1 {
+	if k.tilesX() == 1 {
 		return streamX + step
 	}
 	return streamX + i
 }
 
-// exchange makes a tile ready for the sums of a group: those of a block, which
-// begin at zero, or those of all, which stay in the tile unless another group had
-// it.
-func (k *stream) exchange(t, group int) {
-	switch {
-	case k.scaled:
+// exchange makes a tile ready for the sums of a block where they begin at zero.
+func (k *stream) exchange(t int) {
+	if k.scaled {
 		k.store(t, "DI", streamBlock)
 		k.emit(tilezero(t))
-	case k.groups() == 2:
-		k.store(t, "R8", k.groupSums(1-group))
-		k.emit(tileload(memory{base: "R8", index: "DX", disp: k.groupSums(group) + t*k.tile()}, t))
 	}
 }
 
@@ -376,8 +343,8 @@ func (k *stream) loadScale(before int) {
 
 // add adds register r of the sums of a block of a group, times their scale, to
 // those of all blocks.
-func (k *stream) add(group, r int) {
-	to, t := at16("R8", k.groupSums(group)+64*r), 8+r%4
+func (k *stream) add(r int) {
+	to, t := at16("R8", 64*r), 8+r%4
 	k.op("VMOVUPS %d(DI), Z%d", streamBlock+64*r, t)
 	k.op("VFMADD213PS %s, Z%d, Z%d", to, streamScale, t)
 	k.op("VMOVUPS Z%d, %s", t, to)
@@ -390,19 +357,17 @@ func (k *stream) end() {
 		k.storeSums()
 		return
 	}
-	k.loadScale(3 - k.groups())
+	k.loadScale(2)
 	for r := range k.lines() {
-		k.add(0, r)
+		k.add(r)
 	}
-	if k.groups() == 1 {
-		k.added()
-	}
-	for t := range 4 {
+	k.added()
+	for t := range k.sums() {
 		k.store(t, "DI", streamBlock)
 	}
 	k.loadScale(1)
 	for r := range k.lines() {
-		k.add(k.groups()-1, r)
+		k.add(r)
 	}
 }
 

@@ -1,7 +1,5 @@
 package main
 
-import "fmt"
-
 // Rows of a streaming kernel are widened four at a time. Ordinary codes, those
 // with an exponent that are not NaN, take two affine maps and are put together by
 // two unpackings. Marks of eight rows show whether there were other codes; these rows
@@ -15,26 +13,28 @@ import "fmt"
 
 const (
 	rareRows = 8 // rows that have a mark
-	// rareMost is how many fours of rows of a block, which has 32, may have been
+	// rareMost is how many fours of rows of a block, which has 16, may have been
 	// widened by tables because of their codes for the next block to be taken as
 	// ordinary: a third of the marks.
-	rareMost = 6
+	rareMost = 3
+	// groupFours is how many times four rows a unit has.
+	groupFours = groupRows / 4
 )
 
 // manyRare selects how the rows of the next block are widened.
-func (e *emitter) manyRare() {
-	few := e.label("few")
-	e.op("MOVQ $0, streamArgs_exact(AX)")
-	e.op("CMPQ streamArgs_rare(AX), $%d", rareMost)
-	e.op("JLE %s", few)
-	e.op("MOVQ $1, streamArgs_exact(AX)")
-	e.at(few)
-	e.op("MOVQ $0, streamArgs_rare(AX)")
+func (k *stream) manyRare() {
+	few := k.label("few")
+	k.op("MOVQ $0, streamArgs_exact(AX)")
+	k.op("CMPQ streamArgs_rare(AX), $%d", rareMost)
+	k.op("JLE %s", few)
+	k.op("MOVQ $1, streamArgs_exact(AX)")
+	k.at(few)
+	k.op("MOVQ $0, streamArgs_rare(AX)")
 }
 
 // fill widens rows 4q to 4q+3 of a group into a half of the panel.
 func (k *stream) fill(half, q int) {
-	at := half * halfBytes(k.groups())
+	at := half * groupHalf
 	exact, rare, done := k.label("exact"), k.label("rare"), k.label("filled")
 	k.op("CMPQ streamArgs_exact(AX), $0")
 	k.op("JNE %s", exact)
@@ -52,7 +52,7 @@ func (k *stream) fill(half, q int) {
 			if !k.scaled {
 				k.op("VPADDW Z%d, Z%d, Z%d", streamPower, z+step, z+step)
 			}
-			k.op("VMOVDQA64 Z%d, %d(DI)", z+step, at+step*stepBytes(k.groups())+64*row)
+			k.op("VMOVDQA64 Z%d, %d(DI)", z+step, at+step*groupStep+64*row)
 		}
 	}
 	last := (4*q+4)%rareRows == 0
@@ -65,7 +65,7 @@ func (k *stream) fill(half, q int) {
 	k.aside = append(k.aside, func() {
 		four := func(q int) {
 			k.op("ADDQ $%d, DI", at+256*q)
-			k.op("CALL %s<>(SB)", anyRows(k.groups()))
+			k.op("CALL anyRows<>(SB)")
 			k.op("SUBQ $%d, DI", at+256*q)
 		}
 		k.at(exact)
@@ -85,20 +85,17 @@ func (k *stream) fill(half, q int) {
 	})
 }
 
-// anyRows is the name of what emitAnyRows writes for a kernel with so many groups.
-func anyRows(groups int) string { return fmt.Sprintf("anyRows%d", streamRows/groups) }
-
 // emitAnyRows writes what widens four rows with any codes and counts it where
 // these were not ordinary ones. It is called in the middle of a kernel and keeps
 // all but K1 and registers below 16.
 //
 //	R9 first of the rows   DI their place in the panel   R8 table of the block
-func (e *emitter) emitAnyRows(groups int) {
+func (e *emitter) emitAnyRows() {
 	const low, high, sign, mark = 10, 12, 14, 15
 	ordinary := e.label("ordinary")
 	e.raw("")
 	e.raw("// Four rows with any codes from R9 on, to the panel.")
-	e.raw("TEXT %s<>(SB), NOSPLIT, $0-0", anyRows(groups))
+	e.raw("TEXT anyRows<>(SB), NOSPLIT, $0-0")
 	e.op("PUSHQ R8")
 	e.op("MOVQ (R11), R8")
 	for i := range 4 {
@@ -116,7 +113,7 @@ func (e *emitter) emitAnyRows(groups int) {
 		}
 		e.unpackCodes(codeRegisters{low: low, high: high, sign: sign}, 0, 1, 2)
 		e.op("VMOVDQA64 Z0, %d(DI)", 64*i)
-		e.op("VMOVDQA64 Z1, %d(DI)", stepBytes(groups)+64*i)
+		e.op("VMOVDQA64 Z1, %d(DI)", groupStep+64*i)
 	}
 	e.op("VPCMPUB $5, Z%d, Z%d, K1", zExtreme, mark)
 	e.op("KORTESTQ K1, K1")

@@ -24,11 +24,21 @@ struct GatherRanksArgs {
     AllReduceArgs peers;  // x: this rank's rows; bytes: of the rank that has the most; type is not used
     u8* out;              // the rows of rank r begin first[r] bytes behind it
     i64 first[kMaxRanks];
-    i64 x_stride;         // bytes between rows, multiples of 16 as row_bytes and first
+    i64 x_stride;         // bytes between rows, multiples of unit as row_bytes and first
     i64 out_stride;       // bytes between rows
     i32 rows[kMaxRanks];  // of each rank
     i32 row_bytes;
-    i32 reserved;
+    i32 unit;             // bytes that a thread copies at once: 16 or 4; addresses are multiples of it
+};
+
+// The sum over ranks of rows, of which every rank gets its own columns.
+struct ReduceScatterArgs {
+    AllReduceArgs peers;  // x: rows of ranks * row_bytes; bytes: of all of them
+    u8* out;              // [rows, row_bytes]: columns of this rank
+    i64 x_stride;         // bytes between rows, multiples of 16 as row_bytes
+    i64 out_stride;       // bytes between rows
+    i32 rows;
+    i32 row_bytes;        // of out
 };
 
 // Numbers of things of which a rank has some.

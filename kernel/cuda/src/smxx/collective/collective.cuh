@@ -12,6 +12,7 @@
 // Fault     A rank that does not come within the time-out is noted as 1 + its number; later launches do nothing.
 // Gather    Every rank copies its rows to its staging memory, waits for the others, and copies theirs from there. The
 //           same rounds, flags and halves.
+// Scatter   The first half of two shots: every rank adds its own columns of all.
 #pragma once
 #include "ptx/system.cuh"
 #include "smxx/collective/args.h"
@@ -132,29 +133,67 @@ DEVICE void all_reduce_twice_body(const AllReduceArgs& a) {
     end_round(a, round);
 }
 
+// Copies rows in units of U, 16 bytes or 4.
+template <typename U>
+DEVICE void gather_rows(const GatherRanksArgs& g, u32 round) {
+    const AllReduceArgs& a = g.peers;
+    const i64 half = (round & 1) * a.half, step = static_cast<i64>(a.blocks) * kThreads;
+    const i64 first = static_cast<i64>(blockIdx.x) * kThreads + threadIdx.x;
+    const i64 size = sizeof(U), width = g.row_bytes / size;
+    const u8* x = static_cast<const u8*>(a.x);
+    u8* own = a.staging[a.rank] + half;
+    for (i64 i = first; i < g.rows[a.rank] * width; i += step) {
+        const i64 row = i / width, column = i - row * width;
+        *reinterpret_cast<U*>(own + size * i) = *reinterpret_cast<const U*>(x + row * g.x_stride + size * column);
+    }
+    if (!meet(a, 0, round)) return;
+    for (i32 r = 0; r < a.ranks; r++) {
+        u8* to = g.out + g.first[r];
+        if (r == a.rank && to == x) continue; // its own rows, in their place
+        const u8* from = a.staging[r] + half;
+        for (i64 i = first; i < g.rows[r] * width; i += step) {
+            const i64 row = i / width, column = i - row * width;
+            *reinterpret_cast<U*>(to + row * g.out_stride + size * column) =
+                *reinterpret_cast<const U*>(from + size * i);
+        }
+    }
+}
+
 DEVICE void gather_ranks_body(const GatherRanksArgs& g) {
+    const u32 round = begin_round(g.peers);
+    if (round == 0) return;
+    if (g.unit == 16) {
+        gather_rows<uint4>(g, round);
+    } else {
+        gather_rows<u32>(g, round);
+    }
+    end_round(g.peers, round);
+}
+
+// Staging memory holds the columns of each rank together, [ranks, rows, row_bytes]: what block b adds was written by
+// block b of every rank.
+DEVICE void reduce_scatter_body(const ReduceScatterArgs& g) {
     const AllReduceArgs& a = g.peers;
     const u32 round = begin_round(a);
     if (round == 0) return;
     const i64 half = (round & 1) * a.half, step = static_cast<i64>(a.blocks) * kThreads;
     const i64 first = static_cast<i64>(blockIdx.x) * kThreads + threadIdx.x, width = g.row_bytes / 16;
+    const i64 part = g.rows * width;
     const u8* x = static_cast<const u8*>(a.x);
     u8* own = a.staging[a.rank] + half;
-    for (i64 i = first; i < g.rows[a.rank] * width; i += step) {
+    for (i64 i = first; i < part; i += step) {
         const i64 row = i / width, column = i - row * width;
-        *reinterpret_cast<uint4*>(own + 16 * i) =
-            *reinterpret_cast<const uint4*>(x + row * g.x_stride + 16 * column);
+        const u8* from = x + row * g.x_stride + 16 * column;
+        for (i32 r = 0; r < a.ranks; r++) {
+            *reinterpret_cast<uint4*>(own + 16 * (r * part + i)) =
+                *reinterpret_cast<const uint4*>(from + static_cast<i64>(r) * g.row_bytes);
+        }
     }
     if (meet(a, 0, round)) {
-        for (i32 r = 0; r < a.ranks; r++) {
-            u8* to = g.out + g.first[r];
-            if (r == a.rank && to == x) continue; // its own rows, in their place
-            const u8* from = a.staging[r] + half;
-            for (i64 i = first; i < g.rows[r] * width; i += step) {
-                const i64 row = i / width, column = i - row * width;
-                *reinterpret_cast<uint4*>(to + row * g.out_stride + 16 * column) =
-                    *reinterpret_cast<const uint4*>(from + 16 * i);
-            }
+        for (i64 i = first; i < part; i += step) {
+            const i64 row = i / width, column = i - row * width;
+            *reinterpret_cast<uint4*>(g.out + row * g.out_stride + 16 * column) =
+                sum_ranks(a, half, 16 * (a.rank * part + i));
         }
     }
     end_round(a, round);

@@ -7,6 +7,8 @@ struct DrawArgs {
     i64 stride; // elements between rows, even
     i64 rows;
     i64 columns; // even
+    i64 first;       // number of the first value, even
+    i64 from_stride; // numbers from row to row, even: a part of a matrix has the values that it has there
     u64 seed;
     f32 mean;
     f32 step; // of one unit of the sum of four random bytes

@@ -26,7 +26,8 @@ DEVICE void draw_body(const DrawArgs& a) {
     i64 word = static_cast<i64>(blockIdx.x) * kThreads + threadIdx.x, each = a.columns / 2;
     i64 row = word / each;
     if (row >= a.rows) return;
-    u64 w = mixed(a.seed + static_cast<u64>(word + 1) * 0x9E3779B97F4A7C15ull);
+    i64 number = (a.first + row * a.from_stride) / 2 + word - row * each;
+    u64 w = mixed(a.seed + static_cast<u64>(number + 1) * 0x9E3779B97F4A7C15ull);
     w = (w & 0x00FF00FF00FF00FFull) + (w >> 8 & 0x00FF00FF00FF00FFull); // sums of two bytes in 16-bit lanes
     w += w >> 16;                                                       // sums of four in lanes 0 and 2
     f32 low = bell(a, w & 0xFFFF), high = bell(a, w >> 32 & 0xFFFF);

@@ -1,0 +1,36 @@
+package kernel
+
+// AcceptArgs writes words that depend on how many drafts of a sequence are right: Out[place] becomes the word for that
+// number. Draft i of a sequence is right where all before it are and the token that the target chose in its place,
+// Tokens[first+i], is in the draft's range.
+type AcceptArgs struct {
+	Out    Tensor // i32 [1, n]
+	Tokens Tensor // i32 [T, 1]
+	// Drafts is i32 [S, 1+2*D], contiguous: of each sequence first, then the least and the greatest token of each of D
+	// drafts; a least token above the greatest says that there is no such draft, or that it is wrong in any case.
+	Drafts Tensor
+	// Words is i32 [W, 3+D], contiguous: a place, its sequence, and the word for 0 to D right drafts.
+	Words Tensor
+}
+
+// Accepter compares drafts with what the target chose, and goes on with what follows from it.
+type Accepter interface{ Accept(AcceptArgs) error }
+
+// Check validates the arguments.
+func (a *AcceptArgs) Check() error {
+	c := checker{op: "accept"}
+	d := a.Words.Cols - 3
+	if d < 0 {
+		c.fail("words of %d columns, want a place, a sequence and one word or more", a.Words.Cols)
+	}
+	c.tensor("out", a.Out, I32, 1, -1)
+	c.tensor("tokens", a.Tokens, I32, a.Tokens.Rows, 1)
+	c.tensor("drafts", a.Drafts, I32, a.Drafts.Rows, 1+2*d)
+	c.tensor("words", a.Words, I32, a.Words.Rows, -1)
+	for _, t := range []Tensor{a.Drafts, a.Words} {
+		if t.Stride != t.Cols {
+			c.fail("rows of %d words are %d apart", t.Cols, t.Stride)
+		}
+	}
+	return c.err
+}

@@ -1,0 +1,33 @@
+package cuda
+
+// AcceptArgs are the arguments of the kernel that compares drafts with what the target chose.
+type AcceptArgs struct {
+	Tokens      Ptr   // i32 [TokenCount]: what the target chose
+	Drafts      Ptr   // i32 [Sequences, 1+2*Most]: place of the first token, least and greatest token of each draft
+	Words       Ptr   // i32 [Rows, 3+Most]: place, sequence, word for 0 to Most right drafts
+	Out         Ptr   // i32 [Columns]
+	Faults      Ptr   // one u32 of fault bits (FaultRow), or zero
+	TokenStride int64 // entries between tokens
+	Rows        int32
+	Columns     int32
+	TokenCount  int32
+	Sequences   int32
+	Most        int32 // drafts of a sequence
+	Reserved    int32
+}
+
+// AcceptDrafts writes, for each row of Words, the word that belongs to the number of right drafts of its sequence.
+func (k *Kernels) AcceptDrafts(s *Stream, a *AcceptArgs) error {
+	c := checks{kernel: "accept_drafts"}
+	c.memory("tokens", a.Tokens, 4)
+	c.memory("drafts", a.Drafts, 4)
+	c.memory("words", a.Words, 4)
+	c.memory("out", a.Out, 4)
+	c.multiple("token stride", a.TokenStride, 1, 1)
+	c.count("rows", a.Rows)
+	c.count("columns", a.Columns)
+	c.count("tokens", a.TokenCount)
+	c.count("sequences", a.Sequences)
+	c.count("drafts", a.Most)
+	return runRows(k, s, &c, a.Rows, portableThreads, a)
+}

@@ -1,0 +1,36 @@
+// Writes words that depend on how many drafts of their sequence are right: a draft is where all before it are and the
+// token that the target chose is within its range. A place, a sequence or a token outside raises a fault, and nothing
+// is written there.
+//
+// In       tokens i32; drafts and words as AcceptArgs has them, a few hundred of them.
+// Out      one word for each row of words.
+// Block    256 threads, a word each: every one compares the drafts of its sequence itself.
+#pragma once
+#include "smxx/accept/args.h"
+#include "smxx/floats.cuh"
+
+DEVICE void accept_body(const AcceptArgs& a) {
+    begin_after_previous();
+    const i32 row = blockIdx.x * kThreads + threadIdx.x;
+    if (row >= a.rows) return;
+    const i32* word = a.words + static_cast<i64>(row) * (3 + a.most);
+    const i32 place = word[0], sequence = word[1];
+    if (place < 0 || place >= a.columns || sequence < 0 || sequence >= a.sequences) {
+        raise_fault(a.faults, kFaultRow);
+        return;
+    }
+    const i32* draft = a.drafts + static_cast<i64>(sequence) * (1 + 2 * a.most);
+    const i32 first = draft[0];
+    i32 right = 0;
+    for (; right < a.most; right++) {
+        const i32 least = draft[1 + 2 * right], greatest = draft[2 + 2 * right];
+        if (least > greatest) break;
+        if (first < 0 || first + right >= a.token_count) {
+            raise_fault(a.faults, kFaultRow);
+            return;
+        }
+        const i32 token = a.tokens[(first + right) * a.token_stride];
+        if (token < least || token > greatest) break;
+    }
+    a.out[place] = word[2 + right];
+}

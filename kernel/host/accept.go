@@ -1,0 +1,44 @@
+package host
+
+import (
+	"fmt"
+
+	"sparrow/kernel"
+)
+
+// Accept compares drafts with what the target chose. It only moves words, so every CPU device does it this way.
+func Accept(a kernel.AcceptArgs) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	out := RowI32(a.Out, 0)
+	for i := range a.Words.Rows {
+		w := RowI32(a.Words, i)
+		place, sequence, values := int(w[0]), int(w[1]), w[2:]
+		if uint(place) >= uint(len(out)) || uint(sequence) >= uint(a.Drafts.Rows) {
+			return fmt.Errorf("%w: accept: word %d of %d, sequence %d of %d", kernel.ErrArgument, place, len(out),
+				sequence, a.Drafts.Rows)
+		}
+		right, err := rightDrafts(&a, sequence)
+		if err != nil {
+			return err
+		}
+		out[place] = values[right]
+	}
+	return nil
+}
+
+// rightDrafts is how many drafts of a sequence are right.
+func rightDrafts(a *kernel.AcceptArgs, sequence int) (n int, err error) {
+	d := RowI32(a.Drafts, sequence)
+	first, ranges := int(d[0]), d[1:]
+	for ; 2*n < len(ranges) && ranges[2*n] <= ranges[2*n+1]; n++ {
+		if uint(first+n) >= uint(a.Tokens.Rows) {
+			return 0, fmt.Errorf("%w: accept: token %d of %d", kernel.ErrArgument, first+n, a.Tokens.Rows)
+		}
+		if t := RowI32(a.Tokens, first+n)[0]; t < ranges[2*n] || t > ranges[2*n+1] {
+			break
+		}
+	}
+	return n, nil
+}
