@@ -83,7 +83,7 @@ func TestPaddedHeadsAreNamed(t *testing.T) {
 		says   string
 	}{
 		{"deepseek_v32", 8, ""},
-		{"deepseek_v32", 48, "16 heads are padding, on the last ranks: the 128 of the model do not divide by 48"},
+		{"glm-5", 128, "64 heads are padding, on the last ranks: the 64 of the model do not divide by 128"},
 		{"deepseek_v4", 16, "64 heads are padding, on the last ranks: the 64 of the model, which stay together in " +
 			"groups of 8, do not divide by 16"},
 	} {

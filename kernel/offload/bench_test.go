@@ -30,7 +30,8 @@ func BenchmarkExpertRows(b *testing.B) {
 		}
 		each := int64(3 * hidden * inner * 17 / 32)
 		for _, c := range []struct{ rows, chosen, of int }{{1, 1, count}, {1, 2, count}, {32, 24, 15}, {32, 15, 15}} {
-			b.Run(fmt.Sprintf("%d workers/%d rows/%d choices of %d", workers, c.rows, c.chosen, c.of), func(b *testing.B) {
+			name := fmt.Sprintf("%d workers/%d rows/%d choices of %d", workers, c.rows, c.chosen, c.of)
+			b.Run(name, func(b *testing.B) {
 				const top = 6
 				a := kernel.ExpertRowsArgs{Experts: x, X: tensor(b, kernel.F32, c.rows, hidden, func([]byte) {}),
 					Results: tensor(b, kernel.F32, c.rows*top, hidden, func([]byte) {}),

@@ -331,7 +331,7 @@ func TestRowsOfBF16(t *testing.T) {
 // Once memory has grown, an exchange allocates nothing.
 func TestNoAllocation(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 6))
-	near, h := open(t), newHost(t, open(t), offload.Options{})
+	near, h := open(t), newHost(t, open(t), offload.Options{Awake: true})
 	a := batch(t, r, 4)
 	a.Experts = prepare(t, near, h, 0, weights(t, r, kernel.BF16), methods(t, "rrrccc", "rrrccc"))
 	if n := testing.AllocsPerRun(50, func() {

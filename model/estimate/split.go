@@ -58,8 +58,8 @@ func (p *parts) onHost(l int, beside float64) {
 		text = append(text, fmt.Sprintf("%.0f us for each expert that is fetched", here.copy))
 	}
 	if len(text) > 0 {
-		p.add("experts of the host", here.mean(), strings.Join(text, ", or ")+"; the mean over how many of a layer are "+
-			"chosen")
+		p.add("experts of the host", here.mean(), strings.Join(text, ", or ")+"; the mean over how many of a layer "+
+			"are chosen")
 	}
 }
 
@@ -79,16 +79,16 @@ func (p *parts) stream(l int, layer float64) {
 }
 
 // uses are the experts of a layer in host memory in a step: how many the CPU computes, the probability that one of them
-// is chosen, the time before it begins and that of each; the same of those that are fetched; and what the device computes
-// meanwhile.
+// is chosen, the time before it begins and that of each; the same of those that are fetched; and what the device
+// computes meanwhile.
 type uses struct {
 	computed, chosen, start, each float64
 	fetched, wanted, copy         float64
 	beside                        float64
 }
 
-// mean is the time that they take longer than the device, in the mean over how many are chosen. Fetched experts come one
-// after the other behind the device's own; none of either starts nothing.
+// mean is the time that they take longer than the device, in the mean over how many are chosen. Fetched experts come
+// one after the other behind the device's own; none of either starts nothing.
 func (u uses) mean() float64 {
 	mean := 0.0
 	for c := 0.0; c <= u.computed; c++ {
