@@ -78,8 +78,8 @@ type Config struct {
 	// MaxQueue bounds the sequences that wait; 0 means 1024.
 	MaxQueue int
 	// MaxStall is the longest time that prompts may hold up running streams: while there are any, prompts are cut into
-	// chunks by how long steps were measured to take. 0 means 100 ms, on a GPU 50 ms; below 0 is no bound. It changes
-	// no answer.
+	// chunks by how long steps were measured to take, and on a CPU streams run between the operations of a chunk. 0
+	// means 100 ms, on a GPU 50 ms; below 0 is no bound. It changes no answer.
 	MaxStall time.Duration
 	// NoReuse turns prefix reuse off.
 	NoReuse bool

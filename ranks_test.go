@@ -42,7 +42,7 @@ func TestOpenOnRanks(t *testing.T) {
 
 func TestRanksThatAreRefused(t *testing.T) {
 	if _, err := Open(context.Background(), Config{Ranks: 3}); err == nil || !strings.Contains(err.Error(),
-		"4 query heads and 8 experts in equal parts on 3 ranks; supported: 1, 2, 4 ranks; try 2 ranks") {
+		"8 experts in equal parts on 3 ranks; supported: 1, 2, 4, 8 ranks; try 2 ranks") {
 		t.Errorf("3 ranks: %v", err)
 	}
 	if _, err := Open(context.Background(), Config{Ranks: group.MaxRanks + 1}); err == nil ||

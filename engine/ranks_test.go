@@ -3,12 +3,14 @@ package engine
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
 
+	"sparrow/internal/testkit/strict"
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
@@ -29,8 +31,35 @@ type marking struct {
 func (d *marking) Mark(kernel.Mark) error { return d.mark() }
 func (d *marking) Reached() kernel.Mark   { return 0 }
 
+// opening opens the device of a rank, which calls mark before each operation where that is not nil.
+type opening func(t *testing.T, mark func() error) kernel.Device
+
+// onCPU computes on the CPU.
+func onCPU(t *testing.T, mark func() error) kernel.Device {
+	t.Helper()
+	dev, err := kernel.NewRegistry(cpu.Backends()).Open("cpu", kernel.Options{Workers: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if mark != nil {
+		return &marking{dev, mark}
+	}
+	return dev
+}
+
+// byGPURules has the rules of a GPU.
+func byGPURules(t *testing.T, mark func() error) kernel.Device {
+	t.Helper()
+	dev, err := strict.Open(onCPU(t, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev.OnCall = mark
+	return dev
+}
+
 // onRanks makes an engine over two ranks, of which one calls mark before each operation.
-func onRanks(t *testing.T, rank int, timeout time.Duration, mark func() error) (*Engine, *group.Group) {
+func onRanks(t *testing.T, open opening, rank int, timeout time.Duration, mark func() error) (*Engine, *group.Group) {
 	t.Helper()
 	source, err := family.Open(testmodel.V32(t))
 	if err != nil {
@@ -38,14 +67,11 @@ func onRanks(t *testing.T, rank int, timeout time.Duration, mark func() error) (
 	}
 	var devs []kernel.Device
 	for r := range 2 {
-		dev, err := kernel.NewRegistry(cpu.Backends()).Open("cpu", kernel.Options{Workers: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
 		if r == rank {
-			dev = &marking{dev, mark}
+			devs = append(devs, open(t, mark))
+		} else {
+			devs = append(devs, open(t, nil))
 		}
-		devs = append(devs, dev)
 	}
 	g, err := group.New(devs, group.Options{Timeout: timeout})
 	if err != nil {
@@ -68,10 +94,11 @@ func onRanks(t *testing.T, rank int, timeout time.Duration, mark func() error) (
 }
 
 // failures runs requests on two ranks until the one that fault is about fails, and checks what is left.
-func failures(t *testing.T, rank int, timeout time.Duration, fault func() error, free func(), says ...string) {
+func failures(t *testing.T, on opening, rank int, timeout time.Duration, fault func() error, free func(),
+	says ...string) {
 	t.Helper()
 	before := runtime.NumGoroutine()
-	e, g := onRanks(t, rank, timeout, fault)
+	e, g := onRanks(t, on, rank, timeout, fault)
 	var jobs []*Job
 	for i := range 3 {
 		jobs = append(jobs, open(t, e, Request{Prompt: tokens(i, 20), Sampling: greedy(), MaxTokens: 40,
@@ -105,10 +132,10 @@ func failures(t *testing.T, rank int, timeout time.Duration, fault func() error,
 }
 
 // operations is how many operations a rank enqueues for the requests of failures.
-func operations(t *testing.T) int {
+func operations(t *testing.T, on opening) int {
 	t.Helper()
 	n := 0
-	e, g := onRanks(t, 0, 0, func() error { n++; return nil })
+	e, g := onRanks(t, on, 0, 0, func() error { n++; return nil })
 	go e.Run()
 	for i := range 3 {
 		if _, err := open(t, e, Request{Prompt: tokens(i, 20), Sampling: greedy(), MaxTokens: 2,
@@ -123,18 +150,15 @@ func operations(t *testing.T) int {
 	return n
 }
 
-func TestARankThatFailsAtEveryOperation(t *testing.T) {
-	all := operations(t)
+// faults lets a rank fail at every so many operations in turn, both ranks in turn.
+func faults(t *testing.T, on opening, each int, timeout time.Duration) {
+	all := operations(t, on)
 	if all < 60 {
 		t.Fatalf("%d operations, want those of several passes", all)
 	}
-	each := 1
-	if raceEnabled {
-		each = 17
-	}
-	for at := 1; at <= all; at += each { // both ranks take turns
+	for at := 1; at <= all; at += each {
 		rank, n := at%2, 0
-		failures(t, rank, 0, func() error {
+		failures(t, on, rank, timeout, func() error {
 			if n++; n == at {
 				return errFault
 			}
@@ -146,10 +170,31 @@ func TestARankThatFailsAtEveryOperation(t *testing.T) {
 	}
 }
 
+func TestARankThatFailsAtEveryOperation(t *testing.T) {
+	each := 1
+	if raceEnabled {
+		each = 17
+	}
+	faults(t, onCPU, each, 0)
+}
+
+var everyFault = flag.Bool("every-fault", false, "ranks by the rules of a GPU fail at every operation instead of some")
+
+// The same by the rules of a GPU: the others wait in the exchange until their time-out, as GPUs do.
+func TestARankByADevicesRulesThatFails(t *testing.T) {
+	notUnderRace(t)
+	testmodel.OnGPU(t)
+	each := 29
+	if *everyFault {
+		each = 1
+	}
+	faults(t, byGPURules, each, 50*time.Millisecond)
+}
+
 func TestARankThatHangs(t *testing.T) {
 	for _, at := range []int{1, 20, 33} {
 		free, n := make(chan struct{}), 0
-		failures(t, 1, 500*time.Millisecond, func() error {
+		failures(t, onCPU, 1, 500*time.Millisecond, func() error {
 			if n++; n == at {
 				<-free
 			}

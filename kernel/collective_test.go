@@ -77,6 +77,59 @@ func TestShardsKeepBlocksOfScales(t *testing.T) {
 	}
 }
 
+// Rows and columns behind the last of a weight are zeros, with as many scales as the others; those before are the
+// weight's own.
+func TestPaddedParts(t *testing.T) {
+	const rows, cols, block = 6, 8, 4
+	w := Weight{BlockRows: block, BlockCols: block,
+		Data:  Tensor{Buf: make(HostBuffer, rows*cols), DType: E4M3, Rows: rows, Cols: cols, Stride: cols},
+		Scale: Tensor{Buf: make(HostBuffer, 4*2*2), DType: F32, Rows: 2, Cols: 2, Stride: 2}}
+	for i := range w.Data.Buf.(HostBuffer) {
+		w.Data.Buf.(HostBuffer)[i] = byte(i + 1)
+	}
+	for i := range w.Scale.Buf.(HostBuffer) {
+		w.Scale.Buf.(HostBuffer)[i] = byte(100 + i)
+	}
+	at := func(t Tensor, row, col int) byte {
+		return t.Buf.(HostBuffer)[int(t.Off)+(row*t.Stride+col)*t.DType.Size()]
+	}
+	for _, c := range []struct{ from, to, scales, skip int }{
+		{4, 8, 1, 0}, {3, 7, 2, 3}, {6, 8, 1, 0}, {8, 13, 2, 0}, {2, 5, 2, 2},
+	} {
+		p, err := w.PaddedRows(c.from, c.to)
+		if err != nil || p.Out() != c.to-c.from || p.In() != cols || p.Scale.Rows != c.scales || p.SkipRows != c.skip ||
+			p.Check(Projected) != nil {
+			t.Fatalf("rows %d to %d: %+v, %v, %v", c.from, c.to, p, err, p.Check(Projected))
+		}
+		for i := range p.Out() {
+			own := c.from+i < rows
+			if v := at(p.Data, i, 5); own != (v != 0) || own && v != at(w.Data, c.from+i, 5) {
+				t.Errorf("rows %d to %d: row %d holds %d", c.from, c.to, i, v)
+			}
+			scale, _ := p.ScaleRow(i)
+			if whole, _ := w.ScaleRow(c.from + i); own && at(p.Scale, scale, 1) != at(w.Scale, whole, 1) {
+				t.Errorf("rows %d to %d: row %d has another scale", c.from, c.to, i)
+			}
+		}
+	}
+	for _, c := range []struct{ from, to, scales int }{{4, 12, 2}, {7, 8, 1}, {8, 13, 2}, {0, 9, 3}, {9, 12, 1}} {
+		p, err := w.PaddedColumns(c.from, c.to)
+		if err != nil || p.In() != c.to-c.from || p.Out() != rows || p.Scale.Cols != c.scales ||
+			p.Check(Projected) != nil {
+			t.Fatalf("columns %d to %d: %+v, %v", c.from, c.to, p, err)
+		}
+		for i := range p.In() {
+			own := c.from+i < cols
+			if v := at(p.Data, 3, i); own != (v != 0) || own && v != at(w.Data, 3, c.from+i) {
+				t.Errorf("columns %d to %d: column %d holds %d", c.from, c.to, i, v)
+			}
+		}
+	}
+	if _, err := w.PaddedColumns(6, 9); !errors.Is(err, ErrArgument) {
+		t.Errorf("columns that begin inside a block and end behind it: %v", err)
+	}
+}
+
 func TestParts(t *testing.T) {
 	alone := Member{}
 	if from, to := alone.Share(7); from != 0 || to != 7 || alone.Part(7) != (Part{}) || alone.Count() != 1 {

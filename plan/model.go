@@ -237,23 +237,26 @@ type released struct {
 
 // releasedModels is made anew for each caller: a Model holds a slice.
 func releasedModels() []released {
+	usual := ExpertFacts{Count: 256, Chosen: 8, Dense: []bool{true, true, true}} // DeepSeek-V3.2 and GLM-5
 	return []released{
 		{[]string{"deepseek_v32", "deepseek-v3.2", "v32", "v3.2"},
 			Model{Family: DeepSeekV32, Heads: 128, K: 2048, IndexHeads: 64, QKDim: 192, VDim: 128,
-				Layers: 61, NextN: 1, Context: 163840, LayerSupportsDense: true}},
+				Layers: 61, NextN: 1, Context: 163840, LayerSupportsDense: true, Experts: usual}},
 		{[]string{"glm_moe_dsa", "glm-5", "glm5", "glm-5.1"},
 			Model{Family: GLMMoeDSA, Heads: 64, K: 2048, IndexHeads: 32, QKDim: 256, VDim: 256,
-				Layers: 78, NextN: 1, Context: 202752, LayerSupportsDense: true}},
+				Layers: 78, NextN: 1, Context: 202752, LayerSupportsDense: true, Experts: usual}},
 		{[]string{"glm-5.2", "glm5.2"},
 			Model{Family: GLMMoeDSA, Heads: 64, K: 2048, IndexHeads: 32, QKDim: 256, VDim: 256,
 				Layers: 78, NextN: 1, Context: 1048576, LayerSupportsDense: true,
-				Share: LayerShare{Freq: 4, Offset: 3}}},
+				Share: LayerShare{Freq: 4, Offset: 3}, Experts: usual}},
 		{[]string{"deepseek_v4", "deepseek_v4-flash", "v4", "v4-flash"},
 			Model{Family: DeepSeekV4, Heads: 64, K: 512, IndexHeads: 64, QKDim: 512, VDim: 512,
-				Layers: 43, NextN: 1, Context: 1048576, Window: 128, Ratios: v4Ratios(0, 43), GroupHeads: 8}},
+				Layers: 43, NextN: 1, Context: 1048576, Window: 128, Ratios: v4Ratios(0, 43), GroupHeads: 8,
+				Experts: ExpertFacts{Count: 256, Chosen: 6}}},
 		{[]string{"deepseek_v4-pro", "v4-pro"},
 			Model{Family: DeepSeekV4, Heads: 128, K: 1024, IndexHeads: 64, QKDim: 512, VDim: 512,
-				Layers: 61, NextN: 1, Context: 1048576, Window: 128, Ratios: v4Ratios(128, 61), GroupHeads: 8}},
+				Layers: 61, NextN: 1, Context: 1048576, Window: 128, Ratios: v4Ratios(128, 61), GroupHeads: 8,
+				Experts: ExpertFacts{Count: 384, Chosen: 6}}},
 	}
 }
 

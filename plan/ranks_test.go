@@ -68,6 +68,32 @@ func TestDivide(t *testing.T) {
 	}
 }
 
+// Padding of heads is named with the reasons of a configuration, and nothing is said where there is none.
+func TestPaddedHeadsAreNamed(t *testing.T) {
+	said := func(cfg Config) string {
+		var all []string
+		for _, r := range cfg.Reasons {
+			all = append(all, r.Text)
+		}
+		return strings.Join(all, "\n")
+	}
+	for _, c := range []struct {
+		family string
+		ranks  int
+		says   string
+	}{
+		{"deepseek_v32", 8, ""},
+		{"glm-5", 128, "64 heads are padding, on the last ranks: the 64 of the model do not divide by 128"},
+		{"deepseek_v4", 16, "64 heads are padding, on the last ranks: the 64 of the model, which stay together in " +
+			"groups of 8, do not divide by 16"},
+	} {
+		text := said(divided(t, c.family, c.ranks, ByHeads))
+		if named := strings.Contains(text, "padding"); named != (c.says != "") || !strings.Contains(text, c.says) {
+			t.Errorf("%s on %d ranks: %s", c.family, c.ranks, text)
+		}
+	}
+}
+
 func TestParseDivision(t *testing.T) {
 	for word, want := range map[string]Division{"auto": DivisionUnset, "TP": ByHeads, "dp": ByRequests} {
 		if got, err := ParseDivision(word); err != nil || got != want {

@@ -37,15 +37,15 @@ func TestGPUOracleV4(t *testing.T) {
 	}
 }
 
-// Two ranks that are streams of one GPU.
+// Ranks that are streams of one GPU. They run one after the other: where one thread frees memory, the driver waits for
+// all kernels of the process, also for those that wait for a rank.
 func TestGPURanksOracle(t *testing.T) {
 	if err := cuda.Available(); err != nil {
 		t.Skipf("needs a Hopper GPU: %v", err)
 	}
 	for _, c := range gpuRanks {
 		t.Run(c.name+"/"+c.kv+"/"+c.how.String(), func(t *testing.T) {
-			t.Parallel()
-			besideRanks(t, c.name, folder(c.name), c.kv, c.chunk, 2, c.how,
+			besideRanks(t, c.name, folder(c.name), c.kv, c.chunk, c.ranks, c.how,
 				func() (kernel.Device, error) { return op.Open(0) })
 		})
 	}

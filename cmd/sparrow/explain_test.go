@@ -364,7 +364,6 @@ func TestExplainRefusesBadFlags(t *testing.T) {
 		{"--family deepseek_v32 --tp 3", "E08"},
 		{"--family deepseek_v32 --tp -1", "want a number of ranks"},
 		{"--family deepseek_v32 --tp 2 --attention both", "--attention both: want tp, dp or auto"},
-		{"--family deepseek_v32 --hw 8xh200 --kv fp8 --attention dp --time --batch decode:9", "ask for --attention tp"},
 		{"--family deepseek_v32 --hw 0xh200", "such as 8xh200"},
 		{"--family deepseek_v32 --hw 8xh200 --tp 4", "leave --tp out"},
 		{"--family deepseek_v32 --hw 8xh200 --time", "give its --batch"},

@@ -196,6 +196,9 @@ func (g *Group) Do(f func(rank int) error) error {
 				continue
 			}
 			g.lost = g.meeting.late(g.back)
+			if i, n := g.own(); n > 0 { // why the others wait
+				g.lost = g.alone(i)
+			}
 			return g.lost
 		}
 	}
@@ -204,15 +207,7 @@ func (g *Group) Do(f func(rank int) error) error {
 
 // outcome is what a call of all ranks has come to.
 func (g *Group) outcome() error {
-	first, own := -1, 0
-	for i, r := range g.ranks {
-		if r.err != nil && !errors.Is(r.err, errMeeting) {
-			own++
-			if first < 0 {
-				first = i
-			}
-		}
-	}
+	first, own := g.own()
 	missed := g.meeting.err()
 	g.meeting.reset()
 	switch {
@@ -223,9 +218,26 @@ func (g *Group) outcome() error {
 	case own == len(g.ranks):
 		return g.ranks[first].err
 	default:
-		g.lost = fmt.Errorf("%w: %s failed: %w", kernel.ErrLost, g.describe(first), g.ranks[first].err)
+		g.lost = g.alone(first)
 	}
 	return g.lost
+}
+
+// own is how many of the ranks that are back failed by themselves, and the first of them.
+func (g *Group) own() (first, n int) {
+	for i, r := range g.ranks {
+		if g.back[i] && r.err != nil && !errors.Is(r.err, errMeeting) {
+			if n++; n == 1 {
+				first = i
+			}
+		}
+	}
+	return first, n
+}
+
+// alone is the error of a rank that failed while others did not.
+func (g *Group) alone(i int) error {
+	return fmt.Errorf("%w: %s failed: %w", kernel.ErrLost, g.describe(i), g.ranks[i].err)
 }
 
 // describe names a rank.

@@ -341,6 +341,21 @@ func TestRanksThatDoNotAgree(t *testing.T) {
 	wantLost(t, "other shapes", err, "rank 0 has come to all-reduce of f32[1,8] and rank 1 to all-reduce of f32[2,8]")
 }
 
+// Where one rank fails and another then does not end, the one that failed is named.
+func TestARankThatFailsIsNamedBeforeThoseThatWait(t *testing.T) {
+	g := open(t, 2, Options{Timeout: 20 * time.Millisecond})
+	free := make(chan struct{})
+	defer close(free)
+	err := g.Do(func(r int) error {
+		if r == 0 {
+			<-free
+			return nil
+		}
+		return errFault
+	})
+	wantLost(t, "a rank that failed", err, "rank 1 of 2", errFault.Error())
+}
+
 // Compare finds a bit that differs between ranks; without it the first rank is believed.
 func TestCompare(t *testing.T) {
 	for _, compare := range []bool{false, true} {

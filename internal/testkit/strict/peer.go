@@ -28,15 +28,21 @@ func (d *Device) Peers(all []kernel.Device, timeout time.Duration) ([]kernel.Col
 	}
 	list := make([]kernel.Collective, len(all))
 	for i, second := range group.Meet(len(all), timeout) {
-		list[i] = &pair{first[i], second}
+		list[i] = &pair{all[i].(*Device), first[i], second}
 	}
 	return list, nil
 }
 
 // pair is a rank's collective operations on both devices.
-type pair struct{ first, second kernel.Collective }
+type pair struct {
+	dev           *Device
+	first, second kernel.Collective
+}
 
 func both[A any](p *pair, do func(kernel.Collective, A) error, first, second A) error {
+	if err := p.dev.called(); err != nil {
+		return err
+	}
 	if err := do(p.first, first); err != nil {
 		return err
 	}

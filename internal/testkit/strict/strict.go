@@ -32,7 +32,9 @@ type Device struct {
 	// OnRefusal is called with every refusal; the operation returns its result. If that is nil, the operation is
 	// computed all the same. Without OnRefusal every refusal is returned.
 	OnRefusal func(refusal error) error
-	checked   map[string]int
+	// OnCall, where set, is called before every operation, those between ranks too; an error of it is the operation's.
+	OnCall  func() error
+	checked map[string]int
 }
 
 // Open makes a strict device that computes with a device in host memory and closes with it.
@@ -52,8 +54,18 @@ func (d *Device) Name() string { return "strict-" + op.Name }
 // Checked is how many calls of each operation the CUDA rules have accepted, by the type of their arguments.
 func (d *Device) Checked() map[string]int { return d.checked }
 
+func (d *Device) called() error {
+	if d.OnCall == nil {
+		return nil
+	}
+	return d.OnCall()
+}
+
 // run hands an operation to the CUDA operations, for their checks, and to the host's, for its results.
 func (d *Device) run(c twin.Call) error {
+	if err := d.called(); err != nil {
+		return err
+	}
 	switch err := c.First(); {
 	case err == nil:
 		d.checked[c.Operation()]++
