@@ -35,6 +35,12 @@ unit:
 # Tests of the engine that run on two ranks each time: crowds, cancellation, prefixes, drafts. `make ranks` runs all.
 ON_RANKS = TestACrowd|TestADraftingCrowdGets|TestCancel|TestASharedPrefix|TestTheNextTurn|TestTwoEngines
 
+# What tests leave out because it takes minutes: every implementation of the operations with every chunk size against
+# the oracle's numbers, and a chunk of 32,768 tokens.
+.PHONY: long
+long:
+	$(GO) test $(TESTFLAGS) -count=1 -timeout 30m ./verify ./model/v4 -args -long
+
 # The source of the kernel that draws tokens, on this machine, beside package sample.
 .PHONY: draws
 draws:

@@ -78,8 +78,8 @@ type Config struct {
 	// MaxQueue bounds the sequences that wait; 0 means 1024.
 	MaxQueue int
 	// MaxStall is the longest time that prompts may hold up running streams: while there are any, prompts are cut into
-	// chunks by how long steps were measured to take. 0 means 100 ms, on a GPU 50 ms; below 0 is no bound. It changes
-	// no answer.
+	// chunks by how long steps were measured to take, and on a CPU streams run between the operations of a chunk. 0
+	// means 100 ms, on a GPU 50 ms; below 0 is no bound. It changes no answer.
 	MaxStall time.Duration
 	// NoReuse turns prefix reuse off.
 	NoReuse bool
@@ -173,7 +173,11 @@ func (c *Config) Validate() error {
 	if _, err := ParseExpertHomes(string(c.Experts)); err != nil || c.DeviceMemory < 0 {
 		errs = append(errs, errors.Join(err, negative("DeviceMemory", c.DeviceMemory)))
 	}
-	if (c.Experts == ExpertsSplit || c.Experts == ExpertsOnHost) && max(c.Ranks, len(c.GPUs)) > 1 {
+	if c.Experts == ExpertsAuto && c.Policy.Deterministic {
+		errs = append(errs, errors.New("experts auto with Deterministic (--deterministic): an expert that moves is "+
+			"computed by other arithmetic; ask for split"))
+	}
+	if c.Experts.split() && max(c.Ranks, len(c.GPUs)) > 1 {
 		errs = append(errs, fmt.Errorf("experts %s on %d ranks; experts in two memories run on one GPU", c.Experts,
 			max(c.Ranks, len(c.GPUs))))
 	}

@@ -51,7 +51,7 @@ func TestACacheFitsItsContainer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return newCore(c, p, m)
+		return newCore(c, p, m, nil)
 	}
 	for _, dir := range []string{"", testmodel.V4(t)} {
 		e, err := open(dir, 0)

@@ -24,34 +24,47 @@ const (
 	ExpertsOnDevice ExpertHomes = "device" // all in the memory of the device; a model that does not fit is refused
 	ExpertsSplit    ExpertHomes = "split"  // as many there as fit, those that are chosen most first, others on the host
 	ExpertsOnHost   ExpertHomes = "host"   // all in host memory
+	// ExpertsAuto is ExpertsSplit, and those that rows choose most of late come to the device between steps. The
+	// arithmetic that a row sees then changes over time.
+	ExpertsAuto ExpertHomes = "auto"
 )
+
+// split reports whether experts may be in host memory.
+func (h ExpertHomes) split() bool { return h == ExpertsSplit || h == ExpertsOnHost || h == ExpertsAuto }
 
 // ParseExpertHomes reads homes; empty is ExpertsOnDevice.
 func ParseExpertHomes(s string) (ExpertHomes, error) {
 	switch h := ExpertHomes(s); h {
 	case "":
 		return ExpertsOnDevice, nil
-	case ExpertsOnDevice, ExpertsSplit, ExpertsOnHost:
+	case ExpertsOnDevice, ExpertsSplit, ExpertsOnHost, ExpertsAuto:
 		return h, nil
-	case "auto":
-		return "", errors.New("experts auto: this build does not move experts between steps; ask for split, which " +
-			"places them by --expert-usage whenever the model is loaded")
 	}
-	return "", fmt.Errorf("experts %q: supported are device, split and host", s)
+	return "", fmt.Errorf("experts %q: supported are device, split, host and auto", s)
 }
 
 // splitCache is the cache of a GPU in tokens where experts take what is left of its memory and no size was given: 32
 // sequences of 8192 tokens.
 const splitCache = 32 * 8192
 
+// splitRows is how many rows of a decode step experts in host memory are divided for between CPU and bus, where that
+// many sequences may run.
+const splitRows = 32
+
+// spareMemory is left free on a GPU that experts would otherwise fill, or a part of its memory where it is small: the
+// driver takes memory in pieces of 2 MiB, which costs DeepSeek-V4-Flash 300 MiB, and some for graphs and queues.
+const spareMemory = 1 << 30
+
 // ExpertRequest is what the homes of experts are chosen from.
 type ExpertRequest struct {
 	Homes   ExpertHomes
 	Memory  int64         // of the device, the most that is used; 0 is all that is free
-	Workers int           // CPU threads that compute; 0 is every core
+	Workers int           // CPU threads that compute; 0 is every core but one
 	Timeout time.Duration // how long the device waits for them; 0 is offload.Timeout
 	Usage   *usage.Table  // nil: experts are chosen equally often
 	Chunk   int           // rows of a prompt in one step
+	Rows    int           // of a decode step that the methods are chosen for; 0 is one
+	Drafts  bool          // drafting layers run
 	// Deterministic gives each expert in host memory one method for decodes and prompts.
 	Deterministic bool
 	// Measure finds what a model takes that was loaded on a device without memory; free is what the device has.
@@ -80,26 +93,36 @@ func PlaceExperts(r *kernel.Registry, src *family.Source, dev kernel.Device, q E
 		return nil, fmt.Errorf("sparrow: %w: experts %s on %s; only a GPU has a memory of its own: leave --experts out",
 			kernel.ErrUnsupported, q.Homes, dev.Name())
 	}
-	cores, err := r.Open("cpu", kernel.Options{Workers: q.Workers, Pack: true})
+	cores, err := r.Open("cpu", kernel.Options{Workers: hostWorkers(q.Workers), Pack: true})
 	if err != nil {
 		return nil, err
 	}
-	host, err := offload.New(cores, offload.Options{Timeout: q.Timeout})
+	host, err := offload.New(cores, offload.Options{Timeout: q.Timeout, Awake: true})
 	if err != nil {
 		return nil, errors.Join(err, cores.Close())
 	}
-	p := &PlacedExperts{Placed: family.Placed{Host: host}}
+	p := &PlacedExperts{Placed: family.Placed{Host: host, Movable: q.Homes == ExpertsAuto}}
 	if err := p.choose(src, dev, q); err != nil {
 		return nil, errors.Join(err, host.Close())
 	}
 	return p, nil
 }
 
+// hostWorkers is how many threads compute experts beside a GPU where none were asked for, or as many as cores: one core
+// is left to the thread that waits for the GPU without sleeping. Workers that it holds up hold up all others.
+func hostWorkers(asked int) int {
+	cores := runtime.GOMAXPROCS(0)
+	if asked > 0 && asked < cores {
+		return asked
+	}
+	return max(cores-1, 1)
+}
+
 // choose finds a placement that fits.
 func (p *PlacedExperts) choose(src *family.Source, dev kernel.Device, q ExpertRequest) error {
 	layers, experts := src.ExpertLayers()
 	measure := func(at *placement.Placement) (n *engine.Need, err error) {
-		there := family.Placed{Placement: at, Host: p.Host.Rehearse()}
+		there := family.Placed{Placement: at, Host: p.Host.Rehearse(), Movable: p.Movable}
 		err = tried(src, dev, trial{placed: there}, func(m model.Model, free int64) (err error) {
 			n, err = q.Measure(m, free)
 			return err
@@ -115,10 +138,11 @@ func (p *PlacedExperts) choose(src *family.Source, dev kernel.Device, q ExpertRe
 		return err
 	}
 	ask := placement.Ask{Layers: src.LayerExperts(), Chosen: src.ChosenExperts(), Format: src.ExpertFormat(),
-		Host: p.Host.Memory(), CPU: cost.Xeon16(), Bus: cost.PCIe5(), Chunk: q.Chunk,
-		Usage: q.Usage}
-	if ask.CPU.Cores = q.Workers; q.Workers == 0 {
-		ask.CPU.Cores = runtime.GOMAXPROCS(0)
+		Host: p.Host.Memory(), CPU: cost.Xeon16(), Bus: cost.PCIe5(), GPU: cost.H200(), Chunk: q.Chunk,
+		Usage: q.Usage, OneMethod: q.Deterministic, Rows: q.Rows}
+	ask.CPU.Cores = hostWorkers(q.Workers)
+	if !q.Drafts {
+		ask.Unused = src.Config.NextN
 	}
 	count := 0
 	for _, n := range ask.Layers {
@@ -128,7 +152,7 @@ func (p *PlacedExperts) choose(src *family.Source, dev kernel.Device, q ExpertRe
 		return fmt.Errorf("sparrow: experts %s: %s has no experts; leave --experts out", q.Homes, src.Name)
 	}
 	ask.Bytes = (all.Weights - none.Weights + int64(count) - 1) / int64(count)
-	free := none.Free
+	free := none.Free - min(none.Free/64, spareMemory)
 	if q.Memory > 0 {
 		free = min(free, q.Memory)
 	}
@@ -141,11 +165,6 @@ func (p *PlacedExperts) choose(src *family.Source, dev kernel.Device, q ExpertRe
 		if p.Choice, err = placement.Choose(ask); err != nil {
 			return fmt.Errorf("sparrow: %s on %s: %w", src.Name, describeDevice(dev), err)
 		}
-		if q.Deterministic && !p.Choice.Placement.OneArithmetic() {
-			p.Choice.Prefill, p.Choice.Placement.Prefill = p.Choice.Decode, p.Choice.Placement.Decode
-			p.Choice.Reasons = append(p.Choice.Reasons, fmt.Sprintf("deterministic: experts in host memory are %v for "+
-				"prompts too, so that a token that is computed again has the same bits", p.Choice.Decode))
-		}
 		n, err := measure(p.Choice.Placement)
 		if err != nil {
 			return err
@@ -153,6 +172,11 @@ func (p *PlacedExperts) choose(src *family.Source, dev kernel.Device, q ExpertRe
 		over := n.Total() - free
 		if over <= 0 {
 			p.Placement = p.Choice.Placement
+			if p.Movable {
+				p.Choice.Reasons = append(p.Choice.Reasons, "auto: experts move between steps as use changes. That "+
+					"changes what computes a row, and with it its last bits: the same prompt may get other words "+
+					"later. With split experts stay where they are")
+			}
 			return nil
 		}
 		ask.Device -= over + ask.Bytes

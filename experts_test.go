@@ -9,6 +9,7 @@ import (
 	"sparrow/kernel"
 	"sparrow/model/placement"
 	"sparrow/model/synth"
+	"sparrow/plan"
 )
 
 // placedFor opens a GPU of 80 GiB for a model whose experts may be in host memory, and returns the choice. With loads
@@ -91,13 +92,11 @@ func TestExpertsAreSplitByMemory(t *testing.T) {
 }
 
 func TestHomesThatAreRefused(t *testing.T) {
-	if _, err := ParseExpertHomes("auto"); err == nil || !strings.Contains(err.Error(), "ask for split") {
-		t.Errorf("auto: %v", err)
-	}
 	for c, want := range map[*Config]string{
-		{Experts: "cellar"}:                       "supported are device, split and host",
-		{Experts: ExpertsSplit, Ranks: 2}:         "experts in two memories run on one GPU",
-		{Experts: ExpertsSplit, DeviceMemory: -1}: "DeviceMemory is -1",
+		{Experts: "cellar"}:                                              "supported are device, split, host and auto",
+		{Experts: ExpertsSplit, Ranks: 2}:                                "experts in two memories run on one GPU",
+		{Experts: ExpertsSplit, DeviceMemory: -1}:                        "DeviceMemory is -1",
+		{Experts: ExpertsAuto, Policy: plan.Policy{Deterministic: true}}: "an expert that moves is computed by other",
 	} {
 		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", c.Experts, err, want)

@@ -25,6 +25,7 @@ import (
 	"sparrow/model/family"
 	"sparrow/model/llamacpp"
 	"sparrow/plan"
+	"sparrow/spec"
 	"sparrow/tokenizer"
 )
 
@@ -63,7 +64,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 		return nil, err
 	}
 	go e.running.core.Run()
-	if e.cfg.usage != nil {
+	if e.cfg.ExpertUsage != "" {
 		e.keeper = startKeeper(e)
 	}
 	return e, nil
@@ -87,7 +88,7 @@ func assemble(ctx context.Context, c Config) (_ *Engine, err error) {
 			err = errors.Join(err, p.source.Close())
 		}
 	}()
-	if c.usage, err = openUsage(c.ExpertUsage, p.source.Model); err != nil {
+	if c.usage, err = openUsage(&c, p.source.Model); err != nil {
 		return nil, err
 	}
 	r, began, err := begin(ctx, c, p)
@@ -132,16 +133,19 @@ func begin(ctx context.Context, c Config, p *parts) (_ *running, _ Config, err e
 	if err != nil {
 		return nil, c, err
 	}
-	core, err := newCore(c, p, m)
+	core, err := newCore(c, p, m, dev.experts)
 	if err != nil {
 		return nil, c, err
 	}
 	return &running{core, dev}, c, nil
 }
 
-// newCore makes a core for a loaded model.
-func newCore(c Config, p *parts, m model.Model) (*engine.Engine, error) {
+// newCore makes a core for a loaded model, whose experts are placed where they are not all on its device.
+func newCore(c Config, p *parts, m model.Model, placed *PlacedExperts) (*engine.Engine, error) {
 	ec := c.engine(p)
+	if placed != nil && placed.Movable {
+		ec.Moves = placed.Placement
+	}
 	if c.Tiers.Any() {
 		ec.Tiers, ec.Weights = c.Tiers, p.source.Weights.Fingerprint()
 	}
@@ -169,7 +173,7 @@ func openDevices(r *kernel.Registry, c Config, p *parts, nodes *numa.Machine) (d
 		Kernels: c.Kernels, Source: p.source, Policy: c.Policy, Warn: c.Warn,
 	}
 	var placed *PlacedExperts
-	split := c.Experts == ExpertsSplit || c.Experts == ExpertsOnHost
+	split := c.Experts.split()
 	q.Fits = func(dev kernel.Device, of kernel.Member) (err error) {
 		if split {
 			if placed, err = PlaceExperts(r, p.source, dev, c.experts(dev, p)); err == nil {
@@ -214,7 +218,8 @@ func openDevices(r *kernel.Registry, c Config, p *parts, nodes *numa.Machine) (d
 func (c Config) experts(dev kernel.Device, p *parts) ExpertRequest {
 	ec := c.onDevice(dev, p.source.Model).besideExperts().engine(p)
 	return ExpertRequest{Homes: c.Experts, Memory: c.DeviceMemory, Workers: c.Workers, Timeout: ec.Watchdog,
-		Usage: c.usage, Chunk: ec.StepTokens, Deterministic: c.Policy.Deterministic,
+		Usage: c.usage, Chunk: ec.StepTokens, Deterministic: c.Policy.Deterministic, Drafts: c.Draft != spec.Off(),
+		Rows:    min(ec.MaxRunning, splitRows),
 		Measure: func(m model.Model, free int64) (*engine.Need, error) { return engine.Measure(m, ec, free) }}
 }
 

@@ -14,14 +14,18 @@ import (
 const usageSaved = time.Minute
 
 // openUsage is the table that counts of experts are added to: that of the file, where there is one, or an empty one. It
-// is nil where no file was named.
-func openUsage(file string, d config.Description) (*usage.Table, error) {
-	if file == "" {
+// is nil where no file was named and experts do not move.
+func openUsage(c *Config, d config.Description) (*usage.Table, error) {
+	file := c.ExpertUsage
+	if file == "" && c.Experts != ExpertsAuto {
 		return nil, nil
 	}
 	empty, err := usage.For(d)
 	if err != nil {
 		return nil, fmt.Errorf("sparrow: %w", err)
+	}
+	if file == "" {
+		return empty, nil
 	}
 	t, err := usage.Load(file)
 	switch {

@@ -19,12 +19,14 @@ import (
 
 // interlude is what runs between the operations of a batch. Where batches are not divided its passes are nil.
 type interlude struct {
-	passes *passes       // whose workspace is free while another pass is in progress
-	of     *flight       // the batch in progress between whose operations others may run; nil without
-	flight flight        // memory of those
-	inside bool          // one of those runs
-	at     time.Time     // when the operation in progress began
-	took   time.Duration // by a batch of sequences that decode alone, rather too much than too little
+	passes *passes   // whose workspace is free while another pass is in progress
+	of     *flight   // the batch in progress between whose operations others may run; nil without
+	flight flight    // memory of those
+	inside bool      // one of those runs
+	at     time.Time // when the operation in progress began
+	// took is what the latest batch of sequences that decode alone took, tookBefore the one before it, most the recent
+	// ones at most.
+	took, tookBefore, most time.Duration
 	// longest is the longest operation of the batch in progress, before of the one before it, usual of many.
 	longest, before, usual time.Duration
 	batches                int
@@ -105,20 +107,25 @@ func (e *Engine) between() error {
 }
 
 // note takes the time of a batch of sequences that decode alone. Those that take long come in groups, when the machine
-// does something else.
-func (i *interlude) note(took time.Duration) { i.took = max(took, i.took-(i.took-took)/4) }
+// does something else: most forgets them slowly.
+func (i *interlude) note(took time.Duration) {
+	i.took, i.tookBefore = took, i.took
+	i.most = max(took, i.most-(i.most-took)/4)
+}
 
 // patience is how long sequences that decode wait until they run: what is left of the bound beside their own time and
-// the operation that may just begin. Where that is little, prompts have half of the bound, and half of the time.
+// the operation that may just begin. Where that is little, prompts have half of the bound, and half of the time; one
+// batch that took very long does not count for that.
 func (i *interlude) patience(bound, operation time.Duration) time.Duration {
-	return max(bound-i.took-operation, bound/2, i.took)
+	return max(bound-i.most-operation, bound/2, min(i.took, i.tookBefore))
 }
 
 // stall is how long those who decode usually wait at most, where that is above the bound or, where they take long by
 // themselves, above half of it beside their own time. Otherwise it is 0.
 func (i *interlude) stall(bound time.Duration) time.Duration {
-	gap := i.patience(bound, i.usual) + i.usual + i.took
-	if i.batches < 8 || gap <= max(bound, i.took+bound/2) {
+	took := min(i.took, i.tookBefore)
+	gap := i.patience(bound, i.usual) + i.usual + took
+	if i.batches < 8 || gap <= max(bound, took+bound/2) {
 		return 0
 	}
 	return gap

@@ -21,6 +21,10 @@ type drafter struct {
 	control *spec.Controller
 	choices []*choice // whose rows the latest draft pass has
 	chains  []chain
+	// adapting are the requests of a batch that draft as many tokens as pay, and together how many each of them makes;
+	// 0: each as many as pay for it.
+	adapting []*spec.Request
+	together int
 	// unseen is a draft pass whose tokens, one for each of chains, the next batch takes on the device: it is formed and
 	// enqueued while the pass runs.
 	unseen ahead
@@ -176,6 +180,7 @@ func (e *Engine) draft(f *flight) {
 		return
 	}
 	e.passes.drafts, d.chains, d.choices = e.passes.drafts[:0], d.chains[:0], d.choices[:0]
+	e.agreeOnDrafts(f)
 	for i := range f.items {
 		if draftedFor(&f.items[i]) {
 			d.choices = append(d.choices, ownerOf(&f.items[i]))
@@ -215,6 +220,24 @@ func (e *Engine) draft(f *flight) {
 	}
 }
 
+// agreeOnDrafts lets all requests of a batch that adapt make equally many drafts, on a device that computes beside the
+// host: the next batch is then captured and padded, and with one draft enqueued while the drafting layer runs.
+func (e *Engine) agreeOnDrafts(f *flight) {
+	d := e.drafter
+	d.together, d.adapting = 0, d.adapting[:0]
+	if !e.overlap {
+		return
+	}
+	for i := range f.items {
+		if c := ownerOf(&f.items[i]); draftedFor(&f.items[i]) && f.items[i].Last && c.drafts.Adapts() {
+			d.adapting = append(d.adapting, &c.drafts)
+		}
+	}
+	if len(d.adapting) > 0 {
+		d.together = d.control.Together(d.adapting)
+	}
+}
+
 // addToDraftPass adds the rows of an item to the first draft pass, unless that was enqueued. Where the sequence's next
 // token was sampled a chain begins.
 func (e *Engine) addToDraftPass(f *flight, number int) {
@@ -230,6 +253,9 @@ func (e *Engine) addToDraftPass(f *flight, number int) {
 	if want == 0 {
 		e.noteDraftingEnded(c)
 		return
+	}
+	if c.drafts.Adapts() && d.together > 0 {
+		want = d.together
 	}
 	// The next token is the target's own. Drafts behind the last allowed token, or more than a batch verifies, are
 	// never used.

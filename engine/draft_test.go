@@ -130,6 +130,9 @@ func TestDraftedAnswersArePlainAnswers(t *testing.T) {
 		t.Run(fmt.Sprintf("%s %s %d drafts steps of %d", filepath.Base(c.checkpoint), c.kv, c.drafts, c.step),
 			func(t *testing.T) {
 				requests := crowd(20)
+				if raceEnabled {
+					requests = requests[:8]
+				}
 				cfg := Config{Policy: plan.Policy{KV: c.kv}, Draft: spec.Off()}
 				want := lone(t, c.checkpoint, cfg, requests)
 				cfg.Draft, cfg.StepTokens, cfg.NoReuse = drafts(t, c.drafts), c.step, true

@@ -10,6 +10,7 @@ import (
 	"sparrow/kv/prefix"
 	"sparrow/kv/tier"
 	"sparrow/model"
+	"sparrow/model/placement"
 	"sparrow/model/usage"
 	"sparrow/plan"
 	"sparrow/sample"
@@ -51,6 +52,9 @@ type Config struct {
 	// Usage takes the counts of chosen experts, those of engines before it included; nil counts nothing. The engine
 	// owns it until its loop has ended.
 	Usage *usage.Table
+	// Moves is where experts are, of a model whose experts may move: those that are chosen most come to the device
+	// between steps, by Usage, which must be given. nil moves none. The engine changes it until its loop has ended.
+	Moves *placement.Placement
 	// Observe is called by the loop after every iteration, and after every batch between the operations of another;
 	// it may call Check. nil observes nothing.
 	Observe func(between bool)
@@ -109,6 +113,7 @@ type Engine struct {
 	drafter   *drafter      // nil when nothing is drafted
 	tiers     *tiers        // nil without tiers of the prefix cache
 	counted   time.Time     // when counts of experts were read
+	recent    *usage.Table  // choices of late, by which experts move
 }
 
 // Run is the loop. It returns when the engine is closed.

@@ -15,7 +15,10 @@ import (
 	"sparrow/kernel/cpu"
 	"sparrow/kernel/cpu/vec"
 	"sparrow/kernel/offload"
+	"sparrow/model"
 	"sparrow/model/family"
+	"sparrow/model/placement"
+	"sparrow/model/usage"
 	"sparrow/spec"
 )
 
@@ -26,6 +29,10 @@ import (
 
 func TestACrowdWithExpertsInTwoMemories(t *testing.T) {
 	alone(t, "experts in two memories are on one device")
+	every := placed.Rule(placed.Mixed)
+	if standIn != nil {
+		every = placed.Alike // tokens that are computed again as part of a prompt keep their bits
+	}
 	for i, c := range []struct {
 		name, dir, kv string
 		rule          placed.Rule
@@ -35,7 +42,7 @@ func TestACrowdWithExpertsInTwoMemories(t *testing.T) {
 	}{
 		{"GLM-5, half", tinyGLM, "fp8-656", placed.Half, crowd(10), 0, 9 * 64},
 		{"DeepSeek-V4, all, drafts", testmodel.V4Draft(t), "fp8", placed.All, long(6), 3, 6 * 256},
-		{"DeepSeek-V4, every method, drafts", testmodel.V4Draft(t), "fp8", placed.Mixed, long(6), 2, 6 * 256},
+		{"DeepSeek-V4, every method, drafts", testmodel.V4Draft(t), "fp8", every, long(6), 2, 6 * 256},
 		{"DeepSeek-V3.2, drafting layer", testmodel.V32Draft(t), "fp8-656", placed.Half, crowd(16), 3, 5 * 64},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -70,8 +77,106 @@ func TestACrowdWithExpertsInTwoMemories(t *testing.T) {
 	}
 }
 
+// Experts that move between iterations, again and again, change no bit of a device whose two memories are computed
+// alike: the host's of a CPU, fetched experts of a GPU.
+func TestACrowdWhoseExpertsMove(t *testing.T) {
+	alone(t, "experts in two memories are on one device")
+	rule, dir := placed.Half, testmodel.V4Draft(t)
+	if standIn != nil {
+		rule = placed.HalfFetched
+	}
+	list := long(6)
+	if raceEnabled {
+		list = long(2) // a tenth of the time
+	}
+	t.Cleanup(func() { placing = nil })
+	placing = rule
+	cfg := Config{Policy: deterministic("fp8"), Draft: spec.Off()}
+	wantRows, gotRows := keepLogits(), keepLogits()
+	want := lone(t, dir, cfg, list, wantRows.watch)
+	src, err := family.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.Close()
+	if cfg.Usage, err = usage.For(src.Model); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Moves = rule(src.ExpertLayers())
+	cfg.CacheTokens, cfg.StepTokens, cfg.MaxRunning, cfg.Draft = 6*256, 96, 8, drafts(t, 2)
+	u, steps := cfg.Usage, 0
+	moving := func(e *Engine) {
+		e.cfg.Observe = func(between bool) { // another expert of every layer is chosen most
+			if between {
+				return // of a pass that goes on
+			}
+			fresh := usage.New(u.Family, len(u.Counts), u.Experts, u.Chosen)
+			for l := range fresh.Counts {
+				counts := make([]uint64, u.Experts)
+				counts[(steps+l)%u.Experts] = 1 << min(steps, 50)
+				fresh.Add(l, counts)
+			}
+			steps++
+			e.moveExperts(fresh)
+		}
+	}
+	e, run := prepared(t, dir, cfg, gotRows.watch, moving, oracle(want, list))
+	compare(t, list, jointly(t, e, list, run), want)
+	for k, v := range wantRows.rows {
+		if gotRows.rows[k] != v {
+			t.Fatalf("the logits of %+v differ from those of a lone run", k)
+		}
+	}
+	e.Close(context.Background())
+	if st := e.Stats(); st.Experts.Moved < 50 || st.Preempted == 0 && !raceEnabled {
+		t.Errorf("%d experts moved in %d steps, %d preemptions", st.Experts.Moved, steps, st.Preempted)
+	}
+}
+
+// fixed is a model whose experts cannot be moved.
+type fixed struct {
+	model.Model
+	err error
+}
+
+func (f fixed) CountExperts() error                  { return nil }
+func (f fixed) SwapExperts(layer, in, out int) error { return f.err }
+func (f fixed) ReadExperts(to *usage.Table) error {
+	for l := range to.Counts {
+		to.Add(l, []uint64{0, 0, 0, 900})
+	}
+	return nil
+}
+
+// Experts that cannot be moved stay where they are, and the engine goes on; a device that lost one in the middle of a
+// move is lost.
+func TestExpertsThatCannotBeMoved(t *testing.T) {
+	broken := errors.New("a broken bank")
+	for _, c := range []struct{ err, last error }{{broken, nil}, {fmt.Errorf("%w: %w", kernel.ErrLost, broken),
+		ErrDevice}} {
+		e := onFaultyHost(t, 0, func() error { return nil })
+		e.model = fixed{e.model, c.err}
+		e.cfg.Usage, e.cfg.Moves = usage.New("x", 2, 4, 2), placement.Uniform(2, 4, 0.5)
+		go e.Run()
+		r := Request{Prompt: tokens(1, 20), Sampling: greedy(), MaxTokens: 40, IgnoreEOS: true}
+		e.cfg.Observe = func(between bool) {
+			if !between {
+				e.readExperts(0)
+			}
+		}
+		if _, last := collect(open(t, e, r)); !errors.Is(last.Err, c.last) {
+			t.Errorf("ended with %+v, want %v", last, c.last)
+		}
+		e.Close(context.Background())
+		checkEmpty(t, e)
+		if st := e.Stats(); st.Experts.Moved != 0 || c.last == nil && e.cfg.Moves != nil {
+			t.Errorf("%d experts moved, moves go on: %v", st.Experts.Moved, e.cfg.Moves != nil)
+		}
+	}
+}
+
 func TestGPUTwoMemories(t *testing.T) {
-	onGPU(t, []deviceTest{{"crowd", TestACrowdWithExpertsInTwoMemories}})
+	onGPU(t, []deviceTest{{"crowd", TestACrowdWithExpertsInTwoMemories}, {"moves", TestACrowdWhoseExpertsMove}})
 }
 
 // faultyHost is a CPU device whose experts do what a test wants first.

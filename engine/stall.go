@@ -16,8 +16,9 @@ func (e *Engine) noteTime(f *flight, took time.Duration, decodes bool) {
 			"single operation, takes so long",
 			"max_stall", e.cfg.MaxStall, "kept", kept.Round(time.Millisecond), "chunk_tokens", sched.SmallestChunk)
 	}
-	if f.items[len(f.items)-1].Decode { // prompts come last
-		e.interlude.note(took)
+	// Prompts come last. What drafts add is not part of batches between operations.
+	if i := &e.interlude; f.items[len(f.items)-1].Decode && (i.inside || i.took == 0 || e.drafter == nil) {
+		i.note(took)
 	}
 	switch {
 	case !f.load.Apart():

@@ -63,10 +63,11 @@ type Stats struct {
 }
 
 // ExpertCount is how many choices of experts were counted, and the shares of them that the most chosen tenth, quarter
-// and half of each layer's experts got, in the mean over layers.
+// and half of each layer's experts got, in the mean over layers; and how many experts have moved.
 type ExpertCount struct {
 	Choices              float64
 	Tenth, Quarter, Half float64
+	Moved                int64 // experts that came to the device in the place of others
 }
 
 // GraphCount is how many passes were captured, ran from a captured graph, could not be captured, and lost their graph

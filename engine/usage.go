@@ -8,8 +8,8 @@ import (
 	"sparrow/model/usage"
 )
 
-// How often counts of experts are read at most, while batches run and before the loop waits: reading waits for the
-// device.
+// How often counts of experts are read at most, while batches run, and before the loop waits or where experts move:
+// reading waits for the device.
 const (
 	usageEvery = 5 * time.Second
 	usageIdle  = time.Second
@@ -17,6 +17,10 @@ const (
 
 // countExperts lets passes count which experts rows choose, where that was asked for.
 func (e *Engine) countExperts() error {
+	if _, ok := e.model.(model.ExpertMover); e.cfg.Moves != nil && (!ok || e.cfg.Usage == nil) {
+		return fmt.Errorf("sparrow: experts of a model of family %s on %s do not move; leave --experts auto out",
+			e.model.Config().Family, e.model.Device().Name())
+	}
 	if e.cfg.Usage == nil {
 		return nil
 	}
@@ -37,6 +41,9 @@ func (e *Engine) readExperts(since time.Duration) {
 	if e.cfg.Usage == nil || e.counted.IsZero() && e.stats.Steps == 0 || e.lost != nil {
 		return
 	}
+	if e.cfg.Moves != nil {
+		since = min(since, usageIdle)
+	}
 	now := e.now()
 	if now.Sub(e.counted) < since {
 		return
@@ -48,13 +55,20 @@ func (e *Engine) readExperts(since time.Duration) {
 		e.cfg.Log.Warn("counts of experts could not be read", "error", err)
 		return
 	}
+	e.addExperts(fresh)
+	e.moveExperts(fresh)
+}
+
+// addExperts adds counts to the table.
+func (e *Engine) addExperts(fresh *usage.Table) {
+	u := e.cfg.Usage
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err := u.Merge(fresh); err != nil {
 		panic(err) // it has the shape of u
 	}
-	e.stats.Experts = ExpertCount{Choices: u.Total(), Tenth: u.MeanTop(0.1), Quarter: u.MeanTop(0.25),
-		Half: u.MeanTop(0.5)}
+	x := &e.stats.Experts
+	x.Choices, x.Tenth, x.Quarter, x.Half = u.Total(), u.MeanTop(0.1), u.MeanTop(0.25), u.MeanTop(0.5)
 }
 
 // Usage is a copy of the counts of chosen experts, as they were read last; nil where choices are not counted.

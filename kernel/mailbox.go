@@ -62,6 +62,9 @@ type Mailbox struct {
 	X       Tensor // activation [Rows, Hidden]
 	IDs     Tensor // i32 [Pairs, 1]: the chosen experts, row after row without gaps
 	Results Tensor // activation [Pairs, Hidden]: by row and choice; of choices of other experts undefined
+	// Awake, where set before the first call of Next, is called with true when exchanges are expected and with false
+	// before Next sleeps, which it then does only when none was expected for a while.
+	Awake func(on bool)
 
 	words    []uint32
 	expected atomic.Uint32 // exchanges that were enqueued
@@ -181,24 +184,25 @@ const (
 	shortNap  = 50 * time.Microsecond
 	longNap   = 2 * time.Millisecond
 	napsFor   = 200 * time.Millisecond
+	// lingers is how long workers that are kept awake wait for the next pass: a loop that decodes enqueues it sooner.
+	lingers = 2 * time.Millisecond
 )
 
 // Next waits for the next exchange; false when the mailbox was closed. The workers call it, and Finish after each.
 func (b *Mailbox) Next() (Message, bool) {
 	m, ok := b.next()
 	if !ok {
+		if b.Awake != nil {
+			b.Awake(false)
+		}
 		close(b.ended)
 	}
 	return m, ok
 }
 
 func (b *Mailbox) next() (Message, bool) {
-	for b.expected.Load() == b.taken {
-		select {
-		case <-b.wake:
-		case <-b.closed:
-			return Message{}, false
-		}
+	if !b.expects() {
+		return Message{}, false
 	}
 	var begun time.Time
 	for i := 0; atomic.LoadUint32(&b.words[MailPosted]) == b.taken; i++ {
@@ -226,6 +230,32 @@ func (b *Mailbox) next() (Message, bool) {
 	m := b.words[MailMessage:]
 	return Message{Layer: int(m[0]), Rows: int(m[1]), Top: int(m[2]), Limit: math.Float32frombits(m[3]),
 		Prompt: m[4] != 0}, true
+}
+
+// expects waits until an exchange is expected; false when the mailbox was closed.
+func (b *Mailbox) expects() bool {
+	if b.Awake != nil {
+		for begun := time.Now(); b.expected.Load() == b.taken && time.Since(begun) < lingers; {
+			runtime.Gosched()
+		}
+	}
+	if b.expected.Load() != b.taken {
+		return true
+	}
+	if b.Awake != nil {
+		b.Awake(false)
+	}
+	for b.expected.Load() == b.taken {
+		select {
+		case <-b.wake:
+		case <-b.closed:
+			return false
+		}
+	}
+	if b.Awake != nil {
+		b.Awake(true)
+	}
+	return true
 }
 
 // Finish answers the exchange that Next returned: results are written, or err says why they are not.

@@ -59,6 +59,26 @@ func (m ExpertMethods) Where(methods ...ExpertMethod) []int {
 	return out
 }
 
+// Swap exchanges the methods of two experts: in, which has a copy in host memory, becomes resident, and out, which is
+// resident in both phases, takes its methods. It changes the lists.
+func (m ExpertMethods) Swap(in, out int) error {
+	n := len(m.Decode)
+	if in < 0 || in >= n || out < 0 || out >= n || m.Decode[in] == Resident || m.Prefill[in] == Resident ||
+		m.Decode[out] != Resident || m.Prefill[out] != Resident {
+		return fmt.Errorf("%w: expert %d in the place of expert %d of %d, supported are one of host memory in the "+
+			"place of a resident one", ErrArgument, in, out, n)
+	}
+	for _, list := range [][]ExpertMethod{m.Decode, m.Prefill} {
+		list[in], list[out] = list[out], list[in]
+	}
+	return nil
+}
+
+// Clone is a copy.
+func (m ExpertMethods) Clone() ExpertMethods {
+	return ExpertMethods{Decode: slices.Clone(m.Decode), Prefill: slices.Clone(m.Prefill)}
+}
+
 // check refuses methods that do not fit n experts, or that nobody can carry out.
 func (m ExpertMethods) check(c *checker, n int, host bool) {
 	switch {

@@ -10,6 +10,9 @@ type HostExperts interface {
 	Serve(*Mailbox) error
 	// Timeout is how long a device waits for an answer.
 	Timeout() time.Duration
+	// Swap gives the place of in, where it is computed here, to out, which a device had. No exchange is under way, and
+	// the experts were prepared as Movable. After an error nothing has changed.
+	Swap(in, out int) error
 }
 
 // HostedExperts are experts of which workers on the host compute some.
@@ -30,6 +33,12 @@ type ExpertPoster interface {
 	// PostExperts begins what Experts will do with the same arguments, whose output it does not touch: operations
 	// between the two run while the workers compute.
 	PostExperts(ExpertArgs) error
+}
+
+// Waker is a device whose workers can be kept from sleeping between operations.
+type Waker interface {
+	// KeepAwake lets workers wait without sleeping, until it is called with false.
+	KeepAwake(on bool)
 }
 
 // ExpertRowsArgs runs the chosen experts and leaves what each of them gives in a row of its own:

@@ -91,6 +91,9 @@ type ExpertWeights struct {
 	Methods ExpertMethods
 	// Host computes the experts whose method is Computed; nil where there are none.
 	Host HostExperts
+	// Movable experts may change their homes later (ExpertSwapper): the matrices stay readable, and whoever prepares
+	// them keeps what that takes.
+	Movable bool
 }
 
 // Split reports whether some of the experts are not resident.
@@ -141,6 +144,31 @@ type Experts interface {
 type Preparer interface {
 	Prepare(Weight, Role) (Matrix, error)
 	PrepareExperts(ExpertWeights) (Experts, error)
+}
+
+// ExpertSwapper is a device that exchanges the homes of experts between passes. Experts were prepared as Movable.
+type ExpertSwapper interface {
+	// SwapExperts makes in, an expert of host memory, resident in the place of out, which takes its methods, also in
+	// the memory of the host that computes it. It waits for everything enqueued before. Recorded graphs stay valid:
+	// they read where an expert is. After an error that is not ErrLost nothing has changed.
+	SwapExperts(x Experts, in, out int) error
+}
+
+// SwapExperts exchanges the homes of experts on a device that may not be able to.
+func SwapExperts(d Device, x Experts, in, out int) error {
+	s, ok := d.(ExpertSwapper)
+	if !ok {
+		return fmt.Errorf("%w: %s moves no experts between memories; place them when the model is loaded",
+			ErrUnsupported, d.Name())
+	}
+	return s.SwapExperts(x, in, out)
+}
+
+// ExpertReplacer is a device that replaces one of the experts that it has prepared.
+type ExpertReplacer interface {
+	// ReplaceExpert puts an expert, the only one of w, in the place of expert i. Its matrices have the types and
+	// shapes of those.
+	ReplaceExpert(x Experts, i int, w ExpertWeights) error
 }
 
 // BulkLoader is a device that prepares many weights faster together: between the two calls it may still read a weight

@@ -16,6 +16,13 @@ type ExpertCounter interface {
 	ReadExperts(to *usage.Table) error
 }
 
+// ExpertMover is a model whose experts move between memories.
+type ExpertMover interface {
+	// SwapExperts makes an expert of host memory resident in the place of another of its layer, which takes its
+	// methods. It waits for the device (kernel.ExpertSwapper).
+	SwapExperts(layer, in, out int) error
+}
+
 // Tally is the counters of a model's experts on its device. Nil counts nothing.
 type Tally struct {
 	dev    kernel.Memory

@@ -87,6 +87,29 @@ func (r *Request) Depth(sequences int) int {
 	return 1 // keep measuring
 }
 
+// Adapts reports whether the request drafts as many tokens as pay.
+func (r *Request) Adapts() bool { return r.shared != nil && r.exactly == 0 }
+
+// Together is how many drafts each of several requests that adapt should make next, where a pass is fastest when all of
+// its sequences have equally many rows: as many as give all of them together the most tokens per second, at least 1.
+func (c *Controller) Together(list []*Request) int {
+	best, most := 1, 0.0
+	if !c.forward.known() || !c.draft.known() {
+		return best
+	}
+	for n := 1; n <= c.setting.Drafts(); n++ {
+		tokens := 0.0
+		for _, r := range list {
+			tokens += r.tokens(n)
+		}
+		rows := float64(len(list))
+		if v := tokens / c.seconds(n, rows, tokens, 1); v > most {
+			best, most = n, v
+		}
+	}
+	return best
+}
+
 // Judged notes the outcome of a verify: judged drafts were compared with the target's tokens, and the first right of
 // them were equal.
 func (r *Request) Judged(judged, right int) {
@@ -118,16 +141,27 @@ func (r *Request) Chance(i int) float64 {
 
 // rate is the tokens per second of one of several sequences that each verify n drafts.
 func (c *Controller) rate(r *Request, n, sequences int) float64 {
-	share := float64(max(sequences, 1))
+	tokens := r.tokens(n)
+	return tokens / c.seconds(n, 1, tokens, float64(max(sequences, 1)))
+}
+
+// tokens is how many a verify of n drafts is expected to give.
+func (r *Request) tokens(n int) float64 {
 	tokens, accepted := 1.0, 1.0
 	for i := 1; i <= n; i++ {
 		accepted *= r.Chance(i)
 		tokens += accepted
 	}
-	seconds := c.forward.at(float64(1+n), share)
+	return tokens
+}
+
+// seconds is the cost, to one part in share of a batch, of sequences that each verify n drafts and keep so many tokens
+// together.
+func (c *Controller) seconds(n int, sequences, tokens, share float64) float64 {
+	cost := c.forward.at(float64(1+n)*sequences, share)
 	if n > 0 {
 		// A draft pass over the kept tokens gives the first draft; every further draft is a pass of one row.
-		seconds += c.draft.at(tokens, share) + float64(n-1)*c.draft.at(1, share)
+		cost += c.draft.at(tokens, share) + float64(n-1)*c.draft.at(sequences, share)
 	}
-	return tokens / seconds
+	return cost
 }

@@ -247,3 +247,51 @@ func TestLossesCountInARow(t *testing.T) {
 		t.Errorf("the sixteenth loss in a row: %d drafts, active %v", n, r.Active())
 	}
 }
+
+// Requests that draft together make as many drafts as one of them would alone where they are alike; where they differ,
+// what all of them get together counts.
+func TestRequestsDraftTogether(t *testing.T) {
+	learned := func(stepRow float64, rights ...float64) (*Controller, []*Request) {
+		c := New(Auto())
+		var list []*Request
+		for range rights {
+			r := c.Request()
+			list = append(list, &r)
+		}
+		for i := range 40 {
+			rows := len(list) * (1 + i%4)
+			c.ForwardPass(rows, 10+stepRow*float64(rows))
+			c.DraftPass(rows, 1+stepRow*float64(rows)/8)
+		}
+		for k := range 60 {
+			for i, r := range list {
+				right := 0
+				for right < 4 && float64((k*7+right*13)%20)/20 < rights[i] {
+					right++
+				}
+				r.Judged(4, right)
+			}
+		}
+		return c, list
+	}
+	if c, _ := learned(0, 0.5); c.Together([]*Request{}) != 1 {
+		t.Error("no request has another depth than 1")
+	}
+	if c := New(Auto()); c.Together([]*Request{{shared: c}}) != 1 {
+		t.Error("nothing is known, and drafts are not tried one at a time")
+	}
+	for _, stepRow := range []float64{0.02, 0.3, 2} {
+		c, list := learned(stepRow, 0.8, 0.8, 0.8, 0.8)
+		if got, want := c.Together(list), list[0].Depth(len(list)); got != want {
+			t.Errorf("rows of %v: together %d drafts, alone %d", stepRow, got, want)
+		}
+	}
+	c, list := learned(0.3, 0.95, 0.95, 0.95, 0.1)
+	got, good, bad := c.Together(list), list[0].Depth(4), list[3].Depth(4)
+	if got > good || got < bad || good == bad {
+		t.Errorf("together %d drafts; one that is right makes %d, one that is wrong %d", got, good, bad)
+	}
+	if fixed := c.Exactly(2); fixed.Adapts() || !list[0].Adapts() || new(Request).Adapts() {
+		t.Error("requests of their own depth adapt, or others do not")
+	}
+}

@@ -42,7 +42,9 @@ type bench struct {
 	cfg    plan.Config
 	record plan.Record
 	run    *step.Runner
-	next   int32
+	// recorded is what passes of run may record.
+	recorded plan.Record
+	next     int32
 }
 
 const benchPages = 120
@@ -86,6 +88,11 @@ func (b *bench) reset() {
 	if err := b.m.Allocate(&b.cfg, benchPages); err != nil {
 		b.Fatal(err)
 	}
+	b.next = 1
+	// Passes look the cache up when they run, but for those that were captured.
+	if _, captures := b.m.Device().(kernel.Capturer); b.run != nil && b.recorded == b.record && !captures {
+		return
+	}
 	if b.run != nil {
 		b.run.Close()
 	}
@@ -95,7 +102,7 @@ func (b *bench) reset() {
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.run, b.next = run, 1
+	b.run, b.recorded = run, b.record
 }
 
 // pages allocates scattered pages for n tokens.
@@ -286,10 +293,9 @@ func TestDenseEqualsSparseUpToTopK(t *testing.T) {
 		dense, sparse := newBench(t, m, plan.Policy{KV: "f32"}),
 			newBench(t, m, plan.Policy{KV: "f32", Dense: plan.SwitchOff})
 		for n := 1; n <= m.Config().Indexer.TopK; n++ {
-			dense.reset()
+			dense.next, sparse.next = 1, 1 // every row that is read was written for it
 			got := dense.step(step.Work{Kind: plan.ModeExtend, Tokens: dense.prompt(1, n), Pages: dense.pages(n),
 				Logits: 1})
-			sparse.reset()
 			want := sparse.step(step.Work{Kind: plan.ModeExtend, Tokens: sparse.prompt(1, n), Pages: sparse.pages(n),
 				Logits: 1})
 			for i := range want[0] {

@@ -32,8 +32,8 @@ func (a *Accepting) String() string {
 		a.Accepted, a.Proposed)
 }
 
-// acceptTokens is how many tokens every sequence gets: so many that graphs that are captured meanwhile do not count.
-const acceptTokens = 384
+// acceptTokens is how many tokens every sequence gets, acceptWarm before anything is measured.
+const acceptTokens, acceptWarm = 384, 16
 
 // AcceptRoom is how many tokens behind the prompt the cache has to hold for every sequence.
 const AcceptRoom = 512
@@ -47,7 +47,9 @@ func Accept(ctx context.Context, e *sparrow.Engine, a *Accepting, seed uint64) e
 		tokens int
 		rate   *float64
 	}{
-		{"prompts", nil, 2, nil}, // the others find them in the cache and begin together
+		// The others find the prompts in the cache and begin together, and the graphs of their passes are captured.
+		{"prompts", nil, acceptWarm, nil},
+		{"the first tokens", &none, acceptWarm, nil},
 		{"without drafts", &none, acceptTokens, &a.Plain},
 		{"with drafts", nil, acceptTokens, &a.Drafted},
 	} {

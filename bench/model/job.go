@@ -37,13 +37,18 @@ func (b *bench) job(kind plan.Mode, context, batch, n int) (*job, error) {
 // those of another sequence; the tokens after them are, in chunks that passes hold.
 func (b *bench) behind(keeper model.Windowed, tokens int, w *step.Work) (model.State, error) {
 	whole := tokens / b.cfg.Page * b.cfg.Page
-	s, err := keeper.Restore(whole, w.Pages[:whole/b.cfg.Page])
+	pages, windows := w.Pages[:(tokens+b.cfg.Page-1)/b.cfg.Page], w.Windows
+	if windows == nil {
+		windows = pages
+	}
+	windows = windows[:len(pages)]
+	s, err := keeper.Restore(whole, windows[:whole/b.cfg.Page])
 	if err != nil {
 		return nil, err
 	}
 	for at := whole; at < tokens; at += b.o.Chunk {
 		part := step.Work{Kind: plan.ModeExtend, Tokens: b.tokens(min(b.o.Chunk, tokens-at)), Cached: at,
-			Rank: w.Rank, Pages: w.Pages[:(tokens+b.cfg.Page-1)/b.cfg.Page], State: s}
+			Rank: w.Rank, Pages: pages, Windows: windows, State: s}
 		if _, err := b.runner.Run([]step.Work{part}); err != nil {
 			s.Release()
 			return nil, err

@@ -62,8 +62,14 @@ func (r *Report) Print(w io.Writer) error {
 			fmt.Fprintf(w, "context %d, batch %d was not measured: %s\n", c.Context, c.Batch, c.Skipped)
 		}
 	}
-	for _, line := range r.reads() {
+	for _, line := range append(r.reads(), r.hosted()...) {
 		fmt.Fprintln(w, line)
+	}
+	for i, line := range r.Experts {
+		if i == 0 {
+			fmt.Fprintln(w, "\nexperts")
+		}
+		fmt.Fprintf(w, "  %s\n", line)
 	}
 	for i := range r.Accept {
 		fmt.Fprintf(w, "\n%s\n", &r.Accept[i])

@@ -124,6 +124,7 @@ func (b *bench) prompt(ctx context.Context, p *Prompt) error {
 		n := min(b.o.Chunk, p.Length-at)
 		w := step.Work{Kind: plan.ModeExtend, Tokens: tokens[at:][:n], Cached: at,
 			Pages: b.pages[:(at+n+b.cfg.Page-1)/b.cfg.Page], Best: b.gpu, State: state}
+		w.Windows = b.windows(0, len(w.Pages), 0, p.Length)
 		if i == chunks-1 {
 			w.Logits = 1
 		}

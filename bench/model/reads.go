@@ -15,18 +15,17 @@ import (
 type Reads struct {
 	Bytes     int64   `json:"bytes"`      // of weights and scales in a step, an expert once
 	HeadBytes int64   `json:"head_bytes"` // of them, in the product with the vocabulary
+	LayersMs  float64 `json:"layers_ms"`  // least time of a step without that product
 	StreamGBs float64 `json:"stream_gbs"` // best plain read
 }
 
-// GBs is the rate of a whole step, LayersGBs without the product with the vocabulary and its bytes.
+// GBs is the rate of the best step, LayersGBs without the product with the vocabulary and its bytes.
 func (r *Reads) GBs(p *Phase) float64 { return float64(r.Bytes) / p.StepMs / 1e6 }
-func (r *Reads) LayersGBs(p *Phase) float64 {
-	return float64(r.Bytes-r.HeadBytes) / (p.StepMs - p.Stages[Head]) / 1e6
-}
+func (r *Reads) LayersGBs() float64   { return float64(r.Bytes-r.HeadBytes) / r.LayersMs / 1e6 }
 
 // line is a sentence about a decode step.
 func (r *Reads) line(c *Cell) string {
-	whole, layers := r.GBs(c.Decode), r.LayersGBs(c.Decode)
+	whole, layers := r.GBs(c.Decode), r.LayersGBs()
 	return fmt.Sprintf("decode at context %d, batch %d reads %s of weights: %.0f %% of the stream read (%.1f of "+
 		"%.1f GB/s); without the head %s, %.0f %% (%.1f GB/s)", c.Context, c.Batch, unit.Bytes(r.Bytes),
 		100*whole/r.StreamGBs, whole, r.StreamGBs, unit.Bytes(r.Bytes-r.HeadBytes), 100*layers/r.StreamGBs, layers)
@@ -142,6 +141,7 @@ func (b *bench) readsOf(p *Phase, j *job) error {
 		return err
 	}
 	r := c.now
+	r.LayersMs = p.StepMs - p.Stages[Head]
 	reader := peak.NewReader(b.o.Threads)
 	defer reader.Close()
 	best := time.Duration(1 << 62)
@@ -152,9 +152,11 @@ func (b *bench) readsOf(p *Phase, j *job) error {
 		if err != nil {
 			return err
 		}
-		if ms := float64(took.Nanoseconds()) / 1e6; ms < p.StepMs {
+		ms := float64(took.Nanoseconds()) / 1e6
+		if ms < p.StepMs {
 			p.StepMs, p.Stages = ms, stages
 		}
+		r.LayersMs = min(r.LayersMs, ms-stages[Head])
 		for _, streams := range peak.Streams {
 			took, err := reader.TimeStreams(c.largest[part%readParts*readPart:][:readPart], streams)
 			if err != nil {

@@ -57,10 +57,9 @@ func TestCountsWhatProductsRead(t *testing.T) {
 
 // The rate without the head leaves out its bytes and its time.
 func TestRatesOfReads(t *testing.T) {
-	r := &Reads{Bytes: 1000e6, HeadBytes: 600e6, StreamGBs: 40}
+	r := &Reads{Bytes: 1000e6, HeadBytes: 600e6, LayersMs: 20, StreamGBs: 40}
 	p := &Phase{StepMs: 40}
-	p.Stages[Head] = 20
-	if whole, layers := r.GBs(p), r.LayersGBs(p); math.Abs(whole-25) > 1e-9 || math.Abs(layers-20) > 1e-9 {
+	if whole, layers := r.GBs(p), r.LayersGBs(); math.Abs(whole-25) > 1e-9 || math.Abs(layers-20) > 1e-9 {
 		t.Errorf("%v and %v GB/s", whole, layers)
 	}
 	line := r.line(&Cell{Context: 8, Batch: 2, Decode: p})

@@ -30,7 +30,8 @@ type Phase struct {
 	OverlapMs float64 `json:"overlap_ms,omitempty"`
 	Busy      float64 `json:"busy,omitempty"`
 
-	Reads *Reads `json:"reads,omitempty"` // of a decode step on one CPU
+	Reads *Reads     `json:"reads,omitempty"` // of a decode step on one CPU
+	Host  *HostShare `json:"host,omitempty"`  // of experts in host memory
 
 	Launches int      `json:"launches,omitempty"`
 	DeviceMs float64  `json:"device_ms,omitempty"`
@@ -122,6 +123,7 @@ type Report struct {
 	Chunk   int             `json:"chunk"` // new tokens of a prefill step
 	Fill    string          `json:"fill"`
 	Load    Load            `json:"load"`
+	Experts []string        `json:"experts,omitempty"` // where experts are and why
 	Cells   []Cell          `json:"cells"`
 	Prompts []Prompt        `json:"prompts,omitempty"`
 	Flat    *Flat           `json:"flat,omitempty"`

@@ -306,7 +306,7 @@ func (b *bench) unfit(context, batch int) string {
 	if most := b.model.Config().MaxPositions; context+b.new(batch) > most {
 		return fmt.Sprintf("the model has %d positions", most)
 	}
-	need := int64(b.perSequence(context, batch)*b.ofRank(batch)) * b.model.PageBytes(&b.cfg)
+	need := b.cacheBytes(context, batch)
 	if need > b.o.MemoryBytes {
 		return fmt.Sprintf("its cache takes %.1f GiB, %.1f are free", float64(need)/(1<<30),
 			float64(b.o.MemoryBytes)/(1<<30))
@@ -316,10 +316,11 @@ func (b *bench) unfit(context, batch int) string {
 
 // allocate makes a cache for the largest cell or prompt and fills it.
 func (b *bench) allocate(cells []Cell, prompts []Prompt) error {
-	pages, l := 0, step.Limits{}
+	pages, windows, l := 0, 0, step.Limits{}
 	for _, c := range cells {
 		if c.Skipped == "" {
 			pages = max(pages, b.perSequence(c.Context, c.Batch)*b.ofRank(c.Batch))
+			windows = max(windows, c.Batch*windowPages(b.model, b.cfg.Page, c.Context, b.new(c.Batch)))
 			l.Rows, l.Requests, l.Context = max(l.Rows, b.o.Chunk, c.Batch), max(l.Requests, c.Batch),
 				max(l.Context, c.Context+b.new(c.Batch))
 		}
@@ -327,16 +328,17 @@ func (b *bench) allocate(cells []Cell, prompts []Prompt) error {
 	for _, p := range prompts {
 		if p.Skipped == "" {
 			pages, l.Context = max(pages, b.perSequence(p.Length, 1)), max(l.Context, p.Length)
+			windows = max(windows, windowPages(b.model, b.cfg.Page, 0, p.Length))
 		}
 	}
 	l.Prompts = l.Requests
 	if pages == 0 {
 		return nil
 	}
-	if err := b.model.Allocate(&b.cfg, pages); err != nil {
+	err := b.allocateCache(pages, windows, l.Requests)
+	if err != nil {
 		return err
 	}
-	var err error
 	if b.runner, err = step.New(b.model, b.cfg, l); err != nil {
 		return err
 	}
@@ -358,7 +360,7 @@ func (b *bench) works(kind plan.Mode, context, batch, n int) []step.Work {
 		pages, rank := b.table(i, per, (context+n+b.cfg.Page-1)/b.cfg.Page)
 		// The best token alone leaves a GPU, as when it is chosen greedily.
 		out[i] = step.Work{Kind: kind, Tokens: b.tokens(n), Cached: context, Rank: rank, Pages: pages, Logits: 1,
-			Best: b.gpu}
+			Best: b.gpu, Windows: b.windows(i, len(pages), context, n)}
 	}
 	return out
 }
@@ -415,7 +417,7 @@ func (b *bench) phase(ctx context.Context, kind plan.Mode, c *Cell, n int) (*Pha
 // repeat runs one after one that warms caches and grows scratch memory, for as long as the budget allows.
 func (b *bench) repeat(ctx context.Context, p *Phase, one func() (time.Duration, Stages, error)) error {
 	var times []float64
-	begin := time.Now()
+	begin, before := time.Now(), b.hostWork()
 	b.watch.ops.reset()
 	for i := 0; ; i++ {
 		if err := ctx.Err(); err != nil {
@@ -426,7 +428,7 @@ func (b *bench) repeat(ctx context.Context, p *Phase, one func() (time.Duration,
 			return err
 		}
 		if i == 0 && took < maxBudgets*b.o.Budget { // warm-up
-			begin = time.Now()
+			begin, before = time.Now(), b.hostWork()
 			b.watch.ops.reset()
 			continue
 		}
@@ -444,6 +446,7 @@ func (b *bench) repeat(ctx context.Context, p *Phase, one func() (time.Duration,
 	at := func(q float64) float64 { return times[int(math.Round(q*float64(len(times)-1)))] }
 	p.StepMs, p.MedianMs, p.Spread, p.Steps = times[0], at(0.5), (at(0.9)-at(0.1))/at(0.5), len(times)
 	p.TokensPerSecond, p.Kernels = 1e3*float64(p.Tokens)/p.StepMs, b.watch.ops.mean(len(times))
+	p.Host = hostShare(before, b.hostWork(), len(times))
 	return nil
 }
 

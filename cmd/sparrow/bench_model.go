@@ -209,10 +209,18 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 	o.OnCell = func(done, total int, what string) { bar.set(int64(done), int64(total), what) }
 	r, err := model.Run(cmd.Context(), src, dev, o)
 	bar.end()
+	if r != nil {
+		r.Commit = revision()
+		if placed.Choice != nil {
+			r.Experts = placed.Choice.Reasons
+		}
+	}
 	if err != nil {
+		if r != nil { // what was measured before took long
+			err = errors.Join(err, r.Print(cmd.OutOrStdout()))
+		}
 		return err
 	}
-	r.Commit = revision()
 	switch {
 	case f.accept > 0:
 		r.Accept, err = f.acceptDrafts(cmd, dir, o, r)

@@ -20,9 +20,10 @@ type expertFlags struct{ experts, gpuMemory string }
 
 func (f *expertFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.experts, "experts", string(sparrow.ExpertsOnDevice), "on a GPU, where experts are: device, split "+
-		"(as many on the device as fit, the others in host memory), or host")
-	s.StringVar(&f.gpuMemory, "gpu-memory", "0", "with --experts split, most memory of the GPU that is used, such as "+
-		"100G; 0 is all that is free")
+		"(as many on the device as fit, the others in host memory), host, or auto (split, and those that are chosen "+
+		"most move to the device between steps: bits of answers change over time)")
+	s.StringVar(&f.gpuMemory, "gpu-memory", "0", "with --experts split or auto, most memory of the GPU that is used, "+
+		"such as 100G; 0 is all that is free")
 }
 
 // homes reads the flags.
@@ -38,9 +39,9 @@ func (f *expertFlags) homes() (sparrow.ExpertHomes, int64, error) {
 	if err != nil {
 		return "", 0, fmt.Errorf("--gpu-memory: %w", err)
 	}
-	if n > 0 && h != sparrow.ExpertsSplit {
+	if n > 0 && h != sparrow.ExpertsSplit && h != sparrow.ExpertsAuto {
 		return "", 0, fmt.Errorf("--gpu-memory %s bounds what experts take beside the rest; give it with --experts "+
-			"split", f.gpuMemory)
+			"split or auto", f.gpuMemory)
 	}
 	return h, n, nil
 }
@@ -53,32 +54,39 @@ func (f *benchModelFlags) place(q *sparrow.DeviceRequest, o *bench.Options) (*sp
 	if err != nil || homes == sparrow.ExpertsOnDevice {
 		return placed, err
 	}
+	if homes == sparrow.ExpertsAuto {
+		return placed, errors.New("bench model: --experts auto: experts move while requests are served (serve, run, " +
+			"eval, bench serve); ask for split")
+	}
 	if len(o.Contexts) == 0 || len(o.Batches) == 0 {
 		return placed, errors.New("bench model: --experts: give --contexts and --batch: the cache of the largest is " +
 			"reserved, and experts get what is left of the GPU")
 	}
-	chunk := o.Chunk
-	if chunk == 0 {
-		chunk = 8192
+	if o.Chunk == 0 {
+		o.Chunk = 8192
 	}
+	if len(o.Prompts) == 0 {
+		o.Prompts = []int{8192}
+	}
+	chunk := o.Chunk
 	longest, most := max(slices.Max(o.Contexts), slices.Max(append(o.Prompts, 0))), slices.Max(o.Batches)
 	q.Fits = func(dev kernel.Device, _ kernel.Member) error {
 		p := q.Policy
 		p, _ = sparrow.PolicyOn(dev, q.Source.Model, p)
 		got, err := sparrow.PlaceExperts(registry(), q.Source, dev, sparrow.ExpertRequest{Homes: homes, Memory: memory,
-			Workers: q.Workers, Chunk: chunk, Measure: func(m model.Model, free int64) (*engine.Need, error) {
+			Workers: q.Workers, Chunk: chunk, Rows: most, Drafts: f.draft != "" && f.draft != "off",
+			Measure: func(m model.Model, free int64) (*engine.Need, error) {
 				n, err := engine.Measure(m, engine.Config{Policy: p, CacheTokens: longest + chunk, StepTokens: chunk,
 					MaxRunning: most, RecordBytes: -1}, free)
 				if err != nil {
 					return nil, err
 				}
-				// Every sequence of a bench has pages of its own, and window pages for all of them.
+				// Every sequence of a bench has pages of its own.
 				cfg, _, err := resolved(m, p)
 				if err != nil {
 					return nil, err
 				}
-				pages := most * ((longest+chunk/most)/cfg.Page + 2)
-				n.Cache, n.Tokens = int64(pages)*m.PageBytes(&cfg), pages*cfg.Page
+				n.Cache = o.CacheBytes(m, &cfg)
 				o.MemoryBytes = max(o.MemoryBytes, n.Cache)
 				return n, nil
 			}})

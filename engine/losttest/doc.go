@@ -1,3 +1,3 @@
-// Package losttest holds the test of an engine whose GPU fails: a fault of a kernel makes the context of the whole
-// process unusable, so it has a test binary of its own.
+// Package losttest holds tests that a process does not survive: of an engine whose GPU fails, since a fault of a kernel
+// makes the context of the whole process unusable, and of loads that are killed. It has a test binary of its own.
 package losttest

@@ -86,6 +86,9 @@ type task[W any] struct {
 
 func (t *task[W]) Do(worker, item int) { t.do(t.dev, &t.work, worker, item) }
 
+// KeepAwake keeps the workers from sleeping between operations.
+func (d *Device) KeepAwake(on bool) { d.pool.KeepAwake(on) }
+
 // run runs items 0..n-1 of a task on the workers.
 func (t *task[W]) run(d *Device, n int, w W, do func(d *Device, w *W, worker, item int)) error {
 	t.dev, t.work, t.do = d, w, do

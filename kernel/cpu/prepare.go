@@ -62,6 +62,15 @@ func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) 
 	return x, nil
 }
 
+// ReplaceExpert puts an expert in the place of another.
+func (d *Device) ReplaceExpert(x kernel.Experts, i int, w kernel.ExpertWeights) error {
+	own, ok := x.(*experts)
+	if !ok {
+		return fmt.Errorf("%w: replace expert: they were prepared by another device", kernel.ErrArgument)
+	}
+	return d.Memory.Replace(own.Experts, i, w)
+}
+
 // otherGroup reports of a matrix whether rows quantised for another cannot be multiplied by it.
 func (d *Device) otherGroup(like *host.Matrix) func(*host.Matrix) bool {
 	group := d.quantGroup(like)

@@ -30,8 +30,8 @@ func TestSharesAreEqual(t *testing.T) {
 				block = max(block, shareRows(&parts[i])*rowBytes(parts[i].w))
 			}
 			most := max(sharesEach*workers, total/shareBytes)
-			if workers == 2 && parts[0].w.Out() == 24 && s.count() != 4 {
-				t.Errorf("24 long rows are %d shares, want 4", s.count())
+			if workers == 2 && parts[0].w.Out() == 24 && s.count() != 6 {
+				t.Errorf("24 long rows are %d shares, want 6", s.count())
 			}
 			if s.count() < 1 || s.count() > most || workers == 1 && s.count() > 1 {
 				t.Fatalf("%d shares for %d workers", s.count(), workers)
@@ -72,7 +72,7 @@ func TestWorkersPrefetchWhatTheyReadNext(t *testing.T) {
 	st.shares.cut(st.parts, 2)
 	next := [][]byte{{1}, {2}}
 	d.ahead.now.Store(&stage{spans: [][][]byte{{next[0]}, {next[1]}}})
-	if st.shares.count() != 4 {
+	if st.shares.count() != 6 {
 		t.Fatalf("%d shares, want two of each part", st.shares.count())
 	}
 	for _, c := range []struct {

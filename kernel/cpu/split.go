@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"errors"
 	"fmt"
 
 	"sparrow/kernel"
@@ -24,6 +25,10 @@ type splitExperts struct {
 	host   kernel.HostExperts
 	hidden int
 	inner  int
+
+	// Where experts may move: their matrices and methods, and the number of each among the device's own, or -1.
+	weights *kernel.ExpertWeights
+	place   []int32
 }
 
 func (x *splitExperts) Count() int  { return len(x.local[0]) }
@@ -35,6 +40,7 @@ type splitState struct {
 	box    *kernel.Mailbox
 	posted bool          // an exchange has begun before its experts run
 	ids    kernel.Tensor // i32 [rows, k]: numbers among the device's own, -1 for experts of the workers
+	rows   []int32       // [experts]: of an exchange
 }
 
 // prepareSplit keeps the experts that the device computes and opens the mailbox of the others.
@@ -42,23 +48,21 @@ func (d *Device) prepareSplit(w kernel.ExpertWeights) (kernel.Experts, error) {
 	if err := w.Check(); err != nil {
 		return nil, err
 	}
-	x := &splitExperts{host: w.Host, hidden: w.Gate[0].In(), inner: w.Gate[0].Out()}
+	w.Methods = w.Methods.Clone() // those of movable experts change
+	x := &splitExperts{host: w.Host, hidden: w.Gate[0].In(), inner: w.Gate[0].Out(), place: make([]int32, len(w.Gate))}
 	own := w.Methods.Where(kernel.Resident, kernel.Fetched)
-	place := make([]int32, len(w.Gate))
-	for e := range place {
-		place[e] = -1
+	for e := range x.place {
+		x.place[e] = -1
 	}
 	for i, e := range own {
-		place[e] = int32(i)
+		x.place[e] = int32(i)
 	}
 	for phase := range x.local {
 		x.local[phase] = make([]int32, len(w.Gate))
-		for e, m := range w.Methods.Of(phase == 1) {
-			x.local[phase][e] = place[e]
-			if m == kernel.Computed {
-				x.local[phase][e], x.hosted[phase] = -1, true
-			}
-		}
+	}
+	x.find(w.Methods)
+	if w.Movable {
+		x.weights = &w
 	}
 	if len(own) > 0 {
 		p, err := d.PrepareExperts(w.Select(own))
@@ -71,6 +75,44 @@ func (d *Device) prepareSplit(w kernel.ExpertWeights) (kernel.Experts, error) {
 		return x, nil
 	}
 	return x, d.openMailbox(w.Host, x.hidden)
+}
+
+// find says what computes each expert.
+func (x *splitExperts) find(m kernel.ExpertMethods) {
+	for phase := range x.local {
+		for e, method := range m.Of(phase == 1) {
+			x.local[phase][e] = x.place[e]
+			if method == kernel.Computed {
+				x.local[phase][e], x.hosted[phase] = -1, true
+			}
+		}
+	}
+}
+
+// SwapExperts makes an expert of the workers one of the device's own, and the other way round.
+func (d *Device) SwapExperts(x kernel.Experts, in, out int) error {
+	s, ok := x.(*splitExperts)
+	if !ok || s.weights == nil {
+		return fmt.Errorf("%w: swap experts: they were not prepared to be moved", kernel.ErrUnsupported)
+	}
+	next := s.weights.Methods.Clone()
+	if err := next.Swap(in, out); err != nil {
+		return err
+	}
+	if s.host != nil {
+		if err := s.host.Swap(in, out); err != nil {
+			return err
+		}
+	}
+	if s.place[in] < 0 { // else the device has both, and fetches out from now on
+		if err := d.ReplaceExpert(s.own, int(s.place[out]), s.weights.Select([]int{in})); err != nil {
+			return errors.Join(err, s.host.Swap(out, in))
+		}
+		s.place[in], s.place[out] = s.place[out], -1
+	}
+	s.weights.Methods = next
+	s.find(next)
+	return nil
 }
 
 // openMailbox makes the mailbox of the device, which all layers use.
@@ -246,18 +288,62 @@ func (d *Device) ExpertRows(a kernel.ExpertRowsArgs) error {
 	}
 	for from := 0; from < a.X.Rows; from += expertTokens {
 		to := min(from+expertTokens, a.X.Rows)
-		part := &d.experts.part
-		*part = expertArgs{ExpertArgs: kernel.ExpertArgs{Out: a.Results.Slice(from*k, to*k), X: a.X.Slice(from, to),
-			IDs: a.IDs.Slice(from, to), Limit: a.Limit}, experts: own}
-		if err := d.expertProducts(part); err != nil {
-			return err
-		}
-		if err := d.experts.task.run(d, ceilDiv(part.X.Rows, rowBlock), expertWork{part, true},
-			(*Device).keepRows); err != nil {
+		part := kernel.ExpertArgs{Out: a.Results.Slice(from*k, to*k), X: a.X.Slice(from, to),
+			IDs: a.IDs.Slice(from, to), Limit: a.Limit}
+		if err := d.expertRows(part, own); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// expertRows runs experts of a few tokens. Products of single rows read weights twice as fast as those of groups, which
+// have the same bits: experts with one row and those with more run one after the other.
+func (d *Device) expertRows(a kernel.ExpertArgs, own *experts) error {
+	run := func(ids kernel.Tensor) error {
+		part := &d.experts.part
+		*part = expertArgs{ExpertArgs: a, experts: own}
+		part.IDs = ids
+		if err := d.expertProducts(part); err != nil {
+			return err
+		}
+		return d.experts.task.run(d, ceilDiv(part.X.Rows, rowBlock), expertWork{part, true}, (*Device).keepRows)
+	}
+	k := a.IDs.Cols
+	ids, err := d.localIDs(2*a.X.Rows, k)
+	if err != nil {
+		return err
+	}
+	rows := grow(&d.split.rows, own.Count())
+	clear(rows)
+	for t := range a.X.Rows {
+		for _, e := range host.RowI32(a.IDs, t) {
+			if e >= 0 {
+				rows[e]++
+			}
+		}
+	}
+	var some [2]bool
+	alone, more := ids.Slice(0, a.X.Rows), ids.Slice(a.X.Rows, 2*a.X.Rows)
+	for t := range a.X.Rows {
+		one, many := host.RowI32(alone, t), host.RowI32(more, t)
+		for j, e := range host.RowI32(a.IDs, t) {
+			one[j], many[j] = -1, -1
+			switch {
+			case e >= 0 && rows[e] == 1:
+				one[j], some[0] = e, true
+			case e >= 0:
+				many[j], some[1] = e, true
+			}
+		}
+	}
+	if !some[0] || !some[1] {
+		return run(a.IDs)
+	}
+	if err := run(alone); err != nil {
+		return err
+	}
+	return run(more)
 }
 
 // keepRows copies the results of a few tokens to their rows.

@@ -83,8 +83,8 @@ suite() {
     engine) tests engine GPUEngine ;;
     v4) tests model/v4 GPU && tests engine GPUStateful ;;
     offload)
-        tests kernel/cuda/op 'GPU(Fetched|Host|Split)' && tests model/v4 GPUOffloaded && tests verify GPUOffloaded &&
-            tests engine GPUTwoMemories
+        tests kernel/cuda/op 'GPU(Fetched|Host|Split|Moved)' && tests model/v4 GPUOffloaded &&
+            tests verify GPUOffloaded && tests engine GPUTwoMemories
         ;;
     builtin) tests builtin Golden/cuda ;;
     lost) tests engine/losttest GPU ;;

@@ -74,6 +74,51 @@ func (m Memory) Experts(w kernel.ExpertWeights) (*Experts, error) {
 	return &Experts{Gate: all(w.Gate), Up: all(w.Up), Down: all(w.Down)}, nil
 }
 
+// Replace puts an expert, the only one of w, in the place of expert i: packed weights into the memory of those that it
+// replaces.
+func (m Memory) Replace(x *Experts, i int, w kernel.ExpertWeights) error {
+	if err := w.Check(); err != nil {
+		return err
+	}
+	if len(w.Gate) != 1 || i < 0 || i >= x.Count() {
+		return fmt.Errorf("%w: %d experts in the place of expert %d of %d", kernel.ErrArgument, len(w.Gate), i,
+			x.Count())
+	}
+	places := []struct {
+		from kernel.Weight
+		to   **Matrix
+	}{{w.Gate[0], &x.Gate[i]}, {w.Up[0], &x.Up[i]}, {w.Down[0], &x.Down[i]}}
+	for _, p := range places {
+		if !alike(p.from.Data, (*p.to).Data) || !alike(p.from.Scale, (*p.to).Scale) {
+			return fmt.Errorf("%w: an expert of %v with scales of %v in the place of one of %v with scales of %v",
+				kernel.ErrArgument, p.from.Data, p.from.Scale, (*p.to).Data, (*p.to).Scale)
+		}
+	}
+	for _, p := range places {
+		if m.pack == nil {
+			*p.to = m.keep(p.from, (*p.to).role)
+			continue
+		}
+		copyRows((*p.to).Data, p.from.Data)
+		if p.from.Scale.Given() {
+			copyRows((*p.to).Scale, p.from.Scale)
+		}
+	}
+	return nil
+}
+
+// alike reports whether two tensors have one type and shape.
+func alike(a, b kernel.Tensor) bool {
+	return a.Given() == b.Given() && (!a.Given() || a.DType == b.DType && a.Rows == b.Rows && a.Cols == b.Cols)
+}
+
+// copyRows copies the rows of a tensor over those of another of its type and shape.
+func copyRows(to, from kernel.Tensor) {
+	for r := range to.Rows {
+		copy(Bytes(to.Slice(r, r+1)), Bytes(from.Slice(r, r+1)))
+	}
+}
+
 func (m Memory) keep(w kernel.Weight, role kernel.Role) *Matrix {
 	w.Data = m.place(w.Data)
 	if w.Scale.Given() {

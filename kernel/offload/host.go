@@ -25,6 +25,9 @@ const Timeout = time.Minute
 type Options struct {
 	// Timeout is how long a device waits for an answer.
 	Timeout time.Duration
+	// Awake keeps the workers from sleeping while a pass is enqueued: a device beside them waits for each exchange, and
+	// all cores but one are theirs.
+	Awake bool
 	// Memory is how many bytes of experts the host may hold; 0 is seven eighths of what is free.
 	Memory int64
 }
@@ -46,6 +49,23 @@ type Host struct {
 	exchange  sync.Mutex
 	x, result kernel.Tensor // f32: rows of a mailbox that keeps another type
 	ids       kernel.Tensor // i32: numbers among the experts of the host
+	work      Work
+	seen      []bool // experts of the exchange
+}
+
+// Work is what a host has done.
+type Work struct {
+	Exchanges int64
+	Experts   int64         // of all exchanges, each that some row chose counted once
+	Bytes     int64         // of the weights of these
+	Busy      time.Duration // from an exchange's arrival to its answer, of those with experts
+}
+
+// Work is what the host has done so far.
+func (h *Host) Work() Work {
+	h.exchange.Lock()
+	defer h.exchange.Unlock()
+	return h.work
 }
 
 // layer is the experts of a layer.
@@ -53,7 +73,9 @@ type layer struct {
 	host    *Host
 	number  int
 	experts kernel.Experts
-	local   [2][]int32 // of decodes and of prompts: the number of each expert among these, -1 where a device has it
+	local   [2][]int32            // of decodes and of prompts: number of each among these, -1 where a device has it
+	weights *kernel.ExpertWeights // of all experts, where they may move; else nil
+	each    int64                 // bytes of an expert
 }
 
 // serving is a mailbox that is answered.
@@ -109,8 +131,8 @@ func (h *Host) Prepare(number int, w kernel.ExpertWeights) (kernel.HostExperts, 
 	if err := some.Check(); err != nil {
 		return nil, err
 	}
-	l := &layer{host: h, number: number}
 	bytes := size(some)
+	l := &layer{host: h, number: number, each: bytes / int64(len(own))}
 	if h.used += bytes; h.counts {
 		return l, nil
 	}
@@ -128,18 +150,24 @@ func (h *Host) Prepare(number int, w kernel.ExpertWeights) (kernel.HostExperts, 
 			}
 		}
 	}
-	err := some.OnHost(func(bytes int64) (kernel.HostBuffer, error) { return make(kernel.HostBuffer, bytes), nil })
+	err := some.OnHost(plain)
 	if err != nil {
 		return nil, err
 	}
 	if l.experts, err = h.dev.PrepareExperts(some); err != nil {
 		return nil, err
 	}
+	if w.Movable {
+		l.weights = &w
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.layers = append(h.layers, l)
 	return l, nil
 }
+
+// plain takes memory of the Go heap.
+func plain(bytes int64) (kernel.HostBuffer, error) { return make(kernel.HostBuffer, bytes), nil }
 
 // size is the bytes of experts.
 func size(w kernel.ExpertWeights) int64 {
@@ -159,6 +187,36 @@ func (l *layer) Layer() int { return l.number }
 // Timeout is how long a device waits.
 func (l *layer) Timeout() time.Duration { return l.host.opts.Timeout }
 
+// Swap gives the place of an expert to one that a device had.
+func (l *layer) Swap(in, out int) error {
+	h := l.host
+	if h.counts {
+		return nil
+	}
+	h.exchange.Lock()
+	defer h.exchange.Unlock()
+	place := max(l.local[0][in], l.local[1][in])
+	if place < 0 { // fetched in both phases
+		return nil
+	}
+	dev, ok := h.dev.(kernel.ExpertReplacer)
+	if l.weights == nil || !ok {
+		return fmt.Errorf("%w: experts in host memory of layer %d (%s) were not prepared to be moved",
+			kernel.ErrUnsupported, l.number, h.dev.Name())
+	}
+	some := l.weights.Select([]int{out})
+	if err := some.OnHost(plain); err != nil {
+		return err
+	}
+	if err := dev.ReplaceExpert(l.experts, int(place), some); err != nil {
+		return err
+	}
+	for phase := range l.local {
+		l.local[phase][in], l.local[phase][out] = l.local[phase][out], l.local[phase][in]
+	}
+	return nil
+}
+
 // Serve answers what a device posts, on a goroutine of its own.
 func (l *layer) Serve(box *kernel.Mailbox) error {
 	h := l.host
@@ -171,6 +229,9 @@ func (l *layer) Serve(box *kernel.Mailbox) error {
 		return h.lost
 	}
 	s := &serving{box: box, ended: make(chan struct{})}
+	if w, ok := h.dev.(kernel.Waker); ok && h.opts.Awake {
+		box.Awake = w.KeepAwake
+	}
 	box.Begin()
 	h.serving = append(h.serving, s)
 	go func() {
@@ -203,6 +264,7 @@ func (h *Host) guard(box *kernel.Mailbox, m kernel.Message) (err error) {
 func (h *Host) answer(box *kernel.Mailbox, m kernel.Message) error {
 	h.exchange.Lock()
 	defer h.exchange.Unlock()
+	begun := time.Now()
 	l := h.find(m.Layer)
 	if l == nil || m.Rows < 0 || m.Top < 1 || m.Rows > box.Fit(m.Top) {
 		return fmt.Errorf("%w: %d rows of %d choices; %d rows of known layers are taken", kernel.ErrArgument, m.Rows,
@@ -227,6 +289,7 @@ func (h *Host) answer(box *kernel.Mailbox, m kernel.Message) error {
 			to[i] = local[e]
 		}
 	}
+	defer h.note(l, to, begun)
 	a := kernel.ExpertRowsArgs{Results: box.Results.Slice(0, m.Rows*m.Top), X: box.X.Slice(0, m.Rows), IDs: ids,
 		Experts: l.experts, Limit: m.Limit}
 	if box.Activation == kernel.F32 {
@@ -244,6 +307,27 @@ func (h *Host) answer(box *kernel.Mailbox, m kernel.Message) error {
 	}
 	narrow(box.Results, a.Results, to)
 	return nil
+}
+
+// note counts an exchange whose experts, of a layer, have these numbers.
+func (h *Host) note(l *layer, ids []int32, begun time.Time) {
+	if n := l.experts.Count(); len(h.seen) < n {
+		h.seen = make([]bool, n)
+	}
+	clear(h.seen)
+	experts := int64(0)
+	for _, e := range ids {
+		if e >= 0 && !h.seen[e] {
+			h.seen[e] = true
+			experts++
+		}
+	}
+	h.work.Exchanges++
+	if experts > 0 {
+		h.work.Experts += experts
+		h.work.Bytes += experts * l.each
+		h.work.Busy += time.Since(begun)
+	}
 }
 
 // find is the layer of a number.

@@ -226,6 +226,53 @@ func TestBitsOfOneDevice(t *testing.T) {
 	}
 }
 
+// Experts that move between the memories, one after the other, keep the bits of all rows: of weights in the place of
+// others, packed or where they are mapped. What cannot be moved is refused.
+func TestBitsOfMovedExperts(t *testing.T) {
+	for _, kind := range []kernel.DType{kernel.BF16, kernel.E4M3, kernel.E2M1x2} {
+		r := rand.New(rand.NewPCG(uint64(kind), 2))
+		w := weights(t, r, kind)
+		w.Movable = true
+		plain := open(t)
+		whole, err := plain.PrepareExperts(w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, pack := range []bool{false, true} {
+			device := func() *cpu.Device {
+				d := cpu.Open(vec.Best(), kernel.Options{Workers: 1, Pack: pack})
+				t.Cleanup(func() { d.Close() })
+				return d
+			}
+			near, h := device(), newHost(t, device(), offload.Options{})
+			for layer, split := range [][2]string{{"rrrccc", "rrrccc"}, {"rrrccc", "rrrfff"}, {"rrrrff", "rrrrff"},
+				{"rrrfcf", "rrrfcc"}} {
+				m := methods(t, split[0], split[1])
+				x := prepare(t, near, h, layer, w, m)
+				for range 8 {
+					a := batch(t, r, 17)
+					a.Prompt = r.IntN(18)
+					what := fmt.Sprintf("%v, packed %v, decode %v, prefill %v", kind, pack, m.Decode, m.Prefill)
+					sameBits(t, what, run(t, near, x, a), run(t, plain, whole, a))
+					far := m.Where(kernel.Computed, kernel.Fetched)
+					in, out := far[r.IntN(len(far))], r.IntN(experts)
+					err := near.SwapExperts(x, in, out)
+					if wrong := m.Swap(in, out); (err != nil) != (wrong != nil) ||
+						err != nil && !errors.Is(err, kernel.ErrArgument) {
+						t.Fatalf("%s: expert %d in the place of %d: %v", what, in, out, err)
+					}
+				}
+			}
+		}
+		w.Movable = false
+		near, h := open(t), newHost(t, open(t), offload.Options{})
+		x := prepare(t, near, h, 0, w, methods(t, "rrrccc", "rrrccc"))
+		if err := near.SwapExperts(x, 3, 0); !errors.Is(err, kernel.ErrUnsupported) {
+			t.Errorf("experts that were not prepared to be moved: %v", err)
+		}
+	}
+}
+
 // A device whose rows are bf16 gets results that are rounded once.
 func TestRowsOfBF16(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
@@ -284,7 +331,7 @@ func TestRowsOfBF16(t *testing.T) {
 // Once memory has grown, an exchange allocates nothing.
 func TestNoAllocation(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 6))
-	near, h := open(t), newHost(t, open(t), offload.Options{})
+	near, h := open(t), newHost(t, open(t), offload.Options{Awake: true})
 	a := batch(t, r, 4)
 	a.Experts = prepare(t, near, h, 0, weights(t, r, kernel.BF16), methods(t, "rrrccc", "rrrccc"))
 	if n := testing.AllocsPerRun(50, func() {

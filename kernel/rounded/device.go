@@ -26,6 +26,11 @@ func (d *Device) Activation() kernel.DType { return kernel.BF16 }
 // Hardware is what plans are made for.
 func (d *Device) Hardware() kernel.Hardware { return d.hardware }
 
+// SwapExperts exchanges the homes of experts on the device that computes.
+func (d *Device) SwapExperts(x kernel.Experts, in, out int) error {
+	return kernel.SwapExperts(d.Device, x, in, out)
+}
+
 // run computes an operation in float32 and rounds its results.
 func run[A any](a A, compute func(A) error) error {
 	var w widened

@@ -77,6 +77,15 @@ func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) 
 	return &experts{a, b}, err
 }
 
+// SwapExperts exchanges the homes of experts on both devices.
+func (d *Device) SwapExperts(x kernel.Experts, in, out int) error {
+	own := x.(*experts)
+	if err := kernel.SwapExperts(d.first, own.first, in, out); err != nil {
+		return err
+	}
+	return kernel.SwapExperts(d.second, own.second, in, out)
+}
+
 // First is a tensor of the device on the first device.
 func First(t kernel.Tensor) kernel.Tensor {
 	t.Buf = t.Buf.(*buffer).first

@@ -30,6 +30,7 @@ type Model struct {
 	head   kernel.Matrix
 	next   *nextN // nil without a drafting layer
 	tally  *model.Tally
+	nn.Homes
 
 	caches []mla.Cache
 }
@@ -38,7 +39,8 @@ type Model struct {
 type workspace struct {
 	m      *Model
 	hidden residual // of the latest pass of the target
-	// next is m of the latest pass of the drafting layer, for a chain; u of one without logits, for rows that are picked.
+	// next is m of the latest pass of the drafting layer, for a chain, or u of one without logits, for rows that are
+	// picked.
 	next residual
 }
 
@@ -80,6 +82,7 @@ func Load(c *config.DSA, l *nn.Loader, dev kernel.Device) (*Model, error) {
 		m.head = l.MatrixRows("lm_head.weight", c.Vocab, c.Hidden)
 	}
 	m.loadNextN(l)
+	m.Homes = l.Homes(dev)
 	if err := l.Finish(); err != nil {
 		return nil, err
 	}

@@ -42,8 +42,8 @@ const (
 	graphBytes  = 256 << 20
 	driverBytes = 256 << 20
 	hostBytes   = 4 << 30 // left to the system and to the process
-	// ringExperts is how many experts the buffers hold that fetched ones come to: three of 8 each.
-	ringExperts = 24
+	// ringExperts is how many experts the buffers hold that fetched ones come to: twice 8 and 16.
+	ringExperts = 32
 )
 
 // Part is something that takes memory.
@@ -139,8 +139,7 @@ func (q *Question) Fit() (*Fit, error) {
 		Experts: choice, Device: parts, Host: []Part{
 			{"experts", choice.HostBytes * int64(m.GPUs), fmt.Sprint(onHost * m.GPUs)},
 			{"system and process", hostBytes, "assumed"}}}
-	s := &split{ask: ask, placement: choice.Placement, method: [2]placement.Method{choice.Decode, choice.Prefill},
-		ranks: float64(m.GPUs)}
+	s := &split{ask: ask, placement: choice.Placement, ranks: float64(m.GPUs)}
 	f.speeds(q, &cfg, s)
 	return f, nil
 }

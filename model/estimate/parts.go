@@ -213,13 +213,17 @@ func (p *parts) mixture(l int) {
 	}
 	// Experts that the device reads, and of a row's choices those that it computes.
 	read, used := n*(1-math.Pow(1-e.chosen/n, p.rows)), e.chosen
-	if p.split != nil && p.method() == placement.Computed {
-		read, used = p.split.over(l, p.rows, true)
+	if p.split != nil {
+		_, read, used = p.over(l, placement.Resident, placement.Fetched)
 	}
-	device := max(read/p.ranks*bytes/x.Experts, 2*p.rows*used/p.ranks*e.values()/rate)
+	reads := x.Experts
+	if format == cost.E2M1 {
+		reads = x.NarrowExperts
+	}
+	device := max(read/p.ranks*bytes/reads, 2*p.rows*used/p.ranks*e.values()/rate)
 	p.add("experts", device+x.Choose+p.rows*x.ChooseRow, fmt.Sprintf("%.0f us + %.2f us a row for their choice + the "+
 		"longer of bytes of chosen experts / %.2f TB/s and operations / %.0f TFLOP/s", x.Choose, x.ChooseRow,
-		x.Experts/1e6, rate/1e6))
+		reads/1e6, rate/1e6))
 	if p.split != nil {
 		p.onHost(l, device+shared)
 	}

@@ -3,6 +3,8 @@ package estimate
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 
 	"sparrow/model/placement"
 )
@@ -11,7 +13,6 @@ import (
 type split struct {
 	ask       placement.Ask
 	placement *placement.Placement
-	method    [2]placement.Method // of experts in host memory: of decodes, and of prompts
 	ranks     float64
 }
 
@@ -23,77 +24,91 @@ func (s *split) share(layer, expert int) float64 {
 	return float64(s.ask.Chosen) / float64(s.ask.Layers[layer]) / s.ranks
 }
 
-// over adds up a layer's experts in one of the memories: how many are read for that many rows, and how many a row
-// chooses.
-func (s *split) over(layer int, rows float64, resident bool) (read, used float64) {
-	for e, m := range s.placement.Decode[layer] {
-		if (m == placement.Resident) == resident {
-			p := s.share(layer, e)
-			read += 1 - math.Pow(1-p, rows)
-			used += p
+// over adds up the experts of a layer that have one of the methods in the batch's phase: how many there are, how many
+// are read for its rows, and how many a row chooses.
+func (p *parts) over(layer int, methods ...placement.Method) (count, read, used float64) {
+	s := p.split
+	for e, m := range s.placement.Layer(layer).Of(p.decodes == 0) {
+		if slices.Contains(methods, m) {
+			share := s.share(layer, e)
+			count++
+			read += 1 - math.Pow(1-share, p.rows)
+			used += share
 		}
 	}
-	return read * s.ranks, used * s.ranks
-}
-
-// method is that of the batch for experts in host memory.
-func (p *parts) method() placement.Method {
-	if p.decodes == 0 {
-		return p.split.method[1]
-	}
-	return p.split.method[0]
+	return count * s.ranks, read * s.ranks, used * s.ranks
 }
 
 // onHost adds the time that experts of a layer in host memory take longer than what the device computes beside them.
+// Experts of prompts that are fetched come beside the layer before: see stream.
 func (p *parts) onHost(l int, beside float64) {
 	s := p.split
-	read, used := s.over(l, p.rows, false)
-	n := float64(len(s.placement.OnHost(l))) * s.ranks
-	method := p.method()
-	if read == 0 || p.decodes == 0 && method == placement.Fetched { // streamed beside the layer before: see stream
-		return
+	here := uses{beside: beside}
+	text := []string{}
+	if n, read, used := p.over(l, placement.Computed); read > 0 {
+		here.computed, here.chosen = n, read/n
+		here.each = s.ask.TimesOf(p.rows*used/read, false).Computed
+		here.start = s.ask.Bus.Wait + 2*p.rows*p.all.hidden*2/s.ask.Bus.Rate
+		text = append(text, fmt.Sprintf("rows to the host and back %.0f us, %.0f us for each expert that the CPU "+
+			"computes, less what the device computes beside them", here.start, here.each))
 	}
-	each := s.ask.TimesOf(p.rows*used/read, false)
-	micros, start, text := each.Computed, s.ask.Bus.Wait+2*p.rows*p.all.hidden*2/s.ask.Bus.Rate, ""
-	if method == placement.Fetched {
-		micros, start = each.Fetched/s.ranks, 0
-		text = fmt.Sprintf("%.0f us for each expert that is fetched", micros)
-	} else {
-		text = fmt.Sprintf("rows to the host and back %.0f us, %.0f us for each expert that the CPU computes", start,
-			micros)
+	if n, read, _ := p.over(l, placement.Fetched); read > 0 && p.decodes > 0 {
+		here.fetched, here.wanted = n, read/n
+		here.copy = s.ask.TimesOf(1, false).Fetched / s.ranks
+		text = append(text, fmt.Sprintf("%.0f us for each expert that is fetched", here.copy))
 	}
-	p.add("experts of the host", excess(n, read/n, start, micros, beside), text+", less what the device computes "+
-		"beside them; the mean over how many of a layer are chosen")
+	if len(text) > 0 {
+		p.add("experts of the host", here.mean(), strings.Join(text, ", or ")+"; the mean over how many of a layer "+
+			"are chosen")
+	}
 }
 
 // stream adds the time that a prompt's streamed experts take longer than the layer that computes meanwhile.
 func (p *parts) stream(l int, layer float64) {
 	s := p.split
-	if s == nil || p.decodes > 0 || p.all.layers[l] == 0 || s.method[1] != placement.Fetched {
+	if s == nil || p.decodes > 0 || p.all.layers[l] == 0 {
 		return
 	}
-	read, _ := s.over(l, p.rows, false)
+	_, read, _ := p.over(l, placement.Fetched)
+	if read == 0 {
+		return
+	}
 	copied := read / s.ranks * float64(s.ask.Bytes) / s.ask.Bus.Rate
 	p.add("experts of the host", max(0, copied-layer), fmt.Sprintf("bytes of experts that are streamed / %.0f GB/s, "+
 		"less the layer that computes meanwhile", s.ask.Bus.Rate/1e3))
 }
 
-// excess is the mean of max(0, start + k each - beside), where k of n experts are chosen, each with probability q, and
-// none starts nothing.
-func excess(n, q, start, each, beside float64) float64 {
+// uses are the experts of a layer in host memory in a step: how many the CPU computes, the probability that one of them
+// is chosen, the time before it begins and that of each; the same of those that are fetched; and what the device
+// computes meanwhile.
+type uses struct {
+	computed, chosen, start, each float64
+	fetched, wanted, copy         float64
+	beside                        float64
+}
+
+// mean is the time that they take longer than the device, in the mean over how many are chosen. Fetched experts come
+// one after the other behind the device's own; none of either starts nothing.
+func (u uses) mean() float64 {
 	mean := 0.0
-	for k := 1.0; k <= n; k++ {
-		mean += binomial(n, k, q) * max(0, start+k*each-beside)
+	for c := 0.0; c <= u.computed; c++ {
+		cpu := 0.0
+		if c > 0 {
+			cpu = max(0, u.start+c*u.each-u.beside)
+		}
+		for f := 0.0; f <= u.fetched; f++ {
+			mean += binomial(u.computed, c, u.chosen) * binomial(u.fetched, f, u.wanted) * max(cpu, f*u.copy)
+		}
 	}
 	return mean
 }
 
 // binomial is the probability of k of n.
 func binomial(n, k, q float64) float64 {
-	if q >= 1 {
-		if k == n {
-			return 1
-		}
+	switch {
+	case q <= 0 && k == 0, q >= 1 && k == n:
+		return 1
+	case q <= 0 || q >= 1:
 		return 0
 	}
 	lg := func(x float64) float64 {

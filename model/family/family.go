@@ -80,6 +80,7 @@ func (s *Source) Load(dev kernel.Device, onTensor func(name string)) (model.Mode
 type Placed struct {
 	Placement *placement.Placement // nil: all experts are on the device
 	Host      *offload.Host
+	Movable   bool // experts may change their homes while the model serves
 }
 
 // LoadPlaced is Load with experts in two memories.
@@ -173,7 +174,7 @@ func (s *Source) LoadPart(dev kernel.Device, of kernel.Member, p Placed, onTenso
 		return nil, fmt.Errorf("%s: %w", s.Name, err)
 	}
 	l := nn.NewLoader(s.Weights, dev, onTensor)
-	l.Pow2Rows, l.Ranks, l.Placement = s.Config.Pow2Rows, of, p.Placement
+	l.Pow2Rows, l.Ranks, l.Placement, l.Movable = s.Config.Pow2Rows, of, p.Placement, p.Movable
 	if p.Host != nil {
 		l.Host = p.Host
 	}

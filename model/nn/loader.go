@@ -32,6 +32,8 @@ type Loader struct {
 	// Placement says where experts are, nil for all on the device; Host computes those that the CPU computes.
 	Placement *placement.Placement
 	Host      ExpertHost
+	// Movable experts may change their homes while the model serves.
+	Movable bool
 
 	from     *weight.Checkpoint
 	dev      Device
@@ -41,6 +43,7 @@ type Loader struct {
 	err      error // of the device, not of the checkpoint
 	onTensor func(name string)
 	patterns map[kernel.Drawn][]byte // of packed values that are drawn, by their distribution
+	homes    map[int]kernel.Experts  // by layer
 }
 
 // Device is what a loader needs of a device.
@@ -56,7 +59,8 @@ type ExpertHost interface {
 
 // NewLoader reads from a checkpoint for a device. onTensor, when not nil, is called once per tensor, for progress bars.
 func NewLoader(from *weight.Checkpoint, dev Device, onTensor func(name string)) *Loader {
-	l := &Loader{from: from, dev: dev, used: map[string]bool{}, onTensor: onTensor}
+	l := &Loader{from: from, dev: dev, used: map[string]bool{}, onTensor: onTensor,
+		homes: map[int]kernel.Experts{}}
 	if d, ok := dev.(kernel.BulkLoader); ok {
 		l.err = d.BeginLoad()
 	}
@@ -143,6 +147,7 @@ func (l *Loader) Experts(layer int, w kernel.ExpertWeights) kernel.Experts {
 	if err == nil {
 		x, err = l.dev.PrepareExperts(w)
 	}
+	l.homes[layer] = x
 	l.err = errors.Join(l.err, err)
 	return x
 }
@@ -161,6 +166,7 @@ func (l *Loader) place(layer int, w *kernel.ExpertWeights) (err error) {
 		return fmt.Errorf("%w: layer %d has experts in host memory, and no device of the host computes them",
 			kernel.ErrArgument, layer)
 	}
+	w.Movable = l.Movable
 	w.Host, err = l.Host.Prepare(layer, *w)
 	return err
 }

@@ -3,6 +3,7 @@ package placement
 import (
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -33,7 +34,7 @@ func TestChooseEvenly(t *testing.T) {
 	}
 	want := int(a.Device / a.Bytes)
 	if c.Experts != 44*256 || c.Resident != want || c.DeviceBytes > a.Device || c.HostBytes > a.Host ||
-		c.DeviceBytes+c.HostBytes != int64(c.Experts)*a.Bytes {
+		c.DeviceBytes+c.HostBytes/2 != int64(c.Experts)*a.Bytes { // a copy for each method
 		t.Errorf("%+v, want %d resident", c, want)
 	}
 	if err := c.Placement.Check(44, 256); err != nil {
@@ -60,6 +61,76 @@ func TestChooseEvenly(t *testing.T) {
 	again, err := Choose(a)
 	if err != nil || !reflect.DeepEqual(c, again) {
 		t.Errorf("another answer to the same question: %v", err)
+	}
+}
+
+// For decodes of many rows the CPU computes some of the experts in host memory and the bus brings the others, in every
+// layer as many; these have one copy.
+func TestChooseBothWays(t *testing.T) {
+	a := flash(120*gib, 120*gib)
+	a.Rows = 32
+	c, err := Choose(a)
+	if err != nil || c.Decode != Computed || c.Prefill != Fetched || c.Beside < 0.3 || c.Beside > 0.5 {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	a.GPU = cost.H200() // takes time to read its own
+	if c, err = Choose(a); err != nil || c.Beside < 0.2 || c.Beside > 0.35 {
+		t.Fatalf("beside a device that reads its own: %+v, %v", c, err)
+	}
+	bytes := int64(0)
+	for l := range a.Layers {
+		fetched, onHost := 0, c.Placement.OnHost(l)
+		for _, e := range onHost {
+			if bytes += a.Bytes; c.Placement.Decode[l][e] == Fetched {
+				fetched++
+			} else {
+				bytes += a.Bytes
+			}
+		}
+		if want := c.Beside * float64(len(onHost)); math.Abs(float64(fetched)-want) > 1 {
+			t.Errorf("layer %d: %d of %d experts are fetched for decodes, want %.1f", l, fetched, len(onHost), want)
+		}
+	}
+	if c.HostBytes != bytes || !strings.Contains(strings.Join(c.Reasons, "\n"), "fetched at the same time") {
+		t.Errorf("%d bytes on the host, want %d; %v", c.HostBytes, bytes, c.Reasons)
+	}
+	a.Rows = 4
+	if c, err := Choose(a); err != nil || c.Beside != 0 {
+		t.Errorf("few rows: %+v, %v", c, err)
+	}
+}
+
+// Experts of a drafting layer that nothing uses leave the device first.
+func TestUnusedExperts(t *testing.T) {
+	a := flash(120*gib, 120*gib)
+	a.Unused = 1
+	c, err := Choose(a)
+	if err != nil || len(c.Placement.Resident(43)) != 0 || len(c.Placement.Resident(0)) < c.Resident/43 {
+		t.Errorf("%d of the last layer and %d of the first are on the device: %+v, %v",
+			len(c.Placement.Resident(43)), len(c.Placement.Resident(0)), c, err)
+	}
+	a.Device = 150 * gib
+	if c, err := Choose(a); err != nil || c.Resident != c.Experts || c.Covered != 1 {
+		t.Errorf("with room for all: %+v, %v", c, err)
+	}
+}
+
+// Where two copies do not fit, or one method was asked for, experts have the method that costs the other phase less.
+func TestOneCopy(t *testing.T) {
+	small, same := flash(120*gib, 30*gib), flash(120*gib, 120*gib)
+	same.OneMethod = true
+	for _, a := range []Ask{small, same} {
+		c, err := Choose(a)
+		if err != nil || c.Decode != Fetched || c.Prefill != Fetched || c.HostBytes > a.Host ||
+			c.DeviceBytes+c.HostBytes != int64(c.Experts)*a.Bytes {
+			t.Errorf("%+v, %v", c, err)
+		}
+	}
+	slow := same
+	slow.Bus.Rate /= 10
+	slow.Chunk = 512
+	if c, err := Choose(slow); err != nil || c.Decode != Computed || c.Prefill != Computed {
+		t.Errorf("with a slow bus: %+v, %v", c, err)
 	}
 }
 

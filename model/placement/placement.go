@@ -1,7 +1,8 @@
 // Package placement says where the experts of a model are, and what computes them: a Placement has a method for every
 // expert of every layer.
 //
-// Methods are fixed when a model is loaded. They depend on the expert and on whether a row belongs to a prompt, never
+// Methods are chosen when a model is loaded; where experts may move, two of a layer exchange theirs later (Swaps). They
+// depend on the expert and on whether a row belongs to a prompt, never
 // on the number of rows in a step: a row's bits are the same in any batch.
 package placement
 
@@ -75,19 +76,6 @@ func (p *Placement) list(layer int, in func(decode, prefill Method) bool) []int 
 		}
 	}
 	return out
-}
-
-// OneArithmetic reports whether every expert is computed by the same kernels in both phases: a token that is computed
-// again as part of a prompt then has the bits that it had as output.
-func (p *Placement) OneArithmetic() bool {
-	for l := 0; p != nil && l < len(p.Decode); l++ {
-		for e, m := range p.Decode[l] {
-			if (m == Computed) != (p.Prefill[l][e] == Computed) {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 // Check refuses a placement that does not fit a model of that many layers, drafting layers included, with that many

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"sparrow/model/usage"
 )
 
 func TestUniform(t *testing.T) {
@@ -38,17 +40,33 @@ func TestBothMemories(t *testing.T) {
 	}
 }
 
-func TestOneArithmetic(t *testing.T) {
-	var none *Placement
-	for want, list := range map[bool][]*Placement{
-		true:  {none, Uniform(2, 4, 0.5), Split(2, 4, 0.5, Fetched, Fetched), Split(2, 4, 0.5, Resident, Fetched)},
-		false: {Split(2, 4, 0.5, Computed, Fetched), Split(1, 4, 0.25, Resident, Computed)},
-	} {
-		for i, p := range list {
-			if got := p.OneArithmetic(); got != want {
-				t.Errorf("placement %d: %v, want %v", i, got, want)
-			}
+// Experts that are chosen clearly more often than resident ones of their layer take their places, those that gain most
+// first; small differences move none.
+func TestSwaps(t *testing.T) {
+	p := Split(3, 6, 0.5, Computed, Fetched) // 3, 4 and 5 are in host memory
+	p.Prefill[2][0] = Computed               // resident for decodes alone: it stays
+	u := usage.New("x", 3, 6, 2)
+	u.Add(0, []uint64{100, 10, 20, 90, 30, 40})
+	u.Add(2, []uint64{0, 100, 100, 165, 500, 170})
+	got := p.Swaps(u)
+	want := []Swap{{Layer: 2, In: 4, Out: 1, Gain: 400}, {Layer: 0, In: 3, Out: 1, Gain: 80},
+		{Layer: 2, In: 5, Out: 2, Gain: 70}}
+	if !slices.Equal(got, want) {
+		t.Fatalf("%v, want %v", got, want)
+	}
+	for _, s := range got {
+		if err := p.Swap(s); err != nil {
+			t.Fatal(err)
 		}
+	}
+	if again := p.Swaps(u); len(again) > 0 {
+		t.Errorf("%v move again", again)
+	}
+	if p.Decode[2][4] != Resident || p.Prefill[2][1] != Fetched || p.Decode[2][1] != Computed {
+		t.Errorf("layer 2 has %v and %v", p.Decode[2], p.Prefill[2])
+	}
+	if err := p.Swap(want[0]); err == nil {
+		t.Error("an expert that is resident came once more")
 	}
 }
 

@@ -69,6 +69,19 @@ func (t *Table) Merge(o *Table) error {
 	return nil
 }
 
+// Fade halves the counts of layers whose experts have more than that many choices in the mean, so that late choices
+// count more than early ones.
+func (t *Table) Fade(mean float64) {
+	for l, counts := range t.Counts {
+		if t.Choices(l) <= mean*float64(t.Experts) {
+			continue
+		}
+		for e := range counts {
+			counts[e] /= 2
+		}
+	}
+}
+
 // Clone is a copy.
 func (t *Table) Clone() *Table {
 	c := *t

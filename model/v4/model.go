@@ -39,6 +39,7 @@ type Model struct {
 	head   kernel.Matrix
 	draft  *draftHead // nil without one
 	tally  *model.Tally
+	nn.Homes
 
 	caches     []dual.Cache
 	pageTokens int // of the cache
@@ -70,6 +71,7 @@ func Load(c *config.V4, l *nn.Loader, dev kernel.Device) (*Model, error) {
 		return nil, fmt.Errorf("v4: %d residual streams, supported are at most %d", c.Hyper.Streams, kernel.MaxStreams)
 	}
 	m.load(l)
+	m.Homes = l.Homes(dev)
 	if err := l.Finish(); err != nil {
 		return nil, err
 	}

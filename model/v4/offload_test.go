@@ -7,7 +7,6 @@ import (
 	"sparrow/kernel"
 	"sparrow/model"
 	"sparrow/model/family"
-	"sparrow/model/placement"
 	"sparrow/model/v4"
 	"sparrow/plan"
 	"sparrow/step"
@@ -82,16 +81,13 @@ func TestGPUOffloadedBits(t *testing.T) {
 // of resident ones.
 func TestGPUOffloadedGraphs(t *testing.T) {
 	dir := released(t)
-	fetched := func(layers, experts int) *placement.Placement {
-		return placement.Split(layers, experts, 0.5, placement.Fetched, placement.Fetched)
-	}
 	for _, c := range []struct {
 		name  string
 		plain *v4.Model
 		graph *v4.Model
 	}{
 		{"computed", openPlaced(t, dir, onGPU(t), placed.Half), openPlaced(t, dir, onGPU(t), placed.Half)},
-		{"fetched", openOn(t, dir, onGPU(t)), openPlaced(t, dir, onGPU(t), fetched)},
+		{"fetched", openOn(t, dir, onGPU(t)), openPlaced(t, dir, onGPU(t), placed.HalfFetched)},
 	} {
 		var want [][]float32
 		for i, m := range []*v4.Model{c.plain, c.graph} {

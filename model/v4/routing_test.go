@@ -2,6 +2,7 @@ package v4_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"path/filepath"
 	"testing"
@@ -41,9 +42,14 @@ func speck(t *testing.T) string {
 	return dir
 }
 
+var long = flag.Bool("long", false, "prompts of 32,768 tokens too (make long)")
+
 // A prompt of 32,768 tokens in one step through the workspace, and one of 16,640 in place, in launches that fit a small
 // reserve: both give every row the same bits.
 func TestAChunkOf32768Tokens(t *testing.T) {
+	if !*long {
+		t.Skip("make long runs it")
+	}
 	m := open(t, speck(t), "cpu")
 	var want [][]float32
 	for _, c := range []struct {

@@ -130,6 +130,8 @@ func (s *snapshot) engine() {
 				"layer get, in the mean over layers: how far use is from even.", top.share, "of", top.name)
 		}
 	}
+	s.counter("expert_moves_total", "Experts that were moved to the device in the place of others.",
+		stats.Experts.Moved)
 	s.counter("graphs_captured_total", "Passes that were captured as a graph of the device.", stats.Graphs.Captured)
 	s.counter("graphs_replayed_total", "Passes that ran from a captured graph.", stats.Graphs.Replayed)
 	s.counter("graphs_failed_total", "Captures that failed; passes of these shapes run with plain launches.",

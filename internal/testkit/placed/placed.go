@@ -1,5 +1,5 @@
-// Package placed loads models for tests with experts in two memories: those of the device under test, and those of a
-// CPU device with one worker that computes the rest.
+// Package placed loads models for tests with experts in two memories, which may move: those of the device under test,
+// and those of a CPU device with one worker that computes the rest.
 package placed
 
 import (
@@ -23,12 +23,33 @@ func Half(layers, experts int) *placement.Placement { return placement.Uniform(l
 // All computes all experts on the host.
 func All(layers, experts int) *placement.Placement { return placement.Uniform(layers, experts, 1) }
 
+// HalfFetched fetches half of every layer's experts: on a GPU they have the bits of resident ones.
+func HalfFetched(layers, experts int) *placement.Placement {
+	return placement.Split(layers, experts, 0.5, placement.Fetched, placement.Fetched)
+}
+
 // Mixed gives experts every pair of methods in turn, another expert first in each layer.
 func Mixed(layers, experts int) *placement.Placement {
 	p := placement.Uniform(layers, experts, 0)
 	for l := range layers {
 		for e := range experts {
 			p.Decode[l][e], p.Prefill[l][e] = placement.Method((l+e)%3), placement.Method((l+e)/3%3)
+		}
+	}
+	return p
+}
+
+// Alike gives experts every pair of methods in turn that a GPU computes alike: a token that is computed again as part
+// of a prompt has the same bits.
+func Alike(layers, experts int) *placement.Placement {
+	p := placement.Uniform(layers, experts, 0)
+	pairs := [][2]placement.Method{{placement.Resident, placement.Resident}, {placement.Computed, placement.Computed},
+		{placement.Fetched, placement.Fetched}, {placement.Fetched, placement.Resident},
+		{placement.Resident, placement.Fetched}}
+	for l := range layers {
+		for e := range experts {
+			pair := pairs[(l+e)%len(pairs)]
+			p.Decode[l][e], p.Prefill[l][e] = pair[0], pair[1]
 		}
 	}
 	return p
@@ -52,11 +73,12 @@ func LoadOver(t testing.TB, src *family.Source, dev, far kernel.Device, rule Rul
 			t.Error(err)
 		}
 	})
-	m, err := src.LoadPlaced(dev, family.Placed{Placement: rule(src.ExpertLayers()), Host: h}, nil)
+	p := rule(src.ExpertLayers())
+	m, err := src.LoadPlaced(dev, family.Placed{Placement: p, Host: h, Movable: true}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h.Used() == 0 {
+	if len(p.OnHost(len(p.Decode)-1)) == 0 {
 		t.Fatal("no expert is in host memory")
 	}
 	return m

@@ -24,15 +24,31 @@ type parker struct {
 func (p *parker) init() { p.token = make(chan struct{}, 1) }
 
 // wait returns once ready reports true; ready must stay true until then. It spins up to the limit, and yields now and
-// then so that other goroutines get the processor. Then it parks. Between two polls it calls idle, which takes less
-// than a microsecond and reports whether there was anything to do; nil means that there never is.
+// then so that other goroutines get the processor. Then it parks, unless the pool is kept awake. Between two polls it
+// calls idle, which takes less than a microsecond and reports whether there was anything to do; nil means that there
+// never is.
 func (p *parker) wait(ready, idle func() bool, at *spinLimit) {
+	for !p.spin(ready, idle, at) {
+		p.parked.Store(true)
+		if ready() || at.awake.Load() {
+			// Where parked is false already, wake has sent a token, which must be received.
+			if !p.parked.CompareAndSwap(true, false) {
+				<-p.token
+			}
+			continue
+		}
+		<-p.token
+	}
+}
+
+// spin polls ready up to the limit and reports what it said last.
+func (p *parker) spin(ready, idle func() bool, at *spinLimit) bool {
 	begin := at.now()
 	last, yielded, end := begin, begin, begin+at.limit(begin)
-	for last < end {
+	for awake := at.awake.Load(); last < end || awake; awake = at.awake.Load() {
 		for range spinPolls {
 			if ready() {
-				return
+				return true
 			}
 			if idle == nil || !idle() {
 				pause()
@@ -43,26 +59,13 @@ func (p *parker) wait(ready, idle func() bool, at *spinLimit) {
 			yielded = last
 		}
 		now := at.now()
-		if now-last > lostTime {
+		if now-last > lostTime && !awake {
 			at.contend(now)
 			break
 		}
 		last = now
 	}
-	for {
-		p.parked.Store(true)
-		if ready() {
-			// Where parked is false already, wake has sent a token, which must be received.
-			if !p.parked.CompareAndSwap(true, false) {
-				<-p.token
-			}
-			return
-		}
-		<-p.token
-		if ready() {
-			return
-		}
-	}
+	return ready()
 }
 
 // wake unparks the waiter, which checks its condition again. The caller makes the condition true before.

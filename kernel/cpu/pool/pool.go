@@ -139,6 +139,14 @@ func (p *Pool) Run(items int, task Task) error {
 	return nil
 }
 
+// KeepAwake lets workers wait for the next run without parking, until it is called with false: where runs follow each
+// other at unknown times, and all of the processors are for them. Waking many parked workers takes a millisecond.
+func (p *Pool) KeepAwake(on bool) {
+	if p.spin.awake.Store(on); on {
+		p.wake(p.workers - 1)
+	}
+}
+
 // Close stops the workers and waits for them. It returns ErrBusy, and does
 // nothing, while a Run is in progress; it may be called twice.
 func (p *Pool) Close() error {

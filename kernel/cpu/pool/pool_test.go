@@ -283,3 +283,40 @@ func BenchmarkRun(b *testing.B) {
 		})
 	}
 }
+
+// Workers that are kept awake do not park between runs, and park when they are no longer.
+func TestKeptAwake(t *testing.T) {
+	p := New(3)
+	defer p.Close()
+	parked := func() (n int) {
+		for i := range p.members[1:] {
+			if p.members[1+i].parked.Load() {
+				n++
+			}
+		}
+		return n
+	}
+	reaches := func(want int) {
+		t.Helper()
+		for parked() != want {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	reaches(2)
+	for range 3 {
+		p.KeepAwake(true)
+		reaches(0)
+		for range 20 {
+			var done atomic.Int32
+			if err := p.Run(9, Func(func(int, int) { done.Add(1) })); err != nil || done.Load() != 9 {
+				t.Fatalf("%d of 9 items, %v", done.Load(), err)
+			}
+		}
+		time.Sleep(2 * time.Duration(longSpin))
+		if n := parked(); n != 0 {
+			t.Errorf("%d workers are parked", n)
+		}
+		p.KeepAwake(false)
+		reaches(2)
+	}
+}

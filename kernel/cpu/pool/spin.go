@@ -20,6 +20,7 @@ type spinLimit struct {
 	window    atomic.Int64 // when delays began to be counted
 	delays    atomic.Int64 // since then
 	contended atomic.Int64 // spinning is short until this time
+	awake     atomic.Bool  // spinning does not end
 }
 
 const (

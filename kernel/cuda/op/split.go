@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"sparrow/kernel"
@@ -21,8 +22,10 @@ const (
 	// mailRows and mailPairs bound an exchange: results of 4096 pairs of 7168 columns are 56 MiB.
 	mailRows  = 512
 	mailPairs = 4096
-	// groupSlots is how many fetched experts are brought and multiplied together: 107 MB of DeepSeek-V4-Flash.
+	// groupSlots and ringSlots are how many fetched experts are brought and multiplied together, of prompts and of
+	// decodes: 107 and 214 MB of DeepSeek-V4-Flash. A group takes a decode five launches, used or not.
 	groupSlots = 8
+	ringSlots  = 16
 	// drainTime is how long closing waits for workers that compute.
 	drainTime = 2 * time.Second
 )
@@ -32,20 +35,78 @@ const notHere = cuda.OnHost - 1
 
 // split is where the experts of a layer are.
 type split struct {
-	resident int         // packed on the device
-	here     [2]bool     // some of these are multiplied, for rows of decodes and of prompts
-	tables   [2]cuda.Ptr // of decodes and of prompts: i32 [experts]
-	hosted   [2]bool     // the host's workers compute some
-	groups   [2][]group  // of fetched experts
-	stored   int         // experts in page-locked memory
-	store    cuda.Ptr    // their packed weights, as of a layer of that many experts
+	methods  kernel.ExpertMethods
+	resident []int            // packed on the device, in this order
+	here     [2]bool          // some of these are multiplied, for rows of decodes and of prompts
+	tables   [2]cuda.Ptr      // of decodes and of prompts: i32 [experts]
+	hosted   [2]bool          // the host's workers compute some
+	groups   [2][]group       // of fetched experts
+	stored   []int            // packed in page-locked memory, in this order
+	store    cuda.Ptr         // their packed weights, as of a layer of that many experts
+	memory   *cuda.HostBuffer // the same; nil in a rehearsal
 	host     kernel.HostExperts
+	weights  *kernel.ExpertWeights // of all experts, where they may move; else nil
 }
 
 // group is some neighbouring experts of the store.
 type group struct {
 	first, count int
 	table        cuda.Ptr // i32 [experts]: slot of each, negative for those of other groups
+}
+
+// slotsOf is how many experts a group of a phase has at most.
+func slotsOf(phase int) int {
+	if phase == 1 {
+		return groupSlots
+	}
+	return ringSlots
+}
+
+// storedOf are the experts that are fetched in a phase, those of decodes first: groups have no gaps.
+func storedOf(m kernel.ExpertMethods) []int {
+	list := m.Where(kernel.Fetched)
+	slices.SortStableFunc(list, func(a, b int) int {
+		switch first := m.Decode[a] == kernel.Fetched; {
+		case first == (m.Decode[b] == kernel.Fetched):
+			return 0
+		case first:
+			return -1
+		}
+		return 1
+	})
+	return list
+}
+
+// places is the table of a phase.
+func (s *split) places(phase int) []int32 {
+	method := s.methods.Of(phase == 1)
+	table := make([]int32, len(method))
+	for e := range table {
+		if table[e] = notHere; method[e] == kernel.Computed {
+			table[e] = cuda.OnHost
+		}
+	}
+	for slot, e := range s.resident {
+		if method[e] == kernel.Resident {
+			table[e] = int32(slot)
+		}
+	}
+	return table
+}
+
+// slots is the table of a group's experts in a phase, and whether one of them is fetched.
+func (s *split) slots(phase, first, count int) (table []int32, any bool) {
+	method := s.methods.Of(phase == 1)
+	table = make([]int32, len(method))
+	for e := range table {
+		table[e] = notHere
+	}
+	for slot, e := range s.stored[first : first+count] {
+		if method[e] == kernel.Fetched {
+			table[e], any = int32(slot), true
+		}
+	}
+	return table, any
 }
 
 // offloaded is what a device has for experts in host memory.
@@ -57,6 +118,7 @@ type offloaded struct {
 	timeout  time.Duration
 	stores   []*cuda.HostBuffer
 	ring     cuda.Ptr
+	stage    cuda.Ptr // a packed expert that moves
 	halves   [2]half
 	turn     int
 	copies   *cuda.Stream // of the copy engine
@@ -96,43 +158,38 @@ func packedSize(n int64, s cuda.ExpertShape) int64 {
 
 // prepareSplit gives the experts of a layer their places. x has their shape.
 func (d *Device) prepareSplit(u *upload, x *experts, w *kernel.ExpertWeights) error {
-	m, s := w.Methods, &split{host: w.Host}
-	resident, fetched := m.Where(kernel.Resident), m.Where(kernel.Fetched)
-	s.resident, s.stored = len(resident), len(fetched)
-	size := packedSize(int64(s.resident), x.shape)
+	m := w.Methods.Clone() // those of movable experts change
+	s := &split{methods: m, resident: m.Where(kernel.Resident), stored: storedOf(m), host: w.Host}
+	size := packedSize(int64(len(s.resident)), x.shape)
 	base, err := u.room(size, size)
 	if err != nil {
 		return err
 	}
-	x.at, x.split = packedAt(base, int64(s.resident), x.shape), s
-	here := w.Select(resident)
+	x.at, x.split = packedAt(base, int64(len(s.resident)), x.shape), s
+	here := w.Select(s.resident)
 	if err := u.pack(x, &here, x.at, nil); err != nil {
 		return err
 	}
-	if s.stored > 0 {
-		if err := d.keepPacked(u, x, w.Select(fetched)); err != nil {
+	if len(s.stored) > 0 {
+		if err := d.keepPacked(u, x, w.Select(s.stored)); err != nil {
 			return err
 		}
 	}
 	for phase := range s.tables {
-		method := m.Of(phase == 1)
-		table := make([]int32, len(method))
-		for e := range table {
-			if table[e] = notHere; method[e] == kernel.Computed {
-				table[e], s.hosted[phase] = cuda.OnHost, true
-			}
-		}
-		for slot, e := range resident {
-			if method[e] == kernel.Resident {
-				table[e], s.here[phase] = int32(slot), true
-			}
-		}
-		if s.tables[phase], err = u.table(table); err != nil {
+		s.hosted[phase] = slices.Contains(m.Of(phase == 1), kernel.Computed)
+		s.here[phase] = slices.Contains(m.Of(phase == 1), kernel.Resident)
+		if s.tables[phase], err = u.table(s.places(phase)); err != nil {
 			return err
 		}
-		if s.groups[phase], err = u.groups(fetched, method); err != nil {
+		if s.groups[phase], err = u.groups(s, phase); err != nil {
 			return err
 		}
+	}
+	if w.Movable {
+		if err := d.openStage(u, x.shape); err != nil {
+			return err
+		}
+		s.weights = w
 	}
 	if s.groups[0] != nil || s.groups[1] != nil {
 		if err := d.openRing(u, x.shape); err != nil {
@@ -159,32 +216,24 @@ func (u *upload) table(list []int32) (cuda.Ptr, error) {
 }
 
 // groups cuts the stored experts into groups, for the methods of one phase.
-func (u *upload) groups(stored []int, method []kernel.ExpertMethod) ([]group, error) {
+func (u *upload) groups(s *split, phase int) ([]group, error) {
 	var out []group
-	for first := 0; first < len(stored); first += groupSlots {
-		some := stored[first:min(first+groupSlots, len(stored))]
-		table, found := make([]int32, len(method)), false
-		for e := range table {
-			table[e] = notHere
-		}
-		for slot, e := range some {
-			if method[e] == kernel.Fetched {
-				table[e], found = int32(slot), true
-			}
-		}
-		if !found {
+	for first := 0; first < len(s.stored); first += slotsOf(phase) {
+		count := min(slotsOf(phase), len(s.stored)-first)
+		table, any := s.slots(phase, first, count)
+		if !any {
 			continue
 		}
 		at, err := u.table(table)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, group{first: first, count: len(some), table: at})
+		out = append(out, group{first: first, count: count, table: at})
 	}
 	return out, nil
 }
 
-// hostMemory takes zeroed page-locked memory. A rehearsal has an address without memory.
+// hostMemory takes page-locked memory. A rehearsal has an address without memory.
 func (d *Device) hostMemory(bytes int64) (cuda.Ptr, *cuda.HostBuffer, error) {
 	if d.tried {
 		b, err := d.gpu.Alloc(bytes)
@@ -199,7 +248,6 @@ func (d *Device) hostMemory(bytes int64) (cuda.Ptr, *cuda.HostBuffer, error) {
 		return 0, nil, fmt.Errorf("%w: %d bytes of page-locked host memory for experts: %w; keep more experts on the "+
 			"device, or raise the limit of locked memory (ulimit -l)", kernel.ErrMemory, bytes, err)
 	}
-	clear(m.Bytes())
 	return m.Ptr(), m, nil
 }
 
@@ -211,30 +259,44 @@ func (d *Device) keepPacked(u *upload, x *experts, w kernel.ExpertWeights) error
 	if err != nil {
 		return err
 	}
-	x.split.store = at
+	x.split.store, x.split.memory = at, memory
 	if memory == nil {
 		return nil
 	}
 	d.offload.stores = append(d.offload.stores, memory)
-	gateUp, gateUpScales, down, downScales := x.shape.PackedBytes()
 	return u.temporary(packedSize(1, x.shape), func(slot cuda.Ptr) error {
 		from := packedAt(slot, 1, x.shape)
-		return u.pack(x, &w, from, func(e int) error {
-			to := int64(0)
-			for _, piece := range []struct {
-				from  cuda.Ptr
-				bytes int64
-			}{{from.GateUp, gateUp}, {from.Down, down}, {from.GateUpScales, gateUpScales},
-				{from.DownScales, downScales}} {
-				dst := memory.Bytes()[to+int64(e)*piece.bytes:][:piece.bytes]
-				if err := u.stream.CopyToHost(dst, piece.from); err != nil {
-					return err
-				}
-				to += n * piece.bytes
-			}
-			return nil
-		})
+		return u.pack(x, &w, from, func(e int) error { return keep(u.stream, memory, int(n), e, from, 0, x.shape) })
 	})
+}
+
+// keep copies a packed expert, number i of those at from, to place e of n in page-locked memory.
+func keep(stream *cuda.Stream, memory *cuda.HostBuffer, n, e int, from cuda.PackedExperts, i int,
+	s cuda.ExpertShape) error {
+	at := int64(0)
+	for j, piece := range piecesOf(from, i, s) {
+		bytes := pieceSizes(s)[j]
+		if err := stream.CopyToHost(memory.Bytes()[at+int64(e)*bytes:][:bytes], piece); err != nil {
+			return err
+		}
+		at += int64(n) * bytes
+	}
+	return nil
+}
+
+// pieceSizes are the bytes of an expert's pieces, in the order in which they lie in memory.
+func pieceSizes(s cuda.ExpertShape) [4]int64 {
+	gateUp, gateUpScales, down, downScales := s.PackedBytes()
+	return [4]int64{gateUp, down, gateUpScales, downScales}
+}
+
+// piecesOf are the pieces of expert i.
+func piecesOf(p cuda.PackedExperts, i int, s cuda.ExpertShape) [4]cuda.Ptr {
+	out := [4]cuda.Ptr{p.GateUp, p.Down, p.GateUpScales, p.DownScales}
+	for j, bytes := range pieceSizes(s) {
+		out[j] = out[j].Add(int64(i) * bytes)
+	}
+	return out
 }
 
 // openRing makes the buffers that fetched experts come to.
@@ -243,10 +305,10 @@ func (d *Device) openRing(u *upload, s cuda.ExpertShape) (err error) {
 	if o.ring != 0 {
 		return nil
 	}
-	size := packedSize(groupSlots, s)
-	if o.ring, err = u.room(size, 0); err != nil {
+	if o.ring, err = u.room(packedSize(ringSlots, s), 0); err != nil {
 		return err
 	}
+	size := packedSize(groupSlots, s)
 	for i := range o.halves {
 		h := &o.halves[i]
 		if h.at, err = u.room(size, 0); err != nil {
@@ -281,6 +343,7 @@ func (d *Device) openMailbox(to kernel.HostExperts, hidden int) (err error) {
 	if o.at, o.memory, err = d.hostMemory(size); err != nil || o.memory == nil {
 		return err
 	}
+	clear(o.memory.Bytes())
 	if o.box, err = kernel.NewMailbox(shape, o.memory.Bytes()); err != nil {
 		return err
 	}

@@ -94,12 +94,20 @@ func (b *splitBench) expert(kind kernel.DType, out, in int) kernel.Weight {
 // prepare gives experts methods by turns, of the letters r, c and f.
 func (b *splitBench) prepare(decode, prefill string) kernel.Experts {
 	b.Helper()
-	w := b.weights
+	var m kernel.ExpertMethods
 	method := map[byte]kernel.ExpertMethod{'r': kernel.Resident, 'c': kernel.Computed, 'f': kernel.Fetched}
 	for e := range splitExpertsCount {
-		w.Methods.Decode = append(w.Methods.Decode, method[decode[e%len(decode)]])
-		w.Methods.Prefill = append(w.Methods.Prefill, method[prefill[e%len(prefill)]])
+		m.Decode = append(m.Decode, method[decode[e%len(decode)]])
+		m.Prefill = append(m.Prefill, method[prefill[e%len(prefill)]])
 	}
+	return b.prepareAs(m)
+}
+
+// prepareAs places experts.
+func (b *splitBench) prepareAs(m kernel.ExpertMethods) kernel.Experts {
+	b.Helper()
+	w := b.weights
+	w.Methods = m
 	var err error
 	w.Host, err = b.host.Prepare(b.layers, w)
 	b.must(err)
@@ -222,6 +230,45 @@ func TestGPUSplitGraphs(t *testing.T) {
 			}
 		}
 		b.must(g.Close())
+	}
+}
+
+// Experts that have moved give the bits that they give where they are placed so from the beginning, also from a graph
+// that was captured before.
+func TestGPUMovedExperts(t *testing.T) {
+	for _, kind := range splitKinds {
+		b := newSplitBench(t, kind, offload.Options{}, func() error { return nil })
+		b.weights.Movable = true
+		for _, methods := range [][2]string{{"rc", "rc"}, {"rc", "rf"}, {"rf", "rf"}, {"rcrf", "rcrf"}} {
+			const n = 40
+			x := b.prepare(methods[0], methods[1])
+			a := b.rows(n)
+			b.run(x, a, 0, n, true) // scratch memory grows
+			live := a
+			live.Out, live.Experts = b.place(b.gpu, kernel.BF16, n, splitHidden, nil), x
+			g, err := b.gpu.Capture(func() error { return errors.Join(b.gpu.PostExperts(live), b.gpu.Experts(live)) })
+			b.must(err)
+			m := x.(*experts).split.methods.Clone()
+			for range 5 {
+				far, near := m.Where(kernel.Computed, kernel.Fetched), m.Where(kernel.Resident)
+				in, out := far[b.rng.IntN(len(far))], near[b.rng.IntN(len(near))]
+				b.must(b.gpu.SwapExperts(x, in, out), m.Swap(in, out))
+			}
+			y := b.prepareAs(m)
+			for _, prompt := range []int{0, n / 2, n} {
+				a.Prompt = prompt
+				if !bytes.Equal(b.run(x, a, 0, n, false), b.run(y, a, 0, n, false)) {
+					t.Errorf("%v, %v: %d of %d rows of prompts: other bits than of experts placed so", kind, methods,
+						prompt, n)
+				}
+			}
+			a.Prompt = 0
+			b.must(b.gpu.Write(live.Out, make([]byte, live.Out.Extent())), g.Launch())
+			if !bytes.Equal(b.bytes(b.gpu, live.Out), b.run(y, a, 0, n, false)) {
+				t.Errorf("%v, %v: a graph has other bits than experts placed so", kind, methods)
+			}
+			b.must(g.Close())
+		}
 	}
 }
 

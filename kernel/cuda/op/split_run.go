@@ -194,16 +194,21 @@ func (d *Device) multiplyPart(s *splitPart, posted bool) error {
 			return err
 		}
 	}
-	if x.here[s.phase] {
-		if err := d.kernels.PrepareExperts(d.stream, s.p.shape, &s.args); err != nil {
-			return err
+	// The first groups of a prompt were brought while the layer before ran. The others come while the experts that are
+	// here are multiplied.
+	early := min(len(x.groups[s.phase]), s.phase*len(d.offload.halves))
+	for i, g := range x.groups[s.phase] {
+		if i == early {
+			if err := d.multiplyHere(s); err != nil {
+				return err
+			}
 		}
-		if err := d.multiplySorted(s.p.shape, &s.args); err != nil {
+		if err := d.multiplyGroup(s, g); err != nil {
 			return err
 		}
 	}
-	for _, g := range x.groups[s.phase] {
-		if err := d.multiplyGroup(s, g); err != nil {
+	if early == len(x.groups[s.phase]) {
+		if err := d.multiplyHere(s); err != nil {
 			return err
 		}
 	}
@@ -214,6 +219,17 @@ func (d *Device) multiplyPart(s *splitPart, posted bool) error {
 		return err
 	}
 	return d.kernels.TakeResults(d.stream, &s.exchange)
+}
+
+// multiplyHere multiplies by the resident experts.
+func (d *Device) multiplyHere(s *splitPart) error {
+	if !s.p.split.here[s.phase] {
+		return nil
+	}
+	if err := d.kernels.PrepareExperts(d.stream, s.p.shape, &s.args); err != nil {
+		return err
+	}
+	return d.multiplySorted(s.p.shape, &s.args)
 }
 
 // lookUp finds the places of choices in a table.
@@ -232,7 +248,7 @@ func (d *Device) multiplyGroup(s *splitPart, g group) error {
 	if err != nil {
 		return err
 	}
-	packed := packedAt(base, groupSlots, s.p.shape)
+	packed := packedAt(base, int64(slotsOf(s.phase)), s.p.shape)
 	args := s.args
 	args.GateUp, args.Down, args.GateUpScales, args.DownScales = packed.GateUp, packed.Down, packed.GateUpScales,
 		packed.DownScales
@@ -247,20 +263,12 @@ func (d *Device) multiplyGroup(s *splitPart, g group) error {
 // done is called behind the products.
 func (d *Device) bring(s *splitPart, g group) (base cuda.Ptr, done func() error, err error) {
 	o, nothing := &d.offload, func() error { return nil }
-	from := packedAt(s.p.split.store, int64(s.p.split.stored), s.p.shape)
-	gateUp, gateUpScales, down, downScales := s.p.shape.PackedBytes()
-	bytes := [4]int64{gateUp, down, gateUpScales, downScales}
-	pieces := func(p cuda.PackedExperts, first int) (out [4]cuda.Ptr) {
-		for i, at := range []cuda.Ptr{p.GateUp, p.Down, p.GateUpScales, p.DownScales} {
-			out[i] = at.Add(int64(first) * bytes[i])
-		}
-		return out
-	}
-	source := pieces(from, g.first)
+	shape, bytes := s.p.shape, pieceSizes(s.p.shape)
+	source := piecesOf(packedAt(s.p.split.store, int64(len(s.p.split.stored)), shape), g.first, shape)
 	if s.phase == 0 || o.captures || o.dry {
-		to := packedAt(o.ring, groupSlots, s.p.shape)
+		to := packedAt(o.ring, int64(slotsOf(s.phase)), shape)
 		return o.ring, nothing, d.kernels.FetchExperts(d.stream, &cuda.FetchArgs{Places: s.places, From: source,
-			To: pieces(to, 0), Bytes: bytes, Pairs: s.args.Rows * s.args.Top, Slots: int32(g.count)})
+			To: piecesOf(to, 0, shape), Bytes: bytes, Pairs: s.args.Rows * s.args.Top, Slots: int32(g.count)})
 	}
 	h := &o.halves[o.turn]
 	o.turn = 1 - o.turn
@@ -269,7 +277,7 @@ func (d *Device) bring(s *splitPart, g group) (base cuda.Ptr, done func() error,
 			return 0, nil, err
 		}
 	}
-	for i, to := range pieces(packedAt(h.at, groupSlots, s.p.shape), 0) {
+	for i, to := range piecesOf(packedAt(h.at, groupSlots, shape), 0, shape) {
 		if err := o.copies.CopyFromLocked(to, source[i], int64(g.count)*bytes[i]); err != nil {
 			return 0, nil, err
 		}

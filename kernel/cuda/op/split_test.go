@@ -2,21 +2,30 @@ package op
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"sparrow/kernel"
+	"sparrow/kernel/cuda"
 )
 
 // silentHost stands for workers of which no answer is expected.
 type silentHost struct {
-	box *kernel.Mailbox
+	box     *kernel.Mailbox
+	swaps   [][2]int
+	refuses error
 }
 
 func (h *silentHost) Layer() int                    { return 3 }
 func (h *silentHost) Timeout() time.Duration        { return time.Second }
 func (h *silentHost) Serve(b *kernel.Mailbox) error { h.box = b; return nil }
+func (h *silentHost) Swap(in, out int) error {
+	h.swaps = append(h.swaps, [2]int{in, out})
+	return h.refuses
+}
 
 // splitWeights are bf16 experts with methods, given as letters: r, c and f.
 func splitWeights(experts, hidden, inner int, decode, prefill string, h kernel.HostExperts) kernel.ExpertWeights {
@@ -166,5 +175,49 @@ func TestRehearsedSplit(t *testing.T) {
 	}
 	if err := r.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// Experts move with their places in every table, and only when the host's workers have taken their part.
+func TestMovedExperts(t *testing.T) {
+	d, h := withoutGPU(t), &silentHost{}
+	w := splitWeights(6, 64, 32, "rrrccf", "rrrfcf", h)
+	w.Movable = true
+	p, err := d.PrepareExperts(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := p.(*experts).split
+	look := func() string {
+		table, _ := s.slots(1, 0, 2)
+		return fmt.Sprint(s.places(0), s.places(1), table)
+	}
+	const n, c = notHere, cuda.OnHost
+	before := fmt.Sprint([]int32{0, 1, 2, c, c, n}, []int32{0, 1, 2, n, c, n}, []int32{n, n, n, 1, n, 0})
+	if got := look(); got != before {
+		t.Fatalf("%s, want %s", got, before)
+	}
+	h.refuses = errors.New("a broken bank")
+	if err := d.SwapExperts(p, 3, 1); !errors.Is(err, h.refuses) || look() != before {
+		t.Errorf("%v: %s, want %s", err, look(), before)
+	}
+	h.refuses = nil
+	for _, swap := range [][2]int{{3, 1}, {5, 0}, {4, 2}} { // kept for prompts, kept for both, and not kept
+		if err := d.SwapExperts(p, swap[0], swap[1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	after := fmt.Sprint([]int32{n, c, c, 1, 2, 0}, []int32{n, n, c, 1, 2, 0}, []int32{0, 1, n, n, n, n})
+	if got := look(); got != after || len(h.swaps) != 4 || !slices.Equal(w.Methods.Decode[:1],
+		[]kernel.ExpertMethod{kernel.Resident}) {
+		t.Errorf("%s, want %s; the workers were asked for %v", got, after, h.swaps)
+	}
+	for _, swap := range [][2]int{{3, 1}, {0, 1}, {6, 0}, {0, -1}} {
+		if err := d.SwapExperts(p, swap[0], swap[1]); !errors.Is(err, kernel.ErrArgument) || look() != after {
+			t.Errorf("%v: %v", swap, err)
+		}
+	}
+	if _, busy := d.scratch.Held(); busy != 0 {
+		t.Errorf("%d bytes of scratch memory are in use", busy)
 	}
 }

@@ -265,7 +265,8 @@ func (k *stream) multiply(p int, between func(q int)) {
 	for q := range groupFours {
 		step := q / (groupFours / 2)
 		w := func(i int) {
-			k.emit(tileload(memory{base: "DI", index: "R15", disp: half*groupHalf + step*groupStep + i*1024}, streamW+i))
+			m := memory{base: "DI", index: "R15", disp: half*groupHalf + step*groupStep + i*1024}
+			k.emit(tileload(m, streamW+i))
 		}
 		x := func(i int) {
 			m := memory{base: "SI", index: "DX", disp: ((half*2+step)*n + i) * k.tile()}

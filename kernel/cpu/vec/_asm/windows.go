@@ -8,8 +8,10 @@ package main
 //	AX arguments   R8 row of scales   DI row of windows   R10 rows left   R13 exponents   R14 marks
 //	R15 exponents by scale   SI, R11 cursors   R12 scales left   R9, BX scratch   DX bytes to fetch ahead
 //	CX largest scales   K1 scales that exist   K4 those up to the largest   K3 those below the window
+//
+// Rows of 64 and 128 scales, weights of 2048 and 4096 columns, have loops of their own, which keep the scales in
+// registers.
 func (e *emitter) emitWindows() {
-	const largest, most, places, limit = 26, 28, 29, 27
 	table := make([]byte, 64)
 	for i := range table {
 		if i%16 < 4 {
@@ -28,9 +30,12 @@ func (e *emitter) emitWindows() {
 		MOVQ windowArgs_largest(AX), CX
 		MOVQ windowArgs_ahead(AX), DX
 		VMOVDQU64 windowPlaces<>(SB), Z29`)
-	for _, c := range []struct{ value, reg int }{{15, most}, {3, limit}} {
+	for _, c := range []struct{ value, reg int }{{15, windowMost}, {3, windowLimit}} {
 		e.op("MOVL $%d, R9", c.value)
 		e.op("VPBROADCASTB R9, Z%d", c.reg)
+	}
+	for _, vectors := range []int{1, 2} {
+		e.windowsOf(vectors)
 	}
 	each := func(body func()) {
 		loop, whole := e.label("loop"), e.label("whole")
@@ -47,7 +52,7 @@ func (e *emitter) emitWindows() {
 			KMOVQ R9, K1`)
 		e.at(whole)
 		e.op("VMOVDQU8.Z (SI), K1, Z0")
-		e.op("VPCMPUB $2, Z%d, Z0, K1, K4", largest)
+		e.op("VPCMPUB $2, Z%d, Z0, K1, K4", windowLargest)
 		body()
 		e.op("ADDQ $64, SI")
 		e.op("SUBQ $64, R12")
@@ -55,48 +60,100 @@ func (e *emitter) emitWindows() {
 	}
 	e.loop("row", "R10", func() {
 		e.op("VPXORD Z1, Z1, Z1")
-		e.op("VPBROADCASTB (CX), Z%d", largest)
+		e.op("VPBROADCASTB (CX), Z%d", windowLargest)
 		each(func() {
 			e.op("PREFETCHT1 (SI)(DX*1)")
 			e.op("VPMAXUB Z0, Z1, K4, Z1")
 		})
-		e.note("the largest is the complement of the least complement")
+		e.windowTop()
 		e.op(`
-			VEXTRACTI64X4 $1, Z1, Y2
-			VPMAXUB Y2, Y1, Y1
-			VEXTRACTI128 $1, Y1, X2
-			VPMAXUB X2, X1, X1
-			VPCMPEQD X2, X2, X2
-			VPXOR X2, X1, X1
-			VPSRLW $8, X1, X2
-			VPMINUB X2, X1, X1
-			VPHMINPOSUW X1, X1
-			VMOVD X1, R9
-			MOVBLZX R9, R9
-			XORL $255, R9
-			MOVL (R15)(R9*4), BX
-			MOVL BX, (R13)
-			VPBROADCASTB R9, Z3
 			KXORQ K3, K3, K3
 			MOVQ DI, R11`)
 		each(func() {
 			e.op("VPSUBB Z0, Z3, Z4")
-			e.op("VPMINUB Z%d, Z4, Z5", most)
-			e.op("VPSHUFB.Z Z5, Z%d, K4, Z5", places)
+			e.op("VPMINUB Z%d, Z4, Z5", windowMost)
+			e.op("VPSHUFB.Z Z5, Z%d, K4, Z5", windowPlaces)
 			e.op("VMOVDQU8 Z5, K1, (R11)")
-			e.op("VPCMPUB $6, Z%d, Z4, K4, K2", limit)
+			e.op("VPCMPUB $6, Z%d, Z4, K4, K2", windowLimit)
 			e.op("KORQ K2, K3, K3")
 			e.op("ADDQ $64, R11")
 		})
-		e.op(`
-			KMOVQ K3, R9
-			TESTQ R9, R9
-			SETNE (R14)
-			INCQ R14
-			INCQ CX
-			ADDQ $4, R13
-			ADDQ windowArgs_ldScale(AX), R8
-			ADDQ windowArgs_ldWindows(AX), DI`)
+		e.op("KORTESTQ K3, K3")
+		e.nextWindow()
 	})
 	e.ret()
+}
+
+// Registers of constants and of a row.
+const (
+	windowLargest = 26 // of the row
+	windowLimit   = 27
+	windowMost    = 28
+	windowPlaces  = 29
+)
+
+// windowsOf does all rows, if they have so many whole registers of scales.
+func (e *emitter) windowsOf(vectors int) {
+	other := e.label("other")
+	e.op("CMPQ windowArgs_count(AX), $%d", 64*vectors)
+	e.op("JNE %s", other)
+	e.loop("whole", "R10", func() {
+		e.op("VPBROADCASTB (CX), Z%d", windowLargest)
+		for v := range vectors {
+			scales, upTo := 6+v, 10+v
+			e.op("VMOVDQU64 %d(R8), Z%d", 64*v, scales)
+			e.op("PREFETCHT1 %d(R8)(DX*1)", 64*v)
+			e.op("VPCMPUB $2, Z%d, Z%d, K%d", windowLargest, scales, 4+v)
+			e.op("VMOVDQU8.Z Z%d, K%d, Z%d", scales, 4+v, upTo)
+		}
+		if vectors == 2 {
+			e.op("VPMAXUB Z11, Z10, Z1")
+		} else {
+			e.op("VMOVDQA64 Z10, Z1")
+		}
+		e.windowTop()
+		for v := range vectors {
+			e.op("VPSUBB Z%d, Z3, Z4", 6+v)
+			e.op("VPMINUB Z%d, Z4, Z5", windowMost)
+			e.op("VPSHUFB.Z Z5, Z%d, K%d, Z5", windowPlaces, 4+v)
+			e.op("VMOVDQU64 Z5, %d(DI)", 64*v)
+			e.op("VPCMPUB $6, Z%d, Z4, K%d, K%d", windowLimit, 4+v, 2+v)
+		}
+		e.op("KORTESTQ K2, K%d", 1+vectors)
+		e.nextWindow()
+	})
+	e.ret()
+	e.at(other)
+}
+
+// windowTop turns the largest scales of a register, Z1, into the exponent of the row and a register of the largest, Z3.
+func (e *emitter) windowTop() {
+	e.note("the largest is the complement of the least complement")
+	e.op(`
+		VEXTRACTI64X4 $1, Z1, Y2
+		VPMAXUB Y2, Y1, Y1
+		VEXTRACTI128 $1, Y1, X2
+		VPMAXUB X2, X1, X1
+		VPCMPEQD X2, X2, X2
+		VPXOR X2, X1, X1
+		VPSRLW $8, X1, X2
+		VPMINUB X2, X1, X1
+		VPHMINPOSUW X1, X1
+		VMOVD X1, R9
+		MOVBLZX R9, R9
+		XORL $255, R9
+		MOVL (R15)(R9*4), BX
+		MOVL BX, (R13)
+		VPBROADCASTB R9, Z3`)
+}
+
+// nextWindow marks a row whose flags say that it has scales below its window, and moves on to the next.
+func (e *emitter) nextWindow() {
+	e.op(`
+		SETNE (R14)
+		INCQ R14
+		INCQ CX
+		ADDQ $4, R13
+		ADDQ windowArgs_ldScale(AX), R8
+		ADDQ windowArgs_ldWindows(AX), DI`)
 }

@@ -17,7 +17,7 @@
 #include "smxx/key.cuh"
 #include "smxx/sample/args.h"
 
-constexpr i32 kSampleThreads = 512;
+constexpr i32 kSampleThreads = 768; // weights are sums and products of f64, whose latency many warps hide
 constexpr i32 kWeightBits = 44; // the best token weighs 2^44
 constexpr i32 kReach = 30;      // temperatures below the best at which a token no longer counts
 constexpr i32 kGrain = 64;      // buckets of a temperature
@@ -27,6 +27,7 @@ constexpr i32 kParts = 32;  // of the bins, for finding one among them
 constexpr i32 kDigit = 11;
 constexpr i32 kListed = 512; // 5 digits leave at most 2^9 keys
 constexpr i32 kSegment = 128;
+constexpr i32 kLoaded = 4; // tokens that a thread loads together: those that a lane has of a segment
 constexpr i32 kDrawWords = 10;
 
 // The words of a draw.
@@ -41,7 +42,7 @@ static_assert(sizeof(Draw) == 4 * kDrawWords, "a draw is ten words");
 
 struct SampleShared {
     f64 scales[kBuckets]; // 2^44 * exp(-b / 64)
-    u64 mass[kBins];
+    u32 low[kBins], high[kBins]; // of the mass of a bin: adding 64 bits at once would take a loop of exchanges
     u32 count[kBins];
     u64 keys[kListed];
     u64 weights[kListed];
@@ -93,10 +94,17 @@ template <int Threads> struct Sampling {
     f64 top, inverse;
     bool filled; // bins hold the buckets
 
-    // Calls visit(column, logit) for the tokens of this thread.
+    // Calls visit(column, logit) for the tokens of this thread. Some are loaded together: nothing is loaded before what
+    // visit adds to bins.
     template <class Visit> DEVICE void each(i32 from, i32 end, i32 step, Visit visit) {
-#pragma unroll 4
-        for (i32 c = from; c < end; c += step) visit(c, logits[c]);
+        for (i32 c = from; c < end; c += kLoaded * step) {
+            f32 v[kLoaded];
+#pragma unroll
+            for (int i = 0; i < kLoaded; i++) v[i] = c + i * step < end ? logits[c + i * step] : 0;
+#pragma unroll
+            for (int i = 0; i < kLoaded; i++)
+                if (c + i * step < end) visit(c + i * step, v[i]);
+        }
     }
 
     // The distance of a token below the best, and whether it is within reach; NaN is not.
@@ -130,8 +138,19 @@ template <int Threads> struct Sampling {
         __syncthreads();
     }
 
+    DEVICE u64 mass(i32 b) { return static_cast<u64>(s.high[b]) << 32 | s.low[b]; }
+    DEVICE void set_mass(i32 b, u64 m) { s.low[b] = static_cast<u32>(m), s.high[b] = static_cast<u32>(m >> 32); }
+
+    // Adds a token to a bin, whatever other threads add.
+    DEVICE void put(i32 b, u64 weight) {
+        atomicAdd(&s.count[b], 1u);
+        u32 low = static_cast<u32>(weight), before = atomicAdd(&s.low[b], low);
+        u32 high = static_cast<u32>(weight >> 32) + (before + low < low ? 1u : 0u);
+        if (high != 0) atomicAdd(&s.high[b], high);
+    }
+
     DEVICE void clear_bins() {
-        for (i32 b = threadIdx.x; b < kBins; b += Threads) s.mass[b] = 0, s.count[b] = 0;
+        for (i32 b = threadIdx.x; b < kBins; b += Threads) set_mass(b, 0), s.count[b] = 0;
         __syncthreads();
     }
 
@@ -143,7 +162,7 @@ template <int Threads> struct Sampling {
             u64 m = 0, c = 0;
             for (i32 i = 0; i < width; i++) {
                 i32 b = threadIdx.x * width + ((i + threadIdx.x) & (width - 1));
-                m += s.mass[b];
+                m += mass(b);
                 c += s.count[b];
             }
             s.part_mass[threadIdx.x] = m;
@@ -164,8 +183,7 @@ template <int Threads> struct Sampling {
             f64 d;
             if (!reaches(v, d)) return;
             i32 b = sample_bucket(d);
-            atomicAdd(&s.count[b], 1u);
-            atomicAdd(&s.mass[b], sample_weight(s.scales[b], b, d));
+            put(b, sample_weight(s.scales[b], b, d));
         });
         sum_parts();
         filled = true;
@@ -184,10 +202,10 @@ template <int Threads> struct Sampling {
             }
             i32 b = p * width;
             for (; b < kBins - 1; b++) {
-                u64 size = counts ? s.count[b] : s.mass[b];
+                u64 size = counts ? s.count[b] : mass(b);
                 if (sum + size >= need) break;
                 sum += size;
-                s.above += s.mass[b];
+                s.above += mass(b);
             }
             s.bin = b;
             s.before = sum;
@@ -213,8 +231,7 @@ template <int Threads> struct Sampling {
             clear_bins();
             members(bucket, prefix, shift, [&](u64 key, u64 w) {
                 i32 bin = kBins - 1 - static_cast<i32>(key >> next & (kBins - 1)); // the best first
-                atomicAdd(&s.count[bin], 1u);
-                atomicAdd(&s.mass[bin], w);
+                put(bin, w);
             });
             sum_parts();
             find(need, counts);
@@ -257,7 +274,7 @@ template <int Threads> struct Sampling {
                  [&](i32 c, f32 v) { sum += kept(c, v, edge, least); });
 #pragma unroll
             for (int d = 16; d > 0; d /= 2) sum += __shfl_xor_sync(ptx::kFullMask, sum, d);
-            if (lane == 0) s.mass[g] = sum;
+            if (lane == 0) set_mass(g, sum);
         }
         sum_parts();
         u64 goal = __umul64hi(random, total(s.part_mass));

@@ -1,0 +1,144 @@
+package losttest
+
+import (
+	"bufio"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"sparrow/internal/testkit/placed"
+	"sparrow/kernel"
+	"sparrow/kernel/cpu"
+	"sparrow/kernel/cpu/vec"
+	"sparrow/kernel/cuda"
+	"sparrow/kernel/cuda/op"
+	"sparrow/kernel/offload"
+	"sparrow/model/family"
+)
+
+// killedLoad names the device of a process that loads a model until it is killed.
+const killedLoad = "SPARROW_KILLED_LOAD"
+
+// checkpoint has experts in FP8.
+const checkpoint = "../../testdata/oracle/deepseek_v32-fp8-1"
+
+// TestMain is the process that is killed, where it was asked to be.
+func TestMain(m *testing.M) {
+	if name := os.Getenv(killedLoad); name != "" {
+		fmt.Fprintln(os.Stderr, loadHalf(name))
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// openNear opens the device that a process loads a model on.
+func openNear(name string) (kernel.Device, error) {
+	if name == op.Name {
+		return op.Open(0)
+	}
+	return cpu.Open(vec.Best(), kernel.Options{Workers: 1}), nil
+}
+
+// loadHalf loads a model with experts in two memories, by every method, and stays in the middle.
+func loadHalf(name string) error {
+	near, err := openNear(name)
+	if err != nil {
+		return err
+	}
+	return load(near, func(n int) {
+		if n == 150 { // layers with experts have begun
+			fmt.Println("half")
+			select {}
+		}
+	})
+}
+
+// load loads the model and closes what it opened.
+func load(near kernel.Device, onTensor func(n int)) error {
+	defer near.Close()
+	src, err := family.Open(checkpoint)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	h, err := offload.New(cpu.Open(vec.Best(), kernel.Options{Workers: 1, Pack: true}), offload.Options{})
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	n := 0
+	_, err = src.LoadPlaced(near, family.Placed{Placement: placed.Mixed(src.ExpertLayers()), Host: h},
+		func(string) { n++; onTensor(n) })
+	return err
+}
+
+// files lists everything below a folder.
+func files(t *testing.T, dir string) (list []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && path != dir {
+			info, failed := d.Info()
+			if failed != nil {
+				return failed
+			}
+			list = append(list, fmt.Sprint(path, " ", info.Size(), " ", info.ModTime()))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// kill starts a process that loads a model, kills it in the middle, and looks for what it has left: no file, neither
+// beside the model nor in a folder for temporary ones, and the next process loads the model.
+func kill(t *testing.T, name string) {
+	t.Helper()
+	temp, before := t.TempDir(), files(t, checkpoint)
+	c := exec.Command(os.Args[0])
+	c.Env = append(os.Environ(), killedLoad+"="+name, "TMPDIR="+temp, "HOME="+temp, "XDG_CACHE_HOME="+temp)
+	c.Stderr = os.Stderr
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err := c.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	_ = c.Wait() // it was killed
+	if err != nil || line != "half\n" {
+		t.Fatalf("the process said %q, %v", line, err)
+	}
+	if left := files(t, temp); name != op.Name && len(left) > 0 { // the driver of a GPU keeps a cache of its own
+		t.Errorf("the process has left %v", left)
+	}
+	if after := files(t, checkpoint); !slices.Equal(after, before) {
+		t.Errorf("the checkpoint was %v, is %v", before, after)
+	}
+	near, err := openNear(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := load(near, func(int) {}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestKilledInMidLoad(t *testing.T) { kill(t, "cpu") }
+
+// Memory of the GPU, and what is locked of the host's, belongs to the process too.
+func TestGPUKilledInMidLoad(t *testing.T) {
+	if err := cuda.Available(); err != nil {
+		t.Skipf("needs a Hopper GPU: %v", err)
+	}
+	kill(t, op.Name)
+}

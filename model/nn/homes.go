@@ -1,0 +1,25 @@
+package nn
+
+import (
+	"fmt"
+
+	"sparrow/kernel"
+)
+
+// Homes are the routed experts of a model by layer, which a device may move between memories.
+type Homes struct {
+	dev    kernel.Device
+	layers map[int]kernel.Experts
+}
+
+// Homes are those of all layers that were loaded, on the device that they were loaded for.
+func (l *Loader) Homes(dev kernel.Device) Homes { return Homes{dev, l.homes} }
+
+// SwapExperts makes an expert of host memory resident in the place of another of its layer, which takes its methods.
+func (h Homes) SwapExperts(layer, in, out int) error {
+	x, ok := h.layers[layer]
+	if !ok {
+		return fmt.Errorf("%w: layer %d has no experts to move", kernel.ErrArgument, layer)
+	}
+	return kernel.SwapExperts(h.dev, x, in, out)
+}
