@@ -39,7 +39,8 @@ type Model struct {
 type workspace struct {
 	m      *Model
 	hidden residual // of the latest pass of the target
-	// next is m of the latest pass of the drafting layer, for a chain; u of one without logits, for rows that are picked.
+	// next is m of the latest pass of the drafting layer, for a chain, or u of one without logits, for rows that are
+	// picked.
 	next residual
 }
 
