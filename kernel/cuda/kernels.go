@@ -13,7 +13,6 @@ type Kernels struct {
 	modules   []*Module
 	functions map[string]*Function
 	missing   map[string]string // kernels that cannot run on this device, and why
-	trials    Trials
 }
 
 // LoadKernels loads every embedded image. On compute capability 9.0 that is machine code; on a newer device the

@@ -144,24 +144,19 @@ type sparseRows struct {
 	// few shares each unit of work between two thread blocks, with the same bits; or empty. For rows of one stream
 	// that are cut into segments.
 	few string
-	// teams share units of rows in one segment (Trials), the largest first.
-	teams []sparseTeam
 }
 
 const combineF16, combineF32 = "sparrow_sparse_combine_f16", "sparrow_sparse_combine_f32"
 
 // sparseKernels are the kernels by layout. Kind 0 means gathered V4 rows, which are not a cache layout.
 var sparseKernels = map[layout.Kind]sparseRows{
-	layout.BF16Row1152: {"sparrow_sparse_bf16", layout.BF16RowBytes, layout.RowDim, 1, 4, combineF32, "",
-		[]sparseTeam{{"sparrow_sparse_bf16_team8", 8, 1}}},
+	layout.BF16Row1152: {"sparrow_sparse_bf16", layout.BF16RowBytes, layout.RowDim, 1, 4, combineF32, ""},
 	layout.FP8Row656: {"sparrow_sparse_block", layout.BlockRowBytes, layout.RowDim, 1, 2, combineF16,
-		"sparrow_sparse_block_duo",
-		[]sparseTeam{{"sparrow_sparse_block_team8", 8, 1}, {"sparrow_sparse_block_team4", 4, 3}}},
+		"sparrow_sparse_block_duo"},
 	layout.FP8Row576: {"sparrow_sparse_raw", layout.RawRowBytes, layout.RowDim, 1, 2, combineF16,
-		"sparrow_sparse_raw_duo", nil},
-	layout.V4Row584: {"sparrow_sparse_entry", V4DataBytes, V4Dim, 2, 2, combineF16, "", nil},
-	0: {"sparrow_sparse_flat", 2 * V4Dim, V4Dim, 1, 4, combineF32, "",
-		[]sparseTeam{{"sparrow_sparse_flat_team8", 8, 1}}},
+		"sparrow_sparse_raw_duo"},
+	layout.V4Row584: {"sparrow_sparse_entry", V4DataBytes, V4Dim, 2, 2, combineF16, ""},
+	0:               {"sparrow_sparse_flat", 2 * V4Dim, V4Dim, 1, 4, combineF32, ""},
 }
 
 // launch is the kernel for a number of units of work and how many thread blocks it takes: one for each unit, or two
@@ -236,9 +231,6 @@ func (k *Kernels) sparseAttend(s *Stream, rows sparseRows, a *SparseAttendArgs) 
 	}
 	if c.err != nil || units == 0 {
 		return c.err
-	}
-	if a.Segments == 1 && k.trials.Teams && len(rows.teams) > 0 {
-		return k.inPieces(s, rows, a)
 	}
 	name, blocks := rows.launch(units, a.Segments, k.device.props.SMs)
 	if err := runPersistent(k, s, name, blocks, 1, a); err != nil || a.Segments == 1 {

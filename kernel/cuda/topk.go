@@ -98,8 +98,6 @@ func (k *Kernels) SelectTopK(s *Stream, a *TopKArgs) error {
 		return k.spread(s, a.Rows, blocks, &one)
 	case parts > 1 && a.Kept != 0 && a.Via != 0:
 		return k.selectInParts(s, a, parts, columns)
-	case k.trials.HeldRows && int64(a.Rows) > sms && topKPlaces(columns, a.Starts != 0) <= heldScores:
-		return runPersistent(k, s, "sparrow_topk_held", a.Rows, 4, &one)
 	case columns <= sweptColumns:
 		return k.sweep(s, "sparrow_topk_swept", 3, one)
 	case int64(a.Rows) > sms && columns <= sweptLongColumns:
@@ -126,21 +124,13 @@ const (
 	spreadWaves  = 3
 )
 
-// heldScores is how many scores of a row a block holds in registers.
-const heldScores = 8192
-
-// topKPlaces is how many scores come with a row. One that starts anywhere brings up to three with it that are not its
-// own, since copies are 16 bytes wide.
-func topKPlaces(columns int64, starts bool) int64 {
+// topKBlocks is how many blocks a row of the kernel for few rows is spread over. A row that starts anywhere brings up
+// to three scores with it that are not its own, since copies are 16 bytes wide.
+func topKBlocks(columns int64, starts bool) int64 {
 	if starts {
 		columns += 3
 	}
-	return columns
-}
-
-// topKBlocks is how many blocks a row of the kernel for few rows is spread over.
-func topKBlocks(columns int64, starts bool) int64 {
-	return max((topKPlaces(columns, starts)+spreadScores-1)/spreadScores, 1)
+	return max((columns+spreadScores-1)/spreadScores, 1)
 }
 
 // spread selects few rows, or parts of rows, each with a cluster.

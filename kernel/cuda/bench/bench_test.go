@@ -19,8 +19,6 @@ var (
 	pause   = flag.Duration("pause", 0, "idle time before each replay")
 	checks  = flag.Bool("check", false, "check the cases and time nothing")
 	file    = flag.String("json", "", "write the report to this file")
-	held    = flag.Bool("held", false, "try top-k of rows held in registers")
-	teams   = flag.Bool("teams", false, "try decode in one piece, by clusters where rows are few")
 )
 
 func TestSetsTogetherExceedTheCache(t *testing.T) {
@@ -122,7 +120,6 @@ func TestGPUCasesAreCorrectAndTimed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k = k.With(cuda.Trials{HeldRows: *held, Teams: *teams})
 	rep, err := Run(t.Context(), d, k, cases, Options{Replays: *replays, Pause: *pause, Check: *checks})
 	if err != nil {
 		t.Error(err)

@@ -160,7 +160,7 @@ func decodeCase(kind layout.Kind, batch, queries, heads, width, extra int, peer 
 			if extra > 0 {
 				x.streams[1], x.args.Streams[1] = x.stream(rows, batch, keys, 64, extra)
 			}
-			segments, blocks := h.rig.Kernels.SparseSegments(kind, int32((width+63)/64*64+(extra+63)/64*64))
+			segments, blocks := cuda.SparseSegments(int32((width+63)/64*64 + (extra+63)/64*64))
 			x.finish(rows, heads, segments, blocks)
 			return Set{overlapping(x.launch), x.check}
 		},

@@ -42,9 +42,6 @@ struct Corner {
         lane = threadIdx.x % 32;
         row = warp * 16 + lane / 4;
     }
-
-    // Where the numbers of the two heads stand side by side.
-    __device__ __forceinline__ i32 row_pair() const { return warp * 16 + lane / 4 * 2; }
 };
 
 // Writes columns [column, column + 2 * N) of 64 heads of a row, o times the factors, in bf16.
