@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"errors"
 	"slices"
 
 	"sparrow/kernel"
@@ -21,6 +22,7 @@ func rowCases() []Case {
 		{Name: "copy", Shape: "512x1024", Make: copyRows},
 		{Name: "candidates", Shape: "best of 16 rows of 129280", Make: candidates},
 		{Name: "sample", Shape: "top_p 0.95 of 16 rows of 129280", Make: sampleRows},
+		{Name: "accept", Shape: "one draft of 128 sequences, 8 words of each", Make: accept},
 		{Name: "route", Shape: "512 tokens, 8 of 256 experts", Make: route},
 		{Name: "angles", Shape: "512 tokens", Make: angles},
 	}
@@ -108,6 +110,33 @@ func sampleRows(r *Rig) *Op {
 		copy(host.I32(out), best[from:to])
 		return d.Sample(kernel.SampleArgs{IDs: out, Logits: logits.Slice(from, to), Draws: draws.Slice(from, to)})
 	}).reads(logits)
+}
+
+// accept compares a draft of each sequence with what the target chose, half of them right, and writes the words of the
+// next pass that depend on it.
+func accept(r *Rig) *Op {
+	const sequences, words = 128, 8
+	tokens := r.ints(2*sequences, 1, func(i int) int32 { return int32(i) })
+	drafts := r.ints(sequences, 3, func(i int) int32 { // first, then the least and the greatest token of the draft
+		s := i / 3
+		if first := 2 * s; i%3 == 0 || s%2 == 0 {
+			return int32(first)
+		}
+		return -1
+	})
+	table := r.ints(words*sequences, 4, func(i int) int32 { // place, sequence, words for 0 and 1 right drafts
+		at := i / 4
+		return [4]int32{int32(at), int32(at / words), int32(at), int32(-at)}[i%4]
+	})
+	same := func(got, want kernel.Tensor) error {
+		if !slices.Equal(host.I32(got), host.I32(want)) {
+			return errors.New("words of the next pass differ from the reference's")
+		}
+		return nil
+	}
+	return repeated(r, r.empty(kernel.I32, 1, words*sequences), func(d kernel.Device, out kernel.Tensor) error {
+		return d.Accept(kernel.AcceptArgs{Out: out, Tokens: tokens, Drafts: drafts, Words: table})
+	}, same).reads(table)
 }
 
 // candidates finds the best token of a batch of decodes over the vocabulary of V3.2.

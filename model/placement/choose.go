@@ -191,7 +191,7 @@ const fewRows = 4
 // beside is the share of experts in host memory that are fetched for decodes while the CPU computes the others, so that
 // both end together: the device has read its own experts before.
 func (a *Ask) beside(c *Choice) float64 {
-	if a.Rows <= fewRows || c.Decode != Computed || c.Prefill != Fetched {
+	if a.Rows <= fewRows || c.Resident == c.Experts || c.Decode != Computed || c.Prefill != Fetched {
 		return 0
 	}
 	t := a.TimesOf(a.decodeRows(), false)
