@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"fmt"
+	"runtime/debug"
 	"time"
 
 	"sparrow/kernel"
@@ -30,6 +32,8 @@ type interlude struct {
 	// longest is the longest operation of the batch in progress, before of the one before it, usual of many.
 	longest, before, usual time.Duration
 	batches                int
+	// broken is what a panic outside a pass said, which ends the loop once the batch in progress is given up.
+	broken string
 }
 
 // divides reports whether batches of prompts are divided.
@@ -92,18 +96,33 @@ func (e *Engine) between() error {
 		e.waiting = now
 		return nil
 	}
-	i.of, i.inside, i.passes, e.passes = nil, true, e.passes, i.passes
-	finished := e.finished
 	i.flight = flight{items: append(i.flight.items[:0], items...), load: load, begun: now}
-	e.carryOut(&i.flight)
-	i.of, i.inside, i.passes, e.passes = f, false, e.passes, i.passes
-	e.finished, i.at = finished, e.now()
+	if err := e.runBetween(); err != nil {
+		return err
+	}
+	i.at = e.now()
 	f.interrupted += i.at.Sub(now)
 	if e.waiting = i.at; !e.sched.Decoding() {
 		e.waiting = time.Time{}
 	}
 	e.watchdog.begin(i.at)
 	return e.lost
+}
+
+// runBetween runs the batch that was formed. What fails in it is its own; a panic outside a pass is not left to the
+// pass in progress, which would return it as an error.
+func (e *Engine) runBetween() (err error) {
+	i, f, finished := &e.interlude, e.interlude.of, e.finished
+	defer func() {
+		if v := recover(); v != nil {
+			i.broken = fmt.Sprintf("%v\n%s", v, debug.Stack())
+			err = fmt.Errorf("panic: %v", v)
+		}
+		i.of, i.inside, i.passes, e.passes, e.finished = f, false, e.passes, i.passes, finished
+	}()
+	i.of, i.inside, i.passes, e.passes = nil, true, e.passes, i.passes
+	e.carryOut(&i.flight)
+	return nil
 }
 
 // note takes the time of a batch of sequences that decode alone. Those that take long come in groups, when the machine

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"sparrow/internal/testmodel"
 	"sparrow/step"
@@ -195,6 +196,28 @@ func TestABrokenLoopFailsEveryStream(t *testing.T) {
 			Request{Prompt: tokens(i, 10), Sampling: greedy(), MaxTokens: 50, IgnoreEOS: true}))
 	}
 	go e.Run()
+	allFailed(t, e, streams)
+}
+
+// The same where it breaks between the operations of a batch.
+func TestABrokenLoopBetweenOperations(t *testing.T) {
+	alone(t, "models on several ranks are not divided")
+	e := still(t, testmodel.V32(t), Config{MaxStall: time.Microsecond})
+	e.cfg.Observe = func(between bool) {
+		if between {
+			panic("broken invariant")
+		}
+	}
+	go e.Run()
+	stream := open(t, e, Request{Prompt: tokens(1, 8), Sampling: greedy(), MaxTokens: 1 << 10, IgnoreEOS: true})
+	stream.Next()
+	prompt := open(t, e, Request{Prompt: tokens(7, 600), Sampling: greedy(), MaxTokens: 1})
+	allFailed(t, e, []*Job{stream, prompt})
+}
+
+// allFailed reads streams of an engine whose loop has panicked.
+func allFailed(t *testing.T, e *Engine, streams []*Job) {
+	t.Helper()
 	for i, s := range streams {
 		if _, last := collect(s); last.Finish != FinishError || !errors.Is(last.Err, ErrClosed) ||
 			!strings.Contains(last.Err.Error(), "broken invariant") {
@@ -206,7 +229,7 @@ func TestABrokenLoopFailsEveryStream(t *testing.T) {
 		t.Errorf("a request afterwards: error %v", err)
 	}
 	e.Close(context.Background())
-	if st := e.Stats(); st.Failed != 3 || st.Running != 0 || st.Waiting != 0 || e.queued.waiting != 0 {
+	if st := e.Stats(); st.Failed != int64(len(streams)) || st.Running+st.Waiting != 0 || e.queued.waiting != 0 {
 		t.Errorf("%+v, %d queued", st, e.queued.waiting)
 	}
 }

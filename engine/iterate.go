@@ -24,6 +24,9 @@ func (e *Engine) carryOut(f *flight) {
 // meanwhile; else it is finished too.
 func (e *Engine) carry(f *flight) {
 	failed := e.launch(f)
+	if e.interlude.broken != "" {
+		panic(e.interlude.broken)
+	}
 	if e.runsUnseen() {
 		switch seen := e.seeDrafts(f.items); {
 		case failed != nil: // it is launched again, item by item

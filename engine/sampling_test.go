@@ -210,3 +210,71 @@ func (f *failsLate) Wait(p step.Pending) (step.Result, error) {
 	}
 	return res, err
 }
+
+// Requests that adapt make equally many drafts in a batch, though those of every second are all wrong.
+func TestRequestsOfABatchAgreeOnDrafts(t *testing.T) {
+	alone(t, "passes of several ranks do not overlap")
+	requests := plain(6, nil)
+	for i := range requests {
+		requests[i].MaxTokens, requests[i].IgnoreEOS, requests[i].Sampling.N = 40, true, 1
+	}
+	cfg := Config{Policy: deterministic("bf16"), Draft: spec.Off()}
+	dir := testmodel.V32Draft(t)
+	want := lone(t, dir, cfg, requests)
+	known := map[string]int{}
+	for i := range requests {
+		known[requests[i].ID] = i
+	}
+	cfg.Draft = spec.Auto()
+	var seen *depths
+	e, run := overlapping(t, dir, cfg, func(e *Engine) {
+		guesses := &guesser{runner: e.passes.runner, rewrite: func(w *step.Draft, row []float32) {
+			c := e.at(w.Pages)
+			if c == nil {
+				return
+			}
+			i, at := known[c.job.request.ID], c.output()+len(c.seq.Drafts)
+			if answer := want[i].Choices[0].Tokens; at < len(answer) {
+				clear(row)
+				row[(int(answer[at])+i%2)%len(row)] = 50
+			}
+		}}
+		seen = &depths{runner: guesses, e: e, of: map[int]int{}}
+		e.passes.runner = seen
+		for i := range 200 { // costs with which the number that pays depends on how many are right
+			rows := 6 * (1 + i%4)
+			e.drafter.control.ForwardPass(rows, 1000+20*float64(rows))
+			e.drafter.control.DraftPass(rows, 50+5*float64(rows))
+		}
+	})
+	compare(t, requests, jointly(t, e, requests, run), want)
+	if seen.mixed > 0 || len(seen.of) < 2 {
+		t.Errorf("%d batches verify unequal numbers of drafts; sequences by their tokens: %v, want several numbers",
+			seen.mixed, seen.of)
+	}
+}
+
+// depths counts batches whose sequences verify unequal numbers of drafts, though none is near its end.
+type depths struct {
+	runner
+	e     *Engine
+	mixed int
+	of    map[int]int // verified sequences by their tokens
+}
+
+func (d *depths) Start(works []step.Work) (step.Pending, error) {
+	first, unequal := 0, false
+	for i := range works {
+		w := &works[i]
+		if c := d.e.at(w.Pages); w.Kind != plan.ModeVerify || c.maxTokens-c.limits.made <= spec.MaxDrafts+1 {
+			continue
+		}
+		d.of[len(w.Tokens)]++
+		unequal = unequal || first > 0 && first != len(w.Tokens)
+		first = len(w.Tokens)
+	}
+	if unequal {
+		d.mixed++
+	}
+	return d.runner.Start(works)
+}

@@ -288,7 +288,8 @@ func TestDamagedBodies(t *testing.T) {
 	}
 }
 
-// TestHostileBodiesAreCheap sends bodies of a megabyte that would hurt a careless reader.
+// TestHostileBodiesAreCheap sends bodies of a megabyte that would hurt a careless reader. Each takes half a second at
+// most, with the race detector on a busy machine eight; time that grows with the square of the size takes many minutes.
 func TestHostileBodiesAreCheap(t *testing.T) {
 	const size = 1 << 20
 	fill := func(before, piece, after string) []byte {
@@ -324,7 +325,7 @@ func TestHostileBodiesAreCheap(t *testing.T) {
 	} {
 		start := time.Now()
 		checkAll(t, body)
-		if took := time.Since(start); took > 5*time.Second {
+		if took := time.Since(start); took > time.Minute {
 			t.Errorf("%s: %v", name, took)
 		} else {
 			t.Logf("%-20s %v", name, took)

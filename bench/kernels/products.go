@@ -40,6 +40,11 @@ func productCases() []Case {
 				Make: func(r *Rig) *Op { return multiplyInTurn(r, rows, r.dram(d, dramIn)) }})
 		}
 	}
+	for _, in := range []int{1024, 8192} {
+		out = append(out, Case{Name: "multiply e4m3", OfPeak: true,
+			Shape: fmt.Sprintf("1 rows of %d, weights out of DRAM", in),
+			Make:  func(r *Rig) *Op { return multiplyInTurn(r, 1, r.dram(kernel.E4M3, in)) }})
+	}
 	for _, rows := range []int{1, 16} {
 		out = append(out, Case{Name: "project bf16", Shape: fmt.Sprintf("%d rows, 512+576+128+64x1024", rows),
 			Make: func(r *Rig) *Op { return project(r, rows) }})

@@ -65,6 +65,9 @@ func (r *Report) Print(w io.Writer) error {
 	for _, line := range append(r.reads(), r.hosted()...) {
 		fmt.Fprintln(w, line)
 	}
+	if r.Plain != "" {
+		fmt.Fprintf(w, "no graph: %s\n", r.Plain)
+	}
 	for i, line := range r.Experts {
 		if i == 0 {
 			fmt.Fprintln(w, "\nexperts")

@@ -123,7 +123,8 @@ type Report struct {
 	Chunk   int             `json:"chunk"` // new tokens of a prefill step
 	Fill    string          `json:"fill"`
 	Load    Load            `json:"load"`
-	Experts []string        `json:"experts,omitempty"` // where experts are and why
+	Experts []string        `json:"experts,omitempty"`        // where experts are and why
+	Plain   string          `json:"plain_launches,omitempty"` // why the latest pass that was to be a graph is none
 	Cells   []Cell          `json:"cells"`
 	Prompts []Prompt        `json:"prompts,omitempty"`
 	Flat    *Flat           `json:"flat,omitempty"`

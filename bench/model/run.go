@@ -174,6 +174,9 @@ func Run(ctx context.Context, src *family.Source, dev kernel.Device, o Options) 
 		}
 	}
 	if gpu {
+		if g := b.runner.Graphs(); g.Failure != nil {
+			r.Plain = g.Failure.Error()
+		}
 		return r, nil
 	}
 	if r.Flat, err = b.flat(ctx, r); err != nil {
@@ -500,6 +503,11 @@ func (b *bench) timed(j *job) (time.Duration, Stages, error) {
 		return 0, Stages{}, err
 	}
 	defer j.end()
+	if len(j.before) > 0 { // the device copies states
+		if err := b.model.Device().Sync(); err != nil {
+			return 0, Stages{}, err
+		}
+	}
 	b.watch.take()
 	start := time.Now()
 	_, err := b.runner.Run(j.works)

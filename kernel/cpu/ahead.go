@@ -10,8 +10,8 @@ import (
 
 // Products of few rows are bound by reading weights, and while workers wait for each other, or for an operation that
 // one of them computes alone, memory is idle. Waiting workers therefore prefetch their share of the weights that the
-// next product reads. Which one comes next is learned: it is the one that came next in the pass before. Nothing in a
-// result depends on it.
+// next product reads, of which the kernels have fetched the beginning with the last rows of their share. Which one
+// comes next is learned: it is the one that came next in the pass before. Nothing in a result depends on it.
 
 const (
 	// aheadBytes is the most that a worker prefetches: a part of its L2 cache.

@@ -180,6 +180,9 @@ func (t *shareTask) DoRange(worker, first, end int) {
 	for i := st.shares.at[first].part; i <= last; i++ {
 		p := &st.parts[i]
 		n0, n1 := st.shares.rows(first, end, i, p.to-p.from)
+		if n0 >= n1 { // a part without rows
+			continue
+		}
 		c := tileCut{n0: p.from + n0, n1: p.from + n1, m1: p.X.Rows}
 		if i < last {
 			c.next = st.parts[i+1].bytes()

@@ -72,7 +72,7 @@ func TestWorkersPrefetchWhatTheyReadNext(t *testing.T) {
 	st.shares.cut(st.parts, 2)
 	next := [][]byte{{1}, {2}}
 	d.ahead.now.Store(&stage{spans: [][][]byte{{next[0]}, {next[1]}}})
-	if st.shares.count() != 6 {
+	if st.shares.count() != 4 {
 		t.Fatalf("%d shares, want two of each part", st.shares.count())
 	}
 	for _, c := range []struct {

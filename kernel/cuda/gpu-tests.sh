@@ -92,7 +92,8 @@ suite() {
     ranks)
         # Ranks as streams of one GPU. Each stream needs a queue of its own, or ranks that wait block others.
         export CUDA_DEVICE_MAX_CONNECTIONS=32
-        crowds='GPUEngine/(crowd|drafts|drafting|cancel|faulty|shared|prefix|evictions|scores|close)'
+        crowds='crowd|drafts|drafting_crowd|cancelled_drafts|cancellations|faulty_request|shared_prefix'
+        crowds="GPUEngine/^($crowds|prefix_that_comes_back|evictions|scores|close)\$"
         failed=0
         tests kernel/cuda 'AllReduce|GatherRanks|ReduceScatter|PartIDs' || failed=1
         tests kernel/cuda/op GPURanks || failed=1

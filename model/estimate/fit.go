@@ -118,7 +118,7 @@ func (q *Question) Fit() (*Fit, error) {
 	}
 	ask := placement.Ask{Layers: layers, Chosen: int(e.chosen), Ranks: m.GPUs, Bytes: each, Format: q.Format,
 		Host: max(m.Host.MemoryBytes-hostBytes, 0) / int64(m.GPUs), CPU: m.Host, Bus: m.Bus, Chunk: Chunk,
-		Usage: q.Usage}
+		Usage: q.Usage, Unused: q.Model.Common().NextN, Rows: Sequences, GPU: m.GPU}
 	ask.Device = memory
 	for _, p := range parts {
 		ask.Device -= p.Bytes

@@ -58,7 +58,7 @@ type GPU struct {
 	Rows64             float64 // share that 64 rows add to the time of reading weights
 	// Experts ("Experts"): all four launches; operations of FP8 experts, and of those whose rows are bf16.
 	Experts, ExpertOps, WideExpertOps float64
-	NarrowExperts                     float64 // bytes of e2m1 experts, which few rows multiply
+	NarrowExperts                     float64 // bytes of e2m1 experts of few rows ("DeepSeek-V4-Flash at full size")
 	Choose, ChooseRow                 float64 // choice, sort and launches, and a row's part of it
 	// Sparse attention of decodes ("Sparse attention"): at least Least, else First and each row's units of 64 heads.
 	Least, First, Unit float64
@@ -80,7 +80,7 @@ func H200() GPU {
 	return GPU{
 		Name: "H200", MemoryBytes: 139 << 30,
 		Launch: 1.8, Weights: 4.0e6, FP8: 1.1e9, BF16: 0.65e9, Rows64: 0.12,
-		Experts: 4.45e6, ExpertOps: 1.0e9, WideExpertOps: 0.73e9, NarrowExperts: 2.0e6, Choose: 14, ChooseRow: 0.02,
+		Experts: 4.45e6, ExpertOps: 1.0e9, WideExpertOps: 0.73e9, NarrowExperts: 1.3e6, Choose: 14, ChooseRow: 0.02,
 		Least: 21, First: 10, Unit: 0.78, Prompt: 1.0, DenseOps: 0.42e9, V4First: 8.2, V4Row: 0.22, V4Prompt: 0.147,
 		Keys: 3.9e6, ScoreOps: 1.1e9, Pick: 5, Scores: 3.3e6,
 		Rest: 18, RestRow: 0.22, Step: 40,

@@ -23,9 +23,12 @@ type graph struct {
 	posts    int // exchanges with the host's workers
 }
 
-// nodeBytes is what a launch of a graph is counted as at least: the driver takes memory for graphs in large pieces, so
-// that a single capture may seem to take none.
-const nodeBytes = 1 << 10
+// What a launch of a graph is counted as, at least and at most. The driver takes memory for graphs in large pieces, so
+// that a single capture may seem to take none; and what other programs on the GPU take meanwhile is not the graph's.
+const (
+	leastNodeBytes = 1 << 10
+	mostNodeBytes  = 64 << 10
+)
 
 // Capture records what a pass enqueues. The scratch memory must not grow meanwhile: a pass that needs more than there
 // is fails, and runs without a graph first.
@@ -54,7 +57,7 @@ func (d *Device) Capture(pass func() error) (kernel.Graph, error) {
 	if err != nil {
 		return nil, errors.Join(err, g.Close())
 	}
-	g.bytes = max(free-left, nodeBytes*int64(g.launches))
+	g.bytes = min(max(free-left, leastNodeBytes*int64(g.launches)), mostNodeBytes*int64(g.launches))
 	return g, nil
 }
 
