@@ -45,6 +45,13 @@ type SparseAttendArgs struct {
 	ValueScale    float32 // of the result: what stored values are multiplied by; 1 unless the layout leaves it out
 }
 
+// MappedAttendArgs are those of the kernel of V4's bf16 rows.
+type MappedAttendArgs struct {
+	QueryMap TensorMap // over Q
+	Attend   SparseAttendArgs
+	Reserved [7]uint64
+}
+
 const (
 	sparseKeys  = 64  // keys of a block
 	sparseHeads = 64  // heads of a unit of work
@@ -143,20 +150,21 @@ type sparseRows struct {
 	combine   string
 	// few shares each unit of work between two thread blocks, with the same bits; or empty. For rows of one stream
 	// that are cut into segments.
-	few string
+	few    string
+	mapped bool // the kernel takes MappedAttendArgs
 }
 
 const combineF16, combineF32 = "sparrow_sparse_combine_f16", "sparrow_sparse_combine_f32"
 
 // sparseKernels are the kernels by layout. Kind 0 means gathered V4 rows, which are not a cache layout.
 var sparseKernels = map[layout.Kind]sparseRows{
-	layout.BF16Row1152: {"sparrow_sparse_bf16", layout.BF16RowBytes, layout.RowDim, 1, 4, combineF32, ""},
+	layout.BF16Row1152: {"sparrow_sparse_bf16", layout.BF16RowBytes, layout.RowDim, 1, 4, combineF32, "", false},
 	layout.FP8Row656: {"sparrow_sparse_block", layout.BlockRowBytes, layout.RowDim, 1, 2, combineF16,
-		"sparrow_sparse_block_duo"},
+		"sparrow_sparse_block_duo", false},
 	layout.FP8Row576: {"sparrow_sparse_raw", layout.RawRowBytes, layout.RowDim, 1, 2, combineF16,
-		"sparrow_sparse_raw_duo"},
-	layout.V4Row584: {"sparrow_sparse_entry", V4DataBytes, V4Dim, 2, 2, combineF16, ""},
-	0:               {"sparrow_sparse_flat", 2 * V4Dim, V4Dim, 1, 4, combineF32, ""},
+		"sparrow_sparse_raw_duo", false},
+	layout.V4Row584: {"sparrow_sparse_entry", V4DataBytes, V4Dim, 2, 2, combineF16, "", false},
+	0:               {"sparrow_sparse_flat", 2 * V4Dim, V4Dim, 1, 4, combineF32, "", true},
 }
 
 // launch is the kernel for a number of units of work and how many thread blocks it takes: one for each unit, or two
@@ -182,6 +190,21 @@ func (k *Kernels) SparseAttend(s *Stream, kind layout.Kind, a *SparseAttendArgs)
 // SparseAttendFlat computes V4 attention over rows of 512 bf16 values gathered for the batch.
 func (k *Kernels) SparseAttendFlat(s *Stream, a *SparseAttendArgs) error {
 	return k.sparseAttend(s, sparseKernels[0], a)
+}
+
+// sparseUnits launches the kernel of some units of work.
+func (k *Kernels) sparseUnits(s *Stream, rows sparseRows, kernel string, blocks int32, a *SparseAttendArgs) error {
+	if !rows.mapped {
+		return runPersistent(k, s, kernel, blocks, 1, a)
+	}
+	m, err := MappedAttendArgs{Attend: *a}, error(nil)
+	if m.QueryMap, err = k.device.EncodeTensorMap(MapSpec{Type: MapBF16, Base: a.Q,
+		Dims:    []uint64{uint64(rows.queryDim), uint64(a.Heads), uint64(a.Rows)},
+		Strides: []uint64{uint64(rows.queryDim) * 2, uint64(a.QStride) * 2}, Box: []uint32{64, sparseHeads, 1},
+		Swizzle: Swizzle128, L2: 3}); err != nil {
+		return err
+	}
+	return runPersistent(k, s, kernel, blocks, 1, &m)
 }
 
 func (k *Kernels) sparseAttend(s *Stream, rows sparseRows, a *SparseAttendArgs) error {
@@ -233,7 +256,7 @@ func (k *Kernels) sparseAttend(s *Stream, rows sparseRows, a *SparseAttendArgs) 
 		return c.err
 	}
 	name, blocks := rows.launch(units, a.Segments, k.device.props.SMs)
-	if err := runPersistent(k, s, name, blocks, 1, a); err != nil || a.Segments == 1 {
+	if err := k.sparseUnits(s, rows, name, blocks, a); err != nil || a.Segments == 1 {
 		return err
 	}
 	fn, err := k.Function(rows.combine)

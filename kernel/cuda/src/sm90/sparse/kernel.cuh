@@ -18,8 +18,9 @@
 
 namespace sparrow_sparse {
 
+// queries: the map of the queries, where Rows wants one.
 template <class R, class Rows>
-__device__ void attend(const SparseAttendArgs& args) {
+__device__ void attend(const SparseAttendArgs& args, const TensorMap* queries = nullptr) {
     constexpr int Tiles = Rows::Tiles;
     Storage<Tiles>& shared = storage<Tiles>();
     if (threadIdx.x == 0) {
@@ -40,7 +41,7 @@ __device__ void attend(const SparseAttendArgs& args) {
         ValueGroup<Rows>(args, shared).run();
     } else {
         ptx::registers_shrink<R::Fetch>();
-        Rows::run(args, shared, threadIdx.x - 256);
+        Rows::run(args, shared, threadIdx.x - 256, queries);
         ptx::release_next_kernel();
     }
 }

@@ -3,12 +3,12 @@
 
 namespace {
 using Registers = sparrow_sparse::Registers<216, 184, 96>;
-using Rows = sparrow_sparse::CopiedRows<8, false>;
+using Rows = sparrow_sparse::CopiedRows<8, false, true>;
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(sparrow_sparse::kThreads,
-    1) sparrow_sparse_flat(const __grid_constant__ SparseAttendArgs args) {
-    sparrow_sparse::attend<Registers, Rows>(args);
+    1) sparrow_sparse_flat(const __grid_constant__ MappedAttendArgs args) {
+    sparrow_sparse::attend<Registers, Rows>(args.attend, &args.query_map);
 }
 
 // Dynamic shared memory to launch with.
