@@ -306,7 +306,15 @@ func (c Config) onDevice(dev kernel.Machine, d config.Description) Config {
 // PolicyOn is a policy with the defaults of the device that a model runs on, and those defaults as flags: on a GPU the
 // cache is FP8 and prompts read gathered rows of it, where nothing else was asked for.
 func PolicyOn(dev kernel.Machine, d config.Description, p plan.Policy) (plan.Policy, []string) {
-	if _, ok := d.(*config.DSA); !ok || dev.Hardware().Arch == "cpu" || p.KV != "" {
+	if _, ok := d.(*config.DSA); !ok || dev.Hardware().Arch == "cpu" {
+		return p, nil
+	}
+	return PolicyOnGPU(p)
+}
+
+// PolicyOnGPU is PolicyOn for DeepSeek-V3.2 and GLM-5 on any GPU, which need not be there.
+func PolicyOnGPU(p plan.Policy) (plan.Policy, []string) {
+	if p.KV != "" {
 		return p, nil
 	}
 	p.KV = gpuKV

@@ -21,8 +21,15 @@ func ParseBatch(text string) (Batch, error) {
 	word, rest, _ := strings.Cut(text, ":")
 	mode, ok := modes.find(word)
 	if !ok || mode == ModeUnset {
-		return Batch{}, &Error{Code: E20, Asked: fmt.Sprintf("batch %q", text),
+		e := &Error{Code: E20, Asked: fmt.Sprintf("batch %q", text),
 			Supported: strings.ReplaceAll(BatchSyntax, "\n", "; ")}
+		count, _, several := strings.Cut(text, "x")
+		if _, err := strconv.Atoi(count); err == nil && several {
+			e.Try = "decode:" + text
+		} else if err == nil {
+			e.Try = fmt.Sprintf("decode:%sxLEN, %s sequences of LEN tokens", count, count)
+		}
+		return Batch{}, e
 	}
 	b := Batch{Mode: mode}
 	switch mode {

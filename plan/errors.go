@@ -18,7 +18,7 @@ const (
 	E05 Code = "E05" // the KV type is not supported
 	E06 Code = "E06" // the page size conflicts with the kernels
 	E07 Code = "E07" // the kernel does not support this index_topk
-	E08 Code = "E08" // heads per rank exceed the kernel or cannot be padded
+	E08 Code = "E08" // heads per rank exceed the kernel or cannot be padded, experts do not divide
 	E09 Code = "E09" // this selection kernel cannot be fused with the transform
 	E10 Code = "E10" // context parallelism: strategy, size or role
 	E11 Code = "E11" // tree drafts
@@ -50,7 +50,7 @@ var codeTitles = map[Code]string{
 	E05: "kv type not supported",
 	E06: "page size conflict",
 	E07: "index_topk not supported by the kernel",
-	E08: "heads per rank do not fit the kernel",
+	E08: "heads or experts per rank do not fit",
 	E09: "selection kernel cannot be fused",
 	E10: "context parallelism not possible",
 	E11: "tree drafts not supported",

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"sparrow"
 	"sparrow/model/config"
 	"sparrow/model/family"
 	"sparrow/plan"
@@ -136,7 +137,7 @@ func (f *explainFlags) add(s *pflag.FlagSet) {
 	s.BoolVar(&f.seed, "need-seed", false, "indices are wanted as a seed for drafting")
 	s.BoolVar(&f.noPreshuffle, "no-preshuffle", false, "the preshuffled score kernel is not usable (AMD)")
 	s.BoolVar(&f.time, "time", false, "also estimate how long the step takes, stage by stage, on H200s: with --hw "+
-		"h200 or 8xh200, --kv fp8 and a --batch")
+		"h200 or 8xh200, and a --batch")
 	s.BoolVar(&f.asJSON, "json", false, "print JSON")
 }
 
@@ -163,6 +164,9 @@ func (f *explainFlags) answer() (*explain.Answer, error) {
 	p, err := f.fullPolicy()
 	if err != nil {
 		return nil, err
+	}
+	if p.Catalog == plan.CatalogSparrow && hw.Arch != plan.CPU && m.Family != plan.DeepSeekV4 {
+		p, _ = sparrow.PolicyOnGPU(p)
 	}
 	ask := explain.Ask{Model: m, Hardware: hw, Policy: p,
 		Question: explain.Question{Layer: f.layer, Carried: f.wish.CarryIndices}}

@@ -274,7 +274,7 @@ func TestExplainOwnCatalogue(t *testing.T) {
 			"form=sparse-mla kernel=sparse-flat convert=none rows=952 transform=paged indexer=ragged"}},
 		{"verify 8 in groups of 4", "--hw sm90 --kv fp8 --batch verify:8:100,5000",
 			[]string{"kernel=sparse-block indexer=paged-native next-n=4 kernel-n=4 rows=16"}},
-		{"a long prompt beside a decode", "--hw sm90 --batch mixed:extend:3000/decode:9000", []string{
+		{"a long prompt beside a decode", "--hw sm90 --kv bf16 --batch mixed:extend:3000/decode:9000", []string{
 			"form=dense-mha kernel=dense-ragged convert=gather-rows rows=2048 transform=none",
 			"form=sparse-mla kernel=sparse-flat convert=none rows=952 transform=paged indexer=ragged",
 			"form=sparse-mla kernel=sparse-flat rows=1 transform=paged indexer=paged-split"}},
@@ -334,15 +334,33 @@ func TestExplainReadsACheckpoint(t *testing.T) {
 
 // Eight GPUs divide the heads, the plan says so, and the step has an estimate.
 func TestExplainRanks(t *testing.T) {
-	status, stdout, stderr := invoke("explain", "--family", "deepseek_v32", "--hw", "8xh200", "--kv", "fp8", "--batch",
-		"decode:64x8192", "--time")
-	if status != 0 {
-		t.Fatal(stdout, stderr)
+	// FP8 rows are the default of a GPU, and --tp 8 of one H200 says the same as 8xh200.
+	for _, hw := range []string{"--hw 8xh200 --kv fp8", "--hw 8xh200", "--hw h200 --tp 8"} {
+		status, stdout, stderr := invoke(append(strings.Fields("explain --family deepseek_v32 --batch decode:64x8192 "+
+			"--time"), strings.Fields(hw)...)...)
+		if status != 0 {
+			t.Fatal(hw, stdout, stderr)
+		}
+		for _, part := range []string{"8 ranks share attention by heads: each computes 16 of 128", "whole cache",
+			"on 8 H200", "of weights on each", "not measured", "links"} {
+			if !strings.Contains(stdout, part) {
+				t.Errorf("%s: no %q in\n%s", hw, part, stdout)
+			}
+		}
+		if strings.Contains(stdout, "do not fit") {
+			t.Errorf("%s: eight GPUs are too few in\n%s", hw, stdout)
+		}
 	}
-	for _, part := range []string{"8 ranks share attention by heads: each computes 16 of 128", "whole cache",
-		"on 8 H200", "of weights on each", "not measured", "links"} {
-		if !strings.Contains(stdout, part) {
-			t.Errorf("no %q in\n%s", part, stdout)
+}
+
+// Weights that are larger than the memory of the GPUs are named, with how many GPUs hold them.
+func TestExplainSaysWhatDoesNotFit(t *testing.T) {
+	for _, hw := range []string{"h200", "2xh200"} {
+		status, stdout, stderr := invoke("explain", "--family", "deepseek_v32", "--hw", hw, "--batch",
+			"decode:64x8192", "--time")
+		if status != 0 || !strings.Contains(stdout, "warning: the weights do not fit") ||
+			!strings.Contains(stdout, "8 H200s hold them (--hw 8xh200)") {
+			t.Errorf("%s: status %d: %s%s", hw, status, stdout, stderr)
 		}
 	}
 }
@@ -366,6 +384,15 @@ func TestExplainRefusesBadFlags(t *testing.T) {
 		{"--family deepseek_v32 --tp 2 --attention both", "--attention both: want tp, dp or auto"},
 		{"--family deepseek_v32 --hw 0xh200", "such as 8xh200"},
 		{"--family deepseek_v32 --hw 8xh200 --tp 4", "leave --tp out"},
+		{"--family deepseek_v32 --hw 8xb200 --time --batch decode:9", "--hw b200 --tp 8 --catalog public"},
+		{"--family deepseek_v32 --hw 3xh200 --time --batch decode:9",
+			"this works: sparrow explain --family deepseek_v32 --hw 2xh200 --batch decode:9 --time"},
+		{"--family deepseek_v32 --hw h200 --tp 3",
+			"this works: sparrow explain --family deepseek_v32 --hw h200 --tp 2"},
+		{"--family deepseek_v32 --hw tpu --time --batch decode:9",
+			"this works: sparrow explain --family deepseek_v32 --hw cpu --batch decode:9\n"},
+		{"--family deepseek_v32 --batch 64", "try decode:64xLEN"},
+		{"--family deepseek_v32 --batch 64x8192", "try decode:64x8192"},
 		{"--family deepseek_v32 --hw 8xh200 --time", "give its --batch"},
 		{"--family deepseek_v32 --time --batch decode:9", "--hw h200"},
 		{"--family deepseek_v4 --hw h200 --time --batch decode:9", "were not measured"},

@@ -18,12 +18,13 @@ type timed struct {
 	Estimate *estimate.Estimate `json:"estimate"`
 }
 
-// hardware is what --hw names: an architecture, or a number of H200s, which --tp need not repeat.
+// hardware is what --hw names, and how many ranks share the model: an architecture with those of --tp, or a number of
+// H200s, which --tp need not repeat.
 func (f *explainFlags) hardware() (name string, gpus int, err error) {
 	number, kind, several := strings.Cut(strings.ToLower(f.hw), "x")
 	switch {
 	case strings.EqualFold(f.hw, "h200"):
-		return plan.SM90.String(), 1, nil
+		return plan.SM90.String(), max(f.wish.AttentionTP, 1), nil
 	case several && kind == "h200":
 		n, err := strconv.Atoi(number)
 		if err != nil || n < 1 {
@@ -33,6 +34,14 @@ func (f *explainFlags) hardware() (name string, gpus int, err error) {
 			return "", 0, fmt.Errorf("explain: --hw %s and --tp %d: all GPUs share the model; leave --tp out", f.hw, tp)
 		}
 		return plan.SM90.String(), n, nil
+	case several:
+		if n, err := strconv.Atoi(number); err == nil && n > 0 {
+			if _, err := plan.HardwareFor(kind); err == nil {
+				return "", 0, fmt.Errorf("explain: --hw %s: a number of GPUs is for h200, such as 8xh200; of others "+
+					"give one and the ranks that share the model: --hw %s --tp %d --catalog public, without --time",
+					f.hw, kind, n)
+			}
+		}
 	}
 	return f.hw, max(f.wish.AttentionTP, 1), nil
 }

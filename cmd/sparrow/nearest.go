@@ -52,6 +52,10 @@ func candidates(asked []setting, e *plan.Error) [][]setting {
 	if len(named) > 0 {
 		out = append(out, with(asked, named...))
 	}
+	if ranks, ok := strings.CutSuffix(e.Try, " ranks"); ok {
+		out = append(out, with(asked, setting{"tp", ranks}),
+			with(without(asked, []string{"tp"}), setting{"hw", ranks + "xh200"}))
+	}
 	if errors.Is(e, plan.E23) {
 		out = append(out, with(asked, setting{"carry", "true"}))
 	}
@@ -120,7 +124,7 @@ func without(asked []setting, names []string) []setting {
 	return slices.DeleteFunc(slices.Clone(asked), func(s setting) bool { return slices.Contains(names, s.name) })
 }
 
-// answered reports whether a command with these flags gives a plan.
+// answered reports whether a command with these flags gives a plan, and its time where that is asked for.
 func answered(settings []setting) bool {
 	var f explainFlags
 	s := pflag.NewFlagSet("explain", pflag.ContinueOnError)
@@ -130,7 +134,10 @@ func answered(settings []setting) bool {
 			return false
 		}
 	}
-	_, err := f.answer()
+	a, err := f.answer()
+	if err == nil && f.time {
+		_, err = f.estimated(a)
+	}
 	return err == nil
 }
 

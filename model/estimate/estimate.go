@@ -31,6 +31,8 @@ type Estimate struct {
 	Stages      []Stage       `json:"stages"`
 	Millis      float64       `json:"milliseconds"`
 	WeightBytes int64         `json:"weight_bytes"` // of each GPU
+	// Warning says that the weights do not fit, and how many GPUs hold them.
+	Warning string `json:"warning,omitempty"`
 }
 
 // Of estimates a step of a batch on GPUs that share a model (docs/ranks.md).
@@ -44,9 +46,32 @@ func Of(c *config.DSA, cfg *plan.Config, b *plan.Batch, gpus int) (*Estimate, er
 	}
 	m := H200s(gpus)
 	out := estimate(c, cfg, b, &m, nil)
-	e := expertsOf(c)
-	out.WeightBytes = restBytes(c, cfg.Model.Heads, gpus) + int64(e.values())*int64(e.count()/gpus)
+	out.WeightBytes = weightBytes(c, cfg.Model.Heads, gpus)
+	if room := m.GPU.MemoryBytes - graphBytes - driverBytes; out.WeightBytes > room {
+		out.Warning = fmt.Sprintf("the weights do not fit: %s on each H200 of %s%s", unit.Bytes(out.WeightBytes),
+			unit.Bytes(m.GPU.MemoryBytes), enough(c, cfg, room))
+	}
 	return out, nil
+}
+
+// weightBytes is what each GPU with so many heads holds.
+func weightBytes(c *config.DSA, heads, gpus int) int64 {
+	e := expertsOf(c)
+	return restBytes(c, heads, gpus) + int64(e.values())*int64(e.count()/gpus)
+}
+
+// enough names the smallest number of GPUs that hold the weights in so much memory each.
+func enough(c *config.DSA, cfg *plan.Config, room int64) string {
+	for n := 2; n <= mostGPUs; n++ {
+		heads := (c.Attention.Heads + n - 1) / n
+		if cfg.Model.ByRequests() {
+			heads = c.Attention.Heads
+		}
+		if e := expertsOf(c); e.most()%n == 0 && weightBytes(c, heads, n) <= room {
+			return fmt.Sprintf("; %d H200s hold them (--hw %dxh200)", n, n)
+		}
+	}
+	return ""
 }
 
 // estimate adds up the stages of a step: where ranks share attention by requests those of the slowest, which the others
@@ -89,6 +114,9 @@ func (e *Estimate) Print(w io.Writer) error {
 	}
 	fmt.Fprintf(w, "\nestimate: %.2f ms for a step of %d rows on %d H200%s, %s of weights on each; computed from "+
 		"times of one H200, not measured\n", e.Millis, e.Rows, e.GPUs, by, unit.Bytes(e.WeightBytes))
+	if e.Warning != "" {
+		fmt.Fprintf(w, "warning: %s\n", e.Warning)
+	}
 	return e.table(w)
 }
 

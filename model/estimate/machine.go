@@ -22,6 +22,9 @@ func H200s(gpus int) Machine {
 	return Machine{GPUs: gpus, GPU: cost.H200(), Link: cost.NVLink(), Bus: cost.PCIe5(), Host: cost.Xeon16()}
 }
 
+// mostGPUs bounds what a machine may have.
+const mostGPUs = 64
+
 // MachineForm says how machines are written.
 const MachineForm = `a GPU with the memory of its host, such as "h200,128G" or "8xh200,1T"; known GPUs: h200. State ` +
 	`others by their own figures: "h200,128G,memory=80G,read=3.3T,bus=25G,stream=90G,cores=32" has 80 GiB of GPU memory ` +
@@ -37,8 +40,8 @@ func ParseMachine(text string) (Machine, error) {
 	name := strings.TrimSpace(fields[0])
 	if number, kind, several := strings.Cut(name, "x"); several {
 		n, err := strconv.Atoi(number)
-		if err != nil || n < 1 || n > 64 {
-			return bad("%q is no number of GPUs up to 64", number)
+		if err != nil || n < 1 || n > mostGPUs {
+			return bad("%q is no number of GPUs up to %d", number, mostGPUs)
 		}
 		gpus, name = n, kind
 	}
