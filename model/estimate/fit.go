@@ -41,6 +41,7 @@ const (
 const (
 	graphBytes  = 256 << 20
 	driverBytes = 256 << 20
+	spareBytes  = 1 << 30 // left free where experts would fill a GPU
 	hostBytes   = 4 << 30 // left to the system and to the process
 	// ringExperts is how many experts the buffers hold that fetched ones come to: twice 8 and 16.
 	ringExperts = 32
@@ -128,6 +129,11 @@ func (q *Question) Fit() (*Fit, error) {
 			"memory", ringExperts)}
 		parts = append(parts, ring)
 		ask.Device -= ring.Bytes
+		spare := min(m.GPU.MemoryBytes/64, spareBytes)
+		if free := memory - (m.GPU.MemoryBytes - spare); free > 0 { // none where DeviceBytes leaves as much
+			parts = append(parts, Part{"left free", free, "the driver takes memory in pieces of 2 MiB"})
+			ask.Device -= free
+		}
 	}
 	choice, err := placement.Choose(ask)
 	if err != nil {

@@ -208,8 +208,12 @@ func (p *parts) mixture(l int) {
 	shared := p.product(p.rows, 2*inner, e.hidden, 1) + p.product(p.rows, e.hidden, inner, 1)
 	p.add("products", shared+p.product(p.rows, n, e.hidden, 2), p.productFormula())
 	bytes, rate := bytesOf(format, e.values()), x.ExpertOps
-	if format != cost.E4M3 {
+	switch format {
+	case cost.BF16:
 		rate = x.WideExpertOps
+	case cost.E2M1:
+		rate = x.NarrowExpertOps
+	case cost.E4M3:
 	}
 	// Experts that the device reads, and of a row's choices those that it computes.
 	read, used := n*(1-math.Pow(1-e.chosen/n, p.rows)), e.chosen

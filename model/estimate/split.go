@@ -47,8 +47,9 @@ func (p *parts) onHost(l int, beside float64) {
 	text := []string{}
 	if n, read, used := p.over(l, placement.Computed); read > 0 {
 		here.computed, here.chosen = n, read/n
-		here.each = s.ask.TimesOf(p.rows*used/read, false).Computed
-		here.start = s.ask.Bus.Wait + 2*p.rows*p.all.hidden*2/s.ask.Bus.Rate
+		cpu := &s.ask.CPU
+		here.each = float64(s.ask.Bytes)/(cpu.Inside*cpu.Rate(s.ask.Format, p.rows*used/read)) + cpu.Dispatch
+		here.start = cpu.Wait + s.ask.Bus.Wait + 2*p.rows*p.all.hidden*2/s.ask.Bus.Rate
 		text = append(text, fmt.Sprintf("rows to the host and back %.0f us, %.0f us for each expert that the CPU "+
 			"computes, less what the device computes beside them", here.start, here.each))
 	}

@@ -7,7 +7,7 @@ import (
 	"sparrow/model/config"
 )
 
-// v4Step is a step of DeepSeek-V4. Its kernels were measured one by one, whole steps were not.
+// v4Step is a step of DeepSeek-V4. Its kernels were measured one by one, and of DeepSeek-V4-Flash three whole steps.
 type v4Step struct {
 	*parts
 	c *config.V4
@@ -49,6 +49,8 @@ func (s *v4Step) layer(l int) {
 	s.attention(ratio)
 	s.mixture(l)
 	s.rest("norms, quantisation, rotation, entries stored")
+	s.add("launches", x.V4Launches*x.V4Launch, fmt.Sprintf("%.0f in each layer, %.1f us of each beside the other stages",
+		x.V4Launches, x.V4Launch))
 	s.exchanges(h)
 }
 

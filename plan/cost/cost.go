@@ -58,8 +58,9 @@ type GPU struct {
 	Rows64             float64 // share that 64 rows add to the time of reading weights
 	// Experts ("Experts"): all four launches; operations of FP8 experts, and of those whose rows are bf16.
 	Experts, ExpertOps, WideExpertOps float64
-	NarrowExperts                     float64 // bytes of e2m1 experts of few rows ("DeepSeek-V4-Flash at full size")
-	Choose, ChooseRow                 float64 // choice, sort and launches, and a row's part of it
+	// Experts of e2m1 ("DeepSeek-V4-Flash at full size"): bytes of few rows, operations of many.
+	NarrowExperts, NarrowExpertOps float64
+	Choose, ChooseRow              float64 // choice, sort and launches, and a row's part of it
 	// Sparse attention of decodes ("Sparse attention"): at least Least, else First and each row's units of 64 heads.
 	Least, First, Unit float64
 	Prompt             float64 // sparse attention of a prompt's row with 128 heads, gathered rows included
@@ -67,6 +68,9 @@ type GPU struct {
 	// Attention of DeepSeek-V4 with 64 heads over 128 keys and 512: of decodes, a part that all rows share and a
 	// row's, and of a prompt's row.
 	V4First, V4Row, V4Prompt float64
+	// Launches of a layer of DeepSeek-V4, counted, and what each takes beside the stages: so that a step of one row
+	// takes what was measured ("DeepSeek-V4-Flash at full size").
+	V4Launches, V4Launch float64
 	// Indexer ("Indexer and selection"): decodes read keys of 132 bytes, prompts are bound by arithmetic.
 	Keys, ScoreOps float64
 	Pick, Scores   float64 // a selection, and the rate at which it reads scores
@@ -80,8 +84,10 @@ func H200() GPU {
 	return GPU{
 		Name: "H200", MemoryBytes: 139 << 30,
 		Launch: 1.8, Weights: 4.0e6, FP8: 1.1e9, BF16: 0.65e9, Rows64: 0.12,
-		Experts: 4.45e6, ExpertOps: 1.0e9, WideExpertOps: 0.73e9, NarrowExperts: 1.3e6, Choose: 14, ChooseRow: 0.02,
+		Experts: 4.45e6, ExpertOps: 1.0e9, WideExpertOps: 0.73e9, NarrowExperts: 1.3e6,
+		NarrowExpertOps: 0.298e9, Choose: 14, ChooseRow: 0.02,
 		Least: 21, First: 10, Unit: 0.78, Prompt: 1.0, DenseOps: 0.42e9, V4First: 8.2, V4Row: 0.22, V4Prompt: 0.147,
+		V4Launches: 67, V4Launch: 1.5,
 		Keys: 3.9e6, ScoreOps: 1.1e9, Pick: 5, Scores: 3.3e6,
 		Rest: 18, RestRow: 0.22, Step: 40,
 	}
@@ -128,13 +134,17 @@ type Host struct {
 	// Shares of that rate which products of one row and of 16 rows reach ("Many cores"), by format.
 	One, Sixteen [3]float64
 	Dispatch     float64 // of an operation on all workers
+	// Experts beside a GPU ("DeepSeek-V4-Flash at full size") reach a share of that rate, and each layer waits: e2m1
+	// of one row at 54 GB/s behind 85 us give the 5.5 ms of 17 experts and the 120 ms of 476. Other formats were not
+	// measured so. Estimates of steps take these; placements compare the rates of products alone.
+	Inside, Wait float64
 }
 
 // Xeon16 is 16 cores of an Intel Xeon with AMX, the host of an H200 (docs/benchmarks.md, "Many cores" and "Few rows").
 // Its memory is what was asked for.
 func Xeon16() Host {
 	return Host{
-		Name: "16 cores of a Xeon with AMX", Cores: 16, Core: 18e3, Stream: 136e3, Dispatch: 4.8,
+		Name: "16 cores of a Xeon with AMX", Cores: 16, Core: 18e3, Stream: 136e3, Dispatch: 4.8, Inside: 0.675, Wait: 85,
 		One: [3]float64{0.84, 0.72, 0.59}, Sixteen: [3]float64{0.64, 0.55, 0.40},
 	}
 }
