@@ -163,7 +163,12 @@ func (p *PlacedExperts) choose(src *family.Source, dev kernel.Device, q ExpertRe
 	// they take is given up by experts, one more each time, until all of it fits.
 	for range 16 {
 		if p.Choice, err = placement.Choose(ask); err != nil {
-			return fmt.Errorf("sparrow: %s on %s: %w", src.Name, describeDevice(dev), err)
+			advice := ""
+			if errors.Is(err, placement.ErrNoRoom) {
+				advice = "; add memory, or ask for a smaller cache (--cache-tokens, --max-running) or smaller steps " +
+					"(--step-tokens)"
+			}
+			return fmt.Errorf("sparrow: %s on %s: %w%s", src.Name, describeDevice(dev), err, advice)
 		}
 		n, err := measure(p.Choice.Placement)
 		if err != nil {

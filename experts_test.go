@@ -113,7 +113,8 @@ func TestHomesThatAreRefused(t *testing.T) {
 		t.Errorf("on a CPU: %v", err)
 	}
 	if _, _, err := placedFor(t, Config{Model: tinyFP8, Experts: ExpertsSplit, CacheTokens: 1024,
-		DeviceMemory: 64 << 20}, false); !errors.Is(err, placement.ErrNoRoom) {
+		DeviceMemory: 64 << 20}, false); !errors.Is(err, placement.ErrNoRoom) ||
+		!strings.Contains(err.Error(), "--cache-tokens") {
 		t.Errorf("too little memory: %v", err)
 	}
 }

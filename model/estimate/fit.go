@@ -102,8 +102,13 @@ func (q *Question) Fit() (*Fit, error) {
 	}
 	each := int64(bytesOf(q.Format, e.values()))
 	memory := m.GPU.MemoryBytes
-	if q.DeviceBytes > 0 {
-		memory = min(memory, q.DeviceBytes)
+	switch {
+	case q.DeviceBytes > memory:
+		return nil, fmt.Errorf("%s on %s: --gpu-memory %s is more than the %s of the GPU; leave it out, or state a "+
+			"larger GPU, such as \"h200,128G,memory=300G\"", q.Name, q.Asked, unit.Bytes(q.DeviceBytes),
+			unit.Bytes(memory))
+	case q.DeviceBytes > 0:
+		memory = q.DeviceBytes
 	}
 	parts := []Part{
 		{"weights beside experts", restBytes(q.Model, facts.Heads, m.GPUs),
@@ -159,7 +164,12 @@ func (q *Question) missing(err error, parts []Part, memory int64) error {
 	for _, p := range parts {
 		text += fmt.Sprintf(", %s %s", p.Name, unit.Bytes(p.Bytes))
 	}
-	return fmt.Errorf("%s on %s: %w (each GPU has %s%s)", q.Name, q.Asked, err, unit.Bytes(memory), text)
+	advice := `more GPUs, or more memory of the host, such as "8xh200,256G"`
+	if memory < q.Machine.GPU.MemoryBytes {
+		advice = "a larger --gpu-memory, or " + advice
+	}
+	return fmt.Errorf("%s on %s: %w (each GPU has %s%s); try %s", q.Name, q.Asked, err, unit.Bytes(memory), text,
+		advice)
 }
 
 // speeds estimates decodes of one and of many sequences, and a prompt.

@@ -221,7 +221,8 @@ func TestParseMachine(t *testing.T) {
 	for text, want := range map[string]string{
 		"": `no GPU "" is known`, "b200,128G": `no GPU "b200"`, "0xh200": "number of GPUs", "99xh200": "number of GPUs",
 		"h200,128": "no unit G or T", "h200,-3G": "no amount", "h200,NaNG": "no amount", "h200,1e30T": "no amount",
-		"h200,cores=0": "number of cores", "h200,wings=3G": `no figure "wings"`, "h200,": "no unit",
+		"h200,cores=0":  "number of cores",
+		"h200,wings=3G": `no figure "wings"`, "h200,foo=3": `no figure "foo"`, "h200,": "no unit",
 	} {
 		if _, err := ParseMachine(text); err == nil || !strings.Contains(err.Error(), want) ||
 			!strings.Contains(err.Error(), "known GPUs: h200") {

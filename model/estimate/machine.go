@@ -2,6 +2,7 @@ package estimate
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -71,6 +72,9 @@ func (m *Machine) set(key, value string) error {
 		m.Host.Cores = n
 		return nil
 	}
+	if !slices.Contains([]string{"host", "memory", "bus", "stream", "read"}, key) {
+		return fmt.Errorf("no figure %q is known", key)
+	}
 	n, err := amount(value)
 	if err != nil {
 		return err
@@ -92,8 +96,6 @@ func (m *Machine) set(key, value string) error {
 		for _, rate := range []*float64{&m.GPU.Experts, &m.GPU.Keys, &m.GPU.Scores} {
 			*rate *= m.GPU.Weights / was
 		}
-	default:
-		return fmt.Errorf("no figure %q is known", key)
 	}
 	return nil
 }

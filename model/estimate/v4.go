@@ -49,8 +49,8 @@ func (s *v4Step) layer(l int) {
 	s.attention(ratio)
 	s.mixture(l)
 	s.rest("norms, quantisation, rotation, entries stored")
-	s.add("launches", x.V4Launches*x.V4Launch, fmt.Sprintf("%.0f in each layer, %.1f us of each beside the other stages",
-		x.V4Launches, x.V4Launch))
+	s.add("launches", x.V4Launches*x.V4Launch, fmt.Sprintf("%.0f in each layer, %.1f us of each beside the other "+
+		"stages", x.V4Launches, x.V4Launch))
 	s.exchanges(h)
 }
 

@@ -144,13 +144,11 @@ func (a *Ask) order() []candidate {
 func (a *Ask) refuse(all, fit int, need int64) error {
 	if a.Device < 0 {
 		return fmt.Errorf("placement: %w: what the model needs on the device beside experts takes %s more than there "+
-			"is, and experts take %s; ask for a smaller cache (--cache-tokens, --max-running), smaller steps "+
-			"(--step-tokens) or more device memory", ErrNoRoom, unit.Bytes(-a.Device), unit.Bytes(need))
+			"is, and experts take %s", ErrNoRoom, unit.Bytes(-a.Device), unit.Bytes(need))
 	}
 	return fmt.Errorf("placement: %w: %d experts of %s take %s; %d of them fit the device, the other %d take %s and "+
-		"the host has %s for them: %s are missing; add memory, or ask for a smaller cache (--cache-tokens, "+
-		"--max-running) on the device", ErrNoRoom, all, unit.Bytes(a.Bytes), unit.Bytes(int64(all)*a.Bytes), fit,
-		all-fit, unit.Bytes(need), unit.Bytes(a.Host), unit.Bytes(need-a.Host))
+		"the host has %s for them: %s are missing", ErrNoRoom, all, unit.Bytes(a.Bytes),
+		unit.Bytes(int64(all)*a.Bytes), fit, all-fit, unit.Bytes(need), unit.Bytes(a.Host), unit.Bytes(need-a.Host))
 }
 
 // Times are what one use of an expert in host memory takes by each method, in microseconds.

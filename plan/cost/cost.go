@@ -144,7 +144,8 @@ type Host struct {
 // Its memory is what was asked for.
 func Xeon16() Host {
 	return Host{
-		Name: "16 cores of a Xeon with AMX", Cores: 16, Core: 18e3, Stream: 136e3, Dispatch: 4.8, Inside: 0.675, Wait: 85,
+		Name: "16 cores of a Xeon with AMX", Cores: 16, Core: 18e3, Stream: 136e3, Dispatch: 4.8,
+		Inside: 0.675, Wait: 85,
 		One: [3]float64{0.84, 0.72, 0.59}, Sixteen: [3]float64{0.64, 0.55, 0.40},
 	}
 }
