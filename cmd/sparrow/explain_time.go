@@ -67,31 +67,24 @@ func (f *explainFlags) estimated(a *explain.Answer) (*timed, error) {
 }
 
 // shape is the model's own config, or that of the released model that --family names.
-func (f *explainFlags) shape(m *plan.Model) (*config.DSA, error) {
-	if m.Family == plan.DeepSeekV4 {
-		return nil, fmt.Errorf("explain: --time: whole steps of %v were not measured; supported are %v and %v",
-			m.Family, plan.DeepSeekV32, plan.GLMMoeDSA)
-	}
+func (f *explainFlags) shape(m *plan.Model) (config.Description, error) {
 	if f.family == "" {
 		dir, err := modelFolder(modelFlag, f.model)
 		if err != nil {
 			return nil, err
 		}
-		d, err := described(dir)
-		if err != nil {
-			return nil, err
-		}
-		return d.(*config.DSA), nil
+		return described(dir)
 	}
 	for _, name := range synth.PresetNames() {
-		if r, err := plan.ModelFor(name); err != nil || r.Family != m.Family || r.Context != m.Context {
+		r, err := plan.ModelFor(name)
+		if err != nil || r.Family != m.Family || r.Context != m.Context || r.Layers != m.Layers {
 			continue
 		}
 		text, err := synth.PresetConfig(name)
 		if err != nil {
 			return nil, err
 		}
-		return config.Parse(name, text)
+		return config.Describe(name, text)
 	}
 	return nil, fmt.Errorf("explain: --time: the sizes of %s are not known; give its config.json with --model",
 		f.family)

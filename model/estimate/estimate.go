@@ -35,9 +35,10 @@ type Estimate struct {
 	Warning string `json:"warning,omitempty"`
 }
 
-// Of estimates a step of a batch on GPUs that share a model (docs/ranks.md).
-func Of(c *config.DSA, cfg *plan.Config, b *plan.Batch, gpus int) (*Estimate, error) {
-	if cfg.Hardware.Arch != plan.SM90 || cfg.Layout != plan.FP8Row656 {
+// Of estimates a step of a batch on GPUs that share a model (docs/ranks.md), experts in the format that the family is
+// released in.
+func Of(d config.Description, cfg *plan.Config, b *plan.Batch, gpus int) (*Estimate, error) {
+	if cfg.Hardware.Arch != plan.SM90 || cfg.Layout != plan.FP8Row656 && cfg.Layout != plan.V4Row584 {
 		return nil, fmt.Errorf("estimate: times were measured on an H200 with FP8 rows; ask for --hw h200, or for "+
 			"several such as 8xh200, and --kv fp8, not for %v with %v", cfg.Hardware.Arch, cfg.Layout)
 	}
@@ -45,29 +46,29 @@ func Of(c *config.DSA, cfg *plan.Config, b *plan.Batch, gpus int) (*Estimate, er
 		return nil, fmt.Errorf("estimate: the plan is for %d ranks, asked for %d GPUs", n, gpus)
 	}
 	m := H200s(gpus)
-	out := estimate(c, cfg, b, &m, nil)
-	out.WeightBytes = weightBytes(c, cfg.Model.Heads, gpus)
+	out := estimate(d, cfg, b, &m, nil)
+	out.WeightBytes = weightBytes(d, cfg.Model.Heads, gpus)
 	if room := m.GPU.MemoryBytes - graphBytes - driverBytes; out.WeightBytes > room {
 		out.Warning = fmt.Sprintf("the weights do not fit: %s on each H200 of %s%s", unit.Bytes(out.WeightBytes),
-			unit.Bytes(m.GPU.MemoryBytes), enough(c, cfg, room))
+			unit.Bytes(m.GPU.MemoryBytes), enough(d, cfg.Model, room))
 	}
 	return out, nil
 }
 
 // weightBytes is what each GPU with so many heads holds.
-func weightBytes(c *config.DSA, heads, gpus int) int64 {
-	e := expertsOf(c)
-	return restBytes(c, heads, gpus) + int64(e.values())*int64(e.count()/gpus)
+func weightBytes(d config.Description, heads, gpus int) int64 {
+	e := expertsOf(d)
+	return restBytes(d, heads, gpus) + int64(bytesOf(releasedFormat(d), e.values()))*int64(e.count()/gpus)
 }
 
 // enough names the smallest number of GPUs that hold the weights in so much memory each.
-func enough(c *config.DSA, cfg *plan.Config, room int64) string {
+func enough(d config.Description, m plan.Model, room int64) string {
+	how := m.Division
+	if m.Ranks > 1 && !m.ByRequests() {
+		m.Heads = m.Heads*m.Ranks - m.PaddedHeads
+	}
 	for n := 2; n <= mostGPUs; n++ {
-		heads := (c.Attention.Heads + n - 1) / n
-		if cfg.Model.ByRequests() {
-			heads = c.Attention.Heads
-		}
-		if e := expertsOf(c); e.most()%n == 0 && weightBytes(c, heads, n) <= room {
+		if part, err := m.Divide(n, how); err == nil && weightBytes(d, part.Heads, n) <= room {
 			return fmt.Sprintf("; %d H200s hold them (--hw %dxh200)", n, n)
 		}
 	}

@@ -19,7 +19,9 @@ type parts struct {
 	top   float64 // keys up to which prompts run in the dense form
 	cfg   *plan.Config
 	all   experts
-	split *split // experts in two memories; nil where all are on the device
+	// format is that of the experts.
+	format cost.Format
+	split  *split // experts in two memories; nil where all are on the device
 
 	rows, logits float64
 	// Of the rank's own attention: all rows where heads are divided.
@@ -84,7 +86,10 @@ func expertsOf(d config.Description) experts {
 // newParts is the estimate of a rank.
 func newParts(d config.Description, cfg *plan.Config, b *plan.Batch, m *Machine, s *split, rank int) *parts {
 	p := &parts{x: m.GPU, link: m.Link, ranks: float64(m.GPUs), heads: float64(cfg.Model.Heads), top: float64(cfg.T),
-		cfg: cfg, all: expertsOf(d), split: s, at: map[string]int{}}
+		cfg: cfg, all: expertsOf(d), format: releasedFormat(d), split: s, at: map[string]int{}}
+	if s != nil {
+		p.format = s.ask.Format
+	}
 	if !cfg.DenseOK {
 		p.top = 0
 	}
@@ -200,10 +205,7 @@ func (p *parts) ends(vocabulary, hidden float64) {
 func (p *parts) mixture(l int) {
 	e, x := &p.all, &p.x
 	n := float64(e.layers[l])
-	format := cost.E4M3
-	if p.split != nil {
-		format = p.split.ask.Format
-	}
+	format := p.format
 	inner := e.inner * e.shared / p.ranks
 	shared := p.product(p.rows, 2*inner, e.hidden, 1) + p.product(p.rows, e.hidden, inner, 1)
 	p.add("products", shared+p.product(p.rows, n, e.hidden, 2), p.productFormula())
@@ -231,6 +233,14 @@ func (p *parts) mixture(l int) {
 	if p.split != nil {
 		p.onHost(l, device+shared)
 	}
+}
+
+// releasedFormat is what the experts of a family are released in.
+func releasedFormat(d config.Description) cost.Format {
+	if _, ok := d.(*config.V4); ok {
+		return cost.E2M1
+	}
+	return cost.E4M3
 }
 
 // bytesOf is the memory of values in a format, scales included: float32 for each 128 x 128, a byte for each 32.
