@@ -385,7 +385,8 @@ func TestStreamsThatAreQueuedAreAnError(t *testing.T) {
 		o := options(f)
 		o.Streams = 3
 		start := time.Now()
-		if _, err := Run(t.Context(), o); !errors.Is(err, ErrQueued) || !strings.Contains(err.Error(), "2 of 3 streams") {
+		if _, err := Run(t.Context(), o); !errors.Is(err, ErrQueued) ||
+			!strings.Contains(err.Error(), "2 of 3 streams") {
 			t.Errorf("%v, want %v", err, ErrQueued)
 		}
 		if took := time.Since(start); took > 2*besideStart {
