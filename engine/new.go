@@ -37,6 +37,7 @@ type Info struct {
 	Config        plan.Config
 	Notices       []plan.Notice
 	Memory        Memory
+	MovesExperts  bool     // experts come to the device between steps, as they are chosen
 	Tiers         []string // where pages of the prefix cache are kept outside the device
 	// Draft is what was asked about drafting, Drafts the maximum draft length, and NoDrafts why drafting is disabled.
 	Draft    spec.Setting
@@ -167,7 +168,7 @@ func (e *Engine) allocate(cfg *plan.Config, notices []plan.Notice) error {
 		CacheTokens: cached * len(e.pools), PageTokens: cfg.Page, Pages: size.pages * len(e.pools),
 		WindowPages: size.window.Pages * len(e.pools),
 		StepTokens:  c.StepTokens, MaxRunning: e.sched.Limits().MaxRunning, MaxQueue: c.MaxQueue,
-		MaxStall: c.MaxStall, Kernels: e.model.Device().Name(), Config: *cfg, Notices: notices,
+		MaxStall: c.MaxStall, Kernels: e.model.Device().Name(), Config: *cfg, Notices: notices, MovesExperts: c.Moves != nil,
 		Memory: Memory{Weights: c.WeightBytes, Packed: c.Packed, Cache: ranks * size.bytes,
 			States: ranks * size.states, Arena: ranks * e.passes.runner.Bytes()}}
 	if inner := e.interlude.passes; inner != nil {
