@@ -168,7 +168,8 @@ func (e *Engine) allocate(cfg *plan.Config, notices []plan.Notice) error {
 		CacheTokens: cached * len(e.pools), PageTokens: cfg.Page, Pages: size.pages * len(e.pools),
 		WindowPages: size.window.Pages * len(e.pools),
 		StepTokens:  c.StepTokens, MaxRunning: e.sched.Limits().MaxRunning, MaxQueue: c.MaxQueue,
-		MaxStall: c.MaxStall, Kernels: e.model.Device().Name(), Config: *cfg, Notices: notices, MovesExperts: c.Moves != nil,
+		MaxStall: c.MaxStall, Kernels: e.model.Device().Name(), Config: *cfg, Notices: notices,
+		MovesExperts: c.Moves != nil,
 		Memory: Memory{Weights: c.WeightBytes, Packed: c.Packed, Cache: ranks * size.bytes,
 			States: ranks * size.states, Arena: ranks * e.passes.runner.Bytes()}}
 	if inner := e.interlude.passes; inner != nil {

@@ -139,7 +139,8 @@ func (s *snapshot) engine() {
 	s.counter("graphs_failed_total", "Captures that failed; passes of these shapes run with plain launches.",
 		stats.Graphs.Failed)
 	m := &info.Memory
-	s.add(prometheus.GaugeValue, "device_memory_total_bytes", "All memory of a GPU, or of those that share the model; 0 on a CPU.", float64(m.Device))
+	s.add(prometheus.GaugeValue, "device_memory_total_bytes",
+		"All memory of a GPU, or of those that share the model; 0 on a CPU.", float64(m.Device))
 	s.add(prometheus.CounterValue, "device_busy_seconds_total",
 		"Time of passes, from their preparation until their results are there.", stats.Busy.Seconds())
 	s.add(prometheus.GaugeValue, "longest_gap_seconds",
