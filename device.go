@@ -63,8 +63,11 @@ func OpenDevice(r *kernel.Registry, q DeviceRequest) (kernel.Device, error) {
 		}
 	}
 	if q.Experts.split() {
-		if q.Pack {
+		switch {
+		case q.Pack:
 			why = append(why, errors.New("--pack copies the weights for a CPU"))
+		case len(why) == 0:
+			why = append(why, errors.New("this build has no kernels for GPUs"))
 		}
 		return nil, fmt.Errorf("sparrow: %w: experts %s: only a GPU has a memory of its own, and none can be used: "+
 			"%w; leave --experts out to run on the CPU", kernel.ErrUnsupported, q.Experts, errors.Join(why...))

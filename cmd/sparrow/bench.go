@@ -276,11 +276,11 @@ func (f *benchServeFlags) fit(list []load.Options, running, steps int) error {
 	if steps > 0 && steps < streams+requests {
 		flags += fmt.Sprintf(" --step-tokens %d", streams+requests)
 	}
-	load := "1 request"
+	sent := "1 request"
 	if requests > 1 {
-		load = fmt.Sprintf("%d requests at once", requests)
+		sent = fmt.Sprintf("%d requests at once", requests)
 	}
-	return fmt.Errorf("bench serve: %s and %s exceed --max-running %d; give %s or fewer streams", what, load, running,
+	return fmt.Errorf("bench serve: %s and %s exceed --max-running %d; give %s or fewer streams", what, sent, running,
 		flags)
 }
 
