@@ -27,23 +27,28 @@ type DeviceRequest struct {
 	Fits func(kernel.Device, kernel.Member) error
 	// of is the rank that the device is for; the zero value is a device that runs alone.
 	of kernel.Member
+	// Experts are the homes of experts that need a GPU: AutoKernels then takes no CPU. Empty and ExpertsOnDevice need
+	// none.
+	Experts ExpertHomes
 	// Warn is called with the reason why a GPU that is there is not used; nil drops it.
 	Warn func(text string)
 }
 
 // OpenDevice opens the device that a model is to run on. An implementation that was named is refused where it cannot
 // run the model. AutoKernels takes the first GPU backend that can, and the CPU where none can: without a word where
-// there is no GPU, else with a warning.
+// there is no GPU, else with a warning. Experts that need a GPU make that an error.
 func OpenDevice(r *kernel.Registry, q DeviceRequest) (kernel.Device, error) {
 	if q.Kernels != "" && q.Kernels != AutoKernels {
 		return q.open(r, q.Kernels)
 	}
+	var why []error
 	for _, b := range r.Backends() {
 		if b.Hardware == "cpu" || q.Pack { // weights are packed for a CPU
 			continue
 		}
 		err := b.Available()
 		if errors.Is(err, kernel.ErrAbsent) {
+			why = append(why, fmt.Errorf("%s (%w)", b.Name, err))
 			continue
 		}
 		if err == nil {
@@ -52,9 +57,20 @@ func OpenDevice(r *kernel.Registry, q DeviceRequest) (kernel.Device, error) {
 				return dev, nil
 			}
 		}
-		if q.Warn != nil {
+		why = append(why, fmt.Errorf("%s (%w)", b.Name, err))
+		if q.Warn != nil && !q.Experts.split() {
 			q.Warn(fmt.Sprintf("the GPU is not used, the model runs on the CPU: %v", err))
 		}
+	}
+	if q.Experts.split() {
+		switch {
+		case q.Pack:
+			why = append(why, errors.New("--pack copies the weights for a CPU"))
+		case len(why) == 0:
+			why = append(why, errors.New("this build has no kernels for GPUs"))
+		}
+		return nil, fmt.Errorf("sparrow: %w: experts %s: only a GPU has a memory of its own, and none can be used: "+
+			"%w; leave --experts out to run on the CPU", kernel.ErrUnsupported, q.Experts, errors.Join(why...))
 	}
 	return r.Open("cpu", q.Options)
 }

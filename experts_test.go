@@ -7,6 +7,7 @@ import (
 
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
+	"sparrow/kernel/cuda"
 	"sparrow/model/placement"
 	"sparrow/model/synth"
 	"sparrow/plan"
@@ -111,6 +112,15 @@ func TestHomesThatAreRefused(t *testing.T) {
 	if _, _, err := openDevices(Registry(), c.withDefaults(), p, nil); !errors.Is(err, kernel.ErrUnsupported) ||
 		!strings.Contains(err.Error(), "only a GPU") {
 		t.Errorf("on a CPU: %v", err)
+	}
+	absent := &cuda.Unavailable{Reason: "no library", Try: "install it", Absent: true}
+	for want, c := range map[string]Config{"no library": {}, "--pack copies the weights for a CPU": {Pack: true}} {
+		c.Model, c.Experts = tinyFP8, ExpertsAuto
+		if _, warned, _, err := opened(t, machine(80<<30, absent), c); !errors.Is(err, kernel.ErrUnsupported) ||
+			!strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "leave --experts out") ||
+			len(warned) > 0 {
+			t.Errorf("%v, warned of %q; want %q", err, warned, want)
+		}
 	}
 	if _, _, err := placedFor(t, Config{Model: tinyFP8, Experts: ExpertsSplit, CacheTokens: 1024,
 		DeviceMemory: 64 << 20}, false); !errors.Is(err, placement.ErrNoRoom) ||

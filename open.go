@@ -170,7 +170,7 @@ func openDevices(r *kernel.Registry, c Config, p *parts, nodes *numa.Machine) (d
 	}
 	q := DeviceRequest{
 		Options: kernel.Options{Workers: c.Workers, Ordinal: c.Device, Pack: c.Pack, Precise: c.Precise, NUMA: nodes},
-		Kernels: c.Kernels, Source: p.source, Policy: c.Policy, Warn: c.Warn,
+		Kernels: c.Kernels, Source: p.source, Policy: c.Policy, Experts: c.Experts, Warn: c.Warn,
 	}
 	var placed *PlacedExperts
 	split := c.Experts.split()
@@ -199,10 +199,6 @@ func openDevices(r *kernel.Registry, c Config, p *parts, nodes *numa.Machine) (d
 		return onRanks(g, c.Attention), c, nil
 	}
 	dev, err := OpenDevice(r, q)
-	if err == nil && split && placed == nil {
-		err = errors.Join(fmt.Errorf("sparrow: %w: experts %s on %s; only a GPU has a memory of its own: leave "+
-			"--experts out", kernel.ErrUnsupported, c.Experts, dev.Name()), dev.Close())
-	}
 	if err != nil {
 		return devices{}, c, errors.Join(err, placed.Close())
 	}

@@ -19,6 +19,14 @@ func TestOpenOnRanks(t *testing.T) {
 	if i := e.Info(); !strings.HasPrefix(i.Kernels, "2 x cpu-") || i.Config.Model.Ranks != 2 {
 		t.Errorf("kernels %q, %d ranks", i.Kernels, i.Config.Model.Ranks)
 	}
+	one := start(t, Config{CacheTokens: 4096, Kernels: "cpu"}).Info().Memory
+	for how, tokens := range map[plan.Division]int{plan.ByHeads: 4096, plan.ByRequests: 8192} {
+		i := start(t, Config{Ranks: 2, CacheTokens: 4096, Attention: how}).Info()
+		if i.Memory.Cache != 2*one.Cache || i.CacheTokens != tokens || i.Memory.Arena <= one.Arena {
+			t.Errorf("%v: a cache of %d bytes for %d tokens and passes of %d bytes on two ranks; %d and %d on one", how,
+				i.Memory.Cache, i.CacheTokens, i.Memory.Arena, one.Cache, one.Arena)
+		}
+	}
 	ask := func() string {
 		t.Helper()
 		r, err := e.Generate(context.Background(), Request{Tokens: tokens(1, 30), Sampling: greedy(), MaxTokens: 6,

@@ -53,7 +53,7 @@ func (e *Engine) noteGraphs() {
 			"error", g.Failure)
 	}
 	e.stats.Graphs = GraphCount{Captured: g.Captured, Replayed: g.Replayed, Failed: g.Failed, Evicted: g.Evicted,
-		Held: g.Held, Bytes: g.Bytes}
+		Held: g.Held, Bytes: g.Bytes * int64(max(e.info.Config.Model.Ranks, 1))} // g has those of one rank
 }
 
 // logits are rows of logits of one pass, [rows, vocabulary], from the row first on.

@@ -37,6 +37,7 @@ type Info struct {
 	Config        plan.Config
 	Notices       []plan.Notice
 	Memory        Memory
+	MovesExperts  bool     // experts come to the device between steps, as they are chosen
 	Tiers         []string // where pages of the prefix cache are kept outside the device
 	// Draft is what was asked about drafting, Drafts the maximum draft length, and NoDrafts why drafting is disabled.
 	Draft    spec.Setting
@@ -44,7 +45,8 @@ type Info struct {
 	NoDrafts string
 }
 
-// Memory is how the engine divided memory when it opened, in bytes.
+// Memory is how the engine divided memory when it opened, in bytes, of all ranks together where several share the
+// model.
 type Memory struct {
 	Weights int64
 	Packed  bool // the weights are a copy of their own, see sparrow.Config.Pack
@@ -161,22 +163,24 @@ func (e *Engine) allocate(cfg *plan.Config, notices []plan.Notice) error {
 	if err := e.openInterlude(cfg, context); err != nil {
 		return err
 	}
+	ranks := int64(max(cfg.Model.Ranks, 1)) // sizes are those of one
 	e.info = Info{Family: string(mc.Family), Created: e.now(), Vocabulary: mc.Vocab, ContextTokens: context,
 		CacheTokens: cached * len(e.pools), PageTokens: cfg.Page, Pages: size.pages * len(e.pools),
 		WindowPages: size.window.Pages * len(e.pools),
 		StepTokens:  c.StepTokens, MaxRunning: e.sched.Limits().MaxRunning, MaxQueue: c.MaxQueue,
 		MaxStall: c.MaxStall, Kernels: e.model.Device().Name(), Config: *cfg, Notices: notices,
-		Memory: Memory{Weights: c.WeightBytes, Packed: c.Packed, Cache: size.bytes, States: size.states,
-			Arena: e.passes.runner.Bytes()}}
+		MovesExperts: c.Moves != nil,
+		Memory: Memory{Weights: c.WeightBytes, Packed: c.Packed, Cache: ranks * size.bytes,
+			States: ranks * size.states, Arena: ranks * e.passes.runner.Bytes()}}
 	if inner := e.interlude.passes; inner != nil {
-		e.info.Memory.Arena += inner.runner.Bytes()
+		e.info.Memory.Arena += ranks * inner.runner.Bytes()
 	}
 	if e.tiers != nil {
 		e.info.Tiers, e.info.Memory.Tiers = e.tiers.stack.Describe(), e.tiers.stack.Bytes()
 	}
 	if o, ok := e.model.Device().(kernel.MemoryOwner); ok {
 		use, m := o.MemoryUse(), &e.info.Memory
-		m.Weights, m.Scratch, m.Device = use.Weights, use.Scratch, e.memory.total
+		m.Weights, m.Scratch, m.Device = use.Weights, use.Scratch, ranks*e.memory.total
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ func TestGuideNamesEverything(t *testing.T) {
 	e := newFake(saying("x"))
 	e.stats.Plans = []sparrow.PlanCount{{Row: plan.RowDecode}}
 	e.stats.Tiers.Tiers = []tier.Count{{Tier: "host", Stops: map[string]int64{"not held": 1}}}
-	e.stats.Experts.Choices = 1
+	e.stats.Experts.Choices, e.info.MovesExperts = 1, true
 	s, hs := start(t, e, Options{VLLMNames: true, Events: publisher{}})
 	for _, r := range s.routes {
 		if !strings.Contains(guide, "| `"+r.method+" "+r.pattern+"` |") {

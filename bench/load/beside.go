@@ -27,6 +27,7 @@ const (
 	besidePrompt = 32
 	besideOutput = 4096 // a stream that has ended begins again
 	besideAlone  = 2 * time.Second
+	besideStart  = time.Minute // the most that the next stream takes to begin
 )
 
 // beside runs streams until they are stopped.
@@ -64,9 +65,19 @@ func (r *runner) startBeside(ctx context.Context) (*beside, error) {
 	}
 	poll := time.NewTicker(time.Millisecond)
 	defer poll.Stop()
+	begun, since := 0, time.Now()
 	for !b.ready(r.o.Streams) {
 		if b.err() != nil || ctx.Err() != nil {
 			break
+		}
+		if n := b.begun(); n > begun {
+			begun, since = n, time.Now()
+		}
+		if time.Since(since) > besideStart {
+			b.end()
+			return nil, fmt.Errorf("load: %w: %d of %d streams have begun, and for %v no other did: the server queues "+
+				"them; ask for fewer streams, or let it run more at once (sparrow serve --max-running, --cache-tokens)",
+				ErrQueued, begun, r.o.Streams, besideStart)
 		}
 		<-poll.C
 	}
@@ -124,6 +135,13 @@ func (b *beside) ready(streams int) bool {
 		return true
 	}
 	return false
+}
+
+// begun is how many streams have had a token.
+func (b *beside) begun() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.running
 }
 
 func (b *beside) err() error {

@@ -371,6 +371,49 @@ func TestStreamsBesideTheLoad(t *testing.T) {
 	})
 }
 
+// Streams that the server queues end the run instead of holding it up.
+func TestStreamsThatAreQueuedAreAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stop := make(chan struct{})
+		f := newFake(t, &fake{between: 10 * time.Millisecond, refuse: func(i int, _ http.ResponseWriter) bool {
+			if i >= 2 {
+				<-stop
+			}
+			return i >= 2
+		}})
+		defer close(stop)
+		o := options(f)
+		o.Streams = 3
+		start := time.Now()
+		if _, err := Run(t.Context(), o); !errors.Is(err, ErrQueued) ||
+			!strings.Contains(err.Error(), "2 of 3 streams") {
+			t.Errorf("%v, want %v", err, ErrQueued)
+		}
+		if took := time.Since(start); took > 2*besideStart {
+			t.Errorf("took %v", took)
+		}
+	})
+}
+
+// A run that was interrupted before its first request does not say that there were no errors.
+func TestInterruptedBeforeTheFirstRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		o := options(newFake(t, &fake{between: time.Millisecond}))
+		o.Streams = 1
+		time.AfterFunc(time.Second, cancel)
+		r, err := Run(ctx, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b strings.Builder
+		if err := r.Print(&b); err != nil || strings.Contains(b.String(), "errors: none") ||
+			!strings.Contains(b.String(), fmt.Sprintf("not sent: %d of %[1]d requests", o.Requests)) {
+			t.Errorf("%v, printed %s", err, &b)
+		}
+	})
+}
+
 // A turn repeats the conversation before it, answers included, and conversations of a group begin alike.
 func TestConversations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -201,7 +201,13 @@ func (r *Report) Print(w io.Writer) error {
 			return err
 		}
 	}
-	if len(r.Errors) == 0 {
+	if r.Sent < r.Planned {
+		fmt.Fprintf(w, "\nnot sent: %d of %d requests\n", r.Planned-r.Sent, r.Planned)
+	}
+	switch {
+	case len(r.Errors) == 0 && r.Answered == 0:
+		return nil
+	case len(r.Errors) == 0:
 		_, err := fmt.Fprintln(w, "\nerrors: none")
 		return err
 	}

@@ -222,12 +222,20 @@ func (f *benchServeFlags) serveHere(cmd *cobra.Command, list []load.Options) (er
 			return fmt.Errorf("bench serve: --dummy: %w", err)
 		}
 	}
+	if f.maxRunning > 0 { // else the device decides
+		if err := f.fit(list, f.maxRunning, f.stepTokens); err != nil {
+			return err
+		}
+	}
 	defer f.spareProcessor()()
 	e, err := f.open(cmd, nil)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeNow(e)) }()
+	if err := f.fit(list, e.Info().MaxRunning, e.Info().StepTokens); err != nil {
+		return err
+	}
 	s, err := server.New(server.Adapt(e), server.Options{Grace: time.Second})
 	if err != nil {
 		return err
@@ -247,6 +255,33 @@ func (f *benchServeFlags) serveHere(cmd *cobra.Command, list []load.Options) (er
 	err = f.measure(cmd, list)
 	stop()
 	return errors.Join(err, <-ended)
+}
+
+// fit refuses streams that leave no sequence to the load where that many run at once: requests would wait for them.
+// steps is the largest step in tokens, 0 where it is not known; no more sequences than tokens of a step run.
+func (f *benchServeFlags) fit(list []load.Options, running, steps int) error {
+	streams := f.streams * max(f.streamChoices, 1)
+	if streams == 0 || streams < running {
+		return nil
+	}
+	requests := 1
+	for i := range list {
+		requests = max(requests, min(list[i].Concurrency, f.requests))
+	}
+	what := fmt.Sprintf("%d streams", f.streams)
+	if f.streamChoices > 1 {
+		what += fmt.Sprintf(" of %d choices", f.streamChoices)
+	}
+	flags := fmt.Sprintf("--max-running %d", streams+requests)
+	if steps > 0 && steps < streams+requests {
+		flags += fmt.Sprintf(" --step-tokens %d", streams+requests)
+	}
+	sent := "1 request"
+	if requests > 1 {
+		sent = fmt.Sprintf("%d requests at once", requests)
+	}
+	return fmt.Errorf("bench serve: %s and %s exceed --max-running %d; give %s or fewer streams", what, sent, running,
+		flags)
 }
 
 // measure sends the loads, one after the other, and prints the reports. An error of single requests is part of a

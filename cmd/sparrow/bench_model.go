@@ -104,7 +104,7 @@ microsecond for each, and the shares are of that step.`,
 func (f *benchModelFlags) options() (model.Options, error) {
 	o := model.Options{Chunk: f.chunk, Budget: f.budget, Seed: f.seed, Threads: f.workers, Packed: f.pack}
 	var errs [7]error
-	o.Attention, errs[6] = division(f.attention)
+	o.Attention, errs[6] = division(f.attention, f.ranks, "--ranks 2")
 	o.Prompts, errs[5] = counts("--prompts", f.prompts)
 	o.Contexts, errs[0] = counts("--contexts", f.contexts)
 	o.Batches, errs[1] = counts("--batch", f.batches)

@@ -89,6 +89,11 @@ func TestBenchServeFailsWithAReason(t *testing.T) {
 		{"want chat, long-prefix, random", []string{"--workload", "chats"}},
 		{"--goal", []string{"--goal", "fast"}},
 		{"--turns", []string{"--turns", "none"}},
+		{"70 streams and 1 request exceed --max-running 64; give --max-running 71 or fewer streams",
+			[]string{"--streams", "70", "--requests", "1", "--kernels", "cpu"}},
+		{"4 streams of 2 choices and 8 requests at once exceed --max-running 8; give " +
+			"--max-running 16 or", []string{"--streams", "4", "--stream-choices", "2", "--max-running", "8",
+			"--model", "none"}},
 		{"0 requests", []string{"--requests", "0"}},
 		{"does not answer as expected", []string{"--url", "http://127.0.0.1:1"}},
 	} {

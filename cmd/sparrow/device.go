@@ -67,8 +67,8 @@ func addAttention(f *pflag.FlagSet, attention *string) {
 		"cache), dp (by requests; each holds the pages of its own), auto (tp where the heads divide)")
 }
 
-// devices are the devices that the flags name.
-func (r *rankFlags) devices() (sparrow.Ranks, error) {
+// devices are the devices that the flags name, for kernels that --kernels asks for.
+func (r *rankFlags) devices(kernels string) (sparrow.Ranks, error) {
 	out := sparrow.Ranks{Count: r.ranks}
 	if err := counted(count{"ranks", r.ranks, group.MaxRanks}); err != nil {
 		return out, err
@@ -80,7 +80,11 @@ func (r *rankFlags) devices() (sparrow.Ranks, error) {
 	if r.ranks > 1 && len(out.GPUs) > 0 {
 		return out, fmt.Errorf("--ranks %d names CPU devices and --gpus %s GPUs; give one of them", r.ranks, r.gpus)
 	}
-	out.Attention, err = division(r.attention)
+	if r.ranks > 1 && kernels == "cuda" {
+		return out, fmt.Errorf("--ranks %d names CPU devices, and --kernels cuda a GPU; for %[1]d GPUs give --gpus "+
+			"%[1]d in place of --ranks", r.ranks)
+	}
+	out.Attention, err = division(r.attention, max(r.ranks, len(out.GPUs)), "--ranks 2 or --gpus 2")
 	return out, err
 }
 
@@ -110,10 +114,15 @@ func parseGPUs(text string) ([]int, error) {
 	return list, nil
 }
 
-func division(attention string) (plan.Division, error) {
+// division reads --attention of that many ranks; several is an example of flags that ask for more than one.
+func division(attention string, ranks int, several string) (plan.Division, error) {
 	d, err := plan.ParseDivision(attention)
-	if err != nil {
+	switch {
+	case err != nil || attention == "":
 		return d, fmt.Errorf("--attention %s: want tp, dp or auto", attention)
+	case d != plan.DivisionUnset && ranks < 2:
+		return d, fmt.Errorf("--attention %s says how ranks share attention, and there is one; give %s as well, or "+
+			"leave --attention out", attention, several)
 	}
 	return d, nil
 }

@@ -177,11 +177,14 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 	if watchdog == 0 {
 		watchdog = -1 // the configuration's 0 is its default
 	}
+	if f.rankTimeout < 0 {
+		return sparrow.Config{}, fmt.Errorf("--rank-timeout %v: want a time, or 0 for no bound", f.rankTimeout)
+	}
 	timeout := f.rankTimeout
 	if timeout == 0 {
 		timeout = -1
 	}
-	ranks, err := f.devices()
+	ranks, err := f.devices(f.kernels)
 	if err != nil {
 		return sparrow.Config{}, err
 	}

@@ -10,10 +10,14 @@ import (
 	"sparrow"
 	bench "sparrow/bench/model"
 	"sparrow/engine"
+	"sparrow/internal/unit"
 	"sparrow/kernel"
 	"sparrow/model"
 	"sparrow/plan"
 )
+
+// leastGPUMemory is the least that --gpu-memory takes: a smaller number lacks its unit.
+const leastGPUMemory = 1 << 20
 
 // expertFlags say where experts are.
 type expertFlags struct{ experts, gpuMemory string }
@@ -28,14 +32,20 @@ func (f *expertFlags) add(s *pflag.FlagSet) {
 
 // homes reads the flags.
 func (f *expertFlags) homes() (sparrow.ExpertHomes, int64, error) {
+	if *f == (expertFlags{}) { // a command without the flags
+		return sparrow.ExpertsOnDevice, 0, nil
+	}
 	h, err := sparrow.ParseExpertHomes(f.experts)
+	if err == nil && f.experts == "" {
+		err = errors.New("experts: nothing is given; want device, split, host or auto")
+	}
 	if err != nil {
 		return "", 0, fmt.Errorf("--%w", err)
 	}
-	if f.gpuMemory == "" { // a command without the flags
-		return h, 0, nil
-	}
 	n, err := parseBytes(f.gpuMemory)
+	if err == nil && n > 0 && n < leastGPUMemory {
+		err = fmt.Errorf("%q is less than %s; give a unit, such as 100G", f.gpuMemory, unit.Bytes(leastGPUMemory))
+	}
 	if err != nil {
 		return "", 0, fmt.Errorf("--gpu-memory: %w", err)
 	}
@@ -68,6 +78,7 @@ func (f *benchModelFlags) place(q *sparrow.DeviceRequest, o *bench.Options) (*sp
 	if len(o.Prompts) == 0 {
 		o.Prompts = []int{8192}
 	}
+	q.Experts = homes
 	chunk := o.Chunk
 	longest, most := max(slices.Max(o.Contexts), slices.Max(append(o.Prompts, 0))), slices.Max(o.Batches)
 	q.Fits = func(dev kernel.Device, _ kernel.Member) error {

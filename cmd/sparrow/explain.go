@@ -227,7 +227,7 @@ func (f *explainFlags) facts() (plan.Model, error) {
 	if err != nil {
 		return m, err
 	}
-	how, err := division(f.attention)
+	how, err := division(f.attention, ranks, "--tp 2")
 	if err != nil {
 		return m, err
 	}

@@ -266,6 +266,9 @@ func describe(w io.Writer, i sparrow.Info) {
 		"each query; kernels %s\n",
 		c.KV, c.Layout, c.Page, c.Prefill, c.Decode, denseText(i), c.Model.K, i.Kernels)
 	fmt.Fprintf(w, "device   %s\n", deviceText(i))
+	if text := ranksText(&c.Model); text != "" {
+		fmt.Fprintf(w, "ranks    %s\n", text)
+	}
 	fmt.Fprintf(w, "drafts   %s\n", draftText(i))
 	for _, n := range i.Notices {
 		if n.Level != plan.NoticeInfo { // those say what the line above says
@@ -273,12 +276,15 @@ func describe(w io.Writer, i sparrow.Info) {
 		}
 	}
 	m := i.Memory
-	packed := ""
+	packed, each := "", ""
 	if m.Packed {
 		packed = ", packed"
 	}
-	fmt.Fprintf(w, "memory   weights %s%s; cache %s: %d pages, %d tokens; %s for the largest step",
-		unit.Bytes(m.Weights), packed, unit.Bytes(m.Cache), i.Pages, i.CacheTokens, unit.Bytes(m.Arena))
+	if n := int64(c.Model.Ranks); n > 1 {
+		each = fmt.Sprintf(" (%s on each of %d ranks)", unit.Bytes(m.Cache/n), n)
+	}
+	fmt.Fprintf(w, "memory   weights %s%s; cache %s%s: %d pages, %d tokens; %s for the largest step",
+		unit.Bytes(m.Weights), packed, unit.Bytes(m.Cache), each, i.Pages, i.CacheTokens, unit.Bytes(m.Arena))
 	if m.Device > 0 {
 		fmt.Fprintf(w, ", %s for operations, of %s", unit.Bytes(m.Scratch), unit.Bytes(m.Device))
 	}
@@ -296,6 +302,23 @@ func deviceText(i sparrow.Info) string {
 		return i.Device
 	}
 	return i.Device + "; its defaults: " + strings.Join(i.Defaults, ", ")
+}
+
+// ranksText says how ranks share attention; nothing where there is one.
+func ranksText(m *plan.Model) string {
+	switch {
+	case m.Ranks < 2:
+		return ""
+	case m.ByRequests():
+		return fmt.Sprintf("%d share attention by requests (dp): each computes all %d heads of its own sequences and "+
+			"holds their pages", m.Ranks, m.Heads)
+	}
+	padded := ""
+	if m.PaddedHeads > 0 {
+		padded = fmt.Sprintf(" (%d of them padding; --attention dp pads none)", m.PaddedHeads)
+	}
+	return fmt.Sprintf("%d share attention by heads (tp): each computes %d of %d%s and holds the whole cache", m.Ranks,
+		m.Heads, m.Heads*m.Ranks, padded)
 }
 
 // noteDevice says in one line that a GPU runs the model, and with which defaults.

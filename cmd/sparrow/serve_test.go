@@ -13,6 +13,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sparrow"
+	"sparrow/plan"
 )
 
 // serving is a server started by the command, with what it said.
@@ -170,6 +173,34 @@ func TestServeDescribesACheckpointPlainly(t *testing.T) {
 		}
 	}
 	s.end(t)
+}
+
+// The start lines say how ranks share attention, and have the bytes of all of them.
+func TestStartLinesOfRanks(t *testing.T) {
+	i := sparrow.Info{Memory: sparrow.Memory{Cache: 6 << 20}, Pages: 10, CacheTokens: 640}
+	for _, c := range []struct {
+		model plan.Model
+		want  []string
+	}{
+		{plan.Model{Heads: 4}, []string{"cache 6.0 MiB: 10 pages, 640 tokens"}},
+		{plan.Model{Heads: 4, Ranks: 2, Division: plan.ByRequests}, []string{
+			"ranks    2 share attention by requests (dp): each computes all 4 heads",
+			"cache 6.0 MiB (3.0 MiB on each of 2 ranks): 10 pages"}},
+		{plan.Model{Heads: 3, Ranks: 2, PaddedHeads: 1, Division: plan.ByHeads}, []string{
+			"by heads (tp): each computes 3 of 6 (1 of them padding; --attention dp pads none) and holds"}},
+	} {
+		i.Config.Model = c.model
+		var b strings.Builder
+		describe(&b, i)
+		for _, want := range c.want {
+			if !strings.Contains(b.String(), want) {
+				t.Errorf("%+v: %s lacks %q", c.model, &b, want)
+			}
+		}
+		if c.model.Ranks == 0 && strings.Contains(b.String(), "ranks ") {
+			t.Errorf("one device: %s", &b)
+		}
+	}
 }
 
 func TestServeFailsWithWhatToDo(t *testing.T) {

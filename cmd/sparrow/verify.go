@@ -51,7 +51,7 @@ golden.json and golden.safetensors beside the weights can be verified: in the so
 			if chunk < 0 {
 				return fmt.Errorf("verify: --chunk %d: want prompt tokens per step, or 0 for whole prompts", chunk)
 			}
-			of, err := ranks.devices()
+			of, err := ranks.devices(kernels)
 			if err != nil {
 				return fmt.Errorf("verify: %w", err)
 			}

@@ -63,16 +63,15 @@ func (g queued) Reserved() (most int64) {
 	return most
 }
 
-// MemoryUse is that of the rank whose weights take the most.
-func (g queued) MemoryUse() (most kernel.MemoryUse) {
+// MemoryUse is that of all ranks together.
+func (g queued) MemoryUse() (all kernel.MemoryUse) {
 	for _, r := range g.ranks {
 		if d, ok := r.dev.(kernel.MemoryOwner); ok {
-			if use := d.MemoryUse(); use.Weights >= most.Weights {
-				most = use
-			}
+			use := d.MemoryUse()
+			all.Weights, all.Scratch = all.Weights+use.Weights, all.Scratch+use.Scratch
 		}
 	}
-	return most
+	return all
 }
 
 // graphs is a pass that was recorded on every rank.

@@ -130,14 +130,17 @@ func (s *snapshot) engine() {
 				"layer get, in the mean over layers: how far use is from even.", top.share, "of", top.name)
 		}
 	}
-	s.counter("expert_moves_total", "Experts that were moved to the device in the place of others.",
-		stats.Experts.Moved)
+	if info.MovesExperts {
+		s.counter("expert_moves_total", "Experts that were moved to the device in the place of others.",
+			stats.Experts.Moved)
+	}
 	s.counter("graphs_captured_total", "Passes that were captured as a graph of the device.", stats.Graphs.Captured)
 	s.counter("graphs_replayed_total", "Passes that ran from a captured graph.", stats.Graphs.Replayed)
 	s.counter("graphs_failed_total", "Captures that failed; passes of these shapes run with plain launches.",
 		stats.Graphs.Failed)
 	m := &info.Memory
-	s.add(prometheus.GaugeValue, "device_memory_total_bytes", "All memory of a GPU; 0 on a CPU.", float64(m.Device))
+	s.add(prometheus.GaugeValue, "device_memory_total_bytes",
+		"All memory of a GPU, or of those that share the model; 0 on a CPU.", float64(m.Device))
 	s.add(prometheus.CounterValue, "device_busy_seconds_total",
 		"Time of passes, from their preparation until their results are there.", stats.Busy.Seconds())
 	s.add(prometheus.GaugeValue, "longest_gap_seconds",

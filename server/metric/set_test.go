@@ -44,6 +44,18 @@ func busy() *source {
 	}
 }
 
+// Moves of experts are counted where experts can move.
+func TestExpertMoves(t *testing.T) {
+	for _, moves := range []bool{false, true} {
+		e := busy()
+		e.info.MovesExperts, e.stats.Experts.Moved = moves, 54
+		text := scrape(t, New(e, false))
+		if got := strings.Contains(text, "\nsparrow_expert_moves_total 54\n"); got != moves {
+			t.Errorf("moves %v: published %v", moves, got)
+		}
+	}
+}
+
 func scrape(t *testing.T, s *Set) string {
 	t.Helper()
 	w := httptest.NewRecorder()
