@@ -71,6 +71,13 @@ func (f *feed) want(request, token, row int, kind plan.Pass) error {
 // forget says that the memory of the latest pass is used again.
 func (f *feed) forget() { f.from, f.saved = nil, 0 }
 
+// lose says that the device may not have written what was enqueued: a pass failed, and with it what was behind it.
+func (f *feed) lose() {
+	for i := range f.sent {
+		f.sent[i].held = f.sent[i].held[:0]
+	}
+}
+
 // remember lets the next pass take the tokens of the latest one, where it has chosen any.
 func (f *feed) remember(p *pass) {
 	f.forget()

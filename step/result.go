@@ -15,6 +15,7 @@ import (
 type Pending struct {
 	result Result
 	event  kernel.Event
+	feed   *feed
 }
 
 // fetch enqueues one copy that brings all results of a pass to host memory.
@@ -29,7 +30,7 @@ func (r *Runner) fetch(s *side, p *pass, block []int32) (Pending, error) {
 	res.words = s.results[s.turn][:n]
 	res.Logits = res.words[:(p.plan.WholeLogits-paddedLogits(&s.batch))*res.Vocab]
 	event, err := kernel.FetchF32(r.model.Device(), res.words, out.Block)
-	return Pending{result: res, event: event}, err
+	return Pending{result: res, event: event, feed: &r.feed}, err
 }
 
 // paddedLogits is how many of the last whole rows of logits belong to requests that are padding.
@@ -49,6 +50,9 @@ func (p Pending) Plan() *plan.Plan { return p.result.Plan }
 // Wait waits for the pass and its results.
 func (p Pending) Wait() (Result, error) {
 	if err := p.event.Wait(); err != nil {
+		if p.feed != nil {
+			p.feed.lose()
+		}
 		return Result{}, failed(p.Plan(), err)
 	}
 	return p.result, nil

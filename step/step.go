@@ -209,6 +209,7 @@ func (r *Runner) prepare(s *side, p *pass, block []int32) error {
 // launch enqueues a pass that was prepared.
 func (r *Runner) launch(s *side, p *pass, block []int32) error {
 	if err := r.enqueue(s, p, block); err != nil {
+		r.feed.lose()
 		return failed(p.plan, err)
 	}
 	p.Enqueued()
