@@ -49,12 +49,16 @@ func (p Pending) Plan() *plan.Plan { return p.result.Plan }
 
 // Wait waits for the pass and its results.
 func (p Pending) Wait() (Result, error) {
-	if err := p.event.Wait(); err != nil {
-		if p.feed != nil {
+	done := false
+	defer func() {
+		if !done && p.feed != nil { // it failed, or panicked
 			p.feed.lose()
 		}
+	}()
+	if err := p.event.Wait(); err != nil {
 		return Result{}, failed(p.Plan(), err)
 	}
+	done = true
 	return p.result, nil
 }
 

@@ -208,10 +208,16 @@ func (r *Runner) prepare(s *side, p *pass, block []int32) error {
 
 // launch enqueues a pass that was prepared.
 func (r *Runner) launch(s *side, p *pass, block []int32) error {
+	done := false
+	defer func() {
+		if !done { // it failed, or panicked
+			r.feed.lose()
+		}
+	}()
 	if err := r.enqueue(s, p, block); err != nil {
-		r.feed.lose()
 		return failed(p.plan, err)
 	}
+	done = true
 	p.Enqueued()
 	if c, ok := r.model.(model.Stateful); ok && p.plan.Pass == plan.PassTarget {
 		c.Commit(&s.input)
