@@ -71,8 +71,12 @@ func (f *feed) want(request, token, row int, kind plan.Pass) error {
 // forget says that the memory of the latest pass is used again.
 func (f *feed) forget() { f.from, f.saved = nil, 0 }
 
-// lose says that the device may not have written what was enqueued: a pass failed, and with it what was behind it.
-func (f *feed) lose() {
+// loseUnless is deferred by what enqueues a pass or waits for it. Where that failed or panicked, the device may not
+// have written what was enqueued behind it: places are written again.
+func (f *feed) loseUnless(done *bool) {
+	if *done {
+		return
+	}
 	for i := range f.sent {
 		f.sent[i].held = f.sent[i].held[:0]
 	}

@@ -50,11 +50,7 @@ func (p Pending) Plan() *plan.Plan { return p.result.Plan }
 // Wait waits for the pass and its results.
 func (p Pending) Wait() (Result, error) {
 	done := false
-	defer func() {
-		if !done && p.feed != nil { // it failed, or panicked
-			p.feed.lose()
-		}
-	}()
+	defer p.feed.loseUnless(&done)
 	if err := p.event.Wait(); err != nil {
 		return Result{}, failed(p.Plan(), err)
 	}
