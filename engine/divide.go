@@ -88,11 +88,11 @@ func (e *Engine) between() error {
 	}
 	now := e.now()
 	i.longest, i.at = max(i.longest, now.Sub(i.at)), now
-	if now.Sub(e.waiting) < i.patience(e.cfg.MaxStall, max(i.longest, i.before)) {
+	if now.Sub(e.waiting) < i.waitLimit(e.cfg.MaxStall, max(i.longest, i.before)) {
 		return nil
 	}
 	items, load := e.sched.Between()
-	if len(items) == 0 { // for want of pages
+	if len(items) == 0 { // no page is free
 		e.waiting = now
 		return nil
 	}
@@ -132,10 +132,10 @@ func (i *interlude) note(took time.Duration) {
 	i.most = max(took, i.most-(i.most-took)/4)
 }
 
-// patience is how long sequences that decode wait until they run: what is left of the bound beside their own time and
+// waitLimit is how long sequences that decode wait until they run: what is left of the bound beside their own time and
 // the operation that may just begin. Where that is little, prompts have half of the bound, and half of the time; one
 // batch that took very long does not count for that.
-func (i *interlude) patience(bound, operation time.Duration) time.Duration {
+func (i *interlude) waitLimit(bound, operation time.Duration) time.Duration {
 	return max(bound-i.most-operation, bound/2, min(i.took, i.tookBefore))
 }
 
@@ -143,7 +143,7 @@ func (i *interlude) patience(bound, operation time.Duration) time.Duration {
 // themselves, above half of it beside their own time. Otherwise it is 0.
 func (i *interlude) stall(bound time.Duration) time.Duration {
 	took := min(i.took, i.tookBefore)
-	gap := i.patience(bound, i.usual) + i.usual + took
+	gap := i.waitLimit(bound, i.usual) + i.usual + took
 	if i.batches < 8 || gap <= max(bound, took+bound/2) {
 		return 0
 	}

@@ -96,7 +96,7 @@ func TestPatience(t *testing.T) {
 		{0, 0, 100 * ms}, {20 * ms, 10 * ms, 70 * ms}, {20 * ms, 60 * ms, 50 * ms}, {80 * ms, 10 * ms, 80 * ms},
 	} {
 		i := interlude{took: c.took, tookBefore: c.took, most: c.took}
-		if got := i.patience(100*ms, c.operation); got != c.want {
+		if got := i.waitLimit(100*ms, c.operation); got != c.want {
 			t.Errorf("batches of %v, operations of %v: %v, want %v", c.took, c.operation, got, c.want)
 		}
 	}
@@ -104,15 +104,15 @@ func TestPatience(t *testing.T) {
 	for _, took := range []time.Duration{10 * ms, 50 * ms, 10 * ms} {
 		i.note(took)
 	}
-	if got := i.patience(100*ms, 5*ms); got != 55*ms {
+	if got := i.waitLimit(100*ms, 5*ms); got != 55*ms {
 		t.Errorf("after batches of 10, 50 and 10 ms streams wait for %v, want 55ms", got)
 	}
 	i.note(700 * ms)
-	if got := i.patience(100*ms, 5*ms); got != 50*ms {
+	if got := i.waitLimit(100*ms, 5*ms); got != 50*ms {
 		t.Errorf("after one batch of 700 ms streams wait for %v, want 50ms", got)
 	}
 	i.note(700 * ms)
-	if got := i.patience(100*ms, 5*ms); got != 700*ms {
+	if got := i.waitLimit(100*ms, 5*ms); got != 700*ms {
 		t.Errorf("where batches take 700 ms streams wait for %v, want 700ms", got)
 	}
 }
