@@ -218,6 +218,9 @@ func fillBF16(a *fillArgs)
 func fillFP8(a *fillArgs)
 
 //go:noescape
+func foldPlanesEight(a *foldArgs)
+
+//go:noescape
 func foldPlanesFour(a *foldArgs)
 
 //go:noescape
@@ -360,6 +363,9 @@ func packPlain(a *packArgs)
 
 //go:noescape
 func packPlainHalves(a *packArgs)
+
+//go:noescape
+func packPlanesEight(a *packArgs)
 
 //go:noescape
 func packPlanesFour(a *packArgs)
@@ -618,6 +624,9 @@ func streamFP4x16(a *streamArgs)
 
 //go:noescape
 func streamFP4x4(a *streamArgs)
+
+//go:noescape
+func streamFP4x8(a *streamArgs)
 
 //go:noescape
 func tiles1x1(a *tileArgs)
