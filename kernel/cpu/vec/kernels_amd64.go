@@ -242,6 +242,9 @@ func foldStridedParts(a *foldArgs)
 func foldStridedPlain(a *foldArgs)
 
 //go:noescape
+func foldStridedPlainEight(a *foldArgs)
+
+//go:noescape
 func foldTilesEight(a *foldArgs)
 
 //go:noescape
@@ -252,6 +255,9 @@ func foldTilesParts(a *foldArgs)
 
 //go:noescape
 func foldTilesPlain(a *foldArgs)
+
+//go:noescape
+func foldTilesPlainEight(a *foldArgs)
 
 //go:noescape
 func foldWideParts(a *foldArgs)
@@ -348,9 +354,6 @@ func packFP864avx512(a *accArgs)
 
 //go:noescape
 func packFour(a *packArgs)
-
-//go:noescape
-func packFourHalves(a *packArgs)
 
 //go:noescape
 func packOne(a *packArgs)
@@ -605,12 +608,6 @@ func stream16scaled(a *streamArgs)
 func stream1scaled(a *streamArgs)
 
 //go:noescape
-func stream4(a *streamArgs)
-
-//go:noescape
-func stream4scaled(a *streamArgs)
-
-//go:noescape
 func stream8(a *streamArgs)
 
 //go:noescape
@@ -632,13 +629,25 @@ func streamFP4x8(a *streamArgs)
 func tiles1x1(a *tileArgs)
 
 //go:noescape
+func tiles1x1parts(a *tileArgs)
+
+//go:noescape
 func tiles1x2(a *tileArgs)
+
+//go:noescape
+func tiles1x2parts(a *tileArgs)
 
 //go:noescape
 func tiles2x1(a *tileArgs)
 
 //go:noescape
+func tiles2x1parts(a *tileArgs)
+
+//go:noescape
 func tiles2x2(a *tileArgs)
+
+//go:noescape
+func tiles2x2parts(a *tileArgs)
 
 //go:noescape
 func transposeavx512(a *vecArgs)
