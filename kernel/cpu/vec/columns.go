@@ -59,7 +59,7 @@ func (c *Columns) Reset(m, k int, o Order) {
 	switch {
 	case m == 1:
 		rows = 1
-	case m <= fewRows && o != Halves:
+	case m <= fewRows:
 		rows = fewRows
 	case m <= halfRows:
 		rows = halfRows
@@ -119,21 +119,8 @@ func (o Order) depth() int {
 	return 32
 }
 
-// tiles is the tiles of a group: one for each part of GroupRows rows, or of fewer in the order of halves.
-func (c *Columns) tiles() int {
-	if c.order == Halves {
-		return c.parts
-	}
-	return max(1, c.parts*c.rows/GroupRows)
-}
-
-// sums is the tiles of the sums of a group by a tile of weights.
-func (c *Columns) sums() int {
-	if c.order == Halves {
-		return 1
-	}
-	return c.tiles()
-}
+// tiles is the tiles of a group: one for each part of GroupRows rows.
+func (c *Columns) tiles() int { return max(1, c.parts*c.rows/GroupRows) }
 
 // lineBytes is a line of a tile: two elements along k of every column, or four of a plane.
 func (c *Columns) lineBytes() int { return 4 * c.parts * c.rows / c.tiles() }

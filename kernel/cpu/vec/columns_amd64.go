@@ -93,7 +93,7 @@ func (c *Columns) kernel() func(*packArgs) {
 var packKernels = [...]struct{ one, four, eight, sixteen, plain func(*packArgs) }{
 	InOrder: {packOne, packFour, packEight, packSixteen, packPlain},
 	Nibbles: {packPlanesOne, packPlanesFour, packPlanesEight, packPlanesSixteen, nil},
-	Halves:  {packOneHalves, nil, packEightHalves, packSixteenHalves, packPlainHalves},
+	Halves:  {packOneHalves, packFourHalves, packEightHalves, packSixteenHalves, packPlainHalves},
 }
 
 // run packs piece i from a's rows.

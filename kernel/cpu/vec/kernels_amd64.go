@@ -242,9 +242,6 @@ func foldStridedParts(a *foldArgs)
 func foldStridedPlain(a *foldArgs)
 
 //go:noescape
-func foldStridedPlainEight(a *foldArgs)
-
-//go:noescape
 func foldTilesEight(a *foldArgs)
 
 //go:noescape
@@ -255,9 +252,6 @@ func foldTilesParts(a *foldArgs)
 
 //go:noescape
 func foldTilesPlain(a *foldArgs)
-
-//go:noescape
-func foldTilesPlainEight(a *foldArgs)
 
 //go:noescape
 func foldWideParts(a *foldArgs)
@@ -354,6 +348,9 @@ func packFP864avx512(a *accArgs)
 
 //go:noescape
 func packFour(a *packArgs)
+
+//go:noescape
+func packFourHalves(a *packArgs)
 
 //go:noescape
 func packOne(a *packArgs)
@@ -608,6 +605,12 @@ func stream16scaled(a *streamArgs)
 func stream1scaled(a *streamArgs)
 
 //go:noescape
+func stream4(a *streamArgs)
+
+//go:noescape
+func stream4scaled(a *streamArgs)
+
+//go:noescape
 func stream8(a *streamArgs)
 
 //go:noescape
@@ -629,25 +632,13 @@ func streamFP4x8(a *streamArgs)
 func tiles1x1(a *tileArgs)
 
 //go:noescape
-func tiles1x1parts(a *tileArgs)
-
-//go:noescape
 func tiles1x2(a *tileArgs)
-
-//go:noescape
-func tiles1x2parts(a *tileArgs)
 
 //go:noescape
 func tiles2x1(a *tileArgs)
 
 //go:noescape
-func tiles2x1parts(a *tileArgs)
-
-//go:noescape
 func tiles2x2(a *tileArgs)
-
-//go:noescape
-func tiles2x2parts(a *tileArgs)
 
 //go:noescape
 func transposeavx512(a *vecArgs)

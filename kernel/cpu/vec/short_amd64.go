@@ -51,16 +51,16 @@ func (ts *tileScratch) blocksTimes(c *Cut, b tileBlock, blocks int) {
 	ts.shape(b.rows, a.ldx)
 	a.x = at(x.mem[:cap(x.mem)], b.m/x.rows*x.groupBytes())
 	a.groups, a.offsetX, a.offsetW, a.sums = blocks, 0, 0, at(b.sums, 0)
-	runKernel(tileKernels[0][1][x.sums()-1], a)
+	runKernel(tileKernels[1][x.tiles()-1], a)
 	a.offsetW = 0
 }
 
 // foldRuns writes the sums of blocks, row i and on of every run, to y.
 func (ts *tileScratch) foldRuns(c *Cut, i, run, blocks int) {
-	each := c.X.sums() * blockW / tileSide * tileBytes // of a block
+	each := c.X.tiles() * blockW / tileSide * tileBytes // of a block
 	if c.X.rows == 1 {
 		for r := range blockW {
-			foldOne(c.Y[r*run+i:][:blocks], ts.sums[r*pairLanes:], each, c)
+			foldOne(c.Y[r*run+i:][:blocks], ts.sums[r*pairLanes:], each, c.Add)
 		}
 		return
 	}
@@ -69,7 +69,7 @@ func (ts *tileScratch) foldRuns(c *Cut, i, run, blocks int) {
 	a.rows, a.tiles, a.line = c.M1-c.M0, tileSide, each
 	a.nextSums, a.nextY = pairLanes, 4*run
 	for w := range blockW / tileSide {
-		a.sums, a.y = at(ts.sums, w*c.X.sums()*tileBytes), at(c.Y, w*tileSide*run+i)
+		a.sums, a.y = at(ts.sums, w*c.X.tiles()*tileBytes), at(c.Y, w*tileSide*run+i)
 		runKernel(c.X.folds().strided, a)
 	}
 }

@@ -7,15 +7,12 @@ import (
 	"unsafe"
 )
 
-// A unit of a streaming kernel is streamRows rows of at most unitBlocks blocks of codes: 8192
-// columns, half a megabyte. A call takes units of streamBlocks blocks together,
+// A unit of a streaming kernel is blockW rows of at most unitBlocks blocks of codes: 8192
+// columns, a quarter of a megabyte. A call takes units of streamBlocks blocks together,
 // which is less than a tenth of a millisecond.
 const (
-	streamRows   = 2 * blockW
 	unitBlocks   = 64
-	streamBlocks = 128
-	// pieceBlocks is the most blocks of a unit that are prefetched at a time: an eighth of a megabyte.
-	pieceBlocks = 16
+	streamBlocks = 256
 	// streamRun is the bytes that each prefetch cursor advances in 32 rows.
 	streamRun = 256
 	// Eight prefetch cursors have different offsets within a page: with rows of 4096
@@ -63,9 +60,9 @@ type streamUnits struct {
 // none: the scales of a unit are in one line, and either all scales are folded into
 // the weights or none. Units whose columns are not whole blocks are taken one by one.
 func (w *panelWeights) units(c *Cut, j int) streamUnits {
-	u := streamUnits{row: j, each: streamRows, depth: w.k / scaleBlock * scaleBlock, folded: w.folded(j)}
+	u := streamUnits{row: j, each: blockW, depth: w.k / scaleBlock * scaleBlock, folded: w.folded(j)}
 	most := min(streamBlocks/min(u.depth/scaleBlock, unitBlocks),
-		sumsBytes/(u.each*c.X.lineBytes()))
+		sumsBytes/(u.each*c.X.tiles()*c.X.lineBytes()))
 	if u.depth < w.k || c.M1-c.M0 > c.X.rows {
 		most = 1
 	}
@@ -83,11 +80,10 @@ func (w *panelWeights) streams(row, n, left int) bool {
 
 // streamUnits multiplies the units, unitBlocks blocks of each after the other.
 func (ts *tileScratch) streamUnits(c *Cut, w *panelWeights, u streamUnits) {
-	clear(ts.sums[:u.rows*c.X.lineBytes()])
+	clear(ts.sums[:u.rows*c.X.tiles()*c.X.lineBytes()])
 	for from := 0; from < u.depth; from += unitBlocks * scaleBlock {
 		size := min(u.depth-from, unitBlocks*scaleBlock)
 		ts.aheadOf(c, u, aheadRows{first: uintptr(at(w.b, u.row*w.ld)), ld: w.ld, from: from, size: size, all: u.depth})
-		ts.piecesAhead(u, w.ld, size)
 		ts.streamDepth(c, w, u, from, size)
 	}
 }
@@ -126,7 +122,7 @@ func (ts *tileScratch) aheadOf(c *Cut, u streamUnits, r aheadRows) {
 func (ts *tileScratch) streamRest(c *Cut, w *panelWeights, j, from, rows int) int {
 	for r := 0; r < rows; r += blockW {
 		b := tileBlock{m: c.M0, end: c.M1, row: j + r, rows: min(blockW, rows-r),
-			sums: ts.sums[r/tileSide*tileBytes:], folded: w.folded(j)}
+			sums: ts.sums[r/tileSide*c.X.tiles()*tileBytes:], folded: w.folded(j)}
 		ts.fill.ahead = w.bytes(tileK)
 		for k := from; k < w.k; k += tileK {
 			b.k, b.depth = k, min(tileK, w.k-k)
@@ -141,7 +137,7 @@ func (ts *tileScratch) streamRest(c *Cut, w *panelWeights, j, from, rows int) in
 // spreadSums moves the lines of the sums of rows to the stride of the panel's.
 func (ts *tileScratch) spreadSums(x *Columns, rows int) {
 	line := x.lineBytes()
-	for r := rows - 1; r > 0 && line < pairLanes; r-- {
+	for r := rows*x.tiles() - 1; r > 0 && line < pairLanes; r-- {
 		copy(ts.sums[r*pairLanes:][:line], ts.sums[r*line:])
 	}
 }
@@ -149,23 +145,15 @@ func (ts *tileScratch) spreadSums(x *Columns, rows int) {
 // foldUnits writes the sums of units to y.
 func (ts *tileScratch) foldUnits(c *Cut, u streamUnits) {
 	if c.X.rows == 1 {
-		foldOne(c.Y[u.row:][:u.rows], ts.sums, c.X.lineBytes(), c)
+		foldOne(c.Y[u.row:][:u.rows], ts.sums, c.X.lineBytes(), c.Add)
 		return
 	}
 	a := &ts.fold
 	a.ldy, a.add, a.mask = 4*c.Ldy, flag(c.Add), 1<<tileSide-1
 	a.rows, a.tiles, a.line = c.M1-c.M0, u.rows/tileSide, c.X.lineBytes()
-	a.nextSums, a.nextY = tileSide*a.line, pairLanes
+	a.nextSums, a.nextY = tileSide*c.X.tiles()*a.line, pairLanes
 	a.sums, a.y = at(ts.sums, 0), at(c.Y, u.row)
 	runKernel(c.X.folds().strided, a)
-}
-
-// piecesAhead makes the kernel prefetch size bytes of the rows of units in pieces of equal size.
-func (ts *tileScratch) piecesAhead(u streamUnits, ld, size int) {
-	blocks := size / scaleBlock
-	n := (blocks + pieceBlocks - 1) / pieceBlocks
-	ts.flow.piece = (blocks + n - 1) / n
-	ts.fetchAhead(0, ld, u.each, ts.flow.piece*scaleBlock)
 }
 
 // fetchAhead makes the kernel prefetch the first run bytes of rows, ld bytes apart.
@@ -173,7 +161,7 @@ func (ts *tileScratch) piecesAhead(u streamUnits, ld, size int) {
 // parallel.
 func (ts *tileScratch) fetchAhead(first uintptr, ld, rows, run int) {
 	a, skew := &ts.flow, skewShort
-	if rows*ld >= longUnit && run == ld {
+	if rows*ld >= longUnit {
 		skew = skewLong
 	}
 	a.ahead, a.ldAhead = first, rows/8*ld+skew
@@ -187,7 +175,7 @@ func (ts *tileScratch) fetchAhead(first uintptr, ld, rows, run int) {
 func (ts *tileScratch) streamDepth(c *Cut, w *panelWeights, u streamUnits, from, depth int) {
 	a, x := &ts.flow, c.X
 	ts.flowShapes(x)
-	a.w, a.ldw, a.nextW = at(w.b, u.row*w.ld+from), w.ld, u.each*w.ld-depth
+	a.w, a.ldw, a.lower, a.nextW = at(w.b, u.row*w.ld+from), w.ld, blockW*w.ld, u.each*w.ld-depth
 	a.x = at(x.mem[:cap(x.mem)], c.M0/x.rows*x.groupBytes()+from/stepDepth*x.stepBytes())
 	a.panel, a.sums, a.scales = at(ts.panel, 0), at(ts.sums, 0), unsafe.Pointer(&ts.scales[1])
 	a.units, a.blocks = u.rows/u.each, depth/scaleBlock
@@ -225,6 +213,7 @@ func (ts *tileScratch) streamScales(to []streamScale, scales []float32, folded b
 // streamKernels is by rows of a group, then [scales folded into the weights, separate scales].
 var streamKernels = map[int]*[2]func(*streamArgs){
 	1:         {stream1, stream1scaled},
+	fewRows:   {stream4, stream4scaled},
 	halfRows:  {stream8, stream8scaled},
 	GroupRows: {stream16, stream16scaled},
 }

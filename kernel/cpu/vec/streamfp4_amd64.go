@@ -72,11 +72,11 @@ func tiledFP4(c Cut, b []byte, ldw int, scale []byte, ldScale int) {
 	ts := tileScratches.get()
 	defer releaseTiles(ts)
 	ts.ready()
-	u := streamUnits{each: streamRows, depth: w.k}
+	u := streamUnits{each: 2 * blockW, depth: w.k}
 	if c.X.tiles() > 1 {
 		u.each = blockW
 	}
-	most := max(u.each, min(mostRowsFP4, streamBlocks*streamRows*blockFP4/w.k))
+	most := max(u.each, min(mostRowsFP4, streamBlocks*blockW*blockFP4/w.k))
 	for ; u.row < c.N; u.row += u.rows {
 		if u.rows = min(most, c.N-u.row) / u.each * u.each; u.rows > 0 && w.k%blockFP4 == 0 {
 			ts.unitsFP4(&c, w, u)

@@ -2,8 +2,6 @@
 
 package vec
 
-import "unsafe"
-
 // Blocks of a tiled product. A panel of weights stays in the L1 cache while it is
 // multiplied by a block of columns. The columns, at the panel's depth, stay in the L2
 // cache together with the sums of as many rows of weights as fit.
@@ -71,7 +69,7 @@ func tiledFP8(c Cut, w []byte, ldw int, s blockScale) {
 }
 
 // tiled computes a part of a product. In all cases a sum is taken in steps of 32
-// along k, each times the parts of x, and is kept in memory unchanged
+// along k, each times the parts of x, by one tile, and is kept in memory unchanged
 // between calls.
 func tiled(c *Cut, w *panelWeights) {
 	ts := tileScratches.get()
@@ -154,9 +152,9 @@ type tileBlock struct {
 // tilesW is how many tiles the block's weights take.
 func (b *tileBlock) tilesW() int { return (b.rows + tileSide - 1) / tileSide }
 
-// groupsX is how many groups of columns the block has, tilesX the tiles of their sums by a tile of weights.
+// groupsX is how many groups of columns the block has, tilesX the tiles they take.
 func (b *tileBlock) groupsX(c *Columns) int { return (b.end - b.m + c.rows - 1) / c.rows }
-func (b *tileBlock) tilesX(c *Columns) int  { return b.groupsX(c) * c.sums() }
+func (b *tileBlock) tilesX(c *Columns) int  { return b.groupsX(c) * c.tiles() }
 
 // panelTimes multiplies the block's columns by the panel.
 func (ts *tileScratch) panelTimes(c *Cut, w *panelWeights, b tileBlock) {
@@ -197,7 +195,7 @@ func (ts *tileScratch) groups(c *Cut, b tileBlock, k int) {
 	ts.columnsAt(x)
 	first := at(x.mem[:cap(x.mem)], b.m/x.rows*x.groupBytes()+k/stepDepth*x.stepBytes())
 	ts.shape(b.rows, a.ldx)
-	kernels := &tileKernels[flag(x.tiles() > x.sums())][tilesW-1]
+	kernels := &tileKernels[tilesW-1]
 	if pairs := tilesX / 2; pairs > 0 {
 		a.groups, a.x, a.offsetX, a.sums = pairs, first, 0, at(b.sums, 0)
 		runKernel(kernels[1], a)
@@ -214,11 +212,8 @@ func (ts *tileScratch) columnsAt(x *Columns) {
 	a := &ts.tiles
 	a.ldx, a.stepX = x.lineBytes(), x.stepBytes()
 	a.nextX, a.groupX = x.groupBytes(), 2*x.groupBytes()
-	switch {
-	case x.sums() == 2:
+	if x.tiles() == 2 {
 		a.nextX, a.groupX = x.tileBytes(), x.groupBytes()
-	case x.tiles() == 2: // a step takes one after the other
-		a.stepX = x.tileBytes()
 	}
 }
 
@@ -282,7 +277,7 @@ func (ts *tileScratch) foldBand(c *Cut, b tileBlock, blockBytes int) {
 	groups := b.groupsX(c.X)
 	for g := range groups {
 		// Tiles are stored in pairs; the last one may be single.
-		tile := g * c.X.sums()
+		tile := g * c.X.tiles()
 		first := tile/2*4*tileBytes + tile%2*tileBytes
 		a.lower = 2 * tileBytes
 		if tile == b.tilesX(c.X)-1 && tile%2 == 0 {
@@ -305,13 +300,13 @@ func (ts *tileScratch) foldBand(c *Cut, b tileBlock, blockBytes int) {
 // foldBlock writes the sums of a block to y.
 func (ts *tileScratch) foldBlock(c *Cut, b tileBlock) {
 	if c.X.rows == 1 {
-		foldOne(c.Y[b.row:][:b.rows], b.sums, pairLanes, c)
+		foldOne(c.Y[b.row:][:b.rows], b.sums, pairLanes, c.Add)
 		return
 	}
 	tilesX, tilesW := b.tilesX(c.X), b.tilesW()
 	pairs := tilesX / 2
 	for i := range tilesW {
-		if c.X.sums() == 2 {
+		if c.X.tiles() == 2 {
 			ts.foldTiles(c, b, foldRun{i: i, each: 1, tiles: pairs, sums: i * 2 * tileBytes,
 				next: 2 * tilesW * tileBytes})
 			continue
@@ -356,17 +351,13 @@ func (ts *tileScratch) foldTiles(c *Cut, b tileBlock, r foldRun) {
 	}
 }
 
-// foldOne writes the sums of a single row of x, stride bytes apart, to y: one of them, or those of both parts side by
-// side.
-func foldOne(y []float32, sums []byte, stride int, c *Cut) {
-	n := c.X.lineBytes() / 4
+// foldOne writes the sums of a single row of x, stride bytes apart, to y: the sums of
+// its two parts are adjacent.
+func foldOne(y []float32, sums []byte, stride int, add bool) {
 	for i := range y {
-		p := unsafe.Slice((*float32)(at(sums[i*stride:][:4*n], 0)), n) // in bounds: n numbers
-		v := p[0]
-		if n == 2 {
-			v += p[1]
-		}
-		if c.Add {
+		p := (*[2]float32)(at(sums[i*stride:][:8], 0)) // in bounds: eight bytes
+		v := p[0] + p[1]
+		if add {
 			v += y[i]
 		}
 		y[i] = v
@@ -375,12 +366,9 @@ func foldOne(y []float32, sums []byte, stride int, c *Cut) {
 
 // folds are the kernels that write sums of these columns to y.
 func (c *Columns) folds() foldKernels {
-	plain := c.parts == 1 || c.order == Halves
 	switch {
-	case plain && c.rows == GroupRows:
+	case c.parts == 1:
 		return foldKernels{foldTilesPlain, foldStridedPlain, foldWidePlain}
-	case plain:
-		return foldKernels{tiles: foldTilesPlainEight, strided: foldStridedPlainEight}
 	case c.rows == GroupRows:
 		return foldKernels{foldTilesParts, foldStridedParts, foldWideParts}
 	case c.rows == halfRows:

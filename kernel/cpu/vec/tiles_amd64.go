@@ -15,7 +15,7 @@ type tileArgs struct {
 	nextW, nextX int            // from one tile of a step to the other
 	ldw, ldx     int            // between rows of a tile
 	stepW        int            // between steps of 32 along k
-	stepX        int            // as stepW, or from one part of a step to the next
+	stepX        int            // as stepW
 	groupX       int            // between groups of columns
 	offsetX      int            // of this group; the kernel advances it
 	groupW       int            // between the weights of two groups: 0 where they share them
@@ -54,10 +54,10 @@ type streamArgs struct {
 	shapes tileShapes // first, because LDTILECFG reads it there
 	w, x   unsafe.Pointer
 	ldw    int
-	lower  int            // e2m1: from a row to the one 32 below
+	lower  int            // from a row to the one 32 below
 	nextW  int            // from the end of the first row of a unit to the next unit
-	panel  unsafe.Pointer // [2, 2, 64, 64] bytes, or [2, 2, 32, 64] of e2m1; see tileScratch
-	sums   unsafe.Pointer // [units, rows / 16, tiles of sums, 16, columns] float32, or int32 of e2m1
+	panel  unsafe.Pointer // [2, 2, 32, 64] bytes; see tileScratch
+	sums   unsafe.Pointer // [units, rows / 16, tiles of columns, 16, columns] float32, or int32 of e2m1
 	// e4m3: [units, blocks] streamScale, preceded by a placeholder; e2m1: windows of the first row
 	scales unsafe.Pointer
 	units  int // the kernel counts down
@@ -83,12 +83,9 @@ type streamArgs struct {
 
 	// What to prefetch, at eight cursors in turn: runAhead contiguous bytes at each,
 	// then an advance by jumpAhead.
-	piece int // e4m3: blocks of a unit that are prefetched at a time
-	//lint:ignore U1000 only the assembly uses it
-	leftPiece int     // blocks that are left of one
-	ahead     uintptr // e2m1: the next unit; may be out of range
-	unitAhead int     // e2m1: from the bytes prefetched with one unit to those of the next
-	lastAhead uintptr // bytes prefetched with the end of the last unit
+	ahead     uintptr // may be out of range
+	unitAhead int     // from the bytes prefetched with one unit to those of the next
+	lastAhead uintptr // bytes prefetched with the last unit
 	ldAhead   int     // from one cursor to the next
 	backAhead int     // from the fifth cursor to the next line of the first
 	leftAhead int     // of the run; the kernel counts down
@@ -166,9 +163,5 @@ const (
 	tileSteps = tileK / stepDepth
 )
 
-// tileKernels is by whether the two parts of columns have the same sums, tiles of weights less one and tiles of sums in
-// a line less one.
-var tileKernels = [2][2][2]func(*tileArgs){
-	{{tiles1x1, tiles1x2}, {tiles2x1, tiles2x2}},
-	{{tiles1x1parts, tiles1x2parts}, {tiles2x1parts, tiles2x2parts}},
-}
+// tileKernels is by tiles of weights less one and tiles of columns less one.
+var tileKernels = [2][2]func(*tileArgs){{tiles1x1, tiles1x2}, {tiles2x1, tiles2x2}}

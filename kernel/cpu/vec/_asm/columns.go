@@ -8,9 +8,9 @@ import (
 // emitColumns writes the kernels that pack rows of x as columns of tiles, two
 // adjacent elements along k in each word, and the one that turns tiles of sums back
 // into rows. A float32 is packed as two bfloat16: the rounded number and the rounding
-// error. Sixteen rows are a tile of first parts and one of second parts. A tile of fewer
-// rows has the columns of all second parts after those of the first; in the order of halves
-// they are two narrow tiles.
+// error. The two parts are separate columns, whose sums are added in the end. Sixteen
+// rows are a tile of first parts and one of second parts; a tile of fewer rows has the
+// columns of all second parts after those of the first.
 func (e *emitter) emitColumns() {
 	e.raw("")
 	e.raw("// Rounds a float32 to bfloat16, halves away from zero, after the mask.")
@@ -22,15 +22,12 @@ func (e *emitter) emitColumns() {
 	for _, o := range []order{ascending, halves} {
 		e.packSixteen(o, o.of("packSixteen"), true)
 		e.packFew("packEight", 8, o)
-		if o == ascending {
-			e.packFew("packFour", 4, o)
-		}
+		e.packFew("packFour", 4, o)
 		e.packOne(o)
 		e.packPlain(o)
 	}
 	e.packSixteen(ascending, "splitSixteen", false)
-	for _, f := range []fold{{"Plain", 16, 1}, {"PlainEight", 8, 1}, {"Parts", 16, 2}, {"Eight", 8, 2},
-		{"Four", 4, 2}} {
+	for _, f := range []fold{{"Plain", 16, 1}, {"Parts", 16, 2}, {"Eight", 8, 2}, {"Four", 4, 2}} {
 		f.tiles(e)
 		f.strided(e)
 		if f.rows == 16 {
@@ -167,7 +164,7 @@ func (e *emitter) packSixteen(o order, name string, transposed bool) {
 }
 
 // packFew packs eight rows or four: a line of a tile is a pair of each part of
-// every row, or of one part.
+// every row.
 func (e *emitter) packFew(name string, rows int, o order) {
 	e.function(o.of(name), "packArgs",
 		fmt.Sprintf("%d rows of float32 to steps of 16 lines of %d pairs.", rows, 2*rows))
@@ -178,27 +175,17 @@ func (e *emitter) packFew(name string, rows int, o order) {
 			e.split(o, step, r, rows+r)
 		}
 		for c, r := range e.transpose16() {
-			if o == halves {
-				e.op("VMOVDQU64 Y%d, %d(DI)", r, 32*c)
-				e.op("VEXTRACTI64X4 $1, Z%d, %d(DI)", r, 512+32*c)
-				continue
-			}
 			e.op("VMOVDQU64 %s%d, %d(DI)", line, r, 8*rows*c)
 		}
 	})
 }
 
-// packOne packs a single row: a line of a tile is a pair of each part, or of one part.
+// packOne packs a single row: a line of a tile is a pair of each part.
 func (e *emitter) packOne(o order) {
 	e.function(o.of("packOne"), "packArgs", "one row of float32 to steps of 16 lines of two pairs.")
 	e.op("MOVQ packArgs_rows(AX), BX")
 	e.packLoop(o, 4, 128, func(step int) {
 		e.split(o, step, 0, 1)
-		if o == halves {
-			e.op("VMOVDQU64 Z0, (DI)")
-			e.op("VMOVDQU64 Z1, 64(DI)")
-			return
-		}
 		for half, pairs := range []string{"lowerPairs", "upperPairs"} {
 			e.op("VMOVDQU64 %s<>(SB), Z2", pairs)
 			e.op("VPERMI2D Z1, Z0, Z2")

@@ -36,11 +36,7 @@ func (f fold) loop(e *emitter, body func()) {
 
 // load takes line r of a tile from an address, with that of the second part's tile.
 func (f fold) load(e *emitter, r int, at func(disp int) string) {
-	width := "Z"
-	if f.rows*f.parts == 8 {
-		width = "Y"
-	}
-	e.op("VMOVUPS %s, %s%d", at(0), width, r)
+	e.op("VMOVUPS %s, Z%d", at(0), r)
 	if f.rows == 16 && f.parts == 2 {
 		e.op("VADDPS %s, Z%d, Z%d", at(1024), r, r)
 	}
@@ -49,7 +45,7 @@ func (f fold) load(e *emitter, r int, at func(disp int) string) {
 // turn makes rows of the lines in registers 0 to 15 and returns where each is.
 func (f fold) turn(e *emitter) []int {
 	column := e.transpose16()
-	if f.rows < 16 && f.parts == 2 {
+	if f.rows < 16 {
 		for r := range f.rows {
 			e.op("VADDPS Z%d, Z%d, Z%d", column[f.rows+r], column[r], column[r])
 		}

@@ -3,10 +3,10 @@ package main
 import "fmt"
 
 // Streaming kernels: up to sixteen rows of x by coded weights that come from
-// memory. They take units of 64 rows of weights one after the other, and widen
+// memory. They take units of 32 rows of weights, a group, one after the other, and widen
 // 64 columns of it into one half of a small panel while the tiles multiply the other
-// half. Sums are taken in the order of the tile kernels: in each step of 32 columns first
-// the first parts of x, then the second parts, into the same tiles.
+// half. Sums are taken in the order of the tile kernels. While a unit is multiplied the
+// next one is prefetched: longer units would leave the L2 cache before they are used.
 //
 // A block of 128 columns is two phases; each fills (f) and multiplies (m):
 //
@@ -15,12 +15,10 @@ import "fmt"
 //	m         last of block before  first
 //	panel     f half 0, m half 1    f half 1, m half 0
 //
-// The sums of a unit are four tiles, each tile of weights is loaded once, and the two tiles of
-// x of a step once for all of them. Tile instructions are spread evenly between the rows that
-// are widened.
+// Up to eight rows of x are one tile, whose columns are both parts of all of them, and
+// its sums are two tiles. Sixteen rows are two tiles, and their sums four.
 //
-// While a unit is multiplied the columns that follow are prefetched, a few blocks of them in all rows of the unit, and
-// with the last ones the first of the next unit: what is prefetched long before it is used leaves the L2 cache.
+// Tile instructions are spread evenly between the rows that are widened.
 //
 //	AX arguments     BX column of w     CX, R10 one, three strides of w   R9 rows of w
 //	SI x             DI panel           DX, R15 bytes between lines of x and of everything else
@@ -30,7 +28,7 @@ import "fmt"
 func (e *emitter) emitStreams() {
 	e.ordinaryData()
 	e.codeTablesData()
-	for _, rows := range []int{16, 8, 1} {
+	for _, rows := range []int{16, 8, 4, 1} {
 		for _, scaled := range []bool{false, true} {
 			(&stream{emitter: e, rows: rows, scaled: scaled}).write()
 		}
@@ -51,15 +49,9 @@ type stream struct {
 const (
 	streamW     = 4      // first of two tiles of weights
 	streamX     = 6      // first of two tiles of x
-	streamSums  = 4      // tiles of the sums of a unit
 	streamScale = 24     // register of the scale
 	streamPower = 25     // register of the exponents
 	streamLine  = 4 * 64 // bytes each prefetch cursor advances in 32 rows
-
-	unitRows  = 64            // of weights that are widened together
-	unitFours = unitRows / 4  // how many times four rows that is
-	unitStep  = 64 * unitRows // bytes of a step in the panel
-	unitHalf  = 2 * unitStep
 
 	// Bytes from the panel to scratch memory for four tiles. The Go side allocates
 	// them so.
@@ -69,15 +61,28 @@ const (
 	entryBytes, entryPower, entryScale = 16, 8, 12
 )
 
-// line is the bytes of a line of a tile of x or of sums, tile its own.
-func (k *stream) line() int { return 4 * k.rows }
-func (k *stream) tile() int { return 16 * k.line() }
+// tilesX is the tiles of x.
+func (k *stream) tilesX() int {
+	if k.rows > 8 {
+		return 2
+	}
+	return 1
+}
+
+// sums is the tiles that hold the sums of a unit.
+func (k *stream) sums() int { return 2 * k.tilesX() }
+
+// columns is those of a tile of x or of sums, line the bytes of a line of it and
+// tile its own.
+func (k *stream) columns() int { return min(2*k.rows, 16) }
+func (k *stream) line() int    { return 4 * k.columns() }
+func (k *stream) tile() int    { return 16 * k.line() }
 
 // lines is the registers that the sums of a unit take.
-func (k *stream) lines() int { return k.unitSums() / 64 }
+func (k *stream) lines() int { return k.sums() * k.tile() / 64 }
 
 // unitSums is the bytes of the sums of a unit.
-func (k *stream) unitSums() int { return streamSums * k.tile() }
+func (k *stream) unitSums() int { return k.sums() * k.tile() }
 
 func (k *stream) write() {
 	name := fmt.Sprintf("stream%d", k.rows)
@@ -86,9 +91,9 @@ func (k *stream) write() {
 	}
 	k.function(name, "streamArgs",
 		fmt.Sprintf("%d rows of x in two parts by units of %d rows of e4m3 codes, whole blocks of 128 columns.",
-			k.rows, unitRows))
+			k.rows, groupRows))
 	k.begin()
-	loop, entry, next, done := k.label("loop"), k.label("entry"), k.label("next"), k.label("done")
+	loop, entry, done := k.label("loop"), k.label("entry"), k.label("done")
 	k.phase(0, false)
 	k.op("JMP %s", entry) // into the loop, past the phase that has something to multiply
 	k.at(loop)
@@ -99,18 +104,10 @@ func (k *stream) write() {
 	k.op("ADDQ $128, BX")
 	k.op("ADDQ $%d, R11", entryBytes)
 	k.op("DECQ streamArgs_left(AX)")
-	k.op("JZ %s", next)
-	k.op("DECQ streamArgs_leftPiece(AX)")
 	k.op("JNZ %s", loop)
-	k.pieceAhead()
-	k.op("JMP %s", loop)
-	k.at(next)
 	k.op("DECQ streamArgs_units(AX)")
 	k.op("JZ %s", done)
-	k.op("ADDQ streamArgs_nextW(AX), BX")
-	k.op("MOVQ streamArgs_blocks(AX), R9")
-	k.op("MOVQ R9, streamArgs_left(AX)")
-	k.pieceAhead()
+	k.nextUnit()
 	k.op("JMP %s", loop)
 	k.at(done)
 	k.multiply(0, func(int) {})
@@ -132,13 +129,13 @@ func (k *stream) begin() {
 		MOVQ streamArgs_panel(AX), DI
 		MOVQ streamArgs_sums(AX), R8
 		MOVQ streamArgs_scales(AX), R11
+		MOVQ streamArgs_ahead(AX), R12
 		MOVQ streamArgs_ldAhead(AX), R13
 		LEAQ (R13)(R13*2), R14`)
 	k.op("MOVQ $%d, DX", k.line())
 	k.op("MOVQ $64, R15")
-	k.pieceAhead()
 	k.ordinaryMaps()
-	for t := range streamSums {
+	for t := range k.sums() {
 		if k.scaled { // nothing is to be added before the first block is done
 			k.emit(tilezero(t))
 		}
@@ -151,7 +148,7 @@ func (k *stream) begin() {
 // the unit before.
 func (k *stream) nextX() {
 	same := k.label("same")
-	k.op("ADDQ $%d, SI", 4*2*k.tile())
+	k.op("ADDQ $%d, SI", 4*k.tilesX()*k.tile())
 	k.op("MOVQ streamArgs_left(AX), R9")
 	k.op("CMPQ R9, streamArgs_blocks(AX)")
 	k.op("JNE %s", same)
@@ -164,37 +161,33 @@ func (k *stream) nextX() {
 	k.at(same)
 }
 
-// pieceAhead begins to prefetch what follows the piece of a unit that is taken next: the piece behind it or, with the
-// last one, the first of the next unit. After the last unit it is what the caller says.
-func (k *stream) pieceAhead() {
-	more, known := k.label("more"), k.label("known")
-	k.op("MOVQ streamArgs_left(AX), R9")
-	k.op("MOVQ streamArgs_piece(AX), R12")
-	k.op("CMPQ R9, R12")
-	k.op("JGT %s", more)
-	k.op("MOVQ R9, streamArgs_leftPiece(AX)")
-	k.op("MOVQ streamArgs_lastAhead(AX), R12")
-	k.op("CMPQ streamArgs_units(AX), $1")
-	k.op("JEQ %s", known)
+// nextUnit advances to the next unit, and to the bytes prefetched with them.
+func (k *stream) nextUnit() {
+	k.op("ADDQ streamArgs_nextW(AX), BX")
+	k.unitAhead()
+}
+
+// unitAhead begins to count the blocks of the next unit, and the bytes prefetched with it.
+func (k *stream) unitAhead() {
+	more := k.label("more")
 	k.op(`
-		SHLQ $7, R9
-		ADDQ streamArgs_nextW(AX), R9
-		LEAQ (BX)(R9*1), R12`)
-	k.op("JMP %s", known)
+		MOVQ streamArgs_blocks(AX), R9
+		MOVQ R9, streamArgs_left(AX)
+		MOVQ streamArgs_unitAhead(AX), R12
+		ADDQ streamArgs_ahead(AX), R12
+		CMPQ streamArgs_units(AX), $1`)
+	k.op("JNE %s", more)
+	k.op("MOVQ streamArgs_lastAhead(AX), R12")
 	k.at(more)
 	k.op(`
-		MOVQ R12, streamArgs_leftPiece(AX)
-		SHLQ $7, R12
-		ADDQ BX, R12`)
-	k.at(known)
-	k.op(`
+		MOVQ R12, streamArgs_ahead(AX)
 		MOVQ streamArgs_runAhead(AX), R9
 		MOVQ R9, streamArgs_leftAhead(AX)`)
 }
 
 // loadSums and storeSums move the sums of a unit between tiles and memory.
 func (k *stream) loadSums() {
-	for t := range streamSums {
+	for t := range k.sums() {
 		if !k.scaled {
 			k.emit(tileload(memory{base: "R8", index: "DX", disp: t * k.tile()}, t))
 		}
@@ -202,7 +195,7 @@ func (k *stream) loadSums() {
 }
 
 func (k *stream) storeSums() {
-	for t := range streamSums {
+	for t := range k.sums() {
 		k.store(t, "R8", 0)
 	}
 }
@@ -234,15 +227,15 @@ func (k *stream) phase(p int, multiply bool) {
 			k.fetchPlace(r)
 		}
 		k.op("LEAQ (R9)(CX*4), R9")
-		if (q+1)%groupFours == 0 {
+		if q == groupFours-1 {
 			k.nextRun()
 		}
-		for r := q * k.lines() / unitFours; adds && r < (q+1)*k.lines()/unitFours; r++ {
+		for r := q * k.lines() / groupFours; adds && r < (q+1)*k.lines()/groupFours; r++ {
 			k.add(r)
 		}
 	}
 	if !multiply {
-		for q := range unitFours {
+		for q := range groupFours {
 			between(q)
 		}
 		return
@@ -268,57 +261,71 @@ func (k *stream) added() {
 // multiply multiplies what the phase before p filled: two steps of the tiles of rows by
 // those of x. It calls between for each four rows.
 func (k *stream) multiply(p int, between func(q int)) {
-	half := 1 - p
-	for q := range unitFours {
-		step := q / (unitFours / 2)
+	n, half := k.tilesX(), 1-p
+	for q := range groupFours {
+		step := q / (groupFours / 2)
 		w := func(i int) {
-			m := memory{base: "DI", index: "R15", disp: half*unitHalf + step*unitStep + i*1024}
-			k.emit(tileload(m, streamW+i%2))
+			m := memory{base: "DI", index: "R15", disp: half*groupHalf + step*groupStep + i*1024}
+			k.emit(tileload(m, streamW+i))
 		}
-		x := func(part int) {
-			m := memory{base: "SI", index: "DX", disp: ((half*2+step)*2 + part) * k.tile()}
-			if k.rows >= 8 { // x comes from the L2 cache, and would take the panel's place in L1
-				k.emit(tileloadOnce(m, streamX+part))
+		x := func(i int) {
+			m := memory{base: "SI", index: "DX", disp: ((half*2+step)*n + i) * k.tile()}
+			if k.columns() >= 8 { // x comes from the L2 cache, and would take the panel's place in L1
+				k.emit(tileloadOnce(m, k.tileX(step, i)))
 			} else {
-				k.emit(tileload(m, streamX+part))
+				k.emit(tileload(m, k.tileX(step, i)))
 			}
 		}
-		product := func(i, part int) { k.emit(tdpbf16ps(streamX+part, streamW+i%2, i)) }
+		product := func(i, j int) { k.emit(tdpbf16ps(k.tileX(step, j), streamW+i, i*n+j)) }
 		fresh := func(t int) {
 			if half == 0 && step == 0 {
 				k.exchange(t)
 			}
 		}
 		between(q)
-		switch q % 8 {
+		if n == 2 {
+			switch q % 4 {
+			case 0:
+				w(0)
+				x(0)
+				fresh(0)
+				x(1)
+				fresh(1)
+			case 1:
+				product(0, 0)
+				w(1)
+			case 2:
+				product(0, 1)
+				fresh(2)
+				fresh(3)
+			case 3:
+				product(1, 0)
+				product(1, 1)
+			}
+			continue
+		}
+		switch q % 4 {
 		case 0:
-			w(0)
 			x(0)
+			w(0)
 			fresh(0)
 		case 1:
 			product(0, 0)
-			x(1)
-			fresh(1)
-		case 2:
 			w(1)
-			product(0, 1)
+			fresh(1)
 		case 3:
 			product(1, 0)
-			w(2)
-			fresh(2)
-		case 4:
-			product(1, 1)
-			product(2, 0)
-		case 5:
-			w(3)
-			fresh(3)
-		case 6:
-			product(2, 1)
-			product(3, 0)
-		case 7:
-			product(3, 1)
 		}
 	}
+}
+
+// tileX is the register of tile i of x in a step. Where there is one only, steps
+// take turns.
+func (k *stream) tileX(step, i int) int {
+	if k.tilesX() == 1 {
+		return streamX + step
+	}
+	return streamX + i
 }
 
 // exchange makes a tile ready for the sums of a block where they begin at zero.
@@ -355,7 +362,7 @@ func (k *stream) end() {
 		k.add(r)
 	}
 	k.added()
-	for t := range streamSums {
+	for t := range k.sums() {
 		k.store(t, "DI", streamBlock)
 	}
 	k.loadScale(1)

@@ -13,11 +13,11 @@ package main
 
 const (
 	rareRows = 8 // rows that have a mark
-	// rareMost is how many fours of rows of a block, which has 32, may have been
+	// rareMost is how many fours of rows of a block, which has 16, may have been
 	// widened by tables because of their codes for the next block to be taken as
 	// ordinary: a third of the marks.
-	rareMost = 6
-	// groupFours is how many times four rows are between counts of prefetched bytes.
+	rareMost = 3
+	// groupFours is how many times four rows a unit has.
 	groupFours = groupRows / 4
 )
 
@@ -32,9 +32,9 @@ func (k *stream) manyRare() {
 	k.op("MOVQ $0, streamArgs_rare(AX)")
 }
 
-// fill widens rows 4q to 4q+3 of a unit into a half of the panel.
+// fill widens rows 4q to 4q+3 of a group into a half of the panel.
 func (k *stream) fill(half, q int) {
-	at := half * unitHalf
+	at := half * groupHalf
 	exact, rare, done := k.label("exact"), k.label("rare"), k.label("filled")
 	k.op("CMPQ streamArgs_exact(AX), $0")
 	k.op("JNE %s", exact)
@@ -52,7 +52,7 @@ func (k *stream) fill(half, q int) {
 			if !k.scaled {
 				k.op("VPADDW Z%d, Z%d, Z%d", streamPower, z+step, z+step)
 			}
-			k.op("VMOVDQA64 Z%d, %d(DI)", z+step, at+step*unitStep+64*row)
+			k.op("VMOVDQA64 Z%d, %d(DI)", z+step, at+step*groupStep+64*row)
 		}
 	}
 	last := (4*q+4)%rareRows == 0
@@ -113,7 +113,7 @@ func (e *emitter) emitAnyRows() {
 		}
 		e.unpackCodes(codeRegisters{low: low, high: high, sign: sign}, 0, 1, 2)
 		e.op("VMOVDQA64 Z0, %d(DI)", 64*i)
-		e.op("VMOVDQA64 Z1, %d(DI)", unitStep+64*i)
+		e.op("VMOVDQA64 Z1, %d(DI)", groupStep+64*i)
 	}
 	e.op("VPCMPUB $5, Z%d, Z%d, K1", zExtreme, mark)
 	e.op("KORTESTQ K1, K1")

@@ -126,24 +126,6 @@ func (k *streamFP4) begin() {
 	k.clearSums()
 }
 
-// unitAhead begins to count the blocks of the next unit, and the bytes prefetched with it.
-func (k *streamFP4) unitAhead() {
-	more := k.label("more")
-	k.op(`
-		MOVQ streamArgs_blocks(AX), R9
-		MOVQ R9, streamArgs_left(AX)
-		MOVQ streamArgs_unitAhead(AX), R12
-		ADDQ streamArgs_ahead(AX), R12
-		CMPQ streamArgs_units(AX), $1`)
-	k.op("JNE %s", more)
-	k.op("MOVQ streamArgs_lastAhead(AX), R12")
-	k.at(more)
-	k.op(`
-		MOVQ R12, streamArgs_ahead(AX)
-		MOVQ streamArgs_runAhead(AX), R9
-		MOVQ R9, streamArgs_leftAhead(AX)`)
-}
-
 func (k *streamFP4) clearSums() {
 	for t := range sumsFP4 {
 		k.emit(tilezero(t))

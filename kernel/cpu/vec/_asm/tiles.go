@@ -20,17 +20,14 @@ const (
 //	R14 the same, a little at a time, where columns come in pairs
 func (e *emitter) emitTiles() {
 	for _, s := range [][2]int{{1, 1}, {1, 2}, {2, 1}, {2, 2}} {
-		for parts := 1; parts <= 2; parts++ {
-			(&tiles{emitter: e, nw: s[0], nx: s[1], parts: parts}).write()
-		}
+		(&tiles{emitter: e, nw: s[0], nx: s[1]}).write()
 	}
 }
 
-// tiles is a kernel of nw tiles of weights by nx tiles of columns or, with two parts, by nx pairs of them. The products
-// of both parts are added to the same sums.
+// tiles is a kernel of nw tiles of weights by nx tiles of columns.
 type tiles struct {
 	*emitter
-	nw, nx, parts int
+	nw, nx int
 }
 
 // sum is the tile of a sum, the same in every kernel so that shapes are too;
@@ -39,12 +36,8 @@ func (k *tiles) sum(w, x int) int   { return 2*w + x }
 func (k *tiles) place(w, x int) int { return 1024 * (w*k.nx + x) }
 
 func (k *tiles) write() {
-	name, columns := fmt.Sprintf("tiles%dx%d", k.nw, k.nx), "tiles"
-	if k.parts == 2 {
-		name, columns = name+"parts", "pairs of tiles"
-	}
-	k.function(name, "tileArgs",
-		fmt.Sprintf("groups of %d %s of columns by %d tiles of rows of weights.", k.nx, columns, k.nw))
+	k.function(fmt.Sprintf("tiles%dx%d", k.nw, k.nx), "tileArgs",
+		fmt.Sprintf("groups of %d tiles of columns by %d tiles of rows of weights.", k.nx, k.nw))
 	k.emit(ldtilecfg(memory{base: "AX"}))
 	k.op(`
 		MOVQ tileArgs_ldw(AX), CX
@@ -146,14 +139,7 @@ func (k *tiles) steps() {
 			k.loadW(wCursor[1], 1)
 		}
 	}
-	products := func() { k.each(func(w, x int) { k.emit(tdpbf16ps(tileX+x, tileW+w, k.sum(w, x))) }) }
-	products()
-	if k.parts == 2 {
-		for x := range k.nx {
-			k.loadX(xCursor[x], x)
-		}
-		products()
-	}
+	k.each(func(w, x int) { k.emit(tdpbf16ps(tileX+x, tileW+w, k.sum(w, x))) })
 	k.op("TESTQ R13, R13")
 	k.op("JZ %s", plain)
 	for range 4 * k.nw {
