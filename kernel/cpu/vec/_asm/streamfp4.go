@@ -12,9 +12,9 @@ import "fmt"
 // 16 bytes, is a byte: the power in bits 4 and 5 and ones below, or zero for a group outside of it, which makes all of
 // its codes zero.
 //
-// Up to eight rows of x are one tile, whose sums by 64 rows of weights, a unit, are four tiles. The two groups of a unit
-// take turns in the same block. Sixteen rows of x are two tiles, and four tiles are their sums by 32 rows: their unit
-// is one group, and the blocks of it take turns.
+// Up to eight rows of x are one tile, whose sums by 64 rows of weights, a unit, are four tiles. The two groups of a
+// unit take turns in the same block. Sixteen rows of x are two tiles, and four tiles are their sums by 32 rows: their
+// unit is one group, and the blocks of it take turns.
 //
 //	AX arguments     R9 row of w        CX stride of w
 //	SI x             DI panel           DX bytes between lines of x and of sums
