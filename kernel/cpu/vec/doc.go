@@ -50,9 +50,9 @@
 // numbers that is 5e-5 of their root mean square; one bfloat16 rounds it by 1e-3, and as much as this where the
 // largest number is 60 to 120 times the root mean square. (DeepSeek-V4 was trained with x in e4m3 here, which rounds by
 // 2.5e-2.) Twice a weight is an integer of up to 12; the scales of a row of weights that are within a factor of eight
-// of the largest make it one of up to 96, times one power of two. Sums of integers are exact in any order and are rounded
-// to float32 when they are written: each plane, and the sum of the first and 2^8 times the second. Groups with smaller
-// scales have a sum for themselves, which is added to that of the larger ones.
+// of the largest make it one of up to 96, times one power of two. Sums of integers are exact in any order and are
+// rounded to float32 when they are written: each plane, and the sum of the first and 2^8 times the second. Groups with
+// smaller scales have a sum for themselves, which is added to that of the larger ones.
 //
 // # Block formats
 //
