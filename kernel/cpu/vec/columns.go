@@ -194,4 +194,5 @@ type tiledOps struct {
 	fp8      func(c Cut, w []byte, ldw int, s blockScale)
 	fp4      func(c Cut, w []byte, ldw int, scale []byte, ldScale int)
 	latent   func(p product, w []byte, ahead int)
+	dense    func(h *DenseHead)
 }

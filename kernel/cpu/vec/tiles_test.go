@@ -8,7 +8,7 @@ import (
 )
 
 // tiledTier is the tier with tiles, where this machine has one.
-func tiledTier(t *testing.T) *Tier {
+func tiledTier(t testing.TB) *Tier {
 	t.Helper()
 	for _, tier := range Tiers() {
 		if tier.Tiled() {
