@@ -153,8 +153,8 @@ func (s *denseScratch) attend(h *DenseHead) bool {
 	for r := 0; r < rows; r += tileSide {
 		at := s.queries[r/tileSide*each:][:each]
 		q, count := h.Q[r*h.LdQ:], min(tileSide, rows-r)
-		s.splitRows(splitSixteen, at, q, h.LdQ, count, h.Nope)
-		s.splitRows(splitSixteen, at[2*stepsOf(h.Nope)*tileHalves:], q[h.Nope:], h.LdQ, count, h.Rope)
+		s.splitRows(denseQueries, at, q, h.LdQ, count, h.Nope)
+		s.splitRows(denseQueries, at[2*stepsOf(h.Nope)*tileHalves:], q[h.Nope:], h.LdQ, count, h.Rope)
 	}
 	for first := 0; first < n; first += denseKeys {
 		if !s.takeKeys(h, first, min(denseKeys, n-first)) && rows > 1 {
@@ -185,8 +185,8 @@ func (s *denseScratch) takeKeys(h *DenseHead, first, n int) bool {
 	each := h.stepTiles() * tileHalves
 	for k := 0; k < n; k += tileSide {
 		at, count := s.keys[k/tileSide*each:][:each], min(tileSide, n-k)
-		s.splitRows(packSixteen, at, h.Keys[(first+k)*h.LdKeys:], h.LdKeys, count, h.Nope)
-		s.splitRows(packSixteen, at[2*stepsOf(h.Nope)*tileHalves:], h.Ropes[(first+k)*h.LdRopes:], h.LdRopes, count,
+		s.splitRows(denseKeyTiles, at, h.Keys[(first+k)*h.LdKeys:], h.LdKeys, count, h.Nope)
+		s.splitRows(denseKeyTiles, at[2*stepsOf(h.Nope)*tileHalves:], h.Ropes[(first+k)*h.LdRopes:], h.LdRopes, count,
 			h.Rope)
 	}
 	a := &s.pair

@@ -200,6 +200,12 @@ func countAboveavx2(a *selectArgs)
 func countAboveavx512(a *selectArgs)
 
 //go:noescape
+func denseKeyTiles(a *packArgs)
+
+//go:noescape
+func denseQueries(a *packArgs)
+
+//go:noescape
 func denseSoftmax(a *denseSoftmaxArgs)
 
 //go:noescape

@@ -18,11 +18,16 @@ func (e *emitter) emitDense() {
 		data[2*i] = byte(i/2 + i%2*16)
 	}
 	e.table("pairWords", data)
+	for _, c := range belowConstants {
+		e.constant(c.name, c.word)
+	}
 	for _, groups := range []int{1, 2} {
 		for _, parts := range []int{1, 2} {
 			e.emitParts(groups, parts)
 		}
 	}
+	e.packGroup(ascending, "denseQueries", false, func(int) { e.splitPlain(0, 1) })
+	e.packGroup(ascending, "denseKeyTiles", true, func(int) { e.splitPlain(0, 1) })
 	e.emitPairValues()
 	e.emitPairWeights()
 	e.emitDenseSoftmax(v)
@@ -123,45 +128,45 @@ func (e *emitter) emitParts(groups, parts int) {
 	e.ret()
 }
 
-// pairLoop runs body for 16 columns of each pair of 32 rows: R11 and R12 are the rows, DI the line of a tile. It
-// advances by so many bytes of a row.
+// pairLoop runs body for each pair of 32 rows and 16 columns at a time: (R11)(DX*1) and (R12)(DX*1) are the rows, DI
+// the line of a tile. Columns have so many bytes in a row.
 func (e *emitter) pairLoop(bytes int, body func()) {
-	const a = "pairArgs_"
 	e.op(`
 		VMOVDQU64 pairWords<>(SB), Z15
-		LEAQ pairArgs_rows(AX), SI
-		MOVQ pairArgs_tiles(AX), DX
-		MOVQ pairArgs_nextTile(AX), R8
-		MOVQ $16, R9`)
-	e.loop("pair", "R9", func() {
+		MOVQ pairArgs_tiles(AX), R10
+		MOVQ pairArgs_columns(AX), CX
+		XORL DX, DX`)
+	e.loop("columns", "CX", func() {
 		e.op(`
-			MOVQ (SI), R11
-			MOVQ 8(SI), R12
-			ADDQ $16, SI
-			MOVQ DX, DI
-			ADDQ $64, DX`)
-		e.op("MOVQ %scolumns(AX), CX", a)
-		e.loop("columns", "CX", func() {
+			LEAQ pairArgs_rows(AX), SI
+			MOVQ R10, DI
+			MOVQ $16, R9`)
+		e.loop("pair", "R9", func() {
+			e.op(`
+				MOVQ (SI), R11
+				MOVQ 8(SI), R12`)
 			body()
-			e.op("ADDQ $%d, R11", bytes)
-			e.op("ADDQ $%d, R12", bytes)
-			e.op("ADDQ R8, DI")
+			e.op(`
+				ADDQ $16, SI
+				ADDQ $64, DI`)
 		})
+		e.op("ADDQ $%d, DX", bytes)
+		e.op("ADDQ pairArgs_nextTile(AX), R10")
 	})
 }
 
 // emitPairValues writes the kernel that splits 32 rows of float32 into right operands, in which pairs of rows are
 // interleaved.
 //
-//	AX arguments   SI rows   R11, R12 a pair   DX, DI line of the first, of a tile   R8 distance of tiles
+//	AX arguments   SI rows   R11, R12 a pair   DX columns, in bytes   R10, DI a tile, its line
 //	R9 pairs left   CX tiles left   K3 numbers that are not finite
 func (e *emitter) emitPairValues() {
 	e.function("pairValues", "pairArgs",
 		"32 rows of columns x 16 float32 to a step of two tiles for each 16; nan is set where one is not finite.")
 	e.op("KXORW K3, K3, K3")
 	e.pairLoop(64, func() {
-		e.op("VMOVUPS (R11), Z0")
-		e.op("VMOVUPS (R12), Z1")
+		e.op("VMOVUPS (R11)(DX*1), Z0")
+		e.op("VMOVUPS (R12)(DX*1), Z1")
 		e.emit(narrowPair(0, 1, 2))
 		e.op(`
 			VPERMW Z2, Z15, Z2
@@ -188,8 +193,8 @@ func (e *emitter) emitPairWeights() {
 	e.function("pairWeights", "pairArgs", "32 rows of columns x 16 bfloat16 to a step of one tile for each 16.")
 	e.pairLoop(32, func() {
 		e.op(`
-			VMOVDQU (R11), Y0
-			VINSERTI64X4 $1, (R12), Z0, Z0
+			VMOVDQU (R11)(DX*1), Y0
+			VINSERTI64X4 $1, (R12)(DX*1), Z0, Z0
 			VPERMW Z0, Z15, Z0
 			VMOVDQU64 Z0, (DI)`)
 	})
@@ -266,6 +271,9 @@ func (e *emitter) emitDenseSoftmax(v *vectors) {
 	e.op("VMOVUPS Z0, %ssum(AX)", a)
 
 	open()
+	for i, c := range belowConstants {
+		e.op("VBROADCASTSS %s<>(SB), Z%d", c.name, belowFirst+i)
+	}
 	e.op("MOVQ %sweights(AX), R12", a)
 	e.loop("weigh", "R8", func() {
 		whole, some, rest, zeros, done := e.label("whole"), e.label("some"), e.label("rest"), e.label("zeros"),
@@ -285,8 +293,7 @@ func (e *emitter) emitDenseSoftmax(v *vectors) {
 		for i := range 2 {
 			e.op("VMULPS %d(SI), Z13, Z0", 64*i)
 			e.op("VSUBPS Z15, Z0, Z0")
-			v.exp()
-			e.op("VMOVAPS Z0, Z%d", 6+i)
+			e.expBelow(6 + i)
 		}
 		e.splitWeights()
 		e.op("ADDQ $128, SI")
@@ -300,8 +307,8 @@ func (e *emitter) emitDenseSoftmax(v *vectors) {
 		for i, mask := range []string{"K1", "K3"} {
 			e.op("VMULPS.Z %d(SI), Z13, %s, Z0", 64*i, mask)
 			e.op("VSUBPS Z15, Z0, Z0")
-			v.exp()
-			e.op("VMOVAPS.Z Z0, %s, Z%d", mask, 6+i)
+			e.expBelow(1)
+			e.op("VMOVAPS.Z Z1, %s, Z%d", mask, 6+i)
 		}
 		e.splitWeights()
 		e.op("DECQ R13")
@@ -335,6 +342,41 @@ func (e *emitter) lowMask(mask string) {
 		SHLL CX, BX
 		DECL BX`)
 	e.op("KMOVD BX, %s", mask)
+}
+
+// The constants of expBelow and the first of their registers.
+const belowFirst = 16
+
+var belowConstants = []struct {
+	name string
+	word uint32
+}{
+	{"belowLeast", 0xC2AC0000}, // -86: exp is a normal number
+	{"belowMagic", 0x4B400000}, // 1.5 * 2^23: adding it rounds to an integer
+	{"belowLog2e", 0x3FB8AA3B},
+	{"belowLn2", 0x3F317218},
+	{"below6", 0x3AB60B61}, // 1/6!, 1/5!, ...
+	{"below5", 0x3C088889},
+	{"below4", 0x3D2AAAAB},
+	{"below3", 0x3E2AAAAB},
+	{"below2", 0x3F000000},
+	{"below1", 0x3F800000},
+}
+
+// expBelow writes the exponential of register 0, which is at most 0, to a register, through 2. What is below -86 counts
+// as -86. The relative error is below 2^-20, less than what is lost by splitting the result.
+func (e *emitter) expBelow(to int) {
+	const least, magic, log2e, ln2, poly = belowFirst, belowFirst + 1, belowFirst + 2, belowFirst + 3, belowFirst + 4
+	e.op("VMAXPS Z0, Z%d, Z0", least) // NaN stays
+	e.op("VMOVAPS Z%d, Z2", magic)
+	e.op("VFMADD231PS Z%d, Z0, Z2", log2e)
+	e.op("VSUBPS Z%d, Z2, Z2", magic)
+	e.op("VFNMADD231PS Z%d, Z2, Z0", ln2)
+	e.op("VMOVAPS Z%d, Z%d", poly, to)
+	for i := range 6 {
+		e.op("VFMADD213PS Z%d, Z0, Z%d", poly+1+min(i, 4), to) // the last two are 1
+	}
+	e.op("VSCALEFPS Z2, Z%d, Z%d", to, to)
 }
 
 // splitWeights adds the weights in registers 6 and 7 to the sum in 14 and writes their parts to lines of two tiles at
