@@ -14,7 +14,7 @@ import (
 // of splitting keys and values into two parts, so that more rows together are faster.
 const (
 	denseTile     = 128
-	denseTileMost = 256
+	denseTileMost = 512
 	denseTileFew  = 64
 	denseBlock    = 256
 )
