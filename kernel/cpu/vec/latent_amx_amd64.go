@@ -42,7 +42,7 @@ func tiledLatent(p product, w []byte, ahead int) {
 	s := latentScratches.get()
 	defer releaseLatent(s)
 	s.ready()
-	if p.m > tileHeads {
+	if p.m >= latentWide {
 		s.wide(&p, w)
 		return
 	}
@@ -64,12 +64,16 @@ func tiledLatent(p product, w []byte, ahead int) {
 		}
 		v.fetch = at(next, fetchBehind)
 	}
-	s.splitRows(&p, 0, p.m, s.x)
-	v.columns = valueBlocks // the kernel counts down
-	runKernel(latentValuesamx, v)
-	for r := range p.m {
-		s.result = attendQueryArgs{q: at(s.out, r*16), tiles: at(p.y, r*p.ldy), by: 1}
-		runKernel(attendResultamx, &s.result)
+	for m := 0; m < p.m; m += tileHeads {
+		rows := min(tileHeads, p.m-m)
+		s.splitRows(&p, m, rows, s.x)
+		v.columns = valueBlocks // the kernel counts down
+		runKernel(latentValuesamx, v)
+		v.fetch = nil
+		for r := range rows {
+			s.result = attendQueryArgs{q: at(s.out, r*16), tiles: at(p.y, (m+r)*p.ldy), by: 1}
+			runKernel(attendResultamx, &s.result)
+		}
 	}
 }
 
@@ -83,7 +87,10 @@ func (s *latentScratch) splitRows(p *product, m, rows int, tiles []uint16) {
 	runKernel(splitSixteen, a)
 }
 
-// wide multiplies more than 16 rows: pairs of rows of weights are interleaved once, and 32 rows share a tile of them.
+// latentWide is the rows from which on interleaving weights before they are multiplied is faster.
+const latentWide = 64
+
+// wide multiplies many rows: pairs of rows of weights are interleaved once, and 32 rows share a tile of them.
 // Every sum has the order of fewer rows.
 func (s *latentScratch) wide(p *product, w []byte) {
 	steps := p.k / LatentDepth
