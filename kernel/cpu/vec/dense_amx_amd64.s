@@ -809,6 +809,7 @@ step14:
 // up to sixteen rows of float32 to steps of two tiles, one of each part, of 16 lines of 16 pairs.
 TEXT ·denseQueries(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
+	KXORW K7, K7, K7
 	MOVQ packArgs_columns(AX), DI
 	MOVQ packArgs_steps(AX), R8
 	XORL SI, SI
@@ -840,10 +841,14 @@ row19:
 	BYTE $0x62; BYTE $0xB2; BYTE $0x5F; BYTE $0x40; BYTE $0x72; BYTE $0xCB; // vcvtne2ps2bf16 %zmm19,%zmm20,%zmm1
 	VMOVDQU64 Z0, (R12)
 	VMOVDQU64 Z1, 1024(R12)
+	VPTESTMD Z1, Z1, K6
+	KORW K6, K7, K7
 	ADDQ $8, R11
 	ADDQ $64, R12
 	DECQ R10
 	JNZ row19
+	KMOVW K7, R10
+	MOVQ R10, packArgs_rest(AX)
 	ADDQ $2048, DI
 	ADDQ $128, SI
 	SUBQ $1, R8
@@ -855,6 +860,7 @@ row19:
 // up to sixteen rows of float32 to steps of two tiles, one of each part, of 16 lines of 16 pairs.
 TEXT ·denseKeyTiles(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
+	KXORW K7, K7, K7
 	MOVQ packArgs_columns(AX), DI
 	MOVQ packArgs_steps(AX), R8
 	XORL SI, SI
@@ -886,10 +892,14 @@ row22:
 	BYTE $0x62; BYTE $0xB2; BYTE $0x5F; BYTE $0x40; BYTE $0x72; BYTE $0xCB; // vcvtne2ps2bf16 %zmm19,%zmm20,%zmm1
 	VMOVDQU64 Z0, (R12)
 	VMOVDQU64 Z1, 1024(R12)
+	VPTESTMD Z1, Z1, K6
+	KORW K6, K7, K7
 	ADDQ $8, R11
 	ADDQ $64, R12
 	DECQ R10
 	JNZ row22
+	KMOVW K7, R10
+	MOVQ R10, packArgs_rest(AX)
 	VMOVDQU64 (DI), Z0
 	VMOVDQU64 64(DI), Z1
 	VMOVDQU64 128(DI), Z2

@@ -32,6 +32,7 @@ type tileScratch struct {
 	pack    packArgs
 	fold    foldArgs
 	cols    Columns
+	single  Columns // first parts of others
 
 	// Contiguous, in this order: the streaming kernels rely on it.
 	panel []byte // [tileSteps, 2, 16, 64]
@@ -56,6 +57,7 @@ func (ts *tileScratch) ready() {
 // releaseTiles drops the pointers into the caller's memory and returns ts.
 func releaseTiles(ts *tileScratch) {
 	ts.tiles.w, ts.tiles.x, ts.fold.y = nil, nil, nil
+	ts.single = Columns{}
 	ts.flow.w, ts.flow.x, ts.flow.scales, ts.nibbles.args.scale = nil, nil, nil, nil
 	tileScratches.put(ts)
 }
@@ -82,6 +84,9 @@ func tiled(c *Cut, w *panelWeights) {
 	case w.format == panelFP8 && rows <= directRows && c.X.parts == 2 && w.k >= scaleBlock:
 		ts.stream(c, w)
 		return
+	}
+	if c.X.single(&ts.single, c.M0, c.M1) {
+		c.X = &ts.single
 	}
 	// Blocks of equal size, whole pairs of tiles.
 	rows, most := c.M1-c.M0, blockTiles/c.X.tiles()*GroupRows

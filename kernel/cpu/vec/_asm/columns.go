@@ -153,6 +153,7 @@ func (e *emitter) packSixteen(o order, name string, transposed bool) {
 func (e *emitter) packGroup(o order, name string, transposed bool, split func(step int)) {
 	e.function(name, "packArgs",
 		"up to sixteen rows of float32 to steps of two tiles, one of each part, of 16 lines of 16 pairs.")
+	e.op("KXORW K7, K7, K7") // words of second parts that are not zero
 	e.packLoop(o, 4, 2*1024, func(step int) {
 		row := e.label("row")
 		e.op(`
@@ -166,10 +167,16 @@ func (e *emitter) packGroup(o order, name string, transposed bool, split func(st
 			e.op("VMOVDQU64 Z%d, %d(R12)", part, 1024*part)
 		}
 		e.op(`
+			VPTESTMD Z1, Z1, K6
+			KORW K6, K7, K7`)
+		e.op(`
 			ADDQ $8, R11
 			ADDQ $64, R12
 			DECQ R10`)
 		e.op("JNZ %s", row)
+		e.op(`
+			KMOVW K7, R10
+			MOVQ R10, packArgs_rest(AX)`)
 		for part := 0; transposed && part < 2; part++ {
 			for r := range 16 {
 				e.op("VMOVDQU64 %d(DI), Z%d", 1024*part+64*r, r)
