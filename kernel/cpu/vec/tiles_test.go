@@ -195,7 +195,7 @@ func TestTiledRowsAreIndependent(t *testing.T) {
 			whole := make([]float32, rows*cols)
 			run(Cut{Y: whole, Ldy: cols, X: all, M1: rows, N: cols}, 0)
 			for _, part := range [][4]int{{0, 1, 0, 1}, {299, 300, 149, 150}, {3, 4, 7, 60}, {8, 10, 0, 150},
-				{9, 12, 3, 99}, {20, 24, 64, 150}, {5, 20, 1, 40}, {7, 23, 64, 97}, {11, 28, 30, 150},
+				{9, 12, 3, 99}, {20, 24, 64, 150}, {5, 20, 1, 40}, {7, 23, 64, 97}, {11, 28, 30, 150}, {31, 78, 2, 150},
 				{100, 133, 0, 150}} {
 				m0, m1, n0, n1 := part[0], part[1], part[2], part[3]
 				n := n1 - n0
