@@ -1,6 +1,9 @@
 package vec
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Columns is a left factor x [m, k] packed once for products with many bands of
 // weights. Only tiers that are [Tier.Tiled] use it. The zero value is empty;
@@ -24,6 +27,8 @@ type Columns struct {
 	parts     int // of every element: 2, or 1 for bfloat16
 	order     Order
 	exponents []float32 // planes: of every row, or NaN
+	rest      []bool    // groups of sixteen float32 rows: of every piece, whether it has second parts that are not zero
+	idle      int       // tiles of every step that are not multiplied
 }
 
 // Order is the order in which columns hold the elements of a row: that in which
@@ -86,6 +91,7 @@ func (c *Columns) reset(m, k, rows, parts int, o Order) {
 		panic(fmt.Sprintf("vec: Columns: negative shape [%d, %d]", m, k))
 	}
 	c.m, c.k, c.rows, c.parts, c.order = m, k, rows, parts, o
+	c.rest = slices.Grow(c.rest[:0], c.Chunks())[:c.Chunks()]
 	if n := c.groups() * c.groupBytes(); cap(c.mem) < n {
 		c.mem = alignedBytes(n + n/4)
 	}
@@ -127,8 +133,22 @@ func (c *Columns) lineBytes() int { return 4 * c.parts * c.rows / c.tiles() }
 
 // tileBytes is a tile, stepBytes the tiles of a step, groupBytes of all steps.
 func (c *Columns) tileBytes() int  { return 16 * c.lineBytes() }
-func (c *Columns) stepBytes() int  { return c.tiles() * c.tileBytes() }
+func (c *Columns) stepBytes() int  { return (c.tiles() + c.idle) * c.tileBytes() }
 func (c *Columns) groupBytes() int { return c.steps() * c.stepBytes() }
+
+// single reports whether bfloat16 holds rows [m0, m1), and if so makes one the columns of their first parts: products
+// of second parts, all of them zero, would change nothing. Rows of a cache of bfloat16 or e4m3 are such.
+func (c *Columns) single(one *Columns, m0, m1 int) bool {
+	if c.parts != 2 || c.rows != GroupRows || c.order == Nibbles {
+		return false
+	}
+	if slices.Contains(c.rest[m0/c.rows*c.chunks():(m1+c.rows-1)/c.rows*c.chunks()], true) {
+		return false
+	}
+	*one = *c
+	one.parts, one.idle = 1, 1
+	return true
+}
 
 // Tiled reports whether this tier computes products of narrow weights from
 // packed columns.
@@ -189,4 +209,5 @@ type tiledOps struct {
 	fp8      func(c Cut, w []byte, ldw int, s blockScale)
 	fp4      func(c Cut, w []byte, ldw int, scale []byte, ldScale int)
 	latent   func(p product, w []byte, ahead int)
+	dense    func(h *DenseHead)
 }

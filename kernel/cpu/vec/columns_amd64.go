@@ -42,7 +42,7 @@ func packGathered(c *Columns, i int, x []float32, ldx int, index []int32) {
 		a.rows[a.count] = at(x, int(r)*ldx+c.start(i))
 		a.count++
 	}
-	if a.count > 0 {
+	if c.rest[i] = false; a.count > 0 {
 		c.run(a, c.kernel(), i)
 	}
 }
@@ -114,6 +114,7 @@ func (c *Columns) run(a *packArgs, kernel func(*packArgs), i int) {
 		a.mask = 1<<min(stepDepth*c.order.turn(), last) - 1
 	}
 	runKernel(kernel, a)
+	c.rest[i] = a.rest != 0
 	a.rows, a.columns = [GroupRows]unsafe.Pointer{}, nil
 }
 

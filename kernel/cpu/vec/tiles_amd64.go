@@ -122,6 +122,7 @@ type packArgs struct {
 	count   int // of rows
 	steps   int
 	mask    int // elements of the last step, or pair of steps
+	rest    int // out, of groups of sixteen: not zero where a second part is not
 
 	// Planes.
 	elements    int                // of a row

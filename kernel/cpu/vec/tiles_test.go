@@ -8,7 +8,7 @@ import (
 )
 
 // tiledTier is the tier with tiles, where this machine has one.
-func tiledTier(t *testing.T) *Tier {
+func tiledTier(t testing.TB) *Tier {
 	t.Helper()
 	for _, tier := range Tiers() {
 		if tier.Tiled() {
@@ -190,14 +190,18 @@ func TestTiledPrecision(t *testing.T) {
 }
 
 // A row has the same bits alone, in a few rows that take weights where they
-// lie, in blocks that pass by panels, and in any part of them.
+// lie, in blocks that pass by panels, and in any part of them, also where bfloat16 holds all rows of a block.
 func TestTiledRowsAreIndependent(t *testing.T) {
 	tier := tiledTier(t)
 	const rows, cols, k = 300, 150, 1090
-	for _, powers := range []bool{true, false} {
+	for i := range 4 {
+		powers, held := i%2 == 0, i/2 == 0
 		a := newMatrix(newRand(22), rows, cols, k, 0, 64)
 		if powers {
 			a.withPowerScales()
+		}
+		if held {
+			widenBF16Go(a.x, narrow(a.x))
 		}
 		f := newFourBit(newRand(23), cols, k, 5)
 		groups := (k + GroupFP4 - 1) / GroupFP4
@@ -209,10 +213,13 @@ func TestTiledRowsAreIndependent(t *testing.T) {
 		for name, run := range formats {
 			order := map[string]Order{"fp8": Halves, "fp4": Nibbles}[name]
 			all := packed(tier, order, a.x, a.ldx, rows, k)
+			if all.single(new(Columns), 0, rows) != (held && order != Nibbles) {
+				t.Errorf("%s: bfloat16 holds rows: %v", name, !held)
+			}
 			whole := make([]float32, rows*cols)
 			run(Cut{Y: whole, Ldy: cols, X: all, M1: rows, N: cols}, 0)
 			for _, part := range [][4]int{{0, 1, 0, 1}, {299, 300, 149, 150}, {3, 4, 7, 60}, {8, 10, 0, 150},
-				{9, 12, 3, 99}, {20, 24, 64, 150}, {5, 20, 1, 40}, {7, 23, 64, 97}, {11, 28, 30, 150},
+				{9, 12, 3, 99}, {20, 24, 64, 150}, {5, 20, 1, 40}, {7, 23, 64, 97}, {11, 28, 30, 150}, {31, 78, 2, 150},
 				{100, 133, 0, 150}} {
 				m0, m1, n0, n1 := part[0], part[1], part[2], part[3]
 				n := n1 - n0
