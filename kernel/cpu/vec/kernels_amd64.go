@@ -227,6 +227,9 @@ func fillBF16(a *fillArgs)
 func fillFP8(a *fillArgs)
 
 //go:noescape
+func foldPlanesEight(a *foldArgs)
+
+//go:noescape
 func foldPlanesFour(a *foldArgs)
 
 //go:noescape
@@ -369,6 +372,9 @@ func packPlain(a *packArgs)
 
 //go:noescape
 func packPlainHalves(a *packArgs)
+
+//go:noescape
+func packPlanesEight(a *packArgs)
 
 //go:noescape
 func packPlanesFour(a *packArgs)
@@ -648,6 +654,9 @@ func streamFP4x16(a *streamArgs)
 
 //go:noescape
 func streamFP4x4(a *streamArgs)
+
+//go:noescape
+func streamFP4x8(a *streamArgs)
 
 //go:noescape
 func tiles1x1(a *tileArgs)
