@@ -96,7 +96,7 @@ func (w *builder) complete(s *Segment) error {
 	}
 	s.SplitsFixed = w.cfg.SplitsFixed
 	if e := catalogueOf(w.cfg.Catalog).entry(s.Kernel); e != nil && e.segments {
-		s.SplitKeys = w.cfg.SplitKeys.Keys()
+		s.SplitKeys = w.cfg.SplitKeys
 	}
 	s.Layout = w.cfg.Layout
 	w.sizeScores(s)

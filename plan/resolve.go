@@ -137,8 +137,12 @@ func (r *resolver) finish() error {
 	if !c.DenseOK {
 		dense = "dense off"
 	}
+	rows := ""
+	if c.SplitKeys != SplitUnset {
+		rows = ", rows " + c.SplitKeys.Says()
+	}
 	r.notice(NoticeInfo, "dispatch 16",
-		"%s on %s: prefill %s, decode %s, layout %s, page %d, %s, capacity %d keys, scores by %s, selection by %s",
-		c.Catalog, c.Hardware.Arch, c.Prefill, c.Decode, c.Layout, c.Page, dense, c.C, c.Scores, c.TopK)
+		"%s on %s: prefill %s, decode %s, layout %s, page %d%s, %s, capacity %d keys, scores by %s, selection by %s",
+		c.Catalog, c.Hardware.Arch, c.Prefill, c.Decode, c.Layout, c.Page, rows, dense, c.C, c.Scores, c.TopK)
 	return nil
 }

@@ -57,8 +57,8 @@ func (k KeySplit) time(d cost.Decode) float64 {
 	return d.Whole
 }
 
-// says describes the split to people.
-func (k KeySplit) says() string {
+// Says describes the split to people.
+func (k KeySplit) Says() string {
 	if n := k.Keys(); n > 0 {
 		return fmt.Sprintf("cut after every %d keys", n)
 	}
@@ -74,18 +74,18 @@ func (r *resolver) split() error {
 			return nil
 		}
 		return &Error{Code: E02,
-			Asked:     fmt.Sprintf("rows %s with decode %s on %s", p.SplitKeys.says(), c.Decode, r.hw.Arch),
+			Asked:     fmt.Sprintf("rows %s with decode %s on %s", p.SplitKeys.Says(), c.Decode, r.hw.Arch),
 			Supported: fmt.Sprintf("it with decode %s and %s on sm90", SparseBlock, SparseRaw),
 			Try:       "--split-keys auto"}
 	}
 	if c.SplitKeys = p.SplitKeys; c.SplitKeys != SplitUnset {
-		r.reason("dispatch 16", "rows over FP8 pages %s: asked for", c.SplitKeys.says())
+		r.reason("dispatch 16", "rows over FP8 pages %s: asked for", c.SplitKeys.Says())
 		return nil
 	}
 	if p.Running == 0 {
 		c.SplitKeys = Split512
 		r.reason("dispatch 16", "rows over FP8 pages %s: neither the slowest for one row nor for many, and how many "+
-			"sequences run at once was not said (--max-running)", c.SplitKeys.says())
+			"sequences run at once was not said (--max-running)", c.SplitKeys.Says())
 		return nil
 	}
 	times := r.hw.costs()
@@ -96,7 +96,7 @@ func (r *resolver) split() error {
 	at := times.decode(rows * roundUp(r.model.Heads, unitHeads) / unitHeads)
 	c.SplitKeys = fastestSplit(at)
 	r.reason("dispatch 16", "rows over FP8 pages %s: up to %d rows of %d heads decode at once; on %s, attention of %d "+
-		"rows of %d heads takes %.4g us cut after 256 keys, %.4g after 512, %.4g whole", c.SplitKeys.says(), rows,
+		"rows of %d heads takes %.4g us cut after 256 keys, %.4g after 512, %.4g whole", c.SplitKeys.Says(), rows,
 		r.model.Heads, times.Device, at.Rows, cost.DecodeHeads, at.Keys256, at.Keys512, at.Whole)
 	return nil
 }

@@ -38,7 +38,7 @@ func TestSplitFollowsTheLoad(t *testing.T) {
 		cfg := resolved(Policy{Running: at.Rows}, 128, 1, DivisionUnset)
 		want(t, fmt.Sprintf("%d sequences", at.Rows), cfg.SplitKeys, split)
 		quoted := fmt.Sprintf("rows over FP8 pages %s: up to %d rows of 128 heads decode at once; on an H200, "+
-			"attention of %d rows of 128 heads takes %.4g us cut after 256 keys", split.says(), at.Rows, at.Rows,
+			"attention of %d rows of 128 heads takes %.4g us cut after 256 keys", split.Says(), at.Rows, at.Rows,
 			at.Keys256)
 		if !slices.ContainsFunc(cfg.Reasons, func(r Reason) bool { return strings.HasPrefix(r.Text, quoted) }) {
 			t.Errorf("no reason begins %q: %q", quoted, cfg.Reasons)
@@ -58,7 +58,7 @@ func TestSplitFollowsTheLoad(t *testing.T) {
 		cfg := resolved(Policy{Running: 1, SplitKeys: k}, 128, 1, DivisionUnset)
 		want(t, "asked for "+k.String(), cfg.SplitKeys, k)
 		for _, batch := range []Batch{decode(9), extendOver(300, 4000)} {
-			want(t, "keys of a part", build(t, cfg, batch).Segments[0].SplitKeys, k.Keys())
+			want(t, "split of a segment", build(t, cfg, batch).Segments[0].SplitKeys, k)
 		}
 		for hw, change := range map[string]tweak{"cpu": kv("fp8"), "sm90": kv("bf16")} {
 			s := newSetup(t, CatalogSparrow, hw, change)

@@ -103,10 +103,10 @@ type Segment struct {
 	RopeInKernel bool `json:"rope_in_kernel"`
 	// SplitsFixed means the key range is cut the same way whatever the batch.
 	SplitsFixed bool `json:"splits_fixed"`
-	// SplitKeys is the keys after which the kernel cuts a row; 0 means that it
-	// does not, or not as the plan says.
-	SplitKeys int     `json:"split_keys,omitempty"`
-	Variant   Variant `json:"variant"`
+	// SplitKeys is where the kernel cuts the keys of a row; unset for kernels
+	// that are not told.
+	SplitKeys KeySplit `json:"split_keys,omitempty"`
+	Variant   Variant  `json:"variant"`
 
 	// RowsPerLaunch is the limit each launch keeps; Limit says where it comes
 	// from. Launches cover rows 0..KernelRows exactly once, in order.

@@ -82,7 +82,7 @@ func TestPlansCountWhatOperationsTake(t *testing.T) {
 		for _, heads := range []int{16, 64, 65, 128} {
 			c.model.Heads = heads
 			s := planned(t, c.model, c.policy, c.batch)
-			segments, _ := cuda.SparseSegments(int32(c.width), int32(s.SplitKeys))
+			segments, _ := cuda.SparseSegments(int32(c.width), int32(s.SplitKeys.Keys()))
 			if c.kind == layout.V4Row584 {
 				segments, _ = cuda.SparseSegmentsWithin(int32(c.width), int32(c.most))
 			}
