@@ -29,6 +29,11 @@ __device__ void attend(const SparseAttendArgs& args, const TensorMap* queries = 
     __syncthreads();
     ptx::wait_for_previous_kernel();
     const u32 group = __shfl_sync(ptx::kFullMask, threadIdx.x / 128, 0);
+    if constexpr (Rows::kStored) {
+        if (group < 2) {
+            Queries<Rows>::take_first(args, shared, threadIdx.x);
+        }
+    }
     if (group == 0) {
         ptx::registers_grow<R::Score>();
         ScoreGroup<Rows>(args, shared).run();
