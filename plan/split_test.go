@@ -70,8 +70,8 @@ func TestSplitFollowsTheLoad(t *testing.T) {
 }
 
 func TestSplitsAreWords(t *testing.T) {
-	for word, k := range map[string]KeySplit{"auto": SplitUnset, "": SplitUnset, "whole": SplitWhole, "Whole": SplitWhole,
-		"256": Split256, "512": Split512} {
+	for word, k := range map[string]KeySplit{"auto": SplitUnset, "": SplitUnset, "whole": SplitWhole,
+		"Whole": SplitWhole, "256": Split256, "512": Split512} {
 		if got, err := ParseKeySplit(word); err != nil || got != k {
 			t.Errorf("%q: %v, %v; want %v", word, got, err, k)
 		}

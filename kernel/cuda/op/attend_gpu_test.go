@@ -197,7 +197,8 @@ func TestGPUManyRowsEqualTwoHalves(t *testing.T) {
 		}
 		_, pool := b.pools(kind, slots/64, l.PageBytes(64), 64, mem)
 		for _, split := range []int{512, 256, 0} {
-			halves(fmt.Sprintf("%v, cut after %d keys", kind, split), func(q, indices, lens, out, lse kernel.Tensor) error {
+			what := fmt.Sprintf("%v, cut after %d keys", kind, split)
+			halves(what, func(q, indices, lens, out, lse kernel.Tensor) error {
 				return b.gpu.SparseAttend(kernel.SparseArgs{Out: out, LSE: lse, Q: q, Pool: pool, Indices: indices,
 					Lens: lens, Heads: heads, Scale: 0.05, SplitKeys: split})
 			})
