@@ -282,8 +282,8 @@ struct ConvertedRows {
         }
     }
 
-    // Converts the right half of the rows, each as soon as its quarter of the keys is free. The rotary tile has been the
-    // weights, which all quarters need.
+    // Converts the right half of the rows, each as soon as its quarter of the keys is free. The rotary tile has been
+    // the weights, which all quarters need.
     __device__ __forceinline__ void store_quarters(Storage<Tiles>& shared, u32 base, u32 b, u32 parity, u32 t) const {
         const u32 quarter = t / 64;  // of the thread's first row; the second is two quarters on
         ptx::barrier_wait(ptx::shared_address(&shared.quarter_empty[b][quarter]), parity);

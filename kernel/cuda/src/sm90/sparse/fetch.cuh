@@ -120,7 +120,8 @@ struct Queries {
 #pragma unroll
         for (u32 r = t / 8; r < kHeads; r += kTakers / 8) {
             const i32 h = unit.head + static_cast<i32>(r);
-            const u16* src = args.q + unit.row * args.q_stride + static_cast<i64>(h) * (Tiles * kTileColumns) + chunk * 8;
+            const u16* src = args.q + unit.row * args.q_stride + static_cast<i64>(h) * (Tiles * kTileColumns) +
+                chunk * 8;
             uint4 w[Tiles];
 #pragma unroll
             for (int tile = 0; tile < Tiles; ++tile) {
