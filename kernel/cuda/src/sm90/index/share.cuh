@@ -1,6 +1,6 @@
 // The schedule: every block works out for itself which contiguous run of key tiles is its own. Items lie end to end
-// on a line of tiles, of which every block takes an equal part, so shares differ by one tile at most, an
-// empty item costs nothing, and there is no table that could be stale or too small.
+// on a line of tiles, of which every block takes an equal part, so shares differ by one tile at most, an empty item
+// costs nothing, and there is no table that could be stale or too small.
 #pragma once
 
 #include "ptx/warp.cuh"

