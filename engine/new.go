@@ -160,7 +160,7 @@ func (e *Engine) allocate(cfg *plan.Config, notices []plan.Notice) error {
 	if e.passes, err = newPasses(e.model, *cfg, e.limits(context)); err != nil {
 		return err
 	}
-	if err := e.openInterlude(cfg, context); err != nil {
+	if err := e.openInner(cfg, context); err != nil {
 		return err
 	}
 	ranks := int64(max(cfg.Model.Ranks, 1)) // sizes are those of one
@@ -172,7 +172,7 @@ func (e *Engine) allocate(cfg *plan.Config, notices []plan.Notice) error {
 		MovesExperts: c.Moves != nil,
 		Memory: Memory{Weights: c.WeightBytes, Packed: c.Packed, Cache: ranks * size.bytes,
 			States: ranks * size.states, Arena: ranks * e.passes.runner.Bytes()}}
-	if inner := e.interlude.passes; inner != nil {
+	if inner := e.inner.passes; inner != nil {
 		e.info.Memory.Arena += ranks * inner.runner.Bytes()
 	}
 	if e.tiers != nil {

@@ -42,7 +42,7 @@ func H200Choices() Choices {
 func XeonChoices() Choices {
 	return Choices{
 		Device:  "two cores of a Xeon",
-		Prompts: []Contest{{128, 39.1, 49.5}, {256, 92.6, 113}, {512, 260, 271}, {1024, 698, 635}, {2048, 2958, 1997}},
+		Prompts: []Contest{{128, 19.3, 52.3}, {256, 40.8, 103}, {512, 104, 253}, {1024, 238, 688}, {2048, 922, 2180}},
 		V4:      []Contest{{512, 45.4, 45.4}, {4096, 752, 850}, {13312, 2886, 3441}, {30720, 6818, 8693}},
 		Verify:  Contest{4, 9.5, 12.6}, Verified: "one core of a Xeon, 8 rows of a request",
 	}
