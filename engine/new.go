@@ -227,7 +227,7 @@ func maxDrafts(s spec.Setting, m model.Model, batchTokens int) (drafts int, why 
 func (e *Engine) announce() {
 	i := &e.info
 	for _, n := range i.Notices {
-		e.cfg.Log.Info("plan", "level", n.Level, "rule", n.Rule, "text", n.Text)
+		e.cfg.Log.Info("plan", "notice", n.Level, "rule", n.Rule, "text", n.Text)
 	}
 	e.cfg.Log.Info("drafts", "asked", i.Draft.String(), "most", i.Drafts, "none_because", i.NoDrafts)
 	e.cfg.Log.Info("memory", "weights_bytes", i.Memory.Weights, "cache_bytes", i.Memory.Cache,

@@ -94,7 +94,7 @@ Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace
 		"memory for stored responses of /v1/responses, such as 512M; 0 stores none")
 	s.StringVar(&f.logLevel, "log-level", "info", "least level that is logged: debug, info, warn, error")
 	s.BoolVar(&f.logJSON, "log-json", false, "log as JSON lines")
-	s.DurationVar(&f.grace, "grace", server.DefaultGrace, "how long running answers may take to finish at the end")
+	s.DurationVar(&f.grace, "grace", server.DefaultGrace, "how long running answers may take to finish at the end; 0 is no time")
 	s.DurationVar(&f.drain, "drain-delay", 0, "how long /ready says no before nothing is accepted any more")
 	s.DurationVar(&f.timeout, "request-timeout", 0, "most time of one request; 0 is no bound")
 	return c
@@ -113,6 +113,9 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 	o := server.Options{Version: revision(), AllowOrigins: f.origins, AllowHosts: f.hosts(), Strict: f.strict,
 		VLLMNames: f.vllm, NoPage: f.noPage, Grace: f.grace, DrainDelay: f.drain, RequestTimeout: f.timeout,
 		MaxWait: f.maxWait, Log: log}
+	if f.grace == 0 {
+		o.Grace = server.NoGrace
+	}
 	switch o.StoreBytes, err = parseBytes(f.store); {
 	case err != nil:
 		return fmt.Errorf("--store-bytes: %w", err)
@@ -203,9 +206,18 @@ func newLog(w io.Writer, text string, asJSON bool) (*slog.Logger, *slog.LevelVar
 	}
 	o := &slog.HandlerOptions{Level: level}
 	if asJSON {
+		o.ReplaceAttr = milliseconds
 		return slog.New(slog.NewJSONHandler(w, o)), level, nil
 	}
 	return slog.New(slog.NewTextHandler(w, o)), level, nil
+}
+
+// milliseconds names the unit of durations, which JSON has no form for.
+func milliseconds(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() != slog.KindDuration {
+		return a
+	}
+	return slog.Float64(a.Key+"_ms", float64(a.Value.Duration().Microseconds())/1000)
 }
 
 // announce says once what was decided and how to ask.
