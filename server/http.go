@@ -79,8 +79,8 @@ func authorise(r *http.Request, keys *Keys, wanted string) (tenant string, err e
 	}
 	tenant, ok := keys.tenant(strings.TrimSpace(given))
 	if !ok {
-		return "", wire.NewError(wire.CodeInvalidKey, "", "the key is not one of this server's for this endpoint, which "+
-			"takes %s", wanted)
+		return "", wire.NewError(wire.CodeInvalidKey, "", "the key is not one of this server's for this endpoint; "+
+			"send %s", wanted)
 	}
 	return tenant, nil
 }

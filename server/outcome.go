@@ -31,7 +31,7 @@ var outcomes = []struct {
 	{sparrow.ErrQueueFull, wire.CodeQueueFull, "",
 		"too many requests are waiting; try again after the time in Retry-After"},
 	{sparrow.ErrAsleep, wire.CodeUnavailable, "",
-		"the server is asleep until an administrator sends POST /wake_up, or its weights are being replaced right now; " +
+		"the server is asleep until an administrator sends POST /wake_up, or its weights are being replaced now; " +
 			"try again later, or send the request to another server"},
 	{sparrow.ErrClosed, wire.CodeUnavailable, "", "the engine is closed; send the request to another server"},
 	{sparrow.ErrDevice, wire.CodeUnavailable, "",

@@ -68,8 +68,8 @@ func TestAdministratorsPutTheServerToSleep(t *testing.T) {
 			t.Errorf("%q: %d %s", path, got.status, got.body)
 		}
 	}
-	for path, reason := range map[string]string{"none": "does not exist", outside: "is not below", "link": "is not below",
-		filepath.Join(outside, "none"): "is not below"} {
+	for path, reason := range map[string]string{"none": "does not exist", outside: "is not below",
+		"link": "is not below", filepath.Join(outside, "none"): "is not below"} {
 		got := post(t, hs.URL+"/update_weights_from_disk", `{"model_path":"`+path+`"}`, boss...)
 		if !strings.Contains(got.body, reason) || !strings.Contains(got.body, root) {
 			t.Errorf("%q: %s", path, got.body)

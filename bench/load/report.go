@@ -178,7 +178,7 @@ func PrintSweep(w io.Writer, reports []*Report) error {
 }
 
 func (r *Report) shortText() string {
-	return fmt.Sprintf("short: %d of %d answers have fewer tokens than asked for; the context of the server may be too "+
+	return fmt.Sprintf("short: %d of %d answers have fewer tokens than asked for; the server's context may be too "+
 		"small", r.Short, r.Answered)
 }
 

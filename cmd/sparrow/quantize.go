@@ -64,8 +64,8 @@ func quantize(cmd *cobra.Command, src, dst, name string) (err error) {
 		return err
 	}
 	if len(m.Tokenizer) == 0 {
-		warnings(cmd)("the checkpoint has no tokenizer.json, so the file will have no tokenizer: it can be given token " +
-			"ids alone")
+		warnings(cmd)("the checkpoint has no tokenizer.json, so the file will have none: it can be given token ids " +
+			"alone")
 	}
 	defer func() { err = errors.Join(err, source.Close()) }()
 	bar := newProgress(cmd.ErrOrStderr(), "writing")

@@ -94,7 +94,8 @@ Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace
 		"memory for stored responses of /v1/responses, such as 512M; 0 stores none")
 	s.StringVar(&f.logLevel, "log-level", "info", "least level that is logged: debug, info, warn, error")
 	s.BoolVar(&f.logJSON, "log-json", false, "log as JSON lines")
-	s.DurationVar(&f.grace, "grace", server.DefaultGrace, "how long running answers may take to finish at the end; 0 is no time")
+	s.DurationVar(&f.grace, "grace", server.DefaultGrace,
+		"how long running answers may take to finish at the end; 0 is no time")
 	s.DurationVar(&f.drain, "drain-delay", 0, "how long /ready says no before nothing is accepted any more")
 	s.DurationVar(&f.timeout, "request-timeout", 0, "most time of one request; 0 is no bound")
 	return c

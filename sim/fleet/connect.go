@@ -26,7 +26,8 @@ type servers struct {
 	transport *http.Transport
 }
 
-// connect asks all servers, by their bearer key where they have one, who they are. streams is how many answers of one are read at a time.
+// connect asks all servers who they are. key is their bearer key, or empty; streams is how many answers of one are read
+// at a time.
 func connect(ctx context.Context, urls []string, key string, streams int) (*servers, error) {
 	if len(urls) == 0 {
 		return nil, fmt.Errorf("no servers were named; want at least one")
