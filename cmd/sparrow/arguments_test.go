@@ -1,8 +1,11 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -94,4 +97,29 @@ func check(t *testing.T, c *cobra.Command) {
 			t.Errorf("the help of %s --%s shows %s", c.CommandPath(), f.Name, shown)
 		}
 	})
+}
+
+// A folder whose model is one GGUF file says which file to give.
+func TestAFolderOfAGGUFFileNamesIt(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "q4.gguf")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := modelFolder(modelFlag, dir); err == nil || !strings.Contains(err.Error(), "--model "+file) {
+		t.Errorf("%v", err)
+	}
+}
+
+// Lines of the log as JSON name the unit of durations.
+func TestJSONLogsNameTheUnitOfDurations(t *testing.T) {
+	var b strings.Builder
+	log, _, err := newLog(&b, "info", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.Info("request", "took", 1500*time.Microsecond)
+	if !strings.Contains(b.String(), `"took_ms":1.5`) {
+		t.Error(b.String())
+	}
 }
