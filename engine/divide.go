@@ -19,8 +19,8 @@ import (
 // The batch in progress goes on to write the pages of its sequences. Nothing that happens between takes pages from
 // them: sched.Scheduler.Between does not preempt, and arrivals and cancellations wait for the end.
 
-// interlude is what runs between the operations of a batch. Where batches are not divided its passes are nil.
-type interlude struct {
+// innerPasses is what runs between the operations of a batch. Where batches are not divided its passes are nil.
+type innerPasses struct {
 	passes *passes   // whose workspace is free while another pass is in progress
 	of     *flight   // the batch in progress between whose operations others may run; nil without
 	flight flight    // memory of those
@@ -42,12 +42,12 @@ func (e *Engine) divides() bool {
 	return ok && e.cfg.MaxStall > 0 && !kernel.IsAsynchronous(e.model.Device())
 }
 
-// openInterlude takes the memory of passes that run between the operations of others.
-func (e *Engine) openInterlude(cfg *plan.Config, context int) (err error) {
+// openInner takes the memory of passes that run between the operations of others.
+func (e *Engine) openInner(cfg *plan.Config, context int) (err error) {
 	if !e.divides() {
 		return nil
 	}
-	if e.interlude.passes, err = newPasses(e.model, *cfg, e.innerLimits(context)); err != nil {
+	if e.inner.passes, err = newPasses(e.model, *cfg, e.innerLimits(context)); err != nil {
 		return err
 	}
 	e.model.(model.Divisible).Between(e.between)
@@ -67,7 +67,7 @@ func (e *Engine) divide(f *flight) (end func()) {
 	if !f.load.Divided() {
 		return func() {}
 	}
-	i := &e.interlude
+	i := &e.inner
 	if e.waiting.IsZero() { // else the time since the last operation of the batch before counts, too
 		e.waiting, i.at = f.begun, e.now()
 	}
@@ -81,7 +81,7 @@ func (e *Engine) divide(f *flight) (end func()) {
 
 // between is called before every operation. It runs those who decode where they have waited for long enough.
 func (e *Engine) between() error {
-	i := &e.interlude
+	i := &e.inner
 	f := i.of
 	if f == nil || e.waiting.IsZero() {
 		return nil
@@ -112,7 +112,7 @@ func (e *Engine) between() error {
 // runBetween runs the batch that was formed. What fails in it is its own; a panic outside a pass is not left to the
 // pass in progress, which would return it as an error.
 func (e *Engine) runBetween() (err error) {
-	i, f, finished := &e.interlude, e.interlude.of, e.finished
+	i, f, finished := &e.inner, e.inner.of, e.finished
 	defer func() {
 		if v := recover(); v != nil {
 			i.broken = fmt.Sprintf("%v\n%s", v, debug.Stack())
@@ -127,7 +127,7 @@ func (e *Engine) runBetween() (err error) {
 
 // note takes the time of a batch of sequences that decode alone. Those that take long come in groups, when the machine
 // does something else: most forgets them slowly.
-func (i *interlude) note(took time.Duration) {
+func (i *innerPasses) note(took time.Duration) {
 	i.took, i.tookBefore = took, i.took
 	i.most = max(took, i.most-(i.most-took)/4)
 }
@@ -135,13 +135,13 @@ func (i *interlude) note(took time.Duration) {
 // waitLimit is how long sequences that decode wait until they run: what is left of the bound beside their own time and
 // the operation that may just begin. Where that is little, prompts have half of the bound, and half of the time; one
 // batch that took very long does not count for that.
-func (i *interlude) waitLimit(bound, operation time.Duration) time.Duration {
+func (i *innerPasses) waitLimit(bound, operation time.Duration) time.Duration {
 	return max(bound-i.most-operation, bound/2, min(i.took, i.tookBefore))
 }
 
 // stall is how long those who decode usually wait at most, where that is above the bound or, where they take long by
 // themselves, above half of it beside their own time. Otherwise it is 0.
-func (i *interlude) stall(bound time.Duration) time.Duration {
+func (i *innerPasses) stall(bound time.Duration) time.Duration {
 	took := min(i.took, i.tookBefore)
 	gap := i.waitLimit(bound, i.usual) + i.usual + took
 	if i.batches < 8 || gap <= max(bound, took+bound/2) {

@@ -63,7 +63,7 @@ func TestFailuresBetweenOperations(t *testing.T) {
 	alone(t, "models on several ranks are not divided")
 	failures := 0
 	e := start(t, testmodel.V32(t), Config{MaxStall: time.Microsecond}, func(e *Engine) {
-		e.interlude.passes.runner = &tap{runner: e.interlude.passes.runner, before: func(works []step.Work) error {
+		e.inner.passes.runner = &tap{runner: e.inner.passes.runner, before: func(works []step.Work) error {
 			if failures < 3 && len(works) > 1 {
 				failures++
 				return errors.New("broken")
@@ -95,12 +95,12 @@ func TestPatience(t *testing.T) {
 	for _, c := range []struct{ took, operation, want time.Duration }{
 		{0, 0, 100 * ms}, {20 * ms, 10 * ms, 70 * ms}, {20 * ms, 60 * ms, 50 * ms}, {80 * ms, 10 * ms, 80 * ms},
 	} {
-		i := interlude{took: c.took, tookBefore: c.took, most: c.took}
+		i := innerPasses{took: c.took, tookBefore: c.took, most: c.took}
 		if got := i.waitLimit(100*ms, c.operation); got != c.want {
 			t.Errorf("batches of %v, operations of %v: %v, want %v", c.took, c.operation, got, c.want)
 		}
 	}
-	var i interlude
+	var i innerPasses
 	for _, took := range []time.Duration{10 * ms, 50 * ms, 10 * ms} {
 		i.note(took)
 	}

@@ -259,7 +259,7 @@ func (e *Engine) addToDraftPass(f *flight, number int) {
 	}
 	// The next token is the target's own. Drafts behind the last allowed token, or more than a batch verifies, are
 	// never used.
-	if e.interlude.inside { // prompts wait
+	if e.inner.inside { // prompts wait
 		want = 0
 	}
 	want = e.sched.ReserveDrafts(&c.seq, min(want, e.info.Drafts, c.maxTokens-c.limits.made-1))

@@ -96,24 +96,24 @@ type Engine struct {
 	model  model.Model
 	memory deviceMemory
 	// stateful is the model where it keeps a state of every sequence, else nil.
-	stateful  model.Stateful
-	windowed  model.Windowed // the same where its window rows have pages of their own, else nil
-	passes    *passes        // those in use: Engine.between changes them
-	interlude interlude
-	pools     []*kv.Pool // one, or one of each rank
-	sched     *sched.Scheduler
-	overlap   bool          // the next batch is formed while a pass runs
-	draws     bool          // the device draws tokens
-	flight    *flight       // the pass that runs, while the next batch is formed; else nil
-	flights   [2]flight     // memory
-	finished  time.Time     // when the latest pass ended
-	outcomes  []outcome     // memory for those of one item
-	stalled   time.Duration // the stall above MaxStall that was reported
-	waiting   time.Time     // since when sequences that decode wait; zero where the next batch has them
-	drafter   *drafter      // nil when nothing is drafted
-	tiers     *tiers        // nil without tiers of the prefix cache
-	counted   time.Time     // when counts of experts were read
-	recent    *usage.Table  // choices of late, by which experts move
+	stateful model.Stateful
+	windowed model.Windowed // the same where its window rows have pages of their own, else nil
+	passes   *passes        // those in use: Engine.between changes them
+	inner    innerPasses
+	pools    []*kv.Pool // one, or one of each rank
+	sched    *sched.Scheduler
+	overlap  bool          // the next batch is formed while a pass runs
+	draws    bool          // the device draws tokens
+	flight   *flight       // the pass that runs, while the next batch is formed; else nil
+	flights  [2]flight     // memory
+	finished time.Time     // when the latest pass ended
+	outcomes []outcome     // memory for those of one item
+	stalled  time.Duration // the stall above MaxStall that was reported
+	waiting  time.Time     // since when sequences that decode wait; zero where the next batch has them
+	drafter  *drafter      // nil when nothing is drafted
+	tiers    *tiers        // nil without tiers of the prefix cache
+	counted  time.Time     // when counts of experts were read
+	recent   *usage.Table  // choices of late, by which experts move
 }
 
 // Run is the loop. It returns when the engine is closed.

@@ -24,8 +24,8 @@ func (e *Engine) carryOut(f *flight) {
 // meanwhile; else it is finished too.
 func (e *Engine) carry(f *flight) {
 	failed := e.launch(f)
-	if e.interlude.broken != "" {
-		panic(e.interlude.broken)
+	if e.inner.broken != "" {
+		panic(e.inner.broken)
 	}
 	if e.runsUnseen() {
 		switch seen := e.seeDrafts(f.items); {
@@ -84,7 +84,7 @@ func (e *Engine) finishFlight() {
 // observe tells the observer, if there is one.
 func (e *Engine) observe() {
 	if e.cfg.Observe != nil {
-		e.cfg.Observe(e.interlude.inside)
+		e.cfg.Observe(e.inner.inside)
 	}
 }
 

@@ -80,7 +80,7 @@ func (e *Engine) shutDown() {
 	e.inbox, e.cancels = nil, nil
 	e.tiers.close()
 	e.passes.runner.Close()
-	if inner := e.interlude.passes; inner != nil {
+	if inner := e.inner.passes; inner != nil {
 		inner.runner.Close()
 	}
 	e.stats.Running, e.stats.Waiting = 0, 0

@@ -10,14 +10,14 @@ import (
 // batch that sequences which decode had to wait for.
 func (e *Engine) noteTime(f *flight, took time.Duration, decodes bool) {
 	e.sched.Took(f.load, took)
-	if kept := max(e.sched.Stall(), e.interlude.stall(e.cfg.MaxStall)); kept > e.stalled+e.stalled/4 {
+	if kept := max(e.sched.Stall(), e.inner.stall(e.cfg.MaxStall)); kept > e.stalled+e.stalled/4 {
 		e.stalled = kept
 		e.cfg.Log.Warn("prompts hold up running streams for longer than --max-stall: even the smallest chunk, or a "+
 			"single operation, takes so long",
 			"max_stall", e.cfg.MaxStall, "kept", kept.Round(time.Millisecond), "chunk_tokens", sched.SmallestChunk)
 	}
 	// Prompts come last. What drafts add is not part of batches between operations.
-	if i := &e.interlude; f.items[len(f.items)-1].Decode && (i.inside || i.took == 0 || e.drafter == nil) {
+	if i := &e.inner; f.items[len(f.items)-1].Decode && (i.inside || i.took == 0 || e.drafter == nil) {
 		i.note(took)
 	}
 	switch {

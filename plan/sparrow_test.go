@@ -44,9 +44,7 @@ func TestSparrowPlans(t *testing.T) {
 		{"02 a prompt of index_topk tokens is dense", cpu, extend(2048),
 			"dense-prefill 2048: dense-mha dense-ragged bf16-1152 gather-rows none k-only heads 16 launches [2048]"},
 		{"02 without a wish a cpu is dense up to what was measured", ours("cpu"), extend(2049),
-			"dense-prefill 512: dense-mha dense-ragged bf16-1152 gather-rows none k-only heads 16 launches [512]\n" +
-				"short-prefill 1536: sparse-mla sparse-flat bf16-1152 none paged k-only-with-indices heads 16 " +
-				"launches [1536]\n" +
+			"dense-prefill 2048: dense-mha dense-ragged bf16-1152 gather-rows none k-only heads 16 launches [2048]\n" +
 				"sparse-prefill 1: sparse-mla sparse-flat bf16-1152 none paged ragged heads 16 launches [1]"},
 		{"02 without a wish hopper is dense up to index_topk", gpu, extend(2049),
 			"dense-prefill 2048: dense-mha dense-ragged bf16-1152 gather-rows none k-only heads 16 launches [2048]\n" +

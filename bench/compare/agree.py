@@ -45,8 +45,16 @@ def llama(ids, name="llama"):
     body = {"prompt": ids, "n_predict": 48, "temperature": 0, "n_probs": 3, "return_tokens": True,
             "cache_prompt": False}
     reply = post(name, "/completion", body)
-    top = [[(t["id"], t["logprob"]) for t in p["top_logprobs"]] for p in reply["completion_probabilities"]]
-    return reply["tokens"], top
+    # Tokens that end inside a character have no entry: they are told apart by the ids of those that have one.
+    tokens, entries = reply["tokens"], iter(reply["completion_probabilities"])
+    top, entry = [], next(entries, None)
+    for token in tokens:
+        if entry is not None and entry["id"] == token:
+            top.append([(t["id"], t["logprob"]) for t in entry["top_logprobs"]])
+            entry = next(entries, None)
+        else:
+            top.append([])
+    return tokens, top
 
 
 def sparrow(ids, model):
@@ -118,7 +126,8 @@ def main():
             total += 1
             same += at is None
             tokens += len(ours) if at is None else at
-            apart += [abs(a[0][1] - b[0][1]) for a, b in zip(their_top[:at], our_top[:at]) if a[0][0] == b[0][0]]
+            apart += [abs(a[0][1] - b[0][1]) for a, b in zip(their_top[:at], our_top[:at])
+                      if a and b and a[0][0] == b[0][0]]
             if at is not None:
                 print(f"prompt of {len(ids)} tokens, {messages[0]['content']!r}: token {at} differs\n"
                       f"  llama   {their_top[at:at + 1]}\n  {second:7} {our_top[at:at + 1]}")

@@ -1,26 +1,66 @@
-"""Make a GGUF file of a synthetic checkpoint with the converter of Debian's llama.cpp-tools.
+"""Make a GGUF file of a checkpoint with the converter of Debian's llama.cpp-tools.
 
-    python3 convert.py CHECKPOINT FILE.gguf
+    python3 convert.py CHECKPOINT FILE.gguf [OUTTYPE]
 
-The converter knows vocabularies by their fingerprint, and that of a synthetic checkpoint is in no list. Speed does
-not depend on it, so the file is labelled with the rule of DeepSeek-V3; everything else is the converter's own work.
+OUTTYPE is the converter's --outtype, bf16 without it. The converter knows vocabularies by their fingerprint, and that
+of a synthetic checkpoint is in no list, so the file is labelled with the rule of DeepSeek-V3. A checkpoint without a
+vocabulary, as those of testdata/oracle, is given the first tokens of the built-in model's. Everything else is the
+converter's own work. TOOLS and SCRIPT say where its modules and the script are when not where the package has them.
 """
 
+import json
+import os
+import pathlib
 import runpy
 import sys
+import tempfile
 
-TOOLS = "/usr/share/llama.cpp/llama.cpp-tools"  # where the package puts the converter's modules
-SCRIPT = "/usr/share/doc/llama.cpp-tools/scripts/convert_hf_to_gguf.py"
+TOOLS = os.environ.get("TOOLS", "/usr/share/llama.cpp/llama.cpp-tools")
+SCRIPT = os.environ.get("SCRIPT", "/usr/share/doc/llama.cpp-tools/scripts/convert_hf_to_gguf.py")
+BUILTIN = pathlib.Path(__file__).resolve().parents[2] / "builtin"
 
-if len(sys.argv) != 3:
-    sys.exit(__doc__)
-checkpoint, gguf = sys.argv[1:]
-sys.path.insert(0, TOOLS)
 
-import conversion.base as base  # noqa: E402
-import conversion.deepseek as deepseek  # noqa: E402
+def with_vocabulary(checkpoint, folder):
+    """Links the files of the checkpoint into the folder, beside as many tokens as its embedding has rows."""
+    for file in checkpoint.iterdir():
+        if file.name != "config.json":
+            (folder / file.name).symlink_to(file.resolve())
+    config = json.loads((checkpoint / "config.json").read_text())
+    config.setdefault("scoring_func", "sigmoid")  # what transformers computes and does not write
+    (folder / "config.json").write_text(json.dumps(config))
+    size = config["vocab_size"]
+    tokenizer = json.loads((BUILTIN / "tokenizer.json").read_text())
+    model = tokenizer["model"]
+    merged = len(model["vocab"]) - len(model["merges"])  # ids from here on are those of merges, in their order
+    if not merged <= size <= len(model["vocab"]):
+        sys.exit(f"{checkpoint} has {size} tokens and no vocabulary; the built-in model's can be cut to {merged} to "
+                 f"{len(model['vocab'])} tokens")
+    model["vocab"] = {token: id for token, id in model["vocab"].items() if id < size}
+    model["merges"] = model["merges"][:size - merged]
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    (folder / "tokenizer_config.json").symlink_to(BUILTIN / "tokenizer_config.json")
+    return folder
 
-base.TextModel.get_vocab_base_pre = lambda self, tokenizer: "deepseek-v3"
-deepseek.DeepseekV32Model.set_vocab = lambda self: self._set_vocab_gpt2()
-sys.argv = [SCRIPT, checkpoint, "--outtype", "bf16", "--outfile", gguf]
-runpy.run_path(SCRIPT, run_name="__main__")
+
+def main():
+    if len(sys.argv) not in (3, 4):
+        sys.exit(__doc__)
+    checkpoint, gguf, outtype = pathlib.Path(sys.argv[1]), sys.argv[2], (sys.argv[3:] or ["bf16"])[0]
+    sys.path.insert(0, TOOLS)
+
+    import conversion.base as base
+    import conversion.deepseek as deepseek
+    import conversion.glm as glm
+
+    base.TextModel.get_vocab_base_pre = lambda self, tokenizer: "deepseek-v3"
+    for family in deepseek.DeepseekV32Model, glm.GlmMoeDsaModel:
+        family.set_vocab = lambda self: self._set_vocab_gpt2()
+    with tempfile.TemporaryDirectory() as folder:
+        if not (checkpoint / "tokenizer.json").exists():
+            checkpoint = with_vocabulary(checkpoint, pathlib.Path(folder))
+        sys.argv = [SCRIPT, str(checkpoint), "--outtype", outtype, "--outfile", gguf]
+        runpy.run_path(SCRIPT, run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()

@@ -19,7 +19,11 @@ func attendCases() []Case {
 				Group: fmt.Sprintf("sparse %d", rows), Make: func(r *Rig) *Op { return sparse(r, k, rows) }})
 		}
 	}
-	return append(out, Case{Name: "dense", Shape: "512 rows, causal, 16 heads", Make: dense})
+	for _, rows := range []int{64, 512, 2048} {
+		out = append(out, Case{Name: "dense", Shape: fmt.Sprintf("%d rows, causal, 16 heads", rows),
+			Make: func(r *Rig) *Op { return dense(r, rows) }})
+	}
+	return out
 }
 
 func sparseShape(rows int) string {
@@ -59,9 +63,8 @@ func sparse(r *Rig, k layout.Kind, rows int) *Op {
 	}
 }
 
-// dense is a prompt of 512 tokens from its beginning.
-func dense(r *Rig) *Op {
-	const rows = 512
+// dense is a prompt from its beginning.
+func dense(r *Rig, rows int) *Op {
 	d := miniDims
 	q, out := r.normal(rows, d.Heads*d.QK(), 0.3), r.empty(kernel.F32, rows, d.Heads*d.V)
 	kv, rope := r.normal(rows, d.KVB(), 1), r.normal(rows, d.Rope, 1)

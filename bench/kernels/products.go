@@ -34,7 +34,7 @@ func productCases() []Case {
 		out = append(out, Case{Name: "tiles bf16 x " + d.String(), Shape: gemmShape, Group: "gemm", OfPeak: true,
 			Only: tiled, Threads: []int{1}, Make: func(r *Rig) *Op { return tiles(r, d) }})
 	}
-	for _, rows := range []int{1, 16} {
+	for _, rows := range []int{1, 16, 32} {
 		for _, d := range streamed {
 			out = append(out, Case{Name: "multiply " + d.String(), Shape: dramShape(rows), OfPeak: true,
 				Make: func(r *Rig) *Op { return multiplyInTurn(r, rows, r.dram(d, dramIn)) }})
@@ -49,7 +49,7 @@ func productCases() []Case {
 		out = append(out, Case{Name: "project bf16", Shape: fmt.Sprintf("%d rows, 512+576+128+64x1024", rows),
 			Make: func(r *Rig) *Op { return project(r, rows) }})
 	}
-	for _, tokens := range []int{1, 16, 512} {
+	for _, tokens := range []int{1, 16, 64, 512} {
 		out = append(out,
 			Case{Name: "experts bf16", Shape: fmt.Sprintf("%d tokens, 4 of 16 experts of 512x1024", tokens),
 				Make: func(r *Rig) *Op { return experts(r, tokens) }},

@@ -272,6 +272,9 @@ func TestExplainOwnCatalogue(t *testing.T) {
 		segments    []string
 	}{
 		{"a long prompt on a cpu", "--batch extend:3000", []string{
+			"form=dense-mha kernel=dense-ragged convert=gather-rows rows=2048 transform=none",
+			"form=sparse-mla kernel=sparse-flat convert=none rows=952 transform=paged indexer=ragged"}},
+		{"a smaller threshold", "--dense-threshold 512 --batch extend:3000", []string{
 			"form=dense-mha kernel=dense-ragged convert=gather-rows rows=512 transform=none",
 			"form=sparse-mla kernel=sparse-flat convert=none rows=1536 indexer=k-only-with-indices",
 			"form=sparse-mla kernel=sparse-flat convert=none rows=952 transform=paged indexer=ragged"}},

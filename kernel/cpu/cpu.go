@@ -64,6 +64,7 @@ type scratch struct {
 	entry         *vec.LatentAttend  // over V4 entries
 	hasQuery      [rowsTogether]bool // latent holds the query of a current row
 	places, ahead []int              // rows of a chunk and of the next one, as bytes of their pool
+	seen          []int              // keys of the rows of dense attention
 	narrow        []byte             // entries as rows of bfloat16
 	part          partials
 	join          []float32 // state of rows whose chunks are joined

@@ -4,21 +4,39 @@ import (
 	"fmt"
 
 	"sparrow/kernel"
+	"sparrow/kernel/cpu/vec"
 	"sparrow/kernel/host"
 	"sparrow/layout"
 )
 
-// denseTile is the number of adjacent query rows that share one pass over their keys, denseBlock the number of keys
-// they take at a time: a block's keys and values of one head and the scores of a tile stay in the L2 cache.
+// Adjacent query rows of a tile share one pass over their keys, of which they take denseBlock at a time: a block's keys
+// and values of one head and the scores of a tile stay in the L2 cache. On tiles of the matrix unit rows share the work
+// of splitting keys and values into two parts, so that more rows together are faster.
 const (
-	denseTile  = 128
-	denseBlock = 256
+	denseTile     = 128
+	denseTileMost = 512
+	denseTileFew  = 64
+	denseBlock    = 256
 )
 
 // denseWork is dense attention cut into heads and tiles of rows.
 type denseWork struct {
 	kernel.DenseArgs
-	tiles int
+	onTiles bool // of the matrix unit
+	tile    int  // rows
+	tiles   int
+}
+
+// cut chooses the tiles of rows. Sizes change nothing in the result.
+func (w *denseWork) cut(workers int) {
+	w.tile = denseTile
+	if w.onTiles {
+		w.tile = denseTileMost
+		for w.tile > denseTileFew && w.Dims.Heads*ceilDiv(w.Q.Rows, w.tile) < 4*workers {
+			w.tile /= 2
+		}
+	}
+	w.tiles = ceilDiv(w.Q.Rows, w.tile)
 }
 
 // DenseAttend computes causal attention over expanded keys and values.
@@ -36,7 +54,8 @@ func (d *Device) DenseAttend(a kernel.DenseArgs) error {
 				a.KV.Rows)
 		}
 	}
-	w := denseWork{DenseArgs: a, tiles: ceilDiv(a.Q.Rows, denseTile)}
+	w := denseWork{DenseArgs: a, onTiles: d.tier.AttendsDense(a.Dims.V)}
+	w.cut(d.pool.Workers())
 	return d.dense.run(d, w.tiles*a.Dims.Heads, w, (*Device).denseTileHead)
 }
 
@@ -44,16 +63,38 @@ func (d *Device) DenseAttend(a kernel.DenseArgs) error {
 // request.
 func (d *Device) denseTileHead(w *denseWork, worker, item int) {
 	h, tile := item/w.tiles, item%w.tiles
-	last := min((tile+1)*denseTile, w.Q.Rows)
-	for r0 := tile * denseTile; r0 < last; {
+	last := min((tile+1)*w.tile, w.Q.Rows)
+	for r0 := tile * w.tile; r0 < last; {
 		start := host.RowI32(w.Start, r0)[0]
 		r1 := r0 + 1
 		for r1 < last && host.RowI32(w.Start, r1)[0] == start {
 			r1++
 		}
-		d.denseRows(w, worker, h, r0, r1, int(start))
+		if w.onTiles {
+			d.denseOnTiles(w, worker, h, r0, r1, int(start))
+		} else {
+			d.denseRows(w, worker, h, r0, r1, int(start))
+		}
 		r0 = r1
 	}
+}
+
+// denseOnTiles attends with one head of rows r0 to r1, whose keys start at the same row of KV, on the matrix unit.
+func (d *Device) denseOnTiles(w *denseWork, worker, h, r0, r1, start int) {
+	dims := w.Dims
+	q := w.Q.Slice(r0, r1).Columns(h*dims.QK(), (h+1)*dims.QK())
+	out := w.Out.Slice(r0, r1).Columns(h*dims.V, (h+1)*dims.V)
+	seen := grow(&d.scratch[worker].seen, r1-r0)
+	for r := range seen {
+		seen[r] = max(0, int(host.RowI32(w.Lens, r0+r)[0]))
+	}
+	at := h * (dims.Nope + dims.V)
+	kv, rope := w.KV.Slice(start, w.KV.Rows), w.Rope.Slice(start, w.KV.Rows)
+	keys, values := kv.Columns(at, at+dims.Nope), kv.Columns(at+dims.Nope, at+dims.Nope+dims.V)
+	d.tier.AttendDense(vec.DenseHead{Nope: dims.Nope, Rope: dims.Rope, V: dims.V, Scale: w.Scale, Seen: seen,
+		Q: host.F32(q), LdQ: q.Stride, Out: host.F32(out), LdOut: out.Stride, Keys: host.F32(keys),
+		LdKeys: keys.Stride, Ropes: host.F32(rope), LdRopes: rope.Stride, Values: host.F32(values),
+		LdValues: values.Stride})
 }
 
 // denseRows attends with one head of rows r0 to r1, whose keys start at the same row of KV.

@@ -112,12 +112,13 @@ suite() {
         ;;
     soak) soak ;;
     memcheck)
-        checked memcheck kernel/cuda 'GPU(Products|EveryProduct|Experts|MissingExpert|Quantise|NormQuantise)' &&
+        checked memcheck kernel/cuda \
+            'GPU(Products|EveryProduct|Experts|MissingExpert|Quantise|NormQuantise|TopKOfAFewRows)' &&
             checked memcheck kernel/cuda 'AllReduce|GatherRanks|ReduceScatter' &&
             checked memcheck kernel/cuda/op 'GPU(SharedSuites|SelectAndLocate|HeldOperations|Pages|Fetched|HostExperts)'
         ;;
     racecheck)
-        checked racecheck kernel/cuda 'GPU(EveryProduct|ExpertsEqual)' &&
+        checked racecheck kernel/cuda 'GPU(EveryProduct|ExpertsEqual|TopKOfAFewRows)' &&
             checked racecheck kernel/cuda 'AllReduce|GatherRanks|ReduceScatter'
         ;;
     flash) # DeepSeek-V4-Flash at full size: as many experts on the GPU as fit, the rest in host memory

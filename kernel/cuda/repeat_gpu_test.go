@@ -94,13 +94,17 @@ func TestGPUScoresAreTheSameEveryTime(t *testing.T) {
 func TestGPUSelectionsAreTheSameEveryTime(t *testing.T) {
 	r := onGPU(t)
 	rng := rand.New(rand.NewPCG(22, 1))
-	var many []int32
+	var many, short []int32
 	for range 400 {
 		many = append(many, int32(rng.IntN(9000)))
+		short = append(short, int32(rng.IntN(8000)))
 	}
 	for name, c := range map[string]topKCase{
-		"many rows": {k: 2048, kind: TopKPaged, lengths: many, score: distributions["halves"]},
-		"few rows":  {k: 2048, kind: TopKPaged, lengths: many[:60], score: distributions["halves"]},
+		"many rows":       {k: 2048, kind: TopKPaged, lengths: many, score: distributions["halves"]},
+		"many short rows": {k: 2048, kind: TopKPaged, lengths: short, score: distributions["halves"]},
+		"many short rows, no ties": {k: 512, kind: TopKRagged, lengths: short, starts: true,
+			score: distributions["normal"]},
+		"few rows": {k: 2048, kind: TopKPaged, lengths: many[:60], score: distributions["halves"]},
 		"few rows, no ties": {k: 512, kind: TopKPaged, lengths: []int32{32768, 20000, 32000},
 			score: distributions["normal"]},
 		"in parts": {k: 2048, kind: TopKPaged, lengths: []int32{231072, 90000},

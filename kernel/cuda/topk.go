@@ -98,6 +98,8 @@ func (k *Kernels) SelectTopK(s *Stream, a *TopKArgs) error {
 		return k.spread(s, a.Rows, blocks, &one)
 	case parts > 1 && a.Kept != 0 && a.Via != 0:
 		return k.selectInParts(s, a, parts, columns)
+	case padded(columns, a.Starts != 0) <= shortScores:
+		return runPersistent(k, s, "sparrow_topk_short", a.Rows, 1, &one)
 	case columns <= sweptColumns:
 		return k.sweep(s, "sparrow_topk_swept", 3, one)
 	case int64(a.Rows) > sms && columns <= sweptLongColumns:
@@ -109,6 +111,9 @@ func (k *Kernels) SelectTopK(s *Stream, a *TopKArgs) error {
 		return runPersistent(k, s, "sparrow_topk_t512", a.Rows, 1, &one)
 	}
 }
+
+// shortScores are the scores of a row that a block of the kernel for many short rows has room for.
+const shortScores = 8192
 
 // The longest rows that the kernels for many rows have a bitmap for, wherever a row starts.
 const (
@@ -124,13 +129,18 @@ const (
 	spreadWaves  = 3
 )
 
-// topKBlocks is how many blocks a row of the kernel for few rows is spread over. A row that starts anywhere brings up
-// to three scores with it that are not its own, since copies are 16 bytes wide.
+// topKBlocks is how many blocks a row of the kernel for few rows is spread over.
 func topKBlocks(columns int64, starts bool) int64 {
+	return max((padded(columns, starts)+spreadScores-1)/spreadScores, 1)
+}
+
+// padded is how many scores are copied for a row. One that starts anywhere brings up to three with it that are not its
+// own, since copies are 16 bytes wide.
+func padded(columns int64, starts bool) int64 {
 	if starts {
 		columns += 3
 	}
-	return max((columns+spreadScores-1)/spreadScores, 1)
+	return columns
 }
 
 // spread selects few rows, or parts of rows, each with a cluster.

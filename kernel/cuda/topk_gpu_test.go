@@ -194,6 +194,10 @@ func TestGPUTopKOfAFewRows(t *testing.T) {
 			many.lengths = append(many.lengths, int32(i%7*1500))
 		}
 		many.build(r, rng).run(r, "swept, "+name)
+		for i := range many.lengths {
+			many.lengths[i] = int32(i % 7 * 700)
+		}
+		many.build(r, rng).run(r, "short, "+name)
 		s := topKCase{k: 512, kind: TopKPosition, starts: true, score: distributions[name],
 			lengths: []int32{197000, 300}}.build(r, rng)
 		s.run(r, "in parts, "+name)
@@ -228,6 +232,26 @@ func TestGPUTopKIsExactForManyRows(t *testing.T) {
 		check(t, r.s.Fill(alone.Out, poison, int64(4*len(s.want))))
 		check(t, runPersistent(r.k, r.s, "sparrow_topk_t256", alone.Rows, 3, &alone))
 		sameBytes(t, "many streamed rows, "+name, r.download(alone.Out, int64(4*len(s.want))), bytesOf(s.want))
+	}
+}
+
+// More rows than SMs, all short: a block holds several of them, and lengths up to all that a row has room for.
+func TestGPUTopKIsExactForManyShortRows(t *testing.T) {
+	r := onGPU(t)
+	for name, score := range distributions {
+		for i, k := range []int{1, 7, 512, 2048} {
+			rng := rand.New(rand.NewPCG(17, uint64(k)))
+			c := topKCase{k: k, kind: TopKTransform(i % 3), starts: i%2 == 1, score: score, columns: shortScores}
+			if c.starts {
+				c.columns -= 3
+			}
+			n, most := int32(k), int32(c.columns)
+			c.lengths = []int32{0, 1, n - 1, n, n + 1, n + 5, -3, 31, 33, 2049, most - 1, most}
+			for range 160 {
+				c.lengths = append(c.lengths, int32(rng.IntN(c.columns+1)))
+			}
+			c.build(r, rng).run(r, fmt.Sprintf("many short rows, top %d, %v, %s", k, c.kind, name))
+		}
 	}
 }
 

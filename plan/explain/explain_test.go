@@ -122,7 +122,7 @@ func TestLengthsOfLargeBatchesAreLeftOut(t *testing.T) {
 }
 
 func TestLayerQuestion(t *testing.T) {
-	cfg, _ := resolve(t, "cpu", "glm-5.2", plan.Policy{})
+	cfg, _ := resolve(t, "cpu", "glm-5.2", plan.Policy{DenseThreshold: 512})
 	a := ask(t, cfg, "mixed:extend:3000/decode:9", explain.Question{Layer: 3, Carried: true})
 	var kinds []plan.IndexerKind
 	for _, x := range a.Layer.Indexers {

@@ -1,6 +1,9 @@
 package vec
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Columns is a left factor x [m, k] packed once for products with many bands of
 // weights. Only tiers that are [Tier.Tiled] use it. The zero value is empty;
@@ -14,16 +17,18 @@ import "fmt"
 // added in the end: so up to eight rows are one tile, and each tile of weights is
 // multiplied once.
 //
-// Rows to be multiplied by e2m1 weights are stored as integers times a power of two that belongs to the row, in three
-// planes of eight bits: the largest of a row has 22 or 23 bits and a sign. What all of a row's numbers are rounded by,
-// as a vector, is less than two bfloat16 round them by. A row with NaN or infinity makes all of its products NaN.
+// Rows to be multiplied by e2m1 weights are stored as integers times a power of two that belongs to the row, in two
+// planes of eight bits: the largest of a row has 14 or 15 bits and a sign. A row with NaN or infinity makes all of its
+// products NaN.
 type Columns struct {
 	mem       []byte
 	m, k      int
 	rows      int // of x in a group: GroupRows, halfRows, fewRows or 1
-	parts     int // of every element: 2, 3 planes, or 1 for bfloat16
+	parts     int // of every element: 2, or 1 for bfloat16
 	order     Order
 	exponents []float32 // planes: of every row, or NaN
+	rest      []bool    // groups of sixteen float32 rows: of every piece, whether it has second parts that are not zero
+	idle      int       // tiles of every step that are not multiplied
 }
 
 // Order is the order in which columns hold the elements of a row: that in which
@@ -53,30 +58,29 @@ const (
 // chunkSteps is the steps along k that are packed at once: some microseconds.
 const chunkSteps = 64
 
+// GroupFor is the size of the smallest group that holds so many rows, or GroupRows.
+func GroupFor(rows int) int {
+	for _, n := range [...]int{1, fewRows, halfRows} {
+		if rows <= n {
+			return n
+		}
+	}
+	return GroupRows
+}
+
 // Reset allocates memory for m rows of k float32. Packed columns are lost.
-func (c *Columns) Reset(m, k int, o Order) {
-	rows := GroupRows
-	switch {
-	case m == 1:
-		rows = 1
-	case m <= fewRows:
-		rows = fewRows
-	case m <= halfRows && o != Nibbles:
-		rows = halfRows
+func (c *Columns) Reset(m, k int, o Order) { c.ResetGroups(m, k, o, GroupFor(m)) }
+
+// ResetGroups is Reset for rows in groups of a size that [GroupFor] gives.
+func (c *Columns) ResetGroups(m, k int, o Order, group int) {
+	if group != GroupFor(group) {
+		panic(fmt.Sprintf("vec: Columns: groups of %d rows", group))
 	}
-	c.reset(m, k, rows, o.parts(), o)
+	c.reset(m, k, group, partsF32, o)
 }
 
-// ResetAlone is Reset for rows that are multiplied one by one: each is a group.
-func (c *Columns) ResetAlone(m, k int, o Order) { c.reset(m, k, 1, o.parts(), o) }
-
-// parts is those of a float32.
-func (o Order) parts() int {
-	if o == Nibbles {
-		return 3
-	}
-	return 2
-}
+// partsF32 is the parts of a float32.
+const partsF32 = 2
 
 // ResetBF16 allocates memory for m rows of k bfloat16, in any order but Nibbles.
 func (c *Columns) ResetBF16(m, k int, o Order) {
@@ -91,6 +95,7 @@ func (c *Columns) reset(m, k, rows, parts int, o Order) {
 		panic(fmt.Sprintf("vec: Columns: negative shape [%d, %d]", m, k))
 	}
 	c.m, c.k, c.rows, c.parts, c.order = m, k, rows, parts, o
+	c.rest = slices.Grow(c.rest[:0], c.Chunks())[:c.Chunks()]
 	if n := c.groups() * c.groupBytes(); cap(c.mem) < n {
 		c.mem = alignedBytes(n + n/4)
 	}
@@ -132,8 +137,22 @@ func (c *Columns) lineBytes() int { return 4 * c.parts * c.rows / c.tiles() }
 
 // tileBytes is a tile, stepBytes the tiles of a step, groupBytes of all steps.
 func (c *Columns) tileBytes() int  { return 16 * c.lineBytes() }
-func (c *Columns) stepBytes() int  { return c.tiles() * c.tileBytes() }
+func (c *Columns) stepBytes() int  { return (c.tiles() + c.idle) * c.tileBytes() }
 func (c *Columns) groupBytes() int { return c.steps() * c.stepBytes() }
+
+// single reports whether bfloat16 holds rows [m0, m1), and if so makes one the columns of their first parts: products
+// of second parts, all of them zero, would change nothing. Rows of a cache of bfloat16 or e4m3 are such.
+func (c *Columns) single(one *Columns, m0, m1 int) bool {
+	if c.parts != 2 || c.rows != GroupRows || c.order == Nibbles {
+		return false
+	}
+	if slices.Contains(c.rest[m0/c.rows*c.chunks():(m1+c.rows-1)/c.rows*c.chunks()], true) {
+		return false
+	}
+	*one = *c
+	one.parts, one.idle = 1, 1
+	return true
+}
 
 // Tiled reports whether this tier computes products of narrow weights from
 // packed columns.
@@ -142,7 +161,7 @@ func (t *Tier) Tiled() bool { return t.ops.tiled != nil }
 // PackChunk packs piece i of x [m, k], rows ldx apart.
 func (t *Tier) PackChunk(c *Columns, i int, x []float32, ldx int) {
 	needMatrix("PackChunk", "x", len(x), c.m, c.k, ldx)
-	t.needChunk("PackChunk", c, i, c.order.parts())
+	t.needChunk("PackChunk", c, i, partsF32)
 	t.ops.tiled.pack(c, i, x, ldx)
 }
 
@@ -152,7 +171,7 @@ func (t *Tier) PackChunk(c *Columns, i int, x []float32, ldx int) {
 func (t *Tier) PackGathered(c *Columns, i int, x []float32, ldx, rows int, index []int32) {
 	needMatrix("PackGathered", "x", len(x), rows, c.k, ldx)
 	needLen("PackGathered", "index", len(index), c.m)
-	t.needChunk("PackGathered", c, i, c.order.parts())
+	t.needChunk("PackGathered", c, i, partsF32)
 	for _, r := range c.indexOf(i, index) {
 		if int(r) >= rows {
 			panic(fmt.Sprintf("vec: PackGathered: row %d of %d", r, rows))
@@ -194,4 +213,5 @@ type tiledOps struct {
 	fp8      func(c Cut, w []byte, ldw int, s blockScale)
 	fp4      func(c Cut, w []byte, ldw int, scale []byte, ldScale int)
 	latent   func(p product, w []byte, ahead int)
+	dense    func(h *DenseHead)
 }

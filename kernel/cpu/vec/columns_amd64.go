@@ -42,7 +42,7 @@ func packGathered(c *Columns, i int, x []float32, ldx int, index []int32) {
 		a.rows[a.count] = at(x, int(r)*ldx+c.start(i))
 		a.count++
 	}
-	if a.count > 0 {
+	if c.rest[i] = false; a.count > 0 {
 		c.run(a, c.kernel(), i)
 	}
 }
@@ -92,7 +92,7 @@ func (c *Columns) kernel() func(*packArgs) {
 // packKernels is by order.
 var packKernels = [...]struct{ one, four, eight, sixteen, plain func(*packArgs) }{
 	InOrder: {packOne, packFour, packEight, packSixteen, packPlain},
-	Nibbles: {packPlanesOne, packPlanesFour, nil, packPlanesSixteen, nil},
+	Nibbles: {packPlanesOne, packPlanesFour, packPlanesEight, packPlanesSixteen, nil},
 	Halves:  {packOneHalves, packFourHalves, packEightHalves, packSixteenHalves, packPlainHalves},
 }
 
@@ -114,6 +114,7 @@ func (c *Columns) run(a *packArgs, kernel func(*packArgs), i int) {
 		a.mask = 1<<min(stepDepth*c.order.turn(), last) - 1
 	}
 	runKernel(kernel, a)
+	c.rest[i] = a.rest != 0
 	a.rows, a.columns = [GroupRows]unsafe.Pointer{}, nil
 }
 
@@ -141,18 +142,21 @@ const firstNaN = 0x7F800000
 
 var nan32 = float32(math.NaN())
 
-// planeMost is the largest number of three digits of eight bits with a sign.
-const planeMost = 0x7F7F7F
+// planeMost is the largest number of two digits of eight bits with a sign, planeBits the bits of its magnitude.
+const (
+	planeMost = 0x7F7F
+	planeBits = 15
+)
 
 // planeExponent is the exponent of the power of two that makes a row whose largest magnitude has the given bits
-// integers of three digits, as large as possible.
+// integers of two digits, as large as possible.
 func planeExponent(bits uint32) float32 {
 	if bits == 0 || bits >= firstNaN {
 		return 0
 	}
 	m, e := math.Frexp(float64(math.Float32frombits(bits)))
-	if m*(1<<23) > planeMost {
+	if m*(1<<planeBits) > planeMost {
 		e++
 	}
-	return float32(23 - e)
+	return float32(planeBits - e)
 }

@@ -65,6 +65,7 @@ GLOBL upperPairs<>(SB), RODATA|NOPTR, $64
 // up to sixteen rows of float32 to steps of two tiles, one of each part, of 16 lines of 16 pairs.
 TEXT ·packSixteen(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
+	KXORW K7, K7, K7
 	MOVQ packArgs_columns(AX), DI
 	MOVQ packArgs_steps(AX), R8
 	XORL SI, SI
@@ -105,10 +106,14 @@ row3:
 	BYTE $0x62; BYTE $0xB2; BYTE $0x5F; BYTE $0x40; BYTE $0x72; BYTE $0xCB; // vcvtne2ps2bf16 %zmm19,%zmm20,%zmm1
 	VMOVDQU64 Z0, (R12)
 	VMOVDQU64 Z1, 1024(R12)
+	VPTESTMD Z1, Z1, K6
+	KORW K6, K7, K7
 	ADDQ $8, R11
 	ADDQ $64, R12
 	DECQ R10
 	JNZ row3
+	KMOVW K7, R10
+	MOVQ R10, packArgs_rest(AX)
 	VMOVDQU64 (DI), Z0
 	VMOVDQU64 64(DI), Z1
 	VMOVDQU64 128(DI), Z2
@@ -947,6 +952,7 @@ full11:
 // up to sixteen rows of float32 to steps of two tiles, one of each part, of 16 lines of 16 pairs.
 TEXT ·packSixteenHalves(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
+	KXORW K7, K7, K7
 	MOVQ packArgs_columns(AX), DI
 	MOVQ packArgs_steps(AX), R8
 	XORL SI, SI
@@ -997,10 +1003,14 @@ row14:
 	BYTE $0x62; BYTE $0xB2; BYTE $0x5F; BYTE $0x40; BYTE $0x72; BYTE $0xCB; // vcvtne2ps2bf16 %zmm19,%zmm20,%zmm1
 	VMOVDQU64 Z0, (R12)
 	VMOVDQU64 Z1, 1024(R12)
+	VPTESTMD Z1, Z1, K6
+	KORW K6, K7, K7
 	ADDQ $8, R11
 	ADDQ $64, R12
 	DECQ R10
 	JNZ row14
+	KMOVW K7, R10
+	MOVQ R10, packArgs_rest(AX)
 	VMOVDQU64 (DI), Z0
 	VMOVDQU64 64(DI), Z1
 	VMOVDQU64 128(DI), Z2
@@ -1224,10 +1234,14 @@ row15:
 	BYTE $0x62; BYTE $0xB2; BYTE $0x5F; BYTE $0x40; BYTE $0x72; BYTE $0xCB; // vcvtne2ps2bf16 %zmm19,%zmm20,%zmm1
 	VMOVDQU64 Z0, (R12)
 	VMOVDQU64 Z1, 1024(R12)
+	VPTESTMD Z1, Z1, K6
+	KORW K6, K7, K7
 	ADDQ $8, R11
 	ADDQ $64, R12
 	DECQ R10
 	JNZ row15
+	KMOVW K7, R10
+	MOVQ R10, packArgs_rest(AX)
 	VMOVDQU64 (DI), Z0
 	VMOVDQU64 64(DI), Z1
 	VMOVDQU64 128(DI), Z2
@@ -2796,6 +2810,7 @@ full23:
 // up to sixteen rows of float32 to steps of two tiles, one of each part, of 16 lines of 16 pairs.
 TEXT ·splitSixteen(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
+	KXORW K7, K7, K7
 	MOVQ packArgs_columns(AX), DI
 	MOVQ packArgs_steps(AX), R8
 	XORL SI, SI
@@ -2836,10 +2851,14 @@ row26:
 	BYTE $0x62; BYTE $0xB2; BYTE $0x5F; BYTE $0x40; BYTE $0x72; BYTE $0xCB; // vcvtne2ps2bf16 %zmm19,%zmm20,%zmm1
 	VMOVDQU64 Z0, (R12)
 	VMOVDQU64 Z1, 1024(R12)
+	VPTESTMD Z1, Z1, K6
+	KORW K6, K7, K7
 	ADDQ $8, R11
 	ADDQ $64, R12
 	DECQ R10
 	JNZ row26
+	KMOVW K7, R10
+	MOVQ R10, packArgs_rest(AX)
 	ADDQ $2048, DI
 	ADDQ $128, SI
 	SUBQ $1, R8

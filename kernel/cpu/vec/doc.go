@@ -1,7 +1,7 @@
 // Package vec holds the arithmetic of the CPU backend: dot-form matrix products over float32, bfloat16, block-scaled
 // e4m3 and e2m1 weights, their transposed form, the indexer's scores and what selection counts of them, attention
-// over latent rows, and the element-wise loops around them. Slices of numbers flow in, slices of numbers flow out. It
-// is independent of tensors, threads, models and policy.
+// over latent rows and over expanded keys, and the element-wise loops around them. Slices of numbers flow in, slices
+// of numbers flow out. It is independent of tensors, threads, models and policy.
 //
 // # Tiers
 //
@@ -44,15 +44,18 @@
 // that are powers of two are folded into the weights; others scale the sums over 128 columns. A single part would be
 // twice as fast, but rounds x to eight bits, which changes the choice of experts and tokens. With two parts a few
 // choices in a thousand differ, where the margin is 1e-5 of the compared numbers; [Tier.Precise] has no such rounding.
+// Where bfloat16 holds all rows of a product, their second parts are zero and are left out, which changes no bit.
 //
-// It multiplies e2m1 weights by tiles that take and add integers. A row of x is integers of 22 or 23 bits and a sign
-// times one power of two, each within 2^-23 of the largest in the row, in three planes of eight bits. As a vector that
-// rounds less than two bfloat16 do where the largest number of a row is up to 30 times their root mean square, and
-// 64 times, a row of 4096 with one number that is not close to zero, by twice as much. Twice a weight is an integer
-// of up to 12; the scales of a row of weights that are within a factor of eight of the largest make it one of up to 96,
-// times one power of two. Sums of integers are exact in any order and are rounded to float32 three times when they are
-// written: the planes, from the lowest, times 1, 2^8 and 2^16. Groups with smaller scales have a sum for themselves,
-// which is added to that of the larger ones.
+// Dense attention splits both operands of its products into two bfloat16 and leaves out errors times errors: 2^-18.
+//
+// It multiplies e2m1 weights by tiles that take and add integers. A row of x is integers of 14 or 15 bits and a sign
+// times one power of two, each within 2^-15 of the largest in the row, in two planes of eight bits. Of a row of normal
+// numbers that is 5e-5 of their root mean square; one bfloat16 rounds it by 1e-3, and as much as this where the
+// largest number is 60 to 120 times the root mean square. (DeepSeek-V4 was trained with x in e4m3 here, which rounds by
+// 2.5e-2.) Twice a weight is an integer of up to 12; the scales of a row of weights that are within a factor of eight
+// of the largest make it one of up to 96, times one power of two. Sums of integers are exact in any order and are
+// rounded to float32 when they are written: each plane, and the sum of the first and 2^8 times the second. Groups with
+// smaller scales have a sum for themselves, which is added to that of the larger ones.
 //
 // # Block formats
 //

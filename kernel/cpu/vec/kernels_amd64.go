@@ -200,6 +200,15 @@ func countAboveavx2(a *selectArgs)
 func countAboveavx512(a *selectArgs)
 
 //go:noescape
+func denseKeyTiles(a *packArgs)
+
+//go:noescape
+func denseQueries(a *packArgs)
+
+//go:noescape
+func denseSoftmax(a *denseSoftmaxArgs)
+
+//go:noescape
 func entryamx(a *entryArgs)
 
 //go:noescape
@@ -216,6 +225,9 @@ func fillBF16(a *fillArgs)
 
 //go:noescape
 func fillFP8(a *fillArgs)
+
+//go:noescape
+func foldPlanesEight(a *foldArgs)
 
 //go:noescape
 func foldPlanesFour(a *foldArgs)
@@ -362,6 +374,9 @@ func packPlain(a *packArgs)
 func packPlainHalves(a *packArgs)
 
 //go:noescape
+func packPlanesEight(a *packArgs)
+
+//go:noescape
 func packPlanesFour(a *packArgs)
 
 //go:noescape
@@ -377,6 +392,12 @@ func packSixteen(a *packArgs)
 func packSixteenHalves(a *packArgs)
 
 //go:noescape
+func pairValues(a *pairArgs)
+
+//go:noescape
+func pairWeights(a *pairArgs)
+
+//go:noescape
 func panel3x4avx2(a *panelArgs)
 
 //go:noescape
@@ -384,6 +405,18 @@ func panel4x4avx512(a *panelArgs)
 
 //go:noescape
 func panel4x6avx512(a *panelArgs)
+
+//go:noescape
+func parts1x1(a *partsArgs)
+
+//go:noescape
+func parts1x2(a *partsArgs)
+
+//go:noescape
+func parts2x1(a *partsArgs)
+
+//go:noescape
+func parts2x2(a *partsArgs)
 
 //go:noescape
 func planePeaks(a *packArgs)
@@ -566,6 +599,9 @@ func scaleMulavx2(a *vecArgs)
 func scaleMulavx512(a *vecArgs)
 
 //go:noescape
+func scaleRows(a *scaleRowsArgs)
+
+//go:noescape
 func scalesToFloatavx2(a *vecArgs)
 
 //go:noescape
@@ -618,6 +654,9 @@ func streamFP4x16(a *streamArgs)
 
 //go:noescape
 func streamFP4x4(a *streamArgs)
+
+//go:noescape
+func streamFP4x8(a *streamArgs)
 
 //go:noescape
 func tiles1x1(a *tileArgs)

@@ -78,11 +78,14 @@ func (w *panelWeights) streams(row, n, left int) bool {
 	return left >= n && (w.scale.row0+row)%scaleBlock <= scaleBlock-n
 }
 
-// streamUnits multiplies the units, unitBlocks blocks of each after the other.
+// streamUnits multiplies the units, at most unitBlocks blocks of each after the other, in pieces of equal size.
 func (ts *tileScratch) streamUnits(c *Cut, w *panelWeights, u streamUnits) {
 	clear(ts.sums[:u.rows*c.X.tiles()*c.X.lineBytes()])
-	for from := 0; from < u.depth; from += unitBlocks * scaleBlock {
-		size := min(u.depth-from, unitBlocks*scaleBlock)
+	blocks := u.depth / scaleBlock
+	pieces := (blocks + unitBlocks - 1) / unitBlocks
+	each := (blocks + pieces - 1) / pieces * scaleBlock
+	for from := 0; from < u.depth; from += each {
+		size := min(u.depth-from, each)
 		ts.aheadOf(c, u, aheadRows{first: uintptr(at(w.b, u.row*w.ld)), ld: w.ld, from: from, size: size, all: u.depth})
 		ts.streamDepth(c, w, u, from, size)
 	}

@@ -235,8 +235,10 @@ func (ts *tileScratch) foldFP4(c *Cut, m int, y []float32, ldy, rows int, add bo
 
 // streamKernelsFP4 and foldKernelsFP4 are by rows of a group of x.
 var (
-	streamKernelsFP4 = map[int]func(*streamArgs){1: streamFP4x1, fewRows: streamFP4x4, GroupRows: streamFP4x16}
-	foldKernelsFP4   = map[int]func(*foldArgs){
-		1: foldPlanesOne, fewRows: foldPlanesFour, GroupRows: foldPlanesSixteen,
+	streamKernelsFP4 = map[int]func(*streamArgs){
+		1: streamFP4x1, fewRows: streamFP4x4, halfRows: streamFP4x8, GroupRows: streamFP4x16,
+	}
+	foldKernelsFP4 = map[int]func(*foldArgs){
+		1: foldPlanesOne, fewRows: foldPlanesFour, halfRows: foldPlanesEight, GroupRows: foldPlanesSixteen,
 	}
 )

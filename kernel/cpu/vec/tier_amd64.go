@@ -54,7 +54,7 @@ func amxTier() *Tier {
 	t.ops.whole = &wholeProducts{bf16: t.ops.matMulBF16, fp8: t.ops.matMulFP8, fp4: t.ops.matMulFP4}
 	t.ops.newIndexScorer = newIndexTiles
 	t.ops.tiled = &tiledOps{pack: packColumns, gather: packGathered, packBF16: packColumnsBF16, bf16: tiledBF16,
-		fp8: tiledFP8, fp4: tiledFP4, latent: tiledLatent}
+		fp8: tiledFP8, fp4: tiledFP4, latent: tiledLatent, dense: attendDense}
 	t.ops.matMulBF16 = func(p product, w []byte) {
 		packedOnce(&p, InOrder, func(c Cut) { tiledBF16(c, w, p.ldw) })
 	}

@@ -9,9 +9,9 @@ const (
 	blockTiles = 32 // tiles of columns
 	bandBlocks = 8  // blocks of weights at most
 	// directRows is the most rows of x for which bfloat16 weights are read in place, or
-	// e4m3 weights by the streaming kernels: the first group reads them from memory, one
-	// more from the L2 cache.
-	directRows = 2 * GroupRows
+	// e4m3 weights by the streaming kernels: the first group reads them from memory, two
+	// more from the L2 cache. For more rows panels are faster.
+	directRows = 3 * GroupRows
 	// directSteps bounds one call over weights that come from memory.
 	directSteps = 256
 	// ownAhead is the bytes of a row from which on the hardware prefetcher is faster
@@ -32,6 +32,7 @@ type tileScratch struct {
 	pack    packArgs
 	fold    foldArgs
 	cols    Columns
+	single  Columns // first parts of others
 
 	// Contiguous, in this order: the streaming kernels rely on it.
 	panel []byte // [tileSteps, 2, 16, 64]
@@ -56,6 +57,7 @@ func (ts *tileScratch) ready() {
 // releaseTiles drops the pointers into the caller's memory and returns ts.
 func releaseTiles(ts *tileScratch) {
 	ts.tiles.w, ts.tiles.x, ts.fold.y = nil, nil, nil
+	ts.single = Columns{}
 	ts.flow.w, ts.flow.x, ts.flow.scales, ts.nibbles.args.scale = nil, nil, nil, nil
 	tileScratches.put(ts)
 }
@@ -82,6 +84,9 @@ func tiled(c *Cut, w *panelWeights) {
 	case w.format == panelFP8 && rows <= directRows && c.X.parts == 2 && w.k >= scaleBlock:
 		ts.stream(c, w)
 		return
+	}
+	if c.X.single(&ts.single, c.M0, c.M1) {
+		c.X = &ts.single
 	}
 	// Blocks of equal size, whole pairs of tiles.
 	rows, most := c.M1-c.M0, blockTiles/c.X.tiles()*GroupRows

@@ -122,6 +122,7 @@ type packArgs struct {
 	count   int // of rows
 	steps   int
 	mask    int // elements of the last step, or pair of steps
+	rest    int // out, of groups of sixteen: not zero where a second part is not
 
 	// Planes.
 	elements    int                // of a row
@@ -130,7 +131,7 @@ type packArgs struct {
 	peaks       [GroupRows]uint32  // the largest magnitude of each row, as bits of float32
 	scales      [GroupRows]float32 // exponent of each row
 	//lint:ignore U1000 only the assembly uses it
-	words [2 * 3 * fewRows * pairLanes]byte
+	words [2 * partsF32 * halfRows * pairLanes]byte
 }
 
 // foldArgs: tiles of sums into rows of y.

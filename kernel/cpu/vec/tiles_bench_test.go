@@ -35,6 +35,8 @@ func BenchmarkTiled(b *testing.B) {
 	a := newMatrix(newRand(1), rateM, rateN, rateK, 0, 0)
 	y := make([]float32, rateM*rateN)
 	xs := narrow(a.x)
+	held := make([]float32, len(a.x)) // that bfloat16 holds
+	widenBF16Go(held, xs)
 	power := newMatrix(newRand(1), rateM, rateN, rateK, 0, 0).withPowerScales()
 	a.ldw, power.ldw = rateK, rateK // rows begin cache lines, as in checkpoints
 	fp4, scales := make([]byte, rateN*rateK/2), make([]byte, rateN*rateK/GroupFP4)
@@ -77,6 +79,13 @@ func BenchmarkTiled(b *testing.B) {
 				tier.TiledFP8(cut(&plain), a.fp8, a.ldw, a.scale, a.ldScale, 0)
 			}},
 			{"f32xbf16", func() { packIn(InOrder); tier.TiledBF16(cut(&cols), a.bf16, a.ldw) }},
+			{"held f32xbf16", func() {
+				cols.Reset(rateM, rateK, InOrder)
+				for i := range cols.Chunks() {
+					tier.PackChunk(&cols, i, held, a.ldx)
+				}
+				tier.TiledBF16(cut(&cols), a.bf16, a.ldw)
+			}},
 			{"f32xfp8", func() {
 				packIn(Halves)
 				tier.TiledFP8(cut(&cols), power.fp8, a.ldw, power.scale, a.ldScale, 0)

@@ -129,12 +129,31 @@ func (e *emitter) split(o order, step, high, low int) {
 	e.emit(narrowPair(19, 20, low))
 }
 
+// splitPlain is split for ascending elements where no number is near the largest: one that would round to infinity
+// makes NaN.
+func (e *emitter) splitPlain(high, low int) {
+	for i := range 2 {
+		ascending.load(e, 0, i)
+		e.op("VPADDD roundHalf<>(SB), Z21, Z%d", 17+i)
+		e.op("VPANDD upperHalf<>(SB), Z%d, Z%d", 17+i, 17+i)
+		e.op("VSUBPS Z%d, Z21, Z%d", 17+i, 19+i)
+	}
+	e.emit(narrowPair(17, 18, high))
+	e.emit(narrowPair(19, 20, low))
+}
+
 // packSixteen packs up to sixteen rows: two tiles for every step. Rows are written
 // to their tile first; then the tile is transposed in place, unless rows are to be the left
 // operand of tiles.
 func (e *emitter) packSixteen(o order, name string, transposed bool) {
+	e.packGroup(o, name, transposed, func(step int) { e.split(o, step, 0, 1) })
+}
+
+// packGroup is packSixteen with a way to split the elements of a step into registers 0 and 1.
+func (e *emitter) packGroup(o order, name string, transposed bool, split func(step int)) {
 	e.function(name, "packArgs",
 		"up to sixteen rows of float32 to steps of two tiles, one of each part, of 16 lines of 16 pairs.")
+	e.op("KXORW K7, K7, K7") // words of second parts that are not zero
 	e.packLoop(o, 4, 2*1024, func(step int) {
 		row := e.label("row")
 		e.op(`
@@ -143,15 +162,21 @@ func (e *emitter) packSixteen(o order, name string, transposed bool) {
 			MOVQ DI, R12`)
 		e.at(row)
 		e.op("MOVQ (R11), BX")
-		e.split(o, step, 0, 1)
+		split(step)
 		for part := range 2 {
 			e.op("VMOVDQU64 Z%d, %d(R12)", part, 1024*part)
 		}
+		e.op(`
+			VPTESTMD Z1, Z1, K6
+			KORW K6, K7, K7`)
 		e.op(`
 			ADDQ $8, R11
 			ADDQ $64, R12
 			DECQ R10`)
 		e.op("JNZ %s", row)
+		e.op(`
+			KMOVW K7, R10
+			MOVQ R10, packArgs_rest(AX)`)
 		for part := 0; transposed && part < 2; part++ {
 			for r := range 16 {
 				e.op("VMOVDQU64 %d(DI), Z%d", 1024*part+64*r, r)

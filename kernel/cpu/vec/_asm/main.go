@@ -52,6 +52,7 @@ func files() map[string][]byte {
 		file("nibbles_"+s.name, s, (*emitter).emitNibbleRows)
 	}
 	file("attend_amx", avx512, (*emitter).emitAttend)
+	file("dense_amx", avx512, (*emitter).emitDense)
 	file("index_amx", avx512, (*emitter).emitIndex)
 	file("quant_avx512", avx512, (*emitter).emitRotateQuant)
 	file("transpose_avx512", avx512, (*emitter).emitTranspose)

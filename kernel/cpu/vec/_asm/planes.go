@@ -3,35 +3,31 @@ package main
 import "fmt"
 
 // Products with e2m1 weights multiply integers. Twice a value of e2m1 is an integer of up to 12, and a row of x is
-// taken as integers of 24 bits times a power of two, which are three planes of eight bits with a sign: of an integer
-// p, bytes 0 to 2 of p + 0x808080, each less 128. The three planes of a row are separate columns of the tiles, and
-// what a tile adds is exact.
+// taken as integers of 16 bits times a power of two, which are two planes of eight bits with a sign: of an integer
+// p, bytes 0 and 1 of p + 0x8080, each less 128. The planes of a row are separate columns of the tiles, and what a tile
+// adds is exact.
 //
 // A step of the tiles is 64 elements: of every 128 elements first the even ones, then the odd ones, as the codes of
 // weights lie in bytes. Line l of a step holds elements 8l, 8l+2, 8l+4 and 8l+6, or those after them. A step is 16
-// lines of 3 words for one row, of 12 for four rows (the first planes of all rows, then the second, then the third),
-// and for sixteen rows three tiles, one of each plane.
+// lines of two words for one row, of 2n for n rows (the first planes of all rows, then the second), and for sixteen
+// rows two tiles, one of each plane.
 func (e *emitter) emitPlanes() {
 	e.raw("")
-	e.constant("planeSigns", 0x808080)
+	e.constant("planeSigns", 0x8080)
 	e.constant("planeMagnitude", 0x7FFFFFFF)
 	e.constant("planeSecond", 0x43800000) // 2^8
-	e.constant("planeThird", 0x47800000)  // 2^16
 	order := make([]byte, 64)
-	for i := range order[:48] {
+	for i := range order[:32] {
 		plane, step, line, element := i/16, i%16/8, i%8/4, i%4
 		order[i] = byte(4*(8*line+2*element+step) + plane)
 	}
 	e.table("planeOrder", order)
-	for part := range 3 {
-		e.laneWords(fmt.Sprintf("planeWords%d", part), func(i int) int { // the last plane's are taken by a mask
-			word := 16*part + i
-			return word/3 + word%3%2*16
-		})
-		e.laneWords(fmt.Sprintf("planeSums%d", part), func(i int) int { return (3*i + part) % 32 })
+	for half := range 2 {
+		e.laneWords(fmt.Sprintf("planeWords%d", half), func(i int) int { return 8*half + i/2 + i%2*16 })
+		e.laneWords(fmt.Sprintf("planeSums%d", half), func(i int) int { return 2*i + half })
 	}
 	e.planePeaks()
-	for _, rows := range []int{16, 4, 1} {
+	for _, rows := range []int{16, 8, 4, 1} {
 		e.packPlanes(rows)
 		e.foldPlanes(rows)
 	}
@@ -105,7 +101,7 @@ func (e *emitter) planePeaks() {
 //	R10 rows left   R11, R12 cursors in rows and scales   R13 place of a row's words
 func (e *emitter) packPlanes(rows int) {
 	const signs, order, scale = 30, 31, 29
-	name := map[int]string{16: "packPlanesSixteen", 4: "packPlanesFour", 1: "packPlanesOne"}[rows]
+	name := "packPlanes" + planeRows[rows]
 	e.function(name, "packArgs", fmt.Sprintf("%d rows of float32 to steps of planes.", rows))
 	loop, full := e.label("loop"), e.label("full")
 	e.op(`
@@ -131,6 +127,7 @@ func (e *emitter) packPlanes(rows int) {
 		}
 		e.planesOf()
 	}
+	// A row is packed as a register of each plane and step; then tiles of these registers are transposed.
 	switch rows {
 	case 16:
 		e.op(`
@@ -142,9 +139,9 @@ func (e *emitter) packPlanes(rows int) {
 			e.op("MOVQ (R11), BX")
 			e.op("VBROADCASTSS (R12), Z%d", scale)
 			row()
-			for plane := range 3 {
+			for plane := range 2 {
 				for step := range 2 {
-					e.op("VMOVDQU64 Z%d, %d(R13)", planeReg(plane, step), 1024*(3*step+plane))
+					e.op("VMOVDQU64 Z%d, %d(R13)", planeReg(plane, step), 1024*(2*step+plane))
 				}
 			}
 			e.op(`
@@ -152,7 +149,7 @@ func (e *emitter) packPlanes(rows int) {
 				ADDQ $4, R12
 				ADDQ $64, R13`)
 		})
-		for t := range 6 {
+		for t := range 4 {
 			for r := range 16 {
 				e.op("VMOVDQU64 %d(DI), Z%d", 1024*t+64*r, r)
 			}
@@ -160,45 +157,40 @@ func (e *emitter) packPlanes(rows int) {
 				e.op("VMOVDQU64 Z%d, %d(DI)", r, 1024*t+64*c)
 			}
 		}
-		e.op("ADDQ $%d, DI", 6*1024)
-	case 4:
+		e.op("ADDQ $%d, DI", 4*1024)
+	case 8, 4:
 		for r := range rows {
 			e.op("MOVQ packArgs_rows+%d(AX), BX", 8*r)
 			e.op("VBROADCASTSS packArgs_scales+%d(AX), Z%d", 4*r, scale)
 			row()
-			for plane := range 3 {
+			for plane := range 2 {
 				for step := range 2 {
-					e.op("VMOVDQU64 Z%d, packArgs_words+%d(AX)", planeReg(plane, step), 64*(12*step+4*plane+r))
+					e.op("VMOVDQU64 Z%d, packArgs_words+%d(AX)", planeReg(plane, step), 64*(2*rows*step+rows*plane+r))
 				}
 			}
 		}
-		e.op("MOVL $0x0FFF, R9")
-		e.op("KMOVW R9, K2")
+		line := map[int]string{8: "Z", 4: "Y"}[rows]
 		for step := range 2 {
-			for i := range 12 {
-				e.op("VMOVDQU64 packArgs_words+%d(AX), Z%d", 64*(12*step+i), i)
+			for i := range 2 * rows {
+				e.op("VMOVDQU64 packArgs_words+%d(AX), Z%d", 64*(2*rows*step+i), i)
 			}
 			for c, r := range e.transpose16() {
-				e.op("VMOVDQU32 Z%d, K2, %d(DI)", r, 48*(16*step+c))
+				e.op("VMOVDQU64 %s%d, %d(DI)", line, r, 8*rows*(16*step+c))
 			}
 		}
-		e.op("ADDQ $%d, DI", 2*16*48)
+		e.op("ADDQ $%d, DI", 2*16*8*rows)
 	case 1:
 		e.op("MOVQ packArgs_rows(AX), BX")
 		e.op("VBROADCASTSS packArgs_scales(AX), Z%d", scale)
 		row()
-		for part, mask := range [3]int{0x4924, 0x2492, 0x9249} {
-			e.op("MOVL $%#x, R9", mask)
-			e.op("KMOVW R9, K2")
+		for half := range 2 {
 			for step := range 2 {
-				e.op("VMOVDQU64 planeWords%d<>(SB), Z0", part)
-				e.op("VMOVDQA64 Z0, Z1")
+				e.op("VMOVDQU64 planeWords%d<>(SB), Z0", half)
 				e.op("VPERMI2D Z%d, Z%d, Z0", planeReg(1, step), planeReg(0, step))
-				e.op("VPERMD Z%d, Z1, K2, Z0", planeReg(2, step))
-				e.op("VMOVDQU64 Z0, %d(DI)", 192*step+64*part)
+				e.op("VMOVDQU64 Z0, %d(DI)", 128*step+64*half)
 			}
 		}
-		e.op("ADDQ $%d, DI", 2*192)
+		e.op("ADDQ $%d, DI", 2*128)
 	}
 	e.op("ADDQ $%d, SI", 4*128)
 	e.op("SUBQ $2, R8")
@@ -212,101 +204,85 @@ func (e *emitter) loadLanes(sixteenth, to int) {
 	e.op("VMOVUPS.Z %d(BX)(SI*1), K1, Z%d", 64*sixteenth, to)
 }
 
+// planeRows is the names of the rows of a group.
+var planeRows = map[int]string{16: "Sixteen", 8: "Eight", 4: "Four", 1: "One"}
+
 // planeReg is where planesOf leaves the sixteen words of a plane and a step.
 func planeReg(plane, step int) int { return 16 + 2*plane + step }
 
 // planesOf separates the planes of 128 elements in registers 0 to 7, each of which has, in the lanes of the planes,
 // two words of the first step and two of the second.
 func (e *emitter) planesOf() {
+	const upper, lower = 20, 21
 	for odd := range 2 { // lanes of registers 0, 2, 4 and 6, or of the others
-		a := func(i int) int { return 2*i + odd }
-		t := 22
-		for i, lanes := range []int{0x44, 0xEE} {
-			e.op("VSHUFI32X4 $%#x, Z%d, Z%d, Z%d", lanes, a(1), a(0), t+2*i)
-			e.op("VSHUFI32X4 $%#x, Z%d, Z%d, Z%d", lanes, a(3), a(2), t+2*i+1)
-		}
-		to := 8 + 3*odd
-		e.op("VSHUFI32X4 $0x88, Z%d, Z%d, Z%d", t+1, t, to)
-		e.op("VSHUFI32X4 $0xDD, Z%d, Z%d, Z%d", t+1, t, to+1)
-		e.op("VSHUFI32X4 $0x88, Z%d, Z%d, Z%d", t+3, t+2, to+2)
+		e.op("VSHUFI32X4 $0x44, Z%d, Z%d, Z%d", 2+odd, odd, upper)
+		e.op("VSHUFI32X4 $0x44, Z%d, Z%d, Z%d", 6+odd, 4+odd, lower)
+		e.op("VSHUFI32X4 $0x88, Z%d, Z%d, Z%d", lower, upper, 8+2*odd)
+		e.op("VSHUFI32X4 $0xDD, Z%d, Z%d, Z%d", lower, upper, 9+2*odd)
 	}
-	for plane := range 3 {
-		e.op("VPUNPCKLQDQ Z%d, Z%d, Z%d", 11+plane, 8+plane, planeReg(plane, 0))
-		e.op("VPUNPCKHQDQ Z%d, Z%d, Z%d", 11+plane, 8+plane, planeReg(plane, 1))
+	for plane := range 2 {
+		e.op("VPUNPCKLQDQ Z%d, Z%d, Z%d", 10+plane, 8+plane, planeReg(plane, 0))
+		e.op("VPUNPCKHQDQ Z%d, Z%d, Z%d", 10+plane, 8+plane, planeReg(plane, 1))
 	}
 }
 
 // foldPlanes writes the kernel that turns tiles of sums, a line for every row of weights, into rows of y: the sums of
-// the planes times 1, 2^8 and 2^16, the lower two added first, times a power of two for the row of x and one for the
-// row of weights.
+// the first plane and those of the second times 2^8, times a power of two for the row of x and one for the row of
+// weights.
 //
 //	AX arguments   SI sums   DI, R9 rows of y and bytes between them   R8 tiles left   R12 exponents of weights
 func (e *emitter) foldPlanes(rows int) {
-	const second, third, exponents = 30, 29, 31
-	name := map[int]string{16: "foldPlanesSixteen", 4: "foldPlanesFour", 1: "foldPlanesOne"}[rows]
-	e.function(name, "foldArgs", fmt.Sprintf("tiles of sums of planes to %d rows of 16.", rows))
+	const second, exponents = 30, 31
+	e.function("foldPlanes"+planeRows[rows], "foldArgs", fmt.Sprintf("tiles of sums of planes to %d rows of 16.", rows))
 	e.op("MOVQ foldArgs_exponentsW(AX), R12")
-	powers := func() {
-		e.op("VPBROADCASTD planeSecond<>(SB), Z%d", second)
-		e.op("VPBROADCASTD planeThird<>(SB), Z%d", third)
-	}
-	// combine adds integers of planes in registers a, b and c to c, times the powers of two in register p.
-	combine := func(c, b, a, p int) {
-		for _, r := range []int{a, b, c} {
-			e.op("VCVTDQ2PS Z%d, Z%d", r, r)
-		}
-		e.op("VFMADD231PS Z%d, Z%d, Z%d", second, b, c)
-		e.op("VFMADD231PS Z%d, Z%d, Z%d", third, a, c)
-		e.op("VSCALEFPS Z%d, Z%d, Z%d", p, c, c)
+	// combine adds integers of both planes in registers a and b to a, times the powers of two in register p.
+	combine := func(a, b, p int) {
+		e.op("VCVTDQ2PS Z%d, Z%d", a, a)
+		e.op("VCVTDQ2PS Z%d, Z%d", b, b)
+		e.op("VFMADD231PS Z%d, Z%d, Z%d", second, b, a)
+		e.op("VSCALEFPS Z%d, Z%d, Z%d", p, a, a)
 	}
 	fold{}.loop(e, func() {
 		var out []int
 		switch rows {
 		case 16:
-			powers()
+			e.op("VPBROADCASTD planeSecond<>(SB), Z%d", second)
 			e.op("MOVQ foldArgs_exponentsX(AX), R10")
 			e.op("VMOVUPS (R10), Z%d", exponents)
 			for r := range 16 {
-				for plane, z := range []int{r, 16, 17} {
+				for plane, z := range []int{r, 16} {
 					e.op("VMOVDQU64 %d(SI), Z%d", 1024*plane+64*r, z)
 				}
 				e.op("VADDPS.BCST %d(R12), Z%d, Z18", 4*r, exponents)
-				combine(r, 16, 17, 18)
+				combine(r, 16, 18)
 			}
 			column := e.transpose16()
 			out = column[:]
-		case 4:
-			e.op("MOVL $0x0FFF, R10")
-			e.op("KMOVW R10, K2")
+		case 8, 4:
+			line := map[int]string{8: "Z", 4: "Y"}[rows]
 			for r := range 16 {
-				e.op("VMOVDQU32.Z %d(SI), K2, Z%d", 48*r, r)
+				e.op("VMOVDQU64 %d(SI), %s%d", 8*rows*r, line, r)
 			}
 			column := e.transpose16()
-			powers() // the transpose uses all registers
+			e.op("VPBROADCASTD planeSecond<>(SB), Z%d", second) // the transpose uses all registers
 			e.op("MOVQ foldArgs_exponentsX(AX), R10")
 			e.op("VMOVUPS (R12), Z%d", exponents)
 			for r := range rows {
 				e.op("VADDPS.BCST %d(R10), Z%d, Z18", 4*r, exponents)
-				combine(column[r], column[rows+r], column[2*rows+r], 18)
+				combine(column[r], column[rows+r], 18)
 				out = append(out, column[r])
 			}
 		case 1:
-			powers()
+			e.op("VPBROADCASTD planeSecond<>(SB), Z%d", second)
 			e.op("MOVQ foldArgs_exponentsX(AX), R10")
 			e.op("VMOVUPS (R12), Z%d", exponents)
 			e.op("VADDPS.BCST (R10), Z%d, Z%d", exponents, exponents)
-			for part := range 3 {
-				e.op("VMOVDQU64 %d(SI), Z%d", 64*part, 4+part)
-			}
-			for plane, mask := range [3]int{0xF800, 0xF800, 0xFC00} {
-				e.op("MOVL $%#x, R10", mask)
-				e.op("KMOVW R10, K2")
+			e.op("VMOVDQU64 (SI), Z4")
+			for plane := range 2 {
 				e.op("VMOVDQU64 planeSums%d<>(SB), Z%d", plane, plane)
-				e.op("VMOVDQA64 Z%d, Z3", plane)
-				e.op("VPERMI2D Z5, Z4, Z%d", plane)
-				e.op("VPERMD Z6, Z3, K2, Z%d", plane)
+				e.op("VPERMI2D 64(SI), Z4, Z%d", plane)
 			}
-			combine(0, 1, 2, exponents)
+			combine(0, 1, exponents)
 			out = []int{0}
 		}
 		e.op("ADDQ $64, R12")

@@ -2,7 +2,7 @@ package main
 
 import "fmt"
 
-// Streaming kernels for e2m1 weights: rows of x in three planes of integers (planes.go) by weights that come from
+// Streaming kernels for e2m1 weights: rows of x in two planes of integers (planes.go) by weights that come from
 // memory. A block is 64 bytes of a row, 128 columns, which are two steps of the tiles. While a group of 32 rows of
 // weights is decoded into one half of a small panel, the tiles multiply the other half. Sums are integers, so that
 // their order changes nothing.
@@ -12,9 +12,9 @@ import "fmt"
 // 16 bytes, is a byte: the power in bits 4 and 5 and ones below, or zero for a group outside of it, which makes all of
 // its codes zero.
 //
-// Up to four rows of x are one tile, whose sums by 64 rows of weights, a unit, are four tiles. The two groups of a unit
-// take turns in the same block. Sixteen rows of x are three tiles, and six tiles are their sums by 32 rows: their unit
-// is one group, and the blocks of it take turns.
+// Up to eight rows of x are one tile, whose sums by 64 rows of weights, a unit, are four tiles. The two groups of a
+// unit take turns in the same block. Sixteen rows of x are two tiles, and four tiles are their sums by 32 rows: their
+// unit is one group, and the blocks of it take turns.
 //
 //	AX arguments     R9 row of w        CX stride of w
 //	SI x             DI panel           DX bytes between lines of x and of sums
@@ -36,7 +36,7 @@ func (e *emitter) emitStreamsFP4() {
 	}
 	e.table("windowOfLane", lanes)
 	e.table("nibbleValues", values)
-	for _, rows := range []int{16, 4, 1} {
+	for _, rows := range []int{16, 8, 4, 1} {
 		(&streamFP4{stream: &stream{emitter: e}, rows: rows}).write()
 	}
 }
@@ -51,25 +51,22 @@ const (
 	groupRows    = 32             // of weights that are decoded together
 	groupStep    = 64 * groupRows // bytes of a step in the panel
 	groupHalf    = 2 * groupStep
+	sumsFP4      = 4 // tiles of a unit's sums
 	windowLane   = 29
 	nibbleBits   = 30
 	nibbleValues = 31
 )
 
-// tilesX is the tiles of x, tilesW the tiles of weights whose sums are in registers.
-func (k *streamFP4) tilesX() int { return max(1, 3*k.rows/16) }
-func (k *streamFP4) tilesW() int { return 4 / min(2, k.tilesX()) }
+// tilesX is the tiles of x.
+func (k *streamFP4) tilesX() int { return max(1, k.rows/8) }
 
 // line is the bytes of a line of x or of sums, tile those of a tile.
-func (k *streamFP4) line() int { return 12 * k.rows / k.tilesX() }
+func (k *streamFP4) line() int { return 8 * k.rows / k.tilesX() }
 func (k *streamFP4) tile() int { return 16 * k.line() }
-
-// sums is the tiles of a unit's sums, which come before those of weights and of x.
-func (k *streamFP4) sums() int { return k.tilesX() * k.tilesW() }
 
 func (k *streamFP4) write() {
 	k.function(fmt.Sprintf("streamFP4x%d", k.rows), "streamArgs",
-		fmt.Sprintf("%d rows of x in three planes by groups of 32 rows of e2m1 codes, whole blocks of 128 columns.",
+		fmt.Sprintf("%d rows of x in two planes by groups of 32 rows of e2m1 codes, whole blocks of 128 columns.",
 			k.rows))
 	k.begin()
 	loop, entry, done := k.label("loop"), k.label("entry"), k.label("done")
@@ -130,14 +127,14 @@ func (k *streamFP4) begin() {
 }
 
 func (k *streamFP4) clearSums() {
-	for t := range k.sums() {
+	for t := range sumsFP4 {
 		k.emit(tilezero(t))
 	}
 }
 
 // storeSums writes the sums of a unit to R9.
 func (k *streamFP4) storeSums() {
-	for t := range k.sums() {
+	for t := range sumsFP4 {
 		k.emit(tilestore(t, memory{base: "R9", index: "DX", disp: t * k.tile()}))
 	}
 }
@@ -153,7 +150,7 @@ func (k *streamFP4) nextX() {
 	k.op("MOVQ streamArgs_sums(AX), R9")
 	k.storeSums()
 	k.clearSums()
-	k.op("ADDQ $%d, streamArgs_sums(AX)", k.sums()*k.tile())
+	k.op("ADDQ $%d, streamArgs_sums(AX)", sumsFP4*k.tile())
 	k.at(same)
 }
 
@@ -182,27 +179,20 @@ func (k *streamFP4) steps(group int, multiply, fill bool) {
 		k.op("LEAQ %d(DI), R10", (1-group)*groupHalf)
 		k.op("ADDQ $%d, DI", group*groupHalf)
 	}
-	w, x := k.sums(), k.sums()+1
-	if n == 1 {
-		x = k.sums() + 2
-	}
-	loadW := func(i, t int) { k.emit(tileload(memory{base: "R10", index: index, disp: i * 1024}, t)) }
-	loadX := func(j int) { k.emit(tileload(memory{base: "SI", index: "DX", disp: j * k.tile()}, x)) }
-	product := func(i, j, t int) { k.emit(tdpbssd(x, t, first+i*n+j)) }
+	loadW := func(i int) { k.emit(tileload(memory{base: "R10", index: index, disp: i * 1024}, streamW+i)) }
+	loadX := func(j int) { k.emit(tileload(memory{base: "SI", index: "DX", disp: j * k.tile()}, streamX+j)) }
+	product := func(i, j int) { k.emit(tdpbssd(streamX+j, streamW+i, first+i*n+j)) }
 	at := map[int]func(){ // tile instructions before a row
-		0:  func() { loadX(0); loadW(0, w) },
-		4:  func() { product(0, 0, w); loadW(1, w+1) },
-		12: func() { product(1, 0, w+1) },
+		0:  func() { loadX(0); loadW(0) },
+		4:  func() { product(0, 0); loadW(1) },
+		12: func() { product(1, 0) },
 	}
-	if n == 3 {
+	if n == 2 {
 		at = map[int]func(){
-			0:  func() { loadW(0, w); loadX(0) },
-			2:  func() { product(0, 0, w); loadX(1) },
-			5:  func() { product(0, 1, w); loadX(2) },
-			7:  func() { product(0, 2, w); loadW(1, w) },
-			10: func() { product(1, 2, w); loadX(1) },
-			12: func() { product(1, 1, w); loadX(0) },
-			15: func() { product(1, 0, w) },
+			0:  func() { loadW(0); loadX(0) },
+			4:  func() { product(0, 0); loadX(1) },
+			8:  func() { product(0, 1); loadW(1) },
+			12: func() { product(1, 0); product(1, 1) },
 		}
 	}
 	k.op("MOVQ $2, streamArgs_steps(AX)")

@@ -9,8 +9,8 @@
 //        in the kernel. Four warps copy pages into a ring of 16; the four math warpgroups take turns on pages (up to
 //        128 columns), or two and two share each page (256 columns).
 // Bytes: every page is read once for all next_n rows: 132 B per key, plus 4 * next_n B of scores.
-// H200:  64 heads, 64 x 32k, next_n 1 / 2 / 4: 73 / 79 / 119 us; 128 x 64k: 281 / 297 us, 4.1 / 4.0 TB/s. The traffic
-//        between the two halves of L2 is at 88 % of its peak.
+// H200:  64 heads, 64 x 32k, next_n 1 / 2 / 4: 75 / 81 / 124 us; 128 x 64k: 283 / 298 us, 4.0 TB/s. Copies alone take
+//        258 us; writing the scores costs 20 us more (NOTES.md).
 #pragma once
 
 #include "sm90/index/paged_args.h"

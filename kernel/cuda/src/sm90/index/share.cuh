@@ -1,6 +1,6 @@
 // The schedule: every block works out for itself which contiguous run of key tiles is its own. Items lie end to end
-// on a line of tiles; block b of G takes tiles [b*total/G, (b+1)*total/G), so shares differ by one tile at most, an
-// empty item costs nothing, and there is no table that could be stale or too small.
+// on a line of tiles, of which every block takes an equal part, so shares differ by one tile at most, an empty item
+// costs nothing, and there is no table that could be stale or too small.
 #pragma once
 
 #include "ptx/warp.cuh"
@@ -17,7 +17,7 @@ struct Share {
 
 // Scratch of find_share in shared memory.
 struct ShareScratch {
-    u64 warp_totals[kThreads / 32];
+    u32 warp_totals[kThreads / 32];
     Share share;
 };
 
@@ -30,16 +30,11 @@ __device__ Share find_share(const TilesOf& tiles_of, i32 items, ShareScratch& sc
     const i32 first = min(static_cast<i64>(thread) * run, static_cast<i64>(items));
     const i32 last = min(first + run, items);
 
-    u64 own = 0;
+    u32 own = 0;  // 2^32 tiles would write a terabyte of scores
     for (i32 i = first; i < last; ++i) {
         own += tiles_of(i);
     }
-    u64 upto = own;  // inclusive prefix over the warp
-#pragma unroll
-    for (u32 d = 1; d < 32; d *= 2) {
-        u64 below = __shfl_up_sync(ptx::kFullMask, upto, d);
-        upto += lane >= d ? below : 0;
-    }
+    const u32 upto = ptx::warp_prefix(own, lane);
     if (lane == 31) {
         scratch.warp_totals[warp] = upto;
     }
@@ -48,21 +43,18 @@ __device__ Share find_share(const TilesOf& tiles_of, i32 items, ShareScratch& sc
     }
     __syncthreads();
 
-    u64 before = upto - own, total = 0;
-    for (u32 w = 0; w < kThreads / 32; ++w) {
-        u64 t = scratch.warp_totals[w];
-        before += w < warp ? t : 0;
-        total += t;
-    }
-    const u64 begin = total * blockIdx.x / gridDim.x, end = total * (blockIdx.x + 1) / gridDim.x;
-    if (begin < end && before <= begin && begin < before + own) {
+    const u32 of_warp = lane < kThreads / 32 ? scratch.warp_totals[lane] : 0;
+    const u32 before = ptx::warp_sum(lane < warp ? of_warp : 0) + upto - own, total = ptx::warp_sum(of_warp);
+    const u32 each = total / gridDim.x, more = total - each * gridDim.x;  // the first blocks own one tile more
+    const u32 begin = each * blockIdx.x + min(blockIdx.x, more), count = each + (blockIdx.x < more);
+    if (count > 0 && before <= begin && begin - before < own) {
         i32 item = first;
-        u64 skip = begin - before;
+        u32 skip = begin - before;
         for (u32 t = tiles_of(item); skip >= t; t = tiles_of(item)) {
             skip -= t;
             ++item;
         }
-        scratch.share = Share{item, static_cast<i32>(skip), static_cast<i64>(end - begin)};
+        scratch.share = Share{item, static_cast<i32>(skip), static_cast<i64>(count)};
     }
     __syncthreads();
     return scratch.share;

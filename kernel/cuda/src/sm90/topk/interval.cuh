@@ -211,14 +211,15 @@ __device__ __forceinline__ void stage_word(const TopKArgs& args, const Row& w, u
 
 // Copies a staged row to its place. A barrier is behind the staging.
 template <int Threads>
-__device__ __forceinline__ void store_staged(const TopKArgs& args, i32 v, const i32* staged) {
+__device__ __forceinline__ void store_staged(const TopKArgs& args, i32 v, const i32* staged,
+    u32 thread = threadIdx.x) {
     i32* out = args.out + static_cast<i64>(v) * args.k;
     if ((reinterpret_cast<u64>(out) | static_cast<u32>(args.k) * sizeof(i32)) % 16 == 0) {
-        for (i32 i = threadIdx.x; i < args.k / 4; i += Threads) {
+        for (i32 i = thread; i < args.k / 4; i += Threads) {
             reinterpret_cast<int4*>(out)[i] = reinterpret_cast<const int4*>(staged)[i];
         }
     } else {
-        for (i32 i = threadIdx.x; i < args.k; i += Threads) {
+        for (i32 i = thread; i < args.k; i += Threads) {
             out[i] = staged[i];
         }
     }

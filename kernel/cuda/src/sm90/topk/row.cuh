@@ -86,30 +86,30 @@ __device__ __forceinline__ i32 transformed(const TopKArgs& args, const Row& w, i
 
 // Pads row v after `written` entries and notes their number.
 template <int Threads>
-__device__ __forceinline__ void finish_row(const TopKArgs& args, i32 v, u32 written) {
+__device__ __forceinline__ void finish_row(const TopKArgs& args, i32 v, u32 written, u32 thread = threadIdx.x) {
     const i64 to = static_cast<i64>(v) * args.k;
-    for (u32 i = written + threadIdx.x; i < static_cast<u32>(args.k); i += Threads) {
+    for (u32 i = written + thread; i < static_cast<u32>(args.k); i += Threads) {
         args.out[to + i] = -1;
         if (args.kept) {
             args.kept[to + i] = minus_inf();
         }
     }
-    if (args.counts && threadIdx.x == 0) {
+    if (args.counts && thread == 0) {
         args.counts[v] = written;
     }
 }
 
 // A row that is selected whole.
 template <int Threads>
-__device__ __forceinline__ void write_whole(const TopKArgs& args, i32 v, const Row& w) {
+__device__ __forceinline__ void write_whole(const TopKArgs& args, i32 v, const Row& w, u32 thread = threadIdx.x) {
     const i64 to = static_cast<i64>(v) * args.k;
-    for (i32 i = threadIdx.x; i < w.length; i += Threads) {
+    for (i32 i = thread; i < w.length; i += Threads) {
         args.out[to + i] = transformed(args, w, i);
         if (args.kept) {
             args.kept[to + i] = w.scores[w.head + i];
         }
     }
-    finish_row<Threads>(args, v, w.length);
+    finish_row<Threads>(args, v, w.length, thread);
 }
 
 }  // namespace sparrow_topk

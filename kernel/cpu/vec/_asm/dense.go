@@ -1,0 +1,427 @@
+package main
+
+import "fmt"
+
+// emitDense writes dense attention of one head on tiles, and the product that it shares with the absorb. All operands
+// are float32 that were split into two bfloat16: the rounded number, and the rounding error.
+//
+//	left     [groups of 16 rows, steps of 32, 2 parts] tiles of 16 lines of 32 elements
+//	right    [groups of 16 columns, steps of 32, parts] tiles of 16 lines of 16 pairs
+//	scores   [16 rows, 256 keys] float32
+func (e *emitter) emitDense() {
+	v := &vectors{e}
+	v.constants()
+	e.constant("roundHalf", 0x8000)
+	e.constant("upperHalf", 0xFFFF0000)
+	data := make([]byte, 64)
+	for i := range 32 {
+		data[2*i] = byte(i/2 + i%2*16)
+	}
+	e.table("pairWords", data)
+	for _, c := range belowConstants {
+		e.constant(c.name, c.word)
+	}
+	for _, groups := range []int{1, 2} {
+		for _, parts := range []int{1, 2} {
+			e.emitParts(groups, parts)
+		}
+	}
+	e.packGroup(ascending, "denseQueries", false, func(int) { e.splitPlain(0, 1) })
+	e.packGroup(ascending, "denseKeyTiles", true, func(int) { e.splitPlain(0, 1) })
+	e.emitPairValues()
+	e.emitPairWeights()
+	e.emitDenseSoftmax(v)
+	e.emitScaleRows()
+}
+
+// emitParts writes the product of groups of 16 rows by pairs of 16 columns. In every step of 32 the rounded numbers are
+// multiplied first, then the errors of rows by the rounded columns, then rounded rows by the errors of columns, where
+// columns have two parts. What errors times errors would add is below what is lost by splitting.
+//
+//	AX arguments   BX, R13 rows   DX, R14 columns   SI, R12 first column of a pair, distance of columns
+//	DI, R15 sums   CX distance of their lines   R8 steps left   R9 pairs left   R10 distance of lines
+func (e *emitter) emitParts(groups, parts int) {
+	const a = "partsArgs_"
+	e.function(fmt.Sprintf("parts%dx%d", groups, parts), "partsArgs",
+		fmt.Sprintf("%d groups of 16 rows of two parts by pairs of 16 columns of %d.", groups, parts))
+	e.emit(ldtilecfg(memory{base: "AX"}))
+	e.op("MOVQ %sright(AX), SI", a)
+	e.op("MOVQ %snextRight(AX), R12", a)
+	e.op("MOVQ %ssums(AX), DI", a)
+	e.op("MOVQ %sldSums(AX), CX", a)
+	e.op("MOVQ %scolumns(AX), R9", a)
+	e.op("MOVQ $64, R10")
+	left, right, sums := []string{"BX", "R13"}[:groups], []string{"DX", "R14"}, []string{"DI", "R15"}[:groups]
+	each := func(do func(group, column int)) {
+		for column := range 2 {
+			for group := range groups {
+				do(group, column)
+			}
+		}
+	}
+	sum := func(group, column int) memory { return memory{base: sums[group], index: "CX", disp: 64 * column} }
+
+	pair, step, fresh, begun := e.label("pair"), e.label("step"), e.label("fresh"), e.label("begun")
+	e.at(pair)
+	e.op("MOVQ %sleft(AX), BX", a)
+	if groups == 2 {
+		e.op("MOVQ %snextLeft(AX), R13", a)
+		e.op("ADDQ BX, R13")
+		e.op("MOVQ CX, R15")
+		e.op("SHLQ $4, R15")
+		e.op("ADDQ DI, R15")
+	}
+	e.op("MOVQ SI, DX")
+	e.op("LEAQ (SI)(R12*1), R14")
+	e.op("MOVQ %ssteps(AX), R8", a)
+	e.op("CMPQ %sfresh(AX), $0", a)
+	e.op("JNE %s", fresh)
+	each(func(group, column int) { e.emit(tileload(sum(group, column), 2*group+column)) })
+	e.op("JMP %s", begun)
+	e.at(fresh)
+	each(func(group, column int) { e.emit(tilezero(2*group + column)) })
+	e.at(begun)
+
+	e.at(step)
+	rows := func(group, part int) {
+		e.emit(tileload(memory{base: left[group], index: "R10", disp: part * tileBytes}, tileW+group))
+	}
+	columns := func(column, part int) {
+		e.emit(tileload(memory{base: right[column], index: "R10", disp: part * tileBytes}, tileX+column))
+	}
+	times := func(group, column int) { e.emit(tdpbf16ps(tileX+column, tileW+group, 2*group+column)) }
+	both := func(part, columnPart int) { // with other columns than before
+		columns(0, columnPart)
+		for group := range groups {
+			rows(group, part)
+			times(group, 0)
+		}
+		columns(1, columnPart)
+		for group := range groups {
+			times(group, 1)
+		}
+	}
+	both(0, 0)
+	for group := range groups {
+		rows(group, 1)
+		times(group, 0)
+		times(group, 1)
+	}
+	if parts == 2 {
+		both(0, 1)
+	}
+	for _, r := range left {
+		e.op("ADDQ $%d, %s", 2*tileBytes, r)
+	}
+	for _, r := range right {
+		e.op("ADDQ $%d, %s", parts*tileBytes, r)
+	}
+	e.op("DECQ R8")
+	e.op("JNZ %s", step)
+
+	each(func(group, column int) { e.emit(tilestore(2*group+column, sum(group, column))) })
+	e.op("LEAQ (SI)(R12*2), SI")
+	e.op("ADDQ $128, DI")
+	e.op("DECQ R9")
+	e.op("JNZ %s", pair)
+	e.emit(tilerelease())
+	e.ret()
+}
+
+// pairLoop runs body for each pair of 32 rows and 16 columns at a time: (R11)(DX*1) and (R12)(DX*1) are the rows, DI
+// the line of a tile. Columns have so many bytes in a row.
+func (e *emitter) pairLoop(bytes int, body func()) {
+	e.op(`
+		VMOVDQU64 pairWords<>(SB), Z15
+		MOVQ pairArgs_tiles(AX), R10
+		MOVQ pairArgs_columns(AX), CX
+		XORL DX, DX`)
+	e.loop("columns", "CX", func() {
+		e.op(`
+			LEAQ pairArgs_rows(AX), SI
+			MOVQ R10, DI
+			MOVQ $16, R9`)
+		e.loop("pair", "R9", func() {
+			e.op(`
+				MOVQ (SI), R11
+				MOVQ 8(SI), R12`)
+			body()
+			e.op(`
+				ADDQ $16, SI
+				ADDQ $64, DI`)
+		})
+		e.op("ADDQ $%d, DX", bytes)
+		e.op("ADDQ pairArgs_nextTile(AX), R10")
+	})
+}
+
+// emitPairValues writes the kernel that splits 32 rows of float32 into right operands, in which pairs of rows are
+// interleaved.
+//
+//	AX arguments   SI rows   R11, R12 a pair   DX columns, in bytes   R10, DI a tile, its line
+//	R9 pairs left   CX tiles left   K3 numbers that are not finite
+func (e *emitter) emitPairValues() {
+	e.function("pairValues", "pairArgs",
+		"32 rows of columns x 16 float32 to a step of two tiles for each 16; nan is set where one is not finite.")
+	e.op("KXORW K3, K3, K3")
+	e.pairLoop(64, func() {
+		e.op("VMOVUPS (R11)(DX*1), Z0")
+		e.op("VMOVUPS (R12)(DX*1), Z1")
+		e.emit(narrowPair(0, 1, 2))
+		e.op(`
+			VPERMW Z2, Z15, Z2
+			VMOVDQU64 Z2, (DI)
+			VPSLLD $16, Z2, Z3
+			VPANDD upperHalf<>(SB), Z2, Z4
+			VFPCLASSPSZ $0x99, Z3, K1
+			VFPCLASSPSZ $0x99, Z4, K2
+			KORW K1, K3, K3
+			KORW K2, K3, K3
+			VSUBPS Z3, Z0, Z0
+			VSUBPS Z4, Z1, Z1`)
+		e.emit(narrowPair(0, 1, 2))
+		e.op("VPERMW Z2, Z15, Z2")
+		e.op("VMOVDQU64 Z2, %d(DI)", tileBytes)
+	})
+	e.op("KMOVW K3, R8")
+	e.op("MOVQ R8, pairArgs_nan(AX)")
+	e.ret()
+}
+
+// emitPairWeights is emitPairValues for rows of bfloat16, which have one part.
+func (e *emitter) emitPairWeights() {
+	e.function("pairWeights", "pairArgs", "32 rows of columns x 16 bfloat16 to a step of one tile for each 16.")
+	e.pairLoop(32, func() {
+		e.op(`
+			VMOVDQU (R11)(DX*1), Y0
+			VINSERTI64X4 $1, (R12)(DX*1), Z0, Z0
+			VPERMW Z0, Z15, Z0
+			VMOVDQU64 Z0, (DI)`)
+	})
+	e.ret()
+}
+
+// emitDenseSoftmax writes the kernel that turns the scores of 16 rows into weights, which are left operands. Rows have
+// different numbers of keys; weights of keys that a row does not see are zero.
+//
+//	AX arguments   SI, R11 scores of a row   R8 rows left   R9, R10 counts and other numbers of rows
+//	BX steps of 32 keys left   CX keys left   DI, R12 weights of a row   R13 steps of all rows left
+//	Z13 scale   Z15 what weights are relative to   Z14 their sum   K1, K3 keys that a row sees
+func (e *emitter) emitDenseSoftmax(v *vectors) {
+	const a = "denseSoftmaxArgs_"
+	e.function("denseSoftmax", "denseSoftmaxArgs", "scores of 16 rows to weights.")
+	e.op("VBROADCASTSS %sscale(AX), Z13", a)
+	open := func() {
+		e.op("MOVQ %sscores(AX), R11", a)
+		e.op("LEAQ %sseen(AX), R9", a)
+		e.op("LEAQ %smost(AX), R10", a)
+		e.op("MOVQ $16, R8")
+	}
+	next := func() {
+		e.op(`
+			ADDQ $8, R9
+			ADDQ $4, R10`)
+		e.op("ADDQ $%d, R11", 4*denseKeys)
+	}
+	open()
+	e.loop("largest", "R8", func() {
+		whole, some, none := e.label("whole"), e.label("some"), e.label("none")
+		e.op("MOVQ R11, SI")
+		e.op("MOVQ (R9), CX")
+		e.op("MOVQ CX, BX")
+		e.op("VBROADCASTSS %s, Z5", v.konst("minusInf"))
+		e.op("SHRQ $4, BX")
+		e.op("JZ %s", some)
+		e.at(whole)
+		e.op(`
+			VMULPS (SI), Z13, Z0
+			VMAXPS Z0, Z5, Z5
+			ADDQ $64, SI
+			DECQ BX`)
+		e.op("JNZ %s", whole)
+		e.at(some)
+		e.op("ANDQ $15, CX")
+		e.op("JZ %s", none)
+		e.lowMask("K1")
+		e.op(`
+			VMULPS (SI), Z13, Z0
+			VMAXPS Z0, Z5, K1, Z5`)
+		e.at(none)
+		v.across("VMAXPS", 5)
+		e.op("VMOVSS X5, (R10)")
+		next()
+	})
+
+	e.note("For all rows at once: the new base, and the factor of the sums so far.")
+	e.op("VMOVUPS %stop(AX), Z14", a)
+	e.op("VMAXPS %smost(AX), Z14, Z15", a)
+	e.op("VMOVUPS Z15, %stop(AX)", a)
+	e.op("VCMPPS $4, Z14, Z15, K1")
+	e.op("KMOVW K1, R8")
+	e.op("MOVQ R8, %sgrew(AX)", a)
+	e.op("VSUBPS Z15, Z14, Z0")
+	e.op("VBROADCASTSS %s, Z1", v.konst("minusInf"))
+	e.op("VCMPPS $0, Z1, Z15, K1")
+	e.op("VXORPS Z0, Z0, K1, Z0")
+	e.op("VXORPS Z15, Z15, K1, Z15") // of a row without keys
+	e.op("VMOVUPS Z15, %smost(AX)", a)
+	v.exp()
+	e.op("VMOVUPS Z0, %skeep(AX)", a)
+	e.op("VMULPS %ssum(AX), Z0, Z0", a)
+	e.op("VMOVUPS Z0, %ssum(AX)", a)
+
+	open()
+	for i, c := range belowConstants {
+		e.op("VBROADCASTSS %s<>(SB), Z%d", c.name, belowFirst+i)
+	}
+	e.op("MOVQ %sweights(AX), R12", a)
+	e.loop("weigh", "R8", func() {
+		whole, some, rest, zeros, done := e.label("whole"), e.label("some"), e.label("rest"), e.label("zeros"),
+			e.label("done")
+		e.op("MOVQ R11, SI")
+		e.op("MOVQ R12, DI")
+		e.op("MOVQ %ssteps(AX), R13", a)
+		e.op("MOVQ (R9), CX")
+		e.op("VBROADCASTSS (R10), Z15")
+		e.zero(14)
+		e.op("MOVQ CX, BX")
+		e.op("SHRQ $5, BX")
+		e.op("SUBQ BX, R13")
+		e.op("TESTQ BX, BX")
+		e.op("JZ %s", some)
+		e.at(whole)
+		for i := range 2 {
+			e.op("VMULPS %d(SI), Z13, Z0", 64*i)
+			e.op("VSUBPS Z15, Z0, Z0")
+			e.expBelow(6 + i)
+		}
+		e.splitWeights()
+		e.op("ADDQ $128, SI")
+		e.op("DECQ BX")
+		e.op("JNZ %s", whole)
+		e.at(some)
+		e.op("ANDQ $31, CX")
+		e.op("JZ %s", rest)
+		e.lowMask("K1")
+		e.op("KSHIFTRD $16, K1, K3")
+		for i, mask := range []string{"K1", "K3"} {
+			e.op("VMULPS.Z %d(SI), Z13, %s, Z0", 64*i, mask)
+			e.op("VSUBPS Z15, Z0, Z0")
+			e.expBelow(1)
+			e.op("VMOVAPS.Z Z1, %s, Z%d", mask, 6+i)
+		}
+		e.splitWeights()
+		e.op("DECQ R13")
+		e.at(rest)
+		e.op("TESTQ R13, R13")
+		e.op("JZ %s", done)
+		e.zero(0)
+		e.at(zeros)
+		e.op("VMOVDQU64 Z0, (DI)")
+		e.op("VMOVDQU64 Z0, %d(DI)", tileBytes)
+		e.op("ADDQ $%d, DI", 2*tileBytes)
+		e.op("DECQ R13")
+		e.op("JNZ %s", zeros)
+		e.at(done)
+		v.across("VADDPS", 14)
+		e.op("VADDSS (%ssum-%smost)(R10), X14, X14", a, a)
+		e.op("VMOVSS X14, (%ssum-%smost)(R10)", a, a)
+		e.op("ADDQ $64, R12")
+		next()
+	})
+	e.ret()
+}
+
+// denseKeys is the keys of a row of scores.
+const denseKeys = 256
+
+// lowMask sets the lowest CX bits of a mask, up to 31, through BX.
+func (e *emitter) lowMask(mask string) {
+	e.op(`
+		MOVL $1, BX
+		SHLL CX, BX
+		DECL BX`)
+	e.op("KMOVD BX, %s", mask)
+}
+
+// The constants of expBelow and the first of their registers.
+const belowFirst = 16
+
+var belowConstants = []struct {
+	name string
+	word uint32
+}{
+	{"belowLeast", 0xC2AC0000}, // -86: exp is a normal number
+	{"belowMagic", 0x4B400000}, // 1.5 * 2^23: adding it rounds to an integer
+	{"belowLog2e", 0x3FB8AA3B},
+	{"belowLn2", 0x3F317218},
+	{"below6", 0x3AB60B61}, // 1/6!, 1/5!, ...
+	{"below5", 0x3C088889},
+	{"below4", 0x3D2AAAAB},
+	{"below3", 0x3E2AAAAB},
+	{"below2", 0x3F000000},
+	{"below1", 0x3F800000},
+}
+
+// expBelow writes the exponential of register 0, which is at most 0, to a register, through 2. What is below -86 counts
+// as -86. The relative error is below 2^-20, less than what is lost by splitting the result.
+func (e *emitter) expBelow(to int) {
+	const least, magic, log2e, ln2, poly = belowFirst, belowFirst + 1, belowFirst + 2, belowFirst + 3, belowFirst + 4
+	e.op("VMAXPS Z0, Z%d, Z0", least) // NaN stays
+	e.op("VMOVAPS Z%d, Z2", magic)
+	e.op("VFMADD231PS Z%d, Z0, Z2", log2e)
+	e.op("VSUBPS Z%d, Z2, Z2", magic)
+	e.op("VFNMADD231PS Z%d, Z2, Z0", ln2)
+	e.op("VMOVAPS Z%d, Z%d", poly, to)
+	for i := range 6 {
+		e.op("VFMADD213PS Z%d, Z0, Z%d", poly+1+min(i, 4), to) // the last two are 1
+	}
+	e.op("VSCALEFPS Z2, Z%d, Z%d", to, to)
+}
+
+// splitWeights adds the weights in registers 6 and 7 to the sum in 14 and writes their parts to lines of two tiles at
+// DI, which it advances.
+func (e *emitter) splitWeights() {
+	for i := range 2 {
+		e.op("VADDPS Z%d, Z14, Z14", 6+i)
+		e.op("VPADDD roundHalf<>(SB), Z%d, Z%d", 6+i, 8+i)
+		e.op("VPANDD upperHalf<>(SB), Z%d, Z%d", 8+i, 8+i)
+		e.op("VSUBPS Z%d, Z%d, Z%d", 8+i, 6+i, 6+i)
+	}
+	e.emit(narrowPair(8, 9, 10))
+	e.emit(narrowPair(6, 7, 11))
+	e.op("VMOVDQU64 Z10, (DI)")
+	e.op("VMOVDQU64 Z11, %d(DI)", tileBytes)
+	e.op("ADDQ $%d, DI", 2*tileBytes)
+}
+
+// emitScaleRows writes the kernel that multiplies rows by one factor each.
+//
+//	AX arguments   SI, DI rows   R8 factors   R9 rows left   CX registers left   R11, R12 cursors
+func (e *emitter) emitScaleRows() {
+	e.function("scaleRows", "scaleRowsArgs", "rows of columns x 16 float32, times a factor of each.")
+	e.op(`
+		MOVQ scaleRowsArgs_from(AX), SI
+		MOVQ scaleRowsArgs_to(AX), DI
+		MOVQ scaleRowsArgs_by(AX), R8
+		MOVQ scaleRowsArgs_rows(AX), R9`)
+	e.loop("row", "R9", func() {
+		e.op(`
+			VBROADCASTSS (R8), Z1
+			MOVQ SI, R11
+			MOVQ DI, R12
+			MOVQ scaleRowsArgs_columns(AX), CX`)
+		e.loop("columns", "CX", func() {
+			e.op(`
+				VMULPS (R11), Z1, Z0
+				VMOVUPS Z0, (R12)
+				ADDQ $64, R11
+				ADDQ $64, R12`)
+		})
+		e.op(`
+			ADDQ $4, R8
+			ADDQ scaleRowsArgs_ldFrom(AX), SI
+			ADDQ scaleRowsArgs_ldTo(AX), DI`)
+	})
+	e.ret()
+}

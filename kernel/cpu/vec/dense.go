@@ -1,0 +1,63 @@
+package vec
+
+import "fmt"
+
+// DenseHead is causal attention with one head of several rows, over keys and values of the same request:
+//
+//	p = exp(Scale*(q·key + q·rope) - the largest), over the keys that a row sees; out = Σ p*value / Σ p
+//
+// Q [rows, Nope+Rope], Keys [n, Nope], Ropes [n, Rope], Values [n, V], Out [rows, V]; Ld... is the distance of rows.
+// Row i sees the first Seen[i] keys; n is the most of these. A row that sees none is zero.
+type DenseHead struct {
+	Q, Keys, Ropes, Values, Out           []float32
+	LdQ, LdKeys, LdRopes, LdValues, LdOut int
+	Seen                                  []int
+	Nope, Rope, V                         int
+	Scale                                 float32
+}
+
+// row is the attention of one row.
+func (h *DenseHead) row(i int) DenseHead {
+	one := *h
+	one.Q, one.Out, one.Seen = h.Q[i*h.LdQ:], h.Out[i*h.LdOut:], h.Seen[i:i+1]
+	return one
+}
+
+// longest is the keys that rows see at most.
+func (h *DenseHead) longest() int {
+	n := 0
+	for _, seen := range h.Seen {
+		n = max(n, seen)
+	}
+	return n
+}
+
+// denseColumns is what the number of values must be a multiple of.
+const denseColumns = 32
+
+// AttendsDense reports whether [Tier.AttendDense] exists for that many values.
+func (t *Tier) AttendsDense(values int) bool {
+	return t.Tiled() && values%denseColumns == 0
+}
+
+// AttendDense attends with one head on tiles. Queries, keys, values and weights are sums of two bfloat16, within 2^-17
+// of the float32; products of two rounding errors are left out. Keys are taken in blocks of 256 that begin at the first
+// one, so that a row has the same bits alone and among others. Keys and values of 2^127 and more may give NaN.
+func (t *Tier) AttendDense(h DenseHead) {
+	const method = "AttendDense"
+	if !t.AttendsDense(h.V) {
+		panic(fmt.Sprintf("vec: %s: tier %s, rows of %d values", method, t.Name, h.V))
+	}
+	rows, n := len(h.Seen), h.longest()
+	needMatrix(method, "q", len(h.Q), rows, h.Nope+h.Rope, h.LdQ)
+	needMatrix(method, "out", len(h.Out), rows, h.V, h.LdOut)
+	needMatrix(method, "keys", len(h.Keys), n, h.Nope, h.LdKeys)
+	needMatrix(method, "ropes", len(h.Ropes), n, h.Rope, h.LdRopes)
+	needMatrix(method, "values", len(h.Values), n, h.V, h.LdValues)
+	if h.Nope < 1 || h.Rope < 1 {
+		panic(fmt.Sprintf("vec: %s: keys of %d and %d elements", method, h.Nope, h.Rope))
+	}
+	if rows > 0 && h.V > 0 {
+		t.ops.tiled.dense(&h)
+	}
+}

@@ -1,0 +1,582 @@
+// Top-k of many short rows: one block per SM holds several rows in shared memory, and each of its teams of warps
+// selects one of them while others arrive. Same contract as kernel.cuh, for rows of up to Places scores, foreign ones
+// included; every row is selected, none is left to another kernel.
+//
+// In:    scores f32 [rows, stride], lengths i32 [rows], optionally starts (args.h); no parts.
+// Out:   i32 [rows, k], positions or their transform, padded with -1.
+// Block: Teams teams of Threads threads and a copy warp; rows dealt round robin over the grid, which may have any
+//        size. The i-th row of a block is in slot i % Slots and belongs to team i % Teams.
+// How:   1. all scores are counted in linear bins that a sample of the row places; the bin of the k-th largest is
+//           known exactly, and so are the numbers of scores above and inside it;
+//        2. every thread turns its words of 32 scores into bits: above the bin (selected), and inside it;
+//        3. the handful inside is listed, and every thread ranks its own scores inside among the list;
+//        4. winners are counted in order of position, staged over the row, and written.
+//        A bin that holds too many scores (bins misplaced, or equal scores) costs time: the interval of the k-th
+//        largest is then found by rounds of bins over the keys.
+// Bytes: each score is read once from global memory; k indices are written.
+// H200:  4096 rows x 8k, k 2048, paged: 58 us, 68 % of one read and one write at 4.3 TB/s.
+#pragma once
+
+#include "ptx/async.cuh"
+#include "ptx/barrier.cuh"
+#include "ptx/copy.cuh"
+#include "ptx/team.cuh"
+#include "sm90/topk/interval.cuh"
+
+namespace sparrow_topk {
+
+template <int PlacesV, int ThreadsV, int TeamsV, int SlotsV>
+struct ShortShape {
+    static constexpr int Threads = ThreadsV;               // of a team
+    static constexpr int Warps = Threads / 32;
+    static constexpr int Teams = TeamsV;
+    static constexpr int Slots = SlotsV;
+    static constexpr int BlockThreads = Threads * Teams + 32;
+    static constexpr int Places = PlacesV;                 // of a row
+    static constexpr int Words = Places / 32 / Threads;    // of a thread: word j * Threads + thread
+    static constexpr int Bins = 1024;
+    static constexpr int BinBits = 10;
+    static constexpr int BinQuads = Bins / 4 / Threads;    // of a thread
+    static constexpr int List = 128;
+    static_assert(Words >= 1 && BinQuads >= 1, "sizes divide");
+};
+
+// What a team has for itself.
+template <class S>
+struct ShortTeam {
+    alignas(16) u32 bins[S::Bins];         // clear between rows
+    u64 list[S::List];                     // candidates inside the bin of the k-th largest
+    alignas(16) u32 bin_counts[S::Warps];  // scores in the bins of a warp
+    alignas(16) u32 ranks[S::Words][S::Warps];
+    u32 lows[S::Warps], highs[S::Warps], counts[S::Warps], others[S::Warps];
+    BinRank found;
+    u32 listed;
+};
+
+template <class S>
+struct ShortStorage {
+    alignas(128) float slots[S::Slots][S::Places];  // rows; later their winners
+    ShortTeam<S> teams[S::Teams];
+    Row rows[S::Slots];
+    u64 arrived[S::Slots];  // mbarriers: the slot's row is there
+    u64 emptied[S::Slots];  // mbarriers: nobody reads it any more
+};
+
+constexpr u32 kBinZero = 0x4B000000u;  // bits of 2^23, from which bins are counted
+
+// Where bins lie: linear over scores around the k-th largest, if scores are spread as a normal distribution is. What
+// lies outside is in the first or the last bin, NaN in the first. Bin b is all scores whose share of the range times
+// the last bin's number has b as its whole part.
+template <int Bins>
+struct LinearBins {
+    float scale, shift;
+
+    // From a quad of sampled scores per lane. Every warp works this out for itself.
+    __device__ __forceinline__ LinearBins(float4 quad, const Row& w, u32 k) {
+        float ones = 0, sum = 0, squares = 0;
+        visit(quad, [&](float x) {
+            if (fabsf(x) < 1e18f) {
+                ones += 1.0f;
+                sum += x;
+                squares = __fmaf_rn(x, x, squares);
+            }
+        });
+#pragma unroll
+        for (int d = 16; d > 0; d /= 2) {
+            ones += __shfl_xor_sync(ptx::kFullMask, ones, d);
+            sum += __shfl_xor_sync(ptx::kFullMask, sum, d);
+            squares += __shfl_xor_sync(ptx::kFullMask, squares, d);
+        }
+        const float each = __fdividef(1.0f, fmaxf(ones, 1.0f)), mean = sum * each;
+        const float variance = squares * each - mean * mean;
+        // spreads above the mean at which a share k / length of a normal distribution lies beyond
+        const float z = 0.5875f * __logf(__fdividef(static_cast<float>(w.length - k), static_cast<float>(k)));
+        constexpr float kReach = 2.0f;  // spreads to either side
+        // scores that hardly differ: all in bin 0
+        const bool placed = variance > 1e-30f && variance > 1e-12f * mean * mean;
+        scale = placed ? rsqrtf(variance) * (0.5f / kReach) : 0.0f;
+        shift = placed ? 0.5f - z * (0.5f / kReach) - mean * scale : 0.0f;
+    }
+
+    // kBinZero + the score's bin
+    __device__ __forceinline__ u32 of(float score) const {
+        const float share = __saturatef(__fmaf_rn(score, scale, shift));
+        return __float_as_uint(__fmaf_rd(share, Bins - 1, 8388608.0f));
+    }
+};
+
+// Scores of a row that are not decided: their number, how many of them are wanted, and whether they are equal.
+struct Inside {
+    u32 count, wanted;
+    bool tied;
+};
+
+// What becomes of a score that was not decided.
+enum class Verdict { kWins, kLoses, kStays };
+
+template <class S>
+struct ShortRows {
+    const TopKArgs& args;
+    ShortStorage<S>& shared;
+    ShortTeam<S>& mine;
+    const u32 team, thread, lane, warp;
+    using ShortBins = LinearBins<S::Bins>;
+
+    __device__ __forceinline__ ShortRows(const TopKArgs& a, ShortStorage<S>& s)
+        : args(a),
+          shared(s),
+          mine(s.teams[min(threadIdx.x / S::Threads, static_cast<u32>(S::Teams - 1))]),
+          team(threadIdx.x / S::Threads),
+          thread(threadIdx.x % S::Threads),
+          lane(threadIdx.x % 32),
+          warp(threadIdx.x % S::Threads / 32) {}
+
+    __device__ __forceinline__ void sync() const { ptx::team_sync<S::Threads>(team + 1); }
+
+    __device__ __forceinline__ u32 rows() const {
+        return (args.rows - blockIdx.x + gridDim.x - 1) / gridDim.x;
+    }
+
+    // ---- the copy warp
+
+    // Each lane knows every 32nd row of the block and copies it when its turn comes.
+    __device__ __forceinline__ void fill() {
+        const u32 count = rows();
+        for (u32 base = 0; base < count; base += 32) {
+            const u32 own = base + lane;
+            Row w{nullptr, 0, 0, 0, 0, true};
+            if (own < count) {
+                w = row_of(args, blockIdx.x + own * gridDim.x);
+                // scores beyond what fits are ignored: the launcher never lets that happen
+                w.length = min(w.length, S::Places - w.head);
+            }
+            for (u32 i = base; i < min(base + 32, count); ++i) {
+                if (i == own) {
+                    const u32 slot = i % S::Slots, bar = ptx::shared_address(&shared.arrived[slot]);
+                    ptx::barrier_wait(ptx::shared_address(&shared.emptied[slot]), (i / S::Slots & 1) ^ 1);
+                    shared.rows[slot] = w;
+                    if (w.whole) {
+                        ptx::barrier_arrive(bar);
+                    } else {
+                        const u32 bytes = ((w.end() + 3) & ~3) * sizeof(float);
+                        ptx::barrier_expect(bar, bytes);
+                        ptx::load_bytes(ptx::shared_address(shared.slots[slot]), w.scores, bytes, bar,
+                            ptx::kEvictFirst);
+                    }
+                }
+                __syncwarp();
+            }
+        }
+    }
+
+    // ---- the bin of the k-th largest
+
+    // Bins of this thread's scores: halves of register i of word j are places i and i + 16 of the word, in the turned
+    // order of load().
+    struct BinsOfScores {
+        u32 pair[S::Words][16];
+    };
+
+    // A word's 32 scores. Lanes begin with different quads, so that they meet in no bank; what is found out about them
+    // is turned back by in_order().
+    __device__ __forceinline__ void load(const float* word, float (&x)[32]) const {
+#pragma unroll
+        for (u32 q = 0; q < 8; ++q) {
+            const float4 v = reinterpret_cast<const float4*>(word)[(q + lane) % 8];
+            x[4 * q] = v.x, x[4 * q + 1] = v.y, x[4 * q + 2] = v.z, x[4 * q + 3] = v.w;
+        }
+    }
+    __device__ __forceinline__ u32 in_order(u32 bits) const {
+        return __funnelshift_l(bits, bits, lane % 8 * 4);
+    }
+
+    // Counts all scores. Those that are not of the row are not counted, and get bin 0.
+    __device__ __forceinline__ void count(const Row& w, const float* scores, const ShortBins& bins, BinsOfScores& to) {
+        const u32 base = ptx::shared_address(mine.bins) - 4 * kBinZero;
+#pragma unroll
+        for (int j = 0; j < S::Words; ++j) {
+            const u32 word = j * S::Threads + thread, valid = valid_places(w, word);
+            u32 bin[32];
+            if (valid != 0) {
+                float x[32];
+                load(scores + word * 32, x);
+#pragma unroll
+                for (int i = 0; i < 32; ++i) {
+                    bin[i] = bins.of(x[i]);
+                }
+                if (valid == ~0u) {
+#pragma unroll
+                    for (int i = 0; i < 32; ++i) {
+                        ptx::count_one(base + 4 * bin[i]);
+                    }
+                } else {
+                    const u32 turned = __funnelshift_r(valid, valid, lane % 8 * 4);
+#pragma unroll
+                    for (int i = 0; i < 32; ++i) {
+                        if (turned >> i & 1) {
+                            ptx::count_one(base + 4 * bin[i]);
+                        } else {
+                            bin[i] = kBinZero;
+                        }
+                    }
+                }
+            } else {
+#pragma unroll
+                for (int i = 0; i < 32; ++i) {
+                    bin[i] = kBinZero;
+                }
+            }
+#pragma unroll
+            for (int i = 0; i < 16; ++i) {
+                to.pair[j][i] = __byte_perm(bin[i], bin[i + 16], 0x5410);
+            }
+        }
+    }
+
+    // Looks for rank `rank` >= 1 from the top; inside is 0 when the bins hold fewer scores. Bins were filled before a
+    // barrier and are clear afterwards. Two barriers.
+    __device__ __forceinline__ BinRank find(u32 rank) {
+        uint4* quads = reinterpret_cast<uint4*>(mine.bins) + (S::Threads - 1 - thread) * S::BinQuads;
+        uint4 own[S::BinQuads];
+        u32 sum = 0;
+#pragma unroll
+        for (int i = 0; i < S::BinQuads; ++i) {
+            own[i] = quads[i];
+            sum += own[i].x + own[i].y + own[i].z + own[i].w;
+            quads[i] = make_uint4(0, 0, 0, 0);
+        }
+        u32 upto = ptx::warp_prefix(sum, lane);
+        if (lane == 31) {
+            mine.bin_counts[warp] = upto;
+        }
+        if (thread == 0) {
+            mine.found = BinRank{0, 0, 0};
+            mine.listed = 0;
+        }
+        sync();
+#pragma unroll
+        for (u32 i = 0; i < S::Warps; ++i) {
+            upto += i < warp ? mine.bin_counts[i] : 0;
+        }
+        if (upto - sum < rank && rank <= upto) {
+            BinRank found{(S::Threads - thread) * S::BinQuads * 4, upto - sum, 0};
+#pragma unroll
+            for (int i = S::BinQuads - 1; i >= 0; --i) {
+                const u32 bins[4] = {own[i].w, own[i].z, own[i].y, own[i].x};
+#pragma unroll
+                for (int j = 0; j < 4; ++j) {
+                    if (found.above + found.inside < rank) {
+                        found = BinRank{found.bin - 1, found.above + found.inside, bins[j]};
+                    }
+                }
+            }
+            mine.found = found;
+        }
+        sync();
+        return mine.found;
+    }
+
+    // ---- winners
+
+    // Bits of this thread's words.
+    struct Bits {
+        u32 word[S::Words];
+    };
+
+    // Scores above a bin and inside it.
+    __device__ __forceinline__ void classify(const BinsOfScores& of, u32 bin, Bits& won, Bits& inside) const {
+        const u32 from = (0x8000 - bin) * 0x10001, above = from - 0x10001;  // bit 15 of a sum: at or above the bin
+#pragma unroll
+        for (int j = 0; j < S::Words; ++j) {
+            u32 a = 0, b = 0;
+#pragma unroll
+            for (int i = 0; i < 16; ++i) {
+                a = (a >> 1) | ((of.pair[j][i] + above) & 0x80008000u);
+                b = (b >> 1) | ((of.pair[j][i] + from) & 0x80008000u);
+            }
+            won.word[j] = in_order(a);
+            inside.word[j] = in_order(b & ~a);
+        }
+    }
+
+    // Calls each(word, bit, place) for the set bits of this thread's words, of which there are few.
+    template <class Each>
+    __device__ __forceinline__ void each_bit(const Bits& bits, const Each& each) const {
+#pragma unroll
+        for (int j = 0; j < S::Words; ++j) {
+#pragma unroll 1
+            for (u32 left = bits.word[j]; left; left &= left - 1) {
+                each(j, left & -left, (j * S::Threads + thread) * 32 + __ffs(left) - 1);
+            }
+        }
+    }
+
+    // Calls each(score), which says what becomes of it, for all scores inside, of which there may be many.
+    template <class Each>
+    __device__ __forceinline__ void each_inside(const float* scores, Bits& won, Bits& inside, const Each& each) const {
+#pragma unroll
+        for (int j = 0; j < S::Words; ++j) {
+            if (inside.word[j] == 0) {
+                continue;
+            }
+            const u32 turned = __funnelshift_r(inside.word[j], inside.word[j], lane % 8 * 4);
+            const float4* quads = reinterpret_cast<const float4*>(scores + (j * S::Threads + thread) * 32);
+            u32 wins = 0, stays = 0;
+#pragma unroll 2
+            for (u32 q = 0; q < 8; ++q) {
+                u32 bit = 1u << 4 * q;
+                visit(quads[(q + lane) % 8], [&](float score) {
+                    if (turned & bit) {
+                        const Verdict v = each(score);
+                        wins |= v == Verdict::kWins ? bit : 0;
+                        stays |= v == Verdict::kStays ? bit : 0;
+                    }
+                    bit <<= 1;
+                });
+            }
+            won.word[j] |= in_order(wins);
+            inside.word[j] = in_order(stays);
+        }
+    }
+
+    // Set bits before each of this thread's words, in order of position, and their sum. One barrier.
+    __device__ __forceinline__ u32 count_before(const Bits& bits, u32 (&before)[S::Words]) {
+        u32 upto[S::Words];
+#pragma unroll
+        for (int j = 0; j < S::Words; j += 2) {  // two counts at a time in halves of a register
+            const bool pair = j + 1 < S::Words;
+            const u32 own = __popc(bits.word[j]) | (pair ? __popc(bits.word[pair ? j + 1 : j]) << 16 : 0);
+            const u32 sum = ptx::warp_prefix(own, lane);
+            upto[j] = sum & 0xFFFF;
+            before[j] = upto[j] - (own & 0xFFFF);
+            if (pair) {
+                upto[pair ? j + 1 : j] = sum >> 16;
+                before[pair ? j + 1 : j] = (sum >> 16) - (own >> 16);
+            }
+        }
+        if (lane == 31) {
+#pragma unroll
+            for (int j = 0; j < S::Words; ++j) {
+                mine.ranks[j][warp] = upto[j];
+            }
+        }
+        sync();
+        u32 total = 0;
+#pragma unroll
+        for (int j = 0; j < S::Words; ++j) {
+            before[j] += total;
+#pragma unroll
+            for (u32 i = 0; i < S::Warps; ++i) {
+                const u32 of_warp = mine.ranks[j][i];
+                before[j] += i < warp ? of_warp : 0;
+                total += of_warp;
+            }
+        }
+        return total;
+    }
+
+    // Whether all scores inside are zero, as most are behind a relu. One barrier.
+    __device__ __forceinline__ bool all_zero(const float* scores, const Bits& inside) {
+        u32 other = 0;
+#pragma unroll
+        for (int j = 0; j < S::Words; ++j) {
+            const u32 turned = __funnelshift_r(inside.word[j], inside.word[j], lane % 8 * 4);
+            const float4* quads = reinterpret_cast<const float4*>(scores + (j * S::Threads + thread) * 32);
+#pragma unroll 2
+            for (u32 q = 0; q < 8; ++q) {
+                u32 bit = 1u << 4 * q;
+                visit(quads[(q + lane) % 8], [&](float score) {
+                    other |= turned & bit ? __float_as_uint(score) << 1 : 0;
+                    bit <<= 1;
+                });
+            }
+        }
+        other = ptx::warp_max(other);
+        if (lane == 0) {
+            mine.others[warp] = other;
+        }
+        sync();
+#pragma unroll
+        for (u32 i = 0; i < S::Warps; ++i) {
+            other |= mine.others[i];
+        }
+        return other == 0;
+    }
+
+    // Moves scores inside that are among the `wanted` largest of them to the winners, and leaves those that are not
+    // decided: few enough for the list, all of one key, or all of them wanted. Many scores are inside when bins were
+    // misplaced, when scores are equal, and in bin 0, which also has what cannot be selected.
+    __device__ __forceinline__ Inside narrow(const float* scores, u32 wanted, Bits& won, Bits& inside) {
+        for (;;) {
+            u32 low = ~0u, high = 0, count = 0;
+            each_inside(scores, won, inside, [&](float score) {
+                if (!(score > minus_inf())) {
+                    return Verdict::kLoses;
+                }
+                const u32 key = key_of(score);
+                low = min(low, key);
+                high = max(high, key);
+                ++count;
+                return Verdict::kStays;
+            });
+            low = ~ptx::warp_max(~low);
+            high = ptx::warp_max(high);
+            count = ptx::warp_sum(count);
+            if (lane == 0) {
+                mine.lows[warp] = low;
+                mine.highs[warp] = high;
+                mine.counts[warp] = count;
+            }
+            sync();
+            count = 0;
+#pragma unroll
+            for (u32 i = 0; i < S::Warps; ++i) {
+                low = min(low, mine.lows[i]);
+                high = max(high, mine.highs[i]);
+                count += mine.counts[i];
+            }
+            if (count <= wanted || count <= S::List || low == high) {
+                sync();  // the three are read
+                return Inside{count, wanted, low == high};
+            }
+            const u32 shift = KeyRange{low, high}.template shift<S>();
+            each_inside(scores, won, inside, [&](float score) {
+                ptx::count_one(ptx::shared_address(mine.bins) + ((key_of(score) - low) >> shift) * 4);
+                return Verdict::kStays;
+            });
+            sync();
+            const BinRank found = find(wanted);
+            wanted -= found.above;
+            each_inside(scores, won, inside, [&](float score) {
+                const u32 bin = (key_of(score) - low) >> shift;
+                return bin > found.bin ? Verdict::kWins : bin < found.bin ? Verdict::kLoses : Verdict::kStays;
+            });
+        }
+    }
+
+    // Adds the best `wanted` of the `count` scores inside to the winners. One barrier.
+    __device__ __forceinline__ void take_best(const float* scores, const Bits& inside, u32 count, u32 wanted,
+        Bits& won) {
+        each_bit(inside, [&](int, u32, u32 place) {
+            mine.list[atomicAdd(&mine.listed, 1u)] = candidate(key_of(scores[place]), place);
+        });
+        sync();
+        each_bit(inside, [&](int j, u32 bit, u32 place) {
+            const u64 own = candidate(key_of(scores[place]), place);
+            u32 larger = 0;
+#pragma unroll 4
+            for (u32 i = 0; i < count; ++i) {
+                larger += mine.list[i] > own;
+            }
+            won.word[j] |= larger < wanted ? bit : 0;
+        });
+    }
+
+    // Adds the first `wanted` of the scores inside, which are equal. Two barriers.
+    __device__ __forceinline__ void take_first(const Bits& inside, u32 wanted, Bits& won) {
+        u32 before[S::Words];
+        count_before(inside, before);
+#pragma unroll
+        for (int j = 0; j < S::Words; ++j) {
+            won.word[j] |= first_bits(inside.word[j], before[j], wanted);
+        }
+        sync();  // the counts are used again
+    }
+
+    // ---- a row
+
+    __device__ __forceinline__ void select_row(i32 v, const Row& w, float* scores) {
+        const u32 k = args.k;
+        Bits won, inside;
+        Inside in;
+        {
+            BinsOfScores bins;
+            count(w, scores, ShortBins(reinterpret_cast<const float4*>(scores)[lane * (w.end() / 128)], w, k), bins);
+            sync();
+            const BinRank found = find(k);
+            classify(bins, found.bin, won, inside);
+            in = Inside{found.inside, k - found.above, false};
+            if (found.bin == 0) {
+#pragma unroll
+                for (int j = 0; j < S::Words; ++j) {
+                    inside.word[j] &= valid_places(w, j * S::Threads + thread);
+                }
+            }
+            if (found.bin == 0 || found.inside > S::List) {
+                in.tied = all_zero(scores, inside);
+                if (!in.tied) {
+                    in = narrow(scores, in.wanted, won, inside);
+                }
+            }
+        }
+        const bool paged = words_in_pages(args, w);
+        i32 pages[S::Words];
+#pragma unroll
+        for (int j = 0; j < S::Words; ++j) {
+            pages[j] = paged ? page_of(args, w, table_of(args, w), j * S::Threads + thread) : 0;
+        }
+        if (in.count <= in.wanted) {
+#pragma unroll
+            for (int j = 0; j < S::Words; ++j) {
+                won.word[j] |= inside.word[j];
+            }
+        } else if (in.tied) {
+            take_first(inside, in.wanted, won);
+        } else {
+            take_best(scores, inside, in.count, in.wanted, won);
+        }
+        u32 before[S::Words];
+        const u32 written = count_before(won, before);  // nobody reads the scores any more
+        i32* staged = reinterpret_cast<i32*>(scores);
+#pragma unroll
+        for (int j = 0; j < S::Words; ++j) {
+            stage_word(args, w, j * S::Threads + thread, won.word[j], paged, pages[j], staged, before[j]);
+        }
+        for (u32 i = written + thread; i < k; i += S::Threads) {
+            staged[i] = -1;
+        }
+        if (args.counts && thread == 0) {
+            args.counts[v] = written;
+        }
+        sync();
+        store_staged<S::Threads>(args, v, staged, thread);
+    }
+
+    __device__ void run() {
+        if (threadIdx.x < S::Slots) {
+            ptx::barrier_init(ptx::shared_address(&shared.arrived[threadIdx.x]), 1);
+            ptx::barrier_init(ptx::shared_address(&shared.emptied[threadIdx.x]), S::Warps);
+        }
+        ptx::barrier_init_fence();
+        if (team < S::Teams) {
+            for (u32 i = thread; i < S::Bins; i += S::Threads) {
+                mine.bins[i] = 0;
+            }
+        }
+        __syncthreads();
+        ptx::wait_for_previous_kernel();
+        if (team == S::Teams) {
+            fill();
+            return;
+        }
+        const u32 count = rows();
+        for (u32 i = team; i < count; i += S::Teams) {
+            const u32 slot = i % S::Slots;
+            const i32 v = blockIdx.x + i * gridDim.x;
+            ptx::barrier_wait(ptx::shared_address(&shared.arrived[slot]), i / S::Slots & 1);
+            const Row w = shared.rows[slot];
+            if (w.whole) {
+                write_whole<S::Threads>(args, v, w, thread);
+            } else {
+                select_row(v, w, shared.slots[slot]);
+            }
+            ptx::fence_async_proxy();  // the copy engine writes where these threads wrote
+            __syncwarp();
+            if (lane == 0) {
+                ptx::barrier_arrive(ptx::shared_address(&shared.emptied[slot]));
+            }
+        }
+    }
+};
+
+}  // namespace sparrow_topk
