@@ -203,6 +203,10 @@ func (c *Config) Validate() error {
 		errs = append(errs, fmt.Errorf("Policy.Speculation is %+v; Draft says how many tokens are drafted",
 			c.Policy.Speculation))
 	}
+	if c.Policy.Running != 0 {
+		errs = append(errs, fmt.Errorf("Policy.Running is %d; MaxRunning says how many sequences run at once",
+			c.Policy.Running))
+	}
 	if c.Policy.Catalog != plan.CatalogSparrow {
 		errs = append(errs, fmt.Errorf("the %v catalogue explains other engines' kernels and cannot run; "+
 			"use the sparrow catalogue", c.Policy.Catalog))

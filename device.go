@@ -100,7 +100,8 @@ func (q *DeviceRequest) suits(dev kernel.Device) error {
 	if err != nil {
 		return err
 	}
-	if _, _, err := plan.Resolve(hw, facts, q.Policy); err != nil {
+	policy, _ := PolicyOn(dev, q.Source.Model, q.Policy)
+	if _, _, err := plan.Resolve(hw, facts, policy); err != nil {
 		return err
 	}
 	if q.Fits != nil {

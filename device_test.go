@@ -67,6 +67,22 @@ func TestAutoTakesTheGPU(t *testing.T) {
 	}
 }
 
+// Where rows are cut is decided from the number of sequences that was given, not from a default, and a wish about FP8
+// rows needs no --kv beside it: the device is tried with the layout that it has by default.
+func TestSplitFollowsWhatWasGiven(t *testing.T) {
+	for _, c := range []Config{{}, {MaxRunning: 128}, {Policy: plan.Policy{SplitKeys: plan.SplitWhole}}} {
+		c.Kernels = "cuda"
+		_, _, out, err := opened(t, machine(80<<30, nil), c)
+		if err != nil || out.Policy.Running != c.MaxRunning || out.Policy.SplitKeys != c.Policy.SplitKeys {
+			t.Errorf("%d sequences, split %q: policy %+v, %v", c.MaxRunning, c.Policy.SplitKeys, out.Policy, err)
+		}
+	}
+	c := Config{Policy: plan.Policy{Running: 3}}
+	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "Policy.Running is 3; MaxRunning says") {
+		t.Errorf("sequences in the policy: %v", err)
+	}
+}
+
 // Without a GPU the CPU runs the model and nothing is said; a GPU that cannot be used is named with the reason, and
 // refused where it was asked for.
 func TestAutoFallsBack(t *testing.T) {

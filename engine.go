@@ -26,6 +26,8 @@ type Engine struct {
 	noCalls sample.Mask // every token but the markers of tool calls; nil where calls have none
 	// callTokens are the markers of tool calls that are control tokens
 	callTokens []string
+	// replyMarkers are the tokens that the parser of replies looks for
+	replyMarkers []int32
 
 	asked Config // as Open got it
 	once  sync.Once

@@ -34,7 +34,8 @@ var ErrAsleep = errors.New("sparrow: the engine is asleep")
 var ErrDevice = engine.ErrDevice
 
 // ErrNoTokenizer means that the checkpoint has no tokenizer, so that only token ids can be generated from.
-var ErrNoTokenizer = errors.New("sparrow: the checkpoint has no tokenizer.json; send token ids")
+var ErrNoTokenizer = errors.New("sparrow: the model has no tokenizer (tokenizer.json beside safetensors files, or " +
+	"tokenizer.ggml in a GGUF file), so it takes token ids alone: POST /v1/completions of 'sparrow serve', or Go")
 
 // RequestError is a problem of one field of a request, named as on the wire.
 type RequestError = engine.RequestError

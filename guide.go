@@ -1,6 +1,7 @@
 package sparrow
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -39,7 +40,7 @@ func (e *Engine) guide(r *Request, reasoning bool) (engine.Guide, error) {
 		if free && !demand {
 			return g, nil
 		}
-		return g, &RequestError{Field: "response_format",
+		return g, &RequestError{Field: cmp.Or(r.Format.Field, "response_format"),
 			Reason: "constrained output needs a tokenizer whose tokens spell JSON; this checkpoint has none"}
 	}
 	g.MaskWords = e.grammar.MaskWords()
@@ -60,7 +61,7 @@ func (e *Engine) guide(r *Request, reasoning bool) (engine.Guide, error) {
 	case errors.Is(err, toolcall.ErrTools):
 		return g, &RequestError{Field: "tools", Reason: err.Error(), Err: err}
 	case err != nil:
-		return g, &RequestError{Field: "response_format", Reason: err.Error(), Err: err}
+		return g, &RequestError{Field: cmp.Or(r.Format.Field, "response_format"), Reason: err.Error(), Err: err}
 	}
 	if g.Document != nil && reasoning {
 		g.ReasoningEnd, err = e.reasoningEnd()

@@ -2,6 +2,7 @@ package sparrow
 
 import (
 	"reflect"
+	"slices"
 
 	"sparrow/engine"
 	"sparrow/sample"
@@ -26,11 +27,19 @@ func (e *Engine) prepare(r *Request) (engine.Request, error) {
 		Guide: g, Draft: r.Draft, Tenant: r.Tenant, Salt: r.Salt, Flow: r.Flow, Priority: r.Priority,
 		Places: r.Places, Admit: r.Admit, Trace: r.Trace, Record: r.Record, Replay: r.Replay, PagesFrom: r.PagesFrom}
 	if e.tok != nil {
-		// A chat's markers are part of its reply: the parser reads them.
-		skipSpecial := r.Chat == nil
-		out.Decoder = func() *tokenizer.Decoder { return e.tok.NewDecoder(skipSpecial) }
+		skip := e.tok.IsSpecial
+		if r.Chat != nil {
+			skip = e.skipInReply
+		}
+		out.Decoder = func() *tokenizer.Decoder { return e.tok.NewDecoder(skip) }
 	}
 	return out, nil
+}
+
+// skipInReply says which tokens are not part of the text of a chat's reply: special ones, but for the markers that the
+// parser of replies reads.
+func (e *Engine) skipInReply(id int32) bool {
+	return e.tok.IsSpecial(id) && !slices.Contains(e.replyMarkers, id)
 }
 
 // encode gives the prompt's token ids, and whether it ends inside reasoning.

@@ -70,6 +70,9 @@ type Format struct {
 
 	Pattern string   // regular expression, for FormatPattern
 	Choices []string // for FormatChoice
+
+	// Field is what errors about the format call it; empty is response_format.
+	Field string
 }
 
 // FormatKind is how text is constrained.

@@ -82,6 +82,37 @@ func TestWhatEndsAChoice(t *testing.T) {
 	}
 }
 
+// Special tokens are no text. Markers that the parser of replies reads are, in chats, also where the tokenizer calls
+// them special.
+func TestSpecialTokensAreLeftOut(t *testing.T) {
+	e := start(t, Config{})
+	id := func(text string) int32 {
+		t.Helper()
+		id, ok := e.tok.TokenID(text)
+		if !ok {
+			t.Fatalf("the tokenizer has no %q", text)
+		}
+		return id
+	}
+	pad, think := id("<｜▁pad▁｜>"), id("<think>")
+	for name, r := range map[string]*Request{"chat": {Chat: ask(garden)}, "prompt": {Prompt: "The"}} {
+		p, err := e.prepare(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := p.Decoder()
+		if got := d.Next(pad); got != "" {
+			t.Errorf("%s: padding is %q", name, got)
+		}
+		if got := d.Next(think); got != "<think>" {
+			t.Errorf("%s: the beginning of reasoning is %q", name, got)
+		}
+	}
+	if e.replyMarkers = append(e.replyMarkers, pad); e.skipInReply(pad) {
+		t.Error("a special token that the parser reads is left out")
+	}
+}
+
 func TestStreamedTextIsTheWholeText(t *testing.T) {
 	e := start(t, Config{})
 	p := seeded(4)

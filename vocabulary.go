@@ -40,6 +40,11 @@ func (e *Engine) prepareText(p *parts) error {
 	case err == nil:
 		e.format, e.info.ChatFormat, e.info.Efforts = f, f.Name(), efforts(f)
 		e.prepareCalls(p.tokenizer)
+		for _, text := range chat.ReplyMarkers(f) {
+			if id, ok := p.tokenizer.TokenID(text); ok {
+				e.replyMarkers = append(e.replyMarkers, id)
+			}
+		}
 	case errors.Is(err, chat.ErrNoFormat) && e.cfg.ChatFormat == "":
 		e.cfg.Log.Info("no chat format; only prompts can be completed", "reason", err)
 	default:

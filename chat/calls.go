@@ -20,6 +20,17 @@ type Caller interface {
 	CallSyntax() (CallSyntax, bool)
 }
 
+// ReplyMarkers are the texts that a format's Parser looks for in a reply.
+func ReplyMarkers(f Format) []string {
+	markers := []string{thinkOpen, thinkClose}
+	if caller, ok := f.(Caller); ok {
+		if s, ok := caller.CallSyntax(); ok {
+			markers = append(markers, s.Markers...)
+		}
+	}
+	return markers
+}
+
 var v31Calls = CallSyntax{Begin: callsBegin, Open: callBegin, Sep: callSep, Close: callEnd, End: callsEnd, JSON: true,
 	ReasoningEnd: thinkClose, Markers: []string{callsBegin, callBegin, callSep, callEnd, callsEnd}}
 

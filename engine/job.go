@@ -205,8 +205,8 @@ func (e *Engine) maxTokens(r *Request) (int, error) {
 	switch {
 	case left < 1:
 		return 0, tooLong("prompt",
-			fmt.Sprintf("has %d tokens, the context holds %d with at least one for the answer; send less, or start "+
-				"the server with a larger --context where the model allows it", prompt, context))
+			fmt.Sprintf("has %d tokens, the context holds %d with at least one for the answer; send less, or open "+
+				"the model with a larger --context where it allows that", prompt, context))
 	case r.MaxTokens < 0:
 		return 0, &RequestError{Field: "max_tokens", Reason: fmt.Sprintf("is %d, want a positive number", r.MaxTokens)}
 	case limit > left:

@@ -147,9 +147,13 @@ func (e *Engine) allocate(cfg *plan.Config, notices []plan.Notice) error {
 	cached := size.pages * cfg.Page // of each rank, where these have pages of their own
 	context := min(mc.MaxPositions, cached)
 	if c.ContextTokens > context {
+		more := ""
+		if cached < mc.MaxPositions {
+			more = ", or for more cache (--cache-tokens)"
+		}
 		return fmt.Errorf("sparrow: a context of %d tokens was asked for; the model has %d positions "+
-			"and the cache holds %d tokens: ask for at most %d, or for more cache (--cache-tokens)", c.ContextTokens,
-			mc.MaxPositions, cached, context)
+			"and the cache holds %d tokens: ask for at most %d%s", c.ContextTokens, mc.MaxPositions, cached, context,
+			more)
 	}
 	if c.ContextTokens > 0 {
 		context = c.ContextTokens
@@ -227,7 +231,7 @@ func maxDrafts(s spec.Setting, m model.Model, batchTokens int) (drafts int, why 
 func (e *Engine) announce() {
 	i := &e.info
 	for _, n := range i.Notices {
-		e.cfg.Log.Info("plan", "level", n.Level, "rule", n.Rule, "text", n.Text)
+		e.cfg.Log.Info("plan", "notice", n.Level, "rule", n.Rule, "text", n.Text)
 	}
 	e.cfg.Log.Info("drafts", "asked", i.Draft.String(), "most", i.Drafts, "none_because", i.NoDrafts)
 	e.cfg.Log.Info("memory", "weights_bytes", i.Memory.Weights, "cache_bytes", i.Memory.Cache,

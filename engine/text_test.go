@@ -73,7 +73,7 @@ func ask(t testing.TB, text string) Request {
 	if err != nil {
 		t.Fatal(err)
 	}
-	decoder := func() *tokenizer.Decoder { return w.NewDecoder(false) }
+	decoder := func() *tokenizer.Decoder { return w.NewDecoder(nil) }
 	return Request{Prompt: ids, Sampling: greedy(), Decoder: decoder, Guide: Guide{ReasoningEnd: -1}}
 }
 

@@ -15,6 +15,10 @@ type SparseArgs struct {
 	Lens    Tensor // i32 [R, 1]: how many leading entries count
 	Heads   int
 	Scale   float32
+	// SplitKeys is where a device with many processors cuts the keys of a row among them: after each so many, a
+	// multiple of 64. 0: nowhere, one processor sums up all keys. It changes the order of the sums, so that callers
+	// give the same to all rows whose bits they compare. Other devices ignore it.
+	SplitKeys int
 }
 
 // SparseAttender computes sparse attention.
@@ -34,6 +38,9 @@ func (a *SparseArgs) Check() error {
 	}
 	if a.Max.Given() {
 		c.tensor("max", a.Max, F32, r, a.Heads)
+	}
+	if a.SplitKeys < 0 || a.SplitKeys%64 != 0 {
+		c.fail("rows cut after %d keys each; want a multiple of 64, or 0 for whole rows", a.SplitKeys)
 	}
 	return c.err
 }

@@ -95,6 +95,9 @@ func (w *builder) complete(s *Segment) error {
 		return err
 	}
 	s.SplitsFixed = w.cfg.SplitsFixed
+	if e := catalogueOf(w.cfg.Catalog).entry(s.Kernel); e != nil && e.segments {
+		s.SplitKeys = w.cfg.SplitKeys
+	}
 	s.Layout = w.cfg.Layout
 	w.sizeScores(s)
 	if err := w.slice(s); err != nil {

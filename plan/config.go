@@ -174,6 +174,10 @@ type Policy struct {
 	// AutomaticSplits on lets kernels cut the key range by load. Unset, the
 	// catalogue sparrow fixes splits and the public one cuts by load.
 	AutomaticSplits Switch `json:"automatic_splits,omitempty"`
+	// SplitKeys is where rows of FP8 pages are cut on sm90; unset, Running decides.
+	SplitKeys KeySplit `json:"split_keys,omitempty"`
+	// Running is how many sequences the server is set up to run at once; 0 means that nobody said.
+	Running int `json:"running,omitempty"`
 
 	TopK     TopKBackend  `json:"topk,omitempty"`
 	TieBreak TieBreak     `json:"tie_break,omitempty"`
@@ -241,6 +245,8 @@ type Config struct {
 	Deterministic bool `json:"deterministic"`
 	// SplitsFixed cuts key ranges the same way whatever the batch.
 	SplitsFixed bool `json:"splits_fixed"`
+	// SplitKeys is where rows of FP8 pages are cut; unset where the kernels cut none.
+	SplitKeys KeySplit `json:"split_keys,omitempty"`
 
 	TopK          TopKBackend  `json:"topk"`
 	TieBreak      TieBreak     `json:"tie_break,omitempty"`

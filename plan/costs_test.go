@@ -120,6 +120,12 @@ func TestDocumentsHoldTheTimes(t *testing.T) {
 				t.Errorf("%s has no row %q", file, row[1:])
 			}
 		}
+		for _, d := range times.Decodes {
+			row := fmt.Sprintf("\n| %d | %v | %v | %v |", d.Rows, d.Whole, d.Keys256, d.Keys512)
+			if !strings.Contains(string(text), row) {
+				t.Errorf("%s has no row %q", file, row[1:])
+			}
+		}
 	}
 	text, err := os.ReadFile("../docs/plan.md")
 	if err != nil {

@@ -61,13 +61,13 @@ func denseBytes(m *Model, kv DType, keys int64) int64 {
 }
 
 // Sparse attention of the sm90 kernels cuts the keys of a row into segments, at
-// places that depend on the widest list there can be alone, and keeps a part for
-// each until they are combined. Launches are cut so that at most partWaves units for
-// each multiprocessor have parts at a time. Package kernel/cuda/op compares
-// these figures with what it takes.
+// places that depend on the widest list there can be and on Config.SplitKeys
+// alone, and keeps a part for each until they are combined. Launches are cut so
+// that at most partWaves units for each multiprocessor have parts at a time.
+// Package kernel/cuda/op compares these figures with what it takes.
 const (
-	partBlock      = 64 // keys of a block
-	segmentBlocks  = 8  // blocks of a segment, or more in wide rows
+	partBlock      = 64  // keys of a block
+	v4SegmentKeys  = 512 // keys of a segment of V4 entries, or more in wide rows
 	mostSegments   = 16
 	unsegmented    = 10 // blocks of rows that stay whole
 	partWaves      = 32
@@ -77,13 +77,13 @@ const (
 
 // sparseScratch is what the parts of one row of that many heads and keys take,
 // and how many rows have parts at a time; none where rows stay whole. Lists of
-// other plans have up to most keys.
-func sparseScratch(sms, heads, keys, most int) (row, rows int64) {
+// other plans have up to most keys, and rows are cut after split of them.
+func sparseScratch(sms, heads, keys, most, split int) (row, rows int64) {
 	blocks := max((most+partBlock-1)/partBlock, 1)
-	if blocks <= unsegmented {
+	if split == 0 || blocks <= unsegmented {
 		return 0, 0
 	}
-	each := max(segmentBlocks, (blocks+mostSegments-1)/mostSegments)
+	each := max(split/partBlock, (blocks+mostSegments-1)/mostSegments)
 	segments := max(int64((keys+partBlock*each-1)/(partBlock*each)), 2)
 	units := segments * int64(roundUp(heads, unitHeads)/unitHeads)
 	return units*unitHeads*latentDim*partValueBytes + segments*int64(heads)*partStatBytes,
@@ -97,9 +97,13 @@ const denseTileBytes = 16
 // attendScratch is sparseScratch of the widest lists that a row of the segment
 // attends to. V4 rows see the window and, but for drafts, a compressed stream
 // beside it: the selection, or in layers of ratio 128 every entry of the table.
-func attendScratch(sms int, m *Model, s *Segment, tableTokens int) (row, rows int64) {
+func attendScratch(cfg *Config, s *Segment, tableTokens int) (row, rows int64) {
+	m, split := &cfg.Model, v4SegmentKeys
+	if !m.v4() {
+		split = cfg.SplitKeys.Keys()
+	}
 	scratch := func(keys, most int) {
-		if r, n := sparseScratch(sms, m.Heads, keys, most); r > row {
+		if r, n := sparseScratch(cfg.Hardware.SMs, m.Heads, keys, most, split); r > row {
 			row, rows = r, n
 		}
 	}
@@ -177,7 +181,7 @@ func heldBy(cfg *Config, s *Segment, tableTokens int) held {
 		c.attendRow = accumulatorRow(s.KernelHeads)
 		c.attendFixed = int64(cfg.Hardware.SplitParts(s.KernelHeads)) * c.attendRow
 	case e.segments:
-		c.attendRow, c.attendRows = attendScratch(cfg.Hardware.SMs, &cfg.Model, s, tableTokens)
+		c.attendRow, c.attendRows = attendScratch(cfg, s, tableTokens)
 	case s.Kernel == DenseRagged:
 		c.attendRow, c.attendFixed = denseTileBytes, 2*denseTileBytes
 	}

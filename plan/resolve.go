@@ -19,7 +19,7 @@ func Resolve(hw Hardware, m Model, p Policy) (Config, []Notice, error) {
 	r.cfg = Config{Catalog: p.Catalog, Runnable: p.Catalog == CatalogSparrow, MixedAllowed: true}
 	steps := []func() error{
 		r.inputs, r.speculation, r.parallelism, r.sharing, r.kvType, r.kernels,
-		r.page, r.selection, r.offload, r.v4Prefill, r.reserve, r.denseForm, r.determinism, r.checkReserve,
+		r.page, r.selection, r.offload, r.v4Prefill, r.split, r.reserve, r.denseForm, r.determinism, r.checkReserve,
 	}
 	for _, step := range steps {
 		if err := step(); err != nil {
@@ -75,6 +75,9 @@ func (r *resolver) inputs() error {
 		return fmt.Errorf("plan: policy: dense threshold %d, chunk capacity %d, page %d and chunked prefill %d "+
 			"must not be negative",
 			p.DenseThreshold, p.ChunkCapacity, p.Page, p.ChunkedPrefill)
+	case p.Running < 0 || int(p.SplitKeys) >= len(keySplits.words):
+		return fmt.Errorf("plan: policy: %d running sequences must not be negative, and split of keys %d must be one "+
+			"of %s", p.Running, p.SplitKeys, keySplits.list())
 	case p.ScoreCap < 0 || p.MaxTransient < 0:
 		return fmt.Errorf("plan: policy: score cap %d and transient reserve %d must not be negative", p.ScoreCap,
 			p.MaxTransient)
@@ -134,8 +137,12 @@ func (r *resolver) finish() error {
 	if !c.DenseOK {
 		dense = "dense off"
 	}
+	rows := ""
+	if c.SplitKeys != SplitUnset {
+		rows = ", rows " + c.SplitKeys.Says()
+	}
 	r.notice(NoticeInfo, "dispatch 16",
-		"%s on %s: prefill %s, decode %s, layout %s, page %d, %s, capacity %d keys, scores by %s, selection by %s",
-		c.Catalog, c.Hardware.Arch, c.Prefill, c.Decode, c.Layout, c.Page, dense, c.C, c.Scores, c.TopK)
+		"%s on %s: prefill %s, decode %s, layout %s, page %d%s, %s, capacity %d keys, scores by %s, selection by %s",
+		c.Catalog, c.Hardware.Arch, c.Prefill, c.Decode, c.Layout, c.Page, rows, dense, c.C, c.Scores, c.TopK)
 	return nil
 }

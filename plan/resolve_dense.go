@@ -25,7 +25,11 @@ func (r *resolver) reserve() error {
 	c.ChunkedPrefill = p.ChunkedPrefill
 	if c.ChunkedPrefill == 0 {
 		c.ChunkedPrefill = chunkByMemory(r.hw.MemoryBytes) / max(p.DP, 1)
-		r.reason("dispatch 16", "prompts in chunks of %d tokens, by device memory", c.ChunkedPrefill)
+		reason := "prompts in chunks of %d tokens, by device memory"
+		if p.Catalog == CatalogSparrow {
+			reason = "prompts in chunks of at most %d tokens, by device memory; a server takes --step-tokens at a time"
+		}
+		r.reason("dispatch 16", reason, c.ChunkedPrefill)
 	}
 	return nil
 }

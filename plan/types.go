@@ -102,8 +102,11 @@ type Segment struct {
 	// RopeInKernel means the caller hands over un-rotated Q and K.
 	RopeInKernel bool `json:"rope_in_kernel"`
 	// SplitsFixed means the key range is cut the same way whatever the batch.
-	SplitsFixed bool    `json:"splits_fixed"`
-	Variant     Variant `json:"variant"`
+	SplitsFixed bool `json:"splits_fixed"`
+	// SplitKeys is where the kernel cuts the keys of a row; unset for kernels
+	// that are not told.
+	SplitKeys KeySplit `json:"split_keys,omitempty"`
+	Variant   Variant  `json:"variant"`
 
 	// RowsPerLaunch is the limit each launch keeps; Limit says where it comes
 	// from. Launches cover rows 0..KernelRows exactly once, in order.

@@ -21,6 +21,7 @@ type exchange struct {
 	id      string
 	arrived time.Time
 	route   string // the pattern that matched
+	access  access // of the route
 	dialect *dialect
 	tenant  string // of the key
 	// flow and priority are those that a gateway's headers ask for, inside the tenant

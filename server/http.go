@@ -1,13 +1,16 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
-	"sparrow/api/wire"
 	"strings"
 	"time"
+
+	"sparrow"
+	"sparrow/api/wire"
 )
 
 // serveHTTP is the way of every request: name it, find its endpoint, check who sent it, answer, and account for it
@@ -39,7 +42,7 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) dispatch(w http.ResponseWriter, r *http.Request, x *exchange) error {
 	to, err := s.find(w, r)
 	if to != nil {
-		x.route = to.pattern
+		x.route, x.access = to.pattern, to.access
 	}
 	if err != nil {
 		return err
@@ -47,14 +50,14 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request, x *exchange) e
 	switch to.access {
 	case keyed:
 		if s.options.Keys != nil {
-			x.tenant, err = authorise(r, s.options.Keys)
+			x.tenant, err = authorise(r, s.options.Keys, "a key")
 		}
 	case admin:
 		if s.options.AdminKeys == nil {
 			return wire.NewError(wire.CodeNoAdmin, "", "%s is for administrators, and this server has no keys for "+
 				"them; start it with --admin-keys FILE", to.pattern)
 		}
-		_, err = authorise(r, s.options.AdminKeys)
+		_, err = authorise(r, s.options.AdminKeys, "an administrator's key (--admin-keys)")
 	}
 	if err != nil {
 		return err
@@ -63,19 +66,21 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request, x *exchange) e
 	return to.handle(w, r)
 }
 
-// authorise checks the key, which comes as a bearer key or as Anthropic's clients send it, and gives its tenant.
-func authorise(r *http.Request, keys *Keys) (tenant string, err error) {
+// authorise checks the key, which comes as a bearer key or as Anthropic's clients send it, and gives its tenant. wanted
+// is what kind of key it has to be.
+func authorise(r *http.Request, keys *Keys, wanted string) (tenant string, err error) {
 	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") || given == "" {
 		given = r.Header.Get("X-Api-Key")
 	}
 	if given == "" {
 		return "", wire.NewError(wire.CodeInvalidKey, "",
-			"no key; send it in the header Authorization: Bearer KEY, or in X-Api-Key")
+			"no key; send %s in the header Authorization: Bearer KEY, or in X-Api-Key", wanted)
 	}
 	tenant, ok := keys.tenant(strings.TrimSpace(given))
 	if !ok {
-		return "", wire.NewError(wire.CodeInvalidKey, "", "the key is not one of this server's for this endpoint")
+		return "", wire.NewError(wire.CodeInvalidKey, "", "the key is not one of this server's for this endpoint; "+
+			"send %s", wanted)
 	}
 	return tenant, nil
 }
@@ -114,6 +119,9 @@ func (s *Server) account(w *recorder, r *http.Request, x *exchange) {
 	}
 	s.metrics.HTTP(x.route, status)
 	level := slog.LevelInfo
+	if x.access == probe && status < http.StatusBadRequest {
+		level = slog.LevelDebug
+	}
 	attrs := []slog.Attr{
 		slog.String("id", x.id), slog.String("method", r.Method), slog.String("route", x.route),
 		slog.Int("status", status), slog.Int64("bytes", w.bytes), slog.Duration("took", time.Since(x.arrived)),
@@ -134,7 +142,8 @@ func (s *Server) account(w *recorder, r *http.Request, x *exchange) {
 	}
 	if x.fault != nil {
 		attrs = append(attrs, slog.String("code", string(faultCode(x))))
-		if toError(x.fault, x.id).Status() >= http.StatusInternalServerError && !clientGone(x.fault) {
+		if toError(x.fault, x.id).Status() >= http.StatusInternalServerError && !clientGone(x.fault) &&
+			!errors.Is(x.fault, sparrow.ErrAsleep) { // which an administrator asked for
 			// Messages of client errors may quote what was sent; those of ours do not.
 			level = slog.LevelError
 			attrs = append(attrs, slog.Any("error", x.fault))

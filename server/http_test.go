@@ -267,6 +267,7 @@ func TestOtherOrigins(t *testing.T) {
 func TestOptionsAreChecked(t *testing.T) {
 	for name, o := range map[string]Options{
 		"a negative time":      {WriteTimeout: -1},
+		"a negative grace":     {Grace: -time.Second},
 		"a negative body":      {MaxBodyBytes: -1},
 		"negative headers":     {MaxHeaderBytes: -1},
 		"no origin":            {AllowOrigins: []string{"example.org"}},
@@ -312,12 +313,13 @@ func TestLogHasNumbersAndNoText(t *testing.T) {
 	_, hs := start(t, newFake(saying("classified", "answer")),
 		Options{Keys: keys, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	auth := []string{"Authorization", "Bearer verysecretkey"}
+	get(t, hs.URL+"/health")
 	post(t, hs.URL+"/v1/chat/completions",
 		`{"model":"sparrow-test","messages":[{"role":"user","content":"topsecret"}]}`, auth...)
 	post(t, hs.URL+"/v1/chat/completions", `{"model":"topsecret","messages":[{"role":"user","content":"x"}]}`, auth...)
 	get(t, hs.URL+"/debug/plans?n=topsecret", auth...)
 	eventually(t, "three lines", func() bool { return strings.Count(log.String(), "msg=request") == 3 })
-	for _, word := range []string{"topsecret", "classified", "answer", "verysecretkey"} {
+	for _, word := range []string{"topsecret", "classified", "answer", "verysecretkey", "/health"} {
 		if strings.Contains(log.String(), word) {
 			t.Errorf("%q is in the log:\n%s", word, log.String())
 		}

@@ -81,6 +81,14 @@ func (k *Keys) tenants() []string {
 	return names
 }
 
+// shares says whether a key is in both lists.
+func (k *Keys) shares(other *Keys) bool {
+	return k != nil && slices.ContainsFunc(k.list, func(each key) bool {
+		_, ok := other.find(each.sum)
+		return ok
+	})
+}
+
 // tenant is the tenant of a key; ok is false for a key that is not in the list.
 func (k *Keys) tenant(given string) (tenant string, ok bool) {
 	return k.find(sha256.Sum256([]byte(given)))

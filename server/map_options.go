@@ -1,6 +1,8 @@
 package server
 
 import (
+	"cmp"
+
 	"sparrow"
 	"sparrow/api/openai"
 	"sparrow/api/wire"
@@ -119,14 +121,17 @@ func format(f *openai.ResponseFormat) sparrow.Format {
 	}
 	switch f.Type {
 	case openai.FormatJSONObject:
-		return sparrow.Format{Kind: sparrow.FormatJSON}
+		return sparrow.Format{Kind: sparrow.FormatJSON, Field: f.Param}
 	case openai.FormatJSONSchema:
 		strict := f.JSONSchema.Strict
-		return sparrow.Format{Kind: sparrow.FormatSchema, Schema: f.JSONSchema.Schema, Strict: strict != nil && *strict}
+		return sparrow.Format{Kind: sparrow.FormatSchema, Schema: f.JSONSchema.Schema,
+			Strict: strict != nil && *strict, Field: f.Param}
 	case openai.FormatRegex:
-		return sparrow.Format{Kind: sparrow.FormatPattern, Pattern: f.Regex}
+		return sparrow.Format{Kind: sparrow.FormatPattern, Pattern: f.Regex,
+			Field: cmp.Or(f.Param, "response_format.regex")}
 	case openai.FormatChoice:
-		return sparrow.Format{Kind: sparrow.FormatChoice, Choices: f.Choice}
+		return sparrow.Format{Kind: sparrow.FormatChoice, Choices: f.Choice,
+			Field: cmp.Or(f.Param, "response_format.choice")}
 	}
 	return sparrow.Format{}
 }

@@ -62,10 +62,11 @@ func TestChatRequestsMapToEngineRequests(t *testing.T) {
 			r.Format.Kind = sparrow.FormatJSON
 		}},
 		{"a pattern", `"guided_regex":"a+"`, func(r *sparrow.Request) {
-			r.Format = sparrow.Format{Kind: sparrow.FormatPattern, Pattern: "a+"}
+			r.Format = sparrow.Format{Kind: sparrow.FormatPattern, Pattern: "a+", Field: "guided_regex"}
 		}},
 		{"choices", `"response_format":{"type":"choice","choice":["a","b"]}`, func(r *sparrow.Request) {
-			r.Format = sparrow.Format{Kind: sparrow.FormatChoice, Choices: []string{"a", "b"}}
+			r.Format = sparrow.Format{Kind: sparrow.FormatChoice, Choices: []string{"a", "b"},
+				Field: "response_format.choice"}
 		}},
 		{"a strict schema",
 			`"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{},"strict":true}}`,

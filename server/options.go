@@ -26,6 +26,9 @@ const (
 	DefaultStoreBytes     = 64 << 20
 )
 
+// NoGrace as Options.Grace gives running requests no time to end.
+const NoGrace = -1
+
 // NoStore as Options.StoreBytes stores no response.
 const NoStore = -1
 
@@ -88,7 +91,7 @@ type Options struct {
 	KeepAlive time.Duration
 	// DrainDelay goes by between /ready turning 503 and the end of accepting, so that load balancers notice in time.
 	DrainDelay time.Duration
-	// Grace is how long running requests may take to end once nothing is accepted any more.
+	// Grace is how long running requests may take to end once nothing is accepted any more, or NoGrace.
 	Grace time.Duration
 	// RetryAfter is the least Retry-After of a response that says when to send a request again.
 	RetryAfter time.Duration
@@ -132,13 +135,16 @@ func (o Options) Validate() error {
 		v    time.Duration
 	}{
 		{"HeaderTimeout", o.HeaderTimeout}, {"BodyTimeout", o.BodyTimeout}, {"IdleTimeout", o.IdleTimeout},
-		{"WriteTimeout", o.WriteTimeout}, {"RequestTimeout", o.RequestTimeout}, {"KeepAlive", o.KeepAlive},
-		{"DrainDelay", o.DrainDelay}, {"Grace", o.Grace}, {"RetryAfter", o.RetryAfter},
-		{"MaxWait", o.MaxWait},
+		{"WriteTimeout", o.WriteTimeout}, {"RequestTimeout (--request-timeout)", o.RequestTimeout},
+		{"KeepAlive", o.KeepAlive}, {"DrainDelay (--drain-delay)", o.DrainDelay}, {"RetryAfter", o.RetryAfter},
+		{"MaxWait (--max-wait)", o.MaxWait},
 	} {
 		if d.v < 0 {
 			errs = append(errs, fmt.Errorf("%s is %v, want 0 (the default) or more", d.name, d.v))
 		}
+	}
+	if o.Grace < NoGrace {
+		errs = append(errs, fmt.Errorf("Grace (--grace) is %v, want 0 or more", o.Grace))
 	}
 	if o.MaxBodyBytes < 0 {
 		errs = append(errs, fmt.Errorf("MaxBodyBytes is %d, want 0 (the default) or more", o.MaxBodyBytes))
@@ -148,6 +154,10 @@ func (o Options) Validate() error {
 	}
 	if o.MaxHeaderBytes < 0 {
 		errs = append(errs, fmt.Errorf("MaxHeaderBytes is %d, want 0 (the default) or more", o.MaxHeaderBytes))
+	}
+	if o.AdminKeys != nil && o.Keys.shares(o.AdminKeys) {
+		errs = append(errs, errors.New("Keys and AdminKeys (--api-keys, --admin-keys) have a key in common; an "+
+			"administrator's key is good for nothing else, so give everybody else other ones"))
 	}
 	if o.Limits != nil {
 		if err := o.Limits.check(o.Keys); err != nil {
@@ -166,7 +176,7 @@ func (o Options) Validate() error {
 		}
 	}
 	if slices.Contains(o.AllowOrigins, "*") && len(o.AllowOrigins) > 1 {
-		errs = append(errs, errors.New(`AllowOrigins has "*" beside others; send one or the other`))
+		errs = append(errs, errors.New(`AllowOrigins (--cors) has "*" beside others; give one or the other`))
 	}
 	if len(errs) > 0 {
 		return fmt.Errorf("%w: %w", ErrOptions, errors.Join(errs...))
@@ -181,8 +191,8 @@ func checkOrigin(origin string) error {
 	}
 	u, err := url.Parse(origin)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || u.Scheme+"://"+u.Host != origin {
-		return fmt.Errorf(`AllowOrigins: %q is not an origin; want scheme and host such as https://example.org, or "*"`,
-			origin)
+		return fmt.Errorf(`AllowOrigins (--cors): %q is not an origin; want scheme and host such as `+
+			`https://example.org, or "*"`, origin)
 	}
 	return nil
 }

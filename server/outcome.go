@@ -17,7 +17,7 @@ import (
 // statusClientGone is logged and counted when the client left before it was answered; it is never sent.
 const statusClientGone = 499
 
-// schemaParam is the only place of a request from which a schema reaches the grammar under a single name.
+// schemaParam is where a schema is in a request that names no other place (sparrow.Format.Field).
 const schemaParam = "response_format.json_schema.schema"
 
 // outcomes maps errors to what the client gets. The first match wins: of two sentinels that an error wraps, the more
@@ -31,7 +31,8 @@ var outcomes = []struct {
 	{sparrow.ErrQueueFull, wire.CodeQueueFull, "",
 		"too many requests are waiting; try again after the time in Retry-After"},
 	{sparrow.ErrAsleep, wire.CodeUnavailable, "",
-		"the server is asleep, or its weights are being replaced; try again, or send the request to another server"},
+		"the server is asleep until an administrator sends POST /wake_up, or its weights are being replaced now; " +
+			"try again later, or send the request to another server"},
 	{sparrow.ErrClosed, wire.CodeUnavailable, "", "the engine is closed; send the request to another server"},
 	{sparrow.ErrDevice, wire.CodeUnavailable, "",
 		"the device that this server computes on has failed; send the request to another server, or again after a " +

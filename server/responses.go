@@ -39,6 +39,9 @@ func (s *Server) createResponse(w http.ResponseWriter, r *http.Request) error {
 			return responsesDialect.rename(err, x.id)
 		}
 	}
+	if s.options.StoreBytes == NoStore {
+		req.Store = new(bool)
+	}
 	name := rand.Text()
 	to := &responseAnswer{
 		server: s, tenant: x.tenant, conversation: items, name: name,
@@ -62,8 +65,7 @@ func (s *Server) itemsOf(tenant string, r *openai.ResponsesRequest) ([]openai.It
 		previous := s.responses.get(tenant, id)
 		if previous == nil {
 			return nil, wire.NewError(wire.CodeNoPrevious, "previous_response_id",
-				"%.100q is not stored: it was created with store false, deleted, or gave way to newer ones; "+
-					"send the whole conversation as input", id)
+				"%.100q is not stored%s; send the whole conversation as input", id, s.whyNotStored())
 		}
 		items = slices.Concat(previous.conversation, previous.response.Output)
 	}
@@ -95,7 +97,7 @@ func (s *Server) storedResponse(w http.ResponseWriter, r *http.Request) error {
 	}
 	stored := s.responses.get(exchangeOf(r).tenant, id)
 	if stored == nil {
-		return noResponse(id)
+		return s.noResponse(id)
 	}
 	return s.respond(w, http.StatusOK, stored.response)
 }
@@ -104,13 +106,21 @@ func (s *Server) storedResponse(w http.ResponseWriter, r *http.Request) error {
 func (s *Server) deleteResponse(w http.ResponseWriter, r *http.Request) error {
 	id := strings.TrimPrefix(r.URL.Path, responsePrefix)
 	if !s.responses.remove(exchangeOf(r).tenant, id) {
-		return noResponse(id)
+		return s.noResponse(id)
 	}
 	return s.respond(w, http.StatusOK, openai.DeletedResponse{ID: id, Object: openai.ObjectResponse, Deleted: true})
 }
 
-func noResponse(id string) error {
-	return wire.NewError(wire.CodeNoResponse, "", "no response with the id %.100q is stored", id)
+func (s *Server) noResponse(id string) error {
+	return wire.NewError(wire.CodeNoResponse, "", "no response with the id %.100q is stored%s", id, s.whyNotStored())
+}
+
+// whyNotStored says why a response may not be stored.
+func (s *Server) whyNotStored() string {
+	if s.options.StoreBytes == NoStore {
+		return ": this server stores none (--store-bytes 0)"
+	}
+	return ": it was created with store false, deleted, or gave way to newer ones"
 }
 
 // responseAnswer turns what was generated into a response, and stores it.

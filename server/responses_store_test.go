@@ -164,8 +164,11 @@ func TestTruncationLeavesOutOldTurns(t *testing.T) {
 
 func TestNothingIsStoredWithoutMemory(t *testing.T) {
 	_, hs := start(t, newFake(saying("x")), Options{StoreBytes: NoStore})
-	r := respond(t, hs.URL, asked+`}`)
-	if got := get(t, hs.URL+responsePrefix+r.ID); got.status != 404 {
+	r := respond(t, hs.URL, asked+`,"store":true}`)
+	if r.Store {
+		t.Error("the response says that it is stored")
+	}
+	if got := get(t, hs.URL+responsePrefix+r.ID); got.status != 404 || !strings.Contains(got.body, "--store-bytes") {
 		t.Errorf("status %d: %s", got.status, got.body)
 	}
 	if err := (Options{StoreBytes: -2}).Validate(); err == nil {

@@ -24,6 +24,7 @@ type access uint8
 const (
 	keyed access = iota // whoever has one of Options.Keys; everybody without them
 	open                // everybody
+	probe               // everybody; machines call it all the time, so that success is logged at level debug
 	admin               // whoever has one of Options.AdminKeys; nobody without them
 )
 
@@ -68,9 +69,9 @@ func (s *Server) table() []route {
 		{http.MethodGet, "/debug/plans", keyed, s.plans},
 		{http.MethodGet, "/debug/explain", keyed, s.explainChoices},
 		{http.MethodPost, "/debug/explain", keyed, s.explain},
-		{http.MethodGet, "/health", open, s.health},
-		{http.MethodGet, "/ready", open, s.ready},
-		{http.MethodGet, "/metrics", open, s.metricsText},
+		{http.MethodGet, "/health", probe, s.health},
+		{http.MethodGet, "/ready", probe, s.ready},
+		{http.MethodGet, "/metrics", probe, s.metricsText},
 		{http.MethodGet, "/version", open, s.version},
 		{http.MethodGet, "/", open, s.root},
 	}

@@ -122,6 +122,9 @@ func TestOnlyAdministratorsEmptyTheCache(t *testing.T) {
 			t.Errorf("%s: status %d, flushed %d times: %s", c.name, got.status, e.flushed, got.body)
 		}
 	}
+	if err := (Options{AdminKeys: admins, Keys: admins}).Validate(); err == nil {
+		t.Error("a key of users and of administrators was accepted")
+	}
 	e := newFake(saying("x"))
 	_, hs := start(t, e, Options{AdminKeys: admins, Keys: users})
 	if got := post(t, hs.URL+"/v1/chat/completions", hello+`}`, "Authorization", "Bearer root-key"); got.status != 401 {

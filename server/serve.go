@@ -51,12 +51,13 @@ func (s *Server) httpServer() *http.Server {
 func (s *Server) drain(hs *http.Server) {
 	o := &s.options
 	s.state.Store(stateLeaving)
-	o.Log.Info("shutting down", "delay", o.DrainDelay, "grace", o.Grace)
+	grace := max(o.Grace, 0)
+	o.Log.Info("shutting down", "delay", o.DrainDelay, "grace", grace)
 	time.Sleep(o.DrainDelay)
 	s.state.Store(stateDraining)
-	grace, cancel := context.WithTimeout(context.Background(), o.Grace)
+	first, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
-	if hs.Shutdown(grace) == nil {
+	if hs.Shutdown(first) == nil {
 		s.halt()
 		return
 	}

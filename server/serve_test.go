@@ -248,16 +248,27 @@ func TestShutdownLetsStreamsFinish(t *testing.T) {
 }
 
 func TestShutdownFailsStreamsThatTakeTooLong(t *testing.T) {
+	for _, option := range []time.Duration{50 * time.Millisecond, NoGrace} {
+		grace := max(option, 0)
+		t.Run(grace.String(), func(t *testing.T) { failsAfter(t, option, grace) })
+	}
+}
+
+// failsAfter checks in virtual time that a stream without end fails when the grace period is over.
+func failsAfter(t *testing.T, option, grace time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
 		e := unfinished()
-		w := newSite(t, e, Options{Grace: 50 * time.Millisecond})
+		w := newSite(t, e, Options{Grace: option})
 		_, lines := openStream(t, t.Context(), w.client, "http://memory")
-		ended := make(chan error, 1)
+		ended, begun := make(chan error, 1), time.Now()
 		go func() { ended <- w.stop() }()
 		rest, err := io.ReadAll(lines)
 		if err != nil || !strings.Contains(string(rest), `"code":"service_unavailable"`) ||
 			strings.Contains(string(rest), "[DONE]") {
 			t.Errorf("%v\n%s", err, rest)
+		}
+		if waited := time.Since(begun); waited < grace || waited > grace+time.Second {
+			t.Errorf("the stream failed after %v", waited)
 		}
 		if err := <-ended; err != nil {
 			t.Error(err)

@@ -3,7 +3,6 @@ package server
 import (
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -111,20 +110,25 @@ func (s *Server) weightsFolder(path string) (string, error) {
 	if s.options.WeightsRoot == "" {
 		return "", refuse("weights cannot be replaced here; start the server with --weights-root FOLDER")
 	}
-	root, err := filepath.EvalSymlinks(s.options.WeightsRoot)
+	root, err := filepath.Abs(s.options.WeightsRoot)
+	if err == nil {
+		root, err = filepath.EvalSymlinks(root)
+	}
 	if err != nil {
-		return "", fmt.Errorf("the folder of weights: %w", err)
+		return "", fmt.Errorf("the folder of --weights-root: %w", err)
 	}
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(root, path)
 	}
 	dir, err := filepath.EvalSymlinks(path)
-	if err == nil {
-		_, err = os.Stat(dir)
+	if err != nil {
+		dir = filepath.Clean(path) // outside, an error does not tell whether it exists
 	}
-	below, outside := filepath.Rel(root, dir)
-	if err != nil || outside != nil || below == ".." || strings.HasPrefix(below, ".."+string(filepath.Separator)) {
-		return "", refuse("%.200q is not a folder below the one of --weights-root", path)
+	switch below, outside := filepath.Rel(root, dir); {
+	case outside != nil || below == ".." || strings.HasPrefix(below, ".."+string(filepath.Separator)):
+		return "", refuse("%.200q is not below the folder of --weights-root, %s", path, root)
+	case err != nil:
+		return "", refuse("%.200q does not exist; give a folder below %s", path, root)
 	}
 	return dir, nil
 }

@@ -68,9 +68,35 @@ func TestAdministratorsPutTheServerToSleep(t *testing.T) {
 			t.Errorf("%q: %d %s", path, got.status, got.body)
 		}
 	}
+	for path, reason := range map[string]string{"none": "does not exist", outside: "is not below",
+		"link": "is not below", filepath.Join(outside, "none"): "is not below"} {
+		got := post(t, hs.URL+"/update_weights_from_disk", `{"model_path":"`+path+`"}`, boss...)
+		if !strings.Contains(got.body, reason) || !strings.Contains(got.body, root) {
+			t.Errorf("%q: %s", path, got.body)
+		}
+	}
 	slices.Sort(e.orders)
 	const want = "sleep true, update bad true, update step1 true, update step1 true, wake"
 	if got := strings.Join(e.orders, ", "); got != want {
 		t.Errorf("the engine was told: %s", got)
+	}
+}
+
+// A root that is given relative to the working folder takes absolute paths too.
+func TestWeightsRootMayBeRelative(t *testing.T) {
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(root, "weights", "step1"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(root)
+	s, _ := start(t, newFake(saying("x")), Options{WeightsRoot: "weights"})
+	want := filepath.Join(root, "weights", "step1")
+	for _, path := range []string{"step1", want} {
+		if got, err := s.weightsFolder(path); err != nil || got != want {
+			t.Errorf("%s: %s, %v", path, got, err)
+		}
 	}
 }

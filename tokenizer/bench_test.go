@@ -96,7 +96,7 @@ func BenchmarkDecode(b *testing.B) {
 		b.SetBytes(int64(len(text)))
 		b.ReportAllocs()
 		for b.Loop() {
-			dec := tok.NewDecoder(true)
+			dec := tok.NewDecoder(tok.IsSpecial)
 			for _, id := range ids {
 				dec.Next(id)
 			}

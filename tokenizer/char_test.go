@@ -50,7 +50,7 @@ func TestCharacterLevelWithByteFallback(t *testing.T) {
 		if got := tok.Decode(c.ids, false); got != c.text {
 			t.Errorf("Decode(%v) = %q, want %q", c.ids, got, c.text)
 		}
-		dec := tok.NewDecoder(true)
+		dec := tok.NewDecoder(tok.IsSpecial)
 		got := ""
 		for _, id := range c.ids {
 			got += dec.Next(id)

@@ -41,21 +41,21 @@ func (d *detok) strip(text string, left int) (string, int) {
 // cannot are replaced by U+FFFD, one for each maximal invalid sequence, so that
 // all output together is Decode of all ids with the same replacement.
 type Decoder struct {
-	t           *Tokenizer
-	skipSpecial bool
-	strip       int
-	held        []byte // the beginning of a character, at most 3 bytes between calls
+	t     *Tokenizer
+	skip  func(id int32) bool
+	strip int
+	held  []byte // the beginning of a character, at most 3 bytes between calls
 }
 
-// NewDecoder starts a text; with skipSpecial special tokens are left out.
-// A Decoder belongs to one goroutine.
-func (t *Tokenizer) NewDecoder(skipSpecial bool) *Decoder {
-	return &Decoder{t: t, skipSpecial: skipSpecial, strip: t.detok.stripCount}
+// NewDecoder starts a text. Tokens that skip reports, such as those of IsSpecial,
+// are left out; nil leaves none out. A Decoder belongs to one goroutine.
+func (t *Tokenizer) NewDecoder(skip func(id int32) bool) *Decoder {
+	return &Decoder{t: t, skip: skip, strip: t.detok.stripCount}
 }
 
 // Next returns the text that id completes, often the token's own, sometimes "".
 func (d *Decoder) Next(id int32) string {
-	if d.skipSpecial && d.t.IsSpecial(id) {
+	if d.skip != nil && d.skip(id) {
 		return ""
 	}
 	var text string

@@ -28,7 +28,7 @@ func TestDecoderHoldsBackUnfinishedCharacters(t *testing.T) {
 		{"half a surrogate pair", "\xed\xa0\x80", []string{"", fffd + fffd, fffd, ""}},
 		{"beyond the last code point", "\xf4\x90", []string{"", fffd + fffd, ""}},
 	} {
-		dec := tok.NewDecoder(false)
+		dec := tok.NewDecoder(nil)
 		var got []string
 		for i := range len(c.bytes) {
 			got = append(got, dec.Next(int32(c.bytes[i])))
@@ -48,7 +48,7 @@ func TestDecoderEmitsWholeCharactersAndLosesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ids := rapid.SliceOf(rapid.OneOf(rapid.Int32Range(-1, 128900), rapid.Int32Range(3, 500))).Draw(t, "ids")
 		skip := rapid.Bool().Draw(t, "skip")
-		dec := tok.NewDecoder(skip)
+		dec := tok.NewDecoder(func(id int32) bool { return skip && tok.IsSpecial(id) })
 		var b strings.Builder
 		for _, id := range ids {
 			part := dec.Next(id)
@@ -79,7 +79,7 @@ func onlyValid(s string) string {
 func TestDecoderAllocatesNothingForWholeTokens(t *testing.T) {
 	tok := deepSeek(t)
 	ids := encode(t, tok, "The indexer scores every earlier token. 深度求索", parse)
-	dec := tok.NewDecoder(true)
+	dec := tok.NewDecoder(tok.IsSpecial)
 	if n := testing.AllocsPerRun(100, func() {
 		for _, id := range ids {
 			dec.Next(id)

@@ -212,7 +212,7 @@ func FuzzEncode(f *testing.F) {
 		if got := tok.Decode(ids, false); got != s {
 			t.Fatalf("%q came back as %q", s, got)
 		}
-		dec := tok.NewDecoder(false)
+		dec := tok.NewDecoder(nil)
 		var b strings.Builder
 		for _, id := range ids {
 			b.WriteString(dec.Next(id))

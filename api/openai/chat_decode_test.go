@@ -166,7 +166,7 @@ func TestUnknownRefusedAndRepeatedNames(t *testing.T) {
 			"use response_format"},
 		{"guided twice", chatWith(`"guided_json":{},"guided_choice":["a"]`), "guided_choice", "invalid_value", "twice"},
 		{"guided_json as broken text", chatWith(`"guided_json":"{"`), "guided_json", "invalid_value", "not JSON"},
-		{"guided_choice of nothing", chatWith(`"guided_choice":[]`), "response_format.choice",
+		{"guided_choice of nothing", chatWith(`"guided_choice":[]`), "guided_choice",
 			"missing_required_parameter", "choose from"},
 		{"structured_outputs with a grammar", chatWith(`"structured_outputs":{"grammar":"x"}`),
 			"structured_outputs.grammar", "unsupported_parameter", "regex"},

@@ -22,6 +22,9 @@ type ResponseFormat struct {
 	JSONSchema *JSONSchema `json:"json_schema,omitempty"` // with FormatJSONSchema only
 	Regex      string      `json:"regex,omitempty"`       // with FormatRegex
 	Choice     []string    `json:"choice,omitempty"`      // with FormatChoice
+
+	// Param is the field that the request has the constraint in, such as guided_regex; empty is response_format.
+	Param string `json:"-"`
 }
 
 // JSONSchema is a named schema. Whether the schema itself can be enforced is the grammar's to say.

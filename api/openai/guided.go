@@ -1,7 +1,9 @@
 package openai
 
 import (
+	"cmp"
 	"encoding/json"
+
 	"sparrow/api/wire"
 	"sparrow/internal/jsonscan"
 )
@@ -27,7 +29,7 @@ var structuredFields = wire.Fields[Options]{
 	"choice": {Read: func(c *wire.Reader, o *Options) { o.constrain(c, readGuidedChoice(c)) }},
 	"json_object": {Read: func(c *wire.Reader, o *Options) {
 		if yes, ok := c.Boolean(); ok && yes {
-			o.constrain(c, &ResponseFormat{Type: FormatJSONObject})
+			o.constrain(c, &ResponseFormat{Type: FormatJSONObject, Param: c.Param()})
 		}
 	}},
 	"grammar": wire.Refuse[Options]("use json, regex or choice"),
@@ -60,7 +62,8 @@ func readGuidedSchema(c *wire.Reader) *ResponseFormat {
 		c.WrongShape("an object, a JSON schema")
 		return nil
 	}
-	return &ResponseFormat{Type: FormatJSONSchema, JSONSchema: &JSONSchema{Name: "guided", Schema: schema}}
+	return &ResponseFormat{Type: FormatJSONSchema, JSONSchema: &JSONSchema{Name: "guided", Schema: schema},
+		Param: c.Param()}
 }
 
 func readGuidedRegex(c *wire.Reader) *ResponseFormat {
@@ -68,7 +71,7 @@ func readGuidedRegex(c *wire.Reader) *ResponseFormat {
 	if !ok {
 		return nil
 	}
-	return &ResponseFormat{Type: FormatRegex, Regex: text}
+	return &ResponseFormat{Type: FormatRegex, Regex: text, Param: c.Param()}
 }
 
 func readGuidedChoice(c *wire.Reader) *ResponseFormat {
@@ -76,7 +79,7 @@ func readGuidedChoice(c *wire.Reader) *ResponseFormat {
 	if list == nil {
 		return nil
 	}
-	return &ResponseFormat{Type: FormatChoice, Choice: list}
+	return &ResponseFormat{Type: FormatChoice, Choice: list, Param: c.Param()}
 }
 
 func readChoices(c *wire.Reader) []string {
@@ -90,9 +93,10 @@ func readChoices(c *wire.Reader) []string {
 // checkText reports a format of type regex or choice without what it needs.
 func (f *ResponseFormat) checkText(p *wire.Problems, at string) {
 	if f.Type == FormatRegex && f.Regex == "" {
-		p.AddNew(wire.CodeMissing, at+".regex", "required with type %s", FormatRegex)
+		p.AddNew(wire.CodeMissing, cmp.Or(f.Param, at+".regex"), "required with type %s", FormatRegex)
 	}
 	if f.Type == FormatChoice && len(f.Choice) == 0 {
-		p.AddNew(wire.CodeMissing, at+".choice", "required with type %s: the texts to choose from", FormatChoice)
+		p.AddNew(wire.CodeMissing, cmp.Or(f.Param, at+".choice"), "required with type %s: the texts to choose from",
+			FormatChoice)
 	}
 }

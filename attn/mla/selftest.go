@@ -18,7 +18,8 @@ import (
 // keys must select what a stable sort of their scores selects, and sparse attention must equal dense attention over
 // that selection alone. What it needs of memory is freed at its end.
 func (a *Attention) SelfTest(dev kernel.Device, w *Weights, cfg *plan.Config, l Layouts) (err error) {
-	t := selfTest{Attention: a, dev: dev, w: w, page: cfg.Page, layouts: l, heads: cfg.ScoredHeads(), seed: 1}
+	t := selfTest{Attention: a, dev: dev, w: w, page: cfg.Page, layouts: l, heads: cfg.ScoredHeads(),
+		split: cfg.SplitKeys.Keys(), seed: 1}
 	if w.Index == nil {
 		return fmt.Errorf("mla: self-test: the layer has no indexer")
 	}
@@ -45,6 +46,7 @@ type selfTest struct {
 	page    int
 	layouts Layouts
 	heads   int // of the indexer, padded to what the device scores
+	split   int // keys after which rows are cut
 	seed    uint64
 
 	lens  []int32 // keys that each row sees
@@ -291,7 +293,7 @@ func (t *selfTest) attendSparse() (scale float32, err error) {
 	t.q.Locate(kernel.LocateArgs{Out: t.slots, Positions: t.selected, Table: t.pages, TableRow: t.tableRow,
 		PageTokens: t.page})
 	attend := kernel.SparseArgs{Out: t.mixed, Q: t.absorbed, Pool: t.cache.Main, Indices: t.slots, Lens: t.kept,
-		Heads: d.Heads, Scale: p.Scale, Max: t.most}
+		Heads: d.Heads, Scale: p.Scale, Max: t.most, SplitKeys: t.split}
 	t.q.SparseAttend(attend)
 	if err := t.q.Done(); err != nil {
 		return 0, fmt.Errorf("mla: self-test: %w", err)

@@ -39,7 +39,8 @@ func (p *Pass) attend(l *launch, w *Weights, c Cache) {
 	pool := p.source(l, c)
 	p.locate(l, pool)
 	p.q.SparseAttend(kernel.SparseArgs{Out: l.latent, Q: l.absorbed, Pool: pool, Indices: l.indices,
-		Lens: p.kept.Slice(l.first, l.last), Heads: d.Heads, Scale: p.params.Scale})
+		Lens: p.kept.Slice(l.first, l.last), Heads: d.Heads, Scale: p.params.Scale,
+		SplitKeys: l.segment.SplitKeys.Keys()})
 	p.q.Expand(kernel.ExpandArgs{Out: p.out.Slice(l.first, l.last), U: l.latent, KVB: w.KVB, Dims: d})
 }
 

@@ -82,6 +82,7 @@ type outcome struct {
 	end     time.Duration   // of the whole answer
 	gaps    []time.Duration // between tokens
 	tokens  int             // generated, as far as events told
+	asked   int             // how many were to be generated
 	usage   openai.Usage
 	text    []byte                  // of the answer, where a conversation goes on with it
 	seen    func(gap time.Duration) // called with every gap as it ends; nil is not
@@ -105,14 +106,18 @@ func (c *caller) follow(ctx context.Context, t task, seen func(gap time.Duration
 	if t.choices > 1 {
 		r.N = &t.choices
 	}
-	return c.stream(ctx, "/v1/completions", r, seen)
+	o := c.stream(ctx, "/v1/completions", r, seen)
+	o.asked = t.output * max(t.choices, 1)
+	return o
 }
 
 // chat sends one turn of a conversation.
 func (c *caller) chat(ctx context.Context, messages []openai.Message, output int) outcome {
 	r := &openai.ChatRequest{MaxTokens: &output, Messages: messages}
 	c.fill(&r.Options)
-	return c.stream(ctx, "/v1/chat/completions", r, nil)
+	o := c.stream(ctx, "/v1/chat/completions", r, nil)
+	o.asked = output
+	return o
 }
 
 // fill sets what all requests have in common.

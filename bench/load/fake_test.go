@@ -24,6 +24,7 @@ type fake struct {
 	first, between time.Duration
 	noTokenizer    bool
 	counts         bool // every event has usage, and every second token no text
+	room           int  // most tokens of an answer; 0 is no bound
 	// refuse, when not nil, may answer the i-th completion itself.
 	refuse func(i int, w http.ResponseWriter) bool
 
@@ -102,7 +103,11 @@ func (f *fake) complete(w http.ResponseWriter, r *http.Request) {
 	}
 	flush := http.NewResponseController(w).Flush
 	pause(r, f.first)
-	for n := range q.MaxTokens {
+	tokens := q.MaxTokens
+	if f.room > 0 {
+		tokens = min(tokens, f.room)
+	}
+	for n := range tokens {
 		if n > 0 {
 			pause(r, f.between)
 		}
@@ -122,7 +127,7 @@ func (f *fake) complete(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, "data: {\"choices\":[{\"index\":0,\"text\":\"\",\"finish_reason\":\"length\"}]}\n\n")
 	fmt.Fprintf(w, "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d,"+
 		"\"prompt_tokens_details\":{\"cached_tokens\":%d}}}\n\ndata: [DONE]\n\n",
-		len(q.Prompt), q.MaxTokens, len(q.Prompt)/2)
+		len(q.Prompt), tokens, len(q.Prompt)/2)
 }
 
 // chat answers with the number of messages as its text.

@@ -95,6 +95,28 @@ func TestTokensAreCountedByUsage(t *testing.T) {
 	})
 }
 
+// An answer that the context cut off is told, one that the model ended is not.
+func TestShortAnswersAreCounted(t *testing.T) {
+	for _, c := range []struct {
+		room, short int
+		eos         bool
+	}{{0, 0, false}, {3, 12, false}, {3, 0, true}} {
+		synctest.Test(t, func(t *testing.T) {
+			o := options(newFake(t, &fake{first: time.Millisecond, room: c.room}))
+			o.Output, o.StopAtEOS = Lengths{4, 6}, c.eos
+			r := run(t, o)
+			var text strings.Builder
+			if err := r.Print(&text); err != nil {
+				t.Fatal(err)
+			}
+			if r.Answered != 12 || r.Short != c.short ||
+				strings.Contains(text.String(), "short: 12 of 12 answers") != (c.short > 0) {
+				t.Errorf("room for %d tokens: %d short answers\n%s", c.room, r.Short, text.String())
+			}
+		})
+	}
+}
+
 func TestSameSeedSamePrompts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		prompts := func(seed uint64) []string {

@@ -29,6 +29,8 @@ type Report struct {
 	PromptTokens int64 `json:"prompt_tokens"`
 	CachedTokens int64 `json:"cached_tokens"`
 	OutputTokens int64 `json:"output_tokens"`
+	// Short counts answers with fewer tokens than asked for, as where the context ends; 0 where the model ends answers.
+	Short int `json:"short_answers,omitempty"`
 
 	RequestsPerSecond float64 `json:"requests_per_second"`
 	InputPerSecond    float64 `json:"input_tokens_per_second"`
@@ -76,6 +78,9 @@ func (r *runner) report(model string, took time.Duration) *Report {
 		out.Answered++
 		out.PromptTokens += int64(o.usage.PromptTokens)
 		out.OutputTokens += int64(o.usage.CompletionTokens)
+		if !r.o.StopAtEOS && o.usage.CompletionTokens < o.asked {
+			out.Short++
+		}
 		if d := o.usage.PromptTokensDetails; d != nil {
 			out.CachedTokens += int64(d.CachedTokens)
 		}
@@ -161,12 +166,20 @@ func PrintSweep(w io.Writer, reports []*Report) error {
 	if first.Goals != "" {
 		fmt.Fprintf(w, "\ngoodput: requests a second that meet %s\n", first.Goals)
 	}
-	for _, r := range reports {
+	for i, r := range reports {
+		if r.Short > 0 {
+			fmt.Fprintf(w, "load %d: %s\n", i+1, r.shortText())
+		}
 		for _, kind := range slices.Sorted(maps.Keys(r.Errors)) {
 			fmt.Fprintf(w, "error %s: %d, such as %s\n", kind, r.Errors[kind], r.Samples[kind])
 		}
 	}
 	return nil
+}
+
+func (r *Report) shortText() string {
+	return fmt.Sprintf("short: %d of %d answers have fewer tokens than asked for; the server's context may be too "+
+		"small", r.Short, r.Answered)
 }
 
 // Print writes the report as text.
@@ -176,6 +189,9 @@ func (r *Report) Print(w io.Writer) error {
 		r.InputPerSecond, r.OutputPerSecond)
 	fmt.Fprintf(w, "tokens: %d in (%d from the prefix cache, %.1f %%), %d out\n", r.PromptTokens, r.CachedTokens,
 		100*r.CachedShare, r.OutputTokens)
+	if r.Short > 0 {
+		fmt.Fprintln(w, r.shortText())
+	}
 	if r.Answered > 0 {
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 		fmt.Fprintln(t, "\nmilliseconds\tmean\tp50\tp90\tp99\tmax\t")

@@ -31,6 +31,15 @@ func oneFolder(c *cobra.Command, args []string) error {
 		strings.Join(args, ", "), c.UseLine())
 }
 
+// sourceAndTarget is for commands that write one file from another.
+func sourceAndTarget(c *cobra.Command, args []string) error {
+	if len(args) == 2 {
+		return nil
+	}
+	return fmt.Errorf("%s: a source and a file to write are wanted, %d arguments were given; use it as: %s", c.Name(),
+		len(args), c.UseLine())
+}
+
 // mostOneFolder is for commands that have a model of their own where none is given.
 func mostOneFolder(c *cobra.Command, args []string) error {
 	if len(args) == 0 {

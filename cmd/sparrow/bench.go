@@ -191,6 +191,9 @@ func (f *benchServeFlags) options() ([]load.Options, error) {
 	}
 	var list []load.Options
 	for _, rate := range f.rate {
+		if !(rate > 0) {
+			errs = append(errs, fmt.Errorf("--rate %g: want a positive number of requests a second", rate))
+		}
 		o.Rate = rate
 		list = append(list, o)
 	}
@@ -315,7 +318,10 @@ func (f *benchServeFlags) measure(cmd *cobra.Command, list []load.Options) error
 	if err := f.printLoads(cmd.OutOrStdout(), reports); err != nil {
 		return err
 	}
-	if answered == 0 {
+	switch {
+	case cmd.Context().Err() != nil:
+		return cmd.Context().Err() // what was measured before is printed
+	case answered == 0:
 		return errReported
 	}
 	return nil

@@ -108,7 +108,9 @@ func (f *benchModelFlags) options() (model.Options, error) {
 	o.Prompts, errs[5] = counts("--prompts", f.prompts)
 	o.Contexts, errs[0] = counts("--contexts", f.contexts)
 	o.Batches, errs[1] = counts("--batch", f.batches)
-	o.MemoryBytes, errs[2] = parseBytes(f.memory)
+	if o.MemoryBytes, errs[2] = parseBytes(f.memory); errs[2] != nil {
+		errs[2] = fmt.Errorf("bench model: --memory: %w", errs[2])
+	}
 	o.Policy, errs[3] = f.policy()
 	_, errs[4] = f.drafts()
 	if err := errors.Join(errs[:]...); err != nil {
@@ -125,6 +127,12 @@ func (f *benchModelFlags) options() (model.Options, error) {
 		return o,
 			fmt.Errorf("bench model: --workers %d, --chunk %d and --budget %v: want at least 0", f.workers, f.chunk,
 				f.budget)
+	}
+	if f.profile && f.ranks > 1 {
+		return o, errors.New("bench model: --profile shows the operations of one device; leave it or --ranks out")
+	}
+	if f.asJSON && f.markdown {
+		return o, errors.New("bench model: --json and --markdown exclude each other; give one")
 	}
 	if o.Threads == 0 {
 		o.Threads = runtime.GOMAXPROCS(0)
@@ -150,6 +158,9 @@ func counts(flag string, list []string) ([]int, error) {
 }
 
 func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
+	if given := cmd.Flags(); given.Changed("chunk") && given.Changed("step-tokens") {
+		return errors.New("bench model: --chunk and --step-tokens are the same; give one")
+	}
 	o, err := f.options()
 	if err != nil {
 		return err

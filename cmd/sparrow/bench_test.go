@@ -95,6 +95,8 @@ func TestBenchServeFailsWithAReason(t *testing.T) {
 			"--max-running 16 or", []string{"--streams", "4", "--stream-choices", "2", "--max-running", "8",
 			"--model", "none"}},
 		{"0 requests", []string{"--requests", "0"}},
+		{"--rate 0: want a positive number", []string{"--rate", "0"}},
+		{"no server listens at http://127.0.0.1:1", []string{"--url", "http://127.0.0.1:1"}},
 		{"does not answer as expected", []string{"--url", "http://127.0.0.1:1"}},
 	} {
 		if _, _, err := drive("", append([]string{"bench", "serve"}, c.args...)...); err == nil ||

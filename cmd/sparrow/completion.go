@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"sparrow/model/synth"
+	"sparrow/plan"
 )
 
 // flagValues lists what a shell may offer for the values of flags, by the flag's name: flags of one name mean the
@@ -34,6 +35,9 @@ func flagValues() map[string][]string {
 		"log-level": {"debug", "info", "warn", "error"},
 		"catalog":   {"sparrow", "public"},
 		"nextn":     {"0", "1"},
+		"type":      mixNames(),
+		"family":    plan.ModelNames(),
+		"policy":    strings.Split(policyNames(), ", "),
 	}
 }
 

@@ -53,7 +53,8 @@ func (f *engineFlags) add(s *pflag.FlagSet) {
 	f.rankFlags.add(s)
 	s.DurationVar(&f.rankTimeout, "rank-timeout", group.Timeout, "how long a rank may stay at one operation while the "+
 		"others wait for it, before all are given up; 0 is for ever")
-	s.IntVar(&f.cacheTokens, "cache-tokens", 0, "size of the cache in tokens; 0 sizes it by memory")
+	s.IntVar(&f.cacheTokens, "cache-tokens", 0, "size of the cache in tokens; 0 means four full contexts "+
+		"or a quarter of the free memory, on a GPU what is left of its memory")
 	s.IntVar(&f.context, "context", 0,
 		"longest sequence in tokens; 0 means the model's own limit, or the cache where that is smaller")
 	s.IntVar(&f.stepTokens, "step-tokens", 0,
@@ -117,6 +118,16 @@ func onlyWithURL(given *pflag.FlagSet, names ...string) error {
 	for _, n := range names {
 		if given.Changed(n) {
 			return fmt.Errorf("--%s is about the server at --url; give --url, or leave it out", n)
+		}
+	}
+	return nil
+}
+
+// onlyWith refuses flags that would have no effect without another.
+func onlyWith(given *pflag.FlagSet, there bool, other string, names ...string) error {
+	for _, n := range names {
+		if !there && given.Changed(n) {
+			return fmt.Errorf("--%s has no effect without %s; add that, or leave it out", n, other)
 		}
 	}
 	return nil
@@ -236,6 +247,9 @@ func (f *engineFlags) stall() (time.Duration, error) {
 // sizes refuses numbers out of range. What is too large for the model or the machine is an error when it is opened.
 func (f *engineFlags) sizes() error {
 	const most = sparrow.MaxCount
+	if f.recordBytes < -1 {
+		return fmt.Errorf("--record-bytes %d: want a number of bytes, 0 for the default, or -1 for none", f.recordBytes)
+	}
 	return counted(count{"workers", f.workers, sparrow.MaxWorkers}, count{"gpu", f.gpu, 0},
 		count{"cache-tokens", f.cacheTokens, 0},
 		count{"context", f.context, most}, count{"step-tokens", f.stepTokens, most},
@@ -246,6 +260,11 @@ func (f *engineFlags) sizes() error {
 // open opens the model, with a progress bar on standard error where it takes long.
 func (f *engineFlags) open(cmd *cobra.Command, log *slog.Logger) (*sparrow.Engine, error) {
 	c, err := f.config()
+	if err != nil {
+		return nil, err
+	}
+	err = errors.Join(f.tierFlags.effects(cmd.Flags()),
+		onlyWith(cmd.Flags(), c.Ranks > 1, "--ranks 2 or more", "rank-timeout"))
 	if err != nil {
 		return nil, err
 	}
@@ -274,7 +293,7 @@ func (f *engineFlags) wireName(dir string) string {
 func (f *engineFlags) source() string {
 	dir, err := modelFolder("", f.model)
 	switch {
-	case f.model == "":
+	case dir == "" && err == nil:
 		return "the small model inside the binary (--model DIR runs another)"
 	case err != nil: // gone since it was opened
 		return f.model

@@ -110,6 +110,7 @@ func (f *explainFlags) add(s *pflag.FlagSet) {
 		"most keys of a dense row; default as measured for the hardware, at most index_topk")
 	s.IntVar(&f.wish.ChunkCapacity, "dense-capacity", 0, "most keys of one dense call; default 131072")
 	s.IntVar(&f.wish.ChunkedPrefill, "chunked-prefill", 0, "most prompt tokens of one step")
+	s.IntVar(&f.wish.Running, "max-running", 0, "sequences that the server runs at once; 0 means that nobody said")
 	s.StringVar(&f.topk, "topk", "", "selection kernel: stable, sgl-kernel, flashinfer, torch")
 	s.StringVar(&f.tie, "tie-break", "", "which of two equal scores wins: small or large position")
 	s.StringVar(&f.fused, "fused", "", "selection and transform in one kernel: on or off")
@@ -168,6 +169,14 @@ func (f *explainFlags) answer() (*explain.Answer, error) {
 	if p.Catalog == plan.CatalogSparrow && hw.Arch != plan.CPU && m.Family != plan.DeepSeekV4 {
 		p, _ = sparrow.PolicyOnGPU(p)
 	}
+	var graph plan.GraphMode
+	if err := graph.UnmarshalText([]byte(f.graph)); err != nil {
+		return nil, fmt.Errorf("--graph: %w", err)
+	}
+	if f.wish.V4Q8 && m.Family != plan.DeepSeekV4 {
+		return nil, fmt.Errorf("explain: --v4-q8 is about DeepSeek-V4, and the model is one of %v; leave it out",
+			m.Family)
+	}
 	ask := explain.Ask{Model: m, Hardware: hw, Policy: p,
 		Question: explain.Question{Layer: f.layer, Carried: f.wish.CarryIndices}}
 	if f.batch == "" {
@@ -177,14 +186,11 @@ func (f *explainFlags) answer() (*explain.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.PaddedRows, b.NeedSeed, b.FreeBytes = f.paddedRows, f.seed, f.free
+	b.Graph, b.PaddedRows, b.NeedSeed, b.FreeBytes = graph, f.paddedRows, f.seed, f.free
 	for i := range b.Requests {
 		if m.ByRequests() { // in turn
 			b.Requests[i].Rank = i % m.Ranks
 		}
-	}
-	if err := b.Graph.UnmarshalText([]byte(f.graph)); err != nil {
-		return nil, fmt.Errorf("--graph: %w", err)
 	}
 	ask.Batch = &b
 	return ask.Answer()

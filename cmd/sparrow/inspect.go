@@ -82,12 +82,16 @@ func (f *inspectFlags) run(w io.Writer, args []string) error {
 		return errors.New("inspect: no model was given; want a folder, a config.json or a name such as " +
 			"deepseek-v4-flash")
 	}
-	src, err := inspected(args[0])
+	src, shape, err := inspected(args[0])
 	if err != nil {
 		return err
 	}
 	defer src.Close()
-	var out interface{ Print(io.Writer) error } = inspect.Of(src, f.memories)
+	summary := inspect.Of(src, f.memories)
+	if summary.NoWeights = shape; shape {
+		summary.Files = 0
+	}
+	var out interface{ Print(io.Writer) error } = summary
 	if f.hw != "" {
 		if out, err = f.fit(args[0], src, counts); err != nil {
 			return err
@@ -124,21 +128,25 @@ func (f *inspectFlags) fit(name string, src *family.Source, counts *usage.Table)
 
 // inspected opens a model that was given as a folder or by the name of a pulled one, or describes the shape of a
 // config.json or of a released model, whose weights nobody needs.
-func inspected(given string) (*family.Source, error) {
-	if file, text, ok, err := shapeOf(given); err != nil {
-		return nil, fmt.Errorf("inspect: %w", err)
-	} else if ok {
+func inspected(given string) (src *family.Source, shape bool, err error) {
+	file, text, shape, err := shapeOf(given)
+	if err != nil {
+		return nil, false, fmt.Errorf("inspect: %w", err)
+	}
+	if shape {
 		c, err := synth.New(file, text, synth.Options{DType: synth.FP8})
 		if err != nil {
-			return nil, fmt.Errorf("inspect: %w", err)
+			return nil, false, fmt.Errorf("inspect: %w", err)
 		}
-		return c.Dummy(given)
+		src, err = c.Dummy(given)
+		return src, true, err
 	}
 	dir, err := modelFolder("inspect: ", given)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return modelSource(dir)
+	src, err = modelSource(dir)
+	return src, false, err
 }
 
 // shapeOf is the config.json that stands for a model without weights: a file, one in a folder without weights, or that

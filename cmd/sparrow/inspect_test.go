@@ -146,6 +146,9 @@ func TestInspectWithoutWeights(t *testing.T) {
 		if err := json.Unmarshal([]byte(stdout), &s); status != 0 || err != nil {
 			t.Fatalf("%s: %v %s %s", name, err, stdout, stderr)
 		}
+		if !s.NoWeights || s.Files != 0 {
+			t.Errorf("%s: %d files of weights", name, s.Files)
+		}
 		if p := s.Parameters.Main / 1e9; p != 284 || s.Layers != 43 || s.TotalBytes < 150e9 || s.TotalBytes > 170e9 {
 			t.Errorf("%s: %d billion parameters, %d layers, %d bytes", name, p, s.Layers, s.TotalBytes)
 		}

@@ -19,6 +19,7 @@ func TestInterruptedCommandsSaySo(t *testing.T) {
 		{"eval", "--tasks", "talk", "--limit", "1"},
 		{"eval", "--compare", "sparse,dense", "--tasks", "talk", "--limit", "1"},
 		{"bench", "model", "--contexts", "512", "--batch", "1"},
+		{"bench", "serve", "--requests", "1"},
 		{"bench", "kernels", "--only", "select", "--threads", "1"},
 		{"run", "Goodbye"},
 	} {

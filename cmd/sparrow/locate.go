@@ -42,7 +42,9 @@ func modelFolder(flag, given string) (string, error) {
 		return pulledModel(flag, given, wanted)
 	case err != nil:
 		return "", fmt.Errorf("%s%w", flag, err)
-	case info.IsDir() || family.IsGGUF(given):
+	case info.IsDir():
+		return given, onlyGGUF(flag, given)
+	case family.IsGGUF(given):
 		return given, nil
 	}
 	if ext := filepath.Ext(given); ext == ".safetensors" || ext == ".json" {
@@ -53,6 +55,23 @@ func modelFolder(flag, given string) (string, error) {
 		return "", fmt.Errorf("%s%s: this is a file; give the folder it is in: %s", flag, given, again)
 	}
 	return "", fmt.Errorf("%s%s: this is a file; %s", flag, given, wanted)
+}
+
+// onlyGGUF refuses a folder that has a GGUF file and no checkpoint: the file itself is the model.
+func onlyGGUF(flag, dir string) error {
+	if _, err := os.Stat(filepath.Join(dir, "config.json")); !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.gguf"))
+	if err != nil || len(files) == 0 {
+		return nil // whoever opens the folder says what is missing
+	}
+	again := files[0]
+	if flag == modelFlag {
+		again = flag + again
+	}
+	return fmt.Errorf("%s%s: the folder has no config.json but holds %s; give the file: %s", flag, dir,
+		filepath.Base(files[0]), again)
 }
 
 // pulledModel looks a name up in the cache.

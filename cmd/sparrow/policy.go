@@ -11,8 +11,8 @@ import (
 
 // policyFlags are the flags that say how attention should run, shared by every command that plans.
 type policyFlags struct {
-	wish         plan.Policy // what flags say whose values need no parsing
-	dense, draft string
+	wish                plan.Policy // what flags say whose values need no parsing
+	dense, draft, split string
 }
 
 func (p *policyFlags) add(f *pflag.FlagSet) {
@@ -24,6 +24,8 @@ func (p *policyFlags) add(f *pflag.FlagSet) {
 		"decode kernel: sparse-flat, sparse-block, sparse-raw; default as for --prefill")
 	f.StringVar(&p.dense, "dense", "",
 		"dense attention for short prompt rows: on or off; default on where a kernel for it exists")
+	f.StringVar(&p.split, "split-keys", "auto", "where decode attention on a GPU cuts the keys of a row over FP8 "+
+		"pages: after every 256 or 512, whole, or auto: the fastest for --max-running sequences")
 	f.BoolVar(&p.wish.FP4Index, "fp4-index", false, "indexer keys of DeepSeek-V4 in four bits: 68 bytes instead of 132")
 	f.BoolVar(&p.wish.Deterministic, "deterministic", false,
 		"one arithmetic for every row: the same bits as prompt or as output")
@@ -51,5 +53,10 @@ func (p *policyFlags) policy() (plan.Policy, error) {
 	if err := out.Dense.UnmarshalText([]byte(p.dense)); err != nil {
 		return out, fmt.Errorf("--dense: %w", err)
 	}
+	split, err := plan.ParseKeySplit(p.split)
+	if err != nil {
+		return out, fmt.Errorf("--split-keys: %w, auto", err)
+	}
+	out.SplitKeys = split
 	return out, nil
 }

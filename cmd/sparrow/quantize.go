@@ -20,26 +20,30 @@ import (
 
 func quantizeCommand() *cobra.Command {
 	mix := string(llamacpp.MixQ4KM)
-	var names []string
-	for _, m := range llamacpp.Mixes() {
-		names = append(names, string(m))
-	}
 	c := &cobra.Command{
 		Use:   "quantize SRC DST",
 		Short: "Write a checkpoint as a GGUF file, with weights in fewer bits",
-		Long: `Quantize reads a checkpoint folder with safetensors files and writes one GGUF file that sparrow and llama.cpp
-run. "builtin" as SRC is the model inside the binary. Matrices get the type asked for; norms, biases and the router
+		Long: `Quantize reads a checkpoint folder with safetensors files, or a pulled model, and writes one GGUF file that sparrow
+and llama.cpp run. "builtin" as SRC is the model inside the binary. Matrices get the type asked for; norms, biases and the router
 stay float32, and FP4 experts of DeepSeek-V4 stay FP4 in all types but f32 and bf16. q4_k_m gives the head and some
 down-projections six bits, as is usual. Rows that do not fit the blocks of a type get one with smaller blocks and no
 fewer bits. A drafting block of DeepSeek-V4 is left out. Nothing that is there is replaced, and an interrupted run
 leaves nothing that looks complete.`,
 		Example: `  sparrow quantize /models/DeepSeek-V3.2 v32-q4.gguf --type q4_k_m
   sparrow quantize builtin tiny.gguf --type q8_0`,
-		Args: cobra.ExactArgs(2),
+		Args: sourceAndTarget,
 		RunE: func(cmd *cobra.Command, args []string) error { return quantize(cmd, args[0], args[1], mix) },
 	}
-	c.Flags().StringVar(&mix, "type", mix, "type of the matrices: "+strings.Join(names, ", "))
+	c.Flags().StringVar(&mix, "type", mix, "type of the matrices: "+strings.Join(mixNames(), ", "))
 	return c
+}
+
+func mixNames() []string {
+	var names []string
+	for _, m := range llamacpp.Mixes() {
+		names = append(names, string(m))
+	}
+	return names
 }
 
 func quantize(cmd *cobra.Command, src, dst, name string) (err error) {
@@ -52,9 +56,16 @@ func quantize(cmd *cobra.Command, src, dst, name string) (err error) {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	if folder := filepath.Dir(dst); !isDir(folder) {
+		return fmt.Errorf("quantize: %s: there is no folder %s; create it first", dst, folder)
+	}
 	m, source, err := readForGGUF(src)
 	if err != nil {
 		return err
+	}
+	if len(m.Tokenizer) == 0 {
+		warnings(cmd)("the checkpoint has no tokenizer.json, so the file will have none: it can be given token ids " +
+			"alone")
 	}
 	defer func() { err = errors.Join(err, source.Close()) }()
 	bar := newProgress(cmd.ErrOrStderr(), "writing")
@@ -78,12 +89,21 @@ func quantize(cmd *cobra.Command, src, dst, name string) (err error) {
 	return nil
 }
 
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
 // readForGGUF opens a checkpoint with everything that a GGUF file holds of it.
 func readForGGUF(src string) (*llamacpp.Model, *family.Source, error) {
-	m := &llamacpp.Model{Name: filepath.Base(filepath.Clean(src))}
+	repo, _, _ := strings.Cut(src, "@") // without the commit of a pulled model
+	m := &llamacpp.Model{Name: filepath.Base(filepath.Clean(repo))}
 	var source *family.Source
-	var err error
-	if src == builtinModel {
+	src, err := modelFolder("quantize: ", src)
+	if err != nil {
+		return nil, nil, err
+	}
+	if src == "" {
 		m.Name, m.Tokenizer, m.TokenizerConfig = builtin.Name, builtin.TokenizerJSON(), builtin.TokenizerConfig()
 		source, err = builtin.Source()
 	} else {

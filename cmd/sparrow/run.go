@@ -118,6 +118,9 @@ func readPrompt(in io.Reader, args []string) (prompt string, talk bool, err erro
 
 // asker reads the files the flags name and prepares what all questions have in common.
 func (f *runFlags) asker(cmd *cobra.Command) (*asker, error) {
+	if err := counted(count{"max-tokens", f.maxTokens, 0}); err != nil {
+		return nil, err
+	}
 	a := &asker{
 		out: cmd.OutOrStdout(), side: cmd.ErrOrStderr(), trace: f.trace, assumed: !cmd.Flags().Changed("max-tokens"),
 		request: sparrow.Request{Sampling: sample.Default(), MaxTokens: f.maxTokens, Trace: f.trace},

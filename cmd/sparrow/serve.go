@@ -55,7 +55,7 @@ func serveCommand() *cobra.Command {
 		Short: "Serve a model over HTTP, as OpenAI's, Anthropic's and Ollama's APIs",
 		Long: `Serve loads a model and answers OpenAI's chat and text completions and responses, Anthropic's messages and Ollama's chats, with streaming, tools, JSON schemas and log probabilities. Without
 --model it runs the small model inside the binary. It says once what it decided: the plan, how memory is divided, and where it listens.
-Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace; a second Ctrl-C ends at once.`,
+Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace; a second one ends at once.`,
 		Example: `  sparrow serve
   sparrow serve --model deepseek-ai/DeepSeek-V3.2 --kv fp8 --port 9000
   sparrow serve --model /models/GLM-5 --host 0.0.0.0 --api-keys keys.txt --cors https://example.org --vllm-metrics
@@ -94,7 +94,8 @@ Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace
 		"memory for stored responses of /v1/responses, such as 512M; 0 stores none")
 	s.StringVar(&f.logLevel, "log-level", "info", "least level that is logged: debug, info, warn, error")
 	s.BoolVar(&f.logJSON, "log-json", false, "log as JSON lines")
-	s.DurationVar(&f.grace, "grace", server.DefaultGrace, "how long running answers may take to finish at the end")
+	s.DurationVar(&f.grace, "grace", server.DefaultGrace,
+		"how long running answers may take to finish at the end; 0 is no time")
 	s.DurationVar(&f.drain, "drain-delay", 0, "how long /ready says no before nothing is accepted any more")
 	s.DurationVar(&f.timeout, "request-timeout", 0, "most time of one request; 0 is no bound")
 	return c
@@ -113,6 +114,9 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 	o := server.Options{Version: revision(), AllowOrigins: f.origins, AllowHosts: f.hosts(), Strict: f.strict,
 		VLLMNames: f.vllm, NoPage: f.noPage, Grace: f.grace, DrainDelay: f.drain, RequestTimeout: f.timeout,
 		MaxWait: f.maxWait, Log: log}
+	if f.grace == 0 {
+		o.Grace = server.NoGrace
+	}
 	switch o.StoreBytes, err = parseBytes(f.store); {
 	case err != nil:
 		return fmt.Errorf("--store-bytes: %w", err)
@@ -127,7 +131,7 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 	if o.WeightsRoot = f.weightsRoot; o.WeightsRoot != "" && f.admins == "" {
 		return errors.New("--weights-root is for administrators; add --admin-keys, or leave it out")
 	}
-	if o.Transfer, err = f.transferFlags.check(&f.tierFlags); err != nil {
+	if o.Transfer, err = f.transferFlags.check(cmd.Flags(), &f.tierFlags); err != nil {
 		return err
 	}
 	if f.tenantLimits != "" {
@@ -186,7 +190,7 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 	if err != nil {
 		return errors.Join(err, closeNow(e))
 	}
-	if err := f.announce(cmd.OutOrStdout(), e.Info(), &sum, l.Addr(), o.Keys); err != nil {
+	if err := f.announce(cmd.OutOrStdout(), e.Info(), &sum, l.Addr(), &o); err != nil {
 		return errors.Join(err, closeNow(e))
 	}
 	if events != nil {
@@ -203,13 +207,22 @@ func newLog(w io.Writer, text string, asJSON bool) (*slog.Logger, *slog.LevelVar
 	}
 	o := &slog.HandlerOptions{Level: level}
 	if asJSON {
+		o.ReplaceAttr = milliseconds
 		return slog.New(slog.NewJSONHandler(w, o)), level, nil
 	}
 	return slog.New(slog.NewTextHandler(w, o)), level, nil
 }
 
+// milliseconds names the unit of durations, which JSON has no form for.
+func milliseconds(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() != slog.KindDuration {
+		return a
+	}
+	return slog.Float64(a.Key+"_ms", float64(a.Value.Duration().Microseconds())/1000)
+}
+
 // announce says once what was decided and how to ask.
-func (f *serveFlags) announce(w io.Writer, i sparrow.Info, sum *memorySum, at net.Addr, keys *server.Keys) error {
+func (f *serveFlags) announce(w io.Writer, i sparrow.Info, sum *memorySum, at net.Addr, o *server.Options) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "model    %s: %s", i.Name, i.Family)
 	if source := f.source(); filepath.Clean(source) != i.Name { // a folder of that name right here has nothing to add
@@ -223,15 +236,16 @@ func (f *serveFlags) announce(w io.Writer, i sparrow.Info, sum *memorySum, at ne
 		format = "none: the checkpoint has no tokenizer or no known chat format, so only prompts can be completed"
 	}
 	fmt.Fprintf(&b, "chat     %s\n", format)
-	where, curl, err := f.address(&b, at, keys)
+	where, curl, err := f.address(&b, at, o.Keys)
 	if err != nil {
 		return err
 	}
 	f.eventFlags.announce(&b)
+	f.transferFlags.announce(&b, &o.Transfer)
 	if !f.noPage && at.Network() != "unix" {
 		fmt.Fprintf(&b, "page     %s/ (open it in a browser)\n", where)
 	}
-	fmt.Fprintf(&b, "\ntry      %s\n", curlFor(i, curl, where, keys != nil))
+	fmt.Fprintf(&b, "\ntry      %s\n", curlFor(i, curl, where, o.Keys != nil))
 	_, err = io.WriteString(w, b.String())
 	return err
 }
@@ -292,8 +306,8 @@ func describe(w io.Writer, i sparrow.Info) {
 	for _, t := range i.Tiers {
 		fmt.Fprintf(w, "tier     %s\n", t)
 	}
-	fmt.Fprintf(w, "limits   largest step x context: %d x %d tokens; %d sequences run, %d may wait; %s\n", i.StepTokens,
-		i.ContextTokens, i.MaxRunning, i.MaxQueue, stallText(i))
+	fmt.Fprintf(w, "limits   largest step x context: %d x %d tokens; at most %d sequences at once, %d may wait; "+
+		"%s\n", i.StepTokens, i.ContextTokens, i.MaxRunning, i.MaxQueue, stallText(i))
 }
 
 // deviceText names the device and the values that were chosen for it.

@@ -41,7 +41,7 @@ throughput, times to the first token and the share of prompts found in caches. T
 	s.StringVar(&f.trace, "trace", "", "file of the trace, JSON lines; - reads standard input")
 	s.IntVar(&f.config.Replicas, "replicas", 1, "number of servers")
 	s.StringVar(&f.policy, "policy", string(fleet.Prefix),
-		fmt.Sprintf("how a router chooses a server: %v", fleet.Policies()))
+		"how a router chooses a server: "+policyNames())
 	s.StringSliceVar(&f.kills, "kill", nil,
 		"servers that die, each as `number@time`, with +time after which it is back: 3@60s+30s")
 	s.IntVar(&f.config.CacheTokens, "cache-tokens", 65536, "cache of each server, in tokens")
@@ -61,6 +61,14 @@ throughput, times to the first token and the share of prompts found in caches. T
 	s.BoolVar(&f.asJSON, "json", false, "print JSON")
 	c.AddCommand(traceCommand(), costsCommand(), replayCommand())
 	return c
+}
+
+func policyNames() string {
+	var names []string
+	for _, p := range fleet.Policies() {
+		names = append(names, string(p))
+	}
+	return strings.Join(names, ", ")
 }
 
 func (f *simulateFlags) simulate(cmd *cobra.Command) (err error) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -10,6 +11,7 @@ import (
 
 func costsCommand() *cobra.Command {
 	var urls []string
+	var key string
 	var prompt int
 	c := &cobra.Command{
 		Use:   "costs",
@@ -20,11 +22,13 @@ The servers must be idle otherwise. It prints flags for simulate.`,
   sparrow simulate costs --server http://127.0.0.1:8001 --server http://127.0.0.1:8002 --prompt-tokens 4000`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if prompt < 1 || len(urls) == 0 {
-				return fmt.Errorf("simulate costs: %d servers, --prompt-tokens %d: name at least one with --server, "+
-					"and want prompts of at least 1 token", len(urls), prompt)
+			if len(urls) == 0 {
+				return errors.New("simulate costs: no servers: name at least one with --server")
 			}
-			m, err := fleet.Measure(cmd.Context(), urls, prompt)
+			if prompt < 1 {
+				return fmt.Errorf("simulate costs: --prompt-tokens %d: want at least 1", prompt)
+			}
+			m, err := fleet.Measure(cmd.Context(), urls, key, prompt)
 			if err != nil {
 				return fmt.Errorf("simulate costs: %w", err)
 			}
@@ -39,6 +43,7 @@ The servers must be idle otherwise. It prints flags for simulate.`,
 	s := c.Flags()
 	s.SortFlags = false
 	s.StringSliceVar(&urls, "server", nil, "`URL` of a server; given once for each")
+	s.StringVar(&key, "key", "", "bearer key of the servers")
 	s.IntVar(&prompt, "prompt-tokens", 512, "tokens of long prompts: about as many as prompts of the trace have to "+
 		"compute")
 	return c
@@ -78,7 +83,8 @@ func replayCommand() *cobra.Command {
 	fl.SortFlags = false
 	fl.StringVar(&trace, "trace", "", "file of the trace, JSON lines; - reads standard input")
 	fl.StringSliceVar(&s.URLs, "server", nil, "`URL` of a server; given once for each")
-	fl.StringVar(&policy, "policy", string(fleet.Prefix), fmt.Sprintf("how to choose a server: %v", fleet.Policies()))
+	fl.StringVar(&s.Key, "key", "", "bearer key of the servers")
+	fl.StringVar(&policy, "policy", string(fleet.Prefix), "how to choose a server: "+policyNames())
 	fl.Uint64Var(&s.Seed, "seed", 1, "of tokens, and of choices between equals")
 	fl.BoolVar(&asJSON, "json", false, "print JSON")
 	return c

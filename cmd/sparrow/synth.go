@@ -89,7 +89,7 @@ func (f *synthFlags) run(cmd *cobra.Command, dir string) error {
 	}
 	file, text, err := readShape(f.config)
 	if err != nil {
-		return err
+		return fmt.Errorf("synth: --config: %w", err)
 	}
 	c, err := synth.New(file, text, o)
 	if err != nil {
@@ -164,10 +164,10 @@ func (f *synthFlags) options() (synth.Options, error) {
 	return o, nil
 }
 
-// readShape finds the config that --config names: a preset, a file or a folder with one.
+// readShape finds the config that a flag or an argument names: a preset, a file or a folder with one.
 func readShape(name string) (file string, text []byte, err error) {
 	if name == "" {
-		return "", nil, fmt.Errorf("synth: no shape; give --config FILE or --config NAME (%s)",
+		return "", nil, fmt.Errorf("no shape was given; want a config.json, a folder with one, or one of %s",
 			strings.Join(synth.PresetNames(), ", "))
 	}
 	if slices.Contains(synth.PresetNames(), name) {
@@ -180,7 +180,7 @@ func readShape(name string) (file string, text []byte, err error) {
 	}
 	text, err = textfile.Read(file, textfile.Config)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil, fmt.Errorf("synth: --config %s is neither a file nor one of %s", name,
+		return "", nil, fmt.Errorf("%s is neither a file nor one of %s", name,
 			strings.Join(synth.PresetNames(), ", "))
 	}
 	return file, text, err

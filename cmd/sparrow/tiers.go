@@ -35,6 +35,13 @@ func (f *tierFlags) add(s *pflag.FlagSet) {
 		"most time that a request loses by waiting for cached pages from there, against computing them")
 }
 
+// effects refuses flags about tiers that are not there.
+func (f *tierFlags) effects(given *pflag.FlagSet) error {
+	there := f.hostCache != "" || f.diskCache != "" || f.pageStore != "" || f.pull
+	return errors.Join(onlyWith(given, f.diskCache != "", "--disk-cache", "disk-cache-size"),
+		onlyWith(given, there, "--host-cache, --disk-cache, --page-store or --role decode", "tier-wait"))
+}
+
 // tiers is what the flags ask for.
 func (f *tierFlags) tiers() (o tier.Options, err error) {
 	if f.hostCache != "" {

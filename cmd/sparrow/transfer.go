@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -35,8 +37,14 @@ func (f *transferFlags) add(s *pflag.FlagSet) {
 }
 
 // check reads the flags and completes those of the tiers.
-func (f *transferFlags) check(t *tierFlags) (o server.Transfer, err error) {
+func (f *transferFlags) check(given *pflag.FlagSet, t *tierFlags) (o server.Transfer, err error) {
 	o.Role = server.Role(f.role)
+	err = errors.Join(
+		onlyWith(given, o.Role == server.RolePrefill, "--role prefill", "transfer-listen", "transfer-host"),
+		onlyWith(given, o.Role == server.RoleDecode, "--role decode", "transfer-from"))
+	if err != nil {
+		return o, err
+	}
 	switch o.Role {
 	case server.RoleBoth:
 		return o, nil
@@ -63,6 +71,17 @@ func (f *transferFlags) check(t *tierFlags) (o server.Transfer, err error) {
 		return o, nil
 	}
 	return o, fmt.Errorf("--role %s: supported are prefill and decode; without it a server does both itself", f.role)
+}
+
+// announce says what the server's part is, where it has one.
+func (f *transferFlags) announce(b *strings.Builder, o *server.Transfer) {
+	switch o.Role {
+	case server.RolePrefill:
+		fmt.Fprintf(b, "role     prefill: others pull pages of prompts from %s\n",
+			net.JoinHostPort(o.Host, strconv.Itoa(o.Port)))
+	case server.RoleDecode:
+		fmt.Fprintf(b, "role     decode: pages of prompts are pulled from servers in %v\n", o.From)
+	}
 }
 
 // serve serves pages, where the server computes prompts for others, and notes where.

@@ -28,6 +28,9 @@ type expertState struct {
 	task  task[expertWork]
 	part  expertArgs // of the tokens grouped now; workers read it, so it would be allocated each time
 
+	// Rows of an expert begin with a group of so many: the smallest that holds those of any expert, because kernels for
+	// fewer rows read weights faster.
+	group int
 	// No expert has two rows: packed or quantised rows are multiplied one by one, inputs in the tokens' order.
 	alone   bool
 	columns vec.Columns   // of the inputs; then of the outputs of the gate
@@ -214,11 +217,11 @@ func (d *Device) expertInputs(a *expertArgs) error {
 		return d.quantUnits(quantWork{to: &st.rows, x: a.X, index: st.token})
 	}
 	if st.alone {
-		st.columns.ResetAlone(a.X.Rows, a.X.Cols, orderFor(a.Gate[0]))
+		st.columns.ResetGroups(a.X.Rows, a.X.Cols, orderFor(a.Gate[0]), 1)
 		return d.packChunks(packWork{to: &st.columns, x: a.X})
 	}
 	if a.packed {
-		return d.packGathered(&st.columns, a.X, orderFor(a.Gate[0]), st.token)
+		return d.packGathered(&st.columns, a.X, orderFor(a.Gate[0]), st.token, st.group)
 	}
 	return st.task.run(d, ceilDiv(len(st.token), rowBlock), expertWork{a, false},
 		func(d *Device, w *expertWork, _, item int) {
@@ -236,11 +239,7 @@ func (d *Device) packBetween(a *expertArgs, rows, inner int) error {
 		d.tier.ResetBlocks(&st.rows, rows, inner, a.quantBetween, st.alone)
 		return d.packUnits(st.rows.Units(), expertWork{a, true}, (*Device).quantGated)
 	}
-	if !st.alone {
-		st.columns.Reset(rows, inner, orderFor(a.Down[0]))
-	} else {
-		st.columns.ResetAlone(rows, inner, orderFor(a.Down[0]))
-	}
+	st.columns.ResetGroups(rows, inner, orderFor(a.Down[0]), st.group)
 	return d.packUnits(st.columns.Chunks(), expertWork{a, true}, (*Device).packGated)
 }
 
@@ -292,17 +291,17 @@ func (st *expertState) sort(a *expertArgs) {
 		}
 	}
 	st.alone = (a.packed || a.quantised()) && slices.Max(st.count) <= 1
-	group := int32(1)
+	st.group = 1
 	switch {
 	case st.alone:
 	case a.packed:
-		group = vec.GroupRows
+		st.group = vec.GroupFor(int(slices.Max(st.count)))
 	case a.quantised():
-		group = int32(a.together)
+		st.group = a.together
 	}
 	st.first[0] = 0
 	for e, n := range st.count {
-		st.first[e+1] = st.first[e] + (n+group-1)/group*group
+		st.first[e+1] = st.first[e] + int32(ceilDiv(int(n), st.group)*st.group)
 	}
 	st.token = grow(&st.token, int(st.first[a.Count()]))
 	st.own = grow(&st.own, len(st.token))

@@ -49,9 +49,9 @@ func (d *Device) packRows(to *vec.Columns, x kernel.Tensor, o vec.Order) error {
 	return d.packChunks(packWork{to: to, x: x})
 }
 
-// packGathered packs the rows of x that index names; below zero there is none.
-func (d *Device) packGathered(to *vec.Columns, x kernel.Tensor, o vec.Order, index []int32) error {
-	to.Reset(len(index), x.Cols, o)
+// packGathered packs the rows of x that index names in groups; below zero there is none.
+func (d *Device) packGathered(to *vec.Columns, x kernel.Tensor, o vec.Order, index []int32, group int) error {
+	to.ResetGroups(len(index), x.Cols, o, group)
 	return d.packChunks(packWork{to: to, x: x, index: index})
 }
 

@@ -1,9 +1,6 @@
 package cpu
 
-import (
-	"sparrow/kernel"
-	"sparrow/kernel/host"
-)
+import "sparrow/kernel/host"
 
 // The time of products of few rows is bound by the bandwidth of reading weights. The bytes of all weights together are
 // therefore divided among the workers in memory order: a share may be the end of one weight, a whole second one and
@@ -16,21 +13,13 @@ const fewPlain = 4
 // plainFew is the rows of a weight that are not cut where there are few.
 const plainFew = 4
 
-// longRows is the rows of a weight that are not cut where more of them would be larger than a share: those that the
-// kernels for bf16 and e4m3 weights take at once. Kernels for other formats take packedBandFew.
-const longRows = 32
-
 // shareRows is the rows of a part that shares do not cut: those that the kernels for packed rows take at once. Weights
 // that are not more, and taken as they are, would else be one worker's.
 func shareRows(p *part) int {
-	switch {
-	case !p.arranged() && p.to-p.from <= packedBandFew:
-		return plainFew
-	case p.columns != nil && p.w.Data.DType != kernel.E2M1x2 && packedBandFew*rowBytes(p.w) > shareBytes:
-		return longRows
-	default:
+	if p.arranged() || p.to-p.from > packedBandFew {
 		return packedBandFew
 	}
+	return plainFew
 }
 
 // place is a row of one of the products, counted from its first.

@@ -57,22 +57,6 @@ func TestSharesAreEqual(t *testing.T) {
 	}
 }
 
-// Shares of long rows are no larger than others where the kernels take so few rows at once.
-func TestSharesOfLongRows(t *testing.T) {
-	for _, c := range []struct {
-		d           kernel.DType
-		cols, count int
-	}{{kernel.E4M3, 8192, 128}, {kernel.E4M3, 4096, 64}, {kernel.BF16, 8192, 128}, {kernel.E2M1x2, 8192, 64}} {
-		p := part{to: 4096, columns: new(vec.Columns), w: &host.Matrix{
-			Weight: kernel.Weight{Data: kernel.Tensor{DType: c.d, Rows: 4096, Cols: c.cols, Stride: c.cols}}}}
-		var s shares
-		s.cut([]part{p}, 16)
-		if s.count() != c.count {
-			t.Errorf("4096 rows of %d %v are %d shares, want %d", c.cols, c.d, s.count(), c.count)
-		}
-	}
-}
-
 // While a worker multiplies the last rows of its shares it prefetches the rows behind them that are its own, and after
 // those the beginning of the next product.
 func TestWorkersPrefetchWhatTheyReadNext(t *testing.T) {

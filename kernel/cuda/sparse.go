@@ -58,32 +58,33 @@ const (
 	valueDim    = 512 // values of a head of the result
 )
 
-// How decode cuts a row into segments for different SMs: at positions that depend only on the width of the lists, so
-// that a row's bits are the same alone and in any batch. With segments of 512 keys, 16 rows of 2048 keys and 128 heads
-// occupy 128 SMs, and each segment writes and reads a partial result of 64 KB per 64 heads. V4's 128 + 512 keys are not
-// cut: the partial result would cost as much time as it saves.
+// How decode cuts a row into segments for different SMs: at positions that depend only on the width of the lists and on
+// what the caller gives all rows alike, so that a row's bits are the same alone and in any batch. With segments of 512
+// keys, 16 rows of 2048 keys and 128 heads occupy 128 SMs, and each segment writes and reads a partial result of 64 KB
+// per 64 heads. V4's 128 + 512 keys are not cut: the partial result would cost as much time as it saves.
 const (
-	decodeSegmentBlocks = 8
-	decodeMaxSegments   = 16 // wider rows have longer segments
-	decodeWholeBlocks   = 10 // rows that are not cut
+	V4SplitKeys       = 512 // keys of a segment of V4 entries
+	decodeMaxSegments = 16  // wider rows have longer segments
+	decodeWholeBlocks = 10  // rows that are not cut
 )
 
-// SparseSegments is how decode cuts rows of up to width keys (of both streams together, each rounded up to 64).
-func SparseSegments(width int32) (segments, blocks int32) {
+// SparseSegments is how decode cuts rows of up to width keys (of both streams together, each rounded up to 64) into
+// segments of a number of keys; 0: not at all.
+func SparseSegments(width, keys int32) (segments, blocks int32) {
 	all := max((width+sparseKeys-1)/sparseKeys, 1)
-	if all <= decodeWholeBlocks {
+	if keys == 0 || all <= decodeWholeBlocks {
 		return 1, all
 	}
-	blocks = max(decodeSegmentBlocks, (all+decodeMaxSegments-1)/decodeMaxSegments)
+	blocks = max(keys/sparseKeys, (all+decodeMaxSegments-1)/decodeMaxSegments)
 	return (all + blocks - 1) / blocks, blocks
 }
 
-// SparseSegmentsWithin is how decode cuts rows of up to width keys where rows of other launches have up to most: into
-// segments of the length that SparseSegments gives for most, at least two where it cuts at all. A row's bits do not
-// depend on how wide the lists of its neighbours are.
+// SparseSegmentsWithin is how decode cuts V4's rows of up to width keys where rows of other launches have up to most:
+// into segments of the length that SparseSegments gives for most, at least two where it cuts at all. A row's bits do
+// not depend on how wide the lists of its neighbours are.
 func SparseSegmentsWithin(width, most int32) (segments, blocks int32) {
 	all := max((width+sparseKeys-1)/sparseKeys, 1)
-	segments, blocks = SparseSegments(most)
+	segments, blocks = SparseSegments(most, V4SplitKeys)
 	if segments == 1 {
 		return 1, all
 	}

@@ -307,7 +307,7 @@ func TestGPUSparseRowsDoNotDependOnTheirBatchOrTheRun(t *testing.T) {
 	for i, kind := range sparseKinds {
 		rng := rand.New(rand.NewPCG(9, uint64(i)))
 		c := newSparseCase(r, rng, kind, 128, false, newSparseStream(r, rng, kind, 2048, 64, 1024, lens))
-		for _, blocks := range []int32{0, 8} {
+		for _, blocks := range []int32{0, 4, 8} {
 			name := fmt.Sprintf("%v, segments of %d", kind, blocks)
 			again := c.prepare(r, 0, len(lens), blocks)
 			all := again()

@@ -62,14 +62,15 @@ func TestSparseLauncherNamesTheArgumentThatIsWrong(t *testing.T) {
 }
 
 func TestSegmentsHoldEveryRow(t *testing.T) {
-	for _, c := range []struct{ width, segments, blocks int32 }{
-		{0, 1, 1}, {1, 1, 1}, {512, 1, 8}, {513, 1, 9}, {640, 1, 10}, {641, 2, 8}, {2048, 4, 8}, {8192, 16, 8},
-		{8193, 15, 9}, {1 << 20, 16, 1024},
+	for _, c := range []struct{ width, keys, segments, blocks int32 }{
+		{0, 512, 1, 1}, {1, 512, 1, 1}, {512, 512, 1, 8}, {513, 512, 1, 9}, {640, 512, 1, 10}, {641, 512, 2, 8},
+		{2048, 512, 4, 8}, {8192, 512, 16, 8}, {8193, 512, 15, 9}, {1 << 20, 512, 16, 1024}, {640, 256, 1, 10},
+		{641, 256, 3, 4}, {2048, 256, 8, 4}, {8192, 256, 16, 8}, {2048, 0, 1, 32}, {0, 0, 1, 1}, {2047, 0, 1, 32},
 	} {
-		segments, blocks := SparseSegments(c.width)
+		segments, blocks := SparseSegments(c.width, c.keys)
 		if segments != c.segments || blocks != c.blocks {
-			t.Errorf("width %d: %d segments of %d blocks, want %d of %d", c.width, segments, blocks, c.segments,
-				c.blocks)
+			t.Errorf("width %d, cut after %d: %d segments of %d blocks, want %d of %d", c.width, c.keys, segments,
+				blocks, c.segments, c.blocks)
 		}
 		if segments*blocks*sparseKeys < c.width || segments > decodeMaxSegments {
 			t.Errorf("width %d: %d segments of %d blocks do not hold it", c.width, segments, blocks)

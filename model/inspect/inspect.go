@@ -25,6 +25,8 @@ type Summary struct {
 	Family     string `json:"family"`
 	Files      int    `json:"files"`
 	Tensors    int    `json:"tensors"`
+	// NoWeights says that there are no files: tensors and bytes are those of the shape, in FP8 as released.
+	NoWeights bool `json:"no_weights,omitempty"`
 
 	Layers       int `json:"layers"`
 	IndexLayers  int `json:"index_layers"` // layers that compute their own selection
@@ -215,7 +217,13 @@ func (s *Summary) Print(w io.Writer) error {
 			fmt.Fprintf(w, ", %s of them copies of embedding and head", count(p.Copies))
 		}
 	}
-	fmt.Fprintf(w, ")\nweights: %s in %d tensors, %d file(s)\n\n", unit.Bytes(s.TotalBytes), s.Tensors, s.Files)
+	fmt.Fprint(w, ")\n")
+	if s.NoWeights {
+		fmt.Fprintf(w, "no weights here; those of this shape in FP8 are %s in %d tensors\n\n", unit.Bytes(s.TotalBytes),
+			s.Tensors)
+	} else {
+		fmt.Fprintf(w, "weights: %s in %d tensors, %d file(s)\n\n", unit.Bytes(s.TotalBytes), s.Tensors, s.Files)
+	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "type\ttensors\tbytes\t")
 	for _, b := range s.Bytes {

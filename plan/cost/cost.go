@@ -25,7 +25,19 @@ type Choices struct {
 	// (BenchmarkVerifyScores in kernel/cpu for one request; index_paged in kernel/cuda/bench for 64).
 	Verify   Contest
 	Verified string // where and what that was
+	// Decodes are attention of decodes over 656-byte rows in each way to cut them, ascending (sparse_decode in
+	// kernel/cuda/bench). None where rows are not cut.
+	Decodes []Decode
 }
+
+// Decode is microseconds of the attention of some rows over 2048 keys each: whole, and cut after every 256 or 512 keys.
+type Decode struct {
+	Rows                    int
+	Whole, Keys256, Keys512 float64
+}
+
+// DecodeHeads is the heads of those rows.
+const DecodeHeads = 128
 
 // H200Choices are those of an H200.
 func H200Choices() Choices {
@@ -35,6 +47,9 @@ func H200Choices() Choices {
 			{2048, 0.439, 1.8}},
 		V4:     []Contest{{512, 0.0504, 0.0686}, {4096, 0.535, 0.703}, {13312, 1.86, 2.38}, {30720, 4.43, 5.61}},
 		Verify: Contest{4, 0.235, 0.552}, Verified: "an H200, 8 rows of each of 64 requests",
+		Decodes: []Decode{{1, 75.5, 14.6, 21.1}, {4, 76.4, 19.7, 22.3}, {8, 76.7, 24.2, 25.5}, {16, 77.4, 36.2, 32.3},
+			{32, 78.2, 62.9, 54.9}, {48, 79.7, 96.8, 85.5}, {64, 81.9, 117.1, 100.7}, {96, 155.3, 180.6, 154.5},
+			{128, 155.4, 235.3, 201.6}},
 	}
 }
 

@@ -132,6 +132,9 @@ func (a *Answer) segment(w io.Writer, i int, s *plan.Segment) error {
 	fmt.Fprintf(t, "  form\t%v\n  kernel\t%v, %d heads\n  layout\t%v\n  convert\t%v\n  transform\t%v\n", s.Form,
 		s.Kernel, s.KernelHeads, s.Layout, s.Convert, s.Transform)
 	fmt.Fprintf(t, "  indexer\t%s\n", indexer(s, s.Indexer))
+	if s.SplitKeys != plan.SplitUnset {
+		fmt.Fprintf(t, "  keys of a row\t%s\n", s.SplitKeys.Says())
+	}
 	if a.Layer != nil {
 		fmt.Fprintf(t, "  in layer %d\t%s\n", a.Layer.Layer, indexer(s, a.Layer.Indexers[i]))
 	}

@@ -26,14 +26,15 @@ type servers struct {
 	transport *http.Transport
 }
 
-// connect asks all servers who they are. streams is how many answers of one are read at a time.
-func connect(ctx context.Context, urls []string, streams int) (*servers, error) {
+// connect asks all servers who they are. key is their bearer key, or empty; streams is how many answers of one are read
+// at a time.
+func connect(ctx context.Context, urls []string, key string, streams int) (*servers, error) {
 	if len(urls) == 0 {
 		return nil, fmt.Errorf("no servers were named; want at least one")
 	}
 	s := &servers{transport: &http.Transport{MaxIdleConnsPerHost: streams}}
 	for i, url := range urls {
-		c, err := client.New(url, "", s.transport)
+		c, err := client.New(url, key, s.transport)
 		if err != nil {
 			return nil, err
 		}

@@ -27,9 +27,9 @@ type Measured struct {
 
 // Measure sends loads to the first server alone and fits the costs of its steps, and in turns with that to all servers
 // at once. What requests cost besides steps, and what the client costs on the same machine, is part of it. prompt is
-// the length of middle prompts in tokens.
-func Measure(ctx context.Context, urls []string, prompt int) (*Measured, error) {
-	s, err := connect(ctx, urls, mostAtOnce)
+// the length of middle prompts in tokens; key is the servers' bearer key, or empty.
+func Measure(ctx context.Context, urls []string, key string, prompt int) (*Measured, error) {
+	s, err := connect(ctx, urls, key, mostAtOnce)
 	if err != nil {
 		return nil, fmt.Errorf("fleet: measure: %w", err)
 	}

@@ -20,13 +20,14 @@ import (
 // model with OpenAI's interface, tell their sizes (/server_info) and the ids of tokens (return_tokens_as_token_ids).
 type Servers struct {
 	URLs   []string
+	Key    string // bearer key; empty is none
 	Policy Policy
 	Seed   uint64
 }
 
 // Replay has the conversations of a trace with real servers, in real time. A session ends at its first failed turn.
 func Replay(ctx context.Context, s Servers, sessions []Session) (*Report, error) {
-	to, err := connect(ctx, s.URLs, len(sessions))
+	to, err := connect(ctx, s.URLs, s.Key, len(sessions))
 	if err != nil {
 		return nil, fmt.Errorf("fleet: replay: %w", err)
 	}

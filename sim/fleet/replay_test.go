@@ -91,7 +91,7 @@ func TestMeasure(t *testing.T) {
 		defer hs.Close()
 		urls = append(urls, hs.URL)
 	}
-	m, err := Measure(t.Context(), urls, 400)
+	m, err := Measure(t.Context(), urls, "", 400)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,11 +105,11 @@ func TestMeasure(t *testing.T) {
 			slices.Max(own[1].prompts), 2*each, each)
 	}
 	own[1].cache = 4096
-	if _, err := Measure(t.Context(), urls, 400); err == nil || !strings.Contains(err.Error(), "same flags") {
+	if _, err := Measure(t.Context(), urls, "", 400); err == nil || !strings.Contains(err.Error(), "same flags") {
 		t.Errorf("servers of different sizes: %v", err)
 	}
 	own[0].status = http.StatusServiceUnavailable
-	if _, err := Measure(t.Context(), urls[:1], 400); err == nil || !strings.Contains(err.Error(), "503") {
+	if _, err := Measure(t.Context(), urls[:1], "", 400); err == nil || !strings.Contains(err.Error(), "503") {
 		t.Errorf("a server that refuses: %v", err)
 	}
 }

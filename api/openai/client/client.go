@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"syscall"
 
 	"sparrow/api/openai"
 	"sparrow/api/wire"
@@ -121,6 +122,9 @@ func (c *Client) Send(ctx context.Context, method, path string, body any) (*http
 		r.Header.Set("Authorization", "Bearer "+c.key)
 	}
 	answer, err := c.http.Do(r)
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return nil, fmt.Errorf("no server listens at %s; start one there, or give another address: %w", c.base, err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -58,22 +58,26 @@ const (
 // chunkSteps is the steps along k that are packed at once: some microseconds.
 const chunkSteps = 64
 
-// Reset allocates memory for m rows of k float32. Packed columns are lost.
-func (c *Columns) Reset(m, k int, o Order) {
-	rows := GroupRows
-	switch {
-	case m == 1:
-		rows = 1
-	case m <= fewRows:
-		rows = fewRows
-	case m <= halfRows:
-		rows = halfRows
+// GroupFor is the size of the smallest group that holds so many rows, or GroupRows.
+func GroupFor(rows int) int {
+	for _, n := range [...]int{1, fewRows, halfRows} {
+		if rows <= n {
+			return n
+		}
 	}
-	c.reset(m, k, rows, partsF32, o)
+	return GroupRows
 }
 
-// ResetAlone is Reset for rows that are multiplied one by one: each is a group.
-func (c *Columns) ResetAlone(m, k int, o Order) { c.reset(m, k, 1, partsF32, o) }
+// Reset allocates memory for m rows of k float32. Packed columns are lost.
+func (c *Columns) Reset(m, k int, o Order) { c.ResetGroups(m, k, o, GroupFor(m)) }
+
+// ResetGroups is Reset for rows in groups of a size that [GroupFor] gives.
+func (c *Columns) ResetGroups(m, k int, o Order, group int) {
+	if group != GroupFor(group) {
+		panic(fmt.Sprintf("vec: Columns: groups of %d rows", group))
+	}
+	c.reset(m, k, group, partsF32, o)
+}
 
 // partsF32 is the parts of a float32.
 const partsF32 = 2

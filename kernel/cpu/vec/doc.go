@@ -1,7 +1,7 @@
 // Package vec holds the arithmetic of the CPU backend: dot-form matrix products over float32, bfloat16, block-scaled
 // e4m3 and e2m1 weights, their transposed form, the indexer's scores and what selection counts of them, attention
-// over latent rows, and the element-wise loops around them. Slices of numbers flow in, slices of numbers flow out. It
-// is independent of tensors, threads, models and policy.
+// over latent rows and over expanded keys, and the element-wise loops around them. Slices of numbers flow in, slices
+// of numbers flow out. It is independent of tensors, threads, models and policy.
 //
 // # Tiers
 //
@@ -44,6 +44,9 @@
 // that are powers of two are folded into the weights; others scale the sums over 128 columns. A single part would be
 // twice as fast, but rounds x to eight bits, which changes the choice of experts and tokens. With two parts a few
 // choices in a thousand differ, where the margin is 1e-5 of the compared numbers; [Tier.Precise] has no such rounding.
+// Where bfloat16 holds all rows of a product, their second parts are zero and are left out, which changes no bit.
+//
+// Dense attention splits both operands of its products into two bfloat16 and leaves out errors times errors: 2^-18.
 //
 // It multiplies e2m1 weights by tiles that take and add integers. A row of x is integers of 14 or 15 bits and a sign
 // times one power of two, each within 2^-15 of the largest in the row, in two planes of eight bits. Of a row of normal

@@ -74,6 +74,14 @@ func TestNothingOutsideTheSlicesIsTouched(t *testing.T) {
 					}
 				}
 			}
+			for _, n := range []int{1, 17, 40} {
+				if !tier.AttendsDense(32) {
+					break
+				}
+				tier.AttendDense(DenseHead{Nope: 33, Rope: 5, V: 32, Scale: 1, Seen: ascendingFrom(1, n), LdQ: 38,
+					LdKeys: 33, LdRopes: 5, LdValues: 32, LdOut: 32, Q: f.floats(38 * n), Keys: f.floats(33 * n),
+					Ropes: f.floats(5 * n), Values: f.floats(32 * n), Out: f.floats(32 * n)})
+			}
 			for n := range 80 {
 				a, b, c := f.floats(n), f.floats(n), f.floats(n)
 				tier.Dot(a, b)

@@ -11,19 +11,27 @@ import (
 	"sparrow/layout"
 )
 
+// decodeSplits are the ways that plans cut rows over FP8 pages: keys of a part, 0 for whole rows.
+var decodeSplits = []int{512, 256, 0}
+
 // sparseCases are the anchor shapes of sparse attention.
 func sparseCases() []Case {
 	var list []Case
-	for _, c := range []struct {
-		batch, queries, heads int
-		peer                  float64
-	}{{1, 1, 128, 22.2}, {16, 1, 128, 44.2}, {64, 1, 128, 98.3}, {128, 1, 128, 188.4}, {64, 2, 128, 187.5},
-		{128, 2, 128, 366.1}, {64, 1, 64, 80.5}} {
-		list = append(list, decodeCase(layout.FP8Row656, c.batch, c.queries, c.heads, 2048, 0, c.peer))
+	for _, split := range decodeSplits {
+		for _, c := range []struct {
+			batch, queries, heads int
+			peer                  float64
+		}{{1, 1, 128, 22.2}, {4, 1, 128, 0}, {8, 1, 128, 0}, {16, 1, 128, 44.2}, {32, 1, 128, 0}, {48, 1, 128, 0},
+			{64, 1, 128, 98.3}, {96, 1, 128, 0}, {128, 1, 128, 188.4}, {64, 2, 128, 187.5}, {128, 2, 128, 366.1},
+			{64, 1, 64, 80.5}} {
+			list = append(list, decodeCase(layout.FP8Row656, c.batch, c.queries, c.heads, 2048, 0, split, c.peer))
+		}
+		list = append(list, decodeCase(layout.FP8Row576, 64, 1, 128, 2048, 0, split, 0))
 	}
 	list = append(list,
-		decodeCase(layout.FP8Row576, 64, 1, 128, 2048, 0, 0), decodeCase(layout.BF16Row1152, 64, 1, 128, 2048, 0, 0),
-		decodeCase(layout.V4Row584, 64, 2, 64, 128, 512, 50.6), decodeCase(layout.V4Row584, 128, 2, 64, 128, 512, 93.1),
+		decodeCase(layout.BF16Row1152, 64, 1, 128, 2048, 0, 512, 0),
+		decodeCase(layout.V4Row584, 64, 2, 64, 128, 512, cuda.V4SplitKeys, 50.6),
+		decodeCase(layout.V4Row584, 128, 2, 64, 128, 512, cuda.V4SplitKeys, 93.1),
 		prefillCase(layout.BF16Row1152, 4096, 8192, 128, 2048, 3416),
 		prefillCase(layout.BF16Row1152, 4096, 32768, 128, 2048, 3787),
 		prefillCase(layout.BF16Row1152, 4096, 131072, 128, 2048, 4070),
@@ -142,13 +150,20 @@ func (x *sparse) finish(rows, heads int, segments, blocks int32) {
 	a.ScoreScale, a.ValueScale = sparseScale*math.Log2E, 1
 }
 
-func decodeCase(kind layout.Kind, batch, queries, heads, width, extra int, peer float64) Case {
+// decodeCase is rows of a batch over width keys each, extra of them in a second stream, cut after split keys.
+func decodeCase(kind layout.Kind, batch, queries, heads, width, extra, split int, peer float64) Case {
 	rows, keys, dim := batch*queries, 4096, rowDim(kind)
 	rowBytes := map[layout.Kind]int{layout.FP8Row656: 656, layout.FP8Row576: 576, layout.BF16Row1152: 1152,
 		layout.V4Row584: 584}[kind]
 	shape := fmt.Sprintf("%v, %d x %d, %d heads, %d keys", kind, batch, queries, heads, width)
 	if extra > 0 {
 		shape += fmt.Sprintf(" and %d", extra)
+	}
+	segments, blocks := cuda.SparseSegments(int32((width+63)/64*64+(extra+63)/64*64), int32(split))
+	if segments > 1 {
+		shape += fmt.Sprintf(" cut after %d", split)
+	} else if extra == 0 {
+		shape += ", whole"
 	}
 	touched := float64(rows*(width+extra))*float64(rowBytes) + float64(rows*heads*(dim+512)*2)
 	return Case{
@@ -160,7 +175,6 @@ func decodeCase(kind layout.Kind, batch, queries, heads, width, extra int, peer 
 			if extra > 0 {
 				x.streams[1], x.args.Streams[1] = x.stream(rows, batch, keys, 64, extra)
 			}
-			segments, blocks := cuda.SparseSegments(int32((width+63)/64*64 + (extra+63)/64*64))
 			x.finish(rows, heads, segments, blocks)
 			return Set{overlapping(x.launch), x.check}
 		},

@@ -18,9 +18,8 @@ func rowsPerLaunch(multiprocessors int, units int64) int32 {
 	return int32(min(max(launchWaves*int64(multiprocessors)/units, 1), math.MaxInt32))
 }
 
-// SparseAttend computes attention over selected rows. FP8 pages are decode's layouts: their rows are cut into
-// segments that different SMs take. bf16 rows, which prefill reads by the thousand, are not. Either way a row is
-// computed the same alone and in any batch.
+// SparseAttend computes attention over selected rows, cut into segments that different SMs take where the arguments
+// say so. Either way a row is computed the same alone and in any batch.
 func (d *Device) SparseAttend(a kernel.SparseArgs) error {
 	if err := d.begin(&a); err != nil {
 		return err
@@ -32,10 +31,7 @@ func (d *Device) SparseAttend(a kernel.SparseArgs) error {
 		args.Max, args.MaxStride = at(a.Max), int64(a.Max.Stride)
 	}
 	args.Streams[0] = r.selection(kernel.Stream{Pool: a.Pool, Indices: a.Indices, Lens: a.Lens})
-	segments, blocks := int32(1), int32(a.Indices.Cols+63)/64
-	if a.Pool.Layout != layout.BF16Row1152 {
-		segments, blocks = cuda.SparseSegments(int32(a.Indices.Cols))
-	}
+	segments, blocks := cuda.SparseSegments(int32(a.Indices.Cols), r.count("keys of a segment", a.SplitKeys))
 	return d.attend(&r, a.Pool.Layout, &args, segments, blocks, func(s *cuda.SparseAttendArgs) error {
 		return d.kernels.SparseAttend(d.stream, a.Pool.Layout, s)
 	})

@@ -28,7 +28,7 @@ func (b *bench) selected(rows, width, slots int, lens []int32) (indices, counts 
 func TestGPUSparseAttend(t *testing.T) {
 	b := onGPU(t)
 	lens := []int32{0, 1, 63, 64, 65, 1000, 1000}
-	rows, width := len(lens), 1000 // two segments
+	rows, width := len(lens), 1000 // one, two or four segments
 	for _, kind := range mains {
 		l, err := layout.MainOf(kind)
 		b.must(err)
@@ -41,7 +41,8 @@ func TestGPUSparseAttend(t *testing.T) {
 			l.Encode(bytes, s, v)
 		}
 		onRef, onGPU := b.pools(kind, 12, l.PageBytes(64), 64, bytes)
-		for _, heads := range []int{3, 64, 128} {
+		for _, x := range []struct{ heads, split int }{{3, 512}, {64, 256}, {128, 512}, {128, 256}, {128, 0}} {
+			heads := x.heads
 			indices, counts := b.selected(rows, width, 12*64, lens)
 			q, out := b.random(rows, heads*layout.RowDim), b.random(rows, heads*layout.LatentDim)
 			lse, top := b.normal(rows, heads), b.normal(rows, heads)
@@ -49,8 +50,8 @@ func TestGPUSparseAttend(t *testing.T) {
 				b.ref.SparseAttend(kernel.SparseArgs{Out: out.ref, LSE: lse.ref, Max: top.ref, Q: q.ref, Pool: onRef,
 					Indices: indices.ref, Lens: counts.ref, Heads: heads, Scale: 0.05}),
 				b.gpu.SparseAttend(kernel.SparseArgs{Out: out.gpu, LSE: lse.gpu, Max: top.gpu, Q: q.gpu, Pool: onGPU,
-					Indices: indices.gpu, Lens: counts.gpu, Heads: heads, Scale: 0.05}))
-			what := fmt.Sprintf("%v, %d heads", kind, heads)
+					Indices: indices.gpu, Lens: counts.gpu, Heads: heads, Scale: 0.05, SplitKeys: x.split}))
+			what := fmt.Sprintf("%v, %d heads, cut after %d keys", kind, heads, x.split)
 			b.near(what, out, 1./64)
 			// the first and the last row have no key
 			finite := func(x both) both { return both{x.ref.Slice(1, rows-1), x.gpu.Slice(1, rows-1)} }
@@ -195,10 +196,13 @@ func TestGPUManyRowsEqualTwoHalves(t *testing.T) {
 			l.Encode(mem[s/64*l.PageBytes(64):], s%64, v)
 		}
 		_, pool := b.pools(kind, slots/64, l.PageBytes(64), 64, mem)
-		halves(kind.String(), func(q, indices, lens, out, lse kernel.Tensor) error {
-			return b.gpu.SparseAttend(kernel.SparseArgs{Out: out, LSE: lse, Q: q, Pool: pool, Indices: indices,
-				Lens: lens, Heads: heads, Scale: 0.05})
-		})
+		for _, split := range []int{512, 256, 0} {
+			what := fmt.Sprintf("%v, cut after %d keys", kind, split)
+			halves(what, func(q, indices, lens, out, lse kernel.Tensor) error {
+				return b.gpu.SparseAttend(kernel.SparseArgs{Out: out, LSE: lse, Q: q, Pool: pool, Indices: indices,
+					Lens: lens, Heads: heads, Scale: 0.05, SplitKeys: split})
+			})
+		}
 	}
 	q = q.Columns(0, heads*layout.V4Dim)
 	kv := b.place(b.gpu, kernel.BF16, slots, layout.V4Dim, values[:2*slots*layout.V4Dim])

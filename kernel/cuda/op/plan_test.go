@@ -67,6 +67,10 @@ func TestPlansCountWhatOperationsTake(t *testing.T) {
 		{"block rows", v32, plan.Policy{KV: "fp8-656"}, "decode:100x3000", layout.FP8Row656, 100, 2048, 2048, 4 * 2048},
 		{"many block rows", v32, plan.Policy{KV: "fp8-656"}, "decode:3000x3000", layout.FP8Row656, 3000, 2048,
 			2048, 4 * 2048},
+		{"block rows cut after 256 keys", v32, plan.Policy{KV: "fp8-656", SplitKeys: plan.Split256},
+			"decode:100x3000", layout.FP8Row656, 100, 2048, 2048, 4 * 2048},
+		{"whole block rows", v32, plan.Policy{KV: "fp8-656", SplitKeys: plan.SplitWhole}, "decode:100x3000",
+			layout.FP8Row656, 100, 2048, 2048, 4 * 2048},
 		{"raw rows", v32, plan.Policy{KV: "fp8-576"}, "decode:100x3000", layout.FP8Row576, 100, 2048, 2048, 4 * 2048},
 		{"V4 entries", v4, plan.Policy{}, "decode:100x3000", layout.V4Row584, 100, 128 + 1024, 128 + 1024,
 			4 * (128 + 1024)},
@@ -78,7 +82,10 @@ func TestPlansCountWhatOperationsTake(t *testing.T) {
 		for _, heads := range []int{16, 64, 65, 128} {
 			c.model.Heads = heads
 			s := planned(t, c.model, c.policy, c.batch)
-			segments, _ := cuda.SparseSegmentsWithin(int32(c.width), int32(c.most))
+			segments, _ := cuda.SparseSegments(int32(c.width), int32(s.SplitKeys.Keys()))
+			if c.kind == layout.V4Row584 {
+				segments, _ = cuda.SparseSegmentsWithin(int32(c.width), int32(c.most))
+			}
 			group := min(int64(c.rows), int64(rowsPerLaunch(hw.SMs, cuda.SparseUnits(1, int32(heads), segments))))
 			partial, stats := cuda.SparseScratch(c.kind, int32(group), int32(heads), segments)
 			scores := int64(s.Indexer.RowsPerChunk) * int64(s.Indexer.ScoreWidth) * 4

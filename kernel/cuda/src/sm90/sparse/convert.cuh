@@ -185,6 +185,7 @@ struct ConvertedRows {
     static constexpr bool kScattered = true;
     static constexpr bool kPublishFirst = true;
     static constexpr bool kStored = true;
+    static constexpr bool kQuarters = Format::kApart;
     static constexpr i64 kRowBytes = Format::kRowBytes;
     static constexpr bool kTwoStreams = Format::kTwoStreams;
 
@@ -281,6 +282,22 @@ struct ConvertedRows {
         }
     }
 
+    // Converts the right half of the rows, each as soon as its quarter of the keys is free. The rotary tile has been
+    // the weights, which all quarters need.
+    __device__ __forceinline__ void store_quarters(Storage<Tiles>& shared, u32 base, u32 b, u32 parity, u32 t) const {
+        const u32 quarter = t / 64;  // of the thread's first row; the second is two quarters on
+        ptx::barrier_wait(ptx::shared_address(&shared.quarter_empty[b][quarter]), parity);
+        store_row<false>(base, 0, t, false);
+        ptx::barrier_wait(ptx::shared_address(quarter == 0 ? &shared.quarter_empty[b][2] : &shared.k_empty[b][1]),
+            parity);
+        store_row<false>(base, 1, t, false);
+        ptx::barrier_wait(ptx::shared_address(&shared.k_empty[b][1]), parity);
+#pragma unroll
+        for (int k = 0; k < kRows; ++k) {
+            rest[k].store_rope(base + Format::kCodeTiles * kTileBytes, k * kStep + t / 4, t % 4);
+        }
+    }
+
     // The life of a fetching thread. The compiler counts the loads of rows with scales together, so that who waits
     // for one half waits for all that were asked for before: there a half is asked for when the other has arrived,
     // and has the time of its conversion (kApart). Other rows ask for a half as soon as its registers are free.
@@ -320,19 +337,23 @@ struct ConvertedRows {
             if constexpr (!kApart) {
                 rows.template ask_row<true>(args, next, kRows - 1, t);
             }
-            if (now.fresh()) {  // their place may be free later than the keys'
+            const bool others = now.fresh() && queries++ > 0;  // the first are taken by other threads
+            if (others) {  // their place may be free later than the keys'
                 const Unit u = unit_at(args, Share(args), now.unit());
-                ptx::barrier_wait(ptx::shared_address(&shared.q_empty), (queries & 1) ^ 1);
+                ptx::barrier_wait(ptx::shared_address(&shared.q_empty), queries & 1);
                 Queries<ConvertedRows>::ask(args, shared, u.row, u.head, t);
-                ++queries;
             }
             if constexpr (kApart) {
                 rows.template ask<true>(args, next, t, rows.template arrived<false>(args));
             }
-            ptx::barrier_wait(ptx::shared_address(&shared.k_empty[b][1]), parity);
-            rows.template turn<false>(args, next, base, t);
+            if constexpr (kQuarters) {
+                rows.store_quarters(shared, base, b, parity, t);
+            } else {
+                ptx::barrier_wait(ptx::shared_address(&shared.k_empty[b][1]), parity);
+                rows.template turn<false>(args, next, base, t);
+            }
             ptx::barrier_arrive(ptx::shared_address(&shared.k_full[b][1]));
-            if (now.fresh()) {
+            if (others) {
                 Queries<ConvertedRows>::convert(shared, t);
             }
             third.settle(args);

@@ -50,7 +50,14 @@ struct Queries {
         }
     }
 
-    // Values beyond half precision become its largest.
+    // Eight bf16 values. Those beyond half precision become its largest.
+    static __device__ __forceinline__ void to_type(u32 (&w)[4]) {
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+            w[k] = Rows::Type::pack(__uint_as_float(w[k] << 16), __uint_as_float(w[k] & 0xFFFF0000u));
+        }
+    }
+
     template <int Step>
     static __device__ __forceinline__ void convert_step(u32 base) {
         ptx::copies_wait<kSteps - 1 - Step>();
@@ -66,10 +73,7 @@ struct Queries {
 #pragma unroll
             for (int i = 0; i < kHeads * 8 / Rows::kFetchers; ++i) {
                 const u32 at = base + tile * kTileBytes + i * (Rows::kFetchers / 8) * 128;
-#pragma unroll
-                for (int k = 0; k < 4; ++k) {
-                    w[i][k] = Rows::Type::pack(__uint_as_float(w[i][k] << 16), __uint_as_float(w[i][k] & 0xFFFF0000u));
-                }
+                to_type(w[i]);
                 asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};"
                     ::"r"(at), "r"(w[i][0]), "r"(w[i][1]), "r"(w[i][2]), "r"(w[i][3]) : "memory");
             }
@@ -84,6 +88,64 @@ struct Queries {
         convert_step<2>(base);
         ptx::fence_async_proxy();
         ptx::barrier_arrive(ptx::shared_address(&shared.q_full));
+    }
+
+    // The queries of the first unit with keys, by kTakers threads that have nothing else to do until its keys are
+    // there: they are on their way beside lengths, lists and rows, which come one after the other. Thread t takes chunk
+    // t % 8 of every row it has.
+    static constexpr u32 kTakers = 256;
+
+    static __device__ __forceinline__ void take_first(const SparseAttendArgs& args, Storage<Tiles>& shared, u32 t) {
+        const Share share(args);
+        if (share.first >= share.end) {
+            return;
+        }
+        // most first units have keys
+        const i32 head = head_of(args, share.first), bytes = min(args.heads - head, kHeads) * Tiles * 128;
+        const u8* guess = reinterpret_cast<const u8*>(args.q + row_of(args, share.first) * args.q_stride) +
+            static_cast<i64>(head) * (Tiles * 128);
+        for (i32 at = static_cast<i32>(t) * 128; at < bytes; at += kTakers * 128) {
+            ptx::prefetch_line(guess + at);
+        }
+        u32 u = share.first;
+        Unit unit = unit_at(args, share, u);
+        while (unit.blocks == 0) {
+            u += share.step;
+            if (u >= share.end) {
+                return;
+            }
+            unit = unit_at(args, share, u);
+        }
+        const u32 chunk = t % 8, base = ptx::shared_address(shared.q);
+#pragma unroll
+        for (u32 r = t / 8; r < kHeads; r += kTakers / 8) {
+            const i32 h = unit.head + static_cast<i32>(r);
+            const u16* src = args.q + unit.row * args.q_stride + static_cast<i64>(h) * (Tiles * kTileColumns) +
+                chunk * 8;
+            uint4 w[Tiles];
+#pragma unroll
+            for (int tile = 0; tile < Tiles; ++tile) {
+                w[tile] = make_uint4(0, 0, 0, 0);
+                if (h < args.heads) {
+                    w[tile] = *reinterpret_cast<const uint4*>(src + tile * kTileColumns);
+                }
+            }
+#pragma unroll
+            for (int tile = 0; tile < Tiles; ++tile) {
+                u32 v[4] = {w[tile].x, w[tile].y, w[tile].z, w[tile].w};
+                if (tile < Tiles - Rows::kBf16Tiles) {
+                    to_type(v);
+                }
+                asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};"
+                    ::"r"(base + tile * kTileBytes + tile_byte(r, chunk)), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3])
+                    : "memory");
+            }
+        }
+        ptx::fence_async_proxy();
+        ptx::group_sync<3, kTakers>();
+        if (t < Rows::kFetchers) {  // q_full expects the fetchers, who bring the queries of later units
+            ptx::barrier_arrive(ptx::shared_address(&shared.q_full));
+        }
     }
 };
 
@@ -104,6 +166,7 @@ struct CopiedRows {
     static constexpr bool kScattered = Scattered;
     static constexpr bool kPublishFirst = false;
     static constexpr bool kStored = false;
+    static constexpr bool kQuarters = false;
     static constexpr bool kTwoStreams = false;
 
     const u8* source[kRows];

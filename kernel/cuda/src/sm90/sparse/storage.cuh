@@ -31,6 +31,9 @@ struct Storage {
     u64 valid[2];             // bit t: key t of the block counts
     u64 q_full, q_empty;
     u64 k_full[2][kParts], k_empty[2][kParts];
+    // The first three quarters of a block's keys, of the value group's columns: free before k_empty says that all are
+    // (Rows::kQuarters).
+    u64 quarter_empty[2][3];
     u64 scores_done[2];
     u64 weights_full[2];
     u64 final_full[2], final_empty[2];
@@ -68,6 +71,9 @@ __device__ __forceinline__ void init_barriers(Storage<Tiles>& shared, u32 mask_w
         for (int part = 0; part < kParts; ++part) {
             ptx::barrier_init(ptx::shared_address(&shared.k_full[b][part]), kFetchers + (part == 0 ? mask_writers : 0));
             ptx::barrier_init(ptx::shared_address(&shared.k_empty[b][part]), part + 1 < kParts ? kWarps : kGroup);
+        }
+        for (int i = 0; i < 3; ++i) {
+            ptx::barrier_init(ptx::shared_address(&shared.quarter_empty[b][i]), kWarps);
         }
         ptx::barrier_init(ptx::shared_address(&shared.scores_done[b]), kWarps);
         ptx::barrier_init(ptx::shared_address(&shared.weights_full[b]), kGroup);

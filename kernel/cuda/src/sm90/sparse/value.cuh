@@ -51,11 +51,21 @@ struct ValueGroup {
 #pragma unroll
             for (int step = 0; step < 4; ++step) {
                 Type::multiply_256(o, p + step * 2, v + step * 16 * 128 / 16, step > 0 || !first);
+                if (Rows::kQuarters || step == 3) {
+                    ptx::mma_commit();
+                }
             }
-            ptx::mma_commit();
             if constexpr (Rows::kScattered) {
                 scout.fetch(args);
                 scout.look(args, unit, unit.blocks - 1 - left, next_row);
+            }
+            if constexpr (Rows::kQuarters) {  // a step has a quarter of the keys
+                ptx::mma_wait<3>();
+                arrive(shared.quarter_empty[b][0]);
+                ptx::mma_wait<2>();
+                arrive(shared.quarter_empty[b][1]);
+                ptx::mma_wait<1>();
+                arrive(shared.quarter_empty[b][2]);
             }
             ptx::mma_wait<0>();
             ptx::mma_pin(o);

@@ -1,0 +1,124 @@
+package plan
+
+import (
+	"fmt"
+
+	"sparrow/plan/cost"
+)
+
+// KeySplit is where the sm90 kernels cut the keys of a row of FP8 pages, so that
+// several multiprocessors take one row. Parts are added in their order: the bits
+// of a row depend on the cut, so that one cut serves every batch of a process.
+type KeySplit uint8
+
+// SplitWhole gives all keys of a row to one multiprocessor, the others cut after
+// every 256 or 512 keys.
+const (
+	SplitUnset KeySplit = iota
+	SplitWhole
+	Split256
+	Split512
+)
+
+var keySplits = enum[KeySplit]{"split of keys", []string{"", "whole", "256", "512"}}
+
+func (k KeySplit) String() string                { return keySplits.text(k) }
+func (k KeySplit) MarshalText() ([]byte, error)  { return keySplits.marshal(k) }
+func (k *KeySplit) UnmarshalText(t []byte) error { return keySplits.unmarshal(k, t) }
+
+// ParseKeySplit reads a split; auto is unset.
+func ParseKeySplit(word string) (KeySplit, error) {
+	if fold(word) == "auto" {
+		return SplitUnset, nil
+	}
+	var k KeySplit
+	return k, k.UnmarshalText([]byte(word))
+}
+
+// Keys is the number of keys of a part, 0 where rows stay whole.
+func (k KeySplit) Keys() int {
+	switch k {
+	case Split256:
+		return 256
+	case Split512:
+		return 512
+	}
+	return 0
+}
+
+// time is the microseconds of a measured decode.
+func (k KeySplit) time(d cost.Decode) float64 {
+	switch k {
+	case Split256:
+		return d.Keys256
+	case Split512:
+		return d.Keys512
+	}
+	return d.Whole
+}
+
+// Says describes the split to people.
+func (k KeySplit) Says() string {
+	if n := k.Keys(); n > 0 {
+		return fmt.Sprintf("cut after every %d keys", n)
+	}
+	return "whole"
+}
+
+// split settles where rows are cut: as asked, or where the number of rows that
+// the server is set up for was measured fastest (dispatch 16).
+func (r *resolver) split() error {
+	c, p := &r.cfg, r.policy
+	if e := r.cat.entry(c.Decode); e == nil || !e.segments || r.model.v4() || r.hw.Arch == CPU {
+		if p.SplitKeys == SplitUnset {
+			return nil
+		}
+		return &Error{Code: E02,
+			Asked:     fmt.Sprintf("rows %s with decode %s on %s", p.SplitKeys.Says(), c.Decode, r.hw.Arch),
+			Supported: fmt.Sprintf("it with decode %s and %s on sm90", SparseBlock, SparseRaw),
+			Try:       "--split-keys auto"}
+	}
+	if c.SplitKeys = p.SplitKeys; c.SplitKeys != SplitUnset {
+		r.reason("dispatch 16", "rows over FP8 pages %s: asked for", c.SplitKeys.Says())
+		return nil
+	}
+	if p.Running == 0 {
+		c.SplitKeys = Split512
+		r.reason("dispatch 16", "rows over FP8 pages %s: neither the slowest for one row nor for many, and how many "+
+			"sequences run at once was not said (--max-running)", c.SplitKeys.Says())
+		return nil
+	}
+	times := r.hw.costs()
+	rows := p.Running * c.N
+	if r.model.ByRequests() {
+		rows = (rows + r.model.Ranks - 1) / r.model.Ranks
+	}
+	at := times.decode(rows * roundUp(r.model.Heads, unitHeads) / unitHeads)
+	c.SplitKeys = fastestSplit(at)
+	r.reason("dispatch 16", "rows over FP8 pages %s: up to %d rows of %d heads decode at once; on %s, attention of %d "+
+		"rows of %d heads takes %.4g us cut after 256 keys, %.4g after 512, %.4g whole", c.SplitKeys.Says(), rows,
+		r.model.Heads, times.Device, at.Rows, cost.DecodeHeads, at.Keys256, at.Keys512, at.Whole)
+	return nil
+}
+
+// decode is the measured decode nearest below a number of units of 64 heads.
+func (c *costs) decode(units int) cost.Decode {
+	at := c.Decodes[0]
+	for _, d := range c.Decodes {
+		if d.Rows*cost.DecodeHeads/unitHeads <= units {
+			at = d
+		}
+	}
+	return at
+}
+
+// fastestSplit is the split that took the least time.
+func fastestSplit(d cost.Decode) KeySplit {
+	best := Split512
+	for _, k := range []KeySplit{Split256, SplitWhole} {
+		if k.time(d) < best.time(d) {
+			best = k
+		}
+	}
+	return best
+}

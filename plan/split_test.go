@@ -1,0 +1,82 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"sparrow/plan/cost"
+)
+
+// Rows are cut where the measured times say, for the number of rows that a server is set up for, or as asked.
+func TestSplitFollowsTheLoad(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		at   cost.Decode
+		want KeySplit
+	}{
+		{"short parts", cost.Decode{Whole: 3, Keys256: 1, Keys512: 2}, Split256},
+		{"long parts", cost.Decode{Whole: 3, Keys256: 2, Keys512: 1}, Split512},
+		{"whole", cost.Decode{Whole: 1, Keys256: 2, Keys512: 3}, SplitWhole},
+		{"a tie", cost.Decode{Whole: 2, Keys256: 2, Keys512: 2}, Split512},
+	} {
+		want(t, c.name, fastestSplit(c.at), c.want)
+	}
+	times := (&Hardware{Arch: SM90}).costs()
+	if !slices.IsSortedFunc(times.Decodes, func(a, b cost.Decode) int { return a.Rows - b.Rows }) {
+		t.Fatalf("decodes do not ascend: %v", times.Decodes)
+	}
+	resolved := func(p Policy, heads, ranks int, how Division) Config {
+		t.Helper()
+		return newSetup(t, CatalogSparrow, "sm90", kv("fp8"), wish(func(q *Policy) {
+			q.Running, q.SplitKeys, q.Speculation = p.Running, p.SplitKeys, p.Speculation
+		}), func(s *setup) { s.model.Heads, s.model.Ranks, s.model.Division = heads, ranks, how }).resolve(t)
+	}
+	for _, at := range times.Decodes {
+		split := fastestSplit(at)
+		cfg := resolved(Policy{Running: at.Rows}, 128, 1, DivisionUnset)
+		want(t, fmt.Sprintf("%d sequences", at.Rows), cfg.SplitKeys, split)
+		quoted := fmt.Sprintf("rows over FP8 pages %s: up to %d rows of 128 heads decode at once; on an H200, "+
+			"attention of %d rows of 128 heads takes %.4g us cut after 256 keys", split.Says(), at.Rows, at.Rows,
+			at.Keys256)
+		if !slices.ContainsFunc(cfg.Reasons, func(r Reason) bool { return strings.HasPrefix(r.Text, quoted) }) {
+			t.Errorf("no reason begins %q: %q", quoted, cfg.Reasons)
+		}
+		want(t, fmt.Sprintf("%d sequences of half the heads", 2*at.Rows),
+			resolved(Policy{Running: 2 * at.Rows}, 16, 1, DivisionUnset).SplitKeys, split)
+		want(t, fmt.Sprintf("%d sequences on two ranks", 2*at.Rows),
+			resolved(Policy{Running: 2 * at.Rows}, 128, 2, ByRequests).SplitKeys, split)
+		if at.Rows%2 == 0 {
+			drafting := Policy{Running: at.Rows / 2, Speculation: Speculation{Tokens: 2}}
+			want(t, fmt.Sprintf("%d sequences with a draft", at.Rows/2),
+				resolved(drafting, 128, 1, DivisionUnset).SplitKeys, split)
+		}
+	}
+	want(t, "a load that nobody named", resolved(Policy{}, 128, 1, DivisionUnset).SplitKeys, Split512)
+	for _, k := range []KeySplit{SplitWhole, Split256, Split512} {
+		cfg := resolved(Policy{Running: 1, SplitKeys: k}, 128, 1, DivisionUnset)
+		want(t, "asked for "+k.String(), cfg.SplitKeys, k)
+		for _, batch := range []Batch{decode(9), extendOver(300, 4000)} {
+			want(t, "split of a segment", build(t, cfg, batch).Segments[0].SplitKeys, k)
+		}
+		for hw, change := range map[string]tweak{"cpu": kv("fp8"), "sm90": kv("bf16")} {
+			s := newSetup(t, CatalogSparrow, hw, change)
+			want(t, "without a wish on "+hw, s.resolve(t).SplitKeys, SplitUnset)
+			s.policy.SplitKeys = k
+			s.refused(t, E02)
+		}
+	}
+}
+
+func TestSplitsAreWords(t *testing.T) {
+	for word, k := range map[string]KeySplit{"auto": SplitUnset, "": SplitUnset, "whole": SplitWhole,
+		"Whole": SplitWhole, "256": Split256, "512": Split512} {
+		if got, err := ParseKeySplit(word); err != nil || got != k {
+			t.Errorf("%q: %v, %v; want %v", word, got, err, k)
+		}
+	}
+	if _, err := ParseKeySplit("300"); err == nil || !strings.Contains(err.Error(), "whole, 256, 512") {
+		t.Errorf("300: %v, want an error that lists the words", err)
+	}
+}
