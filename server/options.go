@@ -144,7 +144,7 @@ func (o Options) Validate() error {
 		}
 	}
 	if o.Grace < NoGrace {
-		errs = append(errs, fmt.Errorf("Grace (--grace) is %v, want 0 or more", o.Grace))
+		errs = append(errs, fmt.Errorf("--grace (Grace) is %v, want 0 or more", o.Grace))
 	}
 	if o.MaxBodyBytes < 0 {
 		errs = append(errs, fmt.Errorf("MaxBodyBytes is %d, want 0 (the default) or more", o.MaxBodyBytes))
