@@ -66,42 +66,6 @@ struct Bf16 {
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
     }
 
-    // d[From..From + 15], [64, 32] (+)= a * b over 16 columns of K: a in registers, b K-major in shared memory.
-    template <int From>
-    static __device__ __forceinline__ void multiply_32(float (&d)[32], const u32 (&a)[4], u64 b, i32 accumulate) {
-        asm volatile(
-            "{\n"
-            ".reg .pred p;\n"
-            "setp.ne.b32 p, %21, 0;\n"
-            "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
-            "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
-            "}, {%16, %17, %18, %19}, %20, p, 1, 1, 0;\n"
-            "}\n"
-            : "+f"(d[From + 0]), "+f"(d[From + 1]), "+f"(d[From + 2]), "+f"(d[From + 3]), "+f"(d[From + 4]),
-              "+f"(d[From + 5]), "+f"(d[From + 6]), "+f"(d[From + 7]), "+f"(d[From + 8]), "+f"(d[From + 9]),
-              "+f"(d[From + 10]), "+f"(d[From + 11]), "+f"(d[From + 12]), "+f"(d[From + 13]), "+f"(d[From + 14]),
-              "+f"(d[From + 15])
-            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
-    }
-
-    // The same with a K-major in shared memory.
-    template <int From>
-    static __device__ __forceinline__ void multiply_32(float (&d)[32], u64 a, u64 b, i32 accumulate) {
-        asm volatile(
-            "{\n"
-            ".reg .pred p;\n"
-            "setp.ne.b32 p, %18, 0;\n"
-            "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
-            "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
-            "}, %16, %17, p, 1, 1, 0, 0;\n"
-            "}\n"
-            : "+f"(d[From + 0]), "+f"(d[From + 1]), "+f"(d[From + 2]), "+f"(d[From + 3]), "+f"(d[From + 4]),
-              "+f"(d[From + 5]), "+f"(d[From + 6]), "+f"(d[From + 7]), "+f"(d[From + 8]), "+f"(d[From + 9]),
-              "+f"(d[From + 10]), "+f"(d[From + 11]), "+f"(d[From + 12]), "+f"(d[From + 13]), "+f"(d[From + 14]),
-              "+f"(d[From + 15])
-            : "l"(a), "l"(b), "r"(accumulate));
-    }
-
     // d [64, 256] (+)= a * b over 16 rows of K: a in registers, b across K (operand_128b_across).
     static __device__ __forceinline__ void multiply_256(float (&d)[128], const u32 (&a)[4], u64 b, i32 accumulate) {
         asm volatile(
