@@ -45,17 +45,22 @@ type SparseAttendArgs struct {
 	ValueScale    float32 // of the result: what stored values are multiplied by; 1 unless the layout leaves it out
 }
 
-// MappedAttendArgs are those of the kernel of V4's bf16 rows.
+// MappedAttendArgs are those of the kernels that move queries and outputs by the copy engine.
 type MappedAttendArgs struct {
-	QueryMap TensorMap // over Q
-	Attend   SparseAttendArgs
-	Reserved [7]uint64
+	QueryMap  TensorMap // over Q
+	OutputMap TensorMap // over Out
+	Attend    SparseAttendArgs
+	Reserved  [7]uint64
 }
 
 const (
 	sparseKeys  = 64  // keys of a block
 	sparseHeads = 64  // heads of a unit of work
 	valueDim    = 512 // values of a head of the result
+
+	// mappedPoolBytes is how long a pool of the kernels that take MappedAttendArgs may be: they count 16 bytes at a
+	// time in 32 bits.
+	mappedPoolBytes = 16 << 32
 )
 
 // How decode cuts a row into segments for different SMs: at positions that depend only on the width of the lists and on
@@ -199,13 +204,21 @@ func (k *Kernels) sparseUnits(s *Stream, rows sparseRows, kernel string, blocks 
 		return runPersistent(k, s, kernel, blocks, 1, a)
 	}
 	m, err := MappedAttendArgs{Attend: *a}, error(nil)
-	if m.QueryMap, err = k.device.EncodeTensorMap(MapSpec{Type: MapBF16, Base: a.Q,
-		Dims:    []uint64{uint64(rows.queryDim), uint64(a.Heads), uint64(a.Rows)},
-		Strides: []uint64{uint64(rows.queryDim) * 2, uint64(a.QStride) * 2}, Box: []uint32{64, sparseHeads, 1},
-		Swizzle: Swizzle128, L2: 3}); err != nil {
+	if m.QueryMap, err = k.headsMap(a.Q, a, rows.queryDim, a.QStride); err != nil {
+		return err
+	}
+	if m.OutputMap, err = k.headsMap(a.Out, a, valueDim, a.OutStride); err != nil {
 		return err
 	}
 	return runPersistent(k, s, kernel, blocks, 1, &m)
+}
+
+// headsMap describes bf16 [Rows, Heads, dim] with stride elements between rows, in boxes of 64 columns of 64 heads.
+func (k *Kernels) headsMap(base Ptr, a *SparseAttendArgs, dim, stride int64) (TensorMap, error) {
+	return k.device.EncodeTensorMap(MapSpec{Type: MapBF16, Base: base,
+		Dims:    []uint64{uint64(dim), uint64(a.Heads), uint64(a.Rows)},
+		Strides: []uint64{uint64(dim) * 2, uint64(stride) * 2}, Box: []uint32{64, sparseHeads, 1},
+		Swizzle: Swizzle128, L2: 3})
 }
 
 func (k *Kernels) sparseAttend(s *Stream, rows sparseRows, a *SparseAttendArgs) error {
@@ -218,6 +231,11 @@ func (k *Kernels) sparseAttend(s *Stream, rows sparseRows, a *SparseAttendArgs) 
 		}
 		c.selection("second", second, rows.rowBytes)
 		blocks += (second.Width + sparseKeys - 1) / sparseKeys
+	}
+	if pages := int64(a.Streams[0].Slots-1)>>a.Streams[0].PageShift + 1; rows.mapped &&
+		pages > mappedPoolBytes/max(a.Streams[0].PageBytes, 1) {
+		c.fail("%d pages of %d bytes, the pool of these rows may have %d bytes: use fewer pages",
+			pages, a.Streams[0].PageBytes, int64(mappedPoolBytes))
 	}
 	c.memory("q", a.Q, 16)
 	c.memory("out", a.Out, 16)

@@ -45,11 +45,12 @@ struct SparseAttendArgs {
 };
 static_assert(sizeof(SparseAttendArgs) == 264, "mirrored in Go");
 
-// Of the kernel of V4's bf16 rows: queries come by the copy engine, past the copies of rows, which wait for each other
-// in the load-store unit.
+// Of the kernels of bf16 rows: queries and outputs go by the copy engine, past the copies of rows, which wait for each
+// other in the load-store unit.
 struct MappedAttendArgs {
-    TensorMap query_map;  // over q as bf16 [rows, heads, D], boxes {64, 64, 1}, swizzle 128B
+    TensorMap query_map;   // over q as bf16 [rows, heads, D], boxes {64, 64, 1}, swizzle 128B
+    TensorMap output_map;  // over out as bf16 [rows, heads, 512], boxes {64, 64, 1}, swizzle 128B
     SparseAttendArgs attend;
     u64 reserved[7];
 };
-static_assert(sizeof(MappedAttendArgs) == 448, "mirrored in Go");
+static_assert(sizeof(MappedAttendArgs) == 576, "mirrored in Go");

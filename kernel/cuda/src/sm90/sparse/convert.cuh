@@ -301,8 +301,7 @@ struct ConvertedRows {
     // The life of a fetching thread. The compiler counts the loads of rows with scales together, so that who waits
     // for one half waits for all that were asked for before: there a half is asked for when the other has arrived,
     // and has the time of its conversion (kApart). Other rows ask for a half as soon as its registers are free.
-    static __device__ __forceinline__ void run(const SparseAttendArgs& args, Storage<Tiles>& shared, u32 t,
-        const TensorMap*) {
+    static __device__ __forceinline__ void run(const SparseAttendArgs& args, Storage<Tiles>& shared, u32 t) {
         constexpr bool kApart = Format::kApart;
         u32 done = 0, queries = 0;  // blocks, and queries of 64 heads
         ConvertedRows rows;

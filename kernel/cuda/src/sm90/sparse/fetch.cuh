@@ -150,9 +150,8 @@ struct Queries {
 };
 
 // Rows of TileCount * 64 bf16 values, copied as they are. run is the life of a fetching thread. Scattered: rows are
-// asked into L2 first; where a batch selects the same rows many times they are there anyway. Mapped: a tensor map
-// says where queries are.
-template <int TileCount, bool Scattered, bool Mapped>
+// asked into L2 first; where a batch selects the same rows many times they are there anyway.
+template <int TileCount, bool Scattered>
 struct CopiedRows {
     using Type = ptx::Bf16;  // of the tiles
     static constexpr int kFetchers = sparrow_sparse::kFetchers;
@@ -197,28 +196,7 @@ struct CopiedRows {
         }
     }
 
-    // The queries of a unit; Mapped: by the copy engine.
-    static __device__ __forceinline__ void ask_queries(const SparseAttendArgs& args, Storage<Tiles>& shared,
-        const Unit& u, u32 t, const TensorMap* map) {
-        if constexpr (!Mapped) {
-            Queries<CopiedRows>::ask(args, shared, u.row, u.head, t);
-            return;
-        }
-        const u32 full = ptx::shared_address(&shared.q_full);
-        if (t != 0) {
-            ptx::barrier_arrive(full);
-            return;
-        }
-        ptx::barrier_expect(full, Tiles * kTileBytes);
-#pragma unroll 1
-        for (int tile = 0; tile < Tiles; ++tile) {
-            ptx::load_3d(ptx::shared_address(shared.q) + tile * kTileBytes, map, full, tile * kTileColumns, u.head,
-                u.row, ptx::kEvictFirst);
-        }
-    }
-
-    static __device__ __forceinline__ void run(const SparseAttendArgs& args, Storage<Tiles>& shared, u32 t,
-        const TensorMap* map) {
+    static __device__ __forceinline__ void run(const SparseAttendArgs& args, Storage<Tiles>& shared, u32 t) {
         u32 done = 0, queries = 0;  // blocks, and queries of 64 heads
         CopiedRows rows;
         Blocks ahead(args);
@@ -239,7 +217,7 @@ struct CopiedRows {
             if (now.fresh()) {  // their place may be free later than the keys'
                 const Unit u = unit_at(args, Share(args), now.unit());
                 ptx::barrier_wait(ptx::shared_address(&shared.q_empty), (queries & 1) ^ 1);
-                ask_queries(args, shared, u, t, map);
+                Queries<CopiedRows>::ask(args, shared, u.row, u.head, t);
                 ++queries;
             }
             ptx::barrier_wait(ptx::shared_address(&shared.k_empty[b][1]), parity);

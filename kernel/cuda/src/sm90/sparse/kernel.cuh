@@ -18,9 +18,8 @@
 
 namespace sparrow_sparse {
 
-// queries: the map of the queries, where Rows wants one.
 template <class R, class Rows>
-__device__ void attend(const SparseAttendArgs& args, const TensorMap* queries = nullptr) {
+__device__ void attend(const SparseAttendArgs& args) {
     constexpr int Tiles = Rows::Tiles;
     Storage<Tiles>& shared = storage<Tiles>();
     if (threadIdx.x == 0) {
@@ -46,7 +45,7 @@ __device__ void attend(const SparseAttendArgs& args, const TensorMap* queries = 
         ValueGroup<Rows>(args, shared).run();
     } else {
         ptx::registers_shrink<R::Fetch>();
-        Rows::run(args, shared, threadIdx.x - 256, queries);
+        Rows::run(args, shared, threadIdx.x - 256);
         ptx::release_next_kernel();
     }
 }

@@ -16,8 +16,8 @@ struct Softmax {
 
     __device__ __forceinline__ explicit Softmax(const SparseAttendArgs& a) : args(a) {}
 
-    // Takes keys that do not count out of the scores of a block. high0, high1 become the largest that this lane has.
-    __device__ __forceinline__ void peaks(float (&s)[32], u64 valid, float& high0, float& high1) const {
+    // Takes keys that do not count out of the scores of a block.
+    __device__ __forceinline__ void mask(float (&s)[32], u64 valid) const {
         if (valid != ~0ull) {
             const float never = __int_as_float(0xFF800000);
             const u64 mine = valid >> (at.lane % 4 * 2);
@@ -26,6 +26,11 @@ struct Softmax {
                 s[i] = mine >> (i / 4 * 8 + i % 2) & 1 ? s[i] : never;
             }
         }
+    }
+
+    // The same, and high0, high1 become the largest that this lane has.
+    __device__ __forceinline__ void peaks(float (&s)[32], u64 valid, float& high0, float& high1) const {
+        mask(s, valid);
         high0 = fmaxf(s[0], s[1]), high1 = fmaxf(s[2], s[3]);
 #pragma unroll
         for (int i = 4; i < 32; i += 4) {

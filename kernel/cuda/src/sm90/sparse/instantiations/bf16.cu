@@ -3,7 +3,7 @@
 
 namespace {
 using Registers = sparrow_sparse::Registers<216, 184, 96>;
-using Rows = sparrow_sparse::CopiedRows<9, false, false>;
+using Rows = sparrow_sparse::CopiedRows<9, false>;
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(sparrow_sparse::kThreads,

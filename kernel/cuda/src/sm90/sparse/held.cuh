@@ -1,0 +1,48 @@
+// Sparse attention over rows of bf16 values. In and out as kernel.cuh, with the same bits.
+//
+// Block: one per SM, four warpgroups. One holds two thirds of the queries of a unit in registers and computes scores
+//        and softmax, two have half of the output columns each, one fetches. Keys and queries pass through one ring of
+//        shared memory, in quarters, so that the next unit's queries and keys arrive while this one's are multiplied,
+//        and its scores begin while this one's output is written.
+// Bytes: every selected row is read once per 64 heads.
+#pragma once
+
+#include "sm90/sparse/held_fetch.cuh"
+#include "sm90/sparse/held_score.cuh"
+#include "sm90/sparse/held_value.cuh"
+
+namespace sparrow_sparse {
+
+// Registers of a thread of each group. The compiler keeps 24 for itself beside accumulators and operands of products:
+// 128 accumulators need 154, queries and scores as many.
+constexpr int kHeldMathRegisters = 160, kHeldFetchRegisters = 32;
+static_assert(3 * kHeldMathRegisters + kHeldFetchRegisters <= 4 * kHeldLaunchRegisters,
+    "more registers than the launch got: a group would wait for them for ever");
+
+template <int Tiles>
+__device__ __forceinline__ void attend_held(const MappedAttendArgs& mapped) {
+    const SparseAttendArgs& args = mapped.attend;
+    HeldStorage<Tiles>& shared = held_storage<Tiles>();
+    if (threadIdx.x == 0) {
+        init_barriers(shared);
+    }
+    __syncthreads();
+    ptx::wait_for_previous_kernel();
+    const u32 group = __shfl_sync(ptx::kFullMask, threadIdx.x / 128, 0);
+    if (group == 0) {
+        ptx::registers_grow<kHeldMathRegisters>();
+        HeldScoreGroup<Tiles>(args, shared).run();
+    } else if (group == 1) {
+        ptx::registers_grow<kHeldMathRegisters>();
+        HeldValueGroup<Tiles, 0>(args, &mapped.output_map, shared).run();
+    } else if (group == 2) {
+        ptx::registers_grow<kHeldMathRegisters>();
+        HeldValueGroup<Tiles, 1>(args, &mapped.output_map, shared).run();
+    } else {
+        ptx::registers_shrink<kHeldFetchRegisters>();
+        HeldFetchGroup<Tiles>(args, shared, &mapped.query_map).run();
+        ptx::release_next_kernel();
+    }
+}
+
+}  // namespace sparrow_sparse

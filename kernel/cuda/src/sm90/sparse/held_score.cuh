@@ -1,0 +1,217 @@
+// The score group of the kernel that holds queries in registers: scores and softmax.
+//
+// Scores of 64 keys take half of the tensor cores' time, and the softmax about as long: the value groups multiply a
+// block under the softmax of the next one.
+#pragma once
+
+#include "ptx/matrix.cuh"
+#include "sm90/sparse/held_storage.cuh"
+#include "sm90/sparse/softmax.cuh"
+
+namespace sparrow_sparse {
+
+template <int Tiles>
+struct HeldScoreGroup : Softmax<ptx::Bf16> {
+    using Shape = HeldShape<Tiles>;
+    static constexpr int kProducts = kQuarterTiles * 4;  // of a quarter, 16 columns each
+
+    using Storage = HeldStorage<Tiles>;
+
+    Storage& shared;
+    u32 entry = 0, units = 0;             // of the ring, and units with keys
+    u32 q[kHeldQuarters * kProducts][4];  // A operands of 16 columns each
+
+    __device__ __forceinline__ HeldScoreGroup(const SparseAttendArgs& a, Storage& s) : Softmax(a), shared(s) {}
+
+    // Where this lane's row of columns 16 * j of a tile is, as ldmatrix and stmatrix name it.
+    __device__ __forceinline__ u32 fragment(int j) const {
+        return tile_byte(at.warp * 16 + at.lane % 16, at.lane / 16) ^ (j * 32);
+    }
+
+    __device__ __forceinline__ void copy_fragments(u32 from, u32 to) const {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            u32 w[4];
+            ptx::load_matrices(w, from + fragment(j));
+            ptx::store_fragments(to + fragment(j), w);
+        }
+    }
+
+    // Waits for a quarter of the entry; where it is.
+    __device__ __forceinline__ u32 wait_full(u32 part) const {
+        const typename Storage::Quarter quarter(entry * kQuarters + part);
+        ptx::barrier_wait(ptx::shared_address(&shared.full[quarter.at]), quarter.parity);
+        return quarter.at;
+    }
+
+    __device__ __forceinline__ u32 side_tile() const {
+        return ptx::shared_address(shared.side[typename Storage::Side(entry).at]);
+    }
+
+    // Before the side tile is written to: the value groups have read what was there.
+    __device__ __forceinline__ void wait_side() const {
+        const typename Storage::Side side(entry);
+        ptx::barrier_wait(ptx::shared_address(&shared.side_empty[side.at]), side.parity ^ 1);
+    }
+
+    // Takes the queries of a unit out of the ring. A warp frees a quarter only after a barrier of the group, as each of
+    // its lanes has read.
+    __device__ __forceinline__ void take_queries() {
+#pragma unroll
+        for (int part = 0; part < kHeldQuarters; ++part) {
+            const u32 from = ptx::shared_address(shared.ring[wait_full(part)]);
+#pragma unroll
+            for (int i = 0; i < kProducts; ++i) {
+                ptx::load_matrices(q[part * kProducts + i], from + i / 4 * kTileBytes + fragment(i % 4));
+            }
+        }
+        const u32 from = ptx::shared_address(shared.ring[wait_full(kHeldQuarters)]);
+        const u32 to = ptx::shared_address(shared.q);
+        ptx::group_sync<1, 128>();  // no warp's scores read the queries before any more
+#pragma unroll
+        for (u32 part = 0; part < kHeldQuarters; ++part) {
+            arrive(shared.empty[typename Storage::Quarter(entry * kQuarters + part).at]);
+        }
+        copy_fragments(from, to);
+        copy_fragments(from + kTileBytes, to + kTileBytes);
+        if constexpr (Shape::kRotary) {
+            copy_fragments(side_tile(), to + 2 * kTileBytes);
+        } else {
+            wait_side();
+        }
+        ptx::fence_async_proxy();
+        ptx::group_sync<1, 128>();
+        arrive(shared.empty[typename Storage::Quarter(entry * kQuarters + kHeldQuarters).at]);
+        arrive(shared.side_empty[typename Storage::Side(entry).at]);
+        arrive(shared.side_empty[typename Storage::Side(entry).at]);
+        arrive(shared.scored[entry % kSteps]);
+        ptx::barrier_arrive(ptx::shared_address(&shared.weighted[entry % kSteps]));
+        ++entry;
+    }
+
+    // The scores of a block. No fence follows the wait for copies: what completes on the barrier has landed.
+    __device__ __forceinline__ u64 score(float (&s)[32]) {
+        ptx::mma_pin(s);
+        const u64 rest = ptx::operand_128b(ptx::shared_address(shared.q));
+#pragma unroll
+        for (int part = 0; part < kQuarters; ++part) {
+            const u64 k = ptx::operand_128b(ptx::shared_address(shared.ring[wait_full(part)]));
+            ptx::mma_fence();
+#pragma unroll
+            for (int i = 0; i < kProducts; ++i) {
+                const u64 step = (i / 4 * kTileBytes + i % 4 * 32) / 16;
+                if (part < kHeldQuarters) {
+                    ptx::Bf16::multiply_64(s, q[part * kProducts + i], k + step, part > 0 || i > 0);
+                } else {
+                    ptx::Bf16::multiply_64(s, rest + step, k + step, 1);
+                }
+            }
+        }
+        if constexpr (Shape::kRotary) {
+            const u64 k = ptx::operand_128b(side_tile());
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                ptx::Bf16::multiply_64(s, rest + (2 * kTileBytes + i * 32) / 16, k + i * 2, 1);
+            }
+        }
+        ptx::mma_commit();
+        const u64 valid = *const_cast<const volatile u64*>(&shared.valid[typename Storage::Turn(entry).at]);
+        arrive(shared.scored[entry % kSteps]);
+        ptx::mma_wait<0>();
+        ptx::mma_pin(s);
+        return valid;
+    }
+
+    template <int Step>
+    __device__ __forceinline__ void weigh_step(const float (&s)[32], u32 weights, float& t0, float& t1) {
+        u32 p[4];
+        this->template weigh_keys<Step>(s, p, t0, t1);
+        ptx::store_fragments(weights + fragment(Step), p);
+    }
+
+    __device__ __forceinline__ void weigh_block(const float (&s)[32], float& t0, float& t1) {
+        t0 = t1 = 0.0f;
+        weigh_step<0>(s, side_tile(), t0, t1);
+        weigh_step<1>(s, side_tile(), t0, t1);
+        weigh_step<2>(s, side_tile(), t0, t1);
+        weigh_step<3>(s, side_tile(), t0, t1);
+    }
+
+    // Scores of a block to weights, which go to the value groups with the factors; first: of the unit.
+    //
+    // The largest score is looked for only when the caller wants it or some head may have outgrown its base: weights
+    // relative to the base as it is, all of them together below 2^8, say that none has.
+    __device__ __forceinline__ void weigh(float (&s)[32], u64 valid, bool first) {
+        constexpr float kSmall = 255.0f;
+        if constexpr (Shape::kRotary) {
+            ptx::group_sync<1, 128>();  // the weights take the place of keys that other warps' scores may still read
+        } else {
+            wait_side();
+        }
+        mask(s, valid);
+        float f0 = 1.0f, f1 = 1.0f, t0, t1;
+        bool settled = false;
+        if (args.max == nullptr && !first) {
+            weigh_block(s, t0, t1);
+            settled = !__any_sync(ptx::kFullMask, !(t0 < kSmall) || !(t1 < kSmall));
+        }
+        if (!settled) {
+            rebase(s, ~0ull, f0, f1);
+            weigh_block(s, t0, t1);
+        }
+        const u32 turn = typename Storage::Turn(entry).at;
+        if (at.lane % 4 == 0) {
+            shared.factor[turn][at.row] = f0;
+            shared.factor[turn][at.row + 8] = f1;
+        }
+        // no fence here, as it would wait for the stores: the value groups have it
+        ptx::barrier_arrive(ptx::shared_address(&shared.weighted[entry % kSteps]));
+        sum0 = fmaf(sum0, f0, t0);
+        sum1 = fmaf(sum1, f1, t1);
+        ++entry;
+    }
+
+    __device__ __forceinline__ void run() {
+        u32 u = Share(args).first;
+        i32 length = held_length(args, u);
+#pragma unroll 1
+        for (; u < Share(args).end; u += Share(args).step) {
+            const HeldUnit unit(args, u, length);
+            length = held_length(args, u + Share(args).step);
+            if (unit.blocks == 0) {
+                continue;
+            }
+            if (unit.fresh) {
+                take_queries();
+            }
+            m0 = m1 = max0 = max1 = kLowest;
+            sum0 = sum1 = 0.0f;
+#pragma unroll 1
+            for (i32 left = unit.blocks; left > 0; --left) {
+                float s[32];
+                declare(s);
+                const u64 valid = score(s);
+                weigh(s, valid, left == unit.blocks);
+            }
+            finish();
+        }
+    }
+
+    // Hands what the softmax of a unit has found to the value groups.
+    __device__ __forceinline__ void finish() {
+        gather();
+        ptx::barrier_wait(ptx::shared_address(&shared.final_empty), (units & 1) ^ 1);
+        if (at.lane % 4 == 0) {
+            shared.base[at.row] = m0;
+            shared.base[at.row + 8] = m1;
+            shared.sum[at.row] = sum0;
+            shared.sum[at.row + 8] = sum1;
+            shared.largest[at.row] = max0;
+            shared.largest[at.row + 8] = max1;
+        }
+        ptx::barrier_arrive(ptx::shared_address(&shared.final_full));
+        ++units;
+    }
+};
+
+}  // namespace sparrow_sparse

@@ -1,0 +1,210 @@
+// The value groups of the kernel that holds queries in registers: each has half of the output's columns.
+#pragma once
+
+#include "ptx/multicast.cuh"
+#include "sm90/sparse/held_storage.cuh"
+#include "sm90/sparse/math.cuh"
+
+namespace sparrow_sparse {
+
+// Half: 0 columns 0-255, 1 columns 256-511.
+template <int Tiles, int Half>
+struct HeldValueGroup {
+    using Shape = HeldShape<Tiles>;
+    using Storage = HeldStorage<Tiles>;
+
+    const SparseAttendArgs& args;
+    const TensorMap* outputs;
+    Storage& shared;
+    Corner at;
+    u32 entry = 0, units = 0;  // of the ring, and units with keys
+
+    __device__ __forceinline__ HeldValueGroup(const SparseAttendArgs& a, const TensorMap* o, Storage& s)
+        : args(a), outputs(o), shared(s) {}
+
+    // The first and the second of the group's quarters of an entry.
+    static __device__ __forceinline__ u32 first_quarter(u32 entry) {
+        return typename Storage::Quarter(entry * kQuarters + 2 * Half).at;
+    }
+    static __device__ __forceinline__ u32 second_quarter(u32 entry) {
+        return typename Storage::Quarter(entry * kQuarters + 2 * Half + 1).at;
+    }
+
+    __device__ __forceinline__ void wait_weighted() const {
+        const typename Storage::Step step(entry);
+        ptx::barrier_wait(ptx::shared_address(&shared.weighted[step.at]), step.parity);
+    }
+
+    __device__ __forceinline__ void wait_scored(u32 e) const {
+        const typename Storage::Step step(e);
+        ptx::barrier_wait(ptx::shared_address(&shared.scored[step.at]), step.parity);
+    }
+
+    static __device__ __forceinline__ float read(const float& word) {
+        return *const_cast<const volatile float*>(&word);
+    }
+
+    // Multiplies the weights by the 128 columns of a quarter, into o[From] and following.
+    template <int From>
+    __device__ __forceinline__ void multiply(float (&o)[128], u32 quarter, u64 p, bool first) {
+        const u64 v = ptx::operand_128b_across(ptx::shared_address(shared.ring[quarter]), kTileBytes);
+#pragma unroll
+        for (int step = 0; step < 4; ++step) {
+            ptx::Bf16::multiply_128<From>(o, p + step * 2, v + step * 16 * 128 / 16, step > 0 || !first);
+        }
+        ptx::mma_commit();
+    }
+
+    // A block is multiplied when the scores of the next one are all but there, under its softmax. The last quarters of
+    // a unit in one segment are kept: its output goes through them.
+    __device__ __forceinline__ void run_unit(i32 blocks, float (&o)[128]) {
+#pragma unroll 1
+        for (i32 left = blocks - 1; left >= 0; --left, ++entry) {
+            wait_weighted();
+            ptx::fence_async_proxy();  // threads wrote the weights
+            const bool first = left == blocks - 1;
+            if (first) {
+                wait_scored(entry);  // long done
+            } else {
+                const u32 turn = typename Storage::Turn(entry).at;
+                const float f0 = read(shared.factor[turn][at.row]), f1 = read(shared.factor[turn][at.row + 8]);
+                if (__any_sync(ptx::kFullMask, f0 != 1.0f || f1 != 1.0f)) {
+                    rescale(o, f0, f1);
+                }
+            }
+            if (left > 0) {
+                wait_scored(entry + 1);
+            }
+            const u32 side = typename Storage::Side(entry).at;
+            const u64 p = ptx::operand_128b(ptx::shared_address(shared.side[side]));
+            const bool kept = left == 0 && args.segments == 1;  // for the output
+            const u32 quarter = first_quarter(entry), second = second_quarter(entry);
+            ptx::mma_pin(o);
+            ptx::mma_fence();
+            multiply<0>(o, quarter, p, first);
+            multiply<64>(o, second, p, first);
+            ptx::mma_wait<1>();
+            if (!kept) {
+                arrive(shared.empty[quarter]);
+            }
+            ptx::mma_wait<0>();
+            ptx::mma_pin(o);
+            if (!kept) {
+                arrive(shared.empty[second]);
+            }
+            arrive(shared.side_empty[side]);
+        }
+    }
+
+    __device__ __forceinline__ void run() {
+        u32 u = Share(args).first;
+        i32 length = held_length(args, u);
+#pragma unroll 1
+        for (; u < Share(args).end; u += Share(args).step) {
+            const HeldUnit unit(args, u, length);
+            length = held_length(args, u + Share(args).step);
+            if (unit.blocks == 0) {
+                if (args.segments == 1) {  // the combine looks only at segments that have keys
+                    Unit empty;
+                    empty.row = row_of(args, u);
+                    empty.head = head_of(args, u);
+                    write_zeros(args, empty, at, Half * kHalfColumns);
+                    save(u, kLowest, kLowest, kLowest, kLowest, 0.0f, 0.0f);
+                }
+                continue;
+            }
+            if (unit.fresh) {
+                wait_weighted();  // the queries: every phase is waited for
+                wait_scored(entry);
+                ++entry;
+            }
+            const float sink0 = sink_of(args, head_of(args, u) + at.row),
+                sink1 = sink_of(args, head_of(args, u) + at.row + 8);
+            float o[128];
+            declare(o);
+            run_unit(unit.blocks, o);
+            ptx::barrier_wait(ptx::shared_address(&shared.final_full), units & 1);
+            const float m0 = read(shared.base[at.row]), m1 = read(shared.base[at.row + 8]);
+            const float sum0 = read(shared.sum[at.row]), sum1 = read(shared.sum[at.row + 8]);
+            float f0, f1;
+            if (args.segments == 1) {
+                f0 = final_factor(args, sink0, m0, sum0);
+                f1 = final_factor(args, sink1, m1, sum1);
+            } else {  // sink and value scale enter in the combine
+                f0 = sum0 > 0.0f ? 1.0f / sum0 : 0.0f;
+                f1 = sum1 > 0.0f ? 1.0f / sum1 : 0.0f;
+            }
+            save(u, m0, m1, read(shared.largest[at.row]), read(shared.largest[at.row + 8]), sum0, sum1);
+            ptx::barrier_arrive(ptx::shared_address(&shared.final_empty));
+            ++units;
+            write(u, o, f0, f1);
+        }
+        if (leads()) {
+            ptx::stores_wait();
+        }
+    }
+
+    __device__ __forceinline__ bool leads() const { return at.warp == 0 && at.lane == 0; }
+
+    // The numbers beside the output, for heads row and row + 8. One of the groups writes them.
+    __device__ __forceinline__ void save(u32 u, float m0, float m1, float largest0, float largest1, float sum0,
+        float sum1) const {
+        if (Half == 0 && at.lane % 4 == 0) {
+            save(u, head_of(args, u) + at.row, m0, largest0, sum0);
+            save(u, head_of(args, u) + at.row + 8, m1, largest1, sum1);
+        }
+    }
+
+    __device__ __forceinline__ void save(u32 u, i32 head, float m, float largest, float sum) const {
+        if (head >= args.heads) {
+            return;
+        }
+        const i32 row = row_of(args, u);
+        if (args.segments == 1) {
+            write_stats(args, row, head, m, largest, sum);
+            return;
+        }
+        const i64 segment = static_cast<i64>(row) * args.segments + u % static_cast<u32>(args.segments);
+        *reinterpret_cast<float4*>(args.stats + (segment * args.heads + head) * 4) = make_float4(m, sum, largest, 0.0f);
+    }
+
+    __device__ __forceinline__ void write(u32 u, const float (&o)[128], float f0, float f1) const {
+        const i32 row = row_of(args, u), head = head_of(args, u);
+        if (args.segments > 1) {
+            const i32 segment = static_cast<i32>(u % static_cast<u32>(args.segments));
+            write_part<ptx::Bf16>(Parts<ptx::Bf16>::at(args, row, segment, head, Half * kHalfColumns), o, f0, f1);
+            return;
+        }
+        // in the place of the last block's keys, once no warp's product reads them
+        const u32 quarter = first_quarter(entry - 1), second = second_quarter(entry - 1);
+        const u32 place = tile_byte(at.warp * 16 + at.lane % 16, at.lane / 16);
+        ptx::group_sync<2 + Half, 128>();
+#pragma unroll
+        for (int j = 0; j < 16; ++j) {
+            u32 w[4];
+#pragma unroll
+            for (int k = 0; k < 4; ++k) {
+                const float f = k % 2 ? f1 : f0;
+                w[k] = ptx::Bf16::pack(o[j * 8 + 2 * k] * f, o[j * 8 + 2 * k + 1] * f);
+            }
+            const u32 tile = ptx::shared_address(shared.ring[j < 8 ? quarter : second]) + j / 4 % 2 * kTileBytes;
+            ptx::store_fragments(tile + (place ^ (j % 4 * 32)), w);
+        }
+        ptx::fence_async_proxy();
+        ptx::group_sync<2 + Half, 128>();
+        if (leads()) {
+#pragma unroll 1
+            for (u32 tile = 0; tile < kHalfTiles; ++tile) {
+                const u32 from = ptx::shared_address(shared.ring[tile < kQuarterTiles ? quarter : second]);
+                ptx::store_3d(outputs, from + tile % kQuarterTiles * kTileBytes,
+                    Half * kHalfColumns + static_cast<i32>(tile) * kTileColumns, head, row);
+            }
+            ptx::stores_commit();
+            ptx::stores_read();
+        }
+        arrive(shared.empty[quarter]);
+        arrive(shared.empty[second]);
+    }
+};
+
+}  // namespace sparrow_sparse
