@@ -12,15 +12,10 @@ type latentScratch struct {
 	result attendQueryArgs
 	shapes tileShapes
 
-	x      []uint16  // [2 groups, d/32, 2 parts] tiles of 16 rows
+	x      []uint16  // [d/32, 2 parts] tiles of 16 rows
 	out    []float32 // [32] tiles
 	tiles  []uint16
 	places []int // of the rows of weights, then of those to prefetch, with fetchBehind before and after
-
-	// Of many rows.
-	pair    pairArgs
-	product partsArgs
-	right   []uint16 // [32 tiles of columns, d/32] tiles
 }
 
 var latentScratches recycler[latentScratch]
@@ -29,7 +24,7 @@ func (s *latentScratch) ready() {
 	if s.tiles != nil {
 		return
 	}
-	s.x = onLines[uint16](2 * LatentRows / LatentDepth * 2 * tileHalves)
+	s.x = onLines[uint16](LatentRows / LatentDepth * 2 * tileHalves)
 	s.out = onLines[float32](valueTiles * tileFloats)
 	s.tiles = onLines[uint16](nearHalves)
 	s.places = make([]int, 2*LatentRows+2*fetchBehind)
@@ -42,10 +37,6 @@ func tiledLatent(p product, w []byte, ahead int) {
 	s := latentScratches.get()
 	defer releaseLatent(s)
 	s.ready()
-	if p.m >= latentWide {
-		s.wide(&p, w)
-		return
-	}
 	line := 2 * p.ldw
 	for i := range p.k {
 		s.places[i] = i * line
@@ -66,7 +57,12 @@ func tiledLatent(p product, w []byte, ahead int) {
 	}
 	for m := 0; m < p.m; m += tileHeads {
 		rows := min(tileHeads, p.m-m)
-		s.splitRows(&p, m, rows, s.x)
+		a := &s.split
+		a.columns, a.count, a.steps, a.mask = at(s.x, 0), rows, p.k/LatentDepth, 1<<LatentDepth-1
+		for r := range rows {
+			a.rows[r] = at(p.x, (m+r)*p.ldx)
+		}
+		runKernel(splitSixteen, a)
 		v.columns = valueBlocks // the kernel counts down
 		runKernel(latentValuesamx, v)
 		v.fetch = nil
@@ -77,58 +73,9 @@ func tiledLatent(p product, w []byte, ahead int) {
 	}
 }
 
-// splitRows splits up to 16 rows of x from m on into tiles.
-func (s *latentScratch) splitRows(p *product, m, rows int, tiles []uint16) {
-	a := &s.split
-	a.columns, a.count, a.steps, a.mask = at(tiles, 0), rows, p.k/LatentDepth, 1<<LatentDepth-1
-	for r := range rows {
-		a.rows[r] = at(p.x, (m+r)*p.ldx)
-	}
-	runKernel(splitSixteen, a)
-}
-
-// latentWide is the rows from which on interleaving weights before they are multiplied is faster.
-const latentWide = 64
-
-// wide multiplies many rows: pairs of rows of weights are interleaved once, and 32 rows share a tile of them.
-// Every sum has the order of fewer rows.
-func (s *latentScratch) wide(p *product, w []byte) {
-	steps := p.k / LatentDepth
-	grown(&s.right, valueTiles*steps*tileHalves)
-	a := &s.pair
-	a.nextTile, a.columns = steps*tileBytes, valueTiles
-	for k := 0; k < p.k; k += LatentDepth {
-		for r := range a.rows {
-			a.rows[r] = at(w, 2*(k+r)*p.ldw)
-		}
-		a.tiles = at(s.right, k/LatentDepth*tileHalves)
-		runKernel(pairWeights, a)
-	}
-	each := steps * 2 * tileHalves
-	b := &s.product
-	b.shapes = s.shapes
-	b.left, b.nextLeft, b.nextRight, b.ldSums, b.fresh = at(s.x, 0), 2*each, steps*tileBytes, 4*p.ldy, 1
-	b.steps, b.columns = steps, valueTiles/2
-	for m := 0; m < p.m; m += denseRows {
-		groups := 0
-		for r := m; r < min(m+denseRows, p.m); r += tileSide {
-			rows := min(tileSide, p.m-r)
-			s.splitRows(p, r, rows, s.x[groups*each:])
-			for column := range 2 {
-				b.shapes.set(2*groups+column, rows, pairLanes)
-			}
-			b.shapes.set(tileW+groups, rows, pairLanes)
-			groups++
-		}
-		b.right, b.sums = at(s.right, 0), at(p.y, m*p.ldy)
-		runKernel(partsKernels[groups-1][0], b)
-	}
-}
-
 // releaseLatent drops the pointers into the caller's memory and returns s.
 func releaseLatent(s *latentScratch) {
 	s.split.rows = [GroupRows]unsafe.Pointer{}
 	s.value.rows, s.value.memory, s.result.tiles = nil, nil, nil
-	s.pair.rows, s.product.sums = [stepDepth]unsafe.Pointer{}, nil
 	latentScratches.put(s)
 }
