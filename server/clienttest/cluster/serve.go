@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"strconv"
@@ -19,14 +20,17 @@ import (
 // client keeps no connections: a server that starts again on the same port must not be met by an old one.
 var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
-// freePort is one that nobody listens on.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+// freePort is one that nobody listens on. It is below those that Linux gives to outgoing connections, one
+// of which could be taken before its server listens.
+func freePort() (port int, err error) {
+	for range 100 {
+		port = 20000 + rand.IntN(12000)
+		var l net.Listener
+		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			return port, l.Close()
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	return 0, err
 }
 
 // worker is a server that can be started again.
