@@ -27,12 +27,14 @@ func (k KeySplit) MarshalText() ([]byte, error)  { return keySplits.marshal(k) }
 func (k *KeySplit) UnmarshalText(t []byte) error { return keySplits.unmarshal(k, t) }
 
 // ParseKeySplit reads a split; auto is unset.
-func ParseKeySplit(word string) (KeySplit, error) {
+func ParseKeySplit(word string) (k KeySplit, err error) {
 	if fold(word) == "auto" {
 		return SplitUnset, nil
 	}
-	var k KeySplit
-	return k, k.UnmarshalText([]byte(word))
+	if err := k.UnmarshalText([]byte(word)); err != nil {
+		return SplitUnset, fmt.Errorf("%w, auto", err)
+	}
+	return k, nil
 }
 
 // Keys is the number of keys of a part, 0 where rows stay whole.
@@ -75,7 +77,7 @@ func (r *resolver) split() error {
 		}
 		return &Error{Code: E02,
 			Asked:     fmt.Sprintf("rows %s with decode %s on %s", p.SplitKeys.Says(), c.Decode, r.hw.Arch),
-			Supported: fmt.Sprintf("it with decode %s and %s on sm90", SparseBlock, SparseRaw),
+			Supported: fmt.Sprintf("a split of keys with decode %s or %s on sm90", SparseBlock, SparseRaw),
 			Try:       "--split-keys auto"}
 	}
 	if c.SplitKeys = p.SplitKeys; c.SplitKeys != SplitUnset {

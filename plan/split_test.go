@@ -43,7 +43,7 @@ func TestSplitFollowsTheLoad(t *testing.T) {
 		if !slices.ContainsFunc(cfg.Reasons, func(r Reason) bool { return strings.HasPrefix(r.Text, quoted) }) {
 			t.Errorf("no reason begins %q: %q", quoted, cfg.Reasons)
 		}
-		want(t, fmt.Sprintf("%d sequences of half the heads", 2*at.Rows),
+		want(t, fmt.Sprintf("%d sequences of 16 heads, which take a unit of 64", 2*at.Rows),
 			resolved(Policy{Running: 2 * at.Rows}, 16, 1, DivisionUnset).SplitKeys, split)
 		want(t, fmt.Sprintf("%d sequences on two ranks", 2*at.Rows),
 			resolved(Policy{Running: 2 * at.Rows}, 128, 2, ByRequests).SplitKeys, split)
@@ -76,7 +76,7 @@ func TestSplitsAreWords(t *testing.T) {
 			t.Errorf("%q: %v, %v; want %v", word, got, err, k)
 		}
 	}
-	if _, err := ParseKeySplit("300"); err == nil || !strings.Contains(err.Error(), "whole, 256, 512") {
+	if _, err := ParseKeySplit("300"); err == nil || !strings.Contains(err.Error(), "whole, 256, 512, auto") {
 		t.Errorf("300: %v, want an error that lists the words", err)
 	}
 }

@@ -55,7 +55,7 @@ func (p *policyFlags) policy() (plan.Policy, error) {
 	}
 	split, err := plan.ParseKeySplit(p.split)
 	if err != nil {
-		return out, fmt.Errorf("--split-keys: %w, auto", err)
+		return out, fmt.Errorf("--split-keys: %w", err)
 	}
 	out.SplitKeys = split
 	return out, nil
