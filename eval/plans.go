@@ -65,6 +65,16 @@ func PlanHelp() string {
 	return b.String()
 }
 
+// PlanWord spells a flag that does the same as a word of a plan, such as --kv bf16, as that word. Other text stays.
+func PlanWord(flag string) string {
+	for _, w := range planWords {
+		if value, ok := strings.CutPrefix(flag, "--"+strings.TrimSuffix(w.word, "=")+" "); ok {
+			return w.word + value
+		}
+	}
+	return flag
+}
+
 // ParsePlans reads a comparison such as "dense,sparse,kv=fp8+deterministic": plans separated by commas, each of words
 // joined by plus signs. Settings that a plan does not mention are those of base.
 func ParsePlans(text string, base plan.Policy) ([]Plan, error) {

@@ -15,6 +15,7 @@ import (
 
 	"sparrow"
 	"sparrow/eval"
+	"sparrow/plan"
 	"sparrow/spec"
 )
 
@@ -111,7 +112,7 @@ func (f *evalFlags) placed(given *pflag.FlagSet) error {
 	if f.url != "" {
 		return f.refuse(given)
 	}
-	return onlyWithURL(given, "key", "timeout")
+	return onlyWith(given, false, "--url", "key", "timeout")
 }
 
 // loadTasks reads the named files and folders, or the tasks inside the binary.
@@ -188,6 +189,11 @@ func (f *evalFlags) comparePlans(cmd *cobra.Command, tasks []eval.Task) (*eval.C
 
 // unfinished says why a comparison stopped at a plan and how many plans finished before it.
 func unfinished(ctx context.Context, p eval.Plan, done, plans int, err error) error {
+	if refused := (*plan.Error)(nil); errors.As(err, &refused) {
+		advised := *refused
+		advised.Try = eval.PlanWord(refused.Try) // flags beside --compare would be overridden again
+		err = &advised
+	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w in plan %s; %d of %d plans finished", errInterrupted, p.Name, done, plans)
 	}
