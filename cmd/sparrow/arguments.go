@@ -10,10 +10,13 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// noArguments is for commands that take flags alone.
+// noArguments is for commands that take flags alone, some beside commands of their own.
 func noArguments(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
+	}
+	if c.HasSubCommands() {
+		return noCommand(c, args[0])
 	}
 	return fmt.Errorf("%s takes no arguments, and %q was given; its flags begin with --, see '%s --help'",
 		c.CommandPath(), args[0], c.CommandPath())

@@ -66,6 +66,7 @@ func TestWrongArgumentsAreNamedAsTheyWereTyped(t *testing.T) {
 		{"explain --family v3.2 --graph foo", "--graph: "},
 		{"explain --family v3.2 --v4-q8", "--v4-q8 is about DeepSeek-V4"},
 		{"simulate costs", "simulate costs: no servers"},
+		{"simulate cluster", `simulate: no command "cluster"; there are costs, replay, trace`},
 	} {
 		status, _, stderr := invoke(strings.Fields(c.args)...)
 		if status != 1 || !strings.Contains(stderr, c.want) {

@@ -128,7 +128,7 @@ func (f *benchServeFlags) run(cmd *cobra.Command) error {
 		}
 		return f.measure(cmd, list)
 	}
-	if err := onlyWithURL(cmd.Flags(), "key", "allow-remote", "stream-key"); err != nil {
+	if err := onlyWith(cmd.Flags(), false, "--url", "key", "allow-remote", "stream-key"); err != nil {
 		return fmt.Errorf("bench serve: %w", err)
 	}
 	return f.serveHere(cmd, list)

@@ -37,7 +37,7 @@ func flagValues() map[string][]string {
 		"nextn":     {"0", "1"},
 		"type":      mixNames(),
 		"family":    plan.ModelNames(),
-		"policy":    strings.Split(policyNames(), ", "),
+		"policy":    policyNames(),
 	}
 }
 

@@ -113,16 +113,6 @@ func (f *engineFlags) refuse(given *pflag.FlagSet) error {
 		strings.Join(wrong, ", "))
 }
 
-// onlyWithURL refuses flags about a server that is not asked.
-func onlyWithURL(given *pflag.FlagSet, names ...string) error {
-	for _, n := range names {
-		if given.Changed(n) {
-			return fmt.Errorf("--%s is about the server at --url; give --url, or leave it out", n)
-		}
-	}
-	return nil
-}
-
 // onlyWith refuses flags that would have no effect without another.
 func onlyWith(given *pflag.FlagSet, there bool, other string, names ...string) error {
 	for _, n := range names {

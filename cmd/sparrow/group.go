@@ -21,16 +21,21 @@ func nameSubcommands(c *cobra.Command) {
 		if len(args) == 0 {
 			return c.Help()
 		}
-		var names []string
-		for _, sub := range c.Commands() {
-			if sub.IsAvailableCommand() {
-				names = append(names, sub.Name())
-			}
-		}
-		hint := suggestion(args[0], names)
-		if hint == "" {
-			hint = fmt.Sprintf("; there are %s. See '%s --help'", strings.Join(names, ", "), c.CommandPath())
-		}
-		return fmt.Errorf("%s: no command %q%s", c.CommandPath(), args[0], hint)
+		return noCommand(c, args[0])
 	}
+}
+
+// noCommand refuses the name of a command that another one does not have.
+func noCommand(c *cobra.Command, name string) error {
+	var names []string
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() {
+			names = append(names, sub.Name())
+		}
+	}
+	hint := suggestion(name, names)
+	if hint == "" {
+		hint = fmt.Sprintf("; there are %s. See '%s --help'", strings.Join(names, ", "), c.CommandPath())
+	}
+	return fmt.Errorf("%s: no command %q%s", c.CommandPath(), name, hint)
 }

@@ -41,7 +41,7 @@ throughput, times to the first token and the share of prompts found in caches. T
 	s.StringVar(&f.trace, "trace", "", "file of the trace, JSON lines; - reads standard input")
 	s.IntVar(&f.config.Replicas, "replicas", 1, "number of servers")
 	s.StringVar(&f.policy, "policy", string(fleet.Prefix),
-		"how a router chooses a server: "+policyNames())
+		"how a router chooses a server: "+strings.Join(policyNames(), ", "))
 	s.StringSliceVar(&f.kills, "kill", nil,
 		"servers that die, each as `number@time`, with +time after which it is back: 3@60s+30s")
 	s.IntVar(&f.config.CacheTokens, "cache-tokens", 65536, "cache of each server, in tokens")
@@ -63,12 +63,12 @@ throughput, times to the first token and the share of prompts found in caches. T
 	return c
 }
 
-func policyNames() string {
+func policyNames() []string {
 	var names []string
 	for _, p := range fleet.Policies() {
 		names = append(names, string(p))
 	}
-	return strings.Join(names, ", ")
+	return names
 }
 
 func (f *simulateFlags) simulate(cmd *cobra.Command) (err error) {

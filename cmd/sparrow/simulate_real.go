@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -84,7 +85,7 @@ func replayCommand() *cobra.Command {
 	fl.StringVar(&trace, "trace", "", "file of the trace, JSON lines; - reads standard input")
 	fl.StringSliceVar(&s.URLs, "server", nil, "`URL` of a server; given once for each")
 	fl.StringVar(&s.Key, "key", "", "bearer key of the servers")
-	fl.StringVar(&policy, "policy", string(fleet.Prefix), "how to choose a server: "+policyNames())
+	fl.StringVar(&policy, "policy", string(fleet.Prefix), "how to choose a server: "+strings.Join(policyNames(), ", "))
 	fl.Uint64Var(&s.Seed, "seed", 1, "of tokens, and of choices between equals")
 	fl.BoolVar(&asJSON, "json", false, "print JSON")
 	return c

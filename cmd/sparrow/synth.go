@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -175,7 +174,7 @@ func readShape(name string) (file string, text []byte, err error) {
 		return name, text, err
 	}
 	file = name
-	if info, err := os.Stat(name); err == nil && info.IsDir() {
+	if isDir(name) {
 		file = filepath.Join(name, "config.json")
 	}
 	text, err = textfile.Read(file, textfile.Config)
