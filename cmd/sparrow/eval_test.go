@@ -122,7 +122,8 @@ func TestEvalRefusals(t *testing.T) {
 	}{
 		{[]string{"--url", "http://127.0.0.1:1", "--compare", "dense"}, "--compare"},
 		{[]string{"--compare", "thick"}, "thick"},
-		{[]string{"--compare", "kv=fp3", "--tasks", "talk"}, "supported: bf16, fp8 (fp8-656), fp8-576, f32; try kv=bf16\n"},
+		{[]string{"--compare", "kv=fp3", "--tasks", "talk"},
+			"supported: bf16, fp8 (fp8-656), fp8-576, f32; try kv=bf16\n"},
 		{[]string{"--tasks", "sums"}, "find_one_1024"},
 		{[]string{"--limit", "-1", "--tasks", "talk"}, "--limit -1: want 0"},
 		{[]string{"nowhere.jsonl"}, "nowhere.jsonl"},
