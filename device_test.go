@@ -51,11 +51,12 @@ func TestAutoTakesTheGPU(t *testing.T) {
 		if err != nil || name != "sm90" || len(warned) != 0 {
 			t.Fatalf("%q: %s, %v, %v", kernels, name, warned, err)
 		}
-		if c.StepTokens != gpuStepTokens || c.MaxRunning != gpuMaxRunning || c.Policy.KV != gpuKV || c.reserved == 0 {
+		if c.StepTokens != plan.StepTokens(plan.SM90) || c.MaxRunning != gpuMaxRunning || c.Policy.KV != gpuKV ||
+			c.reserved == 0 {
 			t.Errorf("%q: %+v", kernels, c)
 		}
-		want := fmt.Sprintf("[--step-tokens %d --max-running %d --max-stall %v --kv %s --prefill %s]", gpuStepTokens,
-			gpuMaxRunning, gpuMaxStall, gpuKV, gpuPrefill)
+		want := fmt.Sprintf("[--step-tokens %d --max-running %d --max-stall %v --kv %s --prefill %s]",
+			plan.StepTokens(plan.SM90), gpuMaxRunning, gpuMaxStall, gpuKV, gpuPrefill)
 		if got := fmt.Sprint(c.defaults); got != want {
 			t.Errorf("defaults %s, want %s", got, want)
 		}
@@ -110,7 +111,8 @@ func TestAutoFallsBack(t *testing.T) {
 			[]string{"f32 on sm90"}},
 	} {
 		arch, warned, got, err := opened(t, c.r, c.c)
-		if err != nil || arch != "cpu" || got.StepTokens != defaultStepTokens || got.Policy.KV != c.c.Policy.KV {
+		if err != nil || arch != "cpu" || got.StepTokens != plan.StepTokens(plan.CPU) ||
+			got.Policy.KV != c.c.Policy.KV {
 			t.Errorf("%s: %s, %+v, %v", c.name, arch, got, err)
 		}
 		if c.says == "" && len(warned) > 0 || c.says != "" && (len(warned) != 1 ||

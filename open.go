@@ -31,9 +31,7 @@ import (
 
 // Defaults of Config.
 const (
-	defaultStepTokens  = 512
 	defaultMaxRunning  = 64
-	gpuStepTokens      = 8192
 	gpuMaxRunning      = 256
 	defaultMaxStall    = 100 * time.Millisecond
 	gpuMaxStall        = 50 * time.Millisecond
@@ -277,9 +275,9 @@ func (c Config) withDefaults() Config {
 
 // onDevice adds the defaults that depend on the device, and notes them.
 func (c Config) onDevice(dev kernel.Machine, d config.Description) Config {
-	steps, running, stall := defaultStepTokens, defaultMaxRunning, defaultMaxStall
+	arch, running, stall := plan.CPU, defaultMaxRunning, defaultMaxStall
 	if dev.Hardware().Arch != "cpu" {
-		steps, running, stall = gpuStepTokens, gpuMaxRunning, gpuMaxStall
+		arch, running, stall = plan.SM90, gpuMaxRunning, gpuMaxStall
 	}
 	c.defaults = nil
 	set := func(v *int, d int, flag string) {
@@ -288,7 +286,7 @@ func (c Config) onDevice(dev kernel.Machine, d config.Description) Config {
 			c.defaults = append(c.defaults, fmt.Sprintf("--%s %d", flag, d))
 		}
 	}
-	set(&c.StepTokens, steps, "step-tokens")
+	set(&c.StepTokens, plan.StepTokens(arch), "step-tokens")
 	set(&c.MaxRunning, running, "max-running")
 	if c.MaxStall == 0 {
 		c.MaxStall = stall

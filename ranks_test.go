@@ -139,7 +139,7 @@ func enqueue(t *testing.T, m model.Model) {
 // What each rank takes of its GPU is known before anything is loaded; ranks on one GPU have a share of it.
 func TestRanksOnGPUsAreMeasured(t *testing.T) {
 	arch, _, c, err := opened(t, machine(80<<30, nil), Config{GPUs: []int{0, 0}})
-	if err != nil || arch != "sm90" || c.reserved == 0 || c.StepTokens != gpuStepTokens {
+	if err != nil || arch != "sm90" || c.reserved == 0 || c.StepTokens != plan.StepTokens(plan.SM90) {
 		t.Errorf("%s with %d bytes reserved and steps of %d, %v", arch, c.reserved, c.StepTokens, err)
 	}
 	if _, _, _, err := opened(t, machine(1<<30, nil), Config{GPUs: []int{0, 0}}); !errors.Is(err, kernel.ErrMemory) ||

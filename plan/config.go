@@ -218,7 +218,7 @@ type Policy struct {
 	V4SparsePrefill SparsePrefill `json:"v4_sparse_prefill,omitempty"`
 	V4Schedule      Schedule      `json:"v4_schedule,omitempty"`
 	V4Q8            bool          `json:"v4_q8,omitempty"`
-	// ChunkedPrefill is the most prompt tokens of one step; 0 means by memory.
+	// ChunkedPrefill is the most prompt tokens of one step; 0 means StepTokens, in the public catalogue by memory.
 	ChunkedPrefill int `json:"chunked_prefill,omitempty"`
 }
 

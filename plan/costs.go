@@ -44,11 +44,11 @@ func (c *costs) denseReason(keys int) string {
 			at = p
 		}
 	}
-	text := fmt.Sprintf("on %s, attention of a prompt of %d keys takes a layer %.3g ms dense, %.3g sparse", c.Device,
+	text := fmt.Sprintf("on %s, attention of a prompt of %d keys takes a layer %v ms dense, %v sparse", c.Device,
 		at.Size, at.First, at.Second)
 	for _, p := range c.Prompts {
 		if p.Size > keys && p.First >= p.Second {
-			return text + fmt.Sprintf("; of %d keys %.3g and %.3g", p.Size, p.First, p.Second)
+			return text + fmt.Sprintf("; of %d keys %v and %v", p.Size, p.First, p.Second)
 		}
 	}
 	return text
@@ -67,8 +67,8 @@ func (c *costs) flat() bool {
 // flatReason quotes the longest and the shortest prompt.
 func (c *costs) flatReason() string {
 	short, long := c.V4[0], c.V4[len(c.V4)-1]
-	return fmt.Sprintf("on %s, attention of a prompt of %d tokens takes a layer %.3g ms gathered, %.3g in place; of "+
-		"%d tokens %.3g and %.3g", c.Device, long.Size, long.First, long.Second, short.Size, short.First, short.Second)
+	return fmt.Sprintf("on %s, attention of a prompt of %d tokens takes a layer %v ms gathered, %v in place; of "+
+		"%d tokens %v and %v", c.Device, long.Size, long.First, long.Second, short.Size, short.First, short.Second)
 }
 
 // group is how many of n verified rows of a request are scored at a time: all of them, or the largest equal groups
@@ -85,6 +85,6 @@ func (h *Hardware) group(n int) int {
 
 // groupReason quotes groups against split rows.
 func (c *costs) groupReason() string {
-	return fmt.Sprintf("on %s over 32768 keys take %.3g ms in groups of %d, %.3g split", c.Verified, c.Verify.First,
+	return fmt.Sprintf("on %s over 32768 keys take %v ms in groups of %d, %v split", c.Verified, c.Verify.First,
 		c.Verify.Size, c.Verify.Second)
 }

@@ -137,6 +137,9 @@ func TestLimitsAndMemory(t *testing.T) {
 		}
 		cfg := newSetup(t, CatalogPublic, "sm90", wish(func(p *Policy) { p.DP = 4 })).resolve(t)
 		want(t, "with data parallelism", cfg.ChunkedPrefill, 2048)
+		for hw, tokens := range map[string]int{"cpu": 512, "sm90": 8192} {
+			want(t, "of our server on "+hw, newSetup(t, CatalogSparrow, hw).resolve(t).ChunkedPrefill, tokens)
+		}
 	})
 }
 

@@ -22,16 +22,25 @@ func (r *resolver) reserve() error {
 		r.reason("dispatch 17", "transient reserve %d bytes: what a static part of %.2f leaves", c.MaxTransient,
 			p.StaticFraction)
 	}
-	c.ChunkedPrefill = p.ChunkedPrefill
-	if c.ChunkedPrefill == 0 {
+	switch {
+	case p.ChunkedPrefill > 0:
+		c.ChunkedPrefill = p.ChunkedPrefill
+	case p.Catalog == CatalogSparrow:
+		c.ChunkedPrefill = StepTokens(r.hw.Arch)
+		r.reason("dispatch 16", "prompts in chunks of --step-tokens: %d by default on %s", c.ChunkedPrefill, r.hw.Arch)
+	default:
 		c.ChunkedPrefill = chunkByMemory(r.hw.MemoryBytes) / max(p.DP, 1)
-		reason := "prompts in chunks of %d tokens, by device memory"
-		if p.Catalog == CatalogSparrow {
-			reason = "prompts in chunks of at most %d tokens, by device memory; a server takes --step-tokens at a time"
-		}
-		r.reason("dispatch 16", reason, c.ChunkedPrefill)
+		r.reason("dispatch 16", "prompts in chunks of %d tokens, by device memory", c.ChunkedPrefill)
 	}
 	return nil
+}
+
+// StepTokens is how many new tokens a step of our server has at most, where it was not told.
+func StepTokens(on Arch) int {
+	if on == CPU {
+		return 512
+	}
+	return 8192
 }
 
 func orDefault[T comparable](v, otherwise T) T {
@@ -42,7 +51,7 @@ func orDefault[T comparable](v, otherwise T) T {
 	return v
 }
 
-// chunkByMemory is the prompt chunk that suits a device's memory.
+// chunkByMemory is the prompt chunk that suits a device's memory, in other engines.
 func chunkByMemory(bytes int64) int {
 	switch {
 	case bytes < 35*gb:

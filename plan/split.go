@@ -98,7 +98,7 @@ func (r *resolver) split() error {
 	at := times.decode(rows * roundUp(r.model.Heads, unitHeads) / unitHeads)
 	c.SplitKeys = fastestSplit(at)
 	r.reason("dispatch 16", "rows over FP8 pages %s: up to %d rows of %d heads decode at once; on %s, attention of %d "+
-		"rows of %d heads takes %.4g us cut after 256 keys, %.4g after 512, %.4g whole", c.SplitKeys.Says(), rows,
+		"rows of %d heads takes %v us cut after 256 keys, %v after 512, %v whole", c.SplitKeys.Says(), rows,
 		r.model.Heads, times.Device, at.Rows, cost.DecodeHeads, at.Keys256, at.Keys512, at.Whole)
 	return nil
 }
