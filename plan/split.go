@@ -48,8 +48,8 @@ func (k KeySplit) Keys() int {
 	return 0
 }
 
-// time is the microseconds of a measured decode.
-func (k KeySplit) time(d cost.Decode) float64 {
+// Micros is the microseconds of a measured decode.
+func (k KeySplit) Micros(d cost.Decode) float64 {
 	switch k {
 	case Split256:
 		return d.Keys256
@@ -118,7 +118,7 @@ func (c *costs) decode(units int) cost.Decode {
 func fastestSplit(d cost.Decode) KeySplit {
 	best := Split512
 	for _, k := range []KeySplit{Split256, SplitWhole} {
-		if k.time(d) < best.time(d) {
+		if k.Micros(d) < best.Micros(d) {
 			best = k
 		}
 	}

@@ -6,6 +6,8 @@ import (
 
 	"sparrow/layout"
 	"sparrow/model/config"
+	"sparrow/plan"
+	"sparrow/plan/cost"
 )
 
 // dsaStep is a step of DeepSeek-V3.2 or GLM-5.
@@ -36,14 +38,14 @@ func (s *dsaStep) layer(l int) {
 		s.product(s.own, s.heads*(nope+rope)+index, float64(a.QLora), 1)+s.product(s.own, h, s.heads*v, 1),
 		s.productFormula())
 	units := math.Ceil(s.heads / 64)
-	attention := fmt.Sprintf("decodes: %.0f us + %.2f us for each row and 64 heads, at least %.0f; prompts: %.1f us "+
-		"for a row and 128 heads; dense: operations / %.0f TFLOP/s; absorb and expand are bf16 products", x.First,
-		x.Unit, x.Least, x.Prompt, x.DenseOps/1e6)
+	attention := fmt.Sprintf("decodes: between measured times of rows of 128 heads, %s; prompts: %.1f us for a row "+
+		"and 128 heads; dense: operations / %.0f TFLOP/s; absorb and expand are bf16 products", s.cfg.SplitKeys.Says(),
+		x.Prompt, x.DenseOps/1e6)
 	if n := s.decodes + s.sparse; n > 0 {
 		s.add("attention", s.product(n, s.heads*latent, nope, 2)+s.product(n, s.heads*v, latent, 2), attention)
 	}
 	if s.decodes > 0 {
-		s.add("attention", max(x.Least, x.First+s.decodes*units*x.Unit), attention)
+		s.add("attention", decoded(x.Decodes, s.cfg.SplitKeys, s.decodes*units*64/cost.DecodeHeads), attention)
 	}
 	s.add("attention", s.sparse*units/2*x.Prompt, attention)
 	if s.denseRows > 0 {
@@ -58,6 +60,23 @@ func (s *dsaStep) layer(l int) {
 	}
 	s.rest("norms, residual sums, quantisation, rotation, rows stored")
 	s.exchanges(h)
+}
+
+// decoded is the time of attention of some rows with cost.DecodeHeads heads: between the measured numbers of rows in
+// proportion, beyond the last one as if all rows took as long as those.
+func decoded(measured []cost.Decode, split plan.KeySplit, rows float64) float64 {
+	last := measured[0]
+	for _, d := range measured {
+		if n := float64(d.Rows); rows <= n {
+			if d.Rows == last.Rows {
+				return split.Micros(d)
+			}
+			from, to := split.Micros(last), split.Micros(d)
+			return from + (to-from)*(rows-float64(last.Rows))/(n-float64(last.Rows))
+		}
+		last = d
+	}
+	return split.Micros(last) * rows / float64(last.Rows)
 }
 
 func (p *parts) indexFormula() string {

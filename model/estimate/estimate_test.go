@@ -11,16 +11,17 @@ import (
 	"sparrow/model/dsa"
 	"sparrow/model/synth"
 	"sparrow/plan"
+	"sparrow/plan/cost"
 )
 
 // of estimates a batch of a preset on H200s that share attention by heads.
 func of(t *testing.T, preset, batch string, gpus int) *Estimate {
 	t.Helper()
-	return divided(t, preset, batch, gpus, plan.ByHeads)
+	return divided(t, preset, batch, gpus, plan.ByHeads, plan.SplitUnset)
 }
 
-// divided is of, with requests given to ranks in turn where these are divided.
-func divided(t *testing.T, preset, batch string, gpus int, how plan.Division) *Estimate {
+// divided is of, with requests given to ranks in turn where these are divided, and rows cut as asked.
+func divided(t *testing.T, preset, batch string, gpus int, how plan.Division, split plan.KeySplit) *Estimate {
 	t.Helper()
 	text, err := synth.PresetConfig(preset)
 	if err != nil {
@@ -38,7 +39,7 @@ func divided(t *testing.T, preset, batch string, gpus int, how plan.Division) *E
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg, _, err := plan.Resolve(hw, m, plan.Policy{KV: "fp8", Prefill: "sparse-flat"})
+	cfg, _, err := plan.Resolve(hw, m, plan.Policy{KV: "fp8", Prefill: "sparse-flat", SplitKeys: split})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,6 +85,15 @@ func TestWithin15PercentOfMeasuredSteps(t *testing.T) {
 		check(fmt.Sprintf("%s, %d x %dk", c.preset, c.batch, c.thousands),
 			of(t, c.preset, decodes(c.batch, c.thousands<<10), 1).Millis, c.millis)
 	}
+	for split, steps := range map[plan.KeySplit]map[int]float64{
+		plan.SplitWhole: {1: 2.16, 16: 4.68, 64: 5.42, 128: 6.42},
+		plan.Split256:   {1: 1.79, 16: 4.52, 64: 5.58, 128: 6.84},
+	} {
+		for batch, millis := range steps {
+			e := divided(t, "v32-slice", decodes(batch, 8<<10), 1, plan.ByHeads, split)
+			check(fmt.Sprintf("%d x 8k, rows %s", batch, split.Says()), e.Millis, millis)
+		}
+	}
 	for _, c := range []struct {
 		preset    string
 		tokens    int
@@ -95,6 +105,20 @@ func TestWithin15PercentOfMeasuredSteps(t *testing.T) {
 			sum += of(t, c.preset, fmt.Sprintf("extend:8192+%d", at), 1).Millis
 		}
 		check(fmt.Sprintf("%s, a prompt of %d", c.preset, c.tokens), sum, float64(c.tokens)/c.perSecond*1000)
+	}
+}
+
+// Attention of decodes takes what was measured for the plan's split, and between measured sizes a part of both.
+func TestDecodesFollowTheSplit(t *testing.T) {
+	list := []cost.Decode{{Rows: 2, Whole: 50, Keys512: 10}, {Rows: 4, Whole: 60, Keys512: 30}}
+	for _, c := range []struct {
+		split      plan.KeySplit
+		rows, want float64
+	}{{plan.Split512, 1, 10}, {plan.Split512, 2, 10}, {plan.Split512, 3, 20}, {plan.Split512, 4, 30},
+		{plan.Split512, 8, 60}, {plan.SplitWhole, 3, 55}} {
+		if got := decoded(list, c.split, c.rows); got != c.want {
+			t.Errorf("%g rows, %s: %g us, want %g", c.rows, c.split.Says(), got, c.want)
+		}
 	}
 }
 
@@ -136,7 +160,7 @@ func TestEightGPUsByRequests(t *testing.T) {
 	estimates := func(sequences int) (one, heads, requests *Estimate) {
 		batch := decodes(sequences, 8192)
 		return of(t, "deepseek-v3.2", batch, 1), of(t, "deepseek-v3.2", batch, 8),
-			divided(t, "deepseek-v3.2", batch, 8, plan.ByRequests)
+			divided(t, "deepseek-v3.2", batch, 8, plan.ByRequests, plan.SplitUnset)
 	}
 	_, heads, requests := estimates(256)
 	if a, b := stage(requests, "indexer"), stage(heads, "indexer"); !(a < b/4) {

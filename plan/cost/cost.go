@@ -39,6 +39,11 @@ type Decode struct {
 // DecodeHeads is the heads of those rows.
 const DecodeHeads = 128
 
+// h200Decodes are those of an H200.
+var h200Decodes = []Decode{{1, 75.5, 14.6, 21.1}, {4, 76.4, 19.7, 22.3}, {8, 76.7, 24.2, 25.5}, {16, 77.4, 36.2, 32.3},
+	{32, 78.2, 62.9, 54.9}, {48, 79.7, 96.8, 85.5}, {64, 81.9, 117.1, 100.7}, {96, 155.3, 180.6, 154.5},
+	{128, 155.4, 235.3, 201.6}}
+
 // H200Choices are those of an H200.
 func H200Choices() Choices {
 	return Choices{
@@ -47,9 +52,7 @@ func H200Choices() Choices {
 			{2048, 0.439, 1.8}},
 		V4:     []Contest{{512, 0.0504, 0.0686}, {4096, 0.535, 0.703}, {13312, 1.86, 2.38}, {30720, 4.43, 5.61}},
 		Verify: Contest{4, 0.235, 0.552}, Verified: "an H200, 8 rows of each of 64 requests",
-		Decodes: []Decode{{1, 75.5, 14.6, 21.1}, {4, 76.4, 19.7, 22.3}, {8, 76.7, 24.2, 25.5}, {16, 77.4, 36.2, 32.3},
-			{32, 78.2, 62.9, 54.9}, {48, 79.7, 96.8, 85.5}, {64, 81.9, 117.1, 100.7}, {96, 155.3, 180.6, 154.5},
-			{128, 155.4, 235.3, 201.6}},
+		Decodes: h200Decodes,
 	}
 }
 
@@ -76,10 +79,10 @@ type GPU struct {
 	// Experts of e2m1 ("DeepSeek-V4-Flash at full size"): bytes of few rows, operations of many.
 	NarrowExperts, NarrowExpertOps float64
 	Choose, ChooseRow              float64 // choice, sort and launches, and a row's part of it
-	// Sparse attention of decodes ("Sparse attention"): at least Least, else First and each row's units of 64 heads.
-	Least, First, Unit float64
-	Prompt             float64 // sparse attention of a prompt's row with 128 heads, gathered rows included
-	DenseOps           float64 // dense attention
+	// Decodes are attention of decodes, ascending, as those of Choices.
+	Decodes  []Decode
+	Prompt   float64 // sparse attention of a prompt's row with 128 heads, gathered rows included
+	DenseOps float64 // dense attention
 	// Attention of DeepSeek-V4 with 64 heads over 128 keys and 512: of decodes, a part that all rows share and a
 	// row's, and of a prompt's row.
 	V4First, V4Row, V4Prompt float64
@@ -101,7 +104,7 @@ func H200() GPU {
 		Launch: 1.8, Weights: 4.0e6, FP8: 1.1e9, BF16: 0.65e9, Rows64: 0.12,
 		Experts: 4.45e6, ExpertOps: 1.0e9, WideExpertOps: 0.73e9, NarrowExperts: 1.3e6,
 		NarrowExpertOps: 0.298e9, Choose: 14, ChooseRow: 0.02,
-		Least: 21, First: 10, Unit: 0.78, Prompt: 1.0, DenseOps: 0.42e9, V4First: 8.2, V4Row: 0.22, V4Prompt: 0.147,
+		Decodes: h200Decodes, Prompt: 1.0, DenseOps: 0.42e9, V4First: 8.2, V4Row: 0.22, V4Prompt: 0.147,
 		V4Launches: 67, V4Launch: 1.5,
 		Keys: 3.9e6, ScoreOps: 1.1e9, Pick: 5, Scores: 3.3e6,
 		Rest: 18, RestRow: 0.22, Step: 40,
