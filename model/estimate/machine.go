@@ -2,7 +2,6 @@ package estimate
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -72,33 +71,35 @@ func (m *Machine) set(key, value string) error {
 		m.Host.Cores = n
 		return nil
 	}
-	if !slices.Contains([]string{"host", "memory", "bus", "stream", "read"}, key) {
+	change, ok := figures[key]
+	if !ok {
 		return fmt.Errorf("no figure %q is known", key)
 	}
 	n, err := amount(value)
-	if err != nil {
-		return err
+	if err == nil {
+		change(m, n)
 	}
-	const binary = float64(1<<30) / 1e9 // memory is counted in GiB, rates in GB
-	switch key {
-	case "host":
-		m.Host.MemoryBytes = int64(n * binary)
-	case "memory":
-		m.GPU.MemoryBytes = int64(n * binary)
-	case "bus":
-		m.Bus.Rate = n / 1e6
-	case "stream":
-		m.Host.Stream = n / 1e6
-	case "read":
+	return err
+}
+
+// figures are those that are amounts, and what they change.
+var figures = map[string]func(m *Machine, n float64){
+	"host":   func(m *Machine, n float64) { m.Host.MemoryBytes = int64(n * gib) },
+	"memory": func(m *Machine, n float64) { m.GPU.MemoryBytes = int64(n * gib) },
+	"bus":    func(m *Machine, n float64) { m.Bus.Rate = n / 1e6 },
+	"stream": func(m *Machine, n float64) { m.Host.Stream = n / 1e6 },
+	"read": func(m *Machine, n float64) {
 		// What is bound by memory is as much slower or faster; products of many rows stay as they are.
 		was := m.GPU.Weights
 		m.GPU.Weights = n / 1e6
 		for _, rate := range []*float64{&m.GPU.Experts, &m.GPU.Keys, &m.GPU.Scores} {
 			*rate *= m.GPU.Weights / was
 		}
-	}
-	return nil
+	},
 }
+
+// gib is a GiB in GB: amounts of memory are counted in GiB, rates in GB.
+const gib = float64(1<<30) / 1e9
 
 // amount reads a number of billions (G) or of thousands of them (T).
 func amount(text string) (float64, error) {
