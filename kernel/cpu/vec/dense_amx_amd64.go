@@ -58,8 +58,8 @@ const (
 	denseRows  = 2 * tileSide // rows that are multiplied together
 )
 
-// partsKernels is by groups of rows less one and parts of columns less one.
-var partsKernels = [2][2]func(*partsArgs){{parts1x1, parts1x2}, {parts2x1, parts2x2}}
+// partsKernels is by groups of rows less one.
+var partsKernels = [...]func(*partsArgs){parts1, parts2}
 
 // denseScratch is the memory of dense attention with one head.
 type denseScratch struct {
@@ -218,7 +218,7 @@ func (s *denseScratch) fold(h *DenseHead, r, rows, first int) {
 	}
 	groups, tiles := (rows+tileSide-1)/tileSide, h.stepTiles()
 	steps := stepsOf(most)
-	kernel := partsKernels[groups-1][1]
+	kernel := partsKernels[groups-1]
 	a := &s.product
 	a.left, a.nextLeft = at(s.queries, r/tileSide*tiles*tileHalves), tiles*tileBytes
 	a.right, a.nextRight = at(s.keys, 0), tiles*tileBytes

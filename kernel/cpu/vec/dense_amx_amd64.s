@@ -560,9 +560,9 @@ DATA below1<>+56(SB)/4, $0x3f800000
 DATA below1<>+60(SB)/4, $0x3f800000
 GLOBL below1<>(SB), RODATA|NOPTR, $64
 
-// func parts1x1(a *partsArgs)
-// 1 groups of 16 rows of two parts by pairs of 16 columns of 1.
-TEXT ·parts1x1(SB), NOSPLIT, $0-8
+// func parts1(a *partsArgs)
+// 1 groups of 16 rows by pairs of 16 columns, all of two parts.
+TEXT ·parts1(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0x00; // ldtilecfg (%rax)
 	MOVQ partsArgs_right(AX), SI
@@ -594,9 +594,14 @@ step2:
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x13; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rbx,%r10,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCC; // tdpbf16ps %tmm7,%tmm4,%tmm1
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x12; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdx,%r10,1),%tmm6
+	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x13; // tileloadd (%rbx,%r10,1),%tmm4
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x16; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%r14,%r10,1),%tmm7
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCC; // tdpbf16ps %tmm7,%tmm4,%tmm1
 	ADDQ $2048, BX
-	ADDQ $1024, DX
-	ADDQ $1024, R14
+	ADDQ $2048, DX
+	ADDQ $2048, R14
 	DECQ R8
 	JNZ step2
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x0F; // tilestored %tmm0,(%rdi,%rcx,1)
@@ -609,9 +614,9 @@ step2:
 	VZEROUPPER
 	RET
 
-// func parts1x2(a *partsArgs)
-// 1 groups of 16 rows of two parts by pairs of 16 columns of 2.
-TEXT ·parts1x2(SB), NOSPLIT, $0-8
+// func parts2(a *partsArgs)
+// 2 groups of 16 rows by pairs of 16 columns, all of two parts.
+TEXT ·parts2(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0x00; // ldtilecfg (%rax)
 	MOVQ partsArgs_right(AX), SI
@@ -622,185 +627,64 @@ TEXT ·parts1x2(SB), NOSPLIT, $0-8
 	MOVQ $64, R10
 pair5:
 	MOVQ partsArgs_left(AX), BX
+	MOVQ partsArgs_nextLeft(AX), R13
+	ADDQ BX, R13
+	MOVQ CX, R15
+	SHLQ $4, R15
+	ADDQ DI, R15
 	MOVQ SI, DX
 	LEAQ (SI)(R12*1), R14
 	MOVQ partsArgs_steps(AX), R8
 	CMPQ partsArgs_fresh(AX), $0
 	JNE fresh7
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x04; BYTE $0x0F; // tileloadd (%rdi,%rcx,1),%tmm0
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x14; BYTE $0x0F; // tileloadd (%r15,%rcx,1),%tmm2
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x4C; BYTE $0x0F; BYTE $0x40; // tileloadd 0x40(%rdi,%rcx,1),%tmm1
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x5C; BYTE $0x0F; BYTE $0x40; // tileloadd 0x40(%r15,%rcx,1),%tmm3
 	JMP begun8
 fresh7:
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC0; // tilezero %tmm0
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD0; // tilezero %tmm2
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC8; // tilezero %tmm1
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD8; // tilezero %tmm3
 begun8:
 step6:
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x34; BYTE $0x12; // tileloadd (%rdx,%r10,1),%tmm6
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x13; // tileloadd (%rbx,%r10,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0x6C; BYTE $0x15; BYTE $0x00; // tileloadd (%r13,%r10,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD5; // tdpbf16ps %tmm6,%tmm5,%tmm2
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0x3C; BYTE $0x16; // tileloadd (%r14,%r10,1),%tmm7
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCC; // tdpbf16ps %tmm7,%tmm4,%tmm1
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x13; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rbx,%r10,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCC; // tdpbf16ps %tmm7,%tmm4,%tmm1
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x15; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%r13,%r10,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD5; // tdpbf16ps %tmm6,%tmm5,%tmm2
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x12; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdx,%r10,1),%tmm6
 	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x13; // tileloadd (%rbx,%r10,1),%tmm4
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
+	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0x6C; BYTE $0x15; BYTE $0x00; // tileloadd (%r13,%r10,1),%tmm5
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD5; // tdpbf16ps %tmm6,%tmm5,%tmm2
 	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x16; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%r14,%r10,1),%tmm7
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCC; // tdpbf16ps %tmm7,%tmm4,%tmm1
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
 	ADDQ $2048, BX
+	ADDQ $2048, R13
 	ADDQ $2048, DX
 	ADDQ $2048, R14
 	DECQ R8
 	JNZ step6
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x0F; // tilestored %tmm0,(%rdi,%rcx,1)
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x14; BYTE $0x0F; // tilestored %tmm2,(%r15,%rcx,1)
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x4C; BYTE $0x0F; BYTE $0x40; // tilestored %tmm1,0x40(%rdi,%rcx,1)
+	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x5C; BYTE $0x0F; BYTE $0x40; // tilestored %tmm3,0x40(%r15,%rcx,1)
 	LEAQ (SI)(R12*2), SI
 	ADDQ $128, DI
 	DECQ R9
 	JNZ pair5
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0xC0; // tilerelease
-	VZEROUPPER
-	RET
-
-// func parts2x1(a *partsArgs)
-// 2 groups of 16 rows of two parts by pairs of 16 columns of 1.
-TEXT ·parts2x1(SB), NOSPLIT, $0-8
-	MOVQ a+0(FP), AX
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0x00; // ldtilecfg (%rax)
-	MOVQ partsArgs_right(AX), SI
-	MOVQ partsArgs_nextRight(AX), R12
-	MOVQ partsArgs_sums(AX), DI
-	MOVQ partsArgs_ldSums(AX), CX
-	MOVQ partsArgs_columns(AX), R9
-	MOVQ $64, R10
-pair9:
-	MOVQ partsArgs_left(AX), BX
-	MOVQ partsArgs_nextLeft(AX), R13
-	ADDQ BX, R13
-	MOVQ CX, R15
-	SHLQ $4, R15
-	ADDQ DI, R15
-	MOVQ SI, DX
-	LEAQ (SI)(R12*1), R14
-	MOVQ partsArgs_steps(AX), R8
-	CMPQ partsArgs_fresh(AX), $0
-	JNE fresh11
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x04; BYTE $0x0F; // tileloadd (%rdi,%rcx,1),%tmm0
-	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x14; BYTE $0x0F; // tileloadd (%r15,%rcx,1),%tmm2
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x4C; BYTE $0x0F; BYTE $0x40; // tileloadd 0x40(%rdi,%rcx,1),%tmm1
-	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x5C; BYTE $0x0F; BYTE $0x40; // tileloadd 0x40(%r15,%rcx,1),%tmm3
-	JMP begun12
-fresh11:
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC0; // tilezero %tmm0
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD0; // tilezero %tmm2
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC8; // tilezero %tmm1
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD8; // tilezero %tmm3
-begun12:
-step10:
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x34; BYTE $0x12; // tileloadd (%rdx,%r10,1),%tmm6
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x13; // tileloadd (%rbx,%r10,1),%tmm4
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
-	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0x6C; BYTE $0x15; BYTE $0x00; // tileloadd (%r13,%r10,1),%tmm5
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD5; // tdpbf16ps %tmm6,%tmm5,%tmm2
-	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0x3C; BYTE $0x16; // tileloadd (%r14,%r10,1),%tmm7
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCC; // tdpbf16ps %tmm7,%tmm4,%tmm1
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x13; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rbx,%r10,1),%tmm4
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCC; // tdpbf16ps %tmm7,%tmm4,%tmm1
-	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x15; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%r13,%r10,1),%tmm5
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD5; // tdpbf16ps %tmm6,%tmm5,%tmm2
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
-	ADDQ $2048, BX
-	ADDQ $2048, R13
-	ADDQ $1024, DX
-	ADDQ $1024, R14
-	DECQ R8
-	JNZ step10
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x0F; // tilestored %tmm0,(%rdi,%rcx,1)
-	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x14; BYTE $0x0F; // tilestored %tmm2,(%r15,%rcx,1)
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x4C; BYTE $0x0F; BYTE $0x40; // tilestored %tmm1,0x40(%rdi,%rcx,1)
-	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x5C; BYTE $0x0F; BYTE $0x40; // tilestored %tmm3,0x40(%r15,%rcx,1)
-	LEAQ (SI)(R12*2), SI
-	ADDQ $128, DI
-	DECQ R9
-	JNZ pair9
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0xC0; // tilerelease
-	VZEROUPPER
-	RET
-
-// func parts2x2(a *partsArgs)
-// 2 groups of 16 rows of two parts by pairs of 16 columns of 2.
-TEXT ·parts2x2(SB), NOSPLIT, $0-8
-	MOVQ a+0(FP), AX
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0x00; // ldtilecfg (%rax)
-	MOVQ partsArgs_right(AX), SI
-	MOVQ partsArgs_nextRight(AX), R12
-	MOVQ partsArgs_sums(AX), DI
-	MOVQ partsArgs_ldSums(AX), CX
-	MOVQ partsArgs_columns(AX), R9
-	MOVQ $64, R10
-pair13:
-	MOVQ partsArgs_left(AX), BX
-	MOVQ partsArgs_nextLeft(AX), R13
-	ADDQ BX, R13
-	MOVQ CX, R15
-	SHLQ $4, R15
-	ADDQ DI, R15
-	MOVQ SI, DX
-	LEAQ (SI)(R12*1), R14
-	MOVQ partsArgs_steps(AX), R8
-	CMPQ partsArgs_fresh(AX), $0
-	JNE fresh15
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x04; BYTE $0x0F; // tileloadd (%rdi,%rcx,1),%tmm0
-	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x14; BYTE $0x0F; // tileloadd (%r15,%rcx,1),%tmm2
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x4C; BYTE $0x0F; BYTE $0x40; // tileloadd 0x40(%rdi,%rcx,1),%tmm1
-	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x5C; BYTE $0x0F; BYTE $0x40; // tileloadd 0x40(%r15,%rcx,1),%tmm3
-	JMP begun16
-fresh15:
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC0; // tilezero %tmm0
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD0; // tilezero %tmm2
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xC8; // tilezero %tmm1
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x49; BYTE $0xD8; // tilezero %tmm3
-begun16:
-step14:
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x34; BYTE $0x12; // tileloadd (%rdx,%r10,1),%tmm6
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x13; // tileloadd (%rbx,%r10,1),%tmm4
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
-	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0x6C; BYTE $0x15; BYTE $0x00; // tileloadd (%r13,%r10,1),%tmm5
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD5; // tdpbf16ps %tmm6,%tmm5,%tmm2
-	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0x3C; BYTE $0x16; // tileloadd (%r14,%r10,1),%tmm7
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCC; // tdpbf16ps %tmm7,%tmm4,%tmm1
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xA4; BYTE $0x13; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rbx,%r10,1),%tmm4
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCC; // tdpbf16ps %tmm7,%tmm4,%tmm1
-	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x15; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%r13,%r10,1),%tmm5
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD5; // tdpbf16ps %tmm6,%tmm5,%tmm2
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0xB4; BYTE $0x12; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rdx,%r10,1),%tmm6
-	BYTE $0xC4; BYTE $0xA2; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x13; // tileloadd (%rbx,%r10,1),%tmm4
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xC4; // tdpbf16ps %tmm6,%tmm4,%tmm0
-	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0x6C; BYTE $0x15; BYTE $0x00; // tileloadd (%r13,%r10,1),%tmm5
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x4A; BYTE $0x5C; BYTE $0xD5; // tdpbf16ps %tmm6,%tmm5,%tmm2
-	BYTE $0xC4; BYTE $0x82; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x16; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%r14,%r10,1),%tmm7
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xCC; // tdpbf16ps %tmm7,%tmm4,%tmm1
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x42; BYTE $0x5C; BYTE $0xDD; // tdpbf16ps %tmm7,%tmm5,%tmm3
-	ADDQ $2048, BX
-	ADDQ $2048, R13
-	ADDQ $2048, DX
-	ADDQ $2048, R14
-	DECQ R8
-	JNZ step14
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x04; BYTE $0x0F; // tilestored %tmm0,(%rdi,%rcx,1)
-	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x14; BYTE $0x0F; // tilestored %tmm2,(%r15,%rcx,1)
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7A; BYTE $0x4B; BYTE $0x4C; BYTE $0x0F; BYTE $0x40; // tilestored %tmm1,0x40(%rdi,%rcx,1)
-	BYTE $0xC4; BYTE $0xC2; BYTE $0x7A; BYTE $0x4B; BYTE $0x5C; BYTE $0x0F; BYTE $0x40; // tilestored %tmm3,0x40(%r15,%rcx,1)
-	LEAQ (SI)(R12*2), SI
-	ADDQ $128, DI
-	DECQ R9
-	JNZ pair13
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x78; BYTE $0x49; BYTE $0xC0; // tilerelease
 	VZEROUPPER
 	RET
@@ -815,19 +699,19 @@ TEXT ·denseQueries(SB), NOSPLIT, $0-8
 	XORL SI, SI
 	KXNORD K1, K1, K1
 	KXNORD K2, K2, K2
-loop17:
+loop9:
 	CMPQ R8, $1
-	JNE full18
+	JNE full10
 	MOVQ packArgs_mask(AX), R9
 	KMOVD R9, K1
 	SHRQ $16, R9
 	KMOVD R9, K2
 	SHRQ $16, R9
-full18:
+full10:
 	MOVQ packArgs_count(AX), R10
 	LEAQ packArgs_rows(AX), R11
 	MOVQ DI, R12
-row19:
+row11:
 	MOVQ (R11), BX
 	VMOVUPS.Z (BX)(SI*1), K1, Z21
 	VPADDD.BCST roundHalf<>(SB), Z21, Z17
@@ -846,13 +730,13 @@ row19:
 	ADDQ $8, R11
 	ADDQ $64, R12
 	DECQ R10
-	JNZ row19
+	JNZ row11
 	KMOVW K7, R10
 	MOVQ R10, packArgs_rest(AX)
 	ADDQ $2048, DI
 	ADDQ $128, SI
 	SUBQ $1, R8
-	JNZ loop17
+	JNZ loop9
 	VZEROUPPER
 	RET
 
@@ -866,19 +750,19 @@ TEXT ·denseKeyTiles(SB), NOSPLIT, $0-8
 	XORL SI, SI
 	KXNORD K1, K1, K1
 	KXNORD K2, K2, K2
-loop20:
+loop12:
 	CMPQ R8, $1
-	JNE full21
+	JNE full13
 	MOVQ packArgs_mask(AX), R9
 	KMOVD R9, K1
 	SHRQ $16, R9
 	KMOVD R9, K2
 	SHRQ $16, R9
-full21:
+full13:
 	MOVQ packArgs_count(AX), R10
 	LEAQ packArgs_rows(AX), R11
 	MOVQ DI, R12
-row22:
+row14:
 	MOVQ (R11), BX
 	VMOVUPS.Z (BX)(SI*1), K1, Z21
 	VPADDD.BCST roundHalf<>(SB), Z21, Z17
@@ -897,7 +781,7 @@ row22:
 	ADDQ $8, R11
 	ADDQ $64, R12
 	DECQ R10
-	JNZ row22
+	JNZ row14
 	KMOVW K7, R10
 	MOVQ R10, packArgs_rest(AX)
 	VMOVDQU64 (DI), Z0
@@ -1095,7 +979,7 @@ row22:
 	ADDQ $2048, DI
 	ADDQ $128, SI
 	SUBQ $1, R8
-	JNZ loop20
+	JNZ loop12
 	VZEROUPPER
 	RET
 
@@ -1108,11 +992,11 @@ TEXT ·pairValues(SB), NOSPLIT, $0-8
 	MOVQ pairArgs_tiles(AX), R10
 	MOVQ pairArgs_columns(AX), CX
 	XORL DX, DX
-columns23:
+columns15:
 	LEAQ pairArgs_rows(AX), SI
 	MOVQ R10, DI
 	MOVQ $16, R9
-pair24:
+pair16:
 	MOVQ (SI), R11
 	MOVQ 8(SI), R12
 	VMOVUPS (R11)(DX*1), Z0
@@ -1134,43 +1018,13 @@ pair24:
 	ADDQ $16, SI
 	ADDQ $64, DI
 	DECQ R9
-	JNZ pair24
+	JNZ pair16
 	ADDQ $64, DX
 	ADDQ pairArgs_nextTile(AX), R10
 	DECQ CX
-	JNZ columns23
+	JNZ columns15
 	KMOVW K3, R8
 	MOVQ R8, pairArgs_nan(AX)
-	VZEROUPPER
-	RET
-
-// func pairWeights(a *pairArgs)
-// 32 rows of columns x 16 bfloat16 to a step of one tile for each 16.
-TEXT ·pairWeights(SB), NOSPLIT, $0-8
-	MOVQ a+0(FP), AX
-	VMOVDQU64 pairWords<>(SB), Z15
-	MOVQ pairArgs_tiles(AX), R10
-	MOVQ pairArgs_columns(AX), CX
-	XORL DX, DX
-columns25:
-	LEAQ pairArgs_rows(AX), SI
-	MOVQ R10, DI
-	MOVQ $16, R9
-pair26:
-	MOVQ (SI), R11
-	MOVQ 8(SI), R12
-	VMOVDQU (R11)(DX*1), Y0
-	VINSERTI64X4 $1, (R12)(DX*1), Z0, Z0
-	VPERMW Z0, Z15, Z0
-	VMOVDQU64 Z0, (DI)
-	ADDQ $16, SI
-	ADDQ $64, DI
-	DECQ R9
-	JNZ pair26
-	ADDQ $32, DX
-	ADDQ pairArgs_nextTile(AX), R10
-	DECQ CX
-	JNZ columns25
 	VZEROUPPER
 	RET
 
@@ -1183,29 +1037,29 @@ TEXT ·denseSoftmax(SB), NOSPLIT, $0-8
 	LEAQ denseSoftmaxArgs_seen(AX), R9
 	LEAQ denseSoftmaxArgs_most(AX), R10
 	MOVQ $16, R8
-largest27:
+largest17:
 	MOVQ R11, SI
 	MOVQ (R9), CX
 	MOVQ CX, BX
 	VBROADCASTSS minusInfavx512<>(SB), Z5
 	SHRQ $4, BX
-	JZ some29
-whole28:
+	JZ some19
+whole18:
 	VMULPS (SI), Z13, Z0
 	VMAXPS Z0, Z5, Z5
 	ADDQ $64, SI
 	DECQ BX
-	JNZ whole28
-some29:
+	JNZ whole18
+some19:
 	ANDQ $15, CX
-	JZ none30
+	JZ none20
 	MOVL $1, BX
 	SHLL CX, BX
 	DECL BX
 	KMOVD BX, K1
 	VMULPS (SI), Z13, Z0
 	VMAXPS Z0, Z5, K1, Z5
-none30:
+none20:
 	VEXTRACTF64X4 $1, Z5, Y0
 	VMAXPS Y0, Y5, Y5
 	VEXTRACTF128 $1, Y5, X0
@@ -1219,7 +1073,7 @@ none30:
 	ADDQ $4, R10
 	ADDQ $1024, R11
 	DECQ R8
-	JNZ largest27
+	JNZ largest17
 	// For all rows at once: the new base, and the factor of the sums so far.
 	VMOVUPS denseSoftmaxArgs_top(AX), Z14
 	VMAXPS denseSoftmaxArgs_most(AX), Z14, Z15
@@ -1269,7 +1123,7 @@ none30:
 	VBROADCASTSS below2<>(SB), Z24
 	VBROADCASTSS below1<>(SB), Z25
 	MOVQ denseSoftmaxArgs_weights(AX), R12
-weigh31:
+weigh21:
 	MOVQ R11, SI
 	MOVQ R12, DI
 	MOVQ denseSoftmaxArgs_steps(AX), R13
@@ -1280,8 +1134,8 @@ weigh31:
 	SHRQ $5, BX
 	SUBQ BX, R13
 	TESTQ BX, BX
-	JZ some33
-whole32:
+	JZ some23
+whole22:
 	VMULPS (SI), Z13, Z0
 	VSUBPS Z15, Z0, Z0
 	VMAXPS Z0, Z16, Z0
@@ -1327,10 +1181,10 @@ whole32:
 	ADDQ $2048, DI
 	ADDQ $128, SI
 	DECQ BX
-	JNZ whole32
-some33:
+	JNZ whole22
+some23:
 	ANDQ $31, CX
-	JZ rest34
+	JZ rest24
 	MOVL $1, BX
 	SHLL CX, BX
 	DECL BX
@@ -1382,17 +1236,17 @@ some33:
 	VMOVDQU64 Z11, 1024(DI)
 	ADDQ $2048, DI
 	DECQ R13
-rest34:
+rest24:
 	TESTQ R13, R13
-	JZ done36
+	JZ done26
 	VPXORD Z0, Z0, Z0
-zeros35:
+zeros25:
 	VMOVDQU64 Z0, (DI)
 	VMOVDQU64 Z0, 1024(DI)
 	ADDQ $2048, DI
 	DECQ R13
-	JNZ zeros35
-done36:
+	JNZ zeros25
+done26:
 	VEXTRACTF64X4 $1, Z14, Y0
 	VADDPS Y0, Y14, Y14
 	VEXTRACTF128 $1, Y14, X0
@@ -1408,7 +1262,7 @@ done36:
 	ADDQ $4, R10
 	ADDQ $1024, R11
 	DECQ R8
-	JNZ weigh31
+	JNZ weigh21
 	VZEROUPPER
 	RET
 
@@ -1420,22 +1274,22 @@ TEXT ·scaleRows(SB), NOSPLIT, $0-8
 	MOVQ scaleRowsArgs_to(AX), DI
 	MOVQ scaleRowsArgs_by(AX), R8
 	MOVQ scaleRowsArgs_rows(AX), R9
-row37:
+row27:
 	VBROADCASTSS (R8), Z1
 	MOVQ SI, R11
 	MOVQ DI, R12
 	MOVQ scaleRowsArgs_columns(AX), CX
-columns38:
+columns28:
 	VMULPS (R11), Z1, Z0
 	VMOVUPS Z0, (R12)
 	ADDQ $64, R11
 	ADDQ $64, R12
 	DECQ CX
-	JNZ columns38
+	JNZ columns28
 	ADDQ $4, R8
 	ADDQ scaleRowsArgs_ldFrom(AX), SI
 	ADDQ scaleRowsArgs_ldTo(AX), DI
 	DECQ R9
-	JNZ row37
+	JNZ row27
 	VZEROUPPER
 	RET

@@ -395,9 +395,6 @@ func packSixteenHalves(a *packArgs)
 func pairValues(a *pairArgs)
 
 //go:noescape
-func pairWeights(a *pairArgs)
-
-//go:noescape
 func panel3x4avx2(a *panelArgs)
 
 //go:noescape
@@ -407,16 +404,10 @@ func panel4x4avx512(a *panelArgs)
 func panel4x6avx512(a *panelArgs)
 
 //go:noescape
-func parts1x1(a *partsArgs)
+func parts1(a *partsArgs)
 
 //go:noescape
-func parts1x2(a *partsArgs)
-
-//go:noescape
-func parts2x1(a *partsArgs)
-
-//go:noescape
-func parts2x2(a *partsArgs)
+func parts2(a *partsArgs)
 
 //go:noescape
 func planePeaks(a *packArgs)

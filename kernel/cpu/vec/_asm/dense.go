@@ -1,12 +1,15 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
-// emitDense writes dense attention of one head on tiles, and the product that it shares with the absorb. All operands
-// are float32 that were split into two bfloat16: the rounded number, and the rounding error.
+// emitDense writes dense attention of one head on tiles. All operands are float32 that were split into two bfloat16: the
+// rounded number, and the rounding error.
 //
 //	left     [groups of 16 rows, steps of 32, 2 parts] tiles of 16 lines of 32 elements
-//	right    [groups of 16 columns, steps of 32, parts] tiles of 16 lines of 16 pairs
+//	right    [groups of 16 columns, steps of 32, 2 parts] tiles of 16 lines of 16 pairs
 //	scores   [16 rows, 256 keys] float32
 func (e *emitter) emitDense() {
 	v := &vectors{e}
@@ -22,28 +25,25 @@ func (e *emitter) emitDense() {
 		e.constant(c.name, c.word)
 	}
 	for _, groups := range []int{1, 2} {
-		for _, parts := range []int{1, 2} {
-			e.emitParts(groups, parts)
-		}
+		e.emitParts(groups)
 	}
 	e.packGroup(ascending, "denseQueries", false, func(int) { e.splitPlain(0, 1) })
 	e.packGroup(ascending, "denseKeyTiles", true, func(int) { e.splitPlain(0, 1) })
 	e.emitPairValues()
-	e.emitPairWeights()
 	e.emitDenseSoftmax(v)
 	e.emitScaleRows()
 }
 
 // emitParts writes the product of groups of 16 rows by pairs of 16 columns. In every step of 32 the rounded numbers are
-// multiplied first, then the errors of rows by the rounded columns, then rounded rows by the errors of columns, where
-// columns have two parts. What errors times errors would add is below what is lost by splitting.
+// multiplied first, then the errors of rows by the rounded columns, then rounded rows by the errors of columns. What
+// errors times errors would add is below what is lost by splitting.
 //
 //	AX arguments   BX, R13 rows   DX, R14 columns   SI, R12 first column of a pair, distance of columns
 //	DI, R15 sums   CX distance of their lines   R8 steps left   R9 pairs left   R10 distance of lines
-func (e *emitter) emitParts(groups, parts int) {
+func (e *emitter) emitParts(groups int) {
 	const a = "partsArgs_"
-	e.function(fmt.Sprintf("parts%dx%d", groups, parts), "partsArgs",
-		fmt.Sprintf("%d groups of 16 rows of two parts by pairs of 16 columns of %d.", groups, parts))
+	e.function(fmt.Sprintf("parts%d", groups), "partsArgs",
+		fmt.Sprintf("%d groups of 16 rows by pairs of 16 columns, all of two parts.", groups))
 	e.emit(ldtilecfg(memory{base: "AX"}))
 	e.op("MOVQ %sright(AX), SI", a)
 	e.op("MOVQ %snextRight(AX), R12", a)
@@ -90,31 +90,26 @@ func (e *emitter) emitParts(groups, parts int) {
 		e.emit(tileload(memory{base: right[column], index: "R10", disp: part * tileBytes}, tileX+column))
 	}
 	times := func(group, column int) { e.emit(tdpbf16ps(tileX+column, tileW+group, 2*group+column)) }
-	both := func(part, columnPart int) { // with other columns than before
-		columns(0, columnPart)
+	rounded := func(part int) { // rounded rows by a part of columns
+		columns(0, part)
 		for group := range groups {
-			rows(group, part)
+			rows(group, 0)
 			times(group, 0)
 		}
-		columns(1, columnPart)
+		columns(1, part)
 		for group := range groups {
 			times(group, 1)
 		}
 	}
-	both(0, 0)
+	rounded(0)
 	for group := range groups {
 		rows(group, 1)
 		times(group, 0)
 		times(group, 1)
 	}
-	if parts == 2 {
-		both(0, 1)
-	}
-	for _, r := range left {
+	rounded(1)
+	for _, r := range slices.Concat(left, right) {
 		e.op("ADDQ $%d, %s", 2*tileBytes, r)
-	}
-	for _, r := range right {
-		e.op("ADDQ $%d, %s", parts*tileBytes, r)
 	}
 	e.op("DECQ R8")
 	e.op("JNZ %s", step)
@@ -128,9 +123,15 @@ func (e *emitter) emitParts(groups, parts int) {
 	e.ret()
 }
 
-// pairLoop runs body for each pair of 32 rows and 16 columns at a time: (R11)(DX*1) and (R12)(DX*1) are the rows, DI
-// the line of a tile. Columns have so many bytes in a row.
-func (e *emitter) pairLoop(bytes int, body func()) {
+// emitPairValues writes the kernel that splits 32 rows of float32 into right operands, in which pairs of rows are
+// interleaved.
+//
+//	AX arguments   SI rows   R11, R12 a pair   DX columns, in bytes   R10, DI a tile, its line
+//	R9 pairs left   CX tiles left   K3 numbers that are not finite
+func (e *emitter) emitPairValues() {
+	e.function("pairValues", "pairArgs",
+		"32 rows of columns x 16 float32 to a step of two tiles for each 16; nan is set where one is not finite.")
+	e.op("KXORW K3, K3, K3")
 	e.op(`
 		VMOVDQU64 pairWords<>(SB), Z15
 		MOVQ pairArgs_tiles(AX), R10
@@ -144,60 +145,34 @@ func (e *emitter) pairLoop(bytes int, body func()) {
 		e.loop("pair", "R9", func() {
 			e.op(`
 				MOVQ (SI), R11
-				MOVQ 8(SI), R12`)
-			body()
+				MOVQ 8(SI), R12
+				VMOVUPS (R11)(DX*1), Z0
+				VMOVUPS (R12)(DX*1), Z1`)
+			e.emit(narrowPair(0, 1, 2))
+			e.op(`
+				VPERMW Z2, Z15, Z2
+				VMOVDQU64 Z2, (DI)
+				VPSLLD $16, Z2, Z3
+				VPANDD upperHalf<>(SB), Z2, Z4
+				VFPCLASSPSZ $0x99, Z3, K1
+				VFPCLASSPSZ $0x99, Z4, K2
+				KORW K1, K3, K3
+				KORW K2, K3, K3
+				VSUBPS Z3, Z0, Z0
+				VSUBPS Z4, Z1, Z1`)
+			e.emit(narrowPair(0, 1, 2))
+			e.op("VPERMW Z2, Z15, Z2")
+			e.op("VMOVDQU64 Z2, %d(DI)", tileBytes)
 			e.op(`
 				ADDQ $16, SI
 				ADDQ $64, DI`)
 		})
-		e.op("ADDQ $%d, DX", bytes)
-		e.op("ADDQ pairArgs_nextTile(AX), R10")
-	})
-}
-
-// emitPairValues writes the kernel that splits 32 rows of float32 into right operands, in which pairs of rows are
-// interleaved.
-//
-//	AX arguments   SI rows   R11, R12 a pair   DX columns, in bytes   R10, DI a tile, its line
-//	R9 pairs left   CX tiles left   K3 numbers that are not finite
-func (e *emitter) emitPairValues() {
-	e.function("pairValues", "pairArgs",
-		"32 rows of columns x 16 float32 to a step of two tiles for each 16; nan is set where one is not finite.")
-	e.op("KXORW K3, K3, K3")
-	e.pairLoop(64, func() {
-		e.op("VMOVUPS (R11)(DX*1), Z0")
-		e.op("VMOVUPS (R12)(DX*1), Z1")
-		e.emit(narrowPair(0, 1, 2))
 		e.op(`
-			VPERMW Z2, Z15, Z2
-			VMOVDQU64 Z2, (DI)
-			VPSLLD $16, Z2, Z3
-			VPANDD upperHalf<>(SB), Z2, Z4
-			VFPCLASSPSZ $0x99, Z3, K1
-			VFPCLASSPSZ $0x99, Z4, K2
-			KORW K1, K3, K3
-			KORW K2, K3, K3
-			VSUBPS Z3, Z0, Z0
-			VSUBPS Z4, Z1, Z1`)
-		e.emit(narrowPair(0, 1, 2))
-		e.op("VPERMW Z2, Z15, Z2")
-		e.op("VMOVDQU64 Z2, %d(DI)", tileBytes)
+			ADDQ $64, DX
+			ADDQ pairArgs_nextTile(AX), R10`)
 	})
 	e.op("KMOVW K3, R8")
 	e.op("MOVQ R8, pairArgs_nan(AX)")
-	e.ret()
-}
-
-// emitPairWeights is emitPairValues for rows of bfloat16, which have one part.
-func (e *emitter) emitPairWeights() {
-	e.function("pairWeights", "pairArgs", "32 rows of columns x 16 bfloat16 to a step of one tile for each 16.")
-	e.pairLoop(32, func() {
-		e.op(`
-			VMOVDQU (R11)(DX*1), Y0
-			VINSERTI64X4 $1, (R12)(DX*1), Z0, Z0
-			VPERMW Z0, Z15, Z0
-			VMOVDQU64 Z0, (DI)`)
-	})
 	e.ret()
 }
 
