@@ -95,7 +95,7 @@ func (c *Columns) reset(m, k, rows, parts int, o Order) {
 		panic(fmt.Sprintf("vec: Columns: negative shape [%d, %d]", m, k))
 	}
 	c.m, c.k, c.rows, c.parts, c.order = m, k, rows, parts, o
-	c.rest = slices.Grow(c.rest[:0], c.Chunks())[:c.Chunks()]
+	c.rest = sized(&c.rest, c.Chunks())
 	if n := c.groups() * c.groupBytes(); cap(c.mem) < n {
 		c.mem = alignedBytes(n + n/4)
 	}

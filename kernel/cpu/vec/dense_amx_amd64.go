@@ -4,7 +4,6 @@ package vec
 
 import (
 	"math"
-	"slices"
 	"unsafe"
 )
 
@@ -126,7 +125,7 @@ func (s *denseScratch) ready(h *DenseHead) {
 	grown(&s.values, h.V/tileSide*denseSteps*2*tileHalves)
 	grown(&s.sums, groups*tileSide*h.V)
 	grown(&s.zeros, h.V)
-	s.state = slices.Grow(s.state[:0], groups)[:groups]
+	s.state = sized(&s.state, groups)
 	for i := range s.state {
 		s.state[i] = denseState{top: noScore}
 	}

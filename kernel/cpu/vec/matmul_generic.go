@@ -69,9 +69,9 @@ func matMulFP4Go(p product, w, scale []byte, ldScale int) {
 var wideRows recycler[[]float32]
 
 // sized is n elements of a recycled slice, which grows to the largest n.
-func sized(buf *[]float32, n int) []float32 {
+func sized[T any](buf *[]T, n int) []T {
 	if cap(*buf) < n {
-		*buf = make([]float32, n)
+		*buf = make([]T, n)
 	}
 	return (*buf)[:n]
 }
