@@ -79,7 +79,7 @@ func (e *Engine) divide(f *flight) (end func()) {
 	}
 }
 
-// between is called before every operation. It runs those who decode where they have waited for long enough.
+// between is called before every operation. It runs sequences that decode where they have waited for long enough.
 func (e *Engine) between() error {
 	i := &e.inner
 	f := i.of
@@ -139,8 +139,8 @@ func (i *innerPasses) waitLimit(bound, operation time.Duration) time.Duration {
 	return max(bound-i.most-operation, bound/2, min(i.took, i.tookBefore))
 }
 
-// stall is how long those who decode usually wait at most, where that is above the bound or, where they take long by
-// themselves, above half of it beside their own time. Otherwise it is 0.
+// stall is how long sequences that decode usually wait at most, where that is above the bound or, where they take long
+// by themselves, above half of it beside their own time. Otherwise it is 0.
 func (i *innerPasses) stall(bound time.Duration) time.Duration {
 	took := min(i.took, i.tookBefore)
 	gap := i.waitLimit(bound, i.usual) + i.usual + took

@@ -88,9 +88,9 @@ func TestFailuresBetweenOperations(t *testing.T) {
 	}
 }
 
-// Those who decode wait for what is left of the bound beside their own time and an operation; where that is nothing,
-// prompts still have half of the time.
-func TestPatience(t *testing.T) {
+// Sequences that decode wait for what is left of the bound beside their own time and an operation; where that is
+// nothing, prompts still have half of the time.
+func TestWaitLimit(t *testing.T) {
 	const ms = time.Millisecond
 	for _, c := range []struct{ took, operation, want time.Duration }{
 		{0, 0, 100 * ms}, {20 * ms, 10 * ms, 70 * ms}, {20 * ms, 60 * ms, 50 * ms}, {80 * ms, 10 * ms, 80 * ms},

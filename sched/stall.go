@@ -118,7 +118,7 @@ func (s *Scheduler) Load() Load { return Load{s.load} }
 // Load is what a batch computes, as far as its time depends on it.
 type Load struct{ load load }
 
-// Divided reports whether those who decode may run while the batch is computed.
+// Divided reports whether sequences that decode may run while the batch is computed.
 func (l Load) Divided() bool { return l.load.divided }
 
 // Apart reports whether sequences that decode were left out of the batch: they had to wait for it and for the next one.
