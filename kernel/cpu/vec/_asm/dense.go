@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// emitDense writes dense attention of one head on tiles. All operands are float32 that were split into two bfloat16: the
-// rounded number, and the rounding error.
+// emitDense writes dense attention of one head on tiles. All operands are float32 that were split into two bfloat16:
+// the rounded number, and the rounding error.
 //
 //	left     [groups of 16 rows, steps of 32, 2 parts] tiles of 16 lines of 32 elements
 //	right    [groups of 16 columns, steps of 32, 2 parts] tiles of 16 lines of 16 pairs
