@@ -35,7 +35,8 @@ var ErrDevice = engine.ErrDevice
 
 // ErrNoTokenizer means that the checkpoint has no tokenizer, so that only token ids can be generated from.
 var ErrNoTokenizer = errors.New("sparrow: the model has no tokenizer (tokenizer.json beside safetensors files, or " +
-	"tokenizer.ggml in a GGUF file), so it takes token ids alone: POST /v1/completions of 'sparrow serve', or Go")
+	"tokenizer.ggml in a GGUF file), so it takes token ids alone: send them to POST " +
+	"/v1/completions of 'sparrow serve', or set Request.Tokens in Go")
 
 // RequestError is a problem of one field of a request, named as on the wire.
 type RequestError = engine.RequestError

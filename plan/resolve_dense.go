@@ -72,7 +72,7 @@ func (r *resolver) denseForm() error {
 	times := r.hw.costs()
 	c.T = orDefault(p.DenseThreshold, r.model.K)
 	if r.kv == F32 {
-		times.Prompts = nil // exact rows are multiplied in float32 by both forms
+		times.Prompts = nil // not measured over exact rows
 	}
 	byTime := p.Catalog == CatalogSparrow && p.DenseThreshold == 0
 	if limit, all := crossing(times.Prompts); byTime && !all {

@@ -71,9 +71,9 @@ func (f *feed) want(request, token, row int, kind plan.Pass) error {
 // forget says that the memory of the latest pass is used again.
 func (f *feed) forget() { f.from, f.saved = nil, 0 }
 
-// loseUnless is deferred by what enqueues a pass or waits for it. Where that failed or panicked, the device may not
-// have written what was enqueued behind it: places are written again.
-func (f *feed) loseUnless(done *bool) {
+// discardUnless is deferred by functions that enqueue a pass or wait for it. Where one failed or panicked, the device
+// may not have written what was enqueued behind it: the next pass writes all places again.
+func (f *feed) discardUnless(done *bool) {
 	if *done {
 		return
 	}

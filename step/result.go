@@ -50,7 +50,7 @@ func (p Pending) Plan() *plan.Plan { return p.result.Plan }
 // Wait waits for the pass and its results.
 func (p Pending) Wait() (Result, error) {
 	done := false
-	defer p.feed.loseUnless(&done)
+	defer p.feed.discardUnless(&done)
 	if err := p.event.Wait(); err != nil {
 		return Result{}, failed(p.Plan(), err)
 	}

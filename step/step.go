@@ -209,7 +209,7 @@ func (r *Runner) prepare(s *side, p *pass, block []int32) error {
 // launch enqueues a pass that was prepared.
 func (r *Runner) launch(s *side, p *pass, block []int32) error {
 	done := false
-	defer r.feed.loseUnless(&done)
+	defer r.feed.discardUnless(&done)
 	if err := r.enqueue(s, p, block); err != nil {
 		return failed(p.plan, err)
 	}

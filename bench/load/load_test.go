@@ -95,7 +95,7 @@ func TestTokensAreCountedByUsage(t *testing.T) {
 	})
 }
 
-// An answer that the context cut off is told, one that the model ended is not.
+// An answer that the context cut off is reported, one that the model ended is not.
 func TestShortAnswersAreCounted(t *testing.T) {
 	for _, c := range []struct {
 		room, short int

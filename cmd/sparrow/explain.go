@@ -109,8 +109,9 @@ func (f *explainFlags) add(s *pflag.FlagSet) {
 	s.IntVar(&f.wish.DenseThreshold, "dense-threshold", 0,
 		"most keys of a dense row; default as measured for the hardware, at most index_topk")
 	s.IntVar(&f.wish.ChunkCapacity, "dense-capacity", 0, "most keys of one dense call; default 131072")
-	s.IntVar(&f.wish.ChunkedPrefill, "chunked-prefill", 0, "most prompt tokens of one step")
-	s.IntVar(&f.wish.Running, "max-running", 0, "sequences that the server runs at once; 0 means that nobody said")
+	s.IntVar(&f.wish.ChunkedPrefill, "chunked-prefill", 0, "most prompt tokens of one step; default that of "+
+		"--step-tokens, in the public catalogue by device memory")
+	s.IntVar(&f.wish.Running, "max-running", 0, "sequences that the server runs at once; 0 means not given")
 	s.StringVar(&f.topk, "topk", "", "selection kernel: stable, sgl-kernel, flashinfer, torch")
 	s.StringVar(&f.tie, "tie-break", "", "which of two equal scores wins: small or large position")
 	s.StringVar(&f.fused, "fused", "", "selection and transform in one kernel: on or off")

@@ -10,11 +10,11 @@ import (
 )
 
 // Adjacent query rows of a tile share one pass over their keys, of which they take denseBlock at a time: a block's keys
-// and values of one head and the scores of a tile stay in the L2 cache. On tiles of the matrix unit rows share the work
-// of splitting keys and values into two parts, so that more rows together are faster.
+// and values of one head and the scores of a tile stay in the L2 cache. On the matrix unit rows share the work of
+// splitting keys and values into two parts, so that more rows together are faster.
 const (
-	denseTile     = 128
-	denseTileMost = 512
+	denseTile     = 128 // rows, without a matrix unit
+	denseTileMost = 512 // rows at most on a matrix unit, fewer where workers would have nothing to do
 	denseTileFew  = 64
 	denseBlock    = 256
 )
@@ -22,9 +22,9 @@ const (
 // denseWork is dense attention cut into heads and tiles of rows.
 type denseWork struct {
 	kernel.DenseArgs
-	onTiles bool // of the matrix unit
-	tile    int  // rows
-	tiles   int
+	onTiles bool // those of the matrix unit
+	tile    int  // rows of a tile
+	tiles   int  // of rows
 }
 
 // cut chooses the tiles of rows. Sizes change nothing in the result.

@@ -48,9 +48,9 @@
 //
 // Dense attention splits both operands of its products into two bfloat16 and leaves out errors times errors: 2^-18.
 //
-// It multiplies e2m1 weights by tiles that take and add integers. A row of x is integers of 14 or 15 bits and a sign
-// times one power of two, each within 2^-15 of the largest in the row, in two planes of eight bits. Of a row of normal
-// numbers that is 5e-5 of their root mean square; one bfloat16 rounds it by 1e-3, and as much as this where the
+// The tier multiplies e2m1 weights by tiles that take and add integers. A row of x is integers of 14 or 15 bits and a
+// sign times one power of two, each within 2^-15 of the largest in the row, in two planes of eight bits. Of a row of
+// normal numbers that is 5e-5 of their root mean square; one bfloat16 rounds it by 1e-3, and as much as this where the
 // largest number is 60 to 120 times the root mean square. (DeepSeek-V4 was trained with x in e4m3 here, which rounds by
 // 2.5e-2.) Twice a weight is an integer of up to 12; the scales of a row of weights that are within a factor of eight
 // of the largest make it one of up to 96, times one power of two. Sums of integers are exact in any order and are
