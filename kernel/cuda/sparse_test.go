@@ -51,6 +51,19 @@ func TestSparseLauncherNamesTheArgumentThatIsWrong(t *testing.T) {
 			t.Errorf("got %v, want an argument error that says %q", err, says)
 		}
 	}
+	flat := func(slots int32) error {
+		return k.SparseAttendFlat(s, with(someSparse(), func(a *SparseAttendArgs) {
+			a.QStride = 128 * V4Dim
+			v := &a.Streams[0]
+			v.Slots, v.PageShift, v.PageMask, v.PageBytes = slots, 31, math.MaxInt32, int64(slots)*2*V4Dim
+		}))
+	}
+	if err := flat(64<<20 + 1); !errors.Is(err, ErrArgument) || !strings.Contains(err.Error(), "may have 68719476736") {
+		t.Errorf("a pool of more than 64 GiB: %v", err)
+	}
+	if err := flat(64 << 20); errors.Is(err, ErrArgument) {
+		t.Errorf("a pool of 64 GiB: %v", err)
+	}
 	if err := k.SparseAttend(s, layout.F32Row2304, with(someSparse(), func(*SparseAttendArgs) {})); !errors.Is(err,
 		ErrArgument) || !strings.Contains(err.Error(), "f32-2304") {
 		t.Errorf("rows of float32: %v", err)
