@@ -44,7 +44,7 @@ type Options struct {
 	// no bound.
 	MaxWait time.Duration
 	// AdminKeys are the keys of administrators, for the endpoints that change the server; nil switches those off. They
-	// are good for nothing else.
+	// open no other endpoints.
 	AdminKeys *Keys
 	// Objectives are the priorities that requests get by a name in the header x-llm-d-inference-objective; a name that
 	// is not there has priority 0.
@@ -157,7 +157,7 @@ func (o Options) Validate() error {
 	}
 	if o.AdminKeys != nil && o.Keys.shares(o.AdminKeys) {
 		errs = append(errs, errors.New("Keys and AdminKeys (--api-keys, --admin-keys) have a key in common; an "+
-			"administrator's key is good for nothing else, so give everybody else other ones"))
+			"administrator's key opens no other endpoints, so give users other keys"))
 	}
 	if o.Limits != nil {
 		if err := o.Limits.check(o.Keys); err != nil {

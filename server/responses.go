@@ -120,7 +120,7 @@ func (s *Server) whyNotStored() string {
 	if s.options.StoreBytes == NoStore {
 		return ": this server stores none (--store-bytes 0)"
 	}
-	return ": it was created with store false, deleted, or gave way to newer ones"
+	return ": it was created with store false, deleted, or replaced by newer ones"
 }
 
 // responseAnswer turns what was generated into a response, and stores it.
