@@ -1,6 +1,9 @@
 package plan
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 const (
 	defaultChunkCapacity = 131072    // C, keys of one dense call
@@ -13,9 +16,9 @@ const (
 func (r *resolver) reserve() error {
 	c, p := &r.cfg, r.policy
 	c.Slicing = p.Slicing != SwitchOff
-	c.ScoreCap = orDefault(p.ScoreCap, defaultScoreCap)
-	c.ScoreFraction = orDefault(p.ScoreFraction, defaultScoreFraction)
-	c.StaticPart = orDefault(p.StaticFraction, defaultStaticPart)
+	c.ScoreCap = cmp.Or(p.ScoreCap, defaultScoreCap)
+	c.ScoreFraction = cmp.Or(p.ScoreFraction, defaultScoreFraction)
+	c.StaticPart = cmp.Or(p.StaticFraction, defaultStaticPart)
 	c.MaxTransient = p.MaxTransient
 	if c.MaxTransient == 0 && p.StaticFraction > 0 && r.hw.MemoryBytes > 0 {
 		c.MaxTransient = int64(float64(r.hw.MemoryBytes) * (1 - p.StaticFraction))
@@ -43,14 +46,6 @@ func StepTokens(on Arch) int {
 	return 8192
 }
 
-func orDefault[T comparable](v, otherwise T) T {
-	var zero T
-	if v == zero {
-		return otherwise
-	}
-	return v
-}
-
 // chunkByMemory is the prompt chunk that suits a device's memory, in other engines.
 func chunkByMemory(bytes int64) int {
 	switch {
@@ -68,9 +63,9 @@ func chunkByMemory(bytes int64) int {
 // can change (dispatch 5).
 func (r *resolver) denseForm() error {
 	c, p := &r.cfg, r.policy
-	c.C = orDefault(p.ChunkCapacity, defaultChunkCapacity)
+	c.C = cmp.Or(p.ChunkCapacity, defaultChunkCapacity)
 	times := r.hw.costs()
-	c.T = orDefault(p.DenseThreshold, r.model.K)
+	c.T = cmp.Or(p.DenseThreshold, r.model.K)
 	if r.kv == F32 {
 		times.Prompts = nil // not measured over exact rows
 	}

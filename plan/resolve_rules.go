@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -278,7 +279,7 @@ func (r *resolver) v4Prefill() error {
 	if flat && ours {
 		r.cfg.SparsePrefill = SparsePrefillOn
 	} else if flat {
-		r.cfg.SparsePrefill = orDefault(p.V4SparsePrefill, SparsePrefillOn)
+		r.cfg.SparsePrefill = cmp.Or(p.V4SparsePrefill, SparsePrefillOn)
 	}
 	if !ours {
 		r.schedule()

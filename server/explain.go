@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"encoding"
 	"errors"
 	"net/http"
@@ -101,7 +102,7 @@ func (s *Server) ask(r *explainRequest) (ask explain.Ask, err error) {
 	for _, f := range []struct {
 		param, text string
 		to          encoding.TextUnmarshaler
-	}{{"catalog", or(r.Catalog, "sparrow"), &p.Catalog}, {"dense", r.Dense, &p.Dense}} {
+	}{{"catalog", cmp.Or(r.Catalog, "sparrow"), &p.Catalog}, {"dense", r.Dense, &p.Dense}} {
 		if err := f.to.UnmarshalText([]byte(f.text)); err != nil {
 			return ask, explainError(f.param, err)
 		}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -102,29 +103,21 @@ type Options struct {
 
 // withDefaults fills in what was left zero.
 func (o Options) withDefaults() Options {
-	o.RequestMemory = or(o.RequestMemory, DefaultRequestMemory)
-	o.MaxBodyBytes = or(o.MaxBodyBytes, DefaultMaxBodyBytes)
-	o.MaxHeaderBytes = or(o.MaxHeaderBytes, DefaultMaxHeaderBytes)
-	o.HeaderTimeout = or(o.HeaderTimeout, DefaultHeaderTimeout)
-	o.BodyTimeout = or(o.BodyTimeout, DefaultBodyTimeout)
-	o.IdleTimeout = or(o.IdleTimeout, DefaultIdleTimeout)
-	o.WriteTimeout = or(o.WriteTimeout, DefaultWriteTimeout)
-	o.KeepAlive = or(o.KeepAlive, DefaultKeepAlive)
-	o.Grace = or(o.Grace, DefaultGrace)
-	o.RetryAfter = or(o.RetryAfter, DefaultRetryAfter)
-	o.StoreBytes = or(o.StoreBytes, DefaultStoreBytes)
+	o.RequestMemory = cmp.Or(o.RequestMemory, DefaultRequestMemory)
+	o.MaxBodyBytes = cmp.Or(o.MaxBodyBytes, DefaultMaxBodyBytes)
+	o.MaxHeaderBytes = cmp.Or(o.MaxHeaderBytes, DefaultMaxHeaderBytes)
+	o.HeaderTimeout = cmp.Or(o.HeaderTimeout, DefaultHeaderTimeout)
+	o.BodyTimeout = cmp.Or(o.BodyTimeout, DefaultBodyTimeout)
+	o.IdleTimeout = cmp.Or(o.IdleTimeout, DefaultIdleTimeout)
+	o.WriteTimeout = cmp.Or(o.WriteTimeout, DefaultWriteTimeout)
+	o.KeepAlive = cmp.Or(o.KeepAlive, DefaultKeepAlive)
+	o.Grace = cmp.Or(o.Grace, DefaultGrace)
+	o.RetryAfter = cmp.Or(o.RetryAfter, DefaultRetryAfter)
+	o.StoreBytes = cmp.Or(o.StoreBytes, DefaultStoreBytes)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return o
-}
-
-func or[T comparable](v, byDefault T) T {
-	var zero T
-	if v == zero {
-		return byDefault
-	}
-	return v
 }
 
 // Validate reports every problem at once.
