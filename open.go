@@ -304,11 +304,19 @@ func PolicyOn(dev kernel.Machine, d config.Description, p plan.Policy) (plan.Pol
 	if _, ok := d.(*config.DSA); !ok || dev.Hardware().Arch == "cpu" {
 		return p, nil
 	}
-	return PolicyOnGPU(p)
+	return policyOnGPU(p)
 }
 
-// PolicyOnGPU is PolicyOn for DeepSeek-V3.2 and GLM-5 on any GPU, which need not be there.
-func PolicyOnGPU(p plan.Policy) (plan.Policy, []string) {
+// ExplainedPolicy is the policy that PolicyOn would give for hardware that need not be there. Catalogues of other
+// engines have none of these defaults.
+func ExplainedPolicy(hw plan.Arch, f plan.Family, p plan.Policy) plan.Policy {
+	if p.Catalog == plan.CatalogSparrow && hw != plan.CPU && f != plan.DeepSeekV4 {
+		p, _ = policyOnGPU(p)
+	}
+	return p
+}
+
+func policyOnGPU(p plan.Policy) (plan.Policy, []string) {
 	if p.KV != "" {
 		return p, nil
 	}

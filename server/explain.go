@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 
+	"sparrow"
 	"sparrow/api/wire"
 	"sparrow/plan"
 	"sparrow/plan/explain"
@@ -110,6 +111,7 @@ func (s *Server) ask(r *explainRequest) (ask explain.Ask, err error) {
 	if r.DraftTokens != nil {
 		p.Speculation.Tokens = *r.DraftTokens
 	}
+	*p = sparrow.ExplainedPolicy(ask.Hardware.Arch, ask.Model.Family, *p)
 	if r.Batch == "" {
 		return ask, nil
 	}

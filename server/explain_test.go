@@ -61,6 +61,24 @@ func TestExplainEqualsThePlanner(t *testing.T) {
 	}
 }
 
+// On a GPU the defaults of a server there are explained, as on the command line: a cache in FP8.
+func TestExplainHasTheDefaultsOfAGPU(t *testing.T) {
+	url := explained(t)
+	for body, want := range map[string]plan.Layout{
+		`{"hw":"h200"}`:                     plan.FP8Row656,
+		`{"hw":"h200","kv":"bf16"}`:         plan.BF16Row1152,
+		`{"hw":"cpu"}`:                      plan.BF16Row1152,
+		`{"hw":"h200","family":"v4-flash"}`: plan.V4Row584,
+		`{"hw":"h200","catalog":"public"}`:  plan.BF16Row1152,
+	} {
+		got := post(t, url, body)
+		var a explain.Answer
+		if err := json.Unmarshal([]byte(got.body), &a); err != nil || a.Config.Layout != want {
+			t.Errorf("%s: %d, %v, layout %v, want %v", body, got.status, err, a.Config.Layout, want)
+		}
+	}
+}
+
 func compactJSON(t *testing.T, text string) string {
 	t.Helper()
 	var v any

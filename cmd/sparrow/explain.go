@@ -167,9 +167,7 @@ func (f *explainFlags) answer() (*explain.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.Catalog == plan.CatalogSparrow && hw.Arch != plan.CPU && m.Family != plan.DeepSeekV4 {
-		p, _ = sparrow.PolicyOnGPU(p)
-	}
+	p = sparrow.ExplainedPolicy(hw.Arch, m.Family, p)
 	var graph plan.GraphMode
 	if err := graph.UnmarshalText([]byte(f.graph)); err != nil {
 		return nil, fmt.Errorf("--graph: %w", err)
