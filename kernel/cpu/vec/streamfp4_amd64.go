@@ -3,6 +3,7 @@
 package vec
 
 import (
+	"bytes"
 	"math"
 	"unsafe"
 )
@@ -92,12 +93,14 @@ func tiledFP4(c Cut, b []byte, ldw int, scale []byte, ldScale int) {
 func (ts *tileScratch) unitsFP4(c *Cut, w *nibbleWeights, u streamUnits) {
 	n := &ts.nibbles
 	n.reserve(u.rows, w)
-	for r := range n.largest {
-		n.largest[r] = math.MaxUint8
-	}
-	n.window(w.scales[u.row*w.ldScale:], w.ldScale, w.groups(), u.rows)
+	n.window(w.scales[u.row*w.ldScale:], w.ldScale, w.groups(), u.rows, anyScale[:])
 	n.picked = n.picked[:0]
-	for r := range u.rows {
+	for r := 0; ; r++ { // few rows have a mark
+		next := bytes.IndexByte(n.below[r:], 1)
+		if next < 0 {
+			break
+		}
+		r += next
 		n.pickBelow(r, r)
 	}
 	whole := len(n.picked) == 0
@@ -106,6 +109,7 @@ func (ts *tileScratch) unitsFP4(c *Cut, w *nibbleWeights, u streamUnits) {
 	}
 	for m := c.M0; m < c.M1; m += c.X.rows {
 		ts.aheadOf(c, u, aheadRows{first: uintptr(at(w.b, u.row*w.ld)), ld: w.ld, size: w.k / 2, all: w.k / 2})
+		ts.flow.aheadScales = uintptr(at(w.scales, u.row*w.ldScale)) + uintptr(u.rows*w.ldScale)
 		ts.timesFP4(c, m, at(w.b, u.row*w.ld), w.ld, u)
 		if whole {
 			ts.foldFP4(c, m, c.Y[(m-c.M0)*c.Ldy+u.row:], c.Ldy, u.rows, c.Add)
@@ -150,13 +154,14 @@ func (ts *tileScratch) windowsBelow(c *Cut, w *nibbleWeights, u streamUnits) {
 			copy(n.scales[i*groups:], w.scales[row*w.ldScale:][:groups])
 			n.largest[i] = byte(p.largest)
 		}
-		n.window(n.scales, groups, groups, len(batch))
+		n.window(n.scales, groups, groups, len(batch), n.largest)
 		for i, p := range batch {
 			n.pickBelow(i, p.row)
 		}
 		for m := c.M0; m < c.M1; m += c.X.rows {
 			ts.aheadOf(&Cut{N: u.each}, unit, aheadRows{first: uintptr(at(n.codes, 0)), ld: stride, size: stride,
 				all: stride})
+			ts.flow.aheadScales = uintptr(at(n.scales, 0))
 			ts.timesFP4(c, m, at(n.codes, 0), stride, unit)
 			ts.foldFP4(c, m, n.part, u.each, u.each, false)
 			for r := range min(c.X.rows, c.M1-m) {
@@ -188,14 +193,18 @@ func (n *nibbleTiles) reserve(rows int, w *nibbleWeights) {
 	n.exponents = sized(&n.exponents, rows)
 }
 
-// window finds the windows of rows of scales, ld bytes apart.
-func (n *nibbleTiles) window(scales []byte, ld, groups, rows int) {
+// anyScale is the largest scales of rows under their first window.
+var anyScale = [mostRowsFP4]byte(bytes.Repeat([]byte{math.MaxUint8}, mostRowsFP4))
+
+// window finds the windows of rows of scales, ld bytes apart, up to the largest of each row.
+func (n *nibbleTiles) window(scales []byte, ld, groups, rows int, largest []byte) {
 	a := &n.args
 	a.scale, a.ldScale, a.rows, a.count = at(scales, 0), ld, rows, groups
-	a.ahead, a.table = rows*ld, unsafe.Pointer(&exponentsFP4)
+	a.table = unsafe.Pointer(&exponentsFP4)
 	a.ldWindows = (groups*GroupFP4 + blockFP4 - 1) / blockFP4 * blockFP4 / GroupFP4
 	a.windows, a.exponents = at(n.windows, 0), at(n.exponents, 0)
-	a.largest, a.below = at(n.largest, 0), at(n.below, 0)
+	a.largest, a.below = at(largest, 0), at(n.below, 0)
+	a.first = flag(&largest[0] == &anyScale[0])
 	runKernel(windowsFP4, a)
 }
 

@@ -36,6 +36,7 @@ TEXT ·streamFP4x16(SB), NOSPLIT, $0-8
 	MOVQ streamArgs_panel(AX), DI
 	MOVQ streamArgs_ahead(AX), R12
 	MOVQ streamArgs_ldAhead(AX), R13
+	MOVQ streamArgs_aheadScales(AX), BX
 	LEAQ (R13)(R13*2), R14
 	MOVQ $64, DX
 	LEAQ 4096(DI)(DI*1), R15
@@ -266,6 +267,8 @@ step4:
 	VMOVDQA64 Z13, 3008(DI)
 	PREFETCHT1 (R12)(R14*1)
 	ADDQ streamArgs_backAhead(AX), R12
+	PREFETCHT1 (BX)
+	ADDQ $64, BX
 	ADDQ $1024, DI
 	ADDQ $2048, R10
 	DECQ streamArgs_steps(AX)
@@ -289,7 +292,7 @@ loop1:
 	MOVQ $2, streamArgs_steps(AX)
 step6:
 	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x12; // tileloadd (%r10,%rdx,1),%tmm4
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x34; BYTE $0x16; // tileloadd (%rsi,%rdx,1),%tmm6
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x79; BYTE $0x4B; BYTE $0x34; BYTE $0x16; // tileloaddt1 (%rsi,%rdx,1),%tmm6
 	VMOVDQU64 (R9), Z0
 	VPBROADCASTD (R11), Z2
 	ADDQ CX, R9
@@ -344,7 +347,7 @@ step6:
 	PREFETCHT1 (R12)(R14*1)
 	LEAQ (R12)(R13*4), R12
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4B; BYTE $0x5E; BYTE $0xC4; // tdpbssd %tmm6,%tmm4,%tmm0
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x16; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rsi,%rdx,1),%tmm7
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x79; BYTE $0x4B; BYTE $0xBC; BYTE $0x16; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloaddt1 0x400(%rsi,%rdx,1),%tmm7
 	VMOVDQU64 (R9), Z0
 	VPBROADCASTD (R11), Z2
 	ADDQ CX, R9
@@ -508,6 +511,8 @@ step6:
 	VMOVDQA64 Z13, 3008(DI)
 	PREFETCHT1 (R12)(R14*1)
 	ADDQ streamArgs_backAhead(AX), R12
+	PREFETCHT1 (BX)
+	ADDQ $64, BX
 	ADDQ $1024, DI
 	ADDQ $2048, R10
 	ADDQ $2048, SI
@@ -568,9 +573,9 @@ done3:
 	MOVQ $2, streamArgs_steps(AX)
 step10:
 	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0x24; BYTE $0x12; // tileloadd (%r10,%rdx,1),%tmm4
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0x34; BYTE $0x16; // tileloadd (%rsi,%rdx,1),%tmm6
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x79; BYTE $0x4B; BYTE $0x34; BYTE $0x16; // tileloaddt1 (%rsi,%rdx,1),%tmm6
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4B; BYTE $0x5E; BYTE $0xC4; // tdpbssd %tmm6,%tmm4,%tmm0
-	BYTE $0xC4; BYTE $0xE2; BYTE $0x7B; BYTE $0x4B; BYTE $0xBC; BYTE $0x16; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%rsi,%rdx,1),%tmm7
+	BYTE $0xC4; BYTE $0xE2; BYTE $0x79; BYTE $0x4B; BYTE $0xBC; BYTE $0x16; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloaddt1 0x400(%rsi,%rdx,1),%tmm7
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x43; BYTE $0x5E; BYTE $0xCC; // tdpbssd %tmm7,%tmm4,%tmm1
 	BYTE $0xC4; BYTE $0xC2; BYTE $0x7B; BYTE $0x4B; BYTE $0xAC; BYTE $0x12; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00; // tileloadd 0x400(%r10,%rdx,1),%tmm5
 	BYTE $0xC4; BYTE $0xE2; BYTE $0x4B; BYTE $0x5E; BYTE $0xD5; // tdpbssd %tmm6,%tmm5,%tmm2
@@ -601,6 +606,7 @@ TEXT ·streamFP4x8(SB), NOSPLIT, $0-8
 	MOVQ streamArgs_panel(AX), DI
 	MOVQ streamArgs_ahead(AX), R12
 	MOVQ streamArgs_ldAhead(AX), R13
+	MOVQ streamArgs_aheadScales(AX), BX
 	LEAQ (R13)(R13*2), R14
 	MOVQ $64, DX
 	MOVQ $64, R15
@@ -831,6 +837,8 @@ step14:
 	VMOVDQA64 Z13, 3008(DI)
 	PREFETCHT1 (R12)(R14*1)
 	ADDQ streamArgs_backAhead(AX), R12
+	PREFETCHT1 (BX)
+	ADDQ $64, BX
 	ADDQ $1024, DI
 	ADDQ $2048, R10
 	DECQ streamArgs_steps(AX)
@@ -1070,6 +1078,8 @@ step16:
 	VMOVDQA64 Z13, 3008(DI)
 	PREFETCHT1 (R12)(R14*1)
 	ADDQ streamArgs_backAhead(AX), R12
+	PREFETCHT1 (BX)
+	ADDQ $64, BX
 	ADDQ $1024, DI
 	ADDQ $2048, R10
 	ADDQ $1024, SI
@@ -1326,6 +1336,8 @@ step19:
 	VMOVDQA64 Z13, 3008(DI)
 	PREFETCHT1 (R12)(R14*1)
 	ADDQ streamArgs_backAhead(AX), R12
+	PREFETCHT1 (BX)
+	ADDQ $64, BX
 	ADDQ $1024, DI
 	ADDQ $2048, R10
 	ADDQ $1024, SI
@@ -1399,6 +1411,7 @@ TEXT ·streamFP4x4(SB), NOSPLIT, $0-8
 	MOVQ streamArgs_panel(AX), DI
 	MOVQ streamArgs_ahead(AX), R12
 	MOVQ streamArgs_ldAhead(AX), R13
+	MOVQ streamArgs_aheadScales(AX), BX
 	LEAQ (R13)(R13*2), R14
 	MOVQ $32, DX
 	MOVQ $64, R15
@@ -1629,6 +1642,8 @@ step26:
 	VMOVDQA64 Z13, 3008(DI)
 	PREFETCHT1 (R12)(R14*1)
 	ADDQ streamArgs_backAhead(AX), R12
+	PREFETCHT1 (BX)
+	ADDQ $64, BX
 	ADDQ $1024, DI
 	ADDQ $2048, R10
 	DECQ streamArgs_steps(AX)
@@ -1868,6 +1883,8 @@ step28:
 	VMOVDQA64 Z13, 3008(DI)
 	PREFETCHT1 (R12)(R14*1)
 	ADDQ streamArgs_backAhead(AX), R12
+	PREFETCHT1 (BX)
+	ADDQ $64, BX
 	ADDQ $1024, DI
 	ADDQ $2048, R10
 	ADDQ $512, SI
@@ -2124,6 +2141,8 @@ step31:
 	VMOVDQA64 Z13, 3008(DI)
 	PREFETCHT1 (R12)(R14*1)
 	ADDQ streamArgs_backAhead(AX), R12
+	PREFETCHT1 (BX)
+	ADDQ $64, BX
 	ADDQ $1024, DI
 	ADDQ $2048, R10
 	ADDQ $512, SI
@@ -2197,6 +2216,7 @@ TEXT ·streamFP4x1(SB), NOSPLIT, $0-8
 	MOVQ streamArgs_panel(AX), DI
 	MOVQ streamArgs_ahead(AX), R12
 	MOVQ streamArgs_ldAhead(AX), R13
+	MOVQ streamArgs_aheadScales(AX), BX
 	LEAQ (R13)(R13*2), R14
 	MOVQ $8, DX
 	MOVQ $64, R15
@@ -2427,6 +2447,8 @@ step38:
 	VMOVDQA64 Z13, 3008(DI)
 	PREFETCHT1 (R12)(R14*1)
 	ADDQ streamArgs_backAhead(AX), R12
+	PREFETCHT1 (BX)
+	ADDQ $64, BX
 	ADDQ $1024, DI
 	ADDQ $2048, R10
 	DECQ streamArgs_steps(AX)
@@ -2666,6 +2688,8 @@ step40:
 	VMOVDQA64 Z13, 3008(DI)
 	PREFETCHT1 (R12)(R14*1)
 	ADDQ streamArgs_backAhead(AX), R12
+	PREFETCHT1 (BX)
+	ADDQ $64, BX
 	ADDQ $1024, DI
 	ADDQ $2048, R10
 	ADDQ $128, SI
@@ -2922,6 +2946,8 @@ step43:
 	VMOVDQA64 Z13, 3008(DI)
 	PREFETCHT1 (R12)(R14*1)
 	ADDQ streamArgs_backAhead(AX), R12
+	PREFETCHT1 (BX)
+	ADDQ $64, BX
 	ADDQ $1024, DI
 	ADDQ $2048, R10
 	ADDQ $128, SI

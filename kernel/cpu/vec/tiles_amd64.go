@@ -91,6 +91,8 @@ type streamArgs struct {
 	leftAhead int     // of the run; the kernel counts down
 	runAhead  int
 	jumpAhead int
+
+	aheadScales uintptr // scales of e2m1 to prefetch, one after the other
 }
 
 // windowArgs: e8m0 scales of rows of e2m1 weights, to be brought into windows.
@@ -99,13 +101,13 @@ type windowArgs struct {
 	ldScale   int
 	rows      int
 	count     int            // scales of a row
-	ahead     int            // distance from a scale to the one to prefetch
 	table     unsafe.Pointer // [256] float32: exponent of a row by its largest scale
 	largest   unsafe.Pointer // [rows] bytes: scales above it are not in the window
+	first     int            // not zero where no scale is above it
 	windows   unsafe.Pointer // out: [rows, count] bytes
 	ldWindows int
 	exponents unsafe.Pointer // out: [rows] float32
-	below     unsafe.Pointer // out: [rows] bytes, not zero where a row has scales below its window
+	below     unsafe.Pointer // out: [rows] bytes, 1 where a row has scales below its window
 }
 
 // streamScale is the scale of a block of 128 columns for a streaming kernel.

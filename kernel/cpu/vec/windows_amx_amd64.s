@@ -26,7 +26,6 @@ TEXT ·windowsFP4(SB), NOSPLIT, $0-8
 	MOVQ windowArgs_below(AX), R14
 	MOVQ windowArgs_table(AX), R15
 	MOVQ windowArgs_largest(AX), CX
-	MOVQ windowArgs_ahead(AX), DX
 	VMOVDQU64 windowPlaces<>(SB), Z29
 	MOVL $15, R9
 	VPBROADCASTB R9, Z28
@@ -34,10 +33,47 @@ TEXT ·windowsFP4(SB), NOSPLIT, $0-8
 	VPBROADCASTB R9, Z27
 	CMPQ windowArgs_count(AX), $64
 	JNE other1
-whole2:
+	CMPQ windowArgs_first(AX), $0
+	JEQ below2
+whole3:
+	VMOVDQU64 (R8), Z6
+	VMOVDQA64 Z6, Z1
+	// the largest is the complement of the least complement
+	VEXTRACTI64X4 $1, Z1, Y2
+	VPMAXUB Y2, Y1, Y1
+	VEXTRACTI128 $1, Y1, X2
+	VPMAXUB X2, X1, X1
+	VPCMPEQD X2, X2, X2
+	VPXOR X2, X1, X1
+	VPSRLW $8, X1, X2
+	VPMINUB X2, X1, X1
+	VPHMINPOSUW X1, X1
+	VMOVD X1, R9
+	MOVBLZX R9, R9
+	XORL $255, R9
+	MOVL (R15)(R9*4), BX
+	MOVL BX, (R13)
+	VPBROADCASTB R9, Z3
+	VPSUBB Z6, Z3, Z4
+	VPMINUB Z28, Z4, Z5
+	VPSHUFB Z5, Z29, Z5
+	VMOVDQU64 Z5, (DI)
+	VPCMPUB $6, Z27, Z4, K2
+	KORTESTQ K2, K2
+	SETNE (R14)
+	INCQ R14
+	INCQ CX
+	ADDQ $4, R13
+	ADDQ windowArgs_ldScale(AX), R8
+	ADDQ windowArgs_ldWindows(AX), DI
+	DECQ R10
+	JNZ whole3
+	VZEROUPPER
+	RET
+below2:
+whole4:
 	VPBROADCASTB (CX), Z26
 	VMOVDQU64 (R8), Z6
-	PREFETCHT1 (R8)(DX*1)
 	VPCMPUB $2, Z26, Z6, K4
 	VMOVDQU8.Z Z6, K4, Z10
 	VMOVDQA64 Z10, Z1
@@ -60,8 +96,8 @@ whole2:
 	VPSUBB Z6, Z3, Z4
 	VPMINUB Z28, Z4, Z5
 	VPSHUFB.Z Z5, Z29, K4, Z5
-	VMOVDQU64 Z5, (DI)
 	VPCMPUB $6, Z27, Z4, K4, K2
+	VMOVDQU64 Z5, (DI)
 	KORTESTQ K2, K2
 	SETNE (R14)
 	INCQ R14
@@ -70,20 +106,62 @@ whole2:
 	ADDQ windowArgs_ldScale(AX), R8
 	ADDQ windowArgs_ldWindows(AX), DI
 	DECQ R10
-	JNZ whole2
+	JNZ whole4
 	VZEROUPPER
 	RET
 other1:
 	CMPQ windowArgs_count(AX), $128
-	JNE other3
-whole4:
+	JNE other5
+	CMPQ windowArgs_first(AX), $0
+	JEQ below6
+whole7:
+	VMOVDQU64 (R8), Z6
+	VMOVDQU64 64(R8), Z7
+	VPMAXUB Z7, Z6, Z1
+	// the largest is the complement of the least complement
+	VEXTRACTI64X4 $1, Z1, Y2
+	VPMAXUB Y2, Y1, Y1
+	VEXTRACTI128 $1, Y1, X2
+	VPMAXUB X2, X1, X1
+	VPCMPEQD X2, X2, X2
+	VPXOR X2, X1, X1
+	VPSRLW $8, X1, X2
+	VPMINUB X2, X1, X1
+	VPHMINPOSUW X1, X1
+	VMOVD X1, R9
+	MOVBLZX R9, R9
+	XORL $255, R9
+	MOVL (R15)(R9*4), BX
+	MOVL BX, (R13)
+	VPBROADCASTB R9, Z3
+	VPSUBB Z6, Z3, Z4
+	VPMINUB Z28, Z4, Z5
+	VPSHUFB Z5, Z29, Z5
+	VMOVDQU64 Z5, (DI)
+	VPSUBB Z7, Z3, Z12
+	VPMINUB Z28, Z12, Z5
+	VPSHUFB Z5, Z29, Z5
+	VMOVDQU64 Z5, 64(DI)
+	VPMAXUB Z12, Z4, Z4
+	VPCMPUB $6, Z27, Z4, K2
+	KORTESTQ K2, K2
+	SETNE (R14)
+	INCQ R14
+	INCQ CX
+	ADDQ $4, R13
+	ADDQ windowArgs_ldScale(AX), R8
+	ADDQ windowArgs_ldWindows(AX), DI
+	DECQ R10
+	JNZ whole7
+	VZEROUPPER
+	RET
+below6:
+whole8:
 	VPBROADCASTB (CX), Z26
 	VMOVDQU64 (R8), Z6
-	PREFETCHT1 (R8)(DX*1)
 	VPCMPUB $2, Z26, Z6, K4
 	VMOVDQU8.Z Z6, K4, Z10
 	VMOVDQU64 64(R8), Z7
-	PREFETCHT1 64(R8)(DX*1)
 	VPCMPUB $2, Z26, Z7, K5
 	VMOVDQU8.Z Z7, K5, Z11
 	VPMAXUB Z11, Z10, Z1
@@ -106,13 +184,13 @@ whole4:
 	VPSUBB Z6, Z3, Z4
 	VPMINUB Z28, Z4, Z5
 	VPSHUFB.Z Z5, Z29, K4, Z5
-	VMOVDQU64 Z5, (DI)
 	VPCMPUB $6, Z27, Z4, K4, K2
-	VPSUBB Z7, Z3, Z4
-	VPMINUB Z28, Z4, Z5
+	VMOVDQU64 Z5, (DI)
+	VPSUBB Z7, Z3, Z12
+	VPMINUB Z28, Z12, Z5
 	VPSHUFB.Z Z5, Z29, K5, Z5
+	VPCMPUB $6, Z27, Z12, K5, K3
 	VMOVDQU64 Z5, 64(DI)
-	VPCMPUB $6, Z27, Z4, K5, K3
 	KORTESTQ K2, K3
 	SETNE (R14)
 	INCQ R14
@@ -121,30 +199,29 @@ whole4:
 	ADDQ windowArgs_ldScale(AX), R8
 	ADDQ windowArgs_ldWindows(AX), DI
 	DECQ R10
-	JNZ whole4
+	JNZ whole8
 	VZEROUPPER
 	RET
-other3:
-row5:
+other5:
+row9:
 	VPXORD Z1, Z1, Z1
 	VPBROADCASTB (CX), Z26
 	MOVQ R8, SI
 	MOVQ windowArgs_count(AX), R12
 	KXNORQ K1, K1, K1
-loop6:
+loop10:
 	CMPQ R12, $64
-	JGE whole7
+	JGE whole11
 	MOVQ $-1, R9
 	BZHIQ R12, R9, R9
 	KMOVQ R9, K1
-whole7:
+whole11:
 	VMOVDQU8.Z (SI), K1, Z0
 	VPCMPUB $2, Z26, Z0, K1, K4
-	PREFETCHT1 (SI)(DX*1)
 	VPMAXUB Z0, Z1, K4, Z1
 	ADDQ $64, SI
 	SUBQ $64, R12
-	JGT loop6
+	JGT loop10
 	// the largest is the complement of the least complement
 	VEXTRACTI64X4 $1, Z1, Y2
 	VPMAXUB Y2, Y1, Y1
@@ -166,13 +243,13 @@ whole7:
 	MOVQ R8, SI
 	MOVQ windowArgs_count(AX), R12
 	KXNORQ K1, K1, K1
-loop8:
+loop12:
 	CMPQ R12, $64
-	JGE whole9
+	JGE whole13
 	MOVQ $-1, R9
 	BZHIQ R12, R9, R9
 	KMOVQ R9, K1
-whole9:
+whole13:
 	VMOVDQU8.Z (SI), K1, Z0
 	VPCMPUB $2, Z26, Z0, K1, K4
 	VPSUBB Z0, Z3, Z4
@@ -184,7 +261,7 @@ whole9:
 	ADDQ $64, R11
 	ADDQ $64, SI
 	SUBQ $64, R12
-	JGT loop8
+	JGT loop12
 	KORTESTQ K3, K3
 	SETNE (R14)
 	INCQ R14
@@ -193,6 +270,6 @@ whole9:
 	ADDQ windowArgs_ldScale(AX), R8
 	ADDQ windowArgs_ldWindows(AX), DI
 	DECQ R10
-	JNZ row5
+	JNZ row9
 	VZEROUPPER
 	RET

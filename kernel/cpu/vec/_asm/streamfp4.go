@@ -23,6 +23,7 @@ import "fmt"
 //	R15 bytes between lines of the panel; with sixteen rows, where DX is the same, the sum of the addresses of both
 //	halves
 //	R12 address to prefetch, R13, R14 one, three strides between the eight prefetch cursors
+//	BX scales to prefetch
 //	Z29 which window goes to each byte, Z30 the bits of a code, Z31 table of values
 func (e *emitter) emitStreamsFP4() {
 	lanes, values := make([]byte, 64), make([]byte, 64)
@@ -112,6 +113,7 @@ func (k *streamFP4) begin() {
 		MOVQ streamArgs_panel(AX), DI
 		MOVQ streamArgs_ahead(AX), R12
 		MOVQ streamArgs_ldAhead(AX), R13
+		MOVQ streamArgs_aheadScales(AX), BX
 		LEAQ (R13)(R13*2), R14`)
 	k.op("MOVQ $%d, DX", k.line())
 	if k.tilesX() == 1 {
@@ -180,7 +182,14 @@ func (k *streamFP4) steps(group int, multiply, fill bool) {
 		k.op("ADDQ $%d, DI", group*groupHalf)
 	}
 	loadW := func(i int) { k.emit(tileload(memory{base: "R10", index: index, disp: i * 1024}, streamW+i)) }
-	loadX := func(j int) { k.emit(tileload(memory{base: "SI", index: "DX", disp: j * k.tile()}, streamX+j)) }
+	loadX := func(j int) {
+		m := memory{base: "SI", index: "DX", disp: j * k.tile()}
+		if n == 2 { // as in stream.go
+			k.emit(tileloadOnce(m, streamX+j))
+		} else {
+			k.emit(tileload(m, streamX+j))
+		}
+	}
 	product := func(i, j int) { k.emit(tdpbssd(streamX+j, streamW+i, first+i*n+j)) }
 	at := map[int]func(){ // tile instructions before a row
 		0:  func() { loadX(0); loadW(0) },
@@ -204,6 +213,10 @@ func (k *streamFP4) steps(group int, multiply, fill bool) {
 			if fill {
 				k.fill(row)
 			}
+		}
+		if fill { // sixteen lines of weights have a line of scales
+			k.op("PREFETCHT1 (BX)")
+			k.op("ADDQ $64, BX")
 		}
 		k.op("ADDQ $%d, DI", groupRows/2*64)
 		k.op("ADDQ $%d, R10", groupStep)

@@ -6,11 +6,11 @@ package main
 // window. Rows with scales below it are marked.
 //
 //	AX arguments   R8 row of scales   DI row of windows   R10 rows left   R13 exponents   R14 marks
-//	R15 exponents by scale   SI, R11 cursors   R12 scales left   R9, BX scratch   DX bytes to fetch ahead
+//	R15 exponents by scale   SI, R11 cursors   R12 scales left   R9, BX scratch
 //	CX largest scales   K1 scales that exist   K4 those up to the largest   K3 those below the window
 //
 // Rows of 64 and 128 scales, weights of 2048 and 4096 columns, have loops of their own, which keep the scales in
-// registers.
+// registers: one for the first window of rows, one for those below.
 func (e *emitter) emitWindows() {
 	table := make([]byte, 64)
 	for i := range table {
@@ -28,7 +28,6 @@ func (e *emitter) emitWindows() {
 		MOVQ windowArgs_below(AX), R14
 		MOVQ windowArgs_table(AX), R15
 		MOVQ windowArgs_largest(AX), CX
-		MOVQ windowArgs_ahead(AX), DX
 		VMOVDQU64 windowPlaces<>(SB), Z29`)
 	for _, c := range []struct{ value, reg int }{{15, windowMost}, {3, windowLimit}} {
 		e.op("MOVL $%d, R9", c.value)
@@ -61,10 +60,7 @@ func (e *emitter) emitWindows() {
 	e.loop("row", "R10", func() {
 		e.op("VPXORD Z1, Z1, Z1")
 		e.op("VPBROADCASTB (CX), Z%d", windowLargest)
-		each(func() {
-			e.op("PREFETCHT1 (SI)(DX*1)")
-			e.op("VPMAXUB Z0, Z1, K4, Z1")
-		})
+		each(func() { e.op("VPMAXUB Z0, Z1, K4, Z1") })
 		e.windowTop()
 		e.op(`
 			KXORQ K3, K3, K3
@@ -92,38 +88,67 @@ const (
 	windowPlaces  = 29
 )
 
-// windowsOf does all rows, if they have so many whole registers of scales.
+// windowsOf does all rows, if they have so many whole registers of scales. In a first window no scale is too large.
 func (e *emitter) windowsOf(vectors int) {
-	other := e.label("other")
+	other, below := e.label("other"), e.label("below")
 	e.op("CMPQ windowArgs_count(AX), $%d", 64*vectors)
 	e.op("JNE %s", other)
+	e.op("CMPQ windowArgs_first(AX), $0")
+	e.op("JEQ %s", below)
+	e.windowRows(vectors, true)
+	e.at(below)
+	e.windowRows(vectors, false)
+	e.at(other)
+}
+
+// windowRows is the loop over rows, whose scales are in registers 6 and 7.
+func (e *emitter) windowRows(vectors int, first bool) {
 	e.loop("whole", "R10", func() {
-		e.op("VPBROADCASTB (CX), Z%d", windowLargest)
+		if !first {
+			e.op("VPBROADCASTB (CX), Z%d", windowLargest)
+		}
 		for v := range vectors {
 			scales, upTo := 6+v, 10+v
 			e.op("VMOVDQU64 %d(R8), Z%d", 64*v, scales)
-			e.op("PREFETCHT1 %d(R8)(DX*1)", 64*v)
-			e.op("VPCMPUB $2, Z%d, Z%d, K%d", windowLargest, scales, 4+v)
-			e.op("VMOVDQU8.Z Z%d, K%d, Z%d", scales, 4+v, upTo)
+			if !first {
+				e.op("VPCMPUB $2, Z%d, Z%d, K%d", windowLargest, scales, 4+v)
+				e.op("VMOVDQU8.Z Z%d, K%d, Z%d", scales, 4+v, upTo)
+			}
+		}
+		from := 10
+		if first {
+			from = 6
 		}
 		if vectors == 2 {
-			e.op("VPMAXUB Z11, Z10, Z1")
+			e.op("VPMAXUB Z%d, Z%d, Z1", from+1, from)
 		} else {
-			e.op("VMOVDQA64 Z10, Z1")
+			e.op("VMOVDQA64 Z%d, Z1", from)
 		}
 		e.windowTop()
 		for v := range vectors {
-			e.op("VPSUBB Z%d, Z3, Z4", 6+v)
-			e.op("VPMINUB Z%d, Z4, Z5", windowMost)
-			e.op("VPSHUFB.Z Z5, Z%d, K%d, Z5", windowPlaces, 4+v)
+			distance := 4 + 8*v
+			e.op("VPSUBB Z%d, Z3, Z%d", 6+v, distance)
+			e.op("VPMINUB Z%d, Z%d, Z5", windowMost, distance)
+			if first {
+				e.op("VPSHUFB Z5, Z%d, Z5", windowPlaces)
+			} else {
+				e.op("VPSHUFB.Z Z5, Z%d, K%d, Z5", windowPlaces, 4+v)
+				e.op("VPCMPUB $6, Z%d, Z%d, K%d, K%d", windowLimit, distance, 4+v, 2+v)
+			}
 			e.op("VMOVDQU64 Z5, %d(DI)", 64*v)
-			e.op("VPCMPUB $6, Z%d, Z4, K%d, K%d", windowLimit, 4+v, 2+v)
 		}
-		e.op("KORTESTQ K2, K%d", 1+vectors)
+		if first {
+			if vectors == 2 {
+				e.op("VPMAXUB Z12, Z4, Z4")
+			}
+			e.op("VPCMPUB $6, Z%d, Z4, K2", windowLimit)
+			e.op("KORTESTQ K2, K2")
+		} else {
+			e.op("KORTESTQ K2, K%d", 1+vectors)
+		}
 		e.nextWindow()
 	})
 	e.ret()
-	e.at(other)
 }
 
 // windowTop turns the largest scales of a register, Z1, into the exponent of the row and a register of the largest, Z3.
