@@ -30,7 +30,10 @@ func openUsage(c *Config, d config.Description) (*usage.Table, error) {
 	t, err := usage.Load(file)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return empty, empty.Save(file) // a folder that is missing shows now, not when the engine closes
+		if err = empty.Save(file); err != nil { // a folder that is missing shows now, not when the engine closes
+			return nil, fmt.Errorf("sparrow: --expert-usage: %w", err)
+		}
+		return empty, nil
 	case err == nil:
 		err = t.Fits(empty.Family, len(empty.Counts), empty.Experts, empty.Chosen)
 	}

@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+
+	"sparrow/internal/textfile"
 )
 
 // Task is the items of one file.
@@ -106,6 +108,13 @@ func loadFile(dir fs.FS, name string) (Task, error) {
 	task, ok := taskName(name)
 	if !ok {
 		return Task{}, errors.New("the name does not end in .jsonl or .jsonl.gz")
+	}
+	info, err := fs.Stat(dir, name)
+	if err == nil {
+		err = textfile.Check(name, info)
+	}
+	if err != nil {
+		return Task{}, err
 	}
 	f, err := dir.Open(name)
 	if err != nil {

@@ -6,9 +6,10 @@ import (
 	"crypto/subtle"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
+
+	"sparrow/internal/textfile"
 )
 
 // Keys are the bearer keys that may use a server. Only their hashes are kept.
@@ -23,7 +24,7 @@ type key struct {
 
 // LoadKeys reads a file of keys; see [ReadKeys].
 func LoadKeys(path string) (*Keys, error) {
-	f, err := os.Open(path)
+	f, err := textfile.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrKeys, err)
 	}

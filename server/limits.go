@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
+
+	"sparrow/internal/textfile"
 )
 
 // Limit is what one tenant may use. Zero values are no bound.
@@ -31,7 +32,7 @@ func LoadLimits(given string) (*Limits, error) {
 	if strings.Contains(given, "=") {
 		return ReadLimits(strings.NewReader(given))
 	}
-	f, err := os.Open(given)
+	f, err := textfile.Open(given)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w; want a file, or limits such as 'team-a requests=8 tokens=60000 share=0.5; "+
 			"* requests=2'", ErrLimits, err)

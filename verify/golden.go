@@ -10,11 +10,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"syscall"
 
+	"sparrow/internal/textfile"
 	"sparrow/weight"
 )
 
@@ -46,7 +46,7 @@ type index struct {
 
 // ReadGolden loads every case beside a checkpoint.
 func ReadGolden(dir string) ([]Golden, error) {
-	text, err := os.ReadFile(filepath.Join(dir, "golden.json"))
+	text, err := textfile.Read(filepath.Join(dir, "golden.json"), textfile.Config)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil, fmt.Errorf("verify: %s: %w: golden.json and golden.safetensors must lie beside the weights, as "+
 			"in testdata/oracle/deepseek_v32-1; "+

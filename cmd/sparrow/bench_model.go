@@ -16,6 +16,7 @@ import (
 	"sparrow/bench/model"
 	"sparrow/builtin"
 	"sparrow/internal/numa"
+	"sparrow/internal/textfile"
 	"sparrow/internal/unit"
 	"sparrow/kernel"
 	"sparrow/kernel/group"
@@ -325,7 +326,7 @@ func (f *benchModelFlags) peer() (io.Reader, error) {
 	if f.against == "" {
 		return nil, nil
 	}
-	text, err := os.ReadFile(f.against)
+	text, err := textfile.Read(f.against, textfile.Document)
 	if err != nil {
 		return nil, fmt.Errorf("bench model: --against: %w", err)
 	}

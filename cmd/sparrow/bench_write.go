@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"sparrow/internal/textfile"
 )
 
 // writeSection replaces a part of a document by what print writes. The part lies between two comments, <!-- name -->
 // and <!-- end -->, which stay; a document without them is refused and left as it is.
 func writeSection(file, name string, print func(io.Writer) error) error {
-	text, err := os.ReadFile(file)
+	text, err := textfile.Read(file, textfile.Document)
 	if err != nil {
 		return fmt.Errorf("--write: %w", err)
 	}

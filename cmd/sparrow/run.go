@@ -15,6 +15,7 @@ import (
 
 	"sparrow"
 	"sparrow/chat"
+	"sparrow/internal/textfile"
 	"sparrow/sample"
 )
 
@@ -144,7 +145,7 @@ func (f *runFlags) asker(cmd *cobra.Command) (*asker, error) {
 		a.chat.Messages = []chat.Message{{Role: chat.System, Content: f.system}}
 	}
 	if f.schema != "" {
-		text, err := os.ReadFile(f.schema)
+		text, err := textfile.Read(f.schema, textfile.Config)
 		if err != nil {
 			return nil, fmt.Errorf("--json-schema: %w", err)
 		}
@@ -163,7 +164,7 @@ func (f *runFlags) asker(cmd *cobra.Command) (*asker, error) {
 
 // readDocument reads a text file.
 func readDocument(path string) (string, error) {
-	text, err := os.ReadFile(path)
+	text, err := textfile.Read(path, textfile.Document)
 	return strings.TrimSpace(string(text)), err
 }
 

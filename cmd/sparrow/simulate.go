@@ -2,15 +2,16 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"sparrow/internal/textfile"
 	"sparrow/sim/fleet"
 )
 
@@ -103,8 +104,11 @@ func readTrace(stdin io.Reader, name string) ([]fleet.Session, error) {
 	if name == "-" {
 		return fleet.ReadTrace(stdin)
 	}
-	file, err := os.Open(name)
+	file, err := textfile.Open(name)
 	if err != nil {
+		if errors.Is(err, textfile.ErrNotText) {
+			err = fmt.Errorf("%w, or - for standard input", err)
+		}
 		return nil, err
 	}
 	defer file.Close()

@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+
+	"sparrow/internal/textfile"
 )
 
 // ErrFile is wrapped when a file is no usage file.
@@ -43,7 +46,7 @@ type fileLayer struct {
 
 // Load reads a file.
 func Load(path string) (*Table, error) {
-	f, err := os.Open(path)
+	f, err := textfile.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("usage: %w", err)
 	}
@@ -122,7 +125,10 @@ func (t *Table) Write(w io.Writer) error {
 func (t *Table) Save(path string) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part")
 	if err != nil {
-		return fmt.Errorf("usage: %w", err)
+		if p := (*fs.PathError)(nil); errors.As(err, &p) {
+			err = p.Err // its path is that of a file that nobody knows
+		}
+		return fmt.Errorf("usage: %s cannot be written: %w", path, err)
 	}
 	defer func() {
 		if err != nil {
