@@ -9,6 +9,18 @@ import (
 	"sparrow/model/llamacpp"
 )
 
+// A GGUF file gives the model its name, without the number of a part.
+func TestGGUFFilesNameTheModel(t *testing.T) {
+	for path, want := range map[string]string{
+		"a/bi.gguf": "bi", "a/bi-00002-of-00003.gguf": "bi", "DeepSeek-V3.2/": "DeepSeek-V3.2", "m.bin": "m.bin",
+		"": builtin.Name,
+	} {
+		if got := (Config{Model: path}).withDefaults().Name; got != want {
+			t.Errorf("%q: the model is called %q, want %q", path, got, want)
+		}
+	}
+}
+
 // A GGUF file of the built-in model, in eight and in four bits, answers as the model does: config, vocabulary, chat
 // template and weights come from the file alone.
 func TestGGUFFilesAnswer(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"sparrow/builtin"
@@ -264,10 +263,7 @@ func (c Config) withDefaults() Config {
 	if c.Name == "" {
 		c.Name = builtin.Name
 		if c.Model != "" {
-			c.Name = filepath.Base(filepath.Clean(c.Model))
-			if family.IsGGUF(c.Model) {
-				c.Name = strings.TrimSuffix(c.Name, filepath.Ext(c.Name))
-			}
+			c.Name = family.NameOf(c.Model)
 		}
 	}
 	return c

@@ -6,9 +6,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"sparrow/builtin"
 	"sparrow/hub"
+	"sparrow/internal/textfile"
 	"sparrow/model/family"
 )
 
@@ -44,6 +46,8 @@ func modelFolder(flag, given string) (string, error) {
 		return "", fmt.Errorf("%s%w", flag, err)
 	case info.IsDir():
 		return given, onlyGGUF(flag, given)
+	case !info.Mode().IsRegular():
+		return "", fmt.Errorf("%s%s is a %s; %s", flag, given, textfile.Kind(info.Mode()), wanted)
 	case family.IsGGUF(given):
 		return given, nil
 	}
@@ -70,8 +74,25 @@ func onlyGGUF(flag, dir string) error {
 	if flag == modelFlag {
 		again = flag + again
 	}
-	return fmt.Errorf("%s%s: the folder has no config.json but holds %s; give the file: %s", flag, dir,
-		filepath.Base(files[0]), again)
+	if len(files) == 1 {
+		return fmt.Errorf("%s%s: the folder has no config.json but holds %s; give the file: %s", flag, dir,
+			filepath.Base(files[0]), again)
+	}
+	return fmt.Errorf("%s%s: the folder has no config.json but holds %d GGUF files: %s; give one of them, such as: %s",
+		flag, dir, len(files), someNames(files), again)
+}
+
+// someNames lists the names of files, without their folder and not more than a line holds.
+func someNames(files []string) string {
+	const most = 6
+	var names []string
+	for _, f := range files[:min(most, len(files))] {
+		names = append(names, filepath.Base(f))
+	}
+	if n := len(files) - most; n > 0 {
+		names = append(names, fmt.Sprintf("and %d more", n))
+	}
+	return strings.Join(names, ", ")
 }
 
 // pulledModel looks a name up in the cache.
@@ -87,6 +108,8 @@ func pulledModel(flag, given, wanted string) (string, error) {
 	}
 	dir, err := cache.Find(name)
 	switch {
+	case errors.Is(err, hub.ErrNotCached) && family.IsGGUF(given):
+		return "", fmt.Errorf("%s%s: there is no such file; %s%s", flag, given, wanted, withoutModel(flag))
 	case errors.Is(err, hub.ErrNotCached):
 		return "", fmt.Errorf("%s%s: there is no such folder, and %s has no model of this name; 'sparrow pull %s' "+
 			"downloads it; %s%s", flag, given, cache.Root, given, wanted, withoutModel(flag))

@@ -88,6 +88,13 @@ golden.json and golden.safetensors beside the weights can be verified: in the so
 
 func runVerify(dir string, q sparrow.DeviceRequest, ranks sparrow.Ranks, o verify.Options) (_ *verify.Report,
 	err error) {
+	if dir, err = modelFolder("verify: ", dir); err != nil {
+		return nil, err
+	}
+	if dir == "" {
+		return nil, errors.New("verify: the model inside the binary has no golden outputs beside it; verify a folder " +
+			"under testdata/oracle of the source tree, or ask questions with known answers: sparrow eval")
+	}
 	src, err := family.Open(dir)
 	if err != nil {
 		return nil, err

@@ -21,6 +21,7 @@ import (
 	"sparrow/plan"
 	"sparrow/plan/cost"
 	"sparrow/weight"
+	"sparrow/weight/gguf"
 )
 
 // Source is an opened checkpoint whose weights are not loaded yet.
@@ -36,8 +37,19 @@ func New(name string, d config.Description, w *weight.Checkpoint) *Source {
 	return &Source{Name: name, Config: d.Common(), Model: d, Weights: w}
 }
 
-// IsGGUF reports whether a path names a GGUF file instead of a checkpoint folder.
-func IsGGUF(path string) bool { return strings.EqualFold(filepath.Ext(path), ".gguf") }
+// IsGGUF reports whether a path names a GGUF file instead of a checkpoint folder: by its name, or by its first bytes.
+func IsGGUF(path string) bool {
+	return strings.EqualFold(filepath.Ext(path), gguf.Extension) || gguf.Begins(path)
+}
+
+// NameOf is what a model in a folder or a GGUF file is called: all parts of a split file have the name of the whole.
+func NameOf(path string) string {
+	name := filepath.Base(filepath.Clean(path))
+	if strings.EqualFold(filepath.Ext(name), gguf.Extension) {
+		name = gguf.Stem(name)
+	}
+	return name
+}
 
 // Open reads the config and maps the weights of a checkpoint folder or a GGUF file.
 func Open(dir string) (*Source, error) {

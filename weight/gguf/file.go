@@ -3,12 +3,16 @@ package gguf
 import (
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"math/bits"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
 	"sparrow/internal/mmap"
+	"sparrow/internal/textfile"
 )
 
 // File is an open model: one file, or all splits of one. Close takes the memory away under every Tensor.Data.
@@ -76,7 +80,13 @@ func (f *File) openSplits(path string, named *File, count int) error {
 		part := named
 		if int64(i) != number {
 			var err error
-			if part, err = f.add(filepath.Join(filepath.Dir(path), stem+splitSuffix(i, count))); err != nil {
+			name := filepath.Join(filepath.Dir(path), stem+splitSuffix(i, count))
+			part, err = f.add(name)
+			if errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("gguf: part %d of %d is missing: %s: %w; all parts must lie in one folder", i+1,
+					count, name, fs.ErrNotExist)
+			}
+			if err != nil {
 				return err
 			}
 		} else {
@@ -99,7 +109,33 @@ func (f *File) openSplits(path string, named *File, count int) error {
 	return checkNames(path, f.Tensors)
 }
 
-func splitSuffix(i, count int) string { return fmt.Sprintf("-%05d-of-%05d.gguf", i+1, count) }
+func splitSuffix(i, count int) string { return fmt.Sprintf("-%05d-of-%05d%s", i+1, count, Extension) }
+
+// Extension ends the names of GGUF files as they are published.
+const Extension = ".gguf"
+
+var splitName = regexp.MustCompile(`^(.+)-[0-9]{5}-of-[0-9]{5}$`)
+
+// Stem is the name of a file without its extension, and without its number where it is a split.
+func Stem(name string) string {
+	name = strings.TrimSuffix(name, filepath.Ext(name))
+	if m := splitName.FindStringSubmatch(name); m != nil {
+		return m[1]
+	}
+	return name
+}
+
+// Begins reports whether a regular file begins as GGUF files do, whatever its name is.
+func Begins(path string) bool {
+	f, err := textfile.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	var magic [len(magicNumber)]byte
+	_, err = io.ReadFull(f, magic[:])
+	return err == nil && string(magic[:]) == magicNumber
+}
 
 // add maps one file and parses it.
 func (f *File) add(path string) (*File, error) {
@@ -137,9 +173,9 @@ func Parse(path string, data []byte) (*File, error) {
 	switch {
 	case s.err != nil:
 	case f.Version == 2<<24 || f.Version == 3<<24:
-		s.fail("a big-endian file; only little-endian ones are supported")
+		s.refuse(ErrUnsupported, "a big-endian file; only little-endian ones are supported")
 	case f.Version < 2 || f.Version > 3:
-		s.fail("version %d; 2 and 3 are supported: convert the model again", f.Version)
+		s.refuse(ErrUnsupported, "version %d; 2 and 3 are supported: convert the model again", f.Version)
 	}
 	tensors := s.count("tensors", 8+4+4+8, maxTensors)
 	pairs := s.count("metadata pairs", 8+4+1, maxPairs)
@@ -215,21 +251,21 @@ func (s *scanner) tensor() Tensor {
 func (t *Tensor) bytes() (int64, error) {
 	values, size, ok := t.Type.unit()
 	if !ok {
-		return 0, fmt.Errorf("tensor %q is %v, which is not supported; supported are %s", t.Name, t.Type, typeList())
+		return 0, fmt.Errorf("%w: tensor %q is %v; supported are %s", ErrUnsupported, t.Name, t.Type, typeList())
 	}
 	columns := 1
 	if len(t.Shape) > 0 {
 		columns = t.Shape[len(t.Shape)-1]
 	}
 	if columns%values != 0 {
-		return 0, fmt.Errorf("tensor %q has rows of %d values, and %v has blocks of %d", t.Name, columns, t.Type,
-			values)
+		return 0, fmt.Errorf("%w: tensor %q has rows of %d values, and %v has blocks of %d", ErrMalformed, t.Name,
+			columns, t.Type, values)
 	}
 	n := uint64(columns/values) * uint64(size) // below 2^56
 	for _, d := range t.Shape[:max(0, len(t.Shape)-1)] {
 		hi, lo := bits.Mul64(n, uint64(d))
 		if hi != 0 || lo > 1<<62 {
-			return 0, fmt.Errorf("tensor %q of shape %v is larger than any file", t.Name, t.Shape)
+			return 0, fmt.Errorf("%w: tensor %q of shape %v is larger than any file", ErrMalformed, t.Name, t.Shape)
 		}
 		n = lo
 	}
@@ -243,7 +279,7 @@ func (s *scanner) place(list []Tensor, pad int64) error {
 		t := &list[i]
 		n, err := t.bytes()
 		if err != nil {
-			return fmt.Errorf("gguf: %s: %w: %w", s.path, ErrMalformed, err)
+			return fmt.Errorf("gguf: %s: %w", s.path, err)
 		}
 		size := int64(len(s.data))
 		if t.Offset%pad != 0 {
@@ -252,8 +288,7 @@ func (s *scanner) place(list []Tensor, pad int64) error {
 		}
 		if start > size || t.Offset > size-start || n > size-start-t.Offset {
 			return fmt.Errorf("gguf: %s: %w: tensor %q takes %d bytes from byte %d of the data, and the file has %d "+
-				"bytes with data from byte %d: the download may be incomplete", s.path, ErrMalformed, t.Name, n,
-				t.Offset, size, start)
+				"bytes with data from byte %d: %s", s.path, ErrMalformed, t.Name, n, t.Offset, size, start, incomplete)
 		}
 		t.Offset += start
 		t.Data = s.data[t.Offset : t.Offset+n : t.Offset+n]

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -116,7 +118,8 @@ func TestSplitsAreJoined(t *testing.T) {
 	if err := os.Remove(name(2)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(name(0)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := Open(name(0)); !errors.Is(err, os.ErrNotExist) ||
+		!strings.Contains(err.Error(), "part 3 of 3 is missing: "+name(2)) {
 		t.Errorf("a missing split: %v", err)
 	}
 	if err := os.Rename(name(0), filepath.Join(dir, "renamed.gguf")); err != nil {
@@ -155,10 +158,10 @@ func TestHostileFilesAreRefused(t *testing.T) {
 		data []byte
 		want string
 	}{
-		"empty":              {nil, "the magic number takes 4 bytes"},
+		"empty":              {nil, "the file has 0 more: the download may be incomplete"},
+		"metadata cut off":   {good[:30], "the file has 14 more bytes: the download may be incomplete"},
+		"key cut off":        {good[:pair+12], "the download may be incomplete"},
 		"another file":       {[]byte("{\"a\": 1}"), `a GGUF file begins with "GGUF"`},
-		"version 1":          {append([]byte("GGUF\x01\x00\x00\x00"), good[8:]...), "version 1; 2 and 3"},
-		"big endian":         {append([]byte("GGUF\x00\x00\x00\x03"), good[8:]...), "big-endian"},
 		"2^63 tensors":       {put(8, 1<<63), "tensors; at most"},
 		"many tensors":       {put(8, 1<<19), "of 24 bytes or more"},
 		"2^63 pairs":         {put(16, 1<<63), "metadata pairs; at most"},
@@ -166,8 +169,6 @@ func TestHostileFilesAreRefused(t *testing.T) {
 		"long name":          {put(tensor, 1<<62), "a tensor's name has"},
 		"2^63 columns":       {put(tensor+13, 1<<63), "a dimension of"},
 		"overflowing shape":  {wide, "larger than any file"},
-		"unknown type":       {withType(77), "is type 77, which is not supported"},
-		"unsupported type":   {withType(16), "is IQ2_XXS, which is not supported; supported are F32 F16 Q4_0"},
 		"partial blocks":     {withType(12), "rows of 4 values, and Q4_K has blocks of 256"},
 		"offset of 2^63":     {put(offsetAt, 1<<63), "begins at byte"},
 		"offset outside":     {put(offsetAt, 1<<20), "the download may be incomplete"},
@@ -181,10 +182,61 @@ func TestHostileFilesAreRefused(t *testing.T) {
 			t.Errorf("%s: error %v, want %q", name, err, c.want)
 		}
 	}
+	for name, c := range map[string]struct {
+		data []byte
+		want string
+	}{
+		"version 1":        {append([]byte("GGUF\x01\x00\x00\x00"), good[8:]...), "version 1; 2 and 3"},
+		"big endian":       {append([]byte("GGUF\x00\x00\x00\x03"), good[8:]...), "big-endian"},
+		"unknown type":     {withType(77), `tensor "w" is type 77`},
+		"unsupported type": {withType(16), `tensor "w" is IQ2_XXS; supported are F32 F16 Q4_0`},
+	} {
+		if _, err := Parse(name, c.data); err == nil || !strings.Contains(err.Error(), c.want) ||
+			!errors.Is(err, ErrUnsupported) || errors.Is(err, ErrMalformed) {
+			t.Errorf("%s: error %v, want %q", name, err, c.want)
+		}
+	}
 	for at := range good { // every prefix
 		if _, err := Parse("prefix", good[:at]); err == nil {
 			t.Fatalf("a file cut off at byte %d of %d was accepted", at, len(good))
 		}
+	}
+}
+
+// The table of docs/gguf.md has the types that messages list.
+func TestDocumentListsTheTypes(t *testing.T) {
+	text, err := os.ReadFile("../../docs/gguf.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := regexp.MustCompile(`(?m)^\| types \| ([^;]*);`).FindSubmatch(text)
+	if row == nil {
+		t.Fatal("no row of types")
+	}
+	documented := regexp.MustCompile(`[A-Z][A-Z0-9_]+`).FindAllString(string(row[1]), -1)
+	supported := strings.Fields(typeList())
+	slices.Sort(documented)
+	slices.Sort(supported)
+	if !slices.Equal(documented, supported) {
+		t.Errorf("documented %v, supported %v", documented, supported)
+	}
+}
+
+func TestNames(t *testing.T) {
+	for name, want := range map[string]string{
+		"bi.gguf": "bi", "bi-00002-of-00003.gguf": "bi", "V3.2-Q4-00001-of-00009.GGUF": "V3.2-Q4",
+		"a-1-of-3.gguf": "a-1-of-3", "-00001-of-00002.gguf": "-00001-of-00002",
+	} {
+		if got := Stem(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "x.bin")
+	if err := os.WriteFile(path, fileBytes(t, nil, source("w", F32, 4)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if !Begins(path) || Begins("gguf_test.go") || Begins(t.TempDir()) || Begins(path+"x") {
+		t.Error("the first bytes decide what a GGUF file is")
 	}
 }
 
@@ -219,7 +271,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		file, err := Parse("fuzz", data)
 		if err != nil {
-			if !errors.Is(err, ErrMalformed) {
+			if !errors.Is(err, ErrMalformed) && !errors.Is(err, ErrUnsupported) {
 				t.Fatalf("an error of another kind: %v", err)
 			}
 			return

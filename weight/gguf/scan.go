@@ -7,8 +7,15 @@ import (
 	"math"
 )
 
-// ErrMalformed is wrapped by every error about the content of a file.
-var ErrMalformed = errors.New("malformed GGUF file")
+var (
+	// ErrMalformed is wrapped by errors about content that breaks the format.
+	ErrMalformed = errors.New("malformed GGUF file")
+	// ErrUnsupported is wrapped by errors about content that follows the format and is not read here.
+	ErrUnsupported = errors.New("unsupported GGUF file")
+)
+
+// incomplete is the likely reason for a file that ends early.
+const incomplete = "the download may be incomplete"
 
 // Limits of what a file may ask for. They are far above real files, and keep a hostile one from costing memory: a
 // value takes at least one byte of the file, but its Go form takes more.
@@ -31,9 +38,11 @@ type scanner struct {
 	err  error
 }
 
-func (s *scanner) fail(format string, args ...any) {
+func (s *scanner) fail(format string, args ...any) { s.refuse(ErrMalformed, format, args...) }
+
+func (s *scanner) refuse(why error, format string, args ...any) {
 	if s.err == nil {
-		s.err = fmt.Errorf("gguf: %s: byte %d: %w: %s", s.path, s.at, ErrMalformed, fmt.Sprintf(format, args...))
+		s.err = fmt.Errorf("gguf: %s: byte %d: %w: %s", s.path, s.at, why, fmt.Sprintf(format, args...))
 	}
 }
 
@@ -43,7 +52,7 @@ func (s *scanner) take(n uint64, what string) []byte {
 		return nil
 	}
 	if left := uint64(len(s.data) - s.at); n > left {
-		s.fail("%s takes %d bytes, and the file has %d more", what, n, left)
+		s.fail("%s takes %d bytes, and the file has %d more: %s", what, n, left, incomplete)
 		return nil
 	}
 	b := s.data[s.at : s.at+int(n)]
@@ -75,7 +84,7 @@ func (s *scanner) count(what string, size int, limit uint64) int {
 		s.fail("%d %s; at most %d are supported", n, what, limit)
 		return 0
 	case n > left/uint64(size):
-		s.fail("%d %s of %d bytes or more, and the file has %d more bytes", n, what, size, left)
+		s.fail("%d %s of %d bytes or more, and the file has %d more bytes: %s", n, what, size, left, incomplete)
 		return 0
 	}
 	return int(n)

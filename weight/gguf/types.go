@@ -13,19 +13,14 @@ type Type uint32
 const (
 	F32  Type = 0
 	F16  Type = 1
-	I8   Type = 24
-	I16  Type = 25
 	I32  Type = 26
-	I64  Type = 27
-	F64  Type = 28
 	BF16 Type = 30
 )
 
 var plainTypes = map[Type]struct {
 	name  string
 	bytes int
-}{F32: {"F32", 4}, F16: {"F16", 2}, I8: {"I8", 1}, I16: {"I16", 2}, I32: {"I32", 4}, I64: {"I64", 8},
-	F64: {"F64", 8}, BF16: {"BF16", 2}}
+}{F32: {"F32", 4}, F16: {"F16", 2}, I32: {"I32", 4}, BF16: {"BF16", 2}}
 
 var blockTypes = map[Type]block.Format{2: block.Q4_0, 3: block.Q4_1, 6: block.Q5_0, 7: block.Q5_1, 8: block.Q8_0,
 	10: block.Q2_K, 11: block.Q3_K, 12: block.Q4_K, 13: block.Q5_K, 14: block.Q6_K, 20: block.IQ4_NL,
@@ -33,7 +28,7 @@ var blockTypes = map[Type]block.Format{2: block.Q4_0, 3: block.Q4_1, 6: block.Q5
 
 // otherTypes are types that files may hold and this package does not read, for errors.
 var otherTypes = map[Type]string{9: "Q8_1", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S",
-	21: "IQ3_S", 22: "IQ2_S", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0"}
+	21: "IQ3_S", 22: "IQ2_S", 24: "I8", 25: "I16", 27: "I64", 28: "F64", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0"}
 
 func (t Type) String() string {
 	if p, ok := plainTypes[t]; ok {

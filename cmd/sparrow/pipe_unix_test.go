@@ -1,0 +1,51 @@
+//go:build unix
+
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A pipe that nobody writes to is refused wherever a file is named: opening it would wait, and Ctrl-C would not end
+// that.
+func TestPipesAreRefusedAsFiles(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "fifo.jsonl")
+	if err := syscall.Mkfifo(fifo, 0o644); err != nil {
+		t.Skipf("no pipes here: %v", err)
+	}
+	for _, args := range [][]string{
+		{"run", "--file", fifo, "hi"},
+		{"run", "--json-schema", fifo, "hi"},
+		{"eval", fifo},
+		{"eval", filepath.Dir(fifo)},
+		{"bench", "model", "--against", fifo},
+		{"inspect", "--usage", fifo},
+		{"serve", "--port", "0", "--api-keys", fifo},
+		{"serve", "--port", "0", "--tenant-limits", fifo},
+		{"serve", "--port", "0", "--expert-usage", fifo},
+		{"simulate", "--trace", fifo},
+		{"run", "--model", fifo, "hi"},
+	} {
+		type result struct {
+			status int
+			text   string
+		}
+		done := make(chan result, 1)
+		go func() {
+			status, _, stderr := invoke(args...)
+			done <- result{status, stderr}
+		}()
+		select {
+		case r := <-done:
+			if r.status != 1 || !strings.Contains(r.text, "is a pipe") {
+				t.Errorf("%v: status %d, %s", args, r.status, r.text)
+			}
+		case <-time.After(20 * time.Second):
+			t.Errorf("%v: still waiting", args)
+		}
+	}
+}
