@@ -1,7 +1,9 @@
 package weight
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -178,6 +180,24 @@ func TestOpenRefuses(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A file that ends early is one problem, however many tensors lie behind its end.
+func TestATruncatedFileIsOneProblem(t *testing.T) {
+	var b bytes.Buffer
+	b.WriteString("{")
+	for i := range 20 {
+		if i > 0 {
+			b.WriteString(",")
+		}
+		fmt.Fprintf(&b, `"t%02d":{"dtype":"U8","shape":[4],"data_offsets":[%d,%d]}`, i, 4*i, 4*i+4)
+	}
+	b.WriteString("}")
+	_, err := Open(writeFiles(t, map[string]string{"model.safetensors": string(fileBytes(b.String(), 10))}))
+	if err == nil || strings.Contains(err.Error(), "\n") ||
+		!strings.Contains(err.Error(), `tensor "t02": data_offsets [8, 12), and those of 17 more tensors, run past`) {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -19,11 +19,16 @@ func checkTiling(p *problems, entries []entry, size int64) {
 	})
 	covered := int64(0) // everything before this byte belongs to some tensor
 	var last *entry     // the one that reaches covered
+	var past *entry     // the first that runs past the end, as all behind it do in a truncated file
+	more := 0           // of them
 	for _, e := range order {
 		switch {
 		case e.end > size:
-			p.add(e.at, e.name, "data_offsets [%d, %d) run past the %d bytes of data in the file (truncated?)", e.begin,
-				e.end, size)
+			if past == nil {
+				past = e
+			} else {
+				more++
+			}
 		case e.begin < covered:
 			p.add(e.at, e.name, "data_offsets [%d, %d) overlap [%d, %d) of tensor %q", e.begin, e.end, last.begin,
 				last.end, clip(last.name))
@@ -34,6 +39,14 @@ func checkTiling(p *problems, entries []entry, size int64) {
 		if e.end >= covered {
 			covered, last = e.end, e
 		}
+	}
+	if past != nil {
+		others := ""
+		if more > 0 {
+			others = fmt.Sprintf(", and those of %d more tensors,", more)
+		}
+		p.add(past.at, past.name, "data_offsets [%d, %d)%s run past the %d bytes of data in the file (truncated? the "+
+			"download may be incomplete)", past.begin, past.end, others, size)
 	}
 	if covered < size {
 		p.add(0, "", "the last %d bytes of data, from data offset %d on, belong to no tensor", size-covered, covered)
