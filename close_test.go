@@ -112,7 +112,8 @@ func TestOpenThatFailsGivesEverythingBack(t *testing.T) {
 	}{
 		{"no such folder", context.Background(), Config{Model: filepath.Join(dir, "none")}},
 		{"weights cut off", context.Background(), Config{Model: dir}},
-		{"a cache without a page", context.Background(), Config{Model: tinyFP8, CacheTokens: 63}},
+		{"a context beyond the cache", context.Background(),
+			Config{Model: tinyFP8, CacheTokens: 64, ContextTokens: 65}},
 		{"unknown kernels", context.Background(), Config{Model: tinyFP8, Kernels: "abacus"}},
 		{"unknown cache layout", context.Background(), Config{Model: tinyFP8, Policy: plan.Policy{KV: "fp7"}}},
 		{"unknown chat format", context.Background(), Config{ChatFormat: "carrier pigeon"}},

@@ -66,7 +66,7 @@ type Config struct {
 	// of no model then. It is for benchmarks of models with random weights.
 	DraftAccept float64
 	// CacheTokens is the size of the cache, of each rank's where these have pages of their own; 0 sizes it by memory.
-	// One that the machine cannot hold is refused.
+	// It is rounded up to whole pages. One that the machine cannot hold is refused.
 	CacheTokens int
 	// ContextTokens bounds one sequence; 0 means the model's own limit, or the cache's where that is smaller.
 	ContextTokens int

@@ -50,13 +50,22 @@ func (e *Engine) sizeCache(cfg *plan.Config) (_ cacheSize, err error) {
 	if err := e.checkCache(cfg, tokens); err != nil {
 		return cacheSize{}, err
 	}
-	s := e.cacheOf(cfg, tokens/cfg.Page)
+	s := e.cacheOf(cfg, wholePages(tokens, cfg.Page))
 	if s.pages < 1 {
 		return s, fmt.Errorf("sparrow: a cache of %d tokens holds no page of %d tokens; "+
 			"ask for more with CacheTokens (--cache-tokens)",
 			tokens, cfg.Page)
 	}
 	return s, nil
+}
+
+// wholePages is how many pages hold so many tokens; who asks for 100 tokens gets no fewer.
+func wholePages(tokens, page int) int {
+	n := tokens / page
+	if tokens%page > 0 {
+		n++
+	}
+	return n
 }
 
 // maxCacheBytes bounds a cache on a machine whose memory is not known; it keeps the arithmetic within an integer.
@@ -94,7 +103,7 @@ func (e *Engine) mapped(cfg *plan.Config) int64 {
 func (e *Engine) checkCache(cfg *plan.Config, tokens int) error {
 	limit := e.cacheLimit(cfg)
 	pages := e.pagesIn(cfg, limit)
-	if tokens/cfg.Page <= pages {
+	if wholePages(tokens, cfg.Page) <= pages {
 		return nil
 	}
 	// In floating point: the bytes of a very large number of tokens overflow an integer.

@@ -28,6 +28,16 @@ func TestTheLargestCacheFits(t *testing.T) {
 	}
 }
 
+// A cache holds no fewer tokens than were asked for: pages are whole.
+func TestACacheIsRoundedUpToPages(t *testing.T) {
+	for asked, want := range map[int]int{1: 64, 64: 64, 65: 128, 100: 128} {
+		if i := still(t, "", Config{CacheTokens: asked}).info; i.CacheTokens != want || i.ContextTokens != want {
+			t.Errorf("%d tokens asked for: a cache of %d and a context of %d, want %d", asked, i.CacheTokens,
+				i.ContextTokens, want)
+		}
+	}
+}
+
 // Drafts are verified in one step together with the token before them: a step too small for that is refused where
 // drafts were insisted on, and told where they were not.
 func TestDraftsNeedRoomInAStep(t *testing.T) {

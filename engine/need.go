@@ -57,7 +57,7 @@ func Measure(m model.Model, c Config, free int64) (*Need, error) {
 	if n.Tokens == 0 {
 		n.Tokens = min(max(c.StepTokens, c.ContextTokens), m.Config().MaxPositions)
 	}
-	pages := (n.Tokens + cfg.Page - 1) / cfg.Page
+	pages := wholePages(n.Tokens, cfg.Page)
 	n.Tokens = pages * cfg.Page
 	size := e.cacheOf(&cfg, pages)
 	n.Cache = size.bytes + size.states

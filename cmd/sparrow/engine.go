@@ -53,8 +53,8 @@ func (f *engineFlags) add(s *pflag.FlagSet) {
 	f.rankFlags.add(s)
 	s.DurationVar(&f.rankTimeout, "rank-timeout", group.Timeout, "how long a rank may stay at one operation while the "+
 		"others wait for it, before all are given up; 0 is for ever")
-	s.IntVar(&f.cacheTokens, "cache-tokens", 0, "size of the cache in tokens; 0 means four full contexts "+
-		"or a quarter of the free memory, on a GPU what is left of its memory")
+	s.IntVar(&f.cacheTokens, "cache-tokens", 0, "size of the cache in tokens, rounded up to pages; 0 means four full "+
+		"contexts or a quarter of the free memory, on a GPU what is left of its memory")
 	s.IntVar(&f.context, "context", 0,
 		"longest sequence in tokens; 0 means the model's own limit, or the cache where that is smaller")
 	s.IntVar(&f.stepTokens, "step-tokens", 0,
@@ -109,8 +109,12 @@ func (f *engineFlags) refuse(given *pflag.FlagSet) error {
 		return nil
 	}
 	slices.Sort(wrong)
-	return fmt.Errorf("%s cannot change the server at --url; leave them out, or leave --url out to run the model here",
-		strings.Join(wrong, ", "))
+	them := "them"
+	if len(wrong) == 1 {
+		them = "it"
+	}
+	return fmt.Errorf("%s cannot change the server at --url; leave %s out, or leave --url out to run the model here",
+		strings.Join(wrong, ", "), them)
 }
 
 // onlyWith refuses flags that would have no effect without another.
