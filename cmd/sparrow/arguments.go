@@ -51,6 +51,15 @@ func mostOneFolder(c *cobra.Command, args []string) error {
 	return oneFolder(c, args)
 }
 
+// mostOneModel is for commands that may do without a model, and take one of any form.
+func mostOneModel(c *cobra.Command, args []string) error {
+	if len(args) < 2 {
+		return nil
+	}
+	return fmt.Errorf("%s: one model is wanted, %d were given (%s); use it as: %s", c.Name(), len(args),
+		strings.Join(args, ", "), c.UseLine())
+}
+
 // wanted says what a flag takes, by the type of its value.
 var wanted = map[string]string{
 	"int": "a whole number", "int64": "a whole number", "uint64": "a whole number from 0", "float64": "a number",

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -66,6 +67,21 @@ func TestWrongArgumentsAreNamedAsTheyWereTyped(t *testing.T) {
 		{"explain --family v3.2 --graph foo", "--graph: "},
 		{"explain --family v3.2 --v4-q8", "--v4-q8 is about DeepSeek-V4"},
 		{"simulate costs", "simulate costs: no servers"},
+		{"inspect a b", "inspect: one model is wanted, 2 were given (a, b)"},
+		{"inspect v32-min", "did you mean v32-mini?"},
+		{"inspect nothing-like-it", "shapes that have a name are v32-tiny"},
+		{"help nope", `no command "nope"; there are`},
+		{"help srve", "did you mean serve?"},
+		{"help simulate nope", `no command "nope"`},
+		{"serve --expert-usage /nodir/u.json --port 0", "usage: /nodir/u.json cannot be written: no such"},
+		{"eval --url http://127.0.0.1:1 --kv fp8", "--kv cannot change the server at --url; leave it out,"},
+		{"eval --url http://127.0.0.1:1 --kv fp8 --workers 1", "--kv, --workers cannot change the server at --url; " +
+			"leave them out,"},
+		{"run --model sp/bi-00002-of-00003.gguf hi", "sp/bi-00002-of-00003.gguf: there is no such file; a"},
+		{"verify nope", "verify: nope: there is no such folder or file"},
+		{"verify nope.gguf", "verify: nope.gguf: there is no such folder or file"},
+		{"verify builtin", "has no golden outputs"},
+		{"verify ../../testdata/oracle/deepseek_v32-1/config.json", "this is a file; give the folder it is in"},
 		{"simulate cluster", `simulate: no command "cluster"; there are costs, replay, trace`},
 	} {
 		status, _, stderr := invoke(strings.Fields(c.args)...)
@@ -109,6 +125,34 @@ func TestAFolderOfAGGUFFileNamesIt(t *testing.T) {
 	}
 	if _, err := modelFolder(modelFlag, dir); err == nil || !strings.Contains(err.Error(), "--model "+file) {
 		t.Errorf("%v", err)
+	}
+	for i := range 8 {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("m%d.gguf", i)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const want = "holds 9 GGUF files: m0.gguf, m1.gguf, m2.gguf, m3.gguf, m4.gguf, m5.gguf, and 3 more; give one"
+	if _, err := modelFolder(modelFlag, dir); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %q", err, want)
+	}
+}
+
+// A GGUF file is a model whatever its name is, but no shape; inspecting it says why it takes more memory than the disk.
+func TestAGGUFFileIsKnownByItsContent(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tiny.bin")
+	if status, _, stderr := invoke("quantize", "builtin", file, "--type", "q4_0"); status != 0 {
+		t.Fatal(stderr)
+	}
+	if status, stdout, stderr := invoke("inspect", file); status != 0 ||
+		!strings.Contains(stdout, "the up-projection of latent rows in two parts") {
+		t.Errorf("inspect: status %d, %s%s", status, stdout, stderr)
+	}
+	if status, _, stderr := invoke("bench", "model", "--dummy", file); status != 1 ||
+		!strings.Contains(stderr, "--dummy: "+file+" is a file of weights; a shape has none") {
+		t.Errorf("bench model --dummy: status %d, %s", status, stderr)
+	}
+	if dir, err := modelFolder(modelFlag, file); err != nil || dir != file {
+		t.Errorf("--model: %q, %v", dir, err)
 	}
 }
 

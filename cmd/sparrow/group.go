@@ -25,6 +25,28 @@ func nameSubcommands(c *cobra.Command) {
 	}
 }
 
+// nameTopics makes help refuse a command that does not exist, which cobra answers with the help of the program.
+func nameTopics(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	for _, c := range root.Commands() {
+		if c.Name() != "help" {
+			continue
+		}
+		c.Run = nil
+		c.RunE = func(_ *cobra.Command, args []string) error {
+			about, rest, err := root.Find(args)
+			if err != nil {
+				return err
+			}
+			if len(rest) > 0 && about.HasSubCommands() {
+				return noCommand(about, rest[0])
+			}
+			about.InitDefaultHelpFlag()
+			return about.Help()
+		}
+	}
+}
+
 // noCommand refuses the name of a command that another one does not have.
 func noCommand(c *cobra.Command, name string) error {
 	var names []string

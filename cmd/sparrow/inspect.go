@@ -44,7 +44,7 @@ estimate from measured times of kernels. Experts that do not fit the GPU are in 
   sparrow inspect deepseek-v4-flash --hw "h200,128G"
   sparrow inspect deepseek-v3.2 --hw "8xh200,256G"
   sparrow inspect --usage usage.json`,
-		Args: cobra.MaximumNArgs(1),
+		Args: mostOneModel,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.OutOrStdout(), args) },
 	}
 	s := c.Flags()
@@ -89,7 +89,7 @@ func (f *inspectFlags) run(w io.Writer, args []string) error {
 	defer src.Close()
 	summary := inspect.Of(src, f.memories)
 	if summary.NoWeights = shape; shape {
-		summary.Files = 0
+		summary.Files, summary.FileBytes = 0, 0
 	}
 	var out interface{ Print(io.Writer) error } = summary
 	if f.hw != "" {
@@ -143,10 +143,22 @@ func inspected(given string) (src *family.Source, shape bool, err error) {
 	}
 	dir, err := modelFolder("inspect: ", given)
 	if err != nil {
-		return nil, false, err
+		return nil, false, fmt.Errorf("%w%s", err, shapeHint(given))
 	}
 	src, err = modelSource(dir)
 	return src, false, err
+}
+
+// shapeHint names the released shape that was probably meant, or all of them, where nothing has a given name.
+func shapeHint(given string) string {
+	if _, err := os.Stat(given); err == nil || family.IsGGUF(given) {
+		return ""
+	}
+	hint := suggestion(strings.ToLower(filepath.Base(given)), synth.PresetNames())
+	if hint == "" && !strings.ContainsRune(given, '/') {
+		hint = "; shapes that have a name are " + strings.Join(synth.PresetNames(), ", ")
+	}
+	return hint
 }
 
 // shapeOf is the config.json that stands for a model without weights: a file, one in a folder without weights, or that

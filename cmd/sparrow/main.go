@@ -40,6 +40,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	c.SetErr(stderr)
 	c.InitDefaultCompletionCmd() // it writes to what was set above
 	nameSubcommands(c)
+	nameTopics(c)
 	err := c.ExecuteContext(ctx)
 	if err == nil {
 		return 0

@@ -16,6 +16,7 @@ import (
 	"sparrow/builtin"
 	"sparrow/internal/textfile"
 	"sparrow/internal/unit"
+	"sparrow/model/family"
 	"sparrow/model/synth"
 )
 
@@ -176,6 +177,9 @@ func readShape(name string) (file string, text []byte, err error) {
 	file = name
 	if isDir(name) {
 		file = filepath.Join(name, "config.json")
+	} else if family.IsGGUF(name) || filepath.Ext(name) == ".safetensors" {
+		return "", nil, fmt.Errorf("%s is a file of weights; a shape has none: give a config.json, a folder with one, "+
+			"or one of %s", name, strings.Join(synth.PresetNames(), ", "))
 	}
 	text, err = textfile.Read(file, textfile.Config)
 	if errors.Is(err, fs.ErrNotExist) {

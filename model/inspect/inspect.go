@@ -42,6 +42,7 @@ type Summary struct {
 	Parameters Parameters  `json:"parameters"`
 	Bytes      []TypeBytes `json:"bytes_by_type"`
 	TotalBytes int64       `json:"total_bytes"`
+	FileBytes  int64       `json:"file_bytes"` // 0 where there are no files
 	Cache      []CacheSize `json:"cache"`
 }
 
@@ -90,6 +91,9 @@ func Of(s *family.Source, memories []float64) *Summary {
 		Checkpoint: s.Name, Family: string(c.Family), Files: len(s.Weights.Files()), Tensors: len(s.Weights.Names()),
 		Layers: c.Layers, Hidden: c.Hidden, IndexHeads: c.Indexer.Heads, IndexTopK: c.Indexer.TopK, Vocabulary: c.Vocab,
 		MaxPositions: c.MaxPositions,
+	}
+	for _, f := range s.Weights.Files() {
+		out.FileBytes += f.Bytes
 	}
 	switch d := s.Model.(type) {
 	case *config.DSA:
@@ -203,6 +207,16 @@ func (s *Summary) fit(c CacheSize, memories []float64) {
 	s.Cache = append(s.Cache, c)
 }
 
+// widened says why weights take more memory than their files, where they do: GGUF files store one projection in two
+// parts, which are put together in memory in a type with more bits.
+func (s *Summary) widened() string {
+	if s.FileBytes == 0 || s.TotalBytes <= s.FileBytes {
+		return ""
+	}
+	return fmt.Sprintf(" of %s; the file has the up-projection of latent rows in two parts, which memory holds as one "+
+		"in BF16 (docs/gguf.md)", unit.Bytes(s.FileBytes))
+}
+
 // Print writes the summary as text.
 func (s *Summary) Print(w io.Writer) error {
 	fmt.Fprintf(w, "%s: %s, %d layers, hidden %d, %d heads, vocabulary %d, up to %d positions\n", s.Checkpoint,
@@ -222,7 +236,8 @@ func (s *Summary) Print(w io.Writer) error {
 		fmt.Fprintf(w, "no weights here; those of this shape in FP8 are %s in %d tensors\n\n", unit.Bytes(s.TotalBytes),
 			s.Tensors)
 	} else {
-		fmt.Fprintf(w, "weights: %s in %d tensors, %d file(s)\n\n", unit.Bytes(s.TotalBytes), s.Tensors, s.Files)
+		fmt.Fprintf(w, "weights: %s in %d tensors, %d file(s)%s\n\n", unit.Bytes(s.TotalBytes), s.Tensors, s.Files,
+			s.widened())
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "type\ttensors\tbytes\t")
