@@ -101,6 +101,7 @@ func TestOverlapAndCancellations(t *testing.T) {
 func testCancellations(t *testing.T, list []Request, cfg Config) {
 	alone(t, "passes of several ranks do not overlap")
 	dir := testmodel.V32(t)
+	list[0].MaxTokens, list[0].IgnoreEOS = 200, true // so long that it is cancelled by however slow a reader
 	want := lone(t, dir, Config{Policy: cfg.Policy}, list)
 	e, run := overlapping(t, dir, cfg, checked(t))
 	random := rand.New(rand.NewPCG(3, 4))
