@@ -73,6 +73,15 @@ func (d DType) Size() int {
 	}
 }
 
+// Align is what addresses of elements are a multiple of where they are read as a number of the processor: their size,
+// and 1 for blocks, which are read byte by byte whatever their size is.
+func (d DType) Align() int {
+	if _, ok := d.Block(); ok {
+		return 1
+	}
+	return d.Size()
+}
+
 // Buffer is a piece of one device's memory. Only its device can read its bytes.
 type Buffer interface {
 	// Len is the size in bytes.

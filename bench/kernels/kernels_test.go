@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"sparrow/internal/block"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
 	"sparrow/kernel/host"
@@ -124,6 +125,36 @@ func TestWrongResultsAreNotTimed(t *testing.T) {
 		r, err := Run(context.Background(), cases, small(Options{Backends: with(c.wrap)}))
 		if err == nil || !strings.Contains(err.Error(), "wrong result") || len(r.Results) != 0 {
 			t.Errorf("%s: %v, %d results", c.only, err, len(r.Results))
+		}
+	}
+}
+
+// counting counts the weights it prepares.
+type counting struct {
+	kernel.Device
+	prepared *int
+}
+
+func (c counting) Prepare(w kernel.Weight, role kernel.Role) (kernel.Matrix, error) {
+	*c.prepared++
+	return c.Device.Prepare(w, role)
+}
+
+// The first run of a case, which is not timed, prepares all that the others use.
+func TestWeightsArePreparedBeforeTheyAreTimed(t *testing.T) {
+	dev, err := cpu.Backends()[0].Open(kernel.Options{Workers: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	n, r := 0, newRig(4<<20)
+	op := multiplyParts(r, 1, r.dram(kernel.Blocks(block.Q8_0), dramIn), 128)
+	for i := range 3 {
+		if err := op.Run(counting{dev, &n}); err != nil {
+			t.Fatal(err)
+		}
+		if want := 4 << 20 / (128 * dramIn / 32 * 34); i == 0 && n != want || n > want {
+			t.Errorf("after run %d, %d parts are prepared, want %d", i, n, want)
 		}
 	}
 }

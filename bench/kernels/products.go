@@ -86,11 +86,20 @@ func multiplyInTurn(r *Rig, rows int, w kernel.Weight) *Op {
 func multiplyParts(r *Rig, rows int, all kernel.Weight, n int) *Op {
 	x, out := r.normal(rows, all.In(), 1), r.empty(kernel.F32, rows, n)
 	var parts []kernel.Weight
-	var handles []*prepared[kernel.Matrix]
 	for at := 0; at+n <= all.Out(); at += n {
 		parts = append(parts, all.Slice(at, at+n))
-		handles = append(handles, matrix(parts[len(parts)-1], kernel.Projected))
 	}
+	// All of them before the first is timed, however many rounds there are.
+	handles := prepare(func(d kernel.Device) ([]kernel.Matrix, error) {
+		list := make([]kernel.Matrix, len(parts))
+		for i, w := range parts {
+			var err error
+			if list[i], err = d.Prepare(w, kernel.Projected); err != nil {
+				return nil, err
+			}
+		}
+		return list, nil
+	})
 	bytes := float64(parts[0].Data.Extent())
 	if all.Scale.Given() {
 		bytes += float64(parts[0].Scale.Extent())
@@ -102,8 +111,8 @@ func multiplyParts(r *Rig, rows int, all kernel.Weight, n int) *Op {
 	}
 	return &Op{
 		Run: func(d kernel.Device) error {
-			return handles[turn()].with(d, func(m kernel.Matrix) error {
-				return d.Multiply(kernel.MultiplyArgs{Out: out, X: x, W: m})
+			return handles.with(d, func(list []kernel.Matrix) error {
+				return d.Multiply(kernel.MultiplyArgs{Out: out, X: x, W: list[turn()]})
 			})
 		},
 		Poison: poison(out),

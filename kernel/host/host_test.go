@@ -6,6 +6,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"sparrow/internal/block"
 	"sparrow/kernel"
 	"sparrow/kernel/host"
 	"sparrow/layout"
@@ -34,9 +35,10 @@ func TestAllocIsAlignedAndZero(t *testing.T) {
 	}
 }
 
-// Aligned weights are used where they lie; bytes a view of float32 could not be taken of are copied.
+// Aligned weights are used where they lie, and blocks at every address: GGUF files align tensors to 32 bytes, which is
+// no multiple of most blocks. Bytes a view of float32 could not be taken of are copied.
 func TestPrepare(t *testing.T) {
-	b, err := host.Memory{}.Alloc(64)
+	b, err := host.Memory{}.Alloc(256)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,8 +51,10 @@ func TestPrepare(t *testing.T) {
 		d    kernel.DType
 		same bool
 	}{{0, kernel.F32, true}, {4, kernel.F32, true}, {2, kernel.F32, false}, {2, kernel.BF16, true},
-		{1, kernel.BF16, false}, {1, kernel.E4M3, true}} {
-		cols := 8 / c.d.Size()
+		{1, kernel.BF16, false}, {1, kernel.E4M3, true}, {32, kernel.Blocks(block.Q8_0), true},
+		{3, kernel.Blocks(block.Q6_K), true}} {
+		cols := max(8/c.d.Size(), 1)
+		bytes := cols * c.d.Size()
 		w := kernel.Weight{Data: kernel.Tensor{Buf: kernel.HostBuffer(raw), Off: int64(c.skip), DType: c.d, Rows: 1,
 			Cols: cols, Stride: cols}}
 		if c.d == kernel.E4M3 {
@@ -62,13 +66,13 @@ func TestPrepare(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := host.Bytes(m.Data)
-		if string(got) != string(raw[c.skip:c.skip+8]) {
+		if string(got) != string(raw[c.skip:c.skip+bytes]) {
 			t.Errorf("%v at %d: other bytes", c.d, c.skip)
 		}
 		if same := &got[0] == &raw[c.skip]; same != c.same {
 			t.Errorf("%v at byte %d: uses the bytes in place: %v, want %v", c.d, c.skip, same, c.same)
 		}
-		if uintptr(unsafe.Pointer(&got[0]))%uintptr(c.d.Size()) != 0 {
+		if uintptr(unsafe.Pointer(&got[0]))%uintptr(c.d.Align()) != 0 {
 			t.Errorf("%v at byte %d is not aligned for its elements", c.d, c.skip)
 		}
 	}

@@ -127,14 +127,13 @@ func (m Memory) keep(w kernel.Weight, role kernel.Role) *Matrix {
 	return &Matrix{Weight: w, role: role}
 }
 
-// place is the tensor itself, or a copy of its bytes: typed views need addresses that are multiples of the element
-// size.
+// place is the tensor itself, or a copy of its bytes: typed views need aligned addresses.
 func (m Memory) place(t kernel.Tensor) kernel.Tensor {
 	b := Bytes(t)
 	switch {
 	case m.pack != nil:
 		b, t.Stride = m.pack.rows(t), t.Cols
-	case len(b) > 0 && uintptr(unsafe.Pointer(&b[0]))%uintptr(t.DType.Size()) != 0:
+	case len(b) > 0 && uintptr(unsafe.Pointer(&b[0]))%uintptr(t.DType.Align()) != 0:
 		copied := aligned(len(b))
 		copy(copied, b)
 		b = copied
