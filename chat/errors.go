@@ -24,7 +24,7 @@ var (
 	ErrMalformedCall = errors.New("malformed tool call")
 
 	// ErrUnfinishedCall is wrapped by Parser.Close when the reply ended inside a tool call, as it does when the token
-	// limit is met.
+	// limit is met. Markers and pieces of names before its arguments were not delivered.
 	ErrUnfinishedCall = errors.New("reply ended inside a tool call")
 )
 

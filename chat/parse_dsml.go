@@ -33,10 +33,32 @@ func newDSMLParser(block string, req Request, inReasoning bool) Parser {
 
 // content runs up to the block. The blank line before the block belongs to it.
 func (p *dsmlParser) content() bool {
+	if n := p.cutOpen(); n > 0 {
+		p.deliver(DeltaContent, p.consume(len(p.buf)-n))
+		return p.wait()
+	}
 	if p.contentUntil("\n\n"+p.open, p.open) < 0 {
 		return false
 	}
 	return p.enter(p.block)
+}
+
+// cutOpen is the length of the block's opening tag where the reply ends inside it, behind the token that no content
+// holds; 0 where it does not.
+func (p *dsmlParser) cutOpen() int {
+	if !p.done {
+		return 0
+	}
+	for _, tag := range []string{"\n\n" + p.open, p.open} {
+		for n := min(len(tag)-1, len(p.buf)); n > 0; n-- {
+			part := tag[:n]
+			if strings.Contains(part, dsml) && strings.HasSuffix(string(p.buf), part) &&
+				p.genuine(len(p.buf)-n, part) {
+				return n
+			}
+		}
+	}
+	return 0
 }
 
 // block expects an invoke or the block's end. A reply that stops after a complete invoke is complete.
@@ -145,9 +167,17 @@ func (p *dsmlParser) body() bool {
 	return p.malformedOrWait("expected a parameter element")
 }
 
-// jsonBody waits for the whole object, because text that does not parse must come back as content.
+// jsonBody waits for the whole object, because text that does not parse must come back as content. Of an object that the
+// reply's end cut off, all there is belongs to the call.
 func (p *dsmlParser) jsonBody() bool {
 	text, which := p.upTo(dsmlInvokeClose)
+	if which < 0 && p.done {
+		if _, err := replayedArguments(string(p.buf)); err != nil {
+			return p.malformed("body of invoke %q: %v", p.name, err)
+		}
+		p.startOnce()
+		p.arguments(p.consume(len(p.buf)))
+	}
 	if which < 0 {
 		return p.wait()
 	}

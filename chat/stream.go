@@ -266,7 +266,7 @@ func (s *stream) rest() bool {
 }
 
 // wait is what a state inside a call returns when it needs more text. At the end of the reply nothing more comes: the
-// call is unfinished, and its undelivered text is content.
+// call is unfinished, and what was not delivered of it are markers and pieces of names, which are no content.
 func (s *stream) wait() bool {
 	if !s.done {
 		return false
@@ -274,7 +274,9 @@ func (s *stream) wait() bool {
 	if s.err == nil {
 		s.err = fmt.Errorf("%w: call %d", ErrUnfinishedCall, max(s.calls-1, 0))
 	}
-	return s.enter(s.rest)
+	s.consume(len(s.buf))
+	s.commit()
+	return false
 }
 
 // begin sets the first state: reasoning when the prompt left the block open or the reply opens it, then content,
