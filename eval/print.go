@@ -109,7 +109,7 @@ func (a About) String() string {
 	if a.URL != "" {
 		return fmt.Sprintf("%s at %s", a.Model, a.URL)
 	}
-	return fmt.Sprintf("%s, %s kernels, %s cache", a.Model, a.Kernels, a.Layout)
+	return strings.Join(append([]string{a.Model, a.Kernels + " kernels", a.Layout + " cache"}, a.Settings...), ", ")
 }
 
 func (s *Score) cells(name string) []string {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"sparrow/internal/block"
 	"sparrow/kernel"
@@ -174,8 +175,12 @@ func TestMatch(t *testing.T) {
 			t.Errorf("%s keeps %d cases, %v; select keeps %d", word, len(got), err, len(chosen))
 		}
 	}
-	if _, err := Match(Cases(), []string{"nothing of this name"}); err == nil {
-		t.Error("a filter that keeps nothing is not refused")
+	if got, err := Match(Cases(), []string{"Q4_K"}); err != nil || len(got) < 2 {
+		t.Errorf("capital letters keep %d cases, %v", len(got), err)
+	}
+	_, err = Match(Cases(), []string{"nothing of this name"})
+	if err == nil || !strings.Contains(err.Error(), "multiply q4_k, ") {
+		t.Errorf("a filter that keeps nothing: %v", err)
 	}
 }
 
@@ -189,6 +194,29 @@ func TestNoHeadingWithoutTargets(t *testing.T) {
 	if strings.Contains(text.String(), "targets") || strings.Contains(md.String(), "| target |") ||
 		!strings.Contains(md.String(), "\n\n| operation") {
 		t.Errorf("%s\n%s", text.String(), md.String())
+	}
+}
+
+// A run that is interrupted ends after the round that it is in, without the case.
+func TestInterruptedRunsEndBetweenRounds(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	runs := 0
+	c := Case{Name: "a", Make: func(*Rig) *Op {
+		return &Op{Poison: func() {}, Check: func(kernel.Device) error { return nil },
+			Run: func(kernel.Device) error {
+				if runs++; runs == 3 {
+					cancel()
+				}
+				time.Sleep(enough)
+				return nil
+			}}
+	}}
+	o := small(Options{})
+	o.Rounds = 50
+	r, err := Run(ctx, []Case{c, {Name: "b", Make: c.Make}}, o)
+	if !errors.Is(err, context.Canceled) || len(r.Results) != 0 || runs > 4 {
+		t.Errorf("%v after %d runs, %d results", err, runs, len(r.Results))
 	}
 }
 

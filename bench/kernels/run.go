@@ -65,29 +65,32 @@ type Options struct {
 	Progress func(done, total int, what string)
 }
 
-// Match keeps the cases whose name and shape, or the other words they are called by, contain one of the texts; no
-// text keeps all.
+// Match keeps the cases whose name and shape, or the other words they are called by, contain one of the texts in
+// capital or small letters; no text keeps all.
 func Match(cases []Case, only []string) ([]Case, error) {
 	if len(only) == 0 {
 		return cases, nil
 	}
 	var out []Case
+	var names []string
 	for _, c := range cases {
-		if slices.ContainsFunc(only, func(s string) bool {
-			return strings.Contains(c.Name+" "+c.Shape, s) || strings.Contains(c.Called, s)
-		}) {
+		text := strings.ToLower(c.Name + " " + c.Shape + "\n" + c.Called)
+		if slices.ContainsFunc(only, func(s string) bool { return strings.Contains(text, strings.ToLower(s)) }) {
 			out = append(out, c)
+		}
+		if !slices.Contains(names, c.Name) {
+			names = append(names, c.Name)
 		}
 	}
 	if len(out) == 0 {
-		return nil,
-			fmt.Errorf("no case contains %s; 'multiply', 'scores', 'select' (top-k) and 'sparse' are among them",
-				strings.Join(only, " or "))
+		return nil, fmt.Errorf("no case contains %s; there are %s", strings.Join(only, " or "),
+			strings.Join(names, ", "))
 	}
 	return out, nil
 }
 
-// Run checks and times the cases. A case that fails is reported in the error and left out; the others still run.
+// Run checks and times the cases. A case that fails is reported in the error and left out; the others still run. Those
+// that the end of ctx interrupts are left out too.
 func Run(ctx context.Context, cases []Case, o Options) (*Report, error) {
 	o = o.withDefaults()
 	chosen, err := o.chosen()
@@ -99,16 +102,16 @@ func Run(ctx context.Context, cases []Case, o Options) (*Report, error) {
 	var errs []error
 	done := 0
 	for _, group := range grouped(cases) {
-		if err := ctx.Err(); err != nil {
-			return r, errors.Join(append(errs, err)...)
+		if ctx.Err() != nil {
+			break
 		}
 		if o.Progress != nil {
 			o.Progress(done, len(cases), group[0].Name+" "+group[0].Shape)
 		}
 		done += len(group)
-		errs = append(errs, runGroup(r, rig, group, chosen, o))
+		errs = append(errs, runGroup(ctx, r, rig, group, chosen, o))
 	}
-	return r, errors.Join(errs...)
+	return r, errors.Join(append(errs, ctx.Err())...)
 }
 
 func (o Options) withDefaults() Options {
@@ -157,7 +160,7 @@ func grouped(cases []Case) [][]Case {
 }
 
 // runGroup measures one group on every backend with every number of threads.
-func runGroup(r *Report, rig *Rig, group []Case, chosen []kernel.Backend, o Options) error {
+func runGroup(ctx context.Context, r *Report, rig *Rig, group []Case, chosen []kernel.Backend, o Options) error {
 	ops := make([]*Op, len(group))
 	for i, c := range group {
 		ops[i] = c.Make(rig)
@@ -175,8 +178,8 @@ func runGroup(r *Report, rig *Rig, group []Case, chosen []kernel.Backend, o Opti
 					cases, mine = append(cases, c), append(mine, ops[i])
 				}
 			}
-			if len(cases) > 0 {
-				errs = append(errs, timeGroup(r, cases, mine, b, n, o.Rounds))
+			if len(cases) > 0 && ctx.Err() == nil {
+				errs = append(errs, timeGroup(ctx, r, cases, mine, b, n, o.Rounds))
 			}
 		}
 	}
@@ -191,7 +194,8 @@ func (c *Case) runsOn(b kernel.Backend, threads int, chosen []kernel.Backend) bo
 }
 
 // timeGroup checks the operations of a group on one device and times them turn by turn.
-func timeGroup(r *Report, cases []Case, ops []*Op, b kernel.Backend, threads, rounds int) (err error) {
+func timeGroup(ctx context.Context, r *Report, cases []Case, ops []*Op, b kernel.Backend, threads, rounds int) (
+	err error) {
 	dev, err := b.Open(kernel.Options{Workers: threads})
 	if err != nil {
 		return err
@@ -203,14 +207,20 @@ func timeGroup(r *Report, cases []Case, ops []*Op, b kernel.Backend, threads, ro
 	var errs []error
 	var runs []*timing
 	for i, c := range cases {
+		if ctx.Err() != nil {
+			break // Run says so
+		}
 		if err := checked(ops[i], dev); err != nil {
 			errs = append(errs, fmt.Errorf("bench: %s %s on %s: %w", c.Name, c.Shape, b.Name, err))
 			continue
 		}
 		runs = append(runs, &timing{c: c, op: ops[i], dev: dev, reader: reader, loop: loop})
 	}
-	if err := timeRounds(runs, rounds, r.bestPeak(loop.Tier)); err != nil {
+	if err := timeRounds(ctx, runs, rounds, r.bestPeak(loop.Tier)); err != nil {
 		return errors.Join(append(errs, err)...)
+	}
+	if ctx.Err() != nil {
+		return errors.Join(errs...) // too few rounds for a result
 	}
 	for _, t := range runs {
 		r.Results = append(r.Results, t.result(threads))

@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"context"
 	"math"
 	"slices"
 	"time"
@@ -58,12 +59,15 @@ const (
 	waiting    = 20 * time.Second
 )
 
-// timeRounds times the operations alternately. best holds the best rate of the loop in this run.
-func timeRounds(runs []*timing, rounds int, best *float64) error {
+// timeRounds times the operations alternately, until ctx ends. best holds the best rate of the loop in this run.
+func timeRounds(ctx context.Context, runs []*timing, rounds int, best *float64) error {
 	for i := range rounds {
 		for _, t := range runs {
 			if i >= fewest && t.spent > timeLimit {
 				continue
+			}
+			if ctx.Err() != nil {
+				return nil
 			}
 			if err := t.round(best); err != nil {
 				return err
@@ -75,6 +79,9 @@ func timeRounds(runs []*timing, rounds int, best *float64) error {
 		for _, t := range runs {
 			if !t.c.OfPeak || rounds < settled || t.atPeak(*best) >= settled {
 				continue
+			}
+			if ctx.Err() != nil {
+				return nil
 			}
 			waits = true
 			if err := t.round(best); err != nil {

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -18,11 +19,14 @@ const distinct = 32
 
 // fill writes random rows and keys to every page of the cache. Keys all differ, because equal scores would change
 // what selection costs; layers hold the same keys in another order of pages.
-func fill(dev kernel.Memory, layers [][]kernel.Pool, seed uint64) error {
+func fill(ctx context.Context, dev kernel.Memory, layers [][]kernel.Pool, seed uint64) error {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	var keys [][]byte
 	for i, pools := range layers {
 		for _, p := range pools {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
 			if _, err := layout.IndexOf(p.Layout); err != nil {
 				if err := fillRows(dev, p, rng); err != nil {
 					return fmt.Errorf("bench: filling layer %d: %w", i, err)
@@ -31,7 +35,7 @@ func fill(dev kernel.Memory, layers [][]kernel.Pool, seed uint64) error {
 			}
 			if keys == nil {
 				var err error
-				if keys, err = indexPages(p, rng); err != nil {
+				if keys, err = indexPages(ctx, p, rng); err != nil {
 					return err
 				}
 			}
@@ -87,7 +91,7 @@ func encoder(p kernel.Pool) (func(page []byte, slot int, rng *rand.Rand), error)
 }
 
 // indexPages makes one page of keys for every page of a pool.
-func indexPages(p kernel.Pool, rng *rand.Rand) ([][]byte, error) {
+func indexPages(ctx context.Context, p kernel.Pool, rng *rand.Rand) ([][]byte, error) {
 	l, err := layout.IndexOf(p.Layout)
 	if err != nil {
 		return nil, err
@@ -95,6 +99,9 @@ func indexPages(p kernel.Pool, rng *rand.Rand) ([][]byte, error) {
 	pages := make([][]byte, p.Pages())
 	key := make([]float32, layout.IndexDim)
 	for i := range pages {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		pages[i] = make([]byte, l.PageBytes(p.PageTokens))
 		for slot := range p.PageTokens {
 			uniform(key, rng)

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"context"
 	"testing"
 
 	"sparrow/attn/mla"
@@ -30,7 +31,7 @@ func newFilled(t *testing.T) ([]mla.Cache, error) {
 	for _, c := range out {
 		pools = append(pools, []kernel.Pool{c.Main, c.Index})
 	}
-	return out, fill(mem, pools, 7)
+	return out, fill(context.Background(), mem, pools, 7)
 }
 
 func bytesOf(p kernel.Pool, page int) []byte { return host.Bytes(p.Mem.Slice(page, page+1)) }

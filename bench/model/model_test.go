@@ -52,6 +52,44 @@ func TestMeasuresRanks(t *testing.T) {
 	}
 }
 
+// The head names what differs from the defaults, and no rate of weights that were not read.
+func TestHeadNamesSettings(t *testing.T) {
+	r, err := run(t, Options{Contexts: []int{0}, Batches: []int{1}, Policy: plan.Policy{Dense: plan.SwitchOff},
+		Precise: true, Mapped: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"2 threads, precise, dense off, rows", ", mapped, ready in "} {
+		if !strings.Contains(r.head(), want) {
+			t.Errorf("%s lacks %q", r.head(), want)
+		}
+	}
+	plain, err := run(t, Options{Contexts: []int{0}, Batches: []int{1}})
+	if err != nil || !strings.Contains(plain.head(), "2 threads, rows") || !strings.Contains(plain.head(), " GB/s") {
+		t.Errorf("%s (%v)", plain.head(), err)
+	}
+	_, err = run(t, Options{Contexts: []int{512}, Batches: []int{1}, MemoryBytes: 1 << 10})
+	if err == nil || !strings.Contains(err.Error(), "KiB are free") || strings.Contains(err.Error(), "takes 0.0") {
+		t.Errorf("too little memory: %v", err)
+	}
+}
+
+// An interrupted run ends with the step that it is in, also while its cache is filled.
+func TestInterruptedRunsEnd(t *testing.T) {
+	src, err := builtin.Source()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.Close()
+	dev := cpu.Open(vec.Best(), kernel.Options{Workers: 2})
+	defer dev.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if r, err := Run(ctx, src, dev, Options{}); !errors.Is(err, context.Canceled) || r != nil {
+		t.Errorf("%v, %v", r, err)
+	}
+}
+
 func TestMeasuresEveryCell(t *testing.T) {
 	r, err := run(t, Options{Contexts: []int{0, 300, 1 << 20}, Batches: []int{1, 3}, Policy: plan.Policy{KV: "fp8"}})
 	if err != nil {
@@ -157,7 +195,7 @@ func TestJobsGiveStatesBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.allocate([]Cell{{Context: 300, Batch: 2}}, nil); err != nil {
+	if err := b.allocate(t.Context(), []Cell{{Context: 300, Batch: 2}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	j, err := b.job(plan.ModeDecode, 300, 2, 1)
@@ -202,7 +240,7 @@ func TestSaysWhatDoesNotFit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Cells[0].Skipped != "" || !strings.Contains(r.Cells[1].Skipped, "GiB") {
+	if r.Cells[0].Skipped != "" || !strings.Contains(r.Cells[1].Skipped, "4.0 MiB are free") {
 		t.Errorf("%q and %q", r.Cells[0].Skipped, r.Cells[1].Skipped)
 	}
 	var b bytes.Buffer

@@ -36,14 +36,20 @@ func (r *Report) judge() {
 
 // head describes what was measured.
 func (r *Report) head() string {
-	packed := ""
-	if r.Packed {
-		packed = ", weights packed"
+	settings := ""
+	for _, s := range []struct {
+		given bool
+		text  string
+	}{{r.Packed, ", weights packed"}, {r.Precise, ", precise"}, {r.DenseOff, ", dense off"},
+		{r.Deterministic, ", deterministic"}} {
+		if s.given {
+			settings += s.text
+		}
 	}
 	return fmt.Sprintf(
 		"%s\n%s, commit %s\n%s on %s, %d threads%s, rows %s, keys %s, prefill in chunks of %d\n"+
 			"weights: %s\ncontext: %s\n",
-		r.Machine, r.Date.Format("2006-01-02 15:04 MST"), r.Commit, r.Model, r.Kernels, r.Threads, packed, r.Layout,
+		r.Machine, r.Date.Format("2006-01-02 15:04 MST"), r.Commit, r.Model, r.Kernels, r.Threads, settings, r.Layout,
 		r.Index, r.Chunk, r.Load, r.Fill)
 }
 

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -131,7 +132,7 @@ func (d *stopwatch) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, erro
 }
 
 // readsOf times plain reads in turn with decode steps. Models whose weights caches may hold are left out.
-func (b *bench) readsOf(p *Phase, j *job) error {
+func (b *bench) readsOf(ctx context.Context, p *Phase, j *job) error {
 	c := b.watch.reads
 	if c == nil || len(c.largest) < 2*readParts*readPart {
 		return nil
@@ -148,6 +149,9 @@ func (b *bench) readsOf(p *Phase, j *job) error {
 	begin := time.Now()
 	part := 0
 	for i := 0; i < fewest || time.Since(begin) < b.o.Budget; i++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		took, stages, err := b.timed(j)
 		if err != nil {
 			return err

@@ -103,9 +103,13 @@ func (v Verdict) word() string {
 type Load struct {
 	Bytes   int64   `json:"bytes"`
 	Seconds float64 `json:"seconds"`
+	Mapped  bool    `json:"mapped,omitempty"` // and read by the steps: loading them reads little
 }
 
 func (l Load) String() string {
+	if l.Mapped {
+		return fmt.Sprintf("%s, mapped, ready in %.2f s", unit.Bytes(l.Bytes), l.Seconds)
+	}
 	return fmt.Sprintf("%s in %.2f s, %.1f GB/s", unit.Bytes(l.Bytes), l.Seconds, float64(l.Bytes)/l.Seconds/1e9)
 }
 
@@ -117,22 +121,27 @@ type Report struct {
 	Model   string          `json:"model"`
 	Kernels string          `json:"kernels"`
 	Threads int             `json:"threads"`
-	Packed  bool            `json:"packed,omitempty"` // weights are copies on huge pages
+	Packed  bool            `json:"packed,omitempty"`  // weights are copies on huge pages
+	Precise bool            `json:"precise,omitempty"` // activations are multiplied whole
 	Layout  string          `json:"layout"`
 	Index   string          `json:"index_layout"`
 	Chunk   int             `json:"chunk"` // new tokens of a prefill step
-	Fill    string          `json:"fill"`
-	Load    Load            `json:"load"`
-	Experts []string        `json:"experts,omitempty"`        // where experts are and why
-	Plain   string          `json:"plain_launches,omitempty"` // why the latest pass that was to be a graph is none
-	Cells   []Cell          `json:"cells"`
-	Prompts []Prompt        `json:"prompts,omitempty"`
-	Flat    *Flat           `json:"flat,omitempty"`
-	Pause   *pause.Pause    `json:"gc_pause,omitempty"`
-	Drafts  *Drafting       `json:"drafts,omitempty"`
-	Accept  []Accepting     `json:"draft_accept,omitempty"`
-	Peer    []Compared      `json:"peer,omitempty"`
-	Targets []Verdict       `json:"targets,omitempty"`
+	// What was asked of the plan: no dense attention, and one arithmetic for every row.
+	DenseOff      bool `json:"dense_off,omitempty"`
+	Deterministic bool `json:"deterministic,omitempty"`
+
+	Fill    string       `json:"fill"`
+	Load    Load         `json:"load"`
+	Experts []string     `json:"experts,omitempty"`        // where experts are and why
+	Plain   string       `json:"plain_launches,omitempty"` // why the latest pass that was to be a graph is none
+	Cells   []Cell       `json:"cells"`
+	Prompts []Prompt     `json:"prompts,omitempty"`
+	Flat    *Flat        `json:"flat,omitempty"`
+	Pause   *pause.Pause `json:"gc_pause,omitempty"`
+	Drafts  *Drafting    `json:"drafts,omitempty"`
+	Accept  []Accepting  `json:"draft_accept,omitempty"`
+	Peer    []Compared   `json:"peer,omitempty"`
+	Targets []Verdict    `json:"targets,omitempty"`
 }
 
 // MarshalJSON writes stages by name.

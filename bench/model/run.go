@@ -12,6 +12,7 @@ import (
 
 	"sparrow/bench/machine"
 	"sparrow/bench/pause"
+	"sparrow/internal/unit"
 	"sparrow/kernel"
 	"sparrow/kernel/group"
 	"sparrow/model"
@@ -37,6 +38,9 @@ type Options struct {
 	Attention plan.Division
 	Threads   int  // of all devices, for the report
 	Packed    bool // the device copies weights, for the report
+	Precise   bool // the device multiplies activations whole, for the report
+	// Mapped means that a CPU reads the weights where the system maps them, for the report.
+	Mapped bool
 	// Budget is how long the steps of one phase of one cell are repeated; 0 means 2 s, on a GPU 0.3 s. A single step
 	// may take longer.
 	Budget time.Duration
@@ -128,6 +132,9 @@ func Run(ctx context.Context, src *family.Source, dev kernel.Device, o Options) 
 		return nil, err
 	}
 	defer b.close()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	b.gpu = gpu
 	if b.o.MemoryBytes == 0 {
 		free, _, err := kernel.MemoryFree(dev)
@@ -140,6 +147,8 @@ func Run(ctx context.Context, src *family.Source, dev kernel.Device, o Options) 
 		Kernels: b.model.Device().Name(),
 		Threads: o.Threads, Packed: o.Packed, Layout: b.cfg.Layout.String(), Index: b.cfg.IndexLayout.String(),
 		Chunk: o.Chunk, Fill: b.filling(), Load: b.load}
+	r.Precise, r.Load.Mapped = o.Precise && !gpu, o.Mapped && !gpu
+	r.DenseOff, r.Deterministic = o.Policy.Dense == plan.SwitchOff, o.Policy.Deterministic
 	for _, batch := range o.Batches {
 		for _, c := range o.Contexts {
 			r.Cells = append(r.Cells, Cell{Context: c, Batch: batch, Skipped: b.unfit(c, batch)})
@@ -151,7 +160,7 @@ func Run(ctx context.Context, src *family.Source, dev kernel.Device, o Options) 
 	for _, n := range o.Prompts {
 		r.Prompts = append(r.Prompts, Prompt{Length: n, Skipped: b.unfit(n, 1)})
 	}
-	if err := b.allocate(r.Cells, r.Prompts); err != nil {
+	if err := b.allocate(ctx, r.Cells, r.Prompts); err != nil {
 		return nil, err
 	}
 	for i := range r.Cells {
@@ -182,7 +191,7 @@ func Run(ctx context.Context, src *family.Source, dev kernel.Device, o Options) 
 	if r.Flat, err = b.flat(ctx, r); err != nil {
 		return r, err
 	}
-	if r.Pause, err = b.pauses(r.Cells); err != nil {
+	if r.Pause, err = b.pauses(ctx, r.Cells); err != nil {
 		return r, err
 	}
 	r.judge()
@@ -311,14 +320,13 @@ func (b *bench) unfit(context, batch int) string {
 	}
 	need := b.cacheBytes(context, batch)
 	if need > b.o.MemoryBytes {
-		return fmt.Sprintf("its cache takes %.1f GiB, %.1f are free", float64(need)/(1<<30),
-			float64(b.o.MemoryBytes)/(1<<30))
+		return fmt.Sprintf("its cache takes %s, %s are free", unit.Bytes(need), unit.Bytes(b.o.MemoryBytes))
 	}
 	return ""
 }
 
 // allocate makes a cache for the largest cell or prompt and fills it.
-func (b *bench) allocate(cells []Cell, prompts []Prompt) error {
+func (b *bench) allocate(ctx context.Context, cells []Cell, prompts []Prompt) error {
 	pages, windows, l := 0, 0, step.Limits{}
 	for _, c := range cells {
 		if c.Skipped == "" {
@@ -352,7 +360,7 @@ func (b *bench) allocate(cells []Cell, prompts []Prompt) error {
 	if d, ok := b.watch.Device.(kernel.Drawer); ok {
 		return draw(d, b.model.(filled).Pools(), b.o.Seed)
 	}
-	return fill(b.model.Device(), b.model.(filled).Pools(), b.o.Seed)
+	return fill(ctx, b.model.Device(), b.model.(filled).Pools(), b.o.Seed)
 }
 
 // works are the parts of a step: each sequence has its own pages and n new tokens.
@@ -405,6 +413,9 @@ func (b *bench) phase(ctx context.Context, kind plan.Mode, c *Cell, n int) (*Pha
 	if err := b.repeat(ctx, p, func() (time.Duration, Stages, error) { return b.timed(j) }); err != nil {
 		return nil, err
 	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	if err := b.profile(p, 1, func(int) error { _, _, err := b.timed(j); return err }); err != nil {
 		return nil, err
 	}
@@ -414,7 +425,7 @@ func (b *bench) phase(ctx context.Context, kind plan.Mode, c *Cell, n int) (*Pha
 	if b.gpu {
 		return p, b.overlap(ctx, p, j)
 	}
-	return p, b.readsOf(p, j)
+	return p, b.readsOf(ctx, p, j)
 }
 
 // repeat runs one after one that warms caches and grows scratch memory, for as long as the budget allows.
@@ -516,7 +527,7 @@ func (b *bench) timed(j *job) (time.Duration, Stages, error) {
 }
 
 // pauses collects garbage while the smallest measured cell decodes and prefills in turn.
-func (b *bench) pauses(cells []Cell) (*pause.Pause, error) {
+func (b *bench) pauses(ctx context.Context, cells []Cell) (*pause.Pause, error) {
 	i := slices.IndexFunc(cells, func(c Cell) bool { return c.Skipped == "" })
 	if i < 0 {
 		return nil, nil
@@ -540,6 +551,8 @@ func (b *bench) pauses(cells []Cell) (*pause.Pause, error) {
 				select {
 				case <-stop:
 					return nil
+				case <-ctx.Done():
+					return ctx.Err()
 				default:
 				}
 				if _, _, err := b.timed(j); err != nil {

@@ -63,8 +63,11 @@ the project are printed with what was reached. On a GPU it also prints the share
 }
 
 func (f *benchKernelsFlags) run(cmd *cobra.Command) error {
-	if f.replays < 0 || f.pause < 0 {
-		return fmt.Errorf("bench kernels: --replays %d and --pause %v cannot be negative", f.replays, f.pause)
+	if err := counted(count{"replays", f.replays, 0}); err != nil {
+		return fmt.Errorf("bench kernels: %w", err)
+	}
+	if f.pause < 0 {
+		return fmt.Errorf("bench kernels: --pause %v: want a time, or 0 for none", f.pause)
 	}
 	switch {
 	case f.device == "":

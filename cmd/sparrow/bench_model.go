@@ -103,7 +103,8 @@ microsecond for each, and the shares are of that step.`,
 
 // options reads the flags.
 func (f *benchModelFlags) options() (model.Options, error) {
-	o := model.Options{Chunk: f.chunk, Budget: f.budget, Seed: f.seed, Threads: f.workers, Packed: f.pack}
+	o := model.Options{Chunk: f.chunk, Budget: f.budget, Seed: f.seed, Threads: f.workers, Packed: f.pack,
+		Precise: f.precise}
 	var errs [7]error
 	o.Attention, errs[6] = division(f.attention, f.ranks, "--ranks 2")
 	o.Prompts, errs[5] = counts("--prompts", f.prompts)
@@ -121,13 +122,12 @@ func (f *benchModelFlags) options() (model.Options, error) {
 		return o, fmt.Errorf("bench model: --draft-accept %v: want a share from 0 to 1, with --draft auto or a number",
 			f.accept)
 	}
-	if err := counted(count{"ranks", f.ranks, group.MaxRanks}); err != nil {
+	if err := counted(count{"ranks", f.ranks, group.MaxRanks}, count{"workers", f.workers, sparrow.MaxWorkers},
+		count{"chunk", f.chunk, 0}); err != nil {
 		return o, fmt.Errorf("bench model: %w", err)
 	}
-	if f.workers < 0 || f.chunk < 0 || f.budget < 0 {
-		return o,
-			fmt.Errorf("bench model: --workers %d, --chunk %d and --budget %v: want at least 0", f.workers, f.chunk,
-				f.budget)
+	if f.budget < 0 {
+		return o, fmt.Errorf("bench model: --budget %v: want a time, or 0 for the default", f.budget)
 	}
 	if f.profile && f.ranks > 1 {
 		return o, errors.New("bench model: --profile shows the operations of one device; leave it or --ranks out")
@@ -184,6 +184,7 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 			return fmt.Errorf("bench model: %w", err)
 		}
 	}
+	o.Mapped = !f.pack && nodes == nil && !f.dummy
 	if f.pack || nodes != nil {
 		if err := host.CheckPackSpace(src.Weights.Bytes()); err != nil {
 			return fmt.Errorf("bench model: %w", err)

@@ -18,6 +18,7 @@ type deviceFlags struct {
 	kernels string
 	gpu     int
 	workers int
+	spared  bool // workers are the default, set by spareProcessor
 	pack    bool
 	numa    bool
 	precise bool
@@ -33,6 +34,21 @@ func (d *deviceFlags) add(f *pflag.FlagSet) {
 		"the weights, as --pack does, to the nodes of the threads that read them; Linux")
 	f.BoolVar(&d.precise, "precise", false, "on a CPU, multiply float32 activations whole; slower, above all with the "+
 		"block formats of GGUF files, whose products otherwise take activations in 8 bits")
+}
+
+// settings are the flags that change the speed of a CPU, or its bits, and were given.
+func (d *deviceFlags) settings(i sparrow.Info) []string {
+	if i.Memory.Device > 0 {
+		return nil
+	}
+	var out []string
+	if d.workers > 0 && !d.spared {
+		out = append(out, fmt.Sprintf("--workers %d", d.workers))
+	}
+	if d.precise {
+		out = append(out, "--precise")
+	}
+	return out
 }
 
 // addKernels adds --kernels alone, for a command that takes the rest of a device as it is.

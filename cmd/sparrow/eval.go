@@ -239,6 +239,7 @@ func (f *evalFlags) askEngine(cmd *cobra.Command, tasks []eval.Task, c sparrow.C
 		return nil, err
 	}
 	r.Plan, r.About, r.Rows, r.Drafts = p.Name, p.About, eval.RowsOf(e), eval.DraftsOf(e)
+	r.By.Settings = f.settings(e.Info())
 	return r, nil
 }
 

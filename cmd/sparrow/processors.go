@@ -19,7 +19,7 @@ func (f *engineFlags) spareProcessor() (undo func()) {
 		return func() {}
 	}
 	if f.workers == 0 {
-		f.workers = n // also where the model is opened again
+		f.workers, f.spared = n, true // also where the model is opened again
 	}
 	runtime.GOMAXPROCS(f.workers + 1)
 	return func() { runtime.GOMAXPROCS(n) }

@@ -203,6 +203,27 @@ func TestStartLinesOfRanks(t *testing.T) {
 	}
 }
 
+// What changes the speed of a CPU or its bits is shown, and nothing where defaults run or a GPU does.
+func TestSettingsAreShown(t *testing.T) {
+	for _, c := range []struct {
+		f    deviceFlags
+		gpu  int64
+		want string
+	}{
+		{deviceFlags{}, 0, "device   X\n"},
+		{deviceFlags{workers: 2, spared: true}, 0, "device   X\n"},
+		{deviceFlags{precise: true, workers: 1}, 0, "device   X; --workers 1; --precise\n"},
+		{deviceFlags{precise: true, workers: 1}, 1 << 30, "device   X\n"},
+	} {
+		i := sparrow.Info{Device: "X", Memory: sparrow.Memory{Device: c.gpu}}
+		var b strings.Builder
+		describe(&b, i, c.f.settings(i)...)
+		if !strings.Contains(b.String(), c.want) {
+			t.Errorf("%s lacks %q", &b, c.want)
+		}
+	}
+}
+
 func TestServeFailsWithWhatToDo(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
