@@ -61,6 +61,12 @@ func TestAutoTakesTheGPU(t *testing.T) {
 			t.Errorf("defaults %s, want %s", got, want)
 		}
 	}
+	for _, kv := range []string{"", "fp8", "fp8-656"} { // the default by its name changes nothing
+		_, _, c, err := opened(t, machine(80<<30, nil), Config{Policy: plan.Policy{KV: kv}})
+		if err != nil || c.Policy.Prefill != gpuPrefill || c.Policy.PrefillWhy == "" {
+			t.Errorf("--kv %s: prefill %q (%q), %v", kv, c.Policy.Prefill, c.Policy.PrefillWhy, err)
+		}
+	}
 	_, _, c, err := opened(t, machine(80<<30, nil), Config{StepTokens: 100, MaxRunning: 3, MaxStall: time.Second,
 		Policy: plan.Policy{KV: "bf16"}})
 	if err != nil || c.StepTokens != 100 || c.MaxRunning != 3 || c.Policy.KV != "bf16" || len(c.defaults) != 0 {

@@ -19,6 +19,7 @@ import (
 	"sparrow/kernel/group"
 	"sparrow/kernel/host"
 	"sparrow/kernel/ref"
+	"sparrow/layout"
 	"sparrow/model"
 	"sparrow/model/config"
 	"sparrow/model/family"
@@ -312,14 +313,17 @@ func ExplainedPolicy(hw plan.Arch, f plan.Family, p plan.Policy) plan.Policy {
 	return p
 }
 
+// policyOnGPU adds the defaults of a GPU and names them. The cache's layout by its name gives the plan that it gives as
+// the default.
 func policyOnGPU(p plan.Policy) (plan.Policy, []string) {
-	if p.KV != "" {
-		return p, nil
+	var chosen []string
+	if p.KV == "" {
+		p.KV = gpuKV
+		chosen = append(chosen, "--kv "+gpuKV)
 	}
-	p.KV = gpuKV
-	chosen := []string{"--kv " + gpuKV}
-	if p.Prefill == "" && p.Decode == "" && !p.Deterministic {
-		p.Prefill = gpuPrefill
+	if (p.KV == gpuKV || p.KV == layout.FP8Row656.String()) && p.Prefill == "" && p.Decode == "" && !p.Deterministic {
+		p.Prefill, p.PrefillWhy = gpuPrefill, "a GPU's default over FP8 rows: gathered rows are read faster than rows "+
+			"in the cache"
 		chosen = append(chosen, "--prefill "+gpuPrefill)
 	}
 	return p, chosen

@@ -165,7 +165,9 @@ type Policy struct {
 	// Prefill and Decode are kernel names or aliases of them.
 	Prefill string `json:"prefill,omitempty"`
 	Decode  string `json:"decode,omitempty"`
-	Page    int    `json:"page,omitempty"` // tokens per page
+	// PrefillWhy says why Prefill is named where the user did not name it.
+	PrefillWhy string `json:"prefill_why,omitempty"`
+	Page       int    `json:"page,omitempty"` // tokens per page
 
 	Dense          Switch `json:"dense,omitempty"`           // the dense form for short prompt rows
 	DenseThreshold int    `json:"dense_threshold,omitempty"` // T

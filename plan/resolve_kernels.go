@@ -36,7 +36,11 @@ func (r *resolver) kernels() error {
 		if against := r.against(side.kernel, side.phase); len(against) > 0 {
 			return r.refuse(side.kernel, side.phase, against)
 		}
-		r.reason("dispatch 16", "%s %s: asked for", side.phase, side.kernel)
+		why := "asked for"
+		if side.phase == PhasePrefill && r.policy.PrefillWhy != "" {
+			why = r.policy.PrefillWhy
+		}
+		r.reason("dispatch 16", "%s %s: %s", side.phase, side.kernel, why)
 	}
 	return r.choosePair()
 }
@@ -170,6 +174,8 @@ func (r *resolver) rejections(chosen pair) []Rejection {
 				rej.Code, rej.Reason = E04, fmt.Sprintf("it cannot read the layout %s in %s", r.cfg.Layout, phase)
 			case e.kernel == Reference:
 				rej.Reason = "only on request"
+			case phase == PhasePrefill && r.policy.PrefillWhy != "":
+				rej.Reason = fmt.Sprintf("fits, but %s is the default", taken)
 			case asked != "":
 				rej.Reason = fmt.Sprintf("fits, but %s was asked for", taken)
 			case phase == PhasePrefill && r.byCost():

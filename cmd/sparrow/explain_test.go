@@ -338,6 +338,20 @@ func TestExplainReadsACheckpoint(t *testing.T) {
 	}
 }
 
+// A GPU's default is not said to be asked for, and is the same where the layout is named.
+func TestExplainNamesDefaults(t *testing.T) {
+	for _, kv := range []string{"", " --kv fp8"} {
+		_, stdout, stderr := invoke(strings.Fields("explain --family deepseek_v32 --hw h200 --batch extend:9000" + kv)...)
+		if !strings.Contains(stdout, "prefill sparse-flat: a GPU's default") || strings.Contains(stdout, "asked for") {
+			t.Errorf("%q: %s%s", kv, stdout, stderr)
+		}
+	}
+	_, stdout, _ := invoke(strings.Fields("explain --family deepseek_v32 --hw h200 --prefill sparse-block")...)
+	if !strings.Contains(stdout, "prefill sparse-block: asked for") {
+		t.Error(stdout)
+	}
+}
+
 // Eight GPUs divide the heads, the plan says so, and the step has an estimate.
 func TestExplainRanks(t *testing.T) {
 	// FP8 rows are the default of a GPU, and --tp 8 of one H200 says the same as 8xh200.
