@@ -33,6 +33,9 @@ var ErrAsleep = errors.New("sparrow: the engine is asleep")
 // ErrDevice means that the device can no longer be used: what ran on it has failed, and nothing is accepted any more.
 var ErrDevice = engine.ErrDevice
 
+// ErrUndecided means that Resolve cannot tell before the model is open.
+var ErrUndecided = errors.New("sparrow: nothing is decided before the model is open")
+
 // ErrNoTokenizer means that the checkpoint has no tokenizer, so that only token ids can be generated from.
 var ErrNoTokenizer = errors.New("sparrow: the model has no tokenizer (tokenizer.json beside safetensors files, or " +
 	"tokenizer.ggml in a GGUF file), so it takes token ids alone: send them to POST " +

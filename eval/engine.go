@@ -24,15 +24,22 @@ func NewEngine(e *sparrow.Engine) *Engine { return &Engine{engine: e} }
 // every key. Pages of the prompt are reused in between.
 func NewDenseEngine(e *sparrow.Engine) (*Engine, error) {
 	i := e.Info()
-	switch c := &i.Config; {
-	case !c.DenseOK:
-		return nil, notDense(strings.Join(c.DenseAgainst, "; "))
-	case c.T < i.ContextTokens:
-		return nil,
-			notDense(fmt.Sprintf("rows of up to %d keys are dense, the context has %d; raise the dense threshold", c.T,
-				i.ContextTokens))
+	if err := CanBeDense(&i.Config); err != nil {
+		return nil, err
+	}
+	if t := i.Config.T; t < i.ContextTokens {
+		return nil, notDense(fmt.Sprintf("rows of up to %d keys are dense, the context has %d; raise the dense "+
+			"threshold", t, i.ContextTokens))
 	}
 	return &Engine{engine: e, dense: true}, nil
+}
+
+// CanBeDense says why nothing runs dense under a configuration.
+func CanBeDense(c *plan.Config) error {
+	if !c.DenseOK {
+		return notDense(strings.Join(c.DenseAgainst, "; "))
+	}
+	return nil
 }
 
 // notDense is why a model cannot answer with dense attention. It is an ErrPlan without the name of a plan, which the

@@ -119,6 +119,10 @@ func (f *benchServeFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	if err := errors.Join(onlyWith(cmd.Flags(), f.prefix > 0, "--shared-prefix", "groups"),
+		onlyWith(cmd.Flags(), f.streams > 0, "--streams", "stream-choices", "stream-key")); err != nil {
+		return fmt.Errorf("bench serve: %w", err)
+	}
 	if f.url != "" {
 		if err := f.refuse(cmd.Flags()); err != nil {
 			return fmt.Errorf("bench serve: %w", err)

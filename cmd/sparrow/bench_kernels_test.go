@@ -21,7 +21,7 @@ func TestBenchKernelsFailsWithAReason(t *testing.T) {
 		{"separate runs", []string{"--kernels", "cuda,cpu"}},
 		{"--threads has no meaning for --kernels cuda", []string{"--kernels", "cuda", "--threads", "1"}},
 		{"--pause has no meaning for --kernels cpu", []string{"--pause", "1s"}},
-		{"bench kernels: --replays -1: want 0 or more\n", []string{"--kernels", "cuda", "--replays", "-1"}},
+		{"bench kernels: --replays -1: want 0 or more", []string{"--kernels", "cuda", "--replays", "-1"}},
 		{"bench kernels: --pause -1s: want a time", []string{"--kernels", "cuda", "--pause", "-1s"}},
 	} {
 		if _, _, err := drive("", append([]string{"bench", "kernels"}, c.args...)...); err == nil ||

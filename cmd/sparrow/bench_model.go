@@ -44,12 +44,12 @@ type benchModelFlags struct {
 func benchModelCommand() *cobra.Command {
 	var f benchModelFlags
 	c := &cobra.Command{
-		Use:   "model [DIR or SHAPE]",
+		Use:   "model [DIR, GGUF file or SHAPE]",
 		Short: "Time decode and prefill steps of a model at depths of context",
 		Long: `Bench model measures decode steps and prefill chunks at several depths of context and batch sizes, with the share of each stage: the indexer's
 scan, selection, attention, products, the head and the rest. Deep contexts are not computed: the cache is filled with random rows, and the
 steps on top of it run for real, in DeepSeek-V4 from states as after a reused prefix. "step ms", tokens/s and the shares are those of the best
-step; beside it stand the median of all steps and their spread. Without DIR the small model inside the binary is measured. Cells that do not fit
+step; beside it stand the median of all steps and their spread. Without a model the small one inside the binary is measured. Cells that do not fit
 are named with the reason. With --draft, answers to a few questions are timed with drafts and without, one at a time.
 
 With --dummy no files are read: SHAPE is a name from 'sparrow synth --help', a config.json or a folder with one, and its weights, FP8 blocks as
@@ -213,6 +213,9 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 		devs = append(devs, dev)
 	}
 	dev := devs[0]
+	if dev.Hardware().Arch == "cpu" {
+		f.crowded(cmd)
+	}
 	o.Ranks, o.Experts = devs[1:], placed.Placed
 	if err := f.room(src, dev); err != nil {
 		return err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"runtime"
 	"strconv"
 	"strings"
 
@@ -34,6 +35,14 @@ func (d *deviceFlags) add(f *pflag.FlagSet) {
 		"the weights, as --pack does, to the nodes of the threads that read them; Linux")
 	f.BoolVar(&d.precise, "precise", false, "on a CPU, multiply float32 activations whole; slower, above all with the "+
 		"block formats of GGUF files, whose products otherwise take activations in 8 bits")
+}
+
+// crowded warns of more threads than cores.
+func (d *deviceFlags) crowded(cmd *cobra.Command) {
+	if n := runtime.NumCPU(); d.workers > n {
+		warnings(cmd)(fmt.Sprintf("--workers %d: this machine has %d cores, and threads that share one wait for each "+
+			"other", d.workers, n))
+	}
 }
 
 // settings are the flags that change the speed of a CPU, or its bits, and were given.

@@ -270,7 +270,26 @@ func (f *engineFlags) open(cmd *cobra.Command, log *slog.Logger) (*sparrow.Engin
 		warnings(cmd)(text)
 	}
 	c.OnLoad = func(done, total int64) { bar.set(done, total, unit.Bytes(done)+" of "+unit.Bytes(total)) }
-	return sparrow.Open(cmd.Context(), c)
+	e, err := sparrow.Open(cmd.Context(), c)
+	if err == nil {
+		bar.end()
+		f.idle(cmd, e.Info())
+	}
+	return e, err
+}
+
+// idle warns of flags without effect on the device that was chosen. They are no errors: the same command may run where
+// there is a GPU and where there is none.
+func (f *engineFlags) idle(cmd *cobra.Command, i sparrow.Info) {
+	if i.Memory.Device > 0 {
+		return
+	}
+	for _, n := range []string{"no-graphs", "no-overlap", "pad-states"} {
+		if cmd.Flags().Changed(n) {
+			warnings(cmd)("--" + n + " has no effect on a CPU")
+		}
+	}
+	f.crowded(cmd)
 }
 
 // wireName is what the model in dir is called on the wire; empty lets its folder decide. The folder of a model that was

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -170,6 +171,11 @@ func (f *evalFlags) comparePlans(cmd *cobra.Command, tasks []eval.Task) (*eval.C
 	if err != nil {
 		return nil, err
 	}
+	for _, p := range plans { // before the first runs, which may take long
+		if err := resolvable(base, p); err != nil {
+			return nil, unfinished(cmd.Context(), p, 0, len(plans), err)
+		}
+	}
 	var reports []*eval.Report
 	var failed error
 	for _, p := range plans {
@@ -185,6 +191,19 @@ func (f *evalFlags) comparePlans(cmd *cobra.Command, tasks []eval.Task) (*eval.C
 	}
 	c, err := eval.Compare(reports, f.failures)
 	return c, errors.Join(failed, err)
+}
+
+// resolvable says why a plan cannot run on the model and the device.
+func resolvable(c sparrow.Config, p eval.Plan) error {
+	c.Policy, c.Kernels = p.Policy, cmp.Or(p.Kernels, c.Kernels)
+	got, err := sparrow.Resolve(c)
+	switch {
+	case errors.Is(err, sparrow.ErrUndecided):
+		return nil
+	case err == nil && p.Dense:
+		err = eval.CanBeDense(&got)
+	}
+	return err
 }
 
 // unfinished says why a comparison stopped at a plan and how many plans finished before it.
@@ -225,6 +244,7 @@ func (f *evalFlags) askEngine(cmd *cobra.Command, tasks []eval.Task, c sparrow.C
 	}
 	defer func() { err = errors.Join(err, closeNow(e)) }()
 	noteDevice(cmd.ErrOrStderr(), e.Info())
+	f.idle(cmd, e.Info())
 	answers, label := eval.NewEngine(e), "items"
 	if p.Dense {
 		if answers, err = eval.NewDenseEngine(e); err != nil {

@@ -44,7 +44,13 @@ Batches:
   sparrow explain --model testdata/oracle/glm_moe_dsa-1 --batch mixed:extend:700/decode:90,4000
   sparrow explain --family deepseek_v32 --hw 8xh200 --kv fp8 --batch decode:64x8192 --time
   sparrow explain --family deepseek_v32 --catalog public --hw sm100 --batch verify:4:100,5000 --json`,
-		Args: noArguments,
+		Args: func(c *cobra.Command, args []string) error {
+			err := noArguments(c, args)
+			if err != nil {
+				err = fmt.Errorf("%w; a model is given with --model or --family", err)
+			}
+			return err
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			a, err := f.answer()
 			if err != nil {

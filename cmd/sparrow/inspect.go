@@ -33,7 +33,7 @@ func inspectCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "inspect MODEL",
 		Short: "Describe a model: parameters, bytes, cache per token, what fits where and how fast",
-		Long: `Inspect describes a checkpoint without loading it. MODEL is a folder, a pulled model, a config.json, or the name of
+		Long: `Inspect describes a checkpoint without loading it. MODEL is a folder, a GGUF file, a pulled model, a config.json, or the name of
 a released shape such as deepseek-v4-flash ('sparrow synth --help' lists them): the last two need no weights.
 
 With --hw it says what would fit on a machine, where each part goes, and how many tokens a second are to be expected, with the arithmetic: an
@@ -41,11 +41,17 @@ estimate from measured times of kernels. Experts that do not fit the GPU are in 
 --usage FILE without MODEL prints a file that 'sparrow serve --expert-usage FILE' has saved.`,
 		Example: `  sparrow inspect testdata/oracle/deepseek_v32-1
   sparrow inspect /models/DeepSeek-V3.2 --memory 768,1024 --json
+  sparrow inspect v32-q4.gguf
   sparrow inspect deepseek-v4-flash --hw "h200,128G"
   sparrow inspect deepseek-v3.2 --hw "8xh200,256G"
   sparrow inspect --usage usage.json`,
 		Args: mostOneModel,
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.OutOrStdout(), args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := onlyWith(cmd.Flags(), f.hw != "", "--hw", "gpu-memory"); err != nil {
+				return fmt.Errorf("inspect: %w", err)
+			}
+			return f.run(cmd.OutOrStdout(), args)
+		},
 	}
 	s := c.Flags()
 	s.Float64SliceVar(&f.memories, "memory", []float64{24, 80, 141},
@@ -79,7 +85,7 @@ func (f *inspectFlags) run(w io.Writer, args []string) error {
 	case counts != nil && f.hw == "":
 		return counts.Print(w)
 	case len(args) == 0:
-		return errors.New("inspect: no model was given; want a folder, a config.json or a name such as " +
+		return errors.New("inspect: no model was given; want a folder, a GGUF file, a config.json or a name such as " +
 			"deepseek-v4-flash")
 	}
 	src, shape, err := inspected(args[0])
@@ -105,13 +111,13 @@ func (f *inspectFlags) run(w io.Writer, args []string) error {
 
 // fit answers --hw.
 func (f *inspectFlags) fit(name string, src *family.Source, counts *usage.Table) (*estimate.Fit, error) {
-	if family.IsGGUF(name) {
-		return nil, fmt.Errorf("inspect: --hw: %s is a GGUF file; sizes and times are known of the types that models "+
-			"are released in: give a config.json or a name such as deepseek-v4-flash", name)
-	}
 	m, err := estimate.ParseMachine(f.hw)
 	if err != nil {
 		return nil, fmt.Errorf("inspect: --hw: %w", err)
+	}
+	if family.IsGGUF(name) {
+		return nil, fmt.Errorf("inspect: --hw: %s is a GGUF file; sizes and times are known of the types that models "+
+			"are released in: give a config.json or a name such as deepseek-v4-flash", name)
 	}
 	most, err := parseBytes(f.gpuMemory)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -43,15 +44,25 @@ func TestInterruptedKeepsOtherErrors(t *testing.T) {
 	}
 }
 
-// A comparison that ends early prints the plans that finished.
+// A comparison that ends early prints the plans that finished. Plans that cannot run are refused before the first does.
 func TestFinishedPlansArePrinted(t *testing.T) {
-	status, stdout, stderr := invoke("eval", "--compare", "sparse,dense+deterministic,kv=fp8", "--tasks", "talk",
-		"--limit", "1", "--cache-tokens", "4096")
+	dir := filepath.Join(t.TempDir(), "tiny")
+	if status, _, stderr := invoke("synth", dir, "--config", "v32-tiny"); status != 0 {
+		t.Fatal(stderr)
+	}
+	status, stdout, stderr := invoke("eval", "--model", dir, "--compare", "sparse,draft=3,kv=fp8", "--tasks", "talk",
+		"--limit", "1", "--max-tokens", "4")
 	if status != 1 || !strings.Contains(stdout, "sparse: each token") || strings.Contains(stdout, "kv=fp8") {
 		t.Errorf("status %d, output\n%s", status, stdout)
 	}
-	if !strings.Contains(stderr, "plan dense+deterministic") || !strings.Contains(stderr, "1 of 3 plans finished") {
+	if !strings.Contains(stderr, "plan draft=3") || !strings.Contains(stderr, "1 of 3 plans finished") {
 		t.Errorf("standard error %q", stderr)
+	}
+	for _, bad := range []string{"dense+deterministic", "kv=f16"} {
+		status, stdout, stderr := invoke("eval", "--compare", "sparse,"+bad, "--tasks", "talk", "--limit", "1")
+		if status != 1 || stdout != "" || !strings.Contains(stderr, "plan "+bad) {
+			t.Errorf("%s: status %d, output %q, standard error %q", bad, status, stdout, stderr)
+		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

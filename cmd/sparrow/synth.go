@@ -79,6 +79,9 @@ type synthResult struct {
 	Seed      uint64 `json:"seed"`
 	Tokenizer bool   `json:"tokenizer"`
 	Written   bool   `json:"written"`
+	// Vocabulary is the number of token ids, and Silent those of them that the tokenizer has no text for.
+	Vocabulary int `json:"vocabulary"`
+	Silent     int `json:"silent,omitempty"`
 	synth.Size
 }
 
@@ -100,7 +103,14 @@ func (f *synthFlags) run(cmd *cobra.Command, dir string) error {
 		return err
 	}
 	r := synthResult{Folder: dir, Config: f.config, DType: f.dtype, Seed: f.seed, Tokenizer: len(beside) > 0,
-		Size: c.Size()}
+		Size: c.Size(), Vocabulary: c.Config().Vocab}
+	if r.Tokenizer {
+		t, err := builtin.Tokenizer()
+		if err != nil {
+			return err
+		}
+		r.Silent = r.Vocabulary - t.VocabSize()
+	}
 	if !f.dryRun {
 		if err := synth.Vacant(dir, beside); err != nil {
 			return err
@@ -135,7 +145,10 @@ func (r *synthResult) print(cmd *cobra.Command) error {
 	}
 	fmt.Fprintf(out, ", %d tensors, %s (%d bytes)\n", r.Tensors, unit.Bytes(r.Bytes), r.Bytes)
 	tokens := "with the built-in tokenizer"
-	if !r.Tokenizer {
+	switch {
+	case r.Tokenizer && r.Silent > 0:
+		tokens += fmt.Sprintf(" (%d of %d ids have no text, so that answers are mostly empty)", r.Silent, r.Vocabulary)
+	case !r.Tokenizer:
 		tokens = "without a tokenizer: its vocabulary is too small for the built-in one, so send token ids"
 	}
 	if !r.Written {

@@ -6,6 +6,9 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -29,6 +32,45 @@ func TestSynthWritesWhatRunCanRun(t *testing.T) {
 		if out, side, err := drive("", "synth", dir, "--config", preset); err == nil ||
 			!strings.Contains(err.Error(), "choose an empty folder") || out+side != "" {
 			t.Errorf("%s: a second time: %v after saying %q", preset, err, out+side)
+		}
+	}
+}
+
+// Ids that the tokenizer has no text for are counted where such a checkpoint is written and where it is opened; flags
+// without effect and more threads than cores are warned of beside that.
+func TestIDsWithoutTextAreSaid(t *testing.T) {
+	dir := t.TempDir()
+	tiny, wide := filepath.Join(dir, "tiny"), filepath.Join(dir, "wide")
+	if out, _ := mustDrive(t, "", "synth", tiny, "--config", "v32-tiny"); strings.Contains(out, "no text") {
+		t.Errorf("the vocabulary is the tokenizer's: %q", out)
+	}
+	text, err := os.ReadFile(filepath.Join(tiny, "config.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(dir, "config.json")
+	larger := regexp.MustCompile(`"vocab_size": 1280`).ReplaceAll(text, []byte(`"vocab_size": 2000`))
+	if err := os.WriteFile(config, larger, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const want = "720 of 2000 ids have no text"
+	if out, _ := mustDrive(t, "", "synth", wide, "--config", config); !strings.Contains(out, want) {
+		t.Errorf("synth says %q", out)
+	}
+	for _, c := range []struct {
+		model string
+		warns bool
+	}{{tiny, false}, {wide, true}} {
+		_, side := mustDrive(t, "", "run", "--model", c.model, "--kernels", "cpu", "--max-tokens", "4", "Goodbye")
+		if strings.Contains(side, want) != c.warns {
+			t.Errorf("%s: run says %q", c.model, side)
+		}
+	}
+	many := strconv.Itoa(runtime.NumCPU() + 1)
+	_, side := mustDrive(t, "", "run", "--kernels", "cpu", "--no-graphs", "--workers", many, "Goodbye")
+	for _, want := range []string{"--no-graphs has no effect on a CPU", "--workers " + many + ": this machine has"} {
+		if !strings.Contains(side, want) {
+			t.Errorf("%q lacks %q", side, want)
 		}
 	}
 }

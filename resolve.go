@@ -1,0 +1,44 @@
+package sparrow
+
+import (
+	"errors"
+	"fmt"
+
+	"sparrow/model"
+	"sparrow/model/family"
+	"sparrow/plan"
+)
+
+// Resolve says what Open would decide for the model and the device, without loading weights. Where several devices
+// share the model it decides nothing: how they do is known when they are open.
+func Resolve(c Config) (_ plan.Config, err error) {
+	if err := c.Validate(); err != nil {
+		return plan.Config{}, err
+	}
+	c = c.withDefaults()
+	if ranks := c.ranks(); ranks.count() > 1 {
+		return plan.Config{}, fmt.Errorf("%w: %d ranks", ErrUndecided, ranks.count())
+	}
+	p, err := c.parts()
+	if err != nil {
+		return plan.Config{}, err
+	}
+	if c.Source == nil {
+		defer func() { err = errors.Join(err, p.source.Close()) }()
+	}
+	dev, c, err := openDevices(Registry(), c, p, nil)
+	if err != nil {
+		return plan.Config{}, err
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	hw, err := model.Hardware(dev.Machine)
+	if err != nil {
+		return plan.Config{}, err
+	}
+	facts, err := family.Facts(p.source.Model)
+	if err != nil {
+		return plan.Config{}, err
+	}
+	out, _, err := plan.Resolve(hw, facts, c.Policy)
+	return out, err
+}
