@@ -167,8 +167,8 @@ func (p *dsmlParser) body() bool {
 	return p.malformedOrWait("expected a parameter element")
 }
 
-// jsonBody waits for the whole object, because text that does not parse must come back as content. Of an object that the
-// reply's end cut off, all there is belongs to the call.
+// jsonBody waits for the whole object, because text that does not parse must come back as content. Of an object that
+// the reply's end cut off, all there is belongs to the call.
 func (p *dsmlParser) jsonBody() bool {
 	text, which := p.upTo(dsmlInvokeClose)
 	if which < 0 && p.done {

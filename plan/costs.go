@@ -46,12 +46,13 @@ func (c *costs) denseReason(keys int) string {
 	}
 	text := fmt.Sprintf("on %s, attention of a prompt of %d keys takes a layer %v ms dense, %v sparse", c.Device,
 		at.Size, at.First, at.Second)
+	const with = " (measured with the 128 heads of DeepSeek-V3.2)"
 	for _, p := range c.Prompts {
 		if p.Size > keys && p.First >= p.Second {
-			return text + fmt.Sprintf("; of %d keys %v and %v", p.Size, p.First, p.Second)
+			return text + fmt.Sprintf("; of %d keys %v and %v", p.Size, p.First, p.Second) + with
 		}
 	}
-	return text
+	return text + with
 }
 
 // flat reports whether V4 prompts are faster gathered, over all sizes: one kernel serves every size, because the bits
@@ -68,7 +69,8 @@ func (c *costs) flat() bool {
 func (c *costs) flatReason() string {
 	short, long := c.V4[0], c.V4[len(c.V4)-1]
 	return fmt.Sprintf("on %s, attention of a prompt of %d tokens takes a layer %v ms gathered, %v in place; of "+
-		"%d tokens %v and %v", c.Device, long.Size, long.First, long.Second, short.Size, short.First, short.Second)
+		"%d tokens %v and %v (measured with the 64 heads of DeepSeek-V4-Flash)", c.Device, long.Size, long.First,
+		long.Second, short.Size, short.First, short.Second)
 }
 
 // group is how many of n verified rows of a request are scored at a time: all of them, or the largest equal groups

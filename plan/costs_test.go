@@ -73,6 +73,7 @@ func TestReasonsQuoteTimes(t *testing.T) {
 			want(t, layout+" threshold", cfg.T, min(limit, cfg.Model.K))
 			says(cfg, fmt.Sprintf("dense form for prompts of at most %d keys: on %s, attention of a prompt of", cfg.T,
 				times.Device))
+			says(cfg, "(measured with the 128 heads of DeepSeek-V3.2)")
 		}
 		asked := newSetup(t, CatalogSparrow, arch, wish(func(p *Policy) { p.DenseThreshold = 77 })).resolve(t)
 		want(t, "threshold asked for", asked.T, 77)

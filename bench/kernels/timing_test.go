@@ -41,13 +41,15 @@ func TestRoundsAreAddedUntilThePeakWasSeen(t *testing.T) {
 		{"too few rounds configured to wait for it", true, settled - 1, len(slow) + settled - 1},
 	} {
 		r := &timing{op: op, c: Case{OfPeak: c.ofPeak}, moments: slow}
-		if err := timeRounds(context.Background(), []*timing{r}, c.rounds, &best); err != nil || len(r.moments) != c.want {
+		err := timeRounds(context.Background(), []*timing{r}, c.rounds, &best)
+		if err != nil || len(r.moments) != c.want {
 			t.Errorf("%s: %d moments, want %d (%v)", c.name, len(r.moments), c.want, err)
 		}
 	}
 	// A round is left out once the operation has taken long, and made up for while the peak is waited for.
 	late := &timing{op: op, c: Case{OfPeak: true}, spent: 2 * timeLimit}
-	if err := timeRounds(context.Background(), []*timing{late}, settled, &best); err != nil || late.atPeak(best) != settled {
+	err := timeRounds(context.Background(), []*timing{late}, settled, &best)
+	if err != nil || late.atPeak(best) != settled {
 		t.Errorf("%d moments at the peak, want %d (%v)", late.atPeak(best), settled, err)
 	}
 }

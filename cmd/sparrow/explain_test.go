@@ -341,7 +341,8 @@ func TestExplainReadsACheckpoint(t *testing.T) {
 // A GPU's default is not said to be asked for, and is the same where the layout is named.
 func TestExplainNamesDefaults(t *testing.T) {
 	for _, kv := range []string{"", " --kv fp8"} {
-		_, stdout, stderr := invoke(strings.Fields("explain --family deepseek_v32 --hw h200 --batch extend:9000" + kv)...)
+		args := strings.Fields("explain --family deepseek_v32 --hw h200 --batch extend:9000" + kv)
+		_, stdout, stderr := invoke(args...)
 		if !strings.Contains(stdout, "prefill sparse-flat: a GPU's default") || strings.Contains(stdout, "asked for") {
 			t.Errorf("%q: %s%s", kv, stdout, stderr)
 		}
