@@ -76,7 +76,8 @@ func TestSparseLauncherNamesTheArgumentThatIsWrong(t *testing.T) {
 	}
 }
 
-// Kernels of bf16 rows store whole rows through the second map. It is there when parts of rows are stored elsewhere, too.
+// Kernels of bf16 rows store whole rows through the second map. It is there, too, when parts of rows are stored
+// elsewhere.
 func TestMapsOfBF16RowsCoverQueriesAndOutputs(t *testing.T) {
 	type dims struct {
 		base                uintptr

@@ -2,8 +2,8 @@
 //
 // The tensor cores are to have work all the time: behind the product of a block stand the scores of the next one;
 // under the softmax runs the value group's product; and the own product is asked for in two halves, the first while
-// the weights of the second are still computed. Weights are handed over before the next scores are asked for, so that the
-// left half is freed a product earlier.
+// the weights of the second are still computed. Weights are handed over before the next scores are asked for, so that
+// the left half is freed a product earlier.
 #pragma once
 
 #include "sm90/sparse/softmax.cuh"
