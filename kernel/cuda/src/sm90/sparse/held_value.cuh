@@ -85,19 +85,24 @@ struct HeldValueGroup {
             multiply<64>(o, second, p, first);
             ptx::mma_wait<1>();
             if (!kept) {
-                arrive_warp(shared.empty[quarter]);
+                arrive(shared.empty[quarter]);
             }
             ptx::mma_wait<0>();
             ptx::mma_pin(o);
             if (!kept) {
-                arrive_warp(shared.empty[second]);
+                arrive(shared.empty[second]);
             }
-            arrive_warp(shared.side_empty[side]);
+            arrive(shared.side_empty[side]);
         }
     }
 
     __device__ __forceinline__ void run() {
-        each_held_unit(args, [&](u32 u, const HeldUnit& unit) {
+        u32 u = Share(args).first;
+        i32 length = held_length(args, u);
+#pragma unroll 1
+        for (; u < Share(args).end; u += Share(args).step) {
+            const HeldUnit unit(args, u, length);
+            length = held_length(args, u + Share(args).step);
             if (unit.blocks == 0) {
                 if (args.segments == 1) {  // the combine looks only at segments that have keys
                     Unit empty;
@@ -106,7 +111,7 @@ struct HeldValueGroup {
                     write_zeros(args, empty, at, Half * kHalfColumns);
                     save(u, kLowest, kLowest, kLowest, kLowest, 0.0f, 0.0f);
                 }
-                return;
+                continue;
             }
             if (unit.fresh) {
                 wait_weighted();  // the queries: every phase is waited for
@@ -122,12 +127,18 @@ struct HeldValueGroup {
             const float m0 = read(shared.base[at.row]), m1 = read(shared.base[at.row + 8]);
             const float sum0 = read(shared.sum[at.row]), sum1 = read(shared.sum[at.row + 8]);
             float f0, f1;
-            unit_factors(args, sink0, sink1, m0, m1, sum0, sum1, f0, f1);
+            if (args.segments == 1) {
+                f0 = final_factor(args, sink0, m0, sum0);
+                f1 = final_factor(args, sink1, m1, sum1);
+            } else {  // sink and value scale enter in the combine
+                f0 = sum0 > 0.0f ? 1.0f / sum0 : 0.0f;
+                f1 = sum1 > 0.0f ? 1.0f / sum1 : 0.0f;
+            }
             save(u, m0, m1, read(shared.largest[at.row]), read(shared.largest[at.row + 8]), sum0, sum1);
             ptx::barrier_arrive(ptx::shared_address(&shared.final_empty));
             ++units;
             write(u, o, f0, f1);
-        });
+        }
         if (leads()) {
             ptx::stores_wait();
         }
@@ -191,8 +202,8 @@ struct HeldValueGroup {
             ptx::stores_commit();
             ptx::stores_read();
         }
-        arrive_warp(shared.empty[quarter]);
-        arrive_warp(shared.empty[second]);
+        arrive(shared.empty[quarter]);
+        arrive(shared.empty[second]);
     }
 };
 
