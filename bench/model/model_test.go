@@ -384,19 +384,3 @@ func TestReportsReadWell(t *testing.T) {
 		t.Errorf("%d points are drawn, want 6", n)
 	}
 }
-
-// A step that is not measured, because the run was stopped, is an error.
-func TestStops(t *testing.T) {
-	src, err := builtin.Source()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer src.Close()
-	dev := cpu.Open(vec.Best(), kernel.Options{Workers: 1})
-	defer dev.Close()
-	ctx, stop := context.WithCancel(context.Background())
-	stop()
-	if _, err := Run(ctx, src, dev, Options{Contexts: []int{0}}); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
-}
