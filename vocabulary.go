@@ -13,9 +13,9 @@ import (
 	"sparrow/tokenizer"
 )
 
-// mostMute is the share of ids without text that a vocabulary may have, one in that many. Released models have a few
-// hundredths, which are never chosen; random weights choose any.
-const mostMute = 10
+// mostWithoutText is the share of ids without text that a vocabulary may have, one in that many. Released models have a
+// few hundredths, which are never chosen; random weights choose any.
+const mostWithoutText = 10
 
 // prepareText sets up tokenizer, chat format and grammar.
 func (e *Engine) prepareText(p *parts) error {
@@ -26,7 +26,7 @@ func (e *Engine) prepareText(p *parts) error {
 		return fmt.Errorf("sparrow: the tokenizer has %d tokens, the model's vocabulary %d; "+
 			"they do not belong together", n, v)
 	}
-	if n, v := p.tokenizer.VocabSize(), e.info.Vocabulary; v-n > v/mostMute {
+	if n, v := p.tokenizer.VocabSize(), e.info.Vocabulary; v-n > v/mostWithoutText {
 		e.cfg.Warn(fmt.Sprintf("the model's vocabulary is larger than the tokenizer's: %d of %d ids have no text, so "+
 			"answers may be empty", v-n, v))
 	}

@@ -50,12 +50,9 @@ func (p *dsmlParser) cutOpen() int {
 		return 0
 	}
 	for _, tag := range []string{"\n\n" + p.open, p.open} {
-		for n := min(len(tag)-1, len(p.buf)); n > 0; n-- {
-			part := tag[:n]
-			if strings.Contains(part, dsml) && strings.HasSuffix(string(p.buf), part) &&
-				p.genuine(len(p.buf)-n, part) {
-				return n
-			}
+		n := p.startOf(tag)
+		if part := tag[:n]; strings.Contains(part, dsml) && p.genuine(len(p.buf)-n, part) {
+			return n
 		}
 	}
 	return 0

@@ -149,14 +149,18 @@ func (s *stream) find(markers []string) (at, which int) {
 		return at, which
 	}
 	for _, m := range markers {
-		for n := min(len(m)-1, len(s.buf)); n > 0; n-- {
-			if strings.HasPrefix(m, string(s.buf[len(s.buf)-n:])) {
-				at = min(at, len(s.buf)-n)
-				break
-			}
-		}
+		at = min(at, len(s.buf)-s.startOf(m))
 	}
 	return at, -1
+}
+
+// startOf is how much of a marker, short of all of it, the text ends with.
+func (s *stream) startOf(marker string) int {
+	n := min(len(marker)-1, len(s.buf))
+	for n > 0 && !strings.HasPrefix(marker, string(s.buf[len(s.buf)-n:])) {
+		n--
+	}
+	return n
 }
 
 // text takes everything up to a marker, and the marker; without one, everything that cannot be the start of one.

@@ -24,6 +24,12 @@ import (
 // run measures the built-in model.
 func run(t *testing.T, o Options) (*Report, error) {
 	t.Helper()
+	return runUntil(context.Background(), t, o)
+}
+
+// runUntil measures it until ctx ends.
+func runUntil(ctx context.Context, t *testing.T, o Options) (*Report, error) {
+	t.Helper()
 	src, err := builtin.Source()
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +38,7 @@ func run(t *testing.T, o Options) (*Report, error) {
 	dev := cpu.Open(vec.Best(), kernel.Options{Workers: 2})
 	defer dev.Close()
 	o.Budget, o.PauseTime, o.Chunk, o.Threads = time.Millisecond, 20*time.Millisecond, 32, 2
-	return Run(context.Background(), src, dev, o)
+	return Run(ctx, src, dev, o)
 }
 
 // Two ranks are measured as one device is, both ways of sharing attention; by requests each has pages for its own
@@ -76,16 +82,9 @@ func TestHeadNamesSettings(t *testing.T) {
 
 // An interrupted run ends with the step that it is in, also while its cache is filled.
 func TestInterruptedRunsEnd(t *testing.T) {
-	src, err := builtin.Source()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer src.Close()
-	dev := cpu.Open(vec.Best(), kernel.Options{Workers: 2})
-	defer dev.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if r, err := Run(ctx, src, dev, Options{}); !errors.Is(err, context.Canceled) || r != nil {
+	if r, err := runUntil(ctx, t, Options{}); !errors.Is(err, context.Canceled) || r != nil {
 		t.Errorf("%v, %v", r, err)
 	}
 }

@@ -214,7 +214,7 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 	}
 	dev := devs[0]
 	if dev.Hardware().Arch == "cpu" {
-		f.crowded(cmd)
+		f.warnOfWorkers(cmd)
 	}
 	o.Ranks, o.Experts = devs[1:], placed.Placed
 	if err := f.room(src, dev); err != nil {

@@ -37,8 +37,8 @@ func (d *deviceFlags) add(f *pflag.FlagSet) {
 		"block formats of GGUF files, whose products otherwise take activations in 8 bits")
 }
 
-// crowded warns of more threads than cores.
-func (d *deviceFlags) crowded(cmd *cobra.Command) {
+// warnOfWorkers warns of more threads than cores.
+func (d *deviceFlags) warnOfWorkers(cmd *cobra.Command) {
 	if n := runtime.NumCPU(); d.workers > n {
 		warnings(cmd)(fmt.Sprintf("--workers %d: this machine has %d cores, and threads that share one wait for each "+
 			"other", d.workers, n))

@@ -273,14 +273,14 @@ func (f *engineFlags) open(cmd *cobra.Command, log *slog.Logger) (*sparrow.Engin
 	e, err := sparrow.Open(cmd.Context(), c)
 	if err == nil {
 		bar.end()
-		f.idle(cmd, e.Info())
+		f.warnOfUnused(cmd, e.Info())
 	}
 	return e, err
 }
 
-// idle warns of flags without effect on the device that was chosen. They are no errors: the same command may run where
-// there is a GPU and where there is none.
-func (f *engineFlags) idle(cmd *cobra.Command, i sparrow.Info) {
+// warnOfUnused warns of flags without effect on the device that was chosen. They are no errors: the same command may
+// run where there is a GPU and where there is none.
+func (f *engineFlags) warnOfUnused(cmd *cobra.Command, i sparrow.Info) {
 	if i.Memory.Device > 0 {
 		return
 	}
@@ -289,7 +289,7 @@ func (f *engineFlags) idle(cmd *cobra.Command, i sparrow.Info) {
 			warnings(cmd)("--" + n + " has no effect on a CPU")
 		}
 	}
-	f.crowded(cmd)
+	f.warnOfWorkers(cmd)
 }
 
 // wireName is what the model in dir is called on the wire; empty lets its folder decide. The folder of a model that was

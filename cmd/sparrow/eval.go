@@ -244,7 +244,7 @@ func (f *evalFlags) askEngine(cmd *cobra.Command, tasks []eval.Task, c sparrow.C
 	}
 	defer func() { err = errors.Join(err, closeNow(e)) }()
 	noteDevice(cmd.ErrOrStderr(), e.Info())
-	f.idle(cmd, e.Info())
+	f.warnOfUnused(cmd, e.Info())
 	answers, label := eval.NewEngine(e), "items"
 	if p.Dense {
 		if answers, err = eval.NewDenseEngine(e); err != nil {

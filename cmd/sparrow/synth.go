@@ -79,9 +79,9 @@ type synthResult struct {
 	Seed      uint64 `json:"seed"`
 	Tokenizer bool   `json:"tokenizer"`
 	Written   bool   `json:"written"`
-	// Vocabulary is the number of token ids, and Silent those of them that the tokenizer has no text for.
-	Vocabulary int `json:"vocabulary"`
-	Silent     int `json:"silent,omitempty"`
+	// Vocabulary is the number of token ids, and WithoutText those of them that the tokenizer has no text for.
+	Vocabulary  int `json:"vocabulary"`
+	WithoutText int `json:"ids_without_text,omitempty"`
 	synth.Size
 }
 
@@ -109,7 +109,7 @@ func (f *synthFlags) run(cmd *cobra.Command, dir string) error {
 		if err != nil {
 			return err
 		}
-		r.Silent = r.Vocabulary - t.VocabSize()
+		r.WithoutText = r.Vocabulary - t.VocabSize()
 	}
 	if !f.dryRun {
 		if err := synth.Vacant(dir, beside); err != nil {
@@ -146,8 +146,9 @@ func (r *synthResult) print(cmd *cobra.Command) error {
 	fmt.Fprintf(out, ", %d tensors, %s (%d bytes)\n", r.Tensors, unit.Bytes(r.Bytes), r.Bytes)
 	tokens := "with the built-in tokenizer"
 	switch {
-	case r.Tokenizer && r.Silent > 0:
-		tokens += fmt.Sprintf(" (%d of %d ids have no text, so that answers are mostly empty)", r.Silent, r.Vocabulary)
+	case r.Tokenizer && r.WithoutText > 0:
+		tokens += fmt.Sprintf(" (%d of %d ids have no text, so that answers are mostly empty)", r.WithoutText,
+			r.Vocabulary)
 	case !r.Tokenizer:
 		tokens = "without a tokenizer: its vocabulary is too small for the built-in one, so send token ids"
 	}

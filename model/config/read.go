@@ -25,11 +25,11 @@ func Open(dir string) (*DSA, error) {
 // load is the name and the text of DIR/config.json.
 func load(dir string) (path string, data []byte, err error) {
 	path = filepath.Join(dir, "config.json")
-	switch data, err = textfile.Read(path, textfile.Config); {
-	case errors.Is(err, fs.ErrNotExist):
-		err = fmt.Errorf("config: %s: %w; a checkpoint folder holds config.json and *.safetensors", path,
-			fs.ErrNotExist)
-	case err != nil:
+	data, err = textfile.Read(path, textfile.Config)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%s: %w", path, fs.ErrNotExist)
+	}
+	if err != nil {
 		err = fmt.Errorf("config: %w; a checkpoint folder holds config.json and *.safetensors", err)
 	}
 	return path, data, err

@@ -93,7 +93,7 @@ func tiledFP4(c Cut, b []byte, ldw int, scale []byte, ldScale int) {
 func (ts *tileScratch) unitsFP4(c *Cut, w *nibbleWeights, u streamUnits) {
 	n := &ts.nibbles
 	n.reserve(u.rows, w)
-	n.window(w.scales[u.row*w.ldScale:], w.ldScale, w.groups(), u.rows, anyScale[:])
+	n.window(w.scales[u.row*w.ldScale:], w.ldScale, w.groups(), u.rows, true)
 	n.picked = n.picked[:0]
 	for r := 0; ; r++ { // few rows have a mark
 		next := bytes.IndexByte(n.below[r:], 1)
@@ -154,7 +154,7 @@ func (ts *tileScratch) windowsBelow(c *Cut, w *nibbleWeights, u streamUnits) {
 			copy(n.scales[i*groups:], w.scales[row*w.ldScale:][:groups])
 			n.largest[i] = byte(p.largest)
 		}
-		n.window(n.scales, groups, groups, len(batch), n.largest)
+		n.window(n.scales, groups, groups, len(batch), false)
 		for i, p := range batch {
 			n.pickBelow(i, p.row)
 		}
@@ -196,15 +196,18 @@ func (n *nibbleTiles) reserve(rows int, w *nibbleWeights) {
 // anyScale is the largest scales of rows under their first window.
 var anyScale = [mostRowsFP4]byte(bytes.Repeat([]byte{math.MaxUint8}, mostRowsFP4))
 
-// window finds the windows of rows of scales, ld bytes apart, up to the largest of each row.
-func (n *nibbleTiles) window(scales []byte, ld, groups, rows int, largest []byte) {
-	a := &n.args
+// window finds the windows of rows of scales, ld bytes apart: the first ones, or those up to the largest of each row.
+func (n *nibbleTiles) window(scales []byte, ld, groups, rows int, first bool) {
+	a, largest := &n.args, n.largest
+	if first {
+		largest = anyScale[:]
+	}
 	a.scale, a.ldScale, a.rows, a.count = at(scales, 0), ld, rows, groups
 	a.table = unsafe.Pointer(&exponentsFP4)
 	a.ldWindows = (groups*GroupFP4 + blockFP4 - 1) / blockFP4 * blockFP4 / GroupFP4
 	a.windows, a.exponents = at(n.windows, 0), at(n.exponents, 0)
 	a.largest, a.below = at(largest, 0), at(n.below, 0)
-	a.first = flag(&largest[0] == &anyScale[0])
+	a.first = flag(first)
 	runKernel(windowsFP4, a)
 }
 
