@@ -39,12 +39,12 @@ synth() {
 
 # decode NAME WORKERS: the step of one sequence.
 decode() {
-	"$sparrow" bench model "$folder/$1" --contexts 0 --batch 1 --workers "$2" --budget 5s |
+	"$sparrow" bench model "$folder/$1" --kernels cpu --contexts 0 --batch 1 --workers "$2" --budget 5s |
 		grep -E "step ms| decode |^decode "
 }
 
 echo "== products, $cores threads"
-"$sparrow" bench kernels --only "weights out of DRAM" --threads "1,$cores" --replays 15
+"$sparrow" bench kernels --kernels cpu --only "weights out of DRAM" --threads "1,$cores" --replays 15
 
 echo "== v32-mini"
 synth mini v32-mini
