@@ -124,7 +124,8 @@ func TestWatchdogNamesTheOperation(t *testing.T) {
 	var calls atomic.Int32
 	free := make(chan struct{})
 	var lines logged
-	e, run := over(t, Config{Watchdog: 50 * time.Millisecond, Log: slog.New(slog.NewTextHandler(&lines, nil))},
+	// Longer than a pass takes on a busy machine under the race detector.
+	e, run := over(t, Config{Watchdog: time.Second, Log: slog.New(slog.NewTextHandler(&lines, nil))},
 		func() error {
 			if calls.Add(1) == 4 { // of layers 1 and 2 of the second pass, the latter
 				<-free
