@@ -42,12 +42,12 @@ struct Place {
 
 // Who waits for whom. full: the fetchers have filled a quarter. empty: the value group that has the columns is done
 // with them, or the score group with queries. side_empty: both value groups have read the weights, or the score group
-// has what it needs of queries. Both count the threads of a group: who reads by the tensor cores arrives once for a
-// warp, who reads queries by itself for itself. A warp's barrier and one arrival order those reads as well, but
-// racecheck does not see that ldmatrix of one lane is before the arrival of another. weighted: weights and factors of a
-// block are there. scored: the tensor cores have taken the last products of a block's scores. Entry e of the ring has
-// quarters 4 * e and following, side tile, turn and step e of their rings, whether it is keys or queries, so that its
-// number says all phases. Every phase is waited for. final: units with keys.
+// has what it needs of queries. Both count the threads of a group: who reads by the tensor cores alone arrives once
+// for a warp, who reads queries or factors by itself for itself. A warp's barrier and one arrival order those reads as
+// well, but racecheck does not see that a read of one lane is before the arrival of another. weighted: weights and
+// factors of a block are there. scored: the tensor cores have taken the last products of a block's scores. Entry e of
+// the ring has quarters 4 * e and following, side tile, turn and step e of their rings, whether it is keys or queries,
+// so that its number says all phases. Every phase is waited for. final: units with keys.
 template <int Tiles>
 struct HeldStorage {
     using Shape = HeldShape<Tiles>;

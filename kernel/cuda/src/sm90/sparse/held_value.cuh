@@ -92,7 +92,7 @@ struct HeldValueGroup {
             if (!kept) {
                 arrive_warp(shared.empty[second]);
             }
-            arrive_warp(shared.side_empty[side]);
+            ptx::barrier_arrive(ptx::shared_address(&shared.side_empty[side]));  // each thread read factors, too
         }
     }
 
