@@ -12,7 +12,7 @@ set -u
 packages="kernel/cuda kernel/cuda/op kernel/cuda/bench step model/v4 engine engine/gputest engine/losttest builtin
     verify"
 suites="version run kernels operations steps records engine v4 offload builtin lost verify ranks eval soak
-    memcheck racecheck flash"
+    memcheck racecheck attention flash"
 
 usage() {
     sed -n '4,6s/^#   //p' "$0" >&2
@@ -52,7 +52,7 @@ tests() {
 # checked TOOL PACKAGE PATTERN: the same under a tool of compute-sanitizer.
 checked() {
     (cd "$root/$2" && timeout "$limit" compute-sanitizer --tool "$1" --error-exitcode 9 "$root/$(binary "$2")" \
-        -test.v -test.short -test.run "$3")
+        -test.v -test.short -test.run "$3") && ! grep -Eq 'RACECHECK SUMMARY: [1-9]' "$log" # warnings, too
 }
 
 # soak: a server of the built-in model under load.
@@ -120,6 +120,13 @@ suite() {
     racecheck)
         checked racecheck kernel/cuda 'GPU(EveryProduct|ExpertsEqual|TopKOfAFewRows)' &&
             checked racecheck kernel/cuda 'AllReduce|GatherRanks|ReduceScatter'
+        ;;
+    attention) # sparse attention under every tool that knows of shared memory
+        failed=0
+        for tool in memcheck racecheck synccheck; do
+            checked $tool kernel/cuda 'GPU(SparseAttention|SparseUnits|TwoStreams)' || failed=1
+        done
+        return $failed
         ;;
     flash) # DeepSeek-V4-Flash at full size: as many experts on the GPU as fit, the rest in host memory
         timeout "$limit" "$root/bin/sparrow" bench model deepseek-v4-flash --dummy --kernels cuda --profile \

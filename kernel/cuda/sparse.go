@@ -164,7 +164,7 @@ const combineF16, combineF32 = "sparrow_sparse_combine_f16", "sparrow_sparse_com
 
 // sparseKernels are the kernels by layout. Kind 0 means gathered V4 rows, which are not a cache layout.
 var sparseKernels = map[layout.Kind]sparseRows{
-	layout.BF16Row1152: {"sparrow_sparse_bf16", layout.BF16RowBytes, layout.RowDim, 1, 4, combineF32, "", false},
+	layout.BF16Row1152: {"sparrow_sparse_bf16", layout.BF16RowBytes, layout.RowDim, 1, 4, combineF32, "", true},
 	layout.FP8Row656: {"sparrow_sparse_block", layout.BlockRowBytes, layout.RowDim, 1, 2, combineF16,
 		"sparrow_sparse_block_duo", false},
 	layout.FP8Row576: {"sparrow_sparse_raw", layout.RawRowBytes, layout.RowDim, 1, 2, combineF16,

@@ -3,8 +3,10 @@ package cuda
 import (
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"sparrow/kernel/cuda/image"
 	"sparrow/layout"
@@ -20,7 +22,7 @@ func someSparse() SparseAttendArgs {
 }
 
 func TestSparseLauncherNamesTheArgumentThatIsWrong(t *testing.T) {
-	k, s := &Kernels{device: &Device{}}, &Stream{}
+	k, s := &Kernels{device: OpenDetached(Properties{})}, &Stream{} // rows of bf16 need its tensor maps
 	for says, change := range map[string]func(*SparseAttendArgs){
 		"":                           func(*SparseAttendArgs) {},
 		"first pool is not given":    func(a *SparseAttendArgs) { a.Streams[0].Base = 0 },
@@ -72,6 +74,59 @@ func TestSparseLauncherNamesTheArgumentThatIsWrong(t *testing.T) {
 		with(someSparse(), func(a *SparseAttendArgs) { a.Rows = 0 })); err != nil {
 		t.Errorf("no rows: %v", err)
 	}
+}
+
+// Kernels of bf16 rows store whole rows through the second map. It is there, too, when parts of rows are stored
+// elsewhere.
+func TestMapsOfBF16RowsCoverQueriesAndOutputs(t *testing.T) {
+	type dims struct {
+		base                uintptr
+		columns, heads      uint64
+		rows, head, between uint64
+	}
+	for name, c := range map[string]struct {
+		change func(*SparseAttendArgs)
+		launch func(*Kernels, *Stream, *SparseAttendArgs) error
+		want   []dims
+	}{
+		"576 values": {func(*SparseAttendArgs) {}, attendBF16,
+			[]dims{{0x300000, 576, 128, 3, 1152, 128 * 1152}, {0x400000, 512, 128, 3, 1024, 128 * 1024}}},
+		"576 values in segments, with room between rows": {func(a *SparseAttendArgs) {
+			a.Segments, a.SegmentBlocks, a.Partial, a.Stats = 4, 8, somewhere, somewhere
+			a.Heads, a.QStride, a.OutStride = 100, 60000, 52000
+		}, attendBF16, []dims{{0x300000, 576, 100, 3, 1152, 120000}, {0x400000, 512, 100, 3, 1024, 104000}}},
+		"512 values": {func(*SparseAttendArgs) {}, (*Kernels).SparseAttendFlat,
+			[]dims{{0x300000, 512, 128, 3, 1024, 128 * 1152}, {0x400000, 512, 128, 3, 1024, 128 * 1024}}},
+	} {
+		var got []dims
+		answer := func(s symbol, args []uintptr) int {
+			if s == cuTensorMapEncodeTiled {
+				size, stride := args[4], args[5]
+				got = append(got, dims{args[3], word(size, 0), word(size, 1), word(size, 2), word(stride, 0),
+					word(stride, 1)})
+			}
+			return 0
+		}
+		k := &Kernels{device: &Device{driver: &driver{devices: 1, answer: answer}, context: 1}}
+		a := someSparse()
+		a.Q, a.Out = 0x300000, 0x400000
+		c.change(&a)
+		if err := c.launch(k, &Stream{}, &a); !errors.Is(err, image.ErrUnknown) {
+			t.Errorf("%s: %v, want to get as far as the kernel", name, err)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: maps %+v, want %+v", name, got, c.want)
+		}
+	}
+}
+
+func attendBF16(k *Kernels, s *Stream, a *SparseAttendArgs) error {
+	return k.SparseAttend(s, layout.BF16Row1152, a)
+}
+
+// word is the i-th word of a frame whose address the driver was given.
+func word(address uintptr, i int) uint64 {
+	return *(*uint64)(unsafe.Add(*(*unsafe.Pointer)(unsafe.Pointer(&address)), 8*i))
 }
 
 func TestSegmentsHoldEveryRow(t *testing.T) {

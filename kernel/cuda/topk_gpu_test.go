@@ -15,7 +15,12 @@ var distributions = map[string]func(rng *rand.Rand, i, n int) float32{
 	"normal":            func(rng *rand.Rand, _, _ int) float32 { return float32(rng.NormFloat64()) },
 	"far from zero":     func(rng *rand.Rand, _, _ int) float32 { return float32(10 + rng.NormFloat64()) },
 	"few behind a relu": func(rng *rand.Rand, _, _ int) float32 { return max(float32(rng.NormFloat64())-2, 0) },
-	"relu, both signs":  func(rng *rand.Rand, _, _ int) float32 { return sparse(float32(rng.NormFloat64())) },
+	"tenth behind relu": func(rng *rand.Rand, _, _ int) float32 { return max(float32(rng.NormFloat64())-1.28, 0) },
+	"zeros, tiny scores": func(rng *rand.Rand, _, _ int) float32 {
+		x := rng.NormFloat64()
+		return oneIn(rng, 9, float32(x)*oneIn(rng, 2, 1, 1e-30), float32(math.Copysign(0, x)))
+	},
+	"relu, both signs": func(rng *rand.Rand, _, _ int) float32 { return sparse(float32(rng.NormFloat64())) },
 	"halves": func(rng *rand.Rand, _, _ int) float32 {
 		return float32(math.Round(2*rng.NormFloat64()) / 2)
 	},

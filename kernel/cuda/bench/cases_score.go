@@ -27,6 +27,7 @@ func scoreCases() []Case {
 		pagedCase(64, 32768, 1, 1, 32, 0), topKCase(1, 131072, 2048, slots), topKCase(1, 1<<20, 2048, slots),
 		topKCase(64, 32768, 2048, positions), topKCase(64, 32768, 2048, slots), topKCase(64, 32768, 512, slots),
 		topKCase(64, 32768, 2048, zeros), topKCase(128, 65536, 2048, slots), topKCase(4096, 8192, 2048, slots),
+		topKCase(4096, 8192, 2048, tenth),
 		topKCase(4096, 32768, 2048, positions), topKCase(4096, 32768, 2048, slots), topKCase(4096, 32768, 2048, zeros),
 		topKCase(1024, 131072, 2048, slots), topKCase(4096, 131072, 2048, slots),
 	}
@@ -157,14 +158,15 @@ const (
 	positions topKKind = ""        // positions, normal scores
 	slots     topKKind = ", paged" // slots through a page table, normal scores
 	zeros     topKKind = ", zeros" // slots, fewer than k scores above zero, all others zero
+	tenth     topKKind = ", tenth" // slots, one score in ten above zero, all others zero
 )
 
 // scores draws the scores of a kind.
 func (k topKKind) scores(h *holder, n int) []float32 {
 	v := h.floats(n, 1, 0)
-	if k == zeros {
+	if above, ok := map[topKKind]float32{zeros: 2, tenth: 1.28}[k]; ok {
 		for i, x := range v {
-			v[i] = max(x-2, 0)
+			v[i] = max(x-above, 0)
 		}
 	}
 	return v

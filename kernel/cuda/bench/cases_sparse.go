@@ -29,7 +29,10 @@ func sparseCases() []Case {
 		list = append(list, decodeCase(layout.FP8Row576, 64, 1, 128, 2048, 0, split, 0))
 	}
 	list = append(list,
+		decodeCase(layout.BF16Row1152, 1, 1, 128, 2048, 0, 512, 0),
+		decodeCase(layout.BF16Row1152, 16, 1, 128, 2048, 0, 512, 0),
 		decodeCase(layout.BF16Row1152, 64, 1, 128, 2048, 0, 512, 0),
+		decodeCase(layout.BF16Row1152, 64, 1, 128, 2048, 0, 0, 0),
 		decodeCase(layout.V4Row584, 64, 2, 64, 128, 512, cuda.V4SplitKeys, 50.6),
 		decodeCase(layout.V4Row584, 128, 2, 64, 128, 512, cuda.V4SplitKeys, 93.1),
 		prefillCase(layout.BF16Row1152, 4096, 8192, 128, 2048, 3416),

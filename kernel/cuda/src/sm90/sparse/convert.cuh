@@ -7,7 +7,7 @@
 //
 // Four lanes share a row: lane q of them takes 16 of the 64 codes of every tile, so a thread knows a slot and an
 // address for each of its rows. Rows are asked for a block ahead. No fence follows the stores: it would wait for what
-// has been asked for. Who multiplies has it (kStored).
+// has been asked for. Who multiplies has it.
 #pragma once
 
 #include "sm90/sparse/fetch.cuh"
@@ -176,15 +176,11 @@ struct ConvertedRows {
     static constexpr int Tiles = Format::kTiles;
     static constexpr int kBf16Tiles = Format::kBf16Tiles;
     static constexpr int kFetchers = Fetchers;
-    static constexpr u32 kMaskWriters = 0;
     static constexpr int kStep = kFetchers / 4;  // keys served side by side
     static constexpr int kRows = kKeys / kStep;
 
     using Blocks = Ahead<Tiles, Format::kRowBytes, Format::kTwoStreams>;
     using Block = typename Blocks::Block;
-    static constexpr bool kScattered = true;
-    static constexpr bool kPublishFirst = true;
-    static constexpr bool kStored = true;
     static constexpr bool kQuarters = Format::kApart;
     static constexpr i64 kRowBytes = Format::kRowBytes;
     static constexpr bool kTwoStreams = Format::kTwoStreams;

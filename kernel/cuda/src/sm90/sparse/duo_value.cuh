@@ -1,7 +1,6 @@
 // Two thread blocks a unit: the products of weights and values.
 #pragma once
 
-#include "ptx/wgmma_narrow.cuh"
 #include "sm90/sparse/duo_storage.cuh"
 
 namespace sparrow_sparse {
@@ -69,8 +68,8 @@ struct DuoValues {
             ptx::mma_fence();
 #pragma unroll
             for (int step = 0; step < 4; ++step) {
-                ptx::multiply_f16_128<0>(o, p + step * 2, v + step * 16 * 128 / 16, step > 0 || n > 0);
-                ptx::multiply_f16_128<64>(o, p + step * 2, v + 2 * kTileBytes / 16 + step * 16 * 128 / 16,
+                Type::template multiply_128<0>(o, p + step * 2, v + step * 16 * 128 / 16, step > 0 || n > 0);
+                Type::template multiply_128<64>(o, p + step * 2, v + 2 * kTileBytes / 16 + step * 16 * 128 / 16,
                     step > 0 || n > 0);
             }
             ptx::mma_commit();

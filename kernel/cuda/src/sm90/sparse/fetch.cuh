@@ -1,8 +1,4 @@
-// Fetching warpgroups, part one: queries, and rows that are stored as bf16 and only have to be copied.
-//
-// Eight lanes copy 128 bytes of a row at a time, chunk by chunk to where the swizzle wants them, so that reads are
-// whole lines and writes meet no bank twice. Rows that do not count are filled with zeros and never read: what they
-// hold cannot leak, not even as 0 * NaN.
+// Fetching warpgroups, part one: queries.
 #pragma once
 
 #include "ptx/copy.cuh"
@@ -12,14 +8,13 @@
 namespace sparrow_sparse {
 
 // Queries of 64 heads of a row on their way to shared memory; heads beyond the last are zeros. A thread copies chunk
-// t % 8 of every eighth row of every tile. Where the tiles of keys are of another type than bf16, it then converts
-// what it has copied, in three steps, so that the first tiles are converted while the others are still coming. Rows
-// says what type, and how many of the last tiles stay bf16.
+// t % 8 of every eighth row of every tile, and then converts what it has copied to the type of the tiles of keys, in
+// three steps, so that the first tiles are converted while the others are still coming. Rows says what type, and how
+// many of the last tiles stay bf16.
 template <class Rows>
 struct Queries {
     static constexpr int Tiles = Rows::Tiles;
-    static constexpr bool kConverts = Rows::kBf16Tiles < Tiles;
-    static constexpr int kSteps = kConverts ? 3 : 1;
+    static constexpr int kSteps = 3;
 
     static constexpr int step_begin(int i) { return (Tiles * i + kSteps - 1) / kSteps; }
 
@@ -41,12 +36,7 @@ struct Queries {
                     ptx::copy_16(dst + tile * kTileBytes, src + tile * kTileColumns, valid);
                 }
             }
-            if constexpr (kConverts) {
-                ptx::copies_commit();
-            }
-        }
-        if constexpr (!kConverts) {
-            ptx::copies_arrive(ptx::shared_address(&shared.q_full));
+            ptx::copies_commit();
         }
     }
 
@@ -145,88 +135,6 @@ struct Queries {
         ptx::group_sync<3, kTakers>();
         if (t < Rows::kFetchers) {  // q_full expects the fetchers, who bring the queries of later units
             ptx::barrier_arrive(ptx::shared_address(&shared.q_full));
-        }
-    }
-};
-
-// Rows of TileCount * 64 bf16 values, copied as they are. run is the life of a fetching thread. Scattered: rows are
-// asked into L2 first; where a batch selects the same rows many times they are there anyway.
-template <int TileCount, bool Scattered>
-struct CopiedRows {
-    using Type = ptx::Bf16;  // of the tiles
-    static constexpr int kFetchers = sparrow_sparse::kFetchers;
-    static constexpr int Tiles = TileCount;
-    static constexpr int kBf16Tiles = Tiles;  // last tiles that are bf16 whatever the type
-    static constexpr u32 kMaskWriters = 4;    // arrivals on the first part beside those of the fetchers: one per warp
-    static constexpr int kRows = 4;           // rows of a block that a thread copies chunks of
-    static constexpr i64 kRowBytes = Tiles * 128;
-    using Blocks = Ahead<Tiles, kRowBytes, false>;
-    using Block = typename Blocks::Block;
-    static constexpr bool kScattered = Scattered;
-    static constexpr bool kPublishFirst = false;
-    static constexpr bool kStored = false;
-    static constexpr bool kQuarters = false;
-    static constexpr bool kTwoStreams = false;
-
-    const u8* source[kRows];
-    u32 valid = 0;  // bit i: row i is there
-
-    // Which of the warp's 16 keys row i of this thread is, as a lane of Block.
-    static __device__ __forceinline__ u32 lane_of(int i, u32 t) { return i * 4 + t % 32 / 8; }
-
-    __device__ __forceinline__ void locate(const SparseAttendArgs& args, const Block& c, u32 t) {
-        const SelectionView& s = c.stream(args);
-        valid = 0;
-#pragma unroll
-        for (int i = 0; i < kRows; ++i) {
-            const i32 slot = __shfl_sync(ptx::kFullMask, c.slot, lane_of(i, t));
-            valid |= slot >= 0 ? 1u << i : 0u;
-            source[i] = slot >= 0 ? page_of(s, slot) + (slot & s.page_mask) * kRowBytes + t % 8 * 16 : s.base;
-        }
-    }
-
-    __device__ __forceinline__ void copy_tiles(u32 base, u32 t, int from, int to) const {
-#pragma unroll
-        for (int tile = from; tile < to; ++tile) {
-#pragma unroll
-            for (int i = 0; i < kRows; ++i) {
-                const u32 key = Block::own_key(t / 32 * 32 + lane_of(i, t));
-                ptx::copy_16(base + tile * kTileBytes + tile_byte(key, t % 8), source[i] + tile * 128, valid >> i & 1);
-            }
-        }
-    }
-
-    static __device__ __forceinline__ void run(const SparseAttendArgs& args, Storage<Tiles>& shared, u32 t) {
-        u32 done = 0, queries = 0;  // blocks, and queries of 64 heads
-        CopiedRows rows;
-        Blocks ahead(args);
-        Block now = ahead.next(args, t), next = ahead.next(args, t), third = ahead.next(args, t);
-        now.settle(args);
-        next.settle(args);
-        for (; now.there(); ++done) {
-            const u32 b = done & 1, parity = (done >> 1 & 1) ^ 1, base = ptx::shared_address(shared.k[b]);
-            const u32 mask = now.mask();
-            rows.locate(args, now, t);
-            ptx::barrier_wait(ptx::shared_address(&shared.k_empty[b][0]), parity);
-            if (t % 32 == 0) {
-                write_mask(shared.valid[b], t / 32, mask);
-                ptx::barrier_arrive(ptx::shared_address(&shared.k_full[b][0]));
-            }
-            rows.copy_tiles(base, t, 0, kPartTiles[1]);
-            ptx::copies_arrive(ptx::shared_address(&shared.k_full[b][0]));
-            if (now.fresh()) {  // their place may be free later than the keys'
-                const Unit u = unit_at(args, Share(args), now.unit());
-                ptx::barrier_wait(ptx::shared_address(&shared.q_empty), (queries & 1) ^ 1);
-                Queries<CopiedRows>::ask(args, shared, u.row, u.head, t);
-                ++queries;
-            }
-            ptx::barrier_wait(ptx::shared_address(&shared.k_empty[b][1]), parity);
-            rows.copy_tiles(base, t, kPartTiles[1], Tiles);
-            ptx::copies_arrive(ptx::shared_address(&shared.k_full[b][1]));
-            third.settle(args);
-            now = next;
-            next = third;
-            third = ahead.next(args, t);
         }
     }
 };

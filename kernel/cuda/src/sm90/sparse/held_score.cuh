@@ -54,8 +54,13 @@ struct HeldScoreGroup : Softmax<ptx::Bf16> {
         ptx::barrier_wait(ptx::shared_address(&shared.side_empty[side.at]), side.parity ^ 1);
     }
 
-    // Takes the queries of a unit out of the ring. A warp frees a quarter only after a barrier of the group, as each of
-    // its lanes has read.
+    // A quarter of the queries is free, as far as this thread read it.
+    __device__ __forceinline__ void free_quarter(u32 part) {
+        ptx::barrier_arrive(
+            ptx::shared_address(&shared.empty[typename Storage::Quarter(entry * kQuarters + part).at]));
+    }
+
+    // Takes the queries of a unit out of the ring.
     __device__ __forceinline__ void take_queries() {
 #pragma unroll
         for (int part = 0; part < kHeldQuarters; ++part) {
@@ -70,7 +75,7 @@ struct HeldScoreGroup : Softmax<ptx::Bf16> {
         ptx::group_sync<1, 128>();  // no warp's scores read the queries before any more
 #pragma unroll
         for (u32 part = 0; part < kHeldQuarters; ++part) {
-            arrive(shared.empty[typename Storage::Quarter(entry * kQuarters + part).at]);
+            free_quarter(part);
         }
         copy_fragments(from, to);
         copy_fragments(from + kTileBytes, to + kTileBytes);
@@ -81,9 +86,8 @@ struct HeldScoreGroup : Softmax<ptx::Bf16> {
         }
         ptx::fence_async_proxy();
         ptx::group_sync<1, 128>();
-        arrive(shared.empty[typename Storage::Quarter(entry * kQuarters + kHeldQuarters).at]);
-        arrive(shared.side_empty[typename Storage::Side(entry).at]);
-        arrive(shared.side_empty[typename Storage::Side(entry).at]);
+        free_quarter(kHeldQuarters);
+        ptx::barrier_arrive(ptx::shared_address(&shared.side_empty[typename Storage::Side(entry).at]), 2);
         arrive(shared.scored[entry % kSteps]);
         ptx::barrier_arrive(ptx::shared_address(&shared.weighted[entry % kSteps]));
         ++entry;
@@ -172,14 +176,9 @@ struct HeldScoreGroup : Softmax<ptx::Bf16> {
     }
 
     __device__ __forceinline__ void run() {
-        u32 u = Share(args).first;
-        i32 length = held_length(args, u);
-#pragma unroll 1
-        for (; u < Share(args).end; u += Share(args).step) {
-            const HeldUnit unit(args, u, length);
-            length = held_length(args, u + Share(args).step);
+        each_held_unit(args, [&](u32, const HeldUnit& unit) {
             if (unit.blocks == 0) {
-                continue;
+                return;
             }
             if (unit.fresh) {
                 take_queries();
@@ -194,7 +193,7 @@ struct HeldScoreGroup : Softmax<ptx::Bf16> {
                 weigh(s, valid, left == unit.blocks);
             }
             finish();
-        }
+        });
     }
 
     // Hands what the softmax of a unit has found to the value groups.

@@ -42,10 +42,12 @@ struct Place {
 
 // Who waits for whom. full: the fetchers have filled a quarter. empty: the value group that has the columns is done
 // with them, or the score group with queries. side_empty: both value groups have read the weights, or the score group
-// has what it needs of queries. weighted: weights and factors of a block are there. scored: the tensor cores have taken
-// the last products of a block's scores. Entry e of the ring has quarters 4 * e and following, side tile, turn and
-// step e of their rings, whether it is keys or queries, so that its number says all phases. Every phase is waited for.
-// final: units with keys.
+// has what it needs of queries. Both count the threads of a group: who reads by the tensor cores alone arrives once
+// for a warp, who reads queries or factors by itself for itself. A warp's barrier and one arrival order those reads as
+// well, but racecheck does not see that a read of one lane is before the arrival of another. weighted: weights and
+// factors of a block are there. scored: the tensor cores have taken the last products of a block's scores. Entry e of
+// the ring has quarters 4 * e and following, side tile, turn and step e of their rings, whether it is keys or queries,
+// so that its number says all phases. Every phase is waited for. final: units with keys.
 template <int Tiles>
 struct HeldStorage {
     using Shape = HeldShape<Tiles>;
@@ -87,10 +89,10 @@ __device__ __forceinline__ void init_barriers(HeldStorage<Tiles>& shared) {
     constexpr u32 kWarps = 4, kGroup = 128;
     for (u32 b = 0; b < HeldShape<Tiles>::kRing; ++b) {
         ptx::barrier_init(ptx::shared_address(&shared.full[b]), kFetchers + kWarps);
-        ptx::barrier_init(ptx::shared_address(&shared.empty[b]), kWarps);
+        ptx::barrier_init(ptx::shared_address(&shared.empty[b]), kGroup);
     }
     for (u32 b = 0; b < HeldShape<Tiles>::kSides; ++b) {
-        ptx::barrier_init(ptx::shared_address(&shared.side_empty[b]), 2 * kWarps);
+        ptx::barrier_init(ptx::shared_address(&shared.side_empty[b]), 2 * kGroup);
     }
     for (u32 b = 0; b < kSteps; ++b) {
         ptx::barrier_init(ptx::shared_address(&shared.weighted[b]), kGroup);
@@ -99,6 +101,14 @@ __device__ __forceinline__ void init_barriers(HeldStorage<Tiles>& shared) {
     ptx::barrier_init(ptx::shared_address(&shared.final_full), kGroup);
     ptx::barrier_init(ptx::shared_address(&shared.final_empty), 2 * kGroup);
     ptx::barrier_init_fence();
+}
+
+// The arrivals of a warp's threads, after what all of them have done.
+__device__ __forceinline__ void arrive_warp(u64& barrier) {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) {
+        ptx::barrier_arrive(ptx::shared_address(&barrier), 32);
+    }
 }
 
 // A unit of work over one stream, as storage.cuh cuts rows into units. Every group walks through them for itself and
@@ -120,6 +130,19 @@ struct HeldUnit {
 __device__ __forceinline__ i32 held_length(const SparseAttendArgs& args, u32 u) {
     const SelectionView& s = args.streams[0];
     return u < Share(args).end ? s.lens[row_of(args, u) * s.len_stride] : 0;
+}
+
+// Calls each(u, unit) for the units of this thread block.
+template <class Each>
+__device__ __forceinline__ void each_held_unit(const SparseAttendArgs& args, const Each& each) {
+    u32 u = Share(args).first;
+    i32 length = held_length(args, u);
+#pragma unroll 1
+    for (; u < Share(args).end; u += Share(args).step) {
+        const HeldUnit unit(args, u, length);
+        length = held_length(args, u + Share(args).step);
+        each(u, unit);
+    }
 }
 
 }  // namespace sparrow_sparse

@@ -85,24 +85,19 @@ struct HeldValueGroup {
             multiply<64>(o, second, p, first);
             ptx::mma_wait<1>();
             if (!kept) {
-                arrive(shared.empty[quarter]);
+                arrive_warp(shared.empty[quarter]);
             }
             ptx::mma_wait<0>();
             ptx::mma_pin(o);
             if (!kept) {
-                arrive(shared.empty[second]);
+                arrive_warp(shared.empty[second]);
             }
-            arrive(shared.side_empty[side]);
+            ptx::barrier_arrive(ptx::shared_address(&shared.side_empty[side]));  // each thread read factors, too
         }
     }
 
     __device__ __forceinline__ void run() {
-        u32 u = Share(args).first;
-        i32 length = held_length(args, u);
-#pragma unroll 1
-        for (; u < Share(args).end; u += Share(args).step) {
-            const HeldUnit unit(args, u, length);
-            length = held_length(args, u + Share(args).step);
+        each_held_unit(args, [&](u32 u, const HeldUnit& unit) {
             if (unit.blocks == 0) {
                 if (args.segments == 1) {  // the combine looks only at segments that have keys
                     Unit empty;
@@ -111,7 +106,7 @@ struct HeldValueGroup {
                     write_zeros(args, empty, at, Half * kHalfColumns);
                     save(u, kLowest, kLowest, kLowest, kLowest, 0.0f, 0.0f);
                 }
-                continue;
+                return;
             }
             if (unit.fresh) {
                 wait_weighted();  // the queries: every phase is waited for
@@ -127,18 +122,12 @@ struct HeldValueGroup {
             const float m0 = read(shared.base[at.row]), m1 = read(shared.base[at.row + 8]);
             const float sum0 = read(shared.sum[at.row]), sum1 = read(shared.sum[at.row + 8]);
             float f0, f1;
-            if (args.segments == 1) {
-                f0 = final_factor(args, sink0, m0, sum0);
-                f1 = final_factor(args, sink1, m1, sum1);
-            } else {  // sink and value scale enter in the combine
-                f0 = sum0 > 0.0f ? 1.0f / sum0 : 0.0f;
-                f1 = sum1 > 0.0f ? 1.0f / sum1 : 0.0f;
-            }
+            unit_factors(args, sink0, sink1, m0, m1, sum0, sum1, f0, f1);
             save(u, m0, m1, read(shared.largest[at.row]), read(shared.largest[at.row + 8]), sum0, sum1);
             ptx::barrier_arrive(ptx::shared_address(&shared.final_empty));
             ++units;
             write(u, o, f0, f1);
-        }
+        });
         if (leads()) {
             ptx::stores_wait();
         }
@@ -202,8 +191,8 @@ struct HeldValueGroup {
             ptx::stores_commit();
             ptx::stores_read();
         }
-        arrive(shared.empty[quarter]);
-        arrive(shared.empty[second]);
+        arrive_warp(shared.empty[quarter]);
+        arrive_warp(shared.empty[second]);
     }
 };
 

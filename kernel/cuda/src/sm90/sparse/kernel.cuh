@@ -1,5 +1,4 @@
-// Sparse attention of absorbed queries over selected rows of a paged pool: prefill over flat bf16 rows, decode over
-// bf16 or FP8 pages.
+// Sparse attention of absorbed queries over selected FP8 rows of a paged pool; held.cuh has rows of bf16 values.
 //
 // In:    q bf16 [rows, heads * D]; pools of rows of D values, D = 576 (latent and rotary part) or 512 (V4); per row a
 //        list of slots and its length (args.h).
@@ -8,8 +7,7 @@
 //        gridDim-th, or, when rows are cut into segments, consecutive ones. One warpgroup computes scores, softmax
 //        and half of the output columns, one the other half, one fetches rows into two buffers of 64 keys.
 // Bytes: every selected row is read once per 64 heads.
-// H200:  128 heads, top-k 2048: prefill 4096 x 8k / 32k 697 / 620 TFLOP/s, 88 / 79 % of a large matrix product; FP8
-//        decode of 64 / 128 whole rows 82 / 155 us, 56 / 59 %.
+// H200:  128 heads, top-k 2048: decode of 64 / 128 whole rows 82 / 155 us, 56 / 59 % of a large matrix product.
 #pragma once
 
 #include "sm90/sparse/convert.cuh"
@@ -23,15 +21,13 @@ __device__ void attend(const SparseAttendArgs& args) {
     constexpr int Tiles = Rows::Tiles;
     Storage<Tiles>& shared = storage<Tiles>();
     if (threadIdx.x == 0) {
-        init_barriers(shared, Rows::kMaskWriters);
+        init_barriers(shared);
     }
     __syncthreads();
     ptx::wait_for_previous_kernel();
     const u32 group = __shfl_sync(ptx::kFullMask, threadIdx.x / 128, 0);
-    if constexpr (Rows::kStored) {
-        if (group < 2) {
-            Queries<Rows>::take_first(args, shared, threadIdx.x);
-        }
+    if (group < 2) {
+        Queries<Rows>::take_first(args, shared, threadIdx.x);
     }
     if (group == 0) {
         ptx::registers_grow<R::Score>();

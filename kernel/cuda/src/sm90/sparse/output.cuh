@@ -148,6 +148,18 @@ __device__ __forceinline__ float final_factor(const SparseAttendArgs& args, floa
     return sum > 0.0f ? args.value_scale / (sum + exp2_fast(sink - m)) : 0.0f;
 }
 
+// The same for heads row and row + 8 of a unit; of a part of a row, as sink and value scale enter in the combine.
+__device__ __forceinline__ void unit_factors(const SparseAttendArgs& args, float sink0, float sink1, float m0, float m1,
+    float sum0, float sum1, float& f0, float& f1) {
+    if (args.segments == 1) {
+        f0 = final_factor(args, sink0, m0, sum0);
+        f1 = final_factor(args, sink1, m1, sum1);
+    } else {
+        f0 = sum0 > 0.0f ? 1.0f / sum0 : 0.0f;
+        f1 = sum1 > 0.0f ? 1.0f / sum1 : 0.0f;
+    }
+}
+
 // Logarithm of the sum, which is relative to m, and largest score of a row and head.
 __device__ __forceinline__ void write_stats(const SparseAttendArgs& args, i32 row, i32 head, float m, float largest,
     float sum) {

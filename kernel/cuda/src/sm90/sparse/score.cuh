@@ -2,8 +2,8 @@
 //
 // The tensor cores are to have work all the time: behind the product of a block stand the scores of the next one;
 // under the softmax runs the value group's product; and the own product is asked for in two halves, the first while
-// the weights of the second are still computed. Rows that are copied hand their weights over under the first of the
-// next scores; converted rows before them, and free the left half a product earlier.
+// the weights of the second are still computed. Weights are handed over before the next scores are asked for, so that
+// the left half is freed a product earlier.
 #pragma once
 
 #include "sm90/sparse/softmax.cuh"
@@ -24,14 +24,10 @@ struct ScoreGroup : Softmax<typename Rows::Type> {
 
     __device__ __forceinline__ ScoreGroup(const SparseAttendArgs& a, Storage<Tiles>& s) : Base(a), shared(s) {}
 
-    // Asks for the scores of the block in buffer b: the tiles of the first part, and the others. No fence follows the
-    // wait for copies: what completes on the barrier has landed, and a fence here would wait for the products in
-    // flight.
+    // Asks for the scores of the block in buffer b: the tiles of the first part, and the others.
     __device__ __forceinline__ void ask_left(float (&s)[32], u32 b, u32 parity) {
         ptx::barrier_wait(ptx::shared_address(&shared.k_full[b][0]), parity);
-        if constexpr (Rows::kStored) {
-            ptx::fence_async_proxy();
-        }
+        ptx::fence_async_proxy();
         ptx::mma_pin(s);
         ptx::mma_fence();
         multiply_part<0, kPartTiles[1]>(s, b);
@@ -40,9 +36,7 @@ struct ScoreGroup : Softmax<typename Rows::Type> {
 
     __device__ __forceinline__ void ask_right(float (&s)[32], u32 b, u32 parity) {
         ptx::barrier_wait(ptx::shared_address(&shared.k_full[b][1]), parity);
-        if constexpr (Rows::kStored) {
-            ptx::fence_async_proxy();
-        }
+        ptx::fence_async_proxy();
         ptx::mma_fence();
         multiply_part<kPartTiles[1], Tiles>(s, b);
         ptx::mma_commit();
@@ -142,23 +136,13 @@ struct ScoreGroup : Softmax<typename Rows::Type> {
             weigh(s, p, o, valid, b, first, f0, f1);
             first = false;
             ++done;
-            if constexpr (Rows::kPublishFirst) {
-                publish(p, f0, f1, b);
-                ask_left(s, done & 1, done >> 1 & 1);
-                ptx::mma_wait<1>();
-                ptx::mma_pin(o);
-                arrive(shared.k_empty[b][0]);
-                ask_right(s, done & 1, done >> 1 & 1);
-                valid = valid_keys(done & 1);
-            } else {
-                ask_left(s, done & 1, done >> 1 & 1);
-                publish(p, f0, f1, b);
-                ask_right(s, done & 1, done >> 1 & 1);
-                valid = valid_keys(done & 1);
-                ptx::mma_wait<2>();
-                ptx::mma_pin(o);
-                arrive(shared.k_empty[b][0]);
-            }
+            publish(p, f0, f1, b);
+            ask_left(s, done & 1, done >> 1 & 1);
+            ptx::mma_wait<1>();
+            ptx::mma_pin(o);
+            arrive(shared.k_empty[b][0]);
+            ask_right(s, done & 1, done >> 1 & 1);
+            valid = valid_keys(done & 1);
             arrive(shared.scores_done[done & 1]);
             ptx::mma_wait<0>();
             ptx::mma_pin(s);
@@ -205,13 +189,7 @@ struct ScoreGroup : Softmax<typename Rows::Type> {
             const Unit unit = unit_of(args, share, u, lengths);
             lengths = Lengths(args, share, u + share.step);
             float f0, f1;
-            if (args.segments == 1) {
-                f0 = final_factor(args, sink0, m0, sum0);
-                f1 = final_factor(args, sink1, m1, sum1);
-            } else {  // sink and value scale enter in the combine
-                f0 = sum0 > 0.0f ? 1.0f / sum0 : 0.0f;
-                f1 = sum1 > 0.0f ? 1.0f / sum1 : 0.0f;
-            }
+            unit_factors(args, sink0, sink1, m0, m1, sum0, sum1, f0, f1);
             const u32 b = units & 1;
             ptx::barrier_wait(ptx::shared_address(&shared.final_empty[b]), (units >> 1 & 1) ^ 1);
             if (at.lane % 4 == 0) {

@@ -60,16 +60,15 @@ __device__ __forceinline__ Storage<Tiles>& storage() {
     return *reinterpret_cast<Storage<Tiles>*>(dynamic_shared + (misaligned ? 1024 - misaligned : 0));
 }
 
-// Called by one thread before the block's barrier. k_full has an arrival for each fetching thread, and on the left
-// half those of threads that write valid bits apart.
+// Called by one thread before the block's barrier. k_full has an arrival for each fetching thread.
 template <int Tiles>
-__device__ __forceinline__ void init_barriers(Storage<Tiles>& shared, u32 mask_writers) {
+__device__ __forceinline__ void init_barriers(Storage<Tiles>& shared) {
     constexpr u32 kWarps = 4, kGroup = 128;
     ptx::barrier_init(ptx::shared_address(&shared.q_full), kFetchers);
     ptx::barrier_init(ptx::shared_address(&shared.q_empty), kWarps);
     for (int b = 0; b < 2; ++b) {
         for (int part = 0; part < kParts; ++part) {
-            ptx::barrier_init(ptx::shared_address(&shared.k_full[b][part]), kFetchers + (part == 0 ? mask_writers : 0));
+            ptx::barrier_init(ptx::shared_address(&shared.k_full[b][part]), kFetchers);
             ptx::barrier_init(ptx::shared_address(&shared.k_empty[b][part]), part + 1 < kParts ? kWarps : kGroup);
         }
         for (int i = 0; i < 3; ++i) {

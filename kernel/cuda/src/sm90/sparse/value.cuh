@@ -27,9 +27,7 @@ struct ValueGroup {
             const u32 b = done & 1, parity = done >> 1 & 1;
             ptx::barrier_wait(ptx::shared_address(&shared.weights_full[b]), parity);
             ptx::barrier_wait(ptx::shared_address(&shared.k_full[b][1]), parity);
-            if constexpr (Rows::kStored) {
-                ptx::fence_async_proxy();
-            }
+            ptx::fence_async_proxy();
             const bool first = left == unit.blocks - 1;
             const float f0 = *const_cast<const volatile float*>(&shared.factor[b][at.row]);
             const float f1 = *const_cast<const volatile float*>(&shared.factor[b][at.row + 8]);
@@ -55,10 +53,8 @@ struct ValueGroup {
                     ptx::mma_commit();
                 }
             }
-            if constexpr (Rows::kScattered) {
-                scout.fetch(args);
-                scout.look(args, unit, unit.blocks - 1 - left, next_row);
-            }
+            scout.fetch(args);
+            scout.look(args, unit, unit.blocks - 1 - left, next_row);
             if constexpr (Rows::kQuarters) {  // a step has a quarter of the keys
                 ptx::mma_wait<3>();
                 arrive(shared.quarter_empty[b][0]);

@@ -40,27 +40,39 @@ struct SampleBins {
     __device__ __forceinline__ bool placed() const { return width > 0.0f && scale < 1e30f && fabsf(shift) < 1e6f; }
 };
 
-// Bins from three spreads below the mean to five above it, of one quad of scores per lane. Every warp works this out
-// for itself.
+// Of the scores that are neither NaN nor huge among one quad per lane. Every warp works this out for itself. The
+// variance may be below zero by rounding.
+struct Moments {
+    float mean, variance;
+
+    __device__ __forceinline__ explicit Moments(float4 quad) {
+        float ones = 0, sum = 0, squares = 0;
+        visit(quad, [&](float x) {
+            if (fabsf(x) < 1e18f) {
+                ones += 1.0f;
+                sum += x;
+                squares = __fmaf_rn(x, x, squares);
+            }
+        });
+#pragma unroll
+        for (int d = 16; d > 0; d /= 2) {
+            ones += __shfl_xor_sync(ptx::kFullMask, ones, d);
+            sum += __shfl_xor_sync(ptx::kFullMask, sum, d);
+            squares += __shfl_xor_sync(ptx::kFullMask, squares, d);
+        }
+        const float each = __fdividef(1.0f, fmaxf(ones, 1.0f));
+        mean = sum * each;
+        variance = squares * each - mean * mean;
+    }
+};
+
+// Bins from three spreads below the mean to five above it, of one quad of scores per lane.
 template <int Bins>
 __device__ __forceinline__ SampleBins<Bins> place_bins(float4 quad) {
-    float ones = 0, sum = 0, squares = 0;
-    visit(quad, [&](float x) {
-        if (fabsf(x) < 1e18f) {
-            ones += 1.0f;
-            sum += x;
-            squares = __fmaf_rn(x, x, squares);
-        }
-    });
-#pragma unroll
-    for (int d = 16; d > 0; d /= 2) {
-        ones += __shfl_xor_sync(ptx::kFullMask, ones, d);
-        sum += __shfl_xor_sync(ptx::kFullMask, sum, d);
-        squares += __shfl_xor_sync(ptx::kFullMask, squares, d);
-    }
-    const float each = __fdividef(1.0f, fmaxf(ones, 1.0f)), mean = sum * each;
+    const Moments of(quad);
+    const float mean = of.mean;
     // infinite when nothing differs
-    const float variance = fmaxf(squares * each - mean * mean, 0.0f), inverse = rsqrtf(variance);
+    const float variance = fmaxf(of.variance, 0.0f), inverse = rsqrtf(variance);
     const float spread = variance > 0.0f ? variance * inverse : 0.0f;
     SampleBins<Bins> bins{mean - 3.0f * spread, 8.0f * spread, 0.125f * inverse, 0};
     bins.shift = -bins.low * bins.scale;
@@ -113,12 +125,14 @@ __device__ __forceinline__ u32 valid_places(const Row& w, u32 word) {
 }
 
 // Bits of the 32 scores of a word above the interval and inside it. Lane l begins with quad l % 8 of its 128 bytes,
-// so that the eight lanes of a part of the load meet in no bank; the words are turned back at the end.
+// so that the eight lanes of a part of the load meet in no bank; the words are turned back at the end. AtOnce quads are
+// loaded together.
+template <int AtOnce = 8>
 __device__ __forceinline__ void scan_word(const float* scores, u32 lane, const Interval& v, u32& above_bits,
     u32& inside_bits) {
     const float above = score_of(v.high), below = score_of(just_below(v.low));
     u32 a = 0, b = 0;  // the first score in bit 31; a set bit is the sign of threshold - score, which NaN does not have
-#pragma unroll
+#pragma unroll AtOnce
     for (u32 q = 0; q < 8; ++q) {
         const float4 x = reinterpret_cast<const float4*>(scores)[(q + lane) % 8];
         visit(x, [&](float score) {

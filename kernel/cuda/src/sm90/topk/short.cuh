@@ -71,24 +71,10 @@ template <int Bins>
 struct LinearBins {
     float scale, shift;
 
-    // From a quad of sampled scores per lane. Every warp works this out for itself.
+    // From a quad of sampled scores per lane.
     __device__ __forceinline__ LinearBins(float4 quad, const Row& w, u32 k) {
-        float ones = 0, sum = 0, squares = 0;
-        visit(quad, [&](float x) {
-            if (fabsf(x) < 1e18f) {
-                ones += 1.0f;
-                sum += x;
-                squares = __fmaf_rn(x, x, squares);
-            }
-        });
-#pragma unroll
-        for (int d = 16; d > 0; d /= 2) {
-            ones += __shfl_xor_sync(ptx::kFullMask, ones, d);
-            sum += __shfl_xor_sync(ptx::kFullMask, sum, d);
-            squares += __shfl_xor_sync(ptx::kFullMask, squares, d);
-        }
-        const float each = __fdividef(1.0f, fmaxf(ones, 1.0f)), mean = sum * each;
-        const float variance = squares * each - mean * mean;
+        const Moments of(quad);
+        const float mean = of.mean, variance = of.variance;
         // spreads above the mean at which a share k / length of a normal distribution lies beyond
         const float z = 0.5875f * __logf(__fdividef(static_cast<float>(w.length - k), static_cast<float>(k)));
         constexpr float kReach = 2.0f;  // spreads to either side
@@ -375,32 +361,40 @@ struct ShortRows {
         return total;
     }
 
-    // Whether all scores inside are zero, as most are behind a relu. One barrier.
-    __device__ __forceinline__ bool all_zero(const float* scores, const Bits& inside) {
-        u32 other = 0;
+    // Decides scores inside where the last of the `wanted` largest is a zero, as it often is behind a relu: those above
+    // zero win, zeros stay. False when it is another score, and nothing is decided. One barrier.
+    __device__ __forceinline__ bool split_at_zero(const float* scores, u32 wanted, Bits& won, Bits& inside,
+        Inside& in) {
+        const Interval zero{key_of(0.0f), key_of(0.0f), false};
+        u32 above[S::Words], equal[S::Words], count = 0;  // both counts, in halves
 #pragma unroll
         for (int j = 0; j < S::Words; ++j) {
-            const u32 turned = __funnelshift_r(inside.word[j], inside.word[j], lane % 8 * 4);
-            const float4* quads = reinterpret_cast<const float4*>(scores + (j * S::Threads + thread) * 32);
-#pragma unroll 2
-            for (u32 q = 0; q < 8; ++q) {
-                u32 bit = 1u << 4 * q;
-                visit(quads[(q + lane) % 8], [&](float score) {
-                    other |= turned & bit ? __float_as_uint(score) << 1 : 0;
-                    bit <<= 1;
-                });
-            }
+            scan_word<2>(scores + (j * S::Threads + thread) * 32, lane, zero, above[j], equal[j]);
+            above[j] &= inside.word[j];
+            equal[j] &= inside.word[j];
+            count += __popc(above[j]) | __popc(equal[j]) << 16;
         }
-        other = ptx::warp_max(other);
+        count = ptx::warp_sum(count);
         if (lane == 0) {
-            mine.others[warp] = other;
+            mine.others[warp] = count;
         }
         sync();
+        count = 0;
 #pragma unroll
         for (u32 i = 0; i < S::Warps; ++i) {
-            other |= mine.others[i];
+            count += mine.others[i];
         }
-        return other == 0;
+        const u32 larger = count & 0xFFFF, zeros = count >> 16;
+        if (larger > wanted || wanted > larger + zeros) {
+            return false;
+        }
+#pragma unroll
+        for (int j = 0; j < S::Words; ++j) {
+            won.word[j] |= above[j];
+            inside.word[j] = equal[j];
+        }
+        in = Inside{zeros, wanted - larger, true};
+        return true;
     }
 
     // Moves scores inside that are among the `wanted` largest of them to the winners, and leaves those that are not
@@ -502,11 +496,8 @@ struct ShortRows {
                     inside.word[j] &= valid_places(w, j * S::Threads + thread);
                 }
             }
-            if (found.bin == 0 || found.inside > S::List) {
-                in.tied = all_zero(scores, inside);
-                if (!in.tied) {
-                    in = narrow(scores, in.wanted, won, inside);
-                }
+            if ((found.bin == 0 || found.inside > S::List) && !split_at_zero(scores, in.wanted, won, inside, in)) {
+                in = narrow(scores, in.wanted, won, inside);
             }
         }
         const bool paged = words_in_pages(args, w);
@@ -564,7 +555,7 @@ struct ShortRows {
             const u32 slot = i % S::Slots;
             const i32 v = blockIdx.x + i * gridDim.x;
             ptx::barrier_wait(ptx::shared_address(&shared.arrived[slot]), i / S::Slots & 1);
-            const Row w = shared.rows[slot];
+            const Row& w = shared.rows[slot];  // read again where it is needed: registers are scarce
             if (w.whole) {
                 write_whole<S::Threads>(args, v, w, thread);
             } else {
