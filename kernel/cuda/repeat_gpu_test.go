@@ -25,9 +25,20 @@ func sameEveryTime(r *rig, name string, out Ptr, n int64, launch func() error) {
 		if i == 0 {
 			first = got
 		} else if !bytes.Equal(got, first) {
-			r.t.Fatalf("%s: run %d differs from the first", name, i)
+			at := firstDifference(got, first)
+			r.t.Fatalf("%s: run %d differs from the first at byte %d: %x instead of %x", name, i, at,
+				got[at:min(at+16, len(got))], first[at:min(at+16, len(first))])
 		}
 	}
+}
+
+// firstDifference is the first word of four bytes that two outputs of the same size differ in.
+func firstDifference(a, b []byte) int {
+	at := 0
+	for a[at] == b[at] {
+		at++
+	}
+	return at &^ 3
 }
 
 // randomRagged is a ragged problem whose rows see different ranges of the keys.
@@ -46,9 +57,9 @@ func randomRagged(r *rig, rng *rand.Rand, rows, keys, heads int) IndexRagged {
 		KeyCount: int32(keys), Heads: int32(heads)}
 }
 
-// randomPaged is a paged problem whose requests have different lengths.
+// randomPaged is a paged problem whose requests have different lengths. Where they have many blocks they share pages.
 func randomPaged(r *rig, rng *rand.Rand, requests, blocks, nextN, heads int) IndexPaged {
-	pages, rows := requests*blocks, requests*nextN
+	pages, rows := min(requests*blocks, 1000), requests*nextN
 	cache := codes(rng, pages*layout.IndexPageBytes)
 	for p := range pages {
 		for i := range 64 {
@@ -56,9 +67,9 @@ func randomPaged(r *rig, rng *rand.Rand, requests, blocks, nextN, heads int) Ind
 				math.Float32bits(0.01+rng.Float32()))
 		}
 	}
-	table, visible := make([]int32, pages), make([]int32, rows)
-	for i, p := range rng.Perm(pages) {
-		table[i] = int32(p)
+	table, visible := make([]int32, requests*blocks), make([]int32, rows)
+	for i := range table {
+		table[i] = int32(rng.IntN(pages))
 	}
 	for i := range visible {
 		visible[i] = int32(rng.IntN(blocks*64 + 1))
@@ -82,11 +93,17 @@ func TestGPUScoresAreTheSameEveryTime(t *testing.T) {
 			return r.k.ScoreRagged(r.s, x.Heads, &a)
 		})
 		for nextN := 1; nextN <= 4; nextN++ {
-			x := randomPaged(r, rng, 37, 20, nextN, heads)
-			a, err := x.Encode(r.d)
-			check(t, err)
-			sameEveryTime(r, fmt.Sprintf("paged, %d heads, %d rows", heads, nextN), x.Scores, int64(37*nextN*20*64*4),
-				func() error { return r.k.ScorePaged(r.s, x.Heads, &a) })
+			// the second has more keys than the ring of a thread block, several times
+			for _, c := range []struct{ requests, blocks int }{{37, 20}, {12, 1500}} {
+				if testing.Short() && c.blocks > 20 {
+					continue
+				}
+				x := randomPaged(r, rng, c.requests, c.blocks, nextN, heads)
+				a, err := x.Encode(r.d)
+				check(t, err)
+				sameEveryTime(r, fmt.Sprintf("paged, %d heads, %d rows, %d blocks", heads, nextN, c.blocks), x.Scores,
+					int64(c.requests*nextN*c.blocks*64*4), func() error { return r.k.ScorePaged(r.s, x.Heads, &a) })
+			}
 		}
 	}
 }
