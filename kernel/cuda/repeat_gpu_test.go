@@ -25,20 +25,10 @@ func sameEveryTime(r *rig, name string, out Ptr, n int64, launch func() error) {
 		if i == 0 {
 			first = got
 		} else if !bytes.Equal(got, first) {
-			at := firstDifference(got, first)
-			r.t.Fatalf("%s: run %d differs from the first at byte %d: %x instead of %x", name, i, at,
-				got[at:min(at+16, len(got))], first[at:min(at+16, len(first))])
+			sameBytes(r.t, fmt.Sprintf("%s: run %d, beside the first", name, i), got, first)
+			r.t.FailNow()
 		}
 	}
-}
-
-// firstDifference is the first word of four bytes that two outputs of the same size differ in.
-func firstDifference(a, b []byte) int {
-	at := 0
-	for a[at] == b[at] {
-		at++
-	}
-	return at &^ 3
 }
 
 // randomRagged is a ragged problem whose rows see different ranges of the keys.
