@@ -434,6 +434,9 @@ func rotatePairsavx512(a *vecArgs)
 func rotateQuantavx512(a *quantArgs)
 
 //go:noescape
+func rowFP4(a *rowArgs)
+
+//go:noescape
 func rowsBF161x1avx2(a *rowsArgs)
 
 //go:noescape
@@ -636,9 +639,6 @@ func stream8(a *streamArgs)
 
 //go:noescape
 func stream8scaled(a *streamArgs)
-
-//go:noescape
-func streamFP4x1(a *streamArgs)
 
 //go:noescape
 func streamFP4x16(a *streamArgs)

@@ -74,7 +74,10 @@ func tiledFP4(c Cut, b []byte, ldw int, scale []byte, ldScale int) {
 	defer releaseTiles(ts)
 	ts.ready()
 	u := streamUnits{each: 2 * blockW, depth: w.k}
-	if c.X.tiles() > 1 {
+	switch {
+	case c.X.rows == 1:
+		u.each = tileSide
+	case c.X.tiles() > 1:
 		u.each = blockW
 	}
 	most := max(u.each, min(mostRowsFP4, streamBlocks*blockW*blockFP4/w.k))
@@ -108,9 +111,14 @@ func (ts *tileScratch) unitsFP4(c *Cut, w *nibbleWeights, u streamUnits) {
 		sized(&n.y, (c.M1-c.M0)*u.rows)
 	}
 	for m := c.M0; m < c.M1; m += c.X.rows {
-		ts.aheadOf(c, u, aheadRows{first: uintptr(at(w.b, u.row*w.ld)), ld: w.ld, size: w.k / 2, all: w.k / 2})
-		ts.flow.aheadScales = uintptr(at(w.scales, u.row*w.ldScale)) + uintptr(u.rows*w.ldScale)
-		ts.timesFP4(c, m, at(w.b, u.row*w.ld), w.ld, u)
+		aheadScales := uintptr(at(w.scales, u.row*w.ldScale)) + uintptr(u.rows*w.ldScale)
+		if c.X.rows == 1 {
+			ts.rowFP4(c, m, at(w.b, u.row*w.ld), w.ld, u, aheadScales)
+		} else {
+			ts.aheadOf(c, u, aheadRows{first: uintptr(at(w.b, u.row*w.ld)), ld: w.ld, size: w.k / 2, all: w.k / 2})
+			ts.flow.aheadScales = aheadScales
+			ts.timesFP4(c, m, at(w.b, u.row*w.ld), w.ld, u)
+		}
 		if whole {
 			ts.foldFP4(c, m, c.Y[(m-c.M0)*c.Ldy+u.row:], c.Ldy, u.rows, c.Add)
 		} else {
@@ -159,10 +167,16 @@ func (ts *tileScratch) windowsBelow(c *Cut, w *nibbleWeights, u streamUnits) {
 			n.pickBelow(i, p.row)
 		}
 		for m := c.M0; m < c.M1; m += c.X.rows {
-			ts.aheadOf(&Cut{N: u.each}, unit, aheadRows{first: uintptr(at(n.codes, 0)), ld: stride, size: stride,
-				all: stride})
-			ts.flow.aheadScales = uintptr(at(n.scales, 0))
-			ts.timesFP4(c, m, at(n.codes, 0), stride, unit)
+			if c.X.rows == 1 {
+				alone := *c
+				alone.N, alone.Next = u.each, nil
+				ts.rowFP4(&alone, m, at(n.codes, 0), stride, unit, uintptr(at(n.scales, 0)))
+			} else {
+				ts.aheadOf(&Cut{N: u.each}, unit, aheadRows{first: uintptr(at(n.codes, 0)), ld: stride, size: stride,
+					all: stride})
+				ts.flow.aheadScales = uintptr(at(n.scales, 0))
+				ts.timesFP4(c, m, at(n.codes, 0), stride, unit)
+			}
 			ts.foldFP4(c, m, n.part, u.each, u.each, false)
 			for r := range min(c.X.rows, c.M1-m) {
 				to, part := y[(m-c.M0+r)*u.rows:][:u.rows], n.part[r*u.each:][:u.each]
@@ -233,6 +247,49 @@ func (ts *tileScratch) timesFP4(c *Cut, m int, w unsafe.Pointer, ld int, u strea
 	runKernel(streamKernelsFP4[x.rows], a)
 }
 
+// Cursors of the kernel for one row of x, the bytes of a run and the lines of it that are prefetched ahead.
+const (
+	cursorsFP4 = 8
+	runFP4     = 32 << 10
+	aheadFP4   = 16
+)
+
+// rowFP4 multiplies row m of x by rows at w, ld bytes apart, whose windows are known.
+func (ts *tileScratch) rowFP4(c *Cut, m int, w unsafe.Pointer, ld int, u streamUnits, aheadScales uintptr) {
+	a, x := &ts.row, c.X
+	blocks := (u.depth + blockFP4 - 1) / blockFP4
+	size, groups := blocks*blockFP4/2, blocks*blockFP4/GroupFP4
+	a.x, a.blocks, a.nextW = at(x.mem[:cap(x.mem)], m*x.groupBytes()), blocks, ld-size
+	a.aheadScales = aheadScales
+	runOf := func(rows int) int { return max(1, min(runFP4/ld, rows/cursorsFP4)) }
+	for row := 0; row < u.rows; {
+		run := runOf(u.rows - row)
+		a.w, a.run, a.rows = unsafe.Add(w, row*ld), run*ld, run
+		a.windows, a.runWindows = at(ts.nibbles.windows, row*groups), run*groups
+		a.sums = at(ts.sums, row*8)
+		for i := range a.places {
+			a.places[i] = i * run * 8
+		}
+		lines := min(aheadFP4, run*blocks)
+		a.ahead, a.leftAhead = uintptr(a.w)+uintptr(64*lines), run*blocks-lines
+		row += cursorsFP4 * run
+		a.next, a.runNext = uintptr(w)+uintptr(row*ld), a.run
+		switch {
+		case row < u.rows:
+			a.runNext = runOf(u.rows-row) * ld
+		case u.row+u.rows < c.N:
+		case len(c.Next) > 0:
+			a.next = uintptr(at(c.Next, 0))
+		default:
+			a.next = uintptr(a.w)
+		}
+		if a.leftAhead == 0 {
+			a.ahead, a.leftAhead = a.next, -1
+		}
+		runKernel(rowFP4, a)
+	}
+}
+
 // foldFP4 writes the sums of rows of weights, whole tiles, by the group of x from row m on.
 func (ts *tileScratch) foldFP4(c *Cut, m int, y []float32, ldy, rows int, add bool) {
 	a, x := &ts.fold, c.X
@@ -248,7 +305,7 @@ func (ts *tileScratch) foldFP4(c *Cut, m int, y []float32, ldy, rows int, add bo
 // streamKernelsFP4 and foldKernelsFP4 are by rows of a group of x.
 var (
 	streamKernelsFP4 = map[int]func(*streamArgs){
-		1: streamFP4x1, fewRows: streamFP4x4, halfRows: streamFP4x8, GroupRows: streamFP4x16,
+		fewRows: streamFP4x4, halfRows: streamFP4x8, GroupRows: streamFP4x16,
 	}
 	foldKernelsFP4 = map[int]func(*foldArgs){
 		1: foldPlanesOne, fewRows: foldPlanesFour, halfRows: foldPlanesEight, GroupRows: foldPlanesSixteen,

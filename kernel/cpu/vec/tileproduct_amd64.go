@@ -28,6 +28,7 @@ type tileScratch struct {
 	flow    streamArgs
 	scales  [1 + streamBlocks]streamScale // of the streaming kernel; the first is a placeholder
 	nibbles nibbleTiles
+	row     rowArgs
 	fill    fillArgs
 	pack    packArgs
 	fold    foldArgs
@@ -59,6 +60,7 @@ func releaseTiles(ts *tileScratch) {
 	ts.tiles.w, ts.tiles.x, ts.fold.y = nil, nil, nil
 	ts.single = Columns{}
 	ts.flow.w, ts.flow.x, ts.flow.scales, ts.nibbles.args.scale = nil, nil, nil, nil
+	ts.row.w, ts.row.x = nil, nil
 	tileScratches.put(ts)
 }
 

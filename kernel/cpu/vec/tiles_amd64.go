@@ -95,6 +95,26 @@ type streamArgs struct {
 	aheadScales uintptr // scales of e2m1 to prefetch, one after the other
 }
 
+// rowArgs: a row of x by rows of e2m1 codes, which eight cursors read at once, each a run of rows.
+type rowArgs struct {
+	w, x       unsafe.Pointer
+	run        int            // from the rows of one cursor to those of the next
+	nextW      int            // from the end of a row to the next one
+	windows    unsafe.Pointer // [rows, blocks, 4] bytes
+	runWindows int            // as run
+	rows       int            // of a run; the kernel counts down
+	blocks     int            // of 128 columns
+	sums       unsafe.Pointer // [8, rows, 2] int32: of the first cursor; the kernel advances it
+	places     [8]int         // of each cursor's sums, from there
+
+	// What to prefetch at eight cursors. None of the addresses needs to be in range.
+	ahead       uintptr
+	leftAhead   int     // lines to prefetch there at each cursor, before those from next on
+	next        uintptr //
+	runNext     int     // as run, from next on
+	aheadScales uintptr // scales to prefetch, one after the other
+}
+
 // windowArgs: e8m0 scales of rows of e2m1 weights, to be brought into windows.
 type windowArgs struct {
 	scale     unsafe.Pointer

@@ -9,8 +9,8 @@ import "fmt"
 //
 // A step of the tiles is 64 elements: of every 128 elements first the even ones, then the odd ones, as the codes of
 // weights lie in bytes. Line l of a step holds elements 8l, 8l+2, 8l+4 and 8l+6, or those after them. A step is 16
-// lines of two words for one row, of 2n for n rows (the first planes of all rows, then the second), and for sixteen
-// rows two tiles, one of each plane.
+// lines of 2n words for n rows (the first planes of all rows, then the second), and for sixteen rows two tiles, one of
+// each plane. That of a single row, which is multiplied without tiles, is the sixteen words of each plane.
 func (e *emitter) emitPlanes() {
 	e.raw("")
 	e.constant("planeSigns", 0x8080)
@@ -23,7 +23,6 @@ func (e *emitter) emitPlanes() {
 	}
 	e.table("planeOrder", order)
 	for half := range 2 {
-		e.laneWords(fmt.Sprintf("planeWords%d", half), func(i int) int { return 8*half + i/2 + i%2*16 })
 		e.laneWords(fmt.Sprintf("planeSums%d", half), func(i int) int { return 2*i + half })
 	}
 	e.planePeaks()
@@ -183,11 +182,9 @@ func (e *emitter) packPlanes(rows int) {
 		e.op("MOVQ packArgs_rows(AX), BX")
 		e.op("VBROADCASTSS packArgs_scales(AX), Z%d", scale)
 		row()
-		for half := range 2 {
+		for plane := range 2 {
 			for step := range 2 {
-				e.op("VMOVDQU64 planeWords%d<>(SB), Z0", half)
-				e.op("VPERMI2D Z%d, Z%d, Z0", planeReg(1, step), planeReg(0, step))
-				e.op("VMOVDQU64 Z0, %d(DI)", 128*step+64*half)
+				e.op("VMOVDQU64 Z%d, %d(DI)", planeReg(plane, step), 128*step+64*plane)
 			}
 		}
 		e.op("ADDQ $%d, DI", 2*128)

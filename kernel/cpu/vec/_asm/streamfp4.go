@@ -26,20 +26,29 @@ import "fmt"
 //	BX scales to prefetch
 //	Z29 which window goes to each byte, Z30 the bits of a code, Z31 table of values
 func (e *emitter) emitStreamsFP4() {
-	lanes, values := make([]byte, 64), make([]byte, 64)
+	lanes := make([]byte, 64)
 	for i := range lanes {
 		lanes[i] = byte(i / 16)
+	}
+	e.table("windowOfLane", lanes)
+	e.table("nibbleValues", windowTable())
+	for _, rows := range []int{16, 8, 4} {
+		(&streamFP4{stream: &stream{emitter: e}, rows: rows}).write()
+	}
+	e.emitRowFP4()
+}
+
+// windowTable is twice the value of every code times the four powers of a window.
+func windowTable() []byte {
+	values := make([]byte, 64)
+	for i := range values {
 		v := [8]int{0, 1, 2, 3, 4, 6, 8, 12}[i%8] << (i / 16)
 		if i%16 > 7 {
 			v = -v
 		}
 		values[i] = byte(v)
 	}
-	e.table("windowOfLane", lanes)
-	e.table("nibbleValues", values)
-	for _, rows := range []int{16, 8, 4, 1} {
-		(&streamFP4{stream: &stream{emitter: e}, rows: rows}).write()
-	}
+	return values
 }
 
 // streamFP4 is a kernel for one group of rows of x. It shares the prefetching of stream.
