@@ -178,7 +178,7 @@ func (ts *tileScratch) fetchAhead(first uintptr, ld, rows, run int) {
 func (ts *tileScratch) streamDepth(c *Cut, w *panelWeights, u streamUnits, from, depth int) {
 	a, x := &ts.flow, c.X
 	ts.flowShapes(x)
-	a.w, a.ldw, a.lower, a.nextW = at(w.b, u.row*w.ld+from), w.ld, blockW*w.ld, u.each*w.ld-depth
+	a.w, a.ldw, a.nextW = at(w.b, u.row*w.ld+from), w.ld, u.each*w.ld-depth
 	a.x = at(x.mem[:cap(x.mem)], c.M0/x.rows*x.groupBytes()+from/stepDepth*x.stepBytes())
 	a.panel, a.sums, a.scales = at(ts.panel, 0), at(ts.sums, 0), unsafe.Pointer(&ts.scales[1])
 	a.units, a.blocks = u.rows/u.each, depth/scaleBlock

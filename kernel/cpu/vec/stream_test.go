@@ -113,7 +113,7 @@ func TestTiledUnitsFP4(t *testing.T) {
 	const rows = 33
 	for _, s := range []struct{ k, cols int }{
 		{128, 1200}, {256, 640}, {384, 205}, {1024, 600}, {1152, 97}, {1090, 130}, {8192 + 384 + 6, 70}, {4096, 64},
-		{2048, 96},
+		{2048, 96}, {4096, 200}, {4096 + 1024, 136},
 	} {
 		for _, powers := range []int{4, 16, 0} {
 			extreme := powers == 0

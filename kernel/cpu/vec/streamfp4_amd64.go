@@ -73,12 +73,9 @@ func tiledFP4(c Cut, b []byte, ldw int, scale []byte, ldScale int) {
 	ts := tileScratches.get()
 	defer releaseTiles(ts)
 	ts.ready()
-	u := streamUnits{each: 2 * blockW, depth: w.k}
-	switch {
-	case c.X.rows == 1:
+	u := streamUnits{each: blockW, depth: w.k}
+	if c.X.rows == 1 {
 		u.each = tileSide
-	case c.X.tiles() > 1:
-		u.each = blockW
 	}
 	most := max(u.each, min(mostRowsFP4, streamBlocks*blockW*blockFP4/w.k))
 	for ; u.row < c.N; u.row += u.rows {
@@ -96,28 +93,21 @@ func tiledFP4(c Cut, b []byte, ldw int, scale []byte, ldScale int) {
 func (ts *tileScratch) unitsFP4(c *Cut, w *nibbleWeights, u streamUnits) {
 	n := &ts.nibbles
 	n.reserve(u.rows, w)
-	n.window(w.scales[u.row*w.ldScale:], w.ldScale, w.groups(), u.rows, true)
-	n.picked = n.picked[:0]
-	for r := 0; ; r++ { // few rows have a mark
-		next := bytes.IndexByte(n.below[r:], 1)
-		if next < 0 {
-			break
-		}
-		r += next
-		n.pickBelow(r, r)
+	found, soon := u.rows, u.rows
+	if c.X.rows > 1 { // the kernel finds windows too, and needs scales earlier
+		found, soon = u.each, 3*u.each
 	}
-	whole := len(n.picked) == 0
-	if !whole {
-		sized(&n.y, (c.M1-c.M0)*u.rows)
-	}
+	n.window(w.scales[u.row*w.ldScale:], w.ldScale, w.groups(), found, true)
+	ts.findRest(w, u, found)
+	codes := codesFP4{first: at(w.b, u.row*w.ld), ld: w.ld,
+		soon: uintptr(at(w.scales, u.row*w.ldScale)) + uintptr(soon*w.ldScale)}
+	whole := true
 	for m := c.M0; m < c.M1; m += c.X.rows {
-		aheadScales := uintptr(at(w.scales, u.row*w.ldScale)) + uintptr(u.rows*w.ldScale)
-		if c.X.rows == 1 {
-			ts.rowFP4(c, m, at(w.b, u.row*w.ld), w.ld, u, aheadScales)
-		} else {
-			ts.aheadOf(c, u, aheadRows{first: uintptr(at(w.b, u.row*w.ld)), ld: w.ld, size: w.k / 2, all: w.k / 2})
-			ts.flow.aheadScales = aheadScales
-			ts.timesFP4(c, m, at(w.b, u.row*w.ld), w.ld, u)
+		ts.timesFP4(c, m, codes, u)
+		if m == c.M0 {
+			if whole = !n.pickMarked(); !whole {
+				sized(&n.y, (c.M1-c.M0)*u.rows)
+			}
 		}
 		if whole {
 			ts.foldFP4(c, m, c.Y[(m-c.M0)*c.Ldy+u.row:], c.Ldy, u.rows, c.Add)
@@ -128,6 +118,21 @@ func (ts *tileScratch) unitsFP4(c *Cut, w *nibbleWeights, u streamUnits) {
 	if !whole {
 		ts.windowsBelow(c, w, u)
 	}
+}
+
+// findRest makes the kernel find the windows of the rows behind the first ones.
+func (ts *tileScratch) findRest(w *nibbleWeights, u streamUnits, first int) {
+	a, n := &ts.flow, &ts.nibbles
+	if a.findLeft = u.rows - first; a.findLeft == 0 {
+		return
+	}
+	groups := w.groups()
+	a.findScales, a.findLd = uintptr(at(w.scales, (u.row+first)*w.ldScale)), w.ldScale
+	a.findWindows = uintptr(at(n.windows, first*w.blocks()*blockFP4/GroupFP4))
+	a.findExponents, a.findBelow = uintptr(at(n.exponents, first)), uintptr(at(n.below, first))
+	a.findTable = unsafe.Pointer(&exponentsFP4)
+	a.findRegisters = (groups - 1) / 64
+	a.findMask = math.MaxUint64 >> (64 - (groups - 64*a.findRegisters))
 }
 
 // copiesFP4 multiplies copies of rows that are no unit or no whole blocks.
@@ -152,7 +157,7 @@ func (ts *tileScratch) windowsBelow(c *Cut, w *nibbleWeights, u streamUnits) {
 	n.codes = sizedBytes(&n.codes, u.each*stride)
 	n.scales = sizedBytes(&n.scales, u.each*groups)
 	n.part = sized(&n.part, c.X.rows*u.each)
-	unit := streamUnits{rows: u.each, each: u.each, depth: u.depth}
+	unit, alone := streamUnits{rows: u.each, each: u.each, depth: u.depth}, Cut{X: c.X, N: u.each}
 	for from := 0; from < len(n.picked); {
 		batch := n.picked[from:min(from+u.each, len(n.picked))]
 		from += len(batch)
@@ -167,16 +172,7 @@ func (ts *tileScratch) windowsBelow(c *Cut, w *nibbleWeights, u streamUnits) {
 			n.pickBelow(i, p.row)
 		}
 		for m := c.M0; m < c.M1; m += c.X.rows {
-			if c.X.rows == 1 {
-				alone := *c
-				alone.N, alone.Next = u.each, nil
-				ts.rowFP4(&alone, m, at(n.codes, 0), stride, unit, uintptr(at(n.scales, 0)))
-			} else {
-				ts.aheadOf(&Cut{N: u.each}, unit, aheadRows{first: uintptr(at(n.codes, 0)), ld: stride, size: stride,
-					all: stride})
-				ts.flow.aheadScales = uintptr(at(n.scales, 0))
-				ts.timesFP4(c, m, at(n.codes, 0), stride, unit)
-			}
+			ts.timesFP4(&alone, m, codesFP4{first: at(n.codes, 0), ld: stride, soon: uintptr(at(n.scales, 0))}, unit)
 			ts.foldFP4(c, m, n.part, u.each, u.each, false)
 			for r := range min(c.X.rows, c.M1-m) {
 				to, part := y[(m-c.M0+r)*u.rows:][:u.rows], n.part[r*u.each:][:u.each]
@@ -202,7 +198,7 @@ func (ts *tileScratch) windowsBelow(c *Cut, w *nibbleWeights, u streamUnits) {
 
 // reserve allocates memory for the windows of rows.
 func (n *nibbleTiles) reserve(rows int, w *nibbleWeights) {
-	n.windows = sizedBytes(&n.windows, rows*w.blocks()*blockFP4/GroupFP4)
+	n.windows = sizedBytes(&n.windows, rows*w.blocks()*blockFP4/GroupFP4+pairLanes) // kernels load whole registers
 	n.largest, n.below = sizedBytes(&n.largest, rows), sizedBytes(&n.below, rows)
 	n.exponents = sized(&n.exponents, rows)
 }
@@ -225,6 +221,19 @@ func (n *nibbleTiles) window(scales []byte, ld, groups, rows int, first bool) {
 	runKernel(windowsFP4, a)
 }
 
+// pickMarked picks the rows with scales below their first window, and reports whether there are any.
+func (n *nibbleTiles) pickMarked() bool {
+	n.picked = n.picked[:0]
+	for r := 0; ; r++ { // few rows have a mark
+		next := bytes.IndexByte(n.below[r:], 1)
+		if next < 0 {
+			return len(n.picked) > 0
+		}
+		r += next
+		n.pickBelow(r, r)
+	}
+}
+
 // pickBelow picks a row, whose window is window i, for the next window if it has scales for that. NaN stays what it
 // is.
 func (n *nibbleTiles) pickBelow(i, row int) {
@@ -233,62 +242,80 @@ func (n *nibbleTiles) pickBelow(i, row int) {
 	}
 }
 
-// timesFP4 multiplies the group of x from row m on by units of rows at w, ld bytes apart, whose windows are known.
-func (ts *tileScratch) timesFP4(c *Cut, m int, w unsafe.Pointer, ld int, u streamUnits) {
+// codesFP4 is rows of codes, ld bytes apart, and the scales that the kernel prefetches meanwhile.
+type codesFP4 struct {
+	first unsafe.Pointer
+	ld    int
+	soon  uintptr // may be out of range
+}
+
+// timesFP4 multiplies the group of x from row m on by units of rows, the first of which have windows.
+func (ts *tileScratch) timesFP4(c *Cut, m int, w codesFP4, u streamUnits) {
+	if c.X.rows == 1 {
+		ts.rowFP4(c, m, w, u)
+		return
+	}
 	a, x := &ts.flow, c.X
+	ts.aheadOf(c, u, aheadRows{first: uintptr(w.first), ld: w.ld, size: u.depth / 2, all: u.depth / 2})
 	ts.flowShapes(x)
+	a.aheadScales = w.soon
 	a.blocks = (u.depth + blockFP4 - 1) / blockFP4
+	a.findEach = (blockW + a.blocks - 1) / a.blocks
 	groups := a.blocks * blockFP4 / GroupFP4
-	a.w, a.ldw, a.lower, a.nextW = w, ld, blockW*ld, u.each*ld-a.blocks*blockFP4/2
+	a.w, a.ldw, a.nextW = w.first, w.ld, u.each*w.ld-a.blocks*blockFP4/2
 	a.x = at(x.mem[:cap(x.mem)], m/x.rows*x.groupBytes())
 	a.panel, a.sums, a.scales = at(ts.panel, 0), at(ts.sums, 0), at(ts.nibbles.windows, 0)
-	a.ldScale, a.lowerScales, a.nextScales = groups, blockW*groups, (u.each-1)*groups
+	a.ldScale, a.nextScales = groups, (u.each-1)*groups
 	a.units, a.left = u.rows/u.each, a.blocks
 	runKernel(streamKernelsFP4[x.rows], a)
 }
 
-// Cursors of the kernel for one row of x, the bytes of a run and the lines of it that are prefetched ahead.
+// The kernel for one row of x reads weights at eight cursors, each of which has a run of adjacent rows and prefetches
+// what it comes to sixteen lines later. Longer runs, a multiple of 128 KiB apart, would have the same place in the L2
+// cache.
 const (
 	cursorsFP4 = 8
 	runFP4     = 32 << 10
 	aheadFP4   = 16
 )
 
-// rowFP4 multiplies row m of x by rows at w, ld bytes apart, whose windows are known.
-func (ts *tileScratch) rowFP4(c *Cut, m int, w unsafe.Pointer, ld int, u streamUnits, aheadScales uintptr) {
+// runRows is the rows of a run where so many are left.
+func (w codesFP4) runRows(left int) int { return max(1, min(runFP4/w.ld, left/cursorsFP4)) }
+
+// rowFP4 multiplies row m of x by rows whose windows are known.
+func (ts *tileScratch) rowFP4(c *Cut, m int, w codesFP4, u streamUnits) {
 	a, x := &ts.row, c.X
-	blocks := (u.depth + blockFP4 - 1) / blockFP4
-	size, groups := blocks*blockFP4/2, blocks*blockFP4/GroupFP4
-	a.x, a.blocks, a.nextW = at(x.mem[:cap(x.mem)], m*x.groupBytes()), blocks, ld-size
-	a.aheadScales = aheadScales
-	runOf := func(rows int) int { return max(1, min(runFP4/ld, rows/cursorsFP4)) }
+	a.blocks = (u.depth + blockFP4 - 1) / blockFP4
+	groups := a.blocks * blockFP4 / GroupFP4
+	a.x, a.nextW, a.aheadScales = at(x.mem[:cap(x.mem)], m*x.groupBytes()), w.ld-a.blocks*blockFP4/2, w.soon
 	for row := 0; row < u.rows; {
-		run := runOf(u.rows - row)
-		a.w, a.run, a.rows = unsafe.Add(w, row*ld), run*ld, run
+		run := w.runRows(u.rows - row)
+		a.w, a.run, a.rows = unsafe.Add(w.first, row*w.ld), run*w.ld, run
 		a.windows, a.runWindows = at(ts.nibbles.windows, row*groups), run*groups
-		a.sums = at(ts.sums, row*8)
+		a.sums = at(ts.sums, row*sumsRowFP4)
 		for i := range a.places {
-			a.places[i] = i * run * 8
+			a.places[i] = i * run * sumsRowFP4
 		}
-		lines := min(aheadFP4, run*blocks)
-		a.ahead, a.leftAhead = uintptr(a.w)+uintptr(64*lines), run*blocks-lines
 		row += cursorsFP4 * run
-		a.next, a.runNext = uintptr(w)+uintptr(row*ld), a.run
+		a.next, a.runNext = uintptr(w.first)+uintptr(row*w.ld), a.run
 		switch {
 		case row < u.rows:
-			a.runNext = runOf(u.rows-row) * ld
+			a.runNext = w.runRows(u.rows-row) * w.ld
 		case u.row+u.rows < c.N:
 		case len(c.Next) > 0:
 			a.next = uintptr(at(c.Next, 0))
-		default:
+		default: // nothing comes next: lines that are in the cache
 			a.next = uintptr(a.w)
 		}
-		if a.leftAhead == 0 {
-			a.ahead, a.leftAhead = a.next, -1
-		}
+		lines := run * a.blocks
+		ahead := min(aheadFP4, lines-1)
+		a.ahead, a.leftAhead = uintptr(a.w)+uintptr(64*ahead), lines-ahead
 		runKernel(rowFP4, a)
 	}
 }
+
+// sumsRowFP4 is the bytes of the sums of a row of weights by one row of x: of two planes.
+const sumsRowFP4 = 2 * 4
 
 // foldFP4 writes the sums of rows of weights, whole tiles, by the group of x from row m on.
 func (ts *tileScratch) foldFP4(c *Cut, m int, y []float32, ldy, rows int, add bool) {

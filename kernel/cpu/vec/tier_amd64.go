@@ -69,10 +69,7 @@ func amxTier() *Tier {
 		packedOnce(&p, Nibbles, func(c Cut) { tiledFP4(c, w, p.ldw, scale, ldScale) })
 	}
 	t.ops.newLatentAttend = newLatentTiles
-	t.ops.blocks = avx2Blocks
-	if hasVNNI() {
-		t.ops.blocks = tileBlocks
-	}
+	t.ops.blocks = tileBlocks
 	return t
 }
 

@@ -47,14 +47,12 @@ type fillArgs struct {
 	ahead    int            // distance from a weight to the one to prefetch
 }
 
-// streamArgs: one group of columns by units of 64 rows of e4m3 or e2m1 codes; units of
-// e2m1 by sixteen rows of x have 32 rows. Sums of e4m3 are added to those in memory, those
-// of e2m1 are written, lines of a tile without gaps.
+// streamArgs: one group of columns by units of 32 rows of e4m3 or e2m1 codes. Sums of e4m3
+// are added to those in memory, those of e2m1 are written, lines of a tile without gaps.
 type streamArgs struct {
 	shapes tileShapes // first, because LDTILECFG reads it there
 	w, x   unsafe.Pointer
 	ldw    int
-	lower  int            // from a row to the one 32 below
 	nextW  int            // from the end of the first row of a unit to the next unit
 	panel  unsafe.Pointer // [2, 2, 32, 64] bytes; see tileScratch
 	sums   unsafe.Pointer // [units, rows / 16, tiles of columns, 16, columns] float32, or int32 of e2m1
@@ -75,11 +73,25 @@ type streamArgs struct {
 	exact int // all rows of this block are widened by tables
 
 	// Windows of e2m1.
-	ldScale     int // between rows
-	lowerScales int // from a row to the one 32 below
-	nextScales  int // as nextW
+	ldScale    int // between rows
+	nextScales int // as nextW
 	//lint:ignore U1000 only the assembly uses it
 	steps int // of a block that are left
+	//lint:ignore U1000 only the assembly uses it
+	halves uintptr // sum of the addresses of the halves of the panel
+
+	// Rows whose windows the kernel finds for the next unit, as windowArgs. Addresses are advanced to the end of
+	// their memory, which the caller keeps.
+	findScales    uintptr
+	findLd        int
+	findWindows   uintptr
+	findExponents uintptr
+	findBelow     uintptr
+	findTable     unsafe.Pointer
+	findLeft      int    // rows; the kernel counts down
+	findEach      int    // of a phase
+	findRegisters int    // whole registers of scales of a row, without the last one
+	findMask      uint64 // scales in the last one
 
 	// What to prefetch, at eight cursors in turn: runAhead contiguous bytes at each,
 	// then an advance by jumpAhead.
@@ -110,8 +122,8 @@ type rowArgs struct {
 	// What to prefetch at eight cursors. None of the addresses needs to be in range.
 	ahead       uintptr
 	leftAhead   int     // lines to prefetch there at each cursor, before those from next on
-	next        uintptr //
-	runNext     int     // as run, from next on
+	next        uintptr // what comes after this call's rows
+	runNext     int     // as run, of next
 	aheadScales uintptr // scales to prefetch, one after the other
 }
 

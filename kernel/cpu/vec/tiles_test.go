@@ -1,6 +1,7 @@
 package vec
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -408,6 +409,35 @@ func TestTiledFP4NaN(t *testing.T) {
 			for i, got := range y {
 				if isNaN := got != got; isNaN != (i/n == m-1) {
 					t.Fatalf("%d rows with %v in the last: y[%d][%d] = %v", m, v, i/n, i%n, got)
+				}
+			}
+		}
+	}
+}
+
+// The longest rows of the largest weights by rows of the largest numbers: a row alone and one of several have the same
+// sums, which are exact.
+func TestTiledFP4LargestSums(t *testing.T) {
+	tier := tiledTier(t)
+	const n, k, m = 16, MostFP4, 4
+	codes, scales := bytes.Repeat([]byte{0x77}, n*k/2), bytes.Repeat([]byte{127}, n*k/GroupFP4)
+	copy(codes[k/2:], bytes.Repeat([]byte{0xFF}, k/2)) // row 1: -6
+	x := make([]float32, m*k)
+	for i := range x {
+		x[i] = []float32{0x7F7F, -0x7F7F, 0x7F00, -0x7F}[i/k] // the largest integers, and the largest of each plane
+	}
+	for _, rows := range []int{1, m} {
+		for first := 0; first < m; first += rows {
+			y := make([]float32, rows*n)
+			tier.TiledFP4(Cut{Y: y, Ldy: n, X: packed(tier, Nibbles, x[first*k:], k, rows, k), M1: rows, N: n}, codes,
+				k/2, scales, k/GroupFP4)
+			for i, got := range y {
+				want := 6 * float32(x[(first+i/n)*k]) * k
+				if i%n == 1 {
+					want = -want
+				}
+				if got != want {
+					t.Fatalf("%d rows, row %d: weight row %d gives %v, want %v", rows, first+i/n, i%n, got, want)
 				}
 			}
 		}

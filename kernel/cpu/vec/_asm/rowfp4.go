@@ -112,23 +112,14 @@ func (e *emitter) rowCodes(c, x int) {
 			e.op("LEAQ (%s)(%s*4), SI", base, one)
 		}
 	}
-	even := 24 + c%2*2
-	odd, window := even+1, 28
-	if c%2 == 1 {
-		window = 19
-	}
+	even := 24 + 2*(c%2)
+	odd, window := even+1, [2]int{28, 19}[c%2]
 	fifth("R9", "CX")
 	e.op("VMOVDQU64 %s, Z%d", spaced(w, "CX", "R10", "", 0, c%4), even)
 	fifth("BX", "R8")
-	e.op("VPBROADCASTD %s, Z%d", spaced(windows, "R8", "DX", "", 0, c%4), window)
-	e.op("VPSHUFB Z%d, Z%d, Z%d", windowLane, window, window)
-	e.op("VPSRLW $4, Z%d, Z%d", even, odd)
-	for step, z := range []int{even, odd} {
-		e.op("VPTERNLOGD $0xA2, Z%d, Z%d, Z%d", window, nibbleBits, z)
-		e.op("VPERMB Z%d, Z%d, Z%d", nibbleValues, z, z)
-		for plane := range 2 {
-			e.op("VPDPBUSD Z%d, Z%d, Z%d", x+2*step+plane, z, 2*c+plane)
-		}
+	e.decodeNibbles(spaced(windows, "R8", "DX", "", 0, c%4), even, odd, window)
+	for i := range 4 {
+		e.op("VPDPBUSD Z%d, Z%d, Z%d", x+i, even+i/2, 2*c+i%2)
 	}
 	fifth("R12", "R13")
 	e.op("PREFETCHT1 %s", spaced(ahead, "R13", "R14", "", 0, c%4))

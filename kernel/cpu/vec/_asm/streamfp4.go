@@ -12,18 +12,16 @@ import "fmt"
 // 16 bytes, is a byte: the power in bits 4 and 5 and ones below, or zero for a group outside of it, which makes all of
 // its codes zero.
 //
-// Up to eight rows of x are one tile, whose sums by 64 rows of weights, a unit, are four tiles. The two groups of a
-// unit take turns in the same block. Sixteen rows of x are two tiles, and four tiles are their sums by 32 rows: their
-// unit is one group, and the blocks of it take turns.
+// Up to eight rows of x are one tile, whose sums by a group, a unit, are two tiles. Sixteen rows of x are two tiles,
+// and their sums four. A single row has a kernel without tiles (rowfp4.go).
 //
 //	AX arguments     R9 row of w        CX stride of w
 //	SI x             DI panel           DX bytes between lines of x and of sums
 //	R11 windows of a row in this block  R8 stride of windows
 //	R10 place in the half of the panel that is multiplied
-//	R15 bytes between lines of the panel; with sixteen rows, where DX is the same, the sum of the addresses of both
-//	halves
+//	R15 bytes between lines of the panel; with sixteen rows, where DX is the same, three strides of windows
 //	R12 address to prefetch, R13, R14 one, three strides between the eight prefetch cursors
-//	BX scales to prefetch
+//	BX three strides of w
 //	Z29 which window goes to each byte, Z30 the bits of a code, Z31 table of values
 func (e *emitter) emitStreamsFP4() {
 	lanes := make([]byte, 64)
@@ -31,6 +29,7 @@ func (e *emitter) emitStreamsFP4() {
 		lanes[i] = byte(i / 16)
 	}
 	e.table("windowOfLane", lanes)
+	e.table("findPlaces", placesOfWindows())
 	e.table("nibbleValues", windowTable())
 	for _, rows := range []int{16, 8, 4} {
 		(&streamFP4{stream: &stream{emitter: e}, rows: rows}).write()
@@ -61,14 +60,19 @@ const (
 	groupRows    = 32             // of weights that are decoded together
 	groupStep    = 64 * groupRows // bytes of a step in the panel
 	groupHalf    = 2 * groupStep
-	sumsFP4      = 4 // tiles of a unit's sums
+	findPlaces   = 27
+	findLimit    = 28
 	windowLane   = 29
 	nibbleBits   = 30
 	nibbleValues = 31
+	findMost     = nibbleBits
 )
 
 // tilesX is the tiles of x.
 func (k *streamFP4) tilesX() int { return max(1, k.rows/8) }
+
+// sumTiles is the tiles of a unit's sums.
+func (k *streamFP4) sumTiles() int { return 2 * k.tilesX() }
 
 // line is the bytes of a line of x or of sums, tile those of a tile.
 func (k *streamFP4) line() int { return 8 * k.rows / k.tilesX() }
@@ -80,18 +84,14 @@ func (k *streamFP4) write() {
 			k.rows))
 	k.begin()
 	loop, entry, done := k.label("loop"), k.label("entry"), k.label("done")
-	k.phase(0, false)
+	k.phase(false)
 	k.op("JMP %s", entry) // into the loop, past the phase that has something to multiply
 	k.at(loop)
-	k.phase(0, true)
+	k.phase(true)
 	k.nextX()
 	k.at(entry)
-	if k.tilesX() == 1 {
-		k.phase(1, true)
-	} else {
-		k.op("NEGQ DI")
-		k.op("ADDQ R15, DI")
-	}
+	k.op("NEGQ DI")
+	k.op("ADDQ streamArgs_halves(AX), DI")
 	k.op("ADDQ $64, streamArgs_w(AX)")
 	k.op("ADDQ $4, streamArgs_scales(AX)")
 	k.op("DECQ streamArgs_left(AX)")
@@ -106,7 +106,7 @@ func (k *streamFP4) write() {
 	k.unitAhead()
 	k.op("JMP %s", loop)
 	k.at(done)
-	k.steps(0, true, false)
+	k.steps(true, false)
 	k.op("MOVQ streamArgs_sums(AX), R9")
 	k.storeSums()
 	k.emit(tilerelease())
@@ -122,36 +122,41 @@ func (k *streamFP4) begin() {
 		MOVQ streamArgs_panel(AX), DI
 		MOVQ streamArgs_ahead(AX), R12
 		MOVQ streamArgs_ldAhead(AX), R13
-		MOVQ streamArgs_aheadScales(AX), BX
+		LEAQ (CX)(CX*2), BX
 		LEAQ (R13)(R13*2), R14`)
 	k.op("MOVQ $%d, DX", k.line())
+	k.op("LEAQ %d(DI)(DI*1), R15", groupHalf)
+	k.op("MOVQ R15, streamArgs_halves(AX)")
 	if k.tilesX() == 1 {
 		k.op("MOVQ $64, R15")
 	} else {
-		k.op("LEAQ %d(DI)(DI*1), R15", groupHalf)
+		k.op("LEAQ (R8)(R8*2), R15")
 	}
 	k.op("VMOVDQU64 windowOfLane<>(SB), Z%d", windowLane)
 	k.op("VMOVDQU64 nibbleValues<>(SB), Z%d", nibbleValues)
-	k.op("MOVL $15, R9")
-	k.op("VPBROADCASTB R9, Z%d", nibbleBits)
+	k.op("VMOVDQU64 findPlaces<>(SB), Z%d", findPlaces)
+	for _, c := range []struct{ value, reg int }{{15, nibbleBits}, {3, findLimit}} {
+		k.op("MOVL $%d, R9", c.value)
+		k.op("VPBROADCASTB R9, Z%d", c.reg)
+	}
 	k.clearSums()
 }
 
 func (k *streamFP4) clearSums() {
-	for t := range sumsFP4 {
+	for t := range k.sumTiles() {
 		k.emit(tilezero(t))
 	}
 }
 
 // storeSums writes the sums of a unit to R9.
 func (k *streamFP4) storeSums() {
-	for t := range sumsFP4 {
+	for t := range k.sumTiles() {
 		k.emit(tilestore(t, memory{base: "R9", index: "DX", disp: t * k.tile()}))
 	}
 }
 
-// nextX follows a phase that multiplied the last group of a block. If that was a unit's last block, x begins anew,
-// and what the tiles hold are the sums of this unit.
+// nextX follows a phase that multiplied a block. If that was a unit's last, x begins anew, and what the tiles hold are
+// the sums of this unit.
 func (k *streamFP4) nextX() {
 	same := k.label("same")
 	k.op("MOVQ streamArgs_left(AX), R9")
@@ -161,35 +166,124 @@ func (k *streamFP4) nextX() {
 	k.op("MOVQ streamArgs_sums(AX), R9")
 	k.storeSums()
 	k.clearSums()
-	k.op("ADDQ $%d, streamArgs_sums(AX)", sumsFP4*k.tile())
+	k.op("ADDQ $%d, streamArgs_sums(AX)", k.sumTiles()*k.tile())
 	k.at(same)
 }
 
-// phase fills a group of the block and, meanwhile, multiplies what was filled before.
-func (k *streamFP4) phase(group int, multiply bool) {
-	k.note("group %d", group)
+// phase fills a block of a group and, meanwhile, multiplies what was filled before.
+func (k *streamFP4) phase(multiply bool) {
 	k.op("MOVQ streamArgs_w(AX), R9")
 	k.op("MOVQ streamArgs_scales(AX), R11")
-	if group > 0 {
-		k.op("ADDQ streamArgs_lower(AX), R9")
-		k.op("ADDQ streamArgs_lowerScales(AX), R11")
-	}
-	k.steps(group, multiply, true)
+	k.steps(multiply, true)
 	k.nextRun()
+	k.op("MOVQ streamArgs_aheadScales(AX), R9") // sixteen lines of weights have a line of scales
+	k.op("PREFETCHT1 (R9)")
+	k.op("PREFETCHT1 64(R9)")
+	k.op("ADDQ $128, streamArgs_aheadScales(AX)")
+	k.nextWindows()
+}
+
+// nextWindows finds the windows of rows of the next unit, as many as make a unit in its phases: done beforehand for
+// all of a call's rows, it would be time in which no weights are fetched.
+//
+//	R9 scales   R10 windows   R11, scratch   Z16 largest scales   Z17 to Z20 scratch   K1 scales of the last register
+func (k *streamFP4) nextWindows() {
+	const top, t, distance, place = 16, 17, 18, 19
+	done, row := k.label("found"), k.label("find")
+	k.op("MOVQ streamArgs_findEach(AX), R11")
+	k.op("MOVQ R11, streamArgs_steps(AX)")
+	k.at(row)
+	k.op("CMPQ streamArgs_findLeft(AX), $0")
+	k.op("JEQ %s", done)
+	// Whole registers of scales, and the last one.
+	each := func(body func(last bool)) {
+		more, last := k.label("more"), k.label("last")
+		k.op("MOVQ streamArgs_findScales(AX), R9")
+		k.op("MOVQ streamArgs_findRegisters(AX), R11")
+		k.op("TESTQ R11, R11")
+		k.op("JZ %s", last)
+		k.at(more)
+		body(false)
+		k.op("ADDQ $64, R9")
+		k.op("DECQ R11")
+		k.op("JNZ %s", more)
+		k.at(last)
+		body(true)
+	}
+	k.op("KMOVQ streamArgs_findMask(AX), K1")
+	k.op("VPXORD Z%d, Z%d, Z%d", top, top, top)
+	each(func(last bool) {
+		if last {
+			k.op("VMOVDQU8.Z (R9), K1, Z%d", t)
+			k.op("VPMAXUB Z%d, Z%d, Z%d", t, top, top)
+		} else {
+			k.op("VPMAXUB (R9), Z%d, Z%d", top, top)
+		}
+	})
+	k.op(`
+		VEXTRACTI64X4 $1, Z16, Y17
+		VPMAXUB Y17, Y16, Y16
+		VEXTRACTI32X4 $1, Y16, X17
+		VPMAXUB X17, X16, X16
+		VPSHUFD $0x4E, X16, X17
+		VPMAXUB X17, X16, X16
+		VPSHUFD $0xB1, X16, X17
+		VPMAXUB X17, X16, X16
+		VPSRLD $16, X16, X17
+		VPMAXUB X17, X16, X16
+		VPSRLW $8, X16, X17
+		VPMAXUB X17, X16, X16
+		VMOVD X16, R9
+		MOVBLZX R9, R9
+		VPBROADCASTB R9, Z16
+		MOVQ streamArgs_findTable(AX), R10
+		MOVL (R10)(R9*4), R9
+		MOVQ streamArgs_findExponents(AX), R10
+		MOVL R9, (R10)
+		MOVQ streamArgs_findWindows(AX), R10
+		VPXORD Z20, Z20, Z20`)
+	each(func(last bool) {
+		if last {
+			k.op("VMOVDQU8.Z (R9), K1, Z%d", t)
+			k.op("VPSUBB.Z Z%d, Z%d, K1, Z%d", t, top, distance)
+		} else {
+			k.op("VPSUBB (R9), Z%d, Z%d", top, distance)
+		}
+		k.op("VPMINUB Z%d, Z%d, Z%d", findMost, distance, place)
+		k.op("VPSHUFB Z%d, Z%d, Z%d", place, findPlaces, place)
+		k.op("VPMAXUB Z%d, Z20, Z20", distance)
+		if last {
+			k.op("VMOVDQU8 Z%d, K1, (R10)", place)
+		} else {
+			k.op("VMOVDQU64 Z%d, (R10)", place)
+			k.op("ADDQ $64, R10")
+		}
+	})
+	k.op("VPCMPUB $6, Z%d, Z20, K2", findLimit)
+	k.op("MOVQ streamArgs_findBelow(AX), R10")
+	k.op(`
+		KORTESTQ K2, K2
+		SETNE (R10)
+		INCQ streamArgs_findBelow(AX)
+		ADDQ $4, streamArgs_findExponents(AX)
+		MOVQ streamArgs_findLd(AX), R9
+		ADDQ R9, streamArgs_findScales(AX)
+		MOVQ streamArgs_ldScale(AX), R9
+		ADDQ R9, streamArgs_findWindows(AX)
+		DECQ streamArgs_findLeft(AX)
+		DECQ streamArgs_steps(AX)`)
+	k.op("JNZ %s", row)
+	k.at(done)
 }
 
 // steps fills half of the rows and multiplies one step of what the phase before filled, two times.
-func (k *streamFP4) steps(group int, multiply, fill bool) {
-	n := k.tilesX()
-	index, first := "R15", 2*(1-group)
+func (k *streamFP4) steps(multiply, fill bool) {
+	n, index := k.tilesX(), "R15"
 	if n > 1 {
-		index, first = "DX", 0
-		k.op("MOVQ R15, R10")
-		k.op("SUBQ DI, R10")
-	} else {
-		k.op("LEAQ %d(DI), R10", (1-group)*groupHalf)
-		k.op("ADDQ $%d, DI", group*groupHalf)
+		index = "DX"
 	}
+	k.op("MOVQ streamArgs_halves(AX), R10")
+	k.op("SUBQ DI, R10")
 	loadW := func(i int) { k.emit(tileload(memory{base: "R10", index: index, disp: i * 1024}, streamW+i)) }
 	loadX := func(j int) {
 		m := memory{base: "SI", index: "DX", disp: j * k.tile()}
@@ -199,7 +293,7 @@ func (k *streamFP4) steps(group int, multiply, fill bool) {
 			k.emit(tileload(m, streamX+j))
 		}
 	}
-	product := func(i, j int) { k.emit(tdpbssd(streamX+j, streamW+i, first+i*n+j)) }
+	product := func(i, j int) { k.emit(tdpbssd(streamX+j, streamW+i, i*n+j)) }
 	at := map[int]func(){ // tile instructions before a row
 		0:  func() { loadX(0); loadW(0) },
 		4:  func() { product(0, 0); loadW(1) },
@@ -207,10 +301,14 @@ func (k *streamFP4) steps(group int, multiply, fill bool) {
 	}
 	if n == 2 {
 		at = map[int]func(){
-			0:  func() { loadW(0); loadX(0) },
-			4:  func() { product(0, 0); loadX(1) },
-			8:  func() { product(0, 1); loadW(1) },
-			12: func() { product(1, 0); product(1, 1) },
+			0:  func() { loadW(0) },
+			2:  func() { loadX(0) },
+			4:  func() { product(0, 0) },
+			6:  func() { loadX(1) },
+			8:  func() { product(0, 1) },
+			10: func() { loadW(1) },
+			12: func() { product(1, 0) },
+			14: func() { product(1, 1) },
 		}
 	}
 	k.op("MOVQ $2, streamArgs_steps(AX)")
@@ -223,36 +321,43 @@ func (k *streamFP4) steps(group int, multiply, fill bool) {
 				k.fill(row)
 			}
 		}
-		if fill { // sixteen lines of weights have a line of scales
-			k.op("PREFETCHT1 (BX)")
-			k.op("ADDQ $64, BX")
-		}
 		k.op("ADDQ $%d, DI", groupRows/2*64)
 		k.op("ADDQ $%d, R10", groupStep)
 		if multiply {
 			k.op("ADDQ $%d, SI", n*k.tile())
 		}
 	})
-	k.op("SUBQ $%d, DI", groupRows*64+group*groupHalf)
-	if n == 1 && group == 1 {
-		k.op("SUBQ $%d, SI", 2*k.tile()) // the other group has the same columns
-	}
+	k.op("SUBQ $%d, DI", groupRows*64)
 }
 
 // fill decodes 64 bytes of a row, and prefetches.
 func (k *streamFP4) fill(row int) {
 	even := 4 * (row % 4)
 	odd, window := even+1, even+2
-	k.op("VMOVDQU64 (R9), Z%d", even)
-	k.op("VPBROADCASTD (R11), Z%d", window)
-	k.op("ADDQ CX, R9")
-	k.op("ADDQ R8, R11")
-	k.op("VPSHUFB Z%d, Z%d, Z%d", windowLane, window, window)
-	k.op("VPSRLW $4, Z%d, Z%d", even, odd)
+	k.op("VMOVDQU64 %s, Z%d", spaced("R9", "CX", "BX", "", 0, row%4), even)
+	if row%4 == 3 {
+		k.op("LEAQ (R9)(CX*4), R9")
+	}
+	together := 2 // rows of windows that are addressed from the same place
+	if k.tilesX() > 1 {
+		together = 4
+	}
+	k.decodeNibbles(spaced("R11", "R8", "R15", "", 0, row%together), even, odd, window)
+	if row%together == together-1 {
+		k.op("LEAQ (R11)(R8*%d), R11", together)
+	}
 	for step, z := range []int{even, odd} {
-		k.op("VPTERNLOGD $0xA2, Z%d, Z%d, Z%d", window, nibbleBits, z) // bits of a code ? z & window : window
-		k.op("VPERMB Z%d, Z%d, Z%d", nibbleValues, z, z)
 		k.op("VMOVDQA64 Z%d, %d(DI)", z, step*groupStep+64*row)
 	}
 	k.fetchPlace(row)
+}
+
+// decodeNibbles decodes the 64 bytes in register even, whose four windows are in memory: the first of 64 bytes.
+func (e *emitter) decodeNibbles(windows string, even, odd, window int) {
+	e.op("VPERMB %s, Z%d, Z%d", windows, windowLane, window)
+	e.op("VPSRLW $4, Z%d, Z%d", even, odd)
+	for _, z := range []int{even, odd} {
+		e.op("VPTERNLOGD $0xA2, Z%d, Z%d, Z%d", window, nibbleBits, z) // bits of a code ? z & window : window
+		e.op("VPERMB Z%d, Z%d, Z%d", nibbleValues, z, z)
+	}
 }

@@ -12,13 +12,7 @@ package main
 // Rows of 64 and 128 scales, weights of 2048 and 4096 columns, have loops of their own, which keep the scales in
 // registers: one for the first window of rows, one for those below.
 func (e *emitter) emitWindows() {
-	table := make([]byte, 64)
-	for i := range table {
-		if i%16 < 4 {
-			table[i] = byte(63 - 16*(i%16))
-		}
-	}
-	e.table("windowPlaces", table)
+	e.table("windowPlaces", placesOfWindows())
 	e.function("windowsFP4", "windowArgs", "windows of rows of e8m0 scales.")
 	e.op(`
 		MOVQ windowArgs_scale(AX), R8
@@ -181,4 +175,15 @@ func (e *emitter) nextWindow() {
 		ADDQ $4, R13
 		ADDQ windowArgs_ldScale(AX), R8
 		ADDQ windowArgs_ldWindows(AX), DI`)
+}
+
+// placesOfWindows is windows by the powers of two between a scale and the largest, four times.
+func placesOfWindows() []byte {
+	table := make([]byte, 64)
+	for i := range table {
+		if i%16 < 4 {
+			table[i] = byte(63 - 16*(i%16))
+		}
+	}
+	return table
 }
