@@ -280,7 +280,7 @@ func TestGPUSparseAttentionEqualsTheHost(t *testing.T) {
 	for i, kind := range sparseKinds {
 		rng := rand.New(rand.NewPCG(7, uint64(i)))
 		for _, heads := range []int{128, 64, 16, 100} {
-			if testing.Short() && heads%64 == 0 { // a sanitizer takes its time
+			if testing.Short() && heads%64 == 0 { // sanitizers are slow
 				continue
 			}
 			s := newSparseStream(r, rng, kind, 640, 64, 320, lens)

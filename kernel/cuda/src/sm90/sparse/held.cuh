@@ -1,4 +1,4 @@
-// Sparse attention over rows of bf16 values. In and out as kernel.cuh, with the same bits.
+// Sparse attention over rows of bf16 values. In and out as kernel.cuh, of one stream.
 //
 // Block: one per SM, four warpgroups. One holds two thirds of the queries of a unit in registers and computes scores
 //        and softmax, two have half of the output columns each, one fetches. Keys and queries pass through one ring of

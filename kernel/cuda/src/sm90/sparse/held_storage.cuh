@@ -103,8 +103,8 @@ __device__ __forceinline__ void init_barriers(HeldStorage<Tiles>& shared) {
     ptx::barrier_init_fence();
 }
 
-// The arrivals of a warp's threads, after what all of them have done.
-__device__ __forceinline__ void arrive_warp(u64& barrier) {
+// The arrivals of all lanes of a warp at once, after what all of them have done.
+__device__ __forceinline__ void arrive_lanes(u64& barrier) {
     __syncwarp();
     if (threadIdx.x % 32 == 0) {
         ptx::barrier_arrive(ptx::shared_address(&barrier), 32);

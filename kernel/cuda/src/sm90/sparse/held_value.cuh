@@ -85,12 +85,12 @@ struct HeldValueGroup {
             multiply<64>(o, second, p, first);
             ptx::mma_wait<1>();
             if (!kept) {
-                arrive_warp(shared.empty[quarter]);
+                arrive_lanes(shared.empty[quarter]);
             }
             ptx::mma_wait<0>();
             ptx::mma_pin(o);
             if (!kept) {
-                arrive_warp(shared.empty[second]);
+                arrive_lanes(shared.empty[second]);
             }
             ptx::barrier_arrive(ptx::shared_address(&shared.side_empty[side]));  // each thread read factors, too
         }
@@ -191,8 +191,8 @@ struct HeldValueGroup {
             ptx::stores_commit();
             ptx::stores_read();
         }
-        arrive_warp(shared.empty[quarter]);
-        arrive_warp(shared.empty[second]);
+        arrive_lanes(shared.empty[quarter]);
+        arrive_lanes(shared.empty[second]);
     }
 };
 

@@ -5,8 +5,7 @@
 // memory, which does columns 256-511. The value group's product runs under the softmax of the next block.
 //
 // Bits: a unit's result depends on its row, its keys and their order alone; so does the sum over segments
-//       (combine.cuh), because where a
-// segment ends depends on nothing but the position.
+//       (combine.cuh), because where a segment ends depends on nothing but the position.
 #pragma once
 
 #include "ptx/wgmma.cuh"
