@@ -99,7 +99,7 @@ struct DuoScores : Softmax<typename Rows::Type> {
             multiply_part<kHalfTiles, Rows::Tiles>(s);
             u64 valid = 0;
             if (at.lane == 0) {
-                valid = *const_cast<const volatile u64*>(&shared.valid);
+                valid = read(shared.valid);
             }
             valid = __shfl_sync(ptx::kFullMask, valid, 0);
             ptx::mma_wait<0>();
@@ -109,8 +109,8 @@ struct DuoScores : Softmax<typename Rows::Type> {
             }
             if (n > 0) {  // the other has had the block before
                 ptx::barrier_wait(ptx::shared_address(&shared.base_full), (static_cast<u32>(n) - 1) >> 1 & 1);
-                m0 = *const_cast<const volatile float*>(&shared.base[at.row]);
-                m1 = *const_cast<const volatile float*>(&shared.base[at.row + 8]);
+                m0 = read(shared.base[at.row]);
+                m1 = read(shared.base[at.row + 8]);
                 if (threadIdx.x % 128 == 0 && n + 1 < unit.blocks) {
                     ptx::barrier_expect(ptx::shared_address(&shared.base_full), kBaseBytes);
                 }
@@ -132,8 +132,8 @@ struct DuoScores : Softmax<typename Rows::Type> {
         }
         if (!unit.own(unit.blocks - 1)) {
             ptx::barrier_wait(ptx::shared_address(&shared.base_full), (static_cast<u32>(unit.blocks) - 1) >> 1 & 1);
-            m0 = *const_cast<const volatile float*>(&shared.base[at.row]);
-            m1 = *const_cast<const volatile float*>(&shared.base[at.row + 8]);
+            m0 = read(shared.base[at.row]);
+            m1 = read(shared.base[at.row + 8]);
             add_other(unit.blocks - 1);
         }
         this->gather();
@@ -153,10 +153,8 @@ struct DuoScores : Softmax<typename Rows::Type> {
         }
         ptx::barrier_wait(ptx::shared_address(&shared.largest_full), 0);
         if (at.lane % 4 == 0) {
-            save(unit.head + at.row, m0, fmaxf(max0, *const_cast<const volatile float*>(&shared.largest[at.row])),
-                sum0);
-            save(unit.head + at.row + 8, m1,
-                fmaxf(max1, *const_cast<const volatile float*>(&shared.largest[at.row + 8])), sum1);
+            save(unit.head + at.row, m0, fmaxf(max0, read(shared.largest[at.row])), sum0);
+            save(unit.head + at.row + 8, m1, fmaxf(max1, read(shared.largest[at.row + 8])), sum1);
         }
     }
 

@@ -55,8 +55,7 @@ struct DuoValues {
             }
             ptx::fence_async_proxy();
             const LaneSums* sums = (own ? shared.own_sums : shared.sums) + threadIdx.x % 128;
-            const float f0 = *const_cast<const volatile float*>(&sums->f0),
-                f1 = *const_cast<const volatile float*>(&sums->f1);
+            const float f0 = read(sums->f0), f1 = read(sums->f1);
             if (n > 0 && __any_sync(ptx::kFullMask, f0 != 1.0f || f1 != 1.0f)) {
                 rescale(o, f0, f1);
             }
@@ -86,8 +85,7 @@ struct DuoValues {
             }
         }
         ptx::barrier_wait(ptx::shared_address(&shared.final_full), 0);
-        const float f0 = *const_cast<const volatile float*>(&shared.final[at.row]),
-            f1 = *const_cast<const volatile float*>(&shared.final[at.row + 8]);
+        const float f0 = read(shared.final[at.row]), f1 = read(shared.final[at.row + 8]);
         write_part<Type>(Parts<Type>::at(args, unit.row, unit.segment, unit.head, unit.column()), o, f0, f1);
     }
 };

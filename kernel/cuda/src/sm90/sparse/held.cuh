@@ -24,7 +24,7 @@ static_assert(3 * kHeldMathRegisters + kHeldFetchRegisters <= 4 * kHeldLaunchReg
 template <int Tiles>
 __device__ __forceinline__ void attend_held(const MappedAttendArgs& mapped) {
     const SparseAttendArgs& args = mapped.attend;
-    HeldStorage<Tiles>& shared = held_storage<Tiles>();
+    HeldStorage<Tiles>& shared = shared_memory<HeldStorage<Tiles>>();
     if (threadIdx.x == 0) {
         init_barriers(shared);
     }

@@ -40,10 +40,6 @@ struct HeldValueGroup {
         ptx::barrier_wait(ptx::shared_address(&shared.scored[step.at]), step.parity);
     }
 
-    static __device__ __forceinline__ float read(const float& word) {
-        return *const_cast<const volatile float*>(&word);
-    }
-
     // Multiplies the weights by the 128 columns of a quarter, into o[From] and following.
     template <int From>
     __device__ __forceinline__ void multiply(float (&o)[128], u32 quarter, u64 p, bool first) {

@@ -18,8 +18,7 @@ namespace sparrow_sparse {
 
 template <class R, class Rows>
 __device__ void attend(const SparseAttendArgs& args) {
-    constexpr int Tiles = Rows::Tiles;
-    Storage<Tiles>& shared = storage<Tiles>();
+    Storage<Rows::Tiles>& shared = shared_memory<Storage<Rows::Tiles>>();
     if (threadIdx.x == 0) {
         init_barriers(shared);
     }

@@ -110,7 +110,7 @@ struct ScoreGroup : Softmax<typename Rows::Type> {
     __device__ __forceinline__ u64 valid_keys(u32 b) const {
         u64 v = 0;
         if (at.lane == 0) {
-            v = *const_cast<const volatile u64*>(&shared.valid[b]);
+            v = read(shared.valid[b]);
         }
         return __shfl_sync(ptx::kFullMask, v, 0);
     }
