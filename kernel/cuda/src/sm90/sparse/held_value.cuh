@@ -147,10 +147,10 @@ struct HeldValueGroup {
         const i32 row = row_of(args, u);
         if (args.segments == 1) {
             write_stats(args, row, head, m, largest, sum);
-            return;
+        } else {
+            write_part_stats(args, static_cast<i64>(row) * args.segments + u % static_cast<u32>(args.segments), head, m,
+                largest, sum);
         }
-        const i64 segment = static_cast<i64>(row) * args.segments + u % static_cast<u32>(args.segments);
-        *reinterpret_cast<float4*>(args.stats + (segment * args.heads + head) * 4) = make_float4(m, sum, largest, 0.0f);
     }
 
     __device__ __forceinline__ void write(u32 u, const float (&o)[128], float f0, float f1) const {

@@ -39,6 +39,23 @@ __device__ __forceinline__ void declare(float (&o)[N]) {
     }
 }
 
+// Asks for the products of tiles [From, To) of queries and keys, of which Rows says what they hold. Tile 0 overwrites
+// the scores.
+template <class Rows, int From, int To>
+__device__ __forceinline__ void multiply_tiles(float (&s)[32], const u8* queries, const u8* keys) {
+    const u64 q = ptx::operand_128b(ptx::shared_address(queries)), k = ptx::operand_128b(ptx::shared_address(keys));
+#pragma unroll
+    for (int i = From * 4; i < To * 4; ++i) {
+        const u64 step = (i / 4 * kTileBytes + i % 4 * 32) / 16;
+        if (i / 4 < Rows::Tiles - Rows::kBf16Tiles) {
+            Rows::Type::multiply_64(s, q + step, k + step, i != 0);
+        } else {
+            ptx::Bf16::multiply_64(s, q + step, k + step, i != 0);
+        }
+    }
+    ptx::mma_commit();
+}
+
 // One arrival per warp, after what all its lanes have read.
 __device__ __forceinline__ void arrive(u64& barrier) {
     __syncwarp();

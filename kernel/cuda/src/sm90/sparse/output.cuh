@@ -172,4 +172,10 @@ __device__ __forceinline__ void write_stats(const SparseAttendArgs& args, i32 ro
     }
 }
 
+// The same for the combine; segment: row * segments + the segment of the row.
+__device__ __forceinline__ void write_part_stats(const SparseAttendArgs& args, i64 segment, i32 head, float m,
+    float largest, float sum) {
+    *reinterpret_cast<float4*>(args.stats + (segment * args.heads + head) * 4) = make_float4(m, sum, largest, 0.0f);
+}
+
 }  // namespace sparrow_sparse

@@ -30,31 +30,14 @@ struct ScoreGroup : Softmax<typename Rows::Type> {
         ptx::fence_async_proxy();
         ptx::mma_pin(s);
         ptx::mma_fence();
-        multiply_part<0, kPartTiles[1]>(s, b);
-        ptx::mma_commit();
+        multiply_tiles<Rows, 0, kPartTiles[1]>(s, shared.q, shared.k[b]);
     }
 
     __device__ __forceinline__ void ask_right(float (&s)[32], u32 b, u32 parity) {
         ptx::barrier_wait(ptx::shared_address(&shared.k_full[b][1]), parity);
         ptx::fence_async_proxy();
         ptx::mma_fence();
-        multiply_part<kPartTiles[1], Tiles>(s, b);
-        ptx::mma_commit();
-    }
-
-    template <int From, int To>
-    __device__ __forceinline__ void multiply_part(float (&s)[32], u32 b) const {
-        const u64 q = ptx::operand_128b(ptx::shared_address(shared.q)),
-            k = ptx::operand_128b(ptx::shared_address(shared.k[b]));
-#pragma unroll
-        for (int i = From * 4; i < To * 4; ++i) {
-            const u64 step = (i / 4 * kTileBytes + i % 4 * 32) / 16;
-            if (i / 4 < Tiles - Rows::kBf16Tiles) {
-                Type::multiply_64(s, q + step, k + step, i != 0);
-            } else {
-                ptx::Bf16::multiply_64(s, q + step, k + step, i != 0);
-            }
-        }
+        multiply_tiles<Rows, kPartTiles[1], Tiles>(s, shared.q, shared.k[b]);
     }
 
     // A block from scores to the product of its weights and left columns, which is asked for in two halves, so that
@@ -216,10 +199,9 @@ struct ScoreGroup : Softmax<typename Rows::Type> {
         }
         if (args.segments == 1) {
             write_stats(args, unit.row, head, m, largest, sum);
-            return;
+        } else {
+            write_part_stats(args, static_cast<i64>(unit.row) * args.segments + unit.segment, head, m, largest, sum);
         }
-        float* dst = args.stats + ((static_cast<i64>(unit.row) * args.segments + unit.segment) * args.heads + head) * 4;
-        *reinterpret_cast<float4*>(dst) = make_float4(m, sum, largest, 0.0f);
     }
 };
 
