@@ -81,11 +81,7 @@ struct DuoScores : Softmax<typename Rows::Type> {
             ptx::fence_async_proxy();
             ptx::mma_fence();
             multiply_tiles<Rows, kHalfTiles, Rows::Tiles>(s, shared.q, shared.k);
-            u64 valid = 0;
-            if (at.lane == 0) {
-                valid = read(shared.valid);
-            }
-            valid = __shfl_sync(ptx::kFullMask, valid, 0);
+            const u64 valid = valid_keys(shared.valid);
             ptx::mma_wait<0>();
             ptx::mma_pin(s);
             if (unit.rank == 1) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "sm90/sparse/duo_storage.cuh"
+#include "sm90/sparse/scout.cuh"
 
 namespace sparrow_sparse {
 
@@ -28,10 +29,7 @@ struct DuoValues {
             const i32 slot = position < unit.keys ? s.indices[unit.row * s.index_stride + position] : -1;
             if (slot >= 0 && slot < s.slots) {
                 const u8* row = page_of(s, slot) + (slot & s.page_mask) * Rows::kRowBytes;
-#pragma unroll
-                for (u32 i = 0; i < (Rows::kRowBytes + 2 * kLine - 1) / (2 * kLine); ++i) {
-                    ptx::prefetch_line(row + min((2 * i + t % 2) * kLine, static_cast<u32>(Rows::kRowBytes - 16)));
-                }
+                prefetch_lines<Rows::kRowBytes, kLine>(row, t % 2);
             }
         }
     }

@@ -56,6 +56,15 @@ __device__ __forceinline__ void multiply_tiles(float (&s)[32], const u8* queries
     ptx::mma_commit();
 }
 
+// A block's valid bits. One lane reads for its warp: its arrival then says that the word has been read.
+__device__ __forceinline__ u64 valid_keys(const u64& valid) {
+    u64 v = 0;
+    if (threadIdx.x % 32 == 0) {
+        v = read(valid);
+    }
+    return __shfl_sync(ptx::kFullMask, v, 0);
+}
+
 // One arrival per warp, after what all its lanes have read.
 __device__ __forceinline__ void arrive(u64& barrier) {
     __syncwarp();

@@ -89,15 +89,6 @@ struct ScoreGroup : Softmax<typename Rows::Type> {
         ptx::barrier_arrive(ptx::shared_address(&shared.weights_full[b]));
     }
 
-    // One lane reads for its warp: its arrival then says that the word has been read.
-    __device__ __forceinline__ u64 valid_keys(u32 b) const {
-        u64 v = 0;
-        if (at.lane == 0) {
-            v = read(shared.valid[b]);
-        }
-        return __shfl_sync(ptx::kFullMask, v, 0);
-    }
-
     // The score group's part of a unit. The value group is told shortly before the next scores are there.
     __device__ __forceinline__ void run_unit(const Unit& unit, float (&o)[128]) {
         float s[32], f0, f1;
@@ -108,7 +99,7 @@ struct ScoreGroup : Softmax<typename Rows::Type> {
         }
         ask_left(s, done & 1, done >> 1 & 1);
         ask_right(s, done & 1, done >> 1 & 1);
-        u64 valid = valid_keys(done & 1);
+        u64 valid = valid_keys(shared.valid[done & 1]);
         arrive(shared.scores_done[done & 1]);
         ptx::mma_wait<0>();
         ptx::mma_pin(s);
@@ -125,7 +116,7 @@ struct ScoreGroup : Softmax<typename Rows::Type> {
             ptx::mma_pin(o);
             arrive(shared.k_empty[b][0]);
             ask_right(s, done & 1, done >> 1 & 1);
-            valid = valid_keys(done & 1);
+            valid = valid_keys(shared.valid[done & 1]);
             arrive(shared.scores_done[done & 1]);
             ptx::mma_wait<0>();
             ptx::mma_pin(s);
