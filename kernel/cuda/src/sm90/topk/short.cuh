@@ -364,8 +364,8 @@ struct ShortRows {
         return total;
     }
 
-    // Decides scores inside where the `wanted` largest are those above zero and some of the zeros: the former win, zeros
-    // stay. False when they are not, and nothing is decided. One barrier.
+    // Decides scores inside where the `wanted` largest are those above zero and some of the zeros: the former win, the
+    // zeros stay. False when they are not, and nothing is decided. One barrier.
     __device__ __forceinline__ bool split_at_zero(const float* scores, u32 wanted, Bits& won, Bits& inside,
         Inside& in) {
         const Interval zero{key_of(0.0f), key_of(0.0f), false};
