@@ -47,7 +47,7 @@ func randomRagged(r *rig, rng *rand.Rand, rows, keys, heads int) IndexRagged {
 		KeyCount: int32(keys), Heads: int32(heads)}
 }
 
-// randomPaged is a paged problem whose requests have different lengths. Where they have many blocks they share pages.
+// randomPaged is a paged problem whose requests have different lengths and may share pages.
 func randomPaged(r *rig, rng *rand.Rand, requests, blocks, nextN, heads int) IndexPaged {
 	pages, rows := min(requests*blocks, 1000), requests*nextN
 	cache := codes(rng, pages*layout.IndexPageBytes)
@@ -83,7 +83,7 @@ func TestGPUScoresAreTheSameEveryTime(t *testing.T) {
 			return r.k.ScoreRagged(r.s, x.Heads, &a)
 		})
 		for nextN := 1; nextN <= 4; nextN++ {
-			// the second has more keys than the ring of a thread block, several times
+			// of the second a thread block has several times as many keys as fit in its ring
 			for _, c := range []struct{ requests, blocks int }{{37, 20}, {12, 1500}} {
 				if testing.Short() && c.blocks > 20 {
 					continue

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"sparrow/internal/num"
@@ -280,7 +281,7 @@ func TestGPUSparseAttentionEqualsTheHost(t *testing.T) {
 	for i, kind := range sparseKinds {
 		rng := rand.New(rand.NewPCG(7, uint64(i)))
 		for _, heads := range []int{128, 64, 16, 100} {
-			if testing.Short() && heads%64 == 0 { // a sanitizer takes its time
+			if testing.Short() && heads%64 == 0 { // sanitizers are slow
 				continue
 			}
 			s := newSparseStream(r, rng, kind, 640, 64, 320, lens)
@@ -327,6 +328,50 @@ func TestGPUSparseResultsAreTheSameWithoutLargestScores(t *testing.T) {
 				c.withoutMax, want.max = true, nil
 				c.run(r, 0, len(lens), blocks).same(t, fmt.Sprintf("%v, scale %g, segments of %d", kind, scale, blocks),
 					want)
+			}
+		}
+	}
+}
+
+// Where a row begins does not fit 32 bits of bytes.
+func TestGPUSparsePagesMayBeFarApart(t *testing.T) {
+	r := onGPU(t)
+	const pages, apart = 6, 1 << 30
+	far := r.alloc((pages-1)*apart + 1<<20)
+	for i, kind := range sparseKinds {
+		rng := rand.New(rand.NewPCG(12, uint64(i)))
+		lens := []int32{320, 200, 1}
+		c := newSparseCase(r, rng, kind, 64, false, newSparseStream(r, rng, kind, pages*64, 64, 320, lens))
+		want := c.run(r, 0, len(lens), 0)
+		v := &c.args.Streams[0]
+		for p := range int64(pages) {
+			check(t, r.s.CopyOnDevice(far.Add(p*apart), v.Base.Add(p*v.PageBytes), v.PageBytes))
+		}
+		v.Base, v.PageBytes = far, apart
+		c.run(r, 0, len(lens), 0).same(t, fmt.Sprintf("%v, pages far apart", kind), want)
+	}
+}
+
+func TestGPUSparseSlotsBeyondThePoolAreFaults(t *testing.T) {
+	r := onGPU(t)
+	const slots = 640
+	for i, kind := range sparseKinds {
+		rng := rand.New(rand.NewPCG(13, uint64(i)))
+		s := newSparseStream(r, rng, kind, slots, 64, 320, []int32{320})
+		c := newSparseCase(r, rng, kind, 64, false, s)
+		inside := slices.Clone(s.indices)
+		for i, slot := range inside {
+			if slot >= slots {
+				inside[i] = -1
+			}
+		}
+		for _, blocks := range []int32{0, 2} {
+			for want, list := range map[uint32][]int32{FaultSlot: s.indices, 0: inside} {
+				c.args.Streams[0].Indices, c.args.Faults = upload(r, list), r.faultWord()
+				c.run(r, 0, 1, blocks)
+				if f := r.faults(c.args.Faults); f != want {
+					t.Errorf("%v, segments of %d: faults %d, want %d", kind, blocks, f, want)
+				}
 			}
 		}
 	}

@@ -34,6 +34,7 @@ func TestSparseLauncherNamesTheArgumentThatIsWrong(t *testing.T) {
 			a.Streams[1] = a.Streams[0]
 			a.Streams[1].Width = 64
 		},
+		"pages of 17179869184 bytes":  func(a *SparseAttendArgs) { a.Streams[0].PageBytes = 16 << 30 },
 		"q at 0x8":                    func(a *SparseAttendArgs) { a.Q = 8 },
 		"q stride 65536":              func(a *SparseAttendArgs) { a.QStride = 128 * 512 },
 		"out stride 65532":            func(a *SparseAttendArgs) { a.OutStride = 128*512 - 4 },

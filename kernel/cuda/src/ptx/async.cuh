@@ -6,8 +6,8 @@
 
 namespace ptx {
 
-// Sixteen bytes from global to shared memory, or sixteen zero bytes when valid is false: then src is not read but
-// must be an address.
+// Sixteen bytes from global to shared memory, or sixteen zero bytes when valid is false: then src is not read, and may
+// lie outside of what is allocated.
 __device__ __forceinline__ void copy_16(u32 dst, const void* src, bool valid) {
     const u32 bytes = valid ? 16 : 0;
     asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16, %2;" ::"r"(dst), "l"(src), "r"(bytes) : "memory");

@@ -49,7 +49,7 @@ __device__ __forceinline__ void write_mask(u64& valid, u32 warp, u32 mask) {
     reinterpret_cast<u8*>(&valid)[4 + warp] = static_cast<u8>(mask >> 8);
 }
 
-// Rows of RowBytes bytes. Two: with a scale row at the end of the page, and perhaps of two streams.
+// The walk of a fetching warp through the blocks of its thread block's units. Two: of up to two streams.
 template <int Tiles, i64 RowBytes, bool Two>
 struct Ahead {
     using Block = Coming<Two>;

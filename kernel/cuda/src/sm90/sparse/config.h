@@ -25,8 +25,7 @@ constexpr int kPartTiles[kParts] = {0, kHalfTiles};  // first tile of each
 constexpr float kLowest = -1e30f;
 
 // Warpgroups: 0 scores, softmax and output columns 0-255; 1 output columns 256-511; 2 fetches rows. A fourth would
-//             leave a launch fewer than
-// the 158 registers per thread that the compiler wants for a product of 256 columns.
+// leave a launch fewer than the 158 registers per thread that the compiler wants for a product of 256 columns.
 constexpr int kFetchers = 128;
 constexpr int kThreads = 256 + kFetchers;
 
@@ -40,7 +39,8 @@ struct Registers {
     static constexpr int Score = ScoreRegs, Value = ValueRegs, Fetch = FetchRegs;
     static_assert(Score + Value + Fetch <= 3 * kLaunchRegisters,
         "more registers than the launch got: a group would wait for them for ever");
-    static_assert(Score >= kLaunchRegisters && Fetch <= kLaunchRegisters, "the score group grows, the fetchers shrink");
+    static_assert(Score >= kLaunchRegisters && Value <= kLaunchRegisters && Fetch <= kLaunchRegisters,
+        "the score group grows, the others shrink");
 };
 
 }  // namespace sparrow_sparse

@@ -39,7 +39,7 @@ __device__ __forceinline__ void ask_first(const SparseAttendArgs& args, i32 row,
 template <class Format>
 __device__ void attend_duo(const SparseAttendArgs& args) {
     using Rows = ConvertedRows<Format, kDuoFetchers>;
-    DuoStorage& shared = duo_storage();
+    DuoStorage& shared = shared_memory<DuoStorage>();
     if (threadIdx.x == 0) {
         duo_init(shared);
     }

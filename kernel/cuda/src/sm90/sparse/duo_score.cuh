@@ -18,22 +18,6 @@ struct DuoScores : Softmax<typename Rows::Type> {
     __device__ __forceinline__ DuoScores(const SparseAttendArgs& a, DuoStorage& s, const DuoUnit& u) : Base(a),
         shared(s), unit(u) {}
 
-    template <int From, int To>
-    __device__ __forceinline__ void multiply_part(float (&s)[32]) const {
-        const u64 q = ptx::operand_128b(ptx::shared_address(shared.q)),
-            k = ptx::operand_128b(ptx::shared_address(shared.k));
-#pragma unroll
-        for (int i = From * 4; i < To * 4; ++i) {
-            const u64 step = (i / 4 * kTileBytes + i % 4 * 32) / 16;
-            if (i / 4 < Rows::Tiles - Rows::kBf16Tiles) {
-                Type::multiply_64(s, q + step, k + step, i != 0);
-            } else {
-                ptx::Bf16::multiply_64(s, q + step, k + step, i != 0);
-            }
-        }
-        ptx::mma_commit();
-    }
-
     __device__ __forceinline__ u32 other(const void* p) const { return ptx::peer_address(ptx::shared_address(p),
         unit.rank ^ 1); }
 
@@ -92,16 +76,12 @@ struct DuoScores : Softmax<typename Rows::Type> {
             ptx::fence_async_proxy();
             ptx::mma_pin(s);
             ptx::mma_fence();
-            multiply_part<0, kHalfTiles>(s);
+            multiply_tiles<Rows, 0, kHalfTiles>(s, shared.q, shared.k);
             ptx::barrier_wait(ptx::shared_address(&shared.k_full[1]), parity);
             ptx::fence_async_proxy();
             ptx::mma_fence();
-            multiply_part<kHalfTiles, Rows::Tiles>(s);
-            u64 valid = 0;
-            if (at.lane == 0) {
-                valid = *const_cast<const volatile u64*>(&shared.valid);
-            }
-            valid = __shfl_sync(ptx::kFullMask, valid, 0);
+            multiply_tiles<Rows, kHalfTiles, Rows::Tiles>(s, shared.q, shared.k);
+            const u64 valid = valid_keys(shared.valid);
             ptx::mma_wait<0>();
             ptx::mma_pin(s);
             if (unit.rank == 1) {
@@ -109,8 +89,8 @@ struct DuoScores : Softmax<typename Rows::Type> {
             }
             if (n > 0) {  // the other has had the block before
                 ptx::barrier_wait(ptx::shared_address(&shared.base_full), (static_cast<u32>(n) - 1) >> 1 & 1);
-                m0 = *const_cast<const volatile float*>(&shared.base[at.row]);
-                m1 = *const_cast<const volatile float*>(&shared.base[at.row + 8]);
+                m0 = read(shared.base[at.row]);
+                m1 = read(shared.base[at.row + 8]);
                 if (threadIdx.x % 128 == 0 && n + 1 < unit.blocks) {
                     ptx::barrier_expect(ptx::shared_address(&shared.base_full), kBaseBytes);
                 }
@@ -132,8 +112,8 @@ struct DuoScores : Softmax<typename Rows::Type> {
         }
         if (!unit.own(unit.blocks - 1)) {
             ptx::barrier_wait(ptx::shared_address(&shared.base_full), (static_cast<u32>(unit.blocks) - 1) >> 1 & 1);
-            m0 = *const_cast<const volatile float*>(&shared.base[at.row]);
-            m1 = *const_cast<const volatile float*>(&shared.base[at.row + 8]);
+            m0 = read(shared.base[at.row]);
+            m1 = read(shared.base[at.row + 8]);
             add_other(unit.blocks - 1);
         }
         this->gather();
@@ -153,18 +133,14 @@ struct DuoScores : Softmax<typename Rows::Type> {
         }
         ptx::barrier_wait(ptx::shared_address(&shared.largest_full), 0);
         if (at.lane % 4 == 0) {
-            save(unit.head + at.row, m0, fmaxf(max0, *const_cast<const volatile float*>(&shared.largest[at.row])),
-                sum0);
-            save(unit.head + at.row + 8, m1,
-                fmaxf(max1, *const_cast<const volatile float*>(&shared.largest[at.row + 8])), sum1);
+            save(unit.head + at.row, m0, fmaxf(max0, read(shared.largest[at.row])), sum0);
+            save(unit.head + at.row + 8, m1, fmaxf(max1, read(shared.largest[at.row + 8])), sum1);
         }
     }
 
     __device__ __forceinline__ void save(i32 head, float m, float largest, float sum) const {
         if (head < args.heads) {
-            float* dst = args.stats + ((static_cast<i64>(unit.row) * args.segments + unit.segment) * args.heads +
-                head) * 4;
-            *reinterpret_cast<float4*>(dst) = make_float4(m, sum, largest, 0.0f);
+            write_part_stats(args, static_cast<i64>(unit.row) * args.segments + unit.segment, head, m, largest, sum);
         }
     }
 };

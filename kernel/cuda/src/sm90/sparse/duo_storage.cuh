@@ -35,15 +35,6 @@ struct DuoStorage {
     __device__ __forceinline__ u32 own_weights() { return ptx::shared_address(k) + 8 * kTileBytes; }
 };
 
-constexpr u32 duo_shared_bytes() { return sizeof(DuoStorage) + 1024; }
-
-__device__ __forceinline__ DuoStorage& duo_storage() {
-    static_assert(duo_shared_bytes() <= 232448, "more shared memory than a Hopper block can have");
-    extern __shared__ u8 dynamic_shared[];
-    const u32 misaligned = ptx::shared_address(dynamic_shared) % 1024;
-    return *reinterpret_cast<DuoStorage*>(dynamic_shared + (misaligned ? 1024 - misaligned : 0));
-}
-
 // The unit of a cluster, and which of the two this thread block is.
 struct DuoUnit {
     i32 row, head, segment, block, blocks, keys;

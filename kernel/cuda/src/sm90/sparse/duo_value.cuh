@@ -2,6 +2,7 @@
 #pragma once
 
 #include "sm90/sparse/duo_storage.cuh"
+#include "sm90/sparse/scout.cuh"
 
 namespace sparrow_sparse {
 
@@ -28,10 +29,7 @@ struct DuoValues {
             const i32 slot = position < unit.keys ? s.indices[unit.row * s.index_stride + position] : -1;
             if (slot >= 0 && slot < s.slots) {
                 const u8* row = page_of(s, slot) + (slot & s.page_mask) * Rows::kRowBytes;
-#pragma unroll
-                for (u32 i = 0; i < (Rows::kRowBytes + 2 * kLine - 1) / (2 * kLine); ++i) {
-                    ptx::prefetch_line(row + min((2 * i + t % 2) * kLine, static_cast<u32>(Rows::kRowBytes - 16)));
-                }
+                prefetch_lines<Rows::kRowBytes, kLine>(row, t % 2);
             }
         }
     }
@@ -55,8 +53,7 @@ struct DuoValues {
             }
             ptx::fence_async_proxy();
             const LaneSums* sums = (own ? shared.own_sums : shared.sums) + threadIdx.x % 128;
-            const float f0 = *const_cast<const volatile float*>(&sums->f0),
-                f1 = *const_cast<const volatile float*>(&sums->f1);
+            const float f0 = read(sums->f0), f1 = read(sums->f1);
             if (n > 0 && __any_sync(ptx::kFullMask, f0 != 1.0f || f1 != 1.0f)) {
                 rescale(o, f0, f1);
             }
@@ -86,8 +83,7 @@ struct DuoValues {
             }
         }
         ptx::barrier_wait(ptx::shared_address(&shared.final_full), 0);
-        const float f0 = *const_cast<const volatile float*>(&shared.final[at.row]),
-            f1 = *const_cast<const volatile float*>(&shared.final[at.row + 8]);
+        const float f0 = read(shared.final[at.row]), f1 = read(shared.final[at.row + 8]);
         write_part<Type>(Parts<Type>::at(args, unit.row, unit.segment, unit.head, unit.column()), o, f0, f1);
     }
 };

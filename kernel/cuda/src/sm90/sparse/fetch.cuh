@@ -8,9 +8,9 @@
 namespace sparrow_sparse {
 
 // Queries of 64 heads of a row on their way to shared memory; heads beyond the last are zeros. A thread copies chunk
-// t % 8 of every eighth row of every tile, and then converts what it has copied to the type of the tiles of keys, in
-// three steps, so that the first tiles are converted while the others are still coming. Rows says what type, and how
-// many of the last tiles stay bf16.
+// t % 8 of every tile of its rows, and then converts what it has copied to the type of the tiles of keys, in three
+// steps, so that the first tiles are converted while the others are still coming. Rows says what type, and how many of
+// the last tiles stay bf16.
 template <class Rows>
 struct Queries {
     static constexpr int Tiles = Rows::Tiles;

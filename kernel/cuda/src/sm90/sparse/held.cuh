@@ -1,4 +1,4 @@
-// Sparse attention over rows of bf16 values. In and out as kernel.cuh, with the same bits.
+// Sparse attention over rows of bf16 values. In and out as kernel.cuh, of one stream.
 //
 // Block: one per SM, four warpgroups. One holds two thirds of the queries of a unit in registers and computes scores
 //        and softmax, two have half of the output columns each, one fetches. Keys and queries pass through one ring of
@@ -24,7 +24,7 @@ static_assert(3 * kHeldMathRegisters + kHeldFetchRegisters <= 4 * kHeldLaunchReg
 template <int Tiles>
 __device__ __forceinline__ void attend_held(const MappedAttendArgs& mapped) {
     const SparseAttendArgs& args = mapped.attend;
-    HeldStorage<Tiles>& shared = held_storage<Tiles>();
+    HeldStorage<Tiles>& shared = shared_memory<HeldStorage<Tiles>>();
     if (threadIdx.x == 0) {
         init_barriers(shared);
     }

@@ -119,7 +119,7 @@ struct HeldScoreGroup : Softmax<ptx::Bf16> {
             }
         }
         ptx::mma_commit();
-        const u64 valid = *const_cast<const volatile u64*>(&shared.valid[typename Storage::Turn(entry).at]);
+        const u64 valid = read(shared.valid[typename Storage::Turn(entry).at]);
         arrive(shared.scored[entry % kSteps]);
         ptx::mma_wait<0>();
         ptx::mma_pin(s);

@@ -69,19 +69,6 @@ struct HeldStorage {
     u64 final_full, final_empty;
 };
 
-template <int Tiles>
-constexpr u32 held_shared_bytes() {
-    return sizeof(HeldStorage<Tiles>) + 1024;  // room to align it to a swizzle atom
-}
-
-template <int Tiles>
-__device__ __forceinline__ HeldStorage<Tiles>& held_storage() {
-    static_assert(held_shared_bytes<Tiles>() <= 232448, "more shared memory than a Hopper block can have");
-    extern __shared__ u8 dynamic_shared[];
-    u32 misaligned = ptx::shared_address(dynamic_shared) % 1024;
-    return *reinterpret_cast<HeldStorage<Tiles>*>(dynamic_shared + (misaligned ? 1024 - misaligned : 0));
-}
-
 // Called by one thread before the block's barrier. A full quarter has an arrival of every fetching thread for its
 // copies, and one of every warp for what it has written itself.
 template <int Tiles>
@@ -103,8 +90,8 @@ __device__ __forceinline__ void init_barriers(HeldStorage<Tiles>& shared) {
     ptx::barrier_init_fence();
 }
 
-// The arrivals of a warp's threads, after what all of them have done.
-__device__ __forceinline__ void arrive_warp(u64& barrier) {
+// The arrivals of all lanes of a warp at once, after what all of them have done.
+__device__ __forceinline__ void arrive_lanes(u64& barrier) {
     __syncwarp();
     if (threadIdx.x % 32 == 0) {
         ptx::barrier_arrive(ptx::shared_address(&barrier), 32);

@@ -40,10 +40,6 @@ struct HeldValueGroup {
         ptx::barrier_wait(ptx::shared_address(&shared.scored[step.at]), step.parity);
     }
 
-    static __device__ __forceinline__ float read(const float& word) {
-        return *const_cast<const volatile float*>(&word);
-    }
-
     // Multiplies the weights by the 128 columns of a quarter, into o[From] and following.
     template <int From>
     __device__ __forceinline__ void multiply(float (&o)[128], u32 quarter, u64 p, bool first) {
@@ -85,12 +81,12 @@ struct HeldValueGroup {
             multiply<64>(o, second, p, first);
             ptx::mma_wait<1>();
             if (!kept) {
-                arrive_warp(shared.empty[quarter]);
+                arrive_lanes(shared.empty[quarter]);
             }
             ptx::mma_wait<0>();
             ptx::mma_pin(o);
             if (!kept) {
-                arrive_warp(shared.empty[second]);
+                arrive_lanes(shared.empty[second]);
             }
             ptx::barrier_arrive(ptx::shared_address(&shared.side_empty[side]));  // each thread read factors, too
         }
@@ -151,10 +147,10 @@ struct HeldValueGroup {
         const i32 row = row_of(args, u);
         if (args.segments == 1) {
             write_stats(args, row, head, m, largest, sum);
-            return;
+        } else {
+            write_part_stats(args, static_cast<i64>(row) * args.segments + u % static_cast<u32>(args.segments), head, m,
+                largest, sum);
         }
-        const i64 segment = static_cast<i64>(row) * args.segments + u % static_cast<u32>(args.segments);
-        *reinterpret_cast<float4*>(args.stats + (segment * args.heads + head) * 4) = make_float4(m, sum, largest, 0.0f);
     }
 
     __device__ __forceinline__ void write(u32 u, const float (&o)[128], float f0, float f1) const {
@@ -191,8 +187,8 @@ struct HeldValueGroup {
             ptx::stores_commit();
             ptx::stores_read();
         }
-        arrive_warp(shared.empty[quarter]);
-        arrive_warp(shared.empty[second]);
+        arrive_lanes(shared.empty[quarter]);
+        arrive_lanes(shared.empty[second]);
     }
 };
 

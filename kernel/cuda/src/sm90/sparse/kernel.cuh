@@ -1,7 +1,7 @@
 // Sparse attention of absorbed queries over selected FP8 rows of a paged pool; held.cuh has rows of bf16 values.
 //
 // In:    q bf16 [rows, heads * D]; pools of rows of D values, D = 576 (latent and rotary part) or 512 (V4); per row a
-//        list of slots and its length (args.h).
+//        list of slots and its length, of V4 perhaps two (args.h).
 // Out:   bf16 [rows, heads * 512] with lse and max, or parts of segments for combine.cuh.
 // Block: one per SM. A unit of work is 64 heads of a row over one segment of its keys; a block takes every
 //        gridDim-th, or, when rows are cut into segments, consecutive ones. One warpgroup computes scores, softmax
@@ -18,8 +18,7 @@ namespace sparrow_sparse {
 
 template <class R, class Rows>
 __device__ void attend(const SparseAttendArgs& args) {
-    constexpr int Tiles = Rows::Tiles;
-    Storage<Tiles>& shared = storage<Tiles>();
+    Storage<Rows::Tiles>& shared = shared_memory<Storage<Rows::Tiles>>();
     if (threadIdx.x == 0) {
         init_barriers(shared);
     }
@@ -33,11 +32,7 @@ __device__ void attend(const SparseAttendArgs& args) {
         ptx::registers_grow<R::Score>();
         ScoreGroup<Rows>(args, shared).run();
     } else if (group == 1) {
-        if constexpr (R::Value >= kLaunchRegisters) {
-            ptx::registers_grow<R::Value>();
-        } else {
-            ptx::registers_shrink<R::Value>();
-        }
+        ptx::registers_shrink<R::Value>();
         ValueGroup<Rows>(args, shared).run();
     } else {
         ptx::registers_shrink<R::Fetch>();

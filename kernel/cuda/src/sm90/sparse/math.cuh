@@ -5,8 +5,7 @@
 // memory, which does columns 256-511. The value group's product runs under the softmax of the next block.
 //
 // Bits: a unit's result depends on its row, its keys and their order alone; so does the sum over segments
-//       (combine.cuh), because where a
-// segment ends depends on nothing but the position.
+//       (combine.cuh), because where a segment ends depends on nothing but the position.
 #pragma once
 
 #include "ptx/wgmma.cuh"
@@ -38,6 +37,32 @@ __device__ __forceinline__ void declare(float (&o)[N]) {
     for (int i = 0; i < N; ++i) {
         asm volatile("" : "=f"(o[i]));
     }
+}
+
+// Asks for the products of tiles [From, To) of queries and keys, of which Rows says what they hold. Tile 0 overwrites
+// the scores.
+template <class Rows, int From, int To>
+__device__ __forceinline__ void multiply_tiles(float (&s)[32], const u8* queries, const u8* keys) {
+    const u64 q = ptx::operand_128b(ptx::shared_address(queries)), k = ptx::operand_128b(ptx::shared_address(keys));
+#pragma unroll
+    for (int i = From * 4; i < To * 4; ++i) {
+        const u64 step = (i / 4 * kTileBytes + i % 4 * 32) / 16;
+        if (i / 4 < Rows::Tiles - Rows::kBf16Tiles) {
+            Rows::Type::multiply_64(s, q + step, k + step, i != 0);
+        } else {
+            ptx::Bf16::multiply_64(s, q + step, k + step, i != 0);
+        }
+    }
+    ptx::mma_commit();
+}
+
+// A block's valid bits. One lane reads for its warp: its arrival then says that the word has been read.
+__device__ __forceinline__ u64 valid_keys(const u64& valid) {
+    u64 v = 0;
+    if (threadIdx.x % 32 == 0) {
+        v = read(valid);
+    }
+    return __shfl_sync(ptx::kFullMask, v, 0);
 }
 
 // One arrival per warp, after what all its lanes have read.

@@ -118,8 +118,7 @@ __device__ __forceinline__ void write_part(u8* dst, const float (&o)[128], float
 
 template <class Type>
 __device__ __forceinline__ void write_output(const SparseAttendArgs& args, const Unit& unit, const Corner& at,
-    i32 column, const float (&o)[128], float f0,
-                                             float f1) {
+    i32 column, const float (&o)[128], float f0, float f1) {
     if (args.segments == 1) {
         write_whole(args, unit.row, unit.head, at, column, o, f0, f1);
     } else {
@@ -148,7 +147,8 @@ __device__ __forceinline__ float final_factor(const SparseAttendArgs& args, floa
     return sum > 0.0f ? args.value_scale / (sum + exp2_fast(sink - m)) : 0.0f;
 }
 
-// The same for heads row and row + 8 of a unit; of a part of a row, as sink and value scale enter in the combine.
+// The same for heads row and row + 8 of a unit. In a part of a row it is one over the sum: sink and value scale enter
+// in the combine.
 __device__ __forceinline__ void unit_factors(const SparseAttendArgs& args, float sink0, float sink1, float m0, float m1,
     float sum0, float sum1, float& f0, float& f1) {
     if (args.segments == 1) {
@@ -170,6 +170,12 @@ __device__ __forceinline__ void write_stats(const SparseAttendArgs& args, i32 ro
     if (args.max != nullptr) {
         args.max[row * args.max_stride + head] = sum > 0.0f ? largest * kLn2 : -infinity;
     }
+}
+
+// The same for the combine; segment: row * segments + the segment of the row.
+__device__ __forceinline__ void write_part_stats(const SparseAttendArgs& args, i64 segment, i32 head, float m,
+    float largest, float sum) {
+    *reinterpret_cast<float4*>(args.stats + (segment * args.heads + head) * 4) = make_float4(m, sum, largest, 0.0f);
 }
 
 }  // namespace sparrow_sparse

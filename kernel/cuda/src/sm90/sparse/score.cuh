@@ -30,31 +30,14 @@ struct ScoreGroup : Softmax<typename Rows::Type> {
         ptx::fence_async_proxy();
         ptx::mma_pin(s);
         ptx::mma_fence();
-        multiply_part<0, kPartTiles[1]>(s, b);
-        ptx::mma_commit();
+        multiply_tiles<Rows, 0, kPartTiles[1]>(s, shared.q, shared.k[b]);
     }
 
     __device__ __forceinline__ void ask_right(float (&s)[32], u32 b, u32 parity) {
         ptx::barrier_wait(ptx::shared_address(&shared.k_full[b][1]), parity);
         ptx::fence_async_proxy();
         ptx::mma_fence();
-        multiply_part<kPartTiles[1], Tiles>(s, b);
-        ptx::mma_commit();
-    }
-
-    template <int From, int To>
-    __device__ __forceinline__ void multiply_part(float (&s)[32], u32 b) const {
-        const u64 q = ptx::operand_128b(ptx::shared_address(shared.q)),
-            k = ptx::operand_128b(ptx::shared_address(shared.k[b]));
-#pragma unroll
-        for (int i = From * 4; i < To * 4; ++i) {
-            const u64 step = (i / 4 * kTileBytes + i % 4 * 32) / 16;
-            if (i / 4 < Tiles - Rows::kBf16Tiles) {
-                Type::multiply_64(s, q + step, k + step, i != 0);
-            } else {
-                ptx::Bf16::multiply_64(s, q + step, k + step, i != 0);
-            }
-        }
+        multiply_tiles<Rows, kPartTiles[1], Tiles>(s, shared.q, shared.k[b]);
     }
 
     // A block from scores to the product of its weights and left columns, which is asked for in two halves, so that
@@ -106,15 +89,6 @@ struct ScoreGroup : Softmax<typename Rows::Type> {
         ptx::barrier_arrive(ptx::shared_address(&shared.weights_full[b]));
     }
 
-    // One lane reads for its warp: its arrival then says that the word has been read.
-    __device__ __forceinline__ u64 valid_keys(u32 b) const {
-        u64 v = 0;
-        if (at.lane == 0) {
-            v = *const_cast<const volatile u64*>(&shared.valid[b]);
-        }
-        return __shfl_sync(ptx::kFullMask, v, 0);
-    }
-
     // The score group's part of a unit. The value group is told shortly before the next scores are there.
     __device__ __forceinline__ void run_unit(const Unit& unit, float (&o)[128]) {
         float s[32], f0, f1;
@@ -125,7 +99,7 @@ struct ScoreGroup : Softmax<typename Rows::Type> {
         }
         ask_left(s, done & 1, done >> 1 & 1);
         ask_right(s, done & 1, done >> 1 & 1);
-        u64 valid = valid_keys(done & 1);
+        u64 valid = valid_keys(shared.valid[done & 1]);
         arrive(shared.scores_done[done & 1]);
         ptx::mma_wait<0>();
         ptx::mma_pin(s);
@@ -142,7 +116,7 @@ struct ScoreGroup : Softmax<typename Rows::Type> {
             ptx::mma_pin(o);
             arrive(shared.k_empty[b][0]);
             ask_right(s, done & 1, done >> 1 & 1);
-            valid = valid_keys(done & 1);
+            valid = valid_keys(shared.valid[done & 1]);
             arrive(shared.scores_done[done & 1]);
             ptx::mma_wait<0>();
             ptx::mma_pin(s);
@@ -216,10 +190,9 @@ struct ScoreGroup : Softmax<typename Rows::Type> {
         }
         if (args.segments == 1) {
             write_stats(args, unit.row, head, m, largest, sum);
-            return;
+        } else {
+            write_part_stats(args, static_cast<i64>(unit.row) * args.segments + unit.segment, head, m, largest, sum);
         }
-        float* dst = args.stats + ((static_cast<i64>(unit.row) * args.segments + unit.segment) * args.heads + head) * 4;
-        *reinterpret_cast<float4*>(dst) = make_float4(m, sum, largest, 0.0f);
     }
 };
 

@@ -8,6 +8,15 @@
 
 namespace sparrow_sparse {
 
+// Asks half of the lines of a row into L2: even ones (half 0), or odd ones.
+template <u32 RowBytes, u32 Line>
+__device__ __forceinline__ void prefetch_lines(const u8* row, u32 half) {
+#pragma unroll
+    for (u32 i = 0; i < (RowBytes + 2 * Line - 1) / (2 * Line); ++i) {
+        ptx::prefetch_line(row + min((2 * i + half) * Line, RowBytes - 16));
+    }
+}
+
 template <class Rows>
 struct Scout {
     static constexpr i32 kAhead = 5;  // blocks between what is being multiplied and what is looked up
@@ -49,11 +58,7 @@ struct Scout {
         }
         const u32 part = threadIdx.x % 2;
         const u8* page = page_of(s, slot);
-        const u8* row = page + (slot & s.page_mask) * Rows::kRowBytes;
-#pragma unroll
-        for (u32 i = 0; i < (Rows::kRowBytes + 2 * kLine - 1) / (2 * kLine); ++i) {
-            ptx::prefetch_line(row + min((2 * i + part) * kLine, static_cast<u32>(Rows::kRowBytes - 16)));
-        }
+        prefetch_lines<Rows::kRowBytes, kLine>(page + (slot & s.page_mask) * Rows::kRowBytes, part);
         if (Rows::kTwoStreams && part == 0) {
             ptx::prefetch_line(page + s.scales + (slot & s.page_mask) * 8ll);
         }

@@ -47,17 +47,18 @@ struct Storage {
     }
 };
 
-template <int Tiles>
+// Dynamic shared memory to launch with.
+template <class Shared>
 constexpr u32 shared_bytes() {
-    return sizeof(Storage<Tiles>) + 1024;  // room to align it to a swizzle atom
+    return sizeof(Shared) + 1024;  // room to align it to a swizzle atom
 }
 
-template <int Tiles>
-__device__ __forceinline__ Storage<Tiles>& storage() {
-    static_assert(sizeof(Storage<Tiles>) + 1024 <= 232448, "more shared memory than a Hopper block can have");
+template <class Shared>
+__device__ __forceinline__ Shared& shared_memory() {
+    static_assert(shared_bytes<Shared>() <= 232448, "more shared memory than a Hopper block can have");
     extern __shared__ u8 dynamic_shared[];
-    u32 misaligned = ptx::shared_address(dynamic_shared) % 1024;
-    return *reinterpret_cast<Storage<Tiles>*>(dynamic_shared + (misaligned ? 1024 - misaligned : 0));
+    const u32 misaligned = ptx::shared_address(dynamic_shared) % 1024;
+    return *reinterpret_cast<Shared*>(dynamic_shared + (misaligned ? 1024 - misaligned : 0));
 }
 
 // Called by one thread before the block's barrier. k_full has an arrival for each fetching thread.
@@ -190,6 +191,12 @@ __device__ __forceinline__ BlockPlace place_of(const Unit& u, i32 block) {
 
 __device__ __forceinline__ const u8* page_of(const SelectionView& s, i32 slot) {
     return s.base + static_cast<i64>(static_cast<u32>(slot) >> s.page_shift) * s.page_bytes;
+}
+
+// A word of shared memory that other threads write.
+template <class Word>
+__device__ __forceinline__ Word read(const Word& word) {
+    return *const_cast<const volatile Word*>(&word);
 }
 
 // The byte of 16-byte chunk c of row r inside a tile.

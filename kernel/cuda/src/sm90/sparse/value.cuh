@@ -29,8 +29,7 @@ struct ValueGroup {
             ptx::barrier_wait(ptx::shared_address(&shared.k_full[b][1]), parity);
             ptx::fence_async_proxy();
             const bool first = left == unit.blocks - 1;
-            const float f0 = *const_cast<const volatile float*>(&shared.factor[b][at.row]);
-            const float f1 = *const_cast<const volatile float*>(&shared.factor[b][at.row + 8]);
+            const float f0 = read(shared.factor[b][at.row]), f1 = read(shared.factor[b][at.row + 8]);
             if (!first && __any_sync(ptx::kFullMask, f0 != 1.0f || f1 != 1.0f)) {
                 rescale(o, f0, f1);
             }
@@ -91,8 +90,7 @@ struct ValueGroup {
             run_unit(unit, after < share.end ? row_of(args, after) : -1, o);
             const u32 b = units & 1;
             ptx::barrier_wait(ptx::shared_address(&shared.final_full[b]), units >> 1 & 1);
-            const float f0 = *const_cast<const volatile float*>(&shared.final[b][at.row]);
-            const float f1 = *const_cast<const volatile float*>(&shared.final[b][at.row + 8]);
+            const float f0 = read(shared.final[b][at.row]), f1 = read(shared.final[b][at.row + 8]);
             ptx::barrier_arrive(ptx::shared_address(&shared.final_empty[b]));
             ++units;
             write_output<Type>(args, unit, at, kHalfColumns, o, f0, f1);

@@ -18,11 +18,6 @@ struct Row {
     __device__ __forceinline__ i32 end() const { return head + length; }
 };
 
-// Rows times parts.
-__device__ __forceinline__ i32 row_count(const TopKArgs& args) {
-    return args.via ? args.rows : args.rows * args.parts;
-}
-
 // Where row v is: its number and its first candidate's position, and what memory says about it.
 struct RowFacts {
     i32 number, first;

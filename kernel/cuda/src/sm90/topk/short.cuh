@@ -11,8 +11,9 @@
 //        2. every thread turns its words of 32 scores into bits: above the bin (selected), and inside it;
 //        3. the handful inside is listed, and every thread ranks its own scores inside among the list;
 //        4. winners are counted in order of position, staged over the row, and written.
-//        A bin that holds too many scores (bins misplaced, or equal scores) costs time: the interval of the k-th
-//        largest is then found by rounds of bins over the keys.
+//        A bin that holds too many scores (bins misplaced, or equal scores) costs time: it is split at zero where
+//        that is the k-th largest, as it often is behind a relu; otherwise the interval of the k-th largest is found by
+//        rounds of bins over the keys.
 // Bytes: each score is read once from global memory; k indices are written.
 // H200:  4096 rows x 8k, k 2048, paged: 58 us, 68 % of one read and one write at 4.3 TB/s.
 #pragma once
@@ -39,6 +40,7 @@ struct ShortShape {
     static constexpr int BinQuads = Bins / 4 / Threads;    // of a thread
     static constexpr int List = 128;
     static_assert(Words >= 1 && BinQuads >= 1, "sizes divide");
+    static_assert(Places < 1 << 16, "counts of a row are kept in halves of a word");
 };
 
 // What a team has for itself.
@@ -48,7 +50,8 @@ struct ShortTeam {
     u64 list[S::List];                     // candidates inside the bin of the k-th largest
     alignas(16) u32 bin_counts[S::Warps];  // scores in the bins of a warp
     alignas(16) u32 ranks[S::Words][S::Warps];
-    u32 lows[S::Warps], highs[S::Warps], counts[S::Warps], others[S::Warps];
+    u32 lows[S::Warps], highs[S::Warps], counts[S::Warps];
+    u32 at_zero[S::Warps];  // scores above zero and zeros, in halves
     BinRank found;
     u32 listed;
 };
@@ -361,8 +364,8 @@ struct ShortRows {
         return total;
     }
 
-    // Decides scores inside where the last of the `wanted` largest is a zero, as it often is behind a relu: those above
-    // zero win, zeros stay. False when it is another score, and nothing is decided. One barrier.
+    // Decides scores inside where the `wanted` largest are those above zero and some of the zeros: the former win, the
+    // zeros stay. False when they are not, and nothing is decided. One barrier.
     __device__ __forceinline__ bool split_at_zero(const float* scores, u32 wanted, Bits& won, Bits& inside,
         Inside& in) {
         const Interval zero{key_of(0.0f), key_of(0.0f), false};
@@ -376,13 +379,13 @@ struct ShortRows {
         }
         count = ptx::warp_sum(count);
         if (lane == 0) {
-            mine.others[warp] = count;
+            mine.at_zero[warp] = count;
         }
         sync();
         count = 0;
 #pragma unroll
         for (u32 i = 0; i < S::Warps; ++i) {
-            count += mine.others[i];
+            count += mine.at_zero[i];
         }
         const u32 larger = count & 0xFFFF, zeros = count >> 16;
         if (larger > wanted || wanted > larger + zeros) {

@@ -7,4 +7,5 @@ extern "C" __global__ void __cluster_dims__(2) __launch_bounds__(sparrow_sparse:
 }
 
 // Dynamic shared memory to launch with.
-extern "C" __device__ const u32 sparrow_sparse_block_duo_shared = sparrow_sparse::duo_shared_bytes();
+extern "C" __device__ const u32 sparrow_sparse_block_duo_shared =
+    sparrow_sparse::shared_bytes<sparrow_sparse::DuoStorage>();

@@ -12,4 +12,5 @@ extern "C" __global__ void __launch_bounds__(sparrow_sparse::kThreads,
 }
 
 // Dynamic shared memory to launch with.
-extern "C" __device__ const u32 sparrow_sparse_entry_shared = sparrow_sparse::shared_bytes<Rows::Tiles>();
+extern "C" __device__ const u32 sparrow_sparse_entry_shared =
+    sparrow_sparse::shared_bytes<sparrow_sparse::Storage<Rows::Tiles>>();

@@ -7,4 +7,5 @@ extern "C" __global__ void __launch_bounds__(sparrow_sparse::kHeldThreads,
 }
 
 // Dynamic shared memory to launch with.
-extern "C" __device__ const u32 sparrow_sparse_flat_shared = sparrow_sparse::held_shared_bytes<8>();
+extern "C" __device__ const u32 sparrow_sparse_flat_shared =
+    sparrow_sparse::shared_bytes<sparrow_sparse::HeldStorage<8>>();
