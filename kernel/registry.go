@@ -71,6 +71,6 @@ func (r *Registry) Open(name string, o Options) (Device, error) {
 	for _, b := range r.backends {
 		names = append(names, b.Name)
 	}
-	return nil, fmt.Errorf("%w: no kernels named %q; this build has %s", ErrUnavailable, name,
-		strings.Join(names, ", "))
+	return nil, fmt.Errorf("%w: no kernels named %q; this build has %s; cpu is the best of them on this machine",
+		ErrUnavailable, name, strings.Join(names, ", "))
 }

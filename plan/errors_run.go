@@ -11,7 +11,7 @@ func ErrDraftHeadMissing(checkpoint string, layer int, tensors string) *Error {
 	return &Error{Code: E15, Asked: fmt.Sprintf("drafting with %s, which has no tensors for draft layer %d (%s)",
 		checkpoint, layer, tensors),
 		Supported: "drafting with a checkpoint that holds its draft head",
-		Try:       "a checkpoint with the draft layer, or no drafting"}
+		Try:       "a checkpoint with the draft layer, or no drafting (--draft off)"}
 }
 
 // ErrCarryMissing reports a shared layer that was handed no indices.

@@ -75,9 +75,11 @@ func (r *resolver) inputs() error {
 		return fmt.Errorf("plan: policy: dense threshold %d, chunk capacity %d, page %d and chunked prefill %d "+
 			"must not be negative",
 			p.DenseThreshold, p.ChunkCapacity, p.Page, p.ChunkedPrefill)
-	case p.Running < 0 || int(p.SplitKeys) >= len(keySplits.words):
-		return fmt.Errorf("plan: policy: %d running sequences must not be negative, and split of keys %d must be one "+
-			"of %s", p.Running, p.SplitKeys, keySplits.list())
+	case p.Running < 0:
+		return fmt.Errorf("plan: policy: %d running sequences (--max-running): want 0, which says nothing, or more",
+			p.Running)
+	case int(p.SplitKeys) >= len(keySplits.words):
+		return fmt.Errorf("plan: policy: split of keys %d must be one of %s", p.SplitKeys, keySplits.list())
 	case p.ScoreCap < 0 || p.MaxTransient < 0:
 		return fmt.Errorf("plan: policy: score cap %d and transient reserve %d must not be negative", p.ScoreCap,
 			p.MaxTransient)

@@ -120,6 +120,9 @@ type bench struct {
 	group  *group.Group // nil for a single device
 }
 
+// Title is what reports call a model: its folder or file, without those above.
+func Title(src *family.Source) string { return filepath.Base(src.Name) }
+
 // Run loads the model on the device and measures every cell. Cells that cannot be measured say why.
 func Run(ctx context.Context, src *family.Source, dev kernel.Device, o Options) (*Report, error) {
 	gpu := dev.Hardware().Arch != "cpu"
@@ -143,7 +146,7 @@ func Run(ctx context.Context, src *family.Source, dev kernel.Device, o Options) 
 		}
 		b.o.MemoryBytes = free / 4 * 3
 	}
-	r := &Report{Machine: machine.Here(), Date: time.Now().UTC(), Model: filepath.Base(src.Name),
+	r := &Report{Machine: machine.Here(), Date: time.Now().UTC(), Model: Title(src),
 		Kernels: b.model.Device().Name(),
 		Threads: o.Threads, Packed: o.Packed, Layout: b.cfg.Layout.String(), Index: b.cfg.IndexLayout.String(),
 		Chunk: o.Chunk, Fill: b.filling(), Load: b.load}

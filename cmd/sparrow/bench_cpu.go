@@ -23,6 +23,11 @@ func (f *benchKernelsFlags) runCPU(cmd *cobra.Command) error {
 			return fmt.Errorf("bench kernels: --threads %d: want at least 1", n)
 		}
 	}
+	if f.write != "" {
+		if _, _, err := aroundSection(f.write, "bench kernels"); err != nil {
+			return fmt.Errorf("bench kernels: %w", err)
+		}
+	}
 	bar := newProgress(cmd.ErrOrStderr(), "kernels")
 	o := kernels.Options{Backends: cpuBackends(), Kernels: f.kernels, Threads: f.threads, Rounds: f.replays,
 		OneDNN: f.oneDNN, Partial: len(f.only) > 0, Progress: func(done, total int, what string) {

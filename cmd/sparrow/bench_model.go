@@ -175,6 +175,15 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
+	section := "bench model " + model.Title(src)
+	if peer != nil {
+		section = "bench compare " + model.Title(src)
+	}
+	if f.write != "" {
+		if _, _, err := aroundSection(f.write, section); err != nil {
+			return fmt.Errorf("bench model: %w", err)
+		}
+	}
 	var nodes *numa.Machine
 	if f.numa {
 		if f.ranks > 1 {
@@ -257,10 +266,6 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 		}
 	}
 	if f.write != "" {
-		section := "bench model " + r.Model
-		if peer != nil {
-			section = "bench compare " + r.Model
-		}
 		if err := writeSection(f.write, section, r.Markdown); err != nil {
 			return fmt.Errorf("bench model: %w", err)
 		}

@@ -67,6 +67,23 @@ func TestBenchModelFailsWithAReason(t *testing.T) {
 	}
 }
 
+// What a run of minutes would be written to is looked at before anything is measured: these runs would fail later.
+func TestBenchLooksAtTheDocumentFirst(t *testing.T) {
+	doc := filepath.Join(t.TempDir(), "doc.md")
+	if err := os.WriteFile(doc, []byte("<!-- bench model other -->\n<!-- end -->\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ args, want string }{
+		{"bench kernels --kernels cpu-none --write ", "<!-- bench kernels -->"},
+		{"bench model --contexts 32k --write ", "<!-- bench model sparrow-tiny -->"},
+	} {
+		_, _, err := drive("", append(strings.Fields(c.args), doc)...)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want it to name %s", c.args, err, c.want)
+		}
+	}
+}
+
 func TestWriteSectionRefusesOtherDocuments(t *testing.T) {
 	doc := filepath.Join(t.TempDir(), "doc.md")
 	for _, text := range []string{"", "<!-- x -->\n", "<!-- y -->\n<!-- end -->\n", "<!-- end --><!-- x -->\n"} {
@@ -95,6 +112,7 @@ func TestBenchKernelsOnCPU(t *testing.T) {
 		{"no case contains", []string{"--only", "nothing of this name"}},
 		{"--threads 0", []string{"--threads", "0"}},
 		{"cpu-none", []string{"--kernels", "cpu-none"}},
+		{"cpu is the best of them here, and cuda a GPU's", []string{"--kernels", "gpu"}},
 	} {
 		if _, _, err := drive("", append([]string{"bench", "kernels"}, c.args...)...); err == nil ||
 			!strings.Contains(err.Error(), c.want) {

@@ -12,23 +12,32 @@ import (
 // writeSection replaces a part of a document by what print writes. The part lies between two comments, <!-- name -->
 // and <!-- end -->, which stay; a document without them is refused and left as it is.
 func writeSection(file, name string, print func(io.Writer) error) error {
-	text, err := textfile.Read(file, textfile.Document)
+	head, tail, err := aroundSection(file, name)
 	if err != nil {
-		return fmt.Errorf("--write: %w", err)
-	}
-	begin, end := []byte("<!-- "+name+" -->\n"), []byte("<!-- end -->")
-	head, rest, found := bytes.Cut(text, begin)
-	at := bytes.Index(rest, end)
-	if !found || at < 0 {
-		return fmt.Errorf("--write: %s has no part between %q and %q; add both comments where the figures belong", file,
-			bytes.TrimSpace(begin), end)
+		return err
 	}
 	var b bytes.Buffer
 	b.Write(head)
-	b.Write(begin)
 	if err := print(&b); err != nil {
 		return err
 	}
-	b.Write(rest[at:])
+	b.Write(tail)
 	return os.WriteFile(file, b.Bytes(), 0o644)
+}
+
+// aroundSection is the document before and after the part, with the comments. Commands also ask for it before they
+// measure, which takes minutes.
+func aroundSection(file, name string) (head, tail []byte, err error) {
+	text, err := textfile.Read(file, textfile.Document)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--write: %w", err)
+	}
+	begin, end := []byte("<!-- "+name+" -->\n"), []byte("<!-- end -->")
+	_, rest, found := bytes.Cut(text, begin)
+	at := bytes.Index(rest, end)
+	if !found || at < 0 {
+		return nil, nil, fmt.Errorf("--write: %s has no part between %q and %q; add both comments where the figures "+
+			"belong", file, bytes.TrimSpace(begin), end)
+	}
+	return text[:len(text)-len(rest)], rest[at:], nil
 }

@@ -23,6 +23,8 @@ type deviceFlags struct {
 	pack    bool
 	numa    bool
 	precise bool
+
+	processors int // Go's before spareProcessor added one; 0 where it did not
 }
 
 func (d *deviceFlags) add(f *pflag.FlagSet) {
@@ -37,11 +39,20 @@ func (d *deviceFlags) add(f *pflag.FlagSet) {
 		"block formats of GGUF files, whose products otherwise take activations in 8 bits")
 }
 
-// warnOfWorkers warns of more threads than cores.
+// warnOfWorkers warns of more threads than cores that the process may use: those of its affinity, at most as many as a
+// limit of its control group or GOMAXPROCS lets run.
 func (d *deviceFlags) warnOfWorkers(cmd *cobra.Command) {
-	if n := runtime.NumCPU(); d.workers > n {
-		warnings(cmd)(fmt.Sprintf("--workers %d: this machine has %d cores, and threads that share one wait for each "+
-			"other", d.workers, n))
+	n := d.processors
+	if n == 0 {
+		n = runtime.GOMAXPROCS(0)
+	}
+	if n = min(n, runtime.NumCPU()); d.workers > n {
+		cores := "1 core"
+		if n > 1 {
+			cores = fmt.Sprintf("%d cores", n)
+		}
+		warnings(cmd)(fmt.Sprintf("--workers %d: this process may use %s, and threads that share one wait for each "+
+			"other", d.workers, cores))
 	}
 }
 

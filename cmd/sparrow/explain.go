@@ -103,7 +103,7 @@ func (f *explainFlags) refuse(cmd *cobra.Command, err error) error {
 
 func (f *explainFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.model, "model", "",
-		"checkpoint folder, or name of a pulled model, whose config.json describes the model")
+		"checkpoint folder, GGUF file, or name of a pulled model: its configuration describes the model")
 	s.StringVar(&f.family, "family", "",
 		"released model instead of a checkpoint: "+strings.Join(plan.ModelNames(), ", "))
 	s.StringVar(&f.catalog, "catalog", "sparrow", "kernels to choose from: sparrow or public")

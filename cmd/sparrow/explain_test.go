@@ -426,6 +426,9 @@ func TestExplainRefusesBadFlags(t *testing.T) {
 		{"--family deepseek_v32 --hw 0xh200", "such as 8xh200"},
 		{"--family deepseek_v32 --hw 8xh200 --tp 4", "leave --tp out"},
 		{"--family deepseek_v32 --hw 8xb200 --time --batch decode:9", "--hw b200 --tp 8 --catalog public"},
+		{"--family deepseek_v32 --hw 2xcpu", "--hw cpu --tp 2, without --time"},
+		{"--family deepseek_v32 --hw h100 --time --batch decode:9", "measured on an H200, not on h100"},
+		{"--family deepseek_v32 --max-running -1", "-1 running sequences (--max-running): want 0"},
 		{"--family deepseek_v32 --hw 3xh200 --time --batch decode:9",
 			"this works: sparrow explain --family deepseek_v32 --hw 2xh200 --batch decode:9 --time"},
 		{"--family deepseek_v32 --hw h200 --tp 3",
@@ -480,5 +483,13 @@ func TestExplainRanksByRequests(t *testing.T) {
 	}
 	if n := strings.Count(out, "of rank "); n != 2 {
 		t.Errorf("%d segments of ranks, want 2: %s", n, out)
+	}
+}
+
+// DeepSeek-V4 runs on GPUs (docs/gpu.md): no warning says otherwise.
+func TestExplainOfV4OnAGPUHasNoWarning(t *testing.T) {
+	out, _ := mustDrive(t, "", "explain", "--family", "deepseek_v4", "--hw", "h200", "--batch", "decode:4000")
+	if strings.Contains(out, "warning") {
+		t.Error(out)
 	}
 }

@@ -36,14 +36,22 @@ func (f *explainFlags) hardware() (name string, gpus int, err error) {
 		return plan.SM90.String(), n, nil
 	case several:
 		if n, err := strconv.Atoi(number); err == nil && n > 0 {
-			if _, err := plan.HardwareFor(kind); err == nil {
+			if hw, err := plan.HardwareFor(kind); err == nil {
 				return "", 0, fmt.Errorf("explain: --hw %s: a number of GPUs is for h200, such as 8xh200; of others "+
-					"give one and the ranks that share the model: --hw %s --tp %d --catalog public, without --time",
-					f.hw, kind, n)
+					"give one and the ranks that share the model: --hw %s --tp %d%s, without --time", f.hw, kind, n,
+					elsewhere(hw))
 			}
 		}
 	}
 	return f.hw, max(f.wish.AttentionTP, 1), nil
+}
+
+// elsewhere is the flag that plans for hardware without kernels in this build.
+func elsewhere(hw plan.Hardware) string {
+	if hw.Arch == plan.CPU || hw.Arch == plan.SM90 {
+		return ""
+	}
+	return " --catalog public"
 }
 
 // estimated adds the time of the step to an answer.
@@ -55,9 +63,13 @@ func (f *explainFlags) estimated(a *explain.Answer) (*timed, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, gpus, err := f.hardware()
+	name, gpus, err := f.hardware()
 	if err != nil {
 		return nil, err
+	}
+	if a.Config.Hardware.Arch == plan.SM90 && !strings.EqualFold(name, plan.SM90.String()) {
+		return nil, fmt.Errorf("explain: --time: times were measured on an H200, not on %s; ask for --hw h200, or for "+
+			"several such as 8xh200", f.hw)
 	}
 	e, err := estimate.Of(c, &a.Config, a.Batch, gpus)
 	if err != nil {

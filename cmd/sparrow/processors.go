@@ -18,6 +18,7 @@ func (f *engineFlags) spareProcessor() (undo func()) {
 	if os.Getenv("GOMAXPROCS") != "" || n > fewWorkers || f.workers > 0 && f.workers < n {
 		return func() {}
 	}
+	f.processors = n
 	if f.workers == 0 {
 		f.workers, f.spared = n, true // also where the model is opened again
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"runtime"
+	"strings"
 	"testing"
 )
 
@@ -35,5 +36,23 @@ func TestConnectionsHaveAProcessor(t *testing.T) {
 			undo()
 			t.Errorf("%s: it does not stay", name)
 		}
+	}
+}
+
+// More workers than processors are warned of, whatever keeps the process from using more of them.
+func TestMoreWorkersThanProcessorsAreWarnedOf(t *testing.T) {
+	before := runtime.GOMAXPROCS(1)
+	defer runtime.GOMAXPROCS(before)
+	const want = "--workers 2: this process may use 1 core, "
+	if _, side := mustDrive(t, "", "run", "--kernels", "cpu", "--workers", "2", "--max-tokens", "2", "Goodbye"); !strings.
+		Contains(side, want) {
+		t.Errorf("%q lacks %q", side, want)
+	}
+	t.Setenv("GOMAXPROCS", "")
+	f := engineFlags{}
+	f.workers = 2
+	defer f.spareProcessor()()
+	if f.processors != 1 {
+		t.Errorf("%d processors before one was added, want 1", f.processors)
 	}
 }

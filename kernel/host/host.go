@@ -57,7 +57,8 @@ func (Memory) MemoryFree() (free, total int64, err error) {
 // OneDevice refuses ordinals above 0: all cores of a host are one device.
 func OneDevice(o kernel.Options) error {
 	if o.Ordinal != 0 {
-		return fmt.Errorf("%w: device %d was requested, the CPU has device 0 only", kernel.ErrUnavailable, o.Ordinal)
+		return fmt.Errorf("%w: device %d was requested, and all cores of the CPU are device 0; leave --gpu out, "+
+			"which chooses among GPUs", kernel.ErrUnavailable, o.Ordinal)
 	}
 	return nil
 }

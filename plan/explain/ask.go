@@ -21,11 +21,6 @@ func (q Ask) Answer() (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Runnable && q.Model.Family == plan.DeepSeekV4 && q.Hardware.Arch != plan.CPU {
-		notices = append(notices, plan.Notice{Level: plan.NoticeWarning, Rule: "this build",
-			Text: fmt.Sprintf("%v runs on cpu only; on %v this shows what its kernels are planned for", q.Model.Family,
-				q.Hardware.Arch)})
-	}
 	if q.Batch != nil && cfg.Runnable {
 		for i, r := range q.Batch.Requests {
 			if r.Seq > q.Model.Context {
