@@ -48,9 +48,9 @@ var h200Decodes = []Decode{{1, 75.5, 14.6, 21.1}, {4, 76.4, 19.7, 22.3}, {8, 76.
 func H200Choices() Choices {
 	return Choices{
 		Device: "an H200",
-		Prompts: []Contest{{128, 0.0336, 0.0797}, {256, 0.0457, 0.135}, {512, 0.0796, 0.268}, {1024, 0.173, 0.63},
-			{2048, 0.439, 1.8}},
-		V4:     []Contest{{512, 0.0504, 0.0686}, {4096, 0.535, 0.703}, {13312, 1.86, 2.38}, {30720, 4.43, 5.61}},
+		Prompts: []Contest{{128, 0.0401, 0.0628}, {256, 0.0534, 0.108}, {512, 0.0919, 0.238}, {1024, 0.2, 0.604},
+			{2048, 0.491, 1.72}},
+		V4:     []Contest{{512, 0.0491, 0.0602}, {4096, 0.478, 0.696}, {13312, 1.64, 2.39}, {30720, 3.87, 5.64}},
 		Verify: Contest{4, 0.235, 0.552}, Verified: "an H200, 8 rows of each of 64 requests",
 		Decodes: h200Decodes,
 	}
@@ -104,7 +104,7 @@ func H200() GPU {
 		Launch: 1.8, Weights: 4.0e6, FP8: 1.1e9, BF16: 0.65e9, Rows64: 0.12,
 		Experts: 4.45e6, ExpertOps: 1.0e9, WideExpertOps: 0.73e9, NarrowExperts: 1.3e6,
 		NarrowExpertOps: 0.298e9, Choose: 14, ChooseRow: 0.02,
-		Decodes: h200Decodes, Prompt: 1.0, DenseOps: 0.42e9, V4First: 8.2, V4Row: 0.22, V4Prompt: 0.147,
+		Decodes: h200Decodes, Prompt: 0.92, DenseOps: 0.42e9, V4First: 8.2, V4Row: 0.22, V4Prompt: 0.119,
 		V4Launches: 67, V4Launch: 1.5,
 		Keys: 3.9e6, ScoreOps: 1.1e9, Pick: 5, Scores: 3.3e6,
 		Rest: 18, RestRow: 0.22, Step: 40,
