@@ -31,7 +31,7 @@ func (r *Report) Print(w io.Writer) error {
 
 // Markdown writes the report as tables for a document.
 func (r *Report) Markdown(w io.Writer) error {
-	fmt.Fprintf(w, "%s; %s; commit %s; best of %d rounds, spread is (90th - 10th percentile) / median.\n\n", r.Machine,
+	fmt.Fprintf(w, "%s;\n%s; commit %s; best of %d rounds, spread is (90th - 10th percentile) / median.\n\n", r.Machine,
 		r.Date.Format("2006-01-02 15:04 MST"), r.Commit, r.Rounds)
 	if len(r.Verdicts) > 0 {
 		fmt.Fprint(w, "| target | wanted | got | |\n|---|---|---|---|\n")
