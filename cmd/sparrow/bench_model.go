@@ -303,7 +303,7 @@ func (f *benchModelFlags) room(src *family.Source, dev kernel.Device) error {
 // source opens the model that is measured, or describes one that is drawn.
 func (f *benchModelFlags) source(dir string) (*family.Source, error) {
 	if !f.dummy {
-		folder, err := modelFolder("bench model: ", dir)
+		folder, err := modelFolder(benchModelFlag, dir)
 		if err != nil {
 			return nil, err
 		}
