@@ -204,7 +204,7 @@ func openDriver() (*driver, error) {
 		var status *DriverError
 		absent := errors.As(err, &status) && (status.Code == codeNoDevice || status.Code == codeStubLibrary)
 		return nil, &Unavailable{Reason: err.Error(),
-			Try: "check the GPU with nvidia-smi, or run on the CPU (--kernels cpu)",
+			Try:    "check the GPU with nvidia-smi, or run on the CPU (--kernels cpu)",
 			Absent: absent}
 	}
 	if err := d.call(f, cuDriverGetVersion, f.slot(0)); err != nil {
