@@ -48,6 +48,10 @@ func TestMoreWorkersThanProcessorsAreWarnedOf(t *testing.T) {
 	if !strings.Contains(side, want) {
 		t.Errorf("%q lacks %q", side, want)
 	}
+	_, side = mustDrive(t, "", "bench", "kernels", "--only", "take", "--threads", "2", "--replays", "1")
+	if want := "--threads 2: this process may use 1 core, "; !strings.Contains(side, want) {
+		t.Errorf("%q lacks %q", side, want)
+	}
 	t.Setenv("GOMAXPROCS", "")
 	f := engineFlags{}
 	f.workers = 2
