@@ -2,11 +2,16 @@ package sparrow
 
 import (
 	"context"
+	"encoding/json"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"sparrow/builtin"
+	"sparrow/kernel"
+	"sparrow/model/family"
 	"sparrow/model/llamacpp"
+	"sparrow/weight"
 )
 
 // A GGUF file gives the model its name, without the number of a part.
@@ -44,6 +49,67 @@ func TestGGUFFilesAnswer(t *testing.T) {
 		}
 		if err := e.Close(context.Background()); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// A file without one of its tensors is refused with the tensor's name, and says where such names come from.
+func TestGGUFFilesWithoutATensorAreRefused(t *testing.T) {
+	source, err := builtin.Source()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer source.Close()
+	const gone = "model.layers.0.self_attn.kv_a_layernorm.weight"
+	var tensors []weight.Tensor
+	for _, name := range source.Weights.Names() {
+		if tensor, _ := source.Weights.Tensor(name); name != gone {
+			tensors = append(tensors, *tensor)
+		}
+	}
+	part, err := weight.FromTensors(source.Weights.Files(), tensors, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev, err := Registry().Open("cpu", kernel.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	_, err = family.New("x.gguf", source.Model, part).Load(dev, nil)
+	for _, want := range []string{"x.gguf: ", "missing " + gone, "the names are those that the tensors have in"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v lacks %q", err, want)
+		}
+	}
+}
+
+// A file whose chat template cannot be read says which file it is, and where the template is.
+func TestGGUFFilesWithABrokenTemplateAreNamed(t *testing.T) {
+	source, err := builtin.Source()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer source.Close()
+	settings := map[string]any{}
+	if err := json.Unmarshal(builtin.TokenizerConfig(), &settings); err != nil {
+		t.Fatal(err)
+	}
+	settings["chat_template"] = "{% for x in %}"
+	text, err := json.Marshal(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &llamacpp.Model{Name: builtin.Name, Config: source.Model, Weights: source.Weights,
+		Tokenizer: builtin.TokenizerJSON(), TokenizerConfig: text}
+	path := filepath.Join(t.TempDir(), "broken.gguf")
+	if err := llamacpp.Write(context.Background(), path, m, llamacpp.MixQ8_0, nil); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Open(context.Background(), Config{Model: path, Kernels: "cpu"})
+	for _, want := range []string{"broken.gguf: chat template failed: line 1", "tokenizer.chat_template in a GGUF"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v lacks %q", err, want)
 		}
 	}
 }

@@ -55,6 +55,9 @@ func (e *Engine) prepareText(p *parts) error {
 		}
 	case errors.Is(err, chat.ErrNoFormat) && e.cfg.ChatFormat == "":
 		e.cfg.Log.Info("no chat format; only prompts can be completed", "reason", err)
+	case errors.Is(err, chat.ErrTemplate):
+		return fmt.Errorf("sparrow: %s: %w; correct the template: chat_template.jinja or tokenizer_config.json in a "+
+			"folder, tokenizer.chat_template in a GGUF file", p.source.Name, err)
 	default:
 		return err
 	}

@@ -138,8 +138,8 @@ func (o *Options) chosen() ([]kernel.Backend, error) {
 		}
 	}
 	if len(out) == 0 || len(o.Kernels) > len(out) {
-		return nil, fmt.Errorf("bench: kernels %s are not known; kernels of CPUs in this build are %s; cpu is the "+
-			"best of them here, and cuda a GPU's", strings.Join(o.Kernels, ", "),
+		return nil, fmt.Errorf("bench: kernels %s: those that are measured are %s; cpu, the best of them here; "+
+			"and cuda, a GPU's", strings.Join(o.Kernels, ", "),
 			strings.Join(names, ", "))
 	}
 	return out, nil

@@ -29,7 +29,7 @@ type Options struct {
 	// Experts is where experts are; empty is all on the device.
 	Experts family.Placed
 	// Prompts are lengths of whole prompts that are computed in chunks, instead of a chunk behind each context. None
-	// means 8192 and 32768 on a GPU.
+	// means 8192 and 32768 on a GPU; a length of 0 is not measured, so that 0 alone measures decodes.
 	Prompts []int
 	Policy  plan.Policy
 	// Ranks are further devices that share the model with the first one (docs/ranks.md), and Attention is how. The
@@ -161,7 +161,9 @@ func Run(ctx context.Context, src *family.Source, dev kernel.Device, o Options) 
 		return nil, err
 	}
 	for _, n := range o.Prompts {
-		r.Prompts = append(r.Prompts, Prompt{Length: n, Skipped: b.unfit(n, 1)})
+		if n > 0 {
+			r.Prompts = append(r.Prompts, Prompt{Length: n, Skipped: b.unfit(n, 1)})
+		}
 	}
 	if err := b.allocate(ctx, r.Cells, r.Prompts); err != nil {
 		return nil, err

@@ -61,6 +61,8 @@ func TestWrongArgumentsAreNamedAsTheyWereTyped(t *testing.T) {
 		{"bench model --json --markdown", "exclude each other"},
 		{"bench model --chunk 64 --step-tokens 64", "are the same; give one"},
 		{"quantize builtin", "quantize: a source and a file to write are wanted, 1 arguments were given; use it as: "},
+		{"quantize v32-mini x.gguf", "'sparrow synth v32-mini --config v32-mini' writes random ones"},
+		{"bench model v32-mini", "--dummy draws them in memory"},
 		{"quantize builtin nowhere/x.gguf", "there is no folder nowhere"},
 		{"quantize nobody/nothing x.gguf", "'sparrow pull nobody/nothing' downloads it"},
 		{"run --max-tokens -3 hi", "--max-tokens -3: want 0"},

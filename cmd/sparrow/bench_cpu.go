@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -22,6 +23,7 @@ func (f *benchKernelsFlags) runCPU(cmd *cobra.Command) error {
 		if n < 1 {
 			return fmt.Errorf("bench kernels: --threads %d: want at least 1", n)
 		}
+		warnOfThreads(cmd, "--threads", n, runtime.GOMAXPROCS(0))
 	}
 	if f.write != "" {
 		if _, _, err := aroundSection(f.write, "bench kernels"); err != nil {

@@ -71,7 +71,7 @@ microsecond for each, and the shares are of that step.`,
 		"tokens in the cache before the measured ones, with k for 1024; default 512,2k,8k,32k,128k, on a GPU 8k,32k")
 	s.StringSliceVar(&f.batches, "batch", nil, "numbers of sequences; default 1,16, on a GPU 1,16,64,128")
 	s.StringSliceVar(&f.prompts, "prompts", nil, "lengths of whole prompts, computed in chunks, instead of a chunk "+
-		"behind each context; default on a GPU 8k,32k")
+		"behind each context; 0 measures decodes alone; default on a GPU 8k,32k")
 	s.IntVar(&f.chunk, "chunk", 0, "new tokens of a prefill step, shared out among the sequences; 0 means 512, on a "+
 		"GPU 8192")
 	s.IntVar(&f.chunk, "step-tokens", 0, "the same as --chunk")
@@ -303,7 +303,7 @@ func (f *benchModelFlags) room(src *family.Source, dev kernel.Device) error {
 // source opens the model that is measured, or describes one that is drawn.
 func (f *benchModelFlags) source(dir string) (*family.Source, error) {
 	if !f.dummy {
-		folder, err := modelFolder("bench model: ", dir)
+		folder, err := modelFolder(benchModelFlag, dir)
 		if err != nil {
 			return nil, err
 		}

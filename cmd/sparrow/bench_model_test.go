@@ -67,6 +67,14 @@ func TestBenchModelFailsWithAReason(t *testing.T) {
 	}
 }
 
+// Without prompts decodes are measured alone, and no line says that a prompt of no tokens took no time.
+func TestBenchModelWithoutPrompts(t *testing.T) {
+	out, _ := mustDrive(t, "", "bench", "model", "--contexts", "0", "--batch", "1", "--prompts", "0", "--budget", "1ms")
+	if !strings.Contains(out, "decode") || strings.Contains(out, "  prompt ") || strings.Contains(out, "  prefill ") {
+		t.Error(out)
+	}
+}
+
 // What a run of minutes would be written to is looked at before anything is measured: these runs would fail later.
 func TestBenchLooksAtTheDocumentFirst(t *testing.T) {
 	doc := filepath.Join(t.TempDir(), "doc.md")
@@ -112,7 +120,7 @@ func TestBenchKernelsOnCPU(t *testing.T) {
 		{"no case contains", []string{"--only", "nothing of this name"}},
 		{"--threads 0", []string{"--threads", "0"}},
 		{"cpu-none", []string{"--kernels", "cpu-none"}},
-		{"cpu is the best of them here, and cuda a GPU's", []string{"--kernels", "gpu"}},
+		{"cpu, the best of them here; and cuda", []string{"--kernels", "gpu"}},
 	} {
 		if _, _, err := drive("", append([]string{"bench", "kernels"}, c.args...)...); err == nil ||
 			!strings.Contains(err.Error(), c.want) {

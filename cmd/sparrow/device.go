@@ -39,21 +39,28 @@ func (d *deviceFlags) add(f *pflag.FlagSet) {
 		"block formats of GGUF files, whose products otherwise take activations in 8 bits")
 }
 
-// warnOfWorkers warns of more threads than cores that the process may use: those of its affinity, at most as many as a
-// limit of its control group or GOMAXPROCS lets run.
+// warnOfWorkers warns of more threads than cores that the process may use.
 func (d *deviceFlags) warnOfWorkers(cmd *cobra.Command) {
 	n := d.processors
 	if n == 0 {
 		n = runtime.GOMAXPROCS(0)
 	}
-	if n = min(n, runtime.NumCPU()); d.workers > n {
-		cores := "1 core"
-		if n > 1 {
-			cores = fmt.Sprintf("%d cores", n)
-		}
-		warnings(cmd)(fmt.Sprintf("--workers %d: this process may use %s, and threads that share one wait for each "+
-			"other", d.workers, cores))
+	warnOfThreads(cmd, "--workers", d.workers, n)
+}
+
+// warnOfThreads warns of more threads than the process has cores: those of its affinity, at most as many as processors,
+// which a limit of its control group or GOMAXPROCS may have lowered.
+func warnOfThreads(cmd *cobra.Command, flag string, threads, processors int) {
+	n := min(processors, runtime.NumCPU())
+	if threads <= n {
+		return
 	}
+	cores := "1 core"
+	if n > 1 {
+		cores = fmt.Sprintf("%d cores", n)
+	}
+	warnings(cmd)(fmt.Sprintf("%s %d: this process may use %s, and threads that share one wait for each other", flag,
+		threads, cores))
 }
 
 // settings are the flags that change the speed of a CPU, or its bits, and were given.

@@ -1,17 +1,20 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"sparrow/builtin"
 	"sparrow/hub"
 	"sparrow/internal/textfile"
 	"sparrow/model/family"
+	"sparrow/model/synth"
 )
 
 // hubCache is the folder where Hugging Face's tools and 'sparrow pull' keep models.
@@ -25,6 +28,9 @@ func hubCache() (hub.Cache, error) {
 
 // modelFlag begins messages about --model.
 const modelFlag = "--model "
+
+// benchModelFlag begins messages about the model of 'bench model'.
+const benchModelFlag = "bench model: "
 
 // builtinModel names the model inside the binary where a model must be named; its own name does too.
 const builtinModel = "builtin"
@@ -100,7 +106,7 @@ func pulledModel(flag, given, wanted string) (string, error) {
 	name, err := hub.ParseName(given)
 	if err != nil {
 		return "", fmt.Errorf("%s%s: there is no such folder or file; %s, or the name of a pulled model such as "+
-			"deepseek-ai/DeepSeek-V3.2%s", flag, given, wanted, withoutModel(flag))
+			"deepseek-ai/DeepSeek-V3.2%s", flag, given, wanted, cmp.Or(shapeAsModel(flag, given), withoutModel(flag)))
 	}
 	cache, err := hubCache()
 	if err != nil {
@@ -119,6 +125,19 @@ func pulledModel(flag, given, wanted string) (string, error) {
 		return "", fmt.Errorf("%s%w", flag, err)
 	}
 	return dir, nil
+}
+
+// shapeAsModel says how a shape that was given as a model gets weights.
+func shapeAsModel(flag, given string) string {
+	if !slices.Contains(synth.PresetNames(), given) {
+		return ""
+	}
+	hint := fmt.Sprintf("; %s is a shape without weights: 'sparrow synth %s --config %s' writes random ones", given,
+		given, given)
+	if flag == benchModelFlag {
+		hint += ", --dummy draws them in memory"
+	}
+	return hint
 }
 
 // withoutModel tells of the model that needs no folder, where the flag may be left out.

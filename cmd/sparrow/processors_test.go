@@ -44,8 +44,12 @@ func TestMoreWorkersThanProcessorsAreWarnedOf(t *testing.T) {
 	before := runtime.GOMAXPROCS(1)
 	defer runtime.GOMAXPROCS(before)
 	const want = "--workers 2: this process may use 1 core, "
-	if _, side := mustDrive(t, "", "run", "--kernels", "cpu", "--workers", "2", "--max-tokens", "2", "Goodbye"); !strings.
-		Contains(side, want) {
+	_, side := mustDrive(t, "", "run", "--kernels", "cpu", "--workers", "2", "--max-tokens", "2", "Goodbye")
+	if !strings.Contains(side, want) {
+		t.Errorf("%q lacks %q", side, want)
+	}
+	_, side = mustDrive(t, "", "bench", "kernels", "--only", "take", "--threads", "2", "--replays", "1")
+	if want := "--threads 2: this process may use 1 core, "; !strings.Contains(side, want) {
 		t.Errorf("%q lacks %q", side, want)
 	}
 	t.Setenv("GOMAXPROCS", "")

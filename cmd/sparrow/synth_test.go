@@ -68,7 +68,8 @@ func TestIDsWithoutTextAreSaid(t *testing.T) {
 	}
 	many := strconv.Itoa(runtime.NumCPU() + 1)
 	_, side := mustDrive(t, "", "run", "--kernels", "cpu", "--no-graphs", "--workers", many, "Goodbye")
-	for _, want := range []string{"--no-graphs has no effect on a CPU", "--workers " + many + ": this process may use"} {
+	for _, want := range []string{"--no-graphs has no effect on a CPU",
+		"--workers " + many + ": this process may use"} {
 		if !strings.Contains(side, want) {
 			t.Errorf("%q lacks %q", side, want)
 		}

@@ -203,7 +203,8 @@ func openDriver() (*driver, error) {
 	if err := d.call(f, cuInit, 0); err != nil {
 		var status *DriverError
 		absent := errors.As(err, &status) && (status.Code == codeNoDevice || status.Code == codeStubLibrary)
-		return nil, &Unavailable{Reason: err.Error(), Try: "check the GPU with nvidia-smi, or run on the CPU (--kernels cpu)",
+		return nil, &Unavailable{Reason: err.Error(),
+			Try:    "check the GPU with nvidia-smi, or run on the CPU (--kernels cpu)",
 			Absent: absent}
 	}
 	if err := d.call(f, cuDriverGetVersion, f.slot(0)); err != nil {

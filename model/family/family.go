@@ -191,7 +191,11 @@ func (s *Source) LoadPart(dev kernel.Device, of kernel.Member, p Placed, onTenso
 		l.Host = p.Host
 	}
 	m, err := load(s.Model, l, dev)
-	if err != nil {
+	switch {
+	case errors.Is(err, nn.ErrTensors) && IsGGUF(s.Name):
+		return nil, fmt.Errorf("%s: %w\nthe names are those that the tensors have in safetensors files; download the "+
+			"file again, or convert the model again", s.Name, err)
+	case err != nil:
 		return nil, fmt.Errorf("%s: %w", s.Name, err)
 	}
 	return m, nil

@@ -89,8 +89,9 @@ func readConfig(path string, meta gguf.Metadata) ([]byte, *shape, error) {
 			known = append(known, a)
 		}
 		slices.Sort(known)
-		return nil, nil, fmt.Errorf("gguf: %s: %w: general.architecture is %q, supported are %s", path, ErrUnsupported,
-			arch, strings.Join(known, ", "))
+		return nil, nil, fmt.Errorf("gguf: %s: %w: general.architecture is %q, supported are %s: files of "+
+			"DeepSeek-V3.2, GLM-5 and DeepSeek-V4 that hold the indexer", path, ErrUnsupported, arch,
+			strings.Join(known, ", "))
 	}
 	r := &reader{meta: meta, arch: arch}
 	s := &shape{}

@@ -20,7 +20,7 @@ import (
 )
 
 // ErrTensors is wrapped when the tensors of a checkpoint do not fit its config.
-var ErrTensors = errors.New("the checkpoint's tensors do not fit its config.json")
+var ErrTensors = errors.New("the checkpoint's tensors do not fit its configuration")
 
 // Loader takes tensors out of a checkpoint by name and shape. It never stops at the first problem: Finish reports all
 // of them.

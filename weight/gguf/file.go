@@ -1,6 +1,7 @@
 package gguf
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -162,18 +163,30 @@ func (f *File) Close() error {
 	return errors.Join(errs...)
 }
 
+// insteadOf says what else a download may have left under the name of a model.
+func insteadOf(data []byte) string {
+	begins := func(s string) bool { return bytes.HasPrefix(bytes.ToLower(data[:min(len(data), 64)]), []byte(s)) }
+	switch {
+	case begins("version https://git-lfs"):
+		return ": this is a pointer of Git LFS; fetch the file itself with 'git lfs pull'"
+	case begins("<!doctype") || begins("<html"):
+		return ": this is a web page; download the file itself"
+	}
+	return ""
+}
+
 // Parse reads one file from memory; path is its name in errors. Tensors are views of data. A name that occurs twice,
 // a range outside the file and a type that cannot be read are refused; ranges may not overlap.
 func Parse(path string, data []byte) (*File, error) {
 	s := &scanner{path: path, data: data}
 	if magic := s.take(4, "the magic number"); s.err == nil && string(magic) != magicNumber {
-		s.fail("it begins with %q, a GGUF file begins with %q", magic, magicNumber)
+		s.fail("it begins with %q, a GGUF file begins with %q%s", magic, magicNumber, insteadOf(data))
 	}
 	f := &File{Version: s.u32("the version")}
 	switch {
 	case s.err != nil:
 	case f.Version == 2<<24 || f.Version == 3<<24:
-		s.refuse(ErrUnsupported, "a big-endian file; only little-endian ones are supported")
+		s.refuse(ErrUnsupported, "a big-endian file; only little-endian ones are supported: convert the model again")
 	case f.Version < 2 || f.Version > 3:
 		s.refuse(ErrUnsupported, "version %d; 2 and 3 are supported: convert the model again", f.Version)
 	}

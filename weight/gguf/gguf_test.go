@@ -161,6 +161,8 @@ func TestHostileFilesAreRefused(t *testing.T) {
 		"empty":              {nil, "the file has 0 more: the download may be incomplete"},
 		"metadata cut off":   {good[:30], "the file has 14 more bytes: the download may be incomplete"},
 		"key cut off":        {good[:pair+12], "the download may be incomplete"},
+		"a pointer":          {[]byte("version https://git-lfs.github.com/spec/v1\n"), "fetch the file itself with"},
+		"a web page":         {[]byte("<!DOCTYPE html><html>"), "this is a web page; download the file itself"},
 		"another file":       {[]byte("{\"a\": 1}"), `a GGUF file begins with "GGUF"`},
 		"2^63 tensors":       {put(8, 1<<63), "tensors; at most"},
 		"many tensors":       {put(8, 1<<19), "of 24 bytes or more"},

@@ -85,7 +85,8 @@ func (r *require) weight(w kernel.Weight) {
 	switch w.Data.DType {
 	case kernel.F32, kernel.F16, kernel.BF16, kernel.E4M3:
 	default:
-		r.fail("a weight of type %v, this backend takes f32, f16, bf16 and e4m3", w.Data.DType)
+		r.fail("a weight of type %v, this backend takes f32, f16, bf16 and e4m3; such weights run on the CPU "+
+			"(--kernels cpu)", w.Data.DType)
 	}
 }
 
