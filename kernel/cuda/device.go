@@ -65,7 +65,7 @@ func Available() error {
 	}
 	return &Unavailable{
 		Reason: fmt.Sprintf("no GPU of compute capability 9.0 among %v", seen),
-		Try:    "the kernels are built for Hopper (H100, H200); run on the CPU",
+		Try:    "use a GPU that the kernels are built for, Hopper (H100, H200)" + orCPU,
 	}
 }
 

@@ -194,7 +194,7 @@ func openDriver() (*driver, error) {
 		if d.address[s], err = lib.symbol(name); err != nil {
 			return nil, &Unavailable{
 				Reason: fmt.Sprintf("libcuda.so.1 has no %s: %v", name, err),
-				Try:    "install NVIDIA driver 575 or newer (CUDA 12.9), or run on the CPU (--kernels cpu)",
+				Try:    "install NVIDIA driver 575 or newer (CUDA 12.9)" + orCPU,
 			}
 		}
 	}
@@ -203,9 +203,7 @@ func openDriver() (*driver, error) {
 	if err := d.call(f, cuInit, 0); err != nil {
 		var status *DriverError
 		absent := errors.As(err, &status) && (status.Code == codeNoDevice || status.Code == codeStubLibrary)
-		return nil, &Unavailable{Reason: err.Error(),
-			Try:    "check the GPU with nvidia-smi, or run on the CPU (--kernels cpu)",
-			Absent: absent}
+		return nil, &Unavailable{Reason: err.Error(), Try: "check the GPU with nvidia-smi" + orCPU, Absent: absent}
 	}
 	if err := d.call(f, cuDriverGetVersion, f.slot(0)); err != nil {
 		return nil, err
@@ -220,7 +218,7 @@ func openDriver() (*driver, error) {
 	d.devices = int(int32(f.out[0]))
 	if d.devices == 0 {
 		return nil, &Unavailable{Reason: "the driver reports no device",
-			Try: "check the GPU with nvidia-smi, or run on the CPU (--kernels cpu)", Absent: true}
+			Try: "check the GPU with nvidia-smi" + orCPU, Absent: true}
 	}
 	return d, nil
 }
@@ -232,7 +230,7 @@ const MinDriver = 12090
 func oldDriver(version int) *Unavailable {
 	text := func(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }
 	return &Unavailable{Reason: fmt.Sprintf("the NVIDIA driver is for CUDA %s, the kernels need %s", text(version),
-		text(MinDriver)), Try: "install driver 575 or newer, or run on the CPU (--kernels cpu)"}
+		text(MinDriver)), Try: "install driver 575 or newer" + orCPU}
 }
 
 // call runs one driver function and turns a status other than success into a *DriverError. The arguments are copied

@@ -14,7 +14,7 @@ type library struct{}
 func openLibrary(name string) (library, error) {
 	return library{}, &Unavailable{
 		Reason: "this binary was built without CUDA support (tag nocuda, or not linux/amd64)",
-		Try:    "use the build linux-amd64-cuda, or run on the CPU (--kernels cpu)",
+		Try:    "use the build linux-amd64-cuda" + orCPU,
 		Absent: true,
 	}
 }

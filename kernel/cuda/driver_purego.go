@@ -22,7 +22,7 @@ func openLibrary(name string) (library, error) {
 	if err != nil {
 		return 0, &Unavailable{
 			Reason: "the driver library cannot be loaded: " + err.Error(),
-			Try:    "install the NVIDIA driver, or run on the CPU (--kernels cpu)",
+			Try:    "install the NVIDIA driver" + orCPU,
 			Absent: true,
 		}
 	}

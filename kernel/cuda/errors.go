@@ -26,6 +26,9 @@ type Unavailable struct {
 	Absent bool   // there is no GPU, or this build has no driver binding: nothing that could be mended
 }
 
+// orCPU is what can be done where no GPU can.
+const orCPU = ", or run on the CPU (--kernels cpu)"
+
 func (e *Unavailable) Error() string {
 	return fmt.Sprintf("%v: %s; %s", ErrUnavailable, e.Reason, e.Try)
 }

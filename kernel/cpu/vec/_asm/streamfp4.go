@@ -186,7 +186,10 @@ func (k *streamFP4) phase(multiply bool) {
 // nextWindows finds the windows of rows of the next unit, as many as make a unit in its phases: done beforehand for
 // all of a call's rows, it would be time in which no weights are fetched.
 //
-//	R9 scales   R10 windows   R11, scratch   Z16 largest scales   Z17 to Z20 scratch   K1 scales of the last register
+//	R9 scales, scratch   R10 windows, scratch   R11 registers left   Z16 largest scales   Z17 to Z20 scratch
+//	K1 scales of the last register
+//
+// The least of eight words, by which windows.go finds the largest scale, has no instruction for registers from 16 on.
 func (k *streamFP4) nextWindows() {
 	const top, t, distance, place = 16, 17, 18, 19
 	done, row := k.label("found"), k.label("find")
