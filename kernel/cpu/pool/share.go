@@ -54,7 +54,7 @@ func (p *Pool) claim(v int, run uint64) (first, n int) {
 		n = (size - done + 1) / 2
 		if m.claimed.CompareAndSwap(word, run<<countBits|uint64(done+n)) {
 			if done+n == size {
-				p.left.Add(-1)
+				p.left[v%leftGroups].Add(-1)
 			}
 			return start + done, n
 		}
