@@ -22,8 +22,9 @@ type spinLimit struct {
 	workers   int64
 	window    atomic.Int64                 // when delays began to be counted
 	delays    atomic.Int64                 // since then
-	before    atomic.Int64                 // switches until then
 	switches  func() (n int64, known bool) // to other threads
+	seen      atomic.Int64                 // switches until the last delay
+	before    atomic.Int64                 // and until the last one that is not counted
 	contended atomic.Int64                 // spinning is short until this time
 	awake     atomic.Bool                  // spinning does not end
 }
@@ -58,8 +59,9 @@ func (p *spinLimit) contend(now int64) {
 	if now-p.window.Load() > contentionTime {
 		p.window.Store(now)
 		p.delays.Store(0)
-		p.before.Store(switches)
+		p.before.Store(p.seen.Load())
 	}
+	p.seen.Store(switches)
 	others := p.workers - 1
 	if p.delays.Add(1) >= others && (!known || switches-p.before.Load() >= others) {
 		p.contended.Store(now + contentionTime)

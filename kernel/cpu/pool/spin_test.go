@@ -49,6 +49,11 @@ func TestDelaysWithoutSwitches(t *testing.T) {
 	switches := int64(1000) // of long ago
 	p.switches = func() (int64, bool) { return switches, true }
 	at := int64(time.Second)
+	p.contend(at)
+	for range 20 {
+		at += 2 * contentionTime
+		p.contend(at)
+	}
 	for range 20 {
 		p.contend(at)
 		at += lostTime
