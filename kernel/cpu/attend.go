@@ -61,9 +61,9 @@ func (d *Device) SparseAttend(a kernel.SparseArgs) error {
 
 // sparseAttend distributes rows, or chunks of them, to the workers.
 func (d *Device) sparseAttend(w *sparseWork) error {
-	if w.Q.Rows >= 2*d.pool.Workers() || d.pool.Workers() == 1 {
+	if w.Q.Rows >= 2*d.pool.Limit() || d.pool.Limit() == 1 {
 		// With more than 16 heads, the queries take the CPU cache space of the rows they share.
-		w.together = min(rowsTogether, max(1, rowsTogether*16/w.Heads), max(1, w.Q.Rows/(4*d.pool.Workers())))
+		w.together = min(rowsTogether, max(1, rowsTogether*16/w.Heads), max(1, w.Q.Rows/(4*d.pool.Limit())))
 		return d.sparse.run(d, ceilDiv(w.Q.Rows, w.together), *w, (*Device).sparseRows)
 	}
 	// Too few rows for all workers: they share the chunks of a row, and where these are too few its heads, and the
@@ -75,7 +75,7 @@ func (d *Device) sparseAttend(w *sparseWork) error {
 	for r := range w.Q.Rows {
 		chunks += count(r)
 	}
-	w.heads = ceilDiv(ceilDiv(w.Heads, headTile), ceilDiv(d.pool.Workers(), max(1, chunks))) * headTile
+	w.heads = ceilDiv(ceilDiv(w.Heads, headTile), ceilDiv(d.pool.Limit(), max(1, chunks))) * headTile
 	list := d.shared[:0]
 	for r := range w.Q.Rows {
 		for h := 0; h < w.Heads; h += w.heads {
@@ -84,7 +84,7 @@ func (d *Device) sparseAttend(w *sparseWork) error {
 			}
 		}
 	}
-	d.shared, w.runs = list, min(len(list), d.pool.Workers())
+	d.shared, w.runs = list, min(len(list), d.pool.Limit())
 	if err := d.sparse.run(d, w.runs, *w, (*Device).sparseRun); err != nil {
 		return err
 	}

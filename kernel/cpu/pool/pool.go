@@ -55,6 +55,7 @@ type Pool struct {
 	gate  gate
 	task  Task
 	items int
+	limit atomic.Int32 // workers that take part
 	fault atomic.Pointer[PanicError]
 	_     [128]byte
 	// left is the shares of the run with items that nobody has claimed, in groups. A worker without items of its own
@@ -90,6 +91,7 @@ func NewBound(workers int, idle func(worker int) bool, bind func(worker int)) *P
 			p.idle[w] = func() bool { return idle(w) }
 		}
 	}
+	p.limit.Store(int32(workers))
 	p.owner.init()
 	p.spin.init(workers)
 	for i := range p.members[1:] {
@@ -102,8 +104,19 @@ func NewBound(workers int, idle func(worker int) bool, bind func(worker int)) *P
 // Workers is the number of workers, the caller of Run included.
 func (p *Pool) Workers() int { return p.workers }
 
+// SetLimit lets only the first n workers take part in the runs that follow, at least one. The others park, which leaves
+// their processors to other threads. Whoever calls Run calls it, between runs.
+func (p *Pool) SetLimit(n int) {
+	if n = min(max(n, 1), p.workers); n != p.Limit() {
+		p.limit.Store(int32(n))
+	}
+}
+
+// Limit is the number of workers that take part in runs.
+func (p *Pool) Limit() int { return int(p.limit.Load()) }
+
 // Share is the items of a run of so many that a worker takes first: n of them from first on.
-func (p *Pool) Share(items, worker int) (first, n int) { return share(items, worker, p.workers) }
+func (p *Pool) Share(items, worker int) (first, n int) { return share(items, worker, p.Limit()) }
 
 // Run calls task.Do for every item in [0, items) and returns when all calls
 // have returned. After a panic in a task no further items are started; the panic is
@@ -120,8 +133,8 @@ func (p *Pool) Run(items int, task Task) error {
 	if items <= 0 {
 		return nil
 	}
-	if items/p.workers >= maxItems {
-		return fmt.Errorf("pool: %d items for %d workers, supported are %d for each", items, p.workers, maxItems)
+	if items/p.Limit() >= maxItems {
+		return fmt.Errorf("pool: %d items for %d workers, supported are %d for each", items, p.Limit(), maxItems)
 	}
 	if p.bind != nil {
 		p.bind(0)
@@ -136,7 +149,7 @@ func (p *Pool) Run(items int, task Task) error {
 	} else {
 		begin := p.spin.now()
 		run := p.open()
-		p.wake(items - 1)
+		p.wake(min(items, p.Limit()) - 1)
 		p.work(0, run)
 		debug.SetPanicOnFault(before)
 		own := p.spin.now()
@@ -181,7 +194,7 @@ func (p *Pool) open() uint64 {
 			p.members[i].claimed.Store(0)
 		}
 	}
-	n := min(p.items, p.workers)
+	n := min(p.items, p.Limit())
 	for i := range p.left {
 		p.left[i].Store(int64((n + leftGroups - 1 - i) / leftGroups))
 	}
@@ -240,6 +253,10 @@ func (p *Pool) serve(w int) {
 	}
 	self, idle := &p.members[w], p.idle[w]
 	var seen uint64
+	ready := func() bool {
+		s := p.gate.state()
+		return s.run() != seen && w < p.Limit() || s.retired()
+	}
 	inside := false
 	defer func() {
 		if inside {
@@ -248,7 +265,7 @@ func (p *Pool) serve(w int) {
 		}
 	}()
 	for {
-		self.wait(func() bool { return p.gate.changed(seen) }, idle, &p.spin)
+		self.wait(ready, idle, &p.spin)
 		state := p.gate.state()
 		if state.retired() {
 			return
@@ -272,16 +289,15 @@ func (p *Pool) leave(m *member) {
 	p.owner.wake()
 }
 
-// work runs the items of a worker's share and then those that are left of others, until none are left.
+// work runs the items of a worker's share and then those that are left of others, until none are left. A worker beyond
+// the limit that came before it was set has no share and helps the others.
 func (p *Pool) work(w int, run uint64) {
-	for i := range p.workers {
+	limit := p.Limit()
+	for i := range limit {
 		if i > 0 && p.allClaimed() {
 			return
 		}
-		v := w + i
-		if v >= p.workers {
-			v -= p.workers
-		}
+		v := (w + i) % limit
 		for p.fault.Load() == nil {
 			first, n := p.claim(v, run)
 			if n == 0 {

@@ -23,10 +23,12 @@ type spinLimit struct {
 	window    atomic.Int64                 // when delays began to be counted
 	delays    atomic.Int64                 // since then
 	switches  func() (n int64, known bool) // to other threads
-	seen      atomic.Int64                 // switches until the last delay
-	before    atomic.Int64                 // and until the last one that is not counted
-	contended atomic.Int64                 // spinning is short until this time
-	awake     atomic.Bool                  // spinning does not end
+	last      atomic.Int64                 // when the last delay was noted
+	seen      atomic.Int64                 // switches until then
+	since     atomic.Int64                 // last, and seen, before delays began to be counted
+	before    atomic.Int64
+	contended atomic.Int64 // spinning is short until this time
+	awake     atomic.Bool  // spinning does not end
 }
 
 const (
@@ -53,17 +55,20 @@ func (p *spinLimit) limit(now int64) int64 {
 }
 
 // contend records a delay. Contention is as many of them as there are other workers, and as many switches to other
-// threads, where they are known.
+// threads in that time, where they are known.
 func (p *spinLimit) contend(now int64) {
 	switches, known := p.switches()
 	if now-p.window.Load() > contentionTime {
 		p.window.Store(now)
 		p.delays.Store(0)
 		p.before.Store(p.seen.Load())
+		p.since.Store(p.last.Load())
 	}
 	p.seen.Store(switches)
+	p.last.Store(now)
 	others := p.workers - 1
-	if p.delays.Add(1) >= others && (!known || switches-p.before.Load() >= others) {
+	often := (switches-p.before.Load())*contentionTime >= others*(now-p.since.Load())
+	if p.delays.Add(1) >= others && (often || !known) {
 		p.contended.Store(now + contentionTime)
 	}
 }

@@ -61,13 +61,21 @@ func TestDelaysWithoutSwitches(t *testing.T) {
 	if p.limit(at) != longSpin {
 		t.Error("delays without switches count as contention")
 	}
-	for range 3 {
+	for range 3 { // in a new window, three in a tenth of a second
+		at += contentionTime / 2
 		switches++
 		p.contend(at)
-		at += lostTime
+	}
+	if p.limit(at) != longSpin {
+		t.Error("fewer switches than there are other workers count as contention")
+	}
+	for range 3 {
+		at += contentionTime / 10
+		switches += 3
+		p.contend(at)
 	}
 	if p.limit(at) != shortSpin {
-		t.Error("as many switches as there are other workers do not count as contention")
+		t.Error("more switches than there are other workers do not count as contention")
 	}
 }
 
