@@ -196,7 +196,8 @@ func (d *Device) expertsAhead(a *expertArgs) *stage {
 	if !d.experts.few() {
 		return d.ahead.now.Load()
 	}
-	d.ahead.begin(stageKey{a.Gate[0], expertRows}, 0, 0, func() [][][]byte { return make([][][]byte, d.pool.Workers()) })
+	d.ahead.begin(stageKey{a.Gate[0], expertRows}, 0, 0,
+		func() [][][]byte { return make([][][]byte, d.pool.Workers()) })
 	return d.ahead.now.Swap(nil)
 }
 
