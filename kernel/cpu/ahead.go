@@ -22,9 +22,10 @@ const (
 
 // stage is a product of few rows: its weights, by worker, and the stage that came next.
 type stage struct {
-	bytes int        // of all weights
-	spans [][][]byte // by worker, in the order in which it reads them; not changed once they are published
-	next  *stage
+	bytes   int        // of all weights
+	workers int        // that share them
+	spans   [][][]byte // by worker, in the order in which it reads them; not changed once they are published
+	next    *stage
 }
 
 // stageKey names a stage: the first of its weights, and what it takes of it.
@@ -59,11 +60,11 @@ type aheadPlace struct {
 }
 
 // begin notes that a product begins and makes waiting workers prefetch the one that came after it. Spans are asked for
-// once.
-func (a *ahead) begin(key stageKey, bytes int, spans func() [][][]byte) {
+// once, and again where other weights follow the first one or other workers share them.
+func (a *ahead) begin(key stageKey, bytes, workers int, spans func() [][][]byte) {
 	s := a.stages[key]
-	if s == nil || s.bytes != bytes {
-		s = &stage{bytes: bytes, spans: spans()}
+	if s == nil || s.bytes != bytes || s.workers != workers {
+		s = &stage{bytes: bytes, workers: workers, spans: spans()}
 		if a.stages == nil {
 			a.stages = map[stageKey]*stage{}
 		}
@@ -146,7 +147,7 @@ func (d *Device) headsAhead(w *host.Matrix, part headPart, rows int, dims kernel
 	if part == valueRows {
 		from, to = dims.Nope, each
 	}
-	d.ahead.begin(stageKey{w, part}, dims.Heads*(to-from)*rowBytes(w), func() [][][]byte {
+	d.ahead.begin(stageKey{w, part}, dims.Heads*(to-from)*rowBytes(w), d.pool.Limit(), func() [][][]byte {
 		return d.spansOf(dims.Heads, func(spans [][]byte, h int) [][]byte {
 			return append(spans, host.Bytes(w.Data.Slice(h*each+from, h*each+to)))
 		})

@@ -16,7 +16,7 @@ func TestStagesAreLearned(t *testing.T) {
 	made := 0
 	key := func(i int) stageKey { return stageKey{w: weights[i]} }
 	begin := func(i, bytes int) {
-		a.begin(key(i), bytes, func() [][][]byte {
+		a.begin(key(i), bytes, 2, func() [][][]byte {
 			made++
 			return [][][]byte{{make([]byte, bytes)}, {make([]byte, aheadPiece), make([]byte, 1)}}
 		})

@@ -20,10 +20,14 @@ const attendChunk = 512
 // cache for the next. The result does not depend on it.
 const rowsTogether = 8
 
-// sparseWork is sparse attention cut into rows, or into chunks of rows.
+// headTile is the heads that kernels take together: a row is shared by whole tiles of them.
+const headTile = 16
+
+// sparseWork is sparse attention cut into rows, or into chunks of rows and heads.
 type sparseWork struct {
 	kernel.SparseArgs
 	chunks   int // of every row, where a row is shared among workers; else 0
+	heads    int // of a chunk then, the last ones of a row fewer
 	runs     int // of adjacent chunks that workers take then
 	together int // rows of an item, where it is whole rows
 }
@@ -57,25 +61,34 @@ func (d *Device) SparseAttend(a kernel.SparseArgs) error {
 
 // sparseAttend distributes rows, or chunks of them, to the workers.
 func (d *Device) sparseAttend(w *sparseWork) error {
-	if w.Q.Rows >= 2*d.pool.Workers() || d.pool.Workers() == 1 {
+	if w.Q.Rows >= 2*d.pool.Limit() || d.pool.Limit() == 1 {
 		// With more than 16 heads, the queries take the CPU cache space of the rows they share.
-		w.together = min(rowsTogether, max(1, rowsTogether*16/w.Heads), max(1, w.Q.Rows/(4*d.pool.Workers())))
+		w.together = min(rowsTogether, max(1, rowsTogether*16/w.Heads), max(1, w.Q.Rows/(4*d.pool.Limit())))
 		return d.sparse.run(d, ceilDiv(w.Q.Rows, w.together), *w, (*Device).sparseRows)
 	}
-	// Too few rows for all workers: they share the chunks of a row, and the partial results are joined afterwards.
+	// Too few rows for all workers: they share the chunks of a row, and where these are too few its heads, and the
+	// partial results are joined afterwards.
 	w.chunks = ceilDiv(w.Indices.Cols, attendChunk)
 	d.partials.take(w.Q.Rows*w.chunks, w.Heads)
+	count := func(r int) int { return ceilDiv(len(host.Counted(w.Indices, w.Lens, r)), attendChunk) }
+	chunks := 0
+	for r := range w.Q.Rows {
+		chunks += count(r)
+	}
+	w.heads = ceilDiv(ceilDiv(w.Heads, headTile), ceilDiv(d.pool.Limit(), max(1, chunks))) * headTile
 	list := d.shared[:0]
 	for r := range w.Q.Rows {
-		for c := range ceilDiv(len(host.Counted(w.Indices, w.Lens, r)), attendChunk) {
-			list = append(list, rowChunk{r: r, chunk: c})
+		for h := 0; h < w.Heads; h += w.heads {
+			for c := range count(r) {
+				list = append(list, rowChunk{r: r, head: h, chunk: c})
+			}
 		}
 	}
-	d.shared, w.runs = list, min(len(list), d.pool.Workers())
+	d.shared, w.runs = list, min(len(list), d.pool.Limit())
 	if err := d.sparse.run(d, w.runs, *w, (*Device).sparseRun); err != nil {
 		return err
 	}
-	return d.sparse.run(d, w.Q.Rows, *w, (*Device).sparseJoin)
+	return d.sparse.run(d, w.Q.Rows*ceilDiv(w.Heads, w.heads), *w, (*Device).sparseJoin)
 }
 
 // partial is the result of one chunk of a row: for every head the largest score, the sum of weights relative to it,
@@ -98,6 +111,11 @@ func (p *partials) at(i int) partial {
 	return partial{top: m[:p.heads], sum: m[p.heads:][:p.heads], out: m[2*p.heads:]}
 }
 
+// some is that of the heads [from, to).
+func (p partial) some(from, to int) partial {
+	return partial{top: p.top[from:to], sum: p.sum[from:to], out: p.out[from*layout.LatentDim : to*layout.LatentDim]}
+}
+
 // sparseRows attends with a few rows, chunk by chunk.
 func (d *Device) sparseRows(w *sparseWork, worker, item int) {
 	s := &d.scratch[worker]
@@ -107,7 +125,7 @@ func (d *Device) sparseRows(w *sparseWork, worker, item int) {
 	var joins [rowsTogether]join
 	state := grow(&s.join, 2*w.Heads*w.together)
 	for r := r0; r < r1; r++ {
-		joins[r-r0] = w.newJoin(state[2*w.Heads*(r-r0):], r)
+		joins[r-r0] = w.newJoin(state[2*w.Heads*(r-r0):], r, 0, w.Heads)
 	}
 	c := rowChunk{r: r0}
 	w.locate(d, &s.places, c)
@@ -133,28 +151,32 @@ func (d *Device) sparseRun(w *sparseWork, worker, item int) {
 	run := d.shared[item*len(d.shared)/w.runs : (item+1)*len(d.shared)/w.runs]
 	w.locate(d, &s.places, run[0])
 	for i, c := range run {
-		if i == 0 || run[i-1].r != c.r {
+		if i == 0 || run[i-1].r != c.r || run[i-1].head != c.head {
 			s.hasQuery[0] = false
 		}
 		if s.ahead = s.ahead[:0]; i+1 < len(run) {
 			w.locate(d, &s.ahead, run[i+1])
 		}
-		d.sparseChunk(w, s, c, d.partials.at(c.r*w.chunks+c.chunk))
+		to := d.partials.at(c.r*w.chunks + c.chunk)
+		d.sparseChunk(w, s, c, to.some(c.head, min(c.head+w.heads, w.Heads)))
 		s.places, s.ahead = s.ahead, s.places
 	}
 }
 
-// sparseJoin joins the chunks of a row that workers shared.
-func (d *Device) sparseJoin(w *sparseWork, worker, r int) {
-	j := w.newJoin(grow(&d.scratch[worker].join, 2*w.Heads), r)
+// sparseJoin joins the chunks of some heads of a row that workers shared.
+func (d *Device) sparseJoin(w *sparseWork, worker, item int) {
+	groups := ceilDiv(w.Heads, w.heads)
+	r, from := item/groups, item%groups*w.heads
+	to := min(from+w.heads, w.Heads)
+	j := w.newJoin(grow(&d.scratch[worker].join, 2*(to-from)), r, from, to)
 	for c := range ceilDiv(len(host.Counted(w.Indices, w.Lens, r)), attendChunk) {
-		j.add(d, d.partials.at(r*w.chunks+c))
+		j.add(d, d.partials.at(r*w.chunks+c).some(from, to))
 	}
 	j.finish(d, w, r)
 }
 
-// rowChunk is one chunk of a row, which is one of those that a worker takes together.
-type rowChunk struct{ r, chunk, turn int }
+// rowChunk is one chunk of a row, from one of its heads on. The row is one of those that a worker takes together.
+type rowChunk struct{ r, head, chunk, turn int }
 
 // locate lists the byte offsets of a chunk's rows in their pool. Slots outside the pool are left out and recorded.
 func (w *sparseWork) locate(d *Device, to *[]int, c rowChunk) {
@@ -174,8 +196,8 @@ func (w *sparseWork) locate(d *Device, to *[]int, c rowChunk) {
 // rowBytes is the size of a row: main layouts are rows, one after the other.
 func (w *sparseWork) rowBytes() int { return w.Pool.Mem.Cols / w.Pool.PageTokens }
 
-// sparseChunk attends with all heads of a row over the chunk of its entries whose places are in s.places; those in
-// s.ahead are next.
+// sparseChunk attends with the heads of a row that to has, over the chunk of its entries whose places are in s.places;
+// those in s.ahead are next.
 func (d *Device) sparseChunk(w *sparseWork, s *scratch, c rowChunk, to partial) {
 	if len(s.places) == 0 {
 		clear(to.sum)
@@ -184,11 +206,11 @@ func (d *Device) sparseChunk(w *sparseWork, s *scratch, c rowChunk, to partial) 
 	if d.chunkOnTiles(w, s, c, to) {
 		return
 	}
-	st := softmax{top: to.top, sum: to.sum, scores: grow(&s.scores, w.Heads*attendBlock)}
+	st := softmax{top: to.top, sum: to.sum, scores: grow(&s.scores, len(to.top)*attendBlock)}
 	st.reset()
 	clear(to.out)
 	rows := grow(&s.rows, attendBlock*layout.RowDim)
-	q, row := host.RowF32(w.Q, c.r), w.rowBytes()
+	q, row := w.query(c), w.rowBytes()
 	for i := 0; i < len(s.places); i += attendBlock {
 		n := min(attendBlock, len(s.places)-i)
 		for k, at := range s.places[i:][:n] {
@@ -197,6 +219,9 @@ func (d *Device) sparseChunk(w *sparseWork, s *scratch, c rowChunk, to partial) 
 		d.sparseBlock(st, w.Scale, q, rows, to.out, n)
 	}
 }
+
+// query is the queries of a chunk, from its first head on.
+func (w *sparseWork) query(c rowChunk) []float32 { return host.RowF32(w.Q, c.r)[c.head*layout.RowDim:] }
 
 // rowAt is where a row of the pool starts.
 func (w *sparseWork) rowAt(slot, rowBytes int) int {
@@ -225,7 +250,7 @@ func (d *Device) chunkOnTiles(w *sparseWork, s *scratch, c rowChunk, to partial)
 		}
 	}
 	if !s.hasQuery[c.turn] {
-		s.latent.Query(c.turn, host.RowF32(w.Q, c.r), w.Heads, w.Scale, format)
+		s.latent.Query(c.turn, w.query(c)[:len(to.top)*layout.RowDim], len(to.top), w.Scale, format)
 		s.hasQuery[c.turn] = true
 	}
 	if !s.latent.Attend(c.turn, host.Bytes(w.Pool.Mem), s.places, s.ahead, format) {
@@ -247,15 +272,18 @@ func (d *Device) sparseBlock(st softmax, scale float32, q, rows, out []float32, 
 	d.tier.AccumulateF32(out, latent, p, attendBlock, heads, rows, dim, n, latent)
 }
 
-// join is a row's outputs while chunks are added to them.
+// join is a row's outputs, or those of some of its heads, while chunks are added to them.
 type join struct {
 	softmax
-	out []float32 // [heads, 512]
+	first int       // head
+	out   []float32 // [heads, 512]
 }
 
-// newJoin begins row r without any chunk; state holds two numbers for every head.
-func (w *sparseWork) newJoin(state []float32, r int) join {
-	j := join{softmax: softmax{top: state[:w.Heads], sum: state[w.Heads:][:w.Heads]}, out: host.RowF32(w.Out, r)}
+// newJoin begins the heads [from, to) of row r without any chunk; state holds two numbers for each of them.
+func (w *sparseWork) newJoin(state []float32, r, from, to int) join {
+	n := to - from
+	j := join{softmax: softmax{top: state[:n], sum: state[n:][:n]}, first: from,
+		out: host.RowF32(w.Out, r)[from*layout.LatentDim : to*layout.LatentDim]}
 	j.reset()
 	clear(j.out)
 	return j
@@ -282,13 +310,13 @@ func (j *join) add(d *Device, p partial) {
 }
 
 func (j *join) finish(d *Device, w *sparseWork, r int) {
-	for h := range w.Heads {
+	for h := range j.top {
 		lse, top := j.softmax.finish(d, j.out[h*layout.LatentDim:][:layout.LatentDim], h)
 		if w.LSE.Given() {
-			host.RowF32(w.LSE, r)[h] = lse
+			host.RowF32(w.LSE, r)[j.first+h] = lse
 		}
 		if w.Max.Given() {
-			host.RowF32(w.Max, r)[h] = top
+			host.RowF32(w.Max, r)[j.first+h] = top
 		}
 	}
 }

@@ -18,9 +18,9 @@ import (
 
 // sparseCase is attention over lists of several chunks: the last row's list ends inside one, and some entries are
 // masked.
-func sparseCase(t *testing.T, d kernel.Device, kind layout.Kind, damage func(row []byte)) kernel.SparseArgs {
+func sparseCase(t *testing.T, d kernel.Device, heads int, kind layout.Kind, damage func([]byte)) kernel.SparseArgs {
 	t.Helper()
-	const rows, heads, entries, pages, tokens = 6, 2, 1300, 20, 16
+	const rows, entries, pages, tokens = 6, 1300, 20, 16
 	r := rand.New(rand.NewPCG(5, uint64(kind)))
 	l, err := layout.MainOf(kind)
 	if err != nil {
@@ -82,7 +82,7 @@ func TestSparseAttendInChunks(t *testing.T) {
 				for _, workers := range []int{1, 3} {
 					d := cpu.Open(tier, kernel.Options{Workers: workers})
 					defer d.Close()
-					a := sparseCase(t, d, c.kind, c.damage)
+					a := sparseCase(t, d, 2, c.kind, c.damage)
 					if err := d.SparseAttend(a); err != nil {
 						t.Fatal(err)
 					}
@@ -109,6 +109,34 @@ func TestSparseAttendInChunks(t *testing.T) {
 					}
 				}
 			})
+		}
+	}
+}
+
+// Many workers share the heads of a row too: whole tiles of them, the last of which is not full, with the same bits.
+func TestSparseAttendSharesHeads(t *testing.T) {
+	for _, tier := range vec.Tiers() {
+		for _, kind := range []layout.Kind{layout.BF16Row1152, layout.FP8Row656} {
+			var first []byte
+			for _, workers := range []int{1, 3, 9} { // 40, 32 and 16 heads of 40 in an item
+				d := cpu.Open(tier, kernel.Options{Workers: workers})
+				defer d.Close()
+				a := sparseCase(t, d, 40, kind, nil)
+				for _, m := range []*kernel.Tensor{&a.Out, &a.LSE, &a.Max, &a.Q, &a.Indices, &a.Lens} {
+					*m = m.Slice(5, 6)
+				}
+				if err := d.SparseAttend(a); err != nil {
+					t.Fatal(err)
+				}
+				all := bytes.Join([][]byte{host.Bytes(a.Out), host.Bytes(a.LSE), host.Bytes(a.Max)}, nil)
+				if first == nil {
+					first = all
+					nearReference(t, a)
+				}
+				if !bytes.Equal(all, first) {
+					t.Errorf("%s, %v: %d workers give other bits than one", tier.Name, kind, workers)
+				}
+			}
 		}
 	}
 }

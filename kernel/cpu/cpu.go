@@ -26,6 +26,7 @@ type Device struct {
 	tier *vec.Tier
 	pool *pool.Pool
 	numa *binding // nil where workers and weights are left to the system
+	few  int      // workers of products of few rows
 
 	scratch []scratch // one for each worker
 	ahead   ahead
@@ -163,6 +164,9 @@ func Open(t *vec.Tier, o kernel.Options) *Device {
 	}
 	d := &Device{Memory: host.MemoryFor(o), name: name, tier: t, scratch: make([]scratch, n)}
 	d.ahead.places = make([]aheadPlace, n)
+	if d.few = n; o.NUMA == nil && n >= spareFrom && n >= runtime.GOMAXPROCS(0) {
+		d.few--
+	}
 	if o.NUMA == nil {
 		d.pool = pool.NewIdle(n, d.ahead.fetch)
 		return d
@@ -172,6 +176,11 @@ func Open(t *vec.Tier, o kernel.Options) *Device {
 	d.pool = pool.NewBound(n, d.ahead.fetch, d.numa.bind)
 	return d
 }
+
+// spareFrom is the number of workers from which on one of them rests in products of few rows where there is one for
+// each processor. These products wait for memory, which fewer workers keep busy; but each waits for its last worker,
+// and the system and the runtime take a processor now and then. Results do not depend on it.
+const spareFrom = 8
 
 // Name is the registered name.
 func (d *Device) Name() string { return d.name }

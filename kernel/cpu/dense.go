@@ -55,7 +55,7 @@ func (d *Device) DenseAttend(a kernel.DenseArgs) error {
 		}
 	}
 	w := denseWork{DenseArgs: a, onTiles: d.tier.AttendsDense(a.Dims.V)}
-	w.cut(d.pool.Workers())
+	w.cut(d.pool.Limit())
 	return d.dense.run(d, w.tiles*a.Dims.Heads, w, (*Device).denseTileHead)
 }
 

@@ -72,8 +72,8 @@ func checkIndices(op string, s kernel.Stream, rows, limit int) error {
 
 func (d *Device) attendEntries(w dualWork) error {
 	w.groups = 1
-	if rows := w.q.Rows; rows > 0 && rows < d.pool.Workers() {
-		w.groups = min(w.heads, ceilDiv(d.pool.Workers(), rows))
+	if rows := w.q.Rows; rows > 0 && rows < d.pool.Limit() {
+		w.groups = min(w.heads, ceilDiv(d.pool.Limit(), rows))
 	}
 	return d.dual.run(d, w.q.Rows*w.groups, w, (*Device).dualRow)
 }

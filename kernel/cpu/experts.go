@@ -196,7 +196,8 @@ func (d *Device) expertsAhead(a *expertArgs) *stage {
 	if !d.experts.few() {
 		return d.ahead.now.Load()
 	}
-	d.ahead.begin(stageKey{a.Gate[0], expertRows}, 0, func() [][][]byte { return make([][][]byte, d.pool.Workers()) })
+	d.ahead.begin(stageKey{a.Gate[0], expertRows}, 0, 0,
+		func() [][][]byte { return make([][][]byte, d.pool.Workers()) })
 	return d.ahead.now.Swap(nil)
 }
 
@@ -333,7 +334,7 @@ func (st *expertState) cut(half int, w *host.Matrix, d *Device) {
 		for _, rows := range st.count {
 			active += min(int(rows), 1)
 		}
-		band = streamBand(active*out, rowBytes(w), d.pool.Workers())
+		band = streamBand(active*out, rowBytes(w), d.pool.Limit())
 	}
 	items := &st.items[half]
 	*items = (*items)[:0]

@@ -131,15 +131,18 @@ func (d *Device) multiplyParts(op string) error {
 		if d.numa != nil {
 			st.spread(d.numa.Layout)
 		}
-		st.shares.cut(st.parts, d.pool.Workers())
-		d.ahead.begin(stageKey{w: st.parts[0].w}, st.shares.bytes, func() [][][]byte { return d.shareSpans(st) })
+		d.pool.SetLimit(d.few)
+		st.shares.cut(st.parts, d.few)
+		d.ahead.begin(stageKey{w: st.parts[0].w}, st.shares.bytes, d.few,
+			func() [][][]byte { return d.shareSpans(st) })
 		st.few.dev = d
 		return d.run(st.shares.count(), &st.few)
 	}
+	d.pool.SetLimit(d.pool.Workers())
 	items := 0
 	for i := range st.parts {
 		p := &st.parts[i]
-		p.cut(d.pool.Workers())
+		p.cut(d.pool.Limit())
 		items += p.bands * p.tiles
 	}
 	return st.task.run(d, items, st, (*Device).multiplyItem)

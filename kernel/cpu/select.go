@@ -33,7 +33,7 @@ func (d *Device) Select(a kernel.SelectArgs) error {
 		}
 		shared = shared || n > a.Out.Cols && n > 2*sharePart
 	}
-	if shared && a.Out.Rows < d.pool.Workers() {
+	if shared && a.Out.Rows < d.pool.Limit() {
 		for r := range a.Out.Rows {
 			if err := d.selectShared(&a, r); err != nil {
 				return err

@@ -36,9 +36,3 @@ func (g *gate) shut() { g.word.And(^uint64(gateOpen)) }
 func (g *gate) retire() { g.word.Or(gateRetired) }
 
 func (g *gate) state() gateState { return gateState(g.word.Load()) }
-
-// changed reports whether a run other than seen has begun, or none will.
-func (g *gate) changed(seen uint64) bool {
-	s := g.state()
-	return s.run() != seen || s.retired()
-}

@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 )
 
 // Task is the body of a parallel loop. Do is called once for every item, from
@@ -54,12 +55,22 @@ type Pool struct {
 	gate  gate
 	task  Task
 	items int
+	limit atomic.Int32 // workers that take part
 	fault atomic.Pointer[PanicError]
 	_     [128]byte
-	// left is the shares of the run with items that nobody has claimed. A worker without items of its own reads it
-	// instead of a line of every other worker.
-	left atomic.Int64
-	_    [128]byte
+	// left is the shares of the run with items that nobody has claimed, in groups. A worker without items of its own
+	// reads it instead of a line of every other worker.
+	left [leftGroups]leftCount
+}
+
+// leftGroups is the counters of shares with items. A single one is written by all workers in turn: a run of two items
+// for each of 16 workers took 5.4 microseconds with it, and 3.8 with four.
+const leftGroups = 4
+
+// leftCount fills two cache lines, because processors fetch lines in pairs.
+type leftCount struct {
+	atomic.Int64
+	_ [128 - unsafe.Sizeof(atomic.Int64{})]byte
 }
 
 // New starts a pool of the given number of workers, at least one, of which
@@ -80,6 +91,7 @@ func NewBound(workers int, idle func(worker int) bool, bind func(worker int)) *P
 			p.idle[w] = func() bool { return idle(w) }
 		}
 	}
+	p.limit.Store(int32(workers))
 	p.owner.init()
 	p.spin.init(workers)
 	for i := range p.members[1:] {
@@ -92,8 +104,19 @@ func NewBound(workers int, idle func(worker int) bool, bind func(worker int)) *P
 // Workers is the number of workers, the caller of Run included.
 func (p *Pool) Workers() int { return p.workers }
 
+// SetLimit lets only the first n workers take part in the runs that follow, at least one. The others park, which leaves
+// their processors to other threads. Whoever calls Run calls it, between runs.
+func (p *Pool) SetLimit(n int) {
+	if n = min(max(n, 1), p.workers); n != p.Limit() {
+		p.limit.Store(int32(n))
+	}
+}
+
+// Limit is the number of workers that take part in runs.
+func (p *Pool) Limit() int { return int(p.limit.Load()) }
+
 // Share is the items of a run of so many that a worker takes first: n of them from first on.
-func (p *Pool) Share(items, worker int) (first, n int) { return share(items, worker, p.workers) }
+func (p *Pool) Share(items, worker int) (first, n int) { return share(items, worker, p.Limit()) }
 
 // Run calls task.Do for every item in [0, items) and returns when all calls
 // have returned. After a panic in a task no further items are started; the panic is
@@ -110,8 +133,8 @@ func (p *Pool) Run(items int, task Task) error {
 	if items <= 0 {
 		return nil
 	}
-	if items/p.workers >= maxItems {
-		return fmt.Errorf("pool: %d items for %d workers, supported are %d for each", items, p.workers, maxItems)
+	if items/p.Limit() >= maxItems {
+		return fmt.Errorf("pool: %d items for %d workers, supported are %d for each", items, p.Limit(), maxItems)
 	}
 	if p.bind != nil {
 		p.bind(0)
@@ -126,7 +149,7 @@ func (p *Pool) Run(items int, task Task) error {
 	} else {
 		begin := p.spin.now()
 		run := p.open()
-		p.wake(items - 1)
+		p.wake(min(items, p.Limit()) - 1)
 		p.work(0, run)
 		debug.SetPanicOnFault(before)
 		own := p.spin.now()
@@ -171,7 +194,10 @@ func (p *Pool) open() uint64 {
 			p.members[i].claimed.Store(0)
 		}
 	}
-	p.left.Store(int64(min(p.items, p.workers)))
+	n := min(p.items, p.Limit())
+	for i := range p.left {
+		p.left[i].Store(int64((n + leftGroups - 1 - i) / leftGroups))
+	}
 	return p.gate.open()
 }
 
@@ -227,6 +253,10 @@ func (p *Pool) serve(w int) {
 	}
 	self, idle := &p.members[w], p.idle[w]
 	var seen uint64
+	ready := func() bool {
+		s := p.gate.state()
+		return s.run() != seen && w < p.Limit() || s.retired()
+	}
 	inside := false
 	defer func() {
 		if inside {
@@ -235,7 +265,7 @@ func (p *Pool) serve(w int) {
 		}
 	}()
 	for {
-		self.wait(func() bool { return p.gate.changed(seen) }, idle, &p.spin)
+		self.wait(ready, idle, &p.spin)
 		state := p.gate.state()
 		if state.retired() {
 			return
@@ -259,16 +289,15 @@ func (p *Pool) leave(m *member) {
 	p.owner.wake()
 }
 
-// work runs the items of a worker's share and then those that are left of others, until none are left.
+// work runs the items of a worker's share and then those that are left of others, until none are left. A worker beyond
+// the limit that came before it was set has no share and helps the others.
 func (p *Pool) work(w int, run uint64) {
-	for i := range p.workers {
-		if i > 0 && p.left.Load() == 0 {
+	limit := p.Limit()
+	for i := range limit {
+		if i > 0 && p.allClaimed() {
 			return
 		}
-		v := w + i
-		if v >= p.workers {
-			v -= p.workers
-		}
+		v := (w + i) % limit
 		for p.fault.Load() == nil {
 			first, n := p.claim(v, run)
 			if n == 0 {
@@ -277,6 +306,16 @@ func (p *Pool) work(w int, run uint64) {
 			p.do(w, first, first+n)
 		}
 	}
+}
+
+// allClaimed reports whether no item of the run is left to claim.
+func (p *Pool) allClaimed() bool {
+	for i := range p.left {
+		if p.left[i].Load() > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // do runs items [item, end). It turns a panic into the run's fault, after which

@@ -320,3 +320,66 @@ func TestKeptAwake(t *testing.T) {
 		reaches(2)
 	}
 }
+
+// Below the limit every item is done once, by workers within it; those beyond park, and come back when it is raised.
+func TestLimit(t *testing.T) {
+	p := open(t, 4)
+	for _, limit := range []int{4, 2, 1, 3, 9, 0} {
+		p.SetLimit(limit)
+		if want := min(max(limit, 1), 4); p.Limit() != want {
+			t.Fatalf("limit %d is taken as %d", limit, p.Limit())
+		}
+		for _, items := range []int{2, 3, 50} {
+			seen := make([]atomic.Int32, items)
+			runs := 0
+			for late := true; late; runs++ { // a worker may have come before the limit was set
+				late = false
+				var took [4]atomic.Int32
+				if err := p.Run(items, Func(func(w, i int) { seen[i].Add(1); took[w].Add(1) })); err != nil {
+					t.Fatal(err)
+				}
+				for w := p.Limit(); w < 4; w++ {
+					late = late || took[w].Load() > 0
+				}
+				if runs > 1000 {
+					t.Fatalf("workers beyond the limit of %d take part in run after run", p.Limit())
+				}
+			}
+			for i := range seen {
+				if n := seen[i].Load(); int(n) != runs {
+					t.Fatalf("limit %d: item %d of %d was done %d times in %d runs", limit, i, items, n, runs)
+				}
+			}
+		}
+	}
+	p.SetLimit(2)
+	if err := p.Run(2, &count{}); err != nil {
+		t.Fatal(err)
+	}
+	parked := func() bool { return p.members[2].parked.Load() && p.members[3].parked.Load() }
+	for end := time.Now().Add(5 * time.Second); !parked(); runtime.Gosched() {
+		if time.Now().After(end) {
+			t.Fatal("workers beyond the limit do not park")
+		}
+	}
+	p.SetLimit(4)
+	var all sync.WaitGroup // each item waits for all the others
+	all.Add(4)
+	if err := p.Run(4, Func(func(_, _ int) { all.Done(); all.Wait() })); err != nil {
+		t.Fatal(err)
+	}
+	for items := range 9 { // shares are those of the workers within the limit
+		p.SetLimit(3)
+		next := 0
+		for w := range 4 {
+			first, n := p.Share(items, w)
+			if n > 0 && first != next || w == 3 && n > 0 {
+				t.Errorf("worker %d has %d of %d items from %d on", w, n, items, first)
+			}
+			next += n
+		}
+		if next != items {
+			t.Errorf("shares have %d of %d items", next, items)
+		}
+	}
+}

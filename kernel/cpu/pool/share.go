@@ -27,8 +27,11 @@ const (
 )
 
 // share is the items of a worker: those of all workers follow each other and differ by one at most. A worker has the
-// same share of every run with as many items, so it reads the same memory again.
+// same share of every run with as many items, so it reads the same memory again. One beyond their number has none.
 func share(items, worker, workers int) (first, n int) {
+	if worker >= workers {
+		return items, 0
+	}
 	each, more := items/workers, items%workers
 	first, n = worker*each+min(worker, more), each
 	if worker < more {
@@ -41,7 +44,7 @@ func share(items, worker, workers int) (first, n int) {
 // adjacent memory, stay together and others can take the rest.
 func (p *Pool) claim(v int, run uint64) (first, n int) {
 	m := &p.members[v]
-	start, size := share(p.items, v, p.workers)
+	start, size := share(p.items, v, p.Limit())
 	for {
 		word := m.claimed.Load()
 		done := 0
@@ -54,7 +57,7 @@ func (p *Pool) claim(v int, run uint64) (first, n int) {
 		n = (size - done + 1) / 2
 		if m.claimed.CompareAndSwap(word, run<<countBits|uint64(done+n)) {
 			if done+n == size {
-				p.left.Add(-1)
+				p.left[v%leftGroups].Add(-1)
 			}
 			return start + done, n
 		}

@@ -14,11 +14,19 @@ import (
 // contention is detected as lost time, as often within contentionTime as there are other workers, and shortens
 // spinning for as long. Single delays of many workers are no contention: on a machine with 16 processors of its own
 // there are some every 100 ms, and workers that parked after each of them made decode steps take half as long again.
+//
+// Delays of a virtual machine whose host runs others are no contention either: the system here has not switched to
+// another thread, and parking would not bring the processor back, but each wake would take its 60 microseconds too.
 type spinLimit struct {
 	start     time.Time
 	workers   int64
-	window    atomic.Int64 // when delays began to be counted
-	delays    atomic.Int64 // since then
+	window    atomic.Int64                 // when delays began to be counted
+	delays    atomic.Int64                 // since then
+	switches  func() (n int64, known bool) // to other threads
+	last      atomic.Int64                 // when the last delay was noted
+	seen      atomic.Int64                 // switches until then
+	since     atomic.Int64                 // last, and seen, before delays began to be counted
+	before    atomic.Int64
 	contended atomic.Int64 // spinning is short until this time
 	awake     atomic.Bool  // spinning does not end
 }
@@ -32,7 +40,9 @@ const (
 	contentionTime = int64(100 * time.Millisecond)
 )
 
-func (p *spinLimit) init(workers int) { p.start, p.workers = time.Now(), int64(workers) }
+func (p *spinLimit) init(workers int) {
+	p.start, p.workers, p.switches = time.Now(), int64(workers), involuntarySwitches
+}
 
 func (p *spinLimit) now() int64 { return int64(time.Since(p.start)) }
 
@@ -44,13 +54,21 @@ func (p *spinLimit) limit(now int64) int64 {
 	return longSpin
 }
 
-// contend records that another program had the processor.
+// contend records a delay. Contention is as many of them as there are other workers, and as many switches to other
+// threads in that time, where they are known.
 func (p *spinLimit) contend(now int64) {
+	switches, known := p.switches()
 	if now-p.window.Load() > contentionTime {
 		p.window.Store(now)
 		p.delays.Store(0)
+		p.before.Store(p.seen.Load())
+		p.since.Store(p.last.Load())
 	}
-	if p.delays.Add(1) >= p.workers-1 {
+	p.seen.Store(switches)
+	p.last.Store(now)
+	others := p.workers - 1
+	often := (switches-p.before.Load())*contentionTime >= others*(now-p.since.Load())
+	if p.delays.Add(1) >= others && (often || !known) {
 		p.contended.Store(now + contentionTime)
 	}
 }

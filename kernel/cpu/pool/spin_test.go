@@ -10,6 +10,7 @@ func TestSpinLimit(t *testing.T) {
 	const us = int64(time.Microsecond)
 	var p spinLimit
 	p.init(4)
+	p.switches = func() (int64, bool) { return 0, false } // delays alone tell
 	want := func(now, limit int64) {
 		t.Helper()
 		if got := p.limit(now); got != limit {
@@ -29,6 +30,7 @@ func TestSpinLimit(t *testing.T) {
 	want(3002*us+contentionTime, longSpin)
 	var two spinLimit
 	two.init(2)
+	two.switches = p.switches
 	if two.ran(0, 100*us, 3000*us); two.limit(3000*us) != shortSpin {
 		t.Error("with one other worker, one delay is contention")
 	}
@@ -36,6 +38,44 @@ func TestSpinLimit(t *testing.T) {
 	for i := int64(2); i < 9; i++ {
 		p.ran(0, 100*us, i*contentionTime)
 		want(i*contentionTime, longSpin)
+	}
+}
+
+// Where the system did not switch to other threads, delays are no contention: the host of a virtual machine had its
+// processors.
+func TestDelaysWithoutSwitches(t *testing.T) {
+	var p spinLimit
+	p.init(4)
+	switches := int64(1000) // of long ago
+	p.switches = func() (int64, bool) { return switches, true }
+	at := int64(time.Second)
+	p.contend(at)
+	for range 20 {
+		at += 2 * contentionTime
+		p.contend(at)
+	}
+	for range 20 {
+		p.contend(at)
+		at += lostTime
+	}
+	if p.limit(at) != longSpin {
+		t.Error("delays without switches count as contention")
+	}
+	for range 3 { // in a new window, three in a tenth of a second
+		at += contentionTime / 2
+		switches++
+		p.contend(at)
+	}
+	if p.limit(at) != longSpin {
+		t.Error("fewer switches than there are other workers count as contention")
+	}
+	for range 3 {
+		at += contentionTime / 10
+		switches += 3
+		p.contend(at)
+	}
+	if p.limit(at) != shortSpin {
+		t.Error("more switches than there are other workers do not count as contention")
 	}
 }
 
@@ -47,6 +87,7 @@ func TestWaitersReturn(t *testing.T) {
 			var at spinLimit
 			p.init()
 			at.init(2)
+			at.switches = func() (int64, bool) { return 0, false }
 			if contended {
 				at.contend(at.now())
 			}
