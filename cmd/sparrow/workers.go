@@ -49,26 +49,40 @@ func processorsGiven() bool {
 	return err == nil && n > 0
 }
 
-// warnOfWorkers warns of more threads than cores that the process may use.
+// warnOfWorkers warns of more threads than cores that the process may use, whether a flag or the environment asks for
+// them.
 func (d *deviceFlags) warnOfWorkers(cmd *cobra.Command) {
-	n := d.processors
+	what, n := "--workers", d.workers
 	if n == 0 {
-		n = runtime.GOMAXPROCS(0)
+		what, n = "GOMAXPROCS", runtime.GOMAXPROCS(0)
 	}
-	warnOfThreads(cmd, "--workers", d.workers, n)
+	most := usableCores()
+	if d.processors > 0 { // those of Go are one more now
+		most = min(d.processors, runtime.NumCPU())
+	}
+	warnOfThreads(cmd, what, n, most)
 }
 
-// warnOfThreads warns of more threads than the process has cores: those of its affinity, at most as many as processors,
-// which a limit of its control group or GOMAXPROCS may have lowered.
-func warnOfThreads(cmd *cobra.Command, flag string, threads, processors int) {
-	n := min(processors, runtime.NumCPU())
-	if threads <= n {
+// warnOfThreads warns of more threads than cores.
+func warnOfThreads(cmd *cobra.Command, what string, threads, cores int) {
+	if threads <= cores {
 		return
 	}
-	cores := "1 core"
-	if n > 1 {
-		cores = fmt.Sprintf("%d cores", n)
+	text := "1 core"
+	if cores > 1 {
+		text = fmt.Sprintf("%d cores", cores)
 	}
-	warnings(cmd)(fmt.Sprintf("%s %d: this process may use %s, and threads that share one wait for each other", flag,
-		threads, cores))
+	warnings(cmd)(fmt.Sprintf("%s %d: this process may use %s, and threads that share one wait for each other", what,
+		threads, text))
+}
+
+// usableCores is the number of cores that the process may use: those of its affinity, fewer where its control group has
+// a CPU limit or GOMAXPROCS is lower.
+func usableCores() int {
+	n := runtime.GOMAXPROCS(0)
+	if processorsGiven() {
+		runtime.SetDefaultGOMAXPROCS() // only so Go says what it would take without the environment
+		n = min(n, runtime.GOMAXPROCS(n))
+	}
+	return min(n, runtime.NumCPU())
 }
