@@ -8,6 +8,8 @@ import (
 	"sparrow/internal/sysmem"
 	"sparrow/internal/unit"
 	"sparrow/kernel"
+	"sparrow/kernel/cuda"
+	"sparrow/kernel/cuda/op"
 	"sparrow/model"
 	"sparrow/model/family"
 	"sparrow/plan"
@@ -157,6 +159,21 @@ func need(src *family.Source, dev kernel.Device, of kernel.Member, c engine.Conf
 		return err
 	})
 	return n, err
+}
+
+// CheckWeights says what Open would say of the weights of a model on hardware that need not be there: why the kernels
+// of this build cannot load them. facts are the model as its ranks share it. It does not compare sizes with the memory.
+func CheckWeights(src *family.Source, hw plan.Arch, facts plan.Model) (err error) {
+	if hw != plan.SM90 { // a CPU loads every type that a file may hold
+		return nil
+	}
+	dev, err := op.On(cuda.OpenDetached(cuda.H200))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	of := kernel.Member{Ranks: facts.Ranks, Requests: facts.ByRequests()}
+	return tried(src, dev, trial{of: of}, func(model.Model, int64) error { return nil })
 }
 
 // trial is what is loaded on a device without memory: a model or a rank's part of one, and where its experts are.

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"sparrow/internal/testkit/strict"
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
@@ -21,7 +20,7 @@ import (
 
 // machine is the kernels of a machine whose GPU has that much memory and answers so when it is asked for.
 func machine(memory int64, available error) *kernel.Registry {
-	p := strict.H200
+	p := cuda.H200
 	p.MemoryBytes = memory
 	return kernel.NewRegistry(cpu.Backends(), []kernel.Backend{{Name: "cuda", Hardware: "sm90",
 		Available: func() error { return available },
