@@ -22,6 +22,30 @@ import (
 // ErrTensors is wrapped when the tensors of a checkpoint do not fit its config.
 var ErrTensors = errors.New("the checkpoint's tensors do not fit its configuration")
 
+// TensorError is all that is wrong with the tensors of a checkpoint, a sentence each, sorted: missing ones, shapes and
+// types that do not fit, and superfluous ones. It wraps ErrTensors.
+type TensorError struct{ Problems []string }
+
+// Error lists the first of them.
+func (e *TensorError) Error() string {
+	return fmt.Sprintf("%v: %s", ErrTensors, e.First(200))
+}
+
+// First is their number and the first of them, a line each.
+func (e *TensorError) First(most int) string {
+	n, number := len(e.Problems), "1 problem"
+	if n != 1 {
+		number = fmt.Sprintf("%d problems", n)
+	}
+	text := number + ":\n  " + strings.Join(e.Problems[:min(n, most)], "\n  ")
+	if n > most {
+		text += fmt.Sprintf("\n  and %d more", n-most)
+	}
+	return text
+}
+
+func (e *TensorError) Unwrap() error { return ErrTensors }
+
 // Loader takes tensors out of a checkpoint by name and shape. It never stops at the first problem: Finish reports all
 // of them.
 type Loader struct {
@@ -392,8 +416,8 @@ func (l *Loader) Join(tell func(kernel.Joiner) error) bool {
 	return ok
 }
 
-// Finish reports every missing, misshapen and superfluous tensor. Buffers that some checkpoints contain, such as
-// rotary frequencies, are not weights and are ignored.
+// Finish reports every missing, misshapen and superfluous tensor as a TensorError. Buffers that some checkpoints
+// contain, such as rotary frequencies, are not weights and are ignored.
 func (l *Loader) Finish() error {
 	if d, ok := l.dev.(kernel.BulkLoader); ok {
 		l.fail(d.EndLoad())
@@ -411,11 +435,5 @@ func (l *Loader) Finish() error {
 		return nil
 	}
 	slices.Sort(l.problems)
-	const most = 200
-	shown := l.problems[:min(len(l.problems), most)]
-	text := "\n  " + strings.Join(shown, "\n  ")
-	if n := len(l.problems) - len(shown); n > 0 {
-		text += fmt.Sprintf("\n  and %d more", n)
-	}
-	return fmt.Errorf("load: %w: %d problems:%s", ErrTensors, len(l.problems), text)
+	return fmt.Errorf("load: %w", &TensorError{l.problems})
 }
