@@ -258,23 +258,31 @@ func TestInspectNamesMissingTensors(t *testing.T) {
 // lacking writes the built-in model as a GGUF file without one of its tensors.
 func lacking(t *testing.T, path, gone string) {
 	t.Helper()
+	changedGGUF(t, path, func(m *llamacpp.Model) {
+		var kept []weight.Tensor
+		for _, name := range m.Weights.Names() {
+			if x, _ := m.Weights.Tensor(name); name != gone {
+				kept = append(kept, *x)
+			}
+		}
+		var err error
+		if m.Weights, err = weight.FromTensors(m.Weights.Files(), kept, nil); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// changedGGUF writes the built-in model as a GGUF file after a change.
+func changedGGUF(t *testing.T, path string, change func(*llamacpp.Model)) {
+	t.Helper()
 	src, err := builtin.Source()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer src.Close()
-	var kept []weight.Tensor
-	for _, name := range src.Weights.Names() {
-		if x, _ := src.Weights.Tensor(name); name != gone {
-			kept = append(kept, *x)
-		}
-	}
-	w, err := weight.FromTensors(src.Weights.Files(), kept, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := &llamacpp.Model{Name: builtin.Name, Config: src.Model, Weights: w, Tokenizer: builtin.TokenizerJSON(),
-		TokenizerConfig: builtin.TokenizerConfig()}
+	m := &llamacpp.Model{Name: builtin.Name, Config: src.Model, Weights: src.Weights,
+		Tokenizer: builtin.TokenizerJSON(), TokenizerConfig: builtin.TokenizerConfig()}
+	change(m)
 	if err := llamacpp.Write(context.Background(), path, m, llamacpp.MixQ8_0, nil); err != nil {
 		t.Fatal(err)
 	}
