@@ -1,10 +1,12 @@
 # Targets a developer needs. `make test` is what CI runs; it sets nothing up beyond what `go` fetches by itself.
 GO ?= go
 # Packages whose tests are cheap enough to repeat under the race detector on two cores.
-RACE = . ./attn/... ./engine ./model ./sched ./kv/... ./server ./hub ./weight ./kernel/cpu/pool ./kernel/group \
+RACE = ./engine . ./attn/... ./model ./sched ./kv/... ./server ./hub ./weight ./kernel/cpu/pool ./kernel/group \
 	./kernel/offload ./kernel/cuda
 # `check` vets already, and no debugger looks at test binaries: without both they are built in less time.
 TESTFLAGS = -vet=off -ldflags=-w
+# The packages whose tests take longest: started first, they do not run alone at the end.
+LONG = ./verify ./engine ./step
 # Platforms that tests do not run on; their sources are type-checked.
 PLATFORMS = linux/arm64 darwin/arm64 windows/amd64
 
@@ -24,12 +26,13 @@ check: width
 width:
 	$(GO) run ./internal/tree/width
 
-# The generator of the CPU kernels' assembly is a module of its own: its test compares the assembly with what it
-# writes.
+# Tests on ranks, whose threads wait for each other half of the time, run in both ways at once. The generator of the
+# CPU kernels' assembly is a module of its own: its test compares the assembly with what it writes.
 unit:
-	$(GO) test $(TESTFLAGS) ./...
-	$(GO) test $(TESTFLAGS) ./engine -run '$(ON_RANKS)' -args -ranks 2
-	$(GO) test $(TESTFLAGS) ./engine -run '$(ON_RANKS)' -args -ranks 2 -attention dp
+	$(GO) test $(TESTFLAGS) $(LONG) ./...
+	@$(GO) test $(TESTFLAGS) ./engine -run '$(ON_RANKS)' -args -ranks 2 & heads=$$!; \
+	  $(GO) test $(TESTFLAGS) ./engine -run '$(ON_RANKS)' -args -ranks 2 -attention dp; requests=$$?; \
+	  wait $$heads && exit $$requests
 	cd kernel/cpu/vec/_asm && $(GO) vet . && $(GO) test .
 
 # Tests of the engine that run on two ranks each time: crowds, cancellation, prefixes, drafts. `make ranks` runs all.

@@ -89,6 +89,7 @@ func TestGGUFFilesWithoutATensorAreRefused(t *testing.T) {
 // A file whose chat template cannot be read says which file it is, and where the template is: when it is opened, or,
 // opened for prompts, when a chat is asked for.
 func TestGGUFFilesWithABrokenTemplateAreNamed(t *testing.T) {
+	notUnderRace(t)
 	source, err := builtin.Source()
 	if err != nil {
 		t.Fatal(err)
