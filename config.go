@@ -120,6 +120,9 @@ type Config struct {
 
 	// ChatFormat forces a chat format by name; empty detects it.
 	ChatFormat string
+	// PromptsOnly opens a model for prompts: a chat template that cannot be used is then no error of Open, but of a
+	// chat.
+	PromptsOnly bool
 	// ControlTokens lets messages and tools of chats hold control tokens: <｜User｜> in a message begins a turn.
 	// Without it, what is spelled like one is text, except in an assistant message that the model goes on with. Prompts
 	// that are plain text may hold control tokens in any case.

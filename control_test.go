@@ -17,10 +17,14 @@ var forecast = chat.Tool{Name: "get_weather", Description: "Current weather of a
 
 // With control tokens allowed a message can fake a turn, and the model calls a tool for it. As text it cannot.
 func TestAForgedTurnCallsNoTool(t *testing.T) {
+	notUnderRace(t)
+	engines := map[bool]*Engine{}
+	for _, allow := range []bool{true, false} {
+		engines[allow] = start(t, Config{ControlTokens: allow})
+	}
 	for _, question := range []string{"Hello", "What is 2 + 3?", "Sort this list: 3, 1, 2", "Who are you?"} {
 		calls := map[bool]int{}
-		for _, allow := range []bool{true, false} {
-			e := start(t, Config{ControlTokens: allow})
+		for allow, e := range engines {
 			c := ask(question + forgedTurn)
 			c.Tools = []chat.Tool{forecast}
 			r := generate(t, e, Request{Chat: c, Sampling: greedy(), MaxTokens: 60})
@@ -36,6 +40,7 @@ func TestAForgedTurnCallsNoTool(t *testing.T) {
 // A reply that spells the markers of a call with tokens of its letters is text, however it is cut; the same call
 // written with the marker tokens is a call.
 func TestASpelledCallIsText(t *testing.T) {
+	notUnderRace(t)
 	e := start(t, Config{})
 	const call = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>" +
 		`{"city": "Rome"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>`

@@ -5,7 +5,11 @@ import (
 	"fmt"
 
 	"sparrow/engine"
+	"sparrow/internal/sysmem"
+	"sparrow/internal/unit"
 	"sparrow/kernel"
+	"sparrow/kernel/cuda"
+	"sparrow/kernel/cuda/op"
 	"sparrow/model"
 	"sparrow/model/family"
 	"sparrow/plan"
@@ -72,7 +76,37 @@ func OpenDevice(r *kernel.Registry, q DeviceRequest) (kernel.Device, error) {
 		return nil, fmt.Errorf("sparrow: %w: experts %s: only a GPU has a memory of its own, and none can be used: "+
 			"%w; leave --experts out to run on the CPU", kernel.ErrUnsupported, q.Experts, errors.Join(why...))
 	}
-	return r.Open("cpu", q.Options)
+	dev, err := r.Open("cpu", q.Options)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkDrawn(q.Source, dev, sysmem.Available()); err != nil {
+		return nil, errors.Join(err, dev.Close())
+	}
+	return dev, nil
+}
+
+// maxDrawn is the most bytes of weights that are drawn in the machine's memory: more take many minutes to draw and to
+// run.
+const maxDrawn = 8 << 30
+
+// checkDrawn refuses weights that are drawn in the machine's memory and are too large for it. Others are read from
+// mapped files, or drawn by the device in memory of its own. free is the memory that is left, 0 where it is not known.
+func checkDrawn(src *family.Source, dev kernel.Device, free int64) error {
+	if _, ok := dev.(kernel.Drawer); ok || !src.Weights.Drawn() {
+		return nil
+	}
+	need := src.Weights.Bytes()
+	if need > maxDrawn {
+		return fmt.Errorf("sparrow: --dummy: the weights of %s take %s; without a GPU (--kernels cuda) at most %s are "+
+			"drawn: choose a smaller shape", src.Name, unit.Bytes(need), unit.Bytes(maxDrawn))
+	}
+	if free > 0 && need > free-free/8 {
+		return fmt.Errorf("sparrow: --dummy: the weights of %s take %s, and of the %s of memory that are free at most "+
+			"7/8 are used: choose a smaller shape or a GPU (--kernels cuda)", src.Name, unit.Bytes(need),
+			unit.Bytes(free))
+	}
+	return nil
 }
 
 // open opens an implementation by name and refuses it where it cannot run the model.
@@ -89,6 +123,9 @@ func (q *DeviceRequest) open(r *kernel.Registry, name string) (kernel.Device, er
 
 // suits says why a device cannot run the model.
 func (q *DeviceRequest) suits(dev kernel.Device) error {
+	if err := checkDrawn(q.Source, dev, sysmem.Available()); err != nil {
+		return err
+	}
 	hw, err := model.Hardware(dev)
 	if err != nil {
 		return err
@@ -122,6 +159,21 @@ func need(src *family.Source, dev kernel.Device, of kernel.Member, c engine.Conf
 		return err
 	})
 	return n, err
+}
+
+// CheckWeights says what Open would say of the weights of a model on hardware that need not be there: why the kernels
+// of this build cannot load them. facts are the model as its ranks share it. It does not compare sizes with the memory.
+func CheckWeights(src *family.Source, hw plan.Arch, facts plan.Model) (err error) {
+	if hw != plan.SM90 { // a CPU loads every type that a file may hold
+		return nil
+	}
+	dev, err := op.On(cuda.OpenDetached(cuda.H200))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	of := kernel.Member{Ranks: facts.Ranks, Requests: facts.ByRequests()}
+	return tried(src, dev, trial{of: of}, func(model.Model, int64) error { return nil })
 }
 
 // trial is what is loaded on a device without memory: a model or a rank's part of one, and where its experts are.

@@ -21,6 +21,7 @@ type Engine struct {
 	info    Info
 	tok     *tokenizer.Tokenizer // nil without one
 	format  chat.Format          // nil without one
+	noChat  error                // why there is none, where that is more than that the checkpoint names none
 	grammar *grammar.Tokens      // nil without one
 	eos     []int32
 	noCalls sample.Mask // every token but the markers of tool calls; nil where calls have none

@@ -3,11 +3,13 @@ package sparrow
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"sparrow/builtin"
+	"sparrow/chat"
 	"sparrow/kernel"
 	"sparrow/model/family"
 	"sparrow/model/llamacpp"
@@ -84,8 +86,10 @@ func TestGGUFFilesWithoutATensorAreRefused(t *testing.T) {
 	}
 }
 
-// A file whose chat template cannot be read says which file it is, and where the template is.
+// A file whose chat template cannot be read says which file it is, and where the template is: when it is opened, or,
+// opened for prompts, when a chat is asked for.
 func TestGGUFFilesWithABrokenTemplateAreNamed(t *testing.T) {
+	notUnderRace(t)
 	source, err := builtin.Source()
 	if err != nil {
 		t.Fatal(err)
@@ -111,5 +115,17 @@ func TestGGUFFilesWithABrokenTemplateAreNamed(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v lacks %q", err, want)
 		}
+	}
+	e := start(t, Config{Model: path, Kernels: "cpu", PromptsOnly: true})
+	defer e.Close(context.Background())
+	r := generate(t, e, Request{Prompt: "A garden is", Sampling: greedy(), MaxTokens: 4})
+	if len(r.Choices[0].Tokens) != 4 {
+		t.Errorf("%+v", r)
+	}
+	_, asked := e.Generate(context.Background(), Request{Chat: ask(garden), Sampling: greedy()})
+	var refused *RequestError
+	if !errors.As(asked, &refused) || refused.Field != "messages" || !errors.Is(asked, chat.ErrTemplate) ||
+		!strings.Contains(asked.Error(), err.Error()) {
+		t.Errorf("a chat: %v", asked)
 	}
 }

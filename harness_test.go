@@ -22,6 +22,9 @@ func start(t *testing.T, c Config) *Engine {
 	if raceEnabled && c.Workers == 0 {
 		c.Workers = 1 // workers that spin under the race detector cost more than they help
 	}
+	if c.CacheTokens == 0 {
+		c.CacheTokens = 256 * 64 // four contexts take long to clear
+	}
 	e, err := Open(context.Background(), c)
 	if err != nil {
 		t.Fatal(err)

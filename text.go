@@ -76,6 +76,9 @@ func (e *Engine) render(c *chat.Request) (chat.Prompt, []int32, error) {
 	if e.tok == nil {
 		return chat.Prompt{}, nil, ErrNoTokenizer
 	}
+	if e.noChat != nil {
+		return chat.Prompt{}, nil, &RequestError{Field: "messages", Reason: e.noChat.Error(), Err: e.noChat}
+	}
 	if e.format == nil {
 		return chat.Prompt{}, nil, &RequestError{Field: "messages",
 			Reason: "this checkpoint has no chat format; use completions", Err: chat.ErrNoFormat}

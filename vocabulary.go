@@ -56,8 +56,13 @@ func (e *Engine) prepareText(p *parts) error {
 	case errors.Is(err, chat.ErrNoFormat) && e.cfg.ChatFormat == "":
 		e.cfg.Log.Info("no chat format; only prompts can be completed", "reason", err)
 	case errors.Is(err, chat.ErrTemplate):
-		return fmt.Errorf("sparrow: %s: %w; correct the template: chat_template.jinja or tokenizer_config.json in a "+
-			"folder, tokenizer.chat_template in a GGUF file", p.source.Name, err)
+		err = fmt.Errorf("sparrow: %s: %w; correct the template: chat_template.jinja or tokenizer_config.json in a "+
+			"folder, tokenizer.chat_template in a GGUF file; 'sparrow run --raw', or PromptsOnly in Go, completes "+
+			"prompts without it", p.source.Name, err)
+		if !e.cfg.PromptsOnly {
+			return err
+		}
+		e.noChat = err
 	default:
 		return err
 	}

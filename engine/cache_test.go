@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"sparrow/internal/testmodel"
+	"sparrow/kernel"
 	"sparrow/spec"
 )
 
@@ -35,6 +36,20 @@ func TestACacheIsRoundedUpToPages(t *testing.T) {
 			t.Errorf("%d tokens asked for: a cache of %d and a context of %d, want %d", asked, i.CacheTokens,
 				i.ContextTokens, want)
 		}
+	}
+}
+
+// A cache of no given size holds four full contexts, or what fits in a quarter of the free memory.
+func TestACacheOfNoGivenSizeHoldsFourContexts(t *testing.T) {
+	source, m := load(t, "", kernel.Options{Workers: 1}, nil)
+	c := testConfig(source, Config{})
+	c.CacheTokens = 0
+	e, err := New(m, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := e.info.CacheTokens, 4*source.Config.MaxPositions*pools(); *ranks == 1 && got != want {
+		t.Errorf("a cache of %d tokens, want %d", got, want)
 	}
 }
 

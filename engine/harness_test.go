@@ -151,8 +151,8 @@ func testConfig(source *family.Source, c Config) Config {
 			*f.v = f.d
 		}
 	}
-	if c.CacheTokens == 0 && standIn != nil {
-		c.CacheTokens = 512 * 64 // a GPU's whole memory takes long to check after every iteration
+	if c.CacheTokens == 0 {
+		c.CacheTokens = 512 * 64 // four contexts, or a GPU's whole memory, take long to clear and to check
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

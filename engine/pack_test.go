@@ -9,6 +9,7 @@ import (
 
 // Packed weights are the same weights: every row of logits has the same bits, for models of both families.
 func TestPackingChangesNothing(t *testing.T) {
+	notUnderRace(t)
 	for _, dir := range []string{"", testmodel.V4(t)} {
 		var logits [2]map[rowKey]uint64
 		for i, pack := range []bool{false, true} {

@@ -3,6 +3,7 @@ package layout
 import (
 	"encoding/binary"
 	"math"
+	"unsafe"
 )
 
 // F32RowBytes is the size of an F32Row2304 row: 576*4 = 2304.
@@ -30,9 +31,17 @@ func (F32) Decode(v []float32, page []byte, slot int) {
 	getF32(values(F32Row2304, v, RowDim), row(F32Row2304, page, slot, F32RowBytes))
 }
 
+// littleEndian says that float32 values lie in memory as they do in rows, so that rows are copied: every query of the
+// reference copies every row that it reads.
+var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
+
 // putF32 writes len(v) float32 to dst.
 func putF32(dst []byte, v []float32) {
 	dst = dst[:len(v)*4]
+	if littleEndian {
+		copy(dst, bytesOf(v))
+		return
+	}
 	for i, f := range v {
 		binary.LittleEndian.PutUint32(dst[i*4:], math.Float32bits(f))
 	}
@@ -41,16 +50,18 @@ func putF32(dst []byte, v []float32) {
 // getF32 reads len(v) float32 from src.
 func getF32(v []float32, src []byte) {
 	src = src[:len(v)*4]
-	// Four at a time, without bounds checks inside: rows are copied for every query that reads them.
-	for len(v) >= 4 && len(src) >= 16 {
-		a, b := binary.LittleEndian.Uint64(src), binary.LittleEndian.Uint64(src[8:])
-		v[0], v[1] = math.Float32frombits(uint32(a)), math.Float32frombits(uint32(a>>32))
-		v[2], v[3] = math.Float32frombits(uint32(b)), math.Float32frombits(uint32(b>>32))
-		v, src = v[4:], src[16:]
+	if littleEndian {
+		copy(bytesOf(v), src)
+		return
 	}
 	for i := range v {
 		v[i] = loadF32(src[i*4:])
 	}
+}
+
+// bytesOf is the memory of v, four bytes for each of its values: bytes need no alignment.
+func bytesOf(v []float32) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), 4*len(v))
 }
 
 func loadF32(src []byte) float32 {

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"sparrow/internal/testkit/strict"
 	"sparrow/kernel"
 	"sparrow/kernel/cuda"
 	"sparrow/kernel/cuda/op"
@@ -140,7 +139,7 @@ func sameGraphs(t *testing.T, what string, m model.Model, p plan.Policy, d decod
 // nothing.
 func detached(t *testing.T, folder string) (model.Model, *op.Device) {
 	t.Helper()
-	dev, err := op.On(cuda.OpenDetached(strict.H200))
+	dev, err := op.On(cuda.OpenDetached(cuda.H200))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +287,7 @@ func (withoutGraphs) Capture(func() error) (kernel.Graph, error) {
 // A capture that fails is counted with its reason; passes of its shape run with plain launches and are not captured
 // again.
 func TestFailedCapturesRunPlainly(t *testing.T) {
-	dev, err := op.On(cuda.OpenDetached(strict.H200))
+	dev, err := op.On(cuda.OpenDetached(cuda.H200))
 	if err != nil {
 		t.Fatal(err)
 	}

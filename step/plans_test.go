@@ -43,7 +43,8 @@ func TestPlansSayWhatRuns(t *testing.T) {
 				}
 				cfg := configureOn(rt, m, hw, policy)
 				for range 7 {
-					for _, p := range runScenario(rt, m, cfg, drawScenario(rt, &cfg, f.kinds, keeps)) {
+					s := drawScenario(rt, &cfg, f.kinds, keeps)
+					for _, p := range runScenario(rt, m, cfg, s, rowsOf(m, &cfg, s)) {
 						c := claims{TB: rt, cfg: &cfg, pass: &p, seen: seen}
 						c.check()
 						batches++

@@ -29,6 +29,7 @@ type Checkpoint struct {
 	names    func() []string // sorted, on first use: sorting costs as much as reading the header
 	metadata map[string]string
 	bytes    int64
+	drawn    bool // made by FromShapes
 	closed   bool
 	release  func() error // of memory that the caller of FromTensors mapped; nil without it
 }
@@ -132,9 +133,12 @@ func FromShapes(name string, tensors []Tensor) (*Checkpoint, error) {
 	}
 	c := newCheckpoint()
 	c.addAll(sh)
-	c.bytes = sh.info.Bytes
+	c.bytes, c.drawn = sh.info.Bytes, true
 	return c, nil
 }
+
+// Drawn reports whether the tensors have no data and are drawn by whoever loads them.
+func (c *Checkpoint) Drawn() bool { return c.drawn }
 
 // Names lists the tensors, sorted. The slice belongs to the caller.
 func (c *Checkpoint) Names() []string { return slices.Clone(c.names()) }

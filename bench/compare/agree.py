@@ -16,6 +16,7 @@ import glob
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import time
@@ -89,8 +90,24 @@ def ready(port, process):
     sys.exit("a server was not ready after five minutes")
 
 
+INSTALL = {
+    "llama": "apt-get install llama.cpp-tools (Debian sid), or let LLAMA_SERVER name llama-server",
+    "other": "let LLAMA_OTHER name a llama-server",
+    "sparrow": "go build -o bin/sparrow ./cmd/sparrow, and SPARROW=bin/sparrow",
+}
+
+
+def check(gguf, commands):
+    """Ends with one line for what is missing, before a server is started."""
+    if not os.path.isfile(gguf):
+        sys.exit(f"agree.py: {gguf}: there is no such file; 'sparrow quantize SRC FILE.gguf' writes one")
+    for name, command in commands.items():
+        if not command or shutil.which(command[0]) is None:
+            sys.exit(f"agree.py: {command[0] if command else name}: there is no such program; {INSTALL[name]}")
+
+
 def main():
-    if len(sys.argv) not in (2, 3):
+    if len(sys.argv) not in (2, 3) or len(sys.argv) == 3 and not sys.argv[2].isdigit():
         sys.exit(__doc__)
     gguf, most = sys.argv[1], int(sys.argv[2]) if len(sys.argv) == 3 else 15
     theirs_at = ["-m", os.environ.get("LLAMA_FILE", gguf), "--no-repack", "-t", "1", "--port"]
@@ -102,6 +119,7 @@ def main():
         commands["sparrow"] = (os.environ.get("SPARROW", "sparrow").split()
                                + ["serve", "--model", gguf, "--kernels", "cpu", "--port", str(PORTS["sparrow"])]
                                + os.environ.get("SPARROW_ARGS", "").split())
+    check(gguf, commands)
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     running = {}
     try:

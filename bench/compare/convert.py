@@ -42,10 +42,33 @@ def with_vocabulary(checkpoint, folder):
     return folder
 
 
+def check(checkpoint):
+    """Ends with one line for what is missing, before anything is converted."""
+    if not (checkpoint / "config.json").exists():
+        sys.exit(f"convert.py: {checkpoint}: there is no checkpoint with a config.json; 'sparrow synth' writes one")
+    for name, variable, path in (("modules", "TOOLS", TOOLS), ("script", "SCRIPT", SCRIPT)):
+        if not os.path.exists(path):
+            sys.exit(f"convert.py: the {name} of llama.cpp's converter: there is no {path}; apt-get install "
+                     f"llama.cpp-tools (Debian sid), or let {variable} say where it is")
+
+
 def main():
     if len(sys.argv) not in (3, 4):
         sys.exit(__doc__)
     checkpoint, gguf, outtype = pathlib.Path(sys.argv[1]), sys.argv[2], (sys.argv[3:] or ["bf16"])[0]
+    check(checkpoint)
+    try:
+        convert(checkpoint, gguf, outtype)
+    except ModuleNotFoundError as missing:
+        package = missing.name.partition(".")[0]
+        if package == "conversion":
+            sys.exit(f"convert.py: {TOOLS} has no module {missing.name}: let TOOLS name the converter's modules, of "
+                     "llama.cpp 0.7.0, or apt-get install llama.cpp-tools (Debian sid)")
+        sys.exit(f"convert.py: llama.cpp's converter needs the Python package {package}: apt-get install "
+                 f"python3-{package}, or pip install {package}; docs/benchmarks.md lists all of them")
+
+
+def convert(checkpoint, gguf, outtype):
     sys.path.insert(0, TOOLS)
 
     import conversion.base as base

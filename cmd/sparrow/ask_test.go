@@ -15,6 +15,7 @@ import (
 
 	"sparrow"
 	"sparrow/chat"
+	"sparrow/model/llamacpp"
 	"sparrow/sample"
 )
 
@@ -297,5 +298,31 @@ func mustEnd(t *testing.T, ended <-chan error, want error) {
 		}
 	case <-time.After(20 * time.Second):
 		t.Fatal("the chat does not end")
+	}
+}
+
+// A prompt that is completed as it is needs no chat template: a broken one fails chats, by the name of its file.
+func TestRawPromptsNeedNoTemplate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "broken.gguf")
+	changedGGUF(t, path, func(m *llamacpp.Model) {
+		settings := map[string]any{}
+		if err := json.Unmarshal(m.TokenizerConfig, &settings); err != nil {
+			t.Fatal(err)
+		}
+		settings["chat_template"] = "{% for x in %}"
+		var err error
+		if m.TokenizerConfig, err = json.Marshal(settings); err != nil {
+			t.Fatal(err)
+		}
+	})
+	args := []string{"run", "--kernels", "cpu", "--max-tokens", "8", "--model", path, "A garden is"}
+	if out, _ := mustDrive(t, "", append(args, "--raw")...); strings.TrimSpace(out) == "" {
+		t.Error("no answer")
+	}
+	_, _, err := drive("", args...)
+	for _, want := range []string{path + ": chat template failed: line 1", "correct the template", "run --raw"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v lacks %q", err, want)
+		}
 	}
 }

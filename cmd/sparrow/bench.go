@@ -249,7 +249,7 @@ func (f *benchServeFlags) serveHere(cmd *cobra.Command, list []load.Options) (er
 	}
 	if !f.asJSON {
 		fmt.Fprintf(cmd.OutOrStdout(), "model    %s: %s\n", e.Info().Name, f.source())
-		describe(cmd.OutOrStdout(), e.Info(), f.settings(e.Info())...)
+		describe(cmd.OutOrStdout(), e.Info(), &f.deviceFlags)
 		fmt.Fprintln(cmd.OutOrStdout())
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(cmd.Context()))

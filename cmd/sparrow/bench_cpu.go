@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -23,7 +22,7 @@ func (f *benchKernelsFlags) runCPU(cmd *cobra.Command) error {
 		if n < 1 {
 			return fmt.Errorf("bench kernels: --threads %d: want at least 1", n)
 		}
-		warnOfThreads(cmd, "--threads", n, runtime.GOMAXPROCS(0))
+		warnOfThreads(cmd, "--threads", n, usableCores())
 	}
 	if f.write != "" {
 		if _, _, err := aroundSection(f.write, "bench kernels"); err != nil {

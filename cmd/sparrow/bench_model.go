@@ -17,7 +17,6 @@ import (
 	"sparrow/builtin"
 	"sparrow/internal/numa"
 	"sparrow/internal/textfile"
-	"sparrow/internal/unit"
 	"sparrow/kernel"
 	"sparrow/kernel/group"
 	"sparrow/kernel/host"
@@ -226,9 +225,6 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 		f.warnOfWorkers(cmd)
 	}
 	o.Ranks, o.Experts = devs[1:], placed.Placed
-	if err := f.room(src, dev); err != nil {
-		return err
-	}
 	o.Policy, _ = sparrow.PolicyOn(dev, src.Model, o.Policy)
 	bar := newProgress(cmd.ErrOrStderr(), "steps")
 	o.OnCell = func(done, total int, what string) { bar.set(int64(done), int64(total), what) }
@@ -280,24 +276,6 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 		return err
 	}
 	return r.PrintKernels(cmd.OutOrStdout())
-}
-
-// room refuses weights that are drawn in the machine's own memory and do not fit there.
-func (f *benchModelFlags) room(src *family.Source, dev kernel.Device) error {
-	if _, ok := dev.(kernel.Drawer); ok || !f.dummy {
-		return nil
-	}
-	const most = 8 << 30 // larger ones take many minutes to draw and to run
-	if need := src.Weights.Bytes(); need > most {
-		return fmt.Errorf("bench model: --dummy: the weights of %s take %s; without a GPU (--kernels cuda) at most %s "+
-			"are drawn: choose a smaller shape", src.Name, unit.Bytes(need), unit.Bytes(most))
-	}
-	free, _, err := kernel.MemoryFree(dev)
-	if need := src.Weights.Bytes(); err == nil && free > 0 && need > free-free/8 {
-		err = fmt.Errorf("bench model: --dummy: the weights of %s take %s, %s are free; choose a smaller shape or a "+
-			"GPU (--kernels cuda)", src.Name, unit.Bytes(need), unit.Bytes(free))
-	}
-	return err
 }
 
 // source opens the model that is measured, or describes one that is drawn.

@@ -94,6 +94,7 @@ func TestBenchServeFailsWithAReason(t *testing.T) {
 		{"4 streams of 2 choices and 8 requests at once exceed --max-running 8; give " +
 			"--max-running 16 or", []string{"--streams", "4", "--stream-choices", "2", "--max-running", "8",
 			"--model", "none"}},
+		{"the weights of deepseek-v3.2 take", []string{"--dummy", "--model", "deepseek-v3.2", "--kernels", "cpu"}},
 		{"0 requests", []string{"--requests", "0"}},
 		{"--rate 0: want a positive number", []string{"--rate", "0"}},
 		{"no server listens at http://127.0.0.1:1", []string{"--url", "http://127.0.0.1:1"}},

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"runtime"
 	"strconv"
 	"strings"
 
@@ -30,37 +29,14 @@ type deviceFlags struct {
 func (d *deviceFlags) add(f *pflag.FlagSet) {
 	addKernels(f, &d.kernels)
 	f.IntVar(&d.gpu, "gpu", 0, "which GPU, counted from 0, where --kernels is for GPUs")
-	f.IntVar(&d.workers, "workers", 0, "CPU threads; 0 means one for each core")
+	f.IntVar(&d.workers, "workers", 0, "CPU threads; 0 means GOMAXPROCS where the environment has it, else "+
+		"one for each core of this process, at most the CPU limit of its control group")
 	f.BoolVar(&d.pack, "pack", false, "copy the weights at load to huge pages, which may help where pages of files "+
 		"are small; takes as much memory again; --kernels auto then means the CPU")
 	f.BoolVar(&d.numa, "numa", false, "on a machine with several memory nodes, keep threads on their node and copy "+
 		"the weights, as --pack does, to the nodes of the threads that read them; Linux")
 	f.BoolVar(&d.precise, "precise", false, "on a CPU, multiply float32 activations whole; slower, above all with the "+
 		"block formats of GGUF files, whose products otherwise take activations in 8 bits")
-}
-
-// warnOfWorkers warns of more threads than cores that the process may use.
-func (d *deviceFlags) warnOfWorkers(cmd *cobra.Command) {
-	n := d.processors
-	if n == 0 {
-		n = runtime.GOMAXPROCS(0)
-	}
-	warnOfThreads(cmd, "--workers", d.workers, n)
-}
-
-// warnOfThreads warns of more threads than the process has cores: those of its affinity, at most as many as processors,
-// which a limit of its control group or GOMAXPROCS may have lowered.
-func warnOfThreads(cmd *cobra.Command, flag string, threads, processors int) {
-	n := min(processors, runtime.NumCPU())
-	if threads <= n {
-		return
-	}
-	cores := "1 core"
-	if n > 1 {
-		cores = fmt.Sprintf("%d cores", n)
-	}
-	warnings(cmd)(fmt.Sprintf("%s %d: this process may use %s, and threads that share one wait for each other", flag,
-		threads, cores))
 }
 
 // settings are the flags that change the speed of a CPU, or its bits, and were given.
@@ -72,10 +48,15 @@ func (d *deviceFlags) settings(i sparrow.Info) []string {
 	if d.workers > 0 && !d.spared {
 		out = append(out, fmt.Sprintf("--workers %d", d.workers))
 	}
-	if d.precise {
-		out = append(out, "--precise")
+	return append(out, d.arithmetic(i)...)
+}
+
+// arithmetic are those of them that change its bits.
+func (d *deviceFlags) arithmetic(i sparrow.Info) []string {
+	if i.Memory.Device > 0 || !d.precise {
+		return nil
 	}
-	return out
+	return []string{"--precise"}
 }
 
 // addKernels adds --kernels alone, for a command that takes the rest of a device as it is.

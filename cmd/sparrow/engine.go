@@ -42,6 +42,7 @@ type engineFlags struct {
 
 	events prefix.Listener // of the prefix cache; set by serve
 	drawn  *family.Source  // in place of model; set by bench serve
+	noChat bool            // no chat is asked for; set by run
 	tierFlags
 }
 
@@ -212,7 +213,7 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 		MaxQueue: f.maxQueue, NoReuse: f.noPrefixCache, NoGraphs: f.noGraphs,
 		NoOverlap: f.noOverlap, PlanHistory: f.planHistory,
 		ExpertUsage: f.expertUsage, PadStates: f.padStates,
-		RecordBytes: f.recordBytes, ControlTokens: f.controlTokens == "allow",
+		RecordBytes: f.recordBytes, ControlTokens: f.controlTokens == "allow", PromptsOnly: f.noChat,
 	}
 	if c.Tiers, err = f.tiers(); err != nil {
 		return sparrow.Config{}, err

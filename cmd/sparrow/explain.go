@@ -15,6 +15,7 @@ import (
 	"sparrow/model/family"
 	"sparrow/plan"
 	"sparrow/plan/explain"
+	"sparrow/weight"
 )
 
 // explainFlags is everything a decision depends on, as flags.
@@ -173,6 +174,9 @@ func (f *explainFlags) answer() (*explain.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := f.loads(hw.Arch, m, p.Catalog); err != nil {
+		return nil, err
+	}
 	p = sparrow.ExplainedPolicy(hw.Arch, m.Family, p)
 	var graph plan.GraphMode
 	if err := graph.UnmarshalText([]byte(f.graph)); err != nil {
@@ -250,6 +254,31 @@ func (f *explainFlags) facts() (plan.Model, error) {
 			"checkpoint has one", f.layer, m.Layers-1, m.Layers)
 	}
 	return m, nil
+}
+
+// loads says what serving would say of the weights of --model on the hardware, where they are there: a GGUF file may
+// hold types that kernels for GPUs do not read. Catalogues of other engines know nothing of such types.
+func (f *explainFlags) loads(hw plan.Arch, m plan.Model, of plan.Catalog) (err error) {
+	if f.model == "" || of != plan.CatalogSparrow || hw == plan.CPU {
+		return nil
+	}
+	dir, err := modelFolder(modelFlag, f.model)
+	if err != nil {
+		return err
+	}
+	src, err := modelSource(dir)
+	switch {
+	case errors.Is(err, weight.ErrNotFound): // a config without weights, or not all of them yet
+		return nil
+	case err != nil:
+		return err
+	}
+	defer func() { err = errors.Join(err, src.Close()) }()
+	if err := sparrow.CheckWeights(src, hw, m); err != nil {
+		return fmt.Errorf("explain: --hw %s: no GPU of this kind would load the model: %w; --hw cpu explains a CPU",
+			f.hw, err)
+	}
+	return nil
 }
 
 // fullPolicy is every wish the flags express.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -335,6 +336,29 @@ func TestExplainReadsACheckpoint(t *testing.T) {
 	if len(a.Plan.Segments) != 2 || a.Plan.Segments[0].Rows != 128 || a.Plan.Segments[1].Rows != 572 ||
 		a.Layer.Indexers[1].Kind != "carry" {
 		t.Errorf("segments %+v, layer %+v", a.Plan.Segments, a.Layer)
+	}
+}
+
+// What a GPU's kernels do not read is refused as serving refuses it, once for each type; on a CPU, of other engines and
+// with types that they read there is a plan.
+func TestExplainRefusesWeightsThatAGPUDoesNotRead(t *testing.T) {
+	dir := t.TempDir()
+	for _, mix := range []string{"q4_k_m", "bf16"} {
+		mustDrive(t, "", "quantize", "builtin", filepath.Join(dir, mix+".gguf"), "--type", mix)
+	}
+	for _, c := range []struct{ args, want string }{
+		{"q4_k_m.gguf --hw h200", "prepare: a weight of type q4_k, this backend takes f32, f16, bf16 and e4m3; such"},
+		{"q4_k_m.gguf --hw 2xh200 --batch decode:8x100", "prepare: a weight of type q4_k"},
+		{"q4_k_m.gguf --hw cpu", ""},
+		{"q4_k_m.gguf --hw h200 --catalog public", ""},
+		{"bf16.gguf --hw h200", ""},
+		{"bf16.gguf --hw 2xh200", ""},
+	} {
+		status, stdout, stderr := invoke(append([]string{"explain", "--model"},
+			strings.Fields(dir+"/"+c.args)...)...)
+		if c.want == "" && status != 0 || c.want != "" && (status != 1 || strings.Count(stderr, c.want) != 1) {
+			t.Errorf("%s: status %d, %s%s; want one %q", c.args, status, stdout, stderr, c.want)
+		}
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sparrow/internal/textfile"
+	"sparrow/kernel"
 	"sparrow/model/estimate"
 	"sparrow/model/family"
 	"sparrow/model/inspect"
@@ -33,7 +34,7 @@ func inspectCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "inspect MODEL",
 		Short: "Describe a model: parameters, bytes, cache per token, what fits where and how fast",
-		Long: `Inspect describes a checkpoint without loading it. MODEL is a folder, a GGUF file, a pulled model, a config.json, or the name of
+		Long: `Inspect describes a checkpoint without reading its matrices, and names the tensors that its files lack. MODEL is a folder, a GGUF file, a pulled model, a config.json, or the name of
 a released shape such as deepseek-v4-flash ('sparrow synth --help' lists them): the last two need no weights.
 
 With --hw it says what would fit on a machine, where each part goes, and how many tokens a second are to be expected, with the arithmetic: an
@@ -63,7 +64,7 @@ estimate from measured times of kernels. Experts that do not fit the GPU are in 
 	return c
 }
 
-func (f *inspectFlags) run(w io.Writer, args []string) error {
+func (f *inspectFlags) run(w io.Writer, args []string) (err error) {
 	for _, m := range f.memories {
 		if !(m > 0) || m > 1<<20 {
 			return fmt.Errorf("inspect: --memory %g: want GiB between 0 and %d", m, 1<<20)
@@ -96,6 +97,8 @@ func (f *inspectFlags) run(w io.Writer, args []string) error {
 	summary := inspect.Of(src, f.memories)
 	if summary.NoWeights = shape; shape {
 		summary.Files, summary.FileBytes = 0, 0
+	} else if broken := checkTensors(summary, src); broken != nil {
+		defer func() { err = errors.Join(err, fmt.Errorf("inspect: %w", broken)) }() // what is there is printed first
 	}
 	var out interface{ Print(io.Writer) error } = summary
 	if f.hw != "" {
@@ -107,6 +110,16 @@ func (f *inspectFlags) run(w io.Writer, args []string) error {
 		return writeJSON(w, out)
 	}
 	return out.Print(w)
+}
+
+// checkTensors loads the model on the reference kernels, which refuse no type, to find what its files lack.
+func checkTensors(s *inspect.Summary, src *family.Source) (err error) {
+	dev, err := registry().Open("ref", kernel.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	return s.Check(src, dev)
 }
 
 // fit answers --hw.

@@ -1,17 +1,24 @@
 package main
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"sparrow/builtin"
 	"sparrow/model/estimate"
+	"sparrow/model/family"
 	"sparrow/model/inspect"
+	"sparrow/model/llamacpp"
 	"sparrow/model/synth"
 	"sparrow/model/usage"
+	"sparrow/weight"
 )
 
 const oracle = "../../testdata/oracle/"
@@ -187,5 +194,96 @@ func TestInspectUsage(t *testing.T) {
 	if status, stdout, stderr := invoke("inspect", "deepseek-v4-flash", "--hw", "h200,128G", "--usage",
 		file); status != 0 || !strings.Contains(stdout, "by counted use") {
 		t.Errorf("%s %s", stdout, stderr)
+	}
+}
+
+// What the model needs and its files lack is named, in both kinds of files, and the status is that of a failure.
+func TestInspectNamesMissingTensors(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "part")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(oracle + "glm_moe_dsa-1/config.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	all, err := family.Open(oracle + "glm_moe_dsa-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer all.Close()
+	gone := func(name string) bool {
+		return name == "model.norm.weight" || strings.Contains(name, "layers.2.mlp.experts.3.") ||
+			strings.Contains(name, "layers.1.mlp.experts.")
+	}
+	var kept []weight.Source
+	var missing []string
+	for _, name := range all.Weights.Names() {
+		if x, _ := all.Weights.Tensor(name); gone(name) {
+			missing = append(missing, fmt.Sprintf("missing %s, want shape %v", name, x.Shape))
+		} else {
+			kept = append(kept, weight.SourceBytes(name, x.DType, x.Shape, x.Data))
+		}
+	}
+	if err := weight.CreateSharded(dir, kept, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(missing)
+	status, stdout, stderr := invoke("inspect", dir, "--json")
+	var s inspect.Summary
+	if err := json.Unmarshal([]byte(stdout), &s); err != nil || status != 1 || !slices.Equal(s.Problems, missing) {
+		t.Errorf("status %d, %v, problems %q, want %q", status, err, s.Problems, missing)
+	}
+	for _, want := range []string{fmt.Sprintf("%d problems:\n  %s\n", len(missing), missing[0]),
+		fmt.Sprintf("\n  and %d more", len(missing)-8), "download or convert it again"} {
+		if !strings.Contains(stderr, want) {
+			t.Errorf("%s lacks %q", stderr, want)
+		}
+	}
+
+	part := filepath.Join(t.TempDir(), "part.gguf")
+	lacking(t, part, "model.layers.1.self_attn.kv_a_layernorm.weight")
+	status, stdout, stderr = invoke("inspect", part)
+	if status != 1 ||
+		!strings.Contains(stderr, "1 problem:\n  missing model.layers.1.self_attn.kv_a_layernorm.weight,") ||
+		!strings.Contains(stderr, "names are those that the tensors have in safetensors files") ||
+		!strings.Contains(stdout, "parameters: ") {
+		t.Errorf("status %d, %s%s", status, stdout, stderr)
+	}
+}
+
+// lacking writes the built-in model as a GGUF file without one of its tensors.
+func lacking(t *testing.T, path, gone string) {
+	t.Helper()
+	changedGGUF(t, path, func(m *llamacpp.Model) {
+		var kept []weight.Tensor
+		for _, name := range m.Weights.Names() {
+			if x, _ := m.Weights.Tensor(name); name != gone {
+				kept = append(kept, *x)
+			}
+		}
+		var err error
+		if m.Weights, err = weight.FromTensors(m.Weights.Files(), kept, nil); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// changedGGUF writes the built-in model as a GGUF file after a change.
+func changedGGUF(t *testing.T, path string, change func(*llamacpp.Model)) {
+	t.Helper()
+	src, err := builtin.Source()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.Close()
+	m := &llamacpp.Model{Name: builtin.Name, Config: src.Model, Weights: src.Weights,
+		Tokenizer: builtin.TokenizerJSON(), TokenizerConfig: builtin.TokenizerConfig()}
+	change(m)
+	if err := llamacpp.Write(context.Background(), path, m, llamacpp.MixQ8_0, nil); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -1,9 +1,6 @@
 package main
 
-import (
-	"os"
-	"runtime"
-)
+import "runtime"
 
 // fewWorkers is how many workers may compute for another processor to pay. With 16 of them decode steps took longer
 // with one (docs/benchmarks.md).
@@ -15,7 +12,7 @@ const fewWorkers = 4
 // workers and connections at once. A number in the environment stays.
 func (f *engineFlags) spareProcessor() (undo func()) {
 	n := runtime.GOMAXPROCS(0)
-	if os.Getenv("GOMAXPROCS") != "" || n > fewWorkers || f.workers > 0 && f.workers < n {
+	if processorsGiven() || n > fewWorkers || f.workers > 0 && f.workers < n {
 		return func() {}
 	}
 	f.processors = n

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"fmt"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -51,6 +53,26 @@ func TestMoreWorkersThanProcessorsAreWarnedOf(t *testing.T) {
 	_, side = mustDrive(t, "", "bench", "kernels", "--only", "take", "--threads", "2", "--replays", "1")
 	if want := "--threads 2: this process may use 1 core, "; !strings.Contains(side, want) {
 		t.Errorf("%q lacks %q", side, want)
+	}
+	// As many by the environment, which are the default of workers, are warned of as those of a flag.
+	many := runtime.NumCPU() + 1
+	t.Setenv("GOMAXPROCS", strconv.Itoa(many))
+	runtime.GOMAXPROCS(many)
+	for _, flags := range [][]string{nil, {"--workers", strconv.Itoa(many)}} {
+		name := "GOMAXPROCS"
+		if flags != nil {
+			name = "--workers"
+		}
+		for _, command := range [][]string{{"run", "--max-tokens", "2", "Goodbye"},
+			{"bench", "model", "--contexts", "0", "--batch", "1", "--prompts", "0", "--budget", "1ms"}} {
+			_, side := mustDrive(t, "", append(append(command, "--kernels", "cpu"), flags...)...)
+			if want := fmt.Sprintf("warning: %s %d: this process may use ", name, many); !strings.Contains(side, want) {
+				t.Errorf("%v: %q lacks %q", command, side, want)
+			}
+		}
+	}
+	if got := runtime.GOMAXPROCS(1); got != many {
+		t.Errorf("%d processors afterwards, want %d", got, many)
 	}
 	t.Setenv("GOMAXPROCS", "")
 	f := engineFlags{}

@@ -78,6 +78,7 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	if talk && f.raw {
 		return errors.New("run: a chat has no --raw; give a prompt, or - to read it from standard input")
 	}
+	f.noChat = f.raw
 	e, err := f.open(cmd, nil)
 	if err != nil {
 		return err

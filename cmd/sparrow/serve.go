@@ -229,7 +229,7 @@ func (f *serveFlags) announce(w io.Writer, i sparrow.Info, sum *memorySum, at ne
 		fmt.Fprintf(&b, ", %s", source)
 	}
 	b.WriteString("\n")
-	describe(&b, i, f.settings(i)...)
+	describe(&b, i, &f.deviceFlags)
 	fmt.Fprintf(&b, "process  %v\n", sum)
 	format := "format " + i.ChatFormat
 	if i.ChatFormat == "" {
@@ -273,13 +273,16 @@ func (f *serveFlags) address(b *strings.Builder, at net.Addr, keys *server.Keys)
 	return url, "curl", nil
 }
 
-// describe writes the plan, the device with settings that are no defaults, and how memory is divided.
-func describe(w io.Writer, i sparrow.Info, settings ...string) {
+// describe writes the plan, the device and its threads, and how memory is divided.
+func describe(w io.Writer, i sparrow.Info, d *deviceFlags) {
 	c := &i.Config
 	fmt.Fprintf(w, "plan     %v cache (%v rows, pages of %d tokens), prefill %v, decode %v, %s; top %d keys of "+
 		"each query; kernels %s\n",
 		c.KV, c.Layout, c.Page, c.Prefill, c.Decode, denseText(i), c.Model.K, i.Kernels)
-	fmt.Fprintf(w, "device   %s\n", strings.Join(append([]string{deviceText(i)}, settings...), "; "))
+	fmt.Fprintf(w, "device   %s\n", strings.Join(append([]string{deviceText(i)}, d.arithmetic(i)...), "; "))
+	if text := d.workersText(i); text != "" {
+		fmt.Fprintf(w, "workers  %s\n", text)
+	}
 	if text := ranksText(&c.Model); text != "" {
 		fmt.Fprintf(w, "ranks    %s\n", text)
 	}

@@ -3,12 +3,14 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -191,7 +193,7 @@ func TestStartLinesOfRanks(t *testing.T) {
 	} {
 		i.Config.Model = c.model
 		var b strings.Builder
-		describe(&b, i)
+		describe(&b, i, &deviceFlags{})
 		for _, want := range c.want {
 			if !strings.Contains(b.String(), want) {
 				t.Errorf("%+v: %s lacks %q", c.model, &b, want)
@@ -203,21 +205,46 @@ func TestStartLinesOfRanks(t *testing.T) {
 	}
 }
 
-// What changes the speed of a CPU or its bits is shown, and nothing where defaults run or a GPU does.
+// What changes the bits of a CPU is shown, and the number of its threads with what it comes from, also where that is a
+// default; nothing where a GPU computes.
 func TestSettingsAreShown(t *testing.T) {
+	cores := runtime.NumCPU()
+	processors := runtime.GOMAXPROCS(cores)
+	defer runtime.GOMAXPROCS(processors)
+	other := " (--workers gives another number)"
 	for _, c := range []struct {
-		f    deviceFlags
-		gpu  int64
-		want string
+		f           deviceFlags
+		environment string
+		info        sparrow.Info
+		want        string
 	}{
-		{deviceFlags{}, 0, "device   X\n"},
-		{deviceFlags{workers: 2, spared: true}, 0, "device   X\n"},
-		{deviceFlags{precise: true, workers: 1}, 0, "device   X; --workers 1; --precise\n"},
-		{deviceFlags{precise: true, workers: 1}, 1 << 30, "device   X\n"},
+		{deviceFlags{}, "", sparrow.Info{},
+			fmt.Sprintf("device   X\nworkers  %d: one for each core of this process%s\n", cores, other)},
+		{deviceFlags{workers: cores, spared: true}, "", sparrow.Info{},
+			fmt.Sprintf("workers  %d: one for each core of this process%s\n", cores, other)},
+		{deviceFlags{workers: cores}, "", sparrow.Info{}, fmt.Sprintf("workers  %d: --workers\n", cores)},
+		{deviceFlags{}, strconv.Itoa(cores), sparrow.Info{},
+			fmt.Sprintf("workers  %d: GOMAXPROCS in the environment%s\n", cores, other)},
+		{deviceFlags{}, "many", sparrow.Info{}, fmt.Sprintf("workers  %d: one for each core", cores)},
+		{deviceFlags{workers: cores - 1, spared: true}, "", sparrow.Info{},
+			fmt.Sprintf("workers  %d: the CPU limit of the control group; the process may run on %d cores%s\n", cores-1,
+				cores, other)},
+		{deviceFlags{precise: true, workers: 1}, "", sparrow.Info{},
+			"device   X; --precise\nworkers  1: --workers\n"},
+		{deviceFlags{precise: true, workers: 1}, "", sparrow.Info{Memory: sparrow.Memory{Device: 1 << 30}},
+			"device   X\ndrafts "},
+		{deviceFlags{workers: 5}, "", sparrow.Info{Kernels: "ref"},
+			"workers  1: reference kernels run on one thread\n"},
+		{deviceFlags{workers: 5}, "", sparrow.Info{Config: plan.Config{Model: plan.Model{Ranks: 2}}},
+			"workers  5, divided among 2 ranks: --workers\n"},
 	} {
-		i := sparrow.Info{Device: "X", Memory: sparrow.Memory{Device: c.gpu}}
+		if c.f.spared && c.f.workers == 0 {
+			continue // a machine with one core has no smaller limit
+		}
+		t.Setenv("GOMAXPROCS", c.environment)
+		c.info.Device = "X"
 		var b strings.Builder
-		describe(&b, i, c.f.settings(i)...)
+		describe(&b, c.info, &c.f)
 		if !strings.Contains(b.String(), c.want) {
 			t.Errorf("%s lacks %q", &b, c.want)
 		}

@@ -80,7 +80,7 @@ var testOnly = []string{
 	"engine/losttest", "engine/gputest", "internal/testkit", "internal/testkit/memnet", "internal/testkit/placed",
 	"internal/testkit/record",
 	"internal/testkit/respserver", "internal/testkit/strict", "internal/testkit/turns", "internal/testmodel",
-	"internal/tree", "server/browsertest", "server/clienttest", "server/soak",
+	"bench/compare", "internal/tree", "server/browsertest", "server/clienttest", "server/soak",
 }
 
 func TestImportsPointDown(t *testing.T) {

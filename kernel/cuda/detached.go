@@ -5,9 +5,17 @@ import (
 	"unsafe"
 )
 
+// H200 is the figures of a GPU that the kernels are written for, for detached devices.
+var H200 = Properties{
+	Name: "detached H200", Major: 9, Minor: 0, SMs: 132, L2Bytes: 50 << 20, SharedOptinBytes: 232448,
+	SharedPerSMBytes: 233472, RegistersPerSM: 65536, MaxThreadsPerBlock: 1024, MemoryBytes: 141_000_000_000,
+	ClusterLaunch: true,
+}
+
 // OpenDetached makes a device without a GPU. Launchers check their arguments as on a GPU of these properties; memory
 // has addresses and no contents, and launches and copies have no effect. With it, tests on machines without a GPU find
-// the arguments that launchers refuse, and an engine finds how much memory a model would take.
+// the arguments that launchers refuse, an engine finds how much memory a model would take, and 'sparrow explain' which
+// weights a GPU refuses.
 func OpenDetached(p Properties) *Device { return openDetached(p, p.MemoryBytes) }
 
 // Detached is a device without a GPU that has the properties of this one and as much free memory.

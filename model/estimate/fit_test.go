@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"sparrow/internal/testkit/strict"
 	"sparrow/kernel/cuda"
 	"sparrow/kernel/cuda/op"
 	"sparrow/model"
@@ -249,7 +248,7 @@ func TestMemoryIsThatOfTheDevice(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer src.Close()
-		gpu, err := op.On(cuda.OpenDetached(strict.H200))
+		gpu, err := op.On(cuda.OpenDetached(cuda.H200))
 		if err != nil {
 			t.Fatal(err)
 		}

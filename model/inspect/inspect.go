@@ -1,10 +1,11 @@
 // Package inspect describes a checkpoint without loading it: parameters, bytes by type, cache bytes per token in
-// every layout, and what fits into a given memory. An opened checkpoint flows in, a Summary flows out; weights are
+// every layout, and what fits into a given memory. An opened checkpoint flows in, a Summary flows out; matrices are
 // never read.
 package inspect
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -13,9 +14,11 @@ import (
 	"text/tabwriter"
 
 	"sparrow/internal/unit"
+	"sparrow/kernel"
 	"sparrow/layout"
 	"sparrow/model/config"
 	"sparrow/model/family"
+	"sparrow/model/nn"
 	"sparrow/weight"
 )
 
@@ -44,6 +47,9 @@ type Summary struct {
 	TotalBytes int64       `json:"total_bytes"`
 	FileBytes  int64       `json:"file_bytes"` // 0 where there are no files
 	Cache      []CacheSize `json:"cache"`
+
+	// Problems is what loading refuses of the tensors: missing ones, and those of another shape or type.
+	Problems []string `json:"problems,omitempty"`
 }
 
 // Parameters counts weights; block scales are not parameters.
@@ -111,6 +117,23 @@ func Of(s *family.Source, memories []float64) *Summary {
 		out.cacheV4(d, memories)
 	}
 	return out
+}
+
+// Check notes the tensors that loading refuses, and fails with them. The checkpoint is loaded on a device that leaves
+// matrices in their files; norms, biases and some scales are read.
+func (s *Summary) Check(src *family.Source, dev kernel.Device) error {
+	_, err := src.Load(dev, nil)
+	var e *nn.TensorError
+	if !errors.As(err, &e) {
+		return err
+	}
+	s.Problems = e.Problems
+	hint := ""
+	if family.IsGGUF(src.Name) {
+		hint = "; the names are those that the tensors have in safetensors files"
+	}
+	return fmt.Errorf("%s cannot be loaded, %w; download or convert it again%s: %s", src.Name, nn.ErrTensors, hint,
+		e.First(8))
 }
 
 // count adds up the tensors.

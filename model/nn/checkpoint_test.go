@@ -175,7 +175,7 @@ func TestDamagedCheckpoints(t *testing.T) {
 				t.Fatalf("got %v, want ErrTensors", err)
 			}
 			head, list, _ := strings.Cut(err.Error(), "\n")
-			if !strings.HasPrefix(head, dir) || !strings.Contains(head, fmt.Sprintf("%d problems", len(c.want))) {
+			if !strings.HasPrefix(head, dir) || !strings.Contains(head, fmt.Sprintf("%d problem", len(c.want))) {
 				t.Errorf("the report begins with %q", head)
 			}
 			lines := strings.Split(list, "\n")

@@ -22,6 +22,30 @@ import (
 // ErrTensors is wrapped when the tensors of a checkpoint do not fit its config.
 var ErrTensors = errors.New("the checkpoint's tensors do not fit its configuration")
 
+// TensorError is all that is wrong with the tensors of a checkpoint, a sentence each, sorted: missing ones, shapes and
+// types that do not fit, and superfluous ones. It wraps ErrTensors.
+type TensorError struct{ Problems []string }
+
+// Error lists the first of them.
+func (e *TensorError) Error() string {
+	return fmt.Sprintf("%v: %s", ErrTensors, e.First(200))
+}
+
+// First is their number and the first of them, a line each.
+func (e *TensorError) First(most int) string {
+	n, number := len(e.Problems), "1 problem"
+	if n != 1 {
+		number = fmt.Sprintf("%d problems", n)
+	}
+	text := number + ":\n  " + strings.Join(e.Problems[:min(n, most)], "\n  ")
+	if n > most {
+		text += fmt.Sprintf("\n  and %d more", n-most)
+	}
+	return text
+}
+
+func (e *TensorError) Unwrap() error { return ErrTensors }
+
 // Loader takes tensors out of a checkpoint by name and shape. It never stops at the first problem: Finish reports all
 // of them.
 type Loader struct {
@@ -40,7 +64,8 @@ type Loader struct {
 	groups   int // of heads, while Heads loads them
 	used     map[string]bool
 	problems []string
-	err      error // of the device, not of the checkpoint
+	err      error           // of the device, not of the checkpoint
+	failed   map[string]bool // the texts of err
 	onTensor func(name string)
 	patterns map[kernel.Drawn][]byte // of packed values that are drawn, by their distribution
 	homes    map[int]kernel.Experts  // by layer
@@ -59,16 +84,25 @@ type ExpertHost interface {
 
 // NewLoader reads from a checkpoint for a device. onTensor, when not nil, is called once per tensor, for progress bars.
 func NewLoader(from *weight.Checkpoint, dev Device, onTensor func(name string)) *Loader {
-	l := &Loader{from: from, dev: dev, used: map[string]bool{}, onTensor: onTensor,
-		homes: map[int]kernel.Experts{}}
+	l := &Loader{from: from, dev: dev, used: map[string]bool{}, failed: map[string]bool{},
+		onTensor: onTensor, homes: map[int]kernel.Experts{}}
 	if d, ok := dev.(kernel.BulkLoader); ok {
-		l.err = d.BeginLoad()
+		l.fail(d.BeginLoad())
 	}
 	return l
 }
 
 func (l *Loader) addProblem(format string, args ...any) {
 	l.problems = append(l.problems, fmt.Sprintf(format, args...))
+}
+
+// fail notes an error of the device. A device that refuses a type of weights says the same of hundreds of them, which
+// is noted once.
+func (l *Loader) fail(err error) {
+	if err != nil && !l.failed[err.Error()] {
+		l.failed[err.Error()] = true
+		l.err = errors.Join(l.err, err)
+	}
 }
 
 func (l *Loader) use(name string) {
@@ -138,9 +172,7 @@ func (l *Loader) Experts(layer int, w kernel.ExpertWeights) kernel.Experts {
 	first, last := l.Ranks.Share(len(w.Gate))
 	w.Gate, w.Up, w.Down = w.Gate[first:last], w.Up[first:last], w.Down[first:last]
 	if !l.draws() {
-		l.err = errors.Join(l.err, w.OnHost(func(bytes int64) (kernel.HostBuffer, error) {
-			return make(kernel.HostBuffer, bytes), nil
-		}))
+		l.fail(w.OnHost(func(bytes int64) (kernel.HostBuffer, error) { return make(kernel.HostBuffer, bytes), nil }))
 	}
 	err := l.place(layer, &w)
 	var x kernel.Experts
@@ -148,7 +180,7 @@ func (l *Loader) Experts(layer int, w kernel.ExpertWeights) kernel.Experts {
 		x, err = l.dev.PrepareExperts(w)
 	}
 	l.homes[layer] = x
-	l.err = errors.Join(l.err, err)
+	l.fail(err)
 	return x
 }
 
@@ -177,7 +209,7 @@ func (l *Loader) prepare(w kernel.Weight, role kernel.Role) kernel.Matrix {
 		return nil
 	}
 	m, err := l.dev.Prepare(w, role)
-	l.err = errors.Join(l.err, err)
+	l.fail(err)
 	return m
 }
 
@@ -218,7 +250,7 @@ func (l *Loader) values(t *weight.Tensor, d kernel.DType, rows, cols int) kernel
 		return v
 	}
 	v, err := x.OnHost(v)
-	l.err = errors.Join(l.err, err)
+	l.fail(err)
 	return v
 }
 
@@ -234,7 +266,7 @@ func (l *Loader) packed(t *weight.Tensor, d kernel.DType, rows, cols int) kernel
 	if !ok {
 		var err error
 		pattern, err = kernel.Pattern(d, x)
-		l.err = errors.Join(l.err, err)
+		l.fail(err)
 		if l.patterns == nil {
 			l.patterns = map[kernel.Drawn][]byte{}
 		}
@@ -347,7 +379,7 @@ func (l *Loader) floats(v []float32, rows, cols int) kernel.Tensor {
 	if err == nil {
 		err = kernel.WriteF32(l.dev, t, v)
 	}
-	l.err = errors.Join(l.err, err)
+	l.fail(err)
 	return t
 }
 
@@ -379,16 +411,16 @@ func valueType(d weight.DType) kernel.DType {
 func (l *Loader) Join(tell func(kernel.Joiner) error) bool {
 	j, ok := l.dev.(kernel.Joiner)
 	if ok && l.err == nil && len(l.problems) == 0 {
-		l.err = tell(j)
+		l.fail(tell(j))
 	}
 	return ok
 }
 
-// Finish reports every missing, misshapen and superfluous tensor. Buffers that some checkpoints contain, such as
-// rotary frequencies, are not weights and are ignored.
+// Finish reports every missing, misshapen and superfluous tensor as a TensorError. Buffers that some checkpoints
+// contain, such as rotary frequencies, are not weights and are ignored.
 func (l *Loader) Finish() error {
 	if d, ok := l.dev.(kernel.BulkLoader); ok {
-		l.err = errors.Join(l.err, d.EndLoad())
+		l.fail(d.EndLoad())
 	}
 	if l.err != nil {
 		return fmt.Errorf("load: %w", l.err)
@@ -403,11 +435,5 @@ func (l *Loader) Finish() error {
 		return nil
 	}
 	slices.Sort(l.problems)
-	const most = 200
-	shown := l.problems[:min(len(l.problems), most)]
-	text := "\n  " + strings.Join(shown, "\n  ")
-	if n := len(l.problems) - len(shown); n > 0 {
-		text += fmt.Sprintf("\n  and %d more", n)
-	}
-	return fmt.Errorf("load: %w: %d problems:%s", ErrTensors, len(l.problems), text)
+	return fmt.Errorf("load: %w", &TensorError{l.problems})
 }

@@ -54,7 +54,7 @@ func (l *Loader) Indices(name string, rows, cols, limit int) kernel.Tensor {
 		err = kernel.WriteI32(l.dev, out, v)
 	}
 	if err != nil {
-		l.err = fmt.Errorf("%s: %w", name, err)
+		l.fail(fmt.Errorf("%s: %w", name, err))
 	}
 	return out
 }

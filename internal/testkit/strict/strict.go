@@ -18,13 +18,6 @@ import (
 	"sparrow/kernel/twin"
 )
 
-// H200 is the figures of the GPU whose rules are tested.
-var H200 = cuda.Properties{
-	Name: "detached H200", Major: 9, Minor: 0, SMs: 132, L2Bytes: 50 << 20, SharedOptinBytes: 232448,
-	SharedPerSMBytes: 233472, RegistersPerSM: 65536, MaxThreadsPerBlock: 1024, MemoryBytes: 141_000_000_000,
-	ClusterLaunch: true,
-}
-
 // Device is the strict device.
 type Device struct {
 	*twin.Device
@@ -39,7 +32,7 @@ type Device struct {
 
 // Open makes a strict device that computes with a device in host memory and closes with it.
 func Open(host kernel.Device) (*Device, error) {
-	gpu, err := op.On(cuda.OpenDetached(H200))
+	gpu, err := op.On(cuda.OpenDetached(cuda.H200))
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"sparrow"
+)
+
+// workersText says how many CPU threads compute and what their number comes from; nothing where a GPU computes.
+func (d *deviceFlags) workersText(i sparrow.Info) string {
+	switch {
+	case i.Memory.Device > 0:
+		return ""
+	case strings.HasPrefix(i.Kernels, "ref"):
+		return "1: reference kernels run on one thread"
+	}
+	n := d.workers
+	if n == 0 {
+		n = runtime.GOMAXPROCS(0)
+	}
+	why := "one for each core of this process"
+	switch {
+	case d.workers > 0 && !d.spared:
+		why = "--workers"
+	case processorsGiven():
+		why = "GOMAXPROCS in the environment"
+	case n < runtime.NumCPU():
+		why = fmt.Sprintf("the CPU limit of the control group; the process may run on %d cores", runtime.NumCPU())
+	}
+	if d.workers == 0 || d.spared {
+		why += " (--workers gives another number)"
+	}
+	if ranks := i.Config.Model.Ranks; ranks > 1 {
+		return fmt.Sprintf("%d, divided among %d ranks: %s", max(n, ranks), ranks, why)
+	}
+	return fmt.Sprintf("%d: %s", n, why)
+}
+
+// processorsGiven reports whether the environment sets the number of Go's processors. Go ignores values that are no
+// positive number.
+func processorsGiven() bool {
+	n, err := strconv.Atoi(os.Getenv("GOMAXPROCS"))
+	return err == nil && n > 0
+}
+
+// warnOfWorkers warns of more threads than cores that the process may use, whether a flag or the environment asks for
+// them.
+func (d *deviceFlags) warnOfWorkers(cmd *cobra.Command) {
+	what, n := "--workers", d.workers
+	if n == 0 {
+		what, n = "GOMAXPROCS", runtime.GOMAXPROCS(0)
+	}
+	most := usableCores()
+	if d.processors > 0 { // those of Go are one more now
+		most = min(d.processors, runtime.NumCPU())
+	}
+	warnOfThreads(cmd, what, n, most)
+}
+
+// warnOfThreads warns of more threads than cores.
+func warnOfThreads(cmd *cobra.Command, what string, threads, cores int) {
+	if threads <= cores {
+		return
+	}
+	text := "1 core"
+	if cores > 1 {
+		text = fmt.Sprintf("%d cores", cores)
+	}
+	warnings(cmd)(fmt.Sprintf("%s %d: this process may use %s, and threads that share one wait for each other", what,
+		threads, text))
+}
+
+// usableCores is the number of cores that the process may use: those of its affinity, fewer where its control group has
+// a CPU limit or GOMAXPROCS is lower.
+func usableCores() int {
+	n := runtime.GOMAXPROCS(0)
+	if processorsGiven() {
+		runtime.SetDefaultGOMAXPROCS() // only so Go says what it would take without the environment
+		n = min(n, runtime.GOMAXPROCS(n))
+	}
+	return min(n, runtime.NumCPU())
+}
