@@ -5,7 +5,7 @@ RACE = ./engine . ./attn/... ./model ./sched ./kv/... ./server ./hub ./weight ./
 	./kernel/offload ./kernel/cuda
 # `check` vets already, and no debugger looks at test binaries: without both they are built in less time.
 TESTFLAGS = -vet=off -ldflags=-w
-# Compilers and checkers collect garbage less often, for a third less time and 50 MB more. Tests do not see it.
+# Checkers, and the compiler that they call, collect garbage less often. Tests do not see it.
 LAZY = GOGC=400
 # The packages whose tests take longest: started first, they do not run alone at the end.
 LONG = ./verify ./engine ./step
@@ -102,7 +102,6 @@ page-store:
 	  $(GO) test ./cmd/sparrow -count=1 -timeout 20m -run TestTwoServersShareARedis -v -args -redis-server "$$redis"
 
 race:
-	$(LAZY) $(GO) build -race $(RACE)
 	$(GO) test $(TESTFLAGS) -race $(RACE)
 	$(GO) test $(TESTFLAGS) -race -run AtOnce ./step
 
