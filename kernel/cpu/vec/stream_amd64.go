@@ -204,12 +204,11 @@ func (ts *tileScratch) flowShapes(x *Columns) {
 func (ts *tileScratch) streamScales(to []streamScale, scales []float32, folded bool) {
 	tables := tablesFP8()
 	for i, s := range scales {
-		e := &to[i]
-		e.scale, e.power, e.table = s, 0, unsafe.Pointer(&tables[maxPower])
+		power := 0
 		if folded {
-			power := math.Ilogb(float64(s))
-			e.power, e.table = uint32(uint16(power<<7))*0x10001, unsafe.Pointer(&tables[power+maxPower])
+			power = math.Ilogb(float64(s))
 		}
+		to[i] = streamScale{table: unsafe.Pointer(&tables[power+maxPower]), scale: s}
 	}
 }
 
