@@ -246,9 +246,9 @@ func (k *stream) phase(p int, multiply bool) {
 	}
 }
 
-// fill widens rows 4q to 4q+3 of a group into a half of the panel. Tables widen every code. Ordinary codes, those with an
-// exponent that are not NaN, would take fewer operations, but a search for the others as well: out of memory that is
-// slower, since it ends in a branch that depends on the weights, and one in ten thousand of them is not ordinary.
+// fill widens rows 4q to 4q+3 of a group into a half of the panel. Tables widen every code. Ordinary codes, those with
+// an exponent that are not NaN, would take fewer operations, but a search for the others as well: out of memory that
+// is slower, since it ends in a branch that depends on the weights, and one in ten thousand of them is not ordinary.
 func (k *stream) fill(half, q int) {
 	for i := range 4 {
 		z := 4 * (i % 2)
