@@ -5755,3 +5755,63 @@ stored60:
 	JNZ loop58
 	VZEROUPPER
 	RET
+
+DATA foldPart0<>+0(SB)/8, $0x0000000200000000
+DATA foldPart0<>+8(SB)/8, $0x0000000600000004
+DATA foldPart0<>+16(SB)/8, $0x0000000A00000008
+DATA foldPart0<>+24(SB)/8, $0x0000000E0000000C
+DATA foldPart0<>+32(SB)/8, $0x0000001200000010
+DATA foldPart0<>+40(SB)/8, $0x0000001600000014
+DATA foldPart0<>+48(SB)/8, $0x0000001A00000018
+DATA foldPart0<>+56(SB)/8, $0x0000001E0000001C
+GLOBL foldPart0<>(SB), RODATA|NOPTR, $64
+
+DATA foldPart1<>+0(SB)/8, $0x0000000300000001
+DATA foldPart1<>+8(SB)/8, $0x0000000700000005
+DATA foldPart1<>+16(SB)/8, $0x0000000B00000009
+DATA foldPart1<>+24(SB)/8, $0x0000000F0000000D
+DATA foldPart1<>+32(SB)/8, $0x0000001300000011
+DATA foldPart1<>+40(SB)/8, $0x0000001700000015
+DATA foldPart1<>+48(SB)/8, $0x0000001B00000019
+DATA foldPart1<>+56(SB)/8, $0x0000001F0000001D
+GLOBL foldPart1<>(SB), RODATA|NOPTR, $64
+
+// func foldStridedOne(a *foldArgs)
+// sixteen pairs of sums to one row of 16.
+TEXT ·foldStridedOne(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ foldArgs_sums(AX), SI
+	MOVQ foldArgs_y(AX), DI
+	MOVQ foldArgs_ldy(AX), R9
+	MOVQ foldArgs_tiles(AX), R8
+	MOVQ foldArgs_mask(AX), R10
+	KMOVW R10, K1
+loop61:
+	VMOVUPS (SI), Z2
+	VMOVUPS foldPart0<>(SB), Z0
+	VPERMI2PS 64(SI), Z2, Z0
+	VMOVUPS foldPart1<>(SB), Z1
+	VPERMI2PS 64(SI), Z2, Z1
+	VADDPS Z1, Z0, Z0
+	MOVQ foldArgs_rows(AX), R13
+	MOVQ DI, R11
+	CMPQ foldArgs_add(AX), $0
+	JNE add62
+	VMOVUPS Z0, K1, (R11)
+	ADDQ R9, R11
+	DECQ R13
+	JZ stored63
+	JMP stored63
+add62:
+	VADDPS.Z (R11), Z0, K1, Z0
+	VMOVUPS Z0, K1, (R11)
+	ADDQ R9, R11
+	DECQ R13
+	JZ stored63
+stored63:
+	ADDQ foldArgs_nextSums(AX), SI
+	ADDQ foldArgs_nextY(AX), DI
+	DECQ R8
+	JNZ loop61
+	VZEROUPPER
+	RET

@@ -245,6 +245,9 @@ func foldStridedEight(a *foldArgs)
 func foldStridedFour(a *foldArgs)
 
 //go:noescape
+func foldStridedOne(a *foldArgs)
+
+//go:noescape
 func foldStridedParts(a *foldArgs)
 
 //go:noescape

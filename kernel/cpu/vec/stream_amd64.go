@@ -66,11 +66,17 @@ func (w *panelWeights) units(c *Cut, j int) streamUnits {
 	if u.depth < w.k || c.M1-c.M0 > c.X.rows {
 		most = 1
 	}
-	for n := 0; n < most && w.streams(j+u.rows, u.each, c.N-j-u.rows) && w.folded(j+u.rows) == u.folded; n++ {
+	for n := 0; n < most && w.streams(j+u.rows, u.each, c.N-j-u.rows); n++ {
+		if w.newScales(j+u.rows) && w.folded(j+u.rows) != u.folded {
+			break
+		}
 		u.rows += u.each
 	}
 	return u
 }
+
+// newScales reports whether a row is the first of those that share its scales.
+func (w *panelWeights) newScales(row int) bool { return (w.scale.row0+row)%scaleBlock == 0 }
 
 // streams reports whether the rows from row on are enough for a unit of n and share
 // their scales.
@@ -147,10 +153,6 @@ func (ts *tileScratch) spreadSums(x *Columns, rows int) {
 
 // foldUnits writes the sums of units to y.
 func (ts *tileScratch) foldUnits(c *Cut, u streamUnits) {
-	if c.X.rows == 1 {
-		foldOne(c.Y[u.row:][:u.rows], ts.sums, c.X.lineBytes(), c.Add)
-		return
-	}
 	a := &ts.fold
 	a.ldy, a.add, a.mask = 4*c.Ldy, flag(c.Add), 1<<tileSide-1
 	a.rows, a.tiles, a.line = c.M1-c.M0, u.rows/tileSide, c.X.lineBytes()
@@ -184,8 +186,12 @@ func (ts *tileScratch) streamDepth(c *Cut, w *panelWeights, u streamUnits, from,
 	a.units, a.blocks = u.rows/u.each, depth/scaleBlock
 	a.left, a.leftSums = a.blocks, 1+a.blocks
 	for i := range a.units {
-		scales := w.scale.row(u.row + i*u.each)[from/scaleBlock:][:a.blocks]
-		ts.streamScales(ts.scales[1+i*a.blocks:], scales, u.folded)
+		row, to := u.row+i*u.each, ts.scales[1+i*a.blocks:][:a.blocks]
+		if i > 0 && !w.newScales(row) {
+			copy(to, ts.scales[1+(i-1)*a.blocks:])
+			continue
+		}
+		ts.streamScales(to, w.scale.row(row)[from/scaleBlock:][:a.blocks], u.folded)
 	}
 	runKernel(streamKernels[x.rows][flag(!u.folded)], a)
 }
@@ -204,12 +210,11 @@ func (ts *tileScratch) flowShapes(x *Columns) {
 func (ts *tileScratch) streamScales(to []streamScale, scales []float32, folded bool) {
 	tables := tablesFP8()
 	for i, s := range scales {
-		e := &to[i]
-		e.scale, e.power, e.table = s, 0, unsafe.Pointer(&tables[maxPower])
+		power := 0
 		if folded {
-			power := math.Ilogb(float64(s))
-			e.power, e.table = uint32(uint16(power<<7))*0x10001, unsafe.Pointer(&tables[power+maxPower])
+			power = int(math.Float32bits(s)>>23) - 127
 		}
+		to[i] = streamScale{table: unsafe.Pointer(&tables[power+maxPower]), scale: s}
 	}
 }
 

@@ -380,8 +380,10 @@ func (c *Columns) folds() foldKernels {
 		return foldKernels{foldTilesParts, foldStridedParts, foldWideParts}
 	case c.rows == halfRows:
 		return foldKernels{tiles: foldTilesEight, strided: foldStridedEight}
-	default:
+	case c.rows == fewRows:
 		return foldKernels{tiles: foldTilesFour, strided: foldStridedFour}
+	default: // foldOne writes tiles
+		return foldKernels{strided: foldStridedOne}
 	}
 }
 

@@ -65,13 +65,6 @@ type streamArgs struct {
 	// including the placeholder before the first.
 	leftSums int
 
-	// How rows are widened. The kernel keeps both, also for the next call; results do
-	// not depend on them.
-	//lint:ignore U1000 only the assembly uses it
-	rare int // groups of four rows of this block with codes that need the tables
-	//lint:ignore U1000 only the assembly uses it
-	exact int // all rows of this block are widened by tables
-
 	// Windows of e2m1.
 	ldScale    int // between rows
 	nextScales int // as nextW
@@ -144,9 +137,8 @@ type windowArgs struct {
 
 // streamScale is the scale of a block of 128 columns for a streaming kernel.
 type streamScale struct {
-	table unsafe.Pointer // as in fillArgs, with the power in it
-	power uint32         // that is in the exponents of weights, as two words of bfloat16
-	scale float32        // of sums, where it is not a power
+	table unsafe.Pointer // as in fillArgs; with the scale in it where that is a power of two
+	scale float32        // of sums, where it is not
 }
 
 // packArgs: rows of x into tiles of columns.

@@ -136,7 +136,7 @@ func fewRowsBy(b *testing.B, k int) {
 	}{
 		{"bf16", 16, InOrder, func() { repeat(bytes, narrow(normals(newRand(8), 1<<20+k))) },
 			func(tier *Tier, c Cut, w []byte) { tier.TiledBF16(c, w, k) }},
-		{"fp8", 8, Halves, func() { repeat(bytes, weightsE4M3(newRand(8), 1<<20+k, 0)) },
+		{"fp8", 8, Halves, func() { repeat(bytes, weightsE4M3(newRand(8), 1<<20+k)) },
 			func(tier *Tier, c Cut, w []byte) { tier.TiledFP8(c, w, k, scale, k/scaleBlock, 0) }},
 		{"fp4", 4, Nibbles, func() { repeat(bytes, randomBytes(newRand(8), 1<<20+k)) },
 			func(tier *Tier, c Cut, w []byte) { tier.TiledFP4(c, w, k/2, exponents, k/GroupFP4) }},
@@ -216,41 +216,10 @@ func scalesE8M0(r *rand.Rand, n int) []byte {
 
 // weightsE4M3 is codes as in checkpoints, whose blocks of 128 x 128 are scaled so
 // that the largest of them is 448: one in ten thousand is zero or has no exponent.
-// More of them, in parts of one, are replaced by zeros.
-func weightsE4M3(r *rand.Rand, n int, zeros float64) []byte {
+func weightsE4M3(r *rand.Rand, n int) []byte {
 	codes := make([]byte, n)
 	for i := range codes {
-		if r.Float64() >= zeros {
-			codes[i] = num.E4M3(float32(max(-448, min(r.NormFloat64()*448/4.1, 448))))
-		}
+		codes[i] = num.E4M3(float32(max(-448, min(r.NormFloat64()*448/4.1, 448))))
 	}
 	return codes
-}
-
-// Codes out of the ordinary are widened in another way: few rows by weights in the
-// second cache, some of them zeros.
-func BenchmarkRareCodes(b *testing.B) {
-	const k, size = 4096, 512 << 10
-	scale := make([]float32, size/k/scaleBlock*(k/scaleBlock))
-	for i := range scale {
-		scale[i] = 0.015
-	}
-	for _, tier := range Tiers() {
-		if !tier.Tiled() {
-			continue
-		}
-		for _, m := range []int{1, 16} {
-			x := packed(tier, Halves, normals(newRand(7), m*k), k, m, k)
-			y := make([]float32, m*size/k)
-			for _, zeros := range []float64{0, 0.0001, 0.001, 0.01, 0.5, 1} {
-				w := weightsE4M3(newRand(9), size, zeros)
-				b.Run(fmt.Sprintf("%s/m%d/%v zeros", tier.Name, m, zeros), func(b *testing.B) {
-					best := quickest(b, func() {
-						tier.TiledFP8(Cut{Y: y, Ldy: size / k, X: x, M1: m, N: size / k}, w, k, scale, k/scaleBlock, 0)
-					})
-					b.ReportMetric(size/float64(best.Nanoseconds()), "best-GB/s")
-				})
-			}
-		}
-	}
 }

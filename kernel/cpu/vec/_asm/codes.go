@@ -42,6 +42,11 @@ func (e *emitter) codeTablesData() {
 		}
 		e.table(t.name, data)
 	}
+	e.codeSignData()
+}
+
+// codeSignData writes the sign bit of every byte.
+func (e *emitter) codeSignData() {
 	sign := make([]byte, 64)
 	for i := range sign {
 		sign[i] = 0x80

@@ -34,6 +34,7 @@ func (e *emitter) emitColumns() {
 			f.wide(e)
 		}
 	}
+	e.foldStridedOne()
 }
 
 // laneWords writes a constant of sixteen words.

@@ -118,6 +118,23 @@ func (f fold) strided(e *emitter) {
 	})
 }
 
+// foldStridedOne is strided for one row of x: the sums of its parts are pairs without gaps.
+func (e *emitter) foldStridedOne() {
+	for part := range 2 {
+		e.laneWords(fmt.Sprintf("foldPart%d", part), func(i int) int { return 2*i + part })
+	}
+	e.function("foldStridedOne", "foldArgs", "sixteen pairs of sums to one row of 16.")
+	fold{}.loop(e, func() {
+		e.op("VMOVUPS (SI), Z2")
+		for part := range 2 {
+			e.op("VMOVUPS foldPart%d<>(SB), Z%d", part, part)
+			e.op("VPERMI2PS 64(SI), Z2, Z%d", part)
+		}
+		e.op("VADDPS Z1, Z0, Z0")
+		e.storeRows([]int{0})
+	})
+}
+
 // tiles turns tiles of sums into rows.
 func (f fold) tiles(e *emitter) {
 	e.function(f.of("Tiles"), "foldArgs", fmt.Sprintf("tiles of 16 lines of sums to %d rows of 16.", f.rows))

@@ -24,42 +24,44 @@ import "fmt"
 //	SI x             DI panel           DX, R15 bytes between lines of x and of everything else
 //	R8 sums          R11 scale of the block
 //	R12 address to prefetch, R13, R14 one, three strides between the eight prefetch cursors
-//	Z24 scale of sums   Z25 exponents of the block; see streamfill.go for the others
+//	Z25 scale of sums   Z26 to Z29 tables of the block, lower and upper bytes   Z30 sign bits
 func (e *emitter) emitStreams() {
-	e.ordinaryData()
-	e.codeTablesData()
+	e.codeSignData()
 	for _, rows := range []int{16, 8, 4, 1} {
 		for _, scaled := range []bool{false, true} {
 			(&stream{emitter: e, rows: rows, scaled: scaled}).write()
 		}
 	}
-	e.emitAnyRows()
 }
 
 // stream is a kernel for one group of rows of x. Scaled ones add the sums of each
 // block times its scale to those in memory; the others have scales, which are
-// powers of two, in the exponents of weights.
+// powers of two, in the tables that widen weights.
 type stream struct {
 	*emitter
 	rows   int
 	scaled bool
-	aside  []func() // what is written behind the kernel
 }
 
 const (
 	streamW     = 4      // first of two tiles of weights
 	streamX     = 6      // first of two tiles of x
-	streamScale = 24     // register of the scale
-	streamPower = 25     // register of the exponents
+	streamScale = 25     // register of the scale
 	streamLine  = 4 * 64 // bytes each prefetch cursor advances in 32 rows
 
 	// Bytes from the panel to scratch memory for four tiles. The Go side allocates
 	// them so.
 	streamBlock = 32768
 
-	// An entry of the scales: table, exponents, scale.
-	entryBytes, entryPower, entryScale = 16, 8, 12
+	// An entry of the scales: table, scale.
+	entryBytes, entryScale = 16, 8
+
+	// groupFours is how many times four rows a unit has.
+	groupFours = groupRows / 4
 )
+
+// streamCodes is the registers that widen codes.
+var streamCodes = codeRegisters{low: 26, high: 28, sign: 30}
 
 // tilesX is the tiles of x.
 func (k *stream) tilesX() int {
@@ -114,9 +116,6 @@ func (k *stream) write() {
 	k.end()
 	k.emit(tilerelease())
 	k.ret()
-	for _, write := range k.aside {
-		write()
-	}
 }
 
 func (k *stream) begin() {
@@ -134,7 +133,7 @@ func (k *stream) begin() {
 		LEAQ (R13)(R13*2), R14`)
 	k.op("MOVQ $%d, DX", k.line())
 	k.op("MOVQ $64, R15")
-	k.ordinaryMaps()
+	k.op("VMOVDQU64 codeSign<>(SB), Z%d", streamCodes.sign)
 	for t := range k.sums() {
 		if k.scaled { // nothing is to be added before the first block is done
 			k.emit(tilezero(t))
@@ -210,13 +209,14 @@ func (k *stream) store(t int, base string, at int) {
 // the phase before: by now they have reached the cache.
 func (k *stream) phase(p int, multiply bool) {
 	k.note("phase %d", p)
-	k.op("LEAQ %d(BX), R9", 64*p)
 	if p == 0 {
-		k.manyRare()
-		if !k.scaled {
-			k.op("VPBROADCASTD %d(R11), Z%d", entryPower, streamPower)
+		k.op("MOVQ (R11), R9")
+		for i := range 2 {
+			k.op("VMOVDQU64 %d(R9), Z%d", 64*i, streamCodes.low+i)
+			k.op("VMOVDQU64 %d(R9), Z%d", 64*(2+i), streamCodes.high+i)
 		}
 	}
+	k.op("LEAQ %d(BX), R9", 64*p)
 	adds := p == 0 && multiply && k.scaled
 	if adds {
 		k.loadScale(2)
@@ -243,6 +243,20 @@ func (k *stream) phase(p int, multiply bool) {
 	k.multiply(p, between)
 	if adds {
 		k.added()
+	}
+}
+
+// fill widens rows 4q to 4q+3 of a group into a half of the panel. Tables widen every code. Ordinary codes, those with
+// an exponent that are not NaN, would take fewer operations, but a search for the others as well: out of memory that
+// is slower, since it ends in a branch that depends on the weights, and one in ten thousand of them is not ordinary.
+func (k *stream) fill(half, q int) {
+	for i := range 4 {
+		z := 4 * (i % 2)
+		k.op("VMOVDQU64 %s, Z%d", spaced("R9", "CX", "R10", "", 0, i), z)
+		k.unpackCodes(streamCodes, z, z+1, z+2)
+		for step := range 2 {
+			k.op("VMOVDQA64 Z%d, %d(DI)", z+step, half*groupHalf+step*groupStep+64*(4*q+i))
+		}
 	}
 }
 
