@@ -99,7 +99,8 @@ func checkDrawn(src *family.Source, dev kernel.Device, free int64) error {
 	need := src.Weights.Bytes()
 	if need > maxDrawn {
 		return fmt.Errorf("sparrow: --dummy: the weights of %s take %s; without a GPU (--kernels cuda) at most %s are "+
-			"drawn: choose a smaller shape", src.Name, unit.Bytes(need), unit.Bytes(maxDrawn))
+			"drawn: choose a smaller shape ('sparrow synth --help' lists them)", src.Name, unit.Bytes(need),
+			unit.Bytes(maxDrawn))
 	}
 	if free > 0 && need > free-free/8 {
 		return fmt.Errorf("sparrow: --dummy: the weights of %s take %s, and of the %s of memory that are free at most "+

@@ -13,6 +13,12 @@
 # names the program when it is not on the path. Run it on an idle machine, from the repository.
 set -eu
 sparrow=${SPARROW:-sparrow} cores=${1:-$(nproc)} folder=${2:-}
+case $cores in
+*[!0-9]*)
+	sed -n '2,13s/^# \{0,1\}//p' "$0" >&2
+	exit 2
+	;;
+esac
 if [ -z "$folder" ]; then
 	folder=$(mktemp -d)
 	trap 'rm -rf "$folder"' EXIT

@@ -14,6 +14,13 @@ if [ $# -lt 2 ]; then
 	sed -n '2,11s/^# \{0,1\}//p' "$0" >&2
 	exit 2
 fi
+for program in "${LLAMA_BENCH:-llama-bench}" "${SPARROW:-sparrow}"; do
+	if ! command -v "${program%% *}" > /dev/null; then
+		echo "llama.sh: $program: there is no such program; apt-get install llama.cpp-tools (Debian sid) has" \
+			"llama-bench; LLAMA_BENCH and SPARROW name the two" >&2
+		exit 1
+	fi
+done
 checkpoint=$1 gguf=$2 threads=${3:-2} results=${RESULTS:-llama.jsonl} depths=${DEPTHS:-0 2048 4096 8192}
 for round in $(seq "${ROUNDS:-1}"); do
 	: > "$results"

@@ -244,6 +244,13 @@ func TestInspectNamesMissingTensors(t *testing.T) {
 		}
 	}
 
+	// Nothing is written of it.
+	none := filepath.Join(t.TempDir(), "none.gguf")
+	status, _, stderr = invoke("quantize", dir, none)
+	if _, err := os.Stat(none); err == nil || status != 1 || !strings.Contains(stderr, missing[0]) {
+		t.Errorf("quantize: status %d, %v, %s", status, err, stderr)
+	}
+
 	part := filepath.Join(t.TempDir(), "part.gguf")
 	lacking(t, part, "model.layers.1.self_attn.kv_a_layernorm.weight")
 	status, stdout, stderr = invoke("inspect", part)

@@ -15,6 +15,7 @@ import (
 	"sparrow/internal/unit"
 	"sparrow/model/config"
 	"sparrow/model/family"
+	"sparrow/model/inspect"
 	"sparrow/model/llamacpp"
 )
 
@@ -63,11 +64,14 @@ func quantize(cmd *cobra.Command, src, dst, name string) (err error) {
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, source.Close()) }()
+	if err := checkTensors(&inspect.Summary{}, source); err != nil { // before hours of writing what nobody can load
+		return fmt.Errorf("quantize: %w", err)
+	}
 	if len(m.Tokenizer) == 0 {
 		warnings(cmd)("the checkpoint has no tokenizer.json, so the file will have none: it can be given token ids " +
 			"alone")
 	}
-	defer func() { err = errors.Join(err, source.Close()) }()
 	bar := newProgress(cmd.ErrOrStderr(), "writing")
 	err = llamacpp.Write(cmd.Context(), dst, m, mix, func(done, total int, tensor string) {
 		bar.set(int64(done), int64(total), tensor)

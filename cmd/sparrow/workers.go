@@ -36,8 +36,11 @@ func (d *deviceFlags) workersText(i sparrow.Info) string {
 	if d.workers == 0 || d.spared {
 		why += " (--workers gives another number)"
 	}
-	if ranks := i.Config.Model.Ranks; ranks > 1 {
-		return fmt.Sprintf("%d, divided among %d ranks: %s", max(n, ranks), ranks, why)
+	switch ranks := i.Config.Model.Ranks; {
+	case ranks > max(n, 1):
+		return fmt.Sprintf("%d, one for each rank, where %d would be too few: %s", ranks, n, why)
+	case ranks > 1:
+		return fmt.Sprintf("%d, divided among %d ranks: %s", n, ranks, why)
 	}
 	return fmt.Sprintf("%d: %s", n, why)
 }
@@ -72,8 +75,8 @@ func warnOfThreads(cmd *cobra.Command, what string, threads, cores int) {
 	if cores > 1 {
 		text = fmt.Sprintf("%d cores", cores)
 	}
-	warnings(cmd)(fmt.Sprintf("%s %d: this process may use %s, and threads that share one wait for each other", what,
-		threads, text))
+	warnings(cmd)(fmt.Sprintf("%s %d: this process may use %s, and threads that share one wait for each other; "+
+		"leave it out, or give at most %d", what, threads, text, cores))
 }
 
 // usableCores is the number of cores that the process may use: those of its affinity, fewer where its control group has

@@ -193,8 +193,13 @@ func (s *Source) LoadPart(dev kernel.Device, of kernel.Member, p Placed, onTenso
 	m, err := load(s.Model, l, dev)
 	switch {
 	case errors.Is(err, nn.ErrTensors) && IsGGUF(s.Name):
-		return nil, fmt.Errorf("%s: %w\nthe names are those that the tensors have in safetensors files; download the "+
-			"file again, or convert the model again", s.Name, err)
+		hint := "download the file again, or convert the model again"
+		if of.Count() > 1 {
+			hint = "where ranks cannot share a weight, take a number of them that is supported, or --attention dp, " +
+				"which leaves those of attention whole; else " + hint
+		}
+		return nil, fmt.Errorf("%s: %w\nthe names are those that the tensors have in safetensors files; %s", s.Name,
+			err, hint)
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", s.Name, err)
 	}

@@ -105,6 +105,9 @@ func (l *Loader) cut(name, what string, w kernel.Weight, n int,
 	if w.Scale.Given() {
 		blocks = fmt.Sprintf(" of blocks of %d x %d", w.BlockRows, w.BlockCols)
 	}
+	if _, ok := w.Data.DType.Block(); ok {
+		blocks = fmt.Sprintf(" in blocks of %d values of a row", w.Data.DType.Values())
+	}
 	l.addProblem("%s has %d %s%s, which %d ranks cannot share; %s", name, n, what, blocks, ranks,
 		supported(n, divides))
 	return kernel.Weight{}
