@@ -57,7 +57,7 @@ func Build(cfg Config, b Batch) (*Plan, error) {
 		p.Record.Selections, p.Record.Scores, p.Replay.Selections = false, false, false
 	}
 	if cfg.Catalog == CatalogSparrow {
-		p.JointQueries = p.JointQueries && p.Rows <= jointRows(cfg.Hardware.Arch)
+		p.JointQueries = p.JointQueries && p.Rows <= JointRows(cfg.Hardware.Arch)
 		w.shares()
 		w.inputs()
 	}
@@ -65,10 +65,10 @@ func Build(cfg Config, b Batch) (*Plan, error) {
 	return p, nil
 }
 
-// jointRows is the most rows of a pass whose indexer queries are computed with
+// JointRows is the most rows of a pass whose indexer queries are computed with
 // the layer's other products. A GPU reads weights far longer than it multiplies
 // by them: every decode pass is below its number.
-func jointRows(a Arch) int {
+func JointRows(a Arch) int {
 	if a == CPU {
 		return 32
 	}

@@ -1,6 +1,8 @@
 package step
 
 import (
+	"slices"
+
 	"sparrow/kernel"
 	"sparrow/model"
 	"sparrow/plan"
@@ -42,7 +44,7 @@ func (l Limits) withDefaults(cfg *plan.Config) Limits {
 	set(&l.Prompts, 4)
 	set(&l.Context, cfg.Model.Context)
 	l.Context = max(l.Context, 1)
-	l.Rows = min(l.Rows, l.Prompts*l.Context)
+	l.Rows = min(l.Rows, l.Prompts*l.Context+l.Requests*max(cfg.N, 1))
 	l.Requests = min(l.Requests, l.Rows)
 	set(&l.RecordRows, l.Rows)
 	return l
@@ -50,20 +52,25 @@ func (l Limits) withDefaults(cfg *plan.Config) Limits {
 
 // Measure is the memory of the largest pass within limits: it is laid out on an arena without memory.
 func Measure(m model.Model, cfg plan.Config, l Limits) (int64, error) {
-	l = l.withDefaults(&cfg)
-	a := kernel.MeasureArena()
-	work, _, _ := l.bind(m, a, &cfg)
-	mark := a.Mark()
-	err := l.largest(m, &cfg, func(p *plan.Plan) error {
-		a.Reset(mark)
-		_, err := work.Arrange(p, &cfg, a)
-		return err
-	})
+	high, bound, err := l.withDefaults(&cfg).measure(m, &cfg)
 	if err != nil {
 		return 0, err
 	}
 	// Smaller shapes may round and slice differently and need a little more; an eighth more covers them.
-	return a.High() + (a.High()-mark)/8, nil
+	return high + (high-bound)/8, nil
+}
+
+// measure is the memory of the passes of worst, and the part of it that outlives a pass.
+func (l Limits) measure(m model.Model, cfg *plan.Config) (high, bound int64, err error) {
+	a := kernel.MeasureArena()
+	work, _, _ := l.bind(m, a, cfg)
+	bound = a.Mark()
+	err = l.largest(m, cfg, func(p *plan.Plan) error {
+		a.Reset(bound)
+		_, err := work.Arrange(p, cfg, a)
+		return err
+	})
+	return a.High(), bound, err
 }
 
 // bind takes from an arena what outlives a pass.
@@ -101,6 +108,18 @@ func (l *Limits) largest(m model.Model, cfg *plan.Config, visit func(*plan.Plan)
 // worst are the batches that need the most memory: full contexts, as many rows and logits as a pass can have.
 // Drafts says whether there are passes of a drafting layer, picks whether rows of them are picked.
 func (l *Limits) worst(cfg *plan.Config, drafts, picks bool) []plan.Batch {
+	list := l.full(cfg, drafts, picks)
+	// A pass of fewer rows keeps the indexer queries of all of them.
+	if n := plan.JointRows(cfg.Hardware.Arch); n < l.Rows {
+		fewer := *l
+		fewer.Rows, fewer.Requests = n, min(l.Requests, n)
+		list = append(list, fewer.full(cfg, drafts, picks)...)
+	}
+	return list
+}
+
+// full are those batches of worst that have as many rows as the limits allow.
+func (l *Limits) full(cfg *plan.Config, drafts, picks bool) []plan.Batch {
 	var list []plan.Batch
 	add := func(pass plan.Pass, requests ...plan.Request) {
 		if len(requests) == 0 {
@@ -110,8 +129,8 @@ func (l *Limits) worst(cfg *plan.Config, drafts, picks bool) []plan.Batch {
 		if pass == plan.PassTarget {
 			b.Record, b.Replay = l.Record, l.Replay
 		}
-		left := l.RecordRows
-		for _, q := range requests {
+		left, least := l.RecordRows, 0
+		for i, q := range requests {
 			if pass != plan.PassTarget && q.Kind == plan.ModeExtend {
 				q.Logits = 1 // the drafting layer scores no prompt
 			}
@@ -124,10 +143,21 @@ func (l *Limits) worst(cfg *plan.Config, drafts, picks bool) []plan.Batch {
 			}
 			left -= n
 			b.Add(q)
+			if q.Logits < b.Requests[least].Logits {
+				least = i
+			}
 		}
 		list = append(list, b)
+		if len(requests) == 1 {
+			return
+		}
+		// Where the best token is enough for some rows, logits are computed beside those that come back whole: twice
+		// the memory where all others do.
+		b.Requests = slices.Clone(b.Requests)
+		b.Requests[least].Best = true
+		list = append(list, b)
 	}
-	// Prompts that end where a full context does, one and several, alone and beside decodes of every other sequence; at
+	// Prompts that end where a full context does, one and several, alone and beside decodes of other sequences; at
 	// its beginning, where a reserve of transient memory lets a launch have more rows; and at the last row of the dense
 	// form, which expands all keys before it.
 	promptsTo := func(n, rows, end int) (out []plan.Request) {
@@ -144,13 +174,17 @@ func (l *Limits) worst(cfg *plan.Config, drafts, picks bool) []plan.Batch {
 		return out
 	}
 	prompts := func(n, rows int) []plan.Request { return promptsTo(n, rows, l.Context) }
-	decodes := func(n, rows int) (out []plan.Request) {
-		for range n {
+	// Decodes of up to n sequences, each of up to that many rows and all together of left. For each that is to come,
+	// one leaves follow rows.
+	decodes := func(n, each, left, follow int) (out []plan.Request) {
+		for ; n > 0 && left > 0; n-- {
+			rows := min(each, max(left-follow*(n-1), 1), l.Context)
 			q := plan.DecodeRequest(l.Context)
 			if rows > 1 {
 				q = plan.VerifyRequest(rows, max(l.Context-rows, 0))
 			}
 			q.Logits = rows
+			left -= rows
 			out = append(out, q)
 		}
 		return out
@@ -161,7 +195,7 @@ func (l *Limits) worst(cfg *plan.Config, drafts, picks bool) []plan.Batch {
 		last[i].Logits = 1
 	}
 	if l.Decodes {
-		add(plan.PassTarget, decodes(l.Requests, 1)...)
+		add(plan.PassTarget, decodes(l.Requests, 1, l.Rows, 0)...)
 		if drafts {
 			add(plan.PassDraft, last...)
 		}
@@ -178,14 +212,31 @@ func (l *Limits) worst(cfg *plan.Config, drafts, picks bool) []plan.Batch {
 		add(plan.PassTarget, promptsTo(1, l.Rows, dense)...)
 		add(plan.PassTarget, promptsTo(several, l.Rows, dense)...)
 	}
-	add(plan.PassTarget, decodes(l.Requests, 1)...)
-	if n := cfg.N; n > 1 && l.Rows >= n {
-		add(plan.PassTarget, decodes(min(l.Requests, l.Rows/n), n)...)
+	most := max(cfg.N, 1)
+	for n := 1; n <= most; n++ { // the width that divides the rows best has the largest launch
+		add(plan.PassTarget, decodes(l.Requests, n, l.Rows, 0)...)
 	}
-	if rest := l.Rows - l.Requests; rest > 0 {
-		add(plan.PassTarget, append(prompts(min(several, rest), rest), decodes(l.Requests, 1)...)...)
+	if most > 1 {
+		add(plan.PassTarget, decodes(l.Requests, most, l.Rows, 1)...) // all sequences and all rows
+	}
+	// Prompts beside one decode, or as few as their contexts leave rows for: a row that scores makes a pass keep the
+	// indexer queries of all rows, also of those at the beginning of prompts, which do not score and have the largest
+	// launches. Prompts beside as many rows of decodes as leave each of them one: the most logits, and the keys of
+	// several contexts.
+	few, done := max(1, l.Rows-several*l.Context), 0
+	for _, beside := range []struct{ rows, each int }{{few, (few + l.Requests - 1) / l.Requests}, {l.Requests, 1},
+		{l.Requests * most, most}} {
+		n := max(1, min(beside.rows, l.Rows-several))
+		rest := l.Rows - n
+		if rest < 1 || n == done {
+			continue
+		}
+		done = n
+		others := decodes(l.Requests, beside.each, n, 0)
+		add(plan.PassTarget, append(prompts(min(several, rest), rest), others...)...)
+		add(plan.PassTarget, append(promptsTo(min(several, rest), rest, 0), others...)...)
 		if dense > 0 {
-			add(plan.PassTarget, append(promptsTo(min(several, rest), rest, dense), decodes(l.Requests, 1)...)...)
+			add(plan.PassTarget, append(promptsTo(min(several, rest), rest, dense), others...)...)
 		}
 	}
 	if drafts {

@@ -12,6 +12,7 @@ import (
 	"sparrow/internal/testkit/record"
 	"sparrow/kernel"
 	"sparrow/layout"
+	"sparrow/model"
 	"sparrow/plan"
 )
 
@@ -19,15 +20,7 @@ import (
 // the recording device notes and does not carry out, the operations that were enqueued are those that the plan's fields
 // describe, and every reason of the plan is true of them and of the lengths of its rows.
 func TestPlansSayWhatRuns(t *testing.T) {
-	// GPU kernels take selections of a multiple of 64 keys: a larger model has them.
-	gpu := families[0]
-	gpu.name = "deepseek_v32 on an H200"
-	// A reserve that little more than a row fits cuts segments into launches.
-	tight := families[1]
-	tight.name, tight.policies = "glm_moe_dsa in launches", []plan.Policy{{KV: "fp8-656", MaxTransient: 128 << 10},
-		{KV: "bf16", MaxTransient: 100 << 10}}
-	gpu.checkpoint = func(t testing.TB) string { return draftyFolder(t, "v32-tiny") }
-	for _, f := range append(slices.Clone(families), gpu, tight) {
+	for _, f := range planned() {
 		t.Run(f.name, func(t *testing.T) {
 			m := recorded(t, f.checkpoint(t))
 			m.Dry(true)
@@ -37,11 +30,7 @@ func TestPlansSayWhatRuns(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
 				policy := rapid.SampledFrom(f.policies).Draw(rt, "policy")
 				policy.Speculation.Tokens = rapid.IntRange(1, 6).Draw(rt, "verified")
-				hw := "cpu"
-				if policy.KV != "f32" && (m.Config().Indexer.TopK%64 == 0 || f.name == "deepseek_v4") {
-					hw = rapid.SampledFrom([]string{"cpu", "sm90", "sm90"}).Draw(rt, "hardware")
-				}
-				cfg := configureOn(rt, m, hw, policy)
+				cfg := configureOn(rt, m, drawHardware(rt, m, policy), policy)
 				for range 7 {
 					s := drawScenario(rt, &cfg, f.kinds, keeps)
 					for _, p := range runScenario(rt, m, cfg, s, rowsOf(m, &cfg, s)) {
@@ -56,11 +45,11 @@ func TestPlansSayWhatRuns(t *testing.T) {
 			if batches < 1000 {
 				t.Errorf("%d batches, want at least 1000", batches)
 			}
-			if f.name == tight.name && seen["launches"] == 0 {
+			if f.name == inLaunches && seen["launches"] == 0 {
 				t.Error("no segment was cut into launches")
 			}
 			for _, r := range reasonChecks {
-				if r.rare || f.name == tight.name {
+				if r.rare || f.name == inLaunches {
 					continue
 				}
 				if seen[r.prefix] == 0 && (r.families == "" || strings.Contains(r.families, f.name)) {
@@ -69,6 +58,30 @@ func TestPlansSayWhatRuns(t *testing.T) {
 			}
 		})
 	}
+}
+
+// inLaunches is the name of the family whose segments are cut into launches.
+const inLaunches = "glm_moe_dsa in launches"
+
+// planned are the families, one whose plans for a GPU hold, and one whose segments are cut into launches.
+func planned() []modelFamily {
+	// GPU kernels take selections of a multiple of 64 keys: a larger model has them.
+	gpu := families[0]
+	gpu.name = "deepseek_v32 on an H200"
+	gpu.checkpoint = func(t testing.TB) string { return draftyFolder(t, "v32-tiny") }
+	// A reserve that little more than a row fits cuts segments into launches.
+	tight := families[1]
+	tight.name, tight.policies = inLaunches, []plan.Policy{{KV: "fp8-656", MaxTransient: 128 << 10},
+		{KV: "bf16", MaxTransient: 100 << 10}}
+	return append(slices.Clone(families), gpu, tight)
+}
+
+// drawHardware draws hardware whose plans for a model and a policy can run.
+func drawHardware(rt *rapid.T, m model.Model, policy plan.Policy) string {
+	if _, v4 := m.(model.Windowed); policy.KV == "f32" || m.Config().Indexer.TopK%64 != 0 && !v4 {
+		return "cpu"
+	}
+	return rapid.SampledFrom([]string{"cpu", "sm90", "sm90"}).Draw(rt, "hardware")
 }
 
 // claims compares one pass with its plan.

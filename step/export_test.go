@@ -1,0 +1,24 @@
+package step
+
+import (
+	"sparrow/kernel"
+	"sparrow/model"
+	"sparrow/plan"
+)
+
+// Largest is what Measure finds for limits, without what it adds.
+func Largest(m model.Model, cfg plan.Config, l Limits) (high, bound int64, err error) {
+	return l.withDefaults(&cfg).measure(m, &cfg)
+}
+
+// Need is what one batch within limits needs, laid out as Measure lays out the largest ones.
+func Need(m model.Model, cfg plan.Config, l Limits, b plan.Batch) (int64, error) {
+	l = l.withDefaults(&cfg)
+	a := kernel.MeasureArena()
+	work, _, _ := l.bind(m, a, &cfg)
+	p, err := plan.Build(cfg, b)
+	if err == nil {
+		_, err = work.Arrange(p, &cfg, a)
+	}
+	return a.High(), err
+}
