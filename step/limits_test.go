@@ -152,8 +152,8 @@ func wideFolder(t testing.TB) string {
 	return dir
 }
 
-// No batch within limits needs more memory than Measure gives, nor much more than the batches that it lays out: what it
-// adds is for rounding, and a kind of batch that it misses shows before it needs all of that.
+// No batch within limits needs more memory than Measure gives. What it adds to the batches that it lays out is for
+// rounding: with -v the test says how much of it was needed, and more than a sixteenth is a kind of batch that it misses.
 func TestMeasureCoversEveryBatchWithinLimits(t *testing.T) {
 	wide := families[0]
 	wide.name, wide.checkpoint = "deepseek_v32 with a wide vocabulary", wideFolder
