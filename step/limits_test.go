@@ -153,7 +153,7 @@ func wideFolder(t testing.TB) string {
 }
 
 // No batch within limits needs more memory than Measure gives. What it adds to the batches that it lays out is for
-// rounding: with -v the test says how much of it was needed, and more than a sixteenth is a kind of batch that it misses.
+// rounding: with -v the test says how much of it was needed; more than a sixteenth is a kind of batch that it misses.
 func TestMeasureCoversEveryBatchWithinLimits(t *testing.T) {
 	wide := families[0]
 	wide.name, wide.checkpoint = "deepseek_v32 with a wide vocabulary", wideFolder
