@@ -62,24 +62,23 @@ func (d *Device) SparseAttend(a kernel.SparseArgs) error {
 // sparseAttend distributes rows, or chunks of them, to the workers.
 func (d *Device) sparseAttend(w *sparseWork) error {
 	if w.Q.Rows >= 2*d.pool.Limit() || d.pool.Limit() == 1 {
-		// With more than 16 heads, the queries take the CPU cache space of the rows they share.
-		w.together = min(rowsTogether, max(1, rowsTogether*16/w.Heads), max(1, w.Q.Rows/(4*d.pool.Limit())))
+		// With more heads than a tile, the queries take the CPU cache space of the rows they share.
+		w.together = min(rowsTogether, max(1, rowsTogether*headTile/w.Heads), max(1, w.Q.Rows/(4*d.pool.Limit())))
 		return d.sparse.run(d, ceilDiv(w.Q.Rows, w.together), *w, (*Device).sparseRows)
 	}
 	// Too few rows for all workers: they share the chunks of a row, and where these are too few its heads, and the
 	// partial results are joined afterwards.
 	w.chunks = ceilDiv(w.Indices.Cols, attendChunk)
 	d.partials.take(w.Q.Rows*w.chunks, w.Heads)
-	count := func(r int) int { return ceilDiv(len(host.Counted(w.Indices, w.Lens, r)), attendChunk) }
 	chunks := 0
 	for r := range w.Q.Rows {
-		chunks += count(r)
+		chunks += w.chunksOf(r)
 	}
 	w.heads = ceilDiv(ceilDiv(w.Heads, headTile), ceilDiv(d.pool.Limit(), max(1, chunks))) * headTile
 	list := d.shared[:0]
 	for r := range w.Q.Rows {
 		for h := 0; h < w.Heads; h += w.heads {
-			for c := range count(r) {
+			for c := range w.chunksOf(r) {
 				list = append(list, rowChunk{r: r, head: h, chunk: c})
 			}
 		}
@@ -169,7 +168,7 @@ func (d *Device) sparseJoin(w *sparseWork, worker, item int) {
 	r, from := item/groups, item%groups*w.heads
 	to := min(from+w.heads, w.Heads)
 	j := w.newJoin(grow(&d.scratch[worker].join, 2*(to-from)), r, from, to)
-	for c := range ceilDiv(len(host.Counted(w.Indices, w.Lens, r)), attendChunk) {
+	for c := range w.chunksOf(r) {
 		j.add(d, d.partials.at(r*w.chunks+c).some(from, to))
 	}
 	j.finish(d, w, r)
@@ -191,6 +190,11 @@ func (w *sparseWork) locate(d *Device, to *[]int, c rowChunk) {
 		}
 	}
 	*to = list
+}
+
+// chunksOf is the chunks of a row's own entries.
+func (w *sparseWork) chunksOf(r int) int {
+	return ceilDiv(len(host.Counted(w.Indices, w.Lens, r)), attendChunk)
 }
 
 // rowBytes is the size of a row: main layouts are rows, one after the other.
