@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"sparrow/api/openai"
+	"sparrow/internal/footprint"
 )
 
 // stored is a response that later requests may continue. It is read-only.
@@ -18,24 +19,8 @@ type stored struct {
 // size is about how many bytes of memory it holds. What it shares with the response that it continues counts again:
 // either may outlive the other.
 func (s *stored) size() int {
-	const overhead = 1024
-	n := overhead + len(s.response.Sparrow)
-	if s.response.Instructions != nil {
-		n += len(*s.response.Instructions)
-	}
-	for _, t := range s.response.Tools {
-		n += len(t.Name) + len(t.Description) + len(t.Parameters)
-	}
-	for name, v := range s.response.Metadata {
-		n += len(name) + len(v)
-	}
-	for i := range s.conversation {
-		n += s.conversation[i].Size()
-	}
-	for i := range s.response.Output {
-		n += s.response.Output[i].Size()
-	}
-	return n
+	const place = 512 // in the tables of the store
+	return place + footprint.Of(s)
 }
 
 // responseStore keeps responses in memory, up to a number of bytes. A tenant sees its own. Where room is needed, the

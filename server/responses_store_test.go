@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -84,10 +85,82 @@ func TestStoredResponsesAreReadAndDeletedByTheirTenant(t *testing.T) {
 }
 
 func entry(id string, bytes int) *stored {
-	s := &stored{response: &openai.Response{ID: id}}
-	text := strings.Repeat("x", bytes-s.size()-(&openai.Item{}).Size())
-	s.conversation = []openai.Item{{Content: openai.Content{text}}}
+	s := &stored{response: &openai.Response{ID: id}, conversation: []openai.Item{{Content: openai.Content{"x"}}}}
+	s.conversation[0].Content[0] = strings.Repeat("x", (bytes-s.size())*8/9)
 	return s
+}
+
+// What the store counts is what it holds: filled with the fattest responses of any kind, the heap grows by no more than
+// its limit, and by no less than a quarter of it.
+func TestTheStoreHoldsNoMoreThanItsLimit(t *testing.T) {
+	many := func(text string, n int) string { return strings.TrimSuffix(strings.Repeat(text+",", n), ",") }
+	input := `"input":"x"`
+	kinds := map[string]string{
+		"a schema":          input + `,"text":{"format":{"type":"json_schema","name":"s","schema":{"description":"%s"}}}`,
+		"a format's words":  input + `,"text":{"format":{"type":"json_schema","name":"s","schema":{},"description":"%s"}}`,
+		"instructions":      input + `,"instructions":"%s"`,
+		"a tool's schema":   input + `,"tools":[{"type":"function","name":"f","parameters":{"description":"%s"}}]`,
+		"a tool's words":    input + `,"tools":[{"type":"function","name":"f","description":"%s"}]`,
+		"one text":          `"input":"%s"`,
+		"many empty texts":  `"input":[{"role":"user","content":[` + many(`{"type":"input_text","text":""}`, 1000) + `]}]`,
+		"many short texts":  `"input":[{"role":"user","content":[` + many(`{"type":"input_text","text":"a"}`, 1000) + `]}]`,
+		"many items":        `"input":[` + many(`{"role":"user","content":""}`, 1000) + `]`,
+		"many calls":        `"input":[` + many(`{"type":"function_call","call_id":"c","name":"n","arguments":"{}"}`, 500) + `]`,
+		"metadata":          input + `,"metadata":{"a":"b","c":"%.500s"}`,
+		"alternatives":      input,
+		"a trace":           input,
+		"a model's long id": input,
+	}
+	const limit = 4 << 20
+	text := strings.Repeat("x", 1<<14)
+	for name, body := range kinds {
+		t.Run(name, func(t *testing.T) {
+			body := `{"model":"m",` + strings.ReplaceAll(strings.ReplaceAll(body, "%.500s", text[:500]), "%s", text) + `}`
+			id := func(i int) string { return fmt.Sprintf("resp_%030d", i) }
+			s := newResponseStore(limit)
+			before := heapInUse()
+			for i := 0; i < 10 || s.get("t", id(0)) != nil; i++ { // until the first one had to go
+				req, err := openai.DecodeResponses(&wire.Decoder{}, []byte(body))
+				if err != nil {
+					t.Fatal(err)
+				}
+				r := openai.NewResponse(id(i), 0, req)
+				switch name {
+				case "alternatives":
+					r.Output = []openai.Item{{Logprobs: alternatives(50)}}
+				case "a trace":
+					r.Sparrow = make([]byte, 1<<14)
+				case "a model's long id":
+					r.Model = strings.Repeat("x", 1<<10)
+				}
+				s.put("t", &stored{response: r, conversation: req.Input})
+			}
+			if grown := heapInUse() - before; grown > limit || grown < limit/4 {
+				t.Errorf("the heap grew by %d bytes, the store has counted %d", grown, s.used)
+			}
+			runtime.KeepAlive(s)
+		})
+	}
+}
+
+// alternatives are log probabilities of so many tokens, as many as can be asked for.
+func alternatives(tokens int) []openai.TokenLogprob {
+	list := make([]openai.TokenLogprob, tokens)
+	for i := range list {
+		list[i].TopLogprobs = make([]openai.TopLogprob, openai.MaxTopLogprobs)
+		for j := range list[i].TopLogprobs {
+			list[i].TopLogprobs[j] = openai.TopLogprob{Token: fmt.Sprint("token", i, j), Bytes: make(openai.TokenBytes, 12)}
+		}
+	}
+	return list
+}
+
+func heapInUse() int {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
 }
 
 func TestTheStoreIsBounded(t *testing.T) {

@@ -109,19 +109,6 @@ func (i Item) MarshalJSON() ([]byte, error) {
 	return wire.Marshal(out)
 }
 
-// Size is about how many bytes of memory the item holds.
-func (i *Item) Size() int {
-	const overhead, logprob = 256, 64
-	n := overhead + len(i.ID) + len(i.CallID) + len(i.Name) + len(i.Arguments)
-	for _, text := range i.Content {
-		n += len(text)
-	}
-	for j := range i.Logprobs {
-		n += logprob * (1 + len(i.Logprobs[j].TopLogprobs))
-	}
-	return n
-}
-
 // itemReader is an item in the making; the texts of other types are told apart once the type is known.
 type itemReader struct {
 	Item

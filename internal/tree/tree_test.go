@@ -70,7 +70,7 @@ var order = []string{
 	"layout",
 	"internal/block",
 	"internal/textfile",
-	"internal/filelock internal/jsonscan internal/mark internal/num internal/mmap",
+	"internal/filelock internal/footprint internal/jsonscan internal/mark internal/num internal/mmap",
 	"internal/numa internal/pinned internal/process internal/sysmem internal/unit",
 	"sim/clock",
 }

@@ -1,0 +1,74 @@
+package footprint
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+)
+
+type item struct {
+	name  string
+	parts []string
+	next  *item
+	by    map[string]string
+	any   any
+}
+
+func heap() int {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
+}
+
+// What is counted is what the heap grows by, a quarter less to twice as much, whatever the bytes are in.
+func TestOfIsWhatTheHeapGrowsBy(t *testing.T) {
+	for name, build := range map[string]func() *item{
+		"a long string": func() *item { return &item{name: strings.Repeat("x", 100_000)} },
+		"many short strings": func() *item {
+			list := make([]string, 2000)
+			for i := range list {
+				list[i] = strings.Repeat("x", 9)
+			}
+			return &item{parts: list}
+		},
+		"many empty strings":     func() *item { return &item{parts: make([]string, 5000)} },
+		"a slice with much room": func() *item { return &item{parts: make([]string, 0, 5000)} },
+		"a chain of pointers": func() (first *item) {
+			for range 1000 {
+				first = &item{next: first}
+			}
+			return first
+		},
+		"a map": func() *item {
+			m := map[string]string{}
+			for i := range 1000 {
+				m[strings.Repeat("k", i+1)] = "v"
+			}
+			return &item{by: m}
+		},
+		"small maps":   func() *item { return &item{any: []map[string]string{{"a": "b"}, {"c": "d"}, {}, {}}} },
+		"an interface": func() *item { return &item{any: make([]byte, 100_000)} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			const copies = 20
+			list := [copies]*item{}
+			before := heap()
+			for i := range list {
+				list[i] = build()
+			}
+			grown := heap() - before
+			counted := 0
+			for _, x := range &list {
+				counted += Of(x)
+			}
+			if counted < grown*3/4 || counted > 2*grown {
+				t.Errorf("counted %d bytes, the heap grew by %d", counted, grown)
+			}
+		})
+	}
+	if Of(nil) != 0 {
+		t.Error("nil holds something")
+	}
+}
