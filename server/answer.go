@@ -29,7 +29,7 @@ func (k *kept) end(r *result) error {
 }
 
 // collect runs requests to their end and answers with one JSON object.
-func (s *Server) collect(w http.ResponseWriter, r *http.Request, ask []sparrow.Request, to collector,
+func (s *service) collect(w http.ResponseWriter, r *http.Request, ask []sparrow.Request, to collector,
 	response func(*result) (any, error)) error {
 	// The deadline of the whole response suits answers that need no model.
 	if err := writeBy(w, time.Time{}); err != nil {
@@ -47,7 +47,7 @@ func (s *Server) collect(w http.ResponseWriter, r *http.Request, ask []sparrow.R
 }
 
 // stream runs requests and answers with events. Once the first event has left, an error is an event too.
-func (s *Server) stream(w http.ResponseWriter, r *http.Request, ask []sparrow.Request, to func(*sse) sink) error {
+func (s *service) stream(w http.ResponseWriter, r *http.Request, ask []sparrow.Request, to func(*sse) sink) error {
 	e, err := newSSE(w, s.options.WriteTimeout)
 	if err != nil {
 		return err
@@ -102,13 +102,13 @@ func (e *sse) finish(closing func([]byte, *openai.Usage, json.RawMessage) ([]byt
 }
 
 // head is what a response begins with.
-func (s *Server) head(id, object string) openai.Head {
+func (s *service) head(id, object string) openai.Head {
 	return openai.Head{ID: id, Object: object, Created: s.now().Unix(), Model: s.info.Name,
 		SystemFingerprint: "fp_" + s.info.Config.Fingerprint.String()}
 }
 
 // admit refuses what no engine request can be made of: the wrong server, the wrong model.
-func (s *Server) admit(o *openai.Options) error {
+func (s *service) admit(o *openai.Options) error {
 	if s.draining() {
 		return ErrDraining
 	}
@@ -119,7 +119,7 @@ func (s *Server) admit(o *openai.Options) error {
 }
 
 // checkModel wants the one model that is served.
-func (s *Server) checkModel(name string) error {
+func (s *service) checkModel(name string) error {
 	if name != s.info.Name {
 		return wire.NewError(wire.CodeModelNotFound, "model", "%.100q is not served here; this server has %q", name,
 			s.info.Name)

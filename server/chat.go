@@ -10,9 +10,12 @@ import (
 	"sparrow/record"
 )
 
+// openaiAPI answers in OpenAI's format, with what vLLM and SGLang add to it, but for the Responses endpoints.
+type openaiAPI struct{ *service }
+
 // chatCompletion answers POST /v1/chat/completions.
-func (s *Server) chatCompletion(w http.ResponseWriter, r *http.Request) error {
-	req, err := decode(s, w, r, openai.DecodeChat)
+func (s openaiAPI) chatCompletion(w http.ResponseWriter, r *http.Request) error {
+	req, err := decode(s.service, w, r, openai.DecodeChat)
 	if err != nil {
 		return err
 	}

@@ -11,8 +11,8 @@ import (
 )
 
 // completion answers POST /v1/completions.
-func (s *Server) completion(w http.ResponseWriter, r *http.Request) error {
-	req, err := decode(s, w, r, openai.DecodeCompletion)
+func (s openaiAPI) completion(w http.ResponseWriter, r *http.Request) error {
+	req, err := decode(s.service, w, r, openai.DecodeCompletion)
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func promptID(id string, i, prompts int) string {
 }
 
 // encodePlain replaces texts by ids where the request wants no special tokens around them.
-func (s *Server) encodePlain(r *openai.CompletionRequest, ask []sparrow.Request) error {
+func (s openaiAPI) encodePlain(r *openai.CompletionRequest, ask []sparrow.Request) error {
 	if !plainPrompts(r) {
 		return nil
 	}
@@ -96,7 +96,7 @@ type completionShape struct {
 // echoes says whether the log probabilities of an answer begin with those of the prompt.
 func (c *completionShape) echoes() bool { return c.logprobs && c.echo != nil }
 
-func (s *Server) completionShape(r *openai.CompletionRequest) (completionShape, error) {
+func (s openaiAPI) completionShape(r *openai.CompletionRequest) (completionShape, error) {
 	c := completionShape{spelling: newSpelling(s.engine, r.TokensAsIDs), n: r.Choices(), prompts: r.Prompt.Len(),
 		logprobs: r.Logprobs != nil, scored: r.PromptLogprobs, transfer: s.transferOf(&r.Options)}
 	if c.logprobs {

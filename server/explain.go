@@ -58,9 +58,12 @@ func decodeExplain(d *wire.Decoder, body []byte) (*explainRequest, *wire.Error) 
 	})
 }
 
+// debugAPI shows what the planner decided and would decide.
+type debugAPI struct{ *service }
+
 // explain answers POST /debug/explain: what would run for a batch, and why, as `sparrow explain --json` does.
-func (s *Server) explain(w http.ResponseWriter, r *http.Request) error {
-	req, err := decode(s, w, r, decodeExplain)
+func (s debugAPI) explain(w http.ResponseWriter, r *http.Request) error {
+	req, err := decode(s.service, w, r, decodeExplain)
 	if err != nil {
 		return err
 	}
@@ -76,7 +79,7 @@ func (s *Server) explain(w http.ResponseWriter, r *http.Request) error {
 }
 
 // ask is what a request describes.
-func (s *Server) ask(r *explainRequest) (ask explain.Ask, err error) {
+func (s debugAPI) ask(r *explainRequest) (ask explain.Ask, err error) {
 	ask.Model, ask.Question.Layer = s.info.Config.Model, -1
 	if r.Family != "" {
 		if ask.Model, err = plan.ModelFor(r.Family); err != nil {
@@ -163,7 +166,7 @@ type explainOptions struct {
 }
 
 // explainChoices answers GET /debug/explain: the values that a question may have.
-func (s *Server) explainChoices(w http.ResponseWriter, _ *http.Request) error {
+func (s debugAPI) explainChoices(w http.ResponseWriter, _ *http.Request) error {
 	o := explainOptions{Model: s.info.Name, IndexTopK: s.info.Config.Model.K, Families: plan.UsualModelNames(),
 		Hardware: plan.HardwareNames(), Devices: map[string][]string{}, BatchSyntax: plan.BatchSyntax,
 		Catalogs: []plan.Catalog{plan.CatalogSparrow, plan.CatalogPublic}}

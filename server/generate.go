@@ -34,7 +34,7 @@ type starter interface {
 }
 
 // generate runs engine requests to their end and feeds a sink. To w it writes headers only.
-func (s *Server) generate(w http.ResponseWriter, r *http.Request, requests []sparrow.Request, to sink) error {
+func (s *service) generate(w http.ResponseWriter, r *http.Request, requests []sparrow.Request, to sink) error {
 	x := exchangeOf(r)
 	ctx, stop := s.bound(r.Context())
 	defer stop()
@@ -58,7 +58,7 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, requests []spa
 	}
 	defer f.close()
 	x.memory.settle()
-	s.ignored(w, x, x.dialect.keywords(f.ignored))
+	noteIgnored(w, x, x.dialect.keywords(f.ignored))
 	if st, ok := to.(starter); ok {
 		st.start(f.promptTokens)
 	}
@@ -86,7 +86,7 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, requests []spa
 
 // bound is the context of a generation: it ends when the client leaves, at the request timeout or at shutdown, and its
 // cause says which.
-func (s *Server) bound(ctx context.Context) (context.Context, func()) {
+func (s *service) bound(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	detach := context.AfterFunc(s.halted, func() { cancel(ErrDraining) })
 	release := func() {}
@@ -101,7 +101,7 @@ func (s *Server) bound(ctx context.Context) (context.Context, func()) {
 }
 
 // late tells a request that the time is up for what the time was and how much of it went by in the queue.
-func (s *Server) late(err error, f *flow) error {
+func (s *service) late(err error, f *flow) error {
 	if !errors.Is(err, ErrDeadline) {
 		return err
 	}
@@ -119,7 +119,7 @@ type choiceKey struct{ prompt, choice int }
 
 // generation is one request on its way.
 type generation struct {
-	s        *Server
+	s        *service
 	x        *exchange
 	use      *quotaUse
 	requests []sparrow.Request

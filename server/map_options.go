@@ -22,7 +22,7 @@ type origin struct {
 }
 
 // origin is that of an engine request with an id of its own.
-func (s *Server) origin(x *exchange, id string) origin {
+func (s *service) origin(x *exchange, id string) origin {
 	return origin{id: id, tenant: x.tenant, flow: x.flow, priority: x.priority, seed: s.seed(), fit: !s.options.Strict}
 }
 

@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"net/http"
-	"time"
 
 	"sparrow"
 	"sparrow/api/anthropic"
@@ -22,11 +21,14 @@ const (
 	anthropicIDHeader = "Request-Id"
 )
 
+// anthropicAPI answers in Anthropic's format.
+type anthropicAPI struct{ *service }
+
 // createMessage answers POST /v1/messages.
-func (s *Server) createMessage(w http.ResponseWriter, r *http.Request) error {
+func (s anthropicAPI) createMessage(w http.ResponseWriter, r *http.Request) error {
 	x := exchangeOf(r)
 	w.Header().Set(anthropicIDHeader, x.id)
-	req, err := decode(s, w, r, anthropic.DecodeMessages)
+	req, err := decode(s.service, w, r, anthropic.DecodeMessages)
 	if err != nil {
 		return err
 	}
@@ -53,10 +55,10 @@ func (s *Server) createMessage(w http.ResponseWriter, r *http.Request) error {
 }
 
 // countTokens answers POST /v1/messages/count_tokens.
-func (s *Server) countTokens(w http.ResponseWriter, r *http.Request) error {
+func (s anthropicAPI) countTokens(w http.ResponseWriter, r *http.Request) error {
 	x := exchangeOf(r)
 	w.Header().Set(anthropicIDHeader, x.id)
-	req, err := decode(s, w, r, anthropic.DecodeCount)
+	req, err := decode(s.service, w, r, anthropic.DecodeCount)
 	if err != nil {
 		return err
 	}
@@ -209,9 +211,4 @@ func blockType(p *piece) string {
 		return anthropic.BlockToolUse
 	}
 	return anthropic.BlockText
-}
-
-// anthropicModel is the served model, in Anthropic's words.
-func (s *Server) anthropicModel() anthropic.Model {
-	return anthropic.NewModel(s.info.Name, s.info.Created.UTC().Format(time.RFC3339), s.info.ContextTokens)
 }

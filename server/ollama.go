@@ -17,28 +17,31 @@ import (
 // ollamaPrefix is what all paths of Ollama's interface begin with.
 const ollamaPrefix = "/api/"
 
-// ollamaChat answers POST /api/chat.
-func (s *Server) ollamaChat(w http.ResponseWriter, r *http.Request) error {
-	req, err := decode(s, w, r, ollama.DecodeChat)
+// ollamaAPI answers in Ollama's format.
+type ollamaAPI struct{ *service }
+
+// chat answers POST /api/chat.
+func (s ollamaAPI) chat(w http.ResponseWriter, r *http.Request) error {
+	req, err := decode(s.service, w, r, ollama.DecodeChat)
 	if err != nil {
 		return err
 	}
-	return s.ollamaAnswer(w, r, req, len(req.Messages) == 0, false)
+	return s.answer(w, r, req, len(req.Messages) == 0, false)
 }
 
-// ollamaGenerate answers POST /api/generate.
-func (s *Server) ollamaGenerate(w http.ResponseWriter, r *http.Request) error {
-	req, err := decode(s, w, r, ollama.DecodeGenerate)
+// complete answers POST /api/generate.
+func (s ollamaAPI) complete(w http.ResponseWriter, r *http.Request) error {
+	req, err := decode(s.service, w, r, ollama.DecodeGenerate)
 	if err != nil {
 		return err
 	}
-	return s.ollamaAnswer(w, r, req, req.Prompt == "", true)
+	return s.answer(w, r, req, req.Prompt == "", true)
 }
 
-// ollamaAnswer answers either. A request that asks nothing is how clients load a model; it is loaded.
-func (s *Server) ollamaAnswer(w http.ResponseWriter, r *http.Request, req *ollama.Request, load, generated bool) error {
+// answer answers either. A request that asks nothing is how clients load a model; it is loaded.
+func (s ollamaAPI) answer(w http.ResponseWriter, r *http.Request, req *ollama.Request, load, generated bool) error {
 	x := exchangeOf(r)
-	to := &ollamaReply{server: s, x: x, raw: generated && req.Raw,
+	to := &ollamaReply{service: s.service, x: x, raw: generated && req.Raw,
 		next: ollama.Chunk{Model: req.Model, Generated: generated}}
 	to.turn.watch = to
 	var ask sparrow.Request
@@ -70,20 +73,20 @@ func (s *Server) ollamaAnswer(w http.ResponseWriter, r *http.Request, req *ollam
 }
 
 // fitEffort leaves out how much to think where the model cannot be told, and says so under the field's name.
-func (s *Server) fitEffort(w http.ResponseWriter, x *exchange, c *openai.ChatRequest, field string) {
+func (s *service) fitEffort(w http.ResponseWriter, x *exchange, c *openai.ChatRequest, field string) {
 	if c.ReasoningEffort != "" && !slices.Contains(s.info.Efforts, c.ReasoningEffort) {
 		c.ReasoningEffort = ""
-		s.ignored(w, x, []string{field})
+		noteIgnored(w, x, []string{field})
 	}
 }
 
 // ollamaReply collects a reply. Calls are sent whole, once they have ended.
 type ollamaReply struct {
-	server *Server
-	x      *exchange
-	raw    bool // the reply of a text completion
-	turn   turn
-	next   ollama.Chunk // what was not sent yet
+	service *service
+	x       *exchange
+	raw     bool // the reply of a text completion
+	turn    turn
+	next    ollama.Chunk // what was not sent yet
 }
 
 func (a *ollamaReply) event(prompt int, ev *sparrow.Event) error {
@@ -119,7 +122,7 @@ func (a *ollamaReply) ended(_ int, p *piece) error {
 func (a *ollamaReply) finish(res *result) (any, error) {
 	total := time.Since(a.x.arrived)
 	first := min(a.x.firstToken, total)
-	a.next.CreatedAt = a.server.now()
+	a.next.CreatedAt = a.service.now()
 	a.next.Done = &ollama.Done{Reason: ollama.DoneStop, Total: total, PromptTokens: res.usage.PromptTokens,
 		PromptTime: first, GeneratedTokens: res.usage.CompletionTokens, GeneratedTime: total - first}
 	if a.turn.finish == sparrow.FinishLength {
@@ -140,7 +143,7 @@ func newOllamaStream(e *sse, a *ollamaReply) *ollamaStream {
 	// There are no comments in lines of JSON; an empty piece says as little.
 	e.keepAlive = func(dst []byte) []byte {
 		line, err := wire.Marshal(&ollama.Chunk{Model: a.next.Model, Generated: a.next.Generated,
-			CreatedAt: a.server.now()})
+			CreatedAt: a.service.now()})
 		if err != nil {
 			return dst // no chunk without calls fails
 		}
@@ -152,7 +155,7 @@ func newOllamaStream(e *sse, a *ollamaReply) *ollamaStream {
 // write appends a line and begins the next chunk.
 func (s *ollamaStream) write() error {
 	next := &s.reply.next
-	next.CreatedAt = s.reply.server.now()
+	next.CreatedAt = s.reply.service.now()
 	line, err := wire.Marshal(next)
 	if err != nil {
 		return fmt.Errorf("encode a line: %w", err)

@@ -10,14 +10,14 @@ import (
 	"sparrow/api/ollama"
 )
 
-// ollamaTags answers GET /api/tags.
-func (s *Server) ollamaTags(w http.ResponseWriter, _ *http.Request) error {
-	return s.respond(w, http.StatusOK, ollama.Tags{Models: []ollama.Model{s.ollamaModel()}})
+// tags answers GET /api/tags.
+func (s ollamaAPI) tags(w http.ResponseWriter, _ *http.Request) error {
+	return s.respond(w, http.StatusOK, ollama.Tags{Models: []ollama.Model{s.model()}})
 }
 
-// ollamaRunning answers GET /api/ps: the model is loaded as long as the server runs.
-func (s *Server) ollamaRunning(w http.ResponseWriter, _ *http.Request) error {
-	m := s.ollamaModel()
+// running answers GET /api/ps: the model is loaded as long as the server runs.
+func (s ollamaAPI) running(w http.ResponseWriter, _ *http.Request) error {
+	m := s.model()
 	never, onDevice := s.now().AddDate(100, 0, 0).UTC(), int64(0)
 	if strings.HasPrefix(s.info.Kernels, "cuda") {
 		onDevice = m.Size
@@ -26,16 +26,16 @@ func (s *Server) ollamaRunning(w http.ResponseWriter, _ *http.Request) error {
 	return s.respond(w, http.StatusOK, ollama.Tags{Models: []ollama.Model{m}})
 }
 
-// ollamaShow answers POST /api/show.
-func (s *Server) ollamaShow(w http.ResponseWriter, r *http.Request) error {
-	req, err := decode(s, w, r, ollama.DecodeShow)
+// show answers POST /api/show.
+func (s ollamaAPI) show(w http.ResponseWriter, r *http.Request) error {
+	req, err := decode(s.service, w, r, ollama.DecodeShow)
 	if err != nil {
 		return err
 	}
 	if err := s.checkModel(ollama.ModelName(req.Model)); err != nil {
 		return err
 	}
-	m := s.ollamaModel()
+	m := s.model()
 	can := []string{"completion"}
 	if s.info.ChatFormat != "" {
 		can = append(can, "tools", "thinking")
@@ -51,13 +51,13 @@ func (s *Server) ollamaShow(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// ollamaVersion answers GET /api/version.
-func (s *Server) ollamaVersion(w http.ResponseWriter, _ *http.Request) error {
+// version answers GET /api/version.
+func (s ollamaAPI) version(w http.ResponseWriter, _ *http.Request) error {
 	return s.respond(w, http.StatusOK, ollama.VersionBody{Version: ollama.Version})
 }
 
-// ollamaModel describes the served model. Its digest is one of the configuration, not of a file.
-func (s *Server) ollamaModel() ollama.Model {
+// model describes the served model. Its digest is one of the configuration, not of a file.
+func (s ollamaAPI) model() ollama.Model {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %v", s.info.Name, s.info.Config.Fingerprint,
 		s.info.Created.UnixNano()))
 	return ollama.Model{Name: s.info.Name, Model: s.info.Name, ModifiedAt: s.info.Created.UTC(),

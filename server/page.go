@@ -8,13 +8,16 @@ import (
 	"sparrow/server/page"
 )
 
+// website is the page for browsers; its files are nil without a page.
+type website struct{ files *page.Files }
+
 // root answers GET /: the page for browsers, a line for everybody else: clients of Ollama ask whether somebody is
 // there.
-func (s *Server) root(w http.ResponseWriter, r *http.Request) error {
-	if s.page != nil {
+func (s website) root(w http.ResponseWriter, r *http.Request) error {
+	if s.files != nil {
 		w.Header().Add("Vary", "Accept")
 		if strings.Contains(r.Header.Get("Accept"), "text/html") {
-			_, err := s.page.Serve(w, r, "")
+			_, err := s.files.Serve(w, r, "")
 			return gone(err)
 		}
 	}
@@ -24,8 +27,8 @@ func (s *Server) root(w http.ResponseWriter, r *http.Request) error {
 }
 
 // pageFile answers GET /page/: the files of the page.
-func (s *Server) pageFile(w http.ResponseWriter, r *http.Request) error {
-	ok, err := s.page.Serve(w, r, strings.TrimPrefix(r.URL.Path, page.Prefix))
+func (s website) pageFile(w http.ResponseWriter, r *http.Request) error {
+	ok, err := s.files.Serve(w, r, strings.TrimPrefix(r.URL.Path, page.Prefix))
 	if !ok {
 		return wire.NewError(wire.CodeUnknownURL, "", "the page has no file %.200q; it begins at /", r.URL.Path)
 	}

@@ -23,7 +23,7 @@ type planRecord struct {
 }
 
 // plans answers GET /debug/plans?n=N: the last N plans, with the reasons for every choice.
-func (s *Server) plans(w http.ResponseWriter, r *http.Request) error {
+func (s debugAPI) plans(w http.ResponseWriter, r *http.Request) error {
 	records := s.engine.Plans()
 	if text := r.URL.Query().Get("n"); text != "" {
 		n, err := strconv.Atoi(text)

@@ -19,7 +19,7 @@ import (
 )
 
 // respond writes a JSON answer.
-func (s *Server) respond(w http.ResponseWriter, status int, v any) error {
+func (s *service) respond(w http.ResponseWriter, status int, v any) error {
 	body, err := wire.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("encode the response: %w", err)
@@ -36,7 +36,7 @@ func (s *Server) respond(w http.ResponseWriter, status int, v any) error {
 }
 
 // fail answers with an error. A client that left gets nothing, nor does one whose answer has begun.
-func (s *Server) fail(w *recorder, x *exchange, err error) {
+func (s *service) fail(w *recorder, x *exchange, err error) {
 	x.fault = err
 	if clientGone(err) || w.status != 0 {
 		return
@@ -58,7 +58,7 @@ func (s *Server) fail(w *recorder, x *exchange, err error) {
 
 // retryAfter is when a refused request may be sent again: what the refusal says, or what requests of its tenant wait
 // where the queue is full.
-func (s *Server) retryAfter(x *exchange, err error) time.Duration {
+func (s *service) retryAfter(x *exchange, err error) time.Duration {
 	var refused *laterError
 	switch {
 	case errors.As(err, &refused):
@@ -83,7 +83,7 @@ func gone(err error) error {
 }
 
 // readBody reads a JSON body within the limit.
-func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+func (s *service) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	// Browsers send other types, or none, across origins without asking first; requiring this one keeps foreign pages
 	// out.
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
@@ -117,7 +117,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 const firstChunk = 64 << 10
 
 // readAll reads a body. Memory for it is taken before it is read.
-func (s *Server) readAll(r *http.Request, from io.Reader) ([]byte, error) {
+func (s *service) readAll(r *http.Request, from io.Reader) ([]byte, error) {
 	x := exchangeOf(r)
 	take := func(size int64) error { return x.memory.open(r.Context(), s.memory, size, s.options.BodyTimeout) }
 	if r.ContentLength >= 0 {
@@ -149,8 +149,8 @@ func plainTool(r *http.Request) bool {
 // ignoredHeader names the fields of a request that had no effect.
 const ignoredHeader = "X-Sparrow-Ignored"
 
-// ignored names fields without effect in the response; the log names them with the request.
-func (s *Server) ignored(w http.ResponseWriter, x *exchange, names []string) {
+// noteIgnored names fields without effect in the response; the log names them with the request.
+func noteIgnored(w http.ResponseWriter, x *exchange, names []string) {
 	if len(names) == 0 {
 		return
 	}
@@ -162,14 +162,14 @@ func (s *Server) ignored(w http.ResponseWriter, x *exchange, names []string) {
 type reader[T any] func(*wire.Decoder, []byte) (*T, *wire.Error)
 
 // decode reads a body and turns it into a request. Ignored fields are named in a header and in the log.
-func decode[T any](s *Server, w http.ResponseWriter, r *http.Request, read reader[T]) (*T, error) {
+func decode[T any](s *service, w http.ResponseWriter, r *http.Request, read reader[T]) (*T, error) {
 	body, err := s.readBody(w, r)
 	if err != nil {
 		return nil, err
 	}
 	d := wire.Decoder{Strict: s.options.Strict}
 	req, bad := read(&d, body)
-	s.ignored(w, exchangeOf(r), d.Ignored)
+	noteIgnored(w, exchangeOf(r), d.Ignored)
 	if bad != nil {
 		return nil, bad
 	}

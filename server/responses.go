@@ -18,9 +18,15 @@ const (
 	responsePrefix = responsesPath + "/" // followed by the id of a stored response
 )
 
+// responsesAPI answers the Responses endpoints of OpenAI's format.
+type responsesAPI struct {
+	*service
+	store *responseStore
+}
+
 // createResponse answers POST /v1/responses.
-func (s *Server) createResponse(w http.ResponseWriter, r *http.Request) error {
-	req, err := decode(s, w, r, openai.DecodeResponses)
+func (s *responsesAPI) createResponse(w http.ResponseWriter, r *http.Request) error {
+	req, err := decode(s.service, w, r, openai.DecodeResponses)
 	if err != nil {
 		return err
 	}
@@ -59,10 +65,10 @@ func (s *Server) createResponse(w http.ResponseWriter, r *http.Request) error {
 
 // itemsOf is the whole conversation of a request: what came before its previous response, that response, and its
 // input with references replaced by what they name.
-func (s *Server) itemsOf(tenant string, r *openai.ResponsesRequest) ([]openai.Item, error) {
+func (s *responsesAPI) itemsOf(tenant string, r *openai.ResponsesRequest) ([]openai.Item, error) {
 	var items []openai.Item
 	if id := r.PreviousResponseID; id != "" {
-		previous := s.responses.get(tenant, id)
+		previous := s.store.get(tenant, id)
 		if previous == nil {
 			return nil, wire.NewError(wire.CodeNoPrevious, "previous_response_id",
 				"%.100q is not stored%s; send the whole conversation as input", id, s.whyNotStored())
@@ -72,7 +78,7 @@ func (s *Server) itemsOf(tenant string, r *openai.ResponsesRequest) ([]openai.It
 	for i := range r.Input {
 		it := r.Input[i]
 		if it.Type == openai.ItemReference {
-			named := s.responses.item(tenant, it.ID)
+			named := s.store.item(tenant, it.ID)
 			if named == nil {
 				return nil, wire.NewError(wire.CodeInvalidValue, "input",
 					"item %d refers to %.100q, which is not stored; send the item itself", i, it.ID)
@@ -89,13 +95,13 @@ func (s *Server) itemsOf(tenant string, r *openai.ResponsesRequest) ([]openai.It
 }
 
 // storedResponse answers GET /v1/responses/{id}.
-func (s *Server) storedResponse(w http.ResponseWriter, r *http.Request) error {
+func (s *responsesAPI) storedResponse(w http.ResponseWriter, r *http.Request) error {
 	id := strings.TrimPrefix(r.URL.Path, responsePrefix)
 	if on := r.URL.Query().Get("stream"); on != "" && on != "false" {
 		return wire.NewError(wire.CodeUnsupportedValue, "stream",
 			"events are not kept; leave stream out to get the whole response")
 	}
-	stored := s.responses.get(exchangeOf(r).tenant, id)
+	stored := s.store.get(exchangeOf(r).tenant, id)
 	if stored == nil {
 		return s.noResponse(id)
 	}
@@ -103,20 +109,20 @@ func (s *Server) storedResponse(w http.ResponseWriter, r *http.Request) error {
 }
 
 // deleteResponse answers DELETE /v1/responses/{id}.
-func (s *Server) deleteResponse(w http.ResponseWriter, r *http.Request) error {
+func (s *responsesAPI) deleteResponse(w http.ResponseWriter, r *http.Request) error {
 	id := strings.TrimPrefix(r.URL.Path, responsePrefix)
-	if !s.responses.remove(exchangeOf(r).tenant, id) {
+	if !s.store.remove(exchangeOf(r).tenant, id) {
 		return s.noResponse(id)
 	}
 	return s.respond(w, http.StatusOK, openai.DeletedResponse{ID: id, Object: openai.ObjectResponse, Deleted: true})
 }
 
-func (s *Server) noResponse(id string) error {
+func (s *responsesAPI) noResponse(id string) error {
 	return wire.NewError(wire.CodeNoResponse, "", "no response with the id %.100q is stored%s", id, s.whyNotStored())
 }
 
 // whyNotStored says why a response may not be stored.
-func (s *Server) whyNotStored() string {
+func (s *responsesAPI) whyNotStored() string {
 	if s.options.StoreBytes == NoStore {
 		return ": this server stores none (--store-bytes 0)"
 	}
@@ -125,7 +131,7 @@ func (s *Server) whyNotStored() string {
 
 // responseAnswer turns what was generated into a response, and stores it.
 type responseAnswer struct {
-	server       *Server
+	server       *responsesAPI
 	tenant       string
 	conversation []openai.Item // up to the answer
 	name         string        // of the response, for the ids of items
@@ -189,7 +195,7 @@ func (a *responseAnswer) finish(res *result) (any, error) {
 		r.CompletedAt = &now
 	}
 	if r.Store {
-		a.server.responses.put(a.tenant, &stored{response: r, conversation: a.conversation})
+		a.server.store.put(a.tenant, &stored{response: r, conversation: a.conversation})
 	}
 	return r, nil
 }

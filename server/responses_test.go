@@ -171,7 +171,7 @@ func TestAnEmptyAnswerIsAnEmptyMessage(t *testing.T) {
 func TestAResponseThatFailsInMidStream(t *testing.T) {
 	failing := playing(append(say("Hel")[:1],
 		sparrow.Event{Finish: sparrow.FinishError, Err: fmt.Errorf("%w: oom", sparrow.ErrStep), Usage: usage(1)})...)
-	s, hs := start(t, newFake(failing), Options{})
+	_, hs := start(t, newFake(failing), Options{})
 	names, data := events(t, post(t, hs.URL+responsesPath, asked+`,"stream":true}`).body)
 	last := len(names) - 1
 	if names[last] != "response.failed" || !strings.Contains(data[last], `"status":"failed"`) ||
@@ -179,8 +179,12 @@ func TestAResponseThatFailsInMidStream(t *testing.T) {
 		!strings.Contains(data[last], `"status":"incomplete","role":"assistant"`) {
 		t.Errorf("%s: %s", names[last], data[last])
 	}
-	if s.responses.used != 0 {
-		t.Error("a failed response is stored")
+	var failed struct{ Response struct{ ID string } }
+	if err := json.Unmarshal([]byte(data[last]), &failed); err != nil || failed.Response.ID == "" {
+		t.Fatalf("%s: %v", data[last], err)
+	}
+	if got := get(t, hs.URL+responsePrefix+failed.Response.ID); got.status != http.StatusNotFound {
+		t.Errorf("a failed response is stored: status %d", got.status)
 	}
 	if got := post(t, hs.URL+responsesPath, asked+`}`); got.status != http.StatusInternalServerError {
 		t.Errorf("in one piece: status %d", got.status)

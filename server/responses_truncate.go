@@ -12,7 +12,7 @@ import (
 // the answer: the limit on tokens, or an eighth of the context without one, and at most half of it. A turn begins with
 // a message of the user; messages before the first one, and the last turn, stay. A conversation that does not fit then
 // is left for the engine to refuse.
-func (s *Server) truncate(r *sparrow.Request) error {
+func (s *responsesAPI) truncate(r *sparrow.Request) error {
 	context := s.info.ContextTokens
 	room := context / 8
 	if r.MaxTokens > 0 {

@@ -31,54 +31,65 @@ const (
 // unmatched is the route of everything else, in logs and metrics.
 const unmatched = "unmatched"
 
-// table lists every endpoint. Those that a load balancer or a scraper calls need no key: they show no text and do no
+// routes lists every endpoint. Those that a load balancer or a scraper calls need no key: they show no text and do no
 // work.
-func (s *Server) table() []route {
-	routes := []route{
-		{http.MethodPost, "/v1/chat/completions", keyed, s.chatCompletion},
-		{http.MethodPost, "/v1/completions", keyed, s.completion},
-		{http.MethodPost, "/v1/chat/completions/render", keyed, s.renderChat},
-		{http.MethodPost, "/v1/completions/render", keyed, s.renderCompletion},
-		{http.MethodPost, "/v1/score", keyed, s.score},
-		{http.MethodPost, responsesPath, keyed, s.createResponse},
-		{http.MethodGet, responsePrefix, keyed, s.storedResponse},
-		{http.MethodDelete, responsePrefix, keyed, s.deleteResponse},
-		{http.MethodPost, messagesPath, keyed, s.createMessage},
-		{http.MethodPost, messagesPath + "/count_tokens", keyed, s.countTokens},
-		{http.MethodGet, "/v1/models", keyed, s.models},
-		{http.MethodGet, modelPrefix, keyed, s.model},
-		{http.MethodPost, ollamaPrefix + "chat", keyed, s.ollamaChat},
-		{http.MethodPost, ollamaPrefix + "generate", keyed, s.ollamaGenerate},
-		{http.MethodPost, ollamaPrefix + "show", keyed, s.ollamaShow},
-		{http.MethodGet, ollamaPrefix + "tags", keyed, s.ollamaTags},
-		{http.MethodGet, ollamaPrefix + "ps", keyed, s.ollamaRunning},
-		{http.MethodGet, ollamaPrefix + "version", open, s.ollamaVersion},
-		{http.MethodPost, "/tokenize", keyed, s.tokenize},
-		{http.MethodPost, "/detokenize", keyed, s.detokenize},
-		{http.MethodGet, "/server_info", keyed, s.serverInfo},
-		{http.MethodGet, "/get_server_info", keyed, s.serverInfo},
-		{http.MethodGet, "/model_info", keyed, s.modelInfo},
-		{http.MethodGet, "/get_model_info", keyed, s.modelInfo},
-		{http.MethodGet, "/v1/loads", keyed, s.loads},
-		{http.MethodGet, "/get_load", keyed, s.load},
-		{http.MethodPost, "/flush_cache", admin, s.flushCache},
-		{http.MethodPost, "/sleep", admin, s.sleep},
-		{http.MethodPost, "/wake_up", admin, s.wakeUp},
-		{http.MethodGet, "/is_sleeping", admin, s.isSleeping},
-		{http.MethodPost, "/update_weights_from_disk", admin, s.updateWeights},
-		{http.MethodGet, "/debug/plans", keyed, s.plans},
-		{http.MethodGet, "/debug/explain", keyed, s.explainChoices},
-		{http.MethodPost, "/debug/explain", keyed, s.explain},
-		{http.MethodGet, "/health", probe, s.health},
-		{http.MethodGet, "/ready", probe, s.ready},
-		{http.MethodGet, "/metrics", probe, s.metricsText},
-		{http.MethodGet, "/version", open, s.version},
-		{http.MethodGet, "/", open, s.root},
+func routes(s *service, files *page.Files) []route {
+	var (
+		openai    = openaiAPI{s}
+		responses = &responsesAPI{s, newResponseStore(int(s.options.StoreBytes))}
+		anthropic = anthropicAPI{s}
+		ollama    = ollamaAPI{s}
+		router    = routerAPI{s}
+		admins    = adminAPI{s}
+		debug     = debugAPI{s}
+		status    = statusAPI{s, s.metrics.Handler()}
+		site      = website{files}
+	)
+	list := []route{
+		{http.MethodPost, "/v1/chat/completions", keyed, openai.chatCompletion},
+		{http.MethodPost, "/v1/completions", keyed, openai.completion},
+		{http.MethodPost, "/v1/chat/completions/render", keyed, router.renderChat},
+		{http.MethodPost, "/v1/completions/render", keyed, router.renderCompletion},
+		{http.MethodPost, "/v1/score", keyed, openai.score},
+		{http.MethodPost, responsesPath, keyed, responses.createResponse},
+		{http.MethodGet, responsePrefix, keyed, responses.storedResponse},
+		{http.MethodDelete, responsePrefix, keyed, responses.deleteResponse},
+		{http.MethodPost, messagesPath, keyed, anthropic.createMessage},
+		{http.MethodPost, messagesPath + "/count_tokens", keyed, anthropic.countTokens},
+		{http.MethodGet, "/v1/models", keyed, openai.models},
+		{http.MethodGet, modelPrefix, keyed, openai.model},
+		{http.MethodPost, ollamaPrefix + "chat", keyed, ollama.chat},
+		{http.MethodPost, ollamaPrefix + "generate", keyed, ollama.complete},
+		{http.MethodPost, ollamaPrefix + "show", keyed, ollama.show},
+		{http.MethodGet, ollamaPrefix + "tags", keyed, ollama.tags},
+		{http.MethodGet, ollamaPrefix + "ps", keyed, ollama.running},
+		{http.MethodGet, ollamaPrefix + "version", open, ollama.version},
+		{http.MethodPost, "/tokenize", keyed, openai.tokenize},
+		{http.MethodPost, "/detokenize", keyed, openai.detokenize},
+		{http.MethodGet, "/server_info", keyed, router.serverInfo},
+		{http.MethodGet, "/get_server_info", keyed, router.serverInfo},
+		{http.MethodGet, "/model_info", keyed, router.modelInfo},
+		{http.MethodGet, "/get_model_info", keyed, router.modelInfo},
+		{http.MethodGet, "/v1/loads", keyed, router.loads},
+		{http.MethodGet, "/get_load", keyed, router.load},
+		{http.MethodPost, "/flush_cache", admin, admins.flushCache},
+		{http.MethodPost, "/sleep", admin, admins.sleep},
+		{http.MethodPost, "/wake_up", admin, admins.wakeUp},
+		{http.MethodGet, "/is_sleeping", admin, admins.isSleeping},
+		{http.MethodPost, "/update_weights_from_disk", admin, admins.updateWeights},
+		{http.MethodGet, "/debug/plans", keyed, debug.plans},
+		{http.MethodGet, "/debug/explain", keyed, debug.explainChoices},
+		{http.MethodPost, "/debug/explain", keyed, debug.explain},
+		{http.MethodGet, "/health", probe, status.health},
+		{http.MethodGet, "/ready", probe, status.ready},
+		{http.MethodGet, "/metrics", probe, status.metricsText},
+		{http.MethodGet, "/version", open, status.version},
+		{http.MethodGet, "/", open, site.root},
 	}
-	if s.page != nil {
-		routes = append(routes, route{http.MethodGet, page.Prefix, open, s.pageFile})
+	if files != nil {
+		list = append(list, route{http.MethodGet, page.Prefix, open, site.pageFile})
 	}
-	return routes
+	return list
 }
 
 func (r *route) matches(path string) bool {

@@ -15,6 +15,9 @@ const (
 	fairnessHeader  = "X-Llm-D-Inference-Fairness-Id"
 )
 
+// routerAPI answers what routers of llm-d, vLLM and SGLang ask of a server.
+type routerAPI struct{ *service }
+
 // rendered is a prompt as the engine sees it, in vLLM's shape.
 type rendered struct {
 	RequestID string  `json:"request_id"`
@@ -22,7 +25,7 @@ type rendered struct {
 	TokenIDs  []int32 `json:"token_ids"`
 }
 
-func (s *Server) rendered(id string, ids []int32) rendered {
+func (s routerAPI) rendered(id string, ids []int32) rendered {
 	if ids == nil {
 		ids = []int32{}
 	}
@@ -31,8 +34,8 @@ func (s *Server) rendered(id string, ids []int32) rendered {
 
 // renderChat answers POST /v1/chat/completions/render: the prompt that this chat would have, for routers that look up
 // who holds its beginning.
-func (s *Server) renderChat(w http.ResponseWriter, r *http.Request) error {
-	req, err := decode(s, w, r, openai.DecodeChat)
+func (s routerAPI) renderChat(w http.ResponseWriter, r *http.Request) error {
+	req, err := decode(s.service, w, r, openai.DecodeChat)
 	if err != nil {
 		return err
 	}
@@ -47,8 +50,8 @@ func (s *Server) renderChat(w http.ResponseWriter, r *http.Request) error {
 }
 
 // renderCompletion answers POST /v1/completions/render: the prompts that this completion would have.
-func (s *Server) renderCompletion(w http.ResponseWriter, r *http.Request) error {
-	req, err := decode(s, w, r, openai.DecodeCompletion)
+func (s routerAPI) renderCompletion(w http.ResponseWriter, r *http.Request) error {
+	req, err := decode(s.service, w, r, openai.DecodeCompletion)
 	if err != nil {
 		return err
 	}
@@ -78,7 +81,7 @@ func (s *Server) renderCompletion(w http.ResponseWriter, r *http.Request) error 
 
 // serverInfo answers GET /server_info and /get_server_info with what routers read there: names, and the sizes that
 // they balance by.
-func (s *Server) serverInfo(w http.ResponseWriter, _ *http.Request) error {
+func (s routerAPI) serverInfo(w http.ResponseWriter, _ *http.Request) error {
 	i := &s.info
 	return s.respond(w, http.StatusOK, struct {
 		ModelID       string `json:"model_id"`
@@ -103,7 +106,7 @@ func (s *Server) serverInfo(w http.ResponseWriter, _ *http.Request) error {
 }
 
 // modelInfo answers GET /model_info and /get_model_info.
-func (s *Server) modelInfo(w http.ResponseWriter, _ *http.Request) error {
+func (s routerAPI) modelInfo(w http.ResponseWriter, _ *http.Request) error {
 	return s.respond(w, http.StatusOK, struct {
 		ModelPath     string   `json:"model_path"`
 		TokenizerPath string   `json:"tokenizer_path"`
@@ -129,7 +132,7 @@ type loadOf struct {
 	MaxRunning int     `json:"max_running_requests"`
 }
 
-func (s *Server) loadNow() loadOf {
+func (s routerAPI) loadNow() loadOf {
 	stats := s.engine.Stats()
 	l := loadOf{Running: stats.Running, Waiting: stats.Waiting, Total: stats.Running + stats.Waiting,
 		UsedTokens: stats.KV.Used * s.info.PageTokens, MaxTokens: s.info.CacheTokens, MaxRunning: s.info.MaxRunning}
@@ -143,7 +146,7 @@ func (s *Server) loadNow() loadOf {
 }
 
 // loads answers GET /v1/loads. Routers take no answer whose time is a number.
-func (s *Server) loads(w http.ResponseWriter, _ *http.Request) error {
+func (s routerAPI) loads(w http.ResponseWriter, _ *http.Request) error {
 	return s.respond(w, http.StatusOK, struct {
 		Timestamp time.Time `json:"timestamp"`
 		Version   string    `json:"version"`
@@ -153,7 +156,7 @@ func (s *Server) loads(w http.ResponseWriter, _ *http.Request) error {
 }
 
 // load answers GET /get_load, the older form of /v1/loads.
-func (s *Server) load(w http.ResponseWriter, _ *http.Request) error {
+func (s routerAPI) load(w http.ResponseWriter, _ *http.Request) error {
 	type rank struct {
 		Rank    int `json:"dp_rank"`
 		Total   int `json:"num_reqs"`
@@ -162,13 +165,4 @@ func (s *Server) load(w http.ResponseWriter, _ *http.Request) error {
 	}
 	l := s.loadNow()
 	return s.respond(w, http.StatusOK, []rank{{0, l.Total, l.Waiting, l.UsedTokens}})
-}
-
-// flushCache answers POST /flush_cache: nothing that was computed before is reused.
-func (s *Server) flushCache(w http.ResponseWriter, r *http.Request) error {
-	if err := s.engine.Flush(r.Context()); err != nil {
-		return err
-	}
-	s.options.Log.Info("the prefix cache was emptied", "id", exchangeOf(r).id)
-	return s.respond(w, http.StatusOK, statusBody{Status: "flushed"})
 }

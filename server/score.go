@@ -11,8 +11,8 @@ import (
 )
 
 // score answers POST /v1/score: the log probabilities of continuations of a prompt.
-func (s *Server) score(w http.ResponseWriter, r *http.Request) error {
-	req, err := decode(s, w, r, openai.DecodeScore)
+func (s openaiAPI) score(w http.ResponseWriter, r *http.Request) error {
+	req, err := decode(s.service, w, r, openai.DecodeScore)
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ type scoreAnswer struct {
 }
 
 // scoring encodes a request.
-func (s *Server) scoring(r *openai.ScoreRequest) (*scoreAnswer, error) {
+func (s openaiAPI) scoring(r *openai.ScoreRequest) (*scoreAnswer, error) {
 	a := &scoreAnswer{columns: columns{spelling: newSpelling(s.engine, r.TokensAsIDs)}}
 	setIf(&a.columns.alternatives, r.Logprobs)
 	var err error
@@ -66,7 +66,7 @@ func (s *Server) scoring(r *openai.ScoreRequest) (*scoreAnswer, error) {
 }
 
 // continuations are the request's, given as tokens or as texts.
-func (s *Server) continuations(r *openai.ScoreRequest) (*sparrow.Continuations, error) {
+func (s openaiAPI) continuations(r *openai.ScoreRequest) (*sparrow.Continuations, error) {
 	if len(r.Prompt.Tokens) == 0 {
 		special := r.AddSpecialTokens == nil || *r.AddSpecialTokens
 		encode := func(text string) ([]int32, error) { return s.engine.Encode(text, special) }

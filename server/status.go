@@ -4,38 +4,13 @@ import (
 	"fmt"
 	"net/http"
 	"runtime"
-	"strings"
 	"time"
-
-	"sparrow/api/anthropic"
-	"sparrow/api/openai"
 )
 
-// modelPrefix takes names that hold slashes, as those of published models do.
-const modelPrefix = "/v1/models/"
-
-func (s *Server) wireModel() openai.Model {
-	return openai.Model{ID: s.info.Name, Object: openai.ObjectModel, Created: s.info.Created.Unix(), OwnedBy: "sparrow",
-		MaxModelLen: s.info.ContextTokens}
-}
-
-// models answers GET /v1/models.
-func (s *Server) models(w http.ResponseWriter, r *http.Request) error {
-	if r.Header.Get(anthropicVersion) != "" {
-		return s.respond(w, http.StatusOK, anthropic.NewModelList(s.anthropicModel()))
-	}
-	return s.respond(w, http.StatusOK, openai.ModelList{Object: openai.ObjectList, Data: []openai.Model{s.wireModel()}})
-}
-
-// model answers GET /v1/models/{id}.
-func (s *Server) model(w http.ResponseWriter, r *http.Request) error {
-	if err := s.checkModel(strings.TrimPrefix(r.URL.Path, modelPrefix)); err != nil {
-		return err
-	}
-	if r.Header.Get(anthropicVersion) != "" {
-		return s.respond(w, http.StatusOK, s.anthropicModel())
-	}
-	return s.respond(w, http.StatusOK, s.wireModel())
+// statusAPI tells whether the server works and takes requests, for load balancers and scrapers.
+type statusAPI struct {
+	*service
+	scrape http.Handler // of metrics
 }
 
 type statusBody struct {
@@ -46,12 +21,12 @@ type statusBody struct {
 }
 
 // health answers GET /health: the process is alive.
-func (s *Server) health(w http.ResponseWriter, _ *http.Request) error {
+func (s statusAPI) health(w http.ResponseWriter, _ *http.Request) error {
 	return s.respond(w, http.StatusOK, statusBody{Status: "ok"})
 }
 
 // ready answers GET /ready: the engine would take a request now.
-func (s *Server) ready(w http.ResponseWriter, _ *http.Request) error {
+func (s statusAPI) ready(w http.ResponseWriter, _ *http.Request) error {
 	body := statusBody{Status: "not ready"}
 	switch stats := s.engine.Stats(); {
 	case s.state.Load() != stateServing:
@@ -73,7 +48,7 @@ func (s *Server) ready(w http.ResponseWriter, _ *http.Request) error {
 
 // wait estimates how long new work waits: of the tenant that would wait least. One tenant with a long queue does not
 // keep others away.
-func (s *Server) wait() time.Duration {
+func (s statusAPI) wait() time.Duration {
 	names := s.options.Keys.tenants()
 	least := s.engine.Wait(names[0])
 	for _, name := range names[1:] {
@@ -83,7 +58,7 @@ func (s *Server) wait() time.Duration {
 }
 
 // metricsText answers GET /metrics.
-func (s *Server) metricsText(w http.ResponseWriter, r *http.Request) error {
+func (s statusAPI) metricsText(w http.ResponseWriter, r *http.Request) error {
 	s.scrape.ServeHTTP(w, r)
 	return nil
 }
@@ -97,6 +72,6 @@ type versionBody struct {
 }
 
 // version answers GET /version.
-func (s *Server) version(w http.ResponseWriter, _ *http.Request) error {
+func (s statusAPI) version(w http.ResponseWriter, _ *http.Request) error {
 	return s.respond(w, http.StatusOK, versionBody{s.options.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH})
 }

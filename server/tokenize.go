@@ -11,8 +11,8 @@ import (
 )
 
 // tokenize answers POST /tokenize.
-func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) error {
-	req, err := decode(s, w, r, openai.DecodeTokenize)
+func (s openaiAPI) tokenize(w http.ResponseWriter, r *http.Request) error {
+	req, err := decode(s.service, w, r, openai.DecodeTokenize)
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) error {
 }
 
 // tokensOf encodes a prompt, or a conversation as a completion would see it.
-func (s *Server) tokensOf(r *openai.TokenizeRequest) ([]int32, error) {
+func (s openaiAPI) tokensOf(r *openai.TokenizeRequest) ([]int32, error) {
 	if r.Prompt != nil {
 		return s.engine.Encode(*r.Prompt, r.WantsSpecialTokens())
 	}
@@ -46,8 +46,8 @@ func (s *Server) tokensOf(r *openai.TokenizeRequest) ([]int32, error) {
 }
 
 // detokenize answers POST /detokenize.
-func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) error {
-	req, err := decode(s, w, r, openai.DecodeDetokenize)
+func (s openaiAPI) detokenize(w http.ResponseWriter, r *http.Request) error {
+	req, err := decode(s.service, w, r, openai.DecodeDetokenize)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) error {
 }
 
 // checkOptionalModel lets requests pass that name no model: these endpoints know only one.
-func (s *Server) checkOptionalModel(name string) error {
+func (s openaiAPI) checkOptionalModel(name string) error {
 	if name == "" {
 		return nil
 	}
@@ -73,7 +73,7 @@ func (s *Server) checkOptionalModel(name string) error {
 }
 
 // checkIDs wants ids of the vocabulary.
-func (s *Server) checkIDs(param string, ids []int32) error {
+func (s *service) checkIDs(param string, ids []int32) error {
 	outside := func(id int32) bool { return id < 0 || int(id) >= s.info.Vocabulary }
 	if i := slices.IndexFunc(ids, outside); i >= 0 {
 		return wire.NewError(wire.CodeOutOfRange, fmt.Sprintf("%s[%d]", param, i),

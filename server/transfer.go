@@ -49,7 +49,7 @@ func PrivateNetworks() []netip.Prefix {
 }
 
 // transferOf is what an answer says about pulling pages; nil where nobody asked or this server does not serve any.
-func (s *Server) transferOf(o *openai.Options) *openai.KVTransfer {
+func (s openaiAPI) transferOf(o *openai.Options) *openai.KVTransfer {
 	t := &s.options.Transfer
 	if t.Role != RolePrefill || o.KVTransfer == nil || !o.KVTransfer.RemoteDecode {
 		return nil
@@ -58,7 +58,7 @@ func (s *Server) transferOf(o *openai.Options) *openai.KVTransfer {
 }
 
 // flushed is a response that is written once the pages of its prompt can be pulled.
-func (s *Server) flushed(r *http.Request, t *openai.KVTransfer, response func(*result) (any, error)) func(*result) (any,
+func (s openaiAPI) flushed(r *http.Request, t *openai.KVTransfer, response func(*result) (any, error)) func(*result) (any,
 	error) {
 	if t == nil {
 		return response
@@ -70,7 +70,7 @@ func (s *Server) flushed(r *http.Request, t *openai.KVTransfer, response func(*r
 }
 
 // pullFrom makes requests pull their pages from where kv_transfer_params says.
-func (s *Server) pullFrom(o *openai.Options, ask []sparrow.Request) error {
+func (s openaiAPI) pullFrom(o *openai.Options, ask []sparrow.Request) error {
 	t, k := &s.options.Transfer, o.KVTransfer
 	if t.Role != RoleDecode || k == nil || !k.RemotePrefill || k.Host == "" || k.Port == 0 {
 		return nil

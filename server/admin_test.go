@@ -95,7 +95,7 @@ func TestWeightsRootMayBeRelative(t *testing.T) {
 	s, _ := start(t, newFake(saying("x")), Options{WeightsRoot: "weights"})
 	want := filepath.Join(root, "weights", "step1")
 	for _, path := range []string{"step1", want} {
-		if got, err := s.weightsFolder(path); err != nil || got != want {
+		if got, err := (adminAPI{s.service}).weightsFolder(path); err != nil || got != want {
 			t.Errorf("%s: %s, %v", path, got, err)
 		}
 	}

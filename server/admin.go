@@ -9,12 +9,13 @@ import (
 	"sparrow/api/wire"
 )
 
-// What trainers that take turns with a server on one device ask of it: to give its memory back, to take it again, and
-// to go on with other weights. The names are vLLM's and SGLang's.
+// adminAPI is for administrators, and for trainers that take turns with a server on one device: they ask it to give its
+// memory back, to take it again, and to go on with other weights. The names are vLLM's and SGLang's.
+type adminAPI struct{ *service }
 
 // sleep answers POST /sleep. vLLM's levels say where weights go meanwhile; here they are read from their files again in
 // both. mode is abort, or wait for what runs to end (the default).
-func (s *Server) sleep(w http.ResponseWriter, r *http.Request) error {
+func (s adminAPI) sleep(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	if level := q.Get("level"); level != "" && level != "1" && level != "2" {
 		return wire.NewError(wire.CodeInvalidValue, "level", "is %.20q; supported are 1 and 2, which do the same",
@@ -36,7 +37,7 @@ func (s *Server) sleep(w http.ResponseWriter, r *http.Request) error {
 }
 
 // wakeUp answers POST /wake_up. vLLM's tags, which wake parts, are taken for all of them.
-func (s *Server) wakeUp(w http.ResponseWriter, r *http.Request) error {
+func (s adminAPI) wakeUp(w http.ResponseWriter, r *http.Request) error {
 	if err := s.engine.Wake(r.Context()); err != nil {
 		return err
 	}
@@ -45,7 +46,7 @@ func (s *Server) wakeUp(w http.ResponseWriter, r *http.Request) error {
 }
 
 // isSleeping answers GET /is_sleeping.
-func (s *Server) isSleeping(w http.ResponseWriter, _ *http.Request) error {
+func (s adminAPI) isSleeping(w http.ResponseWriter, _ *http.Request) error {
 	return s.respond(w, http.StatusOK, struct {
 		Sleeping bool `json:"is_sleeping"`
 	}{s.engine.Stats().Asleep})
@@ -79,8 +80,8 @@ type updateAnswer struct {
 }
 
 // updateWeights answers POST /update_weights_from_disk.
-func (s *Server) updateWeights(w http.ResponseWriter, r *http.Request) error {
-	req, err := decode(s, w, r, func(d *wire.Decoder, body []byte) (*updateRequest, *wire.Error) {
+func (s adminAPI) updateWeights(w http.ResponseWriter, r *http.Request) error {
+	req, err := decode(s.service, w, r, func(d *wire.Decoder, body []byte) (*updateRequest, *wire.Error) {
 		return wire.Decode(d, body, updateFields, func(u *updateRequest, p *wire.Problems) {
 			if u.Path == "" {
 				p.Add(wire.CodeMissing, "model_path", "is missing; send the folder of a checkpoint")
@@ -103,7 +104,7 @@ func (s *Server) updateWeights(w http.ResponseWriter, r *http.Request) error {
 }
 
 // weightsFolder is a folder below WeightsRoot, whatever links it goes through.
-func (s *Server) weightsFolder(path string) (string, error) {
+func (s adminAPI) weightsFolder(path string) (string, error) {
 	refuse := func(format string, args ...any) error {
 		return wire.NewError(wire.CodeInvalidValue, "model_path", "%s", fmt.Sprintf(format, args...))
 	}
@@ -131,4 +132,13 @@ func (s *Server) weightsFolder(path string) (string, error) {
 		return "", refuse("%.200q does not exist; give a folder below %s", path, root)
 	}
 	return dir, nil
+}
+
+// flushCache answers POST /flush_cache: nothing that was computed before is reused.
+func (s adminAPI) flushCache(w http.ResponseWriter, r *http.Request) error {
+	if err := s.engine.Flush(r.Context()); err != nil {
+		return err
+	}
+	s.options.Log.Info("the prefix cache was emptied", "id", exchangeOf(r).id)
+	return s.respond(w, http.StatusOK, statusBody{Status: "flushed"})
 }

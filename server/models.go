@@ -1,0 +1,42 @@
+package server
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"sparrow"
+	"sparrow/api/anthropic"
+	"sparrow/api/openai"
+)
+
+// modelPrefix takes names that hold slashes, as those of published models do.
+const modelPrefix = "/v1/models/"
+
+// models answers GET /v1/models.
+func (s openaiAPI) models(w http.ResponseWriter, r *http.Request) error {
+	if r.Header.Get(anthropicVersion) != "" {
+		return s.respond(w, http.StatusOK, anthropic.NewModelList(anthropicModel(&s.info)))
+	}
+	return s.respond(w, http.StatusOK, openai.ModelList{Object: openai.ObjectList, Data: []openai.Model{openaiModel(&s.info)}})
+}
+
+// model answers GET /v1/models/{id}.
+func (s openaiAPI) model(w http.ResponseWriter, r *http.Request) error {
+	if err := s.checkModel(strings.TrimPrefix(r.URL.Path, modelPrefix)); err != nil {
+		return err
+	}
+	if r.Header.Get(anthropicVersion) != "" {
+		return s.respond(w, http.StatusOK, anthropicModel(&s.info))
+	}
+	return s.respond(w, http.StatusOK, openaiModel(&s.info))
+}
+
+func openaiModel(i *sparrow.Info) openai.Model {
+	return openai.Model{ID: i.Name, Object: openai.ObjectModel, Created: i.Created.Unix(), OwnedBy: "sparrow",
+		MaxModelLen: i.ContextTokens}
+}
+
+func anthropicModel(i *sparrow.Info) anthropic.Model {
+	return anthropic.NewModel(i.Name, i.Created.UTC().Format(time.RFC3339), i.ContextTokens)
+}

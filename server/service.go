@@ -1,0 +1,61 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"sparrow"
+	"sparrow/server/metric"
+)
+
+// service is what all interfaces share: it reads requests within the limits on memory and time, runs them within the
+// quotas of their tenants, and writes answers.
+type service struct {
+	engine  Engine
+	info    sparrow.Info
+	options Options
+	metrics *metric.Set
+	memory  *memory
+	quotas  *quotas
+
+	state  atomic.Int32
+	halted context.Context // ends when running requests are to fail
+	halt   context.CancelFunc
+
+	now  func() time.Time
+	seed func() int64 // for requests that bring none
+}
+
+// The states of a service, in order.
+const (
+	stateServing  int32 = iota
+	stateLeaving        // /ready says no, requests are still taken
+	stateDraining       // nothing new is taken
+)
+
+func newService(e Engine, o Options) (*service, error) {
+	s := &service{engine: e, info: e.Info(), options: o, memory: newMemory(o.RequestMemory),
+		metrics: metric.New(e, o.VLLMNames), now: time.Now, seed: randomSeed}
+	if s.info.Name == "" || !utf8.ValidString(s.info.Name) {
+		return nil, fmt.Errorf("%w: the model's name is %q, and clients must be able to send it; give it one in UTF-8",
+			ErrOptions, s.info.Name)
+	}
+	s.quotas = &quotas{limits: o.Limits, places: s.info.MaxRunning, now: time.Now}
+	s.halted, s.halt = context.WithCancel(context.Background())
+	return s, nil
+}
+
+func (s *service) draining() bool { return s.state.Load() >= stateDraining }
+
+// randomSeed is below 2^53, so that the seed in a trace survives clients that keep numbers as float64. It never fails:
+// crypto/rand ends the process before it hands out something predictable.
+func randomSeed() int64 {
+	var b [8]byte
+	rand.Read(b[:])
+	return int64(binary.LittleEndian.Uint64(b[:]) >> 11)
+}
