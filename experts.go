@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"time"
 
+	"sparrow/cost"
 	"sparrow/engine"
 	"sparrow/kernel"
 	"sparrow/kernel/offload"
@@ -13,7 +14,6 @@ import (
 	"sparrow/model/family"
 	"sparrow/model/placement"
 	"sparrow/model/usage"
-	"sparrow/plan/cost"
 )
 
 // ExpertHomes says in which memories the experts of a model may be.

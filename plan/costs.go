@@ -3,7 +3,7 @@ package plan
 import (
 	"fmt"
 
-	"sparrow/plan/cost"
+	"sparrow/cost"
 )
 
 // costs are times that were measured on one device of an architecture.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"sparrow/plan/cost"
+	"sparrow/cost"
 )
 
 // contests are sizes, each with the times of two ways.

@@ -1,5 +1,7 @@
 package sched
 
+import "sparrow/cost"
+
 // A tenant's first sequence does not wait behind the decodes of others. Where its prompt alone takes no longer than
 // they do, it is computed in a batch apart, and its first token comes in half the time or less; they go on in the batch
 // after it. So they are held up by what one short prompt takes, never twice in a row, and within Limits.MaxStall.
@@ -11,10 +13,10 @@ func (s *Scheduler) addNewcomers() bool {
 	if len(s.waiting) == 0 || s.pools[0].WindowsPerSequence() > 0 && s.flying() {
 		return false
 	}
-	var decodes load
+	var decodes cost.Work
 	for _, q := range s.running {
 		if q.decoding() {
-			decodes.decode.add(1+len(q.Drafts), q.end())
+			decodes.Decode.Add(1+len(q.Drafts), q.end())
 		}
 	}
 	for len(s.items) < s.limits.MaxPrompts {
@@ -24,7 +26,7 @@ func (s *Scheduler) addNewcomers() bool {
 		}
 		q := s.admit(next)
 		if n := q.left(); !q.restoring && s.reserve(q, n) == nil {
-			s.load.addPrompt(n, q.end(), s.limits.Threshold)
+			s.load.AddPrompt(n, q.end(), s.limits.Threshold)
 			s.addItem(q, n, false)
 		}
 	}
@@ -33,7 +35,7 @@ func (s *Scheduler) addNewcomers() bool {
 }
 
 // comesApart reports whether a waiting sequence is added to a batch without the decodes of others.
-func (s *Scheduler) comesApart(q *Sequence, decodes *load) bool {
+func (s *Scheduler) comesApart(q *Sequence, decodes *cost.Work) bool {
 	if q.tenant().running > 0 || q.Preempted > 0 || q.Logits > 1 || q.Record != (Span{}) || q.Replay != (Span{}) {
 		return false
 	}
@@ -42,11 +44,11 @@ func (s *Scheduler) comesApart(q *Sequence, decodes *load) bool {
 	if err != nil {
 		return false
 	}
-	l := s.load
-	l.addPrompt(len(q.Tokens)-match.Tokens, match.Tokens, s.limits.Threshold)
-	if int(l.prompts()) > s.limits.BatchTokens || !s.cost.trusts(&l) {
+	w := s.load.Work
+	w.AddPrompt(len(q.Tokens)-match.Tokens, match.Tokens, s.limits.Threshold)
+	if int(w.Prompts()) > s.limits.BatchTokens || !s.cost.Trusts(&w, SmallestChunk) {
 		return false
 	}
-	alone, others := s.cost.of(&l), s.cost.decoding(decodes)
-	return alone <= others && (s.limits.MaxStall <= 0 || alone+others <= s.stallLimit(decodes)/s.cost.late)
+	alone, others := s.cost.Predict(&w), s.cost.Decoding(decodes)
+	return alone <= others && (s.limits.MaxStall <= 0 || alone+others <= s.stallLimit(decodes)/s.cost.Late())
 }

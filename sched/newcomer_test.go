@@ -11,7 +11,7 @@ func beside(t *testing.T, l Limits) *fake {
 	l.BatchTokens, l.MaxRunning = 64, 40
 	f := newTestFake(t, 1000, 4, l)
 	flood(t, f, "a", "flood", 30, 200)
-	for f.sched.Waiting() > 0 || f.sched.load.prompts() > 0 {
+	for f.sched.Waiting() > 0 || f.sched.load.Prompts() > 0 {
 		step(t, f)
 	}
 	return f

@@ -27,6 +27,7 @@ import (
 	"slices"
 	"time"
 
+	"sparrow/cost"
 	"sparrow/kv"
 )
 
@@ -69,7 +70,7 @@ type Scheduler struct {
 	unknown  [1]int32    // Tokens of an item whose token is not known
 	prompts  []*Sequence // computed in this batch
 	load     load        // of this batch, until the next is formed
-	cost     cost
+	cost     cost.Model
 	stall    time.Duration // Stall
 	waited   time.Duration // Waited
 	oldest   []*Sequence   // memory for those that run
@@ -92,7 +93,7 @@ func New(pools []*kv.Pool, l Limits) (*Scheduler, error) {
 		return nil, fmt.Errorf("%w: %+v over %d pools, want at least one of each", ErrLimits, l, len(pools))
 	}
 	l.MaxRunning = min(l.MaxRunning, l.BatchTokens)
-	return &Scheduler{pools: pools, limits: l, cost: newCost(),
+	return &Scheduler{pools: pools, limits: l, cost: cost.NewModel(),
 		capacity: pools[0].Stats().Pages * pools[0].Tag().PageTokens}, nil
 }
 

@@ -86,7 +86,7 @@ func (s *Scheduler) addAll() {
 		n = s.reserveChunk(q, s.room.most(q, q.end(), n), s.prompts[i+1:])
 		if n > 0 {
 			budget, logits = budget-n, logits-promptLogits(q, n)
-			s.load.addPrompt(n, q.end(), s.limits.Threshold)
+			s.load.AddPrompt(n, q.end(), s.limits.Threshold)
 			s.addItem(q, n, false)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sort"
 	"time"
+
+	"sparrow/cost"
 )
 
 // While sequences decode, prompts may not hold them up for longer than Limits.MaxStall: a batch takes as many tokens
@@ -19,9 +21,10 @@ func (s *Scheduler) promptTokens(left, logits int) int {
 	if s.limits.MaxStall <= 0 || len(s.items) == 0 || len(s.prompts) == 0 {
 		return left
 	}
-	limit := (s.stallLimit(&s.load) - s.waited.Seconds()) / s.cost.late
+	limit := (s.stallLimit(&s.load.Work) - s.waited.Seconds()) / s.cost.Late()
 	n := s.tokensWithin(limit, left, logits)
-	if l := s.withPrompts(n, logits); s.limits.Divides && (n < min(left, s.promptsLeft()) || s.cost.of(&l) > limit) {
+	w := s.withPrompts(n, logits)
+	if s.limits.Divides && (n < min(left, s.promptsLeft()) || s.cost.Predict(&w) > limit) {
 		s.leaveDecodesOut()
 		return s.tokensWithin(s.limits.MaxStall.Seconds(), s.limits.BatchTokens, logits)
 	}
@@ -35,7 +38,7 @@ func (s *Scheduler) Waited(d time.Duration) { s.waited = d }
 // countDecodes adds the items of sequences that decode to the load.
 func (s *Scheduler) countDecodes() {
 	for i := range s.items {
-		s.load.decode.add(len(s.items[i].Tokens), s.items[i].Cached)
+		s.load.Decode.Add(len(s.items[i].Tokens), s.items[i].Cached)
 	}
 }
 
@@ -43,8 +46,8 @@ func (s *Scheduler) countDecodes() {
 func (s *Scheduler) tokensWithin(limit float64, most, logits int) int {
 	least := s.leastTokens(most)
 	return least + sort.Search(most-least, func(i int) bool {
-		l := s.withPrompts(least+i+1, logits)
-		return !s.cost.trusts(&l) || s.cost.of(&l) > limit
+		w := s.withPrompts(least+i+1, logits)
+		return !s.cost.Trusts(&w, SmallestChunk) || s.cost.Predict(&w) > limit
 	})
 }
 
@@ -96,20 +99,20 @@ func (s *Scheduler) Decoding() bool { return slices.ContainsFunc(s.running, (*Se
 
 // stallLimit is the longest time that a batch may take, in seconds: MaxStall, or half of it on top of the decodes where
 // these take long by themselves.
-func (s *Scheduler) stallLimit(l *load) float64 {
+func (s *Scheduler) stallLimit(w *cost.Work) float64 {
 	stall := s.limits.MaxStall.Seconds()
-	return max(stall, s.cost.decoding(l)+stall/2)
+	return max(stall, s.cost.Decoding(w)+stall/2)
 }
 
-// withPrompts is the batch's load with n tokens of its prompts.
-func (s *Scheduler) withPrompts(n, logits int) load {
-	l := s.load
+// withPrompts is the batch's work with n tokens of its prompts.
+func (s *Scheduler) withPrompts(n, logits int) cost.Work {
+	w := s.load.Work
 	for i, q := range s.prompts {
 		part := share(q, n, logits, len(s.prompts)-i)
 		n, logits = n-part, logits-promptLogits(q, part)
-		l.addPrompt(part, q.end(), s.limits.Threshold)
+		w.AddPrompt(part, q.end(), s.limits.Threshold)
 	}
-	return l
+	return w
 }
 
 // Load is what the latest batch computes, for Took.
@@ -117,6 +120,13 @@ func (s *Scheduler) Load() Load { return Load{s.load} }
 
 // Load is what a batch computes, as far as its time depends on it.
 type Load struct{ load load }
+
+type load struct {
+	cost.Work
+	smallest bool // prompts were cut to the smallest chunk
+	apart    bool // sequences that decode are left out
+	divided  bool // the same, and they may run meanwhile
+}
 
 // Divided reports whether sequences that decode may run while the batch is computed.
 func (l Load) Divided() bool { return l.load.divided }
@@ -128,9 +138,9 @@ func (l Load) Apart() bool { return l.load.apart }
 // tokens were out. Without it every batch is predicted by guesses.
 func (s *Scheduler) Took(of Load, d time.Duration) {
 	l := &of.load
-	s.cost.learn(l, d.Seconds())
-	if s.limits.MaxStall > 0 && l.smallest && s.cost.measured >= enoughMeasured {
-		if t := s.cost.of(l); t > s.stallLimit(l) {
+	s.cost.Observe(&l.Work, d.Seconds())
+	if s.limits.MaxStall > 0 && l.smallest && s.cost.Prompts() >= enoughMeasured {
+		if t := s.cost.Predict(&l.Work); t > s.stallLimit(&l.Work) {
 			s.stall = max(s.stall, time.Duration(t*float64(time.Second)))
 		}
 	}

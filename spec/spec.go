@@ -3,8 +3,8 @@ package spec
 // Controller is what all requests of an engine share. One goroutine uses it and its requests.
 type Controller struct {
 	setting      Setting
-	forward      line                   // cost of a forward pass by its rows
-	draft        line                   // cost of a draft pass by its rows
+	forward      pass                   // cost of a forward pass by its rows
+	draft        pass                   // cost of a draft pass by its rows
 	right, tried [MaxDrafts + 1]float64 // by place in the chain, from 1; decayed
 }
 
@@ -67,7 +67,7 @@ func (r *Request) Depth(sequences int) int {
 		return r.exactly
 	}
 	c := r.shared
-	if !c.forward.known() || !c.draft.known() {
+	if !c.forward.known || !c.draft.known {
 		return 1
 	}
 	best, most := 0, minGain*c.rate(r, 0, sequences)
@@ -94,7 +94,7 @@ func (r *Request) Adapts() bool { return r.shared != nil && r.exactly == 0 }
 // its sequences have equally many rows: as many as give all of them together the most tokens per second, at least 1.
 func (c *Controller) Together(list []*Request) int {
 	best, most := 1, 0.0
-	if !c.forward.known() || !c.draft.known() {
+	if !c.forward.known || !c.draft.known {
 		return best
 	}
 	for n := 1; n <= c.setting.Drafts(); n++ {

@@ -169,24 +169,20 @@ func TestCostsStaySane(t *testing.T) {
 		{{1, 5}, {2, 1}, {3, 0.1}}, {{1, 1}, {1, 1}, {1, 1}}, {{1, 1e-9}, {64, 1e-9}},
 		{{1, 0}, {0, 1}, {-3, 1}, {2, 1}}, {{1, 1}, {1, 1}, {1, 1}, {1, 1e6}, {2, 1}},
 	} {
-		var l line
+		var p pass
 		for _, v := range list {
-			l.add(int(v[0]), v[1])
+			p.add(int(v[0]), v[1])
 		}
-		if !l.known() {
-			t.Errorf("%v: nothing is known", list)
-			continue
-		}
-		fixed, each := l.fit()
-		if fixed < 0 || each <= 0 || math.IsNaN(fixed+each) || math.IsInf(fixed+each, 0) {
-			t.Errorf("%v: %v + %v a row", list, fixed, each)
+		one, two := p.at(1, 1), p.at(2, 1)
+		if !p.known || !(one > 0) || !(two > one) || math.IsInf(two, 0) {
+			t.Errorf("%v: known %v, a row takes %v, two %v", list, p.known, one, two)
 		}
 	}
-	var l line
+	var p pass
 	for i := range 200 {
-		l.add(1+i%5, 2+0.5*float64(1+i%5))
+		p.add(1+i%5, 2+0.5*float64(1+i%5))
 	}
-	if fixed, each := l.fit(); math.Abs(fixed-2) > 1e-6 || math.Abs(each-0.5) > 1e-6 {
+	if fixed, each := p.fit.Each(0), p.fit.Each(1); math.Abs(fixed-2) > 1e-6 || math.Abs(each-0.5) > 1e-6 {
 		t.Errorf("an exact line is fitted as %v + %v a row", fixed, each)
 	}
 }

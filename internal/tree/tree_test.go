@@ -48,7 +48,7 @@ var order = []string{
 	"plan/explain",
 	"plan/public",
 	"plan",
-	"plan/cost",
+	"cost",
 	"kv record",
 	"kv/event",
 	"kv/event/zmtp",

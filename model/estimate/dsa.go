@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"math"
 
+	"sparrow/cost"
 	"sparrow/layout"
 	"sparrow/model/config"
 	"sparrow/plan"
-	"sparrow/plan/cost"
 )
 
 // dsaStep is a step of DeepSeek-V3.2 or GLM-5.

@@ -2,7 +2,7 @@
 // where a model fits on a machine with one.
 //
 // A config, a planned batch and a machine flow in; times with their formulas flow out. They come from times of kernels
-// that were measured on one H200 and its host (plan/cost) and from stated speeds of links between GPUs. Nothing runs.
+// that were measured on one H200 and its host (cost) and from stated speeds of links between GPUs. Nothing runs.
 package estimate
 
 import (

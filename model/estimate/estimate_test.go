@@ -7,11 +7,11 @@ import (
 	"strings"
 	"testing"
 
+	"sparrow/cost"
 	"sparrow/model/config"
 	"sparrow/model/dsa"
 	"sparrow/model/synth"
 	"sparrow/plan"
-	"sparrow/plan/cost"
 )
 
 // of estimates a batch of a preset on H200s that share attention by heads.

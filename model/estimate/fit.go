@@ -6,6 +6,7 @@ import (
 	"io"
 	"text/tabwriter"
 
+	"sparrow/cost"
 	"sparrow/internal/unit"
 	"sparrow/kv"
 	"sparrow/layout"
@@ -15,7 +16,6 @@ import (
 	"sparrow/model/usage"
 	"sparrow/model/v4"
 	"sparrow/plan"
-	"sparrow/plan/cost"
 )
 
 // Question is a model and the machine that it is to run on.

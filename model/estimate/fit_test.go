@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"sparrow/cost"
 	"sparrow/kernel/cuda"
 	"sparrow/kernel/cuda/op"
 	"sparrow/model"
@@ -16,7 +17,6 @@ import (
 	"sparrow/model/synth"
 	"sparrow/model/usage"
 	"sparrow/plan"
-	"sparrow/plan/cost"
 	"sparrow/step"
 )
 

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"sparrow/plan/cost"
+	"sparrow/cost"
 )
 
 // Machine is GPUs of one kind and the host that they are in.

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"math"
 
+	"sparrow/cost"
 	"sparrow/model/config"
 	"sparrow/model/placement"
 	"sparrow/plan"
-	"sparrow/plan/cost"
 )
 
 // parts is an estimate in progress: the batch, and what stages of every family share.

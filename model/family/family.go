@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"sparrow/cost"
 	"sparrow/kernel"
 	"sparrow/kernel/group"
 	"sparrow/kernel/offload"
@@ -19,7 +20,6 @@ import (
 	"sparrow/model/shard"
 	"sparrow/model/v4"
 	"sparrow/plan"
-	"sparrow/plan/cost"
 	"sparrow/weight"
 	"sparrow/weight/gguf"
 )

@@ -7,9 +7,9 @@ import (
 	"math"
 	"slices"
 
+	"sparrow/cost"
 	"sparrow/internal/unit"
 	"sparrow/model/usage"
-	"sparrow/plan/cost"
 )
 
 // ErrNoRoom is wrapped when the experts of a model fit no split of the memories.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"sparrow/cost"
 	"sparrow/model/usage"
-	"sparrow/plan/cost"
 )
 
 const gib = 1 << 30

@@ -1,7 +1,3 @@
-// Package cost is the table of measured figures: what plans compare, and what estimates and placements of experts are
-// computed from. docs/benchmarks.md and docs/benchmarks-h200.md hold the tables with their commands. Times are
-// microseconds and rates are bytes or operations in a microsecond, unless a comment says otherwise; one microsecond's
-// megabyte is a terabyte a second.
 package cost
 
 // Contest is the times of two ways to compute the same, at one size.

@@ -1,0 +1,60 @@
+package cost
+
+// Features are what a Fit multiplies with its weights, such as 1, rows and keys; those that are not used are 0.
+type Features [4]float64
+
+// Fit is a linear model of time whose weights are not negative: least squares of relative errors, in which older
+// measurements count less. A weak pull to the previous weights keeps those that no measurement is about.
+type Fit struct {
+	guess  Features // seconds of each feature before anything is observed
+	keep   float64  // weight of an older measurement relative to the next; 1 forgets nothing
+	weight Features // in units of the guess, 1 at the beginning
+	a      [len(Features{})]Features
+	b      Features // a * weight = b: sums of products of features, and of features and times
+}
+
+// NewFit is a fit that predicts by guesses, none of them 0 for a feature that is used, until it has observed something.
+func NewFit(keep float64, guess Features) Fit {
+	return Fit{guess: guess, keep: keep, weight: Features{1, 1, 1, 1}}
+}
+
+// pull is what the previous weights count, relative to a measurement.
+const pull = 1e-3
+
+// Predict is the time of features in seconds.
+func (f *Fit) Predict(x Features) (seconds float64) {
+	for i := range x {
+		seconds += f.Each(i) * x[i]
+	}
+	return seconds
+}
+
+// Each is the seconds that feature i is found to take.
+func (f *Fit) Each(i int) float64 { return f.weight[i] * f.guess[i] }
+
+// Observe takes the measured seconds of features; the error of a prediction counts relative to scale, which is the
+// time of all that ran where these features are a part of it.
+func (f *Fit) Observe(x Features, seconds, scale float64) {
+	for i := range x {
+		x[i] *= f.guess[i] / scale
+	}
+	for i := range x {
+		f.b[i] = f.keep*f.b[i] + x[i]*seconds/scale
+		for j := range x {
+			f.a[i][j] = f.keep*f.a[i][j] + x[i]*x[j]
+		}
+	}
+	previous := f.weight
+	const sweeps = 16 // of coordinate descent
+	for range sweeps {
+		for i := range x {
+			rest := f.b[i] + pull*previous[i]
+			for j := range x {
+				if j != i {
+					rest -= f.a[i][j] * f.weight[j]
+				}
+			}
+			f.weight[i] = max(rest/(f.a[i][i]+pull), 0)
+		}
+	}
+}

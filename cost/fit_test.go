@@ -1,0 +1,55 @@
+package cost
+
+import (
+	"math"
+	"testing"
+)
+
+// A fit finds the costs that made the times, forgets what no longer holds, and keeps what no measurement is about.
+func TestFitFollowsTheMachine(t *testing.T) {
+	f := NewFit(0.9, Features{1e-3, 1e-3, 7})
+	observe := func(fixed, each float64) {
+		for i := range 100 {
+			rows := float64(1 + i%8)
+			seconds := fixed + each*rows
+			f.Observe(Features{1, rows}, seconds, seconds)
+		}
+	}
+	for _, c := range [][2]float64{{2e-3, 5e-4}, {2e-2, 1e-4}, {0, 3e-3}} {
+		observe(c[0], c[1])
+		if a, b := f.Each(0), f.Each(1); math.Abs(a-c[0]) > 1e-4 || math.Abs(b-c[1]) > 1e-5 || f.Each(2) != 7 {
+			t.Errorf("%v and %v a row, %v of what was never measured; want %v and 7", a, b, f.Each(2), c)
+		}
+	}
+	// Rows that seem to take less than nothing take nothing.
+	for i := range 100 {
+		rows := float64(1 + i%8)
+		f.Observe(Features{1, rows}, 1e-2-5e-4*rows, 1e-2)
+	}
+	if each := f.Each(1); each != 0 {
+		t.Errorf("a row takes %v", each)
+	}
+}
+
+// Batches without prompts, however many, do not change what prompts add.
+func TestDecodesDoNotForgetPrompts(t *testing.T) {
+	m := NewModel()
+	var decode, mixed Work
+	decode.Decode.Add(8, 100)
+	mixed.Decode = decode.Decode
+	mixed.AddPrompt(256, 0, 128)
+	for range 50 {
+		m.Observe(&decode, 0.01)
+		m.Observe(&mixed, 0.2)
+	}
+	before := m.Predict(&mixed)
+	for range 1000 {
+		m.Observe(&decode, 0.01)
+	}
+	if after := m.Predict(&mixed); math.Abs(before-0.2) > 0.01 || math.Abs(after-before) > 0.01 {
+		t.Errorf("a batch of 0.2 s is predicted at %v, after many decodes at %v", before, after)
+	}
+	if m.Prompts() != 50 || !m.Trusts(&mixed, 0) || mixed.Near.N != 128 || mixed.Far.N != 128 {
+		t.Errorf("%d batches, %+v", m.Prompts(), mixed)
+	}
+}

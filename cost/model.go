@@ -1,0 +1,151 @@
+package cost
+
+// Rows are rows of one kind. A row takes the longer the more tokens it may see.
+type Rows struct {
+	N    float64
+	Seen float64 // sum over rows of the tokens that each may see, in thousands
+}
+
+// Add adds n rows of a sequence behind cached tokens.
+func (r *Rows) Add(n, cached int) {
+	r.N += float64(n)
+	r.Seen += float64(n) * (float64(cached) + float64(n)/2) / 1000
+}
+
+func (r *Rows) features() Features { return Features{1, r.N, r.Seen} }
+
+// Work is what a batch computes, as far as its time depends on it.
+type Work struct {
+	Decode    Rows // sequences that decode, drafts included
+	Near, Far Rows // prompts before and behind the dense threshold
+}
+
+// AddPrompt adds n tokens of a prompt behind cached ones.
+func (w *Work) AddPrompt(n, cached, threshold int) {
+	near := min(max(threshold-cached, 0), n)
+	w.Near.Add(near, cached)
+	w.Far.Add(n-near, cached+near)
+}
+
+// Prompts is how many rows belong to prompts.
+func (w *Work) Prompts() float64 { return w.Near.N + w.Far.N }
+
+// Model predicts the seconds of a batch from batches that were observed. What decodes take and what prompts add, near
+// and far, are fits of their own: thousands of batches without prompts do not make it forget what prompts take, nor
+// short prompts what long ones take.
+type Model struct {
+	decode, near, far Fit
+	prompts           int     // batches with prompts that were observed
+	nearRows, farRows float64 // of prompts that one of the latest of them had
+	most              float64 // rows of an observed batch without prompts
+	late              float64
+}
+
+// NewModel is a model that begins with guesses, in seconds: of a batch, a row, and a thousand tokens that a row sees.
+// They are above what small models take. Where a model takes more, the first batches correct them.
+func NewModel() Model {
+	return Model{
+		decode: NewFit(0.98, Features{1e-3, 1e-3, 1e-4}),
+		near:   NewFit(0.9, Features{1e-3, 2e-3, 2e-4}),
+		far:    NewFit(0.9, Features{1e-3, 2e-3, 2e-4}),
+		late:   firstLate,
+	}
+}
+
+// Predict is the time of a batch.
+func (m *Model) Predict(w *Work) float64 {
+	return m.Decoding(w) + added(&m.near, &w.Near) + added(&m.far, &w.Far)
+}
+
+// Decoding is the time of a batch's decodes alone.
+func (m *Model) Decoding(w *Work) float64 { return m.decode.Predict(w.Decode.features()) }
+
+// added is the time that prompts add to a batch.
+func added(f *Fit, r *Rows) float64 {
+	if r.N == 0 {
+		return 0
+	}
+	return f.Predict(r.features())
+}
+
+// Prompts is the number of batches with prompts that were observed.
+func (m *Model) Prompts() int { return m.prompts }
+
+// Late is what nearly all batches with prompts take at most, relative to the prediction.
+func (m *Model) Late() float64 { return m.late }
+
+// Predictions hold for batches of about as many rows of prompts as were observed: at most beyond times as many. Such a
+// number is forgotten by the part fade with every batch.
+const beyond, fade = 1.5, 0.1
+
+// Trusts reports whether a batch is like those that were observed, or has at most least rows of prompts of each kind.
+func (m *Model) Trusts(w *Work, least float64) bool {
+	return w.Near.N <= max(beyond*m.nearRows, least) && w.Far.N <= max(beyond*m.farRows, least)
+}
+
+// Outlier bounds what one measurement may say, as a multiple of what was predicted: the machine may have done something
+// else. A change that lasts is learned from a few measurements.
+const Outlier = 3
+
+// Observe takes the measured seconds of a batch.
+func (m *Model) Observe(w *Work, seconds float64) {
+	if seconds <= 0 {
+		return
+	}
+	predicted := m.Predict(w)
+	ratio := seconds / predicted
+	seconds = min(seconds, Outlier*predicted)
+	if w.Prompts() == 0 {
+		m.most = max(m.most, w.Decode.N)
+		m.decode.Observe(w.Decode.features(), seconds, seconds)
+		return
+	}
+	if m.prompts++; w.Decode.N > 0 {
+		m.note(ratio)
+	}
+	if w.Decode.N > 0 && m.Decoding(w) > seconds {
+		// The decodes alone were thought to take longer than all of it: there was no batch without prompts yet.
+		m.decode.Observe(w.Decode.features(), seconds, seconds)
+	}
+	m.nearRows, m.farRows = max(w.Near.N, m.nearRows*(1-fade)), max(w.Far.N, m.farRows*(1-fade))
+	// Where prompts are near and far, each has the share of the time that was predicted.
+	rest := max(seconds-m.knownDecoding(w), 0)
+	near, far := added(&m.near, &w.Near), added(&m.far, &w.Far)
+	if near > 0 {
+		m.near.Observe(w.Near.features(), rest*near/(near+far), seconds)
+	}
+	if far > 0 {
+		m.far.Observe(w.Far.features(), rest*far/(near+far), seconds)
+	}
+}
+
+// knownDecoding is Decoding as far as it was observed: what is only guessed is left to the prompts, so that they are
+// rather thought too slow than too fast.
+func (m *Model) knownDecoding(w *Work) float64 {
+	if m.most == 0 {
+		return 0
+	}
+	known := *w
+	if rows := w.Decode.N; rows > m.most {
+		known.Decode = Rows{m.most, w.Decode.Seen * m.most / rows}
+	}
+	return m.Decoding(&known)
+}
+
+// late is learned as the time, relative to the prediction, that one of lateShare batches exceeds: it moves up by a
+// tenth with each of those, and down by so little with the others that these cancel. A single delay moves it as much as
+// any other late batch: no margin is wide enough for what the machine does once in a hundred batches.
+const (
+	firstLate, leastLate, mostLate = 1.25, 1.1, 2.0
+	lateShare, lateStep            = 0.03, 0.1
+)
+
+// note takes the ratio of a measured to a predicted time.
+func (m *Model) note(ratio float64) {
+	if ratio > m.late {
+		m.late *= 1 + lateStep*(1-lateShare)
+	} else {
+		m.late *= 1 - lateStep*lateShare
+	}
+	m.late = min(max(m.late, leastLate), mostLate)
+}
