@@ -138,7 +138,7 @@ func (p *PlacedExperts) choose(src *family.Source, dev kernel.Device, q ExpertRe
 		return err
 	}
 	ask := placement.Ask{Layers: src.LayerExperts(), Chosen: src.ChosenExperts(), Format: src.ExpertFormat(),
-		Host: p.Host.Memory(), CPU: cost.Xeon16(), Bus: cost.PCIe5(), GPU: cost.H200(), Chunk: q.Chunk,
+		Host: p.Host.Memory(), Machine: cost.H200(), Chunk: q.Chunk,
 		Usage: q.Usage, OneMethod: q.Deterministic, Rows: q.Rows}
 	ask.CPU.Cores = hostWorkers(q.Workers)
 	if !q.Drafts {

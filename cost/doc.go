@@ -3,7 +3,8 @@
 // A Fit is the only regression. It observes features with their time and predicts the time of others. A Model has fits
 // of the batches of an engine: it observes what a batch computed (Work) and how long that took, and predicts what
 // another batch would take. sched bounds batches with it, spec fits passes of target and drafting layer, and sim/fleet
-// fits the costs of real servers.
+// fits the costs of real servers. Choices between ways with different bits never depend on what is learned;
+// docs/plan.md lists all choices by time.
 //
 // The table has figures that were measured before, each for a named machine: times that plans compare (Choices), rates
 // that estimates of steps and placements of experts are computed from (GPU, Host, Bus, Link). docs/benchmarks.md and

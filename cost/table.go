@@ -35,20 +35,30 @@ type Decode struct {
 // DecodeHeads is the heads of those rows.
 const DecodeHeads = 128
 
-// h200Decodes are those of an H200.
-var h200Decodes = []Decode{{1, 75.5, 14.6, 21.1}, {4, 76.4, 19.7, 22.3}, {8, 76.7, 24.2, 25.5}, {16, 77.4, 36.2, 32.3},
-	{32, 78.2, 62.9, 54.9}, {48, 79.7, 96.8, 85.5}, {64, 81.9, 117.1, 100.7}, {96, 155.3, 180.6, 154.5},
-	{128, 155.4, 235.3, 201.6}}
+// Machine is what was measured on one machine.
+type Machine struct {
+	Choices
+	GPU  GPU
+	Link Link // between GPUs
+	Bus  Bus  // of each GPU
+	CPU  Host // beside them
+}
 
-// H200Choices are those of an H200.
-func H200Choices() Choices {
+// H200 is a machine with H200s and a host of 16 cores; a CPU that computes alone is in XeonChoices.
+func H200() Machine {
+	return Machine{Choices: h200Choices(), GPU: h200(), Link: nvlink(), Bus: pcie5(), CPU: xeon16()}
+}
+
+func h200Choices() Choices {
 	return Choices{
 		Device: "an H200",
 		Prompts: []Contest{{128, 0.0401, 0.0628}, {256, 0.0534, 0.108}, {512, 0.0919, 0.238}, {1024, 0.2, 0.604},
 			{2048, 0.491, 1.72}},
 		V4:     []Contest{{512, 0.0491, 0.0602}, {4096, 0.478, 0.696}, {13312, 1.64, 2.39}, {30720, 3.87, 5.64}},
 		Verify: Contest{4, 0.235, 0.552}, Verified: "an H200, 8 rows of each of 64 requests",
-		Decodes: h200Decodes,
+		Decodes: []Decode{{1, 75.5, 14.6, 21.1}, {4, 76.4, 19.7, 22.3}, {8, 76.7, 24.2, 25.5}, {16, 77.4, 36.2, 32.3},
+			{32, 78.2, 62.9, 54.9}, {48, 79.7, 96.8, 85.5}, {64, 81.9, 117.1, 100.7}, {96, 155.3, 180.6, 154.5},
+			{128, 155.4, 235.3, 201.6}},
 	}
 }
 
@@ -75,10 +85,8 @@ type GPU struct {
 	// Experts of e2m1 ("DeepSeek-V4-Flash at full size"): bytes of few rows, operations of many.
 	NarrowExperts, NarrowExpertOps float64
 	Choose, ChooseRow              float64 // choice, sort and launches, and a row's part of it
-	// Decodes are attention of decodes, ascending, as those of Choices.
-	Decodes  []Decode
-	Prompt   float64 // sparse attention of a prompt's row with 128 heads, gathered rows included
-	DenseOps float64 // dense attention
+	Prompt                         float64 // sparse attention of a prompt's row with 128 heads, gathered rows included
+	DenseOps                       float64 // dense attention
 	// Attention of DeepSeek-V4 with 64 heads over 128 keys and 512: of decodes, a part that all rows share and a
 	// row's, and of a prompt's row.
 	V4First, V4Row, V4Prompt float64
@@ -93,14 +101,14 @@ type GPU struct {
 	Step          float64 // of a step, outside layers
 }
 
-// H200 is one H200.
-func H200() GPU {
+// h200 is one H200.
+func h200() GPU {
 	return GPU{
 		Name: "H200", MemoryBytes: 139 << 30,
 		Launch: 1.8, Weights: 4.0e6, FP8: 1.1e9, BF16: 0.65e9, Rows64: 0.12,
 		Experts: 4.45e6, ExpertOps: 1.0e9, WideExpertOps: 0.73e9, NarrowExperts: 1.3e6,
 		NarrowExpertOps: 0.298e9, Choose: 14, ChooseRow: 0.02,
-		Decodes: h200Decodes, Prompt: 0.92, DenseOps: 0.42e9, V4First: 8.2, V4Row: 0.22, V4Prompt: 0.119,
+		Prompt: 0.92, DenseOps: 0.42e9, V4First: 8.2, V4Row: 0.22, V4Prompt: 0.119,
 		V4Launches: 67, V4Launch: 1.5,
 		Keys: 3.9e6, ScoreOps: 1.1e9, Pick: 5, Scores: 3.3e6,
 		Rest: 18, RestRow: 0.22, Step: 40,
@@ -113,8 +121,8 @@ type Link struct {
 	Wait float64 // of an all-reduce before its bytes count: two launches' worth of signals between GPUs
 }
 
-// NVLink is that of an HGX board with eight H200s: stated by its maker, not measured here.
-func NVLink() Link { return Link{Rate: 0.45e6, Wait: 8} }
+// nvlink is that of an HGX board with eight H200s: stated by its maker, not measured here.
+func nvlink() Link { return Link{Rate: 0.45e6, Wait: 8} }
 
 // Bus joins a GPU and its host.
 type Bus struct {
@@ -122,9 +130,9 @@ type Bus struct {
 	Wait float64 // of rows that go to the host's workers and come back, beside their bytes
 }
 
-// PCIe5 is that of an H200: docs/gpu.md, "Loading". The wait is that of a copy of up to 64 KB with its
+// pcie5 is that of an H200: docs/gpu.md, "Loading". The wait is that of a copy of up to 64 KB with its
 // synchronisation, 17 us, for each direction half.
-func PCIe5() Bus { return Bus{Rate: 54e3, Wait: 17} }
+func pcie5() Bus { return Bus{Rate: 54e3, Wait: 17} }
 
 // Format is how the values of experts are stored.
 type Format uint8
@@ -154,9 +162,9 @@ type Host struct {
 	Inside, Wait float64
 }
 
-// Xeon16 is 16 cores of an Intel Xeon with AMX, the host of an H200 (docs/benchmarks.md, "Many cores" and "Few rows").
+// xeon16 is 16 cores of an Intel Xeon with AMX, the host of an H200 (docs/benchmarks.md, "Many cores" and "Few rows").
 // Its memory is what was asked for.
-func Xeon16() Host {
+func xeon16() Host {
 	return Host{
 		Name: "16 cores of a Xeon with AMX", Cores: 16, Core: 18e3, Stream: 136e3, Dispatch: 4.8,
 		Inside: 0.675, Wait: 85,

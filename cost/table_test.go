@@ -27,7 +27,7 @@ func TestDocumentsHoldTheRates(t *testing.T) {
 
 // Few cores read less than memory gives, and more rows take longer.
 func TestHostRates(t *testing.T) {
-	h := Xeon16()
+	h := H200().CPU
 	if one := h.Rate(E2M1, 1); one != 136e3*0.59 {
 		t.Errorf("one row: %v", one)
 	}

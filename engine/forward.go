@@ -118,7 +118,7 @@ func (e *Engine) wait(f *flight) (rows logits, err error) {
 	took := e.took(f, f.launched)
 	e.notePass(took, err)
 	if err == nil {
-		e.tiers.notePrefill(rows.plan(), took)
+		e.tiers.noteBatch(took)
 	}
 	if err == nil && e.drafter != nil && decodesOnly(rows.plan()) {
 		e.drafter.control.ForwardPass(rows.plan().Rows, took.Seconds())

@@ -41,7 +41,6 @@ type tiers struct {
 	seeking   int       // fetches of sequences that wait
 	timer     *time.Timer
 	latest    time.Duration // what the latest batch took
-	cost      time.Duration // of computing a token of a prompt; 0 before any was computed
 	stats     TierStats
 }
 
@@ -351,7 +350,7 @@ func (t *tiers) advance() bool {
 // deadline is when a choice computes the rest of its prompt: where it has lost the time that it may lose against
 // computing all of it.
 func (t *tiers) deadline(c *choice) time.Time {
-	return c.restore.begun.Add(t.wait + time.Duration(c.restored.Tokens)*t.cost)
+	return c.restore.begun.Add(t.wait + t.computing(c))
 }
 
 // take fills the next page of a choice.
@@ -403,7 +402,7 @@ func (t *tiers) fill(c *choice, p *tier.Page, at int) error {
 // finish lets a choice go on with computing.
 func (t *tiers) finish(c *choice, why string) {
 	took := t.e.since(c.restore.begun)
-	if saved := time.Duration(c.restored.Tokens)*t.cost - took; saved > 0 {
+	if saved := t.computing(c) - took; saved > 0 {
 		t.stats.Saved += saved
 	} else {
 		t.stats.Lost -= saved
@@ -415,28 +414,17 @@ func (t *tiers) finish(c *choice, why string) {
 	t.release(c)
 }
 
-// notePrefill measures what computing a token of a prompt costs, from passes that mostly do that.
-func (t *tiers) notePrefill(p *plan.Plan, took time.Duration) {
-	if t == nil {
-		return
+// computing is the time that computing the restored tokens of a choice would take; 0 before any prompt was computed.
+func (t *tiers) computing(c *choice) time.Duration {
+	n := c.restored.Tokens
+	return t.e.sched.PromptTime(n, max(c.restore.next*t.e.pools[0].Tag().PageTokens-n, 0))
+}
+
+// noteBatch takes the time of a batch.
+func (t *tiers) noteBatch(took time.Duration) {
+	if t != nil {
+		t.latest = took
 	}
-	if t.latest = took; p.Rows < 16 {
-		return
-	}
-	prompt := 0
-	for i := range p.Segments {
-		if !p.Segments[i].Row.DecodeLike() {
-			prompt += p.Segments[i].Rows
-		}
-	}
-	if 2*prompt < p.Rows {
-		return
-	}
-	each := took / time.Duration(p.Rows)
-	if t.cost == 0 {
-		t.cost = each
-	}
-	t.cost += (each - t.cost) / 8
 }
 
 // close ends everything that the tiers have under way.

@@ -12,7 +12,7 @@ type costs struct{ cost.Choices }
 // costs are those of hardware that our kernels run on.
 func (h *Hardware) costs() costs {
 	if h.Arch == SM90 {
-		return costs{cost.H200Choices()}
+		return costs{cost.H200().Choices}
 	}
 	c := cost.XeonChoices()
 	if h.NoTiles {

@@ -146,6 +146,15 @@ func (s *Scheduler) Took(of Load, d time.Duration) {
 	}
 }
 
+// PromptTime predicts the time of computing n tokens of a prompt behind cached ones, 0 before any prompt was measured.
+func (s *Scheduler) PromptTime(n, cached int) time.Duration {
+	var w cost.Work
+	if w.AddPrompt(n, cached, s.limits.Threshold); n == 0 || s.cost.Prompts() == 0 {
+		return 0
+	}
+	return time.Duration(s.cost.Predict(&w) * float64(time.Second))
+}
+
 // enoughMeasured is how many batches with prompts are measured before Stall says anything.
 const enoughMeasured = 8
 

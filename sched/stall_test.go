@@ -249,3 +249,27 @@ func TestChunksFollowTheMachine(t *testing.T) {
 		t.Errorf("on a machine that takes 5 ms for a token, a chunk of %d tokens", n)
 	}
 }
+
+// The time of a prompt is known once prompts were computed, and grows with what its tokens see.
+func TestPromptTime(t *testing.T) {
+	m := machine{"", func(d, dc, p, pc float64) float64 { return 1e-3 + 2e-4*d + 5e-4*p + 1e-4*pc }, 0,
+		100 * time.Millisecond, 512, 0}
+	g := newRig(t, &m, m.stall, false)
+	if d := g.s.PromptTime(1000, 0); d != 0 {
+		t.Errorf("%v before anything was computed", d)
+	}
+	for i := range 20 {
+		g.add(t, "prompt", 100+450*i)
+		for g.s.Running()+g.s.Waiting() > 0 {
+			g.step(t)
+		}
+	}
+	for _, c := range []struct {
+		tokens, cached int
+		want           float64
+	}{{0, 5000, 0}, {400, 0, 0.2}, {400, 4000, 0.36}, {4000, 4000, 4.4}} {
+		if got := g.s.PromptTime(c.tokens, c.cached).Seconds(); math.Abs(got-c.want) > 0.15*c.want {
+			t.Errorf("%d tokens behind %d: %.3f s, want %.3f", c.tokens, c.cached, got, c.want)
+		}
+	}
+}

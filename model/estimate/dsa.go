@@ -22,7 +22,7 @@ func (s *dsaStep) run() {
 }
 
 func (s *dsaStep) layer(l int) {
-	a, c, x := s.c.Attention, s.c, &s.x
+	a, c, x := s.c.Attention, s.c, s.x
 	h := float64(c.Hidden)
 	nope, rope, v, latent := float64(a.Nope), float64(a.Rope), float64(a.V), float64(a.Latent)
 	index := 0.0
@@ -45,7 +45,7 @@ func (s *dsaStep) layer(l int) {
 		s.add("attention", s.product(n, s.heads*latent, nope, 2)+s.product(n, s.heads*v, latent, 2), attention)
 	}
 	if s.decodes > 0 {
-		s.add("attention", decoded(x.Decodes, s.cfg.SplitKeys, s.decodes*units*64/cost.DecodeHeads), attention)
+		s.add("attention", decoded(s.on.Decodes, s.cfg.SplitKeys, s.decodes*units*64/cost.DecodeHeads), attention)
 	}
 	s.add("attention", s.sparse*units/2*x.Prompt, attention)
 	if s.denseRows > 0 {

@@ -123,8 +123,8 @@ func (q *Question) Fit() (*Fit, error) {
 		layers[l] = e.layers[l] / m.GPUs
 	}
 	ask := placement.Ask{Layers: layers, Chosen: int(e.chosen), Ranks: m.GPUs, Bytes: each, Format: q.Format,
-		Host: max(m.Host.MemoryBytes-hostBytes, 0) / int64(m.GPUs), CPU: m.Host, Bus: m.Bus, Chunk: Chunk,
-		Usage: q.Usage, Unused: q.Model.Common().NextN, Rows: Sequences, GPU: m.GPU}
+		Host: max(m.CPU.MemoryBytes-hostBytes, 0) / int64(m.GPUs), Machine: m.Machine, Chunk: Chunk,
+		Usage: q.Usage, Unused: q.Model.Common().NextN, Rows: Sequences}
 	ask.Device = memory
 	for _, p := range parts {
 		ask.Device -= p.Bytes
@@ -146,7 +146,7 @@ func (q *Question) Fit() (*Fit, error) {
 	}
 	onHost := choice.Experts - choice.Resident
 	parts = append(parts, Part{"experts", choice.DeviceBytes, fmt.Sprintf("%d of %d", choice.Resident, choice.Experts)})
-	f := &Fit{Model: q.Name, Machine: q.Asked, GPUs: m.GPUs, Memory: [2]int64{memory, m.Host.MemoryBytes},
+	f := &Fit{Model: q.Name, Machine: q.Asked, GPUs: m.GPUs, Memory: [2]int64{memory, m.CPU.MemoryBytes},
 		Experts: choice, Device: parts, Host: []Part{
 			{"experts", choice.HostBytes * int64(m.GPUs), fmt.Sprint(onHost * m.GPUs)},
 			{"system and process", hostBytes, "assumed"}}}

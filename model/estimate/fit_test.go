@@ -209,13 +209,13 @@ func TestWhatIsMissing(t *testing.T) {
 
 func TestParseMachine(t *testing.T) {
 	m, err := ParseMachine("4xH200, 512G, cores=32, stream=300G, bus=60G, read=2T, memory=80G")
-	if err != nil || m.GPUs != 4 || m.Host.MemoryBytes != 512<<30 || m.Host.Cores != 32 || m.Host.Stream != 300e3 ||
+	if err != nil || m.GPUs != 4 || m.CPU.MemoryBytes != 512<<30 || m.CPU.Cores != 32 || m.CPU.Stream != 300e3 ||
 		m.Bus.Rate != 60e3 || m.GPU.Weights != 2e6 || m.GPU.MemoryBytes != 80<<30 ||
-		m.GPU.Experts != cost.H200().Experts/2 {
+		m.GPU.Experts != cost.H200().GPU.Experts/2 {
 		t.Errorf("%+v, %v", m, err)
 	}
-	if m, err := ParseMachine("h200,1.5T"); err != nil || m.Host.MemoryBytes != 1500*(1<<30) {
-		t.Errorf("%+v, %v", m.Host, err)
+	if m, err := ParseMachine("h200,1.5T"); err != nil || m.CPU.MemoryBytes != 1500*(1<<30) {
+		t.Errorf("%+v, %v", m.CPU, err)
 	}
 	for text, want := range map[string]string{
 		"": `no GPU "" is known`, "b200,128G": `no GPU "b200"`, "0xh200": "number of GPUs", "99xh200": "number of GPUs",

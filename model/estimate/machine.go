@@ -11,15 +11,12 @@ import (
 // Machine is GPUs of one kind and the host that they are in.
 type Machine struct {
 	GPUs int
-	GPU  cost.GPU
-	Link cost.Link // between GPUs
-	Bus  cost.Bus  // of each GPU
-	Host cost.Host
+	cost.Machine
 }
 
 // H200s is that many H200s with a host as measured, without memory for experts.
 func H200s(gpus int) Machine {
-	return Machine{GPUs: gpus, GPU: cost.H200(), Link: cost.NVLink(), Bus: cost.PCIe5(), Host: cost.Xeon16()}
+	return Machine{GPUs: gpus, Machine: cost.H200()}
 }
 
 // mostGPUs bounds what a machine may have.
@@ -68,7 +65,7 @@ func (m *Machine) set(key, value string) error {
 		if err != nil || n < 1 || n > 4096 {
 			return fmt.Errorf("%q is no number of cores up to 4096", value)
 		}
-		m.Host.Cores = n
+		m.CPU.Cores = n
 		return nil
 	}
 	change, ok := figures[key]
@@ -84,10 +81,10 @@ func (m *Machine) set(key, value string) error {
 
 // figures are those that are amounts, and what they change.
 var figures = map[string]func(m *Machine, n float64){
-	"host":   func(m *Machine, n float64) { m.Host.MemoryBytes = int64(n * gib) },
+	"host":   func(m *Machine, n float64) { m.CPU.MemoryBytes = int64(n * gib) },
 	"memory": func(m *Machine, n float64) { m.GPU.MemoryBytes = int64(n * gib) },
 	"bus":    func(m *Machine, n float64) { m.Bus.Rate = n / 1e6 },
-	"stream": func(m *Machine, n float64) { m.Host.Stream = n / 1e6 },
+	"stream": func(m *Machine, n float64) { m.CPU.Stream = n / 1e6 },
 	"read": func(m *Machine, n float64) {
 		// What is bound by memory is as much slower or faster; products of many rows stay as they are.
 		was := m.GPU.Weights

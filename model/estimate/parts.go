@@ -12,8 +12,8 @@ import (
 
 // parts is an estimate in progress: the batch, and what stages of every family share.
 type parts struct {
-	x     cost.GPU
-	link  cost.Link
+	on    *cost.Machine
+	x     *cost.GPU // of it
 	ranks float64
 	heads float64 // of a rank
 	top   float64 // keys up to which prompts run in the dense form
@@ -85,7 +85,7 @@ func expertsOf(d config.Description) experts {
 
 // newParts is the estimate of a rank.
 func newParts(d config.Description, cfg *plan.Config, b *plan.Batch, m *Machine, s *split, rank int) *parts {
-	p := &parts{x: m.GPU, link: m.Link, ranks: float64(m.GPUs), heads: float64(cfg.Model.Heads), top: float64(cfg.T),
+	p := &parts{on: &m.Machine, x: &m.GPU, ranks: float64(m.GPUs), heads: float64(cfg.Model.Heads), top: float64(cfg.T),
 		cfg: cfg, all: expertsOf(d), format: releasedFormat(d), split: s, at: map[string]int{}}
 	if s != nil {
 		p.format = s.ask.Format
@@ -161,9 +161,9 @@ func (p *parts) productFormula() string {
 // exchange adds an exchange of some bytes on each GPU that receives every byte so many times, but for the GPU's own:
 // twice in an all-reduce, once in a gather.
 func (p *parts) exchange(bytes, times float64) {
-	if p.ranks > 1 {
-		p.add("links", p.link.Wait+times*bytes*(p.ranks-1)/p.ranks/p.link.Rate, fmt.Sprintf("an exchange: %.0f us + "+
-			"(N-1)/N bytes / %.0f GB/s, in an all-reduce twice; stated, not measured", p.link.Wait, p.link.Rate/1e3))
+	if l := p.on.Link; p.ranks > 1 {
+		p.add("links", l.Wait+times*bytes*(p.ranks-1)/p.ranks/l.Rate, fmt.Sprintf("an exchange: %.0f us + (N-1)/N "+
+			"bytes / %.0f GB/s, in an all-reduce twice; stated, not measured", l.Wait, l.Rate/1e3))
 	}
 }
 
@@ -203,7 +203,7 @@ func (p *parts) ends(vocabulary, hidden float64) {
 
 // mixture adds the experts of layer l with the shared ones: those that some row chooses are read.
 func (p *parts) mixture(l int) {
-	e, x := &p.all, &p.x
+	e, x := &p.all, p.x
 	n := float64(e.layers[l])
 	format := p.format
 	inner := e.inner * e.shared / p.ranks

@@ -22,7 +22,7 @@ func (s *v4Step) run() {
 }
 
 func (s *v4Step) layer(l int) {
-	a, x := s.c.Attention, &s.x
+	a, x := s.c.Attention, s.x
 	h, dim, lora := float64(s.c.Hidden), float64(a.Dim), float64(a.QLora)
 	streams := float64(s.c.Hyper.Streams)
 	ratio := a.Ratios[l]
@@ -56,7 +56,7 @@ func (s *v4Step) layer(l int) {
 
 // indexer adds the scores of groups of 4 tokens and their selection.
 func (s *v4Step) indexer(lora, h float64) {
-	i, x := s.c.Indexer, &s.x
+	i, x := s.c.Indexer, s.x
 	s.add("indexer", s.product(s.own, float64(i.Heads*i.Dim), lora, 1)+s.product(s.own, float64(i.Heads), h, 2),
 		s.indexFormula()+"; a key for every 4 tokens")
 	if s.decodes > 0 {
@@ -67,7 +67,7 @@ func (s *v4Step) indexer(lora, h float64) {
 
 // attention adds attention over the window and what a row sees of the compressed stream.
 func (s *v4Step) attention(ratio int) {
-	x := &s.x
+	x := s.x
 	share := func(rows, keys float64) float64 { // of the measured case, for the rows' mean number of keys
 		if rows == 0 {
 			return 0

@@ -27,12 +27,11 @@ type Ask struct {
 	Device int64 // memory of the device that experts may take; negative where the rest takes more than there is
 	Host   int64 // memory of the host that experts may take
 
-	CPU   cost.Host
-	Bus   cost.Bus
-	Chunk int // rows of a prompt in one step
-	Rows  int // of a decode step for which time is divided between CPU and bus; 0 is one
-	// GPU is the rates of the device, which reads its own experts before it fetches others.
-	GPU   cost.GPU
+	// Machine has the rates of the CPU, of the bus, and of the device, which reads its own experts before it fetches
+	// others.
+	cost.Machine
+	Chunk int          // rows of a prompt in one step
+	Rows  int          // of a decode step for which time is divided between CPU and bus; 0 is one
 	Usage *usage.Table // nil: every expert is chosen equally often
 	// OneMethod asks for the same method in both phases, so that a token that is computed again has the same bits.
 	OneMethod bool

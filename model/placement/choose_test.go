@@ -14,6 +14,13 @@ import (
 
 const gib = 1 << 30
 
+// onlyHost is a machine whose device takes no time to read its own experts.
+func onlyHost() cost.Machine {
+	m := cost.H200()
+	m.GPU = cost.GPU{}
+	return m
+}
+
 // flash asks for the experts of DeepSeek-V4-Flash: 43 layers and a drafting one of 256, of which a row chooses 6.
 func flash(device, host int64) Ask {
 	layers := make([]int, 44)
@@ -21,7 +28,7 @@ func flash(device, host int64) Ask {
 		layers[l] = 256
 	}
 	return Ask{Layers: layers, Chosen: 6, Bytes: 13_369_344, Format: cost.E2M1, Device: device, Host: host,
-		CPU: cost.Xeon16(), Bus: cost.PCIe5(), Chunk: 8192}
+		Machine: onlyHost(), Chunk: 8192}
 }
 
 // As many experts as fit stay on the device, equally many of each layer; the CPU computes decodes of the others, and
@@ -73,7 +80,7 @@ func TestChooseBothWays(t *testing.T) {
 	if err != nil || c.Decode != Computed || c.Prefill != Fetched || c.Beside < 0.3 || c.Beside > 0.5 {
 		t.Fatalf("%+v, %v", c, err)
 	}
-	a.GPU = cost.H200() // takes time to read its own
+	a.GPU = cost.H200().GPU // takes time to read its own
 	if c, err = Choose(a); err != nil || c.Beside < 0.2 || c.Beside > 0.35 {
 		t.Fatalf("beside a device that reads its own: %+v, %v", c, err)
 	}
@@ -152,7 +159,7 @@ func TestChooseByUse(t *testing.T) {
 	u := usage.New("x", 3, 4, 2)
 	u.Add(0, []uint64{1, 1, 50, 48})
 	u.Add(2, []uint64{100, 0, 0, 0})
-	a := Ask{Layers: []int{4, 0, 4}, Chosen: 2, Bytes: 10, Device: 39, Host: 100, CPU: cost.Xeon16(), Bus: cost.PCIe5(),
+	a := Ask{Layers: []int{4, 0, 4}, Chosen: 2, Bytes: 10, Device: 39, Host: 100, Machine: onlyHost(),
 		Chunk: 8, Usage: u}
 	c, err := Choose(a)
 	if err != nil {
