@@ -8,17 +8,16 @@ import (
 )
 
 // arithmetic computes + - * / // % and **.
-func (in *interp) arithmetic(op string, a, b Value) (Value, error) {
-	if u, ok := a.(Undefined); ok {
-		return nil, runtimef("%s is undefined", u.what)
-	}
-	if u, ok := b.(Undefined); ok {
-		return nil, runtimef("%s is undefined", u.what)
+func (in *interp) arithmetic(op string, a, b Value) Value {
+	for _, v := range []Value{a, b} {
+		if u, ok := v.(Undefined); ok {
+			panic(runtimef("%s is undefined", u.what))
+		}
 	}
 	ai, af, aInt, aOK := number(a)
 	bi, bf, bInt, bOK := number(b)
 	switch {
-	case aOK && bOK && aInt && bInt:
+	case aInt && bInt:
 		return intArithmetic(op, ai, bi)
 	case aOK && bOK:
 		return floatArithmetic(op, af, bf)
@@ -27,12 +26,12 @@ func (in *interp) arithmetic(op string, a, b Value) (Value, error) {
 	case "+":
 		return in.join(a, b)
 	case "*":
-		if aOK && aInt {
+		if aInt {
 			a, bi, bInt = b, ai, true
 		}
 		if bInt {
-			if v, ok, err := in.repeat(a, bi); ok {
-				return v, err
+			if v, ok := in.repeat(a, bi); ok {
+				return v
 			}
 		}
 	case "%":
@@ -40,16 +39,17 @@ func (in *interp) arithmetic(op string, a, b Value) (Value, error) {
 			return in.percentFormat(format, b)
 		}
 	}
-	return nil, runtimef("'%s' does not work between %s and %s", op, typeName(a), typeName(b))
+	panic(runtimef("'%s' does not work between %s and %s", op, typeName(a), typeName(b)))
 }
 
 // join adds strings, lists or tuples.
-func (in *interp) join(a, b Value) (Value, error) {
+func (in *interp) join(a, b Value) Value {
 	switch a := a.(type) {
 	case string, *mark.Text:
 		if b, ok := b.(string); ok {
 			if a, ok := a.(string); ok {
-				return a + b, in.charge(len(a) + len(b))
+				in.charge(len(a) + len(b))
+				return a + b
 			}
 		}
 		if _, ok := asText(b); ok {
@@ -58,19 +58,17 @@ func (in *interp) join(a, b Value) (Value, error) {
 	case *List:
 		if b, ok := b.(*List); ok && a.Tuple == b.Tuple {
 			n := len(a.Items) + len(b.Items)
-			if err := in.charge(valueBytes * n); err != nil {
-				return nil, err
-			}
+			in.charge(valueBytes * n)
 			items := make([]Value, 0, n)
 			items = append(append(items, a.Items...), b.Items...)
-			return &List{Items: items, Tuple: a.Tuple}, nil
+			return &List{Items: items, Tuple: a.Tuple}
 		}
 	}
-	return nil, runtimef("'+' does not work between %s and %s", typeName(a), typeName(b))
+	panic(runtimef("'+' does not work between %s and %s", typeName(a), typeName(b)))
 }
 
 // repeat multiplies a string or a list; ok is false for other values.
-func (in *interp) repeat(v Value, n int64) (out Value, ok bool, err error) {
+func (in *interp) repeat(v Value, n int64) (out Value, ok bool) {
 	size := 0
 	switch v := v.(type) {
 	case string:
@@ -80,139 +78,131 @@ func (in *interp) repeat(v Value, n int64) (out Value, ok bool, err error) {
 	case *List:
 		size = valueBytes * len(v.Items)
 	default:
-		return nil, false, nil
+		return nil, false
 	}
 	n = max(n, 0)
 	if size > 0 && n > int64(in.limits.Memory/size) {
-		return nil, true, limitf("more than %d bytes of values", in.limits.Memory)
+		panic(failure{limitf("more than %d bytes of values", in.limits.Memory)})
 	}
 	if size == 0 {
 		n = min(n, 1)
 	}
-	if err := in.charge(size * int(n)); err != nil {
-		return nil, true, err
-	}
+	in.charge(size * int(n))
 	if s, isText := v.(string); isText {
-		return strings.Repeat(s, int(n)), true, nil
+		return strings.Repeat(s, int(n)), true
 	}
 	if t, isText := v.(*mark.Text); isText {
 		var b mark.Builder
 		for range n {
 			b.Write(*t)
 		}
-		return textValue(b.Text()), true, nil
+		return textValue(b.Text()), true
 	}
 	list := v.(*List)
 	items := make([]Value, 0, len(list.Items)*int(n))
 	for range n {
 		items = append(items, list.Items...)
 	}
-	return &List{Items: items, Tuple: list.Tuple}, true, nil
+	return &List{Items: items, Tuple: list.Tuple}, true
 }
 
-func overflow(op string, a, b int64) error {
+func overflow(op string, a, b int64) failure {
 	return runtimef("%d %s %d does not fit 64 bits", a, op, b)
 }
 
-func intArithmetic(op string, a, b int64) (Value, error) {
+func intArithmetic(op string, a, b int64) Value {
 	switch op {
 	case "+":
 		c := a + b
-		if (c > a) != (b > 0) {
-			if b != 0 {
-				return nil, overflow(op, a, b)
-			}
+		if b != 0 && (c > a) != (b > 0) {
+			panic(overflow(op, a, b))
 		}
-		return c, nil
+		return c
 	case "-":
 		c := a - b
 		if b != 0 && (c < a) != (b > 0) {
-			return nil, overflow(op, a, b)
+			panic(overflow(op, a, b))
 		}
-		return c, nil
+		return c
 	case "*":
 		if a == 0 || b == 0 {
-			return int64(0), nil
+			return int64(0)
 		}
 		c := a * b
 		if c/b != a || a == math.MinInt64 && b == -1 || b == math.MinInt64 && a == -1 {
-			return nil, overflow(op, a, b)
+			panic(overflow(op, a, b))
 		}
-		return c, nil
+		return c
 	case "**":
 		return intPower(a, b)
 	}
 	if b == 0 {
-		return nil, runtimef("division by zero")
+		panic(runtimef("division by zero"))
 	}
 	switch op {
 	case "/":
-		return float64(a) / float64(b), nil
+		return float64(a) / float64(b)
 	case "//", "%":
 		if a == math.MinInt64 && b == -1 {
-			return nil, overflow(op, a, b)
+			panic(overflow(op, a, b))
 		}
 		q, r := a/b, a%b
 		if r != 0 && (r < 0) != (b < 0) { // Python rounds towards minus infinity
 			q, r = q-1, r+b
 		}
 		if op == "//" {
-			return q, nil
+			return q
 		}
-		return r, nil
+		return r
 	}
-	return nil, runtimef("unknown operator '%s'", op)
+	panic(runtimef("unknown operator '%s'", op))
 }
 
-func intPower(a, b int64) (Value, error) {
+func intPower(a, b int64) Value {
 	if b < 0 {
 		if a == 0 {
-			return nil, runtimef("0 cannot be raised to a negative power")
+			panic(runtimef("0 cannot be raised to a negative power"))
 		}
-		return math.Pow(float64(a), float64(b)), nil
+		return math.Pow(float64(a), float64(b))
 	}
 	if b > 64 && a != 0 && a != 1 && a != -1 {
-		return nil, overflow("**", a, b)
+		panic(overflow("**", a, b))
 	}
 	if a == 0 || a == 1 || a == -1 {
 		b = min(b, 2+b%2) // the power only depends on parity and on being zero
 	}
 	result := Value(int64(1))
 	for range b {
-		next, err := intArithmetic("*", result.(int64), a)
-		if err != nil {
-			return nil, overflow("**", a, b)
-		}
-		result = next
+		result = intArithmetic("*", result.(int64), a)
 	}
-	return result, nil
+	return result
 }
 
-func floatArithmetic(op string, a, b float64) (Value, error) {
+func floatArithmetic(op string, a, b float64) Value {
 	switch op {
 	case "+":
-		return a + b, nil
+		return a + b
 	case "-":
-		return a - b, nil
+		return a - b
 	case "*":
-		return a * b, nil
+		return a * b
 	case "**":
-		return math.Pow(a, b), nil
+		return math.Pow(a, b)
 	}
 	if b == 0 {
-		return nil, runtimef("division by zero")
+		panic(runtimef("division by zero"))
 	}
 	switch op {
 	case "/":
-		return a / b, nil
+		return a / b
 	case "//":
-		return math.Floor(a / b), nil
+		return math.Floor(a / b)
 	case "%":
 		r := math.Mod(a, b)
 		if r != 0 && (r < 0) != (b < 0) {
 			r += b
 		}
-		return r, nil
+		return r
 	}
-	return nil, runtimef("unknown operator '%s'", op)
+	panic(runtimef("unknown operator '%s'", op))
 }

@@ -111,8 +111,7 @@ type (
 	}
 	forStmt struct {
 		node
-		targets []string // one name, or several to unpack
-		unpack  bool
+		targets targets
 		iter    expr
 		filter  expr // or nil
 		body    []stmt
@@ -120,8 +119,7 @@ type (
 	}
 	setStmt struct {
 		node
-		targets []target
-		unpack  bool
+		targets targets
 		value   expr
 	}
 	setBlockStmt struct {
@@ -163,6 +161,12 @@ type target struct {
 	at   pos
 	name string
 	attr string
+}
+
+// targets are what a value is assigned to: one target, or several that its items go to.
+type targets struct {
+	list   []target
+	unpack bool
 }
 
 // macroDef is a macro as written.

@@ -4,11 +4,12 @@ import "slices"
 
 // callable is a macro, a method or a global function.
 type callable interface {
-	call(in *interp, args *callArgs) (Value, error)
+	call(in *interp, args *callArgs) Value
 }
 
 // callArgs are evaluated arguments.
 type callArgs struct {
+	fn    string // what is called, for error messages
 	pos   []Value
 	names []string // keyword names in order, parallel to vals
 	vals  []Value
@@ -22,30 +23,26 @@ func (a *callArgs) set(name string, v Value) {
 type absent struct{}
 
 // bind gives the arguments the order of params; those not passed are absent.
-func (a *callArgs) bind(fn string, params ...string) ([]Value, error) {
+func (a *callArgs) bind(params ...string) []Value {
 	if len(a.pos) > len(params) {
-		return nil, runtimef("%s takes at most %d arguments, not %d", fn, len(params), len(a.pos))
+		panic(runtimef("%s takes at most %d arguments, not %d", a.fn, len(params), len(a.pos)))
 	}
 	out := make([]Value, len(params))
 	for i := range out {
 		out[i] = absent{}
 	}
 	copy(out, a.pos)
-next:
 	for i, name := range a.names {
-		for j, param := range params {
-			if param != name {
-				continue
-			}
-			if _, free := out[j].(absent); !free {
-				return nil, runtimef("%s got '%s' twice", fn, name)
-			}
-			out[j] = a.vals[i]
-			continue next
+		j := slices.Index(params, name)
+		if j < 0 {
+			panic(runtimef("%s has no argument '%s'", a.fn, name))
 		}
-		return nil, runtimef("%s has no argument '%s'", fn, name)
+		if !isAbsent(out[j]) {
+			panic(runtimef("%s got '%s' twice", a.fn, name))
+		}
+		out[j] = a.vals[i]
 	}
-	return out, nil
+	return out
 }
 
 func isAbsent(v Value) bool {
@@ -53,16 +50,49 @@ func isAbsent(v Value) bool {
 	return ok
 }
 
+// given is whether an argument was passed and is not none.
+func given(v Value) bool { return v != nil && !isAbsent(v) }
+
 // flag is whether an argument was passed and is true.
-func flag(v Value) bool { return !isAbsent(v) && truth(v) }
+func flag(v Value) bool { return given(v) && truth(v) }
+
+// orElse is an argument, or another value where it was not passed.
+func orElse(v, other Value) Value {
+	if isAbsent(v) {
+		return other
+	}
+	return v
+}
+
+func textArg(v Value) string {
+	if isAbsent(v) {
+		panic(runtimef("an argument is missing"))
+	}
+	s, ok := asString(v)
+	if !ok {
+		panic(runtimef("expected a string, not %s", typeName(v)))
+	}
+	return s
+}
+
+func intArg(v Value) int64 {
+	i, _, isInt, _ := number(v)
+	if !isInt {
+		panic(runtimef("expected an integer, not %s", typeName(v)))
+	}
+	return i
+}
 
 // function is a callable written in Go.
 type function struct {
 	name string
-	fn   func(in *interp, args *callArgs) (Value, error)
+	fn   func(in *interp, args *callArgs) Value
 }
 
-func (f *function) call(in *interp, args *callArgs) (Value, error) { return f.fn(in, args) }
+func (f *function) call(in *interp, args *callArgs) Value {
+	args.fn = f.name
+	return f.fn(in, args)
+}
 
 // macro is a macro with the scope it was defined in.
 type macro struct {
@@ -71,7 +101,7 @@ type macro struct {
 }
 
 // call runs the body in a new scope inside the macro's own, and returns the text it wrote.
-func (m *macro) call(in *interp, args *callArgs) (Value, error) {
+func (m *macro) call(in *interp, args *callArgs) Value {
 	s := m.scope.child()
 	def := m.def
 	extra := newTuple()
@@ -83,7 +113,7 @@ func (m *macro) call(in *interp, args *callArgs) (Value, error) {
 		}
 	}
 	if len(extra.Items) > 0 && !def.varargs {
-		return nil, runtimef("macro '%s' takes %d arguments, not %d", def.name, len(def.params), len(args.pos))
+		panic(runtimef("macro '%s' takes %d arguments, not %d", def.name, len(def.params), len(args.pos)))
 	}
 	kwargs := NewDict()
 	for i, name := range args.names {
@@ -92,11 +122,11 @@ func (m *macro) call(in *interp, args *callArgs) (Value, error) {
 			s.set("caller", args.vals[i])
 		case slices.Contains(def.params, name):
 			if _, twice := s.vars[name]; twice {
-				return nil, runtimef("macro '%s' got '%s' twice", def.name, name)
+				panic(runtimef("macro '%s' got '%s' twice", def.name, name))
 			}
 			s.set(name, args.vals[i])
 		case !def.kwargs:
-			return nil, runtimef("macro '%s' has no argument '%s'", def.name, name)
+			panic(runtimef("macro '%s' has no argument '%s'", def.name, name))
 		default:
 			kwargs.Set(name, args.vals[i])
 		}
@@ -110,11 +140,7 @@ func (m *macro) call(in *interp, args *callArgs) (Value, error) {
 			s.set(name, Undefined{"parameter '" + name + "'"})
 			continue
 		}
-		v, err := in.eval(def.defaults[i-firstDefault], s)
-		if err != nil {
-			return nil, err
-		}
-		s.set(name, v)
+		s.set(name, in.eval(def.defaults[i-firstDefault], s))
 	}
 	s.set("varargs", extra)
 	s.set("kwargs", kwargs)
@@ -122,60 +148,39 @@ func (m *macro) call(in *interp, args *callArgs) (Value, error) {
 }
 
 // call calls a value.
-func (in *interp) call(callee Value, args *callArgs) (Value, error) {
-	if err := in.descend(); err != nil {
-		return nil, err
-	}
-	defer func() { in.depth-- }()
+func (in *interp) call(callee Value, args *callArgs) Value {
+	outer := in.enter(in.at)
 	f, ok := callee.(callable)
 	if !ok {
 		if u, isUndefined := callee.(Undefined); isUndefined {
-			return nil, runtimef("%s is undefined and cannot be called", u.what)
+			panic(runtimef("%s is undefined and cannot be called", u.what))
 		}
-		return nil, runtimef("%s cannot be called", typeName(callee))
+		panic(runtimef("%s cannot be called", typeName(callee)))
 	}
-	return f.call(in, args)
+	in.touch(args.pos...)
+	in.touch(args.vals...)
+	v := f.call(in, args)
+	in.leave(outer)
+	return v
 }
 
-func (in *interp) evalArgs(a arguments, s *scope) (*callArgs, error) {
-	out := &callArgs{}
-	for _, e := range a.positional {
-		v, err := in.eval(e, s)
-		if err != nil {
-			return nil, err
-		}
-		out.pos = append(out.pos, v)
-	}
+func (in *interp) evalArgs(a arguments, s *scope) *callArgs {
+	out := &callArgs{pos: in.evalAll(a.positional, s)}
 	if a.star != nil {
-		v, err := in.eval(a.star, s)
-		if err != nil {
-			return nil, err
-		}
-		items, err := in.iterate(v)
-		if err != nil {
-			return nil, err
-		}
-		out.pos = append(out.pos, items...)
+		out.pos = append(out.pos, in.iterate(in.eval(a.star, s))...)
 	}
 	for i, e := range a.named {
-		v, err := in.eval(e, s)
-		if err != nil {
-			return nil, err
-		}
-		out.set(a.names[i], v)
+		out.set(a.names[i], in.eval(e, s))
 	}
 	if a.starStar != nil {
-		v, err := in.eval(a.starStar, s)
-		if err != nil {
-			return nil, err
-		}
+		v := in.eval(a.starStar, s)
 		d, ok := v.(*Dict)
 		if !ok {
-			return nil, runtimef("** needs a mapping, not %s", typeName(v))
+			panic(runtimef("** needs a mapping, not %s", typeName(v)))
 		}
 		for i, key := range d.keys {
-			out.set(str(key), d.vals[i])
+			out.set(textArg(key), d.vals[i])
 		}
 	}
-	return out, nil
+	return out
 }

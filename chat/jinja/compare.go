@@ -4,119 +4,85 @@ import "strings"
 
 // equal is Python's ==. Shared lists nested in each other can be exponentially large, so the values visited count as
 // steps.
-func (in *interp) equal(a, b Value) (bool, error) {
-	budget := in.limits.Steps - in.steps
-	before := budget
-	same := equalDepth(a, b, 0, &budget)
-	in.steps += before - budget
-	if budget <= 0 {
-		return false, limitf("more than %d steps", in.limits.Steps)
-	}
-	return same, nil
-}
+func (in *interp) equal(a, b Value) bool { return in.equalDepth(a, b, 0) }
 
-func equalDepth(a, b Value, depth int, budget *int) bool {
-	if *budget--; *budget <= 0 || depth > maxDataDepth {
-		*budget = 0
-		return false
+func (in *interp) equalDepth(a, b Value, depth int) bool {
+	if depth > maxDataDepth {
+		panic(failure{limitf("value nested deeper than %d levels", maxDataDepth)})
 	}
+	in.touch(a)
 	a, b = unmarked(a), unmarked(b)
 	if ai, af, aInt, ok := number(a); ok {
 		bi, bf, bInt, ok := number(b)
-		if !ok {
-			return false
-		}
 		if aInt && bInt {
 			return ai == bi
 		}
-		return af == bf
+		return ok && af == bf
 	}
 	switch a := a.(type) {
 	case *List:
 		b, ok := b.(*List)
-		return ok && equalLists(a, b, depth, budget)
+		if !ok || a == b || a.Tuple != b.Tuple || len(a.Items) != len(b.Items) {
+			return a == b
+		}
+		for i := range a.Items {
+			if !in.equalDepth(a.Items[i], b.Items[i], depth+1) {
+				return false
+			}
+		}
+		return true
 	case *Dict:
 		b, ok := b.(*Dict)
-		return ok && equalDicts(a, b, depth, budget)
+		if !ok || a == b || a.Len() != b.Len() {
+			return a == b
+		}
+		for i, key := range a.keys {
+			other, found := b.lookup(key)
+			if !found || !in.equalDepth(a.vals[i], other, depth+1) {
+				return false
+			}
+		}
+		return true
 	case Undefined:
 		_, ok := b.(Undefined)
 		return ok
-	case string:
-		*budget -= len(a) / bytesPerStep
-		return Value(a) == b
-	case nil, BigInt, *namespace:
+	case nil, string, BigInt, *namespace:
 		return a == b
 	}
 	return false
 }
 
-func equalLists(a, b *List, depth int, budget *int) bool {
-	if a == b {
-		return true
-	}
-	if a.Tuple != b.Tuple || len(a.Items) != len(b.Items) {
-		return false
-	}
-	for i := range a.Items {
-		if !equalDepth(a.Items[i], b.Items[i], depth+1, budget) {
-			return false
-		}
-	}
-	return true
-}
-
-func equalDicts(a, b *Dict, depth int, budget *int) bool {
-	if a == b {
-		return true
-	}
-	if a.Len() != b.Len() {
-		return false
-	}
-	for i, key := range a.keys {
-		other, found := b.lookup(key)
-		if !found || !equalDepth(a.vals[i], other, depth+1, budget) {
-			return false
-		}
-	}
-	return true
-}
-
 // order is -1, 0 or 1 for values Python can order.
-func (in *interp) order(a, b Value) (int, error) { return in.orderDepth(a, b, 0) }
+func (in *interp) order(a, b Value) int { return in.orderDepth(a, b, 0) }
 
-func (in *interp) orderDepth(a, b Value, depth int) (int, error) {
-	if err := in.touch(a); err != nil {
-		return 0, err
-	}
+func (in *interp) orderDepth(a, b Value, depth int) int {
+	in.touch(a)
 	ai, af, aInt, aOK := number(a)
 	bi, bf, bInt, bOK := number(b)
 	switch {
 	case aOK && bOK && aInt && bInt:
-		return sign(ai < bi, ai > bi), nil
+		return sign(ai < bi, ai > bi)
 	case aOK && bOK:
-		return sign(af < bf, af > bf), nil
+		return sign(af < bf, af > bf)
 	}
 	if as, ok := asString(a); ok {
 		if bs, ok := asString(b); ok {
-			return strings.Compare(as, bs), nil
+			return strings.Compare(as, bs)
 		}
 	}
 	al, aList := a.(*List)
 	bl, bList := b.(*List)
 	if aList && bList && al.Tuple == bl.Tuple && depth < maxDataDepth {
 		for i := range min(len(al.Items), len(bl.Items)) {
-			same, err := in.equal(al.Items[i], bl.Items[i])
-			if err != nil {
-				return 0, err
-			}
+			same := in.equal(al.Items[i], bl.Items[i])
 			if same {
 				continue
 			}
 			return in.orderDepth(al.Items[i], bl.Items[i], depth+1)
 		}
-		return sign(len(al.Items) < len(bl.Items), len(al.Items) > len(bl.Items)), nil
+		return sign(len(al.Items) < len(bl.Items), len(al.Items) > len(bl.Items))
 	}
-	return 0, runtimef("cannot order %s and %s", typeName(a), typeName(b))
+	panic(runtimef("cannot order %s and %s", typeName(a), typeName(b)))
 }
 
 func sign(less, greater bool) int {
@@ -130,32 +96,30 @@ func sign(less, greater bool) int {
 }
 
 // holds is Python's "item in container".
-func (in *interp) holds(container, item Value) (bool, error) {
-	if err := in.touch(container, item); err != nil {
-		return false, err
-	}
+func (in *interp) holds(container, item Value) bool {
+	in.touch(container, item)
 	switch c := unmarked(container).(type) {
 	case string:
 		s, ok := asString(item)
 		if !ok {
-			return false, runtimef("'in' needs a string on its left, not %s, when its right is a string",
-				typeName(item))
+			panic(runtimef("'in' needs a string on its left, not %s, when its right is a string",
+				typeName(item)))
 		}
-		return strings.Contains(c, s), nil
+		return strings.Contains(c, s)
 	case *List:
 		for _, x := range c.Items {
-			if same, err := in.equal(x, item); same || err != nil {
-				return same, err
+			if in.equal(x, item) {
+				return true
 			}
 		}
-		return false, nil
+		return false
 	case *Dict:
 		_, found := c.lookup(item)
-		return found, nil
+		return found
 	case Undefined:
-		return false, nil
+		return false
 	case *namespace:
-		return false, runtimef("'in' does not work on a namespace")
+		panic(runtimef("'in' does not work on a namespace"))
 	}
-	return false, runtimef("'in' needs a list, mapping or string on its right, not %s", typeName(container))
+	panic(runtimef("'in' needs a list, mapping or string on its right, not %s", typeName(container)))
 }

@@ -58,18 +58,21 @@ func limitf(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrLimit, fmt.Sprintf(format, args...))
 }
 
-func runtimef(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", ErrRuntime, fmt.Sprintf(format, args...))
+// failure is what an evaluation that cannot go on panics with; rescue turns it into an error where the evaluation
+// began. An expression is evaluated deep inside others, and nothing in between can handle its failure.
+type failure struct{ err error }
+
+func runtimef(format string, args ...any) failure {
+	return failure{fmt.Errorf("%w: %s", ErrRuntime, fmt.Sprintf(format, args...))}
 }
 
-// place gives err a position unless it already has one: the innermost node that failed is the one to show.
-func place(at pos, err error) error {
-	if err == nil {
-		return nil
+// rescue stores the failure that ended an evaluation; other panics go on. It is deferred.
+func rescue(err *error) {
+	switch r := recover().(type) {
+	case nil:
+	case failure:
+		*err = r.err
+	default:
+		panic(r)
 	}
-	var f *fault
-	if errors.As(err, &f) {
-		return err
-	}
-	return &fault{at, err}
 }

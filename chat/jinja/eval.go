@@ -1,33 +1,29 @@
 package jinja
 
-import "sparrow/internal/mark"
+import (
+	"slices"
+
+	"sparrow/internal/mark"
+)
 
 // eval computes an expression.
-func (in *interp) eval(e expr, s *scope) (Value, error) {
-	if err := in.descend(); err != nil {
-		in.depth--
-		return nil, place(e.place(), err)
-	}
-	v, err := in.evalNode(e, s)
-	in.depth--
-	if err != nil {
-		return nil, place(e.place(), err)
-	}
-	return v, nil
+func (in *interp) eval(e expr, s *scope) Value {
+	outer := in.enter(e.place())
+	v := in.evalNode(e, s)
+	in.leave(outer)
+	return v
 }
 
-func (in *interp) evalNode(e expr, s *scope) (Value, error) {
+func (in *interp) evalNode(e expr, s *scope) Value {
 	switch e := e.(type) {
 	case *constExpr:
-		return e.value, nil
+		return e.value
 	case *nameExpr:
-		return in.lookup(s, e.name), nil
+		return in.lookup(s, e.name)
 	case *listExpr:
-		items, err := in.evalAll(e.items, s)
-		if err != nil {
-			return nil, err
-		}
-		return &List{Items: items, Tuple: e.tuple}, in.charge(valueBytes * len(items))
+		items := in.evalAll(e.items, s)
+		in.charge(valueBytes * len(items))
+		return &List{Items: items, Tuple: e.tuple}
 	case *dictExpr:
 		return in.evalDict(e, s)
 	case *condExpr:
@@ -41,92 +37,64 @@ func (in *interp) evalNode(e expr, s *scope) (Value, error) {
 	case *compareExpr:
 		return in.evalCompare(e, s)
 	case *attrExpr:
-		object, err := in.eval(e.object, s)
-		if err != nil {
-			return nil, err
-		}
+		object := in.eval(e.object, s)
 		return in.attr(object, e.name)
 	case *itemExpr:
-		object, err := in.eval(e.object, s)
-		if err != nil {
-			return nil, err
-		}
-		key, err := in.eval(e.key, s)
-		if err != nil {
-			return nil, err
-		}
+		object := in.eval(e.object, s)
+		key := in.eval(e.key, s)
 		return in.item(object, key)
 	case *sliceExpr:
 		return in.evalSlice(e, s)
 	case *callExpr:
-		callee, err := in.eval(e.callee, s)
-		if err != nil {
-			return nil, err
-		}
-		args, err := in.evalArgs(e.args, s)
-		if err != nil {
-			return nil, err
-		}
+		callee := in.eval(e.callee, s)
+		args := in.evalArgs(e.args, s)
 		return in.call(callee, args)
 	case *filterExpr:
-		operand, err := in.eval(e.operand, s)
-		if err != nil {
-			return nil, err
-		}
+		operand := in.eval(e.operand, s)
 		return in.applyFilter(e, operand, s)
 	case *testExpr:
 		return in.evalTest(e, s)
 	}
-	return nil, runtimef("unknown expression %T", e)
+	panic(runtimef("unknown expression %T", e))
 }
 
-func (in *interp) evalAll(list []expr, s *scope) ([]Value, error) {
+func (in *interp) evalAll(list []expr, s *scope) []Value {
 	out := make([]Value, len(list))
 	for i, e := range list {
-		v, err := in.eval(e, s)
-		if err != nil {
-			return nil, err
-		}
+		v := in.eval(e, s)
 		out[i] = v
 	}
-	return out, nil
+	return out
 }
 
-func (in *interp) evalDict(e *dictExpr, s *scope) (Value, error) {
+func (in *interp) evalDict(e *dictExpr, s *scope) Value {
 	d := NewDict()
 	for i := range e.keys {
-		key, err := in.eval(e.keys[i], s)
-		if err != nil {
-			return nil, err
-		}
-		value, err := in.eval(e.values[i], s)
-		if err != nil {
-			return nil, err
-		}
+		key := in.eval(e.keys[i], s)
+		value := in.eval(e.values[i], s)
+		in.touch(key)
 		if !d.set(key, value) {
-			return nil, runtimef("%s cannot be a key", typeName(key))
+			panic(runtimef("%s cannot be a key", typeName(key)))
 		}
 	}
-	return d, in.charge(4 * valueBytes * len(e.keys))
+	in.charge(4 * valueBytes * len(e.keys))
+	return d
 }
 
-func (in *interp) evalCond(e *condExpr, s *scope) (Value, error) {
-	test, err := in.eval(e.test, s)
-	if err != nil {
-		return nil, err
-	}
+func (in *interp) evalCond(e *condExpr, s *scope) Value {
+	test := in.eval(e.test, s)
 	switch {
 	case truth(test):
 		return in.eval(e.yes, s)
 	case e.no == nil:
-		return Undefined{"the inline if without else"}, nil
+		return Undefined{"the inline if without else"}
 	}
 	return in.eval(e.no, s)
 }
 
 // evalBinary computes and, or and arithmetic. The left operand of a long chain is reached by a loop, not by recursion,
 // so that joining many strings with + does not count as nesting.
-func (in *interp) evalBinary(e *binaryExpr, s *scope) (Value, error) {
+func (in *interp) evalBinary(e *binaryExpr, s *scope) Value {
 	var chain []*binaryExpr
 	var left expr = e
 	for {
@@ -137,144 +105,107 @@ func (in *interp) evalBinary(e *binaryExpr, s *scope) (Value, error) {
 		chain = append(chain, b)
 		left = b.left
 	}
-	v, err := in.eval(left, s)
-	for i := len(chain) - 1; i >= 0 && err == nil; i-- {
-		b := chain[i]
-		if err = in.step(); err != nil {
-			break
-		}
-		if b.op == "and" || b.op == "or" {
+	v := in.eval(left, s)
+	for _, b := range slices.Backward(chain) {
+		in.step()
+		in.at = b.at
+		switch b.op {
+		case "and", "or":
 			if truth(v) == (b.op == "and") {
-				v, err = in.eval(b.right, s)
+				v = in.eval(b.right, s)
 			}
-			continue
-		}
-		var right Value
-		if right, err = in.eval(b.right, s); err == nil {
-			v, err = in.arithmetic(b.op, v, right)
-			err = place(b.at, err)
+		default:
+			v = in.arithmetic(b.op, v, in.eval(b.right, s))
 		}
 	}
-	return v, err
+	return v
 }
 
-func (in *interp) evalConcat(e *concatExpr, s *scope) (Value, error) {
+func (in *interp) evalConcat(e *concatExpr, s *scope) Value {
 	var b mark.Builder
 	for _, part := range e.parts {
-		v, err := in.eval(part, s)
-		if err != nil {
-			return nil, err
-		}
-		if err := in.add(&b, text(v)); err != nil {
-			return nil, err
-		}
+		v := in.eval(part, s)
+		in.add(&b, text(v))
 	}
-	return textValue(b.Text()), nil
+	return textValue(b.Text())
 }
 
-func (in *interp) evalUnary(e *unaryExpr, s *scope) (Value, error) {
-	v, err := in.eval(e.operand, s)
-	if err != nil {
-		return nil, err
-	}
+func (in *interp) evalUnary(e *unaryExpr, s *scope) Value {
+	v := in.eval(e.operand, s)
 	if e.op == "not" {
-		return !truth(v), nil
+		return !truth(v)
 	}
 	i, f, isInt, ok := number(v)
 	switch {
 	case !ok:
-		return nil, runtimef("'%s' does not work on %s", e.op, typeName(v))
+		panic(runtimef("'%s' does not work on %s", e.op, typeName(v)))
 	case e.op == "+" && isInt:
-		return i, nil
+		return i
 	case e.op == "+":
-		return f, nil
+		return f
 	case isInt:
 		return in.arithmetic("-", int64(0), i)
 	}
-	return -f, nil
+	return -f
 }
 
 // evalCompare computes a chain: a < b < c compares each pair and stops at the first that fails.
-func (in *interp) evalCompare(e *compareExpr, s *scope) (Value, error) {
-	left, err := in.eval(e.first, s)
-	if err != nil {
-		return nil, err
-	}
+func (in *interp) evalCompare(e *compareExpr, s *scope) Value {
+	left := in.eval(e.first, s)
 	for i, op := range e.ops {
-		right, err := in.eval(e.rest[i], s)
-		if err != nil {
-			return nil, err
-		}
-		ok, err := in.compare(op, left, right)
-		if !ok || err != nil {
-			return false, err
+		right := in.eval(e.rest[i], s)
+		if !in.compare(op, left, right) {
+			return false
 		}
 		left = right
 	}
-	return true, nil
+	return true
 }
 
-func (in *interp) compare(op string, left, right Value) (bool, error) {
+func (in *interp) compare(op string, left, right Value) bool {
 	switch op {
 	case "==":
 		return in.equal(left, right)
 	case "!=":
-		same, err := in.equal(left, right)
-		return !same, err
+		return !in.equal(left, right)
 	case "in":
 		return in.holds(right, left)
 	case "not in":
-		found, err := in.holds(right, left)
-		return !found, err
+		return !in.holds(right, left)
 	}
-	c, err := in.order(left, right)
-	if err != nil {
-		return false, err
-	}
+	c := in.order(left, right)
 	switch op {
 	case "<":
-		return c < 0, nil
+		return c < 0
 	case "<=":
-		return c <= 0, nil
+		return c <= 0
 	case ">":
-		return c > 0, nil
+		return c > 0
 	}
-	return c >= 0, nil
+	return c >= 0
 }
 
-func (in *interp) evalTest(e *testExpr, s *scope) (Value, error) {
-	operand, err := in.eval(e.operand, s)
-	if err != nil {
-		return nil, err
-	}
-	args, err := in.evalArgs(e.args, s)
-	if err != nil {
-		return nil, err
-	}
+func (in *interp) evalTest(e *testExpr, s *scope) Value {
+	operand := in.eval(e.operand, s)
+	args := in.evalArgs(e.args, s)
 	return in.test(e.name, operand, args.pos)
 }
 
 // filterChain applies the filters of a block to its text: the chain's innermost operand is nil.
-func (in *interp) filterChain(e expr, text Value, s *scope) (Value, error) {
+func (in *interp) filterChain(e expr, text Value, s *scope) Value {
 	f, ok := e.(*filterExpr)
 	if !ok {
-		return text, nil
+		return text
 	}
 	if f.operand != nil {
-		v, err := in.filterChain(f.operand, text, s)
-		if err != nil {
-			return nil, err
-		}
+		v := in.filterChain(f.operand, text, s)
 		text = v
 	}
 	return in.applyFilter(f, text, s)
 }
 
-func (in *interp) applyFilter(e *filterExpr, operand Value, s *scope) (Value, error) {
-	args, err := in.evalArgs(e.args, s)
-	if err != nil {
-		return nil, err
-	}
-	v, err := in.filter(e.name, operand, args)
-	return v, place(e.at, err)
+func (in *interp) applyFilter(e *filterExpr, operand Value, s *scope) Value {
+	args := in.evalArgs(e.args, s)
+	in.at = e.at
+	return in.filter(e.name, operand, args)
 }

@@ -11,235 +11,137 @@ const (
 	continued
 )
 
-func (in *interp) run(body []stmt, s *scope) (signal, error) {
+func (in *interp) run(body []stmt, s *scope) signal {
 	for _, st := range body {
-		sig, err := in.exec(st, s)
-		if err != nil {
-			return normal, place(st.place(), err)
-		}
+		outer := in.enter(st.place())
+		sig := in.exec(st, s)
+		in.leave(outer)
 		if sig != normal {
-			return sig, nil
+			return sig
 		}
 	}
-	return normal, nil
+	return normal
 }
 
-func (in *interp) exec(st stmt, s *scope) (signal, error) {
-	if err := in.descend(); err != nil {
-		return normal, err
-	}
-	defer func() { in.depth-- }()
+func (in *interp) exec(st stmt, s *scope) signal {
 	switch st := st.(type) {
 	case *textStmt:
-		return normal, in.write(mark.Plain(st.text))
+		in.write(mark.Plain(st.text))
 	case *outputStmt:
-		v, err := in.eval(st.value, s)
-		if err != nil {
-			return normal, err
-		}
-		return normal, in.write(text(v))
+		in.write(text(in.eval(st.value, s)))
 	case *ifStmt:
 		return in.execIf(st, s)
 	case *forStmt:
-		return normal, in.execFor(st, s)
+		in.execFor(st, s)
 	case *setStmt:
-		return normal, in.execSet(st, s)
+		in.bind(st.targets, in.eval(st.value, s), s)
 	case *setBlockStmt:
-		return normal, in.execSetBlock(st, s)
+		v := in.capture(st.body, s.child())
+		in.assign(st.target, in.filterChain(st.filter, v, s), s)
 	case *withStmt:
 		inner := s.child()
 		for i, name := range st.names {
-			v, err := in.eval(st.values[i], s)
-			if err != nil {
-				return normal, err
-			}
-			inner.set(name, v)
+			inner.set(name, in.eval(st.values[i], s))
 		}
 		return in.run(st.body, inner)
 	case *filterStmt:
-		captured, err := in.capture(st.body, s.child())
-		if err != nil {
-			return normal, err
-		}
-		v, err := in.filterChain(st.filter, captured, s)
-		if err != nil {
-			return normal, err
-		}
-		return normal, in.write(text(v))
+		captured := in.capture(st.body, s.child())
+		in.write(text(in.filterChain(st.filter, captured, s)))
 	case *macroStmt:
 		s.set(st.macro.name, &macro{def: st.macro, scope: s})
-		return normal, nil
 	case *callStmt:
-		return normal, in.execCall(st, s)
+		// The body of the block is the macro's caller().
+		callee := in.eval(st.call.callee, s)
+		args := in.evalArgs(st.call.args, s)
+		args.set("caller", &macro{def: st.caller, scope: s})
+		in.write(text(in.call(callee, args)))
 	case *groupStmt:
 		return in.run(st.body, s)
 	case *breakStmt:
-		return broke, nil
+		return broke
 	case *continueStmt:
-		return continued, nil
+		return continued
 	}
-	return normal, runtimef("unknown statement %T", st)
+	return normal
 }
 
-func (in *interp) execIf(st *ifStmt, s *scope) (signal, error) {
+func (in *interp) execIf(st *ifStmt, s *scope) signal {
 	for i, test := range st.tests {
-		v, err := in.eval(test, s)
-		if err != nil {
-			return normal, err
-		}
-		if truth(v) {
+		if truth(in.eval(test, s)) {
 			return in.run(st.bodies[i], s)
 		}
 	}
 	return in.run(st.other, s)
 }
 
-func (in *interp) execFor(st *forStmt, s *scope) error {
-	v, err := in.eval(st.iter, s)
-	if err != nil {
-		return err
-	}
-	items, err := in.iterate(v)
-	if err != nil {
-		return place(st.iter.place(), err)
-	}
+func (in *interp) execFor(st *forStmt, s *scope) {
+	v := in.eval(st.iter, s)
+	in.at = st.iter.place()
+	items := in.iterate(v)
 	if st.filter != nil {
-		if items, err = in.filterItems(st, items, s); err != nil {
-			return err
-		}
+		items = in.filterItems(st, items, s)
 	}
 	if len(items) == 0 {
-		_, err := in.run(st.other, s.child())
-		return err
+		in.run(st.other, s.child())
 	}
 	loop := &loopState{items: items}
 	for i := range items {
-		if err := in.step(); err != nil {
-			return err
-		}
+		in.step()
 		loop.at = i
 		inner := s.child()
 		inner.set("loop", loop)
-		if err := bindTargets(inner, st.targets, st.unpack, items[i]); err != nil {
-			return err
-		}
-		sig, err := in.run(st.body, inner)
-		if err != nil {
-			return err
-		}
-		if sig == broke {
+		in.bind(st.targets, items[i], inner)
+		if in.run(st.body, inner) == broke {
 			break
 		}
 	}
-	return nil
 }
 
 // filterItems keeps the items for which the loop's condition holds.
-func (in *interp) filterItems(st *forStmt, items []Value, s *scope) ([]Value, error) {
+func (in *interp) filterItems(st *forStmt, items []Value, s *scope) []Value {
 	var kept []Value
 	for _, item := range items {
 		inner := s.child()
-		if err := bindTargets(inner, st.targets, st.unpack, item); err != nil {
-			return nil, err
-		}
-		v, err := in.eval(st.filter, inner)
-		if err != nil {
-			return nil, err
-		}
-		if truth(v) {
+		in.bind(st.targets, item, inner)
+		if truth(in.eval(st.filter, inner)) {
 			kept = append(kept, item)
 		}
 	}
-	return kept, in.charge(valueBytes * len(kept))
+	in.charge(valueBytes * len(kept))
+	return kept
 }
 
-// bindTargets assigns a loop's item to its names.
-func bindTargets(s *scope, names []string, unpack bool, item Value) error {
-	if !unpack {
-		s.set(names[0], item)
-		return nil
+// bind assigns a value to targets.
+func (in *interp) bind(ts targets, v Value, s *scope) {
+	if !ts.unpack {
+		in.assign(ts.list[0], v, s)
+		return
 	}
-	parts, err := unpackValue(item, len(names))
-	if err != nil {
-		return err
+	for i, part := range unpackValue(v, len(ts.list)) {
+		in.assign(ts.list[i], part, s)
 	}
-	for i, name := range names {
-		s.set(name, parts[i])
-	}
-	return nil
 }
 
-func unpackValue(v Value, n int) ([]Value, error) {
+func unpackValue(v Value, n int) []Value {
 	parts, ok := sequence(v)
 	if !ok {
-		return nil, runtimef("cannot unpack %s", typeName(v))
+		panic(runtimef("cannot unpack %s", typeName(v)))
 	}
 	if len(parts) != n {
-		return nil, runtimef("cannot unpack %d values into %d names", len(parts), n)
+		panic(runtimef("cannot unpack %d values into %d names", len(parts), n))
 	}
-	return parts, nil
+	return parts
 }
 
-func (in *interp) execSet(st *setStmt, s *scope) error {
-	v, err := in.eval(st.value, s)
-	if err != nil {
-		return err
-	}
-	if !st.unpack {
-		return in.assign(st.targets[0], v, s)
-	}
-	parts, err := unpackValue(v, len(st.targets))
-	if err != nil {
-		return err
-	}
-	for i, t := range st.targets {
-		if err := in.assign(t, parts[i], s); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (in *interp) assign(t target, v Value, s *scope) error {
+func (in *interp) assign(t target, v Value, s *scope) {
 	if t.attr == "" {
 		s.set(t.name, v)
-		return nil
+		return
 	}
 	ns, ok := in.lookup(s, t.name).(*namespace)
 	if !ok {
-		return place(t.at, runtimef("cannot assign '%s.%s': '%s' is not a namespace", t.name, t.attr, t.name))
+		in.at = t.at
+		panic(runtimef("cannot assign '%s.%s': '%s' is not a namespace", t.name, t.attr, t.name))
 	}
 	ns.attrs.Set(t.attr, v)
-	return nil
-}
-
-func (in *interp) execSetBlock(st *setBlockStmt, s *scope) error {
-	v, err := in.capture(st.body, s.child())
-	if err != nil {
-		return err
-	}
-	if st.filter != nil {
-		if v, err = in.filterChain(st.filter, v, s); err != nil {
-			return err
-		}
-	}
-	return in.assign(st.target, v, s)
-}
-
-// execCall runs a macro with the body of the call block as its caller().
-func (in *interp) execCall(st *callStmt, s *scope) error {
-	callee, err := in.eval(st.call.callee, s)
-	if err != nil {
-		return err
-	}
-	args, err := in.evalArgs(st.call.args, s)
-	if err != nil {
-		return err
-	}
-	args.set("caller", &macro{def: st.caller, scope: s})
-	v, err := in.call(callee, args)
-	if err != nil {
-		return err
-	}
-	return in.write(text(v))
 }

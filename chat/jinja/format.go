@@ -12,7 +12,7 @@ import (
 const maxFieldWidth = 1000
 
 // percentFormat is Python's "text %s" % value for the conversions s, r, d, i, x, X, o, f, e, g and %.
-func (in *interp) percentFormat(pattern mark.Text, value Value) (Value, error) {
+func (in *interp) percentFormat(pattern mark.Text, value Value) Value {
 	format := pattern.String()
 	args := []Value{value}
 	if list, ok := value.(*List); ok && list.Tuple {
@@ -30,43 +30,39 @@ func (in *interp) percentFormat(pattern mark.Text, value Value) (Value, error) {
 			i++
 		}
 		if i == len(format) {
-			return nil, runtimef("format ends inside a conversion")
+			panic(runtimef("format ends inside a conversion"))
 		}
 		if format[i] == '%' {
 			b.Write(pattern.Cut(i, i+1))
 			continue
 		}
 		if len(args) == 0 {
-			return nil, runtimef("format has more conversions than values")
+			panic(runtimef("format has more conversions than values"))
 		}
-		converted, err := convert(format[spec:i], format[i], args[0])
-		if err != nil {
-			return nil, err
-		}
+		in.add(&b, convert(format[spec:i], format[i], args[0]))
 		args = args[1:]
-		b.Write(converted)
 	}
 	if len(args) > 0 {
 		if _, isDict := value.(*Dict); !isDict {
-			return nil, runtimef("format has fewer conversions than values")
+			panic(runtimef("format has fewer conversions than values"))
 		}
 	}
 	return in.newText(b.Text())
 }
 
 // convert prints one value; flags is "%" with flags, width and precision.
-func convert(flags string, verb byte, v Value) (mark.Text, error) {
+func convert(flags string, verb byte, v Value) mark.Text {
 	for _, part := range strings.FieldsFunc(flags, func(r rune) bool { return r < '0' || r > '9' }) {
 		if n, err := strconv.Atoi(part); err != nil || n > maxFieldWidth {
-			return mark.Text{}, limitf("format width %s is more than %d", part, maxFieldWidth)
+			panic(failure{limitf("format width %s is more than %d", part, maxFieldWidth)})
 		}
 	}
 	i, f, isInt, ok := number(v)
 	switch verb {
 	case 's':
-		return padded(flags, text(v)), nil
+		return padded(flags, text(v))
 	case 'r':
-		return padded(flags, repr(v)), nil
+		return padded(flags, repr(v))
 	case 'd', 'i', 'x', 'X', 'o':
 		if !ok {
 			break
@@ -77,15 +73,15 @@ func convert(flags string, verb byte, v Value) (mark.Text, error) {
 		if verb == 'i' {
 			verb = 'd'
 		}
-		return mark.Plain(fmt.Sprintf(flags+string(verb), i)), nil
+		return mark.Plain(fmt.Sprintf(flags+string(verb), i))
 	case 'f', 'e', 'g':
 		if ok {
-			return mark.Plain(fmt.Sprintf(flags+string(verb), f)), nil
+			return mark.Plain(fmt.Sprintf(flags+string(verb), f))
 		}
 	default:
-		return mark.Text{}, fmt.Errorf("%w: format conversion %%%c", ErrUnsupported, verb)
+		panic(failure{fmt.Errorf("%w: format conversion %%%c", ErrUnsupported, verb)})
 	}
-	return mark.Text{}, runtimef("format conversion %%%c needs a number, not %s", verb, typeName(v))
+	panic(runtimef("format conversion %%%c needs a number, not %s", verb, typeName(v)))
 }
 
 // padded is a text in a field of the given width and precision.
@@ -97,7 +93,7 @@ func padded(flags string, t mark.Text) mark.Text {
 }
 
 // formatString is str.format for the fields {}, {0} and {name}, without conversions.
-func formatString(in *interp, t mark.Text, a *callArgs) (Value, error) {
+func formatString(in *interp, t mark.Text, a *callArgs) Value {
 	s := t.String()
 	var b mark.Builder
 	next := 0
@@ -109,7 +105,7 @@ func formatString(in *interp, t mark.Text, a *callArgs) (Value, error) {
 			continue
 		}
 		if c == '}' {
-			return nil, runtimef("format: single '}'")
+			panic(runtimef("format: single '}'"))
 		}
 		if c != '{' {
 			b.Write(t.Cut(i, i+1))
@@ -117,23 +113,17 @@ func formatString(in *interp, t mark.Text, a *callArgs) (Value, error) {
 		}
 		end := strings.IndexByte(s[i:], '}')
 		if end < 0 {
-			return nil, runtimef("format: '{' is not closed")
+			panic(runtimef("format: '{' is not closed"))
 		}
-		v, err := formatField(s[i+1:i+end], &next, a)
-		if err != nil {
-			return nil, err
-		}
+		in.add(&b, text(formatField(s[i+1:i+end], &next, a)))
 		i += end
-		if err := in.add(&b, text(v)); err != nil {
-			return nil, err
-		}
 	}
 	return in.newText(b.Text())
 }
 
-func formatField(field string, next *int, a *callArgs) (Value, error) {
+func formatField(field string, next *int, a *callArgs) Value {
 	if strings.ContainsAny(field, ":!.[") {
-		return nil, fmt.Errorf("%w: format field {%s}", ErrUnsupported, field)
+		panic(failure{fmt.Errorf("%w: format field {%s}", ErrUnsupported, field)})
 	}
 	index, err := strconv.Atoi(field)
 	if field == "" {
@@ -142,14 +132,14 @@ func formatField(field string, next *int, a *callArgs) (Value, error) {
 	}
 	if err == nil {
 		if index < 0 || index >= len(a.pos) {
-			return nil, runtimef("format: no argument %d", index)
+			panic(runtimef("format: no argument %d", index))
 		}
-		return a.pos[index], nil
+		return a.pos[index]
 	}
 	for i, name := range a.names {
 		if name == field {
-			return a.vals[i], nil
+			return a.vals[i]
 		}
 	}
-	return nil, runtimef("format: no argument '%s'", field)
+	panic(runtimef("format: no argument '%s'", field))
 }

@@ -1,6 +1,10 @@
 package jinja
 
-import "fmt"
+import (
+	"fmt"
+
+	"sparrow/internal/mark"
+)
 
 // globalTable holds the functions every template can call. It is never written after start-up.
 var globalTable = map[string]Value{
@@ -11,16 +15,13 @@ var globalTable = map[string]Value{
 	"strftime_now":    &function{"strftime_now", callStrftime},
 }
 
-func callRange(in *interp, a *callArgs) (Value, error) {
+func callRange(in *interp, a *callArgs) Value {
 	if len(a.names) > 0 || len(a.pos) == 0 || len(a.pos) > 3 {
-		return nil, runtimef("range takes one to three integers")
+		panic(runtimef("range takes one to three integers"))
 	}
 	var n [3]int64
 	for i, v := range a.pos {
-		var isInt, ok bool
-		if n[i], _, isInt, ok = number(v); !ok || !isInt {
-			return nil, runtimef("range takes integers, not %s", typeName(v))
-		}
+		n[i] = intArg(v)
 	}
 	start, stop, step := int64(0), n[0], int64(1)
 	if len(a.pos) > 1 {
@@ -28,19 +29,15 @@ func callRange(in *interp, a *callArgs) (Value, error) {
 	}
 	if len(a.pos) > 2 {
 		if step = n[2]; step == 0 {
-			return nil, runtimef("range step is zero")
+			panic(runtimef("range step is zero"))
 		}
 	}
 	var items []Value
 	for i := start; step > 0 && i < stop || step < 0 && i > stop; {
 		if len(items)%1024 == 0 {
-			if err := in.charge(valueBytes * 1024); err != nil {
-				return nil, err
-			}
+			in.charge(valueBytes * 1024)
 		}
-		if err := in.step(); err != nil {
-			return nil, err
-		}
+		in.step()
 		items = append(items, i)
 		next := i + step
 		if (next > i) != (step > 0) { // beyond 64 bits
@@ -48,84 +45,54 @@ func callRange(in *interp, a *callArgs) (Value, error) {
 		}
 		i = next
 	}
-	return &List{Items: items}, nil
+	return &List{Items: items}
 }
 
-func callDict(in *interp, a *callArgs) (Value, error) {
+func callDict(in *interp, a *callArgs) Value {
 	d := NewDict()
 	if len(a.pos) > 1 {
-		return nil, runtimef("dict takes at most one positional argument")
+		panic(runtimef("dict takes at most one positional argument"))
 	}
 	for _, v := range a.pos {
-		if err := in.fill(d, v); err != nil {
-			return nil, err
-		}
+		in.fill(d, v)
 	}
 	for i, name := range a.names {
 		d.Set(name, a.vals[i])
 	}
-	return d, in.charge(4 * valueBytes * d.Len())
+	in.charge(4 * valueBytes * d.Len())
+	return d
 }
 
 // fill adds a mapping, or a list of pairs, to a mapping.
-func (in *interp) fill(d *Dict, v Value) error {
+func (in *interp) fill(d *Dict, v Value) {
 	if other, ok := v.(*Dict); ok {
 		for i, key := range other.keys {
 			d.set(key, other.vals[i])
 		}
-		return nil
+		return
 	}
-	items, err := in.iterate(v)
-	if err != nil {
-		return err
-	}
-	for _, item := range items {
-		pair, err := unpackValue(item, 2)
-		if err != nil {
-			return err
-		}
+	for _, item := range in.iterate(v) {
+		pair := unpackValue(item, 2)
+		in.touch(pair[0])
 		if !d.set(pair[0], pair[1]) {
-			return runtimef("%s cannot be a key", typeName(pair[0]))
+			panic(runtimef("%s cannot be a key", typeName(pair[0])))
 		}
 	}
-	return nil
 }
 
-func callNamespace(in *interp, a *callArgs) (Value, error) {
-	d, err := callDict(in, a)
-	if err != nil {
-		return nil, err
-	}
-	return &namespace{d.(*Dict)}, nil
+func callNamespace(in *interp, a *callArgs) Value {
+	return &namespace{callDict(in, a).(*Dict)}
 }
 
-func callRaise(_ *interp, a *callArgs) (Value, error) {
-	args, err := a.bind("raise_exception", "message")
-	if err != nil {
-		return nil, err
-	}
-	message := "no message"
-	if !isAbsent(args[0]) {
-		message = str(args[0])
-	}
-	return nil, fmt.Errorf("%w: %s", ErrRaised, message)
+func callRaise(_ *interp, a *callArgs) Value {
+	message := orElse(a.bind("message")[0], "no message")
+	panic(failure{fmt.Errorf("%w: %s", ErrRaised, str(message))})
 }
 
-func callStrftime(in *interp, a *callArgs) (Value, error) {
-	args, err := a.bind("strftime_now", "format")
-	if err != nil {
-		return nil, err
-	}
-	format, ok := asString(args[0])
-	if !ok {
-		return nil, runtimef("strftime_now takes a format string")
-	}
+func callStrftime(in *interp, a *callArgs) Value {
+	format := textArg(a.bind("format")[0])
 	if in.now == nil {
-		return nil, runtimef("strftime_now: no clock was given to the template")
+		panic(runtimef("strftime_now: no clock was given to the template"))
 	}
-	text, err := strftime(in.now(), format)
-	if err != nil {
-		return nil, err
-	}
-	return in.newString(text)
+	return in.newText(mark.Plain(strftime(in.now(), format)))
 }

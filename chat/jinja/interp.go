@@ -11,6 +11,7 @@ type interp struct {
 	limits  Limits
 	steps   int
 	depth   int
+	at      pos // of the innermost expression or statement that is being evaluated
 	memory  int
 	out     *mark.Builder // where output goes now: the result, or a block being captured
 	root    *scope
@@ -42,6 +43,13 @@ func newInterp(limits Limits, o Options) *interp {
 	return in
 }
 
+// render runs a template from end to end.
+func (in *interp) render(body []stmt) (err error) {
+	defer rescue(&err)
+	in.run(body, in.root)
+	return nil
+}
+
 func (in *interp) lookup(s *scope, name string) Value {
 	for ; s != nil; s = s.parent {
 		if v, ok := s.vars[name]; ok {
@@ -55,73 +63,88 @@ func (in *interp) lookup(s *scope, name string) Value {
 }
 
 // step counts one unit of work.
-func (in *interp) step() error {
+func (in *interp) step() {
 	if in.steps++; in.steps > in.limits.Steps {
-		return limitf("more than %d steps", in.limits.Steps)
+		panic(failure{limitf("more than %d steps", in.limits.Steps)})
 	}
-	return nil
 }
 
 // bytesPerStep is how many bytes of text count as one step where an operation reads a whole string.
 const bytesPerStep = 64
 
 // touch counts the work of reading values from end to end: without it, a search in a long string would cost one step.
-func (in *interp) touch(values ...Value) error {
+// Lists are read item by item, by code that counts; a tuple may be read at once, as a key.
+func (in *interp) touch(values ...Value) {
 	for _, v := range values {
 		if s, ok := asString(v); ok {
 			in.steps += len(s) / bytesPerStep
+		} else if t, ok := v.(*List); ok && t.Tuple {
+			in.steps += len(t.Items)
+			in.touch(t.Items...)
 		}
 	}
-	return in.step()
+	in.step()
+}
+
+// printed is the text of a value, with its memory counted where it had to be made.
+func (in *interp) printed(v Value) mark.Text {
+	t := text(v)
+	if _, ok := asText(v); !ok {
+		in.charge(len(t.String()))
+	}
+	return t
 }
 
 // charge counts memory about to be allocated.
-func (in *interp) charge(bytes int) error {
+func (in *interp) charge(bytes int) {
 	if bytes > in.limits.Memory-in.memory {
-		return limitf("more than %d bytes of values", in.limits.Memory)
+		panic(failure{limitf("more than %d bytes of values", in.limits.Memory)})
 	}
 	in.memory += bytes
-	return nil
 }
 
 // valueBytes is what an item of a list costs.
 const valueBytes = 16
 
-func (in *interp) newList(items []Value) (Value, error) {
-	return &List{Items: items}, in.charge(valueBytes * len(items))
+func (in *interp) newList(items []Value) Value {
+	in.charge(valueBytes * len(items))
+	return &List{Items: items}
 }
 
-func (in *interp) newString(s string) (Value, error) { return s, in.charge(len(s)) }
-
-func (in *interp) write(t mark.Text) error {
+func (in *interp) write(t mark.Text) {
 	if in.out.Len()+len(t.String()) > in.limits.Output {
-		return limitf("more than %d bytes of output", in.limits.Output)
+		panic(failure{limitf("more than %d bytes of output", in.limits.Output)})
 	}
-	return in.add(in.out, t)
+	in.add(in.out, t)
 }
 
 // add appends a text to one that is being made, with its memory counted.
-func (in *interp) add(b *mark.Builder, t mark.Text) error {
+func (in *interp) add(b *mark.Builder, t mark.Text) {
 	b.Write(t)
-	return in.charge(len(t.String()) + valueBytes*len(t.Spans()))
+	in.charge(len(t.String()) + valueBytes*len(t.Spans()))
 }
 
 // capture runs statements and returns their output instead of writing it.
-func (in *interp) capture(body []stmt, s *scope) (Value, error) {
+func (in *interp) capture(body []stmt, s *scope) Value {
 	outer := in.out
 	in.out = &mark.Builder{}
-	defer func() { in.out = outer }()
-	if _, err := in.run(body, s); err != nil {
-		return nil, err
-	}
-	return textValue(in.out.Text()), nil
+	in.run(body, s)
+	captured := in.out.Text()
+	in.out = outer
+	return textValue(captured)
 }
 
-// descend counts a level of nesting; the caller decrements depth.
-func (in *interp) descend() error {
-	in.depth++
-	if in.depth > in.limits.Depth {
-		return limitf("nested deeper than %d evaluations", in.limits.Depth)
+// enter goes one level deeper, into a node of the template; leave comes back to the node around it.
+func (in *interp) enter(at pos) (outer pos) {
+	if in.depth++; in.depth > in.limits.Depth {
+		panic(failure{limitf("nested deeper than %d evaluations", in.limits.Depth)})
 	}
-	return in.step()
+	outer, in.at = in.at, at
+	in.step()
+	return outer
+}
+
+func (in *interp) leave(outer pos) {
+	in.depth--
+	in.at = outer
 }

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"sort"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -104,17 +104,15 @@ type jsonStyle struct {
 
 // JSON writes a value as Python's json.dumps(value, ensure_ascii=False) does: ", " and ": " between parts, key order
 // kept, non-ASCII text as it is.
-func JSON(v Value) (string, error) {
-	t, err := dumps(v, jsonStyle{itemSep: ", ", keySep: ": "})
-	return t.String(), err
+func JSON(v Value) (s string, err error) {
+	defer rescue(&err)
+	return dumps(v, jsonStyle{itemSep: ", ", keySep: ": "}).String(), nil
 }
 
-func dumps(v Value, style jsonStyle) (mark.Text, error) {
+func dumps(v Value, style jsonStyle) mark.Text {
 	w := &jsonWriter{style: style}
-	if err := w.value(v, 0); err != nil {
-		return mark.Text{}, err
-	}
-	return w.b.Text(), nil
+	w.value(v, 0)
+	return w.b.Text()
 }
 
 type jsonWriter struct {
@@ -122,12 +120,12 @@ type jsonWriter struct {
 	style jsonStyle
 }
 
-func (w *jsonWriter) value(v Value, depth int) error {
+func (w *jsonWriter) value(v Value, depth int) {
 	if depth > maxDataDepth {
-		return limitf("value nested deeper than %d levels", maxDataDepth)
+		panic(failure{limitf("value nested deeper than %d levels", maxDataDepth)})
 	}
 	if w.style.maxLength > 0 && w.b.Len() > w.style.maxLength {
-		return limitf("JSON text longer than %d bytes", w.style.maxLength)
+		panic(failure{limitf("JSON text longer than %d bytes", w.style.maxLength)})
 	}
 	switch v := v.(type) {
 	case nil:
@@ -145,13 +143,12 @@ func (w *jsonWriter) value(v Value, depth int) error {
 	case *mark.Text:
 		w.text(*v)
 	case *List:
-		return w.group("[", "]", len(v.Items), depth, func(i int) error { return w.value(v.Items[i], depth+1) })
+		w.group("[", "]", len(v.Items), depth, func(i int) { w.value(v.Items[i], depth+1) })
 	case *Dict:
-		return w.dict(v, depth)
+		w.dict(v, depth)
 	default:
-		return runtimef("%s cannot be written as JSON", typeName(v))
+		panic(runtimef("%s cannot be written as JSON", typeName(v)))
 	}
-	return nil
 }
 
 func jsonFloat(f float64) string {
@@ -166,57 +163,43 @@ func jsonFloat(f float64) string {
 	return floatText(f)
 }
 
-func (w *jsonWriter) dict(d *Dict, depth int) error {
+func (w *jsonWriter) dict(d *Dict, depth int) {
 	order := make([]int, d.Len())
 	for i := range order {
 		order[i] = i
 	}
 	if w.style.sortKeys {
-		var failed error
-		sort.SliceStable(order, func(i, j int) bool {
-			a, aText := asString(d.keys[order[i]])
-			b, bText := asString(d.keys[order[j]])
-			if !aText || !bText {
-				failed = runtimef("sort_keys needs keys that are strings")
-			}
-			return a < b
+		slices.SortStableFunc(order, func(a, b int) int {
+			return strings.Compare(textArg(d.keys[a]), textArg(d.keys[b]))
 		})
-		if failed != nil {
-			return failed
-		}
 	}
-	return w.group("{", "}", d.Len(), depth, func(i int) error {
+	w.group("{", "}", d.Len(), depth, func(i int) {
 		key, ok := asText(d.keys[order[i]])
 		if !ok {
-			switch k := d.keys[order[i]].(type) {
-			case nil, bool, int64, float64, BigInt:
-				key, _ = dumps(k, w.style)
-			default:
-				return runtimef("%s cannot be a JSON key", typeName(k))
+			if _, tuple := d.keys[order[i]].(*List); tuple {
+				panic(runtimef("a tuple cannot be a JSON key"))
 			}
+			key = dumps(d.keys[order[i]], w.style)
 		}
 		w.text(key)
 		w.b.WriteString(w.style.keySep)
-		return w.value(d.vals[order[i]], depth+1)
+		w.value(d.vals[order[i]], depth+1)
 	})
 }
 
-func (w *jsonWriter) group(open, end string, n, depth int, item func(int) error) error {
+func (w *jsonWriter) group(open, end string, n, depth int, item func(int)) {
 	w.b.WriteString(open)
 	for i := range n {
 		if i > 0 {
 			w.b.WriteString(w.style.itemSep)
 		}
 		w.newline(depth + 1)
-		if err := item(i); err != nil {
-			return err
-		}
+		item(i)
 	}
 	if n > 0 {
 		w.newline(depth)
 	}
 	w.b.WriteString(end)
-	return nil
 }
 
 func (w *jsonWriter) newline(depth int) {

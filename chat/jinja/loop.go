@@ -47,21 +47,18 @@ func (l *loopState) attr(name string) (Value, bool) {
 	return nil, false
 }
 
-func (l *loopState) cycle(_ *interp, a *callArgs) (Value, error) {
+func (l *loopState) cycle(_ *interp, a *callArgs) Value {
 	if len(a.pos) == 0 {
-		return nil, runtimef("loop.cycle needs at least one value")
+		panic(runtimef("loop.cycle needs at least one value"))
 	}
-	return a.pos[l.at%len(a.pos)], nil
+	return a.pos[l.at%len(a.pos)]
 }
 
-func (l *loopState) changedCall(in *interp, a *callArgs) (Value, error) {
+func (l *loopState) changedCall(in *interp, a *callArgs) Value {
 	now := newTuple(a.pos...)
-	if l.seen {
-		same, err := in.equal(l.changed, now)
-		if same || err != nil {
-			return false, err
-		}
+	if l.seen && in.equal(l.changed, now) {
+		return false
 	}
 	l.changed, l.seen = now, true
-	return true, nil
+	return true
 }

@@ -1,7 +1,6 @@
 package jinja
 
 import (
-	"strings"
 	"unicode/utf8"
 
 	"sparrow/internal/mark"
@@ -68,8 +67,9 @@ func unmarked(v Value) Value {
 }
 
 // newText is a text as a value, with its memory counted.
-func (in *interp) newText(t mark.Text) (Value, error) {
-	return textValue(t), in.charge(len(t.String()) + valueBytes*len(t.Spans()))
+func (in *interp) newText(t mark.Text) Value {
+	in.charge(len(t.String()) + valueBytes*len(t.Spans()))
+	return textValue(t)
 }
 
 // rewrite applies f to a text. Where all of it or none of it is marked the result is too; a mixed text becomes marked
@@ -80,9 +80,6 @@ func rewrite(t mark.Text, f func(string) string) mark.Text {
 	}
 	return mark.Marked(f(t.String()))
 }
-
-// within is sub, a substring of t's string that starts at byte from, with its marks.
-func within(t mark.Text, from int, sub string) mark.Text { return t.Cut(from, from+len(sub)) }
 
 // characters are the characters of a text, each with its mark.
 func characters(t mark.Text) []Value {
@@ -107,18 +104,4 @@ func joined(parts []Value) mark.Text {
 		b.Write(t)
 	}
 	return b.Text()
-}
-
-// trimmed is t without the characters at its ends that is drops, on the sides that trim works on.
-func trimmed(t mark.Text, trim func(string, func(rune) bool) string, is func(rune) bool) mark.Text {
-	s := t.String()
-	out := trim(s, is)
-	if out == "" {
-		return mark.Text{}
-	}
-	left := len(s) - len(strings.TrimLeftFunc(s, is))
-	if left+len(out) > len(s) || s[left:left+len(out)] != out { // only the right side was trimmed
-		left = 0
-	}
-	return within(t, left, out)
 }

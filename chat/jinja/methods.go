@@ -1,20 +1,13 @@
 package jinja
 
-import "sort"
-
 // methodFunc is a method of values of type T.
-type methodFunc[T any] func(in *interp, self T, a *callArgs) (Value, error)
+type methodFunc[T any] func(in *interp, self T, a *callArgs) Value
 
 // takes is a method whose arguments are bound to params: it gets one value for each of them, absent where none was
 // passed.
-func takes[T any](name string, do func(in *interp, self T, args []Value) (Value, error),
-	params ...string) methodFunc[T] {
-	return func(in *interp, self T, a *callArgs) (Value, error) {
-		args, err := a.bind(name, params...)
-		if err != nil {
-			return nil, err
-		}
-		return do(in, self, args)
+func takes[T any](do func(in *interp, self T, args []Value) Value, params ...string) methodFunc[T] {
+	return func(in *interp, self T, a *callArgs) Value {
+		return do(in, self, a.bind(params...))
 	}
 }
 
@@ -24,104 +17,43 @@ func method[T any](self T, name string, table map[string]methodFunc[T]) (Value, 
 	if !ok {
 		return nil, false
 	}
-	return &function{name, func(in *interp, a *callArgs) (Value, error) {
-		if err := in.touch(self); err != nil {
-			return nil, err
-		}
+	return &function{name, func(in *interp, a *callArgs) Value {
+		in.touch(self)
 		return fn(in, self, a)
 	}}, true
 }
 
+// The methods of mappings and lists. None of them changes its object: templates run as in an immutable sandbox.
 var dictMethods = map[string]methodFunc[*Dict]{
-	"items": func(in *interp, d *Dict, _ *callArgs) (Value, error) {
-		return d.items(), in.charge(4 * valueBytes * d.Len())
-	},
-	"keys": func(in *interp, d *Dict, _ *callArgs) (Value, error) {
-		return in.newList(append([]Value(nil), d.keys...))
-	},
-	"values": func(in *interp, d *Dict, _ *callArgs) (Value, error) {
-		return in.newList(append([]Value(nil), d.vals...))
-	},
-	"get": takes("get", func(_ *interp, d *Dict, args []Value) (Value, error) {
+	"items":  func(in *interp, d *Dict, a *callArgs) Value { return itemsFilter(in, d, a) },
+	"keys":   func(in *interp, d *Dict, _ *callArgs) Value { return in.newList(d.keys) },
+	"values": func(in *interp, d *Dict, _ *callArgs) Value { return in.newList(d.vals) },
+	"get": takes(func(_ *interp, d *Dict, args []Value) Value {
 		if v, ok := d.lookup(args[0]); ok {
-			return v, nil
+			return v
 		}
-		if isAbsent(args[1]) {
-			return nil, nil
-		}
-		return args[1], nil
+		return orElse(args[1], nil)
 	}, "key", "default"),
-	"copy": func(in *interp, d *Dict, _ *callArgs) (Value, error) {
-		c := NewDict()
-		for i, key := range d.keys {
-			c.set(key, d.vals[i])
-		}
-		return c, in.charge(4 * valueBytes * d.Len())
-	},
-	"update": func(in *interp, d *Dict, a *callArgs) (Value, error) {
-		v, err := callDict(in, a)
-		if err != nil {
-			return nil, err
-		}
-		return nil, in.fill(d, v)
-	},
+	"copy": func(in *interp, d *Dict, _ *callArgs) Value { return callDict(in, &callArgs{pos: []Value{d}}) },
 }
 
 var listMethods = map[string]methodFunc[*List]{
-	"append": takes("append", func(in *interp, l *List, args []Value) (Value, error) {
-		if l.Tuple || isAbsent(args[0]) {
-			return nil, runtimef("append needs a list and one item")
-		}
-		l.Items = append(l.Items, args[0])
-		return nil, in.charge(2 * valueBytes)
-	}, "item"),
-	"extend": takes("extend", func(in *interp, l *List, args []Value) (Value, error) {
-		items, err := in.iterate(args[0])
-		if err != nil || l.Tuple {
-			return nil, runtimef("extend needs a list and something to loop over")
-		}
-		if err := in.charge(2 * valueBytes * len(items)); err != nil {
-			return nil, err
-		}
-		l.Items = append(l.Items, items...)
-		return nil, nil
-	}, "items"),
-	"index": takes("index", func(in *interp, l *List, args []Value) (Value, error) {
+	"index": takes(func(in *interp, l *List, args []Value) Value {
 		for i, item := range l.Items {
-			same, err := in.equal(item, args[0])
-			if same || err != nil {
-				return int64(i), err
+			if in.equal(item, args[0]) {
+				return int64(i)
 			}
 		}
-		return nil, runtimef("%s is not in the list", repr(args[0]).String())
+		panic(runtimef("%s is not in the list", repr(args[0]).String()))
 	}, "item"),
-	"count": takes("count", func(in *interp, l *List, args []Value) (Value, error) {
+	"count": takes(func(in *interp, l *List, args []Value) Value {
 		n := int64(0)
 		for _, item := range l.Items {
-			same, err := in.equal(item, args[0])
-			if err != nil {
-				return nil, err
-			}
-			if same {
+			if in.equal(item, args[0]) {
 				n++
 			}
 		}
-		return n, nil
+		return n
 	}, "item"),
-	"copy": func(in *interp, l *List, _ *callArgs) (Value, error) {
-		return in.newList(append([]Value(nil), l.Items...))
-	},
-}
-
-// sortByKey sorts places stably by the value each one stands for.
-func (in *interp) sortByKey(places []int, key func(int) Value) error {
-	var failed error
-	sort.SliceStable(places, func(i, j int) bool {
-		c, err := in.order(key(places[i]), key(places[j]))
-		if err != nil && failed == nil {
-			failed = err
-		}
-		return c < 0
-	})
-	return failed
+	"copy": func(in *interp, l *List, _ *callArgs) Value { return in.newList(l.Items) },
 }

@@ -205,7 +205,7 @@ func (p *parser) ifStatement(n node) stmt {
 
 func (p *parser) forStatement(n node) stmt {
 	s := &forStmt{node: n}
-	s.targets, s.unpack = p.loopTargets()
+	s.targets = p.targets(false)
 	if !p.skipName("in") {
 		p.expected("'in'")
 	}
@@ -230,69 +230,50 @@ func (p *parser) forStatement(n node) stmt {
 	return s
 }
 
-// loopTargets takes "a", "a, b" or "(a, b)".
-func (p *parser) loopTargets() (names []string, unpack bool) {
+// targets takes "a", "a, b" or "(a, b)"; each may be an attribute of a namespace where attrs says so.
+func (p *parser) targets(attrs bool) targets {
+	var ts targets
 	paren := p.skipOp("(")
-	unpack = paren
 	for {
-		names = append(names, p.expectName().text)
+		ts.list = append(ts.list, p.target(attrs))
 		if !p.skipOp(",") {
 			break
 		}
-		unpack = true
-		if p.isName("in") || p.isOp(")") {
+		ts.unpack = true
+		if p.isName("in") || p.isOp("=") || p.isOp(")") {
 			break
 		}
 	}
 	if paren {
 		p.expectOp(")")
 	}
-	return names, unpack
+	return ts
 }
 
-func (p *parser) setStatement(n node) stmt {
-	var targets []target
-	unpack := false
-	paren := p.skipOp("(")
-	for {
-		targets = append(targets, p.setTarget())
-		if !p.skipOp(",") {
-			break
-		}
-		unpack = true
-		if p.isOp("=") || p.isOp(")") {
-			break
-		}
-	}
-	if paren {
-		p.expectOp(")")
-	}
-	if p.skipOp("=") {
-		value := p.tuple(true)
-		p.blockEnd()
-		return &setStmt{n, targets, unpack, value}
-	}
-	if unpack || paren {
-		p.expected("'='")
-	}
-	s := &setBlockStmt{node: n, target: targets[0]}
-	if p.isOp("|") {
-		s.filter = p.filters(nil)
-	}
-	s.body = p.simpleBody("endset")
-	return s
-}
-
-func (p *parser) setTarget() target {
+func (p *parser) target(attrs bool) target {
 	name := p.expectName()
 	if reserved[name.text] {
 		p.fail(syntaxf(name.at, "cannot assign to '%s'", name.text))
 	}
 	t := target{at: name.at, name: name.text}
-	if p.skipOp(".") {
+	if attrs && p.skipOp(".") {
 		t.attr = p.expectName().text
 	}
 	return t
+}
+
+func (p *parser) setStatement(n node) stmt {
+	ts := p.targets(true)
+	if p.skipOp("=") {
+		value := p.tuple(true)
+		p.blockEnd()
+		return &setStmt{n, ts, value}
+	}
+	if ts.unpack {
+		p.expected("'='")
+	}
+	filter := p.filters(nil)
+	return &setBlockStmt{n, ts.list[0], filter, p.simpleBody("endset")}
 }
 
 // reserved are the names that are constants in every expression.

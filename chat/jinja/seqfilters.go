@@ -4,192 +4,143 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"sparrow/internal/mark"
 )
 
-func firstFilter(in *interp, v Value, _ *callArgs) (Value, error) {
-	items, err := in.iterate(v)
-	if err != nil || len(items) == 0 {
-		return Undefined{"the first item of an empty sequence"}, err
+// edgeFilter is the first or the last item of a sequence.
+func edgeFilter(first bool) filterFunc {
+	return func(in *interp, v Value, _ *callArgs) Value {
+		items := in.iterate(v)
+		switch n := len(items); {
+		case n == 0:
+			return Undefined{"an item of an empty sequence"}
+		case first:
+			return items[0]
+		default:
+			return items[n-1]
+		}
 	}
-	return items[0], nil
 }
 
-func lastFilter(in *interp, v Value, _ *callArgs) (Value, error) {
-	items, err := in.iterate(v)
-	if err != nil || len(items) == 0 {
-		return Undefined{"the last item of an empty sequence"}, err
-	}
-	return items[len(items)-1], nil
-}
+func listFilter(in *interp, v Value, _ *callArgs) Value { return in.newList(in.iterate(v)) }
 
-func listFilter(in *interp, v Value, _ *callArgs) (Value, error) {
-	items, err := in.iterate(v)
-	if err != nil {
-		return nil, err
-	}
-	return in.newList(slices.Clone(items))
-}
-
-func itemsFilter(in *interp, v Value, _ *callArgs) (Value, error) {
+func itemsFilter(in *interp, v Value, _ *callArgs) Value {
 	switch v := v.(type) {
 	case Undefined:
-		return NewList(), nil
+		return NewList()
 	case *Dict:
-		return v.items(), in.charge(4 * valueBytes * v.Len())
+		in.charge(4 * valueBytes * v.Len())
+		return v.items()
 	}
-	return nil, runtimef("items needs a mapping, not %s", typeName(v))
+	panic(runtimef("items needs a mapping, not %s", typeName(v)))
 }
 
-func reverseFilter(in *interp, v Value, _ *callArgs) (Value, error) {
-	if _, ok := asText(v); ok {
-		chars, err := in.iterate(v)
-		if err != nil {
-			return nil, err
-		}
-		slices.Reverse(chars)
-		return in.newText(joined(chars))
-	}
-	items, err := in.iterate(v)
-	if err != nil {
-		return nil, err
-	}
-	items = slices.Clone(items)
+func reverseFilter(in *interp, v Value, _ *callArgs) Value {
+	items := slices.Clone(in.iterate(v))
 	slices.Reverse(items)
+	if _, ok := asText(v); ok {
+		return in.newText(joined(items))
+	}
 	return in.newList(items)
 }
 
-func joinFilter(in *interp, v Value, args []Value) (Value, error) {
-	items, err := in.iterate(v)
-	if err != nil {
-		return nil, err
-	}
+func joinFilter(in *interp, v Value, args []Value) Value {
+	items := in.iterate(v)
 	if !isAbsent(args[1]) {
-		if items, err = in.attrs(items, args[1]); err != nil {
-			return nil, err
-		}
+		items = in.attrs(items, args[1])
 	}
-	sep := mark.Text{}
-	if !isAbsent(args[0]) {
-		sep = text(args[0])
+	return in.joinItems(items, in.printed(orElse(args[0], "")))
+}
+
+// attributeName is the name of an attribute, or the number of an item.
+func attributeName(v Value) string {
+	if i, ok := v.(int64); ok {
+		return strconv.FormatInt(i, 10)
 	}
-	return in.joinItems(items, sep)
+	return textArg(v)
 }
 
 // path reads an attribute path such as "function.name" or "0" of a value.
-func (in *interp) path(v, attribute Value) (Value, error) {
-	if i, ok := attribute.(int64); ok {
-		return in.item(v, i)
-	}
-	for part := range strings.SplitSeq(str(attribute), ".") {
+func (in *interp) path(v, attribute Value) Value {
+	for part := range strings.SplitSeq(attributeName(attribute), ".") {
 		var key Value = part
 		if n, err := strconv.ParseInt(part, 10, 64); err == nil {
 			key = n
 		}
 		if _, undefined := v.(Undefined); undefined {
-			return v, nil
+			return v
 		}
-		next, err := in.item(v, key)
-		if err != nil {
-			return nil, err
-		}
-		v = next
+		v = in.item(v, key)
 	}
-	return v, nil
+	return v
 }
 
-func (in *interp) attrs(items []Value, attribute Value) ([]Value, error) {
+func (in *interp) attrs(items []Value, attribute Value) []Value {
 	out := make([]Value, len(items))
 	for i, item := range items {
-		v, err := in.path(item, attribute)
-		if err != nil {
-			return nil, err
-		}
-		out[i] = v
+		out[i] = in.path(item, attribute)
 	}
-	return out, in.charge(valueBytes * len(out))
+	in.charge(valueBytes * len(out))
+	return out
 }
 
 // iterateOrNone is iterate, with nothing for any false value: the filters that pick and map accept none.
-func (in *interp) iterateOrNone(v Value) ([]Value, error) {
+func (in *interp) iterateOrNone(v Value) []Value {
 	if !truth(v) {
-		return nil, nil
+		return nil
 	}
 	return in.iterate(v)
 }
 
 // mapFilter is map(attribute="x", default=y) or map("filter", args...).
-func mapFilter(in *interp, v Value, a *callArgs) (Value, error) {
-	items, err := in.iterateOrNone(v)
-	if err != nil {
-		return nil, err
-	}
+func mapFilter(in *interp, v Value, a *callArgs) Value {
+	items := in.iterateOrNone(v)
 	out := make([]Value, len(items))
 	if len(a.pos) == 0 {
-		args, err := a.bind("map", "attribute", "default")
-		if err != nil {
-			return nil, err
-		}
+		args := a.bind("attribute", "default")
 		if isAbsent(args[0]) {
-			return nil, runtimef("map needs a filter or an attribute")
+			panic(runtimef("map needs a filter or an attribute"))
 		}
 		for i, item := range items {
-			if out[i], err = in.path(item, args[0]); err != nil {
-				return nil, err
-			}
-			if _, undefined := out[i].(Undefined); undefined && !isAbsent(args[1]) {
-				out[i] = args[1]
+			out[i] = in.path(item, args[0])
+			if _, undefined := out[i].(Undefined); undefined {
+				out[i] = orElse(args[1], out[i])
 			}
 		}
 		return in.newList(out)
 	}
 	rest := &callArgs{pos: a.pos[1:], names: a.names, vals: a.vals}
 	for i, item := range items {
-		if out[i], err = in.filter(str(a.pos[0]), item, rest); err != nil {
-			return nil, err
-		}
+		out[i] = in.filter(textArg(a.pos[0]), item, rest)
 	}
 	return in.newList(out)
 }
 
 // selectFilter keeps the items that pass a test (or are true), or with keep false those that do not.
 func selectFilter(keep bool) filterFunc {
-	return func(in *interp, v Value, a *callArgs) (Value, error) {
-		return in.selectBy(v, a.pos, keep, func(item Value) (Value, error) { return item, nil })
+	return func(in *interp, v Value, a *callArgs) Value {
+		return in.selectBy(v, a.pos, keep, func(item Value) Value { return item })
 	}
 }
 
 // selectAttrFilter is selectFilter on an attribute of each item.
 func selectAttrFilter(keep bool) filterFunc {
-	return func(in *interp, v Value, a *callArgs) (Value, error) {
+	return func(in *interp, v Value, a *callArgs) Value {
 		if len(a.pos) == 0 {
-			return nil, runtimef("an attribute name is missing")
+			panic(runtimef("an attribute name is missing"))
 		}
-		return in.selectBy(v, a.pos[1:], keep, func(item Value) (Value, error) { return in.path(item, a.pos[0]) })
+		return in.selectBy(v, a.pos[1:], keep, func(item Value) Value { return in.path(item, a.pos[0]) })
 	}
 }
 
-func (in *interp) selectBy(v Value, args []Value, keep bool, subject func(Value) (Value, error)) (Value, error) {
-	items, err := in.iterateOrNone(v)
-	if err != nil {
-		return nil, err
-	}
+func (in *interp) selectBy(v Value, args []Value, keep bool, subject func(Value) Value) Value {
 	var out []Value
-	for _, item := range items {
-		s, err := subject(item)
-		if err != nil {
-			return nil, err
-		}
+	for _, item := range in.iterateOrNone(v) {
+		s := subject(item)
 		ok := truth(s)
 		if len(args) > 0 {
-			if ok, err = in.test(str(args[0]), s, args[1:]); err != nil {
-				return nil, err
-			}
+			ok = in.test(textArg(args[0]), s, args[1:])
 		}
-		if err := in.step(); err != nil {
-			return nil, err
-		}
+		in.step()
 		if ok == keep {
 			out = append(out, item)
 		}
@@ -198,68 +149,50 @@ func (in *interp) selectBy(v Value, args []Value, keep bool, subject func(Value)
 }
 
 // foldCase lowers strings for comparisons that ignore case.
-func foldCase(v Value, sensitive bool) Value {
+func (in *interp) foldCase(v Value, sensitive bool) Value {
 	if s, ok := asString(v); ok && !sensitive {
+		in.charge(len(s))
 		return strings.ToLower(s)
 	}
 	return v
 }
 
 // sortKeys are the values by which items are compared: the item, or one or several comma-separated attributes of it.
-func (in *interp) sortKeys(items []Value, attribute Value, sensitive bool) ([]Value, error) {
+func (in *interp) sortKeys(items []Value, attribute Value, sensitive bool) []Value {
 	keys := make([]Value, len(items))
 	for i, item := range items {
-		if isAbsent(attribute) || attribute == nil {
-			keys[i] = foldCase(item, sensitive)
+		if !given(attribute) {
+			keys[i] = in.foldCase(item, sensitive)
 			continue
 		}
-		paths := []Value{attribute}
-		if s, ok := asString(attribute); ok {
-			paths = nil
-			for p := range strings.SplitSeq(s, ",") {
-				paths = append(paths, p)
-			}
-		}
 		key := newTuple()
-		for _, p := range paths {
-			v, err := in.path(item, p)
-			if err != nil {
-				return nil, err
-			}
-			key.Items = append(key.Items, foldCase(v, sensitive))
+		for path := range strings.SplitSeq(attributeName(attribute), ",") {
+			key.Items = append(key.Items, in.foldCase(in.path(item, path), sensitive))
 		}
 		keys[i] = key
 	}
-	return keys, in.charge(valueBytes * len(keys))
+	in.charge(valueBytes * len(keys))
+	return keys
 }
 
-func sortFilter(in *interp, v Value, args []Value) (Value, error) {
-	items, err := in.iterate(v)
-	if err != nil {
-		return nil, err
-	}
-	keys, err := in.sortKeys(items, args[2], flag(args[1]))
-	if err != nil {
-		return nil, err
-	}
+func sortFilter(in *interp, v Value, args []Value) Value {
+	items := in.iterate(v)
+	keys := in.sortKeys(items, args[2], flag(args[1]))
 	return in.sorted(items, keys, flag(args[0]))
 }
 
 // sorted orders items by their keys; equal keys keep their order, also when reversed.
-func (in *interp) sorted(items, keys []Value, reverse bool) (Value, error) {
+func (in *interp) sorted(items, keys []Value, reverse bool) Value {
 	places := make([]int, len(items))
 	for i := range places {
 		places[i] = i
 	}
-	if reverse {
-		slices.Reverse(places)
-	}
-	if err := in.sortByKey(places, func(i int) Value { return keys[i] }); err != nil {
-		return nil, err
-	}
-	if reverse {
-		slices.Reverse(places)
-	}
+	slices.SortStableFunc(places, func(a, b int) int {
+		if reverse {
+			a, b = b, a
+		}
+		return in.order(keys[a], keys[b])
+	})
 	out := make([]Value, len(items))
 	for i, p := range places {
 		out[i] = items[p]
@@ -267,39 +200,31 @@ func (in *interp) sorted(items, keys []Value, reverse bool) (Value, error) {
 	return in.newList(out)
 }
 
-func dictsortFilter(in *interp, v Value, args []Value) (Value, error) {
+func dictsortFilter(in *interp, v Value, args []Value) Value {
 	d, ok := v.(*Dict)
 	if !ok {
-		return nil, runtimef("dictsort needs a mapping, not %s", typeName(v))
+		panic(runtimef("dictsort needs a mapping, not %s", typeName(v)))
 	}
 	by := d.keys
 	if unmarked(args[1]) == "value" {
 		by = d.vals
 	}
-	keys, err := in.sortKeys(by, absent{}, flag(args[0]))
-	if err != nil {
-		return nil, err
-	}
+	keys := in.sortKeys(by, absent{}, flag(args[0]))
 	return in.sorted(d.items().Items, keys, flag(args[2]))
 }
 
-func uniqueFilter(in *interp, v Value, args []Value) (Value, error) {
-	items, err := in.iterate(v)
-	if err != nil {
-		return nil, err
-	}
-	keys, err := in.sortKeys(items, args[1], flag(args[0]))
-	if err != nil {
-		return nil, err
-	}
+func uniqueFilter(in *interp, v Value, args []Value) Value {
+	items := in.iterate(v)
+	keys := in.sortKeys(items, args[1], flag(args[0]))
 	seen := NewDict()
 	var out []Value
 	for i, item := range items {
+		in.touch(keys[i])
 		if _, twice := seen.lookup(keys[i]); twice {
 			continue
 		}
 		if !seen.set(keys[i], true) {
-			return nil, runtimef("unique does not work on %s", typeName(keys[i]))
+			panic(runtimef("unique does not work on %s", typeName(keys[i])))
 		}
 		out = append(out, item)
 	}
@@ -308,47 +233,30 @@ func uniqueFilter(in *interp, v Value, args []Value) (Value, error) {
 
 // extremeFilter is min (sign -1) or max (sign 1).
 func extremeFilter(sign int) filterFunc {
-	return takes("min or max", func(in *interp, v Value, args []Value) (Value, error) {
-		items, err := in.iterate(v)
-		if err != nil || len(items) == 0 {
-			return Undefined{"the extreme of an empty sequence"}, err
+	return takes(func(in *interp, v Value, args []Value) Value {
+		items := in.iterate(v)
+		if len(items) == 0 {
+			return Undefined{"the extreme of an empty sequence"}
 		}
-		keys, err := in.sortKeys(items, args[1], flag(args[0]))
-		if err != nil {
-			return nil, err
-		}
+		keys := in.sortKeys(items, args[1], flag(args[0]))
 		best := 0
 		for i := range keys {
-			c, err := in.order(keys[i], keys[best])
-			if err != nil {
-				return nil, err
-			}
-			if c*sign > 0 {
+			if sign*in.order(keys[i], keys[best]) > 0 {
 				best = i
 			}
 		}
-		return items[best], nil
+		return items[best]
 	}, "case_sensitive", "attribute")
 }
 
-func sumFilter(in *interp, v Value, args []Value) (Value, error) {
-	items, err := in.iterate(v)
-	if err != nil {
-		return nil, err
+func sumFilter(in *interp, v Value, args []Value) Value {
+	items := in.iterate(v)
+	if given(args[0]) {
+		items = in.attrs(items, args[0])
 	}
-	if !isAbsent(args[0]) && args[0] != nil {
-		if items, err = in.attrs(items, args[0]); err != nil {
-			return nil, err
-		}
-	}
-	var total Value = int64(0)
-	if !isAbsent(args[1]) {
-		total = args[1]
-	}
+	total := orElse(args[1], int64(0))
 	for _, item := range items {
-		if total, err = in.arithmetic("+", total, item); err != nil {
-			return nil, err
-		}
+		total = in.arithmetic("+", total, item)
 	}
-	return total, nil
+	return total
 }

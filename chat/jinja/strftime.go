@@ -16,7 +16,7 @@ var strftimeLayouts = map[byte]string{
 }
 
 // strftime formats a time by C directives in the C locale.
-func strftime(t time.Time, format string) (string, error) {
+func strftime(t time.Time, format string) string {
 	var b strings.Builder
 	for i := 0; i < len(format); i++ {
 		if format[i] != '%' || i+1 == len(format) {
@@ -49,7 +49,7 @@ func strftime(t time.Time, format string) (string, error) {
 		default:
 			layout, ok := strftimeLayouts[c]
 			if !ok {
-				return "", fmt.Errorf("%w: strftime directive %%%c", ErrUnsupported, c)
+				panic(failure{fmt.Errorf("%w: strftime directive %%%c", ErrUnsupported, c)})
 			}
 			s = t.Format(layout)
 		}
@@ -60,5 +60,5 @@ func strftime(t time.Time, format string) (string, error) {
 		}
 		b.WriteString(s)
 	}
-	return b.String(), nil
+	return b.String()
 }

@@ -12,91 +12,81 @@ import (
 type stringMethod = methodFunc[mark.Text]
 
 var stringMethods = map[string]stringMethod{
-	"strip":        trimMethod("strip", strings.TrimFunc),
-	"lstrip":       trimMethod("lstrip", strings.TrimLeftFunc),
-	"rstrip":       trimMethod("rstrip", strings.TrimRightFunc),
-	"upper":        mapMethod("upper", strings.ToUpper),
-	"lower":        mapMethod("lower", strings.ToLower),
-	"title":        mapMethod("title", titleWords),
-	"capitalize":   mapMethod("capitalize", capitalize),
-	"startswith":   affixMethod("startswith", strings.HasPrefix),
-	"endswith":     affixMethod("endswith", strings.HasSuffix),
-	"removeprefix": cutMethod("removeprefix", afterPrefix),
-	"removesuffix": cutMethod("removesuffix", beforeSuffix),
-	"find":         findMethod("find", strings.Index),
-	"rfind":        findMethod("rfind", strings.LastIndex),
-	"isdigit":      classMethod("isdigit", unicode.IsDigit),
-	"isalpha":      classMethod("isalpha", unicode.IsLetter),
-	"isspace":      classMethod("isspace", isSpace),
-	"isalnum":      classMethod("isalnum", func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }),
-	"split":        splitString,
-	"rsplit":       rsplitString,
-	"splitlines":   takes("splitlines", splitLinesMethod),
-	"partition":    takes("partition", partitionMethod, "sep"),
-	"replace":      takes("replace", replaceString, "old", "new", "count"),
-	"join":         takes("join", joinString, "items"),
-	"count":        takes("count", countString, "sub"),
+	"strip":        trimMethod(true, true),
+	"lstrip":       trimMethod(true, false),
+	"rstrip":       trimMethod(false, true),
+	"upper":        mapMethod(strings.ToUpper),
+	"lower":        mapMethod(strings.ToLower),
+	"title":        mapMethod(titleWords),
+	"capitalize":   mapMethod(capitalize),
+	"startswith":   affixMethod(strings.HasPrefix),
+	"endswith":     affixMethod(strings.HasSuffix),
+	"removeprefix": cutMethod(afterPrefix),
+	"removesuffix": cutMethod(beforeSuffix),
+	"find":         findMethod(strings.Index),
+	"rfind":        findMethod(strings.LastIndex),
+	"isdigit":      classMethod(unicode.IsDigit),
+	"isalpha":      classMethod(unicode.IsLetter),
+	"isspace":      classMethod(isSpace),
+	"isalnum":      classMethod(func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }),
+	"split":        splitMethod(false),
+	"rsplit":       splitMethod(true),
+	"splitlines":   takes(func(in *interp, t mark.Text, _ []Value) Value { return in.texts(lines(t)) }),
+	"partition":    takes(partitionMethod, "sep"),
+	"replace":      takes(replaceString, "old", "new", "count"),
+	"join":         takes(joinString, "items"),
+	"count":        takes(countString, "sub"),
 	"format":       formatString,
 }
 
 // isSpace is Python's idea of white space.
 func isSpace(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f }
 
-func textArg(fn string, v Value) (string, error) {
-	s, ok := asString(v)
-	if !ok {
-		if isAbsent(v) {
-			return "", runtimef("%s: an argument is missing", fn)
+// trimMethod drops white space, or the given characters, at the ends of a text.
+func trimMethod(left, right bool) stringMethod {
+	return takes(func(_ *interp, t mark.Text, args []Value) Value {
+		drop := isSpace
+		if given(args[0]) {
+			chars := textArg(args[0])
+			drop = func(r rune) bool { return strings.ContainsRune(chars, r) }
 		}
-		return "", runtimef("%s takes a string, not %s", fn, typeName(v))
-	}
-	return s, nil
-}
-
-func trimMethod(name string, trim func(string, func(rune) bool) string) stringMethod {
-	return takes(name, func(_ *interp, t mark.Text, args []Value) (Value, error) {
-		if isAbsent(args[0]) || args[0] == nil {
-			return textValue(trimmed(t, trim, isSpace)), nil
+		s := t.String()
+		from, to := 0, len(s)
+		if left {
+			from = to - len(strings.TrimLeftFunc(s, drop))
 		}
-		chars, err := textArg(name, args[0])
-		is := func(r rune) bool { return strings.ContainsRune(chars, r) }
-		return textValue(trimmed(t, trim, is)), err
+		if right {
+			to = from + len(strings.TrimRightFunc(s[from:], drop))
+		}
+		return textValue(t.Cut(from, to))
 	}, "chars")
 }
 
-func mapMethod(name string, f func(string) string) stringMethod {
-	return takes(name, func(in *interp, t mark.Text, _ []Value) (Value, error) {
+func mapMethod(f func(string) string) stringMethod {
+	return takes(func(in *interp, t mark.Text, _ []Value) Value {
 		return in.newText(rewrite(t, f))
 	})
 }
 
-func affixMethod(name string, has func(s, affix string) bool) stringMethod {
-	return takes(name, func(_ *interp, t mark.Text, args []Value) (Value, error) {
+func affixMethod(has func(s, affix string) bool) stringMethod {
+	return takes(func(_ *interp, t mark.Text, args []Value) Value {
 		affixes := []Value{args[0]}
 		if list, ok := args[0].(*List); ok && list.Tuple {
 			affixes = list.Items
 		}
 		for _, v := range affixes {
-			affix, err := textArg(name, v)
-			if err != nil {
-				return nil, err
-			}
-			if has(t.String(), affix) {
-				return true, nil
+			if has(t.String(), textArg(v)) {
+				return true
 			}
 		}
-		return false, nil
+		return false
 	}, "affix")
 }
 
-func cutMethod(name string, cut func(s, affix string) (from, to int)) stringMethod {
-	return takes(name, func(_ *interp, t mark.Text, args []Value) (Value, error) {
-		affix, err := textArg(name, args[0])
-		if err != nil {
-			return nil, err
-		}
-		from, to := cut(t.String(), affix)
-		return textValue(t.Cut(from, to)), nil
+func cutMethod(cut func(s, affix string) (from, to int)) stringMethod {
+	return takes(func(_ *interp, t mark.Text, args []Value) Value {
+		from, to := cut(t.String(), textArg(args[0]))
+		return textValue(t.Cut(from, to))
 	}, "affix")
 }
 
@@ -106,64 +96,38 @@ func afterPrefix(s, affix string) (from, to int) {
 
 func beforeSuffix(s, affix string) (from, to int) { return 0, len(strings.TrimSuffix(s, affix)) }
 
-func findMethod(name string, find func(s, sub string) int) stringMethod {
-	return takes(name, func(_ *interp, t mark.Text, args []Value) (Value, error) {
+func findMethod(find func(s, sub string) int) stringMethod {
+	return takes(func(_ *interp, t mark.Text, args []Value) Value {
 		s := t.String()
-		sub, err := textArg(name, args[0])
-		if err != nil {
-			return nil, err
-		}
-		i := find(s, sub)
+		i := find(s, textArg(args[0]))
 		if i < 0 {
-			return int64(-1), nil
+			return int64(-1)
 		}
-		return int64(utf8.RuneCountInString(s[:i])), nil
+		return int64(utf8.RuneCountInString(s[:i]))
 	}, "sub")
 }
 
-func classMethod(name string, is func(rune) bool) stringMethod {
-	return takes(name, func(_ *interp, t mark.Text, _ []Value) (Value, error) {
+func classMethod(is func(rune) bool) stringMethod {
+	return takes(func(_ *interp, t mark.Text, _ []Value) Value {
 		s := t.String()
 		for _, r := range s {
 			if !is(r) {
-				return false, nil
+				return false
 			}
 		}
-		return s != "", nil
+		return s != ""
 	})
 }
 
-// splitArgs reads the arguments of split and rsplit: white space when sep is none, all parts when max is negative.
-func splitArgs(name string, a *callArgs) (sep string, onSpace bool, most int, err error) {
-	args, err := a.bind(name, "sep", "maxsplit")
-	if err != nil {
-		return "", false, 0, err
-	}
-	most = -1
-	if !isAbsent(args[1]) {
-		n, _, isInt, ok := number(args[1])
-		if !ok || !isInt {
-			return "", false, 0, runtimef("%s: maxsplit must be an integer", name)
-		}
-		most = int(max(-1, min(n, 1<<31)))
-	}
-	if isAbsent(args[0]) || args[0] == nil {
-		return "", true, most, nil
-	}
-	if sep, err = textArg(name, args[0]); err == nil && sep == "" {
-		err = runtimef("%s: the separator is empty", name)
-	}
-	return sep, false, most, err
-}
+// countArg is how often an operation is to be done at most; a negative number is no limit.
+func countArg(v Value) int { return int(max(-1, min(intArg(orElse(v, int64(-1))), 1<<31))) }
 
 // texts is a list of strings.
-func (in *interp) texts(parts []mark.Text) (Value, error) {
+func (in *interp) texts(parts []mark.Text) Value {
 	items := make([]Value, len(parts))
 	for i, p := range parts {
 		items[i] = textValue(p)
-		if err := in.charge(valueBytes * len(p.Spans())); err != nil {
-			return nil, err
-		}
+		in.charge(valueBytes * len(p.Spans()))
 	}
 	return in.newList(items)
 }
@@ -179,81 +143,78 @@ func between(t mark.Text, cuts []mark.Span) []mark.Text {
 	return append(out, t.Cut(at, len(t.String())))
 }
 
-// occurrences are the first places of sep in s, at most most of them unless most is negative.
-func occurrences(s, sep string, most int) []mark.Span {
+// occurrences are the first places of sep in s, or the last ones; at most most of them unless most is negative.
+func occurrences(s, sep string, most int, last bool) []mark.Span {
 	var out []mark.Span
-	for at := 0; most < 0 || len(out) < most; {
-		i := strings.Index(s[at:], sep)
+	find := strings.Index
+	if last {
+		find = strings.LastIndex
+	}
+	for from, to := 0, len(s); most < 0 || len(out) < most; {
+		i := find(s[from:to], sep)
 		if i < 0 {
 			break
 		}
-		out = append(out, mark.Span{Start: at + i, End: at + i + len(sep)})
-		at += i + len(sep)
+		out = append(out, mark.Span{Start: from + i, End: from + i + len(sep)})
+		if last {
+			to = i
+		} else {
+			from += i + len(sep)
+		}
+	}
+	if last {
+		slices.Reverse(out)
 	}
 	return out
 }
 
-func splitString(in *interp, t mark.Text, a *callArgs) (Value, error) {
-	sep, onSpace, most, err := splitArgs("split", a)
-	if err != nil {
-		return nil, err
-	}
-	s := t.String()
-	if !onSpace {
-		return in.texts(between(t, occurrences(s, sep, most)))
-	}
-	var parts []mark.Text
-	space := func(from int) int { return len(s) - len(strings.TrimLeftFunc(s[from:], isSpace)) }
-	for at := space(0); at < len(s); at = space(at) {
-		if most >= 0 && len(parts) == most {
-			parts = append(parts, t.Cut(at, len(s))) // the rest keeps its own trailing space
-			break
+// words are the places of the words of s between white space.
+func words(s string) []mark.Span {
+	var out []mark.Span
+	start := -1
+	for i, r := range s {
+		switch space := isSpace(r); {
+		case space && start >= 0:
+			out = append(out, mark.Span{Start: start, End: i})
+			start = -1
+		case !space && start < 0:
+			start = i
 		}
-		end := strings.IndexFunc(s[at:], isSpace)
-		if end < 0 {
-			end = len(s) - at
-		}
-		parts = append(parts, t.Cut(at, at+end))
-		at += end
 	}
-	return in.texts(parts)
+	if start >= 0 {
+		out = append(out, mark.Span{Start: start, End: len(s)})
+	}
+	return out
 }
 
-func rsplitString(in *interp, t mark.Text, a *callArgs) (Value, error) {
-	sep, onSpace, most, err := splitArgs("rsplit", a)
-	if err != nil {
-		return nil, err
-	}
-	if most < 0 {
-		return splitString(in, t, a)
-	}
-	s := t.String()
-	var tail []mark.Text
-	for len(tail) < most {
-		var i, size int
-		if onSpace {
-			s = strings.TrimRightFunc(s, isSpace)
-			i = strings.LastIndexFunc(s, isSpace)
-			if i >= 0 {
-				_, size = utf8.DecodeRuneInString(s[i:])
+// splitMethod cuts a text at a separator, or at white space where none is given: split, or rsplit, which counts its
+// cuts from the end. The part that is not cut further keeps its white space.
+func splitMethod(last bool) stringMethod {
+	return takes(func(in *interp, t mark.Text, args []Value) Value {
+		s, most := t.String(), countArg(args[1])
+		if given(args[0]) {
+			sep := textArg(args[0])
+			if sep == "" {
+				panic(runtimef("the separator is empty"))
 			}
-		} else {
-			i, size = strings.LastIndex(s, sep), len(sep)
+			return in.texts(between(t, occurrences(s, sep, most, last)))
 		}
-		if i < 0 {
-			break
+		at := words(s)
+		switch n := len(at); {
+		case most < 0 || n <= most:
+		case last:
+			at = at[n-most-1:]
+			at[0].Start = 0
+		default:
+			at = at[:most+1]
+			at[most].End = len(s)
 		}
-		tail = append(tail, t.Cut(i+size, len(s)))
-		s = s[:i]
-	}
-	parts := []mark.Text{t.Cut(0, len(s))}
-	if onSpace {
-		if parts[0] = t.Cut(0, len(strings.TrimRightFunc(s, isSpace))); strings.TrimFunc(s, isSpace) == "" {
-			parts = nil
+		parts := make([]mark.Text, len(at))
+		for i, w := range at {
+			parts[i] = t.Cut(w.Start, w.End)
 		}
-	}
-	slices.Reverse(tail)
-	return in.texts(append(parts, tail...))
+		return in.texts(parts)
+	}, "sep", "maxsplit")
 }
 
 // lines cuts a text at Python's line boundaries, without keeping them.
@@ -292,36 +253,21 @@ func endsLine(s string) bool {
 	return r != '\r' && isLineEnd(r)
 }
 
-func splitLinesMethod(in *interp, t mark.Text, _ []Value) (Value, error) {
-	return in.texts(lines(t))
-}
-
-func partitionMethod(_ *interp, t mark.Text, args []Value) (Value, error) {
-	sep, err := textArg("partition", args[0])
-	if err != nil {
-		return nil, err
-	}
+func partitionMethod(_ *interp, t mark.Text, args []Value) Value {
+	sep := textArg(args[0])
 	s := t.String()
 	i := strings.Index(s, sep)
 	if i < 0 {
-		return newTuple(textValue(t), "", ""), nil
+		return newTuple(textValue(t), "", "")
 	}
-	return newTuple(textValue(t.Cut(0, i)), textValue(t.Cut(i, i+len(sep))), textValue(t.Cut(i+len(sep), len(s)))), nil
+	return newTuple(textValue(t.Cut(0, i)), textValue(t.Cut(i, i+len(sep))), textValue(t.Cut(i+len(sep), len(s))))
 }
 
-func replaceString(in *interp, t mark.Text, args []Value) (Value, error) {
-	from, err := textArg("replace", args[0])
-	if err != nil {
-		return nil, err
-	}
-	if _, err = textArg("replace", args[1]); err != nil {
-		return nil, err
-	}
+func replaceString(in *interp, t mark.Text, args []Value) Value {
+	from := textArg(args[0])
+	textArg(args[1]) // a text, marked or not
 	to := text(args[1])
-	count := -1
-	if n, _, isInt, ok := number(args[2]); ok && isInt {
-		count = int(max(-1, min(n, 1<<31)))
-	}
+	count := countArg(args[2])
 	// The size is known before the text is made, so a short text cannot grow past the limit.
 	s := t.String()
 	hits := strings.Count(s, from)
@@ -329,22 +275,20 @@ func replaceString(in *interp, t mark.Text, args []Value) (Value, error) {
 		hits = min(hits, count)
 	}
 	size := len(s) + hits*max(0, len(to.String())-len(from)) + valueBytes*(len(t.Spans())+hits*len(to.Spans()))
-	if err := in.charge(size); err != nil {
-		return nil, err
-	}
+	in.charge(size)
 	if len(t.Spans()) == 0 && len(to.Spans()) == 0 || from == "" {
 		return textValue(rewrite(mixed(t, to), func(string) string {
 			return strings.Replace(s, from, to.String(), count)
-		})), nil
+		}))
 	}
 	var b mark.Builder
-	for i, piece := range between(t, occurrences(s, from, count)) {
+	for i, piece := range between(t, occurrences(s, from, count, false)) {
 		if i > 0 {
 			b.Write(to)
 		}
 		b.Write(piece)
 	}
-	return textValue(b.Text()), nil
+	return textValue(b.Text())
 }
 
 // mixed has marks if one of its parts has.
@@ -355,38 +299,28 @@ func mixed(a, b mark.Text) mark.Text {
 	return b
 }
 
-func joinString(in *interp, sep mark.Text, args []Value) (Value, error) {
-	items, err := in.iterate(args[0])
-	if err != nil {
-		return nil, err
-	}
+func joinString(in *interp, sep mark.Text, args []Value) Value {
+	items := in.iterate(args[0])
 	for _, item := range items {
-		if _, err := textArg("join", item); err != nil {
-			return nil, err
-		}
+		textArg(item)
 	}
 	return in.joinItems(items, sep)
 }
 
 // joinItems prints items with sep between them.
-func (in *interp) joinItems(items []Value, sep mark.Text) (Value, error) {
+func (in *interp) joinItems(items []Value, sep mark.Text) Value {
 	var b mark.Builder
 	for i, item := range items {
 		if i > 0 {
-			if err := in.add(&b, sep); err != nil {
-				return nil, err
-			}
+			in.add(&b, sep)
 		}
-		if err := in.add(&b, text(item)); err != nil {
-			return nil, err
-		}
+		in.add(&b, text(item))
 	}
-	return textValue(b.Text()), nil
+	return textValue(b.Text())
 }
 
-func countString(_ *interp, t mark.Text, args []Value) (Value, error) {
-	sub, err := textArg("count", args[0])
-	return int64(strings.Count(t.String(), sub)), err
+func countString(_ *interp, t mark.Text, args []Value) Value {
+	return int64(strings.Count(t.String(), textArg(args[0])))
 }
 
 // titleWords is str.title: every letter after a non-letter is upper case, the others lower case.

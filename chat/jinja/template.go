@@ -91,8 +91,8 @@ func (l Limits) For(input int) Limits {
 // Marked spans of the result are characters that come from values made by Mark.
 func (t *Template) Render(o Options) (mark.Text, error) {
 	in := newInterp(t.limits.For(o.Input), o)
-	if _, err := in.run(t.body, in.root); err != nil {
-		return mark.Text{}, t.locate(err)
+	if err := in.render(t.body); err != nil {
+		return mark.Text{}, t.locate(&fault{in.at, err})
 	}
 	return in.out.Text(), nil
 }

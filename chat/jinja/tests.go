@@ -3,7 +3,7 @@ package jinja
 import "strings"
 
 // testFunc answers "operand is name(args)".
-type testFunc func(in *interp, v Value, args []Value) (bool, error)
+type testFunc func(in *interp, v Value, args []Value) bool
 
 // testTable holds the tests by name. It is filled once and only read afterwards.
 var testTable = map[string]testFunc{
@@ -21,16 +21,16 @@ var testTable = map[string]testFunc{
 	"callable":  plain(func(v Value) bool { _, ok := v.(callable); return ok }),
 	"iterable":  plain(func(v Value) bool { _, ok := length(v); return ok }),
 	"sequence":  plain(func(v Value) bool { _, ok := length(v); return ok }),
-	"upper":     plain(func(v Value) bool { s := str(v); return s == strings.ToUpper(s) && s != strings.ToLower(s) }),
-	"lower":     plain(func(v Value) bool { s := str(v); return s == strings.ToLower(s) && s != strings.ToUpper(s) }),
+	"upper":     plain(func(v Value) bool { return inCase(v, strings.ToUpper) }),
+	"lower":     plain(func(v Value) bool { return inCase(v, strings.ToLower) }),
 
 	"odd":         remainder(func(n int64) bool { return n%2 != 0 }),
 	"even":        remainder(func(n int64) bool { return n%2 == 0 }),
-	"divisibleby": divisible,
-	"sameas": withOperand(func(_ *interp, v, w Value) (bool, error) {
-		return typeName(v) == typeName(w) && unmarked(v) == unmarked(w), nil
+	"divisibleby": withOperand(divisible),
+	"sameas": withOperand(func(_ *interp, v, w Value) bool {
+		return typeName(v) == typeName(w) && unmarked(v) == unmarked(w)
 	}),
-	"in": withOperand(func(in *interp, v, w Value) (bool, error) { return in.holds(w, v) }),
+	"in": withOperand(func(in *interp, v, w Value) bool { return in.holds(w, v) }),
 
 	"eq": comparing("=="), "equalto": comparing("=="), "==": comparing("=="),
 	"ne": comparing("!="), "!=": comparing("!="),
@@ -40,15 +40,19 @@ var testTable = map[string]testFunc{
 	"ge": comparing(">="), ">=": comparing(">="),
 }
 
-func (in *interp) test(name string, v Value, args []Value) (bool, error) {
+func (in *interp) test(name string, v Value, args []Value) bool {
 	t, ok := testTable[name]
 	if !ok {
-		return false, runtimef("unknown test '%s'", name)
+		panic(runtimef("unknown test '%s'", name))
 	}
-	if err := in.touch(v); err != nil {
-		return false, err
-	}
+	in.touch(v)
 	return t(in, v, args)
+}
+
+// inCase is whether a value is a string that has letters, all of them as change leaves them.
+func inCase(v Value, change func(string) string) bool {
+	s, ok := asString(v)
+	return ok && s == change(s) && strings.ToUpper(s) != strings.ToLower(s)
 }
 
 func isBig(v Value) bool {
@@ -57,45 +61,35 @@ func isBig(v Value) bool {
 }
 
 func plain(f func(Value) bool) testFunc {
-	return func(_ *interp, v Value, args []Value) (bool, error) {
+	return func(_ *interp, v Value, args []Value) bool {
 		if len(args) > 0 {
-			return false, runtimef("this test takes no argument")
+			panic(runtimef("this test takes no argument"))
 		}
-		return f(v), nil
+		return f(v)
 	}
 }
 
-func withOperand(f func(in *interp, v, w Value) (bool, error)) testFunc {
-	return func(in *interp, v Value, args []Value) (bool, error) {
+func withOperand(f func(in *interp, v, w Value) bool) testFunc {
+	return func(in *interp, v Value, args []Value) bool {
 		if len(args) != 1 {
-			return false, runtimef("this test takes one argument, not %d", len(args))
+			panic(runtimef("this test takes one argument, not %d", len(args)))
 		}
 		return f(in, v, args[0])
 	}
 }
 
 func comparing(op string) testFunc {
-	return withOperand(func(in *interp, v, w Value) (bool, error) { return in.compare(op, v, w) })
+	return withOperand(func(in *interp, v, w Value) bool { return in.compare(op, v, w) })
 }
 
 func remainder(f func(int64) bool) testFunc {
-	return func(_ *interp, v Value, _ []Value) (bool, error) {
-		n, _, isInt, ok := number(v)
-		if !ok || !isInt {
-			return false, runtimef("this test needs an integer, not %s", typeName(v))
-		}
-		return f(n), nil
-	}
+	return func(_ *interp, v Value, _ []Value) bool { return f(intArg(v)) }
 }
 
-func divisible(_ *interp, v Value, args []Value) (bool, error) {
-	if len(args) != 1 {
-		return false, runtimef("divisibleby takes one argument")
+func divisible(_ *interp, v, w Value) bool {
+	d := intArg(w)
+	if d == 0 {
+		panic(runtimef("division by zero"))
 	}
-	n, _, nInt, nOK := number(v)
-	d, _, dInt, dOK := number(args[0])
-	if !nOK || !dOK || !nInt || !dInt || d == 0 {
-		return false, runtimef("divisibleby needs integers and a divisor that is not 0")
-	}
-	return n%d == 0, nil
+	return intArg(v)%d == 0
 }

@@ -4,6 +4,7 @@ import (
 	"iter"
 	"math"
 	"strconv"
+	"strings"
 
 	"sparrow/internal/mark"
 )
@@ -79,7 +80,7 @@ func dictKey(v Value) (key Value, ok bool) {
 			return nil, false
 		}
 		// A tuple is found by a text that only equal tuples share. The type below keeps it apart from strings.
-		text := tupleKey("")
+		var text strings.Builder
 		for _, item := range v.Items {
 			if inner, isList := item.(*List); isList && inner.Tuple {
 				return nil, false
@@ -89,9 +90,9 @@ func dictKey(v Value) (key Value, ok bool) {
 				return nil, false
 			}
 			s := repr(k).String()
-			text += tupleKey(strconv.Itoa(len(s)) + ":" + s)
+			text.WriteString(strconv.Itoa(len(s)) + ":" + s)
 		}
-		return text, true
+		return tupleKey(text.String()), true
 	}
 	return nil, false
 }

@@ -1,6 +1,0 @@
-//go:build race
-
-package jinja
-
-// slowdown is how many times longer code may take under the race detector.
-const slowdown = 20
