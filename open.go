@@ -53,6 +53,7 @@ type parts struct {
 	tokenizer       *tokenizer.Tokenizer // nil without one
 	tokenizerConfig []byte
 	generation      []byte
+	encoder         string // the release's own encoder of prompts, as text; empty without one
 }
 
 // Open loads a model and starts the engine's loop.
@@ -240,6 +241,14 @@ func load(ctx context.Context, c Config, p *parts, dev devices) (model.Model, er
 	if err == nil {
 		err = ctx.Err()
 	}
+	if err == nil {
+		for _, text := range p.source.Config.Losses {
+			c.Warn(text)
+		}
+		for _, text := range p.source.Skipped {
+			c.Log.Info("tensors were skipped", "text", text)
+		}
+	}
 	return m, err
 }
 
@@ -385,8 +394,21 @@ func readParts(dir string) (*parts, error) {
 			return nil, err
 		}
 	}
+	if p.encoder, err = readEncoder(dir); err != nil {
+		return nil, err
+	}
 	p.source, err = family.Open(dir)
 	return p, err
+}
+
+// readEncoder is the text of the Python file by which a DeepSeek-V4 release writes prompts, empty where there is none.
+// It is searched for the names that tell releases apart, never run.
+func readEncoder(dir string) (string, error) {
+	text, err := textfile.Optional(filepath.Join(dir, "encoding", "encoding_dsv4.py"), textfile.Config)
+	if err != nil {
+		return "", fmt.Errorf("sparrow: %w", err)
+	}
+	return string(text), nil
 }
 
 // readGGUF opens a GGUF file, which holds the vocabulary and the chat template too.

@@ -32,7 +32,11 @@ func (e *Engine) prepareText(p *parts) error {
 	}
 	src := chat.Source{Family: e.cfg.ChatFormat, ModelType: string(p.source.Config.Family),
 		ChatTemplate: p.tokenizer.ChatTemplate(), Now: time.Now,
-		SharedIndexer: slices.Contains(p.source.Config.Indexer.Shared, true)}
+		SharedIndexer: slices.Contains(p.source.Config.Indexer.Shared, true), Encoder: p.encoder,
+		Name: p.source.Name}
+	if v4, ok := p.source.Model.(*config.V4); ok {
+		src.DSpark = v4.DSpark != nil
+	}
 	if len(p.tokenizerConfig) > 0 {
 		if err := src.ReadTokenizerConfig(p.tokenizerConfig); err != nil {
 			return err

@@ -15,7 +15,7 @@ import (
 //
 // Template arguments: thinking (or enable_thinking), reasoning_effort, task (one of v4Tasks), and drop_thinking, on
 // by default, which removes the reasoning of earlier turns and earlier developer messages; conversations with tools
-// keep both.
+// keep both. effort_profile, preview or official, overrides Preview for one request.
 type DeepSeekV4 struct {
 	// Preview selects the effort levels of the preview release: high (the default) and max, instead of low (the
 	// default), high and max.
@@ -44,7 +44,8 @@ func (f DeepSeekV4) Render(req Request) (Prompt, error) {
 	if err != nil {
 		return Prompt{}, err
 	}
-	if err := checkKwargs(req, "thinking", "enable_thinking", "drop_thinking", "reasoning_effort", "task"); err != nil {
+	if err := checkKwargs(req, "thinking", "enable_thinking", "drop_thinking", "reasoning_effort", "effort_profile",
+		"task"); err != nil {
 		return Prompt{}, err
 	}
 	e := &v4Encoder{req: req}
@@ -85,6 +86,15 @@ func (f DeepSeekV4) effort(req Request) (string, error) {
 	word, err := effortWord(req)
 	if err != nil {
 		return "", err
+	}
+	profile, err := textKwarg(req, "effort_profile")
+	switch {
+	case err != nil:
+		return "", err
+	case profile == "preview" || profile == "official":
+		f.Preview = profile == "preview"
+	case profile != "":
+		return "", fieldError("chat_template_kwargs.effort_profile", "must be preview or official, not %q", profile)
 	}
 	levels, names := map[string]string{"": "", "low": "", "high": v4EffortStrong, "max": v4EffortBeyond},
 		"low, high and max"

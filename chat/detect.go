@@ -16,6 +16,11 @@ type Source struct {
 	ModelType string
 	// SharedIndexer says that config.json lets layers share an indexer, which sets GLM-5.2 apart from GLM-5.
 	SharedIndexer bool
+	// Encoder is the text of the Python file that comes with a DeepSeek-V4 release, or empty; it is never run. DSpark
+	// says that config.json describes a DSpark head. With Name, the folder or repository, they tell releases apart.
+	Encoder string
+	DSpark  bool
+	Name    string
 	// ChatTemplate is the Jinja source, or empty.
 	ChatTemplate string
 	// BOS and EOS are the texts of the sequence tokens; Special are all special tokens by template name.
@@ -85,6 +90,8 @@ func (s Source) family() string {
 		return "template"
 	case s.ModelType == "deepseek_v32":
 		return "deepseek-v3.2"
+	case s.ModelType == "deepseek_v4" && s.isV4Preview():
+		return "deepseek-v4-preview"
 	case s.ModelType == "deepseek_v4":
 		return "deepseek-v4"
 	case s.ModelType == "deepseek_v3":
@@ -95,6 +102,19 @@ func (s Source) family() string {
 		return "glm-5"
 	}
 	return ""
+}
+
+// isV4Preview tells the releases of April and June 2026, whose effort levels are high and max, from the later ones. The
+// encoder file is the best evidence (dspark spec, 8). Without it, a config with a DSpark head is a later release, but
+// for the repositories of June, which have DSpark in their names.
+func (s Source) isV4Preview() bool {
+	switch {
+	case strings.Contains(s.Encoder, "REASONING_EFFORT_PROMPTS"):
+		return false
+	case strings.Contains(s.Encoder, "REASONING_EFFORT_MAX"):
+		return true
+	}
+	return !s.DSpark || strings.Contains(strings.ToLower(s.Name), "dspark")
 }
 
 // isV31Template recognises DeepSeek's own template by its tokens and by what it lacks.

@@ -316,15 +316,21 @@ func effortWord(req Request) (string, error) {
 	if req.Effort != "" {
 		return strings.ToLower(req.Effort), nil
 	}
-	raw, ok := req.Kwargs["reasoning_effort"]
+	word, err := textKwarg(req, "reasoning_effort")
+	return strings.ToLower(word), err
+}
+
+// textKwarg is a template argument that is text; empty without it.
+func textKwarg(req Request, name string) (string, error) {
+	raw, ok := req.Kwargs[name]
 	if !ok {
 		return "", nil
 	}
 	var s string
 	if err := json.Unmarshal(raw, &s); err != nil {
-		return "", fieldError("chat_template_kwargs.reasoning_effort", "must be a string, not %s", raw)
+		return "", fieldError("chat_template_kwargs."+name, "must be a string, not %s", raw)
 	}
-	return strings.ToLower(s), nil
+	return s, nil
 }
 
 // rejectEffort is for families that cannot be told how much to think.

@@ -31,7 +31,17 @@ const (
 
 // textFiles are the files that the engine reads besides weights. Only the first is required.
 var textFiles = []string{configName, "generation_config.json", "tokenizer.json", "tokenizer_config.json",
-	"chat_template.jinja"}
+	"chat_template.jinja", quantName, "quantize_config.json"}
+
+// quantName is the file in which releases by modelopt name the format of their weights; it is read before a download.
+const quantName = "hf_quant_config.json"
+
+// isEncoder reports whether a file is the Python text by which a release writes prompts. It is kept as text: names in
+// it tell releases apart. Nothing runs it.
+func isEncoder(name string) bool {
+	rest, ok := strings.CutPrefix(name, "encoding/")
+	return ok && strings.HasSuffix(rest, ".py") && !strings.Contains(rest, "/")
+}
 
 // listing is what the server knows about a model at a revision.
 type listing struct {
@@ -110,15 +120,20 @@ func (p *Puller) choose(ctx context.Context, n Name, l *listing) (files []File, 
 		texts[f.Hash], err = p.text(ctx, n, l.commit, f)
 		return texts[f.Hash], err
 	}
-	if _, err := read(configName); err != nil {
-		return nil, nil, err
+	for _, name := range []string{configName, quantName} {
+		if _, ok := l.files[name]; !ok {
+			continue // of these only quantName may be missing
+		}
+		if _, err := read(name); err != nil {
+			return nil, nil, err
+		}
 	}
 	wanted, err := weight.Files(n.Repo, names, read)
 	if err != nil {
 		return nil, nil, fmt.Errorf("hub: %w%s", err, otherFormats(names))
 	}
-	for _, name := range textFiles {
-		if _, ok := l.files[name]; ok {
+	for _, name := range names {
+		if slices.Contains(textFiles, name) || isEncoder(name) {
 			wanted = append(wanted, name)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sparrow/internal/filelock"
+	"sparrow/weight"
 )
 
 // DefaultEndpoint is the hub where none is named, DefaultJobs the number of parallel downloads.
@@ -77,8 +78,10 @@ type Download struct {
 	Files  []File
 	// Bytes is the size of all files, Missing what has to be downloaded of it.
 	Bytes, Missing int64
-	// Config is the text of config.json.
-	Config []byte
+	// Config is the text of config.json, Quant that of hf_quant_config.json; nil without it.
+	Config, Quant []byte
+	// Tensors are the names of the tensors, where the model has an index.
+	Tensors []string
 	// texts are contents that were read already, by hash.
 	texts map[string][]byte
 }
@@ -97,7 +100,12 @@ func (p *Puller) Plan(ctx context.Context, n Name) (*Download, error) {
 	if d.Files, d.texts, err = p.choose(ctx, n, l); err != nil {
 		return nil, err
 	}
-	d.Config = d.texts[l.files[configName].Hash]
+	d.Config, d.Quant = d.texts[l.files[configName].Hash], d.texts[l.files[quantName].Hash]
+	if index, ok := d.texts[l.files[weight.IndexName].Hash]; ok {
+		if d.Tensors, err = weight.IndexedTensors(n.Repo, index); err != nil {
+			return nil, fmt.Errorf("hub: %w", err)
+		}
+	}
 	for _, f := range d.Files {
 		d.Bytes += f.Size
 		if !p.cache.has(n, f) {

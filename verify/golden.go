@@ -21,7 +21,8 @@ import (
 // ErrNoGolden means that the checkpoint folder holds no golden outputs to compare with.
 var ErrNoGolden = errors.New("no golden outputs")
 
-// Golden is what an independent implementation computed for one prompt.
+// Golden is what an independent implementation computed for one prompt. Checkpoints with a DSpark head have logits of
+// the last position alone (C.logits_last), and neither Argmax, Hidden nor Selections.
 type Golden struct {
 	Name       string
 	Input      []int32
@@ -68,13 +69,15 @@ func ReadGolden(dir string) ([]Golden, error) {
 	var out []Golden
 	for _, c := range ix.Cases {
 		g := Golden{
-			Name:       c.Name,
-			LogitsFrom: c.LogitsFrom,
-			Input:      r.ints(c.Name + ".input_ids"),
-			Logits:     r.matrix(c.Name + ".logits"),
-			Argmax:     r.ints(c.Name + ".argmax"),
-			Hidden:     r.matrix(c.Name + ".hidden_last"),
-			Greedy:     r.ints(c.Name + ".greedy"),
+			Name:   c.Name,
+			Input:  r.ints(c.Name + ".input_ids"),
+			Greedy: r.ints(c.Name + ".greedy"),
+		}
+		if _, last := t.Tensor(c.Name + ".logits_last"); last {
+			g.LogitsFrom, g.Logits = len(g.Input)-1, r.matrix(c.Name+".logits_last")
+		} else {
+			g.LogitsFrom, g.Logits = c.LogitsFrom, r.matrix(c.Name+".logits")
+			g.Argmax, g.Hidden = r.ints(c.Name+".argmax"), r.matrix(c.Name+".hidden_last")
 		}
 		if m := r.matrix(c.Name + ".greedy_margin"); len(m) == 1 {
 			g.Margin = m[0]

@@ -14,9 +14,11 @@ import (
 	"sparrow/internal/mmap"
 )
 
+// IndexName is the file that lists the tensors of a checkpoint in several files.
+const IndexName = "model.safetensors.index.json"
+
 const (
 	singleName = "model.safetensors"
-	indexName  = "model.safetensors.index.json"
 	extension  = ".safetensors"
 )
 
@@ -57,7 +59,7 @@ func Open(dir string) (*Checkpoint, error) {
 			fmt.Errorf("weight: %s is a file, a checkpoint folder is expected; a single file is opened by OpenFile",
 				dir)
 	}
-	indexPath := filepath.Join(dir, indexName)
+	indexPath := filepath.Join(dir, IndexName)
 	if _, err := os.Stat(indexPath); err == nil {
 		return openSharded(dir, indexPath)
 	} else if !errors.Is(err, fs.ErrNotExist) {
@@ -178,19 +180,19 @@ func (c *Checkpoint) Close() error {
 // Files lists which of the file names in the folder dir [Open] reads: the index and the shards it names, or one file
 // without an index. readIndex is called where there is an index. A shard may be missing in names.
 func Files(dir string, names []string, readIndex func(name string) ([]byte, error)) ([]string, error) {
-	if !slices.Contains(names, indexName) {
+	if !slices.Contains(names, IndexName) {
 		one, err := onlyFile(dir, names)
 		return []string{one}, err
 	}
-	text, err := readIndex(indexName)
+	text, err := readIndex(IndexName)
 	if err != nil {
 		return nil, err
 	}
-	byFile, err := parseIndex(filepath.Join(dir, indexName), text)
+	byFile, err := parseIndex(filepath.Join(dir, IndexName), text)
 	if err != nil {
 		return nil, err
 	}
-	return append([]string{indexName}, slices.Sorted(maps.Keys(byFile))...), nil
+	return append([]string{IndexName}, slices.Sorted(maps.Keys(byFile))...), nil
 }
 
 // onlyFile picks the file of a folder without an index.
@@ -208,12 +210,12 @@ func onlyFile(dir string, names []string) (string, error) {
 	case 1:
 		return found[0], nil
 	case 0:
-		return "", fmt.Errorf("weight: %s holds no %s, no %s and no other %s file: %w", dir, indexName, singleName,
+		return "", fmt.Errorf("weight: %s holds no %s, no %s and no other %s file: %w", dir, IndexName, singleName,
 			extension, ErrNotFound)
 	}
 	return "", fmt.Errorf("weight: %s holds %d %s files (%s, ...) but no %s to say which tensors they hold: %w; "+
 		"fetch the index, or open one file with OpenFile",
-		dir, len(found), extension, found[0], indexName, ErrNotFound)
+		dir, len(found), extension, found[0], IndexName, ErrNotFound)
 }
 
 // shard is one checked file before its tensors join the checkpoint.

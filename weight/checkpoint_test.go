@@ -53,16 +53,16 @@ func TestOpenPicksTheFile(t *testing.T) {
 		{
 			"the index before model.safetensors",
 			map[string]string{"model.safetensors": tiny("m"), "a.safetensors": tiny("x"),
-				indexName: `{"weight_map":{"x":"a.safetensors"}}`},
+				IndexName: `{"weight_map":{"x":"a.safetensors"}}`},
 			[]string{"x"},
 		},
 		{
 			"what the index names and nothing else",
 			map[string]string{"a.safetensors": tiny("z", "x"), "b.safetensors": tiny("y", "x"),
-				indexName: `{"metadata":{"total_size":2,"more":[{}]},"weight_map":{"y":"b.safetensors","x":"b.safetensors","z":"a.safetensors"}}`},
+				IndexName: `{"metadata":{"total_size":2,"more":[{}]},"weight_map":{"y":"b.safetensors","x":"b.safetensors","z":"a.safetensors"}}`},
 			[]string{"x", "y", "z"},
 		},
-		{"an index of nothing", map[string]string{indexName: ` { "weight_map" : { } } `}, nil},
+		{"an index of nothing", map[string]string{IndexName: ` { "weight_map" : { } } `}, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestOpenShardedTakesEachTensorFromItsFile(t *testing.T) {
 	dir := writeFiles(t, map[string]string{
 		"a.safetensors": tiny("x", "only-a"),
 		"b.safetensors": tiny("x"),
-		indexName:       `{"weight_map":{"x":"b.safetensors","only-a":"a.safetensors"}}`,
+		IndexName:       `{"weight_map":{"x":"b.safetensors","only-a":"a.safetensors"}}`,
 	})
 	c, err := Open(dir)
 	if err != nil {
@@ -124,42 +124,42 @@ func TestOpenRefuses(t *testing.T) {
 		is    error
 		want  []string
 	}{
-		{"an empty folder", nil, ErrNotFound, []string{indexName, singleName}},
+		{"an empty folder", nil, ErrNotFound, []string{IndexName, singleName}},
 		{"two files without index", map[string]string{"a.safetensors": a, "b.safetensors": a}, ErrNotFound,
 			[]string{"2 .safetensors files", "a.safetensors"}},
 		{"an index naming a missing file",
-			map[string]string{indexName: index(`"x":"a.safetensors","y":"a.safetensors"`)}, ErrNotFound,
+			map[string]string{IndexName: index(`"x":"a.safetensors","y":"a.safetensors"`)}, ErrNotFound,
 			[]string{`"x"`, `"a.safetensors"`, "1 more", "byte 15"}},
 		{"a tensor absent from its file",
-			map[string]string{"a.safetensors": a, indexName: index(`"x":"a.safetensors","y":"a.safetensors"`)},
+			map[string]string{"a.safetensors": a, IndexName: index(`"x":"a.safetensors","y":"a.safetensors"`)},
 			ErrNotFound, []string{`"y"`, `"a.safetensors"`, "byte 35"}},
-		{"a file above the folder", map[string]string{indexName: index(`"x":"../a.safetensors"`)}, ErrMalformed,
+		{"a file above the folder", map[string]string{IndexName: index(`"x":"../a.safetensors"`)}, ErrMalformed,
 			[]string{`"../a.safetensors"`, "plain file names"}},
-		{"an absolute file", map[string]string{indexName: index(`"x":"/etc/a.safetensors"`)}, ErrMalformed,
+		{"an absolute file", map[string]string{IndexName: index(`"x":"/etc/a.safetensors"`)}, ErrMalformed,
 			[]string{"plain file names"}},
-		{"a file in a folder below", map[string]string{indexName: index(`"x":"sub/a.safetensors"`)}, ErrMalformed,
+		{"a file in a folder below", map[string]string{IndexName: index(`"x":"sub/a.safetensors"`)}, ErrMalformed,
 			[]string{"plain file names"}},
-		{"a Windows path", map[string]string{indexName: index(`"x":"..\\a.safetensors"`)}, ErrMalformed,
+		{"a Windows path", map[string]string{IndexName: index(`"x":"..\\a.safetensors"`)}, ErrMalformed,
 			[]string{"plain file names"}},
-		{"a drive letter", map[string]string{indexName: index(`"x":"C:a.safetensors"`)}, ErrMalformed,
+		{"a drive letter", map[string]string{IndexName: index(`"x":"C:a.safetensors"`)}, ErrMalformed,
 			[]string{"plain file names"}},
-		{"the folder itself", map[string]string{indexName: index(`"x":".."`)}, ErrMalformed, []string{"names no file"}},
-		{"an empty file name", map[string]string{indexName: index(`"x":""`)}, ErrMalformed, []string{"names no file"}},
-		{"a zero byte", map[string]string{indexName: index(`"x":"a\u0000.safetensors"`)}, ErrMalformed,
+		{"the folder itself", map[string]string{IndexName: index(`"x":".."`)}, ErrMalformed, []string{"names no file"}},
+		{"an empty file name", map[string]string{IndexName: index(`"x":""`)}, ErrMalformed, []string{"names no file"}},
+		{"a zero byte", map[string]string{IndexName: index(`"x":"a\u0000.safetensors"`)}, ErrMalformed,
 			[]string{"zero byte"}},
-		{"a file of another kind", map[string]string{indexName: index(`"x":"a.bin"`)}, ErrMalformed,
+		{"a file of another kind", map[string]string{IndexName: index(`"x":"a.bin"`)}, ErrMalformed,
 			[]string{"does not end in .safetensors"}},
 		{"a tensor placed twice", map[string]string{"a.safetensors": a,
-			indexName: index(`"x":"a.safetensors","x":"a.safetensors"`)}, ErrMalformed, []string{`"x"`, "twice"}},
-		{"no weight_map", map[string]string{indexName: `{}`}, ErrMalformed, []string{"no weight_map"}},
-		{"two of them", map[string]string{indexName: `{"weight_map":{},"weight_map":{}}`}, ErrMalformed,
+			IndexName: index(`"x":"a.safetensors","x":"a.safetensors"`)}, ErrMalformed, []string{`"x"`, "twice"}},
+		{"no weight_map", map[string]string{IndexName: `{}`}, ErrMalformed, []string{"no weight_map"}},
+		{"two of them", map[string]string{IndexName: `{"weight_map":{},"weight_map":{}}`}, ErrMalformed,
 			[]string{"twice"}},
-		{"an empty index", map[string]string{indexName: ``}, ErrMalformed, []string{"the end of the index"}},
-		{"text behind the index", map[string]string{indexName: `{"weight_map":{}}{`}, ErrMalformed, []string{"'{'"}},
-		{"an index that is not UTF-8", map[string]string{indexName: "{\"\xff\":1}"}, ErrMalformed, []string{"UTF-8"}},
-		{"a file name that is no string", map[string]string{indexName: index(`"x":1`)}, ErrMalformed,
+		{"an empty index", map[string]string{IndexName: ``}, ErrMalformed, []string{"the end of the index"}},
+		{"text behind the index", map[string]string{IndexName: `{"weight_map":{}}{`}, ErrMalformed, []string{"'{'"}},
+		{"an index that is not UTF-8", map[string]string{IndexName: "{\"\xff\":1}"}, ErrMalformed, []string{"UTF-8"}},
+		{"a file name that is no string", map[string]string{IndexName: index(`"x":1`)}, ErrMalformed,
 			[]string{"a string"}},
-		{"a broken shard", map[string]string{"a.safetensors": a[:len(a)-1], indexName: index(`"x":"a.safetensors"`)},
+		{"a broken shard", map[string]string{"a.safetensors": a[:len(a)-1], IndexName: index(`"x":"a.safetensors"`)},
 			ErrMalformed, []string{"a.safetensors", "truncated"}},
 		{"a broken file", map[string]string{"model.safetensors": a[:5]}, ErrMalformed,
 			[]string{"model.safetensors", "5 bytes"}},
@@ -204,7 +204,7 @@ func TestATruncatedFileIsOneProblem(t *testing.T) {
 func TestOpenReportsTheProblemsOfAllShards(t *testing.T) {
 	_, err := Open(writeFiles(t, map[string]string{
 		"a.safetensors": "short", "b.safetensors": tiny("other"),
-		indexName: `{"weight_map":{"x":"a.safetensors","y":"b.safetensors","z":"c.safetensors"}}`,
+		IndexName: `{"weight_map":{"x":"a.safetensors","y":"b.safetensors","z":"c.safetensors"}}`,
 	}))
 	for _, part := range []string{"a.safetensors: byte 0: file has 5 bytes", `tensor "y": not in file "b.safetensors"`,
 		`file "c.safetensors" for this`} {
@@ -229,7 +229,7 @@ func TestOpenWrongKindOfPath(t *testing.T) {
 	if _, err := OpenFile(filepath.Join(dir, "none")); !errors.Is(err, ErrNotFound) {
 		t.Errorf("a file that is not there: %v", err)
 	}
-	if err := os.Mkdir(filepath.Join(dir, indexName), 0o755); err != nil {
+	if err := os.Mkdir(filepath.Join(dir, IndexName), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Open(dir); !errors.Is(err, mmap.ErrNotRegular) {

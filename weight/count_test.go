@@ -41,7 +41,7 @@ func TestHostileTextIsCutShortInErrors(t *testing.T) {
 
 func TestIndexOverTheLimitIsNotRead(t *testing.T) {
 	dir := t.TempDir()
-	path := filepath.Join(dir, indexName)
+	path := filepath.Join(dir, IndexName)
 	if err := os.WriteFile(path, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}

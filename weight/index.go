@@ -81,6 +81,22 @@ func (c *Checkpoint) addPlaced(sh *shard, placed []placement, p *problems) {
 	c.addFile(sh)
 }
 
+// IndexedTensors lists the tensors that the text of an index names, sorted; file is its name in messages.
+func IndexedTensors(file string, text []byte) ([]string, error) {
+	byFile, err := parseIndex(file, text)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, placed := range byFile {
+		for _, p := range placed {
+			names = append(names, p.tensor)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
 // readIndex reads the whole index; like a header it may not exceed maxHeaderBytes.
 func readIndex(path string) ([]byte, error) {
 	info, err := os.Stat(path)

@@ -55,7 +55,7 @@ func CreateSharded(dir string, tensors []Source, metadata map[string]string, max
 		if len(groups) == 1 {
 			return nil
 		}
-		return writeIndex(filepath.Join(dir, indexName), &index)
+		return writeIndex(filepath.Join(dir, IndexName), &index)
 	}()
 	if err == nil {
 		return nil
@@ -115,7 +115,7 @@ func Vacant(dir string) error {
 	}
 	var found []string // sorted, as ReadDir is
 	for _, e := range entries {
-		if e.Name() == indexName || strings.HasSuffix(e.Name(), extension) {
+		if e.Name() == IndexName || strings.HasSuffix(e.Name(), extension) {
 			found = append(found, e.Name())
 		}
 	}

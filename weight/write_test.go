@@ -146,7 +146,7 @@ func TestCreateShardedNamesFilesAndIndex(t *testing.T) {
 	if err := CreateSharded(dir, tensors, nil, 10); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(filepath.Join(dir, indexName))
+	text, err := os.ReadFile(filepath.Join(dir, IndexName))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func TestCreateShardedNamesFilesAndIndex(t *testing.T) {
 		t.Errorf("index (-want +got):\n%s", diff)
 	}
 	if err := CreateSharded(dir, tensors, nil, 0); !errors.Is(err, ErrExists) ||
-		!strings.Contains(err.Error(), indexName) {
+		!strings.Contains(err.Error(), IndexName) {
 		t.Errorf("writing over a checkpoint: %v", err)
 	}
 }

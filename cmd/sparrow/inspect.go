@@ -15,6 +15,7 @@ import (
 
 	"sparrow/internal/textfile"
 	"sparrow/kernel"
+	"sparrow/model/config"
 	"sparrow/model/estimate"
 	"sparrow/model/family"
 	"sparrow/model/inspect"
@@ -153,11 +154,10 @@ func inspected(given string) (src *family.Source, shape bool, err error) {
 		return nil, false, fmt.Errorf("inspect: %w", err)
 	}
 	if shape {
-		c, err := synth.New(file, text, synth.Options{DType: synth.FP8})
+		src, err := released(given, file, text)
 		if err != nil {
-			return nil, false, fmt.Errorf("inspect: %w", err)
+			err = fmt.Errorf("inspect: %w", err)
 		}
-		src, err = c.Dummy(given)
 		return src, true, err
 	}
 	dir, err := modelFolder("inspect: ", given)
@@ -166,6 +166,31 @@ func inspected(given string) (src *family.Source, shape bool, err error) {
 	}
 	src, err = modelSource(dir)
 	return src, false, err
+}
+
+// released is a model without weights, with the types of tensors that its release has.
+func released(given, file string, text []byte) (*family.Source, error) {
+	quant, err := textfile.Optional(filepath.Join(filepath.Dir(file), config.QuantFile), textfile.Config)
+	if err != nil {
+		return nil, err
+	}
+	d, err := config.Release{File: file, Config: text, ModelOpt: quant}.Describe()
+	if err != nil {
+		return nil, err
+	}
+	o := synth.Options{DType: synth.FP8}
+	if d.Common().Format == config.FormatBF16 {
+		o.DType = synth.BF16
+	}
+	c, err := synth.New(file, text, o)
+	if err != nil {
+		return nil, err
+	}
+	src, err := c.Dummy(given)
+	if err == nil {
+		src.Config.Format = d.Common().Format
+	}
+	return src, err
 }
 
 // shapeHint names the released shape that was probably meant, or all of them, where nothing has a given name.

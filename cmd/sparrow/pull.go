@@ -62,6 +62,8 @@ type pullReport struct {
 	Revision string     `json:"revision"`
 	Commit   string     `json:"commit"`
 	Family   string     `json:"family,omitempty"`
+	Format   string     `json:"format,omitempty"`
+	Losses   []string   `json:"losses,omitempty"`
 	Against  string     `json:"cannot_run,omitempty"`
 	Cache    string     `json:"cache"`
 	Folder   string     `json:"folder"`
@@ -132,10 +134,11 @@ func report(p *hub.Puller, d *hub.Download, cache hub.Cache) *pullReport {
 	if free, known := freeBytes(nearestFolder(cache.Root)); known {
 		r.Free = &free
 	}
-	if c, err := config.Describe("config.json", d.Config); err != nil {
+	release := config.Release{File: "config.json", Config: d.Config, ModelOpt: d.Quant, Tensors: d.Tensors}
+	if c, err := release.Describe(); err != nil {
 		r.Against = err.Error()
 	} else {
-		r.Family = string(c.Common().Family)
+		r.Family, r.Format, r.Losses = string(c.Common().Family), string(c.Common().Format), c.Common().Losses
 	}
 	return r
 }
@@ -172,7 +175,10 @@ func (r *pullReport) text(files bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "model    %s at commit %s", r.Model, r.Commit)
 	if r.Family != "" {
-		fmt.Fprintf(&b, ": %s", r.Family)
+		fmt.Fprintf(&b, ": %s, %s", r.Family, r.Format)
+	}
+	for _, l := range r.Losses {
+		fmt.Fprintf(&b, "\nwithout  %s", l)
 	}
 	fmt.Fprintf(&b, "\nfiles    %d files of %s; %s to download\n", len(r.Files), unit.Bytes(r.Bytes),
 		unit.Bytes(r.Missing))

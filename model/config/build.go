@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"strings"
@@ -8,8 +9,11 @@ import (
 
 // builder turns a raw config into a Config and collects the problems.
 type builder struct {
+	fields   map[string]json.RawMessage // of config.json
+	family   Family
 	raw      *raw
 	problems []string
+	losses   []string
 	mistyped map[string]bool // fields already reported; they are not reported as missing too
 }
 
@@ -78,7 +82,7 @@ func or[T any](v *T, absent T) T {
 func (b *builder) build() *DSA {
 	r := b.raw
 	c := &DSA{Config: Config{
-		Family:       Family(r.ModelType),
+		Family:       b.family,
 		Vocab:        b.positive("vocab_size", r.Vocab),
 		Hidden:       b.positive("hidden_size", r.Hidden),
 		Layers:       b.count("num_hidden_layers", r.Layers, mostLayers),

@@ -26,8 +26,12 @@ type Config struct {
 	TiedHead     bool    // the head is the embedding
 	Indexer      Indexer // of the layers that have one: all of DSA, those of ratio 4 of V4
 	NextN        int     // layers after the main ones that draft tokens
+	Format       Format  // of the matrices
 	FP8          bool    // matrices are FP8 blocks; DSA alone, as is the next
 	Pow2Rows     bool    // devices that quantise the rows FP8 weights multiply give them scales that are powers of two
+
+	// Losses is what does not run although the checkpoint has it, and what is ignored: a sentence each.
+	Losses []string
 
 	BOS *int
 	EOS []int

@@ -4,3 +4,6 @@ import "errors"
 
 // ErrFamily means that the checkpoint's model_type is not one this build can run.
 var ErrFamily = errors.New("unsupported model family")
+
+// ErrFormat means that the checkpoint stores its weights in a format that is not read.
+var ErrFormat = errors.New("this format is not read")

@@ -63,8 +63,8 @@ func TestQuantization(t *testing.T) {
 	}{
 		{"none", absent, false, false},
 		{"blocks", fields{"quant_method": "fp8", "weight_block_size": []int{128, 128}}, true, false},
-		{"rows in powers of two", fields{"quant_method": "fp8", "scale_fmt": "ue8m0"}, true, true},
-		{"another method", fields{"quant_method": "awq"}, false, false},
+		{"rows in powers of two", fields{"quant_method": "fp8", "scale_fmt": "ue8m0",
+			"weight_block_size": []int{128, 128}}, true, true},
 	} {
 		if got := parse(t, v32(fields{"quantization_config": c.in})); got.FP8 != c.fp8 || got.Pow2Rows != c.pow2 {
 			t.Errorf("%s: FP8 %v, rows in powers of two %v", c.name, got.FP8, got.Pow2Rows)
@@ -324,20 +324,20 @@ func TestUnknownFamilyNamesTheSupported(t *testing.T) {
 	}
 }
 
-func TestOpen(t *testing.T) {
+func TestRead(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := Open(dir); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "config.json") {
+	if _, err := Read(dir); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "config.json") {
 		t.Errorf("got %v, want a missing config.json", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "config.json"), text(t, v32()), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	c, err := Open(dir)
-	if err != nil || c.Layers != 61 {
+	c, err := Read(dir)
+	if err != nil || c.Common().Layers != 61 {
 		t.Errorf("got %v, %v", c, err)
 	}
 	if _, err := Parse("config.json", []byte("{")); err == nil || errors.Is(err, ErrFamily) {
-		t.Errorf("text that is no JSON: %v", err)
+		t.Errorf("text that is not JSON: %v", err)
 	}
 }
 

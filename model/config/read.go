@@ -3,37 +3,9 @@ package config
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"path/filepath"
 	"reflect"
-	"strings"
-
-	"sparrow/internal/textfile"
 )
-
-// Open reads DIR/config.json of a DSA model.
-func Open(dir string) (*DSA, error) {
-	path, data, err := load(dir)
-	if err != nil {
-		return nil, err
-	}
-	return Parse(path, data)
-}
-
-// load is the name and the text of DIR/config.json.
-func load(dir string) (path string, data []byte, err error) {
-	path = filepath.Join(dir, "config.json")
-	data, err = textfile.Read(path, textfile.Config)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("%s: %w", path, fs.ErrNotExist)
-	}
-	if err != nil {
-		err = fmt.Errorf("config: %w; a checkpoint folder holds config.json and *.safetensors", err)
-	}
-	return path, data, err
-}
 
 // rawModel holds the fields that config.json spells alike for every family. A nil pointer means an absent field.
 type rawModel struct {
@@ -70,18 +42,6 @@ type rawModel struct {
 	EOS           idList   `json:"eos_token_id"`
 	Pad           *int     `json:"pad_token_id"`
 }
-
-// rawQuantization is what quantization_config says that the tensors themselves do not.
-type rawQuantization struct {
-	Method      string `json:"quant_method"`
-	ScaleFormat string `json:"scale_fmt"`
-}
-
-// fp8 reports whether matrices are FP8 blocks.
-func (q rawQuantization) fp8() bool { return q.Method == "fp8" }
-
-// pow2Rows reports whether FP8 weights were made for rows whose scales are powers of two.
-func (q rawQuantization) pow2Rows() bool { return q.ScaleFormat == "ue8m0" }
 
 // raw is config.json as released DSA models spell it.
 type raw struct {
@@ -145,63 +105,24 @@ func (l *idList) UnmarshalJSON(b []byte) error {
 }
 
 // Parse reads the text of a DSA model's config.json; file is its name in messages.
-func Parse(file string, data []byte) (*DSA, error) {
-	fields, family, err := open(file, data)
+func Parse(file string, data []byte) (*DSA, error) { return as[*DSA](file, data) }
+
+// ParseV4 reads the text of a V4 model's config.json; file is its name in messages.
+func ParseV4(file string, data []byte) (*V4, error) { return as[*V4](file, data) }
+
+// as reads a config.json whose description has the given type.
+func as[D Description](file string, data []byte) (D, error) {
+	var none D
+	d, err := Describe(file, data)
 	if err != nil {
-		return nil, err
+		return none, err
 	}
-	if family == DeepseekV4 {
-		return nil, fmt.Errorf("config: %s: model_type %q: %w here; %s and %s are described by a DSA config", file,
-			family, ErrFamily, DeepseekV32, GLMMoeDSA)
+	out, ok := d.(D)
+	if !ok {
+		return none, fmt.Errorf("config: %s: model_type %q: %w here, want a config that %T describes", file,
+			d.Common().Family, ErrFamily, none)
 	}
-	b := builder{raw: &raw{}, mistyped: map[string]bool{}}
-	b.read("", fields, reflect.ValueOf(b.raw).Elem())
-	c := b.build()
-	if len(b.problems) > 0 {
-		return nil, &Problems{File: file, List: b.problems}
-	}
-	return c, nil
-}
-
-// open splits the text into fields and finds the family.
-func open(file string, data []byte) (map[string]json.RawMessage, Family, error) {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(data, &fields); err != nil {
-		return nil, "", fmt.Errorf("config: %s: %w", file, err)
-	}
-	family, err := familyOf(fields["model_type"])
-	if err != nil {
-		return nil, "", fmt.Errorf("config: %s: %w", file, err)
-	}
-	return fields, family, nil
-}
-
-// relatives explains why architectures with similar names are not supported.
-var relatives = map[string]string{
-	"deepseek_v41": "DeepSeek-V4.1 has compression ratios 1 and 2, Engram memory and keys shared between layers, " +
-		"none of which deepseek_v4 has",
-	"deepseek_v3": "DeepSeek-V3 has no sparse attention",
-}
-
-// familyOf refuses a model_type this build cannot run.
-func familyOf(text json.RawMessage) (Family, error) {
-	asked, names := "no model_type", make([]string, 0, len(Families()))
-	if text != nil {
-		asked = "model_type " + string(text)
-	}
-	var kind string
-	err := json.Unmarshal(text, &kind)
-	for _, f := range Families() {
-		if err == nil && Family(kind) == f {
-			return f, nil
-		}
-		names = append(names, string(f))
-	}
-	why := ""
-	if r := relatives[kind]; r != "" {
-		why = " (" + r + ")"
-	}
-	return "", fmt.Errorf("%s: %w%s; supported are %s", asked, ErrFamily, why, strings.Join(names, ", "))
+	return out, nil
 }
 
 // read fills the fields of to, a struct of tagged fields, and reports every field of a wrong type, not only the

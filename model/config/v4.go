@@ -1,10 +1,5 @@
 package config
 
-import (
-	"fmt"
-	"reflect"
-)
-
 // V4 describes a model of the family deepseek_v4. Names follow the v4 spec, 1.1. Its Indexer belongs to the layers of
 // ratio 4.
 type V4 struct {
@@ -12,6 +7,7 @@ type V4 struct {
 	Attention V4Attention
 	Hyper     Hyper
 	FFN       V4FFN
+	DSpark    *DSpark // the draft head of newer releases; nil where there is none
 }
 
 // V4Attention holds the sizes of attention over a window and a compressed stream.
@@ -52,55 +48,4 @@ type V4FFN struct {
 	Scale   float32
 	Limit   float32 // gate and up are clamped to it
 	Hash    []bool  // for each layer: experts are looked up by token
-}
-
-// Describe reads the text of a config.json of any family; file is its name in messages.
-func Describe(file string, data []byte) (Description, error) {
-	_, family, err := open(file, data)
-	if err != nil {
-		return nil, err
-	}
-	if family == DeepseekV4 {
-		return described(ParseV4(file, data))
-	}
-	return described(Parse(file, data))
-}
-
-// Read reads DIR/config.json of any family.
-func Read(dir string) (Description, error) {
-	path, data, err := load(dir)
-	if err != nil {
-		return nil, err
-	}
-	return Describe(path, data)
-}
-
-// described keeps a nil pointer from becoming a Description that is not nil.
-func described[D Description](d D, err error) (Description, error) {
-	if err != nil {
-		return nil, err
-	}
-	return d, nil
-}
-
-// ParseV4 reads the text of a V4 model's config.json, in the official or the transformers spelling; file is its name
-// in messages.
-func ParseV4(file string, data []byte) (*V4, error) {
-	fields, family, err := open(file, data)
-	if err != nil {
-		return nil, err
-	}
-	if family != DeepseekV4 {
-		return nil, fmt.Errorf("config: %s: model_type %q: %w here; only %s is described by a V4 config", file, family,
-			ErrFamily, DeepseekV4)
-	}
-	b := v4Builder{builder: builder{mistyped: map[string]bool{}}}
-	b.read("", fields, reflect.ValueOf(&b.in).Elem())
-	b.readRopes(fields["rope_parameters"])
-	b.refuseDrafts(fields)
-	c := b.build()
-	if len(b.problems) > 0 {
-		return nil, &Problems{File: file, List: b.problems}
-	}
-	return c, nil
 }

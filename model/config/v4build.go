@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"math"
 	"reflect"
-	"slices"
-	"strings"
 )
 
 // rawV4 is a V4 config.json in both spellings.
@@ -25,6 +23,7 @@ type rawV4 struct {
 	LayerTypes []string       `json:"layer_types"`
 	Rates      map[string]int `json:"compress_rates"`
 	ExpertType *string        `json:"expert_dtype"`
+	rawDSpark
 }
 
 // rawRopes is rope_parameters of the transformers spelling.
@@ -35,7 +34,7 @@ type rawRopes struct {
 
 // v4Builder turns a raw config into a V4 and collects the problems.
 type v4Builder struct {
-	builder
+	*builder
 	in    rawV4
 	ropes *rawRopes // nil in the official spelling
 }
@@ -51,22 +50,6 @@ func (b *v4Builder) readRopes(text json.RawMessage) {
 	}
 	b.ropes = &rawRopes{}
 	b.read("rope_parameters.", inner, reflect.ValueOf(b.ropes).Elem())
-}
-
-// refuseDrafts refuses the refreshes that bundle a block-drafting head, whose layers and tensors are not those of
-// deepseek_v4.
-func (b *v4Builder) refuseDrafts(fields map[string]json.RawMessage) {
-	var names []string
-	for name := range fields {
-		if strings.HasPrefix(name, "dspark_") {
-			names = append(names, name)
-		}
-	}
-	if len(names) > 0 {
-		slices.Sort(names)
-		b.addProblem("%s: checkpoints with a DSpark draft head are not supported; use a release without one",
-			strings.Join(names, ", "))
-	}
 }
 
 func (b *v4Builder) build() *V4 {

@@ -38,12 +38,19 @@ func (s *scarce) Alloc(n int64) (kernel.Buffer, error) {
 }
 func (s *scarce) Free(kernel.Buffer) { s.freed++ }
 
-func load(t *testing.T, name string, dev kernel.Device) *dsa.Model {
+// described reads the config.json of a folder.
+func described(t *testing.T, dir string) *config.DSA {
 	t.Helper()
-	c, err := config.Open(oracle + name)
+	c, err := config.Read(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return c.(*config.DSA)
+}
+
+func load(t *testing.T, name string, dev kernel.Device) *dsa.Model {
+	t.Helper()
+	c := described(t, oracle+name)
 	w, err := weight.Open(oracle + name)
 	if err != nil {
 		t.Fatal(err)
@@ -340,10 +347,7 @@ func (c *counting) Free(b kernel.Buffer) {
 func drafting(t *testing.T, dev kernel.Device) (*dsa.Model, plan.Config) {
 	t.Helper()
 	dir := testmodel.GLMDraft(t)
-	c, err := config.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := described(t, dir)
 	w, err := weight.Open(dir)
 	if err != nil {
 		t.Fatal(err)

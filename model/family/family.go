@@ -30,6 +30,7 @@ type Source struct {
 	Config  *config.Config     // what every family has
 	Model   config.Description // all of config.json: *config.DSA or *config.V4
 	Weights *weight.Checkpoint
+	Skipped []string // kinds of tensors that loading passed over, with their numbers
 }
 
 // New joins a config with the weights it describes.
@@ -60,13 +61,21 @@ func Open(dir string) (*Source, error) {
 		}
 		return FromGGUF(dir, f)
 	}
-	d, err := config.Read(dir)
+	release, err := config.ReadRelease(dir)
 	if err != nil {
 		return nil, err
 	}
 	w, err := weight.Open(dir)
 	if err != nil {
+		if _, refused := release.Describe(); refused != nil { // what cannot run in any case comes first
+			err = refused
+		}
 		return nil, err
+	}
+	release.Tensors = w.Names()
+	d, err := release.Describe()
+	if err != nil {
+		return nil, errors.Join(err, w.Close())
 	}
 	return New(dir, d, w), nil
 }
@@ -191,6 +200,7 @@ func (s *Source) LoadPart(dev kernel.Device, of kernel.Member, p Placed, onTenso
 		l.Host = p.Host
 	}
 	m, err := load(s.Model, l, dev)
+	s.Skipped = l.Skipped()
 	switch {
 	case errors.Is(err, nn.ErrTensors) && IsGGUF(s.Name):
 		hint := "download the file again, or convert the model again"

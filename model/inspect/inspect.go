@@ -28,7 +28,8 @@ type Summary struct {
 	Family     string `json:"family"`
 	Files      int    `json:"files"`
 	Tensors    int    `json:"tensors"`
-	// NoWeights says that there are no files: tensors and bytes are those of the shape, in FP8 as released.
+	Format     string `json:"format"` // of the matrices, as the release names it
+	// NoWeights says that there are no files: tensors and bytes are those that the release of the shape has.
 	NoWeights bool `json:"no_weights,omitempty"`
 
 	Layers       int `json:"layers"`
@@ -48,6 +49,8 @@ type Summary struct {
 	FileBytes  int64       `json:"file_bytes"` // 0 where there are no files
 	Cache      []CacheSize `json:"cache"`
 
+	// Losses is what does not run although the checkpoint has it, and what is ignored.
+	Losses []string `json:"losses,omitempty"`
 	// Problems is what loading refuses of the tensors: missing ones, and those of another shape or type.
 	Problems []string `json:"problems,omitempty"`
 }
@@ -96,7 +99,7 @@ func Of(s *family.Source, memories []float64) *Summary {
 	out := &Summary{
 		Checkpoint: s.Name, Family: string(c.Family), Files: len(s.Weights.Files()), Tensors: len(s.Weights.Names()),
 		Layers: c.Layers, Hidden: c.Hidden, IndexHeads: c.Indexer.Heads, IndexTopK: c.Indexer.TopK, Vocabulary: c.Vocab,
-		MaxPositions: c.MaxPositions,
+		MaxPositions: c.MaxPositions, Format: string(c.Format), Losses: c.Losses,
 	}
 	for _, f := range s.Weights.Files() {
 		out.FileBytes += f.Bytes
@@ -256,12 +259,16 @@ func (s *Summary) Print(w io.Writer) error {
 	}
 	fmt.Fprint(w, ")\n")
 	if s.NoWeights {
-		fmt.Fprintf(w, "no weights here; those of this shape in FP8 are %s in %d tensors\n\n", unit.Bytes(s.TotalBytes),
-			s.Tensors)
+		fmt.Fprintf(w, "no weights here; those of this shape (%s) are %s in %d tensors\n", s.Format,
+			unit.Bytes(s.TotalBytes), s.Tensors)
 	} else {
-		fmt.Fprintf(w, "weights: %s in %d tensors, %d file(s)%s\n\n", unit.Bytes(s.TotalBytes), s.Tensors, s.Files,
+		fmt.Fprintf(w, "weights: %s in %d tensors, %d file(s)%s\n", unit.Bytes(s.TotalBytes), s.Tensors, s.Files,
 			s.widened())
 	}
+	for _, l := range s.Losses {
+		fmt.Fprintf(w, "without %s\n", l)
+	}
+	fmt.Fprintln(w)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "type\ttensors\tbytes\t")
 	for _, b := range s.Bytes {

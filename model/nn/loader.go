@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -64,6 +65,7 @@ type Loader struct {
 	groups   int // of heads, while Heads loads them
 	used     map[string]bool
 	problems []string
+	skipped  []string
 	err      error           // of the device, not of the checkpoint
 	failed   map[string]bool // the texts of err
 	onTensor func(name string)
@@ -303,7 +305,8 @@ func (l *Loader) matrix(name string, out, in int) (weight.Matrix, bool) {
 		return weight.Matrix{}, false
 	}
 	if m.Rows != out || m.Cols != in {
-		l.addProblem("%s has shape [%d %d], want [%d %d]", name, m.Rows, m.Cols, out, in)
+		l.addProblem("%s has shape [%d %d], want [%d %d], in %s", name, m.Rows, m.Cols, out, in,
+			filepath.Base(m.Data.File))
 		return weight.Matrix{}, false
 	}
 	if valueType(m.Values) == 0 {
@@ -321,7 +324,7 @@ func (l *Loader) vector(name string, n int) (*weight.Tensor, bool) {
 	case !ok:
 		l.addProblem("missing %s, want shape [%d]", name, n)
 	case len(t.Shape) != 1 || t.Shape[0] != n:
-		l.addProblem("%s has shape %v, want [%d]", name, t.Shape, n)
+		l.addProblem("%s has shape %v, want [%d], in %s", name, t.Shape, n, filepath.Base(t.File))
 	case t.DType != weight.F32 && t.DType != weight.BF16 && t.DType != weight.F16:
 		l.addProblem("%s is %v, supported are F32, BF16 and F16", name, t.DType)
 	default:
@@ -416,8 +419,8 @@ func (l *Loader) Join(tell func(kernel.Joiner) error) bool {
 	return ok
 }
 
-// Finish reports every missing, misshapen and superfluous tensor as a TensorError. Buffers that some checkpoints
-// contain, such as rotary frequencies, are not weights and are ignored.
+// Finish reports every missing, misshapen and superfluous tensor as a TensorError. What many checkpoints hold beside
+// the weights of their text network is skipped (Skipped).
 func (l *Loader) Finish() error {
 	if d, ok := l.dev.(kernel.BulkLoader); ok {
 		l.fail(d.EndLoad())
@@ -425,12 +428,7 @@ func (l *Loader) Finish() error {
 	if l.err != nil {
 		return fmt.Errorf("load: %w", l.err)
 	}
-	for _, name := range l.from.Names() {
-		if !l.used[name] && !strings.HasSuffix(name, "rotary_emb.inv_freq") {
-			t, _ := l.from.Tensor(name)
-			l.addProblem("superfluous %s, shape %v", name, t.Shape)
-		}
-	}
+	l.superfluous()
 	if len(l.problems) == 0 {
 		return nil
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 
 	"sparrow/kernel"
 	"sparrow/weight"
@@ -97,15 +96,6 @@ func (l *Loader) Stack(name string, n, out, in int) []kernel.Weight {
 		list[i] = kernel.Weight{Data: all.Slice(i*out, (i+1)*out)}
 	}
 	return list
-}
-
-// Skip passes over every tensor whose name begins with prefix: parts of the checkpoint that are not run.
-func (l *Loader) Skip(prefix string) {
-	for _, name := range l.from.Names() {
-		if strings.HasPrefix(name, prefix) {
-			l.used[name] = true
-		}
-	}
 }
 
 // AddProblem adds a problem that the model's family has found.

@@ -35,9 +35,12 @@ func listV4(c *config.V4, fp8, fp4 bool) []tensor {
 	for i := range c.Layers {
 		l.layer(fmt.Sprintf("layers.%d.", i), c.Attention.Ratios[i], c.FFN.Hash[i])
 	}
+	l.nextN = true
 	if c.NextN > 0 {
-		l.nextN = true
 		l.draft("mtp.0.")
+	}
+	if c.DSpark != nil {
+		l.stages(c.DSpark)
 	}
 	return l.list
 }
@@ -161,4 +164,20 @@ func (l *v4Lister) draft(p string) {
 	l.norm(p+"hnorm.weight", h)
 	l.norm(p+"norm.weight", h)
 	l.collapse(p)
+}
+
+// stages are those of a DSpark head (dspark spec, 2): layers without compressed stream, what joins the hidden states of
+// the target's layers before the first, and the heads behind the last.
+func (l *v4Lister) stages(d *config.DSpark) {
+	h, last := l.c.Hidden, fmt.Sprintf("mtp.%d.", d.Stages-1)
+	for k := range d.Stages {
+		l.layer(fmt.Sprintf("mtp.%d.", k), 0, false)
+	}
+	l.matrix("mtp.0.main_proj.weight", h, len(d.Taps)*h, 1)
+	l.norm("mtp.0.main_norm.weight", h)
+	l.norm(last+"norm.weight", h)
+	l.collapse(last)
+	l.plain(last+"markov_head.markov_w1.weight", l.c.Vocab, d.Rank)
+	l.plain(last+"markov_head.markov_w2.weight", l.c.Vocab, d.Rank)
+	l.plain(last+"confidence_head.proj.weight", 1, h+d.Rank)
 }

@@ -1,11 +1,13 @@
 package synth
 
 import (
+	"encoding/json"
 	"math"
 	"slices"
 	"testing"
 
 	"sparrow/internal/num"
+	"sparrow/model/config"
 	"sparrow/weight"
 )
 
@@ -84,6 +86,53 @@ func TestExpertsAreWhatTheConfigSays(t *testing.T) {
 			if x.name == "layers.1.ffn.experts.0.w1.weight" && x.dtype != c.want {
 				t.Errorf("experts are %v, want %v", x.dtype, c.want)
 			}
+		}
+	}
+}
+
+// The tensors and bytes of releases with a DSpark head are those that were published (dspark spec, 2).
+func TestDSparkSizes(t *testing.T) {
+	for _, c := range []struct {
+		preset         string
+		taps           []int
+		rank           int
+		tensors        int
+		bytes, drafted int64
+	}{
+		{"deepseek-v4-flash", []int{40, 41, 42}, 256, 72_317, 166_878_536_440, 4_705},
+		{"deepseek-v4-pro", []int{58, 59, 60}, 512, 149_782, 892_727_580_904, 7_009},
+	} {
+		text, err := PresetConfig(c.preset)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var f map[string]any
+		if err := json.Unmarshal(text, &f); err != nil {
+			t.Fatal(err)
+		}
+		layers := int(f["num_hidden_layers"].(float64))
+		f["compress_ratios"] = append(f["compress_ratios"].([]any)[:layers:layers], 0, 0, 0)
+		f["dspark_block_size"], f["dspark_noise_token_id"] = 5, 128799
+		f["dspark_target_layer_ids"], f["dspark_markov_rank"] = c.taps, c.rank
+		if text, err = json.Marshal(f); err != nil {
+			t.Fatal(err)
+		}
+		m, err := New("config.json", text, Options{DType: FP8})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := m.Size(); s.Tensors != c.tensors || s.Bytes != c.bytes {
+			t.Errorf("%s: %d tensors of %d bytes, published are %d of %d", c.preset, s.Tensors, s.Bytes, c.tensors,
+				c.bytes)
+		}
+		drafted := int64(0)
+		for _, x := range m.sources(&filler{}) {
+			if m.config.(*config.V4).DSpark.DraftTensors(x.Name) {
+				drafted++
+			}
+		}
+		if drafted != c.drafted {
+			t.Errorf("%s: %d tensors of the draft head, published are %d", c.preset, drafted, c.drafted)
 		}
 	}
 }

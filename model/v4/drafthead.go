@@ -2,6 +2,7 @@ package v4
 
 import (
 	"fmt"
+	"strings"
 
 	"sparrow/attn"
 	"sparrow/attn/dual"
@@ -40,8 +41,13 @@ const draftPrefix = "mtp.0."
 // not supported.
 func (m *Model) loadDrafts(l *nn.Loader) {
 	c := m.config
-	if c.NextN == 0 || !l.HasPrefix(draftPrefix) {
-		l.Skip("mtp.")
+	switch {
+	case c.DSpark != nil:
+		l.Skip("DSpark draft head; tokens are decoded without drafts", c.DSpark.DraftTensors)
+		return
+	case c.NextN == 0 || !l.HasPrefix(draftPrefix):
+		l.Skip("drafting block; config.json has none",
+			func(name string) bool { return strings.HasPrefix(name, "mtp.") })
 		return
 	}
 	at := func(name string) string { return draftPrefix + name }

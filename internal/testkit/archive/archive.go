@@ -1,0 +1,65 @@
+// Package archive unpacks the checkpoints that tests keep as archives: a file's name flows in, a folder flows out.
+package archive
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// Unpack unpacks FILE.tar.gz below a folder that is removed when the test ends, and returns that folder.
+func Unpack(t testing.TB, file string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := unpack(dir, file); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	return dir
+}
+
+func unpack(dir, file string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		return err
+	}
+	for r := tar.NewReader(z); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if !filepath.IsLocal(h.Name) {
+			return fmt.Errorf("%s leads out of the archive", h.Name)
+		}
+		if h.Typeflag != tar.TypeReg {
+			continue // folders are made with their files
+		}
+		if err := write(filepath.Join(dir, h.Name), r); err != nil {
+			return err
+		}
+	}
+}
+
+func write(path string, from io.Reader) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	to, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(to, from)
+	return errors.Join(err, to.Close())
+}

@@ -1,0 +1,89 @@
+package config
+
+import (
+	"slices"
+	"strings"
+)
+
+// DSpark describes the draft head of the newer DeepSeek-V4 releases (dspark spec, 1): stages behind the layers, which
+// see hidden states of some layers and propose a block of tokens in one pass.
+type DSpark struct {
+	Block  int   // tokens of a block
+	Rank   int   // of the Markov head
+	Noise  int   // the token that stands for tokens not drafted yet
+	Taps   []int // layers whose outputs the stages read
+	Stages int
+}
+
+// rawDSpark is the fields of a DSpark head. A release has all four or none.
+type rawDSpark struct {
+	Block *int  `json:"dspark_block_size"`
+	Rank  *int  `json:"dspark_markov_rank"`
+	Noise *int  `json:"dspark_noise_token_id"`
+	Taps  []int `json:"dspark_target_layer_ids"`
+}
+
+// dspark reads the description of a DSpark head, nil where there is none. Such a checkpoint has no NextN layer,
+// although num_nextn_predict_layers is 1.
+func (b *v4Builder) dspark(c *V4) *DSpark {
+	r := &b.in.rawDSpark
+	if r.Block == nil && r.Rank == nil && r.Noise == nil && r.Taps == nil {
+		return nil
+	}
+	d := &DSpark{
+		Block:  b.count("dspark_block_size", r.Block, mostBlock),
+		Rank:   b.positive("dspark_markov_rank", r.Rank),
+		Noise:  or(r.Noise, -1),
+		Taps:   r.Taps,
+		Stages: len(b.in.Ratios) - c.Layers,
+	}
+	if r.Noise == nil {
+		b.missing("dspark_noise_token_id")
+	} else if d.Noise < 0 || d.Noise >= c.Vocab {
+		b.addProblem("dspark_noise_token_id is %d, want a token of the vocabulary of %d", d.Noise, c.Vocab)
+	}
+	if len(d.Taps) == 0 {
+		b.missing("dspark_target_layer_ids")
+	}
+	for i, l := range d.Taps {
+		if l < 0 || l >= c.Layers || i > 0 && l <= d.Taps[i-1] {
+			b.addProblem("dspark_target_layer_ids is %v, want ascending numbers of the %d layers", d.Taps, c.Layers)
+			break
+		}
+	}
+	if d.Stages < 1 || slices.Max(b.in.Ratios[min(c.Layers, len(b.in.Ratios)):]) != 0 {
+		b.addProblem("compress_ratios has %d entries for %d layers, want a 0 more for each stage of the DSpark head",
+			len(b.in.Ratios), c.Layers)
+	}
+	c.NextN = 0
+	b.losses = append(b.losses, "drafts: the DSpark draft head is not run, so tokens are decoded one at a time; "+
+		"answers are the same")
+	return d
+}
+
+// mostBlock bounds the tokens of a block; released heads have 5.
+const mostBlock = 64
+
+// DraftTensors reports whether a tensor belongs to the DSpark head: mtp.K. of its stages and the parts that only its
+// first or last stage has.
+func (d *DSpark) DraftTensors(name string) bool {
+	rest, ok := strings.CutPrefix(name, "mtp.")
+	if !ok {
+		return false
+	}
+	number, rest, ok := strings.Cut(rest, ".")
+	if !ok || len(number) != 1 || number[0] < '0' || int(number[0]-'0') >= d.Stages {
+		return false
+	}
+	stage := int(number[0] - '0')
+	switch part, _, _ := strings.Cut(rest, "."); part {
+	case "attn", "ffn", "attn_norm", "ffn_norm", "hc_attn_fn", "hc_attn_base", "hc_attn_scale", "hc_ffn_fn",
+		"hc_ffn_base", "hc_ffn_scale":
+		return true
+	case "main_proj", "main_norm":
+		return stage == 0
+	case "norm", "hc_head_fn", "hc_head_base", "hc_head_scale", "markov_head", "confidence_head":
+		return stage == d.Stages-1
+	}
+	return false
+}

@@ -1,0 +1,112 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// relative is an architecture that is not run: in what it differs from those that are, and the checkpoint to take
+// instead.
+type relative struct{ why, nearest string }
+
+// relatives are the architectures that people try, by model_type, or by the class in architectures where a config has
+// no model_type.
+var relatives = map[string]relative{
+	"deepseek_v41": {"DeepSeek-V4.1 has compression ratios 1 and 2, Engram memory and keys shared between layers, " +
+		"none of which deepseek_v4 has", nearestV4Flash},
+	"deepseek_v3": {"DeepSeek-V3, R1 and V3.1 have dense attention, without an indexer", nearestV32},
+	"deepseek_v2": {"DeepSeek-V2 has dense attention, without an indexer", nearestV32},
+	"deepseek_ref": {"it has the network of DeepSeek-V4 under another name, and lacks fields such as rms_norm_eps " +
+		"and swiglu_limit", nearestV4Flash},
+	"kimi_k2": {"Kimi-K2 has dense attention, without an indexer", nearestV32},
+	"kimi_k25": {"Kimi-K2.5 has dense attention without an indexer, int4 experts and a vision tower",
+		nearestV32},
+	"glm4_moe_lite": {"GLM-4.7-Flash has dense attention, without an indexer", nearestGLM},
+	"glm4_moe":      {"GLM-4.5 to 4.7 have grouped-query attention, without latents or an indexer", nearestGLM},
+	"glm5_next": {"GLM-5.3-Flash has 34 layers of linear attention, pooled index keys and hyper-connections, none of " +
+		"which glm_moe_dsa has", nearestGLM},
+	"glm53_flash": {"GLM-5.3-Flash has 34 layers of linear attention, pooled index keys and hyper-connections, none " +
+		"of which glm_moe_dsa has", nearestGLM},
+	"LongcatCausalLM": {"LongCat's indexer is shared by the two attentions of a layer, its index keys have another " +
+		"norm, and it has n-gram embeddings and experts that copy", nearestV32},
+	"longcat_flash": {"LongCat has two attentions a layer and experts that copy", nearestV32},
+	"qwen3_moe":     {"Qwen has grouped-query attention, without latents or an indexer", nearestV32},
+	"qwen3_next":    {"Qwen3-Next has linear attention and grouped-query attention", nearestV32},
+	"minimax_m2":    {"MiniMax has grouped-query attention, without latents or an indexer", nearestV32},
+}
+
+// Names of checkpoints that run.
+const (
+	nearestV32     = "deepseek-ai/DeepSeek-V3.2"
+	nearestV4Flash = "deepseek-ai/DeepSeek-V4-Flash"
+	nearestV4Pro   = "deepseek-ai/DeepSeek-V4-Pro"
+	nearestGLM     = "zai-org/GLM-5-FP8"
+	nearestGLM52   = "zai-org/GLM-5.2-FP8"
+)
+
+// nearestRelease names the release of the same model whose weights are read.
+func nearestRelease(f Family, fields map[string]json.RawMessage) string {
+	name := nearestV32
+	switch {
+	case f == DeepseekV4 && string(fields["hidden_size"]) == "4096":
+		name = nearestV4Flash
+	case f == DeepseekV4:
+		name = nearestV4Pro
+	case f == GLMMoeDSA && fields["indexer_types"] != nil:
+		name = nearestGLM52
+	case f == GLMMoeDSA:
+		name = nearestGLM
+	}
+	return "the nearest checkpoint that runs is " + name
+}
+
+// familyOf finds the family by model_type, that of text_config where the network of text is described there. It
+// refuses what this build cannot run.
+func familyOf(fields map[string]json.RawMessage) (Family, error) {
+	kind, known := word(fields["model_type"])
+	if inner := fields["text_config"]; inner != nil {
+		var text map[string]json.RawMessage
+		if json.Unmarshal(inner, &text) == nil {
+			if k, ok := word(text["model_type"]); ok && slices.Contains(Families(), Family(k)) {
+				kind, known = k, true
+			}
+		}
+	}
+	if known && slices.Contains(Families(), Family(kind)) {
+		return Family(kind), nil
+	}
+	asked := "no model_type"
+	if text := fields["model_type"]; text != nil {
+		asked = "model_type " + clip(text)
+	}
+	var classes []string
+	if json.Unmarshal(fields["architectures"], &classes) == nil && len(classes) > 0 && !known {
+		kind = classes[0]
+		asked += fmt.Sprintf(", architectures %q", classes)
+	}
+	names := make([]string, 0, len(Families()))
+	for _, f := range Families() {
+		names = append(names, string(f))
+	}
+	why := ""
+	r, ok := relatives[kind]
+	if ok {
+		why = " (" + r.why + ")"
+	}
+	text := fmt.Sprintf("; supported are %s", strings.Join(names, ", "))
+	if ok {
+		text += "; the nearest checkpoint that runs is " + r.nearest
+	}
+	return "", fmt.Errorf("%s: %w%s%s", asked, ErrFamily, why, text)
+}
+
+// word reads a JSON string.
+func word(text json.RawMessage) (string, bool) {
+	var s string
+	if text == nil || json.Unmarshal(text, &s) != nil {
+		return "", false
+	}
+	return s, true
+}

@@ -1,0 +1,155 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"reflect"
+	"strings"
+
+	"sparrow/internal/textfile"
+)
+
+// Release is the small files of a checkpoint. They decide whether it can run, before any weight is read or downloaded.
+type Release struct {
+	File     string   // the name of config.json in messages
+	Config   []byte   // config.json
+	ModelOpt []byte   // hf_quant_config.json, where quantised releases by modelopt name their format; nil for none
+	Tensors  []string // names of tensors, as the index lists them; nil where they are not known
+}
+
+// QuantFile is the file beside config.json in which modelopt names the format of the weights.
+const QuantFile = "hf_quant_config.json"
+
+// ReadRelease reads the small files of a checkpoint folder, without the names of its tensors.
+func ReadRelease(dir string) (Release, error) {
+	path := filepath.Join(dir, "config.json")
+	r := Release{File: path}
+	var err error
+	r.Config, err = textfile.Read(path, textfile.Config)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%s: %w", path, fs.ErrNotExist)
+	}
+	if err != nil {
+		return r, fmt.Errorf("config: %w; a checkpoint folder holds config.json and *.safetensors", err)
+	}
+	if r.ModelOpt, err = textfile.Optional(filepath.Join(dir, QuantFile), textfile.Config); err != nil {
+		return r, fmt.Errorf("config: %w", err)
+	}
+	return r, nil
+}
+
+// Read describes the checkpoint of a folder by its small files.
+func Read(dir string) (Description, error) {
+	r, err := ReadRelease(dir)
+	if err != nil {
+		return nil, err
+	}
+	return r.Describe()
+}
+
+// Describe reads the text of a config.json of any family; file is its name in messages.
+func Describe(file string, data []byte) (Description, error) {
+	return Release{File: file, Config: data}.Describe()
+}
+
+// Describe is the one verdict on a checkpoint: its description with what is lost ([Config.Losses]), or an error that
+// says what was found, what is supported and what to do. Inspecting, downloading, explaining and serving ask it.
+func (r Release) Describe() (Description, error) {
+	fields, family, err := r.open()
+	if err != nil {
+		return nil, err
+	}
+	b := builder{fields: fields, family: family, mistyped: map[string]bool{}}
+	format, err := r.format(fields)
+	if err != nil {
+		return nil, fmt.Errorf("config: %s: %w; %s", r.File, err, nearestRelease(family, fields))
+	}
+	var d Description
+	if family == DeepseekV4 {
+		d = b.describeV4()
+	} else {
+		d = b.describeDSA()
+	}
+	b.unknownFields(d)
+	b.tensors(d, r.Tensors)
+	if len(b.problems) > 0 {
+		return nil, &Problems{File: r.File, List: b.problems}
+	}
+	c := d.Common()
+	c.Format = format
+	c.Losses = append(c.Losses, b.losses...)
+	return d, nil
+}
+
+// open splits config.json into fields and finds the family. Models with a vision tower have the fields of their text
+// network in text_config; fields of both places are joined, those of text_config first.
+func (r Release) open() (map[string]json.RawMessage, Family, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(r.Config, &fields); err != nil {
+		return nil, "", fmt.Errorf("config: %s: %w", r.File, err)
+	}
+	family, err := familyOf(fields)
+	if err != nil {
+		return nil, "", fmt.Errorf("config: %s: %w", r.File, err)
+	}
+	if inner, ok := fields["text_config"]; ok {
+		var text map[string]json.RawMessage
+		if err := json.Unmarshal(inner, &text); err != nil {
+			return nil, "", fmt.Errorf("config: %s: text_config: %w", r.File, err)
+		}
+		for name, value := range text {
+			fields[name] = value
+		}
+		delete(fields, "text_config")
+	}
+	return fields, family, nil
+}
+
+// tensors compares the names of an index with what config.json says of the drafting head.
+func (b *builder) tensors(d Description, names []string) {
+	v4, ok := d.(*V4)
+	if !ok || names == nil {
+		return
+	}
+	found := false
+	for _, name := range names {
+		found = found || name == "mtp.0.main_proj.weight"
+	}
+	switch {
+	case found && v4.DSpark == nil:
+		b.addProblem("the tensor mtp.0.main_proj.weight belongs to a DSpark draft head, and config.json has no " +
+			"dspark_ fields; take config.json of the same release")
+	case !found && v4.DSpark != nil && hasPrefix(names, "mtp."):
+		b.addProblem("config.json describes a DSpark draft head, and the tensors that begin with mtp. have no " +
+			"mtp.0.main_proj.weight; take config.json of the same release")
+	}
+}
+
+func hasPrefix(names []string, prefix string) bool {
+	for _, name := range names {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// describeDSA reads the fields of DeepSeek-V3.2 and GLM-5.
+func (b *builder) describeDSA() *DSA {
+	b.raw = &raw{}
+	b.read("", b.fields, reflect.ValueOf(b.raw).Elem())
+	return b.build()
+}
+
+// describeV4 reads the fields of DeepSeek-V4, in the official or the transformers spelling.
+func (b *builder) describeV4() *V4 {
+	v := v4Builder{builder: b}
+	b.read("", b.fields, reflect.ValueOf(&v.in).Elem())
+	v.readRopes(b.fields["rope_parameters"])
+	c := v.build()
+	c.DSpark = v.dspark(c)
+	return c
+}

@@ -1,0 +1,227 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// released is the values of a release's config files (testdata/released).
+type released struct {
+	Name     string          `json:"name"`
+	Config   json.RawMessage `json:"config"`
+	ModelOpt json.RawMessage `json:"hf_quant_config"`
+}
+
+// verdict is what a release should get: before and after the formats and families that are still to come.
+type verdict struct {
+	Should     string  `json:"should"`
+	ShouldName *string `json:"should_name"`
+	After      string  `json:"after"`
+	AfterName  *string `json:"after_name"`
+}
+
+// pending are the releases whose verdict is still that of today: their format or family is refused by name.
+var pending = []string{"nvidia-deepseek-v3.2-nvfp4", "quanttrio-deepseek-v3.2-exp-awq",
+	"nvidia-deepseek-v4-flash-nvfp4", "pastapaul-deepseek-v4-flash-w4a16-fp8", "hawkbearpig-glm-5.3-int4-int8mix-rtn-g64", "nvidia-glm-5-nvfp4",
+	"nvidia-glm-5.2-nvfp4", "deepseek-v3", "deepseek-r1", "deepseek-v3.1", "nvidia-deepseek-v3.1-nvfp4",
+	"kimi-k2-instruct", "kimi-k2.5"}
+
+// Every released checkpoint gets the verdict that it should: it runs, or is refused by the name of what is not
+// supported, with the nearest checkpoint that runs.
+func TestVerdicts(t *testing.T) {
+	const dir = "testdata/released"
+	var verdicts map[string]verdict
+	readJSON(t, filepath.Join(dir, "verdicts.json"), &verdicts)
+	if len(verdicts) < 31 {
+		t.Fatalf("%d verdicts", len(verdicts))
+	}
+	for name, v := range verdicts {
+		t.Run(name, func(t *testing.T) {
+			var r released
+			readJSON(t, filepath.Join(dir, name+".json"), &r)
+			want, named := v.After, v.AfterName
+			if slices.Contains(pending, name) {
+				want, named = v.Should, v.ShouldName
+			}
+			d, err := Release{File: "config.json", Config: r.Config, ModelOpt: r.ModelOpt}.Describe()
+			if want == "accept" && err != nil {
+				t.Fatalf("refused: %v", err)
+			}
+			if want == "refuse" && err == nil {
+				t.Fatalf("accepted as %s", d.Common().Format)
+			}
+			if err == nil {
+				return
+			}
+			if !errors.Is(err, ErrFamily) && !errors.Is(err, ErrFormat) {
+				t.Errorf("refused for another reason: %v", err)
+			}
+			text := strings.ToLower(err.Error())
+			if named != nil && !strings.Contains(text, strings.ToLower(*named)) {
+				t.Errorf("%v does not name %s", err, *named)
+			}
+			if !strings.Contains(text, "supported are") || !strings.Contains(text, "the nearest checkpoint that runs") {
+				t.Errorf("%v does not say what is supported and what runs", err)
+			}
+		})
+	}
+}
+
+// A format is told by any of the places that may name it, with the field and the value.
+func TestFormats(t *testing.T) {
+	block := fields{"quant_method": "fp8", "weight_block_size": []int{128, 128}}
+	for _, c := range []struct {
+		name  string
+		quant any
+		file  string
+		names []string
+		want  []string // of the error; nil where the format is read
+	}{
+		{name: "plain"},
+		{name: "FP8", quant: block},
+		{name: "an empty file of modelopt", quant: block, file: `{"quantization":{}}`},
+		{"blocks of 32", fields{"quant_method": "fp8", "weight_block_size": []int{32, 32}}, "", nil,
+			[]string{"weight_block_size is [32 32]", "FP8 in blocks of 32 x 32"}},
+		{"no blocks", fields{"quant_method": "fp8"}, "", nil, []string{"weight_block_size", "one scale"}},
+		{"GPTQ", fields{"quant_method": "gptq", "bits": 4, "group_size": 64}, "", nil,
+			[]string{`quant_method is "gptq"`, "GPTQ: int4 in groups of 64"}},
+		{"another method", fields{"quant_method": "bitsandbytes"}, "", nil, []string{`"bitsandbytes"`}},
+		{"modelopt alone", nil, `{"quantization":{"quant_algo":"NVFP4"}}`, nil,
+			[]string{"hf_quant_config.json: quantization.quant_algo", "NVFP4"}},
+		{"modelopt by modules", block, `{"quantization":{"quant_algo":"MIXED_PRECISION","quantized_layers":` +
+			`{"a":{"quant_algo":"nvfp4"},"b":{"quant_algo":"FP8"}}}}`, nil,
+			[]string{"quantized_layers", "FP8 and NVFP4"}},
+		{"names of NVFP4", nil, "", []string{"a.weight", "a.weight_scale_2"}, []string{"a.weight_scale_2", "NVFP4"}},
+		{"names of AWQ", nil, "", []string{"a.qweight"}, []string{"a.qweight", "AWQ"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := Release{File: "config.json", Config: text(t, v32(fields{"quantization_config": c.quant})),
+				Tensors: c.names}
+			if c.file != "" {
+				r.ModelOpt = []byte(c.file)
+			}
+			_, err := r.Describe()
+			if (err != nil) != (c.want != nil) || err != nil && !errors.Is(err, ErrFormat) {
+				t.Fatalf("%v", err)
+			}
+			for _, w := range c.want {
+				if !strings.Contains(err.Error(), w) {
+					t.Errorf("%v lacks %q", err, w)
+				}
+			}
+		})
+	}
+}
+
+// A checkpoint with a DSpark head runs without drafts and says so; a damaged description of one is refused.
+func TestDSpark(t *testing.T) {
+	head := fields{"dspark_block_size": 5, "dspark_markov_rank": 256, "dspark_noise_token_id": 128799,
+		"dspark_target_layer_ids": []int{40, 41, 42}}
+	ratios := v4()["compress_ratios"].([]int)[:43]
+	head["compress_ratios"] = append(slices.Clone(ratios), 0, 0, 0)
+	c, err := ParseV4("config.json", text(t, v4(head)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := DSpark{Block: 5, Rank: 256, Noise: 128799, Taps: []int{40, 41, 42}, Stages: 3}
+	if d := c.DSpark; d == nil || d.Block != want.Block || d.Rank != want.Rank || d.Noise != want.Noise ||
+		!slices.Equal(d.Taps, want.Taps) || d.Stages != want.Stages {
+		t.Errorf("%+v, want %+v", c.DSpark, want)
+	}
+	if c.NextN != 0 || len(c.Losses) != 1 || !strings.Contains(c.Losses[0], "DSpark") {
+		t.Errorf("%d NextN layers, losses %q; want none and one that names DSpark", c.NextN, c.Losses)
+	}
+	for _, x := range []struct {
+		change fields
+		want   string
+	}{
+		{fields{"dspark_block_size": absent}, "dspark_block_size is missing"},
+		{fields{"dspark_noise_token_id": absent}, "dspark_noise_token_id is missing"},
+		{fields{"dspark_noise_token_id": 1 << 20}, "dspark_noise_token_id is 1048576"},
+		{fields{"dspark_target_layer_ids": []int{40, 40}}, "dspark_target_layer_ids"},
+		{fields{"dspark_target_layer_ids": []int{43}}, "dspark_target_layer_ids"},
+		{fields{"compress_ratios": ratios}, "for each stage"},
+	} {
+		if _, err := ParseV4("config.json", text(t, v4(head, x.change))); err == nil ||
+			!strings.Contains(err.Error(), x.want) {
+			t.Errorf("%v: %v, want %q", x.change, err, x.want)
+		}
+	}
+	names := func(list ...string) []string { return list }
+	for _, x := range []struct {
+		change fields
+		names  []string
+		want   string
+	}{
+		{head, names("mtp.0.main_proj.weight"), ""},
+		{head, names("layers.0.attn.wkv.weight"), ""}, // the stages were left out
+		{head, names("mtp.0.e_proj.weight"), "describes a DSpark draft head"},
+		{nil, names("mtp.0.main_proj.weight"), "has no dspark_ fields"},
+		{nil, names("mtp.0.e_proj.weight"), ""},
+	} {
+		_, err := Release{File: "config.json", Config: text(t, v4(x.change)), Tensors: x.names}.Describe()
+		if x.want == "" && err != nil || x.want != "" && (err == nil || !strings.Contains(err.Error(), x.want)) {
+			t.Errorf("%v: %v, want %q", x.names, err, x.want)
+		}
+	}
+}
+
+// The tensors of a DSpark head are one known set.
+func TestDSparkTensors(t *testing.T) {
+	d := &DSpark{Stages: 3}
+	for _, name := range []string{"mtp.0.main_proj.weight", "mtp.0.main_proj.scale", "mtp.0.main_norm.weight",
+		"mtp.1.attn.wq_a.weight", "mtp.2.ffn.experts.7.w1.scale", "mtp.2.markov_head.markov_w1.weight",
+		"mtp.2.confidence_head.proj.weight", "mtp.2.hc_head_fn", "mtp.2.norm.weight", "mtp.1.hc_attn_base"} {
+		if !d.DraftTensors(name) {
+			t.Errorf("%s is not among them", name)
+		}
+	}
+	for _, name := range []string{"mtp.3.attn.wq_a.weight", "mtp.1.main_proj.weight",
+		"mtp.0.markov_head.markov_w1.weight",
+		"mtp.0.e_proj.weight", "layers.0.attn.wq_a.weight", "mtp.0.bias", "mtp.00.attn.wkv.weight", "mtp.0"} {
+		if d.DraftTensors(name) {
+			t.Errorf("%s is among them", name)
+		}
+	}
+}
+
+// An unknown field that names a part of the network is refused; any other is ignored and named.
+func TestUnknownFields(t *testing.T) {
+	for _, name := range []string{"index_local_tokens", "moe_topk", "mla_scale_q_lora", "rope_local_theta"} {
+		_, err := Parse("config.json", text(t, v32(fields{name: 2})))
+		var p *Problems
+		if !errors.As(err, &p) || len(p.List) != 1 || !strings.Contains(p.List[0], name+" is 2") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	c, err := Parse("config.json", text(t, v32(fields{"made_by": "someone", "index_extra": nil, "moe_extra": false})))
+	if err != nil || len(c.Losses) != 1 || !strings.Contains(c.Losses[0], "made_by") {
+		t.Errorf("%v, %+v", err, c)
+	}
+}
+
+// The network of text may be described in text_config.
+func TestNestedConfig(t *testing.T) {
+	inner := v32()
+	c, err := Parse("config.json", text(t, fields{"model_type": "deepseek_v32_vl", "text_config": inner,
+		"vision_config": fields{"depth": 3}}))
+	if err != nil || c.Layers != 61 || c.Family != DeepseekV32 {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+func readJSON(t *testing.T, file string, to any) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(data, to)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}

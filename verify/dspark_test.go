@@ -1,0 +1,61 @@
+package verify_test
+
+import (
+	"bytes"
+	"path/filepath"
+	"testing"
+
+	"sparrow/internal/testkit/archive"
+	"sparrow/kernel"
+	"sparrow/kernel/cpu"
+	"sparrow/model/family"
+	"sparrow/plan"
+	"sparrow/verify"
+)
+
+// The target network of a checkpoint with a DSpark head is V4's: without drafts it gives the oracle's logits and greedy
+// tokens, whole and in chunks, and the tensors of the head are skipped and counted.
+func TestDSparkTarget(t *testing.T) {
+	dir := filepath.Join(archive.Unpack(t, "../testdata/oracle/deepseek_v4-dspark-1.tar.gz"), "deepseek_v4-dspark-1")
+	src, err := family.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev, err := kernel.NewRegistry(cpu.Backends()).Open("cpu", kernel.Options{Precise: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { dev.Close(); src.Close() })
+	m, err := src.Load(dev, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(src.Skipped) != 1 || len(src.Config.Losses) != 1 {
+		t.Errorf("skipped %q, losses %q; want one of each", src.Skipped, src.Config.Losses)
+	}
+	hw, err := plan.HardwareFor("cpu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, _, err := plan.Resolve(hw, m.Facts(), plan.Policy{KV: "f32"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, chunk := range []int{0, 127} {
+		r, err := verify.Run(dir, m, verify.Options{Config: cfg, Chunk: chunk})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !r.Passed || len(r.Cases) != 4 {
+			var text bytes.Buffer
+			r.Print(&text)
+			t.Errorf("%d cases, out of tolerance:\n%s", len(r.Cases), &text)
+		}
+		for _, c := range r.Cases {
+			if c.GreedyOf < 32 || !(c.MaxError > 0 && c.MaxError < 1e-4) {
+				t.Errorf("case %s: %d greedy tokens, largest error %g; want 32 or more, within 1e-4", c.Name,
+					c.GreedyOf, c.MaxError)
+			}
+		}
+	}
+}
