@@ -176,7 +176,7 @@ func TestDetect(t *testing.T) {
 			"deepseek-v3.1"},
 		{"a template with tools wins",
 			Source{ModelType: "deepseek_v32", ChatTemplate: v31 + "{{ tools }}", BOS: deepseekBOS}, "template"},
-		{"V4 ships no template", Source{ModelType: "deepseek_v4"}, "deepseek-v4"},
+		{"V4 ships no template", Source{ModelType: "deepseek_v4"}, "deepseek-v4-preview"},
 		{"GLM-5", Source{ModelType: "glm_moe_dsa"}, "glm-5"},
 		{"GLM-5.2", Source{ModelType: "glm_moe_dsa", SharedIndexer: true}, "glm-5.2"},
 		{"GLM with a template", Source{ModelType: "glm_moe_dsa", ChatTemplate: "[gMASK]<sop>{{ messages }}"},

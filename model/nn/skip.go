@@ -19,8 +19,8 @@ var extras = []extra{
 	{"static scales of cached keys and values; the cache has scales of its own", suffixes(".k_scale", ".v_scale",
 		".k_proj.output_scale", ".v_proj.output_scale")},
 	{"vision tower; images are not read", prefixes("vision.", "vision_tower.", "visual.", "model.vision",
-		"model.visual.", "mm_projector.", "multi_modal_projector.", "model.mm_projector.", "image_newline", "image_", "projector.",
-		"aligner.")},
+		"model.visual.", "mm_projector.", "multi_modal_projector.", "model.mm_projector.", "image_",
+		"projector.", "aligner.")},
 }
 
 func suffixes(ends ...string) func(string) bool {
