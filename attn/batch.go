@@ -108,12 +108,12 @@ func LaunchRows(s *plan.Segment, l *plan.Launch) (first, last int) {
 
 // Join ends the attention of a layer, x [T, n]: of ranks that share it by heads each has a part of the sum of all rows,
 // of those that share it by requests each has its own rows, between bounds. Afterwards all have all of them.
-func Join(q *kernel.Queue, x kernel.Tensor, bounds []int) {
+func Join(list *kernel.Builder, x kernel.Tensor, bounds []int) {
 	if bounds == nil {
-		q.AllReduce(x)
+		list.Add(kernel.AllReduceArgs{X: x})
 		return
 	}
-	q.ShareRows(kernel.ShareArgs{X: x, Bounds: bounds})
+	list.Add(kernel.ShareArgs{X: x, Bounds: bounds})
 }
 
 // OwnRows are n rows of a tensor from first on; of an array that the pass does not have, none.

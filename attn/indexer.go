@@ -96,43 +96,43 @@ type Selection struct {
 
 // Select fills the launch's rows of Out. Rows that see no more keys than they may keep are not scored
 // (kernel.ScoreArgs.SkipUpTo).
-func (x *Indexer) Select(q *kernel.Queue, s *Selection) {
+func (x *Indexer) Select(list *kernel.Builder, s *Selection) {
 	args := kernel.ScoreArgs{Keys: s.Cache}
 	switch x := &s.Plan.Indexer; {
 	case !s.Plan.Scores() && s.Plan.NeedIndices:
-		q.Select(kernel.SelectArgs{Out: s.Out.Slice(s.First, s.Last), Lens: s.Lens.Slice(s.First, s.Last),
+		list.Add(kernel.SelectArgs{Out: s.Out.Slice(s.First, s.Last), Lens: s.Lens.Slice(s.First, s.Last),
 			Values: s.values(s.First, s.Last)})
 		return
 	case x.Kind == plan.IndexerRagged:
 		args.Keys = s.Space.keys
-		q.GatherIndex(kernel.IndexGatherArgs{Out: s.Space.keys, Slots: s.Gather, Pool: s.Cache})
+		list.Add(kernel.IndexGatherArgs{Out: s.Space.keys, Slots: s.Gather, Pool: s.Cache})
 	case x.Kind == plan.IndexerPagedSplit:
 		args.Table = s.Table
 	case x.Kind == plan.IndexerPagedNative:
 		args.Table, args.NextN = s.Table, x.NextN
 	default:
-		q.Fail(fmt.Errorf("indexer path %v selects no keys", x.Kind))
+		list.Fail(fmt.Errorf("indexer path %v selects no keys", x.Kind))
 		return
 	}
 	// Scores are computed in chunks of rows, so that their matrix stays within the plan's bound.
 	for first := s.First; first < s.Last; first += s.Space.scores.Rows {
-		x.chunk(q, s, args, first, min(first+s.Space.scores.Rows, s.Last))
+		x.chunk(list, s, args, first, min(first+s.Space.scores.Rows, s.Last))
 	}
 }
 
 // chunk scores and selects rows first to last.
-func (x *Indexer) chunk(q *kernel.Queue, s *Selection, args kernel.ScoreArgs, first, last int) {
+func (x *Indexer) chunk(list *kernel.Builder, s *Selection, args kernel.ScoreArgs, first, last int) {
 	n, space := last-first, s.Space
 	raw := s.Computed
 	if raw.Q.Given() {
 		raw = Queries{Q: raw.Q.Slice(first, last), Weights: raw.Weights.Slice(first, last)}
 	} else {
 		raw = Queries{Q: space.raw.Q.Slice(0, n), Weights: space.raw.Weights.Slice(0, n)}
-		q.Multiply(kernel.MultiplyArgs{Out: raw.Q, X: s.Latent.Slice(first, last), W: s.Q})
-		q.Multiply(kernel.MultiplyArgs{Out: raw.Weights, X: s.Hidden.Slice(first, last), W: s.W})
+		list.Add(kernel.MultiplyArgs{Out: raw.Q, X: s.Latent.Slice(first, last), W: s.Q})
+		list.Add(kernel.MultiplyArgs{Out: raw.Weights, X: s.Hidden.Slice(first, last), W: s.W})
 	}
 	args.Q, args.W = space.q.Slice(0, n), space.weights.Slice(0, n)
-	q.IndexQuery(kernel.IndexQueryArgs{Out: args.Q, W: args.W, Q: raw.Q, Weights: raw.Weights,
+	list.Add(kernel.IndexQueryArgs{Out: args.Q, W: args.W, Q: raw.Q, Weights: raw.Weights,
 		Angles: s.Angles.Slice(first, last), Heads: x.Heads, Padded: x.scored(s.Plan), Offset: x.Offset,
 		Pairing: x.Pairing, Hadamard: Hadamard(s.Cache.Layout), Scales: x.Scales,
 		FP4: s.Cache.Layout == layout.IndexPage68})
@@ -143,8 +143,8 @@ func (x *Indexer) chunk(q *kernel.Queue, s *Selection, args kernel.ScoreArgs, fi
 	} else {
 		args.Start = s.Start.Slice(first, last)
 	}
-	q.Scores(args)
-	q.Select(kernel.SelectArgs{Out: s.Out.Slice(first, last), Scores: scores, Lens: lens,
+	list.Add(args)
+	list.Add(kernel.SelectArgs{Out: s.Out.Slice(first, last), Scores: scores, Lens: lens,
 		Values: s.values(first, last)})
 }
 

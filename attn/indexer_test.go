@@ -16,14 +16,25 @@ type counted struct {
 	products, scores int
 }
 
+// Do carries out an operation in its own way, or by the device.
+func (c *counted) Do(op kernel.Op) error {
+	switch a := op.(type) {
+	case kernel.MultiplyArgs:
+		return c.Multiply(a)
+	case kernel.ScoreArgs:
+		return c.Scores(a)
+	}
+	return c.Device.Do(op)
+}
+
 func (c *counted) Multiply(a kernel.MultiplyArgs) error {
 	c.products++
-	return c.Device.Multiply(a)
+	return c.Device.Do(a)
 }
 
 func (c *counted) Scores(a kernel.ScoreArgs) error {
 	c.scores++
-	return c.Device.Scores(a)
+	return c.Device.Do(a)
 }
 
 // values is a tensor of numbers around zero that differ from each other.
@@ -103,13 +114,13 @@ func TestNothingIsScoredWhereEverythingIsKept(t *testing.T) {
 			}
 			out := ints(t, dev, 2, 4, make([]int32, 8)...)
 			dev.products, dev.scores = 0, 0
-			q := kernel.NewQueue(dev)
-			x.Select(q, &Selection{Plan: &c.segment, Space: &space, Last: 2, Q: wq, W: ww, Latent: values(t, dev, 2, 8),
+			list := kernel.NewBuilder(dev, kernel.Member{})
+			x.Select(list, &Selection{Plan: &c.segment, Space: &space, Last: 2, Q: wq, W: ww, Latent: values(t, dev, 2, 8),
 				Hidden: values(t, dev, 2, hidden), Angles: values(t, dev, 2, 64), Out: out,
 				Lens:  ints(t, dev, 2, 1, 3, c.longest),
 				Cache: cache, Table: ints(t, dev, 1, 2, 0, 1), Request: ints(t, dev, 2, 1, 0, 0),
 				Gather: ints(t, dev, 5, 1, 0, 1, 2, 3, 4), Start: ints(t, dev, 2, 1, 0, 0)})
-			if err := q.Done(); err != nil {
+			if err := list.Run(); err != nil {
 				t.Fatal(err)
 			}
 			products, scores := 2, 1

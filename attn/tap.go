@@ -12,22 +12,22 @@ type Tap struct {
 }
 
 // Replace puts given selections in the places of chosen ones, selected [T, K]. It may be repeated.
-func (t *Tap) Replace(q *kernel.Queue, selected kernel.Tensor) {
+func (t *Tap) Replace(list *kernel.Builder, selected kernel.Tensor) {
 	if t.Given.Given() {
-		q.Put(kernel.PutArgs{Out: selected, X: t.Given, Rows: t.Places})
+		list.Add(kernel.PutArgs{Out: selected, X: t.Given, Rows: t.Places})
 	}
 }
 
 // Record copies selections [T, K] and their scores [T, K]. Where bounds are given each rank has those of its rows, and
 // all of them record all.
-func (t *Tap) Record(q *kernel.Queue, selected, scores kernel.Tensor, bounds []int) {
+func (t *Tap) Record(list *kernel.Builder, selected, scores kernel.Tensor, bounds []int) {
 	for _, x := range [...]struct{ out, from kernel.Tensor }{{t.Selected, selected}, {t.Scores, scores}} {
 		if !x.out.Given() {
 			continue
 		}
 		if bounds != nil {
-			q.ShareRows(kernel.ShareArgs{X: x.from, Bounds: bounds})
+			list.Add(kernel.ShareArgs{X: x.from, Bounds: bounds})
 		}
-		q.Take(kernel.TakeArgs{Out: x.out, X: x.from, Rows: t.Rows})
+		list.Add(kernel.TakeArgs{Out: x.out, X: x.from, Rows: t.Rows})
 	}
 }

@@ -1,12 +1,9 @@
 package engine
 
 import (
-	"fmt"
-	"runtime/debug"
 	"time"
 
 	"sparrow/kernel"
-	"sparrow/model"
 	"sparrow/plan"
 	"sparrow/step"
 )
@@ -22,9 +19,7 @@ import (
 // innerPasses is what runs between the operations of a batch. Where batches are not divided its passes are nil.
 type innerPasses struct {
 	passes *passes   // whose workspace is free while another pass is in progress
-	of     *flight   // the batch in progress between whose operations others may run; nil without
-	flight flight    // memory of those
-	inside bool      // one of those runs
+	flight flight    // memory of the batches that run there
 	at     time.Time // when the operation in progress began
 	// took is what the latest batch of sequences that decode alone took, tookBefore the one before it, most the recent
 	// ones at most.
@@ -32,26 +27,20 @@ type innerPasses struct {
 	// longest is the longest operation of the batch in progress, before of the one before it, usual of many.
 	longest, before, usual time.Duration
 	batches                int
-	// broken is what a panic outside a pass said, which ends the loop once the batch in progress is given up.
-	broken string
 }
 
-// divides reports whether batches of prompts are divided.
+// divides reports whether batches of prompts are divided: on one device, which computes while the host waits.
 func (e *Engine) divides() bool {
-	_, ok := e.model.(model.Divisible)
-	return ok && e.cfg.MaxStall > 0 && !kernel.IsAsynchronous(e.model.Device())
+	_, one := e.model.Device().(kernel.Device)
+	return one && e.cfg.MaxStall > 0 && !kernel.IsAsynchronous(e.model.Device())
 }
 
 // openInner takes the memory of passes that run between the operations of others.
 func (e *Engine) openInner(cfg *plan.Config, context int) (err error) {
-	if !e.divides() {
-		return nil
+	if e.divides() {
+		e.inner.passes, err = newPasses(e.model, *cfg, e.innerLimits(context))
 	}
-	if e.inner.passes, err = newPasses(e.model, *cfg, e.innerLimits(context)); err != nil {
-		return err
-	}
-	e.model.(model.Divisible).Between(e.between)
-	return nil
+	return err
 }
 
 // innerLimits bound the passes between the operations of others.
@@ -61,68 +50,61 @@ func (e *Engine) innerLimits(context int) step.Limits {
 	return l
 }
 
-// divide lets others run between the operations of a batch, if it is a divided one, until the function that it returns
-// is called.
-func (e *Engine) divide(f *flight) (end func()) {
-	if !f.load.Divided() {
-		return func() {}
-	}
+// runDivided enqueues the operations of a batch of prompts one by one, and between them runs sequences that decode.
+func (e *Engine) runDivided(f *flight) error {
 	i := &e.inner
 	if e.waiting.IsZero() { // else the time since the last operation of the batch before counts, too
 		e.waiting, i.at = f.begun, e.now()
 	}
-	i.of, i.before, i.longest = f, i.longest, 0
-	return func() {
-		i.of = nil
-		i.batches++
-		i.usual += (i.longest - i.usual) / 8
+	i.before, i.longest = i.longest, 0
+	var err error
+	for more := true; more && err == nil; {
+		if e.between(f); e.lost != nil {
+			err = f.started.Stop(e.lost)
+		} else {
+			more, err = e.operate(f)
+		}
 	}
+	i.batches++
+	i.usual += (i.longest - i.usual) / 8
+	return err
 }
 
-// between is called before every operation. It runs sequences that decode where they have waited for long enough.
-func (e *Engine) between() error {
+// operate enqueues the next operation of a batch and reports whether more are left. A panic in it is returned as an
+// error.
+func (e *Engine) operate(f *flight) (more bool, err error) {
+	defer e.recoverTo(&err, "a forward pass panicked")
+	left, err := f.started.Left()
+	if err == nil && left > 0 {
+		err = f.started.Run()
+	}
+	return left > 1, err
+}
+
+// between runs sequences that decode between two operations of a batch, where they have waited for long enough.
+func (e *Engine) between(f *flight) {
 	i := &e.inner
-	f := i.of
-	if f == nil || e.waiting.IsZero() {
-		return nil
+	if e.waiting.IsZero() {
+		return
 	}
 	now := e.now()
 	i.longest, i.at = max(i.longest, now.Sub(i.at)), now
 	if now.Sub(e.waiting) < i.waitLimit(e.cfg.MaxStall, max(i.longest, i.before)) {
-		return nil
+		return
 	}
 	items, load := e.sched.Between()
 	if len(items) == 0 { // no page is free
 		e.waiting = now
-		return nil
+		return
 	}
-	i.flight = flight{items: append(i.flight.items[:0], items...), load: load, begun: now}
-	if err := e.runBetween(); err != nil {
-		return err
-	}
+	i.flight = flight{on: i.passes, inner: true, items: append(i.flight.items[:0], items...), load: load, begun: now}
+	e.carryOut(&i.flight)
 	i.at = e.now()
 	f.interrupted += i.at.Sub(now)
 	if e.waiting = i.at; !e.sched.Decoding() {
 		e.waiting = time.Time{}
 	}
 	e.watchdog.begin(i.at)
-	return e.lost
-}
-
-// runBetween runs the batch that was formed. What fails in it is its own; a panic outside a pass is not left to the
-// pass in progress, which would return it as an error.
-func (e *Engine) runBetween() (err error) {
-	i, f, finished := &e.inner, e.inner.of, e.finished
-	defer func() {
-		if v := recover(); v != nil {
-			i.broken = fmt.Sprintf("%v\n%s", v, debug.Stack())
-			err = fmt.Errorf("panic: %v", v)
-		}
-		i.of, i.inside, i.passes, e.passes, e.finished = f, false, e.passes, i.passes, finished
-	}()
-	i.of, i.inside, i.passes, e.passes = nil, true, e.passes, i.passes
-	e.carryOut(&i.flight)
-	return nil
 }
 
 // note takes the time of a batch of sequences that decode alone. Those that take long come in groups, when the machine

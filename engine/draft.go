@@ -84,7 +84,7 @@ func (e *Engine) draftAhead(f *flight) {
 			return
 		}
 	}
-	p, a := e.passes, &f.ahead
+	p, a := f.on, &f.ahead
 	p.drafts, a.places = p.drafts[:0], a.places[:0]
 	logits, drafts := 0, 0
 	for i := range f.items {
@@ -109,7 +109,7 @@ func (e *Engine) draftAhead(f *flight) {
 }
 
 // waitAhead waits for a draft pass that was enqueued behind a batch. A panic in it is returned as an error.
-func (e *Engine) waitAhead(a *ahead) (rows logits, err error) {
+func (e *Engine) waitAhead(p *passes, a *ahead) (rows logits, err error) {
 	defer e.recoverTo(&err, "a draft pass panicked")
 	if a.on = false; a.err != nil {
 		e.notePass(0, a.err)
@@ -117,7 +117,7 @@ func (e *Engine) waitAhead(a *ahead) (rows logits, err error) {
 	}
 	e.watchdog.begin(e.now())
 	defer e.watchdog.end()
-	rows.result, err = e.passes.runner.Wait(a.pending)
+	rows.result, err = p.runner.Wait(a.pending)
 	e.mu.Lock()
 	e.stats.DraftsAhead++
 	e.mu.Unlock()
@@ -151,7 +151,7 @@ func (e *Engine) runsUnseen() bool { return e.drafter != nil && e.drafter.unseen
 // reports false: a batch of these items has to be launched again, with the drafts that they have.
 func (e *Engine) seeDrafts(items []sched.Item) bool {
 	d := e.drafter
-	rows, err := e.waitAhead(&d.unseen)
+	rows, err := e.waitAhead(e.passes, &d.unseen)
 	for i := range items {
 		it, c := &items[i], ownerOf(&items[i])
 		if err == nil && it.Drafts > 0 && c.drafted > 0 {
@@ -179,7 +179,8 @@ func (e *Engine) draft(f *flight) {
 	if d == nil {
 		return
 	}
-	e.passes.drafts, d.chains, d.choices = e.passes.drafts[:0], d.chains[:0], d.choices[:0]
+	p := f.on
+	p.drafts, d.chains, d.choices = p.drafts[:0], d.chains[:0], d.choices[:0]
 	e.agreeOnDrafts(f)
 	for i := range f.items {
 		if draftedFor(&f.items[i]) {
@@ -190,13 +191,13 @@ func (e *Engine) draft(f *flight) {
 	if f.ahead.on && e.leaveUnseen(&f.ahead) {
 		return
 	}
-	for chained := false; f.ahead.on || len(e.passes.drafts) > 0; chained = true {
+	for chained := false; f.ahead.on || len(p.drafts) > 0; chained = true {
 		var rows logits
 		var err error
 		if f.ahead.on {
-			rows, err = e.waitAhead(&f.ahead)
+			rows, err = e.waitAhead(p, &f.ahead)
 		} else {
-			rows, err = e.draftPass(chained)
+			rows, err = e.draftPass(p, chained)
 		}
 		if errors.Is(err, kernel.ErrLost) {
 			e.lose(err)
@@ -211,7 +212,7 @@ func (e *Engine) draft(f *flight) {
 		for i := range d.chains {
 			k := &d.chains[i]
 			if e.propose(k, rows.row(k.row)) {
-				e.passes.draftNext(k)
+				p.draftNext(k)
 				k.row = len(going)
 				going = append(going, *k)
 			}
@@ -245,7 +246,7 @@ func (e *Engine) addToDraftPass(f *flight, number int) {
 	c := ownerOf(it)
 	if !it.Last {
 		if !f.ahead.on {
-			e.passes.draftRows(it, number, false)
+			f.on.draftRows(it, number, false)
 		}
 		return
 	}
@@ -259,7 +260,7 @@ func (e *Engine) addToDraftPass(f *flight, number int) {
 	}
 	// The next token is the target's own. Drafts behind the last allowed token, or more than a batch verifies, are
 	// never used.
-	if e.inner.inside { // prompts wait
+	if f.inner { // prompts wait
 		want = 0
 	}
 	want = e.sched.ReserveDrafts(&c.seq, min(want, e.info.Drafts, c.maxTokens-c.limits.made-1))
@@ -268,7 +269,7 @@ func (e *Engine) addToDraftPass(f *flight, number int) {
 		at := f.ahead.places[number]
 		k.work, k.row = at.work, at.row
 	} else {
-		k.work = e.passes.draftRows(it, number, want > 0)
+		k.work = f.on.draftRows(it, number, want > 0)
 	}
 	if want > 0 {
 		k.limits = c.limits.clone()

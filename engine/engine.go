@@ -98,7 +98,7 @@ type Engine struct {
 	// stateful is the model where it keeps a state of every sequence, else nil.
 	stateful model.Stateful
 	windowed model.Windowed // the same where its window rows have pages of their own, else nil
-	passes   *passes        // those in use: Engine.between changes them
+	passes   *passes
 	inner    innerPasses
 	pools    []*kv.Pool // one, or one of each rank
 	sched    *sched.Scheduler
@@ -106,7 +106,6 @@ type Engine struct {
 	draws    bool          // the device draws tokens
 	flight   *flight       // the pass that runs, while the next batch is formed; else nil
 	flights  [2]flight     // memory
-	finished time.Time     // when the latest pass ended
 	outcomes []outcome     // memory for those of one item
 	stalled  time.Duration // the stall above MaxStall that was reported
 	waiting  time.Time     // since when sequences that decode wait; zero where the next batch has them

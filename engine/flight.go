@@ -29,10 +29,13 @@ import (
 
 // flight is a batch from the moment it is formed.
 type flight struct {
+	on       *passes // that run it
+	inner    bool    // it runs between the operations of another
 	items    []sched.Item
 	load     sched.Load
 	begun    time.Time // when it was formed
 	launched time.Time
+	started  step.Started
 	pending  step.Pending
 	ahead    ahead
 	behind   bool // it was launched while another ran
@@ -48,7 +51,7 @@ func (e *Engine) form(items []sched.Item) *flight {
 	if e.flight == f {
 		f = &e.flights[1]
 	}
-	*f = flight{items: append(f.items[:0], items...), load: e.sched.Load(), begun: e.now(),
+	*f = flight{on: e.passes, items: append(f.items[:0], items...), load: e.sched.Load(), begun: e.now(),
 		ahead: ahead{places: f.ahead.places[:0]}}
 	return f
 }
@@ -103,8 +106,8 @@ func (e *Engine) noteUnused(it *sched.Item) {
 
 // took is how long a batch that has just ended kept the device: since it was formed or the one before it ended.
 func (e *Engine) took(f *flight, since time.Time) time.Duration {
-	if e.finished.After(since) {
-		since = e.finished
+	if f.on.finished.After(since) {
+		since = f.on.finished
 	}
 	return e.since(since) - f.interrupted
 }

@@ -15,8 +15,8 @@ import (
 
 // runner carries out passes; a step.Runner does.
 type runner interface {
-	// Start enqueues a forward pass. At most one other is not waited for.
-	Start([]step.Work) (step.Pending, error)
+	// Begin begins to enqueue a forward pass. At most one other is not waited for.
+	Begin([]step.Work) (step.Started, error)
 	// Wait waits for the oldest pass that was started.
 	Wait(step.Pending) (step.Result, error)
 	Draft(works []step.Draft, chained bool) (step.Result, error)
@@ -29,9 +29,10 @@ type runner interface {
 
 // passes runs forward and draft passes and keeps the memory of their descriptions.
 type passes struct {
-	runner runner
-	works  []step.Work
-	drafts []step.Draft
+	runner   runner
+	works    []step.Work
+	drafts   []step.Draft
+	finished time.Time // when the latest batch ended
 }
 
 func newPasses(m model.Model, cfg plan.Config, l step.Limits) (*passes, error) {
@@ -99,14 +100,31 @@ func (e *Engine) launch(f *flight) (err error) {
 			}
 		}
 	}()
+	if err = e.begin(f); err == nil && f.load.Divided() {
+		err = e.runDivided(f)
+	}
+	if err != nil {
+		return err
+	}
+	return e.complete(f)
+}
+
+// begin begins to enqueue a batch. A panic in it is returned as an error.
+func (e *Engine) begin(f *flight) (err error) {
 	defer e.recoverTo(&err, "a forward pass panicked")
-	defer e.divide(f)()
-	p := e.passes
+	p := f.on
 	p.works = p.works[:0]
 	for i := range f.items {
 		p.works = append(p.works, workOf(&f.items[i]))
 	}
-	f.pending, err = p.runner.Start(p.works)
+	f.started, err = p.runner.Begin(p.works)
+	return err
+}
+
+// complete enqueues what is left of a batch. A panic in it is returned as an error.
+func (e *Engine) complete(f *flight) (err error) {
+	defer e.recoverTo(&err, "a forward pass panicked")
+	f.pending, err = f.started.End()
 	return err
 }
 
@@ -114,7 +132,7 @@ func (e *Engine) launch(f *flight) (err error) {
 func (e *Engine) wait(f *flight) (rows logits, err error) {
 	defer e.watchdog.end()
 	defer e.recoverTo(&err, "a forward pass panicked")
-	rows.result, err = e.passes.runner.Wait(f.pending)
+	rows.result, err = f.on.runner.Wait(f.pending)
 	took := e.took(f, f.launched)
 	e.notePass(took, err)
 	if err == nil {
@@ -206,9 +224,8 @@ func (p *passes) draftNext(k *chain) {
 }
 
 // draftPass runs the drafting layer over the rows that were added. A panic in it is returned as an error.
-func (e *Engine) draftPass(chained bool) (rows logits, err error) {
+func (e *Engine) draftPass(p *passes, chained bool) (rows logits, err error) {
 	defer e.recoverTo(&err, "a draft pass panicked")
-	p := e.passes
 	n, prompts := p.draftSize()
 	begun := e.now()
 	e.watchdog.begin(begun)

@@ -232,10 +232,10 @@ type tap struct {
 	works  [][]step.Work // of the passes that run, oldest first
 }
 
-func (t *tap) Start(works []step.Work) (step.Pending, error) {
+func (t *tap) Begin(works []step.Work) (step.Started, error) {
 	if t.before != nil {
 		if err := t.before(works); err != nil {
-			return step.Pending{}, err
+			return step.Started{}, err
 		}
 	}
 	for i := range works {
@@ -243,7 +243,7 @@ func (t *tap) Start(works []step.Work) (step.Pending, error) {
 			works[i].Best, works[i].Draws = false, nil
 		}
 	}
-	p, err := t.runner.Start(works)
+	p, err := t.runner.Begin(works)
 	if err == nil {
 		t.works = append(t.works, slices.Clone(works))
 	}

@@ -17,16 +17,13 @@ func (e *Engine) carryOut(f *flight) {
 	if f.items = e.attachStates(f.items); len(f.items) > 0 {
 		e.carry(f)
 	}
-	e.observe()
+	e.observe(f.inner)
 }
 
 // carry launches a batch, finishes the one in flight, and leaves the new one in flight where the next can be formed
 // meanwhile; else it is finished too.
 func (e *Engine) carry(f *flight) {
 	failed := e.launch(f)
-	if e.inner.broken != "" {
-		panic(e.inner.broken)
-	}
 	if e.runsUnseen() {
 		switch seen := e.seeDrafts(f.items); {
 		case failed != nil: // it is launched again, item by item
@@ -78,13 +75,13 @@ func (e *Engine) finishFlight() {
 	if err := e.finish(f); err != nil {
 		e.isolate(f, err)
 	}
-	e.observe()
+	e.observe(false)
 }
 
 // observe tells the observer, if there is one.
-func (e *Engine) observe() {
+func (e *Engine) observe(inner bool) {
 	if e.cfg.Observe != nil {
-		e.cfg.Observe(e.inner.inside)
+		e.cfg.Observe(inner)
 	}
 }
 
@@ -93,7 +90,7 @@ func (e *Engine) finish(f *flight) error {
 	rows, err := e.wait(f)
 	if err != nil {
 		if f.ahead.on {
-			_, _ = e.waitAhead(&f.ahead) // it continued what failed
+			_, _ = e.waitAhead(f.on, &f.ahead) // it continued what failed
 		}
 		return err
 	}
@@ -115,7 +112,7 @@ func (e *Engine) finish(f *flight) error {
 	}
 	e.draft(f)
 	took := e.took(f, f.begun)
-	e.finished = e.now()
+	f.on.finished = e.now()
 	e.record(f, rows.plan(), took)
 	if !f.repeats {
 		e.noteTime(f, took, decodes)
@@ -151,7 +148,7 @@ func (e *Engine) isolate(f *flight, failed error) {
 		if e.restartIfStateLost(&items[i]) {
 			continue
 		}
-		alone := &flight{items: items[i : i+1], begun: e.now(), repeats: true}
+		alone := &flight{on: f.on, inner: f.inner, items: items[i : i+1], begun: e.now(), repeats: true}
 		err := e.launch(alone)
 		if err == nil {
 			err = e.finish(alone)

@@ -51,7 +51,7 @@ func (e *Engine) shutDown() {
 		_, _ = e.wait(f) // nobody needs what it computes, but the device has to be done with it
 	}
 	if e.runsUnseen() {
-		_, _ = e.waitAhead(&e.drafter.unseen)
+		_, _ = e.waitAhead(e.passes, &e.drafter.unseen)
 	}
 	if panicked != nil {
 		e.cfg.Log.Error("the engine's loop panicked; the engine stops", "value", panicked, "stack",

@@ -262,7 +262,7 @@ type depths struct {
 	of    map[int]int // verified sequences by their tokens
 }
 
-func (d *depths) Start(works []step.Work) (step.Pending, error) {
+func (d *depths) Begin(works []step.Work) (step.Started, error) {
 	first, unequal := 0, false
 	for i := range works {
 		w := &works[i]
@@ -276,5 +276,5 @@ func (d *depths) Start(works []step.Work) (step.Pending, error) {
 	if unequal {
 		d.mixed++
 	}
-	return d.runner.Start(works)
+	return d.runner.Begin(works)
 }

@@ -17,7 +17,7 @@ func (e *Engine) noteTime(f *flight, took time.Duration, decodes bool) {
 			"max_stall", e.cfg.MaxStall, "kept", kept.Round(time.Millisecond), "chunk_tokens", sched.SmallestChunk)
 	}
 	// Prompts come last. What drafts add is not part of batches between operations.
-	if i := &e.inner; f.items[len(f.items)-1].Decode && (i.inside || i.took == 0 || e.drafter == nil) {
+	if i := &e.inner; f.items[len(f.items)-1].Decode && (f.inner || i.took == 0 || e.drafter == nil) {
 		i.note(took)
 	}
 	switch {

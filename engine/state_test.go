@@ -150,14 +150,14 @@ type faultyRunner struct {
 	h *halfway
 }
 
-func (f faultyRunner) Start(works []step.Work) (step.Pending, error) {
+func (f faultyRunner) Begin(works []step.Work) (step.Started, error) {
 	h := f.h
 	h.sublayers, h.fails = 0, false
 	if len(works) > 1 {
 		h.passes++
 		h.fails = h.passes == h.begin || h.always && h.passes > h.begin
 	}
-	return f.runner.Start(works)
+	return f.runner.Begin(works)
 }
 
 // faultyDevice fails when the last sublayer of a layer ends.
@@ -166,11 +166,20 @@ type faultyDevice struct {
 	h *halfway
 }
 
+// Do carries out an operation in its own way, or by the device.
+func (f faultyDevice) Do(op kernel.Op) error {
+	switch a := op.(type) {
+	case kernel.HyperPostArgs:
+		return f.HyperPost(a)
+	}
+	return f.Device.Do(op)
+}
+
 func (f faultyDevice) HyperPost(a kernel.HyperPostArgs) error {
 	if f.h.sublayers++; f.h.fails && f.h.sublayers > 2*f.h.layer+1 {
 		return errFault
 	}
-	return f.Device.HyperPost(a)
+	return f.Device.Do(a)
 }
 
 // faulty is prepared over a device that fails.

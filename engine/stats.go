@@ -204,7 +204,7 @@ func (e *Engine) record(f *flight, p *plan.Plan, took time.Duration) {
 	if f.behind || f.drafts {
 		s.Overlapped++
 	}
-	if e.inner.inside {
+	if f.inner {
 		s.Between++
 	}
 	r := PlanRecord{Step: s.Steps, At: f.begun, Plan: p, Took: took, Requests: len(f.items)}

@@ -28,6 +28,17 @@ type randomDevice struct {
 	replaced int
 }
 
+// Do carries out an operation in its own way, or by the device.
+func (d *randomDevice) Do(op kernel.Op) error {
+	switch a := op.(type) {
+	case kernel.ScoreArgs:
+		return d.Scores(a)
+	case kernel.SelectArgs:
+		return d.Select(a)
+	}
+	return d.Device.Do(op)
+}
+
 // Scores computes nothing: the scores are not used.
 func (d *randomDevice) Scores(a kernel.ScoreArgs) error { return a.Check() }
 

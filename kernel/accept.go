@@ -16,9 +16,14 @@ type AcceptArgs struct {
 // Accepter compares drafts with what the target chose, and goes on with what follows from it.
 type Accepter interface{ Accept(AcceptArgs) error }
 
+// Name is the operation's.
+func (AcceptArgs) Name() string { return "accept" }
+
+func (a AcceptArgs) on(d Device) error { return run(d, Accepter.Accept, a) }
+
 // Check validates the arguments.
-func (a *AcceptArgs) Check() error {
-	c := checker{op: "accept"}
+func (a AcceptArgs) Check() error {
+	c := checker{op: a.Name()}
 	d := a.Words.Cols - 3
 	if d < 0 {
 		c.fail("words of %d columns, want a place, a sequence and one word or more", a.Words.Cols)

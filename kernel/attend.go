@@ -24,9 +24,14 @@ type SparseArgs struct {
 // SparseAttender computes sparse attention.
 type SparseAttender interface{ SparseAttend(SparseArgs) error }
 
+// Name is the operation's.
+func (SparseArgs) Name() string { return "sparse attend" }
+
+func (a SparseArgs) on(d Device) error { return run(d, SparseAttender.SparseAttend, a) }
+
 // Check validates the arguments.
-func (a *SparseArgs) Check() error {
-	c := checker{op: "sparse attend"}
+func (a SparseArgs) Check() error {
+	c := checker{op: a.Name()}
 	r := a.Q.Rows
 	c.float("q", a.Q, r, a.Heads*layout.RowDim)
 	c.float("out", a.Out, r, a.Heads*layout.LatentDim)
@@ -61,9 +66,14 @@ type DenseArgs struct {
 // DenseAttender computes dense attention.
 type DenseAttender interface{ DenseAttend(DenseArgs) error }
 
+// Name is the operation's.
+func (DenseArgs) Name() string { return "dense attend" }
+
+func (a DenseArgs) on(d Device) error { return run(d, DenseAttender.DenseAttend, a) }
+
 // Check validates the arguments.
-func (a *DenseArgs) Check() error {
-	c := checker{op: "dense attend"}
+func (a DenseArgs) Check() error {
+	c := checker{op: a.Name()}
 	r, d := a.Q.Rows, a.Dims
 	c.float("q", a.Q, r, d.Heads*d.QK())
 	c.float("out", a.Out, r, d.Heads*d.V)

@@ -56,9 +56,14 @@ type StoreArgs struct {
 // RowStore writes latent rows.
 type RowStore interface{ StoreRows(StoreArgs) error }
 
+// Name is the operation's.
+func (StoreArgs) Name() string { return "store rows" }
+
+func (a StoreArgs) on(d Device) error { return run(d, RowStore.StoreRows, a) }
+
 // Check validates the arguments.
-func (a *StoreArgs) Check() error {
-	c := checker{op: "store rows"}
+func (a StoreArgs) Check() error {
+	c := checker{op: a.Name()}
 	c.float("kv", a.KV, a.KV.Rows, layout.RowDim)
 	c.shape("norm", a.Norm, 1, layout.LatentDim)
 	c.tensor("angles", a.Angles, F32, a.KV.Rows, layout.RopeDim)
@@ -77,9 +82,14 @@ type GatherArgs struct {
 // RowGather collects rows of a paged cache into a contiguous tensor.
 type RowGather interface{ GatherRows(GatherArgs) error }
 
+// Name is the operation's.
+func (GatherArgs) Name() string { return "gather rows" }
+
+func (a GatherArgs) on(d Device) error { return run(d, RowGather.GatherRows, a) }
+
 // Check validates the arguments.
-func (a *GatherArgs) Check() error {
-	c := checker{op: "gather rows"}
+func (a GatherArgs) Check() error {
+	c := checker{op: a.Name()}
 	c.float("out", a.Out, a.Out.Rows, layout.RowDim)
 	c.tensor("slots", a.Slots, I32, a.Out.Rows, 1)
 	c.mainPool("pool", a.Pool)
@@ -103,9 +113,14 @@ type IndexStoreArgs struct {
 // IndexStore writes indexer keys.
 type IndexStore interface{ StoreIndex(IndexStoreArgs) error }
 
+// Name is the operation's.
+func (IndexStoreArgs) Name() string { return "store index" }
+
+func (a IndexStoreArgs) on(d Device) error { return run(d, IndexStore.StoreIndex, a) }
+
 // Check validates the arguments.
-func (a *IndexStoreArgs) Check() error {
-	c := checker{op: "store index"}
+func (a IndexStoreArgs) Check() error {
+	c := checker{op: a.Name()}
 	c.float("key", a.Key, a.Key.Rows, layout.IndexDim)
 	c.shape("weight", a.Weight, 1, layout.IndexDim)
 	c.shape("bias", a.Bias, 1, layout.IndexDim)
@@ -128,9 +143,14 @@ type IndexGatherArgs struct {
 // IndexGather collects indexer keys into a contiguous page.
 type IndexGather interface{ GatherIndex(IndexGatherArgs) error }
 
+// Name is the operation's.
+func (IndexGatherArgs) Name() string { return "gather index" }
+
+func (a IndexGatherArgs) on(d Device) error { return run(d, IndexGather.GatherIndex, a) }
+
 // Check validates the arguments.
-func (a *IndexGatherArgs) Check() error {
-	c := checker{op: "gather index"}
+func (a IndexGatherArgs) Check() error {
+	c := checker{op: a.Name()}
 	c.indexPool("out", a.Out)
 	c.indexPool("pool", a.Pool)
 	c.tensor("slots", a.Slots, I32, a.Slots.Rows, 1)
@@ -154,9 +174,14 @@ type ConvertArgs struct {
 // PageConverter converts pages between layouts.
 type PageConverter interface{ ConvertPages(ConvertArgs) error }
 
+// Name is the operation's.
+func (ConvertArgs) Name() string { return "convert pages" }
+
+func (a ConvertArgs) on(d Device) error { return run(d, PageConverter.ConvertPages, a) }
+
 // Check validates the arguments.
-func (a *ConvertArgs) Check() error {
-	c := checker{op: "convert pages"}
+func (a ConvertArgs) Check() error {
+	c := checker{op: a.Name()}
 	c.mainPool("out", a.Out)
 	c.mainPool("in", a.In)
 	c.tensor("pages", a.Pages, I32, a.Pages.Rows, 1)

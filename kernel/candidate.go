@@ -16,9 +16,14 @@ const MaxCandidates = 64
 // CandidateFinder reduces logits.
 type CandidateFinder interface{ Candidates(CandidateArgs) error }
 
+// Name is the operation's.
+func (CandidateArgs) Name() string { return "candidates" }
+
+func (a CandidateArgs) on(d Device) error { return run(d, CandidateFinder.Candidates, a) }
+
 // Check validates the arguments.
-func (a *CandidateArgs) Check() error {
-	c := checker{op: "candidates"}
+func (a CandidateArgs) Check() error {
+	c := checker{op: a.Name()}
 	r, n := a.Logits.Rows, a.Values.Cols
 	c.tensor("logits", a.Logits, F32, r, -1)
 	c.tensor("values", a.Values, F32, r, -1)

@@ -94,9 +94,14 @@ type AllReduceArgs struct {
 	X Tensor // activation or f32 [T, n], without gaps between rows
 }
 
+// Name is the operation's.
+func (AllReduceArgs) Name() string { return "all-reduce" }
+
+func (a AllReduceArgs) among(c Collective) error { return c.AllReduce(a) }
+
 // Check validates the arguments.
-func (a *AllReduceArgs) Check() error {
-	c := checker{op: "all-reduce"}
+func (a AllReduceArgs) Check() error {
+	c := checker{op: a.Name()}
 	c.float("x", a.X, a.X.Rows, a.X.Cols)
 	if c.err == nil && a.X.Rows > 1 && a.X.Stride != a.X.Cols {
 		c.fail("x has rows of %d columns and a stride of %d, want no gaps", a.X.Cols, a.X.Stride)
@@ -110,9 +115,17 @@ type AllGatherArgs struct {
 	X   Tensor // the same type [T, n]
 }
 
-// Check validates the arguments for a number of ranks.
-func (a *AllGatherArgs) Check(ranks int) error {
-	c := checker{op: "all-gather"}
+// Name is the operation's.
+func (AllGatherArgs) Name() string { return "all-gather" }
+
+func (a AllGatherArgs) among(c Collective) error { return c.AllGather(a) }
+
+// Check validates the arguments.
+func (a AllGatherArgs) Check() error { return a.Fits(a.Out.Cols / max(a.X.Cols, 1)) }
+
+// Fits validates the arguments for a number of ranks.
+func (a AllGatherArgs) Fits(ranks int) error {
+	c := checker{op: a.Name()}
 	c.shape("x", a.X, a.X.Rows, a.X.Cols)
 	c.tensor("out", a.Out, a.X.DType, a.X.Rows, ranks*a.X.Cols)
 	return c.err
@@ -125,8 +138,8 @@ type ReduceScatterArgs struct {
 	X   Tensor // the same type [T, ranks*n]
 }
 
-// Check validates the arguments for a number of ranks.
-func (a *ReduceScatterArgs) Check(ranks int) error {
+// Fits validates the arguments for a number of ranks.
+func (a ReduceScatterArgs) Fits(ranks int) error {
 	c := checker{op: "reduce-scatter"}
 	c.float("out", a.Out, a.Out.Rows, a.Out.Cols)
 	c.tensor("x", a.X, a.Out.DType, a.Out.Rows, ranks*a.Out.Cols)
@@ -139,8 +152,8 @@ type BroadcastArgs struct {
 	From int
 }
 
-// Check validates the arguments for a number of ranks.
-func (a *BroadcastArgs) Check(ranks int) error {
+// Fits validates the arguments for a number of ranks.
+func (a BroadcastArgs) Fits(ranks int) error {
 	c := checker{op: "broadcast"}
 	c.shape("x", a.X, a.X.Rows, a.X.Cols)
 	if a.From < 0 || a.From >= ranks {
@@ -155,9 +168,17 @@ type ShareArgs struct {
 	Bounds []int  // [ranks+1], from 0 to T
 }
 
-// Check validates the arguments for a number of ranks.
-func (a *ShareArgs) Check(ranks int) error {
-	c := checker{op: "share of rows"}
+// Name is the operation's.
+func (ShareArgs) Name() string { return "share of rows" }
+
+func (a ShareArgs) among(c Collective) error { return c.ShareRows(a) }
+
+// Check validates the arguments.
+func (a ShareArgs) Check() error { return a.Fits(len(a.Bounds) - 1) }
+
+// Fits validates the arguments for a number of ranks.
+func (a ShareArgs) Fits(ranks int) error {
+	c := checker{op: a.Name()}
 	c.shape("x", a.X, a.X.Rows, a.X.Cols)
 	if len(a.Bounds) != ranks+1 || a.Bounds[0] != 0 || a.Bounds[ranks] != a.X.Rows || !slices.IsSorted(a.Bounds) {
 		c.fail("bounds %v of %d rows on %d ranks", a.Bounds, a.X.Rows, ranks)

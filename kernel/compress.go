@@ -34,9 +34,14 @@ func (a *CompressArgs) Halves() int {
 // Compressor turns groups of tokens into entries.
 type Compressor interface{ Compress(CompressArgs) error }
 
+// Name is the operation's.
+func (CompressArgs) Name() string { return "compress" }
+
+func (a CompressArgs) on(d Device) error { return run(d, Compressor.Compress, a) }
+
 // Check validates the arguments.
-func (a *CompressArgs) Check() error {
-	c := checker{op: "compress"}
+func (a CompressArgs) Check() error {
+	c := checker{op: a.Name()}
 	if a.Ratio < 1 {
 		c.fail("ratio %d", a.Ratio)
 	}
@@ -61,9 +66,14 @@ type PutArgs struct {
 // RowPutter writes rows to chosen places.
 type RowPutter interface{ Put(PutArgs) error }
 
+// Name is the operation's.
+func (PutArgs) Name() string { return "put" }
+
+func (a PutArgs) on(d Device) error { return run(d, RowPutter.Put, a) }
+
 // Check validates the arguments.
-func (a *PutArgs) Check() error {
-	c := checker{op: "put"}
+func (a PutArgs) Check() error {
+	c := checker{op: a.Name()}
 	c.movable("out", a.Out, a.X.DType, 0, a.X.Cols)
 	c.movable("x", a.X, a.X.DType, a.X.Rows, a.X.Cols)
 	c.tensor("rows", a.Rows, I32, a.X.Rows, 1)
@@ -84,9 +94,14 @@ type EntryStoreArgs struct {
 // EntryStore writes V4 entries.
 type EntryStore interface{ StoreEntries(EntryStoreArgs) error }
 
+// Name is the operation's.
+func (EntryStoreArgs) Name() string { return "store entries" }
+
+func (a EntryStoreArgs) on(d Device) error { return run(d, EntryStore.StoreEntries, a) }
+
 // Check validates the arguments.
-func (a *EntryStoreArgs) Check() error {
-	c := checker{op: "store entries"}
+func (a EntryStoreArgs) Check() error {
+	c := checker{op: a.Name()}
 	c.float("rows", a.Rows, a.Rows.Rows, layout.V4Dim)
 	c.tensor("norm", a.Norm, F32, 1, layout.V4Dim)
 	c.tensor("angles", a.Angles, F32, a.Rows.Rows, layout.RopeDim)
@@ -111,9 +126,14 @@ type KeyStoreArgs struct {
 // KeyStore writes compressed indexer keys.
 type KeyStore interface{ StoreKeys(KeyStoreArgs) error }
 
+// Name is the operation's.
+func (KeyStoreArgs) Name() string { return "store keys" }
+
+func (a KeyStoreArgs) on(d Device) error { return run(d, KeyStore.StoreKeys, a) }
+
 // Check validates the arguments.
-func (a *KeyStoreArgs) Check() error {
-	c := checker{op: "store keys"}
+func (a KeyStoreArgs) Check() error {
+	c := checker{op: a.Name()}
 	c.float("keys", a.Keys, a.Keys.Rows, layout.IndexDim)
 	c.tensor("norm", a.Norm, F32, 1, layout.IndexDim)
 	c.tensor("angles", a.Angles, F32, a.Keys.Rows, layout.RopeDim)

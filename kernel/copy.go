@@ -9,9 +9,14 @@ type CopyArgs struct {
 // Copier copies tensors inside a device's memory.
 type Copier interface{ Copy(CopyArgs) error }
 
+// Name is the operation's.
+func (CopyArgs) Name() string { return "copy" }
+
+func (a CopyArgs) on(d Device) error { return run(d, Copier.Copy, a) }
+
 // Check validates the arguments.
-func (a *CopyArgs) Check() error {
-	c := checker{op: "copy"}
+func (a CopyArgs) Check() error {
+	c := checker{op: a.Name()}
 	c.shape("x", a.X, a.X.Rows, a.X.Cols)
 	c.tensor("out", a.Out, a.X.DType, a.X.Rows, a.X.Cols)
 	return c.err

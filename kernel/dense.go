@@ -11,9 +11,14 @@ type EmbedArgs struct {
 // Embedder looks up embeddings.
 type Embedder interface{ Embed(EmbedArgs) error }
 
+// Name is the operation's.
+func (EmbedArgs) Name() string { return "embed" }
+
+func (a EmbedArgs) on(d Device) error { return run(d, Embedder.Embed, a) }
+
 // Check validates the arguments.
-func (a *EmbedArgs) Check() error {
-	c := checker{op: "embed"}
+func (a EmbedArgs) Check() error {
+	c := checker{op: a.Name()}
 	c.matrix("table", a.Table, a.Out.Cols, lookedUp)
 	c.float("out", a.Out, a.Out.Rows, a.Out.Cols)
 	c.tensor("ids", a.IDs, I32, a.Out.Rows, 1)
@@ -34,9 +39,14 @@ type NormArgs struct {
 // Normalizer computes RMSNorm.
 type Normalizer interface{ Norm(NormArgs) error }
 
+// Name is the operation's.
+func (NormArgs) Name() string { return "norm" }
+
+func (a NormArgs) on(d Device) error { return run(d, Normalizer.Norm, a) }
+
 // Check validates the arguments.
-func (a *NormArgs) Check() error {
-	c := checker{op: "norm"}
+func (a NormArgs) Check() error {
+	c := checker{op: a.Name()}
 	c.float("out", a.Out, a.X.Rows, a.X.Cols)
 	c.float("x", a.X, a.X.Rows, a.X.Cols)
 	c.shape("weight", a.Weight, 1, a.X.Cols)
@@ -54,9 +64,14 @@ type MultiplyArgs struct {
 // Multiplier multiplies by weights.
 type Multiplier interface{ Multiply(MultiplyArgs) error }
 
+// Name is the operation's.
+func (MultiplyArgs) Name() string { return "multiply" }
+
+func (a MultiplyArgs) on(d Device) error { return run(d, Multiplier.Multiply, a) }
+
 // Check validates the arguments.
-func (a *MultiplyArgs) Check() error {
-	c := checker{op: "multiply"}
+func (a MultiplyArgs) Check() error {
+	c := checker{op: a.Name()}
 	c.matrix("w", a.W, a.X.Cols, multiplied)
 	if c.err == nil {
 		c.float("out", a.Out, a.X.Rows, a.W.Out())
@@ -75,9 +90,14 @@ type TakeArgs struct {
 // RowTaker picks rows, such as the last row of each request before the vocabulary product.
 type RowTaker interface{ Take(TakeArgs) error }
 
+// Name is the operation's.
+func (TakeArgs) Name() string { return "take" }
+
+func (a TakeArgs) on(d Device) error { return run(d, RowTaker.Take, a) }
+
 // Check validates the arguments.
-func (a *TakeArgs) Check() error {
-	c := checker{op: "take"}
+func (a TakeArgs) Check() error {
+	c := checker{op: a.Name()}
 	c.movable("out", a.Out, a.X.DType, a.Out.Rows, a.X.Cols)
 	c.movable("x", a.X, a.X.DType, a.X.Rows, a.X.Cols)
 	c.tensor("rows", a.Rows, I32, a.Out.Rows, 1)
@@ -94,9 +114,14 @@ type GateArgs struct {
 // Gater applies the gated activation.
 type Gater interface{ Gate(GateArgs) error }
 
+// Name is the operation's.
+func (GateArgs) Name() string { return "gate" }
+
+func (a GateArgs) on(d Device) error { return run(d, Gater.Gate, a) }
+
 // Check validates the arguments.
-func (a *GateArgs) Check() error {
-	c := checker{op: "gate"}
+func (a GateArgs) Check() error {
+	c := checker{op: a.Name()}
 	c.float("out", a.Out, a.Gate.Rows, a.Gate.Cols)
 	c.float("gate", a.Gate, a.Gate.Rows, a.Gate.Cols)
 	c.float("up", a.Up, a.Gate.Rows, a.Gate.Cols)

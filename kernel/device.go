@@ -33,11 +33,16 @@ type Machine interface {
 	Close() error
 }
 
-// Device is memory, the weights prepared for it, and the operations over both. One goroutine uses a device at a time.
+// Device is memory and the weights prepared for it, and carries out operations over both. One goroutine uses a device at
+// a time.
 type Device interface {
 	Machine
 	Preparer
-	Operations
+	// Do carries out an operation whose arguments were checked.
+	Do(Op) error
+	// What is also done beside the lists of passes.
+	RowPutter
+	Accepter
 }
 
 // Hardware is the facts of a device that plans depend on. 0 means unknown, or that plans do not depend on it.

@@ -36,9 +36,14 @@ type DualArgs struct {
 // DualAttender computes V4 attention over paged streams.
 type DualAttender interface{ DualAttend(DualArgs) error }
 
+// Name is the operation's.
+func (DualArgs) Name() string { return "dual attend" }
+
+func (a DualArgs) on(d Device) error { return run(d, DualAttender.DualAttend, a) }
+
 // Check validates the arguments.
-func (a *DualArgs) Check() error {
-	c := checker{op: "dual attend"}
+func (a DualArgs) Check() error {
+	c := checker{op: a.Name()}
 	c.heads(a.Out, a.LSE, a.Q, a.Sinks, a.Heads)
 	c.stream("window", a.Window, a.Q.Rows)
 	if a.Extra.Given() {
@@ -91,9 +96,14 @@ type FlatArgs struct {
 // FlatAttender computes V4 attention over a workspace.
 type FlatAttender interface{ FlatAttend(FlatArgs) error }
 
+// Name is the operation's.
+func (FlatArgs) Name() string { return "flat attend" }
+
+func (a FlatArgs) on(d Device) error { return run(d, FlatAttender.FlatAttend, a) }
+
 // Check validates the arguments.
-func (a *FlatArgs) Check() error {
-	c := checker{op: "flat attend"}
+func (a FlatArgs) Check() error {
+	c := checker{op: a.Name()}
 	c.heads(a.Out, a.LSE, a.Q, a.Sinks, a.Heads)
 	c.float("kv", a.KV, 0, layout.V4Dim)
 	c.tensor("indices", a.Indices, I32, a.Q.Rows, -1)
@@ -112,9 +122,14 @@ type UnpackArgs struct {
 // Unpacker collects entries of a paged pool into a workspace.
 type Unpacker interface{ Unpack(UnpackArgs) error }
 
+// Name is the operation's.
+func (UnpackArgs) Name() string { return "unpack" }
+
+func (a UnpackArgs) on(d Device) error { return run(d, Unpacker.Unpack, a) }
+
 // Check validates the arguments.
-func (a *UnpackArgs) Check() error {
-	c := checker{op: "unpack"}
+func (a UnpackArgs) Check() error {
+	c := checker{op: a.Name()}
 	c.float("out", a.Out, a.Slots.Rows, layout.V4Dim)
 	c.tensor("slots", a.Slots, I32, 0, 1)
 	c.entryPool("pool", a.Pool)
@@ -144,9 +159,14 @@ type CombineArgs struct {
 // Combiner joins indices.
 type Combiner interface{ Combine(CombineArgs) error }
 
+// Name is the operation's.
+func (CombineArgs) Name() string { return "combine" }
+
+func (a CombineArgs) on(d Device) error { return run(d, Combiner.Combine, a) }
+
 // Check validates the arguments.
-func (a *CombineArgs) Check() error {
-	c := checker{op: "combine"}
+func (a CombineArgs) Check() error {
+	c := checker{op: a.Name()}
 	r := a.Window.Rows
 	c.tensor("window", a.Window, I32, r, -1)
 	c.tensor("window lens", a.WindowLens, I32, r, 1)

@@ -28,9 +28,14 @@ type HyperPreArgs struct {
 // HyperPreparer reads the mixture of a site.
 type HyperPreparer interface{ HyperPre(HyperPreArgs) error }
 
+// Name is the operation's.
+func (HyperPreArgs) Name() string { return "hyper pre" }
+
+func (a HyperPreArgs) on(d Device) error { return run(d, HyperPreparer.HyperPre, a) }
+
 // Check validates the arguments.
-func (a *HyperPreArgs) Check() error {
-	c := checker{op: "hyper pre"}
+func (a HyperPreArgs) Check() error {
+	c := checker{op: a.Name()}
 	t, n := a.X.Rows, a.Streams
 	c.streams(a.X, n)
 	if c.err != nil {
@@ -72,9 +77,14 @@ type HyperPostArgs struct {
 // HyperPoster writes a sublayer's output into the streams.
 type HyperPoster interface{ HyperPost(HyperPostArgs) error }
 
+// Name is the operation's.
+func (HyperPostArgs) Name() string { return "hyper post" }
+
+func (a HyperPostArgs) on(d Device) error { return run(d, HyperPoster.HyperPost, a) }
+
 // Check validates the arguments.
-func (a *HyperPostArgs) Check() error {
-	c := checker{op: "hyper post"}
+func (a HyperPostArgs) Check() error {
+	c := checker{op: a.Name()}
 	t, n := a.X.Rows, a.Streams
 	c.streams(a.X, n)
 	if c.err != nil {
@@ -103,9 +113,14 @@ type HyperHeadArgs struct {
 // HyperHeader collapses the streams.
 type HyperHeader interface{ HyperHead(HyperHeadArgs) error }
 
+// Name is the operation's.
+func (HyperHeadArgs) Name() string { return "hyper head" }
+
+func (a HyperHeadArgs) on(d Device) error { return run(d, HyperHeader.HyperHead, a) }
+
 // Check validates the arguments.
-func (a *HyperHeadArgs) Check() error {
-	c := checker{op: "hyper head"}
+func (a HyperHeadArgs) Check() error {
+	c := checker{op: a.Name()}
 	t, n := a.X.Rows, a.Streams
 	c.streams(a.X, n)
 	if c.err != nil {
@@ -129,9 +144,14 @@ type HeadNormArgs struct {
 // HeadNormalizer normalises heads.
 type HeadNormalizer interface{ HeadNorm(HeadNormArgs) error }
 
+// Name is the operation's.
+func (HeadNormArgs) Name() string { return "head norm" }
+
+func (a HeadNormArgs) on(d Device) error { return run(d, HeadNormalizer.HeadNorm, a) }
+
 // Check validates the arguments.
-func (a *HeadNormArgs) Check() error {
-	c := checker{op: "head norm"}
+func (a HeadNormArgs) Check() error {
+	c := checker{op: a.Name()}
 	c.float("x", a.X, a.X.Rows, a.X.Cols)
 	if a.Heads < 1 || a.X.Cols%a.Heads != 0 {
 		c.fail("%d heads in %d columns", a.Heads, a.X.Cols)

@@ -29,9 +29,14 @@ type IndexQuerier interface{ IndexQuery(IndexQueryArgs) error }
 // OutHeads is the number of heads in Out and W.
 func (a *IndexQueryArgs) OutHeads() int { return max(a.Heads, a.Padded) }
 
+// Name is the operation's.
+func (IndexQueryArgs) Name() string { return "index query" }
+
+func (a IndexQueryArgs) on(d Device) error { return run(d, IndexQuerier.IndexQuery, a) }
+
 // Check validates the arguments.
-func (a *IndexQueryArgs) Check() error {
-	c := checker{op: "index query"}
+func (a IndexQueryArgs) Check() error {
+	c := checker{op: a.Name()}
 	w := a.Heads * layout.IndexDim
 	if a.Padded != 0 && a.Padded < a.Heads {
 		c.fail("%d heads padded to %d", a.Heads, a.Padded)
@@ -82,9 +87,14 @@ type ScoreArgs struct {
 // IndexScorer computes index scores.
 type IndexScorer interface{ Scores(ScoreArgs) error }
 
+// Name is the operation's.
+func (ScoreArgs) Name() string { return "scores" }
+
+func (a ScoreArgs) on(d Device) error { return run(d, IndexScorer.Scores, a) }
+
 // Check validates the arguments.
-func (a *ScoreArgs) Check() error {
-	c := checker{op: "scores"}
+func (a ScoreArgs) Check() error {
+	c := checker{op: a.Name()}
 	want := E4M3
 	if a.Keys.Layout != layout.IndexPage132 {
 		want = F32
@@ -126,9 +136,14 @@ type SelectArgs struct {
 // Selector chooses positions.
 type Selector interface{ Select(SelectArgs) error }
 
+// Name is the operation's.
+func (SelectArgs) Name() string { return "select" }
+
+func (a SelectArgs) on(d Device) error { return run(d, Selector.Select, a) }
+
 // Check validates the arguments.
-func (a *SelectArgs) Check() error {
-	c := checker{op: "select"}
+func (a SelectArgs) Check() error {
+	c := checker{op: a.Name()}
 	c.tensor("out", a.Out, I32, a.Out.Rows, -1)
 	c.tensor("lens", a.Lens, I32, a.Out.Rows, 1)
 	if a.Scores.Given() {
@@ -154,9 +169,14 @@ type LocateArgs struct {
 // Locator turns positions into places.
 type Locator interface{ Locate(LocateArgs) error }
 
+// Name is the operation's.
+func (LocateArgs) Name() string { return "locate" }
+
+func (a LocateArgs) on(d Device) error { return run(d, Locator.Locate, a) }
+
 // Check validates the arguments.
-func (a *LocateArgs) Check() error {
-	c := checker{op: "locate"}
+func (a LocateArgs) Check() error {
+	c := checker{op: a.Name()}
 	c.tensor("positions", a.Positions, I32, a.Positions.Rows, -1)
 	c.tensor("out", a.Out, I32, a.Positions.Rows, a.Positions.Cols)
 	if a.Table.Given() {

@@ -99,62 +99,61 @@ func TestArena(t *testing.T) {
 	}
 }
 
-// After an error nothing is enqueued any more; Done returns it once, with the operation that failed.
-func TestQueueKeepsTheFirstError(t *testing.T) {
-	dev := &ref.Device{}
-	q := kernel.NewQueue(dev)
+// Nothing of a list with an error runs, and the error names the place of the operation. The next list is another one.
+func TestListsKeepTheFirstError(t *testing.T) {
+	list := kernel.NewBuilder(&ref.Device{}, kernel.Member{})
 	x, y := tensor(t, kernel.F32, 1, 4), tensor(t, kernel.F32, 1, 4)
 	host.F32(x)[0] = 7
-	q.At("head", 3)
-	q.Copy(kernel.CopyArgs{Out: y.Columns(0, 2), X: x})
-	q.At("another stage", -1)
-	q.Copy(kernel.CopyArgs{Out: y, X: x})
-	if err := q.Done(); !errors.Is(err, kernel.ErrArgument) || !strings.Contains(err.Error(), "head of layer 3: ") ||
+	list.Add(kernel.CopyArgs{Out: y, X: x})
+	list.At("head", 3)
+	list.Add(kernel.CopyArgs{Out: y.Columns(0, 2), X: x})
+	list.At("another stage", -1)
+	list.Add(kernel.CopyArgs{Out: y, X: x.Columns(0, 2)})
+	if err := list.Run(); !errors.Is(err, kernel.ErrArgument) || !strings.Contains(err.Error(), "head of layer 3: ") ||
 		host.F32(y)[0] != 0 {
-		t.Errorf("got %v, and %v was copied behind the error", err, host.F32(y)[0])
+		t.Errorf("got %v, and %v was copied", err, host.F32(y)[0])
 	}
-	q.Copy(kernel.CopyArgs{Out: y, X: x})
-	if err := q.Done(); err != nil || host.F32(y)[0] != 7 {
-		t.Errorf("after Done: %v, %v", err, host.F32(y)[0])
+	list.Add(kernel.CopyArgs{Out: y, X: x})
+	if err := list.Run(); err != nil || host.F32(y)[0] != 7 {
+		t.Errorf("the next list: %v, %v", err, host.F32(y)[0])
 	}
 }
 
-// The function between operations may use the queue for something else: the stage, and whether the pass goes on, are
-// those of the pass in progress. Its own error ends that.
-func TestQueueCallsBetweenOperations(t *testing.T) {
-	dev := &ref.Device{}
-	q := kernel.NewQueue(dev)
-	x, y := tensor(t, kernel.F32, 1, 4), tensor(t, kernel.F32, 1, 4)
+// A program runs in parts, between which another one of the same builder runs; errors name the place of an operation in
+// its own program.
+func TestProgramsRunInParts(t *testing.T) {
+	list := kernel.NewBuilder(&ref.Device{}, kernel.Member{})
+	x, y, z := tensor(t, kernel.F32, 1, 4), tensor(t, kernel.F32, 1, 4), tensor(t, kernel.F32, 1, 4)
+	ids := tensor(t, kernel.I32, 1, 1)
 	host.F32(x)[0] = 7
-	calls, inside := 0, false
-	var fails error
-	q.Between(func() error {
-		if inside {
-			return nil
+	compile := func(layer int, ops ...kernel.Op) kernel.Program {
+		t.Helper()
+		list.At("head", layer)
+		for _, op := range ops {
+			list.Add(op)
 		}
-		calls++
-		inside = true
-		q.At("another pass", 9)
-		q.Copy(kernel.CopyArgs{Out: y.Columns(0, 2), X: x})
-		if err := q.Done(); !errors.Is(err, kernel.ErrArgument) {
-			t.Errorf("the pass between: %v", err)
+		p, err := list.Compile()
+		if err != nil || p.Len() != len(ops) {
+			t.Fatalf("%d operations: %v", len(ops), err)
 		}
-		inside = false
-		return fails
-	})
-	q.At("head", 3)
-	q.Copy(kernel.CopyArgs{Out: y, X: x})
-	q.Copy(kernel.CopyArgs{Out: y.Columns(0, 2), X: x})
-	if err := q.Done(); calls != 2 || host.F32(y)[0] != 7 || err == nil ||
-		!strings.Contains(err.Error(), "head of layer 3: ") {
-		t.Errorf("%d calls, %v copied, error %v", calls, host.F32(y)[0], err)
+		return p
 	}
-	fails = errors.New("lost")
-	q.At("head", 4)
-	q.Copy(kernel.CopyArgs{Out: x, X: y})
-	q.Copy(kernel.CopyArgs{Out: x, X: y})
-	if err := q.Done(); calls != 3 || !errors.Is(err, fails) {
-		t.Errorf("%d calls, error %v", calls, err)
+	first := compile(3, kernel.CopyArgs{Out: y, X: x}, kernel.TakeArgs{Out: z, X: y, Rows: ids})
+	other := compile(4, kernel.CopyArgs{Out: y, X: z}, kernel.CopyArgs{Out: z, X: x})
+	for _, err := range []error{first.Run(0, 1), other.Run(0, 2), first.Run(1, 2)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if host.F32(y)[0] != 0 || host.F32(z)[0] != 0 {
+		t.Errorf("y is %v and z is %v, want those of the other program and of this one", host.F32(y)[0], host.F32(z)[0])
+	}
+	host.I32(ids)[0] = 5 // a row that is not there
+	if err := other.Run(0, 2); err != nil {
+		t.Error(err)
+	}
+	if err := first.Run(0, 2); err == nil || !strings.Contains(err.Error(), "head of layer 3: ") {
+		t.Errorf("a row that is not there: %v", err)
 	}
 }
 

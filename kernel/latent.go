@@ -30,9 +30,14 @@ type AbsorbArgs struct {
 // Absorber projects queries into latent space.
 type Absorber interface{ Absorb(AbsorbArgs) error }
 
+// Name is the operation's.
+func (AbsorbArgs) Name() string { return "absorb" }
+
+func (a AbsorbArgs) on(d Device) error { return run(d, Absorber.Absorb, a) }
+
 // Check validates the arguments.
-func (a *AbsorbArgs) Check() error {
-	c := checker{op: "absorb"}
+func (a AbsorbArgs) Check() error {
+	c := checker{op: a.Name()}
 	c.float("q", a.Q, a.Q.Rows, a.Dims.Heads*a.Dims.QK())
 	c.float("out", a.Out, a.Q.Rows, a.Dims.Heads*a.Dims.Row())
 	c.latent("kvb", a.KVB, a.Dims)
@@ -50,9 +55,14 @@ type ExpandArgs struct {
 // Expander projects attention outputs out of latent space.
 type Expander interface{ Expand(ExpandArgs) error }
 
+// Name is the operation's.
+func (ExpandArgs) Name() string { return "expand" }
+
+func (a ExpandArgs) on(d Device) error { return run(d, Expander.Expand, a) }
+
 // Check validates the arguments.
-func (a *ExpandArgs) Check() error {
-	c := checker{op: "expand"}
+func (a ExpandArgs) Check() error {
+	c := checker{op: a.Name()}
 	c.float("u", a.U, a.U.Rows, a.Dims.Heads*a.Dims.Latent)
 	c.float("out", a.Out, a.U.Rows, a.Dims.Heads*a.Dims.V)
 	c.latent("kvb", a.KVB, a.Dims)

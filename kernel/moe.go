@@ -18,9 +18,14 @@ type RouteArgs struct {
 // Router chooses experts.
 type Router interface{ Route(RouteArgs) error }
 
+// Name is the operation's.
+func (RouteArgs) Name() string { return "route" }
+
+func (a RouteArgs) on(d Device) error { return run(d, Router.Route, a) }
+
 // Check validates the arguments.
-func (a *RouteArgs) Check() error {
-	c := checker{op: "route"}
+func (a RouteArgs) Check() error {
+	c := checker{op: a.Name()}
 	t, e := a.Logits.Rows, a.Logits.Cols
 	c.tensor("logits", a.Logits, F32, t, e)
 	c.tensor("bias", a.Bias, F32, 1, e)
@@ -54,9 +59,14 @@ type ExpertArgs struct {
 // ExpertRunner runs experts.
 type ExpertRunner interface{ Experts(ExpertArgs) error }
 
+// Name is the operation's.
+func (ExpertArgs) Name() string { return "experts" }
+
+func (a ExpertArgs) on(d Device) error { return run(d, ExpertRunner.Experts, a) }
+
 // Check validates the arguments.
-func (a *ExpertArgs) Check() error {
-	c := checker{op: "experts"}
+func (a ExpertArgs) Check() error {
+	c := checker{op: a.Name()}
 	t, h := a.X.Rows, a.X.Cols
 	c.float("x", a.X, t, h)
 	c.float("out", a.Out, t, h)

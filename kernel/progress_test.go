@@ -16,42 +16,41 @@ type marking struct {
 }
 
 func (d *marking) Mark(m kernel.Mark) error {
-	d.reached = m.Stage()
+	d.reached = m
 	return d.fail
 }
 
 func (d *marking) Reached() kernel.Mark { return d.reached }
 
-// A queue says which operation was enqueued last, and what the device notes.
+// A builder says which operation was enqueued last, and what the device notes.
 func TestPlace(t *testing.T) {
-	q := kernel.NewQueue(&ref.Device{})
-	if got := q.Place(); got != "enqueued last: no operation" {
+	x, y, ids := tensor(t, kernel.F32, 1, 4), tensor(t, kernel.F32, 1, 4), tensor(t, kernel.I32, 1, 1)
+	list := kernel.NewBuilder(&ref.Device{}, kernel.Member{})
+	if got := list.Place(); got != "enqueued last: no operation" {
 		t.Errorf("before the first: %q", got)
 	}
-	q.At("attention", 3)
-	q.Copy(kernel.CopyArgs{}) // fails, and has begun
-	if got := q.Place(); got != "enqueued last: copy in attention of layer 3" {
+	list.At("attention", 3)
+	list.Add(kernel.CopyArgs{Out: y, X: x})
+	if err := list.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if got := list.Place(); got != "enqueued last: copy in attention of layer 3" {
 		t.Errorf("an operation of a layer: %q", got)
 	}
-	if q.Done() == nil {
-		t.Error("a copy of nothing succeeded")
-	}
 	dev := &marking{Device: &ref.Device{}}
-	q = kernel.NewQueue(dev)
-	q.At("head", -1)
-	q.Norm(kernel.NormArgs{})
-	if err := q.Done(); err == nil {
-		t.Error("a norm of nothing succeeded")
+	list = kernel.NewBuilder(dev, kernel.Member{})
+	list.At("head", -1)
+	list.Add(kernel.CopyArgs{Out: y, X: x})
+	list.Add(kernel.TakeArgs{Out: y, X: x, Rows: ids})
+	if err := list.Run(); err != nil {
+		t.Fatal(err)
 	}
-	q.At("head", -1)
-	q.Take(kernel.TakeArgs{})
-	if got := q.Place(); got != "the device is in head, one of norm, take; enqueued last: take in head" {
+	if got := list.Place(); got != "the device is in head, one of copy, take; enqueued last: take in head" {
 		t.Errorf("a device that notes stages: %q", got)
 	}
-	_ = q.Done() // the arguments were refused
 	dev.fail = errors.New("no mark")
-	q.Take(kernel.TakeArgs{})
-	if err := q.Done(); !errors.Is(err, dev.fail) {
+	list.Add(kernel.CopyArgs{Out: y, X: x})
+	if err := list.Run(); !errors.Is(err, dev.fail) {
 		t.Errorf("a mark that fails: %v", err)
 	}
 }

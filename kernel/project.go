@@ -21,12 +21,17 @@ type ProjectArgs struct {
 type Projector interface{ Project(ProjectArgs) error }
 
 // Product is product i as a single multiplication.
-func (a *ProjectArgs) Product(i int) MultiplyArgs {
+func (a ProjectArgs) Product(i int) MultiplyArgs {
 	return MultiplyArgs{Out: a.To[i].Out, X: a.X, W: a.To[i].W}
 }
 
+// Name is the operation's.
+func (ProjectArgs) Name() string { return "project" }
+
+func (a ProjectArgs) on(d Device) error { return run(d, Projector.Project, a) }
+
 // Check validates the arguments.
-func (a *ProjectArgs) Check() error {
+func (a ProjectArgs) Check() error {
 	if len(a.To) == 0 {
 		return fmt.Errorf("%w: project: no weight to multiply by", ErrArgument)
 	}

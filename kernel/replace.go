@@ -9,11 +9,13 @@ type Replacement struct {
 	Experts func(Experts) Experts
 }
 
-// Replace copies an operation's arguments with every tensor and weight replaced: for devices that hand operations on
+// Replace copies an operation with every tensor and weight replaced: for devices that hand operations on
 // to another device. Lists are copied too. It uses reflection and allocates.
-func Replace[A any](args A, by Replacement) A {
-	by.walk(reflect.ValueOf(&args).Elem())
-	return args
+func Replace(op Op, by Replacement) Op {
+	args := reflect.New(reflect.TypeOf(op)).Elem()
+	args.Set(reflect.ValueOf(op))
+	by.walk(args)
+	return args.Interface().(Op)
 }
 
 func (by *Replacement) walk(v reflect.Value) {

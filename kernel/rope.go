@@ -33,9 +33,14 @@ type AngleArgs struct {
 // AngleTable computes rotations.
 type AngleTable interface{ Angles(AngleArgs) error }
 
+// Name is the operation's.
+func (AngleArgs) Name() string { return "angles" }
+
+func (a AngleArgs) on(d Device) error { return run(d, AngleTable.Angles, a) }
+
 // Check validates the arguments.
-func (a *AngleArgs) Check() error {
-	c := checker{op: "angles"}
+func (a AngleArgs) Check() error {
+	c := checker{op: a.Name()}
 	c.tensor("out", a.Out, F32, a.Out.Rows, 2*a.InvFreq.Cols)
 	c.tensor("positions", a.Positions, I32, a.Out.Rows, 1)
 	c.tensor("invfreq", a.InvFreq, F32, 1, -1)
@@ -56,9 +61,14 @@ type RotateArgs struct {
 // Rotator applies RoPE.
 type Rotator interface{ Rotate(RotateArgs) error }
 
+// Name is the operation's.
+func (RotateArgs) Name() string { return "rotate" }
+
+func (a RotateArgs) on(d Device) error { return run(d, Rotator.Rotate, a) }
+
 // Check validates the arguments.
-func (a *RotateArgs) Check() error {
-	c := checker{op: "rotate"}
+func (a RotateArgs) Check() error {
+	c := checker{op: a.Name()}
 	c.float("x", a.X, a.X.Rows, a.Heads*a.HeadDim)
 	c.tensor("angles", a.Angles, F32, a.X.Rows, -1)
 	if a.Offset < 0 || a.Offset+a.Angles.Cols > a.HeadDim {

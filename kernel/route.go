@@ -14,9 +14,14 @@ type RootRouteArgs struct {
 // RootRouter chooses experts by score.
 type RootRouter interface{ RouteRoot(RootRouteArgs) error }
 
+// Name is the operation's.
+func (RootRouteArgs) Name() string { return "route root" }
+
+func (a RootRouteArgs) on(d Device) error { return run(d, RootRouter.RouteRoot, a) }
+
 // Check validates the arguments.
-func (a *RootRouteArgs) Check() error {
-	c := checker{op: "route root"}
+func (a RootRouteArgs) Check() error {
+	c := checker{op: a.Name()}
 	c.routed(a.IDs, a.Weights, a.Logits)
 	c.tensor("bias", a.Bias, F32, 1, a.Logits.Cols)
 	return c.err
@@ -45,9 +50,14 @@ type HashRouteArgs struct {
 // HashRouter looks experts up.
 type HashRouter interface{ RouteHash(HashRouteArgs) error }
 
+// Name is the operation's.
+func (HashRouteArgs) Name() string { return "route hash" }
+
+func (a HashRouteArgs) on(d Device) error { return run(d, HashRouter.RouteHash, a) }
+
 // Check validates the arguments.
-func (a *HashRouteArgs) Check() error {
-	c := checker{op: "route hash"}
+func (a HashRouteArgs) Check() error {
+	c := checker{op: a.Name()}
 	c.routed(a.IDs, a.Weights, a.Logits)
 	c.tensor("table", a.Table, I32, 1, a.IDs.Cols)
 	c.tensor("tokens", a.Tokens, I32, a.Logits.Rows, 1)

@@ -35,6 +35,14 @@ type ExpertPoster interface {
 	PostExperts(ExpertArgs) error
 }
 
+// PostArgs begins what the experts behind it in a list do with the same arguments, on a device that is an ExpertPoster.
+type PostArgs struct{ ExpertArgs }
+
+// Name is the operation's.
+func (PostArgs) Name() string { return "post experts" }
+
+func (a PostArgs) on(d Device) error { return run(d, ExpertPoster.PostExperts, a.ExpertArgs) }
+
 // Waker is a device whose workers can be kept from sleeping between operations.
 type Waker interface {
 	// KeepAwake lets workers wait without sleeping, until it is called with false.

@@ -14,9 +14,14 @@ type SampleArgs struct {
 // TokenSampler draws tokens.
 type TokenSampler interface{ Sample(SampleArgs) error }
 
+// Name is the operation's.
+func (SampleArgs) Name() string { return "sample" }
+
+func (a SampleArgs) on(d Device) error { return run(d, TokenSampler.Sample, a) }
+
 // Check validates the arguments.
-func (a *SampleArgs) Check() error {
-	c := checker{op: "sample"}
+func (a SampleArgs) Check() error {
+	c := checker{op: a.Name()}
 	r := a.Logits.Rows
 	c.tensor("logits", a.Logits, F32, r, -1)
 	c.tensor("ids", a.IDs, I32, r, 1)

@@ -11,9 +11,14 @@ type TallyArgs struct {
 // Tallier is a device that counts which experts rows choose. Not every device does.
 type Tallier interface{ Tally(TallyArgs) error }
 
+// Name is the operation's.
+func (TallyArgs) Name() string { return "tally" }
+
+func (a TallyArgs) on(d Device) error { return run(d, Tallier.Tally, a) }
+
 // Check validates the arguments.
-func (a *TallyArgs) Check() error {
-	c := checker{op: "tally"}
+func (a TallyArgs) Check() error {
+	c := checker{op: a.Name()}
 	t := a.IDs.Rows
 	c.tensor("counts", a.Counts, I32, 1, -1)
 	c.tensor("ids", a.IDs, I32, t, -1)

@@ -85,30 +85,30 @@ func TakeHead(p *plan.Plan, a *kernel.Arena, in attn.Inputs, out *Outputs, s Hea
 }
 
 // Pick copies the wanted rows of h.
-func (h *Head) Pick(q *kernel.Queue, x kernel.Tensor) kernel.Tensor {
-	q.Take(kernel.TakeArgs{Out: h.picked, X: x, Rows: h.rows})
+func (h *Head) Pick(list *kernel.Builder, x kernel.Tensor) kernel.Tensor {
+	list.Add(kernel.TakeArgs{Out: h.picked, X: x, Rows: h.rows})
 	return h.picked
 }
 
 // Logits multiplies x [L, hidden] by w [the rank's tokens, hidden] and finds the best token of every row, or draws one,
 // where rows do not come back whole.
-func (h *Head) Logits(q *kernel.Queue, x kernel.Tensor, w kernel.Matrix) {
+func (h *Head) Logits(list *kernel.Builder, x kernel.Tensor, w kernel.Matrix) {
 	if h.own.Given() {
-		q.Multiply(kernel.MultiplyArgs{Out: h.own, X: x, W: w})
-		q.AllGather(kernel.AllGatherArgs{Out: h.logits, X: h.own})
+		list.Add(kernel.MultiplyArgs{Out: h.own, X: x, W: w})
+		list.Add(kernel.AllGatherArgs{Out: h.logits, X: h.own})
 	} else {
-		q.Multiply(kernel.MultiplyArgs{Out: h.logits, X: x, W: w})
+		list.Add(kernel.MultiplyArgs{Out: h.logits, X: x, W: w})
 	}
 	best := h.out.Best
 	if !best.Values.Given() {
 		return
 	}
-	q.Candidates(kernel.CandidateArgs{Values: best.Values, IDs: best.IDs, LogSum: best.LogSum, Logits: h.logits})
+	list.Add(kernel.CandidateArgs{Values: best.Values, IDs: best.IDs, LogSum: best.LogSum, Logits: h.logits})
 	if h.draws.Rows > 0 {
-		q.Sample(kernel.SampleArgs{IDs: best.IDs, Logits: h.logits, Draws: h.draws})
+		list.Add(kernel.SampleArgs{IDs: best.IDs, Logits: h.logits, Draws: h.draws})
 	}
 	if h.whole.Rows > 0 {
-		q.Take(kernel.TakeArgs{Out: h.out.Logits, X: h.logits, Rows: h.whole})
+		list.Add(kernel.TakeArgs{Out: h.out.Logits, X: h.logits, Rows: h.whole})
 	}
 }
 

@@ -76,17 +76,17 @@ type ExpertTap struct {
 }
 
 // Pass replaces chosen experts [T, k] and their weights, records and counts them.
-func (t *ExpertTap) Pass(q *kernel.Queue, experts, weights kernel.Tensor) {
+func (t *ExpertTap) Pass(list *kernel.Builder, experts, weights kernel.Tensor) {
 	if t.GivenExperts.Given() {
-		q.Put(kernel.PutArgs{Out: experts, X: t.GivenExperts, Rows: t.Places})
-		q.Put(kernel.PutArgs{Out: weights, X: t.GivenWeights, Rows: t.Places})
+		list.Add(kernel.PutArgs{Out: experts, X: t.GivenExperts, Rows: t.Places})
+		list.Add(kernel.PutArgs{Out: weights, X: t.GivenWeights, Rows: t.Places})
 	}
 	if t.Experts.Given() {
-		q.Take(kernel.TakeArgs{Out: t.Experts, X: experts, Rows: t.Rows})
-		q.Take(kernel.TakeArgs{Out: t.Weights, X: weights, Rows: t.Rows})
+		list.Add(kernel.TakeArgs{Out: t.Experts, X: experts, Rows: t.Rows})
+		list.Add(kernel.TakeArgs{Out: t.Weights, X: weights, Rows: t.Rows})
 	}
 	if t.Counts.Given() {
-		q.Tally(kernel.TallyArgs{Counts: t.Counts, IDs: experts, Seen: t.Seen})
+		list.Add(kernel.TallyArgs{Counts: t.Counts, IDs: experts, Seen: t.Seen})
 	}
 }
 
@@ -103,9 +103,9 @@ func (g *Choices) ExpertTap(i int) ExpertTap {
 }
 
 // KeepHidden records the residual rows behind layer i.
-func (g *Choices) KeepHidden(q *kernel.Queue, i int, rows kernel.Tensor) {
+func (g *Choices) KeepHidden(list *kernel.Builder, i int, rows kernel.Tensor) {
 	if r := g.out.Recorded; i < len(r) && r[i].Hidden.Given() {
-		q.Take(kernel.TakeArgs{Out: r[i].Hidden, X: rows, Rows: g.out.Rows})
+		list.Add(kernel.TakeArgs{Out: r[i].Hidden, X: rows, Rows: g.out.Rows})
 	}
 }
 

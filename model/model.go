@@ -30,23 +30,15 @@ type Model interface {
 }
 
 // Workspace is where passes of a model run: those of one workspace follow each other, and a pass of another may run
-// between the operations of one.
+// between the operations of one, over pages and states that this one does not write.
 type Workspace interface {
 	// Arrange lays out the tensors of a plan's pass on the workspace's arena, behind what Bind took. Their places
 	// depend on the plan alone.
 	Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (Pass, error)
 }
 
-// Divisible is a model whose passes can be divided in time.
-type Divisible interface {
-	// Between sets a function that is called before every operation of every pass, with nothing of the pass in
-	// progress on the device; nil is none. It may run passes of another workspace over pages and states that the pass
-	// in progress does not write. An error ends the pass.
-	Between(f func() error)
-}
-
 // Pass is one plan on one model, in the memory of one arena: first Prepare, then a copy of the input block, then
-// Execute. It can be used again for every batch of the same shape.
+// its program. It can be used again for every batch of the same shape.
 type Pass interface {
 	// Inputs is where the input block belongs, i32 [1, words].
 	Inputs() kernel.Tensor
@@ -54,12 +46,12 @@ type Pass interface {
 	Outputs() *Outputs
 	// Prepare checks a batch and fills the input block in host memory. It touches no device.
 	Prepare(in *Input, block []int32) error
-	// Execute enqueues the pass. It reads and writes no host data, allocates nothing and waits for nothing, so that
-	// what it enqueues can be captured and enqueued again without it.
-	Execute() error
-	// Enqueued is called once the pass was enqueued, by Execute or from a captured graph: later passes may then read
-	// what it leaves on the device.
-	Enqueued()
+	// Program is the operations of the pass. It is made when it is first asked for, and again where memory that
+	// outlives passes, such as the cache, has moved since.
+	Program() (kernel.Program, error)
+	// Ended is called once the program was enqueued, or a captured graph of it: later passes may then read what it
+	// leaves on the device. An error says that it was not, or not all of it.
+	Ended(error)
 }
 
 // Outputs are the results of a pass in the device's memory. They follow each other in one piece of the arena, which

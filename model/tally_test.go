@@ -29,13 +29,13 @@ func TestTally(t *testing.T) {
 		return x
 	}
 	ids, seen := ints(3, 2, 0, 3, 1, 1, 3, 2), ints(3, 1, 5, 0, 1)
-	q := kernel.NewQueue(dev)
+	list := kernel.NewBuilder(dev, kernel.Member{})
 	pass := func() {
 		g := Choices{out: &Outputs{}}
 		g.Count(tally, seen)
 		tap := g.ExpertTap(1)
-		tap.Pass(q, ids, kernel.Tensor{})
-		if err := q.Done(); err != nil {
+		tap.Pass(list, ids, kernel.Tensor{})
+		if err := list.Run(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -65,8 +65,8 @@ func TestTally(t *testing.T) {
 	if err := kernel.WriteI32(dev, ids, []int32{0, 4, 0, 0, 0, 0}); err != nil {
 		t.Fatal(err)
 	}
-	q.Tally(kernel.TallyArgs{Counts: tally.layer(0), IDs: ids, Seen: seen})
-	if err := q.Done(); !errors.Is(err, kernel.ErrArgument) {
+	list.Add(kernel.TallyArgs{Counts: tally.layer(0), IDs: ids, Seen: seen})
+	if err := list.Run(); !errors.Is(err, kernel.ErrArgument) {
 		t.Errorf("expert 4 of 4: %v", err)
 	}
 }
@@ -77,11 +77,6 @@ type plain struct{ kernel.Device }
 func TestDevicesThatDoNotCount(t *testing.T) {
 	dev := plain{&ref.Device{}}
 	if _, err := NewTally(dev, 1, 1); !errors.Is(err, kernel.ErrUnsupported) {
-		t.Errorf("%v", err)
-	}
-	q := kernel.NewQueue(dev)
-	q.Tally(kernel.TallyArgs{})
-	if err := q.Done(); !errors.Is(err, kernel.ErrUnsupported) {
 		t.Errorf("%v", err)
 	}
 }
@@ -104,11 +99,15 @@ func BenchmarkTally(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	q := kernel.NewQueue(dev)
-	for b.Loop() {
-		q.Tally(kernel.TallyArgs{Counts: tally.layer(0), IDs: ids, Seen: seen})
-	}
-	if err := q.Done(); err != nil {
+	list := kernel.NewBuilder(dev, kernel.Member{})
+	list.Add(kernel.TallyArgs{Counts: tally.layer(0), IDs: ids, Seen: seen})
+	p, err := list.Compile()
+	if err != nil {
 		b.Fatal(err)
+	}
+	for b.Loop() {
+		if err := p.Run(0, 1); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

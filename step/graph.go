@@ -53,27 +53,27 @@ func newGraphs(dev kernel.Machine, budget int64) graphs {
 	return graphs{dev: c, passes: map[*pass]bool{}, count: Graphs{Budget: budget}}
 }
 
-// enqueue executes a pass, from its graph where there is one.
+// enqueue enqueues the operations of a pass, from its graph where there is one.
 func (g *graphs) enqueue(p *pass) error {
 	c := &p.captured
 	switch {
 	case g.dev == nil || c.off || !p.plan.Mode.DecodeLike():
-		return p.Execute()
+		return p.run()
 	case c.graph != nil && c.graph.Stale(): // such as the states of sequences, which move when more are opened
 		if err := g.drop(p); err != nil {
 			return err
 		}
 		c.ran = true
-		return p.Execute()
+		return p.run()
 	case c.graph == nil && !c.ran:
 		c.ran = true
-		return p.Execute()
+		return p.run()
 	case c.graph == nil:
 		if err := g.capture(p); err != nil {
 			c.off = true
 			g.count.Failed++
 			g.count.Failure = fmt.Errorf("step: a pass of %d rows runs with plain launches: %w", p.plan.Rows, err)
-			return p.Execute()
+			return p.run()
 		}
 	}
 	g.clock++
@@ -85,7 +85,7 @@ func (g *graphs) enqueue(p *pass) error {
 
 // capture records a pass and makes room for it in the budget.
 func (g *graphs) capture(p *pass) error {
-	made, err := g.dev.Capture(p.Execute)
+	made, err := g.dev.Capture(p.run)
 	if err != nil {
 		return err
 	}

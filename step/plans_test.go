@@ -110,10 +110,10 @@ func (c *claims) check() {
 }
 
 // happened words the operations that plans decide about, in order.
-func happened(ops []record.Op) (out []string) {
+func happened(ops []kernel.Op) (out []string) {
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	for _, op := range ops {
-		switch a := op.Args.(type) {
+		switch a := op.(type) {
 		case kernel.IndexGatherArgs:
 			add("gather %d index keys", a.Slots.Rows)
 		case kernel.ScoreArgs:
@@ -414,8 +414,8 @@ func (c *claims) reason(s *plan.Segment, r plan.Reason) {
 	var heads, padded, rows, keys, launches, limit int
 	if n, _ := fmt.Sscanf(r.Text, "%d index heads run as %d", &heads, &padded); n == 2 {
 		if heads != c.cfg.Model.IndexHeads || padded != s.Indexer.Heads || !slices.ContainsFunc(c.pass.Ops,
-			func(op record.Op) bool {
-				a, ok := op.Args.(kernel.IndexQueryArgs)
+			func(op kernel.Op) bool {
+				a, ok := op.(kernel.IndexQueryArgs)
 				return ok && a.Heads == heads && a.Padded == padded
 			}) {
 			c.Fatalf("%q is not what ran", r.Text)

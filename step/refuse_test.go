@@ -84,7 +84,7 @@ func TestAFailedKernelFailsThePass(t *testing.T) {
 			run, w := refuser(t, m)
 			status := errors.New("status 700")
 			m.Fail(func(op string) error {
-				if strings.HasSuffix(op, "Attend") {
+				if strings.HasSuffix(op, " attend") {
 					return status
 				}
 				return nil

@@ -75,7 +75,27 @@ type pass struct {
 	plan  *plan.Plan
 	whole []int32 // wholeRows of its batches
 	model.Pass
-	captured captured
+	captured   captured
+	operations int // of its program
+}
+
+// run enqueues the operations of a pass.
+func (p *pass) run() error {
+	program, err := p.program()
+	if err != nil {
+		return err
+	}
+	return program.Run(0, program.Len())
+}
+
+// program is the operations of a pass.
+func (p *pass) program() (kernel.Program, error) {
+	program, err := p.Program()
+	if err != nil {
+		return nil, err
+	}
+	p.operations = program.Len()
+	return program, nil
 }
 
 // side is what the runner keeps for passes of the target, or of the drafting layer.
@@ -122,7 +142,7 @@ func (r *Runner) reserve() error {
 		if err != nil {
 			return err
 		}
-		if err := dev.Reserve(laid.Execute); err != nil {
+		if err := dev.Reserve((&pass{plan: p, Pass: laid}).run); err != nil {
 			return fmt.Errorf("step: memory of the operations of %d rows: %w", p.Rows, err)
 		}
 		return nil
@@ -151,21 +171,21 @@ func (r *Runner) Config() *plan.Config { return &r.cfg }
 // Bytes is the memory of the arena.
 func (r *Runner) Bytes() int64 { return r.arena.Bytes() }
 
-// maxPasses bounds the passes kept for reuse; decode shapes repeat, prefill shapes hardly do.
-const maxPasses = 256
+// What is kept for reuse, beside graphs; decode shapes repeat, prefill shapes hardly do. An operation takes some 400
+// bytes.
+const (
+	maxPasses     = 256
+	maxOperations = 1 << 17
+)
 
 // Start enqueues one pass of the target. The device may not have finished when it returns, but the caller may change
 // works and the slices in them. At most one earlier pass may not have been waited for.
 func (r *Runner) Start(works []Work) (Pending, error) {
-	if err := r.collect(works); err != nil {
-		return Pending{}, err
-	}
-	r.pad(&r.target)
-	p, block, err := r.start(&r.target)
+	s, err := r.Begin(works)
 	if err != nil {
 		return Pending{}, err
 	}
-	return r.fetch(&r.target, p, block)
+	return s.End()
 }
 
 // Run executes one pass of the target and waits for it.
@@ -180,6 +200,15 @@ func (r *Runner) Run(works []Work) (Result, error) {
 // start prepares and enqueues a side's batch, and returns its pass and its input block: one copy carries that to the
 // device.
 func (r *Runner) start(s *side) (*pass, []int32, error) {
+	p, block, err := r.ready(s)
+	if err != nil {
+		return nil, nil, err
+	}
+	return p, block, r.launch(s, p, block)
+}
+
+// ready prepares a side's batch.
+func (r *Runner) ready(s *side) (*pass, []int32, error) {
 	p, err := r.pass(&s.batch)
 	if err != nil {
 		return nil, nil, err
@@ -188,10 +217,7 @@ func (r *Runner) start(s *side) (*pass, []int32, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := r.prepare(s, p, block); err != nil {
-		return nil, nil, err
-	}
-	return p, block, r.launch(s, p, block)
+	return p, block, r.prepare(s, p, block)
 }
 
 // block is memory for the inputs of a side's next pass.
@@ -208,22 +234,44 @@ func (r *Runner) prepare(s *side, p *pass, block []int32) error {
 
 // launch enqueues a pass that was prepared.
 func (r *Runner) launch(s *side, p *pass, block []int32) error {
+	err := r.attempt(p, func() error {
+		if err := r.enter(s, p, block); err != nil {
+			return err
+		}
+		return r.graphs.enqueue(p)
+	})
+	if err == nil {
+		r.leave(s, p)
+	}
+	return err
+}
+
+// attempt enqueues a part of a pass. A part that fails ends the pass.
+func (r *Runner) attempt(p *pass, part func() error) error {
 	done := false
 	defer r.feed.discardUnless(&done)
-	if err := r.enqueue(s, p, block); err != nil {
+	if err := part(); err != nil {
+		p.Ended(err)
 		return failed(p.plan, err)
 	}
 	done = true
-	p.Enqueued()
-	if c, ok := r.model.(model.Stateful); ok && p.plan.Pass == plan.PassTarget {
-		c.Commit(&s.input)
-	}
 	return nil
 }
 
-// enqueue enqueues the inputs and operations of a pass.
-func (r *Runner) enqueue(s *side, p *pass, block []int32) error {
-	machine, target := r.model.Device(), s == &r.target
+// leave ends a pass whose operations are enqueued.
+func (r *Runner) leave(s *side, p *pass) {
+	if _, one := r.model.Device().(kernel.Device); one && s == &r.target {
+		r.feed.remember(p)
+	}
+	p.Ended(nil)
+	if c, ok := r.model.(model.Stateful); ok && p.plan.Pass == plan.PassTarget {
+		c.Commit(&s.input)
+	}
+}
+
+// enter enqueues the inputs of a pass.
+func (r *Runner) enter(s *side, p *pass, block []int32) error {
+	machine := r.model.Device()
 	dev, one := machine.(kernel.Device) // several together feed no tokens
 	var err error
 	if one {
@@ -234,14 +282,8 @@ func (r *Runner) enqueue(s *side, p *pass, block []int32) error {
 	if err == nil && p.plan.Pass == plan.PassPick {
 		err = r.picks.enqueue(dev, p, r.feed.chosen())
 	}
-	if target || r.feed.from != nil {
+	if s == &r.target || r.feed.from != nil {
 		r.feed.forget()
-	}
-	if err == nil {
-		err = r.graphs.enqueue(p)
-	}
-	if err == nil && target && one {
-		r.feed.remember(p)
 	}
 	return err
 }
@@ -297,7 +339,13 @@ func (r *Runner) pass(b *plan.Batch) (*pass, error) {
 // forgetPasses makes room for another pass. Those that were captured stay as long as they leave half of it: prompts
 // whose chunks all have shapes of their own do not cost decodes their graphs.
 func (r *Runner) forgetPasses() error {
-	if len(r.passes) < maxPasses {
+	operations := 0
+	for _, p := range r.passes {
+		if !r.graphs.passes[p] {
+			operations += p.operations
+		}
+	}
+	if len(r.passes) < maxPasses && operations < maxOperations {
 		return nil
 	}
 	for shape, p := range r.passes {

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"testing"
 
-	"sparrow/model"
 	"sparrow/plan"
 	"sparrow/step"
 )
@@ -40,23 +39,32 @@ func TestPassesOfAnotherWorkspaceRunBetweenOperations(t *testing.T) {
 			return row, slices.Clone(res.Row(0))
 		}
 		alone, guess := other()
-		inside := false
-		if divided {
-			m.(model.Divisible).Between(func() error {
-				if inside {
-					return nil
-				}
-				inside = true
-				row, next := other()
-				b.sameBits("between", [][]float32{row, next}, [][]float32{alone, guess})
-				between++
-				inside = false
-				return nil
-			})
-			defer m.(model.Divisible).Between(nil)
+		pass, err := b.run.Begin([]step.Work{{Kind: plan.ModeExtend, Tokens: long[:299], Pages: pages, Logits: 299}})
+		for divided && err == nil {
+			left := 0
+			if left, err = pass.Left(); err != nil || left == 0 {
+				break
+			}
+			row, next := other()
+			b.sameBits("between", [][]float32{row, next}, [][]float32{alone, guess})
+			between++
+			err = pass.Run()
 		}
-		target = b.step(step.Work{Kind: plan.ModeExtend, Tokens: long[:299], Pages: pages, Logits: 299})
-		res, err := b.run.Draft([]step.Draft{{Kind: plan.ModeExtend, Tokens: long[1:], Pages: pages, Logits: true}},
+		if err != nil {
+			t.Fatal(err)
+		}
+		pending, err := pass.End()
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := pending.Wait()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 299 {
+			target = append(target, slices.Clone(res.Row(i)))
+		}
+		res, err = b.run.Draft([]step.Draft{{Kind: plan.ModeExtend, Tokens: long[1:], Pages: pages, Logits: true}},
 			false)
 		if err != nil {
 			t.Fatal(err)

@@ -30,9 +30,22 @@ type recorder struct {
 	made choices
 }
 
+// Do carries out an operation in its own way, or by the device.
+func (d *recorder) Do(op kernel.Op) error {
+	switch a := op.(type) {
+	case kernel.SelectArgs:
+		return d.Select(a)
+	case kernel.RouteArgs:
+		return d.Route(a)
+	case kernel.RootRouteArgs:
+		return d.RouteRoot(a)
+	}
+	return d.Device.Do(op)
+}
+
 // Select notes the selected keys.
 func (d *recorder) Select(a kernel.SelectArgs) error {
-	if err := d.Device.Select(a); err != nil {
+	if err := kernel.Do(d.Device, a); err != nil {
 		return err
 	}
 	return d.note(&d.made.selections, a.Out, a.Scores)
@@ -40,7 +53,7 @@ func (d *recorder) Select(a kernel.SelectArgs) error {
 
 // Route notes the chosen experts.
 func (d *recorder) Route(a kernel.RouteArgs) error {
-	if err := d.Device.Route(a); err != nil {
+	if err := kernel.Do(d.Device, a); err != nil {
 		return err
 	}
 	return d.note(&d.made.experts, a.IDs, a.Logits)
@@ -48,7 +61,7 @@ func (d *recorder) Route(a kernel.RouteArgs) error {
 
 // RouteRoot notes the chosen experts.
 func (d *recorder) RouteRoot(a kernel.RootRouteArgs) error {
-	if err := d.Device.RouteRoot(a); err != nil {
+	if err := kernel.Do(d.Device, a); err != nil {
 		return err
 	}
 	return d.note(&d.made.experts, a.IDs, a.Logits)
@@ -112,9 +125,22 @@ func next(list []choice, at *int, t kernel.Tensor) (choice, error) {
 	return list[*at-1], nil
 }
 
+// Do carries out an operation in its own way, or by the device.
+func (d *follower) Do(op kernel.Op) error {
+	switch a := op.(type) {
+	case kernel.SelectArgs:
+		return d.Select(a)
+	case kernel.RouteArgs:
+		return d.Route(a)
+	case kernel.RootRouteArgs:
+		return d.RouteRoot(a)
+	}
+	return d.Device.Do(op)
+}
+
 // Select selects by scores, then follows.
 func (d *follower) Select(a kernel.SelectArgs) error {
-	if err := d.Device.Select(a); err != nil || d.given == nil {
+	if err := kernel.Do(d.Device, a); err != nil || d.given == nil {
 		return err
 	}
 	given, err := next(d.given.selections, &d.at.selections, a.Out)
@@ -179,7 +205,7 @@ func selectionMargin(scores []float32, own, other []int32) (distance float64) {
 
 // Route chooses by scores, then follows.
 func (d *follower) Route(a kernel.RouteArgs) error {
-	if err := d.Device.Route(a); err != nil || d.given == nil {
+	if err := kernel.Do(d.Device, a); err != nil || d.given == nil {
 		return err
 	}
 	return d.followExperts(&a, sigmoid)
@@ -187,7 +213,7 @@ func (d *follower) Route(a kernel.RouteArgs) error {
 
 // RouteRoot chooses by scores, then follows: all experts are one group.
 func (d *follower) RouteRoot(a kernel.RootRouteArgs) error {
-	if err := d.Device.RouteRoot(a); err != nil || d.given == nil {
+	if err := kernel.Do(d.Device, a); err != nil || d.given == nil {
 		return err
 	}
 	return d.followExperts(&kernel.RouteArgs{IDs: a.IDs, Weights: a.Weights, Logits: a.Logits, Bias: a.Bias, Groups: 1,

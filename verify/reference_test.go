@@ -54,18 +54,31 @@ type astray struct {
 	fault string
 }
 
+// Do carries out an operation in its own way, or by the device.
+func (d *astray) Do(op kernel.Op) error {
+	switch a := op.(type) {
+	case kernel.DenseArgs:
+		return d.DenseAttend(a)
+	case kernel.RouteArgs:
+		return d.Route(a)
+	case kernel.RootRouteArgs:
+		return d.RouteRoot(a)
+	}
+	return d.Device.Do(op)
+}
+
 func (d *astray) DenseAttend(a kernel.DenseArgs) error {
 	if d.fault == "attention" {
 		a.Scale *= 1.2
 	}
-	return d.Device.DenseAttend(a)
+	return d.Device.Do(a)
 }
 
 func (d *astray) Route(a kernel.RouteArgs) error {
 	if d.fault == "experts" {
 		a.Groups, a.KeepGroups = 1, 1
 	}
-	return d.Device.Route(a)
+	return d.Device.Do(a)
 }
 
 func (d *astray) RouteRoot(a kernel.RootRouteArgs) error {
@@ -73,7 +86,7 @@ func (d *astray) RouteRoot(a kernel.RootRouteArgs) error {
 		a.Bias.Off += 4 // another expert's bias
 		a.Bias.Cols, a.Logits.Cols = a.Bias.Cols-1, a.Logits.Cols-1
 	}
-	return d.Device.RouteRoot(a)
+	return d.Device.Do(a)
 }
 
 // A device that differs from the reference by the order of its sums passes, whatever the layout; one that computes an

@@ -80,7 +80,7 @@ type Layouts struct{ Entry, Index layout.Kind }
 
 // Attention is the attention of one model on one device. One goroutine uses it at a time.
 type Attention struct {
-	q          *kernel.Queue
+	list       *kernel.Builder
 	act        kernel.DType
 	params     Params
 	scale      float32
@@ -93,8 +93,8 @@ type Attention struct {
 }
 
 // New prepares attention for a model whose passes go through the queue.
-func New(dev kernel.Device, q *kernel.Queue, p Params, layers []*Weights) (*Attention, error) {
-	a := &Attention{q: q, act: dev.Activation(), params: p, used: map[int]bool{}, rawWidth: map[int]int{},
+func New(dev kernel.Device, list *kernel.Builder, p Params, layers []*Weights) (*Attention, error) {
+	a := &Attention{list: list, act: dev.Activation(), params: p, used: map[int]bool{}, rawWidth: map[int]int{},
 		// Heads are normalised, and YaRN changes nothing here.
 		scale: float32(1 / math.Sqrt(float64(p.Dim))),
 		// The rotated half of a head is its last; query scales are not rounded to powers of two (v4 spec, 2.5).
@@ -178,7 +178,6 @@ type projected struct {
 	z   kernel.Tensor // [T, groups*o_lora]
 	// Raw indexer queries and head weights of all rows, where the plan computes them at once.
 	joint attn.Queries
-	to    []kernel.Projection // of the products in progress
 }
 
 // launch is one launch of a segment: rows first to last of the rank's, and the memory it works in.
@@ -196,7 +195,7 @@ type launch struct {
 
 // Arrange lays out the tensors of a pass on an arena.
 func (a *Attention) Arrange(p *plan.Plan, in attn.Inputs, mem *kernel.Arena, l Layouts) (*Pass, error) {
-	own := p.Share(a.q.Ranks().Rank)
+	own := p.Share(a.list.Ranks().Rank)
 	t := own.Rows
 	s := &Pass{Attention: a, plan: p, own: own, inputArrays: inputArraysOf(in.Array),
 		closing: map[int]*closing{}, raw: map[int]rawRows{}}
@@ -233,7 +232,7 @@ func (a *Attention) Arrange(p *plan.Plan, in attn.Inputs, mem *kernel.Arena, l L
 		if g.Layout.String() != l.Entry.String() {
 			return nil, plan.ErrLayout(g.Layout.String(), l.Entry.String())
 		}
-		if p.Shares != nil && g.Rank != a.q.Ranks().Rank {
+		if p.Shares != nil && g.Rank != a.list.Ranks().Rank {
 			continue
 		}
 		for j := range g.Launches {
@@ -322,16 +321,16 @@ func (s *Pass) arrangeLaunch(g *plan.Segment, l *plan.Launch, mem *kernel.Arena,
 
 func roundUp(n, to int) int { return (n + to - 1) / to * to }
 
-// Begin enqueues what every layer reads: the rotations of rows and of closing groups.
+// Begin adds what every layer reads: the rotations of rows and of closing groups.
 func (s *Pass) Begin() {
 	if s.own.Rows == 0 {
 		return
 	}
-	s.q.Angles(kernel.AngleArgs{Out: s.mainAngles, Positions: s.position, InvFreq: s.main, Scale: 1})
-	s.q.Angles(kernel.AngleArgs{Out: s.farAngles, Positions: s.position, InvFreq: s.far, Scale: 1})
+	s.list.Add(kernel.AngleArgs{Out: s.mainAngles, Positions: s.position, InvFreq: s.main, Scale: 1})
+	s.list.Add(kernel.AngleArgs{Out: s.farAngles, Positions: s.position, InvFreq: s.far, Scale: 1})
 	for _, ratio := range [...]int{IndexRatio, HeavyRatio} {
 		if c := s.closing[ratio]; c != nil && c.slots.Rows > 0 {
-			s.q.Angles(kernel.AngleArgs{Out: c.angles, Positions: c.place, InvFreq: s.far, Scale: 1})
+			s.list.Add(kernel.AngleArgs{Out: c.angles, Positions: c.place, InvFreq: s.far, Scale: 1})
 		}
 	}
 }
@@ -344,9 +343,9 @@ func (s *Pass) Layer(layer int, w *Weights, c Cache, out, x kernel.Tensor, tap a
 		s.attendOwn(layer, w, c, s.rows(out), s.rows(x))
 	}
 	if w.Index != nil {
-		s.tap.Record(s.q, s.all.groups, s.all.scores, s.plan.RowBounds)
+		s.tap.Record(s.list, s.all.groups, s.all.scores, s.plan.RowBounds)
 	}
-	attn.Join(s.q, out, s.plan.RowBounds)
+	attn.Join(s.list, out, s.plan.RowBounds)
 }
 
 // attendOwn writes the attention output of the rank's rows. Everything the pass adds to the caches is stored before any
@@ -357,19 +356,19 @@ func (s *Pass) attendOwn(layer int, w *Weights, c Cache, out, x kernel.Tensor) {
 		angles = s.mainAngles
 	}
 	p := &s.projected
-	p.to = p.to[:0]
+	var to []kernel.Projection
 	if w.Compress != nil {
-		p.to = rawProducts(p.to, s.raw[w.Ratio], w.Compress)
+		to = rawProducts(to, s.raw[w.Ratio], w.Compress)
 	}
 	if w.Index != nil {
-		p.to = rawProducts(p.to, s.key, &w.Index.Compress)
+		to = rawProducts(to, s.key, &w.Index.Compress)
 	}
-	s.project(p, w, projection{window: c.Window, x: x, angles: angles, slots: s.slots,
+	s.project(p, w, projection{window: c.Window, x: x, angles: angles, slots: s.slots, to: to,
 		joint: w.Index != nil && s.plan.JointQueries})
 	s.compress(layer, w, c)
 	for i := range s.launches {
 		l := &s.launches[i]
-		s.q.At(l.stage, layer)
+		s.list.At(l.stage, layer)
 		if w.Index != nil {
 			s.choose(l, w.Index, c, x, angles)
 		}
@@ -379,7 +378,7 @@ func (s *Pass) attendOwn(layer int, w *Weights, c Cache, out, x kernel.Tensor) {
 			s.flat(l, w, c)
 		}
 	}
-	s.q.At("attention", layer)
+	s.list.At("attention", layer)
 	s.output(p, w, out, angles)
 }
 
@@ -390,11 +389,11 @@ func rawProducts(to []kernel.Projection, r rawRows, c *Compressor) []kernel.Proj
 // choose fills a launch's part of the selection by the indexer path the plan names. Selected are groups, counted in
 // the sequence; keys lie where their groups' entries lie.
 func (s *Pass) choose(l *launch, x *Index, c Cache, hidden, angles kernel.Tensor) {
-	s.index.Select(s.q, &attn.Selection{
+	s.index.Select(s.list, &attn.Selection{
 		Plan: l.segment, Space: &l.space, First: l.first, Last: l.last,
 		Q: x.Q, W: x.Weights, Latent: s.projected.qr, Hidden: hidden, Computed: s.projected.joint, Angles: angles,
 		Out: s.selected, Values: s.scores, Lens: s.groups, Cache: c.Index,
 		Table: s.table, Request: s.request, Gather: l.groups, Start: s.groupStart,
 	})
-	s.tap.Replace(s.q, s.all.groups)
+	s.tap.Replace(s.list, s.all.groups)
 }

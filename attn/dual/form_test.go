@@ -79,14 +79,14 @@ func (p *promptBench) form(pass *Pass) turns.Form {
 		for i := range pass.launches {
 			pass.paged(&pass.launches[i], &p.w, p.c)
 		}
-		return pass.q.Done()
+		return pass.list.Run()
 	}}
 	if pass.launches[0].segment.Form == plan.FormV4SparsePrefill {
 		f.Name, f.Run = "flat", func() error {
 			for i := range pass.launches {
 				pass.flat(&pass.launches[i], &p.w, p.c)
 			}
-			return pass.q.Done()
+			return pass.list.Run()
 		}
 	}
 	return f
@@ -136,7 +136,7 @@ func BenchmarkPrompt(b *testing.B) {
 		t.Must(err)
 		freq := make([]float32, 32)
 		p := &promptBench{Bench: t, facts: facts}
-		p.a, err = New(t.Dev, kernel.NewQueue(t.Dev), Params{Heads: facts.Heads, Dim: facts.QKDim, Rope: layout.RopeDim,
+		p.a, err = New(t.Dev, kernel.NewBuilder(t.Dev, kernel.Member{}), Params{Heads: facts.Heads, Dim: facts.QKDim, Rope: layout.RopeDim,
 			QLora: 16, OLora: 16, OGroups: 1, Window: facts.Window, IndexHeads: facts.IndexHeads, TopK: facts.K,
 			MainFreq: freq, FarFreq: freq}, []*Weights{{Ratio: 0}, {Ratio: IndexRatio}, {Ratio: HeavyRatio}})
 		t.Must(err)

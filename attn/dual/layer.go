@@ -7,35 +7,36 @@ import (
 
 // projection is what project reads.
 type projection struct {
-	window    kernel.Pool   // takes the pass's window entries
-	x, angles kernel.Tensor // normalised rows, and their angles
-	slots     kernel.Tensor // of their entries
-	joint     bool          // indexer queries are computed with the others
+	window    kernel.Pool         // takes the pass's window entries
+	x, angles kernel.Tensor       // normalised rows, and their angles
+	slots     kernel.Tensor       // of their entries
+	joint     bool                // indexer queries are computed with the others
+	to        []kernel.Projection // other products of x
 }
 
 // project computes queries and their latents, and stores the pass's window entries. Products of the same rows go
-// together: p.to may hold some already.
+// together.
 func (a *Attention) project(p *projected, w *Weights, in projection) {
-	p.to = append(p.to, kernel.Projection{Out: p.qr, W: w.QA}, kernel.Projection{Out: p.kv, W: w.KV})
+	to := append(in.to, kernel.Projection{Out: p.qr, W: w.QA}, kernel.Projection{Out: p.kv, W: w.KV})
 	if in.joint {
-		p.to = append(p.to, kernel.Projection{Out: p.joint.Weights, W: w.Index.Weights})
+		to = append(to, kernel.Projection{Out: p.joint.Weights, W: w.Index.Weights})
 	}
-	a.q.Project(kernel.ProjectArgs{X: in.x, To: p.to})
-	a.q.StoreEntries(kernel.EntryStoreArgs{Rows: p.kv, Norm: w.KVNorm, Eps: a.params.Eps, Angles: in.angles,
+	a.list.Add(kernel.ProjectArgs{X: in.x, To: to})
+	a.list.Add(kernel.EntryStoreArgs{Rows: p.kv, Norm: w.KVNorm, Eps: a.params.Eps, Angles: in.angles,
 		Slots: in.slots, Pool: in.window})
-	a.q.Norm(kernel.NormArgs{Out: p.qr, X: p.qr, Weight: w.QNorm, Eps: a.params.Eps})
-	p.to = append(p.to[:0], kernel.Projection{Out: p.q, W: w.QB})
+	a.list.Add(kernel.NormArgs{Out: p.qr, X: p.qr, Weight: w.QNorm, Eps: a.params.Eps})
+	to = []kernel.Projection{{Out: p.q, W: w.QB}}
 	if in.joint {
-		p.to = append(p.to, kernel.Projection{Out: p.joint.Q, W: w.Index.Q})
+		to = append(to, kernel.Projection{Out: p.joint.Q, W: w.Index.Q})
 	}
-	a.q.Project(kernel.ProjectArgs{X: p.qr, To: p.to})
-	a.q.HeadNorm(kernel.HeadNormArgs{X: p.q, Heads: a.params.Heads, Eps: a.params.Eps})
+	a.list.Add(kernel.ProjectArgs{X: p.qr, To: to})
+	a.list.Add(kernel.HeadNormArgs{X: p.q, Heads: a.params.Heads, Eps: a.params.Eps})
 	a.rotate(p.q, in.angles, false)
 }
 
 func (a *Attention) rotate(x, angles kernel.Tensor, inverse bool) {
 	p := &a.params
-	a.q.Rotate(kernel.RotateArgs{X: x, Angles: angles, Heads: p.Heads, HeadDim: p.Dim, Offset: p.Dim - p.Rope,
+	a.list.Add(kernel.RotateArgs{X: x, Angles: angles, Heads: p.Heads, HeadDim: p.Dim, Offset: p.Dim - p.Rope,
 		Pairing: kernel.Interleaved, Inverse: inverse})
 }
 
@@ -45,9 +46,9 @@ func (a *Attention) output(p *projected, w *Weights, out, angles kernel.Tensor) 
 	a.rotate(p.out, angles, true)
 	width, n := p.out.Cols/a.params.OGroups, a.params.OLora
 	for g, m := range w.OA {
-		a.q.Multiply(kernel.MultiplyArgs{Out: p.z.Columns(g*n, (g+1)*n), X: p.out.Columns(g*width, (g+1)*width), W: m})
+		a.list.Add(kernel.MultiplyArgs{Out: p.z.Columns(g*n, (g+1)*n), X: p.out.Columns(g*width, (g+1)*width), W: m})
 	}
-	a.q.Multiply(kernel.MultiplyArgs{Out: out, X: p.z, W: w.OB})
+	a.list.Add(kernel.MultiplyArgs{Out: out, X: p.z, W: w.OB})
 }
 
 // compress closes groups: it stores the entries, and for the indexer the keys, of every group that ends in this pass,
@@ -56,26 +57,26 @@ func (s *Pass) compress(layer int, w *Weights, c Cache) {
 	if w.Compress == nil {
 		return
 	}
-	s.q.At("compressor", layer)
+	s.list.At("compressor", layer)
 	e, rings := s.closing[w.Ratio], s.States.rings[layer]
 	raw := s.raw[w.Ratio]
 	s.closeGroups(w.Compress, e, e.entries, rings.Main, raw)
 	s.keepRows(rings.Main, raw, e.keep)
 	if e.slots.Rows > 0 {
-		s.q.StoreEntries(kernel.EntryStoreArgs{Rows: e.entries, Norm: w.Compress.Norm, Eps: s.params.Eps,
+		s.list.Add(kernel.EntryStoreArgs{Rows: e.entries, Norm: w.Compress.Norm, Eps: s.params.Eps,
 			Angles: e.angles, Slots: e.slots, Pool: c.Extra})
 	}
 	if w.Index == nil {
 		return
 	}
 	s.keepRows(c.Tails.Main, raw, e.tail)
-	s.q.At("indexer's compressor", layer)
+	s.list.At("indexer's compressor", layer)
 	x := &w.Index.Compress
 	s.closeGroups(x, e, e.keys, rings.Index, s.key)
 	s.keepRows(rings.Index, s.key, e.keep)
 	s.keepRows(c.Tails.Index, s.key, e.tail)
 	if e.slots.Rows > 0 {
-		s.q.StoreKeys(kernel.KeyStoreArgs{Keys: e.keys, Norm: x.Norm, Eps: s.params.Eps, Angles: e.angles,
+		s.list.Add(kernel.KeyStoreArgs{Keys: e.keys, Norm: x.Norm, Eps: s.params.Eps, Angles: e.angles,
 			Hadamard: attn.Hadamard(c.Index.Layout), Slots: e.slots, Pool: c.Index})
 	}
 }
@@ -83,14 +84,14 @@ func (s *Pass) compress(layer int, w *Weights, c Cache) {
 // closeGroups computes entries from the pass's rows and the ring.
 func (s *Pass) closeGroups(c *Compressor, e *closing, out, ring kernel.Tensor, raw rawRows) {
 	if out.Rows > 0 {
-		s.q.Compress(kernel.CompressArgs{Out: out, Values: raw.values(), Gates: raw.gates(), State: ring, APE: c.APE,
+		s.list.Add(kernel.CompressArgs{Out: out, Values: raw.values(), Gates: raw.gates(), State: ring, APE: c.APE,
 			Sources: e.sources, Ratio: c.Ratio, Overlap: Overlapped(c.Ratio)})
 	}
 }
 
 // keepRows stores raw rows in their places.
 func (s *Pass) keepRows(to kernel.Tensor, raw rawRows, places kernel.Tensor) {
-	s.q.Put(kernel.PutArgs{Out: to, X: raw.Tensor, Rows: places})
+	s.list.Add(kernel.PutArgs{Out: to, X: raw.Tensor, Rows: places})
 }
 
 // paged attends over the pools in place.
@@ -100,14 +101,14 @@ func (s *Pass) paged(l *launch, w *Weights, c Cache) {
 		Scale: s.scale, Window: kernel.Stream{Pool: c.Window, Indices: rows(s.window), Lens: rows(s.windowLen)}}
 	switch w.Ratio {
 	case IndexRatio:
-		s.q.Locate(kernel.LocateArgs{Out: l.indices, Positions: rows(s.selected), Table: s.table,
+		s.list.Add(kernel.LocateArgs{Out: l.indices, Positions: rows(s.selected), Table: s.table,
 			TableRow: rows(s.request), PageTokens: c.Extra.PageTokens})
 		a.Extra = kernel.Stream{Pool: c.Extra, Indices: l.indices, Lens: rows(s.kept)}
 	case HeavyRatio:
 		a.Extra = kernel.Stream{Pool: c.Extra, Indices: rows(s.heavy), Lens: rows(s.heavyLen)}
 		a.MostExtra = max(s.params.MostHeavy, s.heavy.Cols)
 	}
-	s.q.DualAttend(a)
+	s.list.Add(a)
 }
 
 // flat gathers the entries that the launch's rows see into one workspace, window entries first, and attends over it.
@@ -124,11 +125,11 @@ func (s *Pass) flat(l *launch, w *Weights, c Cache) {
 	}
 	n := l.window.Rows + extra.Rows
 	kv := l.workspace.Slice(0, n)
-	s.q.Unpack(kernel.UnpackArgs{Out: kv.Slice(0, l.window.Rows), Slots: l.window, Pool: c.Window})
+	s.list.Add(kernel.UnpackArgs{Out: kv.Slice(0, l.window.Rows), Slots: l.window, Pool: c.Window})
 	if extra.Rows > 0 {
-		s.q.Unpack(kernel.UnpackArgs{Out: kv.Slice(l.window.Rows, n), Slots: extra, Pool: c.Extra})
+		s.list.Add(kernel.UnpackArgs{Out: kv.Slice(l.window.Rows, n), Slots: extra, Pool: c.Extra})
 	}
-	s.q.Combine(join)
-	s.q.FlatAttend(kernel.FlatArgs{Out: rows(s.projected.out), Q: rows(s.projected.q), KV: kv, Indices: join.Out,
+	s.list.Add(join)
+	s.list.Add(kernel.FlatArgs{Out: rows(s.projected.out), Q: rows(s.projected.q), KV: kv, Indices: join.Out,
 		Lens: join.Lens, Sinks: w.Sinks, Heads: s.params.Heads, Scale: s.scale})
 }

@@ -22,7 +22,7 @@ func attention(t *testing.T, topK int) *Attention {
 	t.Helper()
 	dev := &ref.Device{}
 	freq := make([]float32, 32)
-	a, err := New(dev, kernel.NewQueue(dev),
+	a, err := New(dev, kernel.NewBuilder(dev, kernel.Member{}),
 		Params{Heads: 4, Dim: 512, Rope: 64, Window: 128, IndexHeads: 4, TopK: topK, MainFreq: freq, FarFreq: freq},
 		[]*Weights{{Ratio: 0}, {Ratio: 4}, {Ratio: 128}})
 	if err != nil {

@@ -69,7 +69,7 @@ type WindowPass struct {
 
 // ArrangeWindow lays out a pass of the drafting block.
 func (a *Attention) ArrangeWindow(p *plan.Plan, in attn.Inputs, mem *kernel.Arena, c *DraftCache) *WindowPass {
-	s := &WindowPass{Attention: a, plan: p, own: p.Share(a.q.Ranks().Rank).Drafted, cache: c}
+	s := &WindowPass{Attention: a, plan: p, own: p.Share(a.list.Ranks().Rank).Drafted, cache: c}
 	rows := func(name plan.ArrayName) kernel.Tensor { return s.rows(in.Array(name)) }
 	s.place, s.slots, s.lens, s.window = rows(plan.Positions), rows(plan.Slots), rows(plan.WindowLengths),
 		rows(plan.WindowIndices)
@@ -89,15 +89,14 @@ func (s *WindowPass) Attend(w *Weights, out, x kernel.Tensor) {
 	if s.own.Count > 0 {
 		s.attendOwn(w, s.rows(out), s.rows(x))
 	}
-	attn.Join(s.q, out, s.plan.DraftBounds)
+	attn.Join(s.list, out, s.plan.DraftBounds)
 }
 
 func (s *WindowPass) attendOwn(w *Weights, out, x kernel.Tensor) {
 	p := &s.projected
-	s.q.Angles(kernel.AngleArgs{Out: s.angles, Positions: s.place, InvFreq: s.main, Scale: 1})
-	p.to = p.to[:0]
+	s.list.Add(kernel.AngleArgs{Out: s.angles, Positions: s.place, InvFreq: s.main, Scale: 1})
 	s.project(p, w, projection{window: s.cache.pool, x: x, angles: s.angles, slots: s.slots})
-	s.q.DualAttend(kernel.DualArgs{Out: p.out, Q: p.q, Sinks: w.Sinks, Heads: s.params.Heads, Scale: s.scale,
+	s.list.Add(kernel.DualArgs{Out: p.out, Q: p.q, Sinks: w.Sinks, Heads: s.params.Heads, Scale: s.scale,
 		Window: kernel.Stream{Pool: s.cache.pool, Indices: s.window, Lens: s.lens}})
 	s.output(p, w, out, s.angles)
 }

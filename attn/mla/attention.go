@@ -45,7 +45,7 @@ type Cache struct{ Main, Index kernel.Pool }
 
 // Attention is the attention of one model on one device. One goroutine uses it at a time.
 type Attention struct {
-	q      *kernel.Queue
+	list   *kernel.Builder
 	act    kernel.DType
 	params Params
 	freq   kernel.Tensor // f32 [1, rope/2]
@@ -53,8 +53,8 @@ type Attention struct {
 	joins  bool // the device multiplies by joined matrices
 }
 
-// New prepares attention for a model whose passes go through the queue.
-func New(dev kernel.Device, q *kernel.Queue, p Params) (*Attention, error) {
+// New prepares attention for a model whose passes are made by the builder.
+func New(dev kernel.Device, list *kernel.Builder, p Params) (*Attention, error) {
 	freq, err := kernel.New(dev, kernel.F32, 1, len(p.InvFreq))
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func New(dev kernel.Device, q *kernel.Queue, p Params) (*Attention, error) {
 	}
 	index := attn.Indexer{Heads: p.IndexHeads, TopK: p.TopK, Pairing: p.IndexPairing}
 	_, joins := dev.(kernel.Joiner)
-	return &Attention{q: q, act: dev.Activation(), params: p, freq: freq, index: index, joins: joins}, nil
+	return &Attention{list: list, act: dev.Activation(), params: p, freq: freq, index: index, joins: joins}, nil
 }
 
 // Pass is the attention of every layer in one forward pass: tensors at the places its plan gives them. T are the rows
@@ -89,7 +89,6 @@ type Pass struct {
 	joint     attn.Queries  // raw indexer queries of all rows; not given where they are computed in chunks
 	out       kernel.Tensor // [T, heads*v]
 	launches  []launch
-	to        []kernel.Projection // of the products in progress
 
 	// Kept is the arena's mark behind what later layers read: rotations and the selection. Other parts of a layer may
 	// use the memory from there on.
@@ -125,7 +124,7 @@ type Layouts struct{ Main, Index layout.Kind }
 // Arrange lays out the tensors of a pass on an arena.
 func (a *Attention) Arrange(p *plan.Plan, cfg *plan.Config, in attn.Inputs, mem *kernel.Arena, l Layouts) (*Pass,
 	error) {
-	own, d := p.Share(a.q.Ranks().Rank), a.params.Dims
+	own, d := p.Share(a.list.Ranks().Rank), a.params.Dims
 	rows := func(t kernel.Tensor) kernel.Tensor { return attn.OwnRows(t, own.FirstRow, own.Rows) }
 	t := own.Rows
 	out := &Pass{Attention: a, cfg: cfg, plan: p, own: own, inputArrays: inputArraysOf(in.Array),
@@ -151,7 +150,7 @@ func (a *Attention) Arrange(p *plan.Plan, cfg *plan.Config, in attn.Inputs, mem 
 		if s.Form != plan.FormEmpty && s.Layout.String() != l.Main.String() {
 			return nil, plan.ErrLayout(s.Layout.String(), l.Main.String())
 		}
-		if p.Shares != nil && s.Rank != a.q.Ranks().Rank {
+		if p.Shares != nil && s.Rank != a.list.Ranks().Rank {
 			continue
 		}
 		for j := range s.Launches {
@@ -244,21 +243,21 @@ func workspace(mem *kernel.Arena, k layout.Kind, pages, tokens int) (kernel.Pool
 	return kernel.Pool{Mem: mem.Take(kernel.U8, pages, l.PageBytes(tokens)), Layout: k, PageTokens: tokens}, nil
 }
 
-// Begin enqueues what every layer reads: the rotation of each row.
+// Begin adds what every layer reads: the rotation of each row.
 func (p *Pass) Begin() {
 	p.selected = false
 	if p.own.Rows == 0 {
 		return
 	}
-	p.q.Angles(kernel.AngleArgs{Out: p.angles, Positions: p.position, InvFreq: p.freq, Scale: p.params.CosScale})
+	p.list.Add(kernel.AngleArgs{Out: p.angles, Positions: p.position, InvFreq: p.freq, Scale: p.params.CosScale})
 }
 
 // Layer adds the attention output of one layer for x (normalised rows of the pass, in plan order) to h: of several
 // ranks each that of its heads, or of its rows. Its selection goes through tap.
 func (p *Pass) Layer(layer int, w *Weights, c Cache, h, x kernel.Tensor, tap attn.Tap) {
-	p.q.At("attention", layer)
+	p.list.At("attention", layer)
 	if w.Index != nil && !c.Index.Mem.Given() {
-		p.q.Fail(fmt.Errorf("the layer computes a selection but has no index cache"))
+		p.list.Fail(fmt.Errorf("the layer computes a selection but has no index cache"))
 		return
 	}
 	p.tap = tap
@@ -267,9 +266,9 @@ func (p *Pass) Layer(layer int, w *Weights, c Cache, h, x kernel.Tensor, tap att
 	}
 	if w.Index != nil {
 		p.selected = true
-		p.tap.Record(p.q, p.all.positions, p.all.scores, p.plan.RowBounds)
+		p.tap.Record(p.list, p.all.positions, p.all.scores, p.plan.RowBounds)
 	}
-	attn.Join(p.q, h, p.plan.RowBounds)
+	attn.Join(p.list, h, p.plan.RowBounds)
 }
 
 // rows are the rank's rows of a tensor over all rows of the pass.
@@ -290,7 +289,7 @@ func (p *Pass) attendOwn(layer int, w *Weights, c Cache, h, x kernel.Tensor) {
 			p.sparse(layer, l, w, c, x)
 		}
 	}
-	p.q.Multiply(kernel.MultiplyArgs{Out: h, X: p.out, W: w.O, Accumulate: p.plan.Shares != nil || p.q.First()})
+	p.list.Add(kernel.MultiplyArgs{Out: h, X: p.out, W: w.O, Accumulate: p.plan.Shares != nil || p.list.First()})
 }
 
 // Store writes latent rows and indexer keys of a layer for x (normalised rows, in plan order) and attends to nothing:
@@ -299,9 +298,8 @@ func (p *Pass) Store(layer int, w *Weights, c Cache, x kernel.Tensor) {
 	if p.own.Rows == 0 {
 		return
 	}
-	p.q.At("keys", layer)
+	p.list.At("keys", layer)
 	p.view(w)
-	p.to = p.keys(p.to[:0], w)
-	p.q.Project(kernel.ProjectArgs{X: p.rows(x), To: p.to})
+	p.list.Add(kernel.ProjectArgs{X: p.rows(x), To: p.keys(nil, w)})
 	p.store(w, c)
 }

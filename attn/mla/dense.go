@@ -6,9 +6,9 @@ import "sparrow/kernel"
 // so that a prompt gives the same bits however it was cut into chunks.
 func (p *Pass) dense(l *launch, w *Weights, c Cache) {
 	d := p.params.Dims
-	p.q.GatherRows(kernel.GatherArgs{Out: l.rows, Slots: l.gather, Pool: c.Main})
-	p.q.Multiply(kernel.MultiplyArgs{Out: l.up, X: l.rows.Columns(0, d.Latent), W: w.KVB})
-	p.q.DenseAttend(kernel.DenseArgs{
+	p.list.Add(kernel.GatherArgs{Out: l.rows, Slots: l.gather, Pool: c.Main})
+	p.list.Add(kernel.MultiplyArgs{Out: l.up, X: l.rows.Columns(0, d.Latent), W: w.KVB})
+	p.list.Add(kernel.DenseArgs{
 		Out:   p.out.Slice(l.first, l.last),
 		Q:     p.rotate(l),
 		KV:    l.up,

@@ -68,7 +68,7 @@ func newShortPrompt(t turns.Bench, w Weights, c Cache, n int, policy plan.Policy
 	for i := range (n + p.cfg.Page - 1) / p.cfg.Page {
 		b.Tables[0] = append(b.Tables[0], int32(i))
 	}
-	a, err := New(t.Dev, kernel.NewQueue(t.Dev), Params{Dims: promptDims(facts.Heads), QLora: 16,
+	a, err := New(t.Dev, kernel.NewBuilder(t.Dev, kernel.Member{}), Params{Dims: promptDims(facts.Heads), QLora: 16,
 		IndexHeads: facts.IndexHeads, TopK: facts.K, Scale: 0.07, InvFreq: make([]float32, 32)})
 	t.Must(err)
 	var in attn.Inputs
@@ -99,7 +99,7 @@ func (p *shortPrompt) run() error {
 			p.pass.sparse(0, l, &p.w, p.c, kernel.Tensor{})
 		}
 	}
-	return p.pass.q.Done()
+	return p.pass.list.Run()
 }
 
 // BenchmarkShortPrompt compares the dense form with the sparse form of prompts whose every key is selected, so that

@@ -26,10 +26,10 @@ func openRef(t *testing.T) kernel.Device {
 // rig is the attention of a small model: one head, hidden 8, q_lora 8, four indexer heads, top-k 4.
 type rig struct {
 	*testing.T
-	dev kernel.Device
-	q   *kernel.Queue
-	a   *Attention
-	w   Weights
+	dev  kernel.Device
+	list *kernel.Builder
+	a    *Attention
+	w    Weights
 }
 
 const hidden = 8
@@ -38,14 +38,14 @@ func newRig(t *testing.T) *rig {
 	t.Helper()
 	dev := openRef(t)
 	freq := make([]float32, 32)
-	q := kernel.NewQueue(dev)
-	a, err := New(dev, q, Params{Dims: kernel.LatentDims{Heads: 1, Nope: 8, Rope: 64, V: 8, Latent: 512}, QLora: 8,
+	list := kernel.NewBuilder(dev, kernel.Member{})
+	a, err := New(dev, list, Params{Dims: kernel.LatentDims{Heads: 1, Nope: 8, Rope: 64, V: 8, Latent: 512}, QLora: 8,
 		IndexHeads: 4, TopK: 4, Scale: 0.1,
 		LatentEps: 1e-6, IndexPairing: kernel.HalfSplit, InvFreq: freq, CosScale: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{T: t, dev: dev, q: q, a: a}
+	r := &rig{T: t, dev: dev, list: list, a: a}
 	as := func(role kernel.Role, out, in int) kernel.Matrix {
 		m, err := dev.Prepare(kernel.Weight{Data: r.values(out, in)}, role)
 		if err != nil {
@@ -128,14 +128,14 @@ func (r *rig) begin(b attn.Batch, c Cache) (*Pass, error) {
 		r.Fatal(err)
 	}
 	pass.Begin()
-	return pass, r.q.Done()
+	return pass, r.list.Run()
 }
 
 // layer runs one layer of a pass that has begun.
 func (r *rig) layer(p *Pass, layer int, w *Weights, c Cache, tap attn.Tap) error {
 	r.Helper()
 	p.Layer(layer, w, c, r.values(p.plan.Rows, hidden), r.values(p.plan.Rows, hidden), tap)
-	return r.q.Done()
+	return r.list.Run()
 }
 
 // run begins a pass and runs one layer over it.

@@ -10,23 +10,23 @@ import (
 func (p *Pass) project(w *Weights, x kernel.Tensor) {
 	p.view(w)
 	joint := w.Index != nil && p.plan.JointQueries
-	p.to = p.keys(append(p.to[:0], kernel.Projection{Out: p.qr, W: w.QA}), w)
+	to := p.keys([]kernel.Projection{{Out: p.qr, W: w.QA}}, w)
 	if joint {
-		p.to = append(p.to, kernel.Projection{Out: p.joint.Weights, W: w.Index.Weights})
+		to = append(to, kernel.Projection{Out: p.joint.Weights, W: w.Index.Weights})
 	}
-	p.q.Project(kernel.ProjectArgs{X: x, To: p.to})
-	p.q.Norm(kernel.NormArgs{Out: p.qr, X: p.qr, Weight: w.QNorm, Eps: p.params.LatentEps})
-	p.to = append(p.to[:0], kernel.Projection{Out: p.query, W: w.QB})
+	p.list.Add(kernel.ProjectArgs{X: x, To: to})
+	p.list.Add(kernel.NormArgs{Out: p.qr, X: p.qr, Weight: w.QNorm, Eps: p.params.LatentEps})
+	to = []kernel.Projection{{Out: p.query, W: w.QB}}
 	if joint {
-		p.to = append(p.to, kernel.Projection{Out: p.joint.Q, W: w.Index.Q})
+		to = append(to, kernel.Projection{Out: p.joint.Q, W: w.Index.Q})
 	}
-	p.q.Project(kernel.ProjectArgs{X: p.qr, To: p.to})
+	p.list.Add(kernel.ProjectArgs{X: p.qr, To: to})
 }
 
 // rotate rotates the queries of a launch. Operations that read them follow, so that a device may do both at once.
 func (p *Pass) rotate(l *launch) kernel.Tensor {
 	d, q := p.params.Dims, p.query.Slice(l.first, l.last)
-	p.q.Rotate(kernel.RotateArgs{X: q, Angles: p.angles.Slice(l.first, l.last), Heads: d.Heads, HeadDim: d.QK(),
+	p.list.Add(kernel.RotateArgs{X: q, Angles: p.angles.Slice(l.first, l.last), Heads: d.Heads, HeadDim: d.QK(),
 		Offset: d.Nope, Pairing: kernel.Interleaved})
 	return q
 }
@@ -70,10 +70,10 @@ func (w *Weights) Join(j kernel.Joiner) error {
 // store writes the pass's latent rows and the indexer keys of every row, also of rows whose attention needs no
 // selection: selections of later rows read them.
 func (p *Pass) store(w *Weights, c Cache) {
-	p.q.StoreRows(kernel.StoreArgs{KV: p.kv, Norm: w.KVNorm, Eps: p.params.LatentEps, Angles: p.angles, Slots: p.slots,
+	p.list.Add(kernel.StoreArgs{KV: p.kv, Norm: w.KVNorm, Eps: p.params.LatentEps, Angles: p.angles, Slots: p.slots,
 		Pool: c.Main})
 	if w.Index != nil {
-		p.q.StoreIndex(kernel.IndexStoreArgs{Key: p.key, Weight: w.Index.KNorm, Bias: w.Index.KBias, Eps: indexEps,
+		p.list.Add(kernel.IndexStoreArgs{Key: p.key, Weight: w.Index.KNorm, Bias: w.Index.KBias, Eps: indexEps,
 			Angles: p.angles, Pairing: p.params.IndexPairing, Hadamard: attn.Hadamard(c.Index.Layout), Slots: p.slots,
 			Pool: c.Index})
 	}

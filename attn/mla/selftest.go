@@ -69,8 +69,8 @@ type selfTest struct {
 	most                  kernel.Tensor // f32 [R, heads]: largest score
 	sparse, dense         kernel.Tensor // activation [R, heads*v]
 
-	list, start, count kernel.Tensor // i32 [K, 1] slots of a dense row's keys, i32 [1, 1] twice
-	rows, up           kernel.Tensor // activation [K, 576], [K, heads*(nope+v)]
+	gather, start, count kernel.Tensor // i32 [K, 1] slots of a dense row's keys, i32 [1, 1] twice
+	rows, up             kernel.Tensor // activation [K, 576], [K, heads*(nope+v)]
 }
 
 // arrange takes the memory.
@@ -114,7 +114,7 @@ func (t *selfTest) arrange(m *kernel.Arena) error {
 	t.absorbed, t.mixed = m.Take(act, r, d.Heads*d.Row()), m.Take(act, r, d.Heads*d.Latent)
 	t.most = m.Take(f32, r, d.Heads)
 	t.sparse, t.dense = m.Take(act, r, d.Heads*d.V), m.Take(act, r, d.Heads*d.V)
-	t.list, t.start, t.count = m.Take(i32, k, 1), m.Take(i32, 1, 1), m.Take(i32, 1, 1)
+	t.gather, t.start, t.count = m.Take(i32, k, 1), m.Take(i32, 1, 1), m.Take(i32, 1, 1)
 	t.rows, t.up = m.Take(act, k, d.Row()), m.Take(act, k, d.KVB())
 	for i := range pages {
 		t.table = append(t.table[:i], int32(pages-1-i))
@@ -127,10 +127,10 @@ func (t *selfTest) run() error {
 	if err := t.fill(); err != nil {
 		return fmt.Errorf("mla: self-test: %w", err)
 	}
-	t.q.At("self-test", -1)
+	t.list.At("self-test", -1)
 	t.store()
 	t.choose()
-	if err := t.q.Done(); err != nil {
+	if err := t.list.Run(); err != nil {
 		return fmt.Errorf("mla: self-test: %w", err)
 	}
 	chosen, err := t.checkSelections()
@@ -204,10 +204,10 @@ func (t *selfTest) random(to kernel.Tensor) error {
 
 // store writes the keys to the cache.
 func (t *selfTest) store() {
-	t.q.Angles(kernel.AngleArgs{Out: t.keyAngles, Positions: t.keyPlaces, InvFreq: t.freq, Scale: t.params.CosScale})
-	t.q.StoreRows(kernel.StoreArgs{KV: t.kv, Norm: t.w.KVNorm, Eps: t.params.LatentEps, Angles: t.keyAngles,
+	t.list.Add(kernel.AngleArgs{Out: t.keyAngles, Positions: t.keyPlaces, InvFreq: t.freq, Scale: t.params.CosScale})
+	t.list.Add(kernel.StoreArgs{KV: t.kv, Norm: t.w.KVNorm, Eps: t.params.LatentEps, Angles: t.keyAngles,
 		Slots: t.keySlot, Pool: t.cache.Main})
-	t.q.StoreIndex(kernel.IndexStoreArgs{Key: t.key, Weight: t.w.Index.KNorm, Bias: t.w.Index.KBias, Eps: indexEps,
+	t.list.Add(kernel.IndexStoreArgs{Key: t.key, Weight: t.w.Index.KNorm, Bias: t.w.Index.KBias, Eps: indexEps,
 		Angles: t.keyAngles, Pairing: t.params.IndexPairing, Hadamard: attn.Hadamard(t.layouts.Index), Slots: t.keySlot,
 		Pool: t.cache.Index})
 }
@@ -215,18 +215,18 @@ func (t *selfTest) store() {
 // choose scores the keys and selects among them.
 func (t *selfTest) choose() {
 	p, d := &t.params, t.params.Dims
-	t.q.Angles(kernel.AngleArgs{Out: t.angles, Positions: t.places, InvFreq: t.freq, Scale: p.CosScale})
-	t.q.Multiply(kernel.MultiplyArgs{Out: t.query, X: t.latent, W: t.w.QB})
-	t.q.Rotate(kernel.RotateArgs{X: t.query, Angles: t.angles, Heads: d.Heads, HeadDim: d.QK(), Offset: d.Nope,
+	t.list.Add(kernel.AngleArgs{Out: t.angles, Positions: t.places, InvFreq: t.freq, Scale: p.CosScale})
+	t.list.Add(kernel.MultiplyArgs{Out: t.query, X: t.latent, W: t.w.QB})
+	t.list.Add(kernel.RotateArgs{X: t.query, Angles: t.angles, Heads: d.Heads, HeadDim: d.QK(), Offset: d.Nope,
 		Pairing: kernel.Interleaved})
-	t.q.Multiply(kernel.MultiplyArgs{Out: t.raw.Q, X: t.latent, W: t.w.Index.Q})
-	t.q.Multiply(kernel.MultiplyArgs{Out: t.raw.Weights, X: t.hidden, W: t.w.Index.Weights})
-	t.q.IndexQuery(kernel.IndexQueryArgs{Out: t.codes, W: t.weights, Q: t.raw.Q, Weights: t.raw.Weights,
+	t.list.Add(kernel.MultiplyArgs{Out: t.raw.Q, X: t.latent, W: t.w.Index.Q})
+	t.list.Add(kernel.MultiplyArgs{Out: t.raw.Weights, X: t.hidden, W: t.w.Index.Weights})
+	t.list.Add(kernel.IndexQueryArgs{Out: t.codes, W: t.weights, Q: t.raw.Q, Weights: t.raw.Weights,
 		Angles: t.angles, Heads: t.index.Heads, Padded: t.heads, Offset: t.index.Offset, Pairing: t.index.Pairing,
 		Hadamard: attn.Hadamard(t.layouts.Index), Scales: t.index.Scales})
-	t.q.Scores(kernel.ScoreArgs{Out: t.scores, Q: t.codes, W: t.weights, Keys: t.cache.Index, Table: t.pages,
+	t.list.Add(kernel.ScoreArgs{Out: t.scores, Q: t.codes, W: t.weights, Keys: t.cache.Index, Table: t.pages,
 		TableRow: t.tableRow, Lens: t.seen, Heads: t.heads, SkipUpTo: p.TopK})
-	t.q.Select(kernel.SelectArgs{Out: t.selected, Scores: t.scores, Lens: t.seen})
+	t.list.Add(kernel.SelectArgs{Out: t.selected, Scores: t.scores, Lens: t.seen})
 }
 
 // checkSelections compares the selections with a stable sort of the scores and returns what the sort selects.
@@ -288,14 +288,14 @@ const softest = 4
 // or what keeps them small.
 func (t *selfTest) attendSparse() (scale float32, err error) {
 	p, d := &t.params, t.params.Dims
-	t.q.At("self-test", -1)
-	t.q.Absorb(kernel.AbsorbArgs{Out: t.absorbed, Q: t.query, KVB: t.w.KVB, Dims: d})
-	t.q.Locate(kernel.LocateArgs{Out: t.slots, Positions: t.selected, Table: t.pages, TableRow: t.tableRow,
+	t.list.At("self-test", -1)
+	t.list.Add(kernel.AbsorbArgs{Out: t.absorbed, Q: t.query, KVB: t.w.KVB, Dims: d})
+	t.list.Add(kernel.LocateArgs{Out: t.slots, Positions: t.selected, Table: t.pages, TableRow: t.tableRow,
 		PageTokens: t.page})
 	attend := kernel.SparseArgs{Out: t.mixed, Q: t.absorbed, Pool: t.cache.Main, Indices: t.slots, Lens: t.kept,
 		Heads: d.Heads, Scale: p.Scale, Max: t.most, SplitKeys: t.split}
-	t.q.SparseAttend(attend)
-	if err := t.q.Done(); err != nil {
+	t.list.Add(attend)
+	if err := t.list.Run(); err != nil {
 		return 0, fmt.Errorf("mla: self-test: %w", err)
 	}
 	most, largest := make([]float32, t.most.Rows*t.most.Cols), float32(0)
@@ -311,9 +311,9 @@ func (t *selfTest) attendSparse() (scale float32, err error) {
 	if largest > softest {
 		attend.Scale *= softest / largest
 	}
-	t.q.SparseAttend(attend)
-	t.q.Expand(kernel.ExpandArgs{Out: t.sparse, U: t.mixed, KVB: t.w.KVB, Dims: d})
-	if err := t.q.Done(); err != nil {
+	t.list.Add(attend)
+	t.list.Add(kernel.ExpandArgs{Out: t.sparse, U: t.mixed, KVB: t.w.KVB, Dims: d})
+	if err := t.list.Run(); err != nil {
 		return 0, fmt.Errorf("mla: self-test: %w", err)
 	}
 	return attend.Scale, nil
@@ -326,19 +326,19 @@ func (t *selfTest) attendDense(r int, positions []int32, scale float32) error {
 	for i, p := range positions {
 		slots[i] = t.slot(int(p))
 	}
-	if err := kernel.WriteI32(t.dev, t.list, slots); err != nil {
+	if err := kernel.WriteI32(t.dev, t.gather, slots); err != nil {
 		return err
 	}
 	if err := kernel.WriteI32(t.dev, t.count, []int32{int32(n)}); err != nil {
 		return err
 	}
 	rows, up := t.rows.Slice(0, n), t.up.Slice(0, n)
-	t.q.At("self-test", -1)
-	t.q.GatherRows(kernel.GatherArgs{Out: rows, Slots: t.list.Slice(0, n), Pool: t.cache.Main})
-	t.q.Multiply(kernel.MultiplyArgs{Out: up, X: rows.Columns(0, d.Latent), W: t.w.KVB})
-	t.q.DenseAttend(kernel.DenseArgs{Out: t.dense.Slice(r, r+1), Q: t.query.Slice(r, r+1), KV: up,
+	t.list.At("self-test", -1)
+	t.list.Add(kernel.GatherArgs{Out: rows, Slots: t.gather.Slice(0, n), Pool: t.cache.Main})
+	t.list.Add(kernel.MultiplyArgs{Out: up, X: rows.Columns(0, d.Latent), W: t.w.KVB})
+	t.list.Add(kernel.DenseArgs{Out: t.dense.Slice(r, r+1), Q: t.query.Slice(r, r+1), KV: up,
 		Rope: rows.Columns(d.Latent, d.Row()), Start: t.start, Lens: t.count, Dims: d, Scale: scale})
-	return t.q.Done()
+	return t.list.Run()
 }
 
 // What sparse and dense attention may differ by, as a share of the root mean square of the outputs. bf16 rounds

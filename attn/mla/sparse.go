@@ -14,18 +14,18 @@ import (
 func (p *Pass) sparse(layer int, l *launch, w *Weights, c Cache, x kernel.Tensor) {
 	switch {
 	case w.Index != nil:
-		p.index.Select(p.q, &attn.Selection{
+		p.index.Select(p.list, &attn.Selection{
 			Plan: l.segment, Space: &l.space, First: l.first, Last: l.last,
 			Q: w.Index.Q, W: w.Index.Weights, Latent: p.qr, Hidden: x, Computed: p.joint, Angles: p.angles,
 			Out: p.positions, Values: p.scores, Lens: p.lens, Cache: c.Index,
 			Table: p.table, Request: p.request, Gather: l.indexSlots, Start: p.indexStart,
 		})
-		p.tap.Replace(p.q, p.all.positions)
+		p.tap.Replace(p.list, p.all.positions)
 	case !p.selected:
 		if _, err := p.cfg.IndexerAt(l.segment, layer, false); err != nil {
-			p.q.Fail(err)
+			p.list.Fail(err)
 		}
-		p.q.Fail(fmt.Errorf("this layer needs an indexer, but the checkpoint has no indexer weights for it"))
+		p.list.Fail(fmt.Errorf("this layer needs an indexer, but the checkpoint has no indexer weights for it"))
 		return
 	}
 	p.attend(l, w, c)
@@ -35,13 +35,13 @@ func (p *Pass) sparse(layer int, l *launch, w *Weights, c Cache, x kernel.Tensor
 // back out.
 func (p *Pass) attend(l *launch, w *Weights, c Cache) {
 	d := p.params.Dims
-	p.q.Absorb(kernel.AbsorbArgs{Out: l.absorbed, Q: p.rotate(l), KVB: w.KVB, Dims: d})
+	p.list.Add(kernel.AbsorbArgs{Out: l.absorbed, Q: p.rotate(l), KVB: w.KVB, Dims: d})
 	pool := p.source(l, c)
 	p.locate(l, pool)
-	p.q.SparseAttend(kernel.SparseArgs{Out: l.latent, Q: l.absorbed, Pool: pool, Indices: l.indices,
+	p.list.Add(kernel.SparseArgs{Out: l.latent, Q: l.absorbed, Pool: pool, Indices: l.indices,
 		Lens: p.kept.Slice(l.first, l.last), Heads: d.Heads, Scale: p.params.Scale,
 		SplitKeys: l.segment.SplitKeys.Keys()})
-	p.q.Expand(kernel.ExpandArgs{Out: p.out.Slice(l.first, l.last), U: l.latent, KVB: w.KVB, Dims: d})
+	p.list.Add(kernel.ExpandArgs{Out: p.out.Slice(l.first, l.last), U: l.latent, KVB: w.KVB, Dims: d})
 }
 
 // locate turns a launch's selected positions into slots of the pool it reads.
@@ -57,9 +57,9 @@ func (p *Pass) locate(l *launch, pool kernel.Pool) {
 	case plan.TransformRagged:
 		args.Offset = p.start.Slice(l.first, l.last)
 	default:
-		p.q.Fail(fmt.Errorf("sparse attention needs a transform, the plan has %v", l.segment.Transform))
+		p.list.Fail(fmt.Errorf("sparse attention needs a transform, the plan has %v", l.segment.Transform))
 	}
-	p.q.Locate(args)
+	p.list.Add(args)
 }
 
 // source is the pool a launch reads: the cache itself, its referenced pages converted, or its rows gathered.
@@ -67,12 +67,12 @@ func (p *Pass) source(l *launch, c Cache) kernel.Pool {
 	out := l.workspace
 	switch l.segment.Convert {
 	case plan.ConvertRawToBlock:
-		p.q.ConvertPages(kernel.ConvertArgs{Out: out, In: c.Main, Pages: l.pages})
+		p.list.Add(kernel.ConvertArgs{Out: out, In: c.Main, Pages: l.pages})
 		return out
 	case plan.ConvertGatherBF16:
 		rows := out.Mem
 		rows.DType, rows.Rows, rows.Cols, rows.Stride = kernel.BF16, out.PageTokens, layout.RowDim, layout.RowDim
-		p.q.GatherRows(kernel.GatherArgs{Out: rows, Slots: l.gather, Pool: c.Main})
+		p.list.Add(kernel.GatherArgs{Out: rows, Slots: l.gather, Pool: c.Main})
 		return out
 	}
 	return c.Main

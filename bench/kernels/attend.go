@@ -52,11 +52,11 @@ func sparse(r *Rig, k layout.Kind, rows int) *Op {
 	return &Op{
 		Run: func(d kernel.Device) error {
 			next = (next + 1) % choices
-			return d.SparseAttend(args(0, rows, out, indices[next]))
+			return kernel.Do(d, args(0, rows, out, indices[next]))
 		},
 		Poison: poison(out),
 		Check: sampled(out, 2e-3, func(d kernel.Device, row int, to kernel.Tensor) error {
-			return d.SparseAttend(args(row, row+1, to, indices[next]))
+			return kernel.Do(d, args(row, row+1, to, indices[next]))
 		}),
 		FLOPs: 2 * float64(rows) * heads * topK * (layout.RowDim + layout.LatentDim),
 		Bytes: float64(rows) * topK * float64(pool.Mem.Cols/pool.PageTokens), Memory: host.Bytes(pool.Mem),
@@ -70,7 +70,7 @@ func dense(r *Rig, rows int) *Op {
 	kv, rope := r.normal(rows, d.KVB(), 1), r.normal(rows, d.Rope, 1)
 	start, lens := r.constant(rows, 0), r.ints(rows, 1, func(i int) int32 { return int32(i + 1) })
 	op := rowwise(out, 2e-3, func(dev kernel.Device, from, to int, out kernel.Tensor) error {
-		return dev.DenseAttend(kernel.DenseArgs{Out: out, Q: q.Slice(from, to), KV: kv, Rope: rope,
+		return kernel.Do(dev, kernel.DenseArgs{Out: out, Q: q.Slice(from, to), KV: kv, Rope: rope,
 			Start: start.Slice(from, to), Lens: lens.Slice(from, to), Dims: d, Scale: 0.1})
 	}).reads(kv)
 	op.FLOPs = 2 * float64(d.Heads) * float64(rows*(rows+1)/2) * float64(d.QK()+d.V)

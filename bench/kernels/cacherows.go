@@ -31,7 +31,7 @@ func storeRows(r *Rig, k layout.Kind) *Op {
 		Slots: r.ints(tokens, 1, r.order(tokens)), Pool: pool}
 	return repeated(r, pool.Mem, func(d kernel.Device, mem kernel.Tensor) error {
 		a.Pool.Mem = mem
-		return d.StoreRows(a)
+		return kernel.Do(d, a)
 	}, func(got, want kernel.Tensor) error { return sameRows(pool, got, want, tokens) }).reads(kv)
 }
 
@@ -60,7 +60,7 @@ func gatherRows(r *Rig, k layout.Kind) *Op {
 	pool := r.mainPool(k, sparseTokens)
 	out, slots := r.empty(kernel.F32, topK, layout.RowDim), r.ints(topK, 1, r.order(sparseTokens))
 	op := rowwise(out, 1e-6, func(d kernel.Device, from, to int, out kernel.Tensor) error {
-		return d.GatherRows(kernel.GatherArgs{Out: out, Slots: slots.Slice(from, to), Pool: pool})
+		return kernel.Do(d, kernel.GatherArgs{Out: out, Slots: slots.Slice(from, to), Pool: pool})
 	})
 	op.Bytes, op.Memory = topK*float64(pool.Mem.Cols/pool.PageTokens), host.Bytes(pool.Mem)
 	return op
@@ -74,7 +74,7 @@ func convert(r *Rig) *Op {
 	pages := r.ints(n, 1, r.order(4*n))
 	op := repeated(r, out.Mem, func(d kernel.Device, mem kernel.Tensor) error {
 		out.Mem = mem
-		return d.ConvertPages(kernel.ConvertArgs{Out: out, In: in, Pages: pages})
+		return kernel.Do(d, kernel.ConvertArgs{Out: out, In: in, Pages: pages})
 	}, equal)
 	op.Bytes, op.Memory = float64(n*in.Mem.Cols), host.Bytes(in.Mem)
 	return op

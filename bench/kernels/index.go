@@ -74,14 +74,14 @@ func scores(r *Rig, queries int) *Op {
 		TableRow: r.constant(queries, 0), Lens: r.constant(queries, scoreKeys), Heads: indexHeads}
 	few := r.constant(1, some)
 	return &Op{
-		Run:    func(d kernel.Device) error { return d.Scores(a) },
+		Run:    func(d kernel.Device) error { return kernel.Do(d, a) },
 		Poison: poison(out),
 		Check: all(finite(out), sampled(out.Columns(0, some), 1e-4,
 			func(d kernel.Device, row int, to kernel.Tensor) error {
 				b := a
 				b.Out, b.Q, b.W, b.TableRow, b.Lens = to, q.Slice(row, row+1), w.Slice(row, row+1),
 					a.TableRow.Slice(row, row+1), few
-				return d.Scores(b)
+				return kernel.Do(d, b)
 			})),
 		FLOPs: 2 * float64(queries) * indexHeads * layout.IndexDim * scoreKeys, Bytes: float64(keys.Mem.Extent()),
 		Memory: host.Bytes(keys.Mem),
@@ -120,12 +120,12 @@ func selectTop(r *Rig, c scoreSet) *Op {
 	return &Op{
 		Run: func(d kernel.Device) error {
 			next = (next + 1) % c.sets
-			return d.Select(kernel.SelectArgs{Out: out, Scores: s.Slice(next*c.rows, (next+1)*c.rows), Lens: lens})
+			return kernel.Do(d, kernel.SelectArgs{Out: out, Scores: s.Slice(next*c.rows, (next+1)*c.rows), Lens: lens})
 		},
 		Poison: poison(out),
 		Check: sampled(out, 0, func(d kernel.Device, row int, to kernel.Tensor) error {
 			at := next*c.rows + row
-			return d.Select(kernel.SelectArgs{Out: to, Scores: s.Slice(at, at+1), Lens: lens.Slice(row, row+1)})
+			return kernel.Do(d, kernel.SelectArgs{Out: to, Scores: s.Slice(at, at+1), Lens: lens.Slice(row, row+1)})
 		}),
 		Bytes: 4 * float64(c.rows*c.width), Memory: host.Bytes(s),
 	}
@@ -147,13 +147,13 @@ func indexQuery(r *Rig) *Op {
 	return &Op{
 		Run: func(d kernel.Device) error {
 			copy(host.F32(q), host.F32(src))
-			return d.IndexQuery(args(0, tokens, out, w, q))
+			return kernel.Do(d, args(0, tokens, out, w, q))
 		},
 		Poison: poison(out, w),
 		Check: sampled(w, 1e-5, func(d kernel.Device, row int, to kernel.Tensor) error {
 			raw, codes := r.empty(kernel.F32, 1, src.Cols), r.empty(kernel.E4M3, 1, src.Cols)
 			copy(host.F32(raw), host.RowF32(src, row))
-			if err := d.IndexQuery(args(row, row+1, codes, to, raw)); err != nil {
+			if err := kernel.Do(d, args(row, row+1, codes, to, raw)); err != nil {
 				return err
 			}
 			return sameCodes(out.Slice(row, row+1), codes)
@@ -171,7 +171,7 @@ func storeIndex(r *Rig) *Op {
 		Slots: r.ints(tokens, 1, r.order(tokens)), Pool: pool}
 	return repeated(r, pool.Mem, func(d kernel.Device, mem kernel.Tensor) error {
 		a.Pool.Mem = mem
-		return d.StoreIndex(a)
+		return kernel.Do(d, a)
 	}, sameCodes).reads(key)
 }
 
@@ -197,7 +197,7 @@ func gatherIndex(r *Rig) *Op {
 	to := kernel.Pool{Mem: r.empty(kernel.U8, 1, l.PageBytes(n)), Layout: layout.IndexPage132, PageTokens: n}
 	op := repeated(r, to.Mem, func(d kernel.Device, mem kernel.Tensor) error {
 		to.Mem = mem
-		return d.GatherIndex(kernel.IndexGatherArgs{Out: to, Slots: slots, Pool: pool})
+		return kernel.Do(d, kernel.IndexGatherArgs{Out: to, Slots: slots, Pool: pool})
 	}, equal)
 	op.Bytes, op.Memory = float64(l.PageBytes(n)), host.Bytes(pool.Mem)
 	return op
@@ -209,7 +209,7 @@ func locate(r *Rig) *Op {
 		r.empty(kernel.I32, rows, topK)
 	table, row := r.ints(1, pages, r.order(pages)), r.constant(rows, 0)
 	return rowwise(out, 0, func(d kernel.Device, from, to int, out kernel.Tensor) error {
-		return d.Locate(kernel.LocateArgs{Out: out, Positions: pos.Slice(from, to), Table: table,
+		return kernel.Do(d, kernel.LocateArgs{Out: out, Positions: pos.Slice(from, to), Table: table,
 			TableRow: row.Slice(from, to), PageTokens: 64})
 	}).reads(pos)
 }

@@ -70,20 +70,50 @@ func TestEveryCaseIsRightAndTimed(t *testing.T) {
 // wrong is a device whose products and selections are slightly off.
 type wrong struct{ kernel.Device }
 
+// Do carries out an operation in its own way, or by the device.
+func (w wrong) Do(op kernel.Op) error {
+	switch a := op.(type) {
+	case kernel.MultiplyArgs:
+		return w.Multiply(a)
+	case kernel.SelectArgs:
+		return w.Select(a)
+	}
+	return w.Device.Do(op)
+}
+
 func (w wrong) Multiply(a kernel.MultiplyArgs) error {
-	err := w.Device.Multiply(a)
+	err := w.Device.Do(a)
 	host.RowF32(a.Out, a.Out.Rows-1)[a.Out.Cols-1] *= 1.5
 	return err
 }
 
 func (w wrong) Select(a kernel.SelectArgs) error {
-	err := w.Device.Select(a)
+	err := w.Device.Do(a)
 	host.RowI32(a.Out, 0)[0]++
 	return err
 }
 
 // lazy does nothing: poisoned outputs must show it.
 type lazy struct{ kernel.Device }
+
+// Do carries out an operation in its own way, or by the device.
+func (d lazy) Do(op kernel.Op) error {
+	switch a := op.(type) {
+	case kernel.NormArgs:
+		return d.Norm(a)
+	case kernel.LocateArgs:
+		return d.Locate(a)
+	case kernel.StoreArgs:
+		return d.StoreRows(a)
+	case kernel.ExpertArgs:
+		return d.Experts(a)
+	case kernel.ScoreArgs:
+		return d.Scores(a)
+	case kernel.IndexStoreArgs:
+		return d.StoreIndex(a)
+	}
+	return d.Device.Do(op)
+}
 
 func (lazy) Norm(kernel.NormArgs) error             { return nil }
 func (lazy) Locate(kernel.LocateArgs) error         { return nil }

@@ -112,7 +112,7 @@ func multiplyParts(r *Rig, rows int, all kernel.Weight, n int) *Op {
 	return &Op{
 		Run: func(d kernel.Device) error {
 			return handles.with(d, func(list []kernel.Matrix) error {
-				return d.Multiply(kernel.MultiplyArgs{Out: out, X: x, W: list[turn()]})
+				return kernel.Do(d, kernel.MultiplyArgs{Out: out, X: x, W: list[turn()]})
 			})
 		},
 		Poison: poison(out),
@@ -121,7 +121,7 @@ func multiplyParts(r *Rig, rows int, all kernel.Weight, n int) *Op {
 				band := matrix(parts[last].Slice(at, at+128), kernel.Projected)
 				alone := func(d kernel.Device, row int, to kernel.Tensor) error {
 					return band.with(d, func(m kernel.Matrix) error {
-						return d.Multiply(kernel.MultiplyArgs{Out: to, X: x.Slice(row, row+1), W: m})
+						return kernel.Do(d, kernel.MultiplyArgs{Out: to, X: x.Slice(row, row+1), W: m})
 					})
 				}
 				check := sampled(out.Columns(at, at+128), tolerance(all.Data.DType), alone)
@@ -150,7 +150,7 @@ func project(r *Rig, rows int) *Op {
 		handle := matrix(w, kernel.Projected)
 		checks = append(checks, sampled(out, 1e-4, func(d kernel.Device, row int, to kernel.Tensor) error {
 			return handle.with(d, func(m kernel.Matrix) error {
-				return d.Multiply(kernel.MultiplyArgs{Out: to, X: x.Slice(row, row+1), W: m})
+				return kernel.Do(d, kernel.MultiplyArgs{Out: to, X: x.Slice(row, row+1), W: m})
 			})
 		}))
 	}
@@ -167,7 +167,7 @@ func project(r *Rig, rows int) *Op {
 	return &Op{
 		Run: func(d kernel.Device) error {
 			return list.with(d, func(to []kernel.Projection) error {
-				return d.Project(kernel.ProjectArgs{X: x, To: to})
+				return kernel.Do(d, kernel.ProjectArgs{X: x, To: to})
 			})
 		},
 		Poison: poison(outs...),
@@ -191,7 +191,7 @@ func experts(r *Rig, tokens int) *Op {
 	handle := prepare(func(d kernel.Device) (kernel.Experts, error) { return d.PrepareExperts(w) })
 	op := rowwise(out, 1e-4, func(d kernel.Device, from, to int, out kernel.Tensor) error {
 		return handle.with(d, func(e kernel.Experts) error {
-			return d.Experts(kernel.ExpertArgs{Out: out, X: x.Slice(from, to), IDs: ids.Slice(from, to),
+			return kernel.Do(d, kernel.ExpertArgs{Out: out, X: x.Slice(from, to), IDs: ids.Slice(from, to),
 				Weights: weights.Slice(from, to), Experts: e})
 		})
 	})
@@ -208,7 +208,7 @@ func absorb(r *Rig, tokens int) *Op {
 	q, out, w := r.normal(tokens, d.Heads*d.QK(), 1), r.empty(kernel.F32, tokens, d.Heads*d.Row()),
 		r.weight(kernel.BF16, d.KVB(), d.Latent)
 	return latent(w, out, d.Nope, func(dev kernel.Device, kvb kernel.Matrix, from, to int, out kernel.Tensor) error {
-		return dev.Absorb(kernel.AbsorbArgs{Out: out, Q: q.Slice(from, to), KVB: kvb, Dims: d})
+		return kernel.Do(dev, kernel.AbsorbArgs{Out: out, Q: q.Slice(from, to), KVB: kvb, Dims: d})
 	})
 }
 
@@ -229,7 +229,7 @@ func expand(r *Rig, tokens int) *Op {
 	u, out, w := r.normal(tokens, d.Heads*d.Latent, 1), r.empty(kernel.F32, tokens, d.Heads*d.V),
 		r.weight(kernel.BF16, d.KVB(), d.Latent)
 	return latent(w, out, d.V, func(dev kernel.Device, kvb kernel.Matrix, from, to int, out kernel.Tensor) error {
-		return dev.Expand(kernel.ExpandArgs{Out: out, U: u.Slice(from, to), KVB: kvb, Dims: d})
+		return kernel.Do(dev, kernel.ExpandArgs{Out: out, U: u.Slice(from, to), KVB: kvb, Dims: d})
 	})
 }
 

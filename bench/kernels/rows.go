@@ -31,7 +31,7 @@ func rowCases() []Case {
 func norm(r *Rig) *Op {
 	x, out, w := r.normal(rowTokens, rowHidden, 1), r.empty(kernel.F32, rowTokens, rowHidden), r.normal(1, rowHidden, 1)
 	return rowwise(out, 1e-5, func(d kernel.Device, from, to int, out kernel.Tensor) error {
-		return d.Norm(kernel.NormArgs{Out: out, X: x.Slice(from, to), Weight: w, Eps: 1e-6})
+		return kernel.Do(d, kernel.NormArgs{Out: out, X: x.Slice(from, to), Weight: w, Eps: 1e-6})
 	}).reads(x)
 }
 
@@ -39,7 +39,7 @@ func gate(r *Rig) *Op {
 	const n = 2048
 	a, b, out := r.normal(rowTokens, n, 1), r.normal(rowTokens, n, 1), r.empty(kernel.F32, rowTokens, n)
 	op := rowwise(out, 1e-5, func(d kernel.Device, from, to int, out kernel.Tensor) error {
-		return d.Gate(kernel.GateArgs{Out: out, Gate: a.Slice(from, to), Up: b.Slice(from, to)})
+		return kernel.Do(d, kernel.GateArgs{Out: out, Gate: a.Slice(from, to), Up: b.Slice(from, to)})
 	}).reads(a)
 	op.Bytes += float64(b.Extent())
 	return op
@@ -52,7 +52,7 @@ func rotate(r *Rig) *Op {
 		r.angles(rowTokens)
 	return rowwise(x, 1e-5, func(dev kernel.Device, from, to int, x kernel.Tensor) error {
 		copy(host.F32(x), host.F32(src.Slice(from, to)))
-		return dev.Rotate(kernel.RotateArgs{X: x, Angles: a.Slice(from, to), Heads: d.Heads, HeadDim: d.QK(),
+		return kernel.Do(dev, kernel.RotateArgs{X: x, Angles: a.Slice(from, to), Heads: d.Heads, HeadDim: d.QK(),
 			Offset: d.Nope, Pairing: kernel.Interleaved})
 	}).reads(src)
 }
@@ -64,7 +64,7 @@ func embed(r *Rig) *Op {
 	ids, out := r.ints(rowTokens, 1, r.order(vocabulary)), r.empty(kernel.F32, rowTokens, rowHidden)
 	op := rowwise(out, 0, func(d kernel.Device, from, to int, out kernel.Tensor) error {
 		return table.with(d, func(m kernel.Matrix) error {
-			return d.Embed(kernel.EmbedArgs{Out: out, Table: m, IDs: ids.Slice(from, to)})
+			return kernel.Do(d, kernel.EmbedArgs{Out: out, Table: m, IDs: ids.Slice(from, to)})
 		})
 	})
 	op.Bytes, op.Memory = 2*rowTokens*rowHidden, host.Bytes(w.Data)
@@ -108,7 +108,7 @@ func sampleRows(r *Rig) *Op {
 	}
 	return rowwise(r.empty(kernel.I32, rows, 1), 0, func(d kernel.Device, from, to int, out kernel.Tensor) error {
 		copy(host.I32(out), best[from:to])
-		return d.Sample(kernel.SampleArgs{IDs: out, Logits: logits.Slice(from, to), Draws: draws.Slice(from, to)})
+		return kernel.Do(d, kernel.SampleArgs{IDs: out, Logits: logits.Slice(from, to), Draws: draws.Slice(from, to)})
 	}).reads(logits)
 }
 
@@ -145,7 +145,7 @@ func candidates(r *Rig) *Op {
 	logits, ids := r.normal(rows, vocabulary, 1), r.empty(kernel.I32, rows, 1)
 	values, sums := r.empty(kernel.F32, rows, 1), r.empty(kernel.F32, rows, 1)
 	run := func(d kernel.Device, from, to int, values, ids, sums kernel.Tensor) error {
-		return d.Candidates(kernel.CandidateArgs{Values: values, IDs: ids, LogSum: sums,
+		return kernel.Do(d, kernel.CandidateArgs{Values: values, IDs: ids, LogSum: sums,
 			Logits: logits.Slice(from, to)})
 	}
 	op := &Op{
@@ -166,7 +166,7 @@ func route(r *Rig) *Op {
 	const experts, topk = 256, 8
 	logits, bias := r.normal(rowTokens, experts, 1), r.normal(1, experts, 0.1)
 	return routed(r, logits, topk, func(d kernel.Device, from, to int, ids, weights kernel.Tensor) error {
-		return d.Route(kernel.RouteArgs{IDs: ids, Weights: weights, Logits: logits.Slice(from, to), Bias: bias,
+		return kernel.Do(d, kernel.RouteArgs{IDs: ids, Weights: weights, Logits: logits.Slice(from, to), Bias: bias,
 			Groups: 8, KeepGroups: 4, Normalize: true, Scale: 2.5})
 	})
 }
@@ -193,6 +193,6 @@ func angles(r *Rig) *Op {
 	out, positions, freq := r.empty(kernel.F32, rowTokens, 64), r.ints(rowTokens, 1, r.order(1<<17)),
 		r.normal(1, 32, 0.1)
 	return rowwise(out, 1e-4, func(d kernel.Device, from, to int, out kernel.Tensor) error {
-		return d.Angles(kernel.AngleArgs{Out: out, Positions: positions.Slice(from, to), InvFreq: freq, Scale: 1})
+		return kernel.Do(d, kernel.AngleArgs{Out: out, Positions: positions.Slice(from, to), InvFreq: freq, Scale: 1})
 	})
 }

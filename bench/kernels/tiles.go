@@ -63,7 +63,7 @@ func tiles(r *Rig, d kernel.DType) *Op {
 		Run: run, Poison: poison(out),
 		Check: sampled(out, 1e-4, func(ref kernel.Device, row int, to kernel.Tensor) error {
 			return handle.with(ref, func(m kernel.Matrix) error {
-				return ref.Multiply(kernel.MultiplyArgs{Out: to, X: wide.Slice(row, row+1), W: m})
+				return kernel.Do(ref, kernel.MultiplyArgs{Out: to, X: wide.Slice(row, row+1), W: m})
 			})
 		}),
 		FLOPs: 2 * m * n * k, Bytes: float64(w.Data.Extent()), Memory: host.Bytes(w.Data),

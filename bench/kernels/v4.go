@@ -52,7 +52,7 @@ func dual(r *Rig) *Op {
 		return s
 	}
 	op := rowwise(out, 2e-3, func(d kernel.Device, from, to int, out kernel.Tensor) error {
-		return d.DualAttend(kernel.DualArgs{Out: out, Q: q.Slice(from, to), Window: cut(w, from, to),
+		return kernel.Do(d, kernel.DualArgs{Out: out, Q: q.Slice(from, to), Window: cut(w, from, to),
 			Extra: cut(x, from, to), Sinks: sinks, Heads: heads, Scale: 0.04})
 	})
 	op.FLOPs = 4 * rows * heads * (window + extra) * layout.V4Dim
@@ -67,7 +67,7 @@ func flat(r *Rig) *Op {
 		r.normal(1, heads, 1)
 	at, lens := r.ints(rows, width, r.order(entries)), r.constant(rows, width)
 	op := rowwise(out, 2e-3, func(d kernel.Device, from, to int, out kernel.Tensor) error {
-		return d.FlatAttend(kernel.FlatArgs{Out: out, Q: q.Slice(from, to), KV: kv, Indices: at.Slice(from, to),
+		return kernel.Do(d, kernel.FlatArgs{Out: out, Q: q.Slice(from, to), KV: kv, Indices: at.Slice(from, to),
 			Lens: lens.Slice(from, to), Sinks: sinks, Heads: heads, Scale: 0.04})
 	})
 	op.FLOPs = 4 * rows * heads * width * layout.V4Dim
@@ -88,14 +88,14 @@ func hyperPre(r *Rig) *Op {
 			Base: base, Scale: scale, Streams: n, Rounds: 20, NormEps: 1e-6, Eps: 1e-6}
 	}
 	op := &Op{
-		Run:    func(d kernel.Device) error { return d.HyperPre(args(0, rowTokens, out, post, comb)) },
+		Run:    func(d kernel.Device) error { return kernel.Do(d, args(0, rowTokens, out, post, comb)) },
 		Poison: poison(out, post, comb),
 		Check: all(
 			sampled(out, 1e-4, func(d kernel.Device, row int, to kernel.Tensor) error {
-				return d.HyperPre(args(row, row+1, to, r.empty(kernel.F32, 1, n), r.empty(kernel.F32, 1, n*n)))
+				return kernel.Do(d, args(row, row+1, to, r.empty(kernel.F32, 1, n), r.empty(kernel.F32, 1, n*n)))
 			}),
 			sampled(comb, 1e-4, func(d kernel.Device, row int, to kernel.Tensor) error {
-				return d.HyperPre(args(row, row+1, r.empty(kernel.F32, 1, rowHidden), r.empty(kernel.F32, 1, n), to))
+				return kernel.Do(d, args(row, row+1, r.empty(kernel.F32, 1, rowHidden), r.empty(kernel.F32, 1, n), to))
 			})),
 	}
 	return op.reads(x)
@@ -108,7 +108,7 @@ func hyperPost(r *Rig) *Op {
 	sub, post, comb := r.normal(rowTokens, rowHidden, 1), r.normal(rowTokens, n, 1), r.normal(rowTokens, n*n, 1)
 	return rowwise(x, 1e-5, func(d kernel.Device, from, to int, x kernel.Tensor) error {
 		copy(host.F32(x), host.F32(src.Slice(from, to)))
-		return d.HyperPost(kernel.HyperPostArgs{X: x, Sub: sub.Slice(from, to), Post: post.Slice(from, to),
+		return kernel.Do(d, kernel.HyperPostArgs{X: x, Sub: sub.Slice(from, to), Post: post.Slice(from, to),
 			Comb: comb.Slice(from, to), Streams: n})
 	}).reads(src)
 }
@@ -119,7 +119,7 @@ func headNorm(r *Rig) *Op {
 	src, x := r.normal(rowTokens, heads*layout.V4Dim, 1), r.empty(kernel.F32, rowTokens, heads*layout.V4Dim)
 	return rowwise(x, 1e-5, func(d kernel.Device, from, to int, x kernel.Tensor) error {
 		copy(host.F32(x), host.F32(src.Slice(from, to)))
-		return d.HeadNorm(kernel.HeadNormArgs{X: x, Heads: heads, Eps: 1e-6})
+		return kernel.Do(d, kernel.HeadNormArgs{X: x, Heads: heads, Eps: 1e-6})
 	}).reads(src)
 }
 
@@ -134,7 +134,7 @@ func compress(r *Rig) *Op {
 	op := rowwise(out, 1e-4, func(d kernel.Device, from, to int, out kernel.Tensor) error {
 		b := a
 		b.Out, b.Sources = out, a.Sources.Slice(from, to)
-		return d.Compress(b)
+		return kernel.Do(d, b)
 	}).reads(a.Values)
 	op.Bytes += float64(a.Gates.Extent())
 	return op
@@ -147,15 +147,15 @@ func storeEntries(r *Rig) *Op {
 	a := kernel.EntryStoreArgs{Rows: rows, Norm: r.normal(1, layout.V4Dim, 1), Eps: 1e-6, Angles: r.angles(rowTokens),
 		Slots: slots, Pool: pool}
 	op := &Op{
-		Run:    func(d kernel.Device) error { return d.StoreEntries(a) },
+		Run:    func(d kernel.Device) error { return kernel.Do(d, a) },
 		Poison: poison(pool.Mem),
 		Check: func(ref kernel.Device) error {
 			b := a
 			b.Pool.Mem = r.empty(kernel.U8, pool.Mem.Rows, pool.Mem.Cols)
 			got, want := r.empty(kernel.F32, rowTokens, layout.V4Dim), r.empty(kernel.F32, rowTokens, layout.V4Dim)
-			for _, err := range []error{ref.StoreEntries(b),
-				ref.Unpack(kernel.UnpackArgs{Out: got, Slots: slots, Pool: pool}),
-				ref.Unpack(kernel.UnpackArgs{Out: want, Slots: slots, Pool: b.Pool})} {
+			for _, err := range []error{kernel.Do(ref, b),
+				kernel.Do(ref, kernel.UnpackArgs{Out: got, Slots: slots, Pool: pool}),
+				kernel.Do(ref, kernel.UnpackArgs{Out: want, Slots: slots, Pool: b.Pool})} {
 				if err != nil {
 					return err
 				}

@@ -14,7 +14,7 @@ func storeKeys(r *Rig) *Op {
 		Hadamard: true, Slots: r.ints(rowTokens, 1, r.order(rowTokens)), Pool: pool}
 	return repeated(r, pool.Mem, func(d kernel.Device, mem kernel.Tensor) error {
 		a.Pool.Mem = mem
-		return d.StoreKeys(a)
+		return kernel.Do(d, a)
 	}, sameCodes).reads(keys)
 }
 
@@ -22,7 +22,7 @@ func unpack(r *Rig) *Op {
 	const entries = 32 << 10
 	pool, out, slots := r.entryPool(entries), r.empty(kernel.F32, topK, layout.V4Dim), r.ints(topK, 1, r.order(entries))
 	op := rowwise(out, 1e-6, func(d kernel.Device, from, to int, out kernel.Tensor) error {
-		return d.Unpack(kernel.UnpackArgs{Out: out, Slots: slots.Slice(from, to), Pool: pool})
+		return kernel.Do(d, kernel.UnpackArgs{Out: out, Slots: slots.Slice(from, to), Pool: pool})
 	})
 	op.Bytes, op.Memory = topK*layout.V4EntryBytes, host.Bytes(pool.Mem)
 	return op
@@ -37,7 +37,7 @@ func combine(r *Rig) *Op {
 		ExtraLens: r.constant(rowTokens, extra), ExtraBase: r.constant(rowTokens, 1<<15),
 	}
 	return &Op{
-		Run:    func(d kernel.Device) error { return d.Combine(a) },
+		Run:    func(d kernel.Device) error { return kernel.Do(d, a) },
 		Poison: poison(a.Out, a.Lens),
 		Check: sampled(a.Out, 0, func(d kernel.Device, row int, to kernel.Tensor) error {
 			b := a
@@ -46,7 +46,7 @@ func combine(r *Rig) *Op {
 				&b.ExtraBase} {
 				*t = t.Slice(row, row+1)
 			}
-			return d.Combine(b)
+			return kernel.Do(d, b)
 		}),
 		Bytes: float64(a.Window.Extent() + a.Extra.Extent()), Memory: host.Bytes(a.Extra),
 	}
@@ -66,7 +66,7 @@ func hyperHead(r *Rig) *Op {
 		r.normal(1, 1, 1)
 	out := r.empty(kernel.F32, tokens, rowHidden)
 	return rowwise(out, 1e-4, func(d kernel.Device, from, to int, out kernel.Tensor) error {
-		return d.HyperHead(kernel.HyperHeadArgs{Out: out, X: x.Slice(from, to), Mix: mix.Slice(from, to), Base: base,
+		return kernel.Do(d, kernel.HyperHeadArgs{Out: out, X: x.Slice(from, to), Mix: mix.Slice(from, to), Base: base,
 			Scale: scale, Streams: n, NormEps: 1e-6, Eps: 1e-6})
 	}).reads(x)
 }
@@ -76,7 +76,7 @@ const rootExperts, rootTopK = 256, 6
 func routeRoot(r *Rig) *Op {
 	logits, bias := r.normal(rowTokens, rootExperts, 1), r.normal(1, rootExperts, 0.1)
 	return routed(r, logits, rootTopK, func(d kernel.Device, from, to int, ids, weights kernel.Tensor) error {
-		return d.RouteRoot(kernel.RootRouteArgs{IDs: ids, Weights: weights, Logits: logits.Slice(from, to), Bias: bias,
+		return kernel.Do(d, kernel.RootRouteArgs{IDs: ids, Weights: weights, Logits: logits.Slice(from, to), Bias: bias,
 			Scale: 1.5})
 	})
 }
@@ -88,7 +88,7 @@ func routeHash(r *Rig) *Op {
 		return int32((i/rootTopK*7 + i%rootTopK*41) % rootExperts)
 	})
 	return routed(r, logits, rootTopK, func(d kernel.Device, from, to int, ids, weights kernel.Tensor) error {
-		return d.RouteHash(kernel.HashRouteArgs{IDs: ids, Weights: weights, Logits: logits.Slice(from, to),
+		return kernel.Do(d, kernel.HashRouteArgs{IDs: ids, Weights: weights, Logits: logits.Slice(from, to),
 			Table: table, Tokens: tokens.Slice(from, to), Scale: 1.5})
 	})
 }

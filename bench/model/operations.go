@@ -4,14 +4,12 @@ import (
 	"cmp"
 	"slices"
 	"time"
-
-	"sparrow/kernel"
 )
 
 // operations are the times of a host device's operations in the steps of a phase, by name and, of products, shape.
 type operations struct {
 	by    map[operation]*Kernel
-	now   kernel.Mark // 0 between passes
+	now   string // "" between passes
 	since time.Time
 	shape string // of the product that runs
 	bytes int64  // of its weights
@@ -22,11 +20,11 @@ type operation struct{ name, shape string }
 // product says what the operation that runs multiplies by.
 func (o *operations) product(shape string, bytes int64) { o.shape, o.bytes = shape, bytes }
 
-// next ends the operation that runs and begins another; 0 is none.
-func (o *operations) next(m kernel.Mark) {
+// next ends the operation that runs and begins another; "" is none.
+func (o *operations) next(name string) {
 	at := time.Now()
-	if o.now != 0 {
-		name := operation{o.now.Operation(), o.shape}
+	if o.now != "" {
+		name := operation{o.now, o.shape}
 		k := o.by[name]
 		if k == nil {
 			if o.by == nil {
@@ -42,7 +40,7 @@ func (o *operations) next(m kernel.Mark) {
 		k.Launches++
 		k.Us += us
 	}
-	o.now, o.since, o.shape, o.bytes = m, at, "", 0
+	o.now, o.since, o.shape, o.bytes = name, at, "", 0
 }
 
 // reset forgets all times.

@@ -37,6 +37,7 @@ type stopwatch struct {
 	tracer kernel.Tracer // of a GPU whose launches are timed; nil otherwise
 	spans  kernel.Tracer // of a GPU whose passes are timed as a whole; nil otherwise
 	ended  bool          // the latest of these passes has fetched its results
+	host   bool          // operations are finished when they return
 	ops    operations    // of a host device
 	reads  *counter      // of a host device; nil otherwise
 
@@ -54,7 +55,7 @@ func (d *stopwatch) Write(dst kernel.Tensor, src []byte) error {
 
 // Fetch enqueues the copy of a pass's results, the last thing of it.
 func (d *stopwatch) Fetch(dst []byte, src kernel.Tensor) (kernel.Event, error) {
-	d.ops.next(0)
+	d.ops.next("")
 	if d.spans != nil {
 		d.ended = true
 		if err := d.spans.EndSpan(); err != nil {
@@ -71,106 +72,67 @@ func (d *stopwatch) take() [stageCount]time.Duration {
 	return s
 }
 
-// timed runs one operation on the clock of a stage.
-func timed[A any](d *stopwatch, s Stage, op func(A) error, a A) error {
+// Do carries out one operation on the clock of its stage.
+func (d *stopwatch) Do(op kernel.Op) error {
+	s := d.stageOf(op)
 	if d.tracer != nil {
 		d.tracer.TraceLabel(int(s))
 		defer d.tracer.TraceLabel(int(Rest))
 	}
+	if d.host {
+		d.ops.next(op.Name())
+	}
+	if d.reads != nil {
+		d.counts(op)
+	}
 	start := time.Now()
-	err := op(a)
-	d.spent[s] += time.Since(start)
+	err := kernel.Do(d.Device, op)
+	if s != Rest { // which is what is left of a step
+		d.spent[s] += time.Since(start)
+	}
 	return err
 }
 
-// Operations that are not listed here belong to Rest, the time of a step outside all clocks.
-
-func (d *stopwatch) Scores(a kernel.ScoreArgs) error {
-	return timed(d, Scan, d.Device.Scores, a)
-}
-
-func (d *stopwatch) GatherIndex(a kernel.IndexGatherArgs) error {
-	return timed(d, Scan, d.Device.GatherIndex, a)
-}
-
-func (d *stopwatch) Select(a kernel.SelectArgs) error {
-	return timed(d, Select, d.Device.Select, a)
-}
-
-func (d *stopwatch) Locate(a kernel.LocateArgs) error {
-	return timed(d, Select, d.Device.Locate, a)
-}
-
-func (d *stopwatch) SparseAttend(a kernel.SparseArgs) error {
-	return timed(d, Attention, d.Device.SparseAttend, a)
-}
-
-func (d *stopwatch) DualAttend(a kernel.DualArgs) error {
-	return timed(d, Attention, d.Device.DualAttend, a)
-}
-
-func (d *stopwatch) FlatAttend(a kernel.FlatArgs) error {
-	return timed(d, Attention, d.Device.FlatAttend, a)
-}
-
-func (d *stopwatch) Unpack(a kernel.UnpackArgs) error {
-	return timed(d, Attention, d.Device.Unpack, a)
-}
-
-func (d *stopwatch) Combine(a kernel.CombineArgs) error {
-	return timed(d, Select, d.Device.Combine, a)
-}
-
-func (d *stopwatch) DenseAttend(a kernel.DenseArgs) error {
-	return timed(d, Attention, d.Device.DenseAttend, a)
-}
-
-func (d *stopwatch) GatherRows(a kernel.GatherArgs) error {
-	return timed(d, Attention, d.Device.GatherRows, a)
-}
-
-func (d *stopwatch) ConvertPages(a kernel.ConvertArgs) error {
-	return timed(d, Attention, d.Device.ConvertPages, a)
-}
-
-func (d *stopwatch) Multiply(a kernel.MultiplyArgs) error {
-	d.counts(a.W)
-	if a.W.Out() == d.vocab {
-		return timed(d, Head, d.Device.Multiply, a)
+// stageOf is the stage of an operation.
+func (d *stopwatch) stageOf(op kernel.Op) Stage {
+	switch a := op.(type) {
+	case kernel.ScoreArgs, kernel.IndexGatherArgs:
+		return Scan
+	case kernel.SelectArgs, kernel.LocateArgs, kernel.CombineArgs:
+		return Select
+	case kernel.SparseArgs, kernel.DualArgs, kernel.FlatArgs, kernel.UnpackArgs, kernel.DenseArgs, kernel.GatherArgs,
+		kernel.ConvertArgs:
+		return Attention
+	case kernel.MultiplyArgs:
+		if a.W.Out() == d.vocab {
+			return Head
+		}
+		return Products
+	case kernel.ProjectArgs, kernel.AbsorbArgs, kernel.ExpandArgs, kernel.ExpertArgs:
+		return Products
 	}
-	return timed(d, Products, d.Device.Multiply, a)
+	return Rest
 }
 
 // counts notes the weights of the product that begins.
-func (d *stopwatch) counts(ms ...kernel.Matrix) {
-	if d.reads != nil {
-		d.ops.product(d.reads.shape(ms), d.reads.product(ms, d.vocab))
-	}
-}
-
-func (d *stopwatch) Project(a kernel.ProjectArgs) error {
-	d.projected = d.projected[:0]
-	for _, to := range a.To {
-		d.projected = append(d.projected, to.W)
-	}
-	d.counts(d.projected...)
-	return timed(d, Products, d.Device.Project, a)
-}
-
-func (d *stopwatch) Absorb(a kernel.AbsorbArgs) error {
-	d.counts(a.KVB) // with Expand, which reads the other half of each head
-	return timed(d, Products, d.Device.Absorb, a)
-}
-
-func (d *stopwatch) Expand(a kernel.ExpandArgs) error {
-	return timed(d, Products, d.Device.Expand, a)
-}
-
-func (d *stopwatch) Experts(a kernel.ExpertArgs) error {
-	if d.reads != nil {
+func (d *stopwatch) counts(op kernel.Op) {
+	switch a := op.(type) {
+	case kernel.MultiplyArgs:
+		d.projected = append(d.projected[:0], a.W)
+	case kernel.ProjectArgs:
+		d.projected = d.projected[:0]
+		for _, to := range a.To {
+			d.projected = append(d.projected, to.W)
+		}
+	case kernel.AbsorbArgs:
+		d.projected = append(d.projected[:0], a.KVB) // with Expand, which reads the other half of each head
+	case kernel.ExpertArgs:
 		d.ops.product("", d.reads.chosen(a))
+		return
+	default:
+		return
 	}
-	return timed(d, Products, d.Device.Experts, a)
+	d.ops.product(d.reads.shape(d.projected), d.reads.product(d.projected, d.vocab))
 }
 
 // whole is the stopwatch with the optional abilities of its device.
@@ -178,21 +140,9 @@ func (d *stopwatch) whole() kernel.Device {
 	if x, ok := d.Device.(abilities); ok {
 		return watchedGPU{d, x}
 	}
-	return watchedHost{d}
+	d.host = true
+	return d
 }
-
-// watchedHost is a stopwatch around a device whose operations are finished when they return: it times every operation
-// of the queue, from its mark to the next one.
-type watchedHost struct{ *stopwatch }
-
-// Mark ends the operation before and begins the next.
-func (d watchedHost) Mark(m kernel.Mark) error {
-	d.ops.next(m)
-	return nil
-}
-
-// Reached is the operation that runs.
-func (d watchedHost) Reached() kernel.Mark { return d.ops.now }
 
 // abilities are those of a GPU.
 type abilities interface {

@@ -24,6 +24,15 @@ type stray struct {
 	at    int32
 }
 
+// Do carries out an operation in its own way, or by the device.
+func (d *stray) Do(op kernel.Op) error {
+	switch a := op.(type) {
+	case kernel.NormArgs:
+		return d.Norm(a)
+	}
+	return d.Device.Do(op)
+}
+
 func (d *stray) Norm(a kernel.NormArgs) error {
 	if d.calls.Add(1) == d.at {
 		b, err := d.Alloc(256 << 20) // so large that the driver unmaps it
@@ -34,7 +43,7 @@ func (d *stray) Norm(a kernel.NormArgs) error {
 		d.Free(b)
 		a.X.Buf, a.X.Off = &freed, 0
 	}
-	return d.Device.Norm(a)
+	return d.Device.Do(a)
 }
 
 // A kernel reads an illegal address: the requests of the step and those that wait end with an error that says so, later

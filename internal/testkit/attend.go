@@ -37,16 +37,16 @@ func testSparse(p *pair) {
 			out := p.random(rows, heads*layout.LatentDim)
 			lse, top := p.floats(rows, heads, make([]float32, rows*heads)),
 				p.floats(rows, heads, make([]float32, rows*heads))
-			p.must(p.ref.SparseAttend(kernel.SparseArgs{Out: out.ref, LSE: lse.ref, Max: top.ref, Q: q.ref,
+			p.must(kernel.Do(p.ref, kernel.SparseArgs{Out: out.ref, LSE: lse.ref, Max: top.ref, Q: q.ref,
 				Pool: pool.ref, Indices: at.ref, Lens: ln.ref, Heads: heads, Scale: 0.1}))
-			p.must(p.dev.SparseAttend(kernel.SparseArgs{Out: out.dev, LSE: lse.dev, Max: top.dev, Q: q.dev,
+			p.must(kernel.Do(p.dev, kernel.SparseArgs{Out: out.dev, LSE: lse.dev, Max: top.dev, Q: q.dev,
 				Pool: pool.dev, Indices: at.dev, Lens: ln.dev, Heads: heads, Scale: 0.1}))
 			p.near(what, out, 2e-5)
 			p.near(what+" lse", lse, 2e-5)
 			p.near(what+" max", top, 2e-5)
 			p.rowwise(what, out.dev, func(r int) kernel.Tensor {
 				one := p.like(out.dev, 1)
-				p.must(p.dev.SparseAttend(kernel.SparseArgs{Out: one, Q: q.dev.Slice(r, r+1), Pool: pool.dev,
+				p.must(kernel.Do(p.dev, kernel.SparseArgs{Out: one, Q: q.dev.Slice(r, r+1), Pool: pool.dev,
 					Indices: at.dev.Slice(r, r+1), Lens: ln.dev.Slice(r, r+1), Heads: heads, Scale: 0.1}))
 				return one
 			})
@@ -68,14 +68,14 @@ func testDense(p *pair) {
 		args := func(out, q, kv, rope, start, ln kernel.Tensor) kernel.DenseArgs {
 			return kernel.DenseArgs{Out: out, Q: q, KV: kv, Rope: rope, Start: start, Lens: ln, Dims: d, Scale: 0.1}
 		}
-		p.must(p.ref.DenseAttend(args(out.ref, q.ref, kv.ref, rope.ref, start.ref, ln.ref)))
-		p.must(p.dev.DenseAttend(args(out.dev, q.dev, kv.dev, rope.dev, start.dev, ln.dev)))
+		p.must(kernel.Do(p.ref, args(out.ref, q.ref, kv.ref, rope.ref, start.ref, ln.ref)))
+		p.must(kernel.Do(p.dev, args(out.dev, q.dev, kv.dev, rope.dev, start.dev, ln.dev)))
 		// The reference divides zero by zero where a row sees no key; the contract leaves such rows out of prefill.
 		p.near(fmt.Sprintf("%+v", d), out.slice(0, 9), 2e-5)
 		p.near(fmt.Sprintf("%+v", d), out.slice(10, rows), 2e-5)
 		p.rowwise(fmt.Sprintf("%+v", d), out.dev, func(r int) kernel.Tensor {
 			one := p.like(out.dev, 1)
-			p.must(p.dev.DenseAttend(args(one, q.dev.Slice(r, r+1), kv.dev, rope.dev, start.dev.Slice(r, r+1),
+			p.must(kernel.Do(p.dev, args(one, q.dev.Slice(r, r+1), kv.dev, rope.dev, start.dev.Slice(r, r+1),
 				ln.dev.Slice(r, r+1))))
 			return one
 		})

@@ -37,16 +37,16 @@ func testRows(p *pair) {
 		args := func(kv, norm, a, slots kernel.Tensor, pool kernel.Pool) kernel.StoreArgs {
 			return kernel.StoreArgs{KV: kv, Norm: norm, Eps: 1e-6, Angles: a, Slots: slots, Pool: pool}
 		}
-		p.must(p.ref.StoreRows(args(kv.ref, norm.ref, a.ref, slots.ref, pool.ref)))
-		p.must(p.dev.StoreRows(args(kv.dev, norm.dev, a.dev, slots.dev, pool.dev)))
+		p.must(kernel.Do(p.ref, args(kv.ref, norm.ref, a.ref, slots.ref, pool.ref)))
+		p.must(kernel.Do(p.dev, args(kv.dev, norm.dev, a.dev, slots.dev, pool.dev)))
 
 		read := dropNegative(scattered)
 		at := p.ints(len(read), 1, read)
 		for _, kind := range []kernel.DType{kernel.F32, kernel.BF16} {
 			out := both{p.on(p.ref, kind, len(read), layout.RowDim, make([]float32, len(read)*layout.RowDim)),
 				p.on(p.dev, kind, len(read), layout.RowDim, make([]float32, len(read)*layout.RowDim))}
-			p.must(p.ref.GatherRows(kernel.GatherArgs{Out: out.ref, Slots: at.ref, Pool: pool.ref}))
-			p.must(p.dev.GatherRows(kernel.GatherArgs{Out: out.dev, Slots: at.dev, Pool: pool.dev}))
+			p.must(kernel.Do(p.ref, kernel.GatherArgs{Out: out.ref, Slots: at.ref, Pool: pool.ref}))
+			p.must(kernel.Do(p.dev, kernel.GatherArgs{Out: out.dev, Slots: at.dev, Pool: pool.dev}))
 			// A value at a rounding boundary may fall either way, by one step of the layout's precision.
 			tol := map[layout.Kind]float64{layout.BF16Row1152: 1. / 128, layout.FP8Row656: 1. / 8,
 				layout.FP8Row576: 1. / 8, layout.F32Row2304: 1e-5}[k]
@@ -56,8 +56,8 @@ func testRows(p *pair) {
 			p.near("stored and gathered "+k.String(), out, tol)
 			// The same bytes on both sides must widen to the same values, exactly.
 			bytes := p.mainPool(k, 5, 7, nil)
-			p.must(p.ref.GatherRows(kernel.GatherArgs{Out: out.ref, Slots: at.ref, Pool: bytes.ref}))
-			p.must(p.dev.GatherRows(kernel.GatherArgs{Out: out.dev, Slots: at.dev, Pool: bytes.dev}))
+			p.must(kernel.Do(p.ref, kernel.GatherArgs{Out: out.ref, Slots: at.ref, Pool: bytes.ref}))
+			p.must(kernel.Do(p.dev, kernel.GatherArgs{Out: out.dev, Slots: at.dev, Pool: bytes.dev}))
 			if want, got := p.readBytes(p.ref, out.ref), p.readBytes(p.dev, out.dev); string(want) != string(got) {
 				p.Fatalf("%v rows gathered as %v differ from the reference", k, kind)
 			}
@@ -77,9 +77,9 @@ func testIndexRows(p *pair) {
 			slots := p.ints(n, 1, scattered)
 			pool := p.emptyPool(k, l.PageBytes(7), 5, 7)
 			quantised := k != layout.IndexF32Row512
-			p.must(p.ref.StoreIndex(kernel.IndexStoreArgs{Key: key.ref, Weight: w.ref, Bias: b.ref, Eps: 1e-6,
+			p.must(kernel.Do(p.ref, kernel.IndexStoreArgs{Key: key.ref, Weight: w.ref, Bias: b.ref, Eps: 1e-6,
 				Angles: a.ref, Pairing: pairing, Hadamard: quantised, Slots: slots.ref, Pool: pool.ref}))
-			p.must(p.dev.StoreIndex(kernel.IndexStoreArgs{Key: key.dev, Weight: w.dev, Bias: b.dev, Eps: 1e-6,
+			p.must(kernel.Do(p.dev, kernel.IndexStoreArgs{Key: key.dev, Weight: w.dev, Bias: b.dev, Eps: 1e-6,
 				Angles: a.dev, Pairing: pairing, Hadamard: quantised, Slots: slots.dev, Pool: pool.dev}))
 			p.sameKeys(k, pool)
 			p.gathered(k)
@@ -122,8 +122,8 @@ func (p *pair) gathered(k layout.Kind) {
 	read := dropNegative(scattered)
 	at := p.ints(len(read), 1, read)
 	out := p.emptyPool(k, l.PageBytes(len(read)), 1, len(read))
-	p.must(p.ref.GatherIndex(kernel.IndexGatherArgs{Out: out.ref, Slots: at.ref, Pool: src.ref}))
-	p.must(p.dev.GatherIndex(kernel.IndexGatherArgs{Out: out.dev, Slots: at.dev, Pool: src.dev}))
+	p.must(kernel.Do(p.ref, kernel.IndexGatherArgs{Out: out.ref, Slots: at.ref, Pool: src.ref}))
+	p.must(kernel.Do(p.dev, kernel.IndexGatherArgs{Out: out.dev, Slots: at.dev, Pool: src.dev}))
 	if want, got := p.readBytes(p.ref, out.ref.Mem), p.readBytes(p.dev, out.dev.Mem); string(want) != string(got) {
 		p.Fatalf("gathered %v keys differ from the reference", k)
 	}
@@ -133,8 +133,8 @@ func testConvert(p *pair) {
 	in := p.mainPool(layout.FP8Row576, 5, 7, nil)
 	out := p.emptyPool(layout.FP8Row656, layout.FP8Block{}.PageBytes(7), 3, 7)
 	pages := p.ints(3, 1, []int32{4, 0, 2})
-	p.must(p.ref.ConvertPages(kernel.ConvertArgs{Out: out.ref, In: in.ref, Pages: pages.ref}))
-	p.must(p.dev.ConvertPages(kernel.ConvertArgs{Out: out.dev, In: in.dev, Pages: pages.dev}))
+	p.must(kernel.Do(p.ref, kernel.ConvertArgs{Out: out.ref, In: in.ref, Pages: pages.ref}))
+	p.must(kernel.Do(p.dev, kernel.ConvertArgs{Out: out.dev, In: in.dev, Pages: pages.dev}))
 	if want, got := p.readBytes(p.ref, out.ref.Mem), p.readBytes(p.dev, out.dev.Mem); string(want) != string(got) {
 		p.Fatal("converted pages differ from the reference")
 	}

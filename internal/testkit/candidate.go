@@ -19,7 +19,7 @@ func (p *pair) candidates(what string, logits both, n int) candidates {
 	rows := logits.ref.Rows
 	c := candidates{p.zeros(rows, n), p.ints(rows, n, make([]int32, rows*n)), p.zeros(rows, 1)}
 	p.each(func(s side) error {
-		return s.Candidates(kernel.CandidateArgs{Values: s.of(c.values), IDs: s.of(c.ids), LogSum: s.of(c.sum),
+		return kernel.Do(s, kernel.CandidateArgs{Values: s.of(c.values), IDs: s.of(c.ids), LogSum: s.of(c.sum),
 			Logits: s.of(logits)})
 	})
 	p.same(what, c.ids)
@@ -57,7 +57,7 @@ func testCandidates(p *pair) {
 				c := p.candidates(what, logits, n)
 				p.rowwise(what, c.sum.dev, func(r int) kernel.Tensor {
 					values, ids, sum := p.like(c.values.dev, 1), p.like(c.ids.dev, 1), p.like(c.sum.dev, 1)
-					p.must(p.dev.Candidates(kernel.CandidateArgs{Values: values, IDs: ids, LogSum: sum,
+					p.must(kernel.Do(p.dev, kernel.CandidateArgs{Values: values, IDs: ids, LogSum: sum,
 						Logits: logits.dev.Slice(r, r+1)}))
 					return sum
 				})
@@ -117,13 +117,13 @@ func (p *pair) candidateRefusals() {
 			IDs: p.ints(2, max(n, 1), make([]int32, 2*max(n, 1))).dev, LogSum: p.zeros(2, 1).dev,
 			Logits: logits}
 		a.Values, a.IDs = a.Values.Columns(0, n), a.IDs.Columns(0, n)
-		if err := p.dev.Candidates(a); !errors.Is(err, kernel.ErrArgument) {
+		if err := kernel.Do(p.dev, a); !errors.Is(err, kernel.ErrArgument) {
 			p.Errorf("%s: got error %v, want one that wraps ErrArgument", name, err)
 		}
 	}
 	few := kernel.CandidateArgs{Values: p.zeros(2, 4).dev, IDs: p.ints(2, 4, make([]int32, 8)).dev,
 		LogSum: p.zeros(2, 1).dev, Logits: p.zeros(2, 3).dev}
-	if err := p.dev.Candidates(few); !errors.Is(err, kernel.ErrArgument) {
+	if err := kernel.Do(p.dev, few); !errors.Is(err, kernel.ErrArgument) {
 		p.Errorf("four candidates of three tokens: got error %v, want one that wraps ErrArgument", err)
 	}
 }
@@ -173,7 +173,7 @@ func testSample(p *pair) {
 		logits := p.floats(rows, vocabulary+3, v).columns(2, vocabulary+2)
 		ids, draws := p.ints(rows, 1, best), p.ints(rows, sample.DrawWords, words)
 		p.each(func(s side) error {
-			return s.Sample(kernel.SampleArgs{IDs: s.of(ids), Logits: s.of(logits), Draws: s.of(draws)})
+			return kernel.Do(s, kernel.SampleArgs{IDs: s.of(ids), Logits: s.of(logits), Draws: s.of(draws)})
 		})
 		p.same(fmt.Sprintf("tokens of %d", vocabulary), ids)
 		if got := p.readInts(p.dev, ids.dev); got[0] != best[0] {
@@ -184,7 +184,7 @@ func testSample(p *pair) {
 	draws := p.ints(2, sample.DrawWords+1, make([]int32, 2*(sample.DrawWords+1))).dev
 	for name, d := range map[string]kernel.Tensor{"too many words": draws,
 		"words that are apart": draws.Columns(0, sample.DrawWords)} {
-		if err := p.dev.Sample(kernel.SampleArgs{IDs: ids, Logits: logits, Draws: d}); !errors.Is(err,
+		if err := kernel.Do(p.dev, kernel.SampleArgs{IDs: ids, Logits: logits, Draws: d}); !errors.Is(err,
 			kernel.ErrArgument) {
 			p.Errorf("%s: got error %v, want one that wraps ErrArgument", name, err)
 		}

@@ -37,7 +37,7 @@ func testCompress(p *pair) {
 		list[0], list[halves*c.ratio], list[2*halves*c.ratio] = 0, -2, rows-1
 		sources, out := p.ints(entries, halves*c.ratio, list), p.random(entries, c.dim)
 		run := func(s side, out, sources kernel.Tensor) error {
-			return s.Compress(kernel.CompressArgs{Out: out, Values: s.of(values), Gates: s.of(gates),
+			return kernel.Do(s, kernel.CompressArgs{Out: out, Values: s.of(values), Gates: s.of(gates),
 				State: s.of(state), APE: s.of(ape), Sources: sources, Ratio: c.ratio, Overlap: c.overlap})
 		}
 		p.each(func(s side) error { return run(s, s.of(out), s.of(sources)) })
@@ -54,7 +54,7 @@ func testCompress(p *pair) {
 			return one
 		})
 		p.movedToState(what, c.dim, values, gates, func(s side, out, state, sources kernel.Tensor) error {
-			return s.Compress(kernel.CompressArgs{Out: out, Values: s.of(values), Gates: s.of(gates), State: state,
+			return kernel.Do(s, kernel.CompressArgs{Out: out, Values: s.of(values), Gates: s.of(gates), State: state,
 				APE: s.of(ape), Sources: sources, Ratio: c.ratio, Overlap: c.overlap})
 		}, halves*c.ratio)
 	}
@@ -100,7 +100,7 @@ func testCompressVector(p *pair) {
 	ape := p.floats(4, 2, []float32{0, .2, .05, .1, .1, 0, .15, -.1})
 	out := p.random(2, 1)
 	sources := p.ints(2, 8, []int32{-1, -1, -1, -1, 0, 1, 2, 3, 0, 1, 2, 3, 4, 5, 6, 7})
-	p.must(p.dev.Compress(kernel.CompressArgs{Out: out.dev, Values: p.floats(8, 2, values).dev,
+	p.must(kernel.Do(p.dev, kernel.CompressArgs{Out: out.dev, Values: p.floats(8, 2, values).dev,
 		Gates: p.floats(8, 2, gates).dev, State: p.zeros(1, 4).dev, APE: ape.dev, Sources: sources.dev, Ratio: 4,
 		Overlap: true}))
 	for i, want := range []float64{22.527906824626182, 35.37940423877968} {
@@ -148,7 +148,7 @@ func testEntries(p *pair) {
 		norm, slots := p.floats(1, layout.V4Dim, p.normal(layout.V4Dim, 1)), p.ints(n, 1, scattered)
 		pool := p.emptyPool(k, l.PageBytes(7), 5, 7)
 		p.each(func(s side) error {
-			return s.StoreEntries(kernel.EntryStoreArgs{Rows: s.of(rows), Norm: s.of(norm), Eps: 1e-6, Angles: s.of(a),
+			return kernel.Do(s, kernel.EntryStoreArgs{Rows: s.of(rows), Norm: s.of(norm), Eps: 1e-6, Angles: s.of(a),
 				Slots: s.of(slots), Pool: s.pool(pool)})
 		})
 		// A value at a rounding boundary may fall either way, by one step of the layout's precision.
@@ -175,7 +175,7 @@ func (p *pair) unpacked(what string, pool pools, kind kernel.DType, tol float64)
 	out := both{p.on(p.ref, kind, n, layout.V4Dim, blank), p.on(p.dev, kind, n, layout.V4Dim, blank)}
 	slots := p.ints(n, 1, scattered)
 	p.each(func(s side) error {
-		return s.Unpack(kernel.UnpackArgs{Out: s.of(out), Slots: s.of(slots), Pool: s.pool(pool)})
+		return kernel.Do(s, kernel.UnpackArgs{Out: s.of(out), Slots: s.of(slots), Pool: s.pool(pool)})
 	})
 	for i, s := range scattered {
 		if s < 0 {
@@ -203,7 +203,7 @@ func testKeys(p *pair) {
 		norm, slots := p.floats(1, layout.IndexDim, p.normal(layout.IndexDim, 1)), p.ints(n, 1, scattered)
 		pool := p.emptyPool(k, l.PageBytes(7), 5, 7)
 		p.each(func(s side) error {
-			return s.StoreKeys(kernel.KeyStoreArgs{Keys: s.of(keys), Norm: s.of(norm), Eps: 1e-6, Angles: s.of(a),
+			return kernel.Do(s, kernel.KeyStoreArgs{Keys: s.of(keys), Norm: s.of(norm), Eps: 1e-6, Angles: s.of(a),
 				Hadamard: k != layout.IndexF32Row512, Slots: s.of(slots), Pool: s.pool(pool)})
 		})
 		p.sameKeys(k, pool)

@@ -86,8 +86,8 @@ func testEmbed(p *pair) {
 		w := p.weightFor(kernel.LookedUp, kind, 37, 96)
 		ids := p.ints(5, 1, []int32{0, 36, 7, 7, 1})
 		out := p.random(5, 96)
-		p.must(p.ref.Embed(kernel.EmbedArgs{Out: out.ref, Table: w.ref, IDs: ids.ref}))
-		p.must(p.dev.Embed(kernel.EmbedArgs{Out: out.dev, Table: w.dev, IDs: ids.dev}))
+		p.must(kernel.Do(p.ref, kernel.EmbedArgs{Out: out.ref, Table: w.ref, IDs: ids.ref}))
+		p.must(kernel.Do(p.dev, kernel.EmbedArgs{Out: out.dev, Table: w.dev, IDs: ids.dev}))
 		p.near(kind.String(), out, 0)
 	}
 }
@@ -96,12 +96,12 @@ func testNorm(p *pair) {
 	for _, n := range []int{1, 96, 512, 7168} {
 		x, out := p.random(5, n), p.random(5, n)
 		w := p.floats(1, n, p.normal(n, 1))
-		p.must(p.ref.Norm(kernel.NormArgs{Out: out.ref, X: x.ref, Weight: w.ref, Eps: 1e-6}))
-		p.must(p.dev.Norm(kernel.NormArgs{Out: out.dev, X: x.dev, Weight: w.dev, Eps: 1e-6}))
+		p.must(kernel.Do(p.ref, kernel.NormArgs{Out: out.ref, X: x.ref, Weight: w.ref, Eps: 1e-6}))
+		p.must(kernel.Do(p.dev, kernel.NormArgs{Out: out.dev, X: x.dev, Weight: w.dev, Eps: 1e-6}))
 		p.near(fmt.Sprintf("%d columns", n), out, 1e-5)
 		p.rowwise("norm", out.dev, func(r int) kernel.Tensor {
 			one := p.like(out.dev, 1)
-			p.must(p.dev.Norm(kernel.NormArgs{Out: one, X: x.dev.Slice(r, r+1), Weight: w.dev, Eps: 1e-6}))
+			p.must(kernel.Do(p.dev, kernel.NormArgs{Out: one, X: x.dev.Slice(r, r+1), Weight: w.dev, Eps: 1e-6}))
 			return one
 		})
 	}
@@ -120,12 +120,12 @@ func testMultiply(p *pair) {
 			for _, add := range []bool{false, true} {
 				what := fmt.Sprintf("%v %dx%dx%d accumulate %v", kind, m, n, k, add)
 				before := p.read(p.dev, out.dev)
-				p.must(p.ref.Multiply(kernel.MultiplyArgs{Out: out.ref, X: x.ref, W: w.ref, Accumulate: add}))
-				p.must(p.dev.Multiply(kernel.MultiplyArgs{Out: out.dev, X: x.dev, W: w.dev, Accumulate: add}))
+				p.must(kernel.Do(p.ref, kernel.MultiplyArgs{Out: out.ref, X: x.ref, W: w.ref, Accumulate: add}))
+				p.must(kernel.Do(p.dev, kernel.MultiplyArgs{Out: out.dev, X: x.dev, W: w.dev, Accumulate: add}))
 				p.near(what, out, 2e-5)
 				p.rowwise(what, out.dev, func(r int) kernel.Tensor {
 					one := p.on(p.dev, out.dev.DType, 1, n, before[r*n:(r+1)*n])
-					p.must(p.dev.Multiply(kernel.MultiplyArgs{Out: one, X: x.dev.Slice(r, r+1), W: w.dev,
+					p.must(kernel.Do(p.dev, kernel.MultiplyArgs{Out: one, X: x.dev.Slice(r, r+1), W: w.dev,
 						Accumulate: add}))
 					return one
 				})
@@ -160,8 +160,8 @@ func testTake(p *pair) {
 func testGate(p *pair) {
 	g := p.activations(3, 67, p.normal(3*67, 8))
 	u, out := p.random(3, 67), p.random(3, 67)
-	p.must(p.ref.Gate(kernel.GateArgs{Out: out.ref, Gate: g.ref, Up: u.ref}))
-	p.must(p.dev.Gate(kernel.GateArgs{Out: out.dev, Gate: g.dev, Up: u.dev}))
+	p.must(kernel.Do(p.ref, kernel.GateArgs{Out: out.ref, Gate: g.ref, Up: u.ref}))
+	p.must(kernel.Do(p.dev, kernel.GateArgs{Out: out.dev, Gate: g.dev, Up: u.dev}))
 	p.near("gate", out, 1e-5)
 }
 
@@ -177,8 +177,8 @@ func (p *pair) angles(rows int) both {
 	}
 	at, f := p.ints(rows, 1, pos), p.floats(1, 32, freq)
 	out := p.floats(rows, 64, make([]float32, rows*64))
-	p.must(p.ref.Angles(kernel.AngleArgs{Out: out.ref, Positions: at.ref, InvFreq: f.ref, Scale: 1}))
-	p.must(p.dev.Angles(kernel.AngleArgs{Out: out.dev, Positions: at.dev, InvFreq: f.dev, Scale: 1}))
+	p.must(kernel.Do(p.ref, kernel.AngleArgs{Out: out.ref, Positions: at.ref, InvFreq: f.ref, Scale: 1}))
+	p.must(kernel.Do(p.dev, kernel.AngleArgs{Out: out.dev, Positions: at.dev, InvFreq: f.dev, Scale: 1}))
 	return out
 }
 
@@ -187,9 +187,9 @@ func testRotate(p *pair) {
 	p.near("angles", a, 1e-5)
 	for _, pairing := range []kernel.Pairing{kernel.Interleaved, kernel.HalfSplit} {
 		x := p.random(7, 3*192)
-		p.must(p.ref.Rotate(kernel.RotateArgs{X: x.ref, Angles: a.ref, Heads: 3, HeadDim: 192, Offset: 128,
+		p.must(kernel.Do(p.ref, kernel.RotateArgs{X: x.ref, Angles: a.ref, Heads: 3, HeadDim: 192, Offset: 128,
 			Pairing: pairing}))
-		p.must(p.dev.Rotate(kernel.RotateArgs{X: x.dev, Angles: a.dev, Heads: 3, HeadDim: 192, Offset: 128,
+		p.must(kernel.Do(p.dev, kernel.RotateArgs{X: x.dev, Angles: a.dev, Heads: 3, HeadDim: 192, Offset: 128,
 			Pairing: pairing}))
 		p.near(pairing.String(), x, 1e-5)
 	}
@@ -202,17 +202,17 @@ func testLatent(p *pair) {
 			what := fmt.Sprintf("%v %+v", kind, d)
 			w := p.weightFor(kernel.Latent, kind, d.KVB(), d.Latent)
 			q, out := p.random(5, d.Heads*d.QK()), p.random(5, d.Heads*d.Row())
-			p.must(p.ref.Absorb(kernel.AbsorbArgs{Out: out.ref, Q: q.ref, KVB: w.ref, Dims: d}))
-			p.must(p.dev.Absorb(kernel.AbsorbArgs{Out: out.dev, Q: q.dev, KVB: w.dev, Dims: d}))
+			p.must(kernel.Do(p.ref, kernel.AbsorbArgs{Out: out.ref, Q: q.ref, KVB: w.ref, Dims: d}))
+			p.must(kernel.Do(p.dev, kernel.AbsorbArgs{Out: out.dev, Q: q.dev, KVB: w.dev, Dims: d}))
 			p.near("absorb "+what, out, 2e-5)
 			p.rowwise("absorb "+what, out.dev, func(r int) kernel.Tensor {
 				one := p.like(out.dev, 1)
-				p.must(p.dev.Absorb(kernel.AbsorbArgs{Out: one, Q: q.dev.Slice(r, r+1), KVB: w.dev, Dims: d}))
+				p.must(kernel.Do(p.dev, kernel.AbsorbArgs{Out: one, Q: q.dev.Slice(r, r+1), KVB: w.dev, Dims: d}))
 				return one
 			})
 			u, o := p.random(5, d.Heads*d.Latent), p.random(5, d.Heads*d.V)
-			p.must(p.ref.Expand(kernel.ExpandArgs{Out: o.ref, U: u.ref, KVB: w.ref, Dims: d}))
-			p.must(p.dev.Expand(kernel.ExpandArgs{Out: o.dev, U: u.dev, KVB: w.dev, Dims: d}))
+			p.must(kernel.Do(p.ref, kernel.ExpandArgs{Out: o.ref, U: u.ref, KVB: w.ref, Dims: d}))
+			p.must(kernel.Do(p.dev, kernel.ExpandArgs{Out: o.dev, U: u.dev, KVB: w.dev, Dims: d}))
 			p.near("expand "+what, o, 2e-5)
 		}
 	}

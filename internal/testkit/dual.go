@@ -74,7 +74,7 @@ func testDual(p *pair) {
 				what := fmt.Sprintf("%v %d heads, extra stream %v", kind, heads, extra)
 				c := p.dualCase(kind, heads)
 				out, lse := p.random(dualRows, heads*layout.V4Dim), p.zeros(dualRows, heads)
-				p.each(func(s side) error { return s.DualAttend(c.args(s, s.of(out), s.of(lse), extra)) })
+				p.each(func(s side) error { return kernel.Do(s, c.args(s, s.of(out), s.of(lse), extra)) })
 				p.near(what, out, 2e-5)
 				p.near(what+" lse", lse, 2e-5)
 				p.empty(what, out.dev.Slice(7, 8), lse.dev.Slice(7, 8))
@@ -86,7 +86,7 @@ func testDual(p *pair) {
 							st.Indices, st.Lens = st.Indices.Slice(r, r+1), st.Lens.Slice(r, r+1)
 						}
 					}
-					p.must(p.dev.DualAttend(a))
+					p.must(kernel.Do(p.dev, a))
 					return a.Out
 				})
 				if extra {
@@ -140,20 +140,20 @@ func (p *pair) flatEqualsPaged(what string, c *dualCase, paged both) {
 	wb, eb := p.ints(dualRows, 1, zero), p.ints(dualRows, 1, shift)
 	out, lse := p.random(dualRows, c.heads*layout.V4Dim), p.zeros(dualRows, c.heads)
 	p.each(func(s side) error {
-		if err := s.Unpack(kernel.UnpackArgs{Out: s.of(kv.slice(0, nw)), Slots: s.of(aw),
+		if err := kernel.Do(s, kernel.UnpackArgs{Out: s.of(kv.slice(0, nw)), Slots: s.of(aw),
 			Pool: s.pool(c.window)}); err != nil {
 			return err
 		}
-		if err := s.Unpack(kernel.UnpackArgs{Out: s.of(kv.slice(nw, nw+ne)), Slots: s.of(ae),
+		if err := kernel.Do(s, kernel.UnpackArgs{Out: s.of(kv.slice(nw, nw+ne)), Slots: s.of(ae),
 			Pool: s.pool(c.extra)}); err != nil {
 			return err
 		}
-		if err := s.Combine(kernel.CombineArgs{Out: s.of(rows), Lens: s.of(lens), Window: s.of(c.windowAt),
+		if err := kernel.Do(s, kernel.CombineArgs{Out: s.of(rows), Lens: s.of(lens), Window: s.of(c.windowAt),
 			WindowLens: s.of(c.windowLen), WindowBase: s.of(wb), Extra: s.of(c.extraAt), ExtraLens: s.of(c.extraLen),
 			ExtraBase: s.of(eb)}); err != nil {
 			return err
 		}
-		return s.FlatAttend(kernel.FlatArgs{Out: s.of(out), LSE: s.of(lse), Q: s.of(c.q), KV: s.of(kv),
+		return kernel.Do(s, kernel.FlatArgs{Out: s.of(out), LSE: s.of(lse), Q: s.of(c.q), KV: s.of(kv),
 			Indices: s.of(rows), Lens: s.of(lens), Sinks: s.of(c.sinks), Heads: c.heads, Scale: 0.1})
 	})
 	p.near(what+" over a workspace", out, 2e-5)
@@ -170,7 +170,7 @@ func testSink(p *pair) {
 		v[0], v[1], q[0] = 1, 2, 3
 		kv, query := both{dev: p.on(p.dev, kernel.F32, 1, layout.V4Dim, v)}, p.activations(1, layout.V4Dim, q)
 		out, lse := p.random(1, layout.V4Dim), p.zeros(1, 1)
-		p.must(p.dev.FlatAttend(kernel.FlatArgs{Out: out.dev, LSE: lse.dev, Q: query.dev, KV: kv.dev,
+		p.must(kernel.Do(p.dev, kernel.FlatArgs{Out: out.dev, LSE: lse.dev, Q: query.dev, KV: kv.dev,
 			Indices: p.ints(1, 2, []int32{0, -1}).dev, Lens: p.ints(1, 1, []int32{2}).dev,
 			Sinks: p.floats(1, 1, []float32{float32(sink)}).dev, Heads: 1, Scale: 0.5}))
 		want := 1 / (1 + math.Exp(sink-1.5))
@@ -207,15 +207,15 @@ func testCombine(p *pair) {
 	copy(want[128:], []int32{58})
 	copy(want[256:], []int32{109, 109, 109, 61, -1})
 	copy(want[384:], []int32{1000})
-	p.must(p.dev.Combine(args))
+	p.must(kernel.Do(p.dev, args))
 	p.exactly("combined", out.dev, want)
 	p.exactly("combined lengths", lens.dev, []int32{5, 1, 5, 1})
 	args.Extra = kernel.Tensor{}
-	p.must(p.dev.Combine(args))
+	p.must(kernel.Do(p.dev, args))
 	p.exactly("window alone", lens.dev, []int32{3, 0, 3, 1})
 	p.exactly("window alone", out.dev.Slice(2, 3), append([]int32{109, 109, 109}, want[3*128+3:]...))
 	args.Out = out.dev.Columns(0, 127)
-	if err := p.dev.Combine(args); err == nil {
+	if err := kernel.Do(p.dev, args); err == nil {
 		p.Error("a width that is no multiple of 128 passed")
 	}
 }

@@ -18,7 +18,7 @@ func testHyper(p *pair) {
 			p.floats(1, 3, []float32{0.7, 1.3, 2})
 		out, post, comb := p.random(rows, c.hidden), p.zeros(rows, c.n), p.zeros(rows, c.n*c.n)
 		pre := func(s side, out, post, comb, x, mix kernel.Tensor) error {
-			return s.HyperPre(kernel.HyperPreArgs{Out: out, Post: post, Comb: comb, X: x, Mix: mix, Base: s.of(base),
+			return kernel.Do(s, kernel.HyperPreArgs{Out: out, Post: post, Comb: comb, X: x, Mix: mix, Base: s.of(base),
 				Scale: s.of(scale), Streams: c.n, Rounds: c.rounds, NormEps: 1e-6, Eps: 1e-6})
 		}
 		p.each(func(s side) error { return pre(s, s.of(out), s.of(post), s.of(comb), s.of(x), s.of(mix)) })
@@ -40,7 +40,7 @@ func (p *pair) hyperHead(what string, x, mix, base both, n int) {
 	p.Helper()
 	scale, out := p.floats(1, 1, []float32{0.9}), p.random(x.dev.Rows, x.dev.Cols/n)
 	p.each(func(s side) error {
-		return s.HyperHead(kernel.HyperHeadArgs{Out: s.of(out), X: s.of(x), Mix: s.of(mix.columns(0, n)),
+		return kernel.Do(s, kernel.HyperHeadArgs{Out: s.of(out), X: s.of(x), Mix: s.of(mix.columns(0, n)),
 			Base: s.of(base.columns(0, n)), Scale: s.of(scale), Streams: n, NormEps: 1e-6, Eps: 1e-6})
 	})
 	p.near(what+" head", out, 1e-4)
@@ -53,13 +53,13 @@ func (p *pair) hyperPost(what string, x, post, comb both, n int) {
 	sub, values := p.random(rows, x.dev.Cols/n), p.read(p.dev, x.dev)
 	streams := p.activations(rows, x.dev.Cols, values)
 	p.each(func(s side) error {
-		return s.HyperPost(kernel.HyperPostArgs{X: s.of(streams), Sub: s.of(sub), Post: s.of(post), Comb: s.of(comb),
+		return kernel.Do(s, kernel.HyperPostArgs{X: s.of(streams), Sub: s.of(sub), Post: s.of(post), Comb: s.of(comb),
 			Streams: n})
 	})
 	p.near(what+" streams", streams, 1e-5)
 	p.rowwise(what+" post", streams.dev, func(r int) kernel.Tensor {
 		one := p.on(p.dev, x.dev.DType, 1, x.dev.Cols, values[r*x.dev.Cols:][:x.dev.Cols])
-		p.must(p.dev.HyperPost(kernel.HyperPostArgs{X: one, Sub: sub.dev.Slice(r, r+1), Post: post.dev.Slice(r, r+1),
+		p.must(kernel.Do(p.dev, kernel.HyperPostArgs{X: one, Sub: sub.dev.Slice(r, r+1), Post: post.dev.Slice(r, r+1),
 			Comb: comb.dev.Slice(r, r+1), Streams: n}))
 		return one
 	})
@@ -80,7 +80,7 @@ func testSinkhorn(p *pair) {
 	streams, m := p.activations(1, 8, x), p.floats(1, 24, mix)
 	base, scale := p.zeros(1, 24), p.floats(1, 3, []float32{1, 1, 1})
 	out, post, comb := p.random(1, 2), p.zeros(1, 4), p.zeros(1, 16)
-	p.must(p.dev.HyperPre(kernel.HyperPreArgs{Out: out.dev, Post: post.dev, Comb: comb.dev, X: streams.dev, Mix: m.dev,
+	p.must(kernel.Do(p.dev, kernel.HyperPreArgs{Out: out.dev, Post: post.dev, Comb: comb.dev, X: streams.dev, Mix: m.dev,
 		Base: base.dev, Scale: scale.dev, Streams: 4, Rounds: 20, NormEps: 1e-6, Eps: 1e-6}))
 	for i, got := range p.read(p.dev, comb.dev) {
 		if math.Abs(float64(got)-want[i]) > 2e-6 {
@@ -95,7 +95,7 @@ func testSinkhorn(p *pair) {
 	// Stream k gets the k-th column: with one stream set, the row of the matrix appears across the streams.
 	one := p.activations(1, 8, []float32{0, 0, 1, 1, 0, 0, 0, 0})
 	sub := p.activations(1, 2, []float32{0, 0})
-	p.must(p.dev.HyperPost(kernel.HyperPostArgs{X: one.dev, Sub: sub.dev, Post: post.dev, Comb: comb.dev, Streams: 4}))
+	p.must(kernel.Do(p.dev, kernel.HyperPostArgs{X: one.dev, Sub: sub.dev, Post: post.dev, Comb: comb.dev, Streams: 4}))
 	for i, got := range p.read(p.dev, one.dev) {
 		if w := want[4+i/2]; math.Abs(float64(got)-w) > 1e-2 ||
 			p.dev.Activation() == kernel.F32 && math.Abs(float64(got)-w) > 2e-6 {
@@ -108,11 +108,11 @@ func testHeadNorm(p *pair) {
 	for _, c := range []struct{ heads, size int }{{1, 1}, {3, 64}, {4, 512}} {
 		v := p.normal(5*c.heads*c.size, 3)
 		x := p.activations(5, c.heads*c.size, v)
-		p.each(func(s side) error { return s.HeadNorm(kernel.HeadNormArgs{X: s.of(x), Heads: c.heads, Eps: 1e-6}) })
+		p.each(func(s side) error { return kernel.Do(s, kernel.HeadNormArgs{X: s.of(x), Heads: c.heads, Eps: 1e-6}) })
 		p.near(fmt.Sprintf("%+v", c), x, 1e-5)
 		p.rowwise("head norm", x.dev, func(r int) kernel.Tensor {
 			one := p.on(p.dev, x.dev.DType, 1, x.dev.Cols, v[r*x.dev.Cols:][:x.dev.Cols])
-			p.must(p.dev.HeadNorm(kernel.HeadNormArgs{X: one, Heads: c.heads, Eps: 1e-6}))
+			p.must(kernel.Do(p.dev, kernel.HeadNormArgs{X: one, Heads: c.heads, Eps: 1e-6}))
 			return one
 		})
 	}
@@ -129,9 +129,9 @@ func testTurnBack(p *pair) {
 			return kernel.RotateArgs{X: s.of(x), Angles: s.of(a), Heads: 2, HeadDim: 512, Offset: 448, Pairing: pairing,
 				Inverse: inverse}
 		}
-		p.each(func(s side) error { return s.Rotate(args(s, true)) })
+		p.each(func(s side) error { return kernel.Do(s, args(s, true)) })
 		p.near(pairing.String()+" back", x, 1e-5)
-		p.each(func(s side) error { return s.Rotate(args(s, false)) })
+		p.each(func(s side) error { return kernel.Do(s, args(s, false)) })
 		p.near(pairing.String()+" back and forth", both{before.ref, x.dev}, 1e-5)
 	}
 }

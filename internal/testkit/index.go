@@ -28,8 +28,8 @@ func testIndexQuery(p *pair) {
 				return kernel.IndexQueryArgs{Out: out, W: w, Q: q, Weights: weights, Angles: a, Heads: heads,
 					Offset: offset, Pairing: pairing, Hadamard: kind == kernel.E4M3 || fp4, Scales: scales, FP4: fp4}
 			}
-			p.must(p.ref.IndexQuery(args(out.ref, w.ref, q.ref, weights.ref, a.ref)))
-			p.must(p.dev.IndexQuery(args(out.dev, w.dev, q.dev, weights.dev, a.dev)))
+			p.must(kernel.Do(p.ref, args(out.ref, w.ref, q.ref, weights.ref, a.ref)))
+			p.must(kernel.Do(p.dev, args(out.dev, w.dev, q.dev, weights.dev, a.dev)))
 			p.near(fmt.Sprintf("weights of %d heads", heads), w, 1e-5)
 			if fp4 {
 				p.nearSteps(fmt.Sprintf("%d heads in four bits", heads), out)
@@ -70,9 +70,9 @@ func testPaddedIndexQuery(p *pair) {
 		q := p.activations(rows, heads*layout.IndexDim, append([]float32(nil), v...)).dev
 		out := p.on(p.dev, kernel.E4M3, rows, n*layout.IndexDim, rubbish)
 		w, s := p.on(p.dev, kernel.F32, rows, n, rubbish[:rows*n]), p.zeros(rows, tokens).dev
-		p.must(p.dev.IndexQuery(kernel.IndexQueryArgs{Out: out, W: w, Q: q, Weights: weights, Angles: a.dev,
+		p.must(kernel.Do(p.dev, kernel.IndexQueryArgs{Out: out, W: w, Q: q, Weights: weights, Angles: a.dev,
 			Heads: heads, Padded: n, Pairing: kernel.HalfSplit, Hadamard: true, Scales: num.ScalePow2}))
-		p.must(p.dev.Scores(kernel.ScoreArgs{Out: s, Q: out, W: w, Keys: keys, Start: start, Lens: lens, Heads: n}))
+		p.must(kernel.Do(p.dev, kernel.ScoreArgs{Out: s, Q: out, W: w, Keys: keys, Start: start, Lens: lens, Heads: n}))
 		scores[i] = p.readBytes(p.dev, s)
 		for _, x := range []struct {
 			t    kernel.Tensor
@@ -139,15 +139,15 @@ func testScores(p *pair) {
 				blank[i] = -7
 			}
 			out := p.floats(len(lens), 64, blank)
-			p.must(p.ref.Scores(kernel.ScoreArgs{Out: out.ref, Q: q.ref, W: w.ref, Keys: keys.ref, Table: table.ref,
+			p.must(kernel.Do(p.ref, kernel.ScoreArgs{Out: out.ref, Q: q.ref, W: w.ref, Keys: keys.ref, Table: table.ref,
 				TableRow: row.ref, Lens: ln.ref, Heads: heads, SkipUpTo: 1}))
-			p.must(p.dev.Scores(kernel.ScoreArgs{Out: out.dev, Q: q.dev, W: w.dev, Keys: keys.dev, Table: table.dev,
+			p.must(kernel.Do(p.dev, kernel.ScoreArgs{Out: out.dev, Q: q.dev, W: w.dev, Keys: keys.dev, Table: table.dev,
 				TableRow: row.dev, Lens: ln.dev, Heads: heads, SkipUpTo: 1}))
 			p.near(what, out, 1e-4)
 			p.gatheredScores(what, keys, q, w, ln, out, heads)
 			p.rowwise(what, out.dev.Slice(5, 7), func(r int) kernel.Tensor {
 				one := p.on(p.dev, kernel.F32, 1, 64, blank[:64])
-				p.must(p.dev.Scores(kernel.ScoreArgs{Out: one, Q: q.dev.Slice(5+r, 6+r), W: w.dev.Slice(5+r, 6+r),
+				p.must(kernel.Do(p.dev, kernel.ScoreArgs{Out: one, Q: q.dev.Slice(5+r, 6+r), W: w.dev.Slice(5+r, 6+r),
 					Keys: keys.dev, Table: table.dev, TableRow: row.dev.Slice(5+r, 6+r), Lens: ln.dev.Slice(5+r, 6+r),
 					Heads: heads}))
 				return one
@@ -174,13 +174,13 @@ func (p *pair) gatheredScores(what string, keys pools, q, w, lens, paged both, h
 	}
 	at, start := p.ints(len(slots), 1, slots), p.ints(len(starts), 1, starts)
 	flat := p.emptyPool(keys.dev.Layout, l.PageBytes(len(slots)), 1, len(slots))
-	p.must(p.dev.GatherIndex(kernel.IndexGatherArgs{Out: flat.dev, Slots: at.dev, Pool: keys.dev}))
+	p.must(kernel.Do(p.dev, kernel.IndexGatherArgs{Out: flat.dev, Slots: at.dev, Pool: keys.dev}))
 	blank := make([]float32, lens.dev.Rows*64)
 	for i := range blank {
 		blank[i] = -7
 	}
 	out := p.on(p.dev, kernel.F32, lens.dev.Rows, 64, blank)
-	p.must(p.dev.Scores(kernel.ScoreArgs{Out: out, Q: q.dev, W: w.dev, Keys: flat.dev, Start: start.dev, Lens: lens.dev,
+	p.must(kernel.Do(p.dev, kernel.ScoreArgs{Out: out, Q: q.dev, W: w.dev, Keys: flat.dev, Start: start.dev, Lens: lens.dev,
 		Heads: heads, SkipUpTo: 1}))
 	if string(p.readBytes(p.dev, out)) != string(p.readBytes(p.dev, paged.dev)) {
 		p.Fatalf("%s: gathered and paged scores differ", what)
@@ -215,15 +215,15 @@ func testSelect(p *pair) {
 		}
 		scores, ln := p.floats(len(lens), width, v), p.ints(len(lens), 1, lens)
 		out := p.ints(len(lens), k, make([]int32, len(lens)*k))
-		p.must(p.ref.Select(kernel.SelectArgs{Out: out.ref, Scores: scores.ref, Lens: ln.ref}))
-		p.must(p.dev.Select(kernel.SelectArgs{Out: out.dev, Scores: scores.dev, Lens: ln.dev}))
+		p.must(kernel.Do(p.ref, kernel.SelectArgs{Out: out.ref, Scores: scores.ref, Lens: ln.ref}))
+		p.must(kernel.Do(p.dev, kernel.SelectArgs{Out: out.dev, Scores: scores.dev, Lens: ln.dev}))
 		p.same(fmt.Sprintf("best %d", k), out)
 		p.values(out, scores, ln)
 	}
 	short := p.ints(3, 1, []int32{0, 3, 8})
 	out := p.ints(3, 8, make([]int32, 24))
-	p.must(p.ref.Select(kernel.SelectArgs{Out: out.ref, Lens: short.ref}))
-	p.must(p.dev.Select(kernel.SelectArgs{Out: out.dev, Lens: short.dev}))
+	p.must(kernel.Do(p.ref, kernel.SelectArgs{Out: out.ref, Lens: short.ref}))
+	p.must(kernel.Do(p.dev, kernel.SelectArgs{Out: out.dev, Lens: short.dev}))
 	p.same("short rows without scores", out)
 }
 
@@ -232,8 +232,8 @@ func (p *pair) values(out, scores, lens both) {
 	p.Helper()
 	rows, k := out.ref.Rows, out.ref.Cols
 	values := p.floats(rows, k, make([]float32, rows*k))
-	p.must(p.ref.Select(kernel.SelectArgs{Out: out.ref, Scores: scores.ref, Lens: lens.ref, Values: values.ref}))
-	p.must(p.dev.Select(kernel.SelectArgs{Out: out.dev, Scores: scores.dev, Lens: lens.dev, Values: values.dev}))
+	p.must(kernel.Do(p.ref, kernel.SelectArgs{Out: out.ref, Scores: scores.ref, Lens: lens.ref, Values: values.ref}))
+	p.must(kernel.Do(p.dev, kernel.SelectArgs{Out: out.dev, Scores: scores.dev, Lens: lens.dev, Values: values.dev}))
 	p.near("values", values, 0)
 	chosen, got := p.readInts(p.ref, out.ref), p.read(p.ref, values.ref)
 	all, seen := p.read(p.ref, scores.ref), p.readInts(p.ref, lens.ref)
@@ -253,12 +253,12 @@ func testLocate(p *pair) {
 	table, row := p.ints(2, 3, []int32{5, 1, 9, 2, 0, 4}), p.ints(2, 1, []int32{1, 0})
 	offset := p.ints(2, 1, []int32{100, 0})
 	out := p.ints(2, 5, make([]int32, 10))
-	p.must(p.ref.Locate(kernel.LocateArgs{Out: out.ref, Positions: pos.ref, Table: table.ref, TableRow: row.ref,
+	p.must(kernel.Do(p.ref, kernel.LocateArgs{Out: out.ref, Positions: pos.ref, Table: table.ref, TableRow: row.ref,
 		PageTokens: 7}))
-	p.must(p.dev.Locate(kernel.LocateArgs{Out: out.dev, Positions: pos.dev, Table: table.dev, TableRow: row.dev,
+	p.must(kernel.Do(p.dev, kernel.LocateArgs{Out: out.dev, Positions: pos.dev, Table: table.dev, TableRow: row.dev,
 		PageTokens: 7}))
 	p.same("paged", out)
-	p.must(p.ref.Locate(kernel.LocateArgs{Out: out.ref, Positions: pos.ref, Offset: offset.ref}))
-	p.must(p.dev.Locate(kernel.LocateArgs{Out: out.dev, Positions: pos.dev, Offset: offset.dev}))
+	p.must(kernel.Do(p.ref, kernel.LocateArgs{Out: out.ref, Positions: pos.ref, Offset: offset.ref}))
+	p.must(kernel.Do(p.dev, kernel.LocateArgs{Out: out.dev, Positions: pos.dev, Offset: offset.dev}))
 	p.same("ragged", out)
 }

@@ -27,9 +27,9 @@ func testRoute(p *pair) {
 			ids, w := p.ints(9, c.topk, make([]int32, 9*c.topk)), p.floats(9, c.topk, make([]float32, 9*c.topk))
 			for _, norm := range []bool{false, true} {
 				what := fmt.Sprintf("%+v ties %v normalised %v", c, ties, norm)
-				p.must(p.ref.Route(kernel.RouteArgs{IDs: ids.ref, Weights: w.ref, Logits: l.ref, Bias: b.ref,
+				p.must(kernel.Do(p.ref, kernel.RouteArgs{IDs: ids.ref, Weights: w.ref, Logits: l.ref, Bias: b.ref,
 					Groups: c.groups, KeepGroups: c.keep, Normalize: norm, Scale: 2.5}))
-				p.must(p.dev.Route(kernel.RouteArgs{IDs: ids.dev, Weights: w.dev, Logits: l.dev, Bias: b.dev,
+				p.must(kernel.Do(p.dev, kernel.RouteArgs{IDs: ids.dev, Weights: w.dev, Logits: l.dev, Bias: b.dev,
 					Groups: c.groups, KeepGroups: c.keep, Normalize: norm, Scale: 2.5}))
 				p.same(what, ids)
 				p.near(what, w, 1e-5)
@@ -58,14 +58,14 @@ func testExperts(p *pair) {
 		before := p.read(p.dev, out.dev)
 		r.Out, r.X, r.IDs, r.Weights = out.ref, x.ref, ids.ref, w.ref
 		d.Out, d.X, d.IDs, d.Weights = out.dev, x.dev, ids.dev, w.dev
-		p.must(p.ref.Experts(r))
-		p.must(p.dev.Experts(d))
+		p.must(kernel.Do(p.ref, r))
+		p.must(kernel.Do(p.dev, d))
 		p.near(kind.String(), out, 1e-4)
 		p.rowwise(kind.String(), out.dev, func(row int) kernel.Tensor {
 			one := d
 			one.Out = p.on(p.dev, out.dev.DType, 1, hidden, before[row*hidden:(row+1)*hidden])
 			one.X, one.IDs, one.Weights = x.dev.Slice(row, row+1), ids.dev.Slice(row, row+1), w.dev.Slice(row, row+1)
-			p.must(p.dev.Experts(one))
+			p.must(kernel.Do(p.dev, one))
 			return one.Out
 		})
 	}
@@ -95,41 +95,41 @@ func testRefusals(p *pair) {
 	table := p.ints(1, 2, []int32{0, 5})
 	zero := p.ints(2, 1, []int32{0, 0})
 	cases := map[string]error{
-		"multiply: inner sizes differ": p.dev.Multiply(kernel.MultiplyArgs{Out: x.dev, X: x.dev.Columns(0, 7),
+		"multiply: inner sizes differ": kernel.Do(p.dev, kernel.MultiplyArgs{Out: x.dev, X: x.dev.Columns(0, 7),
 			W: w.dev}),
-		"multiply: missing out": p.dev.Multiply(kernel.MultiplyArgs{X: x.dev, W: w.dev}),
-		"project: no weight":    p.dev.Project(kernel.ProjectArgs{X: x.dev}),
-		"project: inner sizes differ": p.dev.Project(kernel.ProjectArgs{X: x.dev.Columns(0, 7),
+		"multiply: missing out": kernel.Do(p.dev, kernel.MultiplyArgs{X: x.dev, W: w.dev}),
+		"project: no weight":    kernel.Do(p.dev, kernel.ProjectArgs{X: x.dev}),
+		"project: inner sizes differ": kernel.Do(p.dev, kernel.ProjectArgs{X: x.dev.Columns(0, 7),
 			To: []kernel.Projection{{Out: x.dev.Columns(0, 4), W: w.dev}}}),
-		"project: second out missing": p.dev.Project(kernel.ProjectArgs{X: x.dev,
+		"project: second out missing": kernel.Do(p.dev, kernel.ProjectArgs{X: x.dev,
 			To: []kernel.Projection{{Out: p.random(2, 4).dev, W: w.dev}, {W: w.dev}}}),
-		"embed: token beyond vocabulary": p.dev.Embed(kernel.EmbedArgs{Out: x.dev, Table: looked.dev, IDs: i1.dev}),
-		"embed: a matrix of products":    p.dev.Embed(kernel.EmbedArgs{Out: x.dev, Table: w.dev, IDs: zero.dev}),
-		"multiply: a table":              p.dev.Multiply(kernel.MultiplyArgs{Out: x.dev, X: x.dev, W: looked.dev}),
-		"multiply: of another device": p.dev.Multiply(kernel.MultiplyArgs{Out: p.random(2, 4).dev, X: x.dev,
+		"embed: token beyond vocabulary": kernel.Do(p.dev, kernel.EmbedArgs{Out: x.dev, Table: looked.dev, IDs: i1.dev}),
+		"embed: a matrix of products":    kernel.Do(p.dev, kernel.EmbedArgs{Out: x.dev, Table: w.dev, IDs: zero.dev}),
+		"multiply: a table":              kernel.Do(p.dev, kernel.MultiplyArgs{Out: x.dev, X: x.dev, W: looked.dev}),
+		"multiply: of another device": kernel.Do(p.dev, kernel.MultiplyArgs{Out: p.random(2, 4).dev, X: x.dev,
 			W: foreign{4, 8}}),
-		"experts: none": p.dev.Experts(kernel.ExpertArgs{Out: x.dev, X: x.dev, IDs: zero.dev,
+		"experts: none": kernel.Do(p.dev, kernel.ExpertArgs{Out: x.dev, X: x.dev, IDs: zero.dev,
 			Weights: f.dev}),
-		"experts: of another width": p.dev.Experts(kernel.ExpertArgs{Out: rows.dev, X: rows.dev, IDs: zero.dev,
+		"experts: of another width": kernel.Do(p.dev, kernel.ExpertArgs{Out: rows.dev, X: rows.dev, IDs: zero.dev,
 			Weights: f.dev, Experts: some}),
 		"take: row beyond x": p.dev.Take(kernel.TakeArgs{Out: x.dev, X: x.dev, Rows: i1.dev}),
-		"gather: slot beyond pool": p.dev.GatherRows(kernel.GatherArgs{Out: rows.dev, Slots: i1.dev,
+		"gather: slot beyond pool": kernel.Do(p.dev, kernel.GatherArgs{Out: rows.dev, Slots: i1.dev,
 			Pool: pool.dev}),
-		"gather index: wrong layout": p.dev.GatherIndex(kernel.IndexGatherArgs{Out: pool.dev, Slots: i1.dev,
+		"gather index: wrong layout": kernel.Do(p.dev, kernel.IndexGatherArgs{Out: pool.dev, Slots: i1.dev,
 			Pool: index.dev}),
-		"sparse: slot beyond pool": p.dev.SparseAttend(kernel.SparseArgs{Out: out.dev, Q: q.dev, Pool: pool.dev,
+		"sparse: slot beyond pool": kernel.Do(p.dev, kernel.SparseArgs{Out: out.dev, Q: q.dev, Pool: pool.dev,
 			Indices: i1.dev, Lens: p.ints(2, 1, []int32{1, 1}).dev, Heads: 1, Scale: 1}),
-		"scores: page beyond pool": p.dev.Scores(kernel.ScoreArgs{Out: wide.dev, Q: q8, W: f.dev,
+		"scores: page beyond pool": kernel.Do(p.dev, kernel.ScoreArgs{Out: wide.dev, Q: q8, W: f.dev,
 			Keys: index.dev, Table: table.dev, TableRow: zero.dev, Lens: p.ints(2, 1, []int32{14, 1}).dev, Heads: 1}),
-		"scores: more keys than columns": p.dev.Scores(kernel.ScoreArgs{Out: wide.dev, Q: q8, W: f.dev,
+		"scores: more keys than columns": kernel.Do(p.dev, kernel.ScoreArgs{Out: wide.dev, Q: q8, W: f.dev,
 			Keys: index.dev, Table: table.dev, TableRow: zero.dev, Lens: p.ints(2, 1, []int32{999, 1}).dev, Heads: 1}),
-		"select: long row without scores": p.dev.Select(kernel.SelectArgs{Out: p.ints(2, 1, []int32{0, 0}).dev,
+		"select: long row without scores": kernel.Do(p.dev, kernel.SelectArgs{Out: p.ints(2, 1, []int32{0, 0}).dev,
 			Lens: p.ints(2, 1, []int32{5, 5}).dev}),
-		"route: groups do not divide": p.dev.Route(kernel.RouteArgs{IDs: zero.dev, Weights: f.dev, Logits: wide.dev,
+		"route: groups do not divide": kernel.Do(p.dev, kernel.RouteArgs{IDs: zero.dev, Weights: f.dev, Logits: wide.dev,
 			Bias: wide.dev, Groups: 3, KeepGroups: 1}),
-		"rotate: beyond the head": p.dev.Rotate(kernel.RotateArgs{X: x.dev, Angles: p.angles(2).dev, Heads: 1,
+		"rotate: beyond the head": kernel.Do(p.dev, kernel.RotateArgs{X: x.dev, Angles: p.angles(2).dev, Heads: 1,
 			HeadDim: 8, Pairing: kernel.Interleaved}),
-		"convert: not raw to block": p.dev.ConvertPages(kernel.ConvertArgs{Out: pool.dev, In: pool.dev,
+		"convert: not raw to block": kernel.Do(p.dev, kernel.ConvertArgs{Out: pool.dev, In: pool.dev,
 			Pages: zero.dev}),
 	}
 	for name, err := range cases {

@@ -33,7 +33,7 @@ func testProject(p *pair) {
 				for i := range types {
 					a.To = append(a.To, kernel.Projection{Out: s.of(outs[i]), W: s.weight(ws[i])})
 				}
-				return s.Project(a)
+				return kernel.Do(s, a)
 			})
 			for i := range types {
 				what := fmt.Sprintf("product %d of %v, %d rows of %d", i, types, rows, k)
@@ -44,7 +44,7 @@ func testProject(p *pair) {
 				p.near(what, outs[i], tol)
 				p.rowwise(what, outs[i].dev, func(r int) kernel.Tensor {
 					one := p.like(outs[i].dev, 1)
-					p.must(p.dev.Multiply(kernel.MultiplyArgs{Out: one, X: x.dev.Slice(r, r+1), W: ws[i].dev}))
+					p.must(kernel.Do(p.dev, kernel.MultiplyArgs{Out: one, X: x.dev.Slice(r, r+1), W: ws[i].dev}))
 					return one
 				})
 			}

@@ -24,7 +24,7 @@ func testRouteRoot(p *pair) {
 			l, b := p.floats(rows, c.experts, logits), p.floats(1, c.experts, bias)
 			ids, w := p.ints(rows, c.topk, make([]int32, rows*c.topk)), p.zeros(rows, c.topk)
 			p.each(func(s side) error {
-				return s.RouteRoot(kernel.RootRouteArgs{IDs: s.of(ids), Weights: s.of(w), Logits: s.of(l),
+				return kernel.Do(s, kernel.RootRouteArgs{IDs: s.of(ids), Weights: s.of(w), Logits: s.of(l),
 					Bias: s.of(b), Scale: 1.5})
 			})
 			p.same(what, ids)
@@ -48,7 +48,7 @@ func (p *pair) routedByHash(what string, logits both, experts, topk int) {
 	table, at := p.ints(vocabulary, topk, list), p.ints(rows, 1, tokens)
 	ids, w := p.ints(rows, topk, make([]int32, rows*topk)), p.zeros(rows, topk)
 	p.each(func(s side) error {
-		return s.RouteHash(kernel.HashRouteArgs{IDs: s.of(ids), Weights: s.of(w), Logits: s.of(logits),
+		return kernel.Do(s, kernel.HashRouteArgs{IDs: s.of(ids), Weights: s.of(w), Logits: s.of(logits),
 			Table: s.of(table), Tokens: s.of(at), Scale: 1.5})
 	})
 	p.same(what+" by hash", ids)
@@ -65,7 +65,7 @@ func testRootScores(p *pair) {
 	for z, want := range map[float32]float64{-20: 4.539993e-05, -1: 0.55969785, 0: zero, 1: 1.1459763, 10: 3.1622848,
 		100: 10} {
 		ids, w := p.ints(1, 2, []int32{0, 0}), p.zeros(1, 2)
-		p.must(p.dev.RouteHash(kernel.HashRouteArgs{IDs: ids.dev, Weights: w.dev,
+		p.must(kernel.Do(p.dev, kernel.HashRouteArgs{IDs: ids.dev, Weights: w.dev,
 			Logits: p.floats(1, 2, []float32{z, 0}).dev, Table: p.ints(1, 2, []int32{0, 1}).dev,
 			Tokens: p.ints(1, 1, []int32{0}).dev, Scale: 1}))
 		v := p.read(p.dev, w.dev)
@@ -74,7 +74,7 @@ func testRootScores(p *pair) {
 		}
 	}
 	ids, w := p.ints(1, 2, []int32{0, 0}), p.zeros(1, 2)
-	p.must(p.dev.RouteHash(kernel.HashRouteArgs{IDs: ids.dev, Weights: w.dev,
+	p.must(kernel.Do(p.dev, kernel.HashRouteArgs{IDs: ids.dev, Weights: w.dev,
 		Logits: p.floats(1, 2, []float32{-80, -80}).dev, Table: p.ints(1, 2, []int32{0, 1}).dev,
 		Tokens: p.ints(1, 1, []int32{0}).dev, Scale: 1}))
 	for _, v := range p.read(p.dev, w.dev) {
@@ -89,7 +89,7 @@ func testClamp(p *pair) {
 	g, u, out := p.activations(3, 67, p.normal(3*67, 20)), p.activations(3, 67, p.normal(3*67, 20)), p.random(3, 67)
 	before := p.read(p.dev, u.dev)
 	p.each(func(s side) error {
-		return s.Gate(kernel.GateArgs{Out: s.of(out), Gate: s.of(g), Up: s.of(u), Limit: 10})
+		return kernel.Do(s, kernel.GateArgs{Out: s.of(out), Gate: s.of(g), Up: s.of(u), Limit: 10})
 	})
 	p.near("clamped gate", out, 1e-5)
 	for i, v := range p.read(p.dev, u.dev) {
@@ -99,7 +99,7 @@ func testClamp(p *pair) {
 	}
 	one := p.activations(1, 3, []float32{100, -100, 100})
 	up := p.activations(1, 3, []float32{100, 100, -100})
-	p.must(p.dev.Gate(kernel.GateArgs{Out: one.dev, Gate: one.dev, Up: up.dev, Limit: 10}))
+	p.must(kernel.Do(p.dev, kernel.GateArgs{Out: one.dev, Gate: one.dev, Up: up.dev, Limit: 10}))
 	silu := 10 / (1 + math.Exp(-10))
 	for i, want := range []float64{10 * silu, 0, -10 * silu} {
 		if got := float64(p.read(p.dev, one.dev)[i]); math.Abs(got-want) > max(1e-4, math.Abs(want)/128) ||
@@ -151,12 +151,12 @@ func testPacked(p *pair) {
 		w, x, out := p.packed(n, k), p.random(m, k), p.random(m, n)
 		what := fmt.Sprintf("packed %dx%dx%d", m, n, k)
 		p.each(func(s side) error {
-			return s.Multiply(kernel.MultiplyArgs{Out: s.of(out), X: s.of(x), W: s.weight(w)})
+			return kernel.Do(s, kernel.MultiplyArgs{Out: s.of(out), X: s.of(x), W: s.weight(w)})
 		})
 		p.near(what, out, p.packedTolerance(k))
 		p.rowwise(what, out.dev, func(r int) kernel.Tensor {
 			one := p.like(out.dev, 1)
-			p.must(p.dev.Multiply(kernel.MultiplyArgs{Out: one, X: x.dev.Slice(r, r+1), W: w.dev}))
+			p.must(kernel.Do(p.dev, kernel.MultiplyArgs{Out: one, X: x.dev.Slice(r, r+1), W: w.dev}))
 			return one
 		})
 	}
@@ -181,12 +181,12 @@ func (p *pair) packedByHand() {
 			want = values[c%16] / 2
 		}
 		out := p.random(1, 1)
-		p.must(p.dev.Multiply(kernel.MultiplyArgs{Out: out.dev, X: p.activations(1, 64, x).dev, W: w}))
+		p.must(kernel.Do(p.dev, kernel.MultiplyArgs{Out: out.dev, X: p.activations(1, 64, x).dev, W: w}))
 		if got := p.read(p.dev, out.dev)[0]; got != want {
 			p.Fatalf("packed value %d is %v, want %v", c, got, want)
 		}
 	}
-	if err := p.dev.Multiply(kernel.MultiplyArgs{Out: p.random(1, 1).dev, X: p.random(1, 63).dev,
+	if err := kernel.Do(p.dev, kernel.MultiplyArgs{Out: p.random(1, 1).dev, X: p.random(1, 63).dev,
 		W: w}); !errors.Is(err, kernel.ErrArgument) {
 		p.Errorf("a product with an odd number of packed values: %v", err)
 	}
@@ -207,9 +207,9 @@ func (p *pair) packedExperts() {
 	x, out := p.random(rows, hidden), p.activations(rows, hidden, make([]float32, rows*hidden))
 	ids, w := p.ints(rows, 2, choice), p.floats(rows, 2, p.normal(rows*2, 1))
 	onRef, onDev := p.experts(list[0], list[1], list[2])
-	p.must(p.ref.Experts(kernel.ExpertArgs{Out: out.ref, X: x.ref, IDs: ids.ref, Weights: w.ref, Experts: onRef,
+	p.must(kernel.Do(p.ref, kernel.ExpertArgs{Out: out.ref, X: x.ref, IDs: ids.ref, Weights: w.ref, Experts: onRef,
 		Limit: 0.5}))
-	p.must(p.dev.Experts(kernel.ExpertArgs{Out: out.dev, X: x.dev, IDs: ids.dev, Weights: w.dev, Experts: onDev,
+	p.must(kernel.Do(p.dev, kernel.ExpertArgs{Out: out.dev, X: x.dev, IDs: ids.dev, Weights: w.dev, Experts: onDev,
 		Limit: 0.5}))
 	p.near("packed experts with clamps", out, max(1e-4, p.packedTolerance(inner)))
 }

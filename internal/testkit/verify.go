@@ -35,17 +35,17 @@ func testVerifyScores(p *pair) {
 			args := kernel.ScoreArgs{Out: out.dev, Q: q.dev, W: w.dev, Keys: keys.dev, Table: table.dev,
 				TableRow: row.dev,
 				Lens:     ln.dev, Heads: heads, SkipUpTo: 1, NextN: n}
-			p.must(p.ref.Scores(kernel.ScoreArgs{Out: out.ref, Q: q.ref, W: w.ref, Keys: keys.ref, Table: table.ref,
+			p.must(kernel.Do(p.ref, kernel.ScoreArgs{Out: out.ref, Q: q.ref, W: w.ref, Keys: keys.ref, Table: table.ref,
 				TableRow: row.ref, Lens: ln.ref, Heads: heads, SkipUpTo: 1, NextN: n}))
-			p.must(p.dev.Scores(args))
+			p.must(kernel.Do(p.dev, args))
 			p.near(what, out, 1e-4)
 			args.Out, args.NextN = split, 1
-			p.must(p.dev.Scores(args))
+			p.must(kernel.Do(p.dev, args))
 			if string(p.readBytes(p.dev, out.dev)) != string(p.readBytes(p.dev, split)) {
 				p.Fatalf("%s: native and split scores differ", what)
 			}
 			args.NextN = rows + 1
-			if err := p.dev.Scores(args); !errors.Is(err, kernel.ErrArgument) {
+			if err := kernel.Do(p.dev, args); !errors.Is(err, kernel.ErrArgument) {
 				p.Fatalf("%s: groups of %d rows: %v, want a refusal", what, rows+1, err)
 			}
 		}

@@ -130,14 +130,14 @@ func TestBlockProjections(t *testing.T) {
 				want.To = append(want.To, kernel.Projection{Out: r.floats(rows, w.Out()), W: exact})
 				alone.To = append(alone.To, kernel.Projection{Out: r.floats(1, w.Out()), W: dev})
 			}
-			r.must(r.dev.Project(got))
-			r.must(r.ref.Project(want))
+			r.must(kernel.Do(r.dev, got))
+			r.must(kernel.Do(r.ref, want))
 			for i, f := range blockFormats {
 				r.near(fmt.Sprintf("%d rows by %v", rows, f), got.To[i].Out, want.To[i].Out, most)
 			}
 			for row := range rows {
 				alone.X = x.Slice(row, row+1)
-				r.must(r.dev.Project(alone))
+				r.must(kernel.Do(r.dev, alone))
 				for i, f := range blockFormats {
 					r.same(fmt.Sprintf("row %d of %d by %v", row, rows, f), got.To[i].Out.Slice(row, row+1),
 						alone.To[i].Out)
@@ -176,15 +176,15 @@ func TestBlockExperts(t *testing.T) {
 				want := a
 				want.Out, want.Experts = r.zeros(tokens, hidden), exact
 				a.Out = r.zeros(tokens, hidden)
-				r.must(r.dev.Experts(a))
-				r.must(r.ref.Experts(want))
+				r.must(kernel.Do(r.dev, a))
+				r.must(kernel.Do(r.ref, want))
 				// Three products follow each other.
 				r.near(fmt.Sprintf("%d tokens, experts of %v", tokens, formats), a.Out, want.Out, 2*most)
 				for t := 0; t < tokens; t += 6 {
 					one := a
 					one.Out, one.X, one.IDs, one.Weights = r.zeros(1, hidden), a.X.Slice(t, t+1), a.IDs.Slice(t, t+1),
 						a.Weights.Slice(t, t+1)
-					r.must(r.dev.Experts(one))
+					r.must(kernel.Do(r.dev, one))
 					r.same(fmt.Sprintf("token %d of %d, experts of %v", t, tokens, formats), a.Out.Slice(t, t+1),
 						one.Out)
 				}

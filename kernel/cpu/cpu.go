@@ -185,6 +185,9 @@ const spareFrom = 8
 // Name is the registered name.
 func (d *Device) Name() string { return d.name }
 
+// Do carries out an operation by its method.
+func (d *Device) Do(op kernel.Op) error { return kernel.Dispatch(d, op) }
+
 // Activation is float32.
 func (d *Device) Activation() kernel.DType { return kernel.F32 }
 

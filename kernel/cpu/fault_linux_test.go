@@ -55,13 +55,13 @@ func truncate(t *testing.T, b kernel.Backend, out, in int) {
 			if err := os.Truncate(path, int64(out*in*d.Size())); err != nil {
 				t.Fatal(err)
 			}
-			if err := dev.Multiply(args); err != nil {
+			if err := kernel.Do(dev, args); err != nil {
 				t.Fatalf("%s, %v, %d rows, the whole file: %v", b.Name, d, rows, err)
 			}
 			if err := os.Truncate(path, 0); err != nil {
 				t.Fatal(err)
 			}
-			if err := dev.Multiply(args); !errors.Is(err, kernel.ErrLost) ||
+			if err := kernel.Do(dev, args); !errors.Is(err, kernel.ErrLost) ||
 				!strings.Contains(err.Error(), "weights on disk changed") {
 				t.Errorf("%s, %v, %d rows, a truncated file: %v", b.Name, d, rows, err)
 			}

@@ -102,7 +102,7 @@ func TestShardsOfWeights(t *testing.T) {
 			whole := floats(t, d, rng, rows, out)
 			multiply := func(a kernel.MultiplyArgs) {
 				t.Helper()
-				if err := d.Multiply(a); err != nil {
+				if err := kernel.Do(d, a); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -166,7 +166,7 @@ func TestParts(t *testing.T) {
 			x1, err := d.PrepareExperts(kernel.ExpertWeights{Gate: w.Gate[first:last], Up: w.Up[first:last],
 				Down: w.Down[first:last]})
 			if err == nil {
-				err = d.Experts(kernel.ExpertArgs{Out: out, X: x, IDs: wholes(t, d, rows, k, choice), Weights: weights,
+				err = kernel.Do(d, kernel.ExpertArgs{Out: out, X: x, IDs: wholes(t, d, rows, k, choice), Weights: weights,
 					Experts: x1, Part: part})
 			}
 			if err != nil {
@@ -185,7 +185,7 @@ func TestParts(t *testing.T) {
 			rows1, err := table.Rows(first, last)
 			m := prepared(t, d, rows1, err, kernel.LookedUp)
 			ids := wholes(t, d, rows, 1, tokens)
-			if err := d.Embed(kernel.EmbedArgs{Out: out, Table: m, IDs: ids, Part: part}); err != nil {
+			if err := kernel.Do(d, kernel.EmbedArgs{Out: out, Table: m, IDs: ids, Part: part}); err != nil {
 				t.Fatal(err)
 			}
 		}

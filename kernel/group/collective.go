@@ -99,7 +99,7 @@ func (m *member) sum(out kernel.Tensor, row func(rank int) kernel.Tensor) {
 
 // AllGather copies the rank's columns to all ranks.
 func (m *member) AllGather(a kernel.AllGatherArgs) error {
-	if err := a.Check(len(m.seats)); err != nil {
+	if err := a.Fits(len(m.seats)); err != nil {
 		return err
 	}
 	return m.exchange(call{op: "all-gather", x: a.X, out: a.Out}, func(m *member) {
@@ -114,7 +114,7 @@ func (m *member) AllGather(a kernel.AllGatherArgs) error {
 
 // ReduceScatter sums the rank's columns.
 func (m *member) ReduceScatter(a kernel.ReduceScatterArgs) error {
-	if err := a.Check(len(m.seats)); err != nil {
+	if err := a.Fits(len(m.seats)); err != nil {
 		return err
 	}
 	return m.exchange(call{op: "reduce-scatter", x: a.X, out: a.Out}, func(m *member) {
@@ -128,7 +128,7 @@ func (m *member) ReduceScatter(a kernel.ReduceScatterArgs) error {
 
 // Broadcast copies the rows of one rank to this one.
 func (m *member) Broadcast(a kernel.BroadcastArgs) error {
-	if err := a.Check(len(m.seats)); err != nil {
+	if err := a.Fits(len(m.seats)); err != nil {
 		return err
 	}
 	return m.exchange(call{op: fmt.Sprintf("broadcast from rank %d", a.From), x: a.X}, func(m *member) {
@@ -143,7 +143,7 @@ func (m *member) Broadcast(a kernel.BroadcastArgs) error {
 
 // ShareRows copies the rank's rows to all others.
 func (m *member) ShareRows(a kernel.ShareArgs) error {
-	if err := a.Check(len(m.seats)); err != nil {
+	if err := a.Fits(len(m.seats)); err != nil {
 		return err
 	}
 	return m.exchange(call{op: "share of rows", x: a.X}, func(m *member) {

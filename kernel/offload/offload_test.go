@@ -175,7 +175,7 @@ func run(t testing.TB, dev kernel.Device, x kernel.Experts, a kernel.ExpertArgs)
 	t.Helper()
 	out := tensor(t, kernel.F32, a.Out.Rows, hidden, func(b []byte) { copy(b, host.Bytes(a.Out)) })
 	a.Out, a.Experts = out, x
-	if err := dev.Experts(a); err != nil {
+	if err := kernel.Do(dev, a); err != nil {
 		t.Fatal(err)
 	}
 	return host.F32(out)

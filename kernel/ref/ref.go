@@ -41,6 +41,9 @@ func Backends() []kernel.Backend {
 // Name is the registered name.
 func (*Device) Name() string { return "ref" }
 
+// Do carries out an operation by its method.
+func (d *Device) Do(op kernel.Op) error { return kernel.Dispatch(d, op) }
+
 // Activation is float32.
 func (*Device) Activation() kernel.DType { return kernel.F32 }
 

@@ -31,12 +31,24 @@ func (d *Device) SwapExperts(x kernel.Experts, in, out int) error {
 	return kernel.SwapExperts(d.Device, x, in, out)
 }
 
-// run computes an operation in float32 and rounds its results.
-func run[A any](a A, compute func(A) error) error {
+// Do computes an operation in float32 and rounds its results.
+func (d *Device) Do(op kernel.Op) error {
 	var w widened
-	if err := compute(kernel.Replace(a, kernel.Replacement{Tensor: w.widen})); err != nil {
+	if err := kernel.Do(d.Device, kernel.Replace(op, kernel.Replacement{Tensor: w.widen})); err != nil {
 		return err
 	}
 	w.narrow()
 	return nil
 }
+
+// Copy rounds its results to bf16.
+func (d *Device) Copy(a kernel.CopyArgs) error { return d.Do(a) }
+
+// Take rounds its results to bf16.
+func (d *Device) Take(a kernel.TakeArgs) error { return d.Do(a) }
+
+// Put rounds its results to bf16.
+func (d *Device) Put(a kernel.PutArgs) error { return d.Do(a) }
+
+// Accept rounds its results to bf16.
+func (d *Device) Accept(a kernel.AcceptArgs) error { return d.Do(a) }

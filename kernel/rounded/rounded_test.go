@@ -32,7 +32,7 @@ func TestRounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	view := x.Columns(0, 2)
-	if err := d.Norm(kernel.NormArgs{Out: view, X: view, Weight: w, Eps: 0}); err != nil {
+	if err := kernel.Do(d, kernel.NormArgs{Out: view, X: view, Weight: w, Eps: 0}); err != nil {
 		t.Fatal(err)
 	}
 	raw, got := make([]byte, 16), make([]float32, 8)

@@ -22,13 +22,13 @@ var _ kernel.Device = (*Device)(nil)
 
 // Call is one operation on both devices.
 type Call struct {
-	Args   any // as the caller gave them
+	Op     kernel.Op // as the caller gave it
 	First  func() error
 	Second func() error
 }
 
 // Operation is the name of the operation's arguments, such as NormArgs.
-func (c Call) Operation() string { return fmt.Sprintf("%T", c.Args)[len("kernel."):] }
+func (c Call) Operation() string { return fmt.Sprintf("%T", c.Op)[len("kernel."):] }
 
 // On makes a device of two that closes with them. run carries out each operation.
 func On(first, second kernel.Device, run func(Call) error) *Device {
@@ -47,9 +47,21 @@ func (d *Device) Hardware() kernel.Hardware { return d.first.Hardware() }
 // Close ends both devices.
 func (d *Device) Close() error { return errors.Join(d.first.Close(), d.second.Close()) }
 
-// run hands an operation on.
-func run[A any](d *Device, a A, first, second func(A) error) error {
-	return d.run(Call{Args: a,
-		First:  func() error { return first(kernel.Replace(a, firsts)) },
-		Second: func() error { return second(kernel.Replace(a, seconds)) }})
+// Do hands an operation on.
+func (d *Device) Do(op kernel.Op) error {
+	return d.run(Call{Op: op,
+		First:  func() error { return kernel.Do(d.first, kernel.Replace(op, firsts)) },
+		Second: func() error { return kernel.Do(d.second, kernel.Replace(op, seconds)) }})
 }
+
+// Copy runs on both devices.
+func (d *Device) Copy(a kernel.CopyArgs) error { return d.Do(a) }
+
+// Take runs on both devices.
+func (d *Device) Take(a kernel.TakeArgs) error { return d.Do(a) }
+
+// Put runs on both devices.
+func (d *Device) Put(a kernel.PutArgs) error { return d.Do(a) }
+
+// Accept runs on both devices.
+func (d *Device) Accept(a kernel.AcceptArgs) error { return d.Do(a) }

@@ -53,7 +53,7 @@ func (s Differences) Print(w io.Writer) {
 // first.
 func (d *Device) Settle(c Call, to Differences) error {
 	var err error
-	tensors(reflect.ValueOf(c.Args), c.Operation(), func(field string, t kernel.Tensor) {
+	tensors(reflect.ValueOf(c.Op), c.Operation(), func(field string, t kernel.Tensor) {
 		if err != nil {
 			return
 		}
@@ -62,7 +62,7 @@ func (d *Device) Settle(c Call, to Differences) error {
 			x = &Difference{DType: t.DType}
 			to[field] = x
 		}
-		n := d.written(c.Args, field, t)
+		n := d.written(c.Op, field, t)
 		if err = d.settle(t, n.columns, x); err != nil {
 			err = fmt.Errorf("%s: %w", field, err)
 		}

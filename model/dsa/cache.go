@@ -64,6 +64,7 @@ func (m *Model) Allocate(cfg *plan.Config, pages int) error {
 		return fmt.Errorf("dsa: allocate: %w", err)
 	}
 	m.Release()
+	m.allocated++
 	layer := func(i int) (mla.Cache, error) {
 		var c mla.Cache
 		if c.Main, err = model.NewPool(m.dev, main.Kind(), main.PageBytes(cfg.Page), pages, cfg.Page); err == nil &&

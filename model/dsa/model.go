@@ -21,7 +21,7 @@ type Model struct {
 	config *config.DSA
 	ranks  kernel.Member
 	dev    kernel.Device
-	queue  *kernel.Queue
+	list   *kernel.Builder
 	attn   *mla.Attention
 
 	embed  kernel.Matrix
@@ -32,7 +32,8 @@ type Model struct {
 	tally  *model.Tally
 	nn.Homes
 
-	caches []mla.Cache
+	caches    []mla.Cache
+	allocated int // how often they were made
 }
 
 // workspace is where passes run.
@@ -61,8 +62,7 @@ type layer struct {
 // Load reads every weight of a checkpoint, or the shards of the loader's rank. Of the drafting layer either all tensors
 // must be there and fit, or none.
 func Load(c *config.DSA, l *nn.Loader, dev kernel.Device) (*Model, error) {
-	m := &Model{config: c, ranks: l.Ranks, dev: dev, queue: kernel.NewQueue(dev)}
-	m.queue.JoinRanks(l.Ranks)
+	m := &Model{config: c, ranks: l.Ranks, dev: dev, list: kernel.NewBuilder(dev, l.Ranks)}
 	facts, err := model.Divide(Facts(c), l.Ranks)
 	if err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func Load(c *config.DSA, l *nn.Loader, dev kernel.Device) (*Model, error) {
 	if err := l.Finish(); err != nil {
 		return nil, err
 	}
-	m.attn, err = mla.New(dev, m.queue, attentionParams(c, facts.Heads))
+	m.attn, err = mla.New(dev, m.list, attentionParams(c, facts.Heads))
 	return m, err
 }
 
@@ -124,13 +124,10 @@ func (m *Model) CountExperts() (err error) {
 func (m *Model) ReadExperts(to *usage.Table) error { return m.tally.Read(to) }
 
 // Place is the operation that the pass in progress has come to.
-func (m *Model) Place() string { return m.queue.Place() }
+func (m *Model) Place() string { return m.list.Place() }
 
 // Device is where the model runs.
 func (m *Model) Device() kernel.Machine { return m.dev }
-
-// Between sets a function that is called before every operation of a pass.
-func (m *Model) Between(f func() error) { m.queue.Between(f) }
 
 // Bind takes the rows that drafting passes continue.
 func (m *Model) Bind(a *kernel.Arena, rows int) model.Workspace {

@@ -203,10 +203,13 @@ func (r *rig) run(b plan.Batch, in model.Input) (*model.Outputs, error) {
 	if err := kernel.WriteI32(r.m.Device(), pass.Inputs(), block); err != nil {
 		r.Fatal(err)
 	}
-	if err := pass.Execute(); err != nil {
+	program, err := pass.Program()
+	if err == nil {
+		err = program.Run(0, program.Len())
+	}
+	if pass.Ended(err); err != nil {
 		return nil, err
 	}
-	pass.Enqueued()
 	return pass.Outputs(), nil
 }
 

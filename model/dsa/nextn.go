@@ -139,37 +139,43 @@ func (d *draft) Prepare(in *model.Input, words []int32) error {
 	return nil
 }
 
-// Execute enqueues the layer. Where no logits are wanted, rows and indexer keys are stored and nothing else: no later
-// layer reads outputs.
-func (d *draft) Execute() error {
+// Program is the layer. Where no logits are wanted, rows and indexer keys are stored and nothing else: no later layer
+// reads outputs.
+func (d *draft) Program() (kernel.Program, error) { return d.made.Program(d.pass.m.allocated, d.build) }
+
+func (d *draft) build() (kernel.Program, error) {
 	m := d.pass.m
 	n, eps, h := m.next, m.config.RMSEps, m.config.Hidden
-	d.q.At("drafting layer", -1)
+	d.list.At("drafting layer", -1)
 	from := d.source().mem
 	if d.plan.Pass == plan.PassPick {
-		d.q.Take(kernel.TakeArgs{Out: d.u, X: from, Rows: d.rows})
+		d.list.Add(kernel.TakeArgs{Out: d.u, X: from, Rows: d.rows})
 	} else {
-		d.q.Take(kernel.TakeArgs{Out: d.g, X: from, Rows: d.rows})
+		d.list.Add(kernel.TakeArgs{Out: d.g, X: from, Rows: d.rows})
 		if d.plan.Pass == plan.PassDraft { // a chain continues rows that are normalised
-			d.q.Norm(kernel.NormArgs{Out: d.g, X: d.g, Weight: m.norm, Eps: eps})
+			d.list.Add(kernel.NormArgs{Out: d.g, X: d.g, Weight: m.norm, Eps: eps})
 		}
 		d.embed(d.e, n.embed)
-		d.q.Norm(kernel.NormArgs{Out: d.pair.Columns(0, h), X: d.e, Weight: n.enorm, Eps: eps})
-		d.q.Norm(kernel.NormArgs{Out: d.pair.Columns(h, 2*h), X: d.g, Weight: n.hnorm, Eps: eps})
-		d.q.Multiply(kernel.MultiplyArgs{Out: d.u, X: d.pair, W: n.project})
+		d.list.Add(kernel.NormArgs{Out: d.pair.Columns(0, h), X: d.e, Weight: n.enorm, Eps: eps})
+		d.list.Add(kernel.NormArgs{Out: d.pair.Columns(h, 2*h), X: d.g, Weight: n.hnorm, Eps: eps})
+		d.list.Add(kernel.MultiplyArgs{Out: d.u, X: d.pair, W: n.project})
 	}
 	d.attn.Begin()
 	if d.plan.Logits == 0 {
-		d.q.Norm(kernel.NormArgs{Out: d.x, X: d.u, Weight: n.layer.inputNorm, Eps: eps})
+		d.list.Add(kernel.NormArgs{Out: d.x, X: d.u, Weight: n.layer.inputNorm, Eps: eps})
 		d.attn.Store(m.config.Layers, &n.layer.attn, n.cache, d.x)
-		return d.q.Done()
+		return d.list.Compile()
 	}
 	d.layer(m.config.Layers, &n.layer, n.cache, d.u)
-	d.q.At("head of the drafting layer", -1)
-	d.q.Norm(kernel.NormArgs{Out: d.m, X: d.u, Weight: n.final, Eps: eps})
-	d.head.Logits(d.q, d.head.Pick(d.q, d.m), n.head)
-	return d.q.Done()
+	d.list.At("head of the drafting layer", -1)
+	d.list.Add(kernel.NormArgs{Out: d.m, X: d.u, Weight: n.final, Eps: eps})
+	d.head.Logits(d.list, d.head.Pick(d.list, d.m), n.head)
+	return d.list.Compile()
 }
 
-// Enqueued lets a chain continue the outputs of this pass, or a pick the rows that it has stored.
-func (d *draft) Enqueued() { d.work.next.rows = d.plan.Rows }
+// Ended lets a chain continue the outputs of this pass, or a pick the rows that it has stored.
+func (d *draft) Ended(err error) {
+	if err == nil {
+		d.work.next.rows = d.plan.Rows
+	}
+}

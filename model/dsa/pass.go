@@ -17,8 +17,9 @@ import (
 type pass struct {
 	m    *Model
 	work *workspace
-	q    *kernel.Queue
+	list *kernel.Builder // of its operations, while they are listed
 	plan *plan.Plan
+	made model.Compiled
 
 	layout layout.Kind // of the rows in the cache
 
@@ -51,7 +52,7 @@ func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (mo
 func (s *pass) arrange(work *workspace, p *plan.Plan, cfg *plan.Config, a *kernel.Arena, layers []layer) error {
 	m := work.m
 	act, c := m.dev.Activation(), m.config
-	*s = pass{m: m, work: work, q: m.queue, plan: p, in: attn.TakeInputs(p, a)}
+	*s = pass{m: m, work: work, list: m.list, plan: p, in: attn.TakeInputs(p, a)}
 	w := model.Widths{Vocab: c.Vocab, Hidden: c.Hidden}
 	if p.Recorded > 0 || p.Replayed > 0 {
 		w.Choices = cfg.Model.Choices()
@@ -111,23 +112,23 @@ func (s *pass) prepare(in *model.Input, block attn.Block, cache mla.Cache) error
 
 // embed looks up the tokens of the pass. Of several ranks the one that has a token's row adds it to zeros.
 func (s *pass) embed(out kernel.Tensor, table kernel.Matrix) {
-	s.q.Embed(kernel.EmbedArgs{Out: out, Table: table, IDs: s.ids, Part: s.m.ranks.Part(s.m.config.Vocab)})
-	s.q.AllReduce(out)
+	s.list.Add(kernel.EmbedArgs{Out: out, Table: table, IDs: s.ids, Part: s.m.ranks.Part(s.m.config.Vocab)})
+	s.list.Add(kernel.AllReduceArgs{X: out})
 }
 
 // layer adds the outputs of one layer to the residual rows h.
 func (s *pass) layer(i int, l *layer, c mla.Cache, h kernel.Tensor) {
-	s.q.At("attention", i)
-	s.q.Norm(kernel.NormArgs{Out: s.x, X: h, Weight: l.inputNorm, Eps: s.m.config.RMSEps})
+	s.list.At("attention", i)
+	s.list.Add(kernel.NormArgs{Out: s.x, X: h, Weight: l.inputNorm, Eps: s.m.config.RMSEps})
 	s.attn.Layer(i, &l.attn, c, h, s.x, s.choices.Tap(i))
-	s.q.At("feed-forward", i)
-	s.q.Norm(kernel.NormArgs{Out: s.x, X: h, Weight: l.postNorm, Eps: s.m.config.RMSEps})
+	s.list.At("feed-forward", i)
+	s.list.Add(kernel.NormArgs{Out: s.x, X: h, Weight: l.postNorm, Eps: s.m.config.RMSEps})
 	if l.dense != nil {
-		l.dense.Run(s.q, &s.dense, nn.MLPArgs{X: s.x, Out: h, Add: s.q.First()})
+		l.dense.Run(s.list, &s.dense, nn.MLPArgs{X: s.x, Out: h, Add: s.list.First()})
 	} else {
-		l.experts.Run(s.q, &s.moe, h, s.x, s.plan.PromptRows(), s.choices.ExpertTap(i))
+		l.experts.Run(s.list, &s.moe, h, s.x, s.plan.PromptRows(), s.choices.ExpertTap(i))
 	}
-	s.q.AllReduce(h)
+	s.list.Add(kernel.AllReduceArgs{X: h})
 }
 
 // target is a pass through the model's own layers.
@@ -148,24 +149,30 @@ func (s *target) Prepare(in *model.Input, block []int32) error {
 	return nil
 }
 
-// Execute enqueues embedding, every layer and the head.
-func (s *target) Execute() error {
+// Program is embedding, every layer and the head.
+func (s *target) Program() (kernel.Program, error) { return s.made.Program(s.m.allocated, s.build) }
+
+func (s *target) build() (kernel.Program, error) {
 	m := s.m
-	s.q.At("embedding", -1)
+	s.list.At("embedding", -1)
 	s.embed(s.h, m.embed)
 	s.attn.Begin()
 	for i := range m.layers {
 		s.layer(i, &m.layers[i], m.caches[i], s.h)
-		s.choices.KeepHidden(s.q, i, s.h)
+		s.choices.KeepHidden(s.list, i, s.h)
 	}
 	if s.plan.Logits > 0 {
-		s.q.At("head", -1)
-		picked := s.head.Pick(s.q, s.h)
-		s.q.Norm(kernel.NormArgs{Out: picked, X: picked, Weight: m.norm, Eps: m.config.RMSEps})
-		s.head.Logits(s.q, picked, m.head)
+		s.list.At("head", -1)
+		picked := s.head.Pick(s.list, s.h)
+		s.list.Add(kernel.NormArgs{Out: picked, X: picked, Weight: m.norm, Eps: m.config.RMSEps})
+		s.head.Logits(s.list, picked, m.head)
 	}
-	return s.q.Done()
+	return s.list.Compile()
 }
 
-// Enqueued lets drafting passes continue the rows of this one.
-func (s *target) Enqueued() { s.work.hidden.rows = s.plan.Rows }
+// Ended lets drafting passes continue the rows of this one.
+func (s *target) Ended(err error) {
+	if err == nil {
+		s.work.hidden.rows = s.plan.Rows
+	}
+}

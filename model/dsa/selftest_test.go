@@ -19,9 +19,22 @@ type wrong struct {
 	fault string
 }
 
+// Do carries out an operation in its own way, or by the device.
+func (d *wrong) Do(op kernel.Op) error {
+	switch a := op.(type) {
+	case kernel.SelectArgs:
+		return d.Select(a)
+	case kernel.SparseArgs:
+		return d.SparseAttend(a)
+	case kernel.DenseArgs:
+		return d.DenseAttend(a)
+	}
+	return d.Device.Do(op)
+}
+
 // Select puts the first key that was left out in place of another, in the last row.
 func (d *wrong) Select(a kernel.SelectArgs) error {
-	err := d.Device.Select(a)
+	err := d.Device.Do(a)
 	if err != nil || d.fault != "selection" {
 		return err
 	}
@@ -43,7 +56,7 @@ func (d *wrong) Select(a kernel.SelectArgs) error {
 // SparseAttend leaves out the last keys of every row.
 func (d *wrong) SparseAttend(a kernel.SparseArgs) error {
 	if d.fault != "sparse" {
-		return d.Device.SparseAttend(a)
+		return d.Device.Do(a)
 	}
 	lens := make([]int32, a.Lens.Rows)
 	if err := kernel.ReadI32(d.Device, lens, a.Lens); err != nil {
@@ -56,7 +69,7 @@ func (d *wrong) SparseAttend(a kernel.SparseArgs) error {
 	if err := kernel.WriteI32(d.Device, a.Lens, fewer); err != nil {
 		return err
 	}
-	if err := d.Device.SparseAttend(a); err != nil {
+	if err := d.Device.Do(a); err != nil {
 		return err
 	}
 	return kernel.WriteI32(d.Device, a.Lens, lens)
@@ -67,7 +80,7 @@ func (d *wrong) DenseAttend(a kernel.DenseArgs) error {
 	if d.fault == "dense" {
 		a.Scale *= 1.25
 	}
-	return d.Device.DenseAttend(a)
+	return d.Device.Do(a)
 }
 
 // The self-test passes on every kind of device, checkpoint and layout, and finds planted faults.

@@ -31,7 +31,6 @@ func LoadMLPOf(l *Loader, gate, up, down string, hidden, inner int) MLP {
 // MLPSpace is the memory of a block in one pass: activation [T, inner] each.
 type MLPSpace struct {
 	gate, up kernel.Tensor
-	to       []kernel.Projection // of the products in progress
 }
 
 // Arrange takes the memory of a block for that many rows.
@@ -53,24 +52,24 @@ type MLPArgs struct {
 }
 
 // Run computes the block's output and another product of its input. Products of the same rows go together.
-func (m *MLP) Run(q *kernel.Queue, s *MLPSpace, a MLPArgs) {
-	m.Begin(q, s, a)
-	m.Finish(q, s, a)
+func (m *MLP) Run(list *kernel.Builder, s *MLPSpace, a MLPArgs) {
+	m.Begin(list, s, a)
+	m.Finish(list, s, a)
 }
 
 // Begin is the first part of Run: the products of the input.
-func (m *MLP) Begin(q *kernel.Queue, s *MLPSpace, a MLPArgs) {
-	s.to = append(s.to[:0], kernel.Projection{Out: s.gate, W: m.Gate}, kernel.Projection{Out: s.up, W: m.Up})
+func (m *MLP) Begin(list *kernel.Builder, s *MLPSpace, a MLPArgs) {
+	to := []kernel.Projection{{Out: s.gate, W: m.Gate}, {Out: s.up, W: m.Up}}
 	if a.With.Out.Given() {
-		s.to = append(s.to, a.With)
+		to = append(to, a.With)
 	}
-	q.Project(kernel.ProjectArgs{X: a.X, To: s.to})
+	list.Add(kernel.ProjectArgs{X: a.X, To: to})
 }
 
 // Finish is the rest of Run.
-func (m *MLP) Finish(q *kernel.Queue, s *MLPSpace, a MLPArgs) {
-	q.Gate(kernel.GateArgs{Out: s.gate, Gate: s.gate, Up: s.up, Limit: m.Limit})
-	q.Multiply(kernel.MultiplyArgs{Out: a.Out, X: s.gate, W: m.Down, Accumulate: a.Add})
+func (m *MLP) Finish(list *kernel.Builder, s *MLPSpace, a MLPArgs) {
+	list.Add(kernel.GateArgs{Out: s.gate, Gate: s.gate, Up: s.up, Limit: m.Limit})
+	list.Add(kernel.MultiplyArgs{Out: a.Out, X: s.gate, W: m.Down, Accumulate: a.Add})
 }
 
 // MoE is a mixture of experts with shared experts that process every token.
@@ -139,27 +138,27 @@ func (m *MoE) Arrange(a *kernel.Arena, activation kernel.DType, rows int) MoESpa
 // Run adds the weighted experts and the shared ones to h. The shared experts come first, so a row's sum has one order.
 // Of several ranks the first adds its part to h and the others write theirs over it; the caller sums them. The choice
 // goes through tap. The first rows, as many as prompt says, belong to prompts.
-func (m *MoE) Run(q *kernel.Queue, s *MoESpace, h, x kernel.Tensor, prompt int, tap model.ExpertTap) {
+func (m *MoE) Run(list *kernel.Builder, s *MoESpace, h, x kernel.Tensor, prompt int, tap model.ExpertTap) {
 	run := kernel.ExpertArgs{Out: h, X: x, IDs: s.ids, Weights: s.weights, Experts: m.Experts, Part: m.Part,
 		Prompt: prompt}
-	shared := MLPArgs{X: x, Out: h, Add: q.First(), With: kernel.Projection{Out: s.logits, W: m.Router}}
+	shared := MLPArgs{X: x, Out: h, Add: list.First(), With: kernel.Projection{Out: s.logits, W: m.Router}}
 	hosted := kernel.Hosted(m.Experts)
 	if m.Shared != nil {
-		m.Shared.Begin(q, &s.shared, shared)
+		m.Shared.Begin(list, &s.shared, shared)
 	} else {
-		q.Multiply(kernel.MultiplyArgs{Out: s.logits, X: x, W: m.Router})
+		list.Add(kernel.MultiplyArgs{Out: s.logits, X: x, W: m.Router})
 	}
 	if m.Shared != nil && !hosted {
-		m.Shared.Finish(q, &s.shared, shared)
+		m.Shared.Finish(list, &s.shared, shared)
 	}
-	q.Route(kernel.RouteArgs{IDs: s.ids, Weights: s.weights, Logits: s.logits, Bias: m.Bias, Groups: m.Choice.Groups,
+	list.Add(kernel.RouteArgs{IDs: s.ids, Weights: s.weights, Logits: s.logits, Bias: m.Bias, Groups: m.Choice.Groups,
 		KeepGroups: m.Choice.KeepGroups, Normalize: m.Choice.Normalize, Scale: m.Choice.Scale})
-	tap.Pass(q, s.ids, s.weights)
+	tap.Pass(list, s.ids, s.weights)
 	if hosted { // the shared experts run while the host's workers compute
-		q.PostExperts(run)
+		list.Add(kernel.PostArgs{ExpertArgs: run})
 		if m.Shared != nil {
-			m.Shared.Finish(q, &s.shared, shared)
+			m.Shared.Finish(list, &s.shared, shared)
 		}
 	}
-	q.Experts(run)
+	list.Add(run)
 }

@@ -56,10 +56,10 @@ func TestMLPAddsToTheResidual(t *testing.T) {
 	dev := &ref.Device{}
 	h := values(t, 1, 1, 5)
 	m := block(t, 1, 3, 10)
-	q, mem := kernel.NewQueue(dev), arena(t, dev)
+	list, mem := kernel.NewBuilder(dev, kernel.Member{}), arena(t, dev)
 	space := m.Arrange(mem, kernel.F32, 1)
-	m.Run(q, &space, nn.MLPArgs{X: values(t, 1, 1, 2), Out: h, Add: true})
-	if err := q.Done(); err != nil || !mem.Fits() {
+	m.Run(list, &space, nn.MLPArgs{X: values(t, 1, 1, 2), Out: h, Add: true})
+	if err := list.Run(); err != nil || !mem.Fits() {
 		t.Fatal(err, mem.High())
 	}
 	if got, want := float64(host.F32(h)[0]), 5+60*silu(2); math.Abs(got-want) > 1e-4 {
@@ -93,10 +93,10 @@ func TestMoE(t *testing.T) {
 	}{{"with a shared expert", &shared, 7 + 100*ffn + routed}, {"without", nil, 7 + routed}} {
 		m.Shared = c.shared
 		h := values(t, 1, 1, 7)
-		q, mem := kernel.NewQueue(dev), arena(t, dev)
+		list, mem := kernel.NewBuilder(dev, kernel.Member{}), arena(t, dev)
 		space := m.Arrange(mem, kernel.F32, 1)
-		m.Run(q, &space, h, values(t, 1, 1, 2), 0, model.ExpertTap{})
-		if err := q.Done(); err != nil || !mem.Fits() {
+		m.Run(list, &space, h, values(t, 1, 1, 2), 0, model.ExpertTap{})
+		if err := list.Run(); err != nil || !mem.Fits() {
 			t.Fatal(err, mem.High())
 		}
 		if got := float64(host.F32(h)[0]); math.Abs(got-c.want) > 1e-3 {

@@ -199,14 +199,15 @@ func (m *tested) SelfTest(cfg *plan.Config) error {
 
 // pass is a pass on every rank.
 type pass struct {
-	m       *ranks
-	parts   []model.Pass
-	inputs  kernel.Tensor
-	outputs model.Outputs
-	execute func(rank int) error
-	block   []int32 // as ranks other than the first fill it
-	in      model.Input
-	local   local
+	m        *ranks
+	parts    []model.Pass
+	inputs   kernel.Tensor
+	outputs  model.Outputs
+	programs []kernel.Program
+	execute  func(rank int) error
+	block    []int32 // as ranks other than the first fill it
+	in       model.Input
+	local    local
 }
 
 // local is the page tables of a batch with the numbers that pages have on their ranks.
@@ -238,8 +239,11 @@ func (l *local) of(to, tables [][]int32, b *plan.Batch, each int) [][]int32 {
 
 // Arrange lays out a pass on every rank, at the same places.
 func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
-	out := &pass{m: w.m, block: make([]int32, p.InputWords)}
-	out.execute = func(rank int) error { return out.parts[rank].Execute() }
+	out := &pass{m: w.m, block: make([]int32, p.InputWords), programs: make([]kernel.Program, len(w.parts))}
+	out.execute = func(rank int) error {
+		program := out.programs[rank]
+		return program.Run(0, program.Len())
+	}
 	begin := *a
 	for i, part := range w.parts {
 		own := begin.Over(group.Of(a.Buffer(), i))
@@ -321,8 +325,25 @@ func (m *ranks) input(to, in *model.Input, rank int) *model.Input {
 	return to
 }
 
-// Execute runs the pass on all ranks.
-func (p *pass) Execute() error {
+// Program is the programs of all ranks, as one part: ranks may have different numbers of operations.
+func (p *pass) Program() (kernel.Program, error) {
+	for i, part := range p.parts {
+		var err error
+		if p.programs[i], err = part.Program(); err != nil {
+			return nil, fmt.Errorf("rank %d of %d: %w", i, len(p.parts), err)
+		}
+	}
+	return p, nil
+}
+
+// Len is one.
+func (p *pass) Len() int { return 1 }
+
+// Run runs the pass on all ranks.
+func (p *pass) Run(from, to int) error {
+	if from == to {
+		return nil
+	}
 	if err := p.m.group.Do(p.execute); err != nil || !p.m.group.Compares() {
 		return err
 	}
@@ -344,9 +365,9 @@ func (p *pass) compare() error {
 	return nil
 }
 
-// Enqueued lets later passes read what this one leaves on the ranks.
-func (p *pass) Enqueued() {
+// Ended lets later passes read what this one leaves on the ranks.
+func (p *pass) Ended(err error) {
 	for _, x := range p.parts {
-		x.Enqueued()
+		x.Ended(err)
 	}
 }

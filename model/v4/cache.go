@@ -40,6 +40,7 @@ func (m *Model) AllocateWindows(cfg *plan.Config, pages, windows int) error {
 		return fmt.Errorf("v4: allocate: %w", err)
 	}
 	m.Free()
+	m.allocated++
 	if m.draft != nil {
 		drafted := entry
 		if cfg.N <= 1 {

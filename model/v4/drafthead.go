@@ -172,45 +172,49 @@ func (d *draft) forget() {
 	}
 }
 
-// Execute enqueues the block.
-func (d *draft) Execute() error {
+// Program is the block.
+func (d *draft) Program() (kernel.Program, error) { return d.made.Program(d.m.moved(), d.build) }
+
+func (d *draft) build() (kernel.Program, error) {
 	m := d.m
 	head := m.draft
 	l := &head.layer
-	d.q.At("drafting block", -1)
+	d.list.At("drafting block", -1)
 	d.inputs()
-	d.q.At("attention of the drafting block", -1)
+	d.list.At("attention of the drafting block", -1)
 	m.sublayer(&d.sub, &l.attnSite, l.attnNorm, d.u, func(out, x kernel.Tensor) { d.attn.Attend(l.attn, out, x) })
-	d.q.At("feed-forward of the drafting block", -1)
+	d.list.At("feed-forward of the drafting block", -1)
 	m.sublayer(&d.sub, &l.ffnSite, l.ffnNorm, d.u, func(out, x kernel.Tensor) {
 		m.feedForward(&l.ffn, &d.ffn, out, x, d.ids, 0, d.choices.ExpertTap(m.config.Layers))
 	})
 	// A chain reads the streams in plan order. Rows that were not computed are undefined; no chain continues them.
-	d.q.Put(kernel.PutArgs{Out: d.work.drafted.mem.Slice(0, d.plan.Rows), X: d.u, Rows: d.places})
+	d.list.Add(kernel.PutArgs{Out: d.work.drafted.mem.Slice(0, d.plan.Rows), X: d.u, Rows: d.places})
 	if d.plan.Logits > 0 {
 		d.logits(d.u, &head.last, head.norm)
 	}
-	err := d.q.Done()
-	if err != nil {
-		d.forget()
-	}
-	return err
+	return d.list.Compile()
 }
 
-// Enqueued lets a chain continue the rows of this pass.
-func (d *draft) Enqueued() { d.work.drafted.rows = d.plan.Rows }
+// Ended lets a chain continue the rows of this pass.
+func (d *draft) Ended(err error) {
+	if err != nil {
+		d.forget()
+		return
+	}
+	d.work.drafted.rows = d.plan.Rows
+}
 
 // inputs makes the streams that the layer starts with.
 func (d *draft) inputs() {
 	m, head, h, eps := d.m, d.m.draft, d.m.config.Hidden, d.m.config.RMSEps
-	d.q.Take(kernel.TakeArgs{Out: d.from, X: d.source().mem, Rows: d.hidden})
-	d.q.Embed(kernel.EmbedArgs{Out: d.e, Table: m.embed, IDs: d.ids, Part: m.ranks.Part(m.config.Vocab)})
-	d.q.AllReduce(d.e)
-	d.q.Norm(kernel.NormArgs{Out: d.e, X: d.e, Weight: head.enorm, Eps: eps})
+	d.list.Add(kernel.TakeArgs{Out: d.from, X: d.source().mem, Rows: d.hidden})
+	d.list.Add(kernel.EmbedArgs{Out: d.e, Table: m.embed, IDs: d.ids, Part: m.ranks.Part(m.config.Vocab)})
+	d.list.Add(kernel.AllReduceArgs{X: d.e})
+	d.list.Add(kernel.NormArgs{Out: d.e, X: d.e, Weight: head.enorm, Eps: eps})
 	for i := range m.config.Hyper.Streams {
 		to := d.u.Columns(i*h, (i+1)*h)
-		d.q.Multiply(kernel.MultiplyArgs{Out: to, X: d.e, W: head.eproj})
-		d.q.Norm(kernel.NormArgs{Out: d.x, X: d.from.Columns(i*h, (i+1)*h), Weight: head.hnorm, Eps: eps})
-		d.q.Multiply(kernel.MultiplyArgs{Out: to, X: d.x, W: head.hproj, Accumulate: true})
+		d.list.Add(kernel.MultiplyArgs{Out: to, X: d.e, W: head.eproj})
+		d.list.Add(kernel.NormArgs{Out: d.x, X: d.from.Columns(i*h, (i+1)*h), Weight: head.hnorm, Eps: eps})
+		d.list.Add(kernel.MultiplyArgs{Out: to, X: d.x, W: head.hproj, Accumulate: true})
 	}
 }

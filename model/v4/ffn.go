@@ -75,27 +75,27 @@ func (e *experts) arrange(a *kernel.Arena, activation kernel.DType, rows, topK i
 // choice goes through tap.
 func (m *Model) feedForward(e *experts, s *expertSpace, out, x, tokens kernel.Tensor, prompt int,
 	tap model.ExpertTap) {
-	f, q := m.config.FFN, m.queue
+	f, list := m.config.FFN, m.list
 	run := kernel.ExpertArgs{Out: out, X: x, IDs: s.ids, Weights: s.weights, Experts: e.routed, Limit: f.Limit,
 		Part: e.part, Prompt: prompt}
 	shared := nn.MLPArgs{X: x, Out: out, With: kernel.Projection{Out: s.logits, W: e.router}}
 	hosted := kernel.Hosted(e.routed)
-	e.shared.Begin(q, &s.shared, shared)
+	e.shared.Begin(list, &s.shared, shared)
 	if !hosted {
-		e.shared.Finish(q, &s.shared, shared)
+		e.shared.Finish(list, &s.shared, shared)
 	}
 	if e.table.Given() {
-		q.RouteHash(kernel.HashRouteArgs{IDs: s.ids, Weights: s.weights, Logits: s.logits, Table: e.table,
+		list.Add(kernel.HashRouteArgs{IDs: s.ids, Weights: s.weights, Logits: s.logits, Table: e.table,
 			Tokens: tokens, Scale: f.Scale})
 	} else {
-		q.RouteRoot(kernel.RootRouteArgs{IDs: s.ids, Weights: s.weights, Logits: s.logits, Bias: e.bias,
+		list.Add(kernel.RootRouteArgs{IDs: s.ids, Weights: s.weights, Logits: s.logits, Bias: e.bias,
 			Scale: f.Scale})
 	}
-	tap.Pass(q, s.ids, s.weights)
+	tap.Pass(list, s.ids, s.weights)
 	if hosted { // the shared experts run while the host's workers compute
-		q.PostExperts(run)
-		e.shared.Finish(q, &s.shared, shared)
+		list.Add(kernel.PostArgs{ExpertArgs: run})
+		e.shared.Finish(list, &s.shared, shared)
 	}
-	q.Experts(run)
-	q.AllReduce(out)
+	list.Add(run)
+	list.Add(kernel.AllReduceArgs{X: out})
 }

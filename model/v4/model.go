@@ -29,7 +29,7 @@ type Model struct {
 	config *config.V4
 	ranks  kernel.Member
 	dev    kernel.Device
-	queue  *kernel.Queue
+	list   *kernel.Builder
 	attn   *dual.Attention
 
 	embed  kernel.Matrix
@@ -44,6 +44,7 @@ type Model struct {
 	caches     []dual.Cache
 	pageTokens int // of the cache
 	pages      int // of the cache, without window pages
+	allocated  int // how often the cache was made
 }
 
 // workspace is where passes run.
@@ -61,8 +62,7 @@ type residual struct {
 
 // Load reads every weight of a checkpoint, in any of the spellings in use.
 func Load(c *config.V4, l *nn.Loader, dev kernel.Device) (*Model, error) {
-	m := &Model{config: c, ranks: l.Ranks, dev: dev, queue: kernel.NewQueue(dev)}
-	m.queue.JoinRanks(l.Ranks)
+	m := &Model{config: c, ranks: l.Ranks, dev: dev, list: kernel.NewBuilder(dev, l.Ranks)}
 	facts, err := model.Divide(Facts(c), l.Ranks)
 	if err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func Load(c *config.V4, l *nn.Loader, dev kernel.Device) (*Model, error) {
 		weights = append(weights, m.layers[i].attn)
 	}
 	a := c.Attention
-	m.attn, err = dual.New(dev, m.queue,
+	m.attn, err = dual.New(dev, m.list,
 		dual.Params{Heads: facts.Heads, Dim: a.Dim, Rope: a.Rope, QLora: a.QLora, OLora: a.OLora,
 			OGroups: facts.Heads / facts.GroupHeads,
 			Window:  a.Window, IndexHeads: c.Indexer.Heads, TopK: c.Indexer.TopK, Eps: c.RMSEps,
@@ -118,13 +118,10 @@ func (m *Model) CountExperts() (err error) {
 func (m *Model) ReadExperts(to *usage.Table) error { return m.tally.Read(to) }
 
 // Place is the operation that the pass in progress has come to.
-func (m *Model) Place() string { return m.queue.Place() }
+func (m *Model) Place() string { return m.list.Place() }
 
 // Device is where the model runs.
 func (m *Model) Device() kernel.Machine { return m.dev }
-
-// Between sets a function that is called before every operation of a pass.
-func (m *Model) Between(f func() error) { m.queue.Between(f) }
 
 // Bind takes the rows that drafting passes continue.
 func (m *Model) Bind(a *kernel.Arena, rows int) model.Workspace {

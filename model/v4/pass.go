@@ -16,8 +16,9 @@ import (
 type pass struct {
 	m    *Model
 	work *workspace
-	q    *kernel.Queue
+	list *kernel.Builder // of its operations, while they are listed
 	plan *plan.Plan
+	made model.Compiled
 
 	in  attn.Inputs
 	out *model.Outputs
@@ -80,7 +81,7 @@ func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (mo
 func (s *pass) begin(work *workspace, p *plan.Plan, cfg *plan.Config, a *kernel.Arena) {
 	m := work.m
 	c := m.config
-	*s = pass{m: m, work: work, q: m.queue, plan: p, in: attn.TakeInputs(p, a)}
+	*s = pass{m: m, work: work, list: m.list, plan: p, in: attn.TakeInputs(p, a)}
 	w := model.Widths{Vocab: c.Vocab, Hidden: c.Hyper.Streams * c.Hidden}
 	if p.Recorded > 0 || p.Replayed > 0 {
 		w.Choices = cfg.Model.Choices()
@@ -106,25 +107,25 @@ func (s *pass) Outputs() *model.Outputs { return s.out }
 
 // sublayer reads a mixture of the streams, normalises it, runs, and writes the output back into all of them.
 func (m *Model) sublayer(t *sublayer, s *site, norm, streams kernel.Tensor, run func(out, x kernel.Tensor)) {
-	n, q := m.config.Hyper.Streams, m.queue
-	q.Multiply(kernel.MultiplyArgs{Out: t.mix, X: streams, W: s.fn})
-	q.HyperPre(kernel.HyperPreArgs{Out: t.x, Post: t.post, Comb: t.comb, X: streams, Mix: t.mix, Base: s.base,
+	n, list := m.config.Hyper.Streams, m.list
+	list.Add(kernel.MultiplyArgs{Out: t.mix, X: streams, W: s.fn})
+	list.Add(kernel.HyperPreArgs{Out: t.x, Post: t.post, Comb: t.comb, X: streams, Mix: t.mix, Base: s.base,
 		Scale: s.scale, Streams: n, Rounds: m.config.Hyper.Rounds, NormEps: m.config.RMSEps, Eps: m.config.Hyper.Eps})
-	q.Norm(kernel.NormArgs{Out: t.x, X: t.x, Weight: norm, Eps: m.config.RMSEps})
+	list.Add(kernel.NormArgs{Out: t.x, X: t.x, Weight: norm, Eps: m.config.RMSEps})
 	run(t.out, t.x)
-	q.HyperPost(kernel.HyperPostArgs{X: streams, Sub: t.out, Post: t.post, Comb: t.comb, Streams: n})
+	list.Add(kernel.HyperPostArgs{X: streams, Sub: t.out, Post: t.post, Comb: t.comb, Streams: n})
 }
 
 // logits collapses the streams of the wanted rows, normalises them and multiplies by the head.
 func (s *pass) logits(streams kernel.Tensor, last *site, norm kernel.Tensor) {
 	c := s.m.config
-	s.q.At("head", -1)
-	picked := s.head.Pick(s.q, streams)
-	s.q.Multiply(kernel.MultiplyArgs{Out: s.mix, X: picked, W: last.fn})
-	s.q.HyperHead(kernel.HyperHeadArgs{Out: s.collapsed, X: picked, Mix: s.mix, Base: last.base, Scale: last.scale,
+	s.list.At("head", -1)
+	picked := s.head.Pick(s.list, streams)
+	s.list.Add(kernel.MultiplyArgs{Out: s.mix, X: picked, W: last.fn})
+	s.list.Add(kernel.HyperHeadArgs{Out: s.collapsed, X: picked, Mix: s.mix, Base: last.base, Scale: last.scale,
 		Streams: c.Hyper.Streams, NormEps: c.RMSEps, Eps: c.Hyper.Eps})
-	s.q.Norm(kernel.NormArgs{Out: s.collapsed, X: s.collapsed, Weight: norm, Eps: c.RMSEps})
-	s.head.Logits(s.q, s.collapsed, s.m.head)
+	s.list.Add(kernel.NormArgs{Out: s.collapsed, X: s.collapsed, Weight: norm, Eps: c.RMSEps})
+	s.head.Logits(s.list, s.collapsed, s.m.head)
 }
 
 // target is a pass through the model's own layers.
@@ -180,33 +181,39 @@ func (s *target) prepare(in *model.Input, block attn.Block) error {
 	return nil
 }
 
-// Execute enqueues embedding, every layer and the head.
-func (s *target) Execute() error {
+// Program is embedding, every layer and the head.
+func (s *target) Program() (kernel.Program, error) { return s.made.Program(s.m.moved(), s.build) }
+
+func (s *target) build() (kernel.Program, error) {
 	m, h := s.m, s.m.config.Hidden
-	s.q.At("embedding", -1)
+	s.list.At("embedding", -1)
 	for i := range m.config.Hyper.Streams {
-		s.q.Embed(kernel.EmbedArgs{Out: s.streams.Columns(i*h, (i+1)*h), Table: m.embed, IDs: s.ids,
+		s.list.Add(kernel.EmbedArgs{Out: s.streams.Columns(i*h, (i+1)*h), Table: m.embed, IDs: s.ids,
 			Part: m.ranks.Part(m.config.Vocab)})
 	}
-	s.q.AllReduce(s.streams)
+	s.list.Add(kernel.AllReduceArgs{X: s.streams})
 	s.attn.Begin()
 	for i := range m.layers {
 		l := &m.layers[i]
-		s.q.At("attention", i)
+		s.list.At("attention", i)
 		m.sublayer(&s.sub, &l.attnSite, l.attnNorm, s.streams, func(out, x kernel.Tensor) {
 			s.attn.Layer(i, l.attn, m.caches[i], out, x, s.choices.Tap(i))
 		})
-		s.q.At("feed-forward", i)
+		s.list.At("feed-forward", i)
 		m.sublayer(&s.sub, &l.ffnSite, l.ffnNorm, s.streams, func(out, x kernel.Tensor) {
 			m.feedForward(&l.ffn, &s.ffn, out, x, s.ids, s.plan.PromptRows(), s.choices.ExpertTap(i))
 		})
-		s.choices.KeepHidden(s.q, i, s.streams)
+		s.choices.KeepHidden(s.list, i, s.streams)
 	}
 	if s.plan.Logits > 0 {
 		s.logits(s.streams, &m.last, m.norm)
 	}
-	return s.q.Done()
+	return s.list.Compile()
 }
 
-// Enqueued lets drafting passes continue the rows of this one.
-func (s *target) Enqueued() { s.work.streams.rows = s.plan.Rows }
+// Ended lets drafting passes continue the rows of this one.
+func (s *target) Ended(err error) {
+	if err == nil {
+		s.work.streams.rows = s.plan.Rows
+	}
+}

@@ -29,6 +29,9 @@ func (m *Model) Reserve(states int) error {
 	return nil
 }
 
+// moved counts how often the memory of the cache and of states has changed its place.
+func (m *Model) moved() int { return m.allocated + m.attn.States.Slots() }
+
 // NewState makes the state of an empty sequence.
 func (m *Model) NewState() (model.State, error) {
 	s, err := m.attn.States.New()

@@ -62,8 +62,7 @@ type Time interface {
 	Sleep(time.Duration)
 }
 
-// Device is memory of the host with a queue whose work takes virtual time. The operations of kernel.Operations are
-// there to satisfy the interface: the passes of Model use none of them.
+// Device is memory of the host with a queue whose work takes virtual time. The passes of Model use no operations.
 type Device struct {
 	kernel.Device
 	cost    Cost
@@ -163,23 +162,43 @@ func (d *Device) sleep(t time.Duration) {
 // operations is how many times another pass can run while a pass takes its time.
 const operations = 16
 
-// spend takes the time of a pass: when its results are waited for or, where a function is called between operations,
-// at once. That function may run other passes.
-func (d *Device) spend(t time.Duration, between func() error) error {
-	if between == nil || d.time == nil || d.beside {
-		d.pending += t
-		return nil
+// divided is the program of a pass: its beginning, its time, and its end with the first and the last part.
+type divided struct {
+	dev   *Device
+	begin func() (time.Duration, error)
+	end   func() error
+	takes time.Duration
+	nan   bool // its results are NaN
+}
+
+// Len is how many parts the pass has.
+func (p *divided) Len() int {
+	if p.dev.time == nil || p.dev.beside {
+		return 1
 	}
-	nan := d.nan
-	defer func() { d.nan = nan }()
-	for range operations {
-		d.nan = false
-		if err := between(); err != nil {
+	return operations
+}
+
+// Run takes the time of parts: at once or, of a pass as a whole, when its results are waited for.
+func (p *divided) Run(from, to int) (err error) {
+	d := p.dev
+	if from == 0 {
+		if p.takes, err = p.begin(); err != nil {
 			return err
 		}
-		d.sleep(t / operations)
+		p.nan, d.nan = d.nan, false
 	}
-	return nil
+	if to-from == p.Len() {
+		d.pending += p.takes
+	} else {
+		d.sleep(p.takes * time.Duration(to-from) / operations)
+	}
+	if to < p.Len() {
+		return nil
+	}
+	d.nan = p.nan
+	defer func() { d.nan = false }()
+	return p.end()
 }
 
 // try lets an operation meet its fault.

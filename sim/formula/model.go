@@ -47,9 +47,8 @@ type Model struct {
 	attn   *mla.Attention
 
 	pageTokens, pages int
-	marks             []uint64 // [slots]: the target's rows
-	draftMarks        []uint64 // [slots]: the drafting layer's
-	between           func() error
+	marks             []uint64  // [slots]: the target's rows
+	draftMarks        []uint64  // [slots]: the drafting layer's
 	logits            []float32 // [vocabulary]: memory of one row
 }
 
@@ -61,7 +60,7 @@ func newModel(s Shape, dev *Device) (*Model, error) {
 		facts: plan.Model{Family: plan.DeepSeekV32, Heads: 1, K: topK, IndexHeads: 1, QKDim: 96, VDim: 32, Layers: 1,
 			NextN: 1, Context: s.Context, LayerSupportsDense: true}}
 	var err error
-	m.attn, err = mla.New(dev, kernel.NewQueue(dev), mla.Params{
+	m.attn, err = mla.New(dev, kernel.NewBuilder(dev, kernel.Member{}), mla.Params{
 		Dims:  kernel.LatentDims{Heads: 1, Nope: 32, Rope: 64, V: 32, Latent: 512},
 		QLora: 1, IndexHeads: 1, TopK: topK, Scale: 1, CosScale: 1, InvFreq: make([]float32, 32)})
 	return m, err
@@ -88,9 +87,6 @@ func (m *Model) Allocate(cfg *plan.Config, pages int) error {
 
 // PageBytes is the memory of a page.
 func (m *Model) PageBytes(cfg *plan.Config) int64 { return int64(cfg.Page) * 16 }
-
-// Between sets a function that is called while the time of a pass goes by.
-func (m *Model) Between(f func() error) { m.between = f }
 
 // workspace is where passes run.
 type workspace struct {

@@ -3,6 +3,7 @@ package formula
 import (
 	"fmt"
 	"math"
+	"time"
 
 	"sparrow/attn"
 	"sparrow/attn/mla"
@@ -82,6 +83,8 @@ type pass struct {
 	attn *mla.Pass
 	walk []walk   // of every request
 	hash []uint64 // of the rows of a drafting pass
+
+	program divided
 }
 
 // walk is how far the rows of a request were read.
@@ -131,8 +134,16 @@ func (s *pass) source() *residual {
 	return &s.work.chain
 }
 
-// Execute stores the rows and computes their hashes and logits. A fault in it leaves some rows stored, and wrong.
-func (s *pass) Execute() error {
+// Program stores the rows and computes their hashes and logits. A fault in it leaves some rows stored, and wrong.
+func (s *pass) Program() (kernel.Program, error) {
+	if s.program.dev == nil {
+		s.program = divided{dev: s.m.dev, begin: s.store, end: s.compute}
+	}
+	return &s.program, nil
+}
+
+// store stores the rows and returns the time of the pass.
+func (s *pass) store() (time.Duration, error) {
 	m := s.m
 	tokens, slots, positions := s.array(plan.TokenIDs), s.array(plan.Slots), s.array(plan.Positions)
 	to := m.marks
@@ -141,7 +152,7 @@ func (s *pass) Execute() error {
 	case plan.PassPick: // its rows were stored
 		slots = nil
 		if err := m.dev.try(OpExecute); err != nil {
-			return err
+			return 0, err
 		}
 	default:
 		to = m.draftMarks
@@ -150,28 +161,32 @@ func (s *pass) Execute() error {
 		to[slot] = ^uint64(0)
 		if i == len(slots)/2 {
 			if err := m.dev.try(OpExecute); err != nil {
-				return err
+				return 0, err
 			}
 		}
 	}
 	for i, slot := range slots {
 		to[slot] = mark(tokens[i], int(positions[i]))
 	}
-	hash := s.work.target.hash
 	if s.plan.Pass != plan.PassTarget {
-		s.draft(tokens, positions)
+		n := len(s.array(plan.HiddenRows))
+		return m.dev.cost.of(n, n, 0) / draftCost, nil
+	}
+	keys := 0
+	for _, n := range s.array(plan.Lengths) {
+		keys += int(n)
+	}
+	return m.dev.cost.of(s.plan.Rows, s.decodes(), keys), nil
+}
+
+// compute writes the results.
+func (s *pass) compute() error {
+	m, hash := s.m, s.work.target.hash
+	if s.plan.Pass != plan.PassTarget {
+		s.draft(s.array(plan.TokenIDs), s.array(plan.Positions))
 		hash = s.work.chain.hash
-	} else {
-		keys := 0
-		for _, n := range s.array(plan.Lengths) {
-			keys += int(n)
-		}
-		if err := m.dev.spend(m.dev.cost.of(s.plan.Rows, s.decodes(), keys), m.between); err != nil {
-			return err
-		}
-		if err := s.read(); err != nil {
-			return err
-		}
+	} else if err := s.read(); err != nil {
+		return err
 	}
 	s.fillOutputs(m.logits, m.dev, func(r int32, to []float32) {
 		h := hash[r]
@@ -180,13 +195,11 @@ func (s *pass) Execute() error {
 		}
 		fillLogits(to, h)
 	})
-	m.dev.nan = false
 	return nil
 }
 
 // draft computes what the target would for the token after each row.
 func (s *pass) draft(tokens, positions []int32) {
-	m := s.m
 	from, rows := s.source().hash, s.array(plan.HiddenRows)
 	s.hash = s.hash[:0] // a chain replaces what it reads
 	for i, r := range rows {
@@ -197,7 +210,6 @@ func (s *pass) draft(tokens, positions []int32) {
 		s.hash = append(s.hash, h)
 	}
 	copy(s.work.chain.hash, s.hash)
-	m.dev.pending += m.dev.cost.of(len(rows), len(rows), 0) / draftCost
 }
 
 // draftCost is how much cheaper a pass of the drafting layer is than one of the target.
@@ -252,8 +264,11 @@ func (s *pass) read() error {
 	return nil
 }
 
-// Enqueued lets drafting passes continue the rows of this one.
-func (s *pass) Enqueued() {
+// Ended lets drafting passes continue the rows of this one.
+func (s *pass) Ended(err error) {
+	if err != nil {
+		return
+	}
 	if s.plan.Pass == plan.PassTarget {
 		s.work.target.rows = s.plan.Rows
 	} else {

@@ -2,6 +2,7 @@ package formula
 
 import (
 	"fmt"
+	"time"
 
 	"sparrow/attn"
 	"sparrow/kernel"
@@ -29,7 +30,6 @@ type Windowed struct {
 	entries           []uint64   // [pages * groups of a page]
 	tails             [][]uint64 // [window pages, group]: the last marks of a page, from which a state is restored
 	held              int        // states
-	between           func() error
 	logits            []float32
 }
 
@@ -86,9 +86,6 @@ func (m *Windowed) StateBytes(*plan.Config) int64 { return 8 * ring }
 
 // States counts the states that were made and not released.
 func (m *Windowed) States() int { return m.held }
-
-// Between sets a function that is called while the time of a pass goes by.
-func (m *Windowed) Between(f func() error) { m.between = f }
 
 // windowSpace is where passes run.
 type windowSpace struct {
@@ -235,6 +232,8 @@ type windowPass struct {
 	work   *windowSpace
 	states []*state
 	tails  []int32 // for each row the window page that its mark is among the last of, or -1
+
+	program divided
 }
 
 // Prepare fills the input block.
@@ -324,22 +323,19 @@ func (s *windowPass) prepareDraft(in *model.Input, block attn.Block) error {
 	return nil
 }
 
-// Execute stores the rows, closes groups and computes logits. A fault in it leaves some rows stored, and wrong.
-func (s *windowPass) Execute() error {
-	m := s.m
-	tokens, position := s.array(plan.TokenIDs), s.array(plan.Positions)
+// Program stores the rows, closes groups and computes logits. A fault in it leaves some rows stored, and wrong.
+func (s *windowPass) Program() (kernel.Program, error) {
+	if s.program.dev == nil {
+		s.program = divided{dev: s.m.dev, begin: s.begin, end: s.end}
+	}
+	return &s.program, nil
+}
+
+// begin meets the fault of the pass and returns its time.
+func (s *windowPass) begin() (time.Duration, error) {
+	m, position := s.m, s.array(plan.Positions)
 	if s.plan.Pass != plan.PassTarget {
-		if err := m.dev.try(OpExecute); err != nil {
-			return err
-		}
-		m.dev.pending += m.dev.cost.of(len(tokens), len(tokens), 0) / draftCost
-		s.fillOutputs(m.logits, m.dev, func(r int32, to []float32) {
-			h := mark(tokens[r], int(position[r])+1)
-			fillLogits(to, h)
-			to[easy(h)] += lead
-		})
-		m.dev.nan = false
-		return nil
+		return m.dev.cost.of(len(position), len(position), 0) / draftCost, m.dev.try(OpExecute)
 	}
 	slots, request := s.array(plan.Slots), s.array(plan.RowRequests)
 	for i, slot := range slots {
@@ -350,7 +346,7 @@ func (s *windowPass) Execute() error {
 			for j, p := range position {
 				s.states[request[j]].ring[p%ring] = ^uint64(0)
 			}
-			return err
+			return 0, err
 		}
 		break
 	}
@@ -358,17 +354,27 @@ func (s *windowPass) Execute() error {
 	for i, n := range s.array(plan.WindowLengths) {
 		keys += (int(position[i])+1)/group + int(n)
 	}
-	if err := m.dev.spend(m.dev.cost.of(s.plan.Rows, s.decodes(), keys), m.between); err != nil {
-		return err
+	return m.dev.cost.of(s.plan.Rows, s.decodes(), keys), nil
+}
+
+// end writes the results.
+func (s *windowPass) end() error {
+	m, tokens, position := s.m, s.array(plan.TokenIDs), s.array(plan.Positions)
+	if s.plan.Pass != plan.PassTarget {
+		s.fillOutputs(m.logits, m.dev, func(r int32, to []float32) {
+			h := mark(tokens[r], int(position[r])+1)
+			fillLogits(to, h)
+			to[easy(h)] += lead
+		})
+		return nil
 	}
-	s.compute(tokens, position, slots, request)
+	s.compute(tokens, position, s.array(plan.Slots), s.array(plan.RowRequests))
 	s.fillOutputs(m.logits, m.dev, func(r int32, to []float32) {
 		fillLogits(to, s.work.hash[r])
 		if h := mark(tokens[r], int(position[r])); h%3 > 0 {
 			to[easy(h)] += lead
 		}
 	})
-	m.dev.nan = false
 	return nil
 }
 
@@ -416,8 +422,11 @@ const lead = 6
 // easy is the token that a mark alone predicts: what drafts are right about.
 func easy(h uint64) int { return int(mix(h+1) % 32) }
 
-// Enqueued lets drafting passes continue the rows of this one.
-func (s *windowPass) Enqueued() {
+// Ended lets drafting passes continue the rows of this one.
+func (s *windowPass) Ended(err error) {
+	if err != nil {
+		return
+	}
 	if s.plan.Pass == plan.PassTarget {
 		s.work.rows = s.plan.Rows
 	} else {

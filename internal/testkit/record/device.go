@@ -16,18 +16,12 @@ type Device struct {
 	dev kernel.Device
 	// Faults are the rules that were broken.
 	Faults  []string
-	calls   []string // of the pass in progress
-	ops     []Op     // the same as values
+	calls   []string    // of the pass in progress
+	ops     []kernel.Op // the same as values
 	fail    func(op string) error
 	dry     bool           // operations are noted and not carried out
 	places  map[string]int // numbers of the buffers and weights of the pass in progress, in order of their first use
 	running bool           // between the first and the last operation of a pass
-}
-
-// Op is an operation with its arguments. Lists among the arguments may be used again by later operations.
-type Op struct {
-	Name string
-	Args any
 }
 
 // New records what is done on a device.
@@ -57,7 +51,6 @@ func (d *Device) note(name string, args any) {
 		if !d.dry {
 			d.calls = append(d.calls, name+d.text(reflect.ValueOf(args)))
 		}
-		d.ops = append(d.ops, Op{name, args})
 	}
 }
 
@@ -105,6 +98,35 @@ func (d *Device) place(x any) int {
 	}
 	return n
 }
+
+// Do notes an operation and carries it out.
+func (d *Device) Do(op kernel.Op) error {
+	if d.running {
+		d.note(op.Name(), op)
+		d.ops = append(d.ops, op)
+		if d.fail != nil {
+			if err := d.fail(op.Name()); err != nil {
+				return err
+			}
+		}
+	}
+	if d.dry {
+		return nil
+	}
+	return kernel.Do(d.dev, op)
+}
+
+// Copy is noted like any operation.
+func (d *Device) Copy(a kernel.CopyArgs) error { return d.Do(a) }
+
+// Take is noted like any operation.
+func (d *Device) Take(a kernel.TakeArgs) error { return d.Do(a) }
+
+// Put is noted like any operation.
+func (d *Device) Put(a kernel.PutArgs) error { return d.Do(a) }
+
+// Accept is noted like any operation.
+func (d *Device) Accept(a kernel.AcceptArgs) error { return d.Do(a) }
 
 // Alloc is forbidden during a pass, as are Free, Write, Read, Fetch, Sync and both kinds of Prepare.
 func (d *Device) Alloc(n int64) (kernel.Buffer, error) {

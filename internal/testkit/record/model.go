@@ -27,7 +27,7 @@ type Model struct {
 type Pass struct {
 	Plan  *plan.Plan
 	Calls []string
-	Ops   []Op
+	Ops   []kernel.Op
 	Block []int32 // its input block as it was filled
 }
 
@@ -142,8 +142,21 @@ func (p *pass) outside(words []int32, unset int32) {
 	}
 }
 
-// Execute records what is enqueued.
-func (p *pass) Execute() error {
+// Program records what is enqueued.
+func (p *pass) Program() (kernel.Program, error) {
+	program, err := p.Pass.Program()
+	return recorded{program, p}, err
+}
+
+// recorded is the program of a pass that is recorded as a whole.
+type recorded struct {
+	kernel.Program
+	p *pass
+}
+
+// Run records what is enqueued.
+func (r recorded) Run(from, to int) error {
+	p := r.p
 	for i := range p.block { // with other numbers for every pass, so that a branch on them shows
 		p.block[i] = (int32(i) + 7919*p.m.count) % 211
 	}
@@ -151,7 +164,7 @@ func (p *pass) Execute() error {
 	d.begin()
 	d.note("inputs ", p.Inputs())
 	d.note("outputs ", *p.Outputs())
-	err := p.Pass.Execute()
+	err := r.Program.Run(from, to)
 	p.m.Passes = append(p.m.Passes, Pass{Plan: p.plan, Calls: d.end(), Ops: d.ops, Block: p.input})
 	return err
 }

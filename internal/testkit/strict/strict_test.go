@@ -371,41 +371,41 @@ func TestRefusals(t *testing.T) {
 	odd := pool(layout.BF16Row1152, 2, 6, 6*1152)
 	keys := pool(layout.IndexPage132, 2, 64, 64*132)
 	sparse := func(q, out kernel.Tensor, p kernel.Pool) error {
-		return d.SparseAttend(kernel.SparseArgs{Out: out, Q: q, Pool: p, Indices: i32(1, 4), Lens: i32(1, 1), Heads: 2,
+		return kernel.Do(d, kernel.SparseArgs{Out: out, Q: q, Pool: p, Indices: i32(1, 4), Lens: i32(1, 1), Heads: 2,
 			Scale: 1})
 	}
 	scores := func(heads, tokens int) error {
-		return d.Scores(kernel.ScoreArgs{Out: f32(1, 64), Q: tensor(kernel.E4M3, 1, heads*128), W: f32(1, heads),
+		return kernel.Do(d, kernel.ScoreArgs{Out: f32(1, 64), Q: tensor(kernel.E4M3, 1, heads*128), W: f32(1, heads),
 			Keys: pool(layout.IndexPage132, 1, tokens, tokens*132), Start: i32(1, 1), Lens: i32(1, 1), Heads: heads})
 	}
 	dense := func(nope, values int) error {
 		dims := kernel.LatentDims{Heads: 1, Nope: nope, Rope: 64, V: values, Latent: 512}
-		return d.DenseAttend(kernel.DenseArgs{Out: bf16(1, values), Q: bf16(1, nope+64), KV: bf16(4, nope+values),
+		return kernel.Do(d, kernel.DenseArgs{Out: bf16(1, values), Q: bf16(1, nope+64), KV: bf16(4, nope+values),
 			Rope: bf16(4, 64), Start: i32(1, 1), Lens: i32(1, 1), Dims: dims, Scale: 1})
 	}
 	choose := func(k, columns int) error {
-		return d.Select(kernel.SelectArgs{Out: i32(2, k), Scores: f32(2, columns), Lens: i32(2, 1)})
+		return kernel.Do(d, kernel.SelectArgs{Out: i32(2, k), Scores: f32(2, columns), Lens: i32(2, 1)})
 	}
 	store := func(p kernel.Pool, kind kernel.DType) error {
-		return d.StoreIndex(kernel.IndexStoreArgs{Key: bf16(1, 128), Weight: tensor(kind, 1, 128), Bias: f32(1, 128),
+		return kernel.Do(d, kernel.IndexStoreArgs{Key: bf16(1, 128), Weight: tensor(kind, 1, 128), Bias: f32(1, 128),
 			Eps: 1, Angles: f32(1, 64), Pairing: kernel.HalfSplit, Slots: i32(1, 1), Pool: p})
 	}
 	compress := func(out kernel.Tensor) error {
-		return d.Compress(kernel.CompressArgs{Out: out, Values: f32(7, 10), Gates: f32(7, 10), State: f32(2, 20),
+		return kernel.Do(d, kernel.CompressArgs{Out: out, Values: f32(7, 10), Gates: f32(7, 10), State: f32(2, 20),
 			APE: f32(4, 10), Sources: i32(3, 8), Ratio: 4, Overlap: true})
 	}
 	post := func(x kernel.Tensor) error {
 		sub := x.Columns(0, 4)
-		return d.HyperPost(kernel.HyperPostArgs{X: x, Sub: sub, Post: f32(2, 3), Comb: f32(2, 9), Streams: 3})
+		return kernel.Do(d, kernel.HyperPostArgs{X: x, Sub: sub, Post: f32(2, 3), Comb: f32(2, 9), Streams: 3})
 	}
 	for _, c := range []struct {
 		name string
 		err  error
 		want string // empty: it is taken
 	}{
-		{"activations of bfloat16", d.Norm(kernel.NormArgs{Out: bf16(2, 8), X: bf16(2, 8), Weight: f32(1, 8), Eps: 1}),
+		{"activations of bfloat16", kernel.Do(d, kernel.NormArgs{Out: bf16(2, 8), X: bf16(2, 8), Weight: f32(1, 8), Eps: 1}),
 			""},
-		{"activations of float32", d.Norm(kernel.NormArgs{Out: f32(2, 8), X: f32(2, 8), Weight: f32(1, 8), Eps: 1}),
+		{"activations of float32", kernel.Do(d, kernel.NormArgs{Out: f32(2, 8), X: f32(2, 8), Weight: f32(1, 8), Eps: 1}),
 			"takes bf16"},
 		{"aligned queries", sparse(bf16(1, 1152), bf16(1, 1024), rows), ""},
 		{"queries at an odd place", sparse(moved(bf16(2, 1152), 8), bf16(1, 1024), rows), "multiples of 16"},

@@ -119,6 +119,9 @@ func (d *Device) Name() string { return Name }
 // Asynchronous: the host enqueues, the GPU computes.
 func (d *Device) Asynchronous() bool { return true }
 
+// Do carries out an operation by its method.
+func (d *Device) Do(op kernel.Op) error { return kernel.Dispatch(d, op) }
+
 // Activation is bf16.
 func (d *Device) Activation() kernel.DType { return kernel.BF16 }
 

@@ -97,9 +97,9 @@ func (b *bench) heldLayer(kind kernel.DType, rows int, joins bool) *heldLayer {
 func (l *heldLayer) run(alone bool) map[string][]byte {
 	l.Helper()
 	b, g, rows := l.bench, l.gpu, l.rows
-	q := kernel.NewQueue(g)
+	q := kernel.NewBuilder(g, kernel.Member{})
 	each := func() {
-		b.must(q.Done())
+		b.must(q.Run())
 		if alone {
 			b.must(g.settle())
 		}
@@ -110,7 +110,7 @@ func (l *heldLayer) run(alone bool) map[string][]byte {
 		return x
 	}
 	h := take(kernel.BF16, heldHidden)
-	q.Copy(kernel.CopyArgs{Out: h, X: l.h})
+	q.Add(kernel.CopyArgs{Out: h, X: l.h})
 	x, first, both := take(kernel.BF16, heldHidden), take(kernel.BF16, heldLora+128+576), take(kernel.BF16,
 		2*192+heldHeads*128)
 	qr, key, kv := first.Columns(0, heldLora), first.Columns(heldLora, heldLora+128),
@@ -121,68 +121,68 @@ func (l *heldLayer) run(alone bool) map[string][]byte {
 	b.must(err)
 	keys, err := kernel.New(g, kernel.U8, 3, 64*132)
 	b.must(err)
-	q.Norm(kernel.NormArgs{Out: x, X: h, Weight: l.norm, Eps: 1e-6})
+	q.Add(kernel.NormArgs{Out: x, X: h, Weight: l.norm, Eps: 1e-6})
 	each()
-	q.Project(kernel.ProjectArgs{X: x, To: []kernel.Projection{{Out: qr, W: l.a}, {Out: key, W: l.k},
+	q.Add(kernel.ProjectArgs{X: x, To: []kernel.Projection{{Out: qr, W: l.a}, {Out: key, W: l.k},
 		{Out: kv, W: l.kva}, {Out: weights, W: l.weights}}})
 	each()
 	single := take(kernel.BF16, 576)
-	q.Multiply(kernel.MultiplyArgs{Out: single, X: x, W: l.kva})
+	q.Add(kernel.MultiplyArgs{Out: single, X: x, W: l.kva})
 	each()
-	q.Norm(kernel.NormArgs{Out: qr, X: qr, Weight: l.norm.Columns(0, heldLora), Eps: 1e-6})
+	q.Add(kernel.NormArgs{Out: qr, X: qr, Weight: l.norm.Columns(0, heldLora), Eps: 1e-6})
 	each()
-	q.Project(kernel.ProjectArgs{X: qr, To: []kernel.Projection{{Out: query, W: l.q}, {Out: index, W: l.iq}}})
+	q.Add(kernel.ProjectArgs{X: qr, To: []kernel.Projection{{Out: query, W: l.q}, {Out: index, W: l.iq}}})
 	each()
-	q.StoreRows(kernel.StoreArgs{KV: kv, Norm: l.kvNorm, Eps: 1e-6, Angles: l.angles, Slots: l.slots,
+	q.Add(kernel.StoreArgs{KV: kv, Norm: l.kvNorm, Eps: 1e-6, Angles: l.angles, Slots: l.slots,
 		Pool: kernel.Pool{Mem: main, Layout: layout.FP8Row656, PageTokens: 64}})
 	each()
-	q.StoreIndex(kernel.IndexStoreArgs{Key: key, Weight: l.gamma, Bias: l.beta, Eps: 1e-6, Angles: l.angles,
+	q.Add(kernel.IndexStoreArgs{Key: key, Weight: l.gamma, Bias: l.beta, Eps: 1e-6, Angles: l.angles,
 		Pairing: kernel.HalfSplit, Hadamard: true, Slots: l.slots,
 		Pool: kernel.Pool{Mem: keys, Layout: layout.IndexPage132, PageTokens: 64}})
 	each()
 	codes, folded := take(kernel.E4M3, heldHeads*128), take(kernel.F32, heldHeads)
-	q.IndexQuery(kernel.IndexQueryArgs{Out: codes, W: folded, Q: index, Weights: weights, Angles: l.angles,
+	q.Add(kernel.IndexQueryArgs{Out: codes, W: folded, Q: index, Weights: weights, Angles: l.angles,
 		Heads: heldHeads, Padded: heldHeads, Pairing: kernel.HalfSplit, Hadamard: true, Scales: num.ScalePow2})
 	each()
-	q.Rotate(kernel.RotateArgs{X: query, Angles: l.angles, Heads: 2, HeadDim: 192, Offset: 128,
+	q.Add(kernel.RotateArgs{X: query, Angles: l.angles, Heads: 2, HeadDim: 192, Offset: 128,
 		Pairing: kernel.Interleaved})
 	each()
 	absorbed, indices, out := take(kernel.BF16, 2*576), take(kernel.I32, 4), take(kernel.BF16, 2*128)
-	q.Absorb(kernel.AbsorbArgs{Out: absorbed, Q: query, KVB: l.kvb, Dims: l.dims})
+	q.Add(kernel.AbsorbArgs{Out: absorbed, Q: query, KVB: l.kvb, Dims: l.dims})
 	each()
-	q.Locate(kernel.LocateArgs{Out: indices, Positions: l.positions, Table: l.table, TableRow: l.request,
+	q.Add(kernel.LocateArgs{Out: indices, Positions: l.positions, Table: l.table, TableRow: l.request,
 		PageTokens: 64})
 	each()
 	latent := take(kernel.BF16, 2*512)
-	q.Copy(kernel.CopyArgs{Out: latent, X: absorbed.Columns(0, 2*512)})
-	q.Expand(kernel.ExpandArgs{Out: out, U: latent, KVB: l.kvb, Dims: l.dims})
+	q.Add(kernel.CopyArgs{Out: latent, X: absorbed.Columns(0, 2*512)})
+	q.Add(kernel.ExpandArgs{Out: out, U: latent, KVB: l.kvb, Dims: l.dims})
 	each()
-	q.Multiply(kernel.MultiplyArgs{Out: h, X: out, W: l.o, Accumulate: true})
+	q.Add(kernel.MultiplyArgs{Out: h, X: out, W: l.o, Accumulate: true})
 	each()
-	q.Norm(kernel.NormArgs{Out: x, X: h, Weight: l.norm2, Eps: 1e-6})
+	q.Add(kernel.NormArgs{Out: x, X: h, Weight: l.norm2, Eps: 1e-6})
 	each()
 	inner, logits, ids, shares := take(kernel.BF16, 2*heldInner), take(kernel.F32, heldExperts), take(kernel.I32, 3),
 		take(kernel.F32, 3)
 	gate, up := inner.Columns(0, heldInner), inner.Columns(heldInner, 2*heldInner)
-	q.Project(kernel.ProjectArgs{X: x, To: []kernel.Projection{{Out: gate, W: l.gate}, {Out: up, W: l.up},
+	q.Add(kernel.ProjectArgs{X: x, To: []kernel.Projection{{Out: gate, W: l.gate}, {Out: up, W: l.up},
 		{Out: logits, W: l.router}}})
 	each()
-	q.Gate(kernel.GateArgs{Out: gate, Gate: gate, Up: up})
+	q.Add(kernel.GateArgs{Out: gate, Gate: gate, Up: up})
 	each()
-	q.Multiply(kernel.MultiplyArgs{Out: h, X: gate, W: l.down, Accumulate: true})
+	q.Add(kernel.MultiplyArgs{Out: h, X: gate, W: l.down, Accumulate: true})
 	each()
-	q.Route(kernel.RouteArgs{IDs: ids, Weights: shares, Logits: logits, Bias: l.bias, Groups: 4, KeepGroups: 2,
+	q.Add(kernel.RouteArgs{IDs: ids, Weights: shares, Logits: logits, Bias: l.bias, Groups: 4, KeepGroups: 2,
 		Normalize: true, Scale: 2.5})
 	each()
-	q.Experts(kernel.ExpertArgs{Out: h, X: x, IDs: ids, Weights: shares, Experts: l.experts})
+	q.Add(kernel.ExpertArgs{Out: h, X: x, IDs: ids, Weights: shares, Experts: l.experts})
 	each()
 	last := take(kernel.BF16, heldHidden)
-	q.Norm(kernel.NormArgs{Out: last, X: h, Weight: l.norm, Eps: 1e-6})
+	q.Add(kernel.NormArgs{Out: last, X: h, Weight: l.norm, Eps: 1e-6})
 	each()
 	then, packed := take(kernel.BF16, 128), take(kernel.BF16, 576)
-	q.Project(kernel.ProjectArgs{X: last, To: []kernel.Projection{{Out: then, W: l.k}}})
-	q.Copy(kernel.CopyArgs{Out: packed, X: kv})
-	b.must(q.Done(), g.Sync())
+	q.Add(kernel.ProjectArgs{X: last, To: []kernel.Projection{{Out: then, W: l.k}}})
+	q.Add(kernel.CopyArgs{Out: packed, X: kv})
+	b.must(q.Run(), g.Sync())
 	if !bytes.Equal(b.bytes(g, packed), b.bytes(g, single)) {
 		b.Error("a matrix has other bits alone than among those that multiply the same rows")
 	}

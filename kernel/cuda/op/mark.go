@@ -25,7 +25,7 @@ func (m *marks) open(gpu *cuda.Device) (err error) {
 // Mark enqueues a write of the stage where it is another than before. A write takes 1.5 us and keeps the next kernel
 // from starting early, so operations are not marked, and captured passes have one mark for all of them.
 func (d *Device) Mark(m kernel.Mark) error {
-	if m = m.Stage(); m == d.marks.last || d.marks.off {
+	if m == d.marks.last || d.marks.off {
 		return nil
 	}
 	d.marks.last = m

@@ -22,7 +22,7 @@ func TestGPUMarks(t *testing.T) {
 		if err := b.gpu.Mark(m); err != nil {
 			t.Fatal(err)
 		}
-		reached("a stage", m.Stage())
+		reached("a stage", m)
 	}
 	x, err := kernel.New(b.gpu, kernel.F32, 1, 64)
 	if err != nil {
@@ -42,7 +42,7 @@ func TestGPUMarks(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer g.Close()
-	reached("a capture", 0x20300)
+	reached("a capture", 0x20301)
 	if err := g.Launch(); err != nil {
 		t.Fatal(err)
 	}

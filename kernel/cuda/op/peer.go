@@ -135,7 +135,7 @@ func (p *peer) AllReduce(a kernel.AllReduceArgs) error {
 // AllGather puts the columns of all ranks side by side.
 func (p *peer) AllGather(a kernel.AllGatherArgs) error {
 	n := int(p.args.Ranks)
-	if err := errors.Join(p.dev.settle(), a.Check(n)); err != nil {
+	if err := errors.Join(p.dev.settle(), a.Fits(n)); err != nil {
 		return err
 	}
 	var of [cuda.MaxRanks]gathered
@@ -148,7 +148,7 @@ func (p *peer) AllGather(a kernel.AllGatherArgs) error {
 // ShareRows gives every rank the rows of all.
 func (p *peer) ShareRows(a kernel.ShareArgs) error {
 	n := int(p.args.Ranks)
-	if err := errors.Join(p.dev.settle(), a.Check(n)); err != nil {
+	if err := errors.Join(p.dev.settle(), a.Fits(n)); err != nil {
 		return err
 	}
 	var of [cuda.MaxRanks]gathered
@@ -161,7 +161,7 @@ func (p *peer) ShareRows(a kernel.ShareArgs) error {
 
 // Broadcast copies the rows of one rank to all others.
 func (p *peer) Broadcast(a kernel.BroadcastArgs) error {
-	if err := errors.Join(p.dev.settle(), a.Check(int(p.args.Ranks))); err != nil {
+	if err := errors.Join(p.dev.settle(), a.Fits(int(p.args.Ranks))); err != nil {
 		return err
 	}
 	var of [cuda.MaxRanks]gathered
@@ -212,7 +212,7 @@ func (p *peer) gather(op string, x, out kernel.Tensor, of *[cuda.MaxRanks]gather
 // ReduceScatter sums the rank's columns, some rows at a time.
 func (p *peer) ReduceScatter(a kernel.ReduceScatterArgs) error {
 	n := int(p.args.Ranks)
-	if err := errors.Join(p.dev.settle(), a.Check(n)); err != nil {
+	if err := errors.Join(p.dev.settle(), a.Fits(n)); err != nil {
 		return err
 	}
 	r := require{op: "reduce-scatter"}

@@ -1,0 +1,48 @@
+package kernel
+
+import "fmt"
+
+// Op is one operation: a value of an argument struct, with everything that it reads and writes. The set of operations is
+// closed; each is defined in this package, with the interface of the devices that have it.
+type Op interface {
+	// Name is what messages call the operation.
+	Name() string
+	// Check validates the arguments. Those of a list are checked when they are added to it.
+	Check() error
+}
+
+// own is an operation of one device.
+type own interface {
+	Op
+	on(Device) error
+}
+
+// shared is an operation of all ranks.
+type shared interface {
+	Op
+	among(Collective) error
+}
+
+// Do checks an operation and carries it out: for single operations, such as those of tests. Passes are lists of them.
+func Do(d Device, op Op) error {
+	if err := op.Check(); err != nil {
+		return err
+	}
+	return d.Do(op)
+}
+
+// Dispatch is the Do of a device with a method for each operation that it has.
+func Dispatch(d Device, op Op) error {
+	if o, ok := op.(own); ok {
+		return o.on(d)
+	}
+	return fmt.Errorf("%w: %s is an operation of several ranks, %s is one device", ErrUnsupported, op.Name(), d.Name())
+}
+
+// run hands arguments to the method of a device that has the operation.
+func run[D any, A Op](dev Device, do func(D, A) error, a A) error {
+	if d, ok := dev.(D); ok {
+		return do(d, a)
+	}
+	return fmt.Errorf("%w: %s does not have the operation %s", ErrUnsupported, dev.Name(), a.Name())
+}

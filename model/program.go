@@ -1,0 +1,22 @@
+package model
+
+import "sparrow/kernel"
+
+// Compiled keeps the program of a pass.
+type Compiled struct {
+	program kernel.Program
+	memory  int
+}
+
+// Program is what build made, or makes now: memory is a number that grows where the memory has moved that the program
+// uses and that outlives passes.
+func (c *Compiled) Program(memory int, build func() (kernel.Program, error)) (kernel.Program, error) {
+	if c.program == nil || c.memory != memory {
+		program, err := build()
+		if err != nil {
+			return nil, err
+		}
+		c.program, c.memory = program, memory
+	}
+	return c.program, nil
+}
