@@ -1,8 +1,6 @@
 package kernel
 
-import (
-	"fmt"
-)
+import "fmt"
 
 // List is the operations of a pass, in their order. Equal passes have equal lists, whatever the batch holds.
 type List []Step
@@ -129,7 +127,7 @@ func (b *Builder) Run() error {
 
 // interpreter runs a list operation by operation.
 type interpreter struct {
-	*Builder
+	of   *Builder
 	list List
 }
 
@@ -140,9 +138,9 @@ func (p *interpreter) Len() int { return len(p.list) }
 func (p *interpreter) Run(from, to int) error {
 	for i := range p.list[from:to] {
 		s := &p.list[from+i]
-		err := p.begin(s)
+		err := p.of.begin(s)
 		if err == nil {
-			err = p.carryOut(s.Op)
+			err = p.of.carryOut(s.Op)
 		}
 		if err != nil {
 			return s.failed(err)

@@ -30,41 +30,20 @@ type recorder struct {
 	made choices
 }
 
-// Do carries out an operation in its own way, or by the device.
+// Do carries out an operation and notes the selected keys, or the chosen experts.
 func (d *recorder) Do(op kernel.Op) error {
+	if err := d.Device.Do(op); err != nil {
+		return err
+	}
 	switch a := op.(type) {
 	case kernel.SelectArgs:
-		return d.Select(a)
+		return d.note(&d.made.selections, a.Out, a.Scores)
 	case kernel.RouteArgs:
-		return d.Route(a)
+		return d.note(&d.made.experts, a.IDs, a.Logits)
 	case kernel.RootRouteArgs:
-		return d.RouteRoot(a)
+		return d.note(&d.made.experts, a.IDs, a.Logits)
 	}
-	return d.Device.Do(op)
-}
-
-// Select notes the selected keys.
-func (d *recorder) Select(a kernel.SelectArgs) error {
-	if err := kernel.Do(d.Device, a); err != nil {
-		return err
-	}
-	return d.note(&d.made.selections, a.Out, a.Scores)
-}
-
-// Route notes the chosen experts.
-func (d *recorder) Route(a kernel.RouteArgs) error {
-	if err := kernel.Do(d.Device, a); err != nil {
-		return err
-	}
-	return d.note(&d.made.experts, a.IDs, a.Logits)
-}
-
-// RouteRoot notes the chosen experts.
-func (d *recorder) RouteRoot(a kernel.RootRouteArgs) error {
-	if err := kernel.Do(d.Device, a); err != nil {
-		return err
-	}
-	return d.note(&d.made.experts, a.IDs, a.Logits)
+	return nil
 }
 
 func (d *recorder) note(to *[]choice, ids, scores kernel.Tensor) error {
@@ -125,24 +104,25 @@ func next(list []choice, at *int, t kernel.Tensor) (choice, error) {
 	return list[*at-1], nil
 }
 
-// Do carries out an operation in its own way, or by the device.
+// Do chooses by its own scores, then follows.
 func (d *follower) Do(op kernel.Op) error {
-	switch a := op.(type) {
-	case kernel.SelectArgs:
-		return d.Select(a)
-	case kernel.RouteArgs:
-		return d.Route(a)
-	case kernel.RootRouteArgs:
-		return d.RouteRoot(a)
-	}
-	return d.Device.Do(op)
-}
-
-// Select selects by scores, then follows.
-func (d *follower) Select(a kernel.SelectArgs) error {
-	if err := kernel.Do(d.Device, a); err != nil || d.given == nil {
+	if err := d.Device.Do(op); err != nil || d.given == nil {
 		return err
 	}
+	switch a := op.(type) {
+	case kernel.SelectArgs:
+		return d.followKeys(a)
+	case kernel.RouteArgs:
+		return d.followExperts(&a, sigmoid)
+	case kernel.RootRouteArgs: // all experts are one group
+		return d.followExperts(&kernel.RouteArgs{IDs: a.IDs, Weights: a.Weights, Logits: a.Logits, Bias: a.Bias,
+			Groups: 1, KeepGroups: 1, Normalize: true, Scale: a.Scale}, root)
+	}
+	return nil
+}
+
+// followKeys replaces the reference's selection.
+func (d *follower) followKeys(a kernel.SelectArgs) error {
 	given, err := next(d.given.selections, &d.at.selections, a.Out)
 	if err != nil {
 		return err
@@ -201,23 +181,6 @@ func selectionMargin(scores []float32, own, other []int32) (distance float64) {
 		distance = max(distance, float64(scores[p])-cut)
 	}
 	return distance
-}
-
-// Route chooses by scores, then follows.
-func (d *follower) Route(a kernel.RouteArgs) error {
-	if err := kernel.Do(d.Device, a); err != nil || d.given == nil {
-		return err
-	}
-	return d.followExperts(&a, sigmoid)
-}
-
-// RouteRoot chooses by scores, then follows: all experts are one group.
-func (d *follower) RouteRoot(a kernel.RootRouteArgs) error {
-	if err := kernel.Do(d.Device, a); err != nil || d.given == nil {
-		return err
-	}
-	return d.followExperts(&kernel.RouteArgs{IDs: a.IDs, Weights: a.Weights, Logits: a.Logits, Bias: a.Bias, Groups: 1,
-		KeepGroups: 1, Normalize: true, Scale: a.Scale}, root)
 }
 
 // followExperts replaces the reference's choice of experts, whose scores are score of their logits.

@@ -92,7 +92,7 @@ type Attention struct {
 	indexWidth int
 }
 
-// New prepares attention for a model whose passes go through the queue.
+// New prepares attention for a model whose passes are made by the builder.
 func New(dev kernel.Device, list *kernel.Builder, p Params, layers []*Weights) (*Attention, error) {
 	a := &Attention{list: list, act: dev.Activation(), params: p, used: map[int]bool{}, rawWidth: map[int]int{},
 		// Heads are normalised, and YaRN changes nothing here.

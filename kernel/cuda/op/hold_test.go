@@ -53,7 +53,8 @@ func TestHeldOperationsAreLaunched(t *testing.T) {
 	}
 	// Those that check their arguments first; with good arguments they settle, as the GPU tests of bits show.
 	first := map[string]bool{"Norm": true, "Multiply": true, "Project": true, "Route": true, "RouteRoot": true,
-		"RouteHash": true, "Experts": true, "IndexQuery": true, "StoreIndex": true, "Absorb": true, "Locate": true}
+		"RouteHash": true, "Experts": true, "IndexQuery": true, "StoreIndex": true, "Absorb": true, "Locate": true,
+		"PostExperts": true}
 	methods, op := reflect.ValueOf(d), reflect.TypeFor[kernel.Op]()
 	for i := range methods.NumMethod() {
 		name, m := methods.Type().Method(i).Name, methods.Method(i)
