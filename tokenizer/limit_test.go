@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 // A text with more tokens than the limit is refused, one with exactly as many is encoded; a text that is far too long
@@ -35,13 +34,11 @@ func TestLimitOfTokens(t *testing.T) {
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		start := time.Now()
 		_, err := tok.Encode(text, EncodeOptions{Limit: 1000})
-		took := time.Since(start)
 		runtime.ReadMemStats(&after)
 		mb := (after.TotalAlloc - before.TotalAlloc) >> 20
-		if !errors.Is(err, ErrTooLong) || mb > 1 || took > time.Second {
-			t.Errorf("%s: %v after %v and %d MB", name, err, took, mb)
+		if !errors.Is(err, ErrTooLong) || mb > 1 {
+			t.Errorf("%s: %v after %d MB", name, err, mb)
 		}
 	}
 }

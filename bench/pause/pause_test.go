@@ -37,7 +37,7 @@ func TestMeasureRunsWorkAndCollects(t *testing.T) {
 			}
 		}
 	})
-	if err != nil || p.Collections == 0 || turns == 0 || p.Worst <= 0 || p.Worst > 1e4 {
+	if err != nil || p.Collections == 0 || turns == 0 || p.Worst <= 0 {
 		t.Errorf("%+v after %d turns, %v", p, turns, err)
 	}
 }

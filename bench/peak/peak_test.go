@@ -1,16 +1,19 @@
 package peak
 
 import (
+	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
+	"sparrow/internal/testkit/cputime"
 	"sparrow/kernel/cpu/vec"
 )
 
 // Every assembly tier of this machine has a loop, and a wider one is no slower than half of a narrower one: a loop
 // that is cut short or depends on itself would be.
 func TestLoops(t *testing.T) {
-	var rates []float64
+	var all []Loop
 	for _, tier := range vec.Tiers() {
 		l, ok := LoopFor(tier.Name)
 		if tier.Name == "go" {
@@ -23,17 +26,28 @@ func TestLoops(t *testing.T) {
 			t.Errorf("tier %s has no loop", tier.Name)
 			continue
 		}
-		r := l.Rate(5 * time.Millisecond)
-		t.Logf("%-7s %-16s %.1f GFLOP/s", l.Tier, l.Instruction, r/1e9)
-		if r < 1e9 || r > 1e13 {
-			t.Errorf("%s: %.3g operations a second cannot be", l.Instruction, r)
-		}
-		rates = append(rates, r)
+		all = append(all, l)
 	}
-	for i := 1; i < len(rates); i++ {
-		if rates[i-1] < rates[i]/2 {
-			t.Errorf("loop %d runs at %.3g, the narrower one after it at %.3g", i-1, rates[i-1], rates[i])
+	rates := make([]float64, len(all)) // the best seen: other programs only take from them
+	wrong := ""
+	for tries := 0; tries == 0 || wrong != "" && tries < 200; tries++ {
+		wrong = ""
+		for i, l := range all {
+			rates[i] = max(rates[i], l.Rate(5*time.Millisecond))
+			if r := rates[i]; r < 1e9 || r > 1e13 {
+				wrong = fmt.Sprintf("%s: %.3g operations a second cannot be", l.Instruction, r)
+			}
+			if i > 0 && rates[i-1] < rates[i]/2 {
+				wrong = fmt.Sprintf("loop %d runs at %.3g, the narrower one after it at %.3g", i-1, rates[i-1],
+					rates[i])
+			}
 		}
+	}
+	for i, l := range all {
+		t.Logf("%-7s %-16s %.1f GFLOP/s", l.Tier, l.Instruction, rates[i]/1e9)
+	}
+	if wrong != "" {
+		t.Error(wrong)
 	}
 }
 
@@ -41,11 +55,13 @@ func TestLoops(t *testing.T) {
 func TestLoopCallsAreShort(t *testing.T) {
 	for _, l := range loops() {
 		best := time.Duration(1 << 62)
+		runtime.LockOSThread()
 		for range 20 {
-			start := time.Now()
+			start := cputime.Thread()
 			l.run(l.rounds)
-			best = min(best, time.Since(start))
+			best = min(best, cputime.Thread()-start)
 		}
+		runtime.UnlockOSThread()
 		if best > 100*time.Microsecond {
 			t.Errorf("%s: one call takes %v", l.Instruction, best)
 		}

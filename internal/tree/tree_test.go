@@ -14,6 +14,7 @@ import (
 // order lists the packages of the module from top to bottom: a package may import those below it, never those above.
 // Packages on one line do not import each other. docs/architecture.md describes each package.
 var order = []string{
+	"internal/tree/testrun", // imports nothing of the module
 	"cmd/sparrow cmd/kernelc cmd/dist examples/ask internal/tree/width internal/tree/platforms",
 	"server/clienttest/matrix server/clienttest/cluster", // what others make, in front of servers
 	"server/hostile sim/torture",                         // what make torture runs
@@ -82,6 +83,7 @@ var testOnly = []string{
 	"internal/testkit/record",
 	"internal/testkit/respserver", "internal/testkit/strict", "internal/testkit/turns", "internal/testmodel",
 	"bench/compare", "internal/tree", "server/browsertest", "server/clienttest", "server/soak",
+	"internal/testkit/await", "internal/testkit/cputime",
 }
 
 func TestImportsPointDown(t *testing.T) {

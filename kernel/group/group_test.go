@@ -10,9 +10,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"sparrow/internal/num"
+	"sparrow/internal/testkit/await"
 	"sparrow/kernel"
 	"sparrow/kernel/host"
 	"sparrow/kernel/ref"
@@ -22,10 +24,17 @@ import (
 // the ranks; a rank that fails, hangs or does something else ends the group with an error that names it, and nobody
 // waits for ever.
 
-// open makes a group of reference devices and checks that closing it leaves no goroutine behind.
+// open is openBare that checks that closing the group leaves no goroutine behind.
 func open(t *testing.T, ranks int, o Options) *Group {
 	t.Helper()
 	before := runtime.NumGoroutine()
+	t.Cleanup(func() { await.Goroutines(t, before) })
+	return openBare(t, ranks, o)
+}
+
+// openBare makes a group of reference devices. synctest, where time-outs are tested, waits for goroutines itself.
+func openBare(t *testing.T, ranks int, o Options) *Group {
+	t.Helper()
 	devs := make([]kernel.Device, ranks)
 	for i := range devs {
 		devs[i] = &ref.Device{}
@@ -38,13 +47,6 @@ func open(t *testing.T, ranks int, o Options) *Group {
 		if err := g.Close(); err != nil && !t.Failed() {
 			t.Log(err)
 		}
-		for range 400 {
-			if runtime.NumGoroutine() <= before {
-				return
-			}
-			time.Sleep(5 * time.Millisecond)
-		}
-		t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), before)
 	})
 	return g
 }
@@ -302,34 +304,38 @@ func TestARankThatHangs(t *testing.T) {
 		}, []string{"rank 1 of 3 did not end a pass within 60ms of the others"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			g := open(t, 3, Options{Timeout: 60 * time.Millisecond})
-			free := make(chan struct{})
-			begun := time.Now()
-			err := c.f(g, free)
-			wantLost(t, c.name, err, c.says...)
-			wantLost(t, "afterwards", g.Do(func(int) error { return nil }), c.says...)
-			if took := time.Since(begun); took > 5*time.Second {
-				t.Errorf("took %v", took)
-			}
-			close(free)
+			synctest.Test(t, func(t *testing.T) {
+				g := openBare(t, 3, Options{Timeout: 60 * time.Millisecond})
+				free := make(chan struct{})
+				begun := time.Now()
+				err := c.f(g, free)
+				wantLost(t, c.name, err, c.says...)
+				wantLost(t, "afterwards", g.Do(func(int) error { return nil }), c.says...)
+				if took := time.Since(begun); took < 60*time.Millisecond || took > 200*time.Millisecond {
+					t.Errorf("took %v", took)
+				}
+				close(free)
+			})
 		})
 	}
 }
 
 // Close does not wait for ever for a rank that hangs, and says that it is left.
 func TestCloseLeavesARankThatHangs(t *testing.T) {
-	g := open(t, 2, Options{Timeout: 20 * time.Millisecond})
-	free := make(chan struct{})
-	wantLost(t, "a hang", g.Do(func(r int) error {
-		if r == 1 {
-			<-free
+	synctest.Test(t, func(t *testing.T) {
+		g := openBare(t, 2, Options{Timeout: 20 * time.Millisecond})
+		free := make(chan struct{})
+		wantLost(t, "a hang", g.Do(func(r int) error {
+			if r == 1 {
+				<-free
+			}
+			return nil
+		}))
+		if err := g.Close(); err == nil || !strings.Contains(err.Error(), "rank 1 of 2 (ref) hangs") {
+			t.Errorf("closed with %v", err)
 		}
-		return nil
-	}))
-	if err := g.Close(); err == nil || !strings.Contains(err.Error(), "rank 1 of 2 (ref) hangs") {
-		t.Errorf("closed with %v", err)
-	}
-	close(free)
+		close(free)
+	})
 }
 
 func TestRanksThatDoNotAgree(t *testing.T) {
@@ -343,17 +349,19 @@ func TestRanksThatDoNotAgree(t *testing.T) {
 
 // Where one rank fails and another then does not end, the one that failed is named.
 func TestARankThatFailsIsNamedBeforeThoseThatWait(t *testing.T) {
-	g := open(t, 2, Options{Timeout: 20 * time.Millisecond})
-	free := make(chan struct{})
-	defer close(free)
-	err := g.Do(func(r int) error {
-		if r == 0 {
-			<-free
-			return nil
-		}
-		return errFault
+	synctest.Test(t, func(t *testing.T) {
+		g := openBare(t, 2, Options{Timeout: 20 * time.Millisecond})
+		free := make(chan struct{})
+		defer close(free)
+		err := g.Do(func(r int) error {
+			if r == 0 {
+				<-free
+				return nil
+			}
+			return errFault
+		})
+		wantLost(t, "a rank that failed", err, "rank 1 of 2", errFault.Error())
 	})
-	wantLost(t, "a rank that failed", err, "rank 1 of 2", errFault.Error())
 }
 
 // Compare finds a bit that differs between ranks; without it the first rank is believed.
@@ -463,12 +471,8 @@ func TestAWatchTellsSlowRanksFromThoseThatHang(t *testing.T) {
 			t.Fatal("a rank that goes on is stuck")
 		}
 	}
-	for n := 0; !w.stuck(first); n++ { // pages that the process reads meanwhile put it off
-		if n == 1000 {
-			t.Fatal("a rank that stays at one operation is not stuck")
-		}
-		time.Sleep(time.Millisecond)
-	}
+	// Pages that the process reads meanwhile put it off.
+	await.True(t, "a rank that stays at one operation is stuck", func() bool { return w.stuck(first) })
 	if w.stuck(func(int) bool { return true }) {
 		t.Error("stuck while all ranks are here")
 	}

@@ -8,9 +8,11 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"sparrow/internal/num"
+	"sparrow/internal/testkit/await"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
 	"sparrow/kernel/cpu/vec"
@@ -37,10 +39,17 @@ func open(t testing.TB) *cpu.Device {
 	return d
 }
 
-// newHost makes a host over a device, and checks that closing it leaves no goroutine behind.
+// newHost is newBareHost that checks that closing the host leaves no goroutine behind.
 func newHost(t testing.TB, dev kernel.Device, o offload.Options) *offload.Host {
 	t.Helper()
 	before := runtime.NumGoroutine()
+	t.Cleanup(func() { await.Goroutines(t, before) })
+	return newBareHost(t, dev, o)
+}
+
+// newBareHost makes a host over a device.
+func newBareHost(t testing.TB, dev kernel.Device, o offload.Options) *offload.Host {
+	t.Helper()
 	h, err := offload.New(dev, o)
 	if err != nil {
 		t.Fatal(err)
@@ -49,13 +58,6 @@ func newHost(t testing.TB, dev kernel.Device, o offload.Options) *offload.Host {
 		if err := h.Close(); err != nil {
 			t.Error(err)
 		}
-		for range 400 {
-			if runtime.NumGoroutine() <= before {
-				return
-			}
-			time.Sleep(5 * time.Millisecond)
-		}
-		t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), before)
 	})
 	return h
 }
@@ -386,19 +388,22 @@ func TestWorkersThatFail(t *testing.T) {
 
 // Workers that hang end the operation after the time-out, and every later one at once; the device closes.
 func TestWorkersThatHang(t *testing.T) {
-	r := rand.New(rand.NewPCG(9, 9))
-	a, free := batch(t, r, 3), make(chan struct{})
-	far := &faulty{open(t), func() error { <-free; return nil }}
-	near, h := open(t), newHost(t, far, offload.Options{Timeout: 20 * time.Millisecond})
-	a.Experts = prepare(t, near, h, 4, weights(t, r, kernel.BF16), methods(t, "rrrccc", "rrrccc"))
-	for range 2 {
-		err := near.Experts(a)
-		if !errors.Is(err, kernel.ErrLost) || !strings.Contains(err.Error(), "layer 4, 3 rows") ||
-			!strings.Contains(err.Error(), "did not answer for 20ms") {
-			t.Errorf("%v", err)
+	synctest.Test(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(9, 9))
+		a, free := batch(t, r, 3), make(chan struct{})
+		far := &faulty{open(t), func() error { <-free; return nil }}
+		near, h := open(t), newBareHost(t, far, offload.Options{Timeout: 20 * time.Millisecond})
+		a.Experts = prepare(t, near, h, 4, weights(t, r, kernel.BF16), methods(t, "rrrccc", "rrrccc"))
+		begun := time.Now()
+		for range 2 {
+			err := near.Experts(a)
+			if !errors.Is(err, kernel.ErrLost) || !strings.Contains(err.Error(), "layer 4, 3 rows") ||
+				!strings.Contains(err.Error(), "did not answer for 20ms") || time.Since(begun) != 20*time.Millisecond {
+				t.Errorf("%v after %v", err, time.Since(begun))
+			}
 		}
-	}
-	close(free)
+		close(free)
+	})
 }
 
 // Too little memory is said with the numbers, before anything is copied.

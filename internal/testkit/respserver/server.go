@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"sparrow/kv/tier/resp"
 )
@@ -22,8 +21,7 @@ type Mode string
 const (
 	Works     Mode = "works"
 	Down      Mode = "down"      // connections are refused
-	Hangs     Mode = "hangs"     // connections are taken, and nothing is answered
-	Slow      Mode = "slow"      // every answer takes Delay
+	Hangs     Mode = "hangs"     // connections are taken, and nothing is answered while the other end waits
 	Full      Mode = "full"      // nothing is stored
 	Garbage   Mode = "garbage"   // values are other bytes of the same length
 	Short     Mode = "short"     // values are too short
@@ -34,10 +32,7 @@ const (
 )
 
 // Modes are all modes in which a store fails, and the one in which it works.
-var Modes = []Mode{Works, Down, Hangs, Slow, Full, Garbage, Short, Long, Exchanged, CutOff, Nonsense}
-
-// Delay is how long answers take in mode Slow.
-const Delay = 300 * time.Millisecond
+var Modes = []Mode{Works, Down, Hangs, Full, Garbage, Short, Long, Exchanged, CutOff, Nonsense}
 
 // Server is a store.
 type Server struct {
@@ -48,7 +43,6 @@ type Server struct {
 	mode   Mode
 	values map[string][]byte
 	conns  map[net.Conn]bool
-	ended  chan struct{}
 }
 
 // Start makes a store that works. It ends with the test.
@@ -58,11 +52,9 @@ func Start(t testing.TB) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{listener: l, mode: Works, values: map[string][]byte{}, conns: map[net.Conn]bool{},
-		ended: make(chan struct{})}
+	s := &Server{listener: l, mode: Works, values: map[string][]byte{}, conns: map[net.Conn]bool{}}
 	s.wait.Go(s.accept)
 	t.Cleanup(func() {
-		close(s.ended)
 		l.Close()
 		s.drop()
 		s.wait.Wait()
@@ -143,11 +135,6 @@ func (s *Server) serve(c net.Conn) {
 		case Hangs:
 			io.Copy(io.Discard, c) // until it is closed
 			return
-		case Slow:
-			select {
-			case <-time.After(Delay):
-			case <-s.ended:
-			}
 		case Nonsense:
 			c.Write([]byte("HTTP/1.1 200 OK\r\n\r\n"))
 			return

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"sparrow/internal/testkit/await"
 )
 
 // open returns a pool that is closed, and checked, at the end of the test.
@@ -200,12 +202,7 @@ func TestCloseStopsTheWorkers(t *testing.T) {
 			t.Fatalf("run after close: %v", err)
 		}
 	}
-	for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before; {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
-		}
-		time.Sleep(time.Millisecond)
-	}
+	await.Goroutines(t, before)
 }
 
 // ranges counts how often items were done.
@@ -242,15 +239,13 @@ func TestWaitingWorkersAreIdle(t *testing.T) {
 	}
 	p := NewIdle(len(left), func(worker int) bool { return left[worker].Load() > 0 && left[worker].Add(-1) >= 0 })
 	t.Cleanup(func() { p.Close() })
-	for deadline := time.Now().Add(5 * time.Second); left[1].Load()+left[2].Load() > 0; {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d and %d calls are left", left[1].Load(), left[2].Load())
-		}
+	await.True(t, "workers that wait call idle", func() bool {
 		// A worker that has parked is woken by a run.
 		if err := p.Run(3, Func(func(_, _ int) { time.Sleep(10 * time.Microsecond) })); err != nil {
 			t.Fatal(err)
 		}
-	}
+		return left[1].Load()+left[2].Load() <= 0
+	})
 }
 
 // count is a Task without a closure.
@@ -298,9 +293,7 @@ func TestKeptAwake(t *testing.T) {
 	}
 	reaches := func(want int) {
 		t.Helper()
-		for parked() != want {
-			time.Sleep(time.Millisecond)
-		}
+		await.True(t, "workers park, or are awake", func() bool { return parked() == want })
 	}
 	reaches(2)
 	for range 3 {
@@ -357,11 +350,7 @@ func TestLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	parked := func() bool { return p.members[2].parked.Load() && p.members[3].parked.Load() }
-	for end := time.Now().Add(5 * time.Second); !parked(); runtime.Gosched() {
-		if time.Now().After(end) {
-			t.Fatal("workers beyond the limit do not park")
-		}
-	}
+	await.True(t, "workers beyond the limit park", parked)
 	p.SetLimit(4)
 	var all sync.WaitGroup // each item waits for all the others
 	all.Add(4)

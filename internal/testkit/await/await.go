@@ -1,0 +1,52 @@
+// Package await waits for events in tests. Its bound is for hangs alone: no machine that works, however busy, comes
+// near it, so no test fails for being slow.
+package await
+
+import (
+	"runtime"
+	"testing"
+	"time"
+)
+
+// Hang is after how much time an event that has not happened is taken for one that never will.
+const Hang = 5 * time.Minute
+
+// True waits until ok reports true.
+func True(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(Hang); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", Hang, what)
+		}
+	}
+}
+
+// Value waits for a value, or for the channel to be closed.
+func Value[T any](t testing.TB, what string, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(Hang):
+		t.Fatalf("not within %v: %s", Hang, what)
+		panic("unreachable")
+	}
+}
+
+// Goroutines waits until no more goroutines run than before.
+func Goroutines(t testing.TB, before int) {
+	t.Helper()
+	for deadline := time.Now().Add(Hang); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			stacks := make([]byte, 1<<16)
+			t.Fatalf("%d goroutines run, %d before:\n%s", runtime.NumGoroutine(), before,
+				stacks[:runtime.Stack(stacks, true)])
+		}
+	}
+}
+
+// Untimed is a test that does not know the time limit of its package: rapid then draws all its examples, where it would
+// otherwise stop early on a busy machine.
+func Untimed(t testing.TB) testing.TB { return untimed{t} }
+
+type untimed struct{ testing.TB }
