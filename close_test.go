@@ -6,10 +6,12 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"sparrow/internal/testmodel"
-	"sparrow/plan"
 	"sync"
 	"testing"
+
+	"sparrow/internal/testkit/await"
+	"sparrow/internal/testmodel"
+	"sparrow/plan"
 )
 
 // Invariants of this file: Close finishes or fails every stream, may be called any number of times from anywhere, and
@@ -53,7 +55,7 @@ func TestCloseLetsRequestsFinish(t *testing.T) {
 	}
 	wait.Wait()
 	checkEmpty(t, e)
-	settled(t, goroutines)
+	await.Goroutines(t, goroutines)
 }
 
 func TestCloseFailsWhatIsLeftWhenItsContextEnds(t *testing.T) {
@@ -86,7 +88,7 @@ func TestCloseFailsWhatIsLeftWhenItsContextEnds(t *testing.T) {
 		t.Errorf("%d failed; want 5", st.Failed)
 	}
 	checkEmpty(t, e)
-	settled(t, goroutines)
+	await.Goroutines(t, goroutines)
 }
 
 func TestOpenThatFailsGivesEverythingBack(t *testing.T) {
@@ -126,5 +128,5 @@ func TestOpenThatFailsGivesEverythingBack(t *testing.T) {
 			e.Close(context.Background())
 		}
 	}
-	settled(t, goroutines)
+	await.Goroutines(t, goroutines)
 }

@@ -3,9 +3,7 @@ package sparrow
 import (
 	"context"
 	"errors"
-	"runtime"
 	"testing"
-	"time"
 
 	"sparrow/internal/testmodel"
 	"sparrow/sample"
@@ -109,19 +107,6 @@ func ids(a Answer) []int32 {
 		out[i] = a.Tokens[i].ID
 	}
 	return out
-}
-
-// settled waits until no more goroutines run than before.
-func settled(t *testing.T, before int) {
-	t.Helper()
-	for range 200 {
-		if runtime.NumGoroutine() <= before {
-			return
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	buf := make([]byte, 1<<16)
-	t.Errorf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
 }
 
 // errCause is what tests cancel with.

@@ -312,26 +312,6 @@ func sendBy(t *testing.T, by *http.Client, method, url, body string, header ...s
 	return reply{res.StatusCode, res.Header, string(text)}
 }
 
-// wait gives a signal some time to come.
-func wait(t *testing.T, what string, c <-chan struct{}) {
-	t.Helper()
-	select {
-	case <-c:
-	case <-time.After(10 * time.Second):
-		t.Fatalf("timed out waiting for %s", what)
-	}
-}
-
-// eventually waits for a condition.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("timed out waiting for %s", what)
-		}
-	}
-}
-
 var aMatch = kv.Match{Tokens: 64, Pages: 1, Prompt: 70, Stop: 3, At: 66}
 
 func itoa(n int) string { return strconv.Itoa(n) }

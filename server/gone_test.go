@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"sparrow"
+	"sparrow/internal/testkit/await"
 )
 
 // logText is a log that a test reads while a server writes it.
@@ -142,7 +143,7 @@ func TestClientsThatResetAreNoErrors(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.Close()
-		eventually(t, "the line in the log", func() bool { return strings.Contains(text.String(), "msg=request") })
+		await.True(t, "the line in the log", func() bool { return strings.Contains(text.String(), "msg=request") })
 		if got := text.String(); !strings.Contains(got, "code=client_gone") || strings.Contains(got, "level=ERROR") {
 			t.Error(got)
 		}

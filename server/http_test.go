@@ -15,6 +15,7 @@ import (
 
 	"sparrow"
 	"sparrow/api/openai"
+	"sparrow/internal/testkit/await"
 	"sparrow/plan"
 )
 
@@ -318,7 +319,7 @@ func TestLogHasNumbersAndNoText(t *testing.T) {
 		`{"model":"sparrow-test","messages":[{"role":"user","content":"topsecret"}]}`, auth...)
 	post(t, hs.URL+"/v1/chat/completions", `{"model":"topsecret","messages":[{"role":"user","content":"x"}]}`, auth...)
 	get(t, hs.URL+"/debug/plans?n=topsecret", auth...)
-	eventually(t, "three lines", func() bool { return strings.Count(log.String(), "msg=request") == 3 })
+	await.True(t, "three lines", func() bool { return strings.Count(log.String(), "msg=request") == 3 })
 	for _, word := range []string{"topsecret", "classified", "answer", "verysecretkey", "/health"} {
 		if strings.Contains(log.String(), word) {
 			t.Errorf("%q is in the log:\n%s", word, log.String())

@@ -14,6 +14,7 @@ import (
 	"sparrow/api/wire"
 	"sparrow/chat"
 	"sparrow/grammar"
+	"sparrow/internal/testkit/await"
 	"sparrow/sample"
 )
 
@@ -238,7 +239,7 @@ func TestErrorsInMidStreamAreEvents(t *testing.T) {
 	if got.status != 200 || !strings.HasSuffix(got.body, want) || strings.Contains(got.body, "[DONE]") {
 		t.Errorf("status %d:\n%s", got.status, got.body)
 	}
-	eventually(t, "the stream to be closed", func() bool { return e.opened() == 0 })
+	await.True(t, "the stream to be closed", func() bool { return e.opened() == 0 })
 }
 
 func TestOneBadPromptClosesTheOthers(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sparrow"
+	"sparrow/internal/testkit/await"
 )
 
 func TestLimitsAreRead(t *testing.T) {
@@ -186,7 +187,7 @@ func TestLimitsOverHTTP(t *testing.T) {
 	const path, body = "/v1/completions", `{"model":"sparrow-test","prompt":"hello","max_tokens":2}`
 	done := make(chan reply, 1)
 	go func() { done <- post(t, hs.URL+path, body, "Authorization", "Bearer key-a") }()
-	eventually(t, "the first request", func() bool { return e.opened() == 1 })
+	await.True(t, "the first request", func() bool { return e.opened() == 1 })
 	got := post(t, hs.URL+path, body, "Authorization", "Bearer key-a")
 	if got.status != 429 || got.header.Get("Retry-After") != "1" ||
 		!strings.Contains(got.body, "1 requests of this tenant run") {

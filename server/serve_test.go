@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"sparrow"
+	"sparrow/internal/testkit/await"
 	"sparrow/internal/testkit/memnet"
 )
 
@@ -87,13 +88,7 @@ func serveOn(t *testing.T, l net.Listener, e Engine, o Options) (s *Server, stop
 		}
 		once = true
 		cancel()
-		select {
-		case err := <-done:
-			return err
-		case <-time.After(20 * time.Second):
-			t.Fatal("Serve did not return")
-			return nil
-		}
+		return await.Value(t, "Serve returns", done)
 	}
 	t.Cleanup(func() { _ = stop() })
 	return s, stop
@@ -141,11 +136,11 @@ func TestLeavingClientsEndTheirRequests(t *testing.T) {
 					res.Body.Close()
 				}
 			}()
-			eventually(t, "the request", func() bool { return e.opened() > 0 })
+			await.True(t, "the request", func() bool { return e.opened() > 0 })
 			leave()
-			wait(t, "the engine to see the end of the context", e.ended)
-			eventually(t, "every stream to be closed", func() bool { return e.opened() == 0 })
-			eventually(t, "the count", func() bool {
+			await.Value(t, "the engine to see the end of the context", e.ended)
+			await.True(t, "every stream to be closed", func() bool { return e.opened() == 0 })
+			await.True(t, "the count", func() bool {
 				return strings.Contains(get(t, url+"/metrics").body,
 					`sparrow_http_requests_total{route="`+c.path+`",status="499"} 1`)
 			})
@@ -174,8 +169,8 @@ func TestLeavingInMidStreamEndsTheRequest(t *testing.T) {
 				t.Fatal(err)
 			}
 			leave()
-			wait(t, "the engine to see the end of the context", e.ended)
-			eventually(t, "the stream to be closed", func() bool { return e.opened() == 0 })
+			await.Value(t, "the engine to see the end of the context", e.ended)
+			await.True(t, "the stream to be closed", func() bool { return e.opened() == 0 })
 		})
 	}
 }
@@ -190,7 +185,7 @@ func TestCancelledChoicesAreCounted(t *testing.T) {
 		openStream(t, ctx, http.DefaultClient, url)
 		openStream(t, ctx, http.DefaultClient, url)
 		leave()
-		eventually(t, "the streams to be closed", func() bool { return e.opened() == 0 })
+		await.True(t, "the streams to be closed", func() bool { return e.opened() == 0 })
 		page := get(t, url+"/metrics").body
 		for _, want := range []string{`sparrow_choices_total{reason="cancelled"} 2`,
 			`finished_reason="abort",model_name="sparrow-test"} 2`} {
@@ -229,7 +224,7 @@ func TestShutdownLetsStreamsFinish(t *testing.T) {
 		_, lines := openStream(t, t.Context(), w.client, "http://memory")
 		ended := make(chan error, 1)
 		go func() { ended <- w.stop() }()
-		eventually(t, "draining", w.draining)
+		await.True(t, "draining", w.draining)
 		if err := w.admit(nil); err != ErrDraining {
 			t.Errorf("a new request while draining: %v", err)
 		}
@@ -284,7 +279,7 @@ func TestReadinessEndsBeforeAccepting(t *testing.T) {
 		w := newSite(t, newFake(saying("x")), Options{DrainDelay: 300 * time.Millisecond})
 		ended := make(chan error, 1)
 		go func() { ended <- w.stop() }()
-		eventually(t, "leaving", func() bool { return w.state.Load() == stateLeaving })
+		await.True(t, "leaving", func() bool { return w.state.Load() == stateLeaving })
 		if got := w.get(t, "/ready"); got.status != 503 ||
 			got.body != `{"status":"not ready","reason":"shutting down"}` {
 			t.Errorf("status %d: %s", got.status, got.body)
@@ -481,7 +476,7 @@ func TestClientsThatStopReadingAreDropped(t *testing.T) {
 		body := hello + `,"stream":true}`
 		w.raw(t, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: "+
 			itoa(len(body))+"\r\n\r\n"+body)
-		eventually(t, "the request", func() bool { e.mu.Lock(); defer e.mu.Unlock(); return len(e.requests) == 1 })
-		eventually(t, "the stream to be closed", func() bool { return e.opened() == 0 })
+		await.True(t, "the request", func() bool { e.mu.Lock(); defer e.mu.Unlock(); return len(e.requests) == 1 })
+		await.True(t, "the stream to be closed", func() bool { return e.opened() == 0 })
 	})
 }

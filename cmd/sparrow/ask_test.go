@@ -11,10 +11,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"sparrow"
 	"sparrow/chat"
+	"sparrow/internal/testkit/await"
 	"sparrow/model/llamacpp"
 	"sparrow/sample"
 )
@@ -251,16 +251,14 @@ func TestTalkSurvivesABadQuestionAndEndsWithInput(t *testing.T) {
 func TestInterruptStopsTheAnswerAndASecondOneLeaves(t *testing.T) {
 	out := &watcher{met: "#### 154"}
 	k, interrupts, ended := endlessTalk(t, out, os.Interrupt)
-	deadline := time.After(20 * time.Second)
-	for prompts := 0; prompts < 2; prompts = strings.Count(out.String(), "> ") {
+	await.True(t, "the next prompt comes", func() bool {
 		select {
 		case err := <-ended:
 			t.Fatalf("one interrupt left the chat: %v\n%s", err, out)
-		case <-deadline:
-			t.Fatalf("the answer goes on:\n%s", out)
-		case <-time.After(5 * time.Millisecond):
+		default:
 		}
-	}
+		return strings.Count(out.String(), "> ") >= 2
+	})
 	interrupts <- os.Interrupt
 	mustEnd(t, ended, errInterrupted)
 	if len(k.history) != 2 || !strings.Contains(k.history[1].Content, "#### 154") {
@@ -291,13 +289,8 @@ func endlessTalk(t *testing.T, out *watcher, s os.Signal) (*talk, chan os.Signal
 
 func mustEnd(t *testing.T, ended <-chan error, want error) {
 	t.Helper()
-	select {
-	case err := <-ended:
-		if !errors.Is(err, want) {
-			t.Errorf("the chat ended with %v, want %v", err, want)
-		}
-	case <-time.After(20 * time.Second):
-		t.Fatal("the chat does not end")
+	if err := await.Value(t, "the chat ends", ended); !errors.Is(err, want) {
+		t.Errorf("the chat ended with %v, want %v", err, want)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"sparrow/internal/testkit/await"
 )
 
 // pseudoTerminal is a terminal in memory: what is written to keyboard is typed on screen.
@@ -72,8 +74,7 @@ func TestLinesAreEditedOnATerminal(t *testing.T) {
 	} {
 		go func() {
 			// The prompt says that the terminal is raw: what is typed earlier would be echoed by the system.
-			deadline := time.Now().Add(10 * time.Second)
-			for !strings.Contains(shown.String(), fmt.Sprintf("%d> ", i)) && time.Now().Before(deadline) {
+			for !strings.Contains(shown.String(), fmt.Sprintf("%d> ", i)) {
 				time.Sleep(time.Millisecond)
 			}
 			io.WriteString(keyboard, c.typed)
@@ -108,12 +109,7 @@ func TestTheTerminalIsGivenBackWhileALineIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	go func() { ended <- k.run(t.Context()) }()
-	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(shown.String(), "> "); {
-		if time.Now().After(deadline) {
-			t.Fatalf("no prompt: %s", shown)
-		}
-		time.Sleep(time.Millisecond)
-	}
+	await.True(t, "a prompt comes", func() bool { return strings.Contains(shown.String(), "> ") })
 	interrupts <- unix.SIGTERM
 	mustEnd(t, ended, nil)
 	after, err := unix.IoctlGetTermios(int(screen.Fd()), unix.TCGETS)

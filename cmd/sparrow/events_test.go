@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"sparrow/internal/testkit/await"
 	"sparrow/kv/event/zmtp"
 )
 
@@ -33,7 +34,7 @@ func TestServePublishesWhatIsCached(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(30 * time.Second))
+	conn.SetDeadline(time.Now().Add(await.Hang))
 	z, err := zmtp.Open(conn, zmtp.Config{Socket: zmtp.SUB, Peers: []zmtp.Socket{zmtp.PUB}, MaxFrame: 1 << 20})
 	if err != nil {
 		t.Fatal(err)

@@ -7,7 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
+
+	"sparrow/internal/testkit/await"
 )
 
 // A pipe that nobody writes to is refused wherever a file is named: opening it would wait, and Ctrl-C would not end
@@ -39,13 +40,9 @@ func TestPipesAreRefusedAsFiles(t *testing.T) {
 			status, _, stderr := invoke(args...)
 			done <- result{status, stderr}
 		}()
-		select {
-		case r := <-done:
-			if r.status != 1 || !strings.Contains(r.text, "is a pipe") {
-				t.Errorf("%v: status %d, %s", args, r.status, r.text)
-			}
-		case <-time.After(20 * time.Second):
-			t.Errorf("%v: still waiting", args)
+		r := await.Value(t, strings.Join(args, " ")+" ends", done)
+		if r.status != 1 || !strings.Contains(r.text, "is a pipe") {
+			t.Errorf("%v: status %d, %s", args, r.status, r.text)
 		}
 	}
 }

@@ -15,7 +15,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
+
+	"sparrow/internal/testkit/await"
 )
 
 // asProgram makes the test binary run the program instead of tests.
@@ -60,13 +61,8 @@ func TestServeOutlivesItsLog(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
-	select {
-	case err := <-done:
-		if err != nil && !strings.Contains(err.Error(), "exit status") {
-			t.Errorf("it ended by %v", err)
-		}
-	case <-time.After(20 * time.Second):
-		t.Error("it did not end")
+	if err := await.Value(t, "it ends", done); err != nil && !strings.Contains(err.Error(), "exit status") {
+		t.Errorf("it ended by %v", err)
 	}
 }
 
@@ -165,11 +161,10 @@ func stayWithin(t *testing.T, cmd *exec.Cmd) {
 	if peak > most+files {
 		t.Errorf("at its peak it had %d bytes and %d of files, and said at most %d", peak, files, most)
 	}
-	for deadline := time.Now().Add(20 * time.Second); anonymous > 48<<20; time.Sleep(200 * time.Millisecond) {
-		if _, anonymous, _ = residentMemory(t, cmd.Process.Pid); time.Now().After(deadline) {
-			t.Fatalf("it keeps %d MB when idle", anonymous>>20)
-		}
-	}
+	await.True(t, "it gives memory back when idle", func() bool {
+		_, anonymous, _ = residentMemory(t, cmd.Process.Pid)
+		return anonymous <= 48<<20
+	})
 }
 
 // tokenizeAtOnce sends bodies of a size in parallel and counts the statuses.

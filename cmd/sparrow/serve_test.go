@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"sparrow"
+	"sparrow/internal/testkit/await"
 	"sparrow/plan"
 )
 
@@ -50,8 +51,8 @@ func startCommand(t *testing.T, args ...string) *serving {
 	case <-ready:
 	case err := <-s.ended:
 		t.Fatalf("serve ended: %v\n%s", err, s.side)
-	case <-time.After(30 * time.Second):
-		t.Fatal("serve is not ready after 30 s")
+	case <-time.After(await.Hang):
+		t.Fatal("serve is not ready")
 	}
 	return s
 }
@@ -60,13 +61,8 @@ func startCommand(t *testing.T, args ...string) *serving {
 func (s *serving) end(t *testing.T) {
 	t.Helper()
 	s.stop()
-	select {
-	case err := <-s.ended:
-		if err != nil {
-			t.Errorf("serve ended with %v", err)
-		}
-	case <-time.After(20 * time.Second):
-		t.Fatal("serve does not end")
+	if err := await.Value(t, "serve ends", s.ended); err != nil {
+		t.Errorf("serve ended with %v", err)
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
+	"sparrow/internal/testkit/await"
 	"sparrow/model/synth"
 )
 
@@ -31,7 +31,7 @@ func TestSynthRefusesWhatTheFileSystemCannotHold(t *testing.T) {
 	}
 	parent := t.TempDir()
 	// Were it to begin, it must not fill the disk.
-	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, stop := context.WithTimeout(context.Background(), await.Hang)
 	defer stop()
 	var out, side bytes.Buffer
 	status := run(ctx, []string{"synth", filepath.Join(parent, "a", "b"), "--config", config}, &out, &side)

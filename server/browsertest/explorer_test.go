@@ -129,13 +129,9 @@ func (w *world) explorer(t *testing.T) {
 	}
 }
 
-// Bounds of a recording of 100,000 tokens: processor time of a step from one token to the next, and what nearly all
-// frames take. Processors that share their caches and units with other work take up to twice the time for a step: 56 to
-// 126 ms were seen.
-const (
-	stepTime    = 250 * time.Millisecond
-	smoothFrame = 250 // ms
-)
+// stepTime bounds the processor time of a step from one token to the next in a recording of 100,000 tokens. Processors
+// that share their caches and units with other work take up to twice the time: 56 to 126 ms were seen.
+const stepTime = 250 * time.Millisecond
 
 // longPrompt plays a recording of 100,000 tokens and 61 layers while frames are timed.
 func (w *world) longPrompt(t *testing.T) {
@@ -165,9 +161,6 @@ func (w *world) longPrompt(t *testing.T) {
 	f := p.framesEnd()
 	step := (p.busy() - busy) / 24 // four by playing, twenty by hand
 	t.Logf("frames while playing and scrolling: %s; processor time of a step %v", f, step.Round(time.Millisecond/10))
-	if f.most > smoothFrame {
-		t.Errorf("95 %% of the frames within %d ms are wanted; got %s", smoothFrame, f)
-	}
 	if step > stepTime {
 		t.Errorf("a step takes %v of processor time, want at most %v", step, stepTime)
 	}

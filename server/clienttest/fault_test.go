@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sparrow"
+	"sparrow/internal/testkit/await"
 	"sparrow/server"
 )
 
@@ -71,28 +72,32 @@ func TestBadBodies(t *testing.T) {
 
 // TestBadMessages: what is wrong with a message before or around its body.
 func TestBadMessages(t *testing.T) {
-	s := start(t, sparrow.Config{}, server.Options{HeaderTimeout: 500 * time.Millisecond, BodyTimeout: time.Second})
+	s := start(t, sparrow.Config{}, server.Options{HeaderTimeout: await.Hang, BodyTimeout: await.Hang})
+	// Servers that wait for one thing for a moment alone: what must arrive in time has all the time of a busy machine.
+	headers := serve(t, s.engine, server.Options{HeaderTimeout: 500 * time.Millisecond, BodyTimeout: await.Hang})
+	bodies := serve(t, s.engine, server.Options{HeaderTimeout: await.Hang, BodyTimeout: time.Second})
 	good := fields("")
 	long := strings.Repeat("x", 64<<10)
 	for _, c := range []struct {
+		to     *service
 		name   string
 		send   func(*net.TCPConn) error
 		status []int
 	}{
-		{"no content type", whole(post(good)), []int{415}},
-		{"another content type", whole(post(good, "Content-Type: text/plain")), []int{415}},
-		{"a compressed body", whole(post(good, jsonType, "Content-Encoding: gzip")), []int{415}},
-		{"a body that ends early", func(w *net.TCPConn) error {
+		{s, "no content type", whole(post(good)), []int{415}},
+		{s, "another content type", whole(post(good, "Content-Type: text/plain")), []int{415}},
+		{s, "a compressed body", whole(post(good, jsonType, "Content-Encoding: gzip")), []int{415}},
+		{s, "a body that ends early", func(w *net.TCPConn) error {
 			message := post(good, jsonType)
 			if _, err := io.WriteString(w, message[:len(message)-10]); err != nil {
 				return err
 			}
 			return w.CloseWrite()
 		}, []int{400, closed}},
-		{"a body that is announced as huge",
+		{s, "a body that is announced as huge",
 			whole("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n" + jsonType +
 				"\r\nContent-Length: 999999999999\r\n\r\n"), []int{413}},
-		{"a body that turns out to be huge", func(w *net.TCPConn) error {
+		{s, "a body that turns out to be huge", func(w *net.TCPConn) error {
 			if _, err := io.WriteString(w,
 				"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n"+jsonType+
 					"\r\nTransfer-Encoding: chunked\r\n\r\n"); err != nil {
@@ -107,17 +112,17 @@ func TestBadMessages(t *testing.T) {
 			_, err := io.WriteString(w, "0\r\n\r\n")
 			return err
 		}, []int{413, closed}},
-		{"a chunk whose length is no number",
+		{s, "a chunk whose length is no number",
 			whole("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n" + jsonType +
 				"\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n"), []int{400}},
-		{"two lengths that differ", whole("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n" + jsonType +
+		{s, "two lengths that differ", whole("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n" + jsonType +
 			"\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}"), []int{400}},
-		{"a negative length", whole("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n" + jsonType +
+		{s, "a negative length", whole("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n" + jsonType +
 			"\r\nContent-Length: -1\r\n\r\n"), []int{400}},
-		{"no host", whole("POST /v1/chat/completions HTTP/1.1\r\n" + jsonType + "\r\nContent-Length: 2\r\n\r\n{}"),
+		{s, "no host", whole("POST /v1/chat/completions HTTP/1.1\r\n" + jsonType + "\r\nContent-Length: 2\r\n\r\n{}"),
 			[]int{400}},
-		{"one header that is too long", whole(post(good, jsonType, "X-Long: "+long)), []int{431, closed}},
-		{"a flood of headers", func(w *net.TCPConn) error {
+		{s, "one header that is too long", whole(post(good, jsonType, "X-Long: "+long)), []int{431, closed}},
+		{s, "a flood of headers", func(w *net.TCPConn) error {
 			if _, err := io.WriteString(w, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n"); err != nil {
 				return err
 			}
@@ -129,12 +134,13 @@ func TestBadMessages(t *testing.T) {
 			_, err := io.WriteString(w, "\r\n")
 			return err
 		}, []int{431, closed}},
-		{"a path that is too long", whole("GET /" + long + " HTTP/1.1\r\nHost: x\r\n\r\n"), []int{414, 431, closed}},
-		{"not HTTP at all", whole("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"), []int{400}},
-		{"headers that never end", whole("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n"), []int{408, closed}},
-		{"a body that never comes", whole("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n" + jsonType +
+		{s, "a path that is too long", whole("GET /" + long + " HTTP/1.1\r\nHost: x\r\n\r\n"), []int{414, 431, closed}},
+		{s, "not HTTP at all", whole("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"), []int{400}},
+		{headers, "headers that never end",
+			whole("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n"), []int{408, closed}},
+		{bodies, "a body that never comes", whole("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n" + jsonType +
 			"\r\nContent-Length: 50\r\n\r\n{"), []int{400, 408}},
-		{"a body that comes a byte at a time", func(w *net.TCPConn) error {
+		{bodies, "a body that comes a byte at a time", func(w *net.TCPConn) error {
 			message := post(good, jsonType)
 			head := strings.Index(message, "\r\n\r\n") + 4
 			if _, err := io.WriteString(w, message[:head]); err != nil {
@@ -148,10 +154,10 @@ func TestBadMessages(t *testing.T) {
 			}
 			return nil
 		}, []int{400, 408}},
-		{"a client that says nothing", func(*net.TCPConn) error { return nil }, []int{closed}},
+		{headers, "a client that says nothing", func(*net.TCPConn) error { return nil }, []int{closed}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := s.raw(t, c.send)
+			r := c.to.raw(t, c.send)
 			found := false
 			for _, status := range c.status {
 				found = found || status == r.status

@@ -1,12 +1,14 @@
 package clienttest
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
+
+	"sparrow/internal/testkit/await"
 )
 
 // metric reads one value from /metrics, by its name with labels as they are printed.
@@ -37,13 +39,5 @@ func (s *service) metric(t *testing.T, name string) float64 {
 // await polls a metric until it has a value.
 func (s *service) await(t *testing.T, name string, want float64) {
 	t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
-		got := s.metric(t, name)
-		if got == want {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%s is %v after %v, want %v", name, got, patience, want)
-		}
-	}
+	await.True(t, fmt.Sprintf("%s is %v", name, want), func() bool { return s.metric(t, name) == want })
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"sparrow/api/openai"
+	"sparrow/internal/testkit/await"
 )
 
 // closed is the status of a connection that the server ended without an answer.
@@ -33,7 +34,7 @@ func (s *service) raw(t *testing.T, send func(w *net.TCPConn) error) reply {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(await.Hang)); err != nil {
 		t.Fatal(err)
 	}
 	sent := make(chan error, 1)
@@ -42,7 +43,7 @@ func (s *service) raw(t *testing.T, send func(w *net.TCPConn) error) reply {
 	var late net.Error
 	switch {
 	case errors.As(err, &late) && late.Timeout():
-		t.Fatalf("neither an answer nor an end after %v", patience)
+		t.Fatalf("neither an answer nor an end after %v", await.Hang)
 	case err != nil:
 		return reply{status: closed}
 	}

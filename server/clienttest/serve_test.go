@@ -4,20 +4,17 @@ import (
 	"context"
 	"net"
 	"testing"
-	"time"
 
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
 
 	"sparrow"
+	"sparrow/internal/testkit/await"
 	"sparrow/server"
 )
 
 // model is what the built-in model is called on the wire.
 const model = "sparrow-tiny"
-
-// patience bounds everything a test waits for.
-const patience = 30 * time.Second
 
 // service is a server on a loopback port, over an engine of its own.
 type service struct {
@@ -37,6 +34,12 @@ func start(t *testing.T, c sparrow.Config, o server.Options) *service {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { stopEngine(t, e) })
+	return serve(t, e, o)
+}
+
+// serve serves an engine until the test ends.
+func serve(t *testing.T, e *sparrow.Engine, o server.Options) *service {
+	t.Helper()
 	s, err := server.New(server.Adapt(e), o)
 	if err != nil {
 		t.Fatal(err)
@@ -50,13 +53,8 @@ func start(t *testing.T, c sparrow.Config, o server.Options) *service {
 	go func() { done <- s.Serve(ctx, l) }()
 	t.Cleanup(func() {
 		cancel()
-		select {
-		case err := <-done:
-			if err != nil {
-				t.Error(err)
-			}
-		case <-time.After(patience):
-			t.Error("the server did not end")
+		if err := await.Value(t, "the server ends", done); err != nil {
+			t.Error(err)
 		}
 	})
 	return &service{addr: l.Addr().String(), engine: e}
@@ -64,7 +62,7 @@ func start(t *testing.T, c sparrow.Config, o server.Options) *service {
 
 func stopEngine(t *testing.T, e *sparrow.Engine) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), await.Hang)
 	defer cancel()
 	if err := e.Close(ctx); err != nil {
 		t.Error(err)

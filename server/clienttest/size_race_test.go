@@ -10,5 +10,4 @@ const (
 	sharedSentences = 40
 	sharedTokens    = 400
 	schemaDraws     = 1
-	slow            = 10
 )

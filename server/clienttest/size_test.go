@@ -9,5 +9,4 @@ const (
 	sharedSentences = 200
 	sharedTokens    = 2000 // at least that many are shared
 	schemaDraws     = 6
-	slow            = 1 // how much longer things may take
 )

@@ -20,6 +20,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"sparrow/internal/testkit/await"
 )
 
 // modelName is the built-in model's.
@@ -254,26 +256,22 @@ func (l *load) one(ctx context.Context, draw *rand.Rand) error {
 // held are the metrics of what the server holds, once nothing runs any more.
 func (l *load) held(t *testing.T) map[string]float64 {
 	t.Helper()
-	for range 500 {
-		m := l.metrics(t)
-		if m["sparrow_requests_running"]+m["sparrow_requests_waiting"]+m[`sparrow_kv_pages{state="used"}`] == 0 {
-			m["sparrow_kv_pages, cached or free"] = m[`sparrow_kv_pages{state="cached"}`] +
-				m[`sparrow_kv_pages{state="free"}`]
-			held := map[string]float64{}
-			for name, v := range m {
-				// Graphs of captured passes come and go within their budget.
-				if strings.HasPrefix(name, "sparrow_device_memory") && !strings.Contains(name, `"graphs"`) ||
-					strings.HasPrefix(name, "sparrow_kv_pages,") || name == `sparrow_kv_pages{state="used"}` ||
-					name == "sparrow_device_usable" {
-					held[name] = v
-				}
-			}
-			return held
+	var m map[string]float64
+	await.True(t, "no request and no page is left", func() bool {
+		m = l.metrics(t)
+		return m["sparrow_requests_running"]+m["sparrow_requests_waiting"]+m[`sparrow_kv_pages{state="used"}`] == 0
+	})
+	m["sparrow_kv_pages, cached or free"] = m[`sparrow_kv_pages{state="cached"}`] + m[`sparrow_kv_pages{state="free"}`]
+	held := map[string]float64{}
+	for name, v := range m {
+		// Graphs of captured passes come and go within their budget.
+		if strings.HasPrefix(name, "sparrow_device_memory") && !strings.Contains(name, `"graphs"`) ||
+			strings.HasPrefix(name, "sparrow_kv_pages,") || name == `sparrow_kv_pages{state="used"}` ||
+			name == "sparrow_device_usable" {
+			held[name] = v
 		}
-		time.Sleep(20 * time.Millisecond)
 	}
-	t.Fatalf("requests or pages are left: %v", l.metrics(t))
-	return nil
+	return held
 }
 
 // metrics reads the server's metrics by name and labels.
