@@ -31,6 +31,9 @@ func TestDecodeAllocatesNothing(t *testing.T) {
 		{"the built-in model", "", Config{Draft: spec.Off()}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if c.dir == "" {
+				repeats(t, "a model of the same family")
+			}
 			e := still(t, c.dir, c.cfg)
 			warm := decoding(t, e, 400)
 			decode(e, warm, 3)

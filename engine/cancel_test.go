@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"sparrow/internal/testkit/await"
 	"sparrow/internal/testmodel"
 	"sparrow/step"
 )
@@ -19,7 +20,7 @@ import (
 
 func TestCancelledJobsLeakNothing(t *testing.T) {
 	goroutines := runtime.NumGoroutine()
-	t.Cleanup(func() { settled(t, goroutines) }) // after the engine is closed
+	t.Cleanup(func() { await.Goroutines(t, goroutines) }) // after the engine is closed
 	e := start(t, testmodel.V32(t), Config{CacheTokens: 4 * 64, StepTokens: 64, MaxRunning: 16, MaxQueue: 4096},
 		checked(t))
 	each := 125
@@ -112,6 +113,23 @@ func gate() (hook func(*Engine), entered <-chan int, leave chan<- struct{}) {
 		<-out
 		return nil
 	}), in, out
+}
+
+// Routers ask for metrics every 50 ms: nobody who reads counters or plans waits for the end of a step.
+func TestReadersDoNotWaitForAStep(t *testing.T) {
+	hook, entered, leave := gate()
+	e := start(t, testmodel.V32(t), Config{}, hook)
+	j := open(t, e, Request{Prompt: tokens(1, 10), Sampling: greedy(), MaxTokens: 2, IgnoreEOS: true})
+	for range 2 {
+		<-entered
+		if st, plans := e.Stats(), e.Plans(); st.Requests != 1 || st.Finished != 0 || len(plans) > 2 {
+			t.Errorf("%+v and %d plans in the middle of a step", st, len(plans))
+		}
+		leave <- struct{}{}
+	}
+	if _, err := j.whole(); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestCancellationTakesEffectAtTheNextStep(t *testing.T) {

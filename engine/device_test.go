@@ -10,8 +10,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"sparrow/internal/testkit/await"
 	"sparrow/kernel"
 	"sparrow/plan"
 )
@@ -44,7 +46,8 @@ func (d *failing) Route(a kernel.RouteArgs) error {
 // over makes an engine over a failing device. It does not run yet.
 func over(t *testing.T, c Config, route func() error) (*Engine, func()) {
 	t.Helper()
-	e, err := buildOver(t, tinyBF16, c, kernel.Options{}, func(d kernel.Device) kernel.Device {
+	// One worker: several wait for each other without sleeping, which stops the clock of synctest.
+	e, err := buildOver(t, tinyBF16, c, kernel.Options{Workers: 1}, func(d kernel.Device) kernel.Device {
 		return &failing{d, route}
 	})
 	if err != nil {
@@ -130,10 +133,13 @@ func (l *logged) text() string {
 }
 
 func TestWatchdogNamesTheOperation(t *testing.T) {
+	synctest.Test(t, watchdogNamesTheOperation) // where time passes while the device hangs, and not while it is slow
+}
+
+func watchdogNamesTheOperation(t *testing.T) {
 	var calls atomic.Int32
 	free := make(chan struct{})
 	var lines logged
-	// Longer than a pass takes on a busy machine under the race detector.
 	e, run := over(t, Config{Watchdog: time.Second, Log: slog.New(slog.NewTextHandler(&lines, nil))},
 		func() error {
 			if calls.Add(1) == 4 { // of layers 1 and 2 of the second pass, the latter
@@ -144,17 +150,7 @@ func TestWatchdogNamesTheOperation(t *testing.T) {
 	run()
 	r := Request{Prompt: tokens(1, 20), Sampling: greedy(), MaxTokens: 4, IgnoreEOS: true}
 	j := open(t, e, r)
-	wait := func(what string, done func() bool) {
-		t.Helper()
-		for range 500 {
-			if done() {
-				return
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
-		t.Fatalf("%s; device %q, log:\n%s", what, e.Stats().Device, lines.text())
-	}
-	wait("the hang was not reported", func() bool { return e.Stats().Device != "" })
+	await.True(t, "the hang is reported", func() bool { return e.Stats().Device != "" })
 	const place = "route in feed-forward of layer 2"
 	if st := e.Stats(); !strings.Contains(st.Device, place) || !strings.Contains(lines.text(), place) {
 		t.Errorf("device %q, want %q there and in the log:\n%s", st.Device, place, lines.text())
@@ -164,7 +160,7 @@ func TestWatchdogNamesTheOperation(t *testing.T) {
 	if last.Finish != FinishLength {
 		t.Errorf("ended with %+v", last)
 	}
-	wait("the end of the hang was not noticed", func() bool { return e.Stats().Device == "" })
+	await.True(t, "the end of the hang is noticed", func() bool { return e.Stats().Device == "" })
 	if n := strings.Count(lines.text(), "the watchdog saw no progress"); n != 1 {
 		t.Errorf("reported %d times", n)
 	}

@@ -10,6 +10,18 @@ import (
 	"sparrow/step"
 )
 
+// holdsAt holds up the n-th batch until what it returns is closed: requests that are to meet do, on a machine of any
+// speed.
+func holdsAt(n int) (hook func(*Engine), free chan struct{}) {
+	free = make(chan struct{})
+	return before(func([]step.Work) error {
+		if n--; n == 0 {
+			<-free
+		}
+		return nil
+	}), free
+}
+
 // Streams run between the operations of long prompts, with drafts and without: answers, and those to the prompts, are
 // the ones that each gives alone, and after every batch pages are where they belong.
 func TestStreamsRunBetweenOperations(t *testing.T) {
@@ -27,18 +39,20 @@ func TestStreamsRunBetweenOperations(t *testing.T) {
 				return Request{Prompt: tokens(7+i, 150+i), Sampling: greedy(), MaxTokens: 4, IgnoreEOS: true}
 			}
 			lone := start(t, dir, Config{NoReuse: true})
-			e := start(t, dir, Config{NoReuse: true, MaxStall: time.Microsecond, Draft: drafts(t, 2)}, checked(t))
+			hold, arrived := holdsAt(4) // the streams run
+			e := start(t, dir, Config{NoReuse: true, MaxStall: time.Microsecond, Draft: drafts(t, 2)}, hold, checked(t))
 			var jobs []*Job
 			var want []answer
 			for i := range 3 {
 				want = append(want, generate(t, lone, stream(i)).Choices[0])
 				jobs = append(jobs, open(t, e, stream(i)))
 			}
-			first := jobs[0].Next() // they run
+			first := jobs[0].Next()
 			for i := range 2 {
 				want = append(want, generate(t, lone, prompt(i)).Choices[0])
 				jobs = append(jobs, open(t, e, prompt(i)))
 			}
+			close(arrived)
 			for i, j := range jobs {
 				got, err := j.whole()
 				if err != nil {
@@ -62,7 +76,8 @@ func TestStreamsRunBetweenOperations(t *testing.T) {
 func TestFailuresBetweenOperations(t *testing.T) {
 	alone(t, "models on several ranks are not divided")
 	failures := 0
-	e := start(t, testmodel.V32(t), Config{MaxStall: time.Microsecond}, func(e *Engine) {
+	hold, arrived := holdsAt(4)
+	e, run := prepared(t, testmodel.V32(t), Config{MaxStall: time.Microsecond}, hold, func(e *Engine) {
 		e.inner.passes.runner = &tap{runner: e.inner.passes.runner, before: func(works []step.Work) error {
 			if failures < 3 && len(works) > 1 {
 				failures++
@@ -75,9 +90,13 @@ func TestFailuresBetweenOperations(t *testing.T) {
 	for i := range 2 {
 		streams = append(streams, open(t, e, Request{Prompt: tokens(1+i, 8), Sampling: greedy(), MaxTokens: 400,
 			IgnoreEOS: true}))
-		streams[i].Next()
+	}
+	run()
+	for _, j := range streams {
+		j.Next()
 	}
 	prompt := open(t, e, Request{Prompt: tokens(7, 600), Sampling: greedy(), MaxTokens: 2})
+	close(arrived)
 	for _, j := range append(streams, prompt) {
 		if _, last := collect(j); last.Err != nil {
 			t.Error(last.Err)

@@ -20,7 +20,10 @@ func TestSampledDraftsFollowTheTarget(t *testing.T) {
 	if raceEnabled {
 		t.Skip("a statistic; the other tests of drafts run the same goroutines")
 	}
-	const seeds = 6000
+	seeds := 3000
+	if *everything {
+		seeds = 6000
+	}
 	dir := testmodel.EightTokens(t)
 	prompt := []int32{2, 3, 4, 5, 6, 7, 2, 4}
 	params := seeded(0)

@@ -6,11 +6,9 @@ import (
 	"flag"
 	"log/slog"
 	"math"
-	"runtime"
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"sparrow/builtin"
 	"sparrow/internal/testkit/placed"
@@ -112,6 +110,17 @@ func pools() int {
 		return *ranks
 	}
 	return 1
+}
+
+// everything adds what other tests imply: make long sets it.
+var everything = flag.Bool("long", false, "what takes minutes and what other tests imply too (make long)")
+
+// repeats skips what make long runs, and what is run for a device other than the CPU.
+func repeats(t *testing.T, others string) {
+	t.Helper()
+	if !*everything && standIn == nil {
+		t.Skip("make long runs it: " + others)
+	}
 }
 
 // alone skips a test that is about a single device.
@@ -451,19 +460,6 @@ func (e *Engine) iterations(n int) {
 		e.receive()
 		e.iterate(e.sched.Schedule())
 	}
-}
-
-// settled waits until no more goroutines run than before.
-func settled(t testing.TB, before int) {
-	t.Helper()
-	for range 200 {
-		if runtime.NumGoroutine() <= before {
-			return
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	buf := make([]byte, 1<<16)
-	t.Errorf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
 }
 
 // deterministic asks for one arithmetic for every row.

@@ -7,8 +7,10 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"sparrow/internal/testkit/await"
 	"sparrow/internal/testkit/placed"
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
@@ -48,6 +50,9 @@ func TestACrowdWithExpertsInTwoMemories(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			if raceEnabled && i != 2 {
 				t.Skip("one of the small checkpoints shows the same races in a tenth of the time")
+			}
+			if i == 1 {
+				repeats(t, "every method with drafts")
 			}
 			cfg := Config{Policy: deterministic(c.kv), Draft: spec.Off()}
 			wantRows, gotRows := keepLogits(), keepLogits()
@@ -235,7 +240,7 @@ func TestAHostThatFails(t *testing.T) {
 
 func TestAHostThatHangs(t *testing.T) {
 	before := runtime.NumGoroutine()
-	t.Run("hang", func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		free, exchanges := make(chan struct{}), 0
 		e := onFaultyHost(t, 50*time.Millisecond, func() error {
 			if exchanges++; exchanges == 5 {
@@ -258,5 +263,5 @@ func TestAHostThatHangs(t *testing.T) {
 		e.Close(context.Background())
 		checkEmpty(t, e)
 	})
-	settled(t, before)
+	await.Goroutines(t, before)
 }

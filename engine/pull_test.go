@@ -78,18 +78,22 @@ func TestADecodeWithoutItsPrefillComputes(t *testing.T) {
 	other := tiered("", 12, 64, tier.Options{HostBytes: 1 << 26, KeepEarly: true})
 	other.Weights[0] = 9
 	prefill, at := serving(t, testmodel.V32(t), other)
-	e := startTiered(t, testmodel.V32(t), tiered("", 12, 64, tier.Options{Pull: true, Wait: 100 * time.Millisecond}))
+	patient := startTiered(t, testmodel.V32(t), tiered("", 12, 64, tier.Options{Pull: true}))
+	hurried := startTiered(t, testmodel.V32(t), tiered("", 12, 64, tier.Options{Pull: true, Wait: time.Millisecond}))
 	r := Request{Prompt: tokens(1, 500), Sampling: greedy(), MaxTokens: 4, IgnoreEOS: true, Trace: true}
 	want := lone(t, testmodel.V32(t), Config{Policy: deterministic("")}, []Request{r})
 	generate(t, prefill, r)
 	prefill.Settle(t.Context())
-	for name, c := range map[string]struct{ peer, stop string }{
-		"dead":          {dead, "peer: does not answer"},
-		"silent":        {silent.Addr().String(), ""},
-		"other weights": {at, "peer: not held"},
+	for name, c := range map[string]struct {
+		e          *Engine
+		peer, stop string
+	}{
+		"dead":          {patient, dead, "peer: does not answer"},
+		"silent":        {hurried, silent.Addr().String(), ""},
+		"other weights": {patient, at, "peer: not held"},
 	} {
 		r.PagesFrom, r.Tenant = c.peer, name // nothing is shared
-		got := generate(t, e, r)
+		got := generate(t, c.e, r)
 		sameTokens(t, name, got.Choices[0], want[0].Choices[0])
 		if m := got.Trace.Restored; m.Tokens != 0 || c.stop != "" && m.Stop != c.stop {
 			t.Errorf("%s: %+v", name, m)

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"sparrow/internal/testkit/strict"
@@ -93,11 +93,11 @@ func onRanks(t *testing.T, open opening, rank int, timeout time.Duration, mark f
 	return e, g
 }
 
-// failures runs requests on two ranks until the one that fault is about fails, and checks what is left.
+// failures runs requests on two ranks until the one that fault is about fails, and checks what is left. It runs under
+// synctest, where time passes while ranks wait and not while they are slow, and which waits for goroutines to end.
 func failures(t *testing.T, on opening, rank int, timeout time.Duration, fault func() error, free func(),
 	says ...string) {
 	t.Helper()
-	before := runtime.NumGoroutine()
 	e, g := onRanks(t, on, rank, timeout, fault)
 	var jobs []*Job
 	for i := range 3 {
@@ -128,7 +128,6 @@ func failures(t *testing.T, on opening, rank int, timeout time.Duration, fault f
 	if err := g.Close(); err != nil {
 		t.Error(err)
 	}
-	settled(t, before)
 }
 
 // operations is how many operations a rank enqueues for the requests of failures.
@@ -157,23 +156,28 @@ func faults(t *testing.T, on opening, each int, timeout time.Duration) {
 		t.Fatalf("%d operations, want those of several passes", all)
 	}
 	for at := 1; at <= all; at += each {
-		rank, n := at%2, 0
-		failures(t, on, rank, timeout, func() error {
-			if n++; n == at {
-				return errFault
-			}
-			return nil
-		}, func() {}, fmt.Sprintf("rank %d of 2", rank), errFault.Error())
+		synctest.Test(t, func(t *testing.T) {
+			rank, n := at%2, 0
+			failures(t, on, rank, timeout, func() error {
+				if n++; n == at {
+					return errFault
+				}
+				return nil
+			}, func() {}, fmt.Sprintf("rank %d of 2", rank), errFault.Error())
+		})
 		if t.Failed() {
-			t.Fatalf("with a fault of rank %d at operation %d of %d", rank, at, all)
+			t.Fatalf("with a fault of rank %d at operation %d of %d", at%2, at, all)
 		}
 	}
 }
 
-func TestARankThatFailsAtEveryOperation(t *testing.T) {
-	each := 1
-	if raceEnabled {
+func TestARankThatFails(t *testing.T) {
+	each := 7 // of one rank and the other in turn
+	switch {
+	case raceEnabled:
 		each = 17
+	case *everything || *everyFault:
+		each = 1
 	}
 	faults(t, onCPU, each, 0)
 }
@@ -193,13 +197,15 @@ func TestARankByADevicesRulesThatFails(t *testing.T) {
 
 func TestARankThatHangs(t *testing.T) {
 	for _, at := range []int{1, 20, 33} {
-		free, n := make(chan struct{}), 0
-		failures(t, onCPU, 1, 500*time.Millisecond, func() error {
-			if n++; n == at {
-				<-free
-			}
-			return nil
-		}, func() { close(free) }, "rank 1 of 2", "did not")
+		synctest.Test(t, func(t *testing.T) {
+			free, n := make(chan struct{}), 0
+			failures(t, onCPU, 1, 500*time.Millisecond, func() error {
+				if n++; n == at {
+					<-free
+				}
+				return nil
+			}, func() { close(free) }, "rank 1 of 2", "did not")
+		})
 		if t.Failed() {
 			t.Fatalf("with a hang at operation %d", at)
 		}
