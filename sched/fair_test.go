@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"sparrow/internal/testkit/await"
 	"sparrow/kv"
 )
 
@@ -289,7 +290,7 @@ func TestTwoFloodsShare(t *testing.T) {
 // tenants that have gone.
 func TestEveryoneEnds(t *testing.T) {
 	suspended := int64(0)
-	rapid.Check(t, func(t *rapid.T) {
+	rapid.Check(await.Untimed(t), func(t *rapid.T) {
 		size := rapid.IntRange(1, 8).Draw(t, "page tokens")
 		pages := rapid.IntRange(4, 24).Draw(t, "pages")
 		ranks := rapid.IntRange(1, 3).Draw(t, "ranks")

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"sparrow/internal/testkit/await"
 	"sparrow/kv"
 )
 
@@ -15,7 +16,7 @@ import (
 // every sequence finishes, first admissions keep the order of arrival, and at the end nothing is held.
 func TestEverySequenceFinishes(t *testing.T) {
 	preempted, right, wrong, recorded := int64(0), 0, 0, 0
-	rapid.Check(t, func(t *rapid.T) {
+	rapid.Check(await.Untimed(t), func(t *rapid.T) {
 		size := rapid.IntRange(1, 8).Draw(t, "page tokens")
 		pages := rapid.IntRange(2, 24).Draw(t, "pages")
 		window := kv.Window{}

@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"sparrow/internal/testkit/await"
 	"sparrow/internal/testkit/record"
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
@@ -324,7 +325,7 @@ func TestEqualShapesEnqueueEqualOperations(t *testing.T) {
 			m := recorded(t, f.checkpoint(t))
 			keeps := keepsOf(m)
 			modes, compared := map[string]int{}, 0
-			rapid.Check(t, func(rt *rapid.T) {
+			rapid.Check(await.Untimed(t), func(rt *rapid.T) {
 				policy := rapid.SampledFrom(f.policies).Draw(rt, "policy")
 				policy.Speculation.Tokens = rapid.IntRange(1, 4).Draw(rt, "verified")
 				cfg := configure(rt, m, policy)

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"sparrow/attn"
+	"sparrow/internal/testkit/await"
 	"sparrow/internal/testkit/record"
 	"sparrow/kernel"
 	"sparrow/layout"
@@ -27,7 +28,7 @@ func TestPlansSayWhatRuns(t *testing.T) {
 			keeps := keepsOf(m)
 			seen := map[string]int{}
 			batches := 0
-			rapid.Check(t, func(rt *rapid.T) {
+			rapid.Check(await.Untimed(t), func(rt *rapid.T) {
 				policy := rapid.SampledFrom(f.policies).Draw(rt, "policy")
 				policy.Speculation.Tokens = rapid.IntRange(1, 6).Draw(rt, "verified")
 				cfg := configureOn(rt, m, drawHardware(rt, m, policy), policy)
