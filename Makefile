@@ -3,24 +3,31 @@ GO ?= go
 # Packages whose tests are cheap enough to repeat under the race detector on two cores.
 RACE = ./engine . ./attn/... ./model ./sched ./kv/... ./server ./hub ./weight ./kernel/cpu/pool ./kernel/group \
 	./kernel/offload ./kernel/cuda
-# `check` vets already, and no debugger looks at test binaries: without both they are built in less time.
-TESTFLAGS = -vet=off -ldflags=-w
+# `check` vets already, and no debugger looks at test binaries: without both they are built in less time. The limit of a
+# package is for hangs: the longest takes two minutes on two cores of its own, and half an hour beside twenty other
+# programs. COUNT=1 takes nothing from the cache of test results.
+TESTFLAGS = -vet=off -ldflags=-w -timeout 60m $(if $(COUNT),-count=$(COUNT))
+# Runs go test with each argument, and says at the end what was skipped and that everything passed.
+RUN = @$(GO) run ./internal/tree/testrun
 # Checkers, and the compiler that they call, collect garbage less often. Tests do not see it.
 LAZY = GOGC=400
 # The packages whose tests take longest: started first, they do not run alone at the end.
-LONG = ./verify ./engine ./step
+FIRST = ./verify ./engine ./step
 # Platforms that tests do not run on; their sources are type-checked.
 PLATFORMS = linux/arm64 darwin/arm64 windows/amd64
 
 .PHONY: test check width unit race race-all fuzz schemas clients cluster tiers page-store browser \
 	screenshots torture build dist kernels gpu-tests arm64 clean
 
-test: check unit race
+# Budgets in minutes, of two cores with everything compiled anew: .ci/run has those of all targets.
+test: check
+	$(RUN) $(UNIT) $(RACES)
 
 check: width
 	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
 	  if [ -n "$$unformatted" ]; then echo "gofmt these files:"; echo "$$unformatted"; exit 1; fi
 	$(LAZY) $(GO) vet ./...
+	$(GO) -C kernel/cpu/vec/_asm vet .
 	$(LAZY) $(GO) tool staticcheck ./...
 	$(GO) run ./internal/tree/platforms $(PLATFORMS)
 
@@ -30,21 +37,25 @@ width:
 
 # Tests on ranks, whose threads wait for each other half of the time, run in both ways at once. The generator of the
 # CPU kernels' assembly is a module of its own: its test compares the assembly with what it writes.
+UNIT = "$(TESTFLAGS) $(FIRST) ./..." \
+	"$(TESTFLAGS) ./engine -run $(ON_RANKS) -args -ranks 2" \
+	"+ $(TESTFLAGS) ./engine -run $(ON_RANKS) -args -ranks 2 -attention dp" \
+	"-C kernel/cpu/vec/_asm $(TESTFLAGS) ."
 unit:
-	$(GO) test $(TESTFLAGS) $(LONG) ./...
-	@$(GO) test $(TESTFLAGS) ./engine -run '$(ON_RANKS)' -args -ranks 2 & heads=$$!; \
-	  $(GO) test $(TESTFLAGS) ./engine -run '$(ON_RANKS)' -args -ranks 2 -attention dp; requests=$$?; \
-	  wait $$heads && exit $$requests
-	cd kernel/cpu/vec/_asm && $(GO) vet . && $(GO) test .
+	$(RUN) $(UNIT)
 
 # Tests of the engine that run on two ranks each time: crowds, cancellation, prefixes, drafts. `make ranks` runs all.
 ON_RANKS = TestACrowd|TestADraftingCrowdGets|TestCancel|TestASharedPrefix|TestTheNextTurn|TestTwoEngines
 
-# What tests leave out because it takes minutes: every implementation of the operations with every chunk size against
-# the oracle's numbers, and a chunk of 32,768 tokens.
+# What tests leave out because it takes minutes and other tests imply it: every implementation of the operations with
+# every chunk size against the oracle's numbers, a chunk of 32,768 tokens, and what says so where it is skipped.
 .PHONY: long
 long:
-	$(GO) test $(TESTFLAGS) -count=1 -timeout 30m ./verify ./model/v4 -args -long
+	$(RUN) '$(TESTFLAGS) -count=1 -run $(ORACLE) ./verify ./model/v4 -args -long' \
+	  '$(TESTFLAGS) -count=1 -run $(CROWDS) ./engine ./step -args -long'
+ORACLE = TestExact|TestV4Exact|TestV4Packed|TestJudged|TestRanks$$|TestAChunkOf
+CROWDS = TestARankThatFails|TestADraftingCrowdOf|TestDraftedAnswers|TestDraftedText|TestACrowdWithExperts|$(WAYS)
+WAYS = TestEveryWay|TestDecodeAllocates|TestSampledDrafts|TestRowBits
 
 # The source of the kernel that draws tokens, on this machine, beside package sample.
 .PHONY: draws
@@ -101,9 +112,9 @@ page-store:
 	@redis=$$(REDIS="$(REDIS)" sh internal/testkit/redis.sh .build/redis) || exit 0; \
 	  $(GO) test ./cmd/sparrow -count=1 -timeout 20m -run TestTwoServersShareARedis -v -args -redis-server "$$redis"
 
+RACES = "$(TESTFLAGS) -race $(RACE)" "$(TESTFLAGS) -race -run AtOnce ./step"
 race:
-	$(GO) test $(TESTFLAGS) -race $(RACE)
-	$(GO) test $(TESTFLAGS) -race -run AtOnce ./step
+	$(RUN) $(RACES)
 
 # The race detector over every package, but for tests that are too slow for it. It takes long.
 race-all:

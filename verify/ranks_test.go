@@ -141,26 +141,30 @@ func TestRanks(t *testing.T) {
 		ranks int
 		how   plan.Division
 		chunk int
+		long  string // which others are like it
 	}{
-		{"deepseek_v32-1", "f32", 2, plan.ByHeads, 0},
-		{"deepseek_v32-1", "f32", 4, plan.ByHeads, 64},
-		{"deepseek_v32-fp8-1", "f32", 2, plan.ByHeads, 64},
-		{"deepseek_v32-fp8-1", "f32", 4, plan.ByHeads, 0},
-		{"glm_moe_dsa-1", "f32", 2, plan.ByHeads, 64},
-		{"glm_moe_dsa-1", "f32", 4, plan.ByHeads, 0},
-		{v4, "f32", 2, plan.ByHeads, 129},
-		{v4, "f32", 4, plan.ByHeads, 0},
-		{"deepseek_v32-1", "fp8", 2, plan.ByHeads, 0},
-		{"deepseek_v32-1", "f32", 2, plan.ByRequests, 64},
-		{"deepseek_v32-1", "f32", 4, plan.ByRequests, 0},
-		{"deepseek_v32-fp8-1", "f32", 4, plan.ByRequests, 0},
-		{"glm_moe_dsa-1", "f32", 2, plan.ByRequests, 0},
-		{"glm_moe_dsa-1", "f32", 4, plan.ByRequests, 64},
-		{v4, "f32", 2, plan.ByRequests, 0},
-		{v4, "f32", 4, plan.ByRequests, 129},
-		{"deepseek_v32-1", "fp8", 4, plan.ByRequests, 64},
+		{"deepseek_v32-1", "f32", 2, plan.ByHeads, 0, "four ranks"},
+		{"deepseek_v32-1", "f32", 4, plan.ByHeads, 64, ""},
+		{"deepseek_v32-fp8-1", "f32", 2, plan.ByHeads, 64, ""},
+		{"deepseek_v32-fp8-1", "f32", 4, plan.ByHeads, 0, ""},
+		{"glm_moe_dsa-1", "f32", 2, plan.ByHeads, 64, ""},
+		{"glm_moe_dsa-1", "f32", 4, plan.ByHeads, 0, "two ranks"},
+		{v4, "f32", 2, plan.ByHeads, 129, "four ranks"},
+		{v4, "f32", 4, plan.ByHeads, 0, ""},
+		{"deepseek_v32-1", "fp8", 2, plan.ByHeads, 0, ""},
+		{"deepseek_v32-1", "f32", 2, plan.ByRequests, 64, ""},
+		{"deepseek_v32-1", "f32", 4, plan.ByRequests, 0, "two ranks"},
+		{"deepseek_v32-fp8-1", "f32", 4, plan.ByRequests, 0, ""},
+		{"glm_moe_dsa-1", "f32", 2, plan.ByRequests, 0, "four ranks"},
+		{"glm_moe_dsa-1", "f32", 4, plan.ByRequests, 64, ""},
+		{v4, "f32", 2, plan.ByRequests, 0, ""},
+		{v4, "f32", 4, plan.ByRequests, 129, "two ranks"},
+		{"deepseek_v32-1", "fp8", 4, plan.ByRequests, 64, "two ranks by heads, four in float32"},
 	} {
 		t.Run(fmt.Sprintf("%s/%s/%d ranks %v", c.name, c.kv, c.ranks, c.how), func(t *testing.T) {
+			if c.long != "" && !*long {
+				t.Skip("make long runs it: " + c.long)
+			}
 			m := openRanks(t, c.name, "cpu", c.ranks, c.how, kernel.Options{Precise: c.kv == "f32"})
 			if got := m.Facts(); got.Ranks != c.ranks || got.Division != c.how {
 				t.Fatalf("%d ranks %v", got.Ranks, got.Division)

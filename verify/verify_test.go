@@ -106,6 +106,8 @@ func TestExact(t *testing.T) {
 				case *long && (i != 1 || plain()):
 					// The best tier runs every chunk size; the slower ones repeat two.
 					chunks = []int{0, 64}
+				case !*long && k == "cpu-go" && !plain() && name != "deepseek_v32-fp8-1":
+					t.Skip("make long runs it: this tier with another checkpoint")
 				case !*long && i == 1:
 					chunks = []int{0, 7}
 				case !*long:
