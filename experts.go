@@ -102,8 +102,15 @@ func PlaceExperts(r *kernel.Registry, src *family.Source, dev kernel.Device, q E
 		return nil, errors.Join(err, cores.Close())
 	}
 	p := &PlacedExperts{Placed: family.Placed{Host: host, Movable: q.Homes == ExpertsAuto}}
-	if err := p.choose(src, dev, q); err != nil {
+	on, source, err := figuresOf(r, dev, cores, hostWorkers(q.Workers))
+	if err == nil {
+		err = p.choose(src, dev, on, q)
+	}
+	if err != nil {
 		return nil, errors.Join(err, host.Close())
+	}
+	if source != "" {
+		p.Choice.Reasons = append(p.Choice.Reasons, source)
 	}
 	return p, nil
 }
@@ -119,7 +126,7 @@ func hostWorkers(asked int) int {
 }
 
 // choose finds a placement that fits.
-func (p *PlacedExperts) choose(src *family.Source, dev kernel.Device, q ExpertRequest) error {
+func (p *PlacedExperts) choose(src *family.Source, dev kernel.Device, on cost.Machine, q ExpertRequest) error {
 	layers, experts := src.ExpertLayers()
 	measure := func(at *placement.Placement) (n *engine.Need, err error) {
 		there := family.Placed{Placement: at, Host: p.Host.Rehearse(), Movable: p.Movable}
@@ -138,9 +145,8 @@ func (p *PlacedExperts) choose(src *family.Source, dev kernel.Device, q ExpertRe
 		return err
 	}
 	ask := placement.Ask{Layers: src.LayerExperts(), Chosen: src.ChosenExperts(), Format: src.ExpertFormat(),
-		Host: p.Host.Memory(), Machine: cost.H200(), Chunk: q.Chunk,
+		Host: p.Host.Memory(), Machine: on, Chunk: q.Chunk,
 		Usage: q.Usage, OneMethod: q.Deterministic, Rows: q.Rows}
-	ask.CPU.Cores = hostWorkers(q.Workers)
 	if !q.Drafts {
 		ask.Unused = src.Config.NextN
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"sparrow/cost"
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
 	"sparrow/kernel/cuda"
@@ -25,7 +26,9 @@ func placedFor(t *testing.T, c Config, loads bool) (choice *placement.Choice, ou
 		defer p.source.Close()
 	}
 	c.Workers, c.Kernels, c.StepTokens, c.MaxRunning = 1, "cuda", 64, 4
-	dev, out, err := openDevices(machine(80<<30, nil), c.withDefaults(), p, nil)
+	r := machine(80<<30, nil)
+	keepFigures(t, r, "cuda", cost.H200())
+	dev, out, err := openDevices(r, c.withDefaults(), p, nil)
 	if err != nil {
 		return nil, out, err
 	}

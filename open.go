@@ -146,7 +146,7 @@ func newCore(c Config, p *parts, m model.Model, placed *PlacedExperts) (*engine.
 		ec.Moves = placed.Placement
 	}
 	if c.Tiers.Any() {
-		ec.Tiers, ec.Weights = c.Tiers, p.source.Weights.Fingerprint()
+		ec.Tiers, ec.Weights = c.Tiers, placed.identity(p.source.Weights.Fingerprint())
 	}
 	return engine.New(m, ec)
 }

@@ -3,8 +3,8 @@ package kernels
 import (
 	"time"
 
-	"sparrow/bench/machine"
 	"sparrow/bench/pause"
+	"sparrow/internal/machine"
 )
 
 // Result is one operation at one shape on one backend with a number of threads.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"sparrow/bench/machine"
 	"sparrow/bench/peak"
+	"sparrow/internal/machine"
 	"sparrow/kernel"
 	"sparrow/kernel/ref"
 )

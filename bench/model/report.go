@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"sparrow/bench/machine"
 	"sparrow/bench/pause"
+	"sparrow/internal/machine"
 	"sparrow/internal/unit"
 )
 

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"time"
 
-	"sparrow/bench/machine"
 	"sparrow/bench/pause"
+	"sparrow/internal/machine"
 	"sparrow/internal/unit"
 	"sparrow/kernel"
 	"sparrow/kernel/group"

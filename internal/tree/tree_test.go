@@ -19,7 +19,7 @@ var order = []string{
 	"server/clienttest/matrix server/clienttest/cluster", // what others make, in front of servers
 	"server/hostile sim/torture",                         // what make torture runs
 	"verify eval bench/load bench/kernels bench/model sim/fleet",
-	"bench/machine bench/pause bench/peak bench/plot", // what benchmarks share; peak starts workers of its own
+	"bench/pause bench/peak bench/plot", // what benchmarks share; peak starts workers of its own
 	"server",
 	"server/metric server/page",
 	"examples",
@@ -49,7 +49,6 @@ var order = []string{
 	"plan/explain",
 	"plan/public",
 	"plan",
-	"cost",
 	"kv record",
 	"kv/event",
 	"kv/event/zmtp",
@@ -62,7 +61,7 @@ var order = []string{
 	"kernel/cuda",
 	"kernel/cuda/image",
 	"kernel/cuda/cubin",
-	"kernel/cpu kernel/ref kernel/rounded kernel/twin kernel/group kernel/offload",
+	"kernel/cpu kernel/ref kernel/rounded kernel/twin kernel/group kernel/offload cost/probe",
 	"kernel/cpu/pool kernel/cpu/vec",
 	"kernel/host",
 	"kernel",
@@ -72,8 +71,8 @@ var order = []string{
 	"internal/block",
 	"internal/textfile",
 	"internal/filelock internal/footprint internal/jsonscan internal/mark internal/num internal/mmap",
-	"internal/numa internal/pinned internal/process internal/sysmem internal/unit",
-	"sim/clock",
+	"internal/machine internal/numa internal/pinned internal/process internal/sysmem internal/unit",
+	"cost sim/clock",
 }
 
 // testOnly lists packages that only tests may import.

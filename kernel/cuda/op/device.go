@@ -135,7 +135,7 @@ func (d *Device) Describe() string {
 func (d *Device) Hardware() kernel.Hardware {
 	p := d.gpu.Properties()
 	return kernel.Hardware{
-		Arch: p.Hardware(), Multiprocessors: p.SMs, MemoryBytes: p.MemoryBytes,
+		Arch: p.Hardware(), Model: p.Name, Multiprocessors: p.SMs, MemoryBytes: p.MemoryBytes,
 	}
 }
 

@@ -1,0 +1,81 @@
+package cost
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"os"
+	"path/filepath"
+)
+
+// Figures are what a machine that is not in the table is measured for at start (package probe): rates that placements
+// of experts compare. Experts that the CPU computes have other bits than those that the device does, so the figures are
+// kept in a file: a server that starts again, and replicas that are given the file, place experts alike.
+type Figures struct {
+	Bus Bus  `json:"bus"`
+	CPU Host `json:"cpu"`
+}
+
+// keptFile is the content of such a file.
+type keptFile struct {
+	Version int    `json:"version"`
+	Machine string `json:"machine"`
+	Figures
+}
+
+// keptVersion changes with the fields of Figures and with what they mean.
+const keptVersion = 1
+
+// KeptPath is the file for a machine's figures in the user's cache folder.
+func KeptPath(machine string) (string, error) {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	h := fnv.New64a()
+	h.Write([]byte(machine))
+	return filepath.Join(dir, "sparrow", fmt.Sprintf("machine-%016x.json", h.Sum64())), nil
+}
+
+// LoadFigures reads the figures of a machine. It is false where the file is missing or unreadable, or of another
+// machine or version, so that the machine is measured again.
+func LoadFigures(path, machine string) (Figures, bool) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return Figures{}, false
+	}
+	var k keptFile
+	if json.Unmarshal(text, &k) != nil || k.Version != keptVersion || k.Machine != machine || !k.valid() {
+		return Figures{}, false
+	}
+	return k.Figures, true
+}
+
+// SaveFigures writes the figures of a machine; a reader sees the old file or the new one.
+func SaveFigures(path, machine string, f Figures) error {
+	text, err := json.MarshalIndent(keptFile{keptVersion, machine, f}, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	next := fmt.Sprintf("%s.%d", path, os.Getpid())
+	if err := os.WriteFile(next, append(text, '\n'), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(next, path)
+}
+
+// valid reports whether all figures are positive and finite.
+func (f *Figures) valid() bool {
+	list := []float64{f.Bus.Rate, f.Bus.Wait, float64(f.CPU.Cores), f.CPU.Core, f.CPU.Stream, f.CPU.Dispatch}
+	list = append(append(list, f.CPU.One[:]...), f.CPU.Sixteen[:]...)
+	for _, v := range list {
+		if !(v > 0) || math.IsInf(v, 0) {
+			return false
+		}
+	}
+	return true
+}

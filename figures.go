@@ -1,0 +1,88 @@
+package sparrow
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"sparrow/cost"
+	"sparrow/cost/probe"
+	computer "sparrow/internal/machine"
+	"sparrow/kernel"
+	"sparrow/kv/tier"
+	"sparrow/model/placement"
+)
+
+// figuresOf are the rates of a GPU and of the CPU beside it, which methods of experts are chosen by: those of the table
+// where both are in it, else those that are kept of this machine, else measured now and kept. source says where they
+// come from; it is empty for the table.
+func figuresOf(r *kernel.Registry, dev, cores kernel.Device, workers int) (on cost.Machine, source string, err error) {
+	on = cost.H200()
+	if strings.Contains(dev.Hardware().Model, "H200") && !cores.Hardware().NoTiles {
+		on.CPU.Cores = workers
+		return on, "", nil
+	}
+	name := machineName(dev, cores, workers)
+	path, failed := cost.KeptPath(name)
+	f, kept := cost.LoadFigures(path, name)
+	if !kept {
+		if f, err = measure(r, dev, workers); err != nil {
+			return on, "", fmt.Errorf("sparrow: the rates of %s: %w", name, err)
+		}
+		if failed == nil {
+			failed = cost.SaveFigures(path, name, f)
+		}
+	}
+	on.CPU, on.Bus = f.CPU, f.Bus
+	source = fmt.Sprintf("the rates of CPU and bus were measured on %s", name)
+	if failed != nil {
+		return on, source + fmt.Sprintf(" and could not be kept, so that the next start may choose other methods: %v",
+			failed), nil
+	}
+	return on, source + fmt.Sprintf(" and are kept in %s: servers with the same file choose the same methods", path), nil
+}
+
+// machineName is what figures are kept for.
+func machineName(dev, cores kernel.Device, workers int) string {
+	return fmt.Sprintf("%s, %d cores of %s (%s)", dev.Hardware().Model, workers, computer.Here().CPU, cores.Name())
+}
+
+// measure measures the CPU, by a device that is closed afterwards, and the bus of a GPU.
+func measure(r *kernel.Registry, dev kernel.Device, workers int) (f cost.Figures, err error) {
+	cores, err := r.Open("cpu", kernel.Options{Workers: workers})
+	if err != nil {
+		return f, err
+	}
+	if f.CPU, err = probe.Host(cores, workers, time.Now); err == nil {
+		f.Bus, err = probe.Bus(dev, time.Now)
+	}
+	return f, errors.Join(err, cores.Close())
+}
+
+// identity is what pages in tiers are known by: the weights, and the experts that the CPU computes, whose arithmetic is
+// another one. Where experts move it is that alone.
+func (p *PlacedExperts) identity(weights tier.Fingerprint) tier.Fingerprint {
+	if p == nil {
+		return weights
+	}
+	if p.Movable {
+		return sha256.Sum256(append(weights[:], "auto"...))
+	}
+	text, computed := weights[:], false
+	for _, phase := range [][][]placement.Method{p.Placement.Decode, p.Placement.Prefill} {
+		for l, layer := range phase {
+			for e, m := range layer {
+				if m == placement.Computed {
+					text, computed = fmt.Append(text, l, e, ";"), true
+				}
+			}
+		}
+		text = append(text, '/')
+	}
+	if !computed {
+		return weights
+	}
+	return sha256.Sum256(text)
+}

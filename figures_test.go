@@ -1,0 +1,88 @@
+package sparrow
+
+import (
+	"strings"
+	"testing"
+
+	"sparrow/cost"
+	"sparrow/kernel"
+	"sparrow/kernel/cpu"
+	"sparrow/kernel/cuda"
+	"sparrow/kernel/cuda/op"
+	"sparrow/kv/tier"
+	"sparrow/model/family"
+	"sparrow/model/placement"
+)
+
+// keepFigures writes the figures of a machine with one worker to a cache folder of the test, so that nothing is
+// measured, and returns the machine's devices.
+func keepFigures(t *testing.T, r *kernel.Registry, gpu string, m cost.Machine) (dev, cores kernel.Device) {
+	t.Helper()
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	open := func(name string) kernel.Device {
+		d, err := r.Open(name, kernel.Options{Workers: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { d.Close() })
+		return d
+	}
+	dev, cores = open(gpu), open("cpu")
+	name := machineName(dev, cores, 1)
+	path, err := cost.KeptPath(name)
+	if err == nil {
+		err = cost.SaveFigures(path, name, cost.Figures{Bus: m.Bus, CPU: m.CPU})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dev, cores
+}
+
+// A machine that is not in the table has the figures that are kept of it, and says in which file.
+func TestKeptFiguresOfAMachine(t *testing.T) {
+	r := kernel.NewRegistry(cpu.Backends(), []kernel.Backend{{Name: "other", Hardware: "sm90",
+		Available: func() error { return nil },
+		Open: func(kernel.Options) (kernel.Device, error) {
+			p := cuda.H200
+			p.Name = "another GPU"
+			return op.On(cuda.OpenDetached(p))
+		}}})
+	want := cost.H200()
+	want.CPU.Cores, want.CPU.Stream, want.Bus.Rate = 1, 77e3, 25e3
+	dev, cores := keepFigures(t, r, "other", want)
+	got, source, err := figuresOf(r, dev, cores, 1)
+	if err != nil || got.CPU != want.CPU || got.Bus != want.Bus || !strings.Contains(source, "another GPU, 1 cores of") ||
+		!strings.Contains(source, "kept in") {
+		t.Errorf("%+v and %+v from %q, %v; want %+v and %+v", got.CPU, got.Bus, source, err, want.CPU, want.Bus)
+	}
+}
+
+// Pages in tiers are not shared by servers whose experts are computed in different ways.
+func TestPlacementIsPartOfThePagesIdentity(t *testing.T) {
+	weights := tier.Fingerprint{1, 2, 3}
+	of := func(p *placement.Placement, movable bool) tier.Fingerprint {
+		return (&PlacedExperts{Placed: family.Placed{Placement: p, Movable: movable}}).identity(weights)
+	}
+	computed, fetched := placement.Split(2, 4, 0.5, placement.Computed, placement.Computed),
+		placement.Split(2, 4, 0.5, placement.Computed, placement.Fetched)
+	seen := map[tier.Fingerprint]bool{(*PlacedExperts)(nil).identity(weights): true}
+	if !seen[weights] {
+		t.Error("without a placement the identity is not that of the weights")
+	}
+	for _, id := range []tier.Fingerprint{of(computed, false), of(fetched, false), of(computed, true)} {
+		if seen[id] {
+			t.Error("two placements have one identity")
+		}
+		seen[id] = true
+	}
+	if of(placement.Split(2, 4, 0.5, placement.Fetched, placement.Fetched), false) != weights {
+		t.Error("fetched experts have the bits of resident ones, and another identity")
+	}
+	if of(computed, true) != of(fetched, true) || of(computed, false) != of(placement.Uniform(2, 4, 0.5), false) {
+		t.Error("equal placements have two identities")
+	}
+	if weights != (tier.Fingerprint{1, 2, 3}) {
+		t.Error("the weights' own fingerprint was changed")
+	}
+}
