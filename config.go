@@ -210,10 +210,6 @@ func (c *Config) Validate() error {
 		errs = append(errs, fmt.Errorf("Policy.Running is %d; MaxRunning says how many sequences run at once",
 			c.Policy.Running))
 	}
-	if c.Policy.Catalog != plan.CatalogSparrow {
-		errs = append(errs, fmt.Errorf("the %v catalogue explains other engines' kernels and cannot run; "+
-			"use the sparrow catalogue", c.Policy.Catalog))
-	}
 	if len(errs) > 0 {
 		return fmt.Errorf("sparrow: config: %w", errors.Join(errs...))
 	}

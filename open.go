@@ -313,10 +313,9 @@ func PolicyOn(dev kernel.Machine, d config.Description, p plan.Policy) (plan.Pol
 	return policyOnGPU(p)
 }
 
-// ExplainedPolicy is the policy that PolicyOn would give for hardware that need not be there. Catalogues of other
-// engines have none of these defaults.
+// ExplainedPolicy is the policy that PolicyOn would give for hardware that need not be there.
 func ExplainedPolicy(hw plan.Arch, f plan.Family, p plan.Policy) plan.Policy {
-	if p.Catalog == plan.CatalogSparrow && hw != plan.CPU && f != plan.DeepSeekV4 {
+	if hw != plan.CPU && f != plan.DeepSeekV4 {
 		p, _ = policyOnGPU(p)
 	}
 	return p

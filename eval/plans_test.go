@@ -11,11 +11,11 @@ import (
 func TestParsePlans(t *testing.T) {
 	plans, err := ParsePlans(
 		"sparse, dense,kv=fp8-576+deterministic,dense-prompt,kernels=ref+prefill=sparse-flat+decode=sparse-block",
-		plan.Policy{KV: "bf16", Page: 64})
+		plan.Policy{KV: "bf16", MaxTransient: 64})
 	if err != nil {
 		t.Fatal(err)
 	}
-	base := plan.Policy{KV: "bf16", Page: 64}
+	base := plan.Policy{KV: "bf16", MaxTransient: 64}
 	want := make([]Plan, 5)
 	for i, name := range []string{"sparse", "dense", "kv=fp8-576+deterministic", "dense-prompt",
 		"kernels=ref+prefill=sparse-flat+decode=sparse-block"} {
@@ -35,7 +35,7 @@ func TestParsePlans(t *testing.T) {
 		p.About = ""
 		if p.Name != want[i].Name || p.Dense != want[i].Dense || p.Kernels != want[i].Kernels ||
 			p.Policy.KV != want[i].Policy.KV ||
-			p.Policy.Page != 64 || p.Policy.DenseThreshold != want[i].Policy.DenseThreshold ||
+			p.Policy.MaxTransient != 64 || p.Policy.DenseThreshold != want[i].Policy.DenseThreshold ||
 			p.Policy.Deterministic != want[i].Policy.Deterministic ||
 			p.Policy.Prefill != want[i].Policy.Prefill || p.Policy.Decode != want[i].Policy.Decode {
 			t.Errorf("plan %d is %+v, want %+v", i, p, want[i])

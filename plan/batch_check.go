@@ -50,13 +50,14 @@ func (b *Batch) FirstPosition(cfg *Config, i int) int {
 	return b.firstPosition(i, b.Rows(cfg, i))
 }
 
-// keysOf is the number of keys of request i after the step.
-func (b *Batch) keysOf(cfg *Config, i int) int {
+// KeysOf is the number of keys of request i after the step.
+func (b *Batch) KeysOf(cfg *Config, i int) int {
 	rows := b.Rows(cfg, i)
 	return max(0, b.firstPosition(i, rows)+rows)
 }
 
-func lengthError(format string, args ...any) error {
+// ErrLengths refuses lengths that contradict each other.
+func ErrLengths(format string, args ...any) error {
 	return &Error{Code: E26, Asked: fmt.Sprintf(format, args...),
 		Supported: "lengths as each mode defines them: extend has seq = prefix + extend, verify excludes its " +
 			"drafts, draft includes them"}
@@ -77,19 +78,15 @@ func (b *Batch) check(cfg *Config) error {
 	}
 	if b.Mode == ModeIdle {
 		if len(b.Requests) > 0 {
-			return lengthError("an idle batch with %d requests", len(b.Requests))
+			return ErrLengths("an idle batch with %d requests", len(b.Requests))
 		}
 		return nil
 	}
 	if len(b.Requests) == 0 {
-		return lengthError("a batch of mode %s without requests", b.Mode)
-	}
-	if b.Mode == ModeMixed && !cfg.MixedAllowed {
-		return &Error{Code: E20, Asked: "a mixed batch while speculation is on",
-			Supported: "extend and verify batches apart", Try: "no speculation"}
+		return ErrLengths("a batch of mode %s without requests", b.Mode)
 	}
 	if b.FreeBytes < 0 || b.TablePages < 0 || b.PaddedRows < 0 {
-		return lengthError("negative free bytes %d, table pages %d or padded rows %d", b.FreeBytes, b.TablePages,
+		return ErrLengths("negative free bytes %d, table pages %d or padded rows %d", b.FreeBytes, b.TablePages,
 			b.PaddedRows)
 	}
 	total, rows := 0, 0
@@ -97,14 +94,14 @@ func (b *Batch) check(cfg *Config) error {
 		if err := b.checkRequest(cfg, i); err != nil {
 			return err
 		}
-		total += b.keysOf(cfg, i)
+		total += b.KeysOf(cfg, i)
 		rows += b.Rows(cfg, i)
 		if total > math.MaxInt32 || rows > math.MaxInt32 {
-			return lengthError("a batch of %d keys and %d rows, more than int32 arrays can count", total, rows)
+			return ErrLengths("a batch of %d keys and %d rows, more than int32 arrays can count", total, rows)
 		}
 	}
 	if b.PaddedRows > 0 && b.PaddedRows < rows {
-		return lengthError("%d padded rows for %d rows", b.PaddedRows, rows)
+		return ErrLengths("%d padded rows for %d rows", b.PaddedRows, rows)
 	}
 	return b.checkGraph()
 }
@@ -119,38 +116,38 @@ func (b *Batch) checkRequest(cfg *Config, i int) error {
 	}
 	if ranks := max(cfg.Model.Ranks, 1); cfg.Model.ByRequests() && (r.Rank < 0 || r.Rank >= ranks) ||
 		!cfg.Model.ByRequests() && r.Rank != 0 {
-		return lengthError("request %d on rank %d of %d that share attention %s", i, r.Rank, ranks, cfg.Model.Division)
+		return ErrLengths("request %d on rank %d of %d that share attention %s", i, r.Rank, ranks, cfg.Model.Division)
 	}
 	if r.Logits < 0 || kind != ModeIdle && r.Logits > b.Rows(cfg, i) {
-		return lengthError("request %d with logits of %d of its %d new tokens", i, r.Logits, b.Rows(cfg, i))
+		return ErrLengths("request %d with logits of %d of its %d new tokens", i, r.Logits, b.Rows(cfg, i))
 	}
 	if rows := b.Rows(cfg, i); !within(r.RecordFrom, r.Records, rows) || !within(r.ReplayFrom, r.Replays, rows) ||
 		b.Pass != PassTarget && (r.Records > 0 || r.Replays > 0) {
-		return lengthError("request %d of a pass of the %s that records %d of its %d new tokens from %d on and "+
+		return ErrLengths("request %d of a pass of the %s that records %d of its %d new tokens from %d on and "+
 			"replays %d from %d on", i, b.Pass, r.Records, rows, r.RecordFrom, r.Replays, r.ReplayFrom)
 	}
 	if r.Seq < 0 || r.Prefix < 0 || r.Extend < 0 || r.N < 0 || r.Seq > math.MaxInt32 || r.N > math.MaxInt32 ||
 		r.Prefix > math.MaxInt32 || r.Extend > math.MaxInt32 {
-		return lengthError("request %d with lengths seq %d, prefix %d, extend %d, n %d", i, r.Seq, r.Prefix, r.Extend,
+		return ErrLengths("request %d with lengths seq %d, prefix %d, extend %d, n %d", i, r.Seq, r.Prefix, r.Extend,
 			r.N)
 	}
 	if r.Padding && (r.Seq != 0 || !kind.DecodeLike()) {
-		return lengthError("request %d of kind %s and length %d as padding, which decode-like requests of length 0 are",
+		return ErrLengths("request %d of kind %s and length %d as padding, which decode-like requests of length 0 are",
 			i, kind, r.Seq)
 	}
 	switch kind {
 	case ModeExtend, ModeSplitPrefill, ModeDLLMExtend:
 		if r.Extend < 1 || r.Seq != r.Prefix+r.Extend {
-			return lengthError("request %d with seq %d, prefix %d, extend %d", i, r.Seq, r.Prefix, r.Extend)
+			return ErrLengths("request %d with seq %d, prefix %d, extend %d", i, r.Seq, r.Prefix, r.Extend)
 		}
 		return nil
 	case ModeDecode, ModeVerify, ModeDraft:
 		if r.Prefix != 0 || r.Extend != 0 {
-			return lengthError("request %d of kind %s with prefix %d and extend %d, which only extends have", i, kind,
+			return ErrLengths("request %d of kind %s with prefix %d and extend %d, which only extends have", i, kind,
 				r.Prefix, r.Extend)
 		}
 		if kind == ModeDecode && r.N > 1 {
-			return lengthError("request %d decodes %d tokens at once", i, r.N)
+			return ErrLengths("request %d decodes %d tokens at once", i, r.N)
 		}
 		return nil
 	case ModeUnset, ModeMixed, ModeIdle:
@@ -185,14 +182,14 @@ func (b *Batch) checkGraph() error {
 func (b *Batch) tablePages(cfg *Config) (int, error) {
 	longest := 1
 	for i := range b.Requests {
-		longest = max(longest, b.keysOf(cfg, i))
+		longest = max(longest, b.KeysOf(cfg, i))
 	}
 	need := pagesOf(longest, cfg.Page)
 	if b.TablePages == 0 {
 		return 1 << bits.Len(uint(need-1)), nil
 	}
 	if b.TablePages < need {
-		return 0, lengthError("page tables of %d pages for a request of %d tokens, which fills %d", b.TablePages,
+		return 0, ErrLengths("page tables of %d pages for a request of %d tokens, which fills %d", b.TablePages,
 			longest, need)
 	}
 	return b.TablePages, nil

@@ -3,8 +3,7 @@ package plan
 import "testing"
 
 func BenchmarkBuild(b *testing.B) {
-	cfg := newSetup(b, CatalogSparrow, "sm90", kv("fp8")).resolve(b)
-	public := newSetup(b, CatalogPublic, "sm90", kv("fp8")).resolve(b)
+	cfg := newSetup(b, "sm90", kv("fp8")).resolve(b)
 	for _, c := range []struct {
 		name  string
 		cfg   Config
@@ -15,7 +14,6 @@ func BenchmarkBuild(b *testing.B) {
 		{"extend 8192", cfg, extend(8192)},
 		{"mixed 8192 and 63 decodes", cfg,
 			Batch{Mode: ModeMixed, Requests: append(repeat(63, DecodeRequest(5000)), ExtendRequest(8192, 0))}},
-		{"public decode 64", public, Batch{Mode: ModeDecode, Requests: repeat(64, DecodeRequest(5000))}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()
@@ -29,7 +27,7 @@ func BenchmarkBuild(b *testing.B) {
 }
 
 func BenchmarkShapeOf(b *testing.B) {
-	cfg := newSetup(b, CatalogSparrow, "sm90", kv("fp8")).resolve(b)
+	cfg := newSetup(b, "sm90", kv("fp8")).resolve(b)
 	batch := Batch{Mode: ModeDecode, Requests: repeat(64, DecodeRequest(5000))}
 	b.ReportAllocs()
 	for b.Loop() {

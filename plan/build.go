@@ -8,21 +8,14 @@ import "slices"
 // The order of decisions is mode, kernel of the phase, form, automatic kernel,
 // conversion, transform, indexer, slicing, key.
 func Build(cfg Config, b Batch) (*Plan, error) {
-	if err := b.check(&cfg); err != nil {
-		return nil, err
+	w, err := NewBuilder(&cfg, &sparrowCatalogue, &b)
+	if err != nil || b.Mode == ModeIdle {
+		return w.Plan(), err
 	}
-	p := &Plan{Mode: b.Mode, Graph: b.Graph, Runnable: cfg.Runnable, Collectives: true, Pass: b.Pass,
-		Requests: len(b.Requests)}
-	if b.Mode == ModeIdle {
-		p.Reasons = []Reason{{"dispatch 2", "an idle rank runs no kernels and joins the collectives"}}
-		p.Key = keyOf(&cfg, p)
-		return p, nil
-	}
-	var err error
+	p := w.plan
 	if p.Shape, err = new(Shaper).shape(&cfg, &b); err != nil {
 		return nil, err
 	}
-	p.TablePages = p.Shape.TablePages
 	p.Recorded, p.Replayed, p.Draws = p.Shape.Recorded, p.Shape.Replayed, p.Shape.Draws
 	if p.Recorded > 0 {
 		p.Record = b.Record
@@ -30,39 +23,19 @@ func Build(cfg Config, b Batch) (*Plan, error) {
 	if p.Replayed > 0 {
 		p.Replay = b.Replay
 	}
-	for i := range b.Requests {
-		p.Logits += b.Requests[i].Logits
-		if !b.Requests[i].Best {
-			p.WholeLogits += b.Requests[i].Logits
-		}
-	}
-	w := &builder{cfg: &cfg, b: &b, plan: p}
-	switch cfg.Catalog {
-	case CatalogPublic:
-		err = w.uniform()
-	case CatalogSparrow:
-		err = w.segmented()
-	}
-	if err != nil {
+	if err := w.segmented(); err != nil {
 		return nil, err
 	}
+	w.total()
 	for i := range p.Segments {
-		s := &p.Segments[i]
-		s.FirstRow = p.Rows
-		p.Rows += s.Rows
-		p.TransientBytes = max(p.TransientBytes, s.TransientBytes)
-		p.JointQueries = p.JointQueries || s.Scores()
+		p.JointQueries = p.JointQueries || p.Segments[i].Scores() && p.Rows <= JointRows(cfg.Hardware.Arch)
 	}
 	if !p.Selects() { // every row attends to every key
 		p.Record.Selections, p.Record.Scores, p.Replay.Selections = false, false, false
 	}
-	if cfg.Catalog == CatalogSparrow {
-		p.JointQueries = p.JointQueries && p.Rows <= JointRows(cfg.Hardware.Arch)
-		w.shares()
-		w.inputs()
-	}
-	p.Key = keyOf(&cfg, p)
-	return p, nil
+	w.shares()
+	w.inputs()
+	return w.Plan(), nil
 }
 
 // JointRows is the most rows of a pass whose indexer queries are computed with
@@ -75,29 +48,107 @@ func JointRows(a Arch) int {
 	return 512
 }
 
-// builder carries one call of Build.
-type builder struct {
+// Builder carries one call of Build.
+type Builder struct {
 	cfg  *Config
+	cat  *Catalogue
 	b    *Batch
 	plan *Plan
+	// Whole says that rows are not cut into launches: a row limit that is
+	// exceeded is an error.
+	Whole bool
 }
 
-// span appends tokens from..to of request i to the segment.
-func (s *Segment) span(i, from, to int) {
+// NewBuilder checks a batch and starts its plan; the plan of an idle batch is
+// complete.
+func NewBuilder(cfg *Config, cat *Catalogue, b *Batch) (*Builder, error) {
+	if err := b.check(cfg); err != nil {
+		return nil, err
+	}
+	p := &Plan{Mode: b.Mode, Graph: b.Graph, Runnable: cfg.Runnable, Collectives: true, Pass: b.Pass,
+		Requests: len(b.Requests)}
+	w := &Builder{cfg: cfg, cat: cat, b: b, plan: p}
+	if b.Mode == ModeIdle {
+		p.Reasons = []Reason{{"dispatch 2", "an idle rank runs no kernels and joins the collectives"}}
+		return w, nil
+	}
+	var err error
+	if p.TablePages, err = b.tablePages(cfg); err != nil {
+		return nil, err
+	}
+	for i := range b.Requests {
+		p.Logits += b.Requests[i].Logits
+		if !b.Requests[i].Best {
+			p.WholeLogits += b.Requests[i].Logits
+		}
+	}
+	return w, nil
+}
+
+// Finish gives the plan its segments.
+func (w *Builder) Finish(segments ...Segment) *Plan {
+	w.plan.Segments = segments
+	w.total()
+	return w.Plan()
+}
+
+// total lays the segments one behind the other and adds up what they hold.
+func (w *Builder) total() {
+	p := w.plan
+	for i := range p.Segments {
+		s := &p.Segments[i]
+		s.FirstRow = p.Rows
+		p.Rows += s.Rows
+		p.TransientBytes = max(p.TransientBytes, s.TransientBytes)
+	}
+}
+
+// Plan is the finished plan, with its key; nil of a builder that is none.
+func (w *Builder) Plan() *Plan {
+	if w == nil {
+		return nil
+	}
+	w.plan.Key = keyOf(w.cfg, w.plan)
+	return w.plan
+}
+
+// Span appends tokens from..to of request i to the segment.
+func (s *Segment) Span(i, from, to int) {
 	s.Spans = append(s.Spans, Span{Request: i, From: from, To: to, FirstRow: s.Rows})
 	s.Rows += to - from
 }
 
-// complete takes a segment whose rows, form, kernel and indexer path are set
-// and works out sizes: padding, scores, launches, bytes.
-func (w *builder) complete(s *Segment) error {
-	if err := w.pad(s); err != nil {
-		return err
+// Sparse settles what follows from the kernel of a sparse segment; prefix says
+// whether any key must come from the cache.
+func (w *Builder) Sparse(s *Segment, k Kernel, prefix bool) {
+	s.Kernel = k
+	shapeKernel(w.cfg, w.cat.Entry(k), s, prefix)
+}
+
+// Dense settles a dense segment; gather says how keys are read back.
+func (w *Builder) Dense(s *Segment, k Kernel, gather Convert) {
+	s.Form, s.Kernel, s.Convert, s.Transform = FormDenseMHA, k, gather, TransformNone
+	setHeads(w.cfg, s, w.cat.Entry(k))
+}
+
+// Pad sets the rows kernels see of a segment whose rows are set: decode-like
+// batches pad whole requests, prompts pad rows.
+func (w *Builder) Pad(s *Segment) error {
+	s.Requests = len(s.Spans)
+	s.KernelRows = max(s.Rows, w.b.PaddedRows)
+	if s.NextN > 0 && s.KernelRows > s.Rows {
+		if s.KernelRows%s.NextN != 0 {
+			return ErrLengths("%d padded rows, which is no multiple of the %d rows of a request", s.KernelRows,
+				s.NextN)
+		}
+		s.Requests = s.KernelRows / s.NextN
 	}
-	s.SplitsFixed = w.cfg.SplitsFixed
-	if e := catalogueOf(w.cfg.Catalog).entry(s.Kernel); e != nil && e.segments {
-		s.SplitKeys = w.cfg.SplitKeys
-	}
+	return nil
+}
+
+// Size takes a padded segment whose form, kernel and indexer path are set and
+// works out scores, launches and bytes.
+func (w *Builder) Size(s *Segment) error {
 	s.Layout = w.cfg.Layout
 	w.sizeScores(s)
 	if err := w.slice(s); err != nil {
@@ -107,42 +158,8 @@ func (w *builder) complete(s *Segment) error {
 	return nil
 }
 
-// pad sets the rows kernels see: decode-like batches pad whole requests,
-// prompts pad rows, and context parallelism deals rows to ranks.
-func (w *builder) pad(s *Segment) error {
-	s.Requests = len(s.Spans)
-	s.KernelRows = max(s.Rows, w.b.PaddedRows)
-	if s.NextN > 0 && s.KernelRows > s.Rows {
-		if s.KernelRows%s.NextN != 0 {
-			return lengthError("%d padded rows, which is no multiple of the %d rows of a request", s.KernelRows,
-				s.NextN)
-		}
-		s.Requests = s.KernelRows / s.NextN
-	}
-	if cpActive(w.cfg, w.b, s) {
-		s.KernelRows = roundUp(s.KernelRows, w.cfg.CP.Size) / w.cfg.CP.Size
-		s.reason("dispatch 15", "context parallelism leaves each rank its share of the rows")
-	}
-	return nil
-}
-
-// cpActive: interleave needs a token per rank, zigzag one long request.
-func cpActive(cfg *Config, b *Batch, s *Segment) bool {
-	if b.Mode != ModeExtend && b.Mode != ModeMixed {
-		return false
-	}
-	switch cfg.CP.Kind {
-	case CPInterleave:
-		return s.Rows >= cfg.CP.Size
-	case CPZigzag:
-		return len(s.Spans) == 1 && s.Rows >= 2*cfg.CP.Size
-	case CPNone:
-	}
-	return false
-}
-
 // spanKeys is the number of keys the last row of a span sees.
-func (w *builder) spanKeys(sp *Span) int { return spanKeys(w.cfg, w.b, sp) }
+func (w *Builder) spanKeys(sp *Span) int { return spanKeys(w.cfg, w.b, sp) }
 
 func spanKeys(cfg *Config, b *Batch, sp *Span) int {
 	rows := b.Rows(cfg, sp.Request)

@@ -9,24 +9,26 @@ import (
 // layouts, with which limits. Resolve and Build read it and hold no other
 // knowledge of a kernel.
 
-// set is a small set of enumerated values.
-type set[T ~uint8] uint32
+// Set is a small set of enumerated values.
+type Set[T ~uint8] uint32
 
-func setOf[T ~uint8](list ...T) set[T] {
-	var s set[T]
+// SetOf is the set of the values listed.
+func SetOf[T ~uint8](list ...T) Set[T] {
+	var s Set[T]
 	for _, v := range list {
 		s |= 1 << v
 	}
 	return s
 }
 
-func (s set[T]) has(v T) bool { return s&(1<<v) != 0 }
+// Has reports whether the set holds a value.
+func (s Set[T]) Has(v T) bool { return s&(1<<v) != 0 }
 
 // archNames lists the architectures of a set.
-func archNames(s set[Arch]) string {
+func archNames(s Set[Arch]) string {
 	var names []string
 	for a := range archs.words {
-		if s.has(Arch(a)) {
+		if s.Has(Arch(a)) {
 			names = append(names, archs.words[a])
 		}
 	}
@@ -34,9 +36,9 @@ func archNames(s set[Arch]) string {
 }
 
 // firstLayout is the layout of the set that holds the given element type.
-func firstLayout(s set[Layout], kv DType) Layout {
+func firstLayout(s Set[Layout], kv DType) Layout {
 	for l := BF16Row1152; l <= V4F32Row2048; l++ {
-		if s.has(l) && kvOf(l) == kv {
+		if s.Has(l) && kvOf(l) == kv {
 			return l
 		}
 	}
@@ -58,182 +60,172 @@ func kvOf(l Layout) DType {
 	return DTypeUnset
 }
 
-// entry is one kernel of a catalogue.
-type entry struct {
-	kernel  Kernel
-	prefill bool // may serve prompt rows
-	decode  bool // may serve decode, verify and draft rows
-	archs   set[Arch]
-	v4      bool // serves V4; all others serve the DSA family (reference: both)
-	both    bool
+// Entry is one kernel of a catalogue.
+type Entry struct {
+	Kernel  Kernel
+	Prefill bool // may serve prompt rows
+	Decode  bool // may serve decode, verify and draft rows
+	Archs   Set[Arch]
+	V4      bool // serves V4; all others serve the DSA family
+	Both    bool // serves V4 and the DSA family
+	// OnRequest says that the kernel is taken where it is named and nowhere else.
+	OnRequest bool
 
-	// reads: read in place. gathers: rows are gathered for the batch first,
-	// by the named conversion. rewrites: pages are rewritten as 656-byte
+	// Reads: read in place. Gathers: rows are gathered for the batch first,
+	// by the named conversion. Rewrites: pages are rewritten as 656-byte
 	// pages first. The last two are for prompt rows only: a conversion per
 	// decode step is never planned.
-	reads    set[Layout]
-	gathers  set[Layout]
-	gatherBy Convert
-	rewrites set[Layout]
+	Reads    Set[Layout]
+	Gathers  Set[Layout]
+	GatherBy Convert
+	Rewrites Set[Layout]
 
-	// heads gives the padded head count and how often a head is repeated.
-	heads func(hw *Hardware, heads int) (padded, repeat int, err string)
-	// topk names what is wrong with an index_topk.
-	topk func(hw *Hardware, k int) string
-	// rows gives the most rows of one launch of a kernel that sees that many
+	// Heads gives the padded head count and how often a head is repeated.
+	Heads func(hw *Hardware, heads int) (padded, repeat int, err string)
+	// TopK names what is wrong with an index_topk.
+	TopK func(hw *Hardware, k int) string
+	// Rows gives the most rows of one launch of a kernel that sees that many
 	// heads, 0 for no limit, and its cause.
-	rows func(hw *Hardware, heads int) (int, string)
-	// splitKV says that the key range is cut by a schedule and partial sums of
+	Rows func(hw *Hardware, heads int) (int, string)
+	// SplitKV says that the key range is cut by a schedule and partial sums of
 	// every row are merged (dispatch 17).
-	splitKV bool
-	// segments says that rows are cut into fixed segments of keys whose parts
+	SplitKV bool
+	// Segments says that rows are cut into fixed segments of keys whose parts
 	// wait in scratch memory (sparseScratch).
-	segments bool
-	// loadSplits says that the kernel cuts by load and cannot be told not to.
-	loadSplits bool
-	// ropes says that FP8 rows are rotated and quantised inside the kernel.
-	ropes bool
-	// more lists further objections.
-	more func(d *demand) []objection
+	Segments bool
+	// Ropes says that FP8 rows are rotated and quantised inside the kernel.
+	Ropes bool
+	// More lists further objections.
+	More func(d *Demand) []Objection
 }
 
-// demand is what one side of the kernel pair must serve.
-type demand struct {
-	hw     *Hardware
-	model  *Model
-	policy *Policy
-	kv     DType
-	phase  Phase
+// Demand is what one side of the kernel pair must serve.
+type Demand struct {
+	Hardware *Hardware
+	Model    *Model
+	KV       DType
+	Phase    Phase
 }
 
-// objection is one reason against a kernel, with the code it would fail with.
-type objection struct {
-	code Code
-	text string
+// Objection is one reason against a kernel, with the code it would fail with.
+type Objection struct {
+	Code Code
+	Text string
 }
 
 // readable are the layouts the kernel can serve in a phase, in place or not.
-func (e *entry) readable(p Phase) set[Layout] {
+func (e *Entry) readable(p Phase) Set[Layout] {
 	if p == PhaseDecode {
-		return e.reads
+		return e.Reads
 	}
-	return e.reads | e.gathers | e.rewrites
+	return e.Reads | e.Gathers | e.Rewrites
+}
+
+// serves reports whether the kernel may serve a phase.
+func (e *Entry) serves(p Phase) bool {
+	return p == PhasePrefill && e.Prefill || p == PhaseDecode && e.Decode
 }
 
 // against lists every reason why the kernel cannot serve the demand, most
 // fundamental first. An empty list means it fits.
-func (e *entry) against(d *demand) []objection {
-	var list []objection
+func (e *Entry) against(d *Demand) []Objection {
+	var list []Objection
 	add := func(code Code, format string, args ...any) {
-		list = append(list, objection{code, fmt.Sprintf(format, args...)})
+		list = append(list, Objection{code, fmt.Sprintf(format, args...)})
 	}
-	if d.phase == PhaseDecode && !e.decode {
-		add(E02, "it does not serve %s", PhaseDecode)
+	if !e.serves(d.Phase) {
+		add(E02, "it does not serve %s", d.Phase)
 	}
-	if d.phase == PhasePrefill && !e.prefill {
-		add(E02, "it does not serve %s", PhasePrefill)
+	if !e.Archs.Has(d.Hardware.Arch) {
+		add(E02, "it runs on %s, not on %s", archNames(e.Archs), d.Hardware.Arch)
 	}
-	if !e.archs.has(d.hw.Arch) {
-		add(E02, "it runs on %s, not on %s", archNames(e.archs), d.hw.Arch)
+	family := e.Both || e.V4 == d.Model.V4()
+	if !family {
+		add(E02, "it does not serve %s", d.Model.Family)
 	}
-	serves := e.both || e.v4 == d.model.v4()
-	if !serves {
-		add(E02, "it does not serve %s", d.model.Family)
+	if d.Hardware.missing(e.Kernel) {
+		add(E16, "its build for %s is missing", d.Hardware.Arch)
 	}
-	if d.hw.missing(e.kernel) {
-		add(E16, "its build for %s is missing", d.hw.Arch)
-	}
-	if serves && d.kv != DTypeUnset && firstLayout(e.readable(d.phase)&d.model.layouts(), d.kv) == LayoutNone {
-		add(E03, "it cannot read %s rows in %s", d.kv, d.phase)
+	if family && d.KV != DTypeUnset && firstLayout(e.readable(d.Phase)&d.Model.layouts(), d.KV) == LayoutNone {
+		add(E03, "it cannot read %s rows in %s", d.KV, d.Phase)
 	}
 	// V4 pads its selection to the width the kernel wants.
-	if e.topk != nil && !d.model.v4() {
-		if why := e.topk(d.hw, d.model.K); why != "" {
+	if e.TopK != nil && !d.Model.V4() {
+		if why := e.TopK(d.Hardware, d.Model.K); why != "" {
 			add(E07, "%s", why)
 		}
 	}
-	if e.heads != nil {
-		if _, _, why := e.heads(d.hw, d.model.Heads); why != "" {
+	if e.Heads != nil {
+		if _, _, why := e.Heads(d.Hardware, d.Model.Heads); why != "" {
 			add(E08, "%s", why)
 		}
 	}
-	if e.more != nil {
-		list = append(list, e.more(d)...)
+	if e.More != nil {
+		list = append(list, e.More(d)...)
 	}
 	return list
 }
 
-func joinObjections(list []objection) string {
+func joinObjections(list []Objection) string {
 	texts := make([]string, len(list))
 	for i, o := range list {
-		texts[i] = o.text
+		texts[i] = o.Text
 	}
 	return strings.Join(texts, "; ")
 }
 
-// catalogue is a set of entries, the spellings users may give, and the order
-// in which kernel pairs are considered.
-type catalogue struct {
-	entries []entry
-	aliases map[string]Kernel // other spellings of this catalogue's kernels
-	foreign map[Kernel]Kernel // kernels of the other catalogue and the nearest here
-	auto    Kernel            // the kernel that is decided per batch
-	pairs   func(r *resolver) []pair
+// Catalogue is a set of kernels and the spellings users may give.
+type Catalogue struct {
+	Name    Catalog
+	Entries []Entry
+	Aliases map[string]Kernel // other spellings of this catalogue's kernels
+	Foreign map[Kernel]Kernel // kernels of the other catalogue and the nearest here
 }
 
-// pair is a candidate for prefill and decode.
-type pair struct{ prefill, decode Kernel }
+// Pair is a candidate for prefill and decode.
+type Pair struct{ Prefill, Decode Kernel }
 
-func catalogueOf(c Catalog) *catalogue {
-	if c == CatalogPublic {
-		return &publicCatalogue
-	}
-	return &sparrowCatalogue
-}
-
-func (c *catalogue) entry(k Kernel) *entry {
-	for i := range c.entries {
-		if c.entries[i].kernel == k {
-			return &c.entries[i]
+// Entry is the entry of a kernel, or nil.
+func (c *Catalogue) Entry(k Kernel) *Entry {
+	for i := range c.Entries {
+		if c.Entries[i].Kernel == k {
+			return &c.Entries[i]
 		}
 	}
 	return nil
 }
 
 // names lists the kernels that may serve a phase of a model.
-func (c *catalogue) names(p Phase, m *Model) string {
+func (c *Catalogue) names(p Phase, m *Model) string {
 	var names []string
-	for i := range c.entries {
-		e := &c.entries[i]
-		if !e.both && e.v4 != m.v4() {
-			continue
-		}
-		if (p == PhasePrefill && e.prefill) || (p == PhaseDecode && e.decode) {
-			names = append(names, e.kernel.String())
+	for i := range c.Entries {
+		if e := &c.Entries[i]; (e.Both || e.V4 == m.V4()) && e.serves(p) {
+			names = append(names, e.Kernel.String())
 		}
 	}
 	return strings.Join(names, ", ")
 }
 
-// padTo64 pads heads to one of the two tile heights of the sparse kernels.
-func padTo64(_ *Hardware, heads int) (int, int, string) {
+// PadTo64 pads heads to one of the two tile heights of the sparse kernels.
+func PadTo64(_ *Hardware, heads int) (int, int, string) {
 	switch {
 	case heads <= 64:
 		return 64, 1, ""
 	case heads <= 128:
 		return 128, 1, ""
 	}
-	return 0, 0, tooManyHeads(heads, 128)
+	return 0, 0, TooManyHeads(heads, 128)
 }
 
-func tooManyHeads(heads, most int) string {
+// TooManyHeads is what is wrong with more heads than a kernel holds.
+func TooManyHeads(heads, most int) string {
 	ranks := (heads + most - 1) / most
 	return fmt.Sprintf("%d heads per rank exceed the %d it can hold; a tensor-parallel size %d times larger would fit",
 		heads, most, ranks)
 }
 
-// multipleOf demands that index_topk is a multiple of n.
-func multipleOf(k, n int) string {
+// MultipleOf demands that index_topk is a multiple of n.
+func MultipleOf(k, n int) string {
 	if k%n != 0 {
 		return fmt.Sprintf("index_topk %d is not a multiple of %d", k, n)
 	}

@@ -3,21 +3,20 @@ package plan
 import (
 	"fmt"
 	"math"
-	"slices"
 )
 
 // sparrowCatalogue lists the kernels of this project. Prompt rows that see at
 // most T keys go to dense-ragged whatever the pair; the pair serves the rest.
-var sparrowCatalogue = catalogue{
-	auto: Auto,
-	aliases: map[string]Kernel{
+var sparrowCatalogue = Catalogue{
+	Name: CatalogSparrow,
+	Aliases: map[string]Kernel{
 		"mha":             DenseRagged,
 		"flashmla-sparse": SparseFlat,
 		"flashmla-kv":     SparseBlock,
 		"trtllm":          SparseRaw,
 		"flashmla-auto":   Auto,
 	},
-	foreign: map[Kernel]Kernel{
+	Foreign: map[Kernel]Kernel{
 		FlashMLASparseQ8:    SparseFlat,
 		FlashInferSparseMLA: SparseBlock,
 		FA3:                 SparseFlat,
@@ -25,58 +24,53 @@ var sparrowCatalogue = catalogue{
 		Aiter:               SparseRaw,
 		V4PagedArch:         V4Paged,
 	},
-	pairs: sparrowPairs,
-	entries: []entry{
+	Entries: []Entry{
 		{
-			kernel: DenseRagged, archs: ours,
-			reads: dsaLayouts, rows: countedHeads,
-			more: func(*demand) []objection {
-				return []objection{
+			Kernel: DenseRagged, Archs: ours,
+			Reads: dsaLayouts, Rows: countedHeads,
+			More: func(*Demand) []Objection {
+				return []Objection{
 					{E02, "it serves short prompt rows beside the prefill kernel; --dense turns it on and off"}}
 			},
 		},
 		{
-			kernel: SparseFlat, prefill: true, decode: true, archs: ours,
-			reads:   setOf(BF16Row1152, F32Row2304),
-			gathers: setOf(FP8Row656, FP8Row576), gatherBy: ConvertGatherBF16,
-			heads: tileHeads, topk: tileTopK, rows: countedUnits,
+			Kernel: SparseFlat, Prefill: true, Decode: true, Archs: ours,
+			Reads:   SetOf(BF16Row1152, F32Row2304),
+			Gathers: SetOf(FP8Row656, FP8Row576), GatherBy: ConvertGatherBF16,
+			Heads: tileHeads, TopK: tileTopK, Rows: countedUnits,
 		},
 		{
-			kernel: SparseBlock, prefill: true, decode: true, archs: ours,
-			reads: setOf(FP8Row656), rewrites: setOf(FP8Row576),
-			heads: tileHeads, topk: tileTopK, rows: countedUnits, segments: true,
+			Kernel: SparseBlock, Prefill: true, Decode: true, Archs: ours,
+			Reads: SetOf(FP8Row656), Rewrites: SetOf(FP8Row576),
+			Heads: tileHeads, TopK: tileTopK, Rows: countedUnits, Segments: true,
 		},
 		{
-			kernel: SparseRaw, prefill: true, decode: true, archs: ours,
-			reads: setOf(FP8Row576),
-			heads: tileHeads, topk: tileTopK, rows: countedUnits, segments: true,
+			Kernel: SparseRaw, Prefill: true, Decode: true, Archs: ours,
+			Reads: SetOf(FP8Row576),
+			Heads: tileHeads, TopK: tileTopK, Rows: countedUnits, Segments: true,
 		},
 		{
-			kernel: Auto, prefill: true, archs: ours,
-			reads: dsaLayouts,
-			heads: tileHeads, topk: tileTopK,
+			Kernel: Auto, Prefill: true, Archs: ours,
+			Reads: dsaLayouts,
+			Heads: tileHeads, TopK: tileTopK,
 		},
 		{
-			kernel: V4Paged, prefill: true, decode: true, archs: ours, v4: true,
-			reads: v4Layouts,
-			heads: tileHeads, topk: tileTopK, rows: countedUnits, segments: true,
+			Kernel: V4Paged, Prefill: true, Decode: true, Archs: ours, V4: true,
+			Reads: v4Layouts,
+			Heads: tileHeads, TopK: tileTopK, Rows: countedUnits, Segments: true,
 		},
 		{
-			kernel: V4Flat, prefill: true, archs: ours, v4: true,
-			gathers: setOf(V4Row584), gatherBy: ConvertGatherBF16,
-			heads: tileHeads, topk: tileTopK, rows: countedUnits,
-		},
-		{
-			kernel: Reference, prefill: true, decode: true, archs: ours, both: true,
-			reads: dsaLayouts | v4Layouts,
+			Kernel: V4Flat, Prefill: true, Archs: ours, V4: true,
+			Gathers: SetOf(V4Row584), GatherBy: ConvertGatherBF16,
+			Heads: tileHeads, TopK: tileTopK, Rows: countedUnits,
 		},
 	},
 }
 
 var (
-	ours       = setOf(CPU, SM90)
-	dsaLayouts = setOf(BF16Row1152, FP8Row656, FP8Row576, F32Row2304)
-	v4Layouts  = setOf(V4Row584, V4F32Row2048)
+	ours       = SetOf(CPU, SM90)
+	dsaLayouts = SetOf(BF16Row1152, FP8Row656, FP8Row576, F32Row2304)
+	v4Layouts  = SetOf(V4Row584, V4F32Row2048)
 )
 
 // The kernels for sm90 stay on their multiprocessors and share rows out among
@@ -107,7 +101,7 @@ func tileHeads(hw *Hardware, heads int) (int, int, string) {
 	if hw.Arch == CPU {
 		return heads, 1, ""
 	}
-	return padTo64(hw, heads)
+	return PadTo64(hw, heads)
 }
 
 // tileTopK: the GPU kernels walk the selection 64 keys at a time.
@@ -115,26 +109,31 @@ func tileTopK(hw *Hardware, k int) string {
 	if hw.Arch == CPU {
 		return ""
 	}
-	return multipleOf(k, 64)
+	return MultipleOf(k, 64)
 }
 
-// sparrowPairs orders the pairs for a KV type and, where the user named one, a
-// layout or a decode kernel that settles it.
-func sparrowPairs(r *resolver) []pair {
+// pairs orders the pairs for a KV type and, where the user named one, a layout
+// or a kernel that settles it.
+func (r *resolver) pairs(settled Pair) []Pair {
+	times := r.hw.costs()
 	switch {
-	case r.model.v4() && (r.policy.Deterministic || r.policy.V4SparsePrefill == SparsePrefillOff):
-		return []pair{{V4Paged, V4Paged}}
-	case r.model.v4():
-		list := []pair{{V4Flat, V4Paged}, {V4Paged, V4Paged}}
-		if c := r.hw.costs(); r.byCost() && !c.flat() {
-			slices.Reverse(list)
-		}
-		return list
-	case r.kv == FP8E4M3 && (r.wish == FP8Row576 || r.cfg.Prefill == SparseRaw || r.cfg.Decode == SparseRaw):
-		return []pair{{SparseRaw, SparseRaw}}
+	case r.model.V4() && r.policy.Deterministic:
+		return []Pair{{V4Paged, V4Paged}}
+	case r.model.V4() && r.byCost() && !times.flat():
+		return []Pair{{V4Paged, V4Paged}, {V4Flat, V4Paged}}
+	case r.model.V4():
+		return []Pair{{V4Flat, V4Paged}, {V4Paged, V4Paged}}
+	case r.kv == FP8E4M3 && (r.wish == FP8Row576 || settled.Prefill == SparseRaw || settled.Decode == SparseRaw):
+		return []Pair{{SparseRaw, SparseRaw}}
 	case r.kv == FP8E4M3:
-		return []pair{{SparseBlock, SparseBlock}, {SparseRaw, SparseRaw}}
-	default:
-		return []pair{{SparseFlat, SparseFlat}}
+		return []Pair{{SparseBlock, SparseBlock}, {SparseRaw, SparseRaw}}
 	}
+	return []Pair{{SparseFlat, SparseFlat}}
+}
+
+// byCost reports whether measured times choose between two prefill kernels that
+// fit (costs.flat).
+func (r *resolver) byCost() bool {
+	return r.model.V4() && r.kv == FP8E4M3 && !r.policy.Deterministic &&
+		(r.policy.V4SparsePrefill == SparsePrefillUnset || r.policy.V4SparsePrefill == SparsePrefillAuto)
 }

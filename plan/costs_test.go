@@ -62,10 +62,10 @@ func TestReasonsQuoteTimes(t *testing.T) {
 		t.Errorf("%s: no reason contains %q: %q", cfg.Hardware.Arch, text, cfg.Reasons)
 	}
 	for _, arch := range []string{"cpu", "sm90"} {
-		s := newSetup(t, CatalogSparrow, arch)
+		s := newSetup(t, arch)
 		times := s.hw.costs()
 		for _, layout := range []string{"bf16", "fp8", "fp8-576"} {
-			cfg := newSetup(t, CatalogSparrow, arch, kv(layout)).resolve(t)
+			cfg := newSetup(t, arch, kv(layout)).resolve(t)
 			limit, all := crossing(times.Prompts)
 			if all {
 				limit = cfg.Model.K
@@ -75,17 +75,17 @@ func TestReasonsQuoteTimes(t *testing.T) {
 				times.Device))
 			says(cfg, "(measured with the 128 heads of DeepSeek-V3.2)")
 		}
-		asked := newSetup(t, CatalogSparrow, arch, wish(func(p *Policy) { p.DenseThreshold = 77 })).resolve(t)
+		asked := newSetup(t, arch, wish(func(p *Policy) { p.DenseThreshold = 77 })).resolve(t)
 		want(t, "threshold asked for", asked.T, 77)
 		says(asked, "dense form for prompts of at most 77 keys: asked for")
-		other := newSetup(t, CatalogSparrow, arch, func(s *setup) { s.model.K = 64 }).resolve(t)
+		other := newSetup(t, arch, func(s *setup) { s.model.K = 64 }).resolve(t)
 		want(t, "threshold with a smaller index_topk", other.T, 64)
 
 		s.hw.NoTiles = true
 		if cfg := s.resolve(t); arch == "cpu" {
 			want(t, "threshold without tiles", cfg.T, cfg.Model.K)
 			says(cfg, "dense form for prompts of at most 2048 keys: index_topk")
-			exact := newSetup(t, CatalogSparrow, arch, kv("f32")).resolve(t)
+			exact := newSetup(t, arch, kv("f32")).resolve(t)
 			want(t, "threshold of exact rows", exact.T, exact.Model.K)
 		}
 
@@ -95,7 +95,7 @@ func TestReasonsQuoteTimes(t *testing.T) {
 		}
 		for mode, kernel := range map[SparsePrefill]Kernel{SparsePrefillUnset: faster, SparsePrefillAuto: faster,
 			SparsePrefillOn: V4Flat, SparsePrefillOff: V4Paged} {
-			cfg := newSetup(t, CatalogSparrow, arch, family(t, "deepseek_v4"), wish(func(p *Policy) {
+			cfg := newSetup(t, arch, family(t, "deepseek_v4"), wish(func(p *Policy) {
 				p.V4SparsePrefill = mode
 			})).resolve(t)
 			want(t, "v4 prefill "+mode.String(), cfg.Prefill, kernel)

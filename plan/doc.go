@@ -12,9 +12,9 @@
 // Config or Batch it is handed. Everything downstream reads the Plan and
 // repeats none of its tests.
 //
-// Two catalogues of kernels exist. The catalogue "sparrow" lists the kernels of
-// this project and plans in segments, so that what happens to a row depends on
-// that row alone. The catalogue "public" models the kernels of other engines
-// and plans one form for a whole batch, as they do; its plans explain, they do
-// not run, and package plan/public describes the arrays they would need.
+// The catalogue "sparrow" lists the kernels of this project and plans in
+// segments, so that what happens to a row depends on that row alone. Package
+// plan/public holds a second one, "public", of the kernels of other engines: its
+// plans explain, they do not run. Both choose kernels by Chooser and cut rows by
+// Builder.
 package plan

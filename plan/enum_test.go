@@ -54,11 +54,9 @@ func TestEnumsAreClosed(t *testing.T) {
 	checkEnum[Kernel](t, &kernels)
 	checkEnum[Phase](t, &phases)
 	checkEnum[Catalog](t, &catalogs)
-	checkEnum[TopKBackend](t, &topkBackends)
-	checkEnum[TieBreak](t, &tieBreaks)
-	checkEnum[ScoreBackend](t, &scoreBackends)
-	checkEnum[CPKind](t, &cpKinds)
-	checkEnum[Role](t, &roles)
+	checkEnum[SparsePrefill](t, &sparsePrefills)
+	checkEnum[Schedule](t, &schedules)
+	checkEnum[KeySplit](t, &keySplits)
 	checkEnum[NoticeLevel](t, &noticeLevels)
 	checkEnum[Arch](t, &archs)
 	checkEnum[Family](t, &families)
@@ -131,7 +129,7 @@ func TestPresets(t *testing.T) {
 }
 
 func TestErrorsAreWrittenAsJSON(t *testing.T) {
-	e := newSetup(t, CatalogPublic, "sm120", kv("fp8")).refused(t, E01)
+	e := newSetup(t, "sm120", kv("fp8")).refused(t, E01)
 	text, err := json.Marshal(e)
 	if err != nil {
 		t.Fatal(err)

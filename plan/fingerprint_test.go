@@ -21,7 +21,7 @@ var exempt = map[string]string{
 // TestFingerprintCoversEveryField changes every field of Config, and with it of
 // Hardware and Model, one at a time.
 func TestFingerprintCoversEveryField(t *testing.T) {
-	cfg := newSetup(t, CatalogSparrow, "sm90", family(t, "glm-5.2")).resolve(t)
+	cfg := newSetup(t, "sm90", family(t, "glm-5.2")).resolve(t)
 	cfg.Model.Ratios, cfg.Model.Share.Types, cfg.Hardware.Missing = []int{4, 128}, []bool{false, true}, []Kernel{FA3}
 	hash := func() Key {
 		key, err := fingerprint(&cfg)
@@ -44,7 +44,7 @@ func TestFingerprintCoversEveryField(t *testing.T) {
 		})
 	}
 	want(t, "fingerprint after every change was undone", hash(), before)
-	if visited < 100 {
+	if visited < 80 {
 		t.Errorf("%d changes: the walk is too small", visited)
 	}
 	for name := range exempt {
@@ -99,9 +99,9 @@ func eachChange(t *testing.T, v reflect.Value, path string, visit func(path stri
 // TestPlansIgnoreWhatTheFingerprintLeavesOut: configurations that differ in
 // exempt fields alone have one fingerprint, so they must plan alike.
 func TestPlansIgnoreWhatTheFingerprintLeavesOut(t *testing.T) {
-	eachCatalogue(t, func(rt *rapid.T, c Catalog) {
-		cfg := drawConfig(rt, c)
-		b := drawBatch(rt, &cfg)
+	rapid.Check(t, func(rt *rapid.T) {
+		cfg := drawConfig(rt)
+		b := drawBatch(rt)
 		bare := cfg
 		bare.Asked, bare.Reasons, bare.Rejected = Policy{}, nil, nil
 		bare.DenseAgainst = slices.Repeat([]string{"a reason"}, len(cfg.DenseAgainst))

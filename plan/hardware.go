@@ -38,14 +38,14 @@ func (a Arch) CUDA() bool { return a >= SM80 && a <= SM121 }
 // AMD reports whether the architecture is an AMD GPU.
 func (a Arch) AMD() bool { return a == GFX95 }
 
-// sm100Family is what the kernel libraries build as one: 10.0 and 10.3.
-func (a Arch) sm100Family() bool { return a == SM100 || a == SM103 }
+// SM100Family is what the kernel libraries build as one: 10.0 and 10.3.
+func (a Arch) SM100Family() bool { return a == SM100 || a == SM103 }
 
-// sm12x is the workstation family.
-func (a Arch) sm12x() bool { return a == SM120 || a == SM121 }
+// SM12x is the workstation family.
+func (a Arch) SM12x() bool { return a == SM120 || a == SM121 }
 
-// major is the first part of the compute capability, 0 off CUDA.
-func (a Arch) major() int {
+// Major is the first part of the compute capability, 0 off CUDA.
+func (a Arch) Major() int {
 	switch a {
 	case SM80, SM86, SM89:
 		return 8
@@ -155,13 +155,19 @@ func HardwareNames() []string {
 	return names
 }
 
-// pagedRowLimit is L of dispatch section 17: the schedule kernel keeps five
+// PagedRowLimit is L of dispatch section 17: the schedule kernel keeps five
 // int32 per row plus one in shared memory, so 4*(5L+1) <= smemOptin.
-func (h *Hardware) pagedRowLimit() int {
+func (h *Hardware) PagedRowLimit() int {
 	if h.SmemOptin < 24 {
 		return 0
 	}
 	return (h.SmemOptin/4 - 1) / 5
+}
+
+// Clone shares no memory with the description.
+func (h Hardware) Clone() Hardware {
+	h.NativeNextN, h.Missing = slices.Clone(h.NativeNextN), slices.Clone(h.Missing)
+	return h
 }
 
 // SplitParts is the number of parts a kernel with that many heads cuts the key

@@ -6,26 +6,26 @@ import (
 )
 
 // rowIndexer settles the indexer path of a segment of the sparrow catalogue.
-func (w *builder) rowIndexer(s *Segment) {
+func (w *Builder) rowIndexer(s *Segment) {
 	var why Reason
 	switch s.Row {
 	case RowDensePrefill:
 		switch {
 		case !s.NeedIndices:
-			s.Indexer.Kind, why = IndexerKOnly, reasonKOnly
-		case w.cfg.T <= w.cfg.Model.shortKeys():
-			s.Indexer.Kind, why = IndexerKOnlyWithIndices, reasonKOnlyIndices
+			s.Indexer.Kind, why = IndexerKOnly, ReasonKOnly
+		case w.cfg.T <= w.cfg.Model.ShortKeys():
+			s.Indexer.Kind, why = IndexerKOnlyWithIndices, ReasonKOnlyIndices
 		default:
-			s.Indexer.Kind, why = IndexerRagged, reasonRagged
+			s.Indexer.Kind, why = IndexerRagged, ReasonRagged
 		}
 	case RowShortPrefill:
-		s.Indexer.Kind, why = IndexerKOnlyWithIndices, reasonKOnlyIndices
+		s.Indexer.Kind, why = IndexerKOnlyWithIndices, ReasonKOnlyIndices
 	case RowSparsePrefill:
-		s.Indexer.Kind, why = IndexerRagged, reasonRagged
+		s.Indexer.Kind, why = IndexerRagged, ReasonRagged
 	case RowDecode:
-		s.Indexer, why = Indexer{Kind: IndexerPagedSplit, NextN: 1}, reasonPagedSplit
+		s.Indexer, why = Indexer{Kind: IndexerPagedSplit, NextN: 1}, ReasonPagedSplit
 	case RowVerify:
-		s.Indexer, why = Indexer{Kind: IndexerPagedSplit, NextN: 1}, reasonPagedSplit
+		s.Indexer, why = Indexer{Kind: IndexerPagedSplit, NextN: 1}, ReasonPagedSplit
 		if together := w.cfg.Hardware.group(s.NextN); together > 1 {
 			why = w.verifyTogether(s, together)
 		} else if s.NextN > 1 {
@@ -33,23 +33,23 @@ func (w *builder) rowIndexer(s *Segment) {
 				w.cfg.Hardware.NativeNextN)
 		}
 	case RowDraft:
-		s.Indexer, why = Indexer{Kind: IndexerPagedSplit, NextN: 1}, reasonDraftSplit
-		if w.cfg.Model.v4() {
-			s.Indexer, why = Indexer{}, reasonWindowOnly
+		s.Indexer, why = Indexer{Kind: IndexerPagedSplit, NextN: 1}, ReasonDraftSplit
+		if w.cfg.Model.V4() {
+			s.Indexer, why = Indexer{}, ReasonWindowOnly
 			why.Text += fmt.Sprintf(": in one launch, of each request its last %d rows, which later ones see",
 				w.cfg.Model.Window)
 		}
 	case RowUnset, RowWhole:
 	}
-	if s.Row.DecodeLike() && s.Indexer.Kind.scores() && w.b.shortSegment(w.cfg, s.Spans[0].Request) {
+	if s.Row.DecodeLike() && s.Indexer.Kind.Scores() && w.b.shortSegment(w.cfg, s.Spans[0].Request) {
 		s.Variant, why = VariantShort, reasonShort
 	}
-	s.because(why)
+	s.Because(why)
 }
 
 // verifyTogether scores rows of a request at once, or in groups of them.
-func (w *builder) verifyTogether(s *Segment, together int) Reason {
-	why := reasonPagedSplit
+func (w *Builder) verifyTogether(s *Segment, together int) Reason {
+	why := ReasonPagedSplit
 	if w.cfg.Deterministic {
 		// One arithmetic for every row means one path for every row.
 		why.Text += ": deterministic verifies score like decodes"
@@ -57,7 +57,7 @@ func (w *builder) verifyTogether(s *Segment, together int) Reason {
 	}
 	arch := w.cfg.Hardware.Arch
 	s.Indexer = Indexer{Kind: IndexerPagedNative, NextN: together, KernelN: kernelN(arch, together)}
-	why = reasonPagedNative
+	why = ReasonPagedNative
 	if together < s.NextN {
 		why = reasonPagedGroups
 		c := w.cfg.Hardware.costs()
@@ -81,10 +81,10 @@ func kernelN(arch Arch, n int) int {
 // Scores reports whether the rows of the segment compute a score matrix: their
 // path does, and it is not the variant for requests whose every key fits the
 // selection.
-func (s *Segment) Scores() bool { return s.Indexer.Kind.scores() && s.Variant != VariantShort }
+func (s *Segment) Scores() bool { return s.Indexer.Kind.Scores() && s.Variant != VariantShort }
 
-// scores reports whether the path computes a score matrix.
-func (k IndexerKind) scores() bool {
+// Scores reports whether the path computes a score matrix.
+func (k IndexerKind) Scores() bool {
 	switch k {
 	case IndexerRagged, IndexerPagedSplit, IndexerPagedNative, IndexerContiguous:
 		return true
@@ -96,9 +96,9 @@ func (k IndexerKind) scores() bool {
 
 // sizeScores sets the width of the score matrix and cuts it into chunks of
 // rows (dispatch 6). Our kernels write a row's scores from column 0, so the
-// widest request sets the width; the public ones lay all gathered keys of the
-// batch side by side. Paged scores are as wide as the table.
-func (w *builder) sizeScores(s *Segment) {
+// widest request sets the width; kernels that plan a whole batch lay all its
+// gathered keys side by side. Paged scores are as wide as the table.
+func (w *Builder) sizeScores(s *Segment) {
 	cfg := w.cfg
 	total, longest := 0, 0
 	if s.NextN == 0 {
@@ -112,8 +112,8 @@ func (w *builder) sizeScores(s *Segment) {
 	if s.Indexer.Kind != IndexerNone {
 		s.Indexer.Heads = paddedIndexHeads(cfg.Hardware.Arch, cfg.Model.IndexHeads)
 	}
-	if n := s.Indexer.Heads; cfg.Catalog == CatalogSparrow && s.Scores() && n > cfg.Model.IndexHeads {
-		s.reason("dispatch 6",
+	if n := s.Indexer.Heads; s.Row != RowWhole && s.Scores() && n > cfg.Model.IndexHeads {
+		s.Reason("dispatch 6",
 			"%d index heads run as %d: the score kernels take no fewer, and the others have weight zero",
 			cfg.Model.IndexHeads, n)
 	}
@@ -124,12 +124,12 @@ func (w *builder) sizeScores(s *Segment) {
 	switch {
 	case s.Indexer.Kind == IndexerPagedSplit || s.Indexer.Kind == IndexerPagedNative:
 		width = w.plan.TablePages * cfg.Page
-	case cfg.Catalog == CatalogSparrow:
+	case s.Row != RowWhole:
 		width = longest
 	}
 	keys := max(1, cfg.Model.IndexKeys(width))
 	s.Indexer.ScoreWidth = keys
-	if cfg.Catalog == CatalogSparrow && cfg.Hardware.Arch.CUDA() {
+	if s.Row != RowWhole && cfg.Hardware.Arch.CUDA() {
 		// The kernel that selects reads scores sixteen bytes at a time, from the start of each row on.
 		s.Indexer.ScoreWidth = (s.Indexer.ScoreWidth + 3) &^ 3
 	}
@@ -139,12 +139,18 @@ func (w *builder) sizeScores(s *Segment) {
 	}
 }
 
-// smallScores is the matrix below which memory is not asked about.
-const smallScores = 8_000_000
+const (
+	// smallScores is the matrix below which memory is not asked about.
+	smallScores = 8_000_000
+	// scoreFraction of memory may hold scores: of what is free, and of what the
+	// static part, which holds weights and pools, leaves.
+	scoreFraction = 0.2
+	staticPart    = 0.9
+)
 
 // chunkRows is the number of rows whose scores fit the budget. Whether they are few is a matter of keys, not of
 // padding.
-func (w *builder) chunkRows(s *Segment, rows, keys int) int {
+func (w *Builder) chunkRows(s *Segment, rows, keys int) int {
 	if int64(rows)*int64(keys) < smallScores {
 		return rows
 	}
@@ -155,21 +161,21 @@ func (w *builder) chunkRows(s *Segment, rows, keys int) int {
 		return rows
 	}
 	chunk := clamp(int(min(budget/(4*int64(width)), math.MaxInt32)), 1, rows)
-	s.reason("dispatch 6", "scores of %d x %d in chunks of %d rows: budget %d bytes", rows, width, chunk,
+	s.Reason("dispatch 6", "scores of %d x %d in chunks of %d rows: budget %d bytes", rows, width, chunk,
 		budget)
 	return chunk
 }
 
 // scoreBudget is computed from the memory free now, never from an earlier
 // reading, and one chunk never exceeds the cap.
-func (w *builder) scoreBudget() int64 {
+func (w *Builder) scoreBudget() int64 {
 	cfg := w.cfg
 	budget := cfg.ScoreCap
 	if w.b.FreeBytes > 0 {
-		budget = min(budget, int64(cfg.ScoreFraction*float64(w.b.FreeBytes)))
+		budget = min(budget, int64(scoreFraction*float64(w.b.FreeBytes)))
 	}
 	if total := float64(cfg.Hardware.MemoryBytes); total > 0 {
-		budget = min(budget, int64(cfg.ScoreFraction*total*(1-cfg.StaticPart)), int64(0.3*total))
+		budget = min(budget, int64(scoreFraction*total*(1-staticPart)), int64(0.3*total))
 	}
 	return max(1, budget)
 }
@@ -181,7 +187,7 @@ func (c *Config) IndexerAt(s *Segment, layer int, carried bool) (Indexer, error)
 	if layer < 0 {
 		return Indexer{}, fmt.Errorf("plan: layer %d: layers count from 0", layer)
 	}
-	if c.Model.v4() && layer < len(c.Model.Ratios) && c.Model.Ratios[layer] != ratio4 {
+	if c.Model.V4() && layer < len(c.Model.Ratios) && c.Model.Ratios[layer] != ratio4 {
 		return Indexer{}, nil
 	}
 	// The draft layer lies beyond the main layers and owns its indexer.
@@ -192,7 +198,15 @@ func (c *Config) IndexerAt(s *Segment, layer int, carried bool) (Indexer, error)
 		return Indexer{}, nil
 	}
 	if !carried {
-		return Indexer{}, ErrCarryMissing(layer, sourceLayer(c.Shared, layer))
+		return Indexer{}, ErrCarryMissing(layer, SourceLayer(c.Shared, layer))
 	}
 	return Indexer{Kind: IndexerCarry}, nil
+}
+
+// SourceLayer is the last layer up to l that computes indices.
+func SourceLayer(shared []bool, l int) int {
+	for l > 0 && shared[l] {
+		l--
+	}
+	return l
 }

@@ -151,11 +151,11 @@ func (p *Plan) each(names ...ArrayName) {
 
 // inputs lays out the input block of a pass of our catalogue and settles which
 // part of the gathered lists belongs to which launch.
-func (w *builder) inputs() {
+func (w *Builder) inputs() {
 	p := w.plan
 	p.Inputs = make([]Array, 0, arrayCount)
 	switch {
-	case !w.cfg.Model.v4():
+	case !w.cfg.Model.V4():
 		w.latentInputs()
 	case p.Pass != PassTarget:
 		w.windowInputs()
@@ -173,7 +173,7 @@ func (w *builder) inputs() {
 }
 
 // choiceInputs are the arrays of rows that record their choices, or are given them.
-func (w *builder) choiceInputs() {
+func (w *Builder) choiceInputs() {
 	p := w.plan
 	p.array(RecordRows, p.Recorded, 1)
 	if p.Replayed == 0 {
@@ -192,7 +192,7 @@ func (w *builder) choiceInputs() {
 }
 
 // latentInputs are the arrays of MLA.
-func (w *builder) latentInputs() {
+func (w *Builder) latentInputs() {
 	p := w.plan
 	p.each(TokenIDs, Positions, RowRequests, Slots, Lengths)
 	if p.Pass != PassTarget {
@@ -228,7 +228,7 @@ func (w *builder) latentInputs() {
 
 // windowInputs are the arrays of V4's drafting block. Of a prompt only the rows
 // that later ones see are computed: the last window of them.
-func (w *builder) windowInputs() {
+func (w *Builder) windowInputs() {
 	p, m := w.plan, &w.cfg.Model
 	rows := 0
 	for i := range w.b.Requests {
@@ -241,7 +241,7 @@ func (w *builder) windowInputs() {
 }
 
 // dualInputs are the arrays of V4's attention over two streams.
-func (w *builder) dualInputs() {
+func (w *Builder) dualInputs() {
 	p, m := w.plan, &w.cfg.Model
 	light, heavy := slices.Contains(m.Ratios, ratio4), slices.Contains(m.Ratios, ratio128)
 	p.each(TokenIDs, Positions, RowRequests, Slots, WindowLengths)
@@ -294,7 +294,7 @@ func next(used *int, n int) Run {
 // closing is how many groups of a ratio the pass closes, or for decode-like
 // requests can close: whether they do depends on their lengths, so the others
 // are padding.
-func (w *builder) closing(ratio int) int {
+func (w *Builder) closing(ratio int) int {
 	n := 0
 	for i := range w.b.Requests {
 		n += w.b.Closing(w.cfg, i, ratio)
@@ -320,7 +320,7 @@ type launchReach struct{ keys, pages, window, groups, heavy int }
 
 // eachLaunch visits the launches of prompt segments with what they reach; those
 // of decode-like segments gather nothing.
-func (w *builder) eachLaunch(visit func(*Segment, *Launch, launchReach)) {
+func (w *Builder) eachLaunch(visit func(*Segment, *Launch, launchReach)) {
 	for i := range w.plan.Segments {
 		s := &w.plan.Segments[i]
 		if s.NextN > 0 {

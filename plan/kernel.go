@@ -14,7 +14,6 @@ const (
 	Auto        // per batch: one of the sparse kernels
 	V4Paged     // V4 attention over the paged window and compressed streams
 	V4Flat      // V4 prefill over a gathered BF16 workspace
-	Reference   // every layout, any device; only on request
 
 	FlashMLASparse
 	FlashMLASparseQ8
@@ -28,13 +27,15 @@ const (
 	FlashVarlen  // dense MHA by variable-length flash attention
 	TRTLLMRagged // dense MHA by the ragged TRT-LLM kernel
 	V4PagedArch  // V4 paged attention of an architecture FlashMLA does not cover
+	Reference    // every layout, any device; only on request
 )
 
 var kernels = enum[Kernel]{"kernel", []string{
 	"",
-	"dense-ragged", "sparse-flat", "sparse-block", "sparse-raw", "auto", "v4-paged", "v4-flat", "reference",
+	"dense-ragged", "sparse-flat", "sparse-block", "sparse-raw", "auto", "v4-paged", "v4-flat",
 	"flashmla_sparse", "flashmla_sparse_q8", "flashmla_kv", "flashmla_auto", "flashinfer_sparse_mla",
 	"fa3", "tilelang", "aiter", "trtllm", "flash_varlen", "trtllm_ragged", "v4_paged_arch",
+	"reference",
 }}
 
 func (k Kernel) String() string                { return kernels.text(k) }

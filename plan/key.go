@@ -41,11 +41,22 @@ func (h *hash) flags(list ...bool) {
 // decides nothing after Resolve: the wishes, the reasons and the rejected
 // candidates.
 func fingerprint(c *Config) (Key, error) {
+	decided := c.Decided()
+	return FingerprintOf(&decided)
+}
+
+// Decided is the configuration without what explains it.
+func (c *Config) Decided() Config {
 	decided := *c
 	decided.Asked, decided.Fingerprint = Policy{}, 0
 	decided.Reasons, decided.Rejected, decided.DenseAgainst = nil, nil, nil
+	return decided
+}
+
+// FingerprintOf hashes a configuration as JSON.
+func FingerprintOf(c any) (Key, error) {
 	h := fnv.New64a()
-	if err := json.NewEncoder(h).Encode(&decided); err != nil {
+	if err := json.NewEncoder(h).Encode(c); err != nil {
 		return 0, fmt.Errorf("plan: fingerprint of the configuration: %w", err)
 	}
 	return Key(h.Sum64()), nil

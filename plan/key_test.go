@@ -7,7 +7,7 @@ import (
 
 // TestKeyCoversEverythingAGraphDependsOn changes one field at a time.
 func TestKeyCoversEverythingAGraphDependsOn(t *testing.T) {
-	cfg := newSetup(t, CatalogSparrow, "sm90", kv("fp8")).resolve(t)
+	cfg := newSetup(t, "sm90", kv("fp8")).resolve(t)
 	base := func() *Plan { return build(t, cfg, decode(100, 200)) }
 	key := base().Key
 	for name, change := range map[string]func(*Plan, *Segment){
@@ -59,7 +59,7 @@ func TestKeyCoversEverythingAGraphDependsOn(t *testing.T) {
 		}
 	})
 	t.Run("the configuration enters", func(t *testing.T) {
-		other := newSetup(t, CatalogSparrow, "sm90", kv("fp8"), heads(32)).resolve(t)
+		other := newSetup(t, "sm90", kv("fp8"), heads(32)).resolve(t)
 		if build(t, other, decode(100, 200)).Key == key {
 			t.Error("two models share a key")
 		}
@@ -77,7 +77,7 @@ func TestKeyCoversEverythingAGraphDependsOn(t *testing.T) {
 }
 
 func TestShapeTellsBatchesApart(t *testing.T) {
-	cfg := newSetup(t, CatalogSparrow, "sm90", drafts(2)).resolve(t)
+	cfg := newSetup(t, "sm90", drafts(2)).resolve(t)
 	shape := func(b Batch) Shape {
 		sh, err := ShapeOf(cfg, b)
 		if err != nil {
@@ -109,7 +109,7 @@ func TestShapeTellsBatchesApart(t *testing.T) {
 
 // Requests that are padding make no shapes of their own: a batch filled up with them runs as a batch of as many.
 func TestPaddingHasNoShapeOfItsOwn(t *testing.T) {
-	cfg := newSetup(t, CatalogSparrow, "sm90", drafts(2)).resolve(t)
+	cfg := newSetup(t, "sm90", drafts(2)).resolve(t)
 	for name, pair := range map[string][2]Batch{
 		"decode": {decode(500, 60, 7), NewBatch(ModeDecode, DecodeRequest(500), DecodeRequest(60),
 			Request{Padding: true})},
@@ -127,28 +127,7 @@ func TestPaddingHasNoShapeOfItsOwn(t *testing.T) {
 }
 
 func TestConfigurationExplainsItself(t *testing.T) {
-	cfg := newSetup(t, CatalogPublic, "sm90").resolve(t)
-	reasons := map[Kernel]string{}
-	for _, r := range cfg.Rejected {
-		if r.Phase == PhaseDecode {
-			reasons[r.Kernel] = r.Reason
-		}
-	}
-	for k, text := range map[Kernel]string{
-		TRTLLM:           "runs on sm100, sm103, not on sm90",
-		FlashMLAKV:       "cannot read bf16 rows",
-		FlashMLASparseQ8: "does not serve decode",
-		TileLang:         "fits, but fa3 comes first",
-		Reference:        "only on request",
-	} {
-		if !strings.Contains(reasons[k], text) {
-			t.Errorf("%s was rejected because %q, want %q", k, reasons[k], text)
-		}
-	}
-	if _, ok := reasons[FA3]; ok {
-		t.Error("the chosen kernel is among the rejected")
-	}
-	asked := newSetup(t, CatalogSparrow, "sm90", kv("fp8"), kernelsOf("sparse-flat", "")).resolve(t)
+	asked := newSetup(t, "sm90", kv("fp8"), kernelsOf("sparse-flat", "")).resolve(t)
 	for _, r := range asked.Rejected {
 		if r.Kernel == SparseBlock && r.Phase == PhasePrefill &&
 			!strings.Contains(r.Reason, "sparse-flat was asked for") {
@@ -159,13 +138,13 @@ func TestConfigurationExplainsItself(t *testing.T) {
 		}
 	}
 	t.Run("a threshold above the capacity is lowered with a notice", func(t *testing.T) {
-		s := newSetup(t, CatalogSparrow, "cpu",
-			wish(func(p *Policy) { p.DenseThreshold, p.ChunkCapacity = 4096, 1000 }))
+		s := newSetup(t, "cpu",
+			wish(func(p *Policy) { p.DenseThreshold = 200000 }))
 		cfg, notices, err := Resolve(s.hw, s.model, s.policy)
 		if err != nil {
 			t.Fatal(err)
 		}
-		want(t, "T", cfg.T, 1000)
+		want(t, "T", cfg.T, DefaultChunkCapacity)
 		found := false
 		for _, n := range notices {
 			found = found || n.Level == NoticeWarning && strings.Contains(n.Text, "lowered")
@@ -173,7 +152,7 @@ func TestConfigurationExplainsItself(t *testing.T) {
 		want(t, "noticed", found, true)
 	})
 	t.Run("a dense wish that cannot be met is noticed", func(t *testing.T) {
-		s := newSetup(t, CatalogSparrow, "cpu", wish(func(p *Policy) { p.Dense, p.Deterministic = SwitchOn, true }))
+		s := newSetup(t, "cpu", wish(func(p *Policy) { p.Dense, p.Deterministic = SwitchOn, true }))
 		_, notices, err := Resolve(s.hw, s.model, s.policy)
 		if err != nil {
 			t.Fatal(err)
@@ -184,88 +163,35 @@ func TestConfigurationExplainsItself(t *testing.T) {
 		}
 		want(t, "noticed", found, true)
 	})
-	t.Run("splits are fixed in our catalogue unless asked otherwise", func(t *testing.T) {
-		for _, c := range []struct {
-			catalog Catalog
-			wish    Switch
-			fixed   bool
-		}{
-			{CatalogSparrow, SwitchUnset, true}, {CatalogSparrow, SwitchOff, true}, {CatalogSparrow, SwitchOn, false},
-			{CatalogPublic, SwitchUnset, false}, {CatalogPublic, SwitchOff, true}, {CatalogPublic, SwitchOn, false},
-		} {
-			cfg := newSetup(t, c.catalog, "sm90", wish(func(p *Policy) { p.AutomaticSplits = c.wish })).resolve(t)
-			want(t, c.catalog.String()+" "+c.wish.String(), only(t, build(t, cfg, decode(5))).SplitsFixed, c.fixed)
-		}
-	})
-	t.Run("a reference on either side asks for both", func(t *testing.T) {
-		for _, side := range []tweak{kernelsOf("reference", ""), kernelsOf("", "reference")} {
-			cfg := newSetup(t, CatalogSparrow, "sm90", side).resolve(t)
-			want(t, "prefill", cfg.Prefill, Reference)
-			want(t, "decode", cfg.Decode, Reference)
-		}
-	})
 	t.Run("later changes to the inputs do not reach the configuration", func(t *testing.T) {
-		s := newSetup(t, CatalogSparrow, "sm90", family(t, "deepseek_v4"),
-			wish(func(p *Policy) { p.PipelineCuts = []int{3} }))
+		s := newSetup(t, "sm90", family(t, "deepseek_v4"))
 		s.model.Share.Types = []bool{false, true}
 		s.hw.Missing = []Kernel{V4Flat}
 		cfg := s.resolve(t)
-		s.model.Ratios[2], s.policy.PipelineCuts[0], s.hw.NativeNextN[0], s.hw.Missing[0], s.model.Share.Types[1] = 77,
-			77, 77, FA3, false
+		s.model.Ratios[2], s.hw.NativeNextN[0], s.hw.Missing[0], s.model.Share.Types[1] = 77, 77, FA3, false
 		want(t, "ratio", cfg.Model.Ratios[2], 4)
-		want(t, "cut", cfg.Asked.PipelineCuts[0], 3)
 		want(t, "native width", cfg.Hardware.NativeNextN[0], 2)
 		want(t, "missing", cfg.Hardware.Missing[0], V4Flat)
 		want(t, "shared", cfg.Model.Share.Types[1], true)
 	})
-	t.Run("speculation is settled at start", func(t *testing.T) {
-		cfg := newSetup(t, CatalogPublic, "sm90",
-			wish(func(p *Policy) { p.Speculation = Speculation{Steps: 3, Branches: 1, Tokens: 7} })).resolve(t)
-		want(t, "n", cfg.N, 4)
-		want(t, "mixed", cfg.MixedAllowed, false)
-		want(t, "running", cfg.MaxRunning, 48)
-		want(t, "running v4", newSetup(t, CatalogPublic, "sm90", family(t, "deepseek_v4")).resolve(t).MaxRunning, 256)
-	})
-	t.Run("hisparse decode is not fused", func(t *testing.T) {
-		cfg := newSetup(t, CatalogPublic, "sm90", kv("fp8"), wish(func(p *Policy) { p.HiSparse = true })).resolve(t)
-		want(t, "decode", only(t, build(t, cfg, decode(5))).FusedTopK, false)
-		want(t, "prefill", only(t, build(t, cfg, extend(5000))).FusedTopK, true)
-		want(t, "dense", only(t, build(t, cfg, extend(50))).Form, FormSparseMLA)
-	})
-	t.Run("seeding a separate decode worker is not fused", func(t *testing.T) {
-		cfg := newSetup(t, CatalogPublic, "sm90", family(t, "glm-5.2"),
-			wish(func(p *Policy) { p.Role = RolePrefill })).resolve(t)
-		b := extend(5000)
-		want(t, "without seed", only(t, build(t, cfg, b)).FusedTopK, true)
-		b.NeedSeed = true
-		want(t, "with seed", only(t, build(t, cfg, b)).FusedTopK, false)
-	})
-	t.Run("aiter repeats few heads", func(t *testing.T) {
-		cfg := newSetup(t, CatalogPublic, "gfx95", heads(8), kernelsOf("aiter", "aiter")).resolve(t)
-		s := only(t, build(t, cfg, decode(5)))
-		want(t, "heads", s.KernelHeads, 16)
-		want(t, "repeat", s.HeadRepeat, 2)
-	})
 	t.Run("index heads are padded on every path", func(t *testing.T) {
 		few := func(s *setup) { s.model.IndexHeads = 4 }
 		for hw, n := range map[string]int{"sm90": 32, "cpu": 4} {
-			cfg := newSetup(t, CatalogSparrow, hw, few).resolve(t)
+			cfg := newSetup(t, hw, few).resolve(t)
 			want(t, "ragged", only(t, build(t, cfg, extendOver(5, 5000))).Indexer.Heads, n)
 			want(t, "paged", only(t, build(t, cfg, decode(5))).Indexer.Heads, n)
 		}
-		want(t, "blackwell", only(t,
-			build(t, newSetup(t, CatalogPublic, "sm100", few).resolve(t), decode(5))).Indexer.Heads, 8)
 	})
 	t.Run("scores of a GPU begin every row at sixteen bytes", func(t *testing.T) {
 		for hw, n := range map[string]int{"sm90": 5008, "cpu": 5005} {
-			cfg := newSetup(t, CatalogSparrow, hw).resolve(t)
+			cfg := newSetup(t, hw).resolve(t)
 			want(t, hw, only(t, build(t, cfg, extendOver(5, 5000))).Indexer.ScoreWidth, n)
 		}
 	})
 	t.Run("a dense plan holds nothing that a selection needs", func(t *testing.T) {
 		selects := []ArrayName{Kept, PageTable, IndexSlots, IndexStart, ConvertPages, ConvertTables}
 		for _, hw := range []string{"cpu", "sm90"} {
-			cfg := newSetup(t, CatalogSparrow, hw, kv("fp8")).resolve(t)
+			cfg := newSetup(t, hw, kv("fp8")).resolve(t)
 			dense, mixed := build(t, cfg, extend(100, cfg.T)), build(t, cfg, NewBatch(ModeMixed, ExtendRequest(100, 0),
 				DecodeRequest(9)))
 			want(t, "selects", dense.Selects(), false)
@@ -282,16 +208,5 @@ func TestConfigurationExplainsItself(t *testing.T) {
 				t.Error("the decode has no table")
 			}
 		}
-		public := newSetup(t, CatalogPublic, "sm90", kv("fp8")).resolve(t)
-		s := only(t, build(t, public, extend(512)))
-		if s.NeedIndices || s.Transform != TransformNone || s.Indexer.Kind != IndexerKOnly {
-			t.Errorf("public: %+v", s)
-		}
-	})
-	t.Run("zigzag splits one long request only", func(t *testing.T) {
-		cfg := newSetup(t, CatalogPublic, "sm90", wish(func(p *Policy) { p.CP = CP{CPZigzag, 4} })).resolve(t)
-		want(t, "one request", only(t, build(t, cfg, extend(801))).KernelRows, 201)
-		want(t, "too short", only(t, build(t, cfg, extend(7))).KernelRows, 7)
-		want(t, "two requests", only(t, build(t, cfg, extend(800, 800))).KernelRows, 1600)
 	})
 }

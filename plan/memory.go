@@ -99,7 +99,7 @@ const denseTileBytes = 16
 // beside it: the selection, or in layers of ratio 128 every entry of the table.
 func attendScratch(cfg *Config, s *Segment, tableTokens int) (row, rows int64) {
 	m, split := &cfg.Model, v4SegmentKeys
-	if !m.v4() {
+	if !m.V4() {
 		split = cfg.SplitKeys.Keys()
 	}
 	scratch := func(keys, most int) {
@@ -108,7 +108,7 @@ func attendScratch(cfg *Config, s *Segment, tableTokens int) (row, rows int64) {
 		}
 	}
 	switch {
-	case !m.v4():
+	case !m.V4():
 		scratch(m.K, m.K)
 	case s.Row == RowDraft:
 		scratch(m.windowWidth(), m.windowWidth())
@@ -150,8 +150,9 @@ func pagesOf(tokens, page int) int { return (tokens + page - 1) / page }
 func roundUp(n, multiple int) int { return (n + multiple - 1) / multiple * multiple }
 
 // heldBy reads a segment whose form, kernel, conversion and indexer path are
-// decided, in a pass whose tables reach that many tokens.
-func heldBy(cfg *Config, s *Segment, tableTokens int) held {
+// decided, with the entry of its kernel, in a pass whose tables reach that many
+// tokens.
+func heldBy(cfg *Config, e *Entry, s *Segment, tableTokens int) held {
 	var c held
 	if s.NeedIndices {
 		c.selectRow = int64(cfg.Model.SelectionWidth(s.Form)) * 4
@@ -174,13 +175,12 @@ func heldBy(cfg *Config, s *Segment, tableTokens int) held {
 	if s.Form == FormDenseMHA {
 		c.attendKey = upProjectedBytes(&cfg.Model, cfg.KV)
 	}
-	e := catalogueOf(cfg.Catalog).entry(s.Kernel)
 	switch {
-	case e == nil || cfg.Hardware.Arch == CPU:
-	case e.splitKV:
+	case cfg.Hardware.Arch == CPU:
+	case e.SplitKV:
 		c.attendRow = accumulatorRow(s.KernelHeads)
 		c.attendFixed = int64(cfg.Hardware.SplitParts(s.KernelHeads)) * c.attendRow
-	case e.segments:
+	case e.Segments:
 		c.attendRow, c.attendRows = attendScratch(cfg, s, tableTokens)
 	case s.Kernel == DenseRagged:
 		c.attendRow, c.attendFixed = denseTileBytes, 2*denseTileBytes
@@ -188,17 +188,18 @@ func heldBy(cfg *Config, s *Segment, tableTokens int) held {
 	return c
 }
 
-// oneRowBytes is the least a single row of a full context needs.
-func oneRowBytes(cfg *Config, phase Phase) int64 {
+// oneRowBytes is the least a single row of a full context needs on a kernel.
+func oneRowBytes(cfg *Config, cat *Catalogue, k Kernel, phase Phase) int64 {
 	keys := cfg.Model.Context
-	s := Segment{Row: RowSparsePrefill, Kernel: autoTarget(cfg), NeedIndices: true}
+	s := Segment{Row: RowSparsePrefill, Kernel: k, NeedIndices: true}
 	kind := IndexerRagged
 	if phase == PhaseDecode {
-		s.Row, s.NextN, s.Kernel, kind = RowDecode, 1, cfg.Decode, IndexerPagedSplit
+		s.Row, s.NextN, kind = RowDecode, 1, IndexerPagedSplit
 	}
 	s.Indexer = Indexer{Kind: kind, ScoreWidth: cfg.Model.IndexKeys(keys)}
-	shapeKernel(cfg, &s, true)
-	c := heldBy(cfg, &s, keys)
+	e := cat.Entry(k)
+	shapeKernel(cfg, e, &s, true)
+	c := heldBy(cfg, e, &s, keys)
 	l := load{rows: 1, keys: int64(keys), indexKeys: int64(cfg.Model.IndexKeys(keys)), chunk: 1}
 	if phase == PhasePrefill {
 		l.gathered = gatheredRows(cfg, &s, 1, keys)

@@ -12,13 +12,13 @@ func TestLimitsAndMemory(t *testing.T) {
 	v32 := model(t, "deepseek_v32", 16)
 	t.Run("a paged launch takes 11622 rows of 232448 bytes", func(t *testing.T) {
 		hw := hardware(t, "sm90")
-		l := hw.pagedRowLimit()
+		l := hw.PagedRowLimit()
 		want(t, "L", l, 11622)
 		if 4*(5*l+1) > hw.SmemOptin || 4*(5*(l+1)+1) <= hw.SmemOptin {
 			t.Errorf("%d rows are not the most that fit", l)
 		}
-		want(t, "L where five words fit exactly but not the sixth", (&Hardware{SmemOptin: 200}).pagedRowLimit(), 9)
-		want(t, "without shared memory", (&Hardware{}).pagedRowLimit(), 0)
+		want(t, "L where five words fit exactly but not the sixth", (&Hardware{SmemOptin: 200}).PagedRowLimit(), 9)
+		want(t, "without shared memory", (&Hardware{}).PagedRowLimit(), 0)
 	})
 	t.Run("split accumulators of 8192 rows", func(t *testing.T) {
 		hw := hardware(t, "sm90")
@@ -44,12 +44,15 @@ func TestLimitsAndMemory(t *testing.T) {
 		c := held{scoreRow: 131072 * 4}
 		want(t, "bytes", c.bytes(load{chunk: 8192}), 4096*mib)
 	})
-	t.Run("paged scores of 512 decodes over 160 Ki are 320 MiB", func(t *testing.T) {
-		cfg := newSetup(t, CatalogPublic, "sm90").resolve(t)
-		b := Batch{Mode: ModeDecode, Requests: repeat(512, DecodeRequest(163840)), TablePages: 163840 / 64}
-		s := only(t, build(t, cfg, b))
-		want(t, "scores", int64(s.Indexer.RowsPerChunk)*int64(s.Indexer.ScoreWidth)*4, 320*mib)
-		want(t, "transient", s.TransientBytes, 320*mib+512*2048*4)
+	t.Run("v4 workspaces sum requests", func(t *testing.T) {
+		cfg := newSetup(t, "sm90", family(t, "deepseek_v4")).resolve(t)
+		s := &Segment{Form: FormV4SparsePrefill}
+		want(t, "a long span", gatheredRows(&cfg, s, 4096, 104096), 4096+127+104096/4)
+		want(t, "a short span", gatheredRows(&cfg, s, 10, 10), 12)
+	})
+	t.Run("converted pages are those of a span", func(t *testing.T) {
+		cfg := newSetup(t, "sm90", kv("fp8")).resolve(t)
+		want(t, "rows", gatheredRows(&cfg, &Segment{Convert: ConvertRawToBlock}, 10, 3001), 47*64)
 	})
 	t.Run("bytes per token of every layout", func(t *testing.T) {
 		for l, n := range map[Layout]int{BF16Row1152: 1152, FP8Row656: 656, FP8Row576: 576, F32Row2304: 2304,
@@ -64,13 +67,8 @@ func TestLimitsAndMemory(t *testing.T) {
 		want(t, "odd prefill", m.SelectionWidth(FormV4SparsePrefill), 1152)
 		want(t, "odd paged", m.SelectionWidth(FormV4Paged), 128+1024)
 	})
-	t.Run("a paged launch holds accumulators for its rows and for every part", func(t *testing.T) {
-		cfg := newSetup(t, CatalogPublic, "sm90", kv("fp8")).resolve(t)
-		s := only(t, build(t, cfg, extend(12000)))
-		want(t, "bytes", s.TransientBytes, 11622*2048*4+(11622+132)*64*513*4)
-	})
 	t.Run("our kernels keep parts of some rows at a time", func(t *testing.T) {
-		cfg := newSetup(t, CatalogSparrow, "sm90", kv("fp8")).resolve(t)
+		cfg := newSetup(t, "sm90", kv("fp8")).resolve(t)
 		s := &build(t, cfg, extendOver(12000, 2048)).Segments[0]
 		// 4 segments of 512 keys: 64 heads of 512 float16, and 4 figures for each of 16 heads; 32*132/4 rows at a time.
 		parts := int64(1056 * 4 * (64*512*2 + 16*16))
@@ -90,62 +88,32 @@ func TestLimitsAndMemory(t *testing.T) {
 		want(t, "bytes of one cut after 256 keys", row, 8*(2*64*512*2+128*16))
 		row, _ = sparseScratch(132, 128, 2048, 2048, 0)
 		want(t, "bytes of a row that is not cut", row, 0)
-		whole := newSetup(t, CatalogSparrow, "sm90").resolve(t)
-		want(t, "bf16 rows stay whole", heldBy(&whole, &build(t, whole, decode(9)).Segments[0], 64).attendRow, 0)
+		whole := newSetup(t, "sm90").resolve(t)
+		want(t, "bf16 rows stay whole", heldBy(&whole, sparrowCatalogue.Entry(SparseFlat), &build(t, whole,
+			decode(9)).Segments[0], 64).attendRow, 0)
 	})
-	t.Run("our scores are as wide as the longest request, the public ones as all", func(t *testing.T) {
+	t.Run("scores are as wide as the longest request", func(t *testing.T) {
 		b := NewBatch(ModeExtend, ExtendRequest(100, 3000), ExtendRequest(100, 4000))
-		ours := newSetup(t, CatalogSparrow, "sm90").resolve(t)
+		ours := newSetup(t, "sm90").resolve(t)
 		want(t, "ours", only(t, build(t, ours, b)).Indexer.ScoreWidth, 4100)
-		public := newSetup(t, CatalogPublic, "sm90").resolve(t)
-		want(t, "public", only(t, build(t, public, b)).Indexer.ScoreWidth, 7200)
-	})
-	t.Run("the v4 workspace sums requests instead of squaring them", func(t *testing.T) {
-		cfg := newSetup(t, CatalogPublic, "sm90", family(t, "deepseek_v4")).resolve(t)
-		b := NewBatch(ModeExtend, ExtendRequest(4096, 100000), ExtendRequest(10, 0))
-		s := only(t, build(t, cfg, b))
-		rows := int64(4096+127+104096/4) + int64(10+10/4)
-		attend := rows*1024 + 4106*640*4
-		if s.TransientBytes < attend {
-			t.Errorf("%d bytes, at least %d are needed", s.TransientBytes, attend)
-		}
-		want(t, "first span", gatheredRows(&cfg, s, 4096, 104096), 4096+127+104096/4)
-		want(t, "second span", gatheredRows(&cfg, s, 10, 10), 12)
-	})
-	t.Run("converted pages are those of the batch, not of the pool", func(t *testing.T) {
-		cfg := newSetup(t, CatalogPublic, "sm100", kv("fp8"), kernelsOf("flashmla_kv", "trtllm")).resolve(t)
-		s := only(t, build(t, cfg, extendOver(10, 2991)))
-		want(t, "rows", gatheredRows(&cfg, s, 10, 3001), 47*64)
-		// Ten rows are few: the parts of the split dominate, then the pages.
-		want(t, "bytes", s.TransientBytes, 10*2048*4+(10+148)*64*513*4+47*64*656)
 	})
 	t.Run("scores are chunked above the budget only", func(t *testing.T) {
-		cfg := newSetup(t, CatalogSparrow, "sm90").resolve(t)
+		cfg := newSetup(t, "sm90").resolve(t)
 		chunk := func(cfg Config, rows, keys int) int {
 			return only(t, build(t, cfg, extendOver(rows, keys-rows))).Indexer.RowsPerChunk
 		}
 		want(t, "240 MB", chunk(cfg, 1000, 60000), 1000)
 		want(t, "280 MB", chunk(cfg, 1000, 70000), (256*mib)/(4*70000))
-		small := newSetup(t, CatalogSparrow, "sm90", wish(func(p *Policy) { p.ScoreCap = mib })).resolve(t)
+		small := cfg
+		small.ScoreCap = mib
 		want(t, "just below eight million scores", chunk(small, 100, 79999), 100)
 		want(t, "eight million scores", chunk(small, 100, 80000), mib/(4*80000))
-	})
-	t.Run("chunked prefill follows memory", func(t *testing.T) {
-		for bytes, tokens := range map[int64]int{0: 2048, 34 * gb: 2048, 35 * gb: 4096, 60 * gb: 8192, 159 * gb: 8192,
-			160 * gb: 16384} {
-			want(t, "tokens", chunkByMemory(bytes), tokens)
-		}
-		cfg := newSetup(t, CatalogPublic, "sm90", wish(func(p *Policy) { p.DP = 4 })).resolve(t)
-		want(t, "with data parallelism", cfg.ChunkedPrefill, 2048)
-		for hw, tokens := range map[string]int{"cpu": 512, "sm90": 8192} {
-			want(t, "of our server on "+hw, newSetup(t, CatalogSparrow, hw).resolve(t).ChunkedPrefill, tokens)
-		}
 	})
 }
 
 func TestReserve(t *testing.T) {
 	ours := func(bytes int64, tweaks ...tweak) Config {
-		return newSetup(t, CatalogSparrow, "sm90",
+		return newSetup(t, "sm90",
 			append(tweaks, kv("fp8"), wish(func(p *Policy) { p.MaxTransient = bytes }))...).resolve(t)
 	}
 	t.Run("rows are sliced to fit", func(t *testing.T) {
@@ -167,7 +135,7 @@ func TestReserve(t *testing.T) {
 		want(t, "bytes", s.TransientBytes, 8000*(1152+16*320*2)+16*8002) // and a tile for each row
 	})
 	t.Run("scores shrink to what a row leaves", func(t *testing.T) {
-		cfg := newSetup(t, CatalogSparrow, "cpu", func(s *setup) { s.model.Context = 60000 },
+		cfg := newSetup(t, "cpu", func(s *setup) { s.model.Context = 60000 },
 			wish(func(p *Policy) { p.MaxTransient = 9 * mib })).resolve(t)
 		s := only(t, build(t, cfg, extendOver(1000, 50000)))
 		per := int64(s.Indexer.RowsPerChunk)*51000*4 + 51000*132
@@ -183,16 +151,12 @@ func TestReserve(t *testing.T) {
 		}
 	})
 	t.Run("a row that cannot fit is refused alone", func(t *testing.T) {
-		cfg := newSetup(t, CatalogSparrow, "cpu", kv("fp8"), kernelsOf("sparse-flat", ""), func(s *setup) {
+		cfg := newSetup(t, "cpu", kv("fp8"), kernelsOf("sparse-flat", ""), func(s *setup) {
 			s.model.Context = 10000
 		},
 			wish(func(p *Policy) { p.MaxTransient = 16 * mib })).resolve(t)
 		_, err := Build(cfg, extendOver(1, 20000))
 		wantError(t, err, E17)
 		build(t, cfg, extendOver(1, 9999))
-	})
-	t.Run("the static fraction gives the reserve", func(t *testing.T) {
-		cfg := newSetup(t, CatalogSparrow, "sm90", wish(func(p *Policy) { p.StaticFraction = 0.5 })).resolve(t)
-		want(t, "reserve", cfg.MaxTransient, 141*gb/2)
 	})
 }

@@ -80,7 +80,7 @@ func (m *Model) Choices() record.Shape {
 		l.As = i
 		l.Experts = m.Experts.Count > 0 && (i >= len(m.Experts.Dense) || !m.Experts.Dense[i])
 		switch {
-		case m.v4():
+		case m.V4():
 			l.Window = m.Window
 			if i < len(m.Ratios) {
 				l.Group = m.Ratios[i]
@@ -139,22 +139,22 @@ func (m *Model) heavyWidth(tableTokens int) int { return roundUp(max(tableTokens
 // MostHeavy is the width of such a row for the longest sequence.
 func (m *Model) MostHeavy() int { return m.heavyWidth(m.Context) }
 
-// v4 reports whether the model routes by dispatch section 13.
-func (m *Model) v4() bool { return m.Family == DeepSeekV4 }
+// V4 reports whether the model routes by dispatch section 13.
+func (m *Model) V4() bool { return m.Family == DeepSeekV4 }
 
 // layouts are the main layouts that hold this model's rows.
-func (m *Model) layouts() set[Layout] {
-	if m.v4() {
+func (m *Model) layouts() Set[Layout] {
+	if m.V4() {
 		return v4Layouts
 	}
 	return dsaLayouts
 }
 
-// shortKeys is the largest number of visible tokens for which every key is
+// ShortKeys is the largest number of visible tokens for which every key is
 // selected whatever its score: K tokens, or for V4 as many tokens as fill K
 // entries of the ratio-4 stream.
-func (m *Model) shortKeys() int {
-	if m.v4() {
+func (m *Model) ShortKeys() int {
+	if m.V4() {
 		return ratio4*m.K + ratio4 - 1
 	}
 	return m.K
@@ -162,7 +162,7 @@ func (m *Model) shortKeys() int {
 
 // IndexKeys is the number of indexer keys that a sequence of n tokens has.
 func (m *Model) IndexKeys(n int) int {
-	if m.v4() {
+	if m.V4() {
 		return n / ratio4
 	}
 	return n
@@ -179,6 +179,36 @@ func (m *Model) SelectionWidth(f Form) int {
 		return m.K
 	}
 	return m.K
+}
+
+// SharedLayers says which layers reuse indices, nil where none does.
+func (m *Model) SharedLayers() []bool {
+	shared, any := make([]bool, max(m.Layers, 0)), false
+	for l := range shared {
+		shared[l] = !m.V4() && m.Share.Shared(l)
+		any = any || shared[l]
+	}
+	if !any {
+		return nil
+	}
+	return shared
+}
+
+// PageTokens is the number of tokens of a page of our cache.
+func (m *Model) PageTokens() int {
+	if m.V4() {
+		return 256
+	}
+	return 64
+}
+
+// Stores reports whether rows of the model may have a layout; no layout is any.
+func (m *Model) Stores(l Layout) bool { return l == LayoutNone || m.layouts().Has(l) }
+
+// Clone shares no memory with the model.
+func (m Model) Clone() Model {
+	m.Share.Types, m.Ratios = slices.Clone(m.Share.Types), slices.Clone(m.Ratios)
+	return m
 }
 
 // check reports a model no plan can be made for.
@@ -199,11 +229,11 @@ func (m *Model) check() error {
 		return bad(fmt.Sprintf("%d layers; at least 1 is needed", m.Layers))
 	case m.Context < 1:
 		return bad(fmt.Sprintf("context of %d tokens; at least 1 is needed", m.Context))
-	case !m.v4() && (m.QKDim < 1 || m.VDim < 1):
+	case !m.V4() && (m.QKDim < 1 || m.VDim < 1):
 		return bad(fmt.Sprintf("per-head widths %d and %d; both must be positive", m.QKDim, m.VDim))
-	case m.v4() && m.Window < 1:
+	case m.V4() && m.Window < 1:
 		return bad(fmt.Sprintf("sliding window of %d tokens; at least 1 is needed", m.Window))
-	case m.v4() && len(m.Ratios) != 0 && len(m.Ratios) < m.Layers:
+	case m.V4() && len(m.Ratios) != 0 && len(m.Ratios) < m.Layers:
 		return bad(fmt.Sprintf("%d compression ratios for %d layers", len(m.Ratios), m.Layers))
 	}
 	if m.Share.Shared(0) {

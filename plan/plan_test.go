@@ -36,9 +36,9 @@ func model(t testing.TB, name string, heads int) Model {
 
 // newSetup has the defaults of dispatch section 20: DSA family, K 2048, 16
 // heads per rank.
-func newSetup(t testing.TB, c Catalog, hw string, tweaks ...tweak) *setup {
+func newSetup(t testing.TB, hw string, tweaks ...tweak) *setup {
 	t.Helper()
-	s := &setup{hw: hardware(t, hw), model: model(t, "deepseek_v32", 16), policy: Policy{Catalog: c}}
+	s := &setup{hw: hardware(t, hw), model: model(t, "deepseek_v32", 16)}
 	for _, f := range tweaks {
 		f(s)
 	}
@@ -144,3 +144,37 @@ func repeat(n int, r Request) []Request {
 	}
 	return list
 }
+
+func extend(lengths ...int) Batch {
+	b := Batch{Mode: ModeExtend}
+	for _, n := range lengths {
+		b.Requests = append(b.Requests, ExtendRequest(n, 0))
+	}
+	return b
+}
+
+func extendOver(extend, prefix int) Batch { return NewBatch(ModeExtend, ExtendRequest(extend, prefix)) }
+
+func decode(lengths ...int) Batch {
+	b := Batch{Mode: ModeDecode}
+	for _, n := range lengths {
+		b.Requests = append(b.Requests, DecodeRequest(n))
+	}
+	return b
+}
+
+func verify(lengths ...int) Batch {
+	b := Batch{Mode: ModeVerify}
+	for _, n := range lengths {
+		b.Requests = append(b.Requests, Request{Seq: n})
+	}
+	return b
+}
+
+func draft(lengths ...int) Batch {
+	b := verify(lengths...)
+	b.Mode = ModeDraft
+	return b
+}
+
+func inGraph(g GraphMode, b Batch) Batch { b.Graph = g; return b }

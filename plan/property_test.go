@@ -9,13 +9,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawConfig draws a legal configuration of either catalogue. index_topk is
+// drawConfig draws a legal configuration. index_topk is
 // small, so that short batches reach every path.
-func drawConfig(rt *rapid.T, c Catalog) Config {
+func drawConfig(rt *rapid.T) Config {
 	hws, kvs := []string{"cpu", "sm90"}, []string{"", "bf16", "fp8", "fp8-576"}
-	if c == CatalogPublic {
-		hws, kvs = []string{"sm90", "sm100", "gfx95", "sm120"}, []string{"", "bf16", "fp8"}
-	}
 	names := []string{"deepseek_v32", "glm-5", "glm-5.2", "deepseek_v4"}
 	for range 50 {
 		hw, err := HardwareFor(rapid.SampledFrom(hws).Draw(rt, "hw"))
@@ -27,25 +24,16 @@ func drawConfig(rt *rapid.T, c Catalog) Config {
 			rt.Fatal(err)
 		}
 		m.Heads = rapid.SampledFrom([]int{1, 16, 64, 128}).Draw(rt, "heads")
-		if hw.Arch != GFX95 {
-			m.K = rapid.SampledFrom([]int{128, 256, 2048}).Draw(rt, "K")
-		}
-		if hw.Arch.CUDA() {
-			hw.SmemOptin = rapid.SampledFrom([]int{232448, 2004}).Draw(rt, "smem") // limits 11622 and 100
-		}
+		m.K = rapid.SampledFrom([]int{128, 256, 2048}).Draw(rt, "K")
 		p := Policy{
-			Catalog: c, KV: rapid.SampledFrom(kvs).Draw(rt, "kv"),
-			Prefill: rapid.SampledFrom([]string{"", "", "auto", "flashmla_sparse", "flashmla_kv", "trtllm",
-				"reference"}).Draw(rt, "prefill"),
-			Deterministic:  c == CatalogSparrow && rapid.IntRange(0, 3).Draw(rt, "deterministic") == 0,
+			KV: rapid.SampledFrom(kvs).Draw(rt, "kv"),
+			Prefill: rapid.SampledFrom([]string{"", "", "auto", "flashmla_sparse", "flashmla_kv",
+				"trtllm"}).Draw(rt, "prefill"),
+			Deterministic:  rapid.IntRange(0, 3).Draw(rt, "deterministic") == 0,
 			Dense:          rapid.SampledFrom([]Switch{SwitchUnset, SwitchUnset, SwitchOff}).Draw(rt, "dense"),
 			DenseThreshold: rapid.SampledFrom([]int{0, 0, 40, 300, 4096}).Draw(rt, "T"),
-			ChunkCapacity:  rapid.SampledFrom([]int{0, 500, 5000}).Draw(rt, "C"),
-			ScoreCap:       rapid.SampledFrom([]int64{0, 1 << 16}).Draw(rt, "cap"),
 			MaxTransient:   rapid.SampledFrom([]int64{0, 0, 200 << 20, 2 << 30}).Draw(rt, "reserve"),
 			Speculation:    Speculation{Tokens: rapid.IntRange(0, 5).Draw(rt, "n")},
-			DecodeSkip:     rapid.SampledFrom([]Switch{SwitchUnset, SwitchOn}).Draw(rt, "skip"),
-			Role:           rapid.SampledFrom([]Role{RoleBoth, RolePrefill}).Draw(rt, "role"),
 		}
 		cfg, _, err := Resolve(hw, m, p)
 		if err == nil {
@@ -66,30 +54,20 @@ func drawLength(rt *rapid.T, label string) int {
 		rapid.IntRange(0, 6000)).Draw(rt, label)
 }
 
-func drawRequest(rt *rapid.T, cfg *Config, kind Mode) Request {
+func drawRequest(rt *rapid.T, kind Mode) Request {
 	switch kind {
 	case ModeExtend:
 		return ExtendRequest(1+drawLength(rt, "extend"), drawLength(rt, "prefix"))
 	case ModeVerify, ModeDraft:
-		n := cfg.N
-		if cfg.Catalog == CatalogSparrow {
-			n = rapid.IntRange(1, 5).Draw(rt, "rows")
-		}
-		return Request{Kind: kind, Seq: drawLength(rt, "seq"), N: n}
+		return Request{Kind: kind, Seq: drawLength(rt, "seq"), N: rapid.IntRange(1, 5).Draw(rt, "rows")}
 	default:
 		return DecodeRequest(drawLength(rt, "seq"))
 	}
 }
 
-func drawBatch(rt *rapid.T, cfg *Config) Batch {
+func drawBatch(rt *rapid.T) Batch {
 	kinds := []Mode{ModeExtend, ModeDecode, ModeVerify, ModeDraft}
 	mode := rapid.SampledFrom([]Mode{ModeExtend, ModeDecode, ModeVerify, ModeDraft, ModeMixed}).Draw(rt, "mode")
-	if mode == ModeMixed && !cfg.MixedAllowed {
-		mode = ModeExtend
-	}
-	if cfg.Catalog == CatalogPublic {
-		kinds = kinds[:2]
-	}
 	b := Batch{Mode: mode, NeedSeed: rapid.Bool().Draw(rt, "seed"),
 		FreeBytes: rapid.SampledFrom([]int64{0, 1 << 20, 1 << 34}).Draw(rt, "free")}
 	for range rapid.IntRange(1, 8).Draw(rt, "requests") {
@@ -97,7 +75,7 @@ func drawBatch(rt *rapid.T, cfg *Config) Batch {
 		if mode == ModeMixed {
 			kind = rapid.SampledFrom(kinds).Draw(rt, "kind")
 		}
-		b.Requests = append(b.Requests, drawRequest(rt, cfg, kind))
+		b.Requests = append(b.Requests, drawRequest(rt, kind))
 	}
 	return b
 }
@@ -126,18 +104,10 @@ func viaJSON[T any](rt *rapid.T, v T) (back T, text string) {
 	return back, string(data)
 }
 
-func eachCatalogue(t *testing.T, check func(rt *rapid.T, c Catalog)) {
-	for _, c := range []Catalog{CatalogSparrow, CatalogPublic} {
-		t.Run(c.String(), func(t *testing.T) {
-			rapid.Check(t, func(rt *rapid.T) { check(rt, c) })
-		})
-	}
-}
-
 func TestPlansDependOnNoHistoryAndWriteNothing(t *testing.T) {
-	eachCatalogue(t, func(rt *rapid.T, c Catalog) {
-		cfg := drawConfig(rt, c)
-		a, b := drawBatch(rt, &cfg), drawBatch(rt, &cfg)
+	rapid.Check(t, func(rt *rapid.T) {
+		cfg := drawConfig(rt)
+		a, b := drawBatch(rt), drawBatch(rt)
 		_, before := viaJSON(rt, cfg)
 		kept := append([]Request(nil), a.Requests...)
 		first := mustBuild(rt, cfg, a)
@@ -152,15 +122,15 @@ func TestPlansDependOnNoHistoryAndWriteNothing(t *testing.T) {
 }
 
 func TestLaunchesCoverRowsOnceWithinEveryLimit(t *testing.T) {
-	eachCatalogue(t, func(rt *rapid.T, c Catalog) {
-		cfg := drawConfig(rt, c)
-		b := drawBatch(rt, &cfg)
+	rapid.Check(t, func(rt *rapid.T) {
+		cfg := drawConfig(rt)
+		b := drawBatch(rt)
 		p := mustBuild(rt, cfg, b)
 		for i := range p.Segments {
 			s := &p.Segments[i]
 			limit := s.KernelRows
-			if e := catalogueOf(c).entry(s.Kernel); e.rows != nil {
-				if n, _ := e.rows(&cfg.Hardware, s.KernelHeads); n > 0 {
+			if e := sparrowCatalogue.Entry(s.Kernel); e.Rows != nil {
+				if n, _ := e.Rows(&cfg.Hardware, s.KernelHeads); n > 0 {
 					limit = n
 				}
 			}
@@ -218,15 +188,15 @@ func checkLaunchSpans(rt *rapid.T, cfg *Config, b *Batch, s *Segment, l Launch) 
 	if l.Keys != keys {
 		rt.Fatalf("launch %+v sees %d keys", l, keys)
 	}
-	if s.Form == FormDenseMHA && cfg.Catalog == CatalogSparrow && l.Spans > 1 && keys > cfg.C {
+	if s.Form == FormDenseMHA && l.Spans > 1 && keys > cfg.C {
 		rt.Fatalf("a dense launch over %d keys exceeds the capacity %d", keys, cfg.C)
 	}
 }
 
 func TestSpansCoverEveryNewTokenOnce(t *testing.T) {
-	eachCatalogue(t, func(rt *rapid.T, c Catalog) {
-		cfg := drawConfig(rt, c)
-		b := drawBatch(rt, &cfg)
+	rapid.Check(t, func(rt *rapid.T) {
+		cfg := drawConfig(rt)
+		b := drawBatch(rt)
 		p := mustBuild(rt, cfg, b)
 		seen := make([][]bool, len(b.Requests))
 		for i := range seen {
@@ -281,7 +251,6 @@ type treatment struct {
 	indexer   IndexerKind
 	nextN     int
 	fixed     bool
-	fused     bool
 	need      bool
 }
 
@@ -296,7 +265,7 @@ func treatments(cfg *Config, b *Batch, p *Plan, request int) map[int]treatment {
 			}
 			for tok := sp.From; tok < sp.To; tok++ {
 				m[b.FirstPosition(cfg, request)+tok] = treatment{s.Row, s.Form, s.Kernel, s.KernelHeads, s.Layout,
-					s.Convert, s.Transform, s.Indexer.Kind, s.Indexer.NextN, s.SplitsFixed, s.FusedTopK, s.NeedIndices}
+					s.Convert, s.Transform, s.Indexer.Kind, s.Indexer.NextN, s.SplitsFixed, s.NeedIndices}
 			}
 		}
 	}
@@ -307,7 +276,7 @@ func treatments(cfg *Config, b *Batch, p *Plan, request int) map[int]treatment {
 // section 2, rule 4.
 func TestRowsAreTreatedAlikeAloneBatchedAndChunked(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		cfg := drawConfig(rt, CatalogSparrow)
+		cfg := drawConfig(rt)
 		seed := rapid.Bool().Draw(rt, "seed")
 		total := 1 + drawLength(rt, "prompt")
 		alone := Batch{Mode: ModeExtend, Requests: []Request{ExtendRequest(total, 0)}, NeedSeed: seed}
@@ -317,7 +286,7 @@ func TestRowsAreTreatedAlikeAloneBatchedAndChunked(t *testing.T) {
 		}
 		for done := 0; done < total; {
 			n := min(total-done, 1+drawLength(rt, "chunk"))
-			b := drawBatch(rt, &cfg)
+			b := drawBatch(rt)
 			b.NeedSeed = seed
 			for i := range b.Requests {
 				b.Requests[i].Kind = b.KindOf(i)
@@ -337,12 +306,12 @@ func TestRowsAreTreatedAlikeAloneBatchedAndChunked(t *testing.T) {
 
 func TestDecodeRowsAreTreatedAlikeInAnyBatch(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		cfg := drawConfig(rt, CatalogSparrow)
+		cfg := drawConfig(rt)
 		kind := rapid.SampledFrom([]Mode{ModeDecode, ModeVerify, ModeDraft}).Draw(rt, "kind")
-		r := drawRequest(rt, &cfg, kind)
+		r := drawRequest(rt, kind)
 		alone := NewBatch(kind, r)
 		single := treatments(&cfg, &alone, mustBuild(rt, cfg, alone), 0)
-		b := drawBatch(rt, &cfg)
+		b := drawBatch(rt)
 		for i := range b.Requests {
 			b.Requests[i].Kind = b.KindOf(i)
 		}
@@ -356,9 +325,9 @@ func TestDecodeRowsAreTreatedAlikeInAnyBatch(t *testing.T) {
 // TestEqualShapesGiveEqualPlans also proves that decode plans ignore lengths:
 // the second batch has other lengths in tables of the same width.
 func TestEqualShapesGiveEqualPlans(t *testing.T) {
-	eachCatalogue(t, func(rt *rapid.T, c Catalog) {
-		cfg := drawConfig(rt, c)
-		a := drawBatch(rt, &cfg)
+	rapid.Check(t, func(rt *rapid.T) {
+		cfg := drawConfig(rt)
+		a := drawBatch(rt)
 		b := a
 		b.Requests = append([]Request(nil), a.Requests...)
 		for i := range b.Requests {
@@ -379,7 +348,7 @@ func TestEqualShapesGiveEqualPlans(t *testing.T) {
 		}
 	})
 	t.Run("lengths within one table width share a shape", func(t *testing.T) {
-		cfg := newSetup(t, CatalogSparrow, "sm90", kv("fp8")).resolve(t)
+		cfg := newSetup(t, "sm90", kv("fp8")).resolve(t)
 		a, err := ShapeOf(cfg, decode(70, 1000, 3))
 		if err != nil {
 			t.Fatal(err)
@@ -394,7 +363,7 @@ func TestEqualShapesGiveEqualPlans(t *testing.T) {
 }
 
 func TestPaddedBatchesOfOneSizeShareAKey(t *testing.T) {
-	cfg := newSetup(t, CatalogSparrow, "sm90", kv("fp8"), drafts(2)).resolve(t)
+	cfg := newSetup(t, "sm90", kv("fp8"), drafts(2)).resolve(t)
 	key := func(mode Mode, n int, padded int) Key {
 		b := Batch{Mode: mode, Graph: GraphReplay, Requests: repeat(n, Request{Seq: 1000}), PaddedRows: padded}
 		return build(t, cfg, b).Key
@@ -410,9 +379,9 @@ func TestPaddedBatchesOfOneSizeShareAKey(t *testing.T) {
 }
 
 func TestPlansAndConfigsSurviveJSON(t *testing.T) {
-	eachCatalogue(t, func(rt *rapid.T, c Catalog) {
-		cfg := drawConfig(rt, c)
-		b := drawBatch(rt, &cfg)
+	rapid.Check(t, func(rt *rapid.T) {
+		cfg := drawConfig(rt)
+		b := drawBatch(rt)
 		p := mustBuild(rt, cfg, b)
 		roundTrip(rt, *p)
 		roundTrip(rt, b)

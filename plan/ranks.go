@@ -79,30 +79,30 @@ func (m *Model) notDivided(ranks int) error {
 		Supported: strings.Join(list, ", ") + " ranks", Try: fmt.Sprintf("%d ranks", near)}
 }
 
-// ranks says how several ranks share the model (dispatch 15).
-func (r *resolver) ranks() {
-	m := r.model
+// Divided says how several ranks share the model (dispatch 15).
+func (n *Notes) Divided(m *Model) {
 	if m.Ranks < 2 {
 		return
 	}
 	if m.ByRequests() {
-		r.reason("dispatch 15", "%d ranks share attention by requests: each computes all %d heads of its own "+
+		n.Because("dispatch 15", "%d ranks share attention by requests: each computes all %d heads of its own "+
 			"sequences and holds their pages alone, so that all together hold %d times the tokens of one; rows are "+
 			"gathered before the feed-forward blocks", m.Ranks, m.Heads, m.Ranks)
 	} else {
-		r.reason("dispatch 15", "%d ranks share attention by heads: each computes %d of %d and a part of the sum over "+
-			"heads, which all of them add up in one order", m.Ranks, m.Heads, m.Heads*m.Ranks)
-		if n := m.PaddedHeads; n > 0 {
-			r.reason("dispatch 15", "%d heads are padding, on the last ranks: the %d of the model%s do not divide by "+
-				"%d; their weights are zeros, which are computed and add nothing (--attention dp pads none)", n,
-				m.Heads*m.Ranks-n, m.inGroups(), m.Ranks)
+		n.Because("dispatch 15", "%d ranks share attention by heads: each computes %d of %d and a part of the sum "+
+			"over heads, which all of them add up in one order", m.Ranks, m.Heads, m.Heads*m.Ranks)
+		if padded := m.PaddedHeads; padded > 0 {
+			n.Because("dispatch 15", "%d heads are padding, on the last ranks: the %d of the model%s do not divide by "+
+				"%d; their weights are zeros, which are computed and add nothing (--attention dp pads none)",
+				padded, m.Heads*m.Ranks-padded, m.inGroups(), m.Ranks)
 		}
-		r.reason("dispatch 15", "each rank holds the whole cache and computes the whole indexer: latent rows and keys "+
-			"belong to no head, and every rank needs every selection (--attention dp gives each sequence to one rank)")
+		n.Because("dispatch 15", "each rank holds the whole cache and computes the whole indexer: latent rows and "+
+			"keys belong to no head, and every rank needs every selection (--attention dp gives each sequence to "+
+			"one rank)")
 	}
-	if n := m.Experts.Count; n > 0 {
-		r.reason("dispatch 15", "each rank has %d of %d experts, and 1/%d of the inner values of dense and shared "+
-			"feed-forward blocks, of the embeddings and of the head", n/m.Ranks, n, m.Ranks)
+	if experts := m.Experts.Count; experts > 0 {
+		n.Because("dispatch 15", "each rank has %d of %d experts, and 1/%d of the inner values of dense and shared "+
+			"feed-forward blocks, of the embeddings and of the head", experts/m.Ranks, experts, m.Ranks)
 	}
 }
 
@@ -156,7 +156,7 @@ func (b *Batch) ByRank(cfg *Config, visit func(request int) error) error {
 
 // shares finds which part of the pass is whose, and where the rows of each rank
 // begin and end.
-func (w *builder) shares() {
+func (w *Builder) shares() {
 	p, m := w.plan, &w.cfg.Model
 	if !m.ByRequests() {
 		return

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -9,27 +10,21 @@ import (
 // keeps every explicit choice or refuses it with an Error; it never replaces
 // one silently. Notices say what the user should know about the result.
 func Resolve(hw Hardware, m Model, p Policy) (Config, []Notice, error) {
-	hw.NativeNextN = slices.Clone(hw.NativeNextN)
-	hw.Missing = slices.Clone(hw.Missing)
-	m.Share.Types = slices.Clone(m.Share.Types)
-	m.Ratios = slices.Clone(m.Ratios)
-	p.PipelineCuts = slices.Clone(p.PipelineCuts)
-
-	r := &resolver{hw: &hw, model: &m, policy: &p, cat: catalogueOf(p.Catalog)}
-	r.cfg = Config{Catalog: p.Catalog, Runnable: p.Catalog == CatalogSparrow, MixedAllowed: true}
-	steps := []func() error{
-		r.inputs, r.speculation, r.parallelism, r.sharing, r.kvType, r.kernels,
-		r.page, r.selection, r.offload, r.v4Prefill, r.split, r.reserve, r.denseForm, r.determinism, r.checkReserve,
-	}
-	for _, step := range steps {
+	hw, m = hw.Clone(), m.Clone()
+	r := &resolver{hw: &hw, model: &m, policy: &p}
+	r.cfg = Config{Catalog: CatalogSparrow, Runnable: true, Hardware: hw, Model: m, Asked: p, Page: m.PageTokens(),
+		C: DefaultChunkCapacity, ScoreCap: DefaultScoreCap, MaxTransient: p.MaxTransient, Shared: m.SharedLayers()}
+	for _, step := range []func() error{
+		r.inputs, r.speculation, r.kvType, r.kernels, r.split, r.denseForm, r.determinism, r.checkReserve,
+	} {
 		if err := step(); err != nil {
-			return Config{}, r.notices, err
+			return Config{}, r.Notices, err
 		}
 	}
 	if err := r.finish(); err != nil {
-		return Config{}, r.notices, err
+		return Config{}, r.Notices, err
 	}
-	return r.cfg, r.notices, nil
+	return r.cfg, r.Notices, nil
 }
 
 // resolver holds the state of one call of Resolve.
@@ -37,80 +32,67 @@ type resolver struct {
 	hw     *Hardware
 	model  *Model
 	policy *Policy
-	cat    *catalogue
 
 	kv   DType
 	wish Layout // the layout the user named, if any
 
-	cfg     Config
-	notices []Notice
-}
-
-func (r *resolver) reason(rule, format string, args ...any) {
-	r.cfg.Reasons = append(r.cfg.Reasons, Reason{rule, fmt.Sprintf(format, args...)})
-}
-
-func (r *resolver) notice(level NoticeLevel, rule, format string, args ...any) {
-	r.notices = append(r.notices, Notice{level, rule, fmt.Sprintf(format, args...)})
+	cfg Config
+	Notes
 }
 
 func (r *resolver) inputs() error {
-	if err := r.model.check(); err != nil {
+	if err := CheckInputs(r.hw, r.model); err != nil {
 		return err
 	}
 	p := r.policy
 	switch {
-	case int(p.Catalog) >= len(catalogs.words):
-		return fmt.Errorf("plan: unknown catalogue %d; supported: %s", p.Catalog, catalogs.list())
-	case r.hw.Arch == ArchUnset || int(r.hw.Arch) >= len(archs.words):
-		return &Error{Code: E01, Asked: "hardware without an architecture", Supported: archs.list(), Try: "--hw cpu"}
-	case r.hw.Arch.CUDA() && r.hw.SMs < 1:
-		return fmt.Errorf("plan: hardware description of %s: %d multiprocessors; read their number from the device",
-			r.hw.Arch, r.hw.SMs)
-	case r.hw.Arch.CUDA() && p.Catalog == CatalogPublic && r.hw.pagedRowLimit() < 1:
-		return fmt.Errorf("plan: hardware description of %s: %d bytes of opt-in shared memory; "+
-			"schedules of the catalogue public lie in it",
-			r.hw.Arch, r.hw.SmemOptin)
-	case p.DenseThreshold < 0 || p.ChunkCapacity < 0 || p.Page < 0 || p.ChunkedPrefill < 0:
-		return fmt.Errorf("plan: policy: dense threshold %d, chunk capacity %d, page %d and chunked prefill %d "+
-			"must not be negative",
-			p.DenseThreshold, p.ChunkCapacity, p.Page, p.ChunkedPrefill)
+	case p.DenseThreshold < 0 || p.MaxTransient < 0:
+		return fmt.Errorf("plan: policy: dense threshold %d and transient reserve %d must not be negative",
+			p.DenseThreshold, p.MaxTransient)
 	case p.Running < 0:
 		return fmt.Errorf("plan: policy: %d running sequences (--max-running): want 0, which says nothing, or more",
 			p.Running)
 	case int(p.SplitKeys) >= len(keySplits.words):
 		return fmt.Errorf("plan: policy: split of keys %d must be one of %s", p.SplitKeys, keySplits.list())
-	case p.ScoreCap < 0 || p.MaxTransient < 0:
-		return fmt.Errorf("plan: policy: score cap %d and transient reserve %d must not be negative", p.ScoreCap,
-			p.MaxTransient)
-	case !(p.ScoreFraction >= 0 && p.ScoreFraction <= 1) || !(p.StaticFraction >= 0 && p.StaticFraction < 1):
-		return fmt.Errorf("plan: policy: score fraction %v must lie in [0,1] and static fraction %v in [0,1)",
-			p.ScoreFraction, p.StaticFraction)
+	case !ours.Has(r.hw.Arch):
+		c := r.chooser()
+		c.Named = p.KV
+		return c.NothingFits()
 	}
-	if p.Catalog == CatalogSparrow && !ours.has(r.hw.Arch) {
-		return r.nothingFits()
+	r.Divided(r.model)
+	return nil
+}
+
+// CheckInputs refuses a model or hardware that no plan can be made for.
+func CheckInputs(hw *Hardware, m *Model) error {
+	if err := m.check(); err != nil {
+		return err
 	}
-	if r.indexHeads(r.model.IndexHeads) == 0 {
-		return &Error{Code: E08, Asked: fmt.Sprintf("%d index heads on %s", r.model.IndexHeads, r.hw.Arch),
+	switch {
+	case hw.Arch == ArchUnset || int(hw.Arch) >= len(archs.words):
+		return &Error{Code: E01, Asked: "hardware without an architecture", Supported: archs.list(), Try: "--hw cpu"}
+	case hw.Arch.CUDA() && hw.SMs < 1:
+		return fmt.Errorf("plan: hardware description of %s: %d multiprocessors; read their number from the device",
+			hw.Arch, hw.SMs)
+	case paddedIndexHeads(hw.Arch, m.IndexHeads) == 0:
+		return &Error{Code: E08, Asked: fmt.Sprintf("%d index heads on %s", m.IndexHeads, hw.Arch),
 			Supported: "at most 64 index heads", Try: "--hw cpu"}
 	}
 	return nil
 }
-
-// indexHeads pads index heads to what the score kernels take, 0 for too many.
-func (r *resolver) indexHeads(heads int) int { return paddedIndexHeads(r.hw.Arch, heads) }
 
 // ScoredHeads is the number of heads that the indexer scores, padded to what the hardware's kernels take.
 func (c *Config) ScoredHeads() int {
 	return max(c.Model.IndexHeads, paddedIndexHeads(c.Hardware.Arch, c.Model.IndexHeads))
 }
 
+// paddedIndexHeads pads index heads to what the score kernels take, 0 for too many.
 func paddedIndexHeads(arch Arch, heads int) int {
 	var sizes []int
 	switch {
 	case arch == SM90:
 		sizes = []int{32, 64}
-	case arch.sm100Family():
+	case arch.SM100Family():
 		sizes = []int{8, 16, 32, 64}
 	default:
 		return heads
@@ -123,18 +105,125 @@ func paddedIndexHeads(arch Arch, heads int) int {
 	return 0
 }
 
-// finish copies what Config keeps of the inputs, hashes it and writes the one
-// summary line.
+// speculation settles n, the rows verified per request (dispatch 12, 16).
+func (r *resolver) speculation() error {
+	n, err := r.policy.Speculation.Chain(&r.Notes)
+	if err != nil {
+		return err
+	}
+	if r.cfg.N = n; n == 1 {
+		return nil
+	}
+	if r.model.NextN == 0 {
+		return ErrDraftHeadMissing("a model", r.model.Layers, fmt.Sprintf("model.layers.%d.*", r.model.Layers))
+	}
+	r.Notice(NoticeInfo, "design 6", "up to %d drafts by layer %d are verified as up to %d rows of a request; "+
+		"unless deterministic, scores of %v rows are computed at once, of any other number row by row", n-1,
+		r.model.Layers, n, r.hw.NativeNextN)
+	return nil
+}
+
+// Chain is how many rows are verified per request: drafts and the token before
+// them, 1 without drafts.
+func (s Speculation) Chain(notes *Notes) (int, error) {
+	switch {
+	case s.Steps < 0 || s.Branches < 0 || s.Tokens < 0:
+		return 0, fmt.Errorf("plan: policy: speculation %+v must not be negative", s)
+	case s.Branches > 1:
+		return 0, &Error{Code: E11, Asked: fmt.Sprintf("drafts with %d branches per step", s.Branches),
+			Supported: "chains: one branch per step", Try: "one branch"}
+	case s.Steps == 0:
+		return cmp.Or(s.Tokens, 1), nil
+	}
+	n := s.Steps + 1
+	if s.Tokens != 0 && s.Tokens != n {
+		notes.Notice(NoticeWarning, "dispatch 16", "a chain of %d steps verifies %d tokens, not the %d asked for",
+			s.Steps, n, s.Tokens)
+	}
+	return n, nil
+}
+
+// kernels settles the pair and the layouts (dispatch 9, 13 and 16).
+func (r *resolver) kernels() error {
+	for i, name := range []string{r.policy.Prefill, r.policy.Decode} {
+		if fold(name) == Reference.String() {
+			return &Error{Code: E02, Asked: fmt.Sprintf("%s %s: the catalogue plans the kernels of attention, and "+
+				"plain kernels compute every operation of a plan", phasePair[i], Reference),
+				Supported: sparrowCatalogue.names(phasePair[i], r.model), Try: "--kernels ref"}
+		}
+	}
+	choice, err := r.chooser().Choose()
+	if err != nil {
+		return err
+	}
+	c := &r.cfg
+	c.Prefill, c.Decode, c.Layout, c.Rejected = choice.Prefill, choice.Decode, choice.Layout, choice.Rejected
+	if r.model.V4() && r.policy.V4SparsePrefill == SparsePrefillOn && c.Prefill != V4Flat {
+		return &Error{Code: E02, Asked: fmt.Sprintf("the sparse prefill of %s with prefill %s on %s", r.model.Family,
+			c.Prefill, r.hw.Arch),
+			Supported: "it over 584-byte entries, without deterministic mode", Try: "--v4-sparse-prefill off"}
+	}
+	c.IndexLayout = IndexPage132
+	if r.kv == F32 || r.policy.ExactIndex {
+		c.IndexLayout = IndexF32Row512
+	}
+	if r.policy.FP4Index {
+		c.IndexLayout = IndexPage68
+		r.Because("dispatch 13", "indexer keys and queries in four bits, as asked")
+	}
+	return nil
+}
+
+func (r *resolver) chooser() *Chooser {
+	p := r.policy
+	c := &Chooser{Catalogue: &sparrowCatalogue, Notes: &r.Notes, Hardware: r.hw, Model: r.model, KV: r.kv,
+		Wish: r.wish, Named: p.KV, Asked: [2]string{p.Prefill, p.Decode}, Why: p.PrefillWhy, Pairs: r.pairs}
+	if times := r.hw.costs(); r.byCost() {
+		c.Faster = times.flatReason()
+	}
+	c.Against = func(k Kernel, _ Phase) []Objection {
+		if k == V4Flat && p.V4SparsePrefill == SparsePrefillOff {
+			return []Objection{{E02, "the sparse prefill was turned off"}}
+		}
+		return nil
+	}
+	return c
+}
+
+// determinism checks that one arithmetic serves every row (dispatch 5, 18).
+func (r *resolver) determinism() error {
+	if !r.policy.Deterministic {
+		return nil
+	}
+	if k := autoTarget(&r.cfg); k != r.cfg.Decode {
+		return &Error{Code: E13, Asked: fmt.Sprintf("deterministic mode with prefill %s and decode %s, which round "+
+			"differently", k, r.cfg.Decode),
+			Supported: "one kernel for both", Try: fmt.Sprintf("--prefill %s --decode %s", r.cfg.Decode, r.cfg.Decode)}
+	}
+	r.cfg.Deterministic = true
+	r.Because("dispatch 5", "deterministic: the dense form is off, splits are fixed, ties go to the small position")
+	return nil
+}
+
+// checkReserve refuses a reserve that one row of a full context exceeds.
+func (r *resolver) checkReserve() error {
+	return r.cfg.CheckReserve(&sparrowCatalogue, autoTarget(&r.cfg))
+}
+
+// finish hashes the configuration and writes the one summary line.
 func (r *resolver) finish() error {
 	c := &r.cfg
-	c.Hardware, c.Model, c.Asked = *r.hw, *r.model, *r.policy
-	c.Role, c.DecodeSkip = r.policy.Role, r.policy.DecodeSkip == SwitchOn
-	c.Reasons = slices.Clip(c.Reasons)
-	c.Rejected = slices.Clip(c.Rejected)
+	c.Reasons, c.Rejected = slices.Clip(r.Reasons), slices.Clip(c.Rejected)
 	var err error
 	if c.Fingerprint, err = fingerprint(c); err != nil {
 		return err
 	}
+	r.Summary(c, "native", "stable")
+	return nil
+}
+
+// Summary adds the line that names every decision.
+func (n *Notes) Summary(c *Config, scores, selection string) {
 	dense := fmt.Sprintf("dense up to %d keys", c.T)
 	if !c.DenseOK {
 		dense = "dense off"
@@ -143,8 +232,7 @@ func (r *resolver) finish() error {
 	if c.SplitKeys != SplitUnset {
 		rows = ", rows " + c.SplitKeys.Says()
 	}
-	r.notice(NoticeInfo, "dispatch 16",
+	n.Notice(NoticeInfo, "dispatch 16",
 		"%s on %s: prefill %s, decode %s, layout %s, page %d%s, %s, capacity %d keys, scores by %s, selection by %s",
-		c.Catalog, c.Hardware.Arch, c.Prefill, c.Decode, c.Layout, c.Page, rows, dense, c.C, c.Scores, c.TopK)
-	return nil
+		c.Catalog, c.Hardware.Arch, c.Prefill, c.Decode, c.Layout, c.Page, rows, dense, c.C, scores, selection)
 }

@@ -5,38 +5,11 @@ import (
 	"fmt"
 )
 
+// Bounds of memory, where nothing else is asked for.
 const (
-	defaultChunkCapacity = 131072    // C, keys of one dense call
-	defaultScoreCap      = 256 << 20 // bytes of one chunk of scores
-	defaultScoreFraction = 0.2
-	defaultStaticPart    = 0.9
+	DefaultChunkCapacity = 131072    // keys of one dense call
+	DefaultScoreCap      = 256 << 20 // bytes of one chunk of scores
 )
-
-// reserve settles memory bounds (dispatch 6, 16, 17).
-func (r *resolver) reserve() error {
-	c, p := &r.cfg, r.policy
-	c.Slicing = p.Slicing != SwitchOff
-	c.ScoreCap = cmp.Or(p.ScoreCap, defaultScoreCap)
-	c.ScoreFraction = cmp.Or(p.ScoreFraction, defaultScoreFraction)
-	c.StaticPart = cmp.Or(p.StaticFraction, defaultStaticPart)
-	c.MaxTransient = p.MaxTransient
-	if c.MaxTransient == 0 && p.StaticFraction > 0 && r.hw.MemoryBytes > 0 {
-		c.MaxTransient = int64(float64(r.hw.MemoryBytes) * (1 - p.StaticFraction))
-		r.reason("dispatch 17", "transient reserve %d bytes: what a static part of %.2f leaves", c.MaxTransient,
-			p.StaticFraction)
-	}
-	switch {
-	case p.ChunkedPrefill > 0:
-		c.ChunkedPrefill = p.ChunkedPrefill
-	case p.Catalog == CatalogSparrow:
-		c.ChunkedPrefill = StepTokens(r.hw.Arch)
-		r.reason("dispatch 16", "prompts in chunks of --step-tokens: %d by default on %s", c.ChunkedPrefill, r.hw.Arch)
-	default:
-		c.ChunkedPrefill = chunkByMemory(r.hw.MemoryBytes) / max(p.DP, 1)
-		r.reason("dispatch 16", "prompts in chunks of %d tokens, by device memory", c.ChunkedPrefill)
-	}
-	return nil
-}
 
 // StepTokens is how many new tokens a step of our server has at most, where it was not told.
 func StepTokens(on Arch) int {
@@ -46,112 +19,96 @@ func StepTokens(on Arch) int {
 	return 8192
 }
 
-// chunkByMemory is the prompt chunk that suits a device's memory, in other engines.
-func chunkByMemory(bytes int64) int {
-	switch {
-	case bytes < 35*gb:
-		return 2048
-	case bytes < 60*gb:
-		return 4096
-	case bytes < 160*gb:
-		return 8192
-	}
-	return 16384
-}
-
-// denseForm settles T, C and the conditions of the dense form that no batch
-// can change (dispatch 5).
+// denseForm settles T and the conditions of the dense form that no batch can
+// change (dispatch 5).
 func (r *resolver) denseForm() error {
 	c, p := &r.cfg, r.policy
-	c.C = cmp.Or(p.ChunkCapacity, defaultChunkCapacity)
 	times := r.hw.costs()
 	c.T = cmp.Or(p.DenseThreshold, r.model.K)
 	if r.kv == F32 {
 		times.Prompts = nil // not measured over exact rows
 	}
-	byTime := p.Catalog == CatalogSparrow && p.DenseThreshold == 0
-	if limit, all := crossing(times.Prompts); byTime && !all {
+	if limit, all := crossing(times.Prompts); p.DenseThreshold == 0 && !all {
 		c.T = min(c.T, limit)
 	}
-	if p.DenseThreshold > r.model.K && !r.model.v4() {
-		r.notice(NoticeWarning, "dispatch 5", "dense threshold %d is above index_topk %d: rows between them attend "+
-			"to every key, which changes what the model computes", p.DenseThreshold, r.model.K)
+	if !r.model.V4() {
+		r.Threshold(p.DenseThreshold, r.model.K)
 	}
-	if p.Catalog == CatalogSparrow && c.T > c.C {
-		r.notice(NoticeWarning, "design 3", "dense threshold %d is lowered to the capacity of one dense call, %d keys",
+	if c.T > c.C {
+		r.Notice(NoticeWarning, "design 3", "dense threshold %d is lowered to the capacity of one dense call, %d keys",
 			c.T, c.C)
 		c.T = c.C
 	}
-	against := func(format string, args ...any) {
-		c.DenseAgainst = append(c.DenseAgainst, fmt.Sprintf(format, args...))
+	c.DenseAgainst = AgainstDense(p.Dense, p.Deterministic, r.model)
+	if need := r.denseNeed(); len(c.DenseAgainst) == 0 && c.MaxTransient > 0 && need > c.MaxTransient {
+		c.DenseAgainst = append(c.DenseAgainst,
+			fmt.Sprintf("%d keys need %d bytes, more than the reserve of %d", c.T, need, c.MaxTransient))
 	}
-	arch := r.hw.Arch
-	if p.Dense == SwitchOff {
-		against("it was switched off")
+	why := ": asked for"
+	if p.DenseThreshold == 0 {
+		why = ": " + times.denseReason(c.T)
 	}
-	if r.model.v4() {
-		against("%s has no dense form", r.model.Family)
-	} else if !r.model.LayerSupportsDense {
-		against("the model's layer does not implement it")
-	}
-	if p.Deterministic {
-		against("deterministic mode keeps one arithmetic for every row")
-	}
-	if p.Catalog == CatalogPublic {
-		if arch != SM90 && !arch.sm100Family() && arch != GFX95 {
-			against("%s is neither sm90, sm100 to sm109 nor gfx95", arch)
-		}
-		if r.model.Heads < 2 && !r.model.v4() {
-			against("the dense kernel needs more than one head")
-		}
-		if c.CP.Kind != CPNone {
-			against("context parallelism is on")
-		}
-		if c.HiSparse {
-			against("HiSparse is on")
-		}
-	}
-	if c.Prefill == Reference && p.Dense != SwitchOn {
-		against("prefill reference proves the sparse form")
-	}
-	if p.Catalog == CatalogSparrow && len(c.DenseAgainst) == 0 && c.MaxTransient > 0 {
-		need := denseBytes(r.model, c.KV, int64(c.T))
-		if arch.CUDA() {
-			need += denseTileBytes * int64(c.T+2)
-		}
-		if need > c.MaxTransient {
-			against("%d keys need %d bytes, more than the reserve of %d", c.T, need, c.MaxTransient)
-		}
-	}
-	c.DenseOK = len(c.DenseAgainst) == 0
-	if c.DenseOK {
-		why := ""
-		switch {
-		case p.DenseThreshold > 0:
-			why = ": asked for"
-		case byTime:
-			why = ": " + times.denseReason(c.T)
-		}
-		r.reason("dispatch 5", "dense form for prompts of at most %d keys%s", c.T, why)
-		return nil
-	}
-	for _, why := range c.DenseAgainst {
-		r.reason("dispatch 5", "dense form off: %s", why)
-	}
-	if p.Dense == SwitchOn {
-		r.notice(NoticeWarning, "dispatch 5", "the dense form was asked for but stays off: %s", c.DenseAgainst[0])
-	}
+	c.DenseOK = r.Dense(c, p.Dense, why)
 	return nil
 }
 
-// checkReserve refuses a reserve into which one row of a full context does not fit.
-func (r *resolver) checkReserve() error {
-	c := &r.cfg
+// denseNeed is the memory of one dense call over T keys.
+func (r *resolver) denseNeed() int64 {
+	need := denseBytes(r.model, r.kv, int64(r.cfg.T))
+	if r.hw.Arch.CUDA() {
+		need += denseTileBytes * int64(r.cfg.T+2)
+	}
+	return need
+}
+
+// Threshold warns of a threshold that was asked for and is above index_topk.
+func (n *Notes) Threshold(asked, topk int) {
+	if asked > topk {
+		n.Notice(NoticeWarning, "dispatch 5", "dense threshold %d is above index_topk %d: rows between them attend "+
+			"to every key, which changes what the model computes", asked, topk)
+	}
+}
+
+// AgainstDense lists what excludes the dense form whatever the hardware.
+func AgainstDense(wish Switch, deterministic bool, m *Model) []string {
+	var list []string
+	if wish == SwitchOff {
+		list = append(list, "it was switched off")
+	}
+	if m.V4() {
+		list = append(list, fmt.Sprintf("%s has no dense form", m.Family))
+	} else if !m.LayerSupportsDense {
+		list = append(list, "the model's layer does not implement it")
+	}
+	if deterministic {
+		list = append(list, "deterministic mode keeps one arithmetic for every row")
+	}
+	return list
+}
+
+// Dense reports whether nothing is against the dense form, and gives the
+// reasons; why follows the number of keys.
+func (n *Notes) Dense(c *Config, wish Switch, why string) bool {
+	if len(c.DenseAgainst) == 0 {
+		n.Because("dispatch 5", "dense form for prompts of at most %d keys%s", c.T, why)
+		return true
+	}
+	for _, why := range c.DenseAgainst {
+		n.Because("dispatch 5", "dense form off: %s", why)
+	}
+	if wish == SwitchOn {
+		n.Notice(NoticeWarning, "dispatch 5", "the dense form was asked for but stays off: %s", c.DenseAgainst[0])
+	}
+	return false
+}
+
+// CheckReserve refuses a reserve into which one row of a full context does not
+// fit, where prompts run on the kernel given.
+func (c *Config) CheckReserve(cat *Catalogue, prefill Kernel) error {
 	if c.MaxTransient == 0 {
 		return nil
 	}
-	c.Hardware, c.Model = *r.hw, *r.model
-	need := max(oneRowBytes(c, PhasePrefill), oneRowBytes(c, PhaseDecode))
+	need := max(oneRowBytes(c, cat, prefill, PhasePrefill), oneRowBytes(c, cat, c.Decode, PhaseDecode))
 	if need <= c.MaxTransient {
 		return nil
 	}

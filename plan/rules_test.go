@@ -2,6 +2,7 @@ package plan
 
 import (
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -9,8 +10,7 @@ import (
 // TestStartRefusals walks the rules of Resolve that the numbered cases do not
 // reach.
 func TestStartRefusals(t *testing.T) {
-	public := func(hw string, tweaks ...tweak) *setup { return newSetup(t, CatalogPublic, hw, tweaks...) }
-	ours := func(hw string, tweaks ...tweak) *setup { return newSetup(t, CatalogSparrow, hw, tweaks...) }
+	ours := func(hw string, tweaks ...tweak) *setup { return newSetup(t, hw, tweaks...) }
 	p := wish
 	v4 := family(t, "deepseek_v4")
 	for _, c := range []struct {
@@ -18,86 +18,41 @@ func TestStartRefusals(t *testing.T) {
 		s    *setup
 		code Code
 	}{
-		{"page 32 on cuda", public("sm90", p(func(p *Policy) { p.Page = 32 })), E06},
-		{"page 1 on cpu", ours("cpu", p(func(p *Policy) { p.Page = 1 })), E06},
-		{"page 24 with preshuffle", public("gfx95", p(func(p *Policy) { p.Page = 24 })), E06},
-		{"page 64 without preshuffle", public("gfx95", func(s *setup) { s.hw.Preshuffle = false; s.policy.Page = 64 }),
-			E06},
-		{"tilelang with another index_topk",
-			public("gfx95", func(s *setup) { s.model.K = 1024 }, kernelsOf("tilelang", "tilelang")), E07},
-		{"flashmla_kv with an odd index_topk", public("sm90", kv("fp8"), func(s *setup) { s.model.K = 2000 }), E07},
 		{"our hopper kernels with an odd index_topk", ours("sm90", func(s *setup) { s.model.K = 100 }), E07},
 		{"130 heads on hopper", ours("sm90", heads(130)), E08},
-		{"12 heads with aiter", public("gfx95", heads(12), kernelsOf("aiter", "aiter")), E08},
-		{"48 heads with q8", public("sm90", kv("fp8"), heads(48), kernelsOf("flashmla_sparse_q8", "")), E08},
 		{"65 index heads on hopper", ours("sm90", func(s *setup) { s.model.IndexHeads = 65 }), E08},
-		{"foreign selection in our catalogue", ours("cpu", p(func(p *Policy) { p.TopK = TopKTorch })), E09},
-		{"our selection in the public catalogue", public("sm90", p(func(p *Policy) { p.TopK = TopKStable })), E09},
-		{"a tie break without flashinfer", public("sm90", p(func(p *Policy) { p.TieBreak = TieSmall })), E09},
-		{"ties by the largest position", ours("cpu", p(func(p *Policy) { p.TieBreak = TieLarge })), E09},
-		{"cutedsl off sm100", public("sm90", p(func(p *Policy) { p.Scores = ScoreCuteDSL })), E02},
-		{"foreign scores in our catalogue", ours("sm90", p(func(p *Policy) { p.Scores = ScoreDeepGEMM })), E02},
-		{"context parallelism without strategy", public("sm90", p(func(p *Policy) { p.CP.Size = 2 })), E10},
-		{"context parallelism over 16 ranks", public("sm90", p(func(p *Policy) { p.CP = CP{CPInterleave, 16} })), E10},
-		{"context parallelism with attention split",
-			public("sm90", p(func(p *Policy) { p.CP, p.AttentionTP = CP{CPZigzag, 2}, 2 })), E10},
-		{"interleave with data parallelism", public("sm90", p(func(p *Policy) { p.CP, p.DP = CP{CPInterleave, 2}, 2 })),
-			E10},
-		{"context parallelism on a decode worker",
-			public("sm90", p(func(p *Policy) { p.CP, p.Role = CP{CPInterleave, 2}, RoleDecode })), E10},
-		{"context parallelism in our catalogue", ours("cpu", p(func(p *Policy) { p.CP = CP{CPInterleave, 2} })), E10},
-		{"q8 with context parallelism",
-			public("sm90", kv("fp8"), kernelsOf("flashmla_sparse_q8", ""),
-				p(func(p *Policy) { p.CP = CP{CPInterleave, 2} })), E10},
 		{"tree drafts in our catalogue",
 			ours("cpu", p(func(p *Policy) { p.Speculation = Speculation{Steps: 2, Branches: 2} })), E11},
-		{"a pipeline cut on a shared layer",
-			public("sm90", family(t, "glm-5.2"), p(func(p *Policy) { p.PipelineCuts = []int{39} })), E12},
-		{"overlap of shared layers in our catalogue",
-			ours("cpu", family(t, "glm-5.2"), p(func(p *Policy) { p.TBO = true })), E12},
-		{"deterministic with unstable selection", public("sm90", p(func(p *Policy) { p.Deterministic = true })), E13},
-		{"deterministic with automatic splits",
-			ours("cpu", p(func(p *Policy) { p.Deterministic, p.AutomaticSplits = true, SwitchOn })), E13},
-		{"deterministic with a kernel that splits by load",
-			public("sm100", p(func(p *Policy) {
-				p.Deterministic, p.TopK, p.TieBreak = true, TopKFlashInfer, TieSmall
-			})), E13},
 		{"deterministic with two arithmetics",
 			ours("sm90", kv("fp8"), kernelsOf("sparse-flat", "sparse-block"),
 				p(func(p *Policy) { p.Deterministic = true })), E13},
 		{"deterministic v4 with a flat prefill",
 			ours("sm90", v4, kernelsOf("v4-flat", ""), p(func(p *Policy) { p.Deterministic = true })), E13},
-		{"hisparse with the radix cache", public("sm90", p(func(p *Policy) { p.HiSparse, p.RadixCache = true, true })),
-			E14},
-		{"hisparse with another kernel",
-			public("sm90", kernelsOf("fa3", "fa3"), p(func(p *Policy) { p.HiSparse = true })), E14},
-		{"hisparse in our catalogue", ours("cpu", p(func(p *Policy) { p.HiSparse = true })), E14},
-		{"a missing build", public("sm103", kernelsOf("trtllm", "trtllm"), func(s *setup) {
-			s.hw.Missing = []Kernel{TRTLLM}
-		}), E16},
 		{"a reserve below one row", ours("sm90", p(func(p *Policy) { p.MaxTransient = 100000 })), E17},
 		{"bf16 for v4", ours("cpu", v4, kv("bf16")), E05},
 		{"a dsa layout for v4", ours("cpu", v4, kv("fp8-656")), E05},
 		{"a dsa kernel for v4", ours("cpu", v4, kernelsOf("sparse-block", "")), E02},
-		{"the fp8 prefill of v4 off hopper", public("sm100", v4, p(func(p *Policy) { p.V4Q8 = true })), E02},
-		{"the fp8 prefill of v4 in our catalogue", ours("sm90", v4, p(func(p *Policy) { p.V4Q8 = true })), E02},
-		{"the sparse prefill of v4 on amd", public("gfx95", v4,
-			p(func(p *Policy) { p.V4SparsePrefill = SparsePrefillOn })), E02},
-		{"the sparse prefill of v4 with parallelism", public("sm90", v4, p(func(p *Policy) {
-			p.V4SparsePrefill,
-				p.CP = SparsePrefillOn, CP{CPInterleave, 2}
-		})), E02},
 		{"a flat prefill with the sparse prefill off", ours("cpu", v4, kernelsOf("v4-flat", ""),
 			p(func(p *Policy) { p.V4SparsePrefill = SparsePrefillOff })), E02},
-		{"a schedule kernel in our catalogue", ours("sm90", v4, p(func(p *Policy) { p.V4Schedule = ScheduleOwn })),
-			E02},
 		{"hardware without an architecture", &setup{model: model(t, "deepseek_v32", 16)}, E01},
-		{"v4 on ampere", public("sm80", v4), E01},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.s.refused(t, c.code) })
 	}
+	t.Run("E02 of the reference names the flag that takes plain kernels", func(t *testing.T) {
+		for _, sides := range [][2]string{{"reference", ""}, {"", "Reference"}} {
+			e := ours("sm90", kernelsOf(sides[0], sides[1])).refused(t, E02)
+			if e.Try != "--kernels ref" || strings.Contains(e.Supported, "reference") {
+				t.Errorf("%v: %v", sides, e)
+			}
+		}
+	})
+	t.Run("a policy has only what the server sets", func(t *testing.T) {
+		if n := reflect.TypeFor[Policy]().NumField(); n > 15 {
+			t.Errorf("%d fields, want at most 15: wishes about other engines belong to public.Policy", n)
+		}
+	})
 	t.Run("E17 states the fraction that would work", func(t *testing.T) {
-		e := ours("sm90", p(func(p *Policy) { p.StaticFraction = 0.999999 })).refused(t, E17)
+		e := ours("sm90", p(func(p *Policy) { p.MaxTransient = 1000 })).refused(t, E17)
 		if !strings.Contains(e.Supported, "static fraction of at most 0.9") {
 			t.Errorf("supported %q", e.Supported)
 		}
@@ -106,15 +61,10 @@ func TestStartRefusals(t *testing.T) {
 		name string
 		s    *setup
 	}{
-		{"hopper without its shared memory", public("sm90", func(s *setup) { s.hw.SmemOptin = 0 })},
 		{"hopper without multiprocessors", ours("sm90", func(s *setup) { s.hw.SMs = 0 })},
 		{"a missing kernel that does not exist", ours("cpu", func(s *setup) { s.hw.Missing = []Kernel{200} })},
 		{"negative threshold", ours("cpu", p(func(p *Policy) { p.DenseThreshold = -1 }))},
-		{"negative cap", ours("cpu", p(func(p *Policy) { p.ScoreCap = -1 }))},
-		{"a static fraction of 1", ours("cpu", p(func(p *Policy) { p.StaticFraction = 1 }))},
 		{"negative drafts", ours("cpu", drafts(-1))},
-		{"an unknown catalogue", ours("cpu", p(func(p *Policy) { p.Catalog = 7 }))},
-		{"a pipeline cut beyond the model", ours("cpu", p(func(p *Policy) { p.PipelineCuts = []int{61} }))},
 		{"no family", ours("cpu", func(s *setup) { s.model.Family = FamilyUnset })},
 		{"no heads", ours("cpu", heads(0))},
 		{"no index_topk", ours("cpu", func(s *setup) { s.model.K = 0 })},
@@ -136,11 +86,7 @@ func TestStartRefusals(t *testing.T) {
 
 // TestBatchRefusals: batches that contradict themselves or their plan.
 func TestBatchRefusals(t *testing.T) {
-	ours := newSetup(t, CatalogSparrow, "sm90", kv("fp8")).resolve(t)
-	theirs := newSetup(t, CatalogPublic, "sm90", kv("fp8")).resolve(t)
-	speculating := newSetup(t, CatalogPublic, "sm90", drafts(2)).resolve(t)
-	unsliced := newSetup(t, CatalogPublic, "sm90", kv("fp8"),
-		wish(func(p *Policy) { p.Slicing = SwitchOff })).resolve(t)
+	ours := newSetup(t, "sm90", kv("fp8")).resolve(t)
 	padded := func(n int, b Batch) Batch { b.PaddedRows = n; return b }
 	table := func(n int, b Batch) Batch { b.TablePages = n; return b }
 	for _, c := range []struct {
@@ -155,8 +101,6 @@ func TestBatchRefusals(t *testing.T) {
 		{"a mixed batch without kinds", ours, NewBatch(ModeMixed, Request{Seq: 5}), E20},
 		{"an idle request in a mixed batch", ours, NewBatch(ModeMixed, Request{Kind: ModeIdle}), E20},
 		{"a decode request in an extend batch", ours, NewBatch(ModeExtend, DecodeRequest(5)), E20},
-		{"mixed while speculating", speculating, NewBatch(ModeMixed, ExtendRequest(5, 0)), E20},
-		{"verify in a public mixed batch", theirs, NewBatch(ModeMixed, ExtendRequest(5, 0), VerifyRequest(2, 5)), E20},
 		{"requests in an idle batch", ours, NewBatch(ModeIdle, DecodeRequest(5)), E26},
 		{"an empty decode", ours, NewBatch(ModeDecode), E26},
 		{"lengths that do not add up", ours, NewBatch(ModeExtend, Request{Seq: 10, Prefix: 3, Extend: 6}), E26},
@@ -176,12 +120,8 @@ func TestBatchRefusals(t *testing.T) {
 		{"a table too narrow", ours, table(1, decode(65)), E26},
 		{"negative free bytes", ours, Batch{Mode: ModeDecode, Requests: repeat(1, DecodeRequest(1)), FreeBytes: -1},
 			E26},
-		{"verify widths that differ in the public catalogue", theirs,
-			NewBatch(ModeVerify, VerifyRequest(2, 5), VerifyRequest(3, 5)), E26},
 		{"a captured prompt", ours, inGraph(GraphCapture, extend(5)), E25},
-		{"a piecewise decode", theirs, inGraph(GraphPiecewise, decode(5)), E25},
 		{"a piecewise prompt in our catalogue", ours, inGraph(GraphPiecewise, extend(5)), E25},
-		{"more rows than a launch takes with slicing off", unsliced, extendOver(12000, 5000), E24},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p, err := Build(c.cfg, c.b)
@@ -189,7 +129,7 @@ func TestBatchRefusals(t *testing.T) {
 			if p != nil {
 				t.Error("a plan came with the error")
 			}
-			if _, err := ShapeOf(c.cfg, c.b); err == nil && c.code == E20 && c.cfg.Catalog == CatalogSparrow {
+			if _, err := ShapeOf(c.cfg, c.b); err == nil && c.code == E20 {
 				t.Error("a shape came without error")
 			}
 		})
@@ -265,7 +205,7 @@ func TestLayerSharing(t *testing.T) {
 		})
 	}
 	t.Run("dense rows of a shared layer need no carry", func(t *testing.T) {
-		cfg := newSetup(t, CatalogSparrow, "cpu", family(t, "glm-5.2")).resolve(t)
+		cfg := newSetup(t, "cpu", family(t, "glm-5.2")).resolve(t)
 		s := only(t, build(t, cfg, extend(10)))
 		ix, err := cfg.IndexerAt(s, 3, false)
 		if err != nil || ix.Kind != IndexerNone {
@@ -276,14 +216,14 @@ func TestLayerSharing(t *testing.T) {
 		}
 	})
 	t.Run("the draft layer owns its indexer", func(t *testing.T) {
-		cfg := newSetup(t, CatalogSparrow, "cpu", family(t, "glm-5.2")).resolve(t)
+		cfg := newSetup(t, "cpu", family(t, "glm-5.2")).resolve(t)
 		s := only(t, build(t, cfg, NewBatch(ModeDraft, DraftRequest(2, 90))))
 		if ix, err := cfg.IndexerAt(s, 78, false); err != nil || ix.Kind != IndexerPagedSplit {
 			t.Errorf("%v, %v", ix, err)
 		}
 	})
 	t.Run("v4 layers without the ratio-4 stream have no indexer", func(t *testing.T) {
-		cfg := newSetup(t, CatalogSparrow, "cpu", family(t, "deepseek_v4")).resolve(t)
+		cfg := newSetup(t, "cpu", family(t, "deepseek_v4")).resolve(t)
 		s := only(t, build(t, cfg, decode(9000)))
 		for layer, kind := range map[int]IndexerKind{0: IndexerNone, 2: IndexerPagedSplit, 3: IndexerNone} {
 			if ix, err := cfg.IndexerAt(s, layer, false); err != nil || ix.Kind != kind {
@@ -292,7 +232,7 @@ func TestLayerSharing(t *testing.T) {
 		}
 	})
 	t.Run("a negative layer is refused", func(t *testing.T) {
-		cfg := newSetup(t, CatalogSparrow, "cpu").resolve(t)
+		cfg := newSetup(t, "cpu").resolve(t)
 		if _, err := cfg.IndexerAt(&Segment{}, -1, true); err == nil {
 			t.Error("no error")
 		}

@@ -8,10 +8,10 @@ import (
 
 // segmented groups rows by what each row is (design 3). A row's group depends
 // on its own position and request alone.
-func (w *builder) segmented() error {
+func (w *Builder) segmented() error {
 	groups := w.groups()
 	if w.b.PaddedRows > 0 && (len(groups) != 1 || groups[0].NextN == 0) {
-		return lengthError(
+		return ErrLengths(
 			"%d padded rows for a batch that is not all decode, all verify or all draft rows of one width",
 			w.b.PaddedRows)
 	}
@@ -29,7 +29,13 @@ func (w *builder) segmented() error {
 		}
 		w.shapeRow(s)
 		w.rowIndexer(s)
-		if err := w.complete(s); err != nil {
+		if w.cat.Entry(s.Kernel).Segments {
+			s.SplitKeys = w.cfg.SplitKeys
+		}
+		if err := w.Pad(s); err != nil {
+			return err
+		}
+		if err := w.Size(s); err != nil {
 			return err
 		}
 	}
@@ -39,12 +45,12 @@ func (w *builder) segmented() error {
 
 // storesOnly reports whether rows of the drafting layer leave their keys for
 // later rows and nothing else: no later layer reads their outputs.
-func (w *builder) storesOnly() bool {
-	return w.b.Pass != PassTarget && w.plan.Logits == 0 && !w.cfg.Model.v4()
+func (w *Builder) storesOnly() bool {
+	return w.b.Pass != PassTarget && w.plan.Logits == 0 && !w.cfg.Model.V4()
 }
 
 // groups cuts every request into spans and sorts them into segments.
-func (w *builder) groups() []Segment {
+func (w *Builder) groups() []Segment {
 	list := make([]Segment, 0, 4)
 	rank := 0
 	group := func(row RowKind, n int) *Segment {
@@ -63,25 +69,25 @@ func (w *builder) groups() []Segment {
 		}
 		switch w.b.KindOf(i) {
 		case ModeDecode:
-			group(RowDecode, 1).span(i, 0, 1)
+			group(RowDecode, 1).Span(i, 0, 1)
 		case ModeVerify:
-			group(RowVerify, rows).span(i, 0, rows)
+			group(RowVerify, rows).Span(i, 0, rows)
 		case ModeDraft:
-			group(RowDraft, rows).span(i, 0, rows)
+			group(RowDraft, rows).Span(i, 0, rows)
 		case ModeExtend, ModeSplitPrefill, ModeDLLMExtend:
-			if w.b.Pass != PassTarget && w.cfg.Model.v4() {
-				group(RowDraft, rows).span(i, 0, rows) // the drafting block attends to a window, also in a prompt
+			if w.b.Pass != PassTarget && w.cfg.Model.V4() {
+				group(RowDraft, rows).Span(i, 0, rows) // the drafting block attends to a window, also in a prompt
 				continue
 			}
 			dense, short := w.cuts(w.b.Requests[i].Prefix, rows)
 			if dense > 0 {
-				group(RowDensePrefill, 0).span(i, 0, dense)
+				group(RowDensePrefill, 0).Span(i, 0, dense)
 			}
 			if short > dense {
-				group(RowShortPrefill, 0).span(i, dense, short)
+				group(RowShortPrefill, 0).Span(i, dense, short)
 			}
 			if rows > short {
-				group(RowSparsePrefill, 0).span(i, short, rows)
+				group(RowSparsePrefill, 0).Span(i, short, rows)
 			}
 		case ModeUnset, ModeMixed, ModeIdle:
 		}
@@ -94,58 +100,52 @@ func (w *builder) groups() []Segment {
 
 // cuts gives the first new token that is no longer dense and the first that
 // needs scores: token i sees prefix+i+1 keys.
-func (w *builder) cuts(prefix, rows int) (dense, short int) {
+func (w *Builder) cuts(prefix, rows int) (dense, short int) {
 	if w.cfg.DenseOK {
 		dense = clamp(w.cfg.T-prefix, 0, rows)
 	}
-	return dense, clamp(w.cfg.Model.shortKeys()-prefix, dense, rows)
+	return dense, clamp(w.cfg.Model.ShortKeys()-prefix, dense, rows)
 }
 
 func clamp(v, low, high int) int { return max(low, min(v, high)) }
 
 // shapeRow settles form and kernel of one group.
-func (w *builder) shapeRow(s *Segment) {
+func (w *Builder) shapeRow(s *Segment) {
 	cfg := w.cfg
 	switch s.Row {
 	case RowDensePrefill:
 		// Every key, prefix or new, is read through the cache, so that a
 		// prompt in chunks computes what the whole prompt computes.
-		shapeDense(cfg, s, DenseRagged, ConvertGatherRows)
+		w.Dense(s, DenseRagged, ConvertGatherRows)
 		s.NeedIndices = w.b.NeedSeed
-		s.Reasons = append(make([]Reason, 0, 6), reasonDenseRow, reasonDenseGather)
-		if cfg.T > cfg.Model.K {
-			s.because(reasonDenseAboveK)
-		} else {
-			s.because(reasonDenseExact)
-		}
+		s.Reasons = append(make([]Reason, 0, 6), ReasonDenseRow, reasonDenseGather)
+		s.Because(ReasonDense(cfg.T, cfg.Model.K))
 		s.Rejected = w.againstDense()
 	case RowShortPrefill, RowSparsePrefill:
-		s.Kernel, s.NeedIndices = autoTarget(cfg), true
-		shapeKernel(cfg, s, true)
+		w.Sparse(s, autoTarget(cfg), true)
+		s.NeedIndices = true
 		s.Reasons = append(make([]Reason, 0, 6), w.whyNotDense()...)
-		s.because(w.whyKernel(s))
-		s.Rejected = w.rejected(PhasePrefill)
+		s.Because(w.whyKernel(s))
+		s.Rejected = cfg.RejectedFor(PhasePrefill)
 	case RowDecode, RowVerify, RowDraft:
-		s.Kernel, s.NeedIndices = cfg.Decode, !(cfg.Model.v4() && s.Row == RowDraft)
-		shapeKernel(cfg, s, true)
-		s.Reasons = append(make([]Reason, 0, 6), reasonDecodePhase)
-		s.Rejected = w.rejected(PhaseDecode)
+		w.Sparse(s, cfg.Decode, true)
+		s.NeedIndices = !(cfg.Model.V4() && s.Row == RowDraft)
+		s.Reasons = append(make([]Reason, 0, 6), ReasonDecodePhase)
+		s.Rejected = cfg.RejectedFor(PhaseDecode)
 	case RowUnset, RowWhole:
 	}
 	if s.Convert == ConvertRawToBlock {
-		s.because(reasonRawToBlock)
+		s.Because(ReasonRawToBlock)
 	}
 	if cfg.Deterministic {
-		s.because(reasonDeterministic)
+		s.Because(ReasonDeterministic)
 	}
-	if s.NeedIndices && s.Form != FormDenseMHA {
-		s.FusedTopK = cfg.Fused
-	}
+	s.SplitsFixed = true
 }
 
-// rejected is the part of the configuration's rejections for one phase.
-func (w *builder) rejected(p Phase) []Rejection {
-	list := w.cfg.Rejected
+// RejectedFor is the part of the configuration's rejections for one phase.
+func (c *Config) RejectedFor(p Phase) []Rejection {
+	list := c.Rejected
 	from := slices.IndexFunc(list, func(r Rejection) bool { return r.Phase == p })
 	if from < 0 {
 		return nil
@@ -158,14 +158,14 @@ func (w *builder) rejected(p Phase) []Rejection {
 }
 
 // againstDense says why the prefill kernel did not take dense rows.
-func (w *builder) againstDense() []Rejection {
+func (w *Builder) againstDense() []Rejection {
 	k := autoTarget(w.cfg)
 	return []Rejection{{Kernel: k, Phase: PhasePrefill,
 		Reason: "fits, but the row sees few enough keys for the dense form"}}
 }
 
 // whyNotDense explains a sparse prompt row.
-func (w *builder) whyNotDense() []Reason {
+func (w *Builder) whyNotDense() []Reason {
 	cfg := w.cfg
 	if !cfg.DenseOK {
 		list := make([]Reason, 0, len(cfg.DenseAgainst)+3)
@@ -177,7 +177,7 @@ func (w *builder) whyNotDense() []Reason {
 	return []Reason{{"design 3", fmt.Sprintf("not dense: the rows see more than %d keys", cfg.T)}}
 }
 
-func (w *builder) whyKernel(s *Segment) Reason {
+func (w *Builder) whyKernel(s *Segment) Reason {
 	cfg := w.cfg
 	if cfg.Prefill == Auto {
 		return Reason{"dispatch 8", fmt.Sprintf("auto is %s over %s", s.Kernel, cfg.Layout)}

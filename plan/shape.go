@@ -99,9 +99,9 @@ func (s *Shaper) shape(cfg *Config, b *Batch) (Shape, error) {
 	for i := range b.Requests {
 		uniform = uniform && b.Rows(cfg, i) == sh.NextN && b.Requests[i].Logits == sh.Logits &&
 			b.Requests[i].Best == sh.Best
-		longest = max(longest, b.keysOf(cfg, i))
+		longest = max(longest, b.KeysOf(cfg, i))
 	}
-	sh.Short = (uniform || cfg.Catalog == CatalogPublic) && longest <= cfg.Model.shortKeys()
+	sh.Short = uniform && longest <= cfg.Model.ShortKeys()
 	if uniform {
 		return sh, nil
 	}
@@ -112,8 +112,8 @@ func (s *Shaper) shape(cfg *Config, b *Batch) (Shape, error) {
 }
 
 // lengths encodes what each request adds and, where the plan depends on it, how
-// many keys it has. Decode-like requests of our catalogue say only whether
-// their segment needs scores.
+// many keys it has. Decode-like requests say only whether their segment needs
+// scores.
 func (s *Shaper) lengths(cfg *Config, b *Batch) {
 	buf := s.buf[:0]
 	for i := range b.Requests {
@@ -125,7 +125,7 @@ func (s *Shaper) lengths(cfg *Config, b *Batch) {
 			logits++
 		}
 		buf = binary.AppendUvarint(buf, logits)
-		if kind.DecodeLike() && cfg.Catalog == CatalogSparrow {
+		if kind.DecodeLike() {
 			short := byte(0)
 			if b.shortSegment(cfg, i) {
 				short = 1
@@ -143,7 +143,7 @@ func (s *Shaper) lengths(cfg *Config, b *Batch) {
 func (b *Batch) shortSegment(cfg *Config, i int) bool {
 	kind, rows := b.KindOf(i), b.Rows(cfg, i)
 	for j := range b.Requests {
-		if b.KindOf(j) == kind && b.Rows(cfg, j) == rows && b.keysOf(cfg, j) > cfg.Model.shortKeys() &&
+		if b.KindOf(j) == kind && b.Rows(cfg, j) == rows && b.KeysOf(cfg, j) > cfg.Model.ShortKeys() &&
 			(!cfg.Model.ByRequests() || b.Requests[j].Rank == b.Requests[i].Rank) {
 			return false
 		}

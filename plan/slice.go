@@ -14,7 +14,7 @@ const scoreFloor = 64
 // key capacity of the dense form and the transient reserve. Rows are
 // independent, so any cut is exact.
 type slicer struct {
-	w       *builder
+	w       *Builder
 	s       *Segment
 	held    held
 	limit   int   // rows per launch
@@ -32,9 +32,9 @@ type launchLoad struct {
 }
 
 // slice fills Launches, RowsPerLaunch, the chunks and TransientBytes.
-func (w *builder) slice(s *Segment) error {
-	sl := &slicer{w: w, s: s, held: heldBy(w.cfg, s, w.plan.TablePages*w.cfg.Page), grain: 1, keyCap: math.MaxInt,
-		reserve: math.MaxInt64}
+func (w *Builder) slice(s *Segment) error {
+	sl := &slicer{w: w, s: s, held: heldBy(w.cfg, w.cat.Entry(s.Kernel), s, w.plan.TablePages*w.cfg.Page), grain: 1,
+		keyCap: math.MaxInt, reserve: math.MaxInt64}
 	if s.Indexer.Kind == IndexerPagedNative {
 		sl.grain = s.Indexer.NextN
 	}
@@ -46,13 +46,13 @@ func (w *builder) slice(s *Segment) error {
 		return &Error{Code: E24, Asked: fmt.Sprintf("launches of %d rows at a time with kernel %s", sl.grain, s.Kernel),
 			Supported: fmt.Sprintf("%d rows: %s", s.RowsPerLaunch, s.Limit)}
 	}
-	if s.KernelRows > sl.limit && !w.cfg.Slicing {
+	if s.KernelRows > sl.limit && w.Whole {
 		return &Error{Code: E24, Asked: fmt.Sprintf("%d rows in one launch of %s with slicing off", s.KernelRows,
 			s.Kernel),
 			Supported: fmt.Sprintf("%d rows per launch: %s", sl.limit, s.Limit), Try: "slicing on"}
 	}
 	s.RowsPerLaunch = sl.limit
-	if s.Form == FormDenseMHA && w.cfg.Catalog == CatalogSparrow {
+	if s.Form == FormDenseMHA {
 		sl.keyCap = w.cfg.C
 	}
 	if w.cfg.MaxTransient > 0 {
@@ -226,7 +226,7 @@ func (sl *slicer) finish() {
 		}
 	}
 	if len(s.Launches) > 1 {
-		s.reason("dispatch 17", "%d rows in %d launches of at most %d rows (%s)", s.KernelRows,
+		s.Reason("dispatch 17", "%d rows in %d launches of at most %d rows (%s)", s.KernelRows,
 			len(s.Launches), sl.limit, sl.causes())
 	}
 }

@@ -22,7 +22,7 @@ func line(s *Segment) string {
 
 // TestSparrowPlans: what each batch gets from our own catalogue.
 func TestSparrowPlans(t *testing.T) {
-	ours := func(hw string, tweaks ...tweak) *setup { return newSetup(t, CatalogSparrow, hw, tweaks...) }
+	ours := func(hw string, tweaks ...tweak) *setup { return newSetup(t, hw, tweaks...) }
 	threshold := func(n int) tweak { return wish(func(p *Policy) { p.DenseThreshold = n }) }
 	cpu, gpu := ours("cpu", threshold(2048)), ours("sm90")
 	block := ours("sm90", kv("fp8"))
@@ -180,10 +180,6 @@ func TestSparrowPlans(t *testing.T) {
 			Batch{Mode: ModeExtend, Requests: repeat(70, ExtendRequest(2000, 0))},
 			"dense-prefill 140000: dense-mha dense-ragged bf16-1152 gather-rows none k-only heads 16 launches " +
 				"[130000 10000]"},
-		{"49 the reference proves the sparse form", ours("cpu", kernelsOf("reference", "")), extend(10),
-			"short-prefill 10: sparse-mla reference bf16-1152 none paged k-only-with-indices heads 16 launches [10]"},
-		{"50 the reference decodes fp8", ours("sm90", kv("fp8"), kernelsOf("", "reference")), decode(10),
-			"decode 1: sparse-mla reference fp8-656 none paged paged-split heads 16 launches [1]"},
 		{"51 v4 prompts are flat", v4, extend(4096),
 			"short-prefill 2051: v4-sparse-prefill v4-flat v4-584 gather-bf16 ragged k-only-with-indices heads 64 " +
 				"launches [2051]\n" +
@@ -276,7 +272,7 @@ func TestSparrowResolution(t *testing.T) {
 		{"alias flashmla_auto", "sm90", "bf16", "flashmla_auto", "", Auto, SparseFlat, BF16Row1152, IndexPage132},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			cfg := newSetup(t, CatalogSparrow, c.hw, kv(c.kv), kernelsOf(c.prefill, c.decode)).resolve(t)
+			cfg := newSetup(t, c.hw, kv(c.kv), kernelsOf(c.prefill, c.decode)).resolve(t)
 			want(t, "prefill", cfg.Prefill, c.wantPrefill)
 			want(t, "decode", cfg.Decode, c.wantDecode)
 			want(t, "layout", cfg.Layout, c.layout)
@@ -320,7 +316,7 @@ func TestSparrowResolution(t *testing.T) {
 		{"a v4 kernel for v3.2", "cpu", "fp8", "v4-flat", "", E02, ""},
 	} {
 		t.Run("refuses "+c.name, func(t *testing.T) {
-			e := newSetup(t, CatalogSparrow, c.hw, kv(c.kv), kernelsOf(c.prefill, c.decode)).refused(t, c.code)
+			e := newSetup(t, c.hw, kv(c.kv), kernelsOf(c.prefill, c.decode)).refused(t, c.code)
 			if c.try != "" {
 				want(t, "try", e.Try, c.try)
 			}
@@ -330,14 +326,14 @@ func TestSparrowResolution(t *testing.T) {
 		})
 	}
 	t.Run("an alias is shown with its name", func(t *testing.T) {
-		s := newSetup(t, CatalogSparrow, "sm90", kv("fp8"), kernelsOf("flashmla_kv", ""))
+		s := newSetup(t, "sm90", kv("fp8"), kernelsOf("flashmla_kv", ""))
 		_, notices, _ := Resolve(s.hw, s.model, s.policy)
 		if !slices.ContainsFunc(notices, func(n Notice) bool { return strings.Contains(n.Text, "sparse-block") }) {
 			t.Errorf("notices %v", notices)
 		}
 	})
 	t.Run("an old name is accepted and noticed", func(t *testing.T) {
-		s := newSetup(t, CatalogSparrow, "sm90", kv("fp8"), kernelsOf("nsa_flashmla_kv", ""))
+		s := newSetup(t, "sm90", kv("fp8"), kernelsOf("nsa_flashmla_kv", ""))
 		cfg, notices, err := Resolve(s.hw, s.model, s.policy)
 		if err != nil {
 			t.Fatal(err)
@@ -348,7 +344,7 @@ func TestSparrowResolution(t *testing.T) {
 		}
 	})
 	t.Run("the last notice sums the configuration up", func(t *testing.T) {
-		s := newSetup(t, CatalogSparrow, "sm90", kv("fp8"))
+		s := newSetup(t, "sm90", kv("fp8"))
 		_, notices, _ := Resolve(s.hw, s.model, s.policy)
 		last := notices[len(notices)-1].Text
 		for _, w := range []string{"sparse-block", "fp8-656", "2048", "131072", "native", "stable"} {

@@ -71,7 +71,7 @@ func (k KeySplit) Says() string {
 // the server is set up for was measured fastest (dispatch 16).
 func (r *resolver) split() error {
 	c, p := &r.cfg, r.policy
-	if e := r.cat.entry(c.Decode); e == nil || !e.segments || r.model.v4() || r.hw.Arch == CPU {
+	if e := sparrowCatalogue.Entry(c.Decode); !e.Segments || r.model.V4() || r.hw.Arch == CPU {
 		if p.SplitKeys == SplitUnset {
 			return nil
 		}
@@ -81,12 +81,12 @@ func (r *resolver) split() error {
 			Try:       "--split-keys auto"}
 	}
 	if c.SplitKeys = p.SplitKeys; c.SplitKeys != SplitUnset {
-		r.reason("dispatch 16", "rows over FP8 pages %s: asked for", c.SplitKeys.Says())
+		r.Because("dispatch 16", "rows over FP8 pages %s: asked for", c.SplitKeys.Says())
 		return nil
 	}
 	if p.Running == 0 {
 		c.SplitKeys = Split512
-		r.reason("dispatch 16", "rows over FP8 pages %s: neither the slowest for one row nor for many, and how many "+
+		r.Because("dispatch 16", "rows over FP8 pages %s: neither the slowest for one row nor for many, and how many "+
 			"sequences run at once was not said (--max-running)", c.SplitKeys.Says())
 		return nil
 	}
@@ -97,8 +97,8 @@ func (r *resolver) split() error {
 	}
 	at := times.decode(rows * roundUp(r.model.Heads, unitHeads) / unitHeads)
 	c.SplitKeys = fastestSplit(at)
-	r.reason("dispatch 16", "rows over FP8 pages %s: up to %d rows of %d heads decode at once; on %s, attention of %d "+
-		"rows of %d heads takes %v us cut after 256 keys, %v after 512, %v whole", c.SplitKeys.Says(), rows,
+	r.Because("dispatch 16", "rows over FP8 pages %s: up to %d rows of %d heads decode at once; on %s, attention of "+
+		"%d rows of %d heads takes %v us cut after 256 keys, %v after 512, %v whole", c.SplitKeys.Says(), rows,
 		r.model.Heads, times.Device, at.Rows, cost.DecodeHeads, at.Keys256, at.Keys512, at.Whole)
 	return nil
 }

@@ -29,7 +29,7 @@ func TestSplitFollowsTheLoad(t *testing.T) {
 	}
 	resolved := func(p Policy, heads, ranks int, how Division) Config {
 		t.Helper()
-		return newSetup(t, CatalogSparrow, "sm90", kv("fp8"), wish(func(q *Policy) {
+		return newSetup(t, "sm90", kv("fp8"), wish(func(q *Policy) {
 			q.Running, q.SplitKeys, q.Speculation = p.Running, p.SplitKeys, p.Speculation
 		}), func(s *setup) { s.model.Heads, s.model.Ranks, s.model.Division = heads, ranks, how }).resolve(t)
 	}
@@ -61,7 +61,7 @@ func TestSplitFollowsTheLoad(t *testing.T) {
 			want(t, "split of a segment", build(t, cfg, batch).Segments[0].SplitKeys, k)
 		}
 		for hw, change := range map[string]tweak{"cpu": kv("fp8"), "sm90": kv("bf16")} {
-			s := newSetup(t, CatalogSparrow, hw, change)
+			s := newSetup(t, hw, change)
 			want(t, "without a wish on "+hw, s.resolve(t).SplitKeys, SplitUnset)
 			s.policy.SplitKeys = k
 			s.refused(t, E02)

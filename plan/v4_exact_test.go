@@ -41,8 +41,8 @@ func TestV4ExactEntries(t *testing.T) {
 	for _, c := range []struct {
 		hw Hardware
 		p  Policy
-	}{{gpu, Policy{KV: "f32"}}, {gpu, Policy{ExactIndex: true}}, {hw, Policy{KV: "bf16"}}, {hw, Policy{KV: "f32-2304"}},
-		{gpu, Policy{KV: "f32", Catalog: CatalogPublic}}} {
+	}{{gpu, Policy{KV: "f32"}}, {gpu, Policy{ExactIndex: true}}, {hw, Policy{KV: "bf16"}}, {hw,
+		Policy{KV: "f32-2304"}}} {
 		if _, _, err := Resolve(c.hw, m, c.p); !errors.Is(err, E05) {
 			t.Errorf("%+v: got %v, want E05", c.p, err)
 		}
@@ -75,8 +75,7 @@ func TestFP4Index(t *testing.T) {
 		hw Hardware
 		m  Model
 		p  Policy
-	}{{gpu, m, Policy{}}, {hw, old, Policy{}}, {hw, m, Policy{KV: "f32"}}, {hw, m, Policy{ExactIndex: true}},
-		{gpu, m, Policy{Catalog: CatalogPublic}}} {
+	}{{gpu, m, Policy{}}, {hw, old, Policy{}}, {hw, m, Policy{KV: "f32"}}, {hw, m, Policy{ExactIndex: true}}} {
 		c.p.FP4Index = true
 		if _, _, err := Resolve(c.hw, c.m, c.p); !errors.Is(err, E05) {
 			t.Errorf("%v of %v on %v: got %v, want E05", c.p, c.m.Family, c.hw.Arch, err)

@@ -11,6 +11,7 @@ import (
 	"sparrow/api/wire"
 	"sparrow/plan"
 	"sparrow/plan/explain"
+	"sparrow/plan/public"
 )
 
 // Bounds of a batch that is explained here; the command line takes larger ones.
@@ -101,12 +102,12 @@ func (s debugAPI) ask(r *explainRequest) (ask explain.Ask, err error) {
 				"layer %d where the checkpoint has one", ask.Model.Layers-1, ask.Model.Layers)
 		}
 	}
-	p := &ask.Policy
-	p.KV, p.Prefill, p.Decode, p.Deterministic = r.KV, r.Prefill, r.Decode, r.Deterministic
+	var catalog plan.Catalog
+	p := plan.Policy{KV: r.KV, Prefill: r.Prefill, Decode: r.Decode, Deterministic: r.Deterministic}
 	for _, f := range []struct {
 		param, text string
 		to          encoding.TextUnmarshaler
-	}{{"catalog", cmp.Or(r.Catalog, "sparrow"), &p.Catalog}, {"dense", r.Dense, &p.Dense}} {
+	}{{"catalog", cmp.Or(r.Catalog, "sparrow"), &catalog}, {"dense", r.Dense, &p.Dense}} {
 		if err := f.to.UnmarshalText([]byte(f.text)); err != nil {
 			return ask, explainError(f.param, err)
 		}
@@ -114,7 +115,12 @@ func (s debugAPI) ask(r *explainRequest) (ask explain.Ask, err error) {
 	if r.DraftTokens != nil {
 		p.Speculation.Tokens = *r.DraftTokens
 	}
-	*p = sparrow.ExplainedPolicy(ask.Hardware.Arch, ask.Model.Family, *p)
+	if catalog == plan.CatalogPublic {
+		ask.Public = &public.Policy{KV: p.KV, Prefill: p.Prefill, Decode: p.Decode, Dense: p.Dense,
+			Deterministic: p.Deterministic, Speculation: p.Speculation}
+	} else {
+		ask.Policy = sparrow.ExplainedPolicy(ask.Hardware.Arch, ask.Model.Family, p)
+	}
 	if r.Batch == "" {
 		return ask, nil
 	}

@@ -9,6 +9,7 @@ import (
 
 	"sparrow/plan"
 	"sparrow/plan/explain"
+	"sparrow/plan/public"
 )
 
 // explained serves a fake whose configuration is a real one.
@@ -46,7 +47,7 @@ func TestExplainEqualsThePlanner(t *testing.T) {
 		t.Fatal(err)
 	}
 	want, err := explain.Ask{Model: m, Hardware: hw, Batch: &b, Question: explain.Question{Layer: 2},
-		Policy: plan.Policy{Catalog: plan.CatalogPublic, KV: "fp8"}}.Answer()
+		Public: &public.Policy{KV: "fp8"}}.Answer()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,7 +74,9 @@ func flagError(c *cobra.Command, err error) error {
 		name := none.GetSpecifiedName()
 		hint := ""
 		if none.GetSpecifiedShortnames() == "" {
-			hint = suggestion("--"+name, flagNames(c.Flags()))
+			if hint = insteadOf(name); hint == "" {
+				hint = suggestion("--"+name, flagNames(c.Flags()))
+			}
 		}
 		if hint == "" {
 			hint = fmt.Sprintf("; see '%s --help'", c.CommandPath())

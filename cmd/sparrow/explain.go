@@ -1,10 +1,8 @@
 package main
 
 import (
-	"encoding"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,14 +19,13 @@ import (
 // explainFlags is everything a decision depends on, as flags.
 type explainFlags struct {
 	policyFlags
+	otherFlags
 	model, family, catalog, hw, batch string
-	topk, tie, fused, scores, cp      string
-	graph, splits                     string
-	v4Prefill, v4Schedule, attention  string
-	heads, layer, paddedRows          int
+	graph, v4Prefill, attention       string
+	heads, layer, paddedRows, tp      int
 	draftTokens, draftBranches        int
 	free, memory                      int64
-	seed, noPreshuffle, asJSON, time  bool
+	seed, carry, asJSON, time         bool
 }
 
 func explainCommand() *cobra.Command {
@@ -37,7 +34,8 @@ func explainCommand() *cobra.Command {
 		Use:   "explain",
 		Short: "Show what would run for a batch, and why, without running it",
 		Long: `Explain resolves a configuration and plans a batch, and prints every choice with its reason and every candidate that was turned down.
-The catalogue "sparrow" holds the kernels of this build; "public" models those of other engines, for hardware this build does not run on.
+The catalogue "sparrow" holds the kernels of this build; "public" models those of other engines,
+	for hardware this build does not run on.
 
 Batches:
   ` + strings.ReplaceAll(plan.BatchSyntax, "\n", "\n  "),
@@ -84,6 +82,7 @@ func (f *explainFlags) addAll(s *pflag.FlagSet) {
 	f.add(s)
 	f.policyFlags.add(s)
 	f.addDraft(s)
+	f.otherFlags.add(s)
 }
 
 // refuse reports an error with the nearest command that works.
@@ -112,39 +111,22 @@ func (f *explainFlags) add(s *pflag.FlagSet) {
 		"b200 or a100, or H200s that share the model, such as 8xh200")
 	s.StringVar(&f.batch, "batch", "", "what to plan; without it only the configuration is shown")
 	s.IntVar(&f.heads, "heads", 0, "query heads per rank, when not the model's own")
-	s.IntVar(&f.wish.Page, "page", 0, "tokens per page")
 	s.IntVar(&f.wish.DenseThreshold, "dense-threshold", 0,
 		"most keys of a dense row; default as measured for the hardware, at most index_topk")
-	s.IntVar(&f.wish.ChunkCapacity, "dense-capacity", 0, "most keys of one dense call; default 131072")
-	s.IntVar(&f.wish.ChunkedPrefill, "chunked-prefill", 0, "most prompt tokens of one step; default that of "+
-		"--step-tokens, in the public catalogue by device memory")
 	s.IntVar(&f.wish.Running, "max-running", 0, "sequences that the server runs at once; 0 means not given")
-	s.StringVar(&f.topk, "topk", "", "selection kernel: stable, sgl-kernel, flashinfer, torch")
-	s.StringVar(&f.tie, "tie-break", "", "which of two equal scores wins: small or large position")
-	s.StringVar(&f.fused, "fused", "", "selection and transform in one kernel: on or off")
-	s.StringVar(&f.scores, "scores", "", "paged score kernel: native, deepgemm, aiter, cutedsl")
-	s.StringVar(&f.cp, "cp", "", "context parallelism as KIND:SIZE, such as interleave:4 or zigzag:2")
 	s.StringVar(&f.graph, "graph", "none", "captured graph: none, capture, replay, piecewise")
-	s.StringVar(&f.splits, "automatic-splits", "", "let kernels cut the key range by load: on or off")
 	s.StringVar(&f.v4Prefill, "v4-sparse-prefill", "", "V4 prompts through a gathered workspace: on, auto or off")
-	s.StringVar(&f.v4Schedule, "v4-schedule", "",
-		"kernel that plans V4's paged scores, catalogue public: own or library")
-	s.IntVar(&f.wish.AttentionTP, "tp", 0, "ranks that share the model")
+	s.IntVar(&f.tp, "tp", 0, "ranks that share the model")
 	addAttention(s, &f.attention)
 	s.IntVar(&f.layer, "layer", -1, "also show the indexer path of this layer")
 	s.IntVar(&f.paddedRows, "padded-rows", 0, "rows the batch is padded to")
 	s.IntVar(&f.draftTokens, "draft-tokens", 0, "rows verified per request; --draft N says the same as N+1 here")
 	s.IntVar(&f.draftBranches, "draft-branches", 0, "drafts kept per step")
-	s.Int64Var(&f.wish.ScoreCap, "score-cap", 0, "most bytes of one chunk of indexer scores; default 256 MiB")
 	s.Int64Var(&f.free, "free", 0, "device bytes free now")
 	s.Int64Var(&f.memory, "device-memory", 0, "device bytes in all, when not the hardware's usual")
 	s.Int64Var(&f.wish.MaxTransient, "reserve", 0, "most transient bytes of one step")
-	s.BoolVar(&f.wish.TBO, "tbo", false, "two-batch overlap")
-	s.BoolVar(&f.wish.CarryIndices, "carry", false, "selections are handed on between sub-batches and stages")
-	s.BoolVar(&f.wish.HiSparse, "hisparse", false, "KV offload that pages in selected tokens")
-	s.BoolVar(&f.wish.V4Q8, "v4-q8", false, "the FP8 variant of V4's sparse prefill")
+	s.BoolVar(&f.carry, "carry", false, "selections are handed on between layers, sub-batches and stages")
 	s.BoolVar(&f.seed, "need-seed", false, "indices are wanted as a seed for drafting")
-	s.BoolVar(&f.noPreshuffle, "no-preshuffle", false, "the preshuffled score kernel is not usable (AMD)")
 	s.BoolVar(&f.time, "time", false, "also estimate how long the step takes, stage by stage, on H200s: with --hw "+
 		"h200 or 8xh200, and a --batch")
 	s.BoolVar(&f.asJSON, "json", false, "print JSON")
@@ -164,30 +146,17 @@ func (f *explainFlags) answer() (*explain.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f.noPreshuffle {
-		hw.Preshuffle = false
-	}
 	if f.memory > 0 {
 		hw.MemoryBytes = f.memory
 	}
-	p, err := f.fullPolicy()
-	if err != nil {
+	ask := explain.Ask{Model: m, Hardware: hw, Question: explain.Question{Layer: f.layer, Carried: f.carry}}
+	if err := f.ask(&ask); err != nil {
 		return nil, err
 	}
-	if err := f.loads(hw.Arch, m, p.Catalog); err != nil {
-		return nil, err
-	}
-	p = sparrow.ExplainedPolicy(hw.Arch, m.Family, p)
 	var graph plan.GraphMode
 	if err := graph.UnmarshalText([]byte(f.graph)); err != nil {
 		return nil, fmt.Errorf("--graph: %w", err)
 	}
-	if f.wish.V4Q8 && m.Family != plan.DeepSeekV4 {
-		return nil, fmt.Errorf("explain: --v4-q8 is about DeepSeek-V4, and the model is one of %v; leave it out",
-			m.Family)
-	}
-	ask := explain.Ask{Model: m, Hardware: hw, Policy: p,
-		Question: explain.Question{Layer: f.layer, Carried: f.wish.CarryIndices}}
 	if f.batch == "" {
 		return ask.Answer()
 	}
@@ -236,8 +205,8 @@ func (f *explainFlags) facts() (plan.Model, error) {
 		m.Heads = f.heads
 	}
 	_, ranks, err := f.hardware()
-	if err == nil && f.wish.AttentionTP < 0 {
-		err = fmt.Errorf("explain: --tp %d: want a number of ranks", f.wish.AttentionTP)
+	if err == nil && f.tp < 0 {
+		err = fmt.Errorf("explain: --tp %d: want a number of ranks", f.tp)
 	}
 	if err != nil {
 		return m, err
@@ -257,9 +226,9 @@ func (f *explainFlags) facts() (plan.Model, error) {
 }
 
 // loads says what serving would say of the weights of --model on the hardware, where they are there: a GGUF file may
-// hold types that kernels for GPUs do not read. Catalogues of other engines know nothing of such types.
-func (f *explainFlags) loads(hw plan.Arch, m plan.Model, of plan.Catalog) (err error) {
-	if f.model == "" || of != plan.CatalogSparrow || hw == plan.CPU {
+// hold types that kernels for GPUs do not read.
+func (f *explainFlags) loads(hw plan.Arch, m plan.Model) (err error) {
+	if f.model == "" || hw == plan.CPU {
 		return nil
 	}
 	dir, err := modelFolder(modelFlag, f.model)
@@ -281,45 +250,51 @@ func (f *explainFlags) loads(hw plan.Arch, m plan.Model, of plan.Catalog) (err e
 	return nil
 }
 
-// fullPolicy is every wish the flags express.
-func (f *explainFlags) fullPolicy() (plan.Policy, error) {
+// ask adds the wishes to a question, in the policy of the catalogue that it is about.
+func (f *explainFlags) ask(q *explain.Ask) error {
 	p, err := f.policy()
 	if err != nil {
-		return p, err
+		return err
 	}
 	if p.Speculation, err = f.speculation(); err != nil {
-		return p, err
+		return err
 	}
-	for _, w := range []struct {
-		flag string
-		text string
-		to   encoding.TextUnmarshaler
-	}{
-		{"catalog", f.catalog, &p.Catalog},
-		{"topk", f.topk, &p.TopK},
-		{"tie-break", f.tie, &p.TieBreak},
-		{"fused", f.fused, &p.Fused},
-		{"scores", f.scores, &p.Scores},
-		{"automatic-splits", f.splits, &p.AutomaticSplits},
-		{"v4-sparse-prefill", f.v4Prefill, &p.V4SparsePrefill},
-		{"v4-schedule", f.v4Schedule, &p.V4Schedule},
-	} {
-		if err := w.to.UnmarshalText([]byte(w.text)); err != nil {
-			return p, fmt.Errorf("--%s: %w", w.flag, err)
-		}
+	if err := p.V4SparsePrefill.UnmarshalText([]byte(f.v4Prefill)); err != nil {
+		return fmt.Errorf("--v4-sparse-prefill: %w", err)
 	}
-	if f.cp != "" {
-		kind, size, ok := strings.Cut(f.cp, ":")
-		n, err := strconv.Atoi(size)
-		if !ok || err != nil {
-			return p, fmt.Errorf("--cp %q: want KIND:SIZE, such as interleave:4", f.cp)
-		}
-		if err := p.CP.Kind.UnmarshalText([]byte(kind)); err != nil {
-			return p, fmt.Errorf("--cp: %w", err)
-		}
-		p.CP.Size = n
+	var catalog plan.Catalog
+	if err := catalog.UnmarshalText([]byte(f.catalog)); err != nil {
+		return fmt.Errorf("--catalog: %w", err)
 	}
-	return p, nil
+	if catalog == plan.CatalogPublic {
+		return f.askPublic(q, p)
+	}
+	if err := f.none(); err != nil {
+		return err
+	}
+	q.Policy = sparrow.ExplainedPolicy(q.Hardware.Arch, q.Model.Family, p)
+	return f.loads(q.Hardware.Arch, q.Model)
+}
+
+// askPublic asks about other engines.
+func (f *explainFlags) askPublic(q *explain.Ask, p plan.Policy) error {
+	out, err := f.wishes()
+	if err != nil {
+		return err
+	}
+	if out.V4Q8 && q.Model.Family != plan.DeepSeekV4 {
+		return fmt.Errorf("explain: --v4-q8 is about DeepSeek-V4, and the model is one of %v; leave it out",
+			q.Model.Family)
+	}
+	out.KV, out.Prefill, out.Decode, out.Dense, out.DenseThreshold = p.KV, p.Prefill, p.Decode, p.Dense,
+		p.DenseThreshold
+	out.Deterministic, out.Speculation, out.MaxTransient = p.Deterministic, p.Speculation, p.MaxTransient
+	out.V4SparsePrefill, out.AttentionTP, out.CarryIndices = p.V4SparsePrefill, f.tp, f.carry
+	if f.noPreshuffle {
+		q.Hardware.Preshuffle = false
+	}
+	q.Public = &out
+	return nil
 }
 
 // speculation is what --draft, or --draft-tokens and --draft-branches, ask for. Explain runs nothing, so without a

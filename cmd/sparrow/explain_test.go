@@ -438,7 +438,7 @@ func TestExplainRefusesBadFlags(t *testing.T) {
 		{"--model nowhere", "config.json"},
 		{"--family deepseek_v32 --catalog mine", "--catalog"},
 		{"--family deepseek_v32 --hw tpu", "E01"},
-		{"--family deepseek_v32 --cp interleave", "KIND:SIZE"},
+		{"--family deepseek_v32 --catalog public --cp interleave", "KIND:SIZE"},
 		{"--family deepseek_v32 --cp round:2", "--cp"},
 		{"--family deepseek_v32 --dense maybe", "--dense"},
 		{"--family deepseek_v32 --batch run:3", "E20"},

@@ -24,13 +24,13 @@ func (f *explainFlags) hardware() (name string, gpus int, err error) {
 	number, kind, several := strings.Cut(strings.ToLower(f.hw), "x")
 	switch {
 	case strings.EqualFold(f.hw, "h200"):
-		return plan.SM90.String(), max(f.wish.AttentionTP, 1), nil
+		return plan.SM90.String(), max(f.tp, 1), nil
 	case several && kind == "h200":
 		n, err := strconv.Atoi(number)
 		if err != nil || n < 1 {
 			return "", 0, fmt.Errorf("explain: --hw %s: want a number of GPUs, such as 8xh200", f.hw)
 		}
-		if tp := f.wish.AttentionTP; tp != 0 && tp != n {
+		if tp := f.tp; tp != 0 && tp != n {
 			return "", 0, fmt.Errorf("explain: --hw %s and --tp %d: all GPUs share the model; leave --tp out", f.hw, tp)
 		}
 		return plan.SM90.String(), n, nil
@@ -43,7 +43,7 @@ func (f *explainFlags) hardware() (name string, gpus int, err error) {
 			}
 		}
 	}
-	return f.hw, max(f.wish.AttentionTP, 1), nil
+	return f.hw, max(f.tp, 1), nil
 }
 
 // elsewhere is the flag that plans for hardware without kernels in this build.
@@ -71,7 +71,7 @@ func (f *explainFlags) estimated(a *explain.Answer) (*timed, error) {
 		return nil, fmt.Errorf("explain: --time: times were measured on an H200, not on %s; ask for --hw h200, or for "+
 			"several such as 8xh200", f.hw)
 	}
-	e, err := estimate.Of(c, &a.Config, a.Batch, gpus)
+	e, err := estimate.Of(c, &a.Config.Config, a.Batch, gpus)
 	if err != nil {
 		return nil, fmt.Errorf("explain: --time: %w", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"sparrow/plan"
+	"sparrow/plan/public"
 )
 
 // Ask is everything a decision depends on. Batch is nil when only the configuration is asked for.
@@ -11,17 +12,26 @@ type Ask struct {
 	Model    plan.Model
 	Hardware plan.Hardware
 	Policy   plan.Policy
-	Batch    *plan.Batch
+	// Public is a question about other engines, instead of Policy.
+	Public *public.Policy
+	Batch  *plan.Batch
 	Question
 }
 
 // Answer resolves the configuration and plans the batch.
 func (q Ask) Answer() (*Answer, error) {
+	if q.Public != nil {
+		cfg, notices, err := public.Resolve(q.Hardware, q.Model, *q.Public)
+		if err != nil {
+			return nil, err
+		}
+		return Explain(cfg, notices, q.Batch, q.Question)
+	}
 	cfg, notices, err := plan.Resolve(q.Hardware, q.Model, q.Policy)
 	if err != nil {
 		return nil, err
 	}
-	if q.Batch != nil && cfg.Runnable {
+	if q.Batch != nil {
 		for i, r := range q.Batch.Requests {
 			if r.Seq > q.Model.Context {
 				return nil, fmt.Errorf("explain: batch: request %d has %d tokens, the model's context holds %d", i,
@@ -29,5 +39,5 @@ func (q Ask) Answer() (*Answer, error) {
 			}
 		}
 	}
-	return Explain(cfg, notices, q.Batch, q.Question)
+	return Explain(public.Config{Config: cfg}, notices, q.Batch, q.Question)
 }

@@ -4,6 +4,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -16,7 +17,8 @@ import (
 
 // Answer is one explained decision. Plan is nil when only the configuration was asked for.
 type Answer struct {
-	Config  plan.Config   `json:"config"`
+	// Config is what a planner resolved; of our own only the part that both have.
+	Config  public.Config `json:"config"`
 	Notices []plan.Notice `json:"notices,omitempty"`
 	Batch   *plan.Batch   `json:"batch,omitempty"`
 	Plan    *plan.Plan    `json:"plan,omitempty"`
@@ -41,12 +43,12 @@ type Question struct {
 }
 
 // Explain plans a batch; b is nil for the configuration alone.
-func Explain(cfg plan.Config, notices []plan.Notice, b *plan.Batch, q Question) (*Answer, error) {
+func Explain(cfg public.Config, notices []plan.Notice, b *plan.Batch, q Question) (*Answer, error) {
 	a := &Answer{Config: cfg, Notices: notices, Batch: b}
 	if b == nil {
 		return a, nil
 	}
-	p, err := plan.Build(cfg, *b)
+	p, err := build(&cfg, b)
 	if err != nil {
 		return nil, err
 	}
@@ -72,13 +74,20 @@ func Explain(cfg plan.Config, notices []plan.Notice, b *plan.Batch, q Question) 
 	return a, nil
 }
 
+func build(cfg *public.Config, b *plan.Batch) (*plan.Plan, error) {
+	if cfg.Catalog == plan.CatalogPublic {
+		return public.Build(*cfg, *b)
+	}
+	return plan.Build(cfg.Config, *b)
+}
+
 // Print writes the answer for people.
 func (a *Answer) Print(w io.Writer) error {
-	c := &a.Config
+	c := &a.Config.Config
 	fmt.Fprintf(w, "%v on %v: %v cache (%v rows, pages of %d), prefill %v, decode %v, catalogue %v\n", c.Model.Family,
 		c.Hardware.Arch, c.KV, c.Layout, c.Page, c.Prefill, c.Decode, c.Catalog)
-	fmt.Fprintf(w, "top-k %d of %v selection, dense up to %d keys%s, indexer keys as %v\n", c.Model.K, c.TopK, c.T,
-		dense(c), c.IndexLayout)
+	fmt.Fprintf(w, "top-k %d of %v selection, dense up to %d keys%s, indexer keys as %v\n", c.Model.K,
+		cmp.Or(a.Config.TopK, "stable"), c.T, dense(c), c.IndexLayout)
 	for _, n := range a.Notices {
 		fmt.Fprintf(w, "%v: %s\n", n.Level, Notice(n))
 	}

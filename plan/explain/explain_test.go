@@ -11,9 +11,11 @@ import (
 
 	"sparrow/plan"
 	"sparrow/plan/explain"
+	"sparrow/plan/public"
 )
 
-func resolve(t *testing.T, hw, model string, p plan.Policy) (plan.Config, []plan.Notice) {
+// resolve answers without a batch, by the policy of one of the two catalogues.
+func resolve(t *testing.T, hw, model string, policy any) (public.Config, []plan.Notice) {
 	t.Helper()
 	h, err := plan.HardwareFor(hw)
 	if err != nil {
@@ -23,14 +25,21 @@ func resolve(t *testing.T, hw, model string, p plan.Policy) (plan.Config, []plan
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg, notices, err := plan.Resolve(h, m, p)
+	q := explain.Ask{Model: m, Hardware: h}
+	switch p := policy.(type) {
+	case plan.Policy:
+		q.Policy = p
+	case public.Policy:
+		q.Public = &p
+	}
+	a, err := q.Answer()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return cfg, notices
+	return a.Config, a.Notices
 }
 
-func ask(t *testing.T, cfg plan.Config, batch string, q explain.Question) *explain.Answer {
+func ask(t *testing.T, cfg public.Config, batch string, q explain.Question) *explain.Answer {
 	t.Helper()
 	b, err := plan.ParseBatch(batch)
 	if err != nil {
@@ -73,8 +82,8 @@ func lengthsAre(t *testing.T, a *explain.Answer, want map[string][]int32) {
 // Two requests extend by 2 to 6 and by 3 to 5 tokens (the example of dispatch 11). Context parallelism keeps scores
 // on, and leaves fewer than 8 rows on one rank.
 func TestLengths(t *testing.T) {
-	cfg, _ := resolve(t, "sm90", "deepseek_v32", plan.Policy{Catalog: plan.CatalogPublic, KV: "fp8",
-		Prefill: "flashmla_sparse", Decode: "flashmla_kv", CP: plan.CP{Kind: plan.CPInterleave, Size: 8}})
+	cfg, _ := resolve(t, "sm90", "deepseek_v32", public.Policy{KV: "fp8",
+		Prefill: "flashmla_sparse", Decode: "flashmla_kv", CP: public.CP{Kind: public.CPInterleave, Size: 8}})
 	lengthsAre(t, ask(t, cfg, "extend:2+4,3+2", explain.Question{Layer: -1}), map[string][]int32{
 		"seqlens_expanded":  {5, 6, 3, 4, 5},
 		"k_start":           {0, 0, 6, 6, 6},
@@ -93,10 +102,11 @@ func TestLengthsOfOwnPlans(t *testing.T) {
 	cfg, _ := resolve(t, "cpu", "deepseek_v32", p)
 	m := cfg.Model
 	m.K = 2
-	cfg, _, err := plan.Resolve(cfg.Hardware, m, p)
+	ours, _, err := plan.Resolve(cfg.Hardware, m, p)
 	if err != nil {
 		t.Fatal(err)
 	}
+	cfg.Config = ours
 	a := ask(t, cfg, "extend:2+4,3+2", explain.Question{Layer: -1})
 	lengthsAre(t, a, map[string][]int32{
 		"positions": {4, 5, 2, 3, 4},
@@ -141,8 +151,7 @@ func TestLayerQuestion(t *testing.T) {
 
 // Everything a person needs is printed: notices, reasons, every rejected candidate, arrays, launches with their limit.
 func TestPrint(t *testing.T) {
-	cfg, notices := resolve(t, "sm90", "deepseek_v32", plan.Policy{Catalog: plan.CatalogPublic, KV: "fp8",
-		DenseThreshold: 4096})
+	cfg, notices := resolve(t, "sm90", "deepseek_v32", public.Policy{KV: "fp8", DenseThreshold: 4096})
 	b, err := plan.ParseBatch("extend:12000")
 	if err != nil {
 		t.Fatal(err)
@@ -273,7 +282,7 @@ func TestInputsArePrinted(t *testing.T) {
 
 // What is printed as JSON can be read back into the same answer.
 func TestJSONRoundTrip(t *testing.T) {
-	cfg, _ := resolve(t, "sm100", "glm-5.2", plan.Policy{Catalog: plan.CatalogPublic})
+	cfg, _ := resolve(t, "sm100", "glm-5.2", public.Policy{})
 	a := ask(t, cfg, "verify:4:100,5000", explain.Question{Layer: 6})
 	first, err := json.Marshal(a)
 	if err != nil {
@@ -327,7 +336,7 @@ func TestDocumented(t *testing.T) {
 	for m := plan.ModeExtend; m <= plan.ModeDLLMExtend; m++ {
 		names = append(names, m.String())
 	}
-	for k := plan.DenseRagged; k <= plan.Reference; k++ {
+	for k := plan.DenseRagged; k <= plan.V4Flat; k++ {
 		names = append(names, k.String())
 	}
 	for _, n := range names {

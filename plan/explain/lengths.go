@@ -34,7 +34,7 @@ func (a *Answer) fillLengths() error {
 		}
 		l := Lengths{Segment: i}
 		if a.Arrays == nil {
-			l.rows(&a.Config, a.Batch, a.Plan, s)
+			l.rows(&a.Config.Config, a.Batch, a.Plan, s)
 		} else if err := l.public(public.NewFiller(&a.Config, a.Batch, s), a.Arrays[i]); err != nil {
 			return err
 		}

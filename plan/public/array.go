@@ -1,11 +1,10 @@
-// Package public describes the per-batch arrays of other engines: what their
-// kernels read in a step that a plan of the public catalogue explains (dispatch
-// 11).
+// Package public plans as other engines do, with a catalogue of their kernels:
+// one form for a whole batch (dispatch 2 to 18).
 //
-// In flow a configuration, a batch and its plan, all of the public catalogue.
-// Out flow array names, shapes and contents, for explain to print. No kernel
-// here reads them: what this engine builds is described by the packages that
-// run plans.
+// In flow hardware, a model, a policy of its own and a batch. Out flow plans
+// with their reasons, and the names, shapes and contents of the per-batch
+// arrays that those kernels read (dispatch 11), for explain to print. Nothing
+// here runs: what this engine runs, package plan decides.
 package public
 
 import "sparrow/plan"

@@ -3,7 +3,7 @@ package public
 import "sparrow/plan"
 
 // Arrays lists the arrays that a segment of the plan needs, with their shapes.
-func Arrays(cfg *plan.Config, p *plan.Plan, s *plan.Segment) []Array {
+func Arrays(cfg *Config, p *plan.Plan, s *plan.Segment) []Array {
 	l := arrayList{cfg: cfg, s: s, rows: s.KernelRows, requests: s.Requests, pages: p.TablePages}
 	l.lengths()
 	l.tables()
@@ -16,7 +16,7 @@ func Arrays(cfg *plan.Config, p *plan.Plan, s *plan.Segment) []Array {
 // arrayList collects the arrays of one segment.
 type arrayList struct {
 	list []Array
-	cfg  *plan.Config
+	cfg  *Config
 	s    *plan.Segment
 
 	rows, requests, pages int
@@ -75,7 +75,7 @@ func (l *arrayList) wide() bool {
 func (l *arrayList) fusedV2() bool {
 	cfg, arch := l.cfg, l.cfg.Hardware.Arch
 	workstation := arch == plan.SM120 || arch == plan.SM121
-	return arch.CUDA() && cfg.TopK == plan.TopKSGL && !cfg.HiSparse && cfg.Model.K <= 2048 &&
+	return arch.CUDA() && cfg.TopK == TopKSGL && !cfg.HiSparse && cfg.Model.K <= 2048 &&
 		!(workstation && cfg.Model.Family == plan.DeepSeekV4)
 }
 

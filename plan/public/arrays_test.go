@@ -54,14 +54,14 @@ func TestShapes(t *testing.T) {
 		build(t, cfg, batch(t, "extend:4096+100000,10")).wantShape(t, public.CombinedIndices, 4106, 640)
 	})
 	t.Run("v4 decodes pad each list of indices to 64", func(t *testing.T) {
-		odd := func(m *plan.Model, _ *plan.Policy) { m.Window, m.K = 100, 192 }
+		odd := func(m *plan.Model, _ *public.Policy) { m.Window, m.K = 100, 192 }
 		p := build(t, resolve(t, "sm90", family(t, "deepseek_v4"), odd), batch(t, "decode:9000,12"))
 		p.wantShape(t, public.WindowIndices, 2, 128)
 		p.wantShape(t, public.ExtraIndices, 2, 192)
 		p.wantShape(t, public.CombinedIndices)
 	})
 	t.Run("a split schedule has parts for the heads of a block", func(t *testing.T) {
-		heads := func(m *plan.Model, _ *plan.Policy) { m.Heads = 128 }
+		heads := func(m *plan.Model, _ *public.Policy) { m.Heads = 128 }
 		p := build(t, resolve(t, "sm90", kv("fp8"), heads), batch(t, "decode:5,6"))
 		p.wantShape(t, public.SplitMetadata, 66, 8)
 		p.wantShape(t, public.NumSplits, 3)
@@ -75,8 +75,8 @@ func TestWideTable(t *testing.T) {
 	}
 	want(t, "plain decode on cuda", wide("sm90", "decode:5"), false)
 	want(t, "decode with speculation", wide("sm90", "decode:5", drafts(2)), true)
-	unfused := policy(func(p *plan.Policy) { p.Fused = plan.SwitchOff })
-	hisparse := policy(func(p *plan.Policy) { p.HiSparse = true })
+	unfused := policy(func(p *public.Policy) { p.Fused = plan.SwitchOff })
+	hisparse := policy(func(p *public.Policy) { p.HiSparse = true })
 	want(t, "decode without fusion", wide("sm90", "decode:5", unfused), true)
 	want(t, "decode on amd", wide("gfx95", "decode:5"), true)
 	want(t, "decode with hisparse", wide("sm90", "decode:5", hisparse), true)

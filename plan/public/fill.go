@@ -15,14 +15,14 @@ import (
 // Rows are segment rows. Padded requests have 1 key and their rows see none,
 // so that no schedule is empty and no padding row selects anything.
 type Filler struct {
-	cfg *plan.Config
+	cfg *Config
 	b   *plan.Batch
 	s   *plan.Segment
 }
 
 // NewFiller binds a segment to the batch it was planned for, or to a batch of
 // equal Shape. It keeps the pointers and writes through none of them.
-func NewFiller(cfg *plan.Config, b *plan.Batch, s *plan.Segment) Filler { return Filler{cfg, b, s} }
+func NewFiller(cfg *Config, b *plan.Batch, s *plan.Segment) Filler { return Filler{cfg, b, s} }
 
 func (f Filler) sized(name ArrayName, dst []int32, want int) error {
 	if len(dst) != want {
@@ -48,13 +48,13 @@ func (f Filler) keys(i int) int {
 		return 1
 	}
 	sp := &f.s.Spans[i]
-	return max(0, f.b.FirstPosition(f.cfg, sp.Request)+sp.To)
+	return max(0, f.b.FirstPosition(&f.cfg.Config, sp.Request)+sp.To)
 }
 
 // firstKeys is the number of keys the first row of span i sees, unclamped.
 func (f Filler) firstKeys(i int) int {
 	sp := &f.s.Spans[i]
-	return f.b.FirstPosition(f.cfg, sp.Request) + sp.From + 1
+	return f.b.FirstPosition(&f.cfg.Config, sp.Request) + sp.From + 1
 }
 
 // eachRow calls put for every kernel row with its span (-1 for padding) and

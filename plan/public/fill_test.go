@@ -15,7 +15,7 @@ import (
 func TestContents(t *testing.T) {
 	t.Run("the example of section 11", func(t *testing.T) {
 		cfg := resolve(t, "sm90", kv("fp8"), kernels("flashmla_sparse", "flashmla_kv"),
-			policy(func(p *plan.Policy) { p.CP = plan.CP{Kind: plan.CPInterleave, Size: 8} }))
+			policy(func(p *public.Policy) { p.CP = public.CP{Kind: public.CPInterleave, Size: 8} }))
 		p := build(t, cfg, batch(t, "extend:2+4,3+2"))
 		want(t, "indexer", p.segment().Indexer.Kind, plan.IndexerRagged)
 		p.wantContents(t, public.SeqlensExpanded, public.Filler.SeqlensExpanded, 5, 6, 3, 4, 5)
@@ -86,7 +86,10 @@ func TestContents(t *testing.T) {
 		p.wantContents(t, public.CtxLens2D, public.Filler.CtxLens2D, 100, 1)
 	})
 	t.Run("the rows of a rank are refused, its requests are not", func(t *testing.T) {
-		cfg := resolve(t, "sm90", policy(func(p *plan.Policy) { p.CP = plan.CP{Kind: plan.CPInterleave, Size: 2} }))
+		cfg := resolve(t, "sm90", policy(func(p *public.Policy) {
+			p.CP = public.CP{Kind: public.CPInterleave,
+				Size: 2}
+		}))
 		p := build(t, cfg, batch(t, "extend:40+3000"))
 		want(t, "rows of a rank", p.segment().KernelRows, 20)
 		if err := p.filler().SeqlensExpanded(make([]int32, 20)); !errors.Is(err, plan.E10) {
@@ -120,7 +123,7 @@ func TestPagedSchedule(t *testing.T) {
 		for _, n := range lengths {
 			b.Requests = append(b.Requests, plan.DecodeRequest(n))
 		}
-		p, err := plan.Build(cfg, b)
+		p, err := public.Build(cfg, b)
 		if err != nil {
 			rt.Fatal(err)
 		}

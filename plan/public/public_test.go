@@ -10,22 +10,24 @@ import (
 )
 
 // wish changes what a configuration is resolved from.
-type wish func(*plan.Model, *plan.Policy)
+type wish func(*plan.Model, *public.Policy)
 
-func kv(name string) wish { return func(_ *plan.Model, p *plan.Policy) { p.KV = name } }
+func kv(name string) wish { return func(_ *plan.Model, p *public.Policy) { p.KV = name } }
 
 func kernels(prefill, decode string) wish {
-	return func(_ *plan.Model, p *plan.Policy) { p.Prefill, p.Decode = prefill, decode }
+	return func(_ *plan.Model, p *public.Policy) { p.Prefill, p.Decode = prefill, decode }
 }
 
 func drafts(n int) wish {
-	return func(_ *plan.Model, p *plan.Policy) { p.Speculation = plan.Speculation{Tokens: n} }
+	return func(_ *plan.Model, p *public.Policy) { p.Speculation = plan.Speculation{Tokens: n} }
 }
 
-func policy(change func(*plan.Policy)) wish { return func(_ *plan.Model, p *plan.Policy) { change(p) } }
+func policy(change func(*public.Policy)) wish {
+	return func(_ *plan.Model, p *public.Policy) { change(p) }
+}
 
 func family(t testing.TB, name string) wish {
-	return func(m *plan.Model, _ *plan.Policy) { *m = model(t, name) }
+	return func(m *plan.Model, _ *public.Policy) { *m = model(t, name) }
 }
 
 // model has the 16 heads per rank of dispatch section 20.
@@ -41,17 +43,17 @@ func model(t testing.TB, name string) plan.Model {
 
 // resolve gives a configuration of the public catalogue, for deepseek_v32
 // unless a wish names another family.
-func resolve(t testing.TB, hw string, wishes ...wish) plan.Config {
+func resolve(t testing.TB, hw string, wishes ...wish) public.Config {
 	t.Helper()
 	h, err := plan.HardwareFor(hw)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, p := model(t, "deepseek_v32"), plan.Policy{Catalog: plan.CatalogPublic}
+	m, p := model(t, "deepseek_v32"), public.Policy{}
 	for _, w := range wishes {
 		w(&m, &p)
 	}
-	cfg, _, err := plan.Resolve(h, m, p)
+	cfg, _, err := public.Resolve(h, m, p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,15 +71,15 @@ func batch(t testing.TB, text string) plan.Batch {
 
 // planned is one planned batch with the arrays of its only segment.
 type planned struct {
-	cfg    plan.Config
+	cfg    public.Config
 	batch  plan.Batch
 	plan   *plan.Plan
 	arrays []public.Array
 }
 
-func build(t testing.TB, cfg plan.Config, b plan.Batch) *planned {
+func build(t testing.TB, cfg public.Config, b plan.Batch) *planned {
 	t.Helper()
-	p, err := plan.Build(cfg, b)
+	p, err := public.Build(cfg, b)
 	if err != nil {
 		t.Fatal(err)
 	}

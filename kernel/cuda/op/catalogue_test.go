@@ -36,7 +36,7 @@ func TestEveryKernelOfTheCatalogueExists(t *testing.T) {
 		Context: 1 << 16, Window: 128, Ratios: []int{4, 128}}
 	chosen := map[plan.Kernel]bool{}
 	for k := plan.KernelNone + 1; k < plan.FlashMLASparse; k++ {
-		if k == plan.Auto || k == plan.Reference {
+		if k == plan.Auto {
 			continue
 		}
 		for kind, names := range cudaKernels[k] {

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"encoding"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"sparrow/plan"
+	"sparrow/plan/public"
+)
+
+// removed is a flag that plans of this engine do not have: what a wish for it fails with, and what there is instead.
+// 'explain --catalog public' takes it, where it is about other engines.
+type removed struct {
+	flag, instead string
+	code          plan.Code
+}
+
+// removedFlags is the table of every command.
+var removedFlags = []removed{
+	{"page", "pages have 64 tokens, those of DeepSeek-V4 256", plan.E06},
+	{"dense-capacity", "a dense call holds 131072 keys, and fewer where --reserve is smaller", plan.E02},
+	{"chunked-prefill", "--step-tokens bounds the new tokens of a step", plan.E02},
+	{"topk", "selections are exact and stable", plan.E09},
+	{"tie-break", "of equal scores the smaller position wins", plan.E09},
+	{"fused", "a selection and its transform are two operations of every plan", plan.E09},
+	{"scores", "one kernel for each device computes scores", plan.E02},
+	{"score-cap", "a chunk of scores has at most 256 MiB, and less where --reserve is smaller", plan.E02},
+	{"automatic-splits", "keys are cut at places that no batch changes: --split-keys", plan.E13},
+	{"cp", "ranks share a model by heads or by requests: --attention", plan.E10},
+	{"tbo", "host work overlaps with the device's without a second batch", plan.E12},
+	{"hisparse", "the cache lies in device memory, and evicted pages in tiers: docs/tiers.md", plan.E14},
+	{"v4-q8", "prompts of DeepSeek-V4 are gathered as bf16: --prefill v4-flat, or read in place: v4-paged", plan.E02},
+	{"v4-schedule", "no kernel needs a schedule", plan.E02},
+	{"no-preshuffle", "no kernel needs keys in another order", plan.E02},
+}
+
+// insteadOf says what there is instead of a removed flag, as a clause for an error; empty for any other.
+func insteadOf(flag string) string {
+	i := slices.IndexFunc(removedFlags, func(r removed) bool { return r.flag == flag })
+	if i < 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %s (other engines: 'sparrow explain --catalog public')", removedFlags[i].instead)
+}
+
+// otherFlags are those flags, for questions about other engines.
+type otherFlags struct {
+	public                   public.Policy // what flags say whose values need no parsing
+	fused, splits, scheduler string
+	topk, tie, scores, cp    string
+	noPreshuffle             bool
+	set                      *pflag.FlagSet
+}
+
+func (f *otherFlags) add(s *pflag.FlagSet) {
+	f.set = s
+	of := func(text string) string { return text + " (--catalog public)" }
+	s.IntVar(&f.public.Page, "page", 0, of("tokens per page"))
+	s.IntVar(&f.public.ChunkCapacity, "dense-capacity", 0, of("most keys of one dense call; default 131072"))
+	s.IntVar(&f.public.ChunkedPrefill, "chunked-prefill", 0,
+		of("most prompt tokens of one step; default by device memory"))
+	s.StringVar(&f.topk, "topk", "", of("selection kernel: sgl-kernel, flashinfer, torch"))
+	s.StringVar(&f.tie, "tie-break", "", of("which of two equal scores wins: small or large position"))
+	s.StringVar(&f.fused, "fused", "", of("selection and transform in one kernel: on or off"))
+	s.StringVar(&f.scores, "scores", "", of("paged score kernel: native, deepgemm, aiter, cutedsl"))
+	s.StringVar(&f.cp, "cp", "", of("context parallelism as KIND:SIZE, such as interleave:4 or zigzag:2"))
+	s.StringVar(&f.splits, "automatic-splits", "", of("let kernels cut the key range by load: on or off"))
+	s.StringVar(&f.scheduler, "v4-schedule", "", of("kernel that plans V4's paged scores: own or library"))
+	s.Int64Var(&f.public.ScoreCap, "score-cap", 0, of("most bytes of one chunk of indexer scores; default 256 MiB"))
+	s.BoolVar(&f.public.TBO, "tbo", false, of("two-batch overlap"))
+	s.BoolVar(&f.public.HiSparse, "hisparse", false, of("KV offload that pages in selected tokens"))
+	s.BoolVar(&f.public.V4Q8, "v4-q8", false, of("the FP8 variant of V4's sparse prefill"))
+	s.BoolVar(&f.noPreshuffle, "no-preshuffle", false, of("the preshuffled score kernel is not usable, on AMD"))
+}
+
+// none refuses such a flag in a question about this engine.
+func (f *otherFlags) none() error {
+	for _, r := range removedFlags {
+		if g := f.set.Lookup(r.flag); g.Changed {
+			return &plan.Error{Code: r.code, Asked: fmt.Sprintf("--%s %s in the catalogue sparrow", r.flag, g.Value),
+				Supported: r.instead, Try: "--catalog public"}
+		}
+	}
+	return nil
+}
+
+// wishes is what the flags ask for.
+func (f *otherFlags) wishes() (public.Policy, error) {
+	out := f.public
+	out.TopK, out.TieBreak, out.Scores = public.TopK(f.topk), public.TieBreak(f.tie), public.Scores(f.scores)
+	for _, w := range []struct {
+		flag, text string
+		to         encoding.TextUnmarshaler
+	}{{"fused", f.fused, &out.Fused}, {"automatic-splits", f.splits, &out.AutomaticSplits},
+		{"v4-schedule", f.scheduler, &out.V4Schedule}} {
+		if err := w.to.UnmarshalText([]byte(w.text)); err != nil {
+			return out, fmt.Errorf("--%s: %w", w.flag, err)
+		}
+	}
+	if f.cp == "" {
+		return out, nil
+	}
+	kind, size, ok := strings.Cut(f.cp, ":")
+	n, err := strconv.Atoi(size)
+	if !ok || err != nil {
+		return out, fmt.Errorf("--cp %q: want KIND:SIZE, such as interleave:4", f.cp)
+	}
+	out.CP = public.CP{Kind: public.CPKind(kind), Size: n}
+	return out, nil
+}

@@ -1,0 +1,75 @@
+package public
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"sparrow/plan"
+)
+
+// apply reads the flags of a suggestion into a policy; false where the
+// suggestion is not made of such flags.
+func apply(p *Policy, try string) bool {
+	words := strings.Fields(try)
+	if len(words) == 0 || len(words)%2 != 0 {
+		return false
+	}
+	for i := 0; i < len(words); i += 2 {
+		switch words[i] {
+		case "--kv":
+			p.KV = words[i+1]
+		case "--prefill":
+			p.Prefill = words[i+1]
+		case "--decode":
+			p.Decode = words[i+1]
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// TestEverySuggestionWorks walks every kernel pair, KV type and architecture:
+// what is refused names flags that are accepted.
+func TestEverySuggestionWorks(t *testing.T) {
+	tried, accepted := 0, 0
+	names, hws := []string{""}, []string{"sm80", "sm90", "sm100", "sm120", "gfx95"}
+	for _, e := range catalogue.Entries {
+		names = append(names, e.Kernel.String())
+	}
+	for _, hw := range hws {
+		for _, m := range []string{"deepseek_v32", "deepseek_v4"} {
+			for _, kvName := range []string{"bf16", "fp8", ""} {
+				for _, prefill := range names {
+					for _, decode := range names {
+						s := newSetup(t, hw, family(t, m), kv(kvName), kernelsOf(prefill, decode))
+						_, _, err := Resolve(s.hw, s.model, s.policy)
+						if err == nil {
+							accepted++
+							continue
+						}
+						var e *plan.Error
+						if !errors.As(err, &e) {
+							t.Fatalf("%v is no refusal", err)
+						}
+						// A single flag corrects one mistake of possibly
+						// several; a full pair must work as it stands.
+						if !strings.Contains(e.Try, "--decode") || !strings.Contains(e.Try, "--prefill") ||
+							!apply(&s.policy, e.Try) {
+							continue
+						}
+						tried++
+						if _, _, err := Resolve(s.hw, s.model, s.policy); err != nil {
+							t.Fatalf("%s %s kv %q prefill %q decode %q: %v\nsuggests %q: %v", hw, m, kvName,
+								prefill, decode, e, e.Try, err)
+						}
+					}
+				}
+			}
+		}
+	}
+	if tried < 1000 || accepted < 200 {
+		t.Errorf("%d suggestions tried, %d configurations accepted: the walk is too small", tried, accepted)
+	}
+}

@@ -1,0 +1,228 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// layoutClash names what each kernel reads and two pairs that agree.
+func (c *Chooser) layoutClash(p Pair) error {
+	over := ""
+	if c.Wish != LayoutNone {
+		over = fmt.Sprintf(", over layout %s", c.Wish)
+	}
+	describe := func(k Kernel, phase Phase) string {
+		var names []string
+		set := c.Entry(k).readable(phase) & c.Model.layouts()
+		for l := BF16Row1152; l <= V4F32Row2048; l++ {
+			if set.Has(l) && kvOf(l) == c.KV {
+				names = append(names, l.String())
+			}
+		}
+		return strings.Join(names, " or ")
+	}
+	e := &Error{Code: E04, Asked: fmt.Sprintf("prefill %s (reads %s) with decode %s (reads %s)%s",
+		p.Prefill, describe(p.Prefill, PhasePrefill), p.Decode, describe(p.Decode, PhaseDecode), over)}
+	legal := c.legalPairs(2, p)
+	texts := make([]string, len(legal))
+	for i, q := range legal {
+		texts[i] = fmt.Sprintf("--prefill %s --decode %s", q.Prefill, q.Decode)
+	}
+	e.Supported = strings.Join(texts, "; ")
+	if len(texts) > 0 {
+		e.Try = c.flags(legal[0])
+	}
+	return e
+}
+
+// LegalPairs lists every pair that works here, those that convert nothing first.
+func (c *Chooser) LegalPairs() []Pair { return c.legalPairs(len(c.Entries)*len(c.Entries), Pair{}) }
+
+// legalPairs lists up to n pairs that work here: the pair itself first, then
+// those that share a side with it, and of equals those that convert nothing.
+func (c *Chooser) legalPairs(n int, near Pair) []Pair {
+	var all []Pair
+	for i := range c.Entries {
+		for j := range c.Entries {
+			a, b := &c.Entries[i], &c.Entries[j]
+			if p := (Pair{a.Kernel, b.Kernel}); !a.OnRequest && !b.OnRequest && c.legal(p) {
+				all = append(all, p)
+			}
+		}
+	}
+	distance := func(p Pair) int {
+		d := 0
+		if p.Prefill != near.Prefill && p.Decode != near.Decode {
+			d += 4
+		}
+		if p != near {
+			d += 2
+		}
+		if !c.Entry(p.Prefill).Reads.Has(c.usable(p)) {
+			d++
+		}
+		return d
+	}
+	slices.SortStableFunc(all, func(a, b Pair) int { return distance(a) - distance(b) })
+	return all[:min(n, len(all))]
+}
+
+// usable is the layout both kernels of a pair can serve: read in place by the
+// decode kernel, and by the prefill kernel in place if possible.
+func (c *Chooser) usable(p Pair) Layout {
+	pe, de := c.Entry(p.Prefill), c.Entry(p.Decode)
+	both := c.Model.layouts() & de.Reads & pe.readable(PhasePrefill)
+	if c.Wish != LayoutNone {
+		both &= SetOf(c.Wish)
+	}
+	if l := firstLayout(both&pe.Reads, c.KV); l != LayoutNone {
+		return l
+	}
+	return firstLayout(both, c.KV)
+}
+
+func (c *Chooser) legal(p Pair) bool {
+	return len(c.against(p.Prefill, PhasePrefill)) == 0 && len(c.against(p.Decode, PhaseDecode)) == 0 &&
+		c.usable(p) != LayoutNone
+}
+
+// refuse turns objections to one kernel into an Error with a working
+// alternative.
+func (c *Chooser) refuse(k Kernel, p Phase, against []Objection) error {
+	e := &Error{Code: against[0].Code,
+		Asked: fmt.Sprintf("%s %s on %s with kv %s, but %s", p, k, c.Hardware.Arch, c.KV, joinObjections(against))}
+	fits := c.fitting(p)
+	e.Supported = strings.Join(fits, ", ")
+	if len(fits) == 0 {
+		e.Supported = fmt.Sprintf("no kernel serves this %s%s", p, c.unless())
+	}
+	e.Try = c.nearest(k, p)
+	return e
+}
+
+func (c *Chooser) fitting(p Phase) []string {
+	var names []string
+	for i := range c.Entries {
+		e := &c.Entries[i]
+		if !e.OnRequest && len(c.against(e.Kernel, p)) == 0 {
+			names = append(names, e.Kernel.String())
+		}
+	}
+	return names
+}
+
+// nearest is a complete set of flags that works. A KV type the user named is
+// kept and the kernel exchanged; otherwise the kernel is kept, with the KV type
+// it reads.
+func (c *Chooser) nearest(k Kernel, p Phase) string {
+	keepKV := func() string {
+		other := c.settled
+		if p == PhasePrefill {
+			other.Prefill = KernelNone
+		} else {
+			other.Decode = KernelNone
+		}
+		for _, q := range c.Pairs(c.settled) {
+			for _, candidate := range []Pair{other.or(q), q} {
+				if c.legal(candidate) {
+					return c.flags(candidate)
+				}
+			}
+		}
+		return ""
+	}
+	keepKernel := func() string {
+		for _, kv := range []DType{FP8E4M3, BF16} {
+			alt := *c
+			alt.KV, alt.Wish = kv, LayoutNone
+			for _, q := range alt.legalPairs(1, Pair{k, k}) {
+				if q.Prefill == k || q.Decode == k {
+					return alt.flags(q)
+				}
+			}
+		}
+		return ""
+	}
+	order := []func() string{keepKernel, keepKV}
+	if c.Named != "" {
+		order = []func() string{keepKV, keepKernel}
+	}
+	for _, option := range order {
+		if flags := option(); flags != "" {
+			return flags
+		}
+	}
+	if k := c.byName(); k != KernelNone {
+		return fmt.Sprintf("--prefill %s --decode %s", k, k)
+	}
+	return "--hw cpu"
+}
+
+// byName is the kernel that runs here and is only taken where it is named, or none.
+func (c *Chooser) byName() Kernel {
+	for i := range c.Entries {
+		if e := &c.Entries[i]; e.OnRequest && e.Archs.Has(c.Hardware.Arch) {
+			return e.Kernel
+		}
+	}
+	return KernelNone
+}
+
+// unless names that kernel as the exception to a refusal.
+func (c *Chooser) unless() string {
+	if k := c.byName(); k != KernelNone {
+		return fmt.Sprintf(" but %s", k)
+	}
+	return ""
+}
+
+// flags spells a pair and its KV type as a command line.
+func (c *Chooser) flags(p Pair) string {
+	name := c.KV.String()
+	switch {
+	case c.Wish != LayoutNone:
+		name = c.Wish.String()
+	case c.KV == FP8E4M3:
+		name = "fp8"
+	}
+	return fmt.Sprintf("--kv %s --prefill %s --decode %s", name, p.Prefill, p.Decode)
+}
+
+// NothingFits lists every kernel with its reason.
+func (c *Chooser) NothingFits() error {
+	e := &Error{Code: E01, Asked: fmt.Sprintf("%s on %s with kv %s", c.Model.Family, c.Hardware.Arch, c.kvName())}
+	var tried []string
+	for i := range c.Entries {
+		k := &c.Entries[i]
+		if !k.Prefill && !k.Decode || k.OnRequest && k.Archs.Has(c.Hardware.Arch) {
+			continue
+		}
+		phase := PhasePrefill
+		if !k.Prefill {
+			phase = PhaseDecode
+		}
+		against := c.against(k.Kernel, phase)
+		if len(against) == 0 {
+			continue
+		}
+		e.Tried = append(e.Tried, Rejection{k.Kernel, phase, against[0].Code, joinObjections(against)})
+		tried = append(tried, fmt.Sprintf("%s (%s)", k.Kernel, joinObjections(against)))
+	}
+	e.Supported = "none of the kernels tried: " + strings.Join(tried, ", ")
+	e.Try = "--hw cpu or --hw sm90, or --catalog public to see what other engines have"
+	if k := c.byName(); k != KernelNone {
+		e.Try = fmt.Sprintf("--prefill %s --decode %s", k, k)
+	}
+	return e
+}
+
+func (c *Chooser) kvName() string {
+	switch {
+	case c.KV != DTypeUnset:
+		return c.KV.String()
+	case c.Named != "":
+		return c.Named
+	}
+	return "auto"
+}
