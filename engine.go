@@ -97,12 +97,12 @@ func (e *Engine) Settle(ctx context.Context) {
 }
 
 // Wait estimates how long a request of a tenant would wait before it runs.
-func (e *Engine) Wait(tenant string) time.Duration {
+func (e *Engine) Wait(tenant, source string) time.Duration {
 	c, err := e.core()
 	if err != nil {
 		return 0
 	}
-	return c.Wait(tenant)
+	return c.Wait(tenant, source)
 }
 
 // Flush gives up every page of the prefix cache before the next step. Requests that run go on; nothing that was

@@ -24,7 +24,7 @@ func (e *Engine) prepare(r *Request) (engine.Request, error) {
 	}
 	out := engine.Request{ID: r.ID, Prompt: prompt, Sampling: r.Sampling, MaxTokens: r.MaxTokens,
 		FitContext: r.FitContext, MinTokens: r.MinTokens, Score: r.Score, IgnoreEOS: r.IgnoreEOS,
-		Guide: g, Draft: r.Draft, Tenant: r.Tenant, Salt: r.Salt, Flow: r.Flow, Priority: r.Priority,
+		Guide: g, Draft: r.Draft, Tenant: r.Tenant, Salt: r.Salt, Source: r.Source, Flow: r.Flow, Priority: r.Priority,
 		Places: r.Places, Admit: r.Admit, Trace: r.Trace, Record: r.Record, Replay: r.Replay, PagesFrom: r.PagesFrom}
 	if e.tok != nil {
 		skip := e.tok.IsSpecial

@@ -37,8 +37,9 @@ type Request struct {
 	Draft *int
 
 	// Tenant is who the request belongs to: tenants take turns, and prompts share cached pages only under the same
-	// tenant and the same Salt. Requests without one are of one tenant.
-	Tenant, Salt string
+	// tenant and the same Salt. Requests without one are of one tenant, in which those of different sources, such as
+	// addresses, take turns like tenants.
+	Tenant, Salt, Source string
 	// Places is how many sequences of the tenant may run for a choice of this request to join them; 0 is no bound.
 	Places int
 	// Admit, where set, is called with the number of prompt tokens before the request is queued; an error refuses it.

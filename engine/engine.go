@@ -224,23 +224,23 @@ func (e *Engine) Submit(r Request) (*Job, error) {
 		e.stats.Refused++
 		return nil, err
 	}
-	if err := e.queued.add(r.Tenant, len(j.choices)); err != nil {
+	if err := e.queued.add(j.party, len(j.choices)); err != nil {
 		e.records -= j.records
 		e.stats.Refused++
 		return nil, err
 	}
 	e.stats.Requests++
-	e.waits.queue(r.Tenant, j.arrived)
+	e.waits.queue(j.party, j.arrived)
 	e.inbox = append(e.inbox, j)
 	e.signal()
 	return j, nil
 }
 
-// Wait estimates how long a request of a tenant would wait before it runs.
-func (e *Engine) Wait(tenant string) time.Duration {
+// Wait estimates how long a request of a tenant, or without one from a source, would wait before it runs.
+func (e *Engine) Wait(tenant, source string) time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.waits.estimate(tenant, e.now())
+	return e.waits.estimate(party(tenant, source), e.now())
 }
 
 // cancel queues a job for the loop to end.

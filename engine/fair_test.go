@@ -11,7 +11,7 @@ import (
 // A short request runs in the batch after the one in which it came, and at most one later, however many choices another
 // tenant, or other requests of the same tenant, have running and waiting. The flood goes on meanwhile, and ends.
 func TestFloodsDoNotDelayOthers(t *testing.T) {
-	for _, tenant := range []string{"other", "flood"} {
+	for _, tenant := range []string{"other", "flood", ""} { // the last floods and comes from two addresses
 		t.Run(tenant, func(t *testing.T) {
 			iterations, came, ran := 0, map[string]int{}, map[string]int{} // by request
 			note := func(e *Engine) {
@@ -34,6 +34,9 @@ func TestFloodsDoNotDelayOthers(t *testing.T) {
 			for i := range 2 {
 				r := Request{Prompt: tokens(100+i, 8), Sampling: greedy(), MaxTokens: 60, IgnoreEOS: true,
 					Tenant: "flood", ID: fmt.Sprint("flood ", i)}
+				if tenant == "" {
+					r.Tenant, r.Source = "", "10.0.0.1"
+				}
 				r.Sampling.N, r.Sampling.Temperature = 32, 1
 				floods = append(floods, open(t, e, r))
 			}
@@ -42,7 +45,7 @@ func TestFloodsDoNotDelayOthers(t *testing.T) {
 			}
 			for i := range 3 {
 				collect(open(t, e, Request{Prompt: tokens(i, 12), Sampling: greedy(), MaxTokens: 3, IgnoreEOS: true,
-					Tenant: tenant, ID: fmt.Sprint("late ", i)}))
+					Tenant: tenant, Source: "10.0.0.2", ID: fmt.Sprint("late ", i)}))
 			}
 			for _, j := range floods {
 				if _, last := collect(j); last.Err != nil {

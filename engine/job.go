@@ -38,6 +38,9 @@ type Request struct {
 	// Tenant is the name, without NUL, of who the request belongs to, for fair admission. Prompts share cached pages
 	// only under the same tenant and the same salt.
 	Tenant, Salt string
+	// Source is where a request without a tenant comes from, such as an address: such requests take turns by it, and
+	// share cached pages all the same.
+	Source string
 	// Flow divides the tenant's share; Priority orders the tenant's requests, the highest first.
 	Flow     string
 	Priority int
@@ -83,6 +86,7 @@ type Job struct {
 	trace             *Trace    // nil unless asked for
 	replay            *record.Replay
 	salt              []byte // of its pages
+	party             string // who takes turns with others
 	records           int64  // bound of what it records, in bytes
 }
 
@@ -158,7 +162,8 @@ func (e *Engine) prepare(r Request) (*Job, error) {
 	}
 	r.Replay = nil // it holds the rows
 	j := &Job{engine: e, request: r, arrived: e.now(), open: r.Sampling.N, queued: r.Sampling.N,
-		usage: Usage{PromptTokens: r.givenTokens()}, replay: replay, salt: r.salt()}
+		usage: Usage{PromptTokens: r.givenTokens()}, replay: replay, salt: r.salt(),
+		party: party(r.Tenant, r.Source)}
 	if replay != nil {
 		j.salt = replaySalt()
 	}
@@ -244,7 +249,7 @@ func (e *Engine) addChoice(j *Job, maxTokens int) (err error) {
 	}
 	given := r.given(c.index)
 	tokens := append(append(make([]int32, 0, len(r.Prompt)+len(given)+reserve), r.Prompt...), given...)
-	c.seq = sched.Sequence{Tokens: tokens, Salt: j.salt, Owner: c, Tenant: r.Tenant, Flow: r.Flow,
+	c.seq = sched.Sequence{Tokens: tokens, Salt: j.salt, Owner: c, Tenant: j.party, Flow: r.Flow,
 		Priority: r.Priority, Request: j, Places: r.Places}
 	if s := r.Score; s != nil && (c.index == 0 || s.Continuations != nil) {
 		// The row before a token scores it. The last row is there for sampling.
@@ -261,6 +266,14 @@ func (e *Engine) addChoice(j *Job, maxTokens int) (err error) {
 	}
 	j.choices = append(j.choices, c)
 	return nil
+}
+
+// party is who takes turns with others: a tenant, or where requests without one come from. Tenants' names hold no NUL.
+func party(tenant, source string) string {
+	if tenant == "" && source != "" {
+		return "\x00" + source
+	}
+	return tenant
 }
 
 // salt separates the request's pages from those of others: no two pairs of a tenant and a salt give the same, because

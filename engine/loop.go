@@ -162,7 +162,7 @@ func (e *Engine) end(c *choice, why Finish, err error) {
 // leaveQueue counts a choice of a job that waits for its first batch no longer. The caller holds mu.
 func (e *Engine) leaveQueue(j *Job) {
 	j.queued--
-	e.queued.done(j.request.Tenant, j.queued == 0)
+	e.queued.done(j.party, j.queued == 0)
 }
 
 // conclude updates the counters of a finished choice and notifies its reader. The caller holds mu.
@@ -194,7 +194,7 @@ func (e *Engine) conclude(c *choice, why Finish, err error) {
 			e.stats.Finished++
 		}
 		if j.admitted.IsZero() {
-			e.waits.leave(j.request.Tenant)
+			e.waits.leave(j.party)
 		}
 		j.complete(e.now())
 		ev.Last = true

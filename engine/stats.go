@@ -135,7 +135,7 @@ func (e *Engine) noteAdmitted(items []sched.Item, now time.Time) {
 		e.leaveQueue(c.job)
 		if j := c.job; j.admitted.IsZero() {
 			j.admitted = now
-			e.waits.admit(j.request.Tenant, now)
+			e.waits.admit(j.party, now)
 			j.usage.CachedTokens = c.match.Tokens + c.restored.Tokens
 			e.stats.PromptTokens += int64(j.usage.PromptTokens)
 			e.stats.CachedTokens += int64(j.usage.CachedTokens)

@@ -2,16 +2,23 @@ package sched
 
 import "slices"
 
-// before reports whether a waiting sequence is admitted before another. Among tenants the one that was served least
-// comes first; inside a tenant the highest priority, then the flow that was served least; inside a flow requests take
-// turns: the first sequences of all of them in order of arrival, then the second ones.
+// before reports whether a sequence is admitted, or its prompt computed, before another. Among tenants the one with the
+// fewest prompts in the batch that is formed comes first, then the one that was served least; inside a tenant the
+// highest priority, then flows like tenants; inside a flow requests take turns: the first sequences of all of them in
+// order of arrival, then the second ones.
 func (s *Scheduler) before(a, b *Sequence) bool {
-	if ta, tb := a.tenant(), b.tenant(); ta != tb && ta.served != tb.served {
+	ta, tb := a.tenant(), b.tenant()
+	if ta == tb {
+		if a.Priority != b.Priority {
+			return a.Priority > b.Priority
+		}
+		ta, tb = a.flow(), b.flow()
+	}
+	if ta.chosen != tb.chosen {
+		return ta.chosen < tb.chosen
+	}
+	if ta.served != tb.served {
 		return ta.served < tb.served
-	} else if ta == tb && a.Priority != b.Priority {
-		return a.Priority > b.Priority
-	} else if fa, fb := a.flow(), b.flow(); ta == tb && fa != fb && fa.served != fb.served {
-		return fa.served < fb.served
 	}
 	if a.turn != b.turn {
 		return a.turn < b.turn

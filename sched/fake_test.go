@@ -18,8 +18,9 @@ import (
 //   - where the pool has window pages, they hold exactly the tokens that the item's first token sees;
 //   - no two sequences write the same slot in a step, be it with drafts that turn out wrong;
 //   - a sequence that decodes gets its token in every step, whatever else runs, unless it is preempted; a prompt gets
-//     at least one unless pages lack; those that record or replay may wait for the rows that a batch has room for, and
-//     all may wait for a step of newcomers alone, of which no two follow each other;
+//     at least one unless pages lack or as many prompts as may be were chosen; those that record or replay may wait
+//     for the rows that a batch has room for, and all may wait for a step of newcomers alone, of which no two follow
+//     each other;
 //   - no batch records or replays more rows than Limits.RecordRows, and rows are recorded in order;
 //   - sequences wait, run and are admitted in order of arrival, preempted ones too;
 //   - rows of logits are those of the last tokens that a sequence wants, each once, and no batch has more of them than
@@ -35,7 +36,8 @@ type fake struct {
 	sight int      // tokens a row of a window sees
 	seen  []uint64 // [window pages*size]
 	goals map[*Sequence]int
-	order []*Sequence // first admissions
+	order []*Sequence        // first admissions
+	short map[*Sequence]bool // prompts that may overtake longer ones
 	steps int
 	apart bool                  // the latest step was of newcomers alone
 	guess func(q *Sequence) int // how many drafts to try after a step, some of them wrong; nil for none
@@ -72,6 +74,7 @@ func newRanked(ranks, pages, size int, w kv.Window, l Limits) (*fake, error) {
 	s, err := New(pools, l)
 	return &fake{pool: pools[0], pools: pools, sched: s, size: size, slots: make([]uint64, ranks*pages*size),
 		sight: w.Tokens, seen: make([]uint64, ranks*w.Pages*size), goals: map[*Sequence]int{},
+		short:  map[*Sequence]bool{},
 		scored: map[*Sequence]int{}, recorded: map[*Sequence]int{}}, err
 }
 
@@ -87,7 +90,7 @@ func (f *fake) check() error {
 
 // add submits a sequence that ends when it has goal tokens.
 func (f *fake) add(q *Sequence, goal int) error {
-	f.goals[q] = goal
+	f.goals[q], f.short[q] = goal, f.sched.short(len(q.Tokens))
 	return f.sched.Add(q)
 }
 
@@ -126,9 +129,12 @@ func (f *fake) step() ([]Item, error) {
 func (f *fake) checkStep(items []Item, decoding map[*Sequence]int) error {
 	older := func(a, b *Sequence) int { return cmp.Compare(a.age, b.age) }
 	tokens, logits, seen, known := 0, 0, map[*Sequence]bool{}, len(f.order)
-	recorded, replayed := 0, 0
+	recorded, replayed, prompts := 0, 0, 0
 	for i := range items {
 		it := &items[i]
+		if !it.Decode {
+			prompts++
+		}
 		tokens += len(it.Tokens)
 		logits += max(it.Logits-1-it.Drafts, 0)
 		recorded += it.Record.len()
@@ -148,6 +154,9 @@ func (f *fake) checkStep(items []Item, decoding map[*Sequence]int) error {
 	if l := f.sched.Limits(); tokens > l.BatchTokens || len(items) > l.MaxRunning {
 		return fmt.Errorf("%d tokens of %d sequences in a step, limits %+v", tokens, len(items), l)
 	}
+	if most := f.sched.Limits().MaxPrompts; prompts > most {
+		return fmt.Errorf("%d prompts in a step, at most %d are allowed", prompts, most)
+	}
 	if most := f.sched.Limits().PromptLogits; logits > most {
 		return fmt.Errorf("%d rows of logits of prompts in a step, at most %d are allowed", logits, most)
 	}
@@ -163,6 +172,9 @@ func (f *fake) checkStep(items []Item, decoding map[*Sequence]int) error {
 	}
 	for _, q := range f.sched.running {
 		pool := f.pools[q.Rank()]
+		if !q.ready && len(f.sched.prompts) >= f.sched.limits.MaxPrompts {
+			continue
+		}
 		if !seen[q] && free(q) && pool.Available() > 0 && (f.sight == 0 || pool.WindowsAvailable() > 0) {
 			return fmt.Errorf("sequence %d runs but is not in the step although %d pages are left", q.age,
 				pool.Available())

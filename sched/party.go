@@ -9,6 +9,8 @@ type party struct {
 	waiting int
 	served  int64 // tokens of prompts and outputs that were scheduled
 	turns   int   // sequences that a request has added
+	begun   int   // prompts under way, while those of a batch are chosen
+	chosen  int   // of these, the ones in the batch
 	members map[any]*party
 }
 
@@ -47,5 +49,20 @@ func (p *party) count(running, waiting int) {
 func (p *party) serve(tokens int) {
 	for ; p != nil; p = p.parent {
 		p.served += int64(tokens)
+	}
+}
+
+// countPrompts counts prompts that are under way and that are in the batch.
+func (p *party) countPrompts(begun, chosen int) {
+	for ; p != nil; p = p.parent {
+		p.begun += begun
+		p.chosen += chosen
+	}
+}
+
+// forgetPrompts ends what countPrompts counts.
+func (p *party) forgetPrompts() {
+	for ; p != nil; p = p.parent {
+		p.begun, p.chosen = 0, 0
 	}
 }

@@ -8,10 +8,11 @@
 // The rules, in order: the short prompt of a tenant that has nothing else running is computed in a batch apart,
 // where that gives its first token much earlier; after such a batch, and in all others, every sequence that decodes
 // gets its one token, oldest first, whatever prompts wait (only where more rows are recorded or replayed than a
-// batch has room for do the youngest of those wait); the rest of the batch's tokens is shared evenly among the
-// prompts being computed, so that a long one does not delay a short one, and while sequences decode it is no more
-// than Limits.MaxStall allows (with Limits.Divides prompts that take longer have batches of their own, during which
-// Between forms those of the others); new sequences are admitted while there are pages for their whole prompt: the
+// batch has room for do the youngest of those wait); the rest of the batch's tokens is shared among up to
+// Limits.MaxPrompts prompts, which take turns by tenants, with one place for a short one (turns.go), so that a long
+// one does not delay a short one, and while sequences decode it is no more than Limits.MaxStall allows (with
+// Limits.Divides prompts that take longer have batches of their own, during which Between forms those of the others);
+// new sequences are admitted while there are pages for their whole prompt: the
 // tenant that was served least first, inside a tenant the highest priority, then the flow that was served least, and
 // inside a flow requests take turns, in order of arrival. When a decode finds no page, drafts lose theirs; then the
 // youngest sequence is preempted: it loses its pages, waits at its place by arrival and is computed again later.
@@ -35,7 +36,7 @@ import (
 type Limits struct {
 	BatchTokens int // new tokens of one batch
 	MaxRunning  int // sequences in a batch; at most BatchTokens, so that each of them gets a token in every batch
-	MaxPrompts  int // prompts computed side by side; 0 means 4
+	MaxPrompts  int // prompts in a batch; 0 means 4
 	// PromptLogits is the rows of logits of one batch that belong to prompts, beside one for the last token of each.
 	PromptLogits int
 	// MaxStall is the longest time that prompts may hold up sequences that decode; 0 is no bound. Took has to be called
@@ -53,7 +54,7 @@ type Limits struct {
 	KeepSuspended bool
 }
 
-// DefaultMaxPrompts is how many prompts are computed side by side.
+// DefaultMaxPrompts is how many prompts a batch computes.
 const DefaultMaxPrompts = 4
 
 // Scheduler holds the sequences that wait and those that run.
@@ -69,6 +70,7 @@ type Scheduler struct {
 	items    []Item
 	unknown  [1]int32    // Tokens of an item whose token is not known
 	prompts  []*Sequence // computed in this batch
+	begun    []*Sequence // prompts under way that are not in it, while it is formed
 	load     load        // of this batch, until the next is formed
 	cost     cost.Model
 	stall    time.Duration // Stall

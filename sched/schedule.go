@@ -55,34 +55,15 @@ func (s *Scheduler) addAll() {
 	// of the rest.
 	budget -= s.addDrafts(s.draftBudget(budget))
 
-	// Prompts: those that run, then those that can be admitted. A preempted sequence is a prompt again until its
-	// output is computed again, unless it kept its pages. Each prompt gets at least one token.
-	for _, q := range s.running {
-		if !q.decoding() && !q.restoring && q.left() > 0 && len(s.prompts) < s.limits.MaxPrompts {
-			s.prompts = append(s.prompts, q)
-		}
-	}
-	for len(s.prompts) < min(s.limits.MaxPrompts, budget) {
-		next := s.nextToAdmit()
-		if next < 0 {
-			break
-		}
-		switch q := s.admit(next); {
-		case q.decoding(): // it kept its pages; without another one, or room, it waits for the next batch
-			if s.room.most(q, q.end(), 1) > 0 && s.reserve(q, 1) == nil {
-				s.addItem(q, 1, true)
-				budget--
-			}
-		case !q.restoring:
-			s.prompts = append(s.prompts, q)
-		}
-	}
+	// Prompts: those that run and those that can be admitted, in turns. A preempted sequence is a prompt again until
+	// its output is computed again, unless it kept its pages. Each prompt of the batch gets at least one token.
+	budget = s.choosePrompts(budget)
 
-	// Prompts share what is left evenly, the shortest first: what it does not need goes to the longer ones.
+	// Prompts share what is left, the shortest first: what it does not need goes to the longer ones.
 	slices.SortStableFunc(s.prompts, func(a, b *Sequence) int { return cmp.Compare(a.left(), b.left()) })
 	budget = s.promptTokens(budget, logits)
 	for i, q := range s.prompts {
-		n := share(q, budget, logits, len(s.prompts)-i)
+		n := s.share(q, budget, logits, len(s.prompts)-i)
 		n = s.reserveChunk(q, s.room.most(q, q.end(), n), s.prompts[i+1:])
 		if n > 0 {
 			budget, logits = budget-n, logits-promptLogits(q, n)
@@ -120,13 +101,17 @@ func (s *Scheduler) reserveToken(q *Sequence) bool {
 }
 
 // share is how many of the next tokens of a prompt a batch takes: an even share of the tokens, and of the rows of
-// logits, that are left for so many prompts.
-func share(q *Sequence, tokens, logits, prompts int) int {
-	n := min(q.left(), (tokens+prompts-1)/prompts)
-	if q.Logits > 1 {
-		n = min(n, q.unscored()+(logits+prompts-1)/prompts)
+// logits, that are left for so many prompts; a short prompt has up to half of them.
+func (s *Scheduler) share(q *Sequence, tokens, logits, prompts int) int {
+	parts := prompts
+	if s.short(q.left()) {
+		parts = min(prompts, 2)
 	}
-	return n
+	n := min(q.left(), (tokens+parts-1)/parts)
+	if q.Logits > 1 {
+		n = min(n, q.unscored()+(logits+parts-1)/parts)
+	}
+	return min(n, tokens-(prompts-1)) // each of the others gets a token, too
 }
 
 // promptLogits is how many of Limits.PromptLogits the next n tokens of a prompt take.
@@ -180,13 +165,9 @@ func (s *Scheduler) nextToAdmit() int {
 // firstWaiting is the place in the queue of the sequence that comes first, or -1. Sequences that wait for another to
 // compute their common prompt are passed over, and those of tenants that have as many running as they may.
 func (s *Scheduler) firstWaiting() int {
-	first := -1
-	for i, q := range s.waiting {
-		if !q.waitsForPrompt() && !q.waitsForPlace() && (first < 0 || s.before(q, s.waiting[first])) {
-			first = i
-		}
-	}
-	return first
+	return slices.Index(s.waiting, s.firstOf(s.waiting, func(q *Sequence) bool {
+		return !q.waitsForPrompt() && !q.waitsForPlace()
+	}))
 }
 
 // canAdmit reports whether there is a place in the batch and there are pages for a sequence.

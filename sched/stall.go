@@ -15,10 +15,16 @@ import (
 const SmallestChunk = 32
 
 // promptTokens is how many of the tokens that a batch has left go to its prompts. The decodes are in it already, the
-// prompts are in order.
+// prompts are in order. A short prompt beside long ones is held up by them like a sequence that decodes.
 func (s *Scheduler) promptTokens(left, logits int) int {
 	s.countDecodes()
-	if s.limits.MaxStall <= 0 || len(s.items) == 0 || len(s.prompts) == 0 {
+	if s.limits.MaxStall <= 0 || len(s.prompts) == 0 {
+		return left
+	}
+	if len(s.items) == 0 {
+		if s.short(s.prompts[0].left()) && !s.short(s.prompts[len(s.prompts)-1].left()) {
+			return s.tokensWithin(s.limits.MaxStall.Seconds()/s.cost.Late(), left, logits)
+		}
 		return left
 	}
 	limit := (s.stallLimit(&s.load.Work) - s.waited.Seconds()) / s.cost.Late()
@@ -108,7 +114,7 @@ func (s *Scheduler) stallLimit(w *cost.Work) float64 {
 func (s *Scheduler) withPrompts(n, logits int) cost.Work {
 	w := s.load.Work
 	for i, q := range s.prompts {
-		part := share(q, n, logits, len(s.prompts)-i)
+		part := s.share(q, n, logits, len(s.prompts)-i)
 		n, logits = n-part, logits-promptLogits(q, part)
 		w.AddPrompt(part, q.end(), s.limits.Threshold)
 	}

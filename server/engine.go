@@ -15,7 +15,7 @@ type Engine interface {
 	Info() sparrow.Info
 	Stats() sparrow.Stats
 	// Wait estimates how long a request of a tenant would wait.
-	Wait(tenant string) time.Duration
+	Wait(tenant, source string) time.Duration
 	// Plans are the latest steps, oldest first.
 	Plans() []sparrow.PlanRecord
 	Encode(text string, addSpecial bool) ([]int32, error)

@@ -24,7 +24,9 @@ type exchange struct {
 	access  access // of the route
 	dialect *dialect
 	tenant  string // of the key
-	// flow and priority are those that a gateway's headers ask for, inside the tenant
+	source  string // the network address it came from
+	// flow and priority are those that a gateway's headers ask for, inside the tenant; without a header each connection
+	// is a flow
 	flow     string
 	priority int
 	ignored  []string // fields of the request that had no effect

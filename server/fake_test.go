@@ -118,7 +118,7 @@ func (e *fakeEngine) Stats() sparrow.Stats {
 	return e.stats
 }
 
-func (e *fakeEngine) Wait(tenant string) time.Duration { return e.waits[tenant] }
+func (e *fakeEngine) Wait(tenant, _ string) time.Duration { return e.waits[tenant] }
 
 func (e *fakeEngine) Plans() []sparrow.PlanRecord { return e.plans }
 

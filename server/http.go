@@ -1,10 +1,12 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -62,8 +64,28 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request, x *exchange) e
 	if err != nil {
 		return err
 	}
-	x.flow, x.priority = r.Header.Get(fairnessHeader), s.options.Objectives[r.Header.Get(objectiveHeader)]
+	x.source, x.flow = sourceOf(r.RemoteAddr), cmp.Or(r.Header.Get(fairnessHeader), r.RemoteAddr)
+	x.priority = s.options.Objectives[r.Header.Get(objectiveHeader)]
 	return to.handle(w, r)
+}
+
+// sourceOf is whose requests take turns with those of others where there are no tenants: an address, or a network of
+// IPv6, of which one client has as many addresses as it wants.
+func sourceOf(remote string) string {
+	at, err := netip.ParseAddrPort(remote)
+	if err != nil {
+		return remote // of a socket in the file system
+	}
+	a := at.Addr().Unmap()
+	if a.Is4() || a.IsLoopback() {
+		return a.String()
+	}
+	const client = 64 // bits of a network
+	net, err := a.WithZone("").Prefix(client)
+	if err != nil {
+		return a.String()
+	}
+	return net.String()
 }
 
 // authorise checks the key, which comes as a bearer key or as Anthropic's clients send it, and gives its tenant. wanted

@@ -15,6 +15,7 @@ import (
 type origin struct {
 	id       string
 	tenant   string
+	source   string
 	flow     string
 	priority int
 	seed     int64
@@ -23,7 +24,8 @@ type origin struct {
 
 // origin is that of an engine request with an id of its own.
 func (s *service) origin(x *exchange, id string) origin {
-	return origin{id: id, tenant: x.tenant, flow: x.flow, priority: x.priority, seed: s.seed(), fit: !s.options.Strict}
+	return origin{id: id, tenant: x.tenant, source: x.source, flow: x.flow, priority: x.priority, seed: s.seed(),
+		fit: !s.options.Strict}
 }
 
 // common maps what chat and text completions share.
@@ -35,6 +37,7 @@ func common(o *openai.Options, from origin) sparrow.Request {
 		Format:     format(o.ResponseFormat),
 		Tenant:     from.tenant,
 		Salt:       o.CacheSalt,
+		Source:     from.source,
 		Flow:       from.flow,
 		Priority:   from.priority,
 		ID:         from.id,

@@ -64,7 +64,7 @@ func (s *service) retryAfter(x *exchange, err error) time.Duration {
 	case errors.As(err, &refused):
 		return max(refused.after, s.options.RetryAfter)
 	case errors.Is(err, sparrow.ErrQueueFull):
-		return max(s.engine.Wait(x.tenant), s.options.RetryAfter)
+		return max(s.engine.Wait(x.tenant, x.source), s.options.RetryAfter)
 	}
 	return s.options.RetryAfter
 }

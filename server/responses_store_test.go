@@ -96,16 +96,17 @@ func TestTheStoreHoldsNoMoreThanItsLimit(t *testing.T) {
 	many := func(text string, n int) string { return strings.TrimSuffix(strings.Repeat(text+",", n), ",") }
 	input := `"input":"x"`
 	kinds := map[string]string{
-		"a schema":          input + `,"text":{"format":{"type":"json_schema","name":"s","schema":{"description":"%s"}}}`,
-		"a format's words":  input + `,"text":{"format":{"type":"json_schema","name":"s","schema":{},"description":"%s"}}`,
-		"instructions":      input + `,"instructions":"%s"`,
-		"a tool's schema":   input + `,"tools":[{"type":"function","name":"f","parameters":{"description":"%s"}}]`,
-		"a tool's words":    input + `,"tools":[{"type":"function","name":"f","description":"%s"}]`,
-		"one text":          `"input":"%s"`,
-		"many empty texts":  `"input":[{"role":"user","content":[` + many(`{"type":"input_text","text":""}`, 1000) + `]}]`,
-		"many short texts":  `"input":[{"role":"user","content":[` + many(`{"type":"input_text","text":"a"}`, 1000) + `]}]`,
-		"many items":        `"input":[` + many(`{"role":"user","content":""}`, 1000) + `]`,
-		"many calls":        `"input":[` + many(`{"type":"function_call","call_id":"c","name":"n","arguments":"{}"}`, 500) + `]`,
+		"a schema":         input + `,"text":{"format":{"type":"json_schema","name":"s","schema":{"title":"%s"}}}`,
+		"a format's words": input + `,"text":{"format":{"type":"json_schema","name":"s","schema":{},"description":"%s"}}`,
+		"instructions":     input + `,"instructions":"%s"`,
+		"a tool's schema":  input + `,"tools":[{"type":"function","name":"f","parameters":{"description":"%s"}}]`,
+		"a tool's words":   input + `,"tools":[{"type":"function","name":"f","description":"%s"}]`,
+		"one text":         `"input":"%s"`,
+		"many empty texts": `"input":[{"role":"user","content":[` + many(`{"type":"input_text","text":""}`, 1000) + `]}]`,
+		"many short texts": `"input":[{"role":"user","content":[` + many(`{"type":"input_text","text":"a"}`, 1000) + `]}]`,
+		"many items":       `"input":[` + many(`{"role":"user","content":""}`, 1000) + `]`,
+		"many calls": `"input":[` + many(`{"type":"function_call","call_id":"c","name":"n","arguments":""}`, 500) +
+			`]`,
 		"metadata":          input + `,"metadata":{"a":"b","c":"%.500s"}`,
 		"alternatives":      input,
 		"a trace":           input,
@@ -149,7 +150,8 @@ func alternatives(tokens int) []openai.TokenLogprob {
 	for i := range list {
 		list[i].TopLogprobs = make([]openai.TopLogprob, openai.MaxTopLogprobs)
 		for j := range list[i].TopLogprobs {
-			list[i].TopLogprobs[j] = openai.TopLogprob{Token: fmt.Sprint("token", i, j), Bytes: make(openai.TokenBytes, 12)}
+			list[i].TopLogprobs[j].Token = fmt.Sprint("token", i, j)
+			list[i].TopLogprobs[j].Bytes = make(openai.TokenBytes, 12)
 		}
 	}
 	return list

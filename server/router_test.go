@@ -151,8 +151,29 @@ func TestPrioritiesAndFlowsReachTheEngine(t *testing.T) {
 		if got.status != 200 {
 			t.Fatal(got.body)
 		}
-		if r := e.last(t); r.Priority != c.priority || r.Flow != c.flow {
-			t.Errorf("%+v: priority %d, flow %q", c, r.Priority, r.Flow)
+		r := e.last(t)
+		if c.flow == "" && strings.HasPrefix(r.Flow, "127.0.0.1:") { // a connection is a flow
+			r.Flow = ""
+		}
+		if r.Priority != c.priority || r.Flow != c.flow || r.Source != "127.0.0.1" {
+			t.Errorf("%+v: priority %d, flow %q, from %q", c, r.Priority, r.Flow, r.Source)
+		}
+	}
+}
+
+func TestSourcesAreAddresses(t *testing.T) {
+	for remote, want := range map[string]string{
+		"10.0.0.7:4000":               "10.0.0.7",
+		"[::ffff:10.0.0.7]:4000":      "10.0.0.7",
+		"[::1]:4000":                  "::1",
+		"[2001:db8:1:2:3:4:5:6]:4000": "2001:db8:1:2::/64",
+		"[2001:db8:1:2:f:f:f:f]:4001": "2001:db8:1:2::/64", // a client has a network
+		"[fe80::1:2:3:4%eth0]:4000":   "fe80::/64",
+		"@":                           "@",
+		"":                            "",
+	} {
+		if got := sourceOf(remote); got != want {
+			t.Errorf("%s: from %q, want %q", remote, got, want)
 		}
 	}
 }

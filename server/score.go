@@ -34,7 +34,7 @@ func (s openaiAPI) score(w http.ResponseWriter, r *http.Request) error {
 	x := exchangeOf(r)
 	to.head = s.head("score-"+x.id, openai.ObjectScore)
 	ask := to.given.Request(to.columns.alternatives)
-	ask.ID, ask.Tenant, ask.Salt = x.id, x.tenant, req.CacheSalt
+	ask.ID, ask.Tenant, ask.Salt, ask.Source, ask.Flow = x.id, x.tenant, req.CacheSalt, x.source, x.flow
 	return s.collect(w, r, []sparrow.Request{ask}, to, to.response)
 }
 

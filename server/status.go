@@ -50,9 +50,9 @@ func (s statusAPI) ready(w http.ResponseWriter, _ *http.Request) error {
 // keep others away.
 func (s statusAPI) wait() time.Duration {
 	names := s.options.Keys.tenants()
-	least := s.engine.Wait(names[0])
+	least := s.engine.Wait(names[0], "")
 	for _, name := range names[1:] {
-		least = min(least, s.engine.Wait(name))
+		least = min(least, s.engine.Wait(name, ""))
 	}
 	return least
 }

@@ -22,20 +22,35 @@ func main() {
 	workers := flag.Int("workers", 8, "clients at a time")
 	seed := flag.Uint64("seed", 0, "of what clients send; 0 takes one from the time")
 	binary := flag.String("binary", "", "a server to use; empty builds one")
+	beside := flag.String("beside", "", "instead measure a short question next to a mix of requests: all, together or "+
+		"its name")
+	asks := flag.Int("asks", 40, "how often the question is asked with -beside")
 	flag.Parse()
 	if *seed == 0 {
 		*seed = uint64(time.Now().UnixNano())
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := trials(ctx, *binary, *seed, *workers, *round, *duration); err != nil {
+	if *beside != "" {
+		if err := withProgram(ctx, *binary, func(p process.Program) error {
+			return besides(ctx, p, *beside, *seed, *asks)
+		}); err != nil {
+			fmt.Printf("hostile: %v\n", err)
+			os.Exit(1)
+		}
+		return
+	}
+	if err := withProgram(ctx, *binary, func(p process.Program) error {
+		return trials(ctx, p, *seed, *workers, *round, *duration)
+	}); err != nil {
 		fmt.Printf("hostile: %v\nrepeat it with:\n\tgo run ./server/hostile -seed %d -workers %d -round %v "+
 			"-duration %v\n", err, *seed, *workers, *round, *duration)
 		os.Exit(1)
 	}
 }
 
-func trials(ctx context.Context, binary string, seed uint64, workers int, round, duration time.Duration) error {
+// withProgram runs something with a server's program, which is built where none is given.
+func withProgram(ctx context.Context, binary string, run func(process.Program) error) error {
 	dir, err := os.MkdirTemp("", "sparrow-hostile-")
 	if err != nil {
 		return err
@@ -47,6 +62,11 @@ func trials(ctx context.Context, binary string, seed uint64, workers int, round,
 			return err
 		}
 	}
+	return run(program)
+}
+
+func trials(ctx context.Context, program process.Program, seed uint64, workers int, round,
+	duration time.Duration) error {
 	fmt.Printf("hostile: seed %d, %d clients\n", seed, workers)
 	draw := rand.New(rand.NewPCG(seed, 1))
 	var all tally

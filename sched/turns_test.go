@@ -1,0 +1,151 @@
+package sched
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// crowd adds long prompts, each a request of its own on a flow of its own where flows is true, and lets some batches
+// pass.
+func crowd(t *testing.T, f *fake, n int, tenant func(i int) string, flows bool) {
+	t.Helper()
+	for i := range n {
+		q := &Sequence{Tokens: prompt(int32(10_000*i), 4000), Tenant: tenant(i), Request: i}
+		if flows {
+			q.Flow = fmt.Sprint("connection ", i)
+		}
+		mustAdd(t, f, q, 4010)
+	}
+	for range 6 {
+		step(t, f)
+	}
+}
+
+// However many long prompts are under way, of one tenant or of many, a short prompt of anybody is whole in one of the
+// next two batches, scored or not; and so is the first chunk of a long one whose tenant has no other.
+func TestLongPromptsHoldNoPlaces(t *testing.T) {
+	one, each := func(int) string { return "a" }, func(i int) string { return fmt.Sprint(i) }
+	for name, c := range map[string]struct {
+		long   int
+		tenant func(i int) string
+		flows  bool
+		late   Sequence
+	}{
+		"a stranger beside four":         {4, one, false, Sequence{Tokens: prompt(0, 30), Tenant: "b"}},
+		"a stranger beside many":         {64, one, true, Sequence{Tokens: prompt(0, 30), Tenant: "b"}},
+		"a connection beside four":       {4, one, true, Sequence{Tokens: prompt(0, 30), Tenant: "a", Flow: "late"}},
+		"a connection beside many":       {64, one, true, Sequence{Tokens: prompt(0, 30), Tenant: "a", Flow: "late"}},
+		"a request of the same flow":     {64, one, false, Sequence{Tokens: prompt(0, 30), Tenant: "a"}},
+		"a stranger beside many tenants": {64, each, false, Sequence{Tokens: prompt(0, 30)}},
+		"scores beside four":             {4, one, false, Sequence{Tokens: prompt(0, 30), Tenant: "b", Logits: 20}},
+		"a long prompt of a stranger":    {64, one, true, Sequence{Tokens: prompt(0, 4000), Tenant: "b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newTestFake(t, 10_000, 64, Limits{BatchTokens: 512, MaxRunning: 100, PromptLogits: 64})
+			crowd(t, f, c.long, c.tenant, c.flows)
+			want := min(len(c.late.Tokens), 512/DefaultMaxPrompts)
+			late := mustAdd(t, f, &c.late, len(c.late.Tokens)+2)
+			for range 2 {
+				it := find(step(t, f), late)
+				if it == nil {
+					continue
+				}
+				if len(it.Tokens) < want {
+					t.Errorf("the batch has %d of its tokens, want %d", len(it.Tokens), want)
+				}
+				return
+			}
+			t.Errorf("the late prompt is in neither of two batches; %d run, %d wait", f.sched.Running(),
+				f.sched.Waiting())
+		})
+	}
+}
+
+// A request with many sequences, such as one that scores continuations, does not hold the places of others either.
+func TestManySequencesOfARequestTakeTurns(t *testing.T) {
+	f := newTestFake(t, 10_000, 64, Limits{BatchTokens: 512, MaxRunning: 300, PromptLogits: 64})
+	for i := range 256 {
+		q := &Sequence{Tokens: prompt(int32(1000*i), 200), Tenant: "a", Request: "scores", Logits: 100}
+		mustAdd(t, f, q, 201)
+	}
+	for range 5 {
+		step(t, f)
+	}
+	for i := range 8 { // another comes when the one before it has ended
+		late := mustAdd(t, f, &Sequence{Tokens: prompt(int32(i), 300), Tenant: "a"}, 301)
+		n := 0
+		for ; f.goals[late] > 0; n++ {
+			step(t, f)
+		}
+		if n > 4 {
+			t.Errorf("a prompt of 300 tokens took %d batches of 512, beside the scores of one request", n)
+		}
+	}
+}
+
+// Short prompts that keep coming do not starve long ones of the same tenant, nor long ones the short ones.
+func TestShortPromptsDoNotStarveLongOnes(t *testing.T) {
+	f := newTestFake(t, 10_000, 64, Limits{BatchTokens: 512, MaxRunning: 100})
+	long := mustAdd(t, f, &Sequence{Tokens: prompt(0, 4000), Tenant: "a", Flow: "long"}, 4001)
+	for i := 0; f.goals[long] > 0; i++ {
+		for j := range 2 {
+			at := int32(100_000 + 1000*(2*i+j))
+			mustAdd(t, f, &Sequence{Tokens: prompt(at, 120), Tenant: "a", Flow: fmt.Sprint(i, j)}, 122)
+		}
+		step(t, f)
+		if i > 2*4000/(512/DefaultMaxPrompts) {
+			t.Fatalf("after %d batches the long prompt has %d tokens left", i, long.left())
+		}
+	}
+	if f.sched.Waiting() > 8 {
+		t.Errorf("%d short prompts wait", f.sched.Waiting())
+	}
+}
+
+// Long prompts of one tenant are computed a few at a time: side by side all of them would end late.
+func TestLongPromptsOfATenantBeginOneAfterTheOther(t *testing.T) {
+	f := newTestFake(t, 10_000, 64, Limits{BatchTokens: 512, MaxRunning: 100})
+	crowd(t, f, 16, func(int) string { return "a" }, true)
+	for f.sched.Waiting() > 0 {
+		step(t, f)
+		begun := 0
+		for _, q := range f.sched.running {
+			if !q.ready {
+				begun++
+			}
+		}
+		if begun > DefaultMaxPrompts {
+			t.Fatalf("%d long prompts are under way", begun)
+		}
+	}
+}
+
+// The batch of a short prompt beside long ones takes no longer than decodes may be held up, by what it is predicted to.
+func TestShortPromptsAreNotHeldUpByLongOnes(t *testing.T) {
+	l := Limits{BatchTokens: 512, MaxRunning: 100, MaxStall: 200 * time.Millisecond}
+	f := newTestFake(t, 10_000, 64, l)
+	learn := func(items []Item) (rows int) {
+		for i := range items {
+			rows += len(items[i].Tokens)
+		}
+		f.sched.Took(f.sched.Load(), time.Duration(rows)*time.Millisecond)
+		return rows
+	}
+	for i := range 4 {
+		mustAdd(t, f, &Sequence{Tokens: prompt(int32(10_000*i), 4000), Tenant: "a"}, 4010)
+	}
+	for range 6 {
+		if rows := learn(step(t, f)); rows != 512 {
+			t.Fatalf("a batch of long prompts alone has %d rows", rows)
+		}
+	}
+	late := mustAdd(t, f, &Sequence{Tokens: prompt(500, 30), Tenant: "b"}, 32)
+	items := step(t, f)
+	if it := find(items, late); it == nil || !it.Last {
+		t.Errorf("the short prompt is not whole in the next batch: %+v", it)
+	}
+	if rows := learn(items); rows < 50 || rows > 200 {
+		t.Errorf("its batch has %d rows, a row takes 1 ms, and 200 ms are allowed", rows)
+	}
+}
