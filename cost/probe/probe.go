@@ -114,7 +114,7 @@ func (p prober) product(dev kernel.Device, d kernel.DType, data []byte, rows int
 		return 0, err
 	}
 	defer dev.Free(out.Buf)
-	return p.shortest(func() error { return dev.Multiply(kernel.MultiplyArgs{Out: out, X: x, W: m}) })
+	return p.shortest(func() error { return kernel.Do(dev, kernel.MultiplyArgs{Out: out, X: x, W: m}) })
 }
 
 // weight is a matrix [out, columns] of a type, scales 1.
