@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"sparrow/bench/harness"
 	"sparrow/internal/block"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
@@ -146,7 +147,7 @@ func TestWrongResultsAreNotTimed(t *testing.T) {
 		{"scores fp8 1 ", func(d kernel.Device) kernel.Device { return lazy{d} }},
 		{"store index", func(d kernel.Device) kernel.Device { return lazy{d} }},
 	} {
-		cases, err := Match(Cases(), []string{c.only})
+		cases, err := harness.Match(Cases(), []string{c.only})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -191,24 +192,24 @@ func TestWeightsArePreparedBeforeTheyAreTimed(t *testing.T) {
 }
 
 func TestMatch(t *testing.T) {
-	if got, err := Match(Cases(), nil); err != nil || len(got) != len(Cases()) {
+	if got, err := harness.Match(Cases(), nil); err != nil || len(got) != len(Cases()) {
 		t.Errorf("no filter keeps %d cases, %v", len(got), err)
 	}
-	got, err := Match(Cases(), []string{"select", "norm"})
+	got, err := harness.Match(Cases(), []string{"select", "norm"})
 	if err != nil || len(got) < 3 ||
 		slices.ContainsFunc(got, func(c Case) bool { return strings.HasPrefix(c.Name, "multiply") }) {
 		t.Errorf("%d cases, %v", len(got), err)
 	}
-	chosen, _ := Match(Cases(), []string{"select"})
+	chosen, _ := harness.Match(Cases(), []string{"select"})
 	for _, word := range []string{"top-k", "topk"} {
-		if got, err := Match(Cases(), []string{word}); err != nil || len(got) != len(chosen) {
+		if got, err := harness.Match(Cases(), []string{word}); err != nil || len(got) != len(chosen) {
 			t.Errorf("%s keeps %d cases, %v; select keeps %d", word, len(got), err, len(chosen))
 		}
 	}
-	if got, err := Match(Cases(), []string{"Q4_K"}); err != nil || len(got) < 2 {
+	if got, err := harness.Match(Cases(), []string{"Q4_K"}); err != nil || len(got) < 2 {
 		t.Errorf("capital letters keep %d cases, %v", len(got), err)
 	}
-	_, err = Match(Cases(), []string{"nothing of this name"})
+	_, err = harness.Match(Cases(), []string{"nothing of this name"})
 	if err == nil || !strings.Contains(err.Error(), "multiply q4_k, ") {
 		t.Errorf("a filter that keeps nothing: %v", err)
 	}
@@ -325,7 +326,7 @@ func TestVerdicts(t *testing.T) {
 }
 
 func TestReportsReadWell(t *testing.T) {
-	cases, err := Match(Cases(), []string{"take", "norm 512x"})
+	cases, err := harness.Match(Cases(), []string{"take", "norm 512x"})
 	if err != nil {
 		t.Fatal(err)
 	}

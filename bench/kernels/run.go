@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"sparrow/bench/harness"
 	"sparrow/bench/peak"
 	"sparrow/internal/machine"
 	"sparrow/kernel"
@@ -17,8 +18,7 @@ import (
 // Case is one operation at one shape.
 type Case struct {
 	Name, Shape string
-	// Called are other names of the operation, for Match.
-	Called string
+	Called      string // other names of the operation
 	// Group names cases that are timed turn by turn, because their times are compared.
 	Group string
 	// Also names backends to measure besides the chosen ones, for targets that are about a tier.
@@ -32,6 +32,11 @@ type Case struct {
 	OfPeak bool
 	// Make prepares inputs and outputs in host memory.
 	Make func(*Rig) *Op
+}
+
+// Names are what the case is chosen by.
+func (c Case) Names() harness.Case {
+	return harness.Case{Name: c.Name, Shape: c.Shape, Called: c.Called}
 }
 
 // Op is a prepared operation. Its tensors are in host memory, which every CPU backend works on.
@@ -62,31 +67,7 @@ type Options struct {
 	// Partial means that cases were left out on purpose: their targets are not reported.
 	Partial  bool
 	OneDNN   float64 // GFLOP/s of oneDNN's bf16 product on this machine, 0 if not measured
-	Progress func(done, total int, what string)
-}
-
-// Match keeps the cases whose name and shape, or the other words they are called by, contain one of the texts in
-// capital or small letters; no text keeps all.
-func Match(cases []Case, only []string) ([]Case, error) {
-	if len(only) == 0 {
-		return cases, nil
-	}
-	var out []Case
-	var names []string
-	for _, c := range cases {
-		text := strings.ToLower(c.Name + " " + c.Shape + "\n" + c.Called)
-		if slices.ContainsFunc(only, func(s string) bool { return strings.Contains(text, strings.ToLower(s)) }) {
-			out = append(out, c)
-		}
-		if !slices.Contains(names, c.Name) {
-			names = append(names, c.Name)
-		}
-	}
-	if len(out) == 0 {
-		return nil, fmt.Errorf("no case contains %s; there are %s", strings.Join(only, " or "),
-			strings.Join(names, ", "))
-	}
-	return out, nil
+	Progress harness.Progress
 }
 
 // Run checks and times the cases. A case that fails is reported in the error and left out; the others still run. Those
@@ -99,19 +80,9 @@ func Run(ctx context.Context, cases []Case, o Options) (*Report, error) {
 	}
 	r := &Report{Machine: machine.Here(), Date: time.Now().UTC(), Rounds: o.Rounds}
 	rig := newRig(o.BigBytes)
-	var errs []error
-	done := 0
-	for _, group := range grouped(cases) {
-		if ctx.Err() != nil {
-			break
-		}
-		if o.Progress != nil {
-			o.Progress(done, len(cases), group[0].Name+" "+group[0].Shape)
-		}
-		done += len(group)
-		errs = append(errs, runGroup(ctx, r, rig, group, chosen, o))
-	}
-	return r, errors.Join(append(errs, ctx.Err())...)
+	return r, harness.Each(ctx, grouped(cases), o.Progress, func(g group) error {
+		return runGroup(ctx, r, rig, g, chosen, o)
+	})
 }
 
 func (o Options) withDefaults() Options {
@@ -145,9 +116,15 @@ func (o *Options) chosen() ([]kernel.Backend, error) {
 	return out, nil
 }
 
+// group is cases that are timed turn by turn.
+type group []Case
+
+// Names are those of the first.
+func (g group) Names() harness.Case { return g[0].Names() }
+
 // grouped puts cases of a group side by side, in the order of their first.
-func grouped(cases []Case) [][]Case {
-	var out [][]Case
+func grouped(cases []Case) []group {
+	var out []group
 	at := map[string]int{}
 	for _, c := range cases {
 		if i, ok := at[c.Group]; ok && c.Group != "" {
@@ -155,13 +132,13 @@ func grouped(cases []Case) [][]Case {
 			continue
 		}
 		at[c.Group] = len(out)
-		out = append(out, []Case{c})
+		out = append(out, group{c})
 	}
 	return out
 }
 
 // runGroup measures one group on every backend with every number of threads.
-func runGroup(ctx context.Context, r *Report, rig *Rig, group []Case, chosen []kernel.Backend, o Options) error {
+func runGroup(ctx context.Context, r *Report, rig *Rig, group group, chosen []kernel.Backend, o Options) error {
 	ops := make([]*Op, len(group))
 	for i, c := range group {
 		ops[i] = c.Make(rig)
@@ -212,7 +189,7 @@ func timeGroup(ctx context.Context, r *Report, cases []Case, ops []*Op, b kernel
 			break // Run says so
 		}
 		if err := checked(ops[i], dev); err != nil {
-			errs = append(errs, fmt.Errorf("bench: %s %s on %s: %w", c.Name, c.Shape, b.Name, err))
+			errs = append(errs, fmt.Errorf("bench: %s on %s: %w", c.Names().Title(), b.Name, err))
 			continue
 		}
 		runs = append(runs, &timing{c: c, op: ops[i], dev: dev, reader: reader, loop: loop})

@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"sparrow/kernel"
@@ -29,9 +30,10 @@ func (r *Report) Judge(o Options) error {
 	if r.Pause, err = ProductPauses(b[0], threads, pauseTime); err != nil {
 		return err
 	}
-	j.add("worst GC pause while all workers run", "under 20 ms",
-		fmt.Sprintf("%.2f ms in %d collections, %d threads in products", r.Pause.Worst, r.Pause.Collections, threads),
-		r.Pause.Worst < 20)
+	j.target("worst GC pause while all workers run", "under 20 ms", "", nil, func() (string, bool) {
+		return fmt.Sprintf("%.2f ms in %d collections, %d threads in products", r.Pause.Worst, r.Pause.Collections,
+			threads), r.Pause.Worst < 20
+	})
 	return nil
 }
 
@@ -53,19 +55,20 @@ func (j *judge) find(name, shape string, threads int, backend string) *Result {
 	return nil
 }
 
-func (j *judge) add(what, wanted, got string, met bool) {
-	v := Verdict{What: what, Wanted: wanted, Got: got, Met: NotMet}
-	if met {
-		v.Met = Met
+// target adds a row: what was got from results, and whether that is enough. Where one of the results is nil the row
+// says what is missing, or is left out of a run of some cases.
+func (j *judge) target(what, wanted, missing string, results []*Result, got func() (string, bool)) {
+	v := Verdict{What: what, Wanted: wanted, Got: missing, Met: NotMeasured}
+	if slices.Contains(results, nil) {
+		if j.partial {
+			return
+		}
+	} else if text, met := got(); met {
+		v.Got, v.Met = text, Met
+	} else {
+		v.Got, v.Met = text, NotMet
 	}
 	j.r.Verdicts = append(j.r.Verdicts, v)
-}
-
-func (j *judge) absent(what, wanted, why string) {
-	if j.partial {
-		return
-	}
-	j.r.Verdicts = append(j.r.Verdicts, Verdict{What: what, Wanted: wanted, Got: why, Met: NotMeasured})
 }
 
 const left = "the case was left out of this run"
@@ -75,38 +78,31 @@ func (j *judge) products() {
 	j.amx()
 	for _, pair := range [][3]string{{"float32 rows", "multiply bf16", "multiply e4m3"},
 		{"bf16 rows", "tiles bf16 x bf16", "tiles bf16 x e4m3"}} {
-		what, wanted := "FP8-block weights by "+pair[0]+", same size, one core", "70 % of our bf16"
 		bf16, fp8 := j.find(pair[1], gemmShape, 1, ""), j.find(pair[2], gemmShape, 1, "")
-		if bf16 == nil || fp8 == nil {
-			j.absent(what, wanted, left)
-			continue
-		}
-		share := bf16.Micros / fp8.Micros
-		j.add(what, wanted, fmt.Sprintf("%.0f %% (%.0f against %.0f GFLOP/s, %s)", 100*share, fp8.GFLOPs, bf16.GFLOPs,
-			fp8.Backend), share >= 0.70)
+		j.target("FP8-block weights by "+pair[0]+", same size, one core", "70 % of our bf16", left,
+			[]*Result{bf16, fp8}, func() (string, bool) {
+				share := bf16.Micros / fp8.Micros
+				return fmt.Sprintf("%.0f %% (%.0f against %.0f GFLOP/s, %s)", 100*share, fp8.GFLOPs, bf16.GFLOPs,
+					fp8.Backend), share >= 0.70
+			})
 	}
-	if what, wanted, x := "float32 product AVX-512, one core", "85 % of the register peak",
-		j.find("multiply f32", gemmShape, 1, "cpu-avx512"); x == nil {
-		j.absent(what, wanted, "no cpu-avx512 here, or "+left)
-	} else {
-		j.add(what, wanted, fmt.Sprintf("%.0f %% (%.0f of %.0f GFLOP/s)", 100*x.PeakShare, x.GFLOPs, x.PeakGF),
-			x.PeakShare >= 0.85)
-	}
+	x := j.find("multiply f32", gemmShape, 1, "cpu-avx512")
+	j.target("float32 product AVX-512, one core", "85 % of the register peak", "no cpu-avx512 here, or "+left,
+		[]*Result{x}, func() (string, bool) {
+			return fmt.Sprintf("%.0f %% (%.0f of %.0f GFLOP/s)", 100*x.PeakShare, x.GFLOPs, x.PeakGF),
+				x.PeakShare >= 0.85
+		})
 	shares := map[kernel.DType]map[int]float64{kernel.BF16: {1: 0.90, 16: 0.80}, kernel.E4M3: {1: 0.90, 16: 0.75},
 		kernel.E2M1x2: {1: 0.85, 16: 0.75}}
 	for _, rows := range []int{1, 16} {
 		for _, d := range streamed {
-			share := shares[d][rows]
 			for _, threads := range []int{1, 2} {
-				what, wanted := fmt.Sprintf("%d-row product, %v weights out of DRAM, %d threads", rows, d, threads),
-					fmt.Sprintf("%.0f %% of the stream read", 100*share)
-				x := j.find("multiply "+d.String(), dramShape(rows), threads, "")
-				if x == nil {
-					j.absent(what, wanted, left)
-					continue
-				}
-				j.add(what, wanted, fmt.Sprintf("%.0f %% (%.1f of %.1f GB/s)", 100*x.StreamShare, x.GBs, x.StreamGBs),
-					x.StreamShare >= share)
+				x, share := j.find("multiply "+d.String(), dramShape(rows), threads, ""), shares[d][rows]
+				j.target(fmt.Sprintf("%d-row product, %v weights out of DRAM, %d threads", rows, d, threads),
+					fmt.Sprintf("%.0f %% of the stream read", 100*share), left, []*Result{x}, func() (string, bool) {
+						return fmt.Sprintf("%.0f %% (%.1f of %.1f GB/s)", 100*x.StreamShare, x.GBs, x.StreamGBs),
+							x.StreamShare >= share
+					})
 			}
 		}
 	}
@@ -114,55 +110,46 @@ func (j *judge) products() {
 
 // amx checks the product of two bf16 matrices. Models multiply float32 rows, in two bf16 parts, and take twice as long.
 func (j *judge) amx() {
-	what, wanted := "bf16 by bf16 product "+gemmShape+" on AMX, one core", "900 GFLOP/s, or 80 % of oneDNN's"
 	x := j.find("tiles bf16 x bf16", gemmShape, 1, "cpu-amx")
-	if x == nil {
-		j.absent(what, wanted, "no cpu-amx here, or "+left)
-		return
-	}
-	got, need := fmt.Sprintf("%.0f GFLOP/s, %.0f %% of the register peak", x.GFLOPs, 100*x.PeakShare), 900.0
-	if j.oneDNN > 0 {
-		got += fmt.Sprintf(", %.0f %% of oneDNN's %.0f", 100*x.GFLOPs/j.oneDNN, j.oneDNN)
-		need = min(need, 0.8*j.oneDNN)
-	}
-	j.add(what, wanted, got, x.GFLOPs >= need)
+	j.target("bf16 by bf16 product "+gemmShape+" on AMX, one core", "900 GFLOP/s, or 80 % of oneDNN's",
+		"no cpu-amx here, or "+left, []*Result{x}, func() (string, bool) {
+			got, need := fmt.Sprintf("%.0f GFLOP/s, %.0f %% of the register peak", x.GFLOPs, 100*x.PeakShare), 900.0
+			if j.oneDNN > 0 {
+				got += fmt.Sprintf(", %.0f %% of oneDNN's %.0f", 100*x.GFLOPs/j.oneDNN, j.oneDNN)
+				need = min(need, 0.8*j.oneDNN)
+			}
+			return got, x.GFLOPs >= need
+		})
 }
 
 // indexer checks scores and selection.
 func (j *judge) indexer() {
-	what, wanted := fmt.Sprintf("indexer scores, %s, one core", scoreShape(1)),
-		"60 % of the stream read of the keys, or 25 % of the matrix peak, whichever binds"
-	if x := j.find("scores fp8", scoreShape(1), 1, ""); x == nil {
-		j.absent(what, wanted, left)
-	} else {
-		j.add(what, wanted, fmt.Sprintf("%.0f %% of the stream read (%.1f of %.1f GB/s), %.0f %% of the peak",
-			100*x.StreamShare, x.GBs, x.StreamGBs, 100*x.PeakShare),
-			x.StreamShare >= 0.60 || x.PeakShare >= 0.25)
-	}
-	what, wanted = fmt.Sprintf("top-k %s, 2 cores", selectShape(1)), "at most 5 x one stream read of the scores"
-	// One reader's stream is the measure.
-	if x, one := j.find("select", selectShape(1), 2, ""),
-		j.find("select", selectShape(1), 1, ""); x == nil || one == nil {
-		j.absent(what, wanted, left)
-	} else {
-		read, both := float64(4*selectWidth)/one.StreamGBs/1e3, float64(4*selectWidth)/x.StreamGBs/1e3
-		j.add(what, wanted, fmt.Sprintf("%.1f x (%.1f us, one core reads in %.1f us, two in %.1f)", x.Micros/read,
-			x.Micros, read, both), x.Micros <= 5*read)
-	}
+	x := j.find("scores fp8", scoreShape(1), 1, "")
+	j.target(fmt.Sprintf("indexer scores, %s, one core", scoreShape(1)),
+		"60 % of the stream read of the keys, or 25 % of the matrix peak, whichever binds", left, []*Result{x},
+		func() (string, bool) {
+			return fmt.Sprintf("%.0f %% of the stream read (%.1f of %.1f GB/s), %.0f %% of the peak",
+				100*x.StreamShare, x.GBs, x.StreamGBs, 100*x.PeakShare), x.StreamShare >= 0.60 || x.PeakShare >= 0.25
+		})
+	one, two := j.find("select", selectShape(1), 1, ""), j.find("select", selectShape(1), 2, "")
+	j.target(fmt.Sprintf("top-k %s, 2 cores", selectShape(1)), "at most 5 x one stream read of the scores", left,
+		[]*Result{one, two}, func() (string, bool) {
+			// One reader's stream is the measure.
+			read, both := float64(4*selectWidth)/one.StreamGBs/1e3, float64(4*selectWidth)/two.StreamGBs/1e3
+			return fmt.Sprintf("%.1f x (%.1f us, one core reads in %.1f us, two in %.1f)", two.Micros/read,
+				two.Micros, read, both), two.Micros <= 5*read
+		})
 }
 
 // attention checks sparse decode over the two layouts, timed alternately.
 func (j *judge) attention() {
 	for _, threads := range []int{1, 2} {
-		what, wanted := fmt.Sprintf("sparse decode, 16 heads, %d rows of 656 bytes against 1152, %d threads", topK,
-			threads), "no slower"
 		a, b := j.find("sparse "+layout.FP8Row656.String(), sparseShape(1), threads, ""),
 			j.find("sparse "+layout.BF16Row1152.String(), sparseShape(1), threads, "")
-		if a == nil || b == nil {
-			j.absent(what, wanted, left)
-			continue
-		}
-		j.add(what, wanted, fmt.Sprintf("%.2f x the time (%.0f against %.0f us)", a.Micros/b.Micros, a.Micros,
-			b.Micros), a.Micros <= b.Micros)
+		j.target(fmt.Sprintf("sparse decode, 16 heads, %d rows of 656 bytes against 1152, %d threads", topK, threads),
+			"no slower", left, []*Result{a, b}, func() (string, bool) {
+				return fmt.Sprintf("%.2f x the time (%.0f against %.0f us)", a.Micros/b.Micros, a.Micros, b.Micros),
+					a.Micros <= b.Micros
+			})
 	}
 }

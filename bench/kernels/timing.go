@@ -3,9 +3,9 @@ package kernels
 import (
 	"context"
 	"math"
-	"slices"
 	"time"
 
+	"sparrow/bench/harness"
 	"sparrow/bench/peak"
 	"sparrow/kernel"
 )
@@ -192,11 +192,9 @@ func (t *timing) best() moment {
 
 // result turns the rounds into rates.
 func (t *timing) result(threads int) Result {
-	slices.Sort(t.times)
-	at := func(q float64) float64 { return t.times[int(math.Round(q*float64(len(t.times)-1)))] }
-	m := t.best()
+	all, m := harness.Summarise(t.times), t.best()
 	r := Result{Name: t.c.Name, Shape: t.c.Shape, Backend: t.dev.Name(), Threads: threads, Micros: m.micros,
-		Median: at(0.5), Spread: (at(0.9) - at(0.1)) / at(0.5)}
+		Median: all.Median, Spread: all.Spread}
 	if t.op.FLOPs > 0 {
 		r.GFLOPs = t.op.FLOPs / r.Micros / 1e3
 	}

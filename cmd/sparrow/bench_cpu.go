@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sparrow/bench/harness"
 	"sparrow/bench/kernels"
 	"sparrow/kernel"
 )
@@ -14,7 +15,7 @@ import (
 // runCPU checks and times the operations of the CPU backends. Cases that failed their check are named in the error;
 // the others are still printed.
 func (f *benchKernelsFlags) runCPU(cmd *cobra.Command) error {
-	cases, err := kernels.Match(kernels.Cases(), f.only)
+	cases, err := harness.Match(kernels.Cases(), f.only)
 	if err != nil {
 		return fmt.Errorf("bench kernels: --only: %w", err)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sparrow/bench/harness"
 	"sparrow/kernel/cuda"
 	"sparrow/kernel/cuda/bench"
 )
@@ -13,7 +14,7 @@ import (
 // runCUDA checks and times the CUDA kernels. Cases that failed their check are named in the error; the others are
 // still printed.
 func (f *benchKernelsFlags) runCUDA(cmd *cobra.Command) (err error) {
-	cases, err := bench.Match(bench.Cases(), f.only)
+	cases, err := harness.Match(bench.Cases(), f.only)
 	if err != nil {
 		return fmt.Errorf("--only: %w", err)
 	}
@@ -30,11 +31,10 @@ func (f *benchKernelsFlags) runCUDA(cmd *cobra.Command) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, k.Close()) }()
-	bar, done := newProgress(cmd.ErrOrStderr(), "kernels"), 0
+	bar := newProgress(cmd.ErrOrStderr(), "kernels")
 	defer bar.end()
-	o := bench.Options{Replays: f.replays, Pause: f.pause, Progress: func(name, shape string) {
-		bar.set(int64(done), int64(len(cases)), name+" "+shape)
-		done++
+	o := bench.Options{Replays: f.replays, Pause: f.pause, Progress: func(done, total int, what string) {
+		bar.set(int64(done), int64(total), what)
 	}}
 	r, failed := bench.Run(cmd.Context(), d, k, cases, o)
 	bar.end()
@@ -43,7 +43,7 @@ func (f *benchKernelsFlags) runCUDA(cmd *cobra.Command) (err error) {
 		if f.asJSON {
 			err = writeJSON(cmd.OutOrStdout(), r)
 		} else {
-			_, err = fmt.Fprint(cmd.OutOrStdout(), r.Table())
+			err = r.Print(cmd.OutOrStdout())
 		}
 	}
 	return errors.Join(err, failed)

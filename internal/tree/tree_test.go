@@ -56,6 +56,7 @@ var order = []string{
 	"kv/tier/resp",
 	"kv/prefix",
 	"kernel/cuda/bench kernel/cuda/op",
+	"bench/harness",
 	"kernel/cuda/expect",
 	"kernel/cuda/compile",
 	"kernel/cuda",

@@ -1,7 +1,6 @@
 // Package bench times CUDA kernels and compares them with the peak rates of the device.
 //
-// In flow cases: a kernel at a shape, its least bytes and operations, another engine's figure where one is
-// known. Out flow results that marshal to JSON. Every case is checked against the host before it is timed, with its
+// In flow cases: a kernel at a shape, its least bytes and operations; peers.tsv has other engines' times. Out flow results that marshal to JSON. Every case is checked against the host before it is timed, with its
 // outputs poisoned first; timing replays captured graphs whose launches rotate over several sets of inputs, together
 // larger than the L2 cache, and reports the median of many replays with its spread. Nothing is timed on zeros: they
 // draw less power and run faster than real data.
@@ -11,11 +10,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
-	"slices"
-	"strings"
 	"time"
 
+	"sparrow/bench/harness"
 	"sparrow/kernel/cuda"
 )
 
@@ -40,23 +39,28 @@ type Roofs struct {
 // of FP8 instructions.
 func H200() Roofs { return Roofs{BytesPerSecond: 4.3e12, BF16: 790e12, FP8: 1650e12} }
 
-// Peer is another engine's time for the same work on the same kind of GPU.
-type Peer struct {
-	Name   string
-	Micros float64
-}
-
 // Case is one kernel at one shape.
 type Case struct {
-	Name     string
-	Shape    string
+	harness.Case
 	FLOPs    float64 // operations of one run
 	Bytes    float64 // fewest bytes through device memory in one run
 	Rate     Rate
-	Peer     Peer
-	SetBytes int64 // device memory of one set
+	SetBytes float64 // device memory of one set; 0 means Bytes
 	// New makes one set of inputs and outputs in memory of the holder. Different sets hold different memory.
 	New func(*holder) Set
+}
+
+// titled is a case's name, and its shape from a format.
+func titled(name, shape string, args ...any) harness.Case {
+	return harness.Case{Name: name, Shape: fmt.Sprintf(shape, args...)}
+}
+
+// setBytes is the device memory of one set.
+func (c *Case) setBytes() float64 {
+	if c.SetBytes > 0 {
+		return c.SetBytes
+	}
+	return c.Bytes
 }
 
 // Set is what a case does with one set of its inputs and outputs.
@@ -65,6 +69,12 @@ type Set struct {
 	Launch func(*cuda.Stream) error
 	// Check compares the outputs of a finished run with the host's.
 	Check func(*reader) error
+}
+
+// launching is a set that launches a kernel with its arguments.
+func launching[A any](h *holder, kernel func(*cuda.Kernels, *cuda.Stream, *A) error, args *A,
+	check func(*reader) error) Set {
+	return Set{func(s *cuda.Stream) error { return kernel(h.rig.Kernels, s, args) }, check}
 }
 
 // heldSet is a set and its device memory.
@@ -83,17 +93,18 @@ type Rig struct {
 
 // Options set how long to measure.
 type Options struct {
-	Replays int     // timed graph replays; 0 means 20
-	Warm    int     // replays before them; 0 means 3
-	L2Times float64 // how many times the L2 the sets together must hold; 0 means 3
+	Replays int // timed graph replays; 0 means 20
 	// idle time before each timed replay: without it the power limit lowers the clock during the heavy cases
 	Pause time.Duration
-	Roofs Roofs // zero means H200
 	// Check compares results with the host's and times nothing: for tools that count or check each launch.
-	Check bool
-	// Progress is called before each case, if set.
-	Progress func(name, shape string)
+	Check    bool
+	Progress harness.Progress
 }
+
+const (
+	warm    = 3 // replays before the timed ones
+	l2Times = 3 // how many times the L2 the sets together hold
+)
 
 // Result is the result of one case.
 type Result struct {
@@ -125,84 +136,49 @@ type Report struct {
 	Results []Result        `json:"results"`
 }
 
-// Match keeps the cases whose name and shape, joined by a space, contain one of the filters; no filter keeps all.
-func Match(cases []Case, filters []string) ([]Case, error) {
-	var out []Case
-	for _, c := range cases {
-		if len(filters) == 0 || slices.ContainsFunc(filters, func(f string) bool {
-			return strings.Contains(c.Name+" "+c.Shape, f)
-		}) {
-			out = append(out, c)
-		}
-	}
-	if len(out) > 0 {
-		return out, nil
-	}
-	var names []string
-	for _, c := range cases {
-		if !slices.Contains(names, c.Name) {
-			names = append(names, c.Name)
-		}
-	}
-	return nil, fmt.Errorf("bench: no case contains %q; kernels are %s", filters, strings.Join(names, ", "))
-}
-
 // Run checks and times cases. A case that fails is reported in the error and left out; the others still run, until
 // the context ends.
 func Run(ctx context.Context, d *cuda.Device, k *cuda.Kernels, cases []Case, o Options) (*Report, error) {
 	if o.Replays == 0 {
 		o.Replays = 20
 	}
-	if o.Warm == 0 {
-		o.Warm = 3
-	}
-	if o.L2Times == 0 {
-		o.L2Times = 3
-	}
-	if o.Roofs == (Roofs{}) {
-		o.Roofs = H200()
+	known, err := peers()
+	if err != nil {
+		return nil, err
 	}
 	s, err := d.NewStream()
 	if err != nil {
 		return nil, err
 	}
-	rep := &Report{Device: d.Properties(), Date: time.Now().UTC(), Roofs: o.Roofs}
-	var errs []error
+	rep := &Report{Device: d.Properties(), Date: time.Now().UTC(), Roofs: H200()}
 	if o.Pause > 0 {
 		rep.Pause = o.Pause.String()
 	}
-	for i := range cases {
-		if err := ctx.Err(); err != nil {
-			errs = append(errs, fmt.Errorf("bench: stopped before %s %s: %w", cases[i].Name, cases[i].Shape, err))
-			break
-		}
-		if o.Progress != nil {
-			o.Progress(cases[i].Name, cases[i].Shape)
-		}
-		r, err := one(&Rig{Device: d, Kernels: k, Stream: s}, &cases[i], o)
+	err = harness.Each(ctx, cases, o.Progress, func(c Case) error {
+		r, err := one(&Rig{Device: d, Kernels: k, Stream: s}, &c, o)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("bench: %s %s: %w", cases[i].Name, cases[i].Shape, err))
-			continue
+			return fmt.Errorf("bench: %s: %w", c.Title(), err)
+		}
+		if p, ok := known[c.peerKey()]; ok && !o.Check {
+			r.Peer, r.PeerUS, r.PeerShare = p.Name, p.Micros, p.Micros/r.Micros
 		}
 		rep.Results = append(rep.Results, *r)
-	}
-	return rep, errors.Join(append(errs, s.Close())...)
+		return nil
+	})
+	return rep, errors.Join(err, s.Close())
 }
 
 // maxSets bounds the number of sets of small cases: their launches rotate through this many at least.
 const maxSets = 64
 
 // setCount is how many sets make the inputs larger than the cache.
-func setCount(setBytes, l2 int64, times float64) int {
-	if setBytes <= 0 {
-		return maxSets
-	}
-	return max(1, min(maxSets, int(math.Ceil(times*float64(l2)/float64(setBytes)))))
+func setCount(setBytes, l2 float64) int {
+	return int(max(1, min(maxSets, math.Ceil(l2/setBytes))))
 }
 
 // one checks and times one case.
 func one(rig *Rig, c *Case, o Options) (res *Result, err error) {
-	n := setCount(c.SetBytes, int64(rig.Device.Properties().L2Bytes), o.L2Times)
+	n := setCount(c.setBytes(), l2Times*float64(rig.Device.Properties().L2Bytes))
 	var sets []heldSet
 	defer func() {
 		for _, s := range sets {
@@ -228,7 +204,7 @@ func one(rig *Rig, c *Case, o Options) (res *Result, err error) {
 	launches := n
 	if want := 20; n < want { // short cases need several launches because of the events' resolution
 		launches = n * ((want + n - 1) / n)
-		if c.SetBytes > 1<<28 {
+		if c.setBytes() > 1<<28 {
 			launches = max(n, 4)
 		}
 	}
@@ -236,7 +212,7 @@ func one(rig *Rig, c *Case, o Options) (res *Result, err error) {
 	if err != nil {
 		return nil, err
 	}
-	r := summarise(c, times, o.Roofs)
+	r := summarise(c, times, H200())
 	r.Sets, r.Launches, r.Checked = n, launches, true
 	return r, nil
 }
@@ -281,15 +257,15 @@ func replay(rig *Rig, sets []heldSet, launches int, o Options) (times []float64,
 		}
 		defer func(e *cuda.Event) { err = errors.Join(err, e.Close()) }(ev[i])
 	}
-	for i := range o.Warm + o.Replays {
-		if i >= o.Warm {
+	for i := range warm + o.Replays {
+		if i >= warm {
 			time.Sleep(o.Pause)
 		}
 		d, err := timed(s, g, ev)
 		if err != nil {
 			return nil, err
 		}
-		if i >= o.Warm {
+		if i >= warm {
 			times = append(times, float64(d.Nanoseconds())/1000/float64(launches))
 		}
 	}
@@ -315,12 +291,9 @@ func timed(s *cuda.Stream, g *cuda.Graph, ev [2]*cuda.Event) (time.Duration, err
 
 // summarise turns times into a result.
 func summarise(c *Case, times []float64, roofs Roofs) *Result {
-	t := slices.Clone(times)
-	slices.Sort(t)
-	at := func(q float64) float64 { return t[int(math.Round(q*float64(len(t)-1)))] }
-	us := at(0.5)
-	r := &Result{Name: c.Name, Shape: c.Shape, Micros: us, MinMicros: t[0], MaxMicros: t[len(t)-1],
-		Spread: (at(0.9) - at(0.1)) / us}
+	t := harness.Summarise(times)
+	us := t.Median
+	r := &Result{Name: c.Name, Shape: c.Shape, Micros: us, MinMicros: t.Min, MaxMicros: t.Max, Spread: t.Spread}
 	r.GBs = c.Bytes / us / 1e3
 	r.RoofUS = c.Bytes / roofs.BytesPerSecond * 1e6
 	switch c.Rate {
@@ -333,35 +306,30 @@ func summarise(c *Case, times []float64, roofs Roofs) *Result {
 		r.TFLOPs = c.FLOPs / us / 1e6
 	}
 	r.RoofShare = r.RoofUS / us
-	if c.Peer.Micros > 0 {
-		r.Peer, r.PeerUS, r.PeerShare = c.Peer.Name, c.Peer.Micros, c.Peer.Micros/us
-	}
 	return r
 }
 
-// Table is the report as aligned text.
-func (r *Report) Table() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %s", r.Device, r.Date.Format(time.DateOnly))
+// Print writes the report as aligned text.
+func (r *Report) Print(w io.Writer) error {
+	head := fmt.Sprintf("%s, %s", r.Device, r.Date.Format(time.DateOnly))
 	if r.Commit != "" {
-		fmt.Fprintf(&b, ", commit %s", r.Commit)
+		head += ", commit " + r.Commit
 	}
 	if r.Pause != "" {
-		fmt.Fprintf(&b, ", %s of rest before each replay", r.Pause)
+		head += ", " + r.Pause + " of rest before each replay"
 	}
-	b.WriteByte('\n')
-	fmt.Fprintf(&b, "%-26s %-34s %10s %7s %9s %8s %6s %9s\n", "kernel", "shape", "us", "spread", "TFLOP/s", "GB/s",
-		"roof", "x peer")
+	_, err := fmt.Fprintf(w, "%s\n%-26s %-34s %10s %7s %9s %8s %6s %9s\n", head, "kernel", "shape", "us", "spread",
+		"TFLOP/s", "GB/s", "roof", "x peer")
+	number := func(format string, v float64) string {
+		if v == 0 {
+			return ""
+		}
+		return fmt.Sprintf(format, v)
+	}
 	for _, x := range r.Results {
-		flops, peer := "", ""
-		if x.TFLOPs > 0 {
-			flops = fmt.Sprintf("%.1f", x.TFLOPs)
-		}
-		if x.PeerShare > 0 {
-			peer = fmt.Sprintf("%.2f", x.PeerShare)
-		}
-		fmt.Fprintf(&b, "%-26s %-34s %10.2f %6.1f%% %9s %8.0f %5.0f%% %9s\n", x.Name, x.Shape, x.Micros, 100*x.Spread,
-			flops, x.GBs, 100*x.RoofShare, peer)
+		_, e := fmt.Fprintf(w, "%-26s %-34s %10.2f %6.1f%% %9s %8.0f %5.0f%% %9s\n", x.Name, x.Shape, x.Micros,
+			100*x.Spread, number("%.1f", x.TFLOPs), x.GBs, 100*x.RoofShare, number("%.2f", x.PeerShare))
+		err = errors.Join(err, e)
 	}
-	return b.String()
+	return err
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"sparrow/bench/harness"
 	"sparrow/kernel/cuda"
 	"sparrow/layout"
 )
@@ -22,20 +23,16 @@ var (
 )
 
 func TestSetsTogetherExceedTheCache(t *testing.T) {
-	for _, c := range []struct {
-		set, l2 int64
-		want    int
-	}{{1, 60 << 20, maxSets}, {0, 60 << 20, maxSets}, {60 << 20, 60 << 20, 3}, {100 << 20, 60 << 20, 2},
-		{1 << 30, 60 << 20, 1}} {
-		if got := setCount(c.set, c.l2, 3); got != c.want {
-			t.Errorf("%d bytes with a cache of %d: %d sets, want %d", c.set, c.l2, got, c.want)
+	for set, want := range map[float64]int{1: maxSets, 60 << 20: 3, 100 << 20: 2, 1 << 30: 1} {
+		if got := setCount(set, 3*60<<20); got != want {
+			t.Errorf("sets of %g bytes with three caches of 60 MB: %d sets, want %d", set, got, want)
 		}
 	}
 }
 
 func TestSummaryCountsAgainstTheHigherRoof(t *testing.T) {
 	times := []float64{12, 10, 11, 10, 10, 10, 10, 9, 10, 10, 10}
-	c := &Case{Name: "n", Shape: "s", FLOPs: 1650e6 * 5, Bytes: 4.3e6 * 2, Rate: FP8, Peer: Peer{"other", 20}}
+	c := &Case{Case: titled("n", "s"), FLOPs: 1650e6 * 5, Bytes: 4.3e6 * 2, Rate: FP8}
 	r := summarise(c, times, H200())
 	if r.Micros != 10 || r.MinMicros != 9 || r.MaxMicros != 12 {
 		t.Errorf("median %g min %g max %g, want 10, 9, 12", r.Micros, r.MinMicros, r.MaxMicros)
@@ -43,8 +40,8 @@ func TestSummaryCountsAgainstTheHigherRoof(t *testing.T) {
 	if math.Abs(r.RoofUS-5) > 1e-9 || math.Abs(r.RoofShare-0.5) > 1e-9 {
 		t.Errorf("roof %g us, share %g, want 5 and 0.5: arithmetic is the higher roof", r.RoofUS, r.RoofShare)
 	}
-	if math.Abs(r.TFLOPs-825) > 1e-6 || math.Abs(r.GBs-860) > 1e-6 || r.PeerShare != 2 {
-		t.Errorf("%g TFLOP/s %g GB/s %g of the peer, want 825, 860, 2", r.TFLOPs, r.GBs, r.PeerShare)
+	if math.Abs(r.TFLOPs-825) > 1e-6 || math.Abs(r.GBs-860) > 1e-6 {
+		t.Errorf("%g TFLOP/s %g GB/s, want 825 and 860", r.TFLOPs, r.GBs)
 	}
 	if math.Abs(r.Spread-0.1) > 1e-9 {
 		t.Errorf("spread %g, want 0.1", r.Spread)
@@ -73,32 +70,31 @@ func TestSparsePagesHoldEveryRow(t *testing.T) {
 	}
 }
 
-func TestFiltersMatchNameAndShape(t *testing.T) {
-	cases := []Case{{Name: "topk", Shape: "2048 of 64 x 32k"}, {Name: "index_paged", Shape: "64 x 32k, next_n 1"}}
-	for filter, want := range map[string]int{"topk": 1, "64 x 32k": 2, "topk 2048": 1, "": 2} {
-		if got, err := Match(cases, []string{filter}); err != nil || len(got) != want {
-			t.Errorf("filter %q: %d cases, %v; want %d", filter, len(got), err, want)
-		}
-	}
-	if got, err := Match(cases, nil); err != nil || len(got) != 2 {
-		t.Errorf("no filter takes %d cases, %v", len(got), err)
-	}
-	if _, err := Match(cases, []string{"attend"}); err == nil || !strings.Contains(err.Error(), "topk, index_paged") {
-		t.Errorf("a filter that nothing matches: %v, want it to list the kernels", err)
-	}
-}
-
 func TestEveryCaseHasItsFloor(t *testing.T) {
 	seen := map[string]bool{}
 	for _, c := range Cases() {
-		id := c.Name + " " + c.Shape
+		id := c.Title()
 		if seen[id] {
 			t.Errorf("%s is there twice", id)
 		}
 		seen[id] = true
-		if c.Bytes <= 0 || c.SetBytes <= 0 || c.New == nil || (c.Rate != Memory && c.FLOPs <= 0) {
-			t.Errorf("%s: bytes %g, set %d, flops %g", id, c.Bytes, c.SetBytes, c.FLOPs)
+		if c.Bytes <= 0 || c.setBytes() <= 0 || c.New == nil || (c.Rate != Memory && c.FLOPs <= 0) {
+			t.Errorf("%s: bytes %g, set %g, flops %g", id, c.Bytes, c.setBytes(), c.FLOPs)
 		}
+	}
+}
+
+// Every time of another engine is of a case; a case that is renamed fails here.
+func TestPeersAreOfCases(t *testing.T) {
+	known, err := peers()
+	if err != nil || len(known) < 100 {
+		t.Fatalf("%d times of peers, %v", len(known), err)
+	}
+	for _, c := range Cases() {
+		delete(known, c.peerKey())
+	}
+	for key, p := range known {
+		t.Errorf("peers.tsv has a time of %s for %q, which is no case", p.Name, key)
 	}
 }
 
@@ -116,7 +112,7 @@ func TestGPUCasesAreCorrectAndTimed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer k.Close()
-	cases, err := Match(Cases(), strings.Split(*only, ","))
+	cases, err := harness.Match(Cases(), strings.Split(*only, ","))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +126,11 @@ func TestGPUCasesAreCorrectAndTimed(t *testing.T) {
 	if *checks {
 		return
 	}
-	t.Logf("\n%s", rep.Table())
+	var table strings.Builder
+	if err := rep.Print(&table); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("\n%s", table.String())
 	for _, r := range rep.Results {
 		if !(r.Micros > 0) || !r.Checked || r.RoofShare > 1.5 {
 			t.Errorf("implausible result %+v", r)

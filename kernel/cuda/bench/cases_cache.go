@@ -48,16 +48,12 @@ func writeMainCase(kind layout.Kind, tokens int) Case {
 	m := mainLayout(kind)
 	row := m.RowBytes()
 	return Case{
-		Name: "write_main", Shape: fmt.Sprintf("%v, %d tokens", kind, tokens),
-		Bytes: float64(tokens) * float64(1152+256+8+row), SetBytes: int64(tokens * (1152 + 256 + row)),
-		New: func(h *holder) Set {
-			pages := (tokens + 63) / 64
+		Case:  titled("write_main", "%v, %d tokens", kind, tokens),
+		Bytes: float64(tokens) * float64(1152+256+8+row), New: func(h *holder) Set {
 			latent, key := h.bf16s(tokens*512), h.bf16s(tokens*64)
-			slots, positions := h.permutation(pages * 64)[:tokens], h.permutation(tableRows)[:tokens]
-			size := int64(m.PageBytes(64) * pages)
+			to, size, slots, positions := h.written(tokens, 64, m.PageBytes(64))
 			args := cuda.WriteMainArgs{
-				Pool: cuda.PoolView{Base: h.output(size), PageBytes: int64(m.PageBytes(64)), PageTokens: 64,
-					Slots: int32(64 * pages)},
+				Pool:   to,
 				Rotary: h.rotary(), Latent: putAll(h, latent), Key: putAll(h, key), Positions: putAll(h, positions),
 				Slots: putAll(h, slots), LatentStride: 512, KeyStride: 64, Tokens: int32(tokens), KScale: 1,
 			}
@@ -78,20 +74,29 @@ func writeMainCase(kind layout.Kind, tokens int) Case {
 	}
 }
 
+// written is a pool that tokens are written to, its bytes, and the tokens' slots and positions.
+func (h *holder) written(tokens, pageTokens, pageBytes int) (pool cuda.PoolView, size int, slots, positions []int32) {
+	pages := (tokens + pageTokens - 1) / pageTokens
+	size = pages * pageBytes
+	return cuda.PoolView{Base: h.output(size), PageBytes: int64(pageBytes), PageTokens: int32(pageTokens),
+			Slots: int32(pages * pageTokens)}, size, h.permutation(pages * pageTokens)[:tokens],
+		h.permutation(tableRows)[:tokens]
+}
+
 // rotary is the rotary table of all cases in device memory.
 func (h *holder) rotary() cuda.RotaryView {
 	return cuda.RotaryView{Table: putAll(h, angles()), Rows: tableRows}
 }
 
 // gatherSet copies rows of a pool by a list of slots; convert gives the expected row.
-func gatherSet(h *holder, pool cuda.PoolView, rowBytes int64, count int,
+func gatherSet(h *holder, pool cuda.PoolView, rowBytes, count int,
 	launch func(*cuda.Stream, *cuda.GatherSlotsArgs) error, convert func(slot int) []byte) Set {
 	slots := h.permutation(int(pool.Slots))[:count]
 	args := cuda.GatherSlotsArgs{Pool: pool, Source: cuda.SlotListView{Slots: putAll(h, slots)},
-		Rows: h.output(rowBytes * int64(count)), RowBytes: rowBytes, Count: int32(count), KScale: 1}
+		Rows: h.output(rowBytes * count), RowBytes: int64(rowBytes), Count: int32(count), KScale: 1}
 	return Set{func(s *cuda.Stream) error { return launch(s, &args) }, func(r *reader) error {
 		for i := 0; i < len(slots); i += 61 {
-			if err := r.same(fmt.Sprintf("row %d", i), args.Rows.Add(int64(i)*rowBytes),
+			if err := r.same(fmt.Sprintf("row %d", i), args.Rows.Add(int64(i*rowBytes)),
 				convert(int(slots[i]))); err != nil {
 				return err
 			}
@@ -107,17 +112,22 @@ func mainPool(h *holder, kind layout.Kind, slots int) (cuda.PoolView, []byte) {
 	for t := range 64 {
 		m.Encode(page, t, h.floats(576, 1, 0))
 	}
-	return cuda.PoolView{Base: h.repeat(page, int64(slots/64*len(page))), PageBytes: int64(len(page)), PageTokens: 64,
-		Slots: int32(slots)}, page
+	return pooled(h, page, slots), page
+}
+
+// pooled is a device pool that repeats a page of 64 rows.
+func pooled(h *holder, page []byte, slots int) cuda.PoolView {
+	return cuda.PoolView{Base: h.repeat(page, slots/64*len(page)), PageBytes: int64(len(page)), PageTokens: 64,
+		Slots: int32(slots)}
 }
 
 func gatherCase(kind layout.Kind, count int) Case {
 	m := mainLayout(kind)
 	row := m.RowBytes()
 	return Case{
-		Name: "gather_slots", Shape: fmt.Sprintf("%v to bf16, %d rows", kind, count),
-		Bytes:    float64(count) * float64(row+4+layout.BF16RowBytes),
-		SetBytes: int64(count * (row + layout.BF16RowBytes)), New: func(h *holder) Set {
+		Case:  titled("gather_slots", "%v to bf16, %d rows", kind, count),
+		Bytes: float64(count) * float64(row+4+layout.BF16RowBytes),
+		New: func(h *holder) Set {
 			pool, page := mainPool(h, kind, count)
 			return gatherSet(h, pool, layout.BF16RowBytes, count, func(s *cuda.Stream, a *cuda.GatherSlotsArgs) error {
 				return h.rig.Kernels.GatherSlots(s, kind, a)
@@ -133,9 +143,9 @@ func gatherCase(kind layout.Kind, count int) Case {
 
 func rawToBlockCase(count int) Case {
 	return Case{
-		Name: "raw_to_block", Shape: fmt.Sprintf("%d rows", count),
-		Bytes:    float64(count) * (layout.RawRowBytes + 4 + layout.BlockRowBytes),
-		SetBytes: int64(count * (layout.RawRowBytes + layout.BlockRowBytes)), New: func(h *holder) Set {
+		Case:  titled("raw_to_block", "%d rows", count),
+		Bytes: float64(count) * (layout.RawRowBytes + 4 + layout.BlockRowBytes),
+		New: func(h *holder) Set {
 			pool, page := mainPool(h, layout.FP8Row576, count)
 			convert := func(slot int) []byte {
 				out := make([]byte, layout.BlockRowBytes)
@@ -151,21 +161,17 @@ func rawToBlockCase(count int) Case {
 func v4Page(h *holder) []byte {
 	page := make([]byte, cuda.V4PageBytes(64))
 	for t := range 64 {
-		v := h.floats(512, 1, 0)
-		expect.EncodeV4(page, 64, t, v)
+		expect.EncodeV4(page, 64, t, h.floats(512, 1, 0))
 	}
 	return page
 }
 
 func gatherV4Case(count int) Case {
 	return Case{
-		Name: "gather_slots_v4", Shape: fmt.Sprintf("%d rows", count),
-		Bytes: float64(count) * (584 + 4 + 1024), SetBytes: int64(count * (585 + 1024)),
-		New: func(h *holder) Set {
+		Case:  titled("gather_slots_v4", "%d rows", count),
+		Bytes: float64(count) * (584 + 4 + 1024), New: func(h *holder) Set {
 			page := v4Page(h)
-			pool := cuda.PoolView{Base: h.repeat(page, int64(count/64*len(page))), PageBytes: int64(len(page)),
-				PageTokens: 64, Slots: int32(count)}
-			return gatherSet(h, pool, 1024, count, h.rig.Kernels.GatherV4Slots, func(slot int) []byte {
+			return gatherSet(h, pooled(h, page, count), 1024, count, h.rig.Kernels.GatherV4Slots, func(slot int) []byte {
 				return expect.DecodeV4(page, 64, slot%64)
 			})
 		},
@@ -174,28 +180,24 @@ func gatherV4Case(count int) Case {
 
 func writeV4Case(tokens int) Case {
 	return Case{
-		Name: "write_v4", Shape: fmt.Sprintf("%d tokens", tokens), Bytes: float64(tokens) * (1024 + 256 + 8 + 584),
-		SetBytes: int64(tokens * (1024 + 256 + 584)), New: func(h *holder) Set {
-			pages := (tokens + 255) / 256
+		Case: titled("write_v4", "%d tokens", tokens), Bytes: float64(tokens) * (1024 + 256 + 8 + 584),
+		New: func(h *holder) Set {
 			rows := h.bf16s(tokens * 512)
-			slots, positions := h.permutation(pages * 256)[:tokens], h.permutation(tableRows)[:tokens]
-			size := int64(pages) * cuda.V4PageBytes(256)
+			to, size, slots, positions := h.written(tokens, 256, int(cuda.V4PageBytes(256)))
 			args := cuda.WriteV4Args{
-				Pool: cuda.PoolView{Base: h.output(size), PageBytes: cuda.V4PageBytes(256), PageTokens: 256,
-					Slots: int32(pages * 256)},
+				Pool:   to,
 				Rotary: h.rotary(), Rows: putAll(h, rows), Positions: putAll(h, positions), Slots: putAll(h, slots),
 				RowStride: 512, Tokens: int32(tokens),
 			}
-			return Set{func(s *cuda.Stream) error { return h.rig.Kernels.WriteV4(s, &args) },
-				func(r *reader) error {
-					want := bytes.Repeat([]byte{poisoned}, int(size))
-					for t, slot := range slots {
-						page := want[int64(slot)/256*cuda.V4PageBytes(256):]
-						expect.EncodeV4(page, 256, int(slot)%256,
-							expect.V4Row(rows[t*512:][:512], angles()[int(positions[t])*64:]))
-					}
-					return r.same("pool", args.Pool.Base, want)
-				}}
+			return launching(h, (*cuda.Kernels).WriteV4, &args, func(r *reader) error {
+				want := bytes.Repeat([]byte{poisoned}, size)
+				for t, slot := range slots {
+					page := want[int64(slot)/256*cuda.V4PageBytes(256):]
+					expect.EncodeV4(page, 256, int(slot)%256,
+						expect.V4Row(rows[t*512:][:512], angles()[int(positions[t])*64:]))
+				}
+				return r.same("pool", args.Pool.Base, want)
+			})
 		},
 	}
 }
@@ -203,24 +205,22 @@ func writeV4Case(tokens int) Case {
 func combineCase(tokens, ks, ke int) Case {
 	width := int(cuda.CombinedWidth(int32(ks), int32(ke)))
 	return Case{
-		Name: "combine_v4", Shape: fmt.Sprintf("%d tokens, %d + %d", tokens, ks, ke),
-		Bytes: 4 * float64(tokens) * float64(ks+ke+width+3), SetBytes: int64(4 * tokens * (ks + ke + width)),
-		New: func(h *holder) Set {
+		Case:  titled("combine_v4", "%d tokens, %d + %d", tokens, ks, ke),
+		Bytes: 4 * float64(tokens) * float64(ks+ke+width+3), New: func(h *holder) Set {
 			window, extra := h.permutation(tokens*ks), h.permutation(tokens*ke)
-			args := cuda.CombineV4Args{Window: putAll(h, window), WindowLength: putAll(h, constant(int32(ks), tokens)),
-				Extra: putAll(h, extra), ExtraLength: putAll(h, constant(int32(ke-1), tokens)),
-				Rows: h.output(int64(4 * tokens * width)), Lengths: h.output(int64(4 * tokens)),
+			args := cuda.CombineV4Args{Window: putAll(h, window), WindowLength: h.ints(ks, tokens),
+				Extra: putAll(h, extra), ExtraLength: h.ints(ke-1, tokens),
+				Rows: h.output(4 * tokens * width), Lengths: h.output(4 * tokens),
 				WindowStride: int64(ks), ExtraStride: int64(ke), Tokens: int32(tokens), WindowWidth: int32(ks),
 				ExtraWidth: int32(ke), WindowRows: int32(tokens * ks)}
-			return Set{func(s *cuda.Stream) error { return h.rig.Kernels.CombineV4(s, &args) },
-				func(r *reader) error {
-					var want []int32
-					for t := range tokens {
-						want = append(want, expect.Combine(window[t*ks:][:ks], extra[t*ke:][:ke-1],
-							int(args.WindowRows), int(args.Width))...)
-					}
-					return r.same("rows", args.Rows, raw(want))
-				}}
+			return launching(h, (*cuda.Kernels).CombineV4, &args, func(r *reader) error {
+				var want []int32
+				for t := range tokens {
+					want = append(want, expect.Combine(window[t*ks:][:ks], extra[t*ke:][:ke-1],
+						int(args.WindowRows), int(args.Width))...)
+				}
+				return r.same("rows", args.Rows, raw(want))
+			})
 		},
 	}
 }

@@ -39,8 +39,8 @@ func denseCase(requests, rows, prefix, heads, nope, values int) Case {
 	}
 	bytes := 2 * (float64(all*heads)*float64(nope+64+values) + float64(keys)*float64(heads*(nope+values)+64))
 	return Case{
-		Name: "dense_prefill", Shape: fmt.Sprintf("%s, %d heads of %d/%d", shape, heads, nope+64, values), Rate: BF16,
-		Bytes: bytes, SetBytes: int64(bytes), FLOPs: 2 * pairs * float64(heads) * float64(nope+64+values),
+		Case: titled("dense_prefill", "%s, %d heads of %d/%d", shape, heads, nope+64, values), Rate: BF16,
+		Bytes: bytes, FLOPs: 2 * pairs * float64(heads) * float64(nope+64+values),
 		New: func(h *holder) Set {
 			d := &dense{}
 			for q := range requests {
@@ -49,12 +49,12 @@ func denseCase(requests, rows, prefix, heads, nope, values int) Case {
 					d.lens = append(d.lens, int32(prefix+i+1))
 				}
 			}
-			random := func(n int) cuda.Ptr { return h.repeat(raw(h.bf16s(min(n, patternBytes/2+321))), int64(n)*2) }
+			random := func(n int) cuda.Ptr { return h.repeat(raw(h.bf16s(min(n, patternBytes/2+321))), n*2) }
 			query, kv := heads*(nope+64), heads*(nope+values)
 			d.Dense = cuda.Dense{
 				Q: random(all * query), KV: random(keys * kv), Rope: random(keys * 64), Start: putAll(h, d.start),
-				Lens: putAll(h, d.lens), Out: h.output(int64(all*heads*values) * 2),
-				LSE: h.output(int64(all*heads) * 4), Plan: h.alloc(cuda.DensePlanBytes(int32(all))),
+				Lens: putAll(h, d.lens), Out: h.output(all * heads * values * 2),
+				LSE: h.output(all * heads * 4), Plan: h.alloc(int(cuda.DensePlanBytes(int32(all)))),
 				QStride: int64(query), KVStride: int64(kv), RopeStride: 64, StartStride: 1, LenStride: 1,
 				OutStride: int64(heads * values), LSEStride: int64(heads), Rows: int32(all), Keys: int32(keys),
 				Heads: int32(heads), Nope: int32(nope), Values: int32(values), Scale: denseScale,

@@ -22,30 +22,32 @@ const (
 func expertCases() []Case {
 	var list []Case
 	for _, c := range []struct {
-		experts, rows    int
-		gateUp, down     float64 // the peer's us
+		experts, rows    int32
 		whole, sixteenth bool
 	}{
-		{64, 1, 67, 39, true, false}, {64, 8, 479, 247, true, false}, {64, 64, 479, 247, true, true},
-		{64, 128, 479, 247, true, false}, {64, 1024, 575, 297, false, false}, {64, 4096, 1455, 757, true, true},
-		{32, 4096, 1402, 730, false, false}, {256, 64, 1924, 950, true, false}, {256, 4096, 2327, 1133, false, false},
+		{64, 1, true, false}, {64, 8, true, false}, {64, 64, true, true}, {64, 128, true, false},
+		{64, 1024, false, false}, {64, 4096, true, true}, {32, 4096, false, false}, {256, 64, true, false},
+		{256, 4096, false, false},
 	} {
-		shape := cuda.ExpertShape{Experts: int32(c.experts), Hidden: expertHidden, Inner: expertInner}
-		list = append(list, expertCase(shape, c.rows, "experts_gate_up", c.gateUp),
-			expertCase(shape, c.rows, "experts_down", c.down))
+		shape := cuda.ExpertShape{Experts: c.experts, Hidden: expertHidden, Inner: expertInner}
+		add := func(names ...string) {
+			for _, name := range names {
+				list = append(list, expertCase(shape, int(c.rows), name))
+			}
+		}
+		add("experts_gate_up", "experts_down")
 		if c.whole {
-			list = append(list, expertCase(shape, c.rows, "experts", 0))
+			add("experts")
 		}
 		if c.sixteenth {
 			for _, e2m1 := range []bool{false, true} {
 				shape.BF16, shape.E2M1 = true, e2m1
-				list = append(list, expertCase(shape, c.rows, "experts_gate_up", 0),
-					expertCase(shape, c.rows, "experts_down", 0))
+				add("experts_gate_up", "experts_down")
 			}
 		}
 	}
 	shape := cuda.ExpertShape{Experts: 64, Hidden: expertHidden, Inner: expertInner}
-	return append(list, expertCase(shape, 8192, "experts", 0))
+	return append(list, expertCase(shape, 8192, "experts"))
 }
 
 type expertSet struct {
@@ -55,15 +57,15 @@ type expertSet struct {
 	pattern, x    []byte // what weights and rows repeat
 	scales        [2][]float32
 	ids           []int32
-	gateUp, downs int64 // bytes of an expert
+	gateUp, downs int // bytes of an expert
 }
 
 // expertCase has every expert chosen equally often, as far as the rows go.
-func expertCase(shape cuda.ExpertShape, rows int, name string, peer float64) Case {
+func expertCase(shape cuda.ExpertShape, rows int, name string) Case {
 	pairs := rows * expertTop
 	used := min(pairs, int(shape.Experts))
 	gateUp, gateUpScales, down, downScales := shape.PackedBytes()
-	c := Case{Name: name, Rate: FP8}
+	c := Case{Rate: FP8}
 	kind, size := "e4m3", 1
 	if shape.BF16 {
 		c.Rate, kind, size = BF16, "bf16", 2
@@ -71,7 +73,7 @@ func expertCase(shape cuda.ExpertShape, rows int, name string, peer float64) Cas
 	if shape.E2M1 {
 		kind = "e2m1"
 	}
-	c.Shape = fmt.Sprintf("%s, %d x %d rows", kind, used, pairs/used)
+	c.Case = titled(name, "%s, %d x %d rows", kind, used, pairs/used)
 	if int(shape.Experts) != used {
 		c.Shape += fmt.Sprintf(" of %d", shape.Experts)
 	}
@@ -89,10 +91,7 @@ func expertCase(shape cuda.ExpertShape, rows int, name string, peer float64) Cas
 	if name == "experts" {
 		c.Bytes += float64(pairs*expertHidden*2) + float64(3*rows*expertHidden*2)
 	}
-	if peer > 0 {
-		c.Peer = Peer{"DeepGEMM", peer}
-	}
-	c.SetBytes = int64(used) * (gateUp + down)
+	c.SetBytes = float64(used) * float64(gateUp+down)
 	if used < int(shape.Experts) {
 		c.SetBytes /= 8 // several sets: one alone would be found in the cache in part
 	}
@@ -123,32 +122,32 @@ func newExpertSet(h *holder, shape cuda.ExpertShape, rows int, name string) Set 
 		}
 	}
 	e.x = raw(h.bf16s(37 * expertHidden))
-	var gateUpScales, downScales int64
-	e.gateUp, gateUpScales, e.downs, downScales = shape.PackedBytes()
-	n := int64(shape.Experts)
+	gateUp, gateUpScales, down, downScales := shape.PackedBytes()
+	e.gateUp, e.downs = int(gateUp), int(down)
+	n := int(shape.Experts)
 	packed := cuda.PackedExperts{GateUp: h.repeat(e.pattern, n*e.gateUp), Down: h.repeat(e.pattern, n*e.downs)}
 	if !shape.BF16 {
 		for i := range e.scales {
 			e.scales[i] = h.floats(2*1031, 2e-5, 2e-4)
 		}
-		packed.GateUpScales = h.repeat(raw(e.scales[0]), n*gateUpScales)
-		packed.DownScales = h.repeat(raw(e.scales[1]), n*downScales)
+		packed.GateUpScales = h.repeat(raw(e.scales[0]), n*int(gateUpScales))
+		packed.DownScales = h.repeat(raw(e.scales[1]), n*int(downScales))
 	}
 	weights := make([]float32, rows*expertTop)
 	for i := range weights {
 		e.ids = append(e.ids, int32(i)%shape.Experts)
 		weights[i] = h.rng.Float32()
 	}
-	x := cuda.Experts{Shape: shape, Packed: packed, X: h.repeat(e.x, int64(rows)*expertHidden*2),
-		Out: h.repeat(make([]byte, expertHidden*2), int64(rows)*expertHidden*2), IDs: putAll(h, e.ids),
-		Weights: putAll(h, weights), Scratch: h.alloc(shape.ScratchBytes(int32(rows), expertTop)),
+	x := cuda.Experts{Shape: shape, Packed: packed, X: h.repeat(e.x, rows*expertHidden*2),
+		Out: h.repeat(make([]byte, expertHidden*2), rows*expertHidden*2), IDs: putAll(h, e.ids),
+		Weights: putAll(h, weights), Scratch: h.alloc(int(shape.ScratchBytes(int32(rows), expertTop))),
 		XStride: expertHidden, OutStride: expertHidden, IDStride: expertTop,
 		WeightStride: expertTop, Rows: int32(rows), Top: expertTop, Scales: num.ScalePow2}
 	if h.err == nil {
 		e.args, h.err = x.Encode()
 	}
-	pairs := int64(rows) * expertTop
-	inner := span{e.args.Inner, pairs * int64(e.args.InnerPitch)}
+	pairs := rows * expertTop
+	inner := span{e.args.Inner, pairs * int(e.args.InnerPitch)}
 	results := span{e.args.Results, pairs * expertHidden * 2}
 	gateUpOf := func(s *cuda.Stream) error { return k.MultiplyGateUp(s, shape, &e.args) }
 	launch := overlapping(func(s *cuda.Stream) error { return k.RunExperts(s, shape, &e.args) })
@@ -171,7 +170,7 @@ func newExpertSet(h *holder, shape cuda.ExpertShape, rows int, name string) Set 
 }
 
 // tile is the size of a packed tile.
-func (e *expertSet) tile() int64 {
+func (e *expertSet) tile() int {
 	if e.shape.E2M1 {
 		return expect.PackedE2M1Tile
 	}
@@ -180,15 +179,15 @@ func (e *expertSet) tile() int64 {
 
 // weight is a row of a packed tile of an expert, widened; matrix 0 is gate and up, 1 is down.
 func (e *expertSet) weight(matrix int, expert int32, tile, row int) []float64 {
-	bytes, blocks := e.gateUp, int64(e.args.HiddenBlocks)
+	bytes, blocks := e.gateUp, int(e.args.HiddenBlocks)
 	if matrix == 1 {
-		bytes, blocks = e.downs, int64(e.args.InnerBlocks)
+		bytes, blocks = e.downs, int(e.args.InnerBlocks)
 	}
 	var out []float64
 	for block := range blocks {
-		at := int64(expert)*bytes + (int64(tile)*blocks+block)*e.tile()
+		at := int(expert)*bytes + (tile*blocks+block)*e.tile()
 		if e.shape.E2M1 {
-			stored := e.pattern[at%int64(len(e.pattern)):][:e.tile()]
+			stored := e.pattern[at%len(e.pattern):][:e.tile()]
 			for c := range 64 {
 				out = append(out, expect.PackedE2M1(stored, row, c))
 			}
@@ -196,14 +195,14 @@ func (e *expertSet) weight(matrix int, expert int32, tile, row int) []float64 {
 		}
 		if e.shape.BF16 {
 			for c := range 64 {
-				i := (at + int64(expect.PackedAt(row, 2*c))) % int64(len(e.pattern))
+				i := (at + expect.PackedAt(row, 2*c)) % len(e.pattern)
 				out = append(out, float64(num.FromBF16(binary.LittleEndian.Uint16(e.pattern[i:]))))
 			}
 			continue
 		}
-		scale := e.scales[matrix][(at/packedTile*2+int64(row/128))%int64(len(e.scales[matrix]))]
+		scale := e.scales[matrix][(at/packedTile*2+row/128)%len(e.scales[matrix])]
 		for c := range 128 {
-			i := (at + int64(expect.PackedAt(row, c))) % int64(len(e.pattern))
+			i := (at + expect.PackedAt(row, c)) % len(e.pattern)
 			out = append(out, float64(num.FromE4M3(e.pattern[i]))*float64(scale))
 		}
 	}
@@ -216,7 +215,7 @@ func (e *expertSet) inner(r *reader, place int) []float32 {
 	if e.shape.BF16 {
 		return r.bf16s(at, expertInner)
 	}
-	out, row := make([]float32, expertInner), r.bytes(at, int64(e.args.InnerPitch))
+	out, row := make([]float32, expertInner), r.bytes(at, int(e.args.InnerPitch))
 	scales := r.f32s(e.args.InnerScales.Add(4*int64(place)*int64(e.args.InnerBlocks)), int(e.args.InnerBlocks))
 	for b := range expertInner / 128 {
 		num.DequantE4M3(out[b*128:][:128], row[b*128:][:128], scales[b])

@@ -3,7 +3,6 @@ package bench
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"math"
 
 	"sparrow/internal/num"
@@ -14,30 +13,26 @@ import (
 
 func writeKeyCase(tokens int) Case {
 	return Case{
-		Name: "write_index_key", Shape: fmt.Sprintf("%d tokens", tokens),
-		Bytes: float64(tokens) * (256 + 256 + 8 + 132), SetBytes: int64(tokens * (512 + 132)),
-		New: func(h *holder) Set {
-			pages := (tokens + 63) / 64
+		Case:  titled("write_index_key", "%d tokens", tokens),
+		Bytes: float64(tokens) * (256 + 256 + 8 + 132), New: func(h *holder) Set {
 			keys, gamma, beta := h.bf16s(tokens*128), h.floats(128, 1, 0), h.floats(128, 1, 0)
-			slots, positions := h.permutation(pages * 64)[:tokens], h.permutation(tableRows)[:tokens]
+			to, size, slots, positions := h.written(tokens, 64, layout.IndexPageBytes)
 			args := cuda.WriteIndexKeyArgs{
-				Pool: cuda.PoolView{Base: h.output(int64(pages) * layout.IndexPageBytes),
-					PageBytes: layout.IndexPageBytes, PageTokens: 64, Slots: int32(pages * 64)},
+				Pool:   to,
 				Rotary: h.rotary(), Recipe: recipe, Keys: putAll(h, keys), Gamma: putAll(h, gamma),
 				Beta: putAll(h, beta), Positions: putAll(h, positions), Slots: putAll(h, slots), Epsilon: 1e-6,
 				KeyStride: 128, Tokens: int32(tokens),
 			}
-			return Set{func(s *cuda.Stream) error { return h.rig.Kernels.WriteIndexKeys(s, &args) },
-				func(r *reader) error {
-					want := bytes.Repeat([]byte{poisoned}, pages*layout.IndexPageBytes)
-					for t, slot := range slots {
-						v := expect.Widen(keys[t*128:][:128])
-						expect.LayerNorm(v, gamma, beta, args.Epsilon)
-						hostRecipe.Apply(v, angles()[int(positions[t])*64:])
-						layout.IndexFP8{}.Encode(want[int(slot)/64*layout.IndexPageBytes:], 64, int(slot)%64, v)
-					}
-					return r.same("pages", args.Pool.Base, want)
-				}}
+			return launching(h, (*cuda.Kernels).WriteIndexKeys, &args, func(r *reader) error {
+				want := bytes.Repeat([]byte{poisoned}, size)
+				for t, slot := range slots {
+					v := expect.Widen(keys[t*128:][:128])
+					expect.LayerNorm(v, gamma, beta, args.Epsilon)
+					hostRecipe.Apply(v, angles()[int(positions[t])*64:])
+					layout.IndexFP8{}.Encode(want[int(slot)/64*layout.IndexPageBytes:], 64, int(slot)%64, v)
+				}
+				return r.same("pages", args.Pool.Base, want)
+			})
 		},
 	}
 }
@@ -45,32 +40,30 @@ func writeKeyCase(tokens int) Case {
 func queryCase(tokens, heads int) Case {
 	rows := tokens * heads
 	return Case{
-		Name: "index_query", Shape: fmt.Sprintf("%d tokens, %d heads", tokens, heads),
-		Bytes: float64(rows) * (256 + 4 + 128 + 4), SetBytes: int64(rows * (256 + 128 + 8)),
-		New: func(h *holder) Set {
+		Case:  titled("index_query", "%d tokens, %d heads", tokens, heads),
+		Bytes: float64(rows) * (256 + 4 + 128 + 4), New: func(h *holder) Set {
 			queries, weights := h.bf16s(rows*128), h.floats(rows, 1, 0)
 			positions := h.permutation(tableRows)[:tokens]
 			args := cuda.IndexQueryArgs{
 				Rotary: h.rotary(), Recipe: recipe, Queries: putAll(h, queries), Weights: putAll(h, weights),
-				Positions: putAll(h, positions), Codes: h.output(int64(rows * 128)),
-				Folded: h.output(int64(rows * 4)), QueryStride: int64(heads * 128), WeightStride: int64(heads),
+				Positions: putAll(h, positions), Codes: h.output(rows * 128),
+				Folded: h.output(rows * 4), QueryStride: int64(heads * 128), WeightStride: int64(heads),
 				Tokens: int32(tokens), Heads: int32(heads), PaddedHeads: int32(heads),
 				WeightScale: float32(1 / math.Sqrt(float64(heads)*128)),
 			}
-			return Set{func(s *cuda.Stream) error { return h.rig.Kernels.PrepareIndexQueries(s, &args) },
-				func(r *reader) error {
-					codes, folded := make([]byte, len(queries)), make([]float32, rows)
-					for row := range rows {
-						v := expect.Widen(queries[row*128:][:128])
-						hostRecipe.Apply(v, angles()[int(positions[row/heads])*64:])
-						scale := num.QuantE4M3(codes[row*128:][:128], v, hostRecipe.Mode)
-						folded[row] = float32(weights[row]*args.WeightScale) * scale
-					}
-					if err := r.same("codes", args.Codes, codes); err != nil {
-						return err
-					}
-					return r.same("weights", args.Folded, raw(folded))
-				}}
+			return launching(h, (*cuda.Kernels).PrepareIndexQueries, &args, func(r *reader) error {
+				codes, folded := make([]byte, len(queries)), make([]float32, rows)
+				for row := range rows {
+					v := expect.Widen(queries[row*128:][:128])
+					hostRecipe.Apply(v, angles()[int(positions[row/heads])*64:])
+					scale := num.QuantE4M3(codes[row*128:][:128], v, hostRecipe.Mode)
+					folded[row] = float32(weights[row]*args.WeightScale) * scale
+				}
+				if err := r.same("codes", args.Codes, codes); err != nil {
+					return err
+				}
+				return r.same("weights", args.Folded, raw(folded))
+			})
 		},
 	}
 }
@@ -86,27 +79,25 @@ func indexPage(h *holder) []byte {
 
 func gatherIndexCase(count int) Case {
 	return Case{
-		Name: "gather_index", Shape: fmt.Sprintf("%d keys", count), Bytes: float64(count) * (132*2 + 4),
-		SetBytes: int64(count * 264), New: func(h *holder) Set {
+		Case: titled("gather_index", "%d keys", count), Bytes: float64(count) * (132*2 + 4),
+		New: func(h *holder) Set {
 			page, slots := indexPage(h), h.permutation(count)
 			args := cuda.GatherIndexSlotsArgs{
-				Pool: cuda.PoolView{Base: h.repeat(page, int64(count/64*layout.IndexPageBytes)),
-					PageBytes: layout.IndexPageBytes, PageTokens: 64, Slots: int32(count)},
-				Source: cuda.SlotListView{Slots: putAll(h, slots)}, Keys: h.output(int64(count * 128)),
-				Scales: h.output(int64(count * 4)), Count: int32(count),
+				Pool:   pooled(h, page, count),
+				Source: cuda.SlotListView{Slots: putAll(h, slots)}, Keys: h.output(count * 128),
+				Scales: h.output(count * 4), Count: int32(count),
 			}
-			return Set{func(s *cuda.Stream) error { return h.rig.Kernels.GatherIndexSlots(s, &args) },
-				func(r *reader) error {
-					var keys, scales []byte
-					for _, slot := range slots {
-						keys = append(keys, layout.IndexFP8{}.Key(page, int(slot)%64)...)
-						scales = append(scales, page[8192+int(slot)%64*4:][:4]...)
-					}
-					if err := r.same("keys", args.Keys, keys); err != nil {
-						return err
-					}
-					return r.same("scales", args.Scales, scales)
-				}}
+			return launching(h, (*cuda.Kernels).GatherIndexSlots, &args, func(r *reader) error {
+				var keys, scales []byte
+				for _, slot := range slots {
+					keys = append(keys, layout.IndexFP8{}.Key(page, int(slot)%64)...)
+					scales = append(scales, page[8192+int(slot)%64*4:][:4]...)
+				}
+				if err := r.same("keys", args.Keys, keys); err != nil {
+					return err
+				}
+				return r.same("scales", args.Scales, scales)
+			})
 		},
 	}
 }

@@ -9,57 +9,41 @@ import (
 	"sparrow/kernel/cuda/expect"
 )
 
-// productShape is a weight of a DeepSeek-V3.2 layer with another engine's times for some numbers of rows.
+// productShape is a weight of a DeepSeek-V3.2 layer, and the numbers of rows that it is multiplied with.
 type productShape struct {
 	typ               cuda.ProductType
 	what              string
 	columns, k, batch int
 	f32               bool
-	peer              string
 	rows              []int
-	micros            []float64 // of the peer, 0 where not known
 }
 
-const deepGEMM, cuBLAS = "DeepGEMM", "cuBLAS, batched"
-
-// productRows are the numbers of rows for which the times of FP8 products are known.
-var productRows = []int{1, 16, 64, 128, 512, 4096, 8192}
-
 func productShapes() []productShape {
-	fp8 := func(what string, columns, k int, micros ...float64) productShape {
-		return productShape{typ: cuda.ProductFP8, what: what, columns: columns, k: k, batch: 1, peer: deepGEMM,
-			rows: productRows, micros: micros}
+	var list []productShape
+	for _, s := range []struct {
+		what       string
+		columns, k int
+	}{{"q_a and kv_a", 2112, 7168}, {"q_b", 24576, 1536}, {"indexer q_b", 8192, 1536}, {"o", 7168, 16384},
+		{"dense gate and up", 36864, 7168}, {"dense down", 7168, 18432}, {"shared gate and up", 4096, 7168},
+		{"shared down", 7168, 2048}} {
+		list = append(list, productShape{cuda.ProductFP8, s.what, s.columns, s.k, 1, false,
+			[]int{1, 16, 64, 128, 512, 4096, 8192}})
 	}
-	bf16 := func(what string, columns, k, batch int, f32 bool, peer string, rows []int,
-		micros ...float64) productShape {
-		return productShape{typ: cuda.ProductBF16, what: what, columns: columns, k: k, batch: batch, f32: f32,
-			peer: peer, rows: rows, micros: micros}
-	}
-	heads := []int{1, 16, 64, 128, 4096}
-	return []productShape{
-		fp8("q_a and kv_a", 2112, 7168, 12.5, 10.9, 10.1, 10.9, 15.4, 95.5, 220),
-		fp8("q_b", 24576, 1536, 16.9, 17.3, 16.3, 17.0, 33.9, 233, 457),
-		fp8("indexer q_b", 8192, 1536, 7.2, 7.1, 7.1, 7.7, 13.7, 80.7, 158),
-		fp8("o", 7168, 16384, 41.4, 41.2, 39.5, 43.5, 118, 656, 1323),
-		fp8("dense gate and up", 36864, 7168, 74.0, 74.2, 74.3, 78.9, 225, 1484, 3003),
-		fp8("dense down", 7168, 18432, 44.6, 44.3, 43.7, 48.7, 133, 738, 1490),
-		fp8("shared gate and up", 4096, 7168, 15.0, 13.4, 13.5, 13.9, 24.8, 167, 329),
-		fp8("shared down", 7168, 2048, 8.0, 8.0, 7.7, 9.3, 18.6, 91, 179),
-		bf16("head", 129280, 7168, 1, true, deepGEMM, []int{1, 64, 4096}, 428, 438, 10500),
-		bf16("router", 256, 7168, 1, true, deepGEMM, []int{1, 64, 4096}, 0, 10.8, 31),
-		bf16("absorb", 512, 128, 128, false, cuBLAS, heads, 10.5, 10.8, 12.3, 15.2, 191),
-		bf16("expand", 128, 512, 128, false, cuBLAS, heads, 11.1, 11.3, 14.4, 17.3, 174),
-	}
+	few, heads := []int{1, 64, 4096}, []int{1, 16, 64, 128, 4096}
+	return append(list, productShape{cuda.ProductBF16, "head", 129280, 7168, 1, true, few},
+		productShape{cuda.ProductBF16, "router", 256, 7168, 1, true, few},
+		productShape{cuda.ProductBF16, "absorb", 512, 128, 128, false, heads},
+		productShape{cuda.ProductBF16, "expand", 128, 512, 128, false, heads})
 }
 
 // productCases are the products of a layer, and what quantises their inputs.
 func productCases() []Case {
 	var list []Case
 	for _, s := range productShapes() {
-		for i, rows := range s.rows {
-			list = append(list, productCase(s, rows, s.micros[i], false))
+		for _, rows := range s.rows {
+			list = append(list, productCase(s, rows, ""))
 			if rows <= 64 { // as the nodes of a captured step
-				list = append(list, productCase(s, rows, s.micros[i], true))
+				list = append(list, productCase(s, rows, overlap))
 			}
 		}
 	}
@@ -75,37 +59,29 @@ type product struct {
 	call cuda.ProductCall
 }
 
-func productCase(s productShape, rows int, peer float64, overlap bool) Case {
-	size, outSize := 1, 2
+func productCase(s productShape, rows int, suffix string) Case {
+	size, outSize, rate := 1, 2, FP8
 	if s.typ == cuda.ProductBF16 {
-		size = 2
+		size, rate = 2, BF16
 	}
 	if s.f32 {
 		outSize = 4
 	}
 	weights, inputs, results := s.columns*s.k*s.batch, rows*s.k*s.batch, rows*s.columns*s.batch
 	bytes := float64((weights+inputs)*size) + float64(results*outSize)
-	shape := fmt.Sprintf("%d rows, %d x %d", rows, s.columns, s.k)
+	batch := ""
 	if s.batch > 1 {
-		shape = fmt.Sprintf("%d rows, %d of %d x %d", rows, s.batch, s.columns, s.k)
-	}
-	shape += " " + s.what
-	if overlap {
-		shape += ", overlapping"
-	}
-	rate := FP8
-	if s.typ == cuda.ProductBF16 {
-		rate = BF16
+		batch = fmt.Sprintf("%d of ", s.batch)
 	}
 	return Case{
-		Name: fmt.Sprintf("product_%v", s.typ), Shape: shape, Rate: rate, Bytes: bytes, SetBytes: int64(bytes),
+		Case: titled(fmt.Sprintf("product_%v", s.typ), "%d rows, %s%d x %d %s%s", rows, batch, s.columns, s.k, s.what,
+			suffix), Rate: rate, Bytes: bytes,
 		FLOPs: 2 * float64(results) * float64(s.k),
-		Peer:  Peer{s.peer, peer},
 		New: func(h *holder) Set {
 			stride := (rows + 3) / 4 * 4
 			p := &product{Product: cuda.Product{
 				Type: s.typ, Weight: h.operand(s.typ, weights), Input: h.operand(s.typ, inputs),
-				Out:          h.output(int64(results * outSize)),
+				Out:          h.output(results * outSize),
 				WeightStride: int64(s.k), InputStride: int64(s.k * s.batch), ScaleStride: int64(stride),
 				OutStride:   int64(s.columns * s.batch),
 				WeightBatch: int64(s.columns * s.k), InputBatch: int64(s.k), OutBatch: int64(s.columns),
@@ -117,13 +93,13 @@ func productCase(s productShape, rows int, peer float64, overlap bool) Case {
 				p.InputScales = putAll(h, h.floats(blocks*stride, 1e-4, 1e-3))
 			}
 			if n := p.SumBytes(h.rig.Device); n > 0 {
-				p.Sums = h.alloc(n)
+				p.Sums = h.alloc(int(n))
 			}
 			if h.err == nil {
 				p.call, h.err = p.Encode(h.rig.Device)
 			}
 			launch := func(s *cuda.Stream) error { return h.rig.Kernels.Multiply(s, &p.call) }
-			if overlap {
+			if suffix == overlap {
 				launch = overlapping(launch)
 			}
 			return Set{launch, p.check}
@@ -138,9 +114,9 @@ const productPattern = 1<<19 + 641
 // operand is device memory of n random elements.
 func (h *holder) operand(t cuda.ProductType, n int) cuda.Ptr {
 	if t == cuda.ProductFP8 {
-		return h.repeat(h.codes(min(n, productPattern)), int64(n))
+		return h.repeat(h.codes(min(n, productPattern)), n)
 	}
-	return h.repeat(raw(h.bf16s(min(n, productPattern))), int64(n)*2)
+	return h.repeat(raw(h.bf16s(min(n, productPattern))), n*2)
 }
 
 // check computes some elements on the host: the corners, and others spread over the result.
@@ -196,7 +172,7 @@ func (p *product) values(r *reader, base cuda.Ptr, at int64) []float32 {
 		return r.bf16s(base.Add(at*2), int(p.K))
 	}
 	v := make([]float32, p.K)
-	for i, code := range r.bytes(base.Add(at), int64(p.K)) {
+	for i, code := range r.bytes(base.Add(at), int(p.K)) {
 		v[i] = num.FromE4M3(code)
 	}
 	return v
@@ -209,13 +185,12 @@ func quantiseCase(rows, columns int, norm bool) Case {
 		size, name = float64(7*n+n/32+2*columns), "norm_quantise"
 	}
 	return Case{
-		Name: name, Shape: fmt.Sprintf("%d rows of %d", rows, columns), Rate: Memory, Bytes: size,
-		SetBytes: int64(size),
+		Case: titled(name, "%d rows of %d", rows, columns), Rate: Memory, Bytes: size,
 		New: func(h *holder) Set {
 			// The host's copies of the first row and of the weight.
 			first, delta, weight := h.bf16s(columns), h.bf16s(columns), h.bf16s(columns)
 			stride := int64(columns)
-			x, codes, scales := h.repeat(raw(first), int64(n)*2), h.output(int64(n)), h.output(int64(n/128)*4)
+			x, codes, scales := h.repeat(raw(first), n*2), h.output(n), h.output(n/128*4)
 			check := func(r *reader) error {
 				row := expect.Widen(first)
 				if norm {
@@ -224,15 +199,15 @@ func quantiseCase(rows, columns int, norm bool) Case {
 				return r.quantised(row, codes, scales, rows)
 			}
 			if norm {
-				all := cuda.NormQuantiseArgs{X: x, Delta: h.repeat(raw(delta), int64(n)*2),
-					Sum: h.output(int64(n) * 2), Weight: putAll(h, weight), Codes: codes, Scales: scales,
+				all := cuda.NormQuantiseArgs{X: x, Delta: h.repeat(raw(delta), n*2),
+					Sum: h.output(n * 2), Weight: putAll(h, weight), Codes: codes, Scales: scales,
 					Epsilon: normEpsilon, XStride: stride, DeltaStride: stride, SumStride: stride, CodeStride: stride,
 					ScaleStride: int64(rows), Rows: int32(rows), Columns: int32(columns), WeightBF16: 1}
-				return Set{func(s *cuda.Stream) error { return h.rig.Kernels.NormQuantise(s, &all) }, check}
+				return launching(h, (*cuda.Kernels).NormQuantise, &all, check)
 			}
 			args := cuda.QuantiseRowsArgs{X: x, Codes: codes, Scales: scales, XStride: stride, CodeStride: stride,
 				ScaleStride: int64(rows), Rows: int32(rows), Columns: int32(columns)}
-			return Set{func(s *cuda.Stream) error { return h.rig.Kernels.QuantiseRows(s, &args) }, check}
+			return launching(h, (*cuda.Kernels).QuantiseRows, &args, check)
 		},
 	}
 }

@@ -29,24 +29,22 @@ func rowCases() []Case {
 }
 
 func normCase(rows, columns int) Case {
-	return Case{Name: "rms_norm", Shape: fmt.Sprintf("%d x %d", rows, columns),
-		Bytes: float64(rows) * float64(columns) * 4, SetBytes: int64(rows * columns * 4),
-		New: func(h *holder) Set {
+	return Case{Case: titled("rms_norm", "%d x %d", rows, columns),
+		Bytes: float64(rows) * float64(columns) * 4, New: func(h *holder) Set {
 			x, weight := h.bf16s(columns), h.floats(columns, 1, 0)
-			args := cuda.RMSNormArgs{X: h.repeat(raw(x), int64(2*rows*columns)),
-				Out: h.output(int64(2 * rows * columns)), Weight: putAll(h, weight), Epsilon: 1e-6,
+			args := cuda.RMSNormArgs{X: h.repeat(raw(x), 2*rows*columns),
+				Out: h.output(2 * rows * columns), Weight: putAll(h, weight), Epsilon: 1e-6,
 				XStride: int64(columns), OutStride: int64(columns), Rows: int32(rows), Columns: int32(columns)}
-			return Set{func(s *cuda.Stream) error { return h.rig.Kernels.RMSNorm(s, &args) },
-				func(r *reader) error {
-					var sum float64
-					for _, v := range x {
-						sum += float64(num.FromBF16(v)) * float64(num.FromBF16(v))
-					}
-					inverse := 1 / math.Sqrt(sum/float64(columns)+args.Epsilon)
-					return r.lastRow(args.Out, rows, columns, func(i int) float64 {
-						return float64(num.FromBF16(x[i])) * inverse * float64(weight[i])
-					})
-				}}
+			return launching(h, (*cuda.Kernels).RMSNorm, &args, func(r *reader) error {
+				var sum float64
+				for _, v := range x {
+					sum += float64(num.FromBF16(v)) * float64(num.FromBF16(v))
+				}
+				inverse := 1 / math.Sqrt(sum/float64(columns)+args.Epsilon)
+				return r.lastRow(args.Out, rows, columns, func(i int) float64 {
+					return float64(num.FromBF16(x[i])) * inverse * float64(weight[i])
+				})
+			})
 		}}
 }
 
@@ -61,50 +59,45 @@ func (r *reader) lastRow(p cuda.Ptr, rows, columns int, want func(int) float64) 
 }
 
 func gateCase(rows, columns int) Case {
-	return Case{Name: "gate", Shape: fmt.Sprintf("%d x %d", rows, columns),
-		Bytes: float64(rows) * float64(columns) * 6, SetBytes: int64(rows * columns * 6),
-		New: func(h *holder) Set {
-			gate, up, bytes := h.bf16s(columns), h.bf16s(columns), int64(2*rows*columns)
+	return Case{Case: titled("gate", "%d x %d", rows, columns),
+		Bytes: float64(rows) * float64(columns) * 6, New: func(h *holder) Set {
+			gate, up, bytes := h.bf16s(columns), h.bf16s(columns), 2*rows*columns
 			args := cuda.GateArgs{Gate: h.repeat(raw(gate), bytes), Up: h.repeat(raw(up), bytes),
 				Out: h.output(bytes), GateStride: int64(columns), UpStride: int64(columns),
 				OutStride: int64(columns), Rows: int32(rows), Columns: int32(columns), GateType: cuda.ElementBF16,
 				UpType: cuda.ElementBF16, OutType: cuda.ElementBF16}
-			return Set{func(s *cuda.Stream) error { return h.rig.Kernels.GateRows(s, &args) },
-				func(r *reader) error {
-					return r.lastRow(args.Out, rows, columns, func(i int) float64 {
-						return expect.Gated(float64(num.FromBF16(gate[i])), float64(num.FromBF16(up[i])), 0)
-					})
-				}}
+			return launching(h, (*cuda.Kernels).GateRows, &args, func(r *reader) error {
+				return r.lastRow(args.Out, rows, columns, func(i int) float64 {
+					return expect.Gated(float64(num.FromBF16(gate[i])), float64(num.FromBF16(up[i])), 0)
+				})
+			})
 		}}
 }
 
 // routeCase chooses 8 of 4 of 8 groups without bias, so that the best of all is always first.
 func routeCase(rows, experts int) Case {
-	return Case{Name: "route", Shape: fmt.Sprintf("%d x %d", rows, experts),
-		Bytes: float64(rows) * float64(experts*4+64), SetBytes: int64(rows * (experts*4 + 64)),
-		New: func(h *holder) Set {
+	return Case{Case: titled("route", "%d x %d", rows, experts),
+		Bytes: float64(rows) * float64(experts*4+64), New: func(h *holder) Set {
 			logits := h.floats(rows*experts, 1, 0)
 			args := cuda.RouteArgs{Logits: putAll(h, logits), Bias: h.put(make([]byte, 4*experts)),
-				IDs: h.output(int64(32 * rows)), Weights: h.output(int64(32 * rows)),
+				IDs: h.output(32 * rows), Weights: h.output(32 * rows),
 				LogitStride: int64(experts), IDStride: 8, WeightStride: 8, Rows: int32(rows),
 				Experts: int32(experts), Top: 8, Groups: 8, KeepGroups: 8, Normalize: 1, Scale: 2.5}
-			return Set{func(s *cuda.Stream) error { return h.rig.Kernels.RouteExperts(s, &args) },
-				func(r *reader) error {
-					var want []int32
-					for row := range rows {
-						ids, _ := expect.Candidates(logits[row*experts:][:experts], 8)
-						want = append(want, ids...)
-					}
-					return r.same("ids", args.IDs, raw(want))
-				}}
+			return launching(h, (*cuda.Kernels).RouteExperts, &args, func(r *reader) error {
+				var want []int32
+				for row := range rows {
+					ids, _ := expect.Candidates(logits[row*experts:][:experts], 8)
+					want = append(want, ids...)
+				}
+				return r.same("ids", args.IDs, raw(want))
+			})
 		}}
 }
 
 // sampleCase draws from rows of the same logits, each with a random number of its own.
 func sampleCase(rows, topK int, topP float64) Case {
-	return Case{Name: "sample", Shape: fmt.Sprintf("%d x %d, top_k %d, top_p %g", rows, vocabulary, topK, topP),
-		Bytes: float64(rows) * vocabulary * 4, SetBytes: int64(rows) * vocabulary * 4,
-		New: func(h *holder) Set {
+	return Case{Case: titled("sample", "%d x %d, top_k %d, top_p %g", rows, vocabulary, topK, topP),
+		Bytes: float64(rows) * vocabulary * 4, New: func(h *holder) Set {
 			logits := h.floats(vocabulary, 3, 0)
 			best, _ := expect.Candidates(logits, 1)
 			words, want := make([]int32, rows*sample.DrawWords), make([]int32, rows)
@@ -117,34 +110,31 @@ func sampleCase(rows, topK int, topP float64) Case {
 				d.Put(words[i*sample.DrawWords:])
 				want[i] = scratch.Choose(logits, best[0], d)
 			}
-			args := cuda.SampleArgs{Logits: h.repeat(raw(logits), int64(rows)*vocabulary*4), Draws: putAll(h, words),
-				Best: putAll(h, slices.Repeat(best, rows)), IDs: h.output(int64(4 * rows)), Stride: vocabulary,
+			args := cuda.SampleArgs{Logits: h.repeat(raw(logits), rows*vocabulary*4), Draws: putAll(h, words),
+				Best: putAll(h, slices.Repeat(best, rows)), IDs: h.output(4 * rows), Stride: vocabulary,
 				IDStride: 1, Rows: int32(rows), Columns: vocabulary}
-			return Set{func(s *cuda.Stream) error { return h.rig.Kernels.SampleRows(s, &args) },
-				func(r *reader) error { return r.same("ids", args.IDs, raw(want)) }}
+			return launching(h, (*cuda.Kernels).SampleRows, &args, func(r *reader) error { return r.same("ids", args.IDs, raw(want)) })
 		}}
 }
 
 func candidatesCase(rows, best int) Case {
-	return Case{Name: "candidates", Shape: fmt.Sprintf("best %d of %d x %d", best, rows, vocabulary),
-		Bytes: float64(rows) * vocabulary * 4, SetBytes: int64(rows) * vocabulary * 4,
-		New: func(h *holder) Set {
+	return Case{Case: titled("candidates", "best %d of %d x %d", best, rows, vocabulary),
+		Bytes: float64(rows) * vocabulary * 4, New: func(h *holder) Set {
 			logits := h.floats(vocabulary, 3, 0)
-			args := cuda.CandidatesArgs{Logits: h.repeat(raw(logits), int64(rows)*vocabulary*4),
-				IDs: h.output(int64(4 * rows * best)), Values: h.output(int64(4 * rows * best)),
-				LogSum: h.output(int64(4 * rows)), Stride: vocabulary, IDStride: int64(best),
-				Keys:        h.alloc(cuda.CandidatesScratch(int32(rows), vocabulary, int32(best))),
+			args := cuda.CandidatesArgs{Logits: h.repeat(raw(logits), rows*vocabulary*4),
+				IDs: h.output(4 * rows * best), Values: h.output(4 * rows * best),
+				LogSum: h.output(4 * rows), Stride: vocabulary, IDStride: int64(best),
+				Keys:        h.alloc(int(cuda.CandidatesScratch(int32(rows), vocabulary, int32(best)))),
 				ValueStride: int64(best), Rows: int32(rows), Columns: vocabulary, Best: int32(best)}
-			return Set{func(s *cuda.Stream) error { return h.rig.Kernels.FindCandidates(s, &args) },
-				func(r *reader) error {
-					ids, logSum := expect.Candidates(logits, best)
-					if err := r.same("ids", args.IDs, raw(slices.Repeat(ids, rows))); err != nil {
-						return err
-					}
-					if g := r.f32(args.LogSum.Add(4 * int64(rows-1))); !(math.Abs(g-logSum) < 1e-4) {
-						return fmt.Errorf("log-sum %g, want %g", g, logSum)
-					}
-					return nil
-				}}
+			return launching(h, (*cuda.Kernels).FindCandidates, &args, func(r *reader) error {
+				ids, logSum := expect.Candidates(logits, best)
+				if err := r.same("ids", args.IDs, raw(slices.Repeat(ids, rows))); err != nil {
+					return err
+				}
+				if g := r.f32(args.LogSum.Add(4 * int64(rows-1))); !(math.Abs(g-logSum) < 1e-4) {
+					return fmt.Errorf("log-sum %g, want %g", g, logSum)
+				}
+				return nil
+			})
 		}}
 }

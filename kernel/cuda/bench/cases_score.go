@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"sparrow/bench/harness"
 	"sparrow/kernel/cuda"
 	"sparrow/kernel/cuda/expect"
 	"sparrow/layout"
@@ -15,37 +16,40 @@ const patternBytes = 4 << 20
 
 // scoreCases are the anchor shapes of the indexer and of the selection.
 func scoreCases() []Case {
-	return []Case{
-		raggedCase(4096, 8192, 64, 506), raggedCase(4096, 32768, 64, 1941), raggedCase(4096, 131072, 64, 8385),
-		raggedCase(4096, 32768, 32, 0), pagedCase(64, 32768, 1, 1, 64, 79.0), pagedCase(64, 32768, 2, 2, 64, 82.9),
-		pagedCase(64, 32768, 2, 1, 64, 0), pagedCase(64, 32768, 3, 3, 64, 0), pagedCase(64, 32768, 3, 1, 64, 0),
-		pagedCase(64, 32768, 4, 4, 64, 0), pagedCase(64, 32768, 4, 2, 64, 0), pagedCase(64, 32768, 4, 1, 64, 0),
-		pagedCase(64, 32768, 6, 3, 64, 0), pagedCase(64, 32768, 6, 2, 64, 0), pagedCase(64, 32768, 6, 1, 64, 0),
-		pagedCase(64, 32768, 8, 4, 64, 0), pagedCase(64, 32768, 8, 2, 64, 0), pagedCase(64, 32768, 8, 1, 64, 0),
-		pagedCase(1, 131072, 8, 4, 64, 0), pagedCase(1, 131072, 8, 1, 64, 0),
-		pagedCase(128, 65536, 1, 1, 64, 283.9), pagedCase(128, 65536, 2, 2, 64, 293.5),
-		pagedCase(64, 32768, 1, 1, 32, 0), topKCase(1, 131072, 2048, slots), topKCase(1, 1<<20, 2048, slots),
-		topKCase(64, 32768, 2048, positions), topKCase(64, 32768, 2048, slots), topKCase(64, 32768, 512, slots),
-		topKCase(64, 32768, 2048, zeros), topKCase(128, 65536, 2048, slots), topKCase(4096, 8192, 2048, slots),
-		topKCase(4096, 8192, 2048, tenth),
-		topKCase(4096, 32768, 2048, positions), topKCase(4096, 32768, 2048, slots), topKCase(4096, 32768, 2048, zeros),
-		topKCase(1024, 131072, 2048, slots), topKCase(4096, 131072, 2048, slots),
+	list := []Case{raggedCase(4096, 8192, 64), raggedCase(4096, 32768, 64), raggedCase(4096, 131072, 64),
+		raggedCase(4096, 32768, 32)}
+	for _, c := range [][4]int{{64, 32768, 1, 1}, {64, 32768, 2, 2}, {64, 32768, 2, 1}, {64, 32768, 3, 3},
+		{64, 32768, 3, 1}, {64, 32768, 4, 4}, {64, 32768, 4, 2}, {64, 32768, 4, 1}, {64, 32768, 6, 3},
+		{64, 32768, 6, 2}, {64, 32768, 6, 1}, {64, 32768, 8, 4}, {64, 32768, 8, 2}, {64, 32768, 8, 1},
+		{1, 131072, 8, 4}, {1, 131072, 8, 1}, {128, 65536, 1, 1}, {128, 65536, 2, 2}} {
+		list = append(list, pagedCase(c[0], c[1], c[2], c[3], 64))
 	}
+	list = append(list, pagedCase(64, 32768, 1, 1, 32))
+	for _, c := range []struct {
+		rows, length, k int
+		kind            topKKind
+	}{{1, 131072, 2048, slots}, {1, 1 << 20, 2048, slots}, {64, 32768, 2048, positions}, {64, 32768, 2048, slots},
+		{64, 32768, 512, slots}, {64, 32768, 2048, zeros}, {128, 65536, 2048, slots}, {4096, 8192, 2048, slots},
+		{4096, 8192, 2048, tenth}, {4096, 32768, 2048, positions}, {4096, 32768, 2048, slots},
+		{4096, 32768, 2048, zeros}, {1024, 131072, 2048, slots}, {4096, 131072, 2048, slots}} {
+		list = append(list, topKCase(c.rows, c.length, c.k, c.kind))
+	}
+	return list
 }
 
-func raggedCase(rows, keys, heads int, peer float64) Case {
+func raggedCase(rows, keys, heads int) Case {
 	return Case{
-		Name: "index_ragged", Shape: fmt.Sprintf("%d x %dk, %d heads", rows, keys>>10, heads), Rate: FP8,
-		Peer: Peer{"DeepGEMM", peer}, FLOPs: 2 * float64(rows) * float64(keys) * float64(heads) * 128,
-		Bytes:    4*float64(rows)*float64(keys) + float64(keys)*132 + float64(rows*heads)*132,
-		SetBytes: int64(rows)*int64(keys)*4 + int64(keys)*132 + int64(rows*heads)*132, New: func(h *holder) Set {
+		Case: titled("index_ragged", "%d x %dk, %d heads", rows, keys>>10, heads), Rate: FP8,
+		FLOPs: 2 * float64(rows) * float64(keys) * float64(heads) * 128,
+		Bytes: 4*float64(rows)*float64(keys) + float64(keys)*132 + float64(rows*heads)*132,
+		New: func(h *holder) Set {
 			codes := h.codes(patternBytes)
 			scales := h.floats(patternBytes/512, 0.01, 0.05)
 			x := cuda.IndexRagged{
-				Queries: h.repeat(codes, int64(rows*heads*128)), Keys: h.repeat(codes[64:], int64(keys*128)),
-				Scales: h.repeat(raw(scales), int64(keys*4)), Weights: putAll(h, h.floats(rows*heads, 0.02, 0)),
-				KeyStart: putAll(h, constant(0, rows)), KeyEnd: putAll(h, constant(int32(keys), rows)),
-				Scores: h.output(int64(rows) * int64(keys) * 4), Stride: int64(keys), Rows: int32(rows),
+				Queries: h.repeat(codes, rows*heads*128), Keys: h.repeat(codes[64:], keys*128),
+				Scales: h.repeat(raw(scales), keys*4), Weights: putAll(h, h.floats(rows*heads, 0.02, 0)),
+				KeyStart: h.ints(0, rows), KeyEnd: h.ints(keys, rows),
+				Scores: h.output(rows * keys * 4), Stride: int64(keys), Rows: int32(rows),
 				KeyCount: int32(keys), Heads: int32(heads),
 			}
 			var args cuda.IndexRaggedArgs
@@ -74,7 +78,7 @@ const samples = 400
 // checkScore compares one score with the host's.
 func (r *reader) checkScore(queries, weights cuda.Ptr, heads int, row int64, key []byte, scale float32,
 	at cuda.Ptr) error {
-	q := r.bytes(queries.Add(row*int64(heads)*128), int64(heads*128))
+	q := r.bytes(queries.Add(row*int64(heads)*128), heads*128)
 	w := r.f32s(weights.Add(row*int64(heads)*4), heads)
 	want, size := expect.IndexScore(q, key, w, scale)
 	if g := r.f32(at); !(math.Abs(g-want) <= expect.IndexError*size) {
@@ -85,10 +89,10 @@ func (r *reader) checkScore(queries, weights cuda.Ptr, heads int, row int64, key
 
 // pagedCase scores rows of each request, together of them at once: all of them natively, fewer in groups, one alone
 // split.
-func pagedCase(requests, keys, each, together, heads int, peer float64) Case {
+func pagedCase(requests, keys, each, together, heads int) Case {
 	blocks := keys / 64
 	rows := requests * each
-	cache := int64(requests*blocks) * layout.IndexPageBytes
+	cache := requests * blocks * layout.IndexPageBytes
 	shape := fmt.Sprintf("%d x %dk, next_n %d, %d heads", requests, keys>>10, each, heads)
 	switch {
 	case together == 1 && each > 1:
@@ -97,10 +101,10 @@ func pagedCase(requests, keys, each, together, heads int, peer float64) Case {
 		shape += fmt.Sprintf(", in groups of %d", together)
 	}
 	return Case{
-		Name: "index_paged", Shape: shape,
-		Rate: FP8, Peer: Peer{"DeepGEMM", peer}, FLOPs: 2 * float64(rows) * float64(keys) * float64(heads) * 128,
-		Bytes:    float64(cache) + 4*float64(rows)*float64(keys) + float64(rows*heads)*132,
-		SetBytes: cache + 4*int64(rows)*int64(keys), New: func(h *holder) Set {
+		Case: harness.Case{Name: "index_paged", Shape: shape},
+		Rate: FP8, FLOPs: 2 * float64(rows) * float64(keys) * float64(heads) * 128,
+		Bytes: float64(cache) + 4*float64(rows)*float64(keys) + float64(rows*heads)*132,
+		New: func(h *holder) Set {
 			var pattern []byte
 			for range 64 {
 				pattern = append(pattern, indexPage(h)...)
@@ -113,9 +117,9 @@ func pagedCase(requests, keys, each, together, heads int, peer float64) Case {
 				Queries: h.put(h.codes(rows * heads * 128)), Cache: h.repeat(pattern, cache),
 				PageBytes: layout.IndexPageBytes, Pages: int64(requests * blocks),
 				Weights:        putAll(h, h.floats(rows*heads, 0.02, 0)),
-				ContextLengths: putAll(h, constant(int32(keys), rows)), BlockTable: putAll(h, table),
+				ContextLengths: h.ints(keys, rows), BlockTable: putAll(h, table),
 				TableRows: putAll(h, owner),
-				Scores:    h.output(int64(rows) * int64(keys) * 4), Stride: int64(keys), TableStride: int64(blocks),
+				Scores:    h.output(rows * keys * 4), Stride: int64(keys), TableStride: int64(blocks),
 				Requests: int32(rows / together), NextN: int32(together), Heads: int32(heads), MaxContext: int32(keys),
 				MaxBlocks: int32(blocks),
 			}
@@ -174,13 +178,12 @@ func (k topKKind) scores(h *holder, n int) []float32 {
 
 func topKCase(rows, length, k int, kind topKKind) Case {
 	return Case{
-		Name: "topk", Shape: fmt.Sprintf("%d of %d x %dk%s", k, rows, length>>10, kind),
-		Bytes: 4 * float64(rows) * float64(length+k), SetBytes: 4 * int64(rows) * int64(length+k),
-		New: func(h *holder) Set {
+		Case:  titled("topk", "%d of %d x %dk%s", k, rows, length>>10, kind),
+		Bytes: 4 * float64(rows) * float64(length+k), New: func(h *holder) Set {
 			blocks := length / 64
 			args := cuda.TopKArgs{
-				Scores:  h.repeat(raw(kind.scores(h, patternBytes/4+257)), 4*int64(rows)*int64(length)),
-				Lengths: putAll(h, constant(int32(length), rows)), Out: h.output(int64(4 * rows * k)),
+				Scores:  h.repeat(raw(kind.scores(h, patternBytes/4+257)), 4*rows*length),
+				Lengths: h.ints(length, rows), Out: h.output(4 * rows * k),
 				PageTable: putAll(h, h.permutation(blocks)), Stride: int64(length), TableStride: int64(blocks),
 				Rows: int32(rows), K: int32(k), Transform: int32(cuda.TopKPaged), RowsPerRequest: int32(rows),
 				PageShift: 6,
@@ -189,7 +192,7 @@ func topKCase(rows, length, k int, kind topKKind) Case {
 				args.Transform = int32(cuda.TopKPosition)
 			}
 			if n := h.rig.Kernels.TopKScratch(int32(rows), int32(length), int32(k)); n > 0 {
-				args.Kept, args.Via = h.alloc(4*n), h.alloc(4*n)
+				args.Kept, args.Via = h.alloc(int(4*n)), h.alloc(int(4*n))
 			}
 			return Set{overlapping(func(s *cuda.Stream) error { return h.rig.Kernels.SelectTopK(s, &args) }),
 				func(r *reader) error { return r.checkTopK(&args) }}
@@ -200,7 +203,7 @@ func topKCase(rows, length, k int, kind topKKind) Case {
 // checkTopK selects for some rows on the host.
 func (r *reader) checkTopK(a *cuda.TopKArgs) error {
 	length, k := a.Stride, int64(a.K)
-	table := r.bytes(a.PageTable, a.TableStride*4)
+	table := r.bytes(a.PageTable, int(a.TableStride*4))
 	for _, row := range slices.Compact([]int64{0, int64(a.Rows) / 2, int64(a.Rows) - 1}) {
 		want := expect.TopK(r.f32s(a.Scores.Add(row*length*4), int(length)), int(k))
 		for i, p := range want {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"sparrow/bench/harness"
 	"sparrow/internal/num"
 	"sparrow/kernel/cuda"
 	"sparrow/kernel/cuda/expect"
@@ -18,30 +19,23 @@ var decodeSplits = []int{512, 256, 0}
 func sparseCases() []Case {
 	var list []Case
 	for _, split := range decodeSplits {
-		for _, c := range []struct {
-			batch, queries, heads int
-			peer                  float64
-		}{{1, 1, 128, 22.2}, {4, 1, 128, 0}, {8, 1, 128, 0}, {16, 1, 128, 44.2}, {32, 1, 128, 0}, {48, 1, 128, 0},
-			{64, 1, 128, 98.3}, {96, 1, 128, 0}, {128, 1, 128, 188.4}, {64, 2, 128, 187.5}, {128, 2, 128, 366.1},
-			{64, 1, 64, 80.5}} {
-			list = append(list, decodeCase(layout.FP8Row656, c.batch, c.queries, c.heads, 2048, 0, split, c.peer))
+		for _, c := range [][3]int{{1, 1, 128}, {4, 1, 128}, {8, 1, 128}, {16, 1, 128}, {32, 1, 128}, {48, 1, 128},
+			{64, 1, 128}, {96, 1, 128}, {128, 1, 128}, {64, 2, 128}, {128, 2, 128}, {64, 1, 64}} {
+			list = append(list, decodeCase(layout.FP8Row656, c[0], c[1], c[2], 2048, 0, split))
 		}
-		list = append(list, decodeCase(layout.FP8Row576, 64, 1, 128, 2048, 0, split, 0))
+		list = append(list, decodeCase(layout.FP8Row576, 64, 1, 128, 2048, 0, split))
 	}
-	list = append(list,
-		decodeCase(layout.BF16Row1152, 1, 1, 128, 2048, 0, 512, 0),
-		decodeCase(layout.BF16Row1152, 16, 1, 128, 2048, 0, 512, 0),
-		decodeCase(layout.BF16Row1152, 64, 1, 128, 2048, 0, 512, 0),
-		decodeCase(layout.BF16Row1152, 64, 1, 128, 2048, 0, 0, 0),
-		decodeCase(layout.V4Row584, 64, 2, 64, 128, 512, cuda.V4SplitKeys, 50.6),
-		decodeCase(layout.V4Row584, 128, 2, 64, 128, 512, cuda.V4SplitKeys, 93.1),
-		prefillCase(layout.BF16Row1152, 4096, 8192, 128, 2048, 3416),
-		prefillCase(layout.BF16Row1152, 4096, 32768, 128, 2048, 3787),
-		prefillCase(layout.BF16Row1152, 4096, 131072, 128, 2048, 4070),
-		prefillCase(layout.BF16Row1152, 4096, 32768, 64, 2048, 1881), prefillCase(0, 4096, 32768, 64, 512, 551),
-		prefillCase(0, 4096, 32768, 128, 1024, 1836),
-	)
-	return list
+	for _, c := range [][2]int{{1, 512}, {16, 512}, {64, 512}, {64, 0}} {
+		list = append(list, decodeCase(layout.BF16Row1152, c[0], 1, 128, 2048, 0, c[1]))
+	}
+	for _, batch := range []int{64, 128} {
+		list = append(list, decodeCase(layout.V4Row584, batch, 2, 64, 128, 512, cuda.V4SplitKeys))
+	}
+	for _, keys := range []int{8192, 32768, 131072} {
+		list = append(list, prefillCase(layout.BF16Row1152, keys, 128, 2048))
+	}
+	return append(list, prefillCase(layout.BF16Row1152, 32768, 64, 2048), prefillCase(0, 32768, 64, 512),
+		prefillCase(0, 32768, 128, 1024))
 }
 
 // sparse is one set of sparse attention. kind 0 means V4 rows gathered for the batch: 512 bf16 values.
@@ -118,7 +112,7 @@ func (x *sparse) stream(rows, shares, keys, tokens, width int) (sparseStream, cu
 		v.pool.PageBytes = page / 4096 * int64(tokens)
 		bytes = v.pool.PageBytes
 	}
-	v.pool.Base = h.repeat(pattern, bytes)
+	v.pool.Base = h.repeat(pattern, int(bytes))
 	for r := range rows { // one key of each of width stretches
 		first := r * shares / rows * keys
 		for i := range width {
@@ -127,7 +121,7 @@ func (x *sparse) stream(rows, shares, keys, tokens, width int) (sparseStream, cu
 		}
 	}
 	sel, err := v.pool.Select(putAll(h, v.indices), int64(width), int32(width),
-		putAll(h, constant(int32(width), rows)), 1)
+		h.ints(width, rows), 1)
 	if h.err == nil {
 		h.err = err
 	}
@@ -139,12 +133,12 @@ func (x *sparse) finish(rows, heads int, segments, blocks int32) {
 	h := x.holder
 	partial, stats := cuda.SparseScratch(x.kind, int32(rows), int32(heads), segments)
 	a := &x.args
-	a.Q, a.QStride = h.repeat(raw(h.bf16s(min(rows*heads*x.dim, patternBytes/2+321))), int64(rows*heads*x.dim)*2),
+	a.Q, a.QStride = h.repeat(raw(h.bf16s(min(rows*heads*x.dim, patternBytes/2+321))), rows*heads*x.dim*2),
 		int64(heads*x.dim)
-	a.Out, a.OutStride = h.output(int64(rows*heads)*1024), int64(heads)*512
-	a.LSE, a.LSEStride = h.output(int64(rows*heads)*4), int64(heads)
+	a.Out, a.OutStride = h.output(rows*heads*1024), int64(heads)*512
+	a.LSE, a.LSEStride = h.output(rows*heads*4), int64(heads)
 	if partial > 0 {
-		a.Partial, a.Stats = h.output(partial), h.output(stats)
+		a.Partial, a.Stats = h.output(int(partial)), h.output(int(stats))
 	}
 	if x.dim == cuda.V4Dim {
 		a.Sinks = putAll(h, h.floats(heads, 1, 0))
@@ -154,7 +148,7 @@ func (x *sparse) finish(rows, heads int, segments, blocks int32) {
 }
 
 // decodeCase is rows of a batch over width keys each, extra of them in a second stream, cut after split keys.
-func decodeCase(kind layout.Kind, batch, queries, heads, width, extra, split int, peer float64) Case {
+func decodeCase(kind layout.Kind, batch, queries, heads, width, extra, split int) Case {
 	rows, keys, dim := batch*queries, 4096, rowDim(kind)
 	rowBytes := map[layout.Kind]int{layout.FP8Row656: 656, layout.FP8Row576: 576, layout.BF16Row1152: 1152,
 		layout.V4Row584: 584}[kind]
@@ -170,8 +164,8 @@ func decodeCase(kind layout.Kind, batch, queries, heads, width, extra, split int
 	}
 	touched := float64(rows*(width+extra))*float64(rowBytes) + float64(rows*heads*(dim+512)*2)
 	return Case{
-		Name: "sparse_decode", Shape: shape, Rate: BF16, Peer: Peer{"FlashMLA", peer}, Bytes: touched,
-		SetBytes: int64(touched), FLOPs: 2 * float64(rows*heads) * float64(width+extra) * float64(dim+512),
+		Case: harness.Case{Name: "sparse_decode", Shape: shape}, Rate: BF16, Bytes: touched,
+		FLOPs: 2 * float64(rows*heads) * float64(width+extra) * float64(dim+512),
 		New: func(h *holder) Set {
 			x := &sparse{holder: h, kind: kind, dim: dim}
 			x.streams[0], x.args.Streams[0] = x.stream(rows, batch, keys, 64, width)
@@ -184,7 +178,8 @@ func decodeCase(kind layout.Kind, batch, queries, heads, width, extra, split int
 	}
 }
 
-func prefillCase(kind layout.Kind, rows, keys, heads, width int, peer float64) Case {
+func prefillCase(kind layout.Kind, keys, heads, width int) Case {
+	const rows = 4096
 	dim := rowDim(kind)
 	name := "bf16 rows"
 	if kind == 0 {
@@ -192,9 +187,8 @@ func prefillCase(kind layout.Kind, rows, keys, heads, width int, peer float64) C
 	}
 	fewest := float64(rows*heads*(dim+512)*2) + float64(keys*dim*2) + float64(rows*width*4)
 	return Case{
-		Name: "sparse_prefill", Shape: fmt.Sprintf("%s, %d x %dk, %d heads, top-k %d", name, rows, keys>>10, heads,
-			width), Rate: BF16, Peer: Peer{"FlashMLA", peer},
-		Bytes: fewest, SetBytes: int64(fewest), FLOPs: 2 * float64(rows*heads) * float64(width) * float64(dim+512),
+		Case: titled("sparse_prefill", "%s, %d x %dk, %d heads, top-k %d", name, rows, keys>>10, heads,
+			width), Rate: BF16, Bytes: fewest, FLOPs: 2 * float64(rows*heads) * float64(width) * float64(dim+512),
 		New: func(h *holder) Set {
 			x := &sparse{holder: h, kind: kind, dim: dim}
 			x.streams[0], x.args.Streams[0] = x.stream(rows, 1, keys, keys, width)
@@ -241,7 +235,7 @@ func (x *sparse) selected(r *reader, v *sparseStream, row int) ([][]float32, err
 	for _, slot := range v.indices[row*v.width:][:v.width] {
 		page, at := int64(slot/v.pool.PageTokens), int(slot%v.pool.PageTokens)
 		if pages[page] == nil {
-			pages[page] = r.bytes(v.pool.Base.Add(page*v.pool.PageBytes), v.pool.PageBytes)
+			pages[page] = r.bytes(v.pool.Base.Add(page*v.pool.PageBytes), int(v.pool.PageBytes))
 		}
 		b, values := pages[page], make([]float32, x.dim)
 		switch x.kind {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"sparrow/internal/num"
 	"sparrow/kernel/cuda"
@@ -23,17 +24,17 @@ type holder struct {
 // span is a piece of device memory.
 type span struct {
 	ptr   cuda.Ptr
-	bytes int64
+	bytes int
 }
 
 func newHolder(r *Rig) *holder { return &holder{rig: r, rng: rand.New(rand.NewPCG(r.Seed, 1))} }
 
 // alloc takes memory that is freed with the set.
-func (h *holder) alloc(n int64) cuda.Ptr {
+func (h *holder) alloc(n int) cuda.Ptr {
 	if h.err != nil {
 		return 0
 	}
-	b, err := h.rig.Device.Alloc(max(n, 16))
+	b, err := h.rig.Device.Alloc(int64(max(n, 16)))
 	if err != nil {
 		h.err = err
 		return 0
@@ -43,31 +44,25 @@ func (h *holder) alloc(n int64) cuda.Ptr {
 }
 
 // output takes memory that is poisoned before a check.
-func (h *holder) output(n int64) cuda.Ptr {
+func (h *holder) output(n int) cuda.Ptr {
 	p := h.alloc(n)
 	h.outputs = append(h.outputs, span{p, n})
 	return p
 }
 
 // put copies bytes to fresh memory.
-func (h *holder) put(b []byte) cuda.Ptr {
-	p := h.alloc(int64(len(b)))
-	if h.err == nil {
-		h.err = h.rig.Stream.CopyToDevice(p, b)
-	}
-	return p
-}
+func (h *holder) put(b []byte) cuda.Ptr { return h.repeat(b, len(b)) }
 
 // repeat fills fresh memory of n bytes with copies of a pattern.
-func (h *holder) repeat(pattern []byte, n int64) cuda.Ptr {
+func (h *holder) repeat(pattern []byte, n int) cuda.Ptr {
 	p := h.alloc(n)
-	first := pattern[:min(int64(len(pattern)), n)]
+	done := min(len(pattern), n)
 	if h.err == nil {
-		h.err = h.rig.Stream.CopyToDevice(p, first)
+		h.err = h.rig.Stream.CopyToDevice(p, pattern[:done])
 	}
-	for done := int64(len(first)); h.err == nil && done < n; {
+	for h.err == nil && done < n {
 		step := min(done, n-done)
-		h.err = h.rig.Stream.CopyOnDevice(p.Add(done), p, step)
+		h.err = h.rig.Stream.CopyOnDevice(p.Add(int64(done)), p, int64(step))
 		done += step
 	}
 	return p
@@ -80,7 +75,7 @@ const poisoned = 0xAB
 func (h *holder) poison(s *cuda.Stream) error {
 	var errs []error
 	for _, o := range h.outputs {
-		errs = append(errs, s.Fill(o.ptr, poisoned, o.bytes))
+		errs = append(errs, s.Fill(o.ptr, poisoned, int64(o.bytes)))
 	}
 	return errors.Join(errs...)
 }
@@ -109,7 +104,7 @@ type reader struct {
 	err    error
 }
 
-func (r *reader) bytes(p cuda.Ptr, n int64) []byte {
+func (r *reader) bytes(p cuda.Ptr, n int) []byte {
 	b := make([]byte, n)
 	if r.err == nil {
 		r.err = r.stream.CopyToHost(b, p)
@@ -125,7 +120,7 @@ func (r *reader) f32(p cuda.Ptr) float64 { return float64(f32At(r.bytes(p, 4), 0
 
 // f32s reads n floats.
 func (r *reader) f32s(p cuda.Ptr, n int) []float32 {
-	v, b := make([]float32, n), r.bytes(p, int64(4*n))
+	v, b := make([]float32, n), r.bytes(p, 4*n)
 	for i := range v {
 		v[i] = f32At(b, i)
 	}
@@ -135,13 +130,13 @@ func (r *reader) f32s(p cuda.Ptr, n int) []float32 {
 // bf16s reads n bf16 values.
 func (r *reader) bf16s(p cuda.Ptr, n int) []float32 {
 	v := make([]float32, n)
-	widen(v, r.bytes(p, int64(2*n)))
+	widen(v, r.bytes(p, 2*n))
 	return v
 }
 
 // same compares an output with what the host expects.
 func (r *reader) same(what string, p cuda.Ptr, want []byte) error {
-	got := r.bytes(p, int64(len(want)))
+	got := r.bytes(p, len(want))
 	for i := range got {
 		if got[i] != want[i] {
 			return fmt.Errorf("%s: byte %d is %#02x, want %#02x", what, i, got[i], want[i])
@@ -150,31 +145,28 @@ func (r *reader) same(what string, p cuda.Ptr, want []byte) error {
 	return nil
 }
 
-// bf16s are random bf16 values.
-func (h *holder) bf16s(n int) []uint16 {
-	v := make([]uint16, n)
+// random are n values that draw gives for normal numbers.
+func random[T any](h *holder, n int, draw func(float64) T) []T {
+	v := make([]T, n)
 	for i := range v {
-		v[i] = num.BF16(float32(h.rng.NormFloat64()))
+		v[i] = draw(h.rng.NormFloat64())
 	}
 	return v
+}
+
+// bf16s are random bf16 values.
+func (h *holder) bf16s(n int) []uint16 {
+	return random(h, n, func(v float64) uint16 { return num.BF16(float32(v)) })
 }
 
 // codes are random e4m3 codes without NaN.
 func (h *holder) codes(n int) []byte {
-	b := make([]byte, n)
-	for i := range b {
-		b[i] = num.E4M3(float32(h.rng.NormFloat64() * 60))
-	}
-	return b
+	return random(h, n, func(v float64) byte { return num.E4M3(float32(v * 60)) })
 }
 
 // floats are random float32 values.
 func (h *holder) floats(n int, size, shift float64) []float32 {
-	v := make([]float32, n)
-	for i := range v {
-		v[i] = float32(h.rng.NormFloat64()*size + shift)
-	}
-	return v
+	return random(h, n, func(v float64) float32 { return float32(v*size + shift) })
 }
 
 // permutation is the numbers below n in random order.
@@ -195,17 +187,11 @@ func raw[T uint16 | int32 | float32](v []T) []byte {
 	return b
 }
 
+// ints is n times the same integer in fresh memory.
+func (h *holder) ints(v, n int) cuda.Ptr { return putAll(h, slices.Repeat([]int32{int32(v)}, n)) }
+
 // putAll copies values to fresh memory.
 func putAll[T uint16 | int32 | float32](h *holder, v []T) cuda.Ptr { return h.put(raw(v)) }
 
 // f32At reads one float of a buffer.
 func f32At(b []byte, i int) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:])) }
-
-// constant is n times the same integer.
-func constant(v int32, n int) []int32 {
-	out := make([]int32, n)
-	for i := range out {
-		out[i] = v
-	}
-	return out
-}

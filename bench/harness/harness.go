@@ -1,0 +1,86 @@
+// Package harness is what the benches of kernels share on every device.
+//
+// In flow cases, each an operation at a shape, and the times that a device's own timer took of them; out flow the cases
+// that a user asked for, the run over them, and medians with their spread.
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Case names an operation at a shape. The cases of a device embed it.
+type Case struct {
+	Name, Shape string
+	// Called are other names of the operation, for Match.
+	Called string
+}
+
+// Title is the name and the shape.
+func (c Case) Title() string { return c.Name + " " + c.Shape }
+
+// Names is the case itself.
+func (c Case) Names() Case { return c }
+
+// Named is a case of a device.
+type Named interface{ Names() Case }
+
+// Match keeps the cases whose name and shape, or the other words they are called by, contain one of the texts in
+// capital or small letters; no text keeps all.
+func Match[C Named](cases []C, only []string) ([]C, error) {
+	if len(only) == 0 {
+		return cases, nil
+	}
+	var out []C
+	var names []string
+	for _, c := range cases {
+		n := c.Names()
+		text := strings.ToLower(n.Title() + "\n" + n.Called)
+		if slices.ContainsFunc(only, func(s string) bool { return strings.Contains(text, strings.ToLower(s)) }) {
+			out = append(out, c)
+		}
+		if !slices.Contains(names, n.Name) {
+			names = append(names, n.Name)
+		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("no case contains %s; there are %s", strings.Join(only, " or "),
+			strings.Join(names, ", "))
+	}
+	return out, nil
+}
+
+// Progress is told how many of the cases are done and which one begins.
+type Progress func(done, total int, what string)
+
+// Each runs cases one after the other, until ctx ends. What failed is joined in the error; the other cases still run.
+func Each[C Named](ctx context.Context, cases []C, progress Progress, run func(C) error) error {
+	var errs []error
+	for i, c := range cases {
+		if ctx.Err() != nil {
+			break
+		}
+		if progress != nil {
+			progress(i, len(cases), c.Names().Title())
+		}
+		errs = append(errs, run(c))
+	}
+	return errors.Join(append(errs, ctx.Err())...)
+}
+
+// Times are the distribution of a case's times.
+type Times struct {
+	Median, Min, Max float64
+	Spread           float64 // (90th - 10th percentile) / median
+}
+
+// Summarise sorts times, of which there is at least one.
+func Summarise(times []float64) Times {
+	t := slices.Sorted(slices.Values(times))
+	at := func(q float64) float64 { return t[int(math.Round(q*float64(len(t)-1)))] }
+	return Times{Median: at(0.5), Min: t[0], Max: t[len(t)-1], Spread: (at(0.9) - at(0.1)) / at(0.5)}
+}

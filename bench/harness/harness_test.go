@@ -1,0 +1,48 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+)
+
+func TestFiltersMatchNameAndShape(t *testing.T) {
+	cases := []Case{{Name: "topk", Shape: "2048 of 64 x 32k"}, {Name: "index_paged", Shape: "64 x 32k, next_n 1"},
+		{Name: "multiply q4_k", Shape: "16 rows", Called: "gemm"}}
+	for filter, want := range map[string]int{"topk": 1, "64 x 32k": 2, "topk 2048": 1, "": 3, "Q4_K": 1, "gemm": 1} {
+		if got, err := Match(cases, []string{filter}); err != nil || len(got) != want {
+			t.Errorf("filter %q: %d cases, %v; want %d", filter, len(got), err, want)
+		}
+	}
+	if got, err := Match(cases, nil); err != nil || len(got) != len(cases) {
+		t.Errorf("no filter takes %d cases, %v", len(got), err)
+	}
+	if _, err := Match(cases, []string{"attend"}); err == nil || !strings.Contains(err.Error(), "topk, index_paged") {
+		t.Errorf("a filter that nothing matches: %v, want it to list the names", err)
+	}
+}
+
+// A case that fails does not keep the others from running; the end of the context does.
+func TestEachRunsUntilTheContextEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	failed, ran := errors.New("wrong result"), ""
+	err := Each(ctx, []Case{{Name: "a"}, {Name: "b"}, {Name: "c"}}, nil, func(c Case) error {
+		if ran += c.Name; c.Name == "a" {
+			return failed
+		}
+		cancel()
+		return nil
+	})
+	if ran != "ab" || !errors.Is(err, failed) || !errors.Is(err, context.Canceled) {
+		t.Errorf("ran %s: %v", ran, err)
+	}
+}
+
+func TestSpreadIsOfTheMiddle(t *testing.T) {
+	got := Summarise([]float64{12, 10, 11, 10, 10, 10, 10, 9, 10, 10, 10})
+	if got.Median != 10 || got.Min != 9 || got.Max != 12 || math.Abs(got.Spread-0.1) > 1e-9 {
+		t.Errorf("%+v, want a median of 10 between 9 and 12 with a spread of 0.1", got)
+	}
+}

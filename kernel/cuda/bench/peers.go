@@ -1,0 +1,43 @@
+package bench
+
+import (
+	_ "embed"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Peer is another engine's time for the same work on the same kind of GPU.
+type Peer struct {
+	Name   string
+	Micros float64
+}
+
+//go:embed peers.tsv
+var peerTimes string
+
+// peers are the other engines' times by case, its name and shape with a tab between.
+func peers() (map[string]Peer, error) {
+	out := map[string]Peer{}
+	for line := range strings.Lines(peerTimes) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		cells := strings.Split(strings.TrimSpace(line), "\t")
+		if len(cells) != 4 {
+			return nil, fmt.Errorf("bench: peers.tsv: %q has %d cells, want engine, case, shape and time", line,
+				len(cells))
+		}
+		us, err := strconv.ParseFloat(cells[3], 64)
+		if err != nil {
+			return nil, fmt.Errorf("bench: peers.tsv: %q: %w", line, err)
+		}
+		out[cells[1]+"\t"+cells[2]] = Peer{cells[0], us}
+	}
+	return out, nil
+}
+
+// overlap ends the shapes of cases whose launches overlap; peers' times are those of the shape before it.
+const overlap = ", overlapping"
+
+func (c *Case) peerKey() string { return c.Name + "\t" + strings.TrimSuffix(c.Shape, overlap) }
