@@ -36,12 +36,11 @@ func figuresOf(r *kernel.Registry, dev, cores kernel.Device, workers int) (on co
 		}
 	}
 	on.CPU, on.Bus = f.CPU, f.Bus
-	source = fmt.Sprintf("the rates of CPU and bus were measured on %s", name)
+	where := fmt.Sprintf("are kept in %s: servers with the same file choose the same methods", path)
 	if failed != nil {
-		return on, source + fmt.Sprintf(" and could not be kept, so that the next start may choose other methods: %v",
-			failed), nil
+		where = fmt.Sprintf("could not be kept, so that the next start may choose other methods: %v", failed)
 	}
-	return on, source + fmt.Sprintf(" and are kept in %s: servers with the same file choose the same methods", path), nil
+	return on, fmt.Sprintf("the rates of CPU and bus were measured on %s and %s", name, where), nil
 }
 
 // machineName is what figures are kept for.

@@ -52,8 +52,8 @@ func TestKeptFiguresOfAMachine(t *testing.T) {
 	want.CPU.Cores, want.CPU.Stream, want.Bus.Rate = 1, 77e3, 25e3
 	dev, cores := keepFigures(t, r, "other", want)
 	got, source, err := figuresOf(r, dev, cores, 1)
-	if err != nil || got.CPU != want.CPU || got.Bus != want.Bus || !strings.Contains(source, "another GPU, 1 cores of") ||
-		!strings.Contains(source, "kept in") {
+	if err != nil || got.CPU != want.CPU || got.Bus != want.Bus ||
+		!strings.Contains(source, "another GPU, 1 cores of") || !strings.Contains(source, "kept in") {
 		t.Errorf("%+v and %+v from %q, %v; want %+v and %+v", got.CPU, got.Bus, source, err, want.CPU, want.Bus)
 	}
 }
