@@ -44,17 +44,51 @@ func (f *Fit) Observe(x Features, seconds, scale float64) {
 			f.a[i][j] = f.keep*f.a[i][j] + x[i]*x[j]
 		}
 	}
-	previous := f.weight
-	const sweeps = 16 // of coordinate descent
-	for range sweeps {
-		for i := range x {
-			rest := f.b[i] + pull*previous[i]
-			for j := range x {
-				if j != i {
-					rest -= f.a[i][j] * f.weight[j]
-				}
+	f.solve()
+}
+
+// solve finds the weights that explain the measurements best. A weight that would be negative is 0.
+func (f *Fit) solve() {
+	used := [len(Features{})]bool{true, true, true, true}
+	for {
+		w, least := f.minimum(used), 0
+		for i := range w {
+			if w[i] < w[least] {
+				least = i
 			}
-			f.weight[i] = max(rest/(f.a[i][i]+pull), 0)
+		}
+		if w[least] >= 0 {
+			f.weight = w
+			return
+		}
+		used[least] = false
+	}
+}
+
+// minimum solves the equations for the weights that are used, by elimination: with the pull the matrix is positive
+// definite.
+func (f *Fit) minimum(used [len(Features{})]bool) (w Features) {
+	a, b := f.a, f.b
+	for i := range w {
+		a[i][i] += pull
+		b[i] += pull * f.weight[i]
+	}
+	for i := range w {
+		for j := range w {
+			if i == j || !used[i] || !used[j] {
+				continue
+			}
+			ratio := a[j][i] / a[i][i]
+			for k := range w {
+				a[j][k] -= ratio * a[i][k]
+			}
+			b[j] -= ratio * b[i]
 		}
 	}
+	for i := range w {
+		if used[i] {
+			w[i] = b[i] / a[i][i]
+		}
+	}
+	return w
 }

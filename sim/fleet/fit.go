@@ -36,7 +36,7 @@ func Fit(samples []Sample) (formula.Cost, error) {
 // again and again, until the guess counts for nothing.
 func fitFrom(guess float64, samples []Sample) cost.Fit {
 	f := cost.NewFit(1, cost.Features{guess * 1e-3, guess * 1e-4, guess * 1e-4, guess * 1e-6})
-	for range 100 {
+	for range 20 {
 		for _, s := range samples {
 			if took := s.Took.Seconds(); took > 0 {
 				f.Observe(cost.Features{float64(s.Steps), float64(s.Prompt), float64(s.Decode), float64(s.Keys) / 1000},
