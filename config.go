@@ -75,7 +75,7 @@ type Config struct {
 	// MaxRunning bounds the sequences in a batch; 0 means 64, on a GPU 256, and never more than StepTokens run, so
 	// that each gets a token in every step.
 	MaxRunning int
-	// MaxQueue bounds the sequences that wait; 0 means 1024.
+	// MaxQueue bounds the sequences that wait; 0 means 2048.
 	MaxQueue int
 	// MaxStall is the longest time that prompts may hold up running streams: while there are any, prompts are cut into
 	// chunks by how long steps were measured to take, and on a CPU streams run between the operations of a chunk. 0

@@ -23,8 +23,10 @@ type Engine struct {
 	format  chat.Format          // nil without one
 	noChat  error                // why there is none, where that is more than that the checkpoint names none
 	grammar *grammar.Tokens      // nil without one
-	eos     []int32
-	noCalls sample.Mask // every token but the markers of tool calls; nil where calls have none
+	// compilers compile what requests bring
+	compilers *compilers
+	eos       []int32
+	noCalls   sample.Mask // every token but the markers of tool calls; nil where calls have none
 	// callTokens are the markers of tool calls that are control tokens
 	callTokens []string
 	// replyMarkers are the tokens that the parser of replies looks for

@@ -2,6 +2,7 @@ package sparrow
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 
@@ -14,7 +15,7 @@ import (
 )
 
 // guide compiles the request's format and tools. A demanded call comes before a format: its arguments are the answer.
-func (e *Engine) guide(r *Request, reasoning bool) (engine.Guide, error) {
+func (e *Engine) guide(ctx context.Context, r *Request, reasoning bool) (engine.Guide, error) {
 	g := engine.Guide{ReasoningEnd: -1}
 	if r.Chat != nil && !r.Chat.OffersTools() {
 		// A model trained on calls may begin one although it was offered no tool, and the caller could not carry it
@@ -45,17 +46,10 @@ func (e *Engine) guide(r *Request, reasoning bool) (engine.Guide, error) {
 	}
 	g.MaskWords = e.grammar.MaskWords()
 	var err error
-	switch {
-	case demand || free:
-		g.Calls, err = e.callRules(r.Chat, demand, reasoning)
-	case r.Format.Kind == FormatJSON:
-		g.Document, err = grammar.JSONObject(e.grammar)
-	case r.Format.Kind == FormatPattern:
-		g.Document, err = grammar.Pattern(r.Format.Pattern, e.grammar)
-	case r.Format.Kind == FormatChoice:
-		g.Document, err = grammar.Choice(r.Format.Choices, e.grammar)
-	default:
-		g.Document, err = grammar.CompileWith(r.Format.Schema, e.grammar, grammar.Options{Strict: r.Format.Strict})
+	if waiting := e.compilers.run(ctx, cmp.Or(r.Tenant, "\x00"+r.Source), func() {
+		err = e.compile(&g, r, demand, reasoning)
+	}); waiting != nil {
+		return g, waiting
 	}
 	switch {
 	case errors.Is(err, toolcall.ErrTools):
@@ -67,6 +61,23 @@ func (e *Engine) guide(r *Request, reasoning bool) (engine.Guide, error) {
 		g.ReasoningEnd, err = e.reasoningEnd()
 	}
 	return g, err
+}
+
+// compile compiles what a guide follows: calls that are offered or demanded, or else a document.
+func (e *Engine) compile(g *engine.Guide, r *Request, demand, reasoning bool) (err error) {
+	switch {
+	case demand || r.Format.Kind == FormatFree:
+		g.Calls, err = e.callRules(r.Chat, demand, reasoning)
+	case r.Format.Kind == FormatJSON:
+		g.Document, err = grammar.JSONObject(e.grammar)
+	case r.Format.Kind == FormatPattern:
+		g.Document, err = grammar.Pattern(r.Format.Pattern, e.grammar)
+	case r.Format.Kind == FormatChoice:
+		g.Document, err = grammar.Choice(r.Format.Choices, e.grammar)
+	default:
+		g.Document, err = grammar.CompileWith(r.Format.Schema, e.grammar, grammar.Options{Strict: r.Format.Strict})
+	}
+	return err
 }
 
 // ignoredBy lists what a guide does not enforce of the schemas it was made from.

@@ -37,7 +37,7 @@ const (
 	gpuMaxStall        = 50 * time.Millisecond
 	gpuKV              = "fp8"
 	gpuPrefill         = "sparse-flat" // gathered rows: 15 to 20 % faster than reading the cache in place
-	defaultMaxQueue    = 1024
+	defaultMaxQueue    = 2048
 	defaultPlanHistory = 64
 	defaultWatchdog    = time.Minute
 )
@@ -95,7 +95,7 @@ func assemble(ctx context.Context, c Config) (_ *Engine, err error) {
 		return nil, err
 	}
 	e := &Engine{cfg: began, asked: c, parts: p, running: r, info: r.core.Info(), tok: p.tokenizer,
-		eos: endTokens(p.source.Config, p.generation, p.tokenizer)}
+		compilers: newCompilers(), eos: endTokens(p.source.Config, p.generation, p.tokenizer)}
 	e.info.Name, e.info.Device, e.info.Defaults = c.Name, describeDevice(r.dev.Machine), began.defaults
 	if err := e.prepareText(p); err != nil {
 		return nil, errors.Join(err, r.abandon())

@@ -1,6 +1,7 @@
 package sparrow
 
 import (
+	"context"
 	"reflect"
 	"slices"
 
@@ -10,7 +11,7 @@ import (
 )
 
 // prepare turns a request into token ids and a guide, or refuses it with the field's name.
-func (e *Engine) prepare(r *Request) (engine.Request, error) {
+func (e *Engine) prepare(ctx context.Context, r *Request) (engine.Request, error) {
 	if reflect.ValueOf(r.Sampling).IsZero() {
 		r.Sampling = sample.Default()
 	}
@@ -18,7 +19,7 @@ func (e *Engine) prepare(r *Request) (engine.Request, error) {
 	if err != nil {
 		return engine.Request{}, err
 	}
-	g, err := e.guide(r, reasoning)
+	g, err := e.guide(ctx, r, reasoning)
 	if err != nil {
 		return engine.Request{}, err
 	}

@@ -38,7 +38,7 @@ func (e *Engine) Stream(ctx context.Context, r Request) (*Stream, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	in, err := e.prepare(&r)
+	in, err := e.prepare(ctx, &r)
 	if err != nil {
 		return nil, err
 	}

@@ -46,6 +46,8 @@ func TestCostlySchemas(t *testing.T) {
 		{"as many alternatives as can be, told apart by a property", `{"type":"array","items":{"oneOf":[` +
 			list(MaxAlternatives, `{"type":"object","properties":{"kind":{"const":"k%d"},"v":{"enum":[%d]}},`+
 				`"required":["kind"],"additionalProperties":false}`) + `]}}`, nil},
+		{"more alternatives than can be, each compared with each", `{"oneOf":[` +
+			list(2000, `{"type":"object","properties":{"p%d":{"const":"v%d"}}}`) + `]}`, ErrTooLarge},
 		{"many opposites that cannot be", `{"type":"array","prefixItems":[` +
 			list(400, `{"not":{"format":"date","title":"%d"},"if":{"uniqueItems":true,"title":"%d"},"then":false}`) +
 			`]}`, ErrUnsupported},

@@ -90,6 +90,10 @@ func (c *compiler) present(o *origin, d dependent) *schema {
 // exactlyOne is each schema of oneOf without the others. Those that exclude each other anyway need no negation.
 func (c *compiler) exactlyOne(s *schema, group []*schema) (choice, error) {
 	o := s.from("oneOf")
+	if len(group) > MaxAlternatives { // before each is compared with each
+		return nil, &SchemaError{s.pointer, "oneOf", fmt.Sprintf("it has %d alternatives, at most %d are supported",
+			len(group), MaxAlternatives), ErrTooLarge}
+	}
 	var key strings.Builder
 	for _, t := range group {
 		fmt.Fprintf(&key, " %d", t.id)

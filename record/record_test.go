@@ -187,3 +187,17 @@ func TestDecodersInTheDocument(t *testing.T) {
 		})
 	}
 }
+
+// Weights that no router gives are refused: they would make sums infinite.
+func TestReplayedWeightsAreChecked(t *testing.T) {
+	s := Shape{TopK: 4, Experts: 8, Chosen: 2, Layers: []LayerShape{{As: -1, Experts: true}}}
+	for weight, ok := range map[float32]bool{0: true, 0.5: true, 2.5: true, maxWeight: true,
+		maxWeight + 1: false, 3e38: false,
+		-0.5: false, float32(math.Inf(1)): false, float32(math.NaN()): false} {
+		rows := []Row{{Experts: []Experts{{IDs: AppendIDs(nil, []int32{1, 2}),
+			Weights: AppendFloats(nil, []float32{0.5, weight})}}}}
+		if _, err := NewReplay(rows, s); (err == nil) != ok {
+			t.Errorf("weight %v: %v", weight, err)
+		}
+	}
+}

@@ -148,6 +148,9 @@ func (s *Shape) checkSelection(i int, l *Layer, scratch []int32) error {
 	return Positions(scratch, l.Selected, group, s.Visible(i, l.Keys)*group)
 }
 
+// maxWeight is far above what a router gives an expert, and small enough for every sum to stay finite.
+const maxWeight = 1 << 10
+
 func (s *Shape) checkExperts(x *Experts) error {
 	if len(x.IDs) != 2*s.Chosen || len(x.Weights) != 4*s.Chosen {
 		return fmt.Errorf("%d bytes of ids and %d of weights; a row has %d experts: %d and %d bytes", len(x.IDs),
@@ -158,8 +161,8 @@ func (s *Shape) checkExperts(x *Experts) error {
 			return fmt.Errorf("expert %d; a layer has %d", id, s.Experts)
 		}
 		w := float64(math.Float32frombits(binary.LittleEndian.Uint32(x.Weights[4*j:])))
-		if math.IsNaN(w) || math.IsInf(w, 0) {
-			return fmt.Errorf("weight %d is %v", j, w)
+		if !(w >= 0 && w <= maxWeight) {
+			return fmt.Errorf("weight %d is %v, want 0 to %v", j, w, maxWeight)
 		}
 	}
 	return nil

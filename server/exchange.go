@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"crypto/rand"
+	"io"
 	"net/http"
 	"time"
 
@@ -31,6 +32,7 @@ type exchange struct {
 	priority int
 	ignored  []string // fields of the request that had no effect
 	memory   lease
+	unread   io.Reader // the rest of a body that was refused
 
 	firstToken time.Duration // 0 when there was none
 	usage      sparrow.Usage

@@ -1,8 +1,12 @@
 package server
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -122,6 +126,29 @@ func TestBodiesAreCounted(t *testing.T) {
 	}
 	if n := s.memory.inUse(); n != 0 {
 		t.Errorf("%d bytes are still taken", n)
+	}
+}
+
+// A client that sends all of a body before it reads gets the status of one that is refused, with and without a length.
+func TestARefusedBodyGetsItsStatus(t *testing.T) {
+	_, hs := start(t, newFake(saying("x")), Options{MaxBodyBytes: 1 << 20})
+	body := strings.Repeat("x", 32<<20)
+	for name, head := range map[string]string{
+		"length":  fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body),
+		"chunked": fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", len(body), body),
+	} {
+		c, err := net.Dial("tcp", strings.TrimPrefix(hs.URL, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = io.WriteString(c, "POST /tokenize HTTP/1.1\r\nHost: "+strings.TrimPrefix(hs.URL, "http://")+
+			"\r\nContent-Type: application/json\r\n"+head)
+		if err != nil {
+			t.Errorf("%s: the connection broke while the body was sent: %v", name, err)
+		} else if resp, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || resp.StatusCode != 413 {
+			t.Errorf("%s: got %+v, %v", name, resp, err)
+		}
+		c.Close()
 	}
 }
 

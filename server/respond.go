@@ -51,8 +51,31 @@ func (s *service) fail(w *recorder, x *exchange, err error) {
 	if errors.Is(err, ErrDraining) {
 		w.Header().Set("Connection", "close")
 	}
+	if x.unread != nil {
+		w.Header().Set("Connection", "close")
+		_ = http.NewResponseController(w).EnableFullDuplex() // the rest of the body is read behind the answer
+	}
 	if err := s.respond(w, e.Status(), x.dialect.failure(e, x.id)); err != nil {
 		s.options.Log.Debug("an error could not be delivered", "id", x.id, "error", err)
+	}
+	x.discard(w)
+}
+
+// How much of a body that was refused is read, and for how long, so that its sender gets to the answer: a connection
+// that is closed while it still sends takes the answer with it.
+const (
+	mostUnread = 256 << 20
+	unreadTime = 10 * time.Second
+)
+
+// discard sends the answer and reads what is left of a body that was refused.
+func (x *exchange) discard(w http.ResponseWriter) {
+	if x.unread == nil {
+		return
+	}
+	c := http.NewResponseController(w)
+	if c.Flush() == nil && c.SetReadDeadline(time.Now().Add(unreadTime)) == nil {
+		_, _ = io.CopyN(io.Discard, x.unread, mostUnread) // the connection is closed in any case
 	}
 }
 
@@ -96,14 +119,19 @@ func (s *service) readBody(w http.ResponseWriter, r *http.Request) ([]byte, erro
 			"the content encoding %q is not supported; send the body as it is", e)
 	}
 	limit := s.options.MaxBodyBytes
+	unread := r.Body
 	if r.ContentLength > limit {
+		exchangeOf(r).unread = unread
 		return nil, &http.MaxBytesError{Limit: limit}
 	}
 	body, err := s.readAll(r, http.MaxBytesReader(w, r.Body, limit))
 	var large *http.MaxBytesError
 	switch {
-	case err == nil, errors.As(err, &large), errors.As(err, new(*wire.Error)):
-		return body, err
+	case errors.As(err, &large), errors.As(err, new(*wire.Error)):
+		exchangeOf(r).unread = unread
+		return nil, err
+	case err == nil:
+		return body, nil
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, wire.NewError(wire.CodeInvalidJSON, "", "the body did not arrive within %v; send it faster",
 			s.options.BodyTimeout)

@@ -86,7 +86,7 @@ func (f *engineFlags) addServing(s *pflag.FlagSet) {
 	s.IntVar(&f.maxRunning, "max-running", 0, "most sequences in a batch; 0 means 64, on a GPU 256")
 	s.StringVar(&f.maxStall, "max-stall", "auto", "longest time that prompts may hold up running streams, such as "+
 		"50ms: prompts are cut into chunks accordingly; 0 is no bound, auto 100ms, on a GPU 50ms")
-	s.IntVar(&f.maxQueue, "max-queue", 0, "most sequences that wait; more are refused with status 429; 0 means 1024")
+	s.IntVar(&f.maxQueue, "max-queue", 0, "most sequences that wait; more are refused with status 429; 0 means 2048")
 	s.IntVar(&f.planHistory, "plan-history", 0, "how many plans /debug/plans remembers; 0 means 64")
 	s.Int64Var(&f.recordBytes, "record-bytes", 0, "most bytes that one request may record of selections and experts "+
 		"(\"sparrow\" in requests); 0 means 64 MiB, -1 records nothing")

@@ -49,7 +49,7 @@ throughput, times to the first token and the share of prompts found in caches. T
 	s.IntVar(&f.config.ContextTokens, "context", 16384, "longest sequence in tokens")
 	s.IntVar(&f.config.StepTokens, "step-tokens", 512, "most new tokens of one step")
 	s.IntVar(&f.config.MaxRunning, "max-running", 64, "most sequences in a batch")
-	s.IntVar(&f.config.MaxQueue, "max-queue", 1024, "most sequences that wait")
+	s.IntVar(&f.config.MaxQueue, "max-queue", 2048, "most sequences that wait")
 	s.DurationVar(&f.config.Cost.Pass, "cost-pass", 10*time.Millisecond, "time of a step")
 	s.DurationVar(&f.config.Cost.Row, "cost-row", 100*time.Microsecond, "time that each prompt token of a step adds")
 	s.DurationVar(&f.config.Cost.Decode, "cost-decode", 200*time.Microsecond,

@@ -72,7 +72,7 @@ var order = []string{
 	"internal/block",
 	"internal/textfile",
 	"internal/filelock internal/footprint internal/jsonscan internal/mark internal/num internal/mmap",
-	"internal/machine internal/numa internal/pinned internal/process internal/sysmem internal/unit",
+	"internal/background internal/machine internal/numa internal/pinned internal/process internal/sysmem internal/unit",
 	"cost sim/clock",
 }
 

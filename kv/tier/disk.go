@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"sparrow/kv/prefix"
@@ -44,6 +46,10 @@ type disk struct {
 	writes  chan *Page
 	stopped chan struct{}
 
+	patience   time.Duration                  // diskWait
+	load       func(*Page, prefix.Hash) error // read
+	late, left atomic.Int32                   // reads that have not returned in time, and that nobody waits for
+
 	mu      sync.Mutex
 	pages   map[prefix.Hash]*list.Element // of prefix.Hash
 	order   list.List                     // used last in front
@@ -67,7 +73,8 @@ func openDisk(dir string, bytes int64, spec *Spec, l prefix.Listener, log *slog.
 	}
 	d := &disk{dir: dir, most: bytes, spec: spec, hears: l, log: log, lock: lock, writes: make(chan *Page, diskQueue),
 		stopped: make(chan struct{}), pages: map[prefix.Hash]*list.Element{}, pending: map[prefix.Hash]*Page{},
-		count: Count{Tier: "disk"}}
+		count: Count{Tier: "disk"}, patience: diskWait}
+	d.load = d.read
 	d.ctx, d.stop = context.WithCancel(context.Background())
 	if err := d.scan(); err != nil {
 		return nil, errors.Join(fmt.Errorf("tier: the disk cache: %w", err), lock.Close())
@@ -122,7 +129,7 @@ func (d *disk) header(path string, info fs.FileInfo) (prefix.Stored, error) {
 	if !info.Mode().IsRegular() {
 		return prefix.Stored{}, fmt.Errorf("%w: not a regular file", ErrDamaged)
 	}
-	f, err := os.Open(path)
+	f, _, err := openRegular(path)
 	if err != nil {
 		return prefix.Stored{}, err
 	}
@@ -308,7 +315,9 @@ func (d *disk) Load(ctx context.Context, keys []prefix.Hash, room func(context.C
 				return n, noMemory
 			}
 			begun = time.Now()
-			err = d.read(p, keys[n])
+			if err = d.readSoon(ctx, p, keys[n]); errors.Is(err, errHangs) {
+				return n, noAnswer
+			}
 		}
 		d.mu.Lock()
 		d.count.Busy += time.Since(begun)
@@ -345,17 +354,68 @@ func (d *disk) lose(k prefix.Hash, err error) {
 	d.remove(k)
 }
 
+// openRegular opens a regular file to read it. It does not wait for whoever writes to a FIFO of that name.
+func openRegular(path string) (*os.File, fs.FileInfo, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%w: not a regular file", ErrDamaged)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, f.Close())
+	}
+	return f, info, nil
+}
+
+// diskWait is how long the disk may take for a page, and at the end for those that are queued.
+const diskWait = 5 * time.Second
+
+// errHangs is why a page does not come: a file system does not answer.
+var errHangs = errors.New("tier: the file system does not answer")
+
+// mostLeft is how many reads may go on that nobody waits for.
+const mostLeft = 8
+
+// readSoon fills a page from its file. Where the file system does not answer in time, or ctx ends, it returns errHangs,
+// and the page is dropped when the read returns. While one read is late, or many were left, nothing is asked of the
+// disk: each keeps a thread.
+func (d *disk) readSoon(ctx context.Context, p *Page, k prefix.Hash) error {
+	if d.late.Load() > 0 || d.left.Load() >= mostLeft {
+		p.Drop()
+		return errHangs
+	}
+	done := make(chan error, 1)
+	go func() { done <- d.load(p, k) }()
+	timeout := time.NewTimer(d.patience)
+	defer timeout.Stop()
+	count := &d.left
+	select {
+	case err := <-done:
+		return err
+	case <-timeout.C:
+		d.log.Warn("the disk cache does not answer; requests are computed until it does", "folder", d.dir)
+		count = &d.late
+	case <-ctx.Done():
+	}
+	count.Add(1)
+	go func() {
+		<-done
+		p.Drop()
+		count.Add(-1)
+	}()
+	return errHangs
+}
+
 // read fills a page from its file.
 func (d *disk) read(p *Page, k prefix.Hash) error {
-	f, err := os.Open(d.path(k))
+	f, info, err := openRegular(d.path(k))
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
 	if err := d.spec.read(p, k, f, info.Size()); err != nil {
 		return err
 	}
@@ -406,12 +466,16 @@ func (d *disk) Count() Count {
 	return c
 }
 
-// Close writes what is queued and gives the folder up; its files stay.
+// Close writes what is queued, unless the disk does not answer, and gives the folder up; its files stay.
 func (d *disk) Close() error {
 	d.mu.Lock()
 	d.stop()
 	d.mu.Unlock()
-	<-d.stopped
+	select {
+	case <-d.stopped:
+	case <-time.After(d.patience):
+		d.log.Warn("the disk cache does not answer; pages that were queued for it are lost", "folder", d.dir)
+	}
 	return d.lock.Close()
 }
 

@@ -1,0 +1,10 @@
+package background
+
+import "syscall"
+
+// niceness is how far behind others the thread comes: it has about a tenth of their share.
+const niceness = 10
+
+// lower lowers the priority of the calling thread; on Linux a priority is that of a thread. Where that is forbidden the
+// thread runs like others.
+func lower() { _ = syscall.Setpriority(syscall.PRIO_PROCESS, 0, niceness) }

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package background
+
+func lower() {} // a priority is that of the process
