@@ -52,19 +52,19 @@ func TestAutoTakesTheGPU(t *testing.T) {
 		if err != nil || name != "sm90" || len(warned) != 0 {
 			t.Fatalf("%q: %s, %v, %v", kernels, name, warned, err)
 		}
-		if c.StepTokens != plan.StepTokens(plan.SM90) || c.MaxRunning != gpuMaxRunning || c.Policy.KV != gpuKV ||
+		if c.StepTokens != plan.StepTokens(plan.SM90) || c.MaxRunning != gpuMaxRunning || c.Policy.KV != "fp8" ||
 			c.reserved == 0 {
 			t.Errorf("%q: %+v", kernels, c)
 		}
 		want := fmt.Sprintf("[--step-tokens %d --max-running %d --max-stall %v --kv %s --prefill %s]",
-			plan.StepTokens(plan.SM90), gpuMaxRunning, gpuMaxStall, gpuKV, gpuPrefill)
+			plan.StepTokens(plan.SM90), gpuMaxRunning, gpuMaxStall, "fp8", "sparse-flat")
 		if got := fmt.Sprint(c.defaults); got != want {
 			t.Errorf("defaults %s, want %s", got, want)
 		}
 	}
 	for _, kv := range []string{"", "fp8", "fp8-656"} { // the default by its name changes nothing
 		_, _, c, err := opened(t, machine(80<<30, nil), Config{Policy: plan.Policy{KV: kv}})
-		if err != nil || c.Policy.Prefill != gpuPrefill || c.Policy.PrefillWhy == "" {
+		if err != nil || c.Policy.Prefill != "sparse-flat" || c.Policy.PrefillWhy == "" {
 			t.Errorf("--kv %s: prefill %q (%q), %v", kv, c.Policy.Prefill, c.Policy.PrefillWhy, err)
 		}
 	}

@@ -19,7 +19,6 @@ import (
 	"sparrow/kernel/group"
 	"sparrow/kernel/host"
 	"sparrow/kernel/ref"
-	"sparrow/layout"
 	"sparrow/model"
 	"sparrow/model/config"
 	"sparrow/model/family"
@@ -35,8 +34,6 @@ const (
 	gpuMaxRunning      = 256
 	defaultMaxStall    = 100 * time.Millisecond
 	gpuMaxStall        = 50 * time.Millisecond
-	gpuKV              = "fp8"
-	gpuPrefill         = "sparse-flat" // gathered rows: 15 to 20 % faster than reading the cache in place
 	defaultMaxQueue    = 2048
 	defaultPlanHistory = 64
 	defaultWatchdog    = time.Minute
@@ -304,37 +301,16 @@ func (c Config) onDevice(dev kernel.Machine, d config.Description) Config {
 	return c
 }
 
-// PolicyOn is a policy with the defaults of the device that a model runs on, and those defaults as flags: on a GPU the
-// cache is FP8 and prompts read gathered rows of it, where nothing else was asked for.
+// PolicyOn is a policy with the defaults of the device that a model runs on, and those defaults as flags.
 func PolicyOn(dev kernel.Machine, d config.Description, p plan.Policy) (plan.Policy, []string) {
-	if _, ok := d.(*config.DSA); !ok || dev.Hardware().Arch == "cpu" {
-		return p, nil
+	arch, f := plan.CPU, plan.DeepSeekV4
+	if dev.Hardware().Arch != "cpu" {
+		arch = plan.SM90
 	}
-	return policyOnGPU(p)
-}
-
-// ExplainedPolicy is the policy that PolicyOn would give for hardware that need not be there.
-func ExplainedPolicy(hw plan.Arch, f plan.Family, p plan.Policy) plan.Policy {
-	if hw != plan.CPU && f != plan.DeepSeekV4 {
-		p, _ = policyOnGPU(p)
+	if _, ok := d.(*config.DSA); ok {
+		f = plan.DeepSeekV32
 	}
-	return p
-}
-
-// policyOnGPU adds the defaults of a GPU and names them. The cache's layout by its name gives the plan that it gives as
-// the default.
-func policyOnGPU(p plan.Policy) (plan.Policy, []string) {
-	var chosen []string
-	if p.KV == "" {
-		p.KV = gpuKV
-		chosen = append(chosen, "--kv "+gpuKV)
-	}
-	if (p.KV == gpuKV || p.KV == layout.FP8Row656.String()) && p.Prefill == "" && p.Decode == "" && !p.Deterministic {
-		p.Prefill, p.PrefillWhy = gpuPrefill, "a GPU's default over FP8 rows: gathered rows are read faster than rows "+
-			"in the cache"
-		chosen = append(chosen, "--prefill "+gpuPrefill)
-	}
-	return p, chosen
+	return plan.Defaults(arch, f, p)
 }
 
 // describeDevice names a device.

@@ -63,6 +63,9 @@ type Speculation struct {
 type Policy struct {
 	// KV is auto, bf16, fp8, fp8-656, fp8-576 or f32 (also "exact").
 	KV string `json:"kv,omitempty"`
+	// KVWhy and PrefillWhy say why KV and Prefill are named where the user did not name them.
+	KVWhy      string `json:"kv_why,omitempty"`
+	PrefillWhy string `json:"prefill_why,omitempty"`
 	// ExactIndex keeps indexer keys in float32 beside rows of another type, to
 	// tell the two roundings apart; on cpu, for proofs.
 	ExactIndex bool `json:"exact_index,omitempty"`
@@ -72,8 +75,6 @@ type Policy struct {
 	// Prefill and Decode are kernel names or aliases of them.
 	Prefill string `json:"prefill,omitempty"`
 	Decode  string `json:"decode,omitempty"`
-	// PrefillWhy says why Prefill is named where the user did not name it.
-	PrefillWhy string `json:"prefill_why,omitempty"`
 	// V4SparsePrefill says whether V4 prompts go through a gathered workspace;
 	// auto leaves that to measured times, as unset does.
 	V4SparsePrefill SparsePrefill `json:"v4_sparse_prefill,omitempty"`

@@ -107,6 +107,52 @@ func TestReasonsQuoteTimes(t *testing.T) {
 	}
 }
 
+// A sparse prefill that was turned off is rejected for that, not for its place.
+func TestSparsePrefillOff(t *testing.T) {
+	for _, hw := range []string{"cpu", "sm90"} {
+		cfg := newSetup(t, hw, family(t, "deepseek_v4"), wish(func(p *Policy) {
+			p.V4SparsePrefill = SparsePrefillOff
+		})).resolve(t)
+		found := false
+		for _, r := range cfg.RejectedFor(PhasePrefill) {
+			if r.Kernel == V4Flat {
+				found = r.Code == E02 && r.Reason == "the sparse prefill was turned off"
+			}
+		}
+		want(t, hw, found, true)
+	}
+}
+
+// Defaults of a GPU are named as flags and say why, with measured times; what was asked for stays.
+func TestDefaults(t *testing.T) {
+	for _, c := range []struct {
+		on     Arch
+		of     Family
+		asked  Policy
+		chosen string
+	}{
+		{CPU, DeepSeekV32, Policy{}, ""},
+		{SM90, DeepSeekV4, Policy{}, ""},
+		{SM90, DeepSeekV32, Policy{}, "--kv fp8 --prefill sparse-flat"},
+		{SM90, GLMMoeDSA, Policy{KV: "fp8"}, "--prefill sparse-flat"},
+		{SM90, DeepSeekV32, Policy{KV: "fp8-656"}, "--prefill sparse-flat"},
+		{SM90, DeepSeekV32, Policy{KV: "bf16"}, ""},
+		{SM90, DeepSeekV32, Policy{Deterministic: true}, "--kv fp8"},
+		{SM90, DeepSeekV32, Policy{Decode: "sparse-block"}, "--kv fp8"},
+		{SM90, DeepSeekV32, Policy{Prefill: "sparse-block"}, "--kv fp8"},
+	} {
+		p, chosen := Defaults(c.on, c.of, c.asked)
+		want(t, fmt.Sprintf("%v %v %+v", c.on, c.of, c.asked), strings.Join(chosen, " "), c.chosen)
+		if p.Prefill != c.asked.Prefill && !strings.Contains(p.PrefillWhy,
+			"0.92 us over gathered rows, 1.21 in place") {
+			t.Errorf("prefill %s: %q", p.Prefill, p.PrefillWhy)
+		}
+		if p.KV != c.asked.KV && !strings.Contains(p.KVWhy, "656 bytes, a bf16 row 1152") {
+			t.Errorf("kv %s: %q", p.KV, p.KVWhy)
+		}
+	}
+}
+
 // The documents hold the figures that plans are made from.
 func TestDocumentsHoldTheTimes(t *testing.T) {
 	for arch, file := range map[Arch]string{CPU: "../docs/benchmarks.md", SM90: "../docs/benchmarks-h200.md"} {

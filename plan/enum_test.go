@@ -90,6 +90,14 @@ func TestPresets(t *testing.T) {
 			t.Errorf("%s is %s, %v; want %s", device, hw.Arch, err, arch)
 		}
 	}
+	for device, want := range map[string][2]int64{"h20": {78, 96}, "h100": {132, 80}, "h200": {132, 141}, "l4": {58,
+		24},
+		"sm90": {132, 141}} {
+		hw, err := HardwareFor(device)
+		if err != nil || int64(hw.SMs) != want[0] || hw.MemoryBytes != want[1]*gb {
+			t.Errorf("%s has %d multiprocessors and %d bytes, %v; want %v", device, hw.SMs, hw.MemoryBytes, err, want)
+		}
+	}
 	if _, err := HardwareFor("tpu"); err == nil {
 		t.Error("a tpu was found")
 	}

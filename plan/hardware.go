@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -108,18 +109,27 @@ var presets = []Hardware{
 	{Arch: GFX95, SmemOptin: 163840, SMs: 256, MemoryBytes: 288 * gb, Preshuffle: true},
 }
 
-// devices are names of devices by which people know architectures.
-var devices = map[string]Arch{
-	"a100": SM80, "a40": SM86, "l4": SM89, "l40": SM89, "l40s": SM89, "h100": SM90, "h200": SM90, "h20": SM90,
-	"gh200": SM90, "b200": SM100, "gb200": SM100, "b300": SM103, "gb300": SM103, "thor": SM110, "gb10": SM121,
-	"mi350x": GFX95, "mi355x": GFX95,
+// device is a device of an architecture, with its own figures where those are
+// not the preset's.
+type device struct {
+	arch        Arch
+	sms         int
+	memoryBytes int64
+}
+
+// devices are names by which people know architectures.
+var devices = map[string]device{
+	"a100": {arch: SM80}, "a40": {arch: SM86}, "l4": {SM89, 58, 24 * gb}, "l40": {arch: SM89}, "l40s": {arch: SM89},
+	"h100": {SM90, 132, 80 * gb}, "h200": {arch: SM90}, "h20": {SM90, 78, 96 * gb}, "gh200": {SM90, 132, 96 * gb},
+	"b200": {arch: SM100}, "gb200": {arch: SM100}, "b300": {arch: SM103}, "gb300": {arch: SM103},
+	"thor": {arch: SM110}, "gb10": {arch: SM121}, "mi350x": {arch: GFX95}, "mi355x": {arch: GFX95},
 }
 
 // DevicesOf lists the devices of an architecture that HardwareFor knows by name, in order.
 func DevicesOf(a Arch) []string {
 	var names []string
-	for name, arch := range devices {
-		if arch == a {
+	for name, d := range devices {
+		if d.arch == a {
 			names = append(names, name)
 		}
 	}
@@ -130,8 +140,10 @@ func DevicesOf(a Arch) []string {
 // HardwareFor gives typical figures for an architecture by its name or that of a device.
 func HardwareFor(name string) (Hardware, error) {
 	arch, ok := archs.find(name)
+	var d device
 	if !ok {
-		arch, ok = devices[strings.ToLower(name)]
+		d, ok = devices[strings.ToLower(name)]
+		arch = d.arch
 	}
 	if !ok || arch == ArchUnset {
 		return Hardware{}, &Error{Code: E01, Asked: fmt.Sprintf("hardware %q", name),
@@ -139,8 +151,8 @@ func HardwareFor(name string) (Hardware, error) {
 	}
 	for _, h := range presets {
 		if h.Arch == arch {
-			h.NativeNextN = append([]int(nil), h.NativeNextN...)
-			return h, nil
+			h.SMs, h.MemoryBytes = cmp.Or(d.sms, h.SMs), cmp.Or(d.memoryBytes, h.MemoryBytes)
+			return h.Clone(), nil
 		}
 	}
 	return Hardware{}, &Error{Code: E01, Asked: "hardware " + name, Supported: archs.list(), Try: "--hw cpu"}

@@ -13,7 +13,7 @@ var (
 		"the threshold is above index_topk: rows between them attend to more keys than the model was trained with"}
 	ReasonDecodePhase = Reason{"dispatch 2", "decode, verify and draft rows use the decode kernel"}
 	ReasonRawToBlock  = Reason{"dispatch 9",
-		"pages the batch refers to are rewritten from 576 to 656 bytes per token, exactly, once, in prefill"}
+		"pages the batch refers to are rewritten from 576 to 656 bytes per token, exactly, by every launch of prompts"}
 	ReasonDeterministic = Reason{"dispatch 5", "deterministic: splits are fixed and every row has one arithmetic"}
 	ReasonKOnly         = Reason{"dispatch 6", "indexer keys are stored; nobody reads indices, so no scores"}
 	ReasonKOnlyIndices  = Reason{"dispatch 6", "every visible key fits the selection, so it is written without scores"}

@@ -118,8 +118,8 @@ func (r *resolver) speculation() error {
 		return ErrDraftHeadMissing("a model", r.model.Layers, fmt.Sprintf("model.layers.%d.*", r.model.Layers))
 	}
 	r.Notice(NoticeInfo, "design 6", "up to %d drafts by layer %d are verified as up to %d rows of a request; "+
-		"unless deterministic, scores of %v rows are computed at once, of any other number row by row", n-1,
-		r.model.Layers, n, r.hw.NativeNextN)
+		"unless deterministic, scores of %v rows are computed at once, those of other numbers in equal groups of "+
+		"these, or row by row where there are none", n-1, r.model.Layers, n, r.hw.NativeNextN)
 	return nil
 }
 

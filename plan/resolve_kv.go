@@ -41,6 +41,8 @@ func (r *resolver) kvType() error {
 			r.kv = FP8E4M3
 		}
 		r.DefaultKV(r.kv, r.hw, r.model)
+	} else if r.policy.KVWhy != "" {
+		r.Because("dispatch 16", "kv type %s: %s", r.kv, r.policy.KVWhy)
 	}
 	switch {
 	case r.kv == F32 && r.hw.Arch != CPU:

@@ -167,7 +167,10 @@ func (w *Builder) againstDense() []Rejection {
 // whyNotDense explains a sparse prompt row.
 func (w *Builder) whyNotDense() []Reason {
 	cfg := w.cfg
-	if !cfg.DenseOK {
+	switch {
+	case cfg.Model.V4(): // it has no dense form
+		return make([]Reason, 0, 3)
+	case !cfg.DenseOK:
 		list := make([]Reason, 0, len(cfg.DenseAgainst)+3)
 		for _, why := range cfg.DenseAgainst {
 			list = append(list, Reason{"dispatch 5", "not dense: " + why})

@@ -68,7 +68,7 @@ func TestSparrowPlans(t *testing.T) {
 			"decode 3: sparse-mla sparse-flat bf16-1152 none paged paged-split heads 16 launches [3]"},
 		{"10 decode on hopper pads heads", gpu, decode(10, 3000),
 			"decode 2: sparse-mla sparse-flat bf16-1152 none paged paged-split heads 64 launches [2]"},
-		{"11 a short decode is scored like any other", gpu, decode(1),
+		{"11 a short decode takes the paged path, in its short variant", gpu, decode(1),
 			"decode 1: sparse-mla sparse-flat bf16-1152 none paged paged-split heads 64 launches [1]"},
 		{"12 verify of 2 is native", ours("sm90", drafts(2)), verify(100, 5000),
 			"verify 4: sparse-mla sparse-flat bf16-1152 none paged paged-native2 heads 64 launches [4]"},

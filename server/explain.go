@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strings"
 
-	"sparrow"
 	"sparrow/api/wire"
 	"sparrow/plan"
 	"sparrow/plan/explain"
@@ -119,7 +118,7 @@ func (s debugAPI) ask(r *explainRequest) (ask explain.Ask, err error) {
 		ask.Public = &public.Policy{KV: p.KV, Prefill: p.Prefill, Decode: p.Decode, Dense: p.Dense,
 			Deterministic: p.Deterministic, Speculation: p.Speculation}
 	} else {
-		ask.Policy = sparrow.ExplainedPolicy(ask.Hardware.Arch, ask.Model.Family, p)
+		ask.Policy, _ = plan.Defaults(ask.Hardware.Arch, ask.Model.Family, p)
 	}
 	if r.Batch == "" {
 		return ask, nil

@@ -272,7 +272,7 @@ func (f *explainFlags) ask(q *explain.Ask) error {
 	if err := f.none(); err != nil {
 		return err
 	}
-	q.Policy = sparrow.ExplainedPolicy(q.Hardware.Arch, q.Model.Family, p)
+	q.Policy, _ = plan.Defaults(q.Hardware.Arch, q.Model.Family, p)
 	return f.loads(q.Hardware.Arch, q.Model)
 }
 
@@ -289,7 +289,10 @@ func (f *explainFlags) askPublic(q *explain.Ask, p plan.Policy) error {
 	out.KV, out.Prefill, out.Decode, out.Dense, out.DenseThreshold = p.KV, p.Prefill, p.Decode, p.Dense,
 		p.DenseThreshold
 	out.Deterministic, out.Speculation, out.MaxTransient = p.Deterministic, p.Speculation, p.MaxTransient
-	out.V4SparsePrefill, out.AttentionTP, out.CarryIndices = p.V4SparsePrefill, f.tp, f.carry
+	out.V4SparsePrefill, out.CarryIndices = p.V4SparsePrefill, f.carry
+	if out.AttentionTP = f.tp; q.Model.ByRequests() {
+		out.AttentionTP, out.DP = 1, q.Model.Ranks
+	}
 	if f.noPreshuffle {
 		q.Hardware.Preshuffle = false
 	}

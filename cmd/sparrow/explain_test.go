@@ -250,6 +250,40 @@ func refusedHuman(t *testing.T, d decision, a *answer) {
 	}
 }
 
+// Ranks that share attention by requests share the chunk of prompts.
+func TestExplainDividesTheChunk(t *testing.T) {
+	for flags, want := range map[string]int{"": 8192, "--tp 8": 8192, "--tp 8 --attention dp": 1024} {
+		_, stdout,
+			stderr := invoke(strings.Fields("explain --json --catalog public --hw sm90 --family v3.2 " + flags)...)
+		if got := decode(t, stdout).Config.Chunk; got != want {
+			t.Errorf("%s: chunks of %d tokens, want %d: %s", flags, got, want, stderr)
+		}
+	}
+}
+
+// A command that is suggested in place of a deterministic one is deterministic.
+func TestExplainSuggestsDeterministicCommands(t *testing.T) {
+	for _, flags := range []string{"--catalog public --hw sm90", "--catalog public --hw sm100",
+		"--catalog public --hw sm100 --topk flashinfer --tie-break small", "--catalog public --hw gfx95",
+		"--hw h200 --kv fp8 --prefill sparse-flat", "--hw h200 --prefill fa3",
+		"--hw h200 --kv fp8 --prefill fa3 --decode fa3",
+		"--hw cpu --kv fp8_e5m2", "--family v4 --hw h200 --prefill v4-flat", "--family v4 --v4-sparse-prefill on"} {
+		if !strings.Contains(flags, "--family") {
+			flags += " --family v3.2"
+		}
+		status, stdout, stderr := invoke(strings.Fields("explain --json --deterministic " + flags)...)
+		if status != 1 {
+			t.Errorf("%s: status %d, want a refusal: %s", flags, status, stderr)
+			continue
+		}
+		if c := decode(t, stdout).Error.Command; !strings.Contains(c, "--deterministic") {
+			t.Errorf("%s: suggests %q", flags, c)
+		} else if status, _, stderr := invoke(strings.Fields(strings.TrimPrefix(c, "sparrow "))...); status != 0 {
+			t.Errorf("%s: %q does not work: %s", flags, c, stderr)
+		}
+	}
+}
+
 // Case 37: a decode planned between two prompts changes nothing.
 func TestExplainHasNoMemory(t *testing.T) {
 	ask := func(batch string) string {

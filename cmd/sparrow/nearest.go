@@ -20,7 +20,7 @@ type refusal struct {
 type setting struct{ name, value string }
 
 // fixed flags say what is asked about; a suggestion keeps them as long as it can.
-var fixed = []string{"model", "family", "catalog", "hw", "batch", "json"}
+var fixed = []string{"model", "family", "catalog", "hw", "batch", "json", "deterministic"}
 
 // given lists the flags the user set, in the order they are defined.
 func given(s *pflag.FlagSet) []setting {

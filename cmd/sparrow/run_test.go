@@ -25,6 +25,7 @@ type answer struct {
 	Config struct {
 		KV, Prefill, Decode, Layout string
 		Page                        int
+		Chunk                       int `json:"chunked_prefill"`
 	}
 	Notices []struct{ Level, Rule, Text string }
 	Plan    *struct {

@@ -61,13 +61,14 @@ func (l *arrayList) tables() {
 
 // wide reports whether the table with one slot per position is needed: for
 // legacy transforms and gathers, except in a decode whose every selection reads
-// the compact table (dispatch 14.6).
+// the compact table (dispatch 14.6); verify and draft rows are speculation also
+// where none was configured.
 func (l *arrayList) wide() bool {
 	cfg, s := l.cfg, l.s
 	if s.NextN == 0 {
 		return s.Transform == plan.TransformPaged || s.Convert.Gathers()
 	}
-	dropped := cfg.Page > 1 && cfg.N <= 1 && s.FusedTopK && l.fusedV2()
+	dropped := cfg.Page > 1 && cfg.N <= 1 && s.NextN == 1 && s.FusedTopK && l.fusedV2()
 	return !dropped
 }
 

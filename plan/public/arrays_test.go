@@ -13,6 +13,9 @@ func TestShapes(t *testing.T) {
 	t.Run("21 the flat table holds every key", func(t *testing.T) {
 		build(t, resolve(t, "sm90", kv("fp8")), batch(t, "extend:256+256")).wantShape(t, public.PageTableFlat, 512)
 	})
+	t.Run("a bf16 prefix needs no flat table", func(t *testing.T) {
+		build(t, resolve(t, "sm90"), batch(t, "extend:256+256")).wantShape(t, public.PageTableFlat)
+	})
 	t.Run("22 without prefix there is no flat table", func(t *testing.T) {
 		build(t, resolve(t, "sm90", kv("fp8")), batch(t, "extend:512")).wantShape(t, public.PageTableFlat)
 	})
@@ -74,6 +77,8 @@ func TestWideTable(t *testing.T) {
 		return build(t, resolve(t, hw, wishes...), batch(t, text)).shape(public.PageTable1) != nil
 	}
 	want(t, "plain decode on cuda", wide("sm90", "decode:5"), false)
+	want(t, "verify without configured drafts", wide("sm90", "verify:3:100"), true)
+	want(t, "verify of one row without configured drafts", wide("sm90", "verify:1:100"), false)
 	want(t, "decode with speculation", wide("sm90", "decode:5", drafts(2)), true)
 	unfused := policy(func(p *public.Policy) { p.Fused = plan.SwitchOff })
 	hisparse := policy(func(p *public.Policy) { p.HiSparse = true })

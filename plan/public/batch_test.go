@@ -3,6 +3,7 @@ package public
 import (
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"sparrow/plan"
@@ -419,6 +420,32 @@ func TestPublicBatchDetails(t *testing.T) {
 			{"other families have none", public("sm90"), decode(5000), plan.ScheduleUnset},
 		} {
 			want(t, c.name, only(t, build(t, c.cfg, c.b)).Indexer.Schedule, c.want)
+		}
+	})
+	t.Run("the schedule of v4 on a workstation is not told by a launch it does not have", func(t *testing.T) {
+		for _, mode := range []plan.SparsePrefill{plan.SparsePrefillUnset, plan.SparsePrefillAuto,
+			plan.SparsePrefillOff} {
+			for _, rows := range []int{5068, 5069, 20000} {
+				cfg := public("sm120", family(t, "deepseek_v4"), wish(func(p *Policy) { p.V4SparsePrefill = mode }))
+				s := only(t, build(t, cfg, extend(rows)))
+				want(t, "schedule", s.Indexer.Schedule, plan.ScheduleOwn)
+				for _, r := range append(s.Reasons, cfg.Reasons...) {
+					if strings.Contains(r.Text, "5068") || strings.Contains(r.Text, "library") {
+						t.Errorf("%d rows, %s: %s", rows, mode, r.Text)
+					}
+				}
+			}
+		}
+	})
+	t.Run("a bf16 prefix of a dense batch is not dequantised", func(t *testing.T) {
+		for _, hw := range []string{"sm90", "sm100", "gfx95"} {
+			for kvName, convert := range map[string]plan.Convert{"bf16": plan.ConvertNone,
+				"fp8": plan.ConvertGatherBF16} {
+				s := only(t, build(t, public(hw, kv(kvName)), extendOver(256, 256)))
+				want(t, hw+" "+kvName+" form", s.Form, plan.FormDenseMHA)
+				want(t, hw+" "+kvName, s.Convert, convert)
+				want(t, "reason", hasReason(s.Reasons, "dispatch 7"), true)
+			}
 		}
 	})
 	t.Run("54 the host picks the graph by length", func(t *testing.T) {

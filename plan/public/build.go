@@ -129,7 +129,9 @@ func (w *builder) form(s *plan.Segment, f batchFacts) {
 		w.dense(s, f)
 	} else {
 		for _, why := range against {
-			s.Reason("dispatch 5", "not dense: %s", why)
+			if !cfg.Model.V4() { // which has no dense form
+				s.Reason("dispatch 5", "not dense: %s", why)
+			}
 		}
 		w.Sparse(s, w.prefill(s, f), f.prefix)
 		s.Rejected = cfg.RejectedFor(plan.PhasePrefill)
@@ -166,14 +168,16 @@ func (w *builder) dense(s *plan.Segment, f batchFacts) {
 		kernel = plan.TRTLLMRagged
 	}
 	gather := plan.ConvertNone
-	if f.prefix {
+	if f.prefix && cfg.KV == plan.FP8E4M3 {
 		gather = plan.ConvertGatherBF16
 	}
 	w.Dense(s, kernel, gather)
 	s.Because(plan.ReasonDenseRow)
-	if f.prefix {
-		s.Reason("dispatch 7", "%d rows of %s are gathered as BF16, because a prefix is cached",
-			f.sumKeys, cfg.Layout)
+	switch {
+	case gather != plan.ConvertNone:
+		s.Reason("dispatch 7", "%d rows of %s are gathered as BF16, because a prefix is cached", f.sumKeys, cfg.Layout)
+	case f.prefix:
+		s.Reason("dispatch 7", "the cached prefix is %s: nothing is dequantised", cfg.Layout)
 	}
 	s.Because(plan.ReasonDense(f.maxKeys, cfg.Model.K))
 	s.Rejected = []plan.Rejection{{Kernel: cfg.Prefill, Phase: plan.PhasePrefill,
@@ -219,23 +223,20 @@ func (w *builder) bySize(s *plan.Segment, f batchFacts) plan.Kernel {
 }
 
 // schedule names the kernel that plans the paged scores of V4: it is
-// planned with the batch, also where scores turn out to be contiguous. The
-// library's holds as many lengths as a paged launch holds rows.
+// planned with the batch, also where scores turn out to be contiguous. Lengths
+// are compared with the rows of a paged launch, where there is such a launch.
 func (w *builder) schedule(s *plan.Segment, f batchFacts) {
 	cfg := w.cfg
 	if !cfg.Model.V4() || !cfg.Hardware.Arch.CUDA() || !s.Indexer.Kind.Scores() {
 		return
 	}
 	s.Indexer.Schedule = cfg.Schedule
-	most := cfg.Hardware.PagedRowLimit()
-	switch by := cfg.Schedule; {
-	case by == plan.ScheduleOwn:
-	case f.rows > most && !(cfg.Hardware.Arch.SM12x() && cfg.Model.IndexFP4):
+	if most := cfg.Hardware.PagedRowLimit(); cfg.Schedule == plan.ScheduleOwn || cfg.Hardware.Arch.SM12x() {
+		return
+	} else if s.Indexer.Schedule = plan.ScheduleLibrary; f.rows > most {
 		s.Indexer.Schedule = plan.ScheduleOwn
-		s.Reason("dispatch 13", "schedule by the engine's own kernel: %d lengths exceed the %d of the library's",
-			f.rows, most)
-	default:
-		s.Indexer.Schedule = plan.ScheduleLibrary
+		s.Reason("dispatch 13", "schedule by the engine's own kernel: %d lengths are more than the %d rows of a paged "+
+			"launch", f.rows, most)
 	}
 }
 

@@ -95,7 +95,7 @@ func (r *resolver) schedule() {
 	case p.V4Schedule != plan.ScheduleUnset:
 		c.Schedule = p.V4Schedule
 		r.Because("dispatch 13", "schedule kernel %s: asked for", c.Schedule)
-	case p.V4SparsePrefill != plan.SparsePrefillAuto:
+	case p.V4SparsePrefill != plan.SparsePrefillAuto || r.hw.Arch.SM12x():
 		c.Schedule = plan.ScheduleOwn
 		r.Because("dispatch 13", "schedule by the engine's own kernel, which holds any number of lengths")
 	}
@@ -117,18 +117,21 @@ func (r *resolver) determinism() error {
 	for _, k := range []plan.Kernel{c.Prefill, c.Decode} {
 		if loadSplits.Has(k) {
 			return refuse(fmt.Sprintf("%s, which splits the keys by load", k), "kernels whose splits can be fixed",
-				r.nearestFixed())
+				r.nearestFixed()+" "+stableSelection)
 		}
 	}
 	if c.TopK != TopKFlashInfer || c.TieBreak == TieNone {
 		return refuse(fmt.Sprintf("selection by %s without a tie break", c.TopK), "flashinfer with a tie break",
-			"--topk flashinfer --tie-break small")
+			stableSelection)
 	}
 	c.Deterministic = true
 	r.Because("dispatch 5", "deterministic: the dense form is off, splits are fixed, ties go to the %s position",
 		c.TieBreak)
 	return nil
 }
+
+// stableSelection are flags for a selection that no batch changes.
+const stableSelection = "--topk flashinfer --tie-break small"
 
 // nearestFixed is a pair whose splits can be fixed.
 func (r *resolver) nearestFixed() string {

@@ -142,6 +142,23 @@ func TestPublicMessagesNameWhatTheSpecAsksFor(t *testing.T) {
 	})
 }
 
+// A kernel that was turned off is not offered, and the reason says that it was turned off.
+func TestSparsePrefillOff(t *testing.T) {
+	off := wish(func(p *Policy) { p.V4SparsePrefill = plan.SparsePrefillOff })
+	for _, k := range []string{"flashmla_sparse", "flashmla_sparse_q8"} {
+		e := newSetup(t, "sm90", family(t, "deepseek_v4"), off, kernelsOf(k, "")).refused(t, plan.E02)
+		if strings.Contains(e.Supported, "flashmla_sparse") || !strings.Contains(e.Asked, "turned off") {
+			t.Errorf("%s: %v", k, e)
+		}
+	}
+	cfg := newSetup(t, "sm90", family(t, "deepseek_v4"), off).resolve(t)
+	for _, r := range cfg.RejectedFor(plan.PhasePrefill) {
+		if r.Kernel == plan.FlashMLASparse && r.Reason != "the sparse prefill was turned off" {
+			t.Errorf("%s was rejected because %q", r.Kernel, r.Reason)
+		}
+	}
+}
+
 // TestPublicIllegalPairs walks the list at the end of dispatch section 9.
 func TestPublicIllegalPairs(t *testing.T) {
 	for _, c := range []struct {

@@ -1,0 +1,37 @@
+package plan
+
+import (
+	"fmt"
+
+	"sparrow/cost"
+)
+
+// Defaults is a policy with the defaults of hardware, and those defaults as
+// flags: on a GPU the cache is FP8 and prompts read gathered rows of it, where
+// nothing else was asked for. The cache's layout by its name gives the plan that
+// it gives as the default. V4 has one type of cache.
+func Defaults(on Arch, f Family, p Policy) (Policy, []string) {
+	if on == CPU || f == DeepSeekV4 {
+		return p, nil
+	}
+	var chosen []string
+	if p.KV == "" {
+		p.KV, p.KVWhy = "fp8", fmt.Sprintf("a GPU's default: a row has %d bytes, a bf16 row %d",
+			FP8Row656.BytesPerToken(), BF16Row1152.BytesPerToken())
+		chosen = append(chosen, "--kv "+p.KV)
+	}
+	if (p.KV == "fp8" || p.KV == FP8Row656.String()) && p.Prefill == "" && p.Decode == "" && !p.Deterministic {
+		p.Prefill, p.PrefillWhy = SparseFlat.String(), gatheredReason()
+		chosen = append(chosen, "--prefill "+p.Prefill)
+	}
+	return p, chosen
+}
+
+// gatheredReason quotes rows of a prompt that are gathered against rows that are
+// read in place, as decodes of many read them.
+func gatheredReason() string {
+	m := cost.H200()
+	inPlace := m.Decodes[len(m.Decodes)-1]
+	return fmt.Sprintf("a GPU's default over FP8 rows: on %s, attention of a row with %d heads takes %v us over "+
+		"gathered rows, %.2f in place", m.Device, cost.DecodeHeads, m.GPU.Prompt, inPlace.Whole/float64(inPlace.Rows))
+}
