@@ -76,6 +76,7 @@ type PackE2M1Args struct {
 	FirstScales  Ptr
 	SecondScales Ptr
 	To           Ptr
+	ScalesTo     Ptr
 	Stride       int64
 	ScaleStride  int64
 	Rows         int32
@@ -86,13 +87,14 @@ type PackE2M1Args struct {
 
 // ExpertShape is the shape of a layer's experts: gate and up [Inner, Hidden], down [Hidden, Inner], all e4m3 with a
 // float32 scale for each 128 x 128 block, or all bf16, or all e2m1 with an e8m0 scale for each 32 values of a row. Both
-// sizes are multiples of 16, for e2m1 of 32.
+// sizes are multiples of 16, for e2m1 of 32. Products of e2m1 are those of e4m3 weights with quantised rows where
+// scales allow it (kernel.ExpertWeights.Fold), else those of bf16 weights with rows of bf16.
 type ExpertShape struct {
 	Experts int32 // at most MaxExperts
 	Hidden  int32
 	Inner   int32
 	BF16    bool // rows and activations are bf16
-	E2M1    bool // weights are e2m1 and are widened as they are multiplied; BF16 is set too
+	E2M1    bool // weights are e2m1 and are widened as they are multiplied: to bf16 with BF16, else to e4m3
 }
 
 // The limits of the expert kernels.
@@ -102,7 +104,7 @@ const (
 	MaxExpertPairs = 1 << 17
 
 	expertTile     = 256 * 128            // bytes of a packed tile: 256 weight rows by 128 bytes of k
-	expertTileE2M1 = 256 * (64/2 + 64/32) // the same of e2m1: 64 values a row, and their scales
+	expertTileE2M1 = 256 * (64/2 + 64/32) // of e2m1 for bf16: 64 values a row, and their scales; twice that for e4m3
 	// expertFewRows is up to how many rows the kernels for few rows run: no expert has more pairs than rows.
 	expertFewRows   = 64
 	expertManyRows  = 128
@@ -132,16 +134,24 @@ func (e ExpertShape) innerBlocks() int32  { return e.innerTiles() * e.elementByt
 // PackedBytes are the sizes of one expert's packed weights: of gate and up together and of down. Scales are 0 where
 // tiles hold them, and for bf16.
 func (e ExpertShape) PackedBytes() (gateUp, gateUpScales, down, downScales int64) {
-	tile := int64(expertTile)
-	if e.E2M1 {
-		tile = expertTileE2M1
-	}
-	gateUp = int64(e.innerTiles()) * int64(e.hiddenBlocks()) * tile
-	down = int64(e.hiddenTiles()) * int64(e.innerBlocks()) * tile
+	gateUp = int64(e.innerTiles()) * int64(e.hiddenBlocks())
+	down = int64(e.hiddenTiles()) * int64(e.innerBlocks())
 	if !e.BF16 {
-		gateUpScales, downScales = gateUp/expertTile*8, down/expertTile*8
+		gateUpScales, downScales = 8*gateUp, 8*down
 	}
-	return gateUp, gateUpScales, down, downScales
+	tile := e.tileBytes()
+	return gateUp * tile, gateUpScales, down * tile, downScales
+}
+
+// tileBytes is the size of a packed tile: 256 weight rows by 128 bytes of k as they are multiplied.
+func (e ExpertShape) tileBytes() int64 {
+	switch {
+	case !e.E2M1:
+		return expertTile
+	case e.BF16:
+		return expertTileE2M1
+	}
+	return 2 * expertTileE2M1
 }
 
 // check finds sizes without a kernel.
@@ -151,9 +161,8 @@ func (e ExpertShape) check(c *checks) {
 		c.fail("%d experts of %d x %d, supported are 1 to %d of any multiples of 16", e.Experts, e.Inner, e.Hidden,
 			MaxExperts)
 	}
-	if e.E2M1 && (!e.BF16 || e.Hidden%32 != 0 || e.Inner%32 != 0) {
-		c.fail("e2m1 experts of %d x %d with bf16 rows %v, supported are multiples of 32 with bf16 rows", e.Inner,
-			e.Hidden, e.BF16)
+	if e.E2M1 && (e.Hidden%32 != 0 || e.Inner%32 != 0) {
+		c.fail("e2m1 experts of %d x %d, supported are multiples of 32", e.Inner, e.Hidden)
 	}
 }
 
@@ -236,13 +245,16 @@ func (k *Kernels) PackExpert(s *Stream, e ExpertShape, expert int32, gate, up, d
 
 // packE2M1 packs one expert of e2m1.
 func (k *Kernels) packE2M1(s *Stream, e ExpertShape, gate, up, down Matrix, at PackedExperts) error {
-	c := checks{kernel: "sparrow_experts_pack_e2m1"}
+	c := checks{kernel: "sparrow_experts_pack_folded"}
+	if e.BF16 {
+		c.kernel = "sparrow_experts_pack_e2m1"
+	}
 	a := PackE2M1Args{First: gate.Data, Second: up.Data, FirstScales: gate.Scales, SecondScales: up.Scales,
-		To: at.GateUp, Stride: gate.Stride / 2, ScaleStride: gate.ScaleStride, Rows: e.Inner, Columns: e.Hidden,
-		Tiles: e.innerTiles(), Blocks: e.hiddenBlocks()}
-	b := PackE2M1Args{First: down.Data, FirstScales: down.Scales, To: at.Down, Stride: down.Stride / 2,
-		ScaleStride: down.ScaleStride, Rows: e.Hidden, Columns: e.Inner, Tiles: e.hiddenTiles(),
-		Blocks: e.innerBlocks()}
+		To: at.GateUp, ScalesTo: at.GateUpScales, Stride: gate.Stride / 2, ScaleStride: gate.ScaleStride, Rows: e.Inner,
+		Columns: e.Hidden, Tiles: e.innerTiles(), Blocks: e.hiddenBlocks()}
+	b := PackE2M1Args{First: down.Data, FirstScales: down.Scales, To: at.Down, ScalesTo: at.DownScales,
+		Stride: down.Stride / 2, ScaleStride: down.ScaleStride, Rows: e.Hidden, Columns: e.Inner,
+		Tiles: e.hiddenTiles(), Blocks: e.innerBlocks()}
 	if err := runGrid(k, s, &c, Dim{X: uint32(a.Blocks), Y: uint32(a.Tiles)}, &a); err != nil {
 		return err
 	}
@@ -263,9 +275,10 @@ func (e ExpertShape) packed(c *checks, p PackedExperts) {
 // Out[t] += sum over j of Weights[t,j] * down[e]( silu(gate[e] X[t]) * up[e] X[t] ), e = IDs[t,j], in the order of the
 // choice.
 //
-// e4m3: X is quantised per 128 columns, gate and up are summed in float32, their activation is quantised per 128 inner
-// columns without another rounding; bf16: the activation is rounded to bf16. What each expert gives is rounded to bf16;
-// the weighted sum is float32 and is rounded once with Out. A row's bits do not depend on other rows.
+// e4m3, and e2m1 that is widened to it: X is quantised per 128 columns, gate and up are summed in float32, their
+// activation is quantised per 128 inner columns without another rounding; bf16: the activation is rounded to bf16. What
+// each expert gives is rounded to bf16; the weighted sum is float32 and is rounded once with Out. A row's bits do not
+// depend on other rows.
 type Experts struct {
 	Shape        ExpertShape
 	Packed       PackedExperts
@@ -459,13 +472,16 @@ type expertKind uint8
 const (
 	expertsE4M3 expertKind = iota
 	expertsBF16
-	expertsE2M1
+	expertsE2M1   // widened to bf16
+	expertsFolded // e2m1 widened to e4m3
 )
 
 func (e ExpertShape) kind() expertKind {
 	switch {
-	case e.E2M1:
+	case e.E2M1 && e.BF16:
 		return expertsE2M1
+	case e.E2M1:
+		return expertsFolded
 	case e.BF16:
 		return expertsBF16
 	}
@@ -473,18 +489,22 @@ func (e ExpertShape) kind() expertKind {
 }
 
 var expertKernels = map[expertKernel]string{
-	{false, expertsE4M3, expertFewRows}:  "sparrow_experts_gate_up_fp8_few",
-	{false, expertsE4M3, expertManyRows}: "sparrow_experts_gate_up_fp8_many",
-	{false, expertsBF16, expertFewRows}:  "sparrow_experts_gate_up_bf16_few",
-	{false, expertsBF16, expertManyRows}: "sparrow_experts_gate_up_bf16_many",
-	{false, expertsE2M1, expertFewRows}:  "sparrow_experts_gate_up_e2m1_few",
-	{false, expertsE2M1, expertManyRows}: "sparrow_experts_gate_up_e2m1_many",
-	{true, expertsE4M3, expertFewRows}:   "sparrow_experts_down_fp8_few",
-	{true, expertsE4M3, expertManyRows}:  "sparrow_experts_down_fp8_many",
-	{true, expertsBF16, expertFewRows}:   "sparrow_experts_down_bf16_few",
-	{true, expertsBF16, expertManyRows}:  "sparrow_experts_down_bf16_many",
-	{true, expertsE2M1, expertFewRows}:   "sparrow_experts_down_e2m1_few",
-	{true, expertsE2M1, expertManyRows}:  "sparrow_experts_down_e2m1_many",
+	{false, expertsE4M3, expertFewRows}:    "sparrow_experts_gate_up_fp8_few",
+	{false, expertsE4M3, expertManyRows}:   "sparrow_experts_gate_up_fp8_many",
+	{false, expertsBF16, expertFewRows}:    "sparrow_experts_gate_up_bf16_few",
+	{false, expertsBF16, expertManyRows}:   "sparrow_experts_gate_up_bf16_many",
+	{false, expertsE2M1, expertFewRows}:    "sparrow_experts_gate_up_e2m1_few",
+	{false, expertsE2M1, expertManyRows}:   "sparrow_experts_gate_up_e2m1_many",
+	{false, expertsFolded, expertFewRows}:  "sparrow_experts_gate_up_folded_few",
+	{false, expertsFolded, expertManyRows}: "sparrow_experts_gate_up_folded_many",
+	{true, expertsE4M3, expertFewRows}:     "sparrow_experts_down_fp8_few",
+	{true, expertsE4M3, expertManyRows}:    "sparrow_experts_down_fp8_many",
+	{true, expertsBF16, expertFewRows}:     "sparrow_experts_down_bf16_few",
+	{true, expertsBF16, expertManyRows}:    "sparrow_experts_down_bf16_many",
+	{true, expertsE2M1, expertFewRows}:     "sparrow_experts_down_e2m1_few",
+	{true, expertsE2M1, expertManyRows}:    "sparrow_experts_down_e2m1_many",
+	{true, expertsFolded, expertFewRows}:   "sparrow_experts_down_folded_few",
+	{true, expertsFolded, expertManyRows}:  "sparrow_experts_down_folded_many",
 }
 
 func (k *Kernels) multiplyExperts(s *Stream, which expertKernel, a *ExpertsArgs, tiles int32) error {

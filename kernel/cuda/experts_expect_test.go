@@ -8,16 +8,21 @@ import (
 	"sparrow/kernel/cuda/expect"
 )
 
-// blockMatrix is a weight [Rows, Columns]: e4m3 codes with a scale for each 128 x 128 block, or bf16 values.
+// blockMatrix is a weight [Rows, Columns]: e4m3 codes with a scale for each 128 x 128 block, or bf16 values, or values
+// that kernels hold exactly.
 type blockMatrix struct {
 	Rows, Columns int
 	Codes         []byte
 	Scales        []float32 // [ceil(Rows/128), ceil(Columns/128)]
 	Values        []uint16  // bf16, instead of Codes
+	Exact         []float64 // instead of Codes and Values
 }
 
 // Row is one row as the kernels see it.
 func (m *blockMatrix) Row(r int) []float64 {
+	if m.Exact != nil {
+		return m.Exact[r*m.Columns:][:m.Columns]
+	}
 	out := make([]float64, m.Columns)
 	for c := range out {
 		if m.Values != nil {
@@ -32,8 +37,8 @@ func (m *blockMatrix) Row(r int) []float64 {
 
 // expectedExpert is one expert's result for a row of bf16 values: quantised or rounded where the kernels do so, sums in
 // float64, not yet rounded to bf16.
-func expectedExpert(x []float32, gate, up, down *blockMatrix, limit float32, mode num.ScaleMode) []float64 {
-	scaled := gate.Values == nil
+func expectedExpert(x []float32, gate, up, down *blockMatrix, scaled bool, limit float32,
+	mode num.ScaleMode) []float64 {
 	if scaled {
 		x = expect.Quantised(x, mode)
 	}
@@ -65,7 +70,7 @@ func TestExpertOfDiagonalMatrices(t *testing.T) {
 	}
 	x := make([]float32, 16)
 	x[3] = 1
-	got := expectedExpert(x, diagonal(2), diagonal(3), diagonal(-1), 0, num.ScalePow2)
+	got := expectedExpert(x, diagonal(2), diagonal(3), diagonal(-1), true, 0, num.ScalePow2)
 	want := -2 / (1 + math.Exp(-2)) * 3
 	for i, v := range got {
 		if (i == 3 && math.Abs(v-want) > 0.07*math.Abs(want)) || (i != 3 && v != 0) {

@@ -25,6 +25,9 @@ type expertRig struct {
 func (r *expertRig) matrix(rows, columns int) (*blockMatrix, Matrix) {
 	m := &blockMatrix{Rows: rows, Columns: columns}
 	size := 1 / math.Sqrt(float64(columns))
+	if r.shape.E2M1 {
+		return m, r.packed4(m)
+	}
 	if r.shape.BF16 {
 		m.Values = make([]uint16, rows*columns)
 		pool := make([]uint16, 4096)
@@ -50,6 +53,34 @@ func (r *expertRig) matrix(rows, columns int) (*blockMatrix, Matrix) {
 	}
 	return m, Matrix{Data: upload(r.rig, m.Codes), Scales: upload(r.rig, m.Scales), Stride: int64(columns),
 		ScaleStride: int64((columns + 127) / 128)}
+}
+
+// packed4 fills a matrix of e2m1: all codes, and scales that are up to 14 binades apart, or few.
+func (r *expertRig) packed4(m *blockMatrix) Matrix {
+	codes, scales := make([]byte, m.Rows*m.Columns/2), make([]byte, m.Rows*m.Columns/32)
+	binades := 5 + r.rng.IntN(2)*10
+	for i := range scales {
+		scales[i] = byte(124 - r.rng.IntN(binades))
+	}
+	m.Exact = make([]float64, m.Rows*m.Columns)
+	for i := range codes {
+		codes[i] = byte(r.rng.IntN(256))
+		even, odd := num.UnpackE2M1(codes[i])
+		scale := num.FromE8M0(scales[i/16])
+		m.Exact[2*i], m.Exact[2*i+1] = float64(num.FromE2M1(even)*scale), float64(num.FromE2M1(odd)*scale)
+	}
+	return Matrix{Data: upload(r.rig, codes), Scales: upload(r.rig, scales), Stride: int64(m.Columns),
+		ScaleStride: int64(m.Columns / 32)}
+}
+
+// expertKinds are the formats of experts; sides of e2m1 are multiples of 32.
+func expertKinds(s ExpertShape) []ExpertShape {
+	bf16, folded := s, s
+	bf16.BF16, folded.E2M1 = true, true
+	folded.Hidden, folded.Inner = (s.Hidden+31)/32*32, (s.Inner+31)/32*32
+	widened := folded
+	widened.BF16 = true
+	return []ExpertShape{s, bf16, folded, widened}
 }
 
 func newExperts(g *rig, shape ExpertShape) *expertRig {
@@ -116,6 +147,11 @@ func (r *expertRig) run(b batch, limit float32, mode num.ScaleMode) ([]byte, Exp
 	return out, a
 }
 
+// expected is what one expert gives for a row.
+func (r *expertRig) expected(x []float32, e int32, limit float32, mode num.ScaleMode) []float64 {
+	return expectedExpert(x, r.gate[e], r.up[e], r.down[e], !r.shape.BF16, limit, mode)
+}
+
 // want is what one row must be.
 func (r *expertRig) want(b batch, row int, limit float32, mode num.ScaleMode) []float64 {
 	h := int(r.shape.Hidden)
@@ -128,7 +164,7 @@ func (r *expertRig) want(b batch, row int, limit float32, mode num.ScaleMode) []
 		if e < 0 || e >= r.shape.Experts {
 			continue
 		}
-		for i, v := range expectedExpert(expect.Widen(b.x[row*h:][:h]), r.gate[e], r.up[e], r.down[e], limit, mode) {
+		for i, v := range r.expected(expect.Widen(b.x[row*h:][:h]), e, limit, mode) {
 			out[i] += float64(b.weights[row*b.top+j]) * v
 		}
 	}
@@ -155,8 +191,7 @@ func TestGPUExpertsEqualTheHost(t *testing.T) {
 	g := onGPU(t)
 	for _, shape := range []ExpertShape{{Experts: 5, Hidden: 208, Inner: 80}, {Experts: 3, Hidden: 256, Inner: 128},
 		{Experts: 8, Hidden: 1040, Inner: 400}, {Experts: 4, Hidden: 16, Inner: 16}} {
-		for _, bf16 := range []bool{false, true} {
-			shape.BF16 = bf16
+		for _, shape := range expertKinds(shape) {
 			r := newExperts(g, shape)
 			for _, rows := range []int{1, 2, 9, 17, 33, 64, 65, 131, 300} {
 				top := 1 + rows%int(shape.Experts)
@@ -208,12 +243,12 @@ func TestGPUExpertsEqualTheHost(t *testing.T) {
 // The real width, few rows on the host: one row alone, and among 300 that share its experts.
 func TestGPUExpertsOfRealWidth(t *testing.T) {
 	g := onGPU(t)
-	for _, bf16 := range []bool{false, true} {
-		r := newExperts(g, ExpertShape{Experts: 2, Hidden: 7168, Inner: 2048, BF16: bf16})
+	for _, shape := range expertKinds(ExpertShape{Experts: 2, Hidden: 7168, Inner: 2048}) {
+		r := newExperts(g, shape)
 		b := r.batch(300, 2)
 		out, _ := r.run(b, 0, num.ScalePow2)
 		for _, row := range []int{0, 130} {
-			compareRow(t, fmt.Sprintf("bf16 %v row %d", bf16, row), out[2*row*7168:][:2*7168],
+			compareRow(t, fmt.Sprintf("%+v row %d", shape, row), out[2*row*7168:][:2*7168],
 				r.want(b, row, 0, num.ScalePow2))
 		}
 		for _, part := range [][2]int{
@@ -221,7 +256,7 @@ func TestGPUExpertsOfRealWidth(t *testing.T) {
 		} {
 			got, _ := r.run(b.rows(part[0], part[1], 7168), 0, num.ScalePow2)
 			if !bytes.Equal(got, out[2*part[0]*7168:][:len(got)]) {
-				t.Errorf("bf16 %v: rows %d to %d have other bits without the rest", bf16, part[0], part[1])
+				t.Errorf("%+v: rows %d to %d have other bits without the rest", shape, part[0], part[1])
 			}
 		}
 	}

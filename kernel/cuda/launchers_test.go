@@ -360,6 +360,8 @@ func TestLaunchersNameTheArgumentThatIsWrong(t *testing.T) {
 			someMatrix, someMatrix, somePacked),
 			"32 x 40"},
 		{"pack e2m1", k.PackExpert(s, somePacked4, 1, someMatrix, someMatrix, someMatrix, somePacked), ""},
+		{"pack folded e2m1", k.PackExpert(s, ExpertShape{Experts: 2, Hidden: 32, Inner: 32, E2M1: true}, 1, someMatrix,
+			someMatrix, someMatrix, somePacked), ""},
 		{"pack e2m1 of 48", k.PackExpert(s, ExpertShape{Experts: 2, Hidden: 48, Inner: 32, BF16: true, E2M1: true}, 1,
 			someMatrix, someMatrix, someMatrix, somePacked), "multiples of 32"},
 		{"pack strides", k.PackExpert(s, someShape, 1, someMatrix, Matrix{somewhere, somewhere, 64, 1}, someMatrix,

@@ -10,7 +10,8 @@ import (
 // Matrix is a weight prepared in host memory, as it is stored: in place or as a copy.
 type Matrix struct {
 	kernel.Weight
-	role kernel.Role
+	role   kernel.Role
+	Folded bool // e2m1 that the reference multiplies as a GPU does: as e4m3 with quantised rows
 }
 
 // Role is what the matrix was prepared for.

@@ -11,7 +11,8 @@ import (
 
 // Where products of a GPU round, besides activations, which are bf16 there:
 //
-//   - weights that are not e4m3 blocks of 128 x 128, and up-projections of latent rows, are stored as bf16;
+//   - weights that are not e4m3 blocks of 128 x 128, and up-projections of latent rows, are stored as bf16; experts of
+//     e2m1 that fold (kernel.ExpertWeights.Fold) are such blocks, and others of e2m1 lose nothing as bf16;
 //   - rows that multiply such blocks are quantised to e4m3 for each 128 columns;
 //   - what an expert holds between its products is quantised so, or rounded to bf16 where its weights are not such
 //     blocks;
@@ -151,8 +152,22 @@ func (d *Device) result(v float64) float64 {
 }
 
 func quantised(w *host.Matrix) bool {
-	return w.Role() == kernel.Projected && w.Data.DType == kernel.E4M3 && w.BlockRows == blockSide &&
+	return w.Folded || w.Role() == kernel.Projected && w.Data.DType == kernel.E4M3 && w.BlockRows == blockSide &&
 		w.BlockCols == blockSide
+}
+
+// PrepareExperts keeps experts as they are, and whether a GPU multiplies them as e4m3.
+func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) {
+	x, err := d.Memory.Experts(w)
+	if err != nil {
+		return nil, err
+	}
+	if d.Rounded && w.Fold() {
+		for _, m := range slices.Concat(x.Gate, x.Up, x.Down) {
+			m.Folded = true
+		}
+	}
+	return x, nil
 }
 
 // denseTiles are those of dense attention: smaller where values are wide.

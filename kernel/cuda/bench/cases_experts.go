@@ -41,7 +41,7 @@ func expertCases() []Case {
 		}
 		if c.sixteenth {
 			for _, e2m1 := range []bool{false, true} {
-				shape.BF16, shape.E2M1 = true, e2m1
+				shape.BF16, shape.E2M1 = !e2m1, e2m1
 				add("experts_gate_up", "experts_down")
 			}
 		}
@@ -116,8 +116,8 @@ func newExpertSet(h *holder, shape cuda.ExpertShape, rows int, name string) Set 
 	}
 	if shape.E2M1 {
 		for i := range e.pattern {
-			if e.pattern[i] = byte(h.rng.Uint32()); i%expect.PackedE2M1Tile >= expect.PackedE2M1Codes {
-				e.pattern[i] = 117 + e.pattern[i]%5 // scales
+			if e.pattern[i] = byte(h.rng.Uint32()); i%expect.FoldedPiece >= expect.FoldedCodes {
+				e.pattern[i] = 8 * (10 + e.pattern[i]%5) // scales of five binades
 			}
 		}
 	}
@@ -172,7 +172,7 @@ func newExpertSet(h *holder, shape cuda.ExpertShape, rows int, name string) Set 
 // tile is the size of a packed tile.
 func (e *expertSet) tile() int {
 	if e.shape.E2M1 {
-		return expect.PackedE2M1Tile
+		return expect.FoldedTile
 	}
 	return packedTile
 }
@@ -186,13 +186,6 @@ func (e *expertSet) weight(matrix int, expert int32, tile, row int) []float64 {
 	var out []float64
 	for block := range blocks {
 		at := int(expert)*bytes + (tile*blocks+block)*e.tile()
-		if e.shape.E2M1 {
-			stored := e.pattern[at%len(e.pattern):][:e.tile()]
-			for c := range 64 {
-				out = append(out, expect.PackedE2M1(stored, row, c))
-			}
-			continue
-		}
 		if e.shape.BF16 {
 			for c := range 64 {
 				i := (at + expect.PackedAt(row, 2*c)) % len(e.pattern)
@@ -200,7 +193,14 @@ func (e *expertSet) weight(matrix int, expert int32, tile, row int) []float64 {
 			}
 			continue
 		}
-		scale := e.scales[matrix][(at/packedTile*2+row/128)%len(e.scales[matrix])]
+		scale := e.scales[matrix][(at/e.tile()*2+row/128)%len(e.scales[matrix])]
+		if e.shape.E2M1 {
+			stored := e.pattern[at%len(e.pattern):][:e.tile()]
+			for c := range 128 {
+				out = append(out, expect.Folded(stored, row, c)*float64(scale))
+			}
+			continue
+		}
 		for c := range 128 {
 			i := (at + expect.PackedAt(row, c)) % len(e.pattern)
 			out = append(out, float64(num.FromE4M3(e.pattern[i]))*float64(scale))

@@ -52,19 +52,21 @@ func SortPairs(ids []int32, experts int32) []int32 {
 // PackedAt is where byte b of row r of a packed tile lies: 256 rows of 128 bytes, swizzled.
 func PackedAt(r, b int) int { return r*128 + (b/16^r%8)*16 + b%16 }
 
-// A packed tile of e2m1: 256 rows of 64 values, codes and then scales.
+// A packed tile of e2m1 that is widened to e4m3: 256 rows of 128 values, in pieces of 32 rows, codes and then scales.
 const (
-	PackedE2M1Codes = 256 * 32
-	PackedE2M1Tile  = PackedE2M1Codes + 256*2
+	FoldedCodes = 32 * 64
+	FoldedPiece = FoldedCodes + 32*4
+	FoldedTile  = 8 * FoldedPiece
 )
 
-// PackedE2M1 is the value in column c of row r of such a tile. Thread r % 128 of the kernels has pieces of 16 bytes of
-// rows r % 128 and r % 128 + 128, two for each; of eight values of a word, the odd ones lie 16 bits above the even.
-func PackedE2M1(tile []byte, r, c int) float64 {
-	thread, piece := r%128, r/128*2+c/32
-	word := binary.LittleEndian.Uint32(tile[(piece*128+thread)*16+c%32/8*4:])
-	code := word >> (c%8/2*4 + c%2*16) & 15
-	return float64(num.FromE2M1(byte(code))) * float64(num.FromE8M0(tile[PackedE2M1Codes+4*thread+piece]))
+// Folded is the value in column c of row r of such a tile over the scale of its half. Of eight values of a word, three
+// bits of each lie in its nibble; signs of the first four are bits 7, 15, 23 and 31, of the others 3, 11, 19 and 27.
+func Folded(tile []byte, r, c int) float64 {
+	piece, lane, i := tile[r/32*FoldedPiece:], r%32, c%8
+	word := binary.LittleEndian.Uint32(piece[(c/32*32+lane)*16+c%32/8*4:])
+	sign := word >> (8*(i%4) + 7 - i/4*4) & 1
+	exponent := int(piece[FoldedCodes+4*lane+c/32])/8 - 8
+	return math.Ldexp(float64(num.FromE2M1(byte(word>>(4*i)&7|sign<<3))), exponent)
 }
 
 // GateUpRow is the row of a packed tile that holds inner column i of 128 of gate, or of up.

@@ -22,7 +22,7 @@ func (x *experts) Hidden() int { return int(x.shape.Hidden) }
 func (x *experts) Inner() int  { return int(x.shape.Inner) }
 
 // PrepareExperts packs the matrices of experts: all as e4m3 where all are in blocks of 128 x 128, all as e2m1 where all
-// are, else all as bf16.
+// are, else all as bf16. Products of e2m1 are those of e4m3 where the scales of all of a layer's experts allow it.
 func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) {
 	if err := w.Check(); err != nil {
 		return nil, err
@@ -43,14 +43,17 @@ func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) 
 		for _, m := range []kernel.Weight{w.Gate[e], w.Up[e], w.Down[e]} {
 			if x.shape.E2M1 {
 				r.packed4(m)
-			} else {
-				r.weight(m)
+				continue
 			}
+			r.weight(m)
 			x.shape.BF16 = x.shape.BF16 || !blocked(m)
 		}
 	}
 	if r.err != nil {
 		return nil, r.err
+	}
+	if x.shape.E2M1 {
+		x.shape.BF16 = !w.Fold()
 	}
 	if w.Split() {
 		return x, d.loaded(func(u *upload) error { return d.prepareSplit(u, x, &w) })

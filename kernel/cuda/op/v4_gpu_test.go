@@ -153,9 +153,16 @@ func TestGPURouteRoot(t *testing.T) {
 }
 
 // Experts of e2m1 at the widths of DeepSeek-V4-Flash: rows of few and of many tokens have the same bits, and those of
-// bf16 experts of the same values, chosen by each of the routers in one launch with what comes before the products.
+// e4m3 experts of the same values, chosen by each of the routers in one launch with what comes before the products.
+// Where the scales of one block do not fold, they are those of bf16 experts.
 func TestGPUPackedExperts(t *testing.T) {
 	b := onGPU(t)
+	for _, folds := range []bool{true, false} {
+		b.packedExperts(folds)
+	}
+}
+
+func (b *bench) packedExperts(folds bool) {
 	const count, hidden, inner, top, rows = 4, 4096, 2048, 2, 150
 	var packed, wide kernel.ExpertWeights
 	for range count {
@@ -166,15 +173,29 @@ func TestGPUPackedExperts(t *testing.T) {
 			{[2]*[]kernel.Weight{&packed.Up, &wide.Up}, inner, hidden},
 			{[2]*[]kernel.Weight{&packed.Down, &wide.Down}, hidden, inner}} {
 			w := b.packedWeight(m.out, m.in)
-			*m.to[0], *m.to[1] = append(*m.to[0], w), append(*m.to[1], b.widened(w))
+			scales := []byte(w.Scale.Buf.(kernel.HostBuffer))[w.Scale.Off:]
+			scales[129*m.in/32+2] = 125 - 14 // and 125 stands in every block
+			*m.to[0] = append(*m.to[0], w)
+			if folds {
+				*m.to[1] = append(*m.to[1], b.folded(w))
+			} else {
+				*m.to[1] = append(*m.to[1], b.widened(w))
+			}
 		}
+	}
+	if !folds { // one block of one matrix; a copy of it is among the wide ones already
+		w := &packed.Down[3]
+		scales := []byte(w.Scale.Buf.(kernel.HostBuffer))[w.Scale.Off:]
+		scales[7] = 125 - 15
+		wide.Down[3] = b.widened(*w)
 	}
 	onPacked, err := b.gpu.PrepareExperts(packed)
 	b.must(err)
 	onWide, err := b.gpu.PrepareExperts(wide)
 	b.must(err)
-	if p, w := onPacked.(*experts), onWide.(*experts); !p.shape.E2M1 || w.shape.E2M1 {
-		t.Fatalf("prepared as %+v and %+v", p.shape, w.shape)
+	if p, w := onPacked.(*experts).shape, onWide.(*experts).shape; !p.E2M1 || w.E2M1 || p.BF16 == folds ||
+		w.BF16 == folds {
+		b.Fatalf("prepared as %+v and %+v, scales fold: %v", p, w, folds)
 	}
 	x, logits, bias := b.random(rows, hidden).gpu, b.normal(rows, count).gpu, b.normal(1, count).gpu
 	run := func(e kernel.Experts, from, to int) []byte {
@@ -189,12 +210,12 @@ func TestGPUPackedExperts(t *testing.T) {
 	}
 	whole := run(onPacked, 0, rows)
 	if !bytes.Equal(whole, run(onWide, 0, rows)) {
-		t.Error("e2m1 experts differ from bf16 experts of the same values")
+		b.Errorf("scales fold %v: e2m1 experts differ from others of the same values", folds)
 	}
 	for _, part := range [][2]int{{0, 1}, {7, 16}, {16, 80}, {149, 150}} {
 		got := run(onPacked, part[0], part[1])
 		if !bytes.Equal(got, whole[part[0]*hidden*2:part[1]*hidden*2]) {
-			t.Errorf("rows %d to %d have other bits alone than among %d", part[0], part[1], rows)
+			b.Errorf("scales fold %v: rows %d to %d have other bits alone than among %d", folds, part[0], part[1], rows)
 		}
 	}
 }
@@ -282,4 +303,34 @@ func (b *bench) widened(w kernel.Weight) kernel.Weight {
 		}
 	}
 	return kernel.Weight{Data: b.place(b.ref, kernel.BF16, w.Out(), w.In(), out)}
+}
+
+// folded is a matrix of e2m1 as e4m3 in blocks of 128 x 128, which holds its values exactly where scales fold.
+func (b *bench) folded(w kernel.Weight) kernel.Weight {
+	b.Helper()
+	codes, scales := b.bytes(b.ref, w.Data), b.bytes(b.ref, w.Scale)
+	in := w.In()
+	n, m := (w.Out()+blockSide-1)/blockSide, (in+blockSide-1)/blockSide
+	largest := make([]byte, n*m)
+	for i, s := range scales {
+		at := i/(in/packedGroup)/blockSide*m + i%(in/packedGroup)*packedGroup/blockSide
+		largest[at] = max(largest[at], s)
+	}
+	out, block := make([]byte, 0, 2*len(codes)), make([]float32, n*m)
+	for i := range block {
+		block[i] = num.FromE8M0(largest[i] - 6)
+	}
+	for i, c := range codes {
+		row, col := 2*i/in, 2*i%in
+		scale := num.FromE8M0(scales[2*i/packedGroup]) / block[row/blockSide*m+col/blockSide]
+		even, odd := num.UnpackE2M1(c)
+		for _, code := range []byte{even, odd} {
+			v := num.FromE2M1(code) * scale
+			if out = append(out, num.E4M3(v)); num.FromE4M3(out[len(out)-1]) != v {
+				b.Fatalf("%g is no value of e4m3", v)
+			}
+		}
+	}
+	return kernel.Weight{Data: b.place(b.ref, kernel.E4M3, w.Out(), in, out), Scale: b.floats(n, m, block).ref,
+		BlockRows: blockSide, BlockCols: blockSide}
 }

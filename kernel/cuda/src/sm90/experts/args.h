@@ -14,7 +14,7 @@ struct ListedView {
 
 struct ExpertsArgs {
     const u8* gate_up;             // packed tiles (pack.cuh): [experts, inner tiles, blocks of hidden, 32768]
-    const float2* gate_up_scales;  // e4m3 alone: [experts, inner tiles, blocks of hidden]
+    const float2* gate_up_scales;  // e4m3 and folded e2m1: [experts, inner tiles, blocks of hidden]
     const u8* down;                // packed tiles: [experts, hidden tiles, blocks of inner, 32768]
     const float2* down_scales;     // e4m3 alone: [experts, hidden tiles, blocks of inner]
     const u16* x;                  // bf16 [rows, hidden]
@@ -81,9 +81,10 @@ struct PackE2M1Args {
     const u8* second;        // up, or null
     const u8* first_scales;  // e8m0 [rows, columns / 32]
     const u8* second_scales;
-    u8* to;            // [tiles, blocks, 8704]
-    i64 stride;        // bytes between rows of first and second
-    i64 scale_stride;  // bytes between rows of scales
+    u8* to;             // [tiles, blocks, 8704], or folded [tiles, blocks, 17408]
+    float2* scales_to;  // folded alone: [tiles, blocks]
+    i64 stride;         // bytes between rows of first and second
+    i64 scale_stride;   // bytes between rows of scales
     i32 rows;
     i32 columns;  // multiple of 32
     i32 tiles;

@@ -33,11 +33,10 @@ constexpr int kPitch = 144;
 // What is multiplied.
 enum class Step { kGateUp, kDown };
 
-// How the weights of a type are stored. Registers of the warpgroups that multiply and of the one that copies: twice the
-// first and the second are 504 = 3 x 168, what 384 threads are launched with.
+// How the weights of a type are stored, and registers of the warpgroups (Shape).
 template <class T>
 struct Stored {
-    static constexpr bool Widened = false;
+    static constexpr bool Widened = false, Folds = false;
     static constexpr int TileBytes = kTileBytes;
     static constexpr int MathRegisters = 224, CopyRegisters = 56;
 };
@@ -47,30 +46,59 @@ struct E2m1 : Bf16 {};
 
 template <>
 struct Stored<E2m1> {
-    static constexpr bool Widened = true;
+    static constexpr bool Widened = true, Folds = false;
     static constexpr int CodeBytes = kTileRows * 32;             // 64 values of four bits a row
     static constexpr int TileBytes = CodeBytes + kTileRows * 2;  // and two scales
     static constexpr int MathRegisters = 208, CopyRegisters = 88;
 };
 
-// The stored tiles on their way, where weights are widened.
-constexpr int kAhead = 5;
-
-template <bool Widened>
-struct Incoming {};
+// Weights of e2m1 whose scales become a part of codes of e4m3 on their way (folded.cuh).
+struct Folded : E4m3 {};
 
 template <>
-struct Incoming<true> {
-    alignas(128) u8 tiles[kAhead][Stored<E2m1>::TileBytes];
-    u64 arrived[kAhead];
+struct Stored<Folded> {
+    static constexpr bool Widened = true, Folds = true;
+    static constexpr int Pieces = 8;                       // of a tile
+    static constexpr int CodeBytes = 32 * 64;              // 32 rows of 128 values of four bits
+    static constexpr int PieceBytes = CodeBytes + 32 * 4;  // and four scales a row
+    static constexpr int TileBytes = Pieces * PieceBytes;
+    static constexpr int MathRegisters = 144, CopyRegisters = 48;
 };
 
-template <class T, Step Which, int Tokens, int RingStages>
+// The stored tiles on their way, where weights are widened.
+template <class T, int Ahead>
+struct Incoming {};
+
+template <int Ahead>
+struct Incoming<E2m1, Ahead> {
+    alignas(128) u8 tiles[Ahead][Stored<E2m1>::TileBytes];
+    u64 arrived[Ahead];
+};
+
+template <int Ahead>
+struct Incoming<Folded, Ahead> {
+    static constexpr int Pieces = Stored<Folded>::Pieces;
+    alignas(128) u8 tiles[Ahead][Pieces][Stored<Folded>::PieceBytes];
+    u64 arrived[Ahead][Pieces];  // of a warp's first piece
+    alignas(8) u8 codes[15][8];  // of e4m3, for each relative exponent from -8 to 6
+};
+
+template <class T, Step Which, int Tokens, int RingStages, int AheadTiles = 5>
 struct Shape {
     using Type = T;
     static constexpr Step kStep = Which;
     static constexpr int MaxTokens = Tokens;
     static constexpr int Stages = RingStages;
+    static constexpr int Ahead = AheadTiles;  // stored tiles on their way, where weights are widened
+    static constexpr bool Folds = Stored<T>::Folds, Wide = Tokens > 64;
+    static constexpr int FoldGroups = !Folds ? 0 : Wide ? 1 : 2;  // warpgroups that only widen (folded.cuh)
+    static constexpr int Threads = kThreads + 128 * FoldGroups;
+    // Registers of the warpgroups that multiply, of the one that copies and of those that only widen: their sum is at
+    // most 504 = 3 x 168, 512 = 4 x 128 or 480 = 5 x 96, what threads are launched with.
+    static constexpr int MathRegisters = Folds && Wide ? 208 : Stored<T>::MathRegisters;
+    static constexpr int CopyRegisters = Folds && Wide ? 40 : Stored<T>::CopyRegisters;
+    static constexpr int FoldRegisters = Wide ? 56 : 72;
+    static constexpr int FoldedParts = Wide ? 2 : 4;  // parts that a lane widens at a time
     static constexpr int InputBytes = Tokens * kBlockBytes;
     static constexpr int PassTokens = Tokens / 2;  // staged for the output at a time
     // Floats of a lane's tokens, and a gap so that four lanes meet no bank twice.
@@ -84,16 +112,15 @@ struct Storage {
     u8 inputs[S::Stages][S::InputBytes];
     u8 staged[kGroups][S::PassTokens * kPitch];
     ListedView list[kMaxExperts];
-    // Up to 64 tokens: of each half, a token's scale times the half's (scale_at). More: 128 scales of tokens, then two
-    // of the halves.
-    float scales[S::Stages][2][4 * S::ScalePitch];
+    // Scales of tokens (scale_at), then two of the halves of the weights.
+    float scales[S::Stages][4 * S::ScalePitch + 4];
     float largest[4 * kGroups][64];   // up to 64 tokens, gate and up: of a warp's 16 columns
     i32 pairs[kGroups][64];           // down, up to 64 tokens: their pairs
     i32 warp_pairs[4 * kGroups][16];  // down, more tokens: the pairs of a warp's 16, which no other warp touches
     float inverse[kGroups][64];       // and the inverse of the scale of the tokens' 128 columns
     u64 full[S::Stages], empty[S::Stages];
     i32 listed;  // entries of list
-    Incoming<Widened> incoming;
+    Incoming<typename S::Type, S::Ahead> incoming;
 };
 
 template <class S>
@@ -117,10 +144,10 @@ struct Item {
     i32 count;  // tokens
 };
 
-// Where token t's scale lies: the tokens of a lane, two of every eight, follow each other.
+// Where token t's scale lies. Up to 64 tokens: those of a lane, two of every eight, follow each other.
 template <class S>
-__device__ __forceinline__ u32 scale_at(u32 t) {
-    return t / 2 % 4 * S::ScalePitch + t / 8 * 2 + t % 2;
+__device__ __forceinline__ u32 scale_at(u32 t, i32 columns) {
+    return columns > 64 ? t : t / 2 % 4 * S::ScalePitch + t / 8 * 2 + t % 2;
 }
 
 // Columns of the instruction that multiplies a group of so many tokens.
@@ -153,9 +180,11 @@ struct Walk {
     }
 };
 
-// Four bytes from global to shared memory by this thread (copies_wait).
-__device__ __forceinline__ void copy_4(void* dst, const void* src) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(ptx::shared_address(dst)), "l"(src) : "memory");
+// Four bytes from global to shared memory by this thread (copies_wait), or four zero bytes when valid is false.
+__device__ __forceinline__ void copy_4(void* dst, const void* src, bool valid = true) {
+    asm volatile("cp.async.ca.shared.global.L2::128B [%0], [%1], 4, %2;" ::"r"(ptx::shared_address(dst)), "l"(src),
+                 "r"(valid ? 4 : 0)
+                 : "memory");
 }
 
 // A barrier of one multiplying warpgroup, and one of both.

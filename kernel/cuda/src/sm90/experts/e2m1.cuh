@@ -1,4 +1,4 @@
-// The copying warpgroup where weights are e2m1: stored tiles of 8704 bytes come by the copy engine, up to kAhead of
+// The copying warpgroup where weights are e2m1: stored tiles of 8704 bytes come by the copy engine, up to S::Ahead of
 // them ahead, and are widened to bf16 into the stages that the other warpgroups multiply. Nothing else differs from
 // feed.cuh.
 //
@@ -60,7 +60,7 @@ struct Ahead {
         ptx::load_bytes(ptx::shared_address(shared.incoming.tiles[slot]), next, kBytes, arrived, ptx::kEvictFirst);
         next += kBytes;
         --left;
-        slot = slot + 1 == kAhead ? 0 : slot + 1;
+        slot = slot + 1 == S::Ahead ? 0 : slot + 1;
     }
 };
 
@@ -85,7 +85,7 @@ __device__ void feed_widened(const ExpertsArgs& args, Storage<S>& shared) {
     Ahead<S> ahead;
     Item item;
     if (t == 0) {
-        for (int i = 0; i < kAhead; ++i) {
+        for (int i = 0; i < S::Ahead; ++i) {
             ahead.issue(shared, from);
         }
     }
@@ -112,7 +112,7 @@ __device__ void feed_widened(const ExpertsArgs& args, Storage<S>& shared) {
                 widen_piece(low, power_pair(scales >> (16 * half) & 255), 128 * half + t, 0, stage);
                 widen_piece(high, power_pair(scales >> (16 * half + 8) & 255), 128 * half + t, 4, stage);
             }
-            tiles.advance(kAhead);
+            tiles.advance(S::Ahead);
             asm volatile("bar.sync 4, 128;" ::: "memory");  // everybody has read the tile
             if (t == 0) {
                 ahead.issue(shared, from);

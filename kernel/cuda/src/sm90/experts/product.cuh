@@ -6,33 +6,44 @@
 //        hidden] in the order of the pairs.
 // Block: one per SM, 384 threads. An item is 256 weight rows by up to 64 or 128 tokens of an expert; blocks take every
 //        gridDim-th item. One warpgroup copies (feed.cuh) into a ring of stages of 128 bytes of k, two multiply
-//        (config.h).
+//        (config.h). One or two more widen e2m1 to e4m3 (folded.cuh).
 // Bytes: weights once from memory, in pieces of 32 KB, for each group of tokens: few tokens make it a stream of
 //        weights, many are bound by the products.
 // H200:  hidden 7168, inner 2048, e4m3, gate and up / down. 8 experts of 1 row 57 / 31 us, 64 of 8 rows 417 / 222 (4.5
 //        / 4.3 TB/s), 64 of 128 rows 490 / 277, 64 of 512 rows 1570 / 855 (1225 / 1125 TFLOP/s, 74 / 68 % of 1650).
-//        bf16, 64 of 512 rows: 2510 / 1300 (767 / 738 TFLOP/s, 97 / 93 % of 790).
+//        e2m1 widened to e4m3: 64 of 8 rows 377 / 197 (2.7 TB/s, 61 / 59 % of the bytes' time), 64 of 512 rows 2324 /
+//        1136 (828 / 847 TFLOP/s). bf16, 64 of 512 rows: 2510 / 1300 (767 / 738 TFLOP/s, 97 / 93 % of 790).
 #pragma once
 
 #include "sm90/experts/e2m1.cuh"
+#include "sm90/experts/folded.cuh"
 #include "sm90/experts/output.cuh"
 #include "sm90/experts/output_many.cuh"
 
 namespace sparrow_experts {
 
-// sum += d * scale, the scales of this lane's tokens from shared memory.
+// The scales of this lane's tokens.
 template <int N>
-__device__ __forceinline__ void promote(float (&sum)[N / 2], const float (&d)[N / 2], u32 scales) {
+__device__ __forceinline__ void load_scales(float (&s)[N / 4], u32 scales) {
 #pragma unroll
-    for (int j = 0; j < N / 8; j += 2) {
-        float s[4];
+    for (int j = 0; j < N / 4; j += 4) {
         asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-                     : "=f"(s[0]), "=f"(s[1]), "=f"(s[2]), "=f"(s[3])
-                     : "r"(scales + 8 * j)
+                     : "=f"(s[j]), "=f"(s[j + 1]), "=f"(s[j + 2]), "=f"(s[j + 3])
+                     : "r"(scales + 4 * j)
                      : "memory");
+    }
+}
+
+// sum += d * (weight * scale).
+template <int N>
+__device__ __forceinline__ void promote(float (&sum)[N / 2], const float (&d)[N / 2], float weight,
+                                        const float (&scales)[N / 4]) {
 #pragma unroll
-        for (int i = 0; i < 8; ++i) {
-            sum[4 * j + i] = __fmaf_rn(d[4 * j + i], s[i / 4 * 2 + i % 2], sum[4 * j + i]);
+    for (int j = 0; j < N / 8; ++j) {
+        const float even = __fmul_rn(weight, scales[2 * j]), odd = __fmul_rn(weight, scales[2 * j + 1]);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            sum[4 * j + i] = __fmaf_rn(d[4 * j + i], i % 2 == 0 ? even : odd, sum[4 * j + i]);
         }
     }
 }
@@ -85,22 +96,40 @@ __device__ void run_item(const ExpertsArgs& args, Storage<S>& shared, const Item
             }
             before = ring.stage;
         } else {
-            const u32 of_first = ptx::shared_address(&shared.scales[ring.stage][0][lane % 4 * S::ScalePitch]);
-            const u32 of_second = of_first + sizeof(shared.scales[0][0]);
-            float d[N / 2], e[N / 2];
+            const u32 scales = ptx::shared_address(&shared.scales[ring.stage]);
+            constexpr bool kTwo = N < 64 || !S::Folds;  // sets of accumulators, where there are registers for them
+            float d[N / 2], e[kTwo ? N / 2 : 1];
             ptx::mma_pin(d);
             ptx::mma_fence();
             multiply_block<T, N>(d, weights, inputs, false);
             ptx::mma_commit();
-            ptx::mma_pin(e);
-            multiply_block<T, N>(e, weights + kNext, inputs, false);
-            ptx::mma_commit();
-            ptx::mma_wait<1>();
-            ptx::mma_pin(d);
-            promote<N>(first, d, of_first);
-            ptx::mma_wait<0>();
-            ptx::mma_pin(e);
-            promote<N>(second, e, of_second);
+            if constexpr (kTwo) {
+                ptx::mma_pin(e);
+                multiply_block<T, N>(e, weights + kNext, inputs, false);
+                ptx::mma_commit();
+            }
+            float own[N / 4];
+            load_scales<N>(own, scales + lane % 4 * S::ScalePitch * 4);
+            const float2 halves = ptx::load_pair(scales + 16 * S::ScalePitch);
+            if constexpr (kTwo) {
+                ptx::mma_wait<1>();
+                ptx::mma_pin(d);
+                promote<N>(first, d, halves.x, own);
+                ptx::mma_wait<0>();
+                ptx::mma_pin(e);
+                promote<N>(second, e, halves.y, own);
+            } else {
+                ptx::mma_wait<0>();
+                ptx::mma_pin(d);
+                promote<N>(first, d, halves.x, own);
+                ptx::mma_pin(d);
+                ptx::mma_fence();
+                multiply_block<T, N>(d, weights + kNext, inputs, false);
+                ptx::mma_commit();
+                ptx::mma_wait<0>();
+                ptx::mma_pin(d);
+                promote<N>(second, d, halves.y, own);
+            }
         }
         if constexpr (T::Scaled) {
             arrive_warp(ptx::shared_address(&shared.empty[ring.stage]));
@@ -153,7 +182,7 @@ __device__ void run_many(const ExpertsArgs& args, Storage<S>& shared, const Item
     const auto prepare = [&](const Cursor& at) {
         inputs = ptx::operand_128b(ptx::shared_address(shared.inputs[at.stage]) + group * kOperandBytes);
         weights = ptx::operand_128b(ptx::shared_address(shared.weights[at.stage]));
-        scales = ptx::shared_address(shared.scales[at.stage][0]);
+        scales = ptx::shared_address(shared.scales[at.stage]);
         arrived = barrier_test(ptx::shared_address(&shared.full[at.stage]), at.parity);
     };
     prepare(ring);
@@ -189,7 +218,7 @@ __device__ void run_many(const ExpertsArgs& args, Storage<S>& shared, const Item
             ptx::mma_commit();
             const u32 own = scales + (64 * group + t / 32 * 16 + lane / 4) * 4;
             const float upper = ptx::load_float(own), lower = ptx::load_float(own + 32);
-            const float2 halves = ptx::load_pair(scales + 512);
+            const float2 halves = ptx::load_pair(scales + 16 * S::ScalePitch);
             ptx::mma_wait<0>();
             ptx::mma_pin(d);
             promote_rows(first, d, __fmul_rn(halves.x, upper), __fmul_rn(halves.x, lower));
@@ -228,12 +257,13 @@ __device__ void multiply_experts(const ExpertsArgs& args) {
     if (threadIdx.x == 0) {
         for (int i = 0; i < S::Stages; ++i) {
             // The threads that copy, and where the copy engine brings weights the one that announces their bytes.
-            ptx::barrier_init(ptx::shared_address(&shared.full[i]), 128 + (shared.Widened ? 0 : 1));
+            constexpr u32 kWarps = 4 * S::FoldGroups;  // that only widen
+            ptx::barrier_init(ptx::shared_address(&shared.full[i]), 128 + (shared.Widened ? kWarps : 1));
             ptx::barrier_init(ptx::shared_address(&shared.empty[i]), 4 * kGroups);
         }
         if constexpr (Storage<S>::Widened) {
-            for (int i = 0; i < kAhead; ++i) {
-                ptx::barrier_init(ptx::shared_address(&shared.incoming.arrived[i]), 1);
+            for (u32 i = 0; i < sizeof(shared.incoming.arrived) / sizeof(u64); ++i) {
+                ptx::barrier_init(ptx::shared_address(&shared.incoming.arrived) + i * sizeof(u64), 1);
             }
         }
         ptx::barrier_init_fence();
@@ -242,25 +272,36 @@ __device__ void multiply_experts(const ExpertsArgs& args) {
         ptx::wait_for_previous_kernel();
     }
     const i32 listed = *const_cast<const volatile i32*>(args.totals);
-    for (i32 i = threadIdx.x; i < listed; i += kThreads) {
+    for (i32 i = threadIdx.x; i < listed; i += S::Threads) {
         const volatile i32* from = reinterpret_cast<const i32*>(args.list + i);
         shared.list[i] = ListedView{from[0], from[1], from[2], from[3]};
     }
     if (threadIdx.x == 0) {
         shared.listed = listed;
     }
+    if constexpr (S::Folds) {
+        if (threadIdx.x < kExponents * 8) {
+            shared.incoming.codes[threadIdx.x / 8][threadIdx.x % 8] =
+                folded_code(threadIdx.x % 8, static_cast<i32>(threadIdx.x / 8) + kLeastExponent);
+        }
+    }
     __syncthreads();
     const u32 group = __shfl_sync(ptx::kFullMask, threadIdx.x / 128, 0);
     if (group == kGroups) {
-        ptx::registers_shrink<Stored<typename S::Type>::CopyRegisters>();
-        if constexpr (Storage<S>::Widened) {
+        ptx::registers_shrink<S::CopyRegisters>();
+        if constexpr (Storage<S>::Widened && !S::Folds) {
             feed_widened<S>(args, shared);
         } else {
             feed<S>(args, shared);
         }
         ptx::release_next_kernel();
+    } else if (S::Folds && group > kGroups) {
+        ptx::registers_shrink<S::FoldRegisters>();
+        if constexpr (S::Folds) {
+            fold_apart<S>(args, shared);
+        }
     } else {
-        ptx::registers_grow<Stored<typename S::Type>::MathRegisters>();
+        ptx::registers_grow<S::MathRegisters>();
         const u32 t = threadIdx.x % 128;
         const bool gate_up = S::kStep == Step::kGateUp;
         const i32 blocks = gate_up ? args.hidden_blocks : args.inner_blocks;

@@ -1,0 +1,21 @@
+// Down of e2m1 experts whose scales are folded into e4m3.
+#include "sm90/experts/product.cuh"
+
+namespace {
+using Few = sparrow_experts::Shape<sparrow_experts::Folded, sparrow_experts::Step::kDown, 64, 3>;
+using Many = sparrow_experts::Shape<sparrow_experts::Folded, sparrow_experts::Step::kDown, 128, 3, 3>;
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(Few::Threads, 1)
+    sparrow_experts_down_folded_few(const __grid_constant__ ExpertsArgs args) {
+    sparrow_experts::multiply_experts<Few>(args);
+}
+
+extern "C" __global__ void __launch_bounds__(Many::Threads, 1)
+    sparrow_experts_down_folded_many(const __grid_constant__ ExpertsArgs args) {
+    sparrow_experts::multiply_experts<Many>(args);
+}
+
+// Dynamic shared memory to launch with.
+extern "C" __device__ const u32 sparrow_experts_down_folded_few_shared = sparrow_experts::shared_bytes<Few>();
+extern "C" __device__ const u32 sparrow_experts_down_folded_many_shared = sparrow_experts::shared_bytes<Many>();

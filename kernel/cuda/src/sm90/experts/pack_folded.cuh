@@ -1,0 +1,73 @@
+// Packing of an expert's e2m1 weights, once, when they are loaded: into the tiles that folded.cuh describes. Rows of
+// gate and up, and of down, are those of pack.cuh. Rows and columns beyond the matrix are zeros.
+//
+// A block of 128 rows by 128 columns has one scale, 2^6 below the largest of its values' own; those lie within 14
+// binades of it, as was seen to before.
+//
+// Block    256 threads, one tile and block of 128 columns, a row each. Bytes: the matrix read and written.
+#pragma once
+
+#include "sm90/experts/folded.cuh"
+#include "smxx/base.h"
+
+namespace sparrow_experts {
+
+// Eight codes in order to the places where they are widened.
+__device__ __forceinline__ u32 spread_codes(u32 codes) {
+    u32 out = 0;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        const u32 code = codes >> (4 * i) & 15;
+        out |= (code & 7) << (4 * i) | code >> 3 << (i < 4 ? 8 * i + 7 : 8 * (i - 4) + 3);
+    }
+    return out;
+}
+
+__device__ __forceinline__ void pack_folded(const PackE2M1Args& args) {
+    using Type = Stored<Folded>;
+    constexpr i32 kGroup = 32, kLargest = 6;  // values of a scale; the largest relative exponent
+    __shared__ u32 largest[2];
+    begin_after_previous();
+    const i32 block = blockIdx.x, tile = blockIdx.y, r = threadIdx.x;
+    const bool two = args.second != nullptr;
+    const bool upper = two && r >= 128;
+    const i64 row = two ? tile * 128 + r % 128 : tile * 256 + r;
+    const u8* from = (upper ? args.second : args.first) + row * args.stride;
+    const u8* scales = (upper ? args.second_scales : args.first_scales) + row * args.scale_stride;
+    const i32 groups = row < args.rows ? min(4, args.columns / kGroup - 4 * block) : 0;
+    if (r < 2) {
+        largest[r] = kLargest + 1;  // the block's scale is at least 2^-126
+    }
+    __syncthreads();
+    u32 own[4] = {}, most = 0;
+#pragma unroll
+    for (i32 g = 0; g < 4; ++g) {
+        if (g < groups) {
+            own[g] = scales[4 * block + g];
+            most = max(most, own[g]);
+        }
+    }
+    atomicMax(&largest[r / 128], most);
+    __syncthreads();
+    const u32 base = largest[r / 128] - kLargest;
+    const i64 at = static_cast<i64>(tile) * args.blocks + block;
+    u8* piece = args.to + at * Type::TileBytes + r / 32 * Type::PieceBytes;
+    const u32 lane = r % 32;
+#pragma unroll
+    for (i32 g = 0; g < 4; ++g) {
+        uint4 v = make_uint4(0, 0, 0, 0);
+        u32 exponent = 0;
+        if (g < groups) {
+            v = *reinterpret_cast<const uint4*>(from + (4 * block + g) * 16);
+            v = make_uint4(spread_codes(v.x), spread_codes(v.y), spread_codes(v.z), spread_codes(v.w));
+            exponent = max(0, static_cast<i32>(own[g] - base) - kLeastExponent);
+        }
+        *reinterpret_cast<uint4*>(piece + (g * 32 + lane) * 16) = v;
+        piece[Type::CodeBytes + 4 * lane + g] = g < groups ? 8 * exponent : 8 * -kLeastExponent;
+    }
+    if (r % 128 == 0) {
+        reinterpret_cast<float*>(args.scales_to + at)[r / 128] = __uint_as_float(base << 23);
+    }
+}
+
+}  // namespace sparrow_experts

@@ -1,0 +1,73 @@
+package kernel
+
+import (
+	"runtime"
+	"slices"
+	"sync"
+)
+
+// A block of a matrix of e2m1, 128 rows by 128 columns, folds where its e8m0 scales lie within 14 binades: e4m3 holds
+// every value of e2m1 times 2^-8 to 2^6, so a value times its scale is a code of e4m3 times one scale of the block,
+// exactly. Products of such matrices may be those of e4m3 with rows that are quantised for each 128 columns.
+
+const (
+	foldSide    = 128
+	foldBinades = 14
+	scaleNaN    = 255 // of e8m0
+)
+
+// Fold reports whether all matrices are e2m1 in groups of 32 whose blocks fold. It reads every scale, on every core.
+func (w *ExpertWeights) Fold() bool {
+	all := slices.Concat(w.Gate, w.Up, w.Down)
+	parts := min(runtime.GOMAXPROCS(0), len(all))
+	folds := make([]bool, parts)
+	var wait sync.WaitGroup
+	for p := range parts {
+		wait.Go(func() {
+			folds[p] = true
+			for i := p; i < len(all) && folds[p]; i += parts {
+				folds[p] = all[i].folds()
+			}
+		})
+	}
+	wait.Wait()
+	return parts > 0 && !slices.Contains(folds, false)
+}
+
+// folds reports whether all blocks of a matrix fold.
+func (w *Weight) folds() bool {
+	const groups = foldSide / 32
+	if w.Data.DType != E2M1x2 || w.BlockRows != 1 || w.BlockCols != foldSide/groups || w.SkipRows != 0 {
+		return false
+	}
+	s := w.Scale
+	var bytes []byte
+	switch b := s.Buf.(type) {
+	case HostBuffer:
+		bytes = b[s.Off:]
+	case Repeated: // any part of the pattern may be a block
+		return foldTogether(b.Pattern)
+	default:
+		return false
+	}
+	for row := 0; row < s.Rows; row += foldSide {
+		for col := 0; col < s.Cols; col += groups {
+			least, most := byte(scaleNaN), byte(0)
+			for r := row; r < min(row+foldSide, s.Rows); r++ {
+				for _, v := range bytes[r*s.Stride+col : r*s.Stride+min(col+groups, s.Cols)] {
+					least, most = min(least, v), max(most, v)
+				}
+			}
+			if most == scaleNaN || most-least > foldBinades {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// foldTogether reports whether scales fold that stand in one block.
+func foldTogether(scales []byte) bool {
+	least, most := slices.Min(scales), slices.Max(scales)
+	return most != scaleNaN && most-least <= foldBinades
+}
