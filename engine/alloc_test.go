@@ -38,7 +38,7 @@ func TestDecodeAllocatesNothing(t *testing.T) {
 			warm := decoding(t, e, 400)
 			decode(e, warm, 3)
 			for _, j := range warm {
-				e.cancel(j)
+				e.inbox.cancel(j)
 			}
 			jobs := decoding(t, e, 130)
 			// A collection empties the kernels' pools of scratch memory. The next steps fill them again, and no further
@@ -119,9 +119,9 @@ func TestDraftingAllocatesNothing(t *testing.T) {
 		runtime.GC() // empties the kernels' pools of scratch memory, which the next iterations fill again
 		defer debug.SetGCPercent(debug.SetGCPercent(-1))
 		until(150)
-		begun := e.stats.Steps
+		begun := e.tally.stats.Steps
 		measured(func() { until(230) })
-		steps = e.stats.Steps - begun
+		steps = e.tally.stats.Steps - begun
 		j.Cancel()
 	})
 	if least >= uint64(steps)/2 {

@@ -48,7 +48,9 @@ func TestGreedyChoicesNeedNoWholeRows(t *testing.T) {
 			list = append(list, r)
 		}
 		count := &bestRuns{}
-		e, run := prepared(t, dir, Config{}, func(e *Engine) { count.runner, e.passes.runner = e.passes.runner, count })
+		e, run := prepared(t, dir, Config{}, func(e *Engine) {
+			count.runner, e.loop.passes.runner = e.loop.passes.runner, count
+		})
 		got := jointly(t, e, list, run)
 		whole, run := prepared(t, dir, Config{}, after(func([]step.Work, step.Result) {}))
 		compare(t, list, got, jointly(t, whole, list, run))
@@ -56,7 +58,9 @@ func TestGreedyChoicesNeedNoWholeRows(t *testing.T) {
 			t.Errorf("%d passes with best tokens, %d with whole rows, none with both", count.best, count.whole)
 		}
 		alone := &bestRuns{}
-		e, run = prepared(t, dir, Config{}, func(e *Engine) { alone.runner, e.passes.runner = e.passes.runner, alone })
+		e, run = prepared(t, dir, Config{}, func(e *Engine) {
+			alone.runner, e.loop.passes.runner = e.loop.passes.runner, alone
+		})
 		jointly(t, e, list[:3], run)
 		if alone.best == 0 || alone.whole+alone.both > 0 {
 			t.Errorf("greedy choices: %d passes with best tokens, %d with whole rows, %d with both", alone.best,

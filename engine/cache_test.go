@@ -14,15 +14,19 @@ import (
 func TestTheLargestCacheFits(t *testing.T) {
 	for _, dir := range []string{"", testmodel.V4(t)} {
 		e := still(t, dir, Config{CacheTokens: 4096})
+		z, err := newSizing(e.setup)
+		if err != nil {
+			t.Fatal(err)
+		}
 		cfg := e.info.Config
-		pages := e.pagesIn(&cfg, e.cacheLimit(&cfg))
+		pages := z.pagesIn(&cfg, z.cacheLimit(&cfg))
 		if pages < 16 {
 			t.Fatalf("model %q: %d pages fit", dir, pages)
 		}
-		if err := e.checkCache(&cfg, pages*cfg.Page); err != nil {
+		if err := z.checkCache(&cfg, pages*cfg.Page); err != nil {
 			t.Errorf("model %q: %v", dir, err)
 		}
-		err := e.checkCache(&cfg, (pages+1)*cfg.Page)
+		err = z.checkCache(&cfg, (pages+1)*cfg.Page)
 		if err == nil || !strings.Contains(err.Error(), "--cache-tokens "+strconv.Itoa(pages*cfg.Page)) {
 			t.Errorf("model %q: one page more: %v", dir, err)
 		}

@@ -58,7 +58,7 @@ type outcome struct {
 // needsLogits reports whether the choice reads whole rows of logits: its sampler does, a mask may apply, or its prompt
 // is scored.
 func (c *choice) needsLogits() bool {
-	return c.sampler.NeedsLogits(c.job.engine.draws) || !c.limits.free() || c.scores()
+	return c.sampler.NeedsLogits(c.job.setup.draws) || !c.limits.free() || c.scores()
 }
 
 // draw is how the device draws the tokens of n rows of logits, the first of which comes when ahead more tokens are part
@@ -102,7 +102,7 @@ func (c *choice) advance(row logitRow, draft int32) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	if p := c.job.engine.cfg.DraftAccept; p > 0 && draft >= 0 {
+	if p := c.job.setup.cfg.DraftAccept; p > 0 && draft >= 0 {
 		got.Token = c.pretend(got.Token, draft, p)
 	}
 	if err := c.sampler.Accept(got.Token); err != nil {
@@ -136,7 +136,7 @@ func (c *choice) rightDrafts(it *sched.Item) []step.Range {
 	c.right = c.right[:0]
 	for i, draft := range it.DraftTokens() {
 		r := step.Range{Least: draft, Most: draft}
-		if p := c.job.engine.cfg.DraftAccept; p > 0 {
+		if p := c.job.setup.cfg.DraftAccept; p > 0 {
 			r = step.Range{Least: 1} // none
 			if c.pretends(c.limits.made+c.ahead(it)+i, p) {
 				r = step.Range{Most: math.MaxInt32}

@@ -35,7 +35,7 @@ func (machine) Wait(wake <-chan struct{}, limit time.Duration) bool {
 }
 
 // now is the time of the engine's clock.
-func (e *Engine) now() time.Time { return e.cfg.Clock.Now() }
+func (s *setup) now() time.Time { return s.cfg.Clock.Now() }
 
 // since is how long ago a time of the engine's clock was.
-func (e *Engine) since(t time.Time) time.Duration { return e.now().Sub(t) }
+func (s *setup) since(t time.Time) time.Duration { return s.now().Sub(t) }

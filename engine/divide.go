@@ -19,7 +19,7 @@ import (
 // innerPasses is what runs between the operations of a batch. Where batches are not divided its passes are nil.
 type innerPasses struct {
 	passes *passes   // whose workspace is free while another pass is in progress
-	flight flight    // memory of the batches that run there
+	batch  batch     // memory of the batches that run there
 	at     time.Time // when the operation in progress began
 	// took is what the latest batch of sequences that decode alone took, tookBefore the one before it, most the recent
 	// ones at most.
@@ -30,39 +30,39 @@ type innerPasses struct {
 }
 
 // divides reports whether batches of prompts are divided: on one device, which computes while the host waits.
-func (e *Engine) divides() bool {
-	_, one := e.model.Device().(kernel.Device)
-	return one && e.cfg.MaxStall > 0 && !kernel.IsAsynchronous(e.model.Device())
+func (s *setup) divides() bool {
+	_, one := s.model.Device().(kernel.Device)
+	return one && s.cfg.MaxStall > 0 && !kernel.IsAsynchronous(s.model.Device())
 }
 
 // openInner takes the memory of passes that run between the operations of others.
-func (e *Engine) openInner(cfg *plan.Config, context int) (err error) {
-	if e.divides() {
-		e.inner.passes, err = newPasses(e.model, *cfg, e.innerLimits(context))
+func (l *loop) openInner(cfg *plan.Config, limits step.Limits) (err error) {
+	if l.divides() {
+		l.inner.passes, err = newPasses(l.model, *cfg, limits)
 	}
 	return err
 }
 
 // innerLimits bound the passes between the operations of others.
-func (e *Engine) innerLimits(context int) step.Limits {
-	l := e.limits(context)
+func (z *sizing) innerLimits(context int) step.Limits {
+	l := z.limits(context)
 	l.Rows, l.Decodes = l.Requests, true
 	return l
 }
 
 // runDivided enqueues the operations of a batch of prompts one by one, and between them runs sequences that decode.
-func (e *Engine) runDivided(f *flight) error {
-	i := &e.inner
-	if e.waiting.IsZero() { // else the time since the last operation of the batch before counts, too
-		e.waiting, i.at = f.begun, e.now()
+func (l *loop) runDivided(b *batch) error {
+	i := &l.inner
+	if l.waiting.IsZero() { // else the time since the last operation of the batch before counts, too
+		l.waiting, i.at = b.begun, l.now()
 	}
 	i.before, i.longest = i.longest, 0
 	var err error
 	for more := true; more && err == nil; {
-		if e.between(f); e.lost != nil {
-			err = f.started.Stop(e.lost)
+		if l.between(b); l.tally.lost != nil {
+			err = b.started.Stop(l.tally.lost)
 		} else {
-			more, err = e.operate(f)
+			more, err = l.operate(b)
 		}
 	}
 	i.batches++
@@ -72,39 +72,48 @@ func (e *Engine) runDivided(f *flight) error {
 
 // operate enqueues the next operation of a batch and reports whether more are left. A panic in it is returned as an
 // error.
-func (e *Engine) operate(f *flight) (more bool, err error) {
-	defer e.recoverTo(&err, "a forward pass panicked")
-	left, err := f.started.Left()
+func (l *loop) operate(b *batch) (more bool, err error) {
+	defer recoverTo(&err, l.cfg.Log, "a forward pass panicked")
+	left, err := b.started.Left()
 	if err == nil && left > 0 {
-		err = f.started.Run()
+		err = b.started.Run()
 	}
 	return left > 1, err
 }
 
 // between runs sequences that decode between two operations of a batch, where they have waited for long enough.
-func (e *Engine) between(f *flight) {
-	i := &e.inner
-	if e.waiting.IsZero() {
+func (l *loop) between(b *batch) {
+	i := &l.inner
+	if l.waiting.IsZero() {
 		return
 	}
-	now := e.now()
+	now := l.now()
 	i.longest, i.at = max(i.longest, now.Sub(i.at)), now
-	if now.Sub(e.waiting) < i.waitLimit(e.cfg.MaxStall, max(i.longest, i.before)) {
+	if now.Sub(l.waiting) < i.waitLimit(l.cfg.MaxStall, max(i.longest, i.before)) {
 		return
 	}
-	items, load := e.sched.Between()
+	items, load := l.sched.Between()
 	if len(items) == 0 { // no page is free
-		e.waiting = now
+		l.waiting = now
 		return
 	}
-	i.flight = flight{on: i.passes, inner: true, items: append(i.flight.items[:0], items...), load: load, begun: now}
-	e.carryOut(&i.flight)
-	i.at = e.now()
-	f.interrupted += i.at.Sub(now)
-	if e.waiting = i.at; !e.sched.Decoding() {
-		e.waiting = time.Time{}
+	i.batch = batch{passes: i.passes, between: true, items: append(i.batch.items[:0], items...), load: load, begun: now}
+	l.runNow(&i.batch)
+	i.at = l.now()
+	b.interrupted += i.at.Sub(now)
+	if l.waiting = i.at; !l.sched.Decoding() {
+		l.waiting = time.Time{}
 	}
-	e.watchdog.begin(i.at)
+	l.watchdog.begin(i.at)
+}
+
+// runNow runs a batch to its end.
+func (l *loop) runNow(b *batch) {
+	if l.admit(b) {
+		l.launch(b, nil)
+		l.follow(b)
+	}
+	l.observe(b.between)
 }
 
 // note takes the time of a batch of sequences that decode alone. Those that take long come in groups, when the machine

@@ -78,7 +78,7 @@ func TestFailuresBetweenOperations(t *testing.T) {
 	failures := 0
 	hold, arrived := holdsAt(4)
 	e, run := prepared(t, testmodel.V32(t), Config{MaxStall: time.Microsecond}, hold, func(e *Engine) {
-		e.inner.passes.runner = &tap{runner: e.inner.passes.runner, before: func(works []step.Work) error {
+		e.loop.inner.passes.runner = &tap{runner: e.loop.inner.passes.runner, before: func(works []step.Work) error {
 			if failures < 3 && len(works) > 1 {
 				failures++
 				return errors.New("broken")

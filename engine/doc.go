@@ -2,12 +2,16 @@
 // with tokens, text and, at the end, usage flow out of each Job. It knows no chat, no HTTP and no checkpoint files:
 // package sparrow turns those into token ids, a Guide and a loaded model.
 //
-// One goroutine runs the loop and owns the model, the cache and the scheduler. The words for its parts:
+// An Engine is what callers use. Its intake turns requests into jobs, its inbox holds them until the loop takes them,
+// and its tally has the counters. One goroutine runs the loop and owns the model, the cache and the scheduler; the
+// drafter, the tiers of the cache and the experts are parts of the loop. A setup is what all of them know and none
+// changes. The words for what the loop does:
 //
-//   - An iteration is one turn of the loop: receive arrivals and cancellations, form a batch, run it, hand
-//     out tokens, draft.
-//   - A batch is the list of items that package sched chose: one item for each sequence, with its new tokens.
-//   - A forward pass computes the logits of a batch. It is one call of step.Runner.Run.
+//   - An iteration receives arrivals and cancellations, launches the next batch and processes the last one: hands out
+//     tokens, drafts.
+//   - A batch is the list of items that package sched chose: one item for each sequence, with its new tokens. Its
+//     stages are in batch.go.
+//   - A forward pass computes the logits of a batch. It is one call of step.Runner.Start, and its Wait.
 //   - A draft pass runs the drafting layer after a forward pass. It is one call of step.Runner.Draft.
 //   - A row is one token's place in a pass, and its logits where they were asked for.
 //

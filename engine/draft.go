@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"sparrow/kernel"
+	"sparrow/plan"
 	"sparrow/sched"
 	"sparrow/spec"
 	"sparrow/step"
@@ -12,22 +13,24 @@ import (
 
 // Drafting adds two things to an iteration. After the forward pass, the drafting layer reads what it computed, prompts
 // included, so that its rows lie in every page beside the target's, and proposes how sequences go on. The next batch
-// then verifies the proposals: it computes several rows of a sequence at once, and Engine.sampleItem samples from them
+// then verifies the proposals: it computes several rows of a sequence at once, and loop.sampleItem samples from them
 // exactly as plain decoding would. So the answer is the same with and without drafts, at any temperature and under any
 // constraint; see package spec.
 
-// drafter is what drafting keeps between passes.
+// drafter drafts what follows a batch. A nil *drafter drafts nothing. The loop owns it.
 type drafter struct {
-	control *spec.Controller
+	*setup
+	tally    *tally
+	watchdog *watchdog
+	sched    *sched.Scheduler
+	control  *spec.Controller
+
 	choices []*choice // whose rows the latest draft pass has
 	chains  []chain
 	// adapting are the requests of a batch that draft as many tokens as pay, and together how many each of them makes;
 	// 0: each as many as pay for it.
 	adapting []*spec.Request
 	together int
-	// unseen is a draft pass whose tokens, one for each of chains, the next batch takes on the device: it is formed and
-	// enqueued while the pass runs.
-	unseen ahead
 }
 
 // chain is the drafts of one choice while they are made.
@@ -55,40 +58,28 @@ type ahead struct {
 // logits.
 type place struct{ work, row int }
 
-// draftsFor is how the choices of a request draft: as many tokens as it asks for, or as many as pay.
-func (e *Engine) draftsFor(r *Request) spec.Request {
-	switch asked := r.Draft; {
-	case e.drafter == nil || asked != nil && *asked == 0:
-		return spec.Request{}
-	case asked != nil:
-		return e.drafter.control.Exactly(*asked)
-	}
-	return e.drafter.control.Request()
-}
-
 // draftedFor reports whether the drafting layer reads the rows of an item.
 func draftedFor(it *sched.Item) bool {
 	c := ownerOf(it)
 	return !c.ended && c.drafts.Active() && !c.scoresOnly()
 }
 
-// draftAhead enqueues the drafting layer behind a launched batch where the device chooses the tokens of all rows that
-// it needs. Models with a state of each sequence wait: the rows that they keep depend on what is accepted.
-func (e *Engine) draftAhead(f *flight) {
-	if p := f.pending.Plan(); e.drafter == nil || !e.draws || e.stateful != nil || p.Logits > 0 &&
-		p.WholeLogits == p.Logits {
+// enqueue enqueues the drafting layer behind an enqueued batch where the device chooses the tokens of all rows that it
+// needs. Models with a state of each sequence wait: the rows that they keep depend on what is accepted.
+func (d *drafter) enqueue(b *batch) {
+	if p := b.pending.Plan(); d == nil || !d.draws || d.stateful != nil || p.Logits > 0 && p.WholeLogits == p.Logits {
 		return
 	}
-	for i := range f.items {
-		if it := &f.items[i]; draftedFor(it) && it.Last && ownerOf(it).needsLogits() {
+	for i := range b.items {
+		if it := &b.items[i]; draftedFor(it) && it.Last && ownerOf(it).needsLogits() {
 			return
 		}
 	}
-	p, a := f.on, &f.ahead
+	p, a := b.passes, &b.ahead
 	p.drafts, a.places = p.drafts[:0], a.places[:0]
 	logits, drafts := 0, 0
-	for i := range f.items {
-		it, at := &f.items[i], place{work: -1}
+	for i := range b.items {
+		it, at := &b.items[i], place{work: -1}
 		if draftedFor(it) {
 			at = place{len(p.drafts), drafts}
 			p.draftAhead(it, i, logits+1)
@@ -102,32 +93,39 @@ func (e *Engine) draftAhead(f *flight) {
 	if len(p.drafts) == 0 {
 		return
 	}
-	defer e.recoverTo(&a.err, "a draft pass panicked")
+	defer recoverTo(&a.err, d.cfg.Log, "a draft pass panicked")
 	a.on = true
 	a.rows, a.prompts = p.draftSize()
 	a.pending, a.err = p.runner.StartDraft(p.drafts, false)
 }
 
-// waitAhead waits for a draft pass that was enqueued behind a batch. A panic in it is returned as an error.
-func (e *Engine) waitAhead(p *passes, a *ahead) (rows logits, err error) {
-	defer e.recoverTo(&err, "a draft pass panicked")
+// wait waits for a draft pass that was enqueued behind a batch. A panic in it is returned as an error.
+func (d *drafter) wait(b *batch) (rows logits, err error) {
+	defer recoverTo(&err, d.cfg.Log, "a draft pass panicked")
+	a := &b.ahead
 	if a.on = false; a.err != nil {
-		e.notePass(0, a.err)
+		d.tally.notePass(0, a.err)
 		return rows, a.err
 	}
-	e.watchdog.begin(e.now())
-	defer e.watchdog.end()
-	rows.result, err = p.runner.Wait(a.pending)
-	e.mu.Lock()
-	e.stats.DraftsAhead++
-	e.mu.Unlock()
-	e.noteDraftPass(a.begun, err, rows.plan(), a.rows, a.prompts)
+	d.watchdog.begin(d.now())
+	defer d.watchdog.end()
+	rows.result, err = b.passes.runner.Wait(a.pending)
+	d.tally.add(&d.tally.stats.DraftsAhead, 1)
+	d.notePass(a.begun, err, rows.plan(), a.rows, a.prompts)
 	return rows, err
 }
 
-// leaveUnseen lets the next batch be formed while the draft pass runs, where it gives every chain its only draft.
-func (e *Engine) leaveUnseen(a *ahead) bool {
-	d := e.drafter
+// forget waits for a draft pass that was enqueued behind a batch, if there is one. What it drafts is not used.
+func (d *drafter) forget(b *batch) {
+	if d != nil && b.ahead.on {
+		_, _ = d.wait(b)
+	}
+}
+
+// leave leaves a batch drafting, where its draft pass gives every chain its only draft, and reports whether it did. The
+// next batch takes the drafts on the device.
+func (d *drafter) leave(b *batch) bool {
+	a := &b.ahead
 	if p := a.pending.Plan(); a.err != nil || len(d.chains) == 0 || p.WholeLogits > 0 {
 		return false
 	}
@@ -140,18 +138,15 @@ func (e *Engine) leaveUnseen(a *ahead) bool {
 		c := d.chains[i].c
 		c.seq.Drafts, c.drafted = append(c.seq.Drafts, 0), d.chains[i].row+1
 	}
-	d.unseen, a.on = *a, false
+	b.to(stageDrafting)
 	return true
 }
 
-// runsUnseen reports whether there is such a pass.
-func (e *Engine) runsUnseen() bool { return e.drafter != nil && e.drafter.unseen.on }
-
-// seeDrafts waits for that pass and gives the items that verify its tokens their values. Where the pass failed it
-// reports false: a batch of these items has to be launched again, with the drafts that they have.
-func (e *Engine) seeDrafts(items []sched.Item) bool {
-	d := e.drafter
-	rows, err := e.waitAhead(e.passes, &d.unseen)
+// see waits for the draft pass that a batch has left and gives its tokens to the items of the next batch that verify
+// them. Where it fails, its sequences go on without drafts.
+func (d *drafter) see(last *batch, items []sched.Item) error {
+	rows, err := d.wait(last)
+	last.to(stageEnded)
 	for i := range items {
 		it, c := &items[i], ownerOf(&items[i])
 		if err == nil && it.Drafts > 0 && c.drafted > 0 {
@@ -163,55 +158,52 @@ func (e *Engine) seeDrafts(items []sched.Item) bool {
 	}
 	switch {
 	case errors.Is(err, kernel.ErrLost):
-		e.lose(err)
 	case err != nil:
-		e.stopDrafting(err)
+		d.stop(err)
 	default:
-		e.countSegments(rows.plan())
+		d.tally.countSegments(rows.plan())
 	}
-	return err == nil
+	return err
 }
 
-// draft runs the drafting layer over the rows of a batch, unless that was done, then once for each further draft of the
-// longest chain.
-func (e *Engine) draft(f *flight) {
-	d := e.drafter
+// draft runs the drafting layer over the rows of a committed batch, unless that was enqueued, then once for each
+// further draft of the longest chain. An error means that the device is lost.
+func (d *drafter) draft(b *batch) error {
 	if d == nil {
-		return
+		return nil
 	}
-	p := f.on
+	p := b.passes
 	p.drafts, d.chains, d.choices = p.drafts[:0], d.chains[:0], d.choices[:0]
-	e.agreeOnDrafts(f)
-	for i := range f.items {
-		if draftedFor(&f.items[i]) {
-			d.choices = append(d.choices, ownerOf(&f.items[i]))
-			e.addToDraftPass(f, i)
+	d.agree(b)
+	for i := range b.items {
+		if draftedFor(&b.items[i]) {
+			d.choices = append(d.choices, ownerOf(&b.items[i]))
+			d.add(b, i)
 		}
 	}
-	if f.ahead.on && e.leaveUnseen(&f.ahead) {
-		return
+	if b.ahead.on && d.leave(b) {
+		return nil
 	}
-	for chained := false; f.ahead.on || len(p.drafts) > 0; chained = true {
+	for chained := false; b.ahead.on || len(p.drafts) > 0; chained = true {
 		var rows logits
 		var err error
-		if f.ahead.on {
-			rows, err = e.waitAhead(p, &f.ahead)
+		if b.ahead.on {
+			rows, err = d.wait(b)
 		} else {
-			rows, err = e.draftPass(p, chained)
+			rows, err = d.run(p, chained)
 		}
 		if errors.Is(err, kernel.ErrLost) {
-			e.lose(err)
-			return
+			return err
 		}
 		if err != nil {
-			e.stopDrafting(err)
-			return
+			d.stop(err)
+			return nil
 		}
-		e.countSegments(rows.plan())
+		d.tally.countSegments(rows.plan())
 		going := d.chains[:0]
 		for i := range d.chains {
 			k := &d.chains[i]
-			if e.propose(k, rows.row(k.row)) {
+			if k.extend(rows.row(k.row)) {
 				p.draftNext(k)
 				k.row = len(going)
 				going = append(going, *k)
@@ -219,18 +211,46 @@ func (e *Engine) draft(f *flight) {
 		}
 		d.chains = going
 	}
+	return nil
 }
 
-// agreeOnDrafts lets all requests of a batch that adapt make equally many drafts, on a device that computes beside the
-// host: the next batch is then captured and padded, and with one draft enqueued while the drafting layer runs.
-func (e *Engine) agreeOnDrafts(f *flight) {
-	d := e.drafter
+// run runs the drafting layer over the rows that were added. A panic in it is returned as an error.
+func (d *drafter) run(p *passes, chained bool) (rows logits, err error) {
+	defer recoverTo(&err, d.cfg.Log, "a draft pass panicked")
+	n, prompts := p.draftSize()
+	begun := d.now()
+	d.watchdog.begin(begun)
+	defer d.watchdog.end()
+	rows.result, err = p.runner.Draft(p.drafts, chained)
+	d.notePass(begun, err, rows.plan(), n, prompts)
+	p.drafts = p.drafts[:0]
+	return rows, err
+}
+
+// notePass counts a draft pass that has taken the time since begun.
+func (d *drafter) notePass(begun time.Time, err error, p *plan.Plan, rows int, prompts bool) {
+	d.tally.notePass(d.since(begun), err)
+	if err == nil && p != nil && !prompts {
+		d.control.DraftPass(rows, d.since(begun).Seconds())
+	}
+}
+
+// noteForward takes the time of a forward pass, with which those of draft passes are compared.
+func (d *drafter) noteForward(p *plan.Plan, took time.Duration) {
+	if d != nil && decodesOnly(p) {
+		d.control.ForwardPass(p.Rows, took.Seconds())
+	}
+}
+
+// agree lets all requests of a batch that adapt make equally many drafts, on a device that computes beside the host:
+// the next batch is then captured and padded, and with one draft enqueued while the drafting layer runs.
+func (d *drafter) agree(b *batch) {
 	d.together, d.adapting = 0, d.adapting[:0]
-	if !e.overlap {
+	if !d.overlap {
 		return
 	}
-	for i := range f.items {
-		if c := ownerOf(&f.items[i]); draftedFor(&f.items[i]) && f.items[i].Last && c.drafts.Adapts() {
+	for i := range b.items {
+		if c := ownerOf(&b.items[i]); draftedFor(&b.items[i]) && b.items[i].Last && c.drafts.Adapts() {
 			d.adapting = append(d.adapting, &c.drafts)
 		}
 	}
@@ -239,20 +259,20 @@ func (e *Engine) agreeOnDrafts(f *flight) {
 	}
 }
 
-// addToDraftPass adds the rows of an item to the first draft pass, unless that was enqueued. Where the sequence's next
-// token was sampled a chain begins.
-func (e *Engine) addToDraftPass(f *flight, number int) {
-	it, d := &f.items[number], e.drafter
+// add adds the rows of an item to the first draft pass, unless that was enqueued. Where the sequence's next token was
+// sampled a chain begins.
+func (d *drafter) add(b *batch, number int) {
+	it := &b.items[number]
 	c := ownerOf(it)
 	if !it.Last {
-		if !f.ahead.on {
-			f.on.draftRows(it, number, false)
+		if !b.ahead.on {
+			b.passes.draftRows(it, number, false)
 		}
 		return
 	}
-	want := c.drafts.Depth(len(f.items))
+	want := c.drafts.Depth(len(b.items))
 	if want == 0 {
-		e.noteDraftingEnded(c)
+		d.noteEnded(c)
 		return
 	}
 	if c.drafts.Adapts() && d.together > 0 {
@@ -260,16 +280,16 @@ func (e *Engine) addToDraftPass(f *flight, number int) {
 	}
 	// The next token is the target's own. Drafts behind the last allowed token, or more than a batch verifies, are
 	// never used.
-	if f.inner { // prompts wait
+	if b.between { // prompts wait
 		want = 0
 	}
-	want = e.sched.ReserveDrafts(&c.seq, min(want, e.info.Drafts, c.maxTokens-c.limits.made-1))
+	want = d.sched.ReserveDrafts(&c.seq, min(want, d.info.Drafts, c.maxTokens-c.limits.made-1))
 	k := chain{c: c, want: want, row: len(d.chains)}
-	if f.ahead.on {
-		at := f.ahead.places[number]
+	if b.ahead.on {
+		at := b.ahead.places[number]
 		k.work, k.row = at.work, at.row
 	} else {
-		k.work = f.on.draftRows(it, number, want > 0)
+		k.work = b.passes.draftRows(it, number, want > 0)
 	}
 	if want > 0 {
 		k.limits = c.limits.clone()
@@ -277,8 +297,8 @@ func (e *Engine) addToDraftPass(f *flight, number int) {
 	}
 }
 
-// propose drafts the next token of a chain from a row of logits and reports whether the chain continues.
-func (e *Engine) propose(k *chain, row logitRow) bool {
+// extend drafts the next token of a chain from a row of logits and reports whether the chain continues.
+func (k *chain) extend(row logitRow) bool {
 	c := k.c
 	token, err := k.propose(row)
 	if err != nil {
@@ -301,28 +321,25 @@ func (k *chain) propose(row logitRow) (int32, error) {
 	return k.c.sampler.Propose(row.whole, mask, len(k.c.seq.Drafts))
 }
 
-// stopDrafting ends drafting for the sequences of the latest draft pass, which failed; they go on with plain decoding.
-func (e *Engine) stopDrafting(err error) {
-	list := e.drafter.choices
-	e.cfg.Log.Error("drafting failed; its sequences continue without drafts", "sequences", len(list), "error", err)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, c := range list {
+// stop ends drafting for the sequences of the latest draft pass, which failed; they go on with plain decoding.
+func (d *drafter) stop(err error) {
+	d.cfg.Log.Error("drafting failed; its sequences continue without drafts", "sequences", len(d.choices), "error", err)
+	d.tally.Lock()
+	defer d.tally.Unlock()
+	for _, c := range d.choices {
 		if c.drafts.Active() {
 			c.drafts.Stop()
 			c.seq.Drafts = c.seq.Drafts[:0]
-			e.stats.DraftsFailed++
+			d.tally.stats.DraftsFailed++
 		}
 	}
 }
 
-// noteDraftingEnded logs and counts a choice that no longer drafts because it does not pay. Its later pages lack the
-// drafting layer's rows: requests that reuse these pages get fewer accepted drafts; output is unchanged.
-func (e *Engine) noteDraftingEnded(c *choice) {
+// noteEnded logs and counts a choice that no longer drafts because it does not pay. Its later pages lack the drafting
+// layer's rows: requests that reuse these pages get fewer accepted drafts; output is unchanged.
+func (d *drafter) noteEnded(c *choice) {
 	u := &c.job.usage
-	e.cfg.Log.Info("drafting does not pay and ends", "id", c.job.request.ID, "choice", c.index, "tokens", c.limits.made,
+	d.cfg.Log.Info("drafting does not pay and ends", "id", c.job.request.ID, "choice", c.index, "tokens", c.limits.made,
 		"drafted", u.DraftedTokens, "accepted", u.AcceptedTokens)
-	e.mu.Lock()
-	e.stats.DraftsEnded++
-	e.mu.Unlock()
+	d.tally.add(&d.tally.stats.DraftsEnded, 1)
 }

@@ -32,7 +32,7 @@ func TestSampledDraftsFollowTheTarget(t *testing.T) {
 	e := start(t, dir, Config{Draft: drafts(t, 3), StepTokens: 256, CacheTokens: 64 * 80, MaxQueue: seeds}, checked(t),
 		func(e *Engine) {
 			// A drafter that is right often, and wrong in ways that depend on the position.
-			e.passes.runner = &guesser{runner: e.passes.runner, rewrite: func(w *step.Draft, row []float32) {
+			e.loop.passes.runner = &guesser{runner: e.loop.passes.runner, rewrite: func(w *step.Draft, row []float32) {
 				for i := range row {
 					row[i] = float32((i*5+w.Cached*3)%8) / 3
 				}
@@ -91,7 +91,7 @@ func lawOf(t *testing.T, dir string, prompt []int32, params sample.Params) map[[
 	t.Helper()
 	var row []float32
 	e := start(t, dir, Config{Draft: spec.Off()}, func(e *Engine) {
-		e.passes.runner = &tap{runner: e.passes.runner,
+		e.loop.passes.runner = &tap{runner: e.loop.passes.runner,
 			after: func(_ []step.Work, res step.Result) { row = slices.Clone(res.Row(0)) }}
 	})
 	scratch, err := sample.NewScratch(8)

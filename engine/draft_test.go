@@ -27,7 +27,7 @@ func oracle(answers []*response, list []Request) func(*Engine) {
 		known[r.ID] = answers[i]
 	}
 	return func(e *Engine) {
-		e.passes.runner = &guesser{runner: e.passes.runner, rewrite: func(w *step.Draft, row []float32) {
+		e.loop.passes.runner = &guesser{runner: e.loop.passes.runner, rewrite: func(w *step.Draft, row []float32) {
 			c := e.at(w.Pages)
 			if c == nil { // it ended while the pass ran
 				return
@@ -318,7 +318,7 @@ func TestAFailingDrafterCostsNothingButSpeed(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := start(t, dir, cfg, checked(t),
-				func(e *Engine) { e.passes.runner = &faultyDrafts{runner: e.passes.runner, fault: c.fault} })
+				func(e *Engine) { e.loop.passes.runner = &faultyDrafts{runner: e.loop.passes.runner, fault: c.fault} })
 			compare(t, list, together(t, e, list), want)
 			if st := e.Stats(); st.DraftsFailed == 0 || st.Failed != 0 {
 				t.Errorf("%d sequences stopped drafting, %d requests failed; want some and none", st.DraftsFailed,

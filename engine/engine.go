@@ -3,18 +3,14 @@ package engine
 import (
 	"context"
 	"log/slog"
-	"sync"
+	"slices"
 	"time"
 
-	"sparrow/kv"
 	"sparrow/kv/prefix"
 	"sparrow/kv/tier"
-	"sparrow/model"
 	"sparrow/model/placement"
 	"sparrow/model/usage"
 	"sparrow/plan"
-	"sparrow/sample"
-	"sparrow/sched"
 	"sparrow/spec"
 )
 
@@ -62,63 +58,19 @@ type Config struct {
 	Diagnose func(error) error
 }
 
-// Engine serves one model. Its exported methods may be called from any goroutine; the loop owns everything below the
-// line.
+// Engine serves one model. Its methods may be called from any goroutine.
 type Engine struct {
-	cfg     Config
-	info    Info
-	reuse   bool            // pages are kept for later prompts
-	scratch *sample.Scratch // its size is read by callers, its contents are used by the loop
-
-	mu      sync.Mutex
-	inbox   []*Job
-	cancels []*Job
-	discard bool            // tiers give up all pages when the engine closes
-	settles []chan struct{} // closed once the loop has come around
-	flushes []chan struct{} // closed when the cache is empty
-	queued  backlog
-	records int64 // bytes that jobs in flight may record
-	waits   waits
-	closing bool  // nothing is accepted any more
-	halt    bool  // stop now, failing what runs
-	gone    bool  // the loop has ended
-	lost    error // why the device can no longer be used; nil while it can
-	stats   Stats
-	gaps    gaps
-	plans   []PlanRecord // ring
-	planAt  int
-
-	watchdog watchdog
-	wake     chan struct{} // capacity 1
-	stopped  chan struct{} // closed when the loop has ended
-
-	// ---- owned by the loop ----
-	model  model.Model
-	memory deviceMemory
-	// stateful is the model where it keeps a state of every sequence, else nil.
-	stateful model.Stateful
-	windowed model.Windowed // the same where its window rows have pages of their own, else nil
-	passes   *passes
-	inner    innerPasses
-	pools    []*kv.Pool // one, or one of each rank
-	sched    *sched.Scheduler
-	overlap  bool          // the next batch is formed while a pass runs
-	draws    bool          // the device draws tokens
-	flight   *flight       // the pass that runs, while the next batch is formed; else nil
-	flights  [2]flight     // memory
-	outcomes []outcome     // memory for those of one item
-	stalled  time.Duration // the stall above MaxStall that was reported
-	waiting  time.Time     // since when sequences that decode wait; zero where the next batch has them
-	drafter  *drafter      // nil when nothing is drafted
-	tiers    *tiers        // nil without tiers of the prefix cache
-	counted  time.Time     // when counts of experts were read
-	recent   *usage.Table  // choices of late, by which experts move
+	*setup
+	intake *intake
+	inbox  *inbox
+	tally  *tally
+	loop   *loop
 }
 
 // Run is the loop. It returns when the engine is closed.
 func (e *Engine) Run() {
-	e.cfg.Clock.Go(e.watch) // ends with the loop
-	e.loop()
+	e.cfg.Clock.Go(func() { e.loop.watchdog.watch(e.inbox.stopped) })
+	e.loop.run()
 }
 
 // Info describes the engine.
@@ -126,84 +78,50 @@ func (e *Engine) Info() Info { return e.info }
 
 // Stats is a snapshot of counters. It includes everything up to the last event that a job's reader has seen.
 func (e *Engine) Stats() Stats {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	s := e.stats
-	for _, j := range e.inbox {
+	e.tally.Lock()
+	defer e.tally.Unlock()
+	s := e.tally.stats
+	for _, j := range e.inbox.jobs {
 		s.Waiting += len(j.choices)
 	}
 	s.Plans = append([]PlanCount(nil), s.Plans...)
-	s.LongestGap = e.gaps.longest(e.now())
-	if e.tiers != nil {
-		s.Tiers.Tiers = e.tiers.counts()
+	s.LongestGap = e.tally.gaps.longest(e.now())
+	if e.loop.tiers != nil {
+		s.Tiers.Tiers = e.loop.tiers.counts()
 	}
 	return s
 }
 
 // Plans lists recent forward passes, oldest first.
 func (e *Engine) Plans() []PlanRecord {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	out := append([]PlanRecord(nil), e.plans[e.planAt:]...)
-	return append(out, e.plans[:e.planAt]...)
+	e.tally.Lock()
+	defer e.tally.Unlock()
+	return slices.Concat(e.tally.plans[e.tally.planAt:], e.tally.plans[:e.tally.planAt])
 }
 
 // Close stops the loop: no request is accepted any more, those in flight run to their end. When ctx ends first they
 // fail with ErrClosed. Every call returns once the loop has ended; the model is not used after that.
 func (e *Engine) Close(ctx context.Context) {
-	e.stop(ctx.Err() != nil)
-	end := context.AfterFunc(ctx, func() { e.stop(true) })
+	e.inbox.stop(ctx.Err() != nil)
+	end := context.AfterFunc(ctx, func() { e.inbox.stop(true) })
 	defer end()
-	e.cfg.Clock.Wait(e.stopped, 0)
-}
-
-// stop tells the loop to end, at once or when everything that was accepted has ended.
-func (e *Engine) stop(halt bool) {
-	e.mu.Lock()
-	e.closing, e.halt = true, e.halt || halt
-	e.mu.Unlock()
-	e.signal()
+	e.cfg.Clock.Wait(e.inbox.stopped, 0)
 }
 
 // Flush empties the prefix cache between two iterations and waits for that.
 func (e *Engine) Flush(ctx context.Context) error {
-	e.mu.Lock()
-	closing := e.closing
-	e.mu.Unlock()
+	e.tally.Lock()
+	closing := e.inbox.closing
+	e.tally.Unlock()
 	if closing {
 		return ErrClosed
 	}
-	return e.await(ctx, &e.flushes)
-}
-
-// await adds a channel to a list and waits until the loop closes it.
-func (e *Engine) await(ctx context.Context, list *[]chan struct{}) error {
-	done := make(chan struct{})
-	e.mu.Lock()
-	*list = append(*list, done)
-	e.mu.Unlock()
-	e.signal()
-	select {
-	case <-done:
-		return nil
-	case <-e.stopped:
-		return ErrClosed
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// signal wakes the loop.
-func (e *Engine) signal() {
-	select {
-	case e.wake <- struct{}{}:
-	default:
-	}
+	return e.inbox.await(ctx, &e.inbox.flushes)
 }
 
 // Submit checks a request and queues it.
 func (e *Engine) Submit(r Request) (*Job, error) {
-	j, err := e.prepare(r)
+	j, err := e.intake.prepare(r)
 	if err != nil {
 		return nil, err
 	}
@@ -212,44 +130,15 @@ func (e *Engine) Submit(r Request) (*Job, error) {
 			return nil, err
 		}
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closing {
-		return nil, ErrClosed
-	}
-	if e.lost != nil {
-		return nil, e.lost
-	}
-	if err := e.admitRecords(j); err != nil {
-		e.stats.Refused++
+	if err := e.inbox.add(j); err != nil {
 		return nil, err
 	}
-	if err := e.queued.add(j.party, len(j.choices)); err != nil {
-		e.records -= j.records
-		e.stats.Refused++
-		return nil, err
-	}
-	e.stats.Requests++
-	e.waits.queue(j.party, j.arrived)
-	e.inbox = append(e.inbox, j)
-	e.signal()
 	return j, nil
 }
 
 // Wait estimates how long a request of a tenant, or without one from a source, would wait before it runs.
 func (e *Engine) Wait(tenant, source string) time.Duration {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.waits.estimate(party(tenant, source), e.now())
-}
-
-// cancel queues a job for the loop to end.
-func (e *Engine) cancel(j *Job) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.gone {
-		return // every job has ended
-	}
-	e.cancels = append(e.cancels, j)
-	e.signal()
+	e.tally.Lock()
+	defer e.tally.Unlock()
+	return e.inbox.waits.estimate(party(tenant, source), e.now())
 }

@@ -41,3 +41,11 @@ var ErrSelfTest = errors.New("sparrow: the self-test failed")
 
 // ErrDevice means that the device can no longer be used: what ran on it has failed, and nothing is accepted any more.
 var ErrDevice = errors.New("sparrow: the device failed")
+
+// diagnose adds the cause to an error, where it is known.
+func (c *Config) diagnose(err error) error {
+	if c.Diagnose == nil {
+		return err
+	}
+	return c.Diagnose(err)
+}

@@ -17,7 +17,7 @@ func TestFloodsDoNotDelayOthers(t *testing.T) {
 			note := func(e *Engine) {
 				e.cfg.Observe = func(bool) {
 					iterations++
-					for _, q := range e.sched.All() {
+					for _, q := range e.loop.sched.All() {
 						c := q.Owner.(*choice)
 						id := c.job.request.ID
 						if _, known := came[id]; !known {

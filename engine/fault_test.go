@@ -135,7 +135,7 @@ func TestChoicesGoOnWithoutTheFirst(t *testing.T) {
 // Logits nobody can sample from fail the request they belong to.
 func TestLogitsThatAreNotNumbers(t *testing.T) {
 	e := start(t, testmodel.V32(t), Config{}, func(e *Engine) {
-		e.passes.runner = &tap{runner: e.passes.runner, after: func(works []step.Work, res step.Result) {
+		e.loop.passes.runner = &tap{runner: e.loop.passes.runner, after: func(works []step.Work, res step.Result) {
 			row := 0
 			for i := range works {
 				if works[i].Logits > 0 {
@@ -161,7 +161,7 @@ func TestLogitsThatAreNotNumbers(t *testing.T) {
 // A panic while a token is sampled or turned into text loses that request alone.
 func TestAPanicInSamplingLosesOneRequest(t *testing.T) {
 	e := start(t, testmodel.V32(t), Config{}, checked(t), func(e *Engine) {
-		e.passes.runner = &tap{runner: e.passes.runner, before: func(works []step.Work) error {
+		e.loop.passes.runner = &tap{runner: e.loop.passes.runner, before: func(works []step.Work) error {
 			for i := range works {
 				if aimed(&works[i]) {
 					e.owner(&works[i]).stops = nil // a broken invariant: emit will trip over it
@@ -229,7 +229,7 @@ func allFailed(t *testing.T, e *Engine, streams []*Job) {
 		t.Errorf("a request afterwards: error %v", err)
 	}
 	e.Close(context.Background())
-	if st := e.Stats(); st.Failed != int64(len(streams)) || st.Running+st.Waiting != 0 || e.queued.waiting != 0 {
-		t.Errorf("%+v, %d queued", st, e.queued.waiting)
+	if st := e.Stats(); st.Failed != int64(len(streams)) || st.Running+st.Waiting != 0 || e.inbox.queued.waiting != 0 {
+		t.Errorf("%+v, %d queued", st, e.inbox.queued.waiting)
 	}
 }

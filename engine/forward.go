@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"log/slog"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -46,17 +47,6 @@ type steps struct{ *step.Runner }
 // Wait waits for a pass.
 func (steps) Wait(p step.Pending) (step.Result, error) { return p.Wait() }
 
-// noteGraphs updates the counters of captured graphs and reports the first capture that failed. The caller holds mu.
-func (e *Engine) noteGraphs() {
-	g := e.passes.runner.Graphs()
-	if g.Failed > 0 && e.stats.Graphs.Failed == 0 {
-		e.cfg.Log.Warn("a captured graph could not be made; passes of its shape run with plain launches",
-			"error", g.Failure)
-	}
-	e.stats.Graphs = GraphCount{Captured: g.Captured, Replayed: g.Replayed, Failed: g.Failed, Evicted: g.Evicted,
-		Held: g.Held, Bytes: g.Bytes * int64(max(e.info.Config.Model.Ranks, 1))} // g has those of one rank
-}
-
 // logits are rows of logits of one pass, [rows, vocabulary], from the row first on.
 type logits struct {
 	result step.Result
@@ -86,62 +76,78 @@ func (l *logits) take(it *sched.Item) logits {
 	return own
 }
 
-// launch enqueues the pass of a batch. A panic in it is returned as an error.
-func (e *Engine) launch(f *flight) (err error) {
-	f.launched, f.behind, f.drafts = e.now(), e.flight != nil, e.runsUnseen()
-	if !f.behind {
-		e.watchdog.begin(f.launched)
+// launch enqueues the pass of a batch, behind the last one unless that is nil.
+func (l *loop) launch(b, last *batch) {
+	b.launched, b.behind = l.now(), stageFormed
+	if last != nil {
+		b.behind = last.stage
 	}
-	defer func() {
-		if err != nil {
-			e.notePass(0, err)
-			if !f.behind {
-				e.watchdog.end()
-			}
-		}
-	}()
-	if err = e.begin(f); err == nil && f.load.Divided() {
-		err = e.runDivided(f)
+	if b.behind != stageRunning { // whose pass is watched
+		l.watchdog.begin(b.launched)
+	}
+	err := l.start(b)
+	if err == nil {
+		b.to(stageEnqueued)
+		return
+	}
+	b.fail(err)
+	l.tally.notePass(0, err)
+	if b.behind != stageRunning {
+		l.watchdog.end()
+	}
+}
+
+// start enqueues the operations of a batch.
+func (l *loop) start(b *batch) error {
+	err := l.begin(b)
+	if err == nil && b.load.Divided() {
+		err = l.runDivided(b)
 	}
 	if err != nil {
 		return err
 	}
-	return e.complete(f)
+	return l.complete(b)
 }
 
 // begin begins to enqueue a batch. A panic in it is returned as an error.
-func (e *Engine) begin(f *flight) (err error) {
-	defer e.recoverTo(&err, "a forward pass panicked")
-	p := f.on
+func (l *loop) begin(b *batch) (err error) {
+	defer recoverTo(&err, l.cfg.Log, "a forward pass panicked")
+	p := b.passes
 	p.works = p.works[:0]
-	for i := range f.items {
-		p.works = append(p.works, workOf(&f.items[i]))
+	for i := range b.items {
+		p.works = append(p.works, workOf(&b.items[i]))
 	}
-	f.started, err = p.runner.Begin(p.works)
+	b.started, err = p.runner.Begin(p.works)
 	return err
 }
 
 // complete enqueues what is left of a batch. A panic in it is returned as an error.
-func (e *Engine) complete(f *flight) (err error) {
-	defer e.recoverTo(&err, "a forward pass panicked")
-	f.pending, err = f.started.End()
+func (l *loop) complete(b *batch) (err error) {
+	defer recoverTo(&err, l.cfg.Log, "a forward pass panicked")
+	b.pending, err = b.started.End()
 	return err
 }
 
 // wait waits for the pass of a batch. A panic in it is returned as an error.
-func (e *Engine) wait(f *flight) (rows logits, err error) {
-	defer e.watchdog.end()
-	defer e.recoverTo(&err, "a forward pass panicked")
-	rows.result, err = f.on.runner.Wait(f.pending)
-	took := e.took(f, f.launched)
-	e.notePass(took, err)
+func (l *loop) wait(b *batch) (rows logits, err error) {
+	defer l.watchdog.end()
+	defer recoverTo(&err, l.cfg.Log, "a forward pass panicked")
+	rows.result, err = b.passes.runner.Wait(b.pending)
+	took := l.took(b, b.launched)
+	l.tally.notePass(took, err)
 	if err == nil {
-		e.tiers.noteBatch(took)
-	}
-	if err == nil && e.drafter != nil && decodesOnly(rows.plan()) {
-		e.drafter.control.ForwardPass(rows.plan().Rows, took.Seconds())
+		l.tiers.noteBatch(took)
+		l.drafter.noteForward(rows.plan(), took)
 	}
 	return rows, err
+}
+
+// took is how long a batch that has just ended kept the device: since it was formed or the one before it ended.
+func (l *loop) took(b *batch, since time.Time) time.Duration {
+	if f := b.passes.finished; f.After(since) {
+		since = f
+	}
+	return l.since(since) - b.interrupted
 }
 
 // decodesOnly reports whether all rows of a plan decode or verify: those passes are compared with draft passes.
@@ -223,19 +229,6 @@ func (p *passes) draftNext(k *chain) {
 	k.work = len(p.drafts) - 1
 }
 
-// draftPass runs the drafting layer over the rows that were added. A panic in it is returned as an error.
-func (e *Engine) draftPass(p *passes, chained bool) (rows logits, err error) {
-	defer e.recoverTo(&err, "a draft pass panicked")
-	n, prompts := p.draftSize()
-	begun := e.now()
-	e.watchdog.begin(begun)
-	defer e.watchdog.end()
-	rows.result, err = p.runner.Draft(p.drafts, chained)
-	e.noteDraftPass(begun, err, rows.plan(), n, prompts)
-	p.drafts = p.drafts[:0]
-	return rows, err
-}
-
 // draftSize is how many rows the next draft pass has, and whether some are of prompts.
 func (p *passes) draftSize() (rows int, prompts bool) {
 	for i := range p.drafts {
@@ -245,18 +238,10 @@ func (p *passes) draftSize() (rows int, prompts bool) {
 	return rows, prompts
 }
 
-// noteDraftPass counts a draft pass that has taken the time since begun.
-func (e *Engine) noteDraftPass(begun time.Time, err error, p *plan.Plan, rows int, prompts bool) {
-	e.notePass(e.since(begun), err)
-	if err == nil && p != nil && !prompts {
-		e.drafter.control.DraftPass(rows, e.since(begun).Seconds())
-	}
-}
-
 // recoverTo turns a panic into an error and logs it.
-func (e *Engine) recoverTo(err *error, message string) {
+func recoverTo(err *error, log *slog.Logger, message string) {
 	if v := recover(); v != nil {
-		e.cfg.Log.Error(message, "value", v, "stack", string(debug.Stack()))
+		log.Error(message, "value", v, "stack", string(debug.Stack()))
 		*err = fmt.Errorf("panic: %v", v)
 	}
 }

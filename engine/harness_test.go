@@ -224,9 +224,9 @@ func checkEmpty(t testing.TB, e *Engine) {
 func checked(t testing.TB) func(*Engine) {
 	return func(e *Engine) {
 		e.cfg.Observe = func(bool) {
-			for _, p := range e.pools {
+			for _, p := range e.loop.pools {
 				if err := p.Check(); err != nil {
-					t.Errorf("after step %d: %v", e.stats.Steps, err)
+					t.Errorf("after step %d: %v", e.tally.stats.Steps, err)
 				}
 			}
 		}
@@ -274,12 +274,12 @@ func (t *tap) Wait(p step.Pending) (step.Result, error) {
 
 // before puts a function in front of every forward pass.
 func before(f func(works []step.Work) error) func(*Engine) {
-	return func(e *Engine) { e.passes.runner = &tap{runner: e.passes.runner, before: f} }
+	return func(e *Engine) { e.loop.passes.runner = &tap{runner: e.loop.passes.runner, before: f} }
 }
 
 // after puts a function behind every forward pass.
 func after(f func(works []step.Work, res step.Result)) func(*Engine) {
-	return func(e *Engine) { e.passes.runner = &tap{runner: e.passes.runner, after: f} }
+	return func(e *Engine) { e.loop.passes.runner = &tap{runner: e.loop.passes.runner, after: f} }
 }
 
 // owner finds the choice a piece of work belongs to: it has the choice's page table.
@@ -287,7 +287,7 @@ func (e *Engine) owner(w *step.Work) *choice { return e.at(w.Pages) }
 
 // at finds the choice that has a page table.
 func (e *Engine) at(pages []int32) *choice {
-	for _, q := range e.sched.All() {
+	for _, q := range e.loop.sched.All() {
 		if p := q.Pages(); len(p) > 0 && &p[0] == &pages[0] {
 			return q.Owner.(*choice)
 		}
@@ -457,8 +457,8 @@ func sameTokens(t testing.TB, what string, got, want answer) {
 // iterations runs the engine by hand, without its loop.
 func (e *Engine) iterations(n int) {
 	for range n {
-		e.receive()
-		e.iterate(e.sched.Schedule())
+		e.loop.receive()
+		e.loop.turn()
 	}
 }
 

@@ -7,158 +7,230 @@ import (
 	"sparrow/sched"
 )
 
-// iterate runs one batch. A batch that fails is run again item by item, so that only the requests that fail by
-// themselves are lost; where the device is lost, all are.
-func (e *Engine) iterate(items []sched.Item) { e.carryOut(e.form(items)) }
-
-// carryOut runs a batch that was formed.
-func (e *Engine) carryOut(f *flight) {
-	e.noteAdmitted(f.items, f.begun)
-	if f.items = e.attachStates(f.items); len(f.items) > 0 {
-		e.carry(f)
+// turn is one turn of the loop: the next batch is launched behind the last one, the last one is processed while the
+// next runs, and the next becomes the last. It reports whether there was anything to do.
+func (l *loop) turn() bool {
+	last, next := l.last, l.form()
+	if last == nil && next == nil {
+		return false
 	}
-	e.observe(f.inner)
+	l.last = nil
+	if next != nil {
+		l.launch(next, last)
+	}
+	if last != nil {
+		l.process(last, next)
+	}
+	if next != nil && next.stage != stageEnded {
+		l.follow(next)
+	}
+	l.observe(false)
+	return true
 }
 
-// carry launches a batch, finishes the one in flight, and leaves the new one in flight where the next can be formed
-// meanwhile; else it is finished too.
-func (e *Engine) carry(f *flight) {
-	failed := e.launch(f)
-	if e.runsUnseen() {
-		switch seen := e.seeDrafts(f.items); {
-		case failed != nil: // it is launched again, item by item
-		case seen: // the pass begins now
-			f.launched = e.now()
-			e.watchdog.begin(f.launched)
-		default:
-			e.giveUp(f)
-			failed = e.launch(f)
+// form makes the next batch, or nil where nothing can run now.
+func (l *loop) form() *batch {
+	for {
+		items := l.sched.Schedule()
+		if len(items) == 0 {
+			return nil
+		}
+		b := &l.batches[0]
+		if l.last == b {
+			b = &l.batches[1]
+		}
+		*b = batch{passes: l.passes, items: append(b.items[:0], items...), load: l.sched.Load(), begun: l.now(),
+			ahead: ahead{places: b.ahead.places[:0]}}
+		if l.admit(b) {
+			return b
 		}
 	}
-	if before := e.flight; before != nil {
-		e.flight = nil
-		ended := e.finish(before)
-		switch {
-		case ended != nil && failed == nil:
-			e.giveUp(f)
-			fallthrough
-		case ended != nil:
-			e.isolate(before, ended)
-			return
-		case failed != nil && !errors.Is(failed, kernel.ErrLost):
-			return // it is formed again, and alone shows what is wrong with it
-		}
-		for i := range f.items {
-			if !ownerOf(&f.items[i]).ended {
-				f.items[i].Resolve()
-			}
-		}
-		e.watchdog.begin(e.now())
-	}
-	if failed == nil && e.canOverlap(f) {
-		e.leaveInFlight(f)
+}
+
+// admit counts the choices of a batch that run for the first time, and gives every item the state it continues from.
+// It reports whether there are items that have one.
+func (l *loop) admit(b *batch) bool {
+	l.noteAdmitted(b.items, b.begun)
+	b.items = l.attachStates(b.items)
+	return len(b.items) > 0
+}
+
+// process takes the results of the last batch. The next one, unless nil, was launched behind it.
+func (l *loop) process(last, next *batch) {
+	if last.stage == stageDrafting {
+		l.seeDrafts(last, next)
 		return
 	}
-	if failed == nil {
-		e.draftAhead(f)
-		failed = e.finish(f)
-	}
-	if failed != nil {
-		e.isolate(f, failed)
+	l.commit(last)
+	switch {
+	case last.stage == stageFailed:
+		if next != nil {
+			l.drop(next, stageEnded)
+		}
+		l.isolate(last)
+	case next == nil:
+	case next.stage == stageEnqueued:
+		next.resolve()
+		l.watchdog.begin(l.now())
+	case !errors.Is(next.err, kernel.ErrLost):
+		next.to(stageEnded) // it is formed again, and alone shows what is wrong with it
 	}
 }
 
-// finishFlight finishes the batch in flight where no other can be formed.
-func (e *Engine) finishFlight() {
-	f := e.flight
-	e.flight = nil
-	if err := e.finish(f); err != nil {
-		e.isolate(f, err)
+// follow leaves a batch that was launched running, where the next one can be formed behind it. Else it is processed at
+// once.
+func (l *loop) follow(b *batch) {
+	if b.stage == stageEnqueued && l.overlap && b.mayRun() {
+		l.leaveRunning(b)
+		return
 	}
-	e.observe(false)
+	if b.stage == stageEnqueued {
+		l.drafter.enqueue(b)
+		l.commit(b)
+	}
+	switch b.stage {
+	case stageFailed:
+		l.isolate(b)
+	case stageDrafting:
+		l.last = b
+	}
+}
+
+// leaveRunning lets the next batch be formed while an enqueued one runs.
+func (l *loop) leaveRunning(b *batch) {
+	row := 0
+	for i := range b.items {
+		it, c := &b.items[i], ownerOf(&b.items[i])
+		if row += it.Logits; !c.ended {
+			c.sampled = row
+			l.sched.Started(it, c.limits.made+1 < c.maxTokens)
+		}
+	}
+	b.to(stageRunning)
+	l.last = b
+}
+
+// seeDrafts takes the drafts that the last batch has left on the device. The next one, unless nil, was launched with
+// them; where they have failed it is launched again.
+func (l *loop) seeDrafts(last, next *batch) {
+	var items []sched.Item
+	if next != nil {
+		items = next.items
+	}
+	err := l.drafter.see(last, items)
+	if errors.Is(err, kernel.ErrLost) {
+		l.lose(err)
+	}
+	switch {
+	case next == nil || next.stage == stageFailed: // a failed one is launched again, item by item
+	case err == nil: // the pass begins now
+		next.launched = l.now()
+		l.watchdog.begin(next.launched)
+	default:
+		l.drop(next, stageFormed)
+		l.launch(next, nil)
+	}
+}
+
+// drop waits for the pass of a batch that was launched behind one that failed, and gives it another stage. Whatever it
+// computed is not used.
+func (l *loop) drop(b *batch, to stage) {
+	if b.stage == stageEnqueued {
+		_, _ = l.wait(b)
+		for i := range b.items {
+			if !ownerOf(&b.items[i]).ended {
+				l.restartIfStateLost(&b.items[i])
+			}
+		}
+	}
+	b.to(to)
 }
 
 // observe tells the observer, if there is one.
-func (e *Engine) observe(inner bool) {
-	if e.cfg.Observe != nil {
-		e.cfg.Observe(inner)
+func (l *loop) observe(between bool) {
+	if l.cfg.Observe != nil {
+		l.cfg.Observe(between)
 	}
 }
 
-// finish waits for the pass of a batch, gives each item its rows of logits, drafts what follows, and records the pass.
-func (e *Engine) finish(f *flight) error {
-	rows, err := e.wait(f)
+// commit waits for the pass of a batch, gives each item its rows of logits, drafts what follows, and records the pass.
+func (l *loop) commit(b *batch) {
+	rows, err := l.wait(b)
 	if err != nil {
-		if f.ahead.on {
-			_, _ = e.waitAhead(f.on, &f.ahead) // it continued what failed
-		}
-		return err
+		l.drafter.forget(b) // it continued what failed
+		b.fail(err)
+		return
 	}
-	f.ahead.begun = e.now()
-	decodes := f.items[0].Decode // those come first
-	for i := range f.items {
-		it := &f.items[i]
+	b.to(stageCommitted)
+	b.ahead.begun = l.now()
+	decodes := b.items[0].Decode // those come first
+	for i := range b.items {
+		it := &b.items[i]
 		own := rows.take(it)
 		if ownerOf(it).ended { // since it was launched
-			e.noteUnused(it)
+			l.tally.add(&l.tally.stats.Unused, len(it.Tokens))
 			continue
 		}
-		outs, err := e.sampleItem(it, own)
+		outs, err := l.sampleItem(it, own)
 		if err != nil {
-			err = e.diagnose(err)
+			err = l.cfg.diagnose(err)
 		}
-		err = errors.Join(err, e.keep(it, rows.result, i, outs))
-		e.account(it, rows.plan(), outs, err)
+		err = errors.Join(err, ownerOf(it).keep(it, rows.result, i, outs))
+		l.account(it, rows.plan(), outs, err)
 	}
-	e.draft(f)
-	took := e.took(f, f.begun)
-	f.on.finished = e.now()
-	e.record(f, rows.plan(), took)
-	if !f.repeats {
-		e.noteTime(f, took, decodes)
+	if err := l.drafter.draft(b); err != nil {
+		l.lose(err)
 	}
-	return nil
+	took := l.took(b, b.begun)
+	b.passes.finished = l.now()
+	l.record(b, rows.plan(), took)
+	if !b.repeats {
+		l.noteTime(b, took, decodes)
+	}
+	if b.stage == stageCommitted {
+		b.to(stageEnded)
+	}
 }
 
 // isolate runs the items of a failed batch alone. Those that have ended since, or lost their pages, are left out.
-func (e *Engine) isolate(f *flight, failed error) {
-	if errors.Is(failed, kernel.ErrLost) {
-		e.lose(failed)
+func (l *loop) isolate(b *batch) {
+	cause := b.err
+	b.to(stageEnded)
+	if errors.Is(cause, kernel.ErrLost) {
+		l.lose(cause)
 		return
 	}
-	several := len(f.items) > 1
-	items := f.items[:0]
-	for i := range f.items {
-		it := &f.items[i]
-		if e.sched.Drop(it); !ownerOf(it).ended && !it.Stale() {
+	several := len(b.items) > 1
+	items := b.items[:0]
+	for i := range b.items {
+		it := &b.items[i]
+		if l.sched.Drop(it); !ownerOf(it).ended && !it.Stale() {
 			items = append(items, *it)
 		}
 	}
 	if !several {
 		for i := range items {
-			e.fail(ownerOf(&items[i]), failed)
+			l.fail(ownerOf(&items[i]), cause)
 		}
 		return
 	}
-	e.cfg.Log.Warn("a batch failed; its sequences run one by one", "sequences", len(items), "error", failed)
-	e.mu.Lock()
-	e.stats.Isolated++
-	e.mu.Unlock()
+	l.cfg.Log.Warn("a batch failed; its sequences run one by one", "sequences", len(items), "error", cause)
+	l.tally.add(&l.tally.stats.Isolated, 1)
 	for i := range items {
-		if e.restartIfStateLost(&items[i]) {
+		if l.restartIfStateLost(&items[i]) {
 			continue
 		}
-		alone := &flight{on: f.on, inner: f.inner, items: items[i : i+1], begun: e.now(), repeats: true}
-		err := e.launch(alone)
-		if err == nil {
-			err = e.finish(alone)
+		alone := &batch{passes: b.passes, items: items[i : i+1], begun: l.now(), repeats: true, between: b.between}
+		if l.launch(alone, nil); alone.stage == stageEnqueued {
+			l.commit(alone)
 		}
 		switch {
-		case errors.Is(err, kernel.ErrLost):
-			e.lose(err)
+		case alone.stage != stageFailed:
+		case errors.Is(alone.err, kernel.ErrLost):
+			l.lose(alone.err)
 			return
-		case err != nil:
-			e.fail(ownerOf(&items[i]), err)
+		default:
+			l.fail(ownerOf(&items[i]), alone.err)
 		}
 	}
 }
@@ -167,15 +239,15 @@ func (e *Engine) isolate(f *flight, failed error) {
 // samples from its rows of logits one after the other, as plain decoding would: the first row continues the sequence,
 // and each further row counts only if the draft before it is the token that was sampled. A panic is an error of this
 // choice alone. The outcomes are valid until the next call.
-func (e *Engine) sampleItem(it *sched.Item, rows logits) (outs []outcome, err error) {
-	e.outcomes = e.outcomes[:0]
-	defer func() { outs = e.outcomes }()
-	defer e.recoverTo(&err, "sampling panicked")
+func (l *loop) sampleItem(it *sched.Item, rows logits) (outs []outcome, err error) {
+	l.outcomes = l.outcomes[:0]
+	defer func() { outs = l.outcomes }()
+	defer recoverTo(&err, l.cfg.Log, "sampling panicked")
 	c, drafts := ownerOf(it), it.DraftTokens()
-	if err := e.sched.Done(it); err != nil {
+	if err := l.sched.Done(it); err != nil {
 		return nil, err
 	}
-	read, err := e.score(c, it, rows)
+	read, err := c.score(it, rows)
 	if err != nil || !it.Last || c.scoresOnly() {
 		return nil, err
 	}
@@ -188,16 +260,16 @@ func (e *Engine) sampleItem(it *sched.Item, rows logits) (outs []outcome, err er
 		if err != nil {
 			return nil, err
 		}
-		e.outcomes = append(e.outcomes, out)
+		l.outcomes = append(l.outcomes, out)
 		if i == len(drafts) || out.event.Token != drafts[i] || out.finish != "" {
 			break
 		}
-		if err := e.sched.Accept(it); err != nil {
+		if err := l.sched.Accept(it); err != nil {
 			return nil, err
 		}
 	}
 	if len(drafts) == 0 {
 		return nil, nil
 	}
-	return nil, e.sched.Reject(it)
+	return nil, l.sched.Reject(it)
 }

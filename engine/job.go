@@ -2,16 +2,11 @@ package engine
 
 import (
 	"bytes"
-	"crypto/rand"
-	"encoding/hex"
-	"fmt"
-	"strings"
 	"time"
 
 	"sparrow/plan"
 	"sparrow/record"
 	"sparrow/sample"
-	"sparrow/sched"
 	"sparrow/tokenizer"
 )
 
@@ -72,7 +67,8 @@ type Score struct {
 
 // Job is one request inside the engine. The loop owns it once it is submitted; its queue is shared with the reader.
 type Job struct {
-	engine  *Engine
+	setup   *setup
+	inbox   *inbox // that it was added to
 	request Request
 	choices []*choice
 	queue   queue
@@ -98,10 +94,10 @@ func (j *Job) Poll() (Event, bool) { return j.queue.poll() }
 
 // Waited is how long the job waited for its first step, or has waited so far.
 func (j *Job) Waited() time.Duration {
-	j.engine.mu.Lock()
-	defer j.engine.mu.Unlock()
+	j.inbox.tally.Lock()
+	defer j.inbox.tally.Unlock()
 	if j.admitted.IsZero() {
-		return j.engine.now().Sub(j.arrived)
+		return j.setup.now().Sub(j.arrived)
 	}
 	return j.admitted.Sub(j.arrived)
 }
@@ -119,154 +115,7 @@ func (j *Job) ID() string { return j.request.ID }
 func (j *Job) Choices() int { return len(j.choices) }
 
 // Cancel ends the job at the next iteration: choices that have not ended finish with FinishCancelled.
-func (j *Job) Cancel() { j.engine.cancel(j) }
-
-// reservedTokens is for how much output memory is set aside before a choice runs, so that appending its tokens
-// allocates nothing.
-const reservedTokens = 4096
-
-// prepare turns a request into a job, or refuses it with the field's name.
-func (e *Engine) prepare(r Request) (*Job, error) {
-	if err := e.checkScore(&r); err != nil {
-		return nil, err
-	}
-	if err := r.Sampling.Validate(); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrRequest, err)
-	}
-	if strings.Contains(r.Tenant, "\x00") {
-		return nil, &RequestError{Field: "tenant", Reason: "is a name that holds a NUL; leave that out"}
-	}
-	if r.Sampling.N > e.cfg.MaxQueue {
-		return nil, &RequestError{Field: "n",
-			Reason: fmt.Sprintf("is %d, but at most %d sequences may wait at a time", r.Sampling.N, e.cfg.MaxQueue)}
-	}
-	if d := r.Draft; d != nil && (*d < 0 || *d > e.info.Drafts) {
-		return nil, &RequestError{Field: "draft",
-			Reason: fmt.Sprintf("is %d, and this engine drafts at most %d tokens at a time", *d, e.info.Drafts)}
-	}
-	if err := e.checkPrompt(r.Prompt); err != nil {
-		return nil, err
-	}
-	maxTokens, err := e.maxTokens(&r)
-	if err != nil {
-		return nil, err
-	}
-	if r.ID == "" {
-		var id [8]byte
-		rand.Read(id[:])
-		r.ID = "req-" + hex.EncodeToString(id[:])
-	}
-	replay, err := e.checkRecord(&r, maxTokens)
-	if err != nil {
-		return nil, err
-	}
-	r.Replay = nil // it holds the rows
-	j := &Job{engine: e, request: r, arrived: e.now(), open: r.Sampling.N, queued: r.Sampling.N,
-		usage: Usage{PromptTokens: r.givenTokens()}, replay: replay, salt: r.salt(),
-		party: party(r.Tenant, r.Source)}
-	if replay != nil {
-		j.salt = replaySalt()
-	}
-	if r.Record != nil {
-		j.records = e.recordedBytes(&r, maxTokens)
-	}
-	j.queue.init()
-	if r.Trace {
-		j.trace = &Trace{}
-	}
-	for range r.Sampling.N {
-		if err := e.addChoice(j, maxTokens); err != nil {
-			return nil, err
-		}
-	}
-	return j, nil
-}
-
-func (e *Engine) checkPrompt(prompt []int32) error {
-	for i, id := range prompt {
-		if id < 0 || int(id) >= e.info.Vocabulary {
-			return &RequestError{Field: "prompt",
-				Reason: fmt.Sprintf("token %d is %d, the vocabulary has %d", i, id, e.info.Vocabulary)}
-		}
-	}
-	if len(prompt) == 0 {
-		return &RequestError{Field: "prompt", Reason: "is empty; at least one token is needed"}
-	}
-	return nil
-}
-
-// maxTokens is how many tokens a choice may have.
-func (e *Engine) maxTokens(r *Request) (int, error) {
-	context, prompt := e.info.ContextTokens, len(r.Prompt)
-	left := context - prompt
-	if r.Score != nil && r.Score.Only {
-		return 0, e.checkScored(r)
-	}
-	limit := r.MaxTokens
-	if r.FitContext {
-		limit = min(limit, max(left, 0))
-	}
-	tooLong := func(field, reason string) error { return &RequestError{Field: field, Reason: reason, Err: ErrContext} }
-	switch {
-	case left < 1:
-		return 0, tooLong("prompt",
-			fmt.Sprintf("has %d tokens, the context holds %d with at least one for the answer; send less, or open "+
-				"the model with a larger --context where it allows that", prompt, context))
-	case r.MaxTokens < 0:
-		return 0, &RequestError{Field: "max_tokens", Reason: fmt.Sprintf("is %d, want a positive number", r.MaxTokens)}
-	case limit > left:
-		return 0, tooLong("max_tokens",
-			fmt.Sprintf("is %d; after the %d tokens of the prompt the context of %d has room for %d", r.MaxTokens,
-				prompt, context, left))
-	case r.MinTokens < 0 || limit > 0 && r.MinTokens > limit:
-		return 0, &RequestError{Field: "min_tokens",
-			Reason: fmt.Sprintf("is %d, want 0 to max_tokens (%d)", r.MinTokens, limit)}
-	case limit > 0:
-		return limit, nil
-	}
-	return left, nil
-}
-
-// addChoice makes the state of the job's next continuation.
-func (e *Engine) addChoice(j *Job, maxTokens int) (err error) {
-	r := &j.request
-	c := &choice{job: j, index: len(j.choices), maxTokens: maxTokens, drafts: e.draftsFor(r),
-		recording: e.newRecording(r.Record)}
-	if c.sampler, err = sample.New(r.Sampling, c.index, e.scratch); err != nil {
-		return fmt.Errorf("%w: %w", ErrRequest, err)
-	}
-	if err := c.sampler.Prompt(r.Prompt); err != nil {
-		return fmt.Errorf("%w: %w", ErrRequest, err)
-	}
-	reserve := min(maxTokens, reservedTokens)
-	c.sampler.Reserve(reserve)
-	if c.stops, err = sample.NewStopMatcher(&r.Sampling); err != nil {
-		return fmt.Errorf("%w: %w", ErrRequest, err)
-	}
-	c.limits = r.Guide.start(r, e.info.Vocabulary, e.cfg.EOS)
-	if r.Decoder != nil {
-		c.decoder = r.Decoder()
-	}
-	given := r.given(c.index)
-	tokens := append(append(make([]int32, 0, len(r.Prompt)+len(given)+reserve), r.Prompt...), given...)
-	c.seq = sched.Sequence{Tokens: tokens, Salt: j.salt, Owner: c, Tenant: j.party, Flow: r.Flow,
-		Priority: r.Priority, Request: j, Places: r.Places}
-	if s := r.Score; s != nil && (c.index == 0 || s.Continuations != nil) {
-		// The row before a token scores it. The last row is there for sampling.
-		c.seq.Logits = min(len(tokens)-max(s.From, 1)+1, len(tokens))
-	}
-	if r.Record != nil {
-		c.seq.Record = r.Record.span(len(tokens))
-	}
-	if j.replay != nil {
-		c.seq.Replay = sched.Span{From: j.replay.First, To: j.replay.First + j.replay.Len()}
-	}
-	if c.index > 0 && e.reuse {
-		c.seq.After = &j.choices[0].seq
-	}
-	j.choices = append(j.choices, c)
-	return nil
-}
+func (j *Job) Cancel() { j.inbox.cancel(j) }
 
 // party is who takes turns with others: a tenant, or where requests without one come from. Tenants' names hold no NUL.
 func party(tenant, source string) string {

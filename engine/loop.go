@@ -3,176 +3,185 @@ package engine
 import (
 	"fmt"
 	"runtime/debug"
+	"time"
+
+	"sparrow/kv"
+	"sparrow/sched"
 )
 
-// loop runs iterations until the engine is closed.
-func (e *Engine) loop() {
-	defer close(e.stopped)
-	defer e.shutDown()
+// loop runs batches. One goroutine owns it from Run on.
+type loop struct {
+	*setup
+	inbox *inbox
+	tally *tally
+
+	sched    *sched.Scheduler
+	pools    []*kv.Pool // one, or one of each rank
+	passes   *passes
+	inner    innerPasses
+	watchdog watchdog
+	last     *batch        // the one that is running or drafting while the next is formed; else nil
+	batches  [2]batch      // memory
+	outcomes []outcome     // memory for those of one item
+	stalled  time.Duration // the stall above MaxStall that was reported
+	waiting  time.Time     // since when sequences that decode wait; zero where the next batch has them
+	drafter  *drafter      // nil when nothing is drafted
+	tiers    *tiers        // nil without tiers of the prefix cache
+	experts  experts
+}
+
+// run runs iterations until the engine is closed.
+func (l *loop) run() {
+	defer close(l.inbox.stopped)
+	defer l.shutDown()
 	for {
-		halt, closing := e.receive()
+		halt, closing := l.receive()
 		if halt {
 			return
 		}
-		restored := e.tiers.advance()
-		e.noteWaiting()
-		if items := e.sched.Schedule(); len(items) > 0 {
-			e.iterate(items)
-			e.tiers.settle()
-			e.readExperts(usageEvery)
+		restored := l.tiers.advance()
+		l.noteWaiting()
+		if l.turn() {
+			l.tiers.settle()
+			l.readExperts(usageEvery)
 			continue
 		}
-		if e.flight != nil {
-			e.finishFlight()
-			e.tiers.settle()
+		if l.tiers.settle(); restored {
 			continue
 		}
-		if e.runsUnseen() {
-			e.seeDrafts(nil)
-		}
-		if e.tiers.settle(); restored {
-			continue
-		}
-		if closing && !e.sched.Restoring() {
+		if closing && !l.sched.Restoring() {
 			return
 		}
-		e.readExperts(usageIdle)
-		e.cfg.Clock.Wait(e.wake, 0)
+		l.readExperts(usageIdle)
+		l.cfg.Clock.Wait(l.inbox.wake, 0)
 	}
 }
 
 // shutDown ends the loop: every choice that is left fails, and nothing is accepted any more. A panic that reached the
 // loop means that the state shared by all requests can no longer be trusted; the engine stops, the process goes on.
-func (e *Engine) shutDown() {
+func (l *loop) shutDown() {
 	err := ErrClosed
 	panicked := recover()
-	if f := e.flight; f != nil {
-		e.flight = nil
-		_, _ = e.wait(f) // nobody needs what it computes, but the device has to be done with it
-	}
-	if e.runsUnseen() {
-		_, _ = e.waitAhead(e.passes, &e.drafter.unseen)
+	if last := l.last; last != nil { // nobody needs what it computes, but the device has to be done with it
+		if last.stage == stageRunning {
+			_, _ = l.wait(last)
+		}
+		l.drafter.forget(last)
+		l.last = nil
 	}
 	if panicked != nil {
-		e.cfg.Log.Error("the engine's loop panicked; the engine stops", "value", panicked, "stack",
+		l.cfg.Log.Error("the engine's loop panicked; the engine stops", "value", panicked, "stack",
 			string(debug.Stack()))
 		err = fmt.Errorf("%w: its loop panicked: %v", ErrClosed, panicked)
 	}
 	if panicked == nil {
-		e.readExperts(0)
+		l.readExperts(0)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.closing, e.gone = true, true
-	for _, q := range e.sched.All() {
+	l.tally.Lock()
+	defer l.tally.Unlock()
+	l.inbox.closing, l.inbox.gone = true, true
+	for _, q := range l.sched.All() {
 		c := q.Owner.(*choice)
 		if panicked == nil {
-			e.end(c, FinishError, err)
+			l.end(c, FinishError, err)
 		} else {
-			e.conclude(c, FinishError, err) // the scheduler and the pool are left as they are
+			l.conclude(c, FinishError, err) // the scheduler and the pool are left as they are
 		}
 	}
-	for _, j := range e.inbox {
+	for _, j := range l.inbox.jobs {
 		for _, c := range j.choices {
-			e.conclude(c, FinishError, err)
+			l.conclude(c, FinishError, err)
 		}
 	}
-	e.inbox, e.cancels = nil, nil
-	e.tiers.close()
-	e.passes.runner.Close()
-	if inner := e.inner.passes; inner != nil {
+	l.inbox.jobs, l.inbox.cancels = nil, nil
+	l.tiers.close()
+	l.passes.runner.Close()
+	if inner := l.inner.passes; inner != nil {
 		inner.runner.Close()
 	}
-	e.stats.Running, e.stats.Waiting = 0, 0
+	l.tally.stats.Running, l.tally.stats.Waiting = 0, 0
 }
 
 // receive takes arrivals and cancellations.
-func (e *Engine) receive() (halt, closing bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for i, j := range e.inbox {
+func (l *loop) receive() (halt, closing bool) {
+	l.tally.Lock()
+	defer l.tally.Unlock()
+	for i, j := range l.inbox.jobs {
 		for _, c := range j.choices {
-			if err := e.sched.Add(&c.seq); err != nil {
-				e.end(c, FinishError, fmt.Errorf("%w: %w", ErrStep, err))
+			if err := l.sched.Add(&c.seq); err != nil {
+				l.end(c, FinishError, fmt.Errorf("%w: %w", ErrStep, err))
 			} else {
-				e.tiers.seek(c)
+				l.tiers.seek(c)
 			}
 		}
-		e.inbox[i] = nil
+		l.inbox.jobs[i] = nil
 	}
-	e.inbox = e.inbox[:0]
-	for i, j := range e.cancels {
+	l.inbox.jobs = l.inbox.jobs[:0]
+	for i, j := range l.inbox.cancels {
 		for _, c := range j.choices {
-			e.end(c, FinishCancelled, nil)
+			l.end(c, FinishCancelled, nil)
 		}
-		e.cancels[i] = nil
+		l.inbox.cancels[i] = nil
 	}
-	e.cancels = e.cancels[:0]
-	for _, done := range e.settles { // what was computed before is settled when the loop comes here again
+	l.inbox.cancels = l.inbox.cancels[:0]
+	for _, done := range l.inbox.settles { // what was computed before is settled when the loop comes here again
 		close(done)
 	}
-	e.settles = nil
-	if len(e.flushes) > 0 {
-		for _, p := range e.pools {
+	l.inbox.settles = nil
+	if len(l.inbox.flushes) > 0 {
+		for _, p := range l.pools {
 			p.Reset()
 		}
-		e.tiers.clear()
-		for _, done := range e.flushes {
+		l.tiers.clear()
+		for _, done := range l.inbox.flushes {
 			close(done)
 		}
-		e.flushes = nil
+		l.inbox.flushes = nil
 	}
-	e.publish()
-	return e.halt, e.closing
+	l.publish()
+	return l.inbox.halt, l.inbox.closing
+}
+
+// readExperts reads which experts were chosen, at most so often.
+func (l *loop) readExperts(every time.Duration) {
+	if err := l.experts.read(every); err != nil {
+		l.lose(err)
+	}
 }
 
 // fail ends a choice that cannot be computed.
-func (e *Engine) fail(c *choice, err error) {
-	err = e.diagnose(err)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.failLocked(c, err)
-}
-
-// diagnose adds the cause to an error, where it is known.
-func (e *Engine) diagnose(err error) error {
-	if e.cfg.Diagnose == nil {
-		return err
-	}
-	return e.cfg.Diagnose(err)
+func (l *loop) fail(c *choice, err error) {
+	err = l.cfg.diagnose(err)
+	l.tally.Lock()
+	defer l.tally.Unlock()
+	l.failLocked(c, err)
 }
 
 // failLocked is fail for callers that hold mu.
-func (e *Engine) failLocked(c *choice, err error) {
-	e.cfg.Log.Error("request failed", "id", c.job.request.ID, "choice", c.index, "error", err)
-	e.end(c, FinishError, fmt.Errorf("%w: %w", ErrStep, err))
+func (l *loop) failLocked(c *choice, err error) {
+	l.cfg.Log.Error("request failed", "id", c.job.request.ID, "choice", c.index, "error", err)
+	l.end(c, FinishError, fmt.Errorf("%w: %w", ErrStep, err))
 }
 
-// end finishes a choice and gives its pages back. The caller holds mu.
-func (e *Engine) end(c *choice, why Finish, err error) {
+// end finishes a choice and gives its pages back. The caller holds the lock.
+func (l *loop) end(c *choice, why Finish, err error) {
 	if c.ended {
 		return
 	}
-	e.sched.Remove(&c.seq)
-	e.tiers.release(c)
-	e.publish()
-	e.conclude(c, why, err)
+	l.sched.Remove(&c.seq)
+	l.tiers.release(c)
+	l.publish()
+	l.conclude(c, why, err)
 }
 
-// leaveQueue counts a choice of a job that waits for its first batch no longer. The caller holds mu.
-func (e *Engine) leaveQueue(j *Job) {
-	j.queued--
-	e.queued.done(j.party, j.queued == 0)
-}
-
-// conclude updates the counters of a finished choice and notifies its reader. The caller holds mu.
-func (e *Engine) conclude(c *choice, why Finish, err error) {
+// conclude updates the counters of a finished choice and notifies its reader. The caller holds the lock.
+func (l *loop) conclude(c *choice, why Finish, err error) {
 	if c.ended {
 		return
 	}
 	c.ended = true
 	if !c.ran {
-		e.leaveQueue(c.job)
+		l.inbox.leaveQueue(c.job)
 	}
 	j := c.job
 	j.open--
@@ -184,19 +193,19 @@ func (e *Engine) conclude(c *choice, why Finish, err error) {
 	}
 	ev := Event{Choice: c.index, Token: -1, Finish: why, Err: err, Matched: c.matched}
 	if j.open == 0 {
-		e.records -= j.records
+		l.inbox.records -= j.records
 		switch {
 		case j.failed:
-			e.stats.Failed++
+			l.tally.stats.Failed++
 		case j.cancelled:
-			e.stats.Aborted++
+			l.tally.stats.Aborted++
 		default:
-			e.stats.Finished++
+			l.tally.stats.Finished++
 		}
 		if j.admitted.IsZero() {
-			e.waits.leave(j.party)
+			l.inbox.waits.leave(j.party)
 		}
-		j.complete(e.now())
+		j.complete(l.now())
 		ev.Last = true
 	}
 	j.queue.push(ev)

@@ -18,44 +18,40 @@ const (
 	recentChoices = 128
 )
 
-// moveExperts brings experts to the device that rows have chosen more often of late than some that are there, where
-// that was asked for. It is called by the loop when the device has nothing to do.
-func (e *Engine) moveExperts(fresh *usage.Table) {
-	at := e.cfg.Moves
-	if at == nil {
-		return
-	}
-	if e.recent == nil {
-		e.recent = fresh
-	} else if err := e.recent.Merge(fresh); err != nil {
+// move brings experts to the device that rows have recently chosen more often than some that are there, when the device
+// has nothing to do.
+func (x *experts) move(fresh *usage.Table) error {
+	if x.recent == nil {
+		x.recent = fresh
+	} else if err := x.recent.Merge(fresh); err != nil {
 		panic(err) // both have the shape of cfg.Usage
 	}
-	moved, begun := 0, e.now()
-	for _, s := range at.Swaps(e.recent) {
-		err := e.model.(model.ExpertMover).SwapExperts(s.Layer, s.In, s.Out)
+	moved, begun := 0, x.now()
+	for _, s := range x.moves.Swaps(x.recent) {
+		err := x.model.(model.ExpertMover).SwapExperts(s.Layer, s.In, s.Out)
 		if errors.Is(err, kernel.ErrLost) {
-			e.lose(err)
-			return
+			return err
 		}
 		if err != nil {
-			e.cfg.Log.Warn("experts could not be moved; they stay where they are", "layer", s.Layer, "expert", s.In,
+			x.cfg.Log.Warn("experts could not be moved; they stay where they are", "layer", s.Layer, "expert", s.In,
 				"error", err)
-			e.cfg.Moves = nil
-			return
+			x.moves = nil
+			return nil
 		}
-		if err := at.Swap(s); err != nil {
+		if err := x.moves.Swap(s); err != nil {
 			panic(err) // Swaps found them in these homes
 		}
-		if moved++; e.now().Sub(begun) >= movesFor {
+		if moved++; x.now().Sub(begun) >= movesFor {
 			break
 		}
 	}
-	e.recent.Fade(recentChoices)
+	x.recent.Fade(recentChoices)
 	if moved == 0 {
-		return
+		return nil
 	}
-	e.cfg.Log.Info("experts moved to the device", "experts", moved, "took", e.now().Sub(begun))
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.stats.Experts.Moved += int64(moved)
+	x.cfg.Log.Info("experts moved to the device", "experts", moved, "took", x.now().Sub(begun))
+	x.tally.Lock()
+	defer x.tally.Unlock()
+	x.tally.stats.Experts.Moved += int64(moved)
+	return nil
 }

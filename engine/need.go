@@ -49,22 +49,23 @@ func (n *Need) Err(where string) error {
 // Measure finds what a model takes. The model is loaded on a device that computes nothing (kernel.Rehearser) and is not
 // used afterwards; free is what the device had before.
 func Measure(m model.Model, c Config, free int64) (*Need, error) {
-	e, cfg, _, err := resolve(m, c)
+	s, err := resolve(m, c)
 	if err != nil {
 		return nil, err
 	}
+	z, cfg := &sizing{setup: s}, s.info.Config
 	n := &Need{Free: free, Tokens: c.CacheTokens}
 	if n.Tokens == 0 {
 		n.Tokens = min(max(c.StepTokens, c.ContextTokens), m.Config().MaxPositions)
 	}
 	pages := wholePages(n.Tokens, cfg.Page)
 	n.Tokens = pages * cfg.Page
-	size := e.cacheOf(&cfg, pages)
+	size := z.cacheOf(&cfg, pages)
 	n.Cache = size.bytes + size.states
-	if err := e.allocateCache(&cfg, size); err != nil {
+	if err := z.allocateCache(&cfg, size); err != nil {
 		return nil, err
 	}
-	passes, err := step.New(m, cfg, e.limits(min(m.Config().MaxPositions, n.Tokens)))
+	passes, err := step.New(m, cfg, z.limits(min(m.Config().MaxPositions, n.Tokens)))
 	if err != nil {
 		return nil, err
 	}

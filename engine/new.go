@@ -1,7 +1,7 @@
 package engine
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"time"
 
@@ -9,7 +9,6 @@ import (
 	"sparrow/kv"
 	"sparrow/model"
 	"sparrow/plan"
-	"sparrow/sample"
 	"sparrow/sched"
 	"sparrow/spec"
 )
@@ -60,181 +59,127 @@ type Memory struct {
 
 // New makes an engine for a loaded model and allocates its cache. Run starts it.
 func New(m model.Model, c Config) (*Engine, error) {
-	e, resolved, notices, err := resolve(m, c)
+	s, err := resolve(m, c)
 	if err != nil {
 		return nil, err
 	}
-	if err := e.selfTest(&resolved); err != nil {
+	if err := s.selfTest(&s.info.Config); err != nil {
 		return nil, err
 	}
-	d := e.info
-	if err := e.allocate(&resolved, notices); err != nil {
+	t := &tally{plans: make([]PlanRecord, 0, min(c.PlanHistory, 1024))}
+	e := &Engine{setup: s, intake: &intake{setup: s}, tally: t, inbox: newInbox(&s.cfg, t)}
+	e.loop = &loop{setup: s, tally: t, inbox: e.inbox, experts: experts{setup: s, tally: t, moves: c.Moves}}
+	e.loop.watchdog = watchdog{setup: s, tally: t, after: c.Watchdog}
+	if err := e.loop.open(); err != nil {
 		return nil, err
 	}
-	if e.scratch, err = sample.NewScratch(m.Config().Vocab); err != nil {
-		return nil, err
+	if s.info.Drafts > 0 {
+		e.intake.drafts = spec.New(c.Draft)
+		e.loop.drafter = &drafter{setup: s, tally: t, watchdog: &e.loop.watchdog, sched: e.loop.sched,
+			control: e.intake.drafts}
 	}
-	e.info.Draft, e.info.Drafts, e.info.NoDrafts = d.Draft, d.Drafts, d.NoDrafts
-	if d.Drafts > 0 {
-		e.drafter = &drafter{control: spec.New(c.Draft)}
-	}
-	e.announce()
+	s.announce()
 	return e, nil
 }
 
-// resolve makes an engine that has decided how it runs and has no memory yet.
-func resolve(m model.Model, c Config) (*Engine, plan.Config, []plan.Notice, error) {
-	drafts, why, err := maxDrafts(c.Draft, m, c.StepTokens)
-	if err != nil {
-		return nil, plan.Config{}, nil, err
-	}
-	hw, err := model.Hardware(m.Device())
-	if err != nil {
-		return nil, plan.Config{}, nil, err
-	}
-	if drafts > 0 {
-		c.Policy.Speculation.Tokens = drafts + 1
-	}
-	resolved, notices, err := plan.Resolve(hw, m.Facts(), c.Policy)
-	if err != nil {
-		return nil, plan.Config{}, nil, err
-	}
-	if c.Clock == nil {
-		c.Clock = machine{}
-	}
-	e := &Engine{cfg: c, model: m, queued: backlog{most: c.MaxQueue}, wake: make(chan struct{}, 1),
-		stopped: make(chan struct{}),
-		plans:   make([]PlanRecord, 0, min(c.PlanHistory, 1024)),
-		info:    Info{Draft: c.Draft, Drafts: drafts, NoDrafts: why}}
-	e.watchdog.after = c.Watchdog
-	e.overlap = !c.NoOverlap && kernel.IsAsynchronous(m.Device())
-	e.draws = e.overlap && m.Config().Vocab <= sample.MaxVocabulary
-	e.stateful, _ = m.(model.Stateful)
-	e.windowed, _ = m.(model.Windowed)
-	// Pages alone do not continue a sequence of a stateful model, unless its state can be restored from the cache.
-	e.reuse = !c.NoReuse && (e.stateful == nil || e.windowed != nil)
-	return e, resolved, notices, nil
-}
-
-// allocate divides memory: it sizes and allocates the cache, and computes the most that one pass needs.
-func (e *Engine) allocate(cfg *plan.Config, notices []plan.Notice) error {
-	mc, c := e.model.Config(), &e.cfg
-	size, err := e.sizeCache(cfg)
+// open divides memory: it sizes and allocates the cache, and computes the most that one pass needs.
+func (l *loop) open() error {
+	c, cfg := &l.cfg, &l.info.Config
+	z, err := newSizing(l.setup)
 	if err != nil {
 		return err
 	}
-	if err := e.allocateCache(cfg, size); err != nil {
+	size, err := z.sizeCache(cfg)
+	if err != nil {
 		return err
 	}
-	pool := kv.Config{Pages: size.pages, PageTokens: cfg.Page, Window: size.window, Reuse: e.reuse,
+	if err := z.allocateCache(cfg, size); err != nil {
+		return err
+	}
+	pool := kv.Config{Pages: size.pages, PageTokens: cfg.Page, Window: size.window, Reuse: l.reuse,
 		Main: cfg.Layout.String(), Index: cfg.IndexLayout.String(), Listener: c.CacheEvents}
-	if err := e.openTiers(cfg, &pool); err != nil {
+	if l.tiers, err = openTiers(l.setup, l.inbox, &pool); err != nil {
 		return err
 	}
-	if e.pools, err = openPools(pool, poolsOf(cfg)); err != nil {
+	if l.pools, err = openPools(pool, poolsOf(cfg)); err != nil {
 		return err
 	}
-	e.sched, err = sched.New(e.pools, sched.Limits{BatchTokens: c.StepTokens, MaxRunning: c.MaxRunning,
-		PromptLogits: e.promptLogits(), MaxStall: c.MaxStall, Divides: e.divides(), Threshold: threshold(cfg),
-		RecordRows: e.recordRows(), KeepSuspended: e.stateful == nil})
+	l.sched, err = sched.New(l.pools, sched.Limits{BatchTokens: c.StepTokens, MaxRunning: c.MaxRunning,
+		PromptLogits: z.promptLogits(), MaxStall: c.MaxStall, Divides: l.divides(), Threshold: threshold(cfg),
+		RecordRows: z.recordRows(), KeepSuspended: l.stateful == nil})
 	if err != nil {
 		return err
 	}
-	e.sched.OnFree(e.released)
-	if e.tiers != nil {
-		e.sched.OnAdmit(e.tiers.admit)
+	l.sched.OnFree(l.released)
+	if l.tiers != nil {
+		l.tiers.pools, l.tiers.sched = l.pools, l.sched
+		l.sched.OnAdmit(l.tiers.admit)
 	}
 	cached := size.pages * cfg.Page // of each rank, where these have pages of their own
-	context := min(mc.MaxPositions, cached)
-	if c.ContextTokens > context {
-		more := ""
-		if cached < mc.MaxPositions {
-			more = ", or for more cache (--cache-tokens)"
-		}
-		return fmt.Errorf("sparrow: a context of %d tokens was asked for; the model has %d positions "+
-			"and the cache holds %d tokens: ask for at most %d%s", c.ContextTokens, mc.MaxPositions, cached, context,
-			more)
-	}
-	if c.ContextTokens > 0 {
-		context = c.ContextTokens
-	}
-	if err := e.countExperts(); err != nil {
+	context, err := l.context(cached)
+	if err != nil {
 		return err
 	}
-	if e.passes, err = newPasses(e.model, *cfg, e.limits(context)); err != nil {
+	if err := l.experts.count(); err != nil {
 		return err
 	}
-	if err := e.openInner(cfg, context); err != nil {
+	if l.passes, err = newPasses(l.model, *cfg, z.limits(context)); err != nil {
 		return err
 	}
-	ranks := int64(max(cfg.Model.Ranks, 1)) // sizes are those of one
-	e.info = Info{Family: string(mc.Family), Created: e.now(), Vocabulary: mc.Vocab, ContextTokens: context,
-		CacheTokens: cached * len(e.pools), PageTokens: cfg.Page, Pages: size.pages * len(e.pools),
-		WindowPages: size.window.Pages * len(e.pools),
-		StepTokens:  c.StepTokens, MaxRunning: e.sched.Limits().MaxRunning, MaxQueue: c.MaxQueue,
-		MaxStall: c.MaxStall, Kernels: e.model.Device().Name(), Config: *cfg, Notices: notices,
-		MovesExperts: c.Moves != nil,
-		Memory: Memory{Weights: c.WeightBytes, Packed: c.Packed, Cache: ranks * size.bytes,
-			States: ranks * size.states, Arena: ranks * e.passes.runner.Bytes()}}
-	if inner := e.inner.passes; inner != nil {
-		e.info.Memory.Arena += ranks * inner.runner.Bytes()
+	if err := l.openInner(cfg, z.innerLimits(context)); err != nil {
+		return err
 	}
-	if e.tiers != nil {
-		e.info.Tiers, e.info.Memory.Tiers = e.tiers.stack.Describe(), e.tiers.stack.Bytes()
-	}
-	if o, ok := e.model.Device().(kernel.MemoryOwner); ok {
-		use, m := o.MemoryUse(), &e.info.Memory
-		m.Weights, m.Scratch, m.Device = use.Weights, use.Scratch, ranks*e.memory.total
+	i, pools := &l.info, len(l.pools)
+	i.Created, i.ContextTokens, i.CacheTokens = l.now(), context, cached*pools
+	i.PageTokens, i.Pages, i.WindowPages = cfg.Page, size.pages*pools, size.window.Pages*pools
+	i.MaxRunning, i.Memory = l.sched.Limits().MaxRunning, l.memory(&size, z.total)
+	if l.tiers != nil {
+		i.Tiers = l.tiers.stack.Describe()
 	}
 	return nil
 }
 
-// threshold is how many tokens of a prompt are computed in the dense form.
-func threshold(cfg *plan.Config) int {
-	if !cfg.DenseOK {
-		return 0
+// context is the longest sequence over a cache of that many tokens.
+func (s *setup) context(cached int) (int, error) {
+	positions := s.model.Config().MaxPositions
+	most, asked := min(positions, cached), s.cfg.ContextTokens
+	if asked <= most {
+		return cmp.Or(asked, most), nil
 	}
-	return cfg.T
+	more := ""
+	if cached < positions {
+		more = ", or for more cache (--cache-tokens)"
+	}
+	return 0, fmt.Errorf("sparrow: a context of %d tokens was asked for; the model has %d positions "+
+		"and the cache holds %d tokens: ask for at most %d%s", asked, positions, cached, most, more)
 }
 
-// maxDrafts is the maximum draft length, or why drafting is disabled. A chain is verified in one batch, with the token
-// before it.
-func maxDrafts(s spec.Setting, m model.Model, batchTokens int) (drafts int, why string, err error) {
-	if s.Drafts() == 0 {
-		return 0, "switched off", nil
+// memory is how memory was divided, on a device with that much in all.
+func (l *loop) memory(size *cacheSize, device int64) Memory {
+	ranks := int64(max(l.info.Config.Model.Ranks, 1)) // sizes are those of one
+	m := Memory{Weights: l.cfg.WeightBytes, Packed: l.cfg.Packed, Cache: ranks * size.bytes,
+		States: ranks * size.states, Arena: ranks * l.passes.runner.Bytes()}
+	if inner := l.inner.passes; inner != nil {
+		m.Arena += ranks * inner.runner.Bytes()
 	}
-	drafts = min(s.Drafts(), batchTokens-1)
-	if d, ok := m.(model.Drafter); ok {
-		err = d.DraftHead()
-	} else {
-		err = fmt.Errorf("models of family %s are not drafted for; ask for auto or off", m.Config().Family)
+	if l.tiers != nil {
+		m.Tiers = l.tiers.stack.Bytes()
 	}
-	switch {
-	case err != nil:
-	case drafts == 0 || s.IsFixed() && drafts < s.Drafts():
-		err = fmt.Errorf("steps of --step-tokens %d have room for %d of them; ask for %d or more, or for fewer drafts",
-			batchTokens, drafts, s.Drafts()+1)
-	default:
-		return drafts, "", nil
+	if o, ok := l.model.Device().(kernel.MemoryOwner); ok {
+		use := o.MemoryUse()
+		m.Weights, m.Scratch, m.Device = use.Weights, use.Scratch, ranks*device
 	}
-	if s.IsFixed() {
-		return 0, "", fmt.Errorf("sparrow: %v drafts were asked for: %w", s, err)
-	}
-	if errors.Is(err, plan.E15) {
-		// auto asks for none; a fixed number names the missing tensors
-		return 0, "this checkpoint has no draft layer", nil
-	}
-	return 0, err.Error(), nil
+	return m
 }
 
 // announce logs once how the engine was set up.
-func (e *Engine) announce() {
-	i := &e.info
+func (s *setup) announce() {
+	i := &s.info
 	for _, n := range i.Notices {
-		e.cfg.Log.Info("plan", "notice", n.Level, "rule", n.Rule, "text", n.Text)
+		s.cfg.Log.Info("plan", "notice", n.Level, "rule", n.Rule, "text", n.Text)
 	}
-	e.cfg.Log.Info("drafts", "asked", i.Draft.String(), "most", i.Drafts, "none_because", i.NoDrafts)
-	e.cfg.Log.Info("memory", "weights_bytes", i.Memory.Weights, "cache_bytes", i.Memory.Cache,
+	s.cfg.Log.Info("drafts", "asked", i.Draft.String(), "most", i.Drafts, "none_because", i.NoDrafts)
+	s.cfg.Log.Info("memory", "weights_bytes", i.Memory.Weights, "cache_bytes", i.Memory.Cache,
 		"state_bytes", i.Memory.States, "cache_tokens", i.CacheTokens, "pages", i.Pages, "window_pages", i.WindowPages,
 		"arena_bytes", i.Memory.Arena, "scratch_bytes", i.Memory.Scratch, "step_tokens", i.StepTokens,
 		"context_tokens", i.ContextTokens)

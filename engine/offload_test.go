@@ -122,7 +122,9 @@ func TestACrowdWhoseExpertsMove(t *testing.T) {
 				fresh.Add(l, counts)
 			}
 			steps++
-			e.moveExperts(fresh)
+			if err := e.loop.experts.move(fresh); err != nil {
+				t.Error(err)
+			}
 		}
 	}
 	e, run := prepared(t, dir, cfg, gotRows.watch, moving, oracle(want, list))
@@ -161,12 +163,12 @@ func TestExpertsThatCannotBeMoved(t *testing.T) {
 		ErrDevice}} {
 		e := onFaultyHost(t, 0, func() error { return nil })
 		e.model = fixed{e.model, c.err}
-		e.cfg.Usage, e.cfg.Moves = usage.New("x", 2, 4, 2), placement.Uniform(2, 4, 0.5)
+		e.cfg.Usage, e.loop.experts.moves = usage.New("x", 2, 4, 2), placement.Uniform(2, 4, 0.5)
 		go e.Run()
 		r := Request{Prompt: tokens(1, 20), Sampling: greedy(), MaxTokens: 40, IgnoreEOS: true}
 		e.cfg.Observe = func(between bool) {
 			if !between {
-				e.readExperts(0)
+				e.loop.readExperts(0)
 			}
 		}
 		if _, last := collect(open(t, e, r)); !errors.Is(last.Err, c.last) {
@@ -174,8 +176,8 @@ func TestExpertsThatCannotBeMoved(t *testing.T) {
 		}
 		e.Close(context.Background())
 		checkEmpty(t, e)
-		if st := e.Stats(); st.Experts.Moved != 0 || c.last == nil && e.cfg.Moves != nil {
-			t.Errorf("%d experts moved, moves go on: %v", st.Experts.Moved, e.cfg.Moves != nil)
+		if st := e.Stats(); st.Experts.Moved != 0 || c.last == nil && e.loop.experts.moves != nil {
+			t.Errorf("%d experts moved, moves go on: %v", st.Experts.Moved, e.loop.experts.moves != nil)
 		}
 	}
 }

@@ -157,7 +157,7 @@ func TestFaultsOfOverlappedPasses(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			cfg := Config{Policy: deterministic(""), CacheTokens: 64 * 64}
 			e, run := overlapping(t, dir, cfg, checked(t),
-				func(e *Engine) { e.passes.runner = c.tap(e.passes.runner) })
+				func(e *Engine) { e.loop.passes.runner = c.tap(e.loop.passes.runner) })
 			got := jointly(t, e, list, run)
 			for i := range got {
 				for k := range got[i].Choices {

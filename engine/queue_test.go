@@ -71,7 +71,7 @@ func TestALongPromptHoldsNobodyUp(t *testing.T) {
 	n := 0
 	begun := make(chan struct{})
 	e := start(t, testmodel.V32(t), Config{StepTokens: 128}, func(e *Engine) {
-		e.passes.runner = &tap{runner: e.passes.runner, before: func(works []step.Work) error {
+		e.loop.passes.runner = &tap{runner: e.loop.passes.runner, before: func(works []step.Work) error {
 			n++
 			total := 0
 			for i := range works {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"crypto/rand"
 	"fmt"
 	"math"
@@ -56,18 +57,18 @@ func (r *Record) span(given int) sched.Span {
 const recordPassBytes = 64 << 20
 
 // recordRows is how many rows of a batch may be recorded, and how many replayed; 0 where recording is off.
-func (e *Engine) recordRows() int {
-	if e.cfg.RecordBytes < 0 {
+func (z *sizing) recordRows() int {
+	if z.cfg.RecordBytes < 0 {
 		return 0
 	}
-	facts := e.model.Facts()
+	facts := z.model.Facts()
 	s := facts.Choices()
-	return min(max(recordPassBytes/(4*max(s.Words(), 1)), 4*sched.DefaultMaxPrompts), e.cfg.StepTokens)
+	return min(max(recordPassBytes/(4*max(s.Words(), 1)), 4*sched.DefaultMaxPrompts), z.cfg.StepTokens)
 }
 
 // limitRecords adds what passes may record and be given to their limits.
-func (e *Engine) limitRecords(l *step.Limits) {
-	if l.RecordRows = e.recordRows(); l.RecordRows == 0 {
+func (z *sizing) limitRecords(l *step.Limits) {
+	if l.RecordRows = z.recordRows(); l.RecordRows == 0 {
 		return
 	}
 	l.Record = plan.Record{Selections: true, Scores: true, Experts: true}
@@ -75,42 +76,43 @@ func (e *Engine) limitRecords(l *step.Limits) {
 }
 
 // checkRecord refuses what cannot be recorded or replayed. A choice has at most maxTokens tokens.
-func (e *Engine) checkRecord(r *Request, maxTokens int) (*record.Replay, error) {
+func (in *intake) checkRecord(r *Request, maxTokens int) (*record.Replay, error) {
 	if r.Record == nil && r.Replay == nil {
 		return nil, nil
 	}
 	bad := func(field, format string, args ...any) error {
 		return &RequestError{Field: field, Reason: fmt.Sprintf(format, args...)}
 	}
-	if e.cfg.RecordBytes < 0 {
+	if in.cfg.RecordBytes < 0 {
 		return nil, bad("sparrow", "asks for recorded choices, and this server records none; leave selections, "+
 			"experts and replay out, or start it without --record-bytes -1 (Config.RecordBytes)")
 	}
 	if r.Record != nil {
-		if err := e.checkRecorded(r, maxTokens); err != nil {
+		if err := in.checkRecorded(r, maxTokens); err != nil {
 			return nil, err
 		}
 	}
 	if r.Replay == nil {
 		return nil, nil
 	}
-	shape := e.info.Config.Model.Choices()
-	shape.Dense = e.info.Config.T
+	shape := in.info.Config.Model.Choices()
+	shape.Dense = in.info.Config.T
 	replay, err := record.NewReplay(r.Replay, shape)
 	if err != nil {
 		return nil, bad("sparrow.replay", "%v", err)
 	}
-	if end := replay.First + replay.Len(); end > e.info.ContextTokens {
-		return nil, bad("sparrow.replay", "ends at position %d, the context holds %d tokens", end, e.info.ContextTokens)
+	if end := replay.First + replay.Len(); end > in.info.ContextTokens {
+		return nil, bad("sparrow.replay", "ends at position %d, the context holds %d tokens", end,
+			in.info.ContextTokens)
 	}
 	return replay, nil
 }
 
-func (e *Engine) checkRecorded(r *Request, maxTokens int) error {
+func (in *intake) checkRecorded(r *Request, maxTokens int) error {
 	bad := func(field, format string, args ...any) error {
 		return &RequestError{Field: field, Reason: fmt.Sprintf(format, args...)}
 	}
-	x, layers := r.Record, e.info.Config.Model.Layers
+	x, layers := r.Record, in.info.Config.Model.Layers
 	switch {
 	case !x.Selections && !x.Experts:
 		return bad("sparrow", "records neither selections nor experts")
@@ -123,57 +125,38 @@ func (e *Engine) checkRecorded(r *Request, maxTokens int) error {
 			return bad("sparrow.selections.layers", "has layer %d; the model has %d, from 0 on", l, layers)
 		}
 	}
-	if most, want := e.recordBytes(), e.recordedBytes(r, maxTokens); want > most {
+	if most, want := in.cfg.recordBytes(), in.recordedBytes(r, maxTokens); want > most {
 		return bad("sparrow.selections", "would take up to %s, and %s are allowed for a request; %s, ask for fewer "+
 			"layers or rows, or start the engine with more (Config.RecordBytes, --record-bytes)", unit.Bytes(want),
-			unit.Bytes(most), e.fittingAnswer(r, maxTokens))
+			unit.Bytes(most), in.fittingAnswer(r, maxTokens))
 	}
 	return nil
 }
 
 // fittingAnswer says which max_tokens a request may record that may not record maxTokens.
-func (e *Engine) fittingAnswer(r *Request, maxTokens int) string {
+func (in *intake) fittingAnswer(r *Request, maxTokens int) string {
 	why := ""
 	if r.MaxTokens == 0 {
 		why = fmt.Sprintf("max_tokens is not set, so that an answer of %d tokens counts; ", maxTokens)
 	}
-	fits := sort.Search(maxTokens, func(n int) bool { return e.recordedBytes(r, n+1) > e.recordBytes() })
+	fits := sort.Search(maxTokens, func(n int) bool { return in.recordedBytes(r, n+1) > in.cfg.recordBytes() })
 	if fits == 0 {
 		return why + "no max_tokens is small enough: the rows of the prompt are too many"
 	}
 	return why + fmt.Sprintf("send max_tokens of at most %d", fits)
 }
 
-// recordFactor bounds what all requests in flight may record, as a multiple of what one may.
-const recordFactor = 4
-
-// admitRecords counts what a job may record, or refuses it for now: nobody knows how slowly it will be read. The caller
-// holds mu.
-func (e *Engine) admitRecords(j *Job) error {
-	if most := recordFactor * e.recordBytes(); j.records > 0 && e.records > 0 && e.records+j.records > most {
-		return fmt.Errorf("%w: requests in flight may record %s and %s are allowed for all; send it again later, or "+
-			"record less", ErrQueueFull, unit.Bytes(e.records), unit.Bytes(most))
-	}
-	e.records += j.records
-	return nil
-}
-
 // DefaultRecordBytes is how many bytes the recorded choices of a request may take where Config.RecordBytes is 0.
 const DefaultRecordBytes = 64 << 20
 
-func (e *Engine) recordBytes() int64 {
-	if e.cfg.RecordBytes == 0 {
-		return DefaultRecordBytes
-	}
-	return e.cfg.RecordBytes
-}
+func (c *Config) recordBytes() int64 { return cmp.Or(c.RecordBytes, DefaultRecordBytes) }
 
 // recordedBytes is a bound of what a request records as it is sent. K positions below n take at most K + n/128 bytes,
 // since only that many differences need a second byte (and a third for every 16384); base64 adds a third.
-func (e *Engine) recordedBytes(r *Request, maxTokens int) int64 {
+func (in *intake) recordedBytes(r *Request, maxTokens int) int64 {
 	const names = 80 // bytes of a layer's or row's JSON beside its data
 	x := r.Record
-	kept := e.newRecording(x)
+	kept := in.newRecording(x)
 	s, total := &kept.Shape, int64(0)
 	for choice := range r.Sampling.N {
 		given := len(r.Prompt) + len(r.given(choice))
@@ -206,11 +189,11 @@ func (e *Engine) recordedBytes(r *Request, maxTokens int) int64 {
 func (r *Record) wants(layer int) bool { return r.Layers == nil || slices.Contains(r.Layers, layer) }
 
 // newRecording is nil where nothing is recorded.
-func (e *Engine) newRecording(r *Record) *step.Recording {
+func (in *intake) newRecording(r *Record) *step.Recording {
 	if r == nil {
 		return nil
 	}
-	out := &step.Recording{What: r.what(), Shape: e.info.Config.Model.Choices()}
+	out := &step.Recording{What: r.what(), Shape: in.info.Config.Model.Choices()}
 	out.Layers = make([]bool, len(out.Shape.Layers))
 	for l := range out.Layers {
 		if r.Selections && r.wants(l) {
@@ -233,13 +216,12 @@ func replaySalt() []byte {
 // keep gives the rows of an item that belong to the sequence to the events of its tokens: a row to that of the token it
 // produced, and those of a prompt before it to the first. Where no token was sampled they have an event of their own. A
 // panic is an error of this choice alone.
-func (e *Engine) keep(it *sched.Item, result step.Result, work int, outs []outcome) (err error) {
-	c := ownerOf(it)
+func (c *choice) keep(it *sched.Item, result step.Result, work int, outs []outcome) (err error) {
 	r := c.recording
 	if r == nil {
 		return nil
 	}
-	defer e.recoverTo(&err, "recording panicked")
+	defer recoverTo(&err, c.job.setup.cfg.Log, "recording panicked")
 	rows := &record.Rows{}
 	if from := c.seq.Record.From; from < min(it.Cached, c.seq.Record.To) {
 		rows.NotComputed = append(rows.NotComputed, record.Range{from, min(it.Cached, c.seq.Record.To)})

@@ -50,7 +50,7 @@ func TestRecordedBytesAreBounded(t *testing.T) {
 					sent += len(ev.Recorded.AppendJSON(nil))
 				}
 			}
-			bound := e.recordedBytes(&ask, 10)
+			bound := e.intake.recordedBytes(&ask, 10)
 			if sent == 0 || int64(sent) > bound || bound > 3*int64(sent) {
 				t.Errorf("%d bytes are sent, the bound is %d", sent, bound)
 			}

@@ -149,7 +149,7 @@ func TestDraftsThatTheHostHasNotSeen(t *testing.T) {
 	}
 	// A draft pass fails that the next batch was enqueued behind.
 	e, run = overlapping(t, testmodel.EightTokens(t), cfg, checked(t),
-		func(e *Engine) { e.passes.runner = &failsLate{runner: e.passes.runner, pass: plan.PassPick} })
+		func(e *Engine) { e.loop.passes.runner = &failsLate{runner: e.loop.passes.runner, pass: plan.PassPick} })
 	compare(t, requests, jointly(t, e, requests, run), want)
 	if st := e.Stats(); st.DraftsFailed == 0 || st.Failed > 0 || st.Isolated > 0 {
 		t.Errorf("%d sequences stopped drafting, %d requests failed, %d batches were isolated", st.DraftsFailed,
@@ -183,7 +183,7 @@ func TestFaultsOfDraftsAhead(t *testing.T) {
 			cfg := sampling(64)
 			cfg.Draft = drafts(t, 2)
 			e, run := overlapping(t, dir, cfg, checked(t), oracle(want, requests),
-				func(e *Engine) { e.passes.runner = c.tap(e.passes.runner) })
+				func(e *Engine) { e.loop.passes.runner = c.tap(e.loop.passes.runner) })
 			compare(t, requests, jointly(t, e, requests, run), want)
 			st := e.Stats()
 			if st.DraftsAhead == 0 || st.Failed > 0 || st.DraftsFailed == 0 && st.Isolated == 0 {
@@ -228,7 +228,7 @@ func TestRequestsOfABatchAgreeOnDrafts(t *testing.T) {
 	cfg.Draft = spec.Auto()
 	var seen *depths
 	e, run := overlapping(t, dir, cfg, func(e *Engine) {
-		guesses := &guesser{runner: e.passes.runner, rewrite: func(w *step.Draft, row []float32) {
+		guesses := &guesser{runner: e.loop.passes.runner, rewrite: func(w *step.Draft, row []float32) {
 			c := e.at(w.Pages)
 			if c == nil {
 				return
@@ -240,11 +240,11 @@ func TestRequestsOfABatchAgreeOnDrafts(t *testing.T) {
 			}
 		}}
 		seen = &depths{runner: guesses, e: e, of: map[int]int{}}
-		e.passes.runner = seen
+		e.loop.passes.runner = seen
 		for i := range 200 { // costs with which the number that pays depends on how many are right
 			rows := 6 * (1 + i%4)
-			e.drafter.control.ForwardPass(rows, 1000+20*float64(rows))
-			e.drafter.control.DraftPass(rows, 50+5*float64(rows))
+			e.loop.drafter.control.ForwardPass(rows, 1000+20*float64(rows))
+			e.loop.drafter.control.DraftPass(rows, 50+5*float64(rows))
 		}
 	})
 	compare(t, requests, jointly(t, e, requests, run), want)

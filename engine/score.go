@@ -13,9 +13,9 @@ import (
 const promptLogitBytes = 64 << 20
 
 // promptLogits is how many rows of logits of prompts a batch may have.
-func (e *Engine) promptLogits() int {
-	rows := promptLogitBytes / (4 * e.model.Config().Vocab)
-	return min(max(rows, 4*sched.DefaultMaxPrompts), e.cfg.StepTokens)
+func (z *sizing) promptLogits() int {
+	rows := promptLogitBytes / (4 * z.model.Config().Vocab)
+	return min(max(rows, 4*sched.DefaultMaxPrompts), z.cfg.StepTokens)
 }
 
 // given is what follows the prompt in a choice before anything is generated.
@@ -38,7 +38,7 @@ func (r *Request) givenTokens() int {
 }
 
 // checkScore refuses what cannot be scored and sets the number of choices of continuations.
-func (e *Engine) checkScore(r *Request) error {
+func (in *intake) checkScore(r *Request) error {
 	if r.Score == nil {
 		return nil
 	}
@@ -59,7 +59,7 @@ func (e *Engine) checkScore(r *Request) error {
 			if len(ids) == 0 {
 				return &RequestError{Field: "continuations", Reason: fmt.Sprintf("number %d has no tokens", i)}
 			}
-			if err := e.checkPrompt(ids); err != nil {
+			if err := in.checkPrompt(ids); err != nil {
 				return &RequestError{Field: "continuations", Reason: fmt.Sprintf("number %d: %v", i, err)}
 			}
 			longest = max(longest, len(r.Prompt)+len(ids))
@@ -73,12 +73,12 @@ func (e *Engine) checkScore(r *Request) error {
 }
 
 // checkScored refuses a prompt that is only scored and does not fit the context: it needs no place for an answer.
-func (e *Engine) checkScored(r *Request) error {
+func (in *intake) checkScored(r *Request) error {
 	for i := range max(len(r.Score.Continuations), 1) {
-		if n := len(r.Prompt) + len(r.given(i)); n > e.info.ContextTokens {
+		if n := len(r.Prompt) + len(r.given(i)); n > in.info.ContextTokens {
 			return &RequestError{Field: "prompt", Err: ErrContext,
 				Reason: fmt.Sprintf("has %d tokens with what follows it, the context holds %d", n,
-					e.info.ContextTokens)}
+					in.info.ContextTokens)}
 		}
 	}
 	return nil
@@ -89,7 +89,7 @@ func (c *choice) scores() bool { return c.seq.Logits > 0 }
 
 // score gives the next tokens of a prompt their log probabilities: every row of logits of an item but the one that the
 // next token is sampled from. It returns how many rows it has read.
-func (e *Engine) score(c *choice, it *sched.Item, rows logits) (read int, err error) {
+func (c *choice) score(it *sched.Item, rows logits) (read int, err error) {
 	if !c.scores() {
 		return 0, nil
 	}
@@ -102,7 +102,7 @@ func (e *Engine) score(c *choice, it *sched.Item, rows logits) (read int, err er
 		c.scored = append(c.scored, sample.Scored{TokenLogprob: sample.TokenLogprob{Token: c.seq.Tokens[0]}})
 	}
 	for i := range read {
-		s, err := e.scratch.Score(rows.row(i).whole, c.seq.Tokens[first+i+1], c.job.request.Score.Top)
+		s, err := c.job.setup.scratch.Score(rows.row(i).whole, c.seq.Tokens[first+i+1], c.job.request.Score.Top)
 		if err != nil {
 			return i, err
 		}

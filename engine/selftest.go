@@ -42,9 +42,9 @@ func selfTestCost(m *plan.Model) float64 {
 }
 
 // selfTest refuses a device that computes wrongly.
-func (e *Engine) selfTest(cfg *plan.Config) error {
-	m, ok := e.model.(model.SelfTester)
-	setting := e.cfg.SelfTest
+func (s *setup) selfTest(cfg *plan.Config) error {
+	m, ok := s.model.(model.SelfTester)
+	setting := s.cfg.SelfTest
 	skip := ""
 	switch {
 	case setting == SelfTestOff:
@@ -55,14 +55,14 @@ func (e *Engine) selfTest(cfg *plan.Config) error {
 		skip = "it would take long on a CPU; --self-test on runs it all the same"
 	}
 	if skip != "" {
-		e.cfg.Log.Info("no self-test", "because", skip)
+		s.cfg.Log.Info("no self-test", "because", skip)
 		return nil
 	}
-	begun := e.now()
+	begun := s.now()
 	if err := m.SelfTest(cfg); err != nil {
 		return fmt.Errorf("%w on %s: %w; answers would be wrong: check the device and its driver, or run on another "+
-			"(--kernels); --self-test off opens the model all the same", ErrSelfTest, e.model.Device().Name(), err)
+			"(--kernels); --self-test off opens the model all the same", ErrSelfTest, s.model.Device().Name(), err)
 	}
-	e.cfg.Log.Info("self-test passed", "took", e.since(begun))
+	s.cfg.Log.Info("self-test passed", "took", s.since(begun))
 	return nil
 }

@@ -8,42 +8,42 @@ import (
 
 // noteTime tells the scheduler how long a batch took, so that it can bound what prompts add, and keeps the longest
 // batch that sequences which decode had to wait for.
-func (e *Engine) noteTime(f *flight, took time.Duration, decodes bool) {
-	e.sched.Took(f.load, took)
-	if kept := max(e.sched.Stall(), e.inner.stall(e.cfg.MaxStall)); kept > e.stalled+e.stalled/4 {
-		e.stalled = kept
-		e.cfg.Log.Warn("prompts hold up running streams for longer than --max-stall: even the smallest chunk, or a "+
+func (l *loop) noteTime(b *batch, took time.Duration, decodes bool) {
+	l.sched.Took(b.load, took)
+	if kept := max(l.sched.Stall(), l.inner.stall(l.cfg.MaxStall)); kept > l.stalled+l.stalled/4 {
+		l.stalled = kept
+		l.cfg.Log.Warn("prompts hold up running streams for longer than --max-stall: even the smallest chunk, or a "+
 			"single operation, takes so long",
-			"max_stall", e.cfg.MaxStall, "kept", kept.Round(time.Millisecond), "chunk_tokens", sched.SmallestChunk)
+			"max_stall", l.cfg.MaxStall, "kept", kept.Round(time.Millisecond), "chunk_tokens", sched.SmallestChunk)
 	}
 	// Prompts come last. What drafts add is not part of batches between operations.
-	if i := &e.inner; f.items[len(f.items)-1].Decode && (f.inner || i.took == 0 || e.drafter == nil) {
+	if i := &l.inner; b.items[len(b.items)-1].Decode && (b.between || i.took == 0 || l.drafter == nil) {
 		i.note(took)
 	}
 	switch {
-	case !f.load.Apart():
-		if !e.waiting.IsZero() {
-			took = e.since(e.waiting)
+	case !b.load.Apart():
+		if !l.waiting.IsZero() {
+			took = l.since(l.waiting)
 		}
-		e.waiting = time.Time{}
-	case e.waiting.IsZero():
-		e.waiting = e.now().Add(-took)
+		l.waiting = time.Time{}
+	case l.waiting.IsZero():
+		l.waiting = l.now().Add(-took)
 	}
 	if decodes {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.gaps.add(took, e.now())
+		l.tally.Lock()
+		defer l.tally.Unlock()
+		l.tally.gaps.add(took, l.now())
 	}
 }
 
 // noteWaiting tells the scheduler how long sequences that decode have waited.
-func (e *Engine) noteWaiting() {
+func (l *loop) noteWaiting() {
 	switch {
-	case e.waiting.IsZero():
-	case e.sched.Decoding():
-		e.sched.Waited(e.since(e.waiting))
+	case l.waiting.IsZero():
+	case l.sched.Decoding():
+		l.sched.Waited(l.since(l.waiting))
 	default: // those that waited have ended
-		e.waiting = time.Time{}
+		l.waiting = time.Time{}
 	}
 }
 

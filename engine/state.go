@@ -15,14 +15,14 @@ import (
 const maxRestarts = 3
 
 // attachStates gives every item the state it continues from, and returns the items that have one.
-func (e *Engine) attachStates(items []sched.Item) []sched.Item {
-	if e.stateful == nil {
+func (l *loop) attachStates(items []sched.Item) []sched.Item {
+	if l.stateful == nil {
 		return items
 	}
 	ready := items[:0]
 	for i := range items {
-		if err := e.attachState(&items[i]); err != nil {
-			e.fail(ownerOf(&items[i]), err)
+		if err := ownerOf(&items[i]).attachState(items[i].Cached, items[i].Windows); err != nil {
+			l.fail(ownerOf(&items[i]), err)
 			continue
 		}
 		ready = append(ready, items[i])
@@ -30,34 +30,33 @@ func (e *Engine) attachStates(items []sched.Item) []sched.Item {
 	return ready
 }
 
-// attachState makes the state of an item's choice match the tokens in its cache.
-func (e *Engine) attachState(it *sched.Item) (err error) {
-	c := ownerOf(it)
-	switch {
-	case c.state == nil && it.Cached > 0:
+// attachState makes the state of a choice match the tokens in its cache. windows are its window pages.
+func (c *choice) attachState(cached int, windows []int32) (err error) {
+	switch s := c.job.setup; {
+	case c.state == nil && cached > 0:
 		// Another request computed its beginning; reuse is on only for models that can restore a state from the cache.
-		c.state, err = e.windowed.Restore(it.Cached, it.Windows)
+		c.state, err = s.windowed.Restore(cached, windows)
 	case c.state == nil:
-		c.state, err = e.stateful.NewState()
-	case c.state.Len() != it.Cached:
-		err = c.state.Truncate(it.Cached)
+		c.state, err = s.stateful.NewState()
+	case c.state.Len() != cached:
+		err = c.state.Truncate(cached)
 	}
 	return err
 }
 
 // released gives back the state of a sequence that gave back its pages, and what was to come from tiers.
-func (e *Engine) released(q *sched.Sequence) {
+func (l *loop) released(q *sched.Sequence) {
 	c := q.Owner.(*choice)
 	if c.state != nil {
 		c.state.Release()
 		c.state = nil
 	}
-	e.tiers.release(c)
+	l.tiers.release(c)
 }
 
 // restartIfStateLost queues an item's sequence again, as if preempted, where a failed pass left its state unusable: the
 // fault may be another sequence's. It reports whether it did, or failed the choice for having restarted too often.
-func (e *Engine) restartIfStateLost(it *sched.Item) bool {
+func (l *loop) restartIfStateLost(it *sched.Item) bool {
 	c := ownerOf(it)
 	if c.state == nil {
 		return false
@@ -67,10 +66,10 @@ func (e *Engine) restartIfStateLost(it *sched.Item) bool {
 	case err == nil:
 		return false
 	case c.restarts == maxRestarts:
-		e.fail(c, fmt.Errorf("computed again %d times after failed batches: %w", c.restarts, err))
+		l.fail(c, fmt.Errorf("computed again %d times after failed batches: %w", c.restarts, err))
 	default:
 		c.restarts++
-		e.sched.Restart(it.Seq)
+		l.sched.Restart(it.Seq)
 	}
 	return true
 }

@@ -189,5 +189,7 @@ func faulty(t *testing.T, dir string, c Config, h *halfway, hooks ...func(*Engin
 	if err != nil {
 		t.Fatal(err)
 	}
-	return running(t, e, append(hooks, func(e *Engine) { e.passes.runner = faultyRunner{e.passes.runner, h} })...)
+	return running(t, e, append(hooks, func(e *Engine) {
+		e.loop.passes.runner = faultyRunner{e.loop.passes.runner, h}
+	})...)
 }

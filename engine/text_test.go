@@ -130,7 +130,7 @@ func TestACharacterCutOffByTheEnd(t *testing.T) {
 // advanced gives the first choice of a request rows of logits that favour these tokens, and returns what came of each.
 func advanced(t *testing.T, e *Engine, r Request, favoured ...int32) []outcome {
 	t.Helper()
-	j, err := e.prepare(r)
+	j, err := e.intake.prepare(r)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,6 @@ import (
 	"sparrow/kv"
 	"sparrow/kv/tier"
 	"sparrow/model"
-	"sparrow/plan"
 	"sparrow/sched"
 )
 
@@ -24,7 +23,10 @@ import (
 
 // tiers is the loop's side of the tiers. A nil *tiers has none and does nothing.
 type tiers struct {
-	e     *Engine
+	setup *setup
+	inbox *inbox
+	pools []*kv.Pool
+	sched *sched.Scheduler
 	stack *tier.Stack
 	model model.Paged
 	dev   kernel.Machine
@@ -93,21 +95,23 @@ const (
 )
 
 // openTiers opens the tiers that were asked for and makes the pool report to them.
-func (e *Engine) openTiers(cfg *plan.Config, pool *kv.Config) error {
-	if !e.cfg.Tiers.Any() {
-		return nil
+func openTiers(s *setup, in *inbox, pool *kv.Config) (*tiers, error) {
+	if !s.cfg.Tiers.Any() {
+		return nil, nil
 	}
-	paged, ok := e.model.(model.Paged)
+	cfg := &s.info.Config
+	paged, ok := s.model.(model.Paged)
 	switch {
 	case !ok:
-		return fmt.Errorf("sparrow: pages of family %s cannot leave the device; leave the tiers of the cache out",
-			e.model.Config().Family)
-	case !e.reuse:
-		return errors.New("sparrow: tiers of the prefix cache were asked for, and prefix reuse is off; leave one out")
+		return nil, fmt.Errorf("sparrow: pages of family %s cannot leave the device; leave the tiers of the cache out",
+			s.model.Config().Family)
+	case !s.reuse:
+		return nil, errors.New("sparrow: tiers of the prefix cache were asked for, and prefix reuse is off; leave " +
+			"one out")
 	}
-	dev := e.model.Device()
-	spec := tier.Spec{Model: string(e.model.Config().Family), Weights: e.cfg.Weights, PageTokens: cfg.Page,
-		Bytes: int(e.model.PageBytes(cfg)),
+	dev := s.model.Device()
+	spec := tier.Spec{Model: string(s.model.Config().Family), Weights: s.cfg.Weights, PageTokens: cfg.Page,
+		Bytes: int(s.model.PageBytes(cfg)),
 		// Rows of another device or plan differ in their last bits: a prompt must not depend on who computed it before.
 		Layout: fmt.Sprintf("%v+%v/%d %s plan %s", cfg.Layout, cfg.IndexLayout, cfg.Page, dev.Name(), cfg.Fingerprint)}
 	mover, moves := dev.(kernel.PageMover)
@@ -115,16 +119,17 @@ func (e *Engine) openTiers(cfg *plan.Config, pool *kv.Config) error {
 	if moves {
 		from = pinned{mover}
 	}
-	o := e.cfg.Tiers
+	o := s.cfg.Tiers
 	if o.Wait == 0 {
 		o.Wait = DefaultTierWait
 	}
-	stack, err := tier.Open(o, spec, from, e.cfg.Log)
+	stack, err := tier.Open(o, spec, from, s.cfg.Log)
 	if err != nil {
-		return fmt.Errorf("sparrow: %w", err)
+		return nil, fmt.Errorf("sparrow: %w", err)
 	}
-	t := &tiers{e: e, stack: stack, pulls: o.Pull, model: paged, dev: dev, moves: moves, wait: o.Wait, log: e.cfg.Log}
-	t.timer = time.AfterFunc(time.Hour, e.signal)
+	t := &tiers{setup: s, inbox: in, stack: stack, pulls: o.Pull, model: paged, dev: dev, moves: moves,
+		wait: o.Wait, log: s.cfg.Log}
+	t.timer = time.AfterFunc(time.Hour, in.signal)
 	t.timer.Stop()
 	t.parts = paged.WindowParts(paged.PageParts(nil, 0), 0)
 	var n int64
@@ -132,12 +137,11 @@ func (e *Engine) openTiers(cfg *plan.Config, pool *kv.Config) error {
 		n += p.Extent()
 	}
 	if n != int64(spec.Bytes) {
-		return errors.Join(fmt.Errorf("sparrow: the parts of a page have %d bytes, a page has %d", n, spec.Bytes),
+		return nil, errors.Join(fmt.Errorf("sparrow: the parts of a page have %d bytes, a page has %d", n, spec.Bytes),
 			stack.Close())
 	}
 	pool.Keeper, pool.Identity = t, fmt.Sprintf("%s %x", spec.Layout, spec.Weights)
-	e.tiers = t
-	return nil
+	return t, nil
 }
 
 // pinned is the page-locked memory of a device.
@@ -243,7 +247,7 @@ func (t *tiers) seek(c *choice) {
 		return
 	}
 	pages := 0
-	for _, pool := range t.e.pools {
+	for _, pool := range t.pools {
 		m, err := pool.Peek(c.seq.Tokens, c.seq.Options())
 		if err != nil {
 			return
@@ -257,18 +261,18 @@ func (t *tiers) seek(c *choice) {
 
 // fetch begins to bring back the pages of a choice from the given one on, and reports whether any tier may have them.
 func (t *tiers) fetch(c *choice, from int) bool {
-	chain, err := t.e.pools[0].Chain(c.seq.Tokens, c.seq.Options())
+	chain, err := t.pools[0].Chain(c.seq.Tokens, c.seq.Options())
 	if err != nil || from >= len(chain) {
 		return false
 	}
 	if peer := c.job.request.PagesFrom; peer != "" && t.pulls {
-		c.restore = &restore{next: from, fetch: t.stack.FetchFrom(peer, chain[from:], t.e.signal)}
+		c.restore = &restore{next: from, fetch: t.stack.FetchFrom(peer, chain[from:], t.inbox.signal)}
 		return true
 	}
 	if !t.stack.Has(chain[from]) {
 		return false
 	}
-	c.restore = &restore{next: from, fetch: t.stack.Fetch(chain[from:], t.e.signal)}
+	c.restore = &restore{next: from, fetch: t.stack.Fetch(chain[from:], t.inbox.signal)}
 	return true
 }
 
@@ -284,15 +288,15 @@ func (t *tiers) admit(q *sched.Sequence) bool {
 		}
 	}
 	if c.restore == nil && !t.fetch(c, from) {
-		if whole := (len(q.Tokens) - max(q.Logits, 1)) / t.e.pools[0].Tag().PageTokens; from < whole {
+		if whole := (len(q.Tokens) - max(q.Logits, 1)) / t.pools[0].Tag().PageTokens; from < whole {
 			t.stats.Missed++
 			c.restored.Stop = t.stack.Missed()
 		}
 		return false
 	}
-	c.restore.begun, c.restore.admit = t.e.now(), true
+	c.restore.begun, c.restore.admit = t.setup.now(), true
 	t.restoring = append(t.restoring, c)
-	t.e.signal() // the fetch may have said all it had to say before
+	t.inbox.signal() // the fetch may have said all it had to say before
 	return true
 }
 
@@ -315,13 +319,13 @@ func (t *tiers) advance() bool {
 	if t == nil || len(t.restoring) == 0 {
 		return false
 	}
-	budget, did, until := importBytes, false, t.e.now().Add(t.latest/4)
+	budget, did, until := importBytes, false, t.setup.now().Add(t.latest/4)
 	var next time.Time // when to look again
 	for _, c := range slices.Clone(t.restoring) {
-		for c.restore != nil && (budget > 0 || t.e.now().Before(until)) {
+		for c.restore != nil && (budget > 0 || t.setup.now().Before(until)) {
 			p, from, ended := c.restore.fetch.Next()
 			if p == nil {
-				now, late := t.e.now(), t.deadline(c)
+				now, late := t.setup.now(), t.deadline(c)
 				switch {
 				case ended:
 					t.finish(c, c.restore.fetch.Why())
@@ -342,7 +346,7 @@ func (t *tiers) advance() bool {
 		}
 	}
 	if !next.IsZero() {
-		t.timer.Reset(next.Sub(t.e.now()))
+		t.timer.Reset(next.Sub(t.setup.now()))
 	}
 	return did
 }
@@ -355,7 +359,7 @@ func (t *tiers) deadline(c *choice) time.Time {
 
 // take fills the next page of a choice.
 func (t *tiers) take(c *choice, p *tier.Page, from string) {
-	q, size := &c.seq, t.e.pools[0].Tag().PageTokens
+	q, size := &c.seq, t.pools[0].Tag().PageTokens
 	number := c.restore.next
 	c.restore.next++
 	if number < q.Cached()/size { // the pool had it after all
@@ -389,19 +393,19 @@ func (t *tiers) fill(c *choice, p *tier.Page, at int) error {
 	if !slices.Equal(p.Tokens, q.Tokens[at:at+len(p.Tokens)]) {
 		return errors.New("a page of other tokens came") // a hash that collides: the prompt is computed
 	}
-	page, window, err := t.e.sched.RestorePage(q)
+	page, window, err := t.sched.RestorePage(q)
 	if err != nil {
 		return err
 	}
 	if err := kernel.Distribute(t.dev, t.partsOf(int(page), int(window)), p.Data); err != nil {
 		return fmt.Errorf("the device did not take a page: %w", err)
 	}
-	return t.e.sched.Restored(q)
+	return t.sched.Restored(q)
 }
 
 // finish lets a choice go on with computing.
 func (t *tiers) finish(c *choice, why string) {
-	took := t.e.since(c.restore.begun)
+	took := t.setup.since(c.restore.begun)
 	if saved := t.computing(c) - took; saved > 0 {
 		t.stats.Saved += saved
 	} else {
@@ -410,14 +414,14 @@ func (t *tiers) finish(c *choice, why string) {
 	if c.restored.Stop = why; c.restored.Tokens == 0 {
 		t.stats.Missed++
 	}
-	t.e.sched.EndRestore(&c.seq)
+	t.sched.EndRestore(&c.seq)
 	t.release(c)
 }
 
 // computing is the time that computing the restored tokens of a choice would take; 0 before any prompt was computed.
 func (t *tiers) computing(c *choice) time.Duration {
 	n := c.restored.Tokens
-	return t.e.sched.PromptTime(n, max(c.restore.next*t.e.pools[0].Tag().PageTokens-n, 0))
+	return t.sched.PromptTime(n, max(c.restore.next*t.pools[0].Tag().PageTokens-n, 0))
 }
 
 // noteBatch takes the time of a batch.
@@ -437,7 +441,7 @@ func (t *tiers) close() {
 	for _, c := range slices.Clone(t.restoring) {
 		t.release(c)
 	}
-	if t.e.discard {
+	if t.inbox.discard {
 		t.stack.Clear()
 	}
 	if err := t.stack.Close(); err != nil {
@@ -453,7 +457,7 @@ func (t *tiers) clear() {
 	for _, c := range slices.Clone(t.restoring) {
 		t.finish(c, "the cache was cleared")
 	}
-	for _, q := range t.e.sched.All() {
+	for _, q := range t.sched.All() {
 		t.release(q.Owner.(*choice))
 	}
 	t.stack.Clear()
@@ -470,22 +474,22 @@ func (t *tiers) counts() []tier.Count {
 
 // ServePages hands pages of host memory to other engines, until the listener or the engine is closed.
 func (e *Engine) ServePages(l net.Listener) error {
-	if e.tiers == nil || e.cfg.Tiers.HostBytes == 0 {
+	if e.loop.tiers == nil || e.cfg.Tiers.HostBytes == 0 {
 		return errors.New("sparrow: pages are served from host memory, and none was given; ask for a host cache")
 	}
-	e.tiers.stack.Serve(l)
+	e.loop.tiers.stack.Serve(l)
 	return nil
 }
 
 // Discard makes Close give up all pages of all tiers: nothing that this engine computed is to be used again.
 func (e *Engine) Discard() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.discard = true
+	e.tally.Lock()
+	defer e.tally.Unlock()
+	e.inbox.discard = true
 }
 
 // Settle waits until the pages of everything that has been answered so far are with the tiers, or ctx or the engine
 // ends.
 func (e *Engine) Settle(ctx context.Context) {
-	_ = e.await(ctx, &e.settles) // there is nothing to say: whoever waits goes on
+	_ = e.inbox.await(ctx, &e.inbox.settles) // there is nothing to say: whoever waits goes on
 }

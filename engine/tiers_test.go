@@ -33,7 +33,7 @@ func tiered(kv string, pages, page int, o tier.Options) Config {
 // emptied checks, when an engine has stopped, that its tiers hold nothing.
 func emptied(t testing.TB, e *Engine) {
 	t.Cleanup(func() { // runs after the engine was closed: cleanups run in reverse, so this is registered first
-		if pages, fetches := e.tiers.stack.Held(); pages != 0 || fetches != 0 {
+		if pages, fetches := e.loop.tiers.stack.Held(); pages != 0 || fetches != 0 {
 			t.Errorf("%d pages of host memory and %d fetches are left behind", pages, fetches)
 		}
 	})

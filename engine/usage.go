@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"sparrow/model"
+	"sparrow/model/placement"
 	"sparrow/model/usage"
 )
 
@@ -15,19 +16,28 @@ const (
 	usageIdle  = time.Second
 )
 
-// countExperts lets passes count which experts rows choose, where that was asked for.
-func (e *Engine) countExperts() error {
-	if _, ok := e.model.(model.ExpertMover); e.cfg.Moves != nil && (!ok || e.cfg.Usage == nil) {
+// experts counts which experts rows choose, and moves them. The loop owns it.
+type experts struct {
+	*setup
+	tally   *tally
+	counted time.Time            // when counts were read
+	recent  *usage.Table         // recent choices, by which experts move
+	moves   *placement.Placement // Config.Moves, until a move fails
+}
+
+// count lets passes count which experts rows choose, where that was asked for.
+func (x *experts) count() error {
+	if _, ok := x.model.(model.ExpertMover); x.moves != nil && (!ok || x.cfg.Usage == nil) {
 		return fmt.Errorf("sparrow: experts of a model of family %s on %s do not move; leave --experts auto out",
-			e.model.Config().Family, e.model.Device().Name())
+			x.model.Config().Family, x.model.Device().Name())
 	}
-	if e.cfg.Usage == nil {
+	if x.cfg.Usage == nil {
 		return nil
 	}
-	c, ok := e.model.(model.ExpertCounter)
+	c, ok := x.model.(model.ExpertCounter)
 	if !ok {
 		return fmt.Errorf("sparrow: experts of a model of family %s are not counted; leave --expert-usage out",
-			e.model.Config().Family)
+			x.model.Config().Family)
 	}
 	if err := c.CountExperts(); err != nil {
 		return fmt.Errorf("sparrow: --expert-usage: %w", err)
@@ -35,40 +45,43 @@ func (e *Engine) countExperts() error {
 	return nil
 }
 
-// readExperts adds what the device has counted to the table, where the time since it last did is at least the given
-// one. It is called by the loop.
-func (e *Engine) readExperts(since time.Duration) {
-	if e.cfg.Usage == nil || e.counted.IsZero() && e.stats.Steps == 0 || e.lost != nil {
-		return
+// read adds what the device has counted to the table, where the time since it last did is at least the given one, and
+// moves experts by it. An error means that the device is lost.
+func (x *experts) read(since time.Duration) error {
+	if x.cfg.Usage == nil || x.counted.IsZero() && x.tally.stats.Steps == 0 || x.tally.lost != nil {
+		return nil
 	}
-	if e.cfg.Moves != nil {
+	if x.moves != nil {
 		since = min(since, usageIdle)
 	}
-	now := e.now()
-	if now.Sub(e.counted) < since {
-		return
+	now := x.now()
+	if now.Sub(x.counted) < since {
+		return nil
 	}
-	e.counted = now
-	u := e.cfg.Usage
+	x.counted = now
+	u := x.cfg.Usage
 	fresh := usage.New(u.Family, len(u.Counts), u.Experts, u.Chosen)
-	if err := e.model.(model.ExpertCounter).ReadExperts(fresh); err != nil {
-		e.cfg.Log.Warn("counts of experts could not be read", "error", err)
-		return
+	if err := x.model.(model.ExpertCounter).ReadExperts(fresh); err != nil {
+		x.cfg.Log.Warn("counts of experts could not be read", "error", err)
+		return nil
 	}
-	e.addExperts(fresh)
-	e.moveExperts(fresh)
+	x.add(fresh)
+	if x.moves == nil {
+		return nil
+	}
+	return x.move(fresh)
 }
 
-// addExperts adds counts to the table.
-func (e *Engine) addExperts(fresh *usage.Table) {
-	u := e.cfg.Usage
-	e.mu.Lock()
-	defer e.mu.Unlock()
+// add adds counts to the table.
+func (x *experts) add(fresh *usage.Table) {
+	u := x.cfg.Usage
+	x.tally.Lock()
+	defer x.tally.Unlock()
 	if err := u.Merge(fresh); err != nil {
 		panic(err) // it has the shape of u
 	}
-	x := &e.stats.Experts
-	x.Choices, x.Tenth, x.Quarter, x.Half = u.Total(), u.MeanTop(0.1), u.MeanTop(0.25), u.MeanTop(0.5)
+	n := &x.tally.stats.Experts
+	n.Choices, n.Tenth, n.Quarter, n.Half = u.Total(), u.MeanTop(0.1), u.MeanTop(0.25), u.MeanTop(0.5)
 }
 
 // Usage is a copy of the counts of chosen experts, as they were read last; nil where choices are not counted.
@@ -76,7 +89,7 @@ func (e *Engine) Usage() *usage.Table {
 	if e.cfg.Usage == nil {
 		return nil
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.tally.Lock()
+	defer e.tally.Unlock()
 	return e.cfg.Usage.Clone()
 }

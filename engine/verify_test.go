@@ -26,7 +26,7 @@ func targetLogits(t *testing.T, dir string, r Request) (rows [][]float32, answer
 
 // drafting replaces the logits of the drafting layer.
 func drafting(rewrite func(w *step.Draft, row []float32)) func(*Engine) {
-	return func(e *Engine) { e.passes.runner = &guesser{runner: e.passes.runner, rewrite: rewrite} }
+	return func(e *Engine) { e.loop.passes.runner = &guesser{runner: e.loop.passes.runner, rewrite: rewrite} }
 }
 
 // A drafter that returns the target's own logits is always accepted: it draws with the random number of the draft's own
@@ -86,7 +86,7 @@ func TestWhereChainedRowsLie(t *testing.T) {
 	var passes []row
 	wrong := int32(0) // a draft that the target never chooses
 	e := start(t, testmodel.V32Draft(t), Config{Draft: drafts(t, 3)}, func(e *Engine) {
-		e.passes.runner = &guesser{runner: e.passes.runner, rewrite: func(w *step.Draft, row []float32) {
+		e.loop.passes.runner = &guesser{runner: e.loop.passes.runner, rewrite: func(w *step.Draft, row []float32) {
 			passes = append(passes, struct{ cached, tokens int }{w.Cached, len(w.Tokens)})
 			row[wrong] = 1000
 		}}
@@ -125,7 +125,7 @@ func TestPagesOfRejectedDraftsGoBack(t *testing.T) {
 		drafting(func(_ *step.Draft, row []float32) { row[wrong] = 1000 }),
 		func(e *Engine) {
 			e.cfg.Observe = func(bool) {
-				for _, q := range e.sched.All() {
+				for _, q := range e.loop.sched.All() {
 					held[q.Owner.(*choice).limits.made] = len(q.Pages())
 				}
 			}

@@ -63,9 +63,9 @@ func TestEveryWayToAPromptGivesTheSameBits(t *testing.T) {
 func restarting(made int) func(*Engine) {
 	return func(e *Engine) {
 		e.cfg.Observe = func(bool) {
-			for _, q := range e.sched.All() {
+			for _, q := range e.loop.sched.All() {
 				if c := q.Owner.(*choice); c.limits.made == made && q.Preempted == 0 {
-					e.sched.Restart(q)
+					e.loop.sched.Restart(q)
 				}
 			}
 		}
@@ -130,18 +130,18 @@ func TestChoicesOfAStatefulModelShareThePrompt(t *testing.T) {
 // page.
 func TestTheCacheFitsItsMemory(t *testing.T) {
 	e := still(t, testmodel.V4(t), Config{MaxRunning: 8, CacheTokens: 2048, StepTokens: 64})
-	cfg := e.info.Config
+	z, cfg := &sizing{setup: e.setup}, e.info.Config
 	for _, bytes := range []int64{20 << 20, 100 << 20, 1 << 30} {
-		n := e.pagesIn(&cfg, bytes)
-		fits, more := e.cacheOf(&cfg, n), e.cacheOf(&cfg, n+1)
+		n := z.pagesIn(&cfg, bytes)
+		fits, more := z.cacheOf(&cfg, n), z.cacheOf(&cfg, n+1)
 		if n < 1 || fits.total() > bytes || more.total() <= bytes {
 			t.Errorf("%d bytes hold %d pages: %+v", bytes, n, fits)
 		}
 	}
-	if n := e.pagesIn(&cfg, 1000); n != 0 {
+	if n := z.pagesIn(&cfg, 1000); n != 0 {
 		t.Errorf("a thousand bytes hold %d pages", n)
 	}
-	if m := e.info.Memory; m.States != 8*(16*(8192+2048)+256*4096) || m.Cache != e.cacheOf(&cfg, 8).bytes {
+	if m := e.info.Memory; m.States != 8*(16*(8192+2048)+256*4096) || m.Cache != z.cacheOf(&cfg, 8).bytes {
 		t.Errorf("memory %+v", m)
 	}
 }

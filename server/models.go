@@ -18,7 +18,8 @@ func (s openaiAPI) models(w http.ResponseWriter, r *http.Request) error {
 	if r.Header.Get(anthropicVersion) != "" {
 		return s.respond(w, http.StatusOK, anthropic.NewModelList(anthropicModel(&s.info)))
 	}
-	return s.respond(w, http.StatusOK, openai.ModelList{Object: openai.ObjectList, Data: []openai.Model{openaiModel(&s.info)}})
+	return s.respond(w, http.StatusOK, openai.ModelList{Object: openai.ObjectList,
+		Data: []openai.Model{openaiModel(&s.info)}})
 }
 
 // model answers GET /v1/models/{id}.

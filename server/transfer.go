@@ -58,8 +58,8 @@ func (s openaiAPI) transferOf(o *openai.Options) *openai.KVTransfer {
 }
 
 // flushed is a response that is written once the pages of its prompt can be pulled.
-func (s openaiAPI) flushed(r *http.Request, t *openai.KVTransfer, response func(*result) (any, error)) func(*result) (any,
-	error) {
+func (s openaiAPI) flushed(r *http.Request, t *openai.KVTransfer,
+	response func(*result) (any, error)) func(*result) (any, error) {
 	if t == nil {
 		return response
 	}

@@ -1,0 +1,115 @@
+package engine
+
+import (
+	"time"
+
+	"sparrow/plan"
+	"sparrow/sched"
+	"sparrow/step"
+)
+
+// publish refreshes what Stats shows of the scheduler and the cache. The caller holds the lock.
+func (l *loop) publish() {
+	s := &l.tally.stats
+	s.Running, s.Waiting, s.Preempted = l.sched.Running(), l.sched.Waiting(), l.sched.Preemptions()
+	s.KV = poolStats(l.pools)
+	if l.tiers != nil {
+		s.Tiers = l.tiers.stats
+	}
+}
+
+// noteAdmitted notes when choices and jobs first ran and what the prefix cache gave them.
+func (l *loop) noteAdmitted(items []sched.Item, now time.Time) {
+	l.tally.Lock()
+	defer l.tally.Unlock()
+	l.publish() // the scheduler has moved sequences since
+	for i := range items {
+		c := ownerOf(&items[i])
+		if c.ran {
+			continue
+		}
+		c.ran, c.match = true, c.seq.Match
+		l.inbox.leaveQueue(c.job)
+		if j := c.job; j.admitted.IsZero() {
+			j.admitted = now
+			l.inbox.waits.admit(j.party, now)
+			j.usage.CachedTokens = c.match.Tokens + c.restored.Tokens
+			l.tally.stats.PromptTokens += int64(j.usage.PromptTokens)
+			l.tally.stats.CachedTokens += int64(j.usage.CachedTokens)
+		}
+	}
+}
+
+// account updates the counters for one item of a forward pass, then sends its events and ends its choice where it
+// ended: a reader who saw the last event sees counters that include it.
+func (l *loop) account(it *sched.Item, p *plan.Plan, outs []outcome, err error) {
+	l.tally.Lock()
+	defer l.tally.Unlock()
+	c := ownerOf(it)
+	j := c.job
+	if len(outs) > 0 && j.first.IsZero() {
+		j.first = l.now()
+	}
+	j.usage.CompletionTokens += len(outs)
+	l.tally.stats.OutputTokens += int64(len(outs))
+	if it.Drafts > 0 {
+		l.tally.countDrafts(c, it.DraftTokens(), outs)
+	}
+	j.tracePlan(p)
+	if n := len(c.scored); n > 0 {
+		l.tally.stats.ScoredTokens += int64(n)
+		j.queue.push(c.takeScores())
+	}
+	for i := range outs {
+		j.queue.push(outs[i].event)
+	}
+	if err != nil {
+		l.failLocked(c, err)
+	} else if it.Last && c.scoresOnly() {
+		l.end(c, FinishLength, nil)
+	} else if n := len(outs); n > 0 && outs[n-1].finish != "" {
+		l.end(c, outs[n-1].finish, nil)
+	}
+}
+
+// record keeps the plan of a forward pass and counts what ran.
+func (l *loop) record(b *batch, p *plan.Plan, took time.Duration) {
+	l.tally.Lock()
+	defer l.tally.Unlock()
+	s := &l.tally.stats
+	s.Steps++
+	if b.behind != stageFormed {
+		s.Overlapped++
+	}
+	if b.between {
+		s.Between++
+	}
+	r := PlanRecord{Step: s.Steps, At: b.begun, Plan: p, Took: took, Requests: len(b.items)}
+	if len(l.tally.plans) < l.cfg.PlanHistory {
+		l.tally.plans = append(l.tally.plans, r)
+	} else {
+		l.tally.plans[l.tally.planAt] = r
+		l.tally.planAt = (l.tally.planAt + 1) % len(l.tally.plans)
+	}
+	l.publish()
+	l.noteGraphs(b.passes.runner.Graphs())
+	for i := range p.Segments {
+		seg := &p.Segments[i]
+		s.count(seg)
+		s.Slices += int64(len(seg.Launches) - 1)
+		if seg.Convert != plan.ConvertNone {
+			s.Conversions++
+		}
+	}
+}
+
+// noteGraphs updates the counters of captured graphs and reports the first capture that failed. The caller holds the
+// lock.
+func (l *loop) noteGraphs(g step.Graphs) {
+	if g.Failed > 0 && l.tally.stats.Graphs.Failed == 0 {
+		l.cfg.Log.Warn("a captured graph could not be made; passes of its shape run with plain launches",
+			"error", g.Failure)
+	}
+	l.tally.stats.Graphs = GraphCount{Captured: g.Captured, Replayed: g.Replayed, Failed: g.Failed, Evicted: g.Evicted,
+		Held: g.Held, Bytes: g.Bytes * int64(max(l.info.Config.Model.Ranks, 1))} // g has those of one rank
+}

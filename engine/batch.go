@@ -1,0 +1,122 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"sparrow/sched"
+	"sparrow/step"
+)
+
+// stage is how far a batch has come. What is committed when:
+//
+//	formed     Scheduler.Schedule has reserved pages; its choices are admitted. Nothing else has changed.
+//	enqueued   the device has its pass.
+//	running    its items are Scheduler.Started: the next batch may be formed and enqueued behind it. Tokens that it
+//	           samples stay on the device, where the next pass reads them. Pages of sequences that end or are preempted
+//	           meanwhile are free at once: the device works in the order of passes, so that whoever gets them writes
+//	           later.
+//	committed  its pass has ended: tokens are committed, events sent, choices ended. Rows of choices that had ended
+//	           before were computed in vain.
+//	drafting   it is committed, and the pass of the drafting layer behind it runs: the next batch is formed with drafts
+//	           that have no values here yet.
+//	failed     its pass was not enqueued, or has ended with an error. Nothing of it is committed.
+//	ended      nothing is left to do.
+//
+// At most one batch is running or drafting: loop.last. A batch whose results the host must see before the next one is
+// formed (drafts, masks, logits that are read here, records) is never running: that is the order of devices that
+// compute while the host waits, too. Where the device draws tokens, the drafting layer is enqueued behind such a batch
+// before it is committed (drafter.enqueue), and with one draft for each sequence it is left drafting.
+//
+// Where a pass fails, what was enqueued behind it is dropped and formed again, and its own items run one by one.
+type stage uint8
+
+const (
+	stageFormed stage = iota
+	stageEnqueued
+	stageRunning
+	stageCommitted
+	stageDrafting
+	stageFailed
+	stageEnded
+)
+
+var stageNames = [...]string{"formed", "enqueued", "running", "committed", "drafting", "failed", "ended"}
+
+func (s stage) String() string { return stageNames[s] }
+
+// transitions are the stages that may follow each stage. An enqueued batch is formed again where the drafts that it was
+// enqueued with have failed.
+var transitions = [...][]stage{
+	stageFormed:    {stageEnqueued, stageFailed},
+	stageEnqueued:  {stageRunning, stageCommitted, stageFailed, stageFormed, stageEnded},
+	stageRunning:   {stageCommitted, stageFailed, stageEnded},
+	stageCommitted: {stageDrafting, stageEnded},
+	stageDrafting:  {stageEnded},
+	stageFailed:    {stageEnded},
+	stageEnded:     {},
+}
+
+// batch is the items of one pass, from the moment it is formed.
+type batch struct {
+	stage  stage
+	err    error   // why it failed
+	passes *passes // that run it
+
+	items    []sched.Item
+	load     sched.Load
+	begun    time.Time // when it was formed
+	launched time.Time // when its pass was enqueued
+	started  step.Started
+	pending  step.Pending
+	ahead    ahead
+
+	behind  stage // that of the batch it was enqueued behind, running or drafting; formed without one
+	repeats bool  // it is an item of a batch that failed
+	between bool  // it runs between the operations of another
+	// interrupted is how long other batches ran between its operations.
+	interrupted time.Duration
+}
+
+// to moves a batch to its next stage.
+func (b *batch) to(next stage) {
+	if !slices.Contains(transitions[b.stage], next) {
+		panic(fmt.Sprintf("engine: a batch of %d items that is %v cannot be %v", len(b.items), b.stage, next))
+	}
+	b.stage = next
+}
+
+// fail moves a batch to the stage failed.
+func (b *batch) fail(err error) {
+	b.to(stageFailed)
+	b.err = err
+}
+
+// mayRun reports whether the next batch may be formed before the results of this one, which is enqueued, are known
+// here.
+func (b *batch) mayRun() bool {
+	p := b.pending.Plan()
+	if p.Logits > 0 && p.WholeLogits == p.Logits { // the device has sampled nothing
+		return false
+	}
+	for i := range b.items {
+		it, c := &b.items[i], ownerOf(&b.items[i])
+		if c.ended {
+			continue
+		}
+		if it.Drafts > 0 || c.drafts.Active() || c.recording != nil || c.scores() || it.Last && c.needsLogits() {
+			return false
+		}
+	}
+	return true
+}
+
+// resolve gives items whose tokens were not known the values that the batch before has sampled.
+func (b *batch) resolve() {
+	for i := range b.items {
+		if !ownerOf(&b.items[i]).ended {
+			b.items[i].Resolve()
+		}
+	}
+}

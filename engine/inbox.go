@@ -1,0 +1,127 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"sparrow/internal/unit"
+)
+
+// inbox is what callers have asked for and the loop has not done yet. The lock of the tally guards it, so that a
+// snapshot has every request either here or with the loop.
+type inbox struct {
+	tally   *tally
+	wake    chan struct{} // capacity 1; the loop looks again
+	stopped chan struct{} // closed when the loop has ended
+
+	jobs    []*Job
+	cancels []*Job
+	settles []chan struct{} // closed once the loop has come around
+	flushes []chan struct{} // closed when the cache is empty
+	discard bool            // tiers give up all pages when the engine closes
+	closing bool            // nothing is accepted any more
+	halt    bool            // stop now, failing what runs
+	gone    bool            // the loop has ended
+
+	// What is counted until a job runs, or ends.
+	queued       backlog
+	waits        waits
+	records      int64 // bytes that jobs in flight may record
+	mostRecorded int64 // bytes that one job may record
+}
+
+func newInbox(c *Config, t *tally) *inbox {
+	return &inbox{tally: t, queued: backlog{most: c.MaxQueue}, mostRecorded: c.recordBytes(),
+		wake: make(chan struct{}, 1), stopped: make(chan struct{})}
+}
+
+// add queues a job for the loop, or refuses it.
+func (b *inbox) add(j *Job) error {
+	b.tally.Lock()
+	defer b.tally.Unlock()
+	if b.closing {
+		return ErrClosed
+	}
+	if b.tally.lost != nil {
+		return b.tally.lost
+	}
+	if err := b.admitRecords(j); err != nil {
+		b.tally.stats.Refused++
+		return err
+	}
+	if err := b.queued.add(j.party, len(j.choices)); err != nil {
+		b.records -= j.records
+		b.tally.stats.Refused++
+		return err
+	}
+	b.tally.stats.Requests++
+	b.waits.queue(j.party, j.arrived)
+	j.inbox = b
+	b.jobs = append(b.jobs, j)
+	b.signal()
+	return nil
+}
+
+// cancel queues a job for the loop to end.
+func (b *inbox) cancel(j *Job) {
+	b.tally.Lock()
+	defer b.tally.Unlock()
+	if b.gone {
+		return // every job has ended
+	}
+	b.cancels = append(b.cancels, j)
+	b.signal()
+}
+
+// stop tells the loop to end, at once or when everything that was accepted has ended.
+func (b *inbox) stop(halt bool) {
+	b.tally.Lock()
+	b.closing, b.halt = true, b.halt || halt
+	b.tally.Unlock()
+	b.signal()
+}
+
+// await adds a channel to a list and waits until the loop closes it.
+func (b *inbox) await(ctx context.Context, list *[]chan struct{}) error {
+	done := make(chan struct{})
+	b.tally.Lock()
+	*list = append(*list, done)
+	b.tally.Unlock()
+	b.signal()
+	select {
+	case <-done:
+		return nil
+	case <-b.stopped:
+		return ErrClosed
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// signal wakes the loop.
+func (b *inbox) signal() {
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+// leaveQueue counts a choice of a job that waits for its first batch no longer. The caller holds the lock.
+func (b *inbox) leaveQueue(j *Job) {
+	j.queued--
+	b.queued.done(j.party, j.queued == 0)
+}
+
+// recordFactor bounds what all requests in flight may record, as a multiple of what one may.
+const recordFactor = 4
+
+// admitRecords counts what a job may record, or refuses it for now: nobody knows how slowly it will be read. The caller
+// holds the lock.
+func (b *inbox) admitRecords(j *Job) error {
+	if most := recordFactor * b.mostRecorded; j.records > 0 && b.records > 0 && b.records+j.records > most {
+		return fmt.Errorf("%w: requests in flight may record %s and %s are allowed for all; send it again later, or "+
+			"record less", ErrQueueFull, unit.Bytes(b.records), unit.Bytes(most))
+	}
+	b.records += j.records
+	return nil
+}

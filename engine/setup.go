@@ -1,0 +1,100 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+
+	"sparrow/kernel"
+	"sparrow/model"
+	"sparrow/plan"
+	"sparrow/sample"
+	"sparrow/spec"
+)
+
+// setup is how an engine runs, as far as it does not change once the engine is open.
+type setup struct {
+	cfg   Config
+	info  Info
+	model model.Model
+	// stateful is the model where it keeps a state of every sequence, else nil.
+	stateful model.Stateful
+	windowed model.Windowed  // the same where its window rows have pages of their own, else nil
+	overlap  bool            // the next batch is formed while a pass runs
+	draws    bool            // the device draws tokens
+	reuse    bool            // pages are kept for later prompts
+	scratch  *sample.Scratch // its size is read by callers, its contents are used by the loop
+}
+
+// resolve decides how an engine runs. It takes no memory yet.
+func resolve(m model.Model, c Config) (*setup, error) {
+	drafts, why, err := maxDrafts(c.Draft, m, c.StepTokens)
+	if err != nil {
+		return nil, err
+	}
+	hw, err := model.Hardware(m.Device())
+	if err != nil {
+		return nil, err
+	}
+	if drafts > 0 {
+		c.Policy.Speculation.Tokens = drafts + 1
+	}
+	resolved, notices, err := plan.Resolve(hw, m.Facts(), c.Policy)
+	if err != nil {
+		return nil, err
+	}
+	if c.Clock == nil {
+		c.Clock = machine{}
+	}
+	s := &setup{cfg: c, model: m}
+	s.info = Info{Family: string(m.Config().Family), Vocabulary: m.Config().Vocab, StepTokens: c.StepTokens,
+		MaxQueue: c.MaxQueue, MaxStall: c.MaxStall, Kernels: m.Device().Name(), Config: resolved, Notices: notices,
+		MovesExperts: c.Moves != nil, Draft: c.Draft, Drafts: drafts, NoDrafts: why}
+	s.overlap = !c.NoOverlap && kernel.IsAsynchronous(m.Device())
+	s.draws = s.overlap && m.Config().Vocab <= sample.MaxVocabulary
+	s.stateful, _ = m.(model.Stateful)
+	s.windowed, _ = m.(model.Windowed)
+	// Pages alone do not continue a sequence of a stateful model, unless its state can be restored from the cache.
+	s.reuse = !c.NoReuse && (s.stateful == nil || s.windowed != nil)
+	if s.scratch, err = sample.NewScratch(m.Config().Vocab); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// threshold is how many tokens of a prompt are computed in the dense form.
+func threshold(cfg *plan.Config) int {
+	if !cfg.DenseOK {
+		return 0
+	}
+	return cfg.T
+}
+
+// maxDrafts is the maximum draft length, or why drafting is disabled. A chain is verified in one batch, with the token
+// before it.
+func maxDrafts(s spec.Setting, m model.Model, batchTokens int) (drafts int, why string, err error) {
+	if s.Drafts() == 0 {
+		return 0, "switched off", nil
+	}
+	drafts = min(s.Drafts(), batchTokens-1)
+	if d, ok := m.(model.Drafter); ok {
+		err = d.DraftHead()
+	} else {
+		err = fmt.Errorf("models of family %s are not drafted for; ask for auto or off", m.Config().Family)
+	}
+	switch {
+	case err != nil:
+	case drafts == 0 || s.IsFixed() && drafts < s.Drafts():
+		err = fmt.Errorf("steps of --step-tokens %d have room for %d of them; ask for %d or more, or for fewer drafts",
+			batchTokens, drafts, s.Drafts()+1)
+	default:
+		return drafts, "", nil
+	}
+	if s.IsFixed() {
+		return 0, "", fmt.Errorf("sparrow: %v drafts were asked for: %w", s, err)
+	}
+	if errors.Is(err, plan.E15) {
+		// auto asks for none; a fixed number names the missing tensors
+		return 0, "this checkpoint has no draft layer", nil
+	}
+	return 0, err.Error(), nil
+}

@@ -1,0 +1,91 @@
+package engine
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"sparrow/plan"
+)
+
+// tally is what the engine has counted. Its lock guards it; the loop changes it, any goroutine may read.
+type tally struct {
+	sync.Mutex
+	stats  Stats
+	gaps   gaps
+	plans  []PlanRecord // ring
+	planAt int
+	lost   error // why the device can no longer be used; nil while it can
+}
+
+// add adds to one of the counters.
+func (t *tally) add(counter *int64, n int) {
+	t.Lock()
+	defer t.Unlock()
+	*counter += int64(n)
+}
+
+// notePass counts what a pass took and whether the device failed it.
+func (t *tally) notePass(took time.Duration, err error) {
+	t.Lock()
+	defer t.Unlock()
+	t.stats.Busy += took
+	if errors.Is(err, plan.E28) {
+		t.stats.Faults++
+	}
+}
+
+// countDrafts counts the drafts of a verified item: the first of them were compared with the tokens of outs. The caller
+// holds the lock.
+func (t *tally) countDrafts(c *choice, drafts []int32, outs []outcome) {
+	judged, right := min(len(drafts), len(outs)), 0
+	for i := range judged {
+		t.stats.Drafts[i].Judged++
+		if outs[i].event.Token == drafts[i] {
+			t.stats.Drafts[i].Right++
+			right++
+		}
+	}
+	c.drafts.Judged(judged, right)
+	c.job.usage.DraftedTokens += len(drafts)
+	c.job.usage.AcceptedTokens += right
+	t.stats.Verified++
+	t.stats.VerifiedTokens += int64(len(outs))
+	t.stats.Drafted += int64(len(drafts))
+	t.stats.Accepted += int64(right)
+}
+
+// countSegments counts what a draft pass ran; its plan is nil where it only stored rows.
+func (t *tally) countSegments(p *plan.Plan) {
+	if p == nil {
+		return
+	}
+	t.Lock()
+	defer t.Unlock()
+	for i := range p.Segments {
+		t.stats.count(&p.Segments[i])
+	}
+}
+
+// count adds a segment to the kind it belongs to.
+func (s *Stats) count(seg *plan.Segment) {
+	for i := range s.Plans {
+		k := &s.Plans[i]
+		if k.Row == seg.Row && k.Form == seg.Form && k.Kernel == seg.Kernel && k.Convert == seg.Convert {
+			k.Steps++
+			k.Rows += int64(seg.Rows)
+			return
+		}
+	}
+	s.Plans = append(s.Plans, PlanCount{Row: seg.Row, Form: seg.Form, Kernel: seg.Kernel, Convert: seg.Convert,
+		Steps: 1, Rows: int64(seg.Rows)})
+}
+
+// noteHang says in Stats where the device hangs, or with an empty text that it does not.
+func (t *tally) noteHang(text string) {
+	t.Lock()
+	defer t.Unlock()
+	if t.lost == nil {
+		t.stats.Device = text
+	}
+}
