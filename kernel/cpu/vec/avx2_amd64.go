@@ -6,7 +6,6 @@ package vec
 // generator in _asm.
 var avx2 = &isa{
 	name:   "avx2",
-	lanes:  8,
 	rowsMR: 2,
 	rows: [formats][4][2]func(*rowsArgs){
 		formatF32: {
@@ -55,7 +54,7 @@ var avx2 = &isa{
 		scales: scalesToFloatavx2,
 		factor: 0.5,
 	},
-	vec: vecKernels{
+	vec: vectors{lanes: 8, kernels: vecKernels{
 		axpy:         axpyavx2,
 		scaleMul:     scaleMulavx2,
 		widenBF16:    widenBF16avx2,
@@ -69,6 +68,6 @@ var avx2 = &isa{
 		rotatePairs:  rotatePairsavx2,
 		rotateHalves: rotateHalvesavx2,
 		softmax:      softmaxavx2,
-	},
+	}},
 	selects: selectKernels{count: countAboveavx2},
 }

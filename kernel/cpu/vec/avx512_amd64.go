@@ -6,7 +6,6 @@ package vec
 // generator in _asm.
 var avx512 = &isa{
 	name:   "avx512",
-	lanes:  16,
 	rowsMR: 4,
 	rows: [formats][4][2]func(*rowsArgs){
 		formatF32: {
@@ -63,7 +62,7 @@ var avx512 = &isa{
 		scales: scalesToFloatavx512,
 		factor: 1,
 	},
-	vec: vecKernels{
+	vec: vectors{lanes: 16, kernels: vecKernels{
 		axpy:         axpyavx512,
 		scaleMul:     scaleMulavx512,
 		widenBF16:    widenBF16avx512,
@@ -77,7 +76,7 @@ var avx512 = &isa{
 		rotatePairs:  rotatePairsavx512,
 		rotateHalves: rotateHalvesavx512,
 		softmax:      softmaxavx512,
-	},
+	}},
 	selects:   selectKernels{count: countAboveavx512, counted: collectCountedavx512, placed: collectPlacedavx512},
 	quant:     rotateQuantavx512,
 	transpose: transposeavx512,

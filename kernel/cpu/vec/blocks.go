@@ -137,14 +137,14 @@ func (t *Tier) ResetBlocks(b *BlockRows, m, k, group int, alone bool) {
 // QuantUnit fills unit i from x [m, k], rows ldx apart.
 func (t *Tier) QuantUnit(b *BlockRows, i int, x []float32, ldx int) {
 	needMatrix("QuantUnit", "x", len(x), b.m, b.k, ldx)
-	t.quantUnit(b, i, func(r int) []float32 { return x[r*ldx:][:b.k] })
+	t.ops.blocks.quantUnit(b, i, func(r int) []float32 { return x[r*ldx:][:b.k] })
 }
 
 // QuantGathered fills unit i where row r is row index[r] of x [rows, k]. A negative index leaves a row undefined.
 func (t *Tier) QuantGathered(b *BlockRows, i int, x []float32, ldx, rows int, index []int32) {
 	needMatrix("QuantGathered", "x", len(x), rows, b.k, ldx)
 	needLen("QuantGathered", "index", len(index), b.m)
-	t.quantUnit(b, i, func(r int) []float32 {
+	t.ops.blocks.quantUnit(b, i, func(r int) []float32 {
 		at := int(index[r])
 		if at < 0 {
 			return nil
@@ -157,14 +157,14 @@ func (t *Tier) QuantGathered(b *BlockRows, i int, x []float32, ldx, rows int, in
 }
 
 // quantUnit fills a unit from rows of x, nil where there is none.
-func (t *Tier) quantUnit(b *BlockRows, i int, row func(r int) []float32) {
+func (o *blockOps) quantUnit(b *BlockRows, i int, row func(r int) []float32) {
 	if i < 0 || i >= b.Units() {
 		panic(fmt.Sprintf("vec: BlockRows: unit %d of %d", i, b.Units()))
 	}
 	unit := b.unit(i)
 	if b.rows == 1 {
 		if x := row(i); x != nil {
-			t.ops.blocks.quant(b.row(unit), x, b.group)
+			o.quant(b.row(unit), x, b.group)
 		}
 		return
 	}
@@ -181,9 +181,9 @@ func (t *Tier) quantUnit(b *BlockRows, i int, row func(r int) []float32) {
 			clear(to) // any number would do, but subnormal ones are slow
 			continue
 		}
-		t.ops.blocks.quant(b.row(to), x, b.group)
+		o.quant(b.row(to), x, b.group)
 	}
-	t.ops.blocks.turn(unit, wide, b.rowBytes(), b.rowBytes()-b.sumsBytes())
+	o.turn(unit, wide, b.rowBytes(), b.rowBytes()-b.sumsBytes())
 }
 
 // quantScratches holds rows before they are interleaved.

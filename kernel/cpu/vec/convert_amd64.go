@@ -4,20 +4,20 @@ package vec
 
 import "math"
 
-func (s *isa) widenBF16(dst []float32, src []byte) {
+func (s *vectors) widenBF16(dst []float32, src []byte) {
 	sc := takeScratch()
 	defer releaseScratch(sc)
 	s.widenBF16With(sc, dst, src)
 }
 
-func (s *isa) widenE4M3(dst []float32, src []byte, scale float32) {
+func (s *vectors) widenE4M3(dst []float32, src []byte, scale float32) {
 	sc := takeScratch()
 	defer releaseScratch(sc)
 	sc.scale[0] = scale
 	s.widenWith(sc, dst, src, sc.scale[:], 0)
 }
 
-func (s *isa) narrowBF16(dst []byte, src []float32) {
+func (s *vectors) narrowBF16(dst []byte, src []float32) {
 	sc := takeScratch()
 	defer releaseScratch(sc)
 	v := &sc.vec
@@ -25,7 +25,7 @@ func (s *isa) narrowBF16(dst []byte, src []float32) {
 	for i := 0; i < whole; i += vecCall {
 		v.steps = min(vecCall, whole-i)
 		v.dst, v.a = at(dst, 2*i*s.lanes), at(src, i*s.lanes)
-		runKernel(s.vec.narrowBF16, v)
+		runKernel(s.kernels.narrowBF16, v)
 	}
 	done := whole * s.lanes
 	narrowBF16Go(dst[2*done:], src[done:])
@@ -33,28 +33,28 @@ func (s *isa) narrowBF16(dst []byte, src []float32) {
 
 // widenBF16With converts whole registers by the kernel and the rest in Go,
 // which is exact as well.
-func (s *isa) widenBF16With(sc *scratch, dst []float32, src []byte) {
-	done := s.widenWhole(sc, s.vec.widenBF16, dst, src, 2)
+func (s *vectors) widenBF16With(sc *scratch, dst []float32, src []byte) {
+	done := s.widenWhole(sc, s.kernels.widenBF16, dst, src, 2)
 	widenBF16Go(dst[done:], src[2*done:])
 }
 
 // widenFP8With widens a row of block-scaled weights; scales[i] is for the
 // elements from 128*i.
-func (s *isa) widenFP8With(sc *scratch, dst []float32, src []byte, scales []float32) {
+func (s *vectors) widenFP8With(sc *scratch, dst []float32, src []byte, scales []float32) {
 	s.widenWith(sc, dst, src, scales, 1)
 }
 
 // widenWith widens e4m3 codes; scales[i*step] is for the elements from 128*i.
 // Kernel and Go round the product with the scale once. The kernel reads NaN
 // codes as numbers and reports that it has read some.
-func (s *isa) widenWith(sc *scratch, dst []float32, src []byte, scales []float32, step int) {
+func (s *vectors) widenWith(sc *scratch, dst []float32, src []byte, scales []float32, step int) {
 	v := &sc.vec
 	whole := len(dst) / s.lanes * s.lanes
 	for from := 0; from < whole; from += blockCall {
 		to := min(from+blockCall, whole)
 		v.s, v.steps, v.stride = 256, (to-from)/s.lanes, 4*step
 		v.dst, v.a, v.b = at(dst, from), at(src, from), at(scales, from/scaleBlock*step)
-		runKernel(s.vec.widenE4M3, v)
+		runKernel(s.kernels.widenE4M3, v)
 		if sawNaN(&v.codes) {
 			restoreNaN(dst[from:to], src[from:to])
 		}
@@ -71,13 +71,13 @@ const blockCall = 64 * scaleBlock
 // scaleExact writes x, in blocks of 128 with a power of two each, times these
 // and the 2^8 that the e4m3 decoder leaves out. It reports whether every
 // product is exact. len(x) is whole registers.
-func (s *isa) scaleExact(sc *scratch, dst, x, scales []float32) bool {
+func (s *vectors) scaleExact(sc *scratch, dst, x, scales []float32) bool {
 	v := &sc.vec
 	for from := 0; from < len(x); from += blockCall {
 		to := min(from+blockCall, len(x))
 		v.s, v.steps, v.stride = 256, (to-from)/s.lanes, 4
 		v.dst, v.a, v.b = at(dst, from), at(x, from), at(scales, from/scaleBlock)
-		runKernel(s.vec.scaleExact, v)
+		runKernel(s.kernels.scaleExact, v)
 		if v.nan != 0 {
 			v.nan = 0
 			return false
@@ -110,7 +110,7 @@ func restoreNaN(dst []float32, src []byte) {
 
 // widenWhole converts the whole registers of src, whose elements have size
 // bytes, and returns how many elements those are.
-func (s *isa) widenWhole(sc *scratch, kernel func(*vecArgs), dst []float32, src []byte, size int) int {
+func (s *vectors) widenWhole(sc *scratch, kernel func(*vecArgs), dst []float32, src []byte, size int) int {
 	v := &sc.vec
 	whole := len(dst) / s.lanes
 	for i := 0; i < whole; i += vecCall {

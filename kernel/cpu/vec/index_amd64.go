@@ -32,7 +32,7 @@ func (s *isa) indexScores(scores []float32, q []byte, w []float32, keys, scales 
 	sc := takeScratch()
 	defer releaseScratch(sc)
 	is.grow(len(w))
-	s.widenWith(sc, is.q, q, unitScale[:], 0)
+	s.vec.widenWith(sc, is.q, q, unitScale[:], 0)
 	for first := 0; first < len(scores); first += indexBlock {
 		n := min(indexBlock, len(scores)-first)
 		s.headProducts(sc, is, len(w), keys[first*IndexDim:][:n*IndexDim])
@@ -75,12 +75,12 @@ func (s *isa) headProducts(sc *scratch, is *indexScratch, heads int, keys []byte
 // addHeads writes Σ_h w[h]·max(0, products[h][s]) to scores, h ascending.
 func (s *isa) addHeads(sc *scratch, scores, products, w []float32) {
 	v := &sc.vec
-	for from := 0; from < len(scores); from += s.lanes {
+	for from := 0; from < len(scores); from += s.vec.lanes {
 		clear(v.acc[:])
 		// dst advances over the weights, a over the products of one register of keys. A row
 		// of products has indexBlock elements, so whole registers fit.
 		v.dst, v.a, v.steps = at(w, 0), at(products, from), len(w)
-		runKernel(s.vec.reluAdd, v)
-		copy(scores[from:], v.acc[:s.lanes])
+		runKernel(s.vec.kernels.reluAdd, v)
+		copy(scores[from:], v.acc[:s.vec.lanes])
 	}
 }

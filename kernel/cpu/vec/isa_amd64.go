@@ -9,8 +9,8 @@ import (
 // isa is one instruction set: the shapes its kernels take and the kernels. The
 // drivers that process a product in blocks are the same for all.
 type isa struct {
-	name  string
-	lanes int // float32 per register
+	name string
+	vec  vectors
 
 	// Fused row kernels, by format, rows of x less one, and width: [0] takes
 	// groups of four rows of weights, [1] single ones.
@@ -34,7 +34,6 @@ type isa struct {
 	pack     [formats]func(*accArgs) // widens blocks of accCols columns
 
 	nibbles nibbleKernels // of e2m1 weights
-	vec     vecKernels
 	selects selectKernels
 	// quant prepares indexer vectors; nil where registers are too few.
 	quant func(*quantArgs)
@@ -47,6 +46,12 @@ type isa struct {
 type panelKernel struct {
 	cols int
 	run  func(*panelArgs)
+}
+
+// vectors is the operations over vectors of an instruction set.
+type vectors struct {
+	lanes   int // float32 per register
+	kernels vecKernels
 }
 
 type vecKernels struct {

@@ -90,7 +90,7 @@ type factor struct {
 // sums, are the same numbers. Whether it is exact is checked for every x.
 func (s *isa) factor(sc *scratch, p *product, w *weights, j int) factor {
 	plain := factor{x: p.x, ldx: p.ldx, kernels: &s.rows[w.format]}
-	whole := p.k / s.lanes * s.lanes
+	whole := p.k / s.vec.lanes * s.vec.lanes
 	if w.format != formatFP8 || whole == 0 {
 		return plain
 	}
@@ -103,7 +103,7 @@ func (s *isa) factor(sc *scratch, p *product, w *weights, j int) factor {
 	}
 	scaled := factor{x: sc.xScaled[:p.m*whole], ldx: whole, kernels: &s.rowsCode}
 	for i := range p.m {
-		if !s.scaleExact(sc, scaled.x[i*whole:][:whole], p.x[i*p.ldx:][:whole], scales) {
+		if !s.vec.scaleExact(sc, scaled.x[i*whole:][:whole], p.x[i*p.ldx:][:whole], scales) {
 			return plain
 		}
 	}
@@ -123,15 +123,15 @@ func (s *isa) rowsBlock(sc *scratch, p *product, w *weights, f *factor, i, rows,
 	a := &sc.rows
 	a.ldy, a.ldx, a.ldw = 4*p.ldy, 4*f.ldx, w.size()*w.ld
 	a.x = at(f.x, i*f.ldx)
-	a.steps = p.k / s.lanes
+	a.steps = p.k / s.vec.lanes
 	a.xTail, a.wTail = nil, nil
 	if w.format == formatFP8 {
 		a.scale, a.bias = at(w.scale.row(j), 0), 256
 	}
-	tail := p.k % s.lanes
+	tail := p.k % s.vec.lanes
 	if tail > 0 {
 		for r := range rows {
-			s.padded(sc.xTail[:], r, p.x[(i+r)*p.ldx+p.k-tail:][:tail])
+			s.vec.padded(sc.xTail[:], r, p.x[(i+r)*p.ldx+p.k-tail:][:tail])
 		}
 		a.xTail, a.wTail = at(sc.xTail[:], 0), at(sc.wTail[:], 0)
 	}
@@ -149,7 +149,7 @@ func (s *isa) rowsBlock(sc *scratch, p *product, w *weights, f *factor, i, rows,
 		if tail > 0 {
 			groups = 1
 			for r := range width {
-				lane := s.padded(sc.wTail[:], r, nil)
+				lane := s.vec.padded(sc.wTail[:], r, nil)
 				w.widen(s, sc, lane[:tail], j+r, p.k-tail)
 			}
 		}
@@ -164,7 +164,7 @@ func (s *isa) rowsBlock(sc *scratch, p *product, w *weights, f *factor, i, rows,
 
 // padded clears the register of the given row in a tail buffer, copies values
 // to its start and returns it.
-func (s *isa) padded(buffer []float32, row int, values []float32) []float32 {
+func (s *vectors) padded(buffer []float32, row int, values []float32) []float32 {
 	lane := buffer[row*s.lanes:][:s.lanes]
 	clear(lane)
 	copy(lane, values)

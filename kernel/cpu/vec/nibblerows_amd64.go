@@ -44,7 +44,7 @@ var nibbleScratches recycler[nibbleScratch]
 func (s *isa) matMulFP4(p product, w, scale []byte, ldScale int) {
 	ns := nibbleScratches.get()
 	defer releaseNibbles(ns)
-	block := 8 * s.lanes
+	block := 8 * s.vec.lanes
 	kp := (p.k + block - 1) / block * block
 	s.orderRows(ns, &p, kp)
 	a := &ns.args
@@ -71,7 +71,7 @@ func (s *isa) matMulFP4(p product, w, scale []byte, ldScale int) {
 func (s *isa) orderRows(ns *nibbleScratch, p *product, kp int) {
 	ns.x = sized(&ns.x, p.m*kp)
 	a := &ns.vec
-	a.steps = kp / (8 * s.lanes)
+	a.steps = kp / (8 * s.vec.lanes)
 	for i := range p.m {
 		row := p.x[i*p.ldx:][:p.k]
 		if p.k < kp {
@@ -89,14 +89,14 @@ func (s *isa) scalesOf(ns *nibbleScratch, p *product, scale []byte, ldScale, row
 	groups, ld := (p.k+GroupFP4-1)/GroupFP4, kp/GroupFP4
 	ns.scales = sized(&ns.scales, rows*ld)
 	a := &ns.vec
-	a.steps = groups / s.lanes
+	a.steps = groups / s.vec.lanes
 	for r := range rows {
 		from, to := scale[r*ldScale:][:groups], ns.scales[r*ld:][:ld]
 		if a.steps > 0 {
 			a.dst, a.a = at(to, 0), at(from, 0)
 			runKernel(s.nibbles.scales, a)
 		}
-		for g := a.steps * s.lanes; g < groups; g++ {
+		for g := a.steps * s.vec.lanes; g < groups; g++ {
 			to[g] = num.FromE8M0(from[g]) * s.nibbles.factor
 		}
 		clear(to[groups:])

@@ -66,7 +66,7 @@ func (s *isa) panelFor(cols int) panelKernel {
 // packPanel widens rows [j, j+cols) and columns [k, k+depth) of the weights.
 // What is left of the last register and of the panel's rows is zero.
 func (s *isa) packPanel(sc *scratch, w *weights, lines, j, cols, k, depth int) {
-	whole := (depth + s.lanes - 1) / s.lanes * s.lanes
+	whole := (depth + s.vec.lanes - 1) / s.vec.lanes * s.vec.lanes
 	for r := range lines {
 		line := sc.pack[r*panelLine:][:whole]
 		if r >= cols {
@@ -84,12 +84,12 @@ func (s *isa) packPanel(sc *scratch, w *weights, lines, j, cols, k, depth int) {
 func (s *isa) panelBlock(sc *scratch, p *product, kernel panelKernel, slot, i, rows, j, cols, k, depth int) {
 	a := &sc.panel
 	a.ldx = 4 * p.ldx
-	a.steps = depth / s.lanes
-	a.mask = 1<<(depth%s.lanes) - 1
-	a.maskVec = tailMask(depth % s.lanes)
+	a.steps = depth / s.vec.lanes
+	a.mask = 1<<(depth%s.vec.lanes) - 1
+	a.maskVec = tailMask(depth % s.vec.lanes)
 	a.first, a.last = flag(k == 0), flag(k+depth == p.k)
 	tiles := rows / s.panelMR
-	tileSums := s.panelMR * kernel.cols * s.lanes
+	tileSums := s.panelMR * kernel.cols * s.vec.lanes
 	sums := sc.sums[slot*panelSums:][:panelSums]
 	if tiles > 0 {
 		s.panelTiles(sc, p, kernel, i, tiles, sums, j, cols, k)

@@ -21,14 +21,14 @@ var selections recycler[selectArgs]
 func (s *isa) countAbove(x []float32, floor float32) int {
 	a := selections.get()
 	defer selections.put(a)
-	total, whole := 0, len(x)/s.lanes
+	total, whole := 0, len(x)/s.vec.lanes
 	for i := 0; i < whole; i += selectCall {
-		*a = selectArgs{x: at(x, i*s.lanes), steps: min(selectCall, whole-i), floor: floor}
+		*a = selectArgs{x: at(x, i*s.vec.lanes), steps: min(selectCall, whole-i), floor: floor}
 		runKernel(s.selects.count, a)
 		total += a.n
 	}
 	a.x = nil
-	return total + countAboveGo(x[whole*s.lanes:], floor)
+	return total + countAboveGo(x[whole*s.vec.lanes:], floor)
 }
 
 func (s *isa) collect(to []int32, kept []float32, x []float32, places []int32, base int32, floor float32) int {
@@ -37,9 +37,9 @@ func (s *isa) collect(to []int32, kept []float32, x []float32, places []int32, b
 	}
 	a := selections.get()
 	defer selections.put(a)
-	n, whole := 0, len(x)/s.lanes
+	n, whole := 0, len(x)/s.vec.lanes
 	for i := 0; i < whole; i += selectCall {
-		from := i * s.lanes
+		from := i * s.vec.lanes
 		*a = selectArgs{x: at(x, from), at: at(to, n), kept: at(kept, n), steps: min(selectCall, whole-i),
 			base: base + int32(from), floor: floor}
 		kernel := s.selects.counted
@@ -50,7 +50,7 @@ func (s *isa) collect(to []int32, kept []float32, x []float32, places []int32, b
 		n += a.n
 	}
 	*a = selectArgs{}
-	rest := whole * s.lanes
+	rest := whole * s.vec.lanes
 	if places != nil {
 		places = places[rest:]
 	}

@@ -11,7 +11,7 @@ const vecCall = 1024
 // elementwise runs a kernel over dst, a and b, of equal length, b perhaps nil.
 // The elements past the last whole register go through padded copies; fill is
 // what pads a.
-func (s *isa) elementwise(sc *scratch, kernel func(*vecArgs), dst, a, b []float32, fill float32) {
+func (s *vectors) elementwise(sc *scratch, kernel func(*vecArgs), dst, a, b []float32, fill float32) {
 	v := &sc.vec
 	whole := len(a) / s.lanes
 	for i := 0; i < whole; i += vecCall {
@@ -50,37 +50,37 @@ func (s *isa) elementwise(sc *scratch, kernel func(*vecArgs), dst, a, b []float3
 	}
 }
 
-func (s *isa) axpy(y []float32, a float32, x []float32) {
+func (s *vectors) axpy(y []float32, a float32, x []float32) {
 	sc := takeScratch()
 	defer releaseScratch(sc)
 	sc.vec.s = a
-	s.elementwise(sc, s.vec.axpy, y, x, nil, 0)
+	s.elementwise(sc, s.kernels.axpy, y, x, nil, 0)
 }
 
-func (s *isa) scaleMul(y, x, w []float32, scale float32) {
+func (s *vectors) scaleMul(y, x, w []float32, scale float32) {
 	sc := takeScratch()
 	defer releaseScratch(sc)
 	sc.vec.s = scale
-	s.elementwise(sc, s.vec.scaleMul, y, x, w, 0)
+	s.elementwise(sc, s.kernels.scaleMul, y, x, w, 0)
 }
 
-func (s *isa) siluMul(dst, gate, up []float32) {
+func (s *vectors) siluMul(dst, gate, up []float32) {
 	sc := takeScratch()
 	defer releaseScratch(sc)
-	s.elementwise(sc, s.vec.siluMul, dst, gate, up, 0)
+	s.elementwise(sc, s.kernels.siluMul, dst, gate, up, 0)
 }
 
 // expSum pads with -Inf, whose exponential adds nothing.
-func (s *isa) expSum(dst, x []float32, max float32) float32 {
+func (s *vectors) expSum(dst, x []float32, max float32) float32 {
 	sc := takeScratch()
 	defer releaseScratch(sc)
 	sc.vec.s = max
-	s.elementwise(sc, s.vec.expSum, dst, x, nil, float32(math.Inf(-1)))
+	s.elementwise(sc, s.kernels.expSum, dst, x, nil, float32(math.Inf(-1)))
 	return s.fold(&sc.vec.acc)
 }
 
 // fold adds the lanes of a register: halves first.
-func (s *isa) fold(acc *[16]float32) float32 {
+func (s *vectors) fold(acc *[16]float32) float32 {
 	for half := s.lanes / 2; half > 0; half /= 2 {
 		for i := range half {
 			acc[i] += acc[i+half]
@@ -89,14 +89,14 @@ func (s *isa) fold(acc *[16]float32) float32 {
 	return acc[0]
 }
 
-func (s *isa) max(x []float32) float32 {
+func (s *vectors) max(x []float32) float32 {
 	sc := takeScratch()
 	defer releaseScratch(sc)
 	acc := &sc.vec.acc
 	for i := range acc {
 		acc[i] = float32(math.Inf(-1))
 	}
-	s.elementwise(sc, s.vec.maximum, nil, x, nil, float32(math.Inf(-1)))
+	s.elementwise(sc, s.kernels.maximum, nil, x, nil, float32(math.Inf(-1)))
 	if sc.vec.nan != 0 {
 		return float32(math.NaN())
 	}
@@ -108,12 +108,12 @@ func (s *isa) max(x []float32) float32 {
 }
 
 // rotate rotates a few heads in every call.
-func (s *isa) rotate(x []float32, heads, ld int, by *Turn) {
+func (s *vectors) rotate(x []float32, heads, ld int, by *Turn) {
 	sc := takeScratch()
 	defer releaseScratch(sc)
-	kernel := s.vec.rotatePairs
+	kernel := s.kernels.rotatePairs
 	if by.halves {
-		kernel = s.vec.rotateHalves
+		kernel = s.kernels.rotateHalves
 	}
 	for h := 0; h < heads; h += vecCall {
 		v := &sc.vec
@@ -123,11 +123,11 @@ func (s *isa) rotate(x []float32, heads, ld int, by *Turn) {
 }
 
 // softmax is one call: a block of keys has some hundred scores.
-func (s *isa) softmax(p []float32, scale, top float32) (newTop, sum float32) {
+func (s *vectors) softmax(p []float32, scale, top float32) (newTop, sum float32) {
 	sc := takeScratch()
 	defer releaseScratch(sc)
 	v := &sc.vec
 	v.dst, v.steps, v.s, v.acc[0] = at(p, 0), len(p)/s.lanes, scale, top
-	runKernel(s.vec.softmax, v)
+	runKernel(s.kernels.softmax, v)
 	return v.acc[0], v.acc[1]
 }

@@ -43,8 +43,8 @@ func (w *weights) widen(s *isa, sc *scratch, dst []float32, row, from int) {
 	case formatF32:
 		copy(dst, w.f32[i:][:len(dst)])
 	case formatBF16:
-		s.widenBF16With(sc, dst, w.b[2*i:][:2*len(dst)])
+		s.vec.widenBF16With(sc, dst, w.b[2*i:][:2*len(dst)])
 	case formatFP8:
-		s.widenFP8With(sc, dst, w.b[i:][:len(dst)], w.scale.row(row)[from/scaleBlock:])
+		s.vec.widenFP8With(sc, dst, w.b[i:][:len(dst)], w.scale.row(row)[from/scaleBlock:])
 	}
 }
