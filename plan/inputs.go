@@ -107,7 +107,7 @@ func (p *Plan) PromptRows() int {
 			n += s.Rows
 		}
 	}
-	return n
+	return min(n, p.Rows) // segments of a bound overlap
 }
 
 // Selects reports whether any row attends to a selection of keys.
@@ -162,6 +162,12 @@ func (w *Builder) inputs() {
 	default:
 		w.dualInputs()
 	}
+	w.commonArrays()
+}
+
+// commonArrays are the arrays of every pass: of rows whose logits are computed, and of choices.
+func (w *Builder) commonArrays() {
+	p := w.plan
 	p.array(LogitRows, p.Logits, 1)
 	if p.WholeLogits < p.Logits {
 		p.array(WholeRows, p.WholeLogits, 1)
@@ -191,8 +197,31 @@ func (w *Builder) choiceInputs() {
 	}
 }
 
+// gathered is how long the lists of a pass are that launches have parts of, and V4's lists of closing entries.
+type gathered struct {
+	rows, keys, pages, tables int
+	window, groups, heavy     int
+	light, closes             int // entries of ratio 4 and 128 that close
+}
+
 // latentInputs are the arrays of MLA.
 func (w *Builder) latentInputs() {
+	var n gathered
+	w.eachLaunch(func(s *Segment, l *Launch, r launchReach) {
+		switch {
+		case s.Convert.Gathers():
+			l.Gather = next(&n.rows, r.keys)
+		case s.Convert == ConvertRawToBlock:
+			l.Pages, l.Tables = next(&n.pages, r.pages), next(&n.tables, w.plan.Requests)
+		}
+		if s.Indexer.Kind == IndexerRagged {
+			l.Index = next(&n.keys, r.keys)
+		}
+	})
+	w.latentArrays(&n)
+}
+
+func (w *Builder) latentArrays(n *gathered) {
 	p := w.plan
 	p.each(TokenIDs, Positions, RowRequests, Slots, Lengths)
 	if p.Pass != PassTarget {
@@ -202,85 +231,79 @@ func (w *Builder) latentInputs() {
 		p.each(Kept)
 		p.array(PageTable, p.Requests, p.TablePages)
 	}
-	rows, keys, pages, tables := 0, 0, 0, 0
-	w.eachLaunch(func(s *Segment, l *Launch, r launchReach) {
-		switch {
-		case s.Convert.Gathers():
-			l.Gather = next(&rows, r.keys)
-		case s.Convert == ConvertRawToBlock:
-			l.Pages, l.Tables = next(&pages, r.pages), next(&tables, p.Requests)
-		}
-		if s.Indexer.Kind == IndexerRagged {
-			l.Index = next(&keys, r.keys)
-		}
-	})
-	p.array(GatherSlots, rows, 1)
-	if rows > 0 {
+	p.array(GatherSlots, n.rows, 1)
+	if n.rows > 0 {
 		p.each(GatherStart)
 	}
-	p.array(IndexSlots, keys, 1)
-	if keys > 0 {
+	p.array(IndexSlots, n.keys, 1)
+	if n.keys > 0 {
 		p.each(IndexStart)
 	}
-	p.array(ConvertPages, pages, 1)
-	p.array(ConvertTables, tables, p.TablePages)
+	p.array(ConvertPages, n.pages, 1)
+	p.array(ConvertTables, n.tables, p.TablePages)
 }
 
 // windowInputs are the arrays of V4's drafting block. Of a prompt only the rows
 // that later ones see are computed: the last window of them.
 func (w *Builder) windowInputs() {
-	p, m := w.plan, &w.cfg.Model
 	rows := 0
 	for i := range w.b.Requests {
-		rows += min(w.b.Rows(w.cfg, i), m.Window)
+		rows += min(w.b.Rows(w.cfg, i), w.cfg.Model.Window)
 	}
+	w.windowArrays(rows)
+}
+
+func (w *Builder) windowArrays(rows int) {
 	for _, name := range []ArrayName{TokenIDs, Positions, Slots, WindowLengths, HiddenRows, DraftRows} {
-		p.array(name, rows, 1)
+		w.plan.array(name, rows, 1)
 	}
-	p.array(WindowIndices, rows, m.windowWidth())
+	w.plan.array(WindowIndices, rows, w.cfg.Model.windowWidth())
 }
 
 // dualInputs are the arrays of V4's attention over two streams.
 func (w *Builder) dualInputs() {
-	p, m := w.plan, &w.cfg.Model
+	m := &w.cfg.Model
 	light, heavy := slices.Contains(m.Ratios, ratio4), slices.Contains(m.Ratios, ratio128)
-	p.each(TokenIDs, Positions, RowRequests, Slots, WindowLengths)
-	p.array(WindowIndices, p.Rows, m.windowWidth())
-	p.array(PageTable, p.Requests, p.TablePages)
-	var window, groups, heavies int
+	n := gathered{light: w.closing(ratio4), closes: w.closing(ratio128)}
 	w.eachLaunch(func(s *Segment, l *Launch, r launchReach) {
 		flat := s.Form == FormV4SparsePrefill
 		if flat {
-			l.Gather = next(&window, r.window)
+			l.Gather = next(&n.window, r.window)
 		}
 		if light && (flat || s.Indexer.Kind == IndexerRagged) {
-			l.Groups = next(&groups, r.groups)
+			l.Groups = next(&n.groups, r.groups)
 			l.Index = l.Groups
 		}
 		if heavy && flat {
-			l.Heavy = next(&heavies, r.heavy)
+			l.Heavy = next(&n.heavy, r.heavy)
 		}
 	})
-	p.array(GatherSlots, window, 1)
-	if window > 0 {
+	w.dualArrays(&n)
+}
+
+func (w *Builder) dualArrays(n *gathered) {
+	p, m := w.plan, &w.cfg.Model
+	p.each(TokenIDs, Positions, RowRequests, Slots, WindowLengths)
+	p.array(WindowIndices, p.Rows, m.windowWidth())
+	p.array(PageTable, p.Requests, p.TablePages)
+	p.array(GatherSlots, n.window, 1)
+	if n.window > 0 {
 		p.each(WindowStart)
 	}
-	if light {
+	if slices.Contains(m.Ratios, ratio4) {
 		p.each(Groups, Kept, GroupStart, GroupBase, KeepRows, TailRows)
-		p.array(GroupSlots, groups, 1)
-		n := w.closing(ratio4)
-		p.array(CloseSources, n, 2*ratio4)
-		p.array(CloseSlots, n, 1)
-		p.array(ClosePositions, n, 1)
+		p.array(GroupSlots, n.groups, 1)
+		p.array(CloseSources, n.light, 2*ratio4)
+		p.array(CloseSlots, n.light, 1)
+		p.array(ClosePositions, n.light, 1)
 	}
-	if heavy {
+	if slices.Contains(m.Ratios, ratio128) {
 		p.each(HeavyLengths, HeavyBase, HeavyKeeps)
 		p.array(HeavyIndices, p.Rows, m.heavyWidth(p.TablePages*w.cfg.Page))
-		p.array(HeavySlots, heavies, 1)
-		n := w.closing(ratio128)
-		p.array(HeavySources, n, ratio128)
-		p.array(HeavyCloses, n, 1)
-		p.array(HeavyPositions, n, 1)
+		p.array(HeavySlots, n.heavy, 1)
+		p.array(HeavySources, n.closes, ratio128)
+		p.array(HeavyCloses, n.closes, 1)
+		p.array(HeavyPositions, n.closes, 1)
 	}
 }
 

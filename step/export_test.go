@@ -6,12 +6,7 @@ import (
 	"sparrow/plan"
 )
 
-// Largest is what Measure finds for limits, without what it adds.
-func Largest(m model.Model, cfg plan.Config, l Limits) (high, bound int64, err error) {
-	return l.withDefaults(&cfg).measure(m, &cfg)
-}
-
-// Need is what one batch within limits needs, laid out as Measure lays out the largest ones.
+// Need is what one batch within limits needs, laid out as Measure lays out its bounds.
 func Need(m model.Model, cfg plan.Config, l Limits, b plan.Batch) (int64, error) {
 	l = l.withDefaults(&cfg)
 	a := kernel.MeasureArena()

@@ -1,8 +1,6 @@
 package step
 
 import (
-	"slices"
-
 	"sparrow/kernel"
 	"sparrow/model"
 	"sparrow/plan"
@@ -50,27 +48,18 @@ func (l Limits) withDefaults(cfg *plan.Config) Limits {
 	return l
 }
 
-// Measure is the memory of the largest pass within limits: it is laid out on an arena without memory.
+// Measure is the memory of passes within limits: that of plans which bound them, on an arena without memory.
 func Measure(m model.Model, cfg plan.Config, l Limits) (int64, error) {
-	high, bound, err := l.withDefaults(&cfg).measure(m, &cfg)
-	if err != nil {
-		return 0, err
-	}
-	// Smaller shapes may round and slice differently and need a little more; an eighth more covers them.
-	return high + (high-bound)/8, nil
-}
-
-// measure is the memory of the passes of worst, and the part of it that outlives a pass.
-func (l Limits) measure(m model.Model, cfg *plan.Config) (high, bound int64, err error) {
+	l = l.withDefaults(&cfg)
 	a := kernel.MeasureArena()
-	work, _, _ := l.bind(m, a, cfg)
-	bound = a.Mark()
-	err = l.largest(m, cfg, func(p *plan.Plan) error {
-		a.Reset(bound)
-		_, err := work.Arrange(p, cfg, a)
+	work, _, _ := l.bind(m, a, &cfg)
+	mark := a.Mark()
+	err := l.bounds(m, &cfg, func(p *plan.Plan) error {
+		a.Reset(mark)
+		_, err := work.Arrange(p, &cfg, a)
 		return err
 	})
-	return a.High(), bound, err
+	return a.High(), err
 }
 
 // bind takes from an arena what outlives a pass.
@@ -90,166 +79,71 @@ func follows(m model.Model, cfg *plan.Config) bool {
 	return ok && cfg.N > 1 && d.DraftHead() == nil && !stateful
 }
 
-// largest calls visit with the plans of the largest passes.
-func (l *Limits) largest(m model.Model, cfg *plan.Config, visit func(*plan.Plan) error) error {
-	d, ok := m.(model.Drafter)
-	for _, b := range l.worst(cfg, ok && cfg.N > 1 && d.DraftHead() == nil, l.Draws && follows(m, cfg)) {
-		p, err := plan.Build(*cfg, b)
-		if err == nil {
-			err = visit(p)
-		}
-		if err != nil {
-			return err
+// bounds calls visit with plans that bound all passes.
+func (l *Limits) bounds(m model.Model, cfg *plan.Config, visit func(*plan.Plan) error) error {
+	for _, most := range l.kinds(m, cfg) {
+		for _, most := range withFewer(most, plan.JointRows(cfg.Hardware.Arch)) {
+			// Where not all logits come back, they are computed beside those that do.
+			for most.Whole = max(most.Logits-1, 0); most.Whole <= most.Logits; most.Whole++ {
+				if err := visit(plan.Bound(*cfg, most)); err != nil {
+					return err
+				}
+			}
 		}
 	}
 	return nil
 }
 
-// worst are the batches that need the most memory: full contexts, as many rows and logits as a pass can have.
-// Drafts says whether there are passes of a drafting layer, picks whether rows of them are picked.
-func (l *Limits) worst(cfg *plan.Config, drafts, picks bool) []plan.Batch {
-	list := l.full(cfg, drafts, picks)
-	// A pass of fewer rows keeps the indexer queries of all of them.
-	if n := plan.JointRows(cfg.Hardware.Arch); n < l.Rows {
-		fewer := *l
-		fewer.Rows, fewer.Requests = n, min(l.Requests, n)
-		list = append(list, fewer.full(cfg, drafts, picks)...)
+// kinds are the kinds of passes: of the target, also without prompts, and of the drafting layer. The memory of those
+// without prompts is within that of the others, but operations of fewer rows may use more memory of their own.
+func (l *Limits) kinds(m model.Model, cfg *plan.Config) []plan.Most {
+	width := max(cfg.N, 1)
+	if l.Decodes {
+		width = 1
+	}
+	var list []plan.Most
+	for n := 1; n <= width; n++ {
+		rows := min(l.Rows, l.Requests*n)
+		list = append(list, plan.Most{Rows: rows, Width: n, Logits: rows})
+	}
+	if !l.Decodes {
+		list = append(list, plan.Most{Rows: l.Rows, Prompts: l.Prompts, Width: width,
+			Logits: min(l.Rows, l.Requests*width+l.PromptLogits)})
+	}
+	for i := range list {
+		k := &list[i]
+		if l.Record != (plan.Record{}) {
+			k.Record, k.Recorded = l.Record, min(l.RecordRows, k.Rows)
+		}
+		if l.Replay != (plan.Replay{}) {
+			k.Replay, k.Replayed = l.Replay, min(l.RecordRows, k.Rows)
+		}
+	}
+	if d, ok := m.(model.Drafter); ok && cfg.N > 1 && d.DraftHead() == nil {
+		all := list[len(list)-1] // rows of the target
+		last := plan.Most{Pass: plan.PassChain, Rows: l.Requests, Width: 1, Logits: l.Requests}
+		list = append(list, last, plan.Most{Pass: plan.PassDraft, Rows: all.Rows, Prompts: all.Prompts,
+			Width: all.Width, Logits: l.Requests})
+		if l.Draws && follows(m, cfg) {
+			last.Pass = plan.PassPick
+			list = append(list, last)
+		}
+	}
+	for i := range list {
+		list[i].Requests, list[i].Context, list[i].Draws = l.Requests, l.Context, l.Draws
 	}
 	return list
 }
 
-// full are those batches of worst that have as many rows as the limits allow.
-func (l *Limits) full(cfg *plan.Config, drafts, picks bool) []plan.Batch {
-	var list []plan.Batch
-	add := func(pass plan.Pass, requests ...plan.Request) {
-		if len(requests) == 0 {
-			return
-		}
-		b := plan.Batch{Pass: pass, Draws: l.Draws}
-		if pass == plan.PassTarget {
-			b.Record, b.Replay = l.Record, l.Replay
-		}
-		left, least := l.RecordRows, 0
-		for i, q := range requests {
-			if pass != plan.PassTarget && q.Kind == plan.ModeExtend {
-				q.Logits = 1 // the drafting layer scores no prompt
-			}
-			n := min(max(q.Extend, q.N, 1), left)
-			if b.Record != (plan.Record{}) {
-				q.Records = n
-			}
-			if b.Replay != (plan.Replay{}) {
-				q.Replays = n
-			}
-			left -= n
-			b.Add(q)
-			if q.Logits < b.Requests[least].Logits {
-				least = i
-			}
-		}
-		list = append(list, b)
-		if len(requests) == 1 {
-			return
-		}
-		// Where the best token is enough for some rows, logits are computed beside those that come back whole: twice
-		// the memory where all others do.
-		b.Requests = slices.Clone(b.Requests)
-		b.Requests[least].Best = true
-		list = append(list, b)
+// withFewer are the passes of so many rows that compute the indexer queries of all rows at once, and those of more,
+// which do not.
+func withFewer(most plan.Most, joint int) []plan.Most {
+	few := most
+	few.Joint, few.Rows = true, min(most.Rows, joint)
+	few.Requests, few.Logits = min(few.Requests, few.Rows), min(few.Logits, few.Rows)
+	few.Recorded, few.Replayed = min(few.Recorded, few.Rows), min(few.Replayed, few.Rows)
+	if most.Rows <= joint {
+		return []plan.Most{few}
 	}
-	// Prompts that end where a full context does, one and several, alone and beside decodes of other sequences; at
-	// its beginning, where a reserve of transient memory lets a launch have more rows; and at the last row of the dense
-	// form, which expands all keys before it.
-	promptsTo := func(n, rows, end int) (out []plan.Request) {
-		logits := l.PromptLogits
-		for i := range n {
-			chunk := min(rows/n+(rows%n+n-1-i)/n, l.Context)
-			if chunk > 0 {
-				q := plan.ExtendRequest(chunk, max(end-chunk, 0))
-				q.Logits = 1 + min(chunk-1, logits)
-				logits -= q.Logits - 1
-				out = append(out, q)
-			}
-		}
-		return out
-	}
-	prompts := func(n, rows int) []plan.Request { return promptsTo(n, rows, l.Context) }
-	// Decodes of up to n sequences, each of up to that many rows and all together of left. For each that is to come,
-	// one leaves follow rows.
-	decodes := func(n, each, left, follow int) (out []plan.Request) {
-		for ; n > 0 && left > 0; n-- {
-			rows := min(each, max(left-follow*(n-1), 1), l.Context)
-			q := plan.DecodeRequest(l.Context)
-			if rows > 1 {
-				q = plan.VerifyRequest(rows, max(l.Context-rows, 0))
-			}
-			q.Logits = rows
-			left -= rows
-			out = append(out, q)
-		}
-		return out
-	}
-	last := make([]plan.Request, l.Requests)
-	for i := range last {
-		last[i] = plan.DraftRequest(1, l.Context)
-		last[i].Logits = 1
-	}
-	if l.Decodes {
-		add(plan.PassTarget, decodes(l.Requests, 1, l.Rows, 0)...)
-		if drafts {
-			add(plan.PassDraft, last...)
-		}
-		return list
-	}
-	several := min(l.Prompts, l.Rows)
-	add(plan.PassTarget, prompts(1, l.Rows)...)
-	add(plan.PassTarget, prompts(several, l.Rows)...)
-	add(plan.PassTarget, promptsTo(1, l.Rows, 0)...)
-	add(plan.PassTarget, promptsTo(several, l.Rows, 0)...)
-	dense := 0
-	if cfg.DenseOK {
-		dense = min(cfg.T, l.Context)
-		add(plan.PassTarget, promptsTo(1, l.Rows, dense)...)
-		add(plan.PassTarget, promptsTo(several, l.Rows, dense)...)
-	}
-	most := max(cfg.N, 1)
-	for n := 1; n <= most; n++ { // the width that divides the rows best has the largest launch
-		add(plan.PassTarget, decodes(l.Requests, n, l.Rows, 0)...)
-	}
-	if most > 1 {
-		add(plan.PassTarget, decodes(l.Requests, most, l.Rows, 1)...) // all sequences and all rows
-	}
-	// Prompts beside one decode, or as few as their contexts leave rows for: a row that scores makes a pass keep the
-	// indexer queries of all rows, also of those at the beginning of prompts, which do not score and have the largest
-	// launches. Prompts beside as many rows of decodes as leave each of them one: the most logits, and the keys of
-	// several contexts.
-	few, done := max(1, l.Rows-several*l.Context), 0
-	for _, beside := range []struct{ rows, each int }{{few, (few + l.Requests - 1) / l.Requests}, {l.Requests, 1},
-		{l.Requests * most, most}} {
-		n := max(1, min(beside.rows, l.Rows-several))
-		rest := l.Rows - n
-		if rest < 1 || n == done {
-			continue
-		}
-		done = n
-		others := decodes(l.Requests, beside.each, n, 0)
-		add(plan.PassTarget, append(prompts(min(several, rest), rest), others...)...)
-		add(plan.PassTarget, append(promptsTo(min(several, rest), rest, 0), others...)...)
-		if dense > 0 {
-			add(plan.PassTarget, append(promptsTo(min(several, rest), rest, dense), others...)...)
-		}
-	}
-	if drafts {
-		add(plan.PassDraft, prompts(1, l.Rows)...)
-		add(plan.PassDraft, prompts(several, l.Rows)...)
-		if dense > 0 {
-			add(plan.PassDraft, promptsTo(several, l.Rows, dense)...)
-		}
-		add(plan.PassDraft, last...)
-		add(plan.PassChain, last...)
-		if picks {
-			add(plan.PassPick, last...)
-		}
-	}
-	return list
+	return []plan.Most{few, most}
 }

@@ -136,7 +136,7 @@ func (r *Runner) reserve() error {
 	if !ok {
 		return nil
 	}
-	return r.limits.largest(r.model, &r.cfg, func(p *plan.Plan) error {
+	return r.limits.bounds(r.model, &r.cfg, func(p *plan.Plan) error {
 		r.arena.Reset(r.bound)
 		laid, err := r.work.Arrange(p, &r.cfg, r.arena)
 		if err != nil {

@@ -1,0 +1,241 @@
+package plan
+
+import "slices"
+
+// Most is what passes of one kind have at most.
+type Most struct {
+	Pass     Pass
+	Rows     int // new tokens
+	Requests int
+	Prompts  int // of the requests; 0 where every request decodes or follows such a row
+	Context  int // tokens of a sequence
+	Width    int // rows of a request that is no prompt
+	Logits   int
+	Whole    int // of them that come back whole
+	Draws    bool
+	Record   Record
+	Recorded int
+	Replay   Replay
+	Replayed int
+	// Joint says that the passes compute the indexer queries of all rows at once (Plan.JointQueries).
+	Joint bool
+}
+
+// Bound is a plan whose every count is at least that of any pass within m: laid out, it takes at least their memory.
+// It plans no batch: there is a segment of every kind that rows can be of, with all rows in one launch, so that its
+// segments overlap.
+//
+// Each count grows with rows and keys, and what a launch takes grows with its counts, but for one pair: more keys mean
+// fewer rows of scores at a time. Between the ends of that trade the memory is convex in the keys, so a segment at
+// either end bounds all between them.
+func Bound(cfg Config, m Most) *Plan {
+	p := &Plan{Runnable: cfg.Runnable, Collectives: true, Pass: m.Pass, Rows: m.Rows, Requests: m.Requests,
+		Logits: m.Logits, WholeLogits: m.Whole, Draws: m.Draws, Record: m.Record, Recorded: m.Recorded,
+		Replay: m.Replay, Replayed: m.Replayed, JointQueries: m.Joint}
+	longest := NewBatch(ModeDecode, DecodeRequest(m.Context))
+	w := &bounder{Builder: Builder{cfg: &cfg, cat: &sparrowCatalogue, b: &longest, plan: p}, m: m}
+	p.TablePages, _ = longest.tablePages(&cfg) // a width that is not given is never refused
+	ranks := 1
+	if cfg.Model.ByRequests() {
+		ranks = cfg.Model.Ranks
+	}
+	for rank := range ranks {
+		w.rank = rank
+		w.segments()
+	}
+	w.rank = 0
+	if !p.Selects() {
+		p.Record.Selections, p.Record.Scores, p.Replay.Selections = false, false, false
+	}
+	w.boundInputs()
+	return p
+}
+
+// bounder carries one call of Bound.
+type bounder struct {
+	Builder
+	m    Most
+	rank int
+	sum  gathered
+}
+
+// segments adds a segment of every kind that rows of the pass can be of.
+func (w *bounder) segments() {
+	cfg, m := w.cfg, &w.m
+	v4 := cfg.Model.V4()
+	if v4 && m.Pass != PassTarget {
+		w.add(RowDraft, max(m.Width, 1), m.Rows, m.Context)
+		return
+	}
+	if m.Prompts > 0 {
+		short := min(cfg.Model.ShortKeys(), m.Context)
+		dense := 0
+		if cfg.DenseOK {
+			dense = min(cfg.T, m.Context)
+			w.add(RowDensePrefill, 0, m.Rows, dense)
+		}
+		if short > dense {
+			w.add(RowShortPrefill, 0, m.Rows, short)
+		}
+		if m.Context > max(short, dense) {
+			w.add(RowSparsePrefill, 0, m.Rows, m.Context)
+		}
+	}
+	if m.Pass != PassTarget {
+		w.add(RowDraft, 1, min(m.Rows, m.Requests*m.Width), m.Context)
+		return
+	}
+	w.add(RowDecode, 1, min(m.Rows, m.Requests), m.Context)
+	for n := 2; n <= min(m.Width, m.Rows); n++ {
+		w.add(RowVerify, n, min(m.Rows, m.Requests*n)/n*n, m.Context)
+	}
+}
+
+// add adds a segment of a kind whose requests see at most so many keys.
+func (w *bounder) add(row RowKind, nextN, rows, keys int) {
+	s := Segment{Row: row, NextN: nextN, Rank: w.rank, Rows: rows, KernelRows: rows, Requests: w.m.Requests,
+		Layout: w.cfg.Layout, Spans: []Span{{To: max(nextN, 1)}}}
+	w.shapeRow(&s)
+	w.rowIndexer(&s)
+	if s.Indexer.Kind != IndexerNone {
+		s.Indexer.Heads = paddedIndexHeads(w.cfg.Hardware.Arch, w.cfg.Model.IndexHeads)
+	}
+	most := rows // of a launch
+	if s.RowsPerLaunch > 0 {
+		most = min(most, s.RowsPerLaunch)
+	}
+	if n := s.Indexer.NextN; n > 1 {
+		most = most / n * n
+	}
+	w.list(&s, most, keys)
+	if !s.Scores() {
+		w.launch(s, most, keys, keys)
+		return
+	}
+	if nextN > 0 {
+		s.Indexer.ScoreWidth, s.Indexer.RowsPerChunk = w.scoreWidth(w.plan.TablePages*w.cfg.Page), most
+		w.launch(s, most, keys, keys)
+		return
+	}
+	// The most scores at a time: those of small batches, of the budget, or of one row.
+	width := w.scoreWidth(keys)
+	scores := max(smallScores+4*rows, int(w.scoreBudget()/4), width)
+	s.Indexer.ScoreWidth, s.Indexer.RowsPerChunk = width, clamp(scores/width, 1, most)
+	w.launch(s, most, keys, keys)
+	if s.Indexer.RowsPerChunk == most {
+		return
+	}
+	// All rows at a time, and as many keys as that leaves.
+	fewer := roundUp(scores/most+1, 4)
+	s.Indexer.ScoreWidth, s.Indexer.RowsPerChunk = fewer, most
+	w.launch(s, most, keys, min(keys, w.tokensOf(fewer)))
+}
+
+// scoreWidth is the width of a matrix of scores over so many tokens.
+func (w *bounder) scoreWidth(tokens int) int {
+	n := max(1, w.cfg.Model.IndexKeys(tokens))
+	if w.cfg.Hardware.Arch.CUDA() {
+		n = roundUp(n, 4)
+	}
+	return n
+}
+
+// tokensOf is how many tokens have at most so many indexer keys.
+func (w *bounder) tokensOf(indexKeys int) int {
+	if w.cfg.Model.V4() {
+		return indexKeys*ratio4 + ratio4 - 1
+	}
+	return indexKeys
+}
+
+// list counts what the launches of a segment list, each at most so many rows, whose requests see at most so many keys.
+// A launch lists all keys of the requests that it has rows of; where the rows of a request end a launch, the next one
+// lists its keys again.
+func (w *bounder) list(s *Segment, rows, keys int) {
+	cfg, m, n := w.cfg, &w.cfg.Model, &w.sum
+	if s.NextN > 0 {
+		return
+	}
+	lists := w.prompts() + (w.m.Rows-1)/rows
+	if cfg.MaxTransient > 0 { // a launch may have one row
+		lists = w.prompts() + w.m.Rows - 1
+	}
+	if m.V4() {
+		n.window += w.m.Rows + lists*(m.Window-1)
+		n.groups += lists * (keys / ratio4)
+		n.heavy += lists * (keys / ratio128)
+		return
+	}
+	switch {
+	case s.Convert.Gathers():
+		n.rows += lists * keys
+	case s.Convert == ConvertRawToBlock:
+		n.pages += lists * pagesOf(keys, cfg.Page)
+		n.tables += lists * w.m.Requests
+	}
+	if s.Indexer.Kind == IndexerRagged {
+		n.keys += lists * keys
+	}
+}
+
+// prompts is how many requests have rows of prompts.
+func (w *bounder) prompts() int { return min(w.m.Prompts, w.m.Requests) }
+
+// launch adds a segment with one launch of so many rows. Its requests see at most so many keys, and of them score at
+// most index.
+func (w *bounder) launch(s Segment, rows, keys, index int) {
+	cfg, m := w.cfg, &w.cfg.Model
+	l := Launch{Rows: rows, Spans: len(s.Spans)}
+	all := w.prompts() // requests of the launch
+	switch flat := s.Form == FormV4SparsePrefill; {
+	case s.NextN > 0:
+	case m.V4():
+		if flat {
+			l.Gather.Count = min(all*keys, rows+all*(m.Window-1))
+			l.Heavy.Count = all * (keys / ratio128)
+		}
+		if flat || s.Indexer.Kind == IndexerRagged {
+			l.Groups.Count, l.Index.Count = all*(keys/ratio4), all*(index/ratio4)
+		}
+	case s.Form == FormDenseMHA:
+		// Requests share a launch while their keys are within the capacity.
+		l.Gather.Count = min(all*keys, max(cfg.C, keys))
+	case s.Convert.Gathers():
+		l.Gather.Count = all * keys
+	case s.Convert == ConvertRawToBlock:
+		l.Pages.Count, l.Tables.Count = all*pagesOf(keys, cfg.Page), w.m.Requests
+	}
+	if s.NextN == 0 && !m.V4() && s.Indexer.Kind == IndexerRagged {
+		l.Index.Count = all * index
+	}
+	s.Launches = []Launch{l}
+	w.plan.Segments = append(w.plan.Segments, s)
+}
+
+// boundInputs lays out the input block, and gives every rank all rows.
+func (w *bounder) boundInputs() {
+	p, m := w.plan, &w.cfg.Model
+	p.Inputs = make([]Array, 0, arrayCount)
+	closes := func(ratio int) int { // a request closes at most one more than its rows fill
+		return min(p.Rows, p.Rows/ratio+p.Requests)
+	}
+	switch {
+	case !m.V4():
+		w.latentArrays(&w.sum)
+	case p.Pass != PassTarget:
+		w.windowArrays(min(p.Rows, p.Requests*m.Window))
+	default:
+		w.sum.light, w.sum.closes = closes(ratio4), closes(ratio128)
+		w.dualArrays(&w.sum)
+	}
+	w.commonArrays()
+	if !m.ByRequests() {
+		return
+	}
+	all := p.Share(0)
+	p.Shares = slices.Repeat([]Share{all}, m.Ranks)
+	p.RowBounds, p.DraftBounds = make([]int, m.Ranks+1), make([]int, m.Ranks+1)
+	for r := range m.Ranks {
+		p.RowBounds[r+1], p.DraftBounds[r+1] = all.Rows, all.Drafted.Count
+	}
+}
