@@ -5,7 +5,6 @@ import (
 
 	"sparrow/plan"
 	"sparrow/sched"
-	"sparrow/step"
 )
 
 // publish refreshes what Stats shows of the scheduler and the cache. The caller holds the lock.
@@ -92,7 +91,10 @@ func (l *loop) record(b *batch, p *plan.Plan, took time.Duration) {
 		l.tally.planAt = (l.tally.planAt + 1) % len(l.tally.plans)
 	}
 	l.publish()
-	l.noteGraphs(b.passes.runner.Graphs())
+	if l.tally.noteGraphs(b.passes.runner.Graphs(), l.info.Config.Model.Ranks) {
+		l.cfg.Log.Warn("a captured graph could not be made; passes of its shape run with plain launches", "error",
+			b.passes.runner.Graphs().Failure)
+	}
 	for i := range p.Segments {
 		seg := &p.Segments[i]
 		s.count(seg)
@@ -101,15 +103,4 @@ func (l *loop) record(b *batch, p *plan.Plan, took time.Duration) {
 			s.Conversions++
 		}
 	}
-}
-
-// noteGraphs updates the counters of captured graphs and reports the first capture that failed. The caller holds the
-// lock.
-func (l *loop) noteGraphs(g step.Graphs) {
-	if g.Failed > 0 && l.tally.stats.Graphs.Failed == 0 {
-		l.cfg.Log.Warn("a captured graph could not be made; passes of its shape run with plain launches",
-			"error", g.Failure)
-	}
-	l.tally.stats.Graphs = GraphCount{Captured: g.Captured, Replayed: g.Replayed, Failed: g.Failed, Evicted: g.Evicted,
-		Held: g.Held, Bytes: g.Bytes * int64(max(l.info.Config.Model.Ranks, 1))} // g has those of one rank
 }

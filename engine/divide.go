@@ -1,10 +1,10 @@
 package engine
 
 import (
+	"log/slog"
 	"time"
 
 	"sparrow/kernel"
-	"sparrow/plan"
 	"sparrow/step"
 )
 
@@ -35,14 +35,6 @@ func (s *setup) divides() bool {
 	return one && s.cfg.MaxStall > 0 && !kernel.IsAsynchronous(s.model.Device())
 }
 
-// openInner takes the memory of passes that run between the operations of others.
-func (l *loop) openInner(cfg *plan.Config, limits step.Limits) (err error) {
-	if l.divides() {
-		l.inner.passes, err = newPasses(l.model, *cfg, limits)
-	}
-	return err
-}
-
 // innerLimits bound the passes between the operations of others.
 func (z *sizing) innerLimits(context int) step.Limits {
 	l := z.limits(context)
@@ -62,7 +54,7 @@ func (l *loop) runDivided(b *batch) error {
 		if l.between(b); l.tally.lost != nil {
 			err = b.started.Stop(l.tally.lost)
 		} else {
-			more, err = l.operate(b)
+			more, err = b.operate(l.cfg.Log)
 		}
 	}
 	i.batches++
@@ -72,8 +64,8 @@ func (l *loop) runDivided(b *batch) error {
 
 // operate enqueues the next operation of a batch and reports whether more are left. A panic in it is returned as an
 // error.
-func (l *loop) operate(b *batch) (more bool, err error) {
-	defer recoverTo(&err, l.cfg.Log, "a forward pass panicked")
+func (b *batch) operate(log *slog.Logger) (more bool, err error) {
+	defer recoverTo(&err, log, "a forward pass panicked")
 	left, err := b.started.Left()
 	if err == nil && left > 0 {
 		err = b.started.Run()

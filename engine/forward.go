@@ -99,19 +99,19 @@ func (l *loop) launch(b, last *batch) {
 
 // start enqueues the operations of a batch.
 func (l *loop) start(b *batch) error {
-	err := l.begin(b)
+	err := b.begin(l.cfg.Log)
 	if err == nil && b.load.Divided() {
 		err = l.runDivided(b)
 	}
 	if err != nil {
 		return err
 	}
-	return l.complete(b)
+	return b.complete(l.cfg.Log)
 }
 
 // begin begins to enqueue a batch. A panic in it is returned as an error.
-func (l *loop) begin(b *batch) (err error) {
-	defer recoverTo(&err, l.cfg.Log, "a forward pass panicked")
+func (b *batch) begin(log *slog.Logger) (err error) {
+	defer recoverTo(&err, log, "a forward pass panicked")
 	p := b.passes
 	p.works = p.works[:0]
 	for i := range b.items {
@@ -122,8 +122,8 @@ func (l *loop) begin(b *batch) (err error) {
 }
 
 // complete enqueues what is left of a batch. A panic in it is returned as an error.
-func (l *loop) complete(b *batch) (err error) {
-	defer recoverTo(&err, l.cfg.Log, "a forward pass panicked")
+func (b *batch) complete(log *slog.Logger) (err error) {
+	defer recoverTo(&err, log, "a forward pass panicked")
 	b.pending, err = b.started.End()
 	return err
 }

@@ -63,7 +63,7 @@ func New(m model.Model, c Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.selfTest(&s.info.Config); err != nil {
+	if err := selfTest(s); err != nil {
 		return nil, err
 	}
 	t := &tally{plans: make([]PlanRecord, 0, min(c.PlanHistory, 1024))}
@@ -78,7 +78,7 @@ func New(m model.Model, c Config) (*Engine, error) {
 		e.loop.drafter = &drafter{setup: s, tally: t, watchdog: &e.loop.watchdog, sched: e.loop.sched,
 			control: e.intake.drafts}
 	}
-	s.announce()
+	announce(s)
 	return e, nil
 }
 
@@ -116,7 +116,7 @@ func (l *loop) open() error {
 		l.sched.OnAdmit(l.tiers.admit)
 	}
 	cached := size.pages * cfg.Page // of each rank, where these have pages of their own
-	context, err := l.context(cached)
+	context, err := contextOf(l.setup, cached)
 	if err != nil {
 		return err
 	}
@@ -126,21 +126,23 @@ func (l *loop) open() error {
 	if l.passes, err = newPasses(l.model, *cfg, z.limits(context)); err != nil {
 		return err
 	}
-	if err := l.openInner(cfg, z.innerLimits(context)); err != nil {
-		return err
+	if l.divides() {
+		if l.inner.passes, err = newPasses(l.model, *cfg, z.innerLimits(context)); err != nil {
+			return err
+		}
 	}
 	i, pools := &l.info, len(l.pools)
 	i.Created, i.ContextTokens, i.CacheTokens = l.now(), context, cached*pools
 	i.PageTokens, i.Pages, i.WindowPages = cfg.Page, size.pages*pools, size.window.Pages*pools
-	i.MaxRunning, i.Memory = l.sched.Limits().MaxRunning, l.memory(&size, z.total)
+	i.MaxRunning, i.Memory = l.sched.Limits().MaxRunning, memoryOf(l, &size, z.total)
 	if l.tiers != nil {
 		i.Tiers = l.tiers.stack.Describe()
 	}
 	return nil
 }
 
-// context is the longest sequence over a cache of that many tokens.
-func (s *setup) context(cached int) (int, error) {
+// contextOf is the longest sequence over a cache of that many tokens.
+func contextOf(s *setup, cached int) (int, error) {
 	positions := s.model.Config().MaxPositions
 	most, asked := min(positions, cached), s.cfg.ContextTokens
 	if asked <= most {
@@ -154,8 +156,8 @@ func (s *setup) context(cached int) (int, error) {
 		"and the cache holds %d tokens: ask for at most %d%s", asked, positions, cached, most, more)
 }
 
-// memory is how memory was divided, on a device with that much in all.
-func (l *loop) memory(size *cacheSize, device int64) Memory {
+// memoryOf is how memory was divided, on a device with that much in all.
+func memoryOf(l *loop, size *cacheSize, device int64) Memory {
 	ranks := int64(max(l.info.Config.Model.Ranks, 1)) // sizes are those of one
 	m := Memory{Weights: l.cfg.WeightBytes, Packed: l.cfg.Packed, Cache: ranks * size.bytes,
 		States: ranks * size.states, Arena: ranks * l.passes.runner.Bytes()}
@@ -173,7 +175,7 @@ func (l *loop) memory(size *cacheSize, device int64) Memory {
 }
 
 // announce logs once how the engine was set up.
-func (s *setup) announce() {
+func announce(s *setup) {
 	i := &s.info
 	for _, n := range i.Notices {
 		s.cfg.Log.Info("plan", "notice", n.Level, "rule", n.Rule, "text", n.Text)

@@ -42,7 +42,8 @@ func selfTestCost(m *plan.Model) float64 {
 }
 
 // selfTest refuses a device that computes wrongly.
-func (s *setup) selfTest(cfg *plan.Config) error {
+func selfTest(s *setup) error {
+	cfg := &s.info.Config
 	m, ok := s.model.(model.SelfTester)
 	setting := s.cfg.SelfTest
 	skip := ""

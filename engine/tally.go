@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"sparrow/plan"
+	"sparrow/step"
 )
 
 // tally is what the engine has counted. Its lock guards it; the loop changes it, any goroutine may read.
@@ -88,4 +89,13 @@ func (t *tally) noteHang(text string) {
 	if t.lost == nil {
 		t.stats.Device = text
 	}
+}
+
+// noteGraphs updates the counters of captured graphs, from those of one of so many ranks, and reports whether a capture
+// failed for the first time. The caller holds the lock.
+func (t *tally) noteGraphs(g step.Graphs, ranks int) (failed bool) {
+	failed = g.Failed > 0 && t.stats.Graphs.Failed == 0
+	t.stats.Graphs = GraphCount{Captured: g.Captured, Replayed: g.Replayed, Failed: g.Failed, Evicted: g.Evicted,
+		Held: g.Held, Bytes: g.Bytes * int64(max(ranks, 1))}
+	return failed
 }
