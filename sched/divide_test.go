@@ -73,7 +73,7 @@ func TestLongPromptsAreDivided(t *testing.T) {
 	}
 
 	s, _ = divided(t, 1000, 2)
-	s.limits.MaxStall = time.Hour
+	s.roster.limits.MaxStall = time.Hour
 	if err := s.Add(&Sequence{Tokens: make([]int32, 30)}); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestLongPromptsAreDivided(t *testing.T) {
 	}
 	// The same prompt where the streams have waited for nearly as long as they may.
 	s, _ = divided(t, 1000, 2)
-	s.limits.MaxStall = time.Hour
+	s.roster.limits.MaxStall = time.Hour
 	if err := s.Add(&Sequence{Tokens: make([]int32, 30)}); err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestBetweenTakesNoPages(t *testing.T) {
 			t.Error("a stream was preempted")
 		}
 	}
-	if err := s.pools[0].Check(); err != nil {
+	if err := s.roster.pools[0].Check(); err != nil {
 		t.Error(err)
 	}
 	finish(t, s, items)
@@ -133,7 +133,7 @@ func TestDividedBatchesWithoutPages(t *testing.T) {
 	for long.end()%16 != 0 || long.end() == 0 {
 		finish(t, s, s.Schedule())
 	}
-	pool := s.pools[0]
+	pool := s.roster.pools[0]
 	other, _, err := pool.Open(make([]int32, 1), kv.OpenOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -3,12 +3,15 @@ package sched
 // ReserveDrafts reserves pages for n drafts after the tokens of a running sequence whose next token was sampled, and
 // returns for how many there are pages. The drafting layer may write their rows at once. While others wait for pages,
 // drafts take no page that the next token does not need.
-func (s *Scheduler) ReserveDrafts(q *Sequence, n int) int {
+func (s *Scheduler) ReserveDrafts(q *Sequence, n int) int { return s.roster.reserveDrafts(q, n) }
+
+// reserveDrafts is ReserveDrafts.
+func (o *roster) reserveDrafts(q *Sequence, n int) int {
 	if q.state != stateRunning || !q.decoding() {
 		return 0
 	}
 	own := q.needs(1)
-	for n > 0 && (len(s.waiting) > 0 && q.needs(1+n) > own || q.reserve(1+n) != nil) {
+	for n > 0 && (len(o.waiting) > 0 && q.needs(1+n) > own || q.reserve(1+n) != nil) {
 		n--
 	}
 	return n
@@ -35,28 +38,28 @@ func (s *Scheduler) Reject(it *Item) error {
 
 // draftBudget is how many of the batch's remaining tokens may be drafts. Prompts that run or wait keep at least half,
 // and a token each.
-func (s *Scheduler) draftBudget(left int) int {
-	if len(s.waiting) == 0 && len(s.items) == len(s.running) {
+func (f *forming) draftBudget(left int) int {
+	if len(f.roster.waiting) == 0 && len(f.items) == len(f.roster.running) {
 		return left
 	}
-	return max(min(left/2, left-s.limits.MaxPrompts), 0)
+	return max(min(left/2, left-f.roster.limits.MaxPrompts), 0)
 }
 
 // addDrafts adds at most budget drafts to the items of decoding sequences, oldest first, and returns how many. All
 // drafts that were proposed are gone afterwards.
-func (s *Scheduler) addDrafts(budget int) int {
-	if len(s.waiting) > 0 {
-		for rank := range s.pools {
-			s.releaseDraftPages(rank)
+func (f *forming) addDrafts(budget int) int {
+	if len(f.roster.waiting) > 0 {
+		for rank := range f.roster.pools {
+			f.roster.releaseDraftPages(rank)
 		}
 	}
 	used := 0
-	for i := range s.items {
-		it := &s.items[i]
+	for i := range f.items {
+		it := &f.items[i]
 		q := it.Seq
-		most := s.room.most(q, it.Cached+1, min(len(q.Drafts), budget-used))
-		if n := s.ReserveDrafts(q, most); n > 0 {
-			s.room.take(q, it.Cached+1, n)
+		most := f.room.most(q, it.Cached+1, min(len(q.Drafts), budget-used))
+		if n := f.roster.reserveDrafts(q, most); n > 0 {
+			f.room.take(q, it.Cached+1, n)
 			it.Record = q.Record.in(it.Cached, 1+n)
 			q.verify = append(append(q.verify[:0], it.Tokens...), q.Drafts[:n]...)
 			it.Tokens, it.Drafts, it.Logits = q.verify, n, it.Logits+n
@@ -69,10 +72,10 @@ func (s *Scheduler) addDrafts(budget int) int {
 
 // releaseDraftPages takes back the pages that sequences of a rank hold for drafts alone and reports whether that freed
 // any.
-func (s *Scheduler) releaseDraftPages(rank int) bool {
-	pool := s.pools[rank]
+func (o *roster) releaseDraftPages(rank int) bool {
+	pool := o.pools[rank]
 	before := pool.Available() + pool.WindowsAvailable()
-	for _, q := range s.running {
+	for _, q := range o.running {
 		if q.rank == rank && q.decoding() {
 			// The page of the next token stays. Truncate cannot fail: nothing that is committed goes.
 			if err := q.cache.Truncate(q.end() + 1); err != nil {

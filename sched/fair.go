@@ -6,7 +6,7 @@ import "slices"
 // fewest prompts in the batch that is formed comes first, then the one that was served least; inside a tenant the
 // highest priority, then flows like tenants; inside a flow requests take turns: the first sequences of all of them in
 // order of arrival, then the second ones.
-func (s *Scheduler) before(a, b *Sequence) bool {
+func (o *roster) before(a, b *Sequence) bool {
 	ta, tb := a.tenant(), b.tenant()
 	if ta == tb {
 		if a.Priority != b.Priority {
@@ -28,24 +28,24 @@ func (s *Scheduler) before(a, b *Sequence) bool {
 
 // makeRoom suspends running sequences of parties that have more than others, where a party that has less waits and
 // cannot be admitted. It runs before a batch is formed, at most once for each prompt of the batch.
-func (s *Scheduler) makeRoom() {
+func (o *roster) makeRoom() {
 	blocked := false
-	for range s.limits.MaxPrompts {
-		next := s.firstWaiting()
-		if next < 0 || s.canAdmit(s.waiting[next]) {
+	for range o.limits.MaxPrompts {
+		next := o.firstWaiting()
+		if next < 0 || o.canAdmit(o.waiting[next]) {
 			break
 		}
-		victim := s.excess(s.waiting[next])
+		victim := o.excess(o.waiting[next])
 		if victim == nil {
 			blocked = true
 			break
 		}
-		s.suspend(victim)
+		o.suspend(victim)
 	}
-	s.promised = slices.DeleteFunc(s.promised, func(q *Sequence) bool {
-		return q.state != stateWaiting || q.waitsForPlace() || !s.canAdmit(q)
+	o.promised = slices.DeleteFunc(o.promised, func(q *Sequence) bool {
+		return q.state != stateWaiting || q.waitsForPlace() || !o.canAdmit(q)
 	})
-	for len(s.promised) < s.limits.MaxPrompts && s.swap(blocked) {
+	for len(o.promised) < o.limits.MaxPrompts && o.swap(blocked) {
 	}
 }
 
@@ -53,29 +53,29 @@ func (s *Scheduler) makeRoom() {
 // one, and reports whether it did. Other tenants keep what they have: that one of them comes first does not keep the
 // others from dividing what is theirs. Unless admission is blocked, that concerns tenants alone that have as many
 // running as they may.
-func (s *Scheduler) swap(blocked bool) bool {
-	s.heads = s.heads[:0]
-	for _, q := range s.waiting {
-		if !blocked && !q.waitsForPlace() || q.waitsForPrompt() || slices.Contains(s.promised, q) {
+func (o *roster) swap(blocked bool) bool {
+	o.heads = o.heads[:0]
+	for _, q := range o.waiting {
+		if !blocked && !q.waitsForPlace() || q.waitsForPrompt() || slices.Contains(o.promised, q) {
 			continue
 		}
-		i := slices.IndexFunc(s.heads, func(h *Sequence) bool { return h.tenant() == q.tenant() })
+		i := slices.IndexFunc(o.heads, func(h *Sequence) bool { return h.tenant() == q.tenant() })
 		switch {
 		case i < 0:
-			s.heads = append(s.heads, q)
-		case s.before(q, s.heads[i]):
-			s.heads[i] = q
+			o.heads = append(o.heads, q)
+		case o.before(q, o.heads[i]):
+			o.heads[i] = q
 		}
 	}
-	for _, q := range s.heads {
+	for _, q := range o.heads {
 		if t := q.tenant(); t.running == 0 || len(t.members) == 1 && len(q.flow().members) == 1 ||
-			!q.waitsForPlace() && s.canAdmit(q) {
+			!q.waitsForPlace() && o.canAdmit(q) {
 			continue // nothing to take, or nobody to take it from, or no need to
 		}
 		// Where q would still lack pages, somebody else would get the place, and what was computed is lost in vain.
-		if victim := s.excessInside(q); victim != nil && s.findPages(q, victim) {
-			s.suspend(victim)
-			s.promised = append(s.promised, q)
+		if victim := o.excessInside(q); victim != nil && o.findPages(q, victim) {
+			o.suspend(victim)
+			o.promised = append(o.promised, q)
 			return true
 		}
 	}
@@ -86,50 +86,50 @@ func (s *Scheduler) swap(blocked bool) bool {
 // tenant that has the most places, or pages where pages are short; or one of the same tenant. nil where that would
 // leave its owner with less than the one that waits then has. A party always keeps its oldest sequence: it goes on,
 // whoever comes, but for those of a higher priority of the same tenant.
-func (s *Scheduler) excess(q *Sequence) *Sequence {
-	if victim := s.excessOf(q, (*Sequence).tenant); victim != nil {
+func (o *roster) excess(q *Sequence) *Sequence {
+	if victim := o.excessOf(q, (*Sequence).tenant); victim != nil {
 		return victim
 	}
-	return s.excessInside(q)
+	return o.excessInside(q)
 }
 
 // excessInside is excess among sequences of q's tenant: of a lower priority, or where flows or requests are uneven.
-func (s *Scheduler) excessInside(q *Sequence) *Sequence {
-	if lower := s.lowest(q); lower != nil {
+func (o *roster) excessInside(q *Sequence) *Sequence {
+	if lower := o.lowest(q); lower != nil {
 		return lower
 	}
-	return s.excessOf(q, (*Sequence).flow, (*Sequence).ofRequest)
+	return o.excessOf(q, (*Sequence).flow, (*Sequence).ofRequest)
 }
 
 // excessOf is excess at some levels of parties.
-func (s *Scheduler) excessOf(q *Sequence, levels ...func(*Sequence) *party) *Sequence {
+func (o *roster) excessOf(q *Sequence, levels ...func(*Sequence) *party) *Sequence {
 	need, has := 1, func(*Sequence) int { return 1 }
 	rank := -1 // whose sequences may go: any
-	if len(s.running) < s.limits.MaxRunning && !q.waitsForPlace() {
-		need, has = s.pagesFor(q), (*Sequence).pages
-		if len(s.pools) > 1 {
-			rank = s.nearest(q) // pages of others are of no use
+	if len(o.running) < o.limits.MaxRunning && !q.waitsForPlace() {
+		need, has = o.pagesFor(q), (*Sequence).pages
+		if len(o.pools) > 1 {
+			rank = o.nearest(q) // pages of others are of no use
 		}
 	}
 	for _, level := range levels {
 		own := level(q)
 		var worst *party
 		most := 0
-		for _, r := range s.running {
+		for _, r := range o.running {
 			p := level(r)
 			if p == own || p.parent != own.parent || p.running < 2 || rank >= 0 && r.rank != rank {
 				continue
 			}
-			if n := s.holds(p, level, has); n > most {
+			if n := o.holds(p, level, has); n > most {
 				worst, most = p, n
 			}
 		}
 		if worst == nil {
 			continue
 		}
-		victim := s.youngestOf(worst, level, rank)
+		victim := o.youngestOf(worst, level, rank)
 		// One that comes before q in the queue would be admitted again in its place.
-		if victim != nil && !s.before(victim, q) && most-has(victim) >= s.holds(own, level, has)+need {
+		if victim != nil && !o.before(victim, q) && most-has(victim) >= o.holds(own, level, has)+need {
 			return victim
 		}
 	}
@@ -137,8 +137,8 @@ func (s *Scheduler) excessOf(q *Sequence, levels ...func(*Sequence) *party) *Seq
 }
 
 // lowest is the youngest running sequence of the lowest priority of q's tenant, where that is below q's; else nil.
-func (s *Scheduler) lowest(q *Sequence) (lower *Sequence) {
-	for _, r := range s.running { // in order of arrival
+func (o *roster) lowest(q *Sequence) (lower *Sequence) {
+	for _, r := range o.running { // in order of arrival
 		if r.tenant() == q.tenant() && r.Priority < q.Priority && (lower == nil || r.Priority <= lower.Priority) {
 			lower = r
 		}
@@ -147,8 +147,8 @@ func (s *Scheduler) lowest(q *Sequence) (lower *Sequence) {
 }
 
 // holds sums what the running sequences of a party have.
-func (s *Scheduler) holds(p *party, level func(*Sequence) *party, has func(*Sequence) int) (n int) {
-	for _, r := range s.running {
+func (o *roster) holds(p *party, level func(*Sequence) *party, has func(*Sequence) int) (n int) {
+	for _, r := range o.running {
 		if level(r) == p {
 			n += has(r)
 		}
@@ -158,9 +158,9 @@ func (s *Scheduler) holds(p *party, level func(*Sequence) *party, has func(*Sequ
 
 // youngestOf is the youngest running sequence, on a rank or for -1 on any, of the request that has the most of them in
 // a party; nil where that would be the party's oldest.
-func (s *Scheduler) youngestOf(p *party, level func(*Sequence) *party, rank int) (youngest *Sequence) {
+func (o *roster) youngestOf(p *party, level func(*Sequence) *party, rank int) (youngest *Sequence) {
 	oldest := true
-	for _, r := range s.running { // in order of arrival
+	for _, r := range o.running { // in order of arrival
 		if level(r) != p {
 			continue
 		}

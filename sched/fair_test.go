@@ -88,7 +88,7 @@ func TestFlowsDivideTheShareOfTheirTenant(t *testing.T) {
 		step(t, f)
 	}
 	of := map[string]int{}
-	for _, q := range f.sched.running {
+	for _, q := range f.sched.roster.running {
 		of[q.Tenant+q.Flow]++
 	}
 	if of["ax"] != 2 || of["ay"] != 2 || of["b"] != 4 {
@@ -149,7 +149,7 @@ func TestAPromiseIsKeptOnce(t *testing.T) {
 		step(t, f)
 	}
 	of := map[string]int{}
-	for _, q := range f.sched.running {
+	for _, q := range f.sched.roster.running {
 		of[q.Tenant]++
 	}
 	if of["a"] != 1 || of["b"] != 1 || of["c"] != 1 {
@@ -208,7 +208,7 @@ func TestPriorityActsInsideATenant(t *testing.T) {
 	step(t, f)
 	running := func() map[string]int {
 		of := map[string]int{}
-		for _, q := range f.sched.running {
+		for _, q := range f.sched.roster.running {
 			of[q.Tenant+q.Request.(string)]++
 		}
 		return of
@@ -250,7 +250,7 @@ func TestPriorityActsInsideABoundedTenant(t *testing.T) {
 	step(t, f)
 	step(t, f) // one in each batch
 	of := map[int]int{}
-	for _, q := range f.sched.running {
+	for _, q := range f.sched.roster.running {
 		of[q.Priority]++
 	}
 	if of[2] != 2 || of[1] != 1 {
@@ -278,7 +278,7 @@ func TestTwoFloodsShare(t *testing.T) {
 		step(t, f)
 	}
 	of := map[string]int{}
-	for _, q := range f.sched.running {
+	for _, q := range f.sched.roster.running {
 		of[q.Tenant]++
 	}
 	if of["a"] != 4 || of["b"] != 4 {
@@ -327,7 +327,7 @@ func TestEveryoneEnds(t *testing.T) {
 		if st := f.pool.Stats(); st.Used != 0 || st.Sequences != 0 || f.sched.Kept() != 0 {
 			t.Fatalf("left over: %+v, %d have kept their pages", st, f.sched.Kept())
 		}
-		if a := &f.sched.all; a.running != 0 || a.waiting != 0 || len(a.members) != 0 {
+		if a := &f.sched.roster.all; a.running != 0 || a.waiting != 0 || len(a.members) != 0 {
 			t.Fatalf("left over: %d run, %d wait, %d tenants", a.running, a.waiting, len(a.members))
 		}
 		suspended += f.sched.Preemptions()
@@ -361,7 +361,7 @@ func TestPlacesOfATenantAreBounded(t *testing.T) {
 		step(t, f)
 	}
 	of := map[string]int{}
-	for _, q := range f.sched.running {
+	for _, q := range f.sched.roster.running {
 		of[q.Tenant]++
 	}
 	if of["a"] != 3 || of["b"] != 5 {

@@ -90,14 +90,14 @@ func (f *fake) check() error {
 
 // add submits a sequence that ends when it has goal tokens.
 func (f *fake) add(q *Sequence, goal int) error {
-	f.goals[q], f.short[q] = goal, f.sched.short(len(q.Tokens))
+	f.goals[q], f.short[q] = goal, f.sched.next.short(len(q.Tokens))
 	return f.sched.Add(q)
 }
 
 // step runs one step and returns its items; none when everything is done.
 func (f *fake) step() ([]Item, error) {
 	decoding := map[*Sequence]int{} // with how often it was preempted
-	for _, q := range f.sched.running {
+	for _, q := range f.sched.roster.running {
 		if q.decoding() {
 			decoding[q] = q.Preempted
 		}
@@ -163,16 +163,16 @@ func (f *fake) checkStep(items []Item, decoding map[*Sequence]int) error {
 	if most := f.sched.Limits().RecordRows; recorded > most || replayed > most {
 		return fmt.Errorf("%d rows are recorded and %d replayed, at most %d may be", recorded, replayed, most)
 	}
-	if !slices.IsSortedFunc(f.sched.waiting, older) || !slices.IsSortedFunc(f.sched.running, older) {
+	if !slices.IsSortedFunc(f.sched.roster.waiting, older) || !slices.IsSortedFunc(f.sched.roster.running, older) {
 		return fmt.Errorf("sequences are not in order of arrival")
 	}
 	twice := f.apart
 	if f.apart = f.sched.Load().Apart(); f.apart {
 		return checkNewcomers(items, twice)
 	}
-	for _, q := range f.sched.running {
+	for _, q := range f.sched.roster.running {
 		pool := f.pools[q.Rank()]
-		if !q.ready && len(f.sched.prompts) >= f.sched.limits.MaxPrompts {
+		if !q.ready && len(f.sched.next.prompts) >= f.sched.roster.limits.MaxPrompts {
 			continue
 		}
 		if !seen[q] && free(q) && pool.Available() > 0 && (f.sight == 0 || pool.WindowsAvailable() > 0) {

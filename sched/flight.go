@@ -81,8 +81,8 @@ func (s *Scheduler) arrived(it *Item) bool {
 }
 
 // flying reports whether a running sequence has an item in flight.
-func (s *Scheduler) flying() bool {
-	for _, q := range s.running {
+func (o *roster) flying() bool {
+	for _, q := range o.running {
 		if q.flight.items > 0 {
 			return true
 		}

@@ -27,7 +27,7 @@ func TestOnFreeHearsOfPreemptionRestartAndRemoval(t *testing.T) {
 	f.sched.Restart(a)
 	f.sched.Restart(a) // waits already
 	f.sched.Restart(c) // holds no pages
-	if freed[a] != 1 || freed[c] != 0 || f.sched.Running() != 1 || f.sched.waiting[0] != a {
+	if freed[a] != 1 || freed[c] != 0 || f.sched.Running() != 1 || f.sched.roster.waiting[0] != a {
 		t.Errorf("after Restart: freed %v, %d running; want the oldest at the head of the queue", freed,
 			f.sched.Running())
 	}

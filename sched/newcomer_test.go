@@ -11,7 +11,7 @@ func beside(t *testing.T, l Limits) *fake {
 	l.BatchTokens, l.MaxRunning = 64, 40
 	f := newTestFake(t, 1000, 4, l)
 	flood(t, f, "a", "flood", 30, 200)
-	for f.sched.Waiting() > 0 || f.sched.load.Prompts() > 0 {
+	for f.sched.Waiting() > 0 || f.sched.next.load.Prompts() > 0 {
 		step(t, f)
 	}
 	return f
@@ -82,7 +82,7 @@ func TestSuspendedSequencesKeepTheirPages(t *testing.T) {
 	if f.sched.Kept() != 1 {
 		t.Fatalf("%d suspended sequences have kept their pages, want 1", f.sched.Kept())
 	}
-	q := f.sched.kept[0]
+	q := f.sched.roster.kept[0]
 	for f.goals[b] > 0 {
 		step(t, f)
 	}
@@ -111,7 +111,7 @@ func TestKeptPagesAreGivenUp(t *testing.T) {
 	f = keeper(t, 100)
 	mustAdd(t, f, &Sequence{Tokens: prompt(500, 3), Tenant: "b"}, 40)
 	step(t, f)
-	f.remove(f.sched.kept[0])
+	f.remove(f.sched.roster.kept[0])
 	if f.sched.Kept() != 0 || f.pool.Stats().Sequences != 4 {
 		t.Errorf("%d have kept their pages, %d sequences hold some", f.sched.Kept(), f.pool.Stats().Sequences)
 	}

@@ -8,11 +8,11 @@ import "fmt"
 
 // OnAdmit sets a function that is called with every sequence that is admitted, once what the pool holds of it is known
 // (Match). It reports whether the sequence is restored first.
-func (s *Scheduler) OnAdmit(f func(*Sequence) bool) { s.onAdmit = f }
+func (s *Scheduler) OnAdmit(f func(*Sequence) bool) { s.roster.onAdmit = f }
 
 // Restoring reports whether any sequence is being restored.
 func (s *Scheduler) Restoring() bool {
-	for _, q := range s.running {
+	for _, q := range s.roster.running {
 		if q.restoring {
 			return true
 		}
@@ -23,12 +23,12 @@ func (s *Scheduler) Restoring() bool {
 // RestorePage reserves the next page of a sequence that is restored, and its window page, negative where there are
 // none. An error means that there is no page for it now.
 func (s *Scheduler) RestorePage(q *Sequence) (page, window int32, err error) {
-	size := s.pools[0].Tag().PageTokens
+	size := s.roster.pools[0].Tag().PageTokens
 	if q.state != stateRunning || !q.restoring || q.cache.Len()%size != 0 || q.left()-size < max(q.Logits, 1) {
 		return 0, 0, fmt.Errorf("%w: %d of %d tokens are in its cache, the next page cannot be restored", ErrSequence,
 			q.cache.Len(), len(q.Tokens))
 	}
-	if err := s.reserve(q, size); err != nil {
+	if err := s.roster.reserve(q, size); err != nil {
 		return 0, 0, err
 	}
 	at := q.cache.Len() / size
@@ -41,7 +41,7 @@ func (s *Scheduler) RestorePage(q *Sequence) (page, window int32, err error) {
 
 // Restored commits the page that RestorePage reserved: its rows are in the cache, or enqueued to be.
 func (s *Scheduler) Restored(q *Sequence) error {
-	size, at := s.pools[0].Tag().PageTokens, q.cache.Len()
+	size, at := s.roster.pools[0].Tag().PageTokens, q.cache.Len()
 	return q.cache.Commit(q.Tokens[at : at+size])
 }
 

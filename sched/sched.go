@@ -57,32 +57,10 @@ type Limits struct {
 // DefaultMaxPrompts is how many prompts a batch computes.
 const DefaultMaxPrompts = 4
 
-// Scheduler holds the sequences that wait and those that run.
+// Scheduler forms batches of the sequences that it was given.
 type Scheduler struct {
-	pools    []*kv.Pool // of each rank, where ranks share attention by requests; else one
-	limits   Limits
-	capacity int         // tokens a pool holds
-	waiting  []*Sequence // in order of arrival
-	running  []*Sequence // in order of arrival
-	kept     []*Sequence // of those that wait, the ones that have kept their pages, in the order of their suspension
-	arrivals int64
-	all      party // everybody; its members are the tenants, theirs the flows, theirs the requests
-	items    []Item
-	unknown  [1]int32    // Tokens of an item whose token is not known
-	prompts  []*Sequence // computed in this batch
-	begun    []*Sequence // prompts under way that are not in it, while it is formed
-	load     load        // of this batch, until the next is formed
-	cost     cost.Model
-	stall    time.Duration // Stall
-	waited   time.Duration // Waited
-	oldest   []*Sequence   // memory for those that run
-	heads    []*Sequence   // memory for the first of each tenant that waits
-	promised []*Sequence   // that wait, and for which others of their tenant were suspended
-	room     room          // left in this batch
-
-	preemptions int64
-	onFree      func(*Sequence)
-	onAdmit     func(*Sequence) bool
+	roster *roster
+	next   *forming
 }
 
 // New makes a scheduler over the pool of a model, or over equal pools of its ranks: each sequence has its pages in one
@@ -95,27 +73,29 @@ func New(pools []*kv.Pool, l Limits) (*Scheduler, error) {
 		return nil, fmt.Errorf("%w: %+v over %d pools, want at least one of each", ErrLimits, l, len(pools))
 	}
 	l.MaxRunning = min(l.MaxRunning, l.BatchTokens)
-	return &Scheduler{pools: pools, limits: l, cost: cost.NewModel(),
-		capacity: pools[0].Stats().Pages * pools[0].Tag().PageTokens}, nil
+	o := &roster{pools: pools, limits: l, capacity: pools[0].Stats().Pages * pools[0].Tag().PageTokens}
+	return &Scheduler{o, &forming{roster: o, cost: cost.NewModel()}}, nil
 }
 
 // pool is where a running sequence has its pages.
-func (s *Scheduler) pool(q *Sequence) *kv.Pool { return s.pools[q.rank] }
+func (o *roster) pool(q *Sequence) *kv.Pool { return o.pools[q.rank] }
 
 // Limits are the bounds in force.
-func (s *Scheduler) Limits() Limits { return s.limits }
+func (s *Scheduler) Limits() Limits { return s.roster.limits }
 
 // Running counts the sequences that hold pages.
-func (s *Scheduler) Running() int { return len(s.running) }
+func (s *Scheduler) Running() int { return len(s.roster.running) }
 
 // Waiting counts the sequences in the queue, preempted ones included.
-func (s *Scheduler) Waiting() int { return len(s.waiting) }
+func (s *Scheduler) Waiting() int { return len(s.roster.waiting) }
 
 // Preemptions counts how often a sequence was suspended.
-func (s *Scheduler) Preemptions() int64 { return s.preemptions }
+func (s *Scheduler) Preemptions() int64 { return s.roster.preemptions }
 
 // All lists every sequence that runs or waits.
-func (s *Scheduler) All() []*Sequence { return append(slices.Clone(s.running), s.waiting...) }
+func (s *Scheduler) All() []*Sequence {
+	return append(slices.Clone(s.roster.running), s.roster.waiting...)
+}
 
 // Add puts a sequence at the end of the queue.
 func (s *Scheduler) Add(q *Sequence) error {
@@ -124,26 +104,26 @@ func (s *Scheduler) Add(q *Sequence) error {
 		return fmt.Errorf("%w: it was added before", ErrSequence)
 	case len(q.Tokens) == 0:
 		return fmt.Errorf("%w: it has no tokens", ErrSequence)
-	case len(q.Tokens) > s.capacity:
-		return fmt.Errorf("%w: %d tokens, a pool holds %d", ErrSequence, len(q.Tokens), s.capacity)
+	case len(q.Tokens) > s.roster.capacity:
+		return fmt.Errorf("%w: %d tokens, a pool holds %d", ErrSequence, len(q.Tokens), s.roster.capacity)
 	case q.Logits < 0 || q.Logits > len(q.Tokens):
 		return fmt.Errorf("%w: logits of the last %d of its %d tokens", ErrSequence, q.Logits, len(q.Tokens))
-	case q.Logits > 1 && s.limits.PromptLogits < 1:
+	case q.Logits > 1 && s.roster.limits.PromptLogits < 1:
 		return fmt.Errorf("%w: logits of its last %d tokens, batches have no room for those of prompts", ErrSequence,
 			q.Logits)
 	case q.Record.bad() || q.Replay.bad():
 		return fmt.Errorf("%w: it records positions %v and replays %v", ErrSequence, q.Record, q.Replay)
-	case (q.Record != Span{} || q.Replay != Span{}) && s.limits.RecordRows < 1:
+	case (q.Record != Span{} || q.Replay != Span{}) && s.roster.limits.RecordRows < 1:
 		return fmt.Errorf("%w: it records or replays rows, batches have no room for that", ErrSequence)
 	}
-	s.arrivals++
-	q.age, q.state = s.arrivals, stateWaiting
-	s.waiting = append(s.waiting, q)
+	s.roster.arrivals++
+	q.age, q.state = s.roster.arrivals, stateWaiting
+	s.roster.waiting = append(s.roster.waiting, q)
 	request := q.Request
 	if request == nil {
 		request = q
 	}
-	q.request = s.all.member(q.Tenant).member(q.Flow).member(request)
+	q.request = s.roster.all.member(q.Tenant).member(q.Flow).member(request)
 	q.request.count(0, 1)
 	q.turn, q.request.turns = q.request.turns, q.request.turns+1
 	return nil
@@ -153,13 +133,13 @@ func (s *Scheduler) Add(q *Sequence) error {
 func (s *Scheduler) Remove(q *Sequence) {
 	switch q.state {
 	case stateWaiting:
-		s.giveUp(q)
-		s.waiting = without(s.waiting, q)
+		s.roster.giveUp(q)
+		s.roster.waiting = without(s.roster.waiting, q)
 		q.request.count(0, -1)
 	case stateRunning:
-		s.running = without(s.running, q)
+		s.roster.running = without(s.roster.running, q)
 		q.request.count(-1, 0)
-		s.free(q)
+		s.roster.free(q)
 	}
 	q.state = stateGone
 }
@@ -168,20 +148,20 @@ func (s *Scheduler) Remove(q *Sequence) {
 // at its place by arrival.
 func (s *Scheduler) Restart(q *Sequence) {
 	if q.state == stateRunning {
-		s.suspend(q)
-		s.giveUp(q)
+		s.roster.suspend(q)
+		s.roster.giveUp(q)
 	}
 }
 
 // OnFree sets a function that is called with every sequence that gives its pages back, suspended or removed, so that
 // whatever else was kept for those pages can be released.
-func (s *Scheduler) OnFree(f func(*Sequence)) { s.onFree = f }
+func (s *Scheduler) OnFree(f func(*Sequence)) { s.roster.onFree = f }
 
 // free gives the pages of a sequence back.
-func (s *Scheduler) free(q *Sequence) {
+func (o *roster) free(q *Sequence) {
 	q.cache.Close()
-	if s.onFree != nil {
-		s.onFree(q)
+	if o.onFree != nil {
+		o.onFree(q)
 	}
 }
 

@@ -365,7 +365,7 @@ func TestScheduleAllocatesNothingForDecodes(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(200, func() {
 		for i := range f.sched.Schedule() {
-			it := &f.sched.items[i]
+			it := &f.sched.next.items[i]
 			if err := f.sched.Done(it); err != nil {
 				t.Fatal(err)
 			}

@@ -9,92 +9,92 @@ import (
 // Schedule forms the next batch. The slice is valid until the next call. It is empty only when nothing runs and nothing
 // waits, or while a sequence is restored or in flight.
 func (s *Scheduler) Schedule() []Item {
-	for again := s.load.apart && !s.load.divided; ; {
-		s.makeRoom()
-		s.begin()
-		if again || !s.addNewcomers() {
-			s.addAll()
+	for again := s.next.load.apart && !s.next.load.divided; ; {
+		s.roster.makeRoom()
+		s.next.begin()
+		if again || !s.next.addNewcomers() {
+			s.next.addAll()
 		}
-		if len(s.items) > 0 || len(s.running) == 0 || s.Restoring() || s.flying() {
-			s.serve()
-			s.waited = 0
-			return s.items
+		if len(s.next.items) > 0 || len(s.roster.running) == 0 || s.Restoring() || s.roster.flying() {
+			s.next.serve()
+			s.next.waited = 0
+			return s.next.items
 		}
-		s.preemptYoungest(s.crowded()) // every running sequence is a prompt that lacks pages
+		s.roster.preemptYoungest(s.roster.crowded()) // every running sequence is a prompt that lacks pages
 	}
 }
 
 // begin begins an empty batch.
-func (s *Scheduler) begin() {
-	s.items, s.prompts, s.load = s.items[:0], s.prompts[:0], load{}
-	s.room = room{s.limits.RecordRows, s.limits.RecordRows}
+func (f *forming) begin() {
+	f.items, f.prompts, f.load = f.items[:0], f.prompts[:0], load{}
+	f.room = room{f.roster.limits.RecordRows, f.roster.limits.RecordRows}
 }
 
 // serve counts the tokens of the batch for those whose they are.
-func (s *Scheduler) serve() {
-	for i := range s.items {
-		s.items[i].Seq.request.serve(len(s.items[i].Tokens))
+func (f *forming) serve() {
+	for i := range f.items {
+		f.items[i].Seq.request.serve(len(f.items[i].Tokens))
 	}
 }
 
 // addAll adds every sequence that decodes, and as much of prompts as the batch has room for.
-func (s *Scheduler) addAll() {
-	budget, logits := s.limits.BatchTokens, s.limits.PromptLogits
+func (f *forming) addAll() {
+	budget, logits := f.roster.limits.BatchTokens, f.roster.limits.PromptLogits
 
 	// Every decoding sequence gets its one token, oldest first; where more are recorded than a batch has room for,
 	// the youngest of those wait. When pages run out the youngest of the rank is preempted: it has no item yet.
-	s.oldest = append(s.oldest[:0], s.running...)
-	for _, q := range s.oldest {
-		if q.state == stateRunning && q.decoding() && s.room.most(q, q.end(), 1) > 0 && s.reserveToken(q) {
-			s.addItem(q, 1, true)
+	f.oldest = append(f.oldest[:0], f.roster.running...)
+	for _, q := range f.oldest {
+		if q.state == stateRunning && q.decoding() && f.room.most(q, q.end(), 1) > 0 && f.roster.reserveToken(q) {
+			f.addItem(q, 1, true)
 			budget--
 		}
 	}
 
 	// Drafts have the lowest priority, but they are verified with the token before them: prompts keep at least half
 	// of the rest.
-	budget -= s.addDrafts(s.draftBudget(budget))
+	budget -= f.addDrafts(f.draftBudget(budget))
 
 	// Prompts: those that run and those that can be admitted, in turns. A preempted sequence is a prompt again until
 	// its output is computed again, unless it kept its pages. Each prompt of the batch gets at least one token.
-	budget = s.choosePrompts(budget)
+	budget = f.choosePrompts(budget)
 
 	// Prompts share what is left, the shortest first: what it does not need goes to the longer ones.
-	slices.SortStableFunc(s.prompts, func(a, b *Sequence) int { return cmp.Compare(a.left(), b.left()) })
-	budget = s.promptTokens(budget, logits)
-	for i, q := range s.prompts {
-		n := s.share(q, budget, logits, len(s.prompts)-i)
-		n = s.reserveChunk(q, s.room.most(q, q.end(), n), s.prompts[i+1:])
+	slices.SortStableFunc(f.prompts, func(a, b *Sequence) int { return cmp.Compare(a.left(), b.left()) })
+	budget = f.promptTokens(budget, logits)
+	for i, q := range f.prompts {
+		n := f.share(q, budget, logits, len(f.prompts)-i)
+		n = f.roster.reserveChunk(q, f.room.most(q, q.end(), n), f.prompts[i+1:])
 		if n > 0 {
 			budget, logits = budget-n, logits-promptLogits(q, n)
-			s.load.AddPrompt(n, q.end(), s.limits.Threshold)
-			s.addItem(q, n, false)
+			f.load.AddPrompt(n, q.end(), f.roster.limits.Threshold)
+			f.addItem(q, n, false)
 		}
 	}
-	if s.load.divided && len(s.items) == 0 { // no prompt has found pages
-		s.addDecodes()
+	if f.load.divided && len(f.items) == 0 { // no prompt has found pages
+		f.addDecodes()
 	}
 }
 
 // addItem adds the next n tokens of a sequence, for which pages are reserved.
-func (s *Scheduler) addItem(q *Sequence, n int, decode bool) {
+func (f *forming) addItem(q *Sequence, n int, decode bool) {
 	at := q.end()
-	s.room.take(q, at, n)
+	f.room.take(q, at, n)
 	it := Item{Seq: q, Cached: at, Rank: q.rank, Decode: decode, Unknown: at >= len(q.Tokens),
 		Logits: q.logitRows(n), Last: at+n == q.length(), Record: q.Record.in(at, n),
 		Pages: q.cache.Pages(), Windows: q.cache.Windows()}
-	if it.Tokens = s.unknown[:]; !it.Unknown {
+	if it.Tokens = f.unknown[:]; !it.Unknown {
 		it.Tokens = q.Tokens[at : at+n]
 	}
-	s.items = append(s.items, it)
+	f.items = append(f.items, it)
 }
 
 // reserveToken reserves the page of a decoding sequence's next token and reports whether the sequence still runs. For
 // want of pages, drafts lose theirs first, then the youngest sequence of its rank, which may be this one.
-func (s *Scheduler) reserveToken(q *Sequence) bool {
-	for q.state == stateRunning && s.reserve(q, 1) != nil {
-		if !s.releaseDraftPages(q.rank) {
-			s.preemptYoungest(q.rank)
+func (o *roster) reserveToken(q *Sequence) bool {
+	for q.state == stateRunning && o.reserve(q, 1) != nil {
+		if !o.releaseDraftPages(q.rank) {
+			o.preemptYoungest(q.rank)
 		}
 	}
 	return q.state == stateRunning
@@ -102,9 +102,9 @@ func (s *Scheduler) reserveToken(q *Sequence) bool {
 
 // share is how many of the next tokens of a prompt a batch takes: an even share of the tokens, and of the rows of
 // logits, that are left for so many prompts; a short prompt has up to half of them.
-func (s *Scheduler) share(q *Sequence, tokens, logits, prompts int) int {
+func (f *forming) share(q *Sequence, tokens, logits, prompts int) int {
 	parts := prompts
-	if s.short(q.left()) {
+	if f.short(q.left()) {
 		parts = min(prompts, 2)
 	}
 	n := min(q.left(), (tokens+parts-1)/parts)
@@ -124,8 +124,8 @@ func promptLogits(q *Sequence, n int) int {
 
 // reserveChunk reserves pages for the next n tokens of a prompt, or fewer, and returns how many. The chunk is halved
 // until the free pages hold it; the rest of the prompt waits.
-func (s *Scheduler) reserveChunk(q *Sequence, n int, after []*Sequence) int {
-	for n > 0 && (n > 1 && !s.leavesWindowPages(q, n, after) || s.reserve(q, n) != nil) {
+func (o *roster) reserveChunk(q *Sequence, n int, after []*Sequence) int {
+	for n > 0 && (n > 1 && !o.leavesWindowPages(q, n, after) || o.reserve(q, n) != nil) {
 		n /= 2
 	}
 	return n
@@ -133,8 +133,8 @@ func (s *Scheduler) reserveChunk(q *Sequence, n int, after []*Sequence) int {
 
 // leavesWindowPages reports whether a chunk of n tokens leaves the window pages that the prompts after it need to run
 // at all. A chunk takes a window page for every page it spans and gives most of them back when it is computed.
-func (s *Scheduler) leavesWindowPages(q *Sequence, n int, after []*Sequence) bool {
-	pool := s.pool(q)
+func (o *roster) leavesWindowPages(q *Sequence, n int, after []*Sequence) bool {
+	pool := o.pool(q)
 	if pool.WindowsPerSequence() == 0 {
 		return true
 	}
@@ -149,14 +149,14 @@ func (s *Scheduler) leavesWindowPages(q *Sequence, n int, after []*Sequence) boo
 
 // nextToAdmit is the place in the queue of the sequence to admit next, or -1. A short sequence does not overtake a long
 // one that comes before it.
-func (s *Scheduler) nextToAdmit() int {
-	for _, q := range s.promised {
-		if q.state == stateWaiting && !q.waitsForPlace() && s.canAdmit(q) {
-			return slices.Index(s.waiting, q)
+func (o *roster) nextToAdmit() int {
+	for _, q := range o.promised {
+		if q.state == stateWaiting && !q.waitsForPlace() && o.canAdmit(q) {
+			return slices.Index(o.waiting, q)
 		}
 	}
-	i := s.firstWaiting()
-	if i >= 0 && !s.canAdmit(s.waiting[i]) {
+	i := o.firstWaiting()
+	if i >= 0 && !o.canAdmit(o.waiting[i]) {
 		return -1
 	}
 	return i
@@ -164,22 +164,22 @@ func (s *Scheduler) nextToAdmit() int {
 
 // firstWaiting is the place in the queue of the sequence that comes first, or -1. Sequences that wait for another to
 // compute their common prompt are passed over, and those of tenants that have as many running as they may.
-func (s *Scheduler) firstWaiting() int {
-	return slices.Index(s.waiting, s.firstOf(s.waiting, func(q *Sequence) bool {
+func (o *roster) firstWaiting() int {
+	return slices.Index(o.waiting, o.firstOf(o.waiting, func(q *Sequence) bool {
 		return !q.waitsForPrompt() && !q.waitsForPlace()
 	}))
 }
 
 // canAdmit reports whether there is a place in the batch and there are pages for a sequence.
-func (s *Scheduler) canAdmit(q *Sequence) bool {
-	return len(s.running) < s.limits.MaxRunning && s.findPages(q, nil)
+func (o *roster) canAdmit(q *Sequence) bool {
+	return len(o.running) < o.limits.MaxRunning && o.findPages(q, nil)
 }
 
 // pagesFor is how many pages a sequence needs that it does not share, on the rank where these are fewest.
-func (s *Scheduler) pagesFor(q *Sequence) int {
-	least := s.capacity // more than any share
-	for _, pool := range s.pools {
-		if need, _, err := s.fit(pool, q); err == nil {
+func (o *roster) pagesFor(q *Sequence) int {
+	least := o.capacity // more than any share
+	for _, pool := range o.pools {
+		if need, _, err := o.fit(pool, q); err == nil {
 			least = min(least, need)
 		}
 	}
@@ -195,12 +195,12 @@ type space struct {
 
 // fitOn says how a sequence's tokens and one more fit on a rank beside what running prompts will still need, once gone,
 // unless nil, runs no more. An empty rank takes any.
-func (s *Scheduler) fitOn(rank int, q, gone *Sequence) (f space) {
-	pool := s.pools[rank]
-	need, available, err := s.fit(pool, q)
+func (o *roster) fitOn(rank int, q, gone *Sequence) (f space) {
+	pool := o.pools[rank]
+	need, available, err := o.fit(pool, q)
 	windows, free := pool.WindowsPerSequence(), pool.WindowsAvailable()
 	f.own = need
-	for _, p := range s.running {
+	for _, p := range o.running {
 		if p.rank != rank {
 			continue
 		}
@@ -217,7 +217,7 @@ func (s *Scheduler) fitOn(rank int, q, gone *Sequence) (f space) {
 	switch {
 	case f.others == 0:
 	case err != nil:
-		f.short = s.capacity
+		f.short = o.capacity
 	default:
 		f.short = max(need-available, windows-free)
 	}
@@ -226,10 +226,10 @@ func (s *Scheduler) fitOn(rank int, q, gone *Sequence) (f space) {
 
 // place is the rank that a sequence is admitted on, and whether there is one: of those where it fits the one that holds
 // the most of its beginning, then the one with the fewest sequences.
-func (s *Scheduler) place(q, gone *Sequence) (rank int, ok bool) {
+func (o *roster) place(q, gone *Sequence) (rank int, ok bool) {
 	var best space
-	for r := range s.pools {
-		f := s.fitOn(r, q, gone)
+	for r := range o.pools {
+		f := o.fitOn(r, q, gone)
 		if f.short <= 0 && (!ok || f.own < best.own || f.own == best.own && f.others < best.others) {
 			rank, best, ok = r, f, true
 		}
@@ -238,10 +238,10 @@ func (s *Scheduler) place(q, gone *Sequence) (rank int, ok bool) {
 }
 
 // nearest is the rank where the fewest pages lack for a sequence.
-func (s *Scheduler) nearest(q *Sequence) (rank int) {
+func (o *roster) nearest(q *Sequence) (rank int) {
 	least := 0
-	for r := range s.pools {
-		if f := s.fitOn(r, q, nil); r == 0 || f.short < least {
+	for r := range o.pools {
+		if f := o.fitOn(r, q, nil); r == 0 || f.short < least {
 			rank, least = r, f.short
 		}
 	}
@@ -249,40 +249,40 @@ func (s *Scheduler) nearest(q *Sequence) (rank int) {
 }
 
 // hasPagesFor reports whether a sequence fits on some rank once gone, unless nil, runs no more.
-func (s *Scheduler) hasPagesFor(q, gone *Sequence) bool {
-	_, ok := s.place(q, gone)
+func (o *roster) hasPagesFor(q, gone *Sequence) bool {
+	_, ok := o.place(q, gone)
 	return ok
 }
 
 // admit moves a sequence from its place in the queue to the running ones.
-func (s *Scheduler) admit(at int) *Sequence {
-	q := s.waiting[at]
-	q.rank, _ = s.place(q, nil)
+func (o *roster) admit(at int) *Sequence {
+	q := o.waiting[at]
+	q.rank, _ = o.place(q, nil)
 	q.state = stateRunning
-	s.waiting = slices.Delete(s.waiting, at, at+1)
-	s.running = insert(s.running, q)
+	o.waiting = slices.Delete(o.waiting, at, at+1)
+	o.running = insert(o.running, q)
 	q.request.count(1, -1)
 	// A promise is kept once: suspended again, the sequence waits like others.
-	s.promised = slices.DeleteFunc(s.promised, func(p *Sequence) bool { return p == q })
-	if i := slices.Index(s.kept, q); i >= 0 {
-		s.kept = slices.Delete(s.kept, i, i+1)
+	o.promised = slices.DeleteFunc(o.promised, func(p *Sequence) bool { return p == q })
+	if i := slices.Index(o.kept, q); i >= 0 {
+		o.kept = slices.Delete(o.kept, i, i+1)
 		return q
 	}
 	var err error
-	if q.cache, q.Match, err = s.pool(q).Open(q.Tokens, q.Options()); err != nil {
+	if q.cache, q.Match, err = o.pool(q).Open(q.Tokens, q.Options()); err != nil {
 		panic(fmt.Sprintf("sched: opening a sequence that Add accepted: %v", err))
 	}
-	if s.onAdmit != nil {
-		q.restoring = s.onAdmit(q)
+	if o.onAdmit != nil {
+		q.restoring = o.onAdmit(q)
 	}
 	return q
 }
 
 // preemptYoungest takes the pages of the youngest running sequence of a rank and queues it again.
-func (s *Scheduler) preemptYoungest(rank int) {
+func (o *roster) preemptYoungest(rank int) {
 	var q *Sequence
 	n := 0
-	for _, r := range s.running { // in order of arrival
+	for _, r := range o.running { // in order of arrival
 		if r.rank == rank {
 			q = r
 			n++
@@ -290,24 +290,24 @@ func (s *Scheduler) preemptYoungest(rank int) {
 	}
 	if n == 1 {
 		// Alone it has every page; continuing would admit and preempt it without end.
-		panic(fmt.Sprintf("sched: a sequence of %d tokens outgrew a pool of %d", len(q.Tokens), s.capacity))
+		panic(fmt.Sprintf("sched: a sequence of %d tokens outgrew a pool of %d", len(q.Tokens), o.capacity))
 	}
-	s.suspend(q)
-	s.giveUp(q)
+	o.suspend(q)
+	o.giveUp(q)
 }
 
 // crowded is the rank of the youngest sequence that is not alone on its rank; where every one is, that of the youngest.
-func (s *Scheduler) crowded() int {
-	counts := make([]int, len(s.pools))
-	for _, q := range s.running {
+func (o *roster) crowded() int {
+	counts := make([]int, len(o.pools))
+	for _, q := range o.running {
 		counts[q.rank]++
 	}
-	for _, q := range slices.Backward(s.running) {
+	for _, q := range slices.Backward(o.running) {
 		if counts[q.rank] > 1 {
 			return q.rank
 		}
 	}
-	return s.running[len(s.running)-1].rank
+	return o.running[len(o.running)-1].rank
 }
 
 // insert keeps a list in order of arrival.

@@ -16,53 +16,53 @@ const SmallestChunk = 32
 
 // promptTokens is how many of the tokens that a batch has left go to its prompts. The decodes are in it already, the
 // prompts are in order. A short prompt beside long ones is held up by them like a sequence that decodes.
-func (s *Scheduler) promptTokens(left, logits int) int {
-	s.countDecodes()
-	if s.limits.MaxStall <= 0 || len(s.prompts) == 0 {
+func (f *forming) promptTokens(left, logits int) int {
+	f.countDecodes()
+	if f.roster.limits.MaxStall <= 0 || len(f.prompts) == 0 {
 		return left
 	}
-	if len(s.items) == 0 {
-		if s.short(s.prompts[0].left()) && !s.short(s.prompts[len(s.prompts)-1].left()) {
-			return s.tokensWithin(s.limits.MaxStall.Seconds()/s.cost.Late(), left, logits)
+	if len(f.items) == 0 {
+		if f.short(f.prompts[0].left()) && !f.short(f.prompts[len(f.prompts)-1].left()) {
+			return f.tokensWithin(f.roster.limits.MaxStall.Seconds()/f.cost.Late(), left, logits)
 		}
 		return left
 	}
-	limit := (s.stallLimit(&s.load.Work) - s.waited.Seconds()) / s.cost.Late()
-	n := s.tokensWithin(limit, left, logits)
-	w := s.withPrompts(n, logits)
-	if s.limits.Divides && (n < min(left, s.promptsLeft()) || s.cost.Predict(&w) > limit) {
-		s.leaveDecodesOut()
-		return s.tokensWithin(s.limits.MaxStall.Seconds(), s.limits.BatchTokens, logits)
+	limit := (f.stallLimit(&f.load.Work) - f.waited.Seconds()) / f.cost.Late()
+	n := f.tokensWithin(limit, left, logits)
+	w := f.withPrompts(n, logits)
+	if f.roster.limits.Divides && (n < min(left, f.promptsLeft()) || f.cost.Predict(&w) > limit) {
+		f.leaveDecodesOut()
+		return f.tokensWithin(f.roster.limits.MaxStall.Seconds(), f.roster.limits.BatchTokens, logits)
 	}
-	s.load.smallest = n == s.leastTokens(left) && n < left
+	f.load.smallest = n == f.leastTokens(left) && n < left
 	return n
 }
 
 // Waited says for how long sequences that decode have been left out when Schedule is called next.
-func (s *Scheduler) Waited(d time.Duration) { s.waited = d }
+func (s *Scheduler) Waited(d time.Duration) { s.next.waited = d }
 
 // countDecodes adds the items of sequences that decode to the load.
-func (s *Scheduler) countDecodes() {
-	for i := range s.items {
-		s.load.Decode.Add(len(s.items[i].Tokens), s.items[i].Cached)
+func (f *forming) countDecodes() {
+	for i := range f.items {
+		f.load.Decode.Add(len(f.items[i].Tokens), f.items[i].Cached)
 	}
 }
 
 // tokensWithin is how many tokens of the prompts a batch can take in a number of seconds, at most so many.
-func (s *Scheduler) tokensWithin(limit float64, most, logits int) int {
-	least := s.leastTokens(most)
+func (f *forming) tokensWithin(limit float64, most, logits int) int {
+	least := f.leastTokens(most)
 	return least + sort.Search(most-least, func(i int) bool {
-		w := s.withPrompts(least+i+1, logits)
-		return !s.cost.Trusts(&w, SmallestChunk) || s.cost.Predict(&w) > limit
+		w := f.withPrompts(least+i+1, logits)
+		return !f.cost.Trusts(&w, SmallestChunk) || f.cost.Predict(&w) > limit
 	})
 }
 
 // leastTokens is how many of at most so many tokens a batch takes in any case.
-func (s *Scheduler) leastTokens(most int) int { return min(max(SmallestChunk, len(s.prompts)), most) }
+func (f *forming) leastTokens(most int) int { return min(max(SmallestChunk, len(f.prompts)), most) }
 
 // promptsLeft is how many tokens the prompts of the batch have.
-func (s *Scheduler) promptsLeft() (n int) {
-	for _, q := range s.prompts {
+func (f *forming) promptsLeft() (n int) {
+	for _, q := range f.prompts {
 		n += q.left()
 	}
 	return n
@@ -71,58 +71,60 @@ func (s *Scheduler) promptsLeft() (n int) {
 // leaveDecodesOut takes the sequences that decode out of the batch; their pages stay for Between. A batch of prompts
 // alone that takes about MaxStall is long enough to be computed well, and short enough for those who come meanwhile and
 // wait for its end.
-func (s *Scheduler) leaveDecodesOut() {
-	prompts := s.prompts
-	s.begin()
-	s.prompts, s.load = prompts, load{apart: true, divided: true}
+func (f *forming) leaveDecodesOut() {
+	prompts := f.prompts
+	f.begin()
+	f.prompts, f.load = prompts, load{apart: true, divided: true}
 }
 
 // Between forms a batch of the sequences that decode while a divided batch is computed, and says what it computes. It
 // has no drafts, since prompts wait, and takes no page from a sequence that runs: those that need one and find none
 // wait for the end of the divided batch. The slice is valid until the next call, or Schedule.
 func (s *Scheduler) Between() ([]Item, Load) {
-	divided := s.load
-	s.addDecodes()
-	s.serve()
+	divided := s.next.load
+	s.next.addDecodes()
+	s.next.serve()
 	load := s.Load()
-	s.load = divided
-	return s.items, load
+	s.next.load = divided
+	return s.next.items, load
 }
 
 // addDecodes makes the batch one of sequences that decode and need no page of another that runs.
-func (s *Scheduler) addDecodes() {
-	s.begin()
-	for _, q := range s.running {
-		if q.decoding() && s.room.most(q, q.end(), 1) > 0 && s.reserve(q, 1) == nil {
-			s.addItem(q, 1, true)
+func (f *forming) addDecodes() {
+	f.begin()
+	for _, q := range f.roster.running {
+		if q.decoding() && f.room.most(q, q.end(), 1) > 0 && f.roster.reserve(q, 1) == nil {
+			f.addItem(q, 1, true)
 		}
 	}
-	s.countDecodes()
+	f.countDecodes()
 }
 
 // Decoding reports whether a sequence decodes.
-func (s *Scheduler) Decoding() bool { return slices.ContainsFunc(s.running, (*Sequence).decoding) }
+func (s *Scheduler) Decoding() bool {
+	return slices.ContainsFunc(s.roster.running, (*Sequence).decoding)
+}
 
 // stallLimit is the longest time that a batch may take, in seconds: MaxStall, or half of it on top of the decodes where
 // these take long by themselves.
-func (s *Scheduler) stallLimit(w *cost.Work) float64 {
-	stall := s.limits.MaxStall.Seconds()
-	return max(stall, s.cost.Decoding(w)+stall/2)
+func (f *forming) stallLimit(w *cost.Work) float64 {
+	stall := f.roster.limits.MaxStall.Seconds()
+	return max(stall, f.cost.Decoding(w)+stall/2)
 }
 
 // withPrompts is the batch's work with n tokens of its prompts.
-func (s *Scheduler) withPrompts(n, logits int) cost.Work {
-	w := s.load.Work
-	for i, q := range s.prompts {
-		part := s.share(q, n, logits, len(s.prompts)-i)
+func (f *forming) withPrompts(n, logits int) cost.Work {
+	w := f.load.Work
+	for i, q := range f.prompts {
+		part := f.share(q, n, logits, len(f.prompts)-i)
 		n, logits = n-part, logits-promptLogits(q, part)
-		w.AddPrompt(part, q.end(), s.limits.Threshold)
+		w.AddPrompt(part, q.end(), f.roster.limits.Threshold)
 	}
 	return w
 }
 
 // Load is what the latest batch computes, for Took.
-func (s *Scheduler) Load() Load { return Load{s.load} }
+func (s *Scheduler) Load() Load { return Load{s.next.load} }
 
 // Load is what a batch computes, as far as its time depends on it.
 type Load struct{ load load }
@@ -144,10 +146,10 @@ func (l Load) Apart() bool { return l.load.apart }
 // tokens were out. Without it every batch is predicted by guesses.
 func (s *Scheduler) Took(of Load, d time.Duration) {
 	l := &of.load
-	s.cost.Observe(&l.Work, d.Seconds())
-	if s.limits.MaxStall > 0 && l.smallest && s.cost.Prompts() >= enoughMeasured {
-		if t := s.cost.Predict(&l.Work); t > s.stallLimit(&l.Work) {
-			s.stall = max(s.stall, time.Duration(t*float64(time.Second)))
+	s.next.cost.Observe(&l.Work, d.Seconds())
+	if s.roster.limits.MaxStall > 0 && l.smallest && s.next.cost.Prompts() >= enoughMeasured {
+		if t := s.next.cost.Predict(&l.Work); t > s.next.stallLimit(&l.Work) {
+			s.next.stall = max(s.next.stall, time.Duration(t*float64(time.Second)))
 		}
 	}
 }
@@ -155,10 +157,10 @@ func (s *Scheduler) Took(of Load, d time.Duration) {
 // PromptTime predicts the time of computing n tokens of a prompt behind cached ones, 0 before any prompt was measured.
 func (s *Scheduler) PromptTime(n, cached int) time.Duration {
 	var w cost.Work
-	if w.AddPrompt(n, cached, s.limits.Threshold); n == 0 || s.cost.Prompts() == 0 {
+	if w.AddPrompt(n, cached, s.roster.limits.Threshold); n == 0 || s.next.cost.Prompts() == 0 {
 		return 0
 	}
-	return time.Duration(s.cost.Predict(&w) * float64(time.Second))
+	return time.Duration(s.next.cost.Predict(&w) * float64(time.Second))
 }
 
 // enoughMeasured is how many batches with prompts are measured before Stall says anything.
@@ -166,4 +168,4 @@ const enoughMeasured = 8
 
 // Stall is the longest that prompts hold up sequences that decode, as far as it is known to be above MaxStall: even the
 // smallest chunk takes so long. Otherwise it is 0.
-func (s *Scheduler) Stall() time.Duration { return s.stall }
+func (s *Scheduler) Stall() time.Duration { return s.next.stall }

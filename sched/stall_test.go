@@ -238,8 +238,8 @@ func TestChunksFollowTheMachine(t *testing.T) {
 	for range 20 {
 		chunk()
 	}
-	if n := chunk(); n < 120 || n > 200 || len(g.s.items) != 3 {
-		t.Errorf("beside a stream, %d tokens of %d sequences; want about 170 of 3", n, len(g.s.items))
+	if n := chunk(); n < 120 || n > 200 || len(g.s.next.items) != 3 {
+		t.Errorf("beside a stream, %d tokens of %d sequences; want about 170 of 3", n, len(g.s.next.items))
 	}
 	slow = 10
 	for range 16 {

@@ -11,40 +11,40 @@ import (
 // the kept ones are given up, the latest first.
 
 // suspend puts a running sequence at its place in the queue. It keeps its pages where they may be kept.
-func (s *Scheduler) suspend(q *Sequence) {
-	s.running = without(s.running, q)
+func (o *roster) suspend(q *Sequence) {
+	o.running = without(o.running, q)
 	q.request.count(-1, 1)
 	q.state, q.Drafts = stateWaiting, q.Drafts[:0]
 	q.Preempted++
-	s.preemptions++
-	s.waiting = insert(s.waiting, q)
-	s.kept = append(s.kept, q)
+	o.preemptions++
+	o.waiting = insert(o.waiting, q)
+	o.kept = append(o.kept, q)
 	// What is in flight, or comes from elsewhere, is committed to sequences that run. With several ranks a sequence
 	// goes on where there is room.
-	if !s.limits.KeepSuspended || q.flight.items > 0 || q.restoring || len(s.kept) > s.limits.MaxRunning ||
-		len(s.pools) > 1 {
-		s.giveUp(q)
+	if !o.limits.KeepSuspended || q.flight.items > 0 || q.restoring || len(o.kept) > o.limits.MaxRunning ||
+		len(o.pools) > 1 {
+		o.giveUp(q)
 	}
 }
 
 // giveUp gives the pages of a suspended sequence back, if it has kept them.
-func (s *Scheduler) giveUp(q *Sequence) {
-	i := slices.Index(s.kept, q)
+func (o *roster) giveUp(q *Sequence) {
+	i := slices.Index(o.kept, q)
 	if i < 0 {
 		return
 	}
-	s.kept = slices.Delete(s.kept, i, i+1)
-	s.free(q)
+	o.kept = slices.Delete(o.kept, i, i+1)
+	o.free(q)
 	q.ready, q.restoring = false, false
 	q.flight.tokens, q.flight.unknown = 0, 0
 }
 
 // giveUpForAnother gives up the pages that were kept latest, but for those of one sequence, and reports whether there
 // were any.
-func (s *Scheduler) giveUpForAnother(q *Sequence) bool {
-	for i := len(s.kept) - 1; i >= 0; i-- {
-		if k := s.kept[i]; k != q {
-			s.giveUp(k)
+func (o *roster) giveUpForAnother(q *Sequence) bool {
+	for i := len(o.kept) - 1; i >= 0; i-- {
+		if k := o.kept[i]; k != q {
+			o.giveUp(k)
 			return true
 		}
 	}
@@ -52,21 +52,21 @@ func (s *Scheduler) giveUpForAnother(q *Sequence) bool {
 }
 
 // Kept counts the sequences in the queue that have kept their pages.
-func (s *Scheduler) Kept() int { return len(s.kept) }
+func (s *Scheduler) Kept() int { return len(s.roster.kept) }
 
 // reserve makes room for the next n tokens of a running sequence.
-func (s *Scheduler) reserve(q *Sequence, n int) error {
+func (o *roster) reserve(q *Sequence, n int) error {
 	for {
-		if err := q.reserve(n); err == nil || !s.giveUpForAnother(q) {
+		if err := q.reserve(n); err == nil || !o.giveUpForAnother(q) {
 			return err
 		}
 	}
 }
 
 // findPages is hasPagesFor, and gives up kept pages where that helps.
-func (s *Scheduler) findPages(q, gone *Sequence) bool {
-	for !s.hasPagesFor(q, gone) {
-		if !s.giveUpForAnother(q) {
+func (o *roster) findPages(q, gone *Sequence) bool {
+	for !o.hasPagesFor(q, gone) {
+		if !o.giveUpForAnother(q) {
 			return false
 		}
 	}
@@ -75,8 +75,8 @@ func (s *Scheduler) findPages(q, gone *Sequence) bool {
 
 // fit is how many pages of a pool a waiting sequence needs for all its tokens and one more beside those it has or could
 // share, and how many there are to take.
-func (s *Scheduler) fit(pool *kv.Pool, q *Sequence) (need, available int, err error) {
-	if slices.Contains(s.kept, q) {
+func (o *roster) fit(pool *kv.Pool, q *Sequence) (need, available int, err error) {
+	if slices.Contains(o.kept, q) {
 		return q.needs(q.left() + 1), pool.Available(), nil
 	}
 	return pool.Fit(q.Tokens, 1, q.Options())

@@ -110,7 +110,7 @@ func TestLongPromptsOfATenantBeginOneAfterTheOther(t *testing.T) {
 	for f.sched.Waiting() > 0 {
 		step(t, f)
 		begun := 0
-		for _, q := range f.sched.running {
+		for _, q := range f.sched.roster.running {
 			if !q.ready {
 				begun++
 			}
