@@ -102,11 +102,8 @@ func PlaceExperts(r *kernel.Registry, src *family.Source, dev kernel.Device, q E
 		return nil, errors.Join(err, cores.Close())
 	}
 	p := &PlacedExperts{Placed: family.Placed{Host: host, Movable: q.Homes == ExpertsAuto}}
-	on, source, err := figuresOf(r, dev, cores, hostWorkers(q.Workers))
-	if err == nil {
-		err = p.choose(src, dev, on, q)
-	}
-	if err != nil {
+	on, source := figuresOf(r, dev, cores, hostWorkers(q.Workers))
+	if err := p.choose(src, dev, on, q); err != nil {
 		return nil, errors.Join(err, host.Close())
 	}
 	if source != "" {

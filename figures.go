@@ -17,19 +17,21 @@ import (
 
 // figuresOf are the rates of a GPU and of the CPU beside it, which methods of experts are chosen by: those of the table
 // where both are in it, else those that are kept of this machine, else measured now and kept. source says where they
-// come from; it is empty for the table.
-func figuresOf(r *kernel.Registry, dev, cores kernel.Device, workers int) (on cost.Machine, source string, err error) {
+// come from; it is empty for a machine of the table.
+func figuresOf(r *kernel.Registry, dev, cores kernel.Device, workers int) (on cost.Machine, source string) {
 	on = cost.H200()
+	on.CPU.Cores = workers
 	if strings.Contains(dev.Hardware().Model, "H200") && !cores.Hardware().NoTiles {
-		on.CPU.Cores = workers
-		return on, "", nil
+		return on, ""
 	}
 	name := machineName(dev, cores, workers)
 	path, failed := cost.KeptPath(name)
 	f, kept := cost.LoadFigures(path, name)
 	if !kept {
+		var err error
 		if f, err = measure(r, dev, workers); err != nil {
-			return on, "", fmt.Errorf("sparrow: the rates of %s: %w", name, err)
+			return on, fmt.Sprintf("the rates of CPU and bus are those of %s and its host: those of %s could not be "+
+				"measured: %v", on.Device, name, err)
 		}
 		if failed == nil {
 			failed = cost.SaveFigures(path, name, f)
@@ -40,7 +42,7 @@ func figuresOf(r *kernel.Registry, dev, cores kernel.Device, workers int) (on co
 	if failed != nil {
 		where = fmt.Sprintf("could not be kept, so that the next start may choose other methods: %v", failed)
 	}
-	return on, fmt.Sprintf("the rates of CPU and bus were measured on %s and %s", name, where), nil
+	return on, fmt.Sprintf("the rates of CPU and bus were measured on %s and %s", name, where)
 }
 
 // machineName is what figures are kept for.
