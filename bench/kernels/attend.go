@@ -35,44 +35,33 @@ func sparseShape(rows int) string {
 func sparse(r *Rig, k layout.Kind, rows int) *Op {
 	const heads, choices = 16, 16
 	pool := r.mainPool(k, sparseTokens)
-	q, out := r.normal(rows, heads*layout.RowDim, 0.2), r.empty(kernel.F32, rows, heads*layout.LatentDim)
-	lens := r.constant(rows, topK)
-	var indices [choices]kernel.Tensor
-	for c := range indices {
+	var indices turns
+	for range choices {
 		// One slot of each stretch of 64, ascending, as selections are.
-		indices[c] = r.ints(rows, topK, func(i int) int32 {
+		indices.sets = append(indices.sets, r.ints(rows, topK, func(i int) int32 {
 			return int32(i%topK*(sparseTokens/topK) + r.rng.IntN(sparseTokens/topK))
+		}))
+	}
+	op := rowwiseAfter(r, kernel.SparseArgs{Out: r.empty(kernel.F32, rows, heads*layout.LatentDim),
+		Q: r.normal(rows, heads*layout.RowDim, 0.2), Pool: pool, Lens: r.constant(rows, topK), Heads: heads,
+		Scale: 0.1},
+		outs{"Out": 2e-3}, func(_ kernel.Device, a *kernel.SparseArgs, row int) error {
+			a.Indices = indices.of(row)
+			return nil
 		})
-	}
-	next := 0
-	args := func(from, to int, out, index kernel.Tensor) kernel.SparseArgs {
-		return kernel.SparseArgs{Out: out, Q: q.Slice(from, to), Pool: pool, Indices: index.Slice(from, to),
-			Lens: lens.Slice(from, to), Heads: heads, Scale: 0.1}
-	}
-	return &Op{
-		Run: func(d kernel.Device) error {
-			next = (next + 1) % choices
-			return kernel.Do(d, args(0, rows, out, indices[next]))
-		},
-		Poison: poison(out),
-		Check: sampled(out, 2e-3, func(d kernel.Device, row int, to kernel.Tensor) error {
-			return kernel.Do(d, args(row, row+1, to, indices[next]))
-		}),
-		FLOPs: 2 * float64(rows) * heads * topK * (layout.RowDim + layout.LatentDim),
-		Bytes: float64(rows) * topK * float64(pool.Mem.Cols/pool.PageTokens), Memory: host.Bytes(pool.Mem),
-	}
+	op.FLOPs = 2 * float64(rows) * heads * topK * (layout.RowDim + layout.LatentDim)
+	op.Bytes, op.Memory = float64(rows)*topK*float64(pool.Mem.Cols/pool.PageTokens), host.Bytes(pool.Mem)
+	return op
 }
 
 // dense is a prompt from its beginning.
 func dense(r *Rig, rows int) *Op {
 	d := miniDims
-	q, out := r.normal(rows, d.Heads*d.QK(), 0.3), r.empty(kernel.F32, rows, d.Heads*d.V)
 	kv, rope := r.normal(rows, d.KVB(), 1), r.normal(rows, d.Rope, 1)
-	start, lens := r.constant(rows, 0), r.ints(rows, 1, func(i int) int32 { return int32(i + 1) })
-	op := rowwise(out, 2e-3, func(dev kernel.Device, from, to int, out kernel.Tensor) error {
-		return kernel.Do(dev, kernel.DenseArgs{Out: out, Q: q.Slice(from, to), KV: kv, Rope: rope,
-			Start: start.Slice(from, to), Lens: lens.Slice(from, to), Dims: d, Scale: 0.1})
-	}).reads(kv)
+	op := rowwiseAfter(r, kernel.DenseArgs{Out: r.empty(kernel.F32, rows, d.Heads*d.V),
+		Q: r.normal(rows, d.Heads*d.QK(), 0.3), KV: kv, Rope: rope, Start: r.constant(rows, 0),
+		Lens: r.ints(rows, 1, func(i int) int32 { return int32(i + 1) }), Dims: d, Scale: 0.1}, outs{"Out": 2e-3}, nil,
+		"KV", "Rope").reads(kv)
 	op.FLOPs = 2 * float64(d.Heads) * float64(rows*(rows+1)/2) * float64(d.QK()+d.V)
 	op.Bytes += float64(rope.Extent())
 	return op

@@ -29,10 +29,9 @@ func storeRows(r *Rig, k layout.Kind) *Op {
 	kv, pool := r.normal(tokens, layout.RowDim, 1), r.mainPool(k, tokens)
 	a := kernel.StoreArgs{KV: kv, Norm: r.normal(1, layout.LatentDim, 1), Eps: 1e-6, Angles: r.angles(tokens),
 		Slots: r.ints(tokens, 1, r.order(tokens)), Pool: pool}
-	return repeated(r, pool.Mem, func(d kernel.Device, mem kernel.Tensor) error {
-		a.Pool.Mem = mem
-		return kernel.Do(d, a)
-	}, func(got, want kernel.Tensor) error { return sameRows(pool, got, want, tokens) }).reads(kv)
+	return repeated(r, a, "Pool", func(got, want kernel.Tensor) error {
+		return sameRows(pool, got, want, tokens)
+	}).reads(kv)
 }
 
 // sameRows decodes the pages of two pools that are alike and compares: 1/8 is the coarsest step between neighbouring
@@ -58,10 +57,8 @@ func sameRows(like kernel.Pool, got, want kernel.Tensor, tokens int) error {
 
 func gatherRows(r *Rig, k layout.Kind) *Op {
 	pool := r.mainPool(k, sparseTokens)
-	out, slots := r.empty(kernel.F32, topK, layout.RowDim), r.ints(topK, 1, r.order(sparseTokens))
-	op := rowwise(out, 1e-6, func(d kernel.Device, from, to int, out kernel.Tensor) error {
-		return kernel.Do(d, kernel.GatherArgs{Out: out, Slots: slots.Slice(from, to), Pool: pool})
-	})
+	op := rowwise(r, kernel.GatherArgs{Out: r.empty(kernel.F32, topK, layout.RowDim),
+		Slots: r.ints(topK, 1, r.order(sparseTokens)), Pool: pool}, outs{"Out": 1e-6})
 	op.Bytes, op.Memory = topK*float64(pool.Mem.Cols/pool.PageTokens), host.Bytes(pool.Mem)
 	return op
 }
@@ -71,11 +68,7 @@ func convert(r *Rig) *Op {
 	in := r.mainPool(layout.FP8Row576, 4*n*64)
 	out := kernel.Pool{Mem: r.empty(kernel.U8, n, layout.FP8Block{}.PageBytes(64)), Layout: layout.FP8Row656,
 		PageTokens: 64}
-	pages := r.ints(n, 1, r.order(4*n))
-	op := repeated(r, out.Mem, func(d kernel.Device, mem kernel.Tensor) error {
-		out.Mem = mem
-		return kernel.Do(d, kernel.ConvertArgs{Out: out, In: in, Pages: pages})
-	}, equal)
+	op := repeated(r, kernel.ConvertArgs{Out: out, In: in, Pages: r.ints(n, 1, r.order(4*n))}, "Out", equal)
 	op.Bytes, op.Memory = float64(n*in.Mem.Cols), host.Bytes(in.Mem)
 	return op
 }

@@ -35,35 +35,6 @@ func poison(ts ...kernel.Tensor) func() {
 // zero fills a float32 tensor with zeros, for operations that add to what is there.
 func zero(t kernel.Tensor) func() { return func() { clear(host.F32(t)) } }
 
-// rowwise is an operation whose rows do not depend on each other: run computes rows from to to-1 into out. The
-// reference computes some of them alone.
-func rowwise(out kernel.Tensor, tol float64,
-	run func(d kernel.Device, from, to int, out kernel.Tensor) error) *Op {
-	return &Op{
-		Run:    func(d kernel.Device) error { return run(d, 0, out.Rows, out) },
-		Poison: poison(out),
-		Check: sampled(out, tol, func(d kernel.Device, row int, to kernel.Tensor) error {
-			return run(d, row, row+1, to)
-		}),
-	}
-}
-
-// repeated is an operation that the reference repeats with an output of its own, which same compares.
-func repeated(r *Rig, out kernel.Tensor, run func(d kernel.Device, out kernel.Tensor) error,
-	same func(got, want kernel.Tensor) error) *Op {
-	return &Op{
-		Run:    func(d kernel.Device) error { return run(d, out) },
-		Poison: poison(out),
-		Check: func(ref kernel.Device) error {
-			want := r.empty(out.DType, out.Rows, out.Cols)
-			if err := run(ref, want); err != nil {
-				return err
-			}
-			return same(out, want)
-		},
-	}
-}
-
 // reads sets the bytes of one run to those of a tensor.
 func (o *Op) reads(t kernel.Tensor) *Op {
 	o.Bytes, o.Memory = float64(t.Extent()), host.Bytes(t)

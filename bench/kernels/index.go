@@ -110,25 +110,23 @@ type scoreSet struct {
 const selectSets = 16
 
 func selectTop(r *Rig, c scoreSet) *Op {
-	s, out := r.empty(kernel.F32, c.sets*c.rows, c.width), r.empty(kernel.I32, c.rows, topK)
+	s := r.empty(kernel.F32, c.sets*c.rows, c.width)
 	for i, v := 0, host.F32(s); i < len(v); i++ { // every score drawn: repeated ones would tie
 		if v[i] = float32(r.rng.NormFloat64()); c.zeros && (r.rng.IntN(8) > 0 || v[i] < 0) {
 			v[i] = 0
 		}
 	}
-	lens, next := r.constant(c.rows, c.width), 0
-	return &Op{
-		Run: func(d kernel.Device) error {
-			next = (next + 1) % c.sets
-			return kernel.Do(d, kernel.SelectArgs{Out: out, Scores: s.Slice(next*c.rows, (next+1)*c.rows), Lens: lens})
-		},
-		Poison: poison(out),
-		Check: sampled(out, 0, func(d kernel.Device, row int, to kernel.Tensor) error {
-			at := next*c.rows + row
-			return kernel.Do(d, kernel.SelectArgs{Out: to, Scores: s.Slice(at, at+1), Lens: lens.Slice(row, row+1)})
-		}),
-		Bytes: 4 * float64(c.rows*c.width), Memory: host.Bytes(s),
+	var scores turns
+	for i := range c.sets {
+		scores.sets = append(scores.sets, s.Slice(i*c.rows, (i+1)*c.rows))
 	}
+	op := rowwiseAfter(r, kernel.SelectArgs{Out: r.empty(kernel.I32, c.rows, topK), Lens: r.constant(c.rows, c.width)},
+		outs{"Out": 0}, func(_ kernel.Device, a *kernel.SelectArgs, row int) error {
+			a.Scores = scores.of(row)
+			return nil
+		})
+	op.Bytes, op.Memory = 4*float64(c.rows*c.width), host.Bytes(s)
+	return op
 }
 
 // indexQuery rotates and quantises queries. A code may differ from the reference's by one rounding step, so the head
@@ -169,10 +167,7 @@ func storeIndex(r *Rig) *Op {
 	a := kernel.IndexStoreArgs{Key: key, Weight: r.normal(1, layout.IndexDim, 1), Bias: r.normal(1, layout.IndexDim, 1),
 		Eps: 1e-6, Angles: r.angles(tokens), Pairing: kernel.HalfSplit, Hadamard: true,
 		Slots: r.ints(tokens, 1, r.order(tokens)), Pool: pool}
-	return repeated(r, pool.Mem, func(d kernel.Device, mem kernel.Tensor) error {
-		a.Pool.Mem = mem
-		return kernel.Do(d, a)
-	}, sameCodes).reads(key)
+	return repeated(r, a, "Pool", sameCodes).reads(key)
 }
 
 // sameCodes compares quantised bytes, of which few may differ.
@@ -192,24 +187,17 @@ func sameCodes(got, want kernel.Tensor) error {
 func gatherIndex(r *Rig) *Op {
 	const n = 8 << 10
 	pool := r.indexPool(4 * n)
-	slots := r.ints(n, 1, r.order(4*n))
 	l := layout.IndexFP8{}
 	to := kernel.Pool{Mem: r.empty(kernel.U8, 1, l.PageBytes(n)), Layout: layout.IndexPage132, PageTokens: n}
-	op := repeated(r, to.Mem, func(d kernel.Device, mem kernel.Tensor) error {
-		to.Mem = mem
-		return kernel.Do(d, kernel.IndexGatherArgs{Out: to, Slots: slots, Pool: pool})
-	}, equal)
+	op := repeated(r, kernel.IndexGatherArgs{Out: to, Slots: r.ints(n, 1, r.order(4*n)), Pool: pool}, "Out", equal)
 	op.Bytes, op.Memory = float64(l.PageBytes(n)), host.Bytes(pool.Mem)
 	return op
 }
 
 func locate(r *Rig) *Op {
 	const rows, pages = 64, 512
-	pos, out := r.ints(rows, topK, func(int) int32 { return int32(r.rng.IntN(pages * 64)) }),
-		r.empty(kernel.I32, rows, topK)
-	table, row := r.ints(1, pages, r.order(pages)), r.constant(rows, 0)
-	return rowwise(out, 0, func(d kernel.Device, from, to int, out kernel.Tensor) error {
-		return kernel.Do(d, kernel.LocateArgs{Out: out, Positions: pos.Slice(from, to), Table: table,
-			TableRow: row.Slice(from, to), PageTokens: 64})
-	}).reads(pos)
+	pos := r.ints(rows, topK, func(int) int32 { return int32(r.rng.IntN(pages * 64)) })
+	return rowwise(r, kernel.LocateArgs{Out: r.empty(kernel.I32, rows, topK), Positions: pos,
+		Table: r.ints(1, pages, r.order(pages)), TableRow: r.constant(rows, 0), PageTokens: 64},
+		outs{"Out": 0}).reads(pos)
 }

@@ -17,15 +17,24 @@ func matrix(w kernel.Weight, role kernel.Role) *prepared[kernel.Matrix] {
 	return prepare(func(d kernel.Device) (kernel.Matrix, error) { return d.Prepare(w, role) })
 }
 
+// of is a device's handle.
+func (p *prepared[H]) of(d kernel.Device) (H, error) {
+	h, ok := p.by[d]
+	if ok {
+		return h, nil
+	}
+	h, err := p.do(d)
+	if err == nil {
+		p.by[d] = h
+	}
+	return h, err
+}
+
 // with runs an operation with a device's handle.
 func (p *prepared[H]) with(d kernel.Device, run func(H) error) error {
-	h, ok := p.by[d]
-	if !ok {
-		var err error
-		if h, err = p.do(d); err != nil {
-			return err
-		}
-		p.by[d] = h
+	h, err := p.of(d)
+	if err != nil {
+		return err
 	}
 	return run(h)
 }

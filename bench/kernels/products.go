@@ -179,9 +179,9 @@ func project(r *Rig, rows int) *Op {
 // experts is the mixture of v32-mini: every token has its own four of sixteen experts.
 func experts(r *Rig, tokens int) *Op {
 	const count, topk, hidden, inner = 16, 4, 1024, 512
-	x, out := r.normal(tokens, hidden, 1), r.empty(kernel.F32, tokens, hidden)
-	ids := r.ints(tokens, topk, func(i int) int32 { return int32((i/topk*5 + i%topk*3) % count) })
-	weights := r.normal(tokens, topk, 1)
+	a := kernel.ExpertArgs{X: r.normal(tokens, hidden, 1), Out: r.empty(kernel.F32, tokens, hidden),
+		IDs:     r.ints(tokens, topk, func(i int) int32 { return int32((i/topk*5 + i%topk*3) % count) }),
+		Weights: r.normal(tokens, topk, 1)}
 	var w kernel.ExpertWeights
 	for range count {
 		w.Gate = append(w.Gate, r.weight(kernel.BF16, inner, hidden))
@@ -189,13 +189,11 @@ func experts(r *Rig, tokens int) *Op {
 		w.Down = append(w.Down, r.weight(kernel.BF16, hidden, inner))
 	}
 	handle := prepare(func(d kernel.Device) (kernel.Experts, error) { return d.PrepareExperts(w) })
-	op := rowwise(out, 1e-4, func(d kernel.Device, from, to int, out kernel.Tensor) error {
-		return handle.with(d, func(e kernel.Experts) error {
-			return kernel.Do(d, kernel.ExpertArgs{Out: out, X: x.Slice(from, to), IDs: ids.Slice(from, to),
-				Weights: weights.Slice(from, to), Experts: e})
-		})
+	op := rowwiseAfter(r, a, outs{"Out": 1e-4}, func(d kernel.Device, a *kernel.ExpertArgs, _ int) (err error) {
+		a.Experts, err = handle.of(d)
+		return err
 	})
-	op.Poison = zero(out) // experts add to what is there
+	op.Poison = zero(a.Out) // experts add to what is there
 	op.FLOPs = 2 * 3 * float64(tokens) * topk * hidden * inner
 	op.Bytes = 3 * 2 * hidden * inner * float64(min(count, tokens*topk))
 	return op
@@ -205,32 +203,31 @@ var miniDims = kernel.LatentDims{Heads: 16, Nope: 128, Rope: 64, V: 128, Latent:
 
 func absorb(r *Rig, tokens int) *Op {
 	d := miniDims
-	q, out, w := r.normal(tokens, d.Heads*d.QK(), 1), r.empty(kernel.F32, tokens, d.Heads*d.Row()),
-		r.weight(kernel.BF16, d.KVB(), d.Latent)
-	return latent(w, out, d.Nope, func(dev kernel.Device, kvb kernel.Matrix, from, to int, out kernel.Tensor) error {
-		return kernel.Do(dev, kernel.AbsorbArgs{Out: out, Q: q.Slice(from, to), KVB: kvb, Dims: d})
-	})
-}
-
-// latent is a product of every head with its part of the up-projection, columns wide.
-func latent(w kernel.Weight, out kernel.Tensor, columns int,
-	run func(d kernel.Device, kvb kernel.Matrix, from, to int, out kernel.Tensor) error) *Op {
-	kvb := matrix(w, kernel.Latent)
-	op := rowwise(out, 1e-4, func(d kernel.Device, from, to int, out kernel.Tensor) error {
-		return kvb.with(d, func(m kernel.Matrix) error { return run(d, m, from, to, out) })
-	})
-	op.Bytes, op.Memory = 2*float64(miniDims.Heads*columns*miniDims.Latent), host.Bytes(w.Data)
-	op.FLOPs = float64(out.Rows) * op.Bytes
-	return op
+	a := kernel.AbsorbArgs{Out: r.empty(kernel.F32, tokens, d.Heads*d.Row()), Q: r.normal(tokens, d.Heads*d.QK(), 1),
+		Dims: d}
+	return latent(r, a, d.Nope, func(a *kernel.AbsorbArgs, kvb kernel.Matrix) { a.KVB = kvb })
 }
 
 func expand(r *Rig, tokens int) *Op {
 	d := miniDims
-	u, out, w := r.normal(tokens, d.Heads*d.Latent, 1), r.empty(kernel.F32, tokens, d.Heads*d.V),
-		r.weight(kernel.BF16, d.KVB(), d.Latent)
-	return latent(w, out, d.V, func(dev kernel.Device, kvb kernel.Matrix, from, to int, out kernel.Tensor) error {
-		return kernel.Do(dev, kernel.ExpandArgs{Out: out, U: u.Slice(from, to), KVB: kvb, Dims: d})
+	a := kernel.ExpandArgs{Out: r.empty(kernel.F32, tokens, d.Heads*d.V), U: r.normal(tokens, d.Heads*d.Latent, 1),
+		Dims: d}
+	return latent(r, a, d.V, func(a *kernel.ExpandArgs, kvb kernel.Matrix) { a.KVB = kvb })
+}
+
+// latent is a product of every head with its part of the up-projection, columns wide.
+func latent[A kernel.Op](r *Rig, a A, columns int, set func(*A, kernel.Matrix)) *Op {
+	w := r.weight(kernel.BF16, miniDims.KVB(), miniDims.Latent)
+	kvb := matrix(w, kernel.Latent)
+	op := rowwiseAfter(r, a, outs{"Out": 1e-4}, func(d kernel.Device, a *A, _ int) error {
+		return kvb.with(d, func(m kernel.Matrix) error {
+			set(a, m)
+			return nil
+		})
 	})
+	op.Bytes, op.Memory = 2*float64(miniDims.Heads*columns*miniDims.Latent), host.Bytes(w.Data)
+	op.FLOPs = float64(tensor(&a, "Out").Rows) * op.Bytes
+	return op
 }
 
 // all joins checks.

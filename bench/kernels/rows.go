@@ -24,36 +24,40 @@ func rowCases() []Case {
 		{Name: "sample", Shape: "top_p 0.95 of 16 rows of 129280", Make: sampleRows},
 		{Name: "accept", Shape: "one draft of 128 sequences, 8 words of each", Make: accept},
 		{Name: "route", Shape: "512 tokens, 8 of 256 experts", Make: route},
+		{Name: "tally", Shape: "512 tokens, 8 of 256 experts", Make: tally},
 		{Name: "angles", Shape: "512 tokens", Make: angles},
 	}
 }
 
 func norm(r *Rig) *Op {
-	x, out, w := r.normal(rowTokens, rowHidden, 1), r.empty(kernel.F32, rowTokens, rowHidden), r.normal(1, rowHidden, 1)
-	return rowwise(out, 1e-5, func(d kernel.Device, from, to int, out kernel.Tensor) error {
-		return kernel.Do(d, kernel.NormArgs{Out: out, X: x.Slice(from, to), Weight: w, Eps: 1e-6})
-	}).reads(x)
+	x := r.normal(rowTokens, rowHidden, 1)
+	return rowwise(r, kernel.NormArgs{Out: r.empty(kernel.F32, rowTokens, rowHidden), X: x,
+		Weight: r.normal(1, rowHidden, 1), Eps: 1e-6}, outs{"Out": 1e-5}).reads(x)
 }
 
 func gate(r *Rig) *Op {
 	const n = 2048
-	a, b, out := r.normal(rowTokens, n, 1), r.normal(rowTokens, n, 1), r.empty(kernel.F32, rowTokens, n)
-	op := rowwise(out, 1e-5, func(d kernel.Device, from, to int, out kernel.Tensor) error {
-		return kernel.Do(d, kernel.GateArgs{Out: out, Gate: a.Slice(from, to), Up: b.Slice(from, to)})
-	}).reads(a)
+	a, b := r.normal(rowTokens, n, 1), r.normal(rowTokens, n, 1)
+	op := rowwise(r, kernel.GateArgs{Out: r.empty(kernel.F32, rowTokens, n), Gate: a, Up: b},
+		outs{"Out": 1e-5}).reads(a)
 	op.Bytes += float64(b.Extent())
 	return op
 }
 
-// rotate works in place, so every run begins with a copy.
 func rotate(r *Rig) *Op {
 	d := miniDims
-	src, x, a := r.normal(rowTokens, d.Heads*d.QK(), 1), r.empty(kernel.F32, rowTokens, d.Heads*d.QK()),
-		r.angles(rowTokens)
-	return rowwise(x, 1e-5, func(dev kernel.Device, from, to int, x kernel.Tensor) error {
-		copy(host.F32(x), host.F32(src.Slice(from, to)))
-		return kernel.Do(dev, kernel.RotateArgs{X: x, Angles: a.Slice(from, to), Heads: d.Heads, HeadDim: d.QK(),
-			Offset: d.Nope, Pairing: kernel.Interleaved})
+	return inPlace(r, d.Heads*d.QK(), kernel.RotateArgs{Angles: r.angles(rowTokens), Heads: d.Heads, HeadDim: d.QK(),
+		Offset: d.Nope, Pairing: kernel.Interleaved})
+}
+
+// inPlace is an operation that rewrites columns of X, so every run begins with a copy.
+func inPlace[A kernel.Op](r *Rig, columns int, a A) *Op {
+	src := r.normal(rowTokens, columns, 1)
+	*tensor(&a, "X") = r.empty(kernel.F32, rowTokens, columns)
+	return rowwiseAfter(r, a, outs{"X": 1e-5}, func(_ kernel.Device, a *A, row int) error {
+		x, from := *tensor(a, "X"), max(row, 0)
+		copy(host.F32(x), host.F32(src.Slice(from, from+x.Rows)))
+		return nil
 	}).reads(src)
 }
 
@@ -61,12 +65,12 @@ func embed(r *Rig) *Op {
 	const vocabulary = 32 << 10
 	w := r.weight(kernel.BF16, vocabulary, rowHidden)
 	table := matrix(w, kernel.LookedUp)
-	ids, out := r.ints(rowTokens, 1, r.order(vocabulary)), r.empty(kernel.F32, rowTokens, rowHidden)
-	op := rowwise(out, 0, func(d kernel.Device, from, to int, out kernel.Tensor) error {
-		return table.with(d, func(m kernel.Matrix) error {
-			return kernel.Do(d, kernel.EmbedArgs{Out: out, Table: m, IDs: ids.Slice(from, to)})
+	op := rowwiseAfter(r, kernel.EmbedArgs{Out: r.empty(kernel.F32, rowTokens, rowHidden),
+		IDs: r.ints(rowTokens, 1, r.order(vocabulary))}, outs{"Out": 0},
+		func(d kernel.Device, a *kernel.EmbedArgs, _ int) (err error) {
+			a.Table, err = table.of(d)
+			return err
 		})
-	})
 	op.Bytes, op.Memory = 2*rowTokens*rowHidden, host.Bytes(w.Data)
 	return op
 }
@@ -74,19 +78,14 @@ func embed(r *Rig) *Op {
 func take(r *Rig) *Op {
 	const n = 64
 	x, out := r.normal(rowTokens, rowHidden, 1), r.empty(kernel.F32, n, rowHidden)
-	rows := r.ints(n, 1, r.order(rowTokens))
-	op := rowwise(out, 0, func(d kernel.Device, from, to int, out kernel.Tensor) error {
-		return d.Take(kernel.TakeArgs{Out: out, X: x, Rows: rows.Slice(from, to)})
-	})
+	op := rowwise(r, kernel.TakeArgs{Out: out, X: x, Rows: r.ints(n, 1, r.order(rowTokens))}, outs{"Out": 0})
 	op.Bytes, op.Memory = float64(out.Extent()), host.Bytes(x)
 	return op
 }
 
 func copyRows(r *Rig) *Op {
-	x, out := r.normal(rowTokens, rowHidden, 1), r.empty(kernel.F32, rowTokens, rowHidden)
-	op := rowwise(out, 0, func(d kernel.Device, from, to int, out kernel.Tensor) error {
-		return d.Copy(kernel.CopyArgs{Out: out, X: x.Slice(from, to)})
-	}).reads(x)
+	x := r.normal(rowTokens, rowHidden, 1)
+	op := rowwise(r, kernel.CopyArgs{Out: r.empty(kernel.F32, rowTokens, rowHidden), X: x}, outs{"Out": 0}).reads(x)
 	op.Bytes *= 2
 	return op
 }
@@ -100,16 +99,17 @@ func sampleRows(r *Rig) *Op {
 		d.Put(words[i*sample.DrawWords:])
 	}
 	logits := r.normal(rows, vocabulary, 1)
-	draws := r.ints(rows, sample.DrawWords, func(i int) int32 { return words[i] })
 	var best [rows]int32
 	for i := range best {
 		row := host.RowF32(logits, i)
 		best[i] = int32(slices.Index(row, slices.Max(row)))
 	}
-	return rowwise(r.empty(kernel.I32, rows, 1), 0, func(d kernel.Device, from, to int, out kernel.Tensor) error {
-		copy(host.I32(out), best[from:to])
-		return kernel.Do(d, kernel.SampleArgs{IDs: out, Logits: logits.Slice(from, to), Draws: draws.Slice(from, to)})
-	}).reads(logits)
+	return rowwiseAfter(r, kernel.SampleArgs{IDs: r.empty(kernel.I32, rows, 1), Logits: logits,
+		Draws: r.ints(rows, sample.DrawWords, func(i int) int32 { return words[i] })}, outs{"IDs": 0},
+		func(_ kernel.Device, a *kernel.SampleArgs, row int) error {
+			copy(host.I32(a.IDs), best[max(row, 0):])
+			return nil
+		}).reads(logits)
 }
 
 // accept compares a draft of each sequence with what the target chose, half of them right, and writes the words of the
@@ -134,65 +134,40 @@ func accept(r *Rig) *Op {
 		}
 		return nil
 	}
-	return repeated(r, r.empty(kernel.I32, 1, words*sequences), func(d kernel.Device, out kernel.Tensor) error {
-		return d.Accept(kernel.AcceptArgs{Out: out, Tokens: tokens, Drafts: drafts, Words: table})
-	}, same).reads(table)
+	return repeated(r, kernel.AcceptArgs{Out: r.empty(kernel.I32, 1, words*sequences), Tokens: tokens, Drafts: drafts,
+		Words: table}, "Out", same).reads(table)
 }
 
 // candidates finds the best token of a batch of decodes over the vocabulary of V3.2.
 func candidates(r *Rig) *Op {
 	const rows, vocabulary = 16, 129280
-	logits, ids := r.normal(rows, vocabulary, 1), r.empty(kernel.I32, rows, 1)
-	values, sums := r.empty(kernel.F32, rows, 1), r.empty(kernel.F32, rows, 1)
-	run := func(d kernel.Device, from, to int, values, ids, sums kernel.Tensor) error {
-		return kernel.Do(d, kernel.CandidateArgs{Values: values, IDs: ids, LogSum: sums,
-			Logits: logits.Slice(from, to)})
-	}
-	op := &Op{
-		Run:    func(d kernel.Device) error { return run(d, 0, rows, values, ids, sums) },
-		Poison: poison(values, ids, sums),
-		Check: all(sampled(values, 0, func(d kernel.Device, row int, to kernel.Tensor) error {
-			return run(d, row, row+1, to, r.empty(kernel.I32, 1, 1), r.empty(kernel.F32, 1, 1))
-		}), sampled(ids, 0, func(d kernel.Device, row int, to kernel.Tensor) error {
-			return run(d, row, row+1, r.empty(kernel.F32, 1, 1), to, r.empty(kernel.F32, 1, 1))
-		}), sampled(sums, 1e-5, func(d kernel.Device, row int, to kernel.Tensor) error {
-			return run(d, row, row+1, r.empty(kernel.F32, 1, 1), r.empty(kernel.I32, 1, 1), to)
-		})),
-	}
-	return op.reads(logits)
+	logits := r.normal(rows, vocabulary, 1)
+	return rowwise(r, kernel.CandidateArgs{Values: r.empty(kernel.F32, rows, 1), IDs: r.empty(kernel.I32, rows, 1),
+		LogSum: r.empty(kernel.F32, rows, 1), Logits: logits},
+		outs{"Values": 0, "IDs": 0, "LogSum": 1e-5}).reads(logits)
 }
+
+// routed are the outputs of a choice of experts.
+var routed = outs{"IDs": 0, "Weights": 1e-5}
 
 func route(r *Rig) *Op {
 	const experts, topk = 256, 8
-	logits, bias := r.normal(rowTokens, experts, 1), r.normal(1, experts, 0.1)
-	return routed(r, logits, topk, func(d kernel.Device, from, to int, ids, weights kernel.Tensor) error {
-		return kernel.Do(d, kernel.RouteArgs{IDs: ids, Weights: weights, Logits: logits.Slice(from, to), Bias: bias,
-			Groups: 8, KeepGroups: 4, Normalize: true, Scale: 2.5})
-	})
+	logits := r.normal(rowTokens, experts, 1)
+	return rowwise(r, kernel.RouteArgs{IDs: r.empty(kernel.I32, rowTokens, topk),
+		Weights: r.empty(kernel.F32, rowTokens, topk), Logits: logits, Bias: r.normal(1, experts, 0.1), Groups: 8,
+		KeepGroups: 4, Normalize: true, Scale: 2.5}, routed).reads(logits)
 }
 
-// routed is a choice of topk experts by logits: run chooses for rows from to to.
-func routed(r *Rig, logits kernel.Tensor, topk int,
-	run func(d kernel.Device, from, to int, ids, weights kernel.Tensor) error) *Op {
-	ids, weights := r.empty(kernel.I32, rowTokens, topk), r.empty(kernel.F32, rowTokens, topk)
-	op := &Op{
-		Run:    func(d kernel.Device) error { return run(d, 0, rowTokens, ids, weights) },
-		Poison: poison(ids, weights),
-		Check: all(
-			sampled(ids, 0, func(d kernel.Device, row int, to kernel.Tensor) error {
-				return run(d, row, row+1, to, r.empty(kernel.F32, 1, topk))
-			}),
-			sampled(weights, 1e-5, func(d kernel.Device, row int, to kernel.Tensor) error {
-				return run(d, row, row+1, r.empty(kernel.I32, 1, topk), to)
-			})),
-	}
-	return op.reads(logits)
+// tally adds to what is there, so a check begins with zeros.
+func tally(r *Rig) *Op {
+	const experts, topk = 256, 8
+	counts, ids := r.empty(kernel.I32, 1, experts), r.ints(rowTokens, topk, r.order(experts))
+	op := repeated(r, kernel.TallyArgs{Counts: counts, IDs: ids, Seen: r.constant(rowTokens, 1)}, "Counts", equal)
+	op.Poison = func() { clear(host.I32(counts)) }
+	return op.reads(ids)
 }
 
 func angles(r *Rig) *Op {
-	out, positions, freq := r.empty(kernel.F32, rowTokens, 64), r.ints(rowTokens, 1, r.order(1<<17)),
-		r.normal(1, 32, 0.1)
-	return rowwise(out, 1e-4, func(d kernel.Device, from, to int, out kernel.Tensor) error {
-		return kernel.Do(d, kernel.AngleArgs{Out: out, Positions: positions.Slice(from, to), InvFreq: freq, Scale: 1})
-	})
+	return rowwise(r, kernel.AngleArgs{Out: r.empty(kernel.F32, rowTokens, 64),
+		Positions: r.ints(rowTokens, 1, r.order(1<<17)), InvFreq: r.normal(1, 32, 0.1), Scale: 1}, outs{"Out": 1e-4})
 }

@@ -45,16 +45,9 @@ func dual(r *Rig) *Op {
 			Lens: r.constant(rows, n)}
 	}
 	w, x := stream(8<<10, window), stream(32<<10, extra)
-	q, out, sinks := r.normal(rows, heads*layout.V4Dim, 0.2), r.empty(kernel.F32, rows, heads*layout.V4Dim),
-		r.normal(1, heads, 1)
-	cut := func(s kernel.Stream, from, to int) kernel.Stream {
-		s.Indices, s.Lens = s.Indices.Slice(from, to), s.Lens.Slice(from, to)
-		return s
-	}
-	op := rowwise(out, 2e-3, func(d kernel.Device, from, to int, out kernel.Tensor) error {
-		return kernel.Do(d, kernel.DualArgs{Out: out, Q: q.Slice(from, to), Window: cut(w, from, to),
-			Extra: cut(x, from, to), Sinks: sinks, Heads: heads, Scale: 0.04})
-	})
+	op := rowwise(r, kernel.DualArgs{Out: r.empty(kernel.F32, rows, heads*layout.V4Dim),
+		Q: r.normal(rows, heads*layout.V4Dim, 0.2), Window: w, Extra: x, Sinks: r.normal(1, heads, 1), Heads: heads,
+		Scale: 0.04}, outs{"Out": 2e-3})
 	op.FLOPs = 4 * rows * heads * (window + extra) * layout.V4Dim
 	op.Bytes, op.Memory = rows*(window+extra)*layout.V4EntryBytes, host.Bytes(x.Pool.Mem)
 	return op
@@ -63,13 +56,9 @@ func dual(r *Rig) *Op {
 func flat(r *Rig) *Op {
 	const rows, heads, width, entries = 64, 64, 640, 4096
 	kv := r.weight(kernel.BF16, entries, layout.V4Dim).Data
-	q, out, sinks := r.normal(rows, heads*layout.V4Dim, 0.2), r.empty(kernel.F32, rows, heads*layout.V4Dim),
-		r.normal(1, heads, 1)
-	at, lens := r.ints(rows, width, r.order(entries)), r.constant(rows, width)
-	op := rowwise(out, 2e-3, func(d kernel.Device, from, to int, out kernel.Tensor) error {
-		return kernel.Do(d, kernel.FlatArgs{Out: out, Q: q.Slice(from, to), KV: kv, Indices: at.Slice(from, to),
-			Lens: lens.Slice(from, to), Sinks: sinks, Heads: heads, Scale: 0.04})
-	})
+	op := rowwise(r, kernel.FlatArgs{Out: r.empty(kernel.F32, rows, heads*layout.V4Dim),
+		Q: r.normal(rows, heads*layout.V4Dim, 0.2), KV: kv, Indices: r.ints(rows, width, r.order(entries)),
+		Lens: r.constant(rows, width), Sinks: r.normal(1, heads, 1), Heads: heads, Scale: 0.04}, outs{"Out": 2e-3})
 	op.FLOPs = 4 * rows * heads * width * layout.V4Dim
 	op.Bytes, op.Memory = rows*width*2*layout.V4Dim, host.Bytes(kv)
 	return op
@@ -79,63 +68,32 @@ const hyperStreams = 4
 
 func hyperPre(r *Rig) *Op {
 	const n = hyperStreams
-	x, mix := r.normal(rowTokens, n*rowHidden, 1), r.normal(rowTokens, 2*n+n*n, 1)
-	base, scale := r.normal(1, 2*n+n*n, 1), r.normal(1, 3, 1)
-	out, post, comb := r.empty(kernel.F32, rowTokens, rowHidden), r.empty(kernel.F32, rowTokens, n),
-		r.empty(kernel.F32, rowTokens, n*n)
-	args := func(from, to int, out, post, comb kernel.Tensor) kernel.HyperPreArgs {
-		return kernel.HyperPreArgs{Out: out, Post: post, Comb: comb, X: x.Slice(from, to), Mix: mix.Slice(from, to),
-			Base: base, Scale: scale, Streams: n, Rounds: 20, NormEps: 1e-6, Eps: 1e-6}
-	}
-	op := &Op{
-		Run:    func(d kernel.Device) error { return kernel.Do(d, args(0, rowTokens, out, post, comb)) },
-		Poison: poison(out, post, comb),
-		Check: all(
-			sampled(out, 1e-4, func(d kernel.Device, row int, to kernel.Tensor) error {
-				return kernel.Do(d, args(row, row+1, to, r.empty(kernel.F32, 1, n), r.empty(kernel.F32, 1, n*n)))
-			}),
-			sampled(comb, 1e-4, func(d kernel.Device, row int, to kernel.Tensor) error {
-				return kernel.Do(d, args(row, row+1, r.empty(kernel.F32, 1, rowHidden), r.empty(kernel.F32, 1, n), to))
-			})),
-	}
-	return op.reads(x)
+	x := r.normal(rowTokens, n*rowHidden, 1)
+	return rowwise(r, kernel.HyperPreArgs{Out: r.empty(kernel.F32, rowTokens, rowHidden),
+		Post: r.empty(kernel.F32, rowTokens, n), Comb: r.empty(kernel.F32, rowTokens, n*n), X: x,
+		Mix: r.normal(rowTokens, 2*n+n*n, 1), Base: r.normal(1, 2*n+n*n, 1), Scale: r.normal(1, 3, 1), Streams: n,
+		Rounds: 20, NormEps: 1e-6, Eps: 1e-6}, outs{"Out": 1e-4, "Post": 1e-4, "Comb": 1e-4}).reads(x)
 }
 
-// hyperPost rewrites its streams, so every run begins with a copy.
 func hyperPost(r *Rig) *Op {
 	const n = hyperStreams
-	src, x := r.normal(rowTokens, n*rowHidden, 1), r.empty(kernel.F32, rowTokens, n*rowHidden)
-	sub, post, comb := r.normal(rowTokens, rowHidden, 1), r.normal(rowTokens, n, 1), r.normal(rowTokens, n*n, 1)
-	return rowwise(x, 1e-5, func(d kernel.Device, from, to int, x kernel.Tensor) error {
-		copy(host.F32(x), host.F32(src.Slice(from, to)))
-		return kernel.Do(d, kernel.HyperPostArgs{X: x, Sub: sub.Slice(from, to), Post: post.Slice(from, to),
-			Comb: comb.Slice(from, to), Streams: n})
-	}).reads(src)
+	return inPlace(r, n*rowHidden, kernel.HyperPostArgs{Sub: r.normal(rowTokens, rowHidden, 1),
+		Post: r.normal(rowTokens, n, 1), Comb: r.normal(rowTokens, n*n, 1), Streams: n})
 }
 
-// headNorm works in place, so every run begins with a copy.
 func headNorm(r *Rig) *Op {
 	const heads = 64
-	src, x := r.normal(rowTokens, heads*layout.V4Dim, 1), r.empty(kernel.F32, rowTokens, heads*layout.V4Dim)
-	return rowwise(x, 1e-5, func(d kernel.Device, from, to int, x kernel.Tensor) error {
-		copy(host.F32(x), host.F32(src.Slice(from, to)))
-		return kernel.Do(d, kernel.HeadNormArgs{X: x, Heads: heads, Eps: 1e-6})
-	}).reads(src)
+	return inPlace(r, heads*layout.V4Dim, kernel.HeadNormArgs{Heads: heads, Eps: 1e-6})
 }
 
 func compress(r *Rig) *Op {
 	const ratio, dim, entries = 4, 512, rowTokens / 4
 	f := func(rows, cols int) kernel.Tensor { return r.normal(rows, cols, 1) }
-	a := kernel.CompressArgs{Values: f(rowTokens+ratio, 2*dim),
+	a := kernel.CompressArgs{Out: r.empty(kernel.F32, entries, dim), Values: f(rowTokens+ratio, 2*dim),
 		Gates: f(rowTokens+ratio, 2*dim), State: f(1, 4*dim), APE: f(ratio, 2*dim),
 		Sources: r.ints(entries, 2*ratio, func(i int) int32 { return int32(i/(2*ratio)*ratio + i%(2*ratio)) }),
 		Ratio:   ratio, Overlap: true}
-	out := r.empty(kernel.F32, entries, dim)
-	op := rowwise(out, 1e-4, func(d kernel.Device, from, to int, out kernel.Tensor) error {
-		b := a
-		b.Out, b.Sources = out, a.Sources.Slice(from, to)
-		return kernel.Do(d, b)
-	}).reads(a.Values)
+	op := rowwise(r, a, outs{"Out": 1e-4}).reads(a.Values)
 	op.Bytes += float64(a.Gates.Extent())
 	return op
 }

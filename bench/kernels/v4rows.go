@@ -12,18 +12,14 @@ func storeKeys(r *Rig) *Op {
 	keys, pool := r.normal(rowTokens, layout.IndexDim, 1), r.indexPool(rowTokens)
 	a := kernel.KeyStoreArgs{Keys: keys, Norm: r.normal(1, layout.IndexDim, 1), Eps: 1e-6, Angles: r.angles(rowTokens),
 		Hadamard: true, Slots: r.ints(rowTokens, 1, r.order(rowTokens)), Pool: pool}
-	return repeated(r, pool.Mem, func(d kernel.Device, mem kernel.Tensor) error {
-		a.Pool.Mem = mem
-		return kernel.Do(d, a)
-	}, sameCodes).reads(keys)
+	return repeated(r, a, "Pool", sameCodes).reads(keys)
 }
 
 func unpack(r *Rig) *Op {
 	const entries = 32 << 10
-	pool, out, slots := r.entryPool(entries), r.empty(kernel.F32, topK, layout.V4Dim), r.ints(topK, 1, r.order(entries))
-	op := rowwise(out, 1e-6, func(d kernel.Device, from, to int, out kernel.Tensor) error {
-		return kernel.Do(d, kernel.UnpackArgs{Out: out, Slots: slots.Slice(from, to), Pool: pool})
-	})
+	pool := r.entryPool(entries)
+	op := rowwise(r, kernel.UnpackArgs{Out: r.empty(kernel.F32, topK, layout.V4Dim),
+		Slots: r.ints(topK, 1, r.order(entries)), Pool: pool}, outs{"Out": 1e-6})
 	op.Bytes, op.Memory = topK*layout.V4EntryBytes, host.Bytes(pool.Mem)
 	return op
 }
@@ -36,59 +32,41 @@ func combine(r *Rig) *Op {
 		WindowBase: r.constant(rowTokens, 5), Extra: r.ints(rowTokens, extra, r.order(1<<14)),
 		ExtraLens: r.constant(rowTokens, extra), ExtraBase: r.constant(rowTokens, 1<<15),
 	}
-	return &Op{
-		Run:    func(d kernel.Device) error { return kernel.Do(d, a) },
-		Poison: poison(a.Out, a.Lens),
-		Check: sampled(a.Out, 0, func(d kernel.Device, row int, to kernel.Tensor) error {
-			b := a
-			b.Out, b.Lens = to, r.empty(kernel.I32, 1, 1)
-			for _, t := range []*kernel.Tensor{&b.Window, &b.WindowLens, &b.WindowBase, &b.Extra, &b.ExtraLens,
-				&b.ExtraBase} {
-				*t = t.Slice(row, row+1)
-			}
-			return kernel.Do(d, b)
-		}),
-		Bytes: float64(a.Window.Extent() + a.Extra.Extent()), Memory: host.Bytes(a.Extra),
-	}
+	op := rowwise(r, a, outs{"Out": 0, "Lens": 0}).reads(a.Extra)
+	op.Bytes += float64(a.Window.Extent())
+	return op
 }
 
 func put(r *Rig) *Op {
-	x, out, rows := r.normal(rowTokens, rowHidden, 1), r.empty(kernel.F32, rowTokens, rowHidden),
-		r.ints(rowTokens, 1, r.order(rowTokens))
-	return repeated(r, out, func(d kernel.Device, out kernel.Tensor) error {
-		return d.Put(kernel.PutArgs{Out: out, X: x, Rows: rows})
-	}, equal).reads(x)
+	x := r.normal(rowTokens, rowHidden, 1)
+	return repeated(r, kernel.PutArgs{Out: r.empty(kernel.F32, rowTokens, rowHidden), X: x,
+		Rows: r.ints(rowTokens, 1, r.order(rowTokens))}, "Out", equal).reads(x)
 }
 
 func hyperHead(r *Rig) *Op {
 	const n, tokens = hyperStreams, 64
-	x, mix, base, scale := r.normal(tokens, n*rowHidden, 1), r.normal(tokens, n, 1), r.normal(1, n, 1),
-		r.normal(1, 1, 1)
-	out := r.empty(kernel.F32, tokens, rowHidden)
-	return rowwise(out, 1e-4, func(d kernel.Device, from, to int, out kernel.Tensor) error {
-		return kernel.Do(d, kernel.HyperHeadArgs{Out: out, X: x.Slice(from, to), Mix: mix.Slice(from, to), Base: base,
-			Scale: scale, Streams: n, NormEps: 1e-6, Eps: 1e-6})
-	}).reads(x)
+	x := r.normal(tokens, n*rowHidden, 1)
+	return rowwise(r, kernel.HyperHeadArgs{Out: r.empty(kernel.F32, tokens, rowHidden), X: x,
+		Mix: r.normal(tokens, n, 1), Base: r.normal(1, n, 1), Scale: r.normal(1, 1, 1), Streams: n, NormEps: 1e-6,
+		Eps: 1e-6}, outs{"Out": 1e-4}).reads(x)
 }
 
 const rootExperts, rootTopK = 256, 6
 
 func routeRoot(r *Rig) *Op {
-	logits, bias := r.normal(rowTokens, rootExperts, 1), r.normal(1, rootExperts, 0.1)
-	return routed(r, logits, rootTopK, func(d kernel.Device, from, to int, ids, weights kernel.Tensor) error {
-		return kernel.Do(d, kernel.RootRouteArgs{IDs: ids, Weights: weights, Logits: logits.Slice(from, to), Bias: bias,
-			Scale: 1.5})
-	})
+	logits := r.normal(rowTokens, rootExperts, 1)
+	return rowwise(r, kernel.RootRouteArgs{IDs: r.empty(kernel.I32, rowTokens, rootTopK),
+		Weights: r.empty(kernel.F32, rowTokens, rootTopK), Logits: logits, Bias: r.normal(1, rootExperts, 0.1),
+		Scale: 1.5}, routed).reads(logits)
 }
 
 func routeHash(r *Rig) *Op {
 	const vocabulary = 32 << 10
-	logits, tokens := r.normal(rowTokens, rootExperts, 1), r.ints(rowTokens, 1, r.order(vocabulary))
+	logits := r.normal(rowTokens, rootExperts, 1)
 	table := r.ints(vocabulary, rootTopK, func(i int) int32 {
 		return int32((i/rootTopK*7 + i%rootTopK*41) % rootExperts)
 	})
-	return routed(r, logits, rootTopK, func(d kernel.Device, from, to int, ids, weights kernel.Tensor) error {
-		return kernel.Do(d, kernel.HashRouteArgs{IDs: ids, Weights: weights, Logits: logits.Slice(from, to),
-			Table: table, Tokens: tokens.Slice(from, to), Scale: 1.5})
-	})
+	return rowwise(r, kernel.HashRouteArgs{IDs: r.empty(kernel.I32, rowTokens, rootTopK),
+		Weights: r.empty(kernel.F32, rowTokens, rootTopK), Logits: logits, Table: table,
+		Tokens: r.ints(rowTokens, 1, r.order(vocabulary)), Scale: 1.5}, routed).reads(logits)
 }

@@ -1,9 +1,10 @@
 // Package bench times CUDA kernels and compares them with the peak rates of the device.
 //
-// In flow cases: a kernel at a shape, its least bytes and operations; peers.tsv has other engines' times. Out flow results that marshal to JSON. Every case is checked against the host before it is timed, with its
-// outputs poisoned first; timing replays captured graphs whose launches rotate over several sets of inputs, together
-// larger than the L2 cache, and reports the median of many replays with its spread. Nothing is timed on zeros: they
-// draw less power and run faster than real data.
+// In flow cases: a kernel at a shape, its least bytes and operations; peers.tsv has other engines' times. Out flow
+// results that marshal to JSON. Every case is checked against the host before it is timed, with its outputs poisoned
+// first; timing replays captured graphs whose launches rotate over several sets of inputs, together larger than the L2
+// cache, and reports the median of many replays with its spread. Nothing is timed on zeros: they draw less power and
+// run faster than real data.
 package bench
 
 import (

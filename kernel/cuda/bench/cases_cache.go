@@ -171,9 +171,8 @@ func gatherV4Case(count int) Case {
 		Case:  titled("gather_slots_v4", "%d rows", count),
 		Bytes: float64(count) * (584 + 4 + 1024), New: func(h *holder) Set {
 			page := v4Page(h)
-			return gatherSet(h, pooled(h, page, count), 1024, count, h.rig.Kernels.GatherV4Slots, func(slot int) []byte {
-				return expect.DecodeV4(page, 64, slot%64)
-			})
+			return gatherSet(h, pooled(h, page, count), 1024, count, h.rig.Kernels.GatherV4Slots,
+				func(slot int) []byte { return expect.DecodeV4(page, 64, slot%64) })
 		},
 	}
 }

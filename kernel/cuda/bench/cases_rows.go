@@ -113,7 +113,8 @@ func sampleCase(rows, topK int, topP float64) Case {
 			args := cuda.SampleArgs{Logits: h.repeat(raw(logits), rows*vocabulary*4), Draws: putAll(h, words),
 				Best: putAll(h, slices.Repeat(best, rows)), IDs: h.output(4 * rows), Stride: vocabulary,
 				IDStride: 1, Rows: int32(rows), Columns: vocabulary}
-			return launching(h, (*cuda.Kernels).SampleRows, &args, func(r *reader) error { return r.same("ids", args.IDs, raw(want)) })
+			return launching(h, (*cuda.Kernels).SampleRows, &args,
+				func(r *reader) error { return r.same("ids", args.IDs, raw(want)) })
 		}}
 }
 
