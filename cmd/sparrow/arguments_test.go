@@ -74,13 +74,12 @@ func TestWrongArgumentsAreNamedAsTheyWereTyped(t *testing.T) {
 		{"serve --record-bytes -5 --port 0", "--record-bytes -5: want"},
 		{"explain --family v3.2 --graph foo", "--graph: "},
 		{"explain --family v3.2 --catalog public --hw sm90 --v4-q8", "--v4-q8 is about DeepSeek-V4"},
-		{"simulate costs", "simulate costs: no servers"},
 		{"inspect a b", "inspect: one model is wanted, 2 were given (a, b)"},
 		{"inspect v32-min", "did you mean v32-mini?"},
 		{"inspect nothing-like-it", "shapes that have a name are v32-tiny"},
 		{"help nope", `no command "nope"; there are`},
 		{"help srve", "did you mean serve?"},
-		{"help simulate nope", `no command "nope"`},
+		{"help bench nope", `no command "nope"`},
 		{"serve --expert-usage /nodir/u.json --port 0", "usage: /nodir/u.json cannot be written: no such"},
 		{"eval --url http://127.0.0.1:1 --kv fp8", "--kv cannot change the server at --url; leave it out,"},
 		{"eval --url http://127.0.0.1:1 --kv fp8 --workers 1", "--kv, --workers cannot change the server at --url; " +
@@ -90,7 +89,9 @@ func TestWrongArgumentsAreNamedAsTheyWereTyped(t *testing.T) {
 		{"verify nope.gguf", "verify: nope.gguf: there is no such folder or file"},
 		{"verify builtin", "has no golden outputs"},
 		{"verify ../../testdata/oracle/deepseek_v32-1/config.json", "this is a file; give the folder it is in"},
-		{"simulate cluster", `simulate: no command "cluster"; there are costs, replay, trace`},
+		{"bench cluster", `bench: no command "cluster"; there are`},
+		{"simulate", "is a program of its own: go run ./cmd/simulate"},
+		{"simulate trace --sessions 3", "is a program of its own: go run ./cmd/simulate, with the same flags"},
 	} {
 		status, _, stderr := invoke(strings.Fields(c.args)...)
 		if status != 1 || !strings.Contains(stderr, c.want) {

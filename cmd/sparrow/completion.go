@@ -37,7 +37,6 @@ func flagValues() map[string][]string {
 		"nextn":     {"0", "1"},
 		"type":      mixNames(),
 		"family":    plan.ModelNames(),
-		"policy":    policyNames(),
 	}
 }
 

@@ -70,8 +70,8 @@ func root() *cobra.Command {
 		SilenceErrors: true,
 	}
 	c.AddCommand(serveCommand(), runCommand(), pullCommand(), verifyCommand(), explainCommand(), inspectCommand(),
-		synthCommand(), quantizeCommand(), benchCommand(), evalCommand(), simulateCommand(),
-		healthCommand(), versionCommand())
+		synthCommand(), quantizeCommand(), benchCommand(), evalCommand(), healthCommand(), versionCommand())
+	c.AddCommand(removedCommands()...)
 	c.SetFlagErrorFunc(flagError)
 	addCompletions(c)
 	return c

@@ -7,11 +7,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// commands lists every command of our own.
+// commands lists every command of our own that is not removed.
 func commands(c *cobra.Command) []*cobra.Command {
 	var out []*cobra.Command
 	for _, sub := range c.Commands() {
-		if name := sub.Name(); name != "help" && name != "completion" {
+		if name := sub.Name(); name != "help" && name != "completion" && !sub.Hidden {
 			out = append(append(out, sub), commands(sub)...)
 		}
 	}

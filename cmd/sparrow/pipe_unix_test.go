@@ -28,7 +28,6 @@ func TestPipesAreRefusedAsFiles(t *testing.T) {
 		{"serve", "--port", "0", "--api-keys", fifo},
 		{"serve", "--port", "0", "--tenant-limits", fifo},
 		{"serve", "--port", "0", "--expert-usage", fifo},
-		{"simulate", "--trace", fifo},
 		{"run", "--model", fifo, "hi"},
 	} {
 		type result struct {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"sparrow/plan"
@@ -46,6 +47,15 @@ func insteadOf(flag string) string {
 		return ""
 	}
 	return fmt.Sprintf("; %s (other engines: 'sparrow explain --catalog public')", removedFlags[i].instead)
+}
+
+// removedCommands are commands that this program no longer has: each is an error that names its successor.
+func removedCommands() []*cobra.Command {
+	return []*cobra.Command{{Use: "simulate", Hidden: true, DisableFlagParsing: true,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return fmt.Errorf("%s is a program of its own: go run ./cmd/simulate, with the same flags and commands, "+
+				"in a checkout of the sources", c.CommandPath())
+		}}}
 }
 
 // otherFlags are those flags, for questions about other engines.

@@ -25,7 +25,7 @@ func TestRemovedFlagsNameTheirSuccessor(t *testing.T) {
 			t.Errorf("explain %s: status %d, %s", flag, status, stderr)
 		}
 		for _, c := range commands(root()) {
-			if !c.Runnable() || c.Name() == "explain" || c.Flags().Lookup(r.flag) != nil {
+			if !c.Runnable() || c.DisableFlagParsing || c.Name() == "explain" || c.Flags().Lookup(r.flag) != nil {
 				continue
 			}
 			args := append(strings.Fields(c.CommandPath())[1:], flag)

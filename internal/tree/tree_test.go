@@ -15,9 +15,9 @@ import (
 // Packages on one line do not import each other. docs/architecture.md describes each package.
 var order = []string{
 	"internal/tree/testrun", // imports nothing of the module
-	"cmd/sparrow cmd/kernelc cmd/dist examples/ask internal/tree/width internal/tree/platforms",
+	"cmd/sparrow cmd/simulate cmd/kernelc cmd/dist examples/ask internal/tree/width internal/tree/platforms",
 	"server/clienttest/matrix server/clienttest/cluster", // what others make, in front of servers
-	"server/hostile sim/torture",                         // what make torture runs
+	"server/hostile sim/torture", // what make torture runs
 	"verify eval bench/load bench/kernels bench/model sim/fleet",
 	"bench/pause bench/peak bench/plot", // what benchmarks share; peak starts workers of its own
 	"server",

@@ -65,12 +65,12 @@ func (s *stage) planning(ctx context.Context) error {
 	return nil
 }
 
-// simulate runs `sparrow simulate` and gives what it printed.
+// simulate runs the program of that name and gives what it printed.
 func (s *stage) simulate(ctx context.Context, args ...string) ([]byte, error) {
-	out, err := exec.CommandContext(ctx, s.sparrow.Path, append([]string{"simulate"}, args...)...).Output()
+	out, err := exec.CommandContext(ctx, "go", append([]string{"run", "sparrow/cmd/simulate"}, args...)...).Output()
 	var failed *exec.ExitError
 	if errors.As(err, &failed) {
-		err = fmt.Errorf("sparrow simulate %s: %w: %s", args[0], err, failed.Stderr)
+		err = fmt.Errorf("simulate %s: %w: %s", args[0], err, failed.Stderr)
 	}
 	return out, err
 }

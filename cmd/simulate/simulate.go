@@ -15,7 +15,7 @@ import (
 	"sparrow/sim/fleet"
 )
 
-// simulateFlags is everything `sparrow simulate` can be told.
+// simulateFlags is everything that the program can be told.
 type simulateFlags struct {
 	config fleet.Config
 	policy string
@@ -31,11 +31,13 @@ func simulateCommand() *cobra.Command {
 		Short: "Plan with simulated replicas: how many, which routing, what if one dies",
 		Long: `Simulate replays a trace of conversations against replicas on a virtual clock: scheduler and cache are the real ones, a pass takes the time of a formula. It answers with
 throughput, times to the first token and the share of prompts found in caches. The same trace, costs and seed give the same answer on every machine.`,
-		Example: `  sparrow simulate trace --sessions 500 --rate 4 > trace.jsonl
-  sparrow simulate --trace trace.jsonl --replicas 8 --policy prefix
-  sparrow simulate --trace trace.jsonl --replicas 8 --kill 3@60s+30s --json`,
-		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.simulate(cmd) },
+		Example: `  simulate trace --sessions 500 --rate 4 > trace.jsonl
+  simulate --trace trace.jsonl --replicas 8 --policy prefix
+  simulate --trace trace.jsonl --replicas 8 --kill 3@60s+30s --json`,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return f.simulate(cmd) },
+		SilenceUsage:  true,
+		SilenceErrors: true,
 	}
 	s := c.Flags()
 	s.SortFlags = false
@@ -99,7 +101,7 @@ func (f *simulateFlags) simulate(cmd *cobra.Command) (err error) {
 
 func readTrace(stdin io.Reader, name string) ([]fleet.Session, error) {
 	if name == "" {
-		return nil, fmt.Errorf("no trace was given; --trace names one, and 'sparrow simulate trace' makes one")
+		return nil, fmt.Errorf("no trace was given; --trace names one, and 'simulate trace' makes one")
 	}
 	if name == "-" {
 		return fleet.ReadTrace(stdin)
@@ -136,9 +138,9 @@ func traceCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "trace",
 		Short: "Write a random trace of conversations of several turns to standard output",
-		Example: `  sparrow simulate trace --sessions 500 --rate 4 --turns 6 > trace.jsonl
-  sparrow simulate trace --systems 3 --system-tokens 2000 --seed 7 > trace.jsonl`,
-		Args: noArguments,
+		Example: `  simulate trace --sessions 500 --rate 4 --turns 6 > trace.jsonl
+  simulate trace --systems 3 --system-tokens 2000 --seed 7 > trace.jsonl`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if l.Sessions < 1 || l.Sessions > 1<<20 || !(l.Rate > 0) || l.Turns < 1 || l.NewTokens < 1 ||
 				l.OutputTokens < 1 || l.SystemTokens < 0 || !(l.Think >= 0) {

@@ -19,9 +19,9 @@ func costsCommand() *cobra.Command {
 		Short: "Measure the costs of real servers' steps, as flags of simulate",
 		Long: `Costs sends requests to the first server alone and fits the costs of its steps; then to all servers at once, which shows how much work the machine that they share does at a time.
 The servers must be idle otherwise. It prints flags for simulate.`,
-		Example: `  sparrow simulate costs --server http://127.0.0.1:8001
-  sparrow simulate costs --server http://127.0.0.1:8001 --server http://127.0.0.1:8002 --prompt-tokens 4000`,
-		Args: noArguments,
+		Example: `  simulate costs --server http://127.0.0.1:8001
+  simulate costs --server http://127.0.0.1:8001 --server http://127.0.0.1:8002 --prompt-tokens 4000`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if len(urls) == 0 {
 				return errors.New("simulate costs: no servers: name at least one with --server")
@@ -57,8 +57,8 @@ func replayCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "replay",
 		Short:   "Have the conversations of a trace with real servers, in real time, to compare with a simulation",
-		Example: `  sparrow simulate replay --trace trace.jsonl --server http://127.0.0.1:8001 --server http://127.0.0.1:8002`,
-		Args:    noArguments,
+		Example: `  simulate replay --trace trace.jsonl --server http://127.0.0.1:8001 --server http://127.0.0.1:8002`,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if s.Policy, err = fleet.ParsePolicy(policy); err != nil {
 				return fmt.Errorf("simulate replay: %w", err)

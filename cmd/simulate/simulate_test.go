@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -10,17 +12,23 @@ import (
 	"sparrow/sim/fleet"
 )
 
+// invoke runs the program in-process.
+func invoke(args ...string) (status int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	status = run(context.Background(), args, &out, &errs)
+	return status, out.String(), errs.String()
+}
+
 func TestSimulate(t *testing.T) {
 	trace := filepath.Join(t.TempDir(), "trace.jsonl")
-	status, stdout, stderr := invoke("simulate", "trace", "--sessions", "20", "--system-tokens", "200",
-		"--output-tokens", "20")
+	status, stdout, stderr := invoke("trace", "--sessions", "20", "--system-tokens", "200", "--output-tokens", "20")
 	if status != 0 || strings.Count(stdout, "\n") < 20 {
 		t.Fatalf("status %d, %s", status, stderr)
 	}
 	if err := os.WriteFile(trace, []byte(stdout), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"simulate", "--trace", trace, "--replicas", "2", "--context", "4096", "--kill", "1@3s+2s"}
+	args := []string{"--trace", trace, "--replicas", "2", "--context", "4096", "--kill", "1@3s+2s"}
 	status, stdout, stderr = invoke(append(args, "--json")...)
 	var r fleet.Report
 	if err := json.Unmarshal([]byte(stdout), &r); status != 0 || err != nil || r.Requests < 20 || r.HitShare <= 0 ||
@@ -31,17 +39,17 @@ func TestSimulate(t *testing.T) {
 		t.Errorf("status %d, %s", status, stdout)
 	}
 	for _, c := range []struct{ args, want string }{
-		{"simulate", "no trace was given"},
-		{"simulate --trace nowhere.jsonl", "nowhere.jsonl"},
-		{"simulate --trace " + trace + " --policy best", `policy "best": supported are`},
-		{"simulate --trace " + trace + " --replicas 0", "replicas: 0"},
-		{"simulate --trace " + trace + " --kill 5", "want number@time"},
-		{"simulate --trace " + trace + " --kill 5@1s", "replica 5"},
-		{"simulate trace --sessions 0", "at least one session"},
-		{"simulate costs", "no servers"},
-		{"simulate costs --server http://127.0.0.1:1 --prompt-tokens 0", "--prompt-tokens 0"},
-		{"simulate costs --server http://127.0.0.1:1", "/server_info"},
-		{"simulate replay --trace " + trace, "name at least one"},
+		{"", "no trace was given"},
+		{"--trace nowhere.jsonl", "nowhere.jsonl"},
+		{"--trace " + trace + " --policy best", `policy "best": supported are`},
+		{"--trace " + trace + " --replicas 0", "replicas: 0"},
+		{"--trace " + trace + " --kill 5", "want number@time"},
+		{"--trace " + trace + " --kill 5@1s", "replica 5"},
+		{"trace --sessions 0", "at least one session"},
+		{"costs", "no servers"},
+		{"costs --server http://127.0.0.1:1 --prompt-tokens 0", "--prompt-tokens 0"},
+		{"costs --server http://127.0.0.1:1", "/server_info"},
+		{"replay --trace " + trace, "name at least one"},
 	} {
 		if status, _, stderr := invoke(strings.Fields(c.args)...); status != 1 || !strings.Contains(stderr, c.want) {
 			t.Errorf("%s: status %d, %s; want %q", c.args, status, stderr, c.want)
