@@ -55,7 +55,7 @@ long:
 	  '$(TESTFLAGS) -count=1 -run $(CROWDS) ./engine ./step -args -long'
 ORACLE = TestExact|TestV4Exact|TestV4Packed|TestJudged|TestRanks$$|TestAChunkOf
 CROWDS = TestARankThatFails|TestADraftingCrowdOf|TestDraftedAnswers|TestDraftedText|TestACrowdWithExperts|$(WAYS)
-WAYS = TestEveryWay|TestDecodeAllocates|TestSampledDrafts|TestRowBits
+WAYS = TestAStatefulModel|TestEveryWay|TestDecodeAllocates|TestSampledDrafts|TestRowBits
 
 # The source of the kernel that draws tokens, on this machine, beside package sample.
 .PHONY: draws

@@ -96,11 +96,12 @@ func TestJudgedByTheReference(t *testing.T) {
 		t.Skip("-short: the reference computes on one core, in 15 minutes under the race detector")
 	}
 	t.Run("DeepSeek-V3.2", func(t *testing.T) {
-		faults := map[string]string{"": "", "attention": "DenseArgs.Out differs from the reference's"}
-		if *long {
-			faults["experts"] = "RouteArgs.IDs"
-		}
-		judged(t, "deepseek_v32-fp8-1", "fp8-656", faults)
+		judged(t, "deepseek_v32-fp8-1", "fp8-656", map[string]string{"": ""})
+		// Products of weights in FP8 take the reference most of the time, and no fault is theirs.
+		judged(t, "deepseek_v32-1", "fp8-656", map[string]string{
+			"attention": "DenseArgs.Out differs from the reference's",
+			"experts":   "RouteArgs.IDs",
+		})
 	})
 	t.Run("DeepSeek-V4", func(t *testing.T) {
 		faults := map[string]string{"": ""}

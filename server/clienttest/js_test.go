@@ -15,14 +15,12 @@ import (
 	"time"
 
 	"sparrow"
+	"sparrow/internal/testkit/await"
 	"sparrow/server"
 )
 
-// Bounds of the two programs that the JavaScript suite needs.
-const (
-	installTime = 45 * time.Second
-	suiteTime   = 60 * time.Second
-)
+// installTime bounds the installation of the JavaScript suite, which is skipped where that takes longer.
+const installTime = 45 * time.Second
 
 // suiteFiles are what an installation is made of; the first two decide what npm installs.
 var suiteFiles = []string{"package.json", "package-lock.json", "suite.mjs"}
@@ -35,7 +33,7 @@ func TestJavaScriptClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := start(t, sparrow.Config{}, server.Options{Keys: keys})
-	ctx, cancel := context.WithTimeout(t.Context(), suiteTime)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Hang)
 	defer cancel()
 	var faults bytes.Buffer
 	cmd := exec.CommandContext(ctx, "node", "suite.mjs", s.url(), "k-one", model)
