@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"runtime/debug"
+	"runtime/metrics"
 	"slices"
 	"sync"
 	"time"
@@ -30,8 +31,10 @@ type memory struct {
 
 	used    int64 // the most in use since memory was last returned to the system
 	idle    *time.Timer
-	waits   bool   // idle runs
-	release func() // returns memory to the system
+	waits   bool         // idle runs
+	release func()       // returns memory to the system
+	heap    func() int64 // bytes of the heap, garbage included, that the system has not got back
+	kept    int64        // of these, after memory was last returned
 }
 
 type waiting struct {
@@ -40,7 +43,7 @@ type waiting struct {
 }
 
 // Memory is returned to the system when at most a part of what was in use has been in use for that long, after at least
-// so much was.
+// so much was, or where the heap has grown by so much since: requests of a few bytes may have taken it.
 const (
 	idleAfter = 5 * time.Second
 	idleWorth = 64 << 20 // or a quarter of the budget, where that is less
@@ -48,7 +51,7 @@ const (
 )
 
 func newMemory(total int64) *memory {
-	m := &memory{total: total, free: total, release: debug.FreeOSMemory}
+	m := &memory{total: total, free: total, release: debug.FreeOSMemory, heap: heapBytes}
 	m.idle = time.AfterFunc(time.Hour, m.returnUnused)
 	m.idle.Stop()
 	return m
@@ -57,16 +60,31 @@ func newMemory(total int64) *memory {
 // returnUnused returns memory that requests no longer use.
 func (m *memory) returnUnused() {
 	m.mu.Lock()
+	defer m.mu.Unlock()
+	worth := m.used >= min(idleWorth, m.total/4) || m.heap() >= m.kept+idleWorth
 	m.waits, m.used = false, m.total-m.free
-	m.mu.Unlock()
-	m.release()
+	if worth {
+		m.release()
+		m.kept = m.heap()
+	}
+}
+
+// heapBytes is what the heap has of the system's memory.
+func heapBytes() (n int64) {
+	all := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/free:bytes"},
+		{Name: "/memory/classes/heap/unused:bytes"}}
+	metrics.Read(all)
+	for i := range all {
+		n += int64(all[i].Value.Uint64())
+	}
+	return n
 }
 
 // noteUse starts or stops waiting for an idle time. The caller holds mu.
 func (m *memory) noteUse() {
 	now := m.total - m.free
 	m.used = max(m.used, now)
-	switch idle := m.used >= min(idleWorth, m.total/4) && now <= m.used/idlePart; {
+	switch idle := now <= m.used/idlePart; {
 	case idle && !m.waits:
 		m.waits = true
 		m.idle.Reset(idleAfter)

@@ -158,7 +158,8 @@ func TestMemoryIsReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory(1 << 30)
 		returned := 0
-		m.release = func() { returned++ }
+		heap := int64(1 << 20)
+		m.release, m.heap = func() { returned++ }, func() int64 { return heap }
 		take := func(n int64) {
 			t.Helper()
 			if err := m.take(t.Context(), n, time.Second); err != nil {
@@ -198,6 +199,16 @@ func TestMemoryIsReturned(t *testing.T) {
 		synctest.Wait()
 		if returned != 2 {
 			t.Errorf("returned %d times, want twice", returned)
+		}
+		// Requests of a few bytes, whose garbage is not counted here.
+		heap = 500 << 20
+		for range 2 {
+			small()
+			time.Sleep(2 * idleAfter)
+			synctest.Wait()
+		}
+		if returned != 3 {
+			t.Errorf("returned %d times, want once more after the heap has grown, and not again", returned)
 		}
 	})
 }
