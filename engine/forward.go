@@ -18,6 +18,8 @@ import (
 type runner interface {
 	// Begin begins to enqueue a forward pass. At most one other is not waited for.
 	Begin([]step.Work) (step.Started, error)
+	// End enqueues what is left of it.
+	End(*step.Started) (step.Pending, error)
 	// Wait waits for the oldest pass that was started.
 	Wait(step.Pending) (step.Result, error)
 	Draft(works []step.Draft, chained bool) (step.Result, error)
@@ -43,6 +45,9 @@ func newPasses(m model.Model, cfg plan.Config, l step.Limits) (*passes, error) {
 
 // steps is a step.Runner as a runner.
 type steps struct{ *step.Runner }
+
+// End enqueues what is left of a pass.
+func (steps) End(s *step.Started) (step.Pending, error) { return s.End() }
 
 // Wait waits for a pass.
 func (steps) Wait(p step.Pending) (step.Result, error) { return p.Wait() }
@@ -124,7 +129,7 @@ func (b *batch) begin(log *slog.Logger) (err error) {
 // complete enqueues what is left of a batch. A panic in it is returned as an error.
 func (b *batch) complete(log *slog.Logger) (err error) {
 	defer recoverTo(&err, log, "a forward pass panicked")
-	b.pending, err = b.started.End()
+	b.pending, err = b.passes.runner.End(&b.started)
 	return err
 }
 

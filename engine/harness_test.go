@@ -238,6 +238,7 @@ type tap struct {
 	runner
 	before func(works []step.Work) error // may fail or panic in the model's place
 	after  func(works []step.Work, res step.Result)
+	begun  []step.Work   // of the pass that was begun last
 	works  [][]step.Work // of the passes that run, oldest first
 }
 
@@ -252,9 +253,14 @@ func (t *tap) Begin(works []step.Work) (step.Started, error) {
 			works[i].Best, works[i].Draws = false, nil
 		}
 	}
-	p, err := t.runner.Begin(works)
+	t.begun = append(t.begun[:0], works...)
+	return t.runner.Begin(works)
+}
+
+func (t *tap) End(s *step.Started) (step.Pending, error) {
+	p, err := t.runner.End(s)
 	if err == nil {
-		t.works = append(t.works, slices.Clone(works))
+		t.works = append(t.works, slices.Clone(t.begun))
 	}
 	return p, err
 }

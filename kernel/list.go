@@ -28,9 +28,9 @@ func (s *Step) failed(err error) error {
 type Program interface {
 	// Len is the number of its parts.
 	Len() int
-	// Run enqueues the parts from to to, half open, in their order. Running reads no host data, allocates nothing and
-	// waits for nothing, so that it can be captured. Between two calls other programs may run that do not write what
-	// this one reads.
+	// Run enqueues the parts from to to, half open, in their order; none where they are equal. Running reads no host
+	// data, allocates nothing and waits for nothing, so that it can be captured. Between two calls other programs may
+	// run that do not write what this one reads.
 	Run(from, to int) error
 }
 

@@ -12,9 +12,6 @@ import (
 
 // Compress turns groups of tokens into entries, one entry at a time.
 func (d *Device) Compress(a kernel.CompressArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	if err := onlyF32("compress", a.Out); err != nil {
 		return err
 	}
@@ -93,9 +90,6 @@ func (*Device) Tally(a kernel.TallyArgs) error { return host.Tally(a) }
 
 // StoreEntries normalises, rotates and encodes V4 entries.
 func (d *Device) StoreEntries(a kernel.EntryStoreArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	if err := onlyF32("store entries", a.Rows); err != nil {
 		return err
 	}
@@ -126,9 +120,6 @@ func (d *Device) storeEntry(w *hyperWork, worker, r int) {
 
 // StoreKeys normalises, rotates and encodes compressed indexer keys.
 func (d *Device) StoreKeys(a kernel.KeyStoreArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	if err := onlyF32("store keys", a.Keys); err != nil {
 		return err
 	}

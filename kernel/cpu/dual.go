@@ -24,9 +24,6 @@ type dualWork struct {
 
 // DualAttend attends over the entries of both streams together.
 func (d *Device) DualAttend(a kernel.DualArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	if err := onlyF32("dual attend", a.Out, a.Q); err != nil {
 		return err
 	}
@@ -44,9 +41,6 @@ func (d *Device) DualAttend(a kernel.DualArgs) error {
 
 // FlatAttend attends over gathered entries.
 func (d *Device) FlatAttend(a kernel.FlatArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	if err := onlyF32("flat attend", a.Out, a.Q); err != nil {
 		return err
 	}
@@ -278,9 +272,6 @@ func (d *Device) widenFlat(out []float32, kv kernel.Tensor, i int) {
 
 // Unpack decodes entries into a workspace.
 func (d *Device) Unpack(a kernel.UnpackArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	if err := checkSlots("unpack", a.Slots, a.Pool, true); err != nil {
 		return err
 	}

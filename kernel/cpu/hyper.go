@@ -28,9 +28,6 @@ func (d *Device) eachToken(w hyperWork) error {
 
 // HyperPre reads the mixture of one site.
 func (d *Device) HyperPre(a kernel.HyperPreArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	if err := onlyF32("hyper pre", a.Out, a.X); err != nil {
 		return err
 	}
@@ -128,9 +125,6 @@ func columns(a []float64, n int, eps float64) {
 
 // HyperPost writes a sublayer's output into the streams.
 func (d *Device) HyperPost(a kernel.HyperPostArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	if err := onlyF32("hyper post", a.X, a.Sub); err != nil {
 		return err
 	}
@@ -158,9 +152,6 @@ func (d *Device) hyperPostRow(w *hyperWork, worker, t int) {
 
 // HyperHead collapses the streams.
 func (d *Device) HyperHead(a kernel.HyperHeadArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	if err := onlyF32("hyper head", a.Out, a.X); err != nil {
 		return err
 	}
@@ -178,9 +169,6 @@ func (d *Device) HyperHead(a kernel.HyperHeadArgs) error {
 
 // HeadNorm normalises every head.
 func (d *Device) HeadNorm(a kernel.HeadNormArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	if err := onlyF32("head norm", a.X); err != nil {
 		return err
 	}

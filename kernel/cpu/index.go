@@ -13,9 +13,6 @@ import (
 
 // IndexQuery prepares indexer queries.
 func (d *Device) IndexQuery(a kernel.IndexQueryArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	if err := onlyF32("index query", a.Q); err != nil {
 		return err
 	}
@@ -63,9 +60,6 @@ func (d *Device) indexCodes(a *kernel.IndexQueryArgs, r int, q, scales []float32
 
 // Locate turns positions into slots or gathered rows.
 func (d *Device) Locate(a kernel.LocateArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	if !a.Table.Given() {
 		return d.eachRow(rowWork{rows: a.Positions.Rows, place: a, do: func(_ *Device, w *rowWork, _, r int) {
 			in, out, offset := host.RowI32(w.place.Positions, r), host.RowI32(w.place.Out, r),

@@ -8,9 +8,6 @@ import (
 
 // Absorb projects queries into latent space, one head and a tile of rows at a time.
 func (d *Device) Absorb(a kernel.AbsorbArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	if err := onlyF32("absorb", a.Out, a.Q); err != nil {
 		return err
 	}
@@ -57,9 +54,6 @@ func (d *Device) absorbsOnTiles(w *host.Matrix, dims kernel.LatentDims) bool {
 
 // Expand projects attention outputs out of latent space, one head and a tile of rows at a time.
 func (d *Device) Expand(a kernel.ExpandArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	if err := onlyF32("expand", a.Out, a.U); err != nil {
 		return err
 	}

@@ -73,18 +73,12 @@ func (p *part) cut(workers int) {
 
 // Multiply multiplies by a stored weight.
 func (d *Device) Multiply(a kernel.MultiplyArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	d.multiply.parts = append(d.multiply.parts[:0], part{MultiplyArgs: a})
 	return d.multiplyParts("multiply")
 }
 
 // Project multiplies by several weights, all of them in one run of the workers.
 func (d *Device) Project(a kernel.ProjectArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	d.multiply.parts = d.multiply.parts[:0]
 	for i := range a.To {
 		d.multiply.parts = append(d.multiply.parts, part{MultiplyArgs: a.Product(i)})

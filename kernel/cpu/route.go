@@ -16,9 +16,6 @@ func rootScore(z float32) float32 {
 
 // RouteRoot chooses experts by score.
 func (d *Device) RouteRoot(a kernel.RootRouteArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	return d.eachRow(rowWork{rows: a.Logits.Rows, root: a, do: func(d *Device, w *rowWork, worker, t int) {
 		a := &w.root
 		biased, bias := grow(&d.scratch[worker].tile, a.Logits.Cols), host.RowF32(a.Bias, 0)
@@ -33,9 +30,6 @@ func (d *Device) RouteRoot(a kernel.RootRouteArgs) error {
 
 // RouteHash looks experts up by token.
 func (d *Device) RouteHash(a kernel.HashRouteArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	for t := range a.Logits.Rows {
 		token := int(host.RowI32(a.Tokens, t)[0])
 		if token < 0 || token >= a.Table.Rows {

@@ -51,9 +51,6 @@ func (d *Device) eachItem(w rowWork) error {
 
 // Embed looks up embeddings.
 func (d *Device) Embed(a kernel.EmbedArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	if err := onlyF32("embed", a.Out); err != nil {
 		return err
 	}
@@ -87,9 +84,6 @@ func (d *Device) Embed(a kernel.EmbedArgs) error {
 
 // Norm computes RMSNorm.
 func (d *Device) Norm(a kernel.NormArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	if err := onlyF32("norm", a.Out, a.X, a.Weight); err != nil {
 		return err
 	}
@@ -108,9 +102,6 @@ func (*Device) Take(a kernel.TakeArgs) error { return host.Take(a) }
 
 // Gate applies silu(gate) * up.
 func (d *Device) Gate(a kernel.GateArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	if err := onlyF32("gate", a.Out, a.Gate, a.Up); err != nil {
 		return err
 	}
@@ -137,9 +128,6 @@ func clampGate(gate, up []float32, limit float32) {
 
 // Angles computes the rotation of every row.
 func (d *Device) Angles(a kernel.AngleArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	return d.eachRow(rowWork{rows: a.Out.Rows, angle: a, do: func(_ *Device, w *rowWork, _, r int) {
 		a := &w.angle
 		pos := float32(host.RowI32(a.Positions, r)[0])
@@ -153,9 +141,6 @@ func (d *Device) Angles(a kernel.AngleArgs) error {
 
 // Rotate applies RoPE in place.
 func (d *Device) Rotate(a kernel.RotateArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	if err := onlyF32("rotate", a.X); err != nil {
 		return err
 	}
@@ -216,9 +201,6 @@ func checkSlots(op string, t kernel.Tensor, p kernel.Pool, padding bool) error {
 
 // StoreRows normalises, rotates and encodes latent rows.
 func (d *Device) StoreRows(a kernel.StoreArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	if err := onlyF32("store rows", a.KV, a.Norm); err != nil {
 		return err
 	}
@@ -254,9 +236,6 @@ func (d *Device) storeRow(w *rowWork, worker, r int) {
 
 // GatherRows decodes rows into a contiguous tensor.
 func (d *Device) GatherRows(a kernel.GatherArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	if err := checkSlots("gather rows", a.Slots, a.Pool, false); err != nil {
 		return err
 	}
@@ -298,9 +277,6 @@ func (d *Device) widenRow(out []float32, k layout.Kind, row []byte) {
 
 // StoreIndex normalises, rotates and encodes indexer keys.
 func (d *Device) StoreIndex(a kernel.IndexStoreArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	if err := onlyF32("store index", a.Key, a.Weight, a.Bias); err != nil {
 		return err
 	}
@@ -352,9 +328,6 @@ func layerNorm(out, x, w, b []float32, eps float32) {
 
 // GatherIndex copies indexer keys into a contiguous page.
 func (d *Device) GatherIndex(a kernel.IndexGatherArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	if err := checkSlots("gather index", a.Slots, a.Pool, false); err != nil {
 		return err
 	}
@@ -386,9 +359,6 @@ func moveIndexKeys(a *kernel.IndexGatherArgs, first, end int) error {
 
 // ConvertPages converts raw pages to block pages.
 func (d *Device) ConvertPages(a kernel.ConvertArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	for i := range a.Pages.Rows {
 		if p := int(host.RowI32(a.Pages, i)[0]); p < 0 || p >= a.In.Pages() {
 			return fmt.Errorf("%w: convert pages: page %d of %d", kernel.ErrArgument, p, a.In.Pages())

@@ -19,9 +19,6 @@ type scoreItem struct{ r0, r1, s0, s1 int }
 
 // Scores computes index scores.
 func (d *Device) Scores(a kernel.ScoreArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	if err := checkScores(&a); err != nil {
 		return err
 	}

@@ -12,9 +12,6 @@ import (
 
 // StoreRows normalises, rotates and encodes latent rows.
 func (d *Device) StoreRows(a kernel.StoreArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	if err := onlyF32("store rows", a.KV); err != nil {
 		return err
 	}
@@ -46,9 +43,6 @@ func (d *Device) StoreRows(a kernel.StoreArgs) error {
 
 // GatherRows decodes rows into a contiguous tensor.
 func (*Device) GatherRows(a kernel.GatherArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	main, err := layout.MainOf(a.Pool.Layout)
 	if err != nil {
 		return err
@@ -68,9 +62,6 @@ func (*Device) GatherRows(a kernel.GatherArgs) error {
 
 // StoreIndex normalises, rotates and encodes indexer keys.
 func (*Device) StoreIndex(a kernel.IndexStoreArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	if err := onlyF32("store index", a.Key); err != nil {
 		return err
 	}
@@ -117,9 +108,6 @@ func layerNorm(out, x []float32, w, b []float64, eps float32) {
 
 // GatherIndex copies indexer keys into a contiguous page.
 func (*Device) GatherIndex(a kernel.IndexGatherArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	slots := host.I32(a.Slots)
 	for i := range a.Slots.Rows {
 		if err := host.MoveIndex(a.Out, i, a.Pool, slots[i*a.Slots.Stride], 1); err != nil {
@@ -131,9 +119,6 @@ func (*Device) GatherIndex(a kernel.IndexGatherArgs) error {
 
 // ConvertPages converts raw pages to block pages.
 func (*Device) ConvertPages(a kernel.ConvertArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	pages := host.I32(a.Pages)
 	raw, block := layout.FP8Raw{}, layout.FP8Block{}
 	for i := range a.Pages.Rows {

@@ -11,9 +11,6 @@ import (
 
 // Compress turns groups of tokens into entries, channel by channel.
 func (*Device) Compress(a kernel.CompressArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	if err := onlyF32("compress", a.Out); err != nil {
 		return err
 	}
@@ -88,9 +85,6 @@ func (*Device) Tally(a kernel.TallyArgs) error { return host.Tally(a) }
 
 // StoreEntries normalises, rotates and encodes V4 entries.
 func (d *Device) StoreEntries(a kernel.EntryStoreArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	if err := onlyF32("store entries", a.Rows); err != nil {
 		return err
 	}
@@ -120,9 +114,6 @@ func (d *Device) StoreEntries(a kernel.EntryStoreArgs) error {
 
 // StoreKeys normalises, rotates and encodes compressed indexer keys.
 func (d *Device) StoreKeys(a kernel.KeyStoreArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	if err := onlyF32("store keys", a.Keys); err != nil {
 		return err
 	}

@@ -12,9 +12,6 @@ import (
 
 // Embed looks up embeddings.
 func (*Device) Embed(a kernel.EmbedArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	if err := onlyF32("embed", a.Out); err != nil {
 		return err
 	}
@@ -46,9 +43,6 @@ func (*Device) Embed(a kernel.EmbedArgs) error {
 
 // Norm computes RMSNorm.
 func (*Device) Norm(a kernel.NormArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	if err := onlyF32("norm", a.Out, a.X); err != nil {
 		return err
 	}
@@ -72,9 +66,6 @@ func rmsNorm(out, x []float32, w []float64, eps float32) {
 
 // Multiply multiplies by a stored weight.
 func (d *Device) Multiply(a kernel.MultiplyArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	if err := onlyF32("multiply", a.Out, a.X); err != nil {
 		return err
 	}
@@ -102,9 +93,6 @@ func (d *Device) Multiply(a kernel.MultiplyArgs) error {
 
 // Project multiplies by one weight after the other.
 func (d *Device) Project(a kernel.ProjectArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	for i := range a.To {
 		if err := d.Multiply(a.Product(i)); err != nil {
 			return err
@@ -126,9 +114,6 @@ func (*Device) Take(a kernel.TakeArgs) error { return host.Take(a) }
 
 // Gate applies silu(gate) * up.
 func (*Device) Gate(a kernel.GateArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	if err := onlyF32("gate", a.Out, a.Gate, a.Up); err != nil {
 		return err
 	}
@@ -156,9 +141,6 @@ func (*Device) Accept(a kernel.AcceptArgs) error { return host.Accept(a) }
 
 // Candidates sorts whole rows.
 func (*Device) Candidates(a kernel.CandidateArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	for r := range a.Logits.Rows {
 		row := slices.Clone(host.RowF32(a.Logits, r))
 		ids, bad := make([]int32, len(row)), false

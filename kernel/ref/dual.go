@@ -14,9 +14,6 @@ type entry [layout.V4Dim]float32
 
 // DualAttend attends over the entries of both streams together.
 func (*Device) DualAttend(a kernel.DualArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	if err := onlyF32("dual attend", a.Out, a.Q); err != nil {
 		return err
 	}
@@ -56,9 +53,6 @@ func readStream(to []entry, s kernel.Stream, r int) ([]entry, error) {
 
 // FlatAttend attends over gathered entries.
 func (*Device) FlatAttend(a kernel.FlatArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	if err := onlyF32("flat attend", a.Out, a.Q); err != nil {
 		return err
 	}
@@ -134,9 +128,6 @@ func sinkRow(a sinkArgs, r int, entries []entry) {
 
 // Unpack decodes entries into a workspace.
 func (*Device) Unpack(a kernel.UnpackArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	l, err := layout.V4Of(a.Pool.Layout)
 	if err != nil {
 		return err

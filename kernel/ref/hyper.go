@@ -9,9 +9,6 @@ import (
 
 // HyperPre reads the mixture of one site.
 func (*Device) HyperPre(a kernel.HyperPreArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	if err := onlyF32("hyper pre", a.Out, a.X); err != nil {
 		return err
 	}
@@ -94,9 +91,6 @@ func divide(a []float64, n, across, along int, eps float64) {
 
 // HyperPost writes a sublayer's output into the streams.
 func (*Device) HyperPost(a kernel.HyperPostArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	if err := onlyF32("hyper post", a.X, a.Sub); err != nil {
 		return err
 	}
@@ -123,9 +117,6 @@ func (*Device) HyperPost(a kernel.HyperPostArgs) error {
 
 // HyperHead collapses the streams.
 func (*Device) HyperHead(a kernel.HyperHeadArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	if err := onlyF32("hyper head", a.Out, a.X); err != nil {
 		return err
 	}
@@ -144,9 +135,6 @@ func (*Device) HyperHead(a kernel.HyperHeadArgs) error {
 
 // HeadNorm normalises every head.
 func (*Device) HeadNorm(a kernel.HeadNormArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	if err := onlyF32("head norm", a.X); err != nil {
 		return err
 	}

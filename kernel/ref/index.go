@@ -13,9 +13,6 @@ import (
 
 // IndexQuery prepares indexer queries.
 func (*Device) IndexQuery(a kernel.IndexQueryArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	if err := onlyF32("index query", a.Q); err != nil {
 		return err
 	}
@@ -50,9 +47,6 @@ func (*Device) IndexQuery(a kernel.IndexQueryArgs) error {
 
 // Scores computes index scores over pages or over a gathered page.
 func (*Device) Scores(a kernel.ScoreArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	index, err := layout.IndexOf(a.Keys.Layout)
 	if err != nil {
 		return err
@@ -116,9 +110,6 @@ func pagedSlot(op string, table, tableRow kernel.Tensor, pageTokens, r, p int) (
 
 // Select sorts all candidates: higher score first, lower position on a tie.
 func (*Device) Select(a kernel.SelectArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	lens, k := host.I32(a.Lens), a.Out.Cols
 	for r := range a.Out.Rows {
 		out := host.RowI32(a.Out, r)
@@ -167,9 +158,6 @@ func best(scores []float32, k int) []int32 {
 
 // Locate turns positions into slots or gathered rows.
 func (*Device) Locate(a kernel.LocateArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	for r := range a.Positions.Rows {
 		in, out := host.RowI32(a.Positions, r), host.RowI32(a.Out, r)
 		for i, p := range in {

@@ -7,9 +7,6 @@ import (
 
 // Absorb projects queries into latent space.
 func (d *Device) Absorb(a kernel.AbsorbArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	if err := onlyF32("absorb", a.Out, a.Q); err != nil {
 		return err
 	}
@@ -45,9 +42,6 @@ func (d *Device) Absorb(a kernel.AbsorbArgs) error {
 
 // Expand projects attention outputs out of latent space.
 func (d *Device) Expand(a kernel.ExpandArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	if err := onlyF32("expand", a.Out, a.U); err != nil {
 		return err
 	}

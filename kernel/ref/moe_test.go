@@ -67,7 +67,7 @@ func TestRouterTies(t *testing.T) {
 func TestRouterRefusesImpossibleChoices(t *testing.T) {
 	b := newBench(t)
 	for _, c := range []struct{ k, groups, keep int }{{3, 4, 1}, {1, 3, 1}, {1, 4, 5}, {1, 0, 0}} {
-		err := b.Route(kernel.RouteArgs{IDs: b.i32(1, c.k), Weights: b.f32(1, c.k), Logits: b.f32(1, 8),
+		err := kernel.Do(&b.Device, kernel.RouteArgs{IDs: b.i32(1, c.k), Weights: b.f32(1, c.k), Logits: b.f32(1, 8),
 			Bias: b.f32(1, 8), Groups: c.groups, KeepGroups: c.keep})
 		if !errors.Is(err, kernel.ErrArgument) {
 			t.Errorf("%+v of 8 experts: got %v, want ErrArgument", c, err)

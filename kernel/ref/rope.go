@@ -10,9 +10,6 @@ import (
 // Angles computes the rotation of every row. The product of position and frequency is rounded to float32, as every
 // public implementation does; cosine and sine of that angle are exact.
 func (*Device) Angles(a kernel.AngleArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	pos, freq := host.I32(a.Positions), host.RowF32(a.InvFreq, 0)
 	for t := range a.Out.Rows {
 		out := host.RowF32(a.Out, t)
@@ -27,9 +24,6 @@ func (*Device) Angles(a kernel.AngleArgs) error {
 
 // Rotate applies RoPE in place.
 func (*Device) Rotate(a kernel.RotateArgs) error {
-	if err := a.Check(); err != nil {
-		return err
-	}
 	if err := onlyF32("rotate", a.X); err != nil {
 		return err
 	}

@@ -168,27 +168,31 @@ type divided struct {
 	begin func() (time.Duration, error)
 	end   func() error
 	takes time.Duration
+	whole bool // it has one part
 	nan   bool // its results are NaN
 }
 
 // Len is how many parts the pass has.
 func (p *divided) Len() int {
-	if p.dev.time == nil || p.dev.beside {
+	if p.whole || p.dev.time == nil || p.dev.beside {
 		return 1
 	}
 	return operations
 }
 
-// Run takes the time of parts: at once or, of a pass as a whole, when its results are waited for.
+// Run takes the time of parts: at once or, where there is one, when its results are waited for.
 func (p *divided) Run(from, to int) (err error) {
 	d := p.dev
+	if from == to {
+		return nil
+	}
 	if from == 0 {
 		if p.takes, err = p.begin(); err != nil {
 			return err
 		}
 		p.nan, d.nan = d.nan, false
 	}
-	if to-from == p.Len() {
+	if p.Len() == 1 {
 		d.pending += p.takes
 	} else {
 		d.sleep(p.takes * time.Duration(to-from) / operations)

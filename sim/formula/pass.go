@@ -137,7 +137,7 @@ func (s *pass) source() *residual {
 // Program stores the rows and computes their hashes and logits. A fault in it leaves some rows stored, and wrong.
 func (s *pass) Program() (kernel.Program, error) {
 	if s.program.dev == nil {
-		s.program = divided{dev: s.m.dev, begin: s.store, end: s.compute}
+		s.program = divided{dev: s.m.dev, begin: s.store, end: s.compute, whole: s.plan.Pass != plan.PassTarget}
 	}
 	return &s.program, nil
 }

@@ -326,7 +326,7 @@ func (s *windowPass) prepareDraft(in *model.Input, block attn.Block) error {
 // Program stores the rows, closes groups and computes logits. A fault in it leaves some rows stored, and wrong.
 func (s *windowPass) Program() (kernel.Program, error) {
 	if s.program.dev == nil {
-		s.program = divided{dev: s.m.dev, begin: s.begin, end: s.end}
+		s.program = divided{dev: s.m.dev, begin: s.begin, end: s.end, whole: s.plan.Pass != plan.PassTarget}
 	}
 	return &s.program, nil
 }
