@@ -3,8 +3,8 @@
 //
 // A pass has three stages. Arrange lays out its tensors on an arena; it depends on the plan alone. Prepare fills the
 // input block in host memory from the batch and its page tables; it touches no device. Then its
-// operations are listed, which depends on the plan alone too. Which kernel reads which layout through which transform is
-// read from the plan and never decided here.
+// operations are listed, which depends on the plan alone too. Which kernel reads which layout through which
+// transform is read from the plan and never decided here.
 //
 // Selections are stored as positions: several layers may share one, and records of it are read after the pass, when
 // slots and gathered rows are no longer valid. Positions are turned into slots or gathered rows just before attention.

@@ -33,8 +33,8 @@ type Machine interface {
 	Close() error
 }
 
-// Device is memory and the weights prepared for it, and carries out operations over both. One goroutine uses a device at
-// a time.
+// Device is memory and the weights prepared for it, and carries out operations over both. One goroutine uses a
+// device at a time.
 type Device interface {
 	Machine
 	Preparer

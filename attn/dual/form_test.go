@@ -136,7 +136,8 @@ func BenchmarkPrompt(b *testing.B) {
 		t.Must(err)
 		freq := make([]float32, 32)
 		p := &promptBench{Bench: t, facts: facts}
-		p.a, err = New(t.Dev, kernel.NewBuilder(t.Dev, kernel.Member{}), Params{Heads: facts.Heads, Dim: facts.QKDim, Rope: layout.RopeDim,
+		p.a, err = New(t.Dev, kernel.NewBuilder(t.Dev, kernel.Member{}), Params{Heads: facts.Heads, Dim: facts.QKDim,
+			Rope:  layout.RopeDim,
 			QLora: 16, OLora: 16, OGroups: 1, Window: facts.Window, IndexHeads: facts.IndexHeads, TopK: facts.K,
 			MainFreq: freq, FarFreq: freq}, []*Weights{{Ratio: 0}, {Ratio: IndexRatio}, {Ratio: HeavyRatio}})
 		t.Must(err)

@@ -44,8 +44,8 @@ func TestCountsWhatProductsRead(t *testing.T) {
 	x, ids := tensor(kernel.F32, 3, 64), tensor(kernel.I32, 3, 2)
 	copy(host.I32(ids), []int32{1, 5, 5, 2, 1, 2})
 	must(kernel.Do(d, kernel.MultiplyArgs{Out: tensor(kernel.F32, 3, 48), X: x, W: head}))
-	must(kernel.Do(d, kernel.ExpertArgs{Out: tensor(kernel.F32, 3, 64), X: x, IDs: ids, Weights: tensor(kernel.F32, 3, 2),
-		Experts: experts}))
+	must(kernel.Do(d, kernel.ExpertArgs{Out: tensor(kernel.F32, 3, 64), X: x, IDs: ids,
+		Weights: tensor(kernel.F32, 3, 2), Experts: experts}))
 	expert := int64(3 * (32*64/2 + 64)) // three matrices, their scales
 	if want := (Reads{Bytes: 48*64*2 + 3*expert, HeadBytes: 48 * 64 * 2}); d.reads.now != want {
 		t.Errorf("counted %+v, want %+v", d.reads.now, want)

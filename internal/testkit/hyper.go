@@ -80,8 +80,8 @@ func testSinkhorn(p *pair) {
 	streams, m := p.activations(1, 8, x), p.floats(1, 24, mix)
 	base, scale := p.zeros(1, 24), p.floats(1, 3, []float32{1, 1, 1})
 	out, post, comb := p.random(1, 2), p.zeros(1, 4), p.zeros(1, 16)
-	p.must(kernel.Do(p.dev, kernel.HyperPreArgs{Out: out.dev, Post: post.dev, Comb: comb.dev, X: streams.dev, Mix: m.dev,
-		Base: base.dev, Scale: scale.dev, Streams: 4, Rounds: 20, NormEps: 1e-6, Eps: 1e-6}))
+	p.must(kernel.Do(p.dev, kernel.HyperPreArgs{Out: out.dev, Post: post.dev, Comb: comb.dev, X: streams.dev,
+		Mix: m.dev, Base: base.dev, Scale: scale.dev, Streams: 4, Rounds: 20, NormEps: 1e-6, Eps: 1e-6}))
 	for i, got := range p.read(p.dev, comb.dev) {
 		if math.Abs(float64(got)-want[i]) > 2e-6 {
 			p.Fatalf("mixing matrix element %d: got %v, want %v", i, got, want[i])

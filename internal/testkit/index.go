@@ -180,8 +180,8 @@ func (p *pair) gatheredScores(what string, keys pools, q, w, lens, paged both, h
 		blank[i] = -7
 	}
 	out := p.on(p.dev, kernel.F32, lens.dev.Rows, 64, blank)
-	p.must(kernel.Do(p.dev, kernel.ScoreArgs{Out: out, Q: q.dev, W: w.dev, Keys: flat.dev, Start: start.dev, Lens: lens.dev,
-		Heads: heads, SkipUpTo: 1}))
+	p.must(kernel.Do(p.dev, kernel.ScoreArgs{Out: out, Q: q.dev, W: w.dev, Keys: flat.dev, Start: start.dev,
+		Lens: lens.dev, Heads: heads, SkipUpTo: 1}))
 	if string(p.readBytes(p.dev, out)) != string(p.readBytes(p.dev, paged.dev)) {
 		p.Fatalf("%s: gathered and paged scores differ", what)
 	}

@@ -25,8 +25,8 @@ func testEntryRefusals(p *pair) {
 			Extra: stream(extra), Sinks: f(1, 1), Heads: 1, Scale: 1})
 	}
 	compress := func(source int32) error {
-		return kernel.Do(d, kernel.CompressArgs{Out: p.random(1, 2).dev, Values: f(3, 2), Gates: f(3, 2), State: f(4, 4),
-			APE: f(1, 2), Sources: at(source), Ratio: 1})
+		return kernel.Do(d, kernel.CompressArgs{Out: p.random(1, 2).dev, Values: f(3, 2), Gates: f(3, 2),
+			State: f(4, 4), APE: f(1, 2), Sources: at(source), Ratio: 1})
 	}
 	hash := func(token, expert int32) error {
 		return kernel.Do(d, kernel.HashRouteArgs{IDs: at(0), Weights: f(1, 1), Logits: f(1, 5),

@@ -166,8 +166,8 @@ func TestParts(t *testing.T) {
 			x1, err := d.PrepareExperts(kernel.ExpertWeights{Gate: w.Gate[first:last], Up: w.Up[first:last],
 				Down: w.Down[first:last]})
 			if err == nil {
-				err = kernel.Do(d, kernel.ExpertArgs{Out: out, X: x, IDs: wholes(t, d, rows, k, choice), Weights: weights,
-					Experts: x1, Part: part})
+				err = kernel.Do(d, kernel.ExpertArgs{Out: out, X: x, IDs: wholes(t, d, rows, k, choice),
+					Weights: weights, Experts: x1, Part: part})
 			}
 			if err != nil {
 				t.Fatal(err)

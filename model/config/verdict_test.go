@@ -28,7 +28,8 @@ type verdict struct {
 // pending are the releases whose verdict is still that of today: their format or family is refused by name.
 var pending = []string{"nvidia-deepseek-v3.2-nvfp4", "quanttrio-deepseek-v3.2-exp-awq",
 	"nvidia-deepseek-v4-flash-nvfp4", "pastapaul-deepseek-v4-flash-w4a16-fp8",
-	"hawkbearpig-glm-5.3-int4-int8mix-rtn-g64", "nvidia-glm-5-nvfp4", "nvidia-glm-5.2-nvfp4", "deepseek-v3", "deepseek-r1", "deepseek-v3.1", "nvidia-deepseek-v3.1-nvfp4",
+	"hawkbearpig-glm-5.3-int4-int8mix-rtn-g64", "nvidia-glm-5-nvfp4", "nvidia-glm-5.2-nvfp4", "deepseek-v3",
+	"deepseek-r1", "deepseek-v3.1", "nvidia-deepseek-v3.1-nvfp4",
 	"kimi-k2-instruct", "kimi-k2.5"}
 
 // Every released checkpoint gets the verdict that it should: it runs, or is refused by the name of what is not

@@ -403,10 +403,10 @@ func TestRefusals(t *testing.T) {
 		err  error
 		want string // empty: it is taken
 	}{
-		{"activations of bfloat16", kernel.Do(d, kernel.NormArgs{Out: bf16(2, 8), X: bf16(2, 8), Weight: f32(1, 8), Eps: 1}),
-			""},
-		{"activations of float32", kernel.Do(d, kernel.NormArgs{Out: f32(2, 8), X: f32(2, 8), Weight: f32(1, 8), Eps: 1}),
-			"takes bf16"},
+		{"activations of bfloat16", kernel.Do(d, kernel.NormArgs{Out: bf16(2, 8), X: bf16(2, 8), Weight: f32(1, 8),
+			Eps: 1}), ""},
+		{"activations of float32", kernel.Do(d, kernel.NormArgs{Out: f32(2, 8), X: f32(2, 8), Weight: f32(1, 8),
+			Eps: 1}), "takes bf16"},
 		{"aligned queries", sparse(bf16(1, 1152), bf16(1, 1024), rows), ""},
 		{"queries at an odd place", sparse(moved(bf16(2, 1152), 8), bf16(1, 1024), rows), "multiples of 16"},
 		{"results at an odd place", sparse(bf16(1, 1152), moved(bf16(2, 1024), 4), rows), "multiples of 16"},
