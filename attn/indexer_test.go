@@ -116,7 +116,8 @@ func TestNothingIsScoredWhereEverythingIsKept(t *testing.T) {
 			dev.products, dev.scores = 0, 0
 			list := kernel.NewBuilder(dev, kernel.Member{})
 			x.Select(list, &Selection{Plan: &c.segment, Space: &space, Last: 2, Q: wq, W: ww,
-				Latent: values(t, dev, 2, 8), Hidden: values(t, dev, 2, hidden), Angles: values(t, dev, 2, 64), Out: out,
+				Latent: values(t, dev, 2, 8), Hidden: values(t, dev, 2, hidden), Angles: values(t, dev, 2, 64),
+				Out:   out,
 				Lens:  ints(t, dev, 2, 1, 3, c.longest),
 				Cache: cache, Table: ints(t, dev, 1, 2, 0, 1), Request: ints(t, dev, 2, 1, 0, 0),
 				Gather: ints(t, dev, 5, 1, 0, 1, 2, 3, 4), Start: ints(t, dev, 2, 1, 0, 0)})
