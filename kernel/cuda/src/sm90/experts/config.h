@@ -96,9 +96,9 @@ struct Shape {
     // Registers of the warpgroups that multiply, of the one that copies and of those that only widen: their sum is at
     // most 504 = 3 x 168, 512 = 4 x 128 or 480 = 5 x 96, what threads are launched with.
     static constexpr int MathRegisters = Folds && Wide ? 208 : Stored<T>::MathRegisters;
-    static constexpr int CopyRegisters = Folds && Wide ? 48 : Stored<T>::CopyRegisters;
-    static constexpr int FoldRegisters = Wide ? 48 : 72;
-    static constexpr int FoldedParts = Wide ? 2 : 4;  // parts that a lane widens at a time
+    static constexpr int CopyRegisters = Folds && Wide ? 56 : Stored<T>::CopyRegisters;
+    static constexpr int FoldRegisters = Wide ? 40 : 72;
+    static constexpr int FoldedParts = Wide ? 1 : 4;  // parts that a lane widens at a time
     static constexpr int InputBytes = Tokens * kBlockBytes;
     static constexpr int PassTokens = Tokens / 2;  // staged for the output at a time
     // Floats of a lane's tokens, and a gap so that four lanes meet no bank twice.

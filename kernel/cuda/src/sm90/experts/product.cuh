@@ -11,8 +11,8 @@
 //        weights, many are bound by the products.
 // H200:  hidden 7168, inner 2048, e4m3, gate and up / down. 8 experts of 1 row 57 / 31 us, 64 of 8 rows 417 / 222 (4.5
 //        / 4.3 TB/s), 64 of 128 rows 490 / 277, 64 of 512 rows 1570 / 855 (1225 / 1125 TFLOP/s, 74 / 68 % of 1650).
-//        e2m1 widened to e4m3: 64 of 8 rows 377 / 197 (2.7 TB/s, 61 / 59 % of the bytes' time), 64 of 512 rows 2324 /
-//        1136 (828 / 847 TFLOP/s). bf16, 64 of 512 rows: 2510 / 1300 (767 / 738 TFLOP/s, 97 / 93 % of 790).
+//        e2m1 widened to e4m3: 64 of 8 rows 377 / 197 (2.7 TB/s, 61 / 59 % of the bytes' time), 64 of 512 rows 2452 /
+//        1219 (785 / 789 TFLOP/s). bf16, 64 of 512 rows: 2510 / 1300 (767 / 738 TFLOP/s, 97 / 93 % of 790).
 #pragma once
 
 #include "sm90/experts/e2m1.cuh"
