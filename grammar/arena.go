@@ -23,6 +23,7 @@ type arena struct {
 	after      map[ending]int32         // what follows a complete leaf: a state
 	masks      map[configMask]*tokenSet // of states with a single reading
 	stateMasks map[int32]*tokenSet      // of the others
+	readings   int                      // bytes of the lists of readings of all states
 
 	scratch  []int32 // configs being collected
 	complete bool    // whether a reading being collected ends the document
@@ -78,8 +79,14 @@ func newArena(g *Grammar) *arena {
 	}
 }
 
-// full says that it is time for a new arena.
-func (a *arena) full() bool { return len(a.states) > maxArenaStates }
+// full says that it is time for a new arena: its states, configs, frames and what follows them, with their places in
+// maps, take all memory that they may.
+func (a *arena) full() bool {
+	return a.readings+stateBytes*len(a.states)+112*len(a.configs)+96*len(a.frames)+48*len(a.after) > maxArenaBytes
+}
+
+// stateBytes is what a state takes beside its readings: most of it is the table of next states.
+const stateBytes = 1280
 
 func (a *arena) push(f frame) int32 {
 	id, ok := a.frameIndex[f]
@@ -128,6 +135,7 @@ func (a *arena) intern(from int) int32 {
 	}
 	id := int32(len(a.states))
 	a.states = append(a.states, state{configs: slices.Clone(list), done: done})
+	a.readings += 4*len(list) + len(a.key)
 	a.stateIndex[string(a.key)] = id
 	return id
 }

@@ -106,7 +106,7 @@ func JSONObject(t *Tokens) (*Grammar, error) {
 
 // newGrammar holds the leaves that every grammar has; their numbers are fixed.
 func newGrammar(t *Tokens) *Grammar {
-	g := &Grammar{tokens: t, own: newMaskCache(maxLeafMasks)}
+	g := &Grammar{tokens: t, own: newMaskCache(maxMaskBytes)}
 	marks := punctuation()
 	for i := range marks {
 		g.addLeaf(&marks[i])

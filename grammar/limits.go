@@ -27,9 +27,9 @@ const (
 
 // Limits on what is remembered. Beyond them caches start afresh; results do not change.
 const (
-	maxArenaStates = 8192 // automaton states of one grammar, about 1.3 KB each
-	maxLeafMasks   = 512  // of one vocabulary, and again of one grammar; at most 40 KB each for 129k tokens
-	maxConfigMasks = 256  // of one grammar, and again of its states with several readings; at most 16 KB each
+	maxArenaBytes  = 12 << 20 // of one grammar: some 8000 states with few readings
+	maxMaskBytes   = 20 << 20 // of the leaf masks of one vocabulary, and again of one grammar
+	maxConfigMasks = 256      // of one grammar, and again of its states with several readings; at most 16 KB each
 )
 
 // Limits on ambiguity: readings of one document that are kept at a time, see Grammar.Narrowed.

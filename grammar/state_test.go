@@ -189,7 +189,7 @@ func TestArenasAreReplaced(t *testing.T) {
 	if g.arena == first {
 		t.Error("the first arena is still in use")
 	}
-	if n := len(g.arena.states); n > 2*maxArenaStates {
+	if n := len(g.arena.states); n*stateBytes > 2*maxArenaBytes {
 		t.Errorf("%d states are remembered", n)
 	}
 }

@@ -66,12 +66,18 @@ type exit struct {
 	shape bool
 }
 
-// maskCache remembers leaf masks, the oldest leaving first. It is safe for concurrent use.
+// bytes is about what a mask takes in a cache.
+func (m *leafMask) bytes() int {
+	const place = 256 // of its structures and its place in a map
+	return place + 8*cap(m.whole.words) + 4*cap(m.whole.ids) + 12*cap(m.exits)
+}
+
+// maskCache remembers leaf masks up to a number of bytes, the oldest leaving first. It is safe for concurrent use.
 type maskCache struct {
 	mu    sync.Mutex
 	masks map[maskKey]*leafMask
-	ring  []maskKey // insertion order; next is the oldest once full
-	next  int
+	order []maskKey // oldest first
+	held  int       // bytes
 	limit int
 }
 
@@ -91,12 +97,12 @@ func (c *maskCache) put(k maskKey, m *leafMask) {
 	if _, ok := c.masks[k]; ok {
 		return
 	}
-	if len(c.ring) < c.limit {
-		c.ring = append(c.ring, k)
-	} else {
-		delete(c.masks, c.ring[c.next])
-		c.ring[c.next] = k
-		c.next = (c.next + 1) % c.limit
-	}
 	c.masks[k] = m
+	c.order = append(c.order, k)
+	for c.held += m.bytes(); c.held > c.limit; {
+		oldest := c.order[0]
+		c.held -= c.masks[oldest].bytes()
+		c.order = c.order[1:]
+		delete(c.masks, oldest)
+	}
 }

@@ -46,7 +46,7 @@ func NewTokens(v Vocabulary) (*Tokens, error) {
 	if n < 1 || n > 1<<24 {
 		return nil, fmt.Errorf("%w: %d tokens; between 1 and %d are supported", ErrVocabulary, n, 1<<24)
 	}
-	t := &Tokens{size: n, offset: make([]int32, n+1), shared: newMaskCache(maxLeafMasks)}
+	t := &Tokens{size: n, offset: make([]int32, n+1), shared: newMaskCache(maxMaskBytes)}
 	var single [256]bool
 	for id := range int32(n) {
 		if !v.IsSpecial(id) {
