@@ -40,7 +40,7 @@ var mixes = []mix{
 	}},
 	{name: "schemas", clients: 16, path: "/v1/chat/completions", body: func(d *rand.Rand, i int) string {
 		var b strings.Builder
-		for range 1500 {
+		for range 900 {
 			fmt.Fprintf(&b, `,"%s":{"type":"string","pattern":"^%s[a-z]{1,20}$"}`, name(d), name(d))
 		}
 		return `"messages":[{"role":"user","content":"x"}],"max_tokens":1,"response_format":{"type":"json_schema",` +
@@ -56,10 +56,10 @@ var mixes = []mix{
 	}},
 	{name: "stored", clients: 4, path: "/v1/responses", body: func(d *rand.Rand, i int) string {
 		return fmt.Sprintf(`"input":"x","max_output_tokens":1,"text":{"format":{"type":"json_schema","name":"x","schema":`+
-			`{"type":"object","description":%q}}}`, strings.Repeat(name(d), 1<<17))
+			`{"type":"object","description":%q}}}`, strings.Repeat(name(d), 120_000))
 	}},
 	{name: "tokenize", clients: 8, path: "/tokenize", body: func(d *rand.Rand, i int) string {
-		return fmt.Sprintf(`"prompt":%q`, strings.Repeat(words(d, 500), 100))
+		return fmt.Sprintf(`"prompt":%q`, strings.Repeat(words(d, 500), 30))
 	}},
 	{name: "cancellations", clients: 16, path: "/v1/completions", leaves: true, body: func(d *rand.Rand, i int) string {
 		return fmt.Sprintf(`"prompt":%q,"max_tokens":200,"stream":true,"ignore_eos":true`, words(d, 300))
