@@ -133,10 +133,6 @@ func want[T comparable](t testing.TB, what string, got, want T) {
 	}
 }
 
-func hasReason(reasons []Reason, rule string) bool {
-	return slices.ContainsFunc(reasons, func(r Reason) bool { return r.Rule == rule })
-}
-
 func repeat(n int, r Request) []Request {
 	list := make([]Request, n)
 	for i := range list {
