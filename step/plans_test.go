@@ -349,7 +349,7 @@ var reasonChecks = []reasonCheck{
 	{"not dense: the rows see more than", mlaFamilies, false, func(c *claims, s *plan.Segment, _ string) bool {
 		return !c.some(s, "densely") && all(c.keys(s), func(n int) bool { return n > c.cfg.T })
 	}},
-	{"not dense: ", "", false, func(c *claims, s *plan.Segment, text string) bool {
+	{"not dense: ", mlaFamilies, false, func(c *claims, s *plan.Segment, text string) bool {
 		return !c.some(s, "densely") && slices.Contains(c.cfg.DenseAgainst, strings.TrimPrefix(text, "not dense: "))
 	}},
 	{"prompt rows use the prefill kernel", "", false, func(c *claims, s *plan.Segment, text string) bool {

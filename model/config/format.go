@@ -15,6 +15,7 @@ const (
 	FormatBF16 Format = "BF16"
 	FormatFP8  Format = "FP8 in blocks of 128 x 128"
 	FormatFP4  Format = "FP4 experts, the rest FP8 in blocks of 128 x 128"
+	FormatGGUF Format = "GGUF" // each tensor names its own type
 )
 
 // readFormats is what an error lists.

@@ -86,6 +86,7 @@ func FromGGUF(path string, f *llamacpp.Folder) (*Source, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Weights.Close())
 	}
+	d.Common().Format = config.FormatGGUF
 	return New(path, d, f.Weights), nil
 }
 

@@ -86,6 +86,12 @@ func TestGPUOperationsAgreeWithTheReference(t *testing.T) {
 			if share > 0.01 {
 				t.Errorf("%s: %.2f %% of the codes differ", name, 100*share)
 			}
+		case name == "ExpertArgs.Out":
+			// Rows are quantised to e4m3, before and inside an expert: where one code rounds the other way, single
+			// values move by more than 1 % of the largest. Their number is bound by the noise.
+			if d.Worst > 0.03 || d.Noise() > 0.002 {
+				t.Errorf("%s differs by %.2f %% of its largest value, noise %.2e", name, 100*d.Worst, d.Noise())
+			}
 		case d.Worst > 0.01:
 			t.Errorf("%s differs by %.2f %% of its largest value", name, 100*d.Worst)
 		}
