@@ -16,9 +16,14 @@ const (
 	scaleNaN    = 255 // of e8m0
 )
 
-// Fold reports whether all matrices are e2m1 in groups of 32 whose blocks fold. It reads every scale, on every core.
+// Fold reports whether all matrices are e2m1 in groups of 32 whose blocks fold. It reads every scale, on every core, and
+// a pattern that many matrices repeat once.
 func (w *ExpertWeights) Fold() bool {
 	all := slices.Concat(w.Gate, w.Up, w.Down)
+	if slices.ContainsFunc(all, func(w Weight) bool { return !w.inGroups() }) {
+		return false
+	}
+	all = onePattern(all)
 	parts := min(runtime.GOMAXPROCS(0), len(all))
 	folds := make([]bool, parts)
 	var wait sync.WaitGroup
@@ -34,12 +39,32 @@ func (w *ExpertWeights) Fold() bool {
 	return parts > 0 && !slices.Contains(folds, false)
 }
 
-// folds reports whether all blocks of a matrix fold.
+// foldGroups is how many scales of a row a block has.
+const foldGroups = foldSide / 32
+
+// inGroups reports whether a matrix is e2m1 with a scale for 32 values.
+func (w Weight) inGroups() bool {
+	return w.Data.DType == E2M1x2 && w.BlockRows == 1 && w.BlockCols == foldSide/foldGroups && w.SkipRows == 0
+}
+
+// onePattern leaves out matrices whose scales repeat a pattern that those of an earlier one repeat.
+func onePattern(all []Weight) []Weight {
+	seen := map[*byte]bool{}
+	return slices.DeleteFunc(all, func(w Weight) bool {
+		r, ok := w.Scale.Buf.(Repeated)
+		if !ok || len(r.Pattern) == 0 {
+			return false
+		}
+		first := &r.Pattern[0]
+		again := seen[first]
+		seen[first] = true
+		return again
+	})
+}
+
+// folds reports whether all blocks of a matrix in groups fold.
 func (w *Weight) folds() bool {
-	const groups = foldSide / 32
-	if w.Data.DType != E2M1x2 || w.BlockRows != 1 || w.BlockCols != foldSide/groups || w.SkipRows != 0 {
-		return false
-	}
+	const groups = foldGroups
 	s := w.Scale
 	var bytes []byte
 	switch b := s.Buf.(type) {
