@@ -26,7 +26,7 @@ import (
 type engineFlags struct {
 	policyFlags
 	deviceFlags
-	model, name                       string
+	model, name, chatFormat           string
 	cacheTokens, context, stepTokens  int
 	maxRunning, maxQueue, planHistory int
 	rankFlags
@@ -50,6 +50,9 @@ func (f *engineFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&f.model, "model", "",
 		"checkpoint folder, GGUF file, or the name of a pulled model such as deepseek-ai/DeepSeek-V3.2; without it "+
 			"the small model inside the binary runs ("+builtin.Name+")")
+	s.StringVar(&f.chatFormat, "chat-format", "", "how conversations are written, instead of what the checkpoint "+
+		"says: deepseek-v4, deepseek-v4-preview (releases of April 2026), deepseek-v3.2, deepseek-v3.1, glm-5, "+
+		"glm-5.2 or template")
 	f.deviceFlags.add(s)
 	f.rankFlags.add(s)
 	s.DurationVar(&f.rankTimeout, "rank-timeout", group.Timeout, "how long a rank may stay at one operation while the "+
@@ -213,7 +216,8 @@ func (f *engineFlags) config() (sparrow.Config, error) {
 		MaxQueue: f.maxQueue, NoReuse: f.noPrefixCache, NoGraphs: f.noGraphs,
 		NoOverlap: f.noOverlap, PlanHistory: f.planHistory,
 		ExpertUsage: f.expertUsage, PadStates: f.padStates,
-		RecordBytes: f.recordBytes, ControlTokens: f.controlTokens == "allow", PromptsOnly: f.noChat,
+		RecordBytes: f.recordBytes, ControlTokens: f.controlTokens == "allow",
+		PromptsOnly: f.noChat, ChatFormat: f.chatFormat,
 	}
 	if c.Tiers, err = f.tiers(); err != nil {
 		return sparrow.Config{}, err
