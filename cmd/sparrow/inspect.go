@@ -186,11 +186,7 @@ func released(given, file string, text []byte) (*family.Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	src, err := c.Dummy(given)
-	if err == nil {
-		src.Config.Format = d.Common().Format
-	}
-	return src, err
+	return c.Dummy(given)
 }
 
 // shapeHint names the released shape that was probably meant, or all of them, where nothing has a given name.

@@ -112,7 +112,7 @@ func (q rawQuantization) refuse(at string) error {
 		if q.Algorithm == "" || strings.EqualFold(q.Algorithm, "MIXED_PRECISION") {
 			field = "quantized_layers"
 		}
-		return not(field, quote(algorithms), "modelopt's "+strings.Join(algorithms, " and "))
+		return not(field, `"`+strings.Join(algorithms, `", "`)+`"`, "modelopt's "+strings.Join(algorithms, " and "))
 	}
 	size := fmt.Sprintf("int%d in groups of %d", q.Bits, q.GroupSize)
 	switch q.Method {
@@ -198,12 +198,4 @@ func refuseNames(names []string) error {
 		}
 	}
 	return nil
-}
-
-func quote(words []string) string {
-	out := make([]string, len(words))
-	for i, w := range words {
-		out[i] = fmt.Sprintf("%q", w)
-	}
-	return strings.Join(out, ", ")
 }

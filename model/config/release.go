@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 
 	"sparrow/internal/textfile"
@@ -114,27 +115,17 @@ func (b *builder) tensors(d Description, names []string) {
 	if !ok || names == nil {
 		return
 	}
-	found := false
-	for _, name := range names {
-		found = found || name == "mtp.0.main_proj.weight"
-	}
+	const first = "mtp.0.main_proj.weight" // only a DSpark head has it
+	found := slices.Contains(names, first)
+	drafts := slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "mtp.") })
 	switch {
 	case found && v4.DSpark == nil:
 		b.addProblem("the tensor mtp.0.main_proj.weight belongs to a DSpark draft head, and config.json has no " +
 			"dspark_ fields; take config.json of the same release")
-	case !found && v4.DSpark != nil && hasPrefix(names, "mtp."):
+	case !found && v4.DSpark != nil && drafts:
 		b.addProblem("config.json describes a DSpark draft head, and the tensors that begin with mtp. have no " +
 			"mtp.0.main_proj.weight; take config.json of the same release")
 	}
-}
-
-func hasPrefix(names []string, prefix string) bool {
-	for _, name := range names {
-		if strings.HasPrefix(name, prefix) {
-			return true
-		}
-	}
-	return false
 }
 
 // describeDSA reads the fields of DeepSeek-V3.2 and GLM-5.

@@ -15,7 +15,7 @@ type extra struct {
 
 // extras are skipped wherever they are found; any other tensor that nothing reads is a problem.
 var extras = []extra{
-	{"rotary frequencies, which are computed", suffixes("rotary_emb.inv_freq", ".inv_freq")},
+	{"rotary frequencies, which are computed", suffixes(".inv_freq")},
 	{"static scales of cached keys and values; the cache has scales of its own", suffixes(".k_scale", ".v_scale",
 		".k_proj.output_scale", ".v_proj.output_scale")},
 	{"vision tower; images are not read", prefixes("vision.", "vision_tower.", "visual.", "model.vision",

@@ -90,22 +90,11 @@ func New(file string, text []byte, o Options) (*Checkpoint, error) {
 	case *config.DSA:
 		out.tensors = listTensors(c, o.DType == FP8)
 	case *config.V4:
-		out.tensors = listV4(c, o.DType == FP8, expertType(text) == "fp4")
+		out.tensors = listV4(c, o.DType == FP8, c.Format == config.FormatFP4)
 	default:
 		return nil, fmt.Errorf("synth: %s: %w: %T", file, config.ErrFamily, d)
 	}
 	return out, nil
-}
-
-// expertType is how a V4 config stores experts; configs that do not say mean fp4 (v4 spec, 1.1).
-func expertType(text []byte) string {
-	var c struct {
-		Type string `json:"expert_dtype"`
-	}
-	if err := json.Unmarshal(text, &c); err != nil || c.Type == "" {
-		return "fp4"
-	}
-	return c.Type
 }
 
 // rewrite makes a config.json say what will be written: drafting layer and quantisation. Everything else stays as it
