@@ -16,25 +16,14 @@ type counted struct {
 	products, scores int
 }
 
-// Do carries out an operation in its own way, or by the device.
 func (c *counted) Do(op kernel.Op) error {
-	switch a := op.(type) {
+	switch op.(type) {
 	case kernel.MultiplyArgs:
-		return c.Multiply(a)
+		c.products++
 	case kernel.ScoreArgs:
-		return c.Scores(a)
+		c.scores++
 	}
 	return c.Device.Do(op)
-}
-
-func (c *counted) Multiply(a kernel.MultiplyArgs) error {
-	c.products++
-	return c.Device.Do(a)
-}
-
-func (c *counted) Scores(a kernel.ScoreArgs) error {
-	c.scores++
-	return c.Device.Do(a)
 }
 
 // values is a tensor of numbers around zero that differ from each other.

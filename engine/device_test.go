@@ -27,20 +27,13 @@ type failing struct {
 	route func() error // called before each
 }
 
-// Do carries out an operation in its own way, or by the device.
 func (d *failing) Do(op kernel.Op) error {
-	switch a := op.(type) {
-	case kernel.RouteArgs:
-		return d.Route(a)
+	if _, ok := op.(kernel.RouteArgs); ok {
+		if err := d.route(); err != nil {
+			return err
+		}
 	}
 	return d.Device.Do(op)
-}
-
-func (d *failing) Route(a kernel.RouteArgs) error {
-	if err := d.route(); err != nil {
-		return err
-	}
-	return d.Device.Do(a)
 }
 
 // over makes an engine over a failing device. It does not run yet.
@@ -172,18 +165,12 @@ func watchdogNamesTheOperation(t *testing.T) {
 // unscaled is a device whose dense attention is wrong.
 type unscaled struct{ kernel.Device }
 
-// Do carries out an operation in its own way, or by the device.
 func (d *unscaled) Do(op kernel.Op) error {
-	switch a := op.(type) {
-	case kernel.DenseArgs:
-		return d.DenseAttend(a)
+	if a, ok := op.(kernel.DenseArgs); ok {
+		a.Scale *= 2
+		op = a
 	}
 	return d.Device.Do(op)
-}
-
-func (d *unscaled) DenseAttend(a kernel.DenseArgs) error {
-	a.Scale *= 2
-	return d.Device.Do(a)
 }
 
 // A device that computes wrongly is not served, unless the self-test is switched off.

@@ -169,20 +169,13 @@ type faultyDevice struct {
 	h *halfway
 }
 
-// Do carries out an operation in its own way, or by the device.
 func (f faultyDevice) Do(op kernel.Op) error {
-	switch a := op.(type) {
-	case kernel.HyperPostArgs:
-		return f.HyperPost(a)
+	if _, ok := op.(kernel.HyperPostArgs); ok {
+		if f.h.sublayers++; f.h.fails && f.h.sublayers > 2*f.h.layer+1 {
+			return errFault
+		}
 	}
 	return f.Device.Do(op)
-}
-
-func (f faultyDevice) HyperPost(a kernel.HyperPostArgs) error {
-	if f.h.sublayers++; f.h.fails && f.h.sublayers > 2*f.h.layer+1 {
-		return errFault
-	}
-	return f.Device.Do(a)
 }
 
 // faulty is prepared over a device that fails.

@@ -237,38 +237,20 @@ func (l *lengths) look(t kernel.Tensor) error {
 	return nil
 }
 
-// Do carries out an operation in its own way, or by the device.
 func (l *lengths) Do(op kernel.Op) error {
+	var err error
 	switch a := op.(type) {
 	case kernel.ScoreArgs:
-		return l.Scores(a)
+		err = l.look(a.Lens)
 	case kernel.SelectArgs:
-		return l.Select(a)
+		err = l.look(a.Lens)
 	case kernel.SparseArgs:
-		return l.SparseAttend(a)
+		err = l.look(a.Lens)
+	}
+	if err != nil {
+		return err
 	}
 	return l.Device.Do(op)
-}
-
-func (l *lengths) Scores(a kernel.ScoreArgs) error {
-	if err := l.look(a.Lens); err != nil {
-		return err
-	}
-	return l.Device.Do(a)
-}
-
-func (l *lengths) Select(a kernel.SelectArgs) error {
-	if err := l.look(a.Lens); err != nil {
-		return err
-	}
-	return l.Device.Do(a)
-}
-
-func (l *lengths) SparseAttend(a kernel.SparseArgs) error {
-	if err := l.look(a.Lens); err != nil {
-		return err
-	}
-	return l.Device.Do(a)
 }
 
 // Padded requests of length 0 in verify and draft batches: their rows lie before position 0, see nothing and write

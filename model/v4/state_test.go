@@ -155,20 +155,13 @@ type faulty struct {
 	sublayers int // that ended in this step, two of each layer
 }
 
-// Do carries out an operation in its own way, or by the device.
 func (f *faulty) Do(op kernel.Op) error {
-	switch a := op.(type) {
-	case kernel.HyperPostArgs:
-		return f.HyperPost(a)
+	if _, ok := op.(kernel.HyperPostArgs); ok {
+		if f.sublayers++; f.fails && f.sublayers == 2*(f.layer+1) {
+			return errors.New("stopped on purpose")
+		}
 	}
 	return f.Device.Do(op)
-}
-
-func (f *faulty) HyperPost(a kernel.HyperPostArgs) error {
-	if f.sublayers++; f.fails && f.sublayers == 2*(f.layer+1) {
-		return errors.New("stopped on purpose")
-	}
-	return f.Device.Do(a)
 }
 
 // broken is a device on which one kind of operation fails.
@@ -177,42 +170,21 @@ type broken struct {
 	op string
 }
 
-func (b *broken) fail(op string) error {
-	if b.op == op {
-		return errors.New("out of order")
-	}
-	return nil
-}
-
-// Do carries out an operation in its own way, or by the device.
 func (b *broken) Do(op kernel.Op) error {
+	name := ""
 	switch a := op.(type) {
 	case kernel.CompressArgs:
-		return b.Compress(a)
-	case kernel.DualArgs:
-		return b.DualAttend(a)
-	case kernel.FlatArgs:
-		return b.FlatAttend(a)
+		name = fmt.Sprint("compress to ", a.Out.Cols)
+	case kernel.DualArgs, kernel.FlatArgs:
+		name = "attend"
 	case kernel.ExpertArgs:
-		return b.Experts(a)
+		name = "experts"
 	}
-	return b.Device.Do(op)
-}
-
-func (b *broken) Compress(a kernel.CompressArgs) error {
-	return errors.Join(b.fail(fmt.Sprint("compress to ", a.Out.Cols)), b.Device.Do(a))
-}
-
-func (b *broken) DualAttend(a kernel.DualArgs) error {
-	return errors.Join(b.fail("attend"), b.Device.Do(a))
-}
-
-func (b *broken) FlatAttend(a kernel.FlatArgs) error {
-	return errors.Join(b.fail("attend"), b.Device.Do(a))
-}
-
-func (b *broken) Experts(a kernel.ExpertArgs) error {
-	return errors.Join(b.fail("experts"), b.Device.Do(a))
+	err := b.Device.Do(op)
+	if name != "" && name == b.op {
+		err = errors.Join(errors.New("out of order"), err)
+	}
+	return err
 }
 
 // The error of a device names the part of the model to which the operation belongs.
