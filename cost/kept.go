@@ -4,9 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
+
+	"sparrow/internal/textfile"
 )
 
 // Figures are what a machine that is not in the table is measured for at start (package probe): rates that placements
@@ -41,7 +44,7 @@ func KeptPath(machine string) (string, error) {
 // LoadFigures reads the figures of a machine. It is false where the file is missing or unreadable, or of another
 // machine or version, so that the machine is measured again.
 func LoadFigures(path, machine string) (Figures, bool) {
-	text, err := os.ReadFile(path)
+	text, err := textfile.Read(path, textfile.Config)
 	if err != nil {
 		return Figures{}, false
 	}
@@ -61,11 +64,10 @@ func SaveFigures(path, machine string, f Figures) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	next := fmt.Sprintf("%s.%d", path, os.Getpid())
-	if err := os.WriteFile(next, append(text, '\n'), 0o644); err != nil {
+	return textfile.Replace(path, func(w io.Writer) error {
+		_, err := w.Write(append(text, '\n'))
 		return err
-	}
-	return os.Rename(next, path)
+	})
 }
 
 // valid reports whether all figures are positive and finite.

@@ -1,4 +1,5 @@
-// Package textfile reads the text files that users name and those of a checkpoint folder, which may come from anyone.
+// Package textfile reads the text files that users name and those of a checkpoint folder, which may come from anyone,
+// and replaces files of our own.
 //
 // In flow a path and a limit, out flow the bytes of a regular file of at most that size. A pipe, a device or a folder
 // is refused without being opened: opening a pipe waits for its other end, and no signal ends that. A file that is too
@@ -11,6 +12,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"sparrow/internal/unit"
 )
@@ -64,6 +66,27 @@ func Open(path string) (*os.File, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+// Replace writes a file in place of the one that is there, whole or not at all.
+func Replace(path string, write func(io.Writer) error) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part")
+	if err != nil {
+		if p := (*fs.PathError)(nil); errors.As(err, &p) {
+			err = p.Err // its path is that of a file that nobody knows
+		}
+		return fmt.Errorf("%s cannot be written: %w", path, err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(f.Name()))
+		}
+	}()
+	err = errors.Join(write(f), f.Chmod(0o644), f.Sync(), f.Close())
+	if err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
 }
 
 // Check refuses what is no regular file.

@@ -70,10 +70,11 @@ var order = []string{
 	"weight/gguf",
 	"layout",
 	"internal/block",
+	"cost",
 	"internal/textfile",
 	"internal/filelock internal/footprint internal/jsonscan internal/mark internal/num internal/mmap",
 	"internal/background internal/machine internal/numa internal/pinned internal/process internal/sysmem internal/unit",
-	"cost sim/clock",
+	"sim/clock",
 }
 
 // testOnly lists packages that only tests may import.

@@ -49,6 +49,7 @@ type disk struct {
 	patience   time.Duration                  // diskWait
 	load       func(*Page, prefix.Hash) error // read
 	late, left atomic.Int32                   // reads that have not returned in time, and that nobody waits for
+	reads      sync.WaitGroup                 // both of these
 
 	mu      sync.Mutex
 	pages   map[prefix.Hash]*list.Element // of prefix.Hash
@@ -401,11 +402,11 @@ func (d *disk) readSoon(ctx context.Context, p *Page, k prefix.Hash) error {
 	case <-ctx.Done():
 	}
 	count.Add(1)
-	go func() {
+	d.reads.Go(func() {
 		<-done
 		p.Drop()
 		count.Add(-1)
-	}()
+	})
 	return errHangs
 }
 
@@ -466,13 +467,20 @@ func (d *disk) Count() Count {
 	return c
 }
 
-// Close writes what is queued, unless the disk does not answer, and gives the folder up; its files stay.
+// Close writes what is queued and waits for reads that nobody waits for, unless the disk does not answer, and gives the
+// folder up; its files stay. Nothing is read from the tier any more.
 func (d *disk) Close() error {
 	d.mu.Lock()
 	d.stop()
 	d.mu.Unlock()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		<-d.stopped
+		d.reads.Wait()
+	}()
 	select {
-	case <-d.stopped:
+	case <-ended:
 	case <-time.After(d.patience):
 		d.log.Warn("the disk cache does not answer; pages that were queued for it are lost", "folder", d.dir)
 	}

@@ -103,3 +103,19 @@ func TestADiskThatHangs(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 }
+
+// A stack closes after the reads that nobody waits for: their pages come back.
+func TestCloseWaitsForReads(t *testing.T) {
+	d, s, keys := diskOf(t, 1)
+	d.load = func(*Page, prefix.Hash) error {
+		<-d.stopped
+		time.Sleep(20 * time.Millisecond) // a Close that does not wait for this read returns before
+		return os.ErrNotExist
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	if n, why := load(ctx, d, s, keys); n != 0 || why != noAnswer {
+		t.Fatalf("%d pages came, then %q", n, why)
+	}
+	closeStack(t, s)
+}

@@ -57,6 +57,11 @@ func openStack(t *testing.T, o Options, s Spec) *Stack {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, each := range stack.tiers {
+		if d, ok := each.(*disk); ok {
+			d.patience = await.Hang
+		}
+	}
 	t.Cleanup(func() { closeStack(t, stack) })
 	return stack
 }

@@ -6,9 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
 
 	"sparrow/internal/textfile"
 )
@@ -122,22 +119,9 @@ func (t *Table) Write(w io.Writer) error {
 }
 
 // Save writes a file in place of the one that is there, whole or not at all.
-func (t *Table) Save(path string) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part")
-	if err != nil {
-		if p := (*fs.PathError)(nil); errors.As(err, &p) {
-			err = p.Err // its path is that of a file that nobody knows
-		}
-		return fmt.Errorf("usage: %s cannot be written: %w", path, err)
+func (t *Table) Save(path string) error {
+	if err := textfile.Replace(path, t.Write); err != nil {
+		return fmt.Errorf("usage: %w", err)
 	}
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("usage: %w", errors.Join(err, os.Remove(f.Name())))
-		}
-	}()
-	err = errors.Join(t.Write(f), f.Chmod(0o644), f.Sync(), f.Close())
-	if err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+	return nil
 }
