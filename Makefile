@@ -1,8 +1,11 @@
-# Targets a developer needs. `make test` is what CI runs; it sets nothing up beyond what `go` fetches by itself.
+# Targets a developer needs. `make test` sets nothing up beyond what `go` fetches by itself. CI runs check, test, long
+# and, while there is time, what needs other programs: see .ci/run.
 GO ?= go
-# Packages whose tests are cheap enough to repeat under the race detector on two cores.
-RACE = ./engine . ./attn/... ./model ./sched ./kv/... ./server ./hub ./weight ./kernel/cpu/pool ./kernel/group \
-	./kernel/offload ./kernel/cuda
+# Packages that start goroutines of their own and whose tests are cheap enough for the race detector on two cores, and
+# the tests of larger ones where goroutines meet.
+RACE = ./engine ./attn/... ./kv/... ./server ./hub ./weight ./kernel/cpu/pool ./kernel/group ./kernel/offload \
+	./kernel/cuda
+MEET = AtOnce|Cancel|Clos|Stream|Sleep|TakeTurns|InFlight|Usage
 # `check` vets already, and no debugger looks at test binaries: without both they are built in less time. The limit of a
 # package is for hangs: the longest takes two minutes on two cores of its own, and half an hour beside twenty other
 # programs. COUNT=1 takes nothing from the cache of test results.
@@ -20,16 +23,20 @@ PLATFORMS = linux/arm64 darwin/arm64 windows/amd64
 	screenshots torture build dist kernels gpu-tests arm64 clean
 
 # Budgets in minutes, of two cores with everything compiled anew: .ci/run has those of all targets.
-test: check
-	$(RUN) $(UNIT) $(RACES)
+test: format width
+	$(RUN) $(UNIT)
 
-check: width
-	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
-	  if [ -n "$$unformatted" ]; then echo "gofmt these files:"; echo "$$unformatted"; exit 1; fi
+# What can be said about the sources without running them.
+check: format width
 	$(LAZY) $(GO) vet ./...
 	$(GO) -C kernel/cpu/vec/_asm vet .
 	$(LAZY) $(GO) tool staticcheck ./...
 	$(GO) run ./internal/tree/platforms $(PLATFORMS)
+
+.PHONY: format
+format:
+	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
+	  if [ -n "$$unformatted" ]; then echo "gofmt these files:"; echo "$$unformatted"; exit 1; fi
 
 # Lists hand-written lines of more than 120 columns.
 width:
@@ -48,11 +55,12 @@ unit:
 ON_RANKS = TestACrowd|TestADraftingCrowdGets|TestCancel|TestASharedPrefix|TestTheNextTurn|TestTwoEngines
 
 # What tests leave out because it takes minutes and other tests imply it: every implementation of the operations with
-# every chunk size against the oracle's numbers, a chunk of 32,768 tokens, and what says so where it is skipped.
+# every chunk size against the oracle's numbers, a chunk of 32,768 tokens, what says so where it is skipped, and tests
+# under the race detector.
 .PHONY: long
 long:
 	$(RUN) '$(TESTFLAGS) -count=1 -run $(ORACLE) ./verify ./model/v4 -args -long' \
-	  '$(TESTFLAGS) -count=1 -run $(CROWDS) ./engine ./step -args -long'
+	  '$(TESTFLAGS) -count=1 -run $(CROWDS) ./engine ./step -args -long' $(RACES)
 ORACLE = TestExact|TestV4Exact|TestV4Packed|TestJudged|TestRanks$$|TestAChunkOf
 CROWDS = TestARankThatFails|TestADraftingCrowdOf|TestDraftedAnswers|TestDraftedText|TestACrowdWithExperts|$(WAYS)
 WAYS = TestAStatefulModel|TestEveryWay|TestDecodeAllocates|TestSampledDrafts|TestRowBits
@@ -112,7 +120,7 @@ page-store:
 	@redis=$$(REDIS="$(REDIS)" sh internal/testkit/redis.sh .build/redis) || exit 0; \
 	  $(GO) test ./cmd/sparrow -count=1 -timeout 20m -run TestTwoServersShareARedis -v -args -redis-server "$$redis"
 
-RACES = "$(TESTFLAGS) -race $(RACE)" "$(TESTFLAGS) -race -run AtOnce ./step"
+RACES = "$(TESTFLAGS) -race -short $(RACE)" "$(TESTFLAGS) -race -run $(MEET) . ./step"
 race:
 	$(RUN) $(RACES)
 
