@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"sparrow/kernel"
 	"sparrow/sample"
 	"sparrow/weight"
 )
@@ -18,8 +17,8 @@ const searchTime = 3 * time.Second
 // ErrDamaged means that a weight of the checkpoint is NaN or infinite.
 var ErrDamaged = errors.New("sparrow: the checkpoint is damaged")
 
-// damage explains passes that failed because of NaN: weights that are not finite are looked for once, and named. Large
-// checkpoints are searched only in part, small tensors first.
+// damage explains requests that failed because of NaN: weights that are not finite are looked for once, and named.
+// Large checkpoints are searched only in part, small tensors first.
 func damage(w *weight.Checkpoint, log *slog.Logger) func(error) error {
 	search := sync.OnceValue(func() error {
 		found, all := w.FindNotFinite(searchTime)
@@ -36,7 +35,7 @@ func damage(w *weight.Checkpoint, log *slog.Logger) func(error) error {
 		return nil
 	})
 	return func(err error) error {
-		if !errors.Is(err, sample.ErrLogits) && !errors.Is(err, kernel.ErrNotFinite) {
+		if !errors.Is(err, sample.ErrLogits) {
 			return err
 		}
 		if cause := search(); cause != nil {

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// A checkpoint with a NaN answers with the name of the tensor that holds it, wherever the NaN comes to light: where
-// experts are chosen, or in the logits.
+// A checkpoint with a NaN answers with the name of the tensor that holds it, wherever it is: before experts are chosen,
+// or after them.
 func TestDamagedWeightsAreNamed(t *testing.T) {
 	notUnderRace(t)
 	for _, name := range []string{"model.layers.2.self_attn.q_a_proj.weight_scale_inv", "lm_head.weight",

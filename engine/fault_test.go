@@ -1,17 +1,22 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"sparrow/internal/testmodel"
+	"sparrow/sample"
 	"sparrow/step"
+	"sparrow/weight"
 )
 
 // Invariants of this file: a step that fails or panics loses only the requests that fail by themselves; everybody else
@@ -155,6 +160,70 @@ func TestLogitsThatAreNotNumbers(t *testing.T) {
 	}
 	if _, last := collect(b); last.Finish != FinishLength {
 		t.Errorf("its neighbour: %+v", last)
+	}
+}
+
+// A token whose embedding is NaN makes the rows of its own request NaN, where experts are chosen, too. They fail alone:
+// no batch is run again for them.
+func TestRowsThatAreNotNumbersFailAlone(t *testing.T) {
+	dir := t.TempDir()
+	damageEmbedding(t, tinyBF16, dir, marked)
+	list := make([]Request, 5)
+	for i := range list {
+		list[i] = Request{Prompt: tokens(i, 20+10*i), Sampling: greedy(), MaxTokens: 6, IgnoreEOS: true}
+	}
+	idle := start(t, dir, Config{Policy: deterministic(""), NoReuse: true})
+	want := make([]*response, len(list))
+	for i := range list {
+		want[i] = generate(t, idle, list[i])
+	}
+	list[2].Prompt = append(slices.Clone(list[2].Prompt), marked)
+	e, run := prepared(t, dir, Config{Policy: deterministic("")}, checked(t))
+	jobs := make([]*Job, len(list))
+	for i := range list {
+		jobs[i] = open(t, e, list[i])
+	}
+	run()
+	for i, j := range jobs {
+		got, last := collect(j)
+		if i == 2 {
+			if last.Finish != FinishError || !errors.Is(last.Err, ErrStep) || !errors.Is(last.Err, sample.ErrLogits) {
+				t.Errorf("the request with NaN ended with %+v", last)
+			}
+		} else if last.Finish != FinishLength || !slices.Equal(got, want[i].Choices[0].Tokens) {
+			t.Errorf("request %d: %v, %+v; alone %v", i, got, last, want[i].Choices[0].Tokens)
+		}
+	}
+	if st := e.Stats(); st.Isolated != 0 || st.Failed != 1 || st.Finished != 4 {
+		t.Errorf("%d batches ran again, %d requests failed, %d finished", st.Isolated, st.Failed, st.Finished)
+	}
+}
+
+// damageEmbedding copies a checkpoint and makes the embedding of a token NaN.
+func damageEmbedding(t *testing.T, from, to string, token int) {
+	t.Helper()
+	const name = "model.embed_tokens.weight"
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+	c, err := weight.Open(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var all []weight.Source
+	for _, n := range c.Names() {
+		x, _ := c.Tensor(n)
+		data := slices.Clone(x.Data)
+		if n == name {
+			row := len(data) / x.Shape[0]
+			copy(data[token*row:], bytes.Repeat([]byte{0xc0, 0x7f}, row/2)) // NaN as BF16 and as F32
+		}
+		all = append(all, weight.SourceBytes(n, x.DType, x.Shape, data))
+	}
+	path := filepath.Join(to, "model.safetensors")
+	if err := errors.Join(os.Remove(path), weight.Create(path, all, nil)); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -22,9 +22,6 @@ var ErrAbsent = fmt.Errorf("%w: no such hardware", ErrUnavailable)
 // ErrMemory is wrapped when a device has too little memory for a model.
 var ErrMemory = errors.New("too little memory on the device")
 
-// ErrNotFinite is wrapped when an operation meets NaN where it must choose: weights or inputs are damaged.
-var ErrNotFinite = errors.New("kernel: values are NaN")
-
 // ErrLost is wrapped when a device can no longer be used: every later operation fails too, and what its memory held is
 // lost.
 var ErrLost = errors.New("kernel: the device can no longer be used")

@@ -3,6 +3,7 @@ package testkit
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"sparrow/kernel"
 	"sparrow/layout"
@@ -34,6 +35,33 @@ func testRoute(p *pair) {
 				p.same(what, ids)
 				p.near(what, w, 1e-5)
 			}
+			p.routesNaN(fmt.Sprintf("%+v ties %v", c, ties), logits, kernel.RouteArgs{IDs: ids.dev, Weights: w.dev,
+				Bias: b.dev, Groups: c.groups, KeepGroups: c.keep, Scale: 2.5})
+		}
+	}
+}
+
+// routesNaN makes a row of logits NaN: its experts are there, its weights are NaN, and the other rows are as they were.
+func (p *pair) routesNaN(what string, logits []float32, a kernel.RouteArgs) {
+	p.Helper()
+	const row = 3
+	run := func() (ids []int32, weights []float32) {
+		a.Logits = p.floats(a.IDs.Rows, len(logits)/a.IDs.Rows, logits).dev
+		p.must(kernel.Do(p.dev, a))
+		return p.readInts(p.dev, a.IDs), p.read(p.dev, a.Weights)
+	}
+	ids, weights := run()
+	experts, k := len(logits)/a.IDs.Rows, a.IDs.Cols
+	for e := range experts {
+		logits[row*experts+e] = float32(math.NaN())
+	}
+	gotIDs, got := run()
+	for i := range got {
+		switch {
+		case i/k != row && (got[i] != weights[i] || gotIDs[i] != ids[i]):
+			p.Fatalf("%s: beside a row of NaN, row %d has another expert or weight %d", what, i/k, i%k)
+		case i/k == row && (got[i] == got[i] || gotIDs[i] < 0 || int(gotIDs[i]) >= experts):
+			p.Fatalf("%s: a row of NaN has expert %v with weight %v", what, gotIDs[i], got[i])
 		}
 	}
 }

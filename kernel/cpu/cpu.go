@@ -105,14 +105,10 @@ func (d *Device) run(n int, t pool.Task) error {
 	return nil
 }
 
-// lost tells a failed read of mapped weights from other errors: the file will not come back. NaN, by which a task ends
-// its run on purpose, is reported without the place in the pool.
+// lost tells a failed read of mapped weights from other errors: the file will not come back.
 func lost(err error) error {
 	var p *pool.PanicError
 	if errors.As(err, &p) {
-		if found := p.Unwrap(); errors.Is(found, kernel.ErrNotFinite) {
-			return found
-		}
 		if at, ok := p.Fault(); ok {
 			return fmt.Errorf("%w: reading memory at %#x failed: weights on disk changed (a file of the model was "+
 				"truncated, or its disk does not answer); restore the files and start again", kernel.ErrLost, at)

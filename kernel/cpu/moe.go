@@ -1,7 +1,6 @@
 package cpu
 
 import (
-	"fmt"
 	"math"
 
 	"sparrow/kernel"
@@ -39,7 +38,9 @@ func (d *Device) routeRow(w *rowWork, worker, t int) {
 	}
 }
 
-// keepGroups sets the experts of every group but the keep best to minus infinity.
+// keepGroups sets the experts of every group but the keep best to minus infinity. A group with NaN is the worst: a row
+// of NaN chooses some experts and has weights of NaN, so that it comes to light in its own logits, and the other rows
+// of the batch are not concerned.
 func keepGroups(biased, rank []float32, keep int) {
 	never := float32(math.Inf(-1))
 	size := len(biased) / len(rank)
@@ -51,18 +52,17 @@ func keepGroups(biased, rank []float32, keep int) {
 		if size == 1 {
 			second = 0
 		}
-		rank[g] = first + second
+		if rank[g] = first + second; rank[g] != rank[g] {
+			rank[g] = never
+		}
 	}
 	for range len(rank) - keep {
 		// The worst of the remaining groups; of equal ones the last, so that the lower index is kept.
-		worst := -1
+		worst := 0
 		for g, v := range rank {
-			if v == v && !math.IsInf(float64(v), 1) && (worst < 0 || v <= rank[worst]) {
+			if v <= rank[worst] {
 				worst = g
 			}
-		}
-		if worst < 0 {
-			panic(fmt.Errorf("%w: scores of experts", kernel.ErrNotFinite)) // the run fails with it
 		}
 		rank[worst] = float32(math.Inf(1))
 		for e := worst * size; e < (worst+1)*size; e++ {
