@@ -143,7 +143,7 @@ func newCore(c Config, p *parts, m model.Model, placed *PlacedExperts) (*engine.
 		ec.Moves = placed.Placement
 	}
 	if c.Tiers.Any() {
-		ec.Tiers, ec.Weights = c.Tiers, placed.identity(p.source.Weights.Fingerprint())
+		ec.Tiers, ec.Weights = c.Tiers, nameWeights(p.source.Weights, placed, c.Tiers.Leave(), c.Log)
 	}
 	return engine.New(m, ec)
 }

@@ -42,9 +42,9 @@ type Config struct {
 	SelfTest    SelfTest
 	Watchdog    time.Duration // how long a pass may take before it is reported; 0 is for ever
 	Log         *slog.Logger
-	Tiers       tier.Options     // where pages are kept outside the device
-	Weights     tier.Fingerprint // identifies the weights there
-	Clock       Clock            // nil is the machine's
+	Tiers       tier.Options // where pages are kept outside the device
+	Weights     tier.Weights // name the weights there
+	Clock       Clock        // nil is the machine's
 	// Usage takes the counts of chosen experts, those of engines before it included; nil counts nothing. The engine
 	// owns it until its loop has ended.
 	Usage *usage.Table
@@ -87,7 +87,7 @@ func (e *Engine) Stats() Stats {
 	s.Plans = append([]PlanCount(nil), s.Plans...)
 	s.LongestGap = e.tally.gaps.longest(e.now())
 	if e.loop.tiers != nil {
-		s.Tiers.Tiers = e.loop.tiers.counts()
+		s.Tiers.Tiers, s.Tiers.Identified = e.loop.tiers.counts(), e.loop.tiers.stack.Identified()
 	}
 	return s
 }

@@ -76,7 +76,7 @@ func TestADecodeWithoutItsPrefillComputes(t *testing.T) {
 	}
 	t.Cleanup(func() { silent.Close() })
 	other := tiered("", 12, 64, tier.Options{HostBytes: 1 << 26, KeepEarly: true})
-	other.Weights[0] = 9
+	other.Weights.Whole = &tier.Fingerprint{9}
 	prefill, at := serving(t, testmodel.V32(t), other)
 	patient := startTiered(t, testmodel.V32(t), tiered("", 12, 64, tier.Options{Pull: true}))
 	hurried := startTiered(t, testmodel.V32(t), tiered("", 12, 64, tier.Options{Pull: true, Wait: time.Millisecond}))

@@ -51,7 +51,7 @@ func TestAnotherEnginesPagesAreTheSameBits(t *testing.T) {
 				t.Errorf("%+v", st)
 			}
 			other := c
-			other.Weights[3] = 1
+			other.Weights.Whole = &tier.Fingerprint{9}
 			if got := generate(t, startTiered(t, f.dir(t), other), r); got.Usage.CachedTokens != 0 {
 				t.Errorf("other weights found %d tokens", got.Usage.CachedTokens)
 			}

@@ -49,6 +49,8 @@ type tiers struct {
 // TierStats is what the prefix cache keeps outside the device and what that gave.
 type TierStats struct {
 	Tiers []tier.Count // nearest first
+	// Identified reports whether every byte of the weights is known, so that pages may leave the machine.
+	Identified bool
 
 	Restored      int64 // sequences that got pages from tiers
 	RestoredPages int64
@@ -110,10 +112,13 @@ func openTiers(s *setup, in *inbox, pool *kv.Config) (*tiers, error) {
 			"one out")
 	}
 	dev := s.model.Device()
-	spec := tier.Spec{Model: string(s.model.Config().Family), Weights: s.cfg.Weights, PageTokens: cfg.Page,
-		Bytes: int(s.model.PageBytes(cfg)),
+	spec := tier.Spec{Model: string(s.model.Config().Family), Weights: s.cfg.Weights.Local, Local: s.cfg.Weights.Local,
+		PageTokens: cfg.Page, Bytes: int(s.model.PageBytes(cfg)),
 		// Rows of another device or plan differ in their last bits: a prompt must not depend on who computed it before.
 		Layout: fmt.Sprintf("%v+%v/%d %s plan %s", cfg.Layout, cfg.IndexLayout, cfg.Page, dev.Name(), cfg.Fingerprint)}
+	if w := s.cfg.Weights.Whole; w != nil {
+		spec.Weights, spec.Whole = *w, true
+	}
 	mover, moves := dev.(kernel.PageMover)
 	var from tier.Allocator
 	if moves {
@@ -126,6 +131,9 @@ func openTiers(s *setup, in *inbox, pool *kv.Config) (*tiers, error) {
 	stack, err := tier.Open(o, spec, from, s.cfg.Log)
 	if err != nil {
 		return nil, fmt.Errorf("sparrow: %w", err)
+	}
+	if w := &s.cfg.Weights; w.Whole == nil && w.Read != nil {
+		stack.IdentifyBy(w.Read)
 	}
 	t := &tiers{setup: s, inbox: in, stack: stack, pulls: o.Pull, model: paged, dev: dev, moves: moves,
 		wait: o.Wait, log: s.cfg.Log}
@@ -140,7 +148,7 @@ func openTiers(s *setup, in *inbox, pool *kv.Config) (*tiers, error) {
 		return nil, errors.Join(fmt.Errorf("sparrow: the parts of a page have %d bytes, a page has %d", n, spec.Bytes),
 			stack.Close())
 	}
-	pool.Keeper, pool.Identity = t, fmt.Sprintf("%s %x", spec.Layout, spec.Weights)
+	pool.Keeper, pool.Identity = t, fmt.Sprintf("%s %x", spec.Layout, s.cfg.Weights.Sampled)
 	return t, nil
 }
 

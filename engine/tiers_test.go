@@ -27,7 +27,8 @@ func tiered(kv string, pages, page int, o tier.Options) Config {
 	if o.Wait == 0 {
 		o.Wait = time.Hour
 	}
-	return Config{Policy: deterministic(kv), CacheTokens: pages * page, StepTokens: 2 * page, Tiers: o}
+	return Config{Policy: deterministic(kv), CacheTokens: pages * page, StepTokens: 2 * page, Tiers: o,
+		Weights: tier.Weights{Whole: &tier.Fingerprint{}}}
 }
 
 // emptied checks, when an engine has stopped, that its tiers hold nothing.

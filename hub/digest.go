@@ -6,6 +6,9 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash"
+	"strings"
+
+	"sparrow/weight"
 )
 
 // newDigest computes a file's hash, or is nil where the listed one is of no known kind.
@@ -22,4 +25,18 @@ func newDigest(f File) hash.Hash {
 		return h
 	}
 	return nil
+}
+
+// keepDigest notes the SHA-256 of weights that have just arrived, which is the one that they were listed with, so that
+// a server that keeps pages of them need not read them again.
+func keepDigest(path string, f File) error {
+	var sum weight.Digest
+	if !strings.HasSuffix(f.Path, ".safetensors") && !strings.HasSuffix(f.Path, ".gguf") ||
+		len(f.Hash) != hex.EncodedLen(len(sum)) {
+		return nil
+	}
+	if _, err := hex.Decode(sum[:], []byte(f.Hash)); err != nil {
+		return err
+	}
+	return weight.KeepDigest(path, sum)
 }

@@ -104,6 +104,9 @@ func (p *Puller) fetch(ctx context.Context, d *Download, f File, known []byte) (
 	if err := os.Rename(part, at); err != nil {
 		return fmt.Errorf("hub: %w", err)
 	}
+	if err := keepDigest(at, f); err != nil {
+		return fmt.Errorf("hub: %w", err)
+	}
 	return p.cache.link(d.Name, d.Commit, f)
 }
 

@@ -85,6 +85,15 @@ func TestPullMakesTheLayoutOfHuggingFace(t *testing.T) {
 			want[model+"/blobs/"+hashOf(f)] = string(f.data)
 			want[model+"/snapshots/"+testCommit+"/"+f.path] = "-> ../../blobs/" + hashOf(f)
 		}
+		if blob := model + "/blobs/" + hashOf(f); slices.Contains(neededFiles, f.path) &&
+			strings.HasSuffix(f.path, ".safetensors") { // the digest of weights is kept beside them
+			info, err := os.Stat(filepath.Join(root, blob))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want[blob+".digest"] = fmt.Sprintf("sha256 %s size %d modified %d\n", hashOf(f), len(f.data),
+				info.ModTime().UnixNano())
+		}
 	}
 	got := contents(t, root)
 	for name, text := range want {

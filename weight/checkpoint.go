@@ -27,6 +27,7 @@ const (
 type Checkpoint struct {
 	files    []FileInfo
 	maps     map[string]*mmap.File // by FileInfo.Path; empty for embedded bytes
+	stamps   map[string]stamp      // of the files as they were opened; empty for embedded bytes
 	tensors  map[string]*Tensor
 	names    func() []string // sorted, on first use: sorting costs as much as reading the header
 	metadata map[string]string
@@ -108,6 +109,14 @@ func FromBytes(name string, data []byte) (*Checkpoint, error) {
 func FromTensors(files []FileInfo, tensors []Tensor, release func() error) (*Checkpoint, error) {
 	c := newCheckpoint()
 	c.files, c.release = files, release
+	for i := range files {
+		at, err := stampOf(files[i].Path)
+		if err != nil { // bytes of the program itself
+			clear(c.stamps)
+			break
+		}
+		c.stamps[files[i].Path] = at
+	}
 	c.tensors = make(map[string]*Tensor, len(tensors))
 	for i := range tensors {
 		t := &tensors[i]
@@ -226,7 +235,8 @@ type shard struct {
 }
 
 func newCheckpoint() *Checkpoint {
-	c := &Checkpoint{maps: make(map[string]*mmap.File), metadata: make(map[string]string)}
+	c := &Checkpoint{maps: make(map[string]*mmap.File), stamps: make(map[string]stamp),
+		metadata: make(map[string]string)}
 	c.names = sync.OnceValue(func() []string { return slices.Sorted(maps.Keys(c.tensors)) })
 	return c
 }
@@ -261,6 +271,9 @@ func (c *Checkpoint) mapShard(path string) (*shard, error) {
 		return nil, fmt.Errorf("weight: %w", err)
 	}
 	c.maps[path] = f
+	if c.stamps[path], err = stampOf(path); err != nil {
+		return nil, fmt.Errorf("weight: %w", err)
+	}
 	return newShard(path, f.Bytes())
 }
 

@@ -46,7 +46,7 @@ func (s *Stack) peer(address string) Tier {
 	defer s.mu.Unlock()
 	p := s.peers[address]
 	if p == nil {
-		p = newStore("peer", resp.Address{Host: address}, s.patience, &s.spec, s.log)
+		p = newStore("peer", resp.Address{Host: address}, s.patience, s.outside, s.log)
 		p.least = 1
 		close(p.stopped) // nothing is written
 		if s.peers == nil || len(s.peers) >= maxPeers {

@@ -1,6 +1,7 @@
 package tier
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -17,10 +18,27 @@ const Version = 1
 // Fingerprint identifies weights.
 type Fingerprint [sha256.Size]byte
 
+// Weights are the names of the weights that an engine computes pages with. Reading all of them takes long, so that the
+// digest may become known while the engine runs.
+type Weights struct {
+	// Sampled covers names, shapes and some bytes of tensors. The hash of every page covers it, on every machine alike.
+	Sampled Fingerprint
+	// Local is Sampled with the sizes and times of the files: enough for this machine, where an edit changes the time.
+	Local Fingerprint
+	// Whole covers every byte; nil while that is not known. Pages leave the machine under this name alone.
+	Whole *Fingerprint
+	// Read finds Whole, where that is nil, and may take long; nil never finds it.
+	Read func(context.Context) (Fingerprint, error)
+}
+
 // Spec is what all pages of one engine have in common.
 type Spec struct {
 	Model   string // a name for people; Weights tell models apart
 	Weights Fingerprint
+	// Whole reports whether Weights cover every byte, so that pages may leave the machine.
+	Whole bool
+	// Local are the same weights as an earlier process of this machine may have named them; zero is none.
+	Local Fingerprint
 	// Layout names everything else that the bytes of a page depend on: layouts of rows, what is drafted, arithmetic.
 	Layout     string
 	PageTokens int
@@ -129,7 +147,7 @@ func (s *Spec) CheckHeader(header []byte, size int64) (prefix.Stored, error) {
 	if size != int64(s.Size()) || len(header) < want {
 		return none, fmt.Errorf("%w: %d bytes, want %d", ErrDamaged, size, s.Size())
 	}
-	if Fingerprint(header[atWeights:atRoot]) != s.Weights {
+	if w := Fingerprint(header[atWeights:atRoot]); w != s.Weights && (w != s.Local || s.Local == Fingerprint{}) {
 		return none, fmt.Errorf("%w: other weights", ErrOther)
 	}
 	model, layout := int(binary.LittleEndian.Uint16(header[atModelLen:])),

@@ -19,7 +19,8 @@ const (
 )
 
 // Serve hands pages of host memory to others, who ask for them as they ask a store, until the listener or the stack is
-// closed. Whoever can connect can read pages of prompts whose tokens he knows.
+// closed. Until all weights are known it holds none for them. Whoever can connect can read pages of prompts whose
+// tokens he knows.
 func (s *Stack) Serve(l net.Listener) {
 	var mu sync.Mutex
 	open := map[net.Conn]bool{}
@@ -79,9 +80,10 @@ func (s *Stack) answer(c net.Conn) {
 // command answers one command.
 func (s *Stack) command(c net.Conn, args []string) error {
 	var p *Page
+	spec := s.outside()
 	name := strings.ToUpper(args[0])
-	if len(args) == 2 && (name == "GET" || name == "EXISTS") {
-		if k, ok := parseKey(args[1]); ok {
+	if len(args) == 2 && (name == "GET" || name == "EXISTS") && spec != nil {
+		if k, ok := spec.parseKey(args[1]); ok {
 			p = s.host.find(k)
 		}
 	}
@@ -99,7 +101,7 @@ func (s *Stack) command(c net.Conn, args []string) error {
 	case name == "GET" && p == nil:
 		answer = resp.AppendBulk(nil, -1)
 	case name == "GET":
-		answer = s.spec.AppendHeader(resp.AppendBulk(nil, int64(s.spec.Size())), p)
+		answer = spec.AppendHeader(resp.AppendBulk(nil, int64(spec.Size())), p)
 		parts := net.Buffers{answer, p.Data, []byte("\r\n")}
 		_, err := parts.WriteTo(c)
 		return err
@@ -109,8 +111,8 @@ func (s *Stack) command(c net.Conn, args []string) error {
 }
 
 // parseKey is the page that a key of a store stands for.
-func parseKey(text string) (k prefix.Hash, ok bool) {
-	digits, found := strings.CutPrefix(text, storeKeys)
+func (s *Spec) parseKey(text string) (k prefix.Hash, ok bool) {
+	digits, found := strings.CutPrefix(text, s.keys())
 	if !found || len(digits) != hex.EncodedLen(len(k)) {
 		return k, false
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sparrow/internal/unit"
@@ -37,13 +38,17 @@ func (o *Options) Any() bool {
 	return o.HostBytes > 0 || o.DiskDir != "" || o.StoreURL != "" || o.Pull
 }
 
+// Leave reports whether pages leave the process.
+func (o *Options) Leave() bool { return o.DiskDir != "" || o.StoreURL != "" || o.Pull || o.KeepEarly }
+
 // Transit bounds the memory of pages on their way between the device and tiers other than host memory.
 const transitBytes = 256 << 20
 
 // Stack is the tiers of one engine, nearest first. Its methods may be called from any goroutine and do not wait, except
 // Close.
 type Stack struct {
-	spec   Spec
+	spec   Spec                 // of pages on this machine
+	whole  atomic.Pointer[Spec] // of pages that leave it; nil while not all weights are known
 	memory *memory
 	tiers  []Tier
 	host   *host
@@ -54,7 +59,7 @@ type Stack struct {
 
 	ctx  context.Context // ends with the stack
 	stop context.CancelFunc
-	wait sync.WaitGroup // fetches
+	wait sync.WaitGroup // fetches, and who reads weights
 
 	mu      sync.Mutex
 	fetches int                         // that were not closed
@@ -78,6 +83,9 @@ func Open(o Options, spec Spec, from Allocator, log *slog.Logger) (*Stack, error
 		window: max(min(transit/4, 32), 1), patience: o.Wait, log: log,
 		memory: &memory{from: from, each: spec.Bytes, most: hosted + transit}}
 	s.host.early = o.KeepEarly
+	if spec.Whole {
+		s.Identify(spec.Weights)
+	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	if !lazy && !s.memory.fill() {
 		return nil, errors.Join(fmt.Errorf("tier: %d bytes of page-locked memory for %d pages are not to be had; ask "+
@@ -94,7 +102,7 @@ func Open(o Options, spec Spec, from Allocator, log *slog.Logger) (*Stack, error
 		s.tiers = append(s.tiers, d)
 	}
 	if o.StoreURL != "" {
-		x, err := openStore(o.StoreURL, o.Wait, &s.spec, log)
+		x, err := openStore(o.StoreURL, o.Wait, s.outside, log)
 		if err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
@@ -102,6 +110,35 @@ func Open(o Options, spec Spec, from Allocator, log *slog.Logger) (*Stack, error
 	}
 	return s, nil
 }
+
+// Identify gives the digest of all weights once it is known: from then on pages may leave the machine. Pages on its
+// disk keep the name that they have.
+func (s *Stack) Identify(weights Fingerprint) {
+	spec := s.spec
+	spec.Weights, spec.Whole, spec.Local = weights, true, Fingerprint{}
+	s.whole.Store(&spec)
+}
+
+// IdentifyBy calls Identify with what read returns, which may take long.
+func (s *Stack) IdentifyBy(read func(context.Context) (Fingerprint, error)) {
+	s.wait.Go(func() {
+		weights, err := read(s.ctx)
+		switch {
+		case err == nil:
+			s.Identify(weights)
+			s.log.Info("all weights are read; pages of the cache may leave this machine")
+		case s.ctx.Err() == nil:
+			s.log.Warn("the weights could not be read to the end; pages of the cache stay on this machine", "error",
+				err)
+		}
+	})
+}
+
+// Identified reports whether all weights are known.
+func (s *Stack) Identified() bool { return s.whole.Load() != nil }
+
+// outside is the spec of pages that leave the machine, or nil.
+func (s *Stack) outside() *Spec { return s.whole.Load() }
 
 // Wants reports whether any tier would keep a page on this occasion.
 func (s *Stack) Wants(k prefix.Hash, o Occasion) bool {
@@ -149,8 +186,12 @@ func (s *Stack) Has(k prefix.Hash) bool {
 func (s *Stack) Missed() string {
 	why := make([]string, len(s.tiers))
 	for i, t := range s.tiers {
-		s.stopped(t.Name(), notHeld)
-		why[i] = t.Name() + ": " + notHeld
+		reason := notHeld
+		if _, shared := t.(*store); shared && !s.Identified() {
+			reason = notKnown
+		}
+		s.stopped(t.Name(), reason)
+		why[i] = t.Name() + ": " + reason
 	}
 	return strings.Join(why, ", ")
 }

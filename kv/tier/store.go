@@ -2,6 +2,7 @@ package tier
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,7 +15,7 @@ import (
 )
 
 const (
-	storeKeys  = "sparrow:page:1:" // before the hash of a page
+	storeKeys  = "sparrow:page:2:" // before the beginning of the weights' digest and the hash of a page
 	storeQueue = 64                // pages that wait to be written; what comes then is not kept
 	storeAhead = 8                 // pages asked for before the first of them is read
 	storeIdle  = 8                 // connections kept open
@@ -31,7 +32,7 @@ const (
 // goroutine; they are read on connections of the fetches.
 type store struct {
 	at   resp.Address
-	spec *Spec
+	spec func() *Spec  // nil while not all weights are known: nothing is asked then, and nothing written
 	wait time.Duration // for an answer
 	log  *slog.Logger
 	// least is from how many tokens on the store is asked
@@ -52,7 +53,7 @@ type store struct {
 	count   Count
 }
 
-func openStore(url string, wait time.Duration, spec *Spec, log *slog.Logger) (*store, error) {
+func openStore(url string, wait time.Duration, spec func() *Spec, log *slog.Logger) (*store, error) {
 	at, err := resp.ParseURL(url)
 	if err != nil {
 		return nil, fmt.Errorf("tier: the page store: %w (--page-store)", err)
@@ -63,7 +64,7 @@ func openStore(url string, wait time.Duration, spec *Spec, log *slog.Logger) (*s
 }
 
 // newStore is a store that nothing writes to yet.
-func newStore(name string, at resp.Address, wait time.Duration, spec *Spec, log *slog.Logger) *store {
+func newStore(name string, at resp.Address, wait time.Duration, spec func() *Spec, log *slog.Logger) *store {
 	s := &store{at: at, spec: spec, wait: wait, log: log, least: storeTokens, writes: make(chan *Page, storeQueue),
 		stopped: make(chan struct{}), known: map[prefix.Hash]bool{}, pending: map[prefix.Hash]bool{},
 		count: Count{Tier: name}}
@@ -78,13 +79,16 @@ func (s *store) Wants(k prefix.Hash, o Occasion) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	return o == Stored && !s.known[k] && !s.pending[k] && now.After(s.down) && now.After(s.full)
+	return o == Stored && s.spec() != nil && !s.known[k] && !s.pending[k] && now.After(s.down) && now.After(s.full)
 }
 
 // Has reports whether the store can be asked. After a failure one caller tries it, and others go on without.
 func (s *store) Has(prefix.Hash) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.spec() == nil {
+		return false
+	}
 	if s.pause == 0 {
 		return true
 	}
@@ -169,12 +173,23 @@ func (s *store) answered() {
 // noAnswer is why pages of a store that is down, slow or broken do not come.
 const noAnswer = "does not answer"
 
-func keyOf(k prefix.Hash) string { return storeKeys + k.String() }
+// notKnown is why pages do not come from other machines.
+const notKnown = "not asked until all weights are read"
+
+// keyOf is the key of a page in a store: pages of other weights have other keys.
+func (s *Spec) keyOf(k prefix.Hash) string { return s.keys() + k.String() }
+
+// keys is what the keys of all pages begin with.
+func (s *Spec) keys() string { return storeKeys + hex.EncodeToString(s.Weights[:8]) + ":" }
 
 // Load asks for pages some ahead of the one that it reads.
 func (s *store) Load(ctx context.Context, keys []prefix.Hash, room func(context.Context) *Page,
 	deliver func(*Page) bool) (n int, why string) {
-	if len(keys)*s.spec.PageTokens < s.least {
+	spec := s.spec()
+	if spec == nil {
+		return 0, notKnown
+	}
+	if len(keys)*spec.PageTokens < s.least {
 		return 0, fmt.Sprintf("not asked for fewer than %d tokens", s.least)
 	}
 	begun := time.Now()
@@ -187,7 +202,7 @@ func (s *store) Load(ctx context.Context, keys []prefix.Hash, room func(context.
 	var err error
 	for again := false; ; again = true {
 		var kept bool
-		l = loading{store: s, keys: keys}
+		l = loading{store: s, spec: spec, keys: keys}
 		why, kept, err = l.tryConnection(ctx, again, room, deliver)
 		// A connection that was kept may have been closed meanwhile: that says nothing about the store.
 		if again || !kept || err == nil || l.read > 0 || ctx.Err() != nil {
@@ -222,6 +237,7 @@ func (l *loading) tryConnection(ctx context.Context, again bool, room func(conte
 // loading is one Load.
 type loading struct {
 	*store
+	spec                   *Spec
 	conn                   *resp.Conn
 	keys                   []prefix.Hash
 	asked, read, delivered int
@@ -287,7 +303,7 @@ func (l *loading) run(ctx context.Context, room func(context.Context) *Page, del
 func (l *loading) ask(ahead int) error {
 	var b []byte
 	for l.asked < len(l.keys) && l.asked-l.read < ahead {
-		b = resp.AppendCommand(b, -1, "GET", keyOf(l.keys[l.asked]))
+		b = resp.AppendCommand(b, -1, "GET", l.spec.keyOf(l.keys[l.asked]))
 		l.asked++
 	}
 	if b == nil {
@@ -303,7 +319,7 @@ func (s *store) hit(k prefix.Hash) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.count.Hits++
-	s.count.HitBytes += int64(s.spec.Bytes)
+	s.count.HitBytes += int64(s.spec().Bytes)
 	s.remember(k, true)
 }
 
@@ -328,7 +344,7 @@ func (s *store) damaged(k prefix.Hash) {
 	defer s.mu.Unlock()
 	if s.count.Damaged++; s.count.Damaged == 1 {
 		s.log.Warn("the page store holds a page that is not what it should be; it is computed and written again",
-			"store", s.at.Host, "key", keyOf(k))
+			"store", s.at.Host, "page", k)
 	}
 	s.remember(k, false)
 }
@@ -423,11 +439,13 @@ func (s *store) set(p *Page, damaged bool) (wrote bool, err error) {
 
 // setOn is set on one connection.
 func (s *store) setOn(c *resp.Conn, p *Page, damaged bool) (bool, error) {
+	spec := s.spec()
+	key := spec.keyOf(p.Hash)
 	if err := c.Deadline(time.Now().Add(s.wait)); err != nil {
 		return false, err
 	}
 	if !damaged {
-		r, err := c.Do("EXISTS", keyOf(p.Hash))
+		r, err := c.Do("EXISTS", key)
 		if err == nil && r.Kind != resp.Integer {
 			err = r.Err()
 		}
@@ -441,11 +459,11 @@ func (s *store) setOn(c *resp.Conn, p *Page, damaged bool) (bool, error) {
 	if err := c.Deadline(time.Now().Add(writeTime)); err != nil {
 		return false, err
 	}
-	command := []string{"SET", keyOf(p.Hash)}
-	header := s.spec.AppendHeader(nil, p)
+	command := []string{"SET", key}
+	header := spec.AppendHeader(nil, p)
 	head := resp.AppendCommand(nil, int64(len(header)+len(p.Data)), command...)
 	if s.at.TTL > 0 {
-		head = resp.AppendCommand(nil, int64(len(header)+len(p.Data)), "SETEX", keyOf(p.Hash),
+		head = resp.AppendCommand(nil, int64(len(header)+len(p.Data)), "SETEX", key,
 			strconv.Itoa(int(s.at.TTL.Seconds())))
 	}
 	if err := c.Send(append(head, header...), p.Data, []byte("\r\n")); err != nil {

@@ -20,7 +20,10 @@ import (
 // Invariants of this file: what a tier hands over is the page that was asked for, to the byte, or nothing; whatever the
 // memory below a tier does, nothing waits longer than its bound, and all host memory comes back.
 
-var spec = Spec{Model: "test", Weights: Fingerprint{1, 2, 3}, Layout: "bf16+f32/4", PageTokens: 4, Bytes: 1000}
+var spec = Spec{Model: "test", Weights: Fingerprint{1, 2, 3}, Whole: true, Layout: "bf16+f32/4", PageTokens: 4,
+	Bytes: 1000}
+
+var quiet = slog.New(slog.DiscardHandler)
 
 // chain is n pages of one prompt, as a stack's pages with their rows filled in.
 func chain(s *Stack, seed byte, n int) []*Page {
@@ -318,7 +321,7 @@ func TestADiskCacheKeepsItsBound(t *testing.T) {
 }
 
 // paged is a spec whose pages are large enough for a store to be asked.
-var paged = Spec{Model: "test", Layout: "x", PageTokens: 4, Bytes: 5000}
+var paged = Spec{Model: "test", Whole: true, Layout: "x", PageTokens: 4, Bytes: 5000}
 
 // A store in every state: nothing comes that is wrong, a fetch waits for one answer at most that does not come, and
 // when the store works again it is used again.

@@ -70,7 +70,7 @@ func addMetadata(f *testing.F, m *llamacpp.Model) {
 	}
 	for i, list := range [][]gguf.Pair{pairs, plain} {
 		path := filepath.Join(f.TempDir(), string(rune('a'+i)))
-		if err := gguf.Create(path, list, nil); err != nil {
+		if _, err := gguf.Create(path, list, nil); err != nil {
 			f.Fatal(err)
 		}
 		text, err := os.ReadFile(path)

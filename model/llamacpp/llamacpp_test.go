@@ -60,6 +60,9 @@ func TestFloatsComeBack(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		defer got.Close()
+		if _, known := got.Weights.KnownDigest(); !known {
+			t.Errorf("%s: the digest of the file is not kept beside it", name)
+		}
 		want := *m.Config.(*config.DSA)
 		want.FP8, want.Pow2Rows, want.Format, want.Losses = false, false, config.FormatGGUF, nil // plain floats
 		have := *got.Model.(*config.DSA)
@@ -234,7 +237,7 @@ func openEdited(t *testing.T, f *gguf.File, meta map[string]any) error {
 		sources = append(sources, gguf.Source{Name: x.Name, Type: x.Type, Shape: x.Shape, Write: write})
 	}
 	path := filepath.Join(t.TempDir(), "edited.gguf")
-	if err := gguf.Create(path, pairs, sources); err != nil {
+	if _, err := gguf.Create(path, pairs, sources); err != nil {
 		t.Fatal(err)
 	}
 	s, err := family.Open(path)

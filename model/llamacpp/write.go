@@ -29,7 +29,8 @@ type Model struct {
 }
 
 // Write writes a model as one GGUF file. A drafting block of DeepSeek-V4 is left out: the format has no place for it.
-// onTensor, when not nil, is called before each tensor with its number, the number of all tensors and its name.
+// The digest of the file is kept beside it. onTensor, when not nil, is called before each tensor with its number, the
+// number of all tensors and its name.
 func Write(ctx context.Context, path string, m *Model, mix Mix, onTensor func(done, total int, name string)) error {
 	pairs, err := m.metadata(mix)
 	if err != nil {
@@ -48,7 +49,11 @@ func Write(ctx context.Context, path string, m *Model, mix Mix, onTensor func(do
 			return inOrder(ctx, to, t.parts, t.part)
 		}}
 	}
-	return gguf.Create(path, pairs, sources)
+	sum, err := gguf.Create(path, pairs, sources)
+	if err != nil {
+		return err
+	}
+	return weight.KeepDigest(path, sum)
 }
 
 // tensors are those of the file, in its order.

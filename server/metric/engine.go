@@ -198,6 +198,12 @@ func (s *snapshot) tiers() {
 	if len(t.Tiers) == 0 {
 		return
 	}
+	kind := "sampled"
+	if t.Identified {
+		kind = "all"
+	}
+	s.add(prometheus.GaugeValue, "tier_weights_identity", "How pages outside the device name the weights: by all "+
+		"bytes, or until those are read by a sample, while pages stay on this machine.", 1, "kind", kind)
 	s.counter("tier_restored_tokens_total", "Prompt tokens whose pages came from a tier.", t.Tokens)
 	s.counter("tier_no_memory_total", "Pages that were not copied from the device for want of host memory.", t.NoRoom)
 	for outcome, n := range map[string]int64{"restored": t.Restored, "missed": t.Missed, "slow": t.Slow} {

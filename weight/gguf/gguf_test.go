@@ -34,7 +34,7 @@ func source(name string, t Type, shape ...int) Source {
 func fileBytes(t testing.TB, pairs []Pair, tensors ...Source) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "x.gguf")
-	if err := Create(path, pairs, tensors); err != nil {
+	if _, err := Create(path, pairs, tensors); err != nil {
 		t.Fatal(err)
 	}
 	data, err := os.ReadFile(path)
@@ -83,7 +83,7 @@ func TestSplitsAreJoined(t *testing.T) {
 	name := func(i int) string { return filepath.Join(dir, "m"+splitSuffix(i, 3)) }
 	write := func(i int, pairs []Pair, s ...Source) {
 		t.Helper()
-		if err := Create(name(i), pairs, s); err != nil {
+		if _, err := Create(name(i), pairs, s); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -254,11 +254,12 @@ func TestTensorsMustNotOverlap(t *testing.T) {
 func TestInterruptedWritesLeaveNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.gguf")
 	failing := Source{Name: "w", Type: F32, Shape: []int{1}, Write: func(io.Writer) error { return io.ErrClosedPipe }}
-	if err := Create(path, nil, []Source{failing}); !errors.Is(err, io.ErrClosedPipe) {
+	if _, err := Create(path, nil, []Source{failing}); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("got %v", err)
 	}
 	short := Source{Name: "w", Type: F32, Shape: []int{1}, Write: func(io.Writer) error { return nil }}
-	if err := Create(path, nil, []Source{short}); err == nil || !strings.Contains(err.Error(), "0 bytes were written") {
+	_, err := Create(path, nil, []Source{short})
+	if err == nil || !strings.Contains(err.Error(), "0 bytes were written") {
 		t.Errorf("got %v", err)
 	}
 	if left, _ := filepath.Glob(path + "*"); len(left) > 0 {

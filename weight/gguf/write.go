@@ -2,6 +2,7 @@ package gguf
 
 import (
 	"bufio"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -24,28 +25,30 @@ type Source struct {
 	Write func(io.Writer) error
 }
 
-// Create writes a file of version 3. It writes beside the path first, so that an interrupted run leaves no file that
-// looks complete.
-func Create(path string, pairs []Pair, tensors []Source) (err error) {
+// Create writes a file of version 3 and returns its SHA-256. It writes beside the path first, so that an interrupted
+// run leaves no file that looks complete.
+func Create(path string, pairs []Pair, tensors []Source) (sum [sha256.Size]byte, err error) {
 	part := path + ".part"
 	f, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
 	if err != nil {
-		return fmt.Errorf("gguf: %w", err)
+		return sum, fmt.Errorf("gguf: %w", err)
 	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, os.Remove(part))
 		}
 	}()
-	w := bufio.NewWriterSize(f, 1<<20)
+	h := sha256.New()
+	w := bufio.NewWriterSize(io.MultiWriter(f, h), 1<<20)
 	err = write(w, pairs, tensors)
 	if err == nil {
 		err = w.Flush()
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("gguf: write %s: %w", path, err)
+		return sum, fmt.Errorf("gguf: write %s: %w", path, err)
 	}
-	return os.Rename(part, path)
+	h.Sum(sum[:0])
+	return sum, os.Rename(part, path)
 }
 
 func write(w *bufio.Writer, pairs []Pair, tensors []Source) error {

@@ -1,0 +1,200 @@
+package weight
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// Digest identifies every byte of weights.
+type Digest [sha256.Size]byte
+
+// ErrNoDigest is wrapped where the digest of a checkpoint is not to be had: its tensors are drawn, or a file has
+// changed since it was opened.
+var ErrNoDigest = errors.New("the weights have no digest")
+
+// digestSuffix ends the name of the text beside a file of weights that keeps its digest:
+//
+//	sha256 <64 digits> size <bytes> modified <nanoseconds since 1970>
+//
+// It counts while the file has that size and that time of modification.
+const (
+	digestSuffix = ".digest"
+	digestForm   = "sha256 %64s size %d modified %d\n"
+)
+
+// stamp tells versions of a file apart without reading it.
+type stamp struct{ size, modified int64 }
+
+func stampOf(path string) (stamp, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return stamp{}, err
+	}
+	return stamp{info.Size(), info.ModTime().UnixNano()}, nil
+}
+
+// KeepDigest notes the SHA-256 of a file that was just written, beside it: beside what path leads to, where it is a
+// link.
+func KeepDigest(path string, sum Digest) error {
+	at, err := stampOf(path)
+	if err != nil {
+		return fmt.Errorf("weight: %w", err)
+	}
+	return keepDigest(path, sum, at)
+}
+
+func keepDigest(path string, sum Digest, at stamp) error {
+	path, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return fmt.Errorf("weight: %w", err)
+	}
+	return replaceFile(path+digestSuffix, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, digestForm, hex.EncodeToString(sum[:]), at.size, at.modified)
+		return err
+	})
+}
+
+// keptDigest is the digest that is kept beside a file, where it belongs to this version of it.
+func keptDigest(path string, at stamp) (sum Digest, ok bool) {
+	path, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return sum, false
+	}
+	if info, err := os.Stat(path + digestSuffix); err != nil || !info.Mode().IsRegular() || info.Size() > 256 {
+		return sum, false
+	}
+	text, err := os.ReadFile(path + digestSuffix)
+	if err != nil {
+		return sum, false
+	}
+	var digits string
+	var of stamp
+	if _, err := fmt.Sscanf(string(text), digestForm, &digits, &of.size, &of.modified); err != nil || of != at {
+		return sum, false
+	}
+	n, err := hex.Decode(sum[:], []byte(digits))
+	return sum, err == nil && n == len(sum)
+}
+
+// KnownDigest is the digest of all weights without reading files: from what is kept beside them. Weights that are in
+// memory, without files, are hashed.
+func (c *Checkpoint) KnownDigest() (Digest, bool) {
+	d, err := c.digest(func(path string, at stamp) (Digest, error) {
+		if sum, ok := keptDigest(path, at); ok {
+			return sum, nil
+		}
+		return Digest{}, ErrNoDigest
+	})
+	return d, err == nil
+}
+
+// ReadDigest is the digest of all weights. It reads the files whose digests are not kept beside them, and keeps those;
+// kept is an error where that was not possible, as in a folder that is only read.
+func (c *Checkpoint) ReadDigest(ctx context.Context) (d Digest, kept, err error) {
+	d, err = c.digest(func(path string, at stamp) (Digest, error) {
+		if sum, ok := keptDigest(path, at); ok {
+			return sum, nil
+		}
+		sum, err := hashFile(ctx, path)
+		if err != nil {
+			return sum, err
+		}
+		if now, err := stampOf(path); err != nil || now != at {
+			return sum, fmt.Errorf("%w: %s has changed since it was opened", ErrNoDigest, path)
+		}
+		kept = errors.Join(kept, keepDigest(path, sum, at))
+		return sum, nil
+	})
+	return d, kept, err
+}
+
+// digest is SHA-256 over the digest of each file and the names of the tensors that are taken from it, sorted by digest:
+// names of files do not count. of is the digest of a file.
+func (c *Checkpoint) digest(of func(path string, at stamp) (Digest, error)) (d Digest, err error) {
+	if c.drawn {
+		return d, fmt.Errorf("%w: its tensors are drawn", ErrNoDigest)
+	}
+	if len(c.stamps) == 0 {
+		return c.hashTensors(), nil
+	}
+	from := map[string][]string{} // names by file
+	for _, name := range c.names() {
+		t := c.tensors[name]
+		from[t.File] = append(from[t.File], name)
+	}
+	var parts [][]byte
+	for path, at := range c.stamps {
+		if now, err := stampOf(path); err != nil || now != at {
+			return d, fmt.Errorf("%w: %s has changed since it was opened", ErrNoDigest, path)
+		}
+		sum, err := of(path, at)
+		if err != nil {
+			return d, err
+		}
+		part := sum[:]
+		for _, name := range from[path] {
+			part = append(binary.AppendUvarint(part, uint64(len(name))), name...)
+		}
+		parts = append(parts, part)
+	}
+	slices.SortFunc(parts, slices.Compare)
+	h := sha256.New()
+	for _, part := range parts {
+		fmt.Fprintf(h, "%d:", len(part))
+		h.Write(part)
+	}
+	return Digest(h.Sum(nil)), nil
+}
+
+// hashTensors is the digest of weights that have no files.
+func (c *Checkpoint) hashTensors() Digest {
+	h := sha256.New()
+	for _, name := range c.names() {
+		t := c.tensors[name]
+		fmt.Fprintf(h, "%d:%s %v %v %d\n", len(name), name, t.DType, t.Shape, len(t.Data))
+		h.Write(t.Data)
+	}
+	return Digest(h.Sum(nil))
+}
+
+// hashFile reads a file to its end.
+func hashFile(ctx context.Context, path string) (d Digest, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return d, fmt.Errorf("weight: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	h, buf := sha256.New(), make([]byte, 1<<20)
+	for ctx.Err() == nil {
+		n, err := f.Read(buf)
+		h.Write(buf[:n])
+		if errors.Is(err, io.EOF) {
+			return Digest(h.Sum(nil)), nil
+		}
+		if err != nil {
+			return d, fmt.Errorf("weight: %w", err)
+		}
+	}
+	return d, ctx.Err()
+}
+
+// LocalFingerprint is Fingerprint and the size and time of modification of every file: files that were edited have
+// another one, and so have copies on other machines.
+func (c *Checkpoint) LocalFingerprint() Digest {
+	h := sha256.New()
+	sampled := c.Fingerprint()
+	h.Write(sampled[:])
+	for i := range c.files {
+		at := c.stamps[c.files[i].Path]
+		fmt.Fprintf(h, "%d %d\n", at.size, at.modified)
+	}
+	return Digest(h.Sum(nil))
+}
