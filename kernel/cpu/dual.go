@@ -253,10 +253,11 @@ func (d *Device) widenEntry(out []float32, p kernel.Pool, slot int) {
 	}
 	var l layout.V4Packed
 	data, scales := l.Data(page, s), l.Scales(page, p.PageTokens, s)
+	var groups vec.Groups
 	for t := range layout.V4Tiles {
-		at := t * layout.V4TileDim
-		d.tier.WidenE4M3(out[at:][:layout.V4TileDim], data[at:][:layout.V4TileDim], num.FromE8M0(scales[t]))
+		groups[t] = num.FromE8M0(scales[t])
 	}
+	d.tier.WidenE4M3Groups(out[:layout.V4NopeDim], data[:layout.V4NopeDim], groups, layout.V4TileDim)
 	d.tier.WidenBF16(out[layout.V4NopeDim:], data[layout.V4RopeOffset:])
 }
 

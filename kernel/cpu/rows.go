@@ -264,9 +264,11 @@ func (d *Device) widenRow(out []float32, k layout.Kind, row []byte) {
 	case layout.BF16Row1152:
 		d.tier.WidenBF16(out, row)
 	case layout.FP8Row656:
+		var groups vec.Groups
 		for j, scale := range (layout.FP8Block{}).Scales(row) {
-			d.tier.WidenE4M3(out[128*j:][:128], row[128*j:][:128], scale)
+			groups[j] = scale
 		}
+		d.tier.WidenE4M3Groups(out[:layout.LatentDim], row[:layout.LatentDim], groups, 128)
 		d.tier.WidenBF16(out[layout.LatentDim:], (layout.FP8Block{}).Rope(row))
 	case layout.FP8Row576:
 		d.tier.WidenE4M3(out, row, 1)

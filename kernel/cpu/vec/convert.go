@@ -1,5 +1,7 @@
 package vec
 
+import "fmt"
+
 // WidenBF16 writes the bfloat16 numbers of src, two little-endian bytes each,
 // to dst. Every bit pattern is exact, NaN payloads included.
 func (t *Tier) WidenBF16(dst []float32, src []byte) {
@@ -15,6 +17,22 @@ func (t *Tier) WidenE4M3(dst []float32, src []byte, scale float32) {
 	needLen("WidenE4M3", "src", len(src), len(dst))
 	if len(dst) > 0 {
 		t.ops.widenE4M3(dst, src, scale)
+	}
+}
+
+// Groups are the scales of a row's groups, one for each, in order.
+type Groups [8]float32
+
+// WidenE4M3Groups is WidenE4M3 with a scale for every size elements. One call for a row: groups are short, and a call
+// for each takes longer than the conversion.
+func (t *Tier) WidenE4M3Groups(dst []float32, src []byte, scales Groups, size int) {
+	needLen("WidenE4M3Groups", "src", len(src), len(dst))
+	if len(dst) > len(scales)*size {
+		panic(fmt.Errorf("vec: WidenE4M3Groups: %d elements in groups of %d, want at most %d groups", len(dst), size,
+			len(scales)))
+	}
+	if len(dst) > 0 {
+		t.ops.widenGroups(dst, src, scales, size)
 	}
 }
 

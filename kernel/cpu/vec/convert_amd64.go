@@ -17,6 +17,37 @@ func (s *vectors) widenE4M3(dst []float32, src []byte, scale float32) {
 	s.widenWith(sc, dst, src, sc.scale[:], 0)
 }
 
+func (s *vectors) widenGroups(dst []float32, src []byte, scales Groups, size int) {
+	sc := takeScratch()
+	defer releaseScratch(sc)
+	sc.groups = scales
+	switch {
+	case size == scaleBlock:
+		s.widenWith(sc, dst, src, sc.groups[:], 1)
+	case size%s.lanes == 0 && len(dst)%size == 0:
+		s.widenEqual(sc, dst, src, size)
+	default:
+		for i, at := 0, 0; at < len(dst); i, at = i+1, at+size {
+			to := min(at+size, len(dst))
+			s.widenWith(sc, dst[at:to], src[at:to], sc.groups[i:], 0)
+		}
+	}
+}
+
+// widenEqual widens groups of whole registers, a call of the kernel for each: what a call needs is worked out once.
+func (s *vectors) widenEqual(sc *scratch, dst []float32, src []byte, size int) {
+	v := &sc.vec
+	v.s, v.steps, v.stride = 256, size/s.lanes, 0
+	for i := 0; len(dst) > 0; i++ {
+		v.dst, v.a, v.b = at(dst, 0), at(src, 0), at(sc.groups[:], i)
+		runKernel(s.kernels.widenE4M3, v)
+		if sawNaN(&v.codes) {
+			restoreNaN(dst[:size], src[:size])
+		}
+		dst, src = dst[size:], src[size:]
+	}
+}
+
 func (s *vectors) narrowBF16(dst []byte, src []float32) {
 	sc := takeScratch()
 	defer releaseScratch(sc)

@@ -25,6 +25,13 @@ func widenE4M3Go(dst []float32, src []byte, scale float32) {
 	}
 }
 
+func widenGroupsGo(dst []float32, src []byte, scales Groups, size int) {
+	for i, at := 0, 0; at < len(dst); i, at = i+1, at+size {
+		to := min(at+size, len(dst))
+		widenE4M3Go(dst[at:to], src[at:to], scales[i])
+	}
+}
+
 // widenRowGo widens one row of block-scaled e4m3 weights; scales[i] is for the
 // columns from 128*i.
 func widenRowGo(dst []float32, src []byte, scales []float32) {

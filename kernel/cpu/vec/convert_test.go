@@ -60,6 +60,32 @@ func TestWidenE4M3OfEveryCode(t *testing.T) {
 	})
 }
 
+// A row in groups has the bits of its groups, one after the other, NaN included.
+func TestWidenE4M3Groups(t *testing.T) {
+	eachTier(t, func(t *testing.T, tier *Tier) {
+		src := make([]byte, 1024)
+		for i := range src {
+			src[i] = byte(i * 37)
+		}
+		scales := Groups{1, 0.5, 0x1p-20, 3e-40, 1e30, -1.1, 7, 0.1}
+		for _, size := range []int{64, 128, 24} {
+			for _, n := range []int{8 * size, 7 * size, 3*size + 5, size - 1} {
+				got, want := make([]float32, n), make([]float32, n)
+				tier.WidenE4M3Groups(got, src[:n], scales, size)
+				for at := 0; at < n; at += size {
+					to := min(at+size, n)
+					tier.WidenE4M3(want[at:to], src[at:to], scales[at/size])
+				}
+				for i := range got {
+					if !same(got[i], want[i]) {
+						t.Fatalf("element %d of %d in groups of %d is %v, want %v", i, n, size, got[i], want[i])
+					}
+				}
+			}
+		}
+	})
+}
+
 func TestNarrowBF16(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		r := rand.New(rand.NewPCG(11, 1))

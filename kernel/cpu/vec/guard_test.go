@@ -93,6 +93,7 @@ func TestNothingOutsideTheSlicesIsTouched(t *testing.T) {
 				if n > 0 {
 					tier.WidenBF16(a, f.bytes(2*n))
 					tier.WidenE4M3(a, f.bytes(n), 1)
+					tier.WidenE4M3Groups(a, f.bytes(n), Groups{1, 1, 1, 1, 1, 1, 1, 1}, max(64, n/8+1))
 					tier.NarrowBF16(f.bytes(2*n), a)
 					tier.IndexScoresFP8(a, f.bytes(5*IndexDim), f.floats(5), f.bytes(n*IndexDim), f.bytes(4*n), 5, n)
 				}

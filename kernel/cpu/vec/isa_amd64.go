@@ -158,8 +158,9 @@ type scratch struct {
 	pad          [3][16]float32
 	// x times the scales of a band of weights; grows to the largest seen.
 	xScaled []float32
-	// Memory for a single scale and a single result.
+	// Memory for a single scale, a single result and the scales of a row.
 	scale, one [1]float32
+	groups     Groups
 
 	panel panelArgs
 	acc   accArgs

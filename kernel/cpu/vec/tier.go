@@ -82,6 +82,7 @@ var portable = &Tier{Name: "go", ops: ops{
 	softmax:        softmaxGo,
 	widenBF16:      widenBF16Go,
 	widenE4M3:      widenE4M3Go,
+	widenGroups:    widenGroupsGo,
 	narrowBF16:     narrowBF16Go,
 	newIndexScorer: copiedKeys(indexScoresGo),
 	rotateQuant:    rotateQuantGo,
@@ -112,9 +113,10 @@ type ops struct {
 	rotate   func(x []float32, heads, ld int, by *Turn)
 	softmax  func(p []float32, scale, top float32) (newTop, sum float32)
 
-	widenBF16  func(dst []float32, src []byte)
-	widenE4M3  func(dst []float32, src []byte, scale float32)
-	narrowBF16 func(dst []byte, src []float32)
+	widenBF16   func(dst []float32, src []byte)
+	widenE4M3   func(dst []float32, src []byte, scale float32)
+	widenGroups func(dst []float32, src []byte, scales Groups, size int)
+	narrowBF16  func(dst []byte, src []float32)
 
 	newIndexScorer func() indexScorer
 

@@ -93,6 +93,7 @@ func (s *isa) tier() *Tier {
 		softmax:        s.vec.softmax,
 		widenBF16:      s.vec.widenBF16,
 		widenE4M3:      s.vec.widenE4M3,
+		widenGroups:    s.vec.widenGroups,
 		narrowBF16:     s.vec.narrowBF16,
 		newIndexScorer: copiedKeys(s.indexScores),
 		rotateQuant:    s.rotateQuant,

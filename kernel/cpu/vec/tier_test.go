@@ -87,12 +87,13 @@ func TestAssemblyTiersDoNotAllocate(t *testing.T) {
 			"one row": func() {
 				tier.MatMulFP8(y, a.n, a.x, a.ldx, 1, a.fp8, a.ldw, a.n, a.k, a.scale, a.ldScale, 0)
 			},
-			"AccumulateFP8": func() { tr.run(tier, testFP8, tr.y, 0, tr.m, 0, tr.d, 0) },
-			"Dot":           func() { tier.Dot(a.x, a.x) },
-			"ExpSum":        func() { tier.ExpSum(y, y, 1) },
-			"Max":           func() { tier.Max(y) },
-			"SiluMul":       func() { tier.SiluMul(y, y, y) },
-			"WidenE4M3":     func() { tier.WidenE4M3(y, a.fp8[:len(y)], 2) },
+			"AccumulateFP8":   func() { tr.run(tier, testFP8, tr.y, 0, tr.m, 0, tr.d, 0) },
+			"Dot":             func() { tier.Dot(a.x, a.x) },
+			"ExpSum":          func() { tier.ExpSum(y, y, 1) },
+			"Max":             func() { tier.Max(y) },
+			"SiluMul":         func() { tier.SiluMul(y, y, y) },
+			"WidenE4M3":       func() { tier.WidenE4M3(y, a.fp8[:len(y)], 2) },
+			"WidenE4M3Groups": func() { tier.WidenE4M3Groups(y, a.fp8[:len(y)], Groups{2}, len(y)) },
 			"IndexBlock": func() {
 				block.Reset()
 				block.Append(keys, scales, 70)
