@@ -51,6 +51,7 @@ func (e *Engine) prepareText(p *parts) error {
 	switch {
 	case err == nil:
 		e.format, e.info.ChatFormat, e.info.Efforts = f, f.Name(), efforts(f)
+		e.info.AlwaysThinks = alwaysThinks(f)
 		e.prepareCalls(p.tokenizer)
 		for _, text := range chat.ReplyMarkers(f) {
 			if id, ok := p.tokenizer.TokenID(text); ok {
@@ -90,6 +91,14 @@ func efforts(f chat.Format) []string {
 		}
 	}
 	return known
+}
+
+// alwaysThinks says whether a reply begins with reasoning although it should not.
+func alwaysThinks(f chat.Format) bool {
+	off := false
+	p, err := f.Render(chat.Request{Messages: []chat.Message{{Role: chat.User, Content: "?"}}, Thinking: &off,
+		AddGenerationPrompt: true})
+	return err == nil && p.InReasoning
 }
 
 // vocabulary makes a tokenizer the grammar's vocabulary. Ids beyond the tokenizer, which pad the model's vocabulary,

@@ -46,6 +46,9 @@ type Tool struct {
 	Description string
 	Parameters  json.RawMessage // JSON schema of the arguments; key order is kept in the prompt
 	Strict      bool            // arguments must follow the schema; enforced by the caller, shown by some formats
+	Enforced    json.RawMessage // schema that the arguments are held to, where it is not Parameters; never shown
+	// Deferred tools may be called and are not listed: a message of the conversation shows them.
+	Deferred bool
 }
 
 // ChoiceMode says how freely the model may call tools.

@@ -77,7 +77,7 @@ func (f GLM5) Render(req Request) (Prompt, error) {
 	if err := f.effort(&b, req, thinking); err != nil {
 		return Prompt{}, err
 	}
-	if err := f.tools(&b, callable(req)); err != nil {
+	if err := f.tools(&b, listed(callable(req))); err != nil {
 		return Prompt{}, err
 	}
 	for i := 0; i < len(turns); i++ {

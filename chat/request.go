@@ -213,7 +213,21 @@ func offered(req Request) []Tool {
 	if req.ToolChoice.Mode == ChoiceNone {
 		return nil
 	}
-	return req.Tools
+	return listed(req.Tools)
+}
+
+// listed are the tools that are not deferred.
+func listed(tools []Tool) []Tool {
+	if !slices.ContainsFunc(tools, func(t Tool) bool { return t.Deferred }) {
+		return tools
+	}
+	var list []Tool
+	for _, t := range tools {
+		if !t.Deferred {
+			list = append(list, t)
+		}
+	}
+	return list
 }
 
 // OffersTools says whether the model was shown any tool it may call: the request's own or a message's, unless calls

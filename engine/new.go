@@ -29,7 +29,8 @@ type Info struct {
 	MaxQueue      int
 	MaxStall      time.Duration // the longest that prompts may hold up sequences that decode; 0 is no bound
 	ChatFormat    string        // empty without one
-	Efforts       []string      // words for how much to think that the chat format takes
+	Efforts       []string      // words for how much to think that the chat format takes, the least first
+	AlwaysThinks  bool          // the chat format has no way to switch thinking off
 	Kernels       string
 	Device        string   // its name and, where there are several, its number
 	Defaults      []string // values that were not given and depend on the device, as flags

@@ -23,6 +23,8 @@ func (s openaiAPI) chatCompletion(w http.ResponseWriter, r *http.Request) error 
 		return err
 	}
 	x := exchangeOf(r)
+	s.fitEffort(w, x, req)
+	noteTools(w, x, req, openai.LeftOut(req.Tools))
 	ask := []sparrow.Request{chatRequest(req, s.origin(x, x.id))}
 	if err := s.pullFrom(&req.Options, ask); err != nil {
 		return err
@@ -31,6 +33,7 @@ func (s openaiAPI) chatCompletion(w http.ResponseWriter, r *http.Request) error 
 		head: s.head("chatcmpl-"+x.id, openai.ObjectChat), usage: req.WantsUsage(), n: req.Choices(),
 		continuous: req.WantsContinuousUsage(),
 		spelling:   newSpelling(s.engine, req.TokensAsIDs), logprobs: req.Logprobs, singleCall: singleCall(req),
+		inputs: &inputs{tools: newToolbox(req.Tools)}, functions: req.Functions,
 		scored: req.PromptLogprobs, transfer: s.transferOf(&req.Options),
 	}
 	if req.Stream {
@@ -67,17 +70,20 @@ type chatShape struct {
 	spelling   *spelling
 	logprobs   bool
 	singleCall bool
-	scored     *int // alternatives of prompt_logprobs, where asked for
+	inputs     *inputs // of custom tools
+	functions  bool    // calls have their older form
+	scored     *int    // alternatives of prompt_logprobs, where asked for
 	transfer   *openai.KVTransfer
 }
 
 // deltas are those of an event that the request wants: without parallel calls, the first call only.
 func (c *chatShape) deltas(ev *sparrow.Event) []chat.Delta {
+	list := c.inputs.translate(ev)
 	if !c.singleCall {
-		return ev.Deltas
+		return list
 	}
-	kept := make([]chat.Delta, 0, len(ev.Deltas))
-	for _, d := range ev.Deltas {
+	kept := make([]chat.Delta, 0, len(list))
+	for _, d := range list {
 		if d.Kind != chat.DeltaToolCall || d.Call.Index == 0 {
 			kept = append(kept, d)
 		}
@@ -131,8 +137,8 @@ func (a *chatAnswer) response(res *result) (any, error) {
 		Choices: make([]openai.ChatChoice, len(a.choices)), KVTransfer: a.transfer}
 	for i := range a.choices {
 		c := &a.choices[i]
-		out.Choices[i] = openai.ChatChoice{Index: i, Message: responseMessage(c.message.Message()),
-			FinishReason: finishOf(c.finish), Sparrow: c.recorded}
+		out.Choices[i] = openai.ChatChoice{Index: i, Message: a.message(i, c.message.Message()),
+			FinishReason: a.reason(c.finish), Sparrow: c.recorded}
 		if a.logprobs {
 			out.Choices[i].Logprobs = &openai.ChatLogprobs{Content: c.logprobs}
 		}
@@ -143,16 +149,30 @@ func (a *chatAnswer) response(res *result) (any, error) {
 	return out, nil
 }
 
-// responseMessage has null content when the model only called tools.
-func responseMessage(m chat.Message) openai.ResponseMessage {
+// message has null content when the model only called tools.
+func (c *chatShape) message(choice int, m chat.Message) openai.ResponseMessage {
 	out := openai.ResponseMessage{Role: openai.RoleAssistant, ReasoningContent: m.Reasoning}
 	if m.Content != "" || len(m.ToolCalls) == 0 {
 		out.Content = &m.Content
 	}
-	for _, c := range m.ToolCalls {
-		out.ToolCalls = append(out.ToolCalls, openai.ToolCall{
-			ID: c.ID, Type: "function", Function: openai.FunctionCall{Name: c.Name, Arguments: c.Arguments},
-		})
+	for i, call := range m.ToolCalls {
+		t := openai.ToolCall{ID: call.ID, Type: "function",
+			Function: openai.FunctionCall{Name: call.Name, Arguments: call.Arguments}}
+		if c.inputs.custom(choice, i) {
+			t.Type = openai.TypeCustom
+		}
+		out.ToolCalls = append(out.ToolCalls, t)
+	}
+	if c.functions && len(out.ToolCalls) > 0 {
+		out.FunctionCall, out.ToolCalls = &out.ToolCalls[0].Function, nil
 	}
 	return out
+}
+
+// reason is why a choice ended.
+func (c *chatShape) reason(f sparrow.Finish) openai.FinishReason {
+	if c.functions && f == sparrow.FinishToolCalls {
+		return openai.FinishFunction
+	}
+	return finishOf(f)
 }

@@ -39,11 +39,11 @@ func (s *chatStream) event(_ int, ev *sparrow.Event) error {
 	c.recorded = c.recorded.With(ev.Recorded)
 	// Rows of a prompt, which no token goes with, are sent as they come: there may be many.
 	prompt := ev.Recorded != nil && len(ev.Tokens) == 0
-	if d, any := wireDelta(s.deltas(ev)); any || prompt || s.on && len(ev.Tokens) > 0 {
+	if d, any := s.delta(ev); any || prompt || s.on && len(ev.Tokens) > 0 {
 		s.chunk(ev.Choice, openai.ChunkChoice{Delta: d, Logprobs: s.take(c), Sparrow: c.rows()})
 	}
 	if ev.Finish != "" {
-		s.chunk(ev.Choice, openai.ChunkChoice{Logprobs: s.take(c), FinishReason: finishOf(ev.Finish),
+		s.chunk(ev.Choice, openai.ChunkChoice{Logprobs: s.take(c), FinishReason: s.reason(ev.Finish),
 			Sparrow: c.rows()})
 	}
 	return s.flush()
@@ -73,8 +73,9 @@ func (s *chatStream) take(c *chatStreamChoice) *openai.ChatLogprobs {
 
 func (s *chatStream) end(r *result) error { return s.finish(s.wire.AppendClosing, s.usage, r) }
 
-// wireDelta puts the deltas of one event into one chunk; any is false when nothing was said.
-func wireDelta(deltas []chat.Delta) (d openai.Delta, any bool) {
+// delta puts the deltas of one event into one chunk; any is false when nothing was said.
+func (c *chatShape) delta(ev *sparrow.Event) (d openai.Delta, any bool) {
+	deltas := c.deltas(ev)
 	for i := range deltas {
 		switch in := &deltas[i]; in.Kind {
 		case chat.DeltaReasoning:
@@ -82,22 +83,29 @@ func wireDelta(deltas []chat.Delta) (d openai.Delta, any bool) {
 		case chat.DeltaContent:
 			d.Content += in.Text
 		case chat.DeltaToolCall:
-			d.ToolCalls = addCall(d.ToolCalls, &in.Call)
+			d.ToolCalls = addCall(d.ToolCalls, &in.Call, c.inputs.custom(ev.Choice, in.Call.Index))
 		}
 	}
-	return d, d.ReasoningContent != "" || d.Content != "" || len(d.ToolCalls) > 0
+	any = d.ReasoningContent != "" || d.Content != "" || len(d.ToolCalls) > 0
+	if c.functions && len(d.ToolCalls) > 0 {
+		d.FunctionCall, d.ToolCalls = &d.ToolCalls[0].Function, nil
+	}
+	return d, any
 }
 
 // addCall appends a piece of a call, or lengthens the last one when it belongs to the same call.
-func addCall(list []openai.ToolCallDelta, c *chat.CallDelta) []openai.ToolCallDelta {
+func addCall(list []openai.ToolCallDelta, c *chat.CallDelta, custom bool) []openai.ToolCallDelta {
 	if n := len(list); n > 0 && list[n-1].Index == c.Index && c.Name == "" {
 		list[n-1].Function.Arguments += c.Arguments
 		return list
 	}
-	piece := openai.ToolCallDelta{Index: c.Index, ID: c.ID,
+	piece := openai.ToolCallDelta{Index: c.Index, ID: c.ID, Custom: custom,
 		Function: openai.FunctionDelta{Name: c.Name, Arguments: c.Arguments}}
 	if c.ID != "" {
 		piece.Type = "function"
+		if custom {
+			piece.Type = openai.TypeCustom
+		}
 	}
 	return append(list, piece)
 }

@@ -19,6 +19,8 @@ type dialect struct {
 	failure func(e *wire.Error, requestID string) any
 	// format and parameters are where the schemas of the answer and of a tool stand in a request.
 	format, parameters string
+	// tools is where a tool stands.
+	tools string
 	// fields are the names that fields of chat completions have here; the first match wins. Indices are left out: what
 	// is one message here may be several in a chat.
 	fields []fieldName
@@ -28,16 +30,17 @@ type fieldName struct{ chat, own string }
 
 var openaiDialect = dialect{
 	failure: func(e *wire.Error, _ string) any { return openai.NewErrorBody(e) },
-	format:  schemaParam, parameters: "tools[].function.parameters",
+	format:  schemaParam, parameters: "tools[].function.parameters", tools: "tools[].custom",
 }
 
 var responsesDialect = dialect{
 	failure: openaiDialect.failure,
-	format:  "text.format.schema", parameters: "tools[].parameters",
+	format:  "text.format.schema", parameters: "tools[].parameters", tools: "tools[]",
 	fields: []fieldName{
 		{"messages", "input"},
 		{"prompt", "input"},
 		{"max_tokens", "max_output_tokens"},
+		{"reasoning_effort", "reasoning.effort"},
 		{"max_completion_tokens", "max_output_tokens"},
 		{schemaParam, "text.format.schema"},
 		{"response_format", "text.format"},

@@ -31,6 +31,8 @@ type exchange struct {
 	flow     string
 	priority int
 	ignored  []string // fields of the request that had no effect
+	leftOut  []string // types of tools that were not offered to the model
+	effort   effort
 	memory   lease
 	unread   io.Reader // the rest of a body that was refused
 

@@ -141,7 +141,7 @@ func (g *generation) take(ctx context.Context, it *item) error {
 		g.x.usage = g.result.usage
 		if ev.TraceLog != nil {
 			g.result.traces = append(g.result.traces,
-				promptTrace{it.prompt, g.requests[it.prompt].Sampling.Seed, ev.TraceLog})
+				promptTrace{it.prompt, g.requests[it.prompt].Sampling.Seed, ev.TraceLog, g.x.effort, g.x.leftOut})
 		}
 	}
 	switch ev.Finish {

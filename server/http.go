@@ -162,6 +162,12 @@ func (s *Server) account(w *recorder, r *http.Request, x *exchange) {
 	if len(x.ignored) > 0 {
 		attrs = append(attrs, slog.String("ignored", strings.Join(x.ignored, ", ")))
 	}
+	if len(x.leftOut) > 0 {
+		attrs = append(attrs, slog.String("left_out", strings.Join(x.leftOut, ", ")))
+	}
+	if x.effort.asked != "" {
+		attrs = append(attrs, slog.String("effort", x.effort.String()))
+	}
 	if x.fault != nil {
 		attrs = append(attrs, slog.String("code", string(faultCode(x))))
 		if toError(x.fault, x.id).Status() >= http.StatusInternalServerError && !clientGone(x.fault) &&

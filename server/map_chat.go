@@ -37,11 +37,9 @@ func conversation(r *openai.ChatRequest) *chat.Request {
 	for i := range r.Messages {
 		c.Messages[i] = message(&r.Messages[i])
 	}
-	for _, t := range r.Tools {
-		f := t.Function
-		c.Tools = append(c.Tools, chat.Tool{
-			Name: f.Name, Description: f.Description, Parameters: f.Parameters, Strict: f.Strict != nil && *f.Strict,
-		})
+	tools := openai.Offered(r.Tools)
+	for i := range tools {
+		c.Tools = append(c.Tools, toolOf(&tools[i]))
 	}
 	if r.ReasoningEffort != openai.EffortNone {
 		c.Effort = r.ReasoningEffort
@@ -95,5 +93,5 @@ func kwargs(sent map[string]json.RawMessage) map[string]json.RawMessage {
 
 // singleCall says whether a reply may call one tool only.
 func singleCall(r *openai.ChatRequest) bool {
-	return r.ParallelToolCalls != nil && !*r.ParallelToolCalls
+	return r.Functions || r.ParallelToolCalls != nil && !*r.ParallelToolCalls
 }

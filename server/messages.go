@@ -36,10 +36,11 @@ func (s anthropicAPI) createMessage(w http.ResponseWriter, r *http.Request) erro
 	if err := s.admit(&turnChat.Options); err != nil {
 		return err
 	}
-	s.fitEffort(w, x, turnChat, "output_config.effort")
+	s.fitEffort(w, x, turnChat)
+	noteTools(w, x, turnChat, req.LeftOut())
 	ask := []sparrow.Request{chatRequest(turnChat, s.origin(x, x.id))}
 	to := &messageAnswer{
-		limit:    *req.MaxTokens,
+		limit: *req.MaxTokens, omit: req.Omit,
 		response: anthropic.NewResponse("msg_"+rand.Text(), s.info.Name),
 		turn:     turn{watch: unwatched{}, shape: chatShape{singleCall: singleCall(turnChat)}},
 	}
@@ -65,7 +66,10 @@ func (s anthropicAPI) countTokens(w http.ResponseWriter, r *http.Request) error 
 	if err := s.checkModel(req.Model); err != nil {
 		return err
 	}
-	ids, err := s.engine.EncodeChat(conversation(req.AsChat()), false)
+	counted := req.AsChat()
+	s.fitEffort(w, x, counted)
+	noteTools(w, x, counted, req.LeftOut())
+	ids, err := s.engine.EncodeChat(conversation(counted), false)
 	if err != nil {
 		return x.dialect.rename(err, x.id)
 	}
@@ -74,7 +78,8 @@ func (s anthropicAPI) countTokens(w http.ResponseWriter, r *http.Request) error 
 
 // messageAnswer turns what was generated into a message.
 type messageAnswer struct {
-	limit    int // on tokens; 0 only reads the prompt into the cache
+	limit    int  // on tokens; 0 only reads the prompt into the cache
+	omit     bool // blocks of thinking hold their signature alone
 	response *anthropic.Response
 	turn     turn
 }
@@ -91,7 +96,7 @@ func (a *messageAnswer) event(prompt int, ev *sparrow.Event) error {
 func (a *messageAnswer) finish(res *result) (any, error) {
 	r := a.response
 	for i := range a.turn.pieces {
-		r.Content = append(r.Content, blockOf(&a.turn.pieces[i]))
+		r.Content = append(r.Content, a.block(&a.turn.pieces[i]))
 	}
 	u := &res.usage
 	r.Usage = anthropic.Usage{InputTokens: u.PromptTokens - u.CachedTokens, CacheReadInputTokens: u.CachedTokens,
@@ -119,11 +124,11 @@ func (a *messageAnswer) stopReason() string {
 	return anthropic.StopEndTurn
 }
 
-// blockOf is a piece as a block. The input of a call is an object, also where the reply ended inside it.
-func blockOf(p *piece) anthropic.Block {
+// block is a piece as a block. The input of a call is an object, also where the reply ended inside it.
+func (a *messageAnswer) block(p *piece) anthropic.Block {
 	switch p.kind {
 	case chat.DeltaReasoning:
-		return anthropic.Block{Type: anthropic.BlockThinking, Text: p.text}
+		return anthropic.Block{Type: anthropic.BlockThinking, Text: p.text, Omit: a.omit}
 	case chat.DeltaToolCall:
 		return anthropic.Block{Type: anthropic.BlockToolUse, ID: p.call.ID, Name: p.call.Name,
 			Input: json.RawMessage(chat.WholeArguments(p.text))}
@@ -189,26 +194,18 @@ func (s *messageStream) fail(e *wire.Error) error {
 }
 
 func (s *messageStream) began(i int, p *piece) (err error) {
-	s.buf, err = anthropic.AppendBlockStart(s.buf, i, blockOf(p))
+	s.buf, err = anthropic.AppendBlockStart(s.buf, i, s.answer.block(p))
 	return err
 }
 
 func (s *messageStream) grew(i int, p *piece, text string, _ []openai.TokenLogprob) error {
-	s.buf = anthropic.AppendDelta(s.buf, i, blockType(p), text)
+	if b := s.answer.block(p); !b.Omit {
+		s.buf = anthropic.AppendDelta(s.buf, i, b.Type, text)
+	}
 	return nil
 }
 
 func (s *messageStream) ended(i int, p *piece) error {
-	s.buf = anthropic.AppendBlockStop(s.buf, i, blockType(p))
+	s.buf = anthropic.AppendBlockStop(s.buf, i, s.answer.block(p))
 	return nil
-}
-
-func blockType(p *piece) string {
-	switch p.kind {
-	case chat.DeltaReasoning:
-		return anthropic.BlockThinking
-	case chat.DeltaToolCall:
-		return anthropic.BlockToolUse
-	}
-	return anthropic.BlockText
 }

@@ -19,7 +19,7 @@ func TestAMessageInOnePiece(t *testing.T) {
 	_, hs := start(t, newFake(playing(told()...)), Options{})
 	got := post(t, hs.URL+messagesPath, askedMessage+`}`)
 	want := `{"id":"msg_X","type":"message","role":"assistant","model":"sparrow-test","content":` + toldBlocks +
-		`,"stop_reason":"tool_use","stop_sequence":null,"usage":{"input_tokens":3,"cache_creation_input_tokens":0,` +
+		`,"stop_reason":"tool_use","stop_sequence":null,"stop_details":null,"usage":{"input_tokens":3,"cache_creation_input_tokens":0,` +
 		`"cache_read_input_tokens":4,"output_tokens":9,"output_tokens_details":{"thinking_tokens":3}}}`
 	if diff := cmp.Diff(want, ids(got.body)); got.status != 200 || diff != "" {
 		t.Errorf("status %d: %s", got.status, diff)
@@ -40,7 +40,7 @@ func TestAMessageInAStream(t *testing.T) {
 		return text + "content_block_stop," + `"index":` + i + "\n"
 	}
 	want := `message_start,"message":{"id":"msg_X","type":"message","role":"assistant","model":"sparrow-test",` +
-		`"content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":7,` +
+		`"content":[],"stop_reason":null,"stop_sequence":null,"stop_details":null,"usage":{"input_tokens":7,` +
 		`"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":0,"output_tokens_details":{"thinking_tokens":0}}}` + "\nping\n" +
 		block("0", `{"type":"thinking","thinking":"","signature":""}`, `{"type":"thinking_delta","thinking":"Hm"}`,
 			`{"type":"thinking_delta","thinking":"m."}`, `{"type":"signature_delta","signature":"unsigned"}`) +
@@ -50,7 +50,7 @@ func TestAMessageInAStream(t *testing.T) {
 			`{"type":"input_json_delta","partial_json":"{\"a\""}`, `{"type":"input_json_delta","partial_json":":1}"}`) +
 		block("3", `{"type":"tool_use","id":"c2","name":"g","input":{}}`,
 			`{"type":"input_json_delta","partial_json":"{}"}`) +
-		`message_delta,"delta":{"stop_reason":"tool_use","stop_sequence":null},"usage":{"input_tokens":3,` +
+		`message_delta,"delta":{"stop_reason":"tool_use","stop_sequence":null,"stop_details":null},"usage":{"input_tokens":3,` +
 		`"cache_creation_input_tokens":0,"cache_read_input_tokens":4,"output_tokens":9,"output_tokens_details":{"thinking_tokens":3}}` + "\nmessage_stop\n"
 	if diff := cmp.Diff(want, ids(plainEvents(t, got.body))); diff != "" {
 		t.Error(diff)
@@ -146,7 +146,7 @@ func TestAMessageBecomesAChat(t *testing.T) {
 		t.Errorf("%+v, chat %+v", r, r.Chat)
 	}
 	for _, name := range []string{"metadata", "service_tier", "system[].cache_control", "system",
-		"output_config.effort", "tools[].cache_control", "tools[].eager_input_streaming",
+		"tools[].cache_control", "tools[].eager_input_streaming",
 		"context_management", "messages[].content[]", "messages[].content[].is_error"} {
 		if !strings.Contains(", "+got.header.Get(ignoredHeader)+",", ", "+name+",") {
 			t.Errorf("%s is not among the ignored fields %s", name, got.header.Get(ignoredHeader))
@@ -217,8 +217,14 @@ func TestMessagesThatAreRefused(t *testing.T) {
 			"content":[{"type":"image","source":{}}]}]}]}`, 400, "invalid_request_error", "content[0].content[0].type"},
 		{"a result without its call", `{"model":"sparrow-test","max_tokens":1,` + user + `[{"type":"tool_result","tool_use_id":"x"}]}]}`,
 			400, "invalid_request_error", "no earlier message has a call"},
-		{"a tool of Anthropic's", askedMessage + `,"tools":[{"type":"web_search_20250305","name":"web_search"}]}`,
+		{"a tool of Anthropic's", askedMessage + `,"tools":[{"type":"bash_20250124","name":"bash"}]}`,
 			400, "invalid_request_error", "tools[0].type"},
+		{"a demanded tool of a provider", askedMessage + `,"tools":[{"type":"web_search_20250305","name":"web_search"}],
+			"tool_choice":{"type":"tool","name":"web_search"}}`, 400, "invalid_request_error",
+			"tool_choice.name: web_search_20250305 is demanded"},
+		{"a demanded call of nothing", askedMessage + `,"tools":[{"type":"web_fetch_20250910","name":"web_fetch"}],
+			"tool_choice":{"type":"any"}}`, 400, "invalid_request_error",
+			"tool_choice: web_fetch_20250910 is demanded"},
 		{"an unknown choice", askedMessage + `,"tool_choice":{"type":"some"}}`, 400, "invalid_request_error",
 			"tool_choice.type"},
 		{"a server of tools", askedMessage + `,"mcp_servers":[{"url":"u"}]}`, 400, "invalid_request_error",

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 	"time"
 
 	"sparrow"
@@ -56,7 +55,8 @@ func (s ollamaAPI) answer(w http.ResponseWriter, r *http.Request, req *ollama.Re
 		if err := s.admit(&c.Options); err != nil {
 			return err
 		}
-		s.fitEffort(w, x, c, "think")
+		s.fitEffort(w, x, c)
+		noteTools(w, x, c, openai.LeftOut(c.Tools))
 		ask = chatRequest(c, s.origin(x, x.id))
 	}
 	if load {
@@ -70,14 +70,6 @@ func (s ollamaAPI) answer(w http.ResponseWriter, r *http.Request, req *ollama.Re
 		err = s.collect(w, r, []sparrow.Request{ask}, to, to.finish)
 	}
 	return x.dialect.rename(err, x.id)
-}
-
-// fitEffort leaves out how much to think where the model cannot be told, and says so under the field's name.
-func (s *service) fitEffort(w http.ResponseWriter, x *exchange, c *openai.ChatRequest, field string) {
-	if c.ReasoningEffort != "" && !slices.Contains(s.info.Efforts, c.ReasoningEffort) {
-		c.ReasoningEffort = ""
-		noteIgnored(w, x, []string{field})
-	}
 }
 
 // ollamaReply collects a reply. Calls are sent whole, once they have ended.

@@ -111,7 +111,7 @@ func TestOllamaOptions(t *testing.T) {
 		t.Error(diff)
 	}
 	if got, want := got.header.Get(ignoredHeader),
-		"keep_alive, options.num_ctx, options.num_gpu, options.use_mmap, think"; got != want {
+		"keep_alive, options.num_ctx, options.num_gpu, options.use_mmap"; got != want {
 		t.Errorf("ignored %s, want %s", got, want)
 	}
 	e.info.Efforts = []string{"high"}

@@ -39,6 +39,8 @@ func (s *responsesAPI) createResponse(w http.ResponseWriter, r *http.Request) er
 		return err
 	}
 	chat := req.AsChat(items)
+	s.fitEffort(w, x, chat)
+	noteTools(w, x, chat, openai.LeftOut(chat.Tools))
 	ask := []sparrow.Request{chatRequest(chat, s.origin(x, x.id))}
 	if req.Truncation == openai.TruncationAuto {
 		if err := s.truncate(&ask[0]); err != nil {
@@ -53,7 +55,11 @@ func (s *responsesAPI) createResponse(w http.ResponseWriter, r *http.Request) er
 		server: s, tenant: x.tenant, conversation: items, name: name,
 		response: openai.NewResponse(responseID(name), s.now().Unix(), req),
 		turn: turn{spoken: true, watch: unwatched{}, shape: chatShape{spelling: newSpelling(s.engine, req.TokensAsIDs),
-			logprobs: chat.Logprobs, singleCall: singleCall(chat)}},
+			logprobs: chat.Logprobs, singleCall: singleCall(chat), inputs: &inputs{tools: newToolbox(chat.Tools)}}},
+		summary: req.Reasoning.Summarised(), sealed: req.WantsEncrypted(),
+	}
+	if slices.Contains(openai.Efforts, x.effort.used) {
+		to.response.Reasoning.Effort = &x.effort.used
 	}
 	if req.Stream {
 		err = s.stream(w, r, ask, func(e *sse) sink { return newResponseStream(e, to) })
@@ -137,20 +143,29 @@ type responseAnswer struct {
 	name         string        // of the response, for the ids of items
 	response     *openai.Response
 	turn         turn
+	summary      bool // reasoning stands in the summary of its item
+	sealed       bool // reasoning also comes in the form that clients send back
 }
 
 // itemPrefixes begin the ids of items, by their type.
-var itemPrefixes = map[string]string{openai.ItemMessage: "msg", openai.ItemReasoning: "rs", openai.ItemCall: "fc"}
+var itemPrefixes = map[string]string{openai.ItemMessage: "msg", openai.ItemReasoning: "rs", openai.ItemCall: "fc",
+	openai.ItemCustom: "ctc"}
 
 // item is a piece as an item of the response.
 func (a *responseAnswer) item(i int, p *piece, status string) openai.Item {
 	it := openai.Item{Type: openai.ItemMessage, Role: openai.RoleAssistant, Status: status, Logprobs: p.logprobs}
 	switch p.kind {
 	case chat.DeltaReasoning:
-		it = openai.Item{Type: openai.ItemReasoning, Status: status}
+		it = openai.Item{Type: openai.ItemReasoning, Status: status, Summary: a.summary, Sealed: a.sealed}
 	case chat.DeltaToolCall:
 		it = openai.Item{Type: openai.ItemCall, Status: status, CallID: p.call.ID, Name: p.call.Name,
 			Arguments: p.text}
+		if t := a.turn.shape.inputs.tools[p.call.Name]; t != nil {
+			it.Namespace, it.Name = t.Namespace, t.Function.Name
+			if t.Type == openai.TypeCustom {
+				it.Type = openai.ItemCustom
+			}
+		}
 	}
 	if p.kind != chat.DeltaToolCall && status != openai.StatusInProgress {
 		it.Content = openai.Content{p.text}

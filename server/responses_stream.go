@@ -85,50 +85,62 @@ func (s *responseStream) fail(e *wire.Error) error {
 	return s.flush()
 }
 
+// itemEvents are the events of an item's text: that its part begins, that it grows, that the text and the part are
+// done. Calls have no parts.
+type itemEvents struct{ added, grew, text, done string }
+
+func eventsOf(item *openai.Item) itemEvents {
+	switch {
+	case item.Type == openai.ItemCall:
+		return itemEvents{"", openai.EventArgumentsDelta, openai.EventArgumentsDone, ""}
+	case item.Type == openai.ItemCustom:
+		return itemEvents{"", openai.EventInputDelta, openai.EventInputDone, ""}
+	case item.Type == openai.ItemReasoning && item.Summary:
+		return itemEvents{openai.EventSummaryAdded, openai.EventSummaryDelta, openai.EventSummaryText,
+			openai.EventSummaryDone}
+	case item.Type == openai.ItemReasoning:
+		return itemEvents{openai.EventPartAdded, openai.EventReasoningDelta, openai.EventReasoningDone,
+			openai.EventPartDone}
+	}
+	return itemEvents{openai.EventPartAdded, openai.EventTextDelta, openai.EventTextDone, openai.EventPartDone}
+}
+
+// text writes an event with text of an item.
+func (s *responseStream) text(i int, item *openai.Item, event, text string, logprobs []openai.TokenLogprob) {
+	if item.Type == openai.ItemCall || item.Type == openai.ItemCustom {
+		s.buf = s.wire.Arguments(s.buf, event, place(i, item), item.Name, text)
+		return
+	}
+	s.buf = s.wire.Text(s.buf, event, place(i, item), text, logprobs)
+}
+
 func (s *responseStream) began(i int, p *piece) (err error) {
-	it := s.answer.item(i, p, openai.StatusInProgress)
-	item := &it
-	if s.buf, err = s.wire.Item(s.buf, openai.EventItemAdded, i, item); err != nil {
+	item := s.answer.item(i, p, openai.StatusInProgress)
+	if s.buf, err = s.wire.Item(s.buf, openai.EventItemAdded, i, &item); err != nil {
 		return err
 	}
-	if item.Type != openai.ItemCall {
-		s.buf, err = s.wire.Part(s.buf, openai.EventPartAdded, place(i, item), partOf(item))
+	if event := eventsOf(&item).added; event != "" {
+		s.buf, err = s.wire.Part(s.buf, event, place(i, &item), partOf(&item))
 	}
 	return err
 }
 
 func (s *responseStream) grew(i int, p *piece, text string, logprobs []openai.TokenLogprob) error {
-	it := s.answer.item(i, p, openai.StatusInProgress)
-	item := &it
-	switch item.Type {
-	case openai.ItemCall:
-		s.buf = s.wire.Arguments(s.buf, openai.EventArgumentsDelta, place(i, item), item.Name, text)
-	case openai.ItemReasoning:
-		s.buf = s.wire.Text(s.buf, openai.EventReasoningDelta, place(i, item), text, nil)
-	default:
-		s.buf = s.wire.Text(s.buf, openai.EventTextDelta, place(i, item), text, logprobs)
-	}
+	item := s.answer.item(i, p, openai.StatusInProgress)
+	s.text(i, &item, eventsOf(&item).grew, text, logprobs)
 	return nil
 }
 
 func (s *responseStream) ended(i int, p *piece) (err error) {
-	it := s.answer.item(i, p, ended(p))
-	item := &it
-	at := place(i, item)
-	switch item.Type {
-	case openai.ItemCall:
-		s.buf = s.wire.Arguments(s.buf, openai.EventArgumentsDone, at, item.Name, item.Arguments)
-	case openai.ItemReasoning:
-		s.buf = s.wire.Text(s.buf, openai.EventReasoningDone, at, item.Content.Text(), nil)
-	default:
-		s.buf = s.wire.Text(s.buf, openai.EventTextDone, at, item.Content.Text(), item.Logprobs)
-	}
-	if item.Type != openai.ItemCall {
-		if s.buf, err = s.wire.Part(s.buf, openai.EventPartDone, at, partOf(item)); err != nil {
+	item := s.answer.item(i, p, ended(p))
+	events := eventsOf(&item)
+	s.text(i, &item, events.text, p.text, item.Logprobs)
+	if events.done != "" {
+		if s.buf, err = s.wire.Part(s.buf, events.done, place(i, &item), partOf(&item)); err != nil {
 			return err
 		}
 	}
-	s.buf, err = s.wire.Item(s.buf, openai.EventItemDone, i, item)
+	s.buf, err = s.wire.Item(s.buf, openai.EventItemDone, i, &item)
 	return err
 }
 
@@ -136,7 +148,10 @@ func place(i int, item *openai.Item) openai.Place { return openai.Place{Output: 
 
 // partOf is the content of an item as far as it is known: nothing, until it is done.
 func partOf(item *openai.Item) openai.Part {
-	if item.Type == openai.ItemReasoning {
+	switch {
+	case item.Type == openai.ItemReasoning && item.Summary:
+		return openai.SummaryText(item.Content.Text())
+	case item.Type == openai.ItemReasoning:
 		return openai.ReasoningText(item.Content.Text())
 	}
 	return openai.OutputText(item.Content.Text(), item.Logprobs)

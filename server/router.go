@@ -42,6 +42,7 @@ func (s routerAPI) renderChat(w http.ResponseWriter, r *http.Request) error {
 	if err := s.checkModel(req.Model); err != nil {
 		return err
 	}
+	s.fitEffort(w, exchangeOf(r), req)
 	ids, err := s.engine.EncodeChat(conversation(req), false)
 	if err != nil {
 		return renameField(err, req)

@@ -12,9 +12,11 @@ import (
 
 // promptTrace is the trace of one prompt of a request.
 type promptTrace struct {
-	prompt int
-	seed   int64
-	trace  *sparrow.Trace
+	prompt  int
+	seed    int64
+	trace   *sparrow.Trace
+	effort  effort
+	leftOut []string
 }
 
 // traceList is the sparrow object of a response: one trace for each prompt, in order.
@@ -31,6 +33,15 @@ type traceBody struct {
 	Steps     int        `json:"steps"`
 	Preempted int        `json:"preempted"`
 	Plans     []planBody `json:"plans"`
+
+	Effort  *effortBody `json:"effort,omitempty"`
+	LeftOut []string    `json:"left_out,omitempty"` // types of tools that were not offered
+}
+
+// effortBody is how much the model was told to think, where the request has a wish.
+type effortBody struct {
+	Asked string `json:"asked"`
+	Used  string `json:"used"`
 }
 
 // prefixBody says how far the prompt was found in the cache and why no further.
@@ -102,7 +113,10 @@ func bodyOf(p promptTrace) traceBody {
 		Prompt: p.prompt, ID: t.ID, Seed: p.seed,
 		Prefix: prefixBody{t.Match.Tokens, t.Match.Pages, t.Match.Prompt, t.Match.At, t.Match.Stop.String(), nil},
 		Times:  timesBody{milliseconds(t.Queued), milliseconds(t.Prefill), milliseconds(t.Decode)},
-		Steps:  t.Steps, Preempted: t.Preempted, Plans: make([]planBody, 0, len(t.Plans)),
+		Steps:  t.Steps, Preempted: t.Preempted, Plans: make([]planBody, 0, len(t.Plans)), LeftOut: p.leftOut,
+	}
+	if p.effort.asked != "" {
+		b.Effort = &effortBody{p.effort.asked, p.effort.used}
 	}
 	if r := t.Restored; r.Tokens > 0 || r.Stop != "" {
 		b.Prefix.Restored = &restoredBody{r.Tokens, r.Tiers, r.Stop}

@@ -143,10 +143,14 @@ func compileTool(s chat.CallSyntax, x *chat.Tool, name []int32, t *grammar.Token
 		return out, nil
 	}
 	var err error
-	if len(x.Parameters) > 0 {
+	schema := x.Parameters
+	if len(x.Enforced) > 0 {
+		schema = x.Enforced
+	}
+	if len(schema) > 0 {
 		// Members the schema does not name are left out: a tool has no use for them.
 		o := grammar.Options{ClosedObjects: true, Strict: x.Strict}
-		if out.args, err = grammar.CompileWith(x.Parameters, t, o); err == nil || x.Strict {
+		if out.args, err = grammar.CompileWith(schema, t, o); err == nil || x.Strict {
 			return out, err
 		}
 		out.whole = true

@@ -1,28 +1,33 @@
 package anthropic
 
 import (
+	"encoding/json"
 	"slices"
+
 	"sparrow/api/openai"
+	"sparrow/api/wire"
 )
 
 // AsChat is the request as a chat completion. The results of tools become messages of their own; messages of one role
 // that follow each other are one turn. A last message of the assistant is one that the model goes on with.
 func (r *Request) AsChat() *openai.ChatRequest {
-	c := &openai.ChatRequest{MaxTokens: r.MaxTokens, Tools: make([]openai.Tool, len(r.Tools))}
+	c := &openai.ChatRequest{MaxTokens: r.MaxTokens}
 	c.Model, c.Temperature, c.TopP, c.TopK, c.Stop = r.Model, r.Temperature, r.TopP, r.TopK, r.Stop
 	c.Stream = r.Stream
 	if len(r.System) > 0 {
 		c.Messages = append(c.Messages, openai.Message{Role: openai.RoleSystem, Content: r.System})
 	}
 	for i := range r.Messages {
-		c.Messages = r.Messages[i].addTo(c.Messages)
+		c.Messages = r.addTo(c.Messages, &r.Messages[i])
 	}
 	if n := len(c.Messages); n > 0 && c.Messages[n-1].Role == openai.RoleAssistant {
 		c.ContinueFinalMessage = true
 	}
-	for i, t := range r.Tools {
-		c.Tools[i] = openai.Tool{Type: "function", Function: openai.Function{Name: t.Name, Description: t.Description,
-			Parameters: t.Schema, Strict: t.Strict}}
+	for i := range r.Tools {
+		if t := &r.Tools[i]; !t.hosted() {
+			c.Tools = append(c.Tools, openai.Tool{Type: "function", Deferred: t.Deferred, Function: openai.Function{
+				Name: t.Name, Description: t.Description, Parameters: t.Schema, Strict: t.Strict}})
+		}
 	}
 	if t := r.ToolChoice; t != nil {
 		c.ToolChoice = &openai.ToolChoice{Mode: map[string]string{ChoiceAuto: openai.ChoiceAuto,
@@ -53,7 +58,7 @@ func (r *Request) thinks() bool {
 }
 
 // addTo appends a message to those of a chat.
-func (m *Message) addTo(list []openai.Message) []openai.Message {
+func (r *Request) addTo(list []openai.Message, m *Message) []openai.Message {
 	said := openai.Message{Role: m.Role}
 	for i := range m.Content {
 		switch b := &m.Content[i]; b.Type {
@@ -65,7 +70,8 @@ func (m *Message) addTo(list []openai.Message) []openai.Message {
 			said.ToolCalls = append(said.ToolCalls, openai.ToolCall{ID: b.ID, Type: "function",
 				Function: openai.FunctionCall{Name: b.Name, Arguments: string(b.Input)}})
 		case BlockResult:
-			list = append(list, openai.Message{Role: openai.RoleTool, ToolCallID: b.ToolUseID, Content: b.Result})
+			list = append(list, openai.Message{Role: openai.RoleTool, ToolCallID: b.ToolUseID,
+				Content: r.shown(b)})
 		}
 	}
 	if said.Content == nil && said.ReasoningContent == "" && said.ToolCalls == nil {
@@ -81,4 +87,26 @@ func (m *Message) addTo(list []openai.Message) []openai.Message {
 	list[n].Content = append(list[n].Content, said.Content...)
 	list[n].ToolCalls = append(list[n].ToolCalls, said.ToolCalls...)
 	return list
+}
+
+// shown is the result of a call as the model reads it: a reference to a tool becomes the tool's declaration.
+func (r *Request) shown(b *Block) openai.Content {
+	texts := openai.Content(b.Result)
+	for _, name := range b.References {
+		i := slices.IndexFunc(r.Tools, func(t Tool) bool { return t.Name == name })
+		if i < 0 {
+			texts = append(texts, name)
+			continue
+		}
+		t := &r.Tools[i]
+		text, err := wire.Marshal(struct {
+			Name        string          `json:"name"`
+			Description string          `json:"description,omitempty"`
+			Parameters  json.RawMessage `json:"parameters"`
+		}{t.Name, t.Description, t.Schema})
+		if err == nil { // the schema was read as JSON
+			texts = append(texts, string(text))
+		}
+	}
+	return texts
 }

@@ -32,6 +32,7 @@ func (r *Request) check(p *wire.Problems) {
 		p.AddNew(wire.CodeInvalidValue, "thinking.type", "%q is not one of %s", jsonscan.Clip(t),
 			strings.Join(kinds, ", "))
 	}
+	openai.CheckEffort(p, "output_config.effort", r.Effort)
 	wire.WantRange(p, "thinking.budget_tokens", r.Budget, 1, openai.MaxTokens)
 	r.checkTools(p)
 	r.checkMessages(p)
@@ -42,6 +43,9 @@ func (r *Request) checkTools(p *wire.Problems) {
 	for i := range r.Tools {
 		t := &r.Tools[i]
 		at := fmt.Sprintf("tools[%d]", i)
+		if t.hosted() {
+			continue
+		}
 		if t.Type != "" && t.Type != "custom" {
 			p.AddNew(wire.CodeUnsupportedValue, at+".type",
 				`%q is not supported: its schema is known to other models only; send a tool with an input_schema`,
@@ -69,12 +73,18 @@ func (r *Request) checkTools(p *wire.Problems) {
 	switch c := r.ToolChoice; c.Type {
 	case ChoiceAuto, ChoiceNone:
 	case ChoiceAny:
-		if len(r.Tools) == 0 {
+		switch left := r.LeftOut(); {
+		case len(r.Tools) == 0:
 			p.AddNew(wire.CodeInvalidValue, "tool_choice", "any needs at least one tool in tools")
+		case !slices.ContainsFunc(r.Tools, func(t Tool) bool { return !t.hosted() }):
+			refuseHosted(p, "tool_choice", strings.Join(left, ", "))
 		}
 	case ChoiceTool:
-		if !slices.ContainsFunc(r.Tools, func(t Tool) bool { return t.Name == c.Name }) {
+		switch i := slices.IndexFunc(r.Tools, func(t Tool) bool { return t.Name == c.Name }); {
+		case i < 0:
 			p.AddNew(wire.CodeInvalidValue, "tool_choice.name", "%q is not among tools", jsonscan.Clip(c.Name))
+		case r.Tools[i].hosted():
+			refuseHosted(p, "tool_choice.name", r.Tools[i].Type)
 		}
 	case "":
 		p.AddNew(wire.CodeMissing, "tool_choice.type", "required: %s, %s, %s or %s", ChoiceAuto, ChoiceAny, ChoiceTool,
@@ -83,6 +93,12 @@ func (r *Request) checkTools(p *wire.Problems) {
 		p.AddNew(wire.CodeInvalidValue, "tool_choice.type", "%q is not %s, %s, %s or %s", jsonscan.Clip(c.Type),
 			ChoiceAuto, ChoiceAny, ChoiceTool, ChoiceNone)
 	}
+}
+
+// refuseHosted is for a choice that demands a tool that was left out.
+func refuseHosted(p *wire.Problems, param, kinds string) {
+	p.AddNew(wire.CodeUnsupportedValue, param, "%s is demanded, and only a provider can run it: it is not offered to "+
+		"the model; choose auto, or a tool with an input_schema", kinds)
 }
 
 func (r *Request) checkMessages(p *wire.Problems) {

@@ -28,6 +28,8 @@ const (
 	BlockRedacted = "redacted_thinking" // in requests only, and without effect: nobody here can read it
 	BlockToolUse  = "tool_use"
 	BlockResult   = "tool_result" // in requests only
+
+	BlockReference = "tool_reference" // inside a result only: a tool that was searched for
 )
 
 // Block is one piece of a message. Which fields it has depends on its type.
@@ -41,6 +43,10 @@ type Block struct {
 
 	ToolUseID string   // of a result: the call it answers
 	Result    []string // of a result: its texts
+	// References are names of tools: of a result those that a search found, of BlockReference one.
+	References []string
+
+	Omit bool // of thinking in a response: the signature alone holds the text
 }
 
 var messageFields = wire.Fields[Message]{
@@ -54,6 +60,7 @@ var messageFields = wire.Fields[Message]{
 type blockReader struct {
 	Block
 	text, thinking *string
+	sealed         string // thinking that the signature holds
 }
 
 // blockFields are those of the blocks of a message.
@@ -75,8 +82,19 @@ var plainFields = wire.Fields[blockReader]{
 	"caller":        wire.IgnoreAny[blockReader](),
 	"is_error":      {Read: readIsError},
 
-	// What a replayed block says beside its text, and members of blocks that are refused.
-	"signature": skipped, "data": skipped,
+	"tool_name": {Read: func(c *wire.Reader, b *blockReader) {
+		if name, ok := c.Str(); ok {
+			b.References = []string{name}
+		}
+	}},
+	"signature": {Read: func(c *wire.Reader, b *blockReader) {
+		if text, ok := c.Str(); ok {
+			b.sealed, _ = openai.Unseal(text) // those of others say nothing about the text
+		}
+	}},
+
+	// Members of blocks that are refused or have no effect.
+	"data":   skipped,
 	"source": skipped, "title": skipped, "context": skipped,
 }
 
@@ -97,11 +115,14 @@ func readResult(c *wire.Reader, b *blockReader) {
 	}
 	b.Result = []string{}
 	for _, part := range readBlocks(c, plainFields) {
-		if part.Type != BlockText {
+		switch part.Type {
+		case BlockText:
+			b.Result = append(b.Result, part.Text)
+		case BlockReference:
+			b.References = append(b.References, part.References...)
+		default:
 			c.Problem(wire.CodeInvalidValue, "a result has blocks of type text, not %s", part.Type)
-			continue
 		}
-		b.Result = append(b.Result, part.Text)
 	}
 }
 
@@ -133,8 +154,12 @@ func readBlock(c *wire.Reader, known wire.Fields[blockReader]) (Block, bool) {
 	case BlockText:
 		wire.Set(&b.Text, given(b.text))
 		return b.Block, missing("text", b.text != nil)
+	case BlockReference:
+		return b.Block, missing("tool_name", len(b.References) > 0)
 	case BlockThinking:
-		wire.Set(&b.Text, given(b.thinking))
+		if wire.Set(&b.Text, given(b.thinking)); b.Text == "" {
+			b.Text = b.sealed
+		}
 		return b.Block, missing("thinking", b.thinking != nil)
 	case BlockRedacted:
 		c.Note()

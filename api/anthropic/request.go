@@ -2,6 +2,7 @@ package anthropic
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"sparrow/api/openai"
@@ -26,6 +27,7 @@ type Request struct {
 	Tools      []Tool
 	ToolChoice *ToolChoice
 	Thinking   string          // one of the types below; empty is the model's default
+	Omit       bool            // thinking.display is omitted: blocks of thinking hold their signature alone
 	Budget     *int            // thinking.budget_tokens: the most tokens of thinking
 	Effort     string          // output_config.effort: how much to think
 	Schema     json.RawMessage // output_config.format.schema
@@ -38,6 +40,29 @@ type Tool struct {
 	Description string
 	Schema      json.RawMessage // input_schema
 	Strict      *bool
+	Deferred    bool // it is not listed: a result of a tool that searches tools shows it, by a tool_reference
+}
+
+// hostedTools begin the types of tools that only a provider can run; the date of a version follows.
+var hostedTools = []string{"web_search_", "web_fetch_", "code_execution_", "computer_", "tool_search_tool_",
+	"mcp_toolset", "advisor_"}
+
+// hosted says whether a tool is left out.
+func (t *Tool) hosted() bool {
+	return wire.PlainName(t.Type) && slices.ContainsFunc(hostedTools, func(kind string) bool {
+		return strings.HasPrefix(t.Type, kind)
+	})
+}
+
+// LeftOut are the types of tools that the model is not offered, each once.
+func (r *Request) LeftOut() []string {
+	var list []string
+	for i := range r.Tools {
+		if t := &r.Tools[i]; t.hosted() && !slices.Contains(list, t.Type) {
+			list = append(list, t.Type)
+		}
+	}
+	return list
 }
 
 // ToolChoice says how freely the model may call tools.
@@ -62,6 +87,9 @@ const (
 	ThinkingAdaptive = "adaptive"
 	ThinkingBetween  = "between_tools" // only where the results of tools came last
 )
+
+// DisplayOmitted as thinking.display leaves the text of thinking out.
+const DisplayOmitted = "omitted"
 
 // MaxNameBytes bounds the name of a tool.
 const MaxNameBytes = 128
@@ -96,7 +124,7 @@ var requestFields = wire.Fields[Request]{
 	}},
 	"stream": wire.BoolField(func(r *Request) *bool { return &r.Stream }),
 	"tools": {Read: func(c *wire.Reader, r *Request) {
-		r.Tools = wire.ReadList(c, openai.MaxTools, "tools", wire.ReadStruct(c, toolFields))
+		r.Tools = wire.ReadList(c, openai.MaxTools, "tools", func() (Tool, bool) { return readTool(c) })
 	}},
 	"tool_choice": {Read: func(c *wire.Reader, r *Request) {
 		r.ToolChoice = &ToolChoice{}
@@ -124,6 +152,19 @@ var toolFields = wire.Fields[Tool]{
 	"description":  wire.TextField(func(t *Tool) *string { return &t.Description }),
 	"strict":       wire.OptionalBool(func(t *Tool) **bool { return &t.Strict }),
 	"input_schema": {Read: func(c *wire.Reader, t *Tool) { t.Schema = readObject(c, "an object, a JSON schema") }},
+
+	"defer_loading": wire.BoolField(func(t *Tool) *bool { return &t.Deferred }),
+}
+
+// readTool reads a tool. Of a hosted one only type and name are kept.
+func readTool(c *wire.Reader) (t Tool, ok bool) {
+	hosted := Tool{Type: c.TextMember("type"), Name: c.TextMember("name")}
+	if hosted.hosted() {
+		c.Skip()
+		return hosted, true
+	}
+	wire.ReadObject(c, &t, toolFields)
+	return t, true
 }
 
 var choiceFields = wire.Fields[ToolChoice]{
@@ -135,7 +176,7 @@ var choiceFields = wire.Fields[ToolChoice]{
 var thinkingFields = wire.Fields[Request]{
 	"type":          wire.TextField(func(r *Request) *string { return &r.Thinking }),
 	"budget_tokens": wire.OptionalInt(func(r *Request) **int { return &r.Budget }),
-	"display":       wire.IgnoreAs[Request](jsonscan.String), // reasoning is returned as it is
+	"display":       {Read: readDisplay},
 }
 
 var outputFields = wire.Fields[Request]{
@@ -165,6 +206,17 @@ func readFormat(c *wire.Reader, r *Request) {
 		c.Problem(wire.CodeMissing, "schema is required with type json_schema")
 	default:
 		r.Schema = f.schema
+	}
+}
+
+// readDisplay takes how thinking is shown. A summary of it is the thinking itself.
+func readDisplay(c *wire.Reader, r *Request) {
+	switch word, ok := c.Str(); {
+	case !ok:
+	case word == DisplayOmitted:
+		r.Omit = true
+	case word != "full":
+		c.Note()
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 
+	"sparrow/api/openai"
 	"sparrow/api/wire"
 )
 
@@ -16,6 +17,7 @@ type Response struct {
 	Content      []Block `json:"content"`
 	StopReason   *string `json:"stop_reason"` // null at the beginning of a stream
 	StopSequence *string `json:"stop_sequence"`
+	StopDetails  *string `json:"stop_details"` // always null: it is about refusals
 	Usage        Usage   `json:"usage"`
 }
 
@@ -53,18 +55,30 @@ func NewResponse(id, model string) *Response {
 	return &Response{ID: id, Type: "message", Role: RoleAssistant, Model: model, Content: []Block{}}
 }
 
-// Signature stands where Anthropic signs its thinking. Blocks are taken back whatever their signature.
-const Signature = "unsigned"
+// unsigned stands where Anthropic signs its thinking. Blocks are taken back whatever their signature.
+const unsigned = "unsigned"
+
+// signature of a block of thinking: the thinking itself where the block leaves it out, so that it can be taken back.
+func (b *Block) signature() string {
+	if b.Omit {
+		return openai.Seal(b.Text)
+	}
+	return unsigned
+}
 
 // MarshalJSON writes the fields that the block's type has in a response.
 func (b Block) MarshalJSON() ([]byte, error) {
 	switch b.Type {
 	case BlockThinking:
+		shown := b.Text
+		if b.Omit {
+			shown = ""
+		}
 		return wire.Marshal(struct {
 			Type      string `json:"type"`
 			Thinking  string `json:"thinking"`
 			Signature string `json:"signature"`
-		}{b.Type, b.Text, Signature})
+		}{b.Type, shown, b.signature()})
 	case BlockToolUse:
 		input := b.Input
 		if len(input) == 0 {

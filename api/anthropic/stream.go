@@ -41,11 +41,11 @@ func AppendDelta(dst []byte, i int, kind, text string) []byte {
 }
 
 // AppendBlockStop writes that block i is complete; thinking is signed before.
-func AppendBlockStop(dst []byte, i int, kind string) []byte {
-	if kind == BlockThinking {
+func AppendBlockStop(dst []byte, i int, b Block) []byte {
+	if b.Type == BlockThinking {
 		dst = appendIndex(open(dst, "content_block_delta"), i)
 		dst = append(dst, `,"delta":{"type":"signature_delta","signature":`...)
-		dst = end(append(wire.AppendString(dst, Signature), '}'))
+		dst = end(append(wire.AppendString(dst, b.signature()), '}'))
 	}
 	return end(appendIndex(open(dst, "content_block_stop"), i))
 }
@@ -55,7 +55,8 @@ func AppendStop(dst []byte, r *Response) ([]byte, error) {
 	delta, err := wire.Marshal(struct {
 		StopReason   *string `json:"stop_reason"`
 		StopSequence *string `json:"stop_sequence"`
-	}{r.StopReason, r.StopSequence})
+		StopDetails  *string `json:"stop_details"`
+	}{r.StopReason, r.StopSequence, r.StopDetails})
 	if err != nil {
 		return dst, fmt.Errorf("anthropic: event: %w", err)
 	}

@@ -202,9 +202,6 @@ func readFormat(c *wire.Reader, r *Request) {
 	}
 }
 
-// efforts are the words that think may be.
-var efforts = []string{"low", "medium", "high", "max"}
-
 // readThink takes a boolean, or a word for how much to think.
 func readThink(c *wire.Reader, r *Request) {
 	switch c.Shape() {
@@ -215,12 +212,12 @@ func readThink(c *wire.Reader, r *Request) {
 		if text == "" {
 			return
 		}
-		if !slices.Contains(efforts, text) {
+		if !slices.Contains(openai.Efforts, text) {
 			c.Problem(wire.CodeInvalidValue, "%q is not a boolean or one of %s", jsonscan.Clip(text),
-				strings.Join(efforts, ", "))
+				strings.Join(openai.Efforts, ", "))
 			return
 		}
-		on := true
+		on := text != openai.EffortNone
 		r.Think, r.Effort = &on, text
 	default:
 		c.WrongShape("a boolean or a word")

@@ -1,6 +1,9 @@
 package openai
 
 import (
+	"slices"
+	"strings"
+
 	"sparrow/api/wire"
 	"sparrow/internal/jsonscan"
 )
@@ -46,7 +49,6 @@ var fixed = []struct {
 	text string
 }{
 	{fieldNote{"modalities", "answers are text"}, `["text"]`},
-	{fieldNote{"verbosity", "the models take no such instruction; say it in a message"}, `"medium"`},
 	{fieldNote{"use_beam_search", "answers are sampled; use n for several"}, `false`},
 	{fieldNote{"skip_special_tokens", "special tokens are not part of the text; ask for logprobs to see them"}, `true`},
 	{fieldNote{"spaces_between_special_tokens", "special tokens are not part of the text"}, `true`},
@@ -64,5 +66,23 @@ func acceptedFields[T any]() wire.Fields[T] {
 	for _, f := range fixed {
 		all[f.Name] = wire.FixedAs[T](f.text, f.Why)
 	}
+	all["verbosity"] = verbosityField[T]()
 	return all
+}
+
+// verbosities are the words for how long answers should be.
+var verbosities = []string{"low", "medium", "high"}
+
+// verbosityField takes one of the words. It has no effect: the models take no such instruction.
+func verbosityField[T any]() wire.Field[T] {
+	return wire.Field[T]{Read: func(c *wire.Reader, _ *T) {
+		word, ok := c.Str()
+		switch {
+		case ok && !slices.Contains(verbosities, word):
+			c.Problem(wire.CodeInvalidValue, "%q is not one of %s", jsonscan.Clip(word),
+				strings.Join(verbosities, ", "))
+		case ok && word != "medium": // what the models do without being told
+			c.Note()
+		}
+	}}
 }

@@ -19,6 +19,8 @@ type ChatRequest struct {
 	Tools             []Tool      `json:"tools,omitempty"`
 	ToolChoice        *ToolChoice `json:"tool_choice,omitempty"`
 	ParallelToolCalls *bool       `json:"parallel_tool_calls,omitempty"` // nil is true
+	// Functions says that tools came in their older form, functions, in which the answer has one call at most.
+	Functions bool `json:"-"`
 
 	ReasoningEffort    string                     `json:"reasoning_effort,omitempty"`
 	Thinking           *Thinking                  `json:"thinking,omitempty"`
@@ -40,12 +42,6 @@ const (
 	ThinkingEnabled  = "enabled"
 	ThinkingDisabled = "disabled"
 )
-
-// reasoningEfforts are OpenAI's values and DeepSeek's max. EffortNone asks for no reasoning at all.
-var reasoningEfforts = []string{EffortNone, "minimal", "low", "medium", "high", "xhigh", "max"}
-
-// EffortNone is the reasoning_effort that switches reasoning off.
-const EffortNone = "none"
 
 // NewTokens is the limit on generated tokens under either name; ok is false when there is none.
 func (r *ChatRequest) NewTokens() (limit int, ok bool) {

@@ -17,7 +17,7 @@ var chatFields = wire.Join(
 		"max_completion_tokens":  wire.OptionalInt(func(r *ChatRequest) **int { return &r.MaxCompletionTokens }),
 		"logprobs":               wire.BoolField(func(r *ChatRequest) *bool { return &r.Logprobs }),
 		"top_logprobs":           wire.OptionalInt(func(r *ChatRequest) **int { return &r.TopLogprobs }),
-		"tools":                  {Read: func(c *wire.Reader, r *ChatRequest) { r.Tools = ReadTools(c) }},
+		"tools":                  {Read: readTools},
 		"tool_choice":            {Read: func(c *wire.Reader, r *ChatRequest) { r.ToolChoice = readToolChoice(c) }},
 		"parallel_tool_calls":    wire.OptionalBool(func(r *ChatRequest) **bool { return &r.ParallelToolCalls }),
 		"reasoning_effort":       wire.TextField(func(r *ChatRequest) *string { return &r.ReasoningEffort }),
@@ -29,8 +29,8 @@ var chatFields = wire.Join(
 			wire.ReadObject(c, r.Thinking, thinkingFields)
 		}},
 
-		"functions":          wire.Refuse[ChatRequest]("it is the older form of tools; send tools"),
-		"function_call":      wire.Refuse[ChatRequest]("it is the older form of tool_choice; send tool_choice"),
+		"functions":          {Read: readFunctions},
+		"function_call":      {Read: readFunctionChoice},
 		"moderation":         wire.Refuse[ChatRequest]("nothing is moderated; check the text before and after"),
 		"audio":              wire.Refuse[ChatRequest]("answers are text"),
 		"web_search_options": wire.Refuse[ChatRequest]("the server reaches no network; offer a search tool in tools"),

@@ -35,38 +35,13 @@ func (r *ChatRequest) checkLimits(p *wire.Problems) {
 }
 
 func (r *ChatRequest) checkTools(p *wire.Problems) {
-	if CheckTools(p, r.Tools) {
+	field, list := ".function.name", "tools"
+	if r.Functions {
+		field, list = ".name", "functions"
+	}
+	if checkToolList(p, field, r.Tools, func(i int) string { return fmt.Sprintf("%s[%d]", list, i) }) {
 		r.checkToolChoice(p)
 	}
-}
-
-// CheckTools checks the types and names of tools. It is false where there are too many to look at.
-func CheckTools(p *wire.Problems, tools []Tool) bool {
-	return checkToolList(p, ".function.name", len(tools), func(i int) (string, string) {
-		return tools[i].Type, tools[i].Function.Name
-	})
-}
-
-// checkToolList checks the types and names of n tools; tool returns those of tool i, and field is where its name
-// stands below tools[i]. It is false where there are too many tools to look at.
-func checkToolList(p *wire.Problems, field string, n int, tool func(i int) (kind, name string)) bool {
-	if !wire.WantAtMost(p, "tools", n, MaxTools, "tools") {
-		return false
-	}
-	var names wire.NameSet
-	for i := range n {
-		at := fmt.Sprintf("tools[%d]", i)
-		kind, name := tool(i)
-		if kind != typeFunction {
-			reportType(p, at+".type", kind)
-			continue
-		}
-		checkName(p, at+field, name)
-		if name != "" && !names.Add(name) {
-			p.AddNew(wire.CodeInvalidValue, at+field, "%q is the name of an earlier tool too", jsonscan.Clip(name))
-		}
-	}
-	return true
 }
 
 func (r *ChatRequest) checkToolChoice(p *wire.Problems) {
@@ -77,11 +52,16 @@ func (r *ChatRequest) checkToolChoice(p *wire.Problems) {
 	switch t := r.ToolChoice; t.Mode {
 	case ChoiceNone, ChoiceAuto:
 	case ChoiceRequired:
-		if len(r.Tools) == 0 {
+		switch left := LeftOut(r.Tools); {
+		case len(Offered(r.Tools)) > 0:
+		case len(left) > 0:
+			p.AddNew(wire.CodeUnsupportedValue, at, "a call is demanded, and only a provider can run %s: send a tool "+
+				"of type function or custom too, or choose auto", strings.Join(left, ", "))
+		default:
 			p.AddNew(wire.CodeInvalidValue, at, "required needs at least one tool in tools")
 		}
 	case ChoiceFunction:
-		isNamed := func(tool Tool) bool { return tool.Function.Name == t.Name }
+		isNamed := func(tool Tool) bool { return !Hosted(tool.Type) && tool.Name() == t.Name }
 		switch {
 		case t.Name == "":
 			p.AddNew(wire.CodeMissing, at+".function.name", "required")
@@ -94,20 +74,18 @@ func (r *ChatRequest) checkToolChoice(p *wire.Problems) {
 	}
 }
 
-// reportType is for tools and tool calls, which have one type.
+// reportType is for tools and tool calls, which have two types.
 func reportType(p *wire.Problems, param, kind string) {
 	if kind == "" {
-		p.AddNew(wire.CodeMissing, param, "required; use %q", typeFunction)
+		p.AddNew(wire.CodeMissing, param, "required; use %q or %q", typeFunction, TypeCustom)
 		return
 	}
-	p.AddNew(wire.CodeUnsupportedValue, param, "%q is not supported; use %q", jsonscan.Clip(kind), typeFunction)
+	p.AddNew(wire.CodeUnsupportedValue, param, "%q is not supported; use %q or %q", jsonscan.Clip(kind), typeFunction,
+		TypeCustom)
 }
 
 func (r *ChatRequest) checkThinking(p *wire.Problems) {
-	if r.ReasoningEffort != "" && !slices.Contains(reasoningEfforts, r.ReasoningEffort) {
-		p.AddNew(wire.CodeInvalidValue, "reasoning_effort", "%q is not one of %s", jsonscan.Clip(r.ReasoningEffort),
-			strings.Join(reasoningEfforts, ", "))
-	}
+	CheckEffort(p, "reasoning_effort", r.ReasoningEffort)
 	if t := r.Thinking; t != nil && t.Type != ThinkingEnabled && t.Type != ThinkingDisabled {
 		p.AddNew(wire.CodeInvalidValue, "thinking.type", "%q is not %s or %s", jsonscan.Clip(t.Type), ThinkingEnabled,
 			ThinkingDisabled)
@@ -199,7 +177,7 @@ func (m *Message) check(p *wire.Problems, at string, calls map[string]bool) {
 func (m *Message) checkCalls(p *wire.Problems, at string, calls map[string]bool) {
 	for i, t := range m.ToolCalls {
 		at := fmt.Sprintf("%s.tool_calls[%d]", at, i)
-		if t.Type != typeFunction {
+		if t.Type != typeFunction && t.Type != TypeCustom {
 			reportType(p, at+".type", t.Type)
 		}
 		if t.ID == "" {

@@ -30,14 +30,17 @@ type Delta struct {
 	Content          string          `json:"content,omitempty"`
 	ReasoningContent string          `json:"reasoning_content,omitempty"`
 	ToolCalls        []ToolCallDelta `json:"tool_calls,omitempty"`
+	// FunctionCall is a piece of the call of an answer in the older form.
+	FunctionCall *FunctionDelta `json:"function_call,omitempty"`
 }
 
 // ToolCallDelta is a piece of a tool call: the first one has id and name, the following ones more of the arguments.
 type ToolCallDelta struct {
 	Index    int           `json:"index"`
 	ID       string        `json:"id,omitempty"`
-	Type     string        `json:"type,omitempty"` // "function" when there is an id
+	Type     string        `json:"type,omitempty"` // "function" or "custom", when there is an id
 	Function FunctionDelta `json:"function"`
+	Custom   bool          `json:"-"` // of a custom tool: arguments are its input, and function is custom on the wire
 }
 
 // FunctionDelta is a piece of a function call.

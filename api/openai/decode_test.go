@@ -77,11 +77,12 @@ func TestFieldsWithoutEffectAreNamed(t *testing.T) {
 
 func TestWhatCannotBeHonouredIsRefusedThoughUnknownFieldsAreNot(t *testing.T) {
 	checkRejections(t, lenient(DecodeChat), []rejection{
-		{"functions", chatWith(`"foo":1,"functions":[{}]`), "functions", "unsupported_parameter", "send tools"},
-		{"a verbosity", chatWith(`"verbosity":"low"`), "verbosity", "unsupported_value", "only"},
+		{"functions", chatWith(`"foo":1,"functions":[{}]`), "functions[0].name",
+			"missing_required_parameter", "required"},
+		{"a verbosity", chatWith(`"verbosity":"some"`), "verbosity", "invalid_value", "low, medium, high"},
 		{"a grammar", chatWith(`"guided_grammar":"x"`), "guided_grammar", "unsupported_parameter", "response_format"},
-		{"the older form of a call", chatOf(`{"role":"assistant","content":"x","function_call":{"name":"f"}}`),
-			"messages[0].function_call", "unsupported_parameter", "send tool_calls"},
+		{"the older form of a call", chatOf(`{"role":"assistant","content":"x","function_call":{"arguments":"{}"}}`),
+			"messages[0].tool_calls[0].function.name", "missing_required_parameter", "required"},
 		{"a name twice", chatWith(`"foo":1,"foo":2`), "foo", "duplicate_parameter", "twice"},
 		{"a wrong type", chatWith(`"foo":1,"n":"x"`), "n", "invalid_type", "an integer"},
 	})

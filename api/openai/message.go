@@ -1,7 +1,6 @@
 package openai
 
 import (
-	"encoding/json"
 	"sparrow/api/wire"
 	"strings"
 )
@@ -56,59 +55,31 @@ func (c Content) MarshalJSON() ([]byte, error) {
 // ToolCall is a call the model made, in a response or replayed in a request.
 type ToolCall struct {
 	ID       string       `json:"id"`
-	Type     string       `json:"type"` // always "function"
-	Function FunctionCall `json:"function"`
+	Type     string       `json:"type"`     // "function" or "custom"
+	Function FunctionCall `json:"function"` // of a custom tool with the arguments of [CustomArguments]
+}
+
+// MarshalJSON writes a call as the model made it; that of a custom tool, whose arguments are its input in an answer, in
+// an object of its own.
+func (t ToolCall) MarshalJSON() ([]byte, error) {
+	if t.Type != TypeCustom {
+		type function ToolCall
+		return wire.Marshal(function(t))
+	}
+	return wire.Marshal(struct {
+		ID     string     `json:"id"`
+		Type   string     `json:"type"`
+		Custom customCall `json:"custom"`
+	}{t.ID, t.Type, customCall{t.Function.Name, t.Function.Arguments}})
+}
+
+type customCall struct {
+	Name  string `json:"name"`
+	Input string `json:"input"`
 }
 
 // FunctionCall names the function; Arguments is JSON as text, exactly as the model wrote it.
 type FunctionCall struct {
 	Name      string `json:"name"`
 	Arguments string `json:"arguments"`
-}
-
-// Tool is a function that the model may call.
-type Tool struct {
-	Type     string   `json:"type"` // always "function"
-	Function Function `json:"function"`
-}
-
-// Function describes a callable function.
-type Function struct {
-	Name        string `json:"name"`
-	Description string `json:"description,omitempty"`
-	// JSON schema of the arguments, names in the order sent; nil is no arguments
-	Parameters json.RawMessage `json:"parameters,omitempty"`
-	Strict     *bool           `json:"strict,omitempty"` // arguments must follow the schema
-}
-
-// typeFunction is the only type of tools and tool calls.
-const typeFunction = "function"
-
-// The modes of a tool choice.
-const (
-	ChoiceNone     = "none"
-	ChoiceAuto     = "auto"
-	ChoiceRequired = "required"
-	ChoiceFunction = "function" // on the wire an object with the function's name
-)
-
-// ToolChoice says how freely the model may call tools.
-type ToolChoice struct {
-	Mode string
-	Name string // the function, when Mode is ChoiceFunction
-}
-
-// MarshalJSON writes the mode as a string, or the object that names a function.
-func (t ToolChoice) MarshalJSON() ([]byte, error) {
-	if t.Mode != ChoiceFunction {
-		return wire.Marshal(t.Mode)
-	}
-	var named struct {
-		Type     string `json:"type"`
-		Function struct {
-			Name string `json:"name"`
-		} `json:"function"`
-	}
-	named.Type, named.Function.Name = typeFunction, t.Name
-	return wire.Marshal(named)
 }

@@ -6,10 +6,12 @@ import (
 )
 
 func readMessages(c *wire.Reader) []Message {
+	var old oldCalls
 	return wire.ReadList(c, MaxMessages, "messages", func() (Message, bool) {
 		var m messageReader
 		wire.ReadObject(c, &m, messageFields)
 		m.settle(c)
+		old.settle(&m)
 		return m.Message, true
 	})
 }
@@ -18,6 +20,7 @@ func readMessages(c *wire.Reader) []Message {
 type messageReader struct {
 	Message
 	reasoning string
+	call      *FunctionCall // in the older form of a call
 }
 
 var messageFields = wire.Fields[messageReader]{
@@ -32,11 +35,14 @@ var messageFields = wire.Fields[messageReader]{
 	}},
 
 	// What is ignored, here and below, is listed with reasons in ignoredInside.
-	"annotations":   wire.IgnoreAs[messageReader](jsonscan.Array),
-	"parsed":        wire.IgnoreAny[messageReader](),
-	"refusal":       wire.Refuse[messageReader]("send the text as content"),
-	"audio":         wire.Refuse[messageReader]("messages are text"),
-	"function_call": wire.Refuse[messageReader]("it is the older form of tool_calls; send tool_calls"),
+	"annotations": wire.IgnoreAs[messageReader](jsonscan.Array),
+	"parsed":      wire.IgnoreAny[messageReader](),
+	"refusal":     wire.Refuse[messageReader]("send the text as content"),
+	"audio":       wire.Refuse[messageReader]("messages are text"),
+	"function_call": {Read: func(c *wire.Reader, m *messageReader) {
+		m.call = &FunctionCall{}
+		wire.ReadObject(c, m.call, functionCallFields)
+	}},
 }
 
 func (m *messageReader) settle(c *wire.Reader) {
@@ -118,31 +124,24 @@ var toolCallFields = wire.Fields[ToolCall]{
 	"function": {Read: func(c *wire.Reader, t *ToolCall) {
 		wire.ReadObject(c, &t.Function, functionCallFields)
 	}},
-	"index": wire.IgnoreAs[ToolCall](jsonscan.Number),
+	"custom": {Read: func(c *wire.Reader, t *ToolCall) { wire.ReadObject(c, &t.Function, customCallFields) }},
+	"index":  wire.IgnoreAs[ToolCall](jsonscan.Number),
+}
+
+// customCallFields are those of a call of a custom tool, which becomes one of a function.
+var customCallFields = wire.Fields[FunctionCall]{
+	"name": wire.TextField(func(f *FunctionCall) *string { return &f.Name }),
+	"input": {Read: func(c *wire.Reader, f *FunctionCall) {
+		if input, ok := c.Str(); ok {
+			f.Arguments = CustomArguments(input)
+		}
+	}},
 }
 
 var functionCallFields = wire.Fields[FunctionCall]{
 	"name":             wire.TextField(func(f *FunctionCall) *string { return &f.Name }),
 	"arguments":        wire.TextField(func(f *FunctionCall) *string { return &f.Arguments }),
 	"parsed_arguments": wire.IgnoreAny[FunctionCall](),
-}
-
-// ReadTools reads an array of tools.
-func ReadTools(c *wire.Reader) []Tool {
-	return wire.ReadList(c, MaxTools, "tools", wire.ReadStruct(c, toolFields))
-}
-
-var toolFields = wire.Fields[Tool]{
-	"type":     wire.TextField(func(t *Tool) *string { return &t.Type }),
-	"function": {Read: func(c *wire.Reader, t *Tool) { wire.ReadObject(c, &t.Function, functionFields) }},
-	"custom":   wire.Refuse[Tool]("send a tool of type function"),
-}
-
-var functionFields = wire.Fields[Function]{
-	"name":        wire.TextField(func(f *Function) *string { return &f.Name }),
-	"description": wire.TextField(func(f *Function) *string { return &f.Description }),
-	"strict":      wire.OptionalBool(func(f *Function) **bool { return &f.Strict }),
-	"parameters":  {Read: func(c *wire.Reader, f *Function) { f.Parameters = readSchema(c) }},
 }
 
 // readToolChoice takes a mode or an object that names a function.
@@ -153,7 +152,10 @@ func readToolChoice(c *wire.Reader) *ToolChoice {
 	case jsonscan.Object:
 		var named namedChoice
 		wire.ReadObject(c, &named, namedChoiceFields)
-		if named.kind != typeFunction {
+		switch {
+		case Hosted(named.kind):
+			refuseHosted(c, named.kind)
+		case named.kind != typeFunction && named.kind != TypeCustom:
 			c.Problem(wire.CodeUnsupportedValue,
 				`an object must be {"type": "function", "function": {"name": ...}}, and its type is %q`,
 				jsonscan.Clip(named.kind))
@@ -164,13 +166,20 @@ func readToolChoice(c *wire.Reader) *ToolChoice {
 	return nil
 }
 
-type namedChoice struct{ kind, name string }
+// refuseHosted is for a choice that demands a tool that was left out.
+func refuseHosted(c *wire.Reader, kind string) {
+	c.Problem(wire.CodeUnsupportedValue,
+		"%s is demanded, and only a provider can run it: it is not offered to the model; choose auto, or a tool of "+
+			"type function or custom", kind)
+}
+
+type namedChoice struct{ kind, name, namespace string }
 
 var namedChoiceFields = wire.Fields[namedChoice]{
 	"type":          wire.TextField(func(n *namedChoice) *string { return &n.kind }),
 	"function":      {Read: func(c *wire.Reader, n *namedChoice) { wire.ReadObject(c, n, choiceNameFields) }},
 	"allowed_tools": wire.Refuse[namedChoice]("send only the tools that are allowed"),
-	"custom":        wire.Refuse[namedChoice]("name a tool of type function"),
+	"custom":        {Read: func(c *wire.Reader, n *namedChoice) { wire.ReadObject(c, n, choiceNameFields) }},
 }
 
 var choiceNameFields = wire.Fields[namedChoice]{

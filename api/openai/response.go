@@ -27,6 +27,8 @@ const (
 	FinishStop      FinishReason = "stop"       // the model ended, or a stop string was met
 	FinishLength    FinishReason = "length"     // the limit on tokens or the context was met
 	FinishToolCalls FinishReason = "tool_calls" // the model called tools
+	// FinishFunction is FinishToolCalls in the older form of calls.
+	FinishFunction FinishReason = "function_call"
 )
 
 // Head is what responses and the chunks of a stream begin with.
@@ -67,6 +69,8 @@ type ResponseMessage struct {
 	Refusal          *string    `json:"refusal"`
 	ReasoningContent string     `json:"reasoning_content,omitempty"`
 	ToolCalls        []ToolCall `json:"tool_calls,omitempty"`
+	// FunctionCall is the call of an answer in the older form.
+	FunctionCall *FunctionCall `json:"function_call,omitempty"`
 }
 
 // CompletionResponse answers POST /v1/completions; its object is ObjectCompletion. The events of a stream have the same

@@ -23,6 +23,12 @@ const (
 	EventReasoningDone  = "response.reasoning_text.done"
 	EventArgumentsDelta = "response.function_call_arguments.delta"
 	EventArgumentsDone  = "response.function_call_arguments.done"
+	EventInputDelta     = "response.custom_tool_call_input.delta"
+	EventInputDone      = "response.custom_tool_call_input.done"
+	EventSummaryAdded   = "response.reasoning_summary_part.added"
+	EventSummaryDone    = "response.reasoning_summary_part.done"
+	EventSummaryDelta   = "response.reasoning_summary_text.delta"
+	EventSummaryText    = "response.reasoning_summary_text.done"
 )
 
 // ResponseStream writes the events of one response and numbers them from 0. All methods append to dst and return it.
@@ -79,7 +85,7 @@ func (s *ResponseStream) Item(dst []byte, event string, output int, item *Item) 
 
 // Part writes that the only part of an item was added or is done.
 func (s *ResponseStream) Part(dst []byte, event string, at Place, part Part) ([]byte, error) {
-	out, err := member(appendPart(s.open(dst, event), at), "part", part)
+	out, err := member(appendPart(s.open(dst, event), event, at), "part", part)
 	if err != nil {
 		return dst, err
 	}
@@ -88,9 +94,9 @@ func (s *ResponseStream) Part(dst []byte, event string, at Place, part Part) ([]
 
 // Text writes more of the text of a part, or with a done event all of it. Log probabilities belong to output_text.
 func (s *ResponseStream) Text(dst []byte, event string, at Place, text string, logprobs []TokenLogprob) []byte {
-	dst = appendPart(s.open(dst, event), at)
+	dst = appendPart(s.open(dst, event), event, at)
 	switch event {
-	case EventTextDelta, EventReasoningDelta:
+	case EventTextDelta, EventReasoningDelta, EventSummaryDelta:
 		dst = append(dst, `,"delta":`...)
 	default:
 		dst = append(dst, `,"text":`...)
@@ -102,12 +108,15 @@ func (s *ResponseStream) Text(dst []byte, event string, at Place, text string, l
 	return end(dst)
 }
 
-// Arguments writes more of the arguments of a call, or with a done event all of them.
+// Arguments writes more of the arguments of a call or of the input of a custom tool, or with a done event all of them.
 func (s *ResponseStream) Arguments(dst []byte, event string, at Place, name, arguments string) []byte {
 	dst = appendPlace(s.open(dst, event), at)
-	if event == EventArgumentsDelta {
+	switch event {
+	case EventArgumentsDelta, EventInputDelta:
 		dst = append(dst, `,"delta":`...)
-	} else {
+	case EventInputDone:
+		dst = append(dst, `,"input":`...)
+	default:
 		dst = wire.AppendString(append(dst, `,"name":`...), name)
 		dst = append(dst, `,"arguments":`...)
 	}
@@ -119,6 +128,11 @@ func appendPlace(dst []byte, at Place) []byte {
 	return strconv.AppendInt(append(dst, `,"output_index":`...), int64(at.Output), 10)
 }
 
-func appendPart(dst []byte, at Place) []byte {
+// appendPart names the only part of an item: of its content, or of its summary.
+func appendPart(dst []byte, event string, at Place) []byte {
+	switch event {
+	case EventSummaryAdded, EventSummaryDone, EventSummaryDelta, EventSummaryText:
+		return append(appendPlace(dst, at), `,"summary_index":0`...)
+	}
 	return append(appendPlace(dst, at), `,"content_index":0`...)
 }

@@ -13,6 +13,8 @@ const (
 	ItemReasoning = "reasoning"
 	ItemCall      = "function_call"
 	ItemResult    = "function_call_output"
+	ItemCustom    = "custom_tool_call"
+	ItemAnswer    = "custom_tool_call_output"
 	ItemReference = "item_reference" // of a stored item, by its id
 )
 
@@ -33,25 +35,31 @@ type Item struct {
 	Role string // of a message
 	// Content is the text of a message, of a reasoning item or of a call's result.
 	Content  Content
+	Summary  bool           // of a reasoning item in a response: its text stands in the summary
+	Sealed   bool           // of a reasoning item in a response: its text also comes as encrypted_content
 	Logprobs []TokenLogprob // of a message, when asked for
 
 	CallID    string // of a call and of its result
-	Name      string // of a call: the function
-	Arguments string // of a call: JSON as text
+	Namespace string // of a call: that of the tool, or empty
+	Name      string // of a call: the tool
+	Arguments string // of a call: JSON as text, or the input of a custom tool
 }
 
 // wireItem is an item on the wire.
 type wireItem struct {
-	Type      string    `json:"type"`
-	ID        string    `json:"id,omitempty"`
-	Status    string    `json:"status,omitempty"`
-	Role      string    `json:"role,omitempty"`
-	Summary   *[]string `json:"summary,omitempty"`
-	Content   *[]Part   `json:"content,omitempty"`
-	CallID    string    `json:"call_id,omitempty"`
-	Name      string    `json:"name,omitempty"`
-	Arguments *string   `json:"arguments,omitempty"`
-	Output    *string   `json:"output,omitempty"`
+	Type      string  `json:"type"`
+	ID        string  `json:"id,omitempty"`
+	Status    string  `json:"status,omitempty"`
+	Role      string  `json:"role,omitempty"`
+	Summary   *[]Part `json:"summary,omitempty"`
+	Content   *[]Part `json:"content,omitempty"`
+	Encrypted string  `json:"encrypted_content,omitempty"`
+	CallID    string  `json:"call_id,omitempty"`
+	Namespace string  `json:"namespace,omitempty"`
+	Name      string  `json:"name,omitempty"`
+	Arguments *string `json:"arguments,omitempty"`
+	Input     *string `json:"input,omitempty"`
+	Output    *string `json:"output,omitempty"`
 }
 
 // Part is one piece of the content of an item in a response.
@@ -67,6 +75,7 @@ const (
 	partInput     = "input_text"
 	partOutput    = "output_text"
 	partReasoning = "reasoning_text"
+	partSummary   = "summary_text"
 )
 
 // OutputText is a part of a message of the model.
@@ -79,6 +88,9 @@ func OutputText(text string, logprobs []TokenLogprob) Part {
 
 // ReasoningText is a part of a reasoning item.
 func ReasoningText(text string) Part { return Part{Type: partReasoning, Text: text} }
+
+// SummaryText is a part of the summary of a reasoning item.
+func SummaryText(text string) Part { return Part{Type: partSummary, Text: text} }
 
 // MarshalJSON writes the fields that the item's type has.
 func (i Item) MarshalJSON() ([]byte, error) {
@@ -95,18 +107,33 @@ func (i Item) MarshalJSON() ([]byte, error) {
 		}
 		out.Role, out.Content = i.Role, &parts
 	case ItemReasoning:
-		parts := []Part{}
-		for _, text := range i.Content {
-			parts = append(parts, ReasoningText(text))
-		}
-		out.Summary, out.Content = &[]string{}, &parts
+		i.marshalReasoning(&out)
 	case ItemCall:
-		out.CallID, out.Name, out.Arguments = i.CallID, i.Name, &i.Arguments
-	case ItemResult:
+		out.CallID, out.Namespace, out.Name, out.Arguments = i.CallID, i.Namespace, i.Name, &i.Arguments
+	case ItemCustom:
+		out.CallID, out.Namespace, out.Name, out.Input = i.CallID, i.Namespace, i.Name, &i.Arguments
+	case ItemResult, ItemAnswer:
 		text := i.Content.Text()
 		out.CallID, out.Output = i.CallID, &text
 	}
 	return wire.Marshal(out)
+}
+
+func (i *Item) marshalReasoning(out *wireItem) {
+	parts := []Part{}
+	for _, text := range i.Content {
+		if i.Summary {
+			parts = append(parts, SummaryText(text))
+		} else {
+			parts = append(parts, ReasoningText(text))
+		}
+	}
+	if i.Sealed && len(parts) > 0 {
+		out.Encrypted = Seal(i.Content.Text())
+	}
+	if out.Summary = &parts; !i.Summary {
+		out.Summary, out.Content = &[]Part{}, &parts
+	}
 }
 
 // itemReader is an item in the making; the texts of other types are told apart once the type is known.
@@ -114,6 +141,8 @@ type itemReader struct {
 	Item
 	summary Content
 	output  Content
+	sealed  string
+	input   string
 }
 
 var itemFields = wire.Fields[itemReader]{
@@ -122,6 +151,8 @@ var itemFields = wire.Fields[itemReader]{
 	"role":      wire.TextField(func(i *itemReader) *string { return &i.Role }),
 	"call_id":   wire.TextField(func(i *itemReader) *string { return &i.CallID }),
 	"name":      wire.TextField(func(i *itemReader) *string { return &i.Name }),
+	"namespace": wire.TextField(func(i *itemReader) *string { return &i.Namespace }),
+	"input":     wire.TextField(func(i *itemReader) *string { return &i.input }),
 	"arguments": wire.TextField(func(i *itemReader) *string { return &i.Arguments }),
 	"content":   {Read: func(c *wire.Reader, i *itemReader) { i.Content = readTexts(c) }},
 	"summary":   {Read: func(c *wire.Reader, i *itemReader) { i.summary = readTexts(c) }},
@@ -130,7 +161,7 @@ var itemFields = wire.Fields[itemReader]{
 	// What a replayed item says beside its text.
 	"status":            {Read: func(c *wire.Reader, _ *itemReader) { c.Skip() }},
 	"phase":             {Read: func(c *wire.Reader, _ *itemReader) { c.Skip() }},
-	"encrypted_content": wire.IgnoreAny[itemReader](),
+	"encrypted_content": {Read: readSealed},
 }
 
 // readInput takes a string, which is a message of the user, or an array of items.
@@ -159,10 +190,26 @@ func (i *itemReader) settle() {
 		}
 	}
 	switch {
-	case i.Type == ItemResult:
+	case i.Type == ItemResult, i.Type == ItemAnswer:
 		i.Content = i.output
+	case i.Type == ItemCustom:
+		i.Arguments = i.input
+	case i.Type == ItemReasoning && i.sealed != "":
+		i.Content = Content{i.sealed}
 	case i.Type == ItemReasoning && len(i.Content) == 0:
 		i.Content = i.summary
+	}
+}
+
+// readSealed takes reasoning back that this server, or another one of its kind, sealed. What others sealed has no
+// effect.
+func readSealed(c *wire.Reader, i *itemReader) {
+	text, ok := c.Str()
+	if !ok {
+		return
+	}
+	if i.sealed, ok = Unseal(text); !ok {
+		c.Note()
 	}
 }
 
@@ -205,7 +252,7 @@ func readTextPart(c *wire.Reader) (string, bool) {
 	}
 	at := c.Param()
 	switch part.kind {
-	case partInput, partOutput, partReasoning, "summary_text", "text":
+	case partInput, partOutput, partReasoning, partSummary, "text":
 		if part.text == nil {
 			c.Add(wire.CodeMissing, at+".text", "required")
 			return "", false
@@ -242,10 +289,10 @@ func (i *Item) check(p *wire.Problems, at string) {
 			p.AddNew(wire.CodeMissing, at+".content", "required for type %s", i.Type)
 		}
 	case ItemReasoning:
-	case ItemCall:
+	case ItemCall, ItemCustom:
 		missing("call_id", i.CallID)
 		missing("name", i.Name)
-	case ItemResult:
+	case ItemResult, ItemAnswer:
 		missing("call_id", i.CallID)
 		if i.Content == nil {
 			p.AddNew(wire.CodeMissing, at+".output", "required for type %s", i.Type)
@@ -253,8 +300,9 @@ func (i *Item) check(p *wire.Problems, at string) {
 	case ItemReference:
 		missing("id", i.ID)
 	default:
-		p.AddNew(wire.CodeUnsupportedValue, at+".type", "%q is not supported; use %s, %s, %s, %s or %s",
-			jsonscan.Clip(i.Type), ItemMessage, ItemReasoning, ItemCall, ItemResult, ItemReference)
+		p.AddNew(wire.CodeUnsupportedValue, at+".type", "%q is not supported; use %s, %s, %s, %s, %s, %s or %s",
+			jsonscan.Clip(i.Type), ItemMessage, ItemReasoning, ItemCall, ItemResult, ItemCustom, ItemAnswer,
+			ItemReference)
 	}
 }
 
@@ -295,20 +343,33 @@ func Messages(items []Item) []Message {
 			m := last()
 			more := m.Content != nil || m.ToolCalls != nil || m.ReasoningContent != ""
 			said(more).ReasoningContent = it.Content.Text()
-		case it.Type == ItemCall:
+		case it.Type == ItemCall, it.Type == ItemCustom:
 			m := said(false)
-			m.ToolCalls = append(m.ToolCalls, ToolCall{ID: it.CallID, Type: typeFunction,
-				Function: FunctionCall{Name: it.Name, Arguments: it.Arguments}})
-		case it.Type == ItemResult:
+			m.ToolCalls = append(m.ToolCalls, it.call())
+		case it.Type == ItemResult, it.Type == ItemAnswer:
 			list = append(list, Message{Role: RoleTool, ToolCallID: it.CallID, Content: it.Content})
 			open = false
 		case it.Role == RoleAssistant:
 			m := last()
 			said(m.Content != nil || m.ToolCalls != nil).Content = it.Content
 		default:
-			list = append(list, Message{Role: it.Role, Content: it.Content})
+			role := it.Role
+			if role == RoleDeveloper {
+				role = RoleSystem // its successor in this interface; to some models developers are somebody else
+			}
+			list = append(list, Message{Role: role, Content: it.Content})
 			open = false
 		}
 	}
 	return list
+}
+
+// call is a call as a chat has it.
+func (i *Item) call() ToolCall {
+	t := ToolCall{ID: i.CallID, Type: typeFunction,
+		Function: FunctionCall{Name: FlatName(i.Namespace, i.Name), Arguments: i.Arguments}}
+	if i.Type == ItemCustom {
+		t.Type, t.Function.Arguments = TypeCustom, CustomArguments(i.Arguments)
+	}
+	return t
 }

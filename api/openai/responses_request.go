@@ -37,15 +37,6 @@ type ResponsesRequest struct {
 	Metadata           map[string]string `json:"metadata,omitempty"`
 }
 
-// ResponseTool is a function that the model may call.
-type ResponseTool struct {
-	Type        string          `json:"type"` // always "function"
-	Name        string          `json:"name"`
-	Description string          `json:"description,omitempty"`
-	Parameters  json.RawMessage `json:"parameters"`
-	Strict      *bool           `json:"strict"`
-}
-
 // TextConfig is what a request says about the text of the answer.
 type TextConfig struct {
 	Format TextFormat `json:"format"`
@@ -63,7 +54,15 @@ type TextFormat struct {
 // Reasoning is what a request says about reasoning.
 type Reasoning struct {
 	Effort string `json:"effort,omitempty"`
+	// Summary, auto, concise or detailed, asks for a summary. It is the reasoning itself: the models write no other.
+	Summary string `json:"summary,omitempty"`
 }
+
+// Summarised says whether reasoning stands in the summary of its item, instead of its content.
+func (r *Reasoning) Summarised() bool { return r.Summary != "" && r.Summary != "none" }
+
+// summaries are the values of reasoning.summary.
+var summaries = []string{"", "auto", "concise", "detailed", "none"}
 
 // The values of truncation.
 const (
@@ -78,13 +77,20 @@ const (
 	MaxMetadataValueBytes = 512
 )
 
-// includeLogprobs asks for log probabilities.
-const includeLogprobs = "message.output_text.logprobs"
+// The members of include that have an effect.
+const (
+	includeLogprobs  = "message.output_text.logprobs"
+	includeEncrypted = "reasoning.encrypted_content"
+)
 
 // WantsLogprobs says whether the tokens of messages come with their log probabilities.
 func (r *ResponsesRequest) WantsLogprobs() bool {
 	return r.TopLogprobs != nil || slices.Contains(r.Include, includeLogprobs)
 }
+
+// WantsEncrypted says whether reasoning items also come in the form that only a server reads, for clients that send
+// them back.
+func (r *ResponsesRequest) WantsEncrypted() bool { return slices.Contains(r.Include, includeEncrypted) }
 
 // Stored says whether the response is kept for later requests.
 func (r *ResponsesRequest) Stored() bool { return r.Store == nil || *r.Store }
@@ -101,10 +107,7 @@ func (r *ResponsesRequest) AsChat(conversation []Item) *ChatRequest {
 		c.Messages = append(c.Messages, Message{Role: RoleSystem, Content: Content{r.Instructions}})
 	}
 	c.Messages = append(c.Messages, Messages(conversation)...)
-	for _, t := range r.Tools {
-		c.Tools = append(c.Tools, Tool{Type: t.Type,
-			Function: Function{Name: t.Name, Description: t.Description, Parameters: t.Parameters, Strict: t.Strict}})
-	}
+	c.Tools, _ = flatten(r.Tools)
 	if f := &r.Text.Format; f.Type != "" {
 		c.ResponseFormat = &ResponseFormat{Type: f.Type}
 		if f.Type == FormatJSONSchema {
@@ -127,7 +130,7 @@ var responsesFields = wire.Join(
 			r.Include = wire.ReadList(c, MaxKwargs, "strings", c.Str)
 		}},
 		"tools": {Read: func(c *wire.Reader, r *ResponsesRequest) {
-			r.Tools = wire.ReadList(c, MaxTools, "tools", wire.ReadStruct(c, responseToolFields))
+			r.Tools = readResponseTools(c)
 		}},
 		"tool_choice": {Read: func(c *wire.Reader,
 			r *ResponsesRequest) {
@@ -191,17 +194,9 @@ func responsesOptions() wire.Fields[Options] {
 	return shared
 }
 
-var responseToolFields = wire.Fields[ResponseTool]{
-	"type":        wire.TextField(func(t *ResponseTool) *string { return &t.Type }),
-	"name":        wire.TextField(func(t *ResponseTool) *string { return &t.Name }),
-	"description": wire.TextField(func(t *ResponseTool) *string { return &t.Description }),
-	"strict":      wire.OptionalBool(func(t *ResponseTool) **bool { return &t.Strict }),
-	"parameters":  {Read: func(c *wire.Reader, t *ResponseTool) { t.Parameters = readSchema(c) }},
-}
-
 var textConfigFields = wire.Fields[TextConfig]{
 	"format":    {Read: func(c *wire.Reader, t *TextConfig) { wire.ReadObject(c, &t.Format, textFormatFields) }},
-	"verbosity": wire.FixedAs[TextConfig](`"medium"`, "the models take no such instruction; say it in a message"),
+	"verbosity": verbosityField[TextConfig](),
 }
 
 var textFormatFields = wire.Fields[TextFormat]{
@@ -213,10 +208,9 @@ var textFormatFields = wire.Fields[TextFormat]{
 }
 
 var reasoningFields = wire.Fields[Reasoning]{
-	"effort": wire.TextField(func(r *Reasoning) *string { return &r.Effort }),
-	// Reasoning is returned as it is and never summarised.
-	"summary":          wire.IgnoreAny[Reasoning](),
-	"generate_summary": wire.IgnoreAny[Reasoning](),
+	"effort":           wire.TextField(func(r *Reasoning) *string { return &r.Effort }),
+	"summary":          wire.TextField(func(r *Reasoning) *string { return &r.Summary }),
+	"generate_summary": wire.TextField(func(r *Reasoning) *string { return &r.Summary }), // its older name
 	"context":          wire.IgnoreAny[Reasoning](),
 }
 
@@ -248,33 +242,6 @@ func readMetadata(c *wire.Reader) map[string]string {
 	return all
 }
 
-// readResponseChoice takes a mode or an object that names a function, without the inner object of chat completions.
-func readResponseChoice(c *wire.Reader) *ToolChoice {
-	switch c.Shape() {
-	case jsonscan.String:
-		return &ToolChoice{Mode: c.Text()}
-	case jsonscan.Object:
-		var named namedChoice
-		wire.ReadObject(c, &named, responseChoiceFields)
-		if named.kind != typeFunction {
-			c.Problem(wire.CodeUnsupportedValue, `an object must be {"type": "function", "name": ...}, and its type is %q`,
-				jsonscan.Clip(named.kind))
-		}
-		return &ToolChoice{Mode: ChoiceFunction, Name: named.name}
-	}
-	c.WrongShape("none, auto, required or an object that names a function")
-	return nil
-}
-
-var responseChoiceFields = wire.Fields[namedChoice]{
-	"type": wire.TextField(func(n *namedChoice) *string { return &n.kind }),
-	"name": wire.TextField(func(n *namedChoice) *string { return &n.name }),
-	"mode": {Read: func(c *wire.Reader, _ *namedChoice) { c.Skip() }}, // of allowed_tools, whose type is refused
-	"tools": {Read: func(c *wire.Reader, _ *namedChoice) {
-		c.Skip()
-	}},
-}
-
 // Validate reports every problem of the request, or nil. [Decoder.Responses] has already called it.
 func (r *ResponsesRequest) Validate() *wire.Error { return wire.Verdict(r.check) }
 
@@ -284,11 +251,14 @@ func (r *ResponsesRequest) check(p *wire.Problems) {
 	wire.WantRange(p, "top_logprobs", r.TopLogprobs, 0, MaxTopLogprobs)
 	r.checkTools(p)
 	r.checkFormat(p)
-	if e := r.Reasoning.Effort; e != "" && !slices.Contains(reasoningEfforts, e) {
-		p.AddNew(wire.CodeInvalidValue, "reasoning.effort", "%q is not one of %s", jsonscan.Clip(e),
-			strings.Join(reasoningEfforts, ", "))
+	if e := r.Reasoning.Effort; e != "" && !slices.Contains(Efforts, e) {
+		CheckEffort(p, "reasoning.effort", e)
 	} else {
 		r.AsChat(nil).checkThinking(p)
+	}
+	if s := r.Reasoning.Summary; !slices.Contains(summaries, s) {
+		p.AddNew(wire.CodeInvalidValue, "reasoning.summary", "%q is not one of %s", jsonscan.Clip(s),
+			strings.Join(summaries[1:], ", "))
 	}
 	switch r.Truncation {
 	case "", TruncationAuto, TruncationDisabled:
@@ -307,15 +277,6 @@ func (r *ResponsesRequest) check(p *wire.Problems) {
 		}
 	}
 	checkItems(p, r.Input)
-}
-
-func (r *ResponsesRequest) checkTools(p *wire.Problems) {
-	ok := checkToolList(p, ".name", len(r.Tools), func(i int) (string, string) {
-		return r.Tools[i].Type, r.Tools[i].Name
-	})
-	if ok {
-		r.AsChat(nil).checkToolChoice(p)
-	}
 }
 
 func (r *ResponsesRequest) checkFormat(p *wire.Problems) {

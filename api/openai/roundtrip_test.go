@@ -90,7 +90,7 @@ func drawChat(t *rapid.T) *ChatRequest {
 	r := &ChatRequest{
 		Options: drawOptions(t), MaxTokens: optional(t, rapid.IntRange(5, 99), "max"),
 		Logprobs: rapid.Bool().Draw(t, "logprobs"), ParallelToolCalls: optional(t, rapid.Bool(), "parallel"),
-		ReasoningEffort: rapid.SampledFrom(append([]string{""}, reasoningEfforts[1:]...)).Draw(t, "effort"),
+		ReasoningEffort: rapid.SampledFrom(append([]string{""}, Efforts[1:]...)).Draw(t, "effort"),
 	}
 	if r.Logprobs {
 		r.TopLogprobs = optional(t, rapid.IntRange(0, 20), "top")

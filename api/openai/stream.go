@@ -170,6 +170,11 @@ func appendDelta(dst []byte, d *Delta) []byte {
 			dst = appendCallDelta(comma(dst, i), &d.ToolCalls[i])
 		}
 		dst = append(dst, ']')
+		members++
+	}
+	if d.FunctionCall != nil {
+		dst = append(comma(dst, members), `"function_call":{`...)
+		dst = append(appendFunction(dst, d.FunctionCall, "arguments"), '}')
 	}
 	return append(dst, '}')
 }
@@ -193,13 +198,21 @@ func appendCallDelta(dst []byte, t *ToolCallDelta) []byte {
 	if t.Type != "" {
 		dst = appendMember(dst, &members, "type", t.Type)
 	}
-	dst = append(dst, `,"function":{`...)
-	members = 0
-	if t.Function.Name != "" {
-		dst = appendMember(dst, &members, "name", t.Function.Name)
+	if t.Custom {
+		dst = appendFunction(append(dst, `,"custom":{`...), &t.Function, "input")
+	} else {
+		dst = appendFunction(append(dst, `,"function":{`...), &t.Function, "arguments")
 	}
-	dst = appendMember(dst, &members, "arguments", t.Function.Arguments)
 	return append(dst, "}}"...)
+}
+
+// appendFunction writes the members of a piece of a call; text is the name of the one that grows.
+func appendFunction(dst []byte, f *FunctionDelta, text string) []byte {
+	members := 0
+	if f.Name != "" {
+		dst = appendMember(dst, &members, "name", f.Name)
+	}
+	return appendMember(dst, &members, text, f.Arguments)
 }
 
 func appendFinish(dst []byte, f FinishReason) []byte { return appendOrNull(dst, string(f)) }

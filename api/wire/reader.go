@@ -280,3 +280,28 @@ func (c *Reader) FirstElement() jsonscan.Kind {
 	}
 	return ahead.Shape()
 }
+
+// ahead is a reader of the value at hand that leaves this one where it is.
+func (c *Reader) ahead() *Reader {
+	return &Reader{scan: jsonscan.Scanner{Text: c.scan.Text, Pos: c.scan.Pos, MaxDepth: MaxDepth}}
+}
+
+// Peek is a copy of the text of the value at hand, which is not consumed.
+func (c *Reader) Peek() json.RawMessage { return c.ahead().Raw() }
+
+// TextMember looks for a member of the object at hand that is a string, without consuming anything; empty if there is
+// none.
+func (c *Reader) TextMember(name string) string {
+	ahead, found := c.ahead(), ""
+	if ahead.Shape() != jsonscan.Object {
+		return ""
+	}
+	for member := range ahead.Members {
+		if member == name && ahead.Shape() == jsonscan.String {
+			found = ahead.Text()
+		} else {
+			ahead.Skip()
+		}
+	}
+	return found
+}

@@ -1,0 +1,135 @@
+package openai
+
+import (
+	"encoding/json"
+	"strings"
+
+	"sparrow/api/wire"
+)
+
+// customMember is the one argument under which the model gives the input of a custom tool: it knows functions only.
+const customMember = "input"
+
+// CustomArguments is the input of a custom tool as the arguments of a function.
+func CustomArguments(input string) string {
+	return `{"` + customMember + `": ` + string(wire.AppendString(nil, input)) + `}`
+}
+
+// CustomSchema is the JSON schema of such arguments. pattern, where not empty, is one that the input matches.
+func CustomSchema(pattern string) json.RawMessage {
+	text := []byte(`{"type": "object", "properties": {"` + customMember + `": {"type": "string"`)
+	if pattern != "" {
+		text = wire.AppendString(append(text, `, "pattern": `...), pattern)
+	}
+	return append(text, `}}, "required": ["`+customMember+`"], "additionalProperties": false}`...)
+}
+
+// CustomInput reads the arguments of a call of a custom tool as they come, and gives the tool's input.
+type CustomInput struct {
+	state  inputState
+	name   []byte // of the member
+	depth  int    // brackets open inside a value that is not a string
+	quoted bool   // inside a string of such a value
+	escape []byte // the escape so far, from the backslash on; empty outside of one
+	high   string // the escape of the first half of a surrogate pair, or empty
+}
+
+type inputState uint8
+
+const (
+	inputOutside inputState = iota // before a member
+	inputName                      // inside its name
+	inputColon                     // before its value
+	inputText                      // inside a string
+	inputOther                     // inside a value that is not a string
+)
+
+// Feed takes more of the arguments, cut at any byte.
+func (r *CustomInput) Feed(piece string) string {
+	var out strings.Builder
+	for i := range len(piece) {
+		r.byte(piece[i], &out)
+	}
+	return out.String()
+}
+
+func (r *CustomInput) byte(b byte, out *strings.Builder) {
+	wanted := string(r.name) == customMember
+	switch r.state {
+	case inputOutside:
+		if b == '"' {
+			r.state, r.name = inputName, r.name[:0]
+		}
+	case inputName:
+		if b == '"' {
+			r.state = inputColon
+		} else {
+			r.name = append(r.name, b)
+		}
+	case inputColon:
+		switch {
+		case strings.IndexByte(": \t\r\n", b) >= 0:
+		case b == '"':
+			r.state = inputText
+		default:
+			r.state, r.depth, r.quoted = inputOther, 0, false
+			r.other(b, wanted, out)
+		}
+	case inputText:
+		switch {
+		case len(r.escape) > 0:
+			r.escaped(b, wanted, out)
+		case b == '\\':
+			r.escape = append(r.escape, b)
+		case b == '"':
+			r.state = inputOutside
+		case wanted:
+			out.WriteByte(b)
+		}
+	case inputOther:
+		r.other(b, wanted, out)
+	}
+}
+
+// other takes a byte of a value that is not a string. It is the input as JSON.
+func (r *CustomInput) other(b byte, wanted bool, out *strings.Builder) {
+	switch {
+	case len(r.escape) > 0:
+		r.escape = r.escape[:0]
+	case r.quoted && b == '\\':
+		r.escape = append(r.escape, b)
+	case b == '"':
+		r.quoted = !r.quoted
+	case r.quoted:
+	case b == '{' || b == '[':
+		r.depth++
+	case (b == '}' || b == ']' || b == ',') && r.depth == 0:
+		r.state = inputOutside
+		return
+	case b == '}' || b == ']':
+		r.depth--
+	}
+	if wanted {
+		out.WriteByte(b)
+	}
+}
+
+// escaped takes a byte of an escape.
+func (r *CustomInput) escaped(b byte, wanted bool, out *strings.Builder) {
+	r.escape = append(r.escape, b)
+	if r.escape[1] == 'u' && len(r.escape) < len(`\u0000`) {
+		return
+	}
+	var text string
+	switch {
+	case r.high == "" && len(r.escape) > 2 && r.escape[2]|0x20 == 'd' && strings.IndexByte("89abAB", r.escape[3]) >= 0:
+		r.high = string(r.escape)
+	default: // half a pair becomes U+FFFD, what is no escape is no text
+		_ = json.Unmarshal([]byte(`"`+r.high+string(r.escape)+`"`), &text)
+		r.high = ""
+	}
+	r.escape = r.escape[:0]
+	if wanted {
+		out.WriteString(text)
+	}
+}

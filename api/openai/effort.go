@@ -1,0 +1,22 @@
+package openai
+
+import (
+	"slices"
+	"strings"
+
+	"sparrow/api/wire"
+	"sparrow/internal/jsonscan"
+)
+
+// Efforts are the words for how much to think, the least first. They are the same in all interfaces.
+var Efforts = []string{EffortNone, "minimal", "low", "medium", "high", "xhigh", "max"}
+
+// EffortNone is the effort that switches reasoning off.
+const EffortNone = "none"
+
+// CheckEffort refuses a word that is not one of [Efforts]. Empty is no wish.
+func CheckEffort(p *wire.Problems, param, word string) {
+	if word != "" && !slices.Contains(Efforts, word) {
+		p.AddNew(wire.CodeInvalidValue, param, "%q is not one of %s", jsonscan.Clip(word), strings.Join(Efforts, ", "))
+	}
+}

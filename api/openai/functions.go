@@ -1,0 +1,74 @@
+package openai
+
+import (
+	"fmt"
+
+	"sparrow/api/wire"
+	"sparrow/internal/jsonscan"
+)
+
+// Chat completions have an older form of tools: functions, function_call, and messages of the role function. It is read
+// as tools; [ChatRequest.Functions] says that the answer has the older form too.
+
+// roleFunction is the older name of RoleTool.
+const roleFunction = "function"
+
+// readFunctions reads the list of functions.
+func readFunctions(c *wire.Reader, r *ChatRequest) {
+	list := wire.ReadList(c, MaxTools, "functions", wire.ReadStruct(c, functionFields))
+	if r.Tools != nil {
+		c.Problem(wire.CodeInvalidValue, "the older form of tools, and there are tools too; send tools alone")
+		return
+	}
+	r.Functions = true
+	for _, f := range list {
+		r.Tools = append(r.Tools, Tool{Type: typeFunction, Function: f})
+	}
+}
+
+// readTools reads the list of tools.
+func readTools(c *wire.Reader, r *ChatRequest) {
+	list := ReadTools(c)
+	if r.Functions {
+		c.Problem(wire.CodeInvalidValue, "there are functions too, the older form of tools; send tools alone")
+		return
+	}
+	r.Tools = list
+}
+
+// readFunctionChoice takes none, auto or an object with the name of a function.
+func readFunctionChoice(c *wire.Reader, r *ChatRequest) {
+	switch c.Shape() {
+	case jsonscan.String:
+		mode := c.Text()
+		if mode != ChoiceNone && mode != ChoiceAuto {
+			c.Problem(wire.CodeInvalidValue, "%q is not supported; use none, auto or an object that names a function",
+				jsonscan.Clip(mode))
+		}
+		r.ToolChoice = &ToolChoice{Mode: mode}
+	case jsonscan.Object:
+		var named namedChoice
+		wire.ReadObject(c, &named, choiceNameFields)
+		r.ToolChoice = &ToolChoice{Mode: ChoiceFunction, Name: named.name}
+	default:
+		c.WrongShape("none, auto or an object that names a function")
+	}
+}
+
+// oldCalls gives calls in the older form, which have no ids, ids of their own.
+type oldCalls struct {
+	count int
+	last  string // the id of the last such call
+}
+
+// settle makes tool calls and results of a message in the older form.
+func (o *oldCalls) settle(m *messageReader) {
+	if m.call != nil && m.ToolCalls == nil {
+		o.count++
+		o.last = fmt.Sprintf("function_call_%d", o.count)
+		m.ToolCalls = []ToolCall{{ID: o.last, Type: typeFunction, Function: *m.call}}
+	}
+	if m.Role == roleFunction {
+		m.Role, m.ToolCallID = RoleTool, o.last
+	}
+}

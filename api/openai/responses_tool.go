@@ -1,0 +1,134 @@
+package openai
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"sparrow/api/wire"
+	"sparrow/internal/jsonscan"
+)
+
+// ResponseTool is a tool of /v1/responses: a function, a custom tool, a namespace of such tools, or a hosted tool.
+type ResponseTool struct {
+	Type        string          `json:"type"`
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Parameters  json.RawMessage `json:"parameters"` // of a function
+	Strict      *bool           `json:"strict"`     // of a function
+	Format      *ToolFormat     `json:"-"`          // of a custom tool
+	Tools       []ResponseTool  `json:"-"`          // of a namespace
+
+	Sent json.RawMessage `json:"-"` // as it came, where it is not a function
+}
+
+// MarshalJSON repeats a tool as a response does.
+func (t ResponseTool) MarshalJSON() ([]byte, error) {
+	if t.Sent != nil {
+		return wire.Marshal(t.Sent)
+	}
+	type function ResponseTool
+	return wire.Marshal(function(t))
+}
+
+var responseToolFields = wire.Fields[ResponseTool]{
+	"type":        wire.TextField(func(t *ResponseTool) *string { return &t.Type }),
+	"name":        wire.TextField(func(t *ResponseTool) *string { return &t.Name }),
+	"description": wire.TextField(func(t *ResponseTool) *string { return &t.Description }),
+	"strict":      wire.OptionalBool(func(t *ResponseTool) **bool { return &t.Strict }),
+	"parameters":  {Read: func(c *wire.Reader, t *ResponseTool) { t.Parameters = readSchema(c) }},
+	"format": {Read: func(c *wire.Reader, t *ResponseTool) {
+		t.Format = &ToolFormat{}
+		wire.ReadObject(c, t.Format, toolFormatFields)
+	}},
+	// All tools are listed: there is no search for deferred ones.
+	"defer_loading": wire.IgnoreAs[ResponseTool](jsonscan.Bool),
+	"output_schema": wire.IgnoreAny[ResponseTool](),
+}
+
+// namespaceFields are those of a tool that may be a namespace. There are none inside of one.
+var namespaceFields = wire.Join(responseToolFields, wire.Fields[ResponseTool]{
+	"tools": {Read: func(c *wire.Reader, t *ResponseTool) { t.Tools = readToolList(c, responseToolFields) }},
+})
+
+func readResponseTools(c *wire.Reader) []ResponseTool { return readToolList(c, namespaceFields) }
+
+// readToolList reads tools. Of hosted ones only the type is kept.
+func readToolList(c *wire.Reader, known wire.Fields[ResponseTool]) []ResponseTool {
+	return wire.ReadList(c, MaxTools, "tools", func() (t ResponseTool, ok bool) {
+		kind := c.TextMember("type")
+		if Hosted(kind) {
+			return ResponseTool{Type: kind, Sent: c.Raw()}, true
+		}
+		if kind == TypeCustom || kind == typeNamespace {
+			t.Sent = c.Peek()
+		}
+		wire.ReadObject(c, &t, known)
+		return t, true
+	})
+}
+
+// flatten lists the tools of namespaces among the others. places are where they stand in the request.
+func flatten(tools []ResponseTool) (list []Tool, places []string) {
+	add := func(t *ResponseTool, namespace, at string) {
+		list = append(list, Tool{Type: t.Type, Namespace: namespace, Format: t.Format, Function: Function{Name: t.Name,
+			Description: t.Description, Parameters: t.Parameters, Strict: t.Strict}})
+		places = append(places, at)
+	}
+	for i := range tools {
+		t, at := &tools[i], fmt.Sprintf("tools[%d]", i)
+		if t.Type != typeNamespace {
+			add(t, "", at)
+			continue
+		}
+		for j := range t.Tools {
+			add(&t.Tools[j], t.Name, fmt.Sprintf("%s.tools[%d]", at, j))
+		}
+	}
+	return list, places
+}
+
+func (r *ResponsesRequest) checkTools(p *wire.Problems) {
+	list, places := flatten(r.Tools)
+	for i := range r.Tools {
+		t := &r.Tools[i]
+		if t.Type == typeNamespace {
+			checkName(p, fmt.Sprintf("tools[%d].name", i), t.Name)
+		}
+	}
+	if checkToolList(p, ".name", list, func(i int) string { return places[i] }) {
+		r.AsChat(nil).checkToolChoice(p)
+	}
+}
+
+// readResponseChoice takes a mode or an object that names a tool, without the inner object of chat completions.
+func readResponseChoice(c *wire.Reader) *ToolChoice {
+	switch c.Shape() {
+	case jsonscan.String:
+		return &ToolChoice{Mode: c.Text()}
+	case jsonscan.Object:
+		var named namedChoice
+		wire.ReadObject(c, &named, responseChoiceFields)
+		switch {
+		case Hosted(named.kind):
+			refuseHosted(c, named.kind)
+		case named.kind != typeFunction && named.kind != TypeCustom:
+			c.Problem(wire.CodeUnsupportedValue,
+				`an object must be {"type": "function" or "custom", "name": ...}, and its type is %q`,
+				jsonscan.Clip(named.kind))
+		}
+		return &ToolChoice{Mode: ChoiceFunction, Name: FlatName(named.namespace, named.name)}
+	}
+	c.WrongShape("none, auto, required or an object that names a tool")
+	return nil
+}
+
+var responseChoiceFields = wire.Fields[namedChoice]{
+	"type":      wire.TextField(func(n *namedChoice) *string { return &n.kind }),
+	"name":      wire.TextField(func(n *namedChoice) *string { return &n.name }),
+	"namespace": wire.TextField(func(n *namedChoice) *string { return &n.namespace }),
+	"mode":      {Read: func(c *wire.Reader, _ *namedChoice) { c.Skip() }}, // of allowed_tools, whose type is refused
+	"tools": {Read: func(c *wire.Reader, _ *namedChoice) {
+		c.Skip()
+	}},
+	"server_label": {Read: func(c *wire.Reader, _ *namedChoice) { c.Skip() }}, // of mcp
+}

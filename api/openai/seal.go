@@ -1,0 +1,31 @@
+package openai
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"hash/crc32"
+	"strings"
+)
+
+// sealed begins reasoning that [Seal] wrote.
+const sealed = "sparrow1."
+
+// Seal writes reasoning in the form that clients send back as they got it: encrypted_content of a reasoning item, the
+// signature of a thinking block. It is encoded, not encrypted: clients get the same text in the clear.
+func Seal(text string) string {
+	sum := binary.BigEndian.AppendUint32(nil, crc32.ChecksumIEEE([]byte(text)))
+	return sealed + base64.RawURLEncoding.EncodeToString(append(sum, text...))
+}
+
+// Unseal gives the reasoning of a sealed text; ok is false for what [Seal] did not write.
+func Unseal(text string) (reasoning string, ok bool) {
+	code, ok := strings.CutPrefix(text, sealed)
+	if !ok {
+		return "", false
+	}
+	data, err := base64.RawURLEncoding.DecodeString(code)
+	if err != nil || len(data) < crc32.Size || crc32.ChecksumIEEE(data[crc32.Size:]) != binary.BigEndian.Uint32(data) {
+		return "", false
+	}
+	return string(data[crc32.Size:]), true
+}

@@ -1,0 +1,236 @@
+package openai
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"sparrow/api/wire"
+	"sparrow/internal/jsonscan"
+)
+
+// The types of tools that are offered to the model.
+const (
+	typeFunction  = "function"
+	TypeCustom    = "custom"    // a tool whose input is text
+	typeNamespace = "namespace" // of /v1/responses: tools whose names belong together
+)
+
+// hostedTools are the types of tools that only a provider can run, and those whose calls have a form that only its
+// models know. They are left out.
+var hostedTools = []string{"web_search", "web_search_preview", "file_search", "code_interpreter", "image_generation",
+	"mcp", "computer", "computer_use_preview", "local_shell", "shell", "apply_patch"}
+
+// Hosted says whether tools of a type are left out. Types may end with the date of a version.
+func Hosted(kind string) bool {
+	return slices.ContainsFunc(hostedTools, func(name string) bool {
+		date, ok := strings.CutPrefix(kind, name)
+		return ok && (date == "" || date[0] == '_' && strings.Trim(date, "_0123456789") == "")
+	})
+}
+
+// Tool is something that the model may call.
+type Tool struct {
+	Type     string   `json:"type"`     // function or custom; hosted ones are there to be named
+	Function Function `json:"function"` // of a custom tool its name and description
+
+	Format    *ToolFormat `json:"-"` // of a custom tool: what its input follows; nil is any text
+	Namespace string      `json:"-"` // of a tool inside one, in /v1/responses
+	// Deferred tools can be called and are not listed: the conversation itself shows them once they were searched for.
+	Deferred bool `json:"-"`
+}
+
+// Name is what the model calls the tool: with its namespace before it.
+func (t *Tool) Name() string { return FlatName(t.Namespace, t.Function.Name) }
+
+// FlatName is the name of a tool of a namespace as the model knows it.
+func FlatName(namespace, name string) string {
+	switch {
+	case namespace == "":
+		return name
+	case strings.HasSuffix(namespace, "_"):
+		return namespace + name
+	}
+	return namespace + "__" + name
+}
+
+// Offered are the tools that the model may call.
+func Offered(tools []Tool) []Tool {
+	if !slices.ContainsFunc(tools, func(t Tool) bool { return Hosted(t.Type) }) {
+		return tools
+	}
+	var list []Tool
+	for _, t := range tools {
+		if !Hosted(t.Type) {
+			list = append(list, t)
+		}
+	}
+	return list
+}
+
+// LeftOut are the types of the tools that are not offered, each once.
+func LeftOut(tools []Tool) []string {
+	var list []string
+	for _, t := range tools {
+		if Hosted(t.Type) && !slices.Contains(list, t.Type) {
+			list = append(list, t.Type)
+		}
+	}
+	return list
+}
+
+// Function describes a callable function.
+type Function struct {
+	Name        string `json:"name"`
+	Description string `json:"description,omitempty"`
+	// JSON schema of the arguments, names in the order sent; nil is no arguments
+	Parameters json.RawMessage `json:"parameters,omitempty"`
+	Strict     *bool           `json:"strict,omitempty"` // arguments must follow the schema
+}
+
+// ToolFormat is what the input of a custom tool follows.
+type ToolFormat struct {
+	Type       string `json:"type"`             // text or grammar
+	Syntax     string `json:"syntax,omitempty"` // of a grammar
+	Definition string `json:"definition,omitempty"`
+}
+
+// The types of a ToolFormat and the syntaxes of a grammar.
+const (
+	ToolText     = "text"
+	ToolGrammar  = "grammar"
+	SyntaxLark   = "lark"
+	SyntaxRegexp = "regex"
+)
+
+var toolFormatFields = wire.Fields[ToolFormat]{
+	"type":       wire.TextField(func(f *ToolFormat) *string { return &f.Type }),
+	"syntax":     wire.TextField(func(f *ToolFormat) *string { return &f.Syntax }),
+	"definition": wire.TextField(func(f *ToolFormat) *string { return &f.Definition }),
+	// Chat completions have syntax and definition one level deeper.
+	"grammar": {Read: func(c *wire.Reader, f *ToolFormat) { wire.ReadObject(c, f, grammarFields) }},
+}
+
+var grammarFields = wire.Fields[ToolFormat]{
+	"syntax":     wire.TextField(func(f *ToolFormat) *string { return &f.Syntax }),
+	"definition": wire.TextField(func(f *ToolFormat) *string { return &f.Definition }),
+}
+
+func (f *ToolFormat) check(p *wire.Problems, at string) {
+	switch {
+	case f == nil || f.Type == ToolText:
+	case f.Type != ToolGrammar:
+		p.AddNew(wire.CodeUnsupportedValue, at+".type", "%q is not supported; use %s or %s", jsonscan.Clip(f.Type),
+			ToolText, ToolGrammar)
+	case f.Syntax != SyntaxLark && f.Syntax != SyntaxRegexp:
+		p.AddNew(wire.CodeUnsupportedValue, at+".syntax", "%q is not supported; use %s or %s", jsonscan.Clip(f.Syntax),
+			SyntaxLark, SyntaxRegexp)
+	case f.Definition == "":
+		p.AddNew(wire.CodeMissing, at+".definition", "required with type %s", ToolGrammar)
+	}
+}
+
+// The modes of a tool choice.
+const (
+	ChoiceNone     = "none"
+	ChoiceAuto     = "auto"
+	ChoiceRequired = "required"
+	ChoiceFunction = "function" // on the wire an object with the function's name
+)
+
+// ToolChoice says how freely the model may call tools.
+type ToolChoice struct {
+	Mode string
+	Name string // the function, when Mode is ChoiceFunction
+}
+
+// MarshalJSON writes the mode as a string, or the object that names a function.
+func (t ToolChoice) MarshalJSON() ([]byte, error) {
+	if t.Mode != ChoiceFunction {
+		return wire.Marshal(t.Mode)
+	}
+	var named struct {
+		Type     string `json:"type"`
+		Function struct {
+			Name string `json:"name"`
+		} `json:"function"`
+	}
+	named.Type, named.Function.Name = typeFunction, t.Name
+	return wire.Marshal(named)
+}
+
+// ReadTools reads an array of tools. Of hosted ones only the type is kept.
+func ReadTools(c *wire.Reader) []Tool {
+	return wire.ReadList(c, MaxTools, "tools", func() (Tool, bool) {
+		if kind := c.TextMember("type"); Hosted(kind) {
+			c.Skip()
+			return Tool{Type: kind}, true
+		}
+		return wire.ReadStruct(c, toolFields)()
+	})
+}
+
+var toolFields = wire.Fields[Tool]{
+	"type":     wire.TextField(func(t *Tool) *string { return &t.Type }),
+	"function": {Read: func(c *wire.Reader, t *Tool) { wire.ReadObject(c, &t.Function, functionFields) }},
+	"custom":   {Read: func(c *wire.Reader, t *Tool) { wire.ReadObject(c, t, customFields) }},
+}
+
+var functionFields = wire.Fields[Function]{
+	"name":        wire.TextField(func(f *Function) *string { return &f.Name }),
+	"description": wire.TextField(func(f *Function) *string { return &f.Description }),
+	"strict":      wire.OptionalBool(func(f *Function) **bool { return &f.Strict }),
+	"parameters":  {Read: func(c *wire.Reader, f *Function) { f.Parameters = readSchema(c) }},
+}
+
+// customFields are those of a custom tool, in chat completions inside an object of its own.
+var customFields = wire.Fields[Tool]{
+	"name":        wire.TextField(func(t *Tool) *string { return &t.Function.Name }),
+	"description": wire.TextField(func(t *Tool) *string { return &t.Function.Description }),
+	"format": {Read: func(c *wire.Reader, t *Tool) {
+		t.Format = &ToolFormat{}
+		wire.ReadObject(c, t.Format, toolFormatFields)
+	}},
+}
+
+// maxFlatName bounds a name with its namespace.
+const maxFlatName = 2 * wire.MaxNameBytes
+
+// CheckTools checks the types and names of tools. It is false where there are too many to look at.
+func CheckTools(p *wire.Problems, tools []Tool) bool {
+	return checkToolList(p, ".function.name", tools, func(i int) string { return fmt.Sprintf("tools[%d]", i) })
+}
+
+// checkToolList checks tools; place is where in the request a tool stands, and field where its name stands below that.
+// It is false where there are too many tools to look at.
+func checkToolList(p *wire.Problems, field string, tools []Tool, place func(i int) string) bool {
+	if !wire.WantAtMost(p, "tools", len(tools), MaxTools, "tools") {
+		return false
+	}
+	var names wire.NameSet
+	for i := range tools {
+		t, at := &tools[i], place(i)
+		name := at + field
+		switch {
+		case Hosted(t.Type):
+			continue
+		case t.Type == TypeCustom:
+			if field == ".function.name" {
+				name = at + ".custom.name"
+			}
+			t.Format.check(p, at+".format")
+		case t.Type != typeFunction:
+			reportType(p, at+".type", t.Type)
+			continue
+		}
+		if checkName(p, name, t.Function.Name); t.Function.Name == "" {
+			continue
+		}
+		wire.WantShort(p, name, t.Name(), maxFlatName)
+		if !names.Add(t.Name()) {
+			p.AddNew(wire.CodeInvalidValue, name, "%q is the name of an earlier tool too", jsonscan.Clip(t.Name()))
+		}
+	}
+	return true
+}

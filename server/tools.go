@@ -1,0 +1,123 @@
+package server
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+
+	"sparrow"
+	"sparrow/api/openai"
+	"sparrow/chat"
+	"sparrow/grammar"
+)
+
+// leftOutHeader names the types of tools that were not offered to the model, because only a provider can run them.
+const leftOutHeader = "X-Sparrow-Left-Out"
+
+// noteTools says in the response, and later in the log and the trace, which tools the model is not offered, and that
+// the grammar of a custom tool is not enforced.
+func noteTools(w http.ResponseWriter, x *exchange, c *openai.ChatRequest, left []string) {
+	if len(left) > 0 {
+		x.leftOut = left
+		w.Header().Set(leftOutHeader, strings.Join(left, ", "))
+	}
+	for i := range c.Tools {
+		if f := c.Tools[i].Format; f != nil && f.Type == openai.ToolGrammar && inputPattern(f) == "" {
+			noteIgnored(w, x, []string{x.dialect.tools + ".format"})
+			return
+		}
+	}
+}
+
+// inputPattern is the regular expression that the input of a custom tool matches as a whole; empty where there is none,
+// or none that can be enforced.
+func inputPattern(f *openai.ToolFormat) string {
+	switch {
+	case f == nil || f.Type != openai.ToolGrammar:
+		return ""
+	case f.Syntax == openai.SyntaxRegexp:
+		return f.Definition
+	}
+	pattern, err := grammar.LarkPattern(f.Definition)
+	if err != nil {
+		return ""
+	}
+	return pattern
+}
+
+// toolOf is a tool as the model is shown it. A custom tool is a function with one argument, its input, whose
+// description has the grammar.
+func toolOf(t *openai.Tool) chat.Tool {
+	f := &t.Function
+	out := chat.Tool{Name: t.Name(), Description: f.Description, Parameters: f.Parameters,
+		Strict: f.Strict != nil && *f.Strict, Deferred: t.Deferred}
+	if t.Type != openai.TypeCustom {
+		return out
+	}
+	out.Parameters = openai.CustomSchema("")
+	if g := t.Format; g != nil && g.Type == openai.ToolGrammar {
+		out.Description += "\n\nThe input follows this grammar (" + g.Syntax + "):\n" + g.Definition
+		if p := inputPattern(g); p != "" {
+			out.Enforced = json.RawMessage(openai.CustomSchema("^(?:" + p + ")$"))
+		}
+	}
+	return out
+}
+
+// toolbox is how a client declared tools, by the name that the model calls: those whose calls are not plain functions.
+type toolbox map[string]*openai.Tool
+
+func newToolbox(tools []openai.Tool) toolbox {
+	var box toolbox
+	for i := range tools {
+		if t := &tools[i]; t.Type == openai.TypeCustom || t.Namespace != "" {
+			if box == nil {
+				box = toolbox{}
+			}
+			box[t.Name()] = t
+		}
+	}
+	return box
+}
+
+// custom says whether a name is that of a custom tool.
+func (b toolbox) custom(name string) bool { return b[name] != nil && b[name].Type == openai.TypeCustom }
+
+// inputs reads the calls of custom tools of one reply: their arguments become the tools' input.
+type inputs struct {
+	tools toolbox
+	open  map[inputKey]*openai.CustomInput
+}
+
+type inputKey struct{ choice, call int }
+
+// translate gives the deltas of an event with the input of custom tools in place of arguments.
+func (in *inputs) translate(ev *sparrow.Event) []chat.Delta {
+	if in == nil || in.tools == nil {
+		return ev.Deltas
+	}
+	list := slices.Clone(ev.Deltas)
+	for i := range list {
+		d := &list[i]
+		if d.Kind != chat.DeltaToolCall {
+			continue
+		}
+		key := inputKey{ev.Choice, d.Call.Index}
+		if in.tools.custom(d.Call.Name) {
+			if in.open == nil {
+				in.open = map[inputKey]*openai.CustomInput{}
+			}
+			in.open[key] = &openai.CustomInput{}
+		}
+		if r := in.open[key]; r != nil {
+			d.Call.Arguments = r.Feed(d.Call.Arguments)
+		}
+	}
+	return list
+}
+
+// custom says whether a call that has begun is one of a custom tool.
+func (in *inputs) custom(choice, call int) bool {
+	return in != nil && in.open[inputKey{choice, call}] != nil
+}
