@@ -197,6 +197,9 @@ func (w Weight) Rows(from, to int) (Weight, error) {
 		last, _ := w.ScaleRow(to - 1)
 		w.Scale, w.SkipRows = w.Scale.Slice(first, last+1), skip
 	}
+	if w.Zero.Given() {
+		w.Zero = w.Zero.Slice(from, to)
+	}
 	w.Data = w.Data.Slice(from, to)
 	return w, nil
 }
@@ -218,6 +221,9 @@ func (w Weight) Columns(from, to int) (Weight, error) {
 				ErrArgument, from, to, w.BlockCols)
 		}
 		w.Scale = w.Scale.Columns(first, last)
+		if w.Zero.Given() {
+			w.Zero = w.Zero.Columns(first, last)
+		}
 	}
 	n := w.Data.DType.Values()
 	w.Data = w.Data.Columns(from/n, to/n)
@@ -239,13 +245,16 @@ func (w Weight) PaddedRows(from, to int) (Weight, error) {
 	} else {
 		w.SkipRows = 0
 	}
-	var errs [2]error
+	var errs [3]error
 	if w.Scale.Given() {
 		rows, scales := 0, ceilDiv(w.SkipRows+to-from, w.BlockRows)
 		if own > 0 {
 			rows = w.Scale.Rows
 		}
 		w.Scale, errs[0] = w.Scale.padded(rows, w.Scale.Cols, scales, w.Scale.Cols)
+		if w.Zero.Given() {
+			w.Zero, errs[2] = w.Zero.padded(rows, w.Zero.Cols, scales, w.Zero.Cols)
+		}
 	}
 	w.Data, errs[1] = w.Data.padded(own, w.Data.Cols, to-from, w.Data.Cols)
 	return w, errors.Join(errs[:]...)
@@ -274,13 +283,16 @@ func (w Weight) PaddedColumns(from, to int) (Weight, error) {
 			return Weight{}, err
 		}
 	}
-	var errs [2]error
+	var errs [3]error
 	if w.Scale.Given() {
 		columns, scales := 0, ceilDiv(first+to-from, w.BlockCols)
 		if own > 0 {
 			columns = w.Scale.Cols
 		}
 		w.Scale, errs[0] = w.Scale.padded(w.Scale.Rows, columns, w.Scale.Rows, scales)
+		if w.Zero.Given() {
+			w.Zero, errs[2] = w.Zero.padded(w.Zero.Rows, columns, w.Zero.Rows, scales)
+		}
 	}
 	w.Data, errs[1] = w.Data.padded(w.Data.Rows, own/values, w.Data.Rows, (to-from)/values)
 	return w, errors.Join(errs[:]...)

@@ -44,7 +44,8 @@ const foldGroups = foldSide / 32
 
 // inGroups reports whether a matrix is e2m1 with a scale for 32 values.
 func (w Weight) inGroups() bool {
-	return w.Data.DType == E2M1x2 && w.BlockRows == 1 && w.BlockCols == foldSide/foldGroups && w.SkipRows == 0
+	return w.Data.DType == E2M1x2 && w.Scale.DType == E8M0 && w.BlockRows == 1 &&
+		w.BlockCols == foldSide/foldGroups && w.SkipRows == 0
 }
 
 // onePattern leaves out matrices whose scales repeat a pattern that those of an earlier one repeat.

@@ -98,6 +98,7 @@ func (w *ExpertWeights) OnHost(alloc func(bytes int64) (HostBuffer, error)) erro
 		for e := range list {
 			tensors <- &list[e].Data
 			tensors <- &list[e].Scale
+			tensors <- &list[e].Zero
 		}
 	}
 	close(tensors)

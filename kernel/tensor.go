@@ -19,11 +19,13 @@ const (
 	E8M0                    // power-of-two scale
 	E2M1x2                  // two FP4 values in a byte, low nibble first
 	I32                     // lengths, positions, page tables, selections
-	U8                      // bytes of a cache layout
+	U8                      // bytes of a cache layout; of weights: codes with a zero point
+	U4x2                    // two codes of 4 bits in a byte, low nibble first, with a zero point
+	I8                      // whole numbers of weights
 )
 
 var dtypeNames = [...]string{F32: "f32", BF16: "bf16", F16: "f16", E4M3: "e4m3", E8M0: "e8m0", E2M1x2: "e2m1x2",
-	I32: "i32", U8: "u8"}
+	I32: "i32", U8: "u8", U4x2: "u4x2", I8: "i8"}
 
 // firstBlock is the first of the types that are blocks of values with shared scales ([Blocks]).
 const firstBlock = 128
@@ -37,12 +39,12 @@ func (d DType) Block() (block.Format, bool) {
 	return f, d > firstBlock && f.Valid()
 }
 
-// Values is the number of values of one element: 2 for E2M1x2, those of a block for a block format, else 1.
+// Values is the number of values of one element: 2 for E2M1x2 and U4x2, those of a block for a block format, else 1.
 func (d DType) Values() int {
 	if f, ok := d.Block(); ok {
 		return f.Values()
 	}
-	if d == E2M1x2 {
+	if d == E2M1x2 || d == U4x2 {
 		return 2
 	}
 	return 1
@@ -58,7 +60,7 @@ func (d DType) String() string {
 	return fmt.Sprintf("dtype(%d)", uint8(d))
 }
 
-// Size is the number of bytes of one element: of a pair of values for E2M1x2, of a block for a block format.
+// Size is the number of bytes of one element: of a pair of values for E2M1x2 and U4x2, of a block for a block format.
 func (d DType) Size() int {
 	if f, ok := d.Block(); ok {
 		return f.Bytes()

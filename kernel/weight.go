@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -12,11 +13,21 @@ type HostBuffer []byte
 func (b HostBuffer) Len() int64 { return int64(len(b)) }
 
 // Weight is a matrix [out, in] as a checkpoint stores it, in host memory, with the block scales that belong to it.
-// Scale has one element per BlockRows x BlockCols block, ragged at the edges, and is not given for unscaled types.
+// Scale has one element per BlockRows x BlockCols block, ragged at the edges, and is not given for unscaled types. The
+// value of an element is
+//
+//	(Data - Zero) * (Scale * Factor)
+//
 // Operations take a [Matrix] made of it.
 type Weight struct {
-	Data      Tensor // [out, in]; e2m1x2 [out, in/2]; block formats [out, in/values of a block]
-	Scale     Tensor // [ceil(out/BlockRows), ceil(in/BlockCols)]: f32 for e4m3, e8m0 for e2m1x2
+	Data Tensor // [out, in]; e2m1x2 and u4x2 [out, in/2]; block formats [out, in/values of a block]
+	// [ceil(out/BlockRows), ceil(in/BlockCols)]: f32 for e4m3; e8m0 for e2m1x2, or e4m3 with a Factor; f32, bf16
+	// or f16 for u4x2, u8 and i8
+	Scale Tensor
+	// Zero has the zero points of u4x2 and u8, u8 of the shape of Scale. Where it is not given they are the middle of
+	// the codes, 8 and 128.
+	Zero      Tensor
+	Factor    float32 // of all scales; 0 for none
 	BlockRows int
 	BlockCols int
 	// SkipRows is the number of rows of the first block that lie before Data, where a rank's rows begin inside a block.
@@ -44,7 +55,21 @@ func (w Weight) Slice(from, to int) Weight {
 	if w.Scale.Given() {
 		w.Scale = w.Scale.Slice(from/w.BlockRows, ceilDiv(to, w.BlockRows))
 	}
+	if w.Zero.Given() {
+		w.Zero = w.Zero.Slice(from, to)
+	}
 	return w
+}
+
+// Middle is the zero point of codes that have none of their own: 0 for types that are not codes.
+func (w Weight) Middle() int {
+	switch w.Data.DType {
+	case U4x2:
+		return 8
+	case U8:
+		return 128
+	}
+	return 0
 }
 
 // Role is what a matrix is used for: the operations that take it. A device may arrange the matrix for these alone.
@@ -209,22 +234,45 @@ func (c *checker) weight(name string, w Weight, out, in int) {
 			c.fail("%s is e4m3 without a block size", name)
 			return
 		}
-		c.of = name
-		c.tensor("scales", w.Scale, F32, ceilDiv(w.SkipRows+w.Data.Rows, w.BlockRows),
-			ceilDiv(w.Data.Cols, w.BlockCols))
-		c.of = ""
-	case d == E2M1x2:
-		if w.BlockRows != 1 || w.BlockCols <= 0 || w.BlockCols%2 != 0 {
-			c.fail("%s is e2m1x2 in blocks of %d x %d, want groups of an even number of values of one row",
-				name, w.BlockRows, w.BlockCols)
-			return
-		}
-		c.of = name
-		c.tensor("scales", w.Scale, E8M0, w.Out(), ceilDiv(w.In(), w.BlockCols))
-		c.of = ""
+		c.scales(name, w, F32)
+	case d == E2M1x2 || d == U4x2 || d == U8 || d == I8:
+		c.groups(name, w)
 	default:
-		c.fail("%s has type %s, want f32, f16, bf16, e4m3, e2m1x2 or a block format", name, w.Data.DType)
+		c.fail("%s has type %s, want f32, f16, bf16, e4m3, e2m1x2, u4x2, u8, i8 or a block format", name, w.Data.DType)
 	}
+}
+
+// groups checks a weight whose scales belong to groups of values of one row.
+func (c *checker) groups(name string, w Weight) {
+	if w.BlockRows != 1 || w.BlockCols <= 0 || w.BlockCols%w.Data.DType.Values() != 0 {
+		c.fail("%s is %s in blocks of %d x %d, want groups of an even number of values of one row",
+			name, w.Data.DType, w.BlockRows, w.BlockCols)
+		return
+	}
+	if w.Data.DType != E2M1x2 {
+		c.scales(name, w, F32, BF16, F16)
+		if w.Zero.Given() {
+			c.of = name
+			c.tensor("zero points", w.Zero, U8, w.Scale.Rows, w.Scale.Cols)
+			c.of = ""
+		}
+		return
+	}
+	if w.Scale.DType == E4M3 && !(w.Factor > 0) {
+		c.fail("%s is e2m1x2 with e4m3 scales and the factor %v", name, w.Factor)
+	}
+	c.scales(name, w, E8M0, E4M3)
+}
+
+// scales checks the shape of scales and that they have one of some types.
+func (c *checker) scales(name string, w Weight, types ...DType) {
+	d := types[0]
+	if slices.Contains(types, w.Scale.DType) {
+		d = w.Scale.DType
+	}
+	c.of = name
+	c.tensor("scales", w.Scale, d, ceilDiv(w.SkipRows+w.Data.Rows, w.BlockRows), ceilDiv(w.In(), w.BlockCols))
+	c.of = ""
 }
 
 // roles is a set of roles: bit r for role r. A list would be allocated for every call.

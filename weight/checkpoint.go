@@ -25,6 +25,9 @@ const (
 // Checkpoint is an open set of tensors. Its methods may be called from many goroutines, except that Close must be the
 // last call: it takes the memory away under every Tensor.Data.
 type Checkpoint struct {
+	// Scheme is set once, before matrices are read.
+	Scheme Scheme
+
 	files    []FileInfo
 	maps     map[string]*mmap.File // by FileInfo.Path; empty for embedded bytes
 	stamps   map[string]stamp      // of the files as they were opened; empty for embedded bytes

@@ -34,6 +34,10 @@ const (
 	F4E2M1x2
 )
 
+// U4x2 packs two codes of 4 bits per byte, the earlier one in the low nibble. No header spells it: it is what the
+// integers of packed matrices are read as.
+const U4x2 DType = firstBlock - 1
+
 // firstBlock is the first of the types that are block formats of GGUF files ([Blocks]).
 const firstBlock = 128
 
@@ -79,8 +83,11 @@ func (d DType) String() string {
 	if f, ok := d.Block(); ok {
 		return f.String()
 	}
-	if int(d) < len(dtypes) {
+	switch {
+	case int(d) < len(dtypes):
 		return dtypes[d].name
+	case d == U4x2:
+		return "int4"
 	}
 	return fmt.Sprintf("DType(%d)", uint8(d))
 }

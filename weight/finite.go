@@ -1,7 +1,9 @@
 package weight
 
 import (
+	"bytes"
 	"encoding/binary"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -37,6 +39,32 @@ func (c *Checkpoint) FindNotFinite(most time.Duration) (found *NotFinite, all bo
 		}
 	}
 	return nil, true
+}
+
+// finiteScales checks the scales of a matrix.
+func finiteScales(m *Matrix) error { return finite(m.Scale) }
+
+// finite returns an error that names the first of the scales that is NaN or infinite. U8 are e8m0 bytes.
+func finite(scale *Tensor) error {
+	at := -1
+	switch scale.DType {
+	case F8E8M0, U8:
+		at = bytes.IndexByte(scale.Data, 0xff)
+	case F8E4M3:
+		for i, b := range scale.Data {
+			if b&0x7f == 0x7f {
+				at = i
+				break
+			}
+		}
+	default:
+		at = scale.firstNotFinite(scale.Data)
+	}
+	if at < 0 {
+		return nil
+	}
+	return fmt.Errorf("weight: element %d of %s (%s %s) is NaN or infinite, in %s: %w; fetch the checkpoint again", at,
+		scale.Name, scale.DType, shapeText(scale.Shape), scale.File, ErrScale)
 }
 
 // elementBytes is the size of an element, of a block for block formats, 0 for types without floats.

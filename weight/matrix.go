@@ -2,55 +2,166 @@ package weight
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
-// Block sizes of the two quantised forms.
-const (
-	fp8Block = 128 // one scale per 128 x 128 values of FP8
-	fp4Group = 32  // one scale per output row and 32 inputs of FP4
-)
-
-// Matrix is a weight of Rows outputs by Cols inputs, with its block scales. The true value is
+// Matrix is a weight of Rows outputs by Cols inputs, with its scales. The true value is
 //
-//	W[r, c] = value(Data, r, c) * scale(Scale, r/BlockRows, c/BlockCols)    integer divisions
+//	W[r, c] = (value(Data, r, c) - zero) * (scale * Factor)
 //
-// and the last blocks may be ragged. The scale multiplies, also where its name ends in "_inv".
+// where scale and zero are those of the block: row r/BlockRows, column c/BlockCols (integer divisions). The last blocks
+// may be ragged. The scale multiplies, also where its name ends in "_inv".
 type Matrix struct {
 	Data *Tensor
-	// [ceil(Rows/BlockRows), ceil(Cols/BlockCols)]: F32, F8_E8M0, or U8 holding e8m0 bytes; nil when unscaled
+	// [ceil(Rows/BlockRows), ceil(Cols/BlockCols)]: F32, BF16, F16, F8_E4M3, F8_E8M0, or U8 holding e8m0 bytes; nil
+	// when unscaled
 	Scale *Tensor
+	// Zero has the zero points of integers, U8 of the shape of Scale. Where it is nil the zero point is 8 for U4x2, 128
+	// for U8, and 0 for other values.
+	Zero   *Tensor
+	Factor float32 // of all scales; 0 where there is none
 
-	BlockRows, BlockCols int // 128 x 128 for FP8, 1 x 32 for FP4, 0 x 0 when unscaled
+	BlockRows, BlockCols int // of a scale; 0 x 0 when unscaled
 
-	Rows, Cols int // in values; Data's own shape counts bytes when FP4 is stored as I8 or U8
-	// how Data's bytes are read: F32, BF16, F16, a block format, F8E4M3, or F4E2M1x2 (also where Data.DType says I8 or
-	// U8)
-	Values DType
+	Rows, Cols int // in values; Data's own shape counts bytes or words where values are packed
+	// how Data's bytes are read: F32, BF16, F16, a block format, F8E4M3, F4E2M1x2 (also where Data.DType says I8 or
+	// U8), U4x2, U8 or I8
+	Values   DType
+	RowBytes int // from a row of Data to the next
+
+	Parts []string // names of all tensors that belong to it, also those that are not needed
+
+	// arrange is what Arrange has to do; nil where that is nothing, or it is done.
+	arrange func(m *Matrix) error
 }
 
-// Matrix finds the weight called name and, beside it, the scale: for "X.weight" that is "X.weight_scale_inv" or
-// "X.scale". Whether the weight is quantised follows from the dtypes of these tensors. Ambiguous combinations are
-// errors: FP8 or FP4 without scale, plain floats with one, two scales, or a scale whose shape or dtype does not fit.
-func (c *Checkpoint) Matrix(name string) (Matrix, error) {
-	data, ok := c.Tensor(name)
-	if !ok {
-		if c.closed {
-			return Matrix{}, fmt.Errorf("weight: matrix %q: %w", name, ErrClosed)
+// Reordered reports whether the stored order is not that of rows: Data, Scale and Zero have no bytes before
+// [Matrix.Arrange].
+func (m *Matrix) Reordered() bool { return m.Data.Data == nil && m.Data.Drawn == nil }
+
+// Arrange prepares a matrix for reading. One that is not stored by rows is brought into memory of its own, and the
+// pages of the file that it was read from are dropped. Scales of groups are checked: NaN and infinity are errors. NVFP4
+// that is an exact cast of MXFP4 becomes MXFP4 again.
+func (m *Matrix) Arrange() error {
+	if m.arrange == nil {
+		return nil
+	}
+	err := m.arrange(m)
+	if err == nil {
+		m.arrange = nil
+	}
+	return err
+}
+
+// stores are the ends of the names under which the values of a matrix may stand, in place of ".weight".
+var stores = []string{".weight", ".weight_packed", ".qweight"}
+
+// HasMatrix reports whether there is a matrix called name, in whatever form.
+func (c *Checkpoint) HasMatrix(name string) bool {
+	if _, ok := c.tensors[name]; ok {
+		return true
+	}
+	stem, ok := strings.CutSuffix(name, ".weight")
+	for _, end := range stores {
+		if _, found := c.tensors[stem+end]; ok && found {
+			return true
 		}
-		return Matrix{}, fmt.Errorf("weight: matrix %q: %w among %d tensors", name, ErrNotFound, len(c.tensors))
+	}
+	return false
+}
+
+// Matrix finds the weight called name, such as "X.weight", in whatever form it is stored: as "X.weight" with scales
+// beside it, "X.weight_packed" or "X.qweight". The form follows from the tensors that are there, their types and
+// shapes; [Checkpoint.Scheme] has the little that they do not say. Ambiguous combinations are errors: two forms at
+// once, FP8 or FP4 without scale, plain floats with one, two scales, or a scale whose shape or dtype does not fit.
+func (c *Checkpoint) Matrix(name string) (Matrix, error) {
+	if c.closed {
+		return Matrix{}, fmt.Errorf("weight: matrix %q: %w", name, ErrClosed)
+	}
+	m := module{c: c, name: name}
+	m.stem, m.named = strings.CutSuffix(name, ".weight")
+	data, err := m.values()
+	if err != nil {
+		return Matrix{Parts: m.parts}, err
 	}
 	if len(data.Shape) != 2 {
-		return Matrix{}, fmt.Errorf("weight: matrix %q in %s: %w: shape %s has %d dimensions, a matrix has 2 "+
-			"(other shapes are read with Tensor)",
-			name, data.File, ErrScale, shapeText(data.Shape), len(data.Shape))
+		return Matrix{Parts: m.parts}, fmt.Errorf("weight: matrix %q in %s: %w: shape %s has %d dimensions, a matrix "+
+			"has 2 (other shapes are read with Tensor)",
+			data.Name, data.File, ErrScale, shapeText(data.Shape), len(data.Shape))
 	}
-	scale, err := c.scaleOf(data)
+	out, err := m.read(data)
+	out.Parts = m.parts
+	return out, err
+}
+
+// module is the tensors of one matrix.
+type module struct {
+	c     *Checkpoint
+	name  string   // of the weight
+	stem  string   // the name without .weight
+	named bool     // it ends so; other names have no forms but that of today's FP8
+	parts []string // names of the tensors that were found
+}
+
+// part finds a tensor of the module.
+func (m *module) part(end string) *Tensor {
+	if !m.named {
+		return nil
+	}
+	return m.tensor(m.stem + end)
+}
+
+func (m *module) tensor(name string) *Tensor {
+	t, ok := m.c.tensors[name]
+	if !ok {
+		return nil
+	}
+	m.parts = append(m.parts, name)
+	return t
+}
+
+// values finds the one tensor with the values of the matrix.
+func (m *module) values() (*Tensor, error) {
+	if !m.named {
+		if t := m.tensor(m.name); t != nil {
+			return t, nil
+		}
+		return nil, m.notFound()
+	}
+	var found *Tensor
+	for _, end := range stores {
+		t := m.part(end)
+		if t != nil && found != nil {
+			return nil, fmt.Errorf("weight: matrix %q: %w: both %q and %q hold its values, which is ambiguous", m.name,
+				ErrScale, found.Name, t.Name)
+		}
+		if t != nil {
+			found = t
+		}
+	}
+	if found == nil {
+		return nil, m.notFound()
+	}
+	return found, nil
+}
+
+func (m *module) notFound() error {
+	return fmt.Errorf("weight: matrix %q: %w among %d tensors", m.name, ErrNotFound, len(m.c.tensors))
+}
+
+// read reads the form that the tensor with the values belongs to.
+func (m *module) read(data *Tensor) (Matrix, error) {
+	switch {
+	case strings.HasSuffix(data.Name, ".qweight"):
+		return m.columns(data)
+	case strings.HasSuffix(data.Name, ".weight_packed") && m.named:
+		return m.packed(data)
+	}
+	m.unused("input_scale", "output_scale")
+	scale, err := m.scale(data)
 	if err != nil {
 		return Matrix{}, err
 	}
-	m := Matrix{Data: data, Scale: scale, Rows: data.Shape[0], Cols: data.Shape[1], Values: data.DType}
 	_, blocked := data.DType.Block()
 	switch d := data.DType; {
 	case d == F32 || d == F16 || d == BF16 || blocked:
@@ -58,53 +169,45 @@ func (c *Checkpoint) Matrix(name string) (Matrix, error) {
 			return Matrix{}, scaleError(data, scale,
 				"these values have no scale beside them, and whether to apply it is ambiguous")
 		}
-		return m, nil
+		out := Matrix{Data: data, Rows: data.Shape[0], Cols: data.Shape[1], Values: d}
+		out.RowBytes = rowBytes(data)
+		return out, nil
 	case d == F8E4M3:
-		m.BlockRows, m.BlockCols = fp8Block, fp8Block
+		return m.fp8(data, scale)
 	case d == F4E2M1x2:
-		m.BlockRows, m.BlockCols = 1, fp4Group
+		if data.Shape[1]%2 != 0 {
+			return Matrix{}, fmt.Errorf("weight: matrix %q in %s: %w: rows of %d values are not whole bytes", data.Name,
+				data.File, ErrScale, data.Shape[1])
+		}
+		return m.fp4(data, scale, data.Shape[1])
+	case d == I8 && floatScale(scale) && strings.HasSuffix(scale.Name, "weight_scale"):
+		return m.int8(data, scale)
 	case d == I8 || d == U8:
-		m.BlockRows, m.BlockCols = 1, fp4Group
-		m.Values = F4E2M1x2
-		if m.Cols *= 2; m.Cols < 0 { // only possible with 0 rows
-			return Matrix{}, fmt.Errorf("weight: matrix %q in %s: %w: shape %s is too wide for packed FP4", name,
+		cols := 2 * data.Shape[1]
+		if cols < 0 { // only possible with 0 rows
+			return Matrix{}, fmt.Errorf("weight: matrix %q in %s: %w: shape %s is too wide for packed FP4", data.Name,
 				data.File, ErrScale, shapeText(data.Shape))
 		}
-	default:
-		return Matrix{}, fmt.Errorf("weight: matrix %q in %s: %w %s; a matrix is F32, F16, BF16, F8_E4M3 with a "+
-			"scale, or FP4 (F4, I8, U8) with a scale",
-			name, data.File, ErrDType, data.DType)
+		return m.fp4(data, scale, cols)
 	}
-	return m, m.checkScale()
+	return Matrix{}, fmt.Errorf("weight: matrix %q in %s: %w %s; a matrix is F32, F16, BF16, F8_E4M3 with a scale, "+
+		"FP4 (F4, I8, U8) with a scale, or integers with a scale (I8, weight_packed, qweight)",
+		data.Name, data.File, ErrDType, data.DType)
 }
 
-// checkScale verifies that a quantised matrix has the scale its blocks need.
-func (m *Matrix) checkScale() error {
-	if m.Scale == nil {
-		return fmt.Errorf(
-			"weight: matrix %q in %s: %w: %s of shape %s needs block scales, and neither %s is in the checkpoint",
-			m.Data.Name, m.Data.File, ErrScale, m.Data.DType, shapeText(m.Data.Shape),
-			strings.Join(quoteAll(scaleNames(m.Data.Name)), " nor "))
+// unused takes tensors of static activations, which products with float rows do not need.
+func (m *module) unused(names ...string) {
+	for _, name := range names {
+		m.part("." + name)
 	}
-	switch m.Scale.DType {
-	case F32, F8E8M0, U8:
-	default:
-		return scaleError(m.Data, m.Scale, "a scale is F32, F8_E8M0 or U8 (e8m0 bytes)")
-	}
-	want := []int{blocks(m.Rows, m.BlockRows), blocks(m.Cols, m.BlockCols)}
-	if !slices.Equal(m.Scale.Shape, want) {
-		return scaleError(m.Data, m.Scale, fmt.Sprintf("blocks of %d x %d over %d x %d values need scale shape %v",
-			m.BlockRows, m.BlockCols, m.Rows, m.Cols, want))
-	}
-	return nil
 }
 
-// scaleOf finds the one scale beside data, or nil.
-func (c *Checkpoint) scaleOf(data *Tensor) (*Tensor, error) {
+// scale finds the one scale beside the values, or nil.
+func (m *module) scale(data *Tensor) (*Tensor, error) {
 	var found *Tensor
 	for _, name := range scaleNames(data.Name) {
-		t, ok := c.Tensor(name)
-		if !ok {
+		t := m.tensor(name)
+		if t == nil {
 			continue
 		}
 		if found != nil {
@@ -116,13 +219,34 @@ func (c *Checkpoint) scaleOf(data *Tensor) (*Tensor, error) {
 	return found, nil
 }
 
-// scaleNames lists the names a scale of the weight may have: the Hugging Face spelling, then the official one.
+// scaleNames lists the names a scale of the weight may have: the Hugging Face spelling, the official one, and that of
+// modelopt and compressed-tensors.
 func scaleNames(name string) []string {
 	names := []string{name + "_scale_inv"}
 	if stem, ok := strings.CutSuffix(name, ".weight"); ok {
-		names = append(names, stem+".scale")
+		names = append(names, stem+".scale", name+"_scale")
 	}
 	return names
+}
+
+// floatScale reports whether a scale is given whose type is a float of 16 or 32 bits.
+func floatScale(t *Tensor) bool {
+	return t != nil && (t.DType == F32 || t.DType == BF16 || t.DType == F16)
+}
+
+// rowBytes is the size of a row of a tensor [rows, columns].
+func rowBytes(t *Tensor) int {
+	if f, ok := t.DType.Block(); ok {
+		return t.Shape[1] / f.Values() * f.Bytes()
+	}
+	return int(int64(t.Shape[1]) * int64(t.DType.Bits()) / 8)
+}
+
+// shaped is a tensor's bytes with another shape of as many elements.
+func shaped(t *Tensor, shape ...int) *Tensor {
+	out := *t
+	out.Shape = shape
+	return &out
 }
 
 // blocks is ceil(n/size), without overflow for any n >= 0.
@@ -140,10 +264,12 @@ func scaleError(data, scale *Tensor, reason string) error {
 		scale.Name, scale.DType, shapeText(scale.Shape), scale.File, ErrScale, reason)
 }
 
-func quoteAll(names []string) []string {
+// missingScale is the error for a quantised matrix without the scale that its values need.
+func missingScale(data *Tensor, names ...string) error {
 	quoted := make([]string, len(names))
 	for i, n := range names {
 		quoted[i] = fmt.Sprintf("%q", n)
 	}
-	return quoted
+	return fmt.Errorf("weight: matrix %q in %s: %w: %s of shape %s needs block scales, and neither %s is in the "+
+		"checkpoint", data.Name, data.File, ErrScale, data.DType, shapeText(data.Shape), strings.Join(quoted, " nor "))
 }

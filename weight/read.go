@@ -10,9 +10,14 @@ import (
 
 // ReadF32 copies a floating-point tensor as float32. Every type is widened exactly, but F64, which is rounded. It is
 // meant for small tensors and for tests: big ones are read in place.
-func ReadF32(t *Tensor) ([]float32, error) { return readFloats(t, t.DType) }
+func ReadF32(t *Tensor) ([]float32, error) {
+	if t.DType == U8 || t.DType == I8 {
+		return nil, notFloats(t)
+	}
+	return readFloats(t, t.DType)
+}
 
-// readFloats reads t's bytes as values of type d.
+// readFloats reads t's bytes as values of type d, also the codes of integers.
 func readFloats(t *Tensor, d DType) ([]float32, error) {
 	le := binary.LittleEndian
 	if f, ok := d.Block(); ok {
@@ -46,10 +51,23 @@ func readFloats(t *Tensor, d DType) ([]float32, error) {
 			out = append(out, num.FromE2M1(even), num.FromE2M1(odd))
 		}
 		return out, nil
+	case U4x2:
+		out := make([]float32, 0, 2*len(t.Data))
+		for _, b := range t.Data {
+			out = append(out, float32(b&15), float32(b>>4))
+		}
+		return out, nil
+	case U8:
+		return decode(t, 1, func(b []byte) float32 { return float32(b[0]) })
+	case I8:
+		return decode(t, 1, func(b []byte) float32 { return float32(int8(b[0])) })
 	}
-	return nil,
-		fmt.Errorf("weight: tensor %q in %s: %w %s; floats are F64 F32 F16 BF16 F8_E4M3 F8_E5M2 F8_E8M0 F4 "+
-			"and block formats (integers: ReadI32)", t.Name, t.File, ErrDType, d)
+	return nil, notFloats(t)
+}
+
+func notFloats(t *Tensor) error {
+	return fmt.Errorf("weight: tensor %q in %s: %w %s; floats are F64 F32 F16 BF16 F8_E4M3 F8_E5M2 F8_E8M0 F4 "+
+		"and block formats (integers: ReadI32)", t.Name, t.File, ErrDType, t.DType)
 }
 
 // ReadI32 copies an integer or boolean tensor of any width as int32. A value that does not fit is an error.
@@ -118,30 +136,76 @@ func (m Matrix) ReadRows(first, end int) ([]float32, error) {
 	if m.Rows == 0 || m.Cols == 0 {
 		return nil, nil
 	}
+	if err := m.Arrange(); err != nil {
+		return nil, err
+	}
 	part := *m.Data
-	size := len(m.Data.Data) / m.Rows
-	part.Data = m.Data.Data[first*size : end*size]
+	part.Data = m.Data.Data[first*m.RowBytes : end*m.RowBytes]
 	out, err := readFloats(&part, m.Values)
-	if err != nil || m.Scale == nil || len(out) == 0 {
+	if err != nil || len(out) == 0 {
 		return out, err
 	}
-	scaleType := m.Scale.DType
-	if scaleType == U8 {
-		scaleType = F8E8M0
+	if wide := len(out) / (end - first); wide > m.Cols { // rows are padded
+		for r := range end - first {
+			copy(out[r*m.Cols:][:m.Cols], out[r*wide:])
+		}
+		out = out[:(end-first)*m.Cols]
 	}
+	if m.Scale == nil {
+		return out, nil
+	}
+	return out, m.scaleRows(out, first, end)
+}
+
+// Scales are the scales of all blocks as float32, the factor applied, in the order of Scale. All of them are finite.
+func (m *Matrix) Scales() ([]float32, error) {
+	if err := finite(m.Scale); err != nil {
+		return nil, err
+	}
+	return m.readScales(m.Scale)
+}
+
+// readScales reads scales, or some rows of them.
+func (m *Matrix) readScales(t *Tensor) ([]float32, error) {
+	d := t.DType
+	if d == U8 {
+		d = F8E8M0
+	}
+	scales, err := readFloats(t, d)
+	if err == nil && m.Factor != 0 {
+		for i := range scales {
+			scales[i] *= m.Factor
+		}
+	}
+	return scales, err
+}
+
+// scaleRows subtracts zero points from the values of rows and multiplies them by their scales.
+func (m *Matrix) scaleRows(out []float32, first, end int) error {
 	perRow := blocks(m.Cols, m.BlockCols)
 	scale, size := *m.Scale, len(m.Scale.Data)/blocks(m.Rows, m.BlockRows)
 	scale.Data = m.Scale.Data[first/m.BlockRows*size : blocks(end, m.BlockRows)*size]
-	scales, err := readFloats(&scale, scaleType)
+	scales, err := m.readScales(&scale)
 	if err != nil {
-		return nil, err
+		return err
+	}
+	zero := float32(0) // of codes without zero points
+	switch m.Values {
+	case U4x2:
+		zero = 8
+	case U8:
+		zero = 128
 	}
 	for r := range end - first {
 		row := out[r*m.Cols:][:m.Cols]
-		rowScales := scales[((first+r)/m.BlockRows-first/m.BlockRows)*perRow:][:perRow]
+		at := ((first+r)/m.BlockRows - first/m.BlockRows) * perRow
 		for c := range row {
-			row[c] *= rowScales[c/m.BlockCols]
+			g := c / m.BlockCols
+			if m.Zero != nil {
+				zero = float32(m.Zero.Data[(first+r)*perRow+g])
+			}
+			row[c] = (row[c] - zero) * scales[at+g]
 		}
 	}
-	return out, nil
+	return nil
 }

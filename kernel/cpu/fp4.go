@@ -23,8 +23,14 @@ func widenBand(out []float32, w *host.Matrix, n0, n1 int) {
 		}
 		return
 	}
-	if w.Data.DType != kernel.E2M1x2 {
+	if !w.Scale.Given() {
 		widenHalf(out, w.Data.Slice(n0, n1))
+		return
+	}
+	if w.Data.DType != kernel.E2M1x2 || w.Scale.DType != kernel.E8M0 {
+		for n := n0; n < n1; n++ {
+			w.Widen(out[(n-n0)*w.In():][:w.In()], n)
+		}
 		return
 	}
 	group := w.BlockCols / 2

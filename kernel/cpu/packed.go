@@ -19,8 +19,10 @@ func (d *Device) packs(w *host.Matrix) bool {
 		return false
 	}
 	switch w.Data.DType {
-	case kernel.BF16, kernel.E4M3:
+	case kernel.BF16:
 		return true
+	case kernel.E4M3:
+		return blocksOf128(w)
 	case kernel.E2M1x2:
 		return groupsOf32(w) && w.In() <= vec.MostFP4
 	default:

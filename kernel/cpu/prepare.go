@@ -8,14 +8,6 @@ import (
 	"sparrow/kernel/host"
 )
 
-// Prepare keeps a weight as it is stored: products widen it in registers.
-func (d *Device) Prepare(w kernel.Weight, role kernel.Role) (kernel.Matrix, error) {
-	if err := readable(w); err != nil {
-		return nil, err
-	}
-	return d.Memory.Prepare(w, role)
-}
-
 // experts are the matrices of a layer's experts.
 type experts struct {
 	*host.Experts
@@ -32,13 +24,6 @@ func (x *experts) quantised() bool { return x.quantIn > 0 }
 
 // PrepareExperts keeps the matrices as they are stored.
 func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) {
-	for _, list := range [][]kernel.Weight{w.Gate, w.Up, w.Down} {
-		for _, m := range list {
-			if err := readable(m); err != nil {
-				return nil, err
-			}
-		}
-	}
 	if w.Split() {
 		return d.prepareSplit(w)
 	}
@@ -75,13 +60,4 @@ func (d *Device) ReplaceExpert(x kernel.Experts, i int, w kernel.ExpertWeights) 
 func (d *Device) otherGroup(like *host.Matrix) func(*host.Matrix) bool {
 	group := d.quantGroup(like)
 	return func(m *host.Matrix) bool { return group == 0 || d.quantGroup(m) != group }
-}
-
-// readable rejects weights this backend has no product for.
-func readable(w kernel.Weight) error {
-	if w.Data.DType == kernel.E4M3 && (w.BlockRows != 128 || w.BlockCols != 128) {
-		return fmt.Errorf("%w: e4m3 weights in blocks of %d x %d, supported are 128 x 128",
-			kernel.ErrUnsupported, w.BlockRows, w.BlockCols)
-	}
-	return nil
 }

@@ -28,6 +28,10 @@ func (d *Device) product(worker int, p product, w *host.Matrix, n0, n1 int) {
 	case kernel.F16:
 		d.tier.MatMulF16(p.y, p.ldy, p.x, p.ldx, p.m, host.Bytes(band), band.Stride, n1-n0, k)
 	case kernel.E4M3:
+		if !blocksOf128(w) {
+			d.widened(worker, p, w, n0, n1)
+			return
+		}
 		row, within := w.ScaleRow(n0)
 		d.tier.MatMulFP8(p.y, p.ldy, p.x, p.ldx, p.m, host.Bytes(band), band.Stride, n1-n0, k,
 			host.F32(w.Scale)[row*w.Scale.Stride:], w.Scale.Stride, within)
@@ -43,8 +47,15 @@ func (d *Device) product(worker int, p product, w *host.Matrix, n0, n1 int) {
 	}
 }
 
-// groupsOf32 reports whether e2m1 weights have a scale for each 32 of a row, as the kernels expect.
-func groupsOf32(w *host.Matrix) bool { return w.BlockRows == 1 && w.BlockCols == vec.GroupFP4 }
+// groupsOf32 reports whether e2m1 weights have an e8m0 scale for each 32 of a row, as the kernels expect.
+func groupsOf32(w *host.Matrix) bool {
+	return w.BlockRows == 1 && w.BlockCols == vec.GroupFP4 && w.Scale.DType == kernel.E8M0
+}
+
+// blocksOf128 reports whether e4m3 weights have a float32 scale for each 128 x 128, as the kernels expect.
+func blocksOf128(w *host.Matrix) bool {
+	return w.BlockRows == 128 && w.BlockCols == 128 && w.Scale.DType == kernel.F32
+}
 
 // widened is product for a weight without a product kernel, a band at a time.
 func (d *Device) widened(worker int, p product, w *host.Matrix, n0, n1 int) {
@@ -62,12 +73,12 @@ func (d *Device) widened(worker int, p product, w *host.Matrix, n0, n1 int) {
 func (d *Device) accumulate(worker int, p product, w *host.Matrix, n0, n1 int) {
 	c := w.In()
 	band := w.Data.Slice(n0, n1)
-	switch w.Data.DType {
-	case kernel.F32:
+	switch t := w.Data.DType; {
+	case t == kernel.F32:
 		d.tier.AccumulateF32(p.y, p.ldy, p.x, p.ldx, p.m, host.F32(band), band.Stride, n1-n0, c)
-	case kernel.BF16:
+	case t == kernel.BF16:
 		d.tier.AccumulateBF16(p.y, p.ldy, p.x, p.ldx, p.m, host.Bytes(band), band.Stride, n1-n0, c)
-	case kernel.E4M3:
+	case t == kernel.E4M3 && blocksOf128(w):
 		row, within := w.ScaleRow(n0)
 		d.tier.AccumulateFP8(p.y, p.ldy, p.x, p.ldx, p.m, host.Bytes(band), band.Stride, n1-n0, c,
 			host.F32(w.Scale)[row*w.Scale.Stride:], w.Scale.Stride, within)

@@ -90,7 +90,8 @@ func (m Memory) Replace(x *Experts, i int, w kernel.ExpertWeights) error {
 		to   **Matrix
 	}{{w.Gate[0], &x.Gate[i]}, {w.Up[0], &x.Up[i]}, {w.Down[0], &x.Down[i]}}
 	for _, p := range places {
-		if !alike(p.from.Data, (*p.to).Data) || !alike(p.from.Scale, (*p.to).Scale) {
+		if !alike(p.from.Data, (*p.to).Data) || !alike(p.from.Scale, (*p.to).Scale) ||
+			!alike(p.from.Zero, (*p.to).Zero) {
 			return fmt.Errorf("%w: an expert of %v with scales of %v in the place of one of %v with scales of %v",
 				kernel.ErrArgument, p.from.Data, p.from.Scale, (*p.to).Data, (*p.to).Scale)
 		}
@@ -104,6 +105,10 @@ func (m Memory) Replace(x *Experts, i int, w kernel.ExpertWeights) error {
 		if p.from.Scale.Given() {
 			copyRows((*p.to).Scale, p.from.Scale)
 		}
+		if p.from.Zero.Given() {
+			copyRows((*p.to).Zero, p.from.Zero)
+		}
+		(*p.to).Factor = p.from.Factor
 	}
 	return nil
 }
@@ -124,6 +129,9 @@ func (m Memory) keep(w kernel.Weight, role kernel.Role) *Matrix {
 	w.Data = m.place(w.Data)
 	if w.Scale.Given() {
 		w.Scale = m.place(w.Scale)
+	}
+	if w.Zero.Given() {
+		w.Zero = m.place(w.Zero)
 	}
 	return &Matrix{Weight: w, role: role}
 }

@@ -175,7 +175,8 @@ func size(w kernel.ExpertWeights) int64 {
 	for _, list := range [][]kernel.Weight{w.Gate, w.Up, w.Down} {
 		for _, m := range list {
 			n += int64(m.Data.Rows)*int64(m.Data.Cols)*int64(m.Data.DType.Size()) +
-				int64(m.Scale.Rows)*int64(m.Scale.Cols)*int64(m.Scale.DType.Size())
+				int64(m.Scale.Rows)*int64(m.Scale.Cols)*int64(m.Scale.DType.Size()) +
+				int64(m.Zero.Rows)*int64(m.Zero.Cols)
 		}
 	}
 	return n

@@ -124,26 +124,14 @@ func vector(t kernel.Tensor) []float64 {
 // weightRow reads row o of a weight: the stored values times their blocks' scales, rounded to float32 as a
 // dequantised matrix would be, and with Rounded to what a GPU stores.
 func (d *Device) weightRow(dst []float64, w *host.Matrix, o int) {
-	widen(dst, w.Data, o)
-	if w.Scale.Given() {
-		scale(dst, w, o)
+	if !w.Scale.Given() {
+		widen(dst, w.Data, o)
+	} else {
+		row := make([]float32, len(dst))
+		w.Widen(row, o)
+		for i, v := range row {
+			dst[i] = float64(v)
+		}
 	}
 	d.stored(dst, w)
-}
-
-// scale multiplies the values of row o by their blocks' scales.
-func scale(dst []float64, w *host.Matrix, o int) {
-	at, _ := w.ScaleRow(o)
-	row := w.Scale.Slice(at, at+1)
-	if w.Scale.DType == kernel.E8M0 {
-		scales := host.Bytes(row)
-		for i := range dst {
-			dst[i] = float64(float32(dst[i] * float64(num.FromE8M0(scales[i/w.BlockCols]))))
-		}
-		return
-	}
-	scales := host.F32(row)
-	for i := range dst {
-		dst[i] = float64(float32(dst[i] * float64(scales[i/w.BlockCols])))
-	}
 }

@@ -1,6 +1,10 @@
 package config
 
-import "fmt"
+import (
+	"fmt"
+
+	"sparrow/weight"
+)
 
 // Family is a model architecture.
 type Family string
@@ -23,12 +27,13 @@ type Config struct {
 	Layers       int
 	MaxPositions int
 	RMSEps       float32
-	TiedHead     bool    // the head is the embedding
-	Indexer      Indexer // of the layers that have one: all of DSA, those of ratio 4 of V4
-	NextN        int     // layers after the main ones that draft tokens
-	Format       Format  // of the matrices
-	FP8          bool    // matrices are FP8 blocks; DSA alone, as is the next
-	Pow2Rows     bool    // devices that quantise the rows FP8 weights multiply give them scales that are powers of two
+	TiedHead     bool          // the head is the embedding
+	Indexer      Indexer       // of the layers that have one: all of DSA, those of ratio 4 of V4
+	NextN        int           // layers after the main ones that draft tokens
+	Format       Format        // of the matrices
+	Scheme       weight.Scheme // what config.json says of the matrices and tensors do not
+	FP8          bool          // matrices are FP8 blocks; DSA alone, as is the next
+	Pow2Rows     bool          // rows that a device quantises for FP8 weights have scales that are powers of two
 
 	// Losses is what does not run although the checkpoint has it, and what is ignored: a sentence each.
 	Losses []string

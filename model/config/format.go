@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"sparrow/weight"
 )
 
 // Format is how a checkpoint stores its matrices, by the name that people know it by.
 type Format string
 
-// The formats whose matrices are read.
+// The formats that other packages ask for.
 const (
 	FormatBF16 Format = "BF16"
 	FormatFP8  Format = "FP8 in blocks of 128 x 128"
@@ -19,8 +21,8 @@ const (
 )
 
 // readFormats is what an error lists.
-const readFormats = "BF16, F16, F32, FP8 in blocks of 128 x 128 and, in the experts of DeepSeek-V4, FP4 with " +
-	"a scale for 32 values, and GGUF files"
+const readFormats = "BF16, F16, F32, FP8 with scales for blocks, rows or matrices, MXFP4, NVFP4, compressed-tensors " +
+	"(int4, int8, FP8, FP4), AWQ (gemm), GPTQ of 4 or 8 bits without reordered columns, and GGUF files"
 
 // rawQuantization is the quantization_config of config.json, or quantization of hf_quant_config.json.
 type rawQuantization struct {
@@ -30,26 +32,31 @@ type rawQuantization struct {
 	Layers      map[string]rawLayer `json:"quantized_layers"`
 	ScaleFormat string              `json:"scale_fmt"`
 	Block       []int               `json:"weight_block_size"`
-	Packing     string              `json:"format"` // of compressed-tensors
-	Groups      map[string]rawGroup `json:"config_groups"`
-	Bits        int                 `json:"bits"` // of AWQ, GPTQ and AutoRound
-	GroupSize   int                 `json:"group_size"`
-}
 
-// rawLayer is the format of one module in modelopt's list.
-type rawLayer struct {
-	Algorithm string `json:"quant_algo"`
-}
+	Packing   string              `json:"format"` // of compressed-tensors, as the next three
+	Groups    map[string]rawGroup `json:"config_groups"`
+	Sparsity  json.RawMessage     `json:"sparsity_config"`
+	Transform json.RawMessage     `json:"transform_config"`
 
-// rawGroup is the format of modules that compressed-tensors treats alike.
-type rawGroup struct {
-	Weights struct {
-		Bits     int    `json:"num_bits"`
-		Type     string `json:"type"`
-		Strategy string `json:"strategy"`
-		Size     int    `json:"group_size"`
-		Block    []int  `json:"block_structure"`
-	} `json:"weights"`
+	Bits      int            `json:"bits"` // of AWQ, GPTQ and AutoRound
+	GroupSize int            `json:"group_size"`
+	Version   string         `json:"version"` // of AWQ: the order of its words
+	Symmetric bool           `json:"sym"`     // of GPTQ, as the next four
+	Reordered bool           `json:"desc_act"`
+	Static    bool           `json:"static_groups"`
+	Stored    string         `json:"checkpoint_format"`
+	Dynamic   map[string]any `json:"dynamic"`
+	Pack      string         `json:"packing_format"` // of AutoRound
+
+	Quark struct {
+		Weight struct {
+			Type string `json:"dtype"`
+			Size int    `json:"group_size"`
+		} `json:"weight"`
+	} `json:"global_quant_config"`
+
+	CacheScheme    json.RawMessage `json:"kv_cache_scheme"`
+	CacheAlgorithm string          `json:"kv_cache_quant_algo"`
 }
 
 // fp8 reports whether matrices are FP8 blocks.
@@ -58,40 +65,68 @@ func (q rawQuantization) fp8() bool { return q.Method == "fp8" }
 // pow2Rows reports whether FP8 weights were made for rows whose scales are powers of two.
 func (q rawQuantization) pow2Rows() bool { return q.ScaleFormat == "ue8m0" }
 
-// format finds how weights are stored, from config.json, hf_quant_config.json and the names of tensors. A format whose
-// weights are not read is an error that names it, and the field and the value that say so.
-func (r Release) format(fields map[string]json.RawMessage) (Format, error) {
-	var q rawQuantization
-	if text := fields["quantization_config"]; text != nil && string(text) != "null" {
+// stored is how a checkpoint's matrices are stored.
+type stored struct {
+	format Format
+	scheme weight.Scheme
+	losses []string // what is ignored, and what is slow
+}
+
+// format finds how weights are stored, from config.json and hf_quant_config.json. A format whose weights are not read
+// is an error that names it, and the field and the value that say so. Which matrices have it is told by their tensors.
+func (r Release) format(fields map[string]json.RawMessage) (stored, error) {
+	q, at, err := r.quantization(fields)
+	if err != nil {
+		return stored{}, err
+	}
+	if q.Method == "" {
+		return stored{format: FormatBF16}, nil
+	}
+	out, err := q.read(at, expertsAreFP4(fields))
+	if err != nil {
+		return stored{}, err
+	}
+	if cache := string(q.CacheScheme); cache != "" && cache != "null" || q.CacheAlgorithm != "" {
+		out.losses = append(out.losses, "kv_cache_scheme is not used: the cache computes scales for its own rows "+
+			"(--cache chooses its layout)")
+	}
+	return out, nil
+}
+
+// quantization reads what describes the format, and where it stands. What modelopt's own file adds to config.json is
+// joined with it.
+func (r Release) quantization(fields map[string]json.RawMessage) (q rawQuantization, at string, err error) {
+	at = "quantization_config"
+	text := fields[at]
+	if text == nil && fields["compression_config"] != nil {
+		at = "compression_config"
+		text = fields[at]
+	}
+	if text != nil && string(text) != "null" {
 		if err := json.Unmarshal(text, &q); err != nil {
-			return "", fmt.Errorf("quantization_config: %w", err)
-		}
-		if err := q.refuse("quantization_config"); err != nil {
-			return "", err
+			return q, at, fmt.Errorf("%s: %w", at, err)
 		}
 	}
-	if r.ModelOpt != nil {
-		var file struct {
-			Quantization rawQuantization `json:"quantization"`
-		}
-		if err := json.Unmarshal(r.ModelOpt, &file); err != nil {
-			return "", fmt.Errorf("%s: %w", QuantFile, err)
-		}
-		file.Quantization.Method = "modelopt"
-		if err := file.Quantization.refuse(QuantFile + ": quantization"); err != nil {
-			return "", err
+	if r.ModelOpt == nil {
+		return q, at, nil
+	}
+	var file struct {
+		Quantization rawQuantization `json:"quantization"`
+	}
+	if err := json.Unmarshal(r.ModelOpt, &file); err != nil {
+		return q, at, fmt.Errorf("%s: %w", QuantFile, err)
+	}
+	own := file.Quantization
+	if len(own.algorithms()) > 0 && len(q.algorithms()) == 0 {
+		q.Algorithm, q.Layers, at = own.Algorithm, own.Layers, QuantFile+": quantization"
+		if q.Method == "" {
+			q.Method = "modelopt"
 		}
 	}
-	if err := refuseNames(r.Tensors); err != nil {
-		return "", err
+	if q.CacheAlgorithm == "" {
+		q.CacheAlgorithm = own.CacheAlgorithm
 	}
-	switch {
-	case q.Method == "":
-		return FormatBF16, nil
-	case expertsAreFP4(fields):
-		return FormatFP4, nil
-	}
-	return FormatFP8, nil
+	return q, at, nil
 }
 
 // expertsAreFP4 reports whether a DeepSeek-V4 config stores experts in FP4, which it does where it does not say.
@@ -101,43 +136,70 @@ func expertsAreFP4(fields map[string]json.RawMessage) bool {
 	return family == DeepseekV4 && (kind == "" || kind == "null" || kind == `"fp4"`)
 }
 
-// refuse returns an error for a format whose weights are not read; at is where it stands.
-func (q rawQuantization) refuse(at string) error {
+// refusal makes errors for a format whose weights are not read.
+type refusal func(field, value, name string) error
+
+// onGPUs is said of weights that no kernel of a GPU reads.
+const onGPUs = "on GPUs these weights are not supported; they run on the CPU (--kernels cpu)"
+
+// read finds the format of a quantization_config; at is where it stands.
+func (q *rawQuantization) read(at string, experts4 bool) (stored, error) {
 	not := func(field, value, name string) error {
 		return fmt.Errorf("%s.%s is %s: weights in %s: %w; supported are %s", at, field, value, name, ErrFormat,
 			readFormats)
 	}
-	if algorithms := q.algorithms(); len(algorithms) > 0 {
-		field := "quant_algo"
-		if q.Algorithm == "" || strings.EqualFold(q.Algorithm, "MIXED_PRECISION") {
-			field = "quantized_layers"
-		}
-		return not(field, `"`+strings.Join(algorithms, `", "`)+`"`, "modelopt's "+strings.Join(algorithms, " and "))
-	}
-	size := fmt.Sprintf("int%d in groups of %d", q.Bits, q.GroupSize)
 	switch q.Method {
 	case "fp8":
-		if !slices.Equal(q.Block, []int{128, 128}) {
-			if len(q.Block) != 2 {
-				return not("weight_block_size", "missing", "FP8 with one scale for each matrix or row")
-			}
-			return not("weight_block_size", fmt.Sprint(q.Block), fmt.Sprintf("FP8 in blocks of %d x %d", q.Block[0],
-				q.Block[1]))
+		out, err := q.blocks(not, experts4)
+		if err == nil && len(q.algorithms()) > 0 {
+			return q.modelopt(not, out)
 		}
-		return nil
-	case "modelopt": // without an algorithm: nothing is quantised
-		return nil
+		return out, err
+	case "modelopt", "modelopt_fp4":
+		return q.modelopt(not, stored{})
 	case "compressed-tensors":
-		return not("quant_method", `"compressed-tensors"`, "compressed-tensors: "+q.groups())
-	case "awq":
-		return not("quant_method", `"awq"`, "AWQ: "+size)
-	case "gptq":
-		return not("quant_method", `"gptq"`, "GPTQ: "+size)
-	case "auto-round", "intel/auto-round":
-		return not("quant_method", fmt.Sprintf("%q", q.Method), "auto-round: "+size)
+		return q.compressed(not)
+	case "mxfp4":
+		return stored{format: "MXFP4"}, nil
+	case "quark":
+		if w := q.Quark.Weight; w.Type != "fp4" || w.Size != 32 {
+			return stored{}, not("global_quant_config.weight", fmt.Sprintf("%q in groups of %d", w.Type, w.Size),
+				"quark: "+w.Type)
+		}
+		return stored{format: "MXFP4 (quark)"}, nil
+	case "awq", "gptq", "auto-round", "intel/auto-round":
+		return q.columns(not)
 	}
-	return not("quant_method", fmt.Sprintf("%q", q.Method), fmt.Sprintf("a format that is not known, %q", q.Method))
+	return stored{}, not("quant_method", fmt.Sprintf("%q", q.Method), fmt.Sprintf("a format that is not known, %q",
+		q.Method))
 }
+
+// blocks is FP8 of the releases themselves.
+func (q *rawQuantization) blocks(not refusal, experts4 bool) (stored, error) {
+	out := stored{format: FormatFP8}
+	switch {
+	case len(q.Block) == 0:
+		out.format = "FP8 with one scale for each matrix"
+	case len(q.Block) != 2 || q.Block[0] < 1 || q.Block[1] < 1 || q.Block[0] > mostSize || q.Block[1] > mostSize:
+		return out, not("weight_block_size", fmt.Sprint(q.Block), "FP8 in blocks that have no size")
+	case !slices.Equal(q.Block, []int{128, 128}):
+		out.format = Format(fmt.Sprintf("FP8 in blocks of %d x %d", q.Block[0], q.Block[1]))
+	}
+	copy(out.scheme.Block[:], q.Block)
+	if experts4 && out.format == FormatFP8 {
+		out.format = FormatFP4
+	} else if experts4 {
+		out.format = "FP4 experts, the rest " + out.format
+	}
+	if !slices.Equal(q.Block, []int{128, 128}) {
+		out.losses = append(out.losses, fp8OnGPUs)
+	}
+	return out, nil
+}
+
+// fp8OnGPUs is said of FP8 whose scales are not those of blocks of 128 x 128.
+const fp8OnGPUs = "on GPUs FP8 with scales of other sizes than blocks of 128 x 128 is stored as BF16, in twice the " +
+	"memory"
 
 // algorithms lists modelopt's formats, each once, sorted: those of all modules and those of single ones.
 func (q rawQuantization) algorithms() []string {
@@ -154,48 +216,4 @@ func (q rawQuantization) algorithms() []string {
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
-}
-
-// groups describes the formats of compressed-tensors, each once, sorted.
-func (q rawQuantization) groups() string {
-	var out []string
-	for _, g := range q.Groups {
-		w := g.Weights
-		kind := fmt.Sprintf("%s%d", w.Type, w.Bits)
-		switch w.Strategy {
-		case "group", "tensor_group":
-			kind += fmt.Sprintf(" in groups of %d", w.Size)
-		case "block":
-			kind += fmt.Sprintf(" in blocks of %v", w.Block)
-		default:
-			kind += " with a scale for each " + w.Strategy
-		}
-		out = append(out, kind)
-	}
-	if len(out) == 0 {
-		return q.Packing
-	}
-	slices.Sort(out)
-	return strings.Join(slices.Compact(out), ", ")
-}
-
-// packedNames are ends of tensor names that tell of a format which config.json may not name.
-var packedNames = []struct{ suffix, format string }{
-	{".weight_scale_2", "NVFP4 of modelopt"},
-	{".weight_global_scale", "NVFP4 of compressed-tensors"},
-	{".weight_packed", "compressed-tensors, packed"},
-	{".qweight", "AWQ or GPTQ"},
-}
-
-// refuseNames finds a format that the names of tensors alone tell of.
-func refuseNames(names []string) error {
-	for _, p := range packedNames {
-		for _, name := range names {
-			if strings.HasSuffix(name, p.suffix) {
-				return fmt.Errorf("the tensor %s: weights in %s: %w; supported are %s", name, p.format, ErrFormat,
-					readFormats)
-			}
-		}
-	}
-	return nil
 }

@@ -80,8 +80,8 @@ func (r Release) Describe() (Description, error) {
 		return nil, &Problems{File: r.File, List: b.problems}
 	}
 	c := d.Common()
-	c.Format = format
-	c.Losses = append(c.Losses, b.losses...)
+	c.Format, c.Scheme = format.format, format.scheme
+	c.Losses = append(append(c.Losses, b.losses...), format.losses...)
 	return d, nil
 }
 

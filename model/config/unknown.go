@@ -7,7 +7,8 @@ import (
 )
 
 // harmless are fields of released configs that change no arithmetic of inference, or repeat another field.
-var harmless = []string{"architectures", "attention_dropout", "auto_map", "aux_loss_alpha", "compress_rates", "dtype",
+var harmless = []string{"architectures", "attention_dropout", "auto_map", "aux_loss_alpha", "compress_rates",
+	"compression_config", "dtype",
 	"ep_size", "expert_dtype", "head_dim", "image_token_id", "initializer_range", "layer_types", "model_type",
 	"moe_router_dtype", "num_experts", "partial_rotary_factor", "pretraining_tp", "qk_head_dim", "quantization_config",
 	"rope_parameters", "router_aux_loss_coef", "router_jitter_noise", "router_z_loss_coef", "seq_aux", "torch_dtype",

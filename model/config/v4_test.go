@@ -68,7 +68,7 @@ func TestV4SpellingsAgree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hf.Format = official.Format // this spelling has no quantization_config
+	hf.Format, hf.Scheme = official.Format, official.Scheme // this spelling has no quantization_config
 	if diff := cmp.Diff(official, hf); diff != "" {
 		t.Errorf("the spellings give different configs:\n%s", diff)
 	}

@@ -3,11 +3,14 @@ package config
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"sparrow/weight"
 )
 
 // released is the values of a release's config files (testdata/released).
@@ -26,10 +29,7 @@ type verdict struct {
 }
 
 // pending are the releases whose verdict is still that of today: their format or family is refused by name.
-var pending = []string{"nvidia-deepseek-v3.2-nvfp4", "quanttrio-deepseek-v3.2-exp-awq",
-	"nvidia-deepseek-v4-flash-nvfp4", "pastapaul-deepseek-v4-flash-w4a16-fp8",
-	"hawkbearpig-glm-5.3-int4-int8mix-rtn-g64", "nvidia-glm-5-nvfp4", "nvidia-glm-5.2-nvfp4", "deepseek-v3",
-	"deepseek-r1", "deepseek-v3.1", "nvidia-deepseek-v3.1-nvfp4",
+var pending = []string{"deepseek-v3", "deepseek-r1", "deepseek-v3.1", "nvidia-deepseek-v3.1-nvfp4",
 	"kimi-k2-instruct", "kimi-k2.5"}
 
 // Every released checkpoint gets the verdict that it should: it runs, or is refused by the name of what is not
@@ -86,19 +86,41 @@ func TestFormats(t *testing.T) {
 		{name: "plain"},
 		{name: "FP8", quant: block},
 		{name: "an empty file of modelopt", quant: block, file: `{"quantization":{}}`},
-		{"blocks of 32", fields{"quant_method": "fp8", "weight_block_size": []int{32, 32}}, "", nil,
-			[]string{"weight_block_size is [32 32]", "FP8 in blocks of 32 x 32"}},
-		{"no blocks", fields{"quant_method": "fp8"}, "", nil, []string{"weight_block_size", "one scale"}},
-		{"GPTQ", fields{"quant_method": "gptq", "bits": 4, "group_size": 64}, "", nil,
-			[]string{`quant_method is "gptq"`, "GPTQ: int4 in groups of 64"}},
+		{name: "blocks of 32", quant: fields{"quant_method": "fp8", "weight_block_size": []int{32, 32}}},
+		{name: "no blocks", quant: fields{"quant_method": "fp8"}},
+		{"blocks of nothing", fields{"quant_method": "fp8", "weight_block_size": []int{0, 128}}, "", nil,
+			[]string{"weight_block_size is [0 128]"}},
+		{"three sizes of blocks", fields{"quant_method": "fp8", "weight_block_size": []int{1, 2, 3}}, "", nil,
+			[]string{"weight_block_size is [1 2 3]"}},
+		{name: "GPTQ", quant: fields{"quant_method": "gptq", "bits": 4, "group_size": 64}},
+		{"GPTQ of 3 bits", fields{"quant_method": "gptq", "bits": 3, "group_size": 64}, "", nil,
+			[]string{"quantization_config.bits is 3", "GPTQ: int3 in groups of 64"}},
+		{"reordered GPTQ", fields{"quant_method": "gptq", "bits": 4, "group_size": 64, "desc_act": true}, "", nil,
+			[]string{"desc_act is true", "reordered columns"}},
+		{"GPTQ for Marlin", fields{"quant_method": "gptq", "bits": 4, "checkpoint_format": "marlin"}, "", nil,
+			[]string{"checkpoint_format", "marlin"}},
+		{"GPTQ of many sizes", fields{"quant_method": "gptq", "bits": 4, "dynamic": fields{"+:.*down": 8}},
+			"", nil, []string{"dynamic", "+:.*down"}},
+		{name: "GPTQ of some modules", quant: fields{"quant_method": "gptq", "bits": 4,
+			"dynamic": fields{"-:.*attn": 0}}},
+		{"AWQ of another order", fields{"quant_method": "awq", "bits": 4, "version": "gemv"}, "", nil,
+			[]string{"version", "gemv"}},
+		{"AutoRound of its own", fields{"quant_method": "auto-round", "bits": 4, "group_size": 128}, "", nil,
+			[]string{"packing_format", "auto-round: int4 in groups of 128"}},
 		{"another method", fields{"quant_method": "bitsandbytes"}, "", nil, []string{`"bitsandbytes"`}},
-		{"modelopt alone", nil, `{"quantization":{"quant_algo":"NVFP4"}}`, nil,
-			[]string{"hf_quant_config.json: quantization.quant_algo", "NVFP4"}},
+		{"rotated activations", compressedConfig(fields{"transform_config": fields{"R1": 1}}), "", nil,
+			[]string{"transform_config", "R1"}},
+		{name: "sparsity that is dense", quant: compressedConfig(fields{"sparsity_config": fields{"format": "dense"}})},
+		{"sparse weights", compressedConfig(fields{"format": "marlin-24"}), "", nil, []string{"format", "marlin-24"}},
+		{"int3", compressedConfig(fields{"config_groups": fields{"group_0": fields{"weights": fields{"num_bits": 3,
+			"type": "int", "strategy": "group", "group_size": 32}}}}), "", nil, []string{"int3"}},
+		{name: "modelopt alone", file: `{"quantization":{"quant_algo":"NVFP4"}}`},
+		{"modelopt that changes inputs", nil, `{"quantization":{"quant_algo":"NVFP4_AWQ"}}`, nil,
+			[]string{"hf_quant_config.json: quantization.quant_algo", "NVFP4_AWQ"}},
 		{"modelopt by modules", block, `{"quantization":{"quant_algo":"MIXED_PRECISION","quantized_layers":` +
-			`{"a":{"quant_algo":"nvfp4"},"b":{"quant_algo":"FP8"}}}}`, nil,
-			[]string{"quantized_layers", "FP8 and NVFP4"}},
-		{"names of NVFP4", nil, "", []string{"a.weight", "a.weight_scale_2"}, []string{"a.weight_scale_2", "NVFP4"}},
-		{"names of AWQ", nil, "", []string{"a.qweight"}, []string{"a.qweight", "AWQ"}},
+			`{"a":{"quant_algo":"nvfp4_svd"},"b":{"quant_algo":"FP8"}}}}`, nil,
+			[]string{"quantized_layers", "FP8 and NVFP4_SVD"}},
+		{name: "names of NVFP4", names: []string{"a.weight", "a.weight_scale_2"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := Release{File: "config.json", Config: text(t, v32(fields{"quantization_config": c.quant})),
@@ -116,6 +138,33 @@ func TestFormats(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// compressedConfig is a quantization_config of compressed-tensors with some changes.
+func compressedConfig(change fields) fields {
+	out := fields{"quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups": fields{
+		"group_0": fields{"weights": fields{"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32}}}}
+	maps.Copy(out, change)
+	return out
+}
+
+// What is read is named with the groups that its tensors must have, and what of it is not used.
+func TestFormatOfGroups(t *testing.T) {
+	q := compressedConfig(fields{"kv_cache_scheme": fields{"num_bits": 8}})
+	d, err := Release{File: "config.json", Config: text(t, v32(fields{"quantization_config": q}))}.Describe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := d.Common()
+	if c.Format != "compressed-tensors: int4 in groups of 32" ||
+		!slices.Equal(c.Scheme.Groups, []weight.Group{{Bits: 4, Size: 32}}) {
+		t.Errorf("%q, %+v", c.Format, c.Scheme)
+	}
+	for _, want := range []string{"kv_cache_scheme", "--kernels cpu"} {
+		if !slices.ContainsFunc(c.Losses, func(l string) bool { return strings.Contains(l, want) }) {
+			t.Errorf("%q do not name %s", c.Losses, want)
+		}
 	}
 }
 

@@ -35,6 +35,7 @@ type Source struct {
 
 // New joins a config with the weights it describes.
 func New(name string, d config.Description, w *weight.Checkpoint) *Source {
+	w.Scheme = d.Common().Scheme
 	return &Source{Name: name, Config: d.Common(), Model: d, Weights: w}
 }
 
@@ -103,6 +104,7 @@ type Placed struct {
 	Placement *placement.Placement // nil: all experts are on the device
 	Host      *offload.Host
 	Movable   bool // experts may change their homes while the model serves
+	Described bool // matrices are checked by their types and shapes alone; the model cannot run
 }
 
 // LoadPlaced is Load with experts in two memories.
@@ -196,6 +198,7 @@ func (s *Source) LoadPart(dev kernel.Device, of kernel.Member, p Placed, onTenso
 		return nil, fmt.Errorf("%s: %w", s.Name, err)
 	}
 	l := nn.NewLoader(s.Weights, dev, onTensor)
+	l.Described = p.Described
 	l.Pow2Rows, l.Ranks, l.Placement, l.Movable = s.Config.Pow2Rows, of, p.Placement, p.Movable
 	if p.Host != nil {
 		l.Host = p.Host

@@ -19,7 +19,6 @@ import (
 	"sparrow/model/config"
 	"sparrow/model/family"
 	"sparrow/model/nn"
-	"sparrow/weight"
 )
 
 // Summary describes a checkpoint.
@@ -125,7 +124,7 @@ func Of(s *family.Source, memories []float64) *Summary {
 // Check notes the tensors that loading refuses, and fails with them. The checkpoint is loaded on a device that leaves
 // matrices in their files; norms, biases and some scales are read.
 func (s *Summary) Check(src *family.Source, dev kernel.Device) error {
-	_, err := src.Load(dev, nil)
+	_, err := src.LoadPlaced(dev, family.Placed{Described: true}, nil)
 	var e *nn.TensorError
 	if !errors.As(err, &e) {
 		return err
@@ -145,10 +144,7 @@ func (s *Summary) count(src *family.Source) {
 	p := &s.Parameters
 	for _, name := range src.Weights.Names() {
 		t, _ := src.Weights.Tensor(name)
-		n := int64(t.Elements())
-		if t.DType == weight.I8 || t.DType == weight.U8 {
-			n *= 2 // two packed FP4 values
-		}
+		n, scales := src.Weights.Parameters(t)
 		ty := types[t.DType.String()]
 		if ty == nil {
 			ty = &TypeBytes{Type: t.DType.String()}
@@ -157,10 +153,7 @@ func (s *Summary) count(src *family.Source) {
 		ty.Tensors++
 		ty.Bytes += t.Bytes()
 		s.TotalBytes += t.Bytes()
-		if strings.HasSuffix(name, "_scale_inv") || strings.HasSuffix(name, ".scale") {
-			p.Scales += n
-			continue
-		}
+		p.Scales += scales
 		p.Total += n
 		if layerOf(name) >= s.Layers || strings.HasPrefix(name, "mtp.") {
 			p.NextN += n

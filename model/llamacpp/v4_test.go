@@ -42,6 +42,7 @@ func openV4(t *testing.T, m *llamacpp.Model, mix llamacpp.Mix) *family.Source {
 	have, want := *got.Model.(*config.V4), *m.Config.(*config.V4)
 	have.BOS, have.EOS, have.Pad, want.BOS, want.EOS, want.Pad = nil, nil, nil, nil, nil, nil
 	want.NextN, want.Format, want.Losses = 0, config.FormatGGUF, nil // config.json of a GGUF file names no format
+	want.Scheme = weight.Scheme{}
 	if !reflect.DeepEqual(have, want) {
 		t.Errorf("config\n%+v\nwant\n%+v", have, want)
 	}

@@ -287,7 +287,8 @@ func (w *writer) stackedMatrices(matrix string, layer int) ([]weight.Matrix, err
 	for e := range list {
 		one := *t
 		one.Shape, one.Data = []int{rows, t.Shape[2]}, t.Data[(e*of+half)*size:][:size]
-		list[e] = weight.Matrix{Data: &one, Rows: rows, Cols: t.Shape[2], Values: t.DType}
+		list[e] = weight.Matrix{Data: &one, Rows: rows, Cols: t.Shape[2], Values: t.DType,
+			RowBytes: len(one.Data) / rows}
 	}
 	return list, nil
 }

@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 
-	"sparrow/internal/num"
 	"sparrow/kernel"
 	"sparrow/model/placement"
 	"sparrow/weight"
@@ -59,6 +58,8 @@ type Loader struct {
 	Host      ExpertHost
 	// Movable experts may change their homes while the model serves.
 	Movable bool
+	// Described weights are checked by their types and shapes, and not read.
+	Described bool
 
 	from     *weight.Checkpoint
 	dev      Device
@@ -71,6 +72,7 @@ type Loader struct {
 	onTensor func(name string)
 	patterns map[kernel.Drawn][]byte // of packed values that are drawn, by their distribution
 	homes    map[int]kernel.Experts  // by layer
+	empty    []byte                  // of matrices that are not read
 }
 
 // Device is what a loader needs of a device.
@@ -221,20 +223,25 @@ func (l *Loader) Weight(name string, out, in int) kernel.Weight {
 	if !ok {
 		return kernel.Weight{}
 	}
-	w := kernel.Weight{BlockRows: m.BlockRows, BlockCols: m.BlockCols, Pow2Rows: l.Pow2Rows}
+	w := kernel.Weight{BlockRows: m.BlockRows, BlockCols: m.BlockCols, Factor: m.Factor, Pow2Rows: l.Pow2Rows}
+	d := valueType(m.Values)
 	switch {
-	case m.Values == weight.F4E2M1x2 && m.Scale.DType == weight.F32:
+	case d == kernel.E2M1x2 && m.Scale.DType == weight.F32:
 		l.addProblem("%s has F32 scales, supported beside packed FP4 are F8_E8M0 and U8", m.Data.Name)
 		return kernel.Weight{}
-	case m.Values == weight.F4E2M1x2:
-		w.Data = l.packed(m.Data, kernel.E2M1x2, out, in/2)
-		w.Scale = l.packed(m.Scale, kernel.E8M0, m.Scale.Shape[0], m.Scale.Shape[1])
-		return w
+	case d == kernel.E2M1x2:
+		w.Data = l.packed(m.Data, d, out, in/2)
+	default:
+		w.Data = l.values(m.Data, d, out, in/d.Values())
+		if m.Data.Drawn == nil { // rows of integers may be padded
+			w.Data.Stride = m.RowBytes / d.Size()
+		}
 	}
-	d := valueType(m.Values)
-	w.Data = l.values(m.Data, d, out, in/d.Values())
 	if m.Scale != nil {
 		w.Scale = l.scales(m)
+	}
+	if m.Zero != nil {
+		w.Zero = view(m.Zero.Data, kernel.U8, m.Zero.Shape[0], m.Zero.Shape[1])
 	}
 	return w
 }
@@ -291,30 +298,54 @@ func drawn(t *weight.Tensor) kernel.Drawn {
 
 // matrix finds a weight and checks its shape.
 func (l *Loader) matrix(name string, out, in int) (weight.Matrix, bool) {
-	l.use(name)
-	if !l.Has(name) {
+	if !l.from.HasMatrix(name) {
+		l.use(name)
 		l.addProblem("missing %s, want shape [%d %d]", name, out, in)
 		return weight.Matrix{}, false
 	}
 	m, err := l.from.Matrix(name)
-	if m.Scale != nil {
-		l.use(m.Scale.Name)
+	for _, part := range m.Parts {
+		l.use(part)
 	}
 	if err != nil {
 		l.addProblem("%v", err)
 		return weight.Matrix{}, false
 	}
 	if m.Rows != out || m.Cols != in {
-		l.addProblem("%s has shape [%d %d], want [%d %d], in %s", name, m.Rows, m.Cols, out, in,
+		l.addProblem("%s has shape [%d %d], want [%d %d], in %s", m.Data.Name, m.Rows, m.Cols, out, in,
 			filepath.Base(m.Data.File))
 		return weight.Matrix{}, false
 	}
 	if valueType(m.Values) == 0 {
-		l.addProblem("%s is %v, supported are F32, F16, BF16, block formats, and F8_E4M3 and FP4 with scales", name,
-			m.Values)
+		l.addProblem("%s is %v, supported are F32, F16, BF16, block formats, integers, and F8_E4M3 and FP4 with scales",
+			m.Data.Name, m.Values)
+		return weight.Matrix{}, false
+	}
+	if err := l.arrange(&m); err != nil {
+		l.addProblem("%v", err)
 		return weight.Matrix{}, false
 	}
 	return m, true
+}
+
+// arrange prepares a matrix for reading. Where weights are only described, all that are stored in another order share
+// memory that holds none of them.
+func (l *Loader) arrange(m *weight.Matrix) error {
+	switch {
+	case !l.Described:
+		return m.Arrange()
+	case !m.Reordered():
+		return nil
+	}
+	empty := func(t *weight.Tensor, n int) {
+		if len(l.empty) < n {
+			l.empty = make([]byte, n)
+		}
+		t.Data = l.empty[:n]
+	}
+	empty(m.Data, m.Rows*m.RowBytes)
+	empty(m.Scale, m.Scale.Elements()*m.Scale.DType.Size())
+	return nil
 }
 
 func (l *Loader) vector(name string, n int) (*weight.Tensor, bool) {
@@ -364,15 +395,28 @@ func (l *Loader) read(t *weight.Tensor, n int) []float32 {
 	return got
 }
 
-// scales are block scales as float32, whatever the checkpoint stores.
+// scales are block scales: those of groups of a row as the checkpoint stores them, others, which are few, as float32.
 func (l *Loader) scales(m weight.Matrix) kernel.Tensor {
-	rows, cols := m.Scale.Shape[0], m.Scale.Shape[1]
-	if m.Scale.DType == weight.F32 || m.Scale.Drawn != nil {
-		return l.values(m.Scale, kernel.F32, rows, cols)
+	t := m.Scale
+	rows, cols := t.Shape[0], t.Shape[1]
+	switch {
+	case m.Values == weight.F4E2M1x2 && t.DType == weight.F8E4M3:
+		return view(t.Data, kernel.E4M3, rows, cols)
+	case m.Values == weight.F4E2M1x2:
+		return l.packed(t, kernel.E8M0, rows, cols)
+	case m.Values != weight.F8E4M3:
+		return view(t.Data, valueType(t.DType), rows, cols)
+	case t.DType == weight.F32 || t.Drawn != nil:
+		return l.values(t, kernel.F32, rows, cols)
 	}
-	v := make([]byte, 0, 4*len(m.Scale.Data))
-	for _, b := range m.Scale.Data {
-		v = binary.NativeEndian.AppendUint32(v, math.Float32bits(num.FromE8M0(b)))
+	values, err := m.Scales()
+	if err != nil {
+		l.addProblem("%v", err)
+		return kernel.Tensor{}
+	}
+	v := make([]byte, 0, 4*len(values))
+	for _, x := range values {
+		v = binary.NativeEndian.AppendUint32(v, math.Float32bits(x))
 	}
 	return view(v, kernel.F32, rows, cols)
 }
@@ -406,6 +450,12 @@ func valueType(d weight.DType) kernel.DType {
 		return kernel.E4M3
 	case weight.F4E2M1x2:
 		return kernel.E2M1x2
+	case weight.U4x2:
+		return kernel.U4x2
+	case weight.U8:
+		return kernel.U8
+	case weight.I8:
+		return kernel.I8
 	}
 	return 0
 }

@@ -111,6 +111,10 @@ const packedGroup = 32
 
 // packed4 asks for e2m1 in such groups.
 func (r *require) packed4(w kernel.Weight) {
+	if w.Scale.DType == kernel.E4M3 && w.Data.DType == kernel.E2M1x2 {
+		r.fail("an expert of e2m1x2 with e4m3 scales (NVFP4), this backend takes e8m0 scales (MXFP4); such weights " +
+			"run on the CPU (--kernels cpu)")
+	}
 	if w.Data.DType != kernel.E2M1x2 || w.BlockCols != packedGroup || w.In()%packedGroup != 0 {
 		r.fail("an expert of %v [%d, %d] in groups of %d beside others of e2m1x2; this backend takes all of a layer's "+
 			"matrices as e2m1x2 in whole groups of %d, or none", w.Data.DType, w.Out(), w.In(), w.BlockCols,

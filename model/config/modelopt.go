@@ -1,0 +1,57 @@
+package config
+
+import (
+	"slices"
+	"strings"
+)
+
+// rawLayer is the format of one module in modelopt's list.
+type rawLayer struct {
+	Algorithm string `json:"quant_algo"`
+}
+
+// modeloptFormats are the algorithms of modelopt whose weights are read. Others change the input of a product
+// (NVFP4_AWQ, NVFP4_SVD, W4A8_AWQ) or are not known.
+var modeloptFormats = map[string]string{"NVFP4": "NVFP4", "W4A16_NVFP4": "NVFP4", "FP8": "FP8",
+	"FP8_PER_CHANNEL_PER_TOKEN": "FP8 with a scale for each row", "FP8_PB_WO": "FP8 in blocks of 128 x 128",
+	"MXFP8": "FP8 in groups of 32"}
+
+// modelopt is the formats of modelopt; of the modules that it leaves out, those of the release.
+func (q *rawQuantization) modelopt(not refusal, release stored) (stored, error) {
+	algorithms := q.algorithms()
+	if len(algorithms) == 0 { // nothing is quantised
+		return stored{format: FormatBF16}, nil
+	}
+	var names []string
+	for _, a := range algorithms {
+		name, ok := modeloptFormats[a]
+		if !ok {
+			field := "quant_algo"
+			if q.Algorithm == "" || strings.EqualFold(q.Algorithm, "MIXED_PRECISION") {
+				field = "quantized_layers"
+			}
+			return stored{}, not(field, `"`+strings.Join(algorithms, `", "`)+`"`, "modelopt's "+strings.Join(algorithms,
+				" and "))
+		}
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	release.format = joinFormats("modelopt: "+strings.Join(slices.Compact(names), " and "), release.format)
+	switch {
+	case !slices.Contains(names, "NVFP4"):
+		release.losses = append(release.losses, fp8OnGPUs)
+	case release.scheme.Block != [2]int{}: // DeepSeek-V4
+		release.losses = append(release.losses, onGPUs+", unless all scales are powers of two")
+	default:
+		release.losses = append(release.losses, onGPUs)
+	}
+	return release, nil
+}
+
+// joinFormats names the format of some modules and that of the rest, if there is one.
+func joinFormats(of string, rest Format) Format {
+	if rest == "" {
+		return Format(of)
+	}
+	return Format(of + "; the rest " + string(rest))
+}

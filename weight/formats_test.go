@@ -1,0 +1,153 @@
+package weight_test
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"sparrow/internal/testkit/archive"
+	"sparrow/weight"
+)
+
+// formatCase is a case of the oracle's manifest.
+type formatCase struct {
+	Config struct {
+		Method  string `json:"quant_method"`
+		Block   []int  `json:"weight_block_size"`
+		Bits    int    `json:"bits"`
+		Size    int    `json:"group_size"`
+		Sym     bool   `json:"sym"`
+		Stored  string `json:"checkpoint_format"`
+		Weights struct {
+			Bits int    `json:"num_bits"`
+			Type string `json:"type"`
+			Size int    `json:"group_size"`
+		} `json:"weights"`
+	} `json:"config"`
+	Shape []int `json:"shape"`
+}
+
+func (c *formatCase) scheme() (s weight.Scheme) {
+	q := &c.Config
+	s = weight.Scheme{Method: q.Method, Symmetric: q.Sym, PlainZeros: q.Stored == "gptq_v2"}
+	copy(s.Block[:], q.Block)
+	if q.Bits > 0 {
+		s.Groups = []weight.Group{{Bits: q.Bits, Size: q.Size}}
+	}
+	if q.Weights.Type == "int" {
+		s.Groups = []weight.Group{{Bits: q.Weights.Bits, Size: q.Weights.Size}}
+	}
+	return s
+}
+
+// Every format is read to the values of its own package, to the bit; those of NVFP4, whose scales are rounded, within
+// 2^-22. Reordered columns are refused by name.
+func TestFormats(t *testing.T) {
+	dir := filepath.Join(archive.Unpack(t, "../testdata/oracle/formats-1.tar.gz"), "formats-1")
+	text, err := os.ReadFile(filepath.Join(dir, "manifest.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var manifest struct {
+		Cases map[string]json.RawMessage `json:"cases"`
+	}
+	if err := json.Unmarshal(text, &manifest); err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]*weight.Checkpoint{}
+	open := func(name string) *weight.Checkpoint {
+		c, ok := files[name]
+		if !ok {
+			if c, err = weight.OpenFile(filepath.Join(dir, name+".safetensors")); err != nil {
+				t.Fatal(err)
+			}
+			files[name] = c
+			t.Cleanup(func() { c.Close() })
+		}
+		return c
+	}
+	cases := 0
+	for name, text := range manifest.Cases {
+		family, id, _ := strings.Cut(name, "/")
+		if family == "gguf" || family == "checkpoints" {
+			continue
+		}
+		cases++
+		t.Run(name, func(t *testing.T) {
+			var c formatCase
+			if err := json.Unmarshal(text, &c); err != nil {
+				t.Fatal(err)
+			}
+			from := open(family + ".stored")
+			from.Scheme = c.scheme()
+			got, err := readCase(from, id)
+			if strings.Contains(id, "_act") {
+				if err == nil || !strings.Contains(err.Error(), "reordered columns") {
+					t.Errorf("%v, want an error that names reordered columns", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			end := ".weight"
+			if family == "mxfp4" {
+				end = ".gate_up_proj"
+			}
+			want, ok := open(family + ".values").Tensor(id + end)
+			if !ok {
+				t.Fatalf("%s has no values", id)
+			}
+			values, err := weight.ReadF32(want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rounded := strings.Contains(name, "nvfp4") || c.Config.Method == "modelopt" && c.Config.Size == 16
+			compare(t, got, values, rounded)
+		})
+	}
+	if cases != 36 {
+		t.Errorf("%d cases, want 36", cases)
+	}
+}
+
+// readCase is the values of a case: a matrix, or several that are stored together.
+func readCase(c *weight.Checkpoint, id string) ([]float32, error) {
+	if _, ok := c.Tensor(id + ".gate_up_proj_blocks"); !ok {
+		m, err := c.Matrix(id + ".weight")
+		if err != nil {
+			return nil, err
+		}
+		return m.ReadF32()
+	}
+	list, err := c.Stack(id + ".gate_up_proj")
+	var out []float32
+	for _, m := range list {
+		v, err := m.ReadF32()
+		if err != nil {
+			return nil, err
+		}
+		out = slices.Concat(out, v)
+	}
+	return out, err
+}
+
+// compare fails where values differ, in bits or by more than 2^-22 of them.
+func compare(t *testing.T, got, want []float32, rounded bool) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%d values, want %d", len(got), len(want))
+	}
+	for i, v := range got {
+		if v == want[i] || math.Float32bits(v) == math.Float32bits(want[i]) {
+			continue
+		}
+		if d := math.Abs(float64(v) - float64(want[i])); !rounded || d > math.Abs(float64(want[i]))/(1<<22) {
+			t.Fatalf("value %d is %v, want %v", i, v, want[i])
+		}
+	}
+}

@@ -1,0 +1,44 @@
+package weight
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Scheme is what the configuration of a quantised checkpoint says and its tensors do not. The zero Scheme says nothing:
+// forms of matrices then follow from the tensors alone, and ambiguous ones are refused.
+type Scheme struct {
+	Method     string  // quant_method
+	Block      [2]int  // weight_block_size, rows and columns of a block of FP8; zeros where it is not given
+	Groups     []Group // of integers; without any all are accepted
+	Symmetric  bool    // GPTQ: the zero point is the middle of the codes, whatever qzeros holds
+	PlainZeros bool    // GPTQ: qzeros holds zero points (gptq_v2), else zero points less one
+}
+
+// Group is a size of groups of integers that share a scale.
+type Group struct{ Bits, Size int } // Size 0: the whole row
+
+// String is the group as messages have it.
+func (g Group) String() string {
+	if g.Size == 0 {
+		return fmt.Sprintf("int%d with a scale for each row", g.Bits)
+	}
+	return fmt.Sprintf("int%d in groups of %d", g.Bits, g.Size)
+}
+
+// confirm compares the groups that tensors imply with those of the configuration.
+func (s *Scheme) confirm(scale *Tensor, bits, size, cols int) error {
+	if len(s.Groups) == 0 || slices.Contains(s.Groups, Group{bits, size}) {
+		return nil
+	}
+	if size == cols && slices.Contains(s.Groups, Group{bits, 0}) {
+		return nil
+	}
+	names := make([]string, len(s.Groups))
+	for i, g := range s.Groups {
+		names[i] = g.String()
+	}
+	return fmt.Errorf("weight: %s %s in %s means %v of %d columns, and group_size of the configuration %s: %w",
+		scale.Name, shapeText(scale.Shape), scale.File, Group{bits, size}, cols, strings.Join(names, ", "), ErrScale)
+}
