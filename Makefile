@@ -42,26 +42,25 @@ format:
 width:
 	$(GO) run ./internal/tree/width
 
-# Tests on ranks, whose threads wait for each other half of the time, run in both ways at once. The generator of the
-# CPU kernels' assembly is a module of its own: its test compares the assembly with what it writes.
-UNIT = "$(TESTFLAGS) $(FIRST) ./..." \
-	"$(TESTFLAGS) ./engine -run $(ON_RANKS) -args -ranks 2" \
-	"+ $(TESTFLAGS) ./engine -run $(ON_RANKS) -args -ranks 2 -attention dp" \
-	"-C kernel/cpu/vec/_asm $(TESTFLAGS) ."
+# The generator of the CPU kernels' assembly is a module of its own: its test compares the assembly with what it writes.
+UNIT = "$(TESTFLAGS) $(FIRST) ./..." "-C kernel/cpu/vec/_asm $(TESTFLAGS) ."
 unit:
 	$(RUN) $(UNIT)
 
 # Tests of the engine that run on two ranks each time: crowds, cancellation, prefixes, drafts. `make ranks` runs all.
+# Ranks, whose threads wait for each other half of the time, are divided in both ways at once.
+RANKED = "$(TESTFLAGS) ./engine -run $(ON_RANKS) -args -ranks 2" \
+	"+ $(TESTFLAGS) ./engine -run $(ON_RANKS) -args -ranks 2 -attention dp"
 ON_RANKS = TestACrowd|TestADraftingCrowdGets|TestCancel|TestASharedPrefix|TestTheNextTurn|TestTwoEngines
 
 # What tests leave out because it takes minutes and other tests imply it: every implementation of the operations with
-# every chunk size against the oracle's numbers, a chunk of 32,768 tokens, what says so where it is skipped, and tests
-# under the race detector.
+# every chunk size against the oracle's numbers, a chunk of 32,768 tokens, what says so where it is skipped, the engine
+# on two ranks, and tests under the race detector.
 .PHONY: long
 long:
-	$(RUN) '$(TESTFLAGS) -count=1 -run $(ORACLE) ./verify ./model/v4 -args -long' \
-	  '$(TESTFLAGS) -count=1 -run $(CROWDS) ./engine ./step -args -long' $(RACES)
-ORACLE = TestExact|TestV4Exact|TestV4Packed|TestJudged|TestRanks$$|TestAChunkOf
+	$(RUN) '$(TESTFLAGS) -count=1 -run $(ORACLE) ./verify ./model/v4 ./builtin -args -long' \
+	  '$(TESTFLAGS) -count=1 -run $(CROWDS) ./engine ./step -args -long' $(RANKED) $(RACES)
+ORACLE = TestExact|TestV4Exact|TestV4Packed|TestJudged|TestRanks$$|TestAChunkOf|TestGoldenOutputs
 CROWDS = TestARankThatFails|TestADraftingCrowdOf|TestDraftedAnswers|TestDraftedText|TestACrowdWithExperts|$(WAYS)
 WAYS = TestAStatefulModel|TestEveryWay|TestDecodeAllocates|TestSampledDrafts|TestRowBits
 

@@ -187,7 +187,7 @@ func TestRandomSelectionFindsNothing(t *testing.T) {
 		}
 	})
 	text := open(t, plan.Policy{})
-	find, short := shippedTasks(t, "find_one_4096"), shippedTasks(t, "word1")
+	find, short := shippedTasks(t, "find_one_2048"), shippedTasks(t, "word1")
 	allRight(t, newStepper(t, real, text), find, 1)
 
 	device := &randomDevice{Device: real, random: rand.New(rand.NewPCG(1, 2))}
