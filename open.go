@@ -303,14 +303,15 @@ func (c Config) onDevice(dev kernel.Machine, d config.Description) Config {
 
 // PolicyOn is a policy with the defaults of the device that a model runs on, and those defaults as flags.
 func PolicyOn(dev kernel.Machine, d config.Description, p plan.Policy) (plan.Policy, []string) {
-	arch, f := plan.CPU, plan.DeepSeekV4
+	arch := plan.CPU
 	if dev.Hardware().Arch != "cpu" {
 		arch = plan.SM90
 	}
-	if _, ok := d.(*config.DSA); ok {
-		f = plan.DeepSeekV32
+	facts, err := family.Facts(d)
+	if err != nil {
+		return p, nil // opening the model reports it
 	}
-	return plan.Defaults(arch, f, p)
+	return plan.Defaults(arch, facts.Family, p)
 }
 
 // describeDevice names a device.

@@ -119,6 +119,7 @@ func TestDraftedAnswersArePlainAnswers(t *testing.T) {
 		{testmodel.V32Draft(t), "bf16", 1, 96}, {testmodel.V32Draft(t), "fp8-656", 3, 24},
 		{testmodel.V32Draft(t), "fp8-576", 7, 512}, {testmodel.V32Draft(t), "f32", 2, 96},
 		{testmodel.GLMDraft(t), "fp8-656", 3, 96}, {testmodel.GLMDraft(t), "bf16", 4, 33},
+		{testmodel.V3Draft(t), "bf16", 3, 96},
 	}
 	if raceEnabled {
 		list = list[1:2]

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 
 	"sparrow/model"
@@ -35,10 +36,11 @@ func ParseSelfTest(s string) (SelfTest, error) {
 // slow core.
 const mostSelfTest = 4e9
 
-// selfTestCost is about how many multiplications it takes: four rows of the maximum selection are expanded.
+// selfTestCost is about how many multiplications it takes: four rows of the maximum selection are expanded, or without
+// an indexer of a few hundred keys.
 func selfTestCost(m *plan.Model) float64 {
-	const rope, latent = 64, 512
-	return 4 * float64(m.K) * float64(m.Heads) * float64(m.QKDim-rope+m.VDim) * latent
+	const rope, latent, whole = 64, 512, 640
+	return 4 * float64(cmp.Or(m.K, whole)) * float64(m.Heads) * float64(m.QKDim-rope+m.VDim) * latent
 }
 
 // selfTest refuses a device that computes wrongly.

@@ -75,7 +75,7 @@ func (w *bounder) segments() {
 			w.add(RowDensePrefill, 0, m.Rows, dense)
 		}
 		if short > dense {
-			w.add(RowShortPrefill, 0, m.Rows, short)
+			w.add(cfg.Model.shortRow(), 0, m.Rows, short)
 		}
 		if m.Context > max(short, dense) {
 			w.add(RowSparsePrefill, 0, m.Rows, m.Context)

@@ -68,6 +68,7 @@ type Entry struct {
 	Archs   Set[Arch]
 	V4      bool // serves V4; all others serve the DSA family
 	Both    bool // serves V4 and the DSA family
+	Dense   bool // serves models without an indexer, and no others
 	// OnRequest says that the kernel is taken where it is named and nowhere else.
 	OnRequest bool
 
@@ -121,6 +122,14 @@ func (e *Entry) readable(p Phase) Set[Layout] {
 	return e.Reads | e.Gathers | e.Rewrites
 }
 
+// family reports whether the kernel may serve a model's attention.
+func (e *Entry) family(m *Model) bool {
+	if m.Dense() || e.Dense {
+		return m.Dense() && e.Dense
+	}
+	return e.Both || e.V4 == m.V4()
+}
+
 // serves reports whether the kernel may serve a phase.
 func (e *Entry) serves(p Phase) bool {
 	return p == PhasePrefill && e.Prefill || p == PhaseDecode && e.Decode
@@ -139,7 +148,7 @@ func (e *Entry) against(d *Demand) []Objection {
 	if !e.Archs.Has(d.Hardware.Arch) {
 		add(E02, "it runs on %s, not on %s", archNames(e.Archs), d.Hardware.Arch)
 	}
-	family := e.Both || e.V4 == d.Model.V4()
+	family := e.family(d.Model)
 	if !family {
 		add(E02, "it does not serve %s", d.Model.Family)
 	}
@@ -150,7 +159,7 @@ func (e *Entry) against(d *Demand) []Objection {
 		add(E03, "it cannot read %s rows in %s", d.KV, d.Phase)
 	}
 	// V4 pads its selection to the width the kernel wants.
-	if e.TopK != nil && !d.Model.V4() {
+	if e.TopK != nil && !d.Model.V4() && !d.Model.Dense() {
 		if why := e.TopK(d.Hardware, d.Model.K); why != "" {
 			add(E07, "%s", why)
 		}
@@ -199,7 +208,7 @@ func (c *Catalogue) Entry(k Kernel) *Entry {
 func (c *Catalogue) names(p Phase, m *Model) string {
 	var names []string
 	for i := range c.Entries {
-		if e := &c.Entries[i]; (e.Both || e.V4 == m.V4()) && e.serves(p) {
+		if e := &c.Entries[i]; e.family(m) && e.serves(p) {
 			names = append(names, e.Kernel.String())
 		}
 	}

@@ -15,6 +15,7 @@ var sparrowCatalogue = Catalogue{
 		"flashmla-kv":     SparseBlock,
 		"trtllm":          SparseRaw,
 		"flashmla-auto":   Auto,
+		"flashmla":        DenseLatent,
 	},
 	Foreign: map[Kernel]Kernel{
 		FlashMLASparseQ8:    SparseFlat,
@@ -63,6 +64,10 @@ var sparrowCatalogue = Catalogue{
 			Kernel: V4Flat, Prefill: true, Archs: ours, V4: true,
 			Gathers: SetOf(V4Row584), GatherBy: ConvertGatherBF16,
 			Heads: tileHeads, TopK: tileTopK, Rows: countedUnits,
+		},
+		{
+			Kernel: DenseLatent, Prefill: true, Decode: true, Archs: SetOf(CPU), Dense: true,
+			Reads: dsaLayouts,
 		},
 	},
 }
@@ -117,6 +122,8 @@ func tileTopK(hw *Hardware, k int) string {
 func (r *resolver) pairs(settled Pair) []Pair {
 	times := r.hw.costs()
 	switch {
+	case r.model.Dense():
+		return []Pair{{DenseLatent, DenseLatent}}
 	case r.model.V4() && r.policy.Deterministic:
 		return []Pair{{V4Paged, V4Paged}}
 	case r.model.V4() && r.byCost() && !times.flat():

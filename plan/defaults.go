@@ -20,6 +20,9 @@ func Defaults(on Arch, f Family, p Policy) (Policy, []string) {
 			FP8Row656.BytesPerToken(), BF16Row1152.BytesPerToken())
 		chosen = append(chosen, "--kv "+p.KV)
 	}
+	if f.Dense() {
+		return p, chosen
+	}
 	if (p.KV == "fp8" || p.KV == FP8Row656.String()) && p.Prefill == "" && p.Decode == "" && !p.Deterministic {
 		p.Prefill, p.PrefillWhy = SparseFlat.String(), gatheredReason()
 		chosen = append(chosen, "--prefill "+p.Prefill)

@@ -9,8 +9,11 @@ func shapeKernel(cfg *Config, e *Entry, s *Segment, prefix bool) {
 	setHeads(cfg, s, e)
 	prompt := s.NextN == 0
 	s.Form, s.Transform, s.Convert = FormSparseMLA, TransformPaged, ConvertNone
-	if cfg.Model.V4() {
+	switch {
+	case cfg.Model.V4():
 		s.Form = FormV4Paged
+	case cfg.Model.Dense():
+		s.Form, s.Transform = FormDenseMLA, TransformNone
 	}
 	if !prompt || e.Reads.Has(cfg.Layout) {
 		s.RopeInKernel = e.Ropes && cfg.KV == FP8E4M3

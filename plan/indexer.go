@@ -7,6 +7,10 @@ import (
 
 // rowIndexer settles the indexer path of a segment of the sparrow catalogue.
 func (w *Builder) rowIndexer(s *Segment) {
+	if w.cfg.Model.Dense() {
+		s.Because(reasonEveryKey)
+		return
+	}
 	var why Reason
 	switch s.Row {
 	case RowDensePrefill:
@@ -39,7 +43,7 @@ func (w *Builder) rowIndexer(s *Segment) {
 			why.Text += fmt.Sprintf(": in one launch, of each request its last %d rows, which later ones see",
 				w.cfg.Model.Window)
 		}
-	case RowUnset, RowWhole:
+	case RowUnset, RowWhole, RowLatentPrefill:
 	}
 	if s.Row.DecodeLike() && s.Indexer.Kind.Scores() && w.b.shortSegment(w.cfg, s.Spans[0].Request) {
 		s.Variant, why = VariantShort, reasonShort

@@ -113,6 +113,16 @@ func (p *Plan) PromptRows() int {
 // Selects reports whether any row attends to a selection of keys.
 func (p *Plan) Selects() bool {
 	for i := range p.Segments {
+		if f := p.Segments[i].Form; !f.EveryKey() && f != FormEmpty {
+			return true
+		}
+	}
+	return false
+}
+
+// ReadsPages reports whether attention of any row reads pages in place.
+func (p *Plan) ReadsPages() bool {
+	for i := range p.Segments {
 		if f := p.Segments[i].Form; f != FormDenseMHA && f != FormEmpty {
 			return true
 		}
@@ -125,7 +135,7 @@ func (p *Plan) Selects() bool {
 func (p *Plan) DenseRow(i int) bool {
 	for j := range p.Segments {
 		if s := &p.Segments[j]; i >= s.FirstRow && i < s.FirstRow+s.Rows {
-			return s.Form == FormDenseMHA
+			return s.Form.EveryKey()
 		}
 	}
 	return false
@@ -227,8 +237,10 @@ func (w *Builder) latentArrays(n *gathered) {
 	if p.Pass != PassTarget {
 		p.each(HiddenRows)
 	}
-	if p.Selects() { // dense rows read what was gathered for them, all of it
+	if p.Selects() {
 		p.each(Kept)
+	}
+	if p.ReadsPages() { // dense rows read what was gathered for them, all of it
 		p.array(PageTable, p.Requests, p.TablePages)
 	}
 	p.array(GatherSlots, n.rows, 1)

@@ -14,6 +14,7 @@ const (
 	Auto        // per batch: one of the sparse kernels
 	V4Paged     // V4 attention over the paged window and compressed streams
 	V4Flat      // V4 prefill over a gathered BF16 workspace
+	DenseLatent // MLA in latent space over every key of paged rows
 
 	FlashMLASparse
 	FlashMLASparseQ8
@@ -33,6 +34,7 @@ const (
 var kernels = enum[Kernel]{"kernel", []string{
 	"",
 	"dense-ragged", "sparse-flat", "sparse-block", "sparse-raw", "auto", "v4-paged", "v4-flat",
+	"dense-latent",
 	"flashmla_sparse", "flashmla_sparse_q8", "flashmla_kv", "flashmla_auto", "flashinfer_sparse_mla",
 	"fa3", "tilelang", "aiter", "trtllm", "flash_varlen", "trtllm_ragged", "v4_paged_arch",
 	"reference",

@@ -44,13 +44,15 @@ const (
 	RowDensePrefill  // prompt row that sees at most T keys, dense form allowed
 	RowShortPrefill  // prompt row that sees at most K keys, sparse form
 	RowSparsePrefill // prompt row whose keys the indexer must select
+	RowLatentPrefill // prompt row of a dense model that sees more than T keys
 	RowDecode
 	RowVerify
 	RowDraft
 )
 
 var rowKinds = enum[RowKind]{"row kind",
-	[]string{"", "whole", "dense-prefill", "short-prefill", "sparse-prefill", "decode", "verify", "draft"}}
+	[]string{"", "whole", "dense-prefill", "short-prefill", "sparse-prefill", "latent-prefill", "decode",
+		"verify", "draft"}}
 
 func (r RowKind) String() string                { return rowKinds.text(r) }
 func (r RowKind) MarshalText() ([]byte, error)  { return rowKinds.marshal(r) }
@@ -69,9 +71,14 @@ const (
 	FormSparseMLA                   // queries in latent space, [rows, K] selected keys
 	FormV4Paged                     // V4: window stream plus optional compressed stream, both paged
 	FormV4SparsePrefill             // V4: combined indices into a gathered BF16 workspace
+	FormDenseMLA                    // queries in latent space, every key of the row's pages
 )
 
-var forms = enum[Form]{"form", []string{"empty", "dense-mha", "sparse-mla", "v4-paged", "v4-sparse-prefill"}}
+var forms = enum[Form]{"form",
+	[]string{"empty", "dense-mha", "sparse-mla", "v4-paged", "v4-sparse-prefill", "dense-mla"}}
+
+// EveryKey reports whether rows of the form attend to every key, without a selection.
+func (f Form) EveryKey() bool { return f == FormDenseMHA || f == FormDenseMLA }
 
 func (f Form) String() string                { return forms.text(f) }
 func (f Form) MarshalText() ([]byte, error)  { return forms.marshal(f) }

@@ -191,12 +191,14 @@ func heldBy(cfg *Config, e *Entry, s *Segment, tableTokens int) held {
 // oneRowBytes is the least a single row of a full context needs on a kernel.
 func oneRowBytes(cfg *Config, cat *Catalogue, k Kernel, phase Phase) int64 {
 	keys := cfg.Model.Context
-	s := Segment{Row: RowSparsePrefill, Kernel: k, NeedIndices: true}
+	s := Segment{Row: RowSparsePrefill, Kernel: k, NeedIndices: !cfg.Model.Dense()}
 	kind := IndexerRagged
 	if phase == PhaseDecode {
 		s.Row, s.NextN, kind = RowDecode, 1, IndexerPagedSplit
 	}
-	s.Indexer = Indexer{Kind: kind, ScoreWidth: cfg.Model.IndexKeys(keys)}
+	if !cfg.Model.Dense() {
+		s.Indexer = Indexer{Kind: kind, ScoreWidth: cfg.Model.IndexKeys(keys)}
+	}
 	e := cat.Entry(k)
 	shapeKernel(cfg, e, &s, true)
 	c := heldBy(cfg, e, &s, keys)

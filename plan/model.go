@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -12,14 +13,19 @@ import (
 type Family uint8
 
 // V3.2 and GLM share one attention ("DSA": MLA plus indexer); V4 has its own.
+// The last three have MLA without an indexer (Dense).
 const (
 	FamilyUnset Family = iota
 	DeepSeekV32
 	GLMMoeDSA
 	DeepSeekV4
+	DeepSeekV3
+	KimiK2
+	GLM4MoeLite
 )
 
-var families = enum[Family]{"model family", []string{"", "deepseek_v32", "glm_moe_dsa", "deepseek_v4"}}
+var families = enum[Family]{"model family", []string{"", "deepseek_v32", "glm_moe_dsa", "deepseek_v4", "deepseek_v3",
+	"kimi_k2", "glm4_moe_lite"}}
 
 func (f Family) String() string                { return families.text(f) }
 func (f Family) MarshalText() ([]byte, error)  { return families.marshal(f) }
@@ -29,7 +35,7 @@ func (f *Family) UnmarshalText(t []byte) error { return families.unmarshal(f, t)
 type Model struct {
 	Family     Family `json:"family"`
 	Heads      int    `json:"heads"`       // query heads per rank
-	K          int    `json:"index_topk"`  // keys a query may attend to (V4: of the ratio-4 stream)
+	K          int    `json:"index_topk"`  // keys a query may attend to (V4: of the ratio-4 stream); 0 in a dense model
 	IndexHeads int    `json:"index_heads"` // before padding
 	QKDim      int    `json:"qk_dim"`      // per-head query and key width of the dense form
 	VDim       int    `json:"v_dim"`       // per-head value width of the dense form
@@ -75,6 +81,9 @@ type ExpertFacts struct {
 func (m *Model) Choices() record.Shape {
 	s := record.Shape{TopK: m.K, Experts: m.Experts.Count, Chosen: m.Experts.Chosen,
 		Layers: make([]record.LayerShape, m.Layers)}
+	if m.Dense() {
+		s.Dense = m.Context
+	}
 	for i := range s.Layers {
 		l := &s.Layers[i]
 		l.As = i
@@ -154,8 +163,11 @@ func (m *Model) layouts() Set[Layout] {
 // selected whatever its score: K tokens, or for V4 as many tokens as fill K
 // entries of the ratio-4 stream.
 func (m *Model) ShortKeys() int {
-	if m.V4() {
+	switch {
+	case m.V4():
 		return ratio4*m.K + ratio4 - 1
+	case m.Dense():
+		return math.MaxInt32
 	}
 	return m.K
 }
@@ -175,7 +187,7 @@ func (m *Model) SelectionWidth(f Form) int {
 		return roundUp(m.K+m.Window, 128)
 	case FormV4Paged:
 		return roundUp(m.Window, 64) + roundUp(m.K, 64)
-	case FormSparseMLA, FormDenseMHA, FormEmpty:
+	case FormSparseMLA, FormDenseMHA, FormDenseMLA, FormEmpty:
 		return m.K
 	}
 	return m.K
@@ -221,9 +233,11 @@ func (m *Model) check() error {
 		return bad("family is unset; supported: " + families.list())
 	case m.Heads < 1:
 		return bad(fmt.Sprintf("%d query heads per rank; at least 1 is needed", m.Heads))
-	case m.K < 1:
+	case m.Dense() && (m.K != 0 || m.IndexHeads != 0):
+		return bad(fmt.Sprintf("index_topk %d and %d index heads; %s has no indexer", m.K, m.IndexHeads, m.Family))
+	case m.K < 1 && !m.Dense():
 		return bad(fmt.Sprintf("index_topk %d; at least 1 is needed", m.K))
-	case m.IndexHeads < 1:
+	case m.IndexHeads < 1 && !m.Dense():
 		return bad(fmt.Sprintf("%d index heads; at least 1 is needed", m.IndexHeads))
 	case m.Layers < 1:
 		return bad(fmt.Sprintf("%d layers; at least 1 is needed", m.Layers))
@@ -287,6 +301,15 @@ func releasedModels() []released {
 			Model{Family: DeepSeekV4, Heads: 128, K: 1024, IndexHeads: 64, QKDim: 512, VDim: 512,
 				Layers: 61, NextN: 1, Context: 1048576, Window: 128, Ratios: v4Ratios(128, 61), GroupHeads: 8,
 				Experts: ExpertFacts{Count: 384, Chosen: 6}}},
+		{[]string{"deepseek_v3", "deepseek-v3", "deepseek-v3.1", "deepseek-r1", "v3", "v3.1", "r1"},
+			Model{Family: DeepSeekV3, Heads: 128, QKDim: 192, VDim: 128, Layers: 61, NextN: 1, Context: 163840,
+				LayerSupportsDense: true, Experts: usual}},
+		{[]string{"kimi_k2", "kimi-k2", "kimi-k2.5"},
+			Model{Family: KimiK2, Heads: 64, QKDim: 192, VDim: 128, Layers: 61, Context: 262144,
+				LayerSupportsDense: true, Experts: ExpertFacts{Count: 384, Chosen: 8, Dense: []bool{true}}}},
+		{[]string{"glm4_moe_lite", "glm-4.7-flash"},
+			Model{Family: GLM4MoeLite, Heads: 20, QKDim: 256, VDim: 256, Layers: 47, NextN: 1, Context: 202752,
+				LayerSupportsDense: true, Experts: ExpertFacts{Count: 64, Chosen: 4, Dense: []bool{true}}}},
 	}
 }
 

@@ -27,6 +27,8 @@ var (
 	ReasonDraftSplit  = Reason{"dispatch 12", "draft rows are always scored one by one"}
 	reasonStoresOnly  = Reason{"dispatch 6",
 		"no logits are wanted and no layer follows: rows and indexer keys are stored, nothing attends"}
+	reasonEveryKey = Reason{"dispatch 3",
+		"nothing is selected: the model has no indexer, every row attends to every key that it sees"}
 	ReasonWindowOnly = Reason{"dispatch 13", "V4 draft layers attend to the window only"}
 )
 

@@ -74,7 +74,7 @@ func CheckInputs(hw *Hardware, m *Model) error {
 	case hw.Arch.CUDA() && hw.SMs < 1:
 		return fmt.Errorf("plan: hardware description of %s: %d multiprocessors; read their number from the device",
 			hw.Arch, hw.SMs)
-	case paddedIndexHeads(hw.Arch, m.IndexHeads) == 0:
+	case !m.Dense() && paddedIndexHeads(hw.Arch, m.IndexHeads) == 0:
 		return &Error{Code: E08, Asked: fmt.Sprintf("%d index heads on %s", m.IndexHeads, hw.Arch),
 			Supported: "at most 64 index heads", Try: "--hw cpu"}
 	}
@@ -116,6 +116,11 @@ func (r *resolver) speculation() error {
 	}
 	if r.model.NextN == 0 {
 		return ErrDraftHeadMissing("a model", r.model.Layers, fmt.Sprintf("model.layers.%d.*", r.model.Layers))
+	}
+	if r.model.Dense() {
+		r.Notice(NoticeInfo, "design 6", "up to %d drafts by layer %d are verified as up to %d rows of a request", n-1,
+			r.model.Layers, n)
+		return nil
 	}
 	r.Notice(NoticeInfo, "design 6", "up to %d drafts by layer %d are verified as up to %d rows of a request; "+
 		"unless deterministic, scores of %v rows are computed at once, those of other numbers in equal groups of "+
@@ -162,6 +167,9 @@ func (r *resolver) kernels() error {
 		return &Error{Code: E02, Asked: fmt.Sprintf("the sparse prefill of %s with prefill %s on %s", r.model.Family,
 			c.Prefill, r.hw.Arch),
 			Supported: "it over 584-byte entries, without deterministic mode", Try: "--v4-sparse-prefill off"}
+	}
+	if r.model.Dense() {
+		return r.withoutIndexer()
 	}
 	c.IndexLayout = IndexPage132
 	if r.kv == F32 || r.policy.ExactIndex {

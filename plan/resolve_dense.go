@@ -24,6 +24,9 @@ func StepTokens(on Arch) int {
 func (r *resolver) denseForm() error {
 	c, p := &r.cfg, r.policy
 	times := r.hw.costs()
+	if r.model.Dense() {
+		return r.expandedForm()
+	}
 	c.T = cmp.Or(p.DenseThreshold, r.model.K)
 	if r.kv == F32 {
 		times.Prompts = nil // not measured over exact rows

@@ -22,9 +22,11 @@ func (w *Builder) segmented() error {
 	for i := range groups {
 		s := &groups[i]
 		if w.storesOnly() {
-			s.Form, s.Layout, s.Indexer, s.KernelRows, s.Requests = FormEmpty, w.cfg.Layout,
-				Indexer{Kind: IndexerKOnly}, s.Rows, len(s.Spans)
+			s.Form, s.Layout, s.KernelRows, s.Requests = FormEmpty, w.cfg.Layout, s.Rows, len(s.Spans)
 			s.Reasons = []Reason{reasonStoresOnly}
+			if !w.cfg.Model.Dense() {
+				s.Indexer.Kind = IndexerKOnly
+			}
 			continue
 		}
 		w.shapeRow(s)
@@ -84,7 +86,7 @@ func (w *Builder) groups() []Segment {
 				group(RowDensePrefill, 0).Span(i, 0, dense)
 			}
 			if short > dense {
-				group(RowShortPrefill, 0).Span(i, dense, short)
+				group(w.cfg.Model.shortRow(), 0).Span(i, dense, short)
 			}
 			if rows > short {
 				group(RowSparsePrefill, 0).Span(i, short, rows)
@@ -117,19 +119,21 @@ func (w *Builder) shapeRow(s *Segment) {
 		// Every key, prefix or new, is read through the cache, so that a
 		// prompt in chunks computes what the whole prompt computes.
 		w.Dense(s, DenseRagged, ConvertGatherRows)
-		s.NeedIndices = w.b.NeedSeed
+		s.NeedIndices = w.b.NeedSeed && !cfg.Model.Dense()
 		s.Reasons = append(make([]Reason, 0, 6), ReasonDenseRow, reasonDenseGather)
-		s.Because(ReasonDense(cfg.T, cfg.Model.K))
+		if !cfg.Model.Dense() {
+			s.Because(ReasonDense(cfg.T, cfg.Model.K))
+		}
 		s.Rejected = w.againstDense()
-	case RowShortPrefill, RowSparsePrefill:
+	case RowShortPrefill, RowSparsePrefill, RowLatentPrefill:
 		w.Sparse(s, autoTarget(cfg), true)
-		s.NeedIndices = true
+		s.NeedIndices = !cfg.Model.Dense()
 		s.Reasons = append(make([]Reason, 0, 6), w.whyNotDense()...)
 		s.Because(w.whyKernel(s))
 		s.Rejected = cfg.RejectedFor(PhasePrefill)
 	case RowDecode, RowVerify, RowDraft:
 		w.Sparse(s, cfg.Decode, true)
-		s.NeedIndices = !(cfg.Model.V4() && s.Row == RowDraft)
+		s.NeedIndices = !(cfg.Model.V4() && s.Row == RowDraft) && !cfg.Model.Dense()
 		s.Reasons = append(make([]Reason, 0, 6), ReasonDecodePhase)
 		s.Rejected = cfg.RejectedFor(PhaseDecode)
 	case RowUnset, RowWhole:

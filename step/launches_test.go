@@ -1,6 +1,7 @@
 package step_test
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"testing"
@@ -33,8 +34,17 @@ type modelFamily struct {
 var families = []modelFamily{
 	{"deepseek_v32", testmodel.V32Draft, policiesOf(settings), append(promptsAndDecodes, plan.ModeDraft)},
 	{"glm_moe_dsa", testmodel.GLMDraft, policiesOf(settings), append(promptsAndDecodes, plan.ModeDraft)},
+	{dense, testmodel.V3Draft, []plan.Policy{{KV: "bf16", Deterministic: true}, {KV: "f32"},
+		{KV: "fp8-656", MaxTransient: 8 << 20}, {KV: "fp8-576", DenseThreshold: denseKeys}},
+		append(promptsAndDecodes, plan.ModeDraft)},
 	{"deepseek_v4", testmodel.V4Draft, []plan.Policy{{}, {KV: "f32"}, {Deterministic: true}}, promptsAndDecodes},
 }
+
+// dense is the name of the family without an indexer, denseKeys a threshold of expanded keys that its rows pass.
+const (
+	dense     = "dense deepseek_v3"
+	denseKeys = 16
+)
 
 var promptsAndDecodes = []plan.Mode{plan.ModeExtend, plan.ModeDecode, plan.ModeVerify}
 
@@ -189,7 +199,7 @@ func runScenario(rt *rapid.T, m *record.Model, cfg plan.Config, s scenario, rows
 	shape := cfg.Model.Choices()
 	s.replay.Experts = s.replay.Experts && shape.Mixing() > 0 // one of the models has no experts
 	run, err := step.New(m, cfg, step.Limits{Rows: rows, Requests: 3, Prompts: 3, Context: each * cfg.Page,
-		Record: s.record, Replay: s.replay})
+		PromptLogits: 3, Record: s.record, Replay: s.replay})
 	if err != nil {
 		rt.Fatal(err)
 	}
@@ -271,7 +281,7 @@ func replayOf(t rapid.TB, s choices.Shape, what plan.Replay, first, n int) *choi
 		for l := range s.Layers {
 			if what.Selections && s.Selects(l) {
 				x := choices.Layer{Layer: l, Keys: r.Position + 1}
-				if x.All = s.Visible(l, x.Keys) <= s.TopK; !x.All {
+				if x.All = s.Visible(l, x.Keys) <= s.TopK || x.Keys <= s.Dense; !x.All {
 					x.Selected = choices.AppendPositions(nil, numbers(s.TopK), max(s.Layers[l].Group, 1))
 				}
 				r.Layers = append(r.Layers, x)
@@ -357,7 +367,7 @@ func keepsOf(m *record.Model) int {
 	if _, ok := m.Model.(model.Windowed); ok {
 		keeps *= 4 // groups of four tokens
 	}
-	return keeps
+	return cmp.Or(keeps, denseKeys)
 }
 
 // configure resolves a policy for CPUs and gives the model a cache for it.

@@ -53,7 +53,8 @@ func TestPlansSayWhatRuns(t *testing.T) {
 				if r.rare || f.name == inLaunches {
 					continue
 				}
-				if seen[r.prefix] == 0 && (r.families == "" || strings.Contains(r.families, f.name)) {
+				expected := r.families == "" && f.name != dense || strings.Contains(r.families, f.name)
+				if seen[r.prefix] == 0 && expected {
 					t.Errorf("no plan gave the reason %q", r.prefix)
 				}
 			}
@@ -79,7 +80,8 @@ func planned() []modelFamily {
 
 // drawHardware draws hardware whose plans for a model and a policy can run.
 func drawHardware(rt *rapid.T, m model.Model, policy plan.Policy) string {
-	if _, v4 := m.(model.Windowed); policy.KV == "f32" || m.Config().Indexer.TopK%64 != 0 && !v4 {
+	k := m.Config().Indexer.TopK
+	if _, v4 := m.(model.Windowed); policy.KV == "f32" || k == 0 || k%64 != 0 && !v4 {
 		return "cpu"
 	}
 	return rapid.SampledFrom([]string{"cpu", "sm90", "sm90"}).Draw(rt, "hardware")
@@ -143,6 +145,8 @@ func happened(ops []kernel.Op) (out []string) {
 			add("attend %d rows, %d heads over %v", a.Q.Rows, a.Heads, a.Pool.Layout)
 		case kernel.DenseArgs:
 			add("attend %d rows densely", a.Q.Rows)
+		case kernel.LatentArgs:
+			add("attend %d rows, %d heads over every key of %v", a.Q.Rows, a.Heads, a.Pool.Layout)
 		case kernel.DualArgs:
 			add("attend %d rows in place, compressed %v", a.Q.Rows, a.Extra.Given())
 		case kernel.UnpackArgs:
@@ -225,6 +229,9 @@ func (c *claims) latent(layer int, s *plan.Segment, l *plan.Launch) []string {
 	case plan.FormDenseMHA:
 		return []string{fmt.Sprintf("gather %d rows as f32", l.Gather.Count), fmt.Sprintf("attend %d rows densely",
 			l.Rows)}
+	case plan.FormDenseMLA:
+		return []string{fmt.Sprintf("attend %d rows, %d heads over every key of %v", l.Rows, c.cfg.Model.Heads,
+			s.Layout)}
 	}
 	out := c.selection(layer, s, l)
 	switch s.Convert {
@@ -328,6 +335,10 @@ func (c *claims) scored(s *plan.Segment) bool { return c.some(s, "score ") }
 
 // reasonChecks are all reasons of plans of our catalogue; the first prefix that fits counts.
 var reasonChecks = []reasonCheck{
+	{"nothing is selected: ", dense, false, func(c *claims, s *plan.Segment, _ string) bool {
+		return c.cfg.Model.K == 0 && !c.some(s, "select") && !c.scored(s) &&
+			(c.some(s, "over every key") || c.some(s, "densely"))
+	}},
 	{"dense: no row sees more keys than the threshold", mlaFamilies, false, func(c *claims, s *plan.Segment,
 		_ string) bool {
 		return c.some(s, "densely") && all(c.keys(s), func(n int) bool { return n <= c.cfg.T })

@@ -49,7 +49,7 @@ const (
 )
 
 // selective says whether the prompt is longer than a selection, so that something is left out.
-func (c *Case) selective() bool { return c.Visible > c.TopK }
+func (c *Case) selective() bool { return c.TopK > 0 && c.Visible > c.TopK }
 
 // compare measures an outcome against the golden one. A selection holds at most topK keys, of which there is one for
 // every ratio tokens.

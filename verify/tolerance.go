@@ -76,10 +76,14 @@ func (c *Case) judgeExact() {
 // judgeMedians is for quantised rows whose selections leave nothing out, or whose selections were computed from exact
 // keys.
 func (c *Case) judgeMedians(cosine float64) {
-	c.checked = cosineColumn | hiddenColumn | overlapColumn
+	c.checked = cosineColumn | hiddenColumn
+	overlapping := ""
+	if c.TopK > 0 {
+		c.checked |= overlapColumn
+		overlapping = fmt.Sprintf(", selections overlapping by more than %.2f", quantOverlap)
+	}
 	c.Rule = fmt.Sprintf("rounded cache: median cosine of logits above %.2f, of the first layer's state above "+
-		"%.2f, selections overlapping by more than %.2f; "+
-		"single positions of random weights may flip", cosine, firstCosine, quantOverlap)
+		"%.2f%s; single positions of random weights may flip", cosine, firstCosine, overlapping)
 	if !(c.MedianCosine > cosine) {
 		c.addProblem("median cosine of logits %.4f, want above %.2f", c.MedianCosine, cosine)
 	}
@@ -87,7 +91,7 @@ func (c *Case) judgeMedians(cosine float64) {
 		c.addProblem("cosine of hidden states after the first layer %.4f, want above %.2f", first(c.Hidden),
 			firstCosine)
 	}
-	if m := median(c.Overlap); !(m > quantOverlap) {
+	if m := median(c.Overlap); c.TopK > 0 && !(m > quantOverlap) {
 		c.addProblem("selections overlap by %.3f, want above %.2f", m, quantOverlap)
 	}
 	// A single position may be off by as much as the worst one was; a choice with a larger margin than that cannot

@@ -1,5 +1,5 @@
 // Package mla is the attention of DeepSeek-V3.2 and GLM-5: latent rows, an indexer that selects among them, and a
-// dense form for short prompts.
+// dense form for short prompts. Models without an indexer, such as DeepSeek-V3, attend to all latent rows.
 package mla
 
 import (
@@ -14,9 +14,9 @@ import (
 // Params are the properties of a model that attention uses.
 type Params struct {
 	Dims         kernel.LatentDims
-	QLora        int
-	IndexHeads   int
-	TopK         int // keys each query may attend to
+	QLora        int // 0 where queries are projected at once
+	IndexHeads   int // 0 where the model has no indexer
+	TopK         int // keys each query may attend to; 0 without an indexer
 	Scale        float32
 	LatentEps    float32
 	IndexPairing kernel.Pairing
@@ -27,11 +27,11 @@ type Params struct {
 // indexEps is the epsilon of the indexer's LayerNorm, the same in every family.
 const indexEps = 1e-6
 
-// Weights are the matrices of one layer.
+// Weights are the matrices of one layer. Where queries are projected at once, QB does it, and QA and QNorm are nil.
 type Weights struct {
 	QA, QB, KVA, KVB, O kernel.Matrix
 	QNorm, KVNorm       kernel.Tensor
-	Index               *IndexWeights // nil where the layer shares the selection of a layer before it
+	Index               *IndexWeights // nil where the layer shares the selection of a layer before it, or none selects
 }
 
 // IndexWeights are the matrices of one layer's indexer.
@@ -113,7 +113,7 @@ type launch struct {
 
 	space            attn.IndexSpace
 	rows, up         kernel.Tensor // dense: gathered rows, expanded keys and values
-	absorbed, latent kernel.Tensor // sparse: queries and outputs in latent space
+	absorbed, latent kernel.Tensor // queries and outputs in latent space
 	indices          kernel.Tensor // i32 [n, K]: places of the selected positions
 	workspace        kernel.Pool   // converted pages or gathered rows
 }
@@ -173,13 +173,13 @@ func (p *Pass) takeProducts(mem *kernel.Arena) {
 	t, d, query := p.own.Rows, p.params.Dims, p.params.Dims.Heads*p.params.Dims.QK()
 	if !p.joins {
 		p.qr, p.query, p.kv = mem.Take(p.act, t, p.params.QLora), mem.Take(p.act, t, query), mem.Take(p.act, t, d.Row())
-		p.key = mem.Take(p.act, t, layout.IndexDim)
+		p.key = mem.Take(p.act, t, p.params.keyDim())
 		if p.plan.JointQueries {
 			p.joint = p.index.TakeQueries(mem, p.act, t)
 		}
 		return
 	}
-	p.first = mem.Take(p.act, t, p.params.QLora+layout.IndexDim+d.Row())
+	p.first = mem.Take(p.act, t, p.params.QLora+p.params.keyDim()+d.Row())
 	index := p.params.IndexHeads * layout.IndexDim
 	if !p.plan.JointQueries {
 		index = 0
@@ -189,6 +189,14 @@ func (p *Pass) takeProducts(mem *kernel.Arena) {
 		p.joint = attn.Queries{Q: both.Columns(query, query+index),
 			Weights: mem.Take(kernel.F32, t, p.params.IndexHeads)}
 	}
+}
+
+// keyDim is the width of an indexer key.
+func (p *Params) keyDim() int {
+	if p.IndexHeads == 0 {
+		return 0
+	}
+	return layout.IndexDim
 }
 
 // launch lays out one launch. Selection ends before attention begins, so both use the same memory.
@@ -210,6 +218,9 @@ func (p *Pass) launch(s *plan.Segment, l *plan.Launch, mem *kernel.Arena, kinds 
 		return x, nil
 	case plan.FormEmpty:
 		x.last = x.first
+		return x, nil
+	case plan.FormDenseMLA:
+		x.absorbed, x.latent = mem.Take(p.act, n, d.Heads*d.Row()), mem.Take(p.act, n, d.Heads*d.Latent)
 		return x, nil
 	case plan.FormSparseMLA:
 	default:
@@ -282,10 +293,12 @@ func (p *Pass) attendOwn(layer int, w *Weights, c Cache, h, x kernel.Tensor) {
 	p.project(w, x)
 	p.store(w, c)
 	for i := range p.launches {
-		l := &p.launches[i]
-		if l.segment.Form == plan.FormDenseMHA {
+		switch l := &p.launches[i]; l.segment.Form {
+		case plan.FormDenseMHA:
 			p.dense(l, w, c)
-		} else {
+		case plan.FormDenseMLA:
+			p.whole(l, w, c)
+		default:
 			p.sparse(layer, l, w, c, x)
 		}
 	}

@@ -34,7 +34,7 @@ func (p *Pass) Prepare(b *attn.Batch, block attn.Block) error {
 	f := &p.fill
 	*f = filler{batch: b, width: p.plan.TablePages, inputArrays: inputArraysOf(block.Array)}
 	selects := p.plan.Selects()
-	if selects {
+	if p.plan.ReadsPages() {
 		b.FillTable(f.table, b.Tables, 0)
 	}
 	clear(f.start)

@@ -9,6 +9,10 @@ import (
 // project computes queries, latents and indexer keys of x. Products of the same rows go together.
 func (p *Pass) project(w *Weights, x kernel.Tensor) {
 	p.view(w)
+	if w.QA == nil {
+		p.list.Add(kernel.ProjectArgs{X: x, To: p.keys([]kernel.Projection{{Out: p.query, W: w.QB}}, w)})
+		return
+	}
 	joint := w.Index != nil && p.plan.JointQueries
 	to := p.keys([]kernel.Projection{{Out: p.qr, W: w.QA}}, w)
 	if joint {
@@ -57,6 +61,9 @@ func (p *Pass) view(w *Weights) {
 // Join tells a device which of a layer's matrices multiply the same rows. A matrix whose rows end inside a block of
 // scales comes last.
 func (w *Weights) Join(j kernel.Joiner) error {
+	if w.QA == nil {
+		return nil // the product of the rank's heads and that of the latent row are apart
+	}
 	first, second := []kernel.Matrix{w.QA}, []kernel.Matrix{w.QB}
 	if w.Index != nil {
 		first, second = append(first, w.Index.K), append(second, w.Index.Q)

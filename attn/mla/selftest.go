@@ -16,12 +16,17 @@ import (
 // SelfTest computes the attention of one layer both ways, with its own weights, over made-up keys and queries. Rows
 // that see K-1 and K keys keep all of them, so sparse attention must equal dense attention; rows that see K+1 and 2K
 // keys must select what a stable sort of their scores selects, and sparse attention must equal dense attention over
-// that selection alone. What it needs of memory is freed at its end.
+// that selection alone. Without an indexer, attention over whole pages must equal dense attention. What it needs of
+// memory is freed at its end.
 func (a *Attention) SelfTest(dev kernel.Device, w *Weights, cfg *plan.Config, l Layouts) (err error) {
 	t := selfTest{Attention: a, dev: dev, w: w, page: cfg.Page, layouts: l, heads: cfg.ScoredHeads(),
 		split: cfg.SplitKeys.Keys(), seed: 1}
+	k := a.params.TopK
+	if t.k, t.keys, t.lens = k, 2*k, []int32{int32(k - 1), int32(k), int32(k + 1), int32(2 * k)}; k == 1 {
+		t.lens = t.lens[1:]
+	}
 	if w.Index == nil {
-		return fmt.Errorf("mla: self-test: the layer has no indexer")
+		t.k, t.keys, t.lens = wholeTest, wholeTest, []int32{1, wholeTest/2 - 1, wholeTest / 2, wholeTest}
 	}
 	measure := kernel.MeasureArena()
 	if err := t.arrange(measure); err != nil {
@@ -38,7 +43,11 @@ func (a *Attention) SelfTest(dev kernel.Device, w *Weights, cfg *plan.Config, l 
 	return t.run()
 }
 
-// selfTest is a self-test in progress. Its rows see K-1, K, K+1 and 2K keys of one sequence.
+// wholeTest is the number of keys of the longest row where the model has no indexer.
+const wholeTest = 640
+
+// selfTest is a self-test in progress. Its rows see K-1, K, K+1 and 2K keys of one sequence, or without an indexer some
+// numbers of keys up to K.
 type selfTest struct {
 	*Attention
 	dev     kernel.Device
@@ -48,6 +57,7 @@ type selfTest struct {
 	heads   int // of the indexer, padded to what the device scores
 	split   int // keys after which rows are cut
 	seed    uint64
+	k, keys int // K, and the keys of the sequence
 
 	lens  []int32 // keys that each row sees
 	table []int32 // pages of the sequence, not in order
@@ -76,40 +86,20 @@ type selfTest struct {
 // arrange takes the memory.
 func (t *selfTest) arrange(m *kernel.Arena) error {
 	p, d := &t.params, t.params.Dims
-	k := p.TopK
-	t.lens = []int32{int32(k - 1), int32(k), int32(k + 1), int32(2 * k)}
-	if k == 1 {
-		t.lens = t.lens[1:]
-	}
-	r, keys := len(t.lens), 2*k
+	r, k, keys := len(t.lens), t.k, t.keys
 	pages := (keys + t.page - 1) / t.page
 	main, err := layout.MainOf(t.layouts.Main)
 	if err != nil {
 		return err
 	}
-	index, err := layout.IndexOf(t.layouts.Index)
-	if err != nil {
-		return err
-	}
 	act, f32, i32 := t.act, kernel.F32, kernel.I32
-	t.cache = Cache{
-		Main: kernel.Pool{Mem: m.Take(kernel.U8, pages, main.PageBytes(t.page)), Layout: t.layouts.Main,
-			PageTokens: t.page},
-		Index: kernel.Pool{Mem: m.Take(kernel.U8, pages, index.PageBytes(t.page)), Layout: t.layouts.Index,
-			PageTokens: t.page}}
+	t.cache = Cache{Main: kernel.Pool{Mem: m.Take(kernel.U8, pages, main.PageBytes(t.page)), Layout: t.layouts.Main,
+		PageTokens: t.page}}
 	t.keyAngles = m.Take(f32, keys, 2*len(p.InvFreq))
 	t.keyPlaces, t.keySlot = m.Take(i32, keys, 1), m.Take(i32, keys, 1)
-	t.kv, t.key, t.pages = m.Take(act, keys, d.Row()), m.Take(act, keys, layout.IndexDim), m.Take(i32, 1, pages)
-	t.hidden, t.latent = m.Take(act, r, t.w.Index.Weights.In()), m.Take(act, r, p.QLora)
+	t.kv, t.pages, t.latent = m.Take(act, keys, d.Row()), m.Take(i32, 1, pages), m.Take(act, r, t.w.QB.In())
 	t.query, t.angles = m.Take(act, r, d.Heads*d.QK()), m.Take(f32, r, 2*len(p.InvFreq))
 	t.places, t.tableRow, t.seen, t.kept = m.Take(i32, r, 1), m.Take(i32, r, 1), m.Take(i32, r, 1), m.Take(i32, r, 1)
-	t.raw = t.index.TakeQueries(m, act, r)
-	kind := kernel.F32
-	if t.layouts.Index == layout.IndexPage132 {
-		kind = kernel.E4M3
-	}
-	t.codes, t.weights = m.Take(kind, r, t.heads*layout.IndexDim), m.Take(f32, r, t.heads)
-	t.scores = m.Take(f32, r, (pages*t.page+3)&^3)
 	t.selected, t.slots = m.Take(i32, r, k), m.Take(i32, r, k)
 	t.absorbed, t.mixed = m.Take(act, r, d.Heads*d.Row()), m.Take(act, r, d.Heads*d.Latent)
 	t.most = m.Take(f32, r, d.Heads)
@@ -119,6 +109,28 @@ func (t *selfTest) arrange(m *kernel.Arena) error {
 	for i := range pages {
 		t.table = append(t.table[:i], int32(pages-1-i))
 	}
+	if t.w.Index == nil {
+		return nil
+	}
+	return t.arrangeIndex(m, pages)
+}
+
+// arrangeIndex takes the memory of the indexer.
+func (t *selfTest) arrangeIndex(m *kernel.Arena, pages int) error {
+	index, err := layout.IndexOf(t.layouts.Index)
+	if err != nil {
+		return err
+	}
+	r, act, kind := len(t.lens), t.act, kernel.F32
+	if t.layouts.Index == layout.IndexPage132 {
+		kind = kernel.E4M3
+	}
+	t.cache.Index = kernel.Pool{Mem: m.Take(kernel.U8, pages, index.PageBytes(t.page)), Layout: t.layouts.Index,
+		PageTokens: t.page}
+	t.key, t.hidden = m.Take(act, t.keys, layout.IndexDim), m.Take(act, r, t.w.Index.Weights.In())
+	t.raw = t.index.TakeQueries(m, act, r)
+	t.codes, t.weights = m.Take(kind, r, t.heads*layout.IndexDim), m.Take(kernel.F32, r, t.heads)
+	t.scores = m.Take(kernel.F32, r, (pages*t.page+3)&^3)
 	return nil
 }
 
@@ -151,15 +163,14 @@ func (t *selfTest) run() error {
 
 // fill writes the inputs.
 func (t *selfTest) fill() error {
-	keys := 2 * t.params.TopK
 	var places, slots, last, kept []int32
-	for p := range keys {
+	for p := range t.keys {
 		places = append(places, int32(p))
 		slots = append(slots, t.slot(p))
 	}
 	for _, n := range t.lens {
 		last = append(last, n-1)
-		kept = append(kept, min(n, int32(t.params.TopK)))
+		kept = append(kept, min(n, int32(t.k)))
 	}
 	for _, x := range []struct {
 		to kernel.Tensor
@@ -171,6 +182,9 @@ func (t *selfTest) fill() error {
 		}
 	}
 	for _, x := range []kernel.Tensor{t.kv, t.key, t.hidden, t.latent} {
+		if !x.Given() {
+			continue
+		}
 		if err := t.random(x); err != nil {
 			return err
 		}
@@ -207,6 +221,9 @@ func (t *selfTest) store() {
 	t.list.Add(kernel.AngleArgs{Out: t.keyAngles, Positions: t.keyPlaces, InvFreq: t.freq, Scale: t.params.CosScale})
 	t.list.Add(kernel.StoreArgs{KV: t.kv, Norm: t.w.KVNorm, Eps: t.params.LatentEps, Angles: t.keyAngles,
 		Slots: t.keySlot, Pool: t.cache.Main})
+	if t.w.Index == nil {
+		return
+	}
 	t.list.Add(kernel.IndexStoreArgs{Key: t.key, Weight: t.w.Index.KNorm, Bias: t.w.Index.KBias, Eps: indexEps,
 		Angles: t.keyAngles, Pairing: t.params.IndexPairing, Hadamard: attn.Hadamard(t.layouts.Index), Slots: t.keySlot,
 		Pool: t.cache.Index})
@@ -219,6 +236,10 @@ func (t *selfTest) choose() {
 	t.list.Add(kernel.MultiplyArgs{Out: t.query, X: t.latent, W: t.w.QB})
 	t.list.Add(kernel.RotateArgs{X: t.query, Angles: t.angles, Heads: d.Heads, HeadDim: d.QK(), Offset: d.Nope,
 		Pairing: kernel.Interleaved})
+	if t.w.Index == nil {
+		t.list.Add(kernel.SelectArgs{Out: t.selected, Lens: t.seen})
+		return
+	}
 	t.list.Add(kernel.MultiplyArgs{Out: t.raw.Q, X: t.latent, W: t.w.Index.Q})
 	t.list.Add(kernel.MultiplyArgs{Out: t.raw.Weights, X: t.hidden, W: t.w.Index.Weights})
 	t.list.Add(kernel.IndexQueryArgs{Out: t.codes, W: t.weights, Q: t.raw.Q, Weights: t.raw.Weights,
@@ -231,23 +252,25 @@ func (t *selfTest) choose() {
 
 // checkSelections compares the selections with a stable sort of the scores and returns what the sort selects.
 func (t *selfTest) checkSelections() ([][]int32, error) {
-	k := t.params.TopK
+	k := t.k
 	scores, got := make([]float32, t.scores.Rows*t.scores.Cols), make([]int32, len(t.lens)*k)
-	if err := kernel.ReadF32(t.dev, scores, t.scores); err != nil {
-		return nil, fmt.Errorf("mla: self-test: scores: %w", err)
+	if t.scores.Given() {
+		if err := kernel.ReadF32(t.dev, scores, t.scores); err != nil {
+			return nil, fmt.Errorf("mla: self-test: scores: %w", err)
+		}
 	}
 	if err := kernel.ReadI32(t.dev, got, t.selected); err != nil {
 		return nil, fmt.Errorf("mla: self-test: selections: %w", err)
 	}
 	var out [][]int32
 	for r, n := range t.lens {
-		row := scores[r*t.scores.Cols:][:n]
+		row := scores[min(r*t.scores.Cols, len(scores)):]
 		want := make([]int32, n)
 		for i := range want {
 			want[i] = int32(i)
 		}
 		if int(n) > k {
-			for i, v := range row {
+			for i, v := range row[:n] {
 				if v != v || math.IsInf(float64(v), 0) {
 					return nil, fmt.Errorf("mla: self-test: of %d keys, the score of key %d is %v", n, i, v)
 				}
@@ -311,7 +334,12 @@ func (t *selfTest) attendSparse() (scale float32, err error) {
 	if largest > softest {
 		attend.Scale *= softest / largest
 	}
-	t.list.Add(attend)
+	if t.w.Index != nil {
+		t.list.Add(attend)
+	} else {
+		t.list.Add(kernel.LatentArgs{Out: t.mixed, Q: t.absorbed, Pool: t.cache.Main, Table: t.pages,
+			TableRow: t.tableRow, Lens: t.seen, Heads: d.Heads, Scale: attend.Scale})
+	}
 	t.list.Add(kernel.ExpandArgs{Out: t.sparse, U: t.mixed, KVB: t.w.KVB, Dims: d})
 	if err := t.list.Run(); err != nil {
 		return 0, fmt.Errorf("mla: self-test: %w", err)
@@ -370,9 +398,12 @@ func (t *selfTest) checkOutputs() error {
 			diff, size = diff+(a-b)*(a-b), size+b*b
 		}
 		if share := math.Sqrt(diff / size); !(share <= most) {
-			return fmt.Errorf("mla: self-test: of %d keys, sparse attention differs from dense attention over the "+
-				"same %d keys by %.3g of its size, at most %.3g is rounding", n, min(int(n), t.params.TopK), share,
-				most)
+			form := "sparse"
+			if t.w.Index == nil {
+				form = "latent"
+			}
+			return fmt.Errorf("mla: self-test: of %d keys, %s attention differs from dense attention over the "+
+				"same %d keys by %.3g of its size, at most %.3g is rounding", n, form, min(int(n), t.k), share, most)
 		}
 	}
 	return nil

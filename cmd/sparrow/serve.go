@@ -276,9 +276,12 @@ func (f *serveFlags) address(b *strings.Builder, at net.Addr, keys *server.Keys)
 // describe writes the plan, the device and its threads, and how memory is divided.
 func describe(w io.Writer, i sparrow.Info, d *deviceFlags) {
 	c := &i.Config
-	fmt.Fprintf(w, "plan     %v cache (%v rows, pages of %d tokens), prefill %v, decode %v, %s; top %d keys of "+
-		"each query; kernels %s\n",
-		c.KV, c.Layout, c.Page, c.Prefill, c.Decode, denseText(i), c.Model.K, i.Kernels)
+	keys := fmt.Sprintf("top %d keys of each query", c.Model.K)
+	if c.Model.Dense() {
+		keys = "every key of each query"
+	}
+	fmt.Fprintf(w, "plan     %v cache (%v rows, pages of %d tokens), prefill %v, decode %v, %s; %s; kernels %s\n",
+		c.KV, c.Layout, c.Page, c.Prefill, c.Decode, denseText(i), keys, i.Kernels)
 	fmt.Fprintf(w, "device   %s\n", strings.Join(append([]string{deviceText(i)}, d.arithmetic(i)...), "; "))
 	if text := d.workersText(i); text != "" {
 		fmt.Fprintf(w, "workers  %s\n", text)

@@ -54,6 +54,51 @@ func testSparse(p *pair) {
 	}
 }
 
+// testWhole attends over every key of three sequences, of which rows are mixed in one call: lengths around the places
+// where devices cut keys, one row that sees nothing, pages in no order, NaN in every page of no sequence.
+func testWhole(p *pair) {
+	const tokens, width = 64, 66
+	row := []int32{0, 0, 0, 1, 1, 2, 0}
+	lens := []int32{511, 512, 513, 4096, 4100, 0, 1}
+	order := p.rng.Perm(2 * width)
+	table, poison := make([]int32, 3*width), map[int]bool{}
+	for s := range 2 * width * tokens {
+		poison[s] = true
+	}
+	for i := range width {
+		table[i], table[width+i] = int32(order[i%9]), int32(order[9+i])
+	}
+	for i := range 9 + width {
+		for s := range tokens {
+			delete(poison, order[i]*tokens+s)
+		}
+	}
+	for _, kind := range mains {
+		for _, heads := range []int{1, 20} {
+			if heads > 1 && kind != layout.BF16Row1152 {
+				continue
+			}
+			what := fmt.Sprintf("%v %d heads", kind, heads)
+			pool := p.mainPool(kind, 2*width, tokens, poison)
+			q, out := p.random(len(row), heads*layout.RowDim), p.random(len(row), heads*layout.LatentDim)
+			pages, at, ln := p.ints(3, width, table), p.ints(len(row), 1, row), p.ints(len(row), 1, lens)
+			args := func(out, q kernel.Tensor, pool kernel.Pool, pages, at, ln kernel.Tensor) kernel.LatentArgs {
+				return kernel.LatentArgs{Out: out, Q: q, Pool: pool, Table: pages, TableRow: at, Lens: ln, Heads: heads,
+					Scale: 0.1}
+			}
+			p.must(kernel.Do(p.ref, args(out.ref, q.ref, pool.ref, pages.ref, at.ref, ln.ref)))
+			p.must(kernel.Do(p.dev, args(out.dev, q.dev, pool.dev, pages.dev, at.dev, ln.dev)))
+			p.near(what, out, 2e-5)
+			p.rowwise(what, out.dev, func(r int) kernel.Tensor {
+				one := p.like(out.dev, 1)
+				p.must(kernel.Do(p.dev, args(one, q.dev.Slice(r, r+1), pool.dev, pages.dev, at.dev.Slice(r, r+1),
+					ln.dev.Slice(r, r+1))))
+				return one
+			})
+		}
+	}
+}
+
 // testDense attends over two requests' keys; rows of both are mixed in one call, one row sees nothing.
 func testDense(p *pair) {
 	starts := []int32{0, 0, 0, 0, 40, 40, 40, 40, 40, 40, 0, 0, 0, 0, 0, 0, 0, 0, 0}

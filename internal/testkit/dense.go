@@ -60,6 +60,7 @@ var suites = []suite{
 	{"sample", 40, testSample},
 	{"accept", 41, testAccept},
 	{"padded index query", 39, testPaddedIndexQuery},
+	{"latent attend", 42, testWhole},
 }
 
 // Operations compares every operation of a device with the reference.

@@ -30,6 +30,10 @@ const v32 = `{
 	"bos_token_id": 0, "eos_token_id": 1
 }`
 
+// v3 is DeepSeek-V3 in the same size: every row attends to every key.
+var v3 = strings.NewReplacer(`"DeepseekV32ForCausalLM"`, `"DeepseekV3ForCausalLM"`, `"deepseek_v32"`, `"deepseek_v3"`,
+	`"index_n_heads": 2, "index_head_dim": 128, "index_topk": 16,`, "").Replace(v32)
+
 // V4Config is DeepSeek-V4 with one layer of each kind, two heads and pages of 256 tokens.
 const V4Config = `{
 	"architectures": ["DeepseekV4ForCausalLM"], "model_type": "deepseek_v4",
@@ -66,6 +70,7 @@ var (
 	plainV4  = once("v4", V4Config, synth.Options{Seed: 1})
 	draftV32 = once("v32-draft", v32, withDrafting())
 	draftV4  = once("v4-draft", V4Config, withDrafting())
+	draftV3  = once("v3-draft", v3, withDrafting())
 	eight    = once("v32-eight", strings.Replace(v32, `"vocab_size": 640`, `"vocab_size": 8`, 1), withDrafting())
 	gpuEight = once("v32-eight-gpu", forGPU(strings.Replace(v32, `"vocab_size": 640`, `"vocab_size": 8`, 1)),
 		withDrafting())
@@ -115,6 +120,9 @@ func V32Draft(t testing.TB) string {
 
 // V4Draft is V4's shape with a drafting block.
 func V4Draft(t testing.TB) string { return must(t, draftV4) }
+
+// V3Draft is DeepSeek-V3, without an indexer, with a drafting layer.
+func V3Draft(t testing.TB) string { return must(t, draftV3) }
 
 // GLMDraft is GLM-5: layers that share selections, and a drafting layer without its own embedding and head.
 func GLMDraft(t testing.TB) string { return must(t, draftGLM) }

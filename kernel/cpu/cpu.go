@@ -41,6 +41,7 @@ type Device struct {
 	rows     task[rowWork]
 	scores   task[kernel.ScoreArgs]
 	sparse   task[sparseWork]
+	whole    task[wholeWork]
 	parts    task[partWork]
 	dense    task[denseWork]
 	hyper    task[hyperWork]
@@ -52,6 +53,7 @@ type Device struct {
 	scoreItems []scoreItem  // of the scores being computed
 	partials   partials     // of rows that workers share
 	shared     []rowChunk   // the chunks of those rows
+	items      []wholeItem  // of the attention over whole sequences being computed
 }
 
 // scratch is one worker's private memory.
@@ -65,6 +67,7 @@ type scratch struct {
 	entry         *vec.LatentAttend  // over V4 entries
 	hasQuery      [rowsTogether]bool // latent holds the query of a current row
 	places, ahead []int              // rows of a chunk and of the next one, as bytes of their pool
+	chunk         [2][]int           // the same, of whole sequences
 	seen          []int              // keys of the rows of dense attention
 	narrow        []byte             // entries as rows of bfloat16
 	part          partials

@@ -87,7 +87,7 @@ func (b *builder) build() *DSA {
 		Hidden:       b.positive("hidden_size", r.Hidden),
 		Layers:       b.count("num_hidden_layers", r.Layers, mostLayers),
 		MaxPositions: b.count("max_position_embeddings", r.MaxPositions, mostPositions),
-		TiedHead:     r.Tied,
+		TiedHead:     r.Tied && b.family != KimiK25, // its class says tied by default; releases have a head
 		NextN:        or(r.NextN, 0),
 		FP8:          r.Quantization.fp8(),
 		Pow2Rows:     r.Quantization.pow2Rows(),
@@ -98,7 +98,11 @@ func (b *builder) build() *DSA {
 	b.tokens(&c.Config)
 	b.eps(c)
 	b.attention(c)
-	b.indexer(c)
+	if c.Family.Dense() {
+		b.noIndexer(c.Family)
+	} else {
+		b.indexer(c)
+	}
 	b.rope(c)
 	b.ffn(c)
 	if act := or(r.Act, "silu"); act != "silu" {
@@ -122,7 +126,7 @@ func (b *builder) eps(c *DSA) {
 	default:
 		c.RMSEps = float32(*e)
 	}
-	// The latent norms of both families use 1e-6, not rms_norm_eps (v32 spec, 2.1; for GLM the reference outputs show
+	// The latent norms of all families use 1e-6, not rms_norm_eps (v32 spec, 2.1; for GLM the reference outputs show
 	// it).
 	c.LatentEps = 1e-6
 }
@@ -131,7 +135,7 @@ func (b *builder) attention(c *DSA) {
 	r := b.raw
 	c.Attention = Attention{
 		Heads:  b.positive("num_attention_heads", r.Heads),
-		QLora:  b.positive("q_lora_rank", r.QLora),
+		QLora:  b.queryRank(c.Family),
 		Latent: b.positive("kv_lora_rank", r.KVLora),
 		Nope:   b.positive("qk_nope_head_dim", r.Nope),
 		Rope:   b.positive("qk_rope_head_dim", r.RopeDim),

@@ -14,10 +14,23 @@ const (
 	DeepseekV32 Family = "deepseek_v32"
 	GLMMoeDSA   Family = "glm_moe_dsa"
 	DeepseekV4  Family = "deepseek_v4"
+
+	// Without an indexer: every row attends to every key.
+	DeepseekV3  Family = "deepseek_v3"
+	KimiK2      Family = "kimi_k2"
+	KimiK25     Family = "kimi_k25"
+	GLM4MoeLite Family = "glm4_moe_lite"
 )
 
 // Families lists what this build can run.
-func Families() []Family { return []Family{DeepseekV32, GLMMoeDSA, DeepseekV4} }
+func Families() []Family {
+	return []Family{DeepseekV32, GLMMoeDSA, DeepseekV4, DeepseekV3, KimiK2, KimiK25, GLM4MoeLite}
+}
+
+// Dense reports whether models of the family have MLA without an indexer.
+func (f Family) Dense() bool {
+	return f == DeepseekV3 || f == KimiK2 || f == KimiK25 || f == GLM4MoeLite
+}
 
 // Config holds the fields common to all families, which a scheduler, a sampler or a report needs.
 type Config struct {
@@ -28,7 +41,7 @@ type Config struct {
 	MaxPositions int
 	RMSEps       float32
 	TiedHead     bool          // the head is the embedding
-	Indexer      Indexer       // of the layers that have one: all of DSA, those of ratio 4 of V4
+	Indexer      Indexer       // of the layers that have one: all of DSA, those of ratio 4 of V4, none of dense models
 	NextN        int           // layers after the main ones that draft tokens
 	Format       Format        // of the matrices
 	Scheme       weight.Scheme // what config.json says of the matrices and tensors do not
@@ -49,7 +62,7 @@ func (c *Config) Common() *Config { return c }
 // Description is a checked config.json of some family: *DSA or *V4.
 type Description interface{ Common() *Config }
 
-// DSA describes a model of the DSA families. Names follow the v32 spec, 1.1.
+// DSA describes a model of the DSA families, or of their relatives without an indexer. Names follow the v32 spec, 1.1.
 type DSA struct {
 	Config
 	LatentEps float32 // of q_a_layernorm and kv_a_layernorm
@@ -61,7 +74,7 @@ type DSA struct {
 // Attention holds the sizes of multi-head latent attention.
 type Attention struct {
 	Heads  int
-	QLora  int // rank of the query projection
+	QLora  int // rank of the query projection, 0 where there is one matrix
 	Latent int // rank of keys and values: 512
 	Nope   int
 	Rope   int
@@ -71,7 +84,7 @@ type Attention struct {
 // QK is the size of an expanded query or key head.
 func (a Attention) QK() int { return a.Nope + a.Rope }
 
-// Indexer describes the selection of keys.
+// Indexer describes the selection of keys. Without any, every field is zero.
 type Indexer struct {
 	Heads       int
 	Dim         int    // 128
@@ -81,8 +94,8 @@ type Indexer struct {
 	ShareDraft  bool   // later draft steps reuse the first step's selection
 }
 
-// Computes reports whether layer i runs its own indexer. Layers beyond the main ones always do.
-func (x Indexer) Computes(i int) bool { return i >= len(x.Shared) || !x.Shared[i] }
+// Computes reports whether layer i runs its own indexer. Layers beyond the main ones do where any does.
+func (x Indexer) Computes(i int) bool { return x.TopK > 0 && (i >= len(x.Shared) || !x.Shared[i]) }
 
 // FFN describes the feed-forward blocks.
 type FFN struct {

@@ -16,15 +16,11 @@ type relative struct{ why, nearest string }
 var relatives = map[string]relative{
 	"deepseek_v41": {"DeepSeek-V4.1 has compression ratios 1 and 2, Engram memory and keys shared between layers, " +
 		"none of which deepseek_v4 has", nearestV4Flash},
-	"deepseek_v3": {"DeepSeek-V3, R1 and V3.1 have dense attention, without an indexer", nearestV32},
-	"deepseek_v2": {"DeepSeek-V2 has dense attention, without an indexer", nearestV32},
+	"deepseek_v2": {"DeepSeek-V2 routes by softmax, with weights that are not normalised", nearestV3},
 	"deepseek_ref": {"it has the network of DeepSeek-V4 under another name, and lacks fields such as rms_norm_eps " +
 		"and swiglu_limit", nearestV4Flash},
-	"kimi_k2": {"Kimi-K2 has dense attention, without an indexer", nearestV32},
-	"kimi_k25": {"Kimi-K2.5 has dense attention without an indexer, int4 experts and a vision tower",
-		nearestV32},
-	"glm4_moe_lite": {"GLM-4.7-Flash has dense attention, without an indexer", nearestGLM},
-	"glm4_moe":      {"GLM-4.5 to 4.7 have grouped-query attention, without latents or an indexer", nearestGLM},
+	"kimi_linear": {"Kimi-Linear has linear attention (KDA) in most layers", nearestKimi},
+	"glm4_moe":    {"GLM-4.5 to 4.7 have grouped-query attention, without latents or an indexer", nearestGLMLite},
 	"glm5_next": {"GLM-5.3-Flash has 34 layers of linear attention, pooled index keys and hyper-connections, none of " +
 		"which glm_moe_dsa has", nearestGLM},
 	"glm53_flash": {"GLM-5.3-Flash has 34 layers of linear attention, pooled index keys and hyper-connections, none " +
@@ -44,6 +40,9 @@ const (
 	nearestV4Pro   = "deepseek-ai/DeepSeek-V4-Pro"
 	nearestGLM     = "zai-org/GLM-5-FP8"
 	nearestGLM52   = "zai-org/GLM-5.2-FP8"
+	nearestV3      = "deepseek-ai/DeepSeek-V3.1"
+	nearestKimi    = "moonshotai/Kimi-K2-Instruct-0905"
+	nearestGLMLite = "zai-org/GLM-4.7-Flash"
 )
 
 // nearestRelease names the release of the same model whose weights are read.
@@ -58,15 +57,21 @@ func nearestRelease(f Family, fields map[string]json.RawMessage) string {
 		name = nearestGLM52
 	case f == GLMMoeDSA:
 		name = nearestGLM
+	case f == DeepseekV3:
+		name = nearestV3
+	case f == KimiK2 || f == KimiK25:
+		name = nearestKimi
+	case f == GLM4MoeLite:
+		name = nearestGLMLite
 	}
 	return "the nearest checkpoint that runs is " + name
 }
 
-// familyOf finds the family by model_type, that of text_config where the network of text is described there. It
-// refuses what this build cannot run.
+// familyOf finds the family by model_type, or by that of text_config where the network of text is described there and
+// the whole has a name that is not known. It refuses what this build cannot run.
 func familyOf(fields map[string]json.RawMessage) (Family, error) {
 	kind, known := word(fields["model_type"])
-	if inner := fields["text_config"]; inner != nil {
+	if inner := fields["text_config"]; inner != nil && !slices.Contains(Families(), Family(kind)) {
 		var text map[string]json.RawMessage
 		if json.Unmarshal(inner, &text) == nil {
 			if k, ok := word(text["model_type"]); ok && slices.Contains(Families(), Family(k)) {

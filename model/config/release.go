@@ -66,7 +66,7 @@ func (r Release) Describe() (Description, error) {
 	b := builder{fields: fields, family: family, mistyped: map[string]bool{}}
 	format, err := r.format(fields)
 	if err != nil {
-		return nil, fmt.Errorf("config: %s: %w; %s", r.File, err, nearestRelease(family, fields))
+		return nil, fmt.Errorf("config: %s: %w; %s (%s)", r.File, err, nearestRelease(family, fields), family)
 	}
 	var d Description
 	if family == DeepseekV4 {

@@ -14,6 +14,18 @@ var harmless = []string{"architectures", "attention_dropout", "auto_map", "aux_l
 	"rope_parameters", "router_aux_loss_coef", "router_jitter_noise", "router_z_loss_coef", "seq_aux", "torch_dtype",
 	"transformers_version", "use_cache", "vision_config"}
 
+// unrelated are fields of every transformers config with the defaults of generation and of other tasks, and fields of
+// vision towers, which are not run.
+var unrelated = []string{"_name_or_path", "add_cross_attention", "chunk_size_feed_forward", "diversity_penalty",
+	"do_sample", "early_stopping", "encoder_no_repeat_ngram_size", "id2label", "ignore_index", "is_decoder",
+	"is_encoder_decoder", "label2id", "length_penalty", "max_length", "media_placeholder_token_id", "min_length",
+	"no_repeat_ngram_size", "num_beam_groups", "num_beams", "num_return_sequences", "output_attentions",
+	"output_hidden_states", "output_scores", "projection_hidden_size", "projection_layer_norm_eps", "pruned_heads",
+	"remove_invalid_values", "repetition_penalty", "return_dict", "return_dict_in_generate", "temperature",
+	"tf_legacy_loss", "tie_encoder_decoder", "tokenizer_class", "top_k", "top_p", "torchscript", "typical_p",
+	"use_bfloat16", "use_unified_vision_chunk", "video_placeholder", "video_token_id", "vision_end_token_id",
+	"vision_start_token_id"}
+
 // arithmetic are how names of fields begin that describe the network. An unknown one may change its arithmetic.
 var arithmetic = []string{"attn_", "attention_", "compress", "dspark_", "engram", "hc_", "hyper_", "index", "kda_",
 	"kv_", "linear_", "mla_", "moe_", "n_", "ngram", "norm_", "num_", "o_", "oe_", "q_", "qk_", "rms_", "rope",
@@ -29,7 +41,7 @@ func (b *builder) unknownFields(d Description) {
 	default:
 		read = reflect.TypeFor[raw]()
 	}
-	known := slices.Clone(harmless)
+	known := slices.Concat(harmless, unrelated)
 	for _, f := range reflect.VisibleFields(read) {
 		known = append(known, f.Tag.Get("json"))
 	}

@@ -29,8 +29,7 @@ type verdict struct {
 }
 
 // pending are the releases whose verdict is still that of today: their format or family is refused by name.
-var pending = []string{"deepseek-v3", "deepseek-r1", "deepseek-v3.1", "nvidia-deepseek-v3.1-nvfp4",
-	"kimi-k2-instruct", "kimi-k2.5"}
+var pending = []string{}
 
 // Every released checkpoint gets the verdict that it should: it runs, or is refused by the name of what is not
 // supported, with the nearest checkpoint that runs.

@@ -23,7 +23,7 @@ func (m *Model) Facts() plan.Model {
 // Facts are the properties of a config that the planner reads. No weights are needed.
 func Facts(c *config.DSA) plan.Model {
 	f := plan.Model{
-		Family:             plan.DeepSeekV32,
+		Family:             families[c.Family],
 		Heads:              c.Attention.Heads,
 		K:                  c.Indexer.TopK,
 		IndexHeads:         c.Indexer.Heads,
@@ -36,21 +36,24 @@ func Facts(c *config.DSA) plan.Model {
 		Share:              plan.LayerShare{Types: c.Indexer.Shared},
 		Experts:            plan.ExpertFacts{Count: c.FFN.Experts, Chosen: c.FFN.TopK, Dense: c.FFN.Dense},
 	}
-	if c.Family == config.GLMMoeDSA {
-		f.Family = plan.GLMMoeDSA
-	}
 	return f
 }
 
-// layouts are the byte layouts of a resolved configuration.
+// families are the planner's names.
+var families = map[config.Family]plan.Family{
+	config.DeepseekV32: plan.DeepSeekV32, config.GLMMoeDSA: plan.GLMMoeDSA, config.DeepseekV3: plan.DeepSeekV3,
+	config.KimiK2: plan.KimiK2, config.KimiK25: plan.KimiK2, config.GLM4MoeLite: plan.GLM4MoeLite,
+}
+
+// layouts are the byte layouts of a resolved configuration; that of indexer keys is nil without an indexer.
 func layouts(cfg *plan.Config) (layout.Main, layout.Index, error) {
 	mk, ik, err := model.Kinds(cfg)
 	if err != nil {
 		return nil, nil, err
 	}
 	main, err := layout.MainOf(mk)
-	if err != nil {
-		return nil, nil, err
+	if err != nil || cfg.IndexLayout == plan.LayoutNone {
+		return main, nil, err
 	}
 	index, err := layout.IndexOf(ik)
 	return main, index, err

@@ -37,13 +37,17 @@ func choice(c *config.DSA) nn.Choice {
 func loadAttention(c *config.DSA, l *nn.Loader, p string, index bool) mla.Weights {
 	a := c.Attention
 	w := mla.Weights{
-		QA:     l.Matrix(p+"q_a_proj.weight", a.QLora, c.Hidden),
-		QNorm:  l.Vector(p+"q_a_layernorm.weight", a.QLora),
-		QB:     l.MatrixRows(p+"q_b_proj.weight", a.Heads*a.QK(), a.QLora),
 		KVA:    l.Matrix(p+"kv_a_proj_with_mqa.weight", a.Latent+a.Rope, c.Hidden),
 		KVNorm: l.Vector(p+"kv_a_layernorm.weight", a.Latent),
 		KVB:    l.LatentRows(p+"kv_b_proj.weight", a.Heads*(a.Nope+a.V), a.Latent),
 		O:      l.MatrixColumns(p+"o_proj.weight", c.Hidden, a.Heads*a.V),
+	}
+	if a.QLora == 0 {
+		w.QB = l.MatrixRows(p+"q_proj.weight", a.Heads*a.QK(), c.Hidden)
+	} else {
+		w.QA = l.Matrix(p+"q_a_proj.weight", a.QLora, c.Hidden)
+		w.QNorm = l.Vector(p+"q_a_layernorm.weight", a.QLora)
+		w.QB = l.MatrixRows(p+"q_b_proj.weight", a.Heads*a.QK(), a.QLora)
 	}
 	if !index {
 		l.Join(w.Join)

@@ -1,4 +1,6 @@
-// Package dsa runs the models with DeepSeek sparse attention: DeepSeek-V3.2 and GLM-5.
+// Package dsa runs the models with DeepSeek sparse attention, DeepSeek-V3.2 and GLM-5, and those that have the same
+// network without an indexer: DeepSeek-V3, Kimi-K2 and GLM-4.7-Flash. No layer of these computes a selection
+// (config.Indexer.Computes), so that they load no indexer and store no indexer keys.
 //
 // Token ids, a plan and page tables flow in, logits of chosen rows flow out. The pass is written against the
 // operations of package kernel and the attention of package attn/mla; it is independent of the device and never reads

@@ -66,7 +66,11 @@ func (s *pass) arrange(work *workspace, p *plan.Plan, cfg *plan.Config, a *kerne
 		return err
 	}
 	s.layout = main.Kind()
-	if s.attn, err = m.attn.Arrange(p, cfg, s.in, a, mla.Layouts{Main: main.Kind(), Index: index.Kind()}); err != nil {
+	kinds := mla.Layouts{Main: main.Kind()}
+	if index != nil {
+		kinds.Index = index.Kind()
+	}
+	if s.attn, err = m.attn.Arrange(p, cfg, s.in, a, kinds); err != nil {
 		return err
 	}
 	for i := range layers {

@@ -78,6 +78,7 @@ func Open(dir string) (*Source, error) {
 	if err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
+	w.TrimPrefix(d.Common().TextPrefix())
 	return New(dir, d, w), nil
 }
 

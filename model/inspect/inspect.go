@@ -240,8 +240,12 @@ func (s *Summary) widened() string {
 func (s *Summary) Print(w io.Writer) error {
 	fmt.Fprintf(w, "%s: %s, %d layers, hidden %d, %d heads, vocabulary %d, up to %d positions\n", s.Checkpoint,
 		s.Family, s.Layers, s.Hidden, s.Heads, s.Vocabulary, s.MaxPositions)
-	fmt.Fprintf(w, "indexer: %d heads, top %d, on %d of %d layers; experts: %d of %d per token\n", s.IndexHeads,
-		s.IndexTopK, s.IndexLayers, s.Layers, s.ExpertsUsed, s.Experts)
+	indexer := "no indexer, every row attends to every key"
+	if s.IndexTopK > 0 {
+		indexer = fmt.Sprintf("indexer: %d heads, top %d, on %d of %d layers", s.IndexHeads, s.IndexTopK, s.IndexLayers,
+			s.Layers)
+	}
+	fmt.Fprintf(w, "%s; experts: %d of %d per token\n", indexer, s.ExpertsUsed, s.Experts)
 	p := s.Parameters
 	fmt.Fprintf(w, "parameters: %s (%s active per token", count(p.Main), count(p.Active))
 	if p.NextN > 0 {

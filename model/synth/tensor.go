@@ -124,9 +124,13 @@ func (l *lister) layer(i int) {
 
 func (l *lister) attention(p string, indexer bool) {
 	a, h := l.c.Attention, l.c.Hidden
-	l.matrix(p+"q_a_proj.weight", a.QLora, h, 1)
-	l.norm(p+"q_a_layernorm.weight", a.QLora)
-	l.matrix(p+"q_b_proj.weight", a.Heads*a.QK(), a.QLora, 1)
+	if a.QLora == 0 {
+		l.matrix(p+"q_proj.weight", a.Heads*a.QK(), h, 1)
+	} else {
+		l.matrix(p+"q_a_proj.weight", a.QLora, h, 1)
+		l.norm(p+"q_a_layernorm.weight", a.QLora)
+		l.matrix(p+"q_b_proj.weight", a.Heads*a.QK(), a.QLora, 1)
+	}
 	l.matrix(p+"kv_a_proj_with_mqa.weight", a.Latent+a.Rope, h, 1)
 	l.norm(p+"kv_a_layernorm.weight", a.Latent)
 	l.matrix(p+"kv_b_proj.weight", a.Heads*(a.Nope+a.V), a.Latent, 1)
@@ -171,7 +175,7 @@ func (l *lister) draft(embed, head string) {
 	l.norm(p+"hnorm.weight", h)
 	l.plain(p+"eh_proj.weight", h, 2*h)
 	l.norm(p+"shared_head.norm.weight", h)
-	if l.c.Family == config.DeepseekV32 {
+	if l.c.Family == config.DeepseekV32 || l.c.Family == config.DeepseekV3 {
 		l.table(p+"embed_tokens.weight", embed, l.embedSpread)
 		l.table(p+"shared_head.head.weight", head, l.headSpread)
 	}

@@ -86,8 +86,13 @@ func (a *Answer) Print(w io.Writer) error {
 	c := &a.Config.Config
 	fmt.Fprintf(w, "%v on %v: %v cache (%v rows, pages of %d), prefill %v, decode %v, catalogue %v\n", c.Model.Family,
 		c.Hardware.Arch, c.KV, c.Layout, c.Page, c.Prefill, c.Decode, c.Catalog)
-	fmt.Fprintf(w, "top-k %d of %v selection, dense up to %d keys%s, indexer keys as %v\n", c.Model.K,
-		cmp.Or(a.Config.TopK, "stable"), c.T, dense(c), c.IndexLayout)
+	if c.Model.Dense() {
+		fmt.Fprintf(w, "no indexer: every row attends to every key; prompts expand up to %d keys%s, other rows attend "+
+			"in latent space\n", c.T, dense(c))
+	} else {
+		fmt.Fprintf(w, "top-k %d of %v selection, dense up to %d keys%s, indexer keys as %v\n", c.Model.K,
+			cmp.Or(a.Config.TopK, "stable"), c.T, dense(c), c.IndexLayout)
+	}
 	for _, n := range a.Notices {
 		fmt.Fprintf(w, "%v: %s\n", n.Level, Notice(n))
 	}

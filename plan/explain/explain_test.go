@@ -318,7 +318,7 @@ func TestDocumented(t *testing.T) {
 		}
 	}
 	var names []string
-	for f := plan.FormEmpty; f <= plan.FormV4SparsePrefill; f++ {
+	for f := plan.FormEmpty; f <= plan.FormDenseMLA; f++ {
 		names = append(names, f.String())
 	}
 	for c := plan.ConvertNone; c <= plan.ConvertGatherRequant; c++ {
@@ -336,7 +336,7 @@ func TestDocumented(t *testing.T) {
 	for m := plan.ModeExtend; m <= plan.ModeDLLMExtend; m++ {
 		names = append(names, m.String())
 	}
-	for k := plan.DenseRagged; k <= plan.V4Flat; k++ {
+	for k := plan.DenseRagged; k <= plan.DenseLatent; k++ {
 		names = append(names, k.String())
 	}
 	for _, n := range names {

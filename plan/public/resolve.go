@@ -65,6 +65,11 @@ func (r *resolver) inputs() error {
 	if err := plan.CheckInputs(r.hw, r.model); err != nil {
 		return err
 	}
+	if r.model.Dense() {
+		return &plan.Error{Code: plan.E01, Asked: fmt.Sprintf("%s in the catalogue public", r.model.Family),
+			Supported: "models with an indexer: the catalogue has the sparse kernels of other engines",
+			Try:       "--catalog sparrow"}
+	}
 	if r.hw.Arch.CUDA() && r.hw.PagedRowLimit() < 1 {
 		return fmt.Errorf("public: hardware description of %s: %d bytes of opt-in shared memory; schedules lie in it",
 			r.hw.Arch, r.hw.SmemOptin)

@@ -1,0 +1,33 @@
+package ref
+
+import (
+	"sparrow/kernel"
+	"sparrow/kernel/host"
+	"sparrow/layout"
+)
+
+// LatentAttend computes attention over every key of a sequence.
+func (d *Device) LatentAttend(a kernel.LatentArgs) error {
+	if err := onlyF32("latent attend", a.Out, a.Q); err != nil {
+		return err
+	}
+	main, err := layout.MainOf(a.Pool.Layout)
+	if err != nil {
+		return err
+	}
+	if err := host.CheckLatent(&a); err != nil {
+		return err
+	}
+	same := kernel.SparseArgs{Out: a.Out, Q: a.Q, Pool: a.Pool, Heads: a.Heads, Scale: a.Scale}
+	for r := range a.Q.Rows {
+		pages := host.RowI32(a.Table, int(host.RowI32(a.TableRow, r)[0]))
+		rows := make([][layout.RowDim]float32, max(int(host.RowI32(a.Lens, r)[0]), 0))
+		for s := range rows {
+			main.Decode(rows[s][:], host.Page(a.Pool, int(pages[s/a.Pool.PageTokens])), s%a.Pool.PageTokens)
+		}
+		for h := range a.Heads {
+			d.attendHead(&same, r, h, rows)
+		}
+	}
+	return nil
+}

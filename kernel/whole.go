@@ -1,0 +1,39 @@
+package kernel
+
+import "sparrow/layout"
+
+// LatentArgs is attention of absorbed queries over every key of a sequence: p = softmax over s < Lens[r] of Scale *
+// Q[r,h]·row(s), Out[r,h] = sum of p_s * row_s[:512], where key s of row r is token s%PageTokens of page
+// Table[TableRow[r], s/PageTokens]. A length below zero counts as zero; a row without keys gives zeros. Adjacent rows
+// of one sequence, such as those of a verified draft or of a prompt, share what is read of its pages.
+type LatentArgs struct {
+	Out      Tensor // activation [R, Heads*512]
+	Q        Tensor // activation [R, Heads*576]
+	Pool     Pool   // any main layout
+	Table    Tensor // i32 [tables, pages]
+	TableRow Tensor // i32 [R, 1]
+	Lens     Tensor // i32 [R, 1]
+	Heads    int
+	Scale    float32
+}
+
+// LatentAttender computes attention in latent space over every key.
+type LatentAttender interface{ LatentAttend(LatentArgs) error }
+
+// Name is the operation's.
+func (LatentArgs) Name() string { return "latent attend" }
+
+func (a LatentArgs) on(d Device) error { return run(d, LatentAttender.LatentAttend, a) }
+
+// Check validates the arguments.
+func (a LatentArgs) Check() error {
+	c := checker{op: a.Name()}
+	r := a.Q.Rows
+	c.float("q", a.Q, r, a.Heads*layout.RowDim)
+	c.float("out", a.Out, r, a.Heads*layout.LatentDim)
+	c.mainPool("pool", a.Pool)
+	c.tensor("table", a.Table, I32, 0, -1)
+	c.tensor("table row", a.TableRow, I32, r, 1)
+	c.tensor("lens", a.Lens, I32, r, 1)
+	return c.err
+}

@@ -1,0 +1,35 @@
+package config
+
+// Models with MLA and no indexer (dense-mla spec): DeepSeek-V3, R1 and V3.1, Moonlight, Kimi-K2 and its successors,
+// GLM-4.7-Flash. Their fields are those of DeepSeek-V3.2 without the indexer's; the rank of the query projection may be
+// absent.
+
+// queryRank reads q_lora_rank, which only models with an indexer must have: its queries come from the same latents.
+func (b *builder) queryRank(f Family) int {
+	if f.Dense() && b.raw.QLora == nil && !b.mistyped["q_lora_rank"] {
+		return 0
+	}
+	return b.positive("q_lora_rank", b.raw.QLora)
+}
+
+// noIndexer refuses the fields of an indexer.
+func (b *builder) noIndexer(f Family) {
+	for _, name := range []string{"index_n_heads", "index_head_dim", "index_topk", "index_topk_freq",
+		"index_topk_pattern", "indexer_types"} {
+		if text := b.fields[name]; text != nil && string(text) != "null" {
+			b.addProblem("%s is %s: models of type %s have no indexer; one with an indexer has the type %s or %s", name,
+				clip(text), f, DeepseekV32, GLMMoeDSA)
+		}
+	}
+}
+
+// textPrefix is how the names of the text network's tensors begin in checkpoints that have a vision tower beside it.
+const textPrefix = "language_model."
+
+// TextPrefix is what the names of tensors begin with that other families have without it; empty for nothing.
+func (c *Config) TextPrefix() string {
+	if c.Family == KimiK25 {
+		return textPrefix
+	}
+	return ""
+}

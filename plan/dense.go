@@ -1,0 +1,58 @@
+package plan
+
+import "fmt"
+
+// A dense model has MLA without an indexer: every row attends to every key. Rows of prompts that see at most T keys
+// expand them (dense-ragged); all other rows attend in latent space over whole pages (dense-latent), decodes at every
+// length. Which of the two a row takes depends on its position alone.
+
+// Dense reports whether models of the family have no indexer.
+func (f Family) Dense() bool { return f == DeepSeekV3 || f == KimiK2 || f == GLM4MoeLite }
+
+// Dense reports whether the model has no indexer.
+func (m *Model) Dense() bool { return m.Family.Dense() }
+
+// shortRow is the kind of a prompt row that is not dense-prefill and needs no scores.
+func (m *Model) shortRow() RowKind {
+	if m.Dense() {
+		return RowLatentPrefill
+	}
+	return RowShortPrefill
+}
+
+// withoutIndexer says why nothing is selected. Wishes for indexer keys cannot be granted.
+func (r *resolver) withoutIndexer() error {
+	if r.policy.ExactIndex {
+		return &Error{Code: E05, Asked: fmt.Sprintf("float32 indexer keys for %s", r.model.Family),
+			Supported: "indexer keys of models that have an indexer", Try: "no wish for indexer keys"}
+	}
+	r.Because("dispatch 3", "nothing is selected: %s has no indexer, every row attends to every key that it sees; the "+
+		"time of a decode grows with its length", r.model.Family)
+	return nil
+}
+
+// expandedKeys is up to how many keys rows of a prompt expand them, where nothing else is asked for. Expanded keys cost
+// a row 2 * (qk + v) operations for each head, latent ones 2 * (576 + 512), which is more than three times as much. But
+// every pass of a prompt expands all keys before it anew, at 2 * 512 * (nope + v) operations for each key and head:
+// a pass of fewer than about 170 rows is faster in latent space. The bound keeps the cost of a short prompt behind a
+// long cached prefix, and the memory of the expanded keys, small.
+const expandedKeys = 4096
+
+// expandedForm settles T of a dense model.
+func (r *resolver) expandedForm() error {
+	c, p := &r.cfg, r.policy
+	why := fmt.Sprintf(": expanding keys costs each pass of a prompt more the more keys it has, attention of a row in "+
+		"latent space %.1f times as much as over expanded keys", float64(latentDim+ropeDim+latentDim)/
+		float64(r.model.QKDim+r.model.VDim))
+	if c.T = min(expandedKeys, r.model.Context); p.DenseThreshold > 0 {
+		c.T, why = p.DenseThreshold, ": asked for"
+	}
+	c.C = max(c.T, expandedKeys) // keys of a launch: several prompts share one
+	c.DenseAgainst = AgainstDense(p.Dense, p.Deterministic, r.model)
+	if need := r.denseNeed(); len(c.DenseAgainst) == 0 && c.MaxTransient > 0 && need > c.MaxTransient {
+		c.DenseAgainst = append(c.DenseAgainst,
+			fmt.Sprintf("%d keys need %d bytes, more than the reserve of %d", c.T, need, c.MaxTransient))
+	}
+	c.DenseOK = r.Dense(c, p.Dense, why)
+	return nil
+}

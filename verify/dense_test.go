@@ -1,0 +1,137 @@
+package verify_test
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sparrow/internal/testkit/archive"
+	"sparrow/kernel"
+	"sparrow/plan"
+	"sparrow/step"
+	"sparrow/verify"
+	"sparrow/weight"
+)
+
+// unpacked is the folder of an oracle that is kept as an archive.
+func unpacked(t *testing.T, name string) string {
+	t.Helper()
+	return filepath.Join(archive.Unpack(t, folder(name)+".tar.gz"), name)
+}
+
+// dense are checkpoints without an indexer, and what their logits may be off by.
+var dense = []struct {
+	name  string
+	logit float64
+}{{"deepseek_v3-1", 2e-3}, {"deepseek_v3-plain-1", 2e-3}, {"kimi_k25-1", 1e-3}, {"glm4_moe_lite-1", 2e-3}}
+
+// Models without an indexer compute what the oracle computed, whole and in chunks, with prompts in expanded form and in
+// latent space; decodes are in latent space at every length.
+func TestDenseModels(t *testing.T) {
+	for i, c := range dense {
+		t.Run(c.name, func(t *testing.T) {
+			dir := unpacked(t, c.name)
+			m := openPath(t, dir, "cpu", kernel.Options{})
+			for j, x := range []struct {
+				policy plan.Policy
+				chunk  int
+				form   string
+			}{
+				{plan.Policy{KV: "f32"}, 0, "dense-prefill: dense-mha by dense-ragged"},
+				{plan.Policy{KV: "f32", DenseThreshold: 100}, 70, "latent-prefill: dense-mla by dense-latent"},
+				{plan.Policy{KV: "bf16"}, 0, "decode: dense-mla by dense-latent over bf16-1152"},
+				{plan.Policy{KV: "fp8-656", Dense: plan.SwitchOff}, 64, "latent-prefill: dense-mla"},
+				{plan.Policy{KV: "fp8-576"}, 0, "decode: dense-mla by dense-latent over fp8-576"},
+			} {
+				if j >= 2 && (i+j)%3 != 0 && !*long {
+					continue // another checkpoint has these rows
+				}
+				r := run(t, dir, m, x.policy, x.chunk)
+				var text strings.Builder
+				if err := r.Print(&text); err != nil {
+					t.Fatal(err)
+				}
+				if !strings.Contains(text.String(), x.form) || strings.Contains(text.String(), "sparse") {
+					t.Errorf("%q is not among the forms:\n%s", x.form, &text)
+				}
+				for _, g := range r.Cases {
+					if r.Exact && g.MaxError > c.logit {
+						t.Errorf("%s: logits off by %.2e, want at most %.0e", g.Name, g.MaxError, c.logit)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Ranks that share a model without an indexer, by heads or by requests, agree with the oracle as one device does.
+func TestDenseModelsOnRanks(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		how  plan.Division
+	}{{"deepseek_v3-1", plan.ByHeads}, {"deepseek_v3-plain-1", plan.ByRequests}} {
+		t.Run(fmt.Sprintf("%s %v", c.name, c.how), func(t *testing.T) {
+			dir := unpacked(t, c.name)
+			run(t, dir, openRanks(t, dir, "cpu", 2, c.how, kernel.Options{Precise: true}), plan.Policy{KV: "f32"}, 64)
+		})
+	}
+}
+
+// The drafting layer of DeepSeek-V3 has the logits of the oracle's at the last rows of every prompt: the row of
+// position t is made of the target's hidden state and of token t+1, behind the last one of the first greedy token.
+func TestDenseDraftingLayer(t *testing.T) {
+	dir := unpacked(t, "deepseek_v3-1")
+	m := openPath(t, dir, "cpu", kernel.Options{})
+	hw, err := plan.HardwareFor("cpu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, _, err := plan.Resolve(hw, m.Facts(), plan.Policy{KV: "f32", Speculation: plan.Speculation{Tokens: 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Allocate(&cfg, 8); err != nil {
+		t.Fatal(err)
+	}
+	steps, err := step.New(m, cfg, step.Limits{Rows: 304, Requests: 1, Context: 512})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer steps.Close()
+	golden, err := verify.ReadGolden(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := weight.OpenFile(filepath.Join(dir, "golden.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	pages := []int32{6, 1, 5, 2, 4}
+	for _, g := range golden {
+		at, _ := file.Tensor(g.Name + ".mtp_logits")
+		want, err := weight.ReadF32(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tokens := append(g.Input, g.Greedy[0])
+		for row := range 4 {
+			n := len(g.Input) - 3 + row
+			if _, err := steps.Run([]step.Work{{Kind: plan.ModeExtend, Tokens: tokens[:n], Pages: pages}}); err != nil {
+				t.Fatal(err)
+			}
+			res, err := steps.Draft([]step.Draft{{Kind: plan.ModeExtend, Tokens: tokens[1 : n+1], Pages: pages,
+				Logits: true}}, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, v := range res.Row(0) {
+				if e := math.Abs(float64(v - want[row*len(res.Row(0))+i])); e > 2e-3 {
+					t.Fatalf("%s: row %d: logit %d is off by %.2e", g.Name, row, i, e)
+				}
+			}
+		}
+	}
+}
