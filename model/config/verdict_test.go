@@ -20,16 +20,11 @@ type released struct {
 	ModelOpt json.RawMessage `json:"hf_quant_config"`
 }
 
-// verdict is what a release should get: before and after the formats and families that are still to come.
+// verdict is what a release should get.
 type verdict struct {
-	Should     string  `json:"should"`
-	ShouldName *string `json:"should_name"`
-	After      string  `json:"after"`
-	AfterName  *string `json:"after_name"`
+	After     string  `json:"after"`
+	AfterName *string `json:"after_name"`
 }
-
-// pending are the releases whose verdict is still that of today: their format or family is refused by name.
-var pending = []string{}
 
 // Every released checkpoint gets the verdict that it should: it runs, or is refused by the name of what is not
 // supported, with the nearest checkpoint that runs.
@@ -45,9 +40,6 @@ func TestVerdicts(t *testing.T) {
 			var r released
 			readJSON(t, filepath.Join(dir, name+".json"), &r)
 			want, named := v.After, v.AfterName
-			if slices.Contains(pending, name) {
-				want, named = v.Should, v.ShouldName
-			}
 			d, err := Release{File: "config.json", Config: r.Config, ModelOpt: r.ModelOpt}.Describe()
 			if want == "accept" && err != nil {
 				t.Fatalf("refused: %v", err)
