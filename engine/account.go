@@ -84,12 +84,7 @@ func (l *loop) record(b *batch, p *plan.Plan, took time.Duration) {
 		s.Between++
 	}
 	r := PlanRecord{Step: s.Steps, At: b.begun, Plan: p, Took: took, Requests: len(b.items)}
-	if len(l.tally.plans) < l.cfg.PlanHistory {
-		l.tally.plans = append(l.tally.plans, r)
-	} else {
-		l.tally.plans[l.tally.planAt] = r
-		l.tally.planAt = (l.tally.planAt + 1) % len(l.tally.plans)
-	}
+	l.tally.plans.add(r)
 	l.publish()
 	if l.tally.noteGraphs(b.passes.runner.Graphs(), l.info.Config.Model.Ranks) {
 		l.cfg.Log.Warn("a captured graph could not be made; passes of its shape run with plain launches", "error",

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"time"
 
 	"sparrow/kv/prefix"
@@ -96,7 +95,7 @@ func (e *Engine) Stats() Stats {
 func (e *Engine) Plans() []PlanRecord {
 	e.tally.Lock()
 	defer e.tally.Unlock()
-	return slices.Concat(e.tally.plans[e.tally.planAt:], e.tally.plans[:e.tally.planAt])
+	return e.tally.plans.all()
 }
 
 // Close stops the loop: no request is accepted any more, those in flight run to their end. When ctx ends first they

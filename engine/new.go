@@ -67,7 +67,7 @@ func New(m model.Model, c Config) (*Engine, error) {
 	if err := selfTest(s); err != nil {
 		return nil, err
 	}
-	t := &tally{plans: make([]PlanRecord, 0, min(c.PlanHistory, 1024))}
+	t := &tally{plans: planRing{most: c.PlanHistory}}
 	e := &Engine{setup: s, intake: &intake{setup: s}, tally: t, inbox: newInbox(&s.cfg, t)}
 	e.loop = &loop{setup: s, tally: t, inbox: e.inbox, experts: experts{setup: s, tally: t, moves: c.Moves}}
 	e.loop.watchdog = watchdog{setup: s, tally: t, after: c.Watchdog}

@@ -12,11 +12,10 @@ import (
 // tally is what the engine has counted. Its lock guards it; the loop changes it, any goroutine may read.
 type tally struct {
 	sync.Mutex
-	stats  Stats
-	gaps   gaps
-	plans  []PlanRecord // ring
-	planAt int
-	lost   error // why the device can no longer be used; nil while it can
+	stats Stats
+	gaps  gaps
+	plans planRing
+	lost  error // why the device can no longer be used; nil while it can
 }
 
 // add adds to one of the counters.

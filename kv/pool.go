@@ -16,10 +16,10 @@ type Pool struct {
 	win   *windows // nil without window pages
 
 	open   []*sequence
-	closed []*sequence            // kept with their tables for the next Open
-	peeked []int32                // pages Peek found and does not tell
-	shared prefix.Hash            // root of prompts without a salt
-	salts  map[prefix.Hash][]byte // of roots, for the keeper; the latest maxSalts
+	closed []*sequence // kept with their tables for the next Open
+	peeked []int32     // pages Peek found and does not tell
+	shared prefix.Hash // root of prompts without a salt
+	salts  saltMemory
 	count  counters
 	told   teller // the index's listener
 }
@@ -89,7 +89,9 @@ func (p *Pool) Open(tokens []int32, o OpenOptions) (Sequence, Match, error) {
 	}
 	q := p.newSequence()
 	q.root, q.salt, q.publish = root, append(q.salt[:0], o.Salt...), p.cfg.Reuse
-	p.noteSalt(root, o.Salt)
+	if p.cfg.Keeper != nil {
+		p.salts.note(root, o.Salt)
+	}
 	m := p.lookup(root, tokens, o, &q.table)
 	for _, page := range q.table {
 		p.hold(Page(page))
@@ -218,18 +220,29 @@ func (p *Pool) take() Page {
 	return page
 }
 
-// maxSalts bounds how many salts are remembered.
-const maxSalts = 4096
+// saltMemory is the latest salts by root, for the keeper.
+type saltMemory struct {
+	byRoot map[prefix.Hash][]byte
+	bytes  int
+}
 
-// noteSalt remembers the salt of a root for the keeper.
-func (p *Pool) noteSalt(root prefix.Hash, salt []byte) {
-	if p.cfg.Keeper == nil || len(salt) == 0 || p.salts[root] != nil {
+// maxSaltBytes bounds the memory of the salts that are remembered; saltBytes is that of one beside its own bytes.
+const (
+	maxSaltBytes = 1 << 20
+	saltBytes    = 160
+)
+
+// note remembers the salt of a root.
+func (s *saltMemory) note(root prefix.Hash, salt []byte) {
+	if len(salt) == 0 || s.byRoot[root] != nil {
 		return
 	}
-	if p.salts == nil || len(p.salts) >= maxSalts {
-		p.salts = map[prefix.Hash][]byte{}
+	n := len(salt) + saltBytes
+	if s.byRoot == nil || s.bytes+n > maxSaltBytes {
+		*s = saltMemory{byRoot: map[prefix.Hash][]byte{}}
 	}
-	p.salts[root] = slices.Clone(salt)
+	s.byRoot[root] = slices.Clone(salt)
+	s.bytes += n
 }
 
 // leaving tells the keeper that a page, or its window page, is about to be given up.
@@ -238,7 +251,7 @@ func (p *Pool) leaving(page Page, window int32) {
 		return
 	}
 	if entry, ok := p.index.Entry(page); ok {
-		entry.Salt = p.salts[entry.Root]
+		entry.Salt = p.salts.byRoot[entry.Root]
 		p.cfg.Keeper.Leaving(Kept{Stored: entry, Page: page, Window: window})
 	}
 }

@@ -40,12 +40,17 @@ func ShapeOf(cfg Config, b Batch) (Shape, error) {
 // Shaper computes the shapes of one configuration's batches and keeps the
 // strings in them, so that a shape that was met before costs no memory.
 type Shaper struct {
-	buf  []byte
-	kept map[string]string
+	buf   []byte
+	kept  map[string]string
+	bytes int
 }
 
-// mostKept bounds the strings a Shaper keeps.
-const mostKept = 1024
+// mostKept bounds the memory of the strings that a Shaper keeps; keptBytes is
+// that of one beside its own bytes.
+const (
+	mostKept  = 1 << 20
+	keptBytes = 96
+)
 
 // Of is ShapeOf.
 func (s *Shaper) Of(cfg *Config, b *Batch) (Shape, error) {
@@ -60,11 +65,13 @@ func (s *Shaper) keep() string {
 	if text, ok := s.kept[string(s.buf)]; ok {
 		return text
 	}
-	if s.kept == nil || len(s.kept) >= mostKept {
-		s.kept = map[string]string{}
+	n := len(s.buf)*9/8 + keptBytes
+	if s.kept == nil || s.bytes+n > mostKept {
+		s.kept, s.bytes = map[string]string{}, 0
 	}
 	text := string(s.buf)
 	s.kept[text] = text
+	s.bytes += n
 	return text
 }
 

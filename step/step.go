@@ -171,11 +171,11 @@ func (r *Runner) Config() *plan.Config { return &r.cfg }
 // Bytes is the memory of the arena.
 func (r *Runner) Bytes() int64 { return r.arena.Bytes() }
 
-// What is kept for reuse, beside graphs; decode shapes repeat, prefill shapes hardly do. An operation takes some 400
-// bytes.
+// What is kept for reuse, beside graphs; decode shapes repeat, prefill shapes hardly do.
 const (
-	maxPasses     = 256
-	maxOperations = 1 << 17
+	maxPasses      = 256
+	maxPassBytes   = 64 << 20 // of their plans and operations
+	operationBytes = 400      // about
 )
 
 // Start enqueues one pass of the target. The device may not have finished when it returns, but the caller may change
@@ -339,13 +339,13 @@ func (r *Runner) pass(b *plan.Batch) (*pass, error) {
 // forgetPasses makes room for another pass. Those that were captured stay as long as they leave half of it: prompts
 // whose chunks all have shapes of their own do not cost decodes their graphs.
 func (r *Runner) forgetPasses() error {
-	operations := 0
+	bytes := 0
 	for _, p := range r.passes {
 		if !r.graphs.passes[p] {
-			operations += p.operations
+			bytes += p.operations*operationBytes + p.plan.Bytes()
 		}
 	}
-	if len(r.passes) < maxPasses && operations < maxOperations {
+	if len(r.passes) < maxPasses && bytes < maxPassBytes {
 		return nil
 	}
 	for shape, p := range r.passes {

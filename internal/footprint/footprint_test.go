@@ -1,9 +1,10 @@
 package footprint
 
 import (
-	"runtime"
 	"strings"
 	"testing"
+
+	"sparrow/internal/testkit/heap"
 )
 
 type item struct {
@@ -12,14 +13,6 @@ type item struct {
 	next  *item
 	by    map[string]string
 	any   any
-}
-
-func heap() int {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int(m.HeapAlloc)
 }
 
 // What is counted is what the heap grows by, a quarter less to twice as much, whatever the bytes are in.
@@ -54,11 +47,12 @@ func TestOfIsWhatTheHeapGrowsBy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const copies = 20
 			list := [copies]*item{}
-			before := heap()
-			for i := range list {
-				list[i] = build()
-			}
-			grown := heap() - before
+			grown := heap.Kept(func() any {
+				for i := range list {
+					list[i] = build()
+				}
+				return &list
+			})
 			counted := 0
 			for _, x := range &list {
 				counted += Of(x)

@@ -84,7 +84,7 @@ var testOnly = []string{
 	"internal/testkit/record",
 	"internal/testkit/respserver", "internal/testkit/strict", "internal/testkit/turns", "internal/testmodel",
 	"bench/compare", "internal/tree", "server/browsertest", "server/clienttest", "server/soak",
-	"internal/testkit/await", "internal/testkit/cputime",
+	"internal/testkit/await", "internal/testkit/cputime", "internal/testkit/heap",
 }
 
 func TestImportsPointDown(t *testing.T) {

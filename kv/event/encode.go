@@ -64,6 +64,9 @@ func (e *encoder) flush() {
 	}
 }
 
+// maxEncoded is how much memory is kept for the next batch.
+const maxEncoded = 1 << 20
+
 // batch ends the batch and gives its bytes, or nil where nothing happened. The encoder is empty again.
 func (e *encoder) batch(now time.Time) []byte {
 	e.flush()
@@ -74,7 +77,9 @@ func (e *encoder) batch(now time.Time) []byte {
 	b = append(b, 0x93, 0xcb)
 	b = binary.BigEndian.AppendUint64(b, math.Float64bits(float64(now.UnixNano())/1e9))
 	b = append(appendArray(b, e.count), e.events...)
-	e.events, e.count = e.events[:0], 0
+	if e.events, e.count = e.events[:0], 0; cap(e.events) > maxEncoded {
+		e.events = nil // of a snapshot, which comes once for each reader
+	}
 	return append(b, 0) // the rank among replicas of one process: there is one
 }
 

@@ -6,6 +6,15 @@ type frame struct {
 	payload []byte
 }
 
+// size is the memory of its payload: allocations below 32 KiB are rounded up by as much as an eighth, others to 8 KiB.
+func (f *frame) size() int {
+	n := cap(f.payload)
+	if n < 32<<10 {
+		return n + n/8
+	}
+	return (n + 8<<10 - 1) &^ (8<<10 - 1)
+}
+
 // Bounds of what is kept for replays.
 const (
 	maxKept      = 10_000 // batches
@@ -20,9 +29,9 @@ type history struct {
 
 func (h *history) add(f frame) {
 	h.frames = append(h.frames, f)
-	h.bytes += len(f.payload)
+	h.bytes += f.size()
 	for len(h.frames) > maxKept || h.bytes > maxKeptBytes && len(h.frames) > 1 {
-		h.bytes -= len(h.frames[0].payload)
+		h.bytes -= h.frames[0].size()
 		h.frames[0] = frame{}
 		h.frames = h.frames[1:]
 	}

@@ -6,11 +6,15 @@ type state struct {
 	tiers [mediums]pages
 	// roots are the salts by root that pages of the device came with. Tiers behind it tell the root of a page alone:
 	// one whose salt is not known, because nobody has used it since the start, is left out.
-	roots map[uint64]string
+	roots     map[uint64]string
+	rootBytes int
 }
 
-// maxRoots bounds the salts that are remembered.
-const maxRoots = 1 << 16
+// maxRootBytes bounds the memory of the salts that are remembered; rootBytes is that of one beside its own bytes.
+const (
+	maxRootBytes = 8 << 20
+	rootBytes    = 96
+)
 
 // pages are those of one tier.
 type pages struct {
@@ -60,14 +64,22 @@ func (s *state) name(c *change) (known bool) {
 		c.salt, known = s.roots[c.root]
 		return known
 	}
-	if len(s.roots) >= maxRoots {
+	if salt, known := s.roots[c.root]; known && salt == c.salt {
+		c.salt = salt // all pages of a root share its memory
+		return true
+	}
+	n := len(c.salt) + rootBytes
+	if s.rootBytes+n > maxRootBytes {
+		plain := map[uint64]string{} // a map does not shrink
 		for root, salt := range s.roots {
-			if salt != "" {
-				delete(s.roots, root)
+			if salt == "" {
+				plain[root] = ""
 			}
 		}
+		s.roots, s.rootBytes = plain, len(plain)*rootBytes
 	}
 	s.roots[c.root] = c.salt
+	s.rootBytes += n
 	return true
 }
 

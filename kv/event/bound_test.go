@@ -1,0 +1,89 @@
+package event
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"sparrow/internal/testkit/heap"
+)
+
+// Invariant of this file: what is kept for readers takes no more of the heap than its bound, whatever senders choose.
+
+// A root for each request, each with the longest salt: more than the bound many times over.
+func TestSaltsAreBoundedInBytes(t *testing.T) {
+	grown := heap.Kept(func() any {
+		s := newState()
+		var out encoder
+		s.apply([]change{{kind: rooted, page: page{root: 1}}}, &out)
+		for i := range uint64(100_000) {
+			salt := fmt.Sprint(i, strings.Repeat("s", 250))
+			for id := range uint64(2) { // the second page has the memory of the first one's salt
+				s.apply([]change{{kind: stored, medium: GPU, page: page{id: 2*i + id, root: i + 2, salt: salt}},
+					{kind: removed, medium: GPU, page: page{id: 2*i + id}}}, &out)
+			}
+			out = encoder{}
+		}
+		if _, known := s.roots[1]; !known {
+			t.Error("the root of prompts without a salt is forgotten")
+		}
+		return s
+	})
+	if grown > maxRootBytes*5/4 {
+		t.Errorf("%d bytes of the heap for salts, at most %d are meant", grown, maxRootBytes)
+	}
+	if grown < maxRootBytes/8 {
+		t.Errorf("%d bytes of the heap: too few to tell anything about a bound of %d", grown, maxRootBytes)
+	}
+}
+
+func TestPagesOfARootShareItsSalt(t *testing.T) {
+	const pages = 20_000
+	grown := heap.Kept(func() any {
+		s := newState()
+		for i := range uint64(pages) {
+			var out encoder
+			s.apply([]change{{kind: stored, medium: GPU, page: page{id: i, root: 7, salt: strings.Repeat("s", 250)}}}, &out)
+		}
+		return s
+	})
+	if each := grown / pages; each > 400 {
+		t.Errorf("a page takes %d bytes", each)
+	}
+}
+
+func TestBatchesForReplaysAreBoundedInBytes(t *testing.T) {
+	for name, size := range map[string]int{"large": 3 << 20, "odd": 33_000, "small": 40} {
+		grown := heap.Kept(func() any {
+			h := &history{}
+			for i := range 3 * maxKept {
+				if size > 1<<20 && i > 60 {
+					break
+				}
+				h.add(frame{seq: uint64(i), payload: make([]byte, size)})
+			}
+			return h
+		})
+		if grown > maxKeptBytes*9/8 {
+			t.Errorf("%s: %d bytes of the heap, at most %d are meant", name, grown, maxKeptBytes)
+		}
+	}
+}
+
+// The memory of a snapshot, which holds every page, is not kept for the next batch.
+func TestSnapshotsLeaveNoMemory(t *testing.T) {
+	s := newState()
+	for i := range uint64(5000) {
+		var out encoder
+		s.apply([]change{{kind: stored, medium: GPU, page: page{id: i, root: 7, tokens: make([]int32, 256)}}}, &out)
+	}
+	var out encoder
+	s.whole(&out)
+	if n := len(out.batch(time.Unix(5, 0))); n < maxEncoded {
+		t.Fatalf("a snapshot of %d bytes tells nothing", n)
+	}
+	if cap(out.events) > maxEncoded {
+		t.Errorf("%d bytes are kept for the next batch", cap(out.events))
+	}
+}
