@@ -2,21 +2,30 @@ package sparrow
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"slices"
 	"sync"
 
 	"sparrow/internal/background"
+	"sparrow/internal/unit"
 )
 
 // compilers bounds how many schemas and tools are compiled at a time, so that compiling takes neither the cores that
 // compute tokens nor more memory than a few schemas need. Those who wait take turns: one of each tenant, or of each
-// source of requests without a tenant, then the second ones.
+// source of requests without a tenant, then the second ones. What was compiled for requests that run or wait has a
+// bound in bytes, of which a party has half.
 type compilers struct {
 	mu    sync.Mutex
 	free  int
 	queue []*compiling // parties that wait, in the order of their turns
+	most  int          // bytes
+	held  int
+	by    map[string]int // bytes of each party
 }
+
+// maxCompiled is how many bytes of compiled schemas requests may hold that run or wait.
+const maxCompiled = 256 << 20
 
 // compiling is the requests of one party that wait, in order. Closing a channel gives one its turn.
 type compiling struct {
@@ -24,7 +33,31 @@ type compiling struct {
 	turns []chan struct{}
 }
 
-func newCompilers() *compilers { return &compilers{free: max(runtime.GOMAXPROCS(0)/4, 1)} }
+func newCompilers() *compilers {
+	return &compilers{free: max(runtime.GOMAXPROCS(0)/4, 1), most: maxCompiled, by: map[string]int{}}
+}
+
+// hold counts what was compiled for a request until release is called, or refuses it.
+func (c *compilers) hold(party string, bytes int) (release func(), err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if own := c.by[party] + bytes; own > c.most/2 || c.held+bytes > c.most {
+		return nil, fmt.Errorf("%w: compiled, those of requests that run or wait take %s, of this sender %s; all may "+
+			"take %s, one sender half of it, and this request needs %s; wait for answers, or send smaller schemas",
+			ErrSchemaMemory, unit.Bytes(int64(c.held)), unit.Bytes(int64(c.by[party])), unit.Bytes(int64(c.most)),
+			unit.Bytes(int64(bytes)))
+	}
+	c.held += bytes
+	c.by[party] += bytes
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.held -= bytes
+		if c.by[party] -= bytes; c.by[party] == 0 {
+			delete(c.by, party)
+		}
+	}, nil
+}
 
 // run compiles when it is the party's turn, on a thread behind those that compute.
 func (c *compilers) run(ctx context.Context, party string, compile func()) error {

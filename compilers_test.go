@@ -14,7 +14,7 @@ import (
 // may, and who leaves takes nothing with it.
 func TestPartiesTakeTurnsAtCompiling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &compilers{free: 1}
+		c := &compilers{free: 1, by: map[string]int{}}
 		var mu sync.Mutex
 		var order []string
 		running := 0
@@ -64,4 +64,77 @@ func TestPartiesTakeTurnsAtCompiling(t *testing.T) {
 			t.Errorf("compiled, free and waiting are %s", got)
 		}
 	})
+}
+
+// What was compiled for requests that have not ended is bounded; one party has half of it.
+func TestCompiledSchemasAreBoundedInBytes(t *testing.T) {
+	c := newCompilers()
+	c.most = 1000
+	var releases []func()
+	hold := func(party string, bytes int, want bool) {
+		t.Helper()
+		release, err := c.hold(party, bytes)
+		if got := err == nil; got != want || !want && !errors.Is(err, ErrSchemaMemory) {
+			t.Errorf("%d bytes of %s: %v", bytes, party, err)
+		}
+		if err == nil {
+			releases = append(releases, release)
+		}
+	}
+	hold("a", 501, false)
+	hold("a", 300, true)
+	hold("a", 200, true)
+	hold("a", 1, false)
+	hold("b", 450, true)
+	hold("c", 60, false)
+	hold("c", 50, true)
+	releases[0]()
+	hold("c", 100, true)
+	hold("a", 200, true)
+	for _, release := range releases[1:] {
+		release()
+	}
+	if c.held != 0 || len(c.by) != 0 {
+		t.Errorf("%d bytes of %d parties are left", c.held, len(c.by))
+	}
+}
+
+// A request whose schema there is no memory for is refused; however requests end, nothing is left of their schemas.
+func TestSchemasAreHeldUntilRequestsEnd(t *testing.T) {
+	e := start(t, Config{MaxRunning: 1, MaxQueue: 2})
+	ask := func(tenant string, tokens int) (*Stream, error) {
+		return e.Stream(t.Context(), Request{Prompt: "a", Tenant: tenant, MaxTokens: tokens, MinTokens: 1,
+			Format: Format{Kind: FormatSchema, Schema: []byte(`{"enum":["x","y"]}`)}})
+	}
+	first, err := ask("a", 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.compilers.mu.Lock()
+	if e.compilers.held == 0 {
+		t.Error("what was compiled for a request that runs does not count")
+	}
+	e.compilers.most = 3 * e.compilers.held
+	e.compilers.mu.Unlock()
+	if _, err := ask("a", 100); !errors.Is(err, ErrSchemaMemory) {
+		t.Errorf("beyond half of the memory: %v", err)
+	}
+	other, err := ask("b", 100)
+	if err != nil {
+		t.Fatalf("another sender is refused: %v", err)
+	}
+	if _, err := ask("c", 1<<20); err == nil || errors.Is(err, ErrSchemaMemory) {
+		t.Errorf("a request that the core refuses: %v", err)
+	}
+	other.Close()
+	for range first.All() {
+	}
+	for range other.All() {
+	}
+	if err := e.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if c := e.compilers; c.held != 0 || len(c.by) != 0 {
+		t.Errorf("%d bytes of %d parties are left", c.held, len(c.by))
+	}
 }

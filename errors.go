@@ -12,6 +12,10 @@ var ErrClosed = engine.ErrClosed
 // ErrQueueFull means that as many sequences wait as the configuration allows; try again later.
 var ErrQueueFull = engine.ErrQueueFull
 
+// ErrSchemaMemory means that the compiled schemas of requests that run or wait take all memory that is meant for them,
+// or those of one sender half of it; try again later.
+var ErrSchemaMemory = errors.New("sparrow: too much memory for schemas")
+
 // ErrRequest is wrapped by every error about a request itself: it was refused and nothing was computed. A RequestError
 // names the field.
 var ErrRequest = engine.ErrRequest

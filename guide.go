@@ -46,8 +46,11 @@ func (e *Engine) guide(ctx context.Context, r *Request, reasoning bool) (engine.
 	}
 	g.MaskWords = e.grammar.MaskWords()
 	var err error
-	if waiting := e.compilers.run(ctx, cmp.Or(r.Tenant, "\x00"+r.Source), func() {
-		err = e.compile(&g, r, demand, reasoning)
+	bytes, party := 0, cmp.Or(r.Tenant, "\x00"+r.Source)
+	if waiting := e.compilers.run(ctx, party, func() {
+		if err = e.compile(&g, r, demand, reasoning); err == nil {
+			bytes = guideBytes(&g)
+		}
 	}); waiting != nil {
 		return g, waiting
 	}
@@ -58,9 +61,36 @@ func (e *Engine) guide(ctx context.Context, r *Request, reasoning bool) (engine.
 		return g, &RequestError{Field: cmp.Or(r.Format.Field, "response_format"), Reason: err.Error(), Err: err}
 	}
 	if g.Document != nil && reasoning {
-		g.ReasoningEnd, err = e.reasoningEnd()
+		if g.ReasoningEnd, err = e.reasoningEnd(); err != nil {
+			return g, err
+		}
 	}
-	return g, err
+	release, err := e.compilers.hold(party, bytes)
+	if err != nil {
+		return g, err
+	}
+	document, calls := g.Document, g.Calls
+	g.Release = func() {
+		release()
+		if document != nil {
+			document.Release()
+		}
+		if calls != nil {
+			calls.Release()
+		}
+	}
+	return g, nil
+}
+
+// guideBytes is the memory of what a guide was compiled to.
+func guideBytes(g *engine.Guide) (n int) {
+	if g.Document != nil {
+		n = g.Document.Bytes()
+	}
+	if g.Calls != nil {
+		n += g.Calls.Bytes()
+	}
+	return n
 }
 
 // compile compiles what a guide follows: calls that are offered or demanded, or else a document.

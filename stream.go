@@ -42,15 +42,11 @@ func (e *Engine) Stream(ctx context.Context, r Request) (*Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := e.core()
+	j, err := e.submit(in)
 	if err != nil {
-		return nil, err
-	}
-	j, err := c.Submit(in)
-	if errors.Is(err, ErrClosed) && e.Stats().Asleep {
-		err = ErrAsleep
-	}
-	if err != nil {
+		if in.Guide.Release != nil {
+			in.Guide.Release()
+		}
 		return nil, err
 	}
 	s := &Stream{engine: e, job: j, ignored: ignoredBy(&in.Guide), prompt: len(in.Prompt)}
@@ -61,6 +57,19 @@ func (e *Engine) Stream(ctx context.Context, r Request) (*Stream, error) {
 	}
 	s.stop = context.AfterFunc(ctx, j.Cancel)
 	return s, nil
+}
+
+// submit gives a request to the core.
+func (e *Engine) submit(in engine.Request) (*engine.Job, error) {
+	c, err := e.core()
+	if err != nil {
+		return nil, err
+	}
+	j, err := c.Submit(in)
+	if errors.Is(err, ErrClosed) && e.Stats().Asleep {
+		err = ErrAsleep
+	}
+	return j, err
 }
 
 // Ignored are the keywords of the request's schemas that the answer need not follow.

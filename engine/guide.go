@@ -19,6 +19,8 @@ type Guide struct {
 	Calls        *toolcall.Rules // nil without tools
 	MaskWords    int             // of the masks of Document and Calls
 	NoCalls      sample.Mask     // every token but those that begin a tool call, where none may begin; else nil
+	// Release is called once, when the request has ended, by the loop or by whoever closes it; nil does nothing.
+	Release func()
 }
 
 // constraint is which tokens may come next in one choice.

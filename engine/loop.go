@@ -206,6 +206,9 @@ func (l *loop) conclude(c *choice, why Finish, err error) {
 			l.inbox.waits.leave(j.party)
 		}
 		j.complete(l.now())
+		if release := j.request.Guide.Release; release != nil {
+			release()
+		}
 		ev.Last = true
 	}
 	j.queue.push(ev)

@@ -79,10 +79,17 @@ func newArena(g *Grammar) *arena {
 	}
 }
 
-// full says that it is time for a new arena: its states, configs, frames and what follows them, with their places in
-// maps, take all memory that they may.
-func (a *arena) full() bool {
-	return a.readings+stateBytes*len(a.states)+112*len(a.configs)+96*len(a.frames)+48*len(a.after) > maxArenaBytes
+// full says that it is time for a new arena: its states take all memory that they may.
+func (a *arena) full() bool { return a.stateBytes() > maxArenaBytes }
+
+// stateBytes is the memory of states, configs, frames and what follows them, with their places in maps.
+func (a *arena) stateBytes() int {
+	return a.readings + stateBytes*len(a.states) + 112*len(a.configs) + 96*len(a.frames) + 48*len(a.after)
+}
+
+// bytes is the memory of the arena with its masks, each of which counts as a bitmap.
+func (a *arena) bytes() int64 {
+	return int64(a.stateBytes() + (len(a.masks)+len(a.stateMasks))*(8*len(a.words)+128))
 }
 
 // stateBytes is what a state takes beside its readings: most of it is the table of next states.

@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"sparrow/internal/testkit/heap"
 )
 
 // A cache of masks holds no more than its limit, whatever its masks are: full bitmaps, many places to end, or none.
@@ -62,4 +64,90 @@ func TestArenasAreBoundedInBytes(t *testing.T) {
 		t.Errorf("the heap grew by %d bytes, an arena may take %d", most, maxArenaBytes)
 	}
 	runtime.KeepAlive(g)
+}
+
+// fatSchemas are compiled to much.
+func fatSchemas() map[string]string {
+	var patterns, alternatives, names, values strings.Builder
+	for i := range 900 {
+		fmt.Fprintf(&patterns, `,"k%07x":{"type":"string","pattern":"^k%07x[a-z]{1,20}$"}`, i*7919, i*104729)
+		fmt.Fprintf(&names, `,"name %d of a property that is not short":{"type":["string","null"]}`, i)
+	}
+	for i := range 200 {
+		fmt.Fprintf(&alternatives, `,{"type":"object","properties":{"k%07x":{"const":"k%07x"}}}`, i*7919, i*104729)
+	}
+	for i := range 20_000 {
+		fmt.Fprintf(&values, `,"value number %d"`, i)
+	}
+	return map[string]string{
+		"patterns":     `{"type":"object","properties":{"a":{}` + patterns.String() + `}}`,
+		"alternatives": `{"oneOf":[{}` + alternatives.String() + `]}`,
+		"properties":   `{"type":"object","additionalProperties":false,"properties":{"a":{}` + names.String() + `}}`,
+		"values":       `{"enum":["x"` + values.String() + `]}`,
+	}
+}
+
+// What a grammar says it takes is what the heap grows by, from three quarters to twice as much.
+func TestBytesOfGrammars(t *testing.T) {
+	tokens := tokensOf(t, pieces...)
+	for name, text := range fatSchemas() {
+		var g *Grammar
+		grown := heap.Kept(func() any {
+			g = compile(t, tokens, text)
+			return g
+		})
+		if n := g.Bytes(); n < grown*3/4 || n > 2*grown {
+			t.Errorf("%s: %d bytes of the heap count as %d", name, grown, n)
+		}
+	}
+}
+
+// What documents explore of many grammars at a time is bounded over all of them, changes no document, and no longer
+// counts when they are released.
+func TestGrammarsTogetherAreBounded(t *testing.T) {
+	tokens := tokensOf(t, pieces...)
+	tokens.explored.most = 6 << 20
+	const grammars = 12
+	var list []*Grammar
+	var states []*State
+	for i := range grammars {
+		g := compile(t, tokens, fmt.Sprintf(`{"anyOf":[{"type":"string","maxLength":%d},{"type":"string","minLength":%d}]}`,
+			6000+i, 5000+i))
+		list, states = append(list, g), append(states, g.Start())
+		accept(t, states[i], `"`)
+	}
+	most := int64(0)
+	for range 5000 {
+		for _, s := range states {
+			accept(t, s, "a")
+			most = max(most, tokens.explored.bytes.Load())
+		}
+	}
+	if bound := tokens.explored.most + 2*grammars*minExplored; most > bound || most < tokens.explored.most {
+		t.Errorf("%d bytes count as explored, about %d are meant", most, tokens.explored.most)
+	}
+	for i, s := range states {
+		if accept(t, s, `"`); !s.Done() {
+			t.Errorf("document %d is not complete", i)
+		}
+		list[i].Release()
+		list[i].Release()
+	}
+	if left := tokens.explored.bytes.Load(); left != 0 {
+		t.Errorf("%d bytes are left of grammars that were released", left)
+	}
+}
+
+// Patterns that are remembered by their text are bounded in bytes, too.
+func TestPatternsAreBoundedInBytes(t *testing.T) {
+	tokens := tokensOf(t, pieces...)
+	grown := heap.Kept(func() any {
+		for i := range 3000 {
+			tokens.family(fmt.Sprintf("%0*d", MaxPatternBytes, i))
+		}
+		return tokens.families
+	})
+	if grown > maxFamilyBytes*5/4 {
+		t.Errorf("%d bytes of the heap, at most %d are meant", grown, maxFamilyBytes)
+	}
 }

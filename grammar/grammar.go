@@ -18,6 +18,9 @@ type Grammar struct {
 	mu    sync.Mutex // guards everything below, and the number leaves, which remember prefixes
 	arena *arena
 	own   *maskCache
+	// counted is how much of it counts as explored; none once it was released.
+	counted  int64
+	released bool
 
 	path, shapePath []int32 // scratch of arena.walk and arena.walkShapes
 

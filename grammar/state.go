@@ -106,9 +106,7 @@ func (s *State) feed(b []byte) int {
 // lock takes the grammar's lock and brings the state to the present arena, a new one if that is full.
 func (s *State) lock() {
 	s.g.mu.Lock()
-	if s.g.arena.full() {
-		s.g.arena = newArena(s.g)
-	}
+	s.g.makeRoom()
 	if s.arena != s.g.arena {
 		s.id = s.g.arena.adopt(s.arena, s.id)
 		s.arena = s.g.arena

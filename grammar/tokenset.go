@@ -91,6 +91,13 @@ func (c *maskCache) get(k maskKey) *leafMask {
 	return c.masks[k]
 }
 
+// bytes is the memory of the masks.
+func (c *maskCache) bytes() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.held
+}
+
 func (c *maskCache) put(k maskKey, m *leafMask) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

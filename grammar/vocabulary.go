@@ -31,9 +31,12 @@ type Tokens struct {
 	broken trie // of the tokens that are not whole characters
 	shared *maskCache
 
-	mu       sync.Mutex
-	families map[string]uint32 // of patterns; guarded by mu, like next
-	next     uint32
+	explored explored
+
+	mu          sync.Mutex
+	families    map[string]uint32 // of patterns; guarded by mu, like the rest
+	familyBytes int               // of their texts
+	next        uint32
 }
 
 // NewTokens prepares a vocabulary. It takes a fraction of a second for 129k tokens.
@@ -46,7 +49,8 @@ func NewTokens(v Vocabulary) (*Tokens, error) {
 	if n < 1 || n > 1<<24 {
 		return nil, fmt.Errorf("%w: %d tokens; between 1 and %d are supported", ErrVocabulary, n, 1<<24)
 	}
-	t := &Tokens{size: n, offset: make([]int32, n+1), shared: newMaskCache(maxMaskBytes)}
+	t := &Tokens{size: n, offset: make([]int32, n+1), shared: newMaskCache(maxMaskBytes),
+		explored: explored{most: maxExplored}}
 	var single [256]bool
 	for id := range int32(n) {
 		if !v.IsSpecial(id) {
@@ -100,8 +104,12 @@ func (t *Tokens) warm(leaves ...leaf) {
 	}
 }
 
-// maxFamilies bounds the patterns that are remembered by text.
-const maxFamilies = 4096
+// maxFamilyBytes bounds the memory of the patterns that are remembered by text, each of which takes familyPlace more
+// bytes.
+const (
+	maxFamilyBytes = 1 << 20
+	familyPlace    = 96
+)
 
 // family is the number under which masks of a pattern are shared by all grammars of the vocabulary.
 func (t *Tokens) family(pattern string) uint32 {
@@ -109,9 +117,12 @@ func (t *Tokens) family(pattern string) uint32 {
 	defer t.mu.Unlock()
 	f, ok := t.families[pattern]
 	if !ok {
-		if len(t.families) >= maxFamilies || t.families == nil {
+		n := len(pattern)*9/8 + familyPlace
+		if t.families == nil || t.familyBytes+n > maxFamilyBytes {
 			t.families = map[string]uint32{} // numbers are never used again, so old masks only age
+			t.familyBytes = 0
 		}
+		t.familyBytes += n
 		f = patternFamilies + t.next
 		t.next++
 		t.families[pattern] = f

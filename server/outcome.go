@@ -30,6 +30,7 @@ var outcomes = []struct {
 }{
 	{sparrow.ErrQueueFull, wire.CodeQueueFull, "",
 		"too many requests are waiting; try again after the time in Retry-After"},
+	{sparrow.ErrSchemaMemory, wire.CodeQueueFull, schemaParam, ""},
 	{sparrow.ErrAsleep, wire.CodeUnavailable, "",
 		"the server is asleep until an administrator sends POST /wake_up, or its weights are being replaced now; " +
 			"try again later, or send the request to another server"},

@@ -56,6 +56,25 @@ type Ignored struct {
 	grammar.Ignored
 }
 
+// Bytes is the memory of what the schemas were compiled to.
+func (r *Rules) Bytes() (n int) {
+	for i := range r.tools {
+		if g := r.tools[i].args; g != nil {
+			n += g.Bytes()
+		}
+	}
+	return n
+}
+
+// Release says that no sequence follows the rules any more.
+func (r *Rules) Release() {
+	for i := range r.tools {
+		if g := r.tools[i].args; g != nil {
+			g.Release()
+		}
+	}
+}
+
 // Ignored lists what the rules do not enforce.
 func (r *Rules) Ignored() []Ignored {
 	var list []Ignored

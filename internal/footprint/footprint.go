@@ -7,60 +7,93 @@ import "reflect"
 // Of returns about how many bytes of the heap v keeps alive: v itself and everything that its strings, slices, maps,
 // pointers and interfaces refer to. Capacities count, not lengths. What is referred to twice counts twice; a value must
 // not refer to itself. A string that is part of a longer one counts with its own length only.
-func Of(v any) int {
-	r := reflect.ValueOf(v)
-	if !r.IsValid() {
-		return 0
-	}
-	return int(r.Type().Size()) + behind(r)
-}
+func Of(v any) int { return counter{}.of(v) }
 
-// behind counts what a value refers to, without the value's own bytes.
-func behind(v reflect.Value) (n int) {
-	switch v.Kind() {
-	case reflect.String:
-		return allocated(v.Len())
-	case reflect.Slice:
-		n = allocated(v.Cap() * int(v.Type().Elem().Size()))
-		return n + elements(v)
-	case reflect.Array:
-		return elements(v)
-	case reflect.Struct:
-		for i := range v.NumField() {
-			n += behind(v.Field(i))
-		}
-	case reflect.Pointer, reflect.Interface:
-		if !v.IsNil() {
-			n = allocated(int(v.Elem().Type().Size())) + behind(v.Elem())
-		}
-	case reflect.Map:
-		return mapped(v)
+// Once is Of for values that share parts: what pointers, slices and maps refer to counts once.
+func Once(values ...any) (n int) {
+	c := counter{seen: map[uintptr]bool{}}
+	for _, v := range values {
+		n += c.of(v)
 	}
 	return n
 }
 
-func elements(v reflect.Value) (n int) {
+// counter counts; seen is what was counted, nil where that does not matter.
+type counter struct{ seen map[uintptr]bool }
+
+func (c counter) of(v any) int {
+	r := reflect.ValueOf(v)
+	if !r.IsValid() {
+		return 0
+	}
+	return int(r.Type().Size()) + c.behind(r)
+}
+
+// known reports whether what is at an address was counted before.
+func (c counter) known(at uintptr) bool {
+	if c.seen == nil {
+		return false
+	}
+	was := c.seen[at]
+	c.seen[at] = true
+	return was
+}
+
+// behind counts what a value refers to, without the value's own bytes.
+func (c counter) behind(v reflect.Value) (n int) {
+	switch v.Kind() {
+	case reflect.String:
+		return allocated(v.Len())
+	case reflect.Slice:
+		if v.Cap() == 0 || c.known(v.Pointer()) {
+			return 0
+		}
+		n = allocated(v.Cap() * int(v.Type().Elem().Size()))
+		return n + c.elements(v)
+	case reflect.Array:
+		return c.elements(v)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			n += c.behind(v.Field(i))
+		}
+	case reflect.Pointer:
+		if !v.IsNil() && !c.known(v.Pointer()) {
+			n = allocated(int(v.Elem().Type().Size())) + c.behind(v.Elem())
+		}
+	case reflect.Interface:
+		if v.IsNil() {
+			return 0
+		}
+		if n = c.behind(v.Elem()); v.Elem().Kind() != reflect.Pointer { // a pointer is in the interface itself
+			n += allocated(int(v.Elem().Type().Size()))
+		}
+	case reflect.Map:
+		if !v.IsNil() && !c.known(v.Pointer()) {
+			return c.mapped(v)
+		}
+	}
+	return n
+}
+
+func (c counter) elements(v reflect.Value) (n int) {
 	if plain(v.Type().Elem().Kind()) {
 		return 0
 	}
 	for i := range v.Len() {
-		n += behind(v.Index(i))
+		n += c.behind(v.Index(i))
 	}
 	return n
 }
 
 // mapped counts a map: slots come in groups of eight and may be half empty.
-func mapped(v reflect.Value) int {
-	if v.IsNil() {
-		return 0
-	}
+func (c counter) mapped(v reflect.Value) int {
 	const header, group = 48, 8
 	if v.Len() == 0 {
 		return header
 	}
 	n := header + allocated(max(2*v.Len(), group)*int(v.Type().Key().Size()+v.Type().Elem().Size()+1))
 	for entries := v.MapRange(); entries.Next(); {
-		n += behind(entries.Key()) + behind(entries.Value())
+		n += c.behind(entries.Key()) + c.behind(entries.Value())
 	}
 	return n
 }

@@ -62,6 +62,14 @@ func TestOfIsWhatTheHeapGrowsBy(t *testing.T) {
 			}
 		})
 	}
+	shared := &item{name: strings.Repeat("x", 10_000)}
+	if n := Once([]*item{shared, shared, shared}, shared); n < 10_000 || n > 12_500 {
+		t.Errorf("a value that is referred to four times counts as %d bytes", n)
+	}
+	shared.next = shared
+	if n := Once(shared); n > 12_500 {
+		t.Errorf("a value that refers to itself counts as %d bytes", n)
+	}
 	if Of(nil) != 0 {
 		t.Error("nil holds something")
 	}

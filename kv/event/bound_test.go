@@ -44,7 +44,8 @@ func TestPagesOfARootShareItsSalt(t *testing.T) {
 		s := newState()
 		for i := range uint64(pages) {
 			var out encoder
-			s.apply([]change{{kind: stored, medium: GPU, page: page{id: i, root: 7, salt: strings.Repeat("s", 250)}}}, &out)
+			salted := page{id: i, root: 7, salt: strings.Repeat("s", 250)}
+			s.apply([]change{{kind: stored, medium: GPU, page: salted}}, &out)
 		}
 		return s
 	})

@@ -1,5 +1,5 @@
-// Package heap measures memory in tests: a function that builds something flows in, the bytes that the result keeps on the
-// heap flow out.
+// Package heap measures memory in tests: a function that builds something flows in, the bytes that the result keeps on
+// the heap flow out.
 package heap
 
 import "runtime"
