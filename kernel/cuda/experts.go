@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"fmt"
 	"math"
 
 	"sparrow/internal/num"
@@ -152,6 +153,20 @@ func (e ExpertShape) tileBytes() int64 {
 		return expertTileE2M1
 	}
 	return 2 * expertTileE2M1
+}
+
+// expertSide is what sizes of packed experts are multiples of.
+const expertSide = 16
+
+// CheckExperts refuses experts of a layer of a rank that no kernel takes: by their number, or by hidden and inner size.
+// What loads a model and what estimates one ask here.
+func CheckExperts(experts, hidden, inner int) error {
+	if experts > MaxExperts || hidden%expertSide != 0 || inner%expertSide != 0 {
+		return fmt.Errorf("%d experts of %d x %d in a layer of a GPU, supported are up to %d of multiples of %d; "+
+			"divide them over more GPUs (--tp), or run on the CPU (--kernels cpu)", experts, inner, hidden, MaxExperts,
+			expertSide)
+	}
+	return nil
 }
 
 // check finds sizes without a kernel.

@@ -8,6 +8,7 @@ import (
 
 	"sparrow/cost"
 	"sparrow/internal/unit"
+	"sparrow/kernel/cuda"
 	"sparrow/kv"
 	"sparrow/layout"
 	"sparrow/model/config"
@@ -84,6 +85,9 @@ func (q *Question) Fit() (*Fit, error) {
 		if err := q.Usage.Fits(string(c.Family), len(e.layers), e.most(), int(e.chosen)); err != nil {
 			return nil, err
 		}
+	}
+	if err := cuda.CheckExperts(e.most()/m.GPUs, int(e.hidden), int(e.inner)); err != nil {
+		return nil, fmt.Errorf("%s on %s: %w", q.Name, q.Asked, err)
 	}
 	facts, err := family.Facts(q.Model)
 	if err == nil {

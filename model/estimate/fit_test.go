@@ -189,10 +189,11 @@ func TestWhatIsMissing(t *testing.T) {
 		}
 	}
 	for _, preset := range []string{"deepseek-v3.2", "glm-5", "deepseek-v4-flash", "deepseek-v4-pro"} {
-		for _, hw := range []string{"h200,1500G", "8xh200,128G"} {
-			if preset == "deepseek-v4-pro" && hw == "8xh200,128G" {
-				continue // 1.6 trillion parameters take more
-			}
+		machines := []string{"h200,1500G", "8xh200,128G"}
+		if preset == "deepseek-v4-pro" { // 384 experts are too many for one GPU, 1.6 trillion parameters for 128 GiB
+			machines = []string{"8xh200,1T"}
+		}
+		for _, hw := range machines {
 			f := fit(t, preset, hw)
 			if len(f.Speeds) != 3 {
 				t.Fatalf("%s on %s: %+v", preset, hw, f.Speeds)
@@ -204,6 +205,14 @@ func TestWhatIsMissing(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A model whose layers a GPU refuses to load is not promised.
+func TestExpertsBeyondAGPUAreRefused(t *testing.T) {
+	_, err := question(t, "deepseek-v4-pro", "h200,1500G").Fit()
+	if err == nil || !strings.Contains(err.Error(), "384 experts") || !strings.Contains(err.Error(), "--tp") {
+		t.Errorf("%v", err)
 	}
 }
 

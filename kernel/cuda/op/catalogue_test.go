@@ -34,6 +34,8 @@ func TestEveryKernelOfTheCatalogueExists(t *testing.T) {
 		Context: 1 << 16, LayerSupportsDense: true}
 	v4 := plan.Model{Family: plan.DeepSeekV4, Heads: 64, K: 512, IndexHeads: 64, QKDim: 512, VDim: 512, Layers: 2,
 		Context: 1 << 16, Window: 128, Ratios: []int{4, 128}}
+	dense := v32
+	dense.Family, dense.K, dense.IndexHeads = plan.DeepSeekV3, 0, 0
 	chosen := map[plan.Kernel]bool{}
 	for k := plan.KernelNone + 1; k < plan.FlashMLASparse; k++ {
 		if k == plan.Auto {
@@ -46,10 +48,7 @@ func TestEveryKernelOfTheCatalogueExists(t *testing.T) {
 				}
 			}
 		}
-		if len(cudaKernels[k]) == 0 {
-			t.Errorf("%v has no CUDA kernel", k)
-		}
-		for _, model := range []plan.Model{v32, v4} {
+		for _, model := range []plan.Model{v32, v4, dense} {
 			for _, kv := range []string{"bf16", "fp8", "fp8-656", "fp8-576", "exact"} {
 				cfg, _, err := plan.Resolve(hw, model, plan.Policy{KV: kv, Prefill: k.String()})
 				if err != nil {
@@ -59,6 +58,9 @@ func TestEveryKernelOfTheCatalogueExists(t *testing.T) {
 				kind, err := layout.ParseKind(cfg.Layout.String())
 				if err != nil {
 					t.Fatal(err)
+				}
+				if len(cudaKernels[cfg.Prefill]) == 0 {
+					t.Errorf("%v, kv %s: prompts by %v, which has no CUDA kernel", model.Family, kv, cfg.Prefill)
 				}
 				if len(cudaKernels[cfg.Decode][kind]) == 0 {
 					t.Errorf("%v, kv %s: decode by %v over %v, which no CUDA kernel reads", model.Family, kv,

@@ -34,9 +34,8 @@ func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) 
 	if w.Gate[0].Pow2Rows {
 		x.scales = num.ScalePow2
 	}
-	if s := x.shape; len(w.Gate) > cuda.MaxExperts || s.Hidden%productSide != 0 || s.Inner%productSide != 0 {
-		r.fail("%d experts of %d x %d, this backend takes up to %d of multiples of %d", s.Experts, s.Inner, s.Hidden,
-			cuda.MaxExperts, productSide)
+	if err := cuda.CheckExperts(len(w.Gate), w.Gate[0].In(), w.Gate[0].Out()); err != nil {
+		r.fail("%v", err)
 	}
 	x.shape.E2M1 = w.Gate[0].Data.DType == kernel.E2M1x2
 	for e := range w.Gate {
