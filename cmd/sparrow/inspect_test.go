@@ -294,3 +294,17 @@ func changedGGUF(t *testing.T, path string, change func(*llamacpp.Model)) {
 		t.Fatal(err)
 	}
 }
+
+// A model without an indexer keeps no indexer keys, in its drafting layer neither.
+func TestInspectWithoutAnIndexer(t *testing.T) {
+	status, stdout, stderr := invoke("inspect", "glm-4.7-flash", "--json")
+	var s inspect.Summary
+	if err := json.Unmarshal([]byte(stdout), &s); status != 0 || err != nil {
+		t.Fatalf("status %d, %v, %s", status, err, stderr)
+	}
+	for _, c := range s.Cache {
+		if c.IndexBytes != 0 || c.TokenBytes != int64(47*c.RowBytes) || c.DraftedTokenBytes != int64(48*c.RowBytes) {
+			t.Errorf("%+v", c)
+		}
+	}
+}

@@ -205,7 +205,10 @@ func (s *Summary) cache(memories []float64) {
 			continue
 		}
 		index := layout.IndexFP8{}.TokenBytes()
-		if k == layout.F32Row2304 {
+		switch {
+		case s.IndexTopK == 0:
+			index = 0
+		case k == layout.F32Row2304:
 			index = layout.IndexF32{}.TokenBytes()
 		}
 		c := CacheSize{Layout: k.String(), RowBytes: main.RowBytes(), IndexBytes: index}
