@@ -14,6 +14,7 @@ import (
 	"sparrow/hub"
 	"sparrow/internal/sysmem"
 	"sparrow/internal/unit"
+	"sparrow/kernel/cuda"
 	"sparrow/model/config"
 )
 
@@ -42,7 +43,7 @@ that need one, HF_ENDPOINT another hub. Exit status 1 means that the model is no
 	s.SortFlags = false
 	s.BoolVar(&f.dryRun, "dry-run", false, "say what would be downloaded and whether it fits this machine, and stop")
 	s.IntVar(&f.jobs, "jobs", hub.DefaultJobs, "files that are downloaded at the same time")
-	s.BoolVar(&f.force, "force", false, "download a model of a kind that sparrow cannot run as well")
+	s.BoolVar(&f.force, "force", false, "download a model that cannot run here as well: by its kind, or by its size")
 	s.BoolVar(&f.asJSON, "json", false, "print JSON")
 	return c
 }
@@ -71,7 +72,7 @@ type pullReport struct {
 	Missing  int64      `json:"missing_bytes"`
 	Weights  int64      `json:"weight_bytes"`
 	Free     *int64     `json:"free_bytes,omitempty"`
-	Memory   int64      `json:"memory_bytes,omitempty"`
+	Memory   int64      `json:"memory_bytes,omitempty"` // of the machine and of its GPUs
 	Files    []hub.File `json:"files"`
 }
 
@@ -125,7 +126,10 @@ func (f *pullFlags) run(cmd *cobra.Command, given string) error {
 // report compares a download with this machine.
 func report(p *hub.Puller, d *hub.Download, cache hub.Cache) *pullReport {
 	r := &pullReport{Model: d.Name.Repo, Revision: d.Name.Revision, Commit: d.Commit, Cache: cache.Root,
-		Folder: p.Dir(d), Bytes: d.Bytes, Missing: d.Missing, Files: d.Files, Memory: sysmem.Total()}
+		Folder: p.Dir(d), Bytes: d.Bytes, Missing: d.Missing, Files: d.Files}
+	if host := sysmem.Total(); host > 0 {
+		r.Memory = host + cuda.Memory()
+	}
 	for _, file := range d.Files {
 		if strings.HasSuffix(file.Path, ".safetensors") {
 			r.Weights += file.Size
@@ -162,6 +166,11 @@ func (f *pullFlags) announce(cmd *cobra.Command, r *pullReport) error {
 		errs = append(errs, fmt.Errorf("pull: sparrow cannot run %s: %s; --force downloads it all the same", r.Model,
 			r.Against))
 	}
+	if r.beyondMemory() && !f.force {
+		errs = append(errs, fmt.Errorf("pull: the weights of %s take %s, and this machine has %s of memory, GPUs "+
+			"included; they would be read from the disk for every token: take a smaller model or format, or --force "+
+			"to download it all the same", r.Model, unit.Bytes(r.Weights), unit.Bytes(r.Memory)))
+	}
 	if r.Free != nil && r.Missing > *r.Free {
 		errs = append(errs, fmt.Errorf("pull: %s are to be downloaded, and the file system of %s has %s free; free "+
 			"%s, or set HF_HUB_CACHE to a folder on another file system", unit.Bytes(r.Missing), r.Cache,
@@ -169,6 +178,9 @@ func (f *pullFlags) announce(cmd *cobra.Command, r *pullReport) error {
 	}
 	return errors.Join(errs...)
 }
+
+// beyondMemory reports whether the weights take more memory than there is, where that is known.
+func (r *pullReport) beyondMemory() bool { return r.Memory > 0 && r.Weights > r.Memory }
 
 // text is the report for people.
 func (r *pullReport) text(files bool) string {
@@ -196,8 +208,8 @@ func (r *pullReport) text(files bool) string {
 	}
 	if r.Memory > 0 {
 		verdict := "fits"
-		if r.Weights > r.Memory {
-			verdict = "does not fit: weights would be read from disk again and again, which is slow"
+		if r.beyondMemory() {
+			verdict = "does not fit: weights would be read from the disk for every token"
 		}
 		fmt.Fprintf(&b, "memory   %s; weights %s, this machine has %s\n", verdict, unit.Bytes(r.Weights),
 			unit.Bytes(r.Memory))

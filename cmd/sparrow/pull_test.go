@@ -162,6 +162,24 @@ func TestPullRefuses(t *testing.T) {
 }
 
 // A download that a person stops says so and keeps what came.
+// A model that is larger than the memory of the machine is downloaded only when that is demanded.
+func TestPullComparesWithTheMemory(t *testing.T) {
+	r := &pullReport{Model: "acme/huge", Weights: 3 << 40, Memory: 1 << 40}
+	cmd := pullCommand()
+	cmd.SetOut(io.Discard)
+	err := (&pullFlags{}).announce(cmd, r)
+	if err == nil || !strings.Contains(err.Error(), "3.00 TiB") || !strings.Contains(err.Error(), "1.00 TiB") {
+		t.Errorf("%v", err)
+	}
+	if err := (&pullFlags{force: true}).announce(cmd, r); err != nil {
+		t.Errorf("--force: %v", err)
+	}
+	r.Weights = 1 << 39
+	if err := (&pullFlags{}).announce(cmd, r); err != nil {
+		t.Errorf("half of the memory: %v", err)
+	}
+}
+
 func TestAnInterruptedPullEndsWithStatus130(t *testing.T) {
 	files := oracleFiles(t)
 	h, cache := startHub(t, files)

@@ -69,6 +69,20 @@ func Available() error {
 	}
 }
 
+// Memory is the memory, in bytes, of all GPUs that the kernels run on; 0 where there is none.
+func Memory() (bytes int64) {
+	d, err := load()
+	if err != nil {
+		return 0
+	}
+	for i := range d.devices {
+		if p, _, err := d.properties(i); err == nil && p.Major == 9 && p.Minor == 0 {
+			bytes += p.MemoryBytes
+		}
+	}
+	return bytes
+}
+
 // DeviceCount is the number of GPUs of the driver.
 func DeviceCount() (int, error) {
 	d, err := load()
