@@ -16,7 +16,8 @@ import (
 // Format is one block format. The zero Format is none.
 type Format uint8
 
-// The formats. A name says the bits of a value; K formats have blocks of 256 values with scales of 16 or 32 of them.
+// The formats. A name says the bits of a value; K formats have blocks of 256 values with scales of 16 or 32 of them, IQ
+// formats values of a table or a lattice, TQ formats three values.
 const (
 	Q4_0 Format = iota + 1
 	Q4_1
@@ -31,6 +32,16 @@ const (
 	IQ4_NL
 	IQ4_XS
 	MXFP4
+	IQ1_S
+	IQ1_M
+	IQ2_XXS
+	IQ2_XS
+	IQ2_S
+	IQ3_XXS
+	IQ3_S
+	TQ1_0
+	TQ2_0
+	NVFP4
 )
 
 // formats holds, per Format, its name, the values and bytes of a block, and how one block is decoded.
@@ -53,6 +64,17 @@ var formats = [...]struct {
 	IQ4_NL: {"IQ4_NL", 32, 18, decodeIQ4NL},
 	IQ4_XS: {"IQ4_XS", 256, 136, decodeIQ4XS},
 	MXFP4:  {"MXFP4", 32, 17, decodeMXFP4},
+
+	IQ1_S:   {"IQ1_S", 256, 50, whole(readIQ1S)},
+	IQ1_M:   {"IQ1_M", 256, 56, whole(readIQ1M)},
+	IQ2_XXS: {"IQ2_XXS", 256, 66, whole(readIQ2XXS)},
+	IQ2_XS:  {"IQ2_XS", 256, 74, whole(readIQ2XS)},
+	IQ2_S:   {"IQ2_S", 256, 82, whole(readIQ2S)},
+	IQ3_XXS: {"IQ3_XXS", 256, 98, whole(readIQ3XXS)},
+	IQ3_S:   {"IQ3_S", 256, 110, whole(readIQ3S)},
+	TQ1_0:   {"TQ1_0", 256, 54, whole(readTQ1)},
+	TQ2_0:   {"TQ2_0", 256, 66, whole(readTQ2)},
+	NVFP4:   {"NVFP4", 64, 36, decodeNVFP4},
 }
 
 // Formats lists all formats.
@@ -242,4 +264,19 @@ var twiceE2M1 = [16]float32{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, 
 func decodeMXFP4(dst []float32, src []byte) {
 	// 2^(e-128), which float32 has for every byte: the two smallest are subnormal.
 	lookUp(dst, src[1:], &twiceE2M1, float32(math.Ldexp(1, int(src[0])-128)))
+}
+
+// decodeNVFP4: four e4m3 scales of 16 values, without sign and with NaN for zero, then four times eight bytes of e2m1
+// codes, low nibbles first.
+func decodeNVFP4(dst []float32, src []byte) {
+	for g, scale := range src[:4] {
+		d := num.FromE4M3(scale&127) / 2
+		if scale&127 == 127 {
+			d = 0
+		}
+		for j, q := range src[4+8*g:][:8] {
+			dst[16*g+j] = d * twiceE2M1[q&15]
+			dst[16*g+8+j] = d * twiceE2M1[q>>4]
+		}
+	}
 }

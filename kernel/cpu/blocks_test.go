@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"sparrow/internal/block"
@@ -110,41 +111,55 @@ func (r *blockRig) same(what string, got, want kernel.Tensor) {
 	}
 }
 
-var blockFormats = []block.Format{block.Q8_0, block.Q4_0, block.Q4_K, block.Q6_K, block.MXFP4}
+// blockFormats are those with products for eight bits of x first, all others then.
+func blockFormats() [][]block.Format {
+	first := []block.Format{block.Q8_0, block.Q4_0, block.Q4_K, block.Q6_K, block.MXFP4}
+	var others []block.Format
+	for _, f := range block.Formats() {
+		if !slices.Contains(first, f) {
+			others = append(others, f)
+		}
+	}
+	return [][]block.Format{first, others}
+}
 
 // Products of several weights are near the reference's, and a row's bits do not depend on the others.
 func TestBlockProjections(t *testing.T) {
-	eachBlockRig(t, func(r *blockRig, most float64) {
-		const in = 256
-		var weights []kernel.Weight
-		for i, f := range blockFormats {
-			weights = append(weights, r.weight(f, 33+i, in))
+	for _, formats := range blockFormats() {
+		eachBlockRig(t, func(r *blockRig, most float64) { r.projections(formats, most) })
+	}
+}
+
+func (r *blockRig) projections(formats []block.Format, most float64) {
+	const in = 256
+	var weights []kernel.Weight
+	for i, f := range formats {
+		weights = append(weights, r.weight(f, 33+i, in))
+	}
+	for _, rows := range []int{1, 3, 5, 37} {
+		x := r.floats(rows, in+1).Columns(0, in)
+		var got, want, alone kernel.ProjectArgs
+		got.X, want.X = x, x
+		for _, w := range weights {
+			dev, exact := r.prepare(w)
+			got.To = append(got.To, kernel.Projection{Out: r.floats(rows, w.Out()+3).Columns(1, 1+w.Out()), W: dev})
+			want.To = append(want.To, kernel.Projection{Out: r.floats(rows, w.Out()), W: exact})
+			alone.To = append(alone.To, kernel.Projection{Out: r.floats(1, w.Out()), W: dev})
 		}
-		for _, rows := range []int{1, 3, 5, 37} {
-			x := r.floats(rows, in+1).Columns(0, in)
-			var got, want, alone kernel.ProjectArgs
-			got.X, want.X = x, x
-			for _, w := range weights {
-				dev, exact := r.prepare(w)
-				got.To = append(got.To, kernel.Projection{Out: r.floats(rows, w.Out()+3).Columns(1, 1+w.Out()), W: dev})
-				want.To = append(want.To, kernel.Projection{Out: r.floats(rows, w.Out()), W: exact})
-				alone.To = append(alone.To, kernel.Projection{Out: r.floats(1, w.Out()), W: dev})
-			}
-			r.must(kernel.Do(r.dev, got))
-			r.must(kernel.Do(r.ref, want))
-			for i, f := range blockFormats {
-				r.near(fmt.Sprintf("%d rows by %v", rows, f), got.To[i].Out, want.To[i].Out, most)
-			}
-			for row := range rows {
-				alone.X = x.Slice(row, row+1)
-				r.must(kernel.Do(r.dev, alone))
-				for i, f := range blockFormats {
-					r.same(fmt.Sprintf("row %d of %d by %v", row, rows, f), got.To[i].Out.Slice(row, row+1),
-						alone.To[i].Out)
-				}
+		r.must(kernel.Do(r.dev, got))
+		r.must(kernel.Do(r.ref, want))
+		for i, f := range formats {
+			r.near(fmt.Sprintf("%d rows by %v", rows, f), got.To[i].Out, want.To[i].Out, most)
+		}
+		for row := range rows {
+			alone.X = x.Slice(row, row+1)
+			r.must(kernel.Do(r.dev, alone))
+			for i, f := range formats {
+				r.same(fmt.Sprintf("row %d of %d by %v", row, rows, f), got.To[i].Out.Slice(row, row+1),
+					alone.To[i].Out)
 			}
 		}
-	})
+	}
 }
 
 // Experts of several formats are near the reference's, and a token's bits do not depend on the others.
@@ -152,7 +167,7 @@ func TestBlockExperts(t *testing.T) {
 	eachBlockRig(t, func(r *blockRig, most float64) {
 		const count, hidden, inner, topk = 3, 256, 256, 2
 		for _, formats := range [][2]block.Format{{block.Q4_K, block.Q6_K}, {block.Q8_0, block.Q4_K},
-			{block.Q5_K, block.Q8_0}} {
+			{block.Q5_K, block.Q8_0}, {block.IQ2_XXS, block.Q2_K}} {
 			var w kernel.ExpertWeights
 			for range count {
 				w.Gate = append(w.Gate, r.weight(formats[0], inner, hidden))

@@ -264,7 +264,8 @@ func (s *scanner) tensor() Tensor {
 func (t *Tensor) bytes() (int64, error) {
 	values, size, ok := t.Type.unit()
 	if !ok {
-		return 0, fmt.Errorf("%w: tensor %q is %v; supported are %s", ErrUnsupported, t.Name, t.Type, typeList())
+		return 0, fmt.Errorf("%w: tensor %q is %v; supported are %s: take another file of the model", ErrUnsupported,
+			t.Name, t.Type, typeList())
 	}
 	columns := 1
 	if len(t.Shape) > 0 {

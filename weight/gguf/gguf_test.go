@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"sparrow/internal/block"
 )
 
 // source is a tensor whose bytes count up from 1.
@@ -191,7 +193,8 @@ func TestHostileFilesAreRefused(t *testing.T) {
 		"version 1":        {append([]byte("GGUF\x01\x00\x00\x00"), good[8:]...), "version 1; 2 and 3"},
 		"big endian":       {append([]byte("GGUF\x00\x00\x00\x03"), good[8:]...), "big-endian"},
 		"unknown type":     {withType(77), `tensor "w" is type 77`},
-		"unsupported type": {withType(16), `tensor "w" is IQ2_XXS; supported are F32 F16 Q4_0`},
+		"unsupported type": {withType(15), `tensor "w" is Q8_K; supported are F32 F16 Q4_0`},
+		"foreign type":     {withType(155), `tensor "w" is type 155, made for ik_llama.cpp; supported are`},
 	} {
 		if _, err := Parse(name, c.data); err == nil || !strings.Contains(err.Error(), c.want) ||
 			!errors.Is(err, ErrUnsupported) || errors.Is(err, ErrMalformed) {
@@ -251,6 +254,44 @@ func TestTensorsMustNotOverlap(t *testing.T) {
 	}
 }
 
+// Files of every block type are refused where their rows are no whole blocks, where bytes are missing, and where
+// tensors share bytes.
+func TestHostileFilesOfEveryType(t *testing.T) {
+	for _, f := range block.Formats() {
+		kind, columns := TypeOf(f), f.Values()
+		const (
+			columnsAt = 4 + 4 + 8 + 8 + 8 + 1 + 4 // of the first tensor
+			rowsAt    = columnsAt + 8
+			offsetAt  = rowsAt + 8 + 4
+			next      = 8 + 1 + 4 + 8 + 8 + 4 + 8 // to the same of the second
+		)
+		edit := func(numbers ...uint64) []byte { // pairs: where, what
+			data := fileBytes(t, nil, source("w", kind, 2, columns), source("v", kind, 2, columns))
+			for i := 0; i < len(numbers); i += 2 {
+				binary.LittleEndian.PutUint64(data[numbers[i]:], numbers[i+1])
+			}
+			return data
+		}
+		whole := edit()
+		if _, err := Parse("x", whole); err != nil {
+			t.Fatalf("%v: %v", f, err)
+		}
+		for want, data := range map[string][]byte{
+			"has blocks of":                  edit(columnsAt, uint64(columns+1)),
+			"the download may be incomplete": edit(rowsAt, 1<<20),
+			"larger than any file":           edit(columnsAt, uint64(columns)<<30, rowsAt, 1<<48),
+			"begins at byte":                 edit(offsetAt, 1<<63),
+			"share bytes":                    edit(offsetAt+next, 0),
+			"incomplete":                     whole[:len(whole)-32],
+		} {
+			_, err := Parse("x", data)
+			if !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v: %v, want %q", f, err, want)
+			}
+		}
+	}
+}
+
 func TestInterruptedWritesLeaveNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.gguf")
 	failing := Source{Name: "w", Type: F32, Shape: []int{1}, Write: func(io.Writer) error { return io.ErrClosedPipe }}
@@ -271,6 +312,9 @@ func TestInterruptedWritesLeaveNothing(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add(fileBytes(f, allPairs, source("w", 12, 1, 256), source("n", F32, 3)))
 	f.Add(fileBytes(f, []Pair{{"general.alignment", uint32(64)}}, source("w", 39, 2, 32)))
+	for _, format := range block.Formats() {
+		f.Add(fileBytes(f, nil, source("w", TypeOf(format), 1, format.Values())))
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		file, err := Parse("fuzz", data)
 		if err != nil {
@@ -283,6 +327,9 @@ func FuzzParse(f *testing.F) {
 		for _, x := range file.Tensors {
 			if n, err := x.bytes(); err != nil || int64(len(x.Data)) != n {
 				t.Fatalf("tensor %q has %d bytes, want %d (%v)", x.Name, len(x.Data), n, err)
+			}
+			if format, ok := x.Type.Block(); ok && len(x.Data) > 0 { // any bytes are values
+				format.Decode(make([]float32, len(x.Data)/format.Bytes()*format.Values()), x.Data)
 			}
 			for i := range x.Data {
 				if covered[int(x.Offset)+i] {

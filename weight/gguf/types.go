@@ -23,12 +23,15 @@ var plainTypes = map[Type]struct {
 }{F32: {"F32", 4}, F16: {"F16", 2}, I32: {"I32", 4}, BF16: {"BF16", 2}}
 
 var blockTypes = map[Type]block.Format{2: block.Q4_0, 3: block.Q4_1, 6: block.Q5_0, 7: block.Q5_1, 8: block.Q8_0,
-	10: block.Q2_K, 11: block.Q3_K, 12: block.Q4_K, 13: block.Q5_K, 14: block.Q6_K, 20: block.IQ4_NL,
-	23: block.IQ4_XS, 39: block.MXFP4}
+	10: block.Q2_K, 11: block.Q3_K, 12: block.Q4_K, 13: block.Q5_K, 14: block.Q6_K, 16: block.IQ2_XXS,
+	17: block.IQ2_XS, 18: block.IQ3_XXS, 19: block.IQ1_S, 20: block.IQ4_NL, 21: block.IQ3_S, 22: block.IQ2_S,
+	23: block.IQ4_XS, 29: block.IQ1_M, 34: block.TQ1_0, 35: block.TQ2_0, 39: block.MXFP4, 40: block.NVFP4}
 
 // otherTypes are types that files may hold and this package does not read, for errors.
-var otherTypes = map[Type]string{9: "Q8_1", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S",
-	21: "IQ3_S", 22: "IQ2_S", 24: "I8", 25: "I16", 27: "I64", 28: "F64", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0"}
+var otherTypes = map[Type]string{9: "Q8_1", 15: "Q8_K", 24: "I8", 25: "I16", 27: "I64", 28: "F64"}
+
+// firstForeign is the first of the numbers that only ik_llama.cpp gives to types; those of llama.cpp stay far below.
+const firstForeign = 97
 
 func (t Type) String() string {
 	if p, ok := plainTypes[t]; ok {
@@ -39,6 +42,9 @@ func (t Type) String() string {
 	}
 	if name, ok := otherTypes[t]; ok {
 		return name
+	}
+	if t >= firstForeign {
+		return fmt.Sprintf("type %d, made for ik_llama.cpp", uint32(t))
 	}
 	return fmt.Sprintf("type %d", uint32(t))
 }

@@ -1,0 +1,263 @@
+package block
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"math/bits"
+)
+
+// Formats of one to three bits. Values are points of a lattice: an index into a grid stands for eight values, or four,
+// and signs are beside it. A grid element times a scale of a few bits is a whole number, so that every format has the
+// integer form of [Whole].
+
+// octet is a point of eight values, quad one of four: the first value in the lowest byte.
+type (
+	octet uint64
+	quad  uint32
+)
+
+// The grids. A grid of IQ1 holds eight times its value: what is added to each value is an eighth.
+var (
+	octetsIQ2XXS = octets(gridIQ2XXS, [4]int8{8, 25, 43})
+	octetsIQ2XS  = octets(gridIQ2XS, [4]int8{8, 25, 43})
+	octetsIQ2S   = octets(gridIQ2S, [4]int8{8, 25, 43})
+	octetsIQ1    = octets(gridIQ1, [4]int8{-8, 0, 8})
+	quadsIQ3XXS  = quads(gridIQ3XXS, [8]int8{4, 12, 20, 28, 36, 44, 52, 62})
+	quadsIQ3S    = quads(gridIQ3S, [8]int8{1, 3, 5, 7, 9, 11, 13, 15})
+)
+
+// unbase64 reads a constant of this package.
+func unbase64(text string) []byte {
+	b, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		panic("block: grid: " + err.Error())
+	}
+	return b
+}
+
+// octets unpacks a grid of codes of 2 bits.
+func octets(text string, values [4]int8) []octet {
+	packed := unbase64(text)
+	grid := make([]octet, len(packed)/2)
+	for i := range grid {
+		codes := binary.LittleEndian.Uint16(packed[2*i:])
+		for j := range 8 {
+			grid[i] |= octet(uint8(values[codes>>(2*j)&3])) << (8 * j)
+		}
+	}
+	return grid
+}
+
+// quads unpacks a grid of codes of 4 bits.
+func quads(text string, values [8]int8) []quad {
+	packed := unbase64(text)
+	grid := make([]quad, len(packed)/2)
+	for i := range grid {
+		codes := binary.LittleEndian.Uint16(packed[2*i:])
+		for j := range 4 {
+			grid[i] |= quad(uint8(values[codes>>(4*j)&7])) << (8 * j)
+		}
+	}
+	return grid
+}
+
+// signsOf are the eight signs that seven bits stand for: an even number of values is negative.
+func signsOf(seven uint32) byte {
+	seven &= 127
+	return byte(seven | uint32(bits.OnesCount32(seven))&1<<7)
+}
+
+// Whole is a block of 256 values as whole numbers: value i is D·Scales[i/16]·Codes[i].
+type Whole struct {
+	D      float32
+	Scales [16]int8
+	Codes  [256]int8
+}
+
+// point writes the values of octet o of the block. A set bit of signs negates.
+func (w *Whole) point(o int, p octet, signs byte) {
+	to := w.Codes[8*o:][:8]
+	for j := range to {
+		v := int8(p >> (8 * j))
+		if signs>>j&1 != 0 {
+			v = -v
+		}
+		to[j] = v
+	}
+}
+
+// points writes octet o of two quads.
+func (w *Whole) points(o int, low, high quad, signs byte) {
+	w.point(o, octet(low)|octet(high)<<32, signs)
+}
+
+// nibble is nibble i of bytes, the low one of a byte first.
+func nibble(b []byte, i int) byte { return b[i/2] >> (4 * (i % 2)) & 15 }
+
+// decode writes the values. Their products are exact in float32.
+func (w *Whole) decode(dst []float32) {
+	for i, c := range w.Codes {
+		dst[i] = w.D * float32(int(w.Scales[i/16])*int(c))
+	}
+}
+
+// whole makes a decoder of float32 values of one of whole numbers.
+func whole(read func(w *Whole, src []byte)) func(dst []float32, src []byte) {
+	return func(dst []float32, src []byte) {
+		var w Whole
+		read(&w, src)
+		w.decode(dst)
+	}
+}
+
+// readIQ2XXS: d, then for each 32 values four indices of a byte, and 32 bits with four signs of 7 and a scale of 4.
+func readIQ2XXS(w *Whole, src []byte) {
+	w.D = half(src) / 8
+	for g := range 8 {
+		at := src[2+8*g:][:8]
+		word := binary.LittleEndian.Uint32(at[4:])
+		for k := range 4 {
+			w.point(4*g+k, octetsIQ2XXS[at[k]], signsOf(word>>(7*k)))
+		}
+		w.Scales[2*g] = int8(2*(word>>28) + 1)
+		w.Scales[2*g+1] = w.Scales[2*g]
+	}
+}
+
+// scales4 reads sixteen scales of 4 bits, as IQ2_XS and IQ2_S have them.
+func (w *Whole) scales4(src []byte) {
+	for i := range w.Scales {
+		w.Scales[i] = int8(2*nibble(src, i) + 1)
+	}
+}
+
+// readIQ2XS: d, 32 words of an index of 9 bits and a sign of 7, eight bytes of scales of 16 values.
+func readIQ2XS(w *Whole, src []byte) {
+	w.D = half(src) / 8
+	for o := range 32 {
+		word := binary.LittleEndian.Uint16(src[2+2*o:])
+		w.point(o, octetsIQ2XS[word&511], signsOf(uint32(word>>9)))
+	}
+	w.scales4(src[66:])
+}
+
+// readIQ2S: d, 32 bytes of indices, 32 bytes of signs, eight bytes with the upper two bits of four indices each, eight
+// bytes of scales of 16 values.
+func readIQ2S(w *Whole, src []byte) {
+	w.D = half(src) / 8
+	low, signs, high := src[2:34], src[34:66], src[66:74]
+	for o := range 32 {
+		index := int(low[o]) | int(high[o/4]>>(2*(o%4))&3)<<8
+		w.point(o, octetsIQ2S[index], signs[o])
+	}
+	w.scales4(src[74:])
+}
+
+// readIQ3XXS: d, 64 indices of a byte for four values each, eight words with four signs of 7 bits and a scale of 4.
+func readIQ3XXS(w *Whole, src []byte) {
+	w.D = half(src) / 4
+	for g := range 8 {
+		word := binary.LittleEndian.Uint32(src[66+4*g:])
+		for k := range 4 {
+			at := src[2+8*g+2*k:]
+			w.points(4*g+k, quadsIQ3XXS[at[0]], quadsIQ3XXS[at[1]], signsOf(word>>(7*k)))
+		}
+		w.Scales[2*g] = int8(2*(word>>28) + 1)
+		w.Scales[2*g+1] = w.Scales[2*g]
+	}
+}
+
+// readIQ3S: d, 64 bytes of indices, eight bytes with the ninth bits of eight indices each, 32 bytes of signs, four
+// bytes of scales of 32 values.
+func readIQ3S(w *Whole, src []byte) {
+	w.D = half(src)
+	low, high, signs := src[2:66], src[66:74], src[74:106]
+	index := func(i int) int { return int(low[i]) | int(high[i/8]>>(i%8)&1)<<8 }
+	for o := range 32 {
+		w.points(o, quadsIQ3S[index(2*o)], quadsIQ3S[index(2*o+1)], signs[o])
+	}
+	for i := range w.Scales {
+		w.Scales[i] = int8(2*nibble(src[106:], i/2) + 1)
+	}
+}
+
+// add raises the values of an octet by one, or lowers them.
+func (w *Whole) add(o int, lower bool) {
+	to := w.Codes[8*o:][:8]
+	for j := range to {
+		if lower {
+			to[j]--
+		} else {
+			to[j]++
+		}
+	}
+}
+
+// readIQ1S: d, 32 bytes of indices, eight words of 32 values: four times the upper three bits of an index, a scale of 3
+// bits, and whether an eighth is taken from the values or added.
+func readIQ1S(w *Whole, src []byte) {
+	w.D = half(src) / 8
+	for g := range 8 {
+		word := binary.LittleEndian.Uint16(src[34+2*g:])
+		for k := range 4 {
+			index := int(src[2+4*g+k]) | int(word>>(3*k)&7)<<8
+			w.point(4*g+k, octetsIQ1[index], 0)
+			w.add(4*g+k, word>>15 != 0)
+		}
+		w.Scales[2*g] = int8(2*(word>>12&7) + 1)
+		w.Scales[2*g+1] = w.Scales[2*g]
+	}
+}
+
+// readIQ1M: 32 bytes of indices, a nibble for each octet with the upper three bits of its index and whether an eighth
+// is taken from its values, four words with four scales of 3 bits and four bits of d.
+func readIQ1M(w *Whole, src []byte) {
+	var d uint16
+	for k := range 4 {
+		word := binary.LittleEndian.Uint16(src[48+2*k:])
+		d |= word >> 12 << (4 * k)
+		for i := range 4 {
+			w.Scales[4*k+i] = int8(2*(word>>(3*i)&7) + 1)
+		}
+	}
+	w.D = half(binary.LittleEndian.AppendUint16(nil, d)) / 8
+	for o := range 32 {
+		n := nibble(src[32:48], o)
+		w.point(o, octetsIQ1[int(src[o])|int(n&7)<<8], 0)
+		w.add(o, n&8 != 0)
+	}
+}
+
+// ones sets all scales to one: values are multiplied by d alone.
+func (w *Whole) ones() {
+	for i := range w.Scales {
+		w.Scales[i] = 1
+	}
+}
+
+// readTQ1: 48 bytes and 4 bytes of digits of base three, the highest first, then d. The first 32 bytes hold values that
+// are 32 apart, the next 16 such that are 16 apart, the last four such that are four apart, one less each.
+func readTQ1(w *Whole, src []byte) {
+	w.D = half(src[52:])
+	w.ones()
+	digits := func(to int, from []byte, count int) {
+		for j, x := range from {
+			for n := range count {
+				w.Codes[to+len(from)*n+j] = int8(uint(x)*3>>8) - 1
+				x *= 3
+			}
+		}
+	}
+	digits(0, src[:32], 5)
+	digits(160, src[32:48], 5)
+	digits(240, src[48:52], 4)
+}
+
+// readTQ2: 64 bytes of four values of 2 bits that are 32 apart, then d.
+func readTQ2(w *Whole, src []byte) {
+	w.D = half(src[64:])
+	w.ones()
+	for i := range w.Codes {
+		w.Codes[i] = int8(src[i/128*32+i%32]>>(2*(i/32%4))&3) - 1
+	}
+}
