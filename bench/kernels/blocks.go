@@ -22,12 +22,14 @@ func blockCases() []Case {
 }
 
 // tolerance is how far a product may be from the reference, in units of its largest element: products with block
-// formats take x in eight bits, those with e2m1 weights in fifteen of its largest number.
-func tolerance(d kernel.DType) float64 {
-	if _, ok := d.Block(); ok {
+// formats, whole numbers and NVFP4 take x in eight bits, those with other e2m1 weights in fifteen of its largest
+// number.
+func tolerance(w kernel.Weight) float64 {
+	_, blocks := w.Data.DType.Block()
+	switch d := w.Data.DType; {
+	case blocks, d == kernel.U4x2, d == kernel.U8, d == kernel.I8, d == kernel.E2M1x2 && w.Scale.DType == kernel.E4M3:
 		return 0.03
-	}
-	if d == kernel.E2M1x2 {
+	case d == kernel.E2M1x2:
 		return 3e-4
 	}
 	return 1e-4

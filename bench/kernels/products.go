@@ -124,7 +124,7 @@ func multiplyParts(r *Rig, rows int, all kernel.Weight, n int) *Op {
 						return kernel.Do(d, kernel.MultiplyArgs{Out: to, X: x.Slice(row, row+1), W: m})
 					})
 				}
-				check := sampled(out.Columns(at, at+128), tolerance(all.Data.DType), alone)
+				check := sampled(out.Columns(at, at+128), tolerance(all), alone)
 				if err := check(ref); err != nil {
 					return fmt.Errorf("weights from row %d: %w", at, err)
 				}

@@ -11,7 +11,7 @@ import (
 // all weights whose scales have the same groups.
 
 // quantGroups are the groups of values that share a scale.
-var quantGroups = [...]int{32, 256}
+var quantGroups = [...]int{32, 256, vec.QuantNibbles, vec.QuantBytes}
 
 // quantised is x for each of these groups.
 type quantised struct {
@@ -21,6 +21,12 @@ type quantised struct {
 
 // quantGroup is the group of values of x for products with a weight, or 0 where x is not quantised.
 func (d *Device) quantGroup(w *host.Matrix) int {
+	if codes := groupCodes(w); codes != 0 {
+		if !d.tier.Groups(codes, w.BlockCols, w.In()) {
+			return 0
+		}
+		return codes.Quant()
+	}
 	f, ok := w.Data.DType.Block()
 	if !ok || !d.tier.Blocks() {
 		return 0
@@ -76,6 +82,10 @@ func (d *Device) quantUnit(w *quantWork, _, i int) {
 
 // blockProduct multiplies quantised rows by the rows of a weight from n0 on.
 func (d *Device) blockProduct(c vec.BlockCut, w *host.Matrix, n0 int) {
+	if groupCodes(w) != 0 {
+		d.tier.MulGroups(c, groupWeights(w, n0, n0+c.N))
+		return
+	}
 	band := w.Data.Slice(n0, n0+c.N)
 	d.tier.MulBlocks(c, blockOf(w), host.Bytes(band), band.Stride*band.DType.Size())
 }

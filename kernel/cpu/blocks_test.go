@@ -126,16 +126,19 @@ func blockFormats() [][]block.Format {
 // Products of several weights are near the reference's, and a row's bits do not depend on the others.
 func TestBlockProjections(t *testing.T) {
 	for _, formats := range blockFormats() {
-		eachBlockRig(t, func(r *blockRig, most float64) { r.projections(formats, most) })
+		eachBlockRig(t, func(r *blockRig, most float64) {
+			var weights []kernel.Weight
+			for i, f := range formats {
+				weights = append(weights, r.weight(f, 33+i, 256))
+			}
+			r.projections(weights, most)
+		})
 	}
 }
 
-func (r *blockRig) projections(formats []block.Format, most float64) {
+// projections compares products of rows, few and many, by weights of 256 columns.
+func (r *blockRig) projections(weights []kernel.Weight, most float64) {
 	const in = 256
-	var weights []kernel.Weight
-	for i, f := range formats {
-		weights = append(weights, r.weight(f, 33+i, in))
-	}
 	for _, rows := range []int{1, 3, 5, 37} {
 		x := r.floats(rows, in+1).Columns(0, in)
 		var got, want, alone kernel.ProjectArgs
@@ -148,15 +151,15 @@ func (r *blockRig) projections(formats []block.Format, most float64) {
 		}
 		r.must(kernel.Do(r.dev, got))
 		r.must(kernel.Do(r.ref, want))
-		for i, f := range formats {
-			r.near(fmt.Sprintf("%d rows by %v", rows, f), got.To[i].Out, want.To[i].Out, most)
+		for i, w := range weights {
+			r.near(fmt.Sprintf("%d rows by weight %d, %v", rows, i, w.Data.DType), got.To[i].Out, want.To[i].Out, most)
 		}
 		for row := range rows {
 			alone.X = x.Slice(row, row+1)
 			r.must(kernel.Do(r.dev, alone))
-			for i, f := range formats {
-				r.same(fmt.Sprintf("row %d of %d by %v", row, rows, f), got.To[i].Out.Slice(row, row+1),
-					alone.To[i].Out)
+			for i, w := range weights {
+				r.same(fmt.Sprintf("row %d of %d by weight %d, %v", row, rows, i, w.Data.DType),
+					got.To[i].Out.Slice(row, row+1), alone.To[i].Out)
 			}
 		}
 	}
@@ -165,47 +168,49 @@ func (r *blockRig) projections(formats []block.Format, most float64) {
 // Experts of several formats are near the reference's, and a token's bits do not depend on the others.
 func TestBlockExperts(t *testing.T) {
 	eachBlockRig(t, func(r *blockRig, most float64) {
-		const count, hidden, inner, topk = 3, 256, 256, 2
 		for _, formats := range [][2]block.Format{{block.Q4_K, block.Q6_K}, {block.Q8_0, block.Q4_K},
 			{block.Q5_K, block.Q8_0}, {block.IQ2_XXS, block.Q2_K}} {
-			var w kernel.ExpertWeights
-			for range count {
-				w.Gate = append(w.Gate, r.weight(formats[0], inner, hidden))
-				w.Up = append(w.Up, r.weight(formats[0], inner, hidden))
-				w.Down = append(w.Down, r.weight(formats[1], hidden, inner))
-			}
-			dev, err := r.dev.PrepareExperts(w)
-			r.must(err)
-			exact, err := r.ref.PrepareExperts(w)
-			r.must(err)
-			for _, tokens := range []int{1, 19} {
-				ids := make([]int32, tokens*topk)
-				for i := range ids {
-					ids[i] = int32((i + i/topk) % count)
-				}
-				chosen, err := kernel.New(r.ref, kernel.I32, tokens, topk)
-				r.must(err)
-				r.must(kernel.WriteI32(r.ref, chosen, ids))
-				a := kernel.ExpertArgs{Out: r.floats(tokens, hidden), X: r.floats(tokens, hidden), IDs: chosen,
-					Weights: r.floats(tokens, topk), Experts: dev}
-				want := a
-				want.Out, want.Experts = r.zeros(tokens, hidden), exact
-				a.Out = r.zeros(tokens, hidden)
-				r.must(kernel.Do(r.dev, a))
-				r.must(kernel.Do(r.ref, want))
-				// Three products follow each other.
-				r.near(fmt.Sprintf("%d tokens, experts of %v", tokens, formats), a.Out, want.Out, 2*most)
-				for t := 0; t < tokens; t += 6 {
-					one := a
-					one.Out, one.X, one.IDs, one.Weights = r.zeros(1, hidden), a.X.Slice(t, t+1), a.IDs.Slice(t, t+1),
-						a.Weights.Slice(t, t+1)
-					r.must(kernel.Do(r.dev, one))
-					r.same(fmt.Sprintf("token %d of %d, experts of %v", t, tokens, formats), a.Out.Slice(t, t+1),
-						one.Out)
-				}
-			}
+			r.experts(fmt.Sprint(formats), func() kernel.Weight { return r.weight(formats[0], 256, 256) },
+				func() kernel.Weight { return r.weight(formats[1], 256, 256) }, most)
 		}
 	})
+}
+
+// experts compares experts of 256 x 256, whose gate and up are made by one function and down by another.
+func (r *blockRig) experts(name string, gate, down func() kernel.Weight, most float64) {
+	const count, hidden, topk = 3, 256, 2
+	var w kernel.ExpertWeights
+	for range count {
+		w.Gate, w.Up, w.Down = append(w.Gate, gate()), append(w.Up, gate()), append(w.Down, down())
+	}
+	dev, err := r.dev.PrepareExperts(w)
+	r.must(err)
+	exact, err := r.ref.PrepareExperts(w)
+	r.must(err)
+	for _, tokens := range []int{1, 19} {
+		ids := make([]int32, tokens*topk)
+		for i := range ids {
+			ids[i] = int32((i + i/topk) % count)
+		}
+		chosen, err := kernel.New(r.ref, kernel.I32, tokens, topk)
+		r.must(err)
+		r.must(kernel.WriteI32(r.ref, chosen, ids))
+		a := kernel.ExpertArgs{Out: r.zeros(tokens, hidden), X: r.floats(tokens, hidden), IDs: chosen,
+			Weights: r.floats(tokens, topk), Experts: dev}
+		want := a
+		want.Out, want.Experts = r.zeros(tokens, hidden), exact
+		r.must(kernel.Do(r.dev, a))
+		r.must(kernel.Do(r.ref, want))
+		// Three products follow each other.
+		r.near(fmt.Sprintf("%d tokens, experts of %s", tokens, name), a.Out, want.Out, 2*most)
+		for t := 0; t < tokens; t += 6 {
+			one := a
+			one.Out, one.X, one.IDs, one.Weights = r.zeros(1, hidden), a.X.Slice(t, t+1), a.IDs.Slice(t, t+1),
+				a.Weights.Slice(t, t+1)
+			r.must(kernel.Do(r.dev, one))
+			r.same(fmt.Sprintf("token %d of %d, experts of %s", t, tokens, name), a.Out.Slice(t, t+1), one.Out)
+		}
+	}
 }
 
 func (r *blockRig) zeros(rows, cols int) kernel.Tensor {

@@ -24,6 +24,7 @@ type Device struct {
 	host.Memory
 	name string
 	tier *vec.Tier
+	unit []float32 // scales of one, for e4m3 weights with scales of rows
 	pool *pool.Pool
 	numa *binding // nil where workers and weights are left to the system
 	few  int      // workers of products of few rows

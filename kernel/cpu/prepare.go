@@ -8,6 +8,30 @@ import (
 	"sparrow/kernel/host"
 )
 
+// Prepare keeps a weight as it is stored: products widen it in registers. Up-projections of latent rows that the
+// kernels of attention do not read become float32.
+func (d *Device) Prepare(w kernel.Weight, role kernel.Role) (kernel.Matrix, error) {
+	m, err := d.Memory.Matrix(w, role)
+	if err != nil {
+		return nil, err
+	}
+	if role == kernel.Latent && w.Scale.Given() && !blocksOf128(m) {
+		return d.Memory.Matrix(widenedWeight(m), role)
+	}
+	d.prepareOnes(m)
+	return m, nil
+}
+
+// widenedWeight is a weight as float32.
+func widenedWeight(m *host.Matrix) kernel.Weight {
+	out, in := m.Out(), m.In()
+	t := kernel.Tensor{Buf: make(kernel.HostBuffer, 4*out*in), DType: kernel.F32, Rows: out, Cols: in, Stride: in}
+	for n := range out {
+		m.Widen(host.RowF32(t, n), n)
+	}
+	return kernel.Weight{Data: t}
+}
+
 // experts are the matrices of a layer's experts.
 type experts struct {
 	*host.Experts
@@ -43,6 +67,12 @@ func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) 
 		!slices.ContainsFunc(all.Down, between) {
 		x.together = d.tier.BlockTogether()
 		x.quantIn, x.quantBetween = d.quantGroup(all.Gate[0]), d.quantGroup(all.Down[0])
+		if groupCodes(all.Gate[0]) != 0 && groupCodes(all.Down[0]) != 0 {
+			x.together = 1
+		}
+	}
+	for _, m := range slices.Concat(all.Gate, all.Up, all.Down) {
+		d.prepareOnes(m)
 	}
 	return x, nil
 }

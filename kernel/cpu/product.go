@@ -28,8 +28,12 @@ func (d *Device) product(worker int, p product, w *host.Matrix, n0, n1 int) {
 	case kernel.F16:
 		d.tier.MatMulF16(p.y, p.ldy, p.x, p.ldx, p.m, host.Bytes(band), band.Stride, n1-n0, k)
 	case kernel.E4M3:
-		if !blocksOf128(w) {
-			d.widened(worker, p, w, n0, n1)
+		switch {
+		case byRows(w):
+			d.unscaled(p, w, n0, n1)
+			return
+		case !blocksOf128(w):
+			d.inBlocks(worker, p, w, n0, n1)
 			return
 		}
 		row, within := w.ScaleRow(n0)

@@ -54,6 +54,9 @@ func (q *rawQuantization) compressed(not refusal) (stored, error) {
 			if len(w.Block) == 2 {
 				copy(out.scheme.Block[:], w.Block)
 			}
+			if w.Strategy == "group" {
+				out.losses = append(out.losses, fp8Slow)
+			}
 		case w.Type == "float" && w.Bits == 4:
 			onCPU = true
 		default:

@@ -194,12 +194,22 @@ func (q *rawQuantization) blocks(not refusal, experts4 bool) (stored, error) {
 	if !slices.Equal(q.Block, []int{128, 128}) {
 		out.losses = append(out.losses, fp8OnGPUs)
 	}
+	if len(q.Block) == 2 && q.Block[0] < slowRows {
+		out.losses = append(out.losses, fp8Slow)
+	}
 	return out, nil
 }
 
 // fp8OnGPUs is said of FP8 whose scales are not those of blocks of 128 x 128.
 const fp8OnGPUs = "on GPUs FP8 with scales of other sizes than blocks of 128 x 128 is stored as BF16, in twice the " +
 	"memory"
+
+// fp8Slow is said of FP8 whose scales belong to parts of fewer rows than slowRows: rows of x are scaled for each of
+// them.
+const (
+	slowRows = 8
+	fp8Slow  = "FP8 with scales for parts of a row is slow on the CPU: about half as fast as blocks of 128 x 128"
+)
 
 // algorithms lists modelopt's formats, each once, sorted: those of all modules and those of single ones.
 func (q rawQuantization) algorithms() []string {

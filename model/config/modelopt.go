@@ -37,6 +37,9 @@ func (q *rawQuantization) modelopt(not refusal, release stored) (stored, error) 
 	}
 	slices.Sort(names)
 	release.format = joinFormats("modelopt: "+strings.Join(slices.Compact(names), " and "), release.format)
+	if slices.Contains(algorithms, "MXFP8") {
+		release.losses = append(release.losses, fp8Slow)
+	}
 	switch {
 	case !slices.Contains(names, "NVFP4"):
 		release.losses = append(release.losses, fp8OnGPUs)

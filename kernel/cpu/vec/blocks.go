@@ -34,8 +34,9 @@ func BlockGroup(f block.Format) int {
 type BlockRows struct {
 	mem   []byte
 	m, k  int
-	group int
+	group int // or QuantNibbles, QuantBytes
 	rows  int // of a unit
+	bytes int // of a row for weights of groups, else 0
 }
 
 const lineBytes = 64
@@ -73,6 +74,9 @@ func (b *BlockRows) rowBytes() int {
 }
 
 func (b *BlockRows) unitBytes() int {
+	if b.bytes > 0 {
+		return b.bytes
+	}
 	if b.rows == 1 {
 		return b.rowBytes()
 	}
@@ -105,6 +109,8 @@ type blockOps struct {
 	// turn interleaves sixteen rows, bytes long and ld apart.
 	turn func(to, from []byte, ld, bytes int)
 	mul  func(c BlockCut, f block.Format, w []byte, ldw int)
+	// groups are products with weights of groups; nil for none.
+	groups *groupOps
 }
 
 // Blocks reports whether this tier has products with block formats.
@@ -116,10 +122,18 @@ func (t *Tier) BlockTogether() int { return t.ops.blocks.together }
 // ResetBlocks allocates memory for m rows of k values with a scale for each group of them; k is whole groups. Rows that
 // are alone are multiplied one by one.
 func (t *Tier) ResetBlocks(b *BlockRows, m, k, group int, alone bool) {
+	if group == QuantNibbles || group == QuantBytes {
+		b.m, b.k, b.group, b.rows, b.bytes = m, k, group, 1, t.ops.blocks.groups.rowBytes(group, k)
+		if n := m * b.bytes; cap(b.mem) < n {
+			b.mem = alignedBytes(n + n/4)
+		}
+		b.mem = b.mem[:cap(b.mem)]
+		return
+	}
 	if m < 0 || k < 0 || group != 32 && group != 256 || k%group != 0 {
 		panic(fmt.Sprintf("vec: BlockRows: shape [%d, %d] in groups of %d", m, k, group))
 	}
-	b.m, b.k, b.group, b.rows = m, k, group, 1
+	b.m, b.k, b.group, b.rows, b.bytes = m, k, group, 1, 0
 	if m > fewBlockRows && !alone {
 		b.rows = t.ops.blocks.together
 	}
@@ -162,6 +176,12 @@ func (o *blockOps) quantUnit(b *BlockRows, i int, row func(r int) []float32) {
 		panic(fmt.Sprintf("vec: BlockRows: unit %d of %d", i, b.Units()))
 	}
 	unit := b.unit(i)
+	if b.bytes > 0 {
+		if x := row(i); x != nil {
+			o.quantGroups(unit, x, b.group)
+		}
+		return
+	}
 	if b.rows == 1 {
 		if x := row(i); x != nil {
 			o.quant(b.row(unit), x, b.group)

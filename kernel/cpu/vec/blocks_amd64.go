@@ -119,13 +119,14 @@ func kernelsOf(f block.Format) blockKernels {
 func hasVNNI() bool { return hasAVX512() && cpu.X86.HasAVX512VNNI }
 
 // vnniBlocks are products by dot products of registers, for a few rows of x at a time.
-var vnniBlocks = &blockOps{together: 1, quant: quantRow512, mul: mulBlocksRows}
+var vnniBlocks = &blockOps{together: 1, quant: quantRow512, mul: mulBlocksRows, groups: groups512}
 
 // avx2Blocks are the same in eight lanes.
-var avx2Blocks = &blockOps{together: 1, quant: quantRowGo, mul: mulBlocksRows8}
+var avx2Blocks = &blockOps{together: 1, quant: quantRowGo, mul: mulBlocksRows8, groups: groups2}
 
 // tileBlocks are products by tiles for several rows of x.
-var tileBlocks = &blockOps{together: tileSide, quant: quantRow512, turn: turnLines512, mul: mulBlocksTiles}
+var tileBlocks = &blockOps{together: tileSide, quant: quantRow512, turn: turnLines512, mul: mulBlocksTiles,
+	groups: groups512}
 
 func quantRow512(q quantRow, x []float32, group int) {
 	s := blockScratches.get()

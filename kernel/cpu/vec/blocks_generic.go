@@ -9,7 +9,7 @@ import (
 )
 
 // portableBlocks is the definition of products with block formats.
-var portableBlocks = &blockOps{together: 1, quant: quantRowGo, mul: mulBlocksGo}
+var portableBlocks = &blockOps{together: 1, quant: quantRowGo, mul: mulBlocksGo, groups: portableGroups}
 
 // leastQuant is the bits of 2^-100. The codes of a group whose largest magnitude is below it are zeros, because 127
 // over that magnitude could overflow.

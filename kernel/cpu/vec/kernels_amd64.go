@@ -272,6 +272,150 @@ func foldWideParts(a *foldArgs)
 func foldWidePlain(a *foldArgs)
 
 //go:noescape
+func groupE2M11avx2(a *groupArgs)
+
+//go:noescape
+func groupE2M11avx512(a *groupArgs)
+
+//go:noescape
+func groupE2M12avx2(a *groupArgs)
+
+//go:noescape
+func groupE2M12avx512(a *groupArgs)
+
+//go:noescape
+func groupE2M13avx2(a *groupArgs)
+
+//go:noescape
+func groupE2M13avx512(a *groupArgs)
+
+//go:noescape
+func groupE2M14avx2(a *groupArgs)
+
+//go:noescape
+func groupE2M14avx512(a *groupArgs)
+
+//go:noescape
+func groupI81avx2(a *groupArgs)
+
+//go:noescape
+func groupI81avx512(a *groupArgs)
+
+//go:noescape
+func groupI82avx2(a *groupArgs)
+
+//go:noescape
+func groupI82avx512(a *groupArgs)
+
+//go:noescape
+func groupI83avx2(a *groupArgs)
+
+//go:noescape
+func groupI83avx512(a *groupArgs)
+
+//go:noescape
+func groupI84avx2(a *groupArgs)
+
+//go:noescape
+func groupI84avx512(a *groupArgs)
+
+//go:noescape
+func groupU41avx2(a *groupArgs)
+
+//go:noescape
+func groupU41avx512(a *groupArgs)
+
+//go:noescape
+func groupU42avx2(a *groupArgs)
+
+//go:noescape
+func groupU42avx512(a *groupArgs)
+
+//go:noescape
+func groupU43avx2(a *groupArgs)
+
+//go:noescape
+func groupU43avx512(a *groupArgs)
+
+//go:noescape
+func groupU44avx2(a *groupArgs)
+
+//go:noescape
+func groupU44avx512(a *groupArgs)
+
+//go:noescape
+func groupU4Zeros1avx2(a *groupArgs)
+
+//go:noescape
+func groupU4Zeros1avx512(a *groupArgs)
+
+//go:noescape
+func groupU4Zeros2avx2(a *groupArgs)
+
+//go:noescape
+func groupU4Zeros2avx512(a *groupArgs)
+
+//go:noescape
+func groupU4Zeros3avx2(a *groupArgs)
+
+//go:noescape
+func groupU4Zeros3avx512(a *groupArgs)
+
+//go:noescape
+func groupU4Zeros4avx2(a *groupArgs)
+
+//go:noescape
+func groupU4Zeros4avx512(a *groupArgs)
+
+//go:noescape
+func groupU81avx2(a *groupArgs)
+
+//go:noescape
+func groupU81avx512(a *groupArgs)
+
+//go:noescape
+func groupU82avx2(a *groupArgs)
+
+//go:noescape
+func groupU82avx512(a *groupArgs)
+
+//go:noescape
+func groupU83avx2(a *groupArgs)
+
+//go:noescape
+func groupU83avx512(a *groupArgs)
+
+//go:noescape
+func groupU84avx2(a *groupArgs)
+
+//go:noescape
+func groupU84avx512(a *groupArgs)
+
+//go:noescape
+func groupU8Zeros1avx2(a *groupArgs)
+
+//go:noescape
+func groupU8Zeros1avx512(a *groupArgs)
+
+//go:noescape
+func groupU8Zeros2avx2(a *groupArgs)
+
+//go:noescape
+func groupU8Zeros2avx512(a *groupArgs)
+
+//go:noescape
+func groupU8Zeros3avx2(a *groupArgs)
+
+//go:noescape
+func groupU8Zeros3avx512(a *groupArgs)
+
+//go:noescape
+func groupU8Zeros4avx2(a *groupArgs)
+
+//go:noescape
+func groupU8Zeros4avx512(a *groupArgs)
+
+//go:noescape
 func holdsamx(a *fetchArgs)
 
 //go:noescape
@@ -678,6 +822,24 @@ func widenE4M3avx2(a *vecArgs)
 
 //go:noescape
 func widenE4M3avx512(a *vecArgs)
+
+//go:noescape
+func widenF16avx2(a *vecArgs)
+
+//go:noescape
+func widenF16avx512(a *vecArgs)
+
+//go:noescape
+func widenHalfE4M3avx2(a *vecArgs)
+
+//go:noescape
+func widenHalfE4M3avx512(a *vecArgs)
+
+//go:noescape
+func widenU8avx2(a *vecArgs)
+
+//go:noescape
+func widenU8avx512(a *vecArgs)
 
 //go:noescape
 func windowsFP4(a *windowArgs)

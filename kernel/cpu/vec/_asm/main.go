@@ -50,6 +50,7 @@ func files() map[string][]byte {
 		file("select_"+s.name, s, (*emitter).emitSelect)
 		file("vector_"+s.name, s, (*emitter).emitVectors)
 		file("nibbles_"+s.name, s, (*emitter).emitNibbleRows)
+		file("groups_"+s.name, s, (*emitter).emitGroups)
 	}
 	file("attend_amx", avx512, (*emitter).emitAttend)
 	file("dense_amx", avx512, (*emitter).emitDense)

@@ -1,0 +1,113 @@
+package cpu
+
+import (
+	"sparrow/kernel"
+	"sparrow/kernel/cpu/vec"
+	"sparrow/kernel/host"
+)
+
+// Weights of whole numbers, and NVFP4, are multiplied as packed: x is quantised to eight bits (package vec), as for
+// block formats.
+
+// groupCodes is how the values of a weight are packed where scales belong to groups of a row, or 0.
+func groupCodes(w *host.Matrix) vec.Codes {
+	switch w.Data.DType {
+	case kernel.U4x2:
+		return vec.CodesU4
+	case kernel.U8:
+		return vec.CodesU8
+	case kernel.I8:
+		return vec.CodesI8
+	case kernel.E2M1x2:
+		if w.Scale.DType == kernel.E4M3 {
+			return vec.CodesE2M1
+		}
+	}
+	return 0
+}
+
+// groupWeights are rows n0 to n1 of a weight of groups.
+func groupWeights(w *host.Matrix, n0, n1 int) vec.GroupWeights {
+	band, scale := w.Data.Slice(n0, n1), w.Scale.Slice(n0, n1)
+	out := vec.GroupWeights{Codes: groupCodes(w), Group: w.BlockCols, Data: host.Bytes(band), Ld: band.Stride,
+		Scale: host.Bytes(scale), LdScale: scale.Stride, Factor: w.Factor}
+	switch scale.DType {
+	case kernel.F32:
+		out.Type = vec.ScaleF32
+	case kernel.BF16:
+		out.Type = vec.ScaleBF16
+	case kernel.F16:
+		out.Type = vec.ScaleF16
+	default:
+		out.Type = vec.ScaleE4M3
+	}
+	if w.Zero.Given() {
+		zero := w.Zero.Slice(n0, n1)
+		out.Zero, out.LdZero = host.Bytes(zero), zero.Stride
+	}
+	return out
+}
+
+// byRows reports whether e4m3 weights have a scale for each row, or one for all rows: sums are scaled instead of
+// weights.
+func byRows(w *host.Matrix) bool {
+	return w.Data.DType == kernel.E4M3 && !blocksOf128(w) && w.BlockCols >= w.In() &&
+		(w.BlockRows == 1 || w.BlockRows >= w.SkipRows+w.Out())
+}
+
+// unscaled is product for e4m3 weights by rows: y = (x times codes) times the scale of each row of the weight.
+func (d *Device) unscaled(p product, w *host.Matrix, n0, n1 int) {
+	band, blocks := w.Data.Slice(n0, n1), ceilDiv(w.In(), 128)
+	d.tier.MatMulFP8(p.y, p.ldy, p.x, p.ldx, p.m, host.Bytes(band), band.Stride, n1-n0, w.In(),
+		d.ones(ceilDiv(n1-n0, 128)*blocks), blocks, 0)
+	scales := host.F32(w.Scale)
+	for m := range p.m {
+		y := p.y[m*p.ldy:][:n1-n0]
+		for n := range y {
+			at, _ := w.ScaleRow(n0 + n)
+			y[n] *= scales[at*w.Scale.Stride]
+		}
+	}
+}
+
+// inBlocks is product for e4m3 weights in other blocks than 128 x 128: for each row of blocks x is scaled in place of
+// the weights.
+func (d *Device) inBlocks(worker int, p product, w *host.Matrix, n0, n1 int) {
+	k := w.In()
+	scaled := grow(&d.scratch[worker].rows, p.m*k)
+	for n0 < n1 {
+		at, within := w.ScaleRow(n0)
+		rows := min(w.BlockRows-within, n1-n0)
+		for b, s := range host.RowF32(w.Scale, at) {
+			c0, c1 := b*w.BlockCols, min((b+1)*w.BlockCols, k)
+			for m := range p.m {
+				d.tier.ScaleMul(scaled[m*k+c0:m*k+c1], p.x[m*p.ldx+c0:m*p.ldx+c1], d.ones(c1-c0), s)
+			}
+		}
+		band, blocks := w.Data.Slice(n0, n0+rows), ceilDiv(k, 128)
+		d.tier.MatMulFP8(p.y, p.ldy, scaled, k, p.m, host.Bytes(band), band.Stride, rows, k,
+			d.ones(ceilDiv(rows, 128)*blocks), blocks, 0)
+		n0 += rows
+		p.y = p.y[min(rows, len(p.y)):]
+	}
+}
+
+// ones are so many scales of one.
+func (d *Device) ones(n int) []float32 {
+	if len(d.unit) < n {
+		panic("cpu: a weight of e4m3 was not prepared")
+	}
+	return d.unit[:n]
+}
+
+// prepareOnes makes as many scales of one as products with a weight of e4m3 in other blocks than 128 x 128 take, before
+// several workers read them.
+func (d *Device) prepareOnes(w *host.Matrix) {
+	if w.Data.DType != kernel.E4M3 || blocksOf128(w) {
+		return
+	}
+	n := max(ceilDiv(w.Out(), 128)*ceilDiv(w.In(), 128), w.In())
+	for len(d.unit) < n {
+		d.unit = append(d.unit, 1)
+	}
+}

@@ -1,0 +1,222 @@
+package main
+
+import "fmt"
+
+// emitGroups writes the products of quantised rows by weights with scales of groups. A block is what one register holds
+// of a row of weights. Its lanes are sums of products with the codes of x; each has a scale of x and, from a register
+// of up to eight that are spread over the lanes, one of the weights.
+//
+//	AX arguments   CX, DX one, three strides of x   SI x   DI y   R8 row of w, R9 its cursor
+//	R10 scales of the row, R11 cursor   BX from scales to zero points   R12 groups left   R15 blocks left of a group
+//	R13, R14 one, three strides of y
+func (e *emitter) emitGroups() {
+	raised := make([]byte, 64)
+	for i := range raised {
+		v := []int{0, 1, 2, 3, 4, 6, 8, 12}[i%8]
+		if i%16 > 7 {
+			v = -v
+		}
+		raised[i] = byte(v + 12)
+	}
+	e.table("groupE2M1", raised[:e.bytes()])
+	e.constant("groupNibble", 0x0F0F0F0F)
+	e.constant("groupSign", 0x80808080)
+	e.constant("groupOnes", 0x00010001)
+	for _, k := range []groupDot{{name: "U4"}, {name: "U4", zeros: true}, {name: "E2M1"}, {name: "U8"},
+		{name: "U8", zeros: true}, {name: "I8"}} {
+		for mr := 1; mr <= 4; mr++ {
+			k.emitter, k.mr = e, mr
+			k.write()
+		}
+	}
+	e.constant("groupNoBit", 0xBFFFBFFF)
+	and := "VPAND"
+	if e.wide() {
+		and = "VPANDD"
+	}
+	e.widenSmall("widenF16", "float16", "VCVTPH2PS (SI), V0", e.lanes*2)
+	// The bits of e4m3 are those of a half 2^8 times smaller, subnormal ones too; NaN is 480 / 2^8.
+	e.widenSmall("widenHalfE4M3", "e4m3, over 2^8", "VPMOVSXBW (SI), H0\nVPSLLW $7, H0, H0\n"+and+
+		" groupNoBit<>(SB), H0, H0\nVCVTPH2PS H0, V0", e.lanes)
+	e.widenSmall("widenU8", "bytes", "VPMOVZXBD (SI), V0\nVCVTDQ2PS V0, V0", e.lanes)
+}
+
+// groupDot is a kernel: registers [0, mr) are sums.
+type groupDot struct {
+	*emitter
+	name  string // of the codes
+	zeros bool   // groups have zero points, else all have one
+	mr    int
+}
+
+const (
+	groupLow   = 4 // codes of a block: of even columns, or all
+	groupHigh  = 5 // of odd columns
+	groupSum   = 6 // of a block
+	groupTemp  = 7
+	groupScale = 8
+	groupZero  = 9
+	groupIndex = 10 // which of the scales each lane has
+	groupMask  = 11
+	groupTable = 12
+	groupOne   = 13
+	groupAbs   = 14
+)
+
+func (k *groupDot) nibbles() bool { return k.name == "U4" || k.name == "E2M1" }
+
+func (k *groupDot) write() {
+	zeros := ""
+	if k.zeros {
+		zeros = "Zeros"
+	}
+	k.function(fmt.Sprintf("group%s%s%d%s", k.name, zeros, k.mr, k.emitter.name), "groupArgs",
+		fmt.Sprintf("%d rows of x by rows of %s weights, whole blocks.", k.mr, k.name))
+	k.op(`
+		MOVQ groupArgs_ldx(AX), CX
+		LEAQ (CX)(CX*2), DX
+		MOVQ groupArgs_w(AX), R8
+		MOVQ groupArgs_scale(AX), R10
+		MOVQ groupArgs_zero(AX), BX
+		MOVQ groupArgs_y(AX), DI
+		MOVQ groupArgs_ldy(AX), R13
+		LEAQ (R13)(R13*2), R14`)
+	k.op("VMOVUPS groupArgs_index(AX), V%d", groupIndex)
+	k.op("VBROADCASTSS groupArgs_middle(AX), V%d", groupZero)
+	if k.nibbles() {
+		k.op("VMOVUPS groupNibble<>(SB), V%d", groupMask)
+	} else {
+		k.op("VMOVUPS groupSign<>(SB), V%d", groupMask)
+	}
+	if k.name == "E2M1" {
+		k.op("VMOVUPS groupE2M1<>(SB), V%d", groupTable)
+	}
+	if !k.wide() {
+		k.op("VMOVUPS groupOnes<>(SB), V%d", groupOne)
+	}
+	k.loop("row", "groupArgs_rows(AX)", func() {
+		for m := range k.mr {
+			k.zero(m)
+		}
+		k.op(`
+			MOVQ R8, R9
+			MOVQ R10, R11
+			MOVQ groupArgs_x(AX), SI
+			MOVQ groupArgs_groups(AX), R12`)
+		k.loop("group", "R12", func() {
+			k.spread("(R11)", groupScale)
+			if k.zeros {
+				k.spread("(R11)(BX*1)", groupZero)
+			}
+			k.op("MOVQ groupArgs_blocks(AX), R15")
+			k.loop("block", "R15", k.block)
+			k.op("ADDQ groupArgs_step(AX), R11")
+		})
+		for m := range k.mr {
+			k.foldOne(m, groupTemp)
+			k.op("VMULSS groupArgs_factor(AX), X%d, X%d", m, m)
+			k.op("VMOVSS X%d, %s", m, spaced("DI", "R13", "R14", "", 0, m))
+		}
+		k.op("ADDQ $4, DI")
+		k.op("ADDQ groupArgs_ldw(AX), R8")
+		k.op("ADDQ groupArgs_ldScale(AX), R10")
+	})
+	k.ret()
+}
+
+// spread gives every lane its scale or zero point.
+func (k *groupDot) spread(from string, to int) {
+	k.op("VMOVUPS %s, Y%d", from, to)
+	k.op("VPERMPS V%d, V%d, V%d", to, groupIndex, to)
+}
+
+// block adds the products of a block.
+func (k *groupDot) block() {
+	k.unpack()
+	size := k.bytes() // of codes
+	if k.nibbles() {
+		size *= 2
+	}
+	for m := range k.mr {
+		at := func(disp int) string { return spaced("SI", "CX", "DX", "", disp, m) }
+		k.products(at)
+		k.op("VCVTDQ2PS V%d, V%d", groupSum, groupSum)
+		k.op("VMULPS %s, V%d, V%d", at(size), groupScale, groupTemp)
+		k.op("VFNMADD231PS %s, V%d, V%d", at(size+k.bytes()), groupZero, groupSum)
+		k.op("VFMADD231PS V%d, V%d, V%d", groupTemp, groupSum, m)
+	}
+	k.op("PREFETCHT0 1024(R9)")
+	k.op("ADDQ $%d, R9", k.bytes())
+	k.op("ADDQ $%d, SI", size+2*k.bytes())
+}
+
+// unpack leaves the codes of a block in registers, as unsigned bytes; those of eight bits with AVX2 as signed ones.
+func (k *groupDot) unpack() {
+	if !k.nibbles() {
+		k.op("VMOVUPS (R9), V%d", groupLow)
+		if signed := k.name == "I8"; signed == k.wide() {
+			k.op("%s V%d, V%d, V%d", k.logic("VPXOR"), groupMask, groupLow, groupLow)
+		}
+		if !k.wide() {
+			k.op("VPABSB Y%d, Y%d", groupLow, groupAbs)
+		}
+		return
+	}
+	k.op("VMOVUPS (R9), V%d", groupHigh)
+	k.op("%s V%d, V%d, V%d", k.logic("VPAND"), groupMask, groupHigh, groupLow)
+	k.op("VPSRLW $4, V%d, V%d", groupHigh, groupHigh)
+	k.op("%s V%d, V%d, V%d", k.logic("VPAND"), groupMask, groupHigh, groupHigh)
+	if k.name == "E2M1" {
+		k.op("VPSHUFB V%d, V%d, V%d", groupLow, groupTable, groupLow)
+		k.op("VPSHUFB V%d, V%d, V%d", groupHigh, groupTable, groupHigh)
+	}
+}
+
+// logic is a logical instruction of whole registers.
+func (k *groupDot) logic(name string) string {
+	if k.wide() {
+		return name + "D"
+	}
+	return name
+}
+
+// products leaves the sums of the lanes of a block and a row of x as integers. With AVX2 pairs are added as 16 bits:
+// they hold 4 * 24 * 127, and of eight bits 2 * 128 * 127.
+func (k *groupDot) products(at func(disp int) string) {
+	if k.wide() {
+		k.zero(groupSum)
+		k.op("VPDPBUSD %s, Z%d, Z%d", at(0), groupLow, groupSum)
+		if k.nibbles() {
+			k.op("VPDPBUSD %s, Z%d, Z%d", at(k.bytes()), groupHigh, groupSum)
+		}
+		return
+	}
+	if k.nibbles() {
+		k.op("VPMADDUBSW %s, Y%d, Y%d", at(0), groupLow, groupSum)
+		k.op("VPMADDUBSW %s, Y%d, Y%d", at(k.bytes()), groupHigh, groupTemp)
+		k.op("VPADDW Y%d, Y%d, Y%d", groupTemp, groupSum, groupSum)
+	} else {
+		k.op("VMOVDQU %s, Y%d", at(0), groupTemp)
+		k.op("VPSIGNB Y%d, Y%d, Y%d", groupLow, groupTemp, groupTemp)
+		k.op("VPMADDUBSW Y%d, Y%d, Y%d", groupTemp, groupAbs, groupSum)
+	}
+	k.op("VPMADDWD Y%d, Y%d, Y%d", groupOne, groupSum, groupSum)
+}
+
+// widenSmall writes a kernel that turns numbers into float32, as many at a time as a register has lanes.
+//
+//	AX arguments   DI dst   SI a   CX steps left
+func (e *emitter) widenSmall(name, what, load string, bytes int) {
+	e.function(name+e.name, "vecArgs", "dst = a, from "+what+".")
+	e.op(`
+		MOVQ vecArgs_dst(AX), DI
+		MOVQ vecArgs_a(AX), SI
+		MOVQ vecArgs_steps(AX), CX`)
+	e.loop("step", "CX", func() {
+		e.op("%s", load)
+		e.op("VMOVUPS V0, (DI)")
+		e.op("ADDQ $%d, SI", bytes)
+		e.op("ADDQ $%d, DI", e.bytes())
+	})
+	e.ret()
+}

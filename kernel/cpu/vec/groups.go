@@ -1,0 +1,285 @@
+package vec
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"sparrow/internal/num"
+)
+
+// Products with weights that are small whole numbers or e2m1 codes, with a scale for each group of a row. x is
+// quantised to eight bits with a scale for each 32 values, products are added as integers, and their sums are scaled:
+//
+//	y = Σ over lanes of (Σ code·x - zero·Σ x) · scale of x · scale of the group
+//
+// A lane is what 32 bits of codes hold: eight values of four bits, or four of eight. The order of sums depends on the
+// tier alone.
+
+// Rows of x for such weights, as [Tier.ResetBlocks] takes them in place of a group: a row is a list of blocks of
+//
+//	codes    [2, lanes, 4] int8   nibbles: those of even columns, then of odd ones
+//	         [lanes, 4]           bytes: in order
+//	scales   [lanes] float32
+//	sums     [lanes] float32      of the codes of a lane
+const (
+	QuantNibbles = 128
+	QuantBytes   = 64
+)
+
+// Codes is how weights of groups are packed.
+type Codes uint8
+
+// The codes.
+const (
+	CodesU4   Codes = iota + 1 // two to a byte, the earlier one low; the middle is 8
+	CodesE2M1                  // two to a byte, the earlier one low
+	CodesU8                    // the middle is 128
+	CodesI8
+)
+
+// nibbles reports whether a byte has two codes.
+func (c Codes) nibbles() bool { return c == CodesU4 || c == CodesE2M1 }
+
+// Quant is how x is quantised for such weights.
+func (c Codes) Quant() int {
+	if c.nibbles() {
+		return QuantNibbles
+	}
+	return QuantBytes
+}
+
+// ScaleType is the type of the scales of groups.
+type ScaleType uint8
+
+// The types.
+const (
+	ScaleF32 ScaleType = iota + 1
+	ScaleBF16
+	ScaleF16
+	ScaleE4M3
+)
+
+func (s ScaleType) size() int {
+	return [...]int{ScaleF32: 4, ScaleBF16: 2, ScaleF16: 2, ScaleE4M3: 1}[s]
+}
+
+// GroupWeights are rows of weights with scales of groups.
+type GroupWeights struct {
+	Codes   Codes
+	Group   int    // values that share a scale
+	Data    []byte // [N, k]
+	Ld      int    // bytes between rows
+	Scale   []byte // [N, ceil(k/Group)], not aligned
+	Type    ScaleType
+	LdScale int     // elements between rows
+	Factor  float32 // of all scales
+	Zero    []byte  // like Scale; nil where all zero points are the middle
+	LdZero  int
+}
+
+// groupOps is what a tier implements for weights of groups.
+type groupOps struct {
+	lanes int
+	mul   func(t *Tier, c *BlockCut, w *GroupWeights)
+}
+
+// Groups reports whether this tier multiplies weights of groups of k columns.
+func (t *Tier) Groups(c Codes, group, k int) bool {
+	if t.ops.blocks == nil || t.ops.blocks.groups == nil {
+		return false
+	}
+	n := t.ops.blocks.groups.values(c.Quant())
+	const most = 8 // scales of a block
+	return group >= k || group%n == 0 || n%group == 0 && n/group <= most
+}
+
+// values is the number of values of a block of rows quantised so.
+func (o *groupOps) values(quant int) int {
+	if quant == QuantNibbles {
+		return 8 * o.lanes
+	}
+	return 4 * o.lanes
+}
+
+// groupRowBytes is the bytes of a row of k values.
+func (o *groupOps) rowBytes(quant, k int) int {
+	n := o.values(quant)
+	return (k + n - 1) / n * (n + 8*o.lanes)
+}
+
+// quantGroups writes a row of x as blocks. Values past the end are zeros.
+func (o *blockOps) quantGroups(to []byte, x []float32, quant int) {
+	mem := quantScratches.get()
+	defer quantScratches.put(mem)
+	g, k := o.groups, (len(x)+31)/32*32
+	plain := BlockRows{m: 1, k: k, group: 32, rows: 1}
+	wide := sizedBytes(mem, plain.rowBytes()+4*k)
+	q := plain.row(wide)
+	if k > len(x) {
+		padded := make([]float32, k) // rows of real models are whole groups
+		copy(padded, x)
+		x = padded
+	}
+	o.quant(q, x, 32)
+	n, lane := g.values(quant), 4
+	if quant == QuantNibbles {
+		lane = 8
+	}
+	for at := 0; at < k; at += n {
+		codes := q.codes[at:min(at+n, k)]
+		scales, sums := to[n:], to[n+4*g.lanes:]
+		if len(codes) < n {
+			clear(to[:n+8*g.lanes])
+		}
+		for l := 0; l*lane < len(codes); l++ {
+			of := (*[4]byte)(codes[l*lane:])
+			sum := int32(int8(of[0])) + int32(int8(of[1])) + int32(int8(of[2])) + int32(int8(of[3]))
+			if lane == 8 {
+				more := (*[4]byte)(codes[l*lane+4:])
+				sum += int32(int8(more[0])) + int32(int8(more[1])) + int32(int8(more[2])) + int32(int8(more[3]))
+				even, odd := (*[4]byte)(to[4*l:]), (*[4]byte)(to[4*(g.lanes+l):])
+				*even = [4]byte{of[0], of[2], more[0], more[2]}
+				*odd = [4]byte{of[1], of[3], more[1], more[3]}
+			} else {
+				copy(to[4*l:4*l+4], of[:])
+			}
+			copy(scales[4*l:4*l+4], q.scales[(at+l*lane)/32*4:])
+			binary.LittleEndian.PutUint32(sums[4*l:], math.Float32bits(float32(sum)))
+		}
+		to = to[n+8*g.lanes:]
+	}
+}
+
+// MulGroups multiplies quantised rows by weights [N, k] with scales of groups.
+func (t *Tier) MulGroups(c BlockCut, w GroupWeights) {
+	const method = "MulGroups"
+	k := c.X.k
+	if c.X.group != w.Codes.Quant() || !t.Groups(w.Codes, w.Group, k) {
+		panic(fmt.Sprintf("vec: %s: tier %s by codes %d in groups of %d with x as %d", method, t.Name, w.Codes, w.Group,
+			c.X.group))
+	}
+	if c.M0 < 0 || c.M1 < c.M0 || c.M1 > c.X.m {
+		panic(fmt.Sprintf("vec: %s: rows %d to %d of %d", method, c.M0, c.M1, c.X.m))
+	}
+	size, groups := k, (k+w.Group-1)/w.Group
+	if w.Codes.nibbles() {
+		size = k / 2
+	}
+	needMatrix(method, "y", len(c.Y), c.M1-c.M0, c.N, c.Ldy)
+	needMatrix(method, "w", len(w.Data), c.N, size, w.Ld)
+	needMatrix(method, "scale", len(w.Scale)/w.Type.size(), c.N, groups, w.LdScale)
+	if w.Zero != nil {
+		needMatrix(method, "zero", len(w.Zero), c.N, groups, w.LdZero)
+	}
+	if c.M0 < c.M1 && c.N > 0 {
+		t.ops.blocks.groups.mul(t, &c, &w)
+	}
+}
+
+// middle is what the codes as kernels add them up are above the values, and what the scale is multiplied by: e2m1 codes
+// are twice their values and 12.
+func (w *GroupWeights) middle() (zero, factor float32) {
+	factor = w.Factor
+	if factor == 0 {
+		factor = 1
+	}
+	switch w.Codes {
+	case CodesU4:
+		return 8, factor
+	case CodesE2M1:
+		return 12, factor / 2
+	}
+	return 128, factor
+}
+
+// widenScales writes the scales of row n as float32.
+func (t *Tier) widenScales(to []float32, w *GroupWeights, n int, factor float32) {
+	from := w.Scale[n*w.LdScale*w.Type.size():]
+	switch w.Type {
+	case ScaleE4M3:
+		t.ops.widenE4M3(to, from[:len(to)], factor)
+		return
+	case ScaleBF16:
+		t.ops.widenBF16(to, from[:2*len(to)])
+	case ScaleF16:
+		for i := range to {
+			to[i] = num.FromF16(binary.LittleEndian.Uint16(from[2*i:]))
+		}
+	default:
+		for i := range to {
+			to[i] = math.Float32frombits(binary.LittleEndian.Uint32(from[4*i:]))
+		}
+	}
+	if factor != 1 {
+		for i := range to {
+			to[i] *= factor
+		}
+	}
+}
+
+// portableGroups is the definition.
+var portableGroups = &groupOps{lanes: 16, mul: mulGroupsGo}
+
+func mulGroupsGo(t *Tier, c *BlockCut, w *GroupWeights) {
+	o, k := t.ops.blocks.groups, c.X.k
+	n, groups := o.values(c.X.group), (k+w.Group-1)/w.Group
+	scales, codes := make([]float32, groups), make([]int32, (k+n-1)/n*n)
+	middle, factor := w.middle()
+	for row := range c.N {
+		t.widenScales(scales, w, row, factor)
+		w.codes(codes[:k], row)
+		for m := c.M0; m < c.M1; m++ {
+			y, x := float32(0), c.X.unit(m)
+			for lane := range len(codes) * o.lanes / n {
+				block, l := lane/o.lanes, lane%o.lanes
+				at := x[block*(n+8*o.lanes):]
+				first := block*n + l*(n/o.lanes)
+				if first >= k {
+					break
+				}
+				g := first / w.Group
+				zero := middle
+				if w.Zero != nil {
+					zero = float32(w.Zero[row*w.LdZero+g])
+				}
+				float := func(i int) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(at[i+4*l:])) }
+				sum := float32(laneSum(codes[first:], at, l, o.lanes, c.X.group))
+				y = fma32(fma32(-zero, float(n+4*o.lanes), sum), scales[g]*float(n), y)
+			}
+			to := &c.Y[(m-c.M0)*c.Ldy+row]
+			if c.Add {
+				y += *to
+			}
+			*to = y
+		}
+	}
+}
+
+// laneSum is the sum of the products of a lane: codes of weights in order, x as a block has it.
+func laneSum(codes []int32, block []byte, l, lanes, quant int) (sum int32) {
+	for i := range 4 {
+		if quant == QuantBytes {
+			sum += codes[i] * int32(int8(block[4*l+i]))
+			continue
+		}
+		sum += codes[2*i]*int32(int8(block[4*l+i])) + codes[2*i+1]*int32(int8(block[4*(lanes+l)+i]))
+	}
+	return sum
+}
+
+// codes are those of a row, as kernels add them up.
+func (w *GroupWeights) codes(to []int32, row int) {
+	for i := range to {
+		switch data := w.Data[row*w.Ld:]; w.Codes {
+		case CodesU4:
+			to[i] = int32(data[i/2] >> (i % 2 * 4) & 15)
+		case CodesE2M1:
+			to[i] = 12 + twiceE2M1[data[i/2]>>(i%2*4)&15]
+		case CodesU8:
+			to[i] = int32(data[i])
+		default:
+			to[i] = int32(data[i] ^ 0x80)
+		}
+	}
+}

@@ -1,0 +1,237 @@
+//go:build !purego
+
+package vec
+
+import (
+	"unsafe"
+
+	"sparrow/internal/num"
+)
+
+// groupArgs: up to four quantised rows of x by rows of weights with scales of groups. Strides are in bytes.
+type groupArgs struct {
+	y, x, w                unsafe.Pointer
+	scale                  unsafe.Pointer // float32
+	zero                   int            // from scales to zero points, float32
+	ldy, ldx, ldw, ldScale int
+	rows                   int       // of weights; counted down by the kernel
+	groups                 int       // of a row; several of them where a block holds more than one
+	blocks                 int       // of a group
+	step                   int       // from the scales of a group to the next
+	index                  [16]int32 // which of the scales each lane has
+	middle                 float32   // zero point of codes without one
+	factor                 float32   // of all sums
+}
+
+// groupKernels are those of an instruction set, by rows of x less one.
+type groupKernels struct {
+	u4, u4Zeros, e2m1, u8, u8Zeros, i8 [4]func(*groupArgs)
+	widenF16, widenU8                  func(*vecArgs)
+	widenE4M3                          func(*vecArgs) // over 2^8
+	lanes                              int
+	signed                             bool // codes of eight bits are added up as signed numbers
+}
+
+// groups512 are products by VNNI, groups2 those by AVX2.
+var (
+	groups512 = &groupOps{lanes: 16, mul: groupMul(&groupKernels{lanes: 16,
+		u4: [4]func(*groupArgs){groupU41avx512, groupU42avx512, groupU43avx512, groupU44avx512},
+		u4Zeros: [4]func(*groupArgs){groupU4Zeros1avx512, groupU4Zeros2avx512, groupU4Zeros3avx512,
+			groupU4Zeros4avx512},
+		e2m1: [4]func(*groupArgs){groupE2M11avx512, groupE2M12avx512, groupE2M13avx512, groupE2M14avx512},
+		u8:   [4]func(*groupArgs){groupU81avx512, groupU82avx512, groupU83avx512, groupU84avx512},
+		u8Zeros: [4]func(*groupArgs){groupU8Zeros1avx512, groupU8Zeros2avx512, groupU8Zeros3avx512,
+			groupU8Zeros4avx512},
+		i8:       [4]func(*groupArgs){groupI81avx512, groupI82avx512, groupI83avx512, groupI84avx512},
+		widenF16: widenF16avx512, widenU8: widenU8avx512, widenE4M3: widenHalfE4M3avx512})}
+	groups2 = &groupOps{lanes: 8, mul: groupMul(&groupKernels{lanes: 8, signed: true,
+		u4: [4]func(*groupArgs){groupU41avx2, groupU42avx2, groupU43avx2, groupU44avx2},
+		u4Zeros: [4]func(*groupArgs){groupU4Zeros1avx2, groupU4Zeros2avx2, groupU4Zeros3avx2,
+			groupU4Zeros4avx2},
+		e2m1: [4]func(*groupArgs){groupE2M11avx2, groupE2M12avx2, groupE2M13avx2, groupE2M14avx2},
+		u8:   [4]func(*groupArgs){groupU81avx2, groupU82avx2, groupU83avx2, groupU84avx2},
+		u8Zeros: [4]func(*groupArgs){groupU8Zeros1avx2, groupU8Zeros2avx2, groupU8Zeros3avx2,
+			groupU8Zeros4avx2},
+		i8:       [4]func(*groupArgs){groupI81avx2, groupI82avx2, groupI83avx2, groupI84avx2},
+		widenF16: widenF16avx2, widenU8: widenU8avx2, widenE4M3: widenHalfE4M3avx2})}
+)
+
+// of is the kernels of some weights.
+func (g *groupKernels) of(w *GroupWeights) *[4]func(*groupArgs) {
+	switch {
+	case w.Codes == CodesU4 && w.Zero != nil:
+		return &g.u4Zeros
+	case w.Codes == CodesU4:
+		return &g.u4
+	case w.Codes == CodesE2M1:
+		return &g.e2m1
+	case w.Codes == CodesU8 && w.Zero != nil:
+		return &g.u8Zeros
+	case w.Codes == CodesU8:
+		return &g.u8
+	}
+	return &g.i8
+}
+
+// groupScratch is the memory one product works in.
+type groupScratch struct {
+	args   groupArgs
+	vec    vecArgs
+	scales []float32 // [rows of a chunk, groups], then as many zero points; and a register more
+	codes  []byte    // [rows of a chunk, whole blocks], where k is not whole blocks
+	y      []float32 // [4, rows of a chunk], where they are added
+}
+
+var groupScratches recycler[groupScratch]
+
+// groupMul multiplies a chunk of rows of weights after the other.
+func groupMul(g *groupKernels) func(t *Tier, c *BlockCut, w *GroupWeights) {
+	return func(t *Tier, c *BlockCut, w *GroupWeights) {
+		s := groupScratches.get()
+		defer func() {
+			s.args, s.vec = groupArgs{}, vecArgs{}
+			groupScratches.put(s)
+		}()
+		k, values := c.X.k, t.ops.blocks.groups.values(c.X.group)
+		groups, blocks, lanes := (k+w.Group-1)/w.Group, (k+values-1)/values, g.lanes
+		size, whole := w.rowBytes(k), blocks*4*lanes
+		a, kernels := &s.args, g.of(w)
+		a.shape(groups, blocks, w.Group, values, lanes)
+		a.ldx, a.ldScale = c.X.unitBytes(), 4*groups
+		if a.middle, a.factor = w.middle(); g.signed && !w.Codes.nibbles() {
+			a.middle = 0
+		}
+		if w.Type == ScaleE4M3 {
+			a.factor *= 256
+		}
+		chunk := max(1, min(rowsChunk/whole, c.N))
+		a.zero = 4 * chunk * groups
+		sized(&s.scales, 2*chunk*groups+lanes)
+		for j := 0; j < c.N; j += chunk {
+			n := min(chunk, c.N-j)
+			s.widen(t, g, w, j, n, groups)
+			data, ld := w.Data[j*w.Ld:], w.Ld
+			if size < whole {
+				data, ld = s.padded(data, ld, n, size, whole), whole
+			}
+			for m := c.M0; m < c.M1; m += len(kernels) {
+				rows := min(len(kernels), c.M1-m)
+				a.rows, a.w, a.ldw = n, at(data, 0), ld
+				a.scale, a.x = at(s.scales, 0), at(c.X.unit(m), 0)
+				s.run(kernels[rows-1], c, m, rows, j, n)
+			}
+		}
+	}
+}
+
+// shape sets how scales belong to blocks.
+func (a *groupArgs) shape(groups, blocks, group, values, lanes int) {
+	each := max(1, values/group) // scales of a block
+	if group >= values {
+		each = 1
+	}
+	a.groups, a.blocks, a.step = (groups+each-1)/each, 1, 4*each
+	if group > values {
+		a.blocks = min(group/values, blocks)
+		if groups == 1 {
+			a.blocks = blocks
+		}
+	}
+	for i := range a.index {
+		a.index[i] = int32(i * each / lanes)
+	}
+}
+
+// run calls a kernel for rows of x from m on and rows of weights from j on.
+func (s *groupScratch) run(kernel func(*groupArgs), c *BlockCut, m, rows, j, n int) {
+	a := &s.args
+	to := c.Y[(m-c.M0)*c.Ldy+j:]
+	if !c.Add {
+		a.y, a.ldy = at(to, 0), 4*c.Ldy
+		runKernel(kernel, a)
+		return
+	}
+	y := sized(&s.y, rows*n)
+	a.y, a.ldy = at(y, 0), 4*n
+	runKernel(kernel, a)
+	for r := range rows {
+		for i, v := range y[r*n:][:n] {
+			to[r*c.Ldy+i] += v
+		}
+	}
+}
+
+// widen writes the scales of n rows from j on, and their zero points.
+func (s *groupScratch) widen(t *Tier, g *groupKernels, w *GroupWeights, j, n, groups int) {
+	if w.LdScale == groups { // one after the other
+		s.widenScales(t, g, w, j, s.scales[:n*groups])
+	} else {
+		for r := range n {
+			s.widenScales(t, g, w, j+r, s.scales[r*groups:][:groups])
+		}
+	}
+	if w.Zero == nil {
+		return
+	}
+	zeros := s.scales[s.args.zero/4:]
+	for r := range n {
+		to, from := zeros[r*groups:][:groups], w.Zero[(j+r)*w.LdZero:]
+		done := s.vecRun(g.widenU8, g.lanes, to, from)
+		for i := done; i < groups; i++ {
+			to[i] = float32(from[i])
+		}
+		if g.signed && w.Codes == CodesU8 {
+			for i := range to {
+				to[i] -= 128
+			}
+		}
+	}
+}
+
+// widenScales writes scales from row j on, those of e4m3 over 2^8.
+func (s *groupScratch) widenScales(t *Tier, g *groupKernels, w *GroupWeights, j int, to []float32) {
+	from := w.Scale[j*w.LdScale*w.Type.size():]
+	switch w.Type {
+	case ScaleF16:
+		for i := s.vecRun(g.widenF16, g.lanes, to, from); i < len(to); i++ {
+			to[i] = num.FromF16(uint16(from[2*i]) | uint16(from[2*i+1])<<8)
+		}
+	case ScaleE4M3:
+		for i := s.vecRun(g.widenE4M3, g.lanes, to, from); i < len(to); i++ {
+			to[i] = num.FromE4M3(from[i]) / 256
+		}
+	default:
+		t.widenScales(to, w, j, 1)
+	}
+}
+
+// vecRun widens whole registers and returns how many numbers these are.
+func (s *groupScratch) vecRun(kernel func(*vecArgs), lanes int, to []float32, from []byte) int {
+	if s.vec.steps = len(to) / lanes; s.vec.steps == 0 {
+		return 0
+	}
+	s.vec.dst, s.vec.a = at(to, 0), at(from, 0)
+	runKernel(kernel, &s.vec)
+	return len(to) / lanes * lanes
+}
+
+// padded copies rows of codes and fills them up with zeros.
+func (s *groupScratch) padded(codes []byte, ld, rows, size, whole int) []byte {
+	if cap(s.codes) < rows*whole {
+		s.codes = make([]byte, rows*whole)
+	}
+	to := s.codes[:rows*whole]
+	for r := range rows {
+		row := to[r*whole:][:whole]
+		clear(row[copy(row, codes[r*ld:][:size]):])
+	}
+	return to
+}
+
+// rowBytes is the bytes of a row of k weights.
+func (w *GroupWeights) rowBytes(k int) int {
+	if w.Codes.nibbles() {
+		return k / 2
+	}
+	return k
+}

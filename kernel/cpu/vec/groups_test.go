@@ -1,0 +1,157 @@
+package vec
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"sparrow/internal/num"
+)
+
+// groupCase is random weights of groups, with their values.
+type groupCase struct {
+	w    GroupWeights
+	wide []float32 // [n, k]
+}
+
+func newGroupCase(r *rand.Rand, codes Codes, scale ScaleType, zeros bool, n, k, group int) groupCase {
+	size, groups := k, (k+group-1)/group
+	if codes.nibbles() {
+		size = k / 2
+	}
+	ld, ldScale := size+3, groups+1 // rows that lie apart
+	g := groupCase{w: GroupWeights{Codes: codes, Group: group, Data: make([]byte, n*ld), Ld: ld, Type: scale,
+		LdScale: ldScale, Scale: make([]byte, n*ldScale*scale.size())}, wide: make([]float32, n*k)}
+	for i := range g.w.Data {
+		g.w.Data[i] = byte(r.Uint32())
+	}
+	values := make([]float32, n*ldScale)
+	for i := range values {
+		v := float32(r.Float64() + 0.25)
+		switch at := g.w.Scale[i*scale.size():]; scale {
+		case ScaleF32:
+			binary.LittleEndian.PutUint32(at, math.Float32bits(v))
+		case ScaleBF16:
+			binary.LittleEndian.PutUint16(at, num.BF16(v))
+			v = num.RoundBF16(v)
+		case ScaleF16:
+			binary.LittleEndian.PutUint16(at, 0x3800|uint16(i)%1024) // 0.5 to 1
+			v = num.FromF16(0x3800 | uint16(i)%1024)
+		case ScaleE4M3:
+			at[0] = num.E4M3(v)
+			v = num.FromE4M3(at[0]) * 0.75
+			g.w.Factor = 0.75
+		}
+		values[i] = v
+	}
+	if zeros {
+		g.w.Zero, g.w.LdZero = make([]byte, n*groups), groups
+		for i := range g.w.Zero {
+			g.w.Zero[i] = byte(r.IntN(16))
+		}
+	}
+	for i := range g.wide {
+		row, c := i/k, i%k
+		data, at := g.w.Data[row*ld:], row*groups+c/group
+		zero := float32(0)
+		if zeros {
+			zero = float32(g.w.Zero[at])
+		}
+		var v float32
+		switch codes {
+		case CodesU4:
+			v = float32(data[c/2]>>(c%2*4)&15) - 8
+			if zeros {
+				v += 8 - zero
+			}
+		case CodesE2M1:
+			v = num.FromE2M1(data[c/2] >> (c % 2 * 4) & 15)
+		case CodesU8:
+			v = float32(data[c]) - 128
+			if zeros {
+				v += 128 - zero
+			}
+		default:
+			v = float32(int8(data[c]))
+		}
+		g.wide[i] = v * values[row*ldScale+c/group]
+	}
+	return g
+}
+
+// times multiplies x by the weights, row by row of x where alone is set.
+func (g *groupCase) times(t *Tier, x []float32, m, k, n int, alone bool) []float32 {
+	y := make([]float32, m*n)
+	var rows BlockRows
+	t.ResetBlocks(&rows, m, k, g.w.Codes.Quant(), alone)
+	for i := range rows.Units() {
+		t.QuantUnit(&rows, i, x, k)
+	}
+	if !alone {
+		t.MulGroups(BlockCut{Y: y, Ldy: n, X: &rows, M1: m, N: n}, g.w)
+		return y
+	}
+	for i := range m {
+		t.MulGroups(BlockCut{Y: y[i*n:], Ldy: n, X: &rows, M0: i, M1: i + 1, N: n}, g.w)
+	}
+	return y
+}
+
+// Every tier multiplies weights of groups: all codes, types of scales and sizes of groups, ends of rows that are no
+// whole blocks. A result differs from the exact one by what x loses in eight bits, and has the same bits in any batch.
+func TestMulGroups(t *testing.T) {
+	eachTier(t, func(t *testing.T, tier *Tier) {
+		if tier.ops.blocks == nil || tier.ops.blocks.groups == nil {
+			t.Skip("no such products")
+		}
+		r := newRand(77)
+		for i, c := range []struct {
+			codes   Codes
+			scale   ScaleType
+			zeros   bool
+			n, k, g int
+		}{
+			{CodesU4, ScaleBF16, false, 5, 256, 128}, {CodesU4, ScaleBF16, false, 70, 192, 32},
+			{CodesU4, ScaleF16, true, 9, 512, 128}, {CodesU4, ScaleF32, true, 3, 96, 32},
+			{CodesU4, ScaleF16, false, 4, 100, 100},
+			{CodesU4, ScaleBF16, false, 7, 4096, 64}, {CodesU4, ScaleBF16, false, 2, 512, 256},
+			{CodesE2M1, ScaleE4M3, false, 6, 256, 16}, {CodesE2M1, ScaleE4M3, false, 33, 7168, 16},
+			{CodesE2M1, ScaleE4M3, false, 5, 48, 16}, {CodesU8, ScaleBF16, false, 5, 256, 64},
+			{CodesU8, ScaleF32, true, 4, 192, 32}, {CodesU8, ScaleF16, false, 6, 1024, 128},
+			{CodesU8, ScaleBF16, true, 4, 130, 130}, {CodesI8, ScaleBF16, false, 5, 96, 96},
+			{CodesI8, ScaleF32, false, 8, 2048, 2048},
+		} {
+			if !tier.Groups(c.codes, c.g, c.k) {
+				t.Errorf("case %d: groups of %d of %d are not supported", i, c.g, c.k)
+				continue
+			}
+			g := newGroupCase(r, c.codes, c.scale, c.zeros, c.n, c.k, c.g)
+			const m = 6
+			x := normals(r, m*c.k)
+			y := g.times(tier, x, m, c.k, c.n, false)
+			wantSame(t, fmt.Sprintf("case %d: rows alone", i), g.times(tier, x, m, c.k, c.n, true), y)
+			for a := range m {
+				for b := range c.n {
+					want, size := 0.0, 0.0
+					for j := range c.k {
+						p := float64(x[a*c.k+j]) * float64(g.wide[b*c.k+j])
+						want, size = want+p, size+p*p
+					}
+					if d := math.Abs(float64(y[a*c.n+b]) - want); !(d <= 0.05*math.Sqrt(size)+1e-6) {
+						t.Fatalf("case %d: y[%d][%d] is %v, want %v of size %v", i, a, b, y[a*c.n+b], want,
+							math.Sqrt(size))
+					}
+				}
+			}
+			// What the portable tier defines, up to the order of sums.
+			for j, v := range g.times(portable, x, m, c.k, c.n, false) {
+				most := 1e-4 * math.Sqrt(float64(c.k)) * math.Max(1, math.Abs(float64(v)))
+				if d := math.Abs(float64(y[j] - v)); !(d <= most) {
+					t.Fatalf("case %d: element %d is %v, the portable tier has %v", i, j, y[j], v)
+				}
+			}
+		}
+	})
+}
