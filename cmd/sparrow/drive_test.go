@@ -108,7 +108,7 @@ func TestExamplesUseFlagsThatExist(t *testing.T) {
 func TestVersionFlagAndCommandAgree(t *testing.T) {
 	flag, _ := mustDrive(t, "", "--version")
 	command, _ := mustDrive(t, "", "version")
-	if !strings.Contains(flag, revision()) || !strings.HasPrefix(command, "sparrow "+revision()) {
+	if !strings.Contains(flag, version()) || !strings.HasPrefix(command, "sparrow "+version()) {
 		t.Errorf("--version says %q, version says %q", flag, command)
 	}
 }

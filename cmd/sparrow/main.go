@@ -65,7 +65,7 @@ func root() *cobra.Command {
 		Example: `  sparrow run "Rolf plants 22 trees every day for 7 days. How many trees is that?"
   sparrow serve
   sparrow explain --family deepseek_v32 --kv fp8 --batch extend:3000`,
-		Version:       revision(),
+		Version:       version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}

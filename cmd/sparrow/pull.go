@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sparrow"
 	"sparrow/hub"
 	"sparrow/internal/sysmem"
 	"sparrow/internal/unit"
@@ -98,7 +99,7 @@ func (f *pullFlags) run(cmd *cobra.Command, given string) error {
 	}
 	meter := &pullMeter{w: cmd.ErrOrStderr(), bar: newProgress(cmd.ErrOrStderr(), "downloading"), said: time.Now()}
 	p, err := hub.New(hub.Options{Cache: cache, Endpoint: os.Getenv("HF_ENDPOINT"), Token: token, Jobs: f.jobs,
-		Version: revision(), Progress: meter.set, Notice: meter.notice})
+		Version: sparrow.Version, Progress: meter.set, Notice: meter.notice})
 	if err != nil {
 		return err
 	}

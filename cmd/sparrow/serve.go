@@ -111,7 +111,7 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 	if err := f.listenFlags.check(cmd.Flags()); err != nil {
 		return err
 	}
-	o := server.Options{Version: revision(), AllowOrigins: f.origins, AllowHosts: f.hosts(), Strict: f.strict,
+	o := server.Options{Version: version(), AllowOrigins: f.origins, AllowHosts: f.hosts(), Strict: f.strict,
 		VLLMNames: f.vllm, NoPage: f.noPage, Grace: f.grace, DrainDelay: f.drain, RequestTimeout: f.timeout,
 		MaxWait: f.maxWait, Log: log}
 	if f.grace == 0 {

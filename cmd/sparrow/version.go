@@ -6,6 +6,8 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"sparrow"
 )
 
 func versionCommand() *cobra.Command {
@@ -16,7 +18,7 @@ func versionCommand() *cobra.Command {
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			out := cmd.OutOrStdout()
-			fmt.Fprintf(out, "sparrow %s, %s %s/%s\n", revision(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			fmt.Fprintf(out, "sparrow %s, %s %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			for _, b := range registry().Backends() {
 				state := "ready"
 				if err := b.Available(); err != nil {
@@ -28,6 +30,9 @@ func versionCommand() *cobra.Command {
 		},
 	}
 }
+
+// version is the version with the commit that it was built from.
+func version() string { return sparrow.Version + " (" + revision() + ")" }
 
 // revision is the commit the binary was built from, as far as the build recorded it.
 func revision() string {
