@@ -100,8 +100,8 @@ func (d *stopwatch) stageOf(op kernel.Op) Stage {
 		return Scan
 	case kernel.SelectArgs, kernel.LocateArgs, kernel.CombineArgs:
 		return Select
-	case kernel.SparseArgs, kernel.DualArgs, kernel.FlatArgs, kernel.UnpackArgs, kernel.DenseArgs, kernel.GatherArgs,
-		kernel.ConvertArgs:
+	case kernel.SparseArgs, kernel.LatentArgs, kernel.DualArgs, kernel.FlatArgs, kernel.UnpackArgs, kernel.DenseArgs,
+		kernel.GatherArgs, kernel.ConvertArgs:
 		return Attention
 	case kernel.MultiplyArgs:
 		if a.W.Out() == d.vocab {
