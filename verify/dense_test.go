@@ -25,7 +25,8 @@ func unpacked(t *testing.T, name string) string {
 var dense = []struct {
 	name  string
 	logit float64
-}{{"deepseek_v3-1", 2e-3}, {"deepseek_v3-plain-1", 2e-3}, {"kimi_k25-1", 1e-3}, {"glm4_moe_lite-1", 2e-3}}
+}{{"deepseek_v3-1", 2e-3}, {"deepseek_v3-plain-1", 2e-3}, {"kimi_k25-1", 1e-3}, {"glm4_moe_lite-1", 2e-3},
+	{"kimi_k25-int4-1", 2e-3}}
 
 // Models without an indexer compute what the oracle computed, whole and in chunks, with prompts in expanded form and in
 // latent space; decodes are in latent space at every length.
