@@ -74,6 +74,7 @@ func root() *cobra.Command {
 	c.AddCommand(removedCommands()...)
 	c.SetFlagErrorFunc(flagError)
 	addCompletions(c)
+	setHelp(c)
 	return c
 }
 
