@@ -29,6 +29,8 @@ type Engine struct {
 	noCalls   sample.Mask // every token but the markers of tool calls; nil where calls have none
 	// callTokens are the markers of tool calls that are control tokens
 	callTokens []string
+	// developers says that the chat format has a role of developers
+	developers bool
 	// replyMarkers are the tokens that the parser of replies looks for
 	replyMarkers []int32
 

@@ -22,6 +22,7 @@ import (
 	"sparrow/model"
 	"sparrow/model/config"
 	"sparrow/model/family"
+	"sparrow/model/inspect"
 	"sparrow/model/llamacpp"
 	"sparrow/plan"
 	"sparrow/spec"
@@ -94,6 +95,8 @@ func assemble(ctx context.Context, c Config) (_ *Engine, err error) {
 	e := &Engine{cfg: began, asked: c, parts: p, running: r, info: r.core.Info(), tok: p.tokenizer,
 		compilers: newCompilers(), eos: endTokens(p.source.Config, p.generation, p.tokenizer)}
 	e.info.Name, e.info.Device, e.info.Defaults = c.Name, describeDevice(r.dev.Machine), began.defaults
+	shape := inspect.Of(p.source, nil)
+	e.info.Parameters, e.info.Format = shape.Parameters.Total, shape.Format
 	if err := e.prepareText(p); err != nil {
 		return nil, errors.Join(err, r.abandon())
 	}

@@ -3,6 +3,7 @@ package sparrow
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"sparrow/chat"
 	"sparrow/tokenizer"
@@ -46,10 +47,20 @@ func (e *Engine) Decode(ids []int32) (string, error) {
 	return e.tok.Decode(ids, false), nil
 }
 
-// conversation is a chat with what the configuration says about chats.
+// conversation is a chat with what the configuration says about chats. Messages of developers are those of the system
+// where the format has no such role.
 func (e *Engine) conversation(c *chat.Request) chat.Request {
 	out := *c
 	out.ControlTokens, out.CallTokens = e.cfg.ControlTokens, e.callTokens
+	isDeveloper := func(m chat.Message) bool { return m.Role == chat.Developer }
+	if !e.developers && slices.ContainsFunc(c.Messages, isDeveloper) {
+		out.Messages = slices.Clone(c.Messages)
+		for i := range out.Messages {
+			if isDeveloper(out.Messages[i]) {
+				out.Messages[i].Role = chat.System
+			}
+		}
+	}
 	return out
 }
 

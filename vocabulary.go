@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"sparrow/chat"
+	"sparrow/engine"
 	"sparrow/grammar"
 	"sparrow/model/config"
 	"sparrow/tokenizer"
@@ -37,10 +39,14 @@ func (e *Engine) prepareText(p *parts) error {
 	if v4, ok := p.source.Model.(*config.V4); ok {
 		src.DSpark = v4.DSpark != nil
 	}
+	var err error
 	if len(p.tokenizerConfig) > 0 {
 		if err := src.ReadTokenizerConfig(p.tokenizerConfig); err != nil {
 			return err
 		}
+	}
+	if e.info.Tokenizer, err = describeTokenizer(p, &src); err != nil {
+		return err
 	}
 	for id := range int32(p.tokenizer.VocabSize()) {
 		if p.tokenizer.IsAdded(id) {
@@ -51,7 +57,7 @@ func (e *Engine) prepareText(p *parts) error {
 	switch {
 	case err == nil:
 		e.format, e.info.ChatFormat, e.info.Efforts = f, f.Name(), efforts(f)
-		e.info.AlwaysThinks = alwaysThinks(f)
+		e.info.AlwaysThinks, e.developers = alwaysThinks(f), knowsDevelopers(f, src.ChatTemplate)
 		e.prepareCalls(p.tokenizer)
 		for _, text := range chat.ReplyMarkers(f) {
 			if id, ok := p.tokenizer.TokenID(text); ok {
@@ -91,6 +97,39 @@ func efforts(f chat.Format) []string {
 		}
 	}
 	return known
+}
+
+// describeTokenizer is what clients need to know of a tokenizer; src has read its configuration.
+func describeTokenizer(p *parts, src *chat.Source) (engine.Tokenizer, error) {
+	t := engine.Tokenizer{BOS: src.BOS, EOS: src.EOS, Pad: src.Special["pad_token"], Unk: src.Special["unk_token"],
+		ChatTemplate: src.ChatTemplate}
+	if t.EOS == "" {
+		if id, ok := p.tokenizer.EOS(); ok {
+			t.EOS = p.tokenizer.Text(id)
+		}
+	}
+	if len(p.tokenizerConfig) == 0 {
+		return t, nil
+	}
+	var c struct {
+		Class   string `json:"tokenizer_class"`
+		AddsBOS bool   `json:"add_bos_token"`
+	}
+	if err := json.Unmarshal(p.tokenizerConfig, &c); err != nil {
+		return t, fmt.Errorf("sparrow: tokenizer_config.json: %w", err)
+	}
+	t.Class, t.AddsBOS = c.Class, c.AddsBOS
+	return t, nil
+}
+
+// knowsDevelopers says whether a format shows messages of the role developer. Templates pass over a role that they do
+// not know.
+func knowsDevelopers(f chat.Format, template string) bool {
+	if _, ok := f.(*chat.Template); ok {
+		return strings.Contains(template, string(chat.Developer))
+	}
+	_, err := f.Render(chat.Request{Messages: []chat.Message{{Role: chat.Developer, Content: "?"}}})
+	return err == nil
 }
 
 // alwaysThinks says whether a reply begins with reasoning although it should not.

@@ -45,7 +45,7 @@ func (f DeepSeekV32) Render(req Request) (Prompt, error) {
 	if err != nil {
 		return Prompt{}, err
 	}
-	e.turns = declareFirst(req, turns)
+	e.turns = declareFirst(req, lateSystem(turns))
 	if e.thinking && (drop == nil || *drop) {
 		e.turns = dropDevelopers(e.turns)
 	}

@@ -59,7 +59,7 @@ func (f DeepSeekV4) Render(req Request) (Prompt, error) {
 	if err != nil {
 		return Prompt{}, err
 	}
-	if e.turns, err = v4Merge(declareFirst(req, turns)); err != nil {
+	if e.turns, err = v4Merge(declareFirst(req, lateSystem(turns))); err != nil {
 		return Prompt{}, err
 	}
 	e.drop = drop == nil || *drop

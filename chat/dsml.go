@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"slices"
 	"strings"
 
 	"sparrow/chat/jinja"
@@ -65,6 +66,29 @@ func declareFirst(req Request, turns []turn) []turn {
 		first.ResponseFormat = req.ResponseFormat
 	}
 	return turns
+}
+
+// lateSystem makes system messages that come after the first turn part of the user's: the formats have a place for
+// system text at the beginning only, and a reply follows a user's turn.
+func lateSystem(turns []turn) []turn {
+	first := slices.IndexFunc(turns, func(t turn) bool { return t.Role != System })
+	if first < 0 || !slices.ContainsFunc(turns[first:], func(t turn) bool { return t.Role == System }) {
+		return turns
+	}
+	list := slices.Clone(turns[:first])
+	for _, t := range turns[first:] {
+		n := len(list) - 1
+		if t.Role != System || len(t.Tools) > 0 || len(t.ResponseFormat) > 0 {
+			list = append(list, t)
+			continue
+		}
+		if t.Role = User; list[n].Role == User {
+			list[n].Content += "\n\n" + t.Content
+			continue
+		}
+		list = append(list, t)
+	}
+	return list
 }
 
 // lastUser is the index of the last user or developer message, or -1.

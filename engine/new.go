@@ -31,6 +31,9 @@ type Info struct {
 	ChatFormat    string        // empty without one
 	Efforts       []string      // words for how much to think that the chat format takes, the least first
 	AlwaysThinks  bool          // the chat format has no way to switch thinking off
+	Parameters    int64         // weights of the checkpoint, without block scales
+	Format        string        // of its matrices, as the release names it
+	Tokenizer     Tokenizer     // zero without one
 	Kernels       string
 	Device        string   // its name and, where there are several, its number
 	Defaults      []string // values that were not given and depend on the device, as flags
@@ -43,6 +46,14 @@ type Info struct {
 	Draft    spec.Setting
 	Drafts   int
 	NoDrafts string
+}
+
+// Tokenizer is what clients that write prompts themselves need to know of a tokenizer.
+type Tokenizer struct {
+	Class              string // of Hugging Face's library
+	BOS, EOS, Pad, Unk string // tokens as text, empty without one
+	AddsBOS            bool   // before a text that is encoded
+	ChatTemplate       string // Jinja source; empty where the chat format has none
 }
 
 // Memory is how the engine divided memory when it opened, in bytes, of all ranks together where several share the

@@ -3,6 +3,8 @@ package server
 import (
 	"encoding/json"
 	"net/http"
+	"path"
+	"slices"
 	"time"
 
 	"sparrow"
@@ -118,9 +120,13 @@ func (s *service) admit(o *openai.Options) error {
 	return checkDraft(o, s.info)
 }
 
-// checkModel wants the one model that is served.
+// checkModel wants the one model that is served, by its name or an alias.
 func (s *service) checkModel(name string) error {
-	if name != s.info.Name {
+	isAlias := func(pattern string) bool {
+		match, err := path.Match(pattern, name)
+		return match && err == nil
+	}
+	if name != s.info.Name && !slices.ContainsFunc(s.options.Aliases, isAlias) {
 		return wire.NewError(wire.CodeModelNotFound, "model", "%.100q is not served here; this server has %q", name,
 			s.info.Name)
 	}

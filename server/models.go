@@ -18,8 +18,15 @@ func (s openaiAPI) models(w http.ResponseWriter, r *http.Request) error {
 	if r.Header.Get(anthropicVersion) != "" {
 		return s.respond(w, http.StatusOK, anthropic.NewModelList(anthropicModel(&s.info)))
 	}
-	return s.respond(w, http.StatusOK, openai.ModelList{Object: openai.ObjectList,
-		Data: []openai.Model{openaiModel(&s.info)}})
+	list := []openai.Model{openaiModel(&s.info)}
+	for _, name := range s.options.Aliases {
+		if !strings.ContainsAny(name, `*?[\`) { // a pattern is no name
+			alias := list[0]
+			alias.ID = name
+			list = append(list, alias)
+		}
+	}
+	return s.respond(w, http.StatusOK, openai.ModelList{Object: openai.ObjectList, Data: list})
 }
 
 // model answers GET /v1/models/{id}.

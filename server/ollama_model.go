@@ -40,11 +40,16 @@ func (s ollamaAPI) show(w http.ResponseWriter, r *http.Request) error {
 	if s.info.ChatFormat != "" {
 		can = append(can, "tools", "thinking")
 	}
+	template := s.info.Tokenizer.ChatTemplate
+	if template == "" {
+		template = s.info.ChatFormat // its name: the format has no template
+	}
 	return s.respond(w, http.StatusOK, ollama.Show{
-		Details: m.Details, Capabilities: can, ModifiedAt: m.ModifiedAt, Template: s.info.ChatFormat,
+		Details: m.Details, Capabilities: can, ModifiedAt: m.ModifiedAt, Template: template,
 		ModelInfo: map[string]any{
 			"general.architecture":            s.info.Family,
 			"general.basename":                s.info.Name,
+			"general.parameter_count":         s.info.Parameters,
 			s.info.Family + ".context_length": s.info.ContextTokens,
 			s.info.Family + ".vocab_size":     s.info.Vocabulary,
 		},
@@ -62,5 +67,25 @@ func (s ollamaAPI) model() ollama.Model {
 		s.info.Created.UnixNano()))
 	return ollama.Model{Name: s.info.Name, Model: s.info.Name, ModifiedAt: s.info.Created.UTC(),
 		Size: s.info.Memory.Weights, Digest: hex.EncodeToString(sum[:]),
-		Details: ollama.Details{Format: "safetensors", Family: s.info.Family, Families: []string{s.info.Family}}}
+		Details: ollama.Details{Format: "safetensors", Family: s.info.Family, Families: []string{s.info.Family},
+			ParameterSize: parameterSize(s.info.Parameters), QuantizationLevel: quantization(s.info.Format)}}
+}
+
+// parameterSize is a number of weights as Ollama writes it: 671.0B, 29.6M.
+func parameterSize(n int64) string {
+	for _, unit := range []struct {
+		size float64
+		name string
+	}{{1e12, "T"}, {1e9, "B"}, {1e6, "M"}, {1e3, "K"}} {
+		if v := float64(n) / unit.size; v >= 1 {
+			return fmt.Sprintf("%.1f%s", v, unit.name)
+		}
+	}
+	return fmt.Sprint(n)
+}
+
+// quantization is the first word of a format, such as FP8.
+func quantization(format string) string {
+	word, _, _ := strings.Cut(format, " ")
+	return word
 }

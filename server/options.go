@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"path"
 	"slices"
 	"time"
 
@@ -59,6 +60,8 @@ type Options struct {
 	// localhost. Others are refused, because web pages reach a server that their visitor can reach by names of their
 	// own. nil accepts every name.
 	AllowHosts []string
+	// Aliases are further names of the model in requests; * stands for any text without a slash, as in gpt-*.
+	Aliases []string
 	// Strict refuses requests with unknown fields, and limits on tokens above what the context holds. Otherwise such
 	// fields are ignored and named in a header, and such limits are reduced.
 	Strict bool
@@ -161,6 +164,12 @@ func (o Options) Validate() error {
 		if !validHost(name) {
 			errs = append(errs, fmt.Errorf("AllowHosts (--allow-host): %q is not a host name; want one such as "+
 				"models.example.org, without scheme and port", name))
+		}
+	}
+	for _, name := range o.Aliases {
+		if _, err := path.Match(name, ""); err != nil || name == "" {
+			errs = append(errs, fmt.Errorf("--alias (Aliases): %q is not a name; want one such as gpt-4o or claude-*",
+				name))
 		}
 	}
 	for _, origin := range o.AllowOrigins {

@@ -100,9 +100,12 @@ func (s *responsesAPI) itemsOf(tenant string, r *openai.ResponsesRequest) ([]ope
 	return items, nil
 }
 
-// storedResponse answers GET /v1/responses/{id}.
+// storedResponse answers GET /v1/responses/{id} and GET /v1/responses/{id}/input_items.
 func (s *responsesAPI) storedResponse(w http.ResponseWriter, r *http.Request) error {
 	id := strings.TrimPrefix(r.URL.Path, responsePrefix)
+	if of, ok := strings.CutSuffix(id, inputItemsSuffix); ok {
+		return s.inputItems(w, r, of)
+	}
 	if on := r.URL.Query().Get("stream"); on != "" && on != "false" {
 		return wire.NewError(wire.CodeUnsupportedValue, "stream",
 			"events are not kept; leave stream out to get the whole response")

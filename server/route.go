@@ -66,6 +66,7 @@ func routes(s *service, files *page.Files) []route {
 		{http.MethodGet, ollamaPrefix + "version", open, ollama.version},
 		{http.MethodPost, "/tokenize", keyed, openai.tokenize},
 		{http.MethodPost, "/detokenize", keyed, openai.detokenize},
+		{http.MethodGet, "/tokenizer_info", keyed, openai.tokenizerInfo},
 		{http.MethodGet, "/server_info", keyed, router.serverInfo},
 		{http.MethodGet, "/get_server_info", keyed, router.serverInfo},
 		{http.MethodGet, "/model_info", keyed, router.modelInfo},

@@ -64,6 +64,29 @@ func (s openaiAPI) detokenize(w http.ResponseWriter, r *http.Request) error {
 	return s.respond(w, http.StatusOK, openai.DetokenizeResponse{Prompt: strings.ToValidUTF8(text, "\uFFFD")})
 }
 
+// tokenizerInfo answers GET /tokenizer_info in vLLM's shape: members of tokenizer_config.json, those without a value
+// null. Clients that write prompts themselves read it.
+func (s openaiAPI) tokenizerInfo(w http.ResponseWriter, _ *http.Request) error {
+	t := &s.info.Tokenizer
+	orNull := func(text string) *string {
+		if text == "" {
+			return nil
+		}
+		return &text
+	}
+	return s.respond(w, http.StatusOK, struct {
+		Class        string  `json:"tokenizer_class"`
+		BOS          *string `json:"bos_token"`
+		EOS          *string `json:"eos_token"`
+		Pad          *string `json:"pad_token"`
+		Unk          *string `json:"unk_token"`
+		AddsBOS      bool    `json:"add_bos_token"`
+		MaxLength    int     `json:"model_max_length"`
+		ChatTemplate *string `json:"chat_template"`
+	}{t.Class, orNull(t.BOS), orNull(t.EOS), orNull(t.Pad), orNull(t.Unk), t.AddsBOS, s.info.ContextTokens,
+		orNull(t.ChatTemplate)})
+}
+
 // checkOptionalModel lets requests pass that name no model: these endpoints know only one.
 func (s openaiAPI) checkOptionalModel(name string) error {
 	if name == "" {

@@ -94,6 +94,15 @@ type OutputTokensDetails struct {
 	ReasoningTokens int `json:"reasoning_tokens"`
 }
 
+// ItemList answers GET /v1/responses/{id}/input_items.
+type ItemList struct {
+	Object  string  `json:"object"` // ObjectList
+	Data    []Item  `json:"data"`
+	FirstID *string `json:"first_id"` // null in an empty list
+	LastID  *string `json:"last_id"`
+	HasMore bool    `json:"has_more"`
+}
+
 // DeletedResponse answers DELETE /v1/responses/{id}.
 type DeletedResponse struct {
 	ID      string `json:"id"`

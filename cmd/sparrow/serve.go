@@ -33,6 +33,7 @@ type serveFlags struct {
 	keys     string
 	admins   string
 	origins  []string
+	aliases  []string
 	strict   bool
 	vllm     bool
 	noPage   bool
@@ -78,6 +79,8 @@ Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace
 	s.DurationVar(&f.maxWait, "max-wait", 0, "while new work would wait longer than this, /ready says 503; 0 is never")
 	s.StringSliceVar(&f.origins, "cors", nil,
 		"origins whose web pages may call the server, such as https://example.org, or '*'")
+	s.StringSliceVar(&f.aliases, "alias", nil,
+		"further names of the model in requests, such as gpt-4o or 'claude-*', for clients with names of their own")
 	f.engineFlags.add(s)
 	f.addServing(s)
 	f.transferFlags.add(s)
@@ -113,7 +116,7 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 	}
 	o := server.Options{Version: version(), AllowOrigins: f.origins, AllowHosts: f.hosts(), Strict: f.strict,
 		VLLMNames: f.vllm, NoPage: f.noPage, Grace: f.grace, DrainDelay: f.drain, RequestTimeout: f.timeout,
-		MaxWait: f.maxWait, Log: log}
+		MaxWait: f.maxWait, Aliases: f.aliases, Log: log}
 	if f.grace == 0 {
 		o.Grace = server.NoGrace
 	}
