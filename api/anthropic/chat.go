@@ -1,11 +1,9 @@
 package anthropic
 
 import (
-	"encoding/json"
 	"slices"
 
 	"sparrow/api/openai"
-	"sparrow/api/wire"
 )
 
 // AsChat is the request as a chat completion. The results of tools become messages of their own; messages of one role
@@ -25,8 +23,7 @@ func (r *Request) AsChat() *openai.ChatRequest {
 	}
 	for i := range r.Tools {
 		if t := &r.Tools[i]; !t.hosted() {
-			c.Tools = append(c.Tools, openai.Tool{Type: "function", Deferred: t.Deferred, Function: openai.Function{
-				Name: t.Name, Description: t.Description, Parameters: t.Schema, Strict: t.Strict}})
+			c.Tools = append(c.Tools, *t.declared())
 		}
 	}
 	if t := r.ToolChoice; t != nil {
@@ -89,6 +86,12 @@ func (r *Request) addTo(list []openai.Message, m *Message) []openai.Message {
 	return list
 }
 
+// declared is a tool as a chat has it.
+func (t *Tool) declared() *openai.Tool {
+	return &openai.Tool{Type: "function", Deferred: t.Deferred, Function: openai.Function{Name: t.Name,
+		Description: t.Description, Parameters: t.Schema, Strict: t.Strict}}
+}
+
 // shown is the result of a call as the model reads it: a reference to a tool becomes the tool's declaration.
 func (r *Request) shown(b *Block) openai.Content {
 	texts := openai.Content(b.Result)
@@ -98,15 +101,7 @@ func (r *Request) shown(b *Block) openai.Content {
 			texts = append(texts, name)
 			continue
 		}
-		t := &r.Tools[i]
-		text, err := wire.Marshal(struct {
-			Name        string          `json:"name"`
-			Description string          `json:"description,omitempty"`
-			Parameters  json.RawMessage `json:"parameters"`
-		}{t.Name, t.Description, t.Schema})
-		if err == nil { // the schema was read as JSON
-			texts = append(texts, string(text))
-		}
+		texts = append(texts, r.Tools[i].declared().Declaration())
 	}
 	return texts
 }

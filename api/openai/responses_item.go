@@ -16,6 +16,7 @@ const (
 	ItemCustom    = "custom_tool_call"
 	ItemAnswer    = "custom_tool_call_output"
 	ItemReference = "item_reference" // of a stored item, by its id
+	ItemTools     = "additional_tools"
 )
 
 // The states of an item and of a response.
@@ -43,6 +44,8 @@ type Item struct {
 	Namespace string // of a call: that of the tool, or empty
 	Name      string // of a call: the tool
 	Arguments string // of a call: JSON as text, or the input of a custom tool
+
+	Tools []ResponseTool // of ItemTools: tools beside those of the request
 }
 
 // wireItem is an item on the wire.
@@ -60,6 +63,8 @@ type wireItem struct {
 	Arguments *string `json:"arguments,omitempty"`
 	Input     *string `json:"input,omitempty"`
 	Output    *string `json:"output,omitempty"`
+
+	Tools []ResponseTool `json:"tools,omitempty"`
 }
 
 // Part is one piece of the content of an item in a response.
@@ -112,6 +117,8 @@ func (i Item) MarshalJSON() ([]byte, error) {
 		out.CallID, out.Namespace, out.Name, out.Arguments = i.CallID, i.Namespace, i.Name, &i.Arguments
 	case ItemCustom:
 		out.CallID, out.Namespace, out.Name, out.Input = i.CallID, i.Namespace, i.Name, &i.Arguments
+	case ItemTools:
+		out.Role, out.Tools = i.Role, i.Tools
 	case ItemResult, ItemAnswer:
 		text := i.Content.Text()
 		out.CallID, out.Output = i.CallID, &text
@@ -153,6 +160,7 @@ var itemFields = wire.Fields[itemReader]{
 	"name":      wire.TextField(func(i *itemReader) *string { return &i.Name }),
 	"namespace": wire.TextField(func(i *itemReader) *string { return &i.Namespace }),
 	"input":     wire.TextField(func(i *itemReader) *string { return &i.input }),
+	"tools":     {Read: func(c *wire.Reader, i *itemReader) { i.Tools = readResponseTools(c) }},
 	"arguments": wire.TextField(func(i *itemReader) *string { return &i.Arguments }),
 	"content":   {Read: func(c *wire.Reader, i *itemReader) { i.Content = readTexts(c) }},
 	"summary":   {Read: func(c *wire.Reader, i *itemReader) { i.summary = readTexts(c) }},
@@ -288,7 +296,7 @@ func (i *Item) check(p *wire.Problems, at string) {
 		if i.Content == nil {
 			p.AddNew(wire.CodeMissing, at+".content", "required for type %s", i.Type)
 		}
-	case ItemReasoning:
+	case ItemReasoning, ItemTools:
 	case ItemCall, ItemCustom:
 		missing("call_id", i.CallID)
 		missing("name", i.Name)
@@ -300,9 +308,9 @@ func (i *Item) check(p *wire.Problems, at string) {
 	case ItemReference:
 		missing("id", i.ID)
 	default:
-		p.AddNew(wire.CodeUnsupportedValue, at+".type", "%q is not supported; use %s, %s, %s, %s, %s, %s or %s",
+		p.AddNew(wire.CodeUnsupportedValue, at+".type", "%q is not supported; use %s, %s, %s, %s, %s, %s, %s or %s",
 			jsonscan.Clip(i.Type), ItemMessage, ItemReasoning, ItemCall, ItemResult, ItemCustom, ItemAnswer,
-			ItemReference)
+			ItemTools, ItemReference)
 	}
 }
 
@@ -339,6 +347,11 @@ func Messages(items []Item) []Message {
 	}
 	for i := range items {
 		switch it := &items[i]; {
+		case it.Type == ItemTools:
+			if late(items, i) {
+				list = append(list, Message{Role: RoleSystem, Content: declarations(it.Tools)})
+				open = false
+			}
 		case it.Type == ItemReasoning:
 			m := last()
 			more := m.Content != nil || m.ToolCalls != nil || m.ReasoningContent != ""

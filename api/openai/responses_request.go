@@ -107,7 +107,7 @@ func (r *ResponsesRequest) AsChat(conversation []Item) *ChatRequest {
 		c.Messages = append(c.Messages, Message{Role: RoleSystem, Content: Content{r.Instructions}})
 	}
 	c.Messages = append(c.Messages, Messages(conversation)...)
-	c.Tools, _ = flatten(r.Tools)
+	c.Tools, _ = r.toolList(conversation)
 	if f := &r.Text.Format; f.Type != "" {
 		c.ResponseFormat = &ResponseFormat{Type: f.Type}
 		if f.Type == FormatJSONSchema {

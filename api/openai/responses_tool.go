@@ -3,6 +3,8 @@ package openai
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	"sparrow/api/wire"
 	"sparrow/internal/jsonscan"
@@ -67,15 +69,39 @@ func readToolList(c *wire.Reader, known wire.Fields[ResponseTool]) []ResponseToo
 	})
 }
 
-// flatten lists the tools of namespaces among the others. places are where they stand in the request.
-func flatten(tools []ResponseTool) (list []Tool, places []string) {
+// toolList is all tools of a request and of the items of its conversation, those of namespaces among the others. places
+// are where they stand. Tools that come later in the conversation are shown there.
+func (r *ResponsesRequest) toolList(items []Item) (list []Tool, places []string) {
+	add := func(tools []ResponseTool, at string, deferred bool) {
+		more, where := flatten(tools, at)
+		for i := range more {
+			more[i].Deferred = deferred
+		}
+		list, places = append(list, more...), append(places, where...)
+	}
+	add(r.Tools, "tools", false)
+	for i := range items {
+		if items[i].Type == ItemTools {
+			add(items[i].Tools, fmt.Sprintf("input[%d].tools", i), late(items, i))
+		}
+	}
+	return list, places
+}
+
+// late says whether anything but tools comes before an item.
+func late(items []Item, i int) bool {
+	return slices.ContainsFunc(items[:i], func(it Item) bool { return it.Type != ItemTools })
+}
+
+// flatten lists the tools of namespaces among the others; at is where the list stands.
+func flatten(tools []ResponseTool, at string) (list []Tool, places []string) {
 	add := func(t *ResponseTool, namespace, at string) {
 		list = append(list, Tool{Type: t.Type, Namespace: namespace, Format: t.Format, Function: Function{Name: t.Name,
 			Description: t.Description, Parameters: t.Parameters, Strict: t.Strict}})
 		places = append(places, at)
 	}
 	for i := range tools {
-		t, at := &tools[i], fmt.Sprintf("tools[%d]", i)
+		t, at := &tools[i], fmt.Sprintf("%s[%d]", at, i)
 		if t.Type != typeNamespace {
 			add(t, "", at)
 			continue
@@ -87,8 +113,20 @@ func flatten(tools []ResponseTool) (list []Tool, places []string) {
 	return list, places
 }
 
+// declarations are tools as text, a line each.
+func declarations(tools []ResponseTool) Content {
+	var lines []string
+	list, _ := flatten(tools, "")
+	for i := range list {
+		if t := &list[i]; !Hosted(t.Type) {
+			lines = append(lines, t.Declaration())
+		}
+	}
+	return Content{strings.Join(lines, "\n")}
+}
+
 func (r *ResponsesRequest) checkTools(p *wire.Problems) {
-	list, places := flatten(r.Tools)
+	list, places := r.toolList(r.Input)
 	for i := range r.Tools {
 		t := &r.Tools[i]
 		if t.Type == typeNamespace {
@@ -96,7 +134,7 @@ func (r *ResponsesRequest) checkTools(p *wire.Problems) {
 		}
 	}
 	if checkToolList(p, ".name", list, func(i int) string { return places[i] }) {
-		r.AsChat(nil).checkToolChoice(p)
+		r.AsChat(r.Input).checkToolChoice(p)
 	}
 }
 

@@ -55,6 +55,23 @@ func FlatName(namespace, name string) string {
 	return namespace + "__" + name
 }
 
+// Declaration is a tool as text, for a conversation that shows it: a JSON object.
+func (t *Tool) Declaration() string {
+	parameters := t.Function.Parameters
+	if t.Type == TypeCustom {
+		parameters = CustomSchema("")
+	}
+	text, err := wire.Marshal(struct {
+		Name        string          `json:"name"`
+		Description string          `json:"description,omitempty"`
+		Parameters  json.RawMessage `json:"parameters,omitempty"`
+	}{t.Name(), t.Function.Description, parameters})
+	if err != nil {
+		return t.Name() // no schema that was read as JSON fails
+	}
+	return string(text)
+}
+
 // Offered are the tools that the model may call.
 func Offered(tools []Tool) []Tool {
 	if !slices.ContainsFunc(tools, func(t Tool) bool { return Hosted(t.Type) }) {
