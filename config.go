@@ -11,6 +11,7 @@ import (
 	"sparrow/kernel/group"
 	"sparrow/kv/prefix"
 	"sparrow/kv/tier"
+	"sparrow/model"
 	"sparrow/model/family"
 	"sparrow/model/usage"
 	"sparrow/plan"
@@ -133,6 +134,9 @@ type Config struct {
 	Warn func(text string)
 	// OnLoad is called as weights load, with how many of their bytes are done.
 	OnLoad func(done, total int64)
+	// Substitute, when set, gives the model that runs in place of the loaded one, over the same tokenizer and chat
+	// format: one that plays replies, for tests of clients (sim/script).
+	Substitute func(loaded model.Model) (model.Model, error)
 
 	defaults []string // values that the device chose, as flags
 	reserved int64    // memory of a device for its operations

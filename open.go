@@ -241,6 +241,9 @@ func load(ctx context.Context, c Config, p *parts, dev devices) (model.Model, er
 	if err == nil {
 		err = ctx.Err()
 	}
+	if err == nil && c.Substitute != nil {
+		return c.Substitute(m)
+	}
 	if err == nil {
 		for _, text := range p.source.Config.Losses {
 			c.Warn(text)

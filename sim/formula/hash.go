@@ -10,6 +10,9 @@ func mark(token int32, position int) uint64 {
 // after is the hash of a sequence whose hash so far is h and whose next row stored m.
 func after(h, m uint64) uint64 { return (h ^ m) * 0x9e3779b97f4a7c15 }
 
+// After is the hash of a sequence of a hash and of that many tokens when another token follows.
+func After(h uint64, token int32, position int) uint64 { return after(h, mark(token, position)) }
+
 // mix spreads every bit of x over all bits.
 func mix(x uint64) uint64 {
 	x = (x ^ x>>32) * 0xd6e8feb86659fd93
@@ -25,6 +28,12 @@ func fillLogits(to []float32, h uint64) {
 	for v := range to {
 		to[v] = float32(mix(h+uint64(v)*0xa0761d6478bd642f)>>40) * (maxLogit / float32(1<<24))
 	}
+}
+
+// fillOne writes logits of which one token has nearly all probability.
+func fillOne(to []float32, token int32) {
+	clear(to)
+	to[token] = 4 * maxLogit
 }
 
 // best is the likeliest token, its logit, and the logarithm of the sum of exponentials. Of NaN it is the first, as a

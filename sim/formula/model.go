@@ -18,7 +18,13 @@ type Shape struct {
 	// Plain makes the tokens of a model without windows depend on the last one alone: for planning, where nobody looks
 	// at them and contexts are long.
 	Plain bool
+	// Script, when set, says which token follows a sequence, in a model without windows.
+	Script Script
 }
+
+// Script is the token that follows a sequence, which hash names and tokens lists. Sequences that differ have other
+// hashes.
+type Script func(hash uint64, tokens func() []int32) int32
 
 // New makes a model.
 func New(s Shape, dev *Device) (model.Model, error) {
@@ -50,11 +56,13 @@ type Model struct {
 	marks             []uint64  // [slots]: the target's rows
 	draftMarks        []uint64  // [slots]: the drafting layer's
 	logits            []float32 // [vocabulary]: memory of one row
+	script            Script
+	tokens            []int32 // [slots], where there is a script
 }
 
 // newModel makes a model with a drafting layer.
 func newModel(s Shape, dev *Device) (*Model, error) {
-	m := &Model{dev: dev, plain: s.Plain, logits: make([]float32, s.Vocab),
+	m := &Model{dev: dev, plain: s.Plain, script: s.Script, logits: make([]float32, s.Vocab),
 		config: config.Config{Family: config.DeepseekV32, Vocab: s.Vocab, Hidden: 1, Layers: 1, NextN: 1,
 			MaxPositions: s.Context, Indexer: config.Indexer{Heads: 1, Dim: 128, TopK: topK}},
 		facts: plan.Model{Family: plan.DeepSeekV32, Heads: 1, K: topK, IndexHeads: 1, QKDim: 96, VDim: 32, Layers: 1,
@@ -82,6 +90,9 @@ func (m *Model) DraftHead() error { return nil }
 func (m *Model) Allocate(cfg *plan.Config, pages int) error {
 	m.pageTokens, m.pages = cfg.Page, pages
 	m.marks, m.draftMarks = make([]uint64, pages*cfg.Page), make([]uint64, pages*cfg.Page)
+	if m.script != nil {
+		m.tokens = make([]int32, pages*cfg.Page)
+	}
 	return nil
 }
 

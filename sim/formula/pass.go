@@ -81,8 +81,9 @@ type pass struct {
 	m    *Model
 	work *workspace
 	attn *mla.Pass
-	walk []walk   // of every request
-	hash []uint64 // of the rows of a drafting pass
+	walk []walk    // of every request
+	slot [][]int32 // of every request: where its rows are, as far as they were read, where there is a script
+	hash []uint64  // of the rows of a drafting pass
 
 	program divided
 }
@@ -167,6 +168,9 @@ func (s *pass) store() (time.Duration, error) {
 	}
 	for i, slot := range slots {
 		to[slot] = mark(tokens[i], int(positions[i]))
+		if m.script != nil && s.plan.Pass == plan.PassTarget {
+			m.tokens[slot] = tokens[i]
+		}
 	}
 	if s.plan.Pass != plan.PassTarget {
 		n := len(s.array(plan.HiddenRows))
@@ -193,9 +197,23 @@ func (s *pass) compute() error {
 		if s.plan.Pass != plan.PassTarget {
 			h = doubt(h)
 		}
+		if m.script != nil {
+			fillOne(to, m.script(h, func() []int32 { return s.sequence(r) }))
+			return
+		}
 		fillLogits(to, h)
 	})
 	return nil
+}
+
+// sequence is the tokens up to a row, as the cache holds them.
+func (s *pass) sequence(r int32) []int32 {
+	slots := s.slot[s.array(plan.RowRequests)[r]][:s.array(plan.Lengths)[r]]
+	list := make([]int32, len(slots))
+	for i, slot := range slots {
+		list[i] = s.m.tokens[slot]
+	}
+	return list
 }
 
 // draft computes what the target would for the token after each row.
@@ -229,6 +247,7 @@ func (s *pass) read() error {
 	start, gather := s.array(plan.GatherStart), s.array(plan.GatherSlots)
 	table := s.array(plan.PageTable)
 	s.walk = append(s.walk[:0], make([]walk, s.plan.Requests)...)
+	s.slot = append(s.slot[:0], make([][]int32, s.plan.Requests)...)
 	for i := range s.plan.Segments {
 		g := &s.plan.Segments[i]
 		for j := range g.Launches {
@@ -248,7 +267,7 @@ func (s *pass) read() error {
 				if s.m.plain {
 					*w = walk{next: n - 1}
 				} else if w.next > n {
-					*w = walk{}
+					*w, s.slot[q] = walk{}, s.slot[q][:0]
 				}
 				for ; w.next < n; w.next++ {
 					slot := place(w.next)
@@ -256,6 +275,9 @@ func (s *pass) read() error {
 						return fmt.Errorf("%w: slot %d of %d", kernel.ErrArgument, slot, len(s.m.marks))
 					}
 					w.hash = after(w.hash, s.m.marks[slot])
+					if s.m.script != nil {
+						s.slot[q] = append(s.slot[q], slot)
+					}
 				}
 				s.work.target.hash[r] = w.hash
 			}

@@ -1,0 +1,261 @@
+// Command agents lets coding agents, installed from their packages, carry out a small task in front of a server whose
+// model plays a script (sim/script): read two files, edit one, run a test, correct the edit, run the test again, finish.
+//
+// Each agent runs once in each of several chat formats, without a terminal and without a network. Agents are installed
+// once, pinned, below a cache folder: that of the user, or the one that SPARROW_CLIENTS names. One that cannot be
+// installed is skipped with a line. The exit status is 1 when one failed, and 0 otherwise. Arguments name agents; without
+// any, all run.
+package main
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"sparrow"
+	"sparrow/internal/pinned"
+	"sparrow/server"
+	"sparrow/sim/script"
+)
+
+// files are what npm needs to install the agents, a folder each.
+//
+//go:embed */package.json */package-lock.json
+var files embed.FS
+
+// Bounds of what is started.
+const (
+	installTime = 10 * time.Minute
+	taskTime    = 3 * time.Minute
+)
+
+// contextTokens is the longest conversation: agents begin with tens of thousands of tokens.
+const contextTokens = 1 << 18
+
+// formats are the chat formats that the agents meet.
+var formats = []string{"deepseek-v3.2", "glm-5.2", "deepseek-v4"}
+
+// model is what the model inside the binary is called.
+const model = "sparrow-tiny"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	failed, err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "agents:", err)
+		os.Exit(1)
+	}
+	if failed > 0 {
+		os.Exit(1)
+	}
+}
+
+// run installs the agents one after the other and gives each its task.
+func run(ctx context.Context, only []string) (failed int, err error) {
+	home, err := pinned.Cache()
+	if err != nil {
+		return 0, err
+	}
+	passed := 0
+	for _, a := range agents {
+		if len(only) > 0 && !slices.Contains(only, a.name) {
+			continue
+		}
+		program, err := a.install(ctx, home)
+		if err != nil {
+			fmt.Printf("skipped: %s: %v\n", a.name, err)
+			continue
+		}
+		for _, format := range formats {
+			began := time.Now()
+			if err := carryOut(ctx, a, program, format); err != nil {
+				failed++
+				fmt.Printf("FAIL  %-14s %-14s %v\n", a.name, format, err)
+				continue
+			}
+			passed++
+			fmt.Printf("ok    %-14s %-14s %.1f s\n", a.name, format, time.Since(began).Seconds())
+		}
+	}
+	fmt.Printf("%d passed, %d failed\n", passed, failed)
+	return failed, nil
+}
+
+// install gives the agent's program.
+func (a *agent) install(ctx context.Context, home string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, installTime)
+	defer cancel()
+	manifest, err := files.ReadFile(a.name + "/package.json")
+	if err != nil {
+		return "", err
+	}
+	lock, err := files.ReadFile(a.name + "/package-lock.json")
+	if err != nil {
+		return "", err
+	}
+	dir, err := pinned.Node(ctx, home, "agent-"+a.name, manifest, lock)
+	if err != nil {
+		return "", err
+	}
+	program := filepath.Join(dir, "node_modules", strings.ReplaceAll(a.program, "PLATFORM", platform()))
+	if _, err := os.Stat(program); err != nil {
+		return "", fmt.Errorf("there is no program for this machine: %w", err)
+	}
+	return program, nil
+}
+
+// carryOut runs an agent on the task, in a format, and looks at what it left.
+func carryOut(ctx context.Context, a *agent, program, format string) (err error) {
+	work, err := os.MkdirTemp("", "sparrow-agent-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	repository, err := scratch(ctx, work)
+	if err != nil {
+		return err
+	}
+	e, err := script.Open(ctx, sparrow.Config{ChatFormat: format}, contextTokens, a.reply(repository))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, e.Close(context.WithoutCancel(ctx))) }()
+	s, err := serve(ctx, e)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+
+	ctx, cancel := context.WithTimeout(ctx, taskTime)
+	defer cancel()
+	args, env, err := a.setup(work, s.url)
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir, cmd.Env, cmd.WaitDelay = repository, append(environment(work), env...), time.Second
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w, requests %v; it printed %s", err, s.seen(), tail(out))
+	}
+	if err := solved(repository); err != nil {
+		return fmt.Errorf("%w, requests %v; it printed %s", err, s.seen(), tail(out))
+	}
+	if !strings.Contains(string(out), finished) {
+		return fmt.Errorf("it did not say %q but %s", finished, tail(out))
+	}
+	return s.unharmed(len(a.steps(repository)))
+}
+
+// environment is what an agent gets of ours: no keys, and a proxy that leads nowhere, so that nothing is fetched.
+func environment(work string) []string {
+	env := []string{"HOME=" + work, "HTTPS_PROXY=http://127.0.0.1:9", "HTTP_PROXY=http://127.0.0.1:9",
+		"NO_PROXY=127.0.0.1,localhost", "no_proxy=127.0.0.1,localhost"}
+	for _, name := range []string{"PATH", "TMPDIR", "LANG"} {
+		if v, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+v)
+		}
+	}
+	return env
+}
+
+func tail(out []byte) string { return strings.TrimSpace(string(out[max(0, len(out)-1500):])) }
+
+// served is a server in this process that notes what was asked.
+type served struct {
+	url  string
+	stop context.CancelFunc
+	done chan error
+
+	mu       sync.Mutex
+	requests []string // method, path and status
+	answered int      // of them with tools and status 200
+}
+
+func serve(ctx context.Context, e *sparrow.Engine) (*served, error) {
+	h, err := server.New(server.Adapt(e), server.Options{Aliases: []string{"claude-*", "gpt-*"}})
+	if err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	s := &served{url: "http://" + l.Addr().String(), stop: cancel, done: make(chan error, 1)}
+	web := &http.Server{Handler: s.watch(h.Handler()), ReadHeaderTimeout: time.Minute}
+	go func() {
+		<-ctx.Done()
+		web.Close()
+	}()
+	go func() { s.done <- web.Serve(l) }()
+	return s, nil
+}
+
+// watch notes every request.
+func (s *served) watch(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n := &noted{ResponseWriter: w, status: http.StatusOK}
+		h.ServeHTTP(n, r)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.requests = append(s.requests, fmt.Sprintf("%s %s %d", r.Method, r.URL.Path, n.status))
+		if r.Method == http.MethodPost && n.status == http.StatusOK {
+			s.answered++
+		}
+	})
+}
+
+// noted remembers the status.
+type noted struct {
+	http.ResponseWriter
+	status int
+}
+
+// WriteHeader notes the status.
+func (n *noted) WriteHeader(status int) {
+	n.status = status
+	n.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap lets http.ResponseController reach flushing and deadlines.
+func (n *noted) Unwrap() http.ResponseWriter { return n.ResponseWriter }
+
+func (s *served) seen() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.requests)
+}
+
+// unharmed wants every POST answered, and as many as the script has steps.
+func (s *served) unharmed(steps int) error {
+	for _, line := range s.seen() {
+		if strings.HasPrefix(line, http.MethodPost) && !strings.HasSuffix(line, " 200") {
+			return fmt.Errorf("a request failed: %s", line)
+		}
+	}
+	if s.answered < steps {
+		return fmt.Errorf("%d requests for %d steps: %v", s.answered, steps, s.seen())
+	}
+	return nil
+}
+
+func (s *served) close() error {
+	s.stop()
+	if err := <-s.done; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
