@@ -27,6 +27,9 @@ type compilers struct {
 // maxCompiled is how many bytes of compiled schemas requests may hold that run or wait.
 const maxCompiled = 256 << 20
 
+// maxToolBytes is how many bytes of compiled tools are kept for requests that bring them again.
+const maxToolBytes = 128 << 20
+
 // compiling is the requests of one party that wait, in order. Closing a channel gives one its turn.
 type compiling struct {
 	party string

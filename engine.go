@@ -12,6 +12,7 @@ import (
 	"sparrow/grammar"
 	"sparrow/sample"
 	"sparrow/tokenizer"
+	"sparrow/toolcall"
 )
 
 // Engine serves one model. Its methods may be called from any goroutine. It turns text into tokens and back; generating
@@ -25,8 +26,11 @@ type Engine struct {
 	grammar *grammar.Tokens      // nil without one
 	// compilers compile what requests bring
 	compilers *compilers
-	eos       []int32
-	noCalls   sample.Mask // every token but the markers of tool calls; nil where calls have none
+	// tools and shown are what tools were compiled to and how prompts show them
+	tools   *toolcall.Store
+	shown   *chat.Memo
+	eos     []int32
+	noCalls sample.Mask // every token but the markers of tool calls; nil where calls have none
 	// callTokens are the markers of tool calls that are control tokens
 	callTokens []string
 	// developers says that the chat format has a role of developers

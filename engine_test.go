@@ -29,7 +29,7 @@ func TestBuiltInModelSolvesAWordProblem(t *testing.T) {
 
 func TestRequestWithoutSamplingTakesTheDefault(t *testing.T) {
 	e := start(t, Config{})
-	out, err := e.prepare(t.Context(), &Request{Tokens: tokens(1, 5)})
+	out, _, err := e.prepare(t.Context(), &Request{Tokens: tokens(1, 5)})
 	if err != nil {
 		t.Fatal(err)
 	}

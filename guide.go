@@ -139,7 +139,7 @@ func (e *Engine) callRules(c *chat.Request, demand, reasoning bool) (*toolcall.R
 		}
 		return nil, nil
 	}
-	o := toolcall.Options{Demand: demand, Reasoning: reasoning}
+	o := toolcall.Options{Demand: demand, Reasoning: reasoning, Store: e.tools}
 	if c.ToolChoice.Mode == chat.ChoiceFunction {
 		o.Only, o.Single = c.ToolChoice.Name, true
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sparrow/builtin"
+	"sparrow/chat"
 	"sparrow/engine"
 	"sparrow/internal/numa"
 	"sparrow/internal/textfile"
@@ -27,6 +28,7 @@ import (
 	"sparrow/plan"
 	"sparrow/spec"
 	"sparrow/tokenizer"
+	"sparrow/toolcall"
 )
 
 // Defaults of Config.
@@ -93,7 +95,7 @@ func assemble(ctx context.Context, c Config) (_ *Engine, err error) {
 		return nil, err
 	}
 	e := &Engine{cfg: began, asked: c, parts: p, running: r, info: r.core.Info(), tok: p.tokenizer,
-		compilers: newCompilers(), eos: endTokens(p.source.Config, p.generation, p.tokenizer)}
+		compilers: newCompilers(), tools: toolcall.NewStore(maxToolBytes), shown: &chat.Memo{}, eos: endTokens(p.source.Config, p.generation, p.tokenizer)}
 	e.info.Name, e.info.Device, e.info.Defaults = c.Name, describeDevice(r.dev.Machine), began.defaults
 	shape := inspect.Of(p.source, nil)
 	e.info.Parameters, e.info.Format = shape.Parameters.Total, shape.Format

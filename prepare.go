@@ -10,20 +10,21 @@ import (
 	"sparrow/tokenizer"
 )
 
-// prepare turns a request into token ids and a guide, or refuses it with the field's name.
-func (e *Engine) prepare(ctx context.Context, r *Request) (engine.Request, error) {
+// prepare turns a request into token ids and a guide, or refuses it with the field's name. It also says whether the
+// reply begins inside reasoning.
+func (e *Engine) prepare(ctx context.Context, r *Request) (out engine.Request, reasoning bool, err error) {
 	if reflect.ValueOf(r.Sampling).IsZero() {
 		r.Sampling = sample.Default()
 	}
 	prompt, reasoning, err := e.encode(r)
 	if err != nil {
-		return engine.Request{}, err
+		return engine.Request{}, false, err
 	}
 	g, err := e.guide(ctx, r, reasoning)
 	if err != nil {
-		return engine.Request{}, err
+		return engine.Request{}, false, err
 	}
-	out := engine.Request{ID: r.ID, Prompt: prompt, Sampling: r.Sampling, MaxTokens: r.MaxTokens,
+	out = engine.Request{ID: r.ID, Prompt: prompt, Sampling: r.Sampling, MaxTokens: r.MaxTokens,
 		FitContext: r.FitContext, MinTokens: r.MinTokens, Score: r.Score, IgnoreEOS: r.IgnoreEOS,
 		Guide: g, Draft: r.Draft, Tenant: r.Tenant, Salt: r.Salt, Source: r.Source, Flow: r.Flow, Priority: r.Priority,
 		Places: r.Places, Admit: r.Admit, Trace: r.Trace, Record: r.Record, Replay: r.Replay, PagesFrom: r.PagesFrom}
@@ -34,7 +35,7 @@ func (e *Engine) prepare(ctx context.Context, r *Request) (engine.Request, error
 		}
 		out.Decoder = func() *tokenizer.Decoder { return e.tok.NewDecoder(skip) }
 	}
-	return out, nil
+	return out, reasoning, nil
 }
 
 // skipInReply says which tokens are not part of the text of a chat's reply: special ones, but for the markers that the

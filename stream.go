@@ -38,7 +38,7 @@ func (e *Engine) Stream(ctx context.Context, r Request) (*Stream, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	in, err := e.prepare(ctx, &r)
+	in, reasoning, err := e.prepare(ctx, &r)
 	if err != nil {
 		return nil, err
 	}
@@ -51,8 +51,10 @@ func (e *Engine) Stream(ctx context.Context, r Request) (*Stream, error) {
 	}
 	s := &Stream{engine: e, job: j, ignored: ignoredBy(&in.Guide), prompt: len(in.Prompt)}
 	if r.Chat != nil {
+		c := e.conversation(r.Chat)
+		c.Begun = &reasoning
 		for range j.Choices() {
-			s.replies = append(s.replies, reply{parser: e.format.Parser(e.conversation(r.Chat))})
+			s.replies = append(s.replies, reply{parser: e.format.Parser(c)})
 		}
 	}
 	s.stop = context.AfterFunc(ctx, j.Cancel)

@@ -51,7 +51,7 @@ func (e *Engine) Decode(ids []int32) (string, error) {
 // where the format has no such role.
 func (e *Engine) conversation(c *chat.Request) chat.Request {
 	out := *c
-	out.ControlTokens, out.CallTokens = e.cfg.ControlTokens, e.callTokens
+	out.ControlTokens, out.CallTokens, out.Memo = e.cfg.ControlTokens, e.callTokens, e.shown
 	isDeveloper := func(m chat.Message) bool { return m.Role == chat.Developer }
 	if !e.developers && slices.ContainsFunc(c.Messages, isDeveloper) {
 		out.Messages = slices.Clone(c.Messages)

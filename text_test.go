@@ -96,7 +96,7 @@ func TestSpecialTokensAreLeftOut(t *testing.T) {
 	}
 	pad, think := id("<｜▁pad▁｜>"), id("<think>")
 	for name, r := range map[string]*Request{"chat": {Chat: ask(garden)}, "prompt": {Prompt: "The"}} {
-		p, err := e.prepare(t.Context(), r)
+		p, _, err := e.prepare(t.Context(), r)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -27,7 +27,7 @@ func TestTextOfAnArgument(t *testing.T) {
 	} {
 		schema := `{"type": "object", "properties": {"a": ` + c.schema + `}}`
 		tool := Tool{Name: "f", Parameters: json.RawMessage(schema)}
-		if got := newToolTypes([]Tool{tool}).kind("f", "a").json(c.text); got != c.want {
+		if got := newToolTypes([]Tool{tool}, nil).kind("f", "a").json(c.text); got != c.want {
 			t.Errorf("%s as %s is %s, want %s", c.text, c.schema, got, c.want)
 		}
 	}

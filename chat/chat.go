@@ -120,6 +120,12 @@ type Request struct {
 	// reject the rest.
 	Kwargs map[string]json.RawMessage
 
+	// Memo remembers tools between requests; nil does not.
+	Memo *Memo
+	// Begun, where not nil, is what Render said of this request: whether the prompt ends inside reasoning. Parser then
+	// need not render it again.
+	Begun *bool
+
 	// NewCallID names the index-th call of a reply. Nil makes a random name that starts with "call_".
 	NewCallID func(index int) string
 }

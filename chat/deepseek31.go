@@ -33,8 +33,7 @@ func (DeepSeekV31) Name() string { return "deepseek-v3.1" }
 
 // Parser reads calls between tokens.
 func (f DeepSeekV31) Parser(req Request) Parser {
-	p, err := f.Render(req)
-	return newV31Parser(req, err == nil && p.InReasoning)
+	return newV31Parser(req, begun(f, req))
 }
 
 // Render writes the prompt.

@@ -21,8 +21,7 @@ func (DeepSeekV32) Name() string { return "deepseek-v3.2" }
 
 // Parser reads DSML calls.
 func (f DeepSeekV32) Parser(req Request) Parser {
-	p, err := f.Render(req)
-	return newDSMLParser(v32.block, req, err == nil && p.InReasoning)
+	return newDSMLParser(v32.block, req, begun(f, req))
 }
 
 // Render writes the prompt.
@@ -71,7 +70,7 @@ func (e *v32Encoder) encode() (Prompt, error) {
 		switch t.Role {
 		case System:
 			t.write(&e.b, t.Content)
-			err = v32.declarations(&e.b, t, formatField(e.req, t))
+			err = v32.declarations(&e.b, t, formatField(e.req, t), e.req.Memo)
 		case User:
 			e.user(i, t)
 		case Developer:
@@ -126,7 +125,7 @@ func (e *v32Encoder) developer(i int, t turn) error {
 		return fieldError(messageField(t.index, "content"), "a developer message must not be empty")
 	}
 	e.b.WriteString(deepseekUser)
-	if err := v32.declarations(&e.b, t, formatField(e.req, t)); err != nil {
+	if err := v32.declarations(&e.b, t, formatField(e.req, t), e.req.Memo); err != nil {
 		return err
 	}
 	e.b.WriteString(v32DeveloperPrefix)

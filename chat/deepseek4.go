@@ -34,8 +34,7 @@ func (f DeepSeekV4) Name() string {
 
 // Parser reads DSML calls.
 func (f DeepSeekV4) Parser(req Request) Parser {
-	p, err := f.Render(req)
-	return newDSMLParser(v4.block, req, err == nil && p.InReasoning)
+	return newDSMLParser(v4.block, req, begun(f, req))
 }
 
 // Render writes the prompt.
@@ -171,14 +170,14 @@ func (e *v4Encoder) encode() (Prompt, error) {
 		switch t.Role {
 		case System:
 			t.write(&e.b, t.Content)
-			err = v4.declarations(&e.b, t, formatField(e.req, t))
+			err = v4.declarations(&e.b, t, formatField(e.req, t), e.req.Memo)
 		case Developer:
 			if t.Content == "" {
 				return Prompt{}, fieldError(messageField(t.index, "content"), "a developer message must not be empty")
 			}
 			e.b.WriteString(deepseekUser)
 			t.write(&e.b, t.Content)
-			err = v4.declarations(&e.b, t, formatField(e.req, t))
+			err = v4.declarations(&e.b, t, formatField(e.req, t), e.req.Memo)
 		case User:
 			e.b.WriteString(deepseekUser)
 			e.b.Write(t.merged)

@@ -17,15 +17,15 @@ type dialect struct {
 
 // declarations writes the tools and the response format of a message. field is the path of the response format, for
 // errors.
-func (d dialect) declarations(b *mark.Builder, t turn, field string) error {
+func (d dialect) declarations(b *mark.Builder, t turn, field string, memo *Memo) error {
 	if len(t.Tools) > 0 {
 		lines := make([]string, len(t.Tools))
-		for i, tool := range t.Tools {
-			line, err := jinja.JSON(functionDict(tool))
-			if err != nil {
-				return err
+		for i := range t.Tools {
+			shown := memo.tool(&t.Tools[i])
+			if shown.err != nil {
+				return shown.err
 			}
-			lines[i] = line
+			lines[i] = shown.line
 		}
 		b.WriteString("\n\n" + d.toolsPrefix)
 		b.Mark(strings.Join(lines, "\n"))

@@ -41,8 +41,7 @@ func (f GLM5) Name() string {
 
 // Parser reads GLM's call markup.
 func (f GLM5) Parser(req Request) Parser {
-	p, err := f.Render(req)
-	return newGLMParser(req, err == nil && p.InReasoning)
+	return newGLMParser(req, begun(f, req))
 }
 
 // Render writes the prompt.
@@ -77,7 +76,7 @@ func (f GLM5) Render(req Request) (Prompt, error) {
 	if err := f.effort(&b, req, thinking); err != nil {
 		return Prompt{}, err
 	}
-	if err := f.tools(&b, listed(callable(req))); err != nil {
+	if err := f.tools(&b, listed(callable(req)), req.Memo); err != nil {
 		return Prompt{}, err
 	}
 	for i := 0; i < len(turns); i++ {
@@ -147,7 +146,7 @@ func (f GLM5) effort(b *mark.Builder, req Request, thinking bool) error {
 	return nil
 }
 
-func (f GLM5) tools(b *mark.Builder, tools []Tool) error {
+func (f GLM5) tools(b *mark.Builder, tools []Tool, memo *Memo) error {
 	if len(tools) == 0 {
 		return nil
 	}
@@ -156,11 +155,11 @@ func (f GLM5) tools(b *mark.Builder, tools []Tool) error {
 		if f.V52 {
 			t.Strict = false // the 5.2 template leaves it out
 		}
-		d := functionDict(t)
-		if !f.V52 {
-			d = wrapFunction(d)
+		shown := memo.tool(&t)
+		line, err := shown.line, shown.err
+		if !f.V52 && err == nil {
+			line, err = jinja.JSON(wrapFunction(shown.function))
 		}
-		line, err := jinja.JSON(d)
 		if err != nil {
 			return err
 		}

@@ -37,7 +37,7 @@ func checkRequest(req Request, roles ...Role) ([]turn, error) {
 	if len(req.Messages) == 0 {
 		return nil, fieldError("messages", "is empty; send at least one message")
 	}
-	if err := checkTools("tools", req.Tools); err != nil {
+	if err := checkTools("tools", req.Tools, req.Memo); err != nil {
 		return nil, err
 	}
 	if err := checkChoice(req); err != nil {
@@ -49,7 +49,7 @@ func checkRequest(req Request, roles ...Role) ([]turn, error) {
 			return nil, fieldError(messageField(i, "role"), "%q is not a role of this model; supported are %s", m.Role,
 				roleList(roles))
 		}
-		if err := checkFields(i, m); err != nil {
+		if err := checkFields(i, m, req.Memo); err != nil {
 			return nil, err
 		}
 		t := turn{Message: m, index: i, prefill: req.ContinueFinal && i == len(req.Messages)-1}
@@ -66,7 +66,7 @@ func checkRequest(req Request, roles ...Role) ([]turn, error) {
 }
 
 // checkFields rejects fields on messages whose role has no use for them.
-func checkFields(i int, m Message) error {
+func checkFields(i int, m Message, memo *Memo) error {
 	if m.Role != Assistant && len(m.ToolCalls) > 0 {
 		return fieldError(messageField(i, "tool_calls"), "only assistant messages make calls; this one has role %q",
 			m.Role)
@@ -89,10 +89,10 @@ func checkFields(i int, m Message) error {
 			return fieldError(fmt.Sprintf("messages[%d].tool_calls[%d].name", i, j), "is empty")
 		}
 	}
-	return checkTools(messageField(i, "tools"), m.Tools)
+	return checkTools(messageField(i, "tools"), m.Tools, memo)
 }
 
-func checkTools(field string, tools []Tool) error {
+func checkTools(field string, tools []Tool, memo *Memo) error {
 	seen := map[string]bool{}
 	for i, t := range tools {
 		name := fmt.Sprintf("%s[%d].name", field, i)
@@ -108,11 +108,11 @@ func checkTools(field string, tools []Tool) error {
 		if len(t.Parameters) == 0 {
 			continue
 		}
-		v, err := jinja.ParseJSON(t.Parameters)
-		if err != nil {
-			return fieldError(fmt.Sprintf("%s[%d].parameters", field, i), "%v", err)
+		shown := memo.tool(&t)
+		if shown.err != nil {
+			return fieldError(fmt.Sprintf("%s[%d].parameters", field, i), "%v", shown.err)
 		}
-		if _, ok := v.(*jinja.Dict); !ok {
+		if shown.schema == nil {
 			return fieldError(fmt.Sprintf("%s[%d].parameters", field, i), "must be a JSON object")
 		}
 	}
@@ -230,6 +230,15 @@ func listed(tools []Tool) []Tool {
 	return list
 }
 
+// begun says whether the reply to a request begins inside reasoning.
+func begun(f Format, req Request) bool {
+	if req.Begun != nil {
+		return *req.Begun
+	}
+	p, err := f.Render(req)
+	return err == nil && p.InReasoning
+}
+
 // OffersTools says whether the model was shown any tool it may call: the request's own or a message's, unless calls
 // are turned off.
 func (r *Request) OffersTools() bool { return len(callable(*r)) > 0 }
@@ -244,23 +253,6 @@ func callable(req Request) []Tool {
 		tools = append(tools, m.Tools...)
 	}
 	return tools
-}
-
-// functionDict is a tool as OpenAI's function object: name, description, parameters, strict; the last three only when
-// given.
-func functionDict(t Tool) *jinja.Dict {
-	d := jinja.NewDict()
-	d.Set("name", t.Name)
-	if t.Description != "" {
-		d.Set("description", t.Description)
-	}
-	if v, err := jinja.ParseJSON(t.Parameters); len(t.Parameters) > 0 && err == nil {
-		d.Set("parameters", v)
-	}
-	if t.Strict {
-		d.Set("strict", true)
-	}
-	return d
 }
 
 // wrapFunction is a tool as OpenAI's tools entry.

@@ -30,13 +30,11 @@ func (k valueKind) admits(v jinja.Value) bool {
 // toolTypes finds the declared type of an argument.
 type toolTypes map[string]*jinja.Dict // tool name to parameter schema
 
-func newToolTypes(tools []Tool) toolTypes {
+func newToolTypes(tools []Tool, memo *Memo) toolTypes {
 	t := toolTypes{}
-	for _, tool := range tools {
-		if v, err := jinja.ParseJSON(tool.Parameters); err == nil {
-			if d, ok := v.(*jinja.Dict); ok {
-				t[tool.Name] = d
-			}
+	for i := range tools {
+		if shown := memo.tool(&tools[i]); shown.schema != nil {
+			t[tools[i].Name] = shown.schema
 		}
 	}
 	return t

@@ -42,7 +42,7 @@ func newStream(req Request) *stream {
 		newID = randomCallID
 	}
 	tools := callable(req)
-	s := &stream{newID: newID, types: newToolTypes(tools), tools: len(tools) > 0}
+	s := &stream{newID: newID, types: newToolTypes(tools, req.Memo), tools: len(tools) > 0}
 	if s.tools {
 		s.tokens = req.CallTokens // without calls, no marker is looked for
 	}

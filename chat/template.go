@@ -129,8 +129,7 @@ func (t *Template) Name() string { return "template" }
 
 // Parser reads reasoning, and calls when the template's markers are known.
 func (t *Template) Parser(req Request) Parser {
-	p, err := t.Render(req)
-	return t.parser(req, err == nil && p.InReasoning)
+	return t.parser(req, begun(t, req))
 }
 
 // Render runs the template.
@@ -260,9 +259,10 @@ func (t *Template) variables(req Request, turns []turn) (map[string]jinja.Value,
 			if len(tool.Parameters) == 0 {
 				tool.Parameters = json.RawMessage(`{"type": "object", "properties": {}}`)
 			}
-			d := functionDict(tool)
+			d := req.Memo.tool(&tool).function
 			if tool.Description == "" {
-				d.Set("description", "") // templates join it to other text
+				d = readTool(&tool).function // one of our own, to change it
+				d.Set("description", "")     // templates join it to other text
 			}
 			list.Items = append(list.Items, jinja.Mark(wrapFunction(d)))
 		}

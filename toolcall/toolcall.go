@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"sparrow/chat"
 	"sparrow/grammar"
@@ -25,6 +26,8 @@ type Options struct {
 	Only      string // the one tool it must call, or empty
 	Single    bool   // at most one call
 	Reasoning bool   // the reply begins inside reasoning
+
+	Store *Store // of what was compiled for earlier requests; nil compiles everything
 }
 
 // Rules are the call rules of one request, shared by its choices.
@@ -39,7 +42,10 @@ type Rules struct {
 	close []int32
 	think int32 // token that ends reasoning, or -1
 	tools []tool
-	text  sample.Mask // free text: every token but the markers that do not begin a call; nil where calls hold no JSON
+
+	released atomic.Bool
+	// text is free text: every token but the markers that do not begin a call; nil where calls hold no JSON
+	text sample.Mask
 }
 
 // tool is a name as tokens, Sep included, and the grammar of its arguments.
@@ -48,6 +54,7 @@ type tool struct {
 	name  []int32
 	args  *grammar.Grammar // nil where arguments are not JSON
 	whole bool             // the schema cannot be followed as a whole: args is any object
+	from  *entry           // of the store that args belongs to; nil where it is the rules' own
 }
 
 // Ignored is a keyword of a tool's schema that is not enforced. Without a keyword it is the whole schema.
@@ -56,21 +63,27 @@ type Ignored struct {
 	grammar.Ignored
 }
 
-// Bytes is the memory of what the schemas were compiled to.
+// Bytes is the memory of what the schemas were compiled to, without those of a store, which has a bound of its own.
 func (r *Rules) Bytes() (n int) {
 	for i := range r.tools {
-		if g := r.tools[i].args; g != nil {
-			n += g.Bytes()
+		if t := &r.tools[i]; t.args != nil && t.from == nil {
+			n += t.args.Bytes()
 		}
 	}
 	return n
 }
 
-// Release says that no sequence follows the rules any more.
+// Release says that no sequence follows the rules any more. It may be called twice.
 func (r *Rules) Release() {
+	if r.released.Swap(true) {
+		return
+	}
 	for i := range r.tools {
-		if g := r.tools[i].args; g != nil {
-			g.Release()
+		switch t := &r.tools[i]; {
+		case t.from != nil:
+			r.options.Store.giveBack(t.from)
+		case t.args != nil:
+			t.args.Release()
 		}
 	}
 }
@@ -126,8 +139,9 @@ func Compile(s chat.CallSyntax, tools []chat.Tool, o Options, encode Encoder, t 
 		if o.Only != "" && tools[i].Name != o.Only {
 			continue
 		}
-		x, err := compileTool(s, &tools[i], tokens(tools[i].Name+s.Sep), t)
+		x, err := compileTool(s, &tools[i], tokens(tools[i].Name+s.Sep), t, o.Store)
 		if err != nil {
+			r.Release()
 			return nil, fmt.Errorf("%w: tools[%d]: %w", ErrTools, i, err)
 		}
 		x.index = i
@@ -154,28 +168,41 @@ func freeText(words int, markers []string, tokens func(string) []int32, begin ..
 	return sample.AllBut(64*words, stray)
 }
 
-// compileTool prepares one tool. A schema the grammar cannot follow is refused for strict tools; for others any JSON
-// object is accepted.
-func compileTool(s chat.CallSyntax, x *chat.Tool, name []int32, t *grammar.Tokens) (tool, error) {
-	out := tool{name: name}
+// compileTool prepares one tool.
+func compileTool(s chat.CallSyntax, x *chat.Tool, name []int32, t *grammar.Tokens, from *Store) (out tool, err error) {
+	out.name = name
 	if !s.JSON {
 		return out, nil
 	}
-	var err error
 	schema := x.Parameters
 	if len(x.Enforced) > 0 {
 		schema = x.Enforced
 	}
+	compile := func() (*grammar.Grammar, bool, error) { return compileSchema(schema, x.Strict, t) }
+	if from == nil {
+		out.args, out.whole, err = compile()
+		return out, err
+	}
+	if out.from, err = from.use(schema, x.Strict, compile); err != nil {
+		return out, err
+	}
+	out.args, out.whole = out.from.args, out.from.whole
+	return out, nil
+}
+
+// compileSchema makes the grammar of arguments. A schema that the grammar cannot follow is refused for strict tools;
+// for others any JSON object is accepted, and whole says so.
+func compileSchema(schema []byte, strict bool, t *grammar.Tokens) (args *grammar.Grammar, whole bool, err error) {
 	if len(schema) > 0 {
 		// Members the schema does not name are left out: a tool has no use for them.
-		o := grammar.Options{ClosedObjects: true, Strict: x.Strict}
-		if out.args, err = grammar.CompileWith(schema, t, o); err == nil || x.Strict {
-			return out, err
+		o := grammar.Options{ClosedObjects: true, Strict: strict}
+		if args, err = grammar.CompileWith(schema, t, o); err == nil || strict {
+			return args, false, err
 		}
-		out.whole = true
+		whole = true
 	}
-	out.args, err = grammar.JSONObject(t)
-	return out, err
+	args, err = grammar.JSONObject(t)
+	return args, whole, err
 }
 
 // stage is where in its calls a reply is.

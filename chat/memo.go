@@ -1,0 +1,97 @@
+package chat
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"sync"
+
+	"sparrow/chat/jinja"
+)
+
+// Memo remembers tools as prompts show them, so that a list that comes again, as that of an agent does with every turn,
+// is not read again. The zero value is ready to use, and nil remembers nothing. It is safe for concurrent use.
+type Memo struct {
+	mu    sync.Mutex
+	tools map[[sha256.Size]byte]*shownTool
+	bytes int   // of the declarations of tools
+	read  int64 // tools that were read so far
+}
+
+// maxMemo bounds the declarations that are remembered. Above it everything is forgotten.
+const maxMemo = 8 << 20
+
+// shownTool is a tool that was read. It is not changed.
+type shownTool struct {
+	function *jinja.Dict // as OpenAI's function object
+	line     string      // the same as JSON with Python's separators
+	schema   *jinja.Dict // of the arguments; nil without one
+	err      error       // of the schema
+}
+
+// Read counts the tools that were read so far.
+func (m *Memo) Read() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.read
+}
+
+// tool gives a tool as prompts show it.
+func (m *Memo) tool(t *Tool) *shownTool {
+	if m == nil {
+		return readTool(t)
+	}
+	key := toolKey(t)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if known := m.tools[key]; known != nil {
+		return known
+	}
+	size := len(t.Name) + len(t.Description) + len(t.Parameters)
+	if m.bytes += size; m.tools == nil || m.bytes > maxMemo {
+		m.tools, m.bytes = map[[sha256.Size]byte]*shownTool{}, size
+	}
+	m.read++
+	shown := readTool(t)
+	m.tools[key] = shown
+	return shown
+}
+
+// toolKey tells tools apart.
+func toolKey(t *Tool) [sha256.Size]byte {
+	text := make([]byte, 0, 32+len(t.Name)+len(t.Description)+len(t.Parameters))
+	for _, part := range []string{t.Name, t.Description} {
+		text = binary.AppendUvarint(text, uint64(len(part)))
+		text = append(text, part...)
+	}
+	if t.Strict {
+		text = append(text, 1)
+	} else {
+		text = append(text, 0)
+	}
+	return sha256.Sum256(append(text, t.Parameters...))
+}
+
+// readTool reads a tool: name, description, parameters, strict; the last three only when given.
+func readTool(t *Tool) *shownTool {
+	out := &shownTool{function: jinja.NewDict()}
+	out.function.Set("name", t.Name)
+	if t.Description != "" {
+		out.function.Set("description", t.Description)
+	}
+	if len(t.Parameters) > 0 {
+		v, err := jinja.ParseJSON(t.Parameters)
+		out.err = err
+		if err == nil {
+			out.function.Set("parameters", v)
+			out.schema, _ = v.(*jinja.Dict)
+		}
+	}
+	if t.Strict {
+		out.function.Set("strict", true)
+	}
+	line, err := jinja.JSON(out.function)
+	if out.line = line; out.err == nil {
+		out.err = err
+	}
+	return out
+}

@@ -1,0 +1,121 @@
+package toolcall
+
+import (
+	"container/list"
+	"crypto/sha256"
+	"sync"
+
+	"sparrow/grammar"
+)
+
+// Store keeps what the schemas of tools were compiled to, for requests that bring the same tools again: an agent sends
+// its list with every turn. It is safe for concurrent use. Above its bound, schemas that no request uses are forgotten,
+// the longest unused first.
+type Store struct {
+	most int // bytes
+
+	mu       sync.Mutex
+	bytes    int
+	entries  map[storeKey]*entry
+	idle     *list.List // of *entry without users, the longest unused first
+	compiled int64
+}
+
+// storeKey is a schema, and whether it has to be followed.
+type storeKey [sha256.Size]byte
+
+// entry is a compiled schema.
+type entry struct {
+	key   storeKey
+	args  *grammar.Grammar
+	whole bool // the schema cannot be followed as a whole: args is any object
+	bytes int
+	users int
+	place *list.Element // in idle; nil while there are users
+}
+
+// NewStore makes a store of at most so many bytes.
+func NewStore(most int) *Store {
+	return &Store{most: most, entries: map[storeKey]*entry{}, idle: list.New()}
+}
+
+// Compiled counts the schemas that were compiled so far.
+func (s *Store) Compiled() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.compiled
+}
+
+// Bytes is the memory of what is kept.
+func (s *Store) Bytes() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bytes
+}
+
+// use gives the entry of a schema, which is compiled where there is none. The caller gives it back.
+func (s *Store) use(schema []byte, strict bool, compile func() (*grammar.Grammar, bool, error)) (*entry, error) {
+	mode := byte(0)
+	if strict {
+		mode = 1
+	}
+	key := storeKey(sha256.Sum256(append([]byte{mode}, schema...)))
+	if e := s.take(key); e != nil {
+		return e, nil
+	}
+	args, whole, err := compile() // without the lock: it may take long
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.compiled++
+	if e := s.entries[key]; e != nil { // another request was faster
+		args.Release()
+		s.begin(e)
+		return e, nil
+	}
+	e := &entry{key: key, args: args, whole: whole, bytes: args.Bytes(), users: 1}
+	s.entries[key] = e
+	s.bytes += e.bytes
+	s.shrink()
+	return e, nil
+}
+
+func (s *Store) take(key storeKey) *entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.entries[key]
+	if e != nil {
+		s.begin(e)
+	}
+	return e
+}
+
+// begin adds a user. The caller holds mu.
+func (s *Store) begin(e *entry) {
+	if e.users++; e.place != nil {
+		s.idle.Remove(e.place)
+		e.place = nil
+	}
+}
+
+// giveBack removes a user.
+func (s *Store) giveBack(e *entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e.users--; e.users == 0 {
+		e.place = s.idle.PushBack(e)
+		s.shrink()
+	}
+}
+
+// shrink forgets schemas without users until the rest fits. The caller holds mu.
+func (s *Store) shrink() {
+	for s.bytes > s.most && s.idle.Len() > 0 {
+		e := s.idle.Remove(s.idle.Front()).(*entry)
+		delete(s.entries, e.key)
+		s.bytes -= e.bytes
+		e.args.Release()
+	}
+}

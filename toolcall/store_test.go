@@ -1,0 +1,48 @@
+package toolcall_test
+
+import (
+	"fmt"
+	"testing"
+
+	"sparrow/chat"
+	"sparrow/toolcall"
+)
+
+func TestAStoreForgetsWhatNobodyUses(t *testing.T) {
+	b := newBench(t)
+	syntax, _ := chat.DeepSeekV31{}.CallSyntax()
+	rules := func(s *toolcall.Store, tools ...int) *toolcall.Rules {
+		t.Helper()
+		var list []chat.Tool
+		for _, i := range tools {
+			list = append(list, chat.Tool{Name: fmt.Sprintf("f%d", i), Parameters: fmt.Appendf(nil,
+				`{"type": "object", "properties": {"p%d": {"type": "string"}}}`, i)})
+		}
+		return b.rules(syntax, list, toolcall.Options{Store: s})
+	}
+	s := toolcall.NewStore(1 << 30)
+	first := rules(s, 0)
+	size := s.Bytes()
+	if again := rules(s, 0); s.Compiled() != 1 || s.Bytes() != size || first.Bytes()+again.Bytes() != 0 {
+		t.Errorf("%d compiled, %d bytes, of the rules %d", s.Compiled(), s.Bytes(), first.Bytes()+again.Bytes())
+	}
+	most := 2*size + size/2
+	s = toolcall.NewStore(most)
+	held := rules(s, 0, 1, 2, 3) // all are used: more than fits stays
+	if s.Compiled() != 4 || s.Bytes() <= most {
+		t.Errorf("%d compiled, %d bytes", s.Compiled(), s.Bytes())
+	}
+	held.Release()
+	held.Release() // twice is once
+	if s.Bytes() > most || s.Bytes() == 0 {
+		t.Errorf("%d bytes are kept, at most %d fit", s.Bytes(), most)
+	}
+	rules(s, 3).Release() // the latest is still there
+	if s.Compiled() != 4 {
+		t.Errorf("%d were compiled, want 4", s.Compiled())
+	}
+	rules(s, 0).Release() // the first is not
+	if s.Compiled() != 5 {
+		t.Errorf("%d were compiled, want 5", s.Compiled())
+	}
+}
