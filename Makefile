@@ -81,9 +81,9 @@ schemas:
 	@if [ -z "$(DIR)" ]; then echo "usage: make schemas DIR=folder of the JSON Schema test suite"; exit 2; fi
 	$(GO) test ./grammar -count=1 -run TestSuite -v -args -suite $(abspath $(DIR))
 
-# Runs the clients people use, pinned, in front of a server of the built-in model, and coding agents in front of one that
-# plays a script. They are installed once, below the user's cache folder or the one that SPARROW_CLIENTS names; the agents
-# take 1.3 GB there.
+# Runs the clients people use, pinned, in front of a server of the built-in model, and coding agents in front of one
+# that plays a script. They are installed once, below the user's cache folder or the one that SPARROW_CLIENTS names;
+# the agents take 1.3 GB there.
 clients:
 	$(GO) run ./server/clienttest/matrix
 	$(GO) run ./server/clienttest/agents

@@ -95,7 +95,8 @@ func assemble(ctx context.Context, c Config) (_ *Engine, err error) {
 		return nil, err
 	}
 	e := &Engine{cfg: began, asked: c, parts: p, running: r, info: r.core.Info(), tok: p.tokenizer,
-		compilers: newCompilers(), tools: toolcall.NewStore(maxToolBytes), shown: &chat.Memo{}, eos: endTokens(p.source.Config, p.generation, p.tokenizer)}
+		compilers: newCompilers(), tools: toolcall.NewStore(maxToolBytes), shown: &chat.Memo{},
+		eos: endTokens(p.source.Config, p.generation, p.tokenizer)}
 	e.info.Name, e.info.Device, e.info.Defaults = c.Name, describeDevice(r.dev.Machine), began.defaults
 	shape := inspect.Of(p.source, nil)
 	e.info.Parameters, e.info.Format = shape.Parameters.Total, shape.Format

@@ -66,7 +66,8 @@ func TestToolsThatComeAgain(t *testing.T) {
 	e.info.ContextTokens = 1 << 20 // the list is longer than the model's context; nothing is generated
 	ask("the first time", 200, 200)
 	ask("again", 0, 0)
-	messages = append(messages, chat.Message{Role: chat.Assistant, Content: "a"}, chat.Message{Role: chat.User, Content: "r"})
+	messages = append(messages, chat.Message{Role: chat.Assistant, Content: "a"},
+		chat.Message{Role: chat.User, Content: "r"})
 	ask("a turn later", 0, 0)
 	tools[7].Parameters = json.RawMessage(`{"type": "object", "properties": {"other": {"type": "integer"}}}`)
 	ask("with a tool that changed", 1, 1)

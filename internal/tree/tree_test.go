@@ -16,7 +16,8 @@ import (
 var order = []string{
 	"internal/tree/testrun", // imports nothing of the module
 	"cmd/sparrow cmd/simulate cmd/kernelc cmd/dist examples/ask internal/tree/width internal/tree/platforms",
-	"server/clienttest/matrix server/clienttest/cluster server/clienttest/agents", // what others make, in front of servers
+	// What others make, in front of servers.
+	"server/clienttest/matrix server/clienttest/cluster server/clienttest/agents",
 	"server/hostile sim/torture", // what make torture runs
 	"verify eval bench/load bench/kernels bench/model sim/fleet sim/script",
 	"bench/pause bench/peak bench/plot", // what benchmarks share; peak starts workers of its own

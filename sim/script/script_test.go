@@ -18,8 +18,8 @@ import (
 func TestRepliesArePlayed(t *testing.T) {
 	replies := []chat.Message{
 		{Content: "Hello, Köln."},
-		{Content: "I look.", Reasoning: "Hm.", ToolCalls: []chat.Call{{Name: "find", Arguments: `{"q": "a\nb", "n": 3}`},
-			{Name: "stop", Arguments: `{}`}}},
+		{Content: "I look.", Reasoning: "Hm.", ToolCalls: []chat.Call{
+			{Name: "find", Arguments: `{"q": "a\nb", "n": 3}`}, {Name: "stop", Arguments: `{}`}}},
 	}
 	tools := []chat.Tool{{Name: "find", Parameters: []byte(`{"type": "object", "properties": {"q": {"type": "string"},
 		"n": {"type": "integer"}}, "required": ["q", "n"]}`)}, {Name: "stop", Parameters: []byte(`{"type": "object",
@@ -41,8 +41,8 @@ func TestRepliesArePlayed(t *testing.T) {
 		}
 		for i, want := range replies {
 			for _, thinking := range []bool{false, true} {
-				c := &chat.Request{Messages: []chat.Message{{Role: chat.User, Content: "the question"}}, Thinking: &thinking,
-					AddGenerationPrompt: true}
+				c := &chat.Request{Messages: []chat.Message{{Role: chat.User, Content: "the question"}},
+					Thinking: &thinking, AddGenerationPrompt: true}
 				if i == 1 {
 					c.Tools, c.Messages[0].Content = tools, strings.Repeat("long ", 9000)+"the question of tools"
 				}
@@ -54,7 +54,8 @@ func TestRepliesArePlayed(t *testing.T) {
 					if err != nil {
 						t.Fatalf("%s: %v", format, err)
 					}
-					if diff := cmp.Diff(want, got.Choices[0].Message, cmpopts.IgnoreFields(chat.Call{}, "ID")); diff != "" {
+					ids := cmpopts.IgnoreFields(chat.Call{}, "ID")
+					if diff := cmp.Diff(want, got.Choices[0].Message, ids); diff != "" {
 						t.Errorf("%s, thinking %v: %s", format, thinking, diff)
 					}
 				}

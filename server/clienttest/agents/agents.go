@@ -35,8 +35,8 @@ var agents = []*agent{
 		tools: tools{
 			read: func(path string) chat.Call { return call("exec_command", "cmd", "cat "+path) },
 			edit: func(path, old, text string) chat.Call {
-				return call("exec_command", "cmd", fmt.Sprintf("apply_patch <<'EOF'\n*** Begin Patch\n*** Update File: %s\n"+
-					"@@\n-echo $((%s))\n+echo $((%s))\n*** End Patch\nEOF", path, old, text))
+				return call("exec_command", "cmd", fmt.Sprintf("apply_patch <<'EOF'\n*** Begin Patch\n"+
+					"*** Update File: %s\n@@\n-echo $((%s))\n+echo $((%s))\n*** End Patch\nEOF", path, old, text))
 			},
 			run: func(command string) chat.Call { return call("exec_command", "cmd", command) },
 		},
@@ -87,8 +87,8 @@ var agents = []*agent{
 func setupCodex(home, url string) (args, env []string, err error) {
 	dir := filepath.Join(home, ".codex")
 	config := fmt.Sprintf("model = %q\nmodel_provider = \"sparrow\"\nmodel_reasoning_effort = \"medium\"\n"+
-		"[model_providers.sparrow]\nname = \"sparrow\"\nbase_url = %q\nwire_api = \"responses\"\nenv_key = \"SPARROW_KEY\"\n",
-		model, url+"/v1")
+		"[model_providers.sparrow]\nname = \"sparrow\"\nbase_url = %q\nwire_api = \"responses\"\n"+
+		"env_key = \"SPARROW_KEY\"\n", model, url+"/v1")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return nil, nil, err
 	}

@@ -1,10 +1,10 @@
 // Command agents lets coding agents, installed from their packages, carry out a small task in front of a server whose
-// model plays a script (sim/script): read two files, edit one, run a test, correct the edit, run the test again, finish.
+// model plays a script (sim/script): read two files, edit one, run a test, correct the edit, test again, finish.
 //
 // Each agent runs once in each of several chat formats, without a terminal and without a network. Agents are installed
 // once, pinned, below a cache folder: that of the user, or the one that SPARROW_CLIENTS names. One that cannot be
-// installed is skipped with a line. The exit status is 1 when one failed, and 0 otherwise. Arguments name agents; without
-// any, all run.
+// installed is skipped with a line. The exit status is 1 when one failed, and 0 otherwise. Arguments name agents;
+// without any, all run.
 package main
 
 import (

@@ -33,8 +33,8 @@ func scratch(ctx context.Context, work string) (string, error) {
 			return "", err
 		}
 	}
-	for _, args := range [][]string{{"init", "-q"}, {"add", "."}, {"-c", "user.name=n", "-c", "user.email=n@example.org",
-		"commit", "-q", "-m", "A script that adds"}} {
+	for _, args := range [][]string{{"init", "-q"}, {"add", "."}, {"-c", "user.name=n", "-c",
+		"user.email=n@example.org", "commit", "-q", "-m", "A script that adds"}} {
 		cmd := exec.CommandContext(ctx, "git", args...)
 		cmd.Dir = dir
 		if out, err := cmd.CombinedOutput(); err != nil {
