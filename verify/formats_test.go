@@ -1,17 +1,23 @@
 package verify
 
 import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
+	"sparrow/internal/num"
 	"sparrow/internal/testkit/archive"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
 	"sparrow/kernel/ref"
 	"sparrow/model/family"
 	"sparrow/plan"
+	"sparrow/weight"
 )
 
 // A repacked checkpoint answers as its twin of dequantised weights: logits within 1e-4 with exact products, and the
@@ -26,9 +32,12 @@ func TestRepackedAnswerAsTheirTwins(t *testing.T) {
 	named := func(name string) *Golden {
 		return &cases[slices.IndexFunc(cases, func(g Golden) bool { return g.Name == name })]
 	}
-	for _, name := range []string{"nvfp4-modelopt", "int4-int8-compressed", "fp8-channel-compressed"} {
+	for _, name := range []string{"nvfp4-modelopt", "int4-int8-compressed", "fp8-channel-compressed", "awq", "gptq"} {
 		t.Run(name, func(t *testing.T) {
 			repacked := filepath.Join(dir, name)
+			if name == "awq" || name == "gptq" { // made of the integers of another, whose test has run
+				byColumns(t, filepath.Join(dir, "int4-int8-compressed"), repacked, name)
+			}
 			twin := filepath.Join(repacked, "twin")
 			place(t, filepath.Join(base, "model.safetensors"), filepath.Join(repacked, "base.safetensors"))
 			for from, to := range map[string]string{"twin.config.json": "config.json",
@@ -56,6 +65,109 @@ func TestRepackedAnswerAsTheirTwins(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// byColumns writes the int4 experts of a checkpoint as AWQ or GPTQ, and its twin; other weights are the twin's.
+func byColumns(t *testing.T, from, to, method string) {
+	t.Helper()
+	for _, name := range []string{"twin.config.json", "twin.index.json", "dequantised.safetensors"} {
+		place(t, filepath.Join(from, name), filepath.Join(to, name))
+	}
+	src, err := weight.OpenFile(filepath.Join(from, "quantised.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.Close()
+	var index struct {
+		Map map[string]string `json:"weight_map"`
+	}
+	var config map[string]any
+	readJSON(t, filepath.Join(from, "twin.index.json"), &index)
+	readJSON(t, filepath.Join(from, "twin.config.json"), &config)
+	var tensors []weight.Source
+	for _, name := range src.Names() {
+		stem, ok := strings.CutSuffix(name, ".weight_packed")
+		if !ok || !strings.Contains(name, ".experts.") {
+			continue
+		}
+		m, err := src.Matrix(stem + ".weight")
+		if err != nil {
+			t.Fatal(err)
+		}
+		delete(index.Map, stem+".weight")
+		for _, s := range columns(t, stem, m, method) {
+			tensors = append(tensors, s)
+			index.Map[s.Name] = "columns.safetensors"
+		}
+	}
+	config["quantization_config"] = map[string]any{"quant_method": method, "bits": 4, "group_size": 32,
+		"version": "gemm", "zero_point": true, "sym": method == "gptq"}
+	writeJSON(t, filepath.Join(to, "model.safetensors.index.json"), index)
+	writeJSON(t, filepath.Join(to, "config.json"), config)
+	if err := weight.Create(filepath.Join(to, "columns.safetensors"), tensors, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// columns is a matrix of int4 in the order of AWQ or GPTQ.
+func columns(t *testing.T, stem string, m weight.Matrix, method string) []weight.Source {
+	scales, err := m.Scales()
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups := m.Cols / m.BlockCols
+	q, half := make([]uint32, m.Rows*m.Cols/8), make([]byte, 2*groups*m.Rows)
+	for r := range m.Rows {
+		for c := range m.Cols {
+			code := uint32(m.Data.Data[r*m.RowBytes+c/2]) >> (c % 2 * 4) & 15
+			if method == "gptq" {
+				q[c/8*m.Rows+r] |= code << (c % 8 * 4)
+			} else {
+				q[c*(m.Rows/8)+r/8] |= code << (4 * []int{0, 4, 1, 5, 2, 6, 3, 7}[r%8])
+			}
+		}
+		for g := range groups {
+			v := num.F16(scales[r*groups+g])
+			if num.FromF16(v) != scales[r*groups+g] {
+				t.Fatalf("scale %v is no half", scales[r*groups+g])
+			}
+			binary.LittleEndian.PutUint16(half[2*(g*m.Rows+r):], v)
+		}
+	}
+	var data []byte
+	for _, w := range q {
+		data = binary.LittleEndian.AppendUint32(data, w)
+	}
+	shape := []int{m.Cols, m.Rows / 8}
+	if method == "gptq" {
+		shape = []int{m.Cols / 8, m.Rows}
+	}
+	return []weight.Source{weight.SourceBytes(stem+".qweight", weight.I32, shape, data),
+		weight.SourceBytes(stem+".qzeros", weight.I32, []int{groups, m.Rows / 8}, bytes.Repeat([]byte{0x88},
+			groups*m.Rows/2)),
+		weight.SourceBytes(stem+".scales", weight.F16, []int{groups, m.Rows}, half)}
+}
+
+func readJSON(t *testing.T, file string, to any) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(data, to)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func writeJSON(t *testing.T, file string, v any) {
+	t.Helper()
+	data, err := json.Marshal(v)
+	if err == nil {
+		err = os.WriteFile(file, data, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -1,6 +1,8 @@
 package weight_test
 
 import (
+	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"math"
 	"os"
@@ -148,6 +150,79 @@ func compare(t *testing.T, got, want []float32, rounded bool) {
 		}
 		if d := math.Abs(float64(v) - float64(want[i])); !rounded || d > math.Abs(float64(want[i]))/(1<<22) {
 			t.Fatalf("value %d is %v, want %v", i, v, want[i])
+		}
+	}
+}
+
+// Reordered matrices take as much memory as their tensors and a twentieth, and scales of powers of two, equal in pairs,
+// make NVFP4 what MXFP4 is, with the same values.
+func TestArrangedMatrices(t *testing.T) {
+	described := func(name string, d weight.DType, shape []int, fill byte) weight.Source {
+		n := d.Size()
+		for _, s := range shape {
+			n *= s
+		}
+		return weight.SourceBytes(name, d, shape, bytes.Repeat([]byte{fill}, n))
+	}
+	open := func(tensors ...weight.Source) *weight.Checkpoint {
+		var b bytes.Buffer
+		if err := weight.Write(&b, tensors, nil); err != nil {
+			t.Fatal(err)
+		}
+		c, err := weight.FromBytes("memory", b.Bytes())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	c := open(described("x.qweight", weight.I32, []int{256, 16}, 0x31),
+		described("x.qzeros", weight.I32, []int{8, 16}, 7),
+		described("x.scales", weight.F16, []int{8, 128}, 0x3c))
+	m, err := c.Matrix("x.weight")
+	if err != nil || !m.Reordered() {
+		t.Fatalf("%v, %v", m.Reordered(), err)
+	}
+	if err := m.Arrange(); err != nil {
+		t.Fatal(err)
+	}
+	held := int64(len(m.Data.Data) + len(m.Scale.Data) + len(m.Zero.Data))
+	if most := c.Bytes() * 105 / 100; held > most || m.Reordered() {
+		t.Errorf("%d bytes of %d, want up to %d", held, c.Bytes(), most)
+	}
+	factor := func(v float32) weight.Source {
+		return weight.SourceBytes("x.weight_scale_2", weight.F32, nil,
+			binary.LittleEndian.AppendUint32(nil, math.Float32bits(v)))
+	}
+	codes := described("x.weight", weight.U8, []int{4, 64}, 0xb6)
+	for _, tt := range []struct {
+		name   string
+		scale  weight.Source
+		factor float32
+		exact  bool
+	}{
+		{"powers of two", described("x.weight_scale", weight.F8E4M3, []int{4, 8}, 0x40), 1.0 / 1024, true},
+		{"another factor", described("x.weight_scale", weight.F8E4M3, []int{4, 8}, 0x40), 3.0 / 1024, false},
+		{"another scale", described("x.weight_scale", weight.F8E4M3, []int{4, 8}, 0x41), 1.0 / 1024, false},
+		{"a pair that differs", weight.SourceBytes("x.weight_scale", weight.F8E4M3, []int{4, 8},
+			bytes.Repeat([]byte{0x40, 0x48}, 16)), 1.0 / 1024, false},
+	} {
+		m, err := open(codes, tt.scale, factor(tt.factor)).Matrix("x.weight")
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, err := m.ReadF32() // of a copy, which is arranged
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Arrange(); err != nil {
+			t.Fatal(err)
+		}
+		if is := m.Scale.DType == weight.F8E8M0 && m.BlockCols == 32 && m.Factor == 0; is != tt.exact {
+			t.Errorf("%s: scales of %v in groups of %d", tt.name, m.Scale.DType, m.BlockCols)
+		}
+		want := float32(4) * 2 / 1024 // the first code is 6: 4, times e4m3 0x40, which is 2
+		if tt.exact && (before[0] != want || before[1] != -1.5*2/1024) {
+			t.Errorf("%s: %v, want %v first", tt.name, before[:2], want)
 		}
 	}
 }

@@ -65,7 +65,7 @@ func (m *module) shape(data *Tensor) (rows, cols int, err error) {
 	}
 	v, err := ReadI32(t)
 	if err != nil {
-		return 0, 0, err
+		return 0, 0, fmt.Errorf("%w: %w", ErrScale, err)
 	}
 	if len(v) != 2 || v[0] < 0 || v[1] <= 0 || int(v[0]) != data.Shape[0] {
 		return 0, 0, fmt.Errorf("weight: %s in %s is %v, want the rows of %q, %d, and its columns: %w", t.Name, t.File,

@@ -87,8 +87,8 @@ func (r Release) format(fields map[string]json.RawMessage) (stored, error) {
 		return stored{}, err
 	}
 	if cache := string(q.CacheScheme); cache != "" && cache != "null" || q.CacheAlgorithm != "" {
-		out.losses = append(out.losses, "kv_cache_scheme is not used: the cache computes scales for its own rows "+
-			"(--cache chooses its layout)")
+		out.losses = append(out.losses, "kv_cache_scheme: the cache computes scales for its own rows (--kv chooses "+
+			"its layout)")
 	}
 	return out, nil
 }
@@ -140,7 +140,7 @@ func expertsAreFP4(fields map[string]json.RawMessage) bool {
 type refusal func(field, value, name string) error
 
 // onGPUs is said of weights that no kernel of a GPU reads.
-const onGPUs = "on GPUs these weights are not supported; they run on the CPU (--kernels cpu)"
+const onGPUs = "GPUs: these weights run on the CPU alone (--kernels cpu)"
 
 // read finds the format of a quantization_config; at is where it stands.
 func (q *rawQuantization) read(at string, experts4 bool) (stored, error) {
@@ -201,14 +201,14 @@ func (q *rawQuantization) blocks(not refusal, experts4 bool) (stored, error) {
 }
 
 // fp8OnGPUs is said of FP8 whose scales are not those of blocks of 128 x 128.
-const fp8OnGPUs = "on GPUs FP8 with scales of other sizes than blocks of 128 x 128 is stored as BF16, in twice the " +
-	"memory"
+const fp8OnGPUs = "FP8 on GPUs: with other scales than for blocks of 128 x 128 it is stored there as BF16, in twice " +
+	"the memory"
 
 // fp8Slow is said of FP8 whose scales belong to parts of fewer rows than slowRows: rows of x are scaled for each of
 // them.
 const (
 	slowRows = 8
-	fp8Slow  = "FP8 with scales for parts of a row is slow on the CPU: about half as fast as blocks of 128 x 128"
+	fp8Slow  = "full speed on the CPU: FP8 with scales for parts of a row is about half as fast as blocks of 128 x 128"
 )
 
 // algorithms lists modelopt's formats, each once, sorted: those of all modules and those of single ones.

@@ -155,7 +155,7 @@ func (s *Source) ExpertFormat() cost.Format {
 			continue
 		}
 		switch t, _ := s.Weights.Tensor(name); t.DType {
-		case weight.I8, weight.U8, weight.F4E2M1x2:
+		case weight.I8, weight.U8, weight.F4E2M1x2, weight.I32: // int4 has nearly the bits of FP4
 			return cost.E2M1
 		case weight.F8E4M3:
 			return cost.E4M3

@@ -262,8 +262,8 @@ func (s *Summary) Print(w io.Writer) error {
 		fmt.Fprintf(w, "no weights here; those of this shape (%s) are %s in %d tensors\n", s.Format,
 			unit.Bytes(s.TotalBytes), s.Tensors)
 	} else {
-		fmt.Fprintf(w, "weights: %s in %d tensors, %d file(s)%s\n", unit.Bytes(s.TotalBytes), s.Tensors, s.Files,
-			s.widened())
+		fmt.Fprintf(w, "weights: %s in %d tensors, %d file(s)%s; %s\n", unit.Bytes(s.TotalBytes), s.Tensors, s.Files,
+			s.widened(), s.Format)
 	}
 	for _, l := range s.Losses {
 		fmt.Fprintf(w, "without %s\n", l)
