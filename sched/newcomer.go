@@ -1,10 +1,16 @@
 package sched
 
-import "sparrow/cost"
+import (
+	"slices"
 
-// A tenant's first sequence does not wait behind the decodes of others. Where its prompt alone takes no longer than
-// they do, it is computed in a batch apart, and its first token comes in half the time or less; they go on in the batch
-// after it. So they are held up by what one short prompt takes, never twice in a row, and within Limits.MaxStall.
+	"sparrow/cost"
+)
+
+// A tenant's first sequence does not wait behind the work of others. Where its prompt alone takes no longer than their
+// decodes, or a quarter of their batch with prompts, it is computed in a batch apart, and its first token comes in half
+// the time or less; they go on in the batch after it. So they are held up by what one short prompt takes, never twice
+// in a row, and decodes within Limits.MaxStall. Where all sequences are of one tenant, the same holds for the first
+// sequence of each of its flows.
 
 // addNewcomers adds the prompts of sequences that are the only ones of their tenants, where a batch of them alone is
 // worth it, and reports whether there are any.
@@ -13,18 +19,16 @@ func (f *forming) addNewcomers() bool {
 	if len(f.roster.waiting) == 0 || f.roster.pools[0].WindowsPerSequence() > 0 && f.roster.flying() {
 		return false
 	}
-	var decodes cost.Work
-	for _, q := range f.roster.running {
-		if q.decoding() {
-			decodes.Decode.Add(1+len(q.Drafts), q.end())
-		}
+	others := f.othersWork()
+	if others.Decode.N+others.Prompts() == 0 {
+		return false
 	}
 	for len(f.items) < f.roster.limits.MaxPrompts {
-		next := f.roster.nextToAdmit()
-		if next < 0 || !f.comesApart(f.roster.waiting[next], &decodes) {
+		q := f.roster.firstOf(f.roster.waiting, f.roster.newcomer)
+		if q == nil || !f.roster.canAdmit(q) || !f.comesApart(q, &others) {
 			break
 		}
-		q := f.roster.admit(next)
+		f.roster.admit(slices.Index(f.roster.waiting, q))
 		if n := q.left(); !q.restoring && f.roster.reserve(q, n) == nil {
 			f.load.AddPrompt(n, q.end(), f.roster.limits.Threshold)
 			f.addItem(q, n, false)
@@ -34,9 +38,47 @@ func (f *forming) addNewcomers() bool {
 	return f.load.apart
 }
 
-// comesApart reports whether a waiting sequence is added to a batch without the decodes of others.
-func (f *forming) comesApart(q *Sequence, decodes *cost.Work) bool {
-	if q.tenant().running > 0 || q.Preempted > 0 || q.Logits > 1 || q.Record != (Span{}) || q.Replay != (Span{}) {
+// newcomer reports whether a waiting sequence is the first of its tenant or, where there is one tenant, of its flow.
+// The latter takes no pages that others wait for.
+func (o *roster) newcomer(q *Sequence) bool {
+	if q.Preempted > 0 || q.Logits > 1 || q.Record != (Span{}) || q.Replay != (Span{}) || q.waitsForPrompt() ||
+		q.waitsForPlace() {
+		return false
+	}
+	return q.tenant().running == 0 || len(o.all.members) == 1 && q.flow().running == 0
+}
+
+// othersWork is about what the batch would compute without newcomers: decodes, and prompts that run or wait.
+func (f *forming) othersWork() (w cost.Work) {
+	limits := &f.roster.limits
+	prompts, budget := 0, limits.BatchTokens
+	add := func(q *Sequence, left int) {
+		if n := min(left, budget); n > 0 && prompts < limits.MaxPrompts {
+			w.AddPrompt(n, q.end(), limits.Threshold)
+			prompts, budget = prompts+1, budget-n
+		}
+	}
+	for _, q := range f.roster.running {
+		if q.decoding() {
+			w.Decode.Add(1+len(q.Drafts), q.end())
+		} else if !q.restoring {
+			add(q, q.left())
+		}
+	}
+	for _, q := range f.roster.waiting {
+		if prompts == limits.MaxPrompts {
+			break
+		}
+		if !q.waitsForPrompt() && !f.roster.newcomer(q) {
+			add(q, len(q.Tokens))
+		}
+	}
+	return w
+}
+
+// comesApart reports whether a newcomer is added to a batch without the work of others.
+func (f *forming) comesApart(q *Sequence, others *cost.Work) bool {
+	if q.tenant().running > 0 && f.roster.nextToAdmit() < 0 {
 		return false
 	}
 	rank, _ := f.roster.place(q, nil)
@@ -49,6 +91,11 @@ func (f *forming) comesApart(q *Sequence, decodes *cost.Work) bool {
 	if int(w.Prompts()) > f.roster.limits.BatchTokens || !f.cost.Trusts(&w, SmallestChunk) {
 		return false
 	}
-	alone, others := f.cost.Predict(&w), f.cost.Decoding(decodes)
-	return alone <= others && (f.roster.limits.MaxStall <= 0 || alone+others <= f.stallLimit(decodes)/f.cost.Late())
+	decodes := cost.Work{Decode: others.Decode}
+	alone, decoding := f.cost.Predict(&w), f.cost.Decoding(&decodes)
+	if alone > decoding && 4*alone > f.cost.Predict(others) {
+		return false
+	}
+	return others.Decode.N == 0 || f.roster.limits.MaxStall <= 0 ||
+		alone+decoding <= f.stallLimit(&decodes)/f.cost.Late()
 }

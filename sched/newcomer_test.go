@@ -42,6 +42,50 @@ func TestNewcomersDoNotWaitForDecodes(t *testing.T) {
 	}
 }
 
+// Nor does it wait for their prompts, many short ones of a request that is scored or long ones, where it takes a quarter
+// of their batch. Where there is one tenant the same holds for its flows, and beside other tenants it does not.
+func TestNewcomersDoNotWaitForPrompts(t *testing.T) {
+	for name, c := range map[string]struct {
+		other string // tenant of one more sequence
+		late  Sequence
+		apart bool
+	}{
+		"a tenant":                   {"", Sequence{Tenant: "b"}, true},
+		"a flow":                     {"", Sequence{Tenant: "a", Flow: "late"}, true},
+		"a flow beside a tenant":     {"c", Sequence{Tenant: "a", Flow: "late"}, false},
+		"a tenant beside others":     {"c", Sequence{Tenant: "b"}, true},
+		"a request of the flow":      {"", Sequence{Tenant: "a", Flow: "scores"}, false},
+		"scores of another tenant":   {"", Sequence{Tenant: "b", Logits: 5}, false},
+		"a prompt that takes longer": {"", Sequence{Tenant: "b", Tokens: prompt(9000, 60)}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newTestFake(t, 10_000, 4, Limits{BatchTokens: 512, MaxRunning: 64, PromptLogits: 512})
+			for i := range 128 {
+				mustAdd(t, f, &Sequence{Tokens: prompt(int32(100*i), 40), Logits: 20, Tenant: "a", Flow: "scores",
+					Request: 1}, 42)
+			}
+			if c.other != "" {
+				mustAdd(t, f, &Sequence{Tokens: prompt(50_000, 8), Tenant: c.other}, 60)
+			}
+			for range 5 {
+				rows := 0
+				for _, it := range step(t, f) {
+					rows += len(it.Tokens)
+				}
+				f.sched.Took(f.sched.Load(), time.Duration(rows)*time.Millisecond)
+			}
+			if c.late.Tokens == nil {
+				c.late.Tokens = prompt(20_000, 8)
+			}
+			late := mustAdd(t, f, &c.late, len(c.late.Tokens)+2)
+			items := step(t, f)
+			if apart := len(items) == 1 && items[0].Seq == late; apart != c.apart {
+				t.Errorf("%d items, apart is %v, want %v", len(items), apart, c.apart)
+			}
+		})
+	}
+}
+
 // A batch apart is formed only where it saves the newcomer half of the time, and where decodes are not held up for
 // longer than allowed.
 func TestNewcomersApartHaveToPay(t *testing.T) {

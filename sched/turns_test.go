@@ -121,31 +121,40 @@ func TestLongPromptsOfATenantBeginOneAfterTheOther(t *testing.T) {
 	}
 }
 
-// The batch of a short prompt beside long ones takes no longer than decodes may be held up, by what it is predicted to.
+// The batch of a short prompt beside long ones takes no longer than decodes may be held up, by what it is predicted to;
+// that of a newcomer has nothing else, and the long ones go on in the batch after it.
 func TestShortPromptsAreNotHeldUpByLongOnes(t *testing.T) {
-	l := Limits{BatchTokens: 512, MaxRunning: 100, MaxStall: 200 * time.Millisecond}
-	f := newTestFake(t, 10_000, 64, l)
-	learn := func(items []Item) (rows int) {
-		for i := range items {
-			rows += len(items[i].Tokens)
+	for _, c := range []struct {
+		tenant      string
+		least, most int
+	}{{"a", 50, 200}, {"b", 30, 30}} {
+		l := Limits{BatchTokens: 512, MaxRunning: 100, MaxStall: 200 * time.Millisecond}
+		f := newTestFake(t, 10_000, 64, l)
+		learn := func(items []Item) (rows int) {
+			for i := range items {
+				rows += len(items[i].Tokens)
+			}
+			f.sched.Took(f.sched.Load(), time.Duration(rows)*time.Millisecond)
+			return rows
 		}
-		f.sched.Took(f.sched.Load(), time.Duration(rows)*time.Millisecond)
-		return rows
-	}
-	for i := range 4 {
-		mustAdd(t, f, &Sequence{Tokens: prompt(int32(10_000*i), 4000), Tenant: "a"}, 4010)
-	}
-	for range 6 {
-		if rows := learn(step(t, f)); rows != 512 {
-			t.Fatalf("a batch of long prompts alone has %d rows", rows)
+		for i := range 4 {
+			mustAdd(t, f, &Sequence{Tokens: prompt(int32(10_000*i), 4000), Tenant: "a"}, 4010)
 		}
-	}
-	late := mustAdd(t, f, &Sequence{Tokens: prompt(500, 30), Tenant: "b"}, 32)
-	items := step(t, f)
-	if it := find(items, late); it == nil || !it.Last {
-		t.Errorf("the short prompt is not whole in the next batch: %+v", it)
-	}
-	if rows := learn(items); rows < 50 || rows > 200 {
-		t.Errorf("its batch has %d rows, a row takes 1 ms, and 200 ms are allowed", rows)
+		for range 6 {
+			if rows := learn(step(t, f)); rows != 512 {
+				t.Fatalf("a batch of long prompts alone has %d rows", rows)
+			}
+		}
+		late := mustAdd(t, f, &Sequence{Tokens: prompt(500, 30), Tenant: c.tenant}, 32)
+		items := step(t, f)
+		if it := find(items, late); it == nil || !it.Last {
+			t.Errorf("tenant %s: the short prompt is not whole in the next batch: %+v", c.tenant, it)
+		}
+		if rows := learn(items); rows < c.least || rows > c.most {
+			t.Errorf("tenant %s: its batch has %d rows, a row takes 1 ms, and 200 ms are allowed", c.tenant, rows)
+		}
+		if rows := learn(step(t, f)); rows < 50 {
+			t.Errorf("tenant %s: the batch after it has %d rows", c.tenant, rows)
+		}
 	}
 }
