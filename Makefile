@@ -108,6 +108,7 @@ DURATION ?= 1m
 torture:
 	$(GO) run ./sim/torture -duration $(DURATION)
 	$(GO) run ./server/hostile -duration $(DURATION)
+	$(GO) test ./sim -count=1 -timeout 30m -run TestFirstTokensBesideMixes -v -args -mixes 1000
 	$(GO) test ./cmd/sparrow -count=1 -timeout 30m -run TestAnswersUnderFire -v -args -fire-answers 2000
 
 # Long runs of the tiers of the prefix cache: 10,000 requests that evict, restore and cancel at random, and 500 through

@@ -27,6 +27,8 @@ type timed struct {
 	engine  *engine.Engine
 	jobs    map[*engine.Job]*timedJob
 	longest time.Duration // between two tokens of a choice that was to be watched
+	step    time.Duration // the longest that an iteration kept the device
+	busy    time.Duration // what all of them did
 }
 
 type timedJob struct {
@@ -36,12 +38,18 @@ type timedJob struct {
 	ended   chan struct{}
 }
 
-// inTime runs an engine with a bound on stalls.
+// inTime runs an engine with a bound on stalls, on two cores.
 func inTime(t *testing.T, stall time.Duration, run func(x *timed)) {
+	t.Helper()
+	inTimeOn(t, twoCores, stall, run)
+}
+
+// inTimeOn is inTime on another machine.
+func inTimeOn(t *testing.T, cost formula.Cost, stall time.Duration, run func(x *timed)) {
 	t.Helper()
 	x := &timed{T: t, clock: clock.New(time.Unix(0, 0)), jobs: map[*engine.Job]*timedJob{}}
 	m, err := formula.New(formula.Shape{Vocab: 64, Context: 16384, Plain: true},
-		formula.NewDevice(formula.Settings{Cost: twoCores, Time: x.clock}))
+		formula.NewDevice(formula.Settings{Cost: cost, Time: x.clock}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,8 +71,11 @@ func inTime(t *testing.T, stall time.Duration, run func(x *timed)) {
 }
 
 // observe reads what a batch gave.
-func (x *timed) observe(bool) {
+func (x *timed) observe(between bool) {
 	now := x.clock.Now()
+	if busy := x.engine.Stats().Busy; !between {
+		x.step, x.busy = max(x.step, busy-x.busy), busy
+	}
 	for j, w := range x.jobs {
 		for ev, ok := j.Poll(); ok; ev, ok = j.Poll() {
 			if ev.Token >= 0 {

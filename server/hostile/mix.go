@@ -73,6 +73,9 @@ var mixes = []mix{
 	}},
 }
 
+// recording asks for everything that a replay needs.
+const recording = `,"sparrow":{"selections":{"layers":"all","tokens":"all"},"experts":true}`
+
 func name(d *rand.Rand) string { return fmt.Sprintf("k%07x", d.Uint32()>>4) }
 
 // words is text of so many words that no cached prefix begins.
@@ -183,7 +186,7 @@ func (m *mix) flood(ctx context.Context, url string, d *rand.Rand, sent *tally) 
 			m.send(ctx, client, url, body, d, sent)
 			continue
 		}
-		answer := m.send(ctx, client, url, body+`,"sparrow":{"selections":{"tokens":"all"},"experts":true}`, d, sent)
+		answer := m.send(ctx, client, url, body+recording, d, sent)
 		var got struct {
 			Choices []struct{ Sparrow json.RawMessage }
 		}

@@ -42,7 +42,14 @@ func (a *sender) one(ctx context.Context) error {
 		return a.send(ctx, "POST", pick(a.draw, paths), broken(a.draw))
 	case 4:
 		return a.send(ctx, "POST", pick(a.draw, paths), schemaBody(a.draw))
-	case 5, 6, 7:
+	case 5:
+		m := pick(a.draw, mixes)
+		body := named + m.body(a.draw, 0)
+		if m.replays {
+			body += recording
+		}
+		return a.send(ctx, "POST", m.path, body+"}")
+	case 6, 7:
 		path, body := seed(a.draw)
 		return a.send(ctx, "POST", path, body)
 	}
