@@ -42,8 +42,8 @@ func TestNewcomersDoNotWaitForDecodes(t *testing.T) {
 	}
 }
 
-// Nor does it wait for their prompts, many short ones of a request that is scored or long ones, where it takes a quarter
-// of their batch. Where there is one tenant the same holds for its flows, and beside other tenants it does not.
+// Nor does it wait for their prompts, many short ones of a request that is scored or long ones, where it takes a
+// quarter of their batch. Where there is one tenant the same holds for its flows, and beside other tenants it does not.
 func TestNewcomersDoNotWaitForPrompts(t *testing.T) {
 	for name, c := range map[string]struct {
 		other string // tenant of one more sequence

@@ -164,8 +164,8 @@ func TestFirstTokensBesideMixes(t *testing.T) {
 		list, names := runMix(t, seed)
 		for _, a := range list {
 			if all = append(all, a); a.late() {
-				worst = append(worst, fmt.Sprintf("seed %d: %v, idle %v, a step %v, beside%s", seed, a.took, a.idle, a.step,
-					names))
+				worst = append(worst, fmt.Sprintf("seed %d: %v, idle %v, a step %v, beside%s", seed, a.took, a.idle,
+					a.step, names))
 			}
 		}
 		if t.Failed() {

@@ -129,8 +129,8 @@ func (f *fire) note(text string) {
 	}
 }
 
-// A server with a cache for few of its requests, tiers behind it and drafts gives every answer under a mixed load to the
-// byte as it gave it idle, while sequences are preempted and clients leave.
+// A server with a cache for few of its requests, tiers behind it and drafts gives every answer under a mixed load to
+// the byte as it gave it idle, while sequences are preempted and clients leave.
 func TestAnswersUnderFire(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")

@@ -25,7 +25,8 @@ func thisProgram(t *testing.T) process.Program {
 
 // atOnce sends requests, each on a connection of its own, and counts the statuses. bodies(i) is the path and body of
 // request i; look, unless nil, is shown every answer.
-func atOnce(t *testing.T, url string, n int, bodies func(i int) (path, body string), look func(answer []byte)) map[int]int {
+func atOnce(t *testing.T, url string, n int, bodies func(i int) (path, body string),
+	look func(answer []byte)) map[int]int {
 	t.Helper()
 	var all sync.WaitGroup
 	var mu sync.Mutex
@@ -60,8 +61,8 @@ func atOnce(t *testing.T, url string, n int, bodies func(i int) (path, body stri
 // mostIdle is what a server holds once a flood is over.
 const mostIdle = 150e6
 
-// A server runs two requests of the most choices, and queues 1,319 requests that come at once; what they and larger ones
-// took goes back to the system. Its cache, which stays, is small.
+// A server runs two requests of the most choices, and queues 1,319 requests that come at once; what they and larger
+// ones took goes back to the system. Its cache, which stays, is small.
 func TestFloodsAreQueuedAndMemoryGoesBack(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
@@ -106,8 +107,9 @@ func TestFloodsAreQueuedAndMemoryGoesBack(t *testing.T) {
 	text := strings.Repeat("a b ", 1<<20)
 	statuses = atOnce(t, s.URL, 24, func(i int) (string, string) {
 		if i%2 == 0 {
-			return "/v1/chat/completions", fmt.Sprintf(`{"model":"sparrow-tiny","messages":[{"role":"user","content":"x"}],`+
-				`"max_tokens":1,"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":%s}}}`, wide(i))
+			return "/v1/chat/completions", fmt.Sprintf(`{"model":"sparrow-tiny","max_tokens":1,"messages":[{"role":"user",`+
+				`"content":"x"}],"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":%s}}}`,
+				wide(i))
 		}
 		return "/tokenize", fmt.Sprintf(`{"prompt":%q,"return_token_strs":true}`, text)
 	}, nil)
