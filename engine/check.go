@@ -1,6 +1,10 @@
 package engine
 
-import "fmt"
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
 
 // Check returns the first broken rule that it finds among pages, sequences and counters. It takes time in proportion to
 // the cache and is for simulations and tests: the loop calls it, through Config.Observe, or anybody once the loop has
@@ -21,10 +25,6 @@ func (e *Engine) Check() error {
 	if b := e.loop.last; b != nil && b.stage != stageRunning && b.stage != stageDrafting {
 		return fmt.Errorf("engine: a batch of %d items is %v while the next is formed", len(b.items), b.stage)
 	}
-	waiting := 0
-	for _, j := range e.inbox.jobs {
-		waiting += len(j.choices)
-	}
 	for _, q := range e.loop.sched.All() {
 		c := q.Owner.(*choice)
 		if c.ended {
@@ -33,21 +33,86 @@ func (e *Engine) Check() error {
 		if c.state != nil {
 			held++
 		}
-		if !c.ran {
-			waiting++
-		}
 	}
 	if m, ok := e.model.(interface{ States() int }); ok && m.States() != held {
 		return fmt.Errorf("engine: the model holds %d states, running sequences have %d", m.States(), held)
 	}
-	if e.inbox.queued.waiting != waiting {
-		return fmt.Errorf("engine: %d sequences count as queued, %d are", e.inbox.queued.waiting, waiting)
+	if s := &e.tally.stats; e.inbox.gone && (kv.Used != 0 || s.Running+s.Waiting != 0) {
+		return fmt.Errorf("engine: closed with %d pages in use, %d running, %d waiting", kv.Used, s.Running, s.Waiting)
 	}
-	s := &e.tally.stats
-	if done := s.Finished + s.Aborted + s.Failed; e.inbox.gone && (kv.Used != 0 || s.Running+s.Waiting != 0 ||
-		len(e.inbox.queued.tenants) != 0 || done != s.Requests) {
-		return fmt.Errorf("engine: closed with %d pages in use, %d running, %d waiting, %d tenants queued; of %d "+
-			"requests %d ended", kv.Used, s.Running, s.Waiting, len(e.inbox.queued.tenants), s.Requests, done)
+	if err := e.checkCounts(); err != nil {
+		return err
+	}
+	return e.loop.tiers.check()
+}
+
+// openCounts is what the inbox and the tally count of the requests that have not ended.
+type openCounts struct {
+	Requests int64
+	Records  int64 // bytes that they may record
+	Queued   int   // sequences that were in no batch yet
+	Tenants  map[string]queued
+	Begun    int            // requests that have not begun
+	Waits    map[string]int // those of each party
+}
+
+// checkCounts compares counters with the requests that have not ended. The caller holds the lock.
+func (e *Engine) checkCounts() error {
+	open := map[*Job]bool{}
+	for _, j := range e.inbox.jobs {
+		open[j] = true
+	}
+	for _, q := range e.loop.sched.All() {
+		open[q.Owner.(*choice).job] = true
+	}
+	b, s := e.inbox, &e.tally.stats
+	want := openCounts{Requests: int64(len(open)), Tenants: map[string]queued{}, Waits: map[string]int{}}
+	for j := range open {
+		want.Records += j.records
+		n := 0
+		for _, c := range j.choices {
+			if !c.ran && !c.ended {
+				n++
+			}
+		}
+		if want.Queued += n; n > 0 {
+			own := want.Tenants[j.party]
+			want.Tenants[j.party] = queued{own.sequences + n, own.requests + 1}
+		}
+		if j.admitted.IsZero() {
+			want.Begun++
+			want.Waits[j.party]++
+		}
+	}
+	got := openCounts{s.Requests - s.Finished - s.Aborted - s.Failed, b.records, b.queued.waiting, b.queued.tenants,
+		b.waits.jobs, b.waits.tenants}
+	if got.Requests != want.Requests || got.Records != want.Records || got.Queued != want.Queued ||
+		got.Begun != want.Begun || !maps.Equal(got.Tenants, want.Tenants) || !maps.Equal(got.Waits, want.Waits) {
+		return fmt.Errorf("engine: of requests that have not ended are counted %+v, there are %+v", got, want)
+	}
+	return nil
+}
+
+// check compares what the tiers count with the sequences that are scheduled.
+func (t *tiers) check() error {
+	if t == nil {
+		return nil
+	}
+	seeking, restoring := 0, 0
+	for _, q := range t.sched.All() {
+		switch c := q.Owner.(*choice); {
+		case c.restore == nil:
+		case !c.restore.admit:
+			seeking++
+		case !slices.Contains(t.restoring, c):
+			return fmt.Errorf("engine: choice %d of %s waits for pages that nobody brings", c.index, c.job.request.ID)
+		default:
+			restoring++
+		}
+	}
+	if seeking != t.seeking || restoring != len(t.restoring) {
+		return fmt.Errorf("engine: pages of %d waiting and %d admitted sequences are fetched, of %d and %d counted",
+			seeking, restoring, t.seeking, len(t.restoring))
 	}
 	return nil
 }

@@ -220,14 +220,12 @@ func checkEmpty(t testing.TB, e *Engine) {
 	}
 }
 
-// checked runs kv.Check after every iteration.
+// checked runs Check after every iteration.
 func checked(t testing.TB) func(*Engine) {
 	return func(e *Engine) {
 		e.cfg.Observe = func(bool) {
-			for _, p := range e.loop.pools {
-				if err := p.Check(); err != nil {
-					t.Errorf("after step %d: %v", e.tally.stats.Steps, err)
-				}
+			if err := e.Check(); err != nil {
+				t.Errorf("after step %d: %v", e.tally.stats.Steps, err)
 			}
 		}
 	}

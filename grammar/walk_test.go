@@ -32,6 +32,8 @@ var walkSchemas = []string{
 		"contains":{"const":2},"maxItems":4}`,
 	`{"type":"array","items":{"enum":["a","ab",1,{"x":1},[]]},"uniqueItems":true,"minItems":4}`,
 	`{"type":"array","items":{"type":["boolean","null"]},"uniqueItems":true}`,
+	`{"type":["array","null"],"items":{"enum":[1,2,1]},"uniqueItems":true,"minItems":3}`,
+	`{"type":["array","null"],"items":{"enum":[1,2]},"uniqueItems":true,"minItems":2,"maxItems":9}`,
 	`{"type":"string","not":{"enum":["a","ab"]},"maxLength":2,"pattern":"^[ab]*$"}`,
 	`{"type":"string","not":{"pattern":"^a|b"},"maxLength":4}`,
 	`{"type":"integer","not":{"enum":[3,5]},"minimum":2,"maximum":6}`,

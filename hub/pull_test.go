@@ -782,3 +782,35 @@ func TestOptionsAreChecked(t *testing.T) {
 		}
 	}
 }
+
+// A part that comes without an ETag, where the first part had one, may be of another object: it is not joined.
+func TestAPartWithoutETagIsNotJoined(t *testing.T) {
+	h := newTestHub(t, smallModel()...)
+	h.storeFault = func(w http.ResponseWriter, r *http.Request, data []byte, tries int) bool {
+		var from int
+		fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-", &from)
+		switch {
+		case tries == 1: // half of another object
+			w.Header().Set("ETag", `"old"`)
+			w.Header().Set("Content-Length", fmt.Sprint(len(data)))
+			w.Write(make([]byte, len(data)/2))
+			panic(http.ErrAbortHandler)
+		case from == 0:
+			return false
+		}
+		w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, len(data)-1, len(data)))
+		w.WriteHeader(http.StatusPartialContent)
+		w.Write(data[from:])
+		return true
+	}
+	dir, err := h.pull(h.puller(t.TempDir(), nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkModel(t, h, dir)
+	for i := 8; i < 10; i++ {
+		if n := len(h.requests("store", hashOf(h.files[i]))); n != 3 {
+			t.Errorf("%d requests, want 3: half, a part that is not used, and the whole", n)
+		}
+	}
+}

@@ -123,3 +123,28 @@ func TestPreemptedInFlight(t *testing.T) {
 		t.Errorf("after it ended: %+v", again)
 	}
 }
+
+// Drop gives a sequence back what it was before its pass was enqueued: a prompt is none that decodes, and a sequence
+// that decodes still does.
+func TestDropGivesBackWhatWas(t *testing.T) {
+	s, list := flyer(t, 8, 6)
+	q := list[0]
+	first := batch(s)
+	s.Started(&first[0], true)
+	if s.Drop(&first[0]); q.ready || q.decoding() || q.flight != (flight{}) {
+		t.Errorf("after its prompt failed: ready %v, in flight %+v", q.ready, q.flight)
+	}
+	again := batch(s)
+	if err := s.Done(&again[0]); err != nil {
+		t.Fatal(err)
+	}
+	q.Tokens = append(q.Tokens, 7)
+	next := batch(s)
+	s.Started(&next[0], true)
+	if s.Drop(&next[0]); !q.ready || !q.decoding() || q.flight != (flight{}) {
+		t.Errorf("after a decode failed: ready %v, in flight %+v", q.ready, q.flight)
+	}
+	if s.Drop(&next[0]); !q.ready || q.flight != (flight{}) {
+		t.Errorf("an item that was not started: ready %v, in flight %+v", q.ready, q.flight)
+	}
+}

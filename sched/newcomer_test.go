@@ -160,3 +160,21 @@ func TestKeptPagesAreGivenUp(t *testing.T) {
 		t.Errorf("%d have kept their pages, %d sequences hold some", f.sched.Kept(), f.pool.Stats().Sequences)
 	}
 }
+
+// A sequence that was preempted has had its first token, and one whose rows are scored, recorded or replayed does not
+// wait for a first token alone: none of them holds up decodes.
+func TestOnlyNewcomersComeApart(t *testing.T) {
+	for name, q := range map[string]*Sequence{
+		"preempted": {Preempted: 1},
+		"scored":    {Logits: 3},
+		"recorded":  {Record: Span{To: 2}},
+		"replayed":  {Replay: Span{To: 2}},
+	} {
+		f := beside(t, Limits{PromptLogits: 8, RecordRows: 8})
+		q.Tokens, q.Tenant = prompt(500, 8), "b"
+		mustAdd(t, f, q, 40)
+		if items := step(t, f); f.apart || find(items, q) == nil || len(items) != 31 {
+			t.Errorf("%s: %d items, apart is %v; want it beside the 30 that decode", name, len(items), f.apart)
+		}
+	}
+}

@@ -1,8 +1,11 @@
 package sim
 
 import (
+	"errors"
 	"reflect"
 	"testing"
+
+	"sparrow/engine"
 )
 
 // TestSeeds runs some seeds; make torture runs as many as asked for.
@@ -48,5 +51,32 @@ func TestSeedsRepeat(t *testing.T) {
 		if err != nil || !reflect.DeepEqual(first, again) {
 			t.Errorf("seed %d: %+v, then %+v, %v", seed, first, again, err)
 		}
+	}
+}
+
+// What engine.Check finds, after an iteration or after closing, ends a run with an error.
+func TestBrokenEnginesAreReported(t *testing.T) {
+	found := errors.New("a page is lost")
+	for _, n := range []int{1, 7} {
+		w, calls := newWorld(3, 10), 0
+		w.check = func(*engine.Engine) error {
+			if calls++; calls == n {
+				return found
+			}
+			return nil
+		}
+		if _, err := w.run(); !errors.Is(err, found) {
+			t.Errorf("found by call %d of %d: %v", n, calls, err)
+		}
+	}
+	w := newWorld(3, 10)
+	w.check = func(e *engine.Engine) error {
+		if e.Stats().Requests > 0 && w.open == 0 {
+			return found
+		}
+		return nil
+	}
+	if _, err := w.run(); !errors.Is(err, found) {
+		t.Errorf("found at the end: %v", err)
 	}
 }

@@ -56,8 +56,19 @@ const DefaultRequests = 60
 
 // Run simulates a seed with about that many requests.
 func Run(seed uint64, requests int) (Report, error) {
-	w := &world{scenario: newScenario(seed, requests), clock: clock.New(time.Unix(1e9, 0))}
+	return newWorld(seed, requests).run()
+}
+
+// newWorld draws the world of a seed.
+func newWorld(seed uint64, requests int) *world {
+	w := &world{scenario: newScenario(seed, requests), clock: clock.New(time.Unix(1e9, 0)),
+		check: (*engine.Engine).Check}
 	w.chance = rand.New(rand.NewPCG(seed, 2))
+	return w
+}
+
+// run lives through it.
+func (w *world) run() (Report, error) {
 	begun := w.clock.Now()
 	err := w.clock.Run(w.live)
 	w.report.Virtual = w.clock.Now().Sub(begun)
@@ -80,9 +91,10 @@ type world struct {
 
 	device  *formula.Device
 	engine  *engine.Engine
-	opening bool // no faults
-	number  int  // of the engine, from 1
-	steps   int  // iterations of all engines
+	check   func(*engine.Engine) error // engine.Engine.Check
+	opening bool                       // no faults
+	number  int                        // of the engine, from 1
+	steps   int                        // iterations of all engines
 
 	streams []*stream
 	open    int // streams that have not ended
@@ -156,7 +168,7 @@ func (w *world) stop(halt bool) {
 		cancel()
 	}
 	w.engine.Close(ctx)
-	if err := w.engine.Check(); err != nil {
+	if err := w.check(w.engine); err != nil {
 		w.breaks("after closing: %w", err)
 	}
 	for _, s := range w.streams {
@@ -220,7 +232,7 @@ func (w *world) observe(between bool) {
 	if !between {
 		w.steps++
 	}
-	if err := w.engine.Check(); err != nil {
+	if err := w.check(w.engine); err != nil {
 		w.breaks("after iteration %d: %w", w.steps, err)
 	}
 	for _, s := range w.streams {

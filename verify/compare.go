@@ -9,6 +9,7 @@ import (
 type Case struct {
 	Name   string `json:"name"`
 	Tokens int    `json:"tokens"`
+	Logits int    `json:"logits"` // compared rows
 
 	MaxError     float64 `json:"max_error"`     // largest logit difference
 	MedianError  float64 `json:"median_error"`  // median over positions of the largest difference at each
@@ -54,7 +55,8 @@ func (c *Case) selective() bool { return c.TopK > 0 && c.Visible > c.TopK }
 // compare measures an outcome against the golden one. A selection holds at most topK keys, of which there is one for
 // every ratio tokens.
 func compare(g *Golden, o *outcome, topK, ratio int) Case {
-	c := Case{Name: g.Name, Tokens: len(g.Input), Visible: len(g.Input) / ratio, TopK: topK}
+	c := Case{Name: g.Name, Tokens: len(g.Input), Visible: len(g.Input) / ratio, TopK: topK,
+		Logits: len(g.Logits)}
 	var errs, cosines []float64
 	for i, want := range g.Logits {
 		got := o.logits[g.LogitsFrom+i]

@@ -156,7 +156,7 @@ func TestV4BoundsHoldOnOtherWeights(t *testing.T) {
 func TestV4SelectionsAreJudged(t *testing.T) {
 	near := func() *Case {
 		return &Case{MedianCosine: 0.999, LogitNoise: 0.1, Hidden: []float64{0.9998, 0.9994}, Visible: 175, TopK: 64,
-			Overlap: []float64{0.93, 0.92}}
+			Overlap: []float64{0.93, 0.92}, Logits: 4}
 	}
 	for _, test := range []struct {
 		name   string

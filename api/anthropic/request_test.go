@@ -104,7 +104,7 @@ func TestTurnsOfAChat(t *testing.T) {
 		{"role":"assistant","content":"a"},{"role":"assistant","content":[{"type":"text","text":"b"},
 			{"type":"tool_use","id":"1","name":"f","input":{"x":1}}]},
 		{"role":"user","content":[{"type":"tool_result","tool_use_id":"1"}]},{"role":"user","content":"c"},
-		{"role":"system","content":"now"},{"role":"user","content":[]},
+		{"role":"system","content":"now"},{"role":"system","content":"then"},{"role":"user","content":[]},
 		{"role":"assistant","content":[{"type":"thinking","thinking":"t","signature":"s"}]}],
 		"tool_choice":{"type":"none"}}`))
 	if err != nil {
@@ -118,6 +118,7 @@ func TestTurnsOfAChat(t *testing.T) {
 		{Role: "tool", ToolCallID: "1", Content: openai.Content{}},
 		{Role: "user", Content: openai.Content{"c"}},
 		{Role: "system", Content: openai.Content{"now"}},
+		{Role: "system", Content: openai.Content{"then"}},
 		{Role: "assistant", ReasoningContent: "t"},
 	}
 	if diff := cmp.Diff(want, c.Messages, cmp.Transformer("text", openai.Content.Text)); diff != "" {

@@ -198,3 +198,16 @@ func TestItemsOnTheWire(t *testing.T) {
 		}
 	}
 }
+
+// What a request says of tools, tokens and reasoning is said of its chat.
+func TestAResponseIsAChatWithItsOptions(t *testing.T) {
+	for _, parallel := range []*bool{nil, ptr(true), ptr(false)} {
+		r := &ResponsesRequest{ParallelToolCalls: parallel, MaxOutputTokens: ptr(7), TopLogprobs: ptr(2),
+			ToolChoice: &ToolChoice{Mode: ChoiceRequired}, Instructions: "be brief"}
+		c := r.AsChat(nil)
+		if c.ParallelToolCalls != parallel || c.MaxCompletionTokens != r.MaxOutputTokens || !c.Logprobs ||
+			c.TopLogprobs != r.TopLogprobs || c.ToolChoice != r.ToolChoice || len(c.Messages) != 1 {
+			t.Errorf("%+v", c)
+		}
+	}
+}

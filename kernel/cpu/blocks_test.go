@@ -218,3 +218,39 @@ func (r *blockRig) zeros(rows, cols int) kernel.Tensor {
 	r.must(err)
 	return t
 }
+
+// Tokens beyond those that are grouped at once have the experts, weights and bits that they have alone.
+func TestManyTokensOfExperts(t *testing.T) {
+	dev, err := kernel.NewRegistry(cpu.Backends()).Open("cpu", kernel.Options{Workers: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	r := &blockRig{T: t, rng: rand.New(rand.NewPCG(7, 8)), dev: dev, ref: &ref.Device{}}
+	const count, hidden, inner, topk, tokens = 4, 32, 32, 2, 2100
+	var w kernel.ExpertWeights
+	for range count {
+		for _, list := range []*[]kernel.Weight{&w.Gate, &w.Up, &w.Down} {
+			*list = append(*list, r.weight(block.Q8_0, inner, hidden))
+		}
+	}
+	experts, err := dev.PrepareExperts(w)
+	r.must(err)
+	ids := make([]int32, tokens*topk)
+	for i := range ids {
+		ids[i] = int32(r.rng.IntN(count))
+	}
+	chosen, err := kernel.New(r.ref, kernel.I32, tokens, topk)
+	r.must(err)
+	r.must(kernel.WriteI32(r.ref, chosen, ids))
+	all := kernel.ExpertArgs{Out: r.zeros(tokens, hidden), X: r.floats(tokens, hidden), IDs: chosen,
+		Weights: r.floats(tokens, topk), Experts: experts}
+	r.must(kernel.Do(dev, all))
+	for _, t := range []int{0, 1023, 1024, 1025, 2047, 2048, tokens - 1} {
+		one := all
+		one.Out, one.X, one.IDs, one.Weights = r.zeros(1, hidden), all.X.Slice(t, t+1), all.IDs.Slice(t, t+1),
+			all.Weights.Slice(t, t+1)
+		r.must(kernel.Do(dev, one))
+		r.same(fmt.Sprintf("token %d of %d", t, tokens), all.Out.Slice(t, t+1), one.Out)
+	}
+}

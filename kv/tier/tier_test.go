@@ -474,3 +474,28 @@ func (c *counting) Free(b []byte) error {
 	c.freed += len(b)
 	return nil
 }
+
+// After a restart the files that were written or used last stay, whatever they are called.
+func TestADiskCacheForgetsTheOldestAfterARestart(t *testing.T) {
+	dir := t.TempDir()
+	o := Options{DiskDir: dir, DiskBytes: int64(4 * spec.Size())}
+	s := openStack(t, o, spec)
+	list := chain(s, 1, 4)
+	keys := keysOf(list)
+	keep(t, s, list, Stored)
+	closeStack(t, s)
+	slices.SortFunc(keys, func(a, b prefix.Hash) int { return bytes.Compare(a[:], b[:]) })
+	for i, k := range keys { // the first of the folder is the youngest
+		at := time.Unix(int64(1000-i), 0)
+		if err := os.Chtimes(filepath.Join(dir, k.String()+pageSuffix), at, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s = openStack(t, o, spec)
+	keep(t, s, chain(s, 2, 2), Stored)
+	for i, k := range keys {
+		if want := i < 2; s.Has(k) != want {
+			t.Errorf("file %d of 4, from the youngest on: held is %v, want %v", i, s.Has(k), want)
+		}
+	}
+}

@@ -3,6 +3,8 @@ package v4_test
 import (
 	"testing"
 
+	"sparrow/internal/testmodel"
+	"sparrow/kernel"
 	"sparrow/layout"
 	"sparrow/model/config"
 	"sparrow/model/synth"
@@ -63,6 +65,42 @@ func TestSizesAreWhatIsAllocated(t *testing.T) {
 		page, window := m.PageBytes(&b.cfg)-m.WindowBytes(&b.cfg), m.WindowBytes(&b.cfg)
 		if want := int(5*page + 3*window); bytes+tails != want {
 			t.Errorf("%+v: %d bytes are allocated, %d computed", p, bytes+tails, want)
+		}
+	}
+}
+
+// weighed is a device that counts the memory it has given out.
+type weighed struct {
+	kernel.Device
+	bytes int64
+}
+
+func (w *weighed) Alloc(n int64) (kernel.Buffer, error) {
+	w.bytes += n
+	return w.Device.Alloc(n)
+}
+
+func (w *weighed) Free(b kernel.Buffer) {
+	w.bytes -= b.Len()
+	w.Device.Free(b)
+}
+
+// A state takes the bytes that are computed for it, with the ring of the drafting block where that is used.
+func TestStatesAreAsLargeAsComputed(t *testing.T) {
+	for _, drafts := range []int{0, 3} {
+		dev := &weighed{Device: device(t, "cpu")}
+		m := openOn(t, testmodel.V4Draft(t), dev)
+		p := plan.Policy{KV: "fp8", Speculation: plan.Speculation{Tokens: drafts}}
+		cfg := newBench(t, m, p).cfg
+		if err := m.Reserve(20); err != nil {
+			t.Fatal(err)
+		}
+		before := dev.bytes
+		if err := m.Reserve(36); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := dev.bytes-before, 16*m.StateBytes(&cfg); got != want {
+			t.Errorf("%d drafts: 16 states take %d bytes, computed %d", drafts, got, want)
 		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -103,4 +105,40 @@ func FuzzReader(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A connection says who it is and which database it means before anything else, where the address says so.
+func TestGreetings(t *testing.T) {
+	for url, want := range map[string][]string{
+		"redis://h":           nil,
+		"redis://h/0":         nil,
+		"redis://h/7":         {"SELECT 7"},
+		"redis://:secret@h/2": {"AUTH secret", "SELECT 2"},
+		"redis://u:secret@h":  {"AUTH u secret"},
+	} {
+		a, err := ParseURL(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ours, theirs := net.Pipe()
+		var got []string
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			r := NewReader(theirs)
+			for {
+				args, err := r.Command()
+				if err != nil {
+					return
+				}
+				got = append(got, strings.Join(args, " "))
+				io.WriteString(theirs, "+OK\r\n")
+			}
+		}()
+		err = (&Conn{Reader: NewReader(ours), net: ours}).greet(a)
+		ours.Close()
+		if <-done; err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %q, %v; want %q", url, got, err, want)
+		}
+	}
 }

@@ -1,0 +1,219 @@
+package engine
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"sparrow/internal/testmodel"
+	"sparrow/kernel"
+	"sparrow/kv/tier"
+	"sparrow/model"
+	"sparrow/model/placement"
+	"sparrow/model/usage"
+	"sparrow/plan"
+)
+
+// Invariants of this file: what the engine says of time, and decides by it, is the time that the device took. The clock
+// stands still but for operations of the device.
+
+// paced is a device, and the clock of its engine: each row of a norm takes a millisecond, all else takes no time.
+type paced struct {
+	kernel.Device
+	machine
+	at atomic.Int64 // nanoseconds
+}
+
+func (p *paced) Now() time.Time { return time.Unix(1000, p.at.Load()) }
+
+func (p *paced) Do(op kernel.Op) error {
+	if n, ok := op.(kernel.NormArgs); ok {
+		p.at.Add(int64(n.X.Rows) * int64(time.Millisecond))
+	}
+	return p.Device.Do(op)
+}
+
+// startPaced makes an engine over such a device. It does not run yet.
+func startPaced(t *testing.T, c Config, hooks ...func(*Engine)) (*Engine, func(), *paced) {
+	t.Helper()
+	alone(t, "one clock is driven by one device")
+	p := &paced{}
+	c.Clock = p
+	e, err := buildOver(t, testmodel.V32(t), c, kernel.Options{Workers: 1}, func(d kernel.Device) kernel.Device {
+		p.Device = d
+		return p
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, run := running(t, e, hooks...)
+	p.at.Store(0) // whatever was computed before
+	return e, run, p
+}
+
+// rowsOf counts the rows of a plan that are of prompts, and the others.
+func rowsOf(p *plan.Plan) (prompts, decodes int) {
+	for _, s := range p.Segments {
+		if s.Row.DecodeLike() {
+			decodes += s.Rows
+		} else {
+			prompts += s.Rows
+		}
+	}
+	return prompts, decodes
+}
+
+// The time of a batch that runs between the operations of another is not that one's, too: in all, passes take as long
+// as the device was busy.
+func TestTimeBetweenOperationsCountsOnce(t *testing.T) {
+	hold, arrived := holdsAt(4)
+	e, run, clock := startPaced(t, Config{MaxStall: 5 * time.Millisecond, PlanHistory: 1024}, hold)
+	run()
+	stream := open(t, e, Request{Prompt: tokens(1, 8), Sampling: greedy(), MaxTokens: 60, IgnoreEOS: true})
+	stream.Next()
+	prompt := open(t, e, Request{Prompt: tokens(7, 150), Sampling: greedy(), MaxTokens: 2, IgnoreEOS: true})
+	close(arrived)
+	collect(prompt)
+	collect(stream)
+	st, sum := e.Stats(), time.Duration(0)
+	for _, r := range e.Plans() {
+		sum += r.Took
+	}
+	if all := time.Duration(clock.at.Load()); st.Busy != all || sum != all || st.Between == 0 {
+		t.Errorf("the device was busy for %v, passes took %v and batches %v, %d of them between operations", all,
+			st.Busy, sum, st.Between)
+	}
+}
+
+// The same holds of passes that are enqueued while others run.
+func TestTimeOfOverlappedPassesCountsOnce(t *testing.T) {
+	alone(t, "passes of several ranks do not overlap")
+	p := &paced{}
+	e, err := buildOver(t, testmodel.V32(t), Config{Clock: p, PlanHistory: 1024}, kernel.Options{Workers: 1},
+		func(d kernel.Device) kernel.Device {
+			p.Device = d
+			return beside{p}
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, run := running(t, e)
+	p.at.Store(0)
+	run()
+	for i := range 3 {
+		collect(open(t, e, Request{Prompt: tokens(1+i, 8), Sampling: greedy(), MaxTokens: 10, IgnoreEOS: true}))
+	}
+	e.Close(t.Context())
+	st, sum := e.Stats(), time.Duration(0)
+	for _, r := range e.Plans() {
+		sum += r.Took
+	}
+	if all := time.Duration(p.at.Load()); st.Busy != all || sum != all || st.Overlapped == 0 {
+		t.Errorf("the device was busy for %v, passes took %v and batches %v, %d of them overlapped", all, st.Busy, sum,
+			st.Overlapped)
+	}
+}
+
+// A newcomer's batch apart holds up those that decode: their gap is that batch and their own.
+func TestAGapIncludesTheBatchApart(t *testing.T) {
+	e, _, _ := startPaced(t, Config{PlanHistory: 1024})
+	for i := range 24 {
+		open(t, e, Request{Prompt: tokens(1+i, 4), Sampling: greedy(), MaxTokens: 60, IgnoreEOS: true, Tenant: "a"})
+	}
+	e.iterations(10)
+	for i := range 8 {
+		open(t, e, Request{Prompt: tokens(70+i, 4), Sampling: greedy(), MaxTokens: 1, Tenant: string(rune('b' + i))})
+		e.tally.gaps = gaps{}
+		e.iterations(2)
+		list := e.Plans()
+		apart, next := list[len(list)-2], list[len(list)-1]
+		if _, decodes := rowsOf(apart.Plan); decodes > 0 {
+			continue // little is known yet of what prompts take
+		}
+		if got := e.Stats().LongestGap; got != apart.Took+next.Took || apart.Took == 0 {
+			t.Errorf("a batch apart took %v and the next one %v; the longest gap is %v", apart.Took, next.Took, got)
+		}
+		return
+	}
+	t.Error("no newcomer came apart")
+}
+
+// A choice waits for its pages for as long as it may, and for the time that computing those that came would have taken;
+// what was gained or lost is counted against that.
+func TestWaitsForPages(t *testing.T) {
+	c := tiered("", 8, 64, tier.Options{HostBytes: 1 << 26, Wait: 50 * time.Millisecond})
+	e, run, clock := startPaced(t, c)
+	run()
+	for i := range 3 {
+		generate(t, e, Request{Prompt: tokens(i, 400), Sampling: greedy(), MaxTokens: 1})
+	}
+	job := open(t, e, Request{Prompt: tokens(1, 400), Sampling: greedy(), MaxTokens: 1})
+	if _, err := job.whole(); err != nil {
+		t.Fatal(err)
+	}
+	e.Close(t.Context())
+	x, before := e.loop.tiers, e.loop.tiers.stats
+	now := clock.Now()
+	waiting := &choice{job: job, restored: Restored{Tokens: 256}, restore: &restore{next: 5, begun: now}}
+	computing := e.loop.sched.PromptTime(256, 64)
+	if computing <= 0 || before.Saved <= 0 || before.Restored == 0 {
+		t.Fatalf("computing takes %v: %+v", computing, before)
+	}
+	if got := x.deadline(waiting).Sub(now); got != 50*time.Millisecond+computing {
+		t.Errorf("it waits for %v, want 50ms and the %v of computing", got, computing)
+	}
+}
+
+// swapper counts the experts that it moves, each of which takes 20 ms.
+type swapper struct {
+	model.Model
+	clock *paced
+	moved int
+}
+
+func (s *swapper) SwapExperts(layer, in, out int) error {
+	s.moved++
+	s.clock.at.Add(int64(20 * time.Millisecond))
+	return nil
+}
+
+// Experts are moved for some time only, and by recent choices: those of long ago fade.
+func TestExpertsMoveByRecentChoices(t *testing.T) {
+	clock := &paced{}
+	e, _ := prepared(t, testmodel.V32(t), Config{Clock: clock})
+	s := *e.setup
+	moving := &swapper{Model: s.model, clock: clock}
+	s.model = moving
+	const layers, all = 2, 8
+	x := experts{setup: &s, tally: e.tally, moves: placement.Uniform(layers, all, 0.5)}
+	chosen := func(expert int, n uint64) *usage.Table {
+		u := usage.New("", layers, all, 1)
+		for l := range layers {
+			counts := make([]uint64, all)
+			counts[expert] = n
+			u.Add(l, counts)
+		}
+		return u
+	}
+	for range 20 {
+		if err := x.move(chosen(0, recentChoices*all)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := x.recent.Choices(0); n > 2*recentChoices*all {
+		t.Errorf("%v choices of a layer count as recent", n)
+	}
+	if moving.moved != 0 {
+		t.Errorf("%d experts moved, and the one that is chosen is on the device", moving.moved)
+	}
+	u := usage.New("", layers, all, 1)
+	for l := range layers {
+		u.Add(l, []uint64{0, 0, 0, 0, 1 << 20, 1 << 20, 1 << 20, 0})
+	}
+	if err := x.move(u); err != nil {
+		t.Fatal(err)
+	}
+	if got := e.Stats().Experts.Moved; moving.moved != 2 || got != 2 {
+		t.Errorf("%d experts moved, %d counted; 20 ms each, want 2 within %v", moving.moved, got, movesFor)
+	}
+}
