@@ -80,3 +80,22 @@ func TestLarkGrammarsThatCannotBeEnforced(t *testing.T) {
 		}
 	}
 }
+
+func FuzzLarkPattern(f *testing.F) {
+	for _, seed := range []string{patchGrammar, "start: a\na: b\nb: a", "start: \"x\"~2..", "start: /[/",
+		"start: \"a\"..\"z\" -> x"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, source string) {
+		pattern, err := LarkPattern(source)
+		if err != nil {
+			if !errors.Is(err, ErrLark) {
+				t.Errorf("%v is another kind of error", err)
+			}
+			return
+		}
+		if len(pattern) > MaxPatternBytes+len("(?:)") {
+			t.Errorf("a pattern of %d bytes", len(pattern))
+		}
+	})
+}

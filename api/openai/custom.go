@@ -3,6 +3,7 @@ package openai
 import (
 	"encoding/json"
 	"strings"
+	"unicode/utf8"
 
 	"sparrow/api/wire"
 )
@@ -76,6 +77,11 @@ func (r *CustomInput) byte(b byte, out *strings.Builder) {
 			r.other(b, wanted, out)
 		}
 	case inputText:
+		if r.high != "" && len(r.escape) == 0 && b != '\\' { // its other half does not come
+			if r.high = ""; wanted {
+				out.WriteRune(utf8.RuneError)
+			}
+		}
 		switch {
 		case len(r.escape) > 0:
 			r.escaped(b, wanted, out)

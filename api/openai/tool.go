@@ -20,7 +20,7 @@ const (
 // hostedTools are the types of tools that only a provider can run, and those whose calls have a form that only its
 // models know. They are left out.
 var hostedTools = []string{"web_search", "web_search_preview", "file_search", "code_interpreter", "image_generation",
-	"mcp", "computer", "computer_use_preview", "local_shell", "shell", "apply_patch"}
+	"mcp", "computer", "computer_use_preview", "local_shell", "shell", "apply_patch", "tool_search"}
 
 // Hosted says whether tools of a type are left out. Types may end with the date of a version.
 func Hosted(kind string) bool {
