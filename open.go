@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -374,7 +373,7 @@ func readParts(dir string) (*parts, error) {
 			return nil, fmt.Errorf("sparrow: %w", err)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(dir, "tokenizer.json")); err == nil {
+	if tokenizer.Has(dir) {
 		if p.tokenizer, err = tokenizer.Open(dir); err != nil {
 			return nil, err
 		}

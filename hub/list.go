@@ -30,8 +30,8 @@ const (
 )
 
 // textFiles are the files that the engine reads besides weights. Only the first is required.
-var textFiles = []string{configName, "generation_config.json", "tokenizer.json", "tokenizer_config.json",
-	"chat_template.jinja", quantName, "quantize_config.json"}
+var textFiles = []string{configName, "generation_config.json", "tokenizer.json", "tiktoken.model",
+	"tokenizer_config.json", "chat_template.jinja", quantName, "quantize_config.json"}
 
 // quantName is the file in which releases by modelopt name the format of their weights; it is read before a download.
 const quantName = "hf_quant_config.json"

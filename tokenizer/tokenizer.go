@@ -1,7 +1,10 @@
 package tokenizer
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"sync"
 
@@ -31,14 +34,15 @@ type Tokenizer struct {
 	scratch sync.Pool // of *scratch
 }
 
-// Open reads the tokenizer of a checkpoint folder: tokenizer.json and, where they
-// exist, tokenizer_config.json and chat_template.jinja.
+// Open reads the tokenizer of a checkpoint folder: tokenizer.json or, without it,
+// tiktoken.model, and where they exist tokenizer_config.json and
+// chat_template.jinja.
 func Open(dir string) (*Tokenizer, error) {
-	data, err := textfile.Read(filepath.Join(dir, "tokenizer.json"), textfile.Tokenizer)
+	cfg, err := textfile.Optional(filepath.Join(dir, "tokenizer_config.json"), textfile.Config)
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer: %w", err)
 	}
-	cfg, err := textfile.Optional(filepath.Join(dir, "tokenizer_config.json"), textfile.Config)
+	data, err := readVocabulary(dir, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer: %w", err)
 	}
@@ -54,6 +58,32 @@ func Open(dir string) (*Tokenizer, error) {
 		t.chatTemplate = string(template)
 	}
 	return t, nil
+}
+
+// Has reports whether a folder holds a tokenizer.
+func Has(dir string) bool {
+	for _, name := range []string{"tokenizer.json", RanksName} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// readVocabulary is tokenizer.json of a folder, or what stands for it.
+func readVocabulary(dir string, cfg []byte) ([]byte, error) {
+	data, err := textfile.Read(filepath.Join(dir, "tokenizer.json"), textfile.Tokenizer)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return data, err
+	}
+	ranks, other := textfile.Optional(filepath.Join(dir, RanksName), textfile.Tokenizer)
+	if other != nil || ranks == nil {
+		return nil, errors.Join(other, err)
+	}
+	if data, err = FromRanks(ranks, cfg); err != nil {
+		err = fmt.Errorf("%w (in %s)", err, dir)
+	}
+	return data, err
 }
 
 // New makes a tokenizer from the contents of tokenizer.json and
