@@ -34,6 +34,9 @@ func ReplyMarkers(f Format) []string {
 var v31Calls = CallSyntax{Begin: callsBegin, Open: callBegin, Sep: callSep, Close: callEnd, End: callsEnd, JSON: true,
 	ReasoningEnd: thinkClose, Markers: []string{callsBegin, callBegin, callSep, callEnd, callsEnd}}
 
+var v3Calls = CallSyntax{Begin: callsBegin, Open: v3Markers.open, Sep: v3Markers.sep, Close: v3Markers.close,
+	End: callsEnd, JSON: true, ReasoningEnd: thinkClose, Markers: v31Calls.Markers}
+
 // CallSyntax is tokens around JSON arguments.
 func (DeepSeekV31) CallSyntax() (CallSyntax, bool) { return v31Calls, true }
 

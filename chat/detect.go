@@ -9,8 +9,8 @@ import (
 
 // Source is what a checkpoint says about its chat format.
 type Source struct {
-	// Family forces a format by name: deepseek-v4, deepseek-v4-preview, deepseek-v3.2, deepseek-v3.1, glm-5, glm-5.2 or
-	// template. Empty detects it.
+	// Family forces a format by name: deepseek-v4, deepseek-v4-preview, deepseek-v3.2, deepseek-v3.1, glm-5, glm-5.2,
+	// kimi-k2, kimi-k2.5 or template. Empty detects it.
 	Family string
 	// ModelType is model_type of config.json.
 	ModelType string
@@ -55,6 +55,10 @@ func Detect(s Source) (Format, error) {
 		return GLM5{}, nil
 	case "glm-5.2":
 		return GLM5{V52: true}, nil
+	case "kimi-k2":
+		return Kimi{}, nil
+	case "kimi-k2.5":
+		return Kimi{Thinks: true}, nil
 	case "template":
 		if s.ChatTemplate == "" {
 			return nil, fmt.Errorf("%w: the template format was asked for, but the checkpoint has no chat_template",
@@ -75,11 +79,11 @@ func Detect(s Source) (Format, error) {
 		return t, nil
 	case "":
 		return nil, fmt.Errorf("%w: model_type %q without a chat_template; supported without one are deepseek_v32, "+
-			"deepseek_v4 and glm_moe_dsa; add a template to tokenizer_config.json or name a family",
+			"deepseek_v3, deepseek_v4, glm_moe_dsa, glm4_moe_lite, kimi_k2 and kimi_k25; add a template to tokenizer_config.json or name a family",
 			ErrNoFormat, s.ModelType)
 	}
 	return nil, fmt.Errorf("%w: family %q is unknown; supported are deepseek-v4, deepseek-v4-preview, "+
-		"deepseek-v3.2, deepseek-v3.1, glm-5, glm-5.2 and template", ErrNoFormat, family)
+		"deepseek-v3.2, deepseek-v3.1, glm-5, glm-5.2, kimi-k2, kimi-k2.5 and template", ErrNoFormat, family)
 }
 
 func (s Source) family() string {
@@ -98,8 +102,12 @@ func (s Source) family() string {
 		return "deepseek-v3.1"
 	case s.ModelType == "glm_moe_dsa" && s.SharedIndexer:
 		return "glm-5.2"
-	case s.ModelType == "glm_moe_dsa":
+	case s.ModelType == "glm_moe_dsa" || s.ModelType == "glm4_moe_lite":
 		return "glm-5"
+	case s.ModelType == "kimi_k2":
+		return "kimi-k2"
+	case s.ModelType == "kimi_k25":
+		return "kimi-k2.5"
 	}
 	return ""
 }

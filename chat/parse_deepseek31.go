@@ -2,24 +2,50 @@ package chat
 
 import "strings"
 
-// v31Parser reads replies with calls between DeepSeek-V3.1's tokens:
+// callMarkers are the tokens around calls with JSON arguments:
 //
-//	<calls begin> <call begin> name <sep> JSON <call end> ... <calls end>
-//
-// It also accepts a call without the tokens around the list.
+//	begin  open name sep JSON close  open ... close  end
+type callMarkers struct {
+	begin, open, sep, close, end string
+	// identity splits the text between open and sep into the tool's name and the id of the call; the id is empty where
+	// the text has none.
+	identity func(text string) (name, id string)
+}
+
+// last is the token that close ends with.
+func (m *callMarkers) last() string { return m.close[strings.IndexByte(m.close, '<'):] }
+
+var (
+	v31Markers = callMarkers{begin: callsBegin, open: callBegin, sep: callSep, close: callEnd, end: callsEnd}
+	// DeepSeek-V3 and R1 write the type of the call before its name, and the arguments as a fenced block.
+	v3Markers = callMarkers{begin: callsBegin, open: callBegin + "function" + callSep, sep: "\n```json\n",
+		close: "\n```" + callEnd, end: callsEnd}
+)
+
+// v31Parser reads replies with calls between tokens, those of DeepSeek-V3.1 or others of the kind. It also accepts a
+// call without the tokens around the list.
 type v31Parser struct {
 	*stream
+	m    *callMarkers
 	json strings.Builder // arguments of the current call, for the check at its end
 }
 
 func newV31Parser(req Request, inReasoning bool) Parser {
-	p := &v31Parser{stream: newStream(req)}
+	return newCallParser(&v31Markers, req, inReasoning)
+}
+
+func newV3Parser(req Request, inReasoning bool) Parser {
+	return newCallParser(&v3Markers, req, inReasoning)
+}
+
+func newCallParser(m *callMarkers, req Request, inReasoning bool) Parser {
+	p := &v31Parser{stream: newStream(req), m: m}
 	p.begin(inReasoning, p.content)
 	return p
 }
 
 func (p *v31Parser) content() bool {
-	switch p.contentUntil(callsBegin, callBegin) {
+	switch p.contentUntil(p.m.begin, p.m.open) {
 	case 0:
 		return p.enter(p.list)
 	case 1:
@@ -30,7 +56,7 @@ func (p *v31Parser) content() bool {
 
 // list expects a call or the end of the list. A reply that stops after a complete call is complete.
 func (p *v31Parser) list() bool {
-	switch p.expect(callBegin, callsEnd) {
+	switch p.expect(p.m.open, p.m.end) {
 	case 0:
 		return p.enter(p.name)
 	case 1:
@@ -42,37 +68,41 @@ func (p *v31Parser) list() bool {
 	switch {
 	case p.done && len(p.buf) == 0 && p.calls > 0:
 		return false
-	case p.done && (strings.HasPrefix(callBegin, string(p.buf)) || strings.HasPrefix(callsEnd, string(p.buf))):
+	case p.done && (strings.HasPrefix(p.m.open, string(p.buf)) || strings.HasPrefix(p.m.end, string(p.buf))):
 		return p.wait()
 	}
-	return p.malformed("expected %s or %s", callBegin, callsEnd)
+	return p.malformed("expected %s or %s", p.m.open, p.m.end)
 }
 
 func (p *v31Parser) after() bool {
 	p.skipSpace()
 	p.commit()
 	if len(p.buf) > 0 {
-		return p.malformed("text after %s", callsEnd)
+		return p.malformed("text after %s", p.m.end)
 	}
 	return false
 }
 
 func (p *v31Parser) name() bool {
-	name, which, again := p.word("tool name", callSep, callEnd)
+	name, which, again := p.word("tool name", p.m.sep, p.m.close, p.m.last())
 	if which < 0 {
 		return again
 	}
-	if name = strings.TrimSpace(name); which != 0 || !validName(name) {
-		return p.malformed("%q is not a tool name followed by %s", name, callSep)
+	id := ""
+	if name = strings.TrimSpace(name); p.m.identity != nil {
+		name, id = p.m.identity(name)
 	}
-	p.start(name)
+	if which != 0 || !validName(name) {
+		return p.malformed("%q is not a tool name followed by %s", name, p.m.sep)
+	}
+	p.startAs(id, name)
 	p.json.Reset()
 	return p.enter(p.body)
 }
 
 // body hands out the arguments as they come: they already are JSON.
 func (p *v31Parser) body() bool {
-	text, which := p.text(callEnd)
+	text, which := p.text(p.m.close)
 	p.json.WriteString(text)
 	p.arguments(text)
 	if which < 0 {

@@ -32,6 +32,8 @@ var parserMakers = map[string]parserMaker{
 	"dsml": func(r Request, open bool) Parser { return newDSMLParser(v32.block, r, open) },
 	"v31":  newV31Parser,
 	"glm":  newGLMParser,
+	"v3":   newV3Parser,
+	"kimi": newKimiParser,
 }
 
 func tags(s string) string {
@@ -62,6 +64,25 @@ func calls(pairs ...string) []Call {
 var longName = strings.Repeat("n", maxName+500)
 
 var parserCases = []parserCase{
+	{name: "fenced call", family: "v3", open: true,
+		text: tags("hm</think>Wait.[begin][call]function[sep]weather\n```json\n{\"city\": \"`x`\"}\n```[/call]" +
+			"[call]function[sep]noop\n```json\n{}\n```[/call][end]"),
+		want: Message{Reasoning: "hm", Content: "Wait.",
+			ToolCalls: calls("weather", "{\"city\": \"`x`\"}", "noop", "{}")}},
+	{name: "call without a fence", family: "v3", text: tags("[begin][call]function[sep]noop[/call][end]"),
+		want:      Message{Content: tags("[begin][call]function[sep]noop[/call][end]")},
+		malformed: tags("[begin][call]function[sep]noop[/call][end]"), err: ErrMalformedCall},
+	{name: "calls with their own ids", family: "kimi",
+		text: "Wait." + kimiCallsBegin + kimiCallBegin + "functions.weather:3" + kimiArguments + `{"days": 2}` +
+			kimiCallEnd + kimiCallBegin + "functions.noop:4" + kimiArguments + "{}" + kimiCallEnd + kimiCallsEnd,
+		want: Message{Content: "Wait.", ToolCalls: []Call{{"functions.weather:3", "weather", `{"days": 2}`},
+			{"functions.noop:4", "noop", "{}"}}}},
+	{name: "a call by its name alone", family: "kimi",
+		text: kimiCallsBegin + kimiCallBegin + "noop" + kimiArguments + "{}" + kimiCallEnd + kimiCallsEnd,
+		want: Message{ToolCalls: calls("noop", "{}")}},
+	{name: "a call that is cut off", family: "kimi",
+		text: kimiCallsBegin + kimiCallBegin + "functions.weather:0" + kimiArguments + `{"city": "K`,
+		want: Message{ToolCalls: []Call{{"functions.weather:0", "weather", `{"city": "K`}}}, err: ErrUnfinishedCall},
 	{name: "plain content", family: "dsml", text: "Hello\n\nWorld\n\n", want: Message{Content: "Hello\n\nWorld\n\n"}},
 	{name: "nothing", family: "dsml", text: "", want: Message{}},
 	{name: "reasoning and content", family: "dsml", open: true, text: "hm</think>Hello",
@@ -320,7 +341,8 @@ func TestStringArgumentsStreamAsTheyCome(t *testing.T) {
 // Only the token itself is a marker: its characters, written by other tokens, are text, however the reply is cut. A
 // reply whose markers are tokens is read as without the distinction.
 func TestSpelledMarkersAreText(t *testing.T) {
-	syntax := map[string]CallSyntax{"dsml": dsmlCalls(v32.block), "v31": v31Calls, "glm": glmCalls}
+	syntax := map[string]CallSyntax{"dsml": dsmlCalls(v32.block), "v31": v31Calls, "glm": glmCalls, "v3": v3Calls,
+		"kimi": kimiCalls}
 	for _, c := range parserCases {
 		if len(c.want.ToolCalls) == 0 {
 			continue

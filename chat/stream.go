@@ -231,9 +231,15 @@ func (s *stream) deliver(kind DeltaKind, text string) {
 }
 
 // start emits the beginning of a call.
-func (s *stream) start(name string) {
+func (s *stream) start(name string) { s.startAs("", name) }
+
+// startAs is start with the id that the model gave the call; empty for none.
+func (s *stream) startAs(id, name string) {
 	s.commit()
-	s.out = append(s.out, Delta{Kind: DeltaToolCall, Call: CallDelta{Index: s.calls, ID: s.newID(s.calls), Name: name}})
+	if id == "" {
+		id = s.newID(s.calls)
+	}
+	s.out = append(s.out, Delta{Kind: DeltaToolCall, Call: CallDelta{Index: s.calls, ID: id, Name: name}})
 	s.calls++
 	s.args = 0
 }

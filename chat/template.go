@@ -87,6 +87,10 @@ func chooseParser(source string, tokens []string) (func(Request, bool) Parser, C
 		case strings.Contains(text, dsml+"function_calls"):
 			return func(r Request, open bool) Parser { return newDSMLParser(v32.block, r, open) },
 				dsmlCalls("function_calls")
+		case strings.Contains(text, kimiCallBegin) && strings.Contains(text, kimiArguments):
+			return newKimiParser, kimiCalls
+		case strings.Contains(text, callBegin) && strings.Contains(text, callSep) && strings.Contains(text, "```json"):
+			return newV3Parser, v3Calls
 		case strings.Contains(text, callBegin) && strings.Contains(text, callSep):
 			return newV31Parser, v31Calls
 		case strings.Contains(text, glmKeyOpen) && strings.Contains(text, glmCallOpen):
