@@ -85,7 +85,7 @@ func (f Kimi) Render(req Request) (Prompt, error) {
 		return Prompt{}, fmt.Errorf("%w: thinking: Kimi-K2 does not think; leave it out", ErrUnsupported)
 	}
 	w := kimiWriter{f: f, turns: turns, ids: map[string]string{}, open: req.ContinueFinal}
-	if err := w.declare(offered(req)); err != nil {
+	if err := w.declare(offered(req), req.Memo); err != nil {
 		return Prompt{}, err
 	}
 	for i := 0; i < len(turns); i++ {
@@ -119,7 +119,7 @@ type kimiWriter struct {
 }
 
 // declare writes the tools.
-func (w *kimiWriter) declare(tools []Tool) error {
+func (w *kimiWriter) declare(tools []Tool, memo *Memo) error {
 	for _, t := range w.turns {
 		tools = append(tools[:len(tools):len(tools)], t.Tools...)
 	}
@@ -128,7 +128,11 @@ func (w *kimiWriter) declare(tools []Tool) error {
 	}
 	list := jinja.NewList()
 	for _, t := range tools {
-		list.Items = append(list.Items, wrapFunction(functionDict(t)))
+		shown := memo.tool(&t)
+		if shown.err != nil {
+			return fieldError("tools."+t.Name+".parameters", "%v", shown.err)
+		}
+		list.Items = append(list.Items, wrapFunction(shown.function))
 	}
 	text, err := jinja.JSON(list)
 	if err != nil {

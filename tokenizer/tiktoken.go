@@ -117,8 +117,8 @@ func ranksAdded(configJSON []byte, ranks int) ([]addedToken, error) {
 	for key, a := range cfg.Added {
 		id, err := strconv.Atoi(key)
 		if err != nil || id < ranks || id >= ranks+ranksReserved {
-			return nil, malformed("tokenizer_config.json: added token %q has id %q, want %d to %d", a.Content, key, ranks,
-				ranks+ranksReserved-1)
+			return nil, malformed("tokenizer_config.json: added token %q has id %q, want %d to %d", a.Content, key,
+				ranks, ranks+ranksReserved-1)
 		}
 		a.ID = int32(id)
 		list[id-ranks] = a

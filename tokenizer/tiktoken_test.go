@@ -31,8 +31,8 @@ func madeUpRanks(words ...string) (text []byte, rank map[string]int) {
 // A ranks file encodes text as its rule says: pieces are cut first, a piece that is a token is that token, and other
 // pieces are merged by rank.
 func TestRanksFile(t *testing.T) {
-	text, rank := madeUpRanks("he", "ll", "llo", "hello", " w", "or", " wor", "ld", " world", "\xe4\xb8", "世", "12", "123",
-		"'t", "do", "don", "bc", "abc")
+	text, rank := madeUpRanks("he", "ll", "llo", "hello", " w", "or", " wor", "ld", " world", "\xe4\xb8", "世", "12",
+		"123", "'t", "do", "don", "bc", "abc")
 	dir := t.TempDir()
 	config := `{"bos_token": "[BOS]", "added_tokens_decoder": {"` + fmt.Sprint(len(rank)) + `": {"content": "[BOS]",
 		"special": true}, "` + fmt.Sprint(len(rank)+2) + `": {"content": "<|im_end|>", "special": true}}}`

@@ -21,9 +21,37 @@ import (
 // ErrUnsupported is wrapped where a file holds a model that this program does not run.
 var ErrUnsupported = errors.New("unsupported GGUF model")
 
-// architectures are the model types of the architectures that llama.cpp's converter writes.
+// architectures are the model types of the architectures that llama.cpp's converter writes. All models with MLA and no
+// indexer have one name, which denseFamily tells apart.
 var architectures = map[string]string{"deepseek32": "deepseek_v32", "glm-dsa": "glm_moe_dsa",
-	"deepseek4": "deepseek_v4"}
+	"deepseek4": "deepseek_v4", denseArchitecture: "deepseek_v3"}
+
+const denseArchitecture = "deepseek2"
+
+// architectureOf is the name of a family, empty where the format has none.
+func architectureOf(f config.Family) string {
+	if f.Dense() {
+		return denseArchitecture
+	}
+	for arch, family := range architectures {
+		if family == string(f) {
+			return arch
+		}
+	}
+	return ""
+}
+
+// denseFamily tells the models apart that have the name deepseek2, by the pattern of the tokenizer: what they compute
+// is in other keys, what differs is how chats are written.
+func denseFamily(meta gguf.Metadata) string {
+	switch pre, _ := meta.Text("tokenizer.ggml.pre"); pre {
+	case "kimi-k2":
+		return string(config.KimiK2)
+	case "glm4":
+		return string(config.GLM4MoeLite)
+	}
+	return string(config.DeepseekV3)
+}
 
 // shape is what the names and sizes of tensors depend on.
 type shape struct {
@@ -90,8 +118,12 @@ func readConfig(path string, meta gguf.Metadata) ([]byte, *shape, error) {
 		}
 		slices.Sort(known)
 		return nil, nil, fmt.Errorf("gguf: %s: %w: general.architecture is %q, supported are %s: files of "+
-			"DeepSeek-V3.2, GLM-5 and DeepSeek-V4 that hold the indexer", path, ErrUnsupported, arch,
+			"DeepSeek-V3.2, GLM-5 and DeepSeek-V4 that hold the indexer, and of DeepSeek-V3, Kimi-K2 and "+
+			"GLM-4.7-Flash", path, ErrUnsupported, arch,
 			strings.Join(known, ", "))
+	}
+	if arch == denseArchitecture {
+		family = denseFamily(meta)
 	}
 	r := &reader{meta: meta, arch: arch}
 	s := &shape{}
@@ -100,10 +132,12 @@ func readConfig(path string, meta gguf.Metadata) ([]byte, *shape, error) {
 		"model_type": family, "vocab_size": r.vocabulary(), "hidden_size": r.count("embedding_length"),
 		"max_position_embeddings": r.count("context_length"),
 		"rms_norm_eps":            r.float("attention.layer_norm_rms_epsilon"),
-		"index_n_heads":           r.count("attention.indexer.head_count"),
-		"index_head_dim":          r.count("attention.indexer.key_length"),
-		"index_topk":              r.count("attention.indexer.top_k"),
 		"norm_topk_prob":          normalize,
+	}
+	if arch != denseArchitecture {
+		c["index_n_heads"], c["index_head_dim"] = r.count("attention.indexer.head_count"),
+			r.count("attention.indexer.key_length")
+		c["index_topk"] = r.count("attention.indexer.top_k")
 	}
 	if family == string(config.DeepseekV4) {
 		s.names = v4Names
@@ -133,7 +167,7 @@ func (r *reader) dsaConfig(c map[string]any, s *shape) {
 	for field, v := range map[string]any{
 		"num_hidden_layers": layers, "num_nextn_predict_layers": nextN, "intermediate_size": r.denseInner(),
 		"moe_intermediate_size": r.count("expert_feed_forward_length"), "num_attention_heads": s.heads,
-		"q_lora_rank": r.count("attention.q_lora_rank"), "kv_lora_rank": s.latent, "qk_nope_head_dim": s.nope,
+		"q_lora_rank": r.queryRank(), "kv_lora_rank": s.latent, "qk_nope_head_dim": s.nope,
 		"qk_rope_head_dim": rope, "v_head_dim": s.v, "n_routed_experts": s.experts,
 		"n_shared_experts":      r.optional("expert_shared_count", 0),
 		"num_experts_per_tok":   r.count("expert_used_count"),
@@ -150,12 +184,27 @@ func (r *reader) dsaConfig(c map[string]any, s *shape) {
 	r.sharedSelections(c, layers)
 }
 
+// queryRank is the rank of the query projection, null where a file without an indexer has none.
+func (r *reader) queryRank() any {
+	if n := r.optional("attention.q_lora_rank", 0); n > 0 || r.arch != denseArchitecture {
+		return r.count("attention.q_lora_rank")
+	}
+	return nil
+}
+
 // sigmoidGate is how the format numbers routing by sigmoid.
 const sigmoidGate = 2
 
+// softmaxGate is the number of routing by softmax.
+const softmaxGate = 1
+
 // gate checks how experts are scored.
 func (r *reader) gate(want int, name string) {
-	if gate := r.optional("expert_gating_func", want); gate != want {
+	absent := want
+	if r.arch == denseArchitecture {
+		absent = softmaxGate // files of DeepSeek-V2, which have the same architecture
+	}
+	if gate := r.optional("expert_gating_func", absent); gate != want {
 		r.problems = append(r.problems, fmt.Sprintf("%s.expert_gating_func is %d, supported is %d (%s)", r.arch, gate,
 			want, name))
 	}

@@ -1,6 +1,7 @@
 package llamacpp_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -14,6 +15,7 @@ import (
 
 	"sparrow/builtin"
 	"sparrow/internal/block"
+	"sparrow/internal/testkit/archive"
 	"sparrow/model/config"
 	"sparrow/model/family"
 	"sparrow/model/llamacpp"
@@ -40,7 +42,34 @@ func models(t *testing.T) map[string]*llamacpp.Model {
 		s, err := family.Open(filepath.Join("../../testdata/oracle", name))
 		add(name, s, err)
 	}
+	for _, name := range []string{"deepseek_v3-1", "deepseek_v3-plain-1"} { // without an indexer
+		s, err := family.Open(filepath.Join(archive.Unpack(t, "../../testdata/oracle/"+name+".tar.gz"), name))
+		add(name, s, err)
+	}
 	return out
+}
+
+// Files of DeepSeek-V2 have the architecture of models without an indexer and are refused by how they route; Kimi-K2 is
+// known by its tokenizer.
+func TestDenseFilesAreToldApart(t *testing.T) {
+	m := models(t)["deepseek_v3-1"]
+	path := write(t, m, llamacpp.MixF32)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gate := []byte("deepseek2.expert_gating_func")
+	at := bytes.Index(data, gate)
+	if at < 0 {
+		t.Fatal("the file does not say how experts are chosen")
+	}
+	data[at+len(gate)+4] = 1 // behind the type of the value
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := family.Open(path); err == nil || !strings.Contains(err.Error(), "expert_gating_func is 1") {
+		t.Errorf("softmax routing: %v", err)
+	}
 }
 
 func write(t *testing.T, m *llamacpp.Model, mix llamacpp.Mix) string {
@@ -184,7 +213,7 @@ func TestMissingMetadataIsNamed(t *testing.T) {
 	type edits = func(m map[string]any)
 	set := func(key string, v any) edits { return func(m map[string]any) { m[key] = v } }
 	for want, change := range map[string]edits{
-		`architecture is "llama", supported are deepseek32, deepseek4, glm-dsa`: set("general.architecture", "llama"),
+		`is "llama", supported are deepseek2, deepseek32, deepseek4, glm-dsa`: set("general.architecture", "llama"),
 		"deepseek32.attention.kv_lora_rank is missing": func(m map[string]any) {
 			delete(m, "deepseek32.attention.kv_lora_rank")
 		},

@@ -33,12 +33,7 @@ func (p *pairs) yarn(y *config.Yarn) {
 // metadata are the pairs of the architecture and of the vocabulary.
 func (m *Model) metadata(mix Mix) ([]gguf.Pair, error) {
 	c := m.Config.Common()
-	p := &pairs{}
-	for a, family := range architectures {
-		if family == string(c.Family) {
-			p.arch = a
-		}
-	}
+	p := &pairs{arch: architectureOf(c.Family)}
 	if p.arch == "" {
 		return nil, fmt.Errorf("%w: %s is a %s model, which the format has no name for", ErrUnsupported, m.Name,
 			c.Family)
@@ -51,9 +46,11 @@ func (m *Model) metadata(mix Mix) ([]gguf.Pair, error) {
 	p.count("vocab_size", c.Vocab)
 	p.count("attention.head_count_kv", 1) // of V4 and of latent rows, whose up-projections the file stores
 	p.number("attention.layer_norm_rms_epsilon", float64(c.RMSEps))
-	p.count("attention.indexer.head_count", c.Indexer.Heads)
-	p.count("attention.indexer.key_length", c.Indexer.Dim)
-	p.count("attention.indexer.top_k", c.Indexer.TopK)
+	if !c.Family.Dense() {
+		p.count("attention.indexer.head_count", c.Indexer.Heads)
+		p.count("attention.indexer.key_length", c.Indexer.Dim)
+		p.count("attention.indexer.top_k", c.Indexer.TopK)
+	}
 	var err error
 	switch d := m.Config.(type) {
 	case *config.DSA:
@@ -68,12 +65,14 @@ func (m *Model) metadata(mix Mix) ([]gguf.Pair, error) {
 	return append(p.list, words...), err
 }
 
-// dsa adds the pairs of DeepSeek-V3.2 and GLM-5.
+// dsa adds the pairs of DeepSeek-V3.2, GLM-5 and their relatives without an indexer.
 func (p *pairs) dsa(c *config.DSA) error {
 	p.count("block_count", c.Layers+c.NextN)
 	p.count("feed_forward_length", c.FFN.DenseInner)
 	p.count("attention.head_count", c.Attention.Heads)
-	p.count("attention.q_lora_rank", c.Attention.QLora)
+	if c.Attention.QLora > 0 {
+		p.count("attention.q_lora_rank", c.Attention.QLora)
+	}
 	p.count("attention.kv_lora_rank", c.Attention.Latent)
 	p.count("attention.key_length", c.Attention.Latent+c.Attention.Rope)
 	p.count("attention.value_length", c.Attention.Latent)

@@ -30,6 +30,7 @@ var dsaNames = &names{
 	},
 	inLayer: map[string]string{
 		"attn_norm.weight": "input_layernorm.weight", "ffn_norm.weight": "post_attention_layernorm.weight",
+		"attn_q.weight":   "self_attn.q_proj.weight",
 		"attn_q_a.weight": "self_attn.q_a_proj.weight", "attn_q_a_norm.weight": "self_attn.q_a_layernorm.weight",
 		"attn_q_b.weight": "self_attn.q_b_proj.weight", "attn_kv_a_mqa.weight": "self_attn.kv_a_proj_with_mqa.weight",
 		"attn_kv_a_norm.weight": "self_attn.kv_a_layernorm.weight", "attn_output.weight": "self_attn.o_proj.weight",
@@ -62,8 +63,8 @@ func (n *names) expert(e int, matrix string) string {
 	return fmt.Sprintf("%s%d.%s.weight", n.experts, e, matrix)
 }
 
-// The two parts of the up-projection of latent rows.
-const keyPart, valuePart = "attn_k_b.weight", "attn_v_b.weight"
+// The two parts of the up-projection of latent rows, and the whole of it in old files.
+const keyPart, valuePart, wholeLatent = "attn_k_b.weight", "attn_v_b.weight", "attn_kv_b.weight"
 
 // dtypes are the element types of matrices, vectors and tables of experts.
 var dtypes = map[gguf.Type]weight.DType{gguf.F32: weight.F32, gguf.F16: weight.F16, gguf.BF16: weight.BF16,
@@ -120,6 +121,9 @@ func (s *shape) translate(t *gguf.Tensor, latent parts) ([]weight.Tensor, error)
 	}
 	if name, ok := s.names.fused[rest]; ok {
 		return s.experts3D(t, prefix, name)
+	}
+	if s.latent > 0 && rest == wholeLatent {
+		return one(t, prefix+"self_attn.kv_b_proj.weight")
 	}
 	if s.latent > 0 && (rest == keyPart || rest == valuePart) {
 		p := latent[layer]

@@ -291,10 +291,11 @@ export class Explorer {
     const { recording } = this;
     try {
       const { index_topk } = await json("debug/explain");
-      if (this.recording !== recording || !index_topk) return;
-      this.wholeReason =
-        ` Each layer chooses ${plural(index_topk, "token")}, so that texts of up to ${plural(index_topk, "token")} ` +
-        "are read whole.";
+      if (this.recording !== recording) return;
+      this.wholeReason = index_topk
+        ? ` Each layer chooses ${plural(index_topk, "token")}, so that texts of up to ` +
+          `${plural(index_topk, "token")} are read whole.`
+        : " This model has no indexer: every layer reads every token.";
       this.update();
     } catch {
       // the summary stands without it

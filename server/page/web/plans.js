@@ -328,7 +328,11 @@ export class Plans {
           {},
           `${c.model.family} on ${c.hardware.arch}: ${c.kv} cache (${c.layout} rows, pages of ${c.page}), prefill ${
             c.prefill
-          }, decode ${c.decode}; the ${count(c.model.index_topk)} best keys of each query.`,
+          }, decode ${c.decode}; ${
+            c.model.index_topk
+              ? `the ${count(c.model.index_topk)} best keys of each query`
+              : "every key of each query, nothing is selected"
+          }.`,
         ),
         ...(a.notices ?? []).map((n) =>
           el("p", { class: n.level === "info" ? "notice" : "notice warning" }, `${n.level}: ${n.text}`),
