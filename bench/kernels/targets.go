@@ -92,6 +92,16 @@ func (j *judge) products() {
 			return fmt.Sprintf("%.0f %% (%.0f of %.0f GFLOP/s)", 100*x.PeakShare, x.GFLOPs, x.PeakGF),
 				x.PeakShare >= 0.85
 		})
+	for _, p := range packings {
+		for _, threads := range []int{1, 2} {
+			x := j.find("multiply "+p.name, dramShape(1), threads, "")
+			j.target(fmt.Sprintf("1-row product, %s weights out of DRAM, %d threads", p.name, threads),
+				"75 % of the stream read", left, []*Result{x}, func() (string, bool) {
+					return fmt.Sprintf("%.0f %% (%.1f of %.1f GB/s)", 100*x.StreamShare, x.GBs, x.StreamGBs),
+						x.StreamShare >= 0.75
+				})
+		}
+	}
 	shares := map[kernel.DType]map[int]float64{kernel.BF16: {1: 0.90, 16: 0.80}, kernel.E4M3: {1: 0.90, 16: 0.75},
 		kernel.E2M1x2: {1: 0.85, 16: 0.75}}
 	for _, rows := range []int{1, 16} {

@@ -186,7 +186,13 @@ func released(given, file string, text []byte) (*family.Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.Dummy(given)
+	src, err := c.Dummy(given)
+	if err == nil && !slices.Contains([]config.Format{config.FormatBF16, config.FormatFP8, config.FormatFP4},
+		d.Common().Format) {
+		src.Config.Losses = append(slices.Clone(d.Common().Losses), fmt.Sprintf("sizes of this release (%s): those "+
+			"here are of %s", d.Common().Format, src.Config.Format))
+	}
+	return src, err
 }
 
 // shapeHint names the released shape that was probably meant, or all of them, where nothing has a given name.

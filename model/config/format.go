@@ -98,9 +98,13 @@ func (r Release) format(fields map[string]json.RawMessage) (stored, error) {
 func (r Release) quantization(fields map[string]json.RawMessage) (q rawQuantization, at string, err error) {
 	at = "quantization_config"
 	text := fields[at]
-	if text == nil && fields["compression_config"] != nil {
+	switch {
+	case text != nil:
+	case fields["compression_config"] != nil:
 		at = "compression_config"
 		text = fields[at]
+	case r.Older != nil:
+		at, text, q.Method = OlderFile, r.Older, "gptq"
 	}
 	if text != nil && string(text) != "null" {
 		if err := json.Unmarshal(text, &q); err != nil {

@@ -18,11 +18,15 @@ type Release struct {
 	File     string   // the name of config.json in messages
 	Config   []byte   // config.json
 	ModelOpt []byte   // hf_quant_config.json, where quantised releases by modelopt name their format; nil for none
+	Older    []byte   // quantize_config.json, where older releases by GPTQ name their format; nil for none
 	Tensors  []string // names of tensors, as the index lists them; nil where they are not known
 }
 
 // QuantFile is the file beside config.json in which modelopt names the format of the weights.
 const QuantFile = "hf_quant_config.json"
+
+// OlderFile is the same of older releases by GPTQ.
+const OlderFile = "quantize_config.json"
 
 // ReadRelease reads the small files of a checkpoint folder, without the names of its tensors.
 func ReadRelease(dir string) (Release, error) {
@@ -36,8 +40,10 @@ func ReadRelease(dir string) (Release, error) {
 	if err != nil {
 		return r, fmt.Errorf("config: %w; a checkpoint folder holds config.json and *.safetensors", err)
 	}
-	if r.ModelOpt, err = textfile.Optional(filepath.Join(dir, QuantFile), textfile.Config); err != nil {
-		return r, fmt.Errorf("config: %w", err)
+	for name, to := range map[string]*[]byte{QuantFile: &r.ModelOpt, OlderFile: &r.Older} {
+		if *to, err = textfile.Optional(filepath.Join(dir, name), textfile.Config); err != nil {
+			return r, fmt.Errorf("config: %w", err)
+		}
 	}
 	return r, nil
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -156,6 +157,24 @@ func TestFormatOfGroups(t *testing.T) {
 		if !slices.ContainsFunc(c.Losses, func(l string) bool { return strings.Contains(l, want) }) {
 			t.Errorf("%q do not name %s", c.Losses, want)
 		}
+	}
+}
+
+// Older releases by GPTQ name their format in a file of its own.
+func TestOlderGPTQ(t *testing.T) {
+	r := Release{File: "config.json", Config: text(t, v32()), Older: []byte(`{"bits":4,"group_size":-1,"sym":true}`)}
+	d, err := r.Describe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := weight.Scheme{Method: "gptq", Groups: []weight.Group{{Bits: 4}}, Symmetric: true}
+	if c := d.Common(); c.Format != "GPTQ: int4 with a scale for each row" || !reflect.DeepEqual(c.Scheme, want) {
+		t.Errorf("%q, %+v", c.Format, c.Scheme)
+	}
+	r.Older = []byte(`{"bits":4,"group_size":128,"desc_act":true}`)
+	_, err = r.Describe()
+	if !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "quantize_config.json.desc_act") {
+		t.Errorf("%v", err)
 	}
 }
 

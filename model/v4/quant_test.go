@@ -62,6 +62,30 @@ func (c *checkpoint) packFP4(name string, shape []int, widened bool) {
 	c.set(name[:len(name)-len("weight")]+"scale", weight.F8E8M0, []int{shape[0], shape[1] / 32}, scales)
 }
 
+// asNVFP4 casts packed experts to NVFP4 as releases do, without loss: each scale becomes two of e4m3 under a factor.
+func (c *checkpoint) asNVFP4() {
+	const factor = 1.0 / (1 << 8)
+	for name, s := range c.tensors {
+		if !fp4Experts.MatchString(name) {
+			continue
+		}
+		stem := name[:len(name)-len(".weight")]
+		var scales []byte
+		for _, e := range c.data[stem+".scale"] {
+			b := num.E4M3(num.FromE8M0(e) / factor)
+			if num.FromE4M3(b)*factor != num.FromE8M0(e) {
+				c.Fatalf("%s: the scale 2^%d does not fit", name, int(e)-127)
+			}
+			scales = append(scales, b, b)
+		}
+		c.set(name, weight.U8, s.Shape, c.data[name])
+		c.set(stem+".weight_scale", weight.F8E4M3, []int{s.Shape[0], s.Shape[1] / 8}, scales)
+		c.set(stem+".weight_scale_2", weight.F32, nil, float32Bytes([]float32{factor}))
+		c.set(stem+".input_scale", weight.F32, nil, float32Bytes([]float32{1}))
+		delete(c.tensors, stem+".scale")
+	}
+}
+
 func (c *checkpoint) packFP8(name string, shape []int, widened bool) {
 	v := c.floats(name)
 	rows, cols := (shape[0]+127)/128, (shape[1]+127)/128
@@ -115,6 +139,11 @@ func TestQuantisedWeights(t *testing.T) {
 			}
 		}
 	}
+	packed.asNVFP4()
+	cast := packed.write(sameName, map[string]any{"expert_dtype": "fp4", "quantization_config": map[string]any{
+		"quant_method": "fp8", "weight_block_size": []int{128, 128}, "moe_quant_algo": "NVFP4",
+		"quant_algo": "MIXED_PRECISION"}})
+	(&bench{T: t}).sameBits("the same experts as NVFP4", logits(t, cast, "cpu"), logits(t, dir, "cpu"))
 	// The oracle's own weights give something else, or nothing was quantised.
 	var worst float64
 	for r, row := range logits(t, oracle, "cpu") {

@@ -33,7 +33,7 @@ type Codes uint8
 // The codes.
 const (
 	CodesU4   Codes = iota + 1 // two to a byte, the earlier one low; the middle is 8
-	CodesE2M1                  // two to a byte, the earlier one low
+	CodesE2M1                  // two to a byte, the earlier one low, with scales of e4m3 for each 16
 	CodesU8                    // the middle is 128
 	CodesI8
 )
@@ -81,7 +81,7 @@ type GroupWeights struct {
 // groupOps is what a tier implements for weights of groups.
 type groupOps struct {
 	lanes int
-	mul   func(t *Tier, c *BlockCut, w *GroupWeights)
+	mul   func(t *Tier, c BlockCut, w GroupWeights)
 }
 
 // Groups reports whether this tier multiplies weights of groups of k columns.
@@ -91,6 +91,9 @@ func (t *Tier) Groups(c Codes, group, k int) bool {
 	}
 	n := t.ops.blocks.groups.values(c.Quant())
 	const most = 8 // scales of a block
+	if c == CodesE2M1 {
+		return group == 16
+	}
 	return group >= k || group%n == 0 || n%group == 0 && n/group <= most
 }
 
@@ -155,7 +158,8 @@ func (o *blockOps) quantGroups(to []byte, x []float32, quant int) {
 func (t *Tier) MulGroups(c BlockCut, w GroupWeights) {
 	const method = "MulGroups"
 	k := c.X.k
-	if c.X.group != w.Codes.Quant() || !t.Groups(w.Codes, w.Group, k) {
+	if c.X.group != w.Codes.Quant() || !t.Groups(w.Codes, w.Group, k) ||
+		(w.Codes == CodesE2M1) != (w.Type == ScaleE4M3) {
 		panic(fmt.Sprintf("vec: %s: tier %s by codes %d in groups of %d with x as %d", method, t.Name, w.Codes, w.Group,
 			c.X.group))
 	}
@@ -173,7 +177,7 @@ func (t *Tier) MulGroups(c BlockCut, w GroupWeights) {
 		needMatrix(method, "zero", len(w.Zero), c.N, groups, w.LdZero)
 	}
 	if c.M0 < c.M1 && c.N > 0 {
-		t.ops.blocks.groups.mul(t, &c, &w)
+		t.ops.blocks.groups.mul(t, c, w)
 	}
 }
 
@@ -221,13 +225,13 @@ func (t *Tier) widenScales(to []float32, w *GroupWeights, n int, factor float32)
 // portableGroups is the definition.
 var portableGroups = &groupOps{lanes: 16, mul: mulGroupsGo}
 
-func mulGroupsGo(t *Tier, c *BlockCut, w *GroupWeights) {
+func mulGroupsGo(t *Tier, c BlockCut, w GroupWeights) {
 	o, k := t.ops.blocks.groups, c.X.k
 	n, groups := o.values(c.X.group), (k+w.Group-1)/w.Group
 	scales, codes := make([]float32, groups), make([]int32, (k+n-1)/n*n)
 	middle, factor := w.middle()
 	for row := range c.N {
-		t.widenScales(scales, w, row, factor)
+		t.widenScales(scales, &w, row, factor)
 		w.codes(codes[:k], row)
 		for m := c.M0; m < c.M1; m++ {
 			y, x := float32(0), c.X.unit(m)

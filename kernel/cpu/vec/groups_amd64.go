@@ -11,7 +11,7 @@ import (
 // groupArgs: up to four quantised rows of x by rows of weights with scales of groups. Strides are in bytes.
 type groupArgs struct {
 	y, x, w                unsafe.Pointer
-	scale                  unsafe.Pointer // float32
+	scale                  unsafe.Pointer // float32; of e2m1 codes e4m3
 	zero                   int            // from scales to zero points, float32
 	ldy, ldx, ldw, ldScale int
 	rows                   int       // of weights; counted down by the kernel
@@ -27,7 +27,6 @@ type groupArgs struct {
 type groupKernels struct {
 	u4, u4Zeros, e2m1, u8, u8Zeros, i8 [4]func(*groupArgs)
 	widenF16, widenU8                  func(*vecArgs)
-	widenE4M3                          func(*vecArgs) // over 2^8
 	lanes                              int
 	signed                             bool // codes of eight bits are added up as signed numbers
 }
@@ -43,7 +42,7 @@ var (
 		u8Zeros: [4]func(*groupArgs){groupU8Zeros1avx512, groupU8Zeros2avx512, groupU8Zeros3avx512,
 			groupU8Zeros4avx512},
 		i8:       [4]func(*groupArgs){groupI81avx512, groupI82avx512, groupI83avx512, groupI84avx512},
-		widenF16: widenF16avx512, widenU8: widenU8avx512, widenE4M3: widenHalfE4M3avx512})}
+		widenF16: widenF16avx512, widenU8: widenU8avx512})}
 	groups2 = &groupOps{lanes: 8, mul: groupMul(&groupKernels{lanes: 8, signed: true,
 		u4: [4]func(*groupArgs){groupU41avx2, groupU42avx2, groupU43avx2, groupU44avx2},
 		u4Zeros: [4]func(*groupArgs){groupU4Zeros1avx2, groupU4Zeros2avx2, groupU4Zeros3avx2,
@@ -53,7 +52,7 @@ var (
 		u8Zeros: [4]func(*groupArgs){groupU8Zeros1avx2, groupU8Zeros2avx2, groupU8Zeros3avx2,
 			groupU8Zeros4avx2},
 		i8:       [4]func(*groupArgs){groupI81avx2, groupI82avx2, groupI83avx2, groupI84avx2},
-		widenF16: widenF16avx2, widenU8: widenU8avx2, widenE4M3: widenHalfE4M3avx2})}
+		widenF16: widenF16avx2, widenU8: widenU8avx2})}
 )
 
 // of is the kernels of some weights.
@@ -79,14 +78,15 @@ type groupScratch struct {
 	vec    vecArgs
 	scales []float32 // [rows of a chunk, groups], then as many zero points; and a register more
 	codes  []byte    // [rows of a chunk, whole blocks], where k is not whole blocks
+	e4m3   []byte    // scales of these
 	y      []float32 // [4, rows of a chunk], where they are added
 }
 
 var groupScratches recycler[groupScratch]
 
 // groupMul multiplies a chunk of rows of weights after the other.
-func groupMul(g *groupKernels) func(t *Tier, c *BlockCut, w *GroupWeights) {
-	return func(t *Tier, c *BlockCut, w *GroupWeights) {
+func groupMul(g *groupKernels) func(t *Tier, c BlockCut, w GroupWeights) {
+	return func(t *Tier, c BlockCut, w GroupWeights) {
 		s := groupScratches.get()
 		defer func() {
 			s.args, s.vec = groupArgs{}, vecArgs{}
@@ -95,30 +95,40 @@ func groupMul(g *groupKernels) func(t *Tier, c *BlockCut, w *GroupWeights) {
 		k, values := c.X.k, t.ops.blocks.groups.values(c.X.group)
 		groups, blocks, lanes := (k+w.Group-1)/w.Group, (k+values-1)/values, g.lanes
 		size, whole := w.rowBytes(k), blocks*4*lanes
-		a, kernels := &s.args, g.of(w)
+		a, kernels := &s.args, g.of(&w)
 		a.shape(groups, blocks, w.Group, values, lanes)
 		a.ldx, a.ldScale = c.X.unitBytes(), 4*groups
 		if a.middle, a.factor = w.middle(); g.signed && !w.Codes.nibbles() {
 			a.middle = 0
 		}
-		if w.Type == ScaleE4M3 {
-			a.factor *= 256
+		narrow := w.Codes == CodesE2M1 // scales are widened by the kernel
+		if narrow {
+			a.factor, a.step, a.ldScale = 256*a.factor, values/w.Group, w.LdScale
 		}
 		chunk := max(1, min(rowsChunk/whole, c.N))
 		a.zero = 4 * chunk * groups
 		sized(&s.scales, 2*chunk*groups+lanes)
 		for j := 0; j < c.N; j += chunk {
 			n := min(chunk, c.N-j)
-			s.widen(t, g, w, j, n, groups)
 			data, ld := w.Data[j*w.Ld:], w.Ld
 			if size < whole {
-				data, ld = s.padded(data, ld, n, size, whole), whole
+				data, ld = paddedRows(&s.codes, data, ld, n, size, whole), whole
+			}
+			switch {
+			case narrow && size < whole:
+				a.ldScale = blocks * a.step
+				a.scale = at(paddedRows(&s.e4m3, w.Scale[j*w.LdScale:], w.LdScale, n, groups, a.ldScale), 0)
+			case narrow:
+				a.scale = at(w.Scale, j*w.LdScale)
+			default:
+				s.widen(t, g, &w, j, n, groups)
+				a.scale = at(s.scales, 0)
 			}
 			for m := c.M0; m < c.M1; m += len(kernels) {
 				rows := min(len(kernels), c.M1-m)
 				a.rows, a.w, a.ldw = n, at(data, 0), ld
-				a.scale, a.x = at(s.scales, 0), at(c.X.unit(m), 0)
-				s.run(kernels[rows-1], c, m, rows, j, n)
+				a.x = at(c.X.unit(m), 0)
+				s.run(kernels[rows-1], &c, m, rows, j, n)
 			}
 		}
 	}
@@ -188,17 +198,13 @@ func (s *groupScratch) widen(t *Tier, g *groupKernels, w *GroupWeights, j, n, gr
 	}
 }
 
-// widenScales writes scales from row j on, those of e4m3 over 2^8.
+// widenScales writes scales from row j on.
 func (s *groupScratch) widenScales(t *Tier, g *groupKernels, w *GroupWeights, j int, to []float32) {
 	from := w.Scale[j*w.LdScale*w.Type.size():]
 	switch w.Type {
 	case ScaleF16:
 		for i := s.vecRun(g.widenF16, g.lanes, to, from); i < len(to); i++ {
 			to[i] = num.FromF16(uint16(from[2*i]) | uint16(from[2*i+1])<<8)
-		}
-	case ScaleE4M3:
-		for i := s.vecRun(g.widenE4M3, g.lanes, to, from); i < len(to); i++ {
-			to[i] = num.FromE4M3(from[i]) / 256
 		}
 	default:
 		t.widenScales(to, w, j, 1)
@@ -215,12 +221,12 @@ func (s *groupScratch) vecRun(kernel func(*vecArgs), lanes int, to []float32, fr
 	return len(to) / lanes * lanes
 }
 
-// padded copies rows of codes and fills them up with zeros.
-func (s *groupScratch) padded(codes []byte, ld, rows, size, whole int) []byte {
-	if cap(s.codes) < rows*whole {
-		s.codes = make([]byte, rows*whole)
+// paddedRows copies rows of bytes and fills them up with zeros.
+func paddedRows(mem *[]byte, codes []byte, ld, rows, size, whole int) []byte {
+	if cap(*mem) < rows*whole {
+		*mem = make([]byte, rows*whole)
 	}
-	to := s.codes[:rows*whole]
+	to := (*mem)[:rows*whole]
 	for r := range rows {
 		row := to[r*whole:][:whole]
 		clear(row[copy(row, codes[r*ld:][:size]):])

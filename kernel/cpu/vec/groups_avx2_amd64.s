@@ -38,6 +38,10 @@ DATA groupOnes<>+24(SB)/4, $0x10001
 DATA groupOnes<>+28(SB)/4, $0x10001
 GLOBL groupOnes<>(SB), RODATA|NOPTR, $32
 
+DATA groupNoBit<>+0(SB)/8, $0xBFFFBFFFBFFFBFFF
+DATA groupNoBit<>+8(SB)/8, $0xBFFFBFFFBFFFBFFF
+GLOBL groupNoBit<>(SB), RODATA|NOPTR, $16
+
 // func groupU41avx2(a *groupArgs)
 // 1 rows of x by rows of U4 weights, whole blocks.
 TEXT ·groupU41avx2(SB), NOSPLIT, $0-8
@@ -738,7 +742,11 @@ row25:
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
 group26:
-	VMOVUPS (R11), Y8
+	VMOVD (R11), X8
+	VPMOVSXBW X8, X8
+	VPSLLW $7, X8, X8
+	VPAND groupNoBit<>(SB), X8, X8
+	VCVTPH2PS X8, Y8
 	VPERMPS Y8, Y10, Y8
 	MOVQ groupArgs_blocks(AX), R15
 block27:
@@ -803,7 +811,11 @@ row28:
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
 group29:
-	VMOVUPS (R11), Y8
+	VMOVD (R11), X8
+	VPMOVSXBW X8, X8
+	VPSLLW $7, X8, X8
+	VPAND groupNoBit<>(SB), X8, X8
+	VCVTPH2PS X8, Y8
 	VPERMPS Y8, Y10, Y8
 	MOVQ groupArgs_blocks(AX), R15
 block30:
@@ -883,7 +895,11 @@ row31:
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
 group32:
-	VMOVUPS (R11), Y8
+	VMOVD (R11), X8
+	VPMOVSXBW X8, X8
+	VPSLLW $7, X8, X8
+	VPAND groupNoBit<>(SB), X8, X8
+	VCVTPH2PS X8, Y8
 	VPERMPS Y8, Y10, Y8
 	MOVQ groupArgs_blocks(AX), R15
 block33:
@@ -978,7 +994,11 @@ row34:
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
 group35:
-	VMOVUPS (R11), Y8
+	VMOVD (R11), X8
+	VPMOVSXBW X8, X8
+	VPSLLW $7, X8, X8
+	VPAND groupNoBit<>(SB), X8, X8
+	VCVTPH2PS X8, Y8
 	VPERMPS Y8, Y10, Y8
 	MOVQ groupArgs_blocks(AX), R15
 block36:
@@ -2053,15 +2073,6 @@ block72:
 	JNZ row70
 	VZEROUPPER
 	RET
-DATA groupNoBit<>+0(SB)/4, $0xbfffbfff
-DATA groupNoBit<>+4(SB)/4, $0xbfffbfff
-DATA groupNoBit<>+8(SB)/4, $0xbfffbfff
-DATA groupNoBit<>+12(SB)/4, $0xbfffbfff
-DATA groupNoBit<>+16(SB)/4, $0xbfffbfff
-DATA groupNoBit<>+20(SB)/4, $0xbfffbfff
-DATA groupNoBit<>+24(SB)/4, $0xbfffbfff
-DATA groupNoBit<>+28(SB)/4, $0xbfffbfff
-GLOBL groupNoBit<>(SB), RODATA|NOPTR, $32
 
 // func widenF16avx2(a *vecArgs)
 // dst = a, from float16.
@@ -2080,26 +2091,6 @@ step73:
 	VZEROUPPER
 	RET
 
-// func widenHalfE4M3avx2(a *vecArgs)
-// dst = a, from e4m3, over 2^8.
-TEXT ·widenHalfE4M3avx2(SB), NOSPLIT, $0-8
-	MOVQ a+0(FP), AX
-	MOVQ vecArgs_dst(AX), DI
-	MOVQ vecArgs_a(AX), SI
-	MOVQ vecArgs_steps(AX), CX
-step74:
-	VPMOVSXBW (SI), X0
-	VPSLLW $7, X0, X0
-	VPAND groupNoBit<>(SB), X0, X0
-	VCVTPH2PS X0, Y0
-	VMOVUPS Y0, (DI)
-	ADDQ $8, SI
-	ADDQ $32, DI
-	DECQ CX
-	JNZ step74
-	VZEROUPPER
-	RET
-
 // func widenU8avx2(a *vecArgs)
 // dst = a, from bytes.
 TEXT ·widenU8avx2(SB), NOSPLIT, $0-8
@@ -2107,13 +2098,13 @@ TEXT ·widenU8avx2(SB), NOSPLIT, $0-8
 	MOVQ vecArgs_dst(AX), DI
 	MOVQ vecArgs_a(AX), SI
 	MOVQ vecArgs_steps(AX), CX
-step75:
+step74:
 	VPMOVZXBD (SI), Y0
 	VCVTDQ2PS Y0, Y0
 	VMOVUPS Y0, (DI)
 	ADDQ $8, SI
 	ADDQ $32, DI
 	DECQ CX
-	JNZ step75
+	JNZ step74
 	VZEROUPPER
 	RET

@@ -66,6 +66,10 @@ DATA groupOnes<>+56(SB)/4, $0x10001
 DATA groupOnes<>+60(SB)/4, $0x10001
 GLOBL groupOnes<>(SB), RODATA|NOPTR, $64
 
+DATA groupNoBit<>+0(SB)/8, $0xBFFFBFFFBFFFBFFF
+DATA groupNoBit<>+8(SB)/8, $0xBFFFBFFFBFFFBFFF
+GLOBL groupNoBit<>(SB), RODATA|NOPTR, $16
+
 // func groupU41avx512(a *groupArgs)
 // 1 rows of x by rows of U4 weights, whole blocks.
 TEXT ·groupU41avx512(SB), NOSPLIT, $0-8
@@ -817,7 +821,10 @@ row25:
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
 group26:
-	VMOVUPS (R11), Y8
+	VPMOVSXBW (R11), X8
+	VPSLLW $7, X8, X8
+	VPAND groupNoBit<>(SB), X8, X8
+	VCVTPH2PS X8, Y8
 	VPERMPS Z8, Z10, Z8
 	MOVQ groupArgs_blocks(AX), R15
 block27:
@@ -884,7 +891,10 @@ row28:
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
 group29:
-	VMOVUPS (R11), Y8
+	VPMOVSXBW (R11), X8
+	VPSLLW $7, X8, X8
+	VPAND groupNoBit<>(SB), X8, X8
+	VCVTPH2PS X8, Y8
 	VPERMPS Z8, Z10, Z8
 	MOVQ groupArgs_blocks(AX), R15
 block30:
@@ -969,7 +979,10 @@ row31:
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
 group32:
-	VMOVUPS (R11), Y8
+	VPMOVSXBW (R11), X8
+	VPSLLW $7, X8, X8
+	VPAND groupNoBit<>(SB), X8, X8
+	VCVTPH2PS X8, Y8
 	VPERMPS Z8, Z10, Z8
 	MOVQ groupArgs_blocks(AX), R15
 block33:
@@ -1072,7 +1085,10 @@ row34:
 	MOVQ groupArgs_x(AX), SI
 	MOVQ groupArgs_groups(AX), R12
 group35:
-	VMOVUPS (R11), Y8
+	VPMOVSXBW (R11), X8
+	VPSLLW $7, X8, X8
+	VPAND groupNoBit<>(SB), X8, X8
+	VCVTPH2PS X8, Y8
 	VPERMPS Z8, Z10, Z8
 	MOVQ groupArgs_blocks(AX), R15
 block36:
@@ -2191,23 +2207,6 @@ block72:
 	JNZ row70
 	VZEROUPPER
 	RET
-DATA groupNoBit<>+0(SB)/4, $0xbfffbfff
-DATA groupNoBit<>+4(SB)/4, $0xbfffbfff
-DATA groupNoBit<>+8(SB)/4, $0xbfffbfff
-DATA groupNoBit<>+12(SB)/4, $0xbfffbfff
-DATA groupNoBit<>+16(SB)/4, $0xbfffbfff
-DATA groupNoBit<>+20(SB)/4, $0xbfffbfff
-DATA groupNoBit<>+24(SB)/4, $0xbfffbfff
-DATA groupNoBit<>+28(SB)/4, $0xbfffbfff
-DATA groupNoBit<>+32(SB)/4, $0xbfffbfff
-DATA groupNoBit<>+36(SB)/4, $0xbfffbfff
-DATA groupNoBit<>+40(SB)/4, $0xbfffbfff
-DATA groupNoBit<>+44(SB)/4, $0xbfffbfff
-DATA groupNoBit<>+48(SB)/4, $0xbfffbfff
-DATA groupNoBit<>+52(SB)/4, $0xbfffbfff
-DATA groupNoBit<>+56(SB)/4, $0xbfffbfff
-DATA groupNoBit<>+60(SB)/4, $0xbfffbfff
-GLOBL groupNoBit<>(SB), RODATA|NOPTR, $64
 
 // func widenF16avx512(a *vecArgs)
 // dst = a, from float16.
@@ -2226,26 +2225,6 @@ step73:
 	VZEROUPPER
 	RET
 
-// func widenHalfE4M3avx512(a *vecArgs)
-// dst = a, from e4m3, over 2^8.
-TEXT ·widenHalfE4M3avx512(SB), NOSPLIT, $0-8
-	MOVQ a+0(FP), AX
-	MOVQ vecArgs_dst(AX), DI
-	MOVQ vecArgs_a(AX), SI
-	MOVQ vecArgs_steps(AX), CX
-step74:
-	VPMOVSXBW (SI), Y0
-	VPSLLW $7, Y0, Y0
-	VPANDD.BCST groupNoBit<>(SB), Y0, Y0
-	VCVTPH2PS Y0, Z0
-	VMOVUPS Z0, (DI)
-	ADDQ $16, SI
-	ADDQ $64, DI
-	DECQ CX
-	JNZ step74
-	VZEROUPPER
-	RET
-
 // func widenU8avx512(a *vecArgs)
 // dst = a, from bytes.
 TEXT ·widenU8avx512(SB), NOSPLIT, $0-8
@@ -2253,13 +2232,13 @@ TEXT ·widenU8avx512(SB), NOSPLIT, $0-8
 	MOVQ vecArgs_dst(AX), DI
 	MOVQ vecArgs_a(AX), SI
 	MOVQ vecArgs_steps(AX), CX
-step75:
+step74:
 	VPMOVZXBD (SI), Z0
 	VCVTDQ2PS Z0, Z0
 	VMOVUPS Z0, (DI)
 	ADDQ $16, SI
 	ADDQ $64, DI
 	DECQ CX
-	JNZ step75
+	JNZ step74
 	VZEROUPPER
 	RET

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime/debug"
 	"testing"
 
 	"sparrow/internal/num"
@@ -154,4 +155,34 @@ func TestMulGroups(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Once memory has grown, quantising rows and multiplying them allocates nothing.
+func TestGroupProductsDoNotAllocate(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	const m, n, k = 5, 20, 512
+	r := newRand(78)
+	for _, tier := range Tiers() {
+		if tier == portable {
+			continue
+		}
+		for _, g := range []groupCase{newGroupCase(r, CodesU4, ScaleF16, true, n, k, 128),
+			newGroupCase(r, CodesE2M1, ScaleE4M3, false, n, k, 16),
+			newGroupCase(r, CodesU8, ScaleBF16, false, n, k, 64)} {
+			if !tier.Groups(g.w.Codes, g.w.Group, k) {
+				continue
+			}
+			x, y := normals(r, m*k), make([]float32, m*n)
+			var rows BlockRows
+			if a := testing.AllocsPerRun(20, func() {
+				tier.ResetBlocks(&rows, m, k, g.w.Codes.Quant(), false)
+				for i := range rows.Units() {
+					tier.QuantUnit(&rows, i, x, k)
+				}
+				tier.MulGroups(BlockCut{Y: y, Ldy: n, X: &rows, M1: m, N: n, Add: true}, g.w)
+			}); a != 0 {
+				t.Errorf("%s: codes %d: %v allocations", tier.Name, g.w.Codes, a)
+			}
+		}
+	}
 }

@@ -830,12 +830,6 @@ func widenF16avx2(a *vecArgs)
 func widenF16avx512(a *vecArgs)
 
 //go:noescape
-func widenHalfE4M3avx2(a *vecArgs)
-
-//go:noescape
-func widenHalfE4M3avx512(a *vecArgs)
-
-//go:noescape
 func widenU8avx2(a *vecArgs)
 
 //go:noescape

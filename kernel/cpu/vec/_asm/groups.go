@@ -1,6 +1,9 @@
 package main
 
-import "fmt"
+import (
+	"bytes"
+	"fmt"
+)
 
 // emitGroups writes the products of quantised rows by weights with scales of groups. A block is what one register holds
 // of a row of weights. Its lanes are sums of products with the codes of x; each has a scale of x and, from a register
@@ -22,6 +25,7 @@ func (e *emitter) emitGroups() {
 	e.constant("groupNibble", 0x0F0F0F0F)
 	e.constant("groupSign", 0x80808080)
 	e.constant("groupOnes", 0x00010001)
+	e.table("groupNoBit", bytes.Repeat([]byte{0xFF, 0xBF}, 8))
 	for _, k := range []groupDot{{name: "U4"}, {name: "U4", zeros: true}, {name: "E2M1"}, {name: "U8"},
 		{name: "U8", zeros: true}, {name: "I8"}} {
 		for mr := 1; mr <= 4; mr++ {
@@ -29,15 +33,7 @@ func (e *emitter) emitGroups() {
 			k.write()
 		}
 	}
-	e.constant("groupNoBit", 0xBFFFBFFF)
-	and := "VPAND"
-	if e.wide() {
-		and = "VPANDD"
-	}
 	e.widenSmall("widenF16", "float16", "VCVTPH2PS (SI), V0", e.lanes*2)
-	// The bits of e4m3 are those of a half 2^8 times smaller, subnormal ones too; NaN is 480 / 2^8.
-	e.widenSmall("widenHalfE4M3", "e4m3, over 2^8", "VPMOVSXBW (SI), H0\nVPSLLW $7, H0, H0\n"+and+
-		" groupNoBit<>(SB), H0, H0\nVCVTPH2PS H0, V0", e.lanes)
 	e.widenSmall("widenU8", "bytes", "VPMOVZXBD (SI), V0\nVCVTDQ2PS V0, V0", e.lanes)
 }
 
@@ -104,7 +100,11 @@ func (k *groupDot) write() {
 			MOVQ groupArgs_x(AX), SI
 			MOVQ groupArgs_groups(AX), R12`)
 		k.loop("group", "R12", func() {
-			k.spread("(R11)", groupScale)
+			if k.name == "E2M1" {
+				k.spreadE4M3()
+			} else {
+				k.spread("(R11)", groupScale)
+			}
 			if k.zeros {
 				k.spread("(R11)(BX*1)", groupZero)
 			}
@@ -128,6 +128,21 @@ func (k *groupDot) write() {
 func (k *groupDot) spread(from string, to int) {
 	k.op("VMOVUPS %s, Y%d", from, to)
 	k.op("VPERMPS V%d, V%d, V%d", to, groupIndex, to)
+}
+
+// spreadE4M3 gives every lane its scale over 2^8, from the codes of a block: eight, or four with AVX2. The bits of e4m3
+// are those of a half 2^8 times smaller, of subnormal numbers too; NaN would be 480.
+func (k *groupDot) spreadE4M3() {
+	if k.wide() {
+		k.op("VPMOVSXBW (R11), X%d", groupScale)
+	} else {
+		k.op("VMOVD (R11), X%d", groupScale)
+		k.op("VPMOVSXBW X%d, X%d", groupScale, groupScale)
+	}
+	k.op("VPSLLW $7, X%d, X%d", groupScale, groupScale)
+	k.op("VPAND groupNoBit<>(SB), X%d, X%d", groupScale, groupScale)
+	k.op("VCVTPH2PS X%d, Y%d", groupScale, groupScale)
+	k.op("VPERMPS V%d, V%d, V%d", groupScale, groupIndex, groupScale)
 }
 
 // block adds the products of a block.
