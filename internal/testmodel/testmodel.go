@@ -5,6 +5,7 @@ package testmodel
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -148,6 +149,9 @@ func write(name, config string, o synth.Options) (string, error) {
 	c, err := synth.New(name, []byte(config), o)
 	if err != nil {
 		return "", err
+	}
+	if root == "" {
+		return "", errors.New("testmodel: no folder for checkpoints: TestMain of the package must call testmodel.Run")
 	}
 	dir := filepath.Join(root, name)
 	return dir, c.Write(context.Background(), dir, nil, nil)

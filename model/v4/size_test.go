@@ -85,6 +85,8 @@ func (w *weighed) Free(b kernel.Buffer) {
 	w.Device.Free(b)
 }
 
+func TestMain(m *testing.M) { testmodel.Run(m) }
+
 // A state takes the bytes that are computed for it, with the ring of the drafting block where that is used.
 func TestStatesAreAsLargeAsComputed(t *testing.T) {
 	for _, drafts := range []int{0, 3} {
