@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"sparrow/weight"
@@ -77,15 +78,30 @@ func expand(path, home string) string {
 	return path
 }
 
-// Find is the folder of a model in the cache. It opens nothing but the index of the weights, which says what belongs
-// to the model.
-func (c Cache) Find(n Name) (dir string, err error) {
+// Find is the folder of a model in the cache, or the first of its GGUF files. It opens nothing but the index of the
+// weights, which says what belongs to the model.
+func (c Cache) Find(n Name) (at string, err error) {
 	commit, err := c.commit(n)
 	if err != nil {
 		return "", err
 	}
-	dir = c.snapshot(n, commit)
-	missing, err := missingFiles(dir)
+	dir := c.snapshot(n, commit)
+	names, err := presentFiles(dir)
+	if err != nil {
+		return "", fmt.Errorf("%w: %s: %w", ErrIncomplete, n, err)
+	}
+	if list := quantsOf(names, func(string) int64 { return 0 }); len(list) > 0 &&
+		(n.Quant != "" || !slices.Contains(names, configName)) {
+		q, err := pick(n, list)
+		if err != nil {
+			return "", fmt.Errorf("%w; these are in %s", err, dir)
+		}
+		return filepath.Join(dir, filepath.FromSlash(q.Files[0])), nil
+	}
+	if n.Quant != "" {
+		return "", fmt.Errorf("%w: %s in %s", ErrNotCached, n, dir)
+	}
+	missing, err := missingFiles(dir, names)
 	if err != nil {
 		return "", fmt.Errorf("%w: %s: %w", ErrIncomplete, n, err)
 	}
@@ -118,18 +134,25 @@ func (c Cache) commit(n Name) (string, error) {
 	return commit, nil
 }
 
-// missingFiles lists what a snapshot lacks to be opened. A link to a blob that is gone counts as missing.
-func missingFiles(dir string) ([]string, error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, e := range entries {
-		if info, err := os.Stat(filepath.Join(dir, e.Name())); err == nil && info.Mode().IsRegular() {
-			names = append(names, e.Name())
+// presentFiles lists the files of a snapshot, those of its folders included. A link to a blob that is gone counts as
+// missing.
+func presentFiles(dir string) (names []string, err error) {
+	err = filepath.WalkDir(dir, func(at string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
 		}
-	}
+		if info, err := os.Stat(at); err != nil || !info.Mode().IsRegular() {
+			return nil
+		}
+		name, err := filepath.Rel(dir, at)
+		names = append(names, filepath.ToSlash(name))
+		return err
+	})
+	return names, err
+}
+
+// missingFiles lists what a snapshot with these files lacks to be opened.
+func missingFiles(dir string, names []string) ([]string, error) {
 	files, err := weight.Files(dir, names, func(name string) ([]byte, error) {
 		return os.ReadFile(filepath.Join(dir, name))
 	})

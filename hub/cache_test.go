@@ -10,10 +10,12 @@ import (
 
 func TestNames(t *testing.T) {
 	for text, want := range map[string]Name{
-		"deepseek-ai/DeepSeek-V3.2":          {"deepseek-ai/DeepSeek-V3.2", "main"},
-		"zai-org/GLM-5@refs/pr/3":            {"zai-org/GLM-5", "refs/pr/3"},
-		"a/b@" + testCommit:                  {"a/b", testCommit},
-		"deepseek-ai/DeepSeek-V3.2-Exp@v1.0": {"deepseek-ai/DeepSeek-V3.2-Exp", "v1.0"},
+		"deepseek-ai/DeepSeek-V3.2":            {Repo: "deepseek-ai/DeepSeek-V3.2", Revision: "main"},
+		"zai-org/GLM-5@refs/pr/3":              {Repo: "zai-org/GLM-5", Revision: "refs/pr/3"},
+		"a/b@" + testCommit:                    {Repo: "a/b", Revision: testCommit},
+		"deepseek-ai/DeepSeek-V3.2-Exp@v1.0":   {Repo: "deepseek-ai/DeepSeek-V3.2-Exp", Revision: "v1.0"},
+		"unsloth/GLM-5.2-GGUF:UD-IQ2_M":        {"unsloth/GLM-5.2-GGUF", "main", "UD-IQ2_M"},
+		"unsloth/GLM-5.2-GGUF:BF16/GLM-5.2@v1": {"unsloth/GLM-5.2-GGUF", "v1", "BF16/GLM-5.2"},
 	} {
 		got, err := ParseName(text)
 		if err != nil || got != want || got.String() != text {
@@ -22,7 +24,7 @@ func TestNames(t *testing.T) {
 	}
 	for _, text := range []string{"", "a", "a/b/c", "/a/b", "../b", "a/..", "a/.b", "-a/b", "a/-b", "a b/c", "a/b@",
 		"a--b/c", "a/b..c", "a/b@../x", "a/b@x y", "a/b@x@y", "a/b@/x", `a\b/c`, "a/b@x?y",
-		"a/" + strings.Repeat("b", 97), "é/b"} {
+		"a/" + strings.Repeat("b", 97), "é/b", "a/b:", "a/b:../x", "a/b:x:y", "a/b:-x", "a/b:x/../y", "a/b@v1:Q8_0"} {
 		if n, err := ParseName(text); !errors.Is(err, ErrName) {
 			t.Errorf("%q: %+v, %v", text, n, err)
 		}
@@ -87,7 +89,7 @@ func write(t *testing.T, path, text string) {
 
 func TestFindSaysWhatIsMissing(t *testing.T) {
 	c := Cache{t.TempDir()}
-	n := Name{"a/b", "main"}
+	n := Name{Repo: "a/b", Revision: "main"}
 	expect := func(kind error, want string) {
 		t.Helper()
 		if _, err := c.Find(n); !errors.Is(err, kind) || !strings.Contains(err.Error(), want) {

@@ -10,6 +10,8 @@ var (
 	ErrNotCached = errors.New("hub: not in the cache")
 	// ErrIncomplete is a model of which files are missing in the cache.
 	ErrIncomplete = errors.New("hub: files are missing in the cache")
+	// ErrQuant is the name of a GGUF file that none or several of a model's files have.
+	ErrQuant = errors.New("hub: no single GGUF file is meant")
 	// ErrNotFound is a model or a revision that the server does not have.
 	ErrNotFound = errors.New("hub: the server does not have it")
 	// ErrDenied is a model that the server gives only to those with a token, or to others.

@@ -27,7 +27,7 @@ func FuzzList(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l, err := p.list(context.Background(), Name{testRepo, "main"})
+		l, err := p.list(context.Background(), Name{Repo: testRepo, Revision: "main"})
 		if err != nil {
 			return
 		}
@@ -38,8 +38,8 @@ func FuzzList(f *testing.F) {
 			if !filepath.IsLocal(name) || strings.Contains(name, `\`) {
 				t.Errorf("%q is listed", name)
 			}
-			if g, err := l.file(Name{testRepo, "main"}, name); err == nil && (g.Size < 0 || !filepath.IsLocal(g.Hash) ||
-				strings.ContainsAny(g.Hash, `/\.`)) {
+			if g, err := l.file(Name{Repo: testRepo, Revision: "main"}, name); err == nil &&
+				(g.Size < 0 || !filepath.IsLocal(g.Hash) || strings.ContainsAny(g.Hash, `/\.`)) {
 				t.Errorf("%+v is taken", g)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -45,8 +46,9 @@ func isEncoder(name string) bool {
 
 // listing is what the server knows about a model at a revision.
 type listing struct {
-	commit string
-	files  map[string]File
+	commit       string
+	files        map[string]File
+	architecture string // of the GGUF files, where the server has read them
 }
 
 // list asks for the commit of a revision and for its files.
@@ -57,7 +59,10 @@ func (p *Puller) list(ctx context.Context, n Name) (*listing, error) {
 		return nil, p.explain(n, err)
 	}
 	var body struct {
-		SHA      string `json:"sha"`
+		SHA  string `json:"sha"`
+		GGUF struct {
+			Architecture string `json:"architecture"`
+		} `json:"gguf"`
 		Siblings []struct {
 			Name string `json:"rfilename"`
 			Size *int64 `json:"size"`
@@ -78,7 +83,8 @@ func (p *Puller) list(ctx context.Context, n Name) (*listing, error) {
 	if n.isCommit() && body.SHA != n.Revision {
 		return nil, fmt.Errorf("%w: commit %s was requested, %s was listed", ErrServer, n.Revision, body.SHA)
 	}
-	l := &listing{commit: body.SHA, files: make(map[string]File, len(body.Siblings))}
+	l := &listing{commit: body.SHA, architecture: body.GGUF.Architecture,
+		files: make(map[string]File, len(body.Siblings))}
 	for _, s := range body.Siblings {
 		f := File{Path: s.Name, Size: -1, Hash: s.Blob}
 		if s.Size != nil {
@@ -102,11 +108,7 @@ func (p *Puller) list(ctx context.Context, n Name) (*listing, error) {
 
 // choose picks the files that the engine reads, and returns the contents of those that had to be read for that.
 func (p *Puller) choose(ctx context.Context, n Name, l *listing) (files []File, texts map[string][]byte, err error) {
-	var names []string
-	for name := range l.files {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(l.files))
 	if _, ok := l.files[configName]; !ok {
 		return nil, nil, fmt.Errorf("hub: %s has no %s, so it is no model that can be served%s", n, configName,
 			otherFormats(names))
@@ -148,6 +150,32 @@ func (p *Puller) choose(ctx context.Context, n Name, l *listing) (files []File, 
 	return files, texts, nil
 }
 
+// chooseQuant picks the files of the GGUF model that a name means. Without a name a repository with weights in
+// safetensors files is not such a model, and of several models none is picked.
+func (l *listing) chooseQuant(n Name) (list []Quant, files []File, err error) {
+	names := slices.Collect(maps.Keys(l.files))
+	list = quantsOf(names, func(name string) int64 { return l.files[name].Size })
+	safetensors := slices.ContainsFunc(names, func(s string) bool { return strings.HasSuffix(s, ".safetensors") })
+	if n.Quant == "" && (len(list) != 1 || safetensors) {
+		if safetensors {
+			list = nil
+		}
+		return list, nil, nil
+	}
+	q, err := pick(n, list)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, name := range q.Files {
+		f, err := l.file(n, name)
+		if err != nil {
+			return nil, nil, err
+		}
+		files = append(files, f)
+	}
+	return []Quant{q}, files, nil
+}
+
 // file is a listed file whose size and hash can be relied on.
 func (l *listing) file(n Name, name string) (File, error) {
 	f, ok := l.files[name]
@@ -167,9 +195,6 @@ func (l *listing) file(n Name, name string) (File, error) {
 func otherFormats(names []string) string {
 	has := func(suffix string) bool {
 		return slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, suffix) })
-	}
-	if has(".gguf") {
-		return "; it has *.gguf files: download the one you want by other means and give it to --model"
 	}
 	for _, suffix := range []string{".bin", ".pt", ".pth"} {
 		if has(suffix) {

@@ -10,25 +10,32 @@ import (
 // defaultRevision is the branch of a name without a revision.
 const defaultRevision = "main"
 
-// Name is a model on a hub: organisation, name and revision.
+// Name is a model on a hub: organisation, name and revision, and which of its GGUF files where it has them.
 type Name struct {
 	Repo     string // "deepseek-ai/DeepSeek-V3.2"
 	Revision string // a branch, a tag or a commit; "main" where none was given
+	Quant    string // "UD-Q2_K_XL": see [Quant]; empty where none was given
 }
 
 // A part of a name begins with a letter or a digit, so that it is neither an option nor a hidden or parent folder.
 var (
 	repoForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}$`)
+	quantForm  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/-]{0,199}$`)
 	commitForm = regexp.MustCompile(`^[0-9a-f]{40}$`)
 )
 
-// ParseName reads ORGANISATION/NAME or ORGANISATION/NAME@REVISION.
+// ParseName reads ORGANISATION/NAME, optionally followed by :QUANT, by @REVISION or by both in this order.
 func ParseName(text string) (Name, error) {
-	repo, revision, given := strings.Cut(text, "@")
+	named, revision, given := strings.Cut(text, "@")
+	repo, quant, chosen := strings.Cut(named, ":")
 	// Two hyphens separate the parts in a folder's name, so that a name with them would stand for two models.
 	if !repoForm.MatchString(repo) || strings.Contains(repo, "..") || strings.Contains(repo, "--") {
 		return Name{}, fmt.Errorf("%w: %.200q; want organisation/name, such as deepseek-ai/DeepSeek-V3.2, and "+
 			"optionally @ with a branch, a tag or a commit", ErrName, text)
+	}
+	if chosen && (!quantForm.MatchString(quant) || !safePath(quant)) {
+		return Name{}, fmt.Errorf("%w: %.200q has no usable name of a GGUF file behind the colon; want one such as "+
+			"UD-Q2_K_XL", ErrName, text)
 	}
 	if !given {
 		revision = defaultRevision
@@ -37,15 +44,19 @@ func ParseName(text string) (Name, error) {
 		return Name{}, fmt.Errorf("%w: %.200q has no usable revision behind the @; want a branch, a tag or a commit "+
 			"of 40 hexadecimal digits", ErrName, text)
 	}
-	return Name{Repo: repo, Revision: revision}, nil
+	return Name{Repo: repo, Revision: revision, Quant: quant}, nil
 }
 
 // String is the name as it was given.
 func (n Name) String() string {
-	if n.Revision == defaultRevision {
-		return n.Repo
+	text := n.Repo
+	if n.Quant != "" {
+		text += ":" + n.Quant
 	}
-	return n.Repo + "@" + n.Revision
+	if n.Revision != defaultRevision {
+		text += "@" + n.Revision
+	}
+	return text
 }
 
 // isCommit reports whether the revision is a commit itself.

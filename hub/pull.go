@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -82,12 +83,23 @@ type Download struct {
 	Config, Quant []byte
 	// Tensors are the names of the tensors, where the model has an index.
 	Tensors []string
+	// Quants are the GGUF models of the repository where none was named, else the one; nil for safetensors. Without a
+	// choice there are no Files.
+	Quants []Quant
+	// Architecture is that of the GGUF files, where the server knows it.
+	Architecture string
 	// texts are contents that were read already, by hash.
 	texts map[string][]byte
 }
 
-// Dir is the folder that [Puller.Pull] makes.
-func (p *Puller) Dir(d *Download) string { return p.cache.snapshot(d.Name, d.Commit) }
+// Dir is the folder that [Puller.Pull] makes, or the first GGUF file in it.
+func (p *Puller) Dir(d *Download) string {
+	dir := p.cache.snapshot(d.Name, d.Commit)
+	if len(d.Quants) == 1 {
+		dir = filepath.Join(dir, filepath.FromSlash(d.Quants[0].Files[0]))
+	}
+	return dir
+}
 
 // Plan asks the server what a model consists of, picks the files that the engine reads and compares them with the
 // cache. It writes nothing.
@@ -96,9 +108,14 @@ func (p *Puller) Plan(ctx context.Context, n Name) (*Download, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Download{Name: n, Commit: l.commit}
-	if d.Files, d.texts, err = p.choose(ctx, n, l); err != nil {
+	d := &Download{Name: n, Commit: l.commit, Architecture: l.architecture}
+	if d.Quants, d.Files, err = l.chooseQuant(n); err != nil {
 		return nil, err
+	}
+	if len(d.Quants) == 0 {
+		if d.Files, d.texts, err = p.choose(ctx, n, l); err != nil {
+			return nil, err
+		}
 	}
 	d.Config, d.Quant = d.texts[l.files[configName].Hash], d.texts[l.files[quantName].Hash]
 	if index, ok := d.texts[l.files[weight.IndexName].Hash]; ok {
@@ -115,8 +132,8 @@ func (p *Puller) Plan(ctx context.Context, n Name) (*Download, error) {
 	return d, nil
 }
 
-// Pull downloads what is missing, several files at a time, and returns the model's folder. What arrived before a
-// failure stays, and a later call goes on there. The first failure ends the others.
+// Pull downloads what is missing, several files at a time, and returns the model's folder or GGUF file. What arrived
+// before a failure stays, and a later call goes on there. The first failure ends the others.
 func (p *Puller) Pull(ctx context.Context, d *Download) (dir string, err error) {
 	p.meter.start(d.Bytes)
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -109,11 +109,11 @@ func TestPullMakesTheLayoutOfHuggingFace(t *testing.T) {
 	if dir != filepath.Join(root, model, "snapshots", testCommit) || last != total || total < 500_000 {
 		t.Errorf("folder %s, progress %d of %d", dir, last, total)
 	}
-	found, err := Cache{root}.Find(Name{testRepo, "main"})
+	found, err := Cache{root}.Find(Name{Repo: testRepo, Revision: "main"})
 	if err != nil || found != dir {
 		t.Errorf("found %q, %v", found, err)
 	}
-	if found, err = (Cache{root}).Find(Name{testRepo, testCommit}); err != nil || found != dir {
+	if found, err = (Cache{root}).Find(Name{Repo: testRepo, Revision: testCommit}); err != nil || found != dir {
 		t.Errorf("by commit: found %q, %v", found, err)
 	}
 
@@ -130,7 +130,7 @@ func TestPullMakesTheLayoutOfHuggingFace(t *testing.T) {
 func TestPlanWritesNothing(t *testing.T) {
 	h := newTestHub(t, smallModel()...)
 	root := filepath.Join(t.TempDir(), "cache")
-	d, err := h.puller(root, nil).Plan(context.Background(), Name{testRepo, "main"})
+	d, err := h.puller(root, nil).Plan(context.Background(), Name{Repo: testRepo, Revision: "main"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +196,7 @@ func TestAFailedPullIsContinued(t *testing.T) {
 			t.Errorf("pause %d is %v, want %v to %v", i, d, most/2, most)
 		}
 	}
-	n := Name{testRepo, "main"}
+	n := Name{Repo: testRepo, Revision: "main"}
 	if _, err := (Cache{root}).Find(n); !errors.Is(err, ErrNotCached) {
 		t.Errorf("half a model is found: %v", err)
 	}
@@ -259,7 +259,7 @@ func TestWrongBytesAreFetchedAgainAndNeverKept(t *testing.T) {
 func TestADamagedPartIsFetchedAgain(t *testing.T) {
 	h := newTestHub(t, smallModel()...)
 	root := t.TempDir()
-	n := Name{testRepo, "main"}
+	n := Name{Repo: testRepo, Revision: "main"}
 	for i, text := range map[int][]byte{8: make([]byte, 1000), 9: make([]byte, 300_000)} { // the second is too long
 		path := Cache{root}.blob(n, hashOf(h.files[i])) + incomplete
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -667,7 +667,7 @@ func TestTwoPullsAtOnceFetchEachFileOnce(t *testing.T) {
 func TestALockOfAnotherProcessIsWaitedFor(t *testing.T) {
 	h := newTestHub(t, smallModel()...)
 	root := t.TempDir()
-	n := Name{testRepo, "main"}
+	n := Name{Repo: testRepo, Revision: "main"}
 	unlock, err := locker(filelock.Try).take(context.Background(), Cache{root}.lock(n, hashOf(h.files[8])),
 		func() { t.Error("not free") })
 	if err != nil {
@@ -744,7 +744,7 @@ func TestCancellingEndsTheDownloadAndKeepsWhatCame(t *testing.T) {
 			cancel()
 		}
 	}
-	d, err := p.Plan(ctx, Name{testRepo, "main"})
+	d, err := p.Plan(ctx, Name{Repo: testRepo, Revision: "main"})
 	if err != nil {
 		t.Fatal(err)
 	}

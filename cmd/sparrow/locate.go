@@ -113,12 +113,19 @@ func pulledModel(flag, given, wanted string) (string, error) {
 		return "", fmt.Errorf("%s%s: there is no such folder, and as a model's name: %w", flag, given, err)
 	}
 	dir, err := cache.Find(name)
+	home, _ := os.UserHomeDir()
+	if other := hub.Elsewhere(os.Getenv, home, name); err != nil && len(other) > 0 {
+		return "", fmt.Errorf("%s%w; %s has %s as %s; give that file", flag, err, other[0].Engine, other[0].Quant,
+			other[0].Path)
+	}
 	switch {
 	case errors.Is(err, hub.ErrNotCached) && family.IsGGUF(given):
 		return "", fmt.Errorf("%s%s: there is no such file; %s%s", flag, given, wanted, withoutModel(flag))
 	case errors.Is(err, hub.ErrNotCached):
 		return "", fmt.Errorf("%s%s: there is no such folder, and %s has no model of this name; 'sparrow pull %s' "+
 			"downloads it; %s%s", flag, given, cache.Root, given, wanted, withoutModel(flag))
+	case errors.Is(err, hub.ErrQuant):
+		return "", fmt.Errorf("%s%w; 'sparrow pull %s' lists and downloads others", flag, err, name.Repo)
 	case errors.Is(err, hub.ErrIncomplete):
 		return "", fmt.Errorf("%s%w; 'sparrow pull %s' downloads the rest", flag, err, given)
 	case err != nil:

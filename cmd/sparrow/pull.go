@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,6 +20,7 @@ import (
 	"sparrow/internal/unit"
 	"sparrow/kernel/cuda"
 	"sparrow/model/config"
+	"sparrow/model/llamacpp"
 )
 
 // pullFlags is everything `sparrow pull` can be told.
@@ -31,11 +35,14 @@ func pullCommand() *cobra.Command {
 		Use:   "pull NAME",
 		Short: "Download a model from Hugging Face, to be served by its name",
 		Long: `Pull downloads the files of a model that are needed to run it into the cache of Hugging Face's tools (HF_HUB_CACHE, HF_HOME, or
-.cache/huggingface in the home folder), where --model finds it by name. NAME is organisation/name, and optionally @ with a branch, a tag or a
-commit. A download that was interrupted goes on where it was; every file is compared with its hash. HF_TOKEN is the access token for models
+.cache/huggingface in the home folder), where --model finds it by name. NAME is organisation/name, for a repository of GGUF files : and the one
+that is meant, and optionally @ with a branch, a tag or a commit. Where several GGUF models are there and none is named, they are listed with
+their sizes and whether this machine can hold them. A download that was interrupted goes on where it was; every file is compared with its hash. HF_TOKEN is the access token for models
 that need one, HF_ENDPOINT another hub. Exit status 1 means that the model is not whole, 130 that Ctrl-C ended it.`,
 		Example: `  sparrow pull deepseek-ai/DeepSeek-V3.2
   sparrow pull zai-org/GLM-5 --dry-run
+  sparrow pull unsloth/GLM-5.2-GGUF
+  sparrow pull unsloth/DeepSeek-V4-Flash-GGUF:UD-Q2_K_XL
   sparrow pull deepseek-ai/DeepSeek-V3.2@main --jobs 16`,
 		Args: oneName,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
@@ -73,8 +80,21 @@ type pullReport struct {
 	Missing  int64      `json:"missing_bytes"`
 	Weights  int64      `json:"weight_bytes"`
 	Free     *int64     `json:"free_bytes,omitempty"`
-	Memory   int64      `json:"memory_bytes,omitempty"` // of the machine and of its GPUs
+	Memory   int64      `json:"memory_bytes,omitempty"` // of the machine and of the GPUs that take these weights
 	Files    []hub.File `json:"files"`
+	// Quants are the GGUF models of the repository where none was named.
+	Quants []quantReport `json:"quants,omitempty"`
+	// Elsewhere are files of the same sizes that other engines have.
+	Elsewhere []hub.Local `json:"elsewhere,omitempty"`
+
+	gpus int64 // part of Memory
+}
+
+// quantReport is one GGUF model of a repository.
+type quantReport struct {
+	hub.Quant
+	Verdict   string      `json:"verdict,omitempty"`
+	Elsewhere []hub.Local `json:"elsewhere,omitempty"`
 }
 
 func (f *pullFlags) run(cmd *cobra.Command, given string) error {
@@ -107,7 +127,10 @@ func (f *pullFlags) run(cmd *cobra.Command, given string) error {
 	if err != nil {
 		return err
 	}
-	r := report(p, d, cache)
+	r := report(p, d, cache, hub.Elsewhere(os.Getenv, home, name))
+	if len(r.Quants) > 0 {
+		return f.listQuants(cmd, r)
+	}
 	if err := f.announce(cmd, r); err != nil || f.dryRun {
 		return err
 	}
@@ -125,19 +148,26 @@ func (f *pullFlags) run(cmd *cobra.Command, given string) error {
 }
 
 // report compares a download with this machine.
-func report(p *hub.Puller, d *hub.Download, cache hub.Cache) *pullReport {
+func report(p *hub.Puller, d *hub.Download, cache hub.Cache, elsewhere []hub.Local) *pullReport {
 	r := &pullReport{Model: d.Name.Repo, Revision: d.Name.Revision, Commit: d.Commit, Cache: cache.Root,
 		Folder: p.Dir(d), Bytes: d.Bytes, Missing: d.Missing, Files: d.Files}
+	if len(d.Quants) == 0 {
+		r.gpus = cuda.Memory() // GPUs refuse the block formats of GGUF files
+	}
 	if host := sysmem.Total(); host > 0 {
-		r.Memory = host + cuda.Memory()
+		r.Memory = host + r.gpus
 	}
 	for _, file := range d.Files {
-		if strings.HasSuffix(file.Path, ".safetensors") {
+		if ext := filepath.Ext(file.Path); ext == ".safetensors" || ext == ".gguf" {
 			r.Weights += file.Size
 		}
 	}
 	if free, known := freeBytes(nearestFolder(cache.Root)); known {
 		r.Free = &free
+	}
+	if len(d.Quants) > 0 {
+		r.describeGGUF(d, elsewhere)
+		return r
 	}
 	release := config.Release{File: "config.json", Config: d.Config, ModelOpt: d.Quant, Tensors: d.Tensors}
 	if c, err := release.Describe(); err != nil {
@@ -146,6 +176,69 @@ func report(p *hub.Puller, d *hub.Download, cache hub.Cache) *pullReport {
 		r.Family, r.Format, r.Losses = string(c.Common().Family), string(c.Common().Format), c.Common().Losses
 	}
 	return r
+}
+
+// describeGGUF tells what a server lists of GGUF files, whose metadata nobody has read yet.
+func (r *pullReport) describeGGUF(d *hub.Download, elsewhere []hub.Local) {
+	if d.Architecture != "" {
+		if err := llamacpp.CheckArchitecture(d.Architecture); err != nil {
+			r.Against = err.Error()
+		}
+	}
+	same := func(q hub.Quant) []hub.Local { // of another size it is another revision
+		return slices.DeleteFunc(slices.Clone(elsewhere), func(l hub.Local) bool {
+			return l.Bytes != q.Bytes || !strings.EqualFold(l.Quant, q.Name)
+		})
+	}
+	if len(d.Files) > 0 {
+		r.Family, r.Format, r.Elsewhere = cmp.Or(d.Architecture, "GGUF"), d.Quants[0].Name, same(d.Quants[0])
+		return
+	}
+	for _, q := range d.Quants {
+		r.Quants = append(r.Quants, quantReport{q, verdict(q.Bytes, r.gpus, r.Memory-r.gpus), same(q)})
+	}
+}
+
+// verdict reports which memory holds weights; it is empty where the memory of the machine is not known.
+func verdict(weights, gpus, host int64) string {
+	switch {
+	case host <= 0:
+		return ""
+	case weights <= gpus || gpus == 0 && weights <= host:
+		return "fits"
+	case weights <= gpus+host:
+		return "fits with experts in RAM"
+	}
+	return "does not fit"
+}
+
+// listQuants prints the GGUF models of a repository. Unless that was all to be done, it asks for one of them.
+func (f *pullFlags) listQuants(cmd *cobra.Command, r *pullReport) error {
+	out := cmd.OutOrStdout()
+	if f.asJSON {
+		if err := writeJSON(out, r); err != nil {
+			return err
+		}
+	} else {
+		fmt.Fprintf(out, "model    %s at commit %s: %d GGUF models\n", r.Model, r.Commit, len(r.Quants))
+		if r.Memory > 0 {
+			fmt.Fprintf(out, "memory   this machine has %s\n", unit.Bytes(r.Memory))
+		}
+		for _, q := range r.Quants {
+			fmt.Fprintf(out, "%18s  %-14s %s\n", unit.Bytes(q.Bytes), q.Name, q.Verdict)
+			for _, l := range q.Elsewhere {
+				fmt.Fprintf(out, "%18s  %s has it: --model %s\n", "", l.Engine, l.Path)
+			}
+		}
+	}
+	if r.Against != "" {
+		return fmt.Errorf("pull: sparrow cannot run %s: %s", r.Model, r.Against)
+	}
+	if f.dryRun {
+		return nil
+	}
+	return fmt.Errorf("pull: %s has %d GGUF models; name one, such as: sparrow pull %s:%s", r.Model, len(r.Quants),
+		r.Model, r.Quants[0].Name)
 }
 
 // announce prints what is about to happen and refuses what cannot be of use: a model that sparrow cannot run, or one
@@ -163,6 +256,10 @@ func (f *pullFlags) announce(cmd *cobra.Command, r *pullReport) error {
 		return err
 	}
 	var errs []error
+	if len(r.Elsewhere) > 0 && !f.force {
+		errs = append(errs, fmt.Errorf("pull: %s has files of these sizes: --model %s runs them; --force downloads "+
+			"them all the same", r.Elsewhere[0].Engine, r.Elsewhere[0].Path))
+	}
 	if r.Against != "" && !f.force {
 		errs = append(errs, fmt.Errorf("pull: sparrow cannot run %s: %s; --force downloads it all the same", r.Model,
 			r.Against))
@@ -208,11 +305,11 @@ func (r *pullReport) text(files bool) string {
 		fmt.Fprintf(&b, "disk     %s, %s free where %s is\n", verdict, unit.Bytes(*r.Free), r.Cache)
 	}
 	if r.Memory > 0 {
-		verdict := "fits"
+		held := verdict(r.Weights, r.gpus, r.Memory-r.gpus)
 		if r.beyondMemory() {
-			verdict = "does not fit: weights would be read from the disk for every token"
+			held += ": weights would be read from the disk for every token"
 		}
-		fmt.Fprintf(&b, "memory   %s; weights %s, this machine has %s\n", verdict, unit.Bytes(r.Weights),
+		fmt.Fprintf(&b, "memory   %s; weights %s, this machine has %s\n", held, unit.Bytes(r.Weights),
 			unit.Bytes(r.Memory))
 	}
 	return b.String()

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -123,6 +124,72 @@ func TestPullAsJSON(t *testing.T) {
 		if err := json.Unmarshal([]byte(out), &r); err != nil || r.Family != "deepseek_v32" || r.Weights == 0 ||
 			r.Commit != pullCommit || len(r.Files) != 3 || r.Missing != r.Bytes {
 			t.Errorf("%v: %+v, %v", args, r, err)
+		}
+	}
+}
+
+// A GGUF model is pulled, inspected and served by the name of its file's types.
+func TestAPulledQuantIsServedByItsName(t *testing.T) {
+	t.Setenv("HOME", t.TempDir()) // no folders of other engines
+	file := filepath.Join(t.TempDir(), "tiny-UD-Q8_0.gguf")
+	mustDrive(t, "", "quantize", "builtin", file, "--type", "q8_0")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, cache := startHub(t, map[string][]byte{"config.json": []byte("{}"), "UD-Q8_0/tiny-UD-Q8_0.gguf": text,
+		"tiny-Q4_0.gguf": text[:1000]})
+	status, out, stderr := invoke("pull", "acme/tiny")
+	if status != 1 || !strings.Contains(stderr, "name one, such as: sparrow pull acme/tiny:Q4_0") ||
+		!strings.Contains(out, "UD-Q8_0        fits\n") {
+		t.Errorf("without a name: status %d, %q\n%s", status, stderr, out)
+	}
+	mustDrive(t, "", "pull", "acme/tiny", "--dry-run")
+	if status, _, stderr := invoke("inspect", "acme/tiny:Q8_0"); status != 1 ||
+		!strings.Contains(stderr, "'sparrow pull acme/tiny:Q8_0'") {
+		t.Errorf("before it is pulled: status %d, %q", status, stderr)
+	}
+	out, _ = mustDrive(t, "", "pull", "acme/tiny:Q8_0")
+	at := filepath.Join(cache, "models--acme--tiny", "snapshots", pullCommit, "UD-Q8_0", "tiny-UD-Q8_0.gguf")
+	if !strings.HasSuffix(out, "folder   "+at+"\n\ntry      sparrow serve --model acme/tiny:Q8_0\n") {
+		t.Errorf("%s", out)
+	}
+	if out, _ = mustDrive(t, "", "inspect", "acme/tiny:UD-Q8_0"); !strings.Contains(out, "Q8_0") {
+		t.Errorf("inspect: %s", out)
+	}
+	s := startServer(t, "--model", "acme/tiny:Q8_0")
+	if !strings.Contains(s.out.String(), "model    acme/tiny:Q8_0: deepseek_v32, "+at) {
+		t.Errorf("serve says %s", s.out)
+	}
+	s.end(t)
+	if status, _, stderr := invoke("inspect", "acme/tiny:Q4_0"); status != 1 ||
+		!strings.Contains(stderr, "is not among UD-Q8_0") {
+		t.Errorf("another: status %d, %q", status, stderr)
+	}
+
+	// What another engine has is offered and not downloaded again.
+	studio := filepath.Join(os.Getenv("HOME"), ".lmstudio", "models", "acme", "tiny", "tiny-Q4_0.gguf")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(studio), 0o755),
+		os.WriteFile(studio, text[:1000], 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"inspect", "acme/tiny:Q4_0"}, {"pull", "acme/tiny:Q4_0"}} {
+		if status, _, stderr := invoke(args...); status != 1 || !strings.Contains(stderr, "LM Studio has ") ||
+			!strings.Contains(stderr, studio) {
+			t.Errorf("%v: status %d, %q", args, status, stderr)
+		}
+	}
+	mustDrive(t, "", "pull", "acme/tiny:Q4_0", "--force")
+}
+
+func TestVerdicts(t *testing.T) {
+	for _, c := range []struct {
+		weights, gpus, host int64
+		want                string
+	}{{10, 0, 0, ""}, {10, 0, 10, "fits"}, {11, 0, 10, "does not fit"}, {10, 10, 5, "fits"},
+		{12, 10, 5, "fits with experts in RAM"}, {16, 10, 5, "does not fit"}} {
+		if got := verdict(c.weights, c.gpus, c.host); got != c.want {
+			t.Errorf("%+v: %q", c, got)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -39,6 +40,16 @@ func architectureOf(f config.Family) string {
 		}
 	}
 	return ""
+}
+
+// CheckArchitecture refuses a general.architecture that is not read.
+func CheckArchitecture(arch string) error {
+	if architectures[arch] != "" {
+		return nil
+	}
+	return fmt.Errorf("%w: general.architecture is %q, supported are %s: files of DeepSeek-V3.2, GLM-5 and "+
+		"DeepSeek-V4 that hold the indexer, and of DeepSeek-V3, Kimi-K2 and GLM-4.7-Flash", ErrUnsupported, arch,
+		strings.Join(slices.Sorted(maps.Keys(architectures)), ", "))
 }
 
 // denseFamily tells the models apart that have the name deepseek2, by the pattern of the tokenizer: what they compute
@@ -110,18 +121,10 @@ func (r *reader) floatOr(name string, absent float64) float64 {
 // readConfig is config.json of the model, and the sizes that its tensors have.
 func readConfig(path string, meta gguf.Metadata) ([]byte, *shape, error) {
 	arch, ok := meta.Text("general.architecture")
-	family := architectures[arch]
-	if !ok || family == "" {
-		known := []string{}
-		for a := range architectures {
-			known = append(known, a)
-		}
-		slices.Sort(known)
-		return nil, nil, fmt.Errorf("gguf: %s: %w: general.architecture is %q, supported are %s: files of "+
-			"DeepSeek-V3.2, GLM-5 and DeepSeek-V4 that hold the indexer, and of DeepSeek-V3, Kimi-K2 and "+
-			"GLM-4.7-Flash", path, ErrUnsupported, arch,
-			strings.Join(known, ", "))
+	if err := CheckArchitecture(arch); !ok || err != nil {
+		return nil, nil, fmt.Errorf("gguf: %s: %w", path, err)
 	}
+	family := architectures[arch]
 	if arch == denseArchitecture {
 		family = denseFamily(meta)
 	}

@@ -1,0 +1,135 @@
+package hub
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// Local is a GGUF model that another engine has downloaded. Its files are never changed.
+type Local struct {
+	Engine string `json:"engine"` // "llama.cpp"
+	Path   string `json:"path"`   // of the file, or of the first split
+	Quant  string `json:"quant"`
+	Bytes  int64  `json:"bytes"` // of all splits
+}
+
+// Elsewhere looks for a model in the folders of other engines, which the environment may name: llama.cpp's cache, LM
+// Studio's models, and what Ollama has pulled from Hugging Face. With a quant it lists what that name means there,
+// else all. Folders that cannot be read hold nothing.
+func Elsewhere(getenv func(string) string, home string, n Name) (found []Local) {
+	for _, f := range otherFolders(getenv, home) {
+		found = append(found, f.look(f, n)...)
+	}
+	return found
+}
+
+// folder is where another engine keeps models, and how one is found there.
+type folder struct {
+	engine, root string
+	look         func(folder, Name) []Local
+}
+
+func otherFolders(getenv func(string) string, home string) (list []folder) {
+	add := func(engine, root string, look func(folder, Name) []Local) {
+		if filepath.IsAbs(root) {
+			list = append(list, folder{engine, root, look})
+		}
+	}
+	if v := getenv("LLAMA_CACHE"); v != "" {
+		add("llama.cpp", expand(v, home), folder.flat)
+	} else {
+		if v := getenv("XDG_CACHE_HOME"); v != "" {
+			add("llama.cpp", filepath.Join(v, "llama.cpp"), folder.flat)
+		}
+		add("llama.cpp", filepath.Join(home, ".cache", "llama.cpp"), folder.flat)
+		add("llama.cpp", filepath.Join(home, "Library", "Caches", "llama.cpp"), folder.flat)
+	}
+	add("LM Studio", filepath.Join(home, ".lmstudio", "models"), folder.nested)
+	add("LM Studio", filepath.Join(home, ".cache", "lm-studio", "models"), folder.nested)
+	if v := getenv("OLLAMA_MODELS"); v != "" {
+		add("Ollama", expand(v, home), folder.manifests)
+	} else {
+		add("Ollama", filepath.Join(home, ".ollama", "models"), folder.manifests)
+		add("Ollama", "/usr/share/ollama/.ollama/models", folder.manifests)
+	}
+	return list
+}
+
+// flat finds ORGANISATION_NAME_FILE.gguf, where the slashes of a path became underscores.
+func (f folder) flat(n Name) []Local {
+	prefix := strings.ReplaceAll(n.Repo, "/", "_") + "_"
+	entries, _ := os.ReadDir(f.root)
+	var names []string
+	for _, e := range entries {
+		if rest, ok := strings.CutPrefix(e.Name(), prefix); ok {
+			names = append(names, rest)
+		}
+	}
+	return f.quants(n, names, func(name string) string { return filepath.Join(f.root, prefix+name) })
+}
+
+// nested finds ORGANISATION/NAME/FILE.gguf.
+func (f folder) nested(n Name) []Local {
+	dir := filepath.Join(f.root, filepath.FromSlash(n.Repo))
+	names, _ := presentFiles(dir)
+	return f.quants(n, names, func(name string) string { return filepath.Join(dir, filepath.FromSlash(name)) })
+}
+
+// quants lists the models among files that n means.
+func (f folder) quants(n Name, names []string, at func(name string) string) (found []Local) {
+	list := quantsOf(names, func(name string) int64 { return sizeOf(at(name)) })
+	if n.Quant != "" {
+		q, err := pick(n, list)
+		if err != nil {
+			return nil // nothing is offered that may be something else
+		}
+		list = []Quant{q}
+	}
+	for _, q := range list {
+		if len(q.Files) == q.parts {
+			found = append(found, Local{f.engine, at(q.Files[0]), q.Name, q.Bytes})
+		}
+	}
+	return found
+}
+
+var blobForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+
+// manifests finds the file that manifests/hf.co/ORGANISATION/NAME/QUANT names among the blobs.
+func (f folder) manifests(n Name) (found []Local) {
+	for _, host := range []string{"hf.co", "huggingface.co"} {
+		dir := filepath.Join(f.root, "manifests", host, filepath.FromSlash(n.Repo))
+		entries, _ := os.ReadDir(dir)
+		for _, e := range entries {
+			if n.Quant != "" && !strings.EqualFold(e.Name(), n.Quant) {
+				continue
+			}
+			text, err := os.ReadFile(filepath.Join(dir, e.Name()))
+			var m struct {
+				Layers []struct{ MediaType, Digest string }
+			}
+			if err != nil || json.Unmarshal(text, &m) != nil {
+				continue
+			}
+			for _, l := range m.Layers {
+				at := filepath.Join(f.root, "blobs", strings.Replace(l.Digest, ":", "-", 1))
+				if l.MediaType == "application/vnd.ollama.image.model" && blobForm.MatchString(l.Digest) &&
+					sizeOf(at) > 0 {
+					found = append(found, Local{f.engine, at, e.Name(), sizeOf(at)})
+				}
+			}
+		}
+	}
+	return found
+}
+
+func sizeOf(path string) int64 {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() {
+		return 0
+	}
+	return info.Size()
+}

@@ -1,0 +1,116 @@
+package hub
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"sparrow/weight/gguf"
+)
+
+// Quant is one GGUF model of a repository, which holds the same model in several sizes: one file, or all its splits.
+type Quant struct {
+	// Name is what stands behind the colon: "UD-Q2_K_XL", or the file's name where it has no such part.
+	Name  string   `json:"name"`
+	Bytes int64    `json:"bytes"`
+	Files []string `json:"files"` // paths in the repository, in the order of the splits
+
+	stem  string // path without number and extension: "UD-Q2_K_XL/GLM-5.2-UD-Q2_K_XL"
+	parts int    // files that the names promise
+}
+
+var (
+	// quantEnd is the part of a file's name that tells its types: "GLM-5.2-UD-IQ2_M", "tiny.Q4_K_M", "BF16".
+	quantEnd = regexp.MustCompile(`(?i)(?:^|[-.])((?:UD-)?(?:I?Q|TQ)[0-9]+(?:_[0-9A-Z]+)*|` +
+		`BF16|F16|F32|(?:MX|NV)FP4(?:_[0-9A-Z]+)*)$`)
+	partForm = regexp.MustCompile(`-[0-9]{5}-of-([0-9]{5})\.gguf$`)
+	// notModels are GGUF files beside a model: encoders of pictures, and statistics of activations.
+	notModels = regexp.MustCompile(`(?i)^(mmproj|imatrix)|imatrix\.gguf$`)
+)
+
+// quantsOf groups the GGUF files among the files of a repository.
+func quantsOf(names []string, size func(name string) int64) []Quant {
+	names = slices.Sorted(slices.Values(names))
+	var list []Quant
+	for _, name := range names {
+		base := path.Base(name)
+		if !strings.HasSuffix(base, gguf.Extension) || notModels.MatchString(base) {
+			continue
+		}
+		stem, parts := path.Join(path.Dir(name), gguf.Stem(base)), 1
+		if m := partForm.FindStringSubmatch(base); m != nil {
+			parts, _ = strconv.Atoi(m[1])
+		}
+		i := slices.IndexFunc(list, func(q Quant) bool { return q.stem == stem && q.parts == parts })
+		if i < 0 {
+			i, list = len(list), append(list, Quant{Name: quantLabel(stem), stem: stem, parts: parts})
+		}
+		list[i].Files = append(list[i].Files, name)
+		list[i].Bytes += size(name)
+	}
+	count := map[string]int{}
+	for _, q := range list {
+		count[strings.ToLower(q.Name)]++
+	}
+	for i, q := range list { // a name that does not tell two apart is replaced by the path
+		if count[strings.ToLower(q.Name)] > 1 {
+			list[i].Name = q.stem
+		}
+	}
+	slices.SortStableFunc(list, func(a, b Quant) int { return cmp.Compare(a.Bytes, b.Bytes) })
+	return list
+}
+
+// quantLabel is the part of a path that tells its types, or the file's whole name without extension.
+func quantLabel(stem string) string {
+	for _, part := range []string{path.Base(stem), path.Base(path.Dir(stem))} {
+		if m := quantEnd.FindStringSubmatch(part); m != nil {
+			return m[1]
+		}
+	}
+	return path.Base(stem)
+}
+
+// pick is the quant that a name means: the one so called, by its name, its path or its file, or else the only one
+// that has the word between hyphens or dots, whatever its case. Without a name it is the only one there is.
+func pick(n Name, list []Quant) (Quant, error) {
+	word := regexp.MustCompile(`(?i)(?:^|[-./])` + regexp.QuoteMeta(n.Quant) + `(?:[-./]|$)`)
+	for _, means := range []func(Quant) bool{
+		func(q Quant) bool {
+			return n.Quant == "" || strings.EqualFold(q.Name, n.Quant) || strings.EqualFold(q.stem, n.Quant) ||
+				strings.EqualFold(path.Base(q.stem), strings.TrimSuffix(n.Quant, gguf.Extension))
+		},
+		func(q Quant) bool { return word.MatchString(q.stem) },
+	} {
+		var found []Quant
+		for _, q := range list {
+			if means(q) {
+				found = append(found, q)
+			}
+		}
+		switch {
+		case len(found) > 1:
+			return Quant{}, fmt.Errorf("%w: %s may be %s; name one of them behind the colon", ErrQuant, n,
+				QuantNames(found))
+		case len(found) == 1 && len(found[0].Files) != found[0].parts:
+			return Quant{}, fmt.Errorf("%w: %s has %d of %d parts of %s", ErrIncomplete, n, len(found[0].Files),
+				found[0].parts, found[0].stem)
+		case len(found) == 1:
+			return found[0], nil
+		}
+	}
+	return Quant{}, fmt.Errorf("%w: %s is not among %s", ErrQuant, n, QuantNames(list))
+}
+
+// QuantNames lists the names of quants for a message.
+func QuantNames(list []Quant) string {
+	var names []string
+	for _, q := range list {
+		names = append(names, q.Name)
+	}
+	return cmp.Or(strings.Join(names, ", "), "its files, of which none is a GGUF model")
+}
