@@ -84,7 +84,7 @@ type Selection struct {
 	Q, W           kernel.Matrix // queries from latents, head weights from hidden rows
 	Latent, Hidden kernel.Tensor // activation [T, q_lora] and [T, hidden]
 	Computed       Queries       // raw queries of all rows, where the plan computes them at once
-	Angles         kernel.Tensor // f32 [T, 64]
+	Angles         kernel.Tensor // f32 [T, 64]; not given where nothing is rotated
 
 	Out            kernel.Tensor // i32 [T, K]: selected keys, counted in the sequence
 	Values         kernel.Tensor // f32 [T, K]: their scores; not given where they are not recorded
@@ -132,8 +132,12 @@ func (x *Indexer) chunk(list *kernel.Builder, s *Selection, args kernel.ScoreArg
 		list.Add(kernel.MultiplyArgs{Out: raw.Weights, X: s.Hidden.Slice(first, last), W: s.W})
 	}
 	args.Q, args.W = space.q.Slice(0, n), space.weights.Slice(0, n)
+	angles := s.Angles
+	if angles.Given() {
+		angles = angles.Slice(first, last)
+	}
 	list.Add(kernel.IndexQueryArgs{Out: args.Q, W: args.W, Q: raw.Q, Weights: raw.Weights,
-		Angles: s.Angles.Slice(first, last), Heads: x.Heads, Padded: x.scored(s.Plan), Offset: x.Offset,
+		Angles: angles, Heads: x.Heads, Padded: x.scored(s.Plan), Offset: x.Offset,
 		Pairing: x.Pairing, Hadamard: Hadamard(s.Cache.Layout), Scales: x.Scales,
 		FP4: s.Cache.Layout == layout.IndexPage68})
 	lens, scores := s.Lens.Slice(first, last), space.scores.Slice(0, n)

@@ -9,7 +9,7 @@ type SparseArgs struct {
 	Out     Tensor // activation [R, Heads*512]
 	LSE     Tensor // f32 [R, Heads], natural logarithm; optional
 	Max     Tensor // f32 [R, Heads], largest scaled score; optional
-	Q       Tensor // activation [R, Heads*576]
+	Q       Tensor // activation [R, Heads*576], or [R, Heads*512] over layouts without a rotated part
 	Pool    Pool   // any main layout; gathered rows are a pool of one page
 	Indices Tensor // i32 [R, K]: slots of the pool
 	Lens    Tensor // i32 [R, 1]: how many leading entries count
@@ -33,7 +33,7 @@ func (a SparseArgs) on(d Device) error { return run(d, SparseAttender.SparseAtte
 func (a SparseArgs) Check() error {
 	c := checker{op: a.Name()}
 	r := a.Q.Rows
-	c.float("q", a.Q, r, a.Heads*layout.RowDim)
+	c.float("q", a.Q, r, a.Heads*layout.Width(a.Pool.Layout))
 	c.float("out", a.Out, r, a.Heads*layout.LatentDim)
 	c.mainPool("pool", a.Pool)
 	c.tensor("indices", a.Indices, I32, r, -1)

@@ -45,10 +45,12 @@ func (c *checker) indexPool(name string, p Pool) {
 // StoreArgs writes latent rows to the cache: the latent part normalised, the rope part rotated (interleaved), both
 // encoded. A slot below zero writes nothing: that row is padding.
 type StoreArgs struct {
-	KV     Tensor // activation [T, 576]: output of kv_a_proj, latent then rope, neither normalised nor rotated
+	// KV is the output of kv_a_proj, latent then rope, neither normalised nor rotated: activation [T, 576], or [T, 512]
+	// in layouts without a rotated part.
+	KV     Tensor
 	Norm   Tensor // f32 or bf16 [1, 512]
 	Eps    float32
-	Angles Tensor // f32 [T, 64]
+	Angles Tensor // f32 [T, 64]; not given where nothing is rotated
 	Slots  Tensor // i32 [T, 1]
 	Pool   Pool
 }
@@ -64,9 +66,11 @@ func (a StoreArgs) on(d Device) error { return run(d, RowStore.StoreRows, a) }
 // Check validates the arguments.
 func (a StoreArgs) Check() error {
 	c := checker{op: a.Name()}
-	c.float("kv", a.KV, a.KV.Rows, layout.RowDim)
+	c.float("kv", a.KV, a.KV.Rows, layout.Width(a.Pool.Layout))
 	c.shape("norm", a.Norm, 1, layout.LatentDim)
-	c.tensor("angles", a.Angles, F32, a.KV.Rows, layout.RopeDim)
+	if layout.Width(a.Pool.Layout) > layout.LatentDim {
+		c.tensor("angles", a.Angles, F32, a.KV.Rows, layout.RopeDim)
+	}
 	c.tensor("slots", a.Slots, I32, a.KV.Rows, 1)
 	c.mainPool("pool", a.Pool)
 	return c.err
@@ -74,7 +78,7 @@ func (a StoreArgs) Check() error {
 
 // GatherArgs reads cache rows in the order of Slots and widens them: Out[i] = row at Slots[i].
 type GatherArgs struct {
-	Out   Tensor // f32 or bf16 [n, 576]
+	Out   Tensor // f32 or bf16 [n, 576], or [n, 512] in layouts without a rotated part
 	Slots Tensor // i32 [n, 1], each inside the pool
 	Pool  Pool
 }
@@ -90,7 +94,7 @@ func (a GatherArgs) on(d Device) error { return run(d, RowGather.GatherRows, a) 
 // Check validates the arguments.
 func (a GatherArgs) Check() error {
 	c := checker{op: a.Name()}
-	c.float("out", a.Out, a.Out.Rows, layout.RowDim)
+	c.float("out", a.Out, a.Out.Rows, layout.Width(a.Pool.Layout))
 	c.tensor("slots", a.Slots, I32, a.Out.Rows, 1)
 	c.mainPool("pool", a.Pool)
 	return c.err

@@ -112,12 +112,12 @@ func (a EntryStoreArgs) Check() error {
 
 // KeyStoreArgs writes indexer keys made by a compressor: RMSNorm, rotation of the last 64 values (interleaved),
 // optional Hadamard rotation, quantisation by the layout with scales that are not rounded to powers of two. A slot
-// below zero writes nothing.
+// below zero writes nothing. Keys that are finished are stored as they are: Norm and Angles are not given.
 type KeyStoreArgs struct {
 	Keys     Tensor // activation [n, 128]
-	Norm     Tensor // f32 [1, 128]
+	Norm     Tensor // f32 [1, 128]; optional
 	Eps      float32
-	Angles   Tensor // f32 [n, 64]
+	Angles   Tensor // f32 [n, 64]; optional
 	Hadamard bool
 	Slots    Tensor // i32 [n, 1]
 	Pool     Pool
@@ -135,8 +135,12 @@ func (a KeyStoreArgs) on(d Device) error { return run(d, KeyStore.StoreKeys, a) 
 func (a KeyStoreArgs) Check() error {
 	c := checker{op: a.Name()}
 	c.float("keys", a.Keys, a.Keys.Rows, layout.IndexDim)
-	c.tensor("norm", a.Norm, F32, 1, layout.IndexDim)
-	c.tensor("angles", a.Angles, F32, a.Keys.Rows, layout.RopeDim)
+	if a.Norm.Given() {
+		c.tensor("norm", a.Norm, F32, 1, layout.IndexDim)
+	}
+	if a.Angles.Given() {
+		c.tensor("angles", a.Angles, F32, a.Keys.Rows, layout.RopeDim)
+	}
 	c.tensor("slots", a.Slots, I32, a.Keys.Rows, 1)
 	c.indexPool("pool", a.Pool)
 	return c.err

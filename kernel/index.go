@@ -13,7 +13,7 @@ type IndexQueryArgs struct {
 	W        Tensor // f32 [T, OutHeads]
 	Q        Tensor // activation [T, Heads*128]: output of wq_b; may be overwritten
 	Weights  Tensor // f32 [T, Heads]: output of weights_proj
-	Angles   Tensor // f32 [T, 64]
+	Angles   Tensor // f32 [T, 64]; not given where heads are not rotated
 	Heads    int
 	Padded   int // OutHeads: those beyond Heads are zero, and so is their weight; 0 means Heads
 	Offset   int // first rotated element of a head: 0 or 64
@@ -51,7 +51,9 @@ func (a IndexQueryArgs) Check() error {
 	c.tensor("w", a.W, F32, a.Q.Rows, a.OutHeads())
 	c.float("q", a.Q, a.Q.Rows, w)
 	c.tensor("weights", a.Weights, F32, a.Q.Rows, a.Heads)
-	c.tensor("angles", a.Angles, F32, a.Q.Rows, layout.RopeDim)
+	if a.Angles.Given() {
+		c.tensor("angles", a.Angles, F32, a.Q.Rows, layout.RopeDim)
+	}
 	if a.Pairing != Interleaved && a.Pairing != HalfSplit {
 		c.fail("unknown %v", a.Pairing)
 	}

@@ -20,6 +20,9 @@ const (
 	V4F32Row2048               // DeepSeek-V4: 512 float32
 	// indexer keys of DeepSeek-V4: 128 e2m1 per token, then the exponents of the page, one for each 32 values
 	IndexPage68
+	FP8Row528   // rows without a rotated part: 512 e4m3, 4 float32 scales
+	BF16Row1024 // the same: 512 bf16
+	F32Row2048  // the same: 512 float32
 	kindCount
 )
 
@@ -35,6 +38,9 @@ var kindNames = [kindCount]struct{ name, alias string }{
 	V4Row584:       {"v4-584", "V4_PACKED_584"},
 	V4F32Row2048:   {"v4-f32-2048", ""},
 	IndexPage68:    {"index-fp4-68", ""},
+	FP8Row528:      {"fp8-528", ""},
+	BF16Row1024:    {"bf16-1024", ""},
+	F32Row2048:     {"f32-2048", ""},
 }
 
 // String is the name that ParseKind accepts.

@@ -12,9 +12,9 @@ type Main interface {
 	RowBytes() int
 	// PageBytes is the size of a page of that many tokens.
 	PageBytes(tokens int) int
-	// Encode writes row, 576 values (latent, then rope in kernel order), as token slot of page.
+	// Encode writes row, Width values (latent, then rope in kernel order where it has one), as token slot of page.
 	Encode(page []byte, slot int, row []float32)
-	// Decode reads token slot of page into row, 576 values.
+	// Decode reads token slot of page into row, Width values.
 	Decode(row []float32, page []byte, slot int)
 }
 
@@ -46,9 +46,16 @@ func MainOf(k Kind) (Main, error) {
 		return FP8Raw{}, nil
 	case F32Row2304:
 		return F32{}, nil
+	case FP8Row528:
+		return NopeFP8{}, nil
+	case BF16Row1024:
+		return NopeBF16{}, nil
+	case F32Row2048:
+		return NopeF32{}, nil
 	}
-	return nil, fmt.Errorf("layout: %v holds no latent rows, supported are %v, %v, %v and %v: %w",
-		k, BF16Row1152, FP8Row656, FP8Row576, F32Row2304, ErrKind)
+	return nil, fmt.Errorf("layout: %v holds no latent rows, supported are %v, %v, %v, %v, and without a rotated part "+
+		"%v, %v and %v: %w", k, BF16Row1152, FP8Row656, FP8Row576, F32Row2304, FP8Row528, BF16Row1024, F32Row2048,
+		ErrKind)
 }
 
 // IndexOf returns the index layout of a kind, IndexPage132 with power-of-two scales.
@@ -65,11 +72,11 @@ func IndexOf(k Kind) (Index, error) {
 		k, IndexPage132, IndexPage68, IndexF32Row512, ErrKind)
 }
 
-// EncodeRows writes rows, [n, 576], as tokens first..first+n-1 of page.
+// EncodeRows writes rows, [n, Width], as tokens first..first+n-1 of page.
 func EncodeRows(l Main, page []byte, first int, rows []float32) {
 	for slot := first; len(rows) > 0; slot++ {
 		l.Encode(page, slot, rows)
-		rows = rows[RowDim:]
+		rows = rows[Width(l.Kind()):]
 	}
 }
 

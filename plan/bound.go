@@ -142,7 +142,7 @@ func (w *bounder) scoreWidth(tokens int) int {
 
 // tokensOf is how many tokens have at most so many indexer keys.
 func (w *bounder) tokensOf(indexKeys int) int {
-	if w.cfg.Model.V4() {
+	if w.cfg.Model.V4() || w.cfg.Model.Pooled() {
 		return indexKeys*ratio4 + ratio4 - 1
 	}
 	return indexKeys
@@ -164,6 +164,10 @@ func (w *bounder) list(s *Segment, rows, keys int) {
 		n.window += w.m.Rows + lists*(m.Window-1)
 		n.groups += lists * (keys / ratio4)
 		n.heavy += lists * (keys / ratio128)
+		return
+	}
+	if m.Pooled() {
+		n.groups += lists * (keys / poolTokens)
 		return
 	}
 	switch {
@@ -206,7 +210,7 @@ func (w *bounder) launch(s Segment, rows, keys, index int) {
 		l.Pages.Count, l.Tables.Count = all*pagesOf(keys, cfg.Page), w.m.Requests
 	}
 	if s.NextN == 0 && !m.V4() && s.Indexer.Kind == IndexerRagged {
-		l.Index.Count = all * index
+		l.Index.Count = all * m.IndexKeys(index)
 	}
 	s.Launches = []Launch{l}
 	w.plan.Segments = append(w.plan.Segments, s)
@@ -220,6 +224,9 @@ func (w *bounder) boundInputs() {
 		return min(p.Rows, p.Rows/ratio+p.Requests)
 	}
 	switch {
+	case m.Pooled():
+		w.sum.light = closes(poolTokens)
+		w.pooledArrays(&w.sum)
 	case !m.V4():
 		w.latentArrays(&w.sum)
 	case p.Pass != PassTarget:

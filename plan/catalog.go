@@ -37,7 +37,7 @@ func archNames(s Set[Arch]) string {
 
 // firstLayout is the layout of the set that holds the given element type.
 func firstLayout(s Set[Layout], kv DType) Layout {
-	for l := BF16Row1152; l <= V4F32Row2048; l++ {
+	for _, l := range mainLayouts {
 		if s.Has(l) && kvOf(l) == kv {
 			return l
 		}
@@ -45,14 +45,18 @@ func firstLayout(s Set[Layout], kv DType) Layout {
 	return LayoutNone
 }
 
+// mainLayouts are the layouts of rows, in the order of preference.
+var mainLayouts = []Layout{BF16Row1152, FP8Row656, FP8Row576, F32Row2304, V4Row584, V4F32Row2048, BF16Row1024,
+	FP8Row528, F32Row2048}
+
 // kvOf is the element type a main layout stores.
 func kvOf(l Layout) DType {
 	switch l {
-	case BF16Row1152:
+	case BF16Row1152, BF16Row1024:
 		return BF16
-	case FP8Row656, FP8Row576, V4Row584, IndexPage132:
+	case FP8Row656, FP8Row576, FP8Row528, V4Row584, IndexPage132:
 		return FP8E4M3
-	case F32Row2304, V4F32Row2048, IndexF32Row512:
+	case F32Row2304, F32Row2048, V4F32Row2048, IndexF32Row512:
 		return F32
 	case LayoutNone, IndexPage68:
 		return DTypeUnset
@@ -69,6 +73,7 @@ type Entry struct {
 	V4      bool // serves V4; all others serve the DSA family
 	Both    bool // serves V4 and the DSA family
 	Dense   bool // serves models without an indexer, and no others
+	Pooled  bool // serves models with pooled index keys, and no others
 	// OnRequest says that the kernel is taken where it is named and nowhere else.
 	OnRequest bool
 
@@ -126,6 +131,9 @@ func (e *Entry) readable(p Phase) Set[Layout] {
 func (e *Entry) family(m *Model) bool {
 	if m.Dense() || e.Dense {
 		return m.Dense() && e.Dense
+	}
+	if m.Pooled() || e.Pooled {
+		return m.Pooled() && e.Pooled
 	}
 	return e.Both || e.V4 == m.V4()
 }

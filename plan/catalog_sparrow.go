@@ -69,13 +69,18 @@ var sparrowCatalogue = Catalogue{
 			Kernel: DenseLatent, Prefill: true, Decode: true, Archs: SetOf(CPU), Dense: true,
 			Reads: dsaLayouts,
 		},
+		{
+			Kernel: SparsePools, Prefill: true, Decode: true, Archs: SetOf(CPU), Pooled: true,
+			Reads: nopeLayouts,
+		},
 	},
 }
 
 var (
-	ours       = SetOf(CPU, SM90)
-	dsaLayouts = SetOf(BF16Row1152, FP8Row656, FP8Row576, F32Row2304)
-	v4Layouts  = SetOf(V4Row584, V4F32Row2048)
+	ours        = SetOf(CPU, SM90)
+	dsaLayouts  = SetOf(BF16Row1152, FP8Row656, FP8Row576, F32Row2304)
+	v4Layouts   = SetOf(V4Row584, V4F32Row2048)
+	nopeLayouts = SetOf(BF16Row1024, FP8Row528, F32Row2048)
 )
 
 // The kernels for sm90 stay on their multiprocessors and share rows out among
@@ -124,6 +129,8 @@ func (r *resolver) pairs(settled Pair) []Pair {
 	switch {
 	case r.model.Dense():
 		return []Pair{{DenseLatent, DenseLatent}}
+	case r.model.Pooled():
+		return []Pair{{SparsePools, SparsePools}}
 	case r.model.V4() && r.policy.Deterministic:
 		return []Pair{{V4Paged, V4Paged}}
 	case r.model.V4() && r.byCost() && !times.flat():

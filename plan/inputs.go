@@ -54,6 +54,10 @@ const (
 	HeavyKeeps     // [R]
 	DraftRows      // [R] V4 drafting: which row of the plan the computed row is
 
+	StateRows  // [R] linear attention: rows of the pass, request after request, by position
+	StateSpans // [B, 4] linear attention: begin and number of the request's rows there, its slot, 1 where it begins
+	Snapshots  // [R] linear attention: the window page that takes the state behind the row, -1: none
+
 	RecordRows       // [c] rows whose choices come back
 	ReplayRows       // [p] rows whose selections are given, -1: none
 	ReplaySelections // [p, layers that select * index_topk] what they select
@@ -70,6 +74,7 @@ var arrayNames = enum[ArrayName]{"array", []string{"",
 	"window_lengths", "window_indices", "window_start", "groups", "group_slots", "group_start", "group_base",
 	"heavy_lengths", "heavy_indices", "heavy_slots", "heavy_base", "close_sources", "close_slots", "close_positions",
 	"keep_rows", "tail_rows", "heavy_sources", "heavy_closes", "heavy_positions", "heavy_keeps", "draft_rows",
+	"state_rows", "state_spans", "snapshots",
 	"record_rows", "replay_rows", "replay_selections", "replay_mixed", "replay_experts", "replay_weights",
 }}
 
@@ -165,6 +170,8 @@ func (w *Builder) inputs() {
 	p := w.plan
 	p.Inputs = make([]Array, 0, arrayCount)
 	switch {
+	case w.cfg.Model.Pooled():
+		w.pooledInputs()
 	case !w.cfg.Model.V4():
 		w.latentInputs()
 	case p.Pass != PassTarget:

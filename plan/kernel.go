@@ -15,6 +15,7 @@ const (
 	V4Paged     // V4 attention over the paged window and compressed streams
 	V4Flat      // V4 prefill over a gathered BF16 workspace
 	DenseLatent // MLA in latent space over every key of paged rows
+	SparsePools // MLA without rotation over the tokens of selected pools, in paged rows
 
 	FlashMLASparse
 	FlashMLASparseQ8
@@ -34,7 +35,7 @@ const (
 var kernels = enum[Kernel]{"kernel", []string{
 	"",
 	"dense-ragged", "sparse-flat", "sparse-block", "sparse-raw", "auto", "v4-paged", "v4-flat",
-	"dense-latent",
+	"dense-latent", "sparse-pools",
 	"flashmla_sparse", "flashmla_sparse_q8", "flashmla_kv", "flashmla_auto", "flashinfer_sparse_mla",
 	"fa3", "tilelang", "aiter", "trtllm", "flash_varlen", "trtllm_ragged", "v4_paged_arch",
 	"reference",

@@ -50,11 +50,14 @@ const (
 	IndexPage132          // 128 e4m3 + 1 f32 scale; scales apart within a page
 	IndexF32Row512        // 128 f32
 	IndexPage68           // V4: 128 e2m1 + 4 ue8m0 scales; scales apart within a page
+	FP8Row528             // no rope: 512 e4m3 + 4 f32 group scales
+	BF16Row1024           // no rope: 512 bf16
+	F32Row2048            // no rope: 512 f32
 )
 
 var layouts = enum[Layout]{"layout",
 	[]string{"none", "bf16-1152", "fp8-656", "fp8-576", "f32-2304", "v4-584", "v4-f32-2048", "index-fp8-132",
-		"index-f32-512", "index-fp4-68"}}
+		"index-f32-512", "index-fp4-68", "fp8-528", "bf16-1024", "f32-2048"}}
 
 // layoutAliases are the spellings of the dispatch spec.
 var layoutAliases = map[string]Layout{
@@ -99,6 +102,12 @@ func (l Layout) BytesPerToken() int {
 		return indexDim * 4
 	case IndexPage68:
 		return indexDim/2 + indexDim/32
+	case FP8Row528:
+		return latentDim + latentDim/quantGroup*4
+	case BF16Row1024:
+		return latentDim * 2
+	case F32Row2048:
+		return latentDim * 4
 	case LayoutNone:
 		return 0
 	}

@@ -13,7 +13,7 @@ import (
 type Family uint8
 
 // V3.2 and GLM share one attention ("DSA": MLA plus indexer); V4 has its own.
-// The last three have MLA without an indexer (Dense).
+// Three have MLA without an indexer (Dense), one selects pools of tokens (Pooled).
 const (
 	FamilyUnset Family = iota
 	DeepSeekV32
@@ -22,10 +22,11 @@ const (
 	DeepSeekV3
 	KimiK2
 	GLM4MoeLite
+	GLM5Next // linear attention, and MLA without rotation over pooled index keys
 )
 
 var families = enum[Family]{"model family", []string{"", "deepseek_v32", "glm_moe_dsa", "deepseek_v4", "deepseek_v3",
-	"kimi_k2", "glm4_moe_lite"}}
+	"kimi_k2", "glm4_moe_lite", "glm5_next"}}
 
 func (f Family) String() string                { return families.text(f) }
 func (f Family) MarshalText() ([]byte, error)  { return families.marshal(f) }
@@ -35,7 +36,7 @@ func (f *Family) UnmarshalText(t []byte) error { return families.unmarshal(f, t)
 type Model struct {
 	Family     Family `json:"family"`
 	Heads      int    `json:"heads"`       // query heads per rank
-	K          int    `json:"index_topk"`  // keys a query may attend to (V4: of the ratio-4 stream); 0 in a dense model
+	K          int    `json:"index_topk"`  // keys a query may attend to (V4: of the ratio-4 stream; pooled: pools); 0 in a dense model
 	IndexHeads int    `json:"index_heads"` // before padding
 	QKDim      int    `json:"qk_dim"`      // per-head query and key width of the dense form
 	VDim       int    `json:"v_dim"`       // per-head value width of the dense form
@@ -50,6 +51,9 @@ type Model struct {
 	// or 128).
 	Window int   `json:"window,omitempty"`
 	Ratios []int `json:"ratios,omitempty"`
+	// Linear says which layers have linear attention, with a state per sequence
+	// and no rows of tokens; nil where none has.
+	Linear []bool `json:"linear,omitempty"`
 	// IndexFP4 says that index keys are stored in four bits.
 	IndexFP4 bool `json:"index_fp4,omitempty"`
 	// Experts are those of the feed-forward blocks; none where nothing is known
@@ -97,6 +101,10 @@ func (m *Model) Choices() record.Shape {
 			if l.Group != ratio4 {
 				l.As = -1
 			}
+		case m.LinearAt(i):
+			l.As = -1
+		case m.Pooled():
+			l.Group = poolTokens
 		case m.Share.Shared(i) && i > 0:
 			l.As = s.Layers[i-1].As
 		}
@@ -153,8 +161,11 @@ func (m *Model) V4() bool { return m.Family == DeepSeekV4 }
 
 // layouts are the main layouts that hold this model's rows.
 func (m *Model) layouts() Set[Layout] {
-	if m.V4() {
+	switch {
+	case m.V4():
 		return v4Layouts
+	case m.Pooled():
+		return nopeLayouts
 	}
 	return dsaLayouts
 }
@@ -166,6 +177,8 @@ func (m *Model) ShortKeys() int {
 	switch {
 	case m.V4():
 		return ratio4*m.K + ratio4 - 1
+	case m.Pooled():
+		return poolTokens*m.K + poolTokens - 1
 	case m.Dense():
 		return math.MaxInt32
 	}
@@ -174,14 +187,20 @@ func (m *Model) ShortKeys() int {
 
 // IndexKeys is the number of indexer keys that a sequence of n tokens has.
 func (m *Model) IndexKeys(n int) int {
-	if m.V4() {
+	switch {
+	case m.V4():
 		return n / ratio4
+	case m.Pooled():
+		return n / poolTokens
 	}
 	return n
 }
 
 // SelectionWidth is the number of indices a row of that form carries, padded.
 func (m *Model) SelectionWidth(f Form) int {
+	if m.Pooled() {
+		return m.PoolWidth()
+	}
 	switch f {
 	case FormV4SparsePrefill:
 		return roundUp(m.K+m.Window, 128)
@@ -208,7 +227,7 @@ func (m *Model) SharedLayers() []bool {
 
 // PageTokens is the number of tokens of a page of our cache.
 func (m *Model) PageTokens() int {
-	if m.V4() {
+	if m.V4() || m.Pooled() { // 64 index keys of four tokens each
 		return 256
 	}
 	return 64
@@ -219,7 +238,7 @@ func (m *Model) Stores(l Layout) bool { return l == LayoutNone || m.layouts().Ha
 
 // Clone shares no memory with the model.
 func (m Model) Clone() Model {
-	m.Share.Types, m.Ratios = slices.Clone(m.Share.Types), slices.Clone(m.Ratios)
+	m.Share.Types, m.Ratios, m.Linear = slices.Clone(m.Share.Types), slices.Clone(m.Ratios), slices.Clone(m.Linear)
 	return m
 }
 
@@ -249,6 +268,9 @@ func (m *Model) check() error {
 		return bad(fmt.Sprintf("sliding window of %d tokens; at least 1 is needed", m.Window))
 	case m.V4() && len(m.Ratios) != 0 && len(m.Ratios) < m.Layers:
 		return bad(fmt.Sprintf("%d compression ratios for %d layers", len(m.Ratios), m.Layers))
+	}
+	if n := len(m.Linear); n != 0 && (n != m.Layers || !m.Pooled()) {
+		return bad(fmt.Sprintf("%d layers are marked as linear or not, of %d layers of %s", n, m.Layers, m.Family))
 	}
 	if m.Share.Shared(0) {
 		return bad("layer 0 shares indices but no layer comes before it")

@@ -40,6 +40,10 @@ func (m Model) Divide(ranks int, how Division) (Model, error) {
 	if ranks == 1 {
 		return m, nil
 	}
+	if m.Pooled() {
+		return m, &Error{Code: E08, Asked: fmt.Sprintf("%s on %d ranks", m.Family, ranks), Supported: "1 rank",
+			Try: "1 rank"}
+	}
 	if ranks < 1 || m.Experts.Count%ranks != 0 {
 		return m, m.notDivided(ranks)
 	}

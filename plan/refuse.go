@@ -15,7 +15,7 @@ func (c *Chooser) layoutClash(p Pair) error {
 	describe := func(k Kernel, phase Phase) string {
 		var names []string
 		set := c.Entry(k).readable(phase) & c.Model.layouts()
-		for l := BF16Row1152; l <= V4F32Row2048; l++ {
+		for _, l := range mainLayouts {
 			if set.Has(l) && kvOf(l) == c.KV {
 				names = append(names, l.String())
 			}

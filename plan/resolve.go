@@ -114,6 +114,9 @@ func (r *resolver) speculation() error {
 	if r.cfg.N = n; n == 1 {
 		return nil
 	}
+	if r.model.Pooled() && len(r.model.Linear) > 0 {
+		return r.withoutDrafts(n)
+	}
 	if r.model.NextN == 0 {
 		return ErrDraftHeadMissing("a model", r.model.Layers, fmt.Sprintf("model.layers.%d.*", r.model.Layers))
 	}

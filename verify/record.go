@@ -10,6 +10,7 @@ import (
 // few.
 type recorded struct {
 	prompt int // tokens
+	pool   int // tokens of a selected pool, where pools are selected; else 0
 
 	hidden     [][]float32       // [layers][hidden]
 	selections map[int][][]int32 // layer -> the last positions' selections, -1 dropped
@@ -41,9 +42,28 @@ func (r *recorded) keep(res step.Result, first, n int) {
 			if r.selections[layer] == nil {
 				r.selections[layer] = make([][]int32, tail)
 			}
+			picked = r.tokens(picked, first+i)
 			r.selections[layer][tail-back] = slices.DeleteFunc(slices.Clone(picked), func(p int32) bool {
 				return p < 0
 			})
 		}
 	}
+}
+
+// tokens are the tokens that the row of a position attends to: what it selected, or where pools are selected those of
+// its pools, and those that no pool has yet.
+func (r *recorded) tokens(picked []int32, position int) []int32 {
+	if r.pool == 0 {
+		return picked
+	}
+	var out []int32
+	for _, p := range picked {
+		for j := 0; p >= 0 && j < r.pool; j++ {
+			out = append(out, p*int32(r.pool)+int32(j))
+		}
+	}
+	for p := (position + 1) / r.pool * r.pool; p <= position; p++ {
+		out = append(out, int32(p))
+	}
+	return out
 }

@@ -37,6 +37,7 @@ func run(m model.Model, cfg plan.Config, g *Golden, by options) (*outcome, error
 		return nil, err
 	}
 	o := &outcome{record: newRecorded(n, m.Config().Layers)}
+	o.record.pool = cfg.Model.PoolTokens()
 	what := plan.Record{Hidden: true, Selections: true, Experts: true}
 	copies := copiesOf(&cfg)
 	k := len(copies)

@@ -41,13 +41,13 @@ func judge(c *Case, main, index plan.Layout) {
 		c.addProblem("the golden file holds no logits of this case, so that nothing is compared")
 	}
 	switch {
-	case main == plan.F32Row2304 || main == plan.V4F32Row2048:
+	case main == plan.F32Row2304 || main == plan.V4F32Row2048 || main == plan.F32Row2048:
 		c.judgeExact()
 	case main == plan.V4Row584:
 		c.judgeV4(keyNoise(index))
 	case c.selective() && index != plan.IndexF32Row512:
 		c.judgeSelective()
-	case main == plan.BF16Row1152:
+	case main == plan.BF16Row1152 || main == plan.BF16Row1024:
 		c.judgeMedians(bf16Cosine)
 	default:
 		c.judgeMedians(fp8Cosine)

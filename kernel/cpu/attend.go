@@ -210,19 +210,23 @@ func (d *Device) sparseChunk(w *sparseWork, s *scratch, c rowChunk, to partial) 
 	st := softmax{top: to.top, sum: to.sum, scores: grow(&s.scores, len(to.top)*attendBlock)}
 	st.reset()
 	clear(to.out)
-	rows := grow(&s.rows, attendBlock*layout.RowDim)
+	width := w.width()
+	rows := grow(&s.rows, attendBlock*width)
 	q, row := w.query(c), w.rowBytes()
 	for i := 0; i < len(s.places); i += attendBlock {
 		n := min(attendBlock, len(s.places)-i)
 		for k, at := range s.places[i:][:n] {
-			d.widenRow(rows[k*layout.RowDim:][:layout.RowDim], w.Pool.Layout, host.Bytes(w.Pool.Mem)[at:][:row])
+			d.widenRow(rows[k*width:][:width], w.Pool.Layout, host.Bytes(w.Pool.Mem)[at:][:row])
 		}
-		d.sparseBlock(st, w.Scale, q, rows, to.out, n)
+		d.sparseBlock(st, w.Scale, widened{q: q, rows: rows, width: width, n: n}, to.out)
 	}
 }
 
 // query is the queries of a chunk, from its first head on.
-func (w *sparseWork) query(c rowChunk) []float32 { return host.RowF32(w.Q, c.r)[c.head*layout.RowDim:] }
+func (w *sparseWork) query(c rowChunk) []float32 { return host.RowF32(w.Q, c.r)[c.head*w.width():] }
+
+// width is the number of values of a row, and of a query's head.
+func (w *sparseWork) width() int { return layout.Width(w.Pool.Layout) }
 
 // rowAt is where a row of the pool starts.
 func (w *sparseWork) rowAt(slot, rowBytes int) int {
@@ -243,7 +247,7 @@ func (d *Device) chunkOnTiles(w *sparseWork, s *scratch, c rowChunk, to partial)
 	case layout.FP8Row576:
 		format = vec.RowRaw
 	default:
-		return false // float32 rows keep their precision
+		return false // float32 rows keep their precision, rows without a rotated part have no tiles
 	}
 	if s.latent == nil {
 		if s.latent = d.tier.NewLatentAttend(vec.LatentRow); s.latent == nil {
@@ -261,16 +265,22 @@ func (d *Device) chunkOnTiles(w *sparseWork, s *scratch, c rowChunk, to partial)
 	return true
 }
 
-// sparseBlock folds n widened rows into the outputs of all heads.
-func (d *Device) sparseBlock(st softmax, scale float32, q, rows, out []float32, n int) {
-	const dim, latent = layout.RowDim, layout.LatentDim
+// widened is n rows [n, width] and the queries [heads, width] that attend to them.
+type widened struct {
+	q, rows  []float32
+	width, n int
+}
+
+// sparseBlock folds widened rows into the outputs of all heads.
+func (d *Device) sparseBlock(st softmax, scale float32, x widened, out []float32) {
+	const latent = layout.LatentDim
 	heads := len(st.top)
 	p := st.scores
-	d.tier.MatMulF32(p, attendBlock, q, dim, heads, rows, dim, n, dim)
+	d.tier.MatMulF32(p, attendBlock, x.q, x.width, heads, x.rows, x.width, x.n, x.width)
 	for h := range heads {
-		st.fold(d, p[h*attendBlock:][:n], out[h*latent:][:latent], h, scale)
+		st.fold(d, p[h*attendBlock:][:x.n], out[h*latent:][:latent], h, scale)
 	}
-	d.tier.AccumulateF32(out, latent, p, attendBlock, heads, rows, dim, n, latent)
+	d.tier.AccumulateF32(out, latent, p, attendBlock, heads, x.rows, x.width, x.n, latent)
 }
 
 // join is a row's outputs, or those of some of its heads, while chunks are added to them.

@@ -136,8 +136,14 @@ func (d *Device) storeKey(w *hyperWork, worker, r int) {
 		return
 	}
 	key := grow(&d.scratch[worker].tile, layout.IndexDim)
-	d.rmsNorm(key, host.RowF32(a.Keys, r), host.RowF32(a.Norm, 0), a.Eps)
-	d.rotate(worker, headsAt{x: key[layout.IndexDim-layout.RopeDim:], n: 1, ld: layout.RopeDim},
-		host.RowF32(a.Angles, r), kernel.Interleaved, false)
+	if a.Norm.Given() {
+		d.rmsNorm(key, host.RowF32(a.Keys, r), host.RowF32(a.Norm, 0), a.Eps)
+	} else {
+		copy(key, host.RowF32(a.Keys, r))
+	}
+	if a.Angles.Given() {
+		d.rotate(worker, headsAt{x: key[layout.IndexDim-layout.RopeDim:], n: 1, ld: layout.RopeDim},
+			host.RowF32(a.Angles, r), kernel.Interleaved, false)
+	}
 	writeKey(a.Pool, slot, key, a.Hadamard, num.ScaleF32)
 }

@@ -47,6 +47,7 @@ type Device struct {
 	dense    task[denseWork]
 	hyper    task[hyperWork]
 	dual     task[dualWork]
+	linear   task[linearWork]
 	experts  expertState
 	split    splitState
 

@@ -19,6 +19,9 @@ type hyperWork struct {
 	entries  kernel.EntryStoreArgs
 	keys     kernel.KeyStoreArgs
 	unpack   kernel.UnpackArgs
+	gated    kernel.GatedNormArgs
+	mean     kernel.MeanStreamsArgs
+	layer    kernel.LayerNormArgs
 }
 
 // eachToken distributes single rows to the workers: a row of streams, or an entry, takes long enough for one item.

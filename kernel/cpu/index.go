@@ -22,9 +22,11 @@ func (d *Device) IndexQuery(a kernel.IndexQueryArgs) error {
 func (d *Device) indexQueryRow(w *rowWork, worker, r int) {
 	const dim = layout.IndexDim
 	a := &w.query
-	q, angles := host.RowF32(a.Q, r), host.RowF32(a.Angles, r)
+	q := host.RowF32(a.Q, r)
 	out, weights := host.RowF32(a.W, r), host.RowF32(a.Weights, r)
-	d.rotate(worker, headsAt{x: q[a.Offset:], n: a.Heads, ld: dim}, angles, a.Pairing, false)
+	if a.Angles.Given() {
+		d.rotate(worker, headsAt{x: q[a.Offset:], n: a.Heads, ld: dim}, host.RowF32(a.Angles, r), a.Pairing, false)
+	}
 	scales := grow(&d.scratch[worker].scores, a.Heads)
 	d.indexCodes(a, r, q, scales)
 	fold := 1 / math.Sqrt(float64(a.Heads)*dim)

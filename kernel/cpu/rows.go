@@ -216,11 +216,12 @@ func (d *Device) storeRow(w *rowWork, worker, r int) {
 	if slot < 0 {
 		return
 	}
-	kv, row := host.RowF32(a.KV, r), grow(&d.scratch[worker].tile, layout.RowDim)
+	kv, row := host.RowF32(a.KV, r), grow(&d.scratch[worker].tile, layout.Width(a.Pool.Layout))
 	d.rmsNorm(row[:layout.LatentDim], kv[:layout.LatentDim], host.RowF32(a.Norm, 0), a.Eps)
-	copy(row[layout.LatentDim:], kv[layout.LatentDim:])
-	d.rotate(worker, headsAt{x: row[layout.LatentDim:], n: 1, ld: layout.RopeDim}, host.RowF32(a.Angles, r),
-		kernel.Interleaved, false)
+	if copy(row[layout.LatentDim:], kv[layout.LatentDim:]) > 0 {
+		d.rotate(worker, headsAt{x: row[layout.LatentDim:], n: 1, ld: layout.RopeDim}, host.RowF32(a.Angles, r),
+			kernel.Interleaved, false)
+	}
 	page, offset := host.Page(a.Pool, slot/a.Pool.PageTokens), slot%a.Pool.PageTokens
 	switch a.Pool.Layout {
 	case layout.BF16Row1152:
@@ -231,6 +232,12 @@ func (d *Device) storeRow(w *rowWork, worker, r int) {
 		layout.FP8Raw{}.Encode(page, offset, row)
 	case layout.F32Row2304:
 		layout.F32{}.Encode(page, offset, row)
+	case layout.BF16Row1024:
+		d.tier.NarrowBF16(page[offset*layout.NopeBF16Bytes:][:layout.NopeBF16Bytes], row)
+	case layout.FP8Row528:
+		layout.NopeFP8{}.Encode(page, offset, row)
+	case layout.F32Row2048:
+		layout.NopeF32{}.Encode(page, offset, row)
 	}
 }
 
@@ -246,19 +253,19 @@ func (d *Device) GatherRows(a kernel.GatherArgs) error {
 			d.widenSlot(host.RowF32(a.Out, r), a.Pool, slot)
 			return
 		}
-		row := grow(&d.scratch[worker].tile, layout.RowDim)
+		row := grow(&d.scratch[worker].tile, layout.Width(a.Pool.Layout))
 		d.widenSlot(row, a.Pool, slot)
 		d.tier.NarrowBF16(host.Bytes(a.Out.Slice(r, r+1)), row)
 	}})
 }
 
-// widenSlot decodes the row at a slot of a pool into 576 float32 values.
+// widenSlot decodes the row at a slot of a pool into float32 values, layout.Width of them.
 func (d *Device) widenSlot(out []float32, p kernel.Pool, slot int) {
 	n := p.Mem.Cols / p.PageTokens // bytes: main layouts are rows, one after the other
 	d.widenRow(out, p.Layout, host.Page(p, slot/p.PageTokens)[slot%p.PageTokens*n:][:n])
 }
 
-// widenRow decodes the bytes of one cache row into 576 float32 values.
+// widenRow decodes the bytes of one cache row into float32 values, layout.Width of them.
 func (d *Device) widenRow(out []float32, k layout.Kind, row []byte) {
 	switch k {
 	case layout.BF16Row1152:
@@ -274,6 +281,16 @@ func (d *Device) widenRow(out []float32, k layout.Kind, row []byte) {
 		d.tier.WidenE4M3(out, row, 1)
 	case layout.F32Row2304:
 		layout.F32{}.Decode(out, row, 0)
+	case layout.BF16Row1024:
+		d.tier.WidenBF16(out, row)
+	case layout.FP8Row528:
+		var groups vec.Groups
+		for j, scale := range (layout.NopeFP8{}).Scales(row) {
+			groups[j] = scale
+		}
+		d.tier.WidenE4M3Groups(out, row[:layout.LatentDim], groups, 128)
+	case layout.F32Row2048:
+		layout.NopeF32{}.Decode(out, row, 0)
 	}
 }
 

@@ -35,7 +35,7 @@ func (d *Device) SparseAttend(a kernel.SparseArgs) error {
 		return err
 	}
 	lens := host.I32(a.Lens)
-	var rows [][layout.RowDim]float32
+	var rows [][]float32
 	for r := range a.Q.Rows {
 		n := min(max(int(lens[r*a.Lens.Stride]), 0), a.Indices.Cols)
 		rows = rows[:0]
@@ -47,8 +47,8 @@ func (d *Device) SparseAttend(a kernel.SparseArgs) error {
 			if err != nil {
 				return fmt.Errorf("row %d: %w", r, err)
 			}
-			var row [layout.RowDim]float32
-			main.Decode(row[:], page, offset)
+			row := make([]float32, layout.Width(a.Pool.Layout))
+			main.Decode(row, page, offset)
 			rows = append(rows, row)
 		}
 		for h := range a.Heads {
@@ -58,8 +58,9 @@ func (d *Device) SparseAttend(a kernel.SparseArgs) error {
 	return nil
 }
 
-func (d *Device) attendHead(a *kernel.SparseArgs, r, h int, rows [][layout.RowDim]float32) {
-	q := host.RowF32(a.Q, r)[h*layout.RowDim:][:layout.RowDim]
+func (d *Device) attendHead(a *kernel.SparseArgs, r, h int, rows [][]float32) {
+	width := layout.Width(a.Pool.Layout)
+	q := host.RowF32(a.Q, r)[h*width:][:width]
 	out := host.RowF32(a.Out, r)[h*layout.LatentDim:][:layout.LatentDim]
 	scores := make([]float64, len(rows))
 	for i := range rows {

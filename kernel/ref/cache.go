@@ -20,7 +20,7 @@ func (d *Device) StoreRows(a kernel.StoreArgs) error {
 		return err
 	}
 	norm := vector(a.Norm)
-	var row [layout.RowDim]float32
+	row := make([]float32, layout.Width(a.Pool.Layout))
 	slots := host.I32(a.Slots)
 	for t := range a.KV.Rows {
 		slot := slots[t*a.Slots.Stride]
@@ -34,9 +34,11 @@ func (d *Device) StoreRows(a kernel.StoreArgs) error {
 		kv := host.RowF32(a.KV, t)
 		rmsNorm(row[:layout.LatentDim], kv[:layout.LatentDim], norm, a.Eps)
 		copy(row[layout.LatentDim:], kv[layout.LatentDim:])
-		rotate(row[layout.LatentDim:], host.RowF32(a.Angles, t), kernel.Interleaved, false)
-		d.kept(row[:])
-		main.Encode(page, offset, row[:])
+		if len(row) > layout.LatentDim {
+			rotate(row[layout.LatentDim:], host.RowF32(a.Angles, t), kernel.Interleaved, false)
+		}
+		d.kept(row)
+		main.Encode(page, offset, row)
 	}
 	return nil
 }
@@ -47,15 +49,15 @@ func (*Device) GatherRows(a kernel.GatherArgs) error {
 	if err != nil {
 		return err
 	}
-	var row [layout.RowDim]float32
+	row := make([]float32, layout.Width(a.Pool.Layout))
 	slots := host.I32(a.Slots)
 	for i := range a.Out.Rows {
 		page, offset, err := host.Place("gather rows", a.Pool, slots[i*a.Slots.Stride])
 		if err != nil {
 			return err
 		}
-		main.Decode(row[:], page, offset)
-		narrow(a.Out, i, row[:])
+		main.Decode(row, page, offset)
+		narrow(a.Out, i, row)
 	}
 	return nil
 }

@@ -117,7 +117,6 @@ func (d *Device) StoreKeys(a kernel.KeyStoreArgs) error {
 	if err := onlyF32("store keys", a.Keys); err != nil {
 		return err
 	}
-	norm := vector(a.Norm)
 	var key [layout.IndexDim]float32
 	slots := host.I32(a.Slots)
 	for i := range a.Keys.Rows {
@@ -129,9 +128,13 @@ func (d *Device) StoreKeys(a kernel.KeyStoreArgs) error {
 		if err != nil {
 			return err
 		}
-		rmsNorm(key[:], host.RowF32(a.Keys, i), norm, a.Eps)
+		if copy(key[:], host.RowF32(a.Keys, i)); a.Norm.Given() {
+			rmsNorm(key[:], host.RowF32(a.Keys, i), vector(a.Norm), a.Eps)
+		}
 		d.kept(key[:])
-		rotate(key[layout.IndexDim-layout.RopeDim:], host.RowF32(a.Angles, i), kernel.Interleaved, false)
+		if a.Angles.Given() {
+			rotate(key[layout.IndexDim-layout.RopeDim:], host.RowF32(a.Angles, i), kernel.Interleaved, false)
+		}
 		if a.Hadamard {
 			num.Hadamard128(key[:])
 		}

@@ -19,11 +19,13 @@ func (*Device) IndexQuery(a kernel.IndexQueryArgs) error {
 	const d = layout.IndexDim
 	fold := 1 / math.Sqrt(float64(a.Heads)*d)
 	for t := range a.Q.Rows {
-		q, angles := host.RowF32(a.Q, t), host.RowF32(a.Angles, t)
+		q := host.RowF32(a.Q, t)
 		w, weights := host.RowF32(a.W, t), host.RowF32(a.Weights, t)
 		for h := range a.Heads {
 			head := q[h*d:][:d]
-			rotate(head[a.Offset:][:layout.RopeDim], angles, a.Pairing, false)
+			if a.Angles.Given() {
+				rotate(head[a.Offset:][:layout.RopeDim], host.RowF32(a.Angles, t), a.Pairing, false)
+			}
 			if a.Hadamard {
 				num.Hadamard128(head)
 			}

@@ -21,9 +21,10 @@ func (d *Device) LatentAttend(a kernel.LatentArgs) error {
 	same := kernel.SparseArgs{Out: a.Out, Q: a.Q, Pool: a.Pool, Heads: a.Heads, Scale: a.Scale}
 	for r := range a.Q.Rows {
 		pages := host.RowI32(a.Table, int(host.RowI32(a.TableRow, r)[0]))
-		rows := make([][layout.RowDim]float32, max(int(host.RowI32(a.Lens, r)[0]), 0))
+		rows := make([][]float32, max(int(host.RowI32(a.Lens, r)[0]), 0))
 		for s := range rows {
-			main.Decode(rows[s][:], host.Page(a.Pool, int(pages[s/a.Pool.PageTokens])), s%a.Pool.PageTokens)
+			rows[s] = make([]float32, layout.Width(a.Pool.Layout))
+			main.Decode(rows[s], host.Page(a.Pool, int(pages[s/a.Pool.PageTokens])), s%a.Pool.PageTokens)
 		}
 		for h := range a.Heads {
 			d.attendHead(&same, r, h, rows)

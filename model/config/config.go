@@ -20,11 +20,14 @@ const (
 	KimiK2      Family = "kimi_k2"
 	KimiK25     Family = "kimi_k25"
 	GLM4MoeLite Family = "glm4_moe_lite"
+
+	// Linear attention beside sparse attention over pooled index keys: GLM-5.3-Flash.
+	GLM5Next Family = "glm5_next"
 )
 
 // Families lists what this build can run.
 func Families() []Family {
-	return []Family{DeepseekV32, GLMMoeDSA, DeepseekV4, DeepseekV3, KimiK2, KimiK25, GLM4MoeLite}
+	return []Family{DeepseekV32, GLMMoeDSA, DeepseekV4, DeepseekV3, KimiK2, KimiK25, GLM4MoeLite, GLM5Next}
 }
 
 // Dense reports whether models of the family have MLA without an indexer.
@@ -59,7 +62,7 @@ type Config struct {
 // Common is the part that does not depend on the family.
 func (c *Config) Common() *Config { return c }
 
-// Description is a checked config.json of some family: *DSA or *V4.
+// Description is a checked config.json of some family: *DSA, *V4 or *Next.
 type Description interface{ Common() *Config }
 
 // DSA describes a model of the DSA families, or of their relatives without an indexer. Names follow the v32 spec, 1.1.

@@ -21,10 +21,6 @@ var relatives = map[string]relative{
 		"and swiglu_limit", nearestV4Flash},
 	"kimi_linear": {"Kimi-Linear has linear attention (KDA) in most layers", nearestKimi},
 	"glm4_moe":    {"GLM-4.5 to 4.7 have grouped-query attention, without latents or an indexer", nearestGLMLite},
-	"glm5_next": {"GLM-5.3-Flash has 34 layers of linear attention, pooled index keys and hyper-connections, none of " +
-		"which glm_moe_dsa has", nearestGLM},
-	"glm53_flash": {"GLM-5.3-Flash has 34 layers of linear attention, pooled index keys and hyper-connections, none " +
-		"of which glm_moe_dsa has", nearestGLM},
 	"LongcatCausalLM": {"LongCat's indexer is shared by the two attentions of a layer, its index keys have another " +
 		"norm, and it has n-gram embeddings and experts that copy", nearestV32},
 	"longcat_flash": {"LongCat has two attentions a layer and experts that copy", nearestV32},
@@ -32,6 +28,9 @@ var relatives = map[string]relative{
 	"qwen3_next":    {"Qwen3-Next has linear attention and grouped-query attention", nearestV32},
 	"minimax_m2":    {"MiniMax has grouped-query attention, without latents or an indexer", nearestV32},
 }
+
+// otherNames are further spellings of model_type: newer ones of transformers, and those of a text network alone.
+var otherNames = map[string]Family{"glm53_flash": GLM5Next, "glm53_flash_text": GLM5Next, "glm5_next_text": GLM5Next}
 
 // Names of checkpoints that run.
 const (
@@ -43,6 +42,7 @@ const (
 	nearestV3      = "deepseek-ai/DeepSeek-V3.1"
 	nearestKimi    = "moonshotai/Kimi-K2-Instruct-0905"
 	nearestGLMLite = "zai-org/GLM-4.7-Flash"
+	nearestNext    = "zai-org/GLM-5.3-Flash"
 )
 
 // nearestRelease names the release of the same model whose weights are read.
@@ -63,6 +63,8 @@ func nearestRelease(f Family, fields map[string]json.RawMessage) string {
 		name = nearestKimi
 	case f == GLM4MoeLite:
 		name = nearestGLMLite
+	case f == GLM5Next:
+		name = nearestNext
 	}
 	return "the nearest checkpoint that runs is " + name
 }
@@ -71,6 +73,9 @@ func nearestRelease(f Family, fields map[string]json.RawMessage) string {
 // the whole has a name that is not known. It refuses what this build cannot run.
 func familyOf(fields map[string]json.RawMessage) (Family, error) {
 	kind, known := word(fields["model_type"])
+	if other, ok := otherNames[kind]; ok {
+		kind = string(other)
+	}
 	if inner := fields["text_config"]; inner != nil && !slices.Contains(Families(), Family(kind)) {
 		var text map[string]json.RawMessage
 		if json.Unmarshal(inner, &text) == nil {

@@ -75,9 +75,12 @@ func (r Release) Describe() (Description, error) {
 		return nil, fmt.Errorf("config: %s: %w; %s (%s)", r.File, err, nearestRelease(family, fields), family)
 	}
 	var d Description
-	if family == DeepseekV4 {
+	switch family {
+	case DeepseekV4:
 		d = b.describeV4()
-	} else {
+	case GLM5Next:
+		d = b.describeNext()
+	default:
 		d = b.describeDSA()
 	}
 	b.unknownFields(d)

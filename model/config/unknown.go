@@ -38,6 +38,8 @@ func (b *builder) unknownFields(d Description) {
 	switch d.(type) {
 	case *V4:
 		read = reflect.TypeFor[rawV4]()
+	case *Next:
+		read = reflect.TypeFor[rawNext]()
 	default:
 		read = reflect.TypeFor[raw]()
 	}

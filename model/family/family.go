@@ -15,6 +15,7 @@ import (
 	"sparrow/model/config"
 	"sparrow/model/dsa"
 	"sparrow/model/llamacpp"
+	"sparrow/model/next"
 	"sparrow/model/nn"
 	"sparrow/model/placement"
 	"sparrow/model/shard"
@@ -28,7 +29,7 @@ import (
 type Source struct {
 	Name    string             // the folder, for messages
 	Config  *config.Config     // what every family has
-	Model   config.Description // all of config.json: *config.DSA or *config.V4
+	Model   config.Description // all of config.json: *config.DSA, *config.V4 or *config.Next
 	Weights *weight.Checkpoint
 	Skipped []string // kinds of tensors that loading passed over, with their numbers
 }
@@ -120,6 +121,8 @@ func (s *Source) ExpertLayers() (layers, experts int) {
 		return c.Layers + c.NextN, c.FFN.Experts
 	case *config.V4:
 		return c.Layers + c.NextN, c.FFN.Experts
+	case *config.Next:
+		return c.Layers + c.NextN, c.FFN.Experts
 	}
 	return 0, 0
 }
@@ -128,9 +131,15 @@ func (s *Source) ExpertLayers() (layers, experts int) {
 func (s *Source) LayerExperts() []int {
 	layers, experts := s.ExpertLayers()
 	list := make([]int, layers)
-	d, _ := s.Model.(*config.DSA)
+	var dense []bool
+	switch c := s.Model.(type) {
+	case *config.DSA:
+		dense = c.FFN.Dense
+	case *config.Next:
+		dense = c.FFN.Dense
+	}
 	for l := range list {
-		if d == nil || l >= len(d.FFN.Dense) || !d.FFN.Dense[l] {
+		if l >= len(dense) || !dense[l] {
 			list[l] = experts
 		}
 	}
@@ -143,6 +152,8 @@ func (s *Source) ChosenExperts() int {
 	case *config.DSA:
 		return c.FFN.TopK
 	case *config.V4:
+		return c.FFN.TopK
+	case *config.Next:
 		return c.FFN.TopK
 	}
 	return 0
@@ -227,6 +238,8 @@ func load(d config.Description, l *nn.Loader, dev kernel.Device) (model.Model, e
 		return loaded(dsa.Load(c, l, dev))
 	case *config.V4:
 		return loaded(v4.Load(c, l, dev))
+	case *config.Next:
+		return loaded(next.Load(c, l, dev))
 	}
 	return nil, fmt.Errorf("%w: %T", config.ErrFamily, d)
 }
@@ -246,6 +259,8 @@ func Facts(d config.Description) (plan.Model, error) {
 		return dsa.Facts(c), nil
 	case *config.V4:
 		return v4.Facts(c), nil
+	case *config.Next:
+		return next.Facts(c), nil
 	}
 	return plan.Model{}, fmt.Errorf("%w: %T", config.ErrFamily, d)
 }

@@ -32,7 +32,8 @@ type Summary struct {
 	NoWeights bool `json:"no_weights,omitempty"`
 
 	Layers       int `json:"layers"`
-	IndexLayers  int `json:"index_layers"` // layers that compute their own selection
+	IndexLayers  int `json:"index_layers"`            // layers that compute their own selection
+	LinearLayers int `json:"linear_layers,omitempty"` // layers of linear attention
 	Hidden       int `json:"hidden"`
 	Heads        int `json:"heads"`
 	IndexHeads   int `json:"index_heads"`
@@ -57,11 +58,12 @@ type Summary struct {
 // Parameters counts weights; block scales are not parameters.
 type Parameters struct {
 	Total  int64 `json:"total"`
-	Main   int64 `json:"main"`   // without the drafting layer
-	Active int64 `json:"active"` // used for one token: head included, embedding not, the chosen experts only
-	NextN  int64 `json:"next_n"` // drafting layer, with its copies
-	Copies int64 `json:"copies"` // of NextN: its copies of the embedding and the head
-	Scales int64 `json:"scales"` // block scales beside them
+	Main   int64 `json:"main"`             // without the drafting layer
+	Active int64 `json:"active"`           // used for one token: head included, embedding not, the chosen experts only
+	NextN  int64 `json:"next_n"`           // drafting layer, with its copies
+	Copies int64 `json:"copies"`           // of NextN: its copies of the embedding and the head
+	Scales int64 `json:"scales"`           // block scales beside them
+	Vision int64 `json:"vision,omitempty"` // a vision tower beside them, which is not read
 }
 
 // TypeBytes is how much of the checkpoint one element type takes.
@@ -117,6 +119,10 @@ func Of(s *family.Source, memories []float64) *Summary {
 		out.Heads, out.Experts, out.ExpertsUsed = d.Attention.Heads, d.FFN.Experts, d.FFN.TopK
 		out.count(s)
 		out.cacheV4(d, memories)
+	case *config.Next:
+		out.Heads, out.Experts, out.ExpertsUsed = d.Attention.Heads, d.FFN.Experts, d.FFN.TopK
+		out.count(s)
+		out.cacheNext(d, memories)
 	}
 	return out
 }
@@ -154,6 +160,10 @@ func (s *Summary) count(src *family.Source) {
 		ty.Bytes += t.Bytes()
 		s.TotalBytes += t.Bytes()
 		p.Scales += scales
+		if strings.HasPrefix(name, visionTower) {
+			p.Vision += n
+			continue
+		}
 		p.Total += n
 		if layerOf(name) >= s.Layers || strings.HasPrefix(name, "mtp.") {
 			p.NextN += n
@@ -182,9 +192,13 @@ func (s *Summary) count(src *family.Source) {
 	})
 }
 
-// layerOf is the number in layers.N., with or without model. before it, or -1.
+// visionTower is how the tensors of a vision tower begin that is not run.
+const visionTower = "model.visual."
+
+// layerOf is the number in layers.N., with or without model. or model.language_model. before it, or -1.
 func layerOf(name string) int {
-	rest, ok := strings.CutPrefix(strings.TrimPrefix(name, "model."), "layers.")
+	name = strings.TrimPrefix(strings.TrimPrefix(name, "model."), "language_model.")
+	rest, ok := strings.CutPrefix(name, "layers.")
 	if !ok {
 		return -1
 	}
@@ -248,6 +262,9 @@ func (s *Summary) Print(w io.Writer) error {
 		indexer = fmt.Sprintf("indexer: %d heads, top %d, on %d of %d layers", s.IndexHeads, s.IndexTopK, s.IndexLayers,
 			s.Layers)
 	}
+	if s.LinearLayers > 0 {
+		indexer += fmt.Sprintf("; linear attention on %d", s.LinearLayers)
+	}
 	fmt.Fprintf(w, "%s; experts: %d of %d per token\n", indexer, s.ExpertsUsed, s.Experts)
 	p := s.Parameters
 	fmt.Fprintf(w, "parameters: %s (%s active per token", count(p.Main), count(p.Active))
@@ -256,6 +273,9 @@ func (s *Summary) Print(w io.Writer) error {
 		if p.Copies > 0 {
 			fmt.Fprintf(w, ", %s of them copies of embedding and head", count(p.Copies))
 		}
+	}
+	if p.Vision > 0 {
+		fmt.Fprintf(w, "; vision tower %s, which is not read", count(p.Vision))
 	}
 	fmt.Fprint(w, ")\n")
 	if s.NoWeights {

@@ -80,6 +80,14 @@ type MoE struct {
 	Part    kernel.Part // which of all experts these are
 	Shared  *MLP        // nil without shared experts
 	Choice  Choice
+	Limit   float32 // gate and up of experts are clamped to it (kernel.GateArgs); 0 for none
+}
+
+// SetLimit clamps gate and up of all experts, the shared ones too.
+func (m *MoE) SetLimit(limit float32) {
+	if m.Limit = limit; m.Shared != nil {
+		m.Shared.Limit = limit
+	}
 }
 
 // Choice is how experts are chosen.
@@ -139,9 +147,18 @@ func (m *MoE) Arrange(a *kernel.Arena, activation kernel.DType, rows int) MoESpa
 // Of several ranks the first adds its part to h and the others write theirs over it; the caller sums them. The choice
 // goes through tap. The first rows, as many as prompt says, belong to prompts.
 func (m *MoE) Run(list *kernel.Builder, s *MoESpace, h, x kernel.Tensor, prompt int, tap model.ExpertTap) {
+	m.run(list, s, h, x, prompt, tap, list.First())
+}
+
+// Write is Run over what h holds: of models with shared experts, whose output is written first.
+func (m *MoE) Write(list *kernel.Builder, s *MoESpace, h, x kernel.Tensor, prompt int, tap model.ExpertTap) {
+	m.run(list, s, h, x, prompt, tap, false)
+}
+
+func (m *MoE) run(list *kernel.Builder, s *MoESpace, h, x kernel.Tensor, prompt int, tap model.ExpertTap, add bool) {
 	run := kernel.ExpertArgs{Out: h, X: x, IDs: s.ids, Weights: s.weights, Experts: m.Experts, Part: m.Part,
-		Prompt: prompt}
-	shared := MLPArgs{X: x, Out: h, Add: list.First(), With: kernel.Projection{Out: s.logits, W: m.Router}}
+		Prompt: prompt, Limit: m.Limit}
+	shared := MLPArgs{X: x, Out: h, Add: add, With: kernel.Projection{Out: s.logits, W: m.Router}}
 	hosted := kernel.Hosted(m.Experts)
 	if m.Shared != nil {
 		m.Shared.Begin(list, &s.shared, shared)

@@ -33,6 +33,19 @@ func (l *Loader) Floats(name string, rows, cols int) kernel.Tensor {
 	return l.widened(t, rows, cols)
 }
 
+// Channels loads convolutions of each channel, [n, 1, taps] each, one below the other, widened to float32: [all n, taps].
+func (l *Loader) Channels(names []string, n, taps int) kernel.Tensor {
+	var all []float32
+	for _, name := range names {
+		t, ok := l.find(name, n, 1, taps)
+		if !ok {
+			return kernel.Tensor{}
+		}
+		all = append(all, l.read(t, n*taps)...)
+	}
+	return l.floats(all, len(names)*n, taps)
+}
+
 // Indices loads a matrix [rows, cols] of whole numbers from 0 to below limit.
 func (l *Loader) Indices(name string, rows, cols, limit int) kernel.Tensor {
 	t, ok := l.find(name, rows, cols)

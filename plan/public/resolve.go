@@ -65,9 +65,9 @@ func (r *resolver) inputs() error {
 	if err := plan.CheckInputs(r.hw, r.model); err != nil {
 		return err
 	}
-	if r.model.Dense() {
+	if r.model.Dense() || r.model.Pooled() {
 		return &plan.Error{Code: plan.E01, Asked: fmt.Sprintf("%s in the catalogue public", r.model.Family),
-			Supported: "models with an indexer: the catalogue has the sparse kernels of other engines",
+			Supported: "models whose indexer selects tokens: the catalogue has the sparse kernels of other engines",
 			Try:       "--catalog sparrow"}
 	}
 	if r.hw.Arch.CUDA() && r.hw.PagedRowLimit() < 1 {

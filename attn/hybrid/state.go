@@ -1,0 +1,261 @@
+package hybrid
+
+import (
+	"fmt"
+
+	"sparrow/kernel"
+	"sparrow/layout"
+)
+
+// A sequence's state is, for each linear layer, what its tokens have left behind and the last rows that the convolution
+// reads, and for each layer that selects a ring of raw rows: index keys and gates of tokens whose pool has not closed,
+// row p mod ring for position p. A state is where its sequence is and nowhere before: it cannot be truncated, but for
+// all of it.
+
+// ringRows is the number of raw rows kept. A pool needs the three before its last.
+const ringRows = 4 * Pool
+
+// LinearState is what linear layers keep of sequences, or of snapshots of them, one after the other.
+type LinearState struct {
+	Conv  kernel.Tensor // f32 [n*3, 3*width]
+	Delta kernel.Tensor // f32 [n*heads*128, 128]: [key, value] of every head
+}
+
+// NewLinearState takes the memory of n states of all heads.
+func NewLinearState(mem kernel.Memory, n, width int) (s LinearState, err error) {
+	if s.Conv, err = kernel.New(mem, kernel.F32, n*kernel.ConvRows, 3*width); err == nil {
+		s.Delta, err = kernel.New(mem, kernel.F32, n*width, kernel.DeltaDim)
+	}
+	return s, err
+}
+
+// LinearBytes is the memory of one state of a linear layer.
+func LinearBytes(width int) int { return 4 * (kernel.ConvRows*3*width + width*kernel.DeltaDim) }
+
+// RingBytes is the memory of the ring of a layer that selects.
+const RingBytes = 4 * ringRows * 2 * layout.IndexDim
+
+// Each calls visit for the tensors that are given, with the rows that one state has.
+func (s LinearState) Each(visit func(t kernel.Tensor, rows int)) {
+	if s.Conv.Given() {
+		visit(s.Conv, kernel.ConvRows)
+	}
+	if s.Delta.Given() {
+		visit(s.Delta, s.Conv.Cols/3)
+	}
+}
+
+// Free frees the memory.
+func (s LinearState) Free(mem kernel.Memory) {
+	s.Each(func(t kernel.Tensor, _ int) { mem.Free(t.Buf) })
+}
+
+// State is the state of one sequence: a slot.
+type State struct {
+	of   *States
+	slot int
+	len  int  // tokens
+	lost bool // a pass that began may have changed it
+}
+
+// States holds the states of all sequences, layer by layer. Slots are reused. Reserve allocates slots for the expected
+// number of sequences; if more are opened, the memory grows.
+type States struct {
+	dev    kernel.Device
+	kind   []bool // for each layer: linear
+	width  int
+	slots  int
+	free   []int
+	linear []LinearState   // given for linear layers
+	rings  []kernel.Tensor // given for the others
+}
+
+func newStates(dev kernel.Device, linear []bool, width int) *States {
+	return &States{dev: dev, kind: linear, width: width}
+}
+
+// New makes the state of an empty sequence.
+func (s *States) New() (*State, error) {
+	if len(s.free) == 0 {
+		if err := s.Reserve(max(4, 2*s.slots)); err != nil {
+			return nil, fmt.Errorf("hybrid: state: %w", err)
+		}
+	}
+	slot := s.free[len(s.free)-1]
+	s.free = s.free[:len(s.free)-1]
+	return &State{of: s, slot: slot}, nil
+}
+
+// Restore makes the state of a sequence that continues after n tokens of the cache, a whole number of pages of that
+// many tokens: the last of their window pages holds a snapshot. Pages are whole pools, so that no raw row is needed.
+func (s *States) Restore(n, page int, windows []int32, caches []Cache) (*State, error) {
+	st, err := s.New()
+	if err != nil || n == 0 {
+		return st, err
+	}
+	last := n/max(page, 1) - 1
+	if page == 0 || n%page != 0 || n < 0 || last >= len(windows) || windows[last] < 0 {
+		err = fmt.Errorf("%d window pages, of %d tokens each; want a whole number of pages, and the last one given",
+			len(windows), page)
+	}
+	for i := 0; err == nil && i < len(caches); i++ {
+		err = s.copy(s.linear[i], st.slot, caches[i].Kept, int(windows[last]))
+	}
+	if err != nil {
+		st.Release()
+		return nil, fmt.Errorf("hybrid: restore a state after %d tokens: %w", n, err)
+	}
+	st.len = n
+	return st, nil
+}
+
+// copy copies one state of a linear layer.
+func (s *States) copy(to LinearState, slot int, from LinearState, at int) error {
+	for _, t := range [2]struct {
+		to, from kernel.Tensor
+		rows     int
+	}{{to.Conv, from.Conv, kernel.ConvRows}, {to.Delta, from.Delta, s.width}} {
+		if !t.to.Given() {
+			continue
+		}
+		if (at+1)*t.rows > t.from.Rows {
+			return fmt.Errorf("window page %d, there are %d", at, t.from.Rows/t.rows)
+		}
+		if err := s.dev.Copy(kernel.CopyArgs{Out: t.to.Slice(slot*t.rows, (slot+1)*t.rows),
+			X: t.from.Slice(at*t.rows, (at+1)*t.rows)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Held counts the states that were made and not released.
+func (s *States) Held() int { return s.slots - len(s.free) }
+
+// Slots is the number of sequences that fit without growth.
+func (s *States) Slots() int { return s.slots }
+
+// Reserve allocates slots for that many sequences and keeps those of the present ones.
+func (s *States) Reserve(slots int) error {
+	if slots <= s.slots {
+		return nil
+	}
+	linear, rings := make([]LinearState, len(s.kind)), make([]kernel.Tensor, len(s.kind))
+	if err := s.grow(linear, rings, slots); err != nil {
+		freeAll(s.dev, linear, rings)
+		return err
+	}
+	freeAll(s.dev, s.linear, s.rings)
+	for slot := slots - 1; slot >= s.slots; slot-- {
+		s.free = append(s.free, slot)
+	}
+	s.linear, s.rings, s.slots = linear, rings, slots
+	return nil
+}
+
+// grow makes larger memory, with what the present has.
+func (s *States) grow(linear []LinearState, rings []kernel.Tensor, slots int) (err error) {
+	for i, is := range s.kind {
+		if !is {
+			if rings[i], err = kernel.New(s.dev, kernel.F32, slots*ringRows, 2*layout.IndexDim); err != nil {
+				return err
+			}
+			if s.slots > 0 {
+				err = s.dev.Copy(kernel.CopyArgs{Out: rings[i].Slice(0, s.rings[i].Rows), X: s.rings[i]})
+			}
+		} else if linear[i], err = NewLinearState(s.dev, slots, s.width); err == nil {
+			for slot := 0; err == nil && slot < s.slots; slot++ {
+				err = s.copy(linear[i], slot, s.linear[i], slot)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func freeAll(mem kernel.Memory, linear []LinearState, rings []kernel.Tensor) {
+	for i := range linear {
+		linear[i].Free(mem)
+		if rings[i].Given() {
+			mem.Free(rings[i].Buf)
+		}
+	}
+}
+
+// Of checks that a state belongs to these and was not released.
+func (s *States) Of(st any, sequence int) (*State, error) {
+	x, ok := st.(*State)
+	switch {
+	case !ok || x == nil || x.of != s:
+		return nil, fmt.Errorf("sequence %d has no state of this model; make one with NewState", sequence)
+	case x.slot < 0:
+		return nil, fmt.Errorf("the state of sequence %d was released", sequence)
+	}
+	return x, nil
+}
+
+// Len is the number of tokens that the state covers.
+func (s *State) Len() int { return s.len }
+
+// Clone copies the state to a new slot.
+func (s *State) Clone() (*State, error) {
+	out, err := s.of.New()
+	if err != nil {
+		return nil, fmt.Errorf("hybrid: clone state: %w", err)
+	}
+	out.len, out.lost = s.len, s.lost
+	for i := 0; err == nil && i < len(s.of.kind); i++ {
+		if ring := s.of.rings[i]; ring.Given() {
+			err = s.of.dev.Copy(kernel.CopyArgs{Out: ring.Slice(out.slot*ringRows, (out.slot+1)*ringRows),
+				X: ring.Slice(s.slot*ringRows, (s.slot+1)*ringRows)})
+			continue
+		}
+		err = s.of.copy(s.of.linear[i], out.slot, s.of.linear[i], s.slot)
+	}
+	if err != nil {
+		out.Release()
+		return nil, fmt.Errorf("hybrid: clone state: %w", err)
+	}
+	return out, nil
+}
+
+// Truncate removes the tokens from n on: all of them, or none.
+func (s *State) Truncate(n int) error {
+	switch {
+	case n < 0 || n > s.len:
+		return fmt.Errorf("hybrid: state: %d tokens cannot become %d", s.len, n)
+	case n == 0:
+		s.len, s.lost = 0, false
+	case n < s.len || s.lost:
+		return fmt.Errorf("hybrid: state: it covers %d tokens and cannot go back to %d: compute the sequence again",
+			s.len, n)
+	}
+	return nil
+}
+
+// Begin records that a pass is about to change the state.
+func (s *State) Begin() { s.lost = true }
+
+// Advance makes n more tokens part of the sequence: the pass that has them was enqueued.
+func (s *State) Advance(n int) { s.len, s.lost = s.len+n, false }
+
+// Release frees the slot.
+func (s *State) Release() {
+	if s.slot >= 0 {
+		s.of.free = append(s.of.free, s.slot)
+		s.slot = -1
+	}
+}
+
+// Check reports whether a sequence whose next token has that position can continue from this state.
+func (s *State) Check(sequence, first int) error {
+	if s.len != first {
+		return fmt.Errorf("sequence %d continues at position %d, its state covers %d tokens", sequence, first, s.len)
+	}
+	if s.lost {
+		return fmt.Errorf("sequence %d: a pass that failed has changed its state: compute the sequence again", sequence)
+	}
+	return nil
+}

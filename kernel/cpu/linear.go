@@ -1,0 +1,209 @@
+package cpu
+
+import (
+	"fmt"
+	"math"
+
+	"sparrow/kernel"
+	"sparrow/kernel/host"
+)
+
+// convBlock is the channels of one item of a convolution.
+const convBlock = 1024
+
+// linearWork is an operation of linear attention: the arguments of exactly one of them.
+type linearWork struct {
+	conv  kernel.ConvArgs
+	delta kernel.DeltaArgs
+}
+
+// Convolve computes causal convolutions, a block of a sequence's channels at a time.
+func (d *Device) Convolve(a kernel.ConvArgs) error {
+	if err := onlyF32("convolve", a.Out, a.X); err != nil {
+		return err
+	}
+	const n = kernel.ConvRows
+	if err := host.CheckSequences("convolve", &a.Sequences, a.X.Rows, a.State.Rows/n, a.Kept.Rows/n); err != nil {
+		return err
+	}
+	return d.linear.run(d, a.Spans.Rows*ceilDiv(a.X.Cols, convBlock), linearWork{conv: a}, (*Device).convolve)
+}
+
+func (d *Device) convolve(w *linearWork, worker, item int) {
+	const n = kernel.ConvRows
+	a := &w.conv
+	blocks := ceilDiv(a.X.Cols, convBlock)
+	s, c0 := host.SpanAt(&a.Sequences, item/blocks), item%blocks*convBlock
+	c1 := min(c0+convBlock, a.X.Cols)
+	if s.Slot < 0 {
+		for _, r := range s.Rows {
+			clear(host.RowF32(a.Out, int(r))[c0:c1])
+		}
+		return
+	}
+	// A ring of the last three rows and the row itself: a copy, since the state is overwritten.
+	ring := grow(&d.scratch[worker].rows, (n+1)*(c1-c0))
+	at := func(i int) []float32 { return ring[i%(n+1)*(c1-c0):][:c1-c0] }
+	for j := range n {
+		if copy(at(j), host.RowF32(a.State, s.Slot*n+j)[c0:c1]); s.Begin {
+			clear(at(j))
+		}
+	}
+	keep := func(to kernel.Tensor, first, last int) {
+		for j := range n {
+			copy(host.RowF32(to, first*n+j)[c0:c1], at(last-n+1+j))
+		}
+	}
+	weights := host.F32(a.Weight)[c0*(n+1):]
+	for i, r := range s.Rows {
+		i += n
+		copy(at(i), host.RowF32(a.X, int(r))[c0:c1])
+		x0, x1, x2, x3 := at(i-3), at(i-2), at(i-1), at(i)
+		out := host.RowF32(a.Out, int(r))[c0:c1]
+		for c := range out {
+			w := weights[c*(n+1):][:n+1]
+			out[c] = w[0]*x0[c] + w[1]*x1[c] + w[2]*x2[c] + w[3]*x3[c]
+		}
+		for rest := out; len(rest) > 0; {
+			k := min(len(rest), len(ones))
+			d.tier.SiluMul(rest[:k], rest[:k], ones[:k])
+			rest = rest[k:]
+		}
+		if w := int(host.RowI32(a.Snapshots, int(r))[0]); w >= 0 {
+			keep(a.Kept, w, i)
+		}
+	}
+	keep(a.State, s.Slot, len(s.Rows)+n-1)
+}
+
+// Delta computes the gated delta rule in its recurrent form, a head of a sequence at a time: the state of a head, 64 KiB,
+// stays in the cache of the core that has it. The chunked form multiplies more, and is faster on matrix units alone.
+func (d *Device) Delta(a kernel.DeltaArgs) error {
+	if err := onlyF32("delta rule", a.Out, a.Q, a.K, a.V); err != nil {
+		return err
+	}
+	if a.Chunk != 0 {
+		return fmt.Errorf("%w: delta rule in chunks of %d rows: this device has the recurrent form, chunk 0",
+			kernel.ErrUnsupported, a.Chunk)
+	}
+	const n = kernel.DeltaDim
+	slots, kept := a.State.Rows/(a.Heads*n), a.Kept.Rows/(a.Heads*n)
+	if err := host.CheckSequences("delta rule", &a.Sequences, a.Q.Rows, slots, kept); err != nil {
+		return err
+	}
+	return d.linear.run(d, a.Spans.Rows*a.Heads, linearWork{delta: a}, (*Device).deltaHead)
+}
+
+func (d *Device) deltaHead(w *linearWork, worker, item int) {
+	const n = kernel.DeltaDim
+	a := &w.delta
+	s, h := host.SpanAt(&a.Sequences, item/a.Heads), item%a.Heads
+	if s.Slot < 0 {
+		for _, r := range s.Rows {
+			clear(host.RowF32(a.Out, int(r))[h*n:][:n])
+		}
+		return
+	}
+	at := (s.Slot*a.Heads + h) * n
+	state := host.F32(a.State.Slice(at, at+n))[:n*n]
+	if s.Begin {
+		clear(state)
+	}
+	speed := float32(math.Exp(float64(host.RowF32(a.ALog, 0)[h])))
+	bias := host.RowF32(a.Bias, 0)[h*n:][:n]
+	m := grow(&d.scratch[worker].tile, 8*n)
+	q, k, decay, both, sums, u := m[:n], m[n:2*n], m[2*n:3*n], m[3*n:5*n], m[5*n:7*n], m[7*n:]
+	for _, row := range s.Rows {
+		r := int(row)
+		part := func(t kernel.Tensor) []float32 { return host.RowF32(t, r)[h*n:][:n] }
+		d.direction(q, part(a.Q), 1/math.Sqrt(n))
+		d.direction(k, part(a.K), 1)
+		for c, f := range part(a.Gate) {
+			decay[c] = -speed * (f + bias[c])
+		}
+		d.tier.ExpSum(decay, decay, 0)
+		for c, e := range decay {
+			decay[c] = a.Bound / (1 + e)
+		}
+		d.tier.ExpSum(decay, decay, 0)
+		// With S the state before: what is predicted is S^T (decay k), and what is read behind the update is
+		// S^T (decay q) + (q k) u, so that the state is read once for both.
+		for c, e := range decay {
+			both[c], both[n+c] = q[c]*e, k[c]*e
+		}
+		clear(sums)
+		d.tier.AccumulateF32(sums, n, both, n, 2, state, n, n, n)
+		beta := float32(sigmoid(float64(host.RowF32(a.Beta, r)[h])))
+		for c, v := range part(a.V) {
+			u[c] = beta * (v - sums[n+c])
+		}
+		out := part(a.Out)
+		copy(out, sums[:n])
+		d.tier.Axpy(out, d.tier.Dot(q, k), u)
+		for c, e := range decay {
+			line := state[c*n:][:n]
+			d.tier.ScaleMul(line, line, ones[:n], e)
+			d.tier.Axpy(line, k[c], u)
+		}
+		if w := int(host.RowI32(a.Snapshots, r)[0]); w >= 0 {
+			at := (w*a.Heads + h) * n
+			copy(host.F32(a.Kept.Slice(at, at+n))[:n*n], state)
+		}
+	}
+}
+
+// direction divides a vector by its length and multiplies it.
+func (d *Device) direction(out, v []float32, by float64) {
+	d.tier.ScaleMul(out, v, ones[:len(v)], float32(by/math.Sqrt(float64(d.tier.SumSquares(v))+1e-6)))
+}
+
+// GatedNorm normalises every head and multiplies it by the sigmoid of its gate.
+func (d *Device) GatedNorm(a kernel.GatedNormArgs) error {
+	if err := onlyF32("gated norm", a.Out, a.X, a.Gate); err != nil {
+		return err
+	}
+	return d.eachToken(hyperWork{rows: a.X.Rows, gated: a, do: func(d *Device, w *hyperWork, worker, t int) {
+		a, size := &w.gated, w.gated.X.Cols/w.gated.Heads
+		x, gate, out := host.RowF32(a.X, t), host.RowF32(a.Gate, t), host.RowF32(a.Out, t)
+		weight, e := host.RowF32(a.Weight, 0), grow(&d.scratch[worker].tile, size)
+		for h := 0; h < len(x); h += size {
+			inv := float32(d.rootMean(x[h:][:size], a.Eps))
+			for c, v := range gate[h:][:size] {
+				e[c] = -v
+			}
+			d.tier.ExpSum(e, e, 0)
+			d.tier.ScaleMul(out[h:][:size], x[h:][:size], weight, inv)
+			for c, v := range e {
+				out[h+c] /= 1 + v
+			}
+		}
+	}})
+}
+
+// MeanStreams collapses residual streams to their mean.
+func (d *Device) MeanStreams(a kernel.MeanStreamsArgs) error {
+	if err := onlyF32("mean of streams", a.Out, a.X); err != nil {
+		return err
+	}
+	return d.eachToken(hyperWork{rows: a.X.Rows, mean: a, do: func(d *Device, w *hyperWork, _, t int) {
+		var weights [kernel.MaxStreams]float32
+		for i := range w.mean.Streams {
+			weights[i] = 1 / float32(w.mean.Streams)
+		}
+		d.mixture(host.RowF32(w.mean.Out, t), host.RowF32(w.mean.X, t), weights[:w.mean.Streams])
+	}})
+}
+
+// LayerNorm normalises rows.
+func (d *Device) LayerNorm(a kernel.LayerNormArgs) error {
+	if err := onlyF32("layer norm", a.Out, a.X); err != nil {
+		return err
+	}
+	return d.eachToken(hyperWork{rows: a.X.Rows, layer: a, do: func(_ *Device, w *hyperWork, _, t int) {
+		a := &w.layer
+		layerNorm(host.RowF32(a.Out, t), host.RowF32(a.X, t), host.RowF32(a.Weight, 0), host.RowF32(a.Bias, 0), a.Eps)
+	}})
+}
+
+// Spread turns pools into the places of their tokens.
+func (*Device) Spread(a kernel.SpreadArgs) error { return host.Spread(a) }

@@ -1,0 +1,78 @@
+package host
+
+import (
+	"fmt"
+
+	"sparrow/kernel"
+)
+
+// Span is the rows of one sequence in a pass.
+type Span struct {
+	Rows  []int32 // of the pass, by position
+	Slot  int     // of its state; below zero is padding
+	Begin bool    // its state is empty
+}
+
+// SpanAt is sequence i. The rows lie one behind the other: Sequences.Rows is an array of the input block.
+func SpanAt(s *kernel.Sequences, i int) Span {
+	w := RowI32(s.Spans, i)
+	return Span{Rows: I32(s.Rows)[w[0] : w[0]+w[1]], Slot: int(w[2]), Begin: w[3] != 0}
+}
+
+// CheckSequences refuses rows outside a pass of that many, slots and snapshots that are not there.
+func CheckSequences(op string, s *kernel.Sequences, rows, slots, kept int) error {
+	if s.Rows.Stride != 1 && s.Rows.Rows > 1 {
+		return fmt.Errorf("%w: %s: rows %d words apart, want 1", kernel.ErrArgument, op, s.Rows.Stride)
+	}
+	for i := range s.Spans.Rows {
+		w := RowI32(s.Spans, i)
+		if w[0] < 0 || w[1] < 0 || int(w[0])+int(w[1]) > s.Rows.Rows || int(w[2]) >= slots {
+			return fmt.Errorf("%w: %s: sequence %d has rows %d to %d of %d, and slot %d of %d", kernel.ErrArgument, op, i,
+				w[0], w[0]+w[1], s.Rows.Rows, w[2], slots)
+		}
+		for _, r := range SpanAt(s, i).Rows {
+			if r < 0 || int(r) >= rows || int(RowI32(s.Snapshots, int(r))[0]) >= kept {
+				return fmt.Errorf("%w: %s: sequence %d has row %d of %d, or a snapshot beyond %d", kernel.ErrArgument, op,
+					i, r, rows, kept)
+			}
+		}
+	}
+	return nil
+}
+
+// Spread turns selected pools into the places of their tokens.
+func Spread(a kernel.SpreadArgs) error {
+	for r := range a.Pools.Rows {
+		out, seen := RowI32(a.Out, r), max(int(RowI32(a.Seen, r)[0]), 0)
+		row := int(RowI32(a.TableRow, r)[0])
+		if row < 0 || row >= a.Table.Rows || (seen+a.PageTokens-1)/a.PageTokens > a.Table.Cols {
+			return fmt.Errorf("%w: spread pools: row %d sees %d tokens by table row %d of %v", kernel.ErrArgument, r, seen,
+				row, a.Table)
+		}
+		table, n := RowI32(a.Table, row), 0
+		add := func(p int) {
+			out[n] = table[p/a.PageTokens]*int32(a.PageTokens) + int32(p%a.PageTokens)
+			n++
+		}
+		for _, pool := range RowI32(a.Pools, r) {
+			if pool < 0 {
+				break
+			}
+			if (int(pool)+1)*a.Pool > seen {
+				return fmt.Errorf("%w: spread pools: row %d sees %d tokens, pool %d is not whole", kernel.ErrArgument, r,
+					seen, pool)
+			}
+			for j := range a.Pool {
+				add(int(pool)*a.Pool + j)
+			}
+		}
+		for p := seen / a.Pool * a.Pool; p < seen; p++ {
+			add(p)
+		}
+		RowI32(a.Lens, r)[0] = int32(n)
+		for ; n < len(out); n++ {
+			out[n] = -1
+		}
+	}
+	return nil
+}

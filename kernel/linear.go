@@ -1,0 +1,183 @@
+package kernel
+
+// Linear attention with a gate for each channel (KDA; glm53flash spec, 3). A layer keeps of every sequence a state and
+// the rows that its convolution still reads, each in a slot that belongs to the sequence. Rows of a sequence are
+// processed by position, whatever their order in the pass.
+
+// Sequences says which rows of a pass belong to which sequence, and where its state is.
+type Sequences struct {
+	// Rows are rows of the pass, sequence after sequence, by position, i32 [T, 1].
+	Rows Tensor
+	// Spans has a row for each sequence, i32 [B, 4]: where its part of Rows begins, how many rows it has, its slot, and
+	// 1 where it begins with these rows, so that its state is empty whatever the slot holds. A slot below zero is
+	// padding: its rows are zeros and nothing is kept.
+	Spans Tensor
+	// Snapshots says for each row of the pass, i32 [T, 1], where the state behind it is kept as well, -1: nowhere.
+	Snapshots Tensor
+}
+
+// sequences checks that the tensors are there for a pass of that many rows.
+func (c *checker) sequences(s Sequences, rows int) {
+	c.tensor("rows", s.Rows, I32, rows, 1)
+	c.tensor("spans", s.Spans, I32, 0, 4)
+	c.tensor("snapshots", s.Snapshots, I32, rows, 1)
+}
+
+// ConvRows is the number of rows before its own that the convolution of a row reads.
+const ConvRows = 3
+
+// ConvArgs is a causal convolution of each channel over four rows of its sequence, then silu:
+// Out[t,c] = silu(sum over i of Weight[c,i] * X[t-3+i, c]). Rows before the sequence are zeros, rows before the pass
+// are in State, which takes the last three.
+type ConvArgs struct {
+	Out    Tensor // activation [T, C]; not X
+	X      Tensor // activation [T, C]
+	Weight Tensor // f32 [C, 4]
+	State  Tensor // f32 [slots*3, C]: the oldest row of a sequence first
+	Kept   Tensor // f32 [snapshots*3, C]
+	Sequences
+}
+
+// Convolver computes convolutions.
+type Convolver interface{ Convolve(ConvArgs) error }
+
+// Name is the operation's.
+func (ConvArgs) Name() string { return "convolve" }
+
+func (a ConvArgs) on(d Device) error { return run(d, Convolver.Convolve, a) }
+
+// Check validates the arguments.
+func (a ConvArgs) Check() error {
+	c := checker{op: a.Name()}
+	c.float("x", a.X, a.X.Rows, a.X.Cols)
+	c.float("out", a.Out, a.X.Rows, a.X.Cols)
+	c.tensor("weight", a.Weight, F32, a.X.Cols, ConvRows+1)
+	c.tensor("state", a.State, F32, 0, a.X.Cols)
+	c.tensor("kept", a.Kept, F32, 0, a.X.Cols)
+	c.sequences(a.Sequences, a.X.Rows)
+	return c.err
+}
+
+// DeltaArgs is the gated delta rule. With d = 128, and for head h of a row, in the order of its sequence:
+//
+//	q = q / sqrt(sum of q^2 + 1e-6) * d^-1/2,  k = k / sqrt(sum of k^2 + 1e-6)
+//	g = Bound * sigmoid(exp(ALog[h]) * (Gate[t,h] + Bias[h]))      the logarithm of each channel's decay
+//	S = diag(exp(g)) S;  S = S + k (x) sigmoid(Beta[t,h]) * (v - S^T k);  Out[t,h] = S^T q
+//
+// S is [key, value], the key's channel first.
+type DeltaArgs struct {
+	Out     Tensor // activation [T, Heads*128]
+	Q, K, V Tensor // activation [T, Heads*128], behind the convolution
+	Gate    Tensor // f32 [T, Heads*128]
+	Beta    Tensor // f32 [T, Heads]
+	ALog    Tensor // f32 [1, Heads]
+	Bias    Tensor // f32 [1, Heads*128]
+	State   Tensor // f32 [slots*Heads*128, 128]
+	Kept    Tensor // f32 [snapshots*Heads*128, 128]
+	Sequences
+	Heads int
+	Bound float32
+	// Chunk is how many positions are computed together in the chunked form (glm53flash spec, 3.1), from multiples of
+	// it on; 0 is the recurrent form, row by row, whose bits do not depend on how a sequence is cut into passes.
+	Chunk int
+	// First is the position of the first row of each sequence, i32 [B, 1]; given where rows are computed in chunks.
+	First Tensor
+}
+
+// DeltaDim is the size of a head's keys and values.
+const DeltaDim = 128
+
+// DeltaRule computes the gated delta rule.
+type DeltaRule interface{ Delta(DeltaArgs) error }
+
+// Name is the operation's.
+func (DeltaArgs) Name() string { return "delta rule" }
+
+func (a DeltaArgs) on(d Device) error { return run(d, DeltaRule.Delta, a) }
+
+// Check validates the arguments.
+func (a DeltaArgs) Check() error {
+	c := checker{op: a.Name()}
+	t, w := a.Q.Rows, a.Heads*DeltaDim
+	c.float("q", a.Q, t, w)
+	c.float("k", a.K, t, w)
+	c.float("v", a.V, t, w)
+	c.float("out", a.Out, t, w)
+	c.tensor("gate", a.Gate, F32, t, w)
+	c.tensor("beta", a.Beta, F32, t, a.Heads)
+	c.tensor("a_log", a.ALog, F32, 1, a.Heads)
+	c.tensor("bias", a.Bias, F32, 1, w)
+	c.tensor("state", a.State, F32, 0, DeltaDim)
+	c.tensor("kept", a.Kept, F32, 0, DeltaDim)
+	c.sequences(a.Sequences, t)
+	if !(a.Bound < 0) {
+		c.fail("a decay bounded by %v, want a negative number", a.Bound)
+	}
+	if a.Chunk < 0 {
+		c.fail("chunks of %d rows", a.Chunk)
+	}
+	if a.Chunk > 0 {
+		c.tensor("first", a.First, I32, a.Spans.Rows, 1)
+	}
+	return c.err
+}
+
+// GatedNormArgs is RMSNorm of every head with one weight for all of them, times the sigmoid of a gate:
+// Out[t,h] = X[t,h] * rsqrt(mean(X[t,h]^2) + Eps) * Weight * sigmoid(Gate[t,h]).
+type GatedNormArgs struct {
+	Out    Tensor // activation [T, Heads*n]; may be X
+	X      Tensor // activation [T, Heads*n]
+	Gate   Tensor // activation [T, Heads*n]
+	Weight Tensor // f32 [1, n]
+	Heads  int
+	Eps    float32
+}
+
+// GatedNormalizer normalises heads and gates them.
+type GatedNormalizer interface{ GatedNorm(GatedNormArgs) error }
+
+// Name is the operation's.
+func (GatedNormArgs) Name() string { return "gated norm" }
+
+func (a GatedNormArgs) on(d Device) error { return run(d, GatedNormalizer.GatedNorm, a) }
+
+// Check validates the arguments.
+func (a GatedNormArgs) Check() error {
+	c := checker{op: a.Name()}
+	if a.Heads < 1 || a.X.Cols%max(a.Heads, 1) != 0 {
+		c.fail("%d heads in %d columns", a.Heads, a.X.Cols)
+		return c.err
+	}
+	c.float("x", a.X, a.X.Rows, a.X.Cols)
+	c.float("out", a.Out, a.X.Rows, a.X.Cols)
+	c.float("gate", a.Gate, a.X.Rows, a.X.Cols)
+	c.tensor("weight", a.Weight, F32, 1, a.X.Cols/a.Heads)
+	return c.err
+}
+
+// MeanStreamsArgs collapses residual streams to their mean: Out[t] = sum over i of stream_i / n.
+type MeanStreamsArgs struct {
+	Out     Tensor // activation [T, hidden]
+	X       Tensor // activation [T, n*hidden]
+	Streams int    // n
+}
+
+// StreamMean collapses streams to their mean.
+type StreamMean interface{ MeanStreams(MeanStreamsArgs) error }
+
+// Name is the operation's.
+func (MeanStreamsArgs) Name() string { return "mean of streams" }
+
+func (a MeanStreamsArgs) on(d Device) error { return run(d, StreamMean.MeanStreams, a) }
+
+// Check validates the arguments.
+func (a MeanStreamsArgs) Check() error {
+	c := checker{op: a.Name()}
+	c.streams(a.X, a.Streams)
+	if c.err != nil {
+		return c.err
+	}
+	c.float("x", a.X, a.X.Rows, a.X.Cols)
+	c.float("out", a.Out, a.X.Rows, a.X.Cols/a.Streams)
+	return c.err
+}

@@ -1,0 +1,70 @@
+package kernel
+
+// Pools of index keys (glm53flash spec, 5): a pool's key is made of the keys of its tokens by CompressArgs without
+// overlap, a selection is a list of pools, and attention runs over the tokens of these.
+
+// LayerNormArgs is LayerNorm of every row: Out[t] = (X[t] - mean) * rsqrt(variance + Eps) * Weight + Bias.
+type LayerNormArgs struct {
+	Out    Tensor // f32 or activation [T, n]; may be X
+	X      Tensor // the same
+	Weight Tensor // f32 [1, n]
+	Bias   Tensor // f32 [1, n]
+	Eps    float32
+}
+
+// LayerNormalizer normalises rows.
+type LayerNormalizer interface{ LayerNorm(LayerNormArgs) error }
+
+// Name is the operation's.
+func (LayerNormArgs) Name() string { return "layer norm" }
+
+func (a LayerNormArgs) on(d Device) error { return run(d, LayerNormalizer.LayerNorm, a) }
+
+// Check validates the arguments.
+func (a LayerNormArgs) Check() error {
+	c := checker{op: a.Name()}
+	c.float("x", a.X, a.X.Rows, a.X.Cols)
+	c.float("out", a.Out, a.X.Rows, a.X.Cols)
+	c.tensor("weight", a.Weight, F32, 1, a.X.Cols)
+	c.tensor("bias", a.Bias, F32, 1, a.X.Cols)
+	return c.err
+}
+
+// SpreadArgs turns selected pools into the places of their tokens: the Pool tokens of each selected pool in ascending
+// order, then those from the last whole pool's end to Seen[r], which no pool has yet. Token p lies in
+// Table[TableRow[r], p/PageTokens]. Lens takes how many there are; entries behind them are -1.
+type SpreadArgs struct {
+	Out        Tensor // i32 [R, K*Pool+Pool-1]
+	Lens       Tensor // i32 [R, 1]
+	Pools      Tensor // i32 [R, K]: ascending, then -1
+	Seen       Tensor // i32 [R, 1]: tokens the row sees, its own included
+	Table      Tensor // i32 [tables, pages]
+	TableRow   Tensor // i32 [R, 1]
+	PageTokens int    // a multiple of Pool
+	Pool       int
+}
+
+// PoolSpreader turns pools into places of tokens.
+type PoolSpreader interface{ Spread(SpreadArgs) error }
+
+// Name is the operation's.
+func (SpreadArgs) Name() string { return "spread pools" }
+
+func (a SpreadArgs) on(d Device) error { return run(d, PoolSpreader.Spread, a) }
+
+// Check validates the arguments.
+func (a SpreadArgs) Check() error {
+	c := checker{op: a.Name()}
+	if a.Pool < 1 || a.PageTokens < 1 || a.PageTokens%a.Pool != 0 {
+		c.fail("pools of %d tokens in pages of %d, want whole pools", a.Pool, a.PageTokens)
+		return c.err
+	}
+	r := a.Pools.Rows
+	c.tensor("pools", a.Pools, I32, r, -1)
+	c.tensor("out", a.Out, I32, r, a.Pools.Cols*a.Pool+a.Pool-1)
+	c.tensor("lens", a.Lens, I32, r, 1)
+	c.tensor("seen", a.Seen, I32, r, 1)
+	c.tensor("table", a.Table, I32, 0, -1)
+	c.tensor("table row", a.TableRow, I32, r, 1)
+	return c.err
+}

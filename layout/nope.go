@@ -1,0 +1,95 @@
+package layout
+
+import "sparrow/internal/num"
+
+// Rows of models whose keys have no rotated part (GLM-5.3-Flash) are the 512 latent values alone.
+const (
+	NopeScaleOffset = LatentDim                 // 512
+	NopeRowBytes    = NopeScaleOffset + Tiles*4 // 512 + 16 = 528
+	NopeBF16Bytes   = LatentDim * 2             // 1024
+	NopeF32Bytes    = LatentDim * 4             // 2048
+)
+
+// Width is the number of values of a row of a main layout: 576, or 512 where rows have no rotated part.
+func Width(k Kind) int {
+	switch k {
+	case FP8Row528, BF16Row1024, F32Row2048:
+		return LatentDim
+	}
+	return RowDim
+}
+
+// NopeFP8 is the layout FP8Row528: 512 e4m3 and one float32 scale per 128 values, as FP8Row656 begins.
+type NopeFP8 struct{}
+
+// Kind is FP8Row528.
+func (NopeFP8) Kind() Kind { return FP8Row528 }
+
+// RowBytes is 528.
+func (NopeFP8) RowBytes() int { return NopeRowBytes }
+
+// PageBytes is 528 per token.
+func (NopeFP8) PageBytes(tokens int) int { return tokens * NopeRowBytes }
+
+// Encode implements Main with scales that are powers of two.
+func (NopeFP8) Encode(page []byte, slot int, v []float32) {
+	quantBlock(row(FP8Row528, page, slot, NopeRowBytes), values(FP8Row528, v, LatentDim))
+}
+
+// Decode implements Main: e4m3 times scale, rounded once to float32.
+func (NopeFP8) Decode(v []float32, page []byte, slot int) {
+	v, b := values(FP8Row528, v, LatentDim), row(FP8Row528, page, slot, NopeRowBytes)
+	for t := range Tiles {
+		num.DequantE4M3(v[t*TileDim:], b[t*TileDim:(t+1)*TileDim], loadF32(b[NopeScaleOffset+t*4:]))
+	}
+}
+
+// Scales are the four scales of a row; scale j belongs to values 128j to 128j+127.
+func (NopeFP8) Scales(row []byte) [Tiles]float32 {
+	s := row[NopeScaleOffset:NopeRowBytes]
+	return [Tiles]float32{loadF32(s), loadF32(s[4:]), loadF32(s[8:]), loadF32(s[12:])}
+}
+
+// NopeBF16 is the layout BF16Row1024: 512 bfloat16. Encode rounds to nearest even.
+type NopeBF16 struct{}
+
+// Kind is BF16Row1024.
+func (NopeBF16) Kind() Kind { return BF16Row1024 }
+
+// RowBytes is 1024.
+func (NopeBF16) RowBytes() int { return NopeBF16Bytes }
+
+// PageBytes is 1024 per token.
+func (NopeBF16) PageBytes(tokens int) int { return tokens * NopeBF16Bytes }
+
+// Encode implements Main.
+func (NopeBF16) Encode(page []byte, slot int, v []float32) {
+	putBF16(row(BF16Row1024, page, slot, NopeBF16Bytes), values(BF16Row1024, v, LatentDim))
+}
+
+// Decode implements Main; exact.
+func (NopeBF16) Decode(v []float32, page []byte, slot int) {
+	getBF16(values(BF16Row1024, v, LatentDim), row(BF16Row1024, page, slot, NopeBF16Bytes))
+}
+
+// NopeF32 is the layout F32Row2048: 512 float32. It is exact and used for verification.
+type NopeF32 struct{}
+
+// Kind is F32Row2048.
+func (NopeF32) Kind() Kind { return F32Row2048 }
+
+// RowBytes is 2048.
+func (NopeF32) RowBytes() int { return NopeF32Bytes }
+
+// PageBytes is 2048 per token.
+func (NopeF32) PageBytes(tokens int) int { return tokens * NopeF32Bytes }
+
+// Encode implements Main; exact.
+func (NopeF32) Encode(page []byte, slot int, v []float32) {
+	putF32(row(F32Row2048, page, slot, NopeF32Bytes), values(F32Row2048, v, LatentDim))
+}
+
+// Decode implements Main; exact.
+func (NopeF32) Decode(v []float32, page []byte, slot int) {
+	getF32(values(F32Row2048, v, LatentDim), row(F32Row2048, page, slot, NopeF32Bytes))
+}
