@@ -36,7 +36,7 @@ func (f *Family) UnmarshalText(t []byte) error { return families.unmarshal(f, t)
 type Model struct {
 	Family     Family `json:"family"`
 	Heads      int    `json:"heads"`       // query heads per rank
-	K          int    `json:"index_topk"`  // keys a query may attend to (V4: of the ratio-4 stream; pooled: pools); 0 in a dense model
+	K          int    `json:"index_topk"`  // keys a query may attend to (V4: of ratio 4; pooled: pools); 0 if dense
 	IndexHeads int    `json:"index_heads"` // before padding
 	QKDim      int    `json:"qk_dim"`      // per-head query and key width of the dense form
 	VDim       int    `json:"v_dim"`       // per-head value width of the dense form

@@ -9,8 +9,8 @@ import (
 
 const glmNext = "glm5_next-1"
 
-// Linear attention beside pooled selection computes what the oracle computed, whole and in chunks around every boundary:
-// of a pool, of the grid of 64 positions, and none.
+// Linear attention beside pooled selection computes what the oracle computed, whole and in chunks around every
+// boundary: of a pool, of the grid of 64 positions, and none.
 func TestNextExact(t *testing.T) {
 	dir := unpacked(t, glmNext)
 	for i, k := range kernels() {
@@ -32,7 +32,8 @@ func TestNextExact(t *testing.T) {
 				}
 				for _, c := range r.Cases {
 					if c.Selections != 8 || c.GreedyOf != 24 {
-						t.Errorf("case %s compared %d selections and %d greedy tokens", c.Name, c.Selections, c.GreedyOf)
+						t.Errorf("case %s compared %d selections and %d greedy tokens", c.Name, c.Selections,
+							c.GreedyOf)
 					}
 				}
 			}

@@ -1,6 +1,6 @@
-// Package hybrid is the attention of GLM-5.3-Flash. Most layers have linear attention (KDA): a state per sequence, which
-// every token changes, and a convolution over four tokens before it. The others attend to latent rows without rotation,
-// which an indexer selects by pooled keys: one for each four tokens.
+// Package hybrid is the attention of GLM-5.3-Flash. Most layers have linear attention (KDA): a state per sequence,
+// which every token changes, and a convolution over four tokens before it. The others attend to latent rows without
+// rotation, which an indexer selects by pooled keys: one for each four tokens.
 //
 // Nothing here reads a position number: order is in the states, in the pools, and in what a row sees.
 package hybrid
@@ -207,8 +207,8 @@ func (s *Pass) arrangeLaunch(g *plan.Segment, l *plan.Launch, mem *kernel.Arena,
 	return x, nil
 }
 
-// Layer adds the attention of a layer that selects: its output for x, normalised rows of the pass in plan order, goes to
-// out, or is added to it. Its selection goes through tap.
+// Layer adds the attention of a layer that selects: its output for x, normalised rows of the pass in plan order, goes
+// to out, or is added to it. Its selection goes through tap.
 func (s *Pass) Layer(layer int, w *Weights, c Cache, out, x kernel.Tensor, add bool, tap attn.Tap) {
 	s.list.At("attention", layer)
 	s.tap = tap
@@ -222,7 +222,8 @@ func (s *Pass) Layer(layer int, w *Weights, c Cache, out, x kernel.Tensor, add b
 	s.tap.Record(s.list, s.selected, s.scores, nil)
 }
 
-// Store writes latent rows and pooled keys of a layer for x and attends to nothing: for rows whose outputs are not used.
+// Store writes latent rows and pooled keys of a layer for x and attends to nothing: for rows whose outputs are not
+// used.
 func (s *Pass) Store(layer int, w *Weights, c Cache, x kernel.Tensor) {
 	s.list.At("keys", layer)
 	s.list.Add(kernel.ProjectArgs{X: x, To: s.rowProducts(nil, w)})
@@ -281,8 +282,8 @@ func (s *Pass) sparse(l *launch, w *Weights, c Cache, x kernel.Tensor) {
 	s.tap.Replace(s.list, s.selected)
 	d := s.params.Dims
 	s.list.Add(kernel.AbsorbArgs{Out: l.absorbed, Q: rows(s.query), KVB: w.KVB, Dims: d})
-	s.list.Add(kernel.SpreadArgs{Out: l.indices, Lens: l.lens, Pools: rows(s.selected), Seen: rows(s.lens), Table: s.table,
-		TableRow: rows(s.request), PageTokens: c.Main.PageTokens, Pool: Pool})
+	s.list.Add(kernel.SpreadArgs{Out: l.indices, Lens: l.lens, Pools: rows(s.selected), Seen: rows(s.lens),
+		Table: s.table, TableRow: rows(s.request), PageTokens: c.Main.PageTokens, Pool: Pool})
 	s.list.Add(kernel.SparseArgs{Out: l.latent, Q: l.absorbed, Pool: c.Main, Indices: l.indices, Lens: l.lens,
 		Heads: d.Heads, Scale: s.params.Scale})
 	s.list.Add(kernel.ExpandArgs{Out: rows(s.out), U: l.latent, KVB: w.KVB, Dims: d})

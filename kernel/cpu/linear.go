@@ -76,8 +76,9 @@ func (d *Device) convolve(w *linearWork, worker, item int) {
 	keep(a.State, s.Slot, len(s.Rows)+n-1)
 }
 
-// Delta computes the gated delta rule in its recurrent form, a head of a sequence at a time: the state of a head, 64 KiB,
-// stays in the cache of the core that has it. The chunked form multiplies more, and is faster on matrix units alone.
+// Delta computes the gated delta rule in its recurrent form, a head of a sequence at a time: the state of a head, 64
+// KiB, stays in the cache of the core that has it. The chunked form multiplies more, and is faster on matrix units
+// alone.
 func (d *Device) Delta(a kernel.DeltaArgs) error {
 	if err := onlyF32("delta rule", a.Out, a.Q, a.K, a.V); err != nil {
 		return err

@@ -27,13 +27,13 @@ func CheckSequences(op string, s *kernel.Sequences, rows, slots, kept int) error
 	for i := range s.Spans.Rows {
 		w := RowI32(s.Spans, i)
 		if w[0] < 0 || w[1] < 0 || int(w[0])+int(w[1]) > s.Rows.Rows || int(w[2]) >= slots {
-			return fmt.Errorf("%w: %s: sequence %d has rows %d to %d of %d, and slot %d of %d", kernel.ErrArgument, op, i,
-				w[0], w[0]+w[1], s.Rows.Rows, w[2], slots)
+			return fmt.Errorf("%w: %s: sequence %d has rows %d to %d of %d, and slot %d of %d", kernel.ErrArgument, op,
+				i, w[0], w[0]+w[1], s.Rows.Rows, w[2], slots)
 		}
 		for _, r := range SpanAt(s, i).Rows {
 			if r < 0 || int(r) >= rows || int(RowI32(s.Snapshots, int(r))[0]) >= kept {
-				return fmt.Errorf("%w: %s: sequence %d has row %d of %d, or a snapshot beyond %d", kernel.ErrArgument, op,
-					i, r, rows, kept)
+				return fmt.Errorf("%w: %s: sequence %d has row %d of %d, or a snapshot beyond %d", kernel.ErrArgument,
+					op, i, r, rows, kept)
 			}
 		}
 	}
@@ -46,8 +46,8 @@ func Spread(a kernel.SpreadArgs) error {
 		out, seen := RowI32(a.Out, r), max(int(RowI32(a.Seen, r)[0]), 0)
 		row := int(RowI32(a.TableRow, r)[0])
 		if row < 0 || row >= a.Table.Rows || (seen+a.PageTokens-1)/a.PageTokens > a.Table.Cols {
-			return fmt.Errorf("%w: spread pools: row %d sees %d tokens by table row %d of %v", kernel.ErrArgument, r, seen,
-				row, a.Table)
+			return fmt.Errorf("%w: spread pools: row %d sees %d tokens by table row %d of %v", kernel.ErrArgument, r,
+				seen, row, a.Table)
 		}
 		table, n := RowI32(a.Table, row), 0
 		add := func(p int) {
@@ -59,8 +59,8 @@ func Spread(a kernel.SpreadArgs) error {
 				break
 			}
 			if (int(pool)+1)*a.Pool > seen {
-				return fmt.Errorf("%w: spread pools: row %d sees %d tokens, pool %d is not whole", kernel.ErrArgument, r,
-					seen, pool)
+				return fmt.Errorf("%w: spread pools: row %d sees %d tokens, pool %d is not whole", kernel.ErrArgument,
+					r, seen, pool)
 			}
 			for j := range a.Pool {
 				add(int(pool)*a.Pool + j)

@@ -56,8 +56,8 @@ func TestChunkedDeltaEqualsRecurrent(t *testing.T) {
 	}
 	for _, first := range []int{0, 64, 37} {
 		for _, speed := range []float64{0.3, 4} {
-			a := kernel.DeltaArgs{Out: make32(rows, heads*n, 0), Q: make32(rows, heads*n, 1), K: make32(rows, heads*n, 1),
-				V: make32(rows, heads*n, 1), Gate: make32(rows, heads*n, speed), Beta: make32(rows, heads, 1),
+			a := kernel.DeltaArgs{Out: make32(rows, heads*n, 0), Q: make32(rows, heads*n, 1), K: make32(rows, heads*n,
+				1), V: make32(rows, heads*n, 1), Gate: make32(rows, heads*n, speed), Beta: make32(rows, heads, 1),
 				ALog: make32(1, heads, 1), Bias: make32(1, heads*n, speed), Kept: make32(heads*n, n, 0),
 				Sequences: linearRows(t, d, rows, 1, 0), Heads: heads, Bound: -5}
 			start, out := make([]float32, 2*heads*n*n), [2][]float32{}

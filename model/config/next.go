@@ -213,8 +213,8 @@ func (b *builder) agrees(c *Next, name string, list []int, linear bool) {
 	}
 	for i, l := range c.Linear.Layers {
 		if listed[i] != (l == linear) {
-			b.addProblem("linear_attn_config.%s and layer_types disagree about layer %d; layers are counted from 0", name,
-				i)
+			b.addProblem("linear_attn_config.%s and layer_types disagree about layer %d; layers are counted from 0",
+				name, i)
 			return
 		}
 	}

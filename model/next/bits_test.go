@@ -17,8 +17,8 @@ var _ model.Windowed = (*next.Model)(nil) // the interface that the engine uses
 var policies = []plan.Policy{{KV: "f32"}, {KV: "bf16"}, {KV: "fp8"}, {KV: "bf16", ExactIndex: true},
 	{KV: "fp8", Deterministic: true}}
 
-// A prompt gives the same logits and the same cache bytes however it is cut: at every boundary of a pool, of 64 positions
-// and of a page. The recurrent form has one arithmetic for prompts and decodes.
+// A prompt gives the same logits and the same cache bytes however it is cut: at every boundary of a pool, of 64
+// positions and of a page. The recurrent form has one arithmetic for prompts and decodes.
 func TestChunkedEqualsWhole(t *testing.T) {
 	m := open(t, oracle(t), "cpu")
 	for i, p := range policies {

@@ -35,8 +35,8 @@ type Sizes struct {
 	State  int64 // the state of one sequence
 }
 
-// SizesOf computes the sizes for a config, loaded or not, in pages of that many tokens; drafts says whether the drafting
-// layer has rows, too.
+// SizesOf computes the sizes for a config, loaded or not, in pages of that many tokens; drafts says whether the
+// drafting layer has rows, too.
 func SizesOf(c *config.Next, main layout.Main, index layout.Index, page int, drafts bool) Sizes {
 	var s Sizes
 	add := func(linear bool) {
@@ -89,7 +89,8 @@ func (m *Model) AllocateWindows(cfg *plan.Config, pages, windows int) error {
 		var c hybrid.Cache
 		if i < len(m.layers) && m.layers[i].linear != nil {
 			c.Kept, err = hybrid.NewLinearState(m.dev, windows, m.config.Linear.Width())
-		} else if c.Main, err = model.NewPool(m.dev, main.Kind(), main.PageBytes(cfg.Page), pages, cfg.Page); err == nil {
+		} else if c.Main, err = model.NewPool(m.dev, main.Kind(), main.PageBytes(cfg.Page), pages,
+			cfg.Page); err == nil {
 			n := cfg.Page / hybrid.Pool
 			c.Index, err = model.NewPool(m.dev, index.Kind(), index.PageBytes(n), pages, n)
 		}

@@ -71,7 +71,8 @@ func (w *workspace) arrangeDraft(p *plan.Plan, cfg *plan.Config, a *kernel.Arena
 		return nil, err
 	}
 	if p.Pass == plan.PassPick {
-		return nil, fmt.Errorf("next: draft: rows that are picked on the device are not supported by %s", m.config.Family)
+		return nil, fmt.Errorf("next: draft: rows that are picked on the device are not supported by %s",
+			m.config.Family)
 	}
 	act, h := m.dev.Activation(), m.config.Hidden
 	d := &draft{m: w.drafted.mem.Slice(0, p.Rows)}

@@ -5,8 +5,8 @@
 // written against the operations of package kernel; it is independent of the device and never reads the elements of a
 // tensor.
 //
-// The cache of a sequence is in pages (latent rows and pooled keys of the layers that select) and in a State. A snapshot
-// of the state behind every page lies in the page's window page, so that other sequences can continue there.
+// The cache of a sequence is in pages (latent rows and pooled keys of the layers that select) and in a State. A
+// snapshot of the state behind every page lies in the page's window page, so that other sequences can continue there.
 package next
 
 import (

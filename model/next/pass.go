@@ -94,7 +94,8 @@ func (s *pass) arrange(cfg *plan.Config, a *kernel.Arena, layers []layer) error 
 		return err
 	}
 	s.layout = main.Kind()
-	if s.attn, err = s.m.attn.Arrange(s.plan, s.in, a, hybrid.Layouts{Main: main.Kind(), Index: index.Kind()}); err != nil {
+	if s.attn, err = s.m.attn.Arrange(s.plan, s.in, a, hybrid.Layouts{Main: main.Kind(),
+		Index: index.Kind()}); err != nil {
 		return err
 	}
 	act := s.m.dev.Activation()

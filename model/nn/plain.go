@@ -33,7 +33,8 @@ func (l *Loader) Floats(name string, rows, cols int) kernel.Tensor {
 	return l.widened(t, rows, cols)
 }
 
-// Channels loads convolutions of each channel, [n, 1, taps] each, one below the other, widened to float32: [all n, taps].
+// Channels loads convolutions of each channel, [n, 1, taps] each, one below the other, widened to float32: [all n,
+// taps].
 func (l *Loader) Channels(names []string, n, taps int) kernel.Tensor {
 	var all []float32
 	for _, name := range names {
