@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"sparrow/internal/device"
 	"sparrow/kernel/group"
 	"sparrow/kv/prefix"
 	"sparrow/kv/tier"
@@ -177,14 +178,14 @@ func (c *Config) Validate() error {
 			errs = append(errs, fmt.Errorf("%s is %d, want at most %d", f.name, f.v, f.most))
 		}
 	}
-	if _, err := ParseExpertHomes(string(c.Experts)); err != nil || c.DeviceMemory < 0 {
+	if _, err := device.ParseExpertHomes(string(c.Experts)); err != nil || c.DeviceMemory < 0 {
 		errs = append(errs, errors.Join(err, negative("DeviceMemory", c.DeviceMemory)))
 	}
 	if c.Experts == ExpertsAuto && c.Policy.Deterministic {
 		errs = append(errs, errors.New("experts auto with Deterministic (--deterministic): an expert that moves is "+
 			"computed by other arithmetic; ask for split"))
 	}
-	if c.Experts.split() && max(c.Ranks, len(c.GPUs)) > 1 {
+	if c.Experts.Split() && max(c.Ranks, len(c.GPUs)) > 1 {
 		errs = append(errs, fmt.Errorf("experts %s on %d ranks; experts in two memories run on one GPU", c.Experts,
 			max(c.Ranks, len(c.GPUs))))
 	}

@@ -8,6 +8,7 @@ import (
 	"testing/fstest"
 
 	"sparrow/engine"
+	"sparrow/internal/device"
 	"sparrow/internal/sysmem"
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
@@ -41,7 +42,7 @@ func TestACacheFitsItsContainer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		dev, err := Registry().Open("cpu", kernel.Options{Workers: 1})
+		dev, err := device.Registry().Open("cpu", kernel.Options{Workers: 1})
 		if err != nil {
 			t.Fatal(err)
 		}

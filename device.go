@@ -2,14 +2,10 @@ package sparrow
 
 import (
 	"errors"
-	"fmt"
 
-	"sparrow/engine"
-	"sparrow/internal/sysmem"
-	"sparrow/internal/unit"
+	"sparrow/internal/device"
 	"sparrow/kernel"
-	"sparrow/kernel/cuda"
-	"sparrow/kernel/cuda/op"
+	"sparrow/kernel/group"
 	"sparrow/model"
 	"sparrow/model/family"
 	"sparrow/plan"
@@ -17,203 +13,66 @@ import (
 
 // AutoKernels is the name that leaves the choice of the device to Open: a GPU where there is one that can run the
 // model, else the CPU.
-const AutoKernels = "auto"
+const AutoKernels = device.AutoKernels
 
-// DeviceRequest is what a device is opened for.
-type DeviceRequest struct {
-	kernel.Options
-	// Kernels names an implementation; empty is AutoKernels.
-	Kernels string
-	Source  *family.Source
-	Policy  plan.Policy
-	// Fits refuses a device with too little memory, before weights are loaded; nil compares the weights alone with what
-	// is free.
-	Fits func(kernel.Device, kernel.Member) error
-	// of is the rank that the device is for; the zero value is a device that runs alone.
-	of kernel.Member
-	// Experts are the homes of experts that need a GPU: AutoKernels then takes no CPU. Empty and ExpertsOnDevice need
-	// none.
-	Experts ExpertHomes
-	// Warn is called with the reason why a GPU that is there is not used; nil drops it.
-	Warn func(text string)
+// ExpertHomes says in which memories the experts of a model may be.
+type ExpertHomes = device.ExpertHomes
+
+// The homes.
+const (
+	ExpertsOnDevice = device.ExpertsOnDevice // all in the memory of the device; a model that does not fit is refused
+	ExpertsSplit    = device.ExpertsSplit    // as many there as fit, those chosen most first, others on the host
+	ExpertsOnHost   = device.ExpertsOnHost   // all in host memory
+	// ExpertsAuto is ExpertsSplit, and those that rows choose most of late come to the device between steps. The
+	// arithmetic that a row sees then changes over time.
+	ExpertsAuto = device.ExpertsAuto
+)
+
+// ranks is the devices that a configuration asks for.
+func (c *Config) ranks() device.Ranks {
+	return device.Ranks{Count: c.Ranks, GPUs: c.GPUs, Attention: c.Attention}
 }
 
-// OpenDevice opens the device that a model is to run on. An implementation that was named is refused where it cannot
-// run the model. AutoKernels takes the first GPU backend that can, and the CPU where none can: without a word where
-// there is no GPU, else with a warning. Experts that need a GPU make that an error.
-func OpenDevice(r *kernel.Registry, q DeviceRequest) (kernel.Device, error) {
-	if q.Kernels != "" && q.Kernels != AutoKernels {
-		return q.open(r, q.Kernels)
-	}
-	var why []error
-	for _, b := range r.Backends() {
-		if b.Hardware == "cpu" || q.Pack { // weights are packed for a CPU
-			continue
-		}
-		err := b.Available()
-		if errors.Is(err, kernel.ErrAbsent) {
-			why = append(why, fmt.Errorf("%s (%w)", b.Name, err))
-			continue
-		}
-		if err == nil {
-			var dev kernel.Device
-			if dev, err = q.open(r, b.Name); err == nil {
-				return dev, nil
-			}
-		}
-		why = append(why, fmt.Errorf("%s (%w)", b.Name, err))
-		if q.Warn != nil && !q.Experts.split() {
-			q.Warn(fmt.Sprintf("the GPU is not used, the model runs on the CPU: %v", err))
+// sharing is how many ranks are on the GPU of a rank.
+func (c *Config) sharing(rank int) int64 {
+	n := int64(0)
+	for _, gpu := range c.GPUs {
+		if gpu == c.GPUs[rank] {
+			n++
 		}
 	}
-	if q.Experts.split() {
-		switch {
-		case q.Pack:
-			why = append(why, errors.New("--pack copies the weights for a CPU"))
-		case len(why) == 0:
-			why = append(why, errors.New("this build has no kernels for GPUs"))
-		}
-		return nil, fmt.Errorf("sparrow: %w: experts %s: only a GPU has a memory of its own, and none can be used: "+
-			"%w; leave --experts out to run on the CPU", kernel.ErrUnsupported, q.Experts, errors.Join(why...))
-	}
-	dev, err := r.Open("cpu", q.Options)
-	if err != nil {
-		return nil, err
-	}
-	if err := checkDrawn(q.Source, dev, sysmem.Available()); err != nil {
-		return nil, errors.Join(err, dev.Close())
-	}
-	return dev, nil
+	return max(n, 1)
 }
 
-// maxDrawn is the most bytes of weights that are drawn in the machine's memory: more take many minutes to draw and to
-// run.
-const maxDrawn = 8 << 30
-
-// checkDrawn refuses weights that are drawn in the machine's memory and are too large for it. Others are read from
-// mapped files, or drawn by the device in memory of its own. free is the memory that is left, 0 where it is not known.
-func checkDrawn(src *family.Source, dev kernel.Device, free int64) error {
-	if _, ok := dev.(kernel.Drawer); ok || !src.Weights.Drawn() {
-		return nil
-	}
-	need := src.Weights.Bytes()
-	if need > maxDrawn {
-		return fmt.Errorf("sparrow: --dummy: the weights of %s take %s; without a GPU (--kernels cuda) at most %s are "+
-			"drawn: choose a smaller shape ('sparrow synth --help' lists them)", src.Name, unit.Bytes(need),
-			unit.Bytes(maxDrawn))
-	}
-	if free > 0 && need > free-free/8 {
-		return fmt.Errorf("sparrow: --dummy: the weights of %s take %s, and of the %s of memory that are free at most "+
-			"7/8 are used: choose a smaller shape or a GPU (--kernels cuda)", src.Name, unit.Bytes(need),
-			unit.Bytes(free))
-	}
-	return nil
+// devices is what a model is opened on.
+type devices struct {
+	kernel.Machine
+	// load places the weights of a model.
+	load    func(src *family.Source, onTensor func(name string)) (model.Model, error)
+	experts *device.PlacedExperts // nil where all are on the device
 }
 
-// open opens an implementation by name and refuses it where it cannot run the model.
-func (q *DeviceRequest) open(r *kernel.Registry, name string) (kernel.Device, error) {
-	dev, err := r.Open(name, q.Options)
-	if err != nil {
-		return nil, err
-	}
-	if err := q.suits(dev); err != nil {
-		return nil, errors.Join(err, dev.Close())
-	}
-	return dev, nil
+// Close ends the workers of the host, and then the devices that they computed for.
+func (d devices) Close() error { return errors.Join(d.experts.Close(), d.Machine.Close()) }
+
+// onDevice is a single device.
+func onDevice(dev kernel.Device) devices {
+	return devices{Machine: dev, load: func(src *family.Source, onTensor func(string)) (model.Model, error) {
+		return src.Load(dev, onTensor)
+	}}
 }
 
-// suits says why a device cannot run the model.
-func (q *DeviceRequest) suits(dev kernel.Device) error {
-	if err := checkDrawn(q.Source, dev, sysmem.Available()); err != nil {
-		return err
+// placedOn is a single device beside a host that has some experts.
+func placedOn(dev kernel.Device, p *device.PlacedExperts) devices {
+	load := func(src *family.Source, onTensor func(string)) (model.Model, error) {
+		return src.LoadPlaced(dev, p.Placed, onTensor)
 	}
-	hw, err := model.Hardware(dev)
-	if err != nil {
-		return err
-	}
-	facts, err := family.Facts(q.Source.Model)
-	if err == nil {
-		facts, err = model.Divide(facts, q.of)
-	}
-	if err != nil {
-		return err
-	}
-	policy, _ := PolicyOn(dev, q.Source.Model, q.Policy)
-	if _, _, err := plan.Resolve(hw, facts, policy); err != nil {
-		return err
-	}
-	if q.Fits != nil {
-		return q.Fits(dev, q.of)
-	}
-	n := &engine.Need{}
-	return tried(q.Source, dev, trial{of: q.of}, func(m model.Model, free int64) error {
-		n.Weights, n.Free = m.Device().(kernel.MemoryOwner).MemoryUse().Weights, free
-		return n.Err(describeDevice(dev))
-	})
+	return devices{Machine: dev, load: load, experts: p}
 }
 
-// need is the memory that a model takes of a device, found before anything is uploaded; nil for a device that uses the
-// machine's own memory.
-func need(src *family.Source, dev kernel.Device, of kernel.Member, c engine.Config) (n *engine.Need, err error) {
-	err = tried(src, dev, trial{of: of}, func(m model.Model, free int64) (err error) {
-		n, err = engine.Measure(m, c, free)
-		return err
-	})
-	return n, err
+// onRanks is several ranks.
+func onRanks(g *group.Group, how plan.Division) devices {
+	return devices{Machine: g.Machine(), load: func(src *family.Source, onTensor func(string)) (model.Model, error) {
+		return src.LoadRanks(g, how, onTensor)
+	}}
 }
-
-// CheckWeights says what Open would say of the weights of a model on hardware that need not be there: why the kernels
-// of this build cannot load them. facts are the model as its ranks share it. It does not compare sizes with the memory.
-func CheckWeights(src *family.Source, hw plan.Arch, facts plan.Model) (err error) {
-	if hw != plan.SM90 { // a CPU loads every type that a file may hold
-		return nil
-	}
-	dev, err := op.On(cuda.OpenDetached(cuda.H200))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, dev.Close()) }()
-	of := kernel.Member{Ranks: facts.Ranks, Requests: facts.ByRequests()}
-	return tried(src, dev, trial{of: of}, func(model.Model, int64) error { return nil })
-}
-
-// trial is what is loaded on a device without memory: a model or a rank's part of one, and where its experts are.
-type trial struct {
-	of     kernel.Member
-	placed family.Placed
-}
-
-// tried loads a model on a device that computes nothing in place of one with memory of its own, and calls look with it
-// and with the memory that is free. For other devices it does nothing.
-func tried(src *family.Source, dev kernel.Device, t trial, look func(m model.Model, free int64) error) (err error) {
-	r, ok := dev.(kernel.Rehearser)
-	if !ok {
-		return nil
-	}
-	free, _, err := kernel.MemoryFree(dev)
-	if err != nil {
-		return err
-	}
-	empty, err := r.Rehearse()
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, empty.Close()) }()
-	if t.of.Count() > 1 {
-		t.of.Rank, t.of.Comm = 0, silent{} // all ranks take as much as the first
-	}
-	m, err := src.LoadPart(empty, t.of, t.placed, nil)
-	if err != nil {
-		return err
-	}
-	return look(m, free)
-}
-
-// silent is the collective operations of a rank that is tried alone: they do nothing.
-type silent struct{}
-
-func (silent) AllReduce(kernel.AllReduceArgs) error         { return nil }
-func (silent) AllGather(kernel.AllGatherArgs) error         { return nil }
-func (silent) ReduceScatter(kernel.ReduceScatterArgs) error { return nil }
-func (silent) Broadcast(kernel.BroadcastArgs) error         { return nil }
-func (silent) ShareRows(kernel.ShareArgs) error             { return nil }

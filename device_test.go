@@ -7,15 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"sparrow/internal/device"
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
 	"sparrow/kernel/cuda"
 	"sparrow/kernel/cuda/op"
 	"sparrow/kernel/ref"
-	"sparrow/model/family"
 	"sparrow/plan"
-	"sparrow/weight"
 )
 
 // machine is the kernels of a machine whose GPU has that much memory and answers so when it is asked for.
@@ -170,7 +169,7 @@ func TestWeightsMustFit(t *testing.T) {
 	}
 	defer p.source.Close()
 	for memory, fits := range map[int64]bool{100 << 20: false, 300 << 20: true} {
-		dev, err := OpenDevice(machine(memory, nil), DeviceRequest{Kernels: "cuda", Source: p.source})
+		dev, err := device.Open(machine(memory, nil), device.Request{Kernels: "cuda", Source: p.source})
 		if fits != (err == nil) || !fits && (!errors.Is(err, kernel.ErrMemory) ||
 			!strings.Contains(err.Error(), "weights 15.8 MiB")) {
 			t.Errorf("%d bytes: %v", memory, err)
@@ -179,54 +178,6 @@ func TestWeightsMustFit(t *testing.T) {
 			if err := dev.Close(); err != nil {
 				t.Error(err)
 			}
-		}
-	}
-}
-
-// Weights that are drawn in the machine's memory have a bound and have to fit; those that a GPU draws in its own memory
-// have none here, and weights in files are mapped.
-func TestWeightsThatAreDrawnHaveToFit(t *testing.T) {
-	shape := func(gib int) *family.Source {
-		w, err := weight.FromShapes("drawn", []weight.Tensor{{Name: "w", DType: weight.U8, Shape: []int{gib, 1 << 30},
-			Drawn: &weight.Distribution{}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return &family.Source{Name: "drawn", Weights: w}
-	}
-	files, err := readParts("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer files.source.Close()
-	onCPU, err := machine(0, nil).Open("cpu", kernel.Options{Workers: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer onCPU.Close()
-	onGPU, err := machine(80<<30, nil).Open("cuda", kernel.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer onGPU.Close()
-	for _, c := range []struct {
-		name string
-		src  *family.Source
-		dev  kernel.Device
-		free int64
-		want string
-	}{
-		{"enough", shape(7), onCPU, 8 << 30, ""},
-		{"the bound itself, memory not known", shape(8), onCPU, 0, ""},
-		{"more than the bound", shape(9), onCPU, 64 << 30,
-			"take 9.00 GiB; without a GPU (--kernels cuda) at most 8.00 GiB"},
-		{"more than is free", shape(2), onCPU, 2 << 30, "take 2.00 GiB, and of the 2.00 GiB of memory that are free"},
-		{"a GPU", shape(9), onGPU, 1 << 30, ""},
-		{"files", files.source, onCPU, 1, ""},
-	} {
-		err := checkDrawn(c.src, c.dev, c.free)
-		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
 	}
 }

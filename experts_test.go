@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"sparrow/cost"
+	"sparrow/internal/device"
+	"sparrow/internal/testkit/kept"
 	"sparrow/internal/testmodel"
 	"sparrow/kernel"
 	"sparrow/kernel/cuda"
@@ -27,7 +29,7 @@ func placedFor(t *testing.T, c Config, loads bool) (choice *placement.Choice, ou
 	}
 	c.Workers, c.Kernels, c.StepTokens, c.MaxRunning = 1, "cuda", 64, 4
 	r := machine(80<<30, nil)
-	keepFigures(t, r, "cuda", cost.H200())
+	kept.Figures(t, r, "cuda", cost.H200())
 	dev, out, err := openDevices(r, c.withDefaults(), p, nil)
 	if err != nil {
 		return nil, out, err
@@ -46,7 +48,7 @@ func TestExpertsAreOnOneSide(t *testing.T) {
 	notUnderRace(t)
 	for _, dir := range []string{tinyFP8, testmodel.V4(t)} {
 		all, c, err := placedFor(t, Config{Model: dir, Experts: ExpertsSplit}, true)
-		if err != nil || all.Resident != all.Experts || all.HostBytes != 0 || c.CacheTokens != splitCache {
+		if err != nil || all.Resident != all.Experts || all.HostBytes != 0 || c.CacheTokens != device.SplitCache {
 			t.Fatalf("%s, much memory: %+v, %v", dir, all, err)
 		}
 		none, _, err := placedFor(t, Config{Model: dir, Experts: ExpertsOnHost, CacheTokens: 1024}, true)
@@ -112,7 +114,7 @@ func TestHomesThatAreRefused(t *testing.T) {
 	}
 	defer p.source.Close()
 	c := Config{Model: tinyFP8, Experts: ExpertsSplit, Kernels: "cpu", Workers: 1}
-	if _, _, err := openDevices(Registry(), c.withDefaults(), p, nil); !errors.Is(err, kernel.ErrUnsupported) ||
+	if _, _, err := openDevices(device.Registry(), c.withDefaults(), p, nil); !errors.Is(err, kernel.ErrUnsupported) ||
 		!strings.Contains(err.Error(), "only a GPU") {
 		t.Errorf("on a CPU: %v", err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"sparrow/builtin"
 	"sparrow/chat"
+	"sparrow/internal/device"
 	"sparrow/kernel"
 	"sparrow/model/family"
 	"sparrow/model/llamacpp"
@@ -73,7 +74,7 @@ func TestGGUFFilesWithoutATensorAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dev, err := Registry().Open("cpu", kernel.Options{})
+	dev, err := device.Registry().Open("cpu", kernel.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"sparrow/internal/background"
+	"sparrow/internal/device"
 	"sparrow/kv/tier"
 	"sparrow/weight"
 )
@@ -15,9 +16,9 @@ const readAtOnce = 256 << 20
 
 // nameWeights is how pages outside the device name the weights. Experts that the CPU computes are part of every name.
 // All weights are read only where pages leave the process.
-func nameWeights(w *weight.Checkpoint, placed *PlacedExperts, leave bool, log *slog.Logger) tier.Weights {
-	out := tier.Weights{Sampled: placed.identity(w.Fingerprint()),
-		Local: placed.identity(tier.Fingerprint(w.LocalFingerprint()))}
+func nameWeights(w *weight.Checkpoint, placed *device.PlacedExperts, leave bool, log *slog.Logger) tier.Weights {
+	out := tier.Weights{Sampled: placed.Identity(w.Fingerprint()),
+		Local: placed.Identity(tier.Fingerprint(w.LocalFingerprint()))}
 	if !leave {
 		return out
 	}
@@ -27,10 +28,10 @@ func nameWeights(w *weight.Checkpoint, placed *PlacedExperts, leave bool, log *s
 			log.Warn("the digest of the weights cannot be kept beside them; they are read again at each start",
 				"error", kept)
 		}
-		return placed.identity(tier.Fingerprint(d)), err
+		return placed.Identity(tier.Fingerprint(d)), err
 	}
 	if d, known := w.KnownDigest(); known {
-		whole := placed.identity(tier.Fingerprint(d))
+		whole := placed.Identity(tier.Fingerprint(d))
 		out.Whole = &whole
 	} else if w.Bytes() <= readAtOnce && !w.Drawn() {
 		if whole, err := read(context.Background()); err == nil {

@@ -11,14 +11,12 @@ import (
 	"sparrow/builtin"
 	"sparrow/chat"
 	"sparrow/engine"
+	"sparrow/internal/device"
 	"sparrow/internal/numa"
 	"sparrow/internal/textfile"
 	"sparrow/kernel"
-	"sparrow/kernel/cpu"
-	"sparrow/kernel/cuda/op"
 	"sparrow/kernel/group"
 	"sparrow/kernel/host"
-	"sparrow/kernel/ref"
 	"sparrow/model"
 	"sparrow/model/config"
 	"sparrow/model/family"
@@ -40,11 +38,6 @@ const (
 	defaultPlanHistory = 64
 	defaultWatchdog    = time.Minute
 )
-
-// Registry lists the kernels of this build, best first.
-func Registry() *kernel.Registry {
-	return kernel.NewRegistry(cpu.Backends(), op.Backends(), ref.Backends())
-}
 
 // parts is what a checkpoint consists of.
 type parts struct {
@@ -96,7 +89,7 @@ func assemble(ctx context.Context, c Config) (_ *Engine, err error) {
 	e := &Engine{cfg: began, asked: c, parts: p, running: r, info: r.core.Info(), tok: p.tokenizer,
 		compilers: newCompilers(), tools: toolcall.NewStore(maxToolBytes), shown: &chat.Memo{},
 		eos: endTokens(p.source.Config, p.generation, p.tokenizer)}
-	e.info.Name, e.info.Device, e.info.Defaults = c.Name, describeDevice(r.dev.Machine), began.defaults
+	e.info.Name, e.info.Device, e.info.Defaults = c.Name, device.Describe(r.dev.Machine), began.defaults
 	shape := inspect.Of(p.source, nil)
 	e.info.Parameters, e.info.Format = shape.Parameters.Total, shape.Format
 	if err := e.prepareText(p); err != nil {
@@ -118,7 +111,7 @@ func begin(ctx context.Context, c Config, p *parts) (_ *running, _ Config, err e
 	if err := checkPacking(c, p.source.Weights.Bytes()); err != nil {
 		return nil, c, err
 	}
-	dev, c, err := openDevices(Registry(), c, p, nodes)
+	dev, c, err := openDevices(device.Registry(), c, p, nodes)
 	if err != nil {
 		return nil, c, err
 	}
@@ -142,7 +135,7 @@ func begin(ctx context.Context, c Config, p *parts) (_ *running, _ Config, err e
 }
 
 // newCore makes a core for a loaded model, whose experts are placed where they are not all on its device.
-func newCore(c Config, p *parts, m model.Model, placed *PlacedExperts) (*engine.Engine, error) {
+func newCore(c Config, p *parts, m model.Model, placed *device.PlacedExperts) (*engine.Engine, error) {
 	ec := c.engine(p)
 	if placed != nil && placed.Movable {
 		ec.Moves = placed.Placement
@@ -169,29 +162,29 @@ func openDevices(r *kernel.Registry, c Config, p *parts, nodes *numa.Machine) (d
 			c.Kernels = "cuda"
 		}
 	}
-	q := DeviceRequest{
+	q := device.Request{
 		Options: kernel.Options{Workers: c.Workers, Ordinal: c.Device, Pack: c.Pack, Precise: c.Precise, NUMA: nodes},
 		Kernels: c.Kernels, Source: p.source, Policy: c.Policy, Experts: c.Experts, Warn: c.Warn,
 	}
-	var placed *PlacedExperts
-	split := c.Experts.split()
+	var placed *device.PlacedExperts
+	split := c.Experts.Split()
 	q.Fits = func(dev kernel.Device, of kernel.Member) (err error) {
 		if split {
-			if placed, err = PlaceExperts(r, p.source, dev, c.experts(dev, p)); err == nil {
+			if placed, err = device.PlaceExperts(r, p.source, dev, c.experts(dev, p)); err == nil {
 				c.Log.Info("experts", "homes", c.Experts, "reasons", placed.Choice.Reasons)
 			}
 			return err
 		}
-		n, err := need(p.source, dev, of, c.onDevice(dev, p.source.Model).engine(p))
+		n, err := device.Need(p.source, dev, of, c.onDevice(dev, p.source.Model).engine(p))
 		if err != nil || n == nil {
 			return err
 		}
 		n.Free /= c.sharing(of.Rank)
 		reserved = n.Scratch + n.Graphs
-		return n.Err(describeDevice(dev))
+		return n.Err(device.Describe(dev))
 	}
-	if ranks := c.ranks(); ranks.count() > 1 {
-		g, err := OpenRanks(r, q, ranks, group.Options{Timeout: c.RankTimeout})
+	if ranks := c.ranks(); ranks.Total() > 1 {
+		g, err := device.OpenRanks(r, q, ranks, group.Options{Timeout: c.RankTimeout})
 		if err != nil {
 			return devices{}, c, err
 		}
@@ -199,7 +192,7 @@ func openDevices(r *kernel.Registry, c Config, p *parts, nodes *numa.Machine) (d
 		c.reserved = reserved
 		return onRanks(g, c.Attention), c, nil
 	}
-	dev, err := OpenDevice(r, q)
+	dev, err := device.Open(r, q)
 	if err != nil {
 		return devices{}, c, errors.Join(err, placed.Close())
 	}
@@ -212,19 +205,19 @@ func openDevices(r *kernel.Registry, c Config, p *parts, nodes *numa.Machine) (d
 }
 
 // experts is what homes of experts on a device are chosen from.
-func (c Config) experts(dev kernel.Device, p *parts) ExpertRequest {
+func (c Config) experts(dev kernel.Device, p *parts) device.ExpertRequest {
 	ec := c.onDevice(dev, p.source.Model).besideExperts().engine(p)
-	return ExpertRequest{Homes: c.Experts, Memory: c.DeviceMemory, Workers: c.Workers, Timeout: ec.Watchdog,
+	return device.ExpertRequest{Homes: c.Experts, Memory: c.DeviceMemory, Workers: c.Workers, Timeout: ec.Watchdog,
 		Usage: c.usage, Chunk: ec.StepTokens, Deterministic: c.Policy.Deterministic, Drafts: c.Draft != spec.Off(),
-		Rows:    min(ec.MaxRunning, splitRows),
+		Rows:    min(ec.MaxRunning, device.SplitRows),
 		Measure: func(m model.Model, free int64) (*engine.Need, error) { return engine.Measure(m, ec, free) }}
 }
 
 // besideExperts sizes a cache that was to take what is left of a device's memory: experts take that.
 func (c Config) besideExperts() Config {
 	if c.CacheTokens == 0 {
-		c.CacheTokens = splitCache
-		c.defaults = append(c.defaults, fmt.Sprintf("--cache-tokens %d", splitCache))
+		c.CacheTokens = device.SplitCache
+		c.defaults = append(c.defaults, fmt.Sprintf("--cache-tokens %d", device.SplitCache))
 	}
 	return c
 }
@@ -304,30 +297,9 @@ func (c Config) onDevice(dev kernel.Machine, d config.Description) Config {
 		c.defaults = append(c.defaults, fmt.Sprintf("--max-stall %v", stall))
 	}
 	var chosen []string
-	c.Policy, chosen = PolicyOn(dev, d, c.Policy)
+	c.Policy, chosen = device.PolicyOn(dev, d, c.Policy)
 	c.defaults = append(c.defaults, chosen...)
 	return c
-}
-
-// PolicyOn is a policy with the defaults of the device that a model runs on, and those defaults as flags.
-func PolicyOn(dev kernel.Machine, d config.Description, p plan.Policy) (plan.Policy, []string) {
-	arch := plan.CPU
-	if dev.Hardware().Arch != "cpu" {
-		arch = plan.SM90
-	}
-	facts, err := family.Facts(d)
-	if err != nil {
-		return p, nil // opening the model reports it
-	}
-	return plan.Defaults(arch, facts.Family, p)
-}
-
-// describeDevice names a device.
-func describeDevice(dev kernel.Machine) string {
-	if d, ok := dev.(interface{ Describe() string }); ok {
-		return d.Describe()
-	}
-	return dev.Name()
 }
 
 // engine is the configuration of the engine's core.

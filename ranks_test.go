@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"sparrow/internal/device"
 	"sparrow/kernel"
 	"sparrow/kernel/group"
 	"sparrow/model"
@@ -72,8 +73,8 @@ func TestRanksOnGPUsAreEnqueued(t *testing.T) {
 	defer p.source.Close()
 	for _, how := range []plan.Division{plan.ByHeads, plan.ByRequests} {
 		t.Run(how.String(), func(t *testing.T) {
-			g, err := OpenRanks(machine(80<<30, nil), DeviceRequest{Source: p.source},
-				Ranks{GPUs: []int{0, 0}, Attention: how}, group.Options{})
+			g, err := device.OpenRanks(machine(80<<30, nil), device.Request{Source: p.source},
+				device.Ranks{GPUs: []int{0, 0}, Attention: how}, group.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"sparrow/internal/device"
 	"sparrow/model"
 	"sparrow/model/family"
 	"sparrow/plan"
@@ -16,8 +17,8 @@ func Resolve(c Config) (_ plan.Config, err error) {
 		return plan.Config{}, err
 	}
 	c = c.withDefaults()
-	if ranks := c.ranks(); ranks.count() > 1 {
-		return plan.Config{}, fmt.Errorf("%w: %d ranks", ErrUndecided, ranks.count())
+	if ranks := c.ranks(); ranks.Total() > 1 {
+		return plan.Config{}, fmt.Errorf("%w: %d ranks", ErrUndecided, ranks.Total())
 	}
 	p, err := c.parts()
 	if err != nil {
@@ -26,7 +27,7 @@ func Resolve(c Config) (_ plan.Config, err error) {
 	if c.Source == nil {
 		defer func() { err = errors.Join(err, p.source.Close()) }()
 	}
-	dev, c, err := openDevices(Registry(), c, p, nil)
+	dev, c, err := openDevices(device.Registry(), c, p, nil)
 	if err != nil {
 		return plan.Config{}, err
 	}

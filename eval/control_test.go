@@ -11,6 +11,7 @@ import (
 
 	"sparrow"
 	"sparrow/builtin"
+	"sparrow/internal/device"
 	"sparrow/kernel"
 	"sparrow/model"
 	"sparrow/plan"
@@ -177,7 +178,7 @@ func (s *stepper) Answer(ctx context.Context, it *Item, most int) (Reply, error)
 // found, while prompts that see at most index_topk keys are answered as ever. With the indexer's own choice the same
 // steps find the facts.
 func TestRandomSelectionFindsNothing(t *testing.T) {
-	real, err := sparrow.Registry().Open("cpu", kernel.Options{})
+	real, err := device.Registry().Open("cpu", kernel.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

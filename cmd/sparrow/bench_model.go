@@ -15,6 +15,7 @@ import (
 	"sparrow"
 	"sparrow/bench/model"
 	"sparrow/builtin"
+	"sparrow/internal/device"
 	"sparrow/internal/numa"
 	"sparrow/internal/textfile"
 	"sparrow/kernel"
@@ -198,7 +199,7 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 			return fmt.Errorf("bench model: %w", err)
 		}
 	}
-	q := sparrow.DeviceRequest{Kernels: f.kernels, Source: src, Policy: o.Policy,
+	q := device.Request{Kernels: f.kernels, Source: src, Policy: o.Policy,
 		Options: kernel.Options{Workers: f.workers, Pack: f.pack, Precise: f.precise, Ordinal: f.gpu,
 			NUMA: nodes},
 		Warn: warnings(cmd)}
@@ -213,7 +214,7 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 	var devs []kernel.Device
 	for range max(f.ranks, 1) {
 		q.Workers = max(o.Threads/max(f.ranks, 1), 1)
-		dev, failed := sparrow.OpenDevice(registry(), q)
+		dev, failed := device.Open(registry(), q)
 		if failed != nil {
 			return failed
 		}
@@ -225,7 +226,7 @@ func (f *benchModelFlags) run(cmd *cobra.Command, dir string) (err error) {
 		f.warnOfWorkers(cmd)
 	}
 	o.Ranks, o.Experts = devs[1:], placed.Placed
-	o.Policy, _ = sparrow.PolicyOn(dev, src.Model, o.Policy)
+	o.Policy, _ = device.PolicyOn(dev, src.Model, o.Policy)
 	bar := newProgress(cmd.ErrOrStderr(), "steps")
 	o.OnCell = func(done, total int, what string) { bar.set(int64(done), int64(total), what) }
 	r, err := model.Run(cmd.Context(), src, dev, o)

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"sparrow"
+	"sparrow/internal/device"
 	"sparrow/kernel/group"
 	"sparrow/plan"
 )
@@ -92,8 +93,8 @@ func addAttention(f *pflag.FlagSet, attention *string) {
 }
 
 // devices are the devices that the flags name, for kernels that --kernels asks for.
-func (r *rankFlags) devices(kernels string) (sparrow.Ranks, error) {
-	out := sparrow.Ranks{Count: r.ranks}
+func (r *rankFlags) devices(kernels string) (device.Ranks, error) {
+	out := device.Ranks{Count: r.ranks}
 	if err := counted(count{"ranks", r.ranks, group.MaxRanks}); err != nil {
 		return out, err
 	}

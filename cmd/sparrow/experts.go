@@ -10,6 +10,7 @@ import (
 	"sparrow"
 	bench "sparrow/bench/model"
 	"sparrow/engine"
+	"sparrow/internal/device"
 	"sparrow/internal/unit"
 	"sparrow/kernel"
 	"sparrow/model"
@@ -35,7 +36,7 @@ func (f *expertFlags) homes() (sparrow.ExpertHomes, int64, error) {
 	if *f == (expertFlags{}) { // a command without the flags
 		return sparrow.ExpertsOnDevice, 0, nil
 	}
-	h, err := sparrow.ParseExpertHomes(f.experts)
+	h, err := device.ParseExpertHomes(f.experts)
 	if err == nil && f.experts == "" {
 		err = errors.New("experts: nothing is given; want device, split, host or auto")
 	}
@@ -58,8 +59,8 @@ func (f *expertFlags) homes() (sparrow.ExpertHomes, int64, error) {
 
 // place lets the device be opened with a choice of homes for experts, where they may be in host memory: what it leaves
 // for them follows from the largest batch behind the longest context.
-func (f *benchModelFlags) place(q *sparrow.DeviceRequest, o *bench.Options) (*sparrow.PlacedExperts, error) {
-	placed := &sparrow.PlacedExperts{}
+func (f *benchModelFlags) place(q *device.Request, o *bench.Options) (*device.PlacedExperts, error) {
+	placed := &device.PlacedExperts{}
 	homes, memory, err := f.homes()
 	if err != nil || homes == sparrow.ExpertsOnDevice {
 		return placed, err
@@ -83,8 +84,8 @@ func (f *benchModelFlags) place(q *sparrow.DeviceRequest, o *bench.Options) (*sp
 	longest, most := max(slices.Max(o.Contexts), slices.Max(append(o.Prompts, 0))), slices.Max(o.Batches)
 	q.Fits = func(dev kernel.Device, _ kernel.Member) error {
 		p := q.Policy
-		p, _ = sparrow.PolicyOn(dev, q.Source.Model, p)
-		got, err := sparrow.PlaceExperts(registry(), q.Source, dev, sparrow.ExpertRequest{Homes: homes, Memory: memory,
+		p, _ = device.PolicyOn(dev, q.Source.Model, p)
+		got, err := device.PlaceExperts(registry(), q.Source, dev, device.ExpertRequest{Homes: homes, Memory: memory,
 			Workers: q.Workers, Chunk: chunk, Rows: most, Drafts: f.draft != "" && f.draft != "off",
 			Measure: func(m model.Model, free int64) (*engine.Need, error) {
 				n, err := engine.Measure(m, engine.Config{Policy: p, CacheTokens: longest + chunk, StepTokens: chunk,

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"sparrow"
+	"sparrow/internal/device"
 	"sparrow/model/config"
 	"sparrow/model/family"
 	"sparrow/plan"
@@ -243,7 +243,7 @@ func (f *explainFlags) loads(hw plan.Arch, m plan.Model) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
-	if err := sparrow.CheckWeights(src, hw, m); err != nil {
+	if err := device.CheckWeights(src, hw, m); err != nil {
 		return fmt.Errorf("explain: --hw %s: no GPU of this kind would load the model: %w; --hw cpu explains a CPU",
 			f.hw, err)
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"sparrow"
+	"sparrow/internal/device"
 	"sparrow/kernel"
 )
 
@@ -79,4 +79,4 @@ func root() *cobra.Command {
 }
 
 // registry lists the kernels of this build, best first.
-func registry() *kernel.Registry { return sparrow.Registry() }
+func registry() *kernel.Registry { return device.Registry() }

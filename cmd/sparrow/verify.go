@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"sparrow"
+	"sparrow/internal/device"
 	"sparrow/kernel"
 	"sparrow/kernel/group"
 	"sparrow/model"
@@ -55,7 +55,7 @@ golden.json and golden.safetensors beside the weights can be verified: in the so
 			if err != nil {
 				return fmt.Errorf("verify: %w", err)
 			}
-			q := sparrow.DeviceRequest{Kernels: kernels, Policy: p, Warn: warnings(cmd)}
+			q := device.Request{Kernels: kernels, Policy: p, Warn: warnings(cmd)}
 			r, err := runVerify(args[0], q, of, verify.Options{Chunk: chunk, Replay: replay})
 			if err != nil {
 				return err
@@ -86,7 +86,7 @@ golden.json and golden.safetensors beside the weights can be verified: in the so
 	return c
 }
 
-func runVerify(dir string, q sparrow.DeviceRequest, ranks sparrow.Ranks, o verify.Options) (_ *verify.Report,
+func runVerify(dir string, q device.Request, ranks device.Ranks, o verify.Options) (_ *verify.Report,
 	err error) {
 	if dir, err = modelFolder("verify: ", dir); err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func runVerify(dir string, q sparrow.DeviceRequest, ranks sparrow.Ranks, o verif
 	q.Source, q.Precise = src, q.Policy.KV == "f32" || q.Policy.KV == "exact"
 	open := onDevice
 	if max(ranks.Count, len(ranks.GPUs)) > 1 {
-		open = func(q sparrow.DeviceRequest) (kernel.Machine, func() (model.Model, error), error) {
+		open = func(q device.Request) (kernel.Machine, func() (model.Model, error), error) {
 			return onRanks(q, ranks)
 		}
 	}
@@ -152,14 +152,14 @@ func reference(src *family.Source, dev kernel.Machine, hw plan.Hardware, p plan.
 }
 
 // onDevice opens a device, and says how the model is loaded there.
-func onDevice(q sparrow.DeviceRequest) (kernel.Machine, func() (model.Model, error), error) {
-	dev, err := sparrow.OpenDevice(registry(), q)
+func onDevice(q device.Request) (kernel.Machine, func() (model.Model, error), error) {
+	dev, err := device.Open(registry(), q)
 	return dev, func() (model.Model, error) { return q.Source.Load(dev, nil) }, err
 }
 
 // onRanks opens several ranks. Everything that is read from one of them must have the same bits on all.
-func onRanks(q sparrow.DeviceRequest, of sparrow.Ranks) (kernel.Machine, func() (model.Model, error), error) {
-	g, err := sparrow.OpenRanks(registry(), q, of, group.Options{Compare: true})
+func onRanks(q device.Request, of device.Ranks) (kernel.Machine, func() (model.Model, error), error) {
+	g, err := device.OpenRanks(registry(), q, of, group.Options{Compare: true})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -30,6 +30,8 @@ var order = []string{
 	"api/wire",
 	".",
 	"sim",
+	"internal/testkit/kept",
+	"internal/device",
 	"builtin engine",
 	"toolcall",
 	"chat",

@@ -1,4 +1,4 @@
-package sparrow
+package device
 
 import (
 	"crypto/sha256"
@@ -15,16 +15,16 @@ import (
 	"sparrow/model/placement"
 )
 
-// figuresOf are the rates of a GPU and of the CPU beside it, which methods of experts are chosen by: those of the table
+// FiguresOf are the rates of a GPU and of the CPU beside it, which methods of experts are chosen by: those of the table
 // where both are in it, else those that are kept of this machine, else measured now and kept. source says where they
 // come from; it is empty for a machine of the table.
-func figuresOf(r *kernel.Registry, dev, cores kernel.Device, workers int) (on cost.Machine, source string) {
+func FiguresOf(r *kernel.Registry, dev, cores kernel.Device, workers int) (on cost.Machine, source string) {
 	on = cost.H200()
 	on.CPU.Cores = workers
 	if strings.Contains(dev.Hardware().Model, "H200") && !cores.Hardware().NoTiles {
 		return on, ""
 	}
-	name := machineName(dev, cores, workers)
+	name := MachineName(dev, cores, workers)
 	path, failed := cost.KeptPath(name)
 	f, kept := cost.LoadFigures(path, name)
 	if !kept {
@@ -45,8 +45,8 @@ func figuresOf(r *kernel.Registry, dev, cores kernel.Device, workers int) (on co
 	return on, fmt.Sprintf("the rates of CPU and bus were measured on %s and %s", name, where)
 }
 
-// machineName is what figures are kept for.
-func machineName(dev, cores kernel.Device, workers int) string {
+// MachineName is what figures are kept for.
+func MachineName(dev, cores kernel.Device, workers int) string {
 	return fmt.Sprintf("%s, %d cores of %s (%s)", dev.Hardware().Model, workers, computer.Here().CPU, cores.Name())
 }
 
@@ -62,9 +62,9 @@ func measure(r *kernel.Registry, dev kernel.Device, workers int) (f cost.Figures
 	return f, errors.Join(err, cores.Close())
 }
 
-// identity is what pages in tiers are known by: the weights, and the experts that the CPU computes, whose arithmetic is
+// Identity is what pages in tiers are known by: the weights, and the experts that the CPU computes, whose arithmetic is
 // another one. Where experts move it is that alone.
-func (p *PlacedExperts) identity(weights tier.Fingerprint) tier.Fingerprint {
+func (p *PlacedExperts) Identity(weights tier.Fingerprint) tier.Fingerprint {
 	if p == nil {
 		return weights
 	}

@@ -1,10 +1,12 @@
-package sparrow
+package device_test
 
 import (
 	"strings"
 	"testing"
 
 	"sparrow/cost"
+	"sparrow/internal/device"
+	"sparrow/internal/testkit/kept"
 	"sparrow/kernel"
 	"sparrow/kernel/cpu"
 	"sparrow/kernel/cuda"
@@ -13,31 +15,6 @@ import (
 	"sparrow/model/family"
 	"sparrow/model/placement"
 )
-
-// keepFigures writes the figures of a machine with one worker to a cache folder of the test, so that nothing is
-// measured, and returns the machine's devices.
-func keepFigures(t *testing.T, r *kernel.Registry, gpu string, m cost.Machine) (dev, cores kernel.Device) {
-	t.Helper()
-	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	open := func(name string) kernel.Device {
-		d, err := r.Open(name, kernel.Options{Workers: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { d.Close() })
-		return d
-	}
-	dev, cores = open(gpu), open("cpu")
-	name := machineName(dev, cores, 1)
-	path, err := cost.KeptPath(name)
-	if err == nil {
-		err = cost.SaveFigures(path, name, cost.Figures{Bus: m.Bus, CPU: m.CPU})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dev, cores
-}
 
 // A machine that is not in the table has the figures that are kept of it, and says in which file; where it cannot be
 // measured it has those of the table, and says so.
@@ -51,8 +28,8 @@ func TestKeptFiguresOfAMachine(t *testing.T) {
 		}}})
 	want := cost.H200()
 	want.CPU.Cores, want.CPU.Stream, want.Bus.Rate = 1, 77e3, 25e3
-	dev, cores := keepFigures(t, r, "other", want)
-	got, source := figuresOf(r, dev, cores, 1)
+	dev, cores := kept.Figures(t, r, "other", want)
+	got, source := device.FiguresOf(r, dev, cores, 1)
 	if got.CPU != want.CPU || got.Bus != want.Bus ||
 		!strings.Contains(source, "another GPU, 1 cores of") || !strings.Contains(source, "kept in") {
 		t.Errorf("%+v and %+v from %q; want %+v and %+v", got.CPU, got.Bus, source, want.CPU, want.Bus)
@@ -61,7 +38,7 @@ func TestKeptFiguresOfAMachine(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	want = cost.H200()
 	want.CPU.Cores = 1
-	got, source = figuresOf(kernel.NewRegistry(), dev, cores, 1)
+	got, source = device.FiguresOf(kernel.NewRegistry(), dev, cores, 1)
 	if got.CPU != want.CPU || got.Bus != want.Bus || !strings.Contains(source, "could not be measured") {
 		t.Errorf("%+v and %+v from %q; want those of the table", got.CPU, got.Bus, source)
 	}
@@ -71,11 +48,11 @@ func TestKeptFiguresOfAMachine(t *testing.T) {
 func TestPlacementIsPartOfThePagesIdentity(t *testing.T) {
 	weights := tier.Fingerprint{1, 2, 3}
 	of := func(p *placement.Placement, movable bool) tier.Fingerprint {
-		return (&PlacedExperts{Placed: family.Placed{Placement: p, Movable: movable}}).identity(weights)
+		return (&device.PlacedExperts{Placed: family.Placed{Placement: p, Movable: movable}}).Identity(weights)
 	}
 	computed, fetched := placement.Split(2, 4, 0.5, placement.Computed, placement.Computed),
 		placement.Split(2, 4, 0.5, placement.Computed, placement.Fetched)
-	seen := map[tier.Fingerprint]bool{(*PlacedExperts)(nil).identity(weights): true}
+	seen := map[tier.Fingerprint]bool{(*device.PlacedExperts)(nil).Identity(weights): true}
 	if !seen[weights] {
 		t.Error("without a placement the identity is not that of the weights")
 	}

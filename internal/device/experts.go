@@ -1,4 +1,4 @@
-package sparrow
+package device
 
 import (
 	"errors"
@@ -29,8 +29,8 @@ const (
 	ExpertsAuto ExpertHomes = "auto"
 )
 
-// split reports whether experts may be in host memory.
-func (h ExpertHomes) split() bool { return h == ExpertsSplit || h == ExpertsOnHost || h == ExpertsAuto }
+// Split reports whether experts may be in host memory.
+func (h ExpertHomes) Split() bool { return h == ExpertsSplit || h == ExpertsOnHost || h == ExpertsAuto }
 
 // ParseExpertHomes reads homes; empty is ExpertsOnDevice.
 func ParseExpertHomes(s string) (ExpertHomes, error) {
@@ -43,13 +43,13 @@ func ParseExpertHomes(s string) (ExpertHomes, error) {
 	return "", fmt.Errorf("experts %q: supported are device, split, host and auto", s)
 }
 
-// splitCache is the cache of a GPU in tokens where experts take what is left of its memory and no size was given: 32
+// SplitCache is the cache of a GPU in tokens where experts take what is left of its memory and no size was given: 32
 // sequences of 8192 tokens.
-const splitCache = 32 * 8192
+const SplitCache = 32 * 8192
 
-// splitRows is how many rows of a decode step experts in host memory are divided for between CPU and bus, where that
+// SplitRows is how many rows of a decode step experts in host memory are divided for between CPU and bus, where that
 // many sequences may run.
-const splitRows = 32
+const SplitRows = 32
 
 // spareMemory is left free on a GPU that experts would otherwise fill, or a part of its memory where it is small: the
 // driver takes memory in pieces of 2 MiB, which costs DeepSeek-V4-Flash 300 MiB, and some for graphs and queues.
@@ -102,7 +102,7 @@ func PlaceExperts(r *kernel.Registry, src *family.Source, dev kernel.Device, q E
 		return nil, errors.Join(err, cores.Close())
 	}
 	p := &PlacedExperts{Placed: family.Placed{Host: host, Movable: q.Homes == ExpertsAuto}}
-	on, source := figuresOf(r, dev, cores, hostWorkers(q.Workers))
+	on, source := FiguresOf(r, dev, cores, hostWorkers(q.Workers))
 	if err := p.choose(src, dev, on, q); err != nil {
 		return nil, errors.Join(err, host.Close())
 	}
@@ -171,7 +171,7 @@ func (p *PlacedExperts) choose(src *family.Source, dev kernel.Device, on cost.Ma
 				advice = "; add memory, or ask for a smaller cache (--cache-tokens, --max-running) or smaller steps " +
 					"(--step-tokens)"
 			}
-			return fmt.Errorf("sparrow: %s on %s: %w%s", src.Name, describeDevice(dev), err, advice)
+			return fmt.Errorf("sparrow: %s on %s: %w%s", src.Name, Describe(dev), err, advice)
 		}
 		n, err := measure(p.Choice.Placement)
 		if err != nil {
@@ -190,5 +190,5 @@ func (p *PlacedExperts) choose(src *family.Source, dev kernel.Device, on cost.Ma
 		ask.Device -= over + ask.Bytes
 	}
 	return fmt.Errorf("sparrow: %w: no placement of the experts of %s fits %s", kernel.ErrMemory, src.Name,
-		describeDevice(dev))
+		Describe(dev))
 }

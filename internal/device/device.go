@@ -1,0 +1,250 @@
+// Package device opens what a model runs on: a device, a group of ranks, a GPU beside a host that has some experts. It
+// says before anything is loaded whether the model can run there and fits.
+package device
+
+import (
+	"errors"
+	"fmt"
+
+	"sparrow/engine"
+	"sparrow/internal/sysmem"
+	"sparrow/internal/unit"
+	"sparrow/kernel"
+	"sparrow/kernel/cpu"
+	"sparrow/kernel/cuda"
+	"sparrow/kernel/cuda/op"
+	"sparrow/kernel/ref"
+	"sparrow/model"
+	"sparrow/model/config"
+	"sparrow/model/family"
+	"sparrow/plan"
+)
+
+// AutoKernels is the name that leaves the choice of the device to Open: a GPU where there is one that can run the
+// model, else the CPU.
+const AutoKernels = "auto"
+
+// Request is what a device is opened for.
+type Request struct {
+	kernel.Options
+	// Kernels names an implementation; empty is AutoKernels.
+	Kernels string
+	Source  *family.Source
+	Policy  plan.Policy
+	// Fits refuses a device with too little memory, before weights are loaded; nil compares the weights alone with what
+	// is free.
+	Fits func(kernel.Device, kernel.Member) error
+	// Of is the rank that the device is for; the zero value is a device that runs alone.
+	Of kernel.Member
+	// Experts are the homes of experts that need a GPU: AutoKernels then takes no CPU. Empty and ExpertsOnDevice need
+	// none.
+	Experts ExpertHomes
+	// Warn is called with the reason why a GPU that is there is not used; nil drops it.
+	Warn func(text string)
+}
+
+// Open opens the device that a model is to run on. An implementation that was named is refused where it cannot
+// run the model. AutoKernels takes the first GPU backend that can, and the CPU where none can: without a word where
+// there is no GPU, else with a warning. Experts that need a GPU make that an error.
+func Open(r *kernel.Registry, q Request) (kernel.Device, error) {
+	if q.Kernels != "" && q.Kernels != AutoKernels {
+		return q.open(r, q.Kernels)
+	}
+	var why []error
+	for _, b := range r.Backends() {
+		if b.Hardware == "cpu" || q.Pack { // weights are packed for a CPU
+			continue
+		}
+		err := b.Available()
+		if errors.Is(err, kernel.ErrAbsent) {
+			why = append(why, fmt.Errorf("%s (%w)", b.Name, err))
+			continue
+		}
+		if err == nil {
+			var dev kernel.Device
+			if dev, err = q.open(r, b.Name); err == nil {
+				return dev, nil
+			}
+		}
+		why = append(why, fmt.Errorf("%s (%w)", b.Name, err))
+		if q.Warn != nil && !q.Experts.Split() {
+			q.Warn(fmt.Sprintf("the GPU is not used, the model runs on the CPU: %v", err))
+		}
+	}
+	if q.Experts.Split() {
+		switch {
+		case q.Pack:
+			why = append(why, errors.New("--pack copies the weights for a CPU"))
+		case len(why) == 0:
+			why = append(why, errors.New("this build has no kernels for GPUs"))
+		}
+		return nil, fmt.Errorf("sparrow: %w: experts %s: only a GPU has a memory of its own, and none can be used: "+
+			"%w; leave --experts out to run on the CPU", kernel.ErrUnsupported, q.Experts, errors.Join(why...))
+	}
+	dev, err := r.Open("cpu", q.Options)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkDrawn(q.Source, dev, sysmem.Available()); err != nil {
+		return nil, errors.Join(err, dev.Close())
+	}
+	return dev, nil
+}
+
+// Registry lists the kernels of this build, best first.
+func Registry() *kernel.Registry {
+	return kernel.NewRegistry(cpu.Backends(), op.Backends(), ref.Backends())
+}
+
+// maxDrawn is the most bytes of weights that are drawn in the machine's memory: more take many minutes to draw and to
+// run.
+const maxDrawn = 8 << 30
+
+// checkDrawn refuses weights that are drawn in the machine's memory and are too large for it. Others are read from
+// mapped files, or drawn by the device in memory of its own. free is the memory that is left, 0 where it is not known.
+func checkDrawn(src *family.Source, dev kernel.Device, free int64) error {
+	if _, ok := dev.(kernel.Drawer); ok || !src.Weights.Drawn() {
+		return nil
+	}
+	need := src.Weights.Bytes()
+	if need > maxDrawn {
+		return fmt.Errorf("sparrow: --dummy: the weights of %s take %s; without a GPU (--kernels cuda) at most %s are "+
+			"drawn: choose a smaller shape ('sparrow synth --help' lists them)", src.Name, unit.Bytes(need),
+			unit.Bytes(maxDrawn))
+	}
+	if free > 0 && need > free-free/8 {
+		return fmt.Errorf("sparrow: --dummy: the weights of %s take %s, and of the %s of memory that are free at most "+
+			"7/8 are used: choose a smaller shape or a GPU (--kernels cuda)", src.Name, unit.Bytes(need),
+			unit.Bytes(free))
+	}
+	return nil
+}
+
+// open opens an implementation by name and refuses it where it cannot run the model.
+func (q *Request) open(r *kernel.Registry, name string) (kernel.Device, error) {
+	dev, err := r.Open(name, q.Options)
+	if err != nil {
+		return nil, err
+	}
+	if err := q.suits(dev); err != nil {
+		return nil, errors.Join(err, dev.Close())
+	}
+	return dev, nil
+}
+
+// suits says why a device cannot run the model.
+func (q *Request) suits(dev kernel.Device) error {
+	if err := checkDrawn(q.Source, dev, sysmem.Available()); err != nil {
+		return err
+	}
+	hw, err := model.Hardware(dev)
+	if err != nil {
+		return err
+	}
+	facts, err := family.Facts(q.Source.Model)
+	if err == nil {
+		facts, err = model.Divide(facts, q.Of)
+	}
+	if err != nil {
+		return err
+	}
+	policy, _ := PolicyOn(dev, q.Source.Model, q.Policy)
+	if _, _, err := plan.Resolve(hw, facts, policy); err != nil {
+		return err
+	}
+	if q.Fits != nil {
+		return q.Fits(dev, q.Of)
+	}
+	n := &engine.Need{}
+	return tried(q.Source, dev, trial{of: q.Of}, func(m model.Model, free int64) error {
+		n.Weights, n.Free = m.Device().(kernel.MemoryOwner).MemoryUse().Weights, free
+		return n.Err(Describe(dev))
+	})
+}
+
+// Need is the memory that a model takes of a device, found before anything is uploaded; nil for a device that uses the
+// machine's own memory.
+func Need(src *family.Source, dev kernel.Device, of kernel.Member, c engine.Config) (n *engine.Need, err error) {
+	err = tried(src, dev, trial{of: of}, func(m model.Model, free int64) (err error) {
+		n, err = engine.Measure(m, c, free)
+		return err
+	})
+	return n, err
+}
+
+// CheckWeights says what Open would say of the weights of a model on hardware that need not be there: why the kernels
+// of this build cannot load them. facts are the model as its ranks share it. It does not compare sizes with the memory.
+func CheckWeights(src *family.Source, hw plan.Arch, facts plan.Model) (err error) {
+	if hw != plan.SM90 { // a CPU loads every type that a file may hold
+		return nil
+	}
+	dev, err := op.On(cuda.OpenDetached(cuda.H200))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	of := kernel.Member{Ranks: facts.Ranks, Requests: facts.ByRequests()}
+	return tried(src, dev, trial{of: of}, func(model.Model, int64) error { return nil })
+}
+
+// trial is what is loaded on a device without memory: a model or a rank's part of one, and where its experts are.
+type trial struct {
+	of     kernel.Member
+	placed family.Placed
+}
+
+// tried loads a model on a device that computes nothing in place of one with memory of its own, and calls look with it
+// and with the memory that is free. For other devices it does nothing.
+func tried(src *family.Source, dev kernel.Device, t trial, look func(m model.Model, free int64) error) (err error) {
+	r, ok := dev.(kernel.Rehearser)
+	if !ok {
+		return nil
+	}
+	free, _, err := kernel.MemoryFree(dev)
+	if err != nil {
+		return err
+	}
+	empty, err := r.Rehearse()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, empty.Close()) }()
+	if t.of.Count() > 1 {
+		t.of.Rank, t.of.Comm = 0, silent{} // all ranks take as much as the first
+	}
+	m, err := src.LoadPart(empty, t.of, t.placed, nil)
+	if err != nil {
+		return err
+	}
+	return look(m, free)
+}
+
+// silent is the collective operations of a rank that is tried alone: they do nothing.
+type silent struct{}
+
+func (silent) AllReduce(kernel.AllReduceArgs) error         { return nil }
+func (silent) AllGather(kernel.AllGatherArgs) error         { return nil }
+func (silent) ReduceScatter(kernel.ReduceScatterArgs) error { return nil }
+func (silent) Broadcast(kernel.BroadcastArgs) error         { return nil }
+func (silent) ShareRows(kernel.ShareArgs) error             { return nil }
+
+// PolicyOn is a policy with the defaults of the device that a model runs on, and those defaults as flags.
+func PolicyOn(dev kernel.Machine, d config.Description, p plan.Policy) (plan.Policy, []string) {
+	arch := plan.CPU
+	if dev.Hardware().Arch != "cpu" {
+		arch = plan.SM90
+	}
+	facts, err := family.Facts(d)
+	if err != nil {
+		return p, nil // opening the model reports it
+	}
+	return plan.Defaults(arch, facts.Family, p)
+}
+
+// Describe names a device.
+func Describe(dev kernel.Machine) string {
+	if d, ok := dev.(interface{ Describe() string }); ok {
+		return d.Describe()
+	}
+	return dev.Name()
+}
