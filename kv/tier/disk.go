@@ -33,6 +33,9 @@ const diskQueue = 64
 
 // disk keeps pages as files, one for each, named by their hashes. A file is written under another name and renamed, and
 // carries a checksum: one that a crash cut off is recognised and removed, so nothing waits for the disk to confirm.
+//
+// A file system may hang in any call. After openDisk one goroutine makes and removes files, others read them, and none
+// of them holds mu meanwhile: who only asks what there is never waits.
 type disk struct {
 	dir   string
 	most  int64 // bytes
@@ -44,17 +47,22 @@ type disk struct {
 	ctx     context.Context // ends with the tier
 	stop    context.CancelFunc
 	writes  chan *Page
+	doom    chan struct{} // capacity 1; doomed is no longer empty
 	stopped chan struct{}
+	calls   atomic.Int64 // files that were made or removed
 
-	patience   time.Duration                  // diskWait
-	load       func(*Page, prefix.Hash) error // read
-	late, left atomic.Int32                   // reads that have not returned in time, and that nobody waits for
-	reads      sync.WaitGroup                 // both of these
+	patience time.Duration                  // diskWait
+	load     func(*Page, prefix.Hash) error // read
+	unlink   func(prefix.Hash) error        // removes a page's file
+	reading  chan struct{}                  // one for each read that has not returned
+	late     atomic.Int32                   // of these, the ones that have not in time
+	reads    sync.WaitGroup                 // reads that nobody waits for
 
 	mu      sync.Mutex
 	pages   map[prefix.Hash]*list.Element // of prefix.Hash
 	order   list.List                     // used last in front
 	pending map[prefix.Hash]*Page         // in writes, which holds them: found there until their files are complete
+	doomed  []prefix.Hash                 // given up, and their files are to be removed
 	count   Count
 }
 
@@ -74,8 +82,10 @@ func openDisk(dir string, bytes int64, spec *Spec, l prefix.Listener, log *slog.
 	}
 	d := &disk{dir: dir, most: bytes, spec: spec, hears: l, log: log, lock: lock, writes: make(chan *Page, diskQueue),
 		stopped: make(chan struct{}), pages: map[prefix.Hash]*list.Element{}, pending: map[prefix.Hash]*Page{},
-		count: Count{Tier: "disk"}, patience: diskWait}
+		count: Count{Tier: "disk"}, patience: diskWait, doom: make(chan struct{}, 1),
+		reading: make(chan struct{}, mostReads)}
 	d.load = d.read
+	d.unlink = func(k prefix.Hash) error { return os.Remove(d.path(k)) }
 	d.ctx, d.stop = context.WithCancel(context.Background())
 	if err := d.scan(); err != nil {
 		return nil, errors.Join(fmt.Errorf("tier: the disk cache: %w", err), lock.Close())
@@ -159,7 +169,7 @@ func hashOf(name string) (k prefix.Hash, ok bool) {
 
 func (d *disk) path(k prefix.Hash) string { return filepath.Join(d.dir, k.String()+pageSuffix) }
 
-// add notes a page whose file is complete, and removes the files used longest ago that there is no room for. The caller
+// add notes a page whose file is complete, and gives up those used longest ago that there is no room for. The caller
 // holds mu, or nobody else has the tier yet.
 func (d *disk) add(p prefix.Stored) {
 	if d.pages[p.Hash] != nil {
@@ -173,7 +183,7 @@ func (d *disk) add(p prefix.Stored) {
 	}
 }
 
-// remove gives a page up, with its file. The caller holds mu.
+// remove gives a page up; its file goes soon. The caller holds mu.
 func (d *disk) remove(k prefix.Hash) {
 	e := d.pages[k]
 	if e == nil {
@@ -181,10 +191,18 @@ func (d *disk) remove(k prefix.Hash) {
 	}
 	d.order.Remove(e)
 	delete(d.pages, k)
-	if err := os.Remove(d.path(k)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		d.count.Failed++
-	}
+	d.removeFile(k)
 	d.hears.Removed(k)
+}
+
+// removeFile queues the file of a page that was given up to be removed. The caller holds mu. Files are made by the
+// goroutine that removes them, so the queue holds no more than there are.
+func (d *disk) removeFile(k prefix.Hash) {
+	d.doomed = append(d.doomed, k)
+	select {
+	case d.doom <- struct{}{}:
+	default:
+	}
 }
 
 func (d *disk) Name() string { return "disk" }
@@ -233,24 +251,41 @@ func (d *disk) Put(p *Page) {
 	}
 }
 
-// write writes queued pages until the tier closes, and what was queued by then.
+// write writes queued pages and removes files until the tier closes, and what was queued by then.
 func (d *disk) write() {
 	defer close(d.stopped)
-	for {
+	for open := true; open; {
 		select {
 		case p := <-d.writes:
 			d.keep(p)
+		case <-d.doom:
 		case <-d.ctx.Done():
-			for {
-				select {
-				case p := <-d.writes:
-					d.keep(p)
-				default:
-					return
-				}
+			for open = false; len(d.writes) > 0; { // nobody adds to it now
+				d.keep(<-d.writes)
 			}
 		}
+		d.sweep()
 	}
+}
+
+// sweep removes the files of pages that were given up, but for those that were stored again since.
+func (d *disk) sweep() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for len(d.doomed) > 0 {
+		k := d.doomed[0]
+		if d.doomed = d.doomed[1:]; d.pages[k] != nil {
+			continue
+		}
+		d.mu.Unlock()
+		err := d.unlink(k)
+		d.calls.Add(1)
+		d.mu.Lock()
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			d.count.Failed++ // what stays is found and checked at the next start
+		}
+	}
+	d.doomed = nil
 }
 
 // keep writes a page and drops it.
@@ -263,6 +298,7 @@ func (d *disk) keep(p *Page) {
 		return
 	}
 	err := d.file(p)
+	d.calls.Add(1)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if wanted = d.pending[p.Hash] == p; wanted {
@@ -277,7 +313,7 @@ func (d *disk) keep(p *Page) {
 		d.count.Stored++
 		d.add(p.Stored)
 	case !d.has(p.Hash):
-		_ = os.Remove(d.path(p.Hash)) // what stays is found and checked at the next start
+		d.removeFile(p.Hash)
 	}
 }
 
@@ -371,43 +407,59 @@ func openRegular(path string) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// diskWait is how long the disk may take for a page, and at the end for those that are queued.
+// diskWait is how long the disk may take for a page.
 const diskWait = 5 * time.Second
+
+// closeShare divides diskWait: so long the disk may take for each file at the end.
+const closeShare = 5
 
 // errHangs is why a page does not come: a file system does not answer.
 var errHangs = errors.New("tier: the file system does not answer")
 
-// mostLeft is how many reads may go on that nobody waits for.
-const mostLeft = 8
+// mostReads is how many files are read at a time. Each keeps a thread for as long as the file system does not answer.
+const mostReads = 16
 
 // readSoon fills a page from its file. Where the file system does not answer in time, or ctx ends, it returns errHangs,
-// and the page is dropped when the read returns. While one read is late, or many were left, nothing is asked of the
-// disk: each keeps a thread.
+// and the page is dropped when the read returns. While one read is late nothing is asked of the disk.
 func (d *disk) readSoon(ctx context.Context, p *Page, k prefix.Hash) error {
-	if d.late.Load() > 0 || d.left.Load() >= mostLeft {
+	timeout := time.NewTimer(d.patience)
+	defer timeout.Stop()
+	if d.late.Load() > 0 || !d.startRead(ctx, timeout.C) {
 		p.Drop()
 		return errHangs
 	}
 	done := make(chan error, 1)
-	go func() { done <- d.load(p, k) }()
-	timeout := time.NewTimer(d.patience)
-	defer timeout.Stop()
-	count := &d.left
+	go func() {
+		done <- d.load(p, k)
+		<-d.reading
+	}()
+	late := int32(0)
 	select {
 	case err := <-done:
 		return err
 	case <-timeout.C:
 		d.log.Warn("the disk cache does not answer; requests are computed until it does", "folder", d.dir)
-		count = &d.late
+		late = 1
 	case <-ctx.Done():
 	}
-	count.Add(1)
+	d.late.Add(late)
 	d.reads.Go(func() {
 		<-done
 		p.Drop()
-		count.Add(-1)
+		d.late.Add(-late)
 	})
 	return errHangs
+}
+
+// startRead waits for a place among the reads and reports whether there was one in time.
+func (d *disk) startRead(ctx context.Context, timeout <-chan time.Time) bool {
+	select {
+	case d.reading <- struct{}{}:
+		return true
+	case <-timeout:
+	case <-ctx.Done():
+	}
+	return false
 }
 
 // read fills a page from its file.
@@ -479,11 +531,15 @@ func (d *disk) Close() error {
 		<-d.stopped
 		d.reads.Wait()
 	}()
-	select {
-	case <-ended:
-	case <-time.After(d.patience):
-		d.log.Warn("the disk cache does not answer; pages that were queued for it are lost", "folder", d.dir)
+	for before := int64(-1); before != d.calls.Load(); {
+		before = d.calls.Load()
+		select {
+		case <-ended:
+			return d.lock.Close()
+		case <-time.After(d.patience / closeShare):
+		}
 	}
+	d.log.Warn("the disk cache does not answer; pages that were queued for it are lost", "folder", d.dir)
 	return d.lock.Close()
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"sparrow/internal/testkit/await"
 	"sparrow/kv/prefix"
 )
 
@@ -79,9 +80,7 @@ func TestADiskThatHangs(t *testing.T) {
 		t.Errorf("%d reads were begun, want one", len(asked))
 	}
 	close(answers)
-	for d.late.Load() > 0 {
-		time.Sleep(time.Millisecond)
-	}
+	await.True(t, "reads end", func() bool { return d.late.Load() == 0 && len(d.reading) == 0 })
 	d.patience = time.Hour
 	if n, why := load(t.Context(), d, s, keys); n != 2 {
 		t.Errorf("%d pages came after it answers again, then %q", n, why)
@@ -90,17 +89,89 @@ func TestADiskThatHangs(t *testing.T) {
 	answers = make(chan struct{})
 	ctx, leave := context.WithCancel(t.Context())
 	leave()
-	for range 2 * mostLeft {
+	for range 10 * mostReads {
 		if n, _ := load(ctx, d, s, keys); n != 0 {
 			t.Fatalf("%d pages came", n)
 		}
 	}
-	if n := d.left.Load(); n != mostLeft {
-		t.Errorf("%d reads go on, want %d", n, mostLeft)
+	if n := len(d.reading); n == 0 || n > mostReads {
+		t.Errorf("%d reads go on, want some and at most %d", n, mostReads)
 	}
 	close(answers)
-	for d.left.Load() > 0 {
-		time.Sleep(time.Millisecond)
+	await.True(t, "reads end", func() bool { return len(d.reading) == 0 })
+}
+
+// While the file system hangs as a file is removed, others learn what the tier holds, store pages, clear it and close
+// it; the file goes when it answers.
+func TestADiskThatHangsAsFilesAreRemoved(t *testing.T) {
+	d, s, keys := diskOf(t, 2)
+	asked, answers := make(chan struct{}, 100), make(chan struct{})
+	unlink := d.unlink
+	d.unlink = func(k prefix.Hash) error {
+		asked <- struct{}{}
+		<-answers
+		return unlink(k)
+	}
+	s.Clear()
+	await.Value(t, "a file is removed", asked)
+	if s.Has(keys[0]) || d.Count().Pages != 0 {
+		t.Error("a page that was given up is there")
+	}
+	list := chain(s, 2, 2)
+	s.Keep(list[0], Stored)
+	if !d.Has(list[0].Hash) {
+		t.Error("a page that waits for its file is not there")
+	}
+	list[1].Drop()
+	s.Clear()
+	if _, err := os.Stat(d.path(keys[0])); err != nil {
+		t.Error(err)
+	}
+	d.patience = time.Millisecond
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	close(answers)
+	await.Value(t, "the writer ends", d.stopped)
+	for _, k := range keys {
+		if _, err := os.Stat(d.path(k)); err == nil {
+			t.Errorf("the file of page %v is left", k)
+		}
+	}
+	d.lock, _ = lockFolder(d.dir) // the stack closes it again
+}
+
+// A page that is stored again before its file was removed keeps it.
+func TestAPageThatComesAgainKeepsItsFile(t *testing.T) {
+	d, s, keys := diskOf(t, 1)
+	s.host.Clear()
+	asked, answers := make(chan struct{}, 100), make(chan struct{})
+	unlink := d.unlink
+	d.unlink = func(k prefix.Hash) error {
+		asked <- struct{}{}
+		<-answers
+		return unlink(k)
+	}
+	other := chain(s, 2, 1)
+	keep(t, s, other, Stored)
+	d.mu.Lock()
+	d.remove(other[0].Hash) // the writer waits in here
+	d.mu.Unlock()
+	await.Value(t, "a file is removed", asked)
+	d.mu.Lock()
+	d.remove(keys[0])
+	d.mu.Unlock()
+	again := chain(s, 1, 1)
+	s.Keep(again[0], Stored)
+	close(answers)
+	await.True(t, "the page is stored", func() bool {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return d.pages[keys[0]] != nil && len(d.doomed) == 0
+	})
+	s.host.Clear()
+	if n, why := load(t.Context(), d, s, keys); n != 1 {
+		t.Errorf("%d pages came, then %q", n, why)
 	}
 }
 

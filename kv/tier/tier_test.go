@@ -263,9 +263,10 @@ func TestADiskCacheOutlivesItsProcess(t *testing.T) {
 	if n, why := bring(t, s, keys, rows(1, 1000)); n != 3 || why != "disk: damaged" {
 		t.Errorf("%d pages came back: %q", n, why)
 	}
-	if _, err := os.Stat(file(keys[3])); err == nil {
-		t.Error("the damaged file is still there")
-	}
+	await.True(t, "the damaged file is removed", func() bool {
+		_, err := os.Stat(file(keys[3]))
+		return err != nil
+	})
 	if c := s.Counts()[0]; c.Damaged != 1 || c.Hits != 8 || c.Pages != 4 {
 		t.Errorf("%+v", c)
 	}
@@ -303,17 +304,18 @@ func TestADiskCacheKeepsItsBound(t *testing.T) {
 	for seed := range byte(5) {
 		keep(t, s, chain(s, seed+1, 3), Stored)
 	}
-	files, err := filepath.Glob(filepath.Join(dir, "*"+pageSuffix))
-	if err != nil || len(files) != 4 {
-		t.Errorf("%d files, %v; want 4", len(files), err)
+	left := func(n int) {
+		await.True(t, fmt.Sprint(n, " files are left"), func() bool {
+			files, err := filepath.Glob(filepath.Join(dir, "*"+pageSuffix))
+			return err == nil && len(files) == n
+		})
 	}
+	left(4)
 	if c := s.Counts()[0]; c.Pages != 4 || c.Evicted != 11 || c.Stored != 15 || c.Bytes > 4*int64(spec.Size()) {
 		t.Errorf("%+v", c)
 	}
 	s.Clear()
-	if files, _ := filepath.Glob(filepath.Join(dir, "*"+pageSuffix)); len(files) != 0 {
-		t.Errorf("%d files after Clear", len(files))
-	}
+	left(0)
 	small := Options{DiskDir: t.TempDir(), DiskBytes: 100}
 	if _, err := Open(small, spec, nil, slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("a bound below one page is accepted")
