@@ -59,6 +59,26 @@ func (b Block) FillLogits(in *Batch) error {
 	})
 }
 
+// FillBlocks lists how the tokens of blocks are drawn: all rows of a request have logits, and those of the first place
+// of all blocks come first.
+func (b Block) FillBlocks(in *Batch) error {
+	draws, n := b.Array(plan.Draws), len(in.Batch.Requests)
+	clear(draws) // the best tokens
+	for r := range in.Batch.Requests {
+		if r >= len(in.Draws) || in.Draws[r] == nil {
+			continue
+		}
+		if rows := in.Batch.Rows(in.Config, r); len(in.Draws[r]) != rows || len(draws) == 0 {
+			return fmt.Errorf("%w: request %d draws %d tokens of a block of %d", kernel.ErrArgument, r,
+				len(in.Draws[r]), rows)
+		}
+		for i := range in.Draws[r] {
+			in.Draws[r][i].Put(draws[(i*n+r)*sample.DrawWords:])
+		}
+	}
+	return nil
+}
+
 // FillRecorded lists the rows that are recorded, request after request.
 func (b Block) FillRecorded(batch *plan.Batch) error {
 	return b.fillRows(plan.RecordRows, batch, func(r int) (from, end int) {

@@ -20,9 +20,12 @@ type Widths struct {
 func TakeOutputs(p *plan.Plan, a *kernel.Arena, in attn.Inputs, activation kernel.DType, w Widths) *Outputs {
 	first := a.Mark()
 	o := &Outputs{Logits: a.Take(kernel.F32, p.WholeLogits, w.Vocab), Rows: in.Array(plan.RecordRows)}
-	if p.WholeLogits < p.Logits {
+	if p.WholeLogits < p.Logits || p.Pass == plan.PassBlock { // tokens of a block follow each other
 		o.Best = Best{Values: a.Take(kernel.F32, p.Logits, 1), IDs: a.Take(kernel.I32, p.Logits, 1),
 			LogSum: a.Take(kernel.F32, p.Logits, 1)}
+	}
+	if p.Pass == plan.PassBlock {
+		o.Confidence = a.Take(kernel.F32, p.Logits, 1)
 	}
 	if p.Recorded > 0 {
 		for i := range w.Choices.Layers {
@@ -93,23 +96,42 @@ func (h *Head) Pick(list *kernel.Builder, x kernel.Tensor) kernel.Tensor {
 // Logits multiplies x [L, hidden] by w [the rank's tokens, hidden] and finds the best token of every row, or draws one,
 // where rows do not come back whole.
 func (h *Head) Logits(list *kernel.Builder, x kernel.Tensor, w kernel.Matrix) {
+	h.Multiply(list, x, w)
+	if !h.out.Best.Values.Given() {
+		return
+	}
+	h.Choose(list, 0, x.Rows)
+	if h.whole.Rows > 0 {
+		list.Add(kernel.TakeArgs{Out: h.out.Logits, X: h.logits, Rows: h.whole})
+	}
+}
+
+// Multiply is the product of Logits alone.
+func (h *Head) Multiply(list *kernel.Builder, x kernel.Tensor, w kernel.Matrix) {
 	if h.own.Given() {
 		list.Add(kernel.MultiplyArgs{Out: h.own, X: x, W: w})
 		list.Add(kernel.AllGatherArgs{Out: h.logits, X: h.own})
 	} else {
 		list.Add(kernel.MultiplyArgs{Out: h.logits, X: x, W: w})
 	}
-	best := h.out.Best
-	if !best.Values.Given() {
-		return
-	}
-	list.Add(kernel.CandidateArgs{Values: best.Values, IDs: best.IDs, LogSum: best.LogSum, Logits: h.logits})
+}
+
+// Rows are the wanted rows of the pass, i32 [L, 1].
+func (h *Head) Rows() kernel.Tensor { return h.rows }
+
+// Of is the logits of wanted rows from to end, f32 [n, vocabulary].
+func (h *Head) Of(from, end int) kernel.Tensor { return h.logits.Slice(from, end) }
+
+// Choose finds the best token of wanted rows from to end, or draws one, and returns them, i32 [n, 1].
+func (h *Head) Choose(list *kernel.Builder, from, end int) kernel.Tensor {
+	best, logits := h.out.Best, h.Of(from, end)
+	ids := best.IDs.Slice(from, end)
+	list.Add(kernel.CandidateArgs{Values: best.Values.Slice(from, end), IDs: ids, LogSum: best.LogSum.Slice(from, end),
+		Logits: logits})
 	if h.draws.Rows > 0 {
-		list.Add(kernel.SampleArgs{IDs: best.IDs, Logits: h.logits, Draws: h.draws})
+		list.Add(kernel.SampleArgs{IDs: ids, Logits: logits, Draws: h.draws.Slice(from, end)})
 	}
-	if h.whole.Rows > 0 {
-		list.Add(kernel.TakeArgs{Out: h.out.Logits, X: h.logits, Rows: h.whole})
-	}
+	return ids
 }
 
 // FillTokens writes the token of every row, in plan order.

@@ -60,7 +60,10 @@ type Outputs struct {
 	// Block is all of it: u8 [1, bytes].
 	Block  kernel.Tensor
 	Logits kernel.Tensor // f32 [plan.WholeLogits, vocabulary]
-	Best   Best          // of every row of logits; not given where all rows come back whole
+	Best   Best          // of every row of logits; not given where all rows come back whole, but in a block
+	// Confidence is what a drafter of blocks says of each of its tokens: the logit of its acceptance, given those
+	// before it, f32 [L, 1]. Given in passes of plan.PassBlock.
+	Confidence kernel.Tensor
 	// Recorded are the recorded rows of each layer, where the plan records any.
 	Recorded []Recorded
 	// Rows are the rows of the pass that are recorded, i32 [R, 1].
@@ -89,7 +92,7 @@ type Input struct {
 	// Hidden holds, in a drafting pass, for each request where the hidden state of each of its rows lies: in which
 	// row of the pass before, of the target's or, in a chain, of the drafting layer's own.
 	Hidden [][]int32
-	// Windows holds, for each request of the batch, its window pages, one for each of its pages and negative where no
+	// Windows holds, for each request of a pass of the target or of plan.PassBlock, its window pages, one for each of its pages and negative where no
 	// row of the pass attends. A nil table means that they have the numbers of the pages. Models that are not Windowed
 	// ignore it.
 	Windows [][]int32
@@ -99,11 +102,16 @@ type Input struct {
 	Replays []*record.Replay
 }
 
-// Drafter is a model whose family has a drafting layer (NextN): one more decoder layer that predicts the token after
-// the next from a token and the target's hidden state before it. Its rows and indexer keys are in the sequence's
-// pages, like those of one more layer; Allocate includes them when the configuration verifies more than one row per
-// request. Plans of plan.PassDraft and plan.PassChain run it; a plan without logits only stores rows and indexer
-// keys.
+// Drafter is a model whose family has drafting layers, of one of two kinds (plan.Model.Block).
+//
+// NextN is one more decoder layer that predicts the token after the next from a token and the target's hidden state
+// before it. Its rows and indexer keys are in the sequence's pages, like those of one more layer; Allocate includes
+// them when the configuration verifies more than one row per request. Plans of plan.PassDraft and plan.PassChain run
+// it; a plan without logits only stores rows and indexer keys.
+//
+// DSpark is several stages that propose a block of tokens in one pass, plan.PassBlock. What they remember of a token,
+// a key for each stage, every pass of the target stores with its own window keys. Wanted rows of such a pass are in the
+// order of their place in the block: first the first of every request.
 type Drafter interface {
 	// DraftHead returns nil when the checkpoint holds the layer, and otherwise an error that lists the missing tensors.
 	DraftHead() error

@@ -85,15 +85,18 @@ type Pass uint8
 // PassTarget runs the model. The others run its drafting layer: PassDraft
 // continues hidden states of the target, PassChain those of the drafting
 // layer's own last pass. PassPick carries on with rows that a PassDraft without
-// logits has stored, from the layer's inputs on.
+// logits has stored, from the layer's inputs on. PassBlock drafts a block of
+// tokens of every request at once (Model.Block); its rows are not part of the
+// sequence.
 const (
 	PassTarget Pass = iota
 	PassDraft
 	PassChain
 	PassPick
+	PassBlock
 )
 
-var passes = enum[Pass]{"pass", []string{"target", "draft", "chain", "pick"}}
+var passes = enum[Pass]{"pass", []string{"target", "draft", "chain", "pick", "block"}}
 
 func (p Pass) String() string                { return passes.text(p) }
 func (p Pass) MarshalText() ([]byte, error)  { return passes.marshal(p) }

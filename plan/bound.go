@@ -229,6 +229,8 @@ func (w *bounder) boundInputs() {
 		w.pooledArrays(&w.sum)
 	case !m.V4():
 		w.latentArrays(&w.sum)
+	case p.Pass == PassBlock:
+		w.blockArrays(p.Rows)
 	case p.Pass != PassTarget:
 		w.windowArrays(min(p.Rows, p.Requests*m.Window))
 	default:

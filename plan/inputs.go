@@ -53,6 +53,8 @@ const (
 	HeavyPositions // [n]
 	HeavyKeeps     // [R]
 	DraftRows      // [R] V4 drafting: which row of the plan the computed row is
+	BlockLengths   // [R] V4 drafting in blocks: entries of the row's own block that it sees
+	BlockIndices   // [R, w] V4 drafting in blocks: slots of them
 
 	StateRows  // [R] linear attention: rows of the pass, request after request, by position
 	StateSpans // [B, 4] linear attention: begin and number of the request's rows there, its slot, 1 where it begins
@@ -74,7 +76,7 @@ var arrayNames = enum[ArrayName]{"array", []string{"",
 	"window_lengths", "window_indices", "window_start", "groups", "group_slots", "group_start", "group_base",
 	"heavy_lengths", "heavy_indices", "heavy_slots", "heavy_base", "close_sources", "close_slots", "close_positions",
 	"keep_rows", "tail_rows", "heavy_sources", "heavy_closes", "heavy_positions", "heavy_keeps", "draft_rows",
-	"state_rows", "state_spans", "snapshots",
+	"block_lengths", "block_indices", "state_rows", "state_spans", "snapshots",
 	"record_rows", "replay_rows", "replay_selections", "replay_mixed", "replay_experts", "replay_weights",
 }}
 
@@ -174,6 +176,8 @@ func (w *Builder) inputs() {
 		w.pooledInputs()
 	case !w.cfg.Model.V4():
 		w.latentInputs()
+	case p.Pass == PassBlock:
+		w.blockArrays(p.Rows)
 	case p.Pass != PassTarget:
 		w.windowInputs()
 	default:
@@ -278,6 +282,19 @@ func (w *Builder) windowArrays(rows int) {
 	}
 	w.plan.array(WindowIndices, rows, w.cfg.Model.windowWidth())
 }
+
+// blockArrays are the arrays of V4's drafting stages: every row of a block sees the window before the block, which
+// passes of the target have stored, and all rows of the block.
+func (w *Builder) blockArrays(rows int) {
+	for _, name := range []ArrayName{TokenIDs, Positions, Slots, WindowLengths, BlockLengths, DraftRows} {
+		w.plan.array(name, rows, 1)
+	}
+	w.plan.array(WindowIndices, rows, w.cfg.Model.windowWidth())
+	w.plan.array(BlockIndices, rows, roundUp(w.cfg.Model.Block, blockGrain))
+}
+
+// blockGrain is the grain of the width of indices that kernels of GPUs take.
+const blockGrain = 64
 
 // dualInputs are the arrays of V4's attention over two streams.
 func (w *Builder) dualInputs() {

@@ -41,8 +41,12 @@ type Model struct {
 	QKDim      int    `json:"qk_dim"`      // per-head query and key width of the dense form
 	VDim       int    `json:"v_dim"`       // per-head value width of the dense form
 	Layers     int    `json:"layers"`
-	NextN      int    `json:"next_n"`  // drafting layers after them
-	Context    int    `json:"context"` // longest sequence in tokens
+	NextN      int    `json:"next_n"` // drafting layers after them
+	// Block is how many tokens the drafting layers propose in one pass (a DSpark
+	// head, dspark spec 3): they read what passes of the target have stored for
+	// them. 0: one token a pass, from the hidden state before it (NextN).
+	Block   int `json:"block,omitempty"`
+	Context int `json:"context"` // longest sequence in tokens
 	// LayerSupportsDense says that the attention layer implements the dense
 	// form as well as the absorbed one.
 	LayerSupportsDense bool       `json:"layer_supports_dense"`
@@ -266,6 +270,8 @@ func (m *Model) check() error {
 		return bad(fmt.Sprintf("per-head widths %d and %d; both must be positive", m.QKDim, m.VDim))
 	case m.V4() && m.Window < 1:
 		return bad(fmt.Sprintf("sliding window of %d tokens; at least 1 is needed", m.Window))
+	case m.Block < 0 || m.Block > 0 && (!m.V4() || m.NextN < 1):
+		return bad(fmt.Sprintf("blocks of %d drafts by %d drafting layers; only V4 drafts in blocks", m.Block, m.NextN))
 	case m.V4() && len(m.Ratios) != 0 && len(m.Ratios) < m.Layers:
 		return bad(fmt.Sprintf("%d compression ratios for %d layers", len(m.Ratios), m.Layers))
 	}

@@ -120,14 +120,22 @@ func (r *resolver) speculation() error {
 	if r.model.NextN == 0 {
 		return ErrDraftHeadMissing("a model", r.model.Layers, fmt.Sprintf("model.layers.%d.*", r.model.Layers))
 	}
+	by := fmt.Sprintf("layer %d", r.model.Layers)
+	if b := r.model.Block; b > 0 {
+		if n > b+1 {
+			return fmt.Errorf("plan: policy: %d drafts; the drafting stages of this model propose %d at once: ask for "+
+				"at most --draft %d", n-1, b, b)
+		}
+		by = fmt.Sprintf("%d stages, in blocks of %d,", r.model.NextN, b)
+	}
 	if r.model.Dense() {
-		r.Notice(NoticeInfo, "design 6", "up to %d drafts by layer %d are verified as up to %d rows of a request", n-1,
-			r.model.Layers, n)
+		r.Notice(NoticeInfo, "design 6", "up to %d drafts by %s are verified as up to %d rows of a request", n-1,
+			by, n)
 		return nil
 	}
-	r.Notice(NoticeInfo, "design 6", "up to %d drafts by layer %d are verified as up to %d rows of a request; "+
+	r.Notice(NoticeInfo, "design 6", "up to %d drafts by %s are verified as up to %d rows of a request; "+
 		"unless deterministic, scores of %v rows are computed at once, those of other numbers in equal groups of "+
-		"these, or row by row where there are none", n-1, r.model.Layers, n, r.hw.NativeNextN)
+		"these, or row by row where there are none", n-1, by, n, r.hw.NativeNextN)
 	return nil
 }
 

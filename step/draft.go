@@ -11,7 +11,9 @@ import (
 	"sparrow/sample"
 )
 
-// Draft is one sequence's part of the drafting layer's work: rows whose hidden states the pass before has computed.
+// Draft is one sequence's part of the drafting layer's work: rows whose hidden states the pass before has computed. A
+// drafter of blocks (plan.Model.Block) reads what passes of the target have stored for it, of all Cached + len(Tokens)
+// tokens but the last: that one its block begins with, and a work without logits has nothing to do.
 type Draft struct {
 	// Kind is plan.ModeExtend for rows of a prompt and plan.ModeDraft for all others.
 	Kind plan.Mode
@@ -30,12 +32,15 @@ type Draft struct {
 	Rank int
 	// Pages holds the pages of all Cached + len(Tokens) tokens.
 	Pages []int32
+	// Windows are the window pages of the Cached + len(Tokens) tokens where the model drafts in blocks and is
+	// model.Windowed; nil where they have the numbers of the pages.
+	Windows []int32
 	// State is the sequence's state where the model is model.Stateful, and nil elsewhere.
 	State model.State
 	// Logits requests the logits of the last row. Other rows only store their keys, which later rows read.
 	Logits bool
 	// Best requests only a token of that row: the best one, or where Draws is not nil the one that it draws. Draws has
-	// one for each number of drafts that may be right.
+	// one for each number of drafts that may be right; in a block, one for each of its tokens.
 	Best  bool
 	Draws []sample.Draw
 	// From is the index of the sequence in the pass before. After a Run the rows are the first new tokens of that
@@ -70,6 +75,9 @@ func (r *Runner) StartDraft(works []Draft, chained bool) (Pending, error) {
 	}
 	if err := r.checkDrafts(works, chained); err != nil {
 		return Pending{}, err
+	}
+	if r.cfg.Model.Block > 0 {
+		return r.startBlocks(works)
 	}
 	first, second := r.collectOthers, r.startLast
 	if sampled(works) {
@@ -125,11 +133,16 @@ func (r *Runner) checkDrafts(works []Draft, chained bool) error {
 				"one whose logits were wanted", i, n, w.From, len(r.ends.requests))
 		case !chained && (w.From < 0 || w.From >= len(r.target.input.Tokens) || n > len(r.target.input.Tokens[w.From])):
 			return fmt.Errorf("step: draft %d: %d rows of work %d, which the step before did not compute", i, n, w.From)
+		case r.cfg.Model.Block > 0 && (chained || w.Sampled > 0 || len(w.Right) > 0):
+			return fmt.Errorf("step: draft %d: a block is drafted in one pass, behind tokens that the host has seen", i)
 		case w.Sampled > 0 && (chained || !w.Logits) || len(w.Right) > 0 && w.Sampled == 0 || len(w.Right) >= n ||
 			len(w.Right) > r.picks.most:
 			return fmt.Errorf("step: draft %d: %d rows with tokens of row %d of the pass before and %d drafts among "+
 				"them, at most %d; such rows have logits, and more tokens than drafts", i, n, w.Sampled-1,
 				len(w.Right), r.picks.most)
+		case w.Draws != nil && r.cfg.Model.Block > 0 && len(w.Draws) != r.cfg.Model.Block:
+			return fmt.Errorf("step: draft %d: %d draws for a block of %d", i, len(w.Draws), r.cfg.Model.Block)
+		case r.cfg.Model.Block > 0:
 		case w.Draws != nil && len(w.Draws) != len(w.Right)+1:
 			return fmt.Errorf("step: draft %d: %d draws for %d drafts, want one more", i, len(w.Draws), len(w.Right))
 		}
@@ -143,6 +156,7 @@ func (r *Runner) beginDrafts(works []Draft, pass plan.Pass) {
 	b.Mode, b.Requests, b.Pass = plan.ModeIdle, b.Requests[:0], pass
 	in.Tokens, in.Tables, in.Hidden, in.States = in.Tokens[:0], in.Tables[:0], in.Hidden[:0], in.States[:0]
 	in.Draws, b.Draws, r.feed.wants = in.Draws[:0], false, r.feed.wants[:0]
+	in.Windows = in.Windows[:0]
 	rows := 0
 	for i := range works {
 		rows += len(works[i].Tokens)

@@ -198,7 +198,7 @@ func (r *Runner) pad(s *side) {
 			in.Tokens = append(in.Tokens, r.padding[:rows])
 			in.Tables = append(in.Tables, nil)
 			in.States = append(in.States, nil)
-			if b.Pass == plan.PassTarget {
+			if b.Pass == plan.PassTarget || b.Pass == plan.PassBlock {
 				in.Windows = append(in.Windows, nil)
 			} else {
 				in.Hidden = append(in.Hidden, r.padding[:rows])

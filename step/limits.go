@@ -119,7 +119,12 @@ func (l *Limits) kinds(m model.Model, cfg *plan.Config) []plan.Most {
 			k.Replay, k.Replayed = l.Replay, min(l.RecordRows, k.Rows)
 		}
 	}
-	if d, ok := m.(model.Drafter); ok && cfg.N > 1 && d.DraftHead() == nil {
+	d, ok := m.(model.Drafter)
+	switch n := cfg.Model.Block; {
+	case !ok || cfg.N <= 1 || d.DraftHead() != nil:
+	case n > 0:
+		list = append(list, plan.Most{Pass: plan.PassBlock, Rows: n * l.Requests, Width: n, Logits: n * l.Requests})
+	default:
 		all := list[len(list)-1] // rows of the target
 		last := plan.Most{Pass: plan.PassChain, Rows: l.Requests, Width: 1, Logits: l.Requests}
 		list = append(list, last, plan.Most{Pass: plan.PassDraft, Rows: all.Rows, Prompts: all.Prompts,
@@ -130,7 +135,8 @@ func (l *Limits) kinds(m model.Model, cfg *plan.Config) []plan.Most {
 		}
 	}
 	for i := range list {
-		list[i].Requests, list[i].Context, list[i].Draws = l.Requests, l.Context, l.Draws
+		list[i].Requests, list[i].Context = l.Requests, l.Context
+		list[i].Draws = l.Draws || list[i].Pass == plan.PassBlock // which draws on any device
 	}
 	return list
 }
@@ -138,6 +144,9 @@ func (l *Limits) kinds(m model.Model, cfg *plan.Config) []plan.Most {
 // withFewer are the passes of so many rows that compute the indexer queries of all rows at once, and those of more,
 // which do not.
 func withFewer(most plan.Most, joint int) []plan.Most {
+	if most.Pass == plan.PassBlock { // it has no indexer
+		return []plan.Most{most}
+	}
 	few := most
 	few.Joint, few.Rows = true, min(most.Rows, joint)
 	few.Requests, few.Logits = min(few.Requests, few.Rows), min(few.Logits, few.Rows)

@@ -28,6 +28,7 @@ type Case struct {
 	GreedyOf     int       `json:"greedy_of"`
 	GreedyMargin float64   `json:"greedy_margin,omitempty"` // oracle's margin at the first token that differs
 	Reference    *Against  `json:"reference,omitempty"`
+	Blocks       *Blocks   `json:"blocks,omitempty"`   // drafts; nil where the oracle or the model has none
 	Replayed     int       `json:"replayed,omitempty"` // rows that were run again with their choices
 	Rule         string    `json:"rule"`               // rule of the verdict
 	Problems     []string  `json:"problems,omitempty"`

@@ -34,6 +34,7 @@ type Golden struct {
 	Selections [][][]int32
 	Greedy     []int32
 	Margin     []float32 // distance between first and second choice at each greedy step
+	Drafted    *Drafted  // nil without drafts
 }
 
 // index is golden.json.
@@ -82,6 +83,7 @@ func ReadGolden(dir string) ([]Golden, error) {
 		if m := r.matrix(c.Name + ".greedy_margin"); len(m) == 1 {
 			g.Margin = m[0]
 		}
+		g.Drafted = r.readDrafted(c.Name)
 		for i := range c.IndexerCalls {
 			g.Selections = append(g.Selections, r.selection(fmt.Sprintf("%s.topk.%d", c.Name, i)))
 		}

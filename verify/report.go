@@ -74,10 +74,22 @@ func Run(dir string, m model.Model, o Options) (*Report, error) {
 				return nil, err
 			}
 		}
+		if golden[i].Drafted != nil && o.Config.Model.Block > 0 && !drafterMissing(m) {
+			if c.Blocks, err = draftBlocks(dir, m, o.Config, &golden[i], o.Chunk); err != nil {
+				return nil, err
+			}
+			c.judgeBlocks(o.Config.Layout)
+		}
 		r.Passed = r.Passed && len(c.Problems) == 0
 		r.Cases = append(r.Cases, c)
 	}
 	return r, nil
+}
+
+// drafterMissing reports whether the checkpoint of a model lacks its drafting layers.
+func drafterMissing(m model.Model) bool {
+	d, ok := m.(model.Drafter)
+	return !ok || d.DraftHead() != nil
 }
 
 // selectionRatio is the number of tokens that one key of the indexer covers.
@@ -147,6 +159,13 @@ func (c *Case) print(w io.Writer) {
 			fmt.Fprintf(w, "  %-24s %5d calls, %6.3f %% unequal, worst %.2e of the scale, rms %.2e\n", name, d.Calls,
 				100*d.Unequal, d.Worst, d.Noise)
 		}
+	}
+	if b := c.Blocks; b != nil {
+		fmt.Fprintf(w, "%s: %d of %d drafts of %d blocks equal; tokens of %d of %d verifies and %d of %d given "+
+			"acceptance lengths equal; largest errors: drafts' logits %.2e, without the Markov head %.2e, "+
+			"confidences %.2e, logits behind given drafts %.2e\n", c.Name, b.DraftsEqual, b.Drafts, b.Blocks,
+			b.AcceptedEqual, b.Steps, b.ForcedEqual, b.Forced, b.LogitError, b.BaseError, b.ConfidenceError,
+			b.ForcedError)
 	}
 	if c.Replayed > 0 {
 		fmt.Fprintf(w, "%s: replayed the choices of %d rows\n", c.Name, c.Replayed)

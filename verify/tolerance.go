@@ -30,6 +30,10 @@ const (
 	v4FirstCosine = 0.995
 	v4FirstLayers = 2
 
+	// exactDraft bounds logits of drafts, confidences and logits behind rejected drafts in float32. The independent
+	// implementations differ by at most 1e-5; the smallest mistake that was tried, a missing sink, gives 0.01.
+	exactDraft = 1e-4
+
 	// farCosine bounds the typical position once FP8 indexer keys have sent later layers of random weights elsewhere.
 	// Logits of unrelated positions have a cosine near 0.
 	farCosine = 0.7
@@ -73,6 +77,32 @@ func (c *Case) judgeExact() {
 	}
 	if c.GreedyEqual < c.GreedyOf {
 		c.addProblem("greedy tokens differ from number %d on, want %d equal", c.GreedyEqual, c.GreedyOf)
+	}
+}
+
+// judgeBlocks demands of drafts what is demanded of logits: in float32 everything but rounding, else that the typical
+// row agrees.
+func (c *Case) judgeBlocks(main plan.Layout) {
+	b := c.Blocks
+	if main == plan.V4F32Row2048 {
+		for _, x := range []struct {
+			what  string
+			value float64
+		}{{"logits of drafts", b.LogitError}, {"their logits without the Markov head", b.BaseError},
+			{"confidences", b.ConfidenceError}, {"logits behind given drafts", b.ForcedError}} {
+			if !(x.value <= exactDraft) {
+				c.addProblem("%s are off by %.2e, want at most %.0e", x.what, x.value, exactDraft)
+			}
+		}
+		if b.DraftsEqual < b.Drafts || b.AcceptedEqual < b.Steps || b.ForcedEqual < b.Forced {
+			c.addProblem("%d of %d drafts, tokens of %d of %d verifies and %d of %d acceptance lengths equal, want all",
+				b.DraftsEqual, b.Drafts, b.AcceptedEqual, b.Steps, b.ForcedEqual, b.Forced)
+		}
+		return
+	}
+	if !(b.MedianCosine > v4Cosine) || !(b.ForcedCosine > v4Cosine) {
+		c.addProblem("median cosine of drafts' logits %.4f, of logits behind given drafts %.4f, want above %g",
+			b.MedianCosine, b.ForcedCosine, v4Cosine)
 	}
 }
 

@@ -15,16 +15,21 @@ type DSpark struct {
 	Stages int
 }
 
-// rawDSpark is the fields of a DSpark head. A release has all four or none.
+// rawDSpark is the fields of a DSpark head. A release has all of the first four or none. The others say what all
+// released heads are; no release has them.
 type rawDSpark struct {
-	Block *int  `json:"dspark_block_size"`
-	Rank  *int  `json:"dspark_markov_rank"`
-	Noise *int  `json:"dspark_noise_token_id"`
-	Taps  []int `json:"dspark_target_layer_ids"`
+	Block      *int    `json:"dspark_block_size"`
+	Rank       *int    `json:"dspark_markov_rank"`
+	Noise      *int    `json:"dspark_noise_token_id"`
+	Taps       []int   `json:"dspark_target_layer_ids"`
+	Markov     *string `json:"dspark_markov_head_type"`
+	Confidence *bool   `json:"enable_confidence_head"`
+	WithMarkov *bool   `json:"confidence_head_with_markov"`
+	FromAnchor *bool   `json:"sample_from_anchor"`
 }
 
-// dspark reads the description of a DSpark head, nil where there is none. Such a checkpoint has no NextN layer,
-// although num_nextn_predict_layers is 1.
+// dspark reads the description of a DSpark head, nil where there is none. num_nextn_predict_layers of such a checkpoint
+// is 1, which is not the number of its stages.
 func (b *v4Builder) dspark(c *V4) *DSpark {
 	r := &b.in.rawDSpark
 	if r.Block == nil && r.Rank == nil && r.Noise == nil && r.Taps == nil {
@@ -55,14 +60,33 @@ func (b *v4Builder) dspark(c *V4) *DSpark {
 		b.addProblem("compress_ratios has %d entries for %d layers, want a 0 more for each stage of the DSpark head",
 			len(b.in.Ratios), c.Layers)
 	}
-	c.NextN = 0
-	b.losses = append(b.losses, "drafts: the DSpark draft head is not run, so tokens are decoded one at a time; "+
-		"answers are the same")
+	if kind := or(r.Markov, "vanilla"); kind != "vanilla" {
+		b.addProblem("dspark_markov_head_type is %q, supported is \"vanilla\"", kind)
+	}
+	for _, x := range []struct {
+		name  string
+		value *bool
+	}{{"enable_confidence_head", r.Confidence}, {"confidence_head_with_markov", r.WithMarkov},
+		{"sample_from_anchor", r.FromAnchor}} {
+		if !or(x.value, true) {
+			b.addProblem("%s is false, supported is true, which all released heads are", x.name)
+		}
+	}
+	c.NextN = max(d.Stages, 0)
 	return d
 }
 
-// mostBlock bounds the tokens of a block; released heads have 5.
-const mostBlock = 64
+// DraftBlock is how many tokens the drafting layers propose in one pass, 0 for NextN layers and without any.
+func (c *V4) DraftBlock() int {
+	if c.DSpark == nil {
+		return 0
+	}
+	return c.DSpark.Block
+}
+
+// mostBlock bounds the tokens of a block, as many as are verified together beside the token before them; released
+// heads have 5.
+const mostBlock = 7
 
 // DraftTensors reports whether a tensor belongs to the DSpark head: mtp.K. of its stages and the parts that only its
 // first or last stage has.

@@ -178,7 +178,7 @@ func TestOlderGPTQ(t *testing.T) {
 	}
 }
 
-// A checkpoint with a DSpark head runs without drafts and says so; a damaged description of one is refused.
+// A checkpoint with a DSpark head has its stages as drafting layers; a damaged description of one is refused.
 func TestDSpark(t *testing.T) {
 	head := fields{"dspark_block_size": 5, "dspark_markov_rank": 256, "dspark_noise_token_id": 128799,
 		"dspark_target_layer_ids": []int{40, 41, 42}}
@@ -193,8 +193,8 @@ func TestDSpark(t *testing.T) {
 		!slices.Equal(d.Taps, want.Taps) || d.Stages != want.Stages {
 		t.Errorf("%+v, want %+v", c.DSpark, want)
 	}
-	if c.NextN != 0 || len(c.Losses) != 1 || !strings.Contains(c.Losses[0], "DSpark") {
-		t.Errorf("%d NextN layers, losses %q; want none and one that names DSpark", c.NextN, c.Losses)
+	if c.NextN != 3 || len(c.Losses) != 0 {
+		t.Errorf("%d drafting layers, losses %q; want 3 and none", c.NextN, c.Losses)
 	}
 	for _, x := range []struct {
 		change fields
@@ -206,6 +206,12 @@ func TestDSpark(t *testing.T) {
 		{fields{"dspark_target_layer_ids": []int{40, 40}}, "dspark_target_layer_ids"},
 		{fields{"dspark_target_layer_ids": []int{43}}, "dspark_target_layer_ids"},
 		{fields{"compress_ratios": ratios}, "for each stage"},
+		{fields{"dspark_block_size": 8}, "dspark_block_size is 8"},
+		{fields{"dspark_markov_head_type": "gated"}, "dspark_markov_head_type is \"gated\""},
+		{fields{"enable_confidence_head": false}, "enable_confidence_head is false"},
+		{fields{"confidence_head_with_markov": false}, "confidence_head_with_markov is false"},
+		{fields{"sample_from_anchor": false}, "sample_from_anchor is false"},
+		{fields{"dspark_n_routed_experts": 64}, "dspark_n_routed_experts is 64"},
 	} {
 		if _, err := ParseV4("config.json", text(t, v4(head, x.change))); err == nil ||
 			!strings.Contains(err.Error(), x.want) {

@@ -20,6 +20,14 @@ func (l *Loader) Heads(groups int, load func()) {
 	l.Ranks, l.groups = all, 0
 }
 
+// Whole calls load, which loads whole weights on every rank.
+func (l *Loader) Whole(load func()) {
+	all := l.Ranks
+	l.Ranks = kernel.Member{}
+	load()
+	l.Ranks = all
+}
+
 // padded is how many rows, columns or values all shards of n have together: more than n where groups of heads do not
 // divide among the ranks.
 func (l *Loader) padded(n int) int {

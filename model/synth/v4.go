@@ -36,11 +36,11 @@ func listV4(c *config.V4, fp8, fp4 bool) []tensor {
 		l.layer(fmt.Sprintf("layers.%d.", i), c.Attention.Ratios[i], c.FFN.Hash[i])
 	}
 	l.nextN = true
-	if c.NextN > 0 {
-		l.draft("mtp.0.")
-	}
-	if c.DSpark != nil {
+	switch {
+	case c.DSpark != nil:
 		l.stages(c.DSpark)
+	case c.NextN > 0:
+		l.draft("mtp.0.")
 	}
 	return l.list
 }

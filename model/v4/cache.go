@@ -50,6 +50,12 @@ func (m *Model) AllocateWindows(cfg *plan.Config, pages, windows int) error {
 			return fmt.Errorf("v4: allocate: rings of the drafting block: %w", err)
 		}
 	}
+	if m.spark != nil && cfg.N > 1 {
+		if err := m.spark.use(m.dev, entry, cfg.Page, windows); err != nil {
+			m.Free()
+			return fmt.Errorf("v4: allocate: %d window pages of the drafting stages: %w", windows, err)
+		}
+	}
 	m.pageTokens, m.pages = cfg.Page, pages
 	for i := range m.layers {
 		var c dual.Cache
@@ -99,6 +105,9 @@ func (m *Model) Free() {
 		c.Tails.Each(func(t kernel.Tensor) { m.dev.Free(t.Buf) })
 	}
 	m.caches = nil
+	if m.spark != nil {
+		m.spark.free(m.dev)
+	}
 }
 
 // PageBytes is the cache memory of one page and one window page over all layers.
@@ -107,8 +116,14 @@ func (m *Model) PageBytes(cfg *plan.Config) int64 {
 	return s.Page + s.Window
 }
 
-// Window is how many tokens a row sees of the window stream.
-func (m *Model) Window() int { return m.config.Attention.Window }
+// Window is how many tokens a row sees of the window stream, its own included. Blocks of drafting stages see as many
+// before the token that they begin with.
+func (m *Model) Window() int {
+	if m.spark != nil {
+		return m.config.Attention.Window + 1
+	}
+	return m.config.Attention.Window
+}
 
 // WindowBytes is the memory of one window page over all layers.
 func (m *Model) WindowBytes(cfg *plan.Config) int64 { return m.sizes(cfg).Window }
@@ -118,21 +133,30 @@ func (m *Model) sizes(cfg *plan.Config) Sizes {
 	if err != nil {
 		return Sizes{}
 	}
-	return SizesOf(m.config, entry, index, cfg.Page)
+	s := SizesOf(m.config, entry, index, cfg.Page)
+	if m.spark != nil && cfg.N > 1 {
+		s.Window += int64(len(m.spark.stages) * entry.PageBytes(cfg.Page))
+	}
+	return s
 }
 
 // Pools are the pools of every layer, for callers that read or write their bytes: the window's, then the compressed
-// stream's and the indexer's where the layer has them.
+// stream's and the indexer's where the layer has them. Behind them are those of drafting stages that are used.
 func (m *Model) Pools() [][]kernel.Pool {
 	var out [][]kernel.Pool
 	for _, c := range m.caches {
 		out = append(out, pools(c))
 	}
+	if m.spark != nil {
+		for _, p := range m.spark.windows {
+			out = append(out, []kernel.Pool{p})
+		}
+	}
 	return out
 }
 
-// PageParts appends the compressed entries and indexer keys of a page, layer by layer. Entries of the drafting block
-// belong to a sequence's state, not to its pages.
+// PageParts appends the compressed entries and indexer keys of a page, layer by layer. Entries of a NextN block belong
+// to a sequence's state, those of drafting stages to window pages.
 func (m *Model) PageParts(parts []kernel.Tensor, page int) []kernel.Tensor {
 	for _, c := range m.caches {
 		for _, p := range [...]kernel.Pool{c.Extra, c.Index} {
@@ -145,11 +169,16 @@ func (m *Model) PageParts(parts []kernel.Tensor, page int) []kernel.Tensor {
 }
 
 // WindowParts appends the window entries of a window page, layer by layer, each with the raw rows that the page ends
-// with where the layer keeps them.
+// with where the layer keeps them, and those of drafting stages that are used.
 func (m *Model) WindowParts(parts []kernel.Tensor, window int) []kernel.Tensor {
 	for _, c := range m.caches {
 		parts = append(parts, model.PagePart(c.Window, window))
 		c.Tails.Each(func(t kernel.Tensor) { parts = append(parts, model.Part(t, window, dual.TailRows)) })
+	}
+	if m.spark != nil {
+		for _, p := range m.spark.windows {
+			parts = append(parts, model.PagePart(p, window))
+		}
 	}
 	return parts
 }

@@ -43,7 +43,7 @@ func (m *Model) loadDrafts(l *nn.Loader) {
 	c := m.config
 	switch {
 	case c.DSpark != nil:
-		l.Skip("DSpark draft head; tokens are decoded without drafts", c.DSpark.DraftTensors)
+		m.loadStages(l)
 		return
 	case c.NextN == 0 || !l.HasPrefix(draftPrefix):
 		l.Skip("drafting block; config.json has none",
@@ -63,10 +63,15 @@ func (m *Model) loadDrafts(l *nn.Loader) {
 	}
 }
 
-// DraftHead is nil when the checkpoint holds a drafting block.
+// DraftHead is nil when the checkpoint holds a drafting block, or the stages of a DSpark head.
 func (m *Model) DraftHead() error {
-	if m.draft != nil {
+	if m.draft != nil || m.spark != nil {
 		return nil
+	}
+	if d := m.config.DSpark; d != nil {
+		return plan.ErrDraftHeadMissing("this checkpoint", m.config.Layers, fmt.Sprintf("mtp.0.main_proj, "+
+			"mtp.0.main_norm, mtp.{0..%d}.*, mtp.%d.{norm,hc_head_*,markov_head.*,confidence_head.*}", d.Stages-1,
+			d.Stages-1))
 	}
 	return plan.ErrDraftHeadMissing("this checkpoint", m.config.Layers,
 		draftPrefix+"{e_proj,h_proj,enorm,hnorm,norm,hc_head_*,attn.*,ffn.*}")

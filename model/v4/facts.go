@@ -16,6 +16,7 @@ func Facts(c *config.V4) plan.Model {
 		VDim:       c.Attention.Dim,
 		Layers:     c.Layers,
 		NextN:      c.NextN,
+		Block:      c.DraftBlock(),
 		Context:    c.MaxPositions,
 		Window:     c.Attention.Window,
 		Ratios:     c.Attention.Ratios,

@@ -38,6 +38,7 @@ type Model struct {
 	norm   kernel.Tensor
 	head   kernel.Matrix
 	draft  *draftHead // nil without one
+	spark  *sparkHead // the same: a checkpoint has one of the two kinds, or neither
 	tally  *model.Tally
 	nn.Homes
 
@@ -88,6 +89,11 @@ func Load(c *config.V4, l *nn.Loader, dev kernel.Device) (*Model, error) {
 			MainFreq:  a.Main.InvFreq(a.Rope), FarFreq: a.Far.InvFreq(a.Rope)}, weights)
 	if err != nil {
 		return nil, fmt.Errorf("v4: %w", err)
+	}
+	if m.spark != nil {
+		if m.spark.mean, err = newMeanSite(dev, c.Hyper.Streams, c.Hyper.Eps); err != nil {
+			return nil, fmt.Errorf("v4: %w", err)
+		}
 	}
 	if m.draft != nil {
 		m.attn.States.OnGrow = m.draft.cache.Grow

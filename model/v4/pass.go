@@ -49,19 +49,22 @@ func (m *Model) takeSublayer(a *kernel.Arena, rows int) sublayer {
 // Arrange lays out a pass of the model, or of its drafting block.
 func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (model.Pass, error) {
 	m := w.m
-	if p.Rows > w.streams.mem.Rows {
+	if p.Rows > w.streams.mem.Rows && p.Pass != plan.PassBlock { // which keeps no rows for later passes
 		return nil, fmt.Errorf("v4: a pass of %d rows; memory is bound for %d", p.Rows, w.streams.mem.Rows)
 	}
 	// A pass that is tried before the first sequence is opened needs the memory of a state, too.
 	if err := m.Reserve(1); err != nil {
 		return nil, err
 	}
+	if p.Pass == plan.PassBlock {
+		return w.arrangeBlock(p, cfg, a)
+	}
 	if p.Pass != plan.PassTarget {
 		return w.arrangeDraft(p, cfg, a)
 	}
 	s := &target{streams: w.streams.mem.Slice(0, p.Rows)}
 	s.begin(w, p, cfg, a)
-	s.sub = m.takeSublayer(a, p.Rows)
+	s.sub, s.taps = m.takeSublayer(a, p.Rows), m.takeTaps(a, cfg, p.Rows)
 	entry, index, err := layouts(cfg)
 	if err != nil {
 		return nil, err
@@ -118,14 +121,30 @@ func (m *Model) sublayer(t *sublayer, s *site, norm, streams kernel.Tensor, run 
 
 // logits collapses the streams of the wanted rows, normalises them and multiplies by the head.
 func (s *pass) logits(streams kernel.Tensor, last *site, norm kernel.Tensor) {
-	c := s.m.config
 	s.list.At("head", -1)
+	s.collapse(s.collapsed, streams, last)
+	s.list.Add(kernel.NormArgs{Out: s.collapsed, X: s.collapsed, Weight: norm, Eps: s.m.config.RMSEps})
+	s.head.Logits(s.list, s.collapsed, s.m.head)
+}
+
+// collapse writes the mixture of the streams of the wanted rows to out [L, hidden].
+func (s *pass) collapse(out, streams kernel.Tensor, last *site) {
+	c := s.m.config
 	picked := s.head.Pick(s.list, streams)
 	s.list.Add(kernel.MultiplyArgs{Out: s.mix, X: picked, W: last.fn})
-	s.list.Add(kernel.HyperHeadArgs{Out: s.collapsed, X: picked, Mix: s.mix, Base: last.base, Scale: last.scale,
+	s.list.Add(kernel.HyperHeadArgs{Out: out, X: picked, Mix: s.mix, Base: last.base, Scale: last.scale,
 		Streams: c.Hyper.Streams, NormEps: c.RMSEps, Eps: c.Hyper.Eps})
-	s.list.Add(kernel.NormArgs{Out: s.collapsed, X: s.collapsed, Weight: norm, Eps: c.RMSEps})
-	s.head.Logits(s.list, s.collapsed, s.m.head)
+}
+
+// embed starts the streams with the rows' tokens.
+func (s *pass) embed(streams kernel.Tensor) {
+	m, h := s.m, s.m.config.Hidden
+	s.list.At("embedding", -1)
+	for i := range m.config.Hyper.Streams {
+		s.list.Add(kernel.EmbedArgs{Out: streams.Columns(i*h, (i+1)*h), Table: m.embed, IDs: s.ids,
+			Part: m.ranks.Part(m.config.Vocab)})
+	}
+	s.list.Add(kernel.AllReduceArgs{X: streams})
 }
 
 // target is a pass through the model's own layers.
@@ -134,6 +153,7 @@ type target struct {
 	layout  layout.Kind // of the entries in the cache
 	attn    *dual.Pass
 	streams kernel.Tensor // [T, streams*hidden]
+	taps    taps
 	batch   dual.Batch
 }
 
@@ -185,13 +205,8 @@ func (s *target) prepare(in *model.Input, block attn.Block) error {
 func (s *target) Program() (kernel.Program, error) { return s.made.Program(s.m.moved(), s.build) }
 
 func (s *target) build() (kernel.Program, error) {
-	m, h := s.m, s.m.config.Hidden
-	s.list.At("embedding", -1)
-	for i := range m.config.Hyper.Streams {
-		s.list.Add(kernel.EmbedArgs{Out: s.streams.Columns(i*h, (i+1)*h), Table: m.embed, IDs: s.ids,
-			Part: m.ranks.Part(m.config.Vocab)})
-	}
-	s.list.Add(kernel.AllReduceArgs{X: s.streams})
+	m := s.m
+	s.embed(s.streams)
 	s.attn.Begin()
 	for i := range m.layers {
 		l := &m.layers[i]
@@ -204,7 +219,9 @@ func (s *target) build() (kernel.Program, error) {
 			m.feedForward(&l.ffn, &s.ffn, out, x, s.ids, s.plan.PromptRows(), s.choices.ExpertTap(i))
 		})
 		s.choices.KeepHidden(s.list, i, s.streams)
+		s.tap(i)
 	}
+	s.context()
 	if s.plan.Logits > 0 {
 		s.logits(s.streams, &m.last, m.norm)
 	}

@@ -1,0 +1,303 @@
+package verify
+
+import (
+	"fmt"
+	"slices"
+
+	"sparrow/model"
+	"sparrow/model/config"
+	"sparrow/plan"
+	"sparrow/step"
+	"sparrow/weight"
+)
+
+// Drafted is what an independent implementation computed with a drafter of blocks (dspark spec, 11), beside what a
+// Golden holds.
+type Drafted struct {
+	// One for each step of a run that verifies every draft: the length before it, the token that the block begins with,
+	// the drafts, confidences, the target's tokens of all verified rows, and how many drafts were accepted.
+	Position, Anchor, Accepted []int32
+	Draft, Target              [][]int32
+	Confidence                 [][]float32
+	// Logits of the drafts of the first steps, before and after the Markov head, [steps][block][vocabulary].
+	Base, Logits [][][]float32
+	// Blocks at other lengths of the prompt, which begin with the prompt's own token.
+	Probe struct {
+		Length     []int32
+		Draft      [][]int32
+		Base       [][]float32 // [probes*block][vocabulary]
+		Confidence [][]float32
+	}
+	// A run whose drafts are given, and the target's logits behind the accepted ones.
+	Forced struct {
+		Position, Accepted []int32
+		Draft              [][]int32
+		Logits             [][]float32
+	}
+}
+
+// readDrafted reads what a case holds of a drafter of blocks, nil for nothing.
+func (r *reader) readDrafted(name string) *Drafted {
+	if _, ok := r.from.Tensor(name + ".spec.position"); !ok {
+		return nil
+	}
+	d := &Drafted{Position: r.ints(name + ".spec.position"), Anchor: r.ints(name + ".spec.anchor"),
+		Accepted: r.ints(name + ".spec.accepted"), Draft: r.selection(name + ".spec.draft"),
+		Target: r.selection(name + ".spec.target"), Confidence: r.matrix(name + ".spec.confidence")}
+	for i := 0; ; i++ {
+		at := fmt.Sprintf("%s.step%d.", name, i)
+		if _, ok := r.from.Tensor(at + "logits"); !ok {
+			break
+		}
+		d.Base, d.Logits = append(d.Base, r.matrix(at+"base_logits")), append(d.Logits, r.matrix(at+"logits"))
+	}
+	p, f := &d.Probe, &d.Forced
+	p.Length, p.Draft = r.ints(name+".probe.length"), r.selection(name+".probe.draft")
+	p.Base, p.Confidence = r.matrix(name+".probe.base_logits"), r.matrix(name+".probe.confidence")
+	f.Position, f.Accepted = r.ints(name+".forced.position"), r.ints(name+".forced.accepted")
+	f.Draft, f.Logits = r.selection(name+".forced.draft"), r.matrix(name+".forced.logits")
+	return d
+}
+
+// Blocks is how the drafts of a case compare.
+type Blocks struct {
+	Blocks          int     `json:"blocks"` // steps and probes
+	Drafts          int     `json:"drafts"`
+	DraftsEqual     int     `json:"drafts_equal"`
+	Steps           int     `json:"steps"`
+	AcceptedEqual   int     `json:"accepted_equal"` // steps with the oracle's tokens of all verified rows
+	LogitError      float64 `json:"logit_error"`    // largest, of logits with the Markov head
+	BaseError       float64 `json:"base_error"`     // the same without
+	ConfidenceError float64 `json:"confidence_error"`
+	MedianCosine    float64 `json:"median_cosine"` // of logits without the Markov head
+	Forced          int     `json:"forced"`
+	ForcedEqual     int     `json:"forced_equal"` // acceptance lengths
+	ForcedError     float64 `json:"forced_error"` // largest, of the target's logits behind accepted drafts
+	ForcedCosine    float64 `json:"forced_cosine"`
+}
+
+// blockRun drafts and verifies one case.
+type blockRun struct {
+	m      model.Model
+	r      *step.Runner
+	g      *Golden
+	tokens []int32 // of the prompt and the greedy continuation
+	table  []int32
+	state  model.State
+	markov *markov
+	out    *Blocks
+	cos    []float64
+	forced []float64
+}
+
+// draftBlocks compares the drafts of a case. The model must draft in blocks.
+func draftBlocks(dir string, m model.Model, cfg plan.Config, g *Golden, chunk int) (*Blocks, error) {
+	cfg.N = cfg.Model.Block + 1
+	n := len(g.Input)
+	total := n + len(g.Greedy) + cfg.N
+	pages := (total + cfg.Page - 1) / cfg.Page
+	if err := m.Allocate(&cfg, pages+1); err != nil {
+		return nil, err
+	}
+	r, err := step.New(m, cfg, step.Limits{Rows: max(n, cfg.N), Requests: 1, Context: total})
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	x := &blockRun{m: m, r: r, g: g, tokens: slices.Concat(g.Input, g.Greedy), out: &Blocks{}}
+	if x.markov, err = readMarkov(dir); err != nil {
+		return nil, err
+	}
+	for p := range pages { // not in order, and page 0 unused
+		x.table = append(x.table, int32(pages-p))
+	}
+	for _, run := range []func() error{x.steps, x.force} {
+		if err := x.prompt(chunk); err != nil {
+			return nil, err
+		}
+		if err := run(); err != nil {
+			return nil, fmt.Errorf("verify: case %s: %w", g.Name, err)
+		}
+		x.state.Release()
+	}
+	x.out.MedianCosine, x.out.ForcedCosine = median(x.cos), median(x.forced)
+	return x.out, nil
+}
+
+// prompt computes the prompt of a new sequence.
+func (x *blockRun) prompt(chunk int) (err error) {
+	s, ok := x.m.(model.Stateful)
+	if !ok {
+		return fmt.Errorf("verify: a model that drafts in blocks and keeps no states")
+	}
+	if x.state, err = s.NewState(); err != nil {
+		return err
+	}
+	n := len(x.g.Input)
+	if chunk <= 0 {
+		chunk = n
+	}
+	for at := 0; at < n; at += chunk {
+		part := x.g.Input[at:min(at+chunk, n)]
+		if _, err := x.r.Run([]step.Work{{Kind: plan.ModeExtend, Tokens: part, Cached: at, Pages: x.table,
+			State: x.state}}); err != nil {
+			return fmt.Errorf("verify: case %s: prompt from position %d: %w", x.g.Name, at, err)
+		}
+	}
+	return nil
+}
+
+// steps drafts behind the prompt and inside it, and verifies the oracle's drafts.
+func (x *blockRun) steps() error {
+	d := x.g.Drafted
+	for i, length := range d.Probe.Length {
+		n := len(d.Probe.Draft[i])
+		if err := x.block(int(length), d.Probe.Draft[i], d.Probe.Confidence[i], d.Probe.Base[i*n:(i+1)*n],
+			nil); err != nil {
+			return err
+		}
+	}
+	for i, at := range d.Position {
+		var base, logits [][]float32
+		if i < len(d.Logits) {
+			base, logits = d.Base[i], d.Logits[i]
+		}
+		if err := x.block(int(at), d.Draft[i], d.Confidence[i], base, logits); err != nil {
+			return err
+		}
+		rows, err := x.verify(int(at), d.Draft[i], int(d.Accepted[i]))
+		if err != nil {
+			return err
+		}
+		x.out.Steps++
+		equal := true
+		for j, want := range d.Target[i] {
+			equal = equal && argmax(rows[j]) == want
+		}
+		if equal {
+			x.out.AcceptedEqual++
+		}
+	}
+	return nil
+}
+
+// force verifies given drafts.
+func (x *blockRun) force() error {
+	f := &x.g.Drafted.Forced
+	for i, at := range f.Position {
+		rows, err := x.verify(int(at), f.Draft[i], int(f.Accepted[i]))
+		if err != nil {
+			return err
+		}
+		right := 0
+		for right < len(f.Draft[i]) && argmax(rows[right]) == f.Draft[i][right] {
+			right++
+		}
+		x.out.Forced++
+		if right == int(f.Accepted[i]) {
+			x.out.ForcedEqual++
+		}
+		got := rows[f.Accepted[i]]
+		x.out.ForcedError = max(x.out.ForcedError, maxDiff(got, f.Logits[i]))
+		x.forced = append(x.forced, cosine(got, f.Logits[i]))
+	}
+	return nil
+}
+
+// block drafts behind so many tokens and compares.
+func (x *blockRun) block(length int, draft []int32, confidence []float32, base, logits [][]float32) error {
+	res, err := x.r.Draft([]step.Draft{{Kind: plan.ModeDraft, Tokens: x.tokens[length : length+1], Cached: length - 1,
+		Pages: x.table, State: x.state, Logits: true}}, false)
+	if err != nil {
+		return fmt.Errorf("a block behind %d tokens: %w", length, err)
+	}
+	x.out.Blocks++
+	before, equal := x.tokens[length], true
+	for i, want := range draft {
+		row, sure := res.Drafted(0, i)
+		token, _, _ := res.Best(row)
+		x.out.Drafts++
+		if token == want {
+			x.out.DraftsEqual++
+		}
+		got := res.Row(row)
+		if base != nil {
+			plain := x.markov.without(got, before)
+			x.out.BaseError = max(x.out.BaseError, maxDiff(plain, base[i]))
+			x.cos = append(x.cos, cosine(plain, base[i]))
+		}
+		if equal { // else the Markov head has read another token
+			if logits != nil {
+				x.out.LogitError = max(x.out.LogitError, maxDiff(got, logits[i]))
+			}
+			x.out.ConfidenceError = max(x.out.ConfidenceError, maxDiff([]float32{sure}, confidence[i:i+1]))
+		}
+		equal, before = equal && token == want, token
+	}
+	return nil
+}
+
+// verify computes the token behind a length and drafts behind it, keeps as many of these as were accepted, and returns
+// the logits of all rows.
+func (x *blockRun) verify(length int, draft []int32, accepted int) ([][]float32, error) {
+	tokens := append([]int32{x.tokens[length]}, draft...)
+	res, err := x.r.Run([]step.Work{{Kind: plan.ModeVerify, Tokens: tokens, Cached: length, Pages: x.table,
+		State: x.state, Logits: len(tokens)}})
+	if err != nil {
+		return nil, fmt.Errorf("%d rows behind %d tokens: %w", len(tokens), length, err)
+	}
+	var rows [][]float32
+	for i := range tokens {
+		rows = append(rows, slices.Clone(res.Row(i)))
+	}
+	return rows, x.state.Truncate(length + 1 + accepted)
+}
+
+// markov is the Markov head of a checkpoint: what it adds to logits is taken off again, because the oracle holds most
+// logits without it.
+type markov struct {
+	before, after []float32 // [vocabulary, rank]
+	rank          int
+}
+
+func readMarkov(dir string) (*markov, error) {
+	c, err := config.Read(dir)
+	if err != nil {
+		return nil, err
+	}
+	v4, ok := c.(*config.V4)
+	if !ok || v4.DSpark == nil {
+		return nil, fmt.Errorf("verify: %s: golden drafts of a DSpark head, which config.json does not describe", dir)
+	}
+	from, err := weight.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer from.Close()
+	m := &markov{rank: v4.DSpark.Rank}
+	for name, to := range map[string]*[]float32{"markov_w1": &m.before, "markov_w2": &m.after} {
+		name = fmt.Sprintf("mtp.%d.markov_head.%s.weight", v4.DSpark.Stages-1, name)
+		t, ok := from.Tensor(name)
+		if !ok {
+			return nil, fmt.Errorf("verify: %s: no tensor %s", dir, name)
+		}
+		if *to, err = weight.ReadF32(t); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// without is logits less what the head adds behind a token.
+func (m *markov) without(logits []float32, before int32) []float32 {
+	e := m.before[int(before)*m.rank : (int(before)+1)*m.rank]
+	out := make([]float32, len(logits))
+	for t, v := range logits {
+		sum := 0.0
+		for i, w := range m.after[t*m.rank : (t+1)*m.rank] {
+			sum += float64(w) * float64(e[i])
+		}
+		out[t] = float32(float64(v) - sum)
+	}
+	return out
+}
