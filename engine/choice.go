@@ -75,6 +75,19 @@ func (c *choice) draw(to *[]sample.Draw, ahead, n int) []sample.Draw {
 	return *to
 }
 
+// drawBlock is how the device draws a block of n drafts: with the random numbers of the tokens that they guess; nil for
+// the best ones. Biases, penalties and masks are applied when drafts are verified.
+func (c *choice) drawBlock(n int) []sample.Draw {
+	if !c.sampler.Draws() || !c.sampler.NeedsLogits(false) || c.job.setup.info.Vocabulary > sample.MaxVocabulary {
+		return nil
+	}
+	c.guesses = c.guesses[:0]
+	for i := range n {
+		c.guesses = append(c.guesses, c.sampler.Draw(i))
+	}
+	return c.guesses
+}
+
 // ahead is how many tokens the sequence will have, when the first row of logits of its last item is sampled from, that
 // the host does not know yet.
 func (c *choice) ahead(it *sched.Item) int {

@@ -12,8 +12,9 @@ import (
 )
 
 // Drafting adds two things to an iteration. After the forward pass, the drafting layer reads what it computed, prompts
-// included, so that its rows lie in every page beside the target's, and proposes how sequences go on. The next batch
-// then verifies the proposals: it computes several rows of a sequence at once, and loop.sampleItem samples from them
+// included, so that its rows lie in every page beside the target's, and proposes how sequences go on: a token with each
+// pass, or a block of them with one (plan.Model.Block; what its stages remember the forward pass has stored). The next
+// batch then verifies the proposals: it computes several rows of a sequence at once, and loop.sampleItem samples from them
 // exactly as plain decoding would. So the answer is the same with and without drafts, at any temperature and under any
 // constraint; see package spec.
 
@@ -31,6 +32,7 @@ type drafter struct {
 	// 0: each as many as pay for it.
 	adapting []*spec.Request
 	together int
+	sure     []spec.Proposal // of the latest blocks
 }
 
 // chain is the drafts of one choice while they are made.
@@ -174,6 +176,9 @@ func (d *drafter) draft(b *batch) error {
 	}
 	p := b.passes
 	p.drafts, d.chains, d.choices = p.drafts[:0], d.chains[:0], d.choices[:0]
+	if d.block() > 0 {
+		return d.draftBlocks(b)
+	}
 	d.agree(b)
 	for i := range b.items {
 		if draftedFor(&b.items[i]) {
@@ -218,6 +223,9 @@ func (d *drafter) draft(b *batch) error {
 func (d *drafter) run(p *passes, chained bool) (rows logits, err error) {
 	defer recoverTo(&err, d.cfg.Log, "a draft pass panicked")
 	n, prompts := p.draftSize()
+	if k := d.block(); k > 0 { // its rows have one size, whatever comes before them
+		n, prompts = k*len(p.drafts), false
+	}
 	begun := d.now()
 	d.watchdog.begin(begun)
 	defer d.watchdog.end()

@@ -82,10 +82,21 @@ func (g *guesser) Wait(p step.Pending) (step.Result, error) {
 	}
 	row := 0
 	for i := range g.works {
-		if w := &g.works[i]; w.Logits {
-			g.rewrite(w, res.Row(row))
-			row++
+		w := &g.works[i]
+		if !w.Logits {
+			continue
 		}
+		if p.Plan().Pass != plan.PassBlock {
+			g.rewrite(w, res.Row(row))
+		} else {
+			for place := range p.Plan().Rows / p.Plan().Requests {
+				next := *w
+				next.Cached += place
+				at, _ := res.Drafted(row, place)
+				g.rewrite(&next, res.Row(at))
+			}
+		}
+		row++
 	}
 	return res, nil
 }

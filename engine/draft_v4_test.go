@@ -24,13 +24,18 @@ func TestADraftingCrowdOfAStatefulModel(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the step loop alone is at work here")
 	}
-	for _, n := range []int{1, 3, 7} {
-		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			if n != 3 {
-				repeats(t, "three drafts differ by their number alone")
+	for _, c := range []struct {
+		kind, dir string
+		n         int
+	}{{"NextN", testmodel.V4Draft(t), 1}, {"NextN", testmodel.V4Draft(t), 3}, {"NextN", testmodel.V4Draft(t), 7},
+		{"DSpark", testmodel.V4Spark(t), 5}, {"DSpark", testmodel.V4Spark(t), 2}} {
+		n := c.n
+		t.Run(fmt.Sprint(c.kind, n), func(t *testing.T) {
+			if n != 3 && n != 5 {
+				repeats(t, "three drafts, and five of a block, differ by their number alone")
 			}
 			list := long(6)
-			dir, cfg := testmodel.V4Draft(t), Config{Policy: deterministic("fp8"), Draft: spec.Off()}
+			dir, cfg := c.dir, Config{Policy: deterministic("fp8"), Draft: spec.Off()}
 			wantRows, gotRows := keepLogits(), keepLogits()
 			want := lone(t, dir, cfg, list, wantRows.watch)
 			cfg.Draft, cfg.CacheTokens, cfg.StepTokens, cfg.MaxRunning = drafts(t, n), 6*256, 150, 8

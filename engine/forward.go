@@ -199,12 +199,22 @@ func (p *passes) draftRows(it *sched.Item, from int, wantLogits bool) int {
 // draftOf is what the draft of an item's rows has in any case.
 func draftOf(it *sched.Item, from int) step.Draft {
 	c := ownerOf(it)
-	w := step.Draft{Kind: plan.ModeExtend, Cached: it.Cached, Rank: it.Rank, Pages: c.seq.Pages(), State: c.state,
-		Best: !c.needsLogits(), From: from}
+	w := step.Draft{Kind: plan.ModeExtend, Cached: it.Cached, Rank: it.Rank, Pages: c.seq.Pages(),
+		Windows: c.seq.Windows(), State: c.state, Best: !c.needsLogits(), From: from}
 	if it.Decode {
 		w.Kind = plan.ModeDraft
 	}
 	return w
+}
+
+// draftBlock adds a block of drafts behind the kept rows of an item to the next draft pass.
+func (p *passes) draftBlock(it *sched.Item, from, block int) {
+	c := ownerOf(it)
+	w := draftOf(it, from)
+	end := it.Cached + it.Kept() + 1
+	w.Tokens, w.Cached, w.Logits, w.Best = c.seq.Tokens[end-1:end], end-2, true, true
+	w.Draws = c.drawBlock(block)
+	p.drafts = append(p.drafts, w)
 }
 
 // draftAhead adds all rows of an item to a draft pass before the host has seen the tokens that its rows of logits gave,

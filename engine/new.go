@@ -86,7 +86,7 @@ func New(m model.Model, c Config) (*Engine, error) {
 		return nil, err
 	}
 	if s.info.Drafts > 0 {
-		e.intake.drafts = spec.New(c.Draft)
+		e.intake.drafts = spec.New(c.Draft, s.info.Config.Model.Block)
 		e.loop.drafter = &drafter{setup: s, tally: t, watchdog: &e.loop.watchdog, sched: e.loop.sched,
 			control: e.intake.drafts}
 	}

@@ -88,6 +88,9 @@ func (it *Item) DraftTokens() []int32 { return it.Tokens[len(it.Tokens)-it.Draft
 // Pages are the pages of a running sequence, with those reserved for what comes next.
 func (q *Sequence) Pages() []int32 { return q.cache.Pages() }
 
+// Windows are the window pages of the sequence, nil where the pool has none.
+func (q *Sequence) Windows() []int32 { return q.cache.Windows() }
+
 // Rank is the rank that has the pages of a running sequence.
 func (q *Sequence) Rank() int { return q.rank }
 

@@ -3,13 +3,23 @@ package spec
 // Controller is what all requests of an engine share. One goroutine uses it and its requests.
 type Controller struct {
 	setting      Setting
+	block        int                    // drafts of one pass; 0: each draft takes a pass
+	trust        trust                  // in what a drafter of blocks says of its drafts
 	forward      pass                   // cost of a forward pass by its rows
 	draft        pass                   // cost of a draft pass by its rows
 	right, tried [MaxDrafts + 1]float64 // by place in the chain, from 1; decayed
 }
 
-// New makes a controller for a setting that is not off.
-func New(s Setting) *Controller { return &Controller{setting: s} }
+// New makes a controller for a setting that is not off, of a drafter that proposes so many tokens in one pass; 0: one.
+func New(s Setting, block int) *Controller { return &Controller{setting: s, block: block} }
+
+// most is the longest chain of drafts.
+func (c *Controller) most() int {
+	if c.block > 0 {
+		return min(c.block, c.setting.Drafts())
+	}
+	return c.setting.Drafts()
+}
 
 // ForwardPass notes how long a forward pass of the target took whose rows all decode or verify.
 func (c *Controller) ForwardPass(rows int, seconds float64) { c.forward.add(rows, seconds) }
@@ -23,7 +33,8 @@ type Request struct {
 	shared       *Controller
 	exactly      int // drafts it always makes; 0 for as many as pay
 	right, tried [MaxDrafts + 1]float64
-	losses       int // decisions in a row at which not drafting was better
+	losses       int                    // decisions in a row at which not drafting was better
+	said         [MaxDrafts + 1]float64 // of its latest block, what the drafter said of each draft; NaN: nothing
 }
 
 const (
@@ -71,7 +82,7 @@ func (r *Request) Depth(sequences int) int {
 		return 1
 	}
 	best, most := 0, minGain*c.rate(r, 0, sequences)
-	for n := 1; n <= c.setting.Drafts(); n++ {
+	for n := 1; n <= c.most(); n++ {
 		if v := c.rate(r, n, sequences); v > most {
 			best, most = n, v
 		}
@@ -97,7 +108,7 @@ func (c *Controller) Together(list []*Request) int {
 	if !c.forward.known || !c.draft.known {
 		return best
 	}
-	for n := 1; n <= c.setting.Drafts(); n++ {
+	for n := 1; n <= c.most(); n++ {
 		tokens := 0.0
 		for _, r := range list {
 			tokens += r.tokens(n)
@@ -120,6 +131,9 @@ func (r *Request) Judged(judged, right int) {
 		ok := 0.0
 		if i <= right {
 			ok = 1
+		}
+		if r.shared.block > 0 {
+			r.shared.trust.learn(i, r.said[i], r.Chance(i), ok)
 		}
 		r.right[i] = r.right[i]*requestDecay + ok
 		r.tried[i] = r.tried[i]*requestDecay + 1
@@ -159,7 +173,10 @@ func (r *Request) tokens(n int) float64 {
 // together.
 func (c *Controller) seconds(n int, sequences, tokens, share float64) float64 {
 	cost := c.forward.at(float64(1+n)*sequences, share)
-	if n > 0 {
+	switch {
+	case c.block > 0 && n > 0:
+		cost += c.draft.at(float64(c.block)*sequences, share)
+	case n > 0:
 		// A draft pass over the kept tokens gives the first draft; every further draft is a pass of one row.
 		cost += c.draft.at(tokens, share) + float64(n-1)*c.draft.at(sequences, share)
 	}

@@ -98,14 +98,14 @@ func TestAutoFindsTheDepthThatPays(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			const tokens = 600
 			c.m.random = rand.New(rand.NewPCG(3, 4))
-			plain, _ := c.m.run(New(Auto()), &Request{}, tokens, c.sequences, c.chances)
+			plain, _ := c.m.run(New(Auto(), 0), &Request{}, tokens, c.sequences, c.chances)
 			best := plain
 			for n := 1; n <= MaxDrafts; n++ {
 				s, err := Fixed(n)
 				if err != nil {
 					t.Fatal(err)
 				}
-				control := New(s)
+				control := New(s, 0)
 				r := control.Request()
 				seconds, drafted := c.m.run(control, &r, tokens, c.sequences, c.chances)
 				if drafted == 0 || !r.Active() {
@@ -113,7 +113,7 @@ func TestAutoFindsTheDepthThatPays(t *testing.T) {
 				}
 				best = min(best, seconds)
 			}
-			control := New(Auto())
+			control := New(Auto(), 0)
 			r := control.Request()
 			got, _ := c.m.run(control, &r, tokens, c.sequences, c.chances)
 			if got > 1.15*best {
@@ -129,7 +129,7 @@ func TestAutoFindsTheDepthThatPays(t *testing.T) {
 // What one request learned about costs and drafts serves the next.
 func TestRequestsShareWhatTheyLearn(t *testing.T) {
 	m := machine{step: 1, stepRow: 0.02, pass: 0.05, passRow: 0.005, random: rand.New(rand.NewPCG(1, 1))}
-	c := New(Auto())
+	c := New(Auto(), 0)
 	r := c.Request()
 	m.run(c, &r, 300, 1, []float64{1, 1, 1, 1, 0, 0, 0})
 	next := c.Request()
@@ -142,7 +142,7 @@ func TestRequestsShareWhatTheyLearn(t *testing.T) {
 }
 
 func TestARequestOfItsOwnDepth(t *testing.T) {
-	c := New(Auto())
+	c := New(Auto(), 0)
 	r := c.Exactly(3)
 	for range 100 {
 		r.Judged(3, 0)
@@ -189,7 +189,7 @@ func TestCostsStaySane(t *testing.T) {
 
 // One pass during which the machine was interrupted changes neither the estimates much nor the decision.
 func TestAnInterruptedPassDoesNotSkewCosts(t *testing.T) {
-	c := New(Auto())
+	c := New(Auto(), 0)
 	measure := func() {
 		for i := range 60 {
 			rows := 1 + i%5
@@ -218,7 +218,7 @@ func TestAnInterruptedPassDoesNotSkewCosts(t *testing.T) {
 
 // Drafting ends after sixteen losses in a row: a decision in between at which it pays starts the count again.
 func TestLossesCountInARow(t *testing.T) {
-	c := New(Auto())
+	c := New(Auto(), 0)
 	for i := range 60 {
 		rows := 1 + i%5
 		c.ForwardPass(rows, 1+0.3*float64(rows))
@@ -248,7 +248,7 @@ func TestLossesCountInARow(t *testing.T) {
 // what all of them get together counts.
 func TestRequestsDraftTogether(t *testing.T) {
 	learned := func(stepRow float64, rights ...float64) (*Controller, []*Request) {
-		c := New(Auto())
+		c := New(Auto(), 0)
 		var list []*Request
 		for range rights {
 			r := c.Request()
@@ -273,7 +273,7 @@ func TestRequestsDraftTogether(t *testing.T) {
 	if c, _ := learned(0, 0.5); c.Together([]*Request{}) != 1 {
 		t.Error("no request has another depth than 1")
 	}
-	if c := New(Auto()); c.Together([]*Request{{shared: c}}) != 1 {
+	if c := New(Auto(), 0); c.Together([]*Request{{shared: c}}) != 1 {
 		t.Error("nothing is known, and drafts are not tried one at a time")
 	}
 	for _, stepRow := range []float64{0.02, 0.3, 2} {

@@ -52,6 +52,11 @@ const V4Config = `{
 	"bos_token_id": 0, "eos_token_id": 1
 }`
 
+// v4Spark is V4Config with a DSpark head: two stages that see all three layers.
+var v4Spark = strings.NewReplacer(`"compress_ratios": [0, 4, 128]`, `"compress_ratios": [0, 4, 128, 0, 0]`,
+	`"num_nextn_predict_layers": 0`, `"num_nextn_predict_layers": 1, "dspark_block_size": 5, "dspark_markov_rank": 16,
+	"dspark_noise_token_id": 7, "dspark_target_layer_ids": [0, 1, 2]`).Replace(V4Config)
+
 // root holds the checkpoints of the running tests; Run makes and removes it.
 var root string
 
@@ -71,6 +76,9 @@ var (
 	plainV4  = once("v4", V4Config, synth.Options{Seed: 1})
 	draftV32 = once("v32-draft", v32, withDrafting())
 	draftV4  = once("v4-draft", V4Config, withDrafting())
+	sparkV4  = once("v4-dspark", v4Spark, synth.Options{Seed: 5})
+	sparkV8  = once("v4-dspark-eight", strings.Replace(v4Spark, `"vocab_size": 640`, `"vocab_size": 8`, 1),
+		synth.Options{Seed: 5})
 	draftV3  = once("v3-draft", v3, withDrafting())
 	eight    = once("v32-eight", strings.Replace(v32, `"vocab_size": 640`, `"vocab_size": 8`, 1), withDrafting())
 	gpuEight = once("v32-eight-gpu", forGPU(strings.Replace(v32, `"vocab_size": 640`, `"vocab_size": 8`, 1)),
@@ -121,6 +129,12 @@ func V32Draft(t testing.TB) string {
 
 // V4Draft is V4's shape with a drafting block.
 func V4Draft(t testing.TB) string { return must(t, draftV4) }
+
+// V4Spark is V4's shape with a DSpark head.
+func V4Spark(t testing.TB) string { return must(t, sparkV4) }
+
+// V4SparkEight is V4Spark with a vocabulary of eight.
+func V4SparkEight(t testing.TB) string { return must(t, sparkV8) }
 
 // V3Draft is DeepSeek-V3, without an indexer, with a drafting layer.
 func V3Draft(t testing.TB) string { return must(t, draftV3) }
