@@ -60,7 +60,7 @@ type Config struct {
 	// Policy is what the user asked about attention and the cache. Its empty KV is fp8 on a GPU, bf16 on a CPU.
 	Policy plan.Policy
 
-	// Draft is whether tokens are drafted with the model's NextN layer and verified several at a time, which changes
+	// Draft is whether tokens are drafted with the model's drafting layers and verified several at a time, which changes
 	// no answer. The zero value drafts what pays where the checkpoint has the layer.
 	Draft spec.Setting
 

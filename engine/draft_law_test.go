@@ -54,6 +54,16 @@ func TestSampledDraftsFollowTheTarget(t *testing.T) {
 		})
 	}
 	wait.Wait()
+	checkLaw(t, law, counts, seeds)
+	guessed(t, e)
+	if st := e.Stats(); float64(st.Accepted) < 0.05*float64(st.Drafted) {
+		t.Errorf("only %d of %d drafts were accepted", st.Accepted, st.Drafted)
+	}
+}
+
+// checkLaw compares how often tokens came in so many runs with their probabilities, by chi-square.
+func checkLaw(t *testing.T, law map[[3]int32]float64, counts map[[3]int32]int, seeds int) {
+	t.Helper()
 	// Cells that are expected fewer than eight times are counted together.
 	var chi, restWant, restGot float64
 	cells := -1
@@ -79,10 +89,6 @@ func TestSampledDraftsFollowTheTarget(t *testing.T) {
 	// runs, and this run is always the same.
 	if limit := float64(cells) + 4*math.Sqrt(2*float64(cells)); chi > limit || cells < 20 {
 		t.Errorf("chi-square %.1f over %d cells, at most %.1f expected", chi, cells, limit)
-	}
-	guessed(t, e)
-	if st := e.Stats(); float64(st.Accepted) < 0.05*float64(st.Drafted) {
-		t.Errorf("only %d of %d drafts were accepted", st.Accepted, st.Drafted)
 	}
 }
 

@@ -1,0 +1,285 @@
+package engine
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"sparrow/internal/testmodel"
+	"sparrow/kv/tier"
+	"sparrow/plan"
+	"sparrow/spec"
+	"sparrow/step"
+)
+
+// Invariants of this file: blocks of drafts change no bit of any answer, at any length, with any number of accepted
+// drafts, in chunks, preempted, cancelled or behind a prefix; and what the stages remember of a sequence is the same
+// however its tokens were computed or came back.
+
+// everyPattern puts guesses in place of a drafter's that are right or wrong in every pattern: one in four is wrong, by
+// position and prompt.
+func everyPattern(answers []*response, list []Request) func(*Engine) {
+	return guessing(answers, list, func(at, prompt int) bool {
+		return rand.New(rand.NewPCG(uint64(at), uint64(prompt))).IntN(4) != 0
+	})
+}
+
+// guessing puts the answers' own tokens in place of a drafter's, or where right says no another.
+func guessing(answers []*response, list []Request, right func(at, prompt int) bool) func(*Engine) {
+	known := map[string]*response{}
+	for i, r := range list {
+		known[r.ID] = answers[i]
+	}
+	return func(e *Engine) {
+		e.loop.passes.runner = &guesser{runner: e.loop.passes.runner, rewrite: func(w *step.Draft, row []float32) {
+			c := e.at(w.Pages)
+			prompt := len(c.job.request.Prompt)
+			at := w.Cached + len(w.Tokens) + 1 - prompt
+			answer := known[c.job.request.ID].Choices[c.index].Tokens
+			if at >= len(answer) {
+				return
+			}
+			token := answer[at]
+			if !right(at, prompt) {
+				token = (token + 1) % int32(len(row))
+			}
+			for i := range row {
+				row[i] = -50
+			}
+			row[token] = 50
+		}}
+	}
+}
+
+// lengths are prompts that end at all places of a group of 4, and around the ends of windows and groups of 128.
+func lengthsOfBlocks() []Request {
+	var list []Request
+	for _, n := range []int{1, 2, 3, 4, 5, 119, 120, 121, 122, 123, 124, 125, 126, 127, 128, 129, 247, 250, 251, 253, 254,
+		255, 256, 257} {
+		list = append(list, Request{ID: fmt.Sprint(n), Prompt: tokens(n, n), Sampling: greedy(), MaxTokens: 40,
+			IgnoreEOS: true})
+	}
+	return list
+}
+
+func TestBlocksAtEveryLength(t *testing.T) {
+	notUnderRace(t)
+	list := lengthsOfBlocks()
+	dir, cfg := testmodel.V4Spark(t), Config{Policy: deterministic("fp8"), Draft: spec.Off()}
+	wantRows, gotRows := keepLogits(), keepLogits()
+	want := lone(t, dir, cfg, list, wantRows.watch)
+	cfg.Draft = drafts(t, 5)
+	seen := map[[2]int]bool{} // length mod 4, and how many drafts were accepted
+	e := start(t, dir, cfg, gotRows.watch, everyPattern(want, list), checked(t))
+	before := e.loop.passes.runner
+	var length, rows int
+	e.loop.passes.runner = &tap{runner: before, after: func(works []step.Work, _ step.Result) {
+		if rows > 1 { // of the verify before: what it kept is what this one continues
+			seen[[2]int{length % 4, works[0].Cached - length - 1}] = true
+		}
+		length, rows = works[0].Cached, len(works[0].Tokens)
+		if works[0].Kind != plan.ModeVerify {
+			rows = 0
+		}
+	}}
+	for i, r := range list {
+		rows = 0
+		sameTokens(t, "prompt of "+r.ID, generate(t, e, r).Choices[0], want[i].Choices[0])
+	}
+	for k, v := range wantRows.rows {
+		if gotRows.rows[k] != v {
+			t.Fatalf("the logits of %+v differ from those of a plain run", k)
+		}
+	}
+	for mod := range 4 {
+		for a := range 6 {
+			if !seen[[2]int{mod, a}] {
+				t.Errorf("no verify behind a length of %d mod 4 accepted %d drafts", mod, a)
+			}
+		}
+	}
+}
+
+// A drafter that proposes the truth is always accepted.
+func TestTrueBlocksAreAccepted(t *testing.T) {
+	notUnderRace(t)
+	list := lengthsOfBlocks()[10:14]
+	dir := testmodel.V4Spark(t)
+	want := lone(t, dir, Config{Policy: deterministic("fp8"), Draft: spec.Off()}, list)
+	e := start(t, dir, Config{Policy: deterministic("fp8"), Draft: drafts(t, 5)},
+		guessing(want, list, func(int, int) bool { return true }), checked(t))
+	for i, r := range list {
+		sameTokens(t, r.ID, generate(t, e, r).Choices[0], want[i].Choices[0])
+	}
+	if st := e.Stats(); st.Drafted < 50 || st.Accepted != st.Drafted {
+		t.Errorf("%d of %d drafts were accepted, want all", st.Accepted, st.Drafted)
+	}
+}
+
+// Random batches with common prefixes, few pages, chunks and cancellations.
+func TestRandomBatchesOfBlocks(t *testing.T) {
+	notUnderRace(t)
+	rounds := 4
+	if *everything {
+		rounds = 1000
+	}
+	dir := testmodel.V4Spark(t)
+	var preempted, reused, aborted int64
+	for round := range rounds {
+		random := rand.New(rand.NewPCG(uint64(round), 11))
+		var list []Request
+		for i := range 3 + random.IntN(6) {
+			r := Request{ID: fmt.Sprint(i), Prompt: append(tokens(random.IntN(3), random.IntN(2)*(256+random.IntN(60))),
+				tokens(100*round+i, 1+random.IntN(140))...), Sampling: greedy(), MaxTokens: 1 + random.IntN(30),
+				IgnoreEOS: random.IntN(2) == 0}
+			if random.IntN(3) == 0 {
+				r.Sampling = seeded(int64(i))
+			}
+			if random.IntN(2) == 0 { // its answer needs another page
+				r.Prompt = append(tokens(random.IntN(3), 270), tokens(100*round+i, 225+random.IntN(17))...)
+				r.MaxTokens = 30
+			}
+			list = append(list, r)
+		}
+		cfg := Config{Policy: deterministic("fp8"), Draft: spec.Off()}
+		want := lone(t, dir, cfg, list)
+		cfg.Draft, cfg.MaxRunning = drafts(t, 1+random.IntN(5)), 3+random.IntN(4)
+		cfg.CacheTokens, cfg.StepTokens = (5+random.IntN(2))*256, 30+random.IntN(120)
+		if random.IntN(2) == 0 {
+			cfg.Draft = spec.Auto()
+		}
+		e, run := prepared(t, dir, cfg, everyPattern(want, list), checked(t))
+		var given *Job
+		if random.IntN(2) == 0 { // beside them one that goes away
+			given = open(t, e, Request{ID: "gone", Prompt: tokens(1, 300), Sampling: greedy(), MaxTokens: 200,
+				IgnoreEOS: true, Draft: new(int)})
+		}
+		got := jointly(t, e, list, func() {
+			run()
+			if given != nil {
+				given.Cancel()
+			}
+		})
+		compare(t, list, got, want)
+		st := e.Stats()
+		preempted, reused, aborted = preempted+st.Preempted, reused+st.CachedTokens, aborted+st.Aborted
+		if t.Failed() {
+			t.Fatalf("round %d", round)
+		}
+	}
+	if preempted == 0 || reused == 0 || aborted == 0 {
+		t.Errorf("%d preemptions, %d reused tokens, %d cancelled; want some of each", preempted, reused, aborted)
+	}
+}
+
+// proposals are the blocks that a drafter proposed, by length: tokens and bits of confidences.
+type proposals struct {
+	runner
+	mu  sync.Mutex
+	all map[int]string
+}
+
+func (p *proposals) Draft(works []step.Draft, chained bool) (step.Result, error) {
+	res, err := p.runner.Draft(works, chained)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range works {
+		text := ""
+		for place := range 5 {
+			row, sure := res.Drafted(i, place)
+			token, _, _ := res.Best(row)
+			text += fmt.Sprintf("%d %08x ", token, math.Float32bits(sure))
+		}
+		p.all[works[i].Cached+len(works[i].Tokens)] = text
+	}
+	return res, err
+}
+
+func watchBlocks(p *proposals) func(*Engine) {
+	p.all = map[int]string{}
+	return func(e *Engine) { p.runner, e.loop.passes.runner = e.loop.passes.runner, p }
+}
+
+// A sequence drafts the same, to the bit, whole or in chunks, and behind a prefix that was in the cache or came back
+// from a tier.
+func TestWhatTheStagesRememberComesBack(t *testing.T) {
+	notUnderRace(t)
+	dir := testmodel.V4Spark(t)
+	request := func(i int) Request {
+		return Request{ID: fmt.Sprint(i), Prompt: tokens(i, 256+130), Sampling: greedy(), MaxTokens: 12, IgnoreEOS: true}
+	}
+	var want proposals
+	cfg := Config{Policy: deterministic("fp8"), Draft: drafts(t, 5)}
+	generate(t, start(t, dir, cfg, watchBlocks(&want)), request(1))
+	for _, chunk := range []int{7, 64, 129, 300} {
+		var got proposals
+		cfg.StepTokens = chunk
+		generate(t, start(t, dir, cfg, watchBlocks(&got)), request(1))
+		if !maps.Equal(got.all, want.all) {
+			t.Errorf("in steps of %d tokens other blocks are drafted", chunk)
+		}
+	}
+	for name, o := range map[string]tier.Options{
+		"host": {HostBytes: 1 << 28}, "disk": {DiskDir: t.TempDir(), DiskBytes: 1 << 30},
+	} {
+		var got proposals
+		c := tiered("fp8", 2, 256, o)
+		c.Draft = drafts(t, 5)
+		e := startTiered(t, dir, c, watchBlocks(&got), checked(t))
+		for round, i := range []int{1, 1, 2, 1} { // computed, in the cache, another, from the tier
+			got.all = map[int]string{}
+			if r := generate(t, e, request(i)); (round == 1 || round == 3) && r.Usage.CachedTokens != 256 {
+				t.Errorf("%s, round %d: %d tokens were cached", name, round, r.Usage.CachedTokens)
+			}
+			if i == 1 && !maps.Equal(got.all, want.all) {
+				t.Errorf("%s, round %d: other blocks are drafted", name, round)
+			}
+		}
+		if st := e.Stats().Tiers; st.Tokens == 0 {
+			t.Errorf("%s: nothing came from the tier", name)
+		}
+	}
+}
+
+// Sampled answers follow the target's distribution with a head's own blocks.
+func TestSampledBlocksFollowTheTarget(t *testing.T) {
+	notUnderRace(t)
+	seeds := 2000
+	dir := testmodel.V4SparkEight(t)
+	prompt := []int32{2, 3, 4, 5, 6, 7, 2, 4}
+	params := seeded(0)
+	params.Temperature, params.TopP = 0.9, 0.95
+	law := lawOf(t, dir, prompt, params)
+	e := start(t, dir, Config{Draft: drafts(t, 5), MaxQueue: seeds, NoReuse: true}, checked(t))
+	counts := map[[3]int32]int{}
+	var list []Request
+	for seed := range seeds {
+		p := params
+		p.Seed = int64(seed)
+		list = append(list, Request{Prompt: prompt, Sampling: p, MaxTokens: 3, IgnoreEOS: true})
+	}
+	for part := range slices.Chunk(list, 200) {
+		for _, r := range together(t, e, part) {
+			counts[[3]int32(r.Choices[0].Tokens)]++
+		}
+	}
+	checkLaw(t, law, counts, seeds)
+	guessed(t, e)
+	if st := e.Stats(); float64(st.Accepted) < 0.1*float64(st.Drafted) {
+		t.Errorf("only %d of %d drafts were accepted", st.Accepted, st.Drafted)
+	}
+}
+
+// More drafts than a block has are refused, and auto drafts at most a block.
+func TestBlocksBoundTheDrafts(t *testing.T) {
+	if e := start(t, testmodel.V4Spark(t), Config{Draft: spec.Auto()}); e.Info().Drafts != 5 {
+		t.Errorf("auto drafts up to %d", e.Info().Drafts)
+	}
+	if _, err := build(t, testmodel.V4Spark(t), Config{Draft: drafts(t, 6)}); err == nil {
+		t.Error("6 drafts of blocks of 5 were not refused")
+	}
+}
