@@ -60,8 +60,8 @@ type Config struct {
 	// Policy is what the user asked about attention and the cache. Its empty KV is fp8 on a GPU, bf16 on a CPU.
 	Policy plan.Policy
 
-	// Draft is whether tokens are drafted with the model's drafting layers and verified several at a time, which changes
-	// no answer. The zero value drafts what pays where the checkpoint has the layer.
+	// Draft is whether tokens are drafted with the model's drafting layers and verified several at a time, which
+	// changes no answer. The zero value drafts what pays where the checkpoint has the layer.
 	Draft spec.Setting
 
 	// DraftAccept, above 0, makes this share of all drafts count as right, whatever the model says: answers are those

@@ -12,11 +12,11 @@ import (
 )
 
 // Drafting adds two things to an iteration. After the forward pass, the drafting layer reads what it computed, prompts
-// included, so that its rows lie in every page beside the target's, and proposes how sequences go on: a token with each
-// pass, or a block of them with one (plan.Model.Block; what its stages remember the forward pass has stored). The next
-// batch then verifies the proposals: it computes several rows of a sequence at once, and loop.sampleItem samples from them
-// exactly as plain decoding would. So the answer is the same with and without drafts, at any temperature and under any
-// constraint; see package spec.
+// included, so that its rows lie in every page beside the target's, and proposes how sequences go on: a token with
+// each pass, or a block of them with one (plan.Model.Block; what its stages remember the forward pass has stored). The
+// next batch then verifies the proposals: it computes several rows of a sequence at once, and loop.sampleItem samples
+// from them exactly as plain decoding would. So the answer is the same with and without drafts, at any temperature and
+// under any constraint; see package spec.
 
 // drafter drafts what follows a batch. A nil *drafter drafts nothing. The loop owns it.
 type drafter struct {

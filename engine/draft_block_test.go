@@ -58,8 +58,8 @@ func guessing(answers []*response, list []Request, right func(at, prompt int) bo
 // lengths are prompts that end at all places of a group of 4, and around the ends of windows and groups of 128.
 func lengthsOfBlocks() []Request {
 	var list []Request
-	for _, n := range []int{1, 2, 3, 4, 5, 119, 120, 121, 122, 123, 124, 125, 126, 127, 128, 129, 247, 250, 251, 253, 254,
-		255, 256, 257} {
+	for _, n := range []int{1, 2, 3, 4, 5, 119, 120, 121, 122, 123, 124, 125, 126, 127, 128, 129, 247, 250, 251, 253,
+		254, 255, 256, 257} {
 		list = append(list, Request{ID: fmt.Sprint(n), Prompt: tokens(n, n), Sampling: greedy(), MaxTokens: 40,
 			IgnoreEOS: true})
 	}
@@ -210,7 +210,8 @@ func TestWhatTheStagesRememberComesBack(t *testing.T) {
 	notUnderRace(t)
 	dir := testmodel.V4Spark(t)
 	request := func(i int) Request {
-		return Request{ID: fmt.Sprint(i), Prompt: tokens(i, 256+130), Sampling: greedy(), MaxTokens: 12, IgnoreEOS: true}
+		return Request{ID: fmt.Sprint(i), Prompt: tokens(i, 256+130), Sampling: greedy(), MaxTokens: 12,
+			IgnoreEOS: true}
 	}
 	var want proposals
 	cfg := Config{Policy: deterministic("fp8"), Draft: drafts(t, 5)}

@@ -88,8 +88,8 @@ func maxDrafts(s spec.Setting, m model.Model, batchTokens int) (drafts int, why 
 	switch {
 	case err != nil:
 	case block > 0 && s.IsFixed() && s.Drafts() > block:
-		err = fmt.Errorf("the drafting stages of this checkpoint propose %d tokens at once; ask for at most %d, or for "+
-			"auto", block, block)
+		err = fmt.Errorf("the drafting stages of this checkpoint propose %d tokens at once; ask for at most %d, or "+
+			"for auto", block, block)
 	case drafts == 0 || s.IsFixed() && drafts < s.Drafts():
 		err = fmt.Errorf("steps of --step-tokens %d have room for %d of them; ask for %d or more, or for fewer drafts",
 			batchTokens, drafts, s.Drafts()+1)

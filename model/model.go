@@ -92,9 +92,9 @@ type Input struct {
 	// Hidden holds, in a drafting pass, for each request where the hidden state of each of its rows lies: in which
 	// row of the pass before, of the target's or, in a chain, of the drafting layer's own.
 	Hidden [][]int32
-	// Windows holds, for each request of a pass of the target or of plan.PassBlock, its window pages, one for each of its pages and negative where no
-	// row of the pass attends. A nil table means that they have the numbers of the pages. Models that are not Windowed
-	// ignore it.
+	// Windows holds, for each request of a pass of the target or of plan.PassBlock, its window pages, one for each of
+	// its pages and negative where no row of the pass attends. A nil table means that they have the numbers of the
+	// pages. Models that are not Windowed ignore it.
 	Windows [][]int32
 	// States holds, for each request of the batch, the state of its sequence. Models that are not Stateful ignore it.
 	States []State

@@ -41,8 +41,8 @@ func (w *Builder) rowIndexer(s *Segment) {
 		if w.cfg.Model.V4() {
 			s.Indexer, why = Indexer{}, ReasonWindowOnly
 			if w.plan.Pass == PassBlock {
-				why.Text += fmt.Sprintf(": every row of a block of %d sees the %d tokens before the block and all rows "+
-					"of it", w.cfg.Model.Block, w.cfg.Model.Window)
+				why.Text += fmt.Sprintf(": every row of a block of %d sees the %d tokens before the block, and all "+
+					"rows of it", w.cfg.Model.Block, w.cfg.Model.Window)
 				break
 			}
 			why.Text += fmt.Sprintf(": in one launch, of each request its last %d rows, which later ones see",

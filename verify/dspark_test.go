@@ -56,7 +56,8 @@ func TestDSpark(t *testing.T) {
 				t.Errorf("case %s: %d greedy tokens, largest error %g; want 32 or more, within 1e-4", c.Name,
 					c.GreedyOf, c.MaxError)
 			}
-			if b := c.Blocks; b == nil || b.Blocks < 10 || b.Drafts != 5*b.Blocks || b.Forced != 8 || !(b.BaseError > 0) {
+			if b := c.Blocks; b == nil || b.Blocks < 10 || b.Drafts != 5*b.Blocks || b.Forced != 8 ||
+				!(b.BaseError > 0) {
 				t.Errorf("case %s: drafts %+v", c.Name, b)
 			}
 		}

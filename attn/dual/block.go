@@ -143,7 +143,8 @@ func (b *Batch) holds(r, from, end int) error {
 		i := p / b.PageTokens
 		if i >= len(tables) || tables[i] < 0 {
 			return &plan.Error{Code: plan.E22,
-				Asked:     fmt.Sprintf("a block of request %d at position %d, whose page %d has no window page", r, end, i),
+				Asked: fmt.Sprintf("a block of request %d at position %d, whose page %d has no window page", r, end,
+					i),
 				Supported: "sequences that hold the window pages their blocks see"}
 		}
 		if int(tables[i]) >= b.Pages {

@@ -35,8 +35,9 @@ func (p *policyFlags) add(f *pflag.FlagSet) {
 func (p *policyFlags) addDraft(f *pflag.FlagSet) { f.StringVar(&p.draft, "draft", "", draftHelp) }
 
 // draftHelp is the same for every command; explain adds what it does without the flag.
-const draftHelp = "tokens drafted with the checkpoint's drafting layers and verified together; answers stay the same: " +
-	"auto (as many as pay; the default where text is generated), a number from 1 to 7 (1 to 5 with a DSpark head), or off"
+const draftHelp = "tokens drafted with the checkpoint's drafting layers and verified together; answers stay the " +
+	"same: auto (as many as pay; the default where text is generated), a number from 1 to 7 (1 to 5 with a DSpark " +
+	"head), or off"
 
 // drafts is what --draft asks for.
 func (p *policyFlags) drafts() (spec.Setting, error) {

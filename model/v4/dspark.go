@@ -21,8 +21,8 @@ import (
 //	c_k(p) = the window entry that stage k makes of u(p)
 //
 // Passes of the target compute these for all of their rows and store c_k with their own window entries. A block of B
-// rows begins with the token that was sampled last, at position L, and noise behind it. It runs through the stages, whose
-// rows see c_k of the window before L and each other, and is collapsed to h_i. Then, from x_0, the token at L, on:
+// rows begins with the token that was sampled last, at position L, and noise behind it. It runs through the stages,
+// whose rows see c_k of the window before L and each other, and is collapsed to h_i. Then, with x_0 the token at L:
 //
 //	e_i     = markov_w1[x_i]
 //	l_i     = head · norm(h_i) + markov_w2 · e_i          logits of x_{i+1}, which is drafted
@@ -41,8 +41,8 @@ type sparkHead struct {
 	windows []kernel.Pool // entries of each stage, with the pages of window entries; none without drafts
 }
 
-// meanSite gives all streams the same weight, as operands of kernel.HyperHeadArgs: with a scale of 0 what a row has does
-// not matter, and sigmoid(base) + eps is 1/streams.
+// meanSite gives all streams the same weight, as operands of kernel.HyperHeadArgs: with a scale of 0 what a row has
+// does not matter, and sigmoid(base) + eps is 1/streams.
 type meanSite struct{ base, scale kernel.Tensor }
 
 func newMeanSite(dev kernel.Device, streams int, eps float32) (m meanSite, err error) {
