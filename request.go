@@ -49,6 +49,9 @@ type Request struct {
 	Flow string
 	// Priority orders the requests of a tenant: a higher one is served first, and may suspend lower ones that run.
 	Priority int
+	// Background requests run where those of all tenants leave room: they are admitted last and suspended first, and
+	// wait while prompts of others are computed.
+	Background bool
 	// Record asks for which keys rows attended to, and which experts computed them; nil records nothing.
 	Record *Record
 	// Replay are rows that were recorded before, one position after the other: rows of these positions take their

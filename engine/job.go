@@ -39,6 +39,8 @@ type Request struct {
 	// Flow divides the tenant's share; Priority orders the tenant's requests, the highest first.
 	Flow     string
 	Priority int
+	// Background requests run where those of all tenants leave room. Their tenants take turns among themselves.
+	Background bool
 	// Places is how many sequences of the tenant may run for one of this request to join them; 0 is no bound.
 	Places int
 	// Admit, where set, is called with the number of given tokens before the request is queued; an error refuses it.
@@ -117,8 +119,14 @@ func (j *Job) Choices() int { return len(j.choices) }
 // Cancel ends the job at the next iteration: choices that have not ended finish with FinishCancelled.
 func (j *Job) Cancel() { j.inbox.cancel(j) }
 
+// backgroundParty begins the names of tenants in the background. No tenant's name holds a NUL, and no source two.
+const backgroundParty = "\x00\x00"
+
 // party is who takes turns with others: a tenant, or where requests without one come from. Tenants' names hold no NUL.
-func party(tenant, source string) string {
+func party(tenant, source string, background bool) string {
+	if background {
+		return backgroundParty + tenant
+	}
 	if tenant == "" && source != "" {
 		return "\x00" + source
 	}

@@ -1,6 +1,9 @@
 package engine
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // waits estimates how long a new request waits, from how many requests wait and how fast they were admitted lately.
 // Choices of requests that have begun do not count: they take turns with what comes later.
@@ -42,14 +45,19 @@ func (w *waits) leave(tenant string) {
 // estimate is how long a request of a tenant would wait. Tenants take turns, so the queues of others count for as much
 // as the tenant's own.
 func (w *waits) estimate(tenant string, now time.Time) time.Duration {
-	if w.jobs == 0 {
+	jobs, parties, own := w.jobs, len(w.tenants), w.tenants[tenant]
+	for name, n := range w.tenants {
+		if strings.HasPrefix(name, backgroundParty) { // they come after everybody
+			jobs, parties = jobs-n, parties-1
+		}
+	}
+	if jobs == 0 {
 		return 0
 	}
-	parties, own := len(w.tenants), w.tenants[tenant]
 	if own == 0 {
 		parties++
 	}
-	ahead := min(w.jobs, own*parties) + 1
+	ahead := min(jobs, own*parties) + 1
 	return time.Duration(ahead) * w.interval(now)
 }
 

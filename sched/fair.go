@@ -2,11 +2,14 @@ package sched
 
 import "slices"
 
-// before reports whether a sequence is admitted, or its prompt computed, before another. Among tenants the one with the
-// fewest prompts in the batch that is formed comes first, then the one that was served least; inside a tenant the
+// before reports whether a sequence is admitted, or its prompt computed, before another. Those of the background come
+// last. Among tenants the one with the fewest prompts in the batch that is formed comes first, then the one that was served least; inside a tenant the
 // highest priority, then flows like tenants; inside a flow requests take turns: the first sequences of all of them in
 // order of arrival, then the second ones.
 func (o *roster) before(a, b *Sequence) bool {
+	if a.Background != b.Background {
+		return b.Background
+	}
 	ta, tb := a.tenant(), b.tenant()
 	if ta == tb {
 		if a.Priority != b.Priority {
@@ -82,11 +85,14 @@ func (o *roster) swap(blocked bool) bool {
 	return false
 }
 
-// excess is the sequence to suspend for one that waits: the youngest of the request with the most sequences, of the
-// tenant that has the most places, or pages where pages are short; or one of the same tenant. nil where that would
-// leave its owner with less than the one that waits then has. A party always keeps its oldest sequence: it goes on,
-// whoever comes, but for those of a higher priority of the same tenant.
+// excess is the sequence to suspend for one that waits: the youngest of the background, else the youngest of the request
+// with the most sequences, of the tenant that has the most places, or pages where pages are short; or one of the same
+// tenant. nil where that would leave its owner with less than the one that waits then has. A party always keeps its
+// oldest sequence: it goes on, whoever comes, but for those of a higher priority of the same tenant.
 func (o *roster) excess(q *Sequence) *Sequence {
+	if victim := o.youngestBackground(-1); victim != nil && !q.Background {
+		return victim
+	}
 	if victim := o.excessOf(q, (*Sequence).tenant); victim != nil {
 		return victim
 	}
@@ -131,6 +137,17 @@ func (o *roster) excessOf(q *Sequence, levels ...func(*Sequence) *party) *Sequen
 		// One that comes before q in the queue would be admitted again in its place.
 		if victim != nil && !o.before(victim, q) && most-has(victim) >= o.holds(own, level, has)+need {
 			return victim
+		}
+	}
+	return nil
+}
+
+// youngestBackground is the youngest sequence of the background that runs, on a rank or for -1 on any; nil where there
+// is none.
+func (o *roster) youngestBackground(rank int) *Sequence {
+	for _, r := range slices.Backward(o.running) { // in order of arrival
+		if r.Background && (rank < 0 || r.rank == rank) {
+			return r
 		}
 	}
 	return nil

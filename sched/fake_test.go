@@ -20,7 +20,7 @@ import (
 //   - a sequence that decodes gets its token in every step, whatever else runs, unless it is preempted; a prompt gets
 //     at least one unless pages lack or as many prompts as may be were chosen; those that record or replay may wait
 //     for the rows that a batch has room for, and all may wait for a step of newcomers alone, of which no two follow
-//     each other;
+//     each other; those of the background wait while prompts of others are computed;
 //   - no batch records or replays more rows than Limits.RecordRows, and rows are recorded in order;
 //   - sequences wait, run and are admitted in order of arrival, preempted ones too;
 //   - rows of logits are those of the last tokens that a sequence wants, each once, and no batch has more of them than
@@ -111,6 +111,11 @@ func (f *fake) step() ([]Item, error) {
 		return nil, err
 	}
 	for i := range items {
+		if q := items[i].Seq; !f.sched.next.takes(q) {
+			return nil, fmt.Errorf("sequence %d of the background is in a step beside prompts of others", q.age)
+		}
+	}
+	for i := range items {
 		if err := f.run(&items[i]); err != nil {
 			return nil, err
 		}
@@ -175,13 +180,13 @@ func (f *fake) checkStep(items []Item, decoding map[*Sequence]int) error {
 		if !q.ready && len(f.sched.next.prompts) >= f.sched.roster.limits.MaxPrompts {
 			continue
 		}
-		if !seen[q] && free(q) && pool.Available() > 0 && (f.sight == 0 || pool.WindowsAvailable() > 0) {
+		if !seen[q] && free(q) && f.sched.next.takes(q) && pool.Available() > 0 && (f.sight == 0 || pool.WindowsAvailable() > 0) {
 			return fmt.Errorf("sequence %d runs but is not in the step although %d pages are left", q.age,
 				pool.Available())
 		}
 	}
 	for q, times := range decoding {
-		if !seen[q] && free(q) && q.Preempted == times {
+		if !seen[q] && free(q) && f.sched.next.takes(q) && q.Preempted == times {
 			return fmt.Errorf("sequence %d decodes but is not in the step", q.age)
 		}
 	}

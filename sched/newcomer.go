@@ -41,7 +41,7 @@ func (f *forming) addNewcomers() bool {
 // newcomer reports whether a waiting sequence is the first of its tenant or, where there is one tenant, of its flow.
 // The latter takes no pages that others wait for.
 func (o *roster) newcomer(q *Sequence) bool {
-	if q.Preempted > 0 || q.Logits > 1 || q.Record != (Span{}) || q.Replay != (Span{}) || q.waitsForPrompt() ||
+	if q.Background || q.Preempted > 0 || q.Logits > 1 || q.Record != (Span{}) || q.Replay != (Span{}) || q.waitsForPrompt() ||
 		q.waitsForPlace() {
 		return false
 	}

@@ -33,10 +33,12 @@ type forming struct {
 	unknown [1]int32    // Tokens of an item whose token is not known
 	prompts []*Sequence // computed in this batch
 	begun   []*Sequence // prompts under way that are not in it, while it is formed
-	load    load        // of this batch, until the next is formed
-	room    room        // left in this batch
-	oldest  []*Sequence // memory for those that run
-	cost    cost.Model
-	stall   time.Duration // Stall
-	waited  time.Duration // Waited
+	// prompted: it computes prompts, and nothing of the background
+	prompted bool
+	load     load        // of this batch, until the next is formed
+	room     room        // left in this batch
+	oldest   []*Sequence // memory for those that run
+	cost     cost.Model
+	stall    time.Duration // Stall
+	waited   time.Duration // Waited
 }

@@ -12,6 +12,7 @@ func (s *Scheduler) Schedule() []Item {
 	for again := s.next.load.apart && !s.next.load.divided; ; {
 		s.roster.makeRoom()
 		s.next.begin()
+		s.next.prompted = s.roster.prompted()
 		if again || !s.next.addNewcomers() {
 			s.next.addAll()
 		}
@@ -41,11 +42,21 @@ func (f *forming) serve() {
 func (f *forming) addAll() {
 	budget, logits := f.roster.limits.BatchTokens, f.roster.limits.PromptLogits
 
-	// Every decoding sequence gets its one token, oldest first; where more are recorded than a batch has room for,
+	// Every decoding sequence gets its one token, oldest first, the background last; where more are recorded than a batch has room for,
 	// the youngest of those wait. When pages run out the youngest of the rank is preempted: it has no item yet.
 	f.oldest = append(f.oldest[:0], f.roster.running...)
+	slices.SortStableFunc(f.oldest, func(a, b *Sequence) int {
+		switch {
+		case a.Background == b.Background:
+			return 0
+		case a.Background:
+			return 1
+		}
+		return -1
+	})
 	for _, q := range f.oldest {
-		if q.state == stateRunning && q.decoding() && f.room.most(q, q.end(), 1) > 0 && f.roster.reserveToken(q) {
+		if q.state == stateRunning && q.decoding() && f.takes(q) && f.room.most(q, q.end(), 1) > 0 &&
+			f.roster.reserveToken(q) {
 			f.addItem(q, 1, true)
 			budget--
 		}
@@ -75,6 +86,21 @@ func (f *forming) addAll() {
 		f.addDecodes()
 	}
 }
+
+// prompted reports whether there are prompts to compute of sequences that are not of the background.
+func (o *roster) prompted() bool {
+	for _, q := range o.running {
+		if !q.Background && !q.restoring && !q.decoding() && q.left() > 0 {
+			return true
+		}
+	}
+	first := o.nextToAdmit()
+	return first >= 0 && !o.waiting[first].Background
+}
+
+// takes reports whether the batch may compute a sequence: those of the background wait while prompts of others are
+// computed, so that these have the first token as soon as on an idle device.
+func (f *forming) takes(q *Sequence) bool { return !q.Background || !f.prompted }
 
 // addItem adds the next n tokens of a sequence, for which pages are reserved.
 func (f *forming) addItem(q *Sequence, n int, decode bool) {
@@ -278,7 +304,8 @@ func (o *roster) admit(at int) *Sequence {
 	return q
 }
 
-// preemptYoungest takes the pages of the youngest running sequence of a rank and queues it again.
+// preemptYoungest takes the pages of the youngest running sequence of a rank, of the background where one is, and queues
+// it again.
 func (o *roster) preemptYoungest(rank int) {
 	var q *Sequence
 	n := 0
@@ -287,6 +314,9 @@ func (o *roster) preemptYoungest(rank int) {
 			q = r
 			n++
 		}
+	}
+	if of := o.youngestBackground(rank); of != nil {
+		q = of
 	}
 	if n == 1 {
 		// Alone it has every page; continuing would admit and preempt it without end.

@@ -14,12 +14,20 @@ import (
 // SmallestChunk is how many tokens of prompts a batch takes in any case.
 const SmallestChunk = 32
 
+// backgroundPart is the part of Limits.MaxStall that a batch of the background alone takes: whoever comes waits for its
+// end, and should have the first token not much later than on an idle device.
+const backgroundPart = 4
+
 // promptTokens is how many of the tokens that a batch has left go to its prompts. The decodes are in it already, the
 // prompts are in order. A short prompt beside long ones is held up by them like a sequence that decodes.
 func (f *forming) promptTokens(left, logits int) int {
 	f.countDecodes()
 	if f.roster.limits.MaxStall <= 0 || len(f.prompts) == 0 {
 		return left
+	}
+	if f.background() {
+		stall := f.roster.limits.MaxStall.Seconds() / backgroundPart
+		return f.tokensWithin(max(stall, f.cost.Decoding(&f.load.Work)+stall/2)/f.cost.Late(), left, logits)
 	}
 	if len(f.items) == 0 {
 		if f.short(f.prompts[0].left()) && !f.short(f.prompts[len(f.prompts)-1].left()) {
@@ -36,6 +44,16 @@ func (f *forming) promptTokens(left, logits int) int {
 	}
 	f.load.smallest = n == f.leastTokens(left) && n < left
 	return n
+}
+
+// background reports whether the batch computes the background alone.
+func (f *forming) background() bool {
+	for i := range f.items {
+		if !f.items[i].Seq.Background {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(f.prompts, func(q *Sequence) bool { return !q.Background })
 }
 
 // Waited says for how long sequences that decode have been left out when Schedule is called next.
@@ -93,7 +111,7 @@ func (s *Scheduler) Between() ([]Item, Load) {
 func (f *forming) addDecodes() {
 	f.begin()
 	for _, q := range f.roster.running {
-		if q.decoding() && f.room.most(q, q.end(), 1) > 0 && f.roster.reserve(q, 1) == nil {
+		if q.decoding() && f.takes(q) && f.room.most(q, q.end(), 1) > 0 && f.roster.reserve(q, 1) == nil {
 			f.addItem(q, 1, true)
 		}
 	}

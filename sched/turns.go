@@ -15,7 +15,7 @@ import "slices"
 func (f *forming) choosePrompts(budget int) int {
 	f.begun = f.begun[:0]
 	for _, q := range f.roster.running {
-		if !q.decoding() && !q.restoring && q.left() > 0 {
+		if !q.decoding() && !q.restoring && q.left() > 0 && f.takes(q) {
 			f.begun = append(f.begun, q)
 			q.request.countPrompts(1, 0)
 		}
@@ -62,7 +62,7 @@ func (f *forming) nextPrompt(last bool) (begun *Sequence, waiting int) {
 	begun = f.roster.firstOf(f.begun, nil)
 	waiting = f.roster.nextToAdmit()
 	if waiting >= 0 {
-		if q := f.roster.waiting[waiting]; (begun == nil || f.roster.before(q, begun)) && f.mayBegin(q) {
+		if q := f.roster.waiting[waiting]; f.takes(q) && (begun == nil || f.roster.before(q, begun)) && f.mayBegin(q) {
 			return nil, waiting
 		}
 	}
@@ -76,7 +76,7 @@ func (f *forming) nextShort() (begun *Sequence, waiting int) {
 		return begun, -1
 	}
 	q := f.roster.firstOf(f.roster.waiting, func(q *Sequence) bool {
-		return f.short(len(q.Tokens)) && !q.waitsForPrompt() && !q.waitsForPlace()
+		return f.short(len(q.Tokens)) && f.takes(q) && !q.waitsForPrompt() && !q.waitsForPlace()
 	})
 	if q == nil || !f.roster.canAdmit(q) || q.tenant().running > 0 && f.roster.nextToAdmit() < 0 {
 		return nil, -1

@@ -1,0 +1,79 @@
+package sched
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// A sequence of the background gives its place and its pages to any other, waits while prompts of others are computed,
+// decodes beside them, and ends.
+func TestTheBackgroundGivesWay(t *testing.T) {
+	for name, pages := range map[string]int{"by places": 1000, "by pages": 24} {
+		t.Run(name, func(t *testing.T) {
+			f, err := newFake(pages, 4, Limits{BatchTokens: 16, MaxRunning: 4, MaxPrompts: 2})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range 12 {
+				q := &Sequence{Tokens: []int32{1, 2, int32(i + 3)}, Tenant: "batch", Request: i, Background: true}
+				if err := f.add(q, 16); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range 6 {
+				step(t, f)
+			}
+			long := &Sequence{Tokens: make([]int32, 40), Tenant: "a", Request: "long"}
+			for i := range long.Tokens {
+				long.Tokens[i] = int32(100 + i)
+			}
+			if err := f.add(long, 60); err != nil {
+				t.Fatal(err)
+			}
+			for at := 0; at < 40; at += 16 { // nothing else is in the batches until its first token
+				items := step(t, f)
+				if len(items) != 1 || items[0].Seq != long {
+					t.Fatalf("%d items in the batch of a prompt, the first of %q", len(items), items[0].Seq.Tenant)
+				}
+			}
+			if items := step(t, f); len(items) < 2 {
+				t.Errorf("%d items beside a sequence that decodes; the background has room", len(items))
+			}
+			for len(f.goals) > 0 {
+				step(t, f)
+			}
+			if long.Preempted > 0 {
+				t.Errorf("it was suspended %d times for the background", long.Preempted)
+			}
+		})
+	}
+}
+
+// Random sequences of both kinds all end.
+func TestTheBackgroundBesideAnything(t *testing.T) {
+	for seed := range uint64(40) {
+		d := rand.New(rand.NewPCG(seed, 7))
+		f, err := newFake(20+d.IntN(60), 4, Limits{BatchTokens: 8 + d.IntN(40), MaxRunning: 2 + d.IntN(6),
+			MaxPrompts: 1 + d.IntN(3), KeepSuspended: d.IntN(2) == 0})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for added := 0; added < 60 || len(f.goals) > 0; {
+			for ; added < 60 && d.IntN(3) == 0; added++ {
+				q := &Sequence{Tokens: make([]int32, 1+d.IntN(40)), Tenant: string(rune('a' + d.IntN(3))), Request: added}
+				if d.IntN(2) == 0 {
+					q.Tenant, q.Background = "batch", true
+				}
+				for i := range q.Tokens {
+					q.Tokens[i] = int32(d.IntN(3))
+				}
+				if err := f.add(q, len(q.Tokens)+1+d.IntN(20)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := f.step(); err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+		}
+	}
+}
