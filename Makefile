@@ -3,8 +3,8 @@
 GO ?= go
 # Packages that start goroutines of their own and whose tests are cheap enough for the race detector on two cores, and
 # the tests of larger ones where goroutines meet.
-RACE = ./engine ./attn/... ./kv/... ./server ./hub ./weight ./kernel/cpu/pool ./kernel/group ./kernel/offload \
-	./kernel/cuda
+RACE = ./engine ./attn/... ./kv/... ./server ./server/batch ./hub ./weight ./kernel/cpu/pool ./kernel/group \
+	./kernel/offload ./kernel/cuda
 MEET = AtOnce|Cancel|Clos|Stream|Sleep|TakeTurns|InFlight|Usage
 # `check` vets already, and no debugger looks at test binaries: without both they are built in less time. The limit of a
 # package is for hangs: the longest takes two minutes on two cores of its own, and half an hour beside twenty other
@@ -59,7 +59,8 @@ ON_RANKS = TestACrowd|TestADraftingCrowdGets|TestCancel|TestASharedPrefix|TestTh
 .PHONY: long
 long:
 	$(RUN) '$(TESTFLAGS) -count=1 -run $(ORACLE) ./verify ./model/v4 ./builtin -args -long' \
-	  '$(TESTFLAGS) -count=1 -run $(CROWDS) ./engine ./step -args -long' $(RANKED) $(RACES)
+	  '$(TESTFLAGS) -count=1 -run $(CROWDS) ./engine ./step -args -long' \
+	  '$(TESTFLAGS) -count=1 -run TestABatchSurvives ./cmd/sparrow -args -batch-lines 10000' $(RANKED) $(RACES)
 ORACLE = TestExact|TestV4Exact|TestV4Packed|TestJudged|TestRanks$$|TestAChunkOf|TestGoldenOutputs
 CROWDS = TestARankThatFails|TestADraftingCrowdOf|TestDraftedAnswers|TestDraftedText|TestACrowdWithExperts|$(WAYS)
 WAYS = TestAStatefulModel|TestEveryWay|TestDecodeAllocates|TestSampledDrafts|TestRowBits

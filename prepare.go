@@ -27,7 +27,8 @@ func (e *Engine) prepare(ctx context.Context, r *Request) (out engine.Request, r
 	out = engine.Request{ID: r.ID, Prompt: prompt, Sampling: r.Sampling, MaxTokens: r.MaxTokens,
 		FitContext: r.FitContext, MinTokens: r.MinTokens, Score: r.Score, IgnoreEOS: r.IgnoreEOS,
 		Guide: g, Draft: r.Draft, Tenant: r.Tenant, Salt: r.Salt, Source: r.Source, Flow: r.Flow, Priority: r.Priority,
-		Background: r.Background, Places: r.Places, Admit: r.Admit, Trace: r.Trace, Record: r.Record, Replay: r.Replay, PagesFrom: r.PagesFrom}
+		Background: r.Background, Places: r.Places, Admit: r.Admit, Trace: r.Trace, Record: r.Record, Replay: r.Replay,
+		PagesFrom: r.PagesFrom}
 	if e.tok != nil {
 		skip := e.tok.IsSpecial
 		if r.Chat != nil {

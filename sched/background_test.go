@@ -60,7 +60,8 @@ func TestTheBackgroundBesideAnything(t *testing.T) {
 		}
 		for added := 0; added < 60 || len(f.goals) > 0; {
 			for ; added < 60 && d.IntN(3) == 0; added++ {
-				q := &Sequence{Tokens: make([]int32, 1+d.IntN(40)), Tenant: string(rune('a' + d.IntN(3))), Request: added}
+				q := &Sequence{Tokens: make([]int32, 1+d.IntN(40)), Tenant: string(rune('a' + d.IntN(3))),
+					Request: added}
 				if d.IntN(2) == 0 {
 					q.Tenant, q.Background = "batch", true
 				}

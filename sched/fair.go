@@ -3,9 +3,9 @@ package sched
 import "slices"
 
 // before reports whether a sequence is admitted, or its prompt computed, before another. Those of the background come
-// last. Among tenants the one with the fewest prompts in the batch that is formed comes first, then the one that was served least; inside a tenant the
-// highest priority, then flows like tenants; inside a flow requests take turns: the first sequences of all of them in
-// order of arrival, then the second ones.
+// last. Among tenants the one with the fewest prompts in the batch that is formed comes first, then the one that was
+// served least; inside a tenant the highest priority, then flows like tenants; inside a flow requests take turns: the
+// first sequences of all of them in order of arrival, then the second ones.
 func (o *roster) before(a, b *Sequence) bool {
 	if a.Background != b.Background {
 		return b.Background
@@ -85,10 +85,10 @@ func (o *roster) swap(blocked bool) bool {
 	return false
 }
 
-// excess is the sequence to suspend for one that waits: the youngest of the background, else the youngest of the request
-// with the most sequences, of the tenant that has the most places, or pages where pages are short; or one of the same
-// tenant. nil where that would leave its owner with less than the one that waits then has. A party always keeps its
-// oldest sequence: it goes on, whoever comes, but for those of a higher priority of the same tenant.
+// excess is the sequence to suspend for one that waits: the youngest of the background, else the youngest of the
+// request with the most sequences, of the tenant that has the most places, or pages where pages are short; or one of
+// the same tenant. nil where that would leave its owner with less than the one that waits then has. A party always
+// keeps its oldest sequence: it goes on, whoever comes, but for those of a higher priority of the same tenant.
 func (o *roster) excess(q *Sequence) *Sequence {
 	if victim := o.youngestBackground(-1); victim != nil && !q.Background {
 		return victim

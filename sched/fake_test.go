@@ -180,7 +180,8 @@ func (f *fake) checkStep(items []Item, decoding map[*Sequence]int) error {
 		if !q.ready && len(f.sched.next.prompts) >= f.sched.roster.limits.MaxPrompts {
 			continue
 		}
-		if !seen[q] && free(q) && f.sched.next.takes(q) && pool.Available() > 0 && (f.sight == 0 || pool.WindowsAvailable() > 0) {
+		if !seen[q] && free(q) && f.sched.next.takes(q) && pool.Available() > 0 &&
+			(f.sight == 0 || pool.WindowsAvailable() > 0) {
 			return fmt.Errorf("sequence %d runs but is not in the step although %d pages are left", q.age,
 				pool.Available())
 		}

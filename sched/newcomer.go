@@ -41,8 +41,8 @@ func (f *forming) addNewcomers() bool {
 // newcomer reports whether a waiting sequence is the first of its tenant or, where there is one tenant, of its flow.
 // The latter takes no pages that others wait for.
 func (o *roster) newcomer(q *Sequence) bool {
-	if q.Background || q.Preempted > 0 || q.Logits > 1 || q.Record != (Span{}) || q.Replay != (Span{}) || q.waitsForPrompt() ||
-		q.waitsForPlace() {
+	if q.Background || q.Preempted > 0 || q.Logits > 1 || q.Record != (Span{}) || q.Replay != (Span{}) ||
+		q.waitsForPrompt() || q.waitsForPlace() {
 		return false
 	}
 	return q.tenant().running == 0 || len(o.all.members) == 1 && q.flow().running == 0

@@ -42,8 +42,9 @@ func (f *forming) serve() {
 func (f *forming) addAll() {
 	budget, logits := f.roster.limits.BatchTokens, f.roster.limits.PromptLogits
 
-	// Every decoding sequence gets its one token, oldest first, the background last; where more are recorded than a batch has room for,
-	// the youngest of those wait. When pages run out the youngest of the rank is preempted: it has no item yet.
+	// Every decoding sequence gets its one token, oldest first, the background last; where more are recorded than a
+	// batch has room for, the youngest of those wait. When pages run out the youngest of the rank is preempted: it has
+	// no item yet.
 	f.oldest = append(f.oldest[:0], f.roster.running...)
 	slices.SortStableFunc(f.oldest, func(a, b *Sequence) int {
 		switch {
@@ -304,8 +305,8 @@ func (o *roster) admit(at int) *Sequence {
 	return q
 }
 
-// preemptYoungest takes the pages of the youngest running sequence of a rank, of the background where one is, and queues
-// it again.
+// preemptYoungest takes the pages of the youngest running sequence of a rank, of the background where one is, and
+// queues it again.
 func (o *roster) preemptYoungest(rank int) {
 	var q *Sequence
 	n := 0

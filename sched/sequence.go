@@ -23,8 +23,8 @@ type Sequence struct {
 	Request      any
 	// Priority orders the sequences of a tenant: the highest is admitted first.
 	Priority int
-	// Background sequences run where others leave room: they are admitted last, suspended first, and left out of batches
-	// that compute prompts of others. Give them tenants of their own.
+	// Background sequences run where others leave room: they are admitted last, suspended first, and left out of
+	// batches that compute prompts of others. Give them tenants of their own.
 	Background bool
 	// Places is how many sequences of its tenant may run for this one to be admitted beside them, itself included; 0 is
 	// no bound.

@@ -30,11 +30,13 @@ type exchange struct {
 	// is a flow
 	flow     string
 	priority int
-	ignored  []string // fields of the request that had no effect
-	leftOut  []string // types of tools that were not offered to the model
-	effort   effort
-	memory   lease
-	unread   io.Reader // the rest of a body that was refused
+	// background: it is a line of a batch, which gives way to all other work
+	background bool
+	ignored    []string // fields of the request that had no effect
+	leftOut    []string // types of tools that were not offered to the model
+	effort     effort
+	memory     lease
+	unread     io.Reader // the rest of a body that was refused
 
 	firstToken time.Duration // 0 when there was none
 	usage      sparrow.Usage

@@ -38,7 +38,7 @@ func (s *service) generate(w http.ResponseWriter, r *http.Request, requests []sp
 	x := exchangeOf(r)
 	ctx, stop := s.bound(r.Context())
 	defer stop()
-	use, err := s.quotas.begin(x.tenant)
+	use, err := s.quotas.begin(x.tenant, x.background)
 	if err != nil {
 		return err
 	}
@@ -166,6 +166,9 @@ func (g *generation) measure(it *item) {
 	}
 	now := time.Now()
 	key := choiceKey{it.prompt, it.event.Choice}
+	if g.x.background { // nobody waits for it
+		return
+	}
 	if before, ok := g.last[key]; ok {
 		g.s.metrics.Gap(now.Sub(before), len(it.event.Tokens))
 	} else if len(g.last) == 0 {
@@ -183,7 +186,9 @@ func (g *generation) finish(ctx context.Context) error {
 	if g.ended < len(g.requests) {
 		return ErrCutShort
 	}
-	g.s.metrics.Request(time.Since(g.x.arrived), g.result.usage)
+	if !g.x.background {
+		g.s.metrics.Request(time.Since(g.x.arrived), g.result.usage)
+	}
 	return g.to.end(&g.result)
 }
 

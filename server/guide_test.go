@@ -10,6 +10,7 @@ import (
 	"sparrow/kv/event"
 	"sparrow/kv/tier"
 	"sparrow/plan"
+	"sparrow/server/batch"
 )
 
 type publisher struct{}
@@ -27,7 +28,8 @@ func TestGuideNamesEverything(t *testing.T) {
 	e.stats.Plans = []sparrow.PlanCount{{Row: plan.RowDecode}}
 	e.stats.Tiers.Tiers = []tier.Count{{Tier: "host", Stops: map[string]int64{"not held": 1}}}
 	e.stats.Experts.Choices, e.info.MovesExperts = 1, true
-	s, hs := start(t, e, Options{VLLMNames: true, Events: publisher{}})
+	s, hs := start(t, e, Options{VLLMNames: true, Events: publisher{},
+		Batches: batchStore(t, batch.Options{})})
 	for _, r := range s.routes {
 		if !strings.Contains(guide, "| `"+r.method+" "+r.pattern+"` |") {
 			t.Errorf("no endpoint %s %s", r.method, r.pattern)

@@ -20,12 +20,14 @@ type origin struct {
 	priority int
 	seed     int64
 	fit      bool
+
+	background bool
 }
 
 // origin is that of an engine request with an id of its own.
 func (s *service) origin(x *exchange, id string) origin {
 	return origin{id: id, tenant: x.tenant, source: x.source, flow: x.flow, priority: x.priority, seed: s.seed(),
-		fit: !s.options.Strict}
+		fit: !s.options.Strict, background: x.background}
 }
 
 // common maps what chat and text completions share.
@@ -40,6 +42,7 @@ func common(o *openai.Options, from origin) sparrow.Request {
 		Source:     from.source,
 		Flow:       from.flow,
 		Priority:   from.priority,
+		Background: from.background,
 		ID:         from.id,
 		Trace:      o.WantsTrace(),
 	}

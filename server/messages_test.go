@@ -243,7 +243,7 @@ func TestMessagesThatAreRefused(t *testing.T) {
 			t.Errorf("%s: status %d: %s", header, got.status, got.body)
 		}
 	}
-	if got := post(t, hs.URL+messagesPath+"/batches", "{}"); got.status != 404 ||
+	if got := post(t, hs.URL+messagesPath+"/elsewhere", "{}"); got.status != 404 ||
 		!strings.Contains(got.body, `"not_found_error"`) {
 		t.Errorf("another path: %d %s", got.status, got.body)
 	}

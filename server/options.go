@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"sparrow/server/batch"
 	"sparrow/server/metric"
 )
 
@@ -69,6 +70,10 @@ type Options struct {
 	NoPage bool
 	// VLLMNames adds the metrics that routers know under vLLM's names.
 	VLLMNames bool
+
+	// Batches keeps files and batches; nil switches their endpoints off. Serve runs their lines, in the background, and
+	// stops them when it drains.
+	Batches *batch.Store
 
 	// WeightsRoot is the folder below which /update_weights_from_disk may take weights; empty is none.
 	WeightsRoot string

@@ -36,10 +36,13 @@ type quotaUse struct {
 	charged int  // tokens of prompts
 	begun   bool // a prompt was accepted
 	failed  bool // the engine did not take it
+	// background: a line of a batch, which takes no place of its tenant's requests, and begins only while half of the
+	// tokens of a minute are left to them
+	background bool
 }
 
 // begin counts a request, or refuses it. end has to be called.
-func (q *quotas) begin(tenant string) (*quotaUse, error) {
+func (q *quotas) begin(tenant string, background bool) (*quotaUse, error) {
 	limit := q.limits.of(tenant)
 	if limit == (Limit{}) {
 		return nil, nil
@@ -55,13 +58,16 @@ func (q *quotas) begin(tenant string) (*quotaUse, error) {
 		t = &quota{limit: limit, running: map[*quotaUse]time.Time{}, tokens: float64(limit.Tokens), at: now}
 		q.tenants[tenant] = t
 	}
+	u := &quotaUse{of: q, quota: t, background: background}
+	if limit.Share > 0 {
+		u.places = max(int(limit.Share*float64(q.places)), 1)
+	}
+	if background {
+		return u, nil
+	}
 	if n := len(t.running); limit.Requests > 0 && n >= limit.Requests {
 		return nil, later(t.untilPlace(now), "%d requests of this tenant run, and at most %d may at once; send it "+
 			"again after the time in Retry-After", n, limit.Requests)
-	}
-	u := &quotaUse{of: q, quota: t}
-	if limit.Share > 0 {
-		u.places = max(int(limit.Share*float64(q.places)), 1)
 	}
 	t.running[u] = now
 	return u, nil
@@ -89,7 +95,11 @@ func (u *quotaUse) prompt(tokens int) error {
 	defer u.of.mu.Unlock()
 	t := u.quota
 	t.fill(u.of.now())
-	if need := float64(min(tokens, t.limit.Tokens)); !u.begun && t.tokens < need {
+	need := float64(min(tokens, t.limit.Tokens))
+	if u.background {
+		need = max(need, float64(t.limit.Tokens)/2)
+	}
+	if !u.begun && t.tokens < need {
 		missing := (need - t.tokens) / float64(t.limit.Tokens)
 		return later(time.Duration(missing*float64(time.Minute)), "this tenant has %d tokens a minute for prompts and "+
 			"outputs, %d are left now, and this prompt has %d: it is taken once %d are left; send it again after the "+
@@ -134,6 +144,9 @@ func (u *quotaUse) end() {
 	u.of.mu.Lock()
 	defer u.of.mu.Unlock()
 	t := u.quota
+	if u.background {
+		return
+	}
 	if took := u.of.now().Sub(t.running[u]); !u.failed {
 		if t.took == 0 {
 			t.took = took

@@ -74,7 +74,7 @@ func quotaOf(t *testing.T, text string) (q *quotas, clock *time.Time) {
 
 func mustBegin(t *testing.T, q *quotas, tenant string) *quotaUse {
 	t.Helper()
-	u, err := q.begin(tenant)
+	u, err := q.begin(tenant, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,13 +100,13 @@ func TestRequestsAtOnce(t *testing.T) {
 		t.Errorf("%d places of 64, want 16", first.places)
 	}
 	*clock = clock.Add(3 * time.Second)
-	_, err := q.begin("a")
+	_, err := q.begin("a", false)
 	wantLater(t, err, 3*time.Second) // none has ended: as long as it has taken so far
 	*clock = clock.Add(7 * time.Second)
 	first.end()
 	third := mustBegin(t, q, "a")
 	*clock = clock.Add(-4 * time.Second) // the second is six seconds old, and the first took ten
-	_, err = q.begin("a")
+	_, err = q.begin("a", false)
 	wantLater(t, err, 4*time.Second)
 	second.end()
 	third.end()

@@ -33,17 +33,20 @@ const unmatched = "unmatched"
 
 // routes lists every endpoint. Those that a load balancer or a scraper calls need no key: they show no text and do no
 // work.
-func routes(s *service, files *page.Files) []route {
+func routes(s *service, web *page.Files) []route {
 	var (
 		openai    = openaiAPI{s}
 		responses = &responsesAPI{s, newResponseStore(int(s.options.StoreBytes))}
 		anthropic = anthropicAPI{s}
 		ollama    = ollamaAPI{s}
+		files     = filesAPI{s}
+		batches   = batchesAPI{s}
+		bulk      = messageBatchesAPI{s}
 		router    = routerAPI{s}
 		admins    = adminAPI{s}
 		debug     = debugAPI{s}
 		status    = statusAPI{s, s.metrics.Handler()}
-		site      = website{files}
+		site      = website{web}
 	)
 	list := []route{
 		{http.MethodPost, "/v1/chat/completions", keyed, openai.chatCompletion},
@@ -56,6 +59,19 @@ func routes(s *service, files *page.Files) []route {
 		{http.MethodDelete, responsePrefix, keyed, responses.deleteResponse},
 		{http.MethodPost, messagesPath, keyed, anthropic.createMessage},
 		{http.MethodPost, messagesPath + "/count_tokens", keyed, anthropic.countTokens},
+		{http.MethodPost, messageBatches, keyed, bulk.create},
+		{http.MethodGet, messageBatches, keyed, bulk.list},
+		{http.MethodGet, messageBatchPrefix, keyed, bulk.batch},
+		{http.MethodPost, messageBatchPrefix, keyed, bulk.cancel},
+		{http.MethodDelete, messageBatchPrefix, keyed, bulk.remove},
+		{http.MethodPost, filesPath, keyed, files.upload},
+		{http.MethodGet, filesPath, keyed, files.list},
+		{http.MethodGet, filePrefix, keyed, files.file},
+		{http.MethodDelete, filePrefix, keyed, files.remove},
+		{http.MethodPost, batchesPath, keyed, batches.create},
+		{http.MethodGet, batchesPath, keyed, batches.list},
+		{http.MethodGet, batchPrefix, keyed, batches.batch},
+		{http.MethodPost, batchPrefix, keyed, batches.cancel},
 		{http.MethodGet, "/v1/models", keyed, openai.models},
 		{http.MethodGet, modelPrefix, keyed, openai.model},
 		{http.MethodPost, ollamaPrefix + "chat", keyed, ollama.chat},
@@ -87,7 +103,7 @@ func routes(s *service, files *page.Files) []route {
 		{http.MethodGet, "/version", open, status.version},
 		{http.MethodGet, "/", open, site.root},
 	}
-	if files != nil {
+	if web != nil {
 		list = append(list, route{http.MethodGet, page.Prefix, open, site.pageFile})
 	}
 	return list

@@ -18,10 +18,14 @@ const failTime = 2 * time.Second
 // when it ended that way. A Server serves once.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	hs := s.httpServer()
+	if s.options.Batches != nil {
+		s.options.Batches.Start(lineRunner{s})
+	}
 	failed := make(chan error, 1)
 	go func() { failed <- hs.Serve(l) }()
 	select {
 	case err := <-failed:
+		s.stopBatches()
 		return fmt.Errorf("server: %w", err)
 	case <-ctx.Done():
 	}
@@ -30,6 +34,16 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		return fmt.Errorf("server: %w", err)
 	}
 	return nil
+}
+
+// stopBatches gives up the lines that run; the next process runs them.
+func (s *Server) stopBatches() {
+	if s.options.Batches == nil {
+		return
+	}
+	if err := s.options.Batches.Stop(); err != nil {
+		s.options.Log.Warn("the folder of batches was not closed", "error", err)
+	}
 }
 
 // httpServer has the limits that keep a slow or hostile client from holding a connection for ever. The write timeout
@@ -55,6 +69,7 @@ func (s *Server) drain(hs *http.Server) {
 	o.Log.Info("shutting down", "delay", o.DrainDelay, "grace", grace)
 	time.Sleep(o.DrainDelay)
 	s.state.Store(stateDraining)
+	s.stopBatches()
 	first, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
 	if hs.Shutdown(first) == nil {

@@ -25,6 +25,9 @@ func New(e Engine, o Options) (*Server, error) {
 	if o.Events != nil {
 		s.metrics.AddEvents(o.Events)
 	}
+	if o.Batches != nil {
+		s.metrics.AddBatches(o.Batches)
+	}
 	var files *page.Files
 	if !o.NoPage {
 		if files, err = page.New(); err != nil {

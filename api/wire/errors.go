@@ -28,6 +28,10 @@ const (
 	CodeNoAdmin          Code = "admin_disabled"              // an endpoint for administrators, who have no keys here
 	CodeModelNotFound    Code = "model_not_found"             // a model this server does not serve
 	CodeNoResponse       Code = "response_not_found"          // a response that is not stored
+	CodeNoObject         Code = "not_found"                   // a file or batch that the tenant does not have
+	CodeInUse            Code = "conflict"                    // a file or batch in a state that does not allow it
+	CodeNoBatches        Code = "batches_disabled"            // files and batches, for which there is no folder
+	CodeStorageFull      Code = "storage_full"                // the folder of files and batches has no room
 	CodeNoPrevious       Code = "previous_response_not_found" // the same, in a request that continues it
 	CodeUnknownURL       Code = "unknown_url"                 // no such path
 	CodeBadMethod        Code = "method_not_supported"        // GET where POST belongs
@@ -58,6 +62,10 @@ var statuses = map[Code]int{
 	CodeNoAdmin:          http.StatusForbidden,
 	CodeModelNotFound:    http.StatusNotFound,
 	CodeNoResponse:       http.StatusNotFound,
+	CodeNoObject:         http.StatusNotFound,
+	CodeInUse:            http.StatusConflict,
+	CodeNoBatches:        http.StatusForbidden,
+	CodeStorageFull:      http.StatusInsufficientStorage,
 	CodeNoPrevious:       http.StatusBadRequest,
 	CodeUnknownURL:       http.StatusNotFound,
 	CodeBadMethod:        http.StatusMethodNotAllowed,

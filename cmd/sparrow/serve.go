@@ -45,8 +45,9 @@ type serveFlags struct {
 	timeout  time.Duration
 
 	requestMemory string
-	tenantLimits  string
-	maxWait       time.Duration
+	batchFlags
+	tenantLimits string
+	maxWait      time.Duration
 }
 
 func serveCommand() *cobra.Command {
@@ -95,6 +96,7 @@ Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace
 	s.BoolVar(&f.noPage, "no-page", false, "serve no web page at /")
 	s.StringVar(&f.store, "store-bytes", "64M",
 		"memory for stored responses of /v1/responses, such as 512M; 0 stores none")
+	f.batchFlags.add(s)
 	s.StringVar(&f.logLevel, "log-level", "info", "least level that is logged: debug, info, warn, error")
 	s.BoolVar(&f.logJSON, "log-json", false, "log as JSON lines")
 	s.DurationVar(&f.grace, "grace", server.DefaultGrace,
@@ -150,6 +152,9 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 	if o.Objectives, err = f.priorities(); err != nil {
 		return err
 	}
+	if err := f.batchFlags.check(cmd.Flags()); err != nil {
+		return err
+	}
 	if err := o.Validate(); err != nil {
 		return err
 	}
@@ -185,6 +190,9 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 		return errors.Join(err, closeNow(e))
 	}
 	if err := f.transferFlags.serve(cmd.Context(), e, &o.Transfer); err != nil {
+		return errors.Join(err, closeNow(e))
+	}
+	if o.Batches, err = f.batchFlags.open(e.Info(), log); err != nil {
 		return errors.Join(err, closeNow(e))
 	}
 	sum := sumMemory(e.Info(), o.RequestMemory, o.StoreBytes)
@@ -245,6 +253,7 @@ func (f *serveFlags) announce(w io.Writer, i sparrow.Info, sum *memorySum, at ne
 	}
 	f.eventFlags.announce(&b)
 	f.transferFlags.announce(&b, &o.Transfer)
+	f.batchFlags.announce(&b, o.Batches)
 	if !f.noPage && at.Network() != "unix" {
 		fmt.Fprintf(&b, "page     %s/ (open it in a browser)\n", where)
 	}

@@ -23,6 +23,7 @@ var order = []string{
 	"bench/pause bench/peak bench/plot", // what benchmarks share; peak starts workers of its own
 	"server",
 	"server/metric server/page",
+	"server/batch",
 	"examples",
 	"hub",
 	"api/openai/client api/anthropic api/ollama",

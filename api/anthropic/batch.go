@@ -1,0 +1,133 @@
+package anthropic
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"sparrow/api/wire"
+	"sparrow/internal/jsonscan"
+)
+
+// MessageBatch is a batch of messages. Times are RFC 3339.
+type MessageBatch struct {
+	ID                string      `json:"id"`
+	Type              string      `json:"type"` // "message_batch"
+	ProcessingStatus  string      `json:"processing_status"`
+	RequestCounts     BatchCounts `json:"request_counts"`
+	CreatedAt         string      `json:"created_at"`
+	ExpiresAt         string      `json:"expires_at"`
+	EndedAt           *string     `json:"ended_at"`
+	CancelInitiatedAt *string     `json:"cancel_initiated_at"`
+	ArchivedAt        *string     `json:"archived_at"`
+	ResultsURL        *string     `json:"results_url"`
+}
+
+// The states of batches.
+const (
+	BatchInProgress = "in_progress"
+	BatchCanceling  = "canceling"
+	BatchEnded      = "ended"
+)
+
+// BatchCounts are the requests of a batch by how they ended.
+type BatchCounts struct {
+	Processing int `json:"processing"`
+	Succeeded  int `json:"succeeded"`
+	Errored    int `json:"errored"`
+	Canceled   int `json:"canceled"`
+	Expired    int `json:"expired"`
+}
+
+// BatchList is a page of batches, newest first.
+type BatchList struct {
+	Data    []MessageBatch `json:"data"`
+	HasMore bool           `json:"has_more"`
+	FirstID *string        `json:"first_id"`
+	LastID  *string        `json:"last_id"`
+}
+
+// DeletedBatch says that a batch is gone.
+type DeletedBatch struct {
+	ID   string `json:"id"`
+	Type string `json:"type"` // "message_batch_deleted"
+}
+
+// BatchRequest is the body of POST /v1/messages/batches.
+type BatchRequest struct {
+	Requests []BatchItem
+}
+
+// BatchItem is one request of a batch, and a line of the file that the batch is kept in.
+type BatchItem struct {
+	CustomID string          `json:"custom_id"`
+	Params   json.RawMessage `json:"params"`
+}
+
+// MaxBatch bounds the requests of a batch, and maxCustomID the bytes of their names.
+const (
+	MaxBatch    = 100_000
+	maxCustomID = 64
+)
+
+var itemFields = wire.Fields[BatchItem]{
+	"custom_id": wire.TextField(func(b *BatchItem) *string { return &b.CustomID }),
+	"params": {Read: func(c *wire.Reader, b *BatchItem) {
+		if c.Shape() != jsonscan.Object {
+			c.WrongShape("an object")
+			return
+		}
+		b.Params = c.Raw()
+	}},
+}
+
+var batchFields = wire.Fields[BatchRequest]{
+	"requests": {Read: func(c *wire.Reader, b *BatchRequest) {
+		b.Requests = wire.ReadList(c, MaxBatch, "requests", wire.ReadStruct(c, itemFields))
+	}},
+}
+
+// DecodeBatch reads the body of POST /v1/messages/batches. What is in params is checked when the request runs: a bad
+// one fails alone.
+func DecodeBatch(d *wire.Decoder, body []byte) (*BatchRequest, *wire.Error) {
+	return wire.Decode(d, body, batchFields, func(b *BatchRequest, p *wire.Problems) {
+		if len(b.Requests) == 0 {
+			p.AddNew(wire.CodeMissing, "requests", "required; send at least one request")
+		}
+		seen := map[string]bool{}
+		for i := range b.Requests {
+			r, at := &b.Requests[i], fmt.Sprintf("requests[%d]", i)
+			switch {
+			case r.CustomID == "" || len(r.CustomID) > maxCustomID:
+				p.AddNew(wire.CodeInvalidValue, at+".custom_id", "has %d bytes, want 1 to %d", len(r.CustomID),
+					maxCustomID)
+			case seen[r.CustomID]:
+				p.AddNew(wire.CodeDuplicate, at+".custom_id", "%q is the name of an earlier request",
+					jsonscan.Clip(r.CustomID))
+			case r.Params == nil:
+				p.AddNew(wire.CodeMissing, at+".params", "required; send the body of a message")
+			}
+			seen[r.CustomID] = true
+		}
+	})
+}
+
+// BatchResult is a line of a batch's results.
+type BatchResult struct {
+	CustomID string      `json:"custom_id"`
+	Result   BatchAnswer `json:"result"`
+}
+
+// BatchAnswer is how one request ended.
+type BatchAnswer struct {
+	Type    string          `json:"type"`
+	Message json.RawMessage `json:"message,omitempty"` // of one that succeeded
+	Error   any             `json:"error,omitempty"`   // the body of the error
+}
+
+// The types of answers.
+const (
+	AnswerSucceeded = "succeeded"
+	AnswerErrored   = "errored"
+	AnswerCanceled  = "canceled"
+	AnswerExpired   = "expired"
+)

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"sparrow"
+	"sparrow/internal/unit"
+	"sparrow/server"
+	"sparrow/server/batch"
+)
+
+// batchFlags say where files and batches are kept.
+type batchFlags struct {
+	batchDir    string
+	batchBudget string
+	budget      int64
+}
+
+func (f *batchFlags) add(s *pflag.FlagSet) {
+	s.StringVar(&f.batchDir, "batch-dir", "", "folder for files and batches (/v1/files, /v1/batches, "+
+		"/v1/messages/batches), of this server alone; without it they are off")
+	s.StringVar(&f.batchBudget, "batch-budget", "4G", "most bytes of --batch-dir, such as 512M")
+}
+
+// check reads the budget.
+func (f *batchFlags) check(s *pflag.FlagSet) (err error) {
+	if s.Changed("batch-budget") && f.batchDir == "" {
+		return errors.New("--batch-budget bounds the folder of batches; add --batch-dir FOLDER, or leave it out")
+	}
+	if f.budget, err = parseBytes(f.batchBudget); err != nil {
+		return fmt.Errorf("--batch-budget: %w", err)
+	}
+	if f.budget < 1<<20 {
+		return fmt.Errorf("--batch-budget is %s, want at least 1M", f.batchBudget)
+	}
+	return nil
+}
+
+// open opens the folder; nil without one. Half of the sequences that may run are for lines of batches.
+func (f *batchFlags) open(i sparrow.Info, log *slog.Logger) (*batch.Store, error) {
+	if f.batchDir == "" {
+		return nil, nil
+	}
+	s, err := batch.Open(batch.Options{Dir: f.batchDir, Budget: f.budget, Workers: max(i.MaxRunning/2, 1),
+		Line: server.DefaultMaxBodyBytes, Log: log})
+	if err != nil {
+		return nil, fmt.Errorf("--batch-dir: %w", err)
+	}
+	return s, nil
+}
+
+func (f *batchFlags) announce(b *strings.Builder, s *batch.Store) {
+	if s == nil {
+		return
+	}
+	stats := s.Stats()
+	fmt.Fprintf(b, "batches  %s: %s of %s; %d lines to run\n", f.batchDir, unit.Bytes(stats.Used),
+		unit.Bytes(stats.Budget), stats.Left)
+}

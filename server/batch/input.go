@@ -1,0 +1,110 @@
+package batch
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// Line is one request of a batch.
+type Line struct {
+	Number    int    // from 0
+	Text      []byte // without its end; empty where it is too long
+	CustomID  string // empty where the line has none that can be read
+	Duplicate bool   // an earlier line of the batch has the same custom id
+	TooLong   bool
+}
+
+// input is the lines of a batch. Lines of white space alone do not count.
+type input struct {
+	file    *os.File
+	starts  []int64 // of each line
+	lengths []int64
+	repeats map[int]bool // lines whose custom id was there before
+	most    int64        // bytes of a line
+}
+
+// openInput reads a file of lines, at most so many.
+func openInput(path string, lines int, bytes int64) (*input, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	in := &input{file: f, repeats: map[int]bool{}, most: bytes}
+	if err := in.index(lines); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return in, nil
+}
+
+// index notes where lines begin and which custom ids come again.
+func (in *input) index(most int) error {
+	r := bufio.NewReaderSize(in.file, 1<<16)
+	seen := map[string]bool{}
+	for at := int64(0); ; {
+		head, length, whole, err := readLine(r, int(in.most)+1)
+		if err != nil {
+			return err
+		}
+		if !blank(head) {
+			if len(in.starts) == most {
+				return fmt.Errorf("%w: the file has more than %d lines; divide it", ErrInput, most)
+			}
+			if id := customID(head); id != "" {
+				if seen[id] {
+					in.repeats[len(in.starts)] = true
+				}
+				seen[id] = true
+			}
+			text := length
+			if whole {
+				text--
+			}
+			in.starts, in.lengths = append(in.starts, at), append(in.lengths, text)
+		}
+		if at += length; !whole {
+			break
+		}
+	}
+	if len(in.starts) == 0 {
+		return fmt.Errorf("%w: the file has no lines; want one JSON object a line", ErrInput)
+	}
+	return nil
+}
+
+func blank(line []byte) bool {
+	for _, b := range line {
+		if b != ' ' && b != '\t' && b != '\r' && b != '\n' {
+			return false
+		}
+	}
+	return true
+}
+
+// customID is that of a line, where the line can be read.
+func customID(line []byte) string {
+	var l struct {
+		ID string `json:"custom_id"`
+	}
+	if json.Unmarshal(line, &l) != nil {
+		return ""
+	}
+	return l.ID
+}
+
+// line reads a line.
+func (in *input) line(n int) (Line, error) {
+	l := Line{Number: n, Duplicate: in.repeats[n], TooLong: in.lengths[n] > in.most}
+	if l.TooLong {
+		return l, nil
+	}
+	l.Text = make([]byte, in.lengths[n])
+	if _, err := io.ReadFull(io.NewSectionReader(in.file, in.starts[n], in.lengths[n]), l.Text); err != nil {
+		return Line{}, err
+	}
+	l.CustomID = customID(l.Text)
+	return l, nil
+}

@@ -1,0 +1,342 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+)
+
+// Result is how a line ended: one line of JSON for the file of results.
+type Result struct {
+	Class Class
+	Text  []byte // without a newline
+}
+
+// Runner computes lines. Any goroutine may call it.
+type Runner interface {
+	// Run computes a line. A *Later puts the line off; any other error than the end of ctx is the batch's end.
+	Run(ctx context.Context, b Batch, l Line) (Result, error)
+	// Left is the result of a line that was not computed.
+	Left(b Batch, l Line, why Class) Result
+}
+
+// Later is the error of a line that can be run after some time.
+type Later struct{ After time.Duration }
+
+func (l *Later) Error() string { return fmt.Sprintf("batch: to be run again after %v", l.After) }
+
+// sweepEvery is how often expired files are looked for.
+const sweepEvery = 10 * time.Minute
+
+// Start runs lines until Stop.
+func (s *Store) Start(r Runner) {
+	for range s.o.Workers {
+		s.workers.Go(func() {
+			for s.runNext(r) {
+			}
+		})
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sweeper = time.AfterFunc(sweepEvery, func() {
+		s.Sweep()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if !s.stopped {
+			s.sweeper.Reset(sweepEvery)
+		}
+	})
+}
+
+// Stop gives up the lines that run, which the next process runs again, and closes the folder.
+func (s *Store) Stop() error {
+	s.mu.Lock()
+	s.stopped = true
+	for _, t := range []*time.Timer{s.sweeper, s.alarm} {
+		if t != nil {
+			t.Stop()
+		}
+	}
+	for _, j := range s.batches {
+		j.stop()
+		if j.late != nil {
+			j.late.Stop()
+		}
+	}
+	s.change.Broadcast()
+	s.mu.Unlock()
+	s.workers.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, j := range s.batches {
+		j.close()
+	}
+	return s.lock.Close()
+}
+
+// runNext runs a line, or ends a batch, and reports false when the store has stopped.
+func (s *Store) runNext(r Runner) bool {
+	s.mu.Lock()
+	j, n := s.wait()
+	if j == nil {
+		s.mu.Unlock()
+		return false
+	}
+	if n < 0 {
+		s.mu.Unlock()
+		s.end(j, r)
+		return true
+	}
+	j.flying++
+	s.flying++
+	batch, in := j.Batch, j.input
+	s.mu.Unlock()
+	line, err := in.line(n)
+	var res Result
+	if err == nil {
+		res, err = r.Run(j.ctx, batch, line)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j.flying--
+	s.flying--
+	var later *Later
+	switch {
+	case err == nil:
+		if err := s.record(j, n, res); err != nil {
+			s.fail(j, err)
+		}
+	case j.ctx.Err() != nil: // the store stops, or the batch ends; the line is not done
+		j.pending = append([]int{n}, j.pending...)
+	case errors.As(err, &later):
+		j.pending = append([]int{n}, j.pending...)
+		j.after = s.o.Now().Add(later.After)
+		s.wake(j, later.After)
+	default:
+		j.pending = append([]int{n}, j.pending...)
+		s.fail(j, err)
+	}
+	s.change.Broadcast()
+	return true
+}
+
+// wake looks for lines again after some time.
+func (s *Store) wake(j *job, after time.Duration) {
+	if j.late == nil {
+		j.late = time.AfterFunc(after, s.Wake)
+		return
+	}
+	j.late.Reset(after)
+}
+
+// Wake looks for work again: the time may have come for it, or for the end of a batch, whose lines are given up.
+func (s *Store) Wake() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.o.Now()
+	for _, j := range s.batches {
+		if !j.State.Ended() && !j.Expires.After(now) {
+			j.stop()
+		}
+	}
+	s.change.Broadcast()
+}
+
+// fail gives up a batch whose files cannot be read or written; a restart takes it up again.
+func (s *Store) fail(j *job, err error) {
+	j.broken = err
+	s.o.Log.Error("a batch cannot go on; it is taken up again after a restart", "batch", j.ID, "error", err)
+}
+
+// wait waits for a line that can run, or a batch that is to end, whose line is -1. No batch is the end.
+func (s *Store) wait() (*job, int) {
+	for !s.stopped {
+		if j, n := s.choose(); j != nil {
+			return j, n
+		}
+		s.change.Wait()
+	}
+	return nil, 0
+}
+
+// choose is the next line: of the tenant with the fewest lines that run, of its oldest batch. The caller holds mu.
+func (s *Store) choose() (best *job, line int) {
+	now := s.o.Now()
+	running := map[string]int{}
+	for _, j := range s.batches {
+		running[j.Tenant] += j.flying
+	}
+	next := time.Duration(-1)
+	for _, j := range s.batches {
+		if j.State.Ended() || j.broken != nil {
+			continue
+		}
+		expired := !j.Expires.After(now)
+		switch {
+		case expired && j.State == Running:
+			j.stop()
+			fallthrough
+		case j.State == Cancelling:
+			if j.flying == 0 {
+				return j, -1
+			}
+			continue
+		case len(j.pending) == 0:
+			if j.flying == 0 {
+				return j, -1
+			}
+			continue
+		}
+		if until := j.Expires.Sub(now); next < 0 || until < next {
+			next = until
+		}
+		if j.after.After(now) || s.used+int64(s.flying+1)*s.reserve() > s.o.Budget {
+			continue
+		}
+		if best == nil || before(j, best, running) {
+			best = j
+		}
+	}
+	switch {
+	case next < 0:
+	case s.alarm == nil:
+		s.alarm = time.AfterFunc(next, s.Wake)
+	default:
+		s.alarm.Reset(next)
+	}
+	if best == nil {
+		return nil, 0
+	}
+	line = best.pending[0]
+	best.pending = best.pending[1:]
+	return best, line
+}
+
+func before(a, b *job, running map[string]int) bool {
+	if ra, rb := running[a.Tenant], running[b.Tenant]; ra != rb {
+		return ra < rb
+	}
+	if c := a.Created.Compare(b.Created); c != 0 {
+		return c < 0
+	}
+	return a.ID < b.ID
+}
+
+// reserve is the room in the folder that a result may take before the next one is looked at.
+func (s *Store) reserve() int64 { return min(256<<10, s.o.Budget/64) }
+
+// record writes the result of a line. The caller holds mu.
+func (s *Store) record(j *job, n int, r Result) error {
+	entry := appendEntry(nil, n, r)
+	if _, err := j.journal(r.Class).Write(entry); err != nil {
+		return err
+	}
+	s.used += int64(len(entry))
+	s.lines[r.Class]++
+	j.done[n] = true
+	j.Counts.add(r.Class)
+	return nil
+}
+
+// end gives up what is left of a batch and closes it.
+func (s *Store) end(j *job, r Runner) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if j.State.Ended() || j.broken != nil || j.flying > 0 || j.input == nil {
+		return // another worker was first
+	}
+	state, why := Completed, LineExpired
+	switch {
+	case len(j.pending) == 0:
+	case j.State == Cancelling:
+		state, why = Cancelled, LineCancel
+	default:
+		state = Expired
+	}
+	if j.State == Cancelling {
+		state = Cancelled
+	}
+	for len(j.pending) > 0 {
+		n := j.pending[0]
+		line, err := j.input.line(n)
+		if err == nil {
+			err = s.record(j, n, r.Left(j.Batch, line, why))
+		}
+		if err != nil {
+			s.fail(j, err)
+			return
+		}
+		j.pending = j.pending[1:]
+	}
+	if err := s.finish(j, state); err != nil {
+		s.fail(j, err)
+	}
+	s.change.Broadcast()
+}
+
+// finish makes files of the journals and says that the batch has ended, in this order: a process that is killed between
+// them does the same again. The caller holds mu.
+func (s *Store) finish(j *job, state State) error {
+	now := s.o.Now().UTC()
+	for i, id := range []string{j.Output, j.Errors} {
+		f := j.journals[i]
+		if f == nil {
+			continue
+		}
+		if err := f.Sync(); err != nil {
+			return err
+		}
+		info, err := os.Stat(s.data(id))
+		if err != nil {
+			return err
+		}
+		lines := int64(j.Counts.Succeeded)
+		switch {
+		case j.Output == j.Errors:
+			lines = int64(j.Counts.Done())
+		case i == 1:
+			lines = int64(j.Counts.Done() - j.Counts.Succeeded)
+		}
+		if lines == 0 && j.Output != j.Errors {
+			if err := os.Remove(s.data(id)); err != nil {
+				return err
+			}
+			continue
+		}
+		name := "output"
+		if i == 1 {
+			name = "errors"
+		}
+		out := &File{ID: id, Tenant: j.Tenant, Name: j.ID + "_" + name + ".jsonl", Purpose: "batch_output",
+			Bytes: info.Size() - headBytes*lines, Created: now, Expires: now.Add(s.o.Keep), Journal: true}
+		if err := s.saveMeta(id, out); err != nil {
+			return err
+		}
+		s.files[id] = out
+	}
+	was := j.Batch
+	j.State, j.Ended = state, now
+	if err := s.saveMeta(j.ID, &j.Batch); err != nil {
+		j.Batch = was
+		return err
+	}
+	if s.held[j.Input]--; s.held[j.Input] == 0 {
+		delete(s.held, j.Input)
+	}
+	j.close()
+	if j.Hidden {
+		size := s.size(j.Input, 0)
+		s.used -= size
+		s.note("the input of a batch was not removed", j.ID, os.Remove(s.data(j.Input)))
+	}
+	return nil
+}
+
+// HasFile reports whether results of that id can be read: a batch has no file of errors where nothing failed.
+func (s *Store) HasFile(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.files[id] != nil
+}

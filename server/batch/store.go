@@ -1,0 +1,419 @@
+package batch
+
+import (
+	"cmp"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"sparrow/internal/filelock"
+	"sparrow/internal/textfile"
+	"sparrow/internal/unit"
+)
+
+// What Options leave out.
+const (
+	DefaultBudget = 4 << 30
+	DefaultKeep   = 30 * 24 * time.Hour
+	DefaultLines  = 50_000
+	DefaultLine   = 8 << 20
+)
+
+// Options are where batches are kept and how much there may be. Zero values mean the defaults above.
+type Options struct {
+	Dir    string
+	Budget int64         // bytes of everything in the folder
+	Keep   time.Duration // how long files and batches that have ended stay, unless they say otherwise
+	Lines  int           // of one batch
+	Line   int64         // bytes of one
+	// Workers is how many lines run at once.
+	Workers int
+	Now     func() time.Time
+	Log     *slog.Logger
+}
+
+// Store is the files and batches of a folder. One process at a time has the folder.
+type Store struct {
+	o    Options
+	lock *os.File
+
+	mu      sync.Mutex
+	change  *sync.Cond // lines to run, or the end
+	used    int64      // bytes in the folder
+	flying  int        // lines that run
+	files   map[string]*File
+	batches map[string]*job
+	held    map[string]int // batches that have not ended, by their input file
+	lines   map[Class]int64
+	stopped bool
+	workers sync.WaitGroup
+	sweeper *time.Timer
+	alarm   *time.Timer // when the next batch expires
+}
+
+// The share of the budget that uploads may fill: results of what was accepted have the rest.
+const uploadPart, uploadOf = 7, 8
+
+// Open takes a folder, which is made where there is none, and what an earlier process has left in it.
+func Open(o Options) (*Store, error) {
+	o.Budget, o.Keep = cmp.Or(o.Budget, DefaultBudget), cmp.Or(o.Keep, DefaultKeep)
+	o.Lines, o.Line, o.Workers = cmp.Or(o.Lines, DefaultLines), cmp.Or(o.Line, DefaultLine), cmp.Or(o.Workers, 1)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Store{o: o, files: map[string]*File{}, batches: map[string]*job{}, held: map[string]int{},
+		lines: map[Class]int64{}}
+	s.change = sync.NewCond(&s.mu)
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrFolder, err)
+	}
+	if err := s.claim(); err != nil {
+		return nil, err
+	}
+	if err := s.load(); err != nil {
+		return nil, errors.Join(err, s.lock.Close())
+	}
+	s.Sweep()
+	return s, nil
+}
+
+// claim locks the folder.
+func (s *Store) claim() error {
+	f, err := os.OpenFile(filepath.Join(s.o.Dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrFolder, err)
+	}
+	ok, err := filelock.Try(f)
+	if errors.Is(err, filelock.ErrNone) {
+		s.o.Log.Warn("the folder of batches cannot be locked here; let no two servers use it", "folder", s.o.Dir)
+		ok, err = true, nil
+	}
+	if err == nil && !ok {
+		err = fmt.Errorf("another server uses %s; give each a folder of its own", s.o.Dir)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("%w: %w", ErrFolder, err), f.Close())
+	}
+	s.lock = f
+	return nil
+}
+
+func (s *Store) data(id string) string { return filepath.Join(s.o.Dir, id+".data") }
+func (s *Store) meta(id string) string { return filepath.Join(s.o.Dir, id+".json") }
+
+// saveMeta writes what is known of an object, whole or not at all.
+func (s *Store) saveMeta(id string, v any) error {
+	return textfile.Replace(s.meta(id), func(w io.Writer) error { return json.NewEncoder(w).Encode(v) })
+}
+
+// prefixes of ids, which say what an object is.
+const (
+	filePrefix  = "file-"
+	batchPrefix = "batch_"
+	// MessagePrefix begins the ids of Anthropic's batches.
+	MessagePrefix = "msgbatch_"
+)
+
+// load reads the folder. What belongs to nothing is what an upload that did not end has left.
+func (s *Store) load() error {
+	entries, err := os.ReadDir(s.o.Dir)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrFolder, err)
+	}
+	var found []*Batch
+	for _, e := range entries {
+		id, ok := strings.CutSuffix(e.Name(), ".json")
+		if !ok {
+			continue
+		}
+		text, err := os.ReadFile(s.meta(id))
+		if err == nil && strings.HasPrefix(id, filePrefix) {
+			f := &File{}
+			if err = json.Unmarshal(text, f); err == nil {
+				s.files[id] = f
+			}
+		} else if err == nil {
+			b := &Batch{}
+			if err = json.Unmarshal(text, b); err == nil {
+				found = append(found, b)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %s: %w", ErrFolder, s.meta(id), err)
+		}
+	}
+	known := map[string]bool{}
+	for id := range s.files {
+		known[id] = true
+	}
+	for _, b := range found {
+		if !b.State.Ended() { // then what is left of it is in files
+			known[b.Input], known[b.Output], known[b.Errors] = true, true, true
+		}
+	}
+	for _, e := range entries {
+		if id, ok := strings.CutSuffix(e.Name(), ".data"); ok && !known[id] || strings.HasSuffix(e.Name(), ".part") {
+			if err := os.Remove(filepath.Join(s.o.Dir, e.Name())); err != nil {
+				return fmt.Errorf("%w: %w", ErrFolder, err)
+			}
+		} else if ok {
+			info, err := e.Info()
+			if err != nil {
+				return fmt.Errorf("%w: %w", ErrFolder, err)
+			}
+			s.used += info.Size()
+		}
+	}
+	for _, b := range found {
+		j, err := s.openJob(b)
+		if err != nil {
+			return err
+		}
+		s.batches[b.ID] = j
+	}
+	return nil
+}
+
+// Used is how many bytes the folder holds, and may hold.
+func (s *Store) Used() (used, budget int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.used, s.o.Budget
+}
+
+// Upload stores a file. Its Name, Purpose, Tenant and, unless zero, Expires are the caller's.
+func (s *Store) Upload(f File, from io.Reader) (_ File, err error) {
+	f.ID, f.Created = filePrefix+rand.Text(), s.o.Now().UTC()
+	if f.Expires.IsZero() {
+		f.Expires = f.Created.Add(s.o.Keep)
+	}
+	if err := s.write(&f, from); err != nil {
+		return File{}, err
+	}
+	if err := s.saveMeta(f.ID, &f); err != nil {
+		return File{}, errors.Join(err, s.remove(f.ID, f.Bytes))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.files[f.ID] = &f
+	return f, nil
+}
+
+// write writes the data of a file, within the budget.
+func (s *Store) write(f *File, from io.Reader) (err error) {
+	out, err := os.OpenFile(s.data(f.ID), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err = errors.Join(err, out.Close()); err != nil {
+			err = errors.Join(err, s.remove(f.ID, f.Bytes))
+		}
+	}()
+	buf := make([]byte, 64<<10)
+	for {
+		n, readErr := from.Read(buf)
+		if n > 0 {
+			if err := s.take(int64(n)); err != nil {
+				return err
+			}
+			f.Bytes += int64(n)
+			if _, err := out.Write(buf[:n]); err != nil {
+				return err
+			}
+		}
+		if errors.Is(readErr, io.EOF) {
+			return out.Sync()
+		}
+		if readErr != nil {
+			return readErr
+		}
+	}
+}
+
+// take counts bytes of an upload, or refuses them.
+func (s *Store) take(n int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if most := s.o.Budget / uploadOf * uploadPart; s.used+n > most {
+		return fmt.Errorf("%w: it holds %s, and uploads may fill it up to %s of %s; delete files or batches, or wait "+
+			"until others expire", ErrFull, unit.Bytes(s.used), unit.Bytes(most), unit.Bytes(s.o.Budget))
+	}
+	s.used += n
+	return nil
+}
+
+// remove removes the data and the description of an object; the bytes of its data are free again.
+func (s *Store) remove(id string, bytes int64) error {
+	s.mu.Lock()
+	s.used -= bytes
+	s.change.Broadcast() // lines may have waited for room
+	s.mu.Unlock()
+	var errs []error
+	for _, path := range []string{s.meta(id), s.data(id)} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// File is a tenant's file.
+func (s *Store) File(tenant, id string) (File, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fileLocked(tenant, id)
+}
+
+func (s *Store) fileLocked(tenant, id string) (File, error) {
+	f := s.files[id]
+	if f == nil || f.Tenant != tenant || f.Purpose == "" {
+		return File{}, fmt.Errorf("%w: no file %.100q", ErrUnknown, id)
+	}
+	return *f, nil
+}
+
+// Files are those of a tenant, newest first, behind one id; purpose may be empty for all.
+func (s *Store) Files(tenant, purpose, after string, limit int) (list []File, more bool) {
+	s.mu.Lock()
+	for _, f := range s.files {
+		if f.Tenant == tenant && f.Purpose != "" && (purpose == "" || f.Purpose == purpose) {
+			list = append(list, *f)
+		}
+	}
+	s.mu.Unlock()
+	return page(list, func(f *File) string { return f.ID }, func(f *File) time.Time { return f.Created }, after, limit)
+}
+
+// Expire sets when a file expires.
+func (s *Store) Expire(tenant, id string, at time.Time) (File, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f, err := s.fileLocked(tenant, id)
+	if err != nil {
+		return File{}, err
+	}
+	f.Expires = at
+	if err := s.saveMeta(id, &f); err != nil {
+		return File{}, err
+	}
+	*s.files[id] = f
+	return f, nil
+}
+
+// Content opens a file to read it.
+func (s *Store) Content(tenant, id string) (File, io.ReadCloser, error) {
+	f, err := s.File(tenant, id)
+	if err != nil {
+		return File{}, nil, err
+	}
+	data, err := os.Open(s.data(id))
+	if err != nil {
+		return File{}, nil, err
+	}
+	if f.Journal {
+		return f, newResults(data), nil
+	}
+	return f, data, nil
+}
+
+// DeleteFile removes a tenant's file.
+func (s *Store) DeleteFile(tenant, id string) error {
+	s.mu.Lock()
+	f, err := s.fileLocked(tenant, id)
+	if err == nil && s.held[id] > 0 {
+		err = fmt.Errorf("%w: a batch that has not ended reads %s; cancel the batch, or wait", ErrInUse, id)
+	}
+	if err == nil {
+		delete(s.files, id)
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return s.remove(id, s.size(id, f.Bytes))
+}
+
+// size is how many bytes the data of a file takes in the folder.
+func (s *Store) size(id string, guess int64) int64 {
+	if info, err := os.Stat(s.data(id)); err == nil {
+		return info.Size()
+	}
+	return guess
+}
+
+// Sweep removes what has expired.
+func (s *Store) Sweep() {
+	now := s.o.Now()
+	s.mu.Lock()
+	var files []File
+	for id, f := range s.files {
+		if !f.Expires.After(now) && s.held[id] == 0 {
+			files = append(files, *f)
+			delete(s.files, id)
+		}
+	}
+	var old []Batch
+	for id, j := range s.batches {
+		if j.State.Ended() && !j.Ended.Add(s.o.Keep).After(now) {
+			old = append(old, j.Batch)
+			delete(s.batches, id)
+		}
+	}
+	s.mu.Unlock()
+	for i := range files {
+		s.note("a file that has expired was not removed", files[i].ID, s.remove(files[i].ID,
+			s.size(files[i].ID, files[i].Bytes)))
+	}
+	for i := range old {
+		s.note("a batch that has expired was not removed", old[i].ID, s.remove(old[i].ID, 0))
+	}
+}
+
+func (s *Store) note(what, id string, err error) {
+	if err != nil {
+		s.o.Log.Warn(what, "id", id, "error", err)
+	}
+}
+
+// Stats are what metrics show.
+type Stats struct {
+	Used, Budget int64
+	Batches      map[State]int
+	Flying       int             // lines that run
+	Left         int             // lines of batches that have not ended
+	Lines        map[Class]int64 // that have ended since the folder was opened
+}
+
+// Stats is a snapshot.
+func (s *Store) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := Stats{Used: s.used, Budget: s.o.Budget, Flying: s.flying, Batches: map[State]int{},
+		Lines: map[Class]int64{}}
+	for _, state := range []State{Running, Cancelling, Completed, Cancelled, Expired} {
+		out.Batches[state] = 0
+	}
+	for _, c := range classes {
+		out.Lines[c] = s.lines[c]
+	}
+	for _, j := range s.batches {
+		out.Batches[j.State]++
+		if !j.State.Ended() {
+			out.Left += j.Lines - j.Counts.Done()
+		}
+	}
+	return out
+}
