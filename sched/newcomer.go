@@ -24,8 +24,8 @@ func (f *forming) addNewcomers() bool {
 		return false
 	}
 	for len(f.items) < f.roster.limits.MaxPrompts {
-		q := f.roster.firstOf(f.roster.waiting, f.roster.newcomer)
-		if q == nil || !f.roster.canAdmit(q) || !f.comesApart(q, &others) {
+		q := f.nextNewcomer(&others)
+		if q == nil {
 			break
 		}
 		f.roster.admit(slices.Index(f.roster.waiting, q))
@@ -36,6 +36,19 @@ func (f *forming) addNewcomers() bool {
 	}
 	f.load.apart = len(f.items) > 0
 	return f.load.apart
+}
+
+// nextNewcomer is the newcomer that is added next, or nil: the one that comes first, or where that one does not come
+// apart, since its prompt is long, the first short one.
+func (f *forming) nextNewcomer(others *cost.Work) *Sequence {
+	o := f.roster
+	short := func(q *Sequence) bool { return f.short(len(q.Tokens)) && o.newcomer(q) }
+	for _, suits := range [...]func(*Sequence) bool{o.newcomer, short} {
+		if q := o.firstOf(o.waiting, suits); q != nil && o.canAdmit(q) && f.comesApart(q, others) {
+			return q
+		}
+	}
+	return nil
 }
 
 // newcomer reports whether a waiting sequence is the first of its tenant or, where there is one tenant, of its flow.

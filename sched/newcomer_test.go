@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"fmt"
 	"testing"
 	"time"
 )
@@ -81,6 +82,34 @@ func TestNewcomersDoNotWaitForPrompts(t *testing.T) {
 			items := step(t, f)
 			if apart := len(items) == 1 && items[0].Seq == late; apart != c.apart {
 				t.Errorf("%d items, apart is %v, want %v", len(items), apart, c.apart)
+			}
+		})
+	}
+}
+
+// Long prompts that are the first of their connections, or of their tenants, and wait do not keep a short one from a
+// batch apart.
+func TestShortNewcomersOvertakeLongOnes(t *testing.T) {
+	for name, tenant := range map[string]func(i int) string{
+		"connections": func(int) string { return "a" },
+		"tenants":     func(i int) string { return fmt.Sprint("tenant ", i) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newTestFake(t, 100_000, 4, Limits{BatchTokens: 512, MaxRunning: 64})
+			for i := range 12 {
+				mustAdd(t, f, &Sequence{Tokens: prompt(int32(4000*i), 4000), Tenant: tenant(i), Flow: fmt.Sprint(i)},
+					4002)
+			}
+			for range 5 {
+				rows := 0
+				for _, it := range step(t, f) {
+					rows += len(it.Tokens)
+				}
+				f.sched.Took(f.sched.Load(), time.Duration(rows)*time.Millisecond)
+			}
+			late := mustAdd(t, f, &Sequence{Tokens: prompt(60_000, 8), Tenant: tenant(99), Flow: "late"}, 10)
+			if items := step(t, f); len(items) != 1 || items[0].Seq != late {
+				t.Errorf("%d items, want the newcomer's alone", len(items))
 			}
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -105,19 +106,16 @@ func besides(ctx context.Context, p process.Program, only string, seed uint64, a
 	return errors.Join(errs...)
 }
 
-// allowed is how long a first token may take next to any load: three times as long as on the idle server, and a step.
-func allowed(idle, step time.Duration) time.Duration { return 3*idle + step }
-
 func beside(ctx context.Context, p process.Program, list []mix, seed uint64, asks int) error {
 	s, err := p.Serve(ctx, "beside", "--log-level", "error", "--cache-tokens", "65536", "--max-queue", "4096")
 	if err != nil {
 		return err
 	}
 	defer s.Kill()
-	if _, err := firstTokens(ctx, s, asks/4+1); err != nil { // until it is warm
+	if _, _, err := firstTokens(ctx, s, asks/4+1); err != nil { // until it is warm
 		return err
 	}
-	idle, err := firstTokens(ctx, s, asks)
+	idle, _, err := firstTokens(ctx, s, asks)
 	if err != nil {
 		return err
 	}
@@ -133,47 +131,51 @@ func beside(ctx context.Context, p process.Program, list []mix, seed uint64, ask
 		}
 	}
 	time.Sleep(3 * time.Second) // until the load is there
-	before, err := steps(ctx, s)
+	loaded, step, err := firstTokens(ctx, s, asks)
 	if err == nil {
-		var loaded []time.Duration
-		if loaded, err = firstTokens(ctx, s, asks); err == nil {
-			err = judge(ctx, s, names, idle, loaded, before, &sent)
-		}
+		err = judge(names, idle, loaded, step, &sent)
 	}
 	stop()
 	clients.Wait()
 	return errors.Join(err, s.Running())
 }
 
-// judge prints what was measured and compares it with what is allowed.
-func judge(ctx context.Context, s *process.Server, names string, idle, loaded []time.Duration, before work,
-	sent *tally) error {
-	after, err := steps(ctx, s)
-	if err != nil {
-		return err
-	}
-	step := max(after.busy-before.busy, 0) / time.Duration(max(after.steps-before.steps, 1))
-	bound := allowed(rank(idle, 0.99), step)
+// judge prints what was measured and compares it with what is allowed next to any load: three times as long as on the
+// idle server, and one step.
+func judge(names string, idle, loaded []time.Duration, step time.Duration, sent *tally) error {
+	allowed := 3*rank(idle, 0.99) + step
 	sent.mu.Lock()
 	defer sent.mu.Unlock()
-	fmt.Printf("beside%s: idle p50 %v p99 %v, loaded p50 %v p99 %v, a step %v, allowed %v; %v\n", names,
-		rank(idle, 0.5), rank(idle, 0.99), rank(loaded, 0.5), rank(loaded, 0.99), step.Round(time.Millisecond), bound,
-		sent.statuses)
-	if got := rank(loaded, 0.99); got > bound {
-		return fmt.Errorf("beside%s a first token takes %v (p99), allowed are %v", names, got, bound)
+	fmt.Printf("beside%s: idle p50 %v p99 %v, loaded p50 %v p99 %v, the longest step %v, allowed %v; %v\n", names,
+		rank(idle, 0.5), rank(idle, 0.99), rank(loaded, 0.5), rank(loaded, 0.99), step, allowed, sent.statuses)
+	if got := rank(loaded, 0.99); got > allowed {
+		return fmt.Errorf("beside%s a first token takes %v (p99), allowed are %v", names, got, allowed)
 	}
 	return nil
 }
 
-// work is what a server has computed so far.
-type work struct {
-	steps int64
-	busy  time.Duration
-}
-
-func steps(ctx context.Context, s *process.Server) (work, error) {
-	m, err := s.Metrics(ctx)
-	return work{int64(m["sparrow_steps_total"]), time.Duration(m["sparrow_device_busy_seconds_total"] * 1e9)}, err
+// longestStep is the longest of the latest steps of a server.
+func longestStep(ctx context.Context, url string) (time.Duration, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/debug/plans?n=8", nil)
+	if err != nil {
+		return 0, err
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	var got struct {
+		Plans []struct {
+			Took float64 `json:"took_ms"`
+		}
+	}
+	err = json.NewDecoder(resp.Body).Decode(&got)
+	longest := 0.0
+	for _, p := range got.Plans {
+		longest = max(longest, p.Took)
+	}
+	return time.Duration(longest) * time.Millisecond, err
 }
 
 // flood sends until ctx ends.
@@ -219,22 +221,31 @@ func (m *mix) send(ctx context.Context, client *http.Client, url, body string, d
 }
 
 // firstTokens asks a short question so many times, each on a connection of its own, and returns how long its first
-// token took.
-func firstTokens(ctx context.Context, s *process.Server, n int) (list []time.Duration, err error) {
+// token took, and the longest step meanwhile.
+func firstTokens(ctx context.Context, s *process.Server, n int) (list []time.Duration, step time.Duration, err error) {
 	for i := range n {
 		took, err := firstToken(ctx, s.URL, i)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		list = append(list, took)
+		latest, err := longestStep(ctx, s.URL)
+		if err != nil {
+			return nil, 0, err
+		}
+		step = max(step, latest)
 		time.Sleep(20 * time.Millisecond)
 	}
 	slices.Sort(list)
-	return list, nil
+	return list, step, nil
 }
 
+// stranger is where the short question comes from: without keys, addresses are tenants.
+var stranger = &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+
 func firstToken(ctx context.Context, url string, i int) (time.Duration, error) {
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 2 * time.Minute}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: stranger.DialContext},
+		Timeout: 2 * time.Minute}
 	body := fmt.Sprintf(named+`"prompt":"%d and more","max_tokens":3,"stream":true,"ignore_eos":true}`, i)
 	begun := time.Now()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/completions", strings.NewReader(body))
