@@ -17,6 +17,8 @@ type Indexer struct {
 	Offset  int // first rotated element of a head
 	Pairing kernel.Pairing
 	Scales  num.ScaleMode // of quantised queries
+	Plain   bool          // neither queries nor keys are Hadamard-rotated, whatever their layout
+	Block   int           // keys of a candidate block; 0 where selections have one level
 }
 
 // Queries are what indexer queries are prepared from: one matrix times the latents, one times the hidden rows.
@@ -36,6 +38,7 @@ type IndexSpace struct {
 	q       kernel.Tensor // e4m3 or f32 [chunk, plan's heads*128]
 	weights kernel.Tensor // f32 [chunk, plan's heads]
 	scores  kernel.Tensor // f32 [chunk, plan's width]
+	blocks  kernel.Tensor // f32 [chunk, blocks of that width]: their largest scores, where there are two levels
 	keys    kernel.Pool   // gathered indexer keys, one page; not given where scores read the cache
 }
 
@@ -69,6 +72,9 @@ func (x *Indexer) Arrange(a *kernel.Arena, p *plan.Plan, s *plan.Segment, l *pla
 	heads := x.scored(s)
 	out.q, out.weights = a.Take(kind, n, heads*layout.IndexDim), a.Take(kernel.F32, n, heads)
 	out.scores = a.Take(kernel.F32, n, s.Indexer.ScoreWidth)
+	if x.Block > 0 {
+		out.blocks = a.Take(kernel.F32, n, (s.Indexer.ScoreWidth+x.Block-1)/x.Block)
+	}
 	return out, nil
 }
 
@@ -92,6 +98,17 @@ type Selection struct {
 	Cache          kernel.Pool
 	Table, Request kernel.Tensor // paged: i32 [requests, pages], and i32 [T, 1]
 	Gather, Start  kernel.Tensor // ragged: i32 [n, 1] slots, and i32 [T, 1]: where the row's request begins among them
+
+	Publish *Candidates // takes the blocks that later layers select from
+	Within  *Candidates // the blocks to select from; nil for all keys
+}
+
+// Candidates are the blocks of keys that the first level of a selection keeps (v41 spec, 2.4).
+type Candidates struct {
+	Blocks kernel.Tensor // i32 [T, most blocks]: ascending, then -1
+	Counts kernel.Tensor // i32 [T, 1]: blocks that the row sees
+	Keys   kernel.Tensor // i32 [T, 1]: keys of the blocks that are kept
+	Rows   kernel.Tensor // i32 [T, 1]: the row itself, which is its row of Blocks
 }
 
 // Select fills the launch's rows of Out. Rows that see no more keys than they may keep are not scored
@@ -138,9 +155,13 @@ func (x *Indexer) chunk(list *kernel.Builder, s *Selection, args kernel.ScoreArg
 	}
 	list.Add(kernel.IndexQueryArgs{Out: args.Q, W: args.W, Q: raw.Q, Weights: raw.Weights,
 		Angles: angles, Heads: x.Heads, Padded: x.scored(s.Plan), Offset: x.Offset,
-		Pairing: x.Pairing, Hadamard: Hadamard(s.Cache.Layout), Scales: x.Scales,
-		FP4: s.Cache.Layout == layout.IndexPage68})
+		Pairing: x.Pairing, Hadamard: !x.Plain && Hadamard(s.Cache.Layout), Scales: x.Scales,
+		FP4: s.Cache.Layout == layout.IndexPage68 || s.Cache.Layout == layout.V41Index68,
+		V41: s.Cache.Layout == layout.V41Index68})
 	lens, scores := s.Lens.Slice(first, last), space.scores.Slice(0, n)
+	if w := s.Within; w != nil {
+		lens, args.Blocks, args.BlockKeys = w.Keys.Slice(first, last), w.Blocks.Slice(first, last), x.Block
+	}
 	args.Out, args.Lens, args.Heads, args.SkipUpTo = scores, lens, x.scored(s.Plan), x.TopK
 	if args.Table.Given() {
 		args.TableRow = s.Request.Slice(first, last)
@@ -148,8 +169,17 @@ func (x *Indexer) chunk(list *kernel.Builder, s *Selection, args kernel.ScoreArg
 		args.Start = s.Start.Slice(first, last)
 	}
 	list.Add(args)
-	list.Add(kernel.SelectArgs{Out: s.Out.Slice(first, last), Scores: scores, Lens: lens,
-		Values: s.values(first, last)})
+	out := s.Out.Slice(first, last)
+	list.Add(kernel.SelectArgs{Out: out, Scores: scores, Lens: lens, Values: s.values(first, last)})
+	if w := s.Within; w != nil { // columns of scores are keys of the kept blocks
+		list.Add(kernel.LocateArgs{Out: out, Positions: out, Table: w.Blocks, TableRow: w.Rows.Slice(first, last),
+			PageTokens: x.Block})
+	}
+	if p := s.Publish; p != nil {
+		blocks := space.blocks.Slice(0, n)
+		list.Add(kernel.BlockMaxArgs{Out: blocks, Scores: scores, Lens: lens, Size: x.Block, SkipUpTo: x.TopK})
+		list.Add(kernel.SelectArgs{Out: p.Blocks.Slice(first, last), Scores: blocks, Lens: p.Counts.Slice(first, last)})
+	}
 }
 
 // values are the rows of Values, where they are given.

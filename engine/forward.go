@@ -162,7 +162,8 @@ func decodesOnly(p *plan.Plan) bool {
 
 func workOf(it *sched.Item) step.Work {
 	w := step.Work{Kind: plan.ModeExtend, Tokens: it.Tokens, Cached: it.Cached, Rank: it.Rank, Pages: it.Pages,
-		Windows: it.Windows, State: ownerOf(it).state, Logits: it.Logits, Best: !ownerOf(it).needsLogits()}
+		Before: tokensBefore(it), Windows: it.Windows, State: ownerOf(it).state, Logits: it.Logits,
+		Best: !ownerOf(it).needsLogits()}
 	c := ownerOf(it)
 	if it.Last {
 		w.Draws = c.draw(&c.draws, c.ahead(it), it.Logits)
@@ -181,6 +182,14 @@ func workOf(it *sched.Item) step.Work {
 		w.Kind = plan.ModeDecode
 	}
 	return w
+}
+
+// tokensBefore are the tokens in front of an item's own; none where the host has not seen all of them yet.
+func tokensBefore(it *sched.Item) []int32 {
+	if t := ownerOf(it).seq.Tokens; it.Cached <= len(t) {
+		return t[:it.Cached]
+	}
+	return nil
 }
 
 // draftRows adds the rows of an item that were kept to the next draft pass: the hidden states are those that the

@@ -11,6 +11,9 @@ package kernel
 //	       Eps, then Rounds-1 times
 //	         rows and columns
 //	Out    = sum over i of pre_i * stream_i
+//
+// DeepSeek-V4.1 reads with the coefficients of the site before (v41 spec, 2.1): where Pre is given it takes pre, and
+// Out = sum over i of Carried_i * stream_i, or the first stream where Carried is not given.
 type HyperPreArgs struct {
 	Out     Tensor // activation [T, hidden]
 	Post    Tensor // f32 [T, n]
@@ -19,6 +22,8 @@ type HyperPreArgs struct {
 	Mix     Tensor // f32 [T, 2n+n*n]: the streams multiplied by the site's matrix, not normalised
 	Base    Tensor // f32 [1, 2n+n*n]
 	Scale   Tensor // f32 [1, 3]
+	Carried Tensor // f32 [T, n]; optional, with Pre alone
+	Pre     Tensor // f32 [T, n]; optional, may be Carried
 	Streams int    // n
 	Rounds  int
 	NormEps float32
@@ -49,6 +54,13 @@ func (a HyperPreArgs) Check() error {
 	c.tensor("mix", a.Mix, F32, t, w)
 	c.tensor("base", a.Base, F32, 1, w)
 	c.tensor("scale", a.Scale, F32, 1, 3)
+	if a.Pre.Given() {
+		c.tensor("pre", a.Pre, F32, t, n)
+	}
+	if a.Carried.Given() {
+		c.tensor("carried", a.Carried, F32, t, n)
+		c.tensor("pre", a.Pre, F32, t, n)
+	}
 	if a.Rounds < 1 {
 		c.fail("%d rounds", a.Rounds)
 	}
@@ -131,6 +143,35 @@ func (a HyperHeadArgs) Check() error {
 	c.tensor("mix", a.Mix, F32, t, n)
 	c.tensor("base", a.Base, F32, 1, n)
 	c.tensor("scale", a.Scale, F32, 1, 1)
+	return c.err
+}
+
+// HyperSumArgs collapses streams with given coefficients: Out = sum over i of Weights_i * stream_i.
+type HyperSumArgs struct {
+	Out     Tensor // activation [T, hidden]
+	X       Tensor // activation [T, n*hidden]
+	Weights Tensor // f32 [T, n]
+}
+
+// HyperSummer collapses streams.
+type HyperSummer interface{ HyperSum(HyperSumArgs) error }
+
+// Name is the operation's.
+func (HyperSumArgs) Name() string { return "hyper sum" }
+
+func (a HyperSumArgs) on(d Device) error { return run(d, HyperSummer.HyperSum, a) }
+
+// Check validates the arguments.
+func (a HyperSumArgs) Check() error {
+	c := checker{op: a.Name()}
+	t, n := a.X.Rows, a.Weights.Cols
+	c.streams(a.X, n)
+	if c.err != nil {
+		return c.err
+	}
+	c.float("x", a.X, t, a.X.Cols)
+	c.float("out", a.Out, t, a.X.Cols/n)
+	c.tensor("weights", a.Weights, F32, t, n)
 	return c.err
 }
 

@@ -21,6 +21,7 @@ type IndexQueryArgs struct {
 	Hadamard bool
 	Scales   num.ScaleMode // how query scales are derived
 	FP4      bool          // for FP4 keys: Out, f32, is rounded to FP4 in groups of 32 like they are
+	V41      bool          // as keys of layout.V41Index68 are; with FP4
 }
 
 // IndexQuerier prepares indexer queries.
@@ -80,6 +81,10 @@ type ScoreArgs struct {
 	Lens     Tensor // i32 [R, 1]
 	Heads    int
 	SkipUpTo int
+	// Blocks, where given, says which keys of its sequence a row of a paged cache scores, i32 [R, blocks]: column s is
+	// key Blocks[r, s/BlockKeys]*BlockKeys + s%BlockKeys, and Lens counts columns.
+	Blocks    Tensor
+	BlockKeys int
 	// NextN above 1 says that rows of a paged cache come in groups of NextN neighbours with one request and one row of
 	// the table: each block of its keys is read once for all of them. 0 and 1 score every row of a paged cache on its
 	// own. The result is the same.
@@ -107,6 +112,13 @@ func (a ScoreArgs) Check() error {
 	c.tensor("out", a.Out, F32, r, -1)
 	c.tensor("lens", a.Lens, I32, r, 1)
 	c.indexPool("keys", a.Keys)
+	if a.Blocks.Given() {
+		c.tensor("blocks", a.Blocks, I32, r, -1)
+		if a.BlockKeys < 1 || !a.Table.Given() || a.NextN > 1 || a.Keys.PageTokens%max(a.BlockKeys, 1) != 0 {
+			c.fail("blocks of %d keys, %d rows at a time, pages of %d: want blocks that divide pages, a page "+
+				"table and single rows", a.BlockKeys, max(a.NextN, 1), a.Keys.PageTokens)
+		}
+	}
 	if a.NextN > 1 && (!a.Table.Given() || r%a.NextN != 0) {
 		c.fail("%d rows in groups of %d of a request, want a page table and whole groups", r, a.NextN)
 	}

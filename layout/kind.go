@@ -20,9 +20,12 @@ const (
 	V4F32Row2048               // DeepSeek-V4: 512 float32
 	// indexer keys of DeepSeek-V4: 128 e2m1 per token, then the exponents of the page, one for each 32 values
 	IndexPage68
-	FP8Row528   // rows without a rotated part: 512 e4m3, 4 float32 scales
-	BF16Row1024 // the same: 512 bf16
-	F32Row2048  // the same: 512 float32
+	FP8Row528    // rows without a rotated part: 512 e4m3, 4 float32 scales
+	BF16Row1024  // the same: 512 bf16
+	F32Row2048   // the same: 512 float32
+	V41Row288    // shared entries of DeepSeek-V4.1: 512 e2m1, then 32 e4m3 scales
+	V41Window528 // window entries beside them: 512 e4m3, then 16 exponents
+	V41Index68   // indexer keys beside them: as IndexPage68, without a floor of scales and without rotation
 	kindCount
 )
 
@@ -41,6 +44,9 @@ var kindNames = [kindCount]struct{ name, alias string }{
 	FP8Row528:      {"fp8-528", ""},
 	BF16Row1024:    {"bf16-1024", ""},
 	F32Row2048:     {"f32-2048", ""},
+	V41Row288:      {"v41-288", ""},
+	V41Window528:   {"v41-window-528", ""},
+	V41Index68:     {"v41-index-68", ""},
 }
 
 // String is the name that ParseKind accepts.

@@ -67,9 +67,11 @@ func IndexOf(k Kind) (Index, error) {
 		return IndexFP4{}, nil
 	case IndexF32Row512:
 		return IndexF32{}, nil
+	case V41Index68:
+		return IndexV41{}, nil
 	}
-	return nil, fmt.Errorf("layout: %v holds no indexer keys, supported are %v, %v and %v: %w",
-		k, IndexPage132, IndexPage68, IndexF32Row512, ErrKind)
+	return nil, fmt.Errorf("layout: %v holds no indexer keys, supported are %v, %v, %v and %v: %w",
+		k, IndexPage132, IndexPage68, IndexF32Row512, V41Index68, ErrKind)
 }
 
 // EncodeRows writes rows, [n, Width], as tokens first..first+n-1 of page.

@@ -34,9 +34,13 @@ func V4Of(k Kind) (V4, error) {
 		return V4Packed{}, nil
 	case V4F32Row2048:
 		return V4F32{}, nil
+	case V41Row288:
+		return V41Entry{}, nil
+	case V41Window528:
+		return V41Window{}, nil
 	}
-	return nil, fmt.Errorf("layout: %v holds no V4 entries, supported are %v and %v: %w", k, V4Row584, V4F32Row2048,
-		ErrKind)
+	return nil, fmt.Errorf("layout: %v holds no V4 entries, supported are %v, %v, %v and %v: %w", k, V4Row584,
+		V4F32Row2048, V41Row288, V41Window528, ErrKind)
 }
 
 // V4F32RowBytes is the size of a V4F32Row2048 entry: 512*4 = 2048.

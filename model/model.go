@@ -98,6 +98,9 @@ type Input struct {
 	Windows [][]int32
 	// States holds, for each request of the batch, the state of its sequence. Models that are not Stateful ignore it.
 	States []State
+	// Before holds, for each request of the batch, the tokens before its new ones: at least as many as the model
+	// remembers (Remembering), or all of them. Other models ignore it.
+	Before [][]int32
 	// Replays holds, for each request of the batch, what its rows are given instead of choosing; nil for nothing.
 	Replays []*record.Replay
 }
@@ -115,6 +118,13 @@ type Input struct {
 type Drafter interface {
 	// DraftHead returns nil when the checkpoint holds the layer, and otherwise an error that lists the missing tensors.
 	DraftHead() error
+}
+
+// Remembering is a model whose rows depend on tokens before their own by themselves, not only by what they left in the
+// cache, such as rows of n-gram tables.
+type Remembering interface {
+	// Remembers is how many tokens before its own a row depends on.
+	Remembers() int
 }
 
 // SelfTester is a model that can compare the forms of its attention on its own weights.

@@ -117,6 +117,9 @@ func (w *bounder) add(row RowKind, nextN, rows, keys int) {
 		w.launch(s, most, keys, keys)
 		return
 	}
+	if s.Indexer.Kind != IndexerRagged { // scores of pages in place are as wide as the table
+		keys = w.plan.TablePages * w.cfg.Page
+	}
 	// The most scores at a time: those of small batches, of the budget, or of one row.
 	width := w.scoreWidth(keys)
 	scores := max(smallScores+4*rows, int(w.scoreBudget()/4), width)
@@ -142,8 +145,11 @@ func (w *bounder) scoreWidth(tokens int) int {
 
 // tokensOf is how many tokens have at most so many indexer keys.
 func (w *bounder) tokensOf(indexKeys int) int {
-	if w.cfg.Model.V4() || w.cfg.Model.Pooled() {
-		return indexKeys*ratio4 + ratio4 - 1
+	if w.cfg.Model.Pooled() {
+		return indexKeys*poolTokens + poolTokens - 1
+	}
+	if w.cfg.Model.V4() {
+		return indexKeys*w.cfg.Model.indexRatio() + w.cfg.Model.indexRatio() - 1
 	}
 	return indexKeys
 }
@@ -159,6 +165,9 @@ func (w *bounder) list(s *Segment, rows, keys int) {
 	lists := w.prompts() + (w.m.Rows-1)/rows
 	if cfg.MaxTransient > 0 { // a launch may have one row
 		lists = w.prompts() + w.m.Rows - 1
+	}
+	if m.V41() {
+		return // everything is read in place
 	}
 	if m.V4() {
 		n.window += w.m.Rows + lists*(m.Window-1)
@@ -192,7 +201,7 @@ func (w *bounder) launch(s Segment, rows, keys, index int) {
 	l := Launch{Rows: rows, Spans: len(s.Spans)}
 	all := w.prompts() // requests of the launch
 	switch flat := s.Form == FormV4SparsePrefill; {
-	case s.NextN > 0:
+	case s.NextN > 0 || m.V41():
 	case m.V4():
 		if flat {
 			l.Gather.Count = min(all*keys, rows+all*(m.Window-1))
@@ -227,6 +236,8 @@ func (w *bounder) boundInputs() {
 	case m.Pooled():
 		w.sum.light = closes(poolTokens)
 		w.pooledArrays(&w.sum)
+	case m.V41():
+		w.sharedArrays(closes(m.lightRatio()))
 	case !m.V4():
 		w.latentArrays(&w.sum)
 	case p.Pass == PassBlock:

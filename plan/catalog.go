@@ -47,18 +47,18 @@ func firstLayout(s Set[Layout], kv DType) Layout {
 
 // mainLayouts are the layouts of rows, in the order of preference.
 var mainLayouts = []Layout{BF16Row1152, FP8Row656, FP8Row576, F32Row2304, V4Row584, V4F32Row2048, BF16Row1024,
-	FP8Row528, F32Row2048}
+	FP8Row528, F32Row2048, V41Row288}
 
 // kvOf is the element type a main layout stores.
 func kvOf(l Layout) DType {
 	switch l {
 	case BF16Row1152, BF16Row1024:
 		return BF16
-	case FP8Row656, FP8Row576, FP8Row528, V4Row584, IndexPage132:
+	case V41Row288, FP8Row656, FP8Row576, FP8Row528, V4Row584, IndexPage132:
 		return FP8E4M3
 	case F32Row2304, F32Row2048, V4F32Row2048, IndexF32Row512:
 		return F32
-	case LayoutNone, IndexPage68:
+	case LayoutNone, IndexPage68, V41Index68:
 		return DTypeUnset
 	}
 	return DTypeUnset

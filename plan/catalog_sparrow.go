@@ -57,8 +57,15 @@ var sparrowCatalogue = Catalogue{
 		},
 		{
 			Kernel: V4Paged, Prefill: true, Decode: true, Archs: ours, V4: true,
-			Reads: v4Layouts,
+			Reads: v4Layouts | v41Layouts,
 			Heads: tileHeads, TopK: tileTopK, Rows: countedUnits, Segments: true,
+			More: func(d *Demand) []Objection {
+				if !d.Model.V41() || d.Hardware.Arch == CPU {
+					return nil
+				}
+				return []Objection{{E02, fmt.Sprintf("%s runs on cpu, its kernels for %s are missing", d.Model.Family,
+					d.Hardware.Arch)}}
+			},
 		},
 		{
 			Kernel: V4Flat, Prefill: true, Archs: ours, V4: true,
@@ -80,6 +87,7 @@ var (
 	ours        = SetOf(CPU, SM90)
 	dsaLayouts  = SetOf(BF16Row1152, FP8Row656, FP8Row576, F32Row2304)
 	v4Layouts   = SetOf(V4Row584, V4F32Row2048)
+	v41Layouts  = SetOf(V41Row288, V4F32Row2048)
 	nopeLayouts = SetOf(BF16Row1024, FP8Row528, F32Row2048)
 )
 
@@ -131,7 +139,7 @@ func (r *resolver) pairs(settled Pair) []Pair {
 		return []Pair{{DenseLatent, DenseLatent}}
 	case r.model.Pooled():
 		return []Pair{{SparsePools, SparsePools}}
-	case r.model.V4() && r.policy.Deterministic:
+	case r.model.V41() || r.model.V4() && r.policy.Deterministic:
 		return []Pair{{V4Paged, V4Paged}}
 	case r.model.V4() && r.byCost() && !times.flat():
 		return []Pair{{V4Paged, V4Paged}, {V4Flat, V4Paged}}
@@ -148,6 +156,6 @@ func (r *resolver) pairs(settled Pair) []Pair {
 // byCost reports whether measured times choose between two prefill kernels that
 // fit (costs.flat).
 func (r *resolver) byCost() bool {
-	return r.model.V4() && r.kv == FP8E4M3 && !r.policy.Deterministic &&
+	return r.model.V4() && !r.model.V41() && r.kv == FP8E4M3 && !r.policy.Deterministic &&
 		(r.policy.V4SparsePrefill == SparsePrefillUnset || r.policy.V4SparsePrefill == SparsePrefillAuto)
 }

@@ -11,7 +11,7 @@ import (
 // nothing else was asked for. The cache's layout by its name gives the plan that
 // it gives as the default. V4 has one type of cache.
 func Defaults(on Arch, f Family, p Policy) (Policy, []string) {
-	if on == CPU || f == DeepSeekV4 {
+	if on == CPU || f == DeepSeekV4 || f == DeepSeekV41 {
 		return p, nil
 	}
 	var chosen []string

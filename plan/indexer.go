@@ -25,14 +25,16 @@ func (w *Builder) rowIndexer(s *Segment) {
 	case RowShortPrefill:
 		s.Indexer.Kind, why = IndexerKOnlyWithIndices, ReasonKOnlyIndices
 	case RowSparsePrefill:
-		s.Indexer.Kind, why = IndexerRagged, ReasonRagged
+		if s.Indexer.Kind, why = IndexerRagged, ReasonRagged; w.cfg.Model.V41() {
+			s.Indexer, why = Indexer{Kind: IndexerPagedSplit, NextN: 1}, reasonSharedPaged
+		}
 	case RowDecode:
 		s.Indexer, why = Indexer{Kind: IndexerPagedSplit, NextN: 1}, ReasonPagedSplit
 	case RowVerify:
 		s.Indexer, why = Indexer{Kind: IndexerPagedSplit, NextN: 1}, ReasonPagedSplit
-		if together := w.cfg.Hardware.group(s.NextN); together > 1 {
+		if together := w.cfg.Hardware.group(s.NextN); together > 1 && !w.cfg.Model.V41() {
 			why = w.verifyTogether(s, together)
-		} else if s.NextN > 1 {
+		} else if s.NextN > 1 && !w.cfg.Model.V41() {
 			why.Text += fmt.Sprintf(": %d rows make no groups of %v, which are scored at once", s.NextN,
 				w.cfg.Hardware.NativeNextN)
 		}
@@ -196,7 +198,8 @@ func (c *Config) IndexerAt(s *Segment, layer int, carried bool) (Indexer, error)
 	if layer < 0 {
 		return Indexer{}, fmt.Errorf("plan: layer %d: layers count from 0", layer)
 	}
-	if c.Model.V4() && layer < len(c.Model.Ratios) && c.Model.Ratios[layer] != ratio4 {
+	if c.Model.V4() && layer < len(c.Model.Ratios) && c.Model.Ratios[layer] != ratio4 &&
+		(!c.Model.V41() || c.Model.Ratios[layer] == 0) {
 		return Indexer{}, nil
 	}
 	// The draft layer lies beyond the main layers and owns its indexer.

@@ -56,9 +56,16 @@ const (
 	BlockLengths   // [R] V4 drafting in blocks: entries of the row's own block that it sees
 	BlockIndices   // [R, w] V4 drafting in blocks: slots of them
 
-	StateRows  // [R] linear attention: rows of the pass, request after request, by position
-	StateSpans // [B, 4] linear attention: begin and number of the request's rows there, its slot, 1 where it begins
-	Snapshots  // [R] linear attention: the window page that takes the state behind the row, -1: none
+	StateRows       // [R] linear attention: rows of the pass, request after request, by position
+	StateSpans      // [B, 4] linear attention: begin and number of the request's rows there, its slot, 1 where it begins
+	Snapshots       // [R] linear attention: the window page that takes the state behind the row, -1: none
+	Entries         // [R] V4.1: entries of ratio 1 that the row sees
+	EntriesKept     // [R] V4.1: how many of them it attends to
+	EntrySlots      // [R] V4.1: where the row's own is stored, -1: nowhere
+	BlockCounts     // [R] V4.1: blocks of entries that the row sees, of the layer that keeps candidates
+	CandidateCounts // [R] V4.1: entries of those blocks that are kept
+	RowNumbers      // [R] V4.1: the row itself: its row of the kept blocks
+	TableRows       // [R, w] V4.1: rows of n-gram tables, table after table
 
 	RecordRows       // [c] rows whose choices come back
 	ReplayRows       // [p] rows whose selections are given, -1: none
@@ -77,6 +84,7 @@ var arrayNames = enum[ArrayName]{"array", []string{"",
 	"heavy_lengths", "heavy_indices", "heavy_slots", "heavy_base", "close_sources", "close_slots", "close_positions",
 	"keep_rows", "tail_rows", "heavy_sources", "heavy_closes", "heavy_positions", "heavy_keeps", "draft_rows",
 	"block_lengths", "block_indices", "state_rows", "state_spans", "snapshots",
+	"entries", "entries_kept", "entry_slots", "block_counts", "candidate_counts", "row_numbers", "table_rows",
 	"record_rows", "replay_rows", "replay_selections", "replay_mixed", "replay_experts", "replay_weights",
 }}
 
@@ -174,6 +182,8 @@ func (w *Builder) inputs() {
 	switch {
 	case w.cfg.Model.Pooled():
 		w.pooledInputs()
+	case w.cfg.Model.V41():
+		w.sharedInputs()
 	case !w.cfg.Model.V4():
 		w.latentInputs()
 	case p.Pass == PassBlock:

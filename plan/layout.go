@@ -53,11 +53,13 @@ const (
 	FP8Row528             // no rope: 512 e4m3 + 4 f32 group scales
 	BF16Row1024           // no rope: 512 bf16
 	F32Row2048            // no rope: 512 f32
+	V41Row288             // V4.1: 512 e2m1 + 32 e4m3 scales; window entries of 512 e4m3 + 16 ue8m0 scales beside them
+	V41Index68            // V4.1: 128 e2m1 + 4 ue8m0 scales, not rotated; scales apart within a page
 )
 
 var layouts = enum[Layout]{"layout",
 	[]string{"none", "bf16-1152", "fp8-656", "fp8-576", "f32-2304", "v4-584", "v4-f32-2048", "index-fp8-132",
-		"index-f32-512", "index-fp4-68", "fp8-528", "bf16-1024", "f32-2048"}}
+		"index-f32-512", "index-fp4-68", "fp8-528", "bf16-1024", "f32-2048", "v41-288", "v41-index-68"}}
 
 // layoutAliases are the spellings of the dispatch spec.
 var layoutAliases = map[string]Layout{
@@ -100,8 +102,10 @@ func (l Layout) BytesPerToken() int {
 		return indexDim + 4
 	case IndexF32Row512:
 		return indexDim * 4
-	case IndexPage68:
+	case IndexPage68, V41Index68:
 		return indexDim/2 + indexDim/32
+	case V41Row288:
+		return (v4NopeDim + ropeDim) * 9 / 16
 	case FP8Row528:
 		return latentDim + latentDim/quantGroup*4
 	case BF16Row1024:

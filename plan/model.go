@@ -22,11 +22,12 @@ const (
 	DeepSeekV3
 	KimiK2
 	GLM4MoeLite
-	GLM5Next // linear attention, and MLA without rotation over pooled index keys
+	GLM5Next    // linear attention, and MLA without rotation over pooled index keys
+	DeepSeekV41 // V4 with entries and selections that layers share
 )
 
 var families = enum[Family]{"model family", []string{"", "deepseek_v32", "glm_moe_dsa", "deepseek_v4", "deepseek_v3",
-	"kimi_k2", "glm4_moe_lite", "glm5_next"}}
+	"kimi_k2", "glm4_moe_lite", "glm5_next", "deepseek_v41"}}
 
 func (f Family) String() string                { return families.text(f) }
 func (f Family) MarshalText() ([]byte, error)  { return families.marshal(f) }
@@ -58,6 +59,8 @@ type Model struct {
 	// Linear says which layers have linear attention, with a state per sequence
 	// and no rows of tokens; nil where none has.
 	Linear []bool `json:"linear,omitempty"`
+	// Sharing is V4.1's: what layers read of other layers.
+	Sharing Sharing `json:"sharing,omitzero"`
 	// IndexFP4 says that index keys are stored in four bits.
 	IndexFP4 bool `json:"index_fp4,omitempty"`
 	// Experts are those of the feed-forward blocks; none where nothing is known
@@ -102,7 +105,10 @@ func (m *Model) Choices() record.Shape {
 			if i < len(m.Ratios) {
 				l.Group = m.Ratios[i]
 			}
-			if l.Group != ratio4 {
+			switch {
+			case m.V41():
+				l.As = m.IndexSource(i)
+			case l.Group != ratio4:
 				l.As = -1
 			}
 		case m.LinearAt(i):
@@ -161,11 +167,13 @@ func (m *Model) heavyWidth(tableTokens int) int { return roundUp(max(tableTokens
 func (m *Model) MostHeavy() int { return m.heavyWidth(m.Context) }
 
 // V4 reports whether the model routes by dispatch section 13.
-func (m *Model) V4() bool { return m.Family == DeepSeekV4 }
+func (m *Model) V4() bool { return m.Family == DeepSeekV4 || m.Family == DeepSeekV41 }
 
 // layouts are the main layouts that hold this model's rows.
 func (m *Model) layouts() Set[Layout] {
 	switch {
+	case m.V41():
+		return v41Layouts
 	case m.V4():
 		return v4Layouts
 	case m.Pooled():
@@ -180,7 +188,7 @@ func (m *Model) layouts() Set[Layout] {
 func (m *Model) ShortKeys() int {
 	switch {
 	case m.V4():
-		return ratio4*m.K + ratio4 - 1
+		return m.indexRatio()*m.K + m.indexRatio() - 1
 	case m.Pooled():
 		return poolTokens*m.K + poolTokens - 1
 	case m.Dense():
@@ -193,7 +201,7 @@ func (m *Model) ShortKeys() int {
 func (m *Model) IndexKeys(n int) int {
 	switch {
 	case m.V4():
-		return n / ratio4
+		return n / m.indexRatio()
 	case m.Pooled():
 		return n / poolTokens
 	}
@@ -220,7 +228,7 @@ func (m *Model) SelectionWidth(f Form) int {
 func (m *Model) SharedLayers() []bool {
 	shared, any := make([]bool, max(m.Layers, 0)), false
 	for l := range shared {
-		shared[l] = !m.V4() && m.Share.Shared(l)
+		shared[l] = !m.V4() && m.Share.Shared(l) || m.V41() && m.IndexSource(l) >= 0 && m.IndexSource(l) != l
 		any = any || shared[l]
 	}
 	if !any {
@@ -243,6 +251,7 @@ func (m *Model) Stores(l Layout) bool { return l == LayoutNone || m.layouts().Ha
 // Clone shares no memory with the model.
 func (m Model) Clone() Model {
 	m.Share.Types, m.Ratios, m.Linear = slices.Clone(m.Share.Types), slices.Clone(m.Ratios), slices.Clone(m.Linear)
+	m.Sharing.Entries, m.Sharing.Index = slices.Clone(m.Sharing.Entries), slices.Clone(m.Sharing.Index)
 	return m
 }
 
@@ -281,7 +290,7 @@ func (m *Model) check() error {
 	if m.Share.Shared(0) {
 		return bad("layer 0 shares indices but no layer comes before it")
 	}
-	return nil
+	return m.checkSharing()
 }
 
 // v4Ratios builds the released pattern: two leading layers, then 4 and 128 in

@@ -172,7 +172,7 @@ func (w *Builder) shares() {
 	}
 	for i := range w.b.Requests {
 		s := &p.Shares[w.b.Requests[i].Rank]
-		s.Light.Count += w.b.Closing(w.cfg, i, ratio4)
+		s.Light.Count += w.b.Closing(w.cfg, i, m.lightRatio())
 		s.Heavy.Count += w.b.Closing(w.cfg, i, ratio128)
 		s.Drafted.Count += min(w.b.Rows(w.cfg, i), m.Window)
 	}

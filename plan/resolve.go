@@ -182,7 +182,10 @@ func (r *resolver) kernels() error {
 	if r.model.Dense() {
 		return r.withoutIndexer()
 	}
-	c.IndexLayout = IndexPage132
+	if c.IndexLayout = IndexPage132; r.model.V41() {
+		c.IndexLayout = V41Index68
+		r.Because("v41 4.3", "indexer keys and queries in four bits, as the model was trained")
+	}
 	if r.kv == F32 || r.policy.ExactIndex {
 		c.IndexLayout = IndexF32Row512
 	}

@@ -15,7 +15,7 @@ func ParseKV(word string) (kv DType, rows Layout, ok bool) {
 	case "f32", "fp32", "float32", "exact":
 		return F32, LayoutNone, true
 	}
-	if rows.UnmarshalText([]byte(word)) != nil || !(dsaLayouts | v4Layouts | nopeLayouts).Has(rows) {
+	if rows.UnmarshalText([]byte(word)) != nil || !(dsaLayouts | v4Layouts | v41Layouts | nopeLayouts).Has(rows) {
 		return DTypeUnset, LayoutNone, false
 	}
 	return kvOf(rows), rows, true
@@ -68,7 +68,7 @@ func (r *resolver) fp4Index() error {
 		return &Error{Code: E05, Asked: "four-bit indexer keys " + asked, Supported: supported, Try: try}
 	}
 	switch {
-	case !r.model.V4():
+	case !r.model.V4() || r.model.V41():
 		return bad("for "+r.model.Family.String(),
 			"four-bit keys of "+DeepSeekV4.String()+", whose indexer was trained with them", "8-bit keys")
 	case r.hw.Arch != CPU:
@@ -83,6 +83,9 @@ func (r *resolver) badKV(asked string) error {
 	e := &Error{Code: E05, Asked: asked, Supported: "bf16, fp8 (fp8-656), fp8-576", Try: "--kv bf16"}
 	if r.model.V4() {
 		e.Supported, e.Try = "fp8 (layout v4-584)", "--kv fp8"
+	}
+	if r.model.V41() {
+		e.Supported, e.Try = "fp8 (layout v41-288)", "--kv fp8"
 	}
 	if r.model.Pooled() {
 		e.Supported = "bf16 (layout bf16-1024), fp8 (fp8-528)"

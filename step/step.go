@@ -28,6 +28,8 @@ type Work struct {
 	Drafted int
 	// Cached is how many tokens before them are in the cache.
 	Cached int
+	// Before are the last of those tokens, where the model is model.Remembering: as many as it remembers, or all.
+	Before []int32
 	// Rank is the rank that holds the pages, where ranks share attention by requests, and 0 elsewhere.
 	Rank int
 	// Pages holds the pages of all Cached + len(Tokens) tokens.
@@ -365,7 +367,7 @@ func (r *Runner) collect(works []Work) error {
 	b, in := &r.target.batch, &r.target.input
 	b.Mode, b.Requests, b.Record, b.Replay = plan.ModeIdle, b.Requests[:0], plan.Record{}, plan.Replay{}
 	in.Tokens, in.Tables, in.States, in.Windows = in.Tokens[:0], in.Tables[:0], in.States[:0], in.Windows[:0]
-	in.Replays, in.Draws, b.Draws = in.Replays[:0], in.Draws[:0], false
+	in.Replays, in.Draws, in.Before, b.Draws = in.Replays[:0], in.Draws[:0], in.Before[:0], false
 	r.feed.wants = r.feed.wants[:0]
 	for i := range works {
 		w := &works[i]
@@ -402,6 +404,7 @@ func (r *Runner) collect(works []Work) error {
 		in.Tokens = append(in.Tokens, w.Tokens)
 		in.Tables = append(in.Tables, w.Pages)
 		in.Windows = append(in.Windows, w.Windows)
+		in.Before = append(in.Before, w.Before)
 		in.States = append(in.States, w.State)
 		in.Replays = append(in.Replays, w.Replay)
 		in.Draws = append(in.Draws, w.Draws)

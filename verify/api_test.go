@@ -60,7 +60,7 @@ func TestServedSelectionsAreVerified(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c := compare(g, want, m.Config().Indexer.TopK, selectionRatio(&cfg.Model))
+			c := compare(g, want, m.Config().Indexer.TopK, selectionRatios(&cfg.Model))
 			if len(c.Overlap) == 0 || slices.Min(c.Overlap) < 0.99 {
 				t.Fatalf("verify: selections overlap by %v with the golden ones", c.Overlap)
 			}

@@ -54,8 +54,12 @@ const (
 func (c *Case) selective() bool { return c.TopK > 0 && c.Visible > c.TopK }
 
 // compare measures an outcome against the golden one. A selection holds at most topK keys, of which there is one for
-// every ratio tokens.
-func compare(g *Golden, o *outcome, topK, ratio int) Case {
+// every so many tokens, layer by layer that selects.
+func compare(g *Golden, o *outcome, topK int, ratios []int) Case {
+	ratio := 1
+	if len(ratios) > 0 {
+		ratio = ratios[0]
+	}
 	c := Case{Name: g.Name, Tokens: len(g.Input), Visible: len(g.Input) / ratio, TopK: topK,
 		Logits: len(g.Logits)}
 	var errs, cosines []float64
@@ -76,7 +80,7 @@ func compare(g *Golden, o *outcome, topK, ratio int) Case {
 			c.ArgmaxEqual++
 		}
 	}
-	compareSelections(&c, g, o, ratio)
+	compareSelections(&c, g, o, ratios)
 	c.GreedyOf = len(g.Greedy)
 	for c.GreedyEqual < len(g.Greedy) && o.greedy[c.GreedyEqual] == g.Greedy[c.GreedyEqual] {
 		c.GreedyEqual++
@@ -89,7 +93,7 @@ func compare(g *Golden, o *outcome, topK, ratio int) Case {
 
 // compareSelections compares the rows that were selected as sets. Rows that ran dense selected nothing: they saw
 // every key, and the golden selection must then be every key too.
-func compareSelections(c *Case, g *Golden, o *outcome, ratio int) {
+func compareSelections(c *Case, g *Golden, o *outcome, ratios []int) {
 	n := len(g.Input)
 	layers := make([]int, 0, len(o.record.selections))
 	for l := range o.record.selections {
@@ -97,7 +101,10 @@ func compareSelections(c *Case, g *Golden, o *outcome, ratio int) {
 	}
 	slices.Sort(layers)
 	for call, rows := range g.Selections {
-		sum := 0.0
+		sum, ratio := 0.0, 1
+		if call < len(ratios) {
+			ratio = ratios[call]
+		}
 		for i, row := range rows {
 			visible := int32((n - tail + i + 1) / ratio)
 			want := slices.Clone(row)

@@ -122,14 +122,14 @@ type OperationDifference struct {
 }
 
 // compare runs a case on the reference and beside it. out is what the device gave.
-func (r *Reference) compare(c *Case, g *Golden, out *outcome, o *Options, ratio int) error {
+func (r *Reference) compare(c *Case, g *Golden, out *outcome, o *Options, ratios []int) error {
 	r.own.dev.follow(nil)
 	if r.both == nil {
 		own, err := run(r.own.Model, r.config, g, options{chunk: o.Chunk})
 		if err != nil {
 			return err
 		}
-		alone := compare(g, own, c.TopK, ratio)
+		alone := compare(g, own, c.TopK, ratios)
 		c.checked = medianErrorColumn
 		c.Rule = "the reference with the same rounding: errors against the oracle at most twice its own"
 		c.judgeErrors(&alone)
@@ -159,7 +159,7 @@ func (r *Reference) compare(c *Case, g *Golden, out *outcome, o *Options, ratio 
 	if err != nil {
 		return err
 	}
-	alone := compare(g, own, c.TopK, ratio)
+	alone := compare(g, own, c.TopK, ratios)
 	a := &Against{Scale: scale(followed), Error: alone.MedianError, Noise: alone.LogitNoise,
 		Keys: r.own.dev.keys, Experts: r.own.dev.route, Operations: map[string]OperationDifference{}}
 	a.Distance, a.Floor = distance(out, followed)/a.Scale, distance(followed, moved)/a.Scale

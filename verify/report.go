@@ -62,11 +62,11 @@ func Run(dir string, m model.Model, o Options) (*Report, error) {
 				}
 			}
 		}
-		ratio := selectionRatio(&o.Config.Model)
-		c := compare(&golden[i], out, m.Config().Indexer.TopK, ratio)
+		ratios := selectionRatios(&o.Config.Model)
+		c := compare(&golden[i], out, m.Config().Indexer.TopK, ratios)
 		if o.Reference == nil {
 			judge(&c, o.Config.Layout, o.Config.IndexLayout)
-		} else if err := o.Reference.compare(&c, &golden[i], out, &o, ratio); err != nil {
+		} else if err := o.Reference.compare(&c, &golden[i], out, &o, ratios); err != nil {
 			return nil, err
 		}
 		if o.Replay {
@@ -92,12 +92,16 @@ func drafterMissing(m model.Model) bool {
 	return !ok || d.DraftHead() != nil
 }
 
-// selectionRatio is the number of tokens that one key of the indexer covers.
-func selectionRatio(m *plan.Model) int {
-	if m.Family == plan.DeepSeekV4 {
-		return 4
+// selectionRatios are, for each layer that selects, the tokens that one key of its indexer covers.
+func selectionRatios(m *plan.Model) []int {
+	var out []int
+	s := m.Choices()
+	for i := range s.Layers {
+		if s.Selects(i) {
+			out = append(out, max(s.Layers[i].Group, 1))
+		}
 	}
-	return 1
+	return out
 }
 
 // Print writes the report as a table.

@@ -83,7 +83,7 @@ func run(m model.Model, cfg plan.Config, g *Golden, by options) (*outcome, error
 	for at := 0; at < n; at += chunk {
 		part := g.Input[at:min(at+chunk, n)]
 		res, err := copies.run(r, m.Config().Layers, step.Work{Kind: plan.ModeExtend, Tokens: part, Cached: at,
-			Logits: len(part), Record: what, RecordTo: len(part), Replay: replay})
+			Before: g.Input[:at], Logits: len(part), Record: what, RecordTo: len(part), Replay: replay})
 		if err != nil {
 			return nil, fmt.Errorf("verify: case %s: prompt from position %d: %w", g.Name, at, err)
 		}
@@ -95,16 +95,19 @@ func run(m model.Model, cfg plan.Config, g *Golden, by options) (*outcome, error
 		}
 	}
 	next := argmax(o.logits[n-1])
+	var fed []int32
 	for i := range g.Greedy {
 		o.greedy = append(o.greedy, next)
 		if by.given != nil {
 			next = by.given[i]
 		}
+		before := slices.Concat(g.Input, fed)
+		fed = append(fed, next)
 		if i+1 == len(g.Greedy) {
 			break
 		}
 		res, err := copies.run(r, m.Config().Layers, step.Work{Kind: plan.ModeDecode, Tokens: []int32{next},
-			Cached: n + i, Logits: 1, Record: what, RecordTo: 1, Replay: replay})
+			Cached: n + i, Before: before, Logits: 1, Record: what, RecordTo: 1, Replay: replay})
 		if err != nil {
 			return nil, fmt.Errorf("verify: case %s: greedy token %d: %w", g.Name, i, err)
 		}

@@ -139,7 +139,7 @@ func TestV4BoundsHoldOnOtherWeights(t *testing.T) {
 		m := openFolder(t, folder, kernel.Options{})
 		for _, p := range []plan.Policy{{KV: "fp8"}, {KV: "fp8", FP4Index: true}} {
 			o, cfg := runCase(t, m, p, &g)
-			c := compare(&g, o, m.Facts().K, 4)
+			c := compare(&g, o, m.Facts().K, []int{4, 4})
 			if c.SetsEqual == c.Selections {
 				t.Errorf("seed %d, %v keys: every selection is equal; the case does not show rounding",
 					seed, cfg.IndexLayout)

@@ -28,7 +28,10 @@ type Params struct {
 	IndexHeads, TopK      int
 	MostHeavy             int // indices of the heavy stream of the longest sequence
 	Eps                   float32
-	MainFreq, FarFreq     []float32 // angles per position: of layers without a compressed stream, and of the others
+	PlainHeads            bool // heads of queries are not normalised
+	// V4.1: entries of a candidate block, and most of them; 0 where selections have one level.
+	BlockKeys, Blocks int
+	MainFreq, FarFreq []float32 // angles per position: of layers without a compressed stream, and of the others
 }
 
 // Weights are the matrices of one layer.
@@ -59,7 +62,9 @@ func Overlapped(ratio int) bool { return ratio == IndexRatio }
 // Index holds the matrices that score entries.
 type Index struct {
 	Q, Weights kernel.Matrix
-	Compress   Compressor
+	Compress   Compressor // of keys; V4.1 derives them from entries instead:
+	Key        kernel.Matrix
+	KeyNorm    kernel.Tensor // f32 [1, 128]
 }
 
 // Cache is the paged memory of one layer. One page number names the same tokens in its pools of groups and keys;
@@ -99,13 +104,13 @@ func New(dev kernel.Device, list *kernel.Builder, p Params, layers []*Weights) (
 		scale: float32(1 / math.Sqrt(float64(p.Dim))),
 		// The rotated half of a head is its last; query scales are not rounded to powers of two (v4 spec, 2.5).
 		index: attn.Indexer{Heads: p.IndexHeads, TopK: p.TopK, Offset: layout.IndexDim - layout.RopeDim,
-			Pairing: kernel.Interleaved, Scales: num.ScaleF32}}
+			Pairing: kernel.Interleaved, Scales: num.ScaleF32, Plain: p.BlockKeys > 0, Block: p.BlockKeys}}
 	for _, w := range layers {
 		a.used[w.Ratio] = true
 		if w.Compress != nil {
 			a.rawWidth[w.Ratio] = w.Compress.width()
 		}
-		if w.Index != nil {
+		if w.Index != nil && w.Index.Compress.Values != nil {
 			a.indexWidth = w.Index.Compress.width()
 		}
 	}

@@ -30,7 +30,9 @@ func (a *Attention) project(p *projected, w *Weights, in projection) {
 		to = append(to, kernel.Projection{Out: p.joint.Q, W: w.Index.Q})
 	}
 	a.list.Add(kernel.ProjectArgs{X: p.qr, To: to})
-	a.list.Add(kernel.HeadNormArgs{X: p.q, Heads: a.params.Heads, Eps: a.params.Eps})
+	if !a.params.PlainHeads {
+		a.list.Add(kernel.HeadNormArgs{X: p.q, Heads: a.params.Heads, Eps: a.params.Eps})
+	}
 	a.rotate(p.q, in.angles, false)
 }
 

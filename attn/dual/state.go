@@ -20,8 +20,11 @@ func ringOf(ratio int) int {
 	if Overlapped(ratio) {
 		return 2 * ringGroups * ratio
 	}
-	return ringGroups * ratio
+	return max(ringGroups*ratio, leastRing)
 }
+
+// leastRing lets the states of small groups be truncated by a few tokens, too.
+const leastRing = 16
 
 // firstNeeded is the first position whose raw row a sequence of n tokens still needs.
 func firstNeeded(n, ratio int) int {
@@ -156,12 +159,12 @@ func (s *States) grow(to []Rings, slots int) (err error) {
 		if s.rings != nil {
 			old = s.rings[i]
 		}
-		if w.Compress != nil {
+		if w.Compress != nil && w.Compress.Gates != nil {
 			if to[i].Main, err = s.growRing(old.Main, slots, w.Compress); err != nil {
 				return err
 			}
 		}
-		if w.Index != nil {
+		if w.Index != nil && w.Index.Compress.Values != nil {
 			if to[i].Index, err = s.growRing(old.Index, slots, &w.Index.Compress); err != nil {
 				return err
 			}

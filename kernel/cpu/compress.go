@@ -115,6 +115,10 @@ func (d *Device) storeEntry(w *hyperWork, worker, r int) {
 		layout.V4Packed{}.Encode(page, a.Pool.PageTokens, offset, row)
 	case layout.V4F32Row2048:
 		layout.V4F32{}.Encode(page, a.Pool.PageTokens, offset, row)
+	case layout.V41Row288:
+		layout.V41Entry{}.Encode(page, a.Pool.PageTokens, offset, row)
+	case layout.V41Window528:
+		layout.V41Window{}.Encode(page, a.Pool.PageTokens, offset, row)
 	}
 }
 

@@ -247,8 +247,12 @@ func (st softmax) finishSink(d *Device, out []float32, i int, sink float32) floa
 // widenEntry decodes one V4 entry into 512 float32 values.
 func (d *Device) widenEntry(out []float32, p kernel.Pool, slot int) {
 	page, s := host.Page(p, slot/p.PageTokens), slot%p.PageTokens
-	if p.Layout == layout.V4F32Row2048 {
+	switch p.Layout {
+	case layout.V4F32Row2048:
 		layout.V4F32{}.Decode(out, page, p.PageTokens, s)
+		return
+	case layout.V41Row288, layout.V41Window528:
+		d.widenShared(out, p.Layout, page, s)
 		return
 	}
 	var l layout.V4Packed

@@ -14,6 +14,9 @@ type hyperWork struct {
 	pre      kernel.HyperPreArgs
 	post     kernel.HyperPostArgs
 	head     kernel.HyperHeadArgs
+	sum      kernel.HyperSumArgs
+	engram   kernel.EngramArgs
+	table    kernel.TableArgs
 	norm     kernel.HeadNormArgs
 	compress kernel.CompressArgs
 	entries  kernel.EntryStoreArgs
@@ -57,7 +60,18 @@ func (d *Device) hyperPreRow(w *hyperWork, _, t int) {
 	for i := range out {
 		out[i] = float32(comb[i])
 	}
-	d.mixture(host.RowF32(a.Out, t), x, pre[:n])
+	d.mixture(host.RowF32(a.Out, t), x, host.Carry(a, t, pre[:n]))
+}
+
+// HyperSum collapses streams with given coefficients.
+func (d *Device) HyperSum(a kernel.HyperSumArgs) error {
+	if err := onlyF32("hyper sum", a.Out, a.X); err != nil {
+		return err
+	}
+	return d.eachToken(hyperWork{rows: a.X.Rows, sum: a, do: func(d *Device, w *hyperWork, _, t int) {
+		a := &w.sum
+		d.mixture(host.RowF32(a.Out, t), host.RowF32(a.X, t), host.RowF32(a.Weights, t))
+	}})
 }
 
 // rootMean is the inverse root mean square of all streams of a token.

@@ -16,24 +16,25 @@ const rowBlock = 8
 
 // rowWork is a row-wise operation: the arguments of exactly one of them, and what its rows run.
 type rowWork struct {
-	do    func(d *Device, w *rowWork, worker, row int)
-	rows  int
-	norm  kernel.NormArgs
-	turn  kernel.RotateArgs
-	store kernel.StoreArgs
-	index kernel.IndexStoreArgs
-	query kernel.IndexQueryArgs
-	fetch kernel.GatherArgs
-	pick  kernel.SelectArgs
-	gate  kernel.GateArgs
-	angle kernel.AngleArgs
-	place kernel.LocateArgs
-	copy  kernel.IndexGatherArgs
-	look  kernel.EmbedArgs
-	pages kernel.ConvertArgs
-	route kernel.RouteArgs
-	root  kernel.RootRouteArgs
-	best  kernel.CandidateArgs
+	do     func(d *Device, w *rowWork, worker, row int)
+	rows   int
+	norm   kernel.NormArgs
+	turn   kernel.RotateArgs
+	store  kernel.StoreArgs
+	index  kernel.IndexStoreArgs
+	query  kernel.IndexQueryArgs
+	fetch  kernel.GatherArgs
+	pick   kernel.SelectArgs
+	gate   kernel.GateArgs
+	angle  kernel.AngleArgs
+	place  kernel.LocateArgs
+	copy   kernel.IndexGatherArgs
+	look   kernel.EmbedArgs
+	pages  kernel.ConvertArgs
+	route  kernel.RouteArgs
+	root   kernel.RootRouteArgs
+	best   kernel.CandidateArgs
+	blocks kernel.BlockMaxArgs
 }
 
 func (d *Device) eachRow(w rowWork) error {

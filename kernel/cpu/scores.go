@@ -84,6 +84,14 @@ func checkScores(a *kernel.ScoreArgs) error {
 			}
 			continue
 		}
+		if a.Blocks.Given() {
+			if n > a.Blocks.Cols*a.BlockKeys {
+				return fmt.Errorf("%w: scores: row %d has %d keys in %d blocks of %d", kernel.ErrArgument, r, n,
+					a.Blocks.Cols,
+					a.BlockKeys)
+			}
+			n = host.BlockKey(a, r, n-1) + 1 // blocks are ascending
+		}
 		if err := checkTable("scores", a.Table, a.TableRow, r, ceilDiv(n, a.Keys.PageTokens),
 			a.Keys.Pages()); err != nil {
 			return err
@@ -147,6 +155,15 @@ func eachRun(a *kernel.ScoreArgs, it scoreItem, visit func(page []byte, slot, at
 		visit(host.Page(a.Keys, 0), start+it.s0, 0, it.s1-it.s0)
 		return
 	}
+	if a.Blocks.Given() {
+		for s := it.s0; s < it.s1; {
+			key := host.BlockKey(a, it.r0, s)
+			n := min(a.BlockKeys-s%a.BlockKeys, it.s1-s)
+			visit(keyPage(a, it.r0, key), key%a.Keys.PageTokens, s-it.s0, n)
+			s += n
+		}
+		return
+	}
 	for s := it.s0; s < it.s1; {
 		slot := s % a.Keys.PageTokens
 		end := min(s+a.Keys.PageTokens-slot, it.s1)
@@ -163,7 +180,7 @@ func keyPage(a *kernel.ScoreArgs, r, s int) []byte {
 
 // decodeKey widens a key of a layout whose values float32 holds.
 func decodeKey(p kernel.Pool, key []float32, page []byte, token int) {
-	if p.Layout == layout.IndexPage68 {
+	if p.Layout == layout.IndexPage68 || p.Layout == layout.V41Index68 {
 		layout.IndexFP4{}.Decode(key, page, p.PageTokens, token)
 		return
 	}

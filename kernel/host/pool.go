@@ -32,7 +32,7 @@ func MoveIndex(dst kernel.Pool, i int, src kernel.Pool, slot int32, n int) error
 	switch src.Layout {
 	case layout.IndexPage132:
 		layout.IndexFP8{}.CopyTokens(to, from, n)
-	case layout.IndexPage68:
+	case layout.IndexPage68, layout.V41Index68:
 		layout.IndexFP4{}.CopyTokens(to, from, n)
 	case layout.IndexF32Row512:
 		size := layout.IndexF32{}.TokenBytes()
@@ -51,6 +51,8 @@ func EncodeKey(p kernel.Pool, page []byte, token int, key []float32, mode num.Sc
 		layout.IndexFP8{Mode: mode}.Encode(page, p.PageTokens, token, key)
 	case layout.IndexPage68:
 		layout.IndexFP4{}.Encode(page, p.PageTokens, token, key)
+	case layout.V41Index68:
+		layout.IndexV41{}.Encode(page, p.PageTokens, token, key)
 	case layout.IndexF32Row512:
 		layout.IndexF32{}.Encode(page, p.PageTokens, token, key)
 	default:

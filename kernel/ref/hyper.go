@@ -30,7 +30,22 @@ func (*Device) HyperPre(a kernel.HyperPreArgs) error {
 		for i, v := range comb {
 			host.RowF32(a.Comb, t)[i] = float32(v)
 		}
-		mixture(host.RowF32(a.Out, t), x, pre)
+		mixture(host.RowF32(a.Out, t), x, host.Carry(&a, t, pre))
+	}
+	return nil
+}
+
+// HyperSum collapses streams with given coefficients.
+func (*Device) HyperSum(a kernel.HyperSumArgs) error {
+	if err := onlyF32("hyper sum", a.Out, a.X); err != nil {
+		return err
+	}
+	by := make([]float64, a.Weights.Cols)
+	for t := range a.X.Rows {
+		for i, v := range host.RowF32(a.Weights, t) {
+			by[i] = float64(v)
+		}
+		mixture(host.RowF32(a.Out, t), host.RowF32(a.X, t), by)
 	}
 	return nil
 }

@@ -36,7 +36,10 @@ func (*Device) IndexQuery(a kernel.IndexQueryArgs) error {
 			} else {
 				out := host.RowF32(a.Out, t)[h*d:][:d]
 				copy(out, head)
-				if a.FP4 {
+				switch {
+				case a.FP4 && a.V41:
+					layout.RoundV41Queries(out)
+				case a.FP4:
 					num.RoundE2M1(out, layout.IndexFP4Group)
 				}
 			}
@@ -95,6 +98,9 @@ func (*Device) Scores(a kernel.ScoreArgs) error {
 func keySlot(a *kernel.ScoreArgs, r, s int) (int32, error) {
 	if !a.Table.Given() {
 		return host.I32(a.Start)[r*a.Start.Stride] + int32(s), nil
+	}
+	if a.Blocks.Given() {
+		s = host.BlockKey(a, r, s)
 	}
 	return pagedSlot("scores", a.Table, a.TableRow, a.Keys.PageTokens, r, s)
 }

@@ -14,6 +14,7 @@ const (
 	DeepseekV32 Family = "deepseek_v32"
 	GLMMoeDSA   Family = "glm_moe_dsa"
 	DeepseekV4  Family = "deepseek_v4"
+	DeepseekV41 Family = "deepseek_v41"
 
 	// Without an indexer: every row attends to every key.
 	DeepseekV3  Family = "deepseek_v3"
@@ -27,7 +28,8 @@ const (
 
 // Families lists what this build can run.
 func Families() []Family {
-	return []Family{DeepseekV32, GLMMoeDSA, DeepseekV4, DeepseekV3, KimiK2, KimiK25, GLM4MoeLite, GLM5Next}
+	return []Family{DeepseekV32, GLMMoeDSA, DeepseekV4, DeepseekV41, DeepseekV3, KimiK2, KimiK25, GLM4MoeLite,
+		GLM5Next}
 }
 
 // Dense reports whether models of the family have MLA without an indexer.
@@ -62,7 +64,7 @@ type Config struct {
 // Common is the part that does not depend on the family.
 func (c *Config) Common() *Config { return c }
 
-// Description is a checked config.json of some family: *DSA, *V4 or *Next.
+// Description is a checked config.json of some family: *DSA, *V4, *V41 or *Next.
 type Description interface{ Common() *Config }
 
 // DSA describes a model of the DSA families, or of their relatives without an indexer. Names follow the v32 spec, 1.1.

@@ -14,8 +14,6 @@ type relative struct{ why, nearest string }
 // relatives are the architectures that people try, by model_type, or by the class in architectures where a config has
 // no model_type.
 var relatives = map[string]relative{
-	"deepseek_v41": {"DeepSeek-V4.1 has compression ratios 1 and 2, Engram memory and keys shared between layers, " +
-		"none of which deepseek_v4 has", nearestV4Flash},
 	"deepseek_v2": {"DeepSeek-V2 routes by softmax, with weights that are not normalised", nearestV3},
 	"deepseek_ref": {"it has the network of DeepSeek-V4 under another name, and lacks fields such as rms_norm_eps " +
 		"and swiglu_limit", nearestV4Flash},
@@ -36,6 +34,7 @@ var otherNames = map[string]Family{"glm53_flash": GLM5Next, "glm53_flash_text": 
 const (
 	nearestV32     = "deepseek-ai/DeepSeek-V3.2"
 	nearestV4Flash = "deepseek-ai/DeepSeek-V4-Flash"
+	nearestV41     = "deepseek-ai/DeepSeek-V4.1-Flash"
 	nearestV4Pro   = "deepseek-ai/DeepSeek-V4-Pro"
 	nearestGLM     = "zai-org/GLM-5-FP8"
 	nearestGLM52   = "zai-org/GLM-5.2-FP8"
@@ -53,6 +52,8 @@ func nearestRelease(f Family, fields map[string]json.RawMessage) string {
 		name = nearestV4Flash
 	case f == DeepseekV4:
 		name = nearestV4Pro
+	case f == DeepseekV41:
+		name = nearestV41
 	case f == GLMMoeDSA && fields["indexer_types"] != nil:
 		name = nearestGLM52
 	case f == GLMMoeDSA:

@@ -80,6 +80,8 @@ func (r Release) Describe() (Description, error) {
 		d = b.describeV4()
 	case GLM5Next:
 		d = b.describeNext()
+	case DeepseekV41:
+		d = b.describeV41()
 	default:
 		d = b.describeDSA()
 	}
@@ -105,7 +107,12 @@ func (r Release) open() (map[string]json.RawMessage, Family, error) {
 	if err != nil {
 		return nil, "", fmt.Errorf("config: %s: %w", r.File, err)
 	}
-	if inner, ok := fields["text_config"]; ok {
+	inner, ok := fields["text_config"]
+	if family == DeepseekV41 && !ok {
+		return nil, "", fmt.Errorf("config: %s: model_type %s without text_config: its config.json has the "+
+			"fields of the text network there; take config.json of the release", r.File, family)
+	}
+	if ok {
 		var text map[string]json.RawMessage
 		if err := json.Unmarshal(inner, &text); err != nil {
 			return nil, "", fmt.Errorf("config: %s: text_config: %w", r.File, err)

@@ -34,18 +34,22 @@ var arithmetic = []string{"attn_", "attention_", "compress", "dspark_", "engram"
 // unknownFields refuses fields that are not read and whose names are those of the network's arithmetic; other unknown
 // fields are noted as ignored.
 func (b *builder) unknownFields(d Description) {
-	var read reflect.Type
+	var read []reflect.Type
 	switch d.(type) {
 	case *V4:
-		read = reflect.TypeFor[rawV4]()
+		read = []reflect.Type{reflect.TypeFor[rawV4]()}
+	case *V41:
+		read = []reflect.Type{reflect.TypeFor[rawV4](), reflect.TypeFor[rawV41]()}
 	case *Next:
-		read = reflect.TypeFor[rawNext]()
+		read = []reflect.Type{reflect.TypeFor[rawNext]()}
 	default:
-		read = reflect.TypeFor[raw]()
+		read = []reflect.Type{reflect.TypeFor[raw]()}
 	}
 	known := slices.Concat(harmless, unrelated)
-	for _, f := range reflect.VisibleFields(read) {
-		known = append(known, f.Tag.Get("json"))
+	for _, t := range read {
+		for _, f := range reflect.VisibleFields(t) {
+			known = append(known, f.Tag.Get("json"))
+		}
 	}
 	var ignored []string
 	for name, value := range b.fields {

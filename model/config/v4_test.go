@@ -178,9 +178,8 @@ func TestV4LayerNames(t *testing.T) {
 
 func TestOtherArchitecturesAreRefused(t *testing.T) {
 	_, err := Describe("config.json", text(t, v4(fields{"model_type": "deepseek_v41"})))
-	if !errors.Is(err, ErrFamily) || !strings.Contains(err.Error(), "Engram") ||
-		!strings.Contains(err.Error(), "supported are deepseek_v32, glm_moe_dsa, deepseek_v4") {
-		t.Errorf("V4.1: %v", err)
+	if err == nil || !strings.Contains(err.Error(), "deepseek_v41 without text_config") {
+		t.Errorf("V4.1 in the spelling of V4: %v", err)
 	}
 	if _, err := Parse("config.json", text(t, v4())); !errors.Is(err, ErrFamily) {
 		t.Errorf("V4 as a DSA model: %v", err)

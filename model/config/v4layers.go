@@ -1,5 +1,7 @@
 package config
 
+import "slices"
+
 // Names of layer_types in the transformers spelling.
 const (
 	windowLayer = "sliding_attention"
@@ -34,8 +36,8 @@ func (b *v4Builder) ratios(layers int) []int {
 		b.addProblem("compress_ratios has %d entries, want at least one for each of %d layers", len(r.Ratios), layers)
 	case r.Ratios != nil:
 		for i, m := range r.Ratios[:layers] {
-			if m != 0 && m != 4 && m != 128 {
-				b.addProblem("compress_ratios[%d] is %d, supported are 0, 4 and 128", i, m)
+			if of := b.supportedRatios(); !slices.Contains(of, m) {
+				b.addProblem("compress_ratios[%d] is %d, supported are %d, %d and %d", i, m, of[0], of[1], of[2])
 				continue
 			}
 			out[i] = m
@@ -55,6 +57,14 @@ func (b *v4Builder) ratios(layers int) []int {
 		b.addProblem("neither compress_ratios nor layer_types is there to say how each layer compresses")
 	}
 	return out
+}
+
+// supportedRatios are those that layers of the family may have.
+func (b *v4Builder) supportedRatios() []int {
+	if b.family == DeepseekV41 {
+		return []int{0, 1, 2}
+	}
+	return []int{0, 4, 128}
 }
 
 // typeRatio is the ratio of a layer by the name of its type.

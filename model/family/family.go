@@ -20,6 +20,7 @@ import (
 	"sparrow/model/placement"
 	"sparrow/model/shard"
 	"sparrow/model/v4"
+	"sparrow/model/v41"
 	"sparrow/plan"
 	"sparrow/weight"
 	"sparrow/weight/gguf"
@@ -29,7 +30,7 @@ import (
 type Source struct {
 	Name    string             // the folder, for messages
 	Config  *config.Config     // what every family has
-	Model   config.Description // all of config.json: *config.DSA, *config.V4 or *config.Next
+	Model   config.Description // all of config.json, such as *config.DSA
 	Weights *weight.Checkpoint
 	Skipped []string // kinds of tensors that loading passed over, with their numbers
 }
@@ -123,6 +124,8 @@ func (s *Source) ExpertLayers() (layers, experts int) {
 		return c.Layers + c.NextN, c.FFN.Experts
 	case *config.Next:
 		return c.Layers + c.NextN, c.FFN.Experts
+	case *config.V41:
+		return c.Layers, c.FFN.Experts
 	}
 	return 0, 0
 }
@@ -154,6 +157,8 @@ func (s *Source) ChosenExperts() int {
 	case *config.V4:
 		return c.FFN.TopK
 	case *config.Next:
+		return c.FFN.TopK
+	case *config.V41:
 		return c.FFN.TopK
 	}
 	return 0
@@ -215,7 +220,7 @@ func (s *Source) LoadPart(dev kernel.Device, of kernel.Member, p Placed, onTenso
 	if p.Host != nil {
 		l.Host = p.Host
 	}
-	m, err := load(s.Model, l, dev)
+	m, err := s.load(l, dev)
 	s.Skipped = l.Skipped()
 	switch {
 	case errors.Is(err, nn.ErrTensors) && IsGGUF(s.Name):
@@ -232,16 +237,25 @@ func (s *Source) LoadPart(dev kernel.Device, of kernel.Member, p Placed, onTenso
 	return m, nil
 }
 
-func load(d config.Description, l *nn.Loader, dev kernel.Device) (model.Model, error) {
-	switch c := d.(type) {
+func (s *Source) load(l *nn.Loader, dev kernel.Device) (model.Model, error) {
+	switch c := s.Model.(type) {
 	case *config.DSA:
 		return loaded(dsa.Load(c, l, dev))
 	case *config.V4:
 		return loaded(v4.Load(c, l, dev))
 	case *config.Next:
 		return loaded(next.Load(c, l, dev))
+	case *config.V41:
+		var tokens []int32
+		if len(c.Engram.Layers) > 0 && !l.Described {
+			var err error
+			if tokens, err = s.tokenMap(c.Vocab); err != nil {
+				return nil, err
+			}
+		}
+		return loaded(v41.Load(c, l, dev, tokens))
 	}
-	return nil, fmt.Errorf("%w: %T", config.ErrFamily, d)
+	return nil, fmt.Errorf("%w: %T", config.ErrFamily, s.Model)
 }
 
 // loaded keeps a nil pointer from becoming a model that is not nil.
@@ -261,6 +275,8 @@ func Facts(d config.Description) (plan.Model, error) {
 		return v4.Facts(c), nil
 	case *config.Next:
 		return next.Facts(c), nil
+	case *config.V41:
+		return v41.Facts(c), nil
 	}
 	return plan.Model{}, fmt.Errorf("%w: %T", config.ErrFamily, d)
 }

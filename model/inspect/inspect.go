@@ -123,6 +123,10 @@ func Of(s *family.Source, memories []float64) *Summary {
 		out.Heads, out.Experts, out.ExpertsUsed = d.Attention.Heads, d.FFN.Experts, d.FFN.TopK
 		out.count(s)
 		out.cacheNext(d, memories)
+	case *config.V41:
+		out.Heads, out.Experts, out.ExpertsUsed = d.Attention.Heads, d.FFN.Experts, d.FFN.TopK
+		out.count(s)
+		out.cacheV41(d, memories)
 	}
 	return out
 }

@@ -57,6 +57,9 @@ func (m *Model) metadata(mix Mix) ([]gguf.Pair, error) {
 		err = p.dsa(d)
 	case *config.V4:
 		err = p.v4(d)
+	default:
+		err = fmt.Errorf("%w: GGUF files of %s are not written, supported are those of other families; keep the "+
+			"safetensors files", config.ErrFamily, c.Family)
 	}
 	if err != nil {
 		return nil, err

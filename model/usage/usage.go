@@ -40,6 +40,8 @@ func For(d config.Description) (*Table, error) {
 		experts, chosen = d.FFN.Experts, d.FFN.TopK
 	case *config.Next:
 		experts, chosen = d.FFN.Experts, d.FFN.TopK
+	case *config.V41:
+		experts, chosen = d.FFN.Experts, d.FFN.TopK
 	}
 	if experts == 0 {
 		return nil, fmt.Errorf("usage: a model of family %s has no experts to count", c.Family)

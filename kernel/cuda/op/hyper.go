@@ -1,6 +1,8 @@
 package op
 
 import (
+	"fmt"
+
 	"sparrow/kernel"
 	"sparrow/kernel/cuda"
 )
@@ -11,6 +13,10 @@ func (d *Device) HyperPre(a kernel.HyperPreArgs) error {
 		return err
 	}
 	r := require{op: "hyper prepare"}
+	if a.Pre.Given() {
+		return fmt.Errorf("%w: hyper prepare with coefficients carried from site to site (deepseek_v41): GPUs do "+
+			"not have it, supported is the CPU; use --device cpu", kernel.ErrUnsupported)
+	}
 	args := r.streams(a.Out, a.X, a.Mix, a.Streams)
 	args.Base, args.Scale, args.Post, args.Comb = at(a.Base), at(a.Scale), at(a.Post), at(a.Comb)
 	args.PostStride, args.CombStride = stride(a.Post), stride(a.Comb)

@@ -1,0 +1,33 @@
+package kernel
+
+// BlockMaxArgs finds the largest score of every block of Size neighbouring keys: the first level of a selection of
+// DeepSeek-V4.1 (v41 spec, 2.4). The block that holds the newest key is always kept: its value is +Inf. Rows with
+// Lens[r] <= SkipUpTo, which were not scored, are left as they are.
+type BlockMaxArgs struct {
+	Out      Tensor // f32 [R, at least the most blocks]
+	Scores   Tensor // f32 [R, at least the largest length]
+	Lens     Tensor // i32 [R, 1]: keys of the row
+	Size     int
+	SkipUpTo int
+}
+
+// BlockScorer finds the scores of blocks.
+type BlockScorer interface{ BlockMax(BlockMaxArgs) error }
+
+// Name is the operation's.
+func (BlockMaxArgs) Name() string { return "block max" }
+
+func (a BlockMaxArgs) on(d Device) error { return run(d, BlockScorer.BlockMax, a) }
+
+// Check validates the arguments.
+func (a BlockMaxArgs) Check() error {
+	c := checker{op: a.Name()}
+	r := a.Scores.Rows
+	c.tensor("scores", a.Scores, F32, r, -1)
+	c.tensor("out", a.Out, F32, r, -1)
+	c.tensor("lens", a.Lens, I32, r, 1)
+	if a.Size < 1 || a.Out.Cols*max(a.Size, 1) < a.Scores.Cols {
+		c.fail("%d blocks of %d keys for %d scores", a.Out.Cols, a.Size, a.Scores.Cols)
+	}
+	return c.err
+}

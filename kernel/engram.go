@@ -1,0 +1,83 @@
+package kernel
+
+// Table is rows that are looked up by number, in host memory or mapped from a file: plain floats, or e4m3 with a power
+// of two for every 32 values of a row.
+type Table struct {
+	Values Tensor // f32, bf16 or e4m3 [rows, dim]
+	Scales Tensor // e8m0 [rows, dim/32]; given with e4m3 alone
+}
+
+// TableScale is how many values of a row share a scale.
+const TableScale = 32
+
+// TableArgs looks rows up and puts them side by side: Out[t] = Table[IDs[t,0]], Table[IDs[t,1]], ...
+type TableArgs struct {
+	Out   Tensor // activation [T, n*dim]
+	Table *Table // by pointer: it stays in host memory where a device hands operations on
+	IDs   Tensor // i32 [T, n]
+}
+
+// TableReader looks up rows of tables.
+type TableReader interface{ ReadTable(TableArgs) error }
+
+// Name is the operation's.
+func (TableArgs) Name() string { return "read table" }
+
+func (a TableArgs) on(d Device) error { return run(d, TableReader.ReadTable, a) }
+
+// Check validates the arguments.
+func (a TableArgs) Check() error {
+	c := checker{op: a.Name()}
+	if a.Table == nil {
+		c.fail("no table")
+		return c.err
+	}
+	v := a.Table.Values
+	c.tensor("ids", a.IDs, I32, a.Out.Rows, -1)
+	c.float("out", a.Out, a.Out.Rows, a.IDs.Cols*v.Cols)
+	switch v.DType {
+	case F32, BF16:
+		c.tensor("table", v, v.DType, v.Rows, v.Cols)
+	case E4M3:
+		c.tensor("table", v, E4M3, v.Rows, v.Cols)
+		c.tensor("scales", a.Table.Scales, E8M0, v.Rows, v.Cols/TableScale)
+		if v.Cols%TableScale != 0 {
+			c.fail("rows of %d values, want a multiple of %d", v.Cols, TableScale)
+		}
+	default:
+		c.fail("table is %v, supported are f32, bf16 and e4m3", v.DType)
+	}
+	return c.err
+}
+
+// EngramArgs adds what n-gram tables say of a token to its residual streams (v41 spec, 3.1). KV holds a key for each
+// stream and then one value; with r(v) = rsqrt(mean(v^2) + Eps):
+//
+//	dot_i = sum over d of stream_i[d] * Weight[i,d] * key_i[d] * r(stream_i) * r(key_i) * hidden^-1/2
+//	gate_i = sigmoid(copysign(sqrt(max(|dot_i|, 1e-6)), dot_i))
+//	stream_i += gate_i * value
+type EngramArgs struct {
+	X      Tensor // activation [T, n*hidden], rewritten
+	KV     Tensor // activation [T, (n+1)*hidden]
+	Weight Tensor // f32 [n, hidden]: the product of the weights of queries and keys
+	Eps    float32
+}
+
+// EngramAdder adds values of n-gram tables.
+type EngramAdder interface{ AddEngram(EngramArgs) error }
+
+// Name is the operation's.
+func (EngramArgs) Name() string { return "engram" }
+
+func (a EngramArgs) on(d Device) error { return run(d, EngramAdder.AddEngram, a) }
+
+// Check validates the arguments.
+func (a EngramArgs) Check() error {
+	c := checker{op: a.Name()}
+	n, h := a.Weight.Rows, a.Weight.Cols
+	c.streams(a.X, n)
+	c.tensor("weight", a.Weight, F32, n, h)
+	c.float("x", a.X, a.X.Rows, n*h)
+	c.float("kv", a.KV, a.X.Rows, (n+1)*h)
+	return c.err
+}

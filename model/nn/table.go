@@ -1,0 +1,73 @@
+package nn
+
+import (
+	"strings"
+
+	"sparrow/kernel"
+	"sparrow/weight"
+)
+
+// HostTable finds a table [rows, dim] whose rows are looked up by number and that stays where the checkpoint has it, in
+// mapped memory: plain floats, or F8_E4M3 with an F8_E8M0 for every 32 values of a row, in the tensor whose name ends
+// with scale instead of weight.
+func (l *Loader) HostTable(name string, rows, dim int) *kernel.Table {
+	t, ok := l.find(name, rows, dim)
+	if !ok {
+		return nil
+	}
+	out := &kernel.Table{}
+	switch t.DType {
+	case weight.F32, weight.BF16:
+		out.Values = l.values(t, valueType(t.DType), rows, dim)
+		return out
+	case weight.F8E4M3:
+	default:
+		l.addProblem("%s is %v, supported for a table of rows are F32, BF16 and F8_E4M3", name, t.DType)
+		return nil
+	}
+	scales := strings.TrimSuffix(name, ".weight") + ".scale"
+	s, ok := l.find(scales, rows, dim/kernel.TableScale)
+	if !ok {
+		return nil
+	}
+	if s.DType != weight.F8E8M0 {
+		l.addProblem("%s is %v, want F8_E8M0", scales, s.DType)
+		return nil
+	}
+	out.Values = l.packed(t, kernel.E4M3, rows, dim)
+	out.Scales = l.packed(s, kernel.E8M0, rows, dim/kernel.TableScale)
+	return out
+}
+
+// Product loads two tensors of plain floats [rows, cols] and multiplies them value by value.
+func (l *Loader) Product(a, b string, rows, cols int) kernel.Tensor {
+	var values [2][]float32
+	for i, name := range [...]string{a, b} {
+		t, ok := l.find(name, rows, cols)
+		if !ok {
+			return kernel.Tensor{}
+		}
+		if t.DType != weight.F32 && t.DType != weight.BF16 && t.DType != weight.F16 {
+			l.addProblem("%s is %v, supported are F32, BF16 and F16", name, t.DType)
+			return kernel.Tensor{}
+		}
+		values[i] = l.read(t, rows*cols)
+	}
+	for i, v := range values[1] {
+		values[0][i] *= v
+	}
+	return l.floats(values[0], rows, cols)
+}
+
+// Zeros is memory for a weight that the checkpoint does not have and that adds nothing.
+func (l *Loader) Zeros(rows, cols int) kernel.Tensor {
+	t, err := kernel.New(l.dev, kernel.F32, rows, cols)
+	l.fail(err)
+	return t
+}
+
+// Prefixes matches tensors whose names begin with one of the words.
+func Prefixes(begins ...string) func(string) bool { return prefixes(begins...) }
+
+// Suffixes matches tensors whose names end with one of the words.
+func Suffixes(ends ...string) func(string) bool { return suffixes(ends...) }

@@ -1,0 +1,129 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Sharing says what layers of DeepSeek-V4.1 read of other layers, and what its
+// n-gram tables read of a token.
+type Sharing struct {
+	Entries []int `json:"entries"` // layers that compress tokens to entries
+	Index   []int `json:"index"`   // layers that select among them
+	// Candidates is the layer whose best Blocks of BlockKeys entries are what
+	// later layers over the same entries select from.
+	Candidates int `json:"candidates"`
+	Blocks     int `json:"blocks"`
+	BlockKeys  int `json:"block_keys"`
+	// Tables is how many rows of n-gram tables a token has, of all layers.
+	Tables int `json:"tables,omitempty"`
+}
+
+// V41 reports whether layers of the model share entries and selections.
+func (m *Model) V41() bool { return m.Family == DeepSeekV41 }
+
+// lightRatio is the tokens of an entry of the first compressed stream, which
+// the indexer selects from: 4, or 2 of V4.1.
+func (m *Model) lightRatio() int {
+	if m.V41() {
+		return 2
+	}
+	return ratio4
+}
+
+// indexRatio is the least number of tokens that an indexer key covers.
+func (m *Model) indexRatio() int {
+	if m.V41() {
+		for _, r := range m.Ratios {
+			if r == 1 {
+				return 1
+			}
+		}
+	}
+	return m.lightRatio()
+}
+
+// nearest is the last of the layers at or before l that a list holds, -1 where
+// the layer reads the window alone.
+func (m *Model) nearest(list []int, l int) int {
+	out := -1
+	if l < len(m.Ratios) && m.Ratios[l] > 0 {
+		for _, s := range list {
+			if s <= l {
+				out = s
+			}
+		}
+	}
+	return out
+}
+
+// EntrySource is the layer whose entries layer l reads, -1 for none.
+func (m *Model) EntrySource(l int) int { return m.nearest(m.Sharing.Entries, l) }
+
+// IndexSource is the layer whose selection layer l uses, -1 for none.
+func (m *Model) IndexSource(l int) int { return m.nearest(m.Sharing.Index, l) }
+
+// SelectsWithin reports whether layer l selects inside candidates of another layer.
+func (m *Model) SelectsWithin(l int) bool {
+	return m.V41() && m.IndexSource(l) == l && l > m.Sharing.Candidates &&
+		m.EntrySource(l) == m.EntrySource(m.Sharing.Candidates)
+}
+
+// BlocksOf is how many blocks n entries have.
+func (s *Sharing) BlocksOf(n int) int { return (n + s.BlockKeys - 1) / s.BlockKeys }
+
+// KeptOf is how many of n entries are in the blocks that are kept: all, or those
+// of the kept blocks, of which the newest may not be full.
+func (s *Sharing) KeptOf(n int) int {
+	if s.BlocksOf(n) <= s.Blocks {
+		return n
+	}
+	return s.BlockKeys*(s.Blocks-1) + (n-1)%s.BlockKeys + 1
+}
+
+// checkSharing reports a model whose sharing no plan can be made for.
+func (m *Model) checkSharing() error {
+	s := &m.Sharing
+	if !m.V41() {
+		return nil
+	}
+	for l, r := range m.Ratios[:min(m.Layers, len(m.Ratios))] {
+		e := m.EntrySource(l)
+		if r > 0 && (r > 2 || e < 0 || m.Ratios[e] != r || m.IndexSource(l) < e) {
+			return fmt.Errorf("plan: model description: layer %d of ratio %d has no entries and selection to share",
+				l, r)
+		}
+	}
+	if s.Blocks < 1 || s.BlockKeys < 1 || !slices.Contains(s.Index, s.Candidates) {
+		return fmt.Errorf("plan: model description: %d candidate blocks of %d entries of layer %d", s.Blocks,
+			s.BlockKeys,
+			s.Candidates)
+	}
+	return nil
+}
+
+// sharedInputs are the arrays of V4.1. Every row reads pages in place, so that no
+// launch gathers anything.
+func (w *Builder) sharedInputs() { w.sharedArrays(w.closing(w.cfg.Model.lightRatio())) }
+
+func (w *Builder) sharedArrays(pairs int) {
+	p, m := w.plan, &w.cfg.Model
+	p.each(TokenIDs, Positions, RowRequests, Slots, WindowLengths)
+	p.array(WindowIndices, p.Rows, m.windowWidth())
+	p.array(PageTable, p.Requests, p.TablePages)
+	if slices.Contains(m.Ratios, 2) {
+		p.each(Groups, Kept, KeepRows)
+		p.array(CloseSources, pairs, 2)
+		p.array(CloseSlots, pairs, 1)
+		p.array(ClosePositions, pairs, 1)
+	}
+	if slices.Contains(m.Ratios, 1) {
+		p.each(Entries, EntriesKept, EntrySlots)
+	}
+	p.each(BlockCounts, CandidateCounts, RowNumbers)
+	p.array(TableRows, p.Rows, m.Sharing.Tables)
+}
+
+// reasonSharedPaged is the indexer path of V4.1's prompts.
+var reasonSharedPaged = Reason{"v41 2.4", "prompt rows score keys in place: layers share them, and candidates differ " +
+	"from row to row"}

@@ -1,0 +1,42 @@
+package verify_test
+
+import (
+	"fmt"
+	"testing"
+
+	"sparrow/kernel"
+	"sparrow/plan"
+)
+
+// DeepSeek-V4.1 computes what the oracle computed: entries and selections that layers share, selections at two levels
+// and n-gram tables, whole and in chunks that cut pairs, windows and pages; decodes continue from the cache.
+func TestV41Exact(t *testing.T) {
+	dir := unpacked(t, "deepseek_v41-1")
+	for i, k := range kernels() {
+		t.Run(k, func(t *testing.T) {
+			chunks := []int{0, 127}
+			switch {
+			case i == 0 && !*long:
+				t.Skip("make long runs it")
+			case i == 0:
+				chunks = []int{0}
+			case i == 1 && *long:
+				chunks = []int{0, 1, 3, 64, 127}
+			case i > 1 && !*long:
+				t.Skip("make long runs it")
+			}
+			m := openPath(t, dir, k, kernel.Options{Precise: true})
+			for _, c := range chunks {
+				t.Run(fmt.Sprint(c), func(t *testing.T) {
+					r := run(t, dir, m, plan.Policy{KV: "f32"}, c)
+					for _, c := range r.Cases {
+						if !r.Exact || c.Selections != 16 || c.GreedyOf != 24 {
+							t.Errorf("case %s compared %d selections and %d greedy tokens", c.Name, c.Selections,
+								c.GreedyOf)
+						}
+					}
+				})
+			}
+		})
+	}
+}
