@@ -43,7 +43,8 @@ func sameValues(a, b []float32) (int, bool) {
 
 func TestKindNamesParseBack(t *testing.T) {
 	want := []string{"none", "bf16-1152", "fp8-656", "fp8-576", "f32-2304", "index-fp8-132", "index-f32-512", "v4-584",
-		"v4-f32-2048", "index-fp4-68", "fp8-528", "bf16-1024", "f32-2048"}
+		"v4-f32-2048", "index-fp4-68", "fp8-528", "bf16-1024", "f32-2048", "v41-288",
+		"v41-window-528", "v41-index-68"}
 	for k := range kindCount {
 		if k.String() != want[k] {
 			t.Errorf("kind %d is called %q, want %q", k, k, want[k])

@@ -61,8 +61,8 @@ func (V41Window) Row(page []byte, slot int) (data, scales []byte) {
 	return row[:V4Dim], row[V4Dim:]
 }
 
-// V41Entry is the layout V41Row288: 512 e2m1 in 256 bytes, the even element in the low nibble, then the e4m3 scales of 32
-// groups of 16, one entry after the other.
+// V41Entry is the layout V41Row288: 512 e2m1 in 256 bytes, the even element in the low nibble, then the e4m3 scales of
+// 32 groups of 16, one entry after the other.
 type V41Entry struct{}
 
 // Kind is V41Row288.

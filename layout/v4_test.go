@@ -151,7 +151,7 @@ func TestV4RoundTripError(t *testing.T) {
 // where rounding took the largest value of a group to the next lower power of two.
 func TestV4ValuesDoNotDrift(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 9))
-	for _, l := range []V4{V4Packed{}, V4F32{}} {
+	for _, l := range []V4{V4Packed{}, V4F32{}, V41Entry{}, V41Window{}} {
 		const entries = 5
 		page := make([]byte, l.PageBytes(entries))
 		v, again := make([]float32, V4Dim), make([]float32, V4Dim)
@@ -200,12 +200,13 @@ func TestV4NaNStaysAtItsPlace(t *testing.T) {
 
 func TestV4RefusesOtherKindsAndSlots(t *testing.T) {
 	for k := range kindCount {
-		if _, err := V4Of(k); (err == nil) != (k == V4Row584 || k == V4F32Row2048) ||
+		if _, err := V4Of(k); (err == nil) != (k == V4Row584 || k == V4F32Row2048 || k == V41Row288 ||
+			k == V41Window528) ||
 			err != nil && !errors.Is(err, ErrKind) {
 			t.Errorf("V4Of(%v): %v", k, err)
 		}
 	}
-	for _, l := range []V4{V4Packed{}, V4F32{}} {
+	for _, l := range []V4{V4Packed{}, V4F32{}, V41Entry{}, V41Window{}} {
 		page := make([]byte, l.PageBytes(2))
 		for _, bad := range []func(){
 			func() { l.Encode(page, 2, 2, make([]float32, V4Dim)) },

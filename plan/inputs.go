@@ -56,9 +56,10 @@ const (
 	BlockLengths   // [R] V4 drafting in blocks: entries of the row's own block that it sees
 	BlockIndices   // [R, w] V4 drafting in blocks: slots of them
 
-	StateRows       // [R] linear attention: rows of the pass, request after request, by position
-	StateSpans      // [B, 4] linear attention: begin and number of the request's rows there, its slot, 1 where it begins
-	Snapshots       // [R] linear attention: the window page that takes the state behind the row, -1: none
+	StateRows  // [R] linear attention: rows of the pass, request after request, by position
+	StateSpans // [B, 4] linear attention: begin and number of the request's rows there, its slot, 1 where it begins
+	Snapshots  // [R] linear attention: the window page that takes the state behind the row, -1: none
+
 	Entries         // [R] V4.1: entries of ratio 1 that the row sees
 	EntriesKept     // [R] V4.1: how many of them it attends to
 	EntrySlots      // [R] V4.1: where the row's own is stored, -1: nowhere

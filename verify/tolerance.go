@@ -49,6 +49,8 @@ func judge(c *Case, main, index plan.Layout) {
 		c.judgeExact()
 	case main == plan.V4Row584:
 		c.judgeV4(keyNoise(index))
+	case main == plan.V41Row288:
+		c.judgeV41(keyNoise(index))
 	case c.selective() && index != plan.IndexF32Row512:
 		c.judgeSelective()
 	case main == plan.BF16Row1152 || main == plan.BF16Row1024:
@@ -135,12 +137,38 @@ func (c *Case) judgeMedians(cosine float64) {
 	}
 }
 
+// v41Cosine bounds the typical position over entries of four bits: 0.937 is the lowest median seen.
+const v41Cosine = 0.85
+
+// judgeV41 is for entries of four bits beside windows of eight. The first layers read windows alone; the first indexer
+// reads what they give, so that its selection follows from the margins of its scores.
+func (c *Case) judgeV41(key float64) {
+	before := c.Hidden[:min(v4FirstLayers, len(c.Hidden))]
+	floor := selectionFloor(c.Visible, c.TopK, max(noise(before), e4m3Noise), key)
+	c.checked = cosineColumn | hiddenColumn | overlapColumn
+	c.Rule = fmt.Sprintf("288-byte entries: median cosine of logits above %g, of states of the first %d layers "+
+		"above %g; first selections overlap by what the margins of the scores explain, at least %.3f", v41Cosine,
+		v4FirstLayers,
+		firstCosine, floor)
+	if !(c.MedianCosine > v41Cosine) {
+		c.addProblem("median cosine of logits %.4f, want above %.2f", c.MedianCosine, v41Cosine)
+	}
+	for l, v := range before {
+		if !(v > firstCosine) {
+			c.addProblem("cosine of hidden states after layer %d is %.4f, want above %.3f", l, v, firstCosine)
+		}
+	}
+	if v := first(c.Overlap); !(v >= floor) {
+		c.addProblem("selections of the first indexer overlap by %.3f, want at least %.3f", v, floor)
+	}
+}
+
 // keyNoise is what rounding changes in indexer keys and queries.
 func keyNoise(index plan.Layout) float64 {
 	switch index {
 	case plan.IndexF32Row512:
 		return 0
-	case plan.IndexPage68:
+	case plan.IndexPage68, plan.V41Index68:
 		return e2m1Noise
 	}
 	return e4m3Noise
@@ -193,8 +221,8 @@ func (c *Case) judgeV4(key float64) {
 func (c *Case) judgeSelective() {
 	c.checked = cosineColumn | overlapColumn
 	c.Rule = fmt.Sprintf("8-bit indexer keys, prompt longer than a selection: first selections overlapping by more "+
-		"than %.2f, median cosine of logits above %.2f; "+
-		"results after a different key are not checked on random weights (--exact-index keeps the keys exact)",
+		"than %.2f, median cosine of logits above %.2f; results after a different key are not checked on random "+
+		"weights (--exact-index keeps the keys exact)",
 		quantOverlap, farCosine)
 	if !(first(c.Overlap) > quantOverlap) {
 		c.addProblem("first selections overlap by %.3f, want above %.2f", first(c.Overlap), quantOverlap)

@@ -40,3 +40,25 @@ func TestV41Exact(t *testing.T) {
 		})
 	}
 }
+
+// Entries in four bits beside a window in eight stay close by the measures of tolerance.go, and chunks of any size
+// store the same bytes: all of them give the same numbers.
+func TestV41Packed(t *testing.T) {
+	dir := unpacked(t, "deepseek_v41-1")
+	m := openPath(t, dir, "cpu", kernel.Options{})
+	first := run(t, dir, m, plan.Policy{}, 0)
+	chunks := []int{64}
+	if *long {
+		chunks = []int{1, 3, 64, 127}
+	}
+	for _, chunk := range chunks {
+		r := run(t, dir, m, plan.Policy{}, chunk)
+		for i, c := range r.Cases {
+			if want := first.Cases[i]; c.MaxError != want.MaxError || c.MedianCosine != want.MedianCosine ||
+				c.GreedyEqual != want.GreedyEqual {
+				t.Errorf("case %s in chunks of %d: error %v and cosine %v, whole %v and %v", c.Name, chunk, c.MaxError,
+					c.MedianCosine, want.MaxError, want.MedianCosine)
+			}
+		}
+	}
+}

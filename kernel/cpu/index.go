@@ -53,7 +53,10 @@ func (d *Device) indexCodes(a *kernel.IndexQueryArgs, r int, q, scales []float32
 		} else {
 			exact := host.RowF32(a.Out, r)[h*dim:][:dim]
 			copy(exact, head)
-			if a.FP4 {
+			switch {
+			case a.FP4 && a.V41:
+				layout.RoundV41Queries(exact)
+			case a.FP4:
 				num.RoundE2M1(exact, layout.IndexFP4Group)
 			}
 		}

@@ -63,6 +63,15 @@ func TokenMap(tokenizer []byte, vocab int) ([]int32, error) {
 	return out, nil
 }
 
+// PlainMap is a map for checkpoints without a tokenizer: neighbouring tokens share a key, and every key has a token.
+func PlainMap(vocab, keys int) []int32 {
+	out := make([]int32, vocab)
+	for i := range out {
+		out[i] = int32(int64(i) * int64(keys) / int64(vocab))
+	}
+	return out
+}
+
 // normalise is what texts of one key have in common.
 func normalise(text string) string {
 	var b strings.Builder

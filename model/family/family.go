@@ -249,7 +249,7 @@ func (s *Source) load(l *nn.Loader, dev kernel.Device) (model.Model, error) {
 		var tokens []int32
 		if len(c.Engram.Layers) > 0 && !l.Described {
 			var err error
-			if tokens, err = s.tokenMap(c.Vocab); err != nil {
+			if tokens, err = s.tokenMap(c.Vocab, c.Engram.Compressed); err != nil {
 				return nil, err
 			}
 		}

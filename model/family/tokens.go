@@ -16,8 +16,11 @@ import (
 const TokenMapTensor = "engram.token_map"
 
 // tokenMap is the map of tokens to keys of the n-gram tables: a tensor where there is one, or made of tokenizer.json.
-func (s *Source) tokenMap(vocab int) ([]int32, error) {
+func (s *Source) tokenMap(vocab, keys int) ([]int32, error) {
 	if t, ok := s.Weights.Tensor(TokenMapTensor); ok {
+		if t.Drawn != nil {
+			return engram.PlainMap(vocab, keys), nil
+		}
 		return weight.ReadI32(t)
 	}
 	text, err := textfile.Read(filepath.Join(s.Name, "tokenizer.json"), textfile.Tokenizer)

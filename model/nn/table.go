@@ -1,8 +1,10 @@
 package nn
 
 import (
+	"bytes"
 	"strings"
 
+	"sparrow/internal/num"
 	"sparrow/kernel"
 	"sparrow/weight"
 )
@@ -34,8 +36,16 @@ func (l *Loader) HostTable(name string, rows, dim int) *kernel.Table {
 		l.addProblem("%s is %v, want F8_E8M0", scales, s.DType)
 		return nil
 	}
-	out.Values = l.packed(t, kernel.E4M3, rows, dim)
-	out.Scales = l.packed(s, kernel.E8M0, rows, dim/kernel.TableScale)
+	if l.Described {
+		return out
+	}
+	out.Values = l.values(t, kernel.E4M3, rows, dim)
+	if s.Drawn == nil {
+		out.Scales = view(s.Data, kernel.E8M0, rows, dim/kernel.TableScale)
+		return out
+	}
+	filled := bytes.Repeat([]byte{num.E8M0(s.Drawn.Mean)}, rows*dim/kernel.TableScale)
+	out.Scales = view(filled, kernel.E8M0, rows, dim/kernel.TableScale)
 	return out
 }
 

@@ -36,12 +36,16 @@ func (c *Checkpoint) Dummy(name string) (*family.Source, error) {
 				kind = weight.F8E8M0
 			}
 			add(t.name, t.dtype, t.shape, seed, 0, t.spread/s)
-			add(t.scale, kind, scaleShape(t.shape), seed, s, 0)
+			add(t.scale, kind, t.scaleShape(), seed, s, 0)
 		case groupFP4:
 			s := scale(num.MaxE2M1)
 			add(t.name, t.dtype, []int{t.shape[0], t.shape[1] / 2}, seed, 0, t.spread/s)
 			add(t.scale, weight.F8E8M0, []int{t.shape[0], t.shape[1] / fp4Group}, seed, s, 0)
-		case plainValues, expertTable:
+		case rowFP8:
+			s := scale(num.MaxE4M3)
+			add(t.name, t.dtype, t.shape, seed, 0, t.spread/s)
+			add(t.scale, weight.F8E8M0, []int{t.shape[0], t.shape[1] / fp4Group}, seed, s, 0)
+		case plainValues, expertTable, tokenMap:
 			add(t.name, t.dtype, t.shape, seed, t.mean, t.spread)
 		}
 	}

@@ -34,7 +34,7 @@ func (f *filler) sources(t tensor) []weight.Source {
 	switch {
 	case t.store == blockFP8 || t.store == blockFP8E8:
 		data.Fill = func(w io.Writer) error { return f.matrix(w, t) }
-		scales := weight.Source{Name: t.scale, DType: weight.F32, Shape: scaleShape(t.shape)}
+		scales := weight.Source{Name: t.scale, DType: weight.F32, Shape: t.scaleShape()}
 		write := f.writeF32
 		if t.store == blockFP8E8 {
 			scales.DType, write = weight.F8E8M0, f.writeE8M0
@@ -47,6 +47,13 @@ func (f *filler) sources(t tensor) []weight.Source {
 		scales := weight.Source{Name: t.scale, DType: weight.F8E8M0, Shape: []int{t.shape[0], t.shape[1] / fp4Group}}
 		scales.Fill = func(w io.Writer) error { return f.scales(w, t, f.fp4, f.writeE8M0) }
 		return []weight.Source{data, scales}
+	case t.store == rowFP8:
+		data.Fill = func(w io.Writer) error { return f.rows8(w, t) }
+		scales := weight.Source{Name: t.scale, DType: weight.F8E8M0, Shape: []int{t.shape[0], t.shape[1] / fp4Group}}
+		scales.Fill = func(w io.Writer) error { return f.scales(w, t, f.rows8, f.writeE8M0) }
+		return []weight.Source{data, scales}
+	case t.store == tokenMap:
+		data.Fill = func(w io.Writer) error { return f.tokens(w, t) }
 	case t.store == expertTable:
 		data.Fill = func(w io.Writer) error { return f.experts(w, t) }
 	case t.dtype == weight.F32:
@@ -79,8 +86,17 @@ func (f *filler) keep(t tensor, scales []float32) {
 }
 
 // scaleShape is the shape of the scales of a matrix [out, in]; the last blocks may be ragged.
-func scaleShape(shape []int) []int {
-	return []int{(shape[0] + block - 1) / block, (shape[1] + block - 1) / block}
+func (t *tensor) scaleShape() []int {
+	n := t.blockSide()
+	return []int{(t.shape[0] + n - 1) / n, (t.shape[1] + n - 1) / n}
+}
+
+// blockSide is the side of the blocks of values that share a scale.
+func (t *tensor) blockSide() int {
+	if t.side > 0 {
+		return t.side
+	}
+	return block
 }
 
 // plain draws the values of t, a chunk at a time.
@@ -103,12 +119,13 @@ func (f *filler) plain(t tensor, write func([]float32) error) error {
 	return nil
 }
 
-// matrix draws the values of t 128 rows at a time, finds the scale of each block and writes the quantised values. The
+// matrix draws the values of t a row of blocks at a time, finds the scale of each block and writes the quantised values. The
 // scales are a separate tensor in the file and are kept until it is written. Without w only the scales are computed.
 func (f *filler) matrix(w io.Writer, t tensor) error {
 	out, in := t.shape[0], t.shape[1]
 	r := newRandom(f.seed, t.like, t.mean, t.spread)
 	var all []float32
+	block := t.blockSide()
 	for row := 0; row < out; row += block {
 		if err := f.ctx.Err(); err != nil {
 			return err
@@ -118,7 +135,7 @@ func (f *filler) matrix(w io.Writer, t tensor) error {
 		if row == 0 || !f.repeat {
 			r.fill(v)
 			for col := 0; col < in; col += block {
-				all = append(all, f.quantise(b, v, in, col))
+				all = append(all, f.quantise(b, v, blockAt{in, col, block}))
 			}
 		} else {
 			all = append(all, all[:(in+block-1)/block]...)
@@ -134,11 +151,14 @@ func (f *filler) matrix(w io.Writer, t tensor) error {
 	return nil
 }
 
-// quantise writes to dst the block of rows [<=128, cols] that starts at column col, and returns its scale: the
+// blockAt is a block of rows of so many columns: its first column, and its side.
+type blockAt struct{ cols, col, side int }
+
+// quantise writes to dst the block of rows that starts at a column, and returns its scale: the
 // largest magnitude becomes the largest e4m3 value, or less where scales are powers of two. A block of zeros has
 // scale 1 (v32 spec, 4.4).
-func (f *filler) quantise(dst []byte, rows []float32, cols, col int) float32 {
-	width := min(block, cols-col)
+func (f *filler) quantise(dst []byte, rows []float32, at blockAt) float32 {
+	cols, col, width := at.cols, at.col, min(at.side, at.cols-at.col)
 	var peak uint32 // magnitudes of floats order as their bits do
 	for at := col; at < len(rows); at += cols {
 		for _, v := range rows[at : at+width] {

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 
 	"sparrow/internal/num"
+	"sparrow/model/engram"
 )
 
 // fp4Group is how many values of a row share an exponent in FP4.
@@ -54,6 +55,44 @@ func quantiseFP4(dst []byte, v []float32) float32 {
 		dst[i] = num.PackE2M1(num.E2M1(v[2*i]/scale), num.E2M1(v[2*i+1]/scale))
 	}
 	return scale
+}
+
+// rows8 draws the values of t row by row, finds the exponent of each group and writes e4m3. Without w only the
+// exponents are found.
+func (f *filler) rows8(w io.Writer, t tensor) error {
+	out, in := t.shape[0], t.shape[1]
+	r := newRandom(f.seed, t.like, t.mean, t.spread)
+	scales := make([]float32, 0, out*in/fp4Group)
+	for row := 0; row < out; row += block {
+		if err := f.ctx.Err(); err != nil {
+			return err
+		}
+		v := f.take(min(block, out-row) * in)
+		b := f.takeBytes(len(v))
+		if row == 0 || !f.repeat {
+			r.fill(v)
+		}
+		for at := 0; at < len(v); at += fp4Group {
+			scales = append(scales, f.quantise(b[at:at+fp4Group], v[at:at+fp4Group], blockAt{fp4Group, 0, fp4Group}))
+		}
+		if w == nil {
+			continue
+		}
+		if err := f.write(w, b); err != nil {
+			return err
+		}
+	}
+	f.keep(t, scales)
+	return nil
+}
+
+// tokens writes a key for every token.
+func (f *filler) tokens(w io.Writer, t tensor) error {
+	b := f.takeBytes(4 * t.shape[0])
+	for i, key := range engram.PlainMap(t.shape[0], t.limit) {
+		binary.LittleEndian.PutUint32(b[4*i:], uint32(key))
+	}
+	return f.write(w, b)
 }
 
 // experts writes k different experts for every token.

@@ -91,6 +91,8 @@ func New(file string, text []byte, o Options) (*Checkpoint, error) {
 		out.tensors = listTensors(c, o.DType == FP8)
 	case *config.V4:
 		out.tensors = listV4(c, o.DType == FP8, c.Format == config.FormatFP4)
+	case *config.V41:
+		out.tensors = listV41(c, o.DType == FP8, true)
 	default:
 		return nil, fmt.Errorf("synth: %s: %w: %T", file, config.ErrFamily, d)
 	}
@@ -107,7 +109,7 @@ func rewrite(file string, text []byte, o Options) ([]byte, error) {
 	if fields == nil {
 		return nil, fmt.Errorf("synth: %s: it holds null, want an object", file)
 	}
-	if o.NextN != nil {
+	if o.NextN != nil && fields["text_config"] == nil {
 		fields["num_nextn_predict_layers"] = json.RawMessage(fmt.Sprint(*o.NextN))
 	}
 	delete(fields, "dtype")
@@ -115,6 +117,9 @@ func rewrite(file string, text []byte, o Options) ([]byte, error) {
 	delete(fields, "quantization_config")
 	if o.DType == FP8 {
 		q := quantization{Scheme: "dynamic", Format: "e4m3", Method: "fp8", Block: [2]int{block, block}}
+		if string(fields["model_type"]) == `"`+string(config.DeepseekV41)+`"` {
+			q.Block, q.Experts = [2]int{smallBlock, smallBlock}, "fp4"
+		}
 		if pow2Scales(fields) {
 			q.ScaleFormat = "ue8m0"
 		}
@@ -137,12 +142,14 @@ type quantization struct {
 	Method      string `json:"quant_method"`
 	ScaleFormat string `json:"scale_fmt,omitempty"`
 	Block       [2]int `json:"weight_block_size"`
+	Experts     string `json:"expert_dtype,omitempty"`
 }
 
 // pow2Scales reports whether scales are powers of two: DeepSeek's are, GLM's may be any value (v32 spec, 4.4).
 func pow2Scales(fields map[string]json.RawMessage) bool {
 	family := string(fields["model_type"])
-	return family == `"`+string(config.DeepseekV32)+`"` || family == `"`+string(config.DeepseekV4)+`"`
+	return family == `"`+string(config.DeepseekV32)+`"` || family == `"`+string(config.DeepseekV4)+`"` ||
+		family == `"`+string(config.DeepseekV41)+`"`
 }
 
 // Config is what every family's description has.

@@ -16,7 +16,8 @@ type tensor struct {
 	store  storage
 	scale  string // name of its scales, where it has some
 	like   string // the tensor whose values it repeats; its own name otherwise
-	limit  int    // experts an expertTable names
+	limit  int    // experts an expertTable names, or keys of a tokenMap
+	side   int    // of blocks with a scale; 0 for 128
 	mean   float64
 	spread float64 // standard deviation
 	nextN  bool    // of the drafting layer
@@ -31,6 +32,8 @@ const (
 	blockFP8E8                 // the same with exponents alone as scales
 	groupFP4                   // pairs of E2M1 in I8, with an exponent for each 32 values of a row
 	expertTable                // I64 [vocabulary, k]: k different experts for each token
+	rowFP8                     // F8E4M3 with an exponent for each 32 values of a row
+	tokenMap                   // I32 [vocabulary]: a key for each token
 )
 
 // Gains, as multiples of the deviation that keeps the size of activations.

@@ -22,8 +22,9 @@ const (
 // v4Lister collects the tensors of a DeepSeek-V4 model under their official names, by the table of the v4 spec, 5.
 type v4Lister struct {
 	lister
-	c   *config.V4
-	fp4 bool // experts of an FP8 checkpoint are FP4
+	c    *config.V4
+	fp4  bool // experts of an FP8 checkpoint are FP4
+	side int  // of blocks with a scale; 0 for 128
 }
 
 func listV4(c *config.V4, fp8, fp4 bool) []tensor {
@@ -59,7 +60,7 @@ func (l *v4Lister) matrix(name string, out, in int, gain float64) {
 	l.lister.matrix(name, out, in, gain)
 	if l.fp8 {
 		t := &l.list[len(l.list)-1]
-		t.store, t.scale = blockFP8E8, scaleName(name)
+		t.store, t.scale, t.side = blockFP8E8, scaleName(name), l.side
 	}
 }
 
