@@ -50,7 +50,17 @@ func sameRows(t *testing.T, got, want *logitsOf) {
 	t.Errorf("%d of %d rows of logits differ from those of a lone run", different, len(want.rows))
 }
 
-func TestAStatefulModelServesACrowdToTheBit(t *testing.T) {
+func TestAStatefulModelServesACrowdToTheBit(t *testing.T) { servesACrowd(t, testmodel.V4) }
+
+// So is one whose layers share entries, and whose rows depend on the tokens before them by themselves.
+func TestAModelWithTablesServesACrowdToTheBit(t *testing.T) {
+	if standIn != nil {
+		t.Skip("GPUs refuse it")
+	}
+	servesACrowd(t, testmodel.V41)
+}
+
+func servesACrowd(t *testing.T, of func(testing.TB) string) {
 	caches := []string{"f32", "fp8"}
 	if standIn != nil {
 		caches = caches[1:] // a GPU keeps no float32 rows
@@ -64,7 +74,7 @@ func TestAStatefulModelServesACrowdToTheBit(t *testing.T) {
 				repeats(t, "crowds are the same whatever the rows, which package model/v4 tests")
 			}
 			list := long(8)
-			dir, cfg := testmodel.V4(t), Config{Policy: deterministic(kv)}
+			dir, cfg := of(t), Config{Policy: deterministic(kv)}
 			wantRows, gotRows := keepLogits(), keepLogits()
 			want := lone(t, dir, cfg, list, wantRows.watch)
 			cfg.CacheTokens, cfg.StepTokens, cfg.MaxRunning = 6*256, 150, 8

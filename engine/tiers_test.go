@@ -66,6 +66,7 @@ var families = []struct {
 	{"glm-bf16", testmodel.GLMDraft, "bf16", 64, 2, 3, false}, {"glm-fp8", testmodel.GLMDraft, "fp8", 64, 2, 3, false},
 	{"v3-fp8-656", testmodel.V3Draft, "fp8-656", 64, 2, 3, false},
 	{"v4-f32", testmodel.V4, "f32", 256, 2, 2, false}, {"v4-fp8", testmodel.V4Draft, "fp8", 256, 2, 2, false},
+	{"v41-fp8", testmodel.V41, "fp8", 256, 2, 2, false},
 }
 
 func TestAPrefixThatComesBackHasTheBitsOfRecomputing(t *testing.T) {

@@ -57,6 +57,31 @@ var v4Spark = strings.NewReplacer(`"compress_ratios": [0, 4, 128]`, `"compress_r
 	`"num_nextn_predict_layers": 0`, `"num_nextn_predict_layers": 1, "dspark_block_size": 5, "dspark_markov_rank": 16,
 	"dspark_noise_token_id": 7, "dspark_target_layer_ids": [0, 1, 2]`).Replace(V4Config)
 
+// V41Config is DeepSeek-V4.1 with two heads: a window, a table, entries of two tokens and of one, a layer that shares
+// both, candidates and a layer that selects inside them; with 3 of the blocks of 8 entries that its prompts have.
+const V41Config = `{
+	"architectures": ["DeepseekV41ForCausalLM"], "model_type": "deepseek_v41", "dtype": "bfloat16",
+	"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 2, "image_token_id": 639,
+	"text_config": {
+	"model_type": "deepseek_v41_text", "vocab_size": 640, "hidden_size": 64, "moe_intermediate_size": 32,
+	"num_hidden_layers": 6, "compress_ratios": [0, 2, 2, 1, 1, 1], "kv_source_layer_ids": [1, 3],
+	"index_source_layer_ids": [1, 3, 4], "candidate_source_layer_id": 3, "candidate_topk_blocks": 3,
+	"candidate_block_size": 8, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 512,
+	"qk_rope_head_dim": 64, "q_lora_rank": 64, "o_lora_rank": 32, "o_groups": 2, "sliding_window": 128,
+	"n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2, "scoring_func": "sqrtsoftplus",
+	"topk_method": "noaux_tc", "norm_topk_prob": true, "routed_scaling_factor": 1.5, "swiglu_limit": 10.0,
+	"index_n_heads": 2, "index_head_dim": 128, "index_topk": 16,
+	"hc_mult": 4, "hc_sinkhorn_iters": 4, "hc_eps": 1e-06, "rms_norm_eps": 1e-20,
+	"max_position_embeddings": 65536, "rope_theta": 10000, "compress_rope_theta": 160000,
+	"rope_scaling": {"rope_type": "yarn", "factor": 16, "original_max_position_embeddings": 4096, "beta_fast": 32,
+		"beta_slow": 1},
+	"engram_layer_ids": [0, 3], "engram_num_embeddings": [1916, 2148], "engram_max_ngram_size": 4,
+	"engram_n_heads": 2, "engram_head_dim": 32, "engram_vocab_size": 300, "engram_compressed_vocab_size": 401,
+	"engram_pad_token_id": 2,
+	"num_nextn_predict_layers": 0, "attention_bias": false, "tie_word_embeddings": false, "hidden_act": "silu"},
+	"vision_config": {}
+}`
+
 // root holds the checkpoints of the running tests; Run makes and removes it.
 var root string
 
@@ -74,6 +99,7 @@ func Run(m *testing.M) {
 var (
 	plainV32 = once("v32", v32, synth.Options{Seed: 1})
 	plainV4  = once("v4", V4Config, synth.Options{Seed: 1})
+	plainV41 = once("v41", V41Config, synth.Options{Seed: 1})
 	draftV32 = once("v32-draft", v32, withDrafting())
 	draftV4  = once("v4-draft", V4Config, withDrafting())
 	sparkV4  = once("v4-dspark", v4Spark, synth.Options{Seed: 5})
@@ -118,6 +144,9 @@ func V32(t testing.TB) string {
 
 // V4 is the folder of a DeepSeek-V4 checkpoint without a drafting block.
 func V4(t testing.TB) string { return must(t, plainV4) }
+
+// V41 is the folder of a DeepSeek-V4.1 checkpoint.
+func V41(t testing.TB) string { return must(t, plainV41) }
 
 // V32Draft is V32's shape with a drafting layer.
 func V32Draft(t testing.TB) string {

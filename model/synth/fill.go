@@ -119,8 +119,9 @@ func (f *filler) plain(t tensor, write func([]float32) error) error {
 	return nil
 }
 
-// matrix draws the values of t a row of blocks at a time, finds the scale of each block and writes the quantised values. The
-// scales are a separate tensor in the file and are kept until it is written. Without w only the scales are computed.
+// matrix draws the values of t a row of blocks at a time, finds the scale of each block and writes the quantised
+// values. The scales are a separate tensor in the file and are kept until it is written. Without w only the scales are
+// computed.
 func (f *filler) matrix(w io.Writer, t tensor) error {
 	out, in := t.shape[0], t.shape[1]
 	r := newRandom(f.seed, t.like, t.mean, t.spread)

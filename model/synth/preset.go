@@ -40,7 +40,8 @@ func Presets() []Preset {
 		{"deepseek-v3", "DeepSeek-V3 as released, 685 billion parameters, without an indexer"},
 		{"kimi-k2", "Kimi-K2 as released, 1 trillion parameters, without an indexer"},
 		{"deepseek-v4-flash", "DeepSeek-V4-Flash as released, 284 billion parameters"},
-		{"deepseek-v4.1-flash", "DeepSeek-V4.1-Flash as released, 552 billion parameters and 197 billion in n-gram tables"},
+		{"deepseek-v4.1-flash", "DeepSeek-V4.1-Flash as released, 552 billion parameters and 197 billion in " +
+			"n-gram tables"},
 		{"deepseek-v4-pro", "DeepSeek-V4-Pro as released, 1.6 trillion parameters"},
 	}
 }
