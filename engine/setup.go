@@ -96,7 +96,8 @@ func maxDrafts(s spec.Setting, m model.Model, batchTokens int) (drafts int, why 
 	default:
 		return drafts, "", nil
 	}
-	if s.IsFixed() {
+	// What the checkpoint has and the device does not run is switched off by the user alone.
+	if s.IsFixed() || errors.Is(err, kernel.ErrUnsupported) {
 		return 0, "", fmt.Errorf("sparrow: %v drafts were asked for: %w", s, err)
 	}
 	if errors.Is(err, plan.E15) {

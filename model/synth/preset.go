@@ -25,6 +25,7 @@ func Presets() []Preset {
 			"built-in tokenizer"},
 		{"v41-tiny", "DeepSeek-V4.1, smallest size, 7 layers: window, n-gram table, ratios 2 and 1, candidates, " +
 			"vocabulary for the built-in tokenizer"},
+		{"v4-dspark-tiny", "v4-tiny with a DSpark draft head: 3 stages, blocks of 5 tokens"},
 		{"v3-tiny", "DeepSeek-V3, smallest size, 3 layers without an indexer, vocabulary for the built-in tokenizer"},
 		{"v32-mini", "DeepSeek-V3.2 cut to 8 layers and 16 heads, whole vocabulary: the benchmark shape"},
 		{"v32-slice", "DeepSeek-V3.2 at its full width, 6 layers and 64 experts: the benchmark shape of one GPU"},
@@ -32,6 +33,8 @@ func Presets() []Preset {
 		{"v4-slice", "DeepSeek-V4-Flash at its full width, 1 layer of ratio 4 and 64 experts: the benchmark shape of " +
 			"CPUs"},
 		{"v41-eight", "DeepSeek-V4.1-Flash at its full width, 8 layers of every kind, an n-gram table of 2 GiB"},
+		{"v4-dspark-mini", "DeepSeek-V4 with a DSpark draft head, cut to 24 layers of a quarter of the width and 32 " +
+			"experts, whole vocabulary: the benchmark shape of drafts on CPUs"},
 		{"v3-slice", "DeepSeek-V3 at its full width, 6 layers and 64 experts: v32-slice without an indexer"},
 		{"glm-4.7-flash", "GLM-4.7-Flash as released, 30 billion parameters, without an indexer"},
 		{"deepseek-v3.2", "DeepSeek-V3.2 as released, 685 billion parameters"},
@@ -42,6 +45,8 @@ func Presets() []Preset {
 		{"deepseek-v4-flash", "DeepSeek-V4-Flash as released, 284 billion parameters"},
 		{"deepseek-v4.1-flash", "DeepSeek-V4.1-Flash as released, 552 billion parameters and 197 billion in " +
 			"n-gram tables"},
+		{"deepseek-v4-flash-0731", "DeepSeek-V4-Flash-0731 as released: deepseek-v4-flash with a DSpark draft head"},
+		{"deepseek-v4-pro-0813", "DeepSeek-V4-Pro-0813 as released: deepseek-v4-pro with a DSpark draft head"},
 		{"deepseek-v4-pro", "DeepSeek-V4-Pro as released, 1.6 trillion parameters"},
 	}
 }

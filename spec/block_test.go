@@ -1,0 +1,101 @@
+package spec
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// timed notes times of a machine: a forward pass takes fixed+row*rows, a draft pass of a block a tenth of it.
+func timed(c *Controller, fixed, row float64) {
+	for n := 1; n <= 6; n++ {
+		for range 20 {
+			c.ForwardPass(n, fixed+row*float64(n))
+			c.DraftPass(5, (fixed+5*row)/10)
+		}
+	}
+}
+
+// A drafter whose confidence tells right drafts from wrong ones has its blocks cut there; one whose confidence says
+// nothing does not, and loses nothing by it.
+func TestBlocksAreCutByConfidenceThatIsRight(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		tells bool
+	}{{"tells", true}, {"says nothing", false}} {
+		t.Run(c.name, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(1, 2))
+			control := New(Auto(), 5)
+			timed(control, 1, 0.5)
+			r := control.Request()
+			var verified, right, cutRight, blocks int
+			for range 3000 {
+				p := Proposal{Request: &r, Drafts: 5}
+				good := 5 // drafts that would be accepted
+				if random.IntN(2) == 0 {
+					good = random.IntN(2)
+				}
+				for i := range p.Confidence {
+					sure := i < good
+					if !c.tells {
+						sure = random.IntN(2) == 0
+					}
+					p.Confidence[i] = -2 + random.Float32()
+					if sure {
+						p.Confidence[i] = 2 + random.Float32()
+					}
+				}
+				list := []Proposal{p}
+				control.Cut(list, false)
+				n := list[0].Drafts
+				accepted := min(n, good)
+				r.Judged(n, accepted)
+				if blocks++; blocks > 1000 {
+					verified, right, cutRight = verified+n, right+accepted, cutRight+good-accepted
+				}
+			}
+			share := float64(right) / float64(verified)
+			t.Logf("slope %.2f: %d drafts verified, %.2f of them right, %d right ones not verified", control.trust.slope,
+				verified, share, cutRight)
+			if c.tells && (share < 0.85 || control.trust.slope < 0.3) || !c.tells && control.trust.slope > 0.15 {
+				t.Errorf("slope %.2f, %.2f of the verified drafts were right", control.trust.slope, share)
+			}
+		})
+	}
+}
+
+// A fixed number is not cut; together all blocks get one width.
+func TestCutKeepsWhatWasAskedFor(t *testing.T) {
+	s, err := Fixed(4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	control := New(s, 5)
+	timed(control, 1, 5)
+	r := control.Request()
+	list := []Proposal{{Request: &r, Drafts: 4, Confidence: [MaxDrafts]float32{-9, -9, -9, -9}}}
+	if control.Cut(list, false); list[0].Drafts != 4 {
+		t.Errorf("%d drafts, 4 were asked for", list[0].Drafts)
+	}
+	control = New(Auto(), 5)
+	timed(control, 1, 0.01)
+	a, b := control.Request(), control.Request()
+	for range 50 {
+		a.Judged(5, 5)
+		b.Judged(5, 5)
+	}
+	list = []Proposal{{Request: &a, Drafts: 5}, {Request: &b, Drafts: 3}}
+	if control.Cut(list, true); list[0].Drafts != 5 || list[1].Drafts != 3 {
+		t.Errorf("%d and %d drafts; where rows cost little all are verified", list[0].Drafts, list[1].Drafts)
+	}
+	control = New(Auto(), 5)
+	timed(control, 0.001, 5)
+	a, b = control.Request(), control.Request()
+	for range 50 {
+		a.Judged(5, 0)
+		b.Judged(3, 0)
+	}
+	list = []Proposal{{Request: &a, Drafts: 5}, {Request: &b, Drafts: 3}}
+	if control.Cut(list, true); list[0].Drafts != 0 || list[1].Drafts != 0 {
+		t.Errorf("%d and %d drafts; where rows cost much and all are wrong none is", list[0].Drafts, list[1].Drafts)
+	}
+}
