@@ -49,6 +49,8 @@ type Summary struct {
 	FileBytes  int64       `json:"file_bytes"` // 0 where there are no files
 	Cache      []CacheSize `json:"cache"`
 
+	// Drafts describes the drafting layers of a kind that has a name; empty for NextN and without any.
+	Drafts string `json:"drafts,omitempty"`
 	// Losses is what does not run although the checkpoint has it, and what is ignored.
 	Losses []string `json:"losses,omitempty"`
 	// Problems is what loading refuses of the tensors: missing ones, and those of another shape or type.
@@ -119,6 +121,10 @@ func Of(s *family.Source, memories []float64) *Summary {
 		out.Heads, out.Experts, out.ExpertsUsed = d.Attention.Heads, d.FFN.Experts, d.FFN.TopK
 		out.count(s)
 		out.cacheV4(d, memories)
+		if x := d.DSpark; x != nil {
+			out.Drafts = fmt.Sprintf("DSpark, blocks of %d tokens by %d stages that see layers %s", x.Block, x.Stages,
+				strings.Trim(fmt.Sprint(x.Taps), "[]"))
+		}
 	case *config.Next:
 		out.Heads, out.Experts, out.ExpertsUsed = d.Attention.Heads, d.FFN.Experts, d.FFN.TopK
 		out.count(s)
@@ -282,6 +288,9 @@ func (s *Summary) Print(w io.Writer) error {
 		fmt.Fprintf(w, "; vision tower %s, which is not read", count(p.Vision))
 	}
 	fmt.Fprint(w, ")\n")
+	if s.Drafts != "" {
+		fmt.Fprintf(w, "drafts: %s\n", s.Drafts)
+	}
 	if s.NoWeights {
 		fmt.Fprintf(w, "no weights here; those of this shape (%s) are %s in %d tensors\n", s.Format,
 			unit.Bytes(s.TotalBytes), s.Tensors)
