@@ -54,8 +54,8 @@ func TestBlocksAreCutByConfidenceThatIsRight(t *testing.T) {
 				}
 			}
 			share := float64(right) / float64(verified)
-			t.Logf("slope %.2f: %d drafts verified, %.2f of them right, %d right ones not verified", control.trust.slope,
-				verified, share, cutRight)
+			t.Logf("slope %.2f: %d drafts verified, %.2f of them right, %d right ones not verified",
+				control.trust.slope, verified, share, cutRight)
 			if c.tells && (share < 0.85 || control.trust.slope < 0.3) || !c.tells && control.trust.slope > 0.15 {
 				t.Errorf("slope %.2f, %.2f of the verified drafts were right", control.trust.slope, share)
 			}

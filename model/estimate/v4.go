@@ -101,8 +101,10 @@ func v4Rest(c *config.V4, heads, ranks float64) float64 {
 		total += 2 * 2 * streams * (2 + streams) * streams * h
 		total += (lora+dim)*h + heads*dim*lora + low*together*dim + low*h
 		total += 3*float64(f.Inner*f.Shared)/ranks*h + 2*float64(f.Experts)*h
-		if l >= len(a.Ratios) { // a drafting block: two projections of its own
-			total += 2 * h * h
+		if l >= len(a.Ratios) {
+			if c.DSpark == nil { // a drafting block: two projections of its own
+				total += 2 * h * h
+			}
 			continue
 		}
 		switch a.Ratios[l] {
@@ -111,6 +113,9 @@ func v4Rest(c *config.V4, heads, ranks float64) float64 {
 		case 128:
 			total += 2 * 2 * dim * h
 		}
+	}
+	if d := c.DSpark; d != nil { // what joins the tapped layers, and the Markov head
+		total += float64(len(d.Taps))*h*h + 2*2*float64(c.Vocab*d.Rank)
 	}
 	return total
 }

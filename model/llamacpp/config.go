@@ -47,6 +47,11 @@ func CheckArchitecture(arch string) error {
 	if architectures[arch] != "" {
 		return nil
 	}
+	if arch == "dflash" || arch == "deepseek4-dspark" { // llama.cpp's spelling, and that of another port
+		return fmt.Errorf("%w: general.architecture is %q, the DSpark draft head of DeepSeek-V4 in a file beside the "+
+			"model, which is not read: the model's own file runs without drafts, the release's safetensors run with "+
+			"them", ErrUnsupported, arch)
+	}
 	return fmt.Errorf("%w: general.architecture is %q, supported are %s: files of DeepSeek-V3.2, GLM-5 and "+
 		"DeepSeek-V4 that hold the indexer, and of DeepSeek-V3, Kimi-K2 and GLM-4.7-Flash", ErrUnsupported, arch,
 		strings.Join(slices.Sorted(maps.Keys(architectures)), ", "))
