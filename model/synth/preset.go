@@ -27,6 +27,8 @@ func Presets() []Preset {
 			"vocabulary for the built-in tokenizer"},
 		{"v4-dspark-tiny", "v4-tiny with a DSpark draft head: 3 stages, blocks of 5 tokens"},
 		{"v3-tiny", "DeepSeek-V3, smallest size, 3 layers without an indexer, vocabulary for the built-in tokenizer"},
+		{"glm53f-tiny", "GLM-5.3-Flash, smallest size, 4 layers: 3 linear, 1 over pooled keys, vocabulary for the " +
+			"built-in tokenizer"},
 		{"v32-mini", "DeepSeek-V3.2 cut to 8 layers and 16 heads, whole vocabulary: the benchmark shape"},
 		{"v32-slice", "DeepSeek-V3.2 at its full width, 6 layers and 64 experts: the benchmark shape of one GPU"},
 		{"v32-slice256", "v32-slice with 256 experts"},
@@ -36,10 +38,12 @@ func Presets() []Preset {
 		{"v4-dspark-mini", "DeepSeek-V4 with a DSpark draft head, cut to 24 layers of a quarter of the width and 32 " +
 			"experts, whole vocabulary: the benchmark shape of drafts on CPUs"},
 		{"v3-slice", "DeepSeek-V3 at its full width, 6 layers and 64 experts: v32-slice without an indexer"},
+		{"glm53f-twelve", "GLM-5.3-Flash at its full width, 12 layers in the released pattern"},
 		{"glm-4.7-flash", "GLM-4.7-Flash as released, 30 billion parameters, without an indexer"},
 		{"deepseek-v3.2", "DeepSeek-V3.2 as released, 685 billion parameters"},
 		{"glm-5", "GLM-5 as released, 754 billion parameters"},
 		{"glm-5.2", "GLM-5.2 as released: selections shared by groups of layers"},
+		{"glm-5.3-flash", "GLM-5.3-Flash as released, 321 billion parameters, without its vision tower"},
 		{"deepseek-v3", "DeepSeek-V3 as released, 685 billion parameters, without an indexer"},
 		{"kimi-k2", "Kimi-K2 as released, 1 trillion parameters, without an indexer"},
 		{"deepseek-v4-flash", "DeepSeek-V4-Flash as released, 284 billion parameters"},

@@ -19,7 +19,7 @@ import (
 // Every preset that fits in memory loads through model/family and gives logits that spread over a few units: neither
 // flat, nor so peaked that one token takes everything.
 func TestWrittenCheckpointRuns(t *testing.T) {
-	for _, name := range []string{"v32-tiny", "glm-tiny", "v4-tiny", "v41-tiny"} {
+	for _, name := range []string{"v32-tiny", "glm-tiny", "v4-tiny", "v41-tiny", "glm53f-tiny"} {
 		for _, o := range []Options{{Seed: 1}, {Seed: 1, DType: FP8, NextN: one(1)}} {
 			logits := logitsOf(t, written(t, name, o))
 			mean, square := 0.0, 0.0

@@ -93,6 +93,8 @@ func New(file string, text []byte, o Options) (*Checkpoint, error) {
 		out.tensors = listV4(c, o.DType == FP8, c.Format == config.FormatFP4)
 	case *config.V41:
 		out.tensors = listV41(c, o.DType == FP8, true)
+	case *config.Next:
+		out.tensors = listNext(c, o.DType == FP8)
 	default:
 		return nil, fmt.Errorf("synth: %s: %w: %T", file, config.ErrFamily, d)
 	}
@@ -109,8 +111,10 @@ func rewrite(file string, text []byte, o Options) ([]byte, error) {
 	if fields == nil {
 		return nil, fmt.Errorf("synth: %s: it holds null, want an object", file)
 	}
-	if o.NextN != nil && fields["text_config"] == nil {
-		fields["num_nextn_predict_layers"] = json.RawMessage(fmt.Sprint(*o.NextN))
+	if o.NextN != nil {
+		if err := setDrafts(fields, *o.NextN); err != nil {
+			return nil, fmt.Errorf("synth: %s: %w", file, err)
+		}
 	}
 	delete(fields, "dtype")
 	fields["torch_dtype"] = json.RawMessage(`"bfloat16"`)
@@ -136,6 +140,27 @@ func rewrite(file string, text []byte, o Options) ([]byte, error) {
 	return append(out, '\n'), nil
 }
 
+// setDrafts says how many drafting layers there are, beside the other fields of the text network.
+func setDrafts(fields map[string]json.RawMessage, n int) error {
+	const name = "num_nextn_predict_layers"
+	inner, nested := fields["text_config"]
+	if !nested {
+		fields[name] = json.RawMessage(fmt.Sprint(n))
+		return nil
+	}
+	var text map[string]json.RawMessage
+	if err := json.Unmarshal(inner, &text); err != nil {
+		return fmt.Errorf("text_config: %w", err)
+	}
+	if _, ok := text[name]; !ok { // a family that drafts in another way
+		return nil
+	}
+	text[name] = json.RawMessage(fmt.Sprint(n))
+	out, err := json.Marshal(text)
+	fields["text_config"] = out
+	return err
+}
+
 type quantization struct {
 	Scheme      string `json:"activation_scheme"`
 	Format      string `json:"fmt"`
@@ -155,7 +180,7 @@ func pow2Scales(fields map[string]json.RawMessage) bool {
 // Config is what every family's description has.
 func (c *Checkpoint) Config() *config.Config { return c.config.Common() }
 
-// Model is the whole description: *config.DSA or *config.V4.
+// Model is the whole description: *config.DSA, *config.V4 or *config.Next.
 func (c *Checkpoint) Model() config.Description { return c.config }
 
 // ConfigJSON is the config.json that Write puts beside the weights.

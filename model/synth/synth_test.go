@@ -54,6 +54,9 @@ func TestReleasedShapesHaveTheReleasedSizes(t *testing.T) {
 			Bytes: 159_609_485_896}},
 		{"deepseek-v4-pro", Size{Tensors: 145_116, Parameters: 1_598_839_674_782, NextN: 25_840_145_979,
 			Bytes: 864_704_792_696}},
+		// without the vision tower: 347 tensors, 563,627,008 parameters of 2 bytes
+		{"glm-5.3-flash", Size{Tensors: 76_108 - 347, Parameters: 321_323_031_390 - 563_627_008, NextN: 7_432_592_416,
+			Bytes: 328_326_771_576 - 2*563_627_008}},
 		{"glm-5.2", Size{Tensors: 118_629, Parameters: 753_329_940_480, NextN: 9_952_920_576}},
 	} {
 		got := preset(t, c.preset, Options{DType: FP8}).Size()
