@@ -67,6 +67,7 @@ var families = []struct {
 	{"v3-fp8-656", testmodel.V3Draft, "fp8-656", 64, 2, 3, false},
 	{"v4-f32", testmodel.V4, "f32", 256, 2, 2, false}, {"v4-fp8", testmodel.V4Draft, "fp8", 256, 2, 2, false},
 	{"v41-fp8", testmodel.V41, "fp8", 256, 2, 2, false},
+	{"next-bf16", testmodel.Next, "bf16", 256, 2, 2, false}, {"next-fp8", testmodel.Next, "fp8", 256, 2, 2, false},
 }
 
 func TestAPrefixThatComesBackHasTheBitsOfRecomputing(t *testing.T) {

@@ -355,6 +355,10 @@ func releasedModels() []released {
 		{[]string{"glm4_moe_lite", "glm-4.7-flash"},
 			Model{Family: GLM4MoeLite, Heads: 20, QKDim: 256, VDim: 256, Layers: 47, NextN: 1, Context: 202752,
 				LayerSupportsDense: true, Experts: ExpertFacts{Count: 64, Chosen: 4, Dense: []bool{true}}}},
+		{[]string{"glm5_next", "glm-5.3-flash"},
+			Model{Family: GLM5Next, Heads: 64, K: 512, IndexHeads: 32, QKDim: 256, VDim: 256, Layers: 45, NextN: 1,
+				Context: 1048576, Linear: everyFourth(45),
+				Experts: ExpertFacts{Count: 288, Chosen: 8, Dense: []bool{true, true, true}}}},
 	}
 }
 

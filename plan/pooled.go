@@ -33,6 +33,15 @@ func (m *Model) LinearAt(l int) bool { return l < len(m.Linear) && m.Linear[l] }
 // one.
 func (m *Model) PoolWidth() int { return poolTokens*m.K + poolTokens - 1 }
 
+// everyFourth marks the linear layers of the released pattern: all but every fourth.
+func everyFourth(layers int) []bool {
+	linear := make([]bool, layers)
+	for i := range linear {
+		linear[i] = i%4 != 3
+	}
+	return linear
+}
+
 // pooledInputs are the arrays of MLA over pools, and of linear attention.
 func (w *Builder) pooledInputs() {
 	n := gathered{light: w.closing(poolTokens)}

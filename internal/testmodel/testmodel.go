@@ -42,12 +42,31 @@ const V4Config = `{
 	"num_hidden_layers": 3, "compress_ratios": [0, 4, 128], "num_hash_layers": 1,
 	"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 512, "qk_rope_head_dim": 64,
 	"q_lora_rank": 64, "o_lora_rank": 32, "o_groups": 2, "sliding_window": 128,
-	"n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2, "scoring_func": "sqrtsoftplus", "topk_method": "noaux_tc",
+	"n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2, "scoring_func": "sqrtsoftplus",
+		"topk_method": "noaux_tc",
 	"norm_topk_prob": true, "routed_scaling_factor": 1.5, "swiglu_limit": 10.0,
 	"index_n_heads": 2, "index_head_dim": 128, "index_topk": 16,
 	"hc_mult": 4, "hc_sinkhorn_iters": 4, "hc_eps": 1e-06, "rms_norm_eps": 1e-06,
 	"max_position_embeddings": 65536, "rope_theta": 10000, "compress_rope_theta": 160000,
-	"rope_scaling": {"type": "yarn", "factor": 16, "original_max_position_embeddings": 4096, "beta_fast": 32, "beta_slow": 1},
+	"rope_scaling": {"type": "yarn", "factor": 16, "original_max_position_embeddings": 4096, "beta_fast": 32,
+		"beta_slow": 1},
+	"num_nextn_predict_layers": 0, "attention_bias": false, "tie_word_embeddings": false, "hidden_act": "silu",
+	"bos_token_id": 0, "eos_token_id": 1
+}`
+
+// next is GLM-5.3-Flash with one layer of each kind, two heads and pages of 256 tokens.
+const next = `{
+	"architectures": ["Glm5NextForConditionalGeneration"], "model_type": "glm5_next",
+	"vocab_size": 640, "hidden_size": 64, "intermediate_size": 64, "moe_intermediate_size": 32,
+	"num_hidden_layers": 2, "layer_types": ["linear_attention", "deepseek_sparse_attention"],
+		"first_k_dense_replace": 1,
+	"num_attention_heads": 2, "num_key_value_heads": 2, "q_lora_rank": 64, "kv_lora_rank": 512,
+	"qk_nope_head_dim": 64, "qk_rope_head_dim": 0, "v_head_dim": 64,
+	"n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1,
+	"routed_scaling_factor": 1.5, "swiglu_limit": 10.0,
+	"index_n_heads": 2, "index_head_dim": 128, "index_topk": 64, "index_kpool": 4,
+	"linear_attn_config": {"num_heads": 2, "head_dim": 128, "short_conv_kernel_size": 4, "gate_lower_bound": -5.0},
+	"hc_mult": 4, "hc_sinkhorn_iters": 4, "hc_eps": 1e-06, "rms_norm_eps": 1e-05, "max_position_embeddings": 65536,
 	"num_nextn_predict_layers": 0, "attention_bias": false, "tie_word_embeddings": false, "hidden_act": "silu",
 	"bos_token_id": 0, "eos_token_id": 1
 }`
@@ -97,13 +116,14 @@ func Run(m *testing.M) {
 }
 
 var (
-	plainV32 = once("v32", v32, synth.Options{Seed: 1})
-	plainV4  = once("v4", V4Config, synth.Options{Seed: 1})
-	plainV41 = once("v41", V41Config, synth.Options{Seed: 1})
-	draftV32 = once("v32-draft", v32, withDrafting())
-	draftV4  = once("v4-draft", V4Config, withDrafting())
-	sparkV4  = once("v4-dspark", v4Spark, synth.Options{Seed: 5})
-	sparkV8  = once("v4-dspark-eight", strings.Replace(v4Spark, `"vocab_size": 640`, `"vocab_size": 8`, 1),
+	plainV32  = once("v32", v32, synth.Options{Seed: 1})
+	plainV4   = once("v4", V4Config, synth.Options{Seed: 1})
+	plainV41  = once("v41", V41Config, synth.Options{Seed: 1})
+	plainNext = once("next", next, synth.Options{Seed: 1})
+	draftV32  = once("v32-draft", v32, withDrafting())
+	draftV4   = once("v4-draft", V4Config, withDrafting())
+	sparkV4   = once("v4-dspark", v4Spark, synth.Options{Seed: 5})
+	sparkV8   = once("v4-dspark-eight", strings.Replace(v4Spark, `"vocab_size": 640`, `"vocab_size": 8`, 1),
 		synth.Options{Seed: 5})
 	draftV3  = once("v3-draft", v3, withDrafting())
 	eight    = once("v32-eight", strings.Replace(v32, `"vocab_size": 640`, `"vocab_size": 8`, 1), withDrafting())
@@ -147,6 +167,9 @@ func V4(t testing.TB) string { return must(t, plainV4) }
 
 // V41 is the folder of a DeepSeek-V4.1 checkpoint.
 func V41(t testing.TB) string { return must(t, plainV41) }
+
+// Next is the folder of a GLM-5.3-Flash checkpoint without a drafting layer.
+func Next(t testing.TB) string { return must(t, plainNext) }
 
 // V32Draft is V32's shape with a drafting layer.
 func V32Draft(t testing.TB) string {

@@ -1,0 +1,122 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"sparrow/internal/testmodel"
+)
+
+// Invariants of this file: a model with linear attention, whose states cannot go back, is served like the others.
+// Company, chunks, preemption, failed steps and cancellation change no bit of anybody's logits; a beginning is used
+// where a snapshot is.
+
+// next skips what the model is refused for.
+func nextModel(t *testing.T) string {
+	t.Helper()
+	if *ranks > 1 || standIn != nil || placing != nil {
+		t.Skip("glm5_next runs on one CPU")
+	}
+	if raceEnabled {
+		t.Skip("DeepSeek-V4 shows the same races")
+	}
+	return testmodel.Next(t)
+}
+
+func TestLinearAttentionServesACrowdToTheBit(t *testing.T) {
+	list := long(8)
+	dir, cfg := nextModel(t), Config{Policy: deterministic("bf16")}
+	wantRows, gotRows := keepLogits(), keepLogits()
+	want := lone(t, dir, cfg, list, wantRows.watch)
+	cfg.CacheTokens, cfg.StepTokens, cfg.MaxRunning = 6*256, 150, 8
+	e, run := prepared(t, dir, cfg, gotRows.watch, checked(t))
+	got := jointly(t, e, list, run)
+	if t.Failed() {
+		return
+	}
+	for i := range list {
+		for j := range want[i].Choices {
+			sameTokens(t, fmt.Sprintf("request %d choice %d", i, j), got[i].Choices[j], want[i].Choices[j])
+		}
+	}
+	sameRows(t, gotRows, wantRows)
+	crowded(t, e)
+}
+
+func TestEveryWayToAPromptOfLinearAttentionGivesTheSameBits(t *testing.T) {
+	dir := nextModel(t)
+	lengths := []int{1, 3, 4, 5, 63, 64, 65, 255, 256, 257, 515}
+	list := make([]Request, len(lengths))
+	for i, n := range lengths {
+		list[i] = Request{ID: fmt.Sprint(n), Prompt: tokens(n, n), Sampling: greedy(), MaxTokens: 5, IgnoreEOS: true}
+	}
+	each := func(c Config, list []Request, hooks ...func(*Engine)) (*logitsOf, []*response) {
+		c.Policy = deterministic("fp8")
+		rows := keepLogits()
+		e := start(t, dir, c, append(hooks, rows.watch)...)
+		var out []*response
+		for _, r := range list {
+			out = append(out, generate(t, e, r))
+		}
+		return rows, out
+	}
+	whole, _ := each(Config{NoReuse: true, StepTokens: 1024}, list)
+	chunked, _ := each(Config{NoReuse: true, StepTokens: 100}, list)
+	sameRows(t, chunked, whole)
+	// Every prompt twice: the second finds its full pages.
+	cached, answers := each(Config{}, slices.Concat(list, list))
+	sameRows(t, cached, whole)
+	for i, r := range answers[len(list):] {
+		if want := (lengths[i] - 1) / 256 * 256; r.Usage.CachedTokens != want {
+			t.Errorf("%d tokens again: %d came from the cache, want %d", lengths[i], r.Usage.CachedTokens, want)
+		}
+	}
+	for _, off := range []bool{false, true} {
+		again, _ := each(Config{NoReuse: off}, list, restarting(2))
+		sameRows(t, again, whole)
+	}
+}
+
+// A step that fails half way leaves states that cannot be used: the sequences start over and lose nothing but time.
+func TestAFailedBatchRestartsLinearAttention(t *testing.T) {
+	var list []Request
+	for i := range 2 {
+		list = append(list, Request{ID: fmt.Sprint(i), Prompt: tokens(i, 700+i), Sampling: greedy(), MaxTokens: 3,
+			IgnoreEOS: true})
+	}
+	dir, cfg := nextModel(t), Config{Policy: deterministic("fp8")}
+	wantRows, gotRows := keepLogits(), keepLogits()
+	lone(t, dir, cfg, list, wantRows.watch)
+	cfg.StepTokens = 600
+	e, run := faulty(t, dir, cfg, &halfway{begin: 2, layer: 1}, gotRows.watch, checked(t))
+	jointly(t, e, list, run)
+	sameRows(t, gotRows, wantRows)
+	if st := e.Stats(); st.Isolated != 1 || st.Preempted != 2 || st.Failed != 0 {
+		t.Errorf("%d batches run one by one, %d sequences restarted, %d failed; want 1, 2, 0", st.Isolated,
+			st.Preempted, st.Failed)
+	}
+}
+
+// In a conversation of 50 turns, among others, at least 95 % of the tokens that an earlier turn computed are reused
+// with the default number of snapshots.
+func TestAConversationReusesItsSnapshots(t *testing.T) {
+	dir := nextModel(t)
+	e := start(t, dir, Config{Policy: deterministic("bf16"), CacheTokens: 80 * 256, StepTokens: 512, MaxRunning: 4})
+	var history []int32
+	reused, could := 0, 0
+	for turn := range 50 {
+		history = append(history, tokens(100+turn, 140)...)
+		r := generate(t, e, Request{Prompt: slices.Clone(history), Sampling: greedy(), MaxTokens: 60, IgnoreEOS: true})
+		if turn > 0 {
+			reused, could = reused+r.Usage.CachedTokens, could+len(history)-140
+		}
+		history = append(history, r.Choices[0].Tokens...)
+		if turn%5 == 0 { // another conversation takes pages and snapshots
+			generate(t, e, Request{Prompt: tokens(turn, 300), Sampling: greedy(), MaxTokens: 1})
+		}
+	}
+	if share := float64(reused) / float64(could); share < 0.95 {
+		t.Errorf("%d of %d tokens were reused, %.1f %%", reused, could, 100*share)
+	}
+}
