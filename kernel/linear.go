@@ -8,9 +8,11 @@ package kernel
 type Sequences struct {
 	// Rows are rows of the pass, sequence after sequence, by position, i32 [T, 1].
 	Rows Tensor
-	// Spans has a row for each sequence, i32 [B, 4]: where its part of Rows begins, how many rows it has, its slot, and
+	// Spans has a row for each sequence, i32 [B, 6]: where its part of Rows begins, how many rows it has, its slot, and
 	// 1 where it begins with these rows, so that its state is empty whatever the slot holds. A slot below zero is
-	// padding: its rows are zeros and nothing is kept.
+	// padding: its rows are zeros and nothing is kept. Then how many of the rows that were held back are part of the
+	// sequence: they change the state before these rows do. And 1 where these rows are held back: their outputs are
+	// computed, and the state does not change.
 	Spans Tensor
 	// Snapshots says for each row of the pass, i32 [T, 1], where the state behind it is kept as well, -1: nowhere.
 	Snapshots Tensor
@@ -19,9 +21,12 @@ type Sequences struct {
 // sequences checks that the tensors are there for a pass of that many rows.
 func (c *checker) sequences(s Sequences, rows int) {
 	c.tensor("rows", s.Rows, I32, rows, 1)
-	c.tensor("spans", s.Spans, I32, 0, 4)
+	c.tensor("spans", s.Spans, I32, 0, SpanWords)
 	c.tensor("snapshots", s.Snapshots, I32, rows, 1)
 }
+
+// SpanWords are the words of a row of Sequences.Spans.
+const SpanWords = 6
 
 // ConvRows is the number of rows before its own that the convolution of a row reads.
 const ConvRows = 3
@@ -35,6 +40,7 @@ type ConvArgs struct {
 	Weight Tensor // f32 [C, 4]
 	State  Tensor // f32 [slots*3, C]: the oldest row of a sequence first
 	Kept   Tensor // f32 [snapshots*3, C]
+	Held   Tensor // f32 [slots*n, C]: up to n rows of a sequence that were held back; optional
 	Sequences
 }
 
@@ -54,6 +60,9 @@ func (a ConvArgs) Check() error {
 	c.tensor("weight", a.Weight, F32, a.X.Cols, ConvRows+1)
 	c.tensor("state", a.State, F32, 0, a.X.Cols)
 	c.tensor("kept", a.Kept, F32, 0, a.X.Cols)
+	if a.Held.Given() {
+		c.tensor("held", a.Held, F32, 0, a.X.Cols)
+	}
 	c.sequences(a.Sequences, a.X.Rows)
 	return c.err
 }
@@ -74,6 +83,9 @@ type DeltaArgs struct {
 	Bias    Tensor // f32 [1, Heads*128]
 	State   Tensor // f32 [slots*Heads*128, 128]
 	Kept    Tensor // f32 [snapshots*Heads*128, 128]
+	// Held are up to n rows of a sequence that were held back, f32 [slots*n, 3*Heads*128+Heads]: k, v and gate of all
+	// heads, then beta; optional.
+	Held Tensor
 	Sequences
 	Heads int
 	Bound float32
@@ -83,6 +95,9 @@ type DeltaArgs struct {
 	// First is the position of the first row of each sequence, i32 [B, 1]; given where rows are computed in chunks.
 	First Tensor
 }
+
+// HeldWidth is the size of a row of DeltaArgs.Held.
+func HeldWidth(heads int) int { return 3*heads*DeltaDim + heads }
 
 // DeltaDim is the size of a head's keys and values.
 const DeltaDim = 128
@@ -109,6 +124,9 @@ func (a DeltaArgs) Check() error {
 	c.tensor("bias", a.Bias, F32, 1, w)
 	c.tensor("state", a.State, F32, 0, DeltaDim)
 	c.tensor("kept", a.Kept, F32, 0, DeltaDim)
+	if a.Held.Given() {
+		c.tensor("held", a.Held, F32, 0, HeldWidth(a.Heads))
+	}
 	c.sequences(a.Sequences, t)
 	if !(a.Bound < 0) {
 		c.fail("a decay bounded by %v, want a negative number", a.Bound)

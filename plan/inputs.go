@@ -57,7 +57,7 @@ const (
 	BlockIndices   // [R, w] V4 drafting in blocks: slots of them
 
 	StateRows  // [R] linear attention: rows of the pass, request after request, by position
-	StateSpans // [B, 4] linear attention: begin and number of the request's rows there, its slot, 1 where it begins
+	StateSpans // [B, 6] linear attention: begin and number of the request's rows there, its slot (StateSpanWords)
 	Snapshots  // [R] linear attention: the window page that takes the state behind the row, -1: none
 
 	Entries         // [R] V4.1: entries of ratio 1 that the row sees

@@ -73,13 +73,22 @@ func (w *Builder) pooledArrays(n *gathered) {
 }
 
 // StateSpanWords are the words of a row of StateSpans: where the request's part of StateRows begins, how many rows it
-// has, its slot of the states, -1 for none, and whether the state is empty.
-const StateSpanWords = 4
+// has, its slot of the states, -1 for none, whether the state is empty, how many rows that were held back are part of
+// it, and whether these rows are held back.
+const StateSpanWords = 6
 
-// withoutDrafts refuses drafts of models that keep a state per sequence: a state cannot go back to where drafts were
-// rejected.
-func (r *resolver) withoutDrafts(n int) error {
-	return &Error{Code: E11, Asked: fmt.Sprintf("%d drafts for %s, whose layers of linear attention keep a state that "+
-		"cannot go back behind rejected drafts", n-1, r.model.Family),
-		Supported: "decoding without drafts", Try: "no drafts"}
+// mostVerified is how many rows of a request a model with states verifies at most: rings of raw rows hold as many
+// beside those that an open pool needs.
+const mostVerified = 12
+
+// heldBack checks the rows that are verified of a model with a state per sequence, which cannot go back: they are held
+// back until it is known which of them are accepted.
+func (r *resolver) heldBack(n int) error {
+	if n <= mostVerified {
+		r.Because("design 6", "rows that are verified change no state of linear attention: what they would change is "+
+			"held back, and those that are accepted change it in the next pass")
+		return nil
+	}
+	return &Error{Code: E11, Asked: fmt.Sprintf("%d drafts for %s", n-1, r.model.Family),
+		Supported: fmt.Sprintf("at most %d drafts", mostVerified-1), Try: fmt.Sprintf("%d drafts", mostVerified-1)}
 }

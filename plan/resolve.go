@@ -114,9 +114,6 @@ func (r *resolver) speculation() error {
 	if r.cfg.N = n; n == 1 {
 		return nil
 	}
-	if r.model.Pooled() && len(r.model.Linear) > 0 {
-		return r.withoutDrafts(n)
-	}
 	if r.model.NextN == 0 {
 		return ErrDraftHeadMissing("a model", r.model.Layers, fmt.Sprintf("model.layers.%d.*", r.model.Layers))
 	}
@@ -127,6 +124,11 @@ func (r *resolver) speculation() error {
 				"at most --draft %d", n-1, b, b)
 		}
 		by = fmt.Sprintf("%d stages, in blocks of %d,", r.model.NextN, b)
+	}
+	if r.model.Pooled() {
+		if err := r.heldBack(n); err != nil {
+			return err
+		}
 	}
 	if r.model.Dense() {
 		r.Notice(NoticeInfo, "design 6", "up to %d drafts by %s are verified as up to %d rows of a request", n-1,

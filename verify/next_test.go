@@ -1,10 +1,16 @@
 package verify_test
 
 import (
+	"math"
+	"path/filepath"
 	"testing"
 
 	"sparrow/kernel"
+	"sparrow/model"
 	"sparrow/plan"
+	"sparrow/step"
+	"sparrow/verify"
+	"sparrow/weight"
 )
 
 const glmNext = "glm5_next-1"
@@ -38,5 +44,67 @@ func TestNextExact(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The drafting layer has the logits of the oracle's at the last rows of every prompt.
+func TestNextDraftingLayer(t *testing.T) {
+	dir := unpacked(t, glmNext)
+	m := openPath(t, dir, "cpu", kernel.Options{})
+	hw, err := plan.HardwareFor("cpu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, _, err := plan.Resolve(hw, m.Facts(), plan.Policy{KV: "f32", Speculation: plan.Speculation{Tokens: 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Allocate(&cfg, 4); err != nil {
+		t.Fatal(err)
+	}
+	steps, err := step.New(m, cfg, step.Limits{Rows: 424, Requests: 1, Context: 512})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer steps.Close()
+	golden, err := verify.ReadGolden(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := weight.OpenFile(filepath.Join(dir, "golden.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	pages := []int32{3, 1}
+	for _, g := range golden {
+		at, _ := file.Tensor(g.Name + ".mtp_logits")
+		want, err := weight.ReadF32(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tokens := append(g.Input, g.Greedy[0])
+		for row := range 4 {
+			n := len(g.Input) - 3 + row
+			state, err := m.(model.Stateful).NewState()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := steps.Run([]step.Work{{Kind: plan.ModeExtend, Tokens: tokens[:n], Pages: pages,
+				State: state}}); err != nil {
+				t.Fatal(err)
+			}
+			res, err := steps.Draft([]step.Draft{{Kind: plan.ModeExtend, Tokens: tokens[1 : n+1], Pages: pages,
+				State: state, Logits: true}}, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, v := range res.Row(0) {
+				if e := math.Abs(float64(v - want[row*len(res.Row(0))+i])); e > 2e-3 {
+					t.Fatalf("%s: row %d: logit %d is off by %.2e", g.Name, row, i, e)
+				}
+			}
+			state.Release()
+		}
 	}
 }

@@ -21,6 +21,11 @@ func (b *Batch) windows(r int) []int32 {
 	return b.Windows[r]
 }
 
+// Holds reports whether the rows of request r are held back: they are drafts that are verified.
+func (b *Batch) Holds(r int) bool {
+	return b.States[r] != nil && b.States[r].of.held > 0 && b.Batch.Batch.KindOf(r) == plan.ModeVerify
+}
+
 // inputArrays are the input arrays of a pass, in host memory or on the device.
 type inputArrays[T any] struct {
 	request, position, slots, lens T // [T, 1]
@@ -31,7 +36,7 @@ type inputArrays[T any] struct {
 	closeSlots                     T // [n, 1]
 	keep                           T // [T, 1]
 	stateRows, snapshots           T // [T, 1]
-	spans                          T // [requests, 4]
+	spans                          T // [requests, 6]
 }
 
 func inputArraysOf[T any](array func(plan.ArrayName) T) inputArrays[T] {
@@ -169,10 +174,13 @@ func (f *filler) sequences() {
 	for r := range f.batch.Batch.Batch.Requests {
 		span := f.spans[r*plan.StateSpanWords : (r+1)*plan.StateSpanWords]
 		span[0], span[1] = int32(f.rowBase[r]), int32(f.batch.Batch.Batch.Rows(f.batch.Config, r))
-		span[2], span[3] = -1, 0
+		span[2], span[3], span[4], span[5] = -1, 0, 0, 0
 		if st := f.batch.States[r]; st != nil {
-			if span[2] = int32(st.slot); st.len == 0 {
+			if span[2], span[4] = int32(st.slot), int32(st.len-st.base); st.len == 0 {
 				span[3] = 1
+			}
+			if f.batch.Holds(r) {
+				span[5] = 1
 			}
 		}
 	}

@@ -10,7 +10,8 @@ import (
 // A sequence's state is, for each linear layer, what its tokens have left behind and the last rows that the convolution
 // reads, and for each layer that selects a ring of raw rows: index keys and gates of tokens whose pool has not closed,
 // row p mod ring for position p. A state is where its sequence is and nowhere before: it cannot be truncated, but for
-// all of it.
+// all of it. Rows that are verified are held back: their inputs are kept, and those that are accepted change the state
+// in the next pass, so that it can go back to where they began.
 
 // ringRows is the number of raw rows kept. A pool needs the three before its last.
 const ringRows = 4 * Pool
@@ -55,6 +56,7 @@ type State struct {
 	of   *States
 	slot int
 	len  int  // tokens
+	base int  // of them, those that the state itself has; the others are held back
 	lost bool // a pass that began may have changed it
 }
 
@@ -68,11 +70,65 @@ type States struct {
 	free   []int
 	linear []LinearState   // given for linear layers
 	rings  []kernel.Tensor // given for the others
+	held   int             // most rows of a sequence that are held back; 0 for none
+	back   []LinearState   // rows that are held back, of linear layers: [slots*held, 3*width] and [slots*held, inputs]
+	moved  int             // how often memory changed its place
 }
 
 func newStates(dev kernel.Device, linear []bool, width int) *States {
 	return &States{dev: dev, kind: linear, width: width}
 }
+
+// Hold takes the memory of that many rows of every sequence that are held back; 0 frees it. States made before become
+// invalid.
+func (s *States) Hold(rows int) error {
+	if s.held == rows {
+		return nil
+	}
+	for i := range s.back {
+		s.back[i].Free(s.dev)
+	}
+	s.held, s.back = rows, nil
+	s.moved++
+	var err error
+	s.back, err = s.newHeld(s.slots)
+	return err
+}
+
+// newHeld takes the memory of rows that are held back in that many slots.
+func (s *States) newHeld(slots int) ([]LinearState, error) {
+	out := make([]LinearState, len(s.kind))
+	for i, linear := range s.kind {
+		if !linear || s.held == 0 || slots == 0 {
+			continue
+		}
+		var err error
+		if out[i].Conv, err = kernel.New(s.dev, kernel.F32, slots*s.held, 3*s.width); err == nil {
+			out[i].Delta, err = kernel.New(s.dev, kernel.F32, slots*s.held, kernel.HeldWidth(s.width/kernel.DeltaDim))
+		}
+		if err != nil {
+			for j := range out[:i+1] {
+				out[j].Free(s.dev)
+			}
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// heldRows are the rows that are held back of a layer.
+func (s *States) heldRows(layer int) LinearState {
+	if s.back == nil {
+		return LinearState{}
+	}
+	return s.back[layer]
+}
+
+// HeldBytes is the memory of a row of a linear layer that is held back.
+func HeldBytes(width int) int { return 4 * (3*width + kernel.HeldWidth(width/kernel.DeltaDim)) }
+
+// Moved counts how often the memory has changed its place.
+func (s *States) Moved() int { return s.moved }
 
 // New makes the state of an empty sequence.
 func (s *States) New() (*State, error) {
@@ -105,7 +161,7 @@ func (s *States) Restore(n, page int, windows []int32, caches []Cache) (*State, 
 		st.Release()
 		return nil, fmt.Errorf("hybrid: restore a state after %d tokens: %w", n, err)
 	}
-	st.len = n
+	st.len, st.base = n, n
 	return st, nil
 }
 
@@ -145,6 +201,19 @@ func (s *States) Reserve(slots int) error {
 		freeAll(s.dev, linear, rings)
 		return err
 	}
+	back, err := s.newHeld(slots)
+	if err == nil {
+		err = s.copyHeld(back)
+	}
+	if err != nil {
+		freeAll(s.dev, linear, rings)
+		return err
+	}
+	for i := range s.back {
+		s.back[i].Free(s.dev)
+	}
+	s.back = back
+	s.moved++
 	freeAll(s.dev, s.linear, s.rings)
 	for slot := slots - 1; slot >= s.slots; slot-- {
 		s.free = append(s.free, slot)
@@ -170,6 +239,21 @@ func (s *States) grow(linear []LinearState, rings []kernel.Tensor, slots int) (e
 		}
 		if err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// copyHeld copies rows that are held back to larger memory.
+func (s *States) copyHeld(to []LinearState) error {
+	for i := range s.back {
+		for _, t := range [2][2]kernel.Tensor{{to[i].Conv, s.back[i].Conv}, {to[i].Delta, s.back[i].Delta}} {
+			if !t[1].Given() {
+				continue
+			}
+			if err := s.dev.Copy(kernel.CopyArgs{Out: t[0].Slice(0, t[1].Rows), X: t[1]}); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -205,14 +289,23 @@ func (s *State) Clone() (*State, error) {
 	if err != nil {
 		return nil, fmt.Errorf("hybrid: clone state: %w", err)
 	}
-	out.len, out.lost = s.len, s.lost
+	out.len, out.base, out.lost = s.len, s.base, s.lost
 	for i := 0; err == nil && i < len(s.of.kind); i++ {
 		if ring := s.of.rings[i]; ring.Given() {
 			err = s.of.dev.Copy(kernel.CopyArgs{Out: ring.Slice(out.slot*ringRows, (out.slot+1)*ringRows),
 				X: ring.Slice(s.slot*ringRows, (s.slot+1)*ringRows)})
 			continue
 		}
-		err = s.of.copy(s.of.linear[i], out.slot, s.of.linear[i], s.slot)
+		if err = s.of.copy(s.of.linear[i], out.slot, s.of.linear[i], s.slot); err != nil || s.of.held == 0 {
+			continue
+		}
+		n, held := s.of.held, s.of.back[i]
+		for _, t := range [2]kernel.Tensor{held.Conv, held.Delta} {
+			if err == nil {
+				err = s.of.dev.Copy(kernel.CopyArgs{Out: t.Slice(out.slot*n, (out.slot+1)*n),
+					X: t.Slice(s.slot*n, (s.slot+1)*n)})
+			}
+		}
 	}
 	if err != nil {
 		out.Release()
@@ -221,16 +314,18 @@ func (s *State) Clone() (*State, error) {
 	return out, nil
 }
 
-// Truncate removes the tokens from n on: all of them, or none.
+// Truncate removes the tokens from n on: of those that are held back, or all.
 func (s *State) Truncate(n int) error {
 	switch {
 	case n < 0 || n > s.len:
 		return fmt.Errorf("hybrid: state: %d tokens cannot become %d", s.len, n)
 	case n == 0:
-		s.len, s.lost = 0, false
-	case n < s.len || s.lost:
+		s.len, s.base, s.lost = 0, 0, false
+	case n < s.base || s.lost:
 		return fmt.Errorf("hybrid: state: it covers %d tokens and cannot go back to %d: compute the sequence again",
-			s.len, n)
+			s.base, n)
+	default:
+		s.len = n
 	}
 	return nil
 }
@@ -238,8 +333,14 @@ func (s *State) Truncate(n int) error {
 // Begin records that a pass is about to change the state.
 func (s *State) Begin() { s.lost = true }
 
-// Advance makes n more tokens part of the sequence: the pass that has them was enqueued.
-func (s *State) Advance(n int) { s.len, s.lost = s.len+n, false }
+// Advance makes n more tokens part of the sequence: the pass that has them was enqueued. What was held back before it
+// has changed the state; these rows have, too, unless they are held back.
+func (s *State) Advance(n int, held bool) {
+	if s.base = s.len; !held {
+		s.base += n
+	}
+	s.len, s.lost = s.len+n, false
+}
 
 // Release frees the slot.
 func (s *State) Release() {

@@ -23,7 +23,8 @@ func (d *Device) Convolve(a kernel.ConvArgs) error {
 		return err
 	}
 	const n = kernel.ConvRows
-	if err := host.CheckSequences("convolve", &a.Sequences, a.X.Rows, a.State.Rows/n, a.Kept.Rows/n); err != nil {
+	if err := host.CheckSequences("convolve", &a.Sequences, a.X.Rows, a.State.Rows/n, a.Kept.Rows/n,
+		a.Held); err != nil {
 		return err
 	}
 	return d.linear.run(d, a.Spans.Rows*ceilDiv(a.X.Cols, convBlock), linearWork{conv: a}, (*Device).convolve)
@@ -54,9 +55,20 @@ func (d *Device) convolve(w *linearWork, worker, item int) {
 			copy(host.RowF32(to, first*n+j)[c0:c1], at(last-n+1+j))
 		}
 	}
+	slots := a.State.Rows / n
+	for j := range s.Held {
+		copy(at(n+j), host.HeldRow(a.Held, slots, s.Slot, j)[c0:c1])
+	}
+	first := n + s.Held
+	if s.Hold {
+		keep(a.State, s.Slot, first-1)
+	}
 	weights := host.F32(a.Weight)[c0*(n+1):]
-	for i, r := range s.Rows {
-		i += n
+	for j, r := range s.Rows {
+		i := first + j
+		if s.Hold {
+			copy(host.HeldRow(a.Held, slots, s.Slot, j)[c0:c1], host.RowF32(a.X, int(r))[c0:c1])
+		}
 		copy(at(i), host.RowF32(a.X, int(r))[c0:c1])
 		x0, x1, x2, x3 := at(i-3), at(i-2), at(i-1), at(i)
 		out := host.RowF32(a.Out, int(r))[c0:c1]
@@ -73,7 +85,9 @@ func (d *Device) convolve(w *linearWork, worker, item int) {
 			keep(a.Kept, w, i)
 		}
 	}
-	keep(a.State, s.Slot, len(s.Rows)+n-1)
+	if !s.Hold {
+		keep(a.State, s.Slot, first+len(s.Rows)-1)
+	}
 }
 
 // Delta computes the gated delta rule in its recurrent form, a head of a sequence at a time: the state of a head, 64
@@ -89,15 +103,15 @@ func (d *Device) Delta(a kernel.DeltaArgs) error {
 	}
 	const n = kernel.DeltaDim
 	slots, kept := a.State.Rows/(a.Heads*n), a.Kept.Rows/(a.Heads*n)
-	if err := host.CheckSequences("delta rule", &a.Sequences, a.Q.Rows, slots, kept); err != nil {
+	if err := host.CheckSequences("delta rule", &a.Sequences, a.Q.Rows, slots, kept, a.Held); err != nil {
 		return err
 	}
-	return d.linear.run(d, a.Spans.Rows*a.Heads, linearWork{delta: a}, (*Device).deltaHead)
+	return d.linear.run(d, a.Spans.Rows*a.Heads, linearWork{delta: a}, (*Device).deltaHeadOf)
 }
 
-func (d *Device) deltaHead(w *linearWork, worker, item int) {
+func (d *Device) deltaHeadOf(work *linearWork, worker, item int) {
 	const n = kernel.DeltaDim
-	a := &w.delta
+	a := &work.delta
 	s, h := host.SpanAt(&a.Sequences, item/a.Heads), item%a.Heads
 	if s.Slot < 0 {
 		for _, r := range s.Rows {
@@ -110,46 +124,79 @@ func (d *Device) deltaHead(w *linearWork, worker, item int) {
 	if s.Begin {
 		clear(state)
 	}
-	speed := float32(math.Exp(float64(host.RowF32(a.ALog, 0)[h])))
-	bias := host.RowF32(a.Bias, 0)[h*n:][:n]
 	m := grow(&d.scratch[worker].tile, 8*n)
-	q, k, decay, both, sums, u := m[:n], m[n:2*n], m[2*n:3*n], m[3*n:5*n], m[5*n:7*n], m[7*n:]
-	for _, row := range s.Rows {
+	x := deltaHead{a: a, state: state, speed: float32(math.Exp(float64(host.RowF32(a.ALog, 0)[h]))),
+		bias: host.RowF32(a.Bias, 0)[h*n:][:n], q: m[:n], k: m[n : 2*n], decay: m[2*n : 3*n], both: m[3*n : 5*n],
+		sums: m[5*n : 7*n], u: m[7*n:]}
+	w, slots := a.Heads*n, a.State.Rows/(a.Heads*n)
+	for i := range s.Held {
+		held := host.HeldRow(a.Held, slots, s.Slot, i)
+		x.update(d, held[h*n:][:n], held[h*n:][:n], held[w+h*n:][:n], held[2*w+h*n:][:n], held[3*w+h])
+	}
+	if s.Hold { // the state of a copy changes
+		x.state = grow(&d.scratch[worker].rows, n*n)
+		copy(x.state, state)
+	}
+	for i, row := range s.Rows {
 		r := int(row)
 		part := func(t kernel.Tensor) []float32 { return host.RowF32(t, r)[h*n:][:n] }
-		d.direction(q, part(a.Q), 1/math.Sqrt(n))
-		d.direction(k, part(a.K), 1)
-		for c, f := range part(a.Gate) {
-			decay[c] = -speed * (f + bias[c])
-		}
-		d.tier.ExpSum(decay, decay, 0)
-		for c, e := range decay {
-			decay[c] = a.Bound / (1 + e)
-		}
-		d.tier.ExpSum(decay, decay, 0)
-		// With S the state before: what is predicted is S^T (decay k), and what is read behind the update is
-		// S^T (decay q) + (q k) u, so that the state is read once for both.
-		for c, e := range decay {
-			both[c], both[n+c] = q[c]*e, k[c]*e
-		}
-		clear(sums)
-		d.tier.AccumulateF32(sums, n, both, n, 2, state, n, n, n)
-		beta := float32(sigmoid(float64(host.RowF32(a.Beta, r)[h])))
-		for c, v := range part(a.V) {
-			u[c] = beta * (v - sums[n+c])
-		}
+		beta := host.RowF32(a.Beta, r)[h]
+		x.update(d, part(a.Q), part(a.K), part(a.V), part(a.Gate), beta)
 		out := part(a.Out)
-		copy(out, sums[:n])
-		d.tier.Axpy(out, d.tier.Dot(q, k), u)
-		for c, e := range decay {
-			line := state[c*n:][:n]
-			d.tier.ScaleMul(line, line, ones[:n], e)
-			d.tier.Axpy(line, k[c], u)
+		copy(out, x.sums[:n])
+		d.tier.Axpy(out, d.tier.Dot(x.q, x.k), x.u)
+		if s.Hold {
+			held := host.HeldRow(a.Held, slots, s.Slot, i)
+			copy(held[h*n:][:n], part(a.K))
+			copy(held[w+h*n:][:n], part(a.V))
+			copy(held[2*w+h*n:][:n], part(a.Gate))
+			held[3*w+h] = beta
 		}
 		if w := int(host.RowI32(a.Snapshots, r)[0]); w >= 0 {
 			at := (w*a.Heads + h) * n
-			copy(host.F32(a.Kept.Slice(at, at+n))[:n*n], state)
+			copy(host.F32(a.Kept.Slice(at, at+n))[:n*n], x.state)
 		}
+	}
+}
+
+// deltaHead is one head of a sequence while its rows change the state.
+type deltaHead struct {
+	a     *kernel.DeltaArgs
+	state []float32 // [key, value]
+	speed float32
+	bias  []float32
+	// Of the latest row: unit vectors, the decay of each channel, both vectors times it, what they read of the state
+	// before, and what the delta rule writes.
+	q, k, decay, both, sums, u []float32
+}
+
+// update changes the state by a row. With S the state before, what is predicted is S^T (decay k), and what the row
+// reads behind the update is S^T (decay q) + (q k) u, so that the state is read once for both.
+func (x *deltaHead) update(d *Device, q, k, v, gate []float32, beta float32) {
+	const n = kernel.DeltaDim
+	d.direction(x.q, q, 1/math.Sqrt(n))
+	d.direction(x.k, k, 1)
+	for c, f := range gate {
+		x.decay[c] = -x.speed * (f + x.bias[c])
+	}
+	d.tier.ExpSum(x.decay, x.decay, 0)
+	for c, e := range x.decay {
+		x.decay[c] = x.a.Bound / (1 + e)
+	}
+	d.tier.ExpSum(x.decay, x.decay, 0)
+	for c, e := range x.decay {
+		x.both[c], x.both[n+c] = x.q[c]*e, x.k[c]*e
+	}
+	clear(x.sums)
+	d.tier.AccumulateF32(x.sums, n, x.both, n, 2, x.state, n, n, n)
+	weight := float32(sigmoid(float64(beta)))
+	for c, v := range v {
+		x.u[c] = weight * (v - x.sums[n+c])
+	}
+	for c, e := range x.decay {
+		line := x.state[c*n:][:n]
+		d.tier.ScaleMul(line, line, ones[:n], e)
+		d.tier.Axpy(line, x.k[c], x.u)
 	}
 }
 

@@ -11,16 +11,24 @@ type Span struct {
 	Rows  []int32 // of the pass, by position
 	Slot  int     // of its state; below zero is padding
 	Begin bool    // its state is empty
+	Held  int     // rows that were held back and are part of it
+	Hold  bool    // these rows are held back
 }
 
 // SpanAt is sequence i. The rows lie one behind the other: Sequences.Rows is an array of the input block.
 func SpanAt(s *kernel.Sequences, i int) Span {
 	w := RowI32(s.Spans, i)
-	return Span{Rows: I32(s.Rows)[w[0] : w[0]+w[1]], Slot: int(w[2]), Begin: w[3] != 0}
+	return Span{Rows: I32(s.Rows)[w[0] : w[0]+w[1]], Slot: int(w[2]), Begin: w[3] != 0, Held: int(w[4]),
+		Hold: w[5] != 0}
 }
 
-// CheckSequences refuses rows outside a pass of that many, slots and snapshots that are not there.
-func CheckSequences(op string, s *kernel.Sequences, rows, slots, kept int) error {
+// HeldRow is a row that was held back of the sequence in a slot, of that many slots.
+func HeldRow(held kernel.Tensor, slots, slot, i int) []float32 {
+	return RowF32(held, slot*(held.Rows/slots)+i)
+}
+
+// CheckSequences refuses rows outside a pass of that many, slots, snapshots and held rows that are not there.
+func CheckSequences(op string, s *kernel.Sequences, rows, slots, kept int, held kernel.Tensor) error {
 	if s.Rows.Stride != 1 && s.Rows.Rows > 1 {
 		return fmt.Errorf("%w: %s: rows %d words apart, want 1", kernel.ErrArgument, op, s.Rows.Stride)
 	}
@@ -29,6 +37,10 @@ func CheckSequences(op string, s *kernel.Sequences, rows, slots, kept int) error
 		if w[0] < 0 || w[1] < 0 || int(w[0])+int(w[1]) > s.Rows.Rows || int(w[2]) >= slots {
 			return fmt.Errorf("%w: %s: sequence %d has rows %d to %d of %d, and slot %d of %d", kernel.ErrArgument, op,
 				i, w[0], w[0]+w[1], s.Rows.Rows, w[2], slots)
+		}
+		if most := held.Rows / max(slots, 1); w[4] < 0 || int(w[4]) > most || w[5] != 0 && int(w[1]) > most {
+			return fmt.Errorf("%w: %s: sequence %d held %d rows and has %d, %d can be held back", kernel.ErrArgument,
+				op, i, w[4], w[1], most)
 		}
 		for _, r := range SpanAt(s, i).Rows {
 			if r < 0 || int(r) >= rows || int(RowI32(s.Snapshots, int(r))[0]) >= kept {

@@ -13,7 +13,8 @@ func (*Device) Convolve(a kernel.ConvArgs) error {
 		return err
 	}
 	const n = kernel.ConvRows
-	if err := host.CheckSequences("convolve", &a.Sequences, a.X.Rows, a.State.Rows/n, a.Kept.Rows/n); err != nil {
+	slots := a.State.Rows / n
+	if err := host.CheckSequences("convolve", &a.Sequences, a.X.Rows, slots, a.Kept.Rows/n, a.Held); err != nil {
 		return err
 	}
 	for i := range a.Spans.Rows {
@@ -31,6 +32,10 @@ func (*Device) Convolve(a kernel.ConvArgs) error {
 			}
 			before = append(before, row)
 		}
+		for j := range s.Held {
+			before = append(before, append([]float32(nil), host.HeldRow(a.Held, slots, s.Slot, j)...))
+		}
+		old := before[len(before)-n:]
 		for _, r := range s.Rows {
 			before = append(before, host.RowF32(a.X, int(r)))
 			last := before[len(before)-n-1:]
@@ -46,7 +51,14 @@ func (*Device) Convolve(a kernel.ConvArgs) error {
 				copyRows(a.Kept.Slice(w*n, (w+1)*n), last[1:])
 			}
 		}
-		copyRows(state, before[len(before)-n:])
+		if !s.Hold {
+			copyRows(state, before[len(before)-n:])
+			continue
+		}
+		copyRows(state, old)
+		for j, r := range s.Rows {
+			copy(host.HeldRow(a.Held, slots, s.Slot, j), host.RowF32(a.X, int(r)))
+		}
 	}
 	return nil
 }
@@ -69,7 +81,7 @@ func (*Device) Delta(a kernel.DeltaArgs) error {
 		return err
 	}
 	slots, kept := a.State.Rows/(a.Heads*dim), a.Kept.Rows/(a.Heads*dim)
-	if err := host.CheckSequences("delta rule", &a.Sequences, a.Q.Rows, slots, kept); err != nil {
+	if err := host.CheckSequences("delta rule", &a.Sequences, a.Q.Rows, slots, kept, a.Held); err != nil {
 		return err
 	}
 	for i := range a.Spans.Rows {
@@ -85,10 +97,11 @@ func (*Device) Delta(a kernel.DeltaArgs) error {
 					clear(host.RowF32(head.state, c))
 				}
 			}
-			if a.Chunk == 0 {
-				for _, r := range s.Rows {
-					head.row(int(r))
-				}
+			for j := range s.Held {
+				head.replay(host.HeldRow(a.Held, slots, s.Slot, j))
+			}
+			if a.Chunk == 0 || s.Hold {
+				head.rows(s, slots)
 				continue
 			}
 			at := int(host.RowI32(a.First, i)[0])
@@ -118,10 +131,41 @@ type deltaRow struct {
 	beta    float64
 }
 
+// rows is the recurrent form. Rows that are held back leave the state as it was.
+func (d *deltaHead) rows(s host.Span, slots int) {
+	before := append([]float32(nil), host.F32(d.state)...)
+	for j, r := range s.Rows {
+		x := d.inputs(int(r))
+		d.write(int(r), d.update(&x))
+		if s.Hold {
+			held, w := host.HeldRow(d.a.Held, slots, s.Slot, j), d.a.Heads*dim
+			for i, t := range [...]kernel.Tensor{d.a.K, d.a.V, d.a.Gate} {
+				copy(held[i*w+d.h*dim:][:dim], host.RowF32(t, int(r))[d.h*dim:][:dim])
+			}
+			held[3*w+d.h] = host.RowF32(d.a.Beta, int(r))[d.h]
+		}
+	}
+	if s.Hold {
+		copy(host.F32(d.state), before)
+	}
+}
+
+// replay changes the state by a row that was held back.
+func (d *deltaHead) replay(held []float32) {
+	w := d.a.Heads * dim
+	part := func(i int) []float32 { return held[i*w+d.h*dim:][:dim] }
+	x := d.row(part(0), part(0), part(1), part(2), held[3*w+d.h])
+	d.update(&x)
+}
+
 // inputs reads and normalises a row.
-func (d *deltaHead) inputs(r int) (x deltaRow) {
-	a := d.a
+func (d *deltaHead) inputs(r int) deltaRow {
 	part := func(t kernel.Tensor) []float32 { return host.RowF32(t, r)[d.h*dim:][:dim] }
+	return d.row(part(d.a.Q), part(d.a.K), part(d.a.V), part(d.a.Gate), host.RowF32(d.a.Beta, r)[d.h])
+}
+
+func (d *deltaHead) row(q, k, v, gate []float32, beta float32) (x deltaRow) {
+	a := d.a
 	unit := func(out *[dim]float64, v []float32, scale float64) {
 		sum := 1e-6
 		for _, x := range v {
@@ -131,24 +175,23 @@ func (d *deltaHead) inputs(r int) (x deltaRow) {
 			out[c] = float64(x) / math.Sqrt(sum) * scale
 		}
 	}
-	unit(&x.q, part(a.Q), 1/math.Sqrt(dim))
-	unit(&x.k, part(a.K), 1)
+	unit(&x.q, q, 1/math.Sqrt(dim))
+	unit(&x.k, k, 1)
 	speed := math.Exp(float64(host.RowF32(a.ALog, 0)[d.h]))
-	gate, bias := part(a.Gate), host.RowF32(a.Bias, 0)[d.h*dim:][:dim]
-	for c, v := range part(a.V) {
+	bias := host.RowF32(a.Bias, 0)[d.h*dim:][:dim]
+	for c, v := range v {
 		x.v[c] = float64(v)
 		x.g[c] = float64(a.Bound) * sigmoid(speed*(float64(gate[c])+float64(bias[c])))
 	}
-	x.beta = sigmoid(float64(host.RowF32(a.Beta, r)[d.h]))
+	x.beta = sigmoid(float64(beta))
 	return x
 }
 
-// row is the recurrent form. The state is rounded behind every row, so that its bits do not depend on where a sequence
-// is cut.
-func (d *deltaHead) row(r int) {
-	x := d.inputs(r)
+// update changes the state by a row and returns what the row reads of it. The state is rounded behind every row, so
+// that its bits do not depend on where a sequence is cut.
+func (d *deltaHead) update(x *deltaRow) (out [dim]float64) {
 	var s [dim][dim]float64
-	var predicted, out [dim]float64
+	var predicted [dim]float64
 	for c := range dim {
 		for j, v := range host.RowF32(d.state, c) {
 			s[c][j] = math.Exp(x.g[c]) * float64(v)
@@ -163,7 +206,7 @@ func (d *deltaHead) row(r int) {
 			row[j] = float32(s[c][j])
 		}
 	}
-	d.write(r, out)
+	return out
 }
 
 // write stores the output of a row and, where one is wanted, a snapshot of the state behind it.

@@ -16,13 +16,13 @@ func linearRows(t *testing.T, d kernel.Device, rows, slot, begin int) kernel.Seq
 	for i := range order {
 		order[i], none[i] = int32((i*7+3)%rows), -1
 	}
-	spans := []int32{0, int32(rows), int32(slot), int32(begin)}
+	spans := []int32{0, int32(rows), int32(slot), int32(begin), 0, 0}
 	var s kernel.Sequences
 	for _, x := range []struct {
 		to         *kernel.Tensor
 		from       []int32
 		rows, cols int
-	}{{&s.Rows, order, rows, 1}, {&s.Spans, spans, 1, 4}, {&s.Snapshots, none, rows, 1}} {
+	}{{&s.Rows, order, rows, 1}, {&s.Spans, spans, 1, kernel.SpanWords}, {&s.Snapshots, none, rows, 1}} {
 		var err error
 		if *x.to, err = kernel.New(d, kernel.I32, x.rows, x.cols); err == nil {
 			err = kernel.WriteI32(d, *x.to, x.from)

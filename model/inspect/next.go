@@ -32,12 +32,12 @@ func (s *Summary) cacheNext(c *config.Next, memories []float64) {
 		if k == layout.F32Row2048 {
 			index = layout.IndexF32{}
 		}
-		sizes := next.SizesOf(c, main, index, nextPage, false)
+		sizes := next.SizesOf(c, main, index, nextPage, 1)
 		windows := kv.Window{Pages: 1, Tokens: hybrid.Window}.PerSequence(nextPage)
 		out := CacheSize{Layout: k.String(), RowBytes: main.RowBytes(), IndexBytes: index.TokenBytes(),
 			TokenBytes: max(sizes.Page/nextPage, 1), SequenceBytes: int64(windows)*sizes.Window + sizes.State}
 		if c.NextN > 0 && s.Parameters.NextN > 0 {
-			out.DraftedTokenBytes = next.SizesOf(c, main, index, nextPage, true).Page / nextPage
+			out.DraftedTokenBytes = next.SizesOf(c, main, index, nextPage, 2).Page / nextPage
 		}
 		s.fit(out, memories)
 	}

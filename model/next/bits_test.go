@@ -158,3 +158,55 @@ func TestStates(t *testing.T) {
 	w = s.work(plan.ModeExtend, 8)
 	refused("shares its state", w, w)
 }
+
+// Rejected drafts: n tokens are verified and some of them kept; then the sequence goes on with other tokens. State and
+// caches are those of a sequence that never drafted, also where the page ends among the drafts.
+func TestRollbackEqualsNoDraft(t *testing.T) {
+	m := open(t, oracle(t), "cpu")
+	b := newBench(t, m, plan.Policy{KV: "bf16", Speculation: plan.Speculation{Tokens: 5}})
+	for _, prefix := range []int{5, 254} {
+		total := prefix + 14
+		b.reset()
+		want := b.chunks(b.sequence(6, total), 0)
+		bytes := b.bytes()
+		for _, n := range []int{2, 5} {
+			for kept := 1; kept <= n; kept++ {
+				b.reset()
+				s := b.sequence(6, total)
+				b.step(s.work(plan.ModeExtend, prefix))
+				what := fmt.Sprintf("%d tokens, %d drafted, %d kept", prefix, n, kept)
+				for range 2 { // what was held back changes the state in a pass that holds back itself
+					at := s.state.Len()
+					w := s.work(plan.ModeVerify, n)
+					w.Tokens = append([]int32(nil), w.Tokens...)
+					for i := kept; i < n; i++ {
+						w.Tokens[i] = (w.Tokens[i] + 1) % int32(m.Config().Vocab) // a wrong draft
+					}
+					b.sameBits(what, b.step(w)[:kept], want[at:at+kept])
+					if err := s.state.Truncate(at + kept); err != nil {
+						t.Fatalf("%s: %v", what, err)
+					}
+				}
+				fork, err := s.state.Clone()
+				if err != nil {
+					t.Fatal(err)
+				}
+				rest := want[s.state.Len():]
+				b.sameBits(what+", forked", b.decode(&sequence{tokens: s.tokens, pages: s.pages, state: fork}, 1),
+					rest[:1])
+				fork.Release()
+				b.sameBits(what, b.chunks(s, 3), rest)
+				b.sameBytes(what, b.bytes(), bytes)
+				if prefix > 250 { // the snapshot behind the page is that of the accepted rows
+					st, err := m.Restore(256, s.pages)
+					if err != nil {
+						t.Fatal(err)
+					}
+					b.sameBits(what+", restored", b.chunks(&sequence{tokens: s.tokens, pages: s.pages, state: st}, 0),
+						want[256:])
+					st.Release()
+				}
+			}
+		}
+	}
+}

@@ -35,14 +35,17 @@ type Sizes struct {
 	State  int64 // the state of one sequence
 }
 
-// SizesOf computes the sizes for a config, loaded or not, in pages of that many tokens; drafts says whether the
-// drafting layer has rows, too.
-func SizesOf(c *config.Next, main layout.Main, index layout.Index, page int, drafts bool) Sizes {
+// SizesOf computes the sizes for a config, loaded or not, in pages of that many tokens. Where several rows of a request
+// are verified, the drafting layer has rows and those that are verified are held back; else it is 1.
+func SizesOf(c *config.Next, main layout.Main, index layout.Index, page, verified int) Sizes {
 	var s Sizes
 	add := func(linear bool) {
 		if linear {
 			s.Window += int64(hybrid.LinearBytes(c.Linear.Width()))
 			s.State += int64(hybrid.LinearBytes(c.Linear.Width()))
+			if verified > 1 {
+				s.State += int64(verified * hybrid.HeldBytes(c.Linear.Width()))
+			}
 			return
 		}
 		s.Page += int64(main.PageBytes(page) + index.PageBytes(page/hybrid.Pool))
@@ -51,7 +54,7 @@ func SizesOf(c *config.Next, main layout.Main, index layout.Index, page int, dra
 	for _, linear := range c.Linear.Layers {
 		add(linear)
 	}
-	if drafts {
+	if verified > 1 {
 		add(false)
 	}
 	return s
@@ -63,7 +66,11 @@ func (m *Model) sizes(cfg *plan.Config) Sizes {
 	if err != nil {
 		return Sizes{}
 	}
-	return SizesOf(m.config, main, index, cfg.Page, m.drafts(cfg))
+	verified := 1
+	if m.drafts(cfg) {
+		verified = cfg.N
+	}
+	return SizesOf(m.config, main, index, cfg.Page, verified)
 }
 
 // Allocate makes the pools of every layer. Window pages have the numbers of pages.
@@ -80,7 +87,14 @@ func (m *Model) AllocateWindows(cfg *plan.Config, pages, windows int) error {
 	}
 	m.Free()
 	m.allocated++
-	m.pageTokens, m.pages, m.windows = cfg.Page, pages, windows
+	m.pageTokens, m.pages, m.windows, m.holds = cfg.Page, pages, windows, m.drafts(cfg)
+	held := 0
+	if m.holds {
+		held = cfg.N
+	}
+	if err := m.attn.States.Hold(held); err != nil {
+		return fmt.Errorf("next: allocate: %d rows of each sequence that are held back: %w", held, err)
+	}
 	layers := len(m.layers)
 	if m.drafts(cfg) {
 		layers++

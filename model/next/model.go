@@ -41,7 +41,8 @@ type Model struct {
 	pageTokens int
 	pages      int
 	windows    int
-	allocated  int // how often the cache was made
+	allocated  int  // how often the cache was made
+	holds      bool // rows that are verified are held back
 }
 
 // workspace is where passes run.

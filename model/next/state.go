@@ -6,6 +6,7 @@ import (
 
 	"sparrow/attn/hybrid"
 	"sparrow/model"
+	"sparrow/plan"
 )
 
 // State is what the model keeps of one sequence beside its pages.
@@ -29,7 +30,7 @@ func (m *Model) Reserve(states int) error {
 }
 
 // moved counts how often the memory of the cache and of states has changed its place.
-func (m *Model) moved() int { return m.allocated + m.attn.States.Slots() }
+func (m *Model) moved() int { return m.allocated + m.attn.States.Moved() }
 
 // NewState makes the state of an empty sequence.
 func (m *Model) NewState() (model.State, error) {
@@ -94,7 +95,7 @@ func (m *Model) statesOf(list []*hybrid.State, in *model.Input, target bool) ([]
 func (m *Model) Commit(in *model.Input) {
 	for r, s := range in.States {
 		if s != nil { // nil: padding
-			s.(*State).Advance(len(in.Tokens[r]))
+			s.(*State).Advance(len(in.Tokens[r]), m.holds && in.Batch.Batch.KindOf(r) == plan.ModeVerify)
 		}
 	}
 }

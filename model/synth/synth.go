@@ -152,7 +152,7 @@ func setDrafts(fields map[string]json.RawMessage, n int) error {
 	if err := json.Unmarshal(inner, &text); err != nil {
 		return fmt.Errorf("text_config: %w", err)
 	}
-	if string(text["model_type"]) == `"deepseek_v41"` || text["compress_ratios"] != nil { // no NextN layer
+	if text["compress_ratios"] != nil { // DeepSeek-V4.1 has no NextN layer
 		return nil
 	}
 	text[name] = json.RawMessage(fmt.Sprint(n))
