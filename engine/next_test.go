@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"sparrow/internal/testmodel"
+	"sparrow/spec"
 )
 
 // Invariants of this file: a model with linear attention, whose states cannot go back, is served like the others.
@@ -119,4 +120,25 @@ func TestAConversationReusesItsSnapshots(t *testing.T) {
 	if share := float64(reused) / float64(could); share < 0.95 {
 		t.Errorf("%d of %d tokens were reused, %.1f %%", reused, could, 100*share)
 	}
+}
+
+// Drafts change no bit of any answer, whatever is accepted, rejected, preempted or reused.
+func TestADraftingCrowdOfLinearAttention(t *testing.T) {
+	nextModel(t)
+	list := long(6)
+	dir, cfg := testmodel.NextDraft(t), Config{Policy: deterministic("fp8"), Draft: spec.Off()}
+	wantRows, gotRows := keepLogits(), keepLogits()
+	want := lone(t, dir, cfg, list, wantRows.watch)
+	cfg.Draft, cfg.CacheTokens, cfg.StepTokens, cfg.MaxRunning = drafts(t, 3), 6*256, 150, 8
+	e, run := prepared(t, dir, cfg, gotRows.watch, oracle(want, list), checked(t))
+	compare(t, list, jointly(t, e, mixedDrafts(list, 3), run), want)
+	for k, v := range wantRows.rows {
+		if gotRows.rows[k] != v {
+			t.Fatalf("the logits of %+v differ from those of a lone plain run", k)
+		}
+	}
+	if st := e.Stats(); st.CachedTokens == 0 || st.Preempted == 0 {
+		t.Errorf("%d reused tokens, %d preemptions; want some of each", st.CachedTokens, st.Preempted)
+	}
+	guessed(t, e)
 }

@@ -120,6 +120,7 @@ var (
 	plainV4   = once("v4", V4Config, synth.Options{Seed: 1})
 	plainV41  = once("v41", V41Config, synth.Options{Seed: 1})
 	plainNext = once("next", next, synth.Options{Seed: 1})
+	draftNext = once("next-draft", next, withDrafting())
 	draftV32  = once("v32-draft", v32, withDrafting())
 	draftV4   = once("v4-draft", V4Config, withDrafting())
 	sparkV4   = once("v4-dspark", v4Spark, synth.Options{Seed: 5})
@@ -170,6 +171,9 @@ func V41(t testing.TB) string { return must(t, plainV41) }
 
 // Next is the folder of a GLM-5.3-Flash checkpoint without a drafting layer.
 func Next(t testing.TB) string { return must(t, plainNext) }
+
+// NextDraft is Next's shape with a drafting layer.
+func NextDraft(t testing.TB) string { return must(t, draftNext) }
 
 // V32Draft is V32's shape with a drafting layer.
 func V32Draft(t testing.TB) string {
