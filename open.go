@@ -243,6 +243,9 @@ func load(ctx context.Context, c Config, p *parts, dev devices) (model.Model, er
 		for _, text := range p.source.Config.Losses {
 			c.Warn(text)
 		}
+		for _, text := range inspect.Slow(p.source) { // GPUs refuse block formats
+			c.Warn(text)
+		}
 		for _, text := range p.source.Skipped {
 			c.Log.Info("tensors were skipped", "text", text)
 		}

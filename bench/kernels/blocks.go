@@ -3,16 +3,22 @@ package kernels
 import (
 	"sparrow/internal/block"
 	"sparrow/kernel"
+	"sparrow/kernel/cpu/vec"
 )
 
-// blockCases are products with the block formats of GGUF files that have kernels: many rows, and few with weights out
-// of DRAM.
+// blockCases are products with the block formats of GGUF files that have kernels: few rows with weights out of DRAM,
+// and many rows, of formats that are unpacked first two.
 func blockCases() []Case {
 	var out []Case
-	for _, f := range []block.Format{block.Q8_0, block.Q4_0, block.Q4_K, block.Q6_K, block.MXFP4} {
+	for _, f := range block.Formats() {
 		d := kernel.Blocks(f)
-		out = append(out, Case{Name: "multiply " + d.String(), Shape: gemmShape, Group: "gemm", OfPeak: true,
-			Make: func(r *Rig) *Op { return multiply(r, gemmRows, r.weight(d, gemmOut, gemmIn)) }})
+		if vec.BlockGroup(f) == 0 {
+			continue
+		}
+		if vec.BlockGroup(f)%32 == 0 || f == block.Q2_K || f == block.IQ2_XXS {
+			out = append(out, Case{Name: "multiply " + d.String(), Shape: gemmShape, Group: "gemm", OfPeak: true,
+				Make: func(r *Rig) *Op { return multiply(r, gemmRows, r.weight(d, gemmOut, gemmIn)) }})
+		}
 		for _, rows := range []int{1, 16} {
 			out = append(out, Case{Name: "multiply " + d.String(), Shape: dramShape(rows), OfPeak: true,
 				Make: func(r *Rig) *Op { return multiplyInTurn(r, rows, r.dram(d, dramIn)) }})

@@ -12,8 +12,8 @@ import (
 
 // octet is a point of eight values, quad one of four: the first value in the lowest byte.
 type (
-	octet uint64
-	quad  uint32
+	octet = uint64
+	quad  = uint32
 )
 
 // The grids. A grid of IQ1 holds eight times its value: what is added to each value is an eighth.
@@ -25,6 +25,32 @@ var (
 	quadsIQ3XXS  = quads(gridIQ3XXS, [8]int8{4, 12, 20, 28, 36, 44, 52, 62})
 	quadsIQ3S    = quads(gridIQ3S, [8]int8{1, 3, 5, 7, 9, 11, 13, 15})
 )
+
+// Octets is the grid of a format whose indices stand for eight values, nil for others; Quads is that of four values.
+func (f Format) Octets() []uint64 {
+	switch f {
+	case IQ1_S, IQ1_M:
+		return octetsIQ1
+	case IQ2_XXS:
+		return octetsIQ2XXS
+	case IQ2_XS:
+		return octetsIQ2XS
+	case IQ2_S:
+		return octetsIQ2S
+	}
+	return nil
+}
+
+// Quads: see [Format.Octets].
+func (f Format) Quads() []uint32 {
+	switch f {
+	case IQ3_XXS:
+		return quadsIQ3XXS
+	case IQ3_S:
+		return quadsIQ3S
+	}
+	return nil
+}
 
 // unbase64 reads a constant of this package.
 func unbase64(text string) []byte {
@@ -100,6 +126,18 @@ func (w *Whole) decode(dst []float32) {
 		dst[i] = w.D * float32(int(w.Scales[i/16])*int(c))
 	}
 }
+
+// Read reads a block of a format of one to three bits, and reports whether it is one.
+func (w *Whole) Read(f Format, src []byte) bool {
+	if int(f) >= len(wholes) || wholes[f] == nil {
+		return false
+	}
+	wholes[f](w, src)
+	return true
+}
+
+var wholes = [...]func(*Whole, []byte){IQ1_S: readIQ1S, IQ1_M: readIQ1M, IQ2_XXS: readIQ2XXS, IQ2_XS: readIQ2XS,
+	IQ2_S: readIQ2S, IQ3_XXS: readIQ3XXS, IQ3_S: readIQ3S, TQ1_0: readTQ1, TQ2_0: readTQ2}
 
 // whole makes a decoder of float32 values of one of whole numbers.
 func whole(read func(w *Whole, src []byte)) func(dst []float32, src []byte) {

@@ -11,7 +11,7 @@ import (
 // all weights whose scales have the same groups.
 
 // quantGroups are the groups of values that share a scale.
-var quantGroups = [...]int{32, 256, vec.QuantNibbles, vec.QuantBytes}
+var quantGroups = [...]int{32, 256, vec.QuantRows32, vec.QuantRows256, vec.QuantNibbles, vec.QuantBytes}
 
 // quantised is x for each of these groups.
 type quantised struct {
@@ -33,6 +33,9 @@ func (d *Device) quantGroup(w *host.Matrix) int {
 	}
 	return vec.BlockGroup(f)
 }
+
+// Slow reports how products with a block format are computed on this machine where that is slow, else nothing.
+func Slow(f block.Format) string { return vec.Tiers()[0].SlowBlocks(f) }
 
 // quantFor returns x quantised for a weight, or nil where it is not. Rows that were quantised for another weight of the
 // same product are used again.

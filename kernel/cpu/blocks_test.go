@@ -111,17 +111,8 @@ func (r *blockRig) same(what string, got, want kernel.Tensor) {
 	}
 }
 
-// blockFormats are those with products for eight bits of x first, all others then.
-func blockFormats() [][]block.Format {
-	first := []block.Format{block.Q8_0, block.Q4_0, block.Q4_K, block.Q6_K, block.MXFP4}
-	var others []block.Format
-	for _, f := range block.Formats() {
-		if !slices.Contains(first, f) {
-			others = append(others, f)
-		}
-	}
-	return [][]block.Format{first, others}
-}
+// blockFormats are all formats, a few at a time, so that a projection has several kinds of them.
+func blockFormats() [][]block.Format { return slices.Collect(slices.Chunk(block.Formats(), 6)) }
 
 // Products of several weights are near the reference's, and a row's bits do not depend on the others.
 func TestBlockProjections(t *testing.T) {
@@ -169,7 +160,8 @@ func (r *blockRig) projections(weights []kernel.Weight, most float64) {
 func TestBlockExperts(t *testing.T) {
 	eachBlockRig(t, func(r *blockRig, most float64) {
 		for _, formats := range [][2]block.Format{{block.Q4_K, block.Q6_K}, {block.Q8_0, block.Q4_K},
-			{block.Q5_K, block.Q8_0}, {block.IQ2_XXS, block.Q2_K}} {
+			{block.Q5_K, block.Q8_0}, {block.IQ2_XXS, block.Q2_K}, {block.IQ4_NL, block.IQ1_M},
+			{block.Q4_K, block.NVFP4}} {
 			r.experts(fmt.Sprint(formats), func() kernel.Weight { return r.weight(formats[0], 256, 256) },
 				func() kernel.Weight { return r.weight(formats[1], 256, 256) }, most)
 		}

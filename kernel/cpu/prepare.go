@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"sparrow/kernel"
+	"sparrow/kernel/cpu/vec"
 	"sparrow/kernel/host"
 )
 
@@ -67,7 +68,7 @@ func (d *Device) PrepareExperts(w kernel.ExpertWeights) (kernel.Experts, error) 
 		!slices.ContainsFunc(all.Down, between) {
 		x.together = d.tier.BlockTogether()
 		x.quantIn, x.quantBetween = d.quantGroup(all.Gate[0]), d.quantGroup(all.Down[0])
-		if groupCodes(all.Gate[0]) != 0 && groupCodes(all.Down[0]) != 0 {
+		if d.oneByOne(all.Gate[0]) && d.oneByOne(all.Down[0]) {
 			x.together = 1
 		}
 	}
@@ -84,6 +85,12 @@ func (d *Device) ReplaceExpert(x kernel.Experts, i int, w kernel.ExpertWeights) 
 		return fmt.Errorf("%w: replace expert: they were prepared by another device", kernel.ErrArgument)
 	}
 	return d.Memory.Replace(own.Experts, i, w)
+}
+
+// oneByOne reports whether products with a weight take quantised rows one by one on every tier.
+func (d *Device) oneByOne(m *host.Matrix) bool {
+	group := d.quantGroup(m)
+	return groupCodes(m) != 0 || group == vec.QuantRows32 || group == vec.QuantRows256
 }
 
 // otherGroup reports of a matrix whether rows quantised for another cannot be multiplied by it.

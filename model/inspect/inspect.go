@@ -15,6 +15,7 @@ import (
 
 	"sparrow/internal/unit"
 	"sparrow/kernel"
+	"sparrow/kernel/cpu"
 	"sparrow/layout"
 	"sparrow/model/config"
 	"sparrow/model/family"
@@ -53,6 +54,8 @@ type Summary struct {
 	Drafts string `json:"drafts,omitempty"`
 	// Losses is what does not run although the checkpoint has it, and what is ignored.
 	Losses []string `json:"losses,omitempty"`
+	// Slow is the types whose products are slow on this machine's CPU, and why.
+	Slow []string `json:"slow,omitempty"`
 	// Problems is what loading refuses of the tensors: missing ones, and those of another shape or type.
 	Problems []string `json:"problems,omitempty"`
 }
@@ -107,6 +110,7 @@ func Of(s *family.Source, memories []float64) *Summary {
 	for _, f := range s.Weights.Files() {
 		out.FileBytes += f.Bytes
 	}
+	out.Slow = Slow(s)
 	switch d := s.Model.(type) {
 	case *config.DSA:
 		out.Heads, out.Experts, out.ExpertsUsed = d.Attention.Heads, d.FFN.Experts, d.FFN.TopK
@@ -135,6 +139,23 @@ func Of(s *family.Source, memories []float64) *Summary {
 		out.cacheV41(d, memories)
 	}
 	return out
+}
+
+// Slow lists the block formats among the weights whose products are slow on this machine's CPU, and why.
+func Slow(s *family.Source) (list []string) {
+	for _, name := range s.Weights.Names() {
+		t, _ := s.Weights.Tensor(name)
+		f, ok := t.DType.Block()
+		if !ok {
+			continue
+		}
+		if why := cpu.Slow(f); why != "" {
+			list = append(list, fmt.Sprintf("%v weights are %s on this CPU, which is slow; another file of the model "+
+				"may have types with kernels (docs/gguf.md)", f, why))
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
 }
 
 // Check notes the tensors that loading refuses, and fails with them. The checkpoint is loaded on a device that leaves
@@ -300,6 +321,9 @@ func (s *Summary) Print(w io.Writer) error {
 	}
 	for _, l := range s.Losses {
 		fmt.Fprintf(w, "without %s\n", l)
+	}
+	for _, l := range s.Slow {
+		fmt.Fprintln(w, l)
 	}
 	fmt.Fprintln(w)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)

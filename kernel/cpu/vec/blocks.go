@@ -6,18 +6,31 @@ import (
 	"sparrow/internal/block"
 )
 
-// BlockGroup is the number of values of a row of x that share a scale in products with weights of a format: 32 or 256,
-// or 0 for a format without such products.
+// Groups of values of a row of x that share a scale in products with weights of block formats, besides 32 and 256
+// themselves: the same for weights whose products take rows of x one by one on every tier.
+const (
+	QuantRows32  = 32 + 1
+	QuantRows256 = 256 + 1
+)
+
+// BlockGroup is the number of values of a row of x that share a scale in products with weights of a format, or 0 for a
+// format without such products.
 func BlockGroup(f block.Format) int {
-	switch f {
-	case block.Q8_0, block.Q4_0, block.MXFP4:
+	switch {
+	case f == block.Q8_0 || f == block.Q4_0 || f == block.MXFP4:
 		return 32
-	case block.Q4_K, block.Q6_K:
+	case f == block.Q4_K || f == block.Q6_K:
 		return 256
-	default:
+	case f == block.NVFP4:
 		return 0
+	case f.Values() == 32:
+		return QuantRows32
 	}
+	return QuantRows256
 }
+
+// unpacked reports whether products with a format unpack its blocks first, and take rows of x one by one.
+func unpacked(f block.Format) bool { return BlockGroup(f)%2 != 0 }
 
 // BlockRows is a left factor x [m, k] quantised for products with block formats. The zero value is empty; its memory
 // grows to the largest size used.
@@ -109,12 +122,25 @@ type blockOps struct {
 	// turn interleaves sixteen rows, bytes long and ld apart.
 	turn func(to, from []byte, ld, bytes int)
 	mul  func(c BlockCut, f block.Format, w []byte, ldw int)
+	// unpacks reports whether there are kernels for formats whose blocks are unpacked first.
+	unpacks bool
 	// groups are products with weights of groups; nil for none.
 	groups *groupOps
 }
 
 // Blocks reports whether this tier has products with block formats.
 func (t *Tier) Blocks() bool { return t.ops.blocks != nil }
+
+// SlowBlocks reports how products with a format are computed where that is slow; it is empty for formats with kernels.
+func (t *Tier) SlowBlocks(f block.Format) string {
+	switch {
+	case !t.Blocks() || BlockGroup(f) == 0:
+		return "widened to float32 row by row"
+	case unpacked(f) && !t.ops.blocks.unpacks:
+		return "multiplied without vector instructions"
+	}
+	return ""
+}
 
 // BlockTogether is the number of quantised rows of a unit where they are not alone: parts of products begin with one.
 func (t *Tier) BlockTogether() int { return t.ops.blocks.together }
@@ -129,6 +155,9 @@ func (t *Tier) ResetBlocks(b *BlockRows, m, k, group int, alone bool) {
 		}
 		b.mem = b.mem[:cap(b.mem)]
 		return
+	}
+	if group == QuantRows32 || group == QuantRows256 {
+		group, alone = group-1, true
 	}
 	if m < 0 || k < 0 || group != 32 && group != 256 || k%group != 0 {
 		panic(fmt.Sprintf("vec: BlockRows: shape [%d, %d] in groups of %d", m, k, group))
@@ -231,7 +260,7 @@ type BlockCut struct {
 // MulBlocks multiplies quantised rows by weights [N, k] of a block format, ldw bytes between rows.
 func (t *Tier) MulBlocks(c BlockCut, f block.Format, w []byte, ldw int) {
 	const method = "MulBlocks"
-	if group := BlockGroup(f); !t.Blocks() || group == 0 || group != c.X.group {
+	if group := BlockGroup(f); !t.Blocks() || group == 0 || group&^1 != c.X.group || unpacked(f) && c.X.rows > 1 {
 		panic(fmt.Sprintf("vec: %s: tier %s by %v with x in groups of %d", method, t.Name, f, c.X.group))
 	}
 	if c.M0 < 0 || c.M1 < c.M0 || c.M1 > c.X.m || c.M0%c.X.rows != 0 {

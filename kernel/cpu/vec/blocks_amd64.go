@@ -33,6 +33,7 @@ type blockArgs struct {
 	mask    int                      // of the rows of weights, which exist
 	lanes   [8]int32                 // the same of eight rows: all bits of those that exist
 	add     int                      // to what y holds
+	grid    unsafe.Pointer           // of the format that is unpacked
 }
 
 // blockTileArgs: units of sixteen rows of x by a panel.
@@ -77,12 +78,13 @@ const (
 // blockScratch is the memory one call works in.
 type blockScratch struct {
 	rows  blockArgs
+	plain blockArgs // unpacked
 	tiles blockTileArgs
 	fold  foldArgs
 	quant blockQuantArgs
 	turn  blockTurnArgs
 
-	panel   []byte // with scales, minimums and sums behind it
+	panel   []byte // with scales, minimums and sums behind it; plain blocks
 	results []byte // [units, 16, 16] float32
 }
 
@@ -90,7 +92,8 @@ var blockScratches recycler[blockScratch]
 
 // releaseBlocks drops the pointers into the caller's memory and returns s.
 func releaseBlocks(s *blockScratch) {
-	s.rows, s.quant, s.turn, s.fold = blockArgs{}, blockQuantArgs{}, blockTurnArgs{}, foldArgs{}
+	s.rows, s.plain = blockArgs{}, blockArgs{}
+	s.quant, s.turn, s.fold = blockQuantArgs{}, blockTurnArgs{}, foldArgs{}
 	s.tiles.x, s.tiles.scalesX, s.tiles.parts = nil, nil, nil
 	blockScratches.put(s)
 }
@@ -119,14 +122,16 @@ func kernelsOf(f block.Format) blockKernels {
 func hasVNNI() bool { return hasAVX512() && cpu.X86.HasAVX512VNNI }
 
 // vnniBlocks are products by dot products of registers, for a few rows of x at a time.
-var vnniBlocks = &blockOps{together: 1, quant: quantRow512, mul: mulBlocksRows, groups: groups512}
+var vnniBlocks = &blockOps{together: 1, quant: quantRow512, mul: mulBlocksRows, unpacks: true,
+	groups: groups512}
 
 // avx2Blocks are the same in eight lanes.
-var avx2Blocks = &blockOps{together: 1, quant: quantRowGo, mul: mulBlocksRows8, groups: groups2}
+var avx2Blocks = &blockOps{together: 1, quant: quantRowGo, mul: mulBlocksRows8, unpacks: true,
+	groups: groups2}
 
 // tileBlocks are products by tiles for several rows of x.
 var tileBlocks = &blockOps{together: tileSide, quant: quantRow512, turn: turnLines512, mul: mulBlocksTiles,
-	groups: groups512}
+	unpacks: true, groups: groups512}
 
 func quantRow512(q quantRow, x []float32, group int) {
 	s := blockScratches.get()
@@ -159,10 +164,10 @@ func turnLines512(to, from []byte, ld, bytes int) {
 
 // take points the arguments at up to most rows of weights from row j and value k on.
 func (a *blockArgs) take(c *BlockCut, f block.Format, w []byte, ldw, j, k, most int) {
-	n := min(most, c.N-j)
+	n, from := min(most, c.N-j), j*ldw+k/f.Values()*f.Bytes()
 	for r := range most {
-		row := min(r, n-1)
-		a.rows[r], a.offsets[r] = at(w, (j+row)*ldw+k/f.Values()*f.Bytes()), int32(row*ldw)
+		row := min(r, n-1) * ldw
+		a.rows[r], a.offsets[r] = at(w, from+row), int32(row)
 	}
 	a.mask, a.add = 1<<n-1, flag(c.Add)
 	for r := range a.lanes {
@@ -184,6 +189,10 @@ func (a *blockArgs) stepsOf(f block.Format, values int) {
 // mulBlocksRows multiplies one row of x, or up to four, at a time. The weights of sixteen rows stay in the L1 or L2
 // cache meanwhile.
 func mulBlocksRows(c BlockCut, f block.Format, w []byte, ldw int) {
+	if unpacked(f) {
+		mulUnpacked(c, f, w, ldw, plainOf512(f))
+		return
+	}
 	s := blockScratches.get()
 	defer releaseBlocks(s)
 	s.ready(&c)
@@ -207,6 +216,10 @@ func mulBlocksRows(c BlockCut, f block.Format, w []byte, ldw int) {
 
 // mulBlocksRows8 is mulBlocksRows with AVX2.
 func mulBlocksRows8(c BlockCut, f block.Format, w []byte, ldw int) {
+	if unpacked(f) {
+		mulUnpacked(c, f, w, ldw, plainOf2(f))
+		return
+	}
 	s := blockScratches.get()
 	defer releaseBlocks(s)
 	a, kernel := &s.rows, kernelsOf(f).dot8
@@ -232,7 +245,7 @@ func (a *blockArgs) row(c *BlockCut, m, j int) {
 
 // mulBlocksTiles multiplies units of sixteen rows by tiles, and single rows as mulBlocksRows.
 func mulBlocksTiles(c BlockCut, f block.Format, w []byte, ldw int) {
-	if c.X.rows == 1 {
+	if c.X.rows == 1 { // as for all formats that are unpacked
 		mulBlocksRows(c, f, w, ldw)
 		return
 	}

@@ -76,6 +76,10 @@ var (
 
 func neonBlockOps(kernels map[block.Format]func(*neonBlockArgs)) *blockOps {
 	return &blockOps{together: 1, quant: quantRowGo, mul: func(c BlockCut, f block.Format, w []byte, ldw int) {
+		if unpacked(f) {
+			mulBlocksGo(c, f, w, ldw) // no kernels yet
+			return
+		}
 		mulBlocksNEON(c, f, w, ldw, kernels[f])
 	}}
 }

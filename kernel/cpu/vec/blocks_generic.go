@@ -71,11 +71,11 @@ func sumCodes(codes []byte) (sum int32) {
 	return sum
 }
 
-// plainBlock is a block of weights as numbers: value i is d·v[i] less dmin·m[i/32]. Blocks of 32 have no m.
+// plainBlock is a block of weights as numbers: value i is d·v[i] less dmin·m[i/16], in blocks of 32 d·v[i] and dmin.
 type plainBlock struct {
 	d, dmin float32
 	v       [256]int32
-	m       [8]int32
+	m       [16]int32
 }
 
 func mulBlocksGo(c BlockCut, f block.Format, w []byte, ldw int) {
@@ -90,7 +90,10 @@ func mulBlocksGo(c BlockCut, f block.Format, w []byte, ldw int) {
 			y := float32(0)
 			for b := range row {
 				dx := math.Float32frombits(binary.LittleEndian.Uint32(x.scales[4*b:]))
-				y = row[b].add(y, x.codes[b*values:][:values], dx)
+				codes := x.codes[b*values:][:values]
+				if y = row[b].add(y, codes, dx); values == 32 && unpacked(f) {
+					y = fma32(float32(sumCodes(codes)), row[b].dmin*dx, y)
+				}
 			}
 			to := &c.Y[(m-c.M0)*c.Ldy+n]
 			if c.Add {
@@ -111,7 +114,7 @@ func (b *plainBlock) add(y float32, codes []byte, dx float32) float32 {
 		return fma32(float32(sum), b.d*dx, y)
 	}
 	for j, m := range b.m {
-		least += m * sumCodes(codes[32*j:][:32])
+		least += m * sumCodes(codes[16*j:][:16])
 	}
 	return fma32(fma32(b.d, float32(sum), -(b.dmin*float32(least))), dx, y)
 }
@@ -137,8 +140,8 @@ func (b *plainBlock) read(f block.Format, src []byte) {
 	case block.Q4_K:
 		b.d, b.dmin = half(0), half(2)
 		for j := range 8 {
-			var scale byte
-			scale, b.m[j] = scaleMin(src[4:16], j)
+			scale, least := scaleMin(src[4:16], j)
+			b.m[2*j], b.m[2*j+1] = least, least
 			for i, q := range src[16+32*(j/2):][:32] {
 				b.v[32*j+i] = int32(scale) * int32(q>>(4*(j%2))&15)
 			}
@@ -151,8 +154,79 @@ func (b *plainBlock) read(f block.Format, src []byte) {
 			q |= src[128+32*group+l] >> (2 * part) & 3 << 4
 			b.v[i] = int32(int8(src[192+i/16])) * (int32(q) - 32)
 		}
+	default:
+		b.unpack(f, src)
 	}
 }
+
+// unpack reads a block of a format whose products begin with unpacking.
+func (b *plainBlock) unpack(f block.Format, src []byte) {
+	half := func(at int) float32 { return num.FromF16(binary.LittleEndian.Uint16(src[at:])) }
+	var w block.Whole
+	switch {
+	case w.Read(f, src):
+		b.d, b.dmin = w.D, 0
+		for i, c := range w.Codes {
+			b.v[i] = int32(w.Scales[i/16]) * int32(c)
+		}
+	case f == block.Q2_K:
+		b.d, b.dmin = half(80), half(82)
+		for i := range b.v {
+			b.v[i] = int32(src[i/16]&15) * int32(src[16+i/128*32+i%32]>>(2*(i/32%4))&3)
+			b.m[i/16] = int32(src[i/16] >> 4)
+		}
+	case f == block.Q3_K:
+		b.d, b.dmin = half(108), 0
+		for i := range b.v {
+			run := i / 16
+			scale := src[96+run%8]>>(4*(run/8))&15 | src[104+run%4]>>(2*(run/4))&3<<4
+			q := src[32+i/128*32+i%32]>>(2*(i/32%4))&3 | src[i%32]>>(i/32)&1<<2
+			b.v[i] = (int32(scale) - 32) * (int32(q) - 4)
+		}
+	case f == block.Q5_K:
+		b.d, b.dmin = half(0), half(2)
+		for i := range b.v {
+			j := i / 32
+			scale, least := scaleMin(src[4:16], j)
+			b.m[i/16] = least
+			b.v[i] = int32(scale) * int32(src[48+32*(j/2)+i%32]>>(4*(j%2))&15|src[16+i%32]>>j&1<<4)
+		}
+	case f == block.IQ4_XS:
+		b.d, b.dmin = half(0), 0
+		for i := range b.v {
+			j := i / 32
+			scale := int32(src[4+j/2]>>(4*(j%2))&15) | int32(binary.LittleEndian.Uint16(src[2:])>>(2*j)&3)<<4
+			b.v[i] = (scale - 32) * valuesIQ4[src[8+16*j+i%16]>>(4*(i%32/16))&15]
+		}
+	case f == block.IQ4_NL:
+		b.d, b.dmin = half(0), 0
+		for i := range b.v[:32] {
+			b.v[i] = valuesIQ4[src[2+i%16]>>(4*(i/16))&15]
+		}
+	default: // Q4_1, Q5_0, Q5_1
+		b.unpackNibbles(f, src)
+	}
+}
+
+// unpackNibbles: d, m in those of type 1, fifth bits in those of five, then nibbles.
+func (b *plainBlock) unpackNibbles(f block.Format, src []byte) {
+	half := func(at int) float32 { return num.FromF16(binary.LittleEndian.Uint16(src[at:])) }
+	b.d, b.dmin = half(0), 0
+	high, less := uint32(0), int32(16)
+	if f != block.Q5_0 {
+		b.dmin, less = half(2), 0
+	}
+	if f != block.Q4_1 {
+		high = binary.LittleEndian.Uint32(src[f.Bytes()-20:])
+	}
+	for i := range b.v[:32] {
+		q := src[f.Bytes()-16+i%16] >> (4 * (i / 16)) & 15
+		b.v[i] = int32(q) | int32(high>>i&1)<<4 - less
+	}
+}
+
+// valuesIQ4 are the values of IQ4_NL and IQ4_XS.
+var valuesIQ4 = [16]int32{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
 
 // scaleMin is the 6-bit scale and minimum of 32 values of Q4_K.
 func scaleMin(packed []byte, j int) (scale byte, least int32) {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime/debug"
+	"strings"
 	"testing"
 
 	"sparrow/internal/block"
@@ -221,4 +222,15 @@ func TestBlockProductsDoNotAllocate(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Formats without kernels are slow, and say so.
+func TestSlowFormatsAreNamed(t *testing.T) {
+	eachTier(t, func(t *testing.T, tier *Tier) {
+		for _, f := range block.Formats() {
+			if why := tier.SlowBlocks(f); (BlockGroup(f) == 0 || !tier.Blocks()) != strings.Contains(why, "widened") {
+				t.Errorf("%v: %q", f, why)
+			}
+		}
+	})
 }

@@ -113,6 +113,18 @@ func axpyavx512(a *vecArgs)
 func blockDot2MXFP4(a *blockArgs)
 
 //go:noescape
+func blockDot2Plain32(a *blockArgs)
+
+//go:noescape
+func blockDot2PlainMins(a *blockArgs)
+
+//go:noescape
+func blockDot2PlainRaised(a *blockArgs)
+
+//go:noescape
+func blockDot2PlainSigned(a *blockArgs)
+
+//go:noescape
 func blockDot2Q40(a *blockArgs)
 
 //go:noescape
@@ -128,6 +140,18 @@ func blockDot2Q80(a *blockArgs)
 func blockDot4MXFP4(a *blockArgs)
 
 //go:noescape
+func blockDot4Plain32(a *blockArgs)
+
+//go:noescape
+func blockDot4PlainMins(a *blockArgs)
+
+//go:noescape
+func blockDot4PlainRaised(a *blockArgs)
+
+//go:noescape
+func blockDot4PlainSigned(a *blockArgs)
+
+//go:noescape
 func blockDot4Q40(a *blockArgs)
 
 //go:noescape
@@ -141,6 +165,18 @@ func blockDot4Q80(a *blockArgs)
 
 //go:noescape
 func blockDotMXFP4(a *blockArgs)
+
+//go:noescape
+func blockDotPlain32(a *blockArgs)
+
+//go:noescape
+func blockDotPlainMins(a *blockArgs)
+
+//go:noescape
+func blockDotPlainRaised(a *blockArgs)
+
+//go:noescape
+func blockDotPlainSigned(a *blockArgs)
 
 //go:noescape
 func blockDotQ40(a *blockArgs)
@@ -810,6 +846,108 @@ func tiles2x2(a *tileArgs)
 
 //go:noescape
 func transposeavx512(a *vecArgs)
+
+//go:noescape
+func unpackIQ1Mavx2(a *blockArgs)
+
+//go:noescape
+func unpackIQ1Mavx512(a *blockArgs)
+
+//go:noescape
+func unpackIQ1Savx2(a *blockArgs)
+
+//go:noescape
+func unpackIQ1Savx512(a *blockArgs)
+
+//go:noescape
+func unpackIQ2Savx2(a *blockArgs)
+
+//go:noescape
+func unpackIQ2Savx512(a *blockArgs)
+
+//go:noescape
+func unpackIQ2XSavx2(a *blockArgs)
+
+//go:noescape
+func unpackIQ2XSavx512(a *blockArgs)
+
+//go:noescape
+func unpackIQ2XXSavx2(a *blockArgs)
+
+//go:noescape
+func unpackIQ2XXSavx512(a *blockArgs)
+
+//go:noescape
+func unpackIQ3Savx2(a *blockArgs)
+
+//go:noescape
+func unpackIQ3Savx512(a *blockArgs)
+
+//go:noescape
+func unpackIQ3XXSavx2(a *blockArgs)
+
+//go:noescape
+func unpackIQ3XXSavx512(a *blockArgs)
+
+//go:noescape
+func unpackIQ4NLavx2(a *blockArgs)
+
+//go:noescape
+func unpackIQ4NLavx512(a *blockArgs)
+
+//go:noescape
+func unpackIQ4XSavx2(a *blockArgs)
+
+//go:noescape
+func unpackIQ4XSavx512(a *blockArgs)
+
+//go:noescape
+func unpackQ2Kavx2(a *blockArgs)
+
+//go:noescape
+func unpackQ2Kavx512(a *blockArgs)
+
+//go:noescape
+func unpackQ3Kavx2(a *blockArgs)
+
+//go:noescape
+func unpackQ3Kavx512(a *blockArgs)
+
+//go:noescape
+func unpackQ41avx2(a *blockArgs)
+
+//go:noescape
+func unpackQ41avx512(a *blockArgs)
+
+//go:noescape
+func unpackQ50avx2(a *blockArgs)
+
+//go:noescape
+func unpackQ50avx512(a *blockArgs)
+
+//go:noescape
+func unpackQ51avx2(a *blockArgs)
+
+//go:noescape
+func unpackQ51avx512(a *blockArgs)
+
+//go:noescape
+func unpackQ5Kavx2(a *blockArgs)
+
+//go:noescape
+func unpackQ5Kavx512(a *blockArgs)
+
+//go:noescape
+func unpackTQ10avx2(a *blockArgs)
+
+//go:noescape
+func unpackTQ10avx512(a *blockArgs)
+
+//go:noescape
+func unpackTQ20avx2(a *blockArgs)
+
+//go:noescape
+func unpackTQ20avx512(a *blockArgs)
 
 //go:noescape
 func widenBF16avx2(a *vecArgs)

@@ -38,9 +38,7 @@ func (k *blockDot) write() {
 			LEAQ (R14)(R14*2), R15
 			MOVQ blockArgs_trees(AX), R12`)
 	}
-	for i := range k.rows {
-		k.zero(16 + i)
-	}
+	k.results()
 	loop, more := k.label("loop"), k.label("more")
 	k.at(loop)
 	if k.f.small() {
@@ -56,6 +54,22 @@ func (k *blockDot) write() {
 	k.op("DECQ blockArgs_steps(AX)")
 	k.op("JNZ %s", loop)
 	k.store()
+}
+
+// results sets what products are added to: zero, or what the blocks before gave, in y, where a row is multiplied in
+// several calls.
+func (k *blockDot) results() {
+	if k.f.plain() {
+		k.op("MOVQ blockArgs_y(AX), R9")
+	}
+	for i := range k.rows {
+		if !k.f.plain() {
+			k.zero(16 + i)
+			continue
+		}
+		k.op("VMOVUPS (R9), Z%d", 16+i)
+		k.op("ADDQ blockArgs_ldy(AX), R9")
+	}
 }
 
 // store writes the results of the rows that exist.
@@ -146,15 +160,22 @@ func (k *blockDot) pair() {
 	k.op("MOVQ blockArgs_rows(AX), R9")
 	k.op("ADDQ BX, R9")
 	for b := range 2 {
-		k.gatherScales(k.f, b == 1, 2, 0, k.offsets())
+		k.gatherScales(k.f, b == 1, 2, 6, k.offsets())
 		for i, t := range trees {
 			k.op("VPBROADCASTD %s, Z4", k.of("CX", 4*b, i))
+			if k.f == plain32 {
+				k.op("VCVTDQ2PS Z4, Z7")
+			}
 			k.op("VPSLLD $%d, Z4, Z4", k.f.offset)
 			k.op("%s, Z5", t.load(b))
 			k.op("VPSUBD Z4, Z5, Z4")
 			k.op("VCVTDQ2PS Z4, Z4")
 			k.op("VMULPS.BCST %s, Z2, Z5", k.of("DI", 4*b, i))
 			k.op("VFMADD231PS Z5, Z4, Z%d", 16+i)
+			if k.f == plain32 {
+				k.op("VMULPS.BCST %s, Z6, Z5", k.of("DI", 4*b, i))
+				k.op("VFMADD231PS Z5, Z7, Z%d", 16+i)
+			}
 		}
 	}
 	k.op("ADDQ $64, SI")
@@ -171,24 +192,38 @@ func (k *blockDot) super() {
 		for i := range k.rows {
 			z := k.lanes(i)
 			k.zero(z)
-			if k.f == q6k { // values are 32 too large
+			if k.f.offset > 0 { // by which values are too large
 				k.op("VPMADDWD %s, Y0, Y2", k.of("CX", 0, i))
-				k.op("VPSLLD $5, Y2, Y2")
+				k.op("VPSLLD $%d, Y2, Y2", k.f.offset)
 				k.op("VPSUBD Y2, Y%d, Y%d", z, z)
 			}
 		}
 		k.quarters(k.f, 2, func(q, z int) {
 			k.op("VPERMW Z0, Z%d, Z8", bkPerm+q)
+			if k.f == plainSigned { // the unsigned factor is the magnitude of the weight; x takes its sign
+				k.op("VPMOVB2M Z%d, K2", z)
+				k.op("VPABSB Z%d, Z%d", z, z)
+			}
 			for i := range k.rows {
-				k.op("VPMADDUBSW %s, Z%d, Z9", k.of("SI", 64*q, i), z)
+				x := k.of("SI", 64*q, i)
+				if k.f == plainSigned {
+					k.op("VMOVDQU64 %s, Z9", x)
+					k.op("VPSUBB Z9, Z%d, K2, Z9", bkLeft)
+					x = "Z9"
+				}
+				k.op("VPMADDUBSW %s, Z%d, Z9", x, z)
 				k.op("VPDPWSSD Z8, Z9, Z%d", k.lanes(i))
 			}
 		})
 		for i, t := range sums {
 			t.add(r, k.lanes(i))
 		}
-		if k.f == q4k {
-			k.op("VPERMW Y0, Y%d, Y0", bkMins)
+		if k.f.mins() {
+			if k.f == q4k {
+				k.op("VPERMW Y0, Y%d, Y0", bkMins)
+			} else {
+				k.op("VMOVDQU %d(R8), Y0", plainLeast)
+			}
 			for i, t := range mins {
 				k.op("VPMADDWD %s, Y0, Y1", k.of("CX", 0, i))
 				t.add(r, 1)
@@ -201,7 +236,7 @@ func (k *blockDot) super() {
 	for i, t := range sums {
 		k.op("%s, Z1", t.load(0))
 		k.op("VCVTDQ2PS Z1, Z1")
-		if k.f == q4k {
+		if k.f.mins() {
 			k.op("%s, Z0", mins[i].load(0))
 			k.op("VCVTDQ2PS Z0, Z0")
 			k.op("VMULPS Z0, Z4, Z0")

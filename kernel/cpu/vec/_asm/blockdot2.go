@@ -9,7 +9,7 @@ import "fmt"
 //	Y3 ... Y5 partial tree, Y6 ... Y8 that of minimums, or upper and lower bits of Q6_K
 func (e *emitter) emitBlocks2() {
 	e.blockData2()
-	for _, f := range blockFormats {
+	for _, f := range append(blockFormats, plainFormats...) {
 		e.emitDot2(f)
 	}
 }
@@ -60,21 +60,29 @@ func (e *emitter) emitDot2(f blockFormat) {
 		MOVQ blockArgs_x(AX), SI
 		MOVQ blockArgs_scales(AX), DI
 		MOVQ blockArgs_sums(AX), CX
-		VMOVDQU blockNibble<>(SB), Y15
-		VPXOR Y0, Y0, Y0`)
+		VMOVDQU blockNibble<>(SB), Y15`)
+	if f.plain() { // what the blocks before gave
+		e.op("MOVQ blockArgs_y(AX), R9")
+		e.op("VMOVUPS (R9), Y0")
+	} else {
+		e.zero(0)
+	}
 	sumBytes, scaleAt := 4, 0
-	switch f {
-	case q4k:
+	if !f.small() {
 		sumBytes = 32
-	case q6k:
-		sumBytes, scaleAt = 32, 206
+	}
+	switch {
+	case f == q6k:
+		scaleAt = 206
+	case f.plain() && !f.small():
+		scaleAt = plainD
 	}
 	loop, store := e.label("loop"), e.label("store")
 	e.at(loop)
 	for r := range 8 {
 		e.op("MOVQ blockArgs_rows+%d(AX), R8", 8*r)
 		e.op("ADDQ BX, R8")
-		for at := 0; at < f.bytes; at += 64 {
+		for at := 0; at < f.bytes && !f.plain(); at += 64 {
 			e.op("PREFETCHT0 %d(R8)(R13*1)", at)
 		}
 		e.op("VPINSRD $%d, %d(R8), X%d, X%d", r%4, scaleAt, 1+r/4, 1+r/4)
@@ -84,6 +92,13 @@ func (e *emitter) emitDot2(f blockFormat) {
 			e.addLanes2(r, 9, 6)
 		case q6k:
 			e.dot2Q6K()
+		case plainRaised, plainMins, plainSigned:
+			e.dot2Plain(f)
+			if f.mins() {
+				e.op("VMOVDQU %d(R8), Y9", plainLeast)
+				e.op("VPMADDWD (CX), Y9, Y9")
+				e.addLanes2(r, 9, 6)
+			}
 		default:
 			e.dot2Block(f)
 		}
@@ -115,8 +130,8 @@ func (e *emitter) emitDot2(f blockFormat) {
 
 // dot2Block leaves the products of a block of 32 in the lanes of Y11.
 func (e *emitter) dot2Block(f blockFormat) {
-	if f == q80 { // the unsigned factor is the magnitude of the weight; x takes its sign
-		e.op("VMOVDQU 2(R8), Y9")
+	if f == q80 || f == plain32 { // the unsigned factor is the magnitude of the weight; x takes its sign
+		e.op("VMOVDQU %d(R8), Y9", f.bytes-32)
 		e.op("VMOVDQU (SI), Y10")
 		e.op("VPSIGNB Y9, Y10, Y10")
 		e.op("VPABSB Y9, Y9")
@@ -195,6 +210,34 @@ func (e *emitter) dot2Q6K() {
 	}
 }
 
+// dot2Plain leaves the products of a plain block in the lanes of Y11.
+func (e *emitter) dot2Plain(f blockFormat) {
+	e.scalesOf(f, 9)
+	e.op("VPXOR Y11, Y11, Y11")
+	if f.offset > 0 {
+		e.op("VPMADDWD (CX), Y9, Y12")
+		e.op("VPSLLD $%d, Y12, Y12", f.offset)
+		e.op("VPSUBD Y12, Y11, Y11")
+	}
+	for i := range 8 {
+		if i%4 == 0 {
+			e.op("VPERM2I128 $%d, Y9, Y9, Y10", i/4*0x11)
+		}
+		e.op("VMOVDQU %d(R8), Y12", 32*i)
+		if f == plainSigned {
+			e.op("VMOVDQU %d(SI), Y13", 32*i)
+			e.op("VPSIGNB Y12, Y13, Y13")
+			e.op("VPABSB Y12, Y12")
+			e.op("VPMADDUBSW Y13, Y12, Y12")
+		} else {
+			e.op("VPMADDUBSW %d(SI), Y12, Y12", 32*i)
+		}
+		e.op("VPSHUFB pair2%d<>(SB), Y10, Y14", i%4)
+		e.op("VPMADDWD Y14, Y12, Y12")
+		e.op("VPADDD Y12, Y11, Y11")
+	}
+}
+
 // addLanes2 takes the lanes of register z, those of the r-th of eight rows, into a tree as that of AVX-512; its partial
 // results wait in registers from first on, and the sums of all rows are in first in the end.
 func (e *emitter) addLanes2(r, z, first int) {
@@ -235,7 +278,7 @@ func (e *emitter) scale2Block(f blockFormat) {
 	} else {
 		e.halves2("lowerWords2", 12)
 	}
-	if f != q80 {
+	if f != q80 && f != plain32 {
 		e.op("VPBROADCASTD (CX), Y9")
 		e.op("VPSLLD $%d, Y9, Y9", f.offset)
 		e.op("VPSUBD Y9, Y3, Y3")
@@ -244,17 +287,37 @@ func (e *emitter) scale2Block(f blockFormat) {
 	e.op("VBROADCASTSS (DI), Y9")
 	e.op("VMULPS Y9, Y12, Y12")
 	e.op("VFMADD231PS Y12, Y3, Y0")
+	if f == plain32 {
+		e.halves2("upperWords2", 12)
+		e.op("VMULPS Y9, Y12, Y12")
+		e.op("VPBROADCASTD (CX), Y9")
+		e.op("VCVTDQ2PS Y9, Y9")
+		e.op("VFMADD231PS Y12, Y9, Y0")
+	}
 }
 
 func (e *emitter) scale2Super(f blockFormat) {
 	e.op("VCVTDQ2PS Y3, Y3")
-	if f == q4k {
+	switch {
+	case f == plainMins:
+		e.op(`
+			MOVQ blockArgs_rows(AX), R9
+			ADDQ BX, R9
+			VMOVDQU blockArgs_offsets(AX), Y12
+			VPCMPEQD Y13, Y13, Y13`)
+		e.op("VPGATHERDD Y13, %d(R9)(Y12*1), Y10", plainD+4)
+		e.op("VCVTDQ2PS Y6, Y6")
+		e.op("VMULPS Y6, Y10, Y10")
+		e.op("VFMSUB213PS Y10, Y1, Y3")
+	case f.plain():
+		e.op("VMULPS Y1, Y3, Y3")
+	case f == q4k:
 		e.halves2("lowerWords2", 9)
 		e.halves2("upperWords2", 10)
 		e.op("VCVTDQ2PS Y6, Y6")
 		e.op("VMULPS Y6, Y10, Y10")
 		e.op("VFMSUB213PS Y10, Y9, Y3")
-	} else {
+	default:
 		e.halves2("upperWords2", 9)
 		e.op("VMULPS Y9, Y3, Y3")
 	}

@@ -30,6 +30,9 @@ var blockFormats = []blockFormat{q80, q40, mxfp4, q4k, q6k}
 
 func (f blockFormat) small() bool { return f.values == 32 }
 
+// mins reports whether blocks of 256 have minimums.
+func (f blockFormat) mins() bool { return f == q4k || f == plainMins }
+
 // stepBytes is the bytes of a step.
 func (f blockFormat) stepBytes() int {
 	if f.small() {
@@ -52,7 +55,7 @@ const (
 // emitBlocks writes the kernels that multiply few rows of x, straight from the packed blocks.
 func (e *emitter) emitBlocks() {
 	e.blockData()
-	for _, f := range blockFormats {
+	for _, f := range append(blockFormats, plainFormats...) {
 		for _, rows := range []int{1, 4} {
 			(&blockDot{emitter: e, f: f, rows: rows}).write()
 		}
@@ -161,6 +164,13 @@ func (e *emitter) blockConstants(f blockFormat, raised bool) {
 		for q := range 4 {
 			load(fmt.Sprintf("blockScales4K%d", q), bkPerm+q)
 		}
+	case plain32:
+		load("blockSign", bkNibble)
+	case plainRaised, plainMins, plainSigned:
+		for q := range 4 {
+			load(fmt.Sprintf("blockScales6K%d", q), bkPerm+q)
+		}
+		e.zero(bkLeft)
 	case q6k:
 		load("blockNibble", bkNibble)
 		load("blockRight", bkTable)
@@ -176,7 +186,7 @@ func (e *emitter) blockConstants(f blockFormat, raised bool) {
 func (e *emitter) blockRow(f blockFormat, r int) {
 	e.op("MOVQ blockArgs_rows+%d(AX), R8", 8*r)
 	e.op("ADDQ BX, R8")
-	for at := 0; at < f.stepBytes(); at += 64 {
+	for at := 0; at < f.stepBytes() && !f.plain(); at += 64 {
 		e.op("PREFETCHT0 %d(R8)(R13*1)", at)
 	}
 }
@@ -184,9 +194,9 @@ func (e *emitter) blockRow(f blockFormat, r int) {
 // unpackPair leaves the codes of a pair of blocks of 32 in register z, unsigned by an offset where raised is set.
 func (e *emitter) unpackPair(f blockFormat, z int, raised bool) {
 	switch f {
-	case q80:
-		e.op("VMOVDQU 2(R8), Y%d", z)
-		e.op("VINSERTI64X4 $1, 2(R8)(DX*1), Z%d, Z%d", z, z)
+	case q80, plain32:
+		e.op("VMOVDQU %d(R8), Y%d", f.bytes-32, z)
+		e.op("VINSERTI64X4 $1, %d(R8)(DX*1), Z%d, Z%d", f.bytes-32, z, z)
 		if raised {
 			e.op("VPXORD Z%d, Z%d, Z%d", bkNibble, z, z)
 		}
@@ -206,6 +216,10 @@ func (e *emitter) unpackPair(f blockFormat, z int, raised bool) {
 
 // scalesOf leaves the integer scales of the step at R8 as words in register z, and of Q4_K the minimums.
 func (e *emitter) scalesOf(f blockFormat, z int) {
+	if f.plain() {
+		e.op("VMOVDQU %d(R8), Y%d", plainScales, z)
+		return
+	}
 	if f == q6k {
 		e.op("VPMOVSXBW 192(R8), Y%d", z)
 		return
@@ -230,6 +244,13 @@ func (e *emitter) scalesOf(f blockFormat, z int) {
 
 // quarters calls use with each 64 codes of the step at R8, in order, in a register from z on; six registers are used.
 func (e *emitter) quarters(f blockFormat, z int, use func(quarter, reg int)) {
+	if f.plain() {
+		for q := range 4 {
+			e.op("VMOVDQU64 %d(R8), Z%d", 64*q, z+q)
+			use(q, z+q)
+		}
+		return
+	}
 	if f == q4k {
 		for q := range 4 {
 			r := z + q%2
@@ -260,8 +281,18 @@ func (e *emitter) quarters(f blockFormat, z int, use func(quarter, reg int)) {
 // minimums go to register mins. second is the second block of a pair. R9 is the first row's step.
 func (e *emitter) gatherScales(f blockFormat, second bool, z, mins, offsets int) {
 	at := "(R9)"
-	if f == q6k {
+	switch {
+	case f == q6k:
 		at = "206(R9)"
+	case f.plain() && !f.small():
+		for i, to := range []int{z, mins} {
+			if i == 1 && f != plainMins {
+				return
+			}
+			e.op("KXNORW K1, K1, K1")
+			e.op("VPGATHERDD %d(R9)(Z%d*1), K1, Z%d", plainD+4*i, offsets, to)
+		}
+		return
 	}
 	if second {
 		e.op("LEAQ (R9)(DX*1), R10")
@@ -279,7 +310,7 @@ func (e *emitter) gatherScales(f blockFormat, second bool, z, mins, offsets int)
 		e.op("VPSLLD $23, Z%d, Z%d", z, z)
 		e.op("VMOVDQA32 Z%d, K1, Z%d", z+1, z)
 		return
-	case q4k:
+	case q4k, plain32:
 		e.op("VPSRLD $16, Z%d, Z%d", z, mins)
 		e.op("VPMOVDW Z%d, Y%d", mins, mins)
 		e.op("VCVTPH2PS Y%d, Z%d", mins, mins)
