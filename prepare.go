@@ -4,6 +4,7 @@ import (
 	"context"
 	"reflect"
 	"slices"
+	"time"
 
 	"sparrow/engine"
 	"sparrow/sample"
@@ -20,9 +21,13 @@ func (e *Engine) prepare(ctx context.Context, r *Request) (out engine.Request, r
 	if err != nil {
 		return engine.Request{}, false, err
 	}
+	begun := time.Now()
 	g, err := e.guide(ctx, r, reasoning)
 	if err != nil {
 		return engine.Request{}, false, err
+	}
+	if g.MaskWords > 0 {
+		r.compiled = engine.Period{From: begun, To: time.Now()}
 	}
 	out = engine.Request{ID: r.ID, Prompt: prompt, Sampling: r.Sampling, MaxTokens: r.MaxTokens,
 		FitContext: r.FitContext, MinTokens: r.MinTokens, Score: r.Score, IgnoreEOS: r.IgnoreEOS,

@@ -2,6 +2,7 @@ package sparrow
 
 import (
 	"sparrow/chat"
+	"sparrow/engine"
 	"sparrow/record"
 	"sparrow/sample"
 )
@@ -64,6 +65,8 @@ type Request struct {
 	PagesFrom string
 	// Trace keeps what happened to the request: plans, prefix match, time per stage.
 	Trace bool
+
+	compiled engine.Period // of Format and tools
 }
 
 // Format is a constraint on the generated text.

@@ -22,6 +22,10 @@ type Stream struct {
 	prompt  int // tokens
 	done    atomic.Bool
 	reason  int // tokens inside reasoning
+
+	compiled engine.Period
+	parsed   engine.Period // pieces of tool calls
+	calls    int
 }
 
 // reply is how far the reply of one choice was read.
@@ -49,7 +53,8 @@ func (e *Engine) Stream(ctx context.Context, r Request) (*Stream, error) {
 		}
 		return nil, err
 	}
-	s := &Stream{engine: e, job: j, ignored: ignoredBy(&in.Guide), prompt: len(in.Prompt)}
+	s := &Stream{engine: e, job: j, ignored: ignoredBy(&in.Guide), prompt: len(in.Prompt),
+		compiled: r.compiled}
 	if r.Chat != nil {
 		c := e.conversation(r.Chat)
 		c.Begun = &reasoning
@@ -109,6 +114,9 @@ func (s *Stream) Next() (Event, bool) {
 		u := s.job.Usage()
 		u.ReasoningTokens = s.reason
 		ev.Usage, ev.TraceLog = &u, s.job.Trace()
+		if t := ev.TraceLog; t != nil {
+			t.Compiled, t.Parsed, t.Calls = s.compiled, s.parsed, s.calls
+		}
 	}
 	return ev, true
 }
@@ -171,6 +179,7 @@ func (s *Stream) parse(ev *Event) {
 		switch ev.Deltas[i].Kind {
 		case chat.DeltaToolCall:
 			r.calls = true
+			s.noteCall(ev.Deltas[i].Call.Index)
 		case chat.DeltaReasoning:
 			reasoning = true
 		}
@@ -184,6 +193,16 @@ func (s *Stream) parse(ev *Event) {
 	if ev.Finish == FinishStop && r.calls {
 		ev.Finish = FinishToolCalls
 	}
+}
+
+// noteCall notes when pieces of tool calls came, and how many calls there are.
+func (s *Stream) noteCall(index int) {
+	now := time.Now()
+	if s.parsed.From.IsZero() {
+		s.parsed.From = now
+	}
+	s.parsed.To = now
+	s.calls = max(s.calls, index+1)
 }
 
 // All ranges over the events that are left.

@@ -24,6 +24,12 @@ func (l *loop) noteAdmitted(items []sched.Item, now time.Time) {
 	l.publish() // the scheduler has moved sequences since
 	for i := range items {
 		c := ownerOf(&items[i])
+		if t := c.job.trace; t != nil {
+			if c.seq.Preempted > c.suspended {
+				t.Suspended = append(t.Suspended, Period{c.latest, now})
+			}
+			c.suspended, c.latest = c.seq.Preempted, now
+		}
 		if c.ran {
 			continue
 		}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"math"
+	"time"
 
 	"sparrow/kv"
 	"sparrow/model"
@@ -40,7 +41,10 @@ type choice struct {
 	right    []step.Range    // memory for what is right of them
 	sampled  int             // of the rows of the pass in flight, the one that its next token is sampled from, from 1
 	ran      bool            // was part of a batch
-	ended    bool
+	// What a trace needs: when it was part of the latest batch, and how often it was suspended before.
+	latest    time.Time
+	suspended int
+	ended     bool
 }
 
 // scoresOnly reports whether the choice ends when its prompt is computed.

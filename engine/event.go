@@ -61,7 +61,17 @@ type Trace struct {
 	Steps     int // forward passes
 	Preempted int
 	Plans     []PlanUse
+
+	// When things happened; zero where it did not come to that.
+	Arrived, Admitted, First, Ended time.Time
+	Suspended                       []Period // from its last step before a preemption to the next one, of any choice
+	Compiled                        Period   // of schemas and tools; set by package sparrow
+	Parsed                          Period   // from the first to the last piece of a tool call; set by package sparrow
+	Calls                           int      // tool calls that were found; set by package sparrow
 }
+
+// Period is from one moment to another.
+type Period struct{ From, To time.Time }
 
 // PlanUse is a plan and how often it carried this request.
 type PlanUse struct {

@@ -152,6 +152,7 @@ func (j *Job) complete(now time.Time) {
 		return
 	}
 	j.trace.ID = j.request.ID
+	j.trace.Arrived, j.trace.Admitted, j.trace.First, j.trace.Ended = j.arrived, j.admitted, j.first, now
 	j.trace.Match, j.trace.Restored = j.choices[0].match, j.choices[0].restored
 	for _, c := range j.choices {
 		j.trace.Matches = append(j.trace.Matches, c.match)

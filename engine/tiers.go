@@ -68,6 +68,7 @@ type Restored struct {
 	Tokens int
 	Tiers  map[string]int // tokens by tier
 	Stop   string         // why not more; empty where all full pages came or no tier was asked
+	Period                // in which the sequence waited for them
 }
 
 // copying is a page on its way from the device.
@@ -422,6 +423,7 @@ func (t *tiers) finish(c *choice, why string) {
 	if c.restored.Stop = why; c.restored.Tokens == 0 {
 		t.stats.Missed++
 	}
+	c.restored.Period = Period{c.restore.begun, t.setup.now()}
 	t.sched.EndRestore(&c.seq)
 	t.release(c)
 }

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"sparrow"
 )
 
@@ -36,7 +38,8 @@ type exchange struct {
 	leftOut    []string // types of tools that were not offered to the model
 	effort     effort
 	memory     lease
-	unread     io.Reader // the rest of a body that was refused
+	span       trace.Span // nil where requests are not traced
+	unread     io.Reader  // the rest of a body that was refused
 
 	firstToken time.Duration // 0 when there was none
 	usage      sparrow.Usage

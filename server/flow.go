@@ -16,8 +16,9 @@ const flowDepth = 64
 
 // flow merges the events of several engine requests, one for each prompt, into one channel.
 type flow struct {
-	items  chan item            // closed after the last event of all
-	ended  func(sparrow.Finish) // told of every choice that ends, wanted or not; any pump calls it
+	items chan item // closed after the last event of all
+	// ended is told of every choice that ends, wanted or not; any pump calls it
+	ended  func(prompt int, last *sparrow.Event)
 	cancel context.CancelFunc
 	pumps  sync.WaitGroup
 
@@ -33,7 +34,8 @@ type item struct {
 }
 
 // openFlow submits all requests or none.
-func openFlow(ctx context.Context, e Engine, requests []sparrow.Request, ended func(sparrow.Finish)) (*flow, error) {
+func openFlow(ctx context.Context, e Engine, requests []sparrow.Request,
+	ended func(prompt int, last *sparrow.Event)) (*flow, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	f := &flow{items: make(chan item, flowDepth), ended: ended, cancel: cancel}
 	streams := make([]Stream, 0, len(requests))
@@ -78,7 +80,7 @@ func (f *flow) pump(ctx context.Context, prompt int, s Stream) {
 			return
 		}
 		if ev.Finish != "" {
-			f.ended(ev.Finish)
+			f.ended(prompt, &ev)
 		}
 		if dropped {
 			continue

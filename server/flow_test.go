@@ -21,7 +21,7 @@ func TestFlowsHaveNoGaps(t *testing.T) {
 	e := finished{newFake(saying("a", "b", "c", "d", "e", "f"))}
 	for range 200 {
 		ctx, cancel := context.WithCancel(t.Context())
-		f, err := openFlow(ctx, e, []sparrow.Request{{}}, func(sparrow.Finish) {})
+		f, err := openFlow(ctx, e, []sparrow.Request{{}}, func(int, *sparrow.Event) {})
 		if err != nil {
 			t.Fatal(err)
 		}

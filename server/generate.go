@@ -48,7 +48,22 @@ func (s *service) generate(w http.ResponseWriter, r *http.Request, requests []sp
 			requests[i].Admit, requests[i].Places = use.prompt, use.places
 		}
 	}
-	f, err := openFlow(ctx, s.engine, requests, s.metrics.Finished)
+	var spans *stages
+	wanted := make([]bool, len(requests)) // traces in the answer
+	for i := range requests {
+		wanted[i] = requests[i].Trace
+	}
+	if x.traced() {
+		spans = &stages{}
+		defer s.addStages(x, spans) // after the flow is closed
+		for i := range requests {
+			requests[i].Trace = true
+		}
+	}
+	f, err := openFlow(ctx, s.engine, requests, func(prompt int, ev *sparrow.Event) {
+		s.metrics.Finished(ev.Finish)
+		spans.note(prompt, ev)
+	})
 	if err != nil {
 		use.refused()
 		if ended := cause(ctx); ended != nil {
@@ -62,7 +77,7 @@ func (s *service) generate(w http.ResponseWriter, r *http.Request, requests []sp
 	if st, ok := to.(starter); ok {
 		st.start(f.promptTokens)
 	}
-	g := &generation{s: s, x: x, use: use, requests: requests, to: to, last: map[choiceKey]time.Time{}}
+	g := &generation{s: s, x: x, use: use, requests: requests, wanted: wanted, to: to, last: map[choiceKey]time.Time{}}
 	idle := time.NewTimer(s.options.KeepAlive)
 	defer idle.Stop()
 	for {
@@ -123,6 +138,7 @@ type generation struct {
 	x        *exchange
 	use      *quotaUse
 	requests []sparrow.Request
+	wanted   []bool // traces of prompts that the answer has
 	to       sink
 
 	last   map[choiceKey]time.Time // when a choice had its latest token
@@ -139,7 +155,7 @@ func (g *generation) take(ctx context.Context, it *item) error {
 		g.ended++
 		addUsage(&g.result.usage, ev.Usage)
 		g.x.usage = g.result.usage
-		if ev.TraceLog != nil {
+		if ev.TraceLog != nil && g.wanted[it.prompt] {
 			g.result.traces = append(g.result.traces,
 				promptTrace{it.prompt, g.requests[it.prompt].Sampling.Seed, ev.TraceLog, g.x.effort, g.x.leftOut})
 		}

@@ -20,6 +20,7 @@ import (
 func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{id: requestID(r), arrived: time.Now(), route: unmatched, dialect: dialectOf(r.URL.Path)}
 	rec := &recorder{ResponseWriter: w}
+	r = s.beginSpan(r, x)
 	rec.Header().Set(requestIDHeader, x.id)
 	defer s.account(rec, r, x)
 	defer x.memory.close()
@@ -140,14 +141,18 @@ func (s *Server) account(w *recorder, r *http.Request, x *exchange) {
 		}
 	}
 	s.metrics.HTTP(x.route, status)
+	x.endSpan(r.Method, status)
 	level := slog.LevelInfo
-	if x.access == probe && status < http.StatusBadRequest {
+	if (x.access == probe || x.background) && status < http.StatusBadRequest {
 		level = slog.LevelDebug
 	}
 	attrs := []slog.Attr{
 		slog.String("id", x.id), slog.String("method", r.Method), slog.String("route", x.route),
 		slog.Int("status", status), slog.Int64("bytes", w.bytes), slog.Duration("took", time.Since(x.arrived)),
 		slog.String("remote", r.RemoteAddr),
+	}
+	if id := x.traceID(); id != "" {
+		attrs = append(attrs, slog.String("trace_id", id))
 	}
 	if x.tenant != "" {
 		attrs = append(attrs, slog.String("tenant", x.tenant))

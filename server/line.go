@@ -24,7 +24,7 @@ func (s lineRunner) Run(ctx context.Context, b batch.Batch, l batch.Line) (batch
 		return s.refused(&b, &l, bad), nil
 	}
 	x := &exchange{id: lineID(&b, &l), arrived: time.Now(), route: unmatched, dialect: dialectOf(endpoint),
-		tenant: b.Tenant, source: "batch", flow: b.ID, access: probe, background: true}
+		tenant: b.Tenant, source: "batch", flow: b.ID, background: true}
 	got := s.perform(ctx, x, endpoint, body)
 	if err := ctx.Err(); err != nil {
 		return batch.Result{}, err
@@ -124,6 +124,7 @@ func (s *Server) perform(ctx context.Context, x *exchange, endpoint string, body
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.RemoteAddr = "batch"
+	r = s.beginSpan(r, x)
 	func() {
 		defer func() { // rescue has answered, or cut the answer off
 			if v := recover(); v != nil && v != http.ErrAbortHandler {

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"sparrow/server/batch"
 	"sparrow/server/metric"
 )
@@ -52,6 +54,8 @@ type Options struct {
 	// Objectives are the priorities that requests get by a name in the header x-llm-d-inference-objective; a name that
 	// is not there has priority 0.
 	Objectives map[string]int
+	// Traces takes spans of requests; nil makes none. Its sampler decides which, and who makes it shuts it down.
+	Traces trace.TracerProvider
 	// Events, when set, is counted in the metrics.
 	Events metric.Events
 	// AllowOrigins are the origins whose web pages may call the server, such as https://example.org, or "*" for all.

@@ -9,6 +9,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"sparrow"
 	"sparrow/server/metric"
 )
@@ -22,6 +24,7 @@ type service struct {
 	metrics *metric.Set
 	memory  *memory
 	quotas  *quotas
+	tracer  trace.Tracer // nil where requests are not traced
 
 	state  atomic.Int32
 	halted context.Context // ends when running requests are to fail
@@ -46,6 +49,9 @@ func newService(e Engine, o Options) (*service, error) {
 			ErrOptions, s.info.Name)
 	}
 	s.quotas = &quotas{limits: o.Limits, places: s.info.MaxRunning, now: time.Now}
+	if o.Traces != nil {
+		s.tracer = o.Traces.Tracer(tracerName, trace.WithInstrumentationVersion(o.Version))
+	}
 	s.halted, s.halt = context.WithCancel(context.Background())
 	return s, nil
 }

@@ -46,6 +46,7 @@ type serveFlags struct {
 
 	requestMemory string
 	batchFlags
+	spanFlags
 	tenantLimits string
 	maxWait      time.Duration
 }
@@ -97,6 +98,7 @@ Ctrl-C or SIGTERM stops accepting and lets running answers finish within --grace
 	s.StringVar(&f.store, "store-bytes", "64M",
 		"memory for stored responses of /v1/responses, such as 512M; 0 stores none")
 	f.batchFlags.add(s)
+	f.spanFlags.add(s)
 	s.StringVar(&f.logLevel, "log-level", "info", "least level that is logged: debug, info, warn, error")
 	s.BoolVar(&f.logJSON, "log-json", false, "log as JSON lines")
 	s.DurationVar(&f.grace, "grace", server.DefaultGrace,
@@ -152,8 +154,16 @@ func (f *serveFlags) serve(cmd *cobra.Command) error {
 	if o.Objectives, err = f.priorities(); err != nil {
 		return err
 	}
-	if err := f.batchFlags.check(cmd.Flags()); err != nil {
+	if err := errors.Join(f.batchFlags.check(cmd.Flags()), f.spanFlags.check(cmd.Flags())); err != nil {
 		return err
+	}
+	spans, err := f.spanFlags.open(log)
+	if err != nil {
+		return err
+	}
+	if spans != nil {
+		o.Traces = spans
+		defer func() { _ = closeSpans(spans) }() // spans that are not sent in time are lost
 	}
 	if err := o.Validate(); err != nil {
 		return err

@@ -22,7 +22,7 @@ var order = []string{
 	"verify eval bench/load bench/kernels bench/model sim/fleet sim/script",
 	"bench/pause bench/peak bench/plot", // what benchmarks share; peak starts workers of its own
 	"server",
-	"server/metric server/page",
+	"server/metric server/page server/otlp",
 	"server/batch",
 	"examples",
 	"hub",

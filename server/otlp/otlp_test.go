@@ -1,0 +1,120 @@
+package otlp
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// fields lists what a message holds, one line for each field in the order of the message: the numbers of the fields it
+// is in, then its value. Which fields are messages is given.
+func fields(t *testing.T, b []byte, at string, messages []string) (list []string) {
+	t.Helper()
+	for len(b) > 0 {
+		n, kind, size := protowire.ConsumeTag(b)
+		if size < 0 {
+			t.Fatalf("%s: %v", at, protowire.ParseError(size))
+		}
+		b = b[size:]
+		name := strings.TrimPrefix(fmt.Sprintf("%s.%d", at, n), ".")
+		switch kind {
+		case protowire.BytesType:
+			v, size := protowire.ConsumeBytes(b)
+			b = b[size:]
+			switch {
+			case slices.Contains(messages, name):
+				list = append(list, fields(t, v, name, messages)...)
+			case len(v) == 16 || len(v) == 8 && strings.HasSuffix(name, ".2") || strings.HasSuffix(name, "2.2.4"):
+				list = append(list, name+" "+hex.EncodeToString(v))
+			default:
+				list = append(list, name+" "+string(v))
+			}
+		case protowire.VarintType:
+			v, size := protowire.ConsumeVarint(b)
+			b = b[size:]
+			list = append(list, fmt.Sprint(name, " ", v))
+		case protowire.Fixed64Type:
+			v, size := protowire.ConsumeFixed64(b)
+			b = b[size:]
+			list = append(list, fmt.Sprint(name, " ", v))
+		case protowire.Fixed32Type:
+			v, size := protowire.ConsumeFixed32(b)
+			b = b[size:]
+			list = append(list, fmt.Sprint(name, " ", v))
+		default:
+			t.Fatalf("%s has wire type %d", name, kind)
+		}
+	}
+	return list
+}
+
+// A collector that is busy at first gets a request with the fields of trace.proto.
+func TestACollectorGetsSpans(t *testing.T) {
+	var got []byte
+	calls := 0
+	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if calls++; calls == 1 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		got, _ = io.ReadAll(r.Body)
+		if r.URL.Path != Path || r.Header.Get("Content-Type") != "application/x-protobuf" || r.Header.Get("K") != "v" {
+			t.Errorf("%s %v", r.URL, r.Header)
+		}
+	}))
+	defer collector.Close()
+	e, err := New(collector.URL, map[string]string{"K": "v"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := sdk.NewTracerProvider(sdk.WithBatcher(e),
+		sdk.WithResource(resource.NewSchemaless(attribute.String("service.name", "s"))))
+	parent := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2},
+		TraceFlags: trace.FlagsSampled, Remote: true})
+	_, span := p.Tracer("scope").Start(trace.ContextWithSpanContext(t.Context(), parent), "name",
+		trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(attribute.Int("n", -1),
+			attribute.Bool("b", true), attribute.Float64("f", 0.5), attribute.StringSlice("l", []string{"x", "y"})))
+	span.AddEvent("event", trace.WithAttributes(attribute.String("k", "v")))
+	span.SetStatus(codes.Error, "bad")
+	span.End()
+	if err := p.Shutdown(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	messages := []string{"1", "1.1", "1.1.1", "1.1.1.2", "1.2", "1.2.1", "1.2.2", "1.2.2.9", "1.2.2.9.2",
+		"1.2.2.9.2.5", "1.2.2.9.2.5.1", "1.2.2.11", "1.2.2.11.3", "1.2.2.11.3.2", "1.2.2.15"}
+	list := fields(t, got, "", messages)
+	text := strings.Join(list, "\n") + "\n"
+	for _, want := range []string{"1.1.1.1 service.name", "1.1.1.2.1 s", "1.2.1.1 scope",
+		"1.2.2.1 01000000000000000000000000000000", "1.2.2.4 0200000000000000", "1.2.2.5 name", "1.2.2.6 2",
+		"1.2.2.9.1 n", "1.2.2.9.2.3 18446744073709551615", "1.2.2.9.2.2 1", "1.2.2.9.2.4 4602678819172646912",
+		"1.2.2.9.2.5.1.1 x", "1.2.2.9.2.5.1.1 y", "1.2.2.11.2 event", "1.2.2.11.3.1 k", "1.2.2.11.3.2.1 v",
+		"1.2.2.15.2 bad", "1.2.2.15.3 2", "1.2.2.16 769"} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("no %s in\n%s", want, text)
+		}
+	}
+	if calls != 2 {
+		t.Errorf("%d calls", calls)
+	}
+}
+
+func TestAddressesThatAreNone(t *testing.T) {
+	for _, text := range []string{"", "localhost:4318", "ftp://x", "http://"} {
+		if _, err := New(text, nil); err == nil {
+			t.Errorf("%q is taken", text)
+		}
+	}
+}
