@@ -95,6 +95,13 @@ clients:
 cluster:
 	$(GO) run ./server/clienttest/cluster $(PARTS)
 
+# Evaluates the queries of the dashboard and of alerts with the prometheus and promtool of a folder, such as those of
+# Debian's package prometheus.
+.PHONY: dashboards
+PROMETHEUS ?= /usr/bin
+dashboards:
+	$(GO) test ./cmd/sparrow -count=1 -run TestDashboards -v -args -prometheus $(abspath $(PROMETHEUS))
+
 # Opens the page in Chromium, which is installed where it is missing and that is allowed.
 browser:
 	$(GO) test ./server/browsertest -count=1 -v -args -browser

@@ -1,0 +1,233 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"sparrow/internal/testkit/await"
+)
+
+var prometheusDir = flag.String("prometheus", "", "folder with prometheus and promtool, to evaluate dashboards with")
+
+// dashboardQueries are the queries of the dashboard's panels, by their titles, with variables filled in.
+func dashboardQueries(t *testing.T) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile("../../deploy/grafana/sparrow.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d struct {
+		Panels []struct {
+			Type, Title string
+			Targets     []struct{ Expr, LegendFormat string }
+		}
+	}
+	if err := json.Unmarshal(text, &d); err != nil {
+		t.Fatal(err)
+	}
+	fill := strings.NewReplacer("$__rate_interval", "1m", "$job", ".*", "$instance", ".*")
+	list := map[string]string{}
+	for _, p := range d.Panels {
+		if p.Type != "row" && len(p.Targets) == 0 {
+			t.Errorf("%s has no query", p.Title)
+		}
+		for i, q := range p.Targets {
+			list[fmt.Sprintf("%s, %d", p.Title, i+1)] = fill.Replace(q.Expr)
+		}
+	}
+	return list
+}
+
+// alertQueries are the expressions of alerts.
+func alertQueries(t *testing.T) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile("../../deploy/prometheus/alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := map[string]string{}
+	rule := regexp.MustCompile(`(?m)- alert: (\w+)\n        expr: >-\n((?:          .*\n)+)        for: \w+\n`)
+	for _, m := range rule.FindAllStringSubmatch(string(text), -1) {
+		list[m[1]] = strings.Join(strings.Fields(m[2]), " ")
+	}
+	if n := strings.Count(string(text), "- alert:"); n != len(list) || n < 10 {
+		t.Fatalf("%d of %d alerts were read", len(list), n)
+	}
+	return list
+}
+
+// liveServer is a server that has answered chats and completions and run a batch.
+func liveServer(t *testing.T) *replica {
+	t.Helper()
+	r := startReplica(t, "--name", "m", "--cache-tokens", "16384", "--batch-dir", t.TempDir())
+	for range 3 {
+		r.fetch(t, http.MethodPost, "/v1/chat/completions", "application/json", strings.NewReader(`{"model": "m",
+			"messages": [{"role": "user", "content": "What are you called?"}], "max_tokens": 20, "temperature": 0}`))
+	}
+	b := r.fetch(t, http.MethodPost, "/v1/messages/batches", "application/json", strings.NewReader(`{"requests":
+		[{"custom_id": "a", "params": {"model": "m", "max_tokens": 2, "messages": [{"role": "user", "content": "x"}]}}]}`))
+	var made struct{ ID string }
+	if err := json.Unmarshal(b, &made); err != nil {
+		t.Fatal(err)
+	}
+	await.True(t, "the batch ends", func() bool {
+		return bytes.Contains(r.fetch(t, http.MethodGet, "/v1/messages/batches/"+made.ID, "", nil), []byte(`"ended"`))
+	})
+	return r
+}
+
+// Every metric that the dashboard and the alerts name is one that a running server has, with the labels that they name,
+// and docs/alerts.md says what to do for each alert. Where -prometheus names a folder, its programs evaluate them.
+func TestDashboardsAndAlerts(t *testing.T) {
+	r := liveServer(t)
+	series := map[string][]string{} // labels of each metric
+	label := regexp.MustCompile(`(\w+)="`)
+	for line := range strings.Lines(string(r.fetch(t, http.MethodGet, "/metrics", "", nil))) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		name, rest, _ := strings.Cut(line, " ")
+		name, labels, ok := strings.Cut(name, "{")
+		if ok {
+			labels, _, _ = strings.Cut(labels+" "+rest, "} ")
+		}
+		series[name] = append(series[name], "job", "instance")
+		for _, m := range label.FindAllStringSubmatch(labels, -1) {
+			series[name] = append(series[name], m[1])
+		}
+	}
+	series["up"] = []string{"job", "instance"} // Prometheus' own
+	metric := regexp.MustCompile(`\b((?:sparrow|process|go|promhttp)_\w+|up)\b(?:\{([^}]*)\})?`)
+	matcher := regexp.MustCompile(`(\w+)\s*(?:=~|!~|!=|=)\s*"`)
+	by := regexp.MustCompile(`by \(([^)]*)\)`)
+	panels, alerts := dashboardQueries(t), alertQueries(t)
+	check := func(what, query string) {
+		names := metric.FindAllStringSubmatch(query, -1)
+		if len(names) == 0 {
+			t.Errorf("%s names no metric: %s", what, query)
+		}
+		var all []string
+		for _, m := range names {
+			labels := series[m[1]]
+			if labels == nil {
+				t.Errorf("%s: the server has no %s", what, m[1])
+			}
+			for _, l := range matcher.FindAllStringSubmatch(m[2], -1) {
+				if !slices.Contains(labels, l[1]) {
+					t.Errorf("%s: %s has no label %s", what, m[1], l[1])
+				}
+			}
+			all = append(all, labels...)
+		}
+		for _, m := range by.FindAllStringSubmatch(query, -1) {
+			for l := range strings.SplitSeq(m[1], ",") {
+				if !slices.Contains(all, strings.TrimSpace(l)) {
+					t.Errorf("%s: no metric has the label %s", what, l)
+				}
+			}
+		}
+	}
+	for what, query := range panels {
+		check(what, query)
+	}
+	guide, err := os.ReadFile("../../docs/alerts.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, query := range alerts {
+		check(what, query)
+		if !strings.Contains(string(guide), "\n## "+what+"\n") {
+			t.Errorf("docs/alerts.md does not say what to do for %s", what)
+		}
+	}
+	if n := strings.Count(string(guide), "\n## Sparrow"); n != len(alerts) {
+		t.Errorf("docs/alerts.md has %d alerts, there are %d", n, len(alerts))
+	}
+	if *prometheusDir != "" {
+		evaluate(t, r, panels, alerts)
+	}
+}
+
+// evaluate runs a Prometheus that scrapes the server: every panel has data, and every alert is evaluated.
+func evaluate(t *testing.T, r *replica, panels, alerts map[string]string) {
+	t.Helper()
+	rules, err := filepath.Abs("../../deploy/prometheus/alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(filepath.Join(*prometheusDir, "promtool"), "check", "rules", rules).CombinedOutput(); err !=
+		nil {
+		t.Fatalf("promtool: %v: %s", err, out)
+	}
+	dir := t.TempDir()
+	config := fmt.Sprintf("global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [%q]\n"+
+		"scrape_configs: [{job_name: sparrow, static_configs: [{targets: [%q]}]}]\n", rules,
+		strings.TrimPrefix(r.URL, "http://"))
+	if err := os.WriteFile(filepath.Join(dir, "p.yml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	at := "127.0.0.1:" + freePort(t)
+	cmd := exec.Command(filepath.Join(*prometheusDir, "prometheus"), "--config.file="+filepath.Join(dir, "p.yml"),
+		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+at)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { cmd.Process.Kill(); cmd.Wait() }()
+	api := func(path string, into any) bool {
+		got, err := http.Get("http://" + at + path)
+		if err != nil {
+			return false
+		}
+		defer got.Body.Close()
+		return json.NewDecoder(got.Body).Decode(into) == nil
+	}
+	for what, query := range panels {
+		await.True(t, what+" has data: "+query, func() bool {
+			var got struct {
+				Status string
+				Error  string
+				Data   struct{ Result []any }
+			}
+			ok := api("/api/v1/query?query="+url.QueryEscape(query), &got)
+			if got.Status == "error" {
+				t.Fatalf("%s: %s: %s", what, query, got.Error)
+			}
+			return ok && len(got.Data.Result) > 0
+		})
+	}
+	await.True(t, "alerts are evaluated", func() bool {
+		var got struct {
+			Data struct {
+				Groups []struct {
+					Rules []struct{ Name, Health, LastError string }
+				}
+			}
+		}
+		if !api("/api/v1/rules", &got) || len(got.Data.Groups) != 1 || len(got.Data.Groups[0].Rules) != len(alerts) {
+			return false
+		}
+		for _, rule := range got.Data.Groups[0].Rules {
+			if rule.Health == "err" {
+				t.Fatalf("%s: %s", rule.Name, rule.LastError)
+			}
+			if rule.Health != "ok" {
+				return false
+			}
+		}
+		return true
+	})
+	t.Logf("%d queries of panels have data, %d alerts are evaluated", len(panels), len(alerts))
+}
