@@ -168,8 +168,8 @@ func evaluate(t *testing.T, r *replica, panels, alerts map[string]string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(filepath.Join(*prometheusDir, "promtool"), "check", "rules", rules).CombinedOutput(); err !=
-		nil {
+	check := exec.Command(filepath.Join(*prometheusDir, "promtool"), "check", "rules", rules)
+	if out, err := check.CombinedOutput(); err != nil {
 		t.Fatalf("promtool: %v: %s", err, out)
 	}
 	dir := t.TempDir()
