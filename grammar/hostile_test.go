@@ -3,6 +3,7 @@ package grammar
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -65,7 +66,11 @@ func TestCostlySchemas(t *testing.T) {
 	tokens := tokensOf(t, pieces...)
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
+			before := allocated()
 			_, err := CompileWith([]byte(c.schema), tokens, Options{Strict: true})
+			if n := allocated() - before; n > mostAllocated {
+				t.Errorf("compiling allocates %d bytes, at most %d are expected", n, mostAllocated)
+			}
 			if c.want == nil && err != nil || c.want != nil && !errors.Is(err, c.want) {
 				t.Errorf("got %.300v, want %v", err, c.want)
 			}
@@ -74,6 +79,16 @@ func TestCostlySchemas(t *testing.T) {
 			}
 		})
 	}
+}
+
+// mostAllocated is how many bytes compiling any of these schemas allocates, all garbage included.
+const mostAllocated = 256 << 20
+
+// allocated is how many bytes were allocated so far.
+func allocated() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.TotalAlloc
 }
 
 // TestLargeUnions: as many alternatives as are allowed, told apart late, all stay possible.
