@@ -53,11 +53,12 @@ var mixes = []mix{
 	}},
 	{name: "alternatives", clients: 4, path: "/v1/chat/completions", body: func(d *rand.Rand, i int) string {
 		var b strings.Builder
-		for range 1200 {
-			fmt.Fprintf(&b, `,{"type":"object","properties":{"%s":{"const":"%s"}}}`, name(d), name(d))
+		for range 1000 { // fewer than any schema may have, more than can be told apart
+			fmt.Fprintf(&b, `,{"type":"object","required":["k"],"properties":{"k":{"const":"%s"},"%s":{}}}`, name(d),
+				name(d))
 		}
 		return `"messages":[{"role":"user","content":"x"}],"max_tokens":1,"response_format":{"type":"json_schema",` +
-			`"json_schema":{"name":"x","schema":{"oneOf":[{}` + b.String() + `]}}}`
+			`"json_schema":{"name":"x","schema":{"oneOf":[` + b.String()[1:] + `]}}}`
 	}},
 	{name: "stored", clients: 4, path: "/v1/responses", body: func(d *rand.Rand, i int) string {
 		return fmt.Sprintf(`"input":"x","max_output_tokens":1,"text":{"format":{"type":"json_schema","name":"x","schema":`+
