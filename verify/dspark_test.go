@@ -63,3 +63,38 @@ func TestDSpark(t *testing.T) {
 		}
 	}
 }
+
+// On two ranks, which share attention by heads or by requests, drafts are the same.
+func TestDSparkOnRanks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("as on one device")
+	}
+	dir := filepath.Join(archive.Unpack(t, "../testdata/oracle/deepseek_v4-dspark-1.tar.gz"), "deepseek_v4-dspark-1")
+	for _, how := range []plan.Division{plan.ByHeads, plan.ByRequests} {
+		src, err := family.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { src.Close() })
+		m := onRanks(t, src, 2, how, func() (kernel.Device, error) {
+			return kernel.NewRegistry(cpu.Backends()).Open("cpu", kernel.Options{Precise: true, Workers: 1})
+		})
+		hw, err := plan.HardwareFor("cpu")
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg, _, err := plan.Resolve(hw, m.Facts(), plan.Policy{KV: "f32"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := verify.Run(dir, m, verify.Options{Config: cfg})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range r.Cases {
+			if len(c.Problems) > 0 || c.Blocks == nil {
+				t.Errorf("%v: case %s: %q, drafts %+v", how, c.Name, c.Problems, c.Blocks)
+			}
+		}
+	}
+}
