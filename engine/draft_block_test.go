@@ -113,7 +113,12 @@ func TestTrueBlocksAreAccepted(t *testing.T) {
 	e := start(t, dir, Config{Policy: deterministic("fp8"), Draft: drafts(t, 5)},
 		guessing(want, list, func(int, int) bool { return true }), checked(t))
 	for i, r := range list {
-		sameTokens(t, r.ID, generate(t, e, r).Choices[0], want[i].Choices[0])
+		r.Trace = true
+		got := generate(t, e, r)
+		sameTokens(t, r.ID, got.Choices[0], want[i].Choices[0])
+		if d := got.Trace.Drafts; len(d) != 5 || d[4].Judged == 0 || d[4] != (DraftCount{d[4].Judged, d[4].Judged}) {
+			t.Errorf("drafts of the trace: %v", d)
+		}
 	}
 	if st := e.Stats(); st.Drafted < 50 || st.Accepted != st.Drafted {
 		t.Errorf("%d of %d drafts were accepted, want all", st.Accepted, st.Drafted)

@@ -60,6 +60,7 @@ type Trace struct {
 	Decode    time.Duration
 	Steps     int // forward passes
 	Preempted int
+	Drafts    []DraftCount // of all choices, by their place in the chain
 	Plans     []PlanUse
 
 	// When things happened; zero where it did not come to that.

@@ -166,6 +166,22 @@ func (j *Job) complete(now time.Time) {
 	}
 }
 
+// traceDrafts notes that so many drafts were judged, of which the first were right.
+func (j *Job) traceDrafts(judged, right int) {
+	if j.trace == nil {
+		return
+	}
+	for len(j.trace.Drafts) < judged {
+		j.trace.Drafts = append(j.trace.Drafts, DraftCount{})
+	}
+	for i := range judged {
+		j.trace.Drafts[i].Judged++
+		if i < right {
+			j.trace.Drafts[i].Right++
+		}
+	}
+}
+
 // tracePlan notes that a plan carried the job for one forward pass.
 func (j *Job) tracePlan(p *plan.Plan) {
 	if j.trace == nil {

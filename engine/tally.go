@@ -47,6 +47,7 @@ func (t *tally) countDrafts(c *choice, drafts []int32, outs []outcome) {
 		}
 	}
 	c.drafts.Judged(judged, right)
+	c.job.traceDrafts(judged, right)
 	c.job.usage.DraftedTokens += len(drafts)
 	c.job.usage.AcceptedTokens += right
 	t.stats.Verified++

@@ -32,7 +32,9 @@ type traceBody struct {
 	Times     timesBody  `json:"times"`
 	Steps     int        `json:"steps"`
 	Preempted int        `json:"preempted"`
-	Plans     []planBody `json:"plans"`
+	// Drafts is how many drafts were judged and right, by their place in the chain; none without drafts.
+	Drafts []draftBody `json:"drafts,omitempty"`
+	Plans  []planBody  `json:"plans"`
 
 	Effort  *effortBody `json:"effort,omitempty"`
 	LeftOut []string    `json:"left_out,omitempty"` // types of tools that were not offered
@@ -42,6 +44,12 @@ type traceBody struct {
 type effortBody struct {
 	Asked string `json:"asked"`
 	Used  string `json:"used"`
+}
+
+// draftBody counts the drafts of one place of their chains.
+type draftBody struct {
+	Judged int64 `json:"judged"`
+	Right  int64 `json:"right"`
 }
 
 // prefixBody says how far the prompt was found in the cache and why no further.
@@ -120,6 +128,9 @@ func bodyOf(p promptTrace) traceBody {
 	}
 	if r := t.Restored; r.Tokens > 0 || r.Stop != "" {
 		b.Prefix.Restored = &restoredBody{r.Tokens, r.Tiers, r.Stop}
+	}
+	for _, n := range t.Drafts {
+		b.Drafts = append(b.Drafts, draftBody{n.Judged, n.Right})
 	}
 	for _, use := range t.Plans {
 		if use.Plan != nil {

@@ -23,6 +23,13 @@ func printTrace(w io.Writer, last sparrow.Event, seed int64) {
 		fmt.Fprintf(w, ", %d drafted and %d accepted", u.DraftedTokens, u.AcceptedTokens)
 	}
 	fmt.Fprintf(w, "; finish %s; seed %d\n", last.Finish, seed)
+	if len(t.Drafts) > 0 {
+		fmt.Fprint(w, "drafts   right by place in the chain:")
+		for _, n := range t.Drafts {
+			fmt.Fprintf(w, " %d/%d", n.Right, n.Judged)
+		}
+		fmt.Fprintln(w)
+	}
 	fmt.Fprintf(w, "times    queued %s, prefill %s, decode %s", short(t.Queued), short(t.Prefill), short(t.Decode))
 	if n := u.CompletionTokens - 1; n > 0 && t.Decode > 0 {
 		fmt.Fprintf(w, " (%.1f tokens/s)", float64(n)/t.Decode.Seconds())
