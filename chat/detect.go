@@ -10,7 +10,7 @@ import (
 // Source is what a checkpoint says about its chat format.
 type Source struct {
 	// Family forces a format by name: deepseek-v4, deepseek-v4-preview, deepseek-v3.2, deepseek-v3.1, glm-5, glm-5.2,
-	// kimi-k2, kimi-k2.5 or template. Empty detects it.
+	// glm-5.3-flash, kimi-k2, kimi-k2.5 or template. Empty detects it.
 	Family string
 	// ModelType is model_type of config.json.
 	ModelType string
@@ -55,6 +55,8 @@ func Detect(s Source) (Format, error) {
 		return GLM5{}, nil
 	case "glm-5.2":
 		return GLM5{V52: true}, nil
+	case "glm-5.3-flash":
+		return GLM5{V52: true, Flash: true}, nil
 	case "kimi-k2":
 		return Kimi{}, nil
 	case "kimi-k2.5":
@@ -79,12 +81,13 @@ func Detect(s Source) (Format, error) {
 		return t, nil
 	case "":
 		return nil, fmt.Errorf("%w: model_type %q without a chat_template; supported without one are deepseek_v32, "+
-			"deepseek_v3, deepseek_v4, glm_moe_dsa, glm4_moe_lite, kimi_k2 and kimi_k25; add a template to "+
+			"deepseek_v3, deepseek_v4, glm_moe_dsa, glm5_next, glm4_moe_lite, kimi_k2 and kimi_k25; add a template to "+
 			"tokenizer_config.json or name a family",
 			ErrNoFormat, s.ModelType)
 	}
 	return nil, fmt.Errorf("%w: family %q is unknown; supported are deepseek-v4, deepseek-v4-preview, "+
-		"deepseek-v3.2, deepseek-v3.1, glm-5, glm-5.2, kimi-k2, kimi-k2.5 and template", ErrNoFormat, family)
+		"deepseek-v3.2, deepseek-v3.1, glm-5, glm-5.2, glm-5.3-flash, kimi-k2, kimi-k2.5 and template", ErrNoFormat,
+		family)
 }
 
 func (s Source) family() string {
@@ -105,6 +108,8 @@ func (s Source) family() string {
 		return "glm-5.2"
 	case s.ModelType == "glm_moe_dsa" || s.ModelType == "glm4_moe_lite":
 		return "glm-5"
+	case s.ModelType == "glm5_next":
+		return "glm-5.3-flash"
 	case s.ModelType == "kimi_k2":
 		return "kimi-k2"
 	case s.ModelType == "kimi_k25":

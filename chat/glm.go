@@ -8,7 +8,7 @@ import (
 	"sparrow/internal/mark"
 )
 
-// GLM5 is the format of GLM-4.7, GLM-5 and GLM-5.2, for checkpoints without a template.
+// GLM5 is the format of GLM-4.7, GLM-5, GLM-5.2 and GLM-5.3-Flash, for checkpoints without a template.
 //
 //	[gMASK]<sop> <|system|>text <|user|>text <|assistant|><think>reasoning</think>answer
 //	<|observation|><tool_response>...
@@ -19,6 +19,9 @@ type GLM5 struct {
 	// V52 selects the variant of GLM-5.2: an effort line when thinking, an empty block where there is no reasoning, and
 	// tool schemas without their envelope.
 	V52 bool
+	// Flash selects the variant of GLM-5.3-Flash, with V52: it always thinks, has the efforts low, high and max, and
+	// keeps the reasoning of earlier turns unless clear_thinking is true.
+	Flash bool
 }
 
 const (
@@ -31,8 +34,11 @@ const (
 		glmKeyOpen + "{arg-key-2}" + glmKeyClose + glmValueOpen + "{arg-value-2}" + glmValueClose + "..." + glmCallClose
 )
 
-// Name is "glm-5" or "glm-5.2".
+// Name is "glm-5", "glm-5.2" or "glm-5.3-flash".
 func (f GLM5) Name() string {
+	if f.Flash {
+		return "glm-5.3-flash"
+	}
 	if f.V52 {
 		return "glm-5.2"
 	}
@@ -54,6 +60,9 @@ func (f GLM5) Render(req Request) (Prompt, error) {
 	if f.V52 {
 		known = append(known, "reasoning_effort")
 	}
+	if f.Flash {
+		known = known[2:]
+	}
 	if err := checkKwargs(req, known...); err != nil {
 		return Prompt{}, err
 	}
@@ -61,12 +70,16 @@ func (f GLM5) Render(req Request) (Prompt, error) {
 	if err != nil {
 		return Prompt{}, err
 	}
+	if f.Flash && !thinking {
+		// Its output begins inside reasoning in any case: the least effort is what there is.
+		thinking, req.Effort = true, "low"
+	}
 	clear, err := boolKwarg(req, "clear_thinking")
 	if err != nil {
 		return Prompt{}, err
 	}
 	keepFrom := lastUser(turns) + 1 // reasoning is shown from this message on
-	if clear != nil && !*clear {
+	if clear != nil && !*clear || clear == nil && f.Flash {
 		keepFrom = 0
 	}
 
@@ -137,7 +150,13 @@ func (f GLM5) effort(b *mark.Builder, req Request, thinking bool) error {
 		return err
 	}
 	line := map[string]string{"": "Max", "max": "Max", "high": "High"}[word]
+	if f.Flash && word == "low" {
+		line = "Low"
+	}
 	switch {
+	case line == "" && f.Flash:
+		return fmt.Errorf("%w: reasoning_effort: %q is not known: GLM-5.3-Flash knows low, high and max",
+			ErrUnsupported, word)
 	case line == "":
 		return fmt.Errorf("%w: reasoning_effort: %q is not known: GLM-5.2 knows high and max", ErrUnsupported, word)
 	case thinking:

@@ -143,6 +143,11 @@ func TestGLM5Renderings(t *testing.T) {
 	testRenderings(t, GLM5{}, "glm-5.json", map[string]string{"$HEAD": glmToolsHead, "$TAIL": glmToolsTail})
 }
 
+func TestGLM53FlashRenderings(t *testing.T) {
+	testRenderings(t, GLM5{V52: true, Flash: true}, "glm-5.3-flash.json",
+		map[string]string{"$HEAD": glmToolsHead, "$TAIL": glmToolsTail})
+}
+
 func TestGLM52Renderings(t *testing.T) {
 	testRenderings(t, GLM5{V52: true}, "glm-5.2.json", map[string]string{"$HEAD": glmToolsHead, "$TAIL": glmToolsTail})
 }

@@ -52,7 +52,7 @@ func (f *engineFlags) add(s *pflag.FlagSet) {
 			"the small model inside the binary runs ("+builtin.Name+")")
 	s.StringVar(&f.chatFormat, "chat-format", "", "how conversations are written, instead of what the checkpoint "+
 		"says: deepseek-v4, deepseek-v4-preview (releases of April 2026), deepseek-v3.2, deepseek-v3.1, glm-5, "+
-		"glm-5.2, kimi-k2, kimi-k2.5 or template")
+		"glm-5.2, glm-5.3-flash, kimi-k2, kimi-k2.5 or template")
 	f.deviceFlags.add(s)
 	f.rankFlags.add(s)
 	s.DurationVar(&f.rankTimeout, "rank-timeout", group.Timeout, "how long a rank may stay at one operation while the "+
