@@ -5,6 +5,7 @@ import (
 
 	"sparrow/kernel"
 	"sparrow/kv"
+	"sparrow/model"
 	"sparrow/plan"
 	"sparrow/sched"
 	"sparrow/step"
@@ -160,8 +161,13 @@ func (z *sizing) cacheOf(cfg *plan.Config, pages int) cacheSize {
 	s := cacheSize{pages: pages, bytes: int64(pages) * (z.model.PageBytes(cfg) - z.windowBytes(cfg))}
 	s.arena = z.arenaBytes(cfg, min(z.model.Config().MaxPositions, pages*cfg.Page))
 	if z.windowed != nil {
-		s.window = kv.SizeWindow(kv.Load{Pages: pages, PageTokens: cfg.Page, Window: z.windowed.Window(),
-			Running: z.cfg.MaxRunning, StepTokens: z.cfg.StepTokens})
+		load := kv.Load{Pages: pages, PageTokens: cfg.Page, Window: z.windowed.Window(), Running: z.cfg.MaxRunning,
+			StepTokens: z.cfg.StepTokens}
+		if m, ok := z.model.(model.Snapshotted); ok {
+			load.Spacing, load.WindowBytes = m.SnapshotSpacing(), z.windowBytes(cfg)
+			load.PageBytes = z.model.PageBytes(cfg) - load.WindowBytes
+		}
+		s.window = kv.SizeWindow(load)
 		s.bytes += int64(s.window.Pages) * z.windowBytes(cfg)
 		s.states = int64(z.cfg.MaxRunning) * z.windowed.StateBytes(cfg)
 	}

@@ -13,6 +13,10 @@ type Window struct {
 	Tokens int
 	// First is the number of the first window page: those before it are another pool's.
 	First int
+	// Spacing, where it is not 0, says that a window page holds a snapshot as large as the rows of many pages: what a
+	// sequence leaves behind is given up before anything else, but for one in so many pages, since the next one serves
+	// whoever continues the sequence. What a sequence ends with is kept like any other.
+	Spacing int
 }
 
 // Load is what a pool is made for.
@@ -21,6 +25,10 @@ type Load struct {
 	Window            int // tokens a row sees
 	Running           int // sequences at a time
 	StepTokens        int // new tokens of a step
+	// Spacing is that of Window. Where it is not 0, as much memory as pages have is kept for reuse: PageBytes for each
+	// page, in window pages of WindowBytes.
+	Spacing                int
+	PageBytes, WindowBytes int64
 }
 
 // One in keptShare pages keeps its window rows while unused, so that prompts can continue behind it.
@@ -30,9 +38,13 @@ const keptShare = 8
 // it releases any, and a share for reuse. More than one for each page are never of use, fewer than a sequence needs
 // alone never enough.
 func SizeWindow(l Load) Window {
-	w := Window{Pages: 1, Tokens: l.Window}
+	w := Window{Pages: 1, Tokens: l.Window, Spacing: l.Spacing}
 	each := w.PerSequence(l.PageTokens)
-	want := l.Running*each + (l.StepTokens+l.PageTokens-1)/l.PageTokens + l.Pages/keptShare
+	kept := l.Pages / keptShare
+	if l.Spacing > 0 && l.WindowBytes > 0 {
+		kept = min(int(int64(l.Pages)*l.PageBytes/l.WindowBytes), l.Pages/2)
+	}
+	want := l.Running*each + (l.StepTokens+l.PageTokens-1)/l.PageTokens + kept
 	w.Pages = max(min(want, l.Pages), each)
 	return w
 }
@@ -139,6 +151,23 @@ func (w *windows) unpin(page Page, stored bool) {
 	}
 }
 
+// first moves an idle window page to the oldest end: it is the first to be given up.
+func (w *windows) first(page Page) {
+	x := w.of[page]
+	if x == none || w.pins[page] > 0 {
+		return
+	}
+	w.unlink(x)
+	w.older[x], w.newer[x] = none, w.oldest
+	if w.oldest == none {
+		w.newest = x
+	} else {
+		w.older[w.oldest] = x
+	}
+	w.oldest = x
+	w.idle++
+}
+
 // drop frees the window page of a page that no window reaches, where it has one.
 func (w *windows) drop(page Page) {
 	if w == nil || w.of[page] == none {
@@ -229,6 +258,9 @@ func (q *sequence) advance() {
 	for first := q.pool.cfg.Window.first(q.length, q.pool.cfg.PageTokens); q.reached < first; q.reached++ {
 		page := Page(q.table[q.reached])
 		w.unpin(page, q.pool.index.Has(page))
+		if n := q.pool.cfg.Window.Spacing; n > 0 && q.reached > 0 && q.reached%n != 0 {
+			w.first(Page(q.table[q.reached-1])) // this page's serves whoever continues the sequence
+		}
 		q.windows[q.reached] = none
 	}
 }

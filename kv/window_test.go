@@ -165,3 +165,40 @@ func TestBadWindowsAreRefused(t *testing.T) {
 		t.Error("windows without a pool of them")
 	}
 }
+
+// Where window pages are snapshots, a sequence that moves on leaves them to be given up first: those that other
+// sequences ended with stay, and so does one in Spacing.
+func TestSnapshotsInsideASequenceGoFirst(t *testing.T) {
+	p, err := New(Config{Pages: 40, PageTokens: 4, Reuse: true, Window: Window{Pages: 6, Tokens: 2, Spacing: 8}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(first int32, n int) {
+		t.Helper()
+		s, _, err := p.Open(count(first, n), OpenOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range n {
+			grow(t, s, []int32{first + int32(i)})
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	finds := func(first int32, n, want int) {
+		t.Helper()
+		s, m, err := p.Open(count(first, n), OpenOptions{})
+		if err != nil || m.Tokens != want {
+			t.Errorf("a prompt of %d tokens finds %d, %v; want %d", n, m.Tokens, err, want)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(1000, 9)  // two full pages
+	run(2000, 49) // twelve, which pass through more window pages than there are
+	finds(1000, 9, 8)
+	finds(2000, 49, 48)
+	finds(2000, 40, 32) // behind the eighth page
+}

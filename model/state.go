@@ -44,3 +44,11 @@ type Windowed interface {
 	// sequence computed: windows are the window pages of those tokens, of which the last must be present.
 	Restore(n int, windows []int32) (State, error)
 }
+
+// Snapshotted is a Windowed model whose window pages hold snapshots of its states behind pages, each as large as the
+// rows of many pages.
+type Snapshotted interface {
+	Windowed
+	// SnapshotSpacing is how many pages apart snapshots inside a sequence are worth keeping.
+	SnapshotSpacing() int
+}

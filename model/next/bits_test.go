@@ -11,7 +11,7 @@ import (
 	"sparrow/step"
 )
 
-var _ model.Windowed = (*next.Model)(nil) // the interface that the engine uses
+var _ model.Snapshotted = (*next.Model)(nil) // the interface that the engine uses
 
 // policies are the ways a cache can be kept and read.
 var policies = []plan.Policy{{KV: "f32"}, {KV: "bf16"}, {KV: "fp8"}, {KV: "bf16", ExactIndex: true},

@@ -159,6 +159,9 @@ func (m *Model) PageBytes(cfg *plan.Config) int64 {
 // Window is how many tokens back a sequence needs a snapshot.
 func (m *Model) Window() int { return hybrid.Window }
 
+// SnapshotSpacing keeps one snapshot in 8192 tokens of what sequences leave behind.
+func (m *Model) SnapshotSpacing() int { return 8192 / max(m.pageTokens, 256) }
+
 // WindowBytes is the memory of a snapshot over all layers.
 func (m *Model) WindowBytes(cfg *plan.Config) int64 { return m.sizes(cfg).Window }
 
