@@ -108,3 +108,18 @@ func TestNextDraftingLayer(t *testing.T) {
 		}
 	}
 }
+
+// Rounded rows stay close to the oracle by the measures of tolerance.go, and the exact comparison tells them apart.
+func TestNextQuantised(t *testing.T) {
+	dir := unpacked(t, glmNext)
+	m := openPath(t, dir, "cpu", kernel.Options{})
+	for _, p := range []plan.Policy{{KV: "bf16"}, {KV: "fp8"}, {KV: "bf16", ExactIndex: true}} {
+		r := run(t, dir, m, p, 100)
+		for _, c := range r.Cases {
+			if r.Exact || c.MaxError < 2e-3 {
+				t.Errorf("%s: case %s: largest error %g; the comparison does not show rounding", p.KV, c.Name,
+					c.MaxError)
+			}
+		}
+	}
+}

@@ -53,10 +53,16 @@ func judge(c *Case, main, index plan.Layout) {
 		c.judgeV41(keyNoise(index))
 	case c.selective() && index != plan.IndexF32Row512:
 		c.judgeSelective()
-	case main == plan.BF16Row1152 || main == plan.BF16Row1024:
+	case main == plan.BF16Row1152:
 		c.judgeMedians(bf16Cosine)
+		c.judgeGreedy()
+	case main == plan.BF16Row1024: // an expert that flips among the decoded tokens changes the states of all later ones
+		c.judgeMedians(bf16Cosine)
+	case main == plan.FP8Row528:
+		c.judgeMedians(fp8Cosine)
 	default:
 		c.judgeMedians(fp8Cosine)
+		c.judgeGreedy()
 	}
 }
 
@@ -129,6 +135,10 @@ func (c *Case) judgeMedians(cosine float64) {
 	if m := median(c.Overlap); c.TopK > 0 && !(m > quantOverlap) {
 		c.addProblem("selections overlap by %.3f, want above %.2f", m, quantOverlap)
 	}
+}
+
+// judgeGreedy compares greedy tokens of quantised rows.
+func (c *Case) judgeGreedy() {
 	// A single position may be off by as much as the worst one was; a choice with a larger margin than that cannot
 	// flip.
 	if c.GreedyEqual < c.GreedyOf && c.GreedyMargin > c.MaxError {
