@@ -9,10 +9,14 @@ import (
 
 // testSparse attends over every layout with entries missing, lengths cut, whole rows masked, and NaN in every row
 // that is not selected.
-func testSparse(p *pair) {
+func testSparse(p *pair) { p.sparseOf(mains) }
+
+func testNopeSparse(p *pair) { p.sparseOf(nopes) }
+
+func (p *pair) sparseOf(kinds []layout.Kind) {
 	const tokens, pages, k, rows = 7, 40, 130, 7
 	lens := []int32{0, 1, 63, 64, 65, k, k}
-	for _, kind := range mains {
+	for _, kind := range kinds {
 		for _, heads := range []int{1, 3, 16} {
 			what := fmt.Sprintf("%v %d heads", kind, heads)
 			poison := map[int]bool{}
@@ -32,7 +36,7 @@ func testSparse(p *pair) {
 				}
 			}
 			pool := p.mainPool(kind, pages, tokens, poison)
-			q := p.random(rows, heads*layout.RowDim)
+			q := p.random(rows, heads*layout.Width(kind))
 			at, ln := p.ints(rows, k, index), p.ints(rows, 1, lens)
 			out := p.random(rows, heads*layout.LatentDim)
 			lse, top := p.floats(rows, heads, make([]float32, rows*heads)),

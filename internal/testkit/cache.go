@@ -25,12 +25,20 @@ func dropNegative(v []int32) []int32 {
 	return out
 }
 
-func testRows(p *pair) {
-	for _, k := range mains {
+func testRows(p *pair) { p.rowsOf(mains) }
+
+// nopes are the layouts of latent rows without a rotated part.
+var nopes = []layout.Kind{layout.BF16Row1024, layout.FP8Row528, layout.F32Row2048}
+
+func testNopeRows(p *pair) { p.rowsOf(nopes) }
+
+func (p *pair) rowsOf(kinds []layout.Kind) {
+	for _, k := range kinds {
+		width := layout.Width(k)
 		l, err := layout.MainOf(k)
 		p.must(err)
 		n := len(scattered)
-		kv, a := p.random(n, layout.RowDim), p.angles(n)
+		kv, a := p.random(n, width), p.angles(n)
 		norm := p.floats(1, layout.LatentDim, p.normal(layout.LatentDim, 1))
 		slots := p.ints(n, 1, scattered)
 		pool := p.emptyPool(k, l.PageBytes(7), 5, 7)
@@ -43,13 +51,15 @@ func testRows(p *pair) {
 		read := dropNegative(scattered)
 		at := p.ints(len(read), 1, read)
 		for _, kind := range []kernel.DType{kernel.F32, kernel.BF16} {
-			out := both{p.on(p.ref, kind, len(read), layout.RowDim, make([]float32, len(read)*layout.RowDim)),
-				p.on(p.dev, kind, len(read), layout.RowDim, make([]float32, len(read)*layout.RowDim))}
+			out := both{p.on(p.ref, kind, len(read), width, make([]float32, len(read)*width)),
+				p.on(p.dev, kind, len(read), width, make([]float32, len(read)*width))}
 			p.must(kernel.Do(p.ref, kernel.GatherArgs{Out: out.ref, Slots: at.ref, Pool: pool.ref}))
 			p.must(kernel.Do(p.dev, kernel.GatherArgs{Out: out.dev, Slots: at.dev, Pool: pool.dev}))
 			// A value at a rounding boundary may fall either way, by one step of the layout's precision.
 			tol := map[layout.Kind]float64{layout.BF16Row1152: 1. / 128, layout.FP8Row656: 1. / 8,
-				layout.FP8Row576: 1. / 8, layout.F32Row2304: 1e-5}[k]
+				layout.FP8Row576: 1. / 8, layout.F32Row2304: 1e-5, layout.BF16Row1024: 1. / 128,
+				layout.FP8Row528:  1. / 8,
+				layout.F32Row2048: 1e-5}[k]
 			if kind == kernel.BF16 {
 				tol = max(tol, 1./128)
 			}

@@ -61,6 +61,12 @@ var suites = []suite{
 	{"accept", 41, testAccept},
 	{"padded index query", 39, testPaddedIndexQuery},
 	{"latent attend", 42, testWhole},
+	{"store and gather rows without rotation", 43, testNopeRows},
+	{"sparse attend over rows without rotation", 44, testNopeSparse},
+	{"convolve", 45, testConvolve},
+	{"delta rule", 46, testDelta},
+	{"gated norm", 47, testGatedNorm},
+	{"spread pools", 48, testSpread},
 }
 
 // Operations compares every operation of a device with the reference.
