@@ -9,9 +9,6 @@ import "fmt"
 // poolTokens is the number of tokens of a pool: index_kpool of every released model.
 const poolTokens = 4
 
-// LinearGrain is the chunk of positions that linear attention of prompts is cut at where it runs in chunks.
-const LinearGrain = 64
-
 // Pooled reports whether models of the family select pools of tokens.
 func (f Family) Pooled() bool { return f == GLM5Next }
 
@@ -40,6 +37,24 @@ func everyFourth(layers int) []bool {
 		linear[i] = i%4 != 3
 	}
 	return linear
+}
+
+// pooled says which layers are linear, which select, and what.
+func (r *resolver) pooled() {
+	linear := 0
+	for l := range r.model.Layers {
+		if r.model.LinearAt(l) {
+			linear++
+		}
+	}
+	if linear > 0 {
+		r.Because("design 3", "linear attention in %d of %d layers: a state per sequence and no rows of tokens, in the "+
+			"recurrent form for prompts and decodes alike, so that bits depend neither on chunks nor on batches",
+			linear, r.model.Layers)
+	}
+	r.Because("dispatch 6", "%d layers select: one index key for each %d tokens, of which a row keeps the best %d "+
+		"whose tokens are all there, and the tokens behind them; up to %d tokens every key is selected without scores",
+		r.model.Layers-linear, poolTokens, r.model.K, r.model.ShortKeys())
 }
 
 // pooledInputs are the arrays of MLA over pools, and of linear attention.

@@ -184,6 +184,9 @@ func (r *resolver) kernels() error {
 	if r.model.Dense() {
 		return r.withoutIndexer()
 	}
+	if r.model.Pooled() {
+		r.pooled()
+	}
 	if c.IndexLayout = IndexPage132; r.model.V41() {
 		c.IndexLayout = V41Index68
 		r.Because("v41 4.3", "indexer keys and queries in four bits, as the model was trained")

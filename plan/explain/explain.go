@@ -89,6 +89,9 @@ func (a *Answer) Print(w io.Writer) error {
 	if c.Model.Dense() {
 		fmt.Fprintf(w, "no indexer: every row attends to every key; prompts expand up to %d keys%s, other rows attend "+
 			"in latent space\n", c.T, dense(c))
+	} else if n := c.Model.PoolTokens(); n > 0 {
+		fmt.Fprintf(w, "top-k %d pools of %d tokens, of %v selection, dense off, indexer keys as %v\n", c.Model.K, n,
+			cmp.Or(a.Config.TopK, "stable"), c.IndexLayout)
 	} else {
 		fmt.Fprintf(w, "top-k %d of %v selection, dense up to %d keys%s, indexer keys as %v\n", c.Model.K,
 			cmp.Or(a.Config.TopK, "stable"), c.T, dense(c), c.IndexLayout)
