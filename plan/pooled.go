@@ -48,8 +48,8 @@ func (r *resolver) pooled() {
 		}
 	}
 	if linear > 0 {
-		r.Because("design 3", "linear attention in %d of %d layers: a state per sequence and no rows of tokens, in the "+
-			"recurrent form for prompts and decodes alike, so that bits depend neither on chunks nor on batches",
+		r.Because("design 3", "linear attention in %d of %d layers: a state per sequence and no rows of tokens, in "+
+			"the recurrent form for prompts and decodes alike, so that bits depend neither on chunks nor on batches",
 			linear, r.model.Layers)
 	}
 	r.Because("dispatch 6", "%d layers select: one index key for each %d tokens, of which a row keeps the best %d "+
