@@ -55,7 +55,7 @@ func BenchmarkParse(b *testing.B) {
 		strings.Repeat("a \"b\" ", 2000) + tags("[/param]\n[/invoke]\n[/calls]")
 	b.SetBytes(int64(len(reply)))
 	for b.Loop() {
-		p := newDSMLParser(v32.block, toolRequest(), true)
+		p := newDSMLParser(v32, toolRequest(), true)
 		for i := 0; i < len(reply); i += 4 { // about a token
 			p.Feed(mark.Plain(reply[i:min(i+4, len(reply))]))
 		}

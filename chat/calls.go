@@ -41,13 +41,14 @@ var v3Calls = CallSyntax{Begin: callsBegin, Open: v3Markers.open, Sep: v3Markers
 func (DeepSeekV31) CallSyntax() (CallSyntax, bool) { return v31Calls, true }
 
 // CallSyntax is DSML: parameters are elements, not JSON.
-func (DeepSeekV32) CallSyntax() (CallSyntax, bool) { return dsmlCalls("function_calls"), true }
+func (DeepSeekV32) CallSyntax() (CallSyntax, bool) { return dsmlCalls(v32), true }
 
 // CallSyntax is DSML under V4's own name for the block.
-func (DeepSeekV4) CallSyntax() (CallSyntax, bool) { return dsmlCalls("tool_calls"), true }
+func (DeepSeekV4) CallSyntax() (CallSyntax, bool) { return dsmlCalls(v4), true }
 
-func dsmlCalls(block string) CallSyntax {
-	return CallSyntax{Begin: "\n\n<" + dsml + block + ">\n", Open: "<" + dsml + `invoke name="`, Sep: `">` + "\n",
+func dsmlCalls(d dialect) CallSyntax {
+	tags := d.tags()
+	return CallSyntax{Begin: "\n\n" + tags.open + "\n", Open: tags.invokeOpen, Sep: `">` + "\n",
 		ReasoningEnd: thinkClose, Markers: []string{dsml}}
 }
 

@@ -21,7 +21,7 @@ func (DeepSeekV32) Name() string { return "deepseek-v3.2" }
 
 // Parser reads DSML calls.
 func (f DeepSeekV32) Parser(req Request) Parser {
-	return newDSMLParser(v32.block, req, begun(f, req))
+	return newDSMLParser(v32, req, begun(f, req))
 }
 
 // Render writes the prompt.

@@ -34,7 +34,7 @@ func (f DeepSeekV4) Name() string {
 
 // Parser reads DSML calls.
 func (f DeepSeekV4) Parser(req Request) Parser {
-	return newDSMLParser(v4.block, req, begun(f, req))
+	return newDSMLParser(v4, req, begun(f, req))
 }
 
 // Render writes the prompt.
@@ -47,7 +47,7 @@ func (f DeepSeekV4) Render(req Request) (Prompt, error) {
 		"task"); err != nil {
 		return Prompt{}, err
 	}
-	e := &v4Encoder{req: req}
+	e := &v4Encoder{req: req, dialect: v4}
 	if e.thinking, err = thinkingMode(req, false); err != nil {
 		return Prompt{}, err
 	}
@@ -154,8 +154,10 @@ func v4Merge(turns []turn) ([]turn, error) {
 
 // v4Encoder writes one prompt.
 type v4Encoder struct {
+	dialect
 	req      Request
 	turns    []turn
+	systems  bool // system messages have a marker, and behind the first one are turns that are answered
 	thinking bool
 	drop     bool   // earlier reasoning is not shown
 	last     int    // index in turns of the last user or developer message
@@ -169,15 +171,18 @@ func (e *v4Encoder) encode() (Prompt, error) {
 		var err error
 		switch t.Role {
 		case System:
+			if e.systems && i > 0 {
+				e.b.WriteString(deepseekSystem)
+			}
 			t.write(&e.b, t.Content)
-			err = v4.declarations(&e.b, t, formatField(e.req, t), e.req.Memo)
+			err = e.declarations(&e.b, t, formatField(e.req, t), e.req.Memo)
 		case Developer:
 			if t.Content == "" {
 				return Prompt{}, fieldError(messageField(t.index, "content"), "a developer message must not be empty")
 			}
 			e.b.WriteString(deepseekUser)
 			t.write(&e.b, t.Content)
-			err = v4.declarations(&e.b, t, formatField(e.req, t), e.req.Memo)
+			err = e.declarations(&e.b, t, formatField(e.req, t), e.req.Memo)
 		case User:
 			e.b.WriteString(deepseekUser)
 			e.b.Write(t.merged)
@@ -193,7 +198,7 @@ func (e *v4Encoder) encode() (Prompt, error) {
 		e.handOver(i)
 	}
 	last := e.turns[len(e.turns)-1]
-	if e.req.AddGenerationPrompt && (last.Role == System || last.Role == Assistant) {
+	if e.req.AddGenerationPrompt && (last.Role == System && !e.asks(len(e.turns)-1) || last.Role == Assistant) {
 		return Prompt{}, fieldError(messageField(len(e.req.Messages)-1, "role"),
 			"is %q: a reply can only follow a user, developer or tool message; to go on with an assistant message, "+
 				"continue it", last.Role)
@@ -210,9 +215,15 @@ func (e *v4Encoder) encode() (Prompt, error) {
 	return p, nil
 }
 
+// asks reports whether a turn is one that the assistant answers.
+func (e *v4Encoder) asks(i int) bool {
+	r := e.turns[i].Role
+	return r == User || r == Developer || r == System && e.systems && i > 0
+}
+
 // handOver writes the assistant marker after a user turn that the assistant answers. A reminder comes after it.
 func (e *v4Encoder) handOver(i int) {
-	if r := e.turns[i].Role; r != User && r != Developer {
+	if !e.asks(i) {
 		return
 	}
 	if i+1 == len(e.turns) {
@@ -247,7 +258,7 @@ func (e *v4Encoder) assistant(i int, t turn) error {
 	t.write(&e.b, t.Content)
 	if len(t.ToolCalls) > 0 {
 		e.b.WriteString("\n\n")
-		if err := v4.calls(&e.b, t); err != nil {
+		if err := e.calls(&e.b, t); err != nil {
 			return err
 		}
 	}

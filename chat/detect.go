@@ -51,6 +51,8 @@ func Detect(s Source) (Format, error) {
 		return DeepSeekV4{}, nil
 	case "deepseek-v4-preview":
 		return DeepSeekV4{Preview: true}, nil
+	case "deepseek-v4.1":
+		return DeepSeekV41{}, nil
 	case "glm-5":
 		return GLM5{}, nil
 	case "glm-5.2":
@@ -81,11 +83,11 @@ func Detect(s Source) (Format, error) {
 		return t, nil
 	case "":
 		return nil, fmt.Errorf("%w: model_type %q without a chat_template; supported without one are deepseek_v32, "+
-			"deepseek_v3, deepseek_v4, glm_moe_dsa, glm5_next, glm4_moe_lite, kimi_k2 and kimi_k25; add a template to "+
-			"tokenizer_config.json or name a family",
+			"deepseek_v3, deepseek_v4, deepseek_v41, glm_moe_dsa, glm5_next, glm4_moe_lite, kimi_k2 and kimi_k25; add a "+
+			"template to tokenizer_config.json or name a family",
 			ErrNoFormat, s.ModelType)
 	}
-	return nil, fmt.Errorf("%w: family %q is unknown; supported are deepseek-v4, deepseek-v4-preview, "+
+	return nil, fmt.Errorf("%w: family %q is unknown; supported are deepseek-v4, deepseek-v4-preview, deepseek-v4.1, "+
 		"deepseek-v3.2, deepseek-v3.1, glm-5, glm-5.2, glm-5.3-flash, kimi-k2, kimi-k2.5 and template", ErrNoFormat,
 		family)
 }
@@ -102,6 +104,8 @@ func (s Source) family() string {
 		return "deepseek-v4-preview"
 	case s.ModelType == "deepseek_v4":
 		return "deepseek-v4"
+	case s.ModelType == "deepseek_v41":
+		return "deepseek-v4.1"
 	case s.ModelType == "deepseek_v3":
 		return "deepseek-v3.1"
 	case s.ModelType == "glm_moe_dsa" && s.SharedIndexer:

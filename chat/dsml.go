@@ -11,6 +11,7 @@ import (
 // dialect is what differs between the versions of DeepSeek's markup.
 type dialect struct {
 	block       string // name of the element around calls
+	gap         string // between the marker of an element and its name
 	toolsPrefix string // before the tool schemas, one JSON object per line
 	toolsSuffix string // after them
 }
@@ -123,22 +124,33 @@ func dropDevelopers(turns []turn) []turn {
 //
 // String values stand as they are, without any escaping; the others are JSON.
 func (d dialect) calls(b *mark.Builder, t turn) error {
-	b.WriteString("<" + dsml + d.block + ">\n")
+	tags := d.tags()
+	b.WriteString(tags.open + "\n")
 	for i, call := range t.ToolCalls {
-		b.WriteString("<" + dsml + `invoke name="`)
+		b.WriteString(tags.invokeOpen)
 		b.Mark(call.Name)
 		b.WriteString("\">\n")
-		if err := dsmlParameters(b, t.arguments[i]); err != nil {
+		if err := tags.parameters(b, t.arguments[i]); err != nil {
 			return err
 		}
-		b.WriteString("\n</" + dsml + "invoke>\n")
+		b.WriteString("\n" + tags.invokeClose + "\n")
 	}
-	b.WriteString("</" + dsml + d.block + ">")
+	b.WriteString(tags.close)
 	return nil
 }
 
-// dsmlParameters writes one line per argument.
-func dsmlParameters(b *mark.Builder, args *jinja.Dict) error {
+// dsmlTags are how elements begin and end.
+type dsmlTags struct{ open, close, invokeOpen, invokeClose, paramOpen, paramClose string }
+
+func (d dialect) tags() dsmlTags {
+	name := dsml + d.gap
+	return dsmlTags{open: "<" + dsml + d.gap + d.block + ">", close: "</" + dsml + d.gap + d.block + ">",
+		invokeOpen: "<" + name + `invoke name="`, invokeClose: "</" + name + "invoke>",
+		paramOpen: "<" + name + `parameter name="`, paramClose: "</" + name + "parameter>"}
+}
+
+// parameters writes one line per argument.
+func (tags dsmlTags) parameters(b *mark.Builder, args *jinja.Dict) error {
 	first := true
 	for key, v := range args.All() {
 		kind := "true"
@@ -154,11 +166,11 @@ func dsmlParameters(b *mark.Builder, args *jinja.Dict) error {
 			b.WriteString("\n")
 		}
 		first = false
-		b.WriteString("<" + dsml + `parameter name="`)
+		b.WriteString(tags.paramOpen)
 		b.Mark(key)
 		b.WriteString(`" string="` + kind + `">`)
 		b.Mark(text)
-		b.WriteString("</" + dsml + "parameter>")
+		b.WriteString(tags.paramClose)
 	}
 	return nil
 }

@@ -11,22 +11,15 @@ import (
 // attribute, and any white space between elements.
 type dsmlParser struct {
 	*stream
-	open, close string // the block's tags
+	dsmlTags
 
 	name  string   // tool of the current invoke
 	begun bool     // its start was handed out
 	seen  []string // its parameters so far; the last is the current one
 }
 
-const (
-	dsmlInvokeOpen  = "<" + dsml + `invoke name="`
-	dsmlInvokeClose = "</" + dsml + "invoke>"
-	dsmlParamOpen   = "<" + dsml + `parameter name="`
-	dsmlParamClose  = "</" + dsml + "parameter>"
-)
-
-func newDSMLParser(block string, req Request, inReasoning bool) Parser {
-	p := &dsmlParser{stream: newStream(req), open: "<" + dsml + block + ">", close: "</" + dsml + block + ">"}
+func newDSMLParser(d dialect, req Request, inReasoning bool) Parser {
+	p := &dsmlParser{stream: newStream(req), dsmlTags: d.tags()}
 	p.begin(inReasoning, p.content)
 	return p
 }
@@ -60,7 +53,7 @@ func (p *dsmlParser) cutOpen() int {
 
 // block expects an invoke or the block's end. A reply that stops after a complete invoke is complete.
 func (p *dsmlParser) block() bool {
-	switch p.expect(dsmlInvokeOpen, p.close) {
+	switch p.expect(p.invokeOpen, p.close) {
 	case 0:
 		p.name, p.begun, p.seen = "", false, nil
 		return p.enter(p.invokeName)
@@ -82,7 +75,7 @@ func (p *dsmlParser) block() bool {
 // isPrefix says that the text is the start of an element that the reply's end cut off.
 func (p *dsmlParser) isPrefix() bool {
 	text := string(p.buf)
-	for _, tag := range []string{dsmlInvokeOpen, p.close, dsmlParamOpen, dsmlInvokeClose} {
+	for _, tag := range []string{p.invokeOpen, p.close, p.paramOpen, p.invokeClose} {
 		if strings.HasPrefix(tag, text) {
 			return true
 		}
@@ -153,7 +146,7 @@ func (p *dsmlParser) body() bool {
 	if len(p.buf) > 0 && p.buf[0] == '{' && len(p.seen) == 0 {
 		return p.enter(p.jsonBody)
 	}
-	switch p.expect(dsmlParamOpen, dsmlInvokeClose) {
+	switch p.expect(p.paramOpen, p.invokeClose) {
 	case 0:
 		return p.enter(p.paramName)
 	case 1:
@@ -167,7 +160,7 @@ func (p *dsmlParser) body() bool {
 // jsonBody waits for the whole object, because text that does not parse must come back as content. Of an object that
 // the reply's end cut off, all there is belongs to the call.
 func (p *dsmlParser) jsonBody() bool {
-	text, which := p.upTo(dsmlInvokeClose)
+	text, which := p.upTo(p.invokeClose)
 	if which < 0 && p.done {
 		if _, err := replayedArguments(string(p.buf)); err != nil {
 			return p.malformed("body of invoke %q: %v", p.name, err)
@@ -204,7 +197,7 @@ func (p *dsmlParser) paramName() bool {
 
 func (p *dsmlParser) paramEnd() bool {
 	key := p.seen[len(p.seen)-1]
-	v := value{kind: valueString, end: dsmlParamClose, next: p.body}
+	v := value{kind: valueString, end: p.paramClose, next: p.body}
 	switch p.expect(`string="true">`, `string="false">`, ">") {
 	case 0:
 	case 1:

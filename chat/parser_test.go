@@ -29,7 +29,7 @@ func toolRequest() Request {
 type parserMaker func(req Request, inReasoning bool) Parser
 
 var parserMakers = map[string]parserMaker{
-	"dsml": func(r Request, open bool) Parser { return newDSMLParser(v32.block, r, open) },
+	"dsml": func(r Request, open bool) Parser { return newDSMLParser(v32, r, open) },
 	"v31":  newV31Parser,
 	"glm":  newGLMParser,
 	"v3":   newV3Parser,
@@ -319,7 +319,7 @@ func TestAnySplitOfArbitraryMarkup(t *testing.T) {
 
 func TestContentNeverHoldsPartOfAMarker(t *testing.T) {
 	text := tags("Hi\n\n[calls]\n[invoke name=\"noop\">\n[/invoke]\n[/calls]")
-	p := newDSMLParser(v32.block, toolRequest(), false)
+	p := newDSMLParser(v32, toolRequest(), false)
 	for i := range len(text) {
 		for _, d := range p.Feed(mark.Plain(text[i : i+1])) {
 			if d.Kind == DeltaContent && strings.ContainsAny(d.Text, "\n<") {
@@ -330,7 +330,7 @@ func TestContentNeverHoldsPartOfAMarker(t *testing.T) {
 }
 
 func TestStringArgumentsStreamAsTheyCome(t *testing.T) {
-	p := newDSMLParser(v32.block, toolRequest(), false)
+	p := newDSMLParser(v32, toolRequest(), false)
 	p.Feed(mark.Plain(tags("[calls]\n[invoke name=\"weather\">\n[param name=\"city\" string=\"true\">")))
 	deltas := p.Feed(mark.Plain("Kö"))
 	if len(deltas) != 1 || deltas[0].Call.Arguments != "Kö" {
@@ -341,7 +341,7 @@ func TestStringArgumentsStreamAsTheyCome(t *testing.T) {
 // Only the token itself is a marker: its characters, written by other tokens, are text, however the reply is cut. A
 // reply whose markers are tokens is read as without the distinction.
 func TestSpelledMarkersAreText(t *testing.T) {
-	syntax := map[string]CallSyntax{"dsml": dsmlCalls(v32.block), "v31": v31Calls, "glm": glmCalls, "v3": v3Calls,
+	syntax := map[string]CallSyntax{"dsml": dsmlCalls(v32), "v31": v31Calls, "glm": glmCalls, "v3": v3Calls,
 		"kimi": kimiCalls}
 	for _, c := range parserCases {
 		if len(c.want.ToolCalls) == 0 {

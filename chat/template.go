@@ -82,11 +82,11 @@ func chooseParser(source string, tokens []string) (func(Request, bool) Parser, C
 	for _, text := range []string{source, strings.Join(tokens, "\n")} {
 		switch {
 		case strings.Contains(text, dsml+"tool_calls"):
-			return func(r Request, open bool) Parser { return newDSMLParser(v4.block, r, open) },
-				dsmlCalls("tool_calls")
+			return func(r Request, open bool) Parser { return newDSMLParser(v4, r, open) },
+				dsmlCalls(v4)
 		case strings.Contains(text, dsml+"function_calls"):
-			return func(r Request, open bool) Parser { return newDSMLParser(v32.block, r, open) },
-				dsmlCalls("function_calls")
+			return func(r Request, open bool) Parser { return newDSMLParser(v32, r, open) },
+				dsmlCalls(v32)
 		case strings.Contains(text, kimiCallBegin) && strings.Contains(text, kimiArguments):
 			return newKimiParser, kimiCalls
 		case strings.Contains(text, callBegin) && strings.Contains(text, callSep) && strings.Contains(text, "```json"):

@@ -79,7 +79,12 @@ func (in *intake) prepare(r Request) (*Job, error) {
 }
 
 func (in *intake) checkPrompt(prompt []int32) error {
+	image := in.model.Config().Image
 	for i, id := range prompt {
+		if image != nil && int(id) == *image {
+			return &RequestError{Field: "prompt", Reason: fmt.Sprintf("token %d is %d, which stands for a part "+
+				"of an image: images are not read, send text", i, id)}
+		}
 		if id < 0 || int(id) >= in.info.Vocabulary {
 			return &RequestError{Field: "prompt",
 				Reason: fmt.Sprintf("token %d is %d, the vocabulary has %d", i, id, in.info.Vocabulary)}

@@ -51,8 +51,8 @@ func (f *engineFlags) add(s *pflag.FlagSet) {
 		"checkpoint folder, GGUF file, or the name of a pulled model such as deepseek-ai/DeepSeek-V3.2; without it "+
 			"the small model inside the binary runs ("+builtin.Name+")")
 	s.StringVar(&f.chatFormat, "chat-format", "", "how conversations are written, instead of what the checkpoint "+
-		"says: deepseek-v4, deepseek-v4-preview (releases of April 2026), deepseek-v3.2, deepseek-v3.1, glm-5, "+
-		"glm-5.2, glm-5.3-flash, kimi-k2, kimi-k2.5 or template")
+		"says: deepseek-v4.1, deepseek-v4, deepseek-v4-preview (releases of April 2026), deepseek-v3.2, "+
+		"deepseek-v3.1, glm-5, glm-5.2, glm-5.3-flash, kimi-k2, kimi-k2.5 or template")
 	f.deviceFlags.add(s)
 	f.rankFlags.add(s)
 	s.DurationVar(&f.rankTimeout, "rank-timeout", group.Timeout, "how long a rank may stay at one operation while the "+

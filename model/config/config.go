@@ -56,9 +56,10 @@ type Config struct {
 	// Losses is what does not run although the checkpoint has it, and what is ignored: a sentence each.
 	Losses []string
 
-	BOS *int
-	EOS []int
-	Pad *int
+	BOS   *int
+	EOS   []int
+	Pad   *int
+	Image *int // stands for parts of images, which are not read: no prompt may have it
 }
 
 // Common is the part that does not depend on the family.

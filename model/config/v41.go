@@ -66,6 +66,8 @@ type rawV41 struct {
 	EngramCompressed *int  `json:"engram_compressed_vocab_size"`
 	EngramPad        *int  `json:"engram_pad_token_id"`
 
+	Image *int `json:"image_token_id"`
+
 	DraftExperts *int `json:"dspark_n_routed_experts"`
 	DraftChosen  *int `json:"dspark_num_experts_per_tok"`
 }
@@ -101,7 +103,7 @@ func (b *builder) describeV41() *V41 {
 	}
 	v.in.NextN, v.in.HashLayers = nil, new(int)
 	c := &V41{V4: *v.build()}
-	c.Family = DeepseekV41
+	c.Family, c.Image = DeepseekV41, more.Image
 	for i, m := range v.in.Ratios[min(c.Layers, len(v.in.Ratios)):] {
 		if m != 0 {
 			b.addProblem("compress_ratios[%d] is %d, want 0 behind the %d layers", c.Layers+i, m, c.Layers)

@@ -131,3 +131,8 @@ func (m *Model) Remembers() int { return m.config.Engram.Before() }
 func (m *Model) Bind(a *kernel.Arena, rows int) model.Workspace {
 	return &workspace{m: m, streams: a.Take(m.dev.Activation(), rows, m.config.Hyper.Streams*m.config.Hidden)}
 }
+
+// DraftHead says that there is none to draft with: the head that releases have is not run.
+func (m *Model) DraftHead() error {
+	return fmt.Errorf("v41: the DSpark draft head of %s is not run; decode without drafts", m.config.Family)
+}
