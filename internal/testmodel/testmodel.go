@@ -80,7 +80,7 @@ var v4Spark = strings.NewReplacer(`"compress_ratios": [0, 4, 128]`, `"compress_r
 // both, candidates and a layer that selects inside them; with 3 of the blocks of 8 entries that its prompts have.
 const V41Config = `{
 	"architectures": ["DeepseekV41ForCausalLM"], "model_type": "deepseek_v41", "dtype": "bfloat16",
-	"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 2, "image_token_id": 639,
+	"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 2,
 	"text_config": {
 	"model_type": "deepseek_v41_text", "vocab_size": 640, "hidden_size": 64, "moe_intermediate_size": 32,
 	"num_hidden_layers": 6, "compress_ratios": [0, 2, 2, 1, 1, 1], "kv_source_layer_ids": [1, 3],
