@@ -83,8 +83,8 @@ func Detect(s Source) (Format, error) {
 		return t, nil
 	case "":
 		return nil, fmt.Errorf("%w: model_type %q without a chat_template; supported without one are deepseek_v32, "+
-			"deepseek_v3, deepseek_v4, deepseek_v41, glm_moe_dsa, glm5_next, glm4_moe_lite, kimi_k2 and kimi_k25; add a "+
-			"template to tokenizer_config.json or name a family",
+			"deepseek_v3, deepseek_v4, deepseek_v41, glm_moe_dsa, glm5_next, glm4_moe_lite, kimi_k2 and kimi_k25; add "+
+			"a template to tokenizer_config.json or name a family",
 			ErrNoFormat, s.ModelType)
 	}
 	return nil, fmt.Errorf("%w: family %q is unknown; supported are deepseek-v4, deepseek-v4-preview, deepseek-v4.1, "+
