@@ -13,7 +13,8 @@ type Proposal struct {
 
 // Cut decides how many drafts of each block to verify: as many as give the most tokens per second by the measured times
 // of passes and the chances of acceptance, which are those that were counted, moved by the drafter's confidence as far
-// as that has told right drafts from wrong ones. Requests with a number of their own verify all. Together gives all
+// as that has told right drafts from wrong ones. A request whose drafts seem not to pay verifies one at least, as long
+// as it drafts: its times show whether that is so. Requests with a number of their own verify all. Together gives all
 // others the same number, where a pass is fastest when all of its sequences have equally many rows.
 func (c *Controller) Cut(list []Proposal, together bool) {
 	adapting := 0
@@ -64,7 +65,12 @@ func (c *Controller) best(list []Proposal, sequences, share float64) int {
 	}
 	spent := c.draft.at(float64(c.block)*sequences, share)
 	best := 0
-	for n := 0; n <= longest; n++ {
+	for i := range list {
+		if r := list[i].Request; r.Adapts() && r.losses > 0 { // Depth keeps measuring
+			best = min(1, longest)
+		}
+	}
+	for n := best; n <= longest; n++ {
 		tokens := 0.0
 		for i := range list {
 			if p := &list[i]; p.Request.Adapts() {

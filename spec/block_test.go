@@ -99,3 +99,35 @@ func TestCutKeepsWhatWasAskedFor(t *testing.T) {
 		t.Errorf("%d and %d drafts; where rows cost much and all are wrong none is", list[0].Drafts, list[1].Drafts)
 	}
 }
+
+// Long plain decoding leaves no measurement of several rows. Blocks that seem not to pay then are measured again, and
+// go on where they do.
+func TestBlocksAreMeasuredAgain(t *testing.T) {
+	control := New(Auto(), 5)
+	seconds := func(rows int) float64 { return 1 + 0.1*float64(rows) }
+	control.DraftPass(5, 0.2)
+	for range 30 {
+		control.ForwardPass(1, 1)
+		control.ForwardPass(6, 9) // while the machine was busy
+	}
+	for range 400 {
+		control.ForwardPass(1, seconds(1))
+	}
+	r := control.Request()
+	longest := 0
+	for range 200 {
+		if r.Depth(1) == 0 {
+			t.Fatal("drafting has ended, although it pays")
+		}
+		list := []Proposal{{Request: &r, Drafts: 5}}
+		control.Cut(list, false)
+		n := list[0].Drafts
+		control.DraftPass(5, 0.2)
+		control.ForwardPass(1+n, seconds(1+n))
+		r.Judged(n, min(n, 4))
+		longest = max(longest, n)
+	}
+	if longest < 4 {
+		t.Errorf("at most %d drafts of a block were verified; 4 of 5 are right and rows cost little", longest)
+	}
+}
