@@ -15,6 +15,14 @@ func (e *Engine) Encode(text string, addSpecial bool) ([]int32, error) {
 	return e.tokens("prompt", text, tokenizer.EncodeOptions{AddSpecial: addSpecial, ParseSpecial: true})
 }
 
+// EncodeWhole gives the token ids of a text of any length, without tokens around it: control tokens are plain text.
+func (e *Engine) EncodeWhole(text string) ([]int32, error) {
+	if e.tok == nil {
+		return nil, ErrNoTokenizer
+	}
+	return e.tok.Encode(text, tokenizer.EncodeOptions{})
+}
+
 // tokens encodes a text that came in a request's field.
 func (e *Engine) tokens(field, text string, o tokenizer.EncodeOptions) ([]int32, error) {
 	if e.tok == nil {

@@ -28,8 +28,8 @@ var (
 	quantEnd = regexp.MustCompile(`(?i)(?:^|[-.])((?:UD-)?(?:I?Q|TQ)[0-9]+(?:_[0-9A-Z]+)*|` +
 		`BF16|F16|F32|(?:MX|NV)FP4(?:_[0-9A-Z]+)*)$`)
 	partForm = regexp.MustCompile(`-[0-9]{5}-of-([0-9]{5})\.gguf$`)
-	// notModels are GGUF files beside a model: encoders of pictures, and statistics of activations.
-	notModels = regexp.MustCompile(`(?i)^(mmproj|imatrix)|imatrix\.gguf$`)
+	// notModels are GGUF files beside a model: encoders of pictures, statistics of activations and draft heads.
+	notModels = regexp.MustCompile(`(?i)mmproj|imatrix|^(mtp|dspark|eagle3|dflash)-|-mtp-`)
 )
 
 // quantsOf groups the GGUF files among the files of a repository.
@@ -81,8 +81,9 @@ func pick(n Name, list []Quant) (Quant, error) {
 	word := regexp.MustCompile(`(?i)(?:^|[-./])` + regexp.QuoteMeta(n.Quant) + `(?:[-./]|$)`)
 	for _, means := range []func(Quant) bool{
 		func(q Quant) bool {
-			return n.Quant == "" || strings.EqualFold(q.Name, n.Quant) || strings.EqualFold(q.stem, n.Quant) ||
-				strings.EqualFold(path.Base(q.stem), strings.TrimSuffix(n.Quant, gguf.Extension))
+			file := strings.TrimSuffix(n.Quant, gguf.Extension)
+			return n.Quant == "" || strings.EqualFold(q.Name, n.Quant) || strings.EqualFold(q.stem, file) ||
+				strings.EqualFold(path.Base(q.stem), file) || slices.Contains(q.Files, n.Quant)
 		},
 		func(q Quant) bool { return word.MatchString(q.stem) },
 	} {

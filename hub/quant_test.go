@@ -15,7 +15,8 @@ func ggufModel() []testFile {
 	for i, name := range []string{"README.md", "config.json", "UD-Q2_K_XL/Sparse-1-UD-Q2_K_XL-00001-of-00002.gguf",
 		"UD-Q2_K_XL/Sparse-1-UD-Q2_K_XL-00002-of-00002.gguf", "Sparse-1-UD-IQ1_M.gguf", "Sparse-1-Q4_K_M.gguf",
 		"Sparse-1-UD-Q4_K_M.gguf", "Sparse-1-IQ2XXS-w2Q2K-chat.gguf", "Sparse-1-IQ2XXS-w2Q2K-base.gguf",
-		"broken/Sparse-1-Q8_0-00002-of-00002.gguf", "mmproj-F16.gguf", "imatrix_acme.gguf"} {
+		"broken/Sparse-1-Q8_0-00002-of-00002.gguf", "mmproj-F16.gguf", "imatrix_acme.gguf", "mtp-Q8_0.gguf",
+		"Sparse-1-MTP-Q4_K.gguf"} {
 		files = append(files, testFile{path: name, data: pattern(20_000+1000*i, byte(i)), large: i > 1})
 	}
 	return files
@@ -38,6 +39,8 @@ func TestQuantsAreFoundByTheirNames(t *testing.T) {
 		"Q4_K_M":     "Sparse-1-Q4_K_M.gguf", // its own name, though UD-Q4_K_M has the word too
 		"IQ1_M":      "Sparse-1-UD-IQ1_M.gguf",
 		"chat":       "Sparse-1-IQ2XXS-w2Q2K-chat.gguf",
+
+		"UD-Q2_K_XL/Sparse-1-UD-Q2_K_XL-00002-of-00002.gguf": "UD-Q2_K_XL/Sparse-1-UD-Q2_K_XL-00001-of-00002.gguf",
 
 		"Sparse-1-IQ2XXS-w2Q2K-base.gguf": "Sparse-1-IQ2XXS-w2Q2K-base.gguf",
 	} {

@@ -23,7 +23,8 @@ import (
 // evalFlags is everything `sparrow eval` can be told.
 type evalFlags struct {
 	engineFlags
-	tasks, compare, url, key                string
+	tasks, compare, url, key, perplexity    string
+	chunk                                   int
 	limit, concurrency, maxTokens, failures int
 	timeout                                 time.Duration
 	asJSON                                  bool
@@ -40,12 +41,16 @@ JSON, tool calls, small talk, and facts to be found in texts of 1,024 to 8,192 t
 answer, and optionally tools and final; or, for multiple choice, with prompt, choices (texts that may follow it) and label (the right one):
 the likeliest choice is the answer, for "final" the likeliest by character. With --url any server that speaks OpenAI's interface answers instead.
 
+With --perplexity a text is scored instead: it is cut into chunks, and the second half of each is predicted from what precedes it, as
+llama.cpp's tool does, so that numbers of the same file can be compared.
+
 With --compare the same items run under several plans, and accuracy and agreement are printed side by side. A plan is words joined by "+":
 ` + eval.PlanHelp() + `
 Exit status 1 means that requests failed; wrong answers are a result, not a failure.`,
 		Example: `  sparrow eval --limit 10
   sparrow eval --tasks word*,tool --kv fp8 --json
   sparrow eval --compare dense,sparse,kv=fp8,kv=fp8-576 --tasks find_one_1024,word3,tool --limit 10
+  sparrow eval --model v32-q4.gguf --perplexity wiki.test.raw
   sparrow eval --url http://127.0.0.1:8080 my-tasks.jsonl`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
@@ -59,6 +64,9 @@ func (f *evalFlags) add(s *pflag.FlagSet) {
 		"patterns such as word*,find_one_*; default all")
 	s.IntVar(&f.limit, "limit", 0, "most items of each task; 0 means all")
 	s.StringVar(&f.compare, "compare", "", "plans to run side by side, separated by commas")
+	s.StringVar(&f.perplexity, "perplexity", "", "`FILE` with a text whose perplexity is measured instead of tasks; "+
+		"--limit is then the most chunks")
+	s.IntVar(&f.chunk, "chunk-tokens", 512, "with --perplexity, tokens of a chunk")
 	s.IntVar(&f.concurrency, "concurrency", 0, "items asked at once; 0 means 16")
 	s.IntVar(&f.maxTokens, "max-tokens", 0,
 		"most tokens of an answer; 0 means a little more than the expected answer has")
@@ -84,6 +92,12 @@ func (f *evalFlags) run(cmd *cobra.Command, args []string) error {
 		count{"max-tokens", f.maxTokens, 0}, count{"failures", f.failures, 0}); err != nil {
 		return err
 	}
+	if f.perplexity != "" {
+		return f.measurePerplexity(cmd, args)
+	}
+	if err := onlyWith(cmd.Flags(), false, "--perplexity", "chunk-tokens"); err != nil {
+		return fmt.Errorf("eval: %w", err)
+	}
 	tasks, err := loadTasks(args, f.tasks)
 	if err != nil {
 		return err
@@ -105,6 +119,34 @@ func (f *evalFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	r, err := f.askEngine(cmd, tasks, c, eval.Plan{Policy: c.Policy})
 	return f.finish(cmd.OutOrStdout(), r, err, r)
+}
+
+// measurePerplexity scores a text instead of tasks.
+func (f *evalFlags) measurePerplexity(cmd *cobra.Command, args []string) (err error) {
+	if f.url != "" || f.compare != "" || f.tasks != "" || len(args) > 0 {
+		return errors.New("eval: --perplexity scores one text with an engine in this process; leave out tasks, --tasks, " +
+			"--compare and --url")
+	}
+	text, err := os.ReadFile(f.perplexity)
+	if err != nil {
+		return fmt.Errorf("eval: --perplexity: %w", err)
+	}
+	e, err := f.open(cmd, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeNow(e)) }()
+	noteDevice(cmd.ErrOrStderr(), e.Info())
+	bar := newProgress(cmd.ErrOrStderr(), "chunks")
+	p, err := eval.MeasurePerplexity(cmd.Context(), e, string(text), f.chunk, f.limit, func(done, total int, p float64) {
+		bar.set(int64(done), int64(total), fmt.Sprintf("perplexity %.3f", p))
+	})
+	bar.end()
+	if err != nil {
+		return err
+	}
+	p.File = f.perplexity
+	return f.finish(cmd.OutOrStdout(), p, nil)
 }
 
 // placed refuses flags that would be without effect: those of an engine where a server answers, and the other way

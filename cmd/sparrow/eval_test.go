@@ -42,6 +42,28 @@ func TestEvalShippedTasks(t *testing.T) {
 	}
 }
 
+// The perplexity of a text is that of its tokens: what the model was trained on is likelier than letters at random.
+func TestEvalPerplexity(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "text")
+	measure := func(text string) eval.Perplexity {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return evalJSON[eval.Perplexity](t, "--perplexity", file, "--chunk-tokens", "64", "--limit", "3")
+	}
+	words := measure(strings.Repeat("Anna has 3 apples and buys 2 apples. How many apples does Anna have? ", 40))
+	noise := measure(strings.Repeat("zq xk vjw qqp zzx kxv jjq wvz xqk pzj ", 60))
+	if words.Chunks != 3 || words.Tokens != 3*31 || !(words.Perplexity > 1) || !(noise.Perplexity > words.Perplexity) {
+		t.Errorf("%+v, noise %+v", words, noise)
+	}
+	for _, args := range [][]string{{"--tasks", "word1"}, {"--chunk-tokens", "3"}, {"--chunk-tokens", "4096"}} {
+		args = append([]string{"eval", "--perplexity", file, "--cache-tokens", "4096"}, args...)
+		if status, _, stderr := invoke(args...); status != 1 || !strings.Contains(stderr, "perplexity") {
+			t.Errorf("%v: status %d, %q", args, status, stderr)
+		}
+	}
+}
+
 func TestEvalCompare(t *testing.T) {
 	c := evalJSON[eval.Comparison](t, "--compare", "dense,sparse,kv=fp8-576+deterministic", "--tasks", "word1",
 		"--limit", "2")
