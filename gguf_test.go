@@ -43,7 +43,7 @@ func TestGGUFFilesAnswer(t *testing.T) {
 		Tokenizer: builtin.TokenizerJSON(), TokenizerConfig: builtin.TokenizerConfig()}
 	for _, mix := range []llamacpp.Mix{llamacpp.MixQ8_0, llamacpp.MixQ4KM} {
 		path := filepath.Join(t.TempDir(), "tiny.gguf")
-		if err := llamacpp.Write(context.Background(), path, m, mix, nil); err != nil {
+		if _, err := llamacpp.Write(context.Background(), path, m, mix, nil); err != nil {
 			t.Fatal(err)
 		}
 		e := start(t, Config{Model: path})
@@ -108,7 +108,7 @@ func TestGGUFFilesWithABrokenTemplateAreNamed(t *testing.T) {
 	m := &llamacpp.Model{Name: builtin.Name, Config: source.Model, Weights: source.Weights,
 		Tokenizer: builtin.TokenizerJSON(), TokenizerConfig: text}
 	path := filepath.Join(t.TempDir(), "broken.gguf")
-	if err := llamacpp.Write(context.Background(), path, m, llamacpp.MixQ8_0, nil); err != nil {
+	if _, err := llamacpp.Write(context.Background(), path, m, llamacpp.MixQ8_0, nil); err != nil {
 		t.Fatal(err)
 	}
 	_, err = Open(context.Background(), Config{Model: path, Kernels: "cpu"})

@@ -60,7 +60,7 @@ func TestV4FromGGUF(t *testing.T) {
 	defer src.Close()
 	path := filepath.Join(t.TempDir(), "v4.gguf")
 	m := &llamacpp.Model{Name: v4, Config: src.Model, Weights: src.Weights}
-	if err := llamacpp.Write(context.Background(), path, m, llamacpp.MixF32, nil); err != nil {
+	if _, err := llamacpp.Write(context.Background(), path, m, llamacpp.MixF32, nil); err != nil {
 		t.Fatal(err)
 	}
 	if r := run(t, v4, openPath(t, path, "cpu", kernel.Options{Precise: true}), plan.Policy{KV: "f32"}, 129); !r.Exact {

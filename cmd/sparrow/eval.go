@@ -124,8 +124,8 @@ func (f *evalFlags) run(cmd *cobra.Command, args []string) error {
 // measurePerplexity scores a text instead of tasks.
 func (f *evalFlags) measurePerplexity(cmd *cobra.Command, args []string) (err error) {
 	if f.url != "" || f.compare != "" || f.tasks != "" || len(args) > 0 {
-		return errors.New("eval: --perplexity scores one text with an engine in this process; leave out tasks, --tasks, " +
-			"--compare and --url")
+		return errors.New("eval: --perplexity scores one text with an engine in this process; leave out tasks, " +
+			"--tasks, --compare and --url")
 	}
 	text, err := os.ReadFile(f.perplexity)
 	if err != nil {
@@ -138,9 +138,10 @@ func (f *evalFlags) measurePerplexity(cmd *cobra.Command, args []string) (err er
 	defer func() { err = errors.Join(err, closeNow(e)) }()
 	noteDevice(cmd.ErrOrStderr(), e.Info())
 	bar := newProgress(cmd.ErrOrStderr(), "chunks")
-	p, err := eval.MeasurePerplexity(cmd.Context(), e, string(text), f.chunk, f.limit, func(done, total int, p float64) {
-		bar.set(int64(done), int64(total), fmt.Sprintf("perplexity %.3f", p))
-	})
+	p, err := eval.MeasurePerplexity(cmd.Context(), e, string(text), f.chunk, f.limit,
+		func(done, total int, p float64) {
+			bar.set(int64(done), int64(total), fmt.Sprintf("perplexity %.3f", p))
+		})
 	bar.end()
 	if err != nil {
 		return err

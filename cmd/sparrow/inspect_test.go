@@ -290,7 +290,7 @@ func changedGGUF(t *testing.T, path string, change func(*llamacpp.Model)) {
 	m := &llamacpp.Model{Name: builtin.Name, Config: src.Model, Weights: src.Weights,
 		Tokenizer: builtin.TokenizerJSON(), TokenizerConfig: builtin.TokenizerConfig()}
 	change(m)
-	if err := llamacpp.Write(context.Background(), path, m, llamacpp.MixQ8_0, nil); err != nil {
+	if _, err := llamacpp.Write(context.Background(), path, m, llamacpp.MixQ8_0, nil); err != nil {
 		t.Fatal(err)
 	}
 }

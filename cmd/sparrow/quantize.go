@@ -27,7 +27,8 @@ func quantizeCommand() *cobra.Command {
 		Long: `Quantize reads a checkpoint folder with safetensors files, or a pulled model, and writes one GGUF file that sparrow
 and llama.cpp run. "builtin" as SRC is the model inside the binary. Matrices get the type asked for; norms, biases and the router
 stay float32, and FP4 experts of DeepSeek-V4 stay FP4 in all types but f32 and bf16. q4_k_m gives the head and some
-down-projections six bits, as is usual. Rows that do not fit the blocks of a type get one with smaller blocks and no
+down-projections six bits, as is usual; q2_k gives two bits to experts alone. The size and the error of each class
+of matrices are printed. Rows that do not fit the blocks of a type get one with smaller blocks and no
 fewer bits. A drafting block of DeepSeek-V4 is left out. Nothing that is there is replaced, and an interrupted run
 leaves nothing that looks complete.`,
 		Example: `  sparrow quantize /models/DeepSeek-V3.2 v32-q4.gguf --type q4_k_m
@@ -73,7 +74,7 @@ func quantize(cmd *cobra.Command, src, dst, name string) (err error) {
 			"alone")
 	}
 	bar := newProgress(cmd.ErrOrStderr(), "writing")
-	err = llamacpp.Write(cmd.Context(), dst, m, mix, func(done, total int, tensor string) {
+	report, err := llamacpp.Write(cmd.Context(), dst, m, mix, func(done, total int, tensor string) {
 		bar.set(int64(done), int64(total), tensor)
 	})
 	bar.end()
@@ -86,6 +87,9 @@ func quantize(cmd *cobra.Command, src, dst, name string) (err error) {
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%s: %s of %s, %s before\n", dst, unit.Bytes(info.Size()), mix,
 		unit.Bytes(source.Weights.Bytes()))
+	if err := report.Print(cmd.OutOrStdout()); err != nil {
+		return err
+	}
 	if source.Config.Family == config.DeepseekV4 && source.Config.NextN > 0 {
 		fmt.Fprintln(cmd.OutOrStdout(),
 			"the drafting block was left out: the format has no place for it beside the model")

@@ -10,7 +10,8 @@ import (
 
 // encoders are the formats that values can be written in.
 var encoders = map[Format]func(dst []byte, src []float32){
-	Q4_0: encodeQ4_0, Q5_0: encodeQ5_0, Q8_0: encodeQ8_0, Q4_K: encodeQ4K, Q6_K: encodeQ6K,
+	Q4_0: encodeQ4_0, Q5_0: encodeQ5_0, Q8_0: encodeQ8_0, Q2_K: encodeQ2K, Q4_K: encodeQ4K, Q5_K: encodeQ5K,
+	Q6_K: encodeQ6K,
 }
 
 // CanEncode reports whether Encode knows the format.
@@ -95,13 +96,28 @@ func nearest(v, low, high float32) int {
 }
 
 func encodeQ4K(dst []byte, src []float32) {
+	values := dst[16:144]
+	sixBitScales(dst, src, 15, func(i, code int) { values[i/64*32+i%32] |= byte(code) << (4 * (i / 32 % 2)) })
+}
+
+func encodeQ5K(dst []byte, src []float32) {
+	fifth, values := dst[16:48], dst[48:176]
+	sixBitScales(dst, src, 31, func(i, code int) {
+		values[i/64*32+i%32] |= byte(code&15) << (4 * (i / 32 % 2))
+		fifth[i%32] |= byte(code>>4) << (i / 32)
+	})
+}
+
+// sixBitScales writes d, dmin, and scales and minimums of 6 bits for each 32 values, as Q4_K and Q5_K have them, and
+// hands out the codes, up to top. The rest of dst begins as zeros.
+func sixBitScales(dst []byte, src []float32, top int, put func(i, code int)) {
 	var search lanes
-	scales, leasts := search.affine(src, 15)
+	scales, leasts := search.affine(src, top)
 	d, low := slices.Max(scales[:])/63, slices.Max(leasts[:])/63
 	putHalf(dst, d)
 	putHalf(dst[2:], low)
 	d, low = half(dst), half(dst[2:])
-	packed, values := dst[4:16], dst[16:144]
+	packed := dst[4:16]
 	clear(dst[4:])
 	for j := range 8 {
 		s, m := byte(nearest(scales[j]*inverse(d), 0, 63)), byte(nearest(leasts[j]*inverse(low), 0, 63))
@@ -115,8 +131,35 @@ func encodeQ4K(dst []byte, src []float32) {
 		}
 		scale, least := d*float32(s), low*float32(m)
 		inv := inverse(scale)
-		for l := range 32 {
-			values[32*(j/2)+l] |= byte(nearest((src[32*j+l]+least)*inv, 0, 15)) << (4 * (j % 2))
+		for l := 32 * j; l < 32*j+32; l++ {
+			put(l, nearest((src[l]+least)*inv, 0, float32(top)))
+		}
+	}
+}
+
+// encodeQ2K: scales and minimums of 4 bits belong to 16 values. The search takes 32, so each value is given twice.
+func encodeQ2K(dst []byte, src []float32) {
+	var search lanes
+	var scales, leasts [16]float32
+	var twice [256]float32
+	for h := range 2 {
+		for i := range twice {
+			twice[i] = src[128*h+i/2]
+		}
+		s, m := search.affine(twice[:], 3)
+		copy(scales[8*h:], s[:])
+		copy(leasts[8*h:], m[:])
+	}
+	clear(dst)
+	putHalf(dst[80:], slices.Max(scales[:])/15)
+	putHalf(dst[82:], slices.Max(leasts[:])/15)
+	d, low := half(dst[80:]), half(dst[82:])
+	for j := range 16 {
+		s, m := nearest(scales[j]*inverse(d), 0, 15), nearest(leasts[j]*inverse(low), 0, 15)
+		dst[j] = byte(s | m<<4)
+		least, inv := low*float32(m), inverse(d*float32(s))
+		for i := 16 * j; i < 16*j+16; i++ {
+			dst[16+i/128*32+i%32] |= byte(nearest((src[i]+least)*inv, 0, 3)) << (2 * (i / 32 % 4))
 		}
 	}
 }

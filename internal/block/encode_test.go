@@ -38,7 +38,7 @@ func TestEncodeEqualsGGML(t *testing.T) {
 func TestEncodedValuesComeBack(t *testing.T) {
 	values := randomValues(64 * 256)
 	for f, most := range map[Format]float64{Q4_0: 0.082, Q5_0: 0.042, Q8_0: 0.0055, Q4_K: 0.075,
-		Q6_K: 0.018} {
+		Q2_K: 0.33, Q5_K: 0.038, Q6_K: 0.018} {
 		if !f.CanEncode() {
 			t.Errorf("%v has no encoder", f)
 			continue

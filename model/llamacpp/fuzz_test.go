@@ -52,7 +52,7 @@ func FuzzMetadata(f *testing.F) {
 // addMetadata adds the metadata of a whole model without its tensors, with lists and without.
 func addMetadata(f *testing.F, m *llamacpp.Model) {
 	whole := filepath.Join(f.TempDir(), "whole.gguf")
-	if err := llamacpp.Write(f.Context(), whole, m, llamacpp.MixBF16, nil); err != nil {
+	if _, err := llamacpp.Write(f.Context(), whole, m, llamacpp.MixBF16, nil); err != nil {
 		f.Fatal(err)
 	}
 	file, err := gguf.Open(whole)

@@ -75,7 +75,7 @@ func TestDenseFilesAreToldApart(t *testing.T) {
 func write(t *testing.T, m *llamacpp.Model, mix llamacpp.Mix) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "m.gguf")
-	if err := llamacpp.Write(context.Background(), path, m, mix, nil); err != nil {
+	if _, err := llamacpp.Write(context.Background(), path, m, mix, nil); err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -194,6 +194,26 @@ func TestTypesOfAMix(t *testing.T) {
 	}
 }
 
+// Experts alone have two bits in q2_k; the report has the bytes and the error of each class.
+func TestReportOfAMix(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.gguf")
+	report, err := llamacpp.Write(context.Background(), path, models(t)["builtin"], llamacpp.MixQ2K, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	errs := map[string]float64{}
+	for _, l := range report {
+		if l.Bytes <= 0 {
+			t.Errorf("%+v", l)
+		}
+		errs[l.Class+" "+l.Type] = l.Error
+	}
+	if two, four := errs["experts Q2_K"], errs["attention Q4_K"]; !(two > 0.15 && two < 0.4) ||
+		!(four > 0.03 && four < 0.1) {
+		t.Errorf("%+v", report)
+	}
+}
+
 // Metadata that is missing or of another kind is named, all of it at once.
 func TestMissingMetadataIsNamed(t *testing.T) {
 	path := write(t, models(t)["deepseek_v32-1"], llamacpp.MixQ8_0)
@@ -281,7 +301,7 @@ func openEdited(t *testing.T, f *gguf.File, meta map[string]any) error {
 func TestCancelledWriteLeavesNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	path := filepath.Join(t.TempDir(), "m.gguf")
-	err := llamacpp.Write(ctx, path, models(t)["builtin"], llamacpp.MixQ8_0, func(done, _ int, _ string) {
+	_, err := llamacpp.Write(ctx, path, models(t)["builtin"], llamacpp.MixQ8_0, func(done, _ int, _ string) {
 		if done == 3 {
 			cancel()
 		}

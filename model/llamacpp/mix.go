@@ -18,10 +18,12 @@ const (
 	MixQ8_0 Mix = "q8_0"
 	MixQ4_0 Mix = "q4_0"
 	MixQ4KM Mix = "q4_k_m"
+	MixQ5KM Mix = "q5_k_m"
+	MixQ2K  Mix = "q2_k" // experts alone; the rest as q4_k_m
 )
 
 // Mixes lists them, for help texts.
-func Mixes() []Mix { return []Mix{MixQ4KM, MixQ8_0, MixQ4_0, MixBF16, MixF32} }
+func Mixes() []Mix { return []Mix{MixQ4KM, MixQ5KM, MixQ2K, MixQ8_0, MixQ4_0, MixBF16, MixF32} }
 
 // ParseMix finds a mix by name.
 func ParseMix(name string) (Mix, error) {
@@ -37,7 +39,7 @@ func ParseMix(name string) (Mix, error) {
 
 // fileType is how the format numbers a mix (general.file_type).
 func (m Mix) fileType() uint32 {
-	return map[Mix]uint32{MixF32: 0, MixQ4_0: 2, MixQ8_0: 7, MixQ4KM: 15, MixBF16: 32}[m]
+	return map[Mix]uint32{MixF32: 0, MixQ4_0: 2, MixQ8_0: 7, MixQ2K: 10, MixQ4KM: 15, MixQ5KM: 17, MixBF16: 32}[m]
 }
 
 // packed reports whether the mix stores matrices in blocks: FP4 experts then stay FP4, which loses nothing.
@@ -59,8 +61,14 @@ func (m Mix) typeOf(name string, layer, layers, cols int) gguf.Type {
 		want = block.Q6_K
 	case m == MixQ4_0:
 		want = block.Q4_0
+	case m == MixQ2K && strings.Contains(name, "_exps."):
+		if want = block.Q2_K; strings.Contains(name, "ffn_down") && moreBits(layer, layers) {
+			want = block.Q4_K
+		}
 	case strings.Contains(name, "ffn_down") && moreBits(layer, layers):
 		want = block.Q6_K
+	case m == MixQ5KM:
+		want = block.Q5_K
 	default:
 		want = block.Q4_K
 	}
@@ -88,7 +96,10 @@ func narrower(f block.Format, cols int) block.Format {
 	if cols%f.Values() == 0 {
 		return f
 	}
-	if f == block.Q4_K {
+	switch f {
+	case block.Q2_K:
+		return block.Q4_0
+	case block.Q4_K:
 		return block.Q5_0
 	}
 	return block.Q8_0

@@ -30,15 +30,17 @@ type Model struct {
 
 // Write writes a model as one GGUF file. A drafting block of DeepSeek-V4 is left out: the format has no place for it.
 // The digest of the file is kept beside it. onTensor, when not nil, is called before each tensor with its number, the
-// number of all tensors and its name.
-func Write(ctx context.Context, path string, m *Model, mix Mix, onTensor func(done, total int, name string)) error {
+// number of all tensors and its name. The report is what the types cost, by class.
+func Write(ctx context.Context, path string, m *Model, mix Mix, onTensor func(done, total int, name string)) (Report,
+	error) {
 	pairs, err := m.metadata(mix)
 	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
+		return nil, fmt.Errorf("write %s: %w", path, err)
 	}
-	list, err := m.tensors(mix)
+	var r losses
+	list, err := m.tensors(mix, &r)
 	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
+		return nil, fmt.Errorf("write %s: %w", path, err)
 	}
 	sources := make([]gguf.Source, len(list))
 	for i, t := range list {
@@ -51,14 +53,14 @@ func Write(ctx context.Context, path string, m *Model, mix Mix, onTensor func(do
 	}
 	sum, err := gguf.Create(path, pairs, sources)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return weight.KeepDigest(path, sum)
+	return r.report(), weight.KeepDigest(path, sum)
 }
 
 // tensors are those of the file, in its order.
-func (m *Model) tensors(mix Mix) ([]tensor, error) {
-	w := &writer{from: m.Weights, mix: mix, used: map[string]bool{}}
+func (m *Model) tensors(mix Mix, r *losses) ([]tensor, error) {
+	w := &writer{from: m.Weights, mix: mix, used: map[string]bool{}, losses: r}
 	switch c := m.Config.(type) {
 	case *config.DSA:
 		w.names, w.layers, w.experts = dsaNames, c.Layers+c.NextN, c.FFN.Experts
@@ -130,6 +132,7 @@ type writer struct {
 	used    map[string]bool
 	out     []tensor
 	errs    []error
+	losses  *losses
 }
 
 func (w *writer) has(name string) bool {
@@ -175,13 +178,13 @@ func (w *writer) plain(name, from string, layer int) {
 			return
 		}
 		one.kind, one.shape = w.mix.typeOf(name, layer, w.layers, x.Cols), []int{x.Rows, x.Cols}
-		one.cut([]weight.Matrix{x})
+		one.cut([]weight.Matrix{x}, w.losses)
 	}
 	w.out = append(w.out, one)
 }
 
 // cut makes parts of whole rows of matrices that follow each other in the tensor.
-func (t *tensor) cut(list []weight.Matrix) {
+func (t *tensor) cut(list []weight.Matrix, r *losses) {
 	rows := max(1, partValues/max(1, list[0].Cols))
 	each := (list[0].Rows + rows - 1) / rows
 	t.parts = len(list) * each
@@ -189,10 +192,14 @@ func (t *tensor) cut(list []weight.Matrix) {
 		x, first := list[i/each], i%each*rows
 		end := min(first+rows, x.Rows)
 		if x.Values == weight.F4E2M1x2 && t.kind == gguf.TypeOf(block.MXFP4) {
-			return repack(x, first, end), nil
+			data := repack(x, first, end)
+			r.add(t, data, nil)
+			return data, nil
 		}
 		v, err := x.ReadRows(first, end)
-		return encode(t.kind, v), err
+		data := encode(t.kind, v)
+		r.add(t, data, v)
+		return data, err
 	}
 }
 
@@ -242,7 +249,7 @@ func (w *writer) fuse(name, matrix string, layer int) {
 	if w.mix.packed() && !slices.ContainsFunc(list, func(x weight.Matrix) bool { return !isMXFP4(x) }) {
 		t.kind = gguf.TypeOf(block.MXFP4)
 	}
-	t.cut(list)
+	t.cut(list, w.losses)
 	w.out = append(w.out, t)
 }
 
@@ -314,7 +321,9 @@ func (w *writer) latent(layer int, a config.Attention) {
 		t := tensor{name: name, kind: w.mix.typeOf(name, layer, w.layers, shape[2]), shape: shape, parts: a.Heads}
 		t.part = func(head int) ([]byte, error) {
 			v, err := values(head)
-			return encode(t.kind, v), err
+			data := encode(t.kind, v)
+			w.losses.add(&t, data, v)
+			return data, err
 		}
 		w.out = append(w.out, t)
 	}

@@ -1,0 +1,100 @@
+package llamacpp
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"text/tabwriter"
+
+	"sparrow/internal/unit"
+	"sparrow/weight/gguf"
+)
+
+// Report is what the types of a written file cost, by class of matrices and type.
+type Report []Loss
+
+// Loss is one line of it.
+type Loss struct {
+	Class string  `json:"class"` // experts, attention, dense, or embedding and head
+	Type  string  `json:"type"`
+	Bytes int64   `json:"bytes"`
+	Error float64 `json:"error"` // root of the squared error over that of the squared values; 0 where nothing is lost
+}
+
+// Print writes the report as a table.
+func (r Report) Print(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "class\ttype\tbytes\terror\t")
+	for _, l := range r {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%.2f %%\t\n", l.Class, l.Type, unit.Bytes(l.Bytes), 100*l.Error)
+	}
+	return t.Flush()
+}
+
+// losses adds up what parts of tensors lose; several goroutines add to it.
+type losses struct {
+	mu    sync.Mutex
+	lines map[[2]string]*sums
+}
+
+type sums struct {
+	bytes          int64
+	wrong, squares float64
+}
+
+// classOf is the class of a matrix of the file.
+func classOf(name string) string {
+	switch {
+	case strings.Contains(name, "_exps."):
+		return "experts"
+	case strings.Contains(name, "attn_") || strings.Contains(name, "indexer"):
+		return "attention"
+	case strings.HasPrefix(name, "blk."):
+		return "dense"
+	}
+	return "embedding and head"
+}
+
+// add takes the bytes of a part and the values that they stand for, nil where they are the same.
+func (l *losses) add(t *tensor, data []byte, values []float32) {
+	s := sums{bytes: int64(len(data))}
+	if f, ok := t.kind.Block(); ok && values != nil {
+		got := make([]float32, len(values))
+		f.Decode(got, data)
+		for i, v := range values {
+			d := float64(got[i]) - float64(v)
+			s.wrong, s.squares = s.wrong+d*d, s.squares+float64(v)*float64(v)
+		}
+	} else if t.kind == gguf.F32 && len(t.shape) < 2 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lines == nil {
+		l.lines = map[[2]string]*sums{}
+	}
+	at := [2]string{classOf(t.name), t.kind.String()}
+	if l.lines[at] == nil {
+		l.lines[at] = &sums{}
+	}
+	to := l.lines[at]
+	to.bytes, to.wrong, to.squares = to.bytes+s.bytes, to.wrong+s.wrong, to.squares+s.squares
+}
+
+func (l *losses) report() (r Report) {
+	for at, s := range l.lines {
+		one := Loss{Class: at[0], Type: at[1], Bytes: s.bytes}
+		if s.squares > 0 {
+			one.Error = math.Sqrt(s.wrong / s.squares)
+		}
+		r = append(r, one)
+	}
+	slices.SortFunc(r, func(a, b Loss) int {
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Class+a.Type, b.Class+b.Type))
+	})
+	return r
+}
