@@ -94,6 +94,9 @@ func drafterMissing(m model.Model) bool {
 
 // selectionRatios are, for each layer that selects, the tokens that one key of its indexer covers.
 func selectionRatios(m *plan.Model) []int {
+	if m.Pooled() { // pools are compared as the tokens that they have
+		return nil
+	}
 	var out []int
 	s := m.Choices()
 	for i := range s.Layers {
