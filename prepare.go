@@ -26,14 +26,15 @@ func (e *Engine) prepare(ctx context.Context, r *Request) (out engine.Request, r
 	if err != nil {
 		return engine.Request{}, false, err
 	}
-	if g.MaskWords > 0 {
-		r.compiled = engine.Period{From: begun, To: time.Now()}
-	}
+	made := time.Now()
 	out = engine.Request{ID: r.ID, Prompt: prompt, Sampling: r.Sampling, MaxTokens: r.MaxTokens,
 		FitContext: r.FitContext, MinTokens: r.MinTokens, Score: r.Score, IgnoreEOS: r.IgnoreEOS,
 		Guide: g, Draft: r.Draft, Tenant: r.Tenant, Salt: r.Salt, Source: r.Source, Flow: r.Flow, Priority: r.Priority,
 		Background: r.Background, Places: r.Places, Admit: r.Admit, Trace: r.Trace, Record: r.Record, Replay: r.Replay,
 		PagesFrom: r.PagesFrom}
+	if g.MaskWords > 0 {
+		out.Compiled = engine.Period{From: begun, To: made}
+	}
 	if e.tok != nil {
 		skip := e.tok.IsSpecial
 		if r.Chat != nil {

@@ -2,7 +2,6 @@ package sparrow
 
 import (
 	"sparrow/chat"
-	"sparrow/engine"
 	"sparrow/record"
 	"sparrow/sample"
 )
@@ -65,8 +64,6 @@ type Request struct {
 	PagesFrom string
 	// Trace keeps what happened to the request: plans, prefix match, time per stage.
 	Trace bool
-
-	compiled engine.Period // of Format and tools
 }
 
 // Format is a constraint on the generated text.

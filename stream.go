@@ -23,9 +23,8 @@ type Stream struct {
 	done    atomic.Bool
 	reason  int // tokens inside reasoning
 
-	compiled engine.Period
-	parsed   engine.Period // pieces of tool calls
-	calls    int
+	parsed engine.Period // pieces of tool calls
+	calls  int
 }
 
 // reply is how far the reply of one choice was read.
@@ -53,8 +52,7 @@ func (e *Engine) Stream(ctx context.Context, r Request) (*Stream, error) {
 		}
 		return nil, err
 	}
-	s := &Stream{engine: e, job: j, ignored: ignoredBy(&in.Guide), prompt: len(in.Prompt),
-		compiled: r.compiled}
+	s := &Stream{engine: e, job: j, ignored: ignoredBy(&in.Guide), prompt: len(in.Prompt)}
 	if r.Chat != nil {
 		c := e.conversation(r.Chat)
 		c.Begun = &reasoning
@@ -115,7 +113,7 @@ func (s *Stream) Next() (Event, bool) {
 		u.ReasoningTokens = s.reason
 		ev.Usage, ev.TraceLog = &u, s.job.Trace()
 		if t := ev.TraceLog; t != nil {
-			t.Compiled, t.Parsed, t.Calls = s.compiled, s.parsed, s.calls
+			t.Parsed, t.Calls = s.parsed, s.calls
 		}
 	}
 	return ev, true

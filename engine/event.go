@@ -66,7 +66,7 @@ type Trace struct {
 	// When things happened; zero where it did not come to that.
 	Arrived, Admitted, First, Ended time.Time
 	Suspended                       []Period // from its last step before a preemption to the next one, of any choice
-	Compiled                        Period   // of schemas and tools; set by package sparrow
+	Compiled                        Period   // of schemas and tools
 	Parsed                          Period   // from the first to the last piece of a tool call; set by package sparrow
 	Calls                           int      // tool calls that were found; set by package sparrow
 }

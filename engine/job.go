@@ -46,6 +46,8 @@ type Request struct {
 	// Admit, where set, is called with the number of given tokens before the request is queued; an error refuses it.
 	Admit func(tokens int) error
 	Trace bool // keep what happened to the request
+	// Compiled is when Guide was made, for the trace; zero where nothing was compiled.
+	Compiled Period
 	// Record says what is recorded of its rows; nil records nothing.
 	Record *Record
 	// Replay are rows that were recorded before, one position after the other: rows of these positions take their
@@ -151,7 +153,7 @@ func (j *Job) complete(now time.Time) {
 	if j.trace == nil {
 		return
 	}
-	j.trace.ID = j.request.ID
+	j.trace.ID, j.trace.Compiled = j.request.ID, j.request.Compiled
 	j.trace.Arrived, j.trace.Admitted, j.trace.First, j.trace.Ended = j.arrived, j.admitted, j.first, now
 	j.trace.Match, j.trace.Restored = j.choices[0].match, j.choices[0].restored
 	for _, c := range j.choices {

@@ -29,8 +29,13 @@ func (s openaiAPI) chatCompletion(w http.ResponseWriter, r *http.Request) error 
 	if err := s.pullFrom(&req.Options, ask); err != nil {
 		return err
 	}
+	roll, err := s.rollout(&req.Options, ask)
+	if err != nil {
+		return err
+	}
 	shape := chatShape{
-		head: s.head("chatcmpl-"+x.id, openai.ObjectChat), usage: req.WantsUsage(), n: req.Choices(),
+		rollout: roll,
+		head:    s.head("chatcmpl-"+x.id, openai.ObjectChat), usage: req.WantsUsage(), n: req.Choices(),
 		continuous: req.WantsContinuousUsage(),
 		spelling:   newSpelling(s.engine, req.TokensAsIDs), logprobs: req.Logprobs, singleCall: singleCall(req),
 		inputs: &inputs{tools: newToolbox(req.Tools)}, functions: req.Functions,
@@ -74,6 +79,7 @@ type chatShape struct {
 	functions  bool    // calls have their older form
 	scored     *int    // alternatives of prompt_logprobs, where asked for
 	transfer   *openai.KVTransfer
+	rollout    *rollout // nil where nothing of it is wanted
 }
 
 // deltas are those of an event that the request wants: without parallel calls, the first call only.
@@ -118,6 +124,7 @@ type chatChoice struct {
 
 func (a *chatAnswer) event(_ int, ev *sparrow.Event) error {
 	c := &a.choices[ev.Choice]
+	a.rollout.take(ev.Choice, ev)
 	c.message.Add(a.deltas(ev)...)
 	c.logprobs = a.tokens(c.logprobs, ev)
 	a.prompt = append(a.prompt, ev.Scored...)
@@ -138,11 +145,19 @@ func (a *chatAnswer) response(res *result) (any, error) {
 	for i := range a.choices {
 		c := &a.choices[i]
 		out.Choices[i] = openai.ChatChoice{Index: i, Message: a.message(i, c.message.Message()),
-			FinishReason: a.reason(c.finish), Sparrow: c.recorded}
+			FinishReason: a.reason(c.finish)}
+		one := &out.Choices[i]
+		if one.Rollout, one.Sparrow, err = a.rollout.of(i, 0, c.recorded); err != nil {
+			return nil, err
+		}
+		if len(a.choices) == 1 {
+			out.SGLExt = sglext(&one.Rollout)
+		}
 		if a.logprobs {
 			out.Choices[i].Logprobs = &openai.ChatLogprobs{Content: c.logprobs}
 		}
 	}
+	out.PromptTokenIDs = a.rollout.prompt(0)
 	if a.scored != nil {
 		out.PromptLogprobs = a.spelling.prompt(a.prompt, *a.scored)
 	}

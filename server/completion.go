@@ -38,6 +38,9 @@ func (s openaiAPI) completion(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if shape.rollout, err = s.rollout(&req.Options, ask); err != nil {
+		return err
+	}
 	shape.head, shape.usage = s.head("cmpl-"+x.id, openai.ObjectCompletion), req.WantsUsage()
 	shape.continuous = req.WantsContinuousUsage()
 	switch {
@@ -91,6 +94,7 @@ type completionShape struct {
 	alternatives int  // how many
 	scored       *int // alternatives of prompt_logprobs, where asked for
 	transfer     *openai.KVTransfer
+	rollout      *rollout // nil where nothing of it is wanted
 }
 
 // echoes says whether the log probabilities of an answer begin with those of the prompt.

@@ -25,6 +25,7 @@ func (a *completionAnswer) event(prompt int, ev *sparrow.Event) error {
 	i := prompt*a.n + ev.Choice
 	c := &a.list[i]
 	c.add(ev, a.logprobs)
+	a.rollout.take(i, ev)
 	a.texts[i].WriteString(c.pending)
 	c.pending = ""
 	a.scored[prompt] = append(a.scored[prompt], ev.Scored...)
@@ -46,6 +47,14 @@ func (a *completionAnswer) response(res *result) (any, error) {
 			c.logprobs = joined(c.columns.echoed(scored, a.echo[i/a.n]), c.logprobs)
 		}
 		out.Choices[i] = c.wire(i, c.finish)
+		one := &out.Choices[i]
+		if one.Rollout, one.Sparrow, err = a.rollout.of(i, i/a.n, one.Sparrow); err != nil {
+			return nil, err
+		}
+		one.PromptTokenIDs = a.rollout.prompt(i / a.n)
+		if len(out.Choices) == 1 {
+			out.SGLExt = sglext(&one.Rollout)
+		}
 		if a.completionShape.scored != nil {
 			out.Choices[i].PromptLogprobs = a.spelling.prompt(scored, *a.completionShape.scored)
 		}

@@ -42,6 +42,7 @@ func routes(s *service, web *page.Files) []route {
 		files     = filesAPI{s}
 		batches   = batchesAPI{s}
 		bulk      = messageBatchesAPI{s}
+		native    = sglangAPI{s}
 		router    = routerAPI{s}
 		admins    = adminAPI{s}
 		debug     = debugAPI{s}
@@ -80,6 +81,7 @@ func routes(s *service, web *page.Files) []route {
 		{http.MethodGet, ollamaPrefix + "tags", keyed, ollama.tags},
 		{http.MethodGet, ollamaPrefix + "ps", keyed, ollama.running},
 		{http.MethodGet, ollamaPrefix + "version", open, ollama.version},
+		{http.MethodPost, "/generate", keyed, native.generateNative},
 		{http.MethodPost, "/tokenize", keyed, openai.tokenize},
 		{http.MethodPost, "/detokenize", keyed, openai.detokenize},
 		{http.MethodGet, "/tokenizer_info", keyed, openai.tokenizerInfo},

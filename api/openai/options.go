@@ -42,6 +42,11 @@ type Options struct {
 	// TokensAsIDs names tokens in logprobs by their ids, as [TokenID] writes them.
 	TokensAsIDs bool `json:"return_tokens_as_token_ids,omitempty"`
 
+	// TokenIDs is vLLM's: the answer has the ids of the prompt and of its own tokens.
+	TokenIDs bool `json:"return_token_ids,omitempty"`
+	// RoutedExperts is SGLang's: the answer has the experts of all rows.
+	RoutedExperts bool `json:"return_routed_experts,omitempty"`
+
 	// PromptLogprobs is vLLM's: [0, 20] alternatives beside each token of the prompt; nil is none at all.
 	PromptLogprobs *int `json:"prompt_logprobs,omitempty"`
 
@@ -125,6 +130,8 @@ var optionFields = wire.Fields[Options]{
 	"priority":        wire.OptionalInt(func(o *Options) **int { return &o.Priority }),
 	"prompt_logprobs": wire.OptionalInt(func(o *Options) **int { return &o.PromptLogprobs }),
 
+	"return_token_ids":           wire.BoolField(func(o *Options) *bool { return &o.TokenIDs }),
+	"return_routed_experts":      wire.BoolField(func(o *Options) *bool { return &o.RoutedExperts }),
 	"return_tokens_as_token_ids": wire.BoolField(func(o *Options) *bool { return &o.TokensAsIDs }),
 	"include_stop_str_in_output": wire.BoolField(func(o *Options) *bool { return &o.IncludeStop }),
 

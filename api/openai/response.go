@@ -48,6 +48,8 @@ type ChatResponse struct {
 	Sparrow json.RawMessage `json:"sparrow,omitempty"` // the trace, when asked for
 	// PromptLogprobs are those of the prompt that all choices share, when asked for.
 	PromptLogprobs PromptLogprobs `json:"prompt_logprobs,omitempty"`
+	PromptTokenIDs []int32        `json:"prompt_token_ids,omitempty"` // when asked for
+	SGLExt         *SGLExt        `json:"sglext,omitempty"`           // when asked for
 	// KVTransfer says where the pages of the prompt can be pulled, when asked for.
 	KVTransfer *KVTransfer `json:"kv_transfer_params,omitempty"`
 }
@@ -59,6 +61,20 @@ type ChatChoice struct {
 	Logprobs     *ChatLogprobs   `json:"logprobs"` // null unless asked for
 	FinishReason FinishReason    `json:"finish_reason"`
 	Sparrow      *record.Rows    `json:"sparrow,omitempty"` // the rows behind its tokens, when asked for
+	Rollout
+}
+
+// Rollout is what trainers read of a choice, in vLLM's fields, when asked for; never in a stream.
+type Rollout struct {
+	TokenIDs []int32 `json:"token_ids,omitempty"`
+	// RoutedExperts is an array file of NumPy in base64: [tokens-1, layers, chosen], of the prompt and the answer.
+	RoutedExperts string `json:"routed_experts,omitempty"`
+	Array         string `json:"-"` // the same as SGLang has it
+}
+
+// SGLExt is what SGLang adds to an answer: int32 in base64, in the same order.
+type SGLExt struct {
+	RoutedExperts string `json:"routed_experts"`
 }
 
 // ResponseMessage is what the model said.
@@ -80,6 +96,7 @@ type CompletionResponse struct {
 	Choices []CompletionChoice `json:"choices"`
 	Usage   *Usage             `json:"usage"` // in a stream null or absent before the closing chunk
 	Sparrow json.RawMessage    `json:"sparrow,omitempty"`
+	SGLExt  *SGLExt            `json:"sglext,omitempty"` // when asked for; never in a stream
 	// KVTransfer says where the pages of the prompt can be pulled, when asked for; never in a stream.
 	KVTransfer *KVTransfer `json:"kv_transfer_params,omitempty"`
 }
@@ -91,8 +108,10 @@ type CompletionChoice struct {
 	Logprobs     *CompletionLogprobs `json:"logprobs"`
 	FinishReason FinishReason        `json:"finish_reason"`
 
-	PromptLogprobs PromptLogprobs `json:"prompt_logprobs,omitempty"` // when asked for; never in a stream
-	Sparrow        *record.Rows   `json:"sparrow,omitempty"`         // the rows behind its tokens, when asked for
+	PromptLogprobs PromptLogprobs `json:"prompt_logprobs,omitempty"`  // when asked for; never in a stream
+	Sparrow        *record.Rows   `json:"sparrow,omitempty"`          // the rows behind its tokens, when asked for
+	PromptTokenIDs []int32        `json:"prompt_token_ids,omitempty"` // when asked for; never in a stream
+	Rollout
 }
 
 // Usage counts the tokens of a request.

@@ -26,7 +26,7 @@ var order = []string{
 	"server/batch",
 	"examples",
 	"hub",
-	"api/openai/client api/anthropic api/ollama",
+	"api/openai/client api/anthropic api/ollama api/sglang",
 	"api/openai",
 	"api/wire",
 	".",
