@@ -149,7 +149,7 @@ func TestSpansOfARequest(t *testing.T) {
 	}
 	for name, want := range map[string]string{"http.route": "/v1/chat/completions",
 		"http.response.status_code": "200"} {
-		if got := attributeOf(all, root, root.Name, name).Emit(); got != want {
+		if got := attributeOf(all, root, root.Name, name).String(); got != want {
 			t.Errorf("%s is %s, want %s", name, got, want)
 		}
 	}
