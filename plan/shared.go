@@ -69,6 +69,39 @@ func (m *Model) SelectsWithin(l int) bool {
 		m.EntrySource(l) == m.EntrySource(m.Sharing.Candidates)
 }
 
+// says is which layers make entries, select and share.
+func (s *Sharing) says(m *Model) string {
+	var within []int
+	for _, l := range s.Index {
+		if m.SelectsWithin(l) {
+			within = append(within, l)
+		}
+	}
+	return fmt.Sprintf("layers %v make entries and layers %v select; every other layer with a ratio reads the "+
+		"entries and the selection of the nearest before it. Layer %d keeps the best %d blocks of %d entries, in "+
+		"which layers %v select",
+		s.Entries, s.Index, s.Candidates, s.Blocks, s.BlockKeys, within)
+}
+
+// LayerSays is what layer l reads of others; empty for other models.
+func (m *Model) LayerSays(l int) string {
+	e, x := m.EntrySource(l), m.IndexSource(l)
+	switch {
+	case !m.V41():
+		return ""
+	case e < 0:
+		return "the window alone"
+	case x != l:
+		return fmt.Sprintf("entries of layer %d, selection of layer %d", e, x)
+	case m.SelectsWithin(l):
+		return fmt.Sprintf("entries of layer %d, selected inside the blocks that layer %d keeps", e,
+			m.Sharing.Candidates)
+	case l == m.Sharing.Candidates:
+		return fmt.Sprintf("entries of layer %d, selected among all; keeps the best blocks for later layers", e)
+	}
+	return fmt.Sprintf("entries of layer %d, selected among all", e)
+}
+
 // BlocksOf is how many blocks n entries have.
 func (s *Sharing) BlocksOf(n int) int { return (n + s.BlockKeys - 1) / s.BlockKeys }
 

@@ -38,7 +38,8 @@ func inspectCommand() *cobra.Command {
 		Long: `Inspect describes a checkpoint without reading its matrices, and names the tensors that its files lack. MODEL is a folder, a GGUF file, a pulled model, a config.json, or the name of
 a released shape such as deepseek-v4-flash ('sparrow synth --help' lists them): the last two need no weights.
 
-With --hw it says what would fit on a machine, where each part goes, and how many tokens a second are to be expected, with the arithmetic: an
+With --hw it says what would fit on a machine, where each part goes, and how many tokens a second are to be expected,
+	with the arithmetic: an
 estimate from measured times of kernels. Experts that do not fit the GPU are in host memory. --usage places them by counted use.
 --usage FILE without MODEL prints a file that 'sparrow serve --expert-usage FILE' has saved.`,
 		Example: `  sparrow inspect testdata/oracle/deepseek_v32-1
@@ -187,7 +188,8 @@ func released(given, file string, text []byte) (*family.Source, error) {
 		return nil, err
 	}
 	src, err := c.Dummy(given)
-	if err == nil && !slices.Contains([]config.Format{config.FormatBF16, config.FormatFP8, config.FormatFP4},
+	if err == nil && d.Common().Family != config.DeepseekV41 && !slices.Contains([]config.Format{config.FormatBF16,
+		config.FormatFP8, config.FormatFP4},
 		d.Common().Format) {
 		src.Config.Losses = append(slices.Clone(d.Common().Losses), fmt.Sprintf("sizes of this release (%s): those "+
 			"here are of %s", d.Common().Format, src.Config.Format))

@@ -47,8 +47,10 @@ type Summary struct {
 	Parameters Parameters  `json:"parameters"`
 	Bytes      []TypeBytes `json:"bytes_by_type"`
 	TotalBytes int64       `json:"total_bytes"`
-	FileBytes  int64       `json:"file_bytes"` // 0 where there are no files
-	Cache      []CacheSize `json:"cache"`
+	FileBytes  int64       `json:"file_bytes"`       // 0 where there are no files
+	Tables     *Tables     `json:"tables,omitempty"` // n-gram tables, where the model has any
+
+	Cache []CacheSize `json:"cache"`
 
 	// Drafts describes the drafting layers of a kind that has a name; empty for NextN and without any.
 	Drafts string `json:"drafts,omitempty"`
@@ -209,6 +211,8 @@ func (s *Summary) count(src *family.Source) {
 			if src.Config.TiedHead {
 				p.Active += n
 			}
+		case strings.HasSuffix(name, ".engram.embed.weight"):
+			s.table(src, t, n)
 		case strings.Contains(name, ".experts."):
 			p.Active += n * int64(s.ExpertsUsed) / int64(s.Experts)
 		default:
@@ -318,6 +322,11 @@ func (s *Summary) Print(w io.Writer) error {
 	} else {
 		fmt.Fprintf(w, "weights: %s in %d tensors, %d file(s)%s; %s\n", unit.Bytes(s.TotalBytes), s.Tensors, s.Files,
 			s.widened(), s.Format)
+	}
+	if t := s.Tables; t != nil {
+		fmt.Fprintf(w, "n-gram tables: %d, %s rows, %s mapped from the files; a token reads %d rows, %s, by %d reads "+
+			"where none is in memory\n", t.Tables, count(t.Rows), unit.Bytes(t.Bytes), t.TokenRows,
+			unit.Bytes(t.TokenBytes), 2*t.TokenRows)
 	}
 	for _, l := range s.Losses {
 		fmt.Fprintf(w, "without %s\n", l)

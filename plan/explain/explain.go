@@ -154,6 +154,9 @@ func (a *Answer) segment(w io.Writer, i int, s *plan.Segment) error {
 	}
 	if a.Layer != nil {
 		fmt.Fprintf(t, "  in layer %d\t%s\n", a.Layer.Layer, indexer(s, a.Layer.Indexers[i]))
+		if reads := a.Config.Model.LayerSays(a.Layer.Layer); reads != "" {
+			fmt.Fprintf(t, "  it reads\t%s\n", reads)
+		}
 	}
 	fmt.Fprintf(t, "  launches\t%s\n  transient\t%s\n", launches(s), unit.Bytes(s.TransientBytes))
 	if a.Arrays != nil {
