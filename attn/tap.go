@@ -7,6 +7,7 @@ type Tap struct {
 	Rows     kernel.Tensor // i32 [R, 1]: rows that are recorded
 	Selected kernel.Tensor // i32 [R, K]: takes their selections
 	Scores   kernel.Tensor // f32 [R, K]: takes the scores of these
+	Blocks   kernel.Tensor // i32 [R, most blocks]: takes the blocks that the layer keeps for later ones
 	Places   kernel.Tensor // i32 [P, 1]: rows that are replayed, -1: none
 	Given    kernel.Tensor // i32 [P, K]: what they select
 }
@@ -21,7 +22,17 @@ func (t *Tap) Replace(list *kernel.Builder, selected kernel.Tensor) {
 // Record copies selections [T, K] and their scores [T, K]. Where bounds are given each rank has those of its rows, and
 // all of them record all.
 func (t *Tap) Record(list *kernel.Builder, selected, scores kernel.Tensor, bounds []int) {
-	for _, x := range [...]struct{ out, from kernel.Tensor }{{t.Selected, selected}, {t.Scores, scores}} {
+	t.record(list, bounds, [2]kernel.Tensor{t.Selected, selected}, [2]kernel.Tensor{t.Scores, scores})
+}
+
+// RecordBlocks copies the blocks [T, most] that a layer keeps, in the same way.
+func (t *Tap) RecordBlocks(list *kernel.Builder, blocks kernel.Tensor, bounds []int) {
+	t.record(list, bounds, [2]kernel.Tensor{t.Blocks, blocks})
+}
+
+func (t *Tap) record(list *kernel.Builder, bounds []int, pairs ...[2]kernel.Tensor) {
+	for _, p := range pairs {
+		x := struct{ out, from kernel.Tensor }{p[0], p[1]}
 		if !x.out.Given() {
 			continue
 		}

@@ -45,6 +45,9 @@ func takeRecorded(p *plan.Plan, a *kernel.Arena, activation kernel.DType, w *Wid
 	}
 	if p.Record.Selections && s.Selects(layer) {
 		r.Selected = a.Take(kernel.I32, n, s.TopK)
+		if s.Blocks > 0 && layer == s.Keeper {
+			r.Blocks = a.Take(kernel.I32, n, s.Blocks)
+		}
 		if p.Record.Scores {
 			r.Scores = a.Take(kernel.F32, n, s.TopK)
 		}

@@ -58,7 +58,7 @@ func (g *Choices) part(t kernel.Tensor, i, n int, counts func(int) bool) kernel.
 func (g *Choices) Tap(i int) attn.Tap {
 	t := attn.Tap{Rows: g.out.Rows, Places: g.rows}
 	if r := g.out.Recorded; i < len(r) {
-		t.Selected, t.Scores = r[i].Selected, r[i].Scores
+		t.Selected, t.Scores, t.Blocks = r[i].Selected, r[i].Scores, r[i].Blocks
 	}
 	t.Given = g.part(g.selections, i, g.shape.TopK, g.shape.Selects)
 	return t

@@ -75,6 +75,7 @@ type Recorded struct {
 	Hidden   kernel.Tensor // [R, width]: residual rows behind the layer
 	Selected kernel.Tensor // i32 [R, K]: keys that its indexer chose
 	Scores   kernel.Tensor // f32 [R, K]: their scores
+	Blocks   kernel.Tensor // i32 [R, most blocks]: blocks of keys that it keeps for later layers
 	Experts  kernel.Tensor // i32 [R, k]
 	Weights  kernel.Tensor // f32 [R, k]: theirs
 }

@@ -95,6 +95,9 @@ func (m *Model) Choices() record.Shape {
 	if m.Dense() {
 		s.Dense = m.Context
 	}
+	if x := &m.Sharing; m.V41() {
+		s.Blocks, s.BlockKeys, s.Keeper = x.Blocks, x.BlockKeys, x.Candidates
+	}
 	for i := range s.Layers {
 		l := &s.Layers[i]
 		l.As = i

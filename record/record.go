@@ -45,6 +45,10 @@ type Layer struct {
 	// Selected are ascending positions (AppendPositions); with a Group, the first token of each.
 	Selected []byte `json:"selected,omitempty"`
 	Scores   []byte `json:"scores,omitempty"` // of the selected (AppendFloats)
+	// Candidates are the keys from which later layers select, where the layer keeps some of them: blocks of Block keys,
+	// by their first tokens (AppendPositions); none where it keeps all.
+	Candidates []byte `json:"candidates,omitempty"`
+	Block      int    `json:"block,omitempty"`
 }
 
 // Experts are the experts of one layer.
@@ -61,6 +65,8 @@ type Shape struct {
 	Experts int // of a layer that has them
 	Chosen  int // experts of a row
 	Layers  []LayerShape
+	// Blocks is how many blocks of BlockKeys keys the layer Keeper keeps for later ones at most; 0 where none does.
+	Blocks, BlockKeys, Keeper int
 }
 
 // LayerShape is what a row chooses in one layer.
@@ -101,4 +107,4 @@ func (s *Shape) Visible(i, tokens int) int { return tokens / max(s.Layers[i].Gro
 
 // Words is the memory that a pass needs for the choices of one row, in words of 4 bytes: selections with their scores,
 // experts with their weights.
-func (s *Shape) Words() int { return 2*s.Selecting()*s.TopK + 2*s.Mixing()*s.Chosen }
+func (s *Shape) Words() int { return 2*s.Selecting()*s.TopK + 2*s.Mixing()*s.Chosen + s.Blocks }

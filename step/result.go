@@ -163,6 +163,16 @@ func (r Result) Scores(layer, i int) []float32 {
 	return r.view(r.recorded(layer, i, func(x *model.Recorded) kernel.Tensor { return x.Scores }))
 }
 
+// Blocks are the blocks of keys that a layer keeps for later ones, -1 at the end, where selections were recorded; nil
+// for other layers. Of rows that see no more blocks than are kept it holds nothing of use.
+func (r Result) Blocks(layer, i int) []int32 {
+	t := r.recorded(layer, i, func(x *model.Recorded) kernel.Tensor { return x.Blocks })
+	if !t.Given() {
+		return nil
+	}
+	return ints(r.view(t))
+}
+
 // Experts are the experts that recorded row i chose in a layer, and their weights, where they were recorded; nil for
 // layers without experts.
 func (r Result) Experts(layer, i int) ([]int32, []float32) {

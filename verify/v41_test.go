@@ -2,10 +2,16 @@ package verify_test
 
 import (
 	"fmt"
+	"path/filepath"
+	"slices"
 	"testing"
 
 	"sparrow/kernel"
+	"sparrow/model"
 	"sparrow/plan"
+	"sparrow/step"
+	"sparrow/verify"
+	"sparrow/weight"
 )
 
 // DeepSeek-V4.1 computes what the oracle computed: entries and selections that layers share, selections at two levels
@@ -59,6 +65,60 @@ func TestV41Packed(t *testing.T) {
 				t.Errorf("case %s in chunks of %d: error %v and cosine %v, whole %v and %v", c.Name, chunk, c.MaxError,
 					c.MedianCosine, want.MaxError, want.MedianCosine)
 			}
+		}
+	}
+}
+
+// Candidate blocks are the oracle's, at the last positions of every prompt.
+func TestV41Candidates(t *testing.T) {
+	dir := unpacked(t, "deepseek_v41-1")
+	m := openPath(t, dir, "cpu", kernel.Options{Precise: true})
+	hw, err := plan.HardwareFor("cpu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, _, err := plan.Resolve(hw, m.Facts(), plan.Policy{KV: "f32"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Allocate(&cfg, 4); err != nil {
+		t.Fatal(err)
+	}
+	what := plan.Record{Selections: true}
+	steps, err := step.New(m, cfg, step.Limits{Rows: 700, Requests: 1, Context: 1024, Record: what})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer steps.Close()
+	file, err := weight.OpenFile(filepath.Join(dir, "golden.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	golden, err := verify.ReadGolden(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := golden[2] // the one with more blocks than are kept
+	x, _ := file.Tensor(g.Name + ".blocks")
+	want, err := weight.ReadI32(x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := m.(model.Stateful).NewState()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer state.Release()
+	n := len(g.Input)
+	res, err := steps.Run([]step.Work{{Kind: plan.ModeExtend, Tokens: g.Input, Pages: []int32{3, 1, 2}, State: state,
+		Record: what, RecordFrom: n - 4, RecordTo: n}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 4 {
+		if got := res.Blocks(5, i); !slices.Equal(got, want[i*16:(i+1)*16]) {
+			t.Errorf("row %d keeps blocks %v, want %v", n-4+i, got, want[i*16:(i+1)*16])
 		}
 	}
 }

@@ -42,6 +42,7 @@ type SharedPass struct {
 	}
 	selected, scores kernel.Tensor // i32 and f32 [T, K]: entries, as the latest indexer chose them
 	all              selection     // of all rows of the pass
+	blocks           kernel.Tensor // i32 [rows of the pass, most blocks]: those that the layer of candidates keeps
 	candidates       attn.Candidates
 	projected        projected
 	raw              rawRows // of entries of two tokens
@@ -68,7 +69,8 @@ func (a *Attention) ArrangeShared(p *plan.Plan, in attn.Inputs, mem *kernel.Aren
 		s.all.scores = mem.Take(kernel.F32, p.Rows, k)
 		s.scores = s.rows(s.all.scores)
 	}
-	s.candidates = attn.Candidates{Blocks: mem.Take(kernel.I32, t, a.params.Blocks), Counts: s.blockCounts,
+	s.blocks = mem.Take(kernel.I32, p.Rows, a.params.Blocks)
+	s.candidates = attn.Candidates{Blocks: s.rows(s.blocks), Counts: s.blockCounts,
 		Keys: s.candidateKeys, Rows: s.rowNumbers}
 	n := s.closeSlots.Rows
 	s.closing.angles = mem.Take(kernel.F32, n, 2*a.far.Cols)
@@ -140,6 +142,7 @@ func (s *SharedPass) Layer(layer int, w *SharedLayer, out, x kernel.Tensor, tap 
 	}
 	if w.Index != nil {
 		tap.Record(s.list, s.all.groups, s.all.scores, s.plan.RowBounds)
+		tap.RecordBlocks(s.list, s.blocks, s.plan.RowBounds)
 	}
 	attn.Join(s.list, out, s.plan.RowBounds)
 }

@@ -261,7 +261,7 @@ func (w *workspace) Arrange(p *plan.Plan, cfg *plan.Config, a *kernel.Arena) (mo
 	o.Recorded = slices.Clone(o.Recorded)
 	for i := range o.Recorded {
 		r := &o.Recorded[i]
-		list = append(list, &r.Hidden, &r.Selected, &r.Scores, &r.Experts, &r.Weights)
+		list = append(list, &r.Hidden, &r.Selected, &r.Scores, &r.Blocks, &r.Experts, &r.Weights)
 	}
 	for _, t := range list {
 		if t.Given() {
